@@ -1820,7 +1820,9 @@ MIRT_API mirt_status mirt_set_trainable(mirt_model *model, const char *prefix, b
    bfloat16 and add up in float32; images between layers are stored as bfloat16, in half the memory. Weights, statistics of
    batches, losses, outputs, gradients of weights and optimizer state stay float32. A part and its model have one policy, the
    model's. It may be set before or after mirt_compile; training, evaluating and predicting have it from the next call on,
-   functions already created keep theirs. Saved with the model. Warns where it is emulated. Keras: dtype_policy,
+   functions already created keep theirs. Saved with the model. Warns where it is emulated. "mixed_float16", for GPUs without
+   bfloat16: products are of float16, and the loss is scaled so that gradients keep to its range (Keras: LossScaleOptimizer): a step
+   whose gradients leave it changes no weights and halves the scale, which doubles after 2000 that did not. Keras: dtype_policy,
    keras.mixed_precision. MIRT_E_NOT_FOUND with the nearest right name, MIRT_E_INVALID, MIRT_E_STATE. */
 MIRT_API mirt_status mirt_set_dtype_policy(mirt_model *model, const char *policy);
 
@@ -2084,6 +2086,7 @@ typedef struct mirt__where {
     void *scratch;             /* per-thread scratch, one after the other */
     size_t scratch_per_thread; /* bytes of each */
     void *shared;              /* partial sums of this call */
+    bool float16;              /* of such a device: products that `half` asks for are of float16, not bfloat16 (images are stored as bfloat16) */
     struct mirt__remote *remote; /* of a backend's device, which finds its room itself: the rest is not used; otherwise NULL */
 } mirt__where;
 
@@ -27251,6 +27254,7 @@ typedef struct mirt__attrs {
     mirt_activation_kind slope_activation; /* times the slope of this */
     bool both;             /* an input gradient leaves the weight gradient too */
     bool half;             /* products of bfloat16 */
+    bool scaled;           /* a weight of the loss: times the scale that keeps float16 gradients in range */
     bool winograd;         /* a convolution or gradient of its input may be taken by F(2x2, 3x3) */
 } mirt__attrs;
 
@@ -27331,6 +27335,7 @@ typedef struct mirt__step_info {
     int64_t global_rows; /* of that batch */
     int replica;
     double loss_scale;   /* the weight of one sample's loss */
+    double gradient_scale; /* of weights that are `scaled` */
     const char **failed; /* takes the name of a node whose user code failed, */
     int *failed_code;    /* and this its code */
     double *clock;       /* NULL, or takes the seconds each node runs, added up */
@@ -27463,6 +27468,7 @@ typedef struct mirt__bases {
     mirt__team *team;
     const mirt__backend *backend; /* of a device with memory of its own, */
     mirt__remote *remote;         /* otherwise NULL */
+    bool float16;                 /* as in mirt__where */
     char *arena, *replica, *weight, *gradient, *state, *scratch, *shared;
     size_t scratch_per_thread;
     char *io[MIRT__MAX_IO]; /* of the replica */
@@ -27762,6 +27768,7 @@ static void mirt__loss_weight_run(const mirt__call *call) {
     if (samples) weight = run->loss_scale;
     else if (call->node->a.kind == MIRT__WEIGHT_SHARE) weight = (double)call->rows / (double)run->global_rows;
     else if (call->node->a.kind == MIRT__WEIGHT_ONCE) weight = run->replica == 0;
+    if (call->node->a.scaled) weight *= run->gradient_scale;
     call->kernels->fill((mirt__real *)call->out[0], (mirt__real)weight, samples ? call->rows : 1, &call->where);
 }
 
@@ -31614,6 +31621,7 @@ MIRT__LIB void mirt__program_run(const mirt__program *program, int segment, cons
     call.where.scratch_per_thread = bases->scratch_per_thread;
     call.where.shared = bases->shared;
     call.where.remote = bases->remote;
+    call.where.float16 = bases->float16;
     int begin = segment ? program->cut[segment - 1] + 1 : 0;
     int end = segment < program->num_cuts ? program->cut[segment] : program->graph.count;
     mirt__lane *lane = run->lane;
@@ -33314,7 +33322,10 @@ struct mirt_model {
     bool doomed;       /* destroyed by the user, but still a layer of the owner */
     uint64_t called_in, calls; /* the graph it was last called in, and how often */
 
-    bool half;         /* the policy mixed_bfloat16; that of the outermost model counts */
+    bool half;         /* the policy mixed_bfloat16; that of the outermost model counts; or, */
+    bool scaled;       /* too: mixed_float16 */
+    double loss_scale; /* by which gradients are scaled then, and for how many steps it did well */
+    int64_t scale_steps;
     bool compiled;
     mirt_status failed; /* what the last mirt_compile came to, and, if it failed, why */
     char failure[512];
@@ -33361,6 +33372,8 @@ MIRT__LIB mirt_status mirt__slots_there(mirt_model *model);
 /* and these are here as they are there. What fails goes to the log, and the strategy is of no use any more. */
 MIRT__LIB void mirt__weights_here(mirt_model *root);
 MIRT__LIB void mirt__slots_here(mirt_model *model);
+/* A variable as a device has it. */
+MIRT__LIB mirt_status mirt__remote_weight(mirt_model *model, int device, int variable, float *out);
 /* They were changed here. */
 MIRT__LIB void mirt__weights_changed(mirt_model *model);
 MIRT__LIB void mirt__slots_changed(mirt_model *model);
@@ -33397,7 +33410,11 @@ MIRT__LIB mirt_model *mirt__root(const mirt_model *model, int *first);
 /* "conv" is the layer conv and what lies in it, not conv2d; "conv*" is both; NULL is all. */
 MIRT__LIB bool mirt__matches(const char *name, const char *prefix);
 /* The policy of a root: warns where bfloat16 is emulated or not there. */
-MIRT__LIB void mirt__set_half(mirt_model *model, bool half);
+MIRT__LIB void mirt__set_half(mirt_model *model, bool half, bool scaled);
+/* Its name. */
+MIRT__LIB const char *mirt__dtype_policy(const mirt_model *model);
+/* A step with scaled gradients is over: Keras's LossScaleOptimizer. */
+MIRT__LIB void mirt__loss_scale_step(mirt_model *root, bool overflow);
 /* Creates the weight blocks and draws the initial values, once. */
 MIRT__LIB mirt_status mirt__model_materialize(mirt_model *model);
 /* Puts the variables where their flags want them. */
@@ -36105,7 +36122,7 @@ static bool mirt__pieces_create(const mirt_model *model, const mirt_optimizer *o
     size_t pieces = 0;
     *out = NULL;
     *count = 0;
-    if (!mirt__optimizer_norms(optimizer)) return true;
+    if (!mirt__optimizer_norms(optimizer) && !model->strategy->backend) return true; /* there float16 may want them */
     for (int i = 0; i < root->num_variables; i++) pieces += mirt__is_trained(&root->variable[i]) ? (size_t)((root->variable[i].count + most - 1) / most) : 0;
     if (!(*out = (mirt__piece *)mirt__calloc(pieces + 1, sizeof **out))) return false;
     for (int i = 0; i < root->num_variables; i++) {
@@ -36471,29 +36488,45 @@ MIRT_API mirt_status mirt_set_trainable(mirt_model *model, const char *prefix, b
 }
 
 MIRT_API mirt_status mirt_set_dtype_policy(mirt_model *model, const char *policy) {
-    static const char *const names[] = {"float32", "mixed_bfloat16"};
+    static const char *const names[] = {"float32", "mixed_bfloat16", "mixed_float16"};
+    int index = 0;
     if (!model) return mirt__fail_missing("mirt_set_dtype_policy", "model");
     if (!policy) return mirt__fail(MIRT_E_INVALID, "mirt_set_dtype_policy: no policy");
-    if (strcmp(policy, "mixed_float16") == 0 || strcmp(policy, "float16") == 0) {
+    while (index < MIRT__COUNT(names) && strcmp(policy, names[index]) != 0) index++;
+    if (strcmp(policy, "float16") == 0 || (index == 2 && !model->strategy->backend)) {
         return mirt__fail(MIRT_E_INVALID, "the policy %s is for GPUs, whose float16 needs a scaled loss; mixed_bfloat16 is as fast and needs none", policy);
     }
-    const bool half = strcmp(policy, names[1]) == 0;
-    if (!half && strcmp(policy, names[0]) != 0) {
+    if (index == MIRT__COUNT(names)) {
         const char *nearest = strncmp(policy, "bf", 2) == 0 ? names[1] : mirt__nearest(policy, names, MIRT__COUNT(names));
-        if (!nearest) return mirt__fail(MIRT_E_NOT_FOUND, "there is no dtype policy \"%s\"; there are \"float32\" and \"mixed_bfloat16\"", policy);
+        if (!nearest) return mirt__fail(MIRT_E_NOT_FOUND, "there is no dtype policy \"%s\"; there are \"float32\", \"mixed_bfloat16\" and, for GPUs, \"mixed_float16\"", policy);
         return mirt__fail(MIRT_E_NOT_FOUND, "there is no dtype policy \"%s\"; did you mean \"%s\"?", policy, nearest);
     }
     model = mirt__root(model, NULL);
     if (mirt__family_busy(model)) return mirt__fail(MIRT_E_STATE, "%s is being trained or recorded; mirt_set_dtype_policy has to wait until that call returns", model->name);
-    mirt__set_half(model, half);
+    mirt__set_half(model, index > 0, index == 2);
     return MIRT_OK;
 }
 
-MIRT__LIB void mirt__set_half(mirt_model *model, bool half) {
+MIRT__LIB const char *mirt__dtype_policy(const mirt_model *model) { return model->scaled ? "mixed_float16" : model->half ? "mixed_bfloat16" : "float32"; }
+
+MIRT__LIB void mirt__set_half(mirt_model *model, bool half, bool scaled) {
     const mirt__kernels *k = model->strategy->kernels;
     if (half && !k->strips) mirt__log(model->strategy, MIRT_LOG_WARNING, "the %s kernels know no bfloat16: %s is computed in float32", k->name, model->name);
     else if (half && !k->half) mirt__log(model->strategy, MIRT_LOG_WARNING, "products of bfloat16 are emulated on this machine: %s needs less memory, not less time", model->name);
     model->half = half;
+    model->scaled = scaled && model->strategy->backend; /* cores take a model that was trained so for one of bfloat16 */
+    if (model->scaled && model->loss_scale == 0) model->loss_scale = 32768;
+}
+
+MIRT__LIB void mirt__loss_scale_step(mirt_model *root, bool overflow) {
+    root->scale_steps = overflow ? 0 : root->scale_steps + 1;
+    if (overflow) {
+        root->loss_scale = root->loss_scale > 1 ? root->loss_scale / 2 : 1;
+        mirt__log(root->strategy, MIRT_LOG_INFO, "%s: gradients left the range of float16; the step changed nothing, and the loss's scale is %g now", root->name, root->loss_scale);
+    } else if (root->scale_steps == 2000) {
+        root->scale_steps = 0;
+        root->loss_scale *= 2;
+    }
 }
 
 /* >>reading and setting */
@@ -36589,9 +36622,10 @@ MIRT_API mirt_status mirt_get_weight(mirt_model *model, const char *name, int de
     if (!out) return mirt__fail(MIRT_E_INVALID, "mirt_get_weight: no place for the values");
     int index = mirt__variable_checked(model, name, device, count, "mirt_get_weight");
     if (index < 0) return mirt_last_status();
+    if (device > 0 && model->strategy->backend) return mirt__remote_weight(model, device, index, out);
     const mirt__real *from = mirt__weight_at(model, device, index);
     for (size_t i = 0; i < count; i++) out[i] = (float)from[i];
-    return MIRT_OK;
+    return mirt__usable(model->strategy);
 }
 
 MIRT_API mirt_status mirt_set_weight(mirt_model *model, const char *name, const float *values, size_t count) {
@@ -36671,6 +36705,16 @@ MIRT__LIB void mirt__weights_here(mirt_model *root) {
     s->backend->fetch(s->device[0].remote, root->weight[0], root->remote_weight[0], root->weight_bytes);
     if (s->backend->wait(s->device[0].remote) == MIRT_OK) root->weights_newer = MIRT__NEWER_NOWHERE;
     else mirt__remote_lost(s);
+}
+
+MIRT__LIB mirt_status mirt__remote_weight(mirt_model *model, int device, int variable, float *out) {
+    int first;
+    mirt_model *root = mirt__root(model, &first);
+    mirt_strategy *s = root->strategy;
+    const mirt__variable *v = &root->variable[first + variable];
+    if (mirt__usable(s) != MIRT_OK || mirt__weights_there(root) != MIRT_OK) return mirt_last_status();
+    s->backend->fetch(s->device[device].remote, out, root->remote_weight[device] + v->offset, (size_t)v->count * sizeof *out);
+    return s->backend->wait(s->device[device].remote) == MIRT_OK ? MIRT_OK : mirt__remote_lost(s);
 }
 
 MIRT__LIB void mirt__weights_changed(mirt_model *model) { mirt__root(model, NULL)->weights_newer = MIRT__NEWER_HERE; }
@@ -37636,7 +37680,7 @@ static bool mirt__write_model(mirt_model *model, mirt__text *out) {
     mirt__text_add(out, "]");
     if (!mirt__write_tensors(model, out, "output", model->output, model->num_outputs, model->num_layers, "the output") || !mirt__write_terms(model, out)) return false;
     mirt__write_frozen(model, out);
-    if (model->half && !model->owner) mirt__text_add(out, ",\"dtype_policy\":\"mixed_bfloat16\"");
+    if (model->half && !model->owner) mirt__text_add(out, ",\"dtype_policy\":\"%s\"", mirt__dtype_policy(model));
     mirt__text_add(out, "}");
     return true;
 }
@@ -37924,7 +37968,8 @@ MIRT__LIB mirt_status mirt__architecture_read(mirt_model *model, const mirt__jso
     const mirt__json *policy = mirt__json_member(architecture, "dtype_policy");
     if (!policy) return MIRT_OK;
     char label[MIRT__JSON_LABEL];
-    mirt__set_half(model, policy->type == MIRT__JSON_STRING && strcmp(policy->string, "mixed_bfloat16") == 0);
+    const bool scaled = policy->type == MIRT__JSON_STRING && strcmp(policy->string, "mixed_float16") == 0;
+    mirt__set_half(model, scaled || (policy->type == MIRT__JSON_STRING && strcmp(policy->string, "mixed_bfloat16") == 0), scaled);
     if (model->half || (policy->type == MIRT__JSON_STRING && strcmp(policy->string, "float32") == 0)) return MIRT_OK;
     return mirt__fail(MIRT_E_FORMAT, "the dtype policy %s is not known to this version", policy->type == MIRT__JSON_STRING ? mirt__json_label(policy->string, label) : "is no name, and");
 }
@@ -38372,7 +38417,8 @@ struct mirt_function {
     mirt__data_spec spec;
     int64_t max_batch;
     int replicas;        /* V, or k * V when k batches make a step */
-    bool half;           /* recorded under the policy mixed_bfloat16 */
+    bool half;           /* recorded under the policy mixed_bfloat16, or: */
+    bool scaled;         /* mixed_float16: products of float16, gradients scaled */
     bool by_replicas;    /* every replica takes its share; otherwise devices share the rows as they like */
     mirt__program program;
     mirt__layout needs;
@@ -38419,6 +38465,7 @@ struct mirt_function {
     int failed_code;     /* and its code */
     bool finite_only;    /* of this step: a loss that is not finite keeps it from being applied */
     bool not_finite;     /* atomic: it was such a one */
+    bool overflow;       /* atomic: scaled gradients were not finite, and nothing was applied */
     mirt__finder *finder; /* [devices] while such a step is run again, otherwise NULL */
     mirt__clocks *clocks; /* NULL: it is not being profiled */
     bool counted;         /* its steps are those of a fit */
@@ -38732,6 +38779,7 @@ static bool mirt__term_gradients(mirt_function *f, mirt_tensor *const *term, int
     if (!seed) return false;
     for (int i = 0; i < count; i++) {
         seed[i] = mirt__loss_weight_op(graph, mirt__term_weight(term[i]));
+        if (seed[i]) seed[i]->node->a.scaled = f->scaled && term == f->minimized; /* gradients that users see are not */
         if (seed[i] && !mirt__is_batched(&term[i]->shape)) seed[i] = mirt__reshape_op(seed[i], &term[i]->shape);
         if (!seed[i]) return false;
     }
@@ -38979,6 +39027,7 @@ MIRT__LIB mirt_function *mirt__function_new(mirt_model *model, const mirt__funct
     f->max_batch = desc->max_batch;
     f->by_replicas = desc->by_replicas;
     f->half = f->root->half;
+    f->scaled = f->root->scaled;
     f->replicas = s->num_replicas * batches;
     f->mode.training = desc->training;
     f->mode.frozen = mirt__root_frozen;
@@ -39249,6 +39298,7 @@ static size_t mirt__remote_room(const mirt_function *f, int64_t rows) {
     memset(&run, 0, sizeof run);
     b.backend = backend;
     b.remote = mirt__remote_of(f, 0);
+    b.float16 = f->scaled;
     b.arena = b.replica = b.weight = b.gradient = b.state = b.scratch = b.shared = (char *)far; /* NOLINT */
     for (int i = 0; i < MIRT__MAX_IO; i++) b.io[i] = (char *)far; /* NOLINT */
     run.global_rows = rows;
@@ -39406,6 +39456,7 @@ MIRT__LIB void mirt__remote_bases(const mirt_function *f, int device, mirt__base
     const mirt__layout *l = &s->layout;
     b->backend = s->backend;
     b->remote = s->device[device].remote;
+    b->float16 = f->scaled;
     b->weight = f->root->remote_weight[device];
     b->gradient = s->block[device];
     b->arena = b->gradient + mirt__align_up(l->gradients);
@@ -39533,7 +39584,7 @@ static bool mirt__remote_comes_back(const mirt_function *f, int device) {
 
 MIRT__LIB void mirt__remote_open(const mirt_function *f, int device, int part) {
     const bool begins = part == 1 && f->model->step == 0; /* averages begin then */
-    if (mirt__remote_comes_back(f, device)) mirt__backend_of(f)->begin(mirt__remote_of(f, device), f, (uint64_t)f->rows * 8 + (uint64_t)part * 2 + begins);
+    if (mirt__remote_comes_back(f, device)) mirt__backend_of(f)->begin(mirt__remote_of(f, device), f, ((uint64_t)f->rows * 8 + (uint64_t)part * 2 + begins) * 64 + (uint64_t)(f->scaled ? ilogb(f->root->loss_scale) & 63 : 0));
 }
 
 MIRT__LIB bool mirt__remote_shut(const mirt_function *f, int device) {
@@ -39749,6 +39800,7 @@ static void mirt__replay(mirt_function *f, int segment, int device, const mirt__
     run.global_rows = f->rows;
     run.replica = replica;
     run.loss_scale = model->config.reduction == MIRT_SUM ? 1.0 : 1.0 / (double)f->rows;
+    run.gradient_scale = f->root->loss_scale;
     run.failed = &f->failed;
     run.failed_code = &f->failed_code;
     run.clock = device == 0 && f->clocks ? f->clocks->node : NULL;
@@ -40090,12 +40142,20 @@ static bool mirt__device_norms(mirt_function *f, int device) {
 }
 
 /* Of the variable, or (-1) of all of them. */
-static double mirt__squares_of(const mirt_model *model, int variable) {
+static double mirt__squares_of(const mirt_function *f, int variable) {
+    const mirt_model *model = f->model;
     double sum = 0;
     for (int i = 0; i < model->num_pieces; i++) {
         if (variable < 0 || model->piece[i].variable == variable) sum += model->piece[i].squares;
     }
-    return sum;
+    return f->scaled ? sum / (f->root->loss_scale * f->root->loss_scale) : sum;
+}
+
+/* Gradients that were scaled are made smaller again, by a power of two. */
+static void mirt__unscale(const mirt_function *f, mirt__update *u) {
+    if (!f->scaled) return;
+    u->scale = (float)((u->shaped ? (double)u->scale : 1.0) / f->root->loss_scale);
+    u->shaped = true;
 }
 
 /* >>the update */
@@ -40114,7 +40174,8 @@ static void mirt__update_range(const mirt_function *f, mirt__update_fn update, m
         if (!mirt__is_trained(v) || own.begin >= own.end) continue;
         u->begin = own.begin;
         u->end = own.end;
-        mirt__optimizer_variable(f->model, v, mirt__squares_of(f->model, i), f->rate, u);
+        mirt__optimizer_variable(f->model, v, mirt__squares_of(f, i), f->rate, u);
+        mirt__unscale(f, u);
         update(u, where);
     }
 }
@@ -40160,7 +40221,8 @@ static void mirt__device_apply(mirt_function *f, int device, bool norms) {
     memset(&u, 0, sizeof u);
     mirt__update_parts(f, device, norms || s->backend || f->stage == MIRT__REDUCED, &u);
     mirt__update_fn update = mirt__optimizer_update(f->model, s->backend ? f->model->remote_slot[device] : f->model->slot, s->kernels, f->rate, &u);
-    mirt__optimizer_extras(f->model, norms ? mirt__squares_of(f->model, -1) : 0, &u);
+    mirt__optimizer_extras(f->model, norms ? mirt__squares_of(f, -1) : 0, &u);
+    mirt__unscale(f, &u);
     if (!s->backend || s->kind == MIRT_CENTRAL_STORAGE) mirt__own_range(f, device, &begin, &end);
     mirt__begin_averages(f, device, &u, begin, end);
     for (int i = 0; i < f->num_ranges; i++) mirt__update_range(f, update, &u, &where, mirt__overlap(&f->range[i], begin, end));
@@ -40168,8 +40230,12 @@ static void mirt__device_apply(mirt_function *f, int device, bool norms) {
 
 /* False: the devices were given up. */
 static bool mirt__device_new_values(mirt_function *f, int device, bool norms) {
-    mirt__device_states(f, device);
     if (norms && !mirt__device_norms(f, device)) return false;
+    if (f->scaled && norms && !(mirt__squares_of(f, -1) <= DBL_MAX)) {
+        __atomic_store_n(&f->overflow, true, __ATOMIC_RELAXED);
+        return true;
+    }
+    mirt__device_states(f, device);
     mirt__device_apply(f, device, norms);
     return true;
 }
@@ -40187,7 +40253,7 @@ static void mirt__remote_update(mirt_function *f, int device, bool norms) {
 
 static void mirt__device_update(void *arg, int device) {
     mirt_function *f = (mirt_function *)arg;
-    const bool norms = f->num_ranges && mirt__optimizer_norms(&f->model->config.optimizer);
+    const bool norms = f->num_ranges && (f->scaled || mirt__optimizer_norms(&f->model->config.optimizer));
     mirt__mark(f, device, MIRT_PHASE_UPDATE, -1, -1);
     MIRT__TEST_POINT(MIRT__POINT_UPDATE, device, (int)f->model->step);
     if (mirt__is_remote(f)) mirt__remote_update(f, device, norms);
@@ -40256,7 +40322,7 @@ MIRT__LIB mirt_status mirt__function_begin(mirt_function *f, const mirt__batch *
     if (mirt__memory_reserve(f->model->strategy, &f->needs) != MIRT_OK || mirt__remote_begin(f) != MIRT_OK) return mirt_last_status();
     mirt__take_memory(f);
     f->failed = NULL;
-    f->finite_only = f->not_finite = f->overlaps = false;
+    f->finite_only = f->not_finite = f->overlaps = f->overflow = false;
     return MIRT_OK;
 }
 
@@ -40290,6 +40356,7 @@ static mirt_status mirt__run_devices(mirt_function *f, void (*fn)(void *arg, int
 /* The devices' weights, and the optimizer's state, are the newer ones now. */
 static void mirt__remote_changed(const mirt_function *f) {
     if (!mirt__is_remote(f)) return;
+    if (f->scaled && f->num_ranges) mirt__loss_scale_step(f->root, f->overflow);
     if (f->num_ranges) f->model->slots_newer = MIRT__NEWER_THERE;
     if (f->num_ranges || f->num_states) f->root->weights_newer = MIRT__NEWER_THERE;
 }
@@ -40479,7 +40546,8 @@ typedef struct mirt__position {
     int64_t steps, images, count; /* images: of whole epochs; count: samples in the sums of this one */
     int64_t rate_set;
     int64_t saved;   /* microseconds since 1970, and always later than the checkpoint before */
-    double rate, seconds, input_seconds, epoch_seconds, epoch_input_seconds;
+    int64_t scale_steps; /* of mixed_float16, with its scale: */
+    double rate, seconds, input_seconds, epoch_seconds, epoch_input_seconds, loss_scale;
 } mirt__position;
 
 typedef struct mirt__fit {
@@ -40821,7 +40889,7 @@ static bool mirt__record_fit(mirt_function *f, void *user) {
 static bool mirt__trainer_has(const mirt_model *model, mirt__program_kind kind, const mirt__data_spec *spec, int64_t most, const mirt__fit_body *body) {
     const mirt__trainer *t = model->trainer;
     const mirt_function *f = t ? t->function[kind] : NULL;
-    if (!f || most > f->max_batch || f->layout != mirt__root(model, NULL)->layout || f->root != mirt__root(model, NULL) || f->half != f->root->half) return false;
+    if (!f || most > f->max_batch || f->layout != mirt__root(model, NULL)->layout || f->root != mirt__root(model, NULL) || f->half != f->root->half || f->scaled != f->root->scaled) return false;
     if (kind >= MIRT__PREDICT) return mirt__fields_same(&f->spec, spec, spec->num_x);
     bool weights = kind != MIRT__TRAIN || (t->num_class_weights == body->num_class_weights &&
                    (!body->num_class_weights || memcmp(t->class_weights, body->class_weights, (size_t)body->num_class_weights * sizeof(float)) == 0));
@@ -44136,11 +44204,11 @@ static const mirt__run_field mirt__run_ints[] = {
     {MIRT__RUN(steps_per_epoch), "epochs of %lld steps (steps_per_epoch; 0: all of the data)"},
     {MIRT__RUN(epoch), NULL}, {MIRT__RUN(opened), NULL}, {MIRT__RUN(done), NULL}, {MIRT__RUN(begun), NULL}, {MIRT__RUN(pass), NULL},
     {MIRT__RUN(passed), NULL}, {MIRT__RUN(first_pass), NULL}, {MIRT__RUN(steps), NULL}, {MIRT__RUN(images), NULL}, {MIRT__RUN(count), NULL},
-    {MIRT__RUN(rate_set), NULL}, {MIRT__RUN(saved), NULL},
+    {MIRT__RUN(rate_set), NULL}, {MIRT__RUN(saved), NULL}, {MIRT__RUN(scale_steps), NULL},
 };
 static const mirt__run_field mirt__run_doubles[] = {
     {MIRT__RUN(rate), NULL}, {MIRT__RUN(seconds), NULL}, {MIRT__RUN(input_seconds), NULL}, {MIRT__RUN(epoch_seconds), NULL},
-    {MIRT__RUN(epoch_input_seconds), NULL},
+    {MIRT__RUN(epoch_input_seconds), NULL}, {MIRT__RUN(loss_scale), NULL},
 };
 #undef MIRT__RUN
 
@@ -44346,6 +44414,8 @@ MIRT__LIB mirt_status mirt__run_write(mirt__fit *fit, mirt__pool *pool, mirt__te
         run.input_seconds -= run.epoch_input_seconds;
     }
     run.rate_set = model->rate_set;
+    run.scale_steps = mirt__root(model, NULL)->scale_steps;
+    run.loss_scale = mirt__root(model, NULL)->loss_scale;
     run.rate = (double)model->config.optimizer.learning_rate;
     mirt__text_add(out, ",\"run\":{\"seed\":\"%llu\"", (unsigned long long)model->strategy->seed);
     for (int i = 0; i < MIRT__COUNT(mirt__run_ints); i++) mirt__text_add(out, ",\"%s\":%lld", mirt__run_ints[i].name, (long long)*mirt__run_int(&run, i));
@@ -44610,6 +44680,8 @@ static mirt_status mirt__resume_take(mirt__resume *r) {
     mirt__resume_take_history(r);
     model->step = r->step;
     model->epoch = r->epoch;
+    mirt__root(model, NULL)->scale_steps = r->loaded.scale_steps;
+    mirt__root(model, NULL)->loss_scale = r->loaded.loss_scale;
     if (r->loaded.rate_set) {
         model->rate_set = true;
         model->config.optimizer.learning_rate = (float)r->loaded.rate;
@@ -45911,7 +45983,7 @@ static mirt_status mirt__json_begin_line(mirt__json_logger *self, const mirt_eve
     mirt__json_line_int(self, "devices", mirt_num_devices(model->strategy));
     mirt__json_line_int(self, "replicas", mirt_num_replicas(model->strategy));
     mirt__json_line_int(self, "threads", mirt_num_threads(model->strategy));
-    mirt__text_add(&self->line, ",\"seed\":%llu,\"dtype\":\"%s\",\"compile\":", (unsigned long long)model->strategy->seed, model->half ? "mixed_bfloat16" : "float32");
+    mirt__text_add(&self->line, ",\"seed\":%llu,\"dtype\":\"%s\",\"compile\":", (unsigned long long)model->strategy->seed, mirt__dtype_policy(model));
     mirt__compile_write(model, &self->line);
     mirt__text_add(&self->line, ",\"environment\":%s", environment);
     return mirt__json_line_end(self);
@@ -46115,7 +46187,7 @@ static mirt_status mirt__board_hparams(mirt__tensorboard *self, const mirt_event
     const char *names[MIRT_MAX_LOGS], *metric[MIRT_MAX_LOGS];
     const mirt__hparam hparam[] = {
         {"model", model->name, 0}, {"optimizer", mirt__optimizer_class_get(model->config.optimizer.kind)->name, 0},
-        {"learning_rate", NULL, mirt_get_learning_rate(model)}, {"dtype", model->half ? "mixed_bfloat16" : "float32", 0},
+        {"learning_rate", NULL, mirt_get_learning_rate(model)}, {"dtype", mirt__dtype_policy(model), 0},
         {"batch_size", NULL, (double)event->batch_size}, {"epochs", NULL, (double)event->epochs}, {"seed", NULL, (double)model->strategy->seed},
         {"devices", NULL, (double)mirt_num_devices(model->strategy)}, {"replicas", NULL, (double)mirt_num_replicas(model->strategy)},
     };

@@ -67,7 +67,7 @@ static mirt_status mirt__json_begin_line(mirt__json_logger *self, const mirt_eve
     mirt__json_line_int(self, "devices", mirt_num_devices(model->strategy));
     mirt__json_line_int(self, "replicas", mirt_num_replicas(model->strategy));
     mirt__json_line_int(self, "threads", mirt_num_threads(model->strategy));
-    mirt__text_add(&self->line, ",\"seed\":%llu,\"dtype\":\"%s\",\"compile\":", (unsigned long long)model->strategy->seed, model->half ? "mixed_bfloat16" : "float32");
+    mirt__text_add(&self->line, ",\"seed\":%llu,\"dtype\":\"%s\",\"compile\":", (unsigned long long)model->strategy->seed, mirt__dtype_policy(model));
     mirt__compile_write(model, &self->line);
     mirt__text_add(&self->line, ",\"environment\":%s", environment);
     return mirt__json_line_end(self);

@@ -84,6 +84,7 @@ typedef struct mirt__attrs {
     mirt_activation_kind slope_activation; /* times the slope of this */
     bool both;             /* an input gradient leaves the weight gradient too */
     bool half;             /* products of bfloat16 */
+    bool scaled;           /* a weight of the loss: times the scale that keeps float16 gradients in range */
     bool winograd;         /* a convolution or gradient of its input may be taken by F(2x2, 3x3) */
 } mirt__attrs;
 
@@ -164,6 +165,7 @@ typedef struct mirt__step_info {
     int64_t global_rows; /* of that batch */
     int replica;
     double loss_scale;   /* the weight of one sample's loss */
+    double gradient_scale; /* of weights that are `scaled` */
     const char **failed; /* takes the name of a node whose user code failed, */
     int *failed_code;    /* and this its code */
     double *clock;       /* NULL, or takes the seconds each node runs, added up */

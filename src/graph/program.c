@@ -32,6 +32,7 @@ MIRT__LIB void mirt__program_run(const mirt__program *program, int segment, cons
     call.where.scratch_per_thread = bases->scratch_per_thread;
     call.where.shared = bases->shared;
     call.where.remote = bases->remote;
+    call.where.float16 = bases->float16;
     int begin = segment ? program->cut[segment - 1] + 1 : 0;
     int end = segment < program->num_cuts ? program->cut[segment] : program->graph.count;
     mirt__lane *lane = run->lane;

@@ -34,6 +34,7 @@ typedef struct mirt__bases {
     mirt__team *team;
     const mirt__backend *backend; /* of a device with memory of its own, */
     mirt__remote *remote;         /* otherwise NULL */
+    bool float16;                 /* as in mirt__where */
     char *arena, *replica, *weight, *gradient, *state, *scratch, *shared;
     size_t scratch_per_thread;
     char *io[MIRT__MAX_IO]; /* of the replica */

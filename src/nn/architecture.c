@@ -259,7 +259,7 @@ static bool mirt__write_model(mirt_model *model, mirt__text *out) {
     mirt__text_add(out, "]");
     if (!mirt__write_tensors(model, out, "output", model->output, model->num_outputs, model->num_layers, "the output") || !mirt__write_terms(model, out)) return false;
     mirt__write_frozen(model, out);
-    if (model->half && !model->owner) mirt__text_add(out, ",\"dtype_policy\":\"mixed_bfloat16\"");
+    if (model->half && !model->owner) mirt__text_add(out, ",\"dtype_policy\":\"%s\"", mirt__dtype_policy(model));
     mirt__text_add(out, "}");
     return true;
 }
@@ -547,7 +547,8 @@ MIRT__LIB mirt_status mirt__architecture_read(mirt_model *model, const mirt__jso
     const mirt__json *policy = mirt__json_member(architecture, "dtype_policy");
     if (!policy) return MIRT_OK;
     char label[MIRT__JSON_LABEL];
-    mirt__set_half(model, policy->type == MIRT__JSON_STRING && strcmp(policy->string, "mixed_bfloat16") == 0);
+    const bool scaled = policy->type == MIRT__JSON_STRING && strcmp(policy->string, "mixed_float16") == 0;
+    mirt__set_half(model, scaled || (policy->type == MIRT__JSON_STRING && strcmp(policy->string, "mixed_bfloat16") == 0), scaled);
     if (model->half || (policy->type == MIRT__JSON_STRING && strcmp(policy->string, "float32") == 0)) return MIRT_OK;
     return mirt__fail(MIRT_E_FORMAT, "the dtype policy %s is not known to this version", policy->type == MIRT__JSON_STRING ? mirt__json_label(policy->string, label) : "is no name, and");
 }

@@ -184,7 +184,7 @@ static bool mirt__pieces_create(const mirt_model *model, const mirt_optimizer *o
     size_t pieces = 0;
     *out = NULL;
     *count = 0;
-    if (!mirt__optimizer_norms(optimizer)) return true;
+    if (!mirt__optimizer_norms(optimizer) && !model->strategy->backend) return true; /* there float16 may want them */
     for (int i = 0; i < root->num_variables; i++) pieces += mirt__is_trained(&root->variable[i]) ? (size_t)((root->variable[i].count + most - 1) / most) : 0;
     if (!(*out = (mirt__piece *)mirt__calloc(pieces + 1, sizeof **out))) return false;
     for (int i = 0; i < root->num_variables; i++) {

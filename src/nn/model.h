@@ -163,7 +163,10 @@ struct mirt_model {
     bool doomed;       /* destroyed by the user, but still a layer of the owner */
     uint64_t called_in, calls; /* the graph it was last called in, and how often */
 
-    bool half;         /* the policy mixed_bfloat16; that of the outermost model counts */
+    bool half;         /* the policy mixed_bfloat16; that of the outermost model counts; or, */
+    bool scaled;       /* too: mixed_float16 */
+    double loss_scale; /* by which gradients are scaled then, and for how many steps it did well */
+    int64_t scale_steps;
     bool compiled;
     mirt_status failed; /* what the last mirt_compile came to, and, if it failed, why */
     char failure[512];
@@ -210,6 +213,8 @@ MIRT__LIB mirt_status mirt__slots_there(mirt_model *model);
 /* and these are here as they are there. What fails goes to the log, and the strategy is of no use any more. */
 MIRT__LIB void mirt__weights_here(mirt_model *root);
 MIRT__LIB void mirt__slots_here(mirt_model *model);
+/* A variable as a device has it. */
+MIRT__LIB mirt_status mirt__remote_weight(mirt_model *model, int device, int variable, float *out);
 /* They were changed here. */
 MIRT__LIB void mirt__weights_changed(mirt_model *model);
 MIRT__LIB void mirt__slots_changed(mirt_model *model);
@@ -246,7 +251,11 @@ MIRT__LIB mirt_model *mirt__root(const mirt_model *model, int *first);
 /* "conv" is the layer conv and what lies in it, not conv2d; "conv*" is both; NULL is all. */
 MIRT__LIB bool mirt__matches(const char *name, const char *prefix);
 /* The policy of a root: warns where bfloat16 is emulated or not there. */
-MIRT__LIB void mirt__set_half(mirt_model *model, bool half);
+MIRT__LIB void mirt__set_half(mirt_model *model, bool half, bool scaled);
+/* Its name. */
+MIRT__LIB const char *mirt__dtype_policy(const mirt_model *model);
+/* A step with scaled gradients is over: Keras's LossScaleOptimizer. */
+MIRT__LIB void mirt__loss_scale_step(mirt_model *root, bool overflow);
 /* Creates the weight blocks and draws the initial values, once. */
 MIRT__LIB mirt_status mirt__model_materialize(mirt_model *model);
 /* Puts the variables where their flags want them. */

@@ -67,6 +67,16 @@ MIRT__LIB void mirt__weights_here(mirt_model *root) {
     else mirt__remote_lost(s);
 }
 
+MIRT__LIB mirt_status mirt__remote_weight(mirt_model *model, int device, int variable, float *out) {
+    int first;
+    mirt_model *root = mirt__root(model, &first);
+    mirt_strategy *s = root->strategy;
+    const mirt__variable *v = &root->variable[first + variable];
+    if (mirt__usable(s) != MIRT_OK || mirt__weights_there(root) != MIRT_OK) return mirt_last_status();
+    s->backend->fetch(s->device[device].remote, out, root->remote_weight[device] + v->offset, (size_t)v->count * sizeof *out);
+    return s->backend->wait(s->device[device].remote) == MIRT_OK ? MIRT_OK : mirt__remote_lost(s);
+}
+
 MIRT__LIB void mirt__weights_changed(mirt_model *model) { mirt__root(model, NULL)->weights_newer = MIRT__NEWER_HERE; }
 
 /* >>slots */

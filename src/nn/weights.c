@@ -293,29 +293,45 @@ MIRT_API mirt_status mirt_set_trainable(mirt_model *model, const char *prefix, b
 }
 
 MIRT_API mirt_status mirt_set_dtype_policy(mirt_model *model, const char *policy) {
-    static const char *const names[] = {"float32", "mixed_bfloat16"};
+    static const char *const names[] = {"float32", "mixed_bfloat16", "mixed_float16"};
+    int index = 0;
     if (!model) return mirt__fail_missing("mirt_set_dtype_policy", "model");
     if (!policy) return mirt__fail(MIRT_E_INVALID, "mirt_set_dtype_policy: no policy");
-    if (strcmp(policy, "mixed_float16") == 0 || strcmp(policy, "float16") == 0) {
+    while (index < MIRT__COUNT(names) && strcmp(policy, names[index]) != 0) index++;
+    if (strcmp(policy, "float16") == 0 || (index == 2 && !model->strategy->backend)) {
         return mirt__fail(MIRT_E_INVALID, "the policy %s is for GPUs, whose float16 needs a scaled loss; mixed_bfloat16 is as fast and needs none", policy);
     }
-    const bool half = strcmp(policy, names[1]) == 0;
-    if (!half && strcmp(policy, names[0]) != 0) {
+    if (index == MIRT__COUNT(names)) {
         const char *nearest = strncmp(policy, "bf", 2) == 0 ? names[1] : mirt__nearest(policy, names, MIRT__COUNT(names));
-        if (!nearest) return mirt__fail(MIRT_E_NOT_FOUND, "there is no dtype policy \"%s\"; there are \"float32\" and \"mixed_bfloat16\"", policy);
+        if (!nearest) return mirt__fail(MIRT_E_NOT_FOUND, "there is no dtype policy \"%s\"; there are \"float32\", \"mixed_bfloat16\" and, for GPUs, \"mixed_float16\"", policy);
         return mirt__fail(MIRT_E_NOT_FOUND, "there is no dtype policy \"%s\"; did you mean \"%s\"?", policy, nearest);
     }
     model = mirt__root(model, NULL);
     if (mirt__family_busy(model)) return mirt__fail(MIRT_E_STATE, "%s is being trained or recorded; mirt_set_dtype_policy has to wait until that call returns", model->name);
-    mirt__set_half(model, half);
+    mirt__set_half(model, index > 0, index == 2);
     return MIRT_OK;
 }
 
-MIRT__LIB void mirt__set_half(mirt_model *model, bool half) {
+MIRT__LIB const char *mirt__dtype_policy(const mirt_model *model) { return model->scaled ? "mixed_float16" : model->half ? "mixed_bfloat16" : "float32"; }
+
+MIRT__LIB void mirt__set_half(mirt_model *model, bool half, bool scaled) {
     const mirt__kernels *k = model->strategy->kernels;
     if (half && !k->strips) mirt__log(model->strategy, MIRT_LOG_WARNING, "the %s kernels know no bfloat16: %s is computed in float32", k->name, model->name);
     else if (half && !k->half) mirt__log(model->strategy, MIRT_LOG_WARNING, "products of bfloat16 are emulated on this machine: %s needs less memory, not less time", model->name);
     model->half = half;
+    model->scaled = scaled && model->strategy->backend; /* cores take a model that was trained so for one of bfloat16 */
+    if (model->scaled && model->loss_scale == 0) model->loss_scale = 32768;
+}
+
+MIRT__LIB void mirt__loss_scale_step(mirt_model *root, bool overflow) {
+    root->scale_steps = overflow ? 0 : root->scale_steps + 1;
+    if (overflow) {
+        root->loss_scale = root->loss_scale > 1 ? root->loss_scale / 2 : 1;
+        mirt__log(root->strategy, MIRT_LOG_INFO, "%s: gradients left the range of float16; the step changed nothing, and the loss's scale is %g now", root->name, root->loss_scale);
+    } else if (root->scale_steps == 2000) {
+        root->scale_steps = 0;
+        root->loss_scale *= 2;
+    }
 }
 
 /* >>reading and setting */
@@ -411,9 +427,10 @@ MIRT_API mirt_status mirt_get_weight(mirt_model *model, const char *name, int de
     if (!out) return mirt__fail(MIRT_E_INVALID, "mirt_get_weight: no place for the values");
     int index = mirt__variable_checked(model, name, device, count, "mirt_get_weight");
     if (index < 0) return mirt_last_status();
+    if (device > 0 && model->strategy->backend) return mirt__remote_weight(model, device, index, out);
     const mirt__real *from = mirt__weight_at(model, device, index);
     for (size_t i = 0; i < count; i++) out[i] = (float)from[i];
-    return MIRT_OK;
+    return mirt__usable(model->strategy);
 }
 
 MIRT_API mirt_status mirt_set_weight(mirt_model *model, const char *name, const float *values, size_t count) {

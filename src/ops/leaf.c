@@ -67,6 +67,7 @@ static void mirt__loss_weight_run(const mirt__call *call) {
     if (samples) weight = run->loss_scale;
     else if (call->node->a.kind == MIRT__WEIGHT_SHARE) weight = (double)call->rows / (double)run->global_rows;
     else if (call->node->a.kind == MIRT__WEIGHT_ONCE) weight = run->replica == 0;
+    if (call->node->a.scaled) weight *= run->gradient_scale;
     call->kernels->fill((mirt__real *)call->out[0], (mirt__real)weight, samples ? call->rows : 1, &call->where);
 }
 

@@ -22,7 +22,8 @@ typedef struct mirt__position {
     int64_t steps, images, count; /* images: of whole epochs; count: samples in the sums of this one */
     int64_t rate_set;
     int64_t saved;   /* microseconds since 1970, and always later than the checkpoint before */
-    double rate, seconds, input_seconds, epoch_seconds, epoch_input_seconds;
+    int64_t scale_steps; /* of mixed_float16, with its scale: */
+    double rate, seconds, input_seconds, epoch_seconds, epoch_input_seconds, loss_scale;
 } mirt__position;
 
 typedef struct mirt__fit {

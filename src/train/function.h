@@ -65,7 +65,8 @@ struct mirt_function {
     mirt__data_spec spec;
     int64_t max_batch;
     int replicas;        /* V, or k * V when k batches make a step */
-    bool half;           /* recorded under the policy mixed_bfloat16 */
+    bool half;           /* recorded under the policy mixed_bfloat16, or: */
+    bool scaled;         /* mixed_float16: products of float16, gradients scaled */
     bool by_replicas;    /* every replica takes its share; otherwise devices share the rows as they like */
     mirt__program program;
     mirt__layout needs;
@@ -112,6 +113,7 @@ struct mirt_function {
     int failed_code;     /* and its code */
     bool finite_only;    /* of this step: a loss that is not finite keeps it from being applied */
     bool not_finite;     /* atomic: it was such a one */
+    bool overflow;       /* atomic: scaled gradients were not finite, and nothing was applied */
     mirt__finder *finder; /* [devices] while such a step is run again, otherwise NULL */
     mirt__clocks *clocks; /* NULL: it is not being profiled */
     bool counted;         /* its steps are those of a fit */

@@ -184,6 +184,7 @@ static bool mirt__term_gradients(mirt_function *f, mirt_tensor *const *term, int
     if (!seed) return false;
     for (int i = 0; i < count; i++) {
         seed[i] = mirt__loss_weight_op(graph, mirt__term_weight(term[i]));
+        if (seed[i]) seed[i]->node->a.scaled = f->scaled && term == f->minimized; /* gradients that users see are not */
         if (seed[i] && !mirt__is_batched(&term[i]->shape)) seed[i] = mirt__reshape_op(seed[i], &term[i]->shape);
         if (!seed[i]) return false;
     }
@@ -431,6 +432,7 @@ MIRT__LIB mirt_function *mirt__function_new(mirt_model *model, const mirt__funct
     f->max_batch = desc->max_batch;
     f->by_replicas = desc->by_replicas;
     f->half = f->root->half;
+    f->scaled = f->root->scaled;
     f->replicas = s->num_replicas * batches;
     f->mode.training = desc->training;
     f->mode.frozen = mirt__root_frozen;

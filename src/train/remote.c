@@ -29,6 +29,7 @@ static size_t mirt__remote_room(const mirt_function *f, int64_t rows) {
     memset(&run, 0, sizeof run);
     b.backend = backend;
     b.remote = mirt__remote_of(f, 0);
+    b.float16 = f->scaled;
     b.arena = b.replica = b.weight = b.gradient = b.state = b.scratch = b.shared = (char *)far; /* NOLINT */
     for (int i = 0; i < MIRT__MAX_IO; i++) b.io[i] = (char *)far; /* NOLINT */
     run.global_rows = rows;
@@ -186,6 +187,7 @@ MIRT__LIB void mirt__remote_bases(const mirt_function *f, int device, mirt__base
     const mirt__layout *l = &s->layout;
     b->backend = s->backend;
     b->remote = s->device[device].remote;
+    b->float16 = f->scaled;
     b->weight = f->root->remote_weight[device];
     b->gradient = s->block[device];
     b->arena = b->gradient + mirt__align_up(l->gradients);
@@ -313,7 +315,7 @@ static bool mirt__remote_comes_back(const mirt_function *f, int device) {
 
 MIRT__LIB void mirt__remote_open(const mirt_function *f, int device, int part) {
     const bool begins = part == 1 && f->model->step == 0; /* averages begin then */
-    if (mirt__remote_comes_back(f, device)) mirt__backend_of(f)->begin(mirt__remote_of(f, device), f, (uint64_t)f->rows * 8 + (uint64_t)part * 2 + begins);
+    if (mirt__remote_comes_back(f, device)) mirt__backend_of(f)->begin(mirt__remote_of(f, device), f, ((uint64_t)f->rows * 8 + (uint64_t)part * 2 + begins) * 64 + (uint64_t)(f->scaled ? ilogb(f->root->loss_scale) & 63 : 0));
 }
 
 MIRT__LIB bool mirt__remote_shut(const mirt_function *f, int device) {

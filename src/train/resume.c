@@ -19,11 +19,11 @@ static const mirt__run_field mirt__run_ints[] = {
     {MIRT__RUN(steps_per_epoch), "epochs of %lld steps (steps_per_epoch; 0: all of the data)"},
     {MIRT__RUN(epoch), NULL}, {MIRT__RUN(opened), NULL}, {MIRT__RUN(done), NULL}, {MIRT__RUN(begun), NULL}, {MIRT__RUN(pass), NULL},
     {MIRT__RUN(passed), NULL}, {MIRT__RUN(first_pass), NULL}, {MIRT__RUN(steps), NULL}, {MIRT__RUN(images), NULL}, {MIRT__RUN(count), NULL},
-    {MIRT__RUN(rate_set), NULL}, {MIRT__RUN(saved), NULL},
+    {MIRT__RUN(rate_set), NULL}, {MIRT__RUN(saved), NULL}, {MIRT__RUN(scale_steps), NULL},
 };
 static const mirt__run_field mirt__run_doubles[] = {
     {MIRT__RUN(rate), NULL}, {MIRT__RUN(seconds), NULL}, {MIRT__RUN(input_seconds), NULL}, {MIRT__RUN(epoch_seconds), NULL},
-    {MIRT__RUN(epoch_input_seconds), NULL},
+    {MIRT__RUN(epoch_input_seconds), NULL}, {MIRT__RUN(loss_scale), NULL},
 };
 #undef MIRT__RUN
 
@@ -229,6 +229,8 @@ MIRT__LIB mirt_status mirt__run_write(mirt__fit *fit, mirt__pool *pool, mirt__te
         run.input_seconds -= run.epoch_input_seconds;
     }
     run.rate_set = model->rate_set;
+    run.scale_steps = mirt__root(model, NULL)->scale_steps;
+    run.loss_scale = mirt__root(model, NULL)->loss_scale;
     run.rate = (double)model->config.optimizer.learning_rate;
     mirt__text_add(out, ",\"run\":{\"seed\":\"%llu\"", (unsigned long long)model->strategy->seed);
     for (int i = 0; i < MIRT__COUNT(mirt__run_ints); i++) mirt__text_add(out, ",\"%s\":%lld", mirt__run_ints[i].name, (long long)*mirt__run_int(&run, i));
@@ -493,6 +495,8 @@ static mirt_status mirt__resume_take(mirt__resume *r) {
     mirt__resume_take_history(r);
     model->step = r->step;
     model->epoch = r->epoch;
+    mirt__root(model, NULL)->scale_steps = r->loaded.scale_steps;
+    mirt__root(model, NULL)->loss_scale = r->loaded.loss_scale;
     if (r->loaded.rate_set) {
         model->rate_set = true;
         model->config.optimizer.learning_rate = (float)r->loaded.rate;

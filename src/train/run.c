@@ -75,6 +75,7 @@ static void mirt__replay(mirt_function *f, int segment, int device, const mirt__
     run.global_rows = f->rows;
     run.replica = replica;
     run.loss_scale = model->config.reduction == MIRT_SUM ? 1.0 : 1.0 / (double)f->rows;
+    run.gradient_scale = f->root->loss_scale;
     run.failed = &f->failed;
     run.failed_code = &f->failed_code;
     run.clock = device == 0 && f->clocks ? f->clocks->node : NULL;
@@ -416,12 +417,20 @@ static bool mirt__device_norms(mirt_function *f, int device) {
 }
 
 /* Of the variable, or (-1) of all of them. */
-static double mirt__squares_of(const mirt_model *model, int variable) {
+static double mirt__squares_of(const mirt_function *f, int variable) {
+    const mirt_model *model = f->model;
     double sum = 0;
     for (int i = 0; i < model->num_pieces; i++) {
         if (variable < 0 || model->piece[i].variable == variable) sum += model->piece[i].squares;
     }
-    return sum;
+    return f->scaled ? sum / (f->root->loss_scale * f->root->loss_scale) : sum;
+}
+
+/* Gradients that were scaled are made smaller again, by a power of two. */
+static void mirt__unscale(const mirt_function *f, mirt__update *u) {
+    if (!f->scaled) return;
+    u->scale = (float)((u->shaped ? (double)u->scale : 1.0) / f->root->loss_scale);
+    u->shaped = true;
 }
 
 /* >>the update */
@@ -440,7 +449,8 @@ static void mirt__update_range(const mirt_function *f, mirt__update_fn update, m
         if (!mirt__is_trained(v) || own.begin >= own.end) continue;
         u->begin = own.begin;
         u->end = own.end;
-        mirt__optimizer_variable(f->model, v, mirt__squares_of(f->model, i), f->rate, u);
+        mirt__optimizer_variable(f->model, v, mirt__squares_of(f, i), f->rate, u);
+        mirt__unscale(f, u);
         update(u, where);
     }
 }
@@ -486,7 +496,8 @@ static void mirt__device_apply(mirt_function *f, int device, bool norms) {
     memset(&u, 0, sizeof u);
     mirt__update_parts(f, device, norms || s->backend || f->stage == MIRT__REDUCED, &u);
     mirt__update_fn update = mirt__optimizer_update(f->model, s->backend ? f->model->remote_slot[device] : f->model->slot, s->kernels, f->rate, &u);
-    mirt__optimizer_extras(f->model, norms ? mirt__squares_of(f->model, -1) : 0, &u);
+    mirt__optimizer_extras(f->model, norms ? mirt__squares_of(f, -1) : 0, &u);
+    mirt__unscale(f, &u);
     if (!s->backend || s->kind == MIRT_CENTRAL_STORAGE) mirt__own_range(f, device, &begin, &end);
     mirt__begin_averages(f, device, &u, begin, end);
     for (int i = 0; i < f->num_ranges; i++) mirt__update_range(f, update, &u, &where, mirt__overlap(&f->range[i], begin, end));
@@ -494,8 +505,12 @@ static void mirt__device_apply(mirt_function *f, int device, bool norms) {
 
 /* False: the devices were given up. */
 static bool mirt__device_new_values(mirt_function *f, int device, bool norms) {
-    mirt__device_states(f, device);
     if (norms && !mirt__device_norms(f, device)) return false;
+    if (f->scaled && norms && !(mirt__squares_of(f, -1) <= DBL_MAX)) {
+        __atomic_store_n(&f->overflow, true, __ATOMIC_RELAXED);
+        return true;
+    }
+    mirt__device_states(f, device);
     mirt__device_apply(f, device, norms);
     return true;
 }
@@ -513,7 +528,7 @@ static void mirt__remote_update(mirt_function *f, int device, bool norms) {
 
 static void mirt__device_update(void *arg, int device) {
     mirt_function *f = (mirt_function *)arg;
-    const bool norms = f->num_ranges && mirt__optimizer_norms(&f->model->config.optimizer);
+    const bool norms = f->num_ranges && (f->scaled || mirt__optimizer_norms(&f->model->config.optimizer));
     mirt__mark(f, device, MIRT_PHASE_UPDATE, -1, -1);
     MIRT__TEST_POINT(MIRT__POINT_UPDATE, device, (int)f->model->step);
     if (mirt__is_remote(f)) mirt__remote_update(f, device, norms);
@@ -582,7 +597,7 @@ MIRT__LIB mirt_status mirt__function_begin(mirt_function *f, const mirt__batch *
     if (mirt__memory_reserve(f->model->strategy, &f->needs) != MIRT_OK || mirt__remote_begin(f) != MIRT_OK) return mirt_last_status();
     mirt__take_memory(f);
     f->failed = NULL;
-    f->finite_only = f->not_finite = f->overlaps = false;
+    f->finite_only = f->not_finite = f->overlaps = f->overflow = false;
     return MIRT_OK;
 }
 
@@ -616,6 +631,7 @@ static mirt_status mirt__run_devices(mirt_function *f, void (*fn)(void *arg, int
 /* The devices' weights, and the optimizer's state, are the newer ones now. */
 static void mirt__remote_changed(const mirt_function *f) {
     if (!mirt__is_remote(f)) return;
+    if (f->scaled && f->num_ranges) mirt__loss_scale_step(f->root, f->overflow);
     if (f->num_ranges) f->model->slots_newer = MIRT__NEWER_THERE;
     if (f->num_ranges || f->num_states) f->root->weights_newer = MIRT__NEWER_THERE;
 }
