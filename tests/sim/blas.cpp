@@ -6,6 +6,12 @@
 #include <set>
 #include <vector>
 
+bool &mirt_sim::host_memory() {
+    static bool may;
+    return may;
+}
+extern "C" void mirt_sim_host_memory(int on) { mirt_sim::host_memory() = on != 0; }
+
 using namespace mirt_sim;
 
 struct cublasContext {
@@ -113,6 +119,7 @@ struct Product : Work {
 void check_matrix(const char *call, const Matrix &x, int64_t batch) {
     int64_t lines = x.by_rows ? x.rows : x.columns, length = x.by_rows ? x.columns : x.rows;
     if (!lines || !length || !batch) return;
+    if (device_of_address(x.at) < 0 && host_memory()) return;
     if (device_of_address(x.at) < 0) fatal("host pointer: %s of a matrix at %s", call, describe(x.at).c_str());
     check_range(call, x.at, (size_t)((batch - 1) * x.stride + (lines - 1) * x.pitch + length) * size_of(x.type));
     if (reinterpret_cast<uintptr_t>(x.at) % size_of(x.type)) fatal("misaligned: %s of a matrix at %s", call, describe(x.at).c_str());

@@ -23,6 +23,9 @@ Options &options();
 /* From now on every call for the device fails with this (a cudaError_t), and its work never ends: it was lost. 0: it is there again. */
 void lose_device(int device, int error);
 
+/* Kernels and libraries may be given the host's memory: for tests of single kernels. In C: mirt_sim_host_memory(1). */
+bool &host_memory();
+
 /* API calls that can fail, since the last reset_calls(). */
 long calls();
 void reset_calls();

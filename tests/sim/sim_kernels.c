@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+void mirt_sim_host_memory(int on);
 const mirt__kernels *const *__real_mirt__kernel_tables(int *count);
 const mirt__kernels *const *__wrap_mirt__kernel_tables(int *count);
 const mirt__kernels *__wrap_mirt__kernels_best(void);
@@ -124,6 +125,7 @@ static void sim_begin(void) {
     SIM_SET(accumulate)
     sim_tables[0] = &sim_table;
     sim_tables[1] = sim_reference;
+    mirt_sim_host_memory(1);
     sim_device = sim_backend->open(&sim_host, 0, false);
     if (!sim_device) sim_give_up("device 0", "does not open");
     atexit(sim_end);
