@@ -712,7 +712,7 @@ static double mirt__cu_seconds(mirt__remote *cu, int from, int to) {
 #include <stdio.h>
 #include <stdlib.h>
 
-#define MIRT__CU_PIECES 64
+#define MIRT__CU_GRAPH_PIECES 64
 
 typedef struct mirt__cu_graph {
     struct mirt__cu_graph *next;
@@ -725,7 +725,7 @@ typedef struct mirt__cu_graph {
     struct {
         cudaGraphExec_t exec; /* NULL: nothing */
         size_t numbers;       /* their end */
-    } piece[MIRT__CU_PIECES];
+    } piece[MIRT__CU_GRAPH_PIECES];
 } mirt__cu_graph;
 
 struct mirt__cu_graphs {
@@ -777,7 +777,7 @@ static void mirt__cu_captured(mirt__cu *cu, mirt__cu_graph *graph) {
     cudaGraphExec_t exec = NULL;
     size_t nodes = 0;
     cudaError_t error = cudaStreamEndCapture(cu->stream, &captured);
-    const bool full = graph->pieces == MIRT__CU_PIECES;
+    const bool full = graph->pieces == MIRT__CU_GRAPH_PIECES;
     if (error == cudaSuccess) error = cudaGraphGetNodes(captured, NULL, &nodes);
     if (error == cudaSuccess && nodes && !full && cu->status == MIRT_OK) {
 #if CUDART_VERSION >= 12000

@@ -39,7 +39,7 @@ build/cuda_parts.cu: src/cuda/FILES
 define SIM_LIBRARY_RULES
 build/$(1)/cuda.o: build/cuda_parts.cu $$(wildcard src/cuda/*) tests/sim/sim_device.h mirrortrain.h
 	@mkdir -p $$(@D)
-	$$(SIM_CXX) -std=c++17 -O2 -g $(2) $(3) -Wall -Wextra -Werror -Wno-unknown-pragmas -Wno-unused-function $$(CUDA_INCLUDE) -I. -DMIRT_SIM -include tests/sim/sim_device.h -x c++ -c $$< -o $$@
+	$$(SIM_CXX) -std=c++17 -O2 -g $(2) $(3) -Wall -Wextra -Werror -Wno-unknown-pragmas -Wno-unused-function -Wno-maybe-uninitialized $$(CUDA_INCLUDE) -I. -DMIRT_SIM -include tests/sim/sim_device.h -x c++ -c $$< -o $$@
 build/$(1)/sim_kernels.o: tests/sim/sim_kernels.c build/parts.h
 	@mkdir -p $$(@D)
 	$$(CC) $$(PARTS) -O2 -g $(2) $$(WARNINGS) -c $$< -o $$@
