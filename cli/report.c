@@ -11,7 +11,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { MOST_CLASSES = 64, MOST_PHASES = 16, MOST_SAMPLES = 64, MOST_COLUMNS = 80 };
+enum { MOST_CLASSES = 64, MOST_PHASES = 16, MOST_SAMPLES = 64, MOST_COLUMNS = 80, MOST_NAME = 120 };
 
 /* Colors are of Tableau's and of GitHub's kind: told apart by the color-blind, and 4.5:1 where they are text. */
 static const char *const style[] = {
@@ -19,7 +19,7 @@ static const char *const style[] = {
     "--p0:#d99a1c;--p1:#8fb8a8;--p2:#7aa5e8;--p3:#2f66c4;--p4:#b9a3e3;--p5:#d9534a;--p6:#3c9a62;--p7:#8b5fc7;--p8:#c98bb0;--p9:#9aa3ae}",
     "@media(prefers-color-scheme:dark){:root{--bg:#12151a;--card:#1a1e25;--text:#e5e8ed;--muted:#9aa5b4;--line:#2c323c;--grid:#262c35;--c1:#72a7ff;--c2:#ff9a57;",
     "--good:#5ccb8f;--bad:#ff8a80;--p0:#e6b04a;--p1:#7fae9d;--p2:#8db6f5;--p3:#4a82e0;--p4:#a48bd6;--p5:#ea6a61;--p6:#4fb37a;--p7:#a27ddb;--p8:#d69bbf;--p9:#7d8794}}",
-    "*{box-sizing:border-box}html{color-scheme:light dark}body{margin:0;background:var(--bg);color:var(--text);font:15px/1.5 system-ui,-apple-system,\"Segoe UI\",Roboto,\"DejaVu Sans\",sans-serif;",
+    "*{box-sizing:border-box}html{color-scheme:light dark}body{margin:0;overflow-wrap:break-word;background:var(--bg);color:var(--text);font:15px/1.5 system-ui,-apple-system,\"Segoe UI\",Roboto,\"DejaVu Sans\",sans-serif;",
     "-webkit-text-size-adjust:100%}main,header{max-width:1240px;margin:0 auto;padding:0 20px}header{padding-top:28px}",
     "h1{font-size:28px;line-height:1.2;margin:2px 0 6px;overflow-wrap:anywhere}h2{font-size:19px;margin:34px 0 12px}h3{font-size:14px;margin:0 0 8px;font-weight:600}p{margin:0 0 10px}",
     ".eyebrow{color:var(--muted);font-size:13px;letter-spacing:.02em;margin:0}.muted{color:var(--muted)}.meta{color:var(--muted);display:flex;flex-wrap:wrap;gap:4px 14px;align-items:center;margin:0}",
@@ -31,7 +31,7 @@ static const char *const style[] = {
     "svg{display:block;width:100%;height:auto}.tick{fill:var(--muted);font-size:11px}.grid{stroke:var(--grid);stroke-width:1;fill:none}.base{stroke:var(--line)}",
     ".line{fill:none;stroke-width:2;stroke-linejoin:round;stroke-linecap:round}.line.s1{stroke:var(--c1)}.line.s2{stroke:var(--c2);stroke-dasharray:6 4}.line.faint{stroke:var(--c1);stroke-width:1;opacity:.35}",
     ".dot.s1{fill:var(--c1)}.dot.s2{fill:var(--card);stroke:var(--c2);stroke-width:2}",
-    ".legend{list-style:none;display:flex;flex-wrap:wrap;gap:2px 16px;margin:8px 0 0;padding:0;font-size:13px}.legend b{font-variant-numeric:tabular-nums}",
+    ".legend{list-style:none;display:flex;flex-wrap:wrap;gap:2px 16px;margin:8px 0 0;padding:0;font-size:13px}.legend li,.meta span{min-width:0;overflow-wrap:anywhere}.legend b{font-variant-numeric:tabular-nums}",
     ".key{display:inline-block;width:18px;height:0;border-top:2px solid var(--c1);vertical-align:middle;margin-right:6px}.key.s2{border-top:2px dashed var(--c2)}.key.faint{border-top-width:1px;opacity:.5}",
     ".scroll{overflow-x:auto}.scroll:focus-visible{outline:2px solid var(--c1)}table{border-collapse:collapse;font-variant-numeric:tabular-nums;font-size:13.5px;width:100%}",
     "th,td{text-align:right;padding:5px 10px;border-bottom:1px solid var(--grid);white-space:nowrap}th{font-weight:600;color:var(--muted)}th:first-child,td:first-child{text-align:left;padding-left:0}td:last-child,th:last-child{padding-right:0}tr:last-child td,tr:last-child th{border-bottom:0}",
@@ -184,7 +184,7 @@ static void add_header(page *p, const run_log *log, const char *directory) {
     add(p, "<header><p class=\"eyebrow\">mirrortrain run report \xc2\xb7 ");
     add_text(p, directory);
     add(p, "</p><h1>");
-    add_text(p, model ? model : "a run");
+    add_start(p, model ? model : "a run", MOST_NAME);
     add(p, "</h1><p class=\"meta\"><span class=\"pill %s\">", good ? "good" : "bad");
     add_text(p, status ? status : "did not end");
     add(p, "</span>");
@@ -409,7 +409,7 @@ static const char **class_names(page *p, const value *list, int count) {
     const char **names = (const char **)malloc((size_t)count * sizeof *names);
     int i = 0;
     if (!names) p->failed = true;
-    for (const value *v = list->first; names && v; v = v->next) names[i++] = v->kind == VALUE_TEXT ? v->text : "?";
+    for (const value *v = list->first; names && v; v = v->next) names[i++] = v->kind != VALUE_TEXT ? "?" : v->text[0] ? v->text : "(no name)";
     return names;
 }
 
@@ -463,7 +463,7 @@ static bool is_base64(const char *text) { return text && *text && strspn(text, "
 static void add_label(page *p, const value *names, double number) {
     const value *v = names && names->kind == VALUE_LIST ? names->first : NULL;
     for (int i = 0; v && i < number; i++) v = v->next;
-    if (v && v->text) add_start(p, v->text, 36);
+    if (v && v->text && v->text[0]) add_start(p, v->text, 36);
     else add(p, "%.0f", number);
 }
 
@@ -567,7 +567,7 @@ static void add_settings(page *p, const run_log *log) {
 static void add_page(page *p, const run_log *log, const char *directory) {
     add(p, "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><meta name=\"viewport\" content=\"width=device-width, initial-scale=1\"><meta name=\"color-scheme\" content=\"light dark\">"
            "<link rel=\"icon\" href=\"data:,\"><title>");
-    add_text(p, text_of(log->begin, "model") ? text_of(log->begin, "model") : "A run");
+    add_start(p, text_of(log->begin, "model") ? text_of(log->begin, "model") : "A run", MOST_NAME);
     add(p, " \xc2\xb7 run report</title><style>");
     for (size_t i = 0; i < sizeof style / sizeof style[0]; i++) add(p, "%s", style[i]);
     for (int i = 0; i < 10; i++) add(p, ".p%d{fill:var(--p%d)}", i, i);

@@ -48,6 +48,12 @@ static int character(const char *text) {
     return length;
 }
 
+/* What turns the text around it: U+202A to U+202E, U+2066 to U+2069. */
+static bool turns(const char *text, int length) {
+    const unsigned char *c = (const unsigned char *)text;
+    return length == 3 && c[0] == 0xe2 && ((c[1] == 0x80 && c[2] >= 0xaa && c[2] <= 0xae) || (c[1] == 0x81 && c[2] >= 0xa6 && c[2] <= 0xa9));
+}
+
 /* Up to `most` characters, "..." standing for the rest. */
 void add_start(page *p, const char *text, int most) {
     while (text && *text) {
@@ -57,7 +63,7 @@ void add_start(page *p, const char *text, int most) {
             add(p, "\xe2\x80\xa6");
             return;
         }
-        if (length == 0 || c == 127 || (c < 32 && c != '\n' && c != '\t')) add(p, "\xef\xbf\xbd");
+        if (length == 0 || turns(text, length) || c == 127 || (c < 32 && c != '\n' && c != '\t')) add(p, "\xef\xbf\xbd");
         else if (strchr("<>&\"'", c)) add(p, "&#%d;", c);
         else add(p, "%.*s", length, text);
         text += length ? length : 1;

@@ -5,9 +5,11 @@ import html.parser
 import json
 import os
 import re
+import struct
 import subprocess
 import sys
 import tempfile
+import urllib.parse
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import browser
@@ -75,6 +77,24 @@ def damaged(path):
         f.write(b"{\"event\":\"timing\",\"phases\":{\"a\":-1,\"b\":null},\"devices\":[{}]}\n\xed\xa0\x80\n{\"event\":\"epoch\",\"epoch\":1,\"lo")
 
 
+def hostile(path):
+    """Names that are markup, endless, empty, turned around, alike, not valid UTF-8 or not text at all."""
+    names = [HOSTILE, "x" * 5000, "", "\u202etxt.exe", "line\nbreak\ttab\0nothing\x1b[31m", "</title></style></script><svg onload=alert(1)>", "x" * 5000, "javascript:alert(1)",
+             "\u00e9" * 2000, "\U0001f468\u200d\U0001f469\u200d\U0001f467", "a\u0301" * 800, "{{7*7}} ${x} `id` %s%n", "BROKEN", "LONE"]
+    with open(path, "wb") as f:
+        for line in report_log.lines(names=names, model="BROKEN" + HOSTILE + "y" * 3000):
+            if line["event"] == "begin":
+                line["environment"].update({HOSTILE: HOSTILE, "kernels": "z" * 3000, "w" * 3000: ["LONE", {}], "processor": "\u202eBROKEN"})
+            if line["event"] == "epoch":
+                line.update({HOSTILE: 0.5, "v" * 3000: line["epoch"], "val_" + HOSTILE: 0.25, "": 1})
+            if line["event"] == "timing":
+                line["phases"].update({HOSTILE: 1, "u" * 3000: 2})
+                line["devices"][0]["name"], line["devices"][1]["name"], line["verdict"] = HOSTILE, "t" * 3000, HOSTILE + "s" * 3000
+            if line["event"] == "end":
+                line["status"], line["error"] = HOSTILE, "r" * 3000 + "BROKEN"
+            f.write(json.dumps(line).encode().replace(b"BROKEN", b"\xff\xfe\xc3(\xed\xa0\x80\xf8<u>").replace(b"LONE", b"\\ud800<i>\\udc00") + b"\n")
+
+
 def cases(home):
     """(name, directory) of logs."""
     photos = ["cats", "dogs", "a rather long name of a class that does not fit", "\u6f22\u5b57 \u2615", HOSTILE]
@@ -87,10 +107,11 @@ def cases(home):
         os.mkdir(directory)
         report_log.write(directory + "/log.jsonl", **how)
         yield name, directory
-    directory = os.path.join(home, "damaged")
-    os.mkdir(directory)
-    damaged(directory + "/log.jsonl")
-    yield "damaged", directory
+    for name, write in (("damaged", damaged), ("hostile", hostile)):
+        directory = os.path.join(home, name)
+        os.mkdir(directory)
+        write(directory + "/log.jsonl")
+        yield name, directory
 
 
 def report(*args):
@@ -114,6 +135,9 @@ def check_page(name, directory):
         tap.ok(page.count.get("svg", 0) == 5 and page.count.get("table", 0) >= 5 and page.count.get("img") == 16, "curves, bar, matrix, tables, images")
         tap.ok("98.90" in page.text and "98.43" in page.text and "AMD EPYC" in page.text and "balanced: 75" in page.text, "with the numbers of the log")
         tap.ok("6 of 6 epochs" in page.text and "taken up" not in page.text, "that has come to its end")
+    if name == "hostile":
+        tap.ok(HOSTILE in page.text and "<script" not in text and "<svg onload" not in text and "<u>" not in text and "<i>" not in text, "names of all kinds mean nothing but themselves")
+        tap.ok("\u202e" not in text and "y" * 200 not in text and "(no name)" in page.text, "nor do they turn what stands around them, or fill the page")
     if name == "damaged":
         tap.ok("4 lines of the log could not be read" in page.text, "lines that cannot be read are counted")
     if name.endswith("not ended"):
@@ -121,7 +145,7 @@ def check_page(name, directory):
 
 
 def check_in_browser(shown, name, directory):
-    url = "file://" + directory.replace(" ", "%20").replace("#", "%23") + "/report.html"
+    url = "file://" + urllib.parse.quote(directory) + "/report.html"
     grounds = set()
     for width in (1280, 400):
         for dark in (False, True):
@@ -174,6 +198,32 @@ def check_fit(home):
     return directory
 
 
+def bitmap(path, shade):
+    with open(path, "wb") as f:
+        f.write(b"BM" + struct.pack("<IHHIIIIHHIIIIII", 54 + 8 * 24, 0, 0, 54, 40, 8, 8, 1, 24, 0, 8 * 24, 0, 0, 0, 0) + bytes((shade + 7 * i) % 256 for i in range(8 * 24)))
+
+
+def check_photos(home):
+    """A run on directories of such names; its own, if there is a decoder."""
+    photos, directory = os.path.join(home, "photos"), os.path.join(home, "run of <u>photos")
+    names = [HOSTILE.replace("/", "|").encode(), b"x" * 250, "\u202etxt.exe".encode(), b"line\nbreak", b"\xff\xfe\xc3(<u>"]
+    for broken in (False, True):
+        for i, name in enumerate(names[: 5 if broken else 4]):
+            os.makedirs(os.path.join(photos.encode(), name), exist_ok=True)
+            for k in range(4):
+                bitmap(os.path.join(photos.encode(), name, b"%d.bmp" % k), 40 * i + k)
+        made = fit("--model", "mobilenet_v2", "--alpha", "0.35", "--size", "32", "--batch", "8", "--data", photos, "--validation-split", "0.4", "--epochs", "1", "--run", directory, "--report")
+        if b"no decoder" in made.stderr:
+            return tap.skip("no decoder of images was compiled in")
+        good = made.returncode == 0
+        with open(directory + "/report.html" if good else os.devnull, "rb") as f:
+            text = f.read().decode("utf-8")
+        page = Page(text)
+        tap.ok(good and not page.wrong and "<u>" not in text and "<script" not in text and (broken or HOSTILE[:18] in page.text), "classes whose directories have such names%s: %s"
+               % (", one of them not UTF-8" if broken else "", page.wrong or made.stderr.decode(errors="replace").strip().split("\n")[-1][-200:]))
+    return directory
+
+
 def check_errors(home):
     for args, status, words in ((["/nowhere/run"], 1, "/nowhere/run/log.jsonl"), ([], 2, "report DIR"), ([home, home], 2, "one run"), ([home], 1, "log.jsonl")):
         made = report(*args)
@@ -196,6 +246,9 @@ def main():
             check_page(name, directory)
         check_errors(home)
         pages.append(("a run of its own", check_fit(home)))
+        photos = check_photos(home)
+        if photos:
+            pages.append(("photographs", photos))
         path = browser.find()
         if path:
             shown = browser.Browser(path)
