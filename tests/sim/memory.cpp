@@ -12,6 +12,8 @@
 #include <sanitizer/asan_interface.h>
 #endif
 
+extern "C" const char __executable_start, etext;
+
 namespace mirt_sim {
 namespace {
 const size_t page = 4096, arena_bytes = (size_t)32 << 30, grain = 256;
@@ -108,6 +110,16 @@ bool pinned_range(const void *address, size_t bytes) {
     if (i == pinned.begin()) return false;
     --i;
     return at + bytes <= i->first + i->second.bytes;
+}
+
+/* Whether it points to memory that a device does not reach. What else may be in an argument, as two small integers, is not mapped. */
+bool host_pointer(const void *address) {
+    uintptr_t at = reinterpret_cast<uintptr_t>(address);
+    unsigned char resident;
+    /* The kernel itself is an argument of its closure. */
+    if (address >= &__executable_start && address < &etext) return false;
+    if (at < (1ull << 32) || at >> 47 || device_of_address(address) >= 0 || pinned_range(address, 1)) return false;
+    return !mincore(reinterpret_cast<void *>(at / page * page), 1, &resident);
 }
 
 void check_range(const char *what, const void *address, size_t bytes) {

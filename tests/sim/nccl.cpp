@@ -1,4 +1,595 @@
+/* NCCL among the devices of one program: ranks are communicators of any threads. A call becomes work of its stream; when that comes to the head, the
+ * rank has come, and when all have, the data move. Collectives of different kinds or sizes that meet are an error with a name. */
 #include "sim_internal.h"
-namespace mirt_sim {
-int nccl_leaks() { return 0; }
+#include <algorithm>
+#include <climits>
+#include <cstdio>
+#include <cuda_fp16.h>
+#include <deque>
+#include <map>
+#include <nccl.h>
+#include <set>
+#include <vector>
+
+using namespace mirt_sim;
+
+namespace {
+enum Kind { ALL_REDUCE, BROADCAST, REDUCE_TO, ALL_GATHER, REDUCE_SCATTER, SEND, RECEIVE };
+const char *const kind_names[] = {"AllReduce", "Broadcast", "Reduce", "AllGather", "ReduceScatter", "Send", "Recv"};
+
+struct Clique;
+struct Rank {
+    std::shared_ptr<Clique> clique;
+    int rank, device;
+    bool blocking = true, aborted = false, dead = false;
+    ncclResult_t error = ncclSuccess;
+    int slow = 0; /* polls until the last call is no longer in progress */
+    uint64_t issued = 0, begun = 0, round = 0, ended = 0;
+};
+struct Call {
+    Kind kind;
+    const void *from;
+    void *to;
+    size_t count;
+    ncclDataType_t type;
+    ncclRedOp_t op;
+    int peer; /* or root */
+};
+/* A call whose rank has come. */
+struct Posted {
+    std::shared_ptr<Rank> rank;
+    Call call;
+    bool done;
+};
+typedef std::shared_ptr<Posted> Post;
+struct Clique {
+    int n, joined = 0;
+    bool failed = false;
+    std::vector<std::shared_ptr<Rank>> ranks;
+    std::map<uint64_t, std::vector<Post>> rounds;
+    std::map<std::pair<int, int>, std::pair<std::deque<Post>, std::deque<Post>>> mail; /* by sender and receiver */
+    bool ready() const { return joined == n && !failed; }
+};
+} // namespace
+
+struct ncclComm {
+    std::shared_ptr<Rank> rank;
+    long number;
+};
+
+namespace {
+std::set<ncclComm_t> comms;
+std::map<std::string, std::shared_ptr<Clique>> meetings;
+std::vector<std::weak_ptr<Clique>> cliques;
+long made, ids;
+
+struct Waiting {
+    ncclComm_t comm;
+    cudaStream_t stream;
+    std::vector<Call> calls;
+};
+struct Group {
+    int depth = 0;
+    std::vector<Waiting> calls;
+    std::vector<ncclComm_t> joins;
+    bool failed = false;
+};
+thread_local Group group;
+
+size_t size_of(ncclDataType_t type) {
+    switch ((int)type) {
+    case ncclInt8:
+    case ncclUint8: return 1;
+    case ncclFloat16:
+    case ncclBfloat16: return 2;
+    case ncclInt32:
+    case ncclUint32:
+    case ncclFloat32: return 4;
+    case ncclInt64:
+    case ncclUint64:
+    case ncclFloat64: return 8;
+    default: fatal("not simulated: type %d of NCCL", (int)type);
+    }
+}
+
+template <class T> T combine(T a, T b, ncclRedOp_t op) {
+    switch ((int)op) {
+    case ncclSum:
+    case ncclAvg: return (T)(a + b);
+    case ncclProd: return (T)(a * b);
+    case ncclMax: return a > b ? a : b;
+    case ncclMin: return a < b ? a : b;
+    default: fatal("not simulated: operation %d of NCCL", (int)op);
+    }
+}
+
+/* Chunk c is summed as a ring does: from rank c + 1 around to c. */
+template <class T, class W> void reduce_as(const std::vector<const void *> &in, size_t count, ncclRedOp_t op, T *out) {
+    size_t n = in.size(), chunk = (count + n - 1) / n;
+    for (size_t i = 0; i < count; i++) {
+        size_t first = i / chunk + 1;
+        T sum = static_cast<const T *>(in[first % n])[i];
+        for (size_t k = 1; k < n; k++) sum = (T)combine<W>((W)sum, (W) static_cast<const T *>(in[(first + k) % n])[i], op);
+        out[i] = op == ncclAvg ? (T)((W)sum / (W)n) : sum;
+    }
+}
+
+std::vector<char> reduced(const std::vector<const void *> &in, size_t count, ncclDataType_t type, ncclRedOp_t op) {
+    std::vector<char> out(count * size_of(type) + 1);
+    void *p = out.data();
+    switch ((int)type) {
+    case ncclInt8: reduce_as<int8_t, int>(in, count, op, static_cast<int8_t *>(p)); break;
+    case ncclUint8: reduce_as<uint8_t, int>(in, count, op, static_cast<uint8_t *>(p)); break;
+    case ncclInt32: reduce_as<int32_t, int64_t>(in, count, op, static_cast<int32_t *>(p)); break;
+    case ncclUint32: reduce_as<uint32_t, uint64_t>(in, count, op, static_cast<uint32_t *>(p)); break;
+    case ncclInt64: reduce_as<int64_t, int64_t>(in, count, op, static_cast<int64_t *>(p)); break;
+    case ncclUint64: reduce_as<uint64_t, uint64_t>(in, count, op, static_cast<uint64_t *>(p)); break;
+    case ncclFloat32: reduce_as<float, float>(in, count, op, static_cast<float *>(p)); break;
+    case ncclFloat64: reduce_as<double, double>(in, count, op, static_cast<double *>(p)); break;
+    case ncclFloat16: reduce_as<__half, float>(in, count, op, static_cast<__half *>(p)); break;
+    case ncclBfloat16: reduce_as<__nv_bfloat16, float>(in, count, op, static_cast<__nv_bfloat16 *>(p)); break;
+    }
+    return out;
+}
+
+const char *kind_name(const Call &c) { return kind_names[c.kind]; }
+
+std::string describe_call(const Post &p) {
+    char text[120];
+    snprintf(text, sizeof text, "rank %d calls %s of %zu (type %d, operation %d, peer or root %d)", p->rank->rank, kind_name(p->call), p->call.count,
+             (int)p->call.type, (int)p->call.op, p->call.peer);
+    return text;
+}
+
+/* All have come: the data move. Everything is read before anything is written, as buffers may be the same. */
+void move_round(std::vector<Post> &posts) {
+    std::sort(posts.begin(), posts.end(), [](const Post &a, const Post &b) { return a->rank->rank < b->rank->rank; });
+    const Call &c = posts[0]->call;
+    size_t n = posts.size(), bytes = c.count * size_of(c.type);
+    unsigned mask = 0;
+    std::vector<const void *> in;
+    for (const Post &p : posts) {
+        mask |= 1u << p->rank->device;
+        in.push_back(p->call.from);
+    }
+    run_as(kind_name(c), posts[0]->rank->device, mask, [&] {
+        std::vector<char> data;
+        if (c.kind == ALL_REDUCE || c.kind == REDUCE_TO) data = reduced(in, c.count, c.type, c.op);
+        else if (c.kind == REDUCE_SCATTER) data = reduced(in, c.count * n, c.type, c.op);
+        else if (c.kind == BROADCAST) data.assign(static_cast<const char *>(in[(size_t)c.peer]), static_cast<const char *>(in[(size_t)c.peer]) + bytes);
+        else
+            for (const void *p : in) data.insert(data.end(), static_cast<const char *>(p), static_cast<const char *>(p) + bytes);
+        for (size_t r = 0; r < n; r++) {
+            if (c.kind == REDUCE_TO && (int)r != c.peer) continue;
+            const char *from = data.data() + (c.kind == REDUCE_SCATTER ? r * bytes : 0);
+            memcpy(posts[r]->call.to, from, c.kind == ALL_GATHER ? bytes * n : bytes);
+        }
+    });
+    for (const Post &p : posts) p->done = true;
+}
+
+/* Gradients of one layout: where a rank's part lies elsewhere than another's, in memory of the same size, the ranks sum different things. */
+void check_same_place(const Post &a, const Post &b) {
+    size_t at, bytes, other, other_bytes;
+    if (a->call.kind != ALL_REDUCE || !options().same_places) return;
+    if (place_of(a->call.from, &at, &bytes) && place_of(b->call.from, &other, &other_bytes) && bytes == other_bytes && at != other)
+        fatal("NCCL order: %s at byte %zu of its memory, %s at byte %zu of as much", describe_call(a).c_str(), at, describe_call(b).c_str(), other);
+}
+
+void post_round(const Post &p) {
+    Clique *q = p->rank->clique.get();
+    uint64_t number = p->rank->round++;
+    std::vector<Post> &posts = q->rounds[number];
+    if (!posts.empty()) {
+        const Call &a = posts[0]->call, &b = p->call;
+        if (a.kind != b.kind || a.count != b.count || a.type != b.type || a.op != b.op || a.peer != b.peer)
+            fatal("NCCL mismatch: in collective %llu of %d ranks, %s, but %s", (unsigned long long)number + 1, q->n, describe_call(posts[0]).c_str(),
+                  describe_call(p).c_str());
+        check_same_place(posts[0], p);
+    }
+    posts.push_back(p);
+    for (const Post &o : posts)
+        if (o->rank->aborted) return;
+    if ((int)posts.size() < q->n) return;
+    move_round(posts);
+    q->rounds.erase(number);
+}
+
+void post_mail(const Post &p) {
+    Clique *q = p->rank->clique.get();
+    bool sends = p->call.kind == SEND;
+    auto &box = q->mail[sends ? std::make_pair(p->rank->rank, p->call.peer) : std::make_pair(p->call.peer, p->rank->rank)];
+    (sends ? box.first : box.second).push_back(p);
+    auto gone = [](const Post &o) { return o->rank->aborted; };
+    box.first.erase(std::remove_if(box.first.begin(), box.first.end(), gone), box.first.end());
+    box.second.erase(std::remove_if(box.second.begin(), box.second.end(), gone), box.second.end());
+    if (box.first.empty() || box.second.empty()) return;
+    Post s = box.first.front(), r = box.second.front();
+    box.first.pop_front();
+    box.second.pop_front();
+    if (s->call.count != r->call.count || s->call.type != r->call.type)
+        fatal("NCCL mismatch: %s, but %s", describe_call(s).c_str(), describe_call(r).c_str());
+    run_as("Send and Recv", r->rank->device, 1u << r->rank->device | 1u << s->rank->device,
+           [&] { memmove(r->call.to, s->call.from, s->call.count * size_of(s->call.type)); });
+    s->done = r->done = true;
+}
+
+struct Exchange : Work {
+    std::shared_ptr<Rank> rank;
+    std::vector<Call> calls;
+    uint64_t ticket = 0; /* 0: in a graph */
+    struct Run : Execution {
+        const Exchange *work;
+        std::shared_ptr<Work> keep;
+        std::vector<Post> posts;
+        bool begun = false, over = false;
+        bool ended() override {
+            Rank *r = work->rank.get();
+            if (over) return true;
+            if (!begun && !r->aborted) {
+                /* The calls on one communicator go in their order, whatever streams they are on. */
+                if (r->dead || !r->clique->ready() || (work->ticket && work->ticket != r->begun + 1)) return false;
+                begun = true;
+                if (work->ticket) r->begun++;
+                for (const Call &c : work->calls) posts.push_back(Post(new Posted{work->rank, c, false}));
+                for (const Post &p : posts) {
+                    if (p->call.kind == SEND || p->call.kind == RECEIVE) post_mail(p);
+                    else post_round(p);
+                }
+                changed();
+            }
+            for (const Post &p : posts)
+                if (!p->done && !r->aborted) return false;
+            over = true;
+            if (work->ticket) r->ended++;
+            return true;
+        }
+        std::string waits_for() override {
+            Rank *r = work->rank.get();
+            char text[200];
+            if (!begun) {
+                snprintf(text, sizeof text, "%s of rank %d, which %s", kind_name(work->calls[0]), r->rank,
+                         r->dead ? "died" : r->clique->ready() ? "has other calls to make first" : "is not joined by all ranks");
+                return text;
+            }
+            for (const Post &p : posts) {
+                if (p->done) continue;
+                std::string s = "the others, as " + describe_call(p);
+                if (p->call.kind == SEND || p->call.kind == RECEIVE) return s;
+                s += "; not there:";
+                for (auto &round : r->clique->rounds) {
+                    if (std::find(round.second.begin(), round.second.end(), p) == round.second.end()) continue;
+                    for (int i = 0; i < r->clique->n; i++) {
+                        bool there = false;
+                        for (const Post &o : round.second) there = there || o->rank->rank == i;
+                        snprintf(text, sizeof text, " rank %d", i);
+                        if (!there) s += text;
+                    }
+                }
+                return s;
+            }
+            return "nothing";
+        }
+    };
+    std::shared_ptr<Execution> begin() override {
+        std::shared_ptr<Run> run(new Run());
+        run->work = this;
+        return run;
+    }
+};
+
+void check_comm(ncclComm_t comm, const char *call) {
+    if (!comms.count(comm)) fatal("wrong handle: %s of a communicator that was destroyed, or never was", call);
+}
+
+ncclResult_t launch_calls(const Waiting &w) {
+    std::shared_ptr<Exchange> work(new Exchange());
+    Rank *r = w.comm->rank.get();
+    if (stream_device(w.stream) != r->device) fatal("wrong device: NCCL's rank %d is on device %d, its stream on %d", r->rank, r->device, stream_device(w.stream));
+    work->what = kind_name(w.calls[0]);
+    work->rank = w.comm->rank;
+    work->device = r->device;
+    work->calls = w.calls;
+    if (!stream_captures(w.stream)) work->ticket = ++r->issued;
+    if (enqueue(w.stream, work, "a call of NCCL")) return ncclUnhandledCudaError;
+    if (r->blocking || !options().seed || dice() % 4) return ncclSuccess;
+    r->slow = 1 + (int)(dice() % 3);
+    return ncclInProgress;
+}
+
+ncclResult_t wait_joined(const std::vector<ncclComm_t> &joins) {
+    ncclResult_t result = ncclSuccess;
+    for (ncclComm_t c : joins) {
+        std::shared_ptr<Rank> r = c->rank;
+        if (!r->blocking) {
+            result = ncclInProgress;
+            continue;
+        }
+        std::string call = "joining a communicator as rank " + std::to_string(r->rank) + " of " + std::to_string(r->clique->n);
+        wait_until(call.c_str(), nullptr, [=] { return r->clique->ready() || r->clique->failed; });
+        if (r->clique->failed) result = ncclInvalidUsage;
+    }
+    return result;
+}
+
+ncclResult_t end_group() {
+    Group g;
+    std::swap(g, group);
+    if (g.failed) return ncclInvalidUsage;
+    ncclResult_t result = wait_joined(g.joins);
+    if (result != ncclSuccess && result != ncclInProgress) return result;
+    for (const Waiting &w : g.calls) {
+        ncclResult_t r = launch_calls(w);
+        if (r != ncclSuccess && (result == ncclSuccess || result == ncclInProgress)) result = r;
+    }
+    return result;
+}
+
+ncclResult_t add_call(const char *name, ncclComm_t comm, cudaStream_t stream, const Call &c, size_t in, size_t out) {
+    Entry entry;
+    cudaError_t injected = cudaSuccess;
+    if (entry.fails(name, &injected)) {
+        group.failed = group.depth > 0;
+        return injected ? ncclUnhandledCudaError : ncclSystemError;
+    }
+    check_comm(comm, name);
+    check_stream(stream, name);
+    Rank *r = comm->rank.get();
+    if (r->slow) fatal("NCCL progress: %s while the last call on the communicator is in progress; poll ncclCommGetAsyncError", name);
+    if (!r->clique->ready()) return ncclInvalidUsage;
+    if (r->error != ncclSuccess) return r->error;
+    size_t size = size_of(c.type);
+    const void *buffers[2] = {in ? c.from : nullptr, out ? c.to : nullptr};
+    for (int i = 0; i < 2; i++) {
+        size_t bytes = (i ? out : in) * size;
+        if (!bytes || !c.count) continue;
+        if (device_of_address(buffers[i]) != r->device)
+            fatal("%s: %s of rank %d, on device %d, with memory at %s", device_of_address(buffers[i]) < 0 ? "host pointer" : "memory of another device", name,
+                  r->rank, r->device, describe(buffers[i]).c_str());
+        check_range(name, buffers[i], bytes);
+    }
+    if (c.peer < 0 || c.peer >= r->clique->n) return ncclInvalidArgument;
+    if (!group.depth) {
+        Waiting w = {comm, stream, {c}};
+        return launch_calls(w);
+    }
+    for (Waiting &w : group.calls)
+        if (w.comm == comm && w.stream == stream) {
+            w.calls.push_back(c);
+            return ncclSuccess;
+        }
+    group.calls.push_back({comm, stream, {c}});
+    return ncclSuccess;
+}
+
+ncclResult_t join(ncclComm_t *out, int n, const std::string &id, int rank, int device, bool blocking) {
+    *out = nullptr;
+    if (n < 1 || rank < 0 || rank >= n) return ncclInvalidArgument;
+    std::shared_ptr<Clique> &q = meetings[id];
+    if (!q) {
+        q.reset(new Clique());
+        q->n = n;
+        q->ranks.resize((size_t)n);
+        cliques.push_back(q);
+    }
+    if (q->n != n || q->ranks[(size_t)rank]) return ncclInvalidArgument;
+    std::shared_ptr<Rank> r(new Rank());
+    r->clique = q;
+    r->rank = rank;
+    r->device = device;
+    r->blocking = blocking;
+    for (auto &other : q->ranks)
+        if (other && other->device == device) {
+            fprintf(stderr, "sim: note: NCCL: Duplicate GPU detected: ranks %d and %d both on device %d\n", other->rank, rank, device);
+            q->failed = true;
+        }
+    q->ranks[(size_t)rank] = r;
+    *out = new ncclComm{r, ++made};
+    comms.insert(*out);
+    if (++q->joined == n) meetings.erase(id);
+    changed();
+    return ncclSuccess;
+}
+} // namespace
+
+int mirt_sim::nccl_leaks() {
+    for (ncclComm_t c : comms) fprintf(stderr, "sim: leak: communicator %ld, rank %d\n", c->number, c->rank->rank);
+    return (int)comms.size();
+}
+
+bool mirt_sim::ranks_killed() {
+    for (ncclComm_t c : comms)
+        for (auto &r : c->rank->clique->ranks)
+            if (r && r->dead) return true;
+    return false;
+}
+
+void mirt_sim::kill_rank(int rank, bool silently) {
+    Entry entry;
+    for (auto &weak : cliques)
+        if (std::shared_ptr<Clique> q = weak.lock())
+            for (auto &r : q->ranks) {
+                if (!r || rank >= q->n) continue;
+                if (r->rank == rank) r->dead = true;
+                if (!silently && r->error == ncclSuccess) r->error = r->rank == rank ? ncclSystemError : ncclRemoteError;
+            }
+    changed();
+}
+
+#define NCCL(name)                                                                                                                               \
+    Entry entry;                                                                                                                                 \
+    cudaError_t injected = cudaSuccess;                                                                                                          \
+    if (entry.fails(name, &injected)) return injected ? ncclUnhandledCudaError : ncclSystemError
+
+ncclResult_t ncclGetVersion(int *version) {
+    *version = options().nccl ? options().nccl : NCCL_VERSION_CODE;
+    return ncclSuccess;
+}
+
+ncclResult_t ncclGetUniqueId(ncclUniqueId *id) {
+    NCCL("ncclGetUniqueId");
+    memset(id, 0, sizeof *id);
+    snprintf(id->internal, sizeof id->internal, "simulated %ld", ++ids);
+    return ncclSuccess;
+}
+
+ncclResult_t ncclCommInitRankConfig(ncclComm_t *comm, int n, ncclUniqueId id, int rank, ncclConfig_t *config) {
+    NCCL("ncclCommInitRankConfig");
+    if (config && (config->magic != 0xcafebeef || config->size != sizeof *config)) return ncclInvalidArgument;
+    ncclResult_t result = join(comm, n, std::string(id.internal, strnlen(id.internal, sizeof id.internal)), rank, current_device(), !config || config->blocking != 0);
+    if (result != ncclSuccess) return result;
+    if (group.depth) {
+        group.joins.push_back(*comm);
+        return ncclSuccess;
+    }
+    return wait_joined({*comm});
+}
+
+ncclResult_t ncclCommInitRank(ncclComm_t *comm, int n, ncclUniqueId id, int rank) { return ncclCommInitRankConfig(comm, n, id, rank, nullptr); }
+
+ncclResult_t ncclCommInitAll(ncclComm_t *out, int n, const int *devices) {
+    NCCL("ncclCommInitAll");
+    std::string id = "all " + std::to_string(++ids);
+    for (int i = 0; i < n; i++) {
+        ncclResult_t result = join(&out[i], n, id, i, devices ? devices[i] : i, true);
+        if (result != ncclSuccess) return result;
+    }
+    return n > 0 && out[0]->rank->clique->failed ? ncclInvalidUsage : ncclSuccess;
+}
+
+static ncclResult_t forget(ncclComm_t comm) {
+    Clique *q = comm->rank->clique.get();
+    q->ranks[(size_t)comm->rank->rank].reset();
+    bool empty = true;
+    for (auto &r : q->ranks) empty = empty && !r;
+    if (empty) {
+        q->rounds.clear();
+        q->mail.clear();
+    }
+    comms.erase(comm);
+    delete comm;
+    changed();
+    return ncclSuccess;
+}
+
+ncclResult_t ncclCommFinalize(ncclComm_t comm) {
+    NCCL("ncclCommFinalize");
+    check_comm(comm, "ncclCommFinalize");
+    std::shared_ptr<Rank> r = comm->rank;
+    wait_until("ncclCommFinalize", nullptr, [=] { return r->ended == r->issued; });
+    return ncclSuccess;
+}
+
+ncclResult_t ncclCommDestroy(ncclComm_t comm) {
+    FREEING();
+    if (!comm) return ncclSuccess;
+    check_comm(comm, "ncclCommDestroy");
+    std::shared_ptr<Rank> r = comm->rank;
+    wait_until("ncclCommDestroy", nullptr, [=] { return r->ended == r->issued; });
+    return forget(comm);
+}
+
+ncclResult_t ncclCommAbort(ncclComm_t comm) {
+    FREEING();
+    if (!comm) return ncclSuccess;
+    check_comm(comm, "ncclCommAbort");
+    comm->rank->aborted = true;
+    return forget(comm);
+}
+
+ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t *error) {
+    NCCL("ncclCommGetAsyncError");
+    check_comm(comm, "ncclCommGetAsyncError");
+    Rank *r = comm->rank.get();
+    if (r->clique->failed) *error = ncclInvalidUsage;
+    else if (!r->clique->ready()) *error = ncclInProgress;
+    else if (r->slow) {
+        r->slow--;
+        *error = r->slow ? ncclInProgress : r->error;
+    } else *error = r->error;
+    return ncclSuccess;
+}
+
+ncclResult_t ncclCommCount(const ncclComm_t comm, int *count) {
+    FREEING();
+    check_comm(comm, "ncclCommCount");
+    *count = comm->rank->clique->n;
+    return ncclSuccess;
+}
+
+ncclResult_t ncclCommUserRank(const ncclComm_t comm, int *rank) {
+    FREEING();
+    check_comm(comm, "ncclCommUserRank");
+    *rank = comm->rank->rank;
+    return ncclSuccess;
+}
+
+ncclResult_t ncclCommCuDevice(const ncclComm_t comm, int *device) {
+    FREEING();
+    check_comm(comm, "ncclCommCuDevice");
+    *device = comm->rank->device;
+    return ncclSuccess;
+}
+
+const char *ncclGetErrorString(ncclResult_t result) {
+    static const char *const names[] = {"no error", "unhandled cuda error", "unhandled system error", "internal error", "invalid argument", "invalid usage",
+                                        "remote process exited or there was a network error", "NCCL operation in progress"};
+    return (unsigned)result < 8 ? names[result] : "unknown result code";
+}
+
+const char *ncclGetLastError(ncclComm_t) { return "simulated"; }
+
+ncclResult_t ncclGroupStart() {
+    group.depth++;
+    return ncclSuccess;
+}
+
+ncclResult_t ncclGroupEnd() {
+    if (!group.depth) return ncclInvalidUsage;
+    if (--group.depth) return ncclSuccess;
+    Entry entry;
+    cudaError_t injected = cudaSuccess;
+    if (entry.fails("ncclGroupEnd", &injected)) {
+        group = Group();
+        return injected ? ncclUnhandledCudaError : ncclSystemError;
+    }
+    return end_group();
+}
+
+static const Rank *rank_of(ncclComm_t comm) {
+    FREEING();
+    check_comm(comm, "a collective");
+    return comm->rank.get();
+}
+
+ncclResult_t ncclAllReduce(const void *from, void *to, size_t count, ncclDataType_t type, ncclRedOp_t op, ncclComm_t comm, cudaStream_t stream) {
+    return add_call("ncclAllReduce", comm, stream, {ALL_REDUCE, from, to, count, type, op, 0}, count, count);
+}
+
+ncclResult_t ncclReduce(const void *from, void *to, size_t count, ncclDataType_t type, ncclRedOp_t op, int root, ncclComm_t comm, cudaStream_t stream) {
+    return add_call("ncclReduce", comm, stream, {REDUCE_TO, from, to, count, type, op, root}, count, rank_of(comm)->rank == root ? count : 0);
+}
+
+ncclResult_t ncclBroadcast(const void *from, void *to, size_t count, ncclDataType_t type, int root, ncclComm_t comm, cudaStream_t stream) {
+    return add_call("ncclBroadcast", comm, stream, {BROADCAST, from, to, count, type, ncclSum, root}, rank_of(comm)->rank == root ? count : 0, count);
+}
+
+ncclResult_t ncclBcast(void *buffer, size_t count, ncclDataType_t type, int root, ncclComm_t comm, cudaStream_t stream) {
+    return ncclBroadcast(buffer, buffer, count, type, root, comm, stream);
+}
+
+ncclResult_t ncclAllGather(const void *from, void *to, size_t count, ncclDataType_t type, ncclComm_t comm, cudaStream_t stream) {
+    return add_call("ncclAllGather", comm, stream, {ALL_GATHER, from, to, count, type, ncclSum, 0}, count, count * (size_t)rank_of(comm)->clique->n);
+}
+
+ncclResult_t ncclReduceScatter(const void *from, void *to, size_t count, ncclDataType_t type, ncclRedOp_t op, ncclComm_t comm, cudaStream_t stream) {
+    return add_call("ncclReduceScatter", comm, stream, {REDUCE_SCATTER, from, to, count, type, op, 0}, count * (size_t)rank_of(comm)->clique->n, count);
+}
+
+ncclResult_t ncclSend(const void *from, size_t count, ncclDataType_t type, int peer, ncclComm_t comm, cudaStream_t stream) {
+    return add_call("ncclSend", comm, stream, {SEND, from, nullptr, count, type, ncclSum, peer}, count, 0);
+}
+
+ncclResult_t ncclRecv(void *to, size_t count, ncclDataType_t type, int peer, ncclComm_t comm, cudaStream_t stream) {
+    return add_call("ncclRecv", comm, stream, {RECEIVE, nullptr, to, count, type, ncclSum, peer}, 0, count);
 }

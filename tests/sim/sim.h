@@ -16,6 +16,8 @@ struct Options {
     long fail_call;  /* the call that fails, counted from 1 since reset_calls(); 0: none */
     bool no_peers;   /* no device reaches another's memory */
     int driver;      /* the driver's version; 0: the runtime's */
+    int nccl;        /* NCCL's version; 0: the header's */
+    bool same_places; /* ranks that reduce parts of memory of one size reduce the same part: true */
     double patience; /* seconds until a wait for what nobody brings is reported as a deadlock: 20 */
 };
 Options &options();
@@ -23,6 +25,8 @@ Options &options();
 /* From now on every call for the device fails with this (a cudaError_t), and its work never ends: it was lost. 0: it is there again. */
 void lose_device(int device, int error);
 
+/* From now on nothing comes from this rank of any communicator. The others are told by their asynchronous error, or silently not. */
+void kill_rank(int rank, bool silently);
 /* Kernels and libraries may be given the host's memory: for tests of single kernels. In C: mirt_sim_host_memory(1). */
 bool &host_memory();
 

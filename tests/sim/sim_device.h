@@ -46,22 +46,41 @@ struct Kernel {
     size_t shared;
     void (*call)(const void *);
     void *closure;
+    size_t bytes; /* of the closure, if one can look for host pointers there */
     void (*destroy)(void *);
     const char *name;
 };
 cudaError_t submit(const Kernel &kernel, cudaStream_t stream);
 
-/* What MIRT_LAUNCH calls. The closure calls the kernel with arguments captured by value; the name is for messages. */
+/* A launch of what a closure does; the name is for messages. The closure is called when the stream comes to it, once a thread. */
 template <class F> cudaError_t launch(dim3 grid, dim3 block, size_t shared, cudaStream_t stream, F f, const char *name = nullptr) {
     Kernel kernel;
     kernel.grid = grid;
     kernel.block = block;
     kernel.shared = shared;
-    kernel.call = [](const void *closure) { (*static_cast<const F *>(closure))(); };
-    kernel.closure = new F(std::move(f));
-    kernel.destroy = [](void *closure) { delete static_cast<F *>(closure); };
+    kernel.call = [](const void *f_) { (*static_cast<const F *>(f_))(); };
+    F *closure = new F(std::move(f));
+    kernel.closure = closure;
+    kernel.bytes = 0;
+#if defined(__GNUC__) && !defined(__clang__)
+    /* Arguments can be looked at, once there is no chance in what lies between them. */
+    if constexpr (std::is_trivially_copyable<F>::value && !std::is_empty<F>::value) {
+        __builtin_clear_padding(closure);
+        kernel.bytes = sizeof(F);
+    }
+#endif
+    kernel.destroy = [](void *f_) { delete static_cast<F *>(f_); };
     kernel.name = name ? name : __PRETTY_FUNCTION__;
     return submit(kernel, stream);
+}
+
+/* What MIRT_LAUNCH is. Arguments become the kernel's parameters here and now, as they do for a GPU. */
+template <class T> struct Same {
+    typedef T type;
+};
+template <class... P>
+cudaError_t start(dim3 grid, dim3 block, size_t shared, cudaStream_t stream, const char *name, void (*kernel)(P...), typename Same<P>::type... arguments) {
+    return launch(grid, block, shared, stream, [=] { kernel(arguments...); }, name);
 }
 
 /* Shared memory: one array for a block, filled with 0xFF before the block's first use of it. */

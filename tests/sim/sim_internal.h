@@ -36,6 +36,7 @@ void close_devices();
 void guard_thread();
 int callers(); /* OS threads that made calls, and live */
 int device_of_address(const void *address);
+bool host_pointer(const void *address);
 bool pinned_range(const void *address, size_t bytes);
 void check_range(const char *what, const void *address, size_t bytes);
 bool place_of(const void *address, size_t *offset, size_t *bytes);
@@ -92,5 +93,6 @@ bool stream_captures(cudaStream_t stream);
 void check_stream(cudaStream_t stream, const char *call);
 int blas_leaks();
 int nccl_leaks();
+bool ranks_killed(); /* and their communicators are still there */
 } // namespace mirt_sim
 #endif

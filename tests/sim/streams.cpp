@@ -118,6 +118,8 @@ Options &options() {
                         (long)number_of("MIRT_SIM_FAIL", 0),
                         false,
                         (int)number_of("MIRT_SIM_DRIVER", 0),
+                        (int)number_of("MIRT_SIM_NCCL", 0),
+                        true,
                         number_of("MIRT_SIM_PATIENCE", 20)};
     return o;
 }
@@ -415,8 +417,10 @@ void finish_device(int device) {
     });
 }
 
-/* A few steps for those who only ask. */
-static void some_steps() {
+/* A few steps for those who only ask. They may give up by themselves; who asks for ever is told of the deadlock, unless it was made by a test. */
+static void some_steps(const char *call) {
+    static uint64_t seen;
+    static double since;
     unsigned n = options().seed ? dice() % 4 ? dice() % 64 : 100000 : 100000;
     bool any = false;
     while (n-- && step(nullptr)) {
@@ -424,7 +428,15 @@ static void some_steps() {
         let_others();
     }
     close_devices();
-    if (!any) rest(std::chrono::microseconds(200));
+    if (progress != seen || any) {
+        seen = progress;
+        since = now();
+    }
+    if (any) return;
+    bool faults = ranks_killed();
+    for (int error : lost) faults = faults || error;
+    if (!faults && now() - since > options().patience) fatal("deadlock: %s asks for what nobody brings%s", call, blocked().c_str());
+    rest(std::chrono::microseconds(200));
 }
 
 struct KernelWork : Work {
@@ -454,6 +466,11 @@ cudaError_t submit(const Kernel &k, cudaStream_t stream) {
     }
     check_stream(stream, "a kernel launch");
     if (stream->device != device_now) return set_error(cudaErrorInvalidResourceHandle);
+    for (size_t i = 0; i + sizeof(void *) <= k.bytes; i += sizeof(void *)) {
+        void *word;
+        memcpy(&word, static_cast<const char *>(k.closure) + i, sizeof word);
+        if (!host_memory() && host_pointer(word)) fatal("host pointer: %p is among the arguments of kernel %s, at byte %zu", word, kernel_name(k.name).c_str(), i);
+    }
     work->kernel = true;
     work->device = stream->device;
     return enqueue(stream, work, "a kernel launch");
@@ -693,7 +710,7 @@ cudaError_t cudaStreamQuery(cudaStream_t stream) {
         stream->capture->invalid = true;
         return set_error(cudaErrorStreamCaptureUnsupported);
     }
-    if (!stream->queue.empty()) some_steps();
+    if (!stream->queue.empty()) some_steps("cudaStreamQuery");
     if (lost[stream->device]) return set_error((cudaError_t)lost[stream->device]);
     return stream->queue.empty() ? cudaSuccess : cudaErrorNotReady;
 }
@@ -775,7 +792,7 @@ cudaError_t cudaEventQuery(cudaEvent_t event) {
     check_event(event, "cudaEventQuery");
     EventState *e = event->state.get();
     if (e->capture) return set_error(cudaErrorCapturedEvent);
-    if (e->done < e->recorded) some_steps();
+    if (e->done < e->recorded) some_steps("cudaEventQuery");
     if (lost[e->device]) return set_error((cudaError_t)lost[e->device]);
     return e->done < e->recorded ? cudaErrorNotReady : cudaSuccess;
 }
