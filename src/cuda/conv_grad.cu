@@ -6,7 +6,7 @@
 #include "reader.cuh"
 
 /* How the numbers are multiplied: float32 by FMA, tf32, bfloat16. */
-enum { MIRT__CU_BY_FMA, MIRT__CU_BY_TF32, MIRT__CU_BY_HALF };
+enum { MIRT__CU_WGRAD_FMA, MIRT__CU_WGRAD_TF32, MIRT__CU_WGRAD_HALF };
 
 #define MIRT__CU_WGRAD_BLOCKS 528 /* that a device should have, about */
 #define MIRT__CU_WGRAD_PIXELS 256 /* in a part, at least */
@@ -21,9 +21,11 @@ typedef struct mirt__cu_wgrad {
     int64_t pixels, part;     /* of dy: all, in a part */
     int tiles_m, tiles_n;
     bool flat;                /* x's pixels are dy's */
-    bool wide, large;         /* neighbours are read at once; and there are many rows and columns */
+    int width;                /* neighbours that are read at once */
+    bool large;               /* tiles of 128 by 128 */
     bool round;               /* numbers are rounded to bfloat16, and multiplied as floats */
-    mirt__cu_divisor image, line, gate;
+    bool gate_images;         /* an image has the same gates */
+    mirt__cu_divisor image, line;
     float *sums;              /* of part 0: dkernel, then db */
     int64_t sum_floats;       /* from one part to the next */
     bool bias;
@@ -31,29 +33,27 @@ typedef struct mirt__cu_wgrad {
 } mirt__cu_wgrad;
 
 template <int BY, int BM_, int BN_> struct mirt__cu_wgrad_shape {
-    static constexpr int BM = BM_, BN = BN_, BK = BY == MIRT__CU_BY_HALF ? 32 : 16;
+    static constexpr int BM = BM_, BN = BN_, BK = BY == MIRT__CU_WGRAD_HALF ? 32 : 16;
     static constexpr int THREADS = BM * BN >= 128 * 128 ? 256 : 128;
     static constexpr int WARPS_N = THREADS == 256 ? 4 : 2, WARPS_M = THREADS / 32 / WARPS_N;
     static constexpr int WM = BM / WARPS_M, WN = BN / WARPS_N;           /* of a warp */
     static constexpr int TN = BN >= 128 ? 8 : 4, TM = BM * BN / THREADS / TN; /* of a thread, by FMA */
-    static constexpr int SIZE = BY == MIRT__CU_BY_HALF ? 2 : 4;
+    static constexpr int SIZE = BY == MIRT__CU_WGRAD_HALF ? 2 : 4;
     static constexpr int A_PITCH = BM + 8, B_PITCH = BN + 8;
     static constexpr int A_BYTES = BK * A_PITCH * SIZE, B_BYTES = BK * B_PITCH * SIZE;
+    static constexpr int SHARE = THREADS / BN; /* threads of a column */
     static constexpr int COLUMNS = MIRT__CU_COLUMN_ROWS * (BM + BN) * (int)sizeof(float);
     static constexpr int BYTES = 2 * (A_BYTES + B_BYTES) + COLUMNS;
 };
 
-/* V numbers to shared memory, as they are multiplied. */
-template <int BY, int V> static inline __device__ void mirt__cu_wgrad_put(unsigned char *shared, int at, const float *v, bool round) {
-    if (BY == MIRT__CU_BY_HALF) {
+/* V numbers to shared memory. */
+template <int BY, int V> static inline __device__ void mirt__cu_wgrad_put(unsigned char *shared, int at, float *v, bool round) {
+    if constexpr (BY == MIRT__CU_WGRAD_HALF) {
         mirt__cu_store_n<V>(reinterpret_cast<uint16_t *>(shared) + at, v);
     } else {
-        float to[V];
 #pragma unroll
-        for (int i = 0; i < V; i++) {
-            to[i] = BY == MIRT__CU_BY_TF32 ? __uint_as_float(mirt__cu_to_tf32(v[i])) : round ? mirt__cu_round_half(v[i]) : v[i];
-        }
-        mirt__cu_store_n<V>(reinterpret_cast<float *>(shared) + at, to);
+        for (int i = 0; i < V; i++) v[i] = round ? mirt__cu_round_half(v[i]) : v[i];
+        mirt__cu_store_n<V>(reinterpret_cast<float *>(shared) + at, v);
     }
 }
 
@@ -70,78 +70,127 @@ static inline __device__ void mirt__cu_wgrad_column(const mirt__cu_reader &r, fl
     shared[4 * n + column] = c.part[0];
 }
 
-/* What a thread reads of each pixel: V neighbouring rows of dkernel, and V of its columns. */
-struct mirt__cu_wgrad_thread {
-    bool there;
-    int column; /* in the tile */
-    int64_t channel, y, x; /* y and x: of the tap, from the first */
+/* Where a part of the pixels begins: pixels are counted from there on. */
+struct mirt__cu_wgrad_start {
+    int64_t pixel, row; /* row: its image */
+    uint32_t rest;      /* pixels of that image before it */
+    int count;
 };
 
-/* Pixels [first, first + BK) of x's columns of a tile, zeros where there are none. */
-template <class S, int BY, int V>
-static __device__ void mirt__cu_wgrad_read_x(const mirt__cu_wgrad &g, const mirt__cu_wgrad_thread &t, int thread, int64_t first, int64_t end,
-                                             const float *columns, unsigned char *shared) {
-    constexpr int ACROSS = S::BM / V, DOWN = S::THREADS / ACROSS;
-#pragma unroll 1
-    for (int i = thread / ACROSS; i < S::BK; i += DOWN) {
-        const int64_t k = first + i;
-        float v[V];
-#pragma unroll
-        for (int j = 0; j < V; j++) v[j] = 0;
-        if (t.there && k < end) {
-            int64_t pixel = k;
-            bool inside = true;
+/* A thread's share of a tile: V neighbours of every DOWN-th pixel, in raw form from when they are asked for until they are put. */
+template <class S, int BY, int V, bool X> struct mirt__cu_wgrad_side {
+    static constexpr int COLUMNS = X ? S::BM : S::BN, PITCH = X ? S::A_PITCH : S::B_PITCH, ACROSS = COLUMNS / V, DOWN = S::THREADS / ACROSS;
+    static constexpr int COUNT = V > 1 ? S::BK / DOWN : 1;
+    mirt__cu_raw<V> raw[COUNT];
+    int64_t gates[X ? COUNT : 1];
+    unsigned there; /* of those, bits */
+    int column, line;
+    int64_t channel, y, x; /* y, x: of its tap, from the first */
+
+    /* As the reader is, but for what is known of it here. */
+    static __device__ mirt__cu_reader reader(const mirt__cu_wgrad &g) {
+        mirt__cu_reader r = X ? g.x : g.dy;
+        r.kind &= X ? MIRT__CU_READ_NORM | MIRT__CU_READ_GATE : MIRT__CU_READ_BACK;
+        if (V == 8) {
+            r.dtype = (mirt_dtype)MIRT__BFLOAT16;
+            r.affine = false;
+        }
+        return r;
+    }
+    __device__ bool begin(const mirt__cu_wgrad &g, int64_t group, int64_t first, int thread) {
+        column = thread % ACROSS * V;
+        line = thread / ACROSS;
+        there = 0;
+        const int64_t at = first + column;
+        if (!X) {
+            channel = group * g.n + at;
+            y = x = 0;
+            return at < g.n;
+        }
+        const int64_t tap = at / g.channels, down = tap / g.kw;
+        channel = group * g.channels + (at - tap * g.channels);
+        y = down * g.dilation_h - g.pad_top;
+        x = (tap - down * g.kw) * g.dilation_w - g.pad_left;
+        return at < g.m;
+    }
+    /* Asks for pixel k of the part; false: there is nothing. */
+    __device__ bool fetch_one(const mirt__cu_wgrad &g, const mirt__cu_reader &r, const mirt__cu_wgrad_start &start, int k, mirt__cu_raw<V> &to, int64_t &gate) {
+        int64_t pixel = start.pixel + k;
+        if (k >= start.count) return false;
+        if (X && (!g.flat || r.kind & MIRT__CU_READ_GATE)) {
+            const uint32_t within = start.rest + (uint32_t)k, image = mirt__cu_divide32(within, g.image);
+            const int64_t row = start.row + image;
             if (!g.flat) {
-                int64_t rest, ox;
-                const int64_t row = mirt__cu_divmod(k, g.image, &rest), oy = mirt__cu_divmod(rest, g.line, &ox);
-                const int64_t iy = oy * g.stride_h + t.y, ix = ox * g.stride_w + t.x;
-                inside = iy >= 0 && iy < g.h && ix >= 0 && ix < g.w;
+                const uint32_t place = within - image * (uint32_t)g.image.by, oy = mirt__cu_divide32(place, g.line), ox = place - oy * (uint32_t)g.line.by;
+                const int64_t iy = (int64_t)oy * g.stride_h + y, ix = (int64_t)ox * g.stride_w + x;
+                if (iy < 0 || iy >= g.h || ix < 0 || ix >= g.w) return false;
                 pixel = (row * g.h + iy) * g.w + ix;
             }
-            if (inside) {
-                mirt__cu_columns<V> c;
-                mirt__cu_columns_get<MIRT__CU_READ_ANY, V>(g.x, columns, S::BM, t.column, c);
-                const int64_t gates = g.x.kind & MIRT__CU_READ_GATE ? mirt__cu_divide(pixel, g.gate) * g.ci : 0;
-                mirt__cu_read<MIRT__CU_READ_ANY, V>(g.x, c, pixel * g.ci + t.channel, gates, t.channel, v);
+            gate = g.gate_images ? row * g.ci : mirt__cu_gate_of(r, pixel);
+        }
+        mirt__cu_fetch<MIRT__CU_READ_ANY, V>(r, pixel * (X ? g.ci : g.co) + channel, to);
+        return true;
+    }
+    /* Pixels [k, k + BK) of the part; without V, only when they are put. */
+    __device__ void fetch(const mirt__cu_wgrad &g, const mirt__cu_wgrad_start &start, int k, bool mine) {
+        if (V == 1) return;
+        const mirt__cu_reader r = reader(g);
+        there = 0;
+#pragma unroll
+        for (int i = 0; i < COUNT; i++) {
+            if (mine && fetch_one(g, r, start, k + line + i * DOWN, raw[i], gates[X ? i : 0])) there |= 1u << i;
+        }
+    }
+    __device__ void put(const mirt__cu_wgrad &g, const mirt__cu_wgrad_start &start, int k, bool mine, const float *columns, unsigned char *shared) {
+        const mirt__cu_reader r = reader(g);
+        if constexpr (V > 1) { /* by fours, which take less registers */
+#pragma unroll
+            for (int part = 0; part < V; part += 4) {
+                mirt__cu_columns<4> c;
+                mirt__cu_columns_get<MIRT__CU_READ_ANY, 4>(r, columns, COLUMNS, column + part, c);
+#pragma unroll
+                for (int i = 0; i < COUNT; i++) {
+                    float v[4];
+                    mirt__cu_raw<4> four;
+#pragma unroll
+                    for (int j = 0; j < 4; j++) { /* eight are two to a word */
+                        four.x[j] = raw[i].x[(V == 8 ? part / 2 + j % 2 : j) % V];
+                        four.z[j] = raw[i].z[(V == 8 ? part / 2 + j % 2 : j) % V];
+                    }
+                    if (there >> i & 1) {
+                        mirt__cu_make<MIRT__CU_READ_ANY, 4>(r, c, four, X ? gates[i] : 0, channel + part, v);
+                    } else {
+#pragma unroll
+                        for (int j = 0; j < 4; j++) v[j] = 0;
+                    }
+                    mirt__cu_wgrad_put<BY, 4>(shared, (line + i * DOWN) * PITCH + column + part, v, g.round);
+                }
+            }
+        } else {
+            mirt__cu_columns<1> c;
+            mirt__cu_columns_get<MIRT__CU_READ_ANY, 1>(r, columns, COLUMNS, column, c);
+#pragma unroll 2
+            for (int i = line; i < S::BK; i += DOWN) {
+                float v[1] = {0};
+                if (mine && fetch_one(g, r, start, k + i, raw[0], gates[0])) mirt__cu_make<MIRT__CU_READ_ANY, 1>(r, c, raw[0], X ? gates[0] : 0, channel, v);
+                mirt__cu_wgrad_put<BY, 1>(shared, i * PITCH + column, v, g.round);
             }
         }
-        mirt__cu_wgrad_put<BY, V>(shared, i * S::A_PITCH + t.column, v, g.round);
     }
-}
-/* Likewise dy's, whose sums are noted. */
-template <class S, int BY, int V>
-static __device__ void mirt__cu_wgrad_read_dy(const mirt__cu_wgrad &g, const mirt__cu_wgrad_thread &t, int thread, int64_t first, int64_t end,
-                                              const float *columns, unsigned char *shared, float *sum) {
-    constexpr int ACROSS = S::BN / V, DOWN = S::THREADS / ACROSS;
-#pragma unroll 1
-    for (int i = thread / ACROSS; i < S::BK; i += DOWN) {
-        const int64_t k = first + i;
-        float v[V];
-#pragma unroll
-        for (int j = 0; j < V; j++) v[j] = 0;
-        if (t.there && k < end) {
-            mirt__cu_columns<V> c;
-            mirt__cu_columns_get<MIRT__CU_READ_ANY, V>(g.dy, columns, S::BN, t.column, c);
-            mirt__cu_read<MIRT__CU_READ_ANY, V>(g.dy, c, k * g.co + t.channel, mirt__cu_gate_of(g.dy, k), t.channel, v);
-        }
-#pragma unroll
-        for (int j = 0; j < V; j++) sum[j] += v[j];
-        mirt__cu_wgrad_put<BY, V>(shared, i * S::B_PITCH + t.column, v, g.round);
-    }
-}
+};
 
 /* The sums of a thread. */
 template <class S, int BY> struct mirt__cu_wgrad_sums {
     static constexpr int MT = S::WM / 16, NT = S::WN / 8;
-    float d[BY == MIRT__CU_BY_FMA ? 1 : MT][BY == MIRT__CU_BY_FMA ? 1 : NT][4];
-    float c[BY == MIRT__CU_BY_FMA ? S::TM : 1][BY == MIRT__CU_BY_FMA ? S::TN : 1];
+    float d[BY == MIRT__CU_WGRAD_FMA ? 1 : MT][BY == MIRT__CU_WGRAD_FMA ? 1 : NT][4];
+    float c[BY == MIRT__CU_WGRAD_FMA ? S::TM : 1][BY == MIRT__CU_WGRAD_FMA ? S::TN : 1];
 };
 
 template <class S, int BY>
 static __device__ void mirt__cu_wgrad_multiply(mirt__cu_wgrad_sums<S, BY> &sums, int thread, const unsigned char *a_shared, const unsigned char *b_shared) {
     constexpr int MT = S::WM / 16, NT = S::WN / 8;
     const int lane = thread % 32, warp = thread / 32, wm = warp / S::WARPS_N * S::WM, wn = warp % S::WARPS_N * S::WN;
-    if constexpr (BY == MIRT__CU_BY_FMA) {
+    if constexpr (BY == MIRT__CU_WGRAD_FMA) {
         const float *as = reinterpret_cast<const float *>(a_shared), *bs = reinterpret_cast<const float *>(b_shared);
         const int tx = thread % 16 * 4, ty = thread / 16 * 4;
         constexpr int DOWN = S::THREADS / 16 * 4;
@@ -158,21 +207,22 @@ static __device__ void mirt__cu_wgrad_multiply(mirt__cu_wgrad_sums<S, BY> &sums,
                 for (int j = 0; j < S::TN; j++) sums.c[i][j] = fmaf(a[i], b[j], sums.c[i][j]);
             }
         }
-    } else if constexpr (BY == MIRT__CU_BY_TF32) {
-        const uint32_t *as = reinterpret_cast<const uint32_t *>(a_shared), *bs = reinterpret_cast<const uint32_t *>(b_shared);
+    } else if constexpr (BY == MIRT__CU_WGRAD_TF32) {
+        const float *as = reinterpret_cast<const float *>(a_shared), *bs = reinterpret_cast<const float *>(b_shared);
         const int g = lane / 4, t = lane % 4;
 #pragma unroll
         for (int k = 0; k < S::BK; k += 8) {
             uint32_t a[MT][4], b[NT][2];
 #pragma unroll
             for (int i = 0; i < MT; i++) {
-                const uint32_t *from = as + (k + t) * S::A_PITCH + wm + i * 16 + g;
-                a[i][0] = from[0], a[i][1] = from[8], a[i][2] = from[4 * S::A_PITCH], a[i][3] = from[4 * S::A_PITCH + 8];
+                const float *from = as + (k + t) * S::A_PITCH + wm + i * 16 + g;
+#pragma unroll
+                for (int e = 0; e < 4; e++) a[i][e] = mirt__cu_to_tf32(from[e / 2 * 4 * S::A_PITCH + e % 2 * 8]);
             }
 #pragma unroll
             for (int j = 0; j < NT; j++) {
-                const uint32_t *from = bs + (k + t) * S::B_PITCH + wn + j * 8 + g;
-                b[j][0] = from[0], b[j][1] = from[4 * S::B_PITCH];
+                const float *from = bs + (k + t) * S::B_PITCH + wn + j * 8 + g;
+                b[j][0] = mirt__cu_to_tf32(from[0]), b[j][1] = mirt__cu_to_tf32(from[4 * S::B_PITCH]);
             }
 #pragma unroll
             for (int i = 0; i < MT; i++) {
@@ -201,7 +251,7 @@ static __device__ void mirt__cu_wgrad_multiply(mirt__cu_wgrad_sums<S, BY> &sums,
 /* A tile of one part's sums: x is read with its taps as the rows of a matrix [pixels][taps * channels], dy is one [pixels][columns]. Both lie
    in shared memory by pixels, two tiles of each: some warps read the next one while others multiply. */
 template <int BY, int BM, int BN, int V>
-static __global__ void __launch_bounds__(mirt__cu_wgrad_shape<BY, BM, BN>::THREADS) mirt__cu_wgrad_kernel(const mirt__cu_wgrad g) {
+static __global__ void __launch_bounds__(mirt__cu_wgrad_shape<BY, BM, BN>::THREADS, BM > 64 ? 1 : BY == MIRT__CU_WGRAD_HALF && V == 4 ? 2 : 3) mirt__cu_wgrad_kernel(const mirt__cu_wgrad g) {
     typedef mirt__cu_wgrad_shape<BY, BM, BN> S;
     MIRT_DYNAMIC_SHARED(unsigned char, shared);
     unsigned char *as = shared, *bs = shared + 2 * S::A_BYTES;
@@ -214,36 +264,47 @@ static __global__ void __launch_bounds__(mirt__cu_wgrad_shape<BY, BM, BN>::THREA
         mirt__cu_wgrad_column(g.x, a_columns, BM, i, m0 + i < g.m ? group * g.channels + (m0 + i) % g.channels : -1);
     }
     for (int i = thread; i < BN; i += S::THREADS) mirt__cu_wgrad_column(g.dy, b_columns, BN, i, n0 + i < g.n ? group * g.n + n0 + i : -1);
-    mirt__cu_wgrad_thread x, dy;
-    {
-        x.column = thread % (BM / V) * V;
-        const int64_t at = m0 + x.column, tap = at / g.channels;
-        x.there = at < g.m;
-        x.channel = group * g.channels + (at - tap * g.channels);
-        x.y = tap / g.kw * g.dilation_h - g.pad_top;
-        x.x = tap % g.kw * g.dilation_w - g.pad_left;
-        dy.column = thread % (BN / V) * V;
-        dy.there = n0 + dy.column < g.n;
-        dy.channel = group * g.n + n0 + dy.column;
-        dy.y = dy.x = 0;
-    }
+    mirt__cu_wgrad_side<S, BY, V, true> x;
+    mirt__cu_wgrad_side<S, BY, V, false> dy;
+    const bool x_mine = x.begin(g, group, m0, thread), dy_mine = dy.begin(g, group, n0, thread), bias = g.bias && tile_m == 0;
     mirt__cu_wgrad_sums<S, BY> sums;
-    float sum[V];
-#pragma unroll
-    for (int j = 0; j < V; j++) sum[j] = 0;
+    float sum = 0;
     memset(&sums, 0, sizeof sums);
-    const int64_t first = (int64_t)blockIdx.y * g.part, end = first + g.part < g.pixels ? first + g.part : g.pixels;
+    mirt__cu_wgrad_start start;
+    start.pixel = (int64_t)blockIdx.y * g.part;
+    start.count = (int)(start.pixel + g.part < g.pixels ? g.part : g.pixels - start.pixel);
+    start.row = start.pixel / g.image.by;
+    start.rest = (uint32_t)(start.pixel - start.row * g.image.by);
     __syncthreads();
-    int at = 0;
-    for (int64_t k = first; k < end; k += S::BK, at ^= 1) {
-        mirt__cu_wgrad_read_x<S, BY, V>(g, x, thread, k, end, a_columns, as + at * S::A_BYTES);
-        mirt__cu_wgrad_read_dy<S, BY, V>(g, dy, thread, k, end, b_columns, bs + at * S::B_BYTES, sum);
-        __syncthreads(); /* all have multiplied what was here before */
-        mirt__cu_wgrad_multiply<S, BY>(sums, thread, as + at * S::A_BYTES, bs + at * S::B_BYTES);
+    /* A tile is asked for, the one before is multiplied, then it is put beside that. */
+    int at = 1;
+#pragma unroll 1
+    for (int k = -S::BK; k < start.count; k += S::BK, at ^= 1) {
+        const bool more = k + S::BK < start.count;
+        const unsigned char *a = as + at * S::A_BYTES, *b = bs + at * S::B_BYTES;
+        if (more) {
+            x.fetch(g, start, k + S::BK, x_mine);
+            dy.fetch(g, start, k + S::BK, dy_mine);
+        }
+        if (k >= 0) {
+            mirt__cu_wgrad_multiply<S, BY>(sums, thread, a, b);
+            if (bias) {
+#pragma unroll 4
+                for (int i = thread / BN; i < S::BK; i += S::SHARE) {
+                    const int from = i * S::B_PITCH + thread % BN;
+                    sum += BY == MIRT__CU_WGRAD_HALF ? mirt__cu_from_half(reinterpret_cast<const uint16_t *>(b)[from]) : reinterpret_cast<const float *>(b)[from];
+                }
+            }
+        }
+        if (more) {
+            x.put(g, start, k + S::BK, x_mine, a_columns, as + (at ^ 1) * S::A_BYTES);
+            dy.put(g, start, k + S::BK, dy_mine, b_columns, bs + (at ^ 1) * S::B_BYTES);
+        }
+        __syncthreads();
     }
 
     float *to = g.dkernel ? g.dkernel : g.sums + (int64_t)blockIdx.y * g.sum_floats;
-    if constexpr (BY == MIRT__CU_BY_FMA) {
+    if constexpr (BY == MIRT__CU_WGRAD_FMA) {
         const int tx = thread % 16 * 4, ty = thread / 16 * 4;
 #pragma unroll
         for (int i = 0; i < S::TM; i++) {
@@ -268,32 +329,26 @@ static __global__ void __launch_bounds__(mirt__cu_wgrad_shape<BY, BM, BN>::THREA
             }
         }
     }
-    if (!g.bias || tile_m != 0) return;
-    /* dy's sums: threads that have the same columns, in their order */
-    constexpr int ACROSS = BN / V, DOWN = S::THREADS / ACROSS;
+    if (!bias) return;
+    /* Threads of the same column of dy, in their order. */
     float *room = reinterpret_cast<float *>(shared);
+    room[thread] = sum;
     __syncthreads();
-#pragma unroll
-    for (int j = 0; j < V; j++) room[thread / ACROSS * BN + dy.column + j] = sum[j];
-    __syncthreads();
-    float *bias = g.dkernel ? g.db : to + g.m * g.co;
-    for (int column = thread; column < BN && n0 + column < g.n; column += S::THREADS) {
-        float total = 0;
-        for (int i = 0; i < DOWN; i++) total += room[i * BN + column];
-        bias[group * g.n + n0 + column] = total;
-    }
+    if (thread >= BN || n0 + thread >= g.n) return;
+    for (int i = 1; i < S::SHARE; i++) sum += room[i * BN + thread];
+    (g.dkernel ? g.db : to + g.m * g.co)[group * g.n + n0 + thread] = sum;
 }
 
 template <int BY, int BM, int BN, int V> static void mirt__cu_wgrad_launch(mirt__cu *cu, const mirt__cu_wgrad *g, int64_t groups, int64_t parts) {
     typedef mirt__cu_wgrad_shape<BY, BM, BN> S;
-    static_assert(S::THREADS / (BN / V) * BN * (int)sizeof(float) <= S::BYTES - S::COLUMNS, "sums of dy's columns have their room");
     const dim3 grid((unsigned)((int64_t)g->tiles_m * g->tiles_n * groups), (unsigned)parts);
     const mirt__cu_wgrad args = *g;
     MIRT_LAUNCH(cu, (mirt__cu_wgrad_kernel<BY, BM, BN, V>), grid, S::THREADS, S::BYTES, args);
 }
 template <int BY, int V> static void mirt__cu_wgrad_by(mirt__cu *cu, const mirt__cu_wgrad *g, int64_t groups, int64_t parts) {
     if (g->large) mirt__cu_wgrad_launch<BY, 128, 128, V>(cu, g, groups, parts);
-    else if (g->wide) mirt__cu_wgrad_launch<BY, 64, 64, V>(cu, g, groups, parts);
+    else if (g->width == V) mirt__cu_wgrad_launch<BY, 64, 64, V>(cu, g, groups, parts);
+    else if (g->width == 4) mirt__cu_wgrad_launch<BY, 64, 64, 4>(cu, g, groups, parts);
     else mirt__cu_wgrad_launch<BY, 64, 64, 1>(cu, g, groups, parts);
 }
 
@@ -329,15 +384,16 @@ static void mirt__cu_conv_weight_grad(const mirt__conv_weight_grad *args, const 
     g.flat = mirt__cu_wgrad_pixels(s);
     g.image = mirt__cu_divisor_of(s->oh * s->ow);
     g.line = mirt__cu_divisor_of(s->ow);
-    g.gate = mirt__cu_divisor_of(g.x.gate_pixels);
+    g.gate_images = g.x.gate_pixels == s->h * s->w;
     g.bias = args->db != NULL;
     if (g.m < 1 || s->co < 1) return;
 
     const bool half = args->half && cu->major >= 8;
-    const int width = half ? 8 : 4, tile_wide = 64, tile_large = 128;
-    g.wide = g.x.width >= width && g.dy.width >= width && g.channels % width == 0 && g.n % width == 0;
-    g.large = g.wide && g.m > tile_wide && g.n > tile_wide;
-    const int tile = g.large ? tile_large : tile_wide;
+    const int widest = half && g.x.dtype == (mirt_dtype)MIRT__BFLOAT16 && g.dy.dtype == g.x.dtype && !g.x.affine && !g.dy.affine ? 8 : 4;
+    g.width = widest;
+    while (g.width > 1 && (g.x.width < g.width || g.dy.width < g.width || g.channels % g.width != 0 || g.n % g.width != 0)) g.width = g.width == 8 ? 4 : 1;
+    g.large = g.width == (half ? 8 : 4) && g.m > 64 && g.n > 64;
+    const int tile = g.large ? 128 : 64;
     g.tiles_m = (int)mirt__cu_ceil(g.m, tile);
     g.tiles_n = (int)mirt__cu_ceil(g.n, tile);
     g.sum_floats = g.m * s->co + (g.bias ? s->co : 0);
@@ -346,7 +402,7 @@ static void mirt__cu_conv_weight_grad(const mirt__conv_weight_grad *args, const 
     const int64_t worth = g.pixels / MIRT__CU_WGRAD_PIXELS, most = MIRT__CU_WGRAD_SUMS / g.sum_floats;
     if (parts > worth) parts = worth;
     if (parts > most) parts = most;
-    if (parts < 1) parts = 1;
+    if (parts <= g.pixels >> 30) parts = (g.pixels >> 30) + 1; /* they are counted in 32 bits */
     if (parts > 1) g.sums = (float *)mirt__cu_room(cu, (size_t)(parts * g.sum_floats) * sizeof(float));
     g.part = mirt__cu_ceil(mirt__cu_ceil(g.pixels, parts), 32) * 32;
     parts = g.pixels > 0 ? mirt__cu_ceil(g.pixels, g.part) : 0;
@@ -356,9 +412,9 @@ static void mirt__cu_conv_weight_grad(const mirt__conv_weight_grad *args, const 
     }
     if (parts > 0) {
         g.round = args->half && !half;
-        if (half) mirt__cu_wgrad_by<MIRT__CU_BY_HALF, 8>(cu, &g, s->groups, parts);
-        else if (cu->tf32 && cu->major >= 8) mirt__cu_wgrad_by<MIRT__CU_BY_TF32, 4>(cu, &g, s->groups, parts);
-        else mirt__cu_wgrad_by<MIRT__CU_BY_FMA, 4>(cu, &g, s->groups, parts);
+        if (half) mirt__cu_wgrad_by<MIRT__CU_WGRAD_HALF, 8>(cu, &g, s->groups, parts);
+        else if (cu->tf32 && cu->major >= 8) mirt__cu_wgrad_by<MIRT__CU_WGRAD_TF32, 4>(cu, &g, s->groups, parts);
+        else mirt__cu_wgrad_by<MIRT__CU_WGRAD_FMA, 4>(cu, &g, s->groups, parts);
     }
     if (parts != 1) mirt__cu_parts_total(cu, g.sums, parts, g.sum_floats, g.m * s->co, args->dkernel, s->co, args->db);
 }

@@ -113,13 +113,13 @@ template <int KIND, int N> static inline __device__ void mirt__cu_columns_of(con
         }
     }
 }
-/* Floats of shared memory for n columns; they are put there by all threads of a block (a barrier comes after), and got from there. */
+/* Floats of shared memory for rows of n columns; `some` of these are put there by all threads of a block (a barrier comes after), and got from there. */
 static inline __host__ __device__ int mirt__cu_columns_floats(const mirt__cu_reader &r, int n) {
     return r.kind & MIRT__CU_READ_BACK ? 5 * n : r.kind & MIRT__CU_READ_NORM ? 3 * n : 0;
 }
-static inline __device__ void mirt__cu_columns_put(const mirt__cu_reader &r, int64_t first, int n, float *shared, int thread, int threads) {
+static inline __device__ void mirt__cu_columns_put(const mirt__cu_reader &r, int64_t first, int some, int n, float *shared, int thread, int threads) {
     if (!(r.kind & (MIRT__CU_READ_NORM | MIRT__CU_READ_BACK))) return;
-    for (int j = thread; j < n; j += threads) {
+    for (int j = thread; j < some; j += threads) {
         mirt__cu_columns<1> c;
         mirt__cu_columns_of<MIRT__CU_READ_ANY, 1>(r, first + j, c);
         shared[j] = c.mean[0];
@@ -175,26 +175,61 @@ static inline __device__ int64_t mirt__cu_gate_of(const mirt__cu_reader &r, int6
     return r.kind & MIRT__CU_READ_GATE ? pixel / r.gate_pixels * r.channels : 0;
 }
 
-/* Elements [at, at + N), channels [j, j + N) of a pixel, whose gates are at gate[gates + j]; c has those columns. N is 1, or at most the
-   reader's width. */
-template <int KIND, int N>
-static inline __device__ void mirt__cu_read(const mirt__cu_reader &r, const mirt__cu_columns<N> &c, int64_t at, int64_t gates, int64_t j, float *to) {
-    const int kind = MIRT__CU_KIND(KIND, r);
-    if (kind == MIRT__CU_READ_PLAIN || !(kind & (MIRT__CU_READ_NORM | MIRT__CU_READ_BACK))) {
-        mirt__cu_load_as<N>(r.data, r.dtype, at, to);
-        if (r.affine) {
+/* N elements as they lie in memory, which take their time to come: */
+template <int N> struct mirt__cu_raw {
+    uint32_t x[N], z[N];
+};
+template <int N> static inline __device__ void mirt__cu_fetch_words(const void *from, mirt_dtype dtype, int64_t at, uint32_t *to) {
+    const int size = (int)dtype == MIRT__BFLOAT16 ? 2 : dtype == MIRT_UINT8 || dtype == MIRT_BOOL ? 1 : 4;
+    if (N == 1) {
+        if (size == 4) to[0] = static_cast<const uint32_t *>(from)[at];
+        else to[0] = size == 2 ? (uint32_t)static_cast<const uint16_t *>(from)[at] : (uint32_t)static_cast<const uint8_t *>(from)[at];
+    } else if (size == 4) {
 #pragma unroll
-            for (int i = 0; i < N; i++) to[i] = fmaf(to[i], r.scale, r.offset);
+        for (int i = 0; i < N; i += 4) {
+            const mirt__cu_bytes<16> v = mirt__cu_load_bytes<16>(static_cast<const uint32_t *>(from) + at + i);
+#pragma unroll
+            for (int j = 0; j < 4; j++) to[(i + j) % N] = v.word[j];
         }
-    } else if (kind & MIRT__CU_READ_BACK) {
+    } else if (size == 2) {
+        const mirt__cu_bytes<N == 8 ? 16 : 8> v = mirt__cu_load_bytes<N == 8 ? 16 : 8>(static_cast<const uint16_t *>(from) + at);
+#pragma unroll
+        for (int j = 0; j < (N == 8 ? 4 : 2); j++) to[j % N] = v.word[j];
+    } else {
+        const mirt__cu_bytes<N == 8 ? 8 : 4> v = mirt__cu_load_bytes<N == 8 ? 8 : 4>(static_cast<const uint8_t *>(from) + at);
+#pragma unroll
+        for (int j = 0; j < (N == 8 ? 2 : 1); j++) to[j % N] = v.word[j];
+    }
+}
+template <int N> static inline __device__ void mirt__cu_make_words(const uint32_t *words, mirt_dtype dtype, float *to) {
+    if ((int)dtype == MIRT__BFLOAT16) {
+#pragma unroll
+        for (int i = 0; i < N; i++) to[i] = __uint_as_float(i % 2 ? words[i / 2] & 0xFFFF0000u : words[i / 2] << 16);
+    } else if (dtype == MIRT_UINT8 || dtype == MIRT_BOOL) {
+#pragma unroll
+        for (int i = 0; i < N; i++) to[i] = (float)(words[i / 4] >> i % 4 * 8 & 255);
+    } else if (dtype == MIRT_INT32) {
+#pragma unroll
+        for (int i = 0; i < N; i++) to[i] = (float)(int32_t)words[i];
+    } else {
+#pragma unroll
+        for (int i = 0; i < N; i++) to[i] = __uint_as_float(words[i]);
+    }
+}
+/* Elements [at, at + N) of a pixel. N is 1, or 4 or 8 and at most the reader's width. */
+template <int KIND, int N> static inline __device__ void mirt__cu_fetch(const mirt__cu_reader &r, int64_t at, mirt__cu_raw<N> &raw) {
+    mirt__cu_fetch_words<N>(r.data, r.dtype, at, raw.x);
+    if (MIRT__CU_KIND(KIND, r) & MIRT__CU_READ_BACK) mirt__cu_fetch_words<N>(r.z, r.dtype, at, raw.z);
+}
+/* What they are: channels [j, j + N) of a pixel, whose gates are at gate[gates + j]; c has those columns. */
+template <int KIND, int N>
+static inline __device__ void mirt__cu_make(const mirt__cu_reader &r, const mirt__cu_columns<N> &c, const mirt__cu_raw<N> &raw, int64_t gates, int64_t j,
+                                            float *to) {
+    const int kind = MIRT__CU_KIND(KIND, r);
+    mirt__cu_make_words<N>(raw.x, r.dtype, to);
+    if (kind & MIRT__CU_READ_BACK) {
         float z[N], u[N];
-        if ((int)r.dtype == MIRT__BFLOAT16) {
-            mirt__cu_load_n<N>(static_cast<const uint16_t *>(r.data) + at, to);
-            mirt__cu_load_n<N>(static_cast<const uint16_t *>(r.z) + at, z);
-        } else {
-            mirt__cu_load_n<N>(static_cast<const float *>(r.data) + at, to);
-            mirt__cu_load_n<N>(static_cast<const float *>(r.z) + at, z);
-        }
+        mirt__cu_make_words<N>(raw.z, r.dtype, z);
 #pragma unroll
         for (int i = 0; i < N; i++) {
             z[i] = __fsub_rn(z[i], c.mean[i]);
@@ -203,12 +238,13 @@ static inline __device__ void mirt__cu_read(const mirt__cu_reader &r, const mirt
         mirt__cu_times_slope_n<N>(r.norm.activation, to, u);
 #pragma unroll
         for (int i = 0; i < N; i++) to[i] = __fmul_rn(__fsub_rn(__fsub_rn(to[i], c.less[i]), __fmul_rn(z[i], c.part[i])), c.factor[i]);
-    } else {
-        if ((int)r.dtype == MIRT__BFLOAT16) mirt__cu_load_n<N>(static_cast<const uint16_t *>(r.data) + at, to);
-        else mirt__cu_load_n<N>(static_cast<const float *>(r.data) + at, to);
+    } else if (kind & MIRT__CU_READ_NORM) {
 #pragma unroll
         for (int i = 0; i < N; i++) to[i] = mirt__cu_normed(to[i], c.mean[i], c.factor[i], c.offset[i]);
         mirt__cu_activate_n<N>(r.norm.activation, to);
+    } else if (r.affine) {
+#pragma unroll
+        for (int i = 0; i < N; i++) to[i] = fmaf(to[i], r.scale, r.offset);
     }
     if (kind & MIRT__CU_READ_GATE) {
         float gate[N];
@@ -216,6 +252,13 @@ static inline __device__ void mirt__cu_read(const mirt__cu_reader &r, const mirt
 #pragma unroll
         for (int i = 0; i < N; i++) to[i] = __fmul_rn(to[i], gate[i]);
     }
+}
+/* Both at once. */
+template <int KIND, int N>
+static inline __device__ void mirt__cu_read(const mirt__cu_reader &r, const mirt__cu_columns<N> &c, int64_t at, int64_t gates, int64_t j, float *to) {
+    mirt__cu_raw<N> raw;
+    mirt__cu_fetch<KIND, N>(r, at, raw);
+    mirt__cu_make<KIND, N>(r, c, raw, gates, j, to);
 }
 /* One element, whose channel and gates are not known yet. */
 static inline __device__ float mirt__cu_read_one(const mirt__cu_reader &r, int64_t at) {
