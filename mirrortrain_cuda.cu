@@ -5262,15 +5262,1029 @@ static void mirt__cu_conv_pool_weight_grad(const mirt__conv_pool_weight_grad *ar
     if (parts != 1) mirt__cu_parts_total(cu, sums, parts, stride, count, args->dkernel, p.co, args->db);
 }
 
+/* >>section cuda/multiply.cuh */
+
+#ifndef MIRT__CUDA_MULTIPLY_CUH
+#define MIRT__CUDA_MULTIPLY_CUH
+/* Matrix products whose left side is read from images: convolutions, the gradients of their inputs, dense layers. A block makes
+   a tile of the output, pixels by channels, and goes over k = (tap, channel) in ascending order. */
+
+/* An axis of target and source: target t reads source t * stride - pad + tap * dilation; `back`: the source that reads t so. Then
+   targets fall into phases, by t % stride, each of which has its own taps: every tap_step-th. */
+typedef struct mirt__cu_mm_axis {
+    int source, target, kernel, stride, dilation, pad, phases, tap_step;
+    bool back;
+} mirt__cu_mm_axis;
+/* A phase: targets first + i * step, i < count, read sources i * move + off + tap * tap_off, tap < taps. */
+typedef struct mirt__cu_mm_line {
+    int first, step, count, move, off, tap_off, taps;
+} mirt__cu_mm_line;
+static inline __host__ __device__ mirt__cu_mm_line mirt__cu_mm_line_of(const mirt__cu_mm_axis &a, int phase) {
+    mirt__cu_mm_line l;
+    if (!a.back) {
+        l.first = 0;
+        l.step = 1;
+        l.count = a.target;
+        l.move = a.stride;
+        l.off = -a.pad;
+        l.tap_off = a.dilation;
+        l.taps = a.kernel;
+        return l;
+    }
+    int tap = 0;
+    while (tap < a.tap_step && (phase + a.pad - tap * a.dilation) % a.stride != 0) tap++;
+    const bool none = tap == a.tap_step || tap >= a.kernel;
+    l.first = phase;
+    l.step = a.stride;
+    l.count = (a.target - phase + a.stride - 1) / a.stride;
+    l.move = 1;
+    l.off = none ? 0 : (phase + a.pad - tap * a.dilation) / a.stride;
+    l.tap_off = -(a.tap_step * a.dilation / a.stride);
+    l.taps = none ? 0 : (a.kernel - tap + a.tap_step - 1) / a.tap_step;
+    return l;
+}
+
+/* x is float32 or, for products of bfloat16, that; it is read by 16 bytes, so k is a multiple of 4 or 8, and addresses are of 16. */
+typedef struct mirt__cu_multiply {
+    mirt__cu_reader x;    /* activations: MIRT__CU_MM_QUICK; gates are of whole images */
+    mirt__cu_mm_axis down, across;
+    int64_t images;
+    int groups, c, k, n;  /* of a pixel of the source; of a group: channels of the source, of the target */
+    const void *b;        /* of each group, phase and k in turn b_row numbers, float or bfloat16, aligned to 16 bytes */
+    int64_t b_row, b_group;
+    mirt__cu_epilogue e;
+    mirt__cu_chunks chunks;
+    int64_t blocks_m, pixels;
+    int blocks_n, splits, split_steps; /* of k, each of which leaves its sums in `partial` */
+    float *partial;
+    bool columns_shared;
+} mirt__cu_multiply;
+#define MIRT__CU_MM_QUICK(kind) ((kind) == MIRT_LINEAR || (kind) == MIRT_RELU || (kind) == MIRT_RELU6 || (kind) == MIRT_SILU)
+
+enum { MIRT__CU_MM_FMA, MIRT__CU_MM_TF32, MIRT__CU_MM_HALF };
+#define MIRT__CU_MM_SLAB 64 /* rows of a tile that are finished at a time */
+
+template <int BM, int BN, int MATH> struct mirt__cu_mm_tile {
+    static const bool half = MATH == MIRT__CU_MM_HALF;
+    static const int k = half ? 32 : 16; /* of a step */
+    static const int warp_n = half && BN == 128 ? 64 : 32, warp_m = half && BM == 64 ? 32 : 64;
+    static const int threads = BM / warp_m * (BN / warp_n) * 32;
+    static const int stages = half ? 4 : 2;
+    static const int vector = half ? 8 : 4;
+    static const int a_row = BM + (MATH == MIRT__CU_MM_TF32 ? 8 : 4), b_row = BN + (MATH == MIRT__CU_MM_TF32 ? 8 : 0); /* of floats [k][row] */
+    static const int a_bytes = half ? BM * k * 2 : a_row * k * 4, b_bytes = half ? BN * k * 2 : b_row * k * 4;
+    static const int slab_row = BN + 4, slab = MIRT__CU_MM_SLAB * slab_row * 4;
+    static const int info = BM * 32; /* mirt__cu_mm_row, out, image */
+};
+/* Bytes of shared memory for the stages; of bfloat16 z has its place in them, too. */
+static inline __host__ __device__ int mirt__cu_mm_work_bytes(int stages, int a_bytes, int b_bytes, int slab, bool z) {
+    const int bytes = stages * (a_bytes + b_bytes + (z ? a_bytes : 0));
+    return bytes > slab ? bytes : slab;
+}
+
+struct mirt__cu_mm_row { /* a pixel of the target: its image in the source, and what its first tap reads there */
+    int64_t base;
+    int y, x;
+};
+/* Where a thread is in k. */
+struct mirt__cu_mm_walk {
+    int c, y, x;
+};
+static inline __device__ void mirt__cu_mm_walk_on(mirt__cu_mm_walk &w, int by, int k, int taps_x) {
+    w.c += by;
+    while (w.c >= k) {
+        w.c -= k;
+        if (++w.x == taps_x) {
+            w.x = 0;
+            w.y++;
+        }
+    }
+}
+
+/* What a block is for. */
+struct mirt__cu_mm_block {
+    mirt__cu_mm_line down, across;
+    int group, column, steps, first_step, depth, phase; /* depth: of k */
+    int64_t row, rows, part, b_at; /* part: of rows, of all phases */
+};
+template <int BM, int BN, int K> static inline __device__ mirt__cu_mm_block mirt__cu_mm_block_of(const mirt__cu_multiply &p) {
+    mirt__cu_mm_block b;
+    int64_t at = blockIdx.x;
+    b.column = (int)(at % p.blocks_n) * BN;
+    at /= p.blocks_n;
+    b.row = at % p.blocks_m * BM;
+    at /= p.blocks_m;
+    b.group = (int)(at % p.groups);
+    b.phase = (int)(at / p.groups);
+    const int down = b.phase / p.across.phases, across = b.phase - down * p.across.phases;
+    b.down = mirt__cu_mm_line_of(p.down, down);
+    b.across = mirt__cu_mm_line_of(p.across, across);
+    b.rows = p.images * b.down.count * b.across.count;
+    b.part = (int64_t)b.phase * p.blocks_m + b.row / BM;
+    b.depth = b.row < b.rows ? b.down.taps * b.across.taps * p.k : 0;
+    int64_t above = 0, all_across = b.across.taps, left = 0;
+    if (p.down.back) {
+        all_across = 0;
+        for (int i = 0; i < p.across.phases; i++) {
+            const int taps = mirt__cu_mm_line_of(p.across, i).taps;
+            all_across += taps;
+            left += i < across ? taps : 0;
+        }
+        for (int i = 0; i < down; i++) above += mirt__cu_mm_line_of(p.down, i).taps;
+    }
+    b.b_at = b.group * p.b_group + (above * all_across + b.down.taps * left) * p.k * p.b_row;
+    b.steps = (b.depth + K - 1) / K;
+    b.first_step = 0;
+    if (p.splits > 1) {
+        b.first_step = (int)blockIdx.y * p.split_steps;
+        b.steps = b.steps < b.first_step + p.split_steps ? b.steps : b.first_step + p.split_steps;
+    }
+    return b;
+}
+
+/* Rows of a tile: what they read, where they are stored (out; -1: nowhere), which image they are of. */
+template <int BM, int THREADS>
+static inline __device__ void mirt__cu_mm_rows_put(const mirt__cu_multiply &p, const mirt__cu_mm_block &b, mirt__cu_mm_row *rows, int64_t *out, int *image) {
+    for (int i = (int)threadIdx.x; i < BM; i += THREADS) {
+        const int64_t m = b.row + i;
+        mirt__cu_mm_row r;
+        r.base = 0;
+        r.y = r.x = -(1 << 29);
+        int64_t to = -1, of = 0;
+        if (m < b.rows) {
+            const int64_t lines = m / b.across.count, x = m - lines * b.across.count;
+            of = lines / b.down.count;
+            const int64_t y = lines - of * b.down.count;
+            r.base = of * p.down.source * p.across.source;
+            r.y = (int)y * b.down.move + b.down.off;
+            r.x = (int)x * b.across.move + b.across.off;
+            to = (of * p.down.target + b.down.first + y * b.down.step) * p.across.target + b.across.first + x * b.across.step;
+        }
+        rows[i] = r;
+        out[i] = to;
+        image[i] = (int)of;
+    }
+}
+
+/* Where the pixel that a row reads by a tap begins, or -1. */
+static inline __device__ int64_t mirt__cu_mm_row_at(const mirt__cu_multiply &p, const mirt__cu_mm_block &b, const mirt__cu_mm_row &r, const mirt__cu_mm_walk &w) {
+    const int y = r.y + w.y * b.down.tap_off, x = r.x + w.x * b.across.tap_off;
+    const bool inside = (unsigned)y < (unsigned)p.down.source && (unsigned)x < (unsigned)p.across.source && w.y < b.down.taps;
+    return inside ? (r.base + (int64_t)y * p.across.source + x) * p.c + (int64_t)b.group * p.k : -1;
+}
+
+/* Numbers of bfloat16 in shared memory: rows of 64 bytes for x, of BN * 2 for b, whose pieces of 16 bytes lie so that eight rows' pieces of
+   the same number lie in different banks. */
+static inline __device__ int mirt__cu_mm_half_a(int row, int piece) { return row * 64 + (piece ^ (row >> 1 & 3)) * 16; }
+template <int BN> static inline __device__ int mirt__cu_mm_half_b(int k, int piece) { return k * BN * 2 + (piece ^ (k & 7)) * 16; }
+
+/* One step of k: sums += tile of x times tile of b. */
+template <int BM, int BN, int MATH> struct mirt__cu_mm_sums_of {
+    typedef mirt__cu_mm_tile<BM, BN, MATH> tile;
+    static const int mt = tile::warp_m / 16, nt = tile::warp_n / 8;
+    float d[MATH == MIRT__CU_MM_FMA ? 16 : mt * nt][4]; /* by FMA: 8 rows of 8, in halves */
+
+    __device__ void clear() {
+#pragma unroll
+        for (int i = 0; i < (MATH == MIRT__CU_MM_FMA ? 16 : mt * nt); i++) d[i][0] = d[i][1] = d[i][2] = d[i][3] = 0;
+    }
+    __device__ void add(const char *a_tile, const char *b_tile) {
+        const int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32;
+        const int row = warp / (BN / tile::warp_n) * tile::warp_m, column = warp % (BN / tile::warp_n) * tile::warp_n;
+        if constexpr (MATH == MIRT__CU_MM_HALF) {
+#pragma unroll
+            for (int k = 0; k < 2; k++) {
+                uint32_t a[mt][4], b[nt / 2][4];
+#pragma unroll
+                for (int i = 0; i < mt; i++) mirt__cu_ldmatrix_x4(a[i], a_tile + mirt__cu_mm_half_a(row + i * 16 + lane % 16, k * 2 + lane / 16));
+#pragma unroll
+                for (int j = 0; j < nt / 2; j++) mirt__cu_ldmatrix_x4_trans(b[j], b_tile + mirt__cu_mm_half_b<BN>(k * 16 + lane % 16, column / 8 + j * 2 + lane / 16));
+#pragma unroll
+                for (int i = 0; i < mt; i++) {
+#pragma unroll
+                    for (int j = 0; j < nt; j++) mirt__cu_mma_bf16(d[i * nt + j], a[i], b[j / 2] + j % 2 * 2);
+                }
+            }
+        } else if constexpr (MATH == MIRT__CU_MM_TF32) {
+            const uint32_t *as = reinterpret_cast<const uint32_t *>(a_tile) + row + lane / 4, *bs = reinterpret_cast<const uint32_t *>(b_tile) + column + lane / 4;
+#pragma unroll
+            for (int k = 0; k < tile::k; k += 8) {
+                uint32_t a[mt][4], b[nt][2];
+                const int at = k + lane % 4;
+#pragma unroll
+                for (int i = 0; i < mt; i++) {
+                    a[i][0] = as[at * tile::a_row + i * 16];
+                    a[i][1] = as[at * tile::a_row + i * 16 + 8];
+                    a[i][2] = as[(at + 4) * tile::a_row + i * 16];
+                    a[i][3] = as[(at + 4) * tile::a_row + i * 16 + 8];
+                }
+#pragma unroll
+                for (int j = 0; j < nt; j++) {
+                    b[j][0] = bs[at * tile::b_row + j * 8];
+                    b[j][1] = bs[(at + 4) * tile::b_row + j * 8];
+                }
+#pragma unroll
+                for (int i = 0; i < mt; i++) {
+#pragma unroll
+                    for (int j = 0; j < nt; j++) mirt__cu_mma_tf32(d[i * nt + j], a[i], b[j]);
+                }
+            }
+        } else {
+            const int x = (int)threadIdx.x % (BN / 8), y = (int)threadIdx.x / (BN / 8);
+            const float *as = reinterpret_cast<const float *>(a_tile) + y * 4, *bs = reinterpret_cast<const float *>(b_tile) + x * 4;
+#pragma unroll
+            for (int k = 0; k < tile::k; k++) {
+                float a[8], b[8];
+                mirt__cu_load_n<4>(as + k * tile::a_row, a);
+                mirt__cu_load_n<4>(as + k * tile::a_row + BM / 2, a + 4);
+                mirt__cu_load_n<4>(bs + k * tile::b_row, b);
+                mirt__cu_load_n<4>(bs + k * tile::b_row + BN / 2, b + 4);
+#pragma unroll
+                for (int i = 0; i < 8; i++) {
+#pragma unroll
+                    for (int j = 0; j < 8; j++) d[i * 2 + j / 4][j % 4] = fmaf(a[i], b[j], d[i * 2 + j / 4][j % 4]);
+                }
+            }
+        }
+    }
+    /* Rows [slab * 64, slab * 64 + 64) into shared memory. */
+    __device__ void put(float *to, int slab) const {
+        if constexpr (MATH == MIRT__CU_MM_FMA) {
+            const int x = (int)threadIdx.x % (BN / 8), y = (int)threadIdx.x / (BN / 8);
+#pragma unroll
+            for (int i = 0; i < 8; i++) {
+                const int row = i / 4 * (BM / 2) + y * 4 + i % 4 - slab * MIRT__CU_MM_SLAB;
+                if (row < 0 || row >= MIRT__CU_MM_SLAB) continue;
+                mirt__cu_store_n<4>(to + row * tile::slab_row + x * 4, d[i * 2]);
+                mirt__cu_store_n<4>(to + row * tile::slab_row + BN / 2 + x * 4, d[i * 2 + 1]);
+            }
+        } else {
+            const int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32;
+            const int row = warp / (BN / tile::warp_n) * tile::warp_m - slab * MIRT__CU_MM_SLAB, column = warp % (BN / tile::warp_n) * tile::warp_n;
+            if (row < 0 || row >= MIRT__CU_MM_SLAB) return;
+#pragma unroll
+            for (int i = 0; i < mt; i++) {
+#pragma unroll
+                for (int j = 0; j < nt; j++) {
+                    float *at = to + (row + i * 16 + lane / 4) * tile::slab_row + column + j * 8 + lane % 4 * 2;
+                    mirt__cu_store_n<2>(at, d[i * nt + j]);
+                    mirt__cu_store_n<2>(at + 8 * tile::slab_row, d[i * nt + j] + 2);
+                }
+            }
+        }
+    }
+};
+
+/* Columns of a thread in slabs, four side by side. */
+template <int BN, int THREADS> struct mirt__cu_mm_finisher {
+    static const int across = BN / 4, lanes = THREADS / across;
+    mirt__cu_finish_columns<4> columns;
+    mirt__cu_sums<4> sums;
+    int x, lane, n;
+    int64_t column;
+
+    __device__ void begin(const mirt__cu_multiply &p, int group, int first) {
+        x = (int)threadIdx.x % across;
+        lane = (int)threadIdx.x / across;
+        n = p.n - first - 4 * x;
+        n = n < 0 ? 0 : n > 4 ? 4 : n;
+        column = (int64_t)group * p.n + first + 4 * x;
+        mirt__cu_finish_columns_of<4>(p.e, column, n, columns);
+        mirt__cu_sums_begin(sums);
+    }
+    __device__ void row(const mirt__cu_multiply &p, int64_t pixel, float *value) {
+        float z[4];
+        const int64_t at = pixel * p.e.columns + column;
+        mirt__cu_finish<4>(p.e, columns, at, n, value, z);
+        mirt__cu_sums_add<4>(p.e, columns, sums, value, z);
+        mirt__cu_finish_store<4>(p.e, at, n, value);
+    }
+    __device__ void slab(const mirt__cu_multiply &p, const float *from, const int64_t *out) {
+        if (n == 0) return;
+#pragma unroll 1
+        for (int r = lane; r < MIRT__CU_MM_SLAB; r += lanes) {
+            float value[4];
+            if (out[r] < 0) continue;
+            mirt__cu_load_n<4>(from + r * (BN + 4) + 4 * x, value);
+            if (p.splits > 1) {
+                float *to = p.partial + ((int64_t)blockIdx.y * p.pixels + out[r]) * p.e.columns + column;
+#pragma unroll
+                for (int i = 0; i < 4; i++) {
+                    if (i < n) to[i] = value[i];
+                }
+            } else {
+                row(p, out[r], value);
+            }
+        }
+    }
+    __device__ void end(const mirt__cu_multiply &p, int group, int first, int64_t part, float *shared) {
+        const int exist = p.n - first < BN ? p.n - first : BN;
+        mirt__cu_sums_leave<4>(p.e, p.chunks, sums, x, lane, lanes, BN, exist, part, (int64_t)group * p.n + first, group == 0 && first == 0, shared);
+    }
+};
+template <int BM, int BN, int MATH>
+static inline __device__ void mirt__cu_multiply_end(const mirt__cu_multiply &p, const mirt__cu_mm_block &b, const mirt__cu_mm_sums_of<BM, BN, MATH> &sums,
+                                                   float *slab, const int64_t *out) {
+    typedef mirt__cu_mm_tile<BM, BN, MATH> tile;
+    mirt__cu_mm_finisher<BN, tile::threads> finisher;
+    finisher.begin(p, b.group, b.column);
+#pragma unroll 1
+    for (int i = 0; i < BM / MIRT__CU_MM_SLAB; i++) {
+        __syncthreads();
+        sums.put(slab, i);
+        __syncthreads();
+        finisher.slab(p, slab, out + i * MIRT__CU_MM_SLAB);
+    }
+    if (p.splits == 1) finisher.end(p, b.group, b.column, b.part, slab);
+}
+
+/* What a reader makes of N numbers. */
+template <int N> static inline __device__ void mirt__cu_mm_quick(const mirt__cu_reader &r, const mirt__cu_columns<N> &c, float *x, float *z, const float *gate) {
+    const mirt_activation_kind kind = r.norm.activation;
+    const float most = kind == MIRT_RELU6 ? 6.0f : INFINITY;
+    if (r.kind & MIRT__CU_READ_BACK) {
+#pragma unroll
+        for (int i = 0; i < N; i++) {
+            z[i] = __fsub_rn(z[i], c.mean[i]);
+            const float u = __fadd_rn(__fmul_rn(z[i], c.factor[i]), c.offset[i]);
+            if (kind == MIRT_SILU) {
+                const float s = __fdividef(1.0f, 1.0f + expf(-u));
+                x[i] *= s * fmaf(u, 1.0f - s, 1.0f);
+            } else if (kind != MIRT_LINEAR) {
+                x[i] = u > 0 && u < most ? x[i] : 0.0f;
+            }
+            x[i] = __fmul_rn(__fsub_rn(__fsub_rn(x[i], c.less[i]), __fmul_rn(z[i], c.part[i])), c.factor[i]);
+        }
+    } else if (r.kind & MIRT__CU_READ_NORM) {
+#pragma unroll
+        for (int i = 0; i < N; i++) {
+            x[i] = mirt__cu_normed(x[i], c.mean[i], c.factor[i], c.offset[i]);
+            if (kind == MIRT_SILU) {
+                x[i] = x[i] < -88.0f ? -88.0f : x[i];
+                x[i] = __fdividef(x[i], 1.0f + expf(-x[i]));
+            } else if (kind != MIRT_LINEAR) {
+                x[i] = x[i] < 0 ? 0.0f : x[i] > most ? most : x[i];
+            }
+        }
+    } else if (r.affine) {
+#pragma unroll
+        for (int i = 0; i < N; i++) x[i] = fmaf(x[i], r.scale, r.offset);
+    }
+    if (r.kind & MIRT__CU_READ_GATE) {
+        float by[N];
+        mirt__cu_load_n<N>(gate, by);
+#pragma unroll
+        for (int i = 0; i < N; i++) x[i] = __fmul_rn(x[i], by[i]);
+    }
+}
+/* The columns of channels [c, c + N) of a block's group. */
+template <int N>
+static inline __device__ void mirt__cu_mm_quick_columns(const mirt__cu_multiply &p, int group, const float *shared, int c, mirt__cu_columns<N> &to) {
+    if (p.x.kind == MIRT__CU_READ_PLAIN) return;
+    if (p.columns_shared) mirt__cu_columns_get<MIRT__CU_READ_ANY, N>(p.x, shared, p.k, c, to);
+    else mirt__cu_columns_of<MIRT__CU_READ_ANY, N>(p.x, (int64_t)group * p.k + c, to);
+}
+
+/* A thread's share of a step's x, of floats, on its way through registers. */
+template <int BM, int BN, int MATH> struct mirt__cu_mm_left {
+    typedef mirt__cu_mm_tile<BM, BN, MATH> tile;
+    static const int pieces = tile::k / 4, step = tile::threads / pieces, count = BM / step;
+    mirt__cu_mm_walk at;
+    int piece, row, c;
+    unsigned live;
+    int64_t from[count];
+    mirt__cu_bytes<16> x[count], z[count];
+
+    __device__ void look(const mirt__cu_multiply &p, const mirt__cu_mm_block &b, const mirt__cu_mm_row *info) {
+#pragma unroll
+        for (int i = 0; i < count; i++) from[i] = mirt__cu_mm_row_at(p, b, info[row + i * step], at);
+    }
+    __device__ void begin(const mirt__cu_multiply &p, const mirt__cu_mm_block &b, const mirt__cu_mm_row *info) {
+        piece = (int)threadIdx.x % pieces;
+        row = (int)threadIdx.x / pieces;
+        at.c = at.y = at.x = 0;
+        mirt__cu_mm_walk_on(at, b.first_step * tile::k + piece * 4, p.k, b.across.taps < 1 ? 1 : b.across.taps);
+        look(p, b, info);
+    }
+    /* Asks for what the next step reads. */
+    __device__ void fetch(const mirt__cu_multiply &p, const mirt__cu_mm_block &b, const mirt__cu_mm_row *info) {
+        const mirt__cu_mm_walk was = at;
+        c = at.c;
+        live = 0;
+#pragma unroll
+        for (int i = 0; i < count; i++) {
+            if (from[i] < 0) continue;
+            live |= 1u << i;
+            x[i] = mirt__cu_load_bytes<16>(static_cast<const float *>(p.x.data) + from[i] + c);
+            if (p.x.kind & MIRT__CU_READ_BACK) z[i] = mirt__cu_load_bytes<16>(static_cast<const float *>(p.x.z) + from[i] + c);
+        }
+        mirt__cu_mm_walk_on(at, tile::k, p.k, b.across.taps);
+        if (at.y != was.y || at.x != was.x) look(p, b, info);
+    }
+    /* What it asked for, as it is read, into the tile. */
+    __device__ void store(const mirt__cu_multiply &p, const mirt__cu_mm_block &b, const int *image, const float *shared, char *to) {
+        mirt__cu_columns<4> columns;
+        if (live) mirt__cu_mm_quick_columns<4>(p, b.group, shared, c, columns);
+#pragma unroll
+        for (int i = 0; i < count; i++) {
+            const int line = row + i * step;
+            float value[4] = {0, 0, 0, 0}, other[4];
+            if (live >> i & 1) {
+#pragma unroll
+                for (int e = 0; e < 4; e++) {
+                    value[e] = __uint_as_float(x[i].word[e]);
+                    other[e] = __uint_as_float(z[i].word[e]);
+                }
+                mirt__cu_mm_quick<4>(p.x, columns, value, other, p.x.gate + image[line] * p.x.channels + (int64_t)b.group * p.k + c);
+            }
+#pragma unroll
+            for (int e = 0; e < 4; e++) {
+                uint32_t *place = reinterpret_cast<uint32_t *>(to) + (piece * 4 + e) * tile::a_row + line;
+                *place = MATH == MIRT__CU_MM_TF32 ? mirt__cu_to_tf32(value[e]) : __float_as_uint(value[e]);
+            }
+        }
+    }
+};
+/* And of b. */
+template <int BM, int BN, int MATH> struct mirt__cu_mm_right {
+    typedef mirt__cu_mm_tile<BM, BN, MATH> tile;
+    static const int pieces = BN / 4, step = tile::threads / pieces, count = tile::k / step;
+    mirt__cu_bytes<16> word[count];
+    int piece, row;
+    const float *from;
+    bool inside;
+
+    __device__ void begin(const mirt__cu_multiply &p, const mirt__cu_mm_block &b) {
+        piece = (int)threadIdx.x % pieces;
+        row = (int)threadIdx.x / pieces;
+        inside = b.column + piece * 4 < p.n;
+        from = static_cast<const float *>(p.b) + b.b_at + b.column + piece * 4;
+    }
+    __device__ void fetch(const mirt__cu_multiply &p, const mirt__cu_mm_block &b, int s) {
+#pragma unroll
+        for (int i = 0; i < count; i++) {
+            const int k = s * tile::k + row + i * step;
+            if (inside && k < b.depth) word[i] = mirt__cu_load_bytes<16>(from + k * p.b_row);
+            else word[i].word[0] = word[i].word[1] = word[i].word[2] = word[i].word[3] = 0;
+        }
+    }
+    __device__ void store(char *to) {
+#pragma unroll
+        for (int i = 0; i < count; i++) {
+            if (MATH == MIRT__CU_MM_TF32) {
+#pragma unroll
+                for (int e = 0; e < 4; e++) word[i].word[e] = mirt__cu_to_tf32(__uint_as_float(word[i].word[e]));
+            }
+            mirt__cu_store_bytes<16>(to + ((row + i * step) * tile::b_row + piece * 4) * 4, word[i]);
+        }
+    }
+};
+template <int BM, int BN, int MATH>
+static inline __device__ void mirt__cu_mm_through_registers(const mirt__cu_multiply &p, const mirt__cu_mm_block &b, const mirt__cu_mm_row *rows, const int *image,
+                                                         const float *columns, char *work, mirt__cu_mm_sums_of<BM, BN, MATH> &sums) {
+    typedef mirt__cu_mm_tile<BM, BN, MATH> tile;
+    const int bytes = tile::a_bytes + tile::b_bytes;
+    mirt__cu_mm_left<BM, BN, MATH> left;
+    mirt__cu_mm_right<BM, BN, MATH> right;
+    if (b.first_step >= b.steps) return;
+    left.begin(p, b, rows);
+    right.begin(p, b);
+    left.fetch(p, b, rows);
+    right.fetch(p, b, b.first_step);
+    left.store(p, b, image, columns, work);
+    right.store(work + tile::a_bytes);
+    __syncthreads();
+    for (int s = b.first_step; s < b.steps; s++) {
+        char *now = work + (s - b.first_step) % 2 * bytes, *next = work + (s + 1 - b.first_step) % 2 * bytes;
+        const bool more = s + 1 < b.steps;
+        if (more) {
+            left.fetch(p, b, rows);
+            right.fetch(p, b, s + 1);
+        }
+        sums.add(now, now + tile::a_bytes);
+        if (more) {
+            left.store(p, b, image, columns, next);
+            right.store(next + tile::a_bytes);
+        }
+        __syncthreads();
+    }
+}
+
+/* Of bfloat16, copied to shared memory while older stages are multiplied; each thread makes what it copied there what its reader reads. */
+template <int BM, int BN>
+static inline __device__ void mirt__cu_mm_through_copies(const mirt__cu_multiply &p, const mirt__cu_mm_block &b, const mirt__cu_mm_row *rows, const int *image,
+                                                      const float *columns, char *work, mirt__cu_mm_sums_of<BM, BN, MIRT__CU_MM_HALF> &sums) {
+    typedef mirt__cu_mm_tile<BM, BN, MIRT__CU_MM_HALF> tile;
+    const int step = tile::threads / 4, count = BM / step, b_step = tile::threads / (BN / 8), b_count = tile::k / b_step, ahead = tile::stages - 1;
+    const int piece = (int)threadIdx.x % 4, row = (int)threadIdx.x / 4, b_piece = (int)threadIdx.x % (BN / 8), b_row = (int)threadIdx.x / (BN / 8);
+    const bool back = (p.x.kind & MIRT__CU_READ_BACK) != 0, bare = p.x.kind == MIRT__CU_READ_PLAIN && !p.x.affine, inside = b.column + b_piece * 8 < p.b_row;
+    const int stage = tile::a_bytes + tile::b_bytes + (back ? tile::a_bytes : 0), first = b.first_step;
+    const uint16_t *x = static_cast<const uint16_t *>(p.x.data), *z = static_cast<const uint16_t *>(p.x.z);
+    const uint16_t *right = static_cast<const uint16_t *>(p.b) + b.b_at + b.column + b_piece * 8;
+    mirt__cu_mm_walk at = {0, 0, 0};
+    int64_t from[count];
+    unsigned live = 0; /* which of its pieces exist: `count` bits for each stage, the newest's are the lowest */
+    int c = 0;         /* channel of the oldest stage */
+    if (first >= b.steps) return;
+    mirt__cu_mm_walk_on(at, first * tile::k + piece * 8, p.k, b.across.taps);
+    c = at.c;
+#pragma unroll
+    for (int i = 0; i < count; i++) from[i] = mirt__cu_mm_row_at(p, b, rows[row + i * step], at);
+    int asked_slot = 0, done_slot = 0;
+    for (int s = first; s < b.steps + ahead; s++) {
+        char *done = work + done_slot * stage;
+        if (s >= first + ahead) {
+            mirt__cu_cp_async_wait<tile::stages - 2>();
+            const unsigned mine = live >> (ahead - 1) * count;
+            if (!bare) {
+                mirt__cu_columns<8> k;
+                mirt__cu_mm_quick_columns<8>(p, b.group, columns, c, k);
+#pragma unroll 1
+                for (int i = 0; i < count; i++) {
+                    if (!(mine >> i & 1)) continue;
+                    const int line = row + i * step;
+                    uint16_t *place = reinterpret_cast<uint16_t *>(done + mirt__cu_mm_half_a(line, piece));
+                    float value[8], other[8];
+                    mirt__cu_load_n<8>(place, value);
+                    if (back) mirt__cu_load_n<8>(reinterpret_cast<const uint16_t *>(done + tile::a_bytes + tile::b_bytes + mirt__cu_mm_half_a(line, piece)), other);
+                    mirt__cu_mm_quick<8>(p.x, k, value, other, p.x.gate + image[line] * p.x.channels + (int64_t)b.group * p.k + c);
+                    mirt__cu_store_n<8>(place, value);
+                }
+                c += tile::k;
+                while (c >= p.k) c -= p.k;
+            }
+            __syncthreads(); /* all of this stage is there, and nobody is at the one before any more */
+        }
+        live <<= count;
+        if (s < b.steps) {
+            char *to = work + asked_slot * stage;
+#pragma unroll
+            for (int i = 0; i < count; i++) {
+                const bool valid = from[i] >= 0;
+                live |= (valid ? 1u : 0u) << i;
+                mirt__cu_cp_async16(to + mirt__cu_mm_half_a(row + i * step, piece), valid ? x + from[i] + at.c : x, valid);
+                if (back) mirt__cu_cp_async16(to + tile::a_bytes + tile::b_bytes + mirt__cu_mm_half_a(row + i * step, piece), valid ? z + from[i] + at.c : z, valid);
+            }
+#pragma unroll
+            for (int i = 0; i < b_count; i++) {
+                const int k = b_row + i * b_step, depth = s * tile::k + k;
+                const bool valid = inside && depth < b.depth;
+                mirt__cu_cp_async16(to + tile::a_bytes + mirt__cu_mm_half_b<BN>(k, b_piece), valid ? right + depth * p.b_row : static_cast<const uint16_t *>(p.b), valid);
+            }
+            const mirt__cu_mm_walk was = at;
+            mirt__cu_mm_walk_on(at, tile::k, p.k, b.across.taps);
+            if (at.y != was.y || at.x != was.x) {
+#pragma unroll
+                for (int i = 0; i < count; i++) from[i] = mirt__cu_mm_row_at(p, b, rows[row + i * step], at);
+            }
+        }
+        mirt__cu_cp_async_commit();
+        asked_slot = asked_slot + 1 == tile::stages ? 0 : asked_slot + 1;
+        if (s >= first + ahead) {
+            sums.add(done, done + tile::a_bytes);
+            done_slot = done_slot + 1 == tile::stages ? 0 : done_slot + 1;
+        }
+    }
+    mirt__cu_cp_async_wait<0>();
+}
+
+template <int BM, int BN, int MATH>
+static __global__ void __launch_bounds__((mirt__cu_mm_tile<BM, BN, MATH>::threads)) mirt__cu_multiply_kernel(mirt__cu_multiply p) {
+    typedef mirt__cu_mm_tile<BM, BN, MATH> tile;
+    MIRT_DYNAMIC_SHARED(char, work);
+    const int bytes = mirt__cu_mm_work_bytes(tile::stages, tile::a_bytes, tile::b_bytes, tile::slab, tile::half && p.x.kind & MIRT__CU_READ_BACK);
+    mirt__cu_mm_row *rows = reinterpret_cast<mirt__cu_mm_row *>(work + bytes);
+    int64_t *out = reinterpret_cast<int64_t *>(rows + BM);
+    int *image = reinterpret_cast<int *>(out + BM);
+    float *columns = reinterpret_cast<float *>(work + bytes + tile::info);
+    const mirt__cu_mm_block b = mirt__cu_mm_block_of<BM, BN, tile::k>(p);
+    mirt__cu_mm_rows_put<BM, tile::threads>(p, b, rows, out, image);
+    if (p.columns_shared) mirt__cu_columns_put(p.x, (int64_t)b.group * p.k, p.k, p.k, columns, (int)threadIdx.x, tile::threads);
+    __syncthreads();
+
+    mirt__cu_mm_sums_of<BM, BN, MATH> sums;
+    sums.clear();
+    if constexpr (MATH == MIRT__CU_MM_HALF) mirt__cu_mm_through_copies<BM, BN>(p, b, rows, image, columns, work, sums);
+    else mirt__cu_mm_through_registers<BM, BN, MATH>(p, b, rows, image, columns, work, sums);
+    mirt__cu_multiply_end<BM, BN, MATH>(p, b, sums, reinterpret_cast<float *>(work), out);
+}
+
+/* The sums of all parts of k in ascending order, finished: MIRT__CU_MM_SLAB pixels by 128 columns a block. */
+static __global__ void __launch_bounds__(256) mirt__cu_multiply_splits_kernel(mirt__cu_multiply p) {
+    MIRT_SHARED(float, shared, 8 * (2 * 128 + 1));
+    mirt__cu_mm_finisher<128, 256> f;
+    const int column = (int)(blockIdx.x % p.blocks_n) * 128;
+    const int64_t chunk = blockIdx.x / p.blocks_n, first = chunk * MIRT__CU_MM_SLAB;
+    const int splits = p.splits;
+    f.begin(p, 0, column);
+    for (int64_t pixel = first + f.lane; pixel < first + MIRT__CU_MM_SLAB && pixel < p.pixels && f.n > 0; pixel += f.lanes) {
+        float value[4] = {0, 0, 0, 0};
+        for (int s = 0; s < splits; s++) {
+            const float *from = p.partial + (s * p.pixels + pixel) * p.e.columns + f.column;
+#pragma unroll
+            for (int i = 0; i < 4; i++) {
+                if (i < f.n) value[i] += from[i];
+            }
+        }
+        f.row(p, pixel, value);
+    }
+    f.end(p, 0, column, chunk, shared);
+}
+
+#endif
+
+/* >>section cuda/conv.cu */
+
+/* Convolutions, the gradients of their inputs and dense layers, by multiply.cuh. */
+
+/* ---- Weights as products want them: rows of k in the order in which they come, each of a few columns more than there are, zeros. */
+
+typedef struct mirt__cu_mm_pack {
+    const float *from;
+    void *to;
+    int64_t tap, row, column, group;       /* distances in `from` of taps, k, columns and groups */
+    mirt__cu_mm_axis down, across;
+    int k, n, groups;
+    int64_t k_pad, n_pad, tiles_k, tiles_n, rows; /* rows: of a group */
+    bool half, round;
+} mirt__cu_mm_pack;
+
+static __global__ void __launch_bounds__(256) mirt__cu_mm_pack_kernel(mirt__cu_mm_pack p) {
+    MIRT_SHARED(float, tile, 32 * 33);
+    int64_t at = blockIdx.x;
+    const int64_t n0 = at % p.tiles_n * 32;
+    at /= p.tiles_n;
+    const int64_t k0 = at % p.tiles_k * 32;
+    at /= p.tiles_k;
+    const int taps = p.down.kernel * p.across.kernel, tap = (int)(at % taps), ky = tap / p.across.kernel, kx = tap - ky * p.across.kernel;
+    const int64_t group = at / taps;
+    const int x = (int)threadIdx.x, y = (int)threadIdx.y;
+    const float *from = p.from + group * p.group + tap * p.tap;
+    /* Where this tap's rows begin: those of phases before, then taps before in its phase. */
+    int64_t first = tap;
+    if (p.down.back) {
+        const int down = ((ky * p.down.dilation - p.down.pad) % p.down.stride + p.down.stride) % p.down.stride;
+        const int across = ((kx * p.across.dilation - p.across.pad) % p.across.stride + p.across.stride) % p.across.stride;
+        if (down >= p.down.phases || across >= p.across.phases) return; /* no target reads by it */
+        int64_t above = 0, left = 0, all_across = 0;
+        for (int i = 0; i < down; i++) above += mirt__cu_mm_line_of(p.down, i).taps;
+        for (int i = 0; i < p.across.phases; i++) {
+            const int here = mirt__cu_mm_line_of(p.across, i).taps;
+            all_across += here;
+            left += i < across ? here : 0;
+        }
+        first = above * all_across + mirt__cu_mm_line_of(p.down, down).taps * left + (int64_t)(ky / p.down.tap_step) * mirt__cu_mm_line_of(p.across, across).taps +
+                kx / p.across.tap_step;
+    }
+    for (int i = y; i < 32; i += 8) {
+        const int64_t k = p.row == 1 ? k0 + x : k0 + i, n = p.row == 1 ? n0 + i : n0 + x;
+        tile[p.row == 1 ? x * 33 + i : i * 33 + x] = k < p.k && n < p.n ? from[k * p.row + n * p.column] : 0.0f;
+    }
+    __syncthreads();
+    for (int i = y; i < 32; i += 8) {
+        if (k0 + i >= p.k_pad || n0 + x >= p.n_pad) continue;
+        const int64_t to = (group * p.rows + first * p.k_pad + k0 + i) * p.n_pad + n0 + x;
+        const float value = tile[i * 33 + x];
+        if (p.half) static_cast<uint16_t *>(p.to)[to] = mirt__cu_to_half(value);
+        else static_cast<float *>(p.to)[to] = p.round ? mirt__cu_round_half(value) : value;
+    }
+}
+
+/* ---- What products cannot read as it lies in memory is written down first: as they want it, each group's channels filled up with zeros. */
+
+typedef struct mirt__cu_mm_spread {
+    mirt__cu_reader x;
+    void *to;
+    int64_t pixels, turned; /* turned: element p * turned + i is channel p of pixel i */
+    int k, k_pad, groups;
+    bool half, round, wide; /* wide: all channels of a piece exist and can be read at once */
+} mirt__cu_mm_spread;
+
+/* Four channels a thread. */
+static __global__ void __launch_bounds__(256) mirt__cu_mm_spread_kernel(mirt__cu_mm_spread p) {
+    const int64_t pieces = p.k_pad / 4, all = p.pixels * p.groups * pieces;
+    for (int64_t at = (int64_t)blockIdx.x * 256 + threadIdx.x; at < all; at += (int64_t)gridDim.x * 256) {
+        float value[4] = {0, 0, 0, 0};
+        const int64_t set = p.turned ? at % p.pixels : at / pieces, pixel = set / p.groups, group = set - pixel * p.groups;
+        const int64_t j = (p.turned ? at / p.pixels : at - set * pieces) * 4;
+        const int64_t from = set * p.k + j;
+        if (p.wide) {
+            mirt__cu_columns<4> c;
+            mirt__cu_columns_of<MIRT__CU_READ_ANY, 4>(p.x, group * p.k + j, c);
+            mirt__cu_read<MIRT__CU_READ_ANY, 4>(p.x, c, from, mirt__cu_gate_of(p.x, pixel), group * p.k + j, value);
+        } else {
+#pragma unroll 1
+            for (int i = 0; i < 4 && j + i < p.k; i++) {
+                const float one = mirt__cu_read_one(p.x, p.turned ? (j + i) * p.turned + pixel : from + i);
+                value[0] = i == 0 ? one : value[0];
+                value[1] = i == 1 ? one : value[1];
+                value[2] = i == 2 ? one : value[2];
+                value[3] = i == 3 ? one : value[3];
+            }
+        }
+        const int64_t to = set * p.k_pad + j;
+        if (p.half) {
+            mirt__cu_store_n<4>(static_cast<uint16_t *>(p.to) + to, value);
+        } else {
+#pragma unroll
+            for (int i = 0; i < 4; i++) value[i] = p.round ? mirt__cu_round_half(value[i]) : value[i];
+            mirt__cu_store_n<4>(static_cast<float *>(p.to) + to, value);
+        }
+    }
+}
+
+/* ---- Which tile, and what room that takes. */
+
+static mirt__cu_mm_axis mirt__cu_mm_axis_of(bool back, int64_t source, int64_t target, int kernel, int stride, int dilation, int64_t pad) {
+    mirt__cu_mm_axis a;
+    a.back = back;
+    a.source = (int)source;
+    a.target = (int)target;
+    a.kernel = kernel;
+    a.stride = stride;
+    a.dilation = dilation;
+    a.pad = (int)pad;
+    a.phases = !back ? 1 : target < stride ? (int)target : stride;
+    a.tap_step = 1;
+    while (back && (int64_t)a.tap_step * dilation % stride != 0) a.tap_step++;
+    return a;
+}
+static int mirt__cu_mm_axis_taps(const mirt__cu_mm_axis *a) { /* of a phase, at most */
+    int most = 0;
+    for (int i = 0; i < a->phases; i++) {
+        const int taps = mirt__cu_mm_line_of(*a, i).taps;
+        if (taps > most) most = taps;
+    }
+    return most;
+}
+
+typedef struct mirt__cu_mm_job {
+    mirt__cu_multiply p;
+    mirt__cu_mm_pack pack; /* from, distances */
+    int64_t turned;     /* as of mirt__cu_mm_spread */
+    mirt__real *const *sum;
+    bool half;
+} mirt__cu_mm_job;
+
+#define MIRT__CU_MM_BLOCKS 128        /* so many keep a machine busy */
+#define MIRT__CU_MM_PARTIAL (1 << 24) /* floats of partial sums, at most */
+#define MIRT__CU_MM_COLUMNS (32 << 10) /* bytes of columns in shared memory, at most */
+
+#define MIRT__CU_MULTIPLY_CASE(bm, bn, by) \
+    if (tile_m == bm && tile_n == bn && math == by) { \
+        typedef mirt__cu_mm_tile<bm, bn, by> tile; \
+        const int bytes = mirt__cu_mm_work_bytes(tile::stages, tile::a_bytes, tile::b_bytes, tile::slab, tile::half && p.x.kind & MIRT__CU_READ_BACK) + tile::info; \
+        if (launch) MIRT_LAUNCH(cu, (mirt__cu_multiply_kernel<bm, bn, by>), grid, tile::threads, bytes + columns, p); \
+        return bytes; \
+    }
+/* Launches one of the kernels; returns what it takes of shared memory beside the columns. */
+static int mirt__cu_multiply_launch(mirt__cu *cu, const mirt__cu_multiply *args, int math, int tile_m, int tile_n, int columns, bool launch) {
+    const mirt__cu_multiply p = *args;
+    const dim3 grid((unsigned)(p.blocks_m * p.blocks_n * p.groups * p.down.phases * p.across.phases), (unsigned)p.splits);
+    MIRT__CU_MULTIPLY_CASE(64, 64, MIRT__CU_MM_HALF)
+    MIRT__CU_MULTIPLY_CASE(128, 64, MIRT__CU_MM_HALF)
+    MIRT__CU_MULTIPLY_CASE(128, 128, MIRT__CU_MM_HALF)
+    MIRT__CU_MULTIPLY_CASE(64, 64, MIRT__CU_MM_TF32)
+    MIRT__CU_MULTIPLY_CASE(128, 64, MIRT__CU_MM_TF32)
+    MIRT__CU_MULTIPLY_CASE(128, 128, MIRT__CU_MM_TF32)
+    MIRT__CU_MULTIPLY_CASE(64, 64, MIRT__CU_MM_FMA)
+    MIRT__CU_MULTIPLY_CASE(128, 64, MIRT__CU_MM_FMA)
+    MIRT__CU_MULTIPLY_CASE(128, 128, MIRT__CU_MM_FMA)
+    return 0;
+}
+#undef MIRT__CU_MULTIPLY_CASE
+
+/* A call's memory: what is asked for first, then where it is. */
+typedef struct mirt__cu_mm_rooms {
+    int64_t x, b, partial, chunks, end;
+} mirt__cu_mm_rooms;
+static int64_t mirt__cu_mm_rooms_take(mirt__cu_mm_rooms *r, int64_t bytes) {
+    const int64_t at = r->end;
+    r->end += mirt__cu_round_up(bytes, 256);
+    return at;
+}
+
+static void mirt__cu_multiply_run(mirt__cu *cu, mirt__cu_mm_job *job) {
+    mirt__cu_multiply *p = &job->p;
+    mirt__cu_mm_pack *w = &job->pack;
+    const bool exact = !job->half || cu->major < 8; /* without tensor cores, numbers of bfloat16 are multiplied as floats */
+    const int math = !exact ? MIRT__CU_MM_HALF : !job->half && cu->tf32 && cu->major >= 8 ? MIRT__CU_MM_TF32 : MIRT__CU_MM_FMA;
+    const int vector = exact ? 4 : 8, taps = p->down.kernel * p->across.kernel, k = p->k, size = exact ? 4 : 2;
+    const bool round = job->half && exact, whole = !(p->x.kind & MIRT__CU_READ_GATE) || p->x.gate_pixels == (int64_t)p->down.source * p->across.source;
+    const bool spread = k % vector != 0 || p->x.width < vector || p->x.dtype != (exact ? MIRT_FLOAT32 : (mirt_dtype)MIRT__BFLOAT16) || !whole || round ||
+                        job->turned || !MIRT__CU_MM_QUICK(p->x.norm.activation);
+    mirt__cu_mm_spread s;
+    mirt__cu_mm_rooms r;
+    memset(&r, 0, sizeof r);
+    memset(&s, 0, sizeof s);
+    p->pixels = p->images * p->down.target * p->across.target;
+    if (p->groups > 1 && p->n % 4 != 0) p->e.width = 1;
+    if (spread) {
+        s.x = p->x;
+        s.pixels = p->images * p->down.source * p->across.source;
+        s.turned = job->turned;
+        s.k = k;
+        s.k_pad = (int)mirt__cu_round_up(k, vector);
+        s.groups = p->groups;
+        s.half = !exact;
+        s.round = round;
+        s.wide = k % 4 == 0 && p->x.width >= 4 && !job->turned;
+        p->k = s.k_pad;
+        p->c = p->groups * s.k_pad;
+        r.x = mirt__cu_mm_rooms_take(&r, s.pixels * p->c * size);
+        memset(&p->x, 0, sizeof p->x);
+        p->x.dtype = exact ? MIRT_FLOAT32 : (mirt_dtype)MIRT__BFLOAT16;
+        p->x.width = 8;
+    }
+
+    /* Functions of shapes alone. */
+    const mirt__cu_mm_line down = mirt__cu_mm_line_of(p->down, 0), across = mirt__cu_mm_line_of(p->across, 0);
+    const int64_t rows = p->images * down.count * across.count, phases = (int64_t)p->down.phases * p->across.phases, sets = p->groups * phases;
+    int bm = 128, bn = 64;
+    if (p->n > 64 && mirt__cu_ceil(rows, 128) * mirt__cu_ceil(p->n, 128) * sets >= MIRT__CU_MM_BLOCKS) bn = 128;
+    else if (mirt__cu_ceil(rows, 128) * mirt__cu_ceil(p->n, 64) * sets < MIRT__CU_MM_BLOCKS) bm = 64;
+    if (bn == 128 && (size_t)mirt__cu_multiply_launch(cu, p, math, bm, bn, 0, false) > cu->shared_most) bn = 64;
+    if (bm == 128 && (size_t)mirt__cu_multiply_launch(cu, p, math, bm, bn, 0, false) > cu->shared_most) bm = 64;
+    p->blocks_m = mirt__cu_ceil(rows, bm);
+    p->blocks_n = (int)mirt__cu_ceil(p->n, bn);
+    const int64_t blocks = p->blocks_m * p->blocks_n * sets, depth = (int64_t)mirt__cu_mm_axis_taps(&p->down) * mirt__cu_mm_axis_taps(&p->across) * p->k;
+    const int64_t steps = mirt__cu_ceil(depth, exact ? 16 : 32), all = p->pixels * p->e.columns;
+    int64_t splits = 1;
+    if (blocks < MIRT__CU_MM_BLOCKS / 2 && steps >= 16 && all <= MIRT__CU_MM_PARTIAL / 2) {
+        splits = mirt__cu_ceil(MIRT__CU_MM_BLOCKS, blocks);
+        if (splits > steps / 8) splits = steps / 8;
+        if (splits > 32) splits = 32;
+        if (splits > MIRT__CU_MM_PARTIAL / all) splits = MIRT__CU_MM_PARTIAL / all;
+    }
+    p->split_steps = (int)mirt__cu_ceil(steps, splits);
+    p->splits = splits > 1 ? (int)mirt__cu_ceil(steps, p->split_steps) : 1;
+
+    /* Weights are used where they are if they lie as they should. */
+    const bool packed = job->half || p->k != k || p->down.back || w->column != 1 || w->row % 4 != 0 || p->n % 4 != 0 || (taps > 1 && w->tap != w->row * k) ||
+                        !mirt__cu_aligned(w->from, 16);
+    w->k = k;
+    w->k_pad = p->k;
+    w->n = p->n;
+    w->groups = p->groups;
+    w->n_pad = mirt__cu_round_up(p->n, vector);
+    w->rows = (int64_t)taps * p->k;
+    w->down = p->down;
+    w->across = p->across;
+    w->tiles_k = mirt__cu_ceil(p->k, 32);
+    w->tiles_n = mirt__cu_ceil(w->n_pad, 32);
+    w->half = !exact;
+    w->round = round;
+    if (packed) r.b = mirt__cu_mm_rooms_take(&r, w->groups * w->rows * w->n_pad * size);
+    if (p->splits > 1) r.partial = mirt__cu_mm_rooms_take(&r, p->splits * all * 4);
+    const int64_t chunks = p->splits > 1 ? mirt__cu_ceil(p->pixels, MIRT__CU_MM_SLAB) : p->blocks_m * phases;
+    r.chunks = mirt__cu_mm_rooms_take(&r, (int64_t)mirt__cu_sums_bytes(p->e.sums, p->e.columns, chunks));
+    char *room = r.end > 0 ? (char *)mirt__cu_room(cu, (size_t)r.end) : NULL;
+    if (r.end > 0 && !room) return;
+
+    if (spread) {
+        s.to = room + r.x;
+        p->x.data = s.to;
+        MIRT_LAUNCH(cu, mirt__cu_mm_spread_kernel, mirt__cu_blocks(s.pixels * s.groups * (s.k_pad / 4), 256), 256, 0, s);
+    }
+    if (packed && w->tiles_k > 0) {
+        w->to = room + r.b;
+        const mirt__cu_mm_pack pack = *w;
+        const dim3 block(32, 8);
+        MIRT_LAUNCH(cu, mirt__cu_mm_pack_kernel, (unsigned)(pack.tiles_n * pack.tiles_k * taps * pack.groups), block, 0, pack);
+    }
+    p->b = packed ? w->to : w->from;
+    p->b_row = packed ? w->n_pad : w->row;
+    p->b_group = packed ? w->rows * w->n_pad : w->group;
+    if (p->splits > 1) p->partial = (float *)(room + r.partial);
+    p->chunks = mirt__cu_chunks_of(room ? room + r.chunks : NULL, p->e.sums, p->e.columns, chunks);
+
+    int columns = mirt__cu_columns_floats(p->x, p->k) * 4;
+    const size_t taken = (size_t)mirt__cu_multiply_launch(cu, p, math, bm, bn, 0, false);
+    p->columns_shared = columns > 0 && columns <= MIRT__CU_MM_COLUMNS && taken + (size_t)columns <= cu->shared_most;
+    if (!p->columns_shared) columns = 0;
+    mirt__cu_multiply_launch(cu, p, math, bm, bn, columns, true);
+    if (p->splits > 1) {
+        mirt__cu_multiply together = *p;
+        together.n = (int)p->e.columns;
+        together.groups = 1;
+        together.blocks_n = (int)mirt__cu_ceil(p->e.columns, 128);
+        MIRT_LAUNCH(cu, mirt__cu_multiply_splits_kernel, (unsigned)(chunks * together.blocks_n), 256, 0, together);
+    }
+    mirt__cu_sums_finish(cu, &p->e, &p->chunks, job->sum, p->images, p->pixels);
+}
+
+/* ---- The table's functions. */
+
+static void mirt__cu_conv_job(mirt__cu_mm_job *job, const mirt__conv *s, bool back, const mirt__reader *x, const mirt__real *kernel) {
+    mirt__cu_multiply *p = &job->p;
+    memset(job, 0, sizeof *job);
+    const int64_t ci = s->ci / s->groups, co = s->co / s->groups;
+    p->down = back ? mirt__cu_mm_axis_of(true, s->oh, s->h, s->kh, s->stride_h, s->dilation_h, s->pad_top)
+                   : mirt__cu_mm_axis_of(false, s->h, s->oh, s->kh, s->stride_h, s->dilation_h, s->pad_top);
+    p->across = back ? mirt__cu_mm_axis_of(true, s->ow, s->w, s->kw, s->stride_w, s->dilation_w, s->pad_left)
+                     : mirt__cu_mm_axis_of(false, s->w, s->ow, s->kw, s->stride_w, s->dilation_w, s->pad_left);
+    p->images = s->rows;
+    p->groups = s->groups;
+    p->c = (int)(back ? s->co : s->ci);
+    p->k = (int)(back ? co : ci);
+    p->n = (int)(back ? ci : co);
+    p->x = mirt__cu_reader_of(x, p->c);
+    job->pack.from = kernel;
+    job->pack.tap = ci * s->co;
+    job->pack.row = back ? 1 : s->co;
+    job->pack.column = back ? s->co : 1;
+    job->pack.group = co;
+}
+
+static void mirt__cu_conv_forward(const mirt__conv_forward *f, const mirt__where *where) {
+    mirt__cu *cu = mirt__cu_of(where);
+    const mirt__conv *s = &f->s;
+    mirt__cu_mm_job job;
+    if (s->rows < 1 || s->oh < 1 || s->ow < 1 || s->co < 1) return;
+    if (mirt__cu_blas_conv_forward(f, cu)) return;
+    mirt__cu_conv_job(&job, s, false, &f->x, f->kernel);
+    job.p.e = mirt__cu_epilogue_of(&f->epilogue, f->y, f->y_dtype, s->co);
+    job.sum = f->epilogue.sum;
+    job.half = f->half;
+    mirt__cu_multiply_run(cu, &job);
+}
+
+static void mirt__cu_conv_input_grad(const mirt__conv_input_grad *g, const mirt__where *where) {
+    mirt__cu *cu = mirt__cu_of(where);
+    const mirt__conv *s = &g->s;
+    mirt__cu_mm_job job;
+    if (g->x) { /* first, as dx may lie where x or dy does */
+        mirt__conv_weight_grad w;
+        memset(&w, 0, sizeof w);
+        w.s = *s;
+        w.x = *g->x;
+        w.dy = g->dy;
+        w.dkernel = g->dkernel;
+        w.db = g->db;
+        w.half = g->half;
+        mirt__cu_conv_weight_grad(&w, where);
+    }
+    if (s->rows < 1 || s->h < 1 || s->w < 1 || s->ci < 1) return;
+    if (mirt__cu_blas_conv_input_grad(g, cu)) return;
+    mirt__cu_conv_job(&job, s, true, &g->dy, g->kernel);
+    job.p.e = mirt__cu_epilogue_of(&g->epilogue, g->dx, g->dx_dtype, s->ci);
+    job.sum = g->epilogue.sum;
+    job.half = g->half;
+    mirt__cu_multiply_run(cu, &job);
+}
+
+/* The sums over p of b[p, j], 32 columns a block, in double. */
+static __global__ void __launch_bounds__(512) mirt__cu_column_sum_kernel(const float *b, int64_t k, int64_t n, int64_t row, int64_t column, float *out) {
+    MIRT_SHARED(double, part, 16 * 32);
+    const int x = (int)threadIdx.x, lane = (int)threadIdx.y;
+    const int64_t j = (int64_t)blockIdx.x * 32 + x;
+    double sum = 0;
+    if (j < n) {
+#pragma unroll 4
+        for (int64_t i = lane; i < k; i += 16) sum += (double)b[i * row + j * column];
+    }
+    part[lane * 32 + x] = sum;
+    __syncthreads();
+    if (lane > 0 || j >= n) return;
+    for (int i = 1; i < 16; i++) sum += part[i * 32 + x];
+    out[j] = (float)sum;
+}
+
+static void mirt__cu_gemm(const mirt__gemm *g, const mirt__where *where) {
+    mirt__cu *cu = mirt__cu_of(where);
+    mirt__cu_mm_job job;
+    mirt__cu_multiply *p = &job.p;
+    if (g->n < 1 || mirt__cu_blas_gemm(g, cu)) return;
+    if (g->column_sum) {
+        MIRT_LAUNCH(cu, mirt__cu_column_sum_kernel, (unsigned)mirt__cu_ceil(g->n, 32), dim3(32, 16), 0, g->b, g->k, g->n, g->b_row, g->b_col, g->column_sum);
+    }
+    if (g->m < 1) return;
+    memset(&job, 0, sizeof job);
+    p->down = p->across = mirt__cu_mm_axis_of(false, 1, 1, 1, 1, 1, 0);
+    p->images = g->m;
+    p->groups = 1;
+    p->c = (int)g->a_row;
+    p->k = (int)g->k;
+    p->n = (int)g->n;
+    if (g->a_col != 1) job.turned = g->a_col;
+    p->x = mirt__cu_reader_of(&g->a, g->a_col == 1 ? g->a_row : g->a_col);
+    p->e = mirt__cu_epilogue_of(&g->epilogue, g->c, MIRT_FLOAT32, g->n);
+    job.sum = g->epilogue.sum;
+    job.pack.from = g->b;
+    job.pack.row = g->b_row;
+    job.pack.column = g->b_col;
+    mirt__cu_multiply_run(cu, &job);
+}
+
 /* >>section cuda/table.cu */
 
 /* The table of kernels. */
 
 static const mirt__kernels mirt__cu_kernels = {
     "cuda", true, true,
-    NULL, /* gemm */
-    NULL, /* conv_forward */
-    NULL, /* conv_input_grad */
+    mirt__cu_gemm,
+    mirt__cu_conv_forward,
+    mirt__cu_conv_input_grad,
     mirt__cu_conv_weight_grad,
     mirt__cu_conv_pool,
     mirt__cu_conv_pool_weight_grad,

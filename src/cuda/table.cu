@@ -3,9 +3,9 @@
 
 static const mirt__kernels mirt__cu_kernels = {
     "cuda", true, true,
-    NULL, /* gemm */
-    NULL, /* conv_forward */
-    NULL, /* conv_input_grad */
+    mirt__cu_gemm,
+    mirt__cu_conv_forward,
+    mirt__cu_conv_input_grad,
     mirt__cu_conv_weight_grad,
     mirt__cu_conv_pool,
     mirt__cu_conv_pool_weight_grad,

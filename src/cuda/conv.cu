@@ -1,0 +1,381 @@
+/* Convolutions, the gradients of their inputs and dense layers, by multiply.cuh. */
+#include "multiply.cuh"
+
+/* ---- Weights as products want them: rows of k in the order in which they come, each of a few columns more than there are, zeros. */
+
+typedef struct mirt__cu_mm_pack {
+    const float *from;
+    void *to;
+    int64_t tap, row, column, group;       /* distances in `from` of taps, k, columns and groups */
+    mirt__cu_mm_axis down, across;
+    int k, n, groups;
+    int64_t k_pad, n_pad, tiles_k, tiles_n, rows; /* rows: of a group */
+    bool half, round;
+} mirt__cu_mm_pack;
+
+static __global__ void __launch_bounds__(256) mirt__cu_mm_pack_kernel(mirt__cu_mm_pack p) {
+    MIRT_SHARED(float, tile, 32 * 33);
+    int64_t at = blockIdx.x;
+    const int64_t n0 = at % p.tiles_n * 32;
+    at /= p.tiles_n;
+    const int64_t k0 = at % p.tiles_k * 32;
+    at /= p.tiles_k;
+    const int taps = p.down.kernel * p.across.kernel, tap = (int)(at % taps), ky = tap / p.across.kernel, kx = tap - ky * p.across.kernel;
+    const int64_t group = at / taps;
+    const int x = (int)threadIdx.x, y = (int)threadIdx.y;
+    const float *from = p.from + group * p.group + tap * p.tap;
+    /* Where this tap's rows begin: those of phases before, then taps before in its phase. */
+    int64_t first = tap;
+    if (p.down.back) {
+        const int down = ((ky * p.down.dilation - p.down.pad) % p.down.stride + p.down.stride) % p.down.stride;
+        const int across = ((kx * p.across.dilation - p.across.pad) % p.across.stride + p.across.stride) % p.across.stride;
+        if (down >= p.down.phases || across >= p.across.phases) return; /* no target reads by it */
+        int64_t above = 0, left = 0, all_across = 0;
+        for (int i = 0; i < down; i++) above += mirt__cu_mm_line_of(p.down, i).taps;
+        for (int i = 0; i < p.across.phases; i++) {
+            const int here = mirt__cu_mm_line_of(p.across, i).taps;
+            all_across += here;
+            left += i < across ? here : 0;
+        }
+        first = above * all_across + mirt__cu_mm_line_of(p.down, down).taps * left + (int64_t)(ky / p.down.tap_step) * mirt__cu_mm_line_of(p.across, across).taps +
+                kx / p.across.tap_step;
+    }
+    for (int i = y; i < 32; i += 8) {
+        const int64_t k = p.row == 1 ? k0 + x : k0 + i, n = p.row == 1 ? n0 + i : n0 + x;
+        tile[p.row == 1 ? x * 33 + i : i * 33 + x] = k < p.k && n < p.n ? from[k * p.row + n * p.column] : 0.0f;
+    }
+    __syncthreads();
+    for (int i = y; i < 32; i += 8) {
+        if (k0 + i >= p.k_pad || n0 + x >= p.n_pad) continue;
+        const int64_t to = (group * p.rows + first * p.k_pad + k0 + i) * p.n_pad + n0 + x;
+        const float value = tile[i * 33 + x];
+        if (p.half) static_cast<uint16_t *>(p.to)[to] = mirt__cu_to_half(value);
+        else static_cast<float *>(p.to)[to] = p.round ? mirt__cu_round_half(value) : value;
+    }
+}
+
+/* ---- What products cannot read as it lies in memory is written down first: as they want it, each group's channels filled up with zeros. */
+
+typedef struct mirt__cu_mm_spread {
+    mirt__cu_reader x;
+    void *to;
+    int64_t pixels, turned; /* turned: element p * turned + i is channel p of pixel i */
+    int k, k_pad, groups;
+    bool half, round, wide; /* wide: all channels of a piece exist and can be read at once */
+} mirt__cu_mm_spread;
+
+/* Four channels a thread. */
+static __global__ void __launch_bounds__(256) mirt__cu_mm_spread_kernel(mirt__cu_mm_spread p) {
+    const int64_t pieces = p.k_pad / 4, all = p.pixels * p.groups * pieces;
+    for (int64_t at = (int64_t)blockIdx.x * 256 + threadIdx.x; at < all; at += (int64_t)gridDim.x * 256) {
+        float value[4] = {0, 0, 0, 0};
+        const int64_t set = p.turned ? at % p.pixels : at / pieces, pixel = set / p.groups, group = set - pixel * p.groups;
+        const int64_t j = (p.turned ? at / p.pixels : at - set * pieces) * 4;
+        const int64_t from = set * p.k + j;
+        if (p.wide) {
+            mirt__cu_columns<4> c;
+            mirt__cu_columns_of<MIRT__CU_READ_ANY, 4>(p.x, group * p.k + j, c);
+            mirt__cu_read<MIRT__CU_READ_ANY, 4>(p.x, c, from, mirt__cu_gate_of(p.x, pixel), group * p.k + j, value);
+        } else {
+#pragma unroll 1
+            for (int i = 0; i < 4 && j + i < p.k; i++) {
+                const float one = mirt__cu_read_one(p.x, p.turned ? (j + i) * p.turned + pixel : from + i);
+                value[0] = i == 0 ? one : value[0];
+                value[1] = i == 1 ? one : value[1];
+                value[2] = i == 2 ? one : value[2];
+                value[3] = i == 3 ? one : value[3];
+            }
+        }
+        const int64_t to = set * p.k_pad + j;
+        if (p.half) {
+            mirt__cu_store_n<4>(static_cast<uint16_t *>(p.to) + to, value);
+        } else {
+#pragma unroll
+            for (int i = 0; i < 4; i++) value[i] = p.round ? mirt__cu_round_half(value[i]) : value[i];
+            mirt__cu_store_n<4>(static_cast<float *>(p.to) + to, value);
+        }
+    }
+}
+
+/* ---- Which tile, and what room that takes. */
+
+static mirt__cu_mm_axis mirt__cu_mm_axis_of(bool back, int64_t source, int64_t target, int kernel, int stride, int dilation, int64_t pad) {
+    mirt__cu_mm_axis a;
+    a.back = back;
+    a.source = (int)source;
+    a.target = (int)target;
+    a.kernel = kernel;
+    a.stride = stride;
+    a.dilation = dilation;
+    a.pad = (int)pad;
+    a.phases = !back ? 1 : target < stride ? (int)target : stride;
+    a.tap_step = 1;
+    while (back && (int64_t)a.tap_step * dilation % stride != 0) a.tap_step++;
+    return a;
+}
+static int mirt__cu_mm_axis_taps(const mirt__cu_mm_axis *a) { /* of a phase, at most */
+    int most = 0;
+    for (int i = 0; i < a->phases; i++) {
+        const int taps = mirt__cu_mm_line_of(*a, i).taps;
+        if (taps > most) most = taps;
+    }
+    return most;
+}
+
+typedef struct mirt__cu_mm_job {
+    mirt__cu_multiply p;
+    mirt__cu_mm_pack pack; /* from, distances */
+    int64_t turned;     /* as of mirt__cu_mm_spread */
+    mirt__real *const *sum;
+    bool half;
+} mirt__cu_mm_job;
+
+#define MIRT__CU_MM_BLOCKS 128        /* so many keep a machine busy */
+#define MIRT__CU_MM_PARTIAL (1 << 24) /* floats of partial sums, at most */
+#define MIRT__CU_MM_COLUMNS (32 << 10) /* bytes of columns in shared memory, at most */
+
+#define MIRT__CU_MULTIPLY_CASE(bm, bn, by) \
+    if (tile_m == bm && tile_n == bn && math == by) { \
+        typedef mirt__cu_mm_tile<bm, bn, by> tile; \
+        const int bytes = mirt__cu_mm_work_bytes(tile::stages, tile::a_bytes, tile::b_bytes, tile::slab, tile::half && p.x.kind & MIRT__CU_READ_BACK) + tile::info; \
+        if (launch) MIRT_LAUNCH(cu, (mirt__cu_multiply_kernel<bm, bn, by>), grid, tile::threads, bytes + columns, p); \
+        return bytes; \
+    }
+/* Launches one of the kernels; returns what it takes of shared memory beside the columns. */
+static int mirt__cu_multiply_launch(mirt__cu *cu, const mirt__cu_multiply *args, int math, int tile_m, int tile_n, int columns, bool launch) {
+    const mirt__cu_multiply p = *args;
+    const dim3 grid((unsigned)(p.blocks_m * p.blocks_n * p.groups * p.down.phases * p.across.phases), (unsigned)p.splits);
+    MIRT__CU_MULTIPLY_CASE(64, 64, MIRT__CU_MM_HALF)
+    MIRT__CU_MULTIPLY_CASE(128, 64, MIRT__CU_MM_HALF)
+    MIRT__CU_MULTIPLY_CASE(128, 128, MIRT__CU_MM_HALF)
+    MIRT__CU_MULTIPLY_CASE(64, 64, MIRT__CU_MM_TF32)
+    MIRT__CU_MULTIPLY_CASE(128, 64, MIRT__CU_MM_TF32)
+    MIRT__CU_MULTIPLY_CASE(128, 128, MIRT__CU_MM_TF32)
+    MIRT__CU_MULTIPLY_CASE(64, 64, MIRT__CU_MM_FMA)
+    MIRT__CU_MULTIPLY_CASE(128, 64, MIRT__CU_MM_FMA)
+    MIRT__CU_MULTIPLY_CASE(128, 128, MIRT__CU_MM_FMA)
+    return 0;
+}
+#undef MIRT__CU_MULTIPLY_CASE
+
+/* A call's memory: what is asked for first, then where it is. */
+typedef struct mirt__cu_mm_rooms {
+    int64_t x, b, partial, chunks, end;
+} mirt__cu_mm_rooms;
+static int64_t mirt__cu_mm_rooms_take(mirt__cu_mm_rooms *r, int64_t bytes) {
+    const int64_t at = r->end;
+    r->end += mirt__cu_round_up(bytes, 256);
+    return at;
+}
+
+static void mirt__cu_multiply_run(mirt__cu *cu, mirt__cu_mm_job *job) {
+    mirt__cu_multiply *p = &job->p;
+    mirt__cu_mm_pack *w = &job->pack;
+    const bool exact = !job->half || cu->major < 8; /* without tensor cores, numbers of bfloat16 are multiplied as floats */
+    const int math = !exact ? MIRT__CU_MM_HALF : !job->half && cu->tf32 && cu->major >= 8 ? MIRT__CU_MM_TF32 : MIRT__CU_MM_FMA;
+    const int vector = exact ? 4 : 8, taps = p->down.kernel * p->across.kernel, k = p->k, size = exact ? 4 : 2;
+    const bool round = job->half && exact, whole = !(p->x.kind & MIRT__CU_READ_GATE) || p->x.gate_pixels == (int64_t)p->down.source * p->across.source;
+    const bool spread = k % vector != 0 || p->x.width < vector || p->x.dtype != (exact ? MIRT_FLOAT32 : (mirt_dtype)MIRT__BFLOAT16) || !whole || round ||
+                        job->turned || !MIRT__CU_MM_QUICK(p->x.norm.activation);
+    mirt__cu_mm_spread s;
+    mirt__cu_mm_rooms r;
+    memset(&r, 0, sizeof r);
+    memset(&s, 0, sizeof s);
+    p->pixels = p->images * p->down.target * p->across.target;
+    if (p->groups > 1 && p->n % 4 != 0) p->e.width = 1;
+    if (spread) {
+        s.x = p->x;
+        s.pixels = p->images * p->down.source * p->across.source;
+        s.turned = job->turned;
+        s.k = k;
+        s.k_pad = (int)mirt__cu_round_up(k, vector);
+        s.groups = p->groups;
+        s.half = !exact;
+        s.round = round;
+        s.wide = k % 4 == 0 && p->x.width >= 4 && !job->turned;
+        p->k = s.k_pad;
+        p->c = p->groups * s.k_pad;
+        r.x = mirt__cu_mm_rooms_take(&r, s.pixels * p->c * size);
+        memset(&p->x, 0, sizeof p->x);
+        p->x.dtype = exact ? MIRT_FLOAT32 : (mirt_dtype)MIRT__BFLOAT16;
+        p->x.width = 8;
+    }
+
+    /* Functions of shapes alone. */
+    const mirt__cu_mm_line down = mirt__cu_mm_line_of(p->down, 0), across = mirt__cu_mm_line_of(p->across, 0);
+    const int64_t rows = p->images * down.count * across.count, phases = (int64_t)p->down.phases * p->across.phases, sets = p->groups * phases;
+    int bm = 128, bn = 64;
+    if (p->n > 64 && mirt__cu_ceil(rows, 128) * mirt__cu_ceil(p->n, 128) * sets >= MIRT__CU_MM_BLOCKS) bn = 128;
+    else if (mirt__cu_ceil(rows, 128) * mirt__cu_ceil(p->n, 64) * sets < MIRT__CU_MM_BLOCKS) bm = 64;
+    if (bn == 128 && (size_t)mirt__cu_multiply_launch(cu, p, math, bm, bn, 0, false) > cu->shared_most) bn = 64;
+    if (bm == 128 && (size_t)mirt__cu_multiply_launch(cu, p, math, bm, bn, 0, false) > cu->shared_most) bm = 64;
+    p->blocks_m = mirt__cu_ceil(rows, bm);
+    p->blocks_n = (int)mirt__cu_ceil(p->n, bn);
+    const int64_t blocks = p->blocks_m * p->blocks_n * sets, depth = (int64_t)mirt__cu_mm_axis_taps(&p->down) * mirt__cu_mm_axis_taps(&p->across) * p->k;
+    const int64_t steps = mirt__cu_ceil(depth, exact ? 16 : 32), all = p->pixels * p->e.columns;
+    int64_t splits = 1;
+    if (blocks < MIRT__CU_MM_BLOCKS / 2 && steps >= 16 && all <= MIRT__CU_MM_PARTIAL / 2) {
+        splits = mirt__cu_ceil(MIRT__CU_MM_BLOCKS, blocks);
+        if (splits > steps / 8) splits = steps / 8;
+        if (splits > 32) splits = 32;
+        if (splits > MIRT__CU_MM_PARTIAL / all) splits = MIRT__CU_MM_PARTIAL / all;
+    }
+    p->split_steps = (int)mirt__cu_ceil(steps, splits);
+    p->splits = splits > 1 ? (int)mirt__cu_ceil(steps, p->split_steps) : 1;
+
+    /* Weights are used where they are if they lie as they should. */
+    const bool packed = job->half || p->k != k || p->down.back || w->column != 1 || w->row % 4 != 0 || p->n % 4 != 0 || (taps > 1 && w->tap != w->row * k) ||
+                        !mirt__cu_aligned(w->from, 16);
+    w->k = k;
+    w->k_pad = p->k;
+    w->n = p->n;
+    w->groups = p->groups;
+    w->n_pad = mirt__cu_round_up(p->n, vector);
+    w->rows = (int64_t)taps * p->k;
+    w->down = p->down;
+    w->across = p->across;
+    w->tiles_k = mirt__cu_ceil(p->k, 32);
+    w->tiles_n = mirt__cu_ceil(w->n_pad, 32);
+    w->half = !exact;
+    w->round = round;
+    if (packed) r.b = mirt__cu_mm_rooms_take(&r, w->groups * w->rows * w->n_pad * size);
+    if (p->splits > 1) r.partial = mirt__cu_mm_rooms_take(&r, p->splits * all * 4);
+    const int64_t chunks = p->splits > 1 ? mirt__cu_ceil(p->pixels, MIRT__CU_MM_SLAB) : p->blocks_m * phases;
+    r.chunks = mirt__cu_mm_rooms_take(&r, (int64_t)mirt__cu_sums_bytes(p->e.sums, p->e.columns, chunks));
+    char *room = r.end > 0 ? (char *)mirt__cu_room(cu, (size_t)r.end) : NULL;
+    if (r.end > 0 && !room) return;
+
+    if (spread) {
+        s.to = room + r.x;
+        p->x.data = s.to;
+        MIRT_LAUNCH(cu, mirt__cu_mm_spread_kernel, mirt__cu_blocks(s.pixels * s.groups * (s.k_pad / 4), 256), 256, 0, s);
+    }
+    if (packed && w->tiles_k > 0) {
+        w->to = room + r.b;
+        const mirt__cu_mm_pack pack = *w;
+        const dim3 block(32, 8);
+        MIRT_LAUNCH(cu, mirt__cu_mm_pack_kernel, (unsigned)(pack.tiles_n * pack.tiles_k * taps * pack.groups), block, 0, pack);
+    }
+    p->b = packed ? w->to : w->from;
+    p->b_row = packed ? w->n_pad : w->row;
+    p->b_group = packed ? w->rows * w->n_pad : w->group;
+    if (p->splits > 1) p->partial = (float *)(room + r.partial);
+    p->chunks = mirt__cu_chunks_of(room ? room + r.chunks : NULL, p->e.sums, p->e.columns, chunks);
+
+    int columns = mirt__cu_columns_floats(p->x, p->k) * 4;
+    const size_t taken = (size_t)mirt__cu_multiply_launch(cu, p, math, bm, bn, 0, false);
+    p->columns_shared = columns > 0 && columns <= MIRT__CU_MM_COLUMNS && taken + (size_t)columns <= cu->shared_most;
+    if (!p->columns_shared) columns = 0;
+    mirt__cu_multiply_launch(cu, p, math, bm, bn, columns, true);
+    if (p->splits > 1) {
+        mirt__cu_multiply together = *p;
+        together.n = (int)p->e.columns;
+        together.groups = 1;
+        together.blocks_n = (int)mirt__cu_ceil(p->e.columns, 128);
+        MIRT_LAUNCH(cu, mirt__cu_multiply_splits_kernel, (unsigned)(chunks * together.blocks_n), 256, 0, together);
+    }
+    mirt__cu_sums_finish(cu, &p->e, &p->chunks, job->sum, p->images, p->pixels);
+}
+
+/* ---- The table's functions. */
+
+static void mirt__cu_conv_job(mirt__cu_mm_job *job, const mirt__conv *s, bool back, const mirt__reader *x, const mirt__real *kernel) {
+    mirt__cu_multiply *p = &job->p;
+    memset(job, 0, sizeof *job);
+    const int64_t ci = s->ci / s->groups, co = s->co / s->groups;
+    p->down = back ? mirt__cu_mm_axis_of(true, s->oh, s->h, s->kh, s->stride_h, s->dilation_h, s->pad_top)
+                   : mirt__cu_mm_axis_of(false, s->h, s->oh, s->kh, s->stride_h, s->dilation_h, s->pad_top);
+    p->across = back ? mirt__cu_mm_axis_of(true, s->ow, s->w, s->kw, s->stride_w, s->dilation_w, s->pad_left)
+                     : mirt__cu_mm_axis_of(false, s->w, s->ow, s->kw, s->stride_w, s->dilation_w, s->pad_left);
+    p->images = s->rows;
+    p->groups = s->groups;
+    p->c = (int)(back ? s->co : s->ci);
+    p->k = (int)(back ? co : ci);
+    p->n = (int)(back ? ci : co);
+    p->x = mirt__cu_reader_of(x, p->c);
+    job->pack.from = kernel;
+    job->pack.tap = ci * s->co;
+    job->pack.row = back ? 1 : s->co;
+    job->pack.column = back ? s->co : 1;
+    job->pack.group = co;
+}
+
+static void mirt__cu_conv_forward(const mirt__conv_forward *f, const mirt__where *where) {
+    mirt__cu *cu = mirt__cu_of(where);
+    const mirt__conv *s = &f->s;
+    mirt__cu_mm_job job;
+    if (s->rows < 1 || s->oh < 1 || s->ow < 1 || s->co < 1) return;
+    if (mirt__cu_blas_conv_forward(f, cu)) return;
+    mirt__cu_conv_job(&job, s, false, &f->x, f->kernel);
+    job.p.e = mirt__cu_epilogue_of(&f->epilogue, f->y, f->y_dtype, s->co);
+    job.sum = f->epilogue.sum;
+    job.half = f->half;
+    mirt__cu_multiply_run(cu, &job);
+}
+
+static void mirt__cu_conv_input_grad(const mirt__conv_input_grad *g, const mirt__where *where) {
+    mirt__cu *cu = mirt__cu_of(where);
+    const mirt__conv *s = &g->s;
+    mirt__cu_mm_job job;
+    if (g->x) { /* first, as dx may lie where x or dy does */
+        mirt__conv_weight_grad w;
+        memset(&w, 0, sizeof w);
+        w.s = *s;
+        w.x = *g->x;
+        w.dy = g->dy;
+        w.dkernel = g->dkernel;
+        w.db = g->db;
+        w.half = g->half;
+        mirt__cu_conv_weight_grad(&w, where);
+    }
+    if (s->rows < 1 || s->h < 1 || s->w < 1 || s->ci < 1) return;
+    if (mirt__cu_blas_conv_input_grad(g, cu)) return;
+    mirt__cu_conv_job(&job, s, true, &g->dy, g->kernel);
+    job.p.e = mirt__cu_epilogue_of(&g->epilogue, g->dx, g->dx_dtype, s->ci);
+    job.sum = g->epilogue.sum;
+    job.half = g->half;
+    mirt__cu_multiply_run(cu, &job);
+}
+
+/* The sums over p of b[p, j], 32 columns a block, in double. */
+static __global__ void __launch_bounds__(512) mirt__cu_column_sum_kernel(const float *b, int64_t k, int64_t n, int64_t row, int64_t column, float *out) {
+    MIRT_SHARED(double, part, 16 * 32);
+    const int x = (int)threadIdx.x, lane = (int)threadIdx.y;
+    const int64_t j = (int64_t)blockIdx.x * 32 + x;
+    double sum = 0;
+    if (j < n) {
+#pragma unroll 4
+        for (int64_t i = lane; i < k; i += 16) sum += (double)b[i * row + j * column];
+    }
+    part[lane * 32 + x] = sum;
+    __syncthreads();
+    if (lane > 0 || j >= n) return;
+    for (int i = 1; i < 16; i++) sum += part[i * 32 + x];
+    out[j] = (float)sum;
+}
+
+static void mirt__cu_gemm(const mirt__gemm *g, const mirt__where *where) {
+    mirt__cu *cu = mirt__cu_of(where);
+    mirt__cu_mm_job job;
+    mirt__cu_multiply *p = &job.p;
+    if (g->n < 1 || mirt__cu_blas_gemm(g, cu)) return;
+    if (g->column_sum) {
+        MIRT_LAUNCH(cu, mirt__cu_column_sum_kernel, (unsigned)mirt__cu_ceil(g->n, 32), dim3(32, 16), 0, g->b, g->k, g->n, g->b_row, g->b_col, g->column_sum);
+    }
+    if (g->m < 1) return;
+    memset(&job, 0, sizeof job);
+    p->down = p->across = mirt__cu_mm_axis_of(false, 1, 1, 1, 1, 1, 0);
+    p->images = g->m;
+    p->groups = 1;
+    p->c = (int)g->a_row;
+    p->k = (int)g->k;
+    p->n = (int)g->n;
+    if (g->a_col != 1) job.turned = g->a_col;
+    p->x = mirt__cu_reader_of(&g->a, g->a_col == 1 ? g->a_row : g->a_col);
+    p->e = mirt__cu_epilogue_of(&g->epilogue, g->c, MIRT_FLOAT32, g->n);
+    job.sum = g->epilogue.sum;
+    job.pack.from = g->b;
+    job.pack.row = g->b_row;
+    job.pack.column = g->b_col;
+    mirt__cu_multiply_run(cu, &job);
+}
