@@ -4279,6 +4279,678 @@ static void mirt__cu_parts_total(mirt__cu *cu, const float *part, int64_t parts,
 
 #endif
 
+/* >>section cuda/depthwise.cu */
+
+/* Depthwise convolutions: a thread has some neighbouring channels, and goes along a strip of the image's columns with the outputs
+   that the column at hand reaches in registers. What that has no kernels for is done pixel by pixel. Both gradients are made in one pass. */
+
+#define MIRT__CU_DEPTH_TAPS 64
+#define MIRT__CU_DEPTH_BLOCKS 1024  /* of a grid, at most: as many chunks of sums */
+#define MIRT__CU_DEPTH_THREADS 262144 /* for which strips are cut shorter */
+
+/* A unit is a strip of `length` columns of a block of rows of an image. Forward they are those of y, backward of dx: there
+   number i of a line stands for those that y's number i is the last to reach, stride * i - padding and on. */
+typedef struct mirt__cu_depth {
+    int rows, h, w, c, oh, ow, kh, kw, stride_h, stride_w, dilation_h, dilation_w, top, left;
+    mirt__cu_reader x, dy;
+    const float *kernel;
+    mirt__cu_epilogue e;
+    mirt__cu_chunks sums;
+    float *part; /* of each block: sums of dkernel, then of db */
+    bool db;
+    int first_y, first_x, end_y, end_x, length;
+    int64_t units, each; /* of an image, where sums are; blocks for those */
+    mirt__cu_divisor by_strips, by_lines, by_each;
+    int across, down;
+} mirt__cu_depth;
+
+/* >>what is read */
+
+/* N numbers as they lie in memory. */
+template <int HALF, int N> struct mirt__cu_depth_raw {
+    mirt__cu_bytes<HALF ? 2 * N : 4 * N> bytes;
+};
+template <int HALF, int N> static inline __device__ void mirt__cu_depth_load(mirt__cu_depth_raw<HALF, N> &raw, const void *from, int64_t at, bool there) {
+    if (there) {
+        raw.bytes = mirt__cu_load_bytes<HALF ? 2 * N : 4 * N>(static_cast<const char *>(from) + at * (HALF ? 2 : 4));
+        return;
+    }
+#pragma unroll
+    for (int i = 0; i < (HALF ? N / 2 : N); i++) raw.bytes.word[i] = 0;
+}
+template <int HALF, int N> static inline __device__ void mirt__cu_depth_floats(const mirt__cu_depth_raw<HALF, N> &raw, float *to) {
+#pragma unroll
+    for (int i = 0; i < N; i++) {
+        if (HALF) to[i] = __uint_as_float(i % 2 ? raw.bytes.word[i / 2] & 0xFFFF0000u : raw.bytes.word[i / 2] << 16);
+        else to[i] = __uint_as_float(raw.bytes.word[i % (HALF ? N / 2 : N)]);
+    }
+}
+/* Activations that need no calls. */
+static inline bool mirt__cu_depth_simple(mirt_activation_kind kind) {
+    return kind == MIRT_LINEAR || kind == MIRT_RELU || kind == MIRT_RELU6 || kind == MIRT_SILU;
+}
+template <int N> static inline __device__ void mirt__cu_depth_activate(mirt_activation_kind kind, float *x) {
+    if (kind == MIRT_LINEAR) return;
+    if (kind == MIRT_SILU) {
+#pragma unroll
+        for (int i = 0; i < N; i++) x[i] = mirt__cu_silu(x[i]);
+        return;
+    }
+    const float most = kind == MIRT_RELU6 ? 6.0f : INFINITY;
+#pragma unroll
+    for (int i = 0; i < N; i++) x[i] = x[i] < 0 ? 0.0f : x[i] > most ? most : x[i];
+}
+template <int N> static inline __device__ void mirt__cu_depth_slope(mirt_activation_kind kind, float *g, const float *u) {
+    if (kind == MIRT_LINEAR) return;
+    if (kind == MIRT_SILU) {
+#pragma unroll
+        for (int i = 0; i < N; i++) g[i] = mirt__cu_times_slope(MIRT_SILU, g[i], u[i]);
+        return;
+    }
+    const float most = kind == MIRT_RELU6 ? 6.0f : INFINITY;
+#pragma unroll
+    for (int i = 0; i < N; i++) g[i] = u[i] > 0 && u[i] < most ? g[i] : 0.0f;
+}
+/* x as its reader has it; dy with the z beside it. Zero where there is none. */
+template <int HALF, int N>
+static inline __device__ void mirt__cu_depth_x(const mirt__cu_reader &r, const mirt__cu_columns<N> &c, const mirt__cu_depth_raw<HALF, N> &raw, bool there, float *to) {
+    mirt__cu_depth_floats<HALF, N>(raw, to);
+    if (r.kind == MIRT__CU_READ_PLAIN) return;
+#pragma unroll
+    for (int i = 0; i < N; i++) to[i] = mirt__cu_normed(to[i], c.mean[i], c.factor[i], c.offset[i]);
+    mirt__cu_depth_activate<N>(r.norm.activation, to);
+#pragma unroll
+    for (int i = 0; i < N; i++) to[i] = there ? to[i] : 0.0f;
+}
+template <int HALF, int N>
+static inline __device__ void mirt__cu_depth_dy(const mirt__cu_reader &r, const mirt__cu_columns<N> &c, const mirt__cu_depth_raw<HALF, N> &raw,
+                                                const mirt__cu_depth_raw<HALF, N> &raw_z, bool there, float *to) {
+    float z[N], u[N];
+    mirt__cu_depth_floats<HALF, N>(raw, to);
+    if (r.kind == MIRT__CU_READ_PLAIN) return;
+    mirt__cu_depth_floats<HALF, N>(raw_z, z);
+#pragma unroll
+    for (int i = 0; i < N; i++) {
+        z[i] = __fsub_rn(z[i], c.mean[i]);
+        u[i] = __fadd_rn(__fmul_rn(z[i], c.factor[i]), c.offset[i]);
+    }
+    mirt__cu_depth_slope<N>(r.norm.activation, to, u);
+#pragma unroll
+    for (int i = 0; i < N; i++) {
+        to[i] = __fmul_rn(__fsub_rn(__fsub_rn(to[i], c.less[i]), __fmul_rn(z[i], c.part[i])), c.factor[i]);
+        to[i] = there ? to[i] : 0.0f;
+    }
+}
+
+/* Where a thread is. */
+typedef struct mirt__cu_depth_place {
+    int lane, column, j; /* of its threads of one column; vector of columns in the block; first channel */
+    bool live;
+    int64_t group, begin, step; /* image, where there are sums of it; units begin, begin + step, ... of it */
+} mirt__cu_depth_place;
+template <int N> static inline __device__ mirt__cu_depth_place mirt__cu_depth_place_of(const mirt__cu_depth &d) {
+    mirt__cu_depth_place p;
+    p.lane = (int)threadIdx.x / d.across;
+    p.column = (int)threadIdx.x - p.lane * d.across;
+    p.j = ((int)blockIdx.y * d.across + p.column) * N;
+    p.live = p.j < d.c;
+    p.group = mirt__cu_divide32(blockIdx.x, d.by_each);
+    p.begin = ((int64_t)blockIdx.x - p.group * d.each) * d.down + p.lane;
+    p.step = d.each * d.down;
+    return p;
+}
+/* The block's sums of columns become a chunk. */
+template <int N> static inline __device__ void mirt__cu_depth_leave(const mirt__cu_depth &d, const mirt__cu_depth_place &p, const mirt__cu_sums<N> &s, float *room) {
+    const int first = (int)blockIdx.y * d.across * N, left = d.c - first, columns = d.across * N;
+    mirt__cu_sums_leave<N>(d.e, d.sums, s, p.column, p.lane, d.down, columns, left < columns ? left : columns, blockIdx.x, first, blockIdx.y == 0, room);
+}
+
+/* >>forward: `LINES` rows of y at a time; column o + t of x, taken S at a time, reaches outputs o, o - 1, ... */
+
+template <int K, int S, int LINES, int N, int HALF> static __global__ __launch_bounds__(128, 2) void mirt__cu_depth_forward(mirt__cu_depth d) {
+    MIRT_DYNAMIC_SHARED(float, room);
+    constexpr int OPEN = (K + S - 1) / S, READ = (LINES - 1) * S + K;
+    const mirt__cu_depth_place p = mirt__cu_depth_place_of<N>(d);
+    mirt__cu_finish_columns<N> finish;
+    mirt__cu_columns<N> columns;
+    mirt__cu_sums<N> sums;
+    float k[K * K][N];
+    mirt__cu_sums_begin<N>(sums);
+    if (p.live) {
+        mirt__cu_columns_of<MIRT__CU_READ_ANY, N>(d.x, p.j, columns);
+        mirt__cu_finish_columns_of<N>(d.e, p.j, N, finish);
+#pragma unroll
+        for (int t = 0; t < K * K; t++) mirt__cu_load_n<N>(d.kernel + (int64_t)t * d.c + p.j, k[t]);
+    }
+    for (int64_t i = p.begin; p.live && i < d.units; i += p.step) {
+        const int64_t unit = p.group * d.units + i;
+        const uint32_t line = mirt__cu_divide32((uint32_t)unit, d.by_strips), image = mirt__cu_divide32(line, d.by_lines);
+        const int oy = (int)(line - image * (uint32_t)d.by_lines.by) * LINES, iy = oy * S - d.top;
+        const int begin = (int)(unit - (int64_t)line * d.by_strips.by) * d.length, end = d.ow - begin < d.length ? d.ow : begin + d.length;
+        const int64_t row = (int64_t)d.w * d.c;
+        float sum[LINES][OPEN][N];
+#pragma unroll
+        for (int r = 0; r < LINES; r++) {
+#pragma unroll
+            for (int m = 0; m < OPEN; m++) {
+#pragma unroll
+                for (int v = 0; v < N; v++) sum[r][m][v] = 0;
+            }
+        }
+#pragma unroll 1
+        for (int o = begin; o < end + OPEN - 1; o++) {
+#pragma unroll
+            for (int t = 0; t < S; t++) {
+                const int ix = o * S + t - d.left;
+                const bool inside = ix >= 0 && ix < d.w;
+                const int64_t at = (((int64_t)image * d.h + iy) * d.w + ix) * d.c + p.j;
+                mirt__cu_depth_raw<HALF, N> raw[READ];
+#pragma unroll
+                for (int q = 0; q < READ; q++) mirt__cu_depth_load<HALF, N>(raw[q], d.x.data, at + q * row, inside && iy + q >= 0 && iy + q < d.h);
+#pragma unroll
+                for (int q = 0; q < READ; q++) {
+                    float x[N];
+                    mirt__cu_depth_x<HALF, N>(d.x, columns, raw[q], inside && iy + q >= 0 && iy + q < d.h, x);
+#pragma unroll
+                    for (int r = 0; r < LINES; r++) {
+                        const int ky = q - r * S;
+                        if (ky < 0 || ky >= K) continue;
+#pragma unroll
+                        for (int m = 0; m < OPEN; m++) {
+                            if (t + m * S >= K) continue;
+#pragma unroll
+                            for (int v = 0; v < N; v++) sum[r][m][v] = fmaf(x[v], k[ky * K + t + m * S][v], sum[r][m][v]);
+                        }
+                    }
+                }
+            }
+            const int ox = o - (OPEN - 1);
+#pragma unroll
+            for (int r = 0; r < LINES; r++) {
+                if (ox >= begin && oy + r < d.oh) {
+                    float *y = sum[r][OPEN - 1];
+                    if (d.e.bias) {
+#pragma unroll
+                        for (int v = 0; v < N; v++) y[v] = __fadd_rn(y[v], finish.bias[v]);
+                    }
+                    if (d.e.norm.mean) {
+#pragma unroll
+                        for (int v = 0; v < N; v++) y[v] = mirt__cu_normed(y[v], finish.mean[v], finish.factor[v], finish.offset[v]);
+                    }
+                    mirt__cu_depth_activate<N>(d.e.activation, y);
+                    mirt__cu_put<HALF ? MIRT__CU_HALVES : MIRT__CU_FLOATS, N>(d.e.y, d.e.dtype, (((int64_t)image * d.oh + oy + r) * d.ow + ox) * d.c + p.j, y);
+                    mirt__cu_sums_add<N>(d.e, finish, sums, y, y);
+                }
+#pragma unroll
+                for (int m = OPEN - 1; m >= 0; m--) {
+#pragma unroll
+                    for (int v = 0; v < N; v++) sum[r][m][v] = m > 0 ? sum[r][m - 1][v] : 0.0f;
+                }
+            }
+        }
+    }
+    mirt__cu_depth_leave<N>(d, p, sums, room);
+}
+
+/* >>backward: column o of dy reaches K columns of dx from o * S - left on; behind it the first S of them are done */
+
+typedef enum mirt__cu_depth_wants { MIRT__CU_DEPTH_DX, MIRT__CU_DEPTH_BOTH, MIRT__CU_DEPTH_DKERNEL } mirt__cu_depth_wants;
+
+/* The sums of dkernel and db of a block; `room`: N floats for each thread. */
+template <int TAPS, int N> static inline __device__ void mirt__cu_depth_parts(const mirt__cu_depth &d, const mirt__cu_depth_place &p, float (*sum)[N], float *room) {
+    float *part = d.part + (int64_t)blockIdx.x * (TAPS + 1) * d.c + p.j;
+#pragma unroll
+    for (int t = 0; t < TAPS + 1; t++) {
+        if (t == TAPS && !d.db) break;
+        __syncthreads();
+        mirt__cu_down_sum(sum[t], N, d.across, d.down, room);
+        if (!p.live || p.lane > 0) continue;
+#pragma unroll
+        for (int v = 0; v < N; v++) part[(int64_t)t * d.c + v] = sum[t][v];
+    }
+}
+
+template <int K, int S, int LINES, int N, int HALF, int WANTS> static __global__ __launch_bounds__(128, HALF && K == 3 ? 3 : 2) void mirt__cu_depth_back(mirt__cu_depth d) {
+    MIRT_DYNAMIC_SHARED(float, room);
+    constexpr int OPEN = (K + S - 1) / S, READ = LINES + OPEN - 1, MAKE = LINES * S;
+    constexpr bool DX = WANTS != MIRT__CU_DEPTH_DKERNEL, DK = WANTS != MIRT__CU_DEPTH_DX;
+    const mirt__cu_depth_place p = mirt__cu_depth_place_of<N>(d);
+    mirt__cu_finish_columns<N> finish;
+    mirt__cu_columns<N> columns, x_columns;
+    mirt__cu_sums<N> sums;
+    float k[DX ? K * K : 1][N], dk[DK ? K * K + 1 : 1][N];
+    if (DX) mirt__cu_sums_begin<N>(sums);
+#pragma unroll
+    for (int t = 0; t < (DK ? K * K + 1 : 1); t++) {
+#pragma unroll
+        for (int v = 0; v < N; v++) dk[t][v] = 0;
+    }
+    if (p.live) {
+        mirt__cu_columns_of<MIRT__CU_READ_ANY, N>(d.dy, p.j, columns);
+        if (DK) mirt__cu_columns_of<MIRT__CU_READ_ANY, N>(d.x, p.j, x_columns);
+        if (DX) {
+            mirt__cu_finish_columns_of<N>(d.e, p.j, N, finish);
+#pragma unroll
+            for (int t = 0; t < K * K; t++) mirt__cu_load_n<N>(d.kernel + (int64_t)t * d.c + p.j, k[t]);
+        }
+    }
+    for (int64_t i = p.begin; p.live && i < d.units; i += p.step) {
+        const uint32_t unit = (uint32_t)i, line = mirt__cu_divide32(unit, d.by_strips), image = mirt__cu_divide32(line, d.by_lines);
+        const int a = d.first_y + (int)(line - image * (uint32_t)d.by_lines.by) * LINES, iy = a * S - d.top;
+        const int begin = d.first_x + (int)(unit - line * (uint32_t)d.by_strips.by) * d.length, end = d.end_x - begin < d.length ? d.end_x : begin + d.length;
+        const int x0 = begin * S - d.left > 0 ? begin * S - d.left : 0, x1 = end * S - d.left < d.w ? end * S - d.left : d.w; /* of dx */
+        const int64_t row = (int64_t)d.ow * d.c, x_row = (int64_t)d.w * d.c;
+        float sum[DX ? MAKE : 1][K][N], x[DK ? MAKE : 1][K][N];
+#pragma unroll
+        for (int q = 0; q < MAKE; q++) {
+#pragma unroll
+            for (int kx = 0; kx < K; kx++) {
+#pragma unroll
+                for (int v = 0; v < N; v++) {
+                    if (DX) sum[DX ? q : 0][kx][v] = 0;
+                    if (DK) x[DK ? q : 0][kx][v] = 0;
+                }
+            }
+        }
+#pragma unroll 1
+        for (int o = begin - (OPEN - 1); o < end; o++) {
+            const bool inside = o >= 0 && o < d.ow;
+            const int64_t at = (((int64_t)image * d.oh + a - (OPEN - 1)) * d.ow + o) * d.c + p.j;
+            const int ix = o * S - d.left;
+            mirt__cu_depth_raw<HALF, N> raw[READ], raw_z[READ], raw_x[DK ? MAKE : 1][S];
+#pragma unroll
+            for (int q = 0; q < READ; q++) {
+                const int oy = a - (OPEN - 1) + q;
+                const bool there = inside && oy >= 0 && oy < d.oh;
+                mirt__cu_depth_load<HALF, N>(raw[q], d.dy.data, at + q * row, there);
+                if (d.dy.kind != MIRT__CU_READ_PLAIN) mirt__cu_depth_load<HALF, N>(raw_z[q], d.dy.z, at + q * row, there);
+            }
+            if (DK) {
+#pragma unroll
+                for (int q = 0; q < MAKE; q++) {
+#pragma unroll
+                    for (int s = 0; s < S; s++) {
+                        const int column = ix + K - S + s;
+                        mirt__cu_depth_load<HALF, N>(raw_x[DK ? q : 0][s], d.x.data, (((int64_t)image * d.h + iy) * d.w + column) * d.c + p.j + q * x_row,
+                                                     column >= x0 && column < x1 && iy + q >= 0 && iy + q < d.h);
+                    }
+                }
+#pragma unroll
+                for (int q = 0; q < MAKE; q++) {
+#pragma unroll
+                    for (int s = 0; s < S; s++) {
+                        const int column = ix + K - S + s;
+                        mirt__cu_depth_x<HALF, N>(d.x, x_columns, raw_x[DK ? q : 0][s], column >= x0 && column < x1 && iy + q >= 0 && iy + q < d.h, x[DK ? q : 0][K - S + s]);
+                    }
+                }
+            }
+#pragma unroll
+            for (int q = 0; q < READ; q++) {
+                const int oy = a - (OPEN - 1) + q;
+                float g[N];
+                mirt__cu_depth_dy<HALF, N>(d.dy, columns, raw[q], raw_z[q], inside && oy >= 0 && oy < d.oh, g);
+#pragma unroll
+                for (int made = 0; made < MAKE; made++) {
+                    const int ky = made - (q - (OPEN - 1)) * S;
+                    if (ky < 0 || ky >= K) continue;
+#pragma unroll
+                    for (int kx = 0; kx < K; kx++) {
+#pragma unroll
+                        for (int v = 0; v < N; v++) {
+                            if (DX) sum[DX ? made : 0][kx][v] = fmaf(g[v], k[DX ? ky * K + kx : 0][v], sum[DX ? made : 0][kx][v]);
+                            if (DK) dk[DK ? ky * K + kx : 0][v] = fmaf(g[v], x[DK ? made : 0][kx][v], dk[DK ? ky * K + kx : 0][v]);
+                        }
+                    }
+                }
+                if (DK && q >= OPEN - 1 && o >= begin) {
+#pragma unroll
+                    for (int v = 0; v < N; v++) dk[DK ? K * K : 0][v] += g[v];
+                }
+            }
+            if (DX && o >= begin) {
+                mirt__cu_depth_raw<HALF, N> slope[MAKE * S];
+                if (d.e.slope.mean) {
+#pragma unroll
+                    for (int q = 0; q < MAKE * S; q++) {
+                        mirt__cu_depth_load<HALF, N>(slope[q], d.e.slope_x, (((int64_t)image * d.h + iy) * d.w + ix + q % S) * d.c + p.j + q / S * x_row,
+                                                     ix + q % S >= 0 && ix + q % S < d.w && iy + q / S >= 0 && iy + q / S < d.h);
+                    }
+                }
+#pragma unroll
+                for (int q = 0; q < MAKE * S; q++) {
+                    const int column = ix + q % S, made = iy + q / S;
+                    if (column < 0 || column >= d.w || made < 0 || made >= d.h) continue;
+                    float *g = sum[DX ? q / S : 0][q % S], z[N], u[N];
+                    if (d.e.slope.mean) {
+                        mirt__cu_depth_floats<HALF, N>(slope[q], z);
+#pragma unroll
+                        for (int v = 0; v < N; v++) u[v] = mirt__cu_normed(z[v], finish.slope_mean[v], finish.slope_factor[v], finish.slope_offset[v]);
+                        mirt__cu_depth_slope<N>(d.e.slope.activation, g, u);
+                    }
+                    mirt__cu_put<HALF ? MIRT__CU_HALVES : MIRT__CU_FLOATS, N>(d.e.y, d.e.dtype, (((int64_t)image * d.h + made) * d.w + column) * d.c + p.j, g);
+                    mirt__cu_sums_add<N>(d.e, finish, sums, g, z);
+                }
+            }
+#pragma unroll
+            for (int q = 0; q < MAKE; q++) {
+#pragma unroll
+                for (int kx = 0; kx < K; kx++) {
+#pragma unroll
+                    for (int v = 0; v < N; v++) {
+                        if (DX) sum[DX ? q : 0][kx][v] = kx + S < K ? sum[DX ? q : 0][kx + S < K ? kx + S : 0][v] : 0.0f;
+                        if (DK) x[DK ? q : 0][kx][v] = kx + S < K ? x[DK ? q : 0][kx + S < K ? kx + S : 0][v] : 0.0f;
+                    }
+                }
+            }
+        }
+    }
+    if (DX) mirt__cu_depth_leave<N>(d, p, sums, room);
+    if (DK) mirt__cu_depth_parts<DK ? K * K : 0, N>(d, p, dk, room);
+}
+
+/* >>any shape, reader and epilogue: pixel by pixel */
+
+template <int N> static __global__ __launch_bounds__(128) void mirt__cu_depth_any_forward(mirt__cu_depth d) {
+    MIRT_DYNAMIC_SHARED(float, room);
+    const mirt__cu_depth_place p = mirt__cu_depth_place_of<N>(d);
+    mirt__cu_finish_columns<N> finish;
+    mirt__cu_columns<N> columns;
+    mirt__cu_sums<N> sums;
+    mirt__cu_sums_begin<N>(sums);
+    if (p.live) {
+        mirt__cu_columns_of<MIRT__CU_READ_ANY, N>(d.x, p.j, columns);
+        mirt__cu_finish_columns_of<N>(d.e, p.j, N, finish);
+    }
+    for (int64_t i = p.begin; p.live && i < d.units; i += p.step) {
+        const int64_t unit = p.group * d.units + i;
+        const int64_t line = unit / d.ow, image = line / d.oh;
+        const int ox = (int)(unit - line * d.ow), oy = (int)(line - image * d.oh);
+        float sum[N], x[N], k[N], z[N];
+#pragma unroll
+        for (int v = 0; v < N; v++) sum[v] = 0;
+        for (int ky = 0; ky < d.kh; ky++) {
+            const int iy = oy * d.stride_h + ky * d.dilation_h - d.top;
+            for (int kx = 0; iy >= 0 && iy < d.h && kx < d.kw; kx++) {
+                const int ix = ox * d.stride_w + kx * d.dilation_w - d.left;
+                if (ix < 0 || ix >= d.w) continue;
+                const int64_t pixel = (image * d.h + iy) * d.w + ix;
+                mirt__cu_read<MIRT__CU_READ_ANY, N>(d.x, columns, pixel * d.c + p.j, mirt__cu_gate_of(d.x, pixel), p.j, x);
+                mirt__cu_load_n<N>(d.kernel + (int64_t)(ky * d.kw + kx) * d.c + p.j, k);
+#pragma unroll
+                for (int v = 0; v < N; v++) sum[v] = fmaf(x[v], k[v], sum[v]);
+            }
+        }
+        mirt__cu_finish<N>(d.e, finish, unit * d.c + p.j, N, sum, z);
+        mirt__cu_finish_store<N>(d.e, unit * d.c + p.j, N, sum);
+        mirt__cu_sums_add<N>(d.e, finish, sums, sum, z);
+    }
+    mirt__cu_depth_leave<N>(d, p, sums, room);
+}
+
+template <int N> static __global__ __launch_bounds__(128) void mirt__cu_depth_any_back(mirt__cu_depth d) {
+    MIRT_DYNAMIC_SHARED(float, room);
+    const mirt__cu_depth_place p = mirt__cu_depth_place_of<N>(d);
+    mirt__cu_finish_columns<N> finish;
+    mirt__cu_columns<N> columns;
+    mirt__cu_sums<N> sums;
+    mirt__cu_sums_begin<N>(sums);
+    if (p.live) {
+        mirt__cu_columns_of<MIRT__CU_READ_ANY, N>(d.dy, p.j, columns);
+        mirt__cu_finish_columns_of<N>(d.e, p.j, N, finish);
+    }
+    for (int64_t i = p.begin; p.live && i < d.units; i += p.step) {
+        const int64_t line = i / d.w, image = line / d.h;
+        const int ix = (int)(i - line * d.w), iy = (int)(line - image * d.h);
+        float sum[N], g[N], k[N], z[N];
+#pragma unroll
+        for (int v = 0; v < N; v++) sum[v] = 0;
+        for (int ky = 0; ky < d.kh; ky++) {
+            const int far = iy + d.top - ky * d.dilation_h, oy = far / d.stride_h;
+            if (far < 0 || oy * d.stride_h != far || oy >= d.oh) continue;
+            for (int kx = 0; kx < d.kw; kx++) {
+                const int wide = ix + d.left - kx * d.dilation_w, ox = wide / d.stride_w;
+                if (wide < 0 || ox * d.stride_w != wide || ox >= d.ow) continue;
+                const int64_t pixel = (image * d.oh + oy) * d.ow + ox;
+                mirt__cu_read<MIRT__CU_READ_ANY, N>(d.dy, columns, pixel * d.c + p.j, mirt__cu_gate_of(d.dy, pixel), p.j, g);
+                mirt__cu_load_n<N>(d.kernel + (int64_t)(ky * d.kw + kx) * d.c + p.j, k);
+#pragma unroll
+                for (int v = 0; v < N; v++) sum[v] = fmaf(g[v], k[v], sum[v]);
+            }
+        }
+        mirt__cu_finish<N>(d.e, finish, i * d.c + p.j, N, sum, z);
+        mirt__cu_finish_store<N>(d.e, i * d.c + p.j, N, sum);
+        mirt__cu_sums_add<N>(d.e, finish, sums, sum, z);
+    }
+    mirt__cu_depth_leave<N>(d, p, sums, room);
+}
+
+/* Tap blockIdx.z of dkernel, or db where there are no more of them. */
+template <int N> static __global__ __launch_bounds__(128) void mirt__cu_depth_any_weights(mirt__cu_depth d) {
+    MIRT_DYNAMIC_SHARED(float, room);
+    const mirt__cu_depth_place p = mirt__cu_depth_place_of<N>(d);
+    const int taps = d.kh * d.kw, tap = (int)blockIdx.z, ky = tap / d.kw, kx = tap - ky * d.kw;
+    mirt__cu_columns<N> columns, x_columns;
+    float sum[N], g[N], x[N];
+#pragma unroll
+    for (int v = 0; v < N; v++) {
+        sum[v] = 0;
+        x[v] = 1;
+    }
+    if (p.live) {
+        mirt__cu_columns_of<MIRT__CU_READ_ANY, N>(d.dy, p.j, columns);
+        mirt__cu_columns_of<MIRT__CU_READ_ANY, N>(d.x, p.j, x_columns);
+    }
+    for (int64_t i = p.begin; p.live && i < d.units; i += p.step) {
+        if (tap < taps) {
+            const int64_t line = i / d.ow, image = line / d.oh;
+            const int ix = (int)(i - line * d.ow) * d.stride_w + kx * d.dilation_w - d.left, iy = (int)(line - image * d.oh) * d.stride_h + ky * d.dilation_h - d.top;
+            if (ix < 0 || ix >= d.w || iy < 0 || iy >= d.h) continue;
+            const int64_t pixel = (image * d.h + iy) * d.w + ix;
+            mirt__cu_read<MIRT__CU_READ_ANY, N>(d.x, x_columns, pixel * d.c + p.j, mirt__cu_gate_of(d.x, pixel), p.j, x);
+        }
+        mirt__cu_read<MIRT__CU_READ_ANY, N>(d.dy, columns, i * d.c + p.j, mirt__cu_gate_of(d.dy, i), p.j, g);
+#pragma unroll
+        for (int v = 0; v < N; v++) sum[v] = fmaf(g[v], x[v], sum[v]);
+    }
+    mirt__cu_down_sum(sum, N, d.across, d.down, room);
+    if (!p.live || p.lane > 0) return;
+    float *part = d.part + ((int64_t)blockIdx.x * (taps + 1) + tap) * d.c + p.j;
+#pragma unroll
+    for (int v = 0; v < N; v++) part[v] = sum[v];
+}
+
+/* >>calls */
+
+static mirt__cu_depth mirt__cu_depth_of(const mirt__conv *s, const mirt__real *kernel) {
+    mirt__cu_depth d;
+    memset(&d, 0, sizeof d);
+    d.rows = (int)s->rows;
+    d.h = (int)s->h;
+    d.w = (int)s->w;
+    d.c = (int)s->ci;
+    d.oh = (int)s->oh;
+    d.ow = (int)s->ow;
+    d.kh = s->kh;
+    d.kw = s->kw;
+    d.stride_h = s->stride_h;
+    d.stride_w = s->stride_w;
+    d.dilation_h = s->dilation_h;
+    d.dilation_w = s->dilation_w;
+    d.top = (int)s->pad_top;
+    d.left = (int)s->pad_left;
+    d.kernel = kernel;
+    return d;
+}
+static bool mirt__cu_depth_is(const mirt__conv *s) {
+    return s->groups > 1 && s->groups == s->ci && s->ci == s->co && (int64_t)s->kh * s->kw <= MIRT__CU_DEPTH_TAPS;
+}
+/* 3 or 5 where there are kernels for the shape, otherwise 0. */
+static int mirt__cu_depth_size(const mirt__cu_depth *d) {
+    const bool square = d->kh == d->kw && d->stride_h == d->stride_w && d->dilation_h == 1 && d->dilation_w == 1 && d->c % 4 == 0;
+    return square && (d->kh == 3 || d->kh == 5) && (d->stride_h == 1 || d->stride_h == 2) && mirt__cu_aligned(d->kernel, 16) ? d->kh : 0;
+}
+/* Whether they can read it; kind: what else it may be but plain. */
+static bool mirt__cu_depth_reads(const mirt__cu_reader *r, int kind, mirt_dtype dtype) {
+    return r->dtype == dtype && (dtype == MIRT_FLOAT32 || (int)dtype == MIRT__BFLOAT16) && !r->affine && (r->kind == MIRT__CU_READ_PLAIN || r->kind == kind) &&
+           r->width >= 4 && mirt__cu_depth_simple(r->norm.activation);
+}
+static bool mirt__cu_depth_finishes(const mirt__cu_epilogue *e, mirt_dtype dtype) {
+    return e->dtype == dtype && e->width >= 4 && !e->add && !e->mask && mirt__cu_depth_simple(e->activation) && mirt__cu_depth_simple(e->slope.activation);
+}
+
+/* Lines of `lines` rows, strips of `columns` columns: of all images, or of one for sums of each. Returns the blocks of the grid. */
+static unsigned mirt__cu_depth_cut(mirt__cu_depth *d, int64_t lines, int64_t columns, int n, bool whole, bool images, mirt__cu_layout *layout) {
+    const int64_t vectors = mirt__cu_ceil(d->c, n);
+    *layout = mirt__cu_layout_of(vectors, 64, 128);
+    d->across = layout->across;
+    d->down = layout->down;
+    d->length = whole ? 1 : (int)columns;
+    while (!whole && d->length > 16 && (int64_t)d->rows * lines * mirt__cu_ceil(columns, d->length) * vectors < MIRT__CU_DEPTH_THREADS) d->length = (d->length + 1) / 2;
+    const int64_t strips = columns > 0 ? mirt__cu_ceil(columns, d->length < 1 ? 1 : d->length) : 0, image = lines * strips;
+    d->by_strips = mirt__cu_divisor_of(strips);
+    d->by_lines = mirt__cu_divisor_of(lines);
+    d->units = images ? image : image * d->rows;
+    if (images && d->down > image) d->down = image < 1 ? 1 : (int)image;
+    const int64_t blocks = mirt__cu_ceil(d->units, d->down), share = MIRT__CU_DEPTH_BLOCKS / layout->blocks / (images && d->rows > 0 ? d->rows : 1), most = share < 1 ? 1 : share;
+    d->each = blocks < 1 ? 1 : blocks < most ? blocks : most;
+    d->by_each = mirt__cu_divisor_of(d->each);
+    return (unsigned)(images ? d->each * d->rows : d->each);
+}
+
+/* Room for chunks of sums, then for parts of dkernel. */
+static void mirt__cu_depth_room(mirt__cu *cu, mirt__cu_depth *d, unsigned blocks, int taps) {
+    const int64_t sums = mirt__cu_round_up((int64_t)mirt__cu_sums_bytes(d->e.sums, d->c, blocks), 256);
+    char *room = static_cast<char *>(mirt__cu_room(cu, (size_t)(sums + (int64_t)blocks * taps * d->c * 4)));
+    d->sums = mirt__cu_chunks_of(room, d->e.sums, d->c, blocks);
+    d->part = room ? (float *)(room + sums) : NULL;
+}
+static size_t mirt__cu_depth_shared(const mirt__cu_depth *d, int n) {
+    const int floats = mirt__cu_sums_floats(d->down, d->across * n), least = d->across * d->down * n;
+    return (size_t)(floats > least ? floats : least) * sizeof(float);
+}
+
+#define MIRT__CU_DEPTH_LAUNCH(kernel) MIRT_LAUNCH(cu, kernel, grid, block, shared, d)
+static bool mirt__cu_depthwise_forward(const mirt__conv_forward *args, mirt__cu *cu) {
+    if (!mirt__cu_depth_is(&args->s)) return false;
+    mirt__cu_depth d = mirt__cu_depth_of(&args->s, args->kernel);
+    mirt__cu_layout layout;
+    d.x = mirt__cu_reader_of(&args->x, args->s.ci);
+    d.e = mirt__cu_epilogue_of(&args->epilogue, args->y, args->y_dtype, args->s.co);
+    const bool half = (int)args->y_dtype == MIRT__BFLOAT16, images = d.e.sums == MIRT__SUMS_IMAGES;
+    const bool reads = mirt__cu_depth_reads(&d.x, MIRT__CU_READ_NORM, args->y_dtype) && mirt__cu_depth_finishes(&d.e, args->y_dtype) && !d.e.slope.mean;
+    const int size = reads ? mirt__cu_depth_size(&d) : 0, stride = d.stride_h, lines = size == 3 && stride == 1 ? 4 : 2;
+    const int n = size ? 4 : d.x.width >= 4 && d.e.width >= 4 && mirt__cu_aligned(d.kernel, 16) ? 4 : 1;
+    if (images && d.rows == 0) return true;
+    const unsigned blocks = mirt__cu_depth_cut(&d, size ? mirt__cu_ceil(d.oh, lines) : d.oh, d.ow, n, !size, images, &layout);
+    mirt__cu_depth_room(cu, &d, blocks, 0);
+    const dim3 grid(blocks, layout.blocks), block((unsigned)(d.across * d.down));
+    const size_t shared = mirt__cu_depth_shared(&d, n);
+    if (!size && n == 4) MIRT__CU_DEPTH_LAUNCH((mirt__cu_depth_any_forward<4>));
+    else if (!size) MIRT__CU_DEPTH_LAUNCH((mirt__cu_depth_any_forward<1>));
+    else if (size == 3 && stride == 1 && half) MIRT__CU_DEPTH_LAUNCH((mirt__cu_depth_forward<3, 1, 4, 4, 1>));
+    else if (size == 3 && stride == 1) MIRT__CU_DEPTH_LAUNCH((mirt__cu_depth_forward<3, 1, 4, 4, 0>));
+    else if (size == 3 && half) MIRT__CU_DEPTH_LAUNCH((mirt__cu_depth_forward<3, 2, 2, 4, 1>));
+    else if (size == 3) MIRT__CU_DEPTH_LAUNCH((mirt__cu_depth_forward<3, 2, 2, 4, 0>));
+    else if (stride == 1 && half) MIRT__CU_DEPTH_LAUNCH((mirt__cu_depth_forward<5, 1, 2, 4, 1>));
+    else if (stride == 1) MIRT__CU_DEPTH_LAUNCH((mirt__cu_depth_forward<5, 1, 2, 4, 0>));
+    else if (half) MIRT__CU_DEPTH_LAUNCH((mirt__cu_depth_forward<5, 2, 2, 4, 1>));
+    else MIRT__CU_DEPTH_LAUNCH((mirt__cu_depth_forward<5, 2, 2, 4, 0>));
+    mirt__cu_sums_finish(cu, &d.e, &d.sums, args->epilogue.sum, d.rows, (int64_t)d.oh * d.ow);
+    return true;
+}
+
+/* Kernels of one dtype and stride, which make what is wanted. */
+#define MIRT__CU_DEPTH_BACK(K, S, LINES, HALF) \
+    do { \
+        if (wants == MIRT__CU_DEPTH_DX) MIRT__CU_DEPTH_LAUNCH((mirt__cu_depth_back<K, S, LINES, 2, HALF, MIRT__CU_DEPTH_DX>)); \
+        else if (wants == MIRT__CU_DEPTH_BOTH) MIRT__CU_DEPTH_LAUNCH((mirt__cu_depth_back<K, S, LINES, 2, HALF, MIRT__CU_DEPTH_BOTH>)); \
+        else MIRT__CU_DEPTH_LAUNCH((mirt__cu_depth_back<K, S, LINES, 2, HALF, MIRT__CU_DEPTH_DKERNEL>)); \
+    } while (0)
+/* d has what is read, and e where dx is wanted. */
+static void mirt__cu_depth_gradients(mirt__cu *cu, mirt__cu_depth d, mirt__cu_depth_wants wants, mirt__real *const *sum, mirt__real *dkernel, mirt__real *db) {
+    const bool dx = wants != MIRT__CU_DEPTH_DKERNEL, dk = wants != MIRT__CU_DEPTH_DX;
+    const mirt_dtype dtype = d.dy.dtype;
+    const bool half = (int)dtype == MIRT__BFLOAT16;
+    const bool fast = mirt__cu_depth_reads(&d.dy, MIRT__CU_READ_BACK, dtype) && (!dk || mirt__cu_depth_reads(&d.x, MIRT__CU_READ_NORM, dtype)) &&
+                      (!dx || (mirt__cu_depth_finishes(&d.e, dtype) && !d.e.bias && !d.e.norm.mean && d.e.activation == MIRT_LINEAR));
+    const int size = fast ? mirt__cu_depth_size(&d) : 0, stride = d.stride_h, taps = d.kh * d.kw;
+    mirt__cu_layout layout;
+    d.db = db != NULL;
+    if (!size) {
+        const bool four = d.dy.width >= 4 && (!dx || (d.e.width >= 4 && mirt__cu_aligned(d.kernel, 16))) && (!dk || d.x.width >= 4);
+        const int n = four ? 4 : 1;
+        mirt__cu_depth weights = d;
+        unsigned blocks = 0, weight_blocks = 0;
+        mirt__cu_layout weight_layout = {1, 1, 1};
+        if (dx) blocks = mirt__cu_depth_cut(&d, d.h, d.w, n, true, false, &layout);
+        if (dk) weight_blocks = mirt__cu_depth_cut(&weights, d.oh, d.ow, n, true, false, &weight_layout);
+        /* One request for both. */
+        const int64_t sums = dx ? mirt__cu_round_up((int64_t)mirt__cu_sums_bytes(d.e.sums, d.c, blocks), 256) : 0;
+        char *room = static_cast<char *>(mirt__cu_room(cu, (size_t)(sums + (int64_t)weight_blocks * (taps + 1) * d.c * 4)));
+        if (dx) {
+            d.sums = mirt__cu_chunks_of(room, d.e.sums, d.c, blocks);
+            const dim3 grid(blocks, layout.blocks), block((unsigned)(d.across * d.down));
+            const size_t shared = mirt__cu_depth_shared(&d, n);
+            if (n == 4) MIRT__CU_DEPTH_LAUNCH((mirt__cu_depth_any_back<4>));
+            else MIRT__CU_DEPTH_LAUNCH((mirt__cu_depth_any_back<1>));
+            mirt__cu_sums_finish(cu, &d.e, &d.sums, sum, d.rows, (int64_t)d.h * d.w);
+        }
+        if (!dk) return;
+        weights.part = room ? (float *)(room + sums) : NULL;
+        const dim3 grid(weight_blocks, weight_layout.blocks, (unsigned)(taps + (db != NULL))), block((unsigned)(weights.across * weights.down));
+        const size_t shared = mirt__cu_depth_shared(&weights, n);
+        if (n == 4) MIRT_LAUNCH(cu, (mirt__cu_depth_any_weights<4>), grid, block, shared, weights);
+        else MIRT_LAUNCH(cu, (mirt__cu_depth_any_weights<1>), grid, block, shared, weights);
+        mirt__cu_parts_total(cu, weights.part, weight_blocks, (int64_t)(taps + 1) * d.c, (int64_t)taps * d.c, dkernel, d.c, db);
+        return;
+    }
+    const int lines = size == 3 && stride == 1 ? 4 : size == 5 && stride == 2 ? 1 : 2;
+    /* Places of y's grid that dx reaches back to; of all of y where db wants them. */
+    d.first_y = db ? 0 : d.top / stride;
+    d.first_x = db ? 0 : d.left / stride;
+    d.end_y = (d.h - 1 + d.top) / stride + 1;
+    d.end_x = (d.w - 1 + d.left) / stride + 1;
+    if (d.end_y < d.oh && db) d.end_y = d.oh;
+    if (d.end_x < d.ow && db) d.end_x = d.ow;
+    const unsigned blocks = mirt__cu_depth_cut(&d, mirt__cu_ceil(d.end_y - d.first_y, lines), d.end_x - d.first_x, 2, false, false, &layout);
+    mirt__cu_depth_room(cu, &d, blocks, dk ? taps + 1 : 0);
+    const dim3 grid(blocks, layout.blocks), block((unsigned)(d.across * d.down));
+    const size_t shared = mirt__cu_depth_shared(&d, 2);
+    if (size == 3 && stride == 1 && half) MIRT__CU_DEPTH_BACK(3, 1, 4, 1);
+    else if (size == 3 && stride == 1) MIRT__CU_DEPTH_BACK(3, 1, 4, 0);
+    else if (size == 3 && half) MIRT__CU_DEPTH_BACK(3, 2, 2, 1);
+    else if (size == 3) MIRT__CU_DEPTH_BACK(3, 2, 2, 0);
+    else if (stride == 1 && half) MIRT__CU_DEPTH_BACK(5, 1, 2, 1);
+    else if (stride == 1) MIRT__CU_DEPTH_BACK(5, 1, 2, 0);
+    else if (half) MIRT__CU_DEPTH_BACK(5, 2, 1, 1);
+    else MIRT__CU_DEPTH_BACK(5, 2, 1, 0);
+    if (dx) mirt__cu_sums_finish(cu, &d.e, &d.sums, sum, d.rows, (int64_t)d.h * d.w);
+    if (dk) mirt__cu_parts_total(cu, d.part, blocks, (int64_t)(taps + 1) * d.c, (int64_t)taps * d.c, dkernel, d.c, db);
+}
+#undef MIRT__CU_DEPTH_BACK
+#undef MIRT__CU_DEPTH_LAUNCH
+
+static bool mirt__cu_depthwise_input_grad(const mirt__conv_input_grad *args, mirt__cu *cu) {
+    if (!mirt__cu_depth_is(&args->s)) return false;
+    mirt__cu_depth d = mirt__cu_depth_of(&args->s, args->kernel);
+    d.dy = mirt__cu_reader_of(&args->dy, args->s.co);
+    d.e = mirt__cu_epilogue_of(&args->epilogue, args->dx, args->dx_dtype, args->s.ci);
+    if (args->x) d.x = mirt__cu_reader_of(args->x, args->s.ci);
+    mirt__cu_depth_gradients(cu, d, args->x && args->dkernel ? args->dx ? MIRT__CU_DEPTH_BOTH : MIRT__CU_DEPTH_DKERNEL : MIRT__CU_DEPTH_DX, args->epilogue.sum, args->dkernel, args->db);
+    return true;
+}
+static bool mirt__cu_depthwise_weight_grad(const mirt__conv_weight_grad *args, mirt__cu *cu) {
+    if (!mirt__cu_depth_is(&args->s)) return false;
+    mirt__cu_depth d = mirt__cu_depth_of(&args->s, NULL);
+    d.x = mirt__cu_reader_of(&args->x, args->s.ci);
+    d.dy = mirt__cu_reader_of(&args->dy, args->s.co);
+    mirt__cu_depth_gradients(cu, d, MIRT__CU_DEPTH_DKERNEL, NULL, args->dkernel, args->db);
+    return true;
+}
+#undef MIRT__CU_DEPTH_TAPS
+#undef MIRT__CU_DEPTH_BLOCKS
+#undef MIRT__CU_DEPTH_THREADS
+
 /* >>section cuda/blas.cu */
 
 /* Plain products by cuBLAS: dense layers and convolutions of single pixels whose operands lie in memory as they are multiplied.
@@ -4936,7 +5608,7 @@ static bool mirt__cu_wgrad_pixels(const mirt__conv *s) {
 static void mirt__cu_conv_weight_grad(const mirt__conv_weight_grad *args, const mirt__where *where) {
     mirt__cu *cu = mirt__cu_of(where);
     const mirt__conv *s = &args->s;
-    if (mirt__cu_blas_conv_weight_grad(args, cu)) return;
+    if (mirt__cu_depthwise_weight_grad(args, cu) || mirt__cu_blas_conv_weight_grad(args, cu)) return;
     mirt__cu_wgrad g;
     memset(&g, 0, sizeof g);
     g.x = mirt__cu_reader_of(&args->x, s->ci);

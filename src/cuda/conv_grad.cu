@@ -359,7 +359,7 @@ static bool mirt__cu_wgrad_pixels(const mirt__conv *s) {
 static void mirt__cu_conv_weight_grad(const mirt__conv_weight_grad *args, const mirt__where *where) {
     mirt__cu *cu = mirt__cu_of(where);
     const mirt__conv *s = &args->s;
-    if (mirt__cu_blas_conv_weight_grad(args, cu)) return;
+    if (mirt__cu_depthwise_weight_grad(args, cu) || mirt__cu_blas_conv_weight_grad(args, cu)) return;
     mirt__cu_wgrad g;
     memset(&g, 0, sizeof g);
     g.x = mirt__cu_reader_of(&args->x, s->ci);
