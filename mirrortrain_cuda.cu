@@ -1163,26 +1163,33 @@ static inline bool mirt__cu_aligned_for(const void *pointer, mirt_dtype dtype, i
 
 /* ---- Quotients of numbers >= 0 by one that is the same for a whole kernel. */
 
+/* By a product with `magic`, which is 2^64 * (2^shift / by - 1), rounded up; `small` is that of 2^32. */
 typedef struct mirt__cu_divisor {
     int64_t by;
-    uint32_t magic;
-    int shift; /* -1: only as 64 bits */
+    uint64_t magic;
+    uint32_t small; /* 0: `by` is too large */
+    int shift;
 } mirt__cu_divisor;
 static inline mirt__cu_divisor mirt__cu_divisor_of(int64_t by) {
     mirt__cu_divisor d;
     d.by = by < 1 ? 1 : by;
-    d.magic = 0;
-    d.shift = -1;
-    if (d.by > INT32_MAX) return d;
     d.shift = 0;
-    while ((int64_t)1 << d.shift < d.by) d.shift++;
-    d.magic = (uint32_t)(((((uint64_t)1 << d.shift) - (uint64_t)d.by) << 32) / (uint64_t)d.by + 1);
+    while (((uint64_t)1 << d.shift) < (uint64_t)d.by) d.shift++;
+    uint64_t rest = ((uint64_t)1 << d.shift) - (uint64_t)d.by;
+    d.magic = 0;
+    d.small = d.by > INT32_MAX ? 0 : (uint32_t)((rest << 32) / (uint64_t)d.by + 1);
+    for (int i = 0; rest > 0 && i < 64; i++) { /* never 0 later on */
+        const bool more = (rest <<= 1) >= (uint64_t)d.by;
+        d.magic = d.magic << 1 | (more ? 1 : 0);
+        if (more) rest -= (uint64_t)d.by;
+    }
+    d.magic++;
     return d;
 }
 static inline __device__ int64_t mirt__cu_divide(int64_t n, const mirt__cu_divisor &d) {
-    if ((uint64_t)n >> 31 || d.shift < 0) return n / d.by;
+    if ((uint64_t)n >> 31 || d.small == 0) return (int64_t)((__umul64hi((uint64_t)n, d.magic) + (uint64_t)n) >> d.shift);
     const uint32_t low = (uint32_t)n;
-    return (int64_t)(((uint32_t)(((uint64_t)low * d.magic) >> 32) + low) >> d.shift);
+    return (int64_t)(((uint32_t)(((uint64_t)low * d.small) >> 32) + low) >> d.shift);
 }
 /* The quotient; *rest takes what remains. */
 static inline __device__ int64_t mirt__cu_divmod(int64_t n, const mirt__cu_divisor &d, int64_t *rest) {
@@ -1192,7 +1199,7 @@ static inline __device__ int64_t mirt__cu_divmod(int64_t n, const mirt__cu_divis
 }
 /* Where n and the divisor are known to be below 2^31. */
 static inline __device__ uint32_t mirt__cu_divide32(uint32_t n, const mirt__cu_divisor &d) {
-    return ((uint32_t)(((uint64_t)n * d.magic) >> 32) + n) >> d.shift;
+    return ((uint32_t)(((uint64_t)n * d.small) >> 32) + n) >> d.shift;
 }
 
 /* ---- Over the threads of a warp or a block, all of which call; the order of additions depends on nothing. */
@@ -4240,6 +4247,733 @@ static void mirt__cu_gather_grad(const mirt__gather *args, const mirt__where *wh
     else MIRT_LAUNCH(cu, (mirt__cu_gather_grad_kernel<1>), blocks, MIRT__CU_ELEMENT_BLOCK, 0, g);
 }
 
+/* >>section cuda/reduce.cu */
+
+/* Reductions over any axes, and what runs along one axis. */
+
+#define MIRT__CU_REDUCE_BLOCK 256
+
+/* Dimensions: sizes, and steps in x. */
+typedef struct mirt__cu_axes {
+    int rank;
+    int64_t count;
+    mirt__cu_divisor dim[MIRT_MAX_RANK];
+    int64_t step[MIRT_MAX_RANK];
+} mirt__cu_axes;
+
+/* x's outputs are `kept` by `columns`, those being outputs whose inputs lie side by side; each is made of the elements of `gone`. A block
+   has `down` threads for the elements of each of `across` pieces of columns of each of `rows` of kept, all powers of two, and takes a
+   chunk of those elements, whose sums are added up in a second step. Each thread takes every `down`th element of the chunk. Without
+   columns, elements that lie side by side are taken N at a time instead. All sizes but the number of blocks follow from columns and
+   gone alone, so that a row of kept does not depend on the others. */
+typedef struct mirt__cu_reduction {
+    mirt__reduce_kind kind;
+    const void *x;
+    float *y, *partial;
+    int across, down, rows; /* as powers of two: 1 << across ... */
+    int64_t columns, chunk, chunks, count; /* count: of the elements in each output */
+    mirt__cu_divisor blocks, pieces; /* blocks of columns; those of all chunks */
+    mirt__cu_axes kept, gone;
+} mirt__cu_reduction;
+
+/* Adds an axis outside all others; it joins the outermost one where that leaves no jump. They stand innermost first. */
+static void mirt__cu_axes_add(mirt__cu_axes *axes, int64_t dim, int64_t step) {
+    const int last = axes->rank - 1;
+    axes->count *= dim;
+    if (last >= 0 && axes->step[last] * axes->dim[last].by == step) {
+        axes->dim[last] = mirt__cu_divisor_of(axes->dim[last].by * dim);
+        return;
+    }
+    axes->dim[axes->rank] = mirt__cu_divisor_of(dim);
+    axes->step[axes->rank++] = step;
+}
+
+static inline __device__ int64_t mirt__cu_axes_place(const mirt__cu_axes &axes, int64_t at) {
+    const int last = axes.rank - 1;
+    int64_t place = 0;
+    for (int i = 0; i < last; i++) {
+        int64_t rest;
+        at = mirt__cu_divmod(at, axes.dim[i], &rest);
+        place += rest * axes.step[i];
+    }
+    return last >= 0 ? place + at * axes.step[last] : 0;
+}
+
+/* The power of two that is not below n, at most 1 << most. */
+static int mirt__cu_power(int64_t n, int most) {
+    int power = 0;
+    while (power < most && (int64_t)1 << power < n) power++;
+    return power;
+}
+
+/* Whether places in axes, but for their first ones, are multiples of n. */
+static bool mirt__cu_axes_by(const mirt__cu_axes *axes, int first, int64_t n) {
+    for (int i = first; i < axes->rank; i++) {
+        if (axes->step[i] % n) return false;
+    }
+    return true;
+}
+
+/* *n: how many neighbours are taken at a time, columns or elements. */
+static mirt__cu_reduction mirt__cu_reduction_of(const mirt__reduce *r, bool split, int *n) {
+    mirt__cu_reduction s;
+    int64_t step = 1;
+    bool innermost = true;
+    memset(&s, 0, sizeof s);
+    s.kind = r->kind;
+    s.x = r->x;
+    s.y = r->y;
+    s.kept.count = s.gone.count = s.columns = 1;
+    for (int i = r->rank - 1; i >= 0; step *= r->dim[i], i--) {
+        if (r->dim[i] == 1) continue;
+        const bool gone = r->axes >> i & 1;
+        innermost = innermost && !gone;
+        if (innermost) s.columns *= r->dim[i];
+        else mirt__cu_axes_add(gone ? &s.gone : &s.kept, r->dim[i], step);
+    }
+    s.count = s.gone.count;
+    *n = mirt__cu_aligned_for(r->x, r->x_dtype, 4) ? 4 : 1;
+    if (s.columns > 1) {
+        if (s.columns % 4 || !mirt__cu_aligned(r->y, 16)) *n = 1; /* then all steps are multiples of 4 */
+        s.across = mirt__cu_power(mirt__cu_ceil(s.columns, *n), 5);
+    } else if (!split || s.gone.rank == 0 || s.gone.step[0] != 1 || s.gone.dim[0].by % 4 || !mirt__cu_axes_by(&s.gone, 1, 4) ||
+               !mirt__cu_axes_by(&s.kept, 0, 4)) {
+        *n = 1;
+    } else if (*n == 4) {
+        s.gone.dim[0] = mirt__cu_divisor_of(s.gone.dim[0].by / 4);
+        s.gone.step[0] = 4;
+        s.gone.count /= 4;
+    }
+    s.down = mirt__cu_power(s.gone.count, 8 - s.across);
+    s.rows = 8 - s.across - s.down;
+    /* Each thread takes 32 elements, or as many as leave not more than 512 chunks, but not above 256, which float32 adds up well. */
+    int64_t each = mirt__cu_ceil(s.gone.count, (int64_t)512 << s.down);
+    each = each < 32 ? 32 : each > 256 ? 256 : each;
+    s.chunk = split ? each << s.down : s.gone.count;
+    s.chunks = split && s.gone.count > 0 ? mirt__cu_ceil(s.gone.count, s.chunk) : 1;
+    const int64_t blocks = mirt__cu_ceil(s.columns, (int64_t)*n << s.across);
+    s.blocks = mirt__cu_divisor_of(blocks);
+    s.pieces = mirt__cu_divisor_of(blocks * s.chunks);
+    return s;
+}
+
+static unsigned mirt__cu_reduction_blocks(const mirt__cu_reduction *s) {
+    return (unsigned)(mirt__cu_ceil(s->kept.count, (int64_t)1 << s->rows) * s->pieces.by);
+}
+
+/* What a thread of a reduction has to do. */
+typedef struct mirt__cu_reducing {
+    int64_t begin, end, step; /* elements */
+    int64_t x, y;             /* where its columns begin in x, not counting the elements, and in y */
+    int64_t chunk;
+    int down;                 /* number among the threads with the same columns */
+    bool has;                 /* columns at all */
+} mirt__cu_reducing;
+template <int N> static inline __device__ mirt__cu_reducing mirt__cu_reducing_of(const mirt__cu_reduction &s) {
+    mirt__cu_reducing r;
+    int64_t rest, block, row = mirt__cu_divmod(blockIdx.x, s.pieces, &rest);
+    const int across = (int)threadIdx.x & ((1 << s.across) - 1);
+    r.down = ((int)threadIdx.x >> s.across) & ((1 << s.down) - 1);
+    r.chunk = mirt__cu_divmod(rest, s.blocks, &block);
+    row = (row << s.rows) + ((int)threadIdx.x >> (s.across + s.down));
+    const int64_t column = s.columns > 1 ? ((block << s.across) + across) * N : 0;
+    r.has = row < s.kept.count && column < s.columns;
+    r.begin = r.chunk * s.chunk + r.down;
+    r.end = r.chunk * s.chunk + s.chunk;
+    if (r.end > s.gone.count) r.end = s.gone.count;
+    if (!r.has) r.end = r.begin;
+    r.step = (int64_t)1 << s.down;
+    r.x = r.has ? mirt__cu_axes_place(s.kept, row) + column : 0;
+    r.y = row * s.columns + column;
+    return r;
+}
+
+/* Not a number is what there is before the first element. */
+static inline __device__ float mirt__cu_reduce_pair(mirt__reduce_kind kind, float a, float b) {
+    return kind == MIRT__REDUCE_MAX ? fmaxf(a, b) : kind == MIRT__REDUCE_MIN ? fminf(a, b) : a + b;
+}
+static inline __device__ float mirt__cu_reduce_none(mirt__reduce_kind kind) { return kind >= MIRT__REDUCE_MAX ? NAN : 0.0f; }
+
+/* What becomes of all elements of an output. */
+static inline __device__ float mirt__cu_reduce_done(mirt__reduce_kind kind, float x, int64_t count) {
+    if (kind == MIRT__REDUCE_MEAN) return x / (float)count;
+    if (kind == MIRT__REDUCE_SUM || count > 0) return x;
+    return kind == MIRT__REDUCE_MIN ? INFINITY : -INFINITY;
+}
+
+template <int N, class T, class F> static inline __device__ void mirt__cu_reduce_threads(const mirt__cu_reduction &s, int down, T *sum, T *room, F what) {
+    for (int half = 1 << s.down >> 1; half > 0; half >>= 1) {
+#pragma unroll
+        for (int j = 0; j < N; j++) room[j * MIRT__CU_REDUCE_BLOCK + (int)threadIdx.x] = sum[j];
+        __syncthreads();
+        if (down < half) {
+#pragma unroll
+            for (int j = 0; j < N; j++) sum[j] = what(sum[j], room[j * MIRT__CU_REDUCE_BLOCK + (int)threadIdx.x + (half << s.across)]);
+        }
+        __syncthreads();
+    }
+}
+
+template <int N, class T> static __global__ void __launch_bounds__(MIRT__CU_REDUCE_BLOCK) mirt__cu_reduce_kernel(const mirt__cu_reduction s) {
+    MIRT_SHARED(float, room, N * MIRT__CU_REDUCE_BLOCK);
+    const mirt__cu_reducing r = mirt__cu_reducing_of<N>(s);
+    const T *x = static_cast<const T *>(s.x) + r.x;
+    const mirt__reduce_kind kind = s.kind;
+    float sum[N];
+#pragma unroll
+    for (int j = 0; j < N; j++) sum[j] = mirt__cu_reduce_none(kind);
+#pragma unroll 4
+    for (int64_t at = r.begin; at < r.end; at += r.step) {
+        float v[N];
+        mirt__cu_load_n<N>(x + mirt__cu_axes_place(s.gone, at), v);
+#pragma unroll
+        for (int j = 0; j < N; j++) sum[j] = mirt__cu_reduce_pair(kind, sum[j], v[j]);
+    }
+    mirt__cu_reduce_threads<N>(s, r.down, sum, room, [=](float a, float b) { return mirt__cu_reduce_pair(kind, a, b); });
+    if (r.down || !r.has) return;
+    if (s.columns == 1) {
+#pragma unroll
+        for (int step = N / 2; step > 0; step /= 2) {
+#pragma unroll
+            for (int j = 0; j < step; j++) sum[j] = mirt__cu_reduce_pair(kind, sum[j], sum[j + step]);
+        }
+    }
+#pragma unroll
+    for (int j = 0; j < N; j++) {
+        if (j > 0 && s.columns == 1) break;
+        if (s.chunks > 1) s.partial[r.chunk * s.kept.count * s.columns + r.y + j] = sum[j];
+        else s.y[r.y + j] = mirt__cu_reduce_done(kind, sum[j], s.count);
+    }
+}
+
+/* A warp for the chunks of 32 / LANES outputs, in double. */
+#define MIRT__CU_FINISH_WARPS 32
+static __global__ void __launch_bounds__(1024)
+mirt__cu_reduce_finish_kernel(mirt__reduce_kind kind, const float *partial, float *y, int64_t outputs, int64_t chunks, int64_t count) {
+    MIRT_SHARED(double, room, 1024);
+    const int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32, warps = (int)blockDim.x / 32;
+    const int64_t output = (int64_t)blockIdx.x * 32 + lane;
+    double sum = kind >= MIRT__REDUCE_MAX ? NAN : 0.0;
+    if (output < outputs) {
+#pragma unroll 4
+        for (int64_t i = warp; i < chunks; i += warps) {
+            const float x = partial[i * outputs + output];
+            if (kind == MIRT__REDUCE_MAX) sum = fmax(sum, (double)x);
+            else if (kind == MIRT__REDUCE_MIN) sum = fmin(sum, (double)x);
+            else sum += x;
+        }
+    }
+    room[threadIdx.x] = sum;
+    __syncthreads();
+    if (warp || output >= outputs) return;
+    for (int i = 1; i < warps; i++) {
+        const double x = room[i * 32 + lane];
+        sum = kind == MIRT__REDUCE_MAX ? fmax(sum, x) : kind == MIRT__REDUCE_MIN ? fmin(sum, x) : sum + x;
+    }
+    y[output] = mirt__cu_reduce_done(kind, (float)sum, count);
+}
+
+static void mirt__cu_reduce(const mirt__reduce *args, const mirt__where *where) {
+    mirt__cu *cu = mirt__cu_of(where);
+    int n;
+    mirt__cu_reduction s = mirt__cu_reduction_of(args, true, &n);
+    const int64_t outputs = s.kept.count * s.columns;
+    if (outputs <= 0) return;
+    if (s.chunks > 1) s.partial = static_cast<float *>(mirt__cu_room(cu, (size_t)(outputs * s.chunks) * sizeof(float)));
+    const unsigned blocks = mirt__cu_reduction_blocks(&s);
+    if ((int)args->x_dtype == MIRT__BFLOAT16) {
+        if (n == 4) MIRT_LAUNCH(cu, (mirt__cu_reduce_kernel<4, uint16_t>), blocks, MIRT__CU_REDUCE_BLOCK, 0, s);
+        else MIRT_LAUNCH(cu, (mirt__cu_reduce_kernel<1, uint16_t>), blocks, MIRT__CU_REDUCE_BLOCK, 0, s);
+    } else {
+        if (n == 4) MIRT_LAUNCH(cu, (mirt__cu_reduce_kernel<4, float>), blocks, MIRT__CU_REDUCE_BLOCK, 0, s);
+        else MIRT_LAUNCH(cu, (mirt__cu_reduce_kernel<1, float>), blocks, MIRT__CU_REDUCE_BLOCK, 0, s);
+    }
+    if (s.chunks > 1) {
+        const int warps = s.chunks < 8 ? 4 : s.chunks < 64 ? 8 : MIRT__CU_FINISH_WARPS;
+        MIRT_LAUNCH(cu, mirt__cu_reduce_finish_kernel, (unsigned)mirt__cu_ceil(outputs, 32), warps * 32, 0, s.kind, s.partial, s.y, outputs, s.chunks, s.count);
+    }
+}
+
+/* A block goes over its elements twice: to count those that equal the extreme, and to share dy among them. */
+static __global__ void __launch_bounds__(MIRT__CU_REDUCE_BLOCK) mirt__cu_reduce_max_grad_kernel(const mirt__cu_reduction s, const float *dy, float *dx) {
+    MIRT_SHARED(int, room, MIRT__CU_REDUCE_BLOCK);
+    const mirt__cu_reducing r = mirt__cu_reducing_of<1>(s);
+    const float *x = static_cast<const float *>(s.x) + r.x, most = r.has ? s.y[r.y] : 0.0f;
+    int equal = 0;
+    for (int64_t at = r.begin; at < r.end; at += r.step) equal += x[mirt__cu_axes_place(s.gone, at)] == most;
+    mirt__cu_reduce_threads<1>(s, r.down, &equal, room, mirt__cu_plus());
+    if (r.down == 0) room[threadIdx.x] = equal;
+    __syncthreads();
+    if (!r.has) return;
+    const float share = dy[r.y] / (float)room[(int)threadIdx.x - (r.down << s.across)];
+    for (int64_t at = r.begin; at < r.end; at += r.step) {
+        const int64_t place = mirt__cu_axes_place(s.gone, at);
+        dx[r.x + place] = x[place] == most ? share : 0.0f;
+    }
+}
+
+static void mirt__cu_reduce_max_grad(const mirt__reduce_max_grad *args, const mirt__where *where) {
+    mirt__cu *cu = mirt__cu_of(where);
+    mirt__reduce plain = args->s;
+    int n;
+    mirt__cu_reduction s = mirt__cu_reduction_of(&plain, false, &n);
+    if (n > 1) { /* one column for each thread */
+        s.across = mirt__cu_power(s.columns, 5);
+        s.down = mirt__cu_power(s.gone.count, 8 - s.across);
+        s.rows = 8 - s.across - s.down;
+        s.blocks = s.pieces = mirt__cu_divisor_of(mirt__cu_ceil(s.columns, (int64_t)1 << s.across));
+    }
+    if (s.kept.count * s.columns * s.gone.count <= 0) return;
+    MIRT_LAUNCH(cu, mirt__cu_reduce_max_grad_kernel, mirt__cu_reduction_blocks(&s), MIRT__CU_REDUCE_BLOCK, 0, s, args->dy, args->dx);
+}
+
+/* ---- scan */
+
+typedef struct mirt__cu_scan_args {
+    mirt__scan_kind kind;
+    int64_t outer, n;
+    mirt__cu_divisor inner;
+    const float *x;
+    void *y;
+} mirt__cu_scan_args;
+
+/* A thread for each line. */
+static __global__ void __launch_bounds__(64) mirt__cu_scan_kernel(const mirt__cu_scan_args s) {
+    const bool back = s.kind == MIRT__CUMSUM_BACK, least = s.kind == MIRT__ARGMIN;
+    for (int64_t at = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; at < s.outer * s.inner.by; at += (int64_t)gridDim.x * blockDim.x) {
+        int64_t column;
+        const int64_t row = mirt__cu_divmod(at, s.inner, &column), first = row * s.n * s.inner.by + column;
+        if (s.kind == MIRT__CUMSUM || back) {
+            float sum = 0;
+            for (int64_t i = 0; i < s.n; i++) {
+                const int64_t place = first + (back ? s.n - 1 - i : i) * s.inner.by;
+                static_cast<float *>(s.y)[place] = sum += s.x[place];
+            }
+            continue;
+        }
+        float most = s.x[first];
+        int32_t best = 0;
+        for (int64_t i = 1; i < s.n; i++) {
+            const float x = s.x[first + i * s.inner.by];
+            if (least ? x < most : x > most) {
+                most = x;
+                best = (int32_t)i;
+            }
+        }
+        static_cast<int32_t *>(s.y)[at] = best;
+    }
+}
+
+/* The place of the first of the largest of n > 0 numbers side by side (`sign` -1: of the smallest), by a whole warp. As one after the
+   other finds it, what is not a number is above none; a first one that is not stays. */
+static inline __device__ int32_t mirt__cu_warp_argmax(const float *x, int64_t n, float sign) {
+    const int lane = (int)threadIdx.x % 32;
+    float most = -INFINITY;
+    int32_t best = INT32_MAX;
+    for (int64_t i = lane; i < n; i += 32) {
+        const float v = sign * x[i];
+        if (v > most || (v == most && best == INT32_MAX)) {
+            most = v;
+            best = (int32_t)i;
+        }
+    }
+#pragma unroll
+    for (int step = 16; step > 0; step /= 2) {
+        const float v = __shfl_xor_sync(MIRT__CU_ALL, most, step);
+        const int32_t place = __shfl_xor_sync(MIRT__CU_ALL, best, step);
+        if (v > most || (v == most && place < best)) {
+            most = v;
+            best = place;
+        }
+    }
+    return x[0] != x[0] || best == INT32_MAX ? 0 : best;
+}
+
+/* A warp for each row, along which the numbers lie side by side. */
+static __global__ void __launch_bounds__(MIRT__CU_REDUCE_BLOCK) mirt__cu_argmax_kernel(const mirt__cu_scan_args s) {
+    const int warps = MIRT__CU_REDUCE_BLOCK / 32;
+    for (int64_t row = (int64_t)blockIdx.x * warps + threadIdx.x / 32; row < s.outer; row += (int64_t)gridDim.x * warps) {
+        const int32_t best = mirt__cu_warp_argmax(s.x + row * s.n, s.n, s.kind == MIRT__ARGMIN ? -1.0f : 1.0f);
+        if (threadIdx.x % 32 == 0) static_cast<int32_t *>(s.y)[row] = best;
+    }
+}
+
+static void mirt__cu_scan(const mirt__scan *args, const mirt__where *where) {
+    mirt__cu *cu = mirt__cu_of(where);
+    mirt__cu_scan_args s;
+    const int64_t lines = args->outer * args->inner;
+    if (lines <= 0 || args->n <= 0) return;
+    s.kind = args->kind;
+    s.outer = args->outer;
+    s.n = args->n;
+    s.inner = mirt__cu_divisor_of(args->inner);
+    s.x = args->x;
+    s.y = args->y;
+    if (args->inner == 1 && (args->kind == MIRT__ARGMAX || args->kind == MIRT__ARGMIN)) {
+        MIRT_LAUNCH(cu, mirt__cu_argmax_kernel, mirt__cu_blocks(args->outer, MIRT__CU_REDUCE_BLOCK / 32), MIRT__CU_REDUCE_BLOCK, 0, s);
+    } else {
+        MIRT_LAUNCH(cu, mirt__cu_scan_kernel, mirt__cu_blocks(lines, 64), 64, 0, s);
+    }
+}
+
+/* >>section cuda/loss.cu */
+
+/* Softmax, losses and accuracy, row by row: a warp or, where rows are long, a block for each. */
+
+#define MIRT__CU_ROW_BLOCK 256
+#define MIRT__CU_LONG_ROW 2048 /* from here on a row is a block's */
+#define MIRT__CU_SMALLEST 1e-7f
+#define MIRT__CU_LARGEST (1.0f - 1e-7f)
+
+/* The threads of a row. */
+template <bool BLOCK> struct mirt__cu_crew {
+    int lane, size;
+    int64_t row, step; /* the first row, and how far to the next */
+    float *room;
+    __device__ explicit mirt__cu_crew(float *shared) {
+        const int warps = MIRT__CU_ROW_BLOCK / 32;
+        lane = BLOCK ? (int)threadIdx.x : (int)threadIdx.x % 32;
+        size = BLOCK ? MIRT__CU_ROW_BLOCK : 32;
+        row = BLOCK ? (int64_t)blockIdx.x : (int64_t)blockIdx.x * warps + threadIdx.x / 32;
+        step = (int64_t)gridDim.x * (BLOCK ? 1 : warps);
+        room = shared;
+    }
+    __device__ float sum(float x) const { return BLOCK ? mirt__cu_block_sum(x, room) : mirt__cu_warp_sum(x); }
+    __device__ float max(float x) const { return BLOCK ? mirt__cu_block_max(x, room) : mirt__cu_warp_max(x); }
+};
+#define MIRT__CU_EACH(j, n) for (int64_t j = crew.lane; j < (n); j += crew.size)
+
+/* A kernel by rows. */
+#define MIRT__CU_BY_ROWS(cu, kernel, rows, n, ...) \
+    do { \
+        if ((n) >= MIRT__CU_LONG_ROW) MIRT_LAUNCH(cu, (kernel<true>), mirt__cu_blocks(rows, 1), MIRT__CU_ROW_BLOCK, 0, __VA_ARGS__); \
+        else MIRT_LAUNCH(cu, (kernel<false>), mirt__cu_blocks(rows, MIRT__CU_ROW_BLOCK / 32), MIRT__CU_ROW_BLOCK, 0, __VA_ARGS__); \
+    } while (0)
+
+template <bool BLOCK> static inline __device__ float mirt__cu_row_max(const mirt__cu_crew<BLOCK> &crew, const float *x, int64_t n) {
+    float most = -INFINITY;
+    MIRT__CU_EACH(j, n) most = fmaxf(most, x[j]);
+    return crew.max(most);
+}
+template <bool BLOCK> static inline __device__ float mirt__cu_row_sum(const mirt__cu_crew<BLOCK> &crew, const float *x, int64_t n) {
+    float sum = 0;
+    MIRT__CU_EACH(j, n) sum += x[j];
+    return crew.sum(sum);
+}
+/* The sum of exp(x - most). */
+template <bool BLOCK> static inline __device__ float mirt__cu_row_exp(const mirt__cu_crew<BLOCK> &crew, const float *x, int64_t n, float most) {
+    float sum = 0;
+    MIRT__CU_EACH(j, n) sum += expf(x[j] - most);
+    return crew.sum(sum);
+}
+
+/* ---- softmax. Each thread reads and writes the same places. */
+
+typedef struct mirt__cu_softmax_args {
+    int64_t rows, n;
+    bool log;
+    const float *x, *dy;
+    float *y;
+} mirt__cu_softmax_args;
+
+template <bool BLOCK> static __global__ void __launch_bounds__(MIRT__CU_ROW_BLOCK) mirt__cu_softmax_kernel(const mirt__cu_softmax_args s) {
+    MIRT_SHARED(float, room, 32);
+    const mirt__cu_crew<BLOCK> crew(room);
+    for (int64_t r = crew.row; r < s.rows; r += crew.step) {
+        const float *x = s.x + r * s.n;
+        float *y = s.y + r * s.n;
+        const float most = mirt__cu_row_max(crew, x, s.n);
+        if (s.log) {
+            const float log_sum = logf(mirt__cu_row_exp(crew, x, s.n, most));
+            MIRT__CU_EACH(j, s.n) y[j] = x[j] - most - log_sum;
+            continue;
+        }
+        float sum = 0;
+        MIRT__CU_EACH(j, s.n) {
+            const float e = expf(x[j] - most);
+            y[j] = e;
+            sum += e;
+        }
+        sum = crew.sum(sum);
+        MIRT__CU_EACH(j, s.n) y[j] /= sum;
+    }
+}
+
+template <bool BLOCK> static __global__ void __launch_bounds__(MIRT__CU_ROW_BLOCK) mirt__cu_softmax_grad_kernel(const mirt__cu_softmax_args s) {
+    MIRT_SHARED(float, room, 32);
+    const mirt__cu_crew<BLOCK> crew(room);
+    for (int64_t r = crew.row; r < s.rows; r += crew.step) {
+        const float *p = s.x + r * s.n, *dy = s.dy + r * s.n;
+        float *dx = s.y + r * s.n, sum = 0;
+        MIRT__CU_EACH(j, s.n) sum += s.log ? dy[j] : dy[j] * p[j];
+        sum = crew.sum(sum);
+        MIRT__CU_EACH(j, s.n) dx[j] = s.log ? dy[j] - expf(p[j]) * sum : p[j] * (dy[j] - sum);
+    }
+}
+
+static mirt__cu_softmax_args mirt__cu_softmax_of(const mirt__softmax *args) {
+    mirt__cu_softmax_args s;
+    s.rows = args->rows;
+    s.n = args->n;
+    s.log = args->log;
+    s.x = args->x;
+    s.dy = args->dy;
+    s.y = args->y;
+    return s;
+}
+static void mirt__cu_softmax(const mirt__softmax *args, const mirt__where *where) {
+    mirt__cu *cu = mirt__cu_of(where);
+    if (args->rows > 0 && args->n > 0) MIRT__CU_BY_ROWS(cu, mirt__cu_softmax_kernel, args->rows, args->n, mirt__cu_softmax_of(args));
+}
+static void mirt__cu_softmax_grad(const mirt__softmax *args, const mirt__where *where) {
+    mirt__cu *cu = mirt__cu_of(where);
+    if (args->rows > 0 && args->n > 0) MIRT__CU_BY_ROWS(cu, mirt__cu_softmax_grad_kernel, args->rows, args->n, mirt__cu_softmax_of(args));
+}
+
+/* ---- losses: the formulas are explained in the library's reference kernels */
+
+typedef struct mirt__cu_loss_args {
+    mirt_loss kind;
+    bool from_logits;
+    int64_t rows, n;
+    const float *x;
+    const void *labels;
+    float *loss;
+    const float *dloss;
+    float *dx;
+} mirt__cu_loss_args;
+
+static inline __device__ float mirt__cu_clipped(float p) { return p < MIRT__CU_SMALLEST ? MIRT__CU_SMALLEST : p > MIRT__CU_LARGEST ? MIRT__CU_LARGEST : p; }
+static inline __device__ bool mirt__cu_is_clipped(float p) { return p < MIRT__CU_SMALLEST || p > MIRT__CU_LARGEST; }
+
+/* -log of the probability of `label`, the sum of clipped probabilities being 1. */
+template <bool BLOCK> static inline __device__ float mirt__cu_sparse(const mirt__cu_crew<BLOCK> &crew, const mirt__cu_loss_args &l, const float *x, int32_t label) {
+    const float at = label >= 0 && label < l.n ? x[label] : NAN;
+    if (l.from_logits) {
+        const float most = mirt__cu_row_max(crew, x, l.n);
+        return logf(mirt__cu_row_exp(crew, x, l.n, most)) - (at - most);
+    }
+    float sum = 0;
+    MIRT__CU_EACH(j, l.n) sum += mirt__cu_clipped(x[j]);
+    return logf(crew.sum(sum)) - logf(mirt__cu_clipped(at));
+}
+
+template <bool BLOCK> static inline __device__ float mirt__cu_categorical(const mirt__cu_crew<BLOCK> &crew, const mirt__cu_loss_args &l, const float *x, const float *t) {
+    float loss = 0;
+    if (l.from_logits) {
+        const float most = mirt__cu_row_max(crew, x, l.n), log_sum = logf(mirt__cu_row_exp(crew, x, l.n, most));
+        MIRT__CU_EACH(j, l.n) {
+            if (t[j] != 0) loss += t[j] * (log_sum - (x[j] - most));
+        }
+    } else {
+        const float sum = mirt__cu_row_sum(crew, x, l.n);
+        MIRT__CU_EACH(j, l.n) {
+            if (t[j] != 0) loss -= t[j] * logf(mirt__cu_clipped(x[j] / sum));
+        }
+    }
+    return crew.sum(loss);
+}
+
+static inline __device__ float mirt__cu_binary_loss(bool from_logits, float x, float t) {
+    if (from_logits) return (x < 0 ? 0.0f : x) - x * t + log1pf(expf(-fabsf(x)));
+    const float p = mirt__cu_clipped(x);
+    return -(t * logf(p) + (1 - t) * logf(1 - p));
+}
+
+template <bool BLOCK> static __global__ void __launch_bounds__(MIRT__CU_ROW_BLOCK) mirt__cu_loss_kernel(const mirt__cu_loss_args l) {
+    MIRT_SHARED(float, room, 32);
+    const mirt__cu_crew<BLOCK> crew(room);
+    for (int64_t r = crew.row; r < l.rows; r += crew.step) {
+        const float *x = l.x + r * l.n, *t = static_cast<const float *>(l.labels) + r * l.n;
+        float loss = 0;
+        if (l.kind == MIRT_SPARSE_CATEGORICAL_CROSSENTROPY) {
+            loss = mirt__cu_sparse(crew, l, x, static_cast<const int32_t *>(l.labels)[r]);
+        } else if (l.kind == MIRT_CATEGORICAL_CROSSENTROPY) {
+            loss = mirt__cu_categorical(crew, l, x, t);
+        } else {
+            const bool binary = l.kind == MIRT_BINARY_CROSSENTROPY;
+            MIRT__CU_EACH(j, l.n) loss += binary ? mirt__cu_binary_loss(l.from_logits, x[j], t[j]) : (x[j] - t[j]) * (x[j] - t[j]);
+            loss = crew.sum(loss) / (float)l.n;
+        }
+        if (crew.lane == 0) l.loss[r] = loss;
+    }
+}
+
+/* In the gradients `scale` is the loss's own gradient. */
+template <bool BLOCK>
+static inline __device__ void mirt__cu_sparse_grad(const mirt__cu_crew<BLOCK> &crew, const mirt__cu_loss_args &l, const float *x, int32_t label, float scale, float *dx) {
+    if (l.from_logits) {
+        const float most = mirt__cu_row_max(crew, x, l.n), sum = mirt__cu_row_exp(crew, x, l.n, most);
+        MIRT__CU_EACH(j, l.n) dx[j] = (expf(x[j] - most) / sum - (j == label ? 1.0f : 0.0f)) * scale;
+        return;
+    }
+    float sum = 0;
+    MIRT__CU_EACH(j, l.n) sum += mirt__cu_clipped(x[j]);
+    sum = crew.sum(sum);
+    MIRT__CU_EACH(j, l.n) dx[j] = mirt__cu_is_clipped(x[j]) ? 0.0f : scale * (1 / sum - (j == label ? 1 / x[j] : 0.0f));
+}
+
+template <bool BLOCK>
+static inline __device__ void mirt__cu_categorical_grad(const mirt__cu_crew<BLOCK> &crew, const mirt__cu_loss_args &l, const float *x, const float *t, float scale, float *dx) {
+    if (l.from_logits) {
+        const float most = mirt__cu_row_max(crew, x, l.n), sum = mirt__cu_row_exp(crew, x, l.n, most), total = mirt__cu_row_sum(crew, t, l.n);
+        MIRT__CU_EACH(j, l.n) dx[j] = scale * (expf(x[j] - most) / sum * total - t[j]);
+        return;
+    }
+    const float sum = mirt__cu_row_sum(crew, x, l.n);
+    float total = 0;
+    MIRT__CU_EACH(j, l.n) {
+        const float q = x[j] / sum;
+        total += mirt__cu_is_clipped(q) ? 0.0f : -t[j] / q * q;
+    }
+    total = crew.sum(total);
+    MIRT__CU_EACH(j, l.n) {
+        const float q = x[j] / sum;
+        dx[j] = scale * (((mirt__cu_is_clipped(q) ? 0.0f : -t[j] / q) - total) / sum);
+    }
+}
+
+static inline __device__ float mirt__cu_binary_loss_grad(bool from_logits, float x, float t) {
+    if (from_logits) return mirt__cu_sigmoid(x) - t;
+    return mirt__cu_is_clipped(x) ? 0.0f : (1 - t) / (1 - x) - t / x;
+}
+
+template <bool BLOCK> static __global__ void __launch_bounds__(MIRT__CU_ROW_BLOCK) mirt__cu_loss_grad_kernel(const mirt__cu_loss_args l) {
+    MIRT_SHARED(float, room, 32);
+    const mirt__cu_crew<BLOCK> crew(room);
+    for (int64_t r = crew.row; r < l.rows; r += crew.step) {
+        const float *x = l.x + r * l.n, *t = static_cast<const float *>(l.labels) + r * l.n, scale = l.dloss[r];
+        float *dx = l.dx + r * l.n;
+        if (l.kind == MIRT_SPARSE_CATEGORICAL_CROSSENTROPY) {
+            mirt__cu_sparse_grad(crew, l, x, static_cast<const int32_t *>(l.labels)[r], scale, dx);
+        } else if (l.kind == MIRT_CATEGORICAL_CROSSENTROPY) {
+            mirt__cu_categorical_grad(crew, l, x, t, scale, dx);
+        } else {
+            const bool binary = l.kind == MIRT_BINARY_CROSSENTROPY;
+            const float share = scale / (float)l.n;
+            MIRT__CU_EACH(j, l.n) dx[j] = share * (binary ? mirt__cu_binary_loss_grad(l.from_logits, x[j], t[j]) : 2 * (x[j] - t[j]));
+        }
+    }
+}
+
+static mirt__cu_loss_args mirt__cu_loss_of(const mirt__loss *args) {
+    mirt__cu_loss_args l;
+    l.kind = args->kind;
+    l.from_logits = args->from_logits;
+    l.rows = args->rows;
+    l.n = args->n;
+    l.x = args->x;
+    l.labels = args->labels;
+    l.loss = args->loss;
+    l.dloss = args->dloss;
+    l.dx = args->dx;
+    return l;
+}
+static void mirt__cu_loss(const mirt__loss *args, const mirt__where *where) {
+    mirt__cu *cu = mirt__cu_of(where);
+    if (args->rows > 0) MIRT__CU_BY_ROWS(cu, mirt__cu_loss_kernel, args->rows, args->n, mirt__cu_loss_of(args));
+}
+static void mirt__cu_loss_grad(const mirt__loss *args, const mirt__where *where) {
+    mirt__cu *cu = mirt__cu_of(where);
+    if (args->rows > 0 && args->n > 0) MIRT__CU_BY_ROWS(cu, mirt__cu_loss_grad_kernel, args->rows, args->n, mirt__cu_loss_of(args));
+}
+
+/* ---- accuracy: a warp for each row, however long */
+
+static __global__ void __launch_bounds__(MIRT__CU_ROW_BLOCK)
+mirt__cu_accuracy_kernel(mirt__accuracy_kind kind, int64_t rows, int64_t n, const float *predicted, const void *labels, float *y) {
+    const mirt__cu_crew<false> crew(NULL);
+    for (int64_t r = crew.row; r < rows; r += crew.step) {
+        const float *x = predicted + r * n, *t = static_cast<const float *>(labels) + r * n;
+        float right = 0;
+        if (kind == MIRT__ACCURACY_BINARY) {
+            MIRT__CU_EACH(j, n) right += t[j] == (x[j] > 0.5f ? 1.0f : 0.0f) ? 1.0f : 0.0f;
+            right = crew.sum(right) / (float)n;
+        } else {
+            const int32_t at = kind == MIRT__ACCURACY_SPARSE ? static_cast<const int32_t *>(labels)[r] : mirt__cu_warp_argmax(t, n, 1.0f);
+            right = mirt__cu_warp_argmax(x, n, 1.0f) == at ? 1.0f : 0.0f;
+        }
+        if (crew.lane == 0) y[r] = right;
+    }
+}
+
+static void mirt__cu_accuracy(const mirt__accuracy *args, const mirt__where *where) {
+    mirt__cu *cu = mirt__cu_of(where);
+    if (args->rows <= 0 || args->n <= 0) return;
+    MIRT_LAUNCH(cu, mirt__cu_accuracy_kernel, mirt__cu_blocks(args->rows, MIRT__CU_ROW_BLOCK / 32), MIRT__CU_ROW_BLOCK, 0,
+                args->kind, args->rows, args->n, args->x, args->labels, args->y);
+}
+#undef MIRT__CU_EACH
+#undef MIRT__CU_BY_ROWS
+
+/* >>section cuda/dropout.cu */
+
+/* Dropout: which elements stay is the same as on CPUs. */
+
+/* What is another in each step. */
+typedef struct mirt__cu_dropout_draw {
+    int64_t first_row;
+    uint64_t key;
+    uint32_t step;
+} mirt__cu_dropout_draw;
+
+typedef struct mirt__cu_dropout_args {
+    int64_t rows, n;
+    mirt__cu_divisor pieces; /* of four elements in a row */
+    uint32_t limit;          /* 24 bits that stay are not below it */
+    float kept;
+    const float *x;
+    float *y;
+    const mirt__cu_dropout_draw *draw;
+} mirt__cu_dropout_args;
+
+/* Four elements have the words of one draw. `WHOLE`: rows are whole pieces, and aligned. */
+template <bool WHOLE> static __global__ void __launch_bounds__(MIRT__CU_ELEMENT_BLOCK) mirt__cu_dropout_kernel(const mirt__cu_dropout_args d) {
+    const mirt__cu_dropout_draw draw = *d.draw;
+    MIRT__CU_PIECES(at, left, d.rows * d.pieces.by, 1) {
+        int64_t piece;
+        const int64_t r = mirt__cu_divmod(at, d.pieces, &piece), begin = r * d.n + piece * 4, count = WHOLE ? 4 : d.n - piece * 4;
+        const uint64_t row = (uint64_t)(draw.first_row + r);
+        const uint32_t counter[4] = {(uint32_t)piece, (uint32_t)row, (uint32_t)(row >> 32), draw.step};
+        uint32_t word[4];
+        float v[4];
+        if (WHOLE) mirt__cu_load_n<4>(d.x + begin, v);
+        mirt__cu_philox(counter, draw.key, word);
+#pragma unroll
+        for (int j = 0; j < 4; j++) {
+            if (!WHOLE) v[j] = j < count ? d.x[begin + j] : 0.0f;
+            v[j] = word[j] >> 8 >= d.limit ? v[j] / d.kept : 0.0f;
+            if (!WHOLE && j < count) d.y[begin + j] = v[j];
+        }
+        if (WHOLE) mirt__cu_store_n<4>(d.y + begin, v);
+    }
+}
+
+static void mirt__cu_dropout(const mirt__dropout *args, const mirt__where *where) {
+    mirt__cu *cu = mirt__cu_of(where);
+    mirt__cu_dropout_draw draw;
+    mirt__cu_dropout_args d;
+    if (args->rows <= 0 || args->n <= 0) return;
+    memset(&draw, 0, sizeof draw);
+    draw.first_row = args->first_row;
+    draw.key = args->key;
+    draw.step = args->step;
+    d.rows = args->rows;
+    d.n = args->n;
+    d.pieces = mirt__cu_divisor_of(mirt__cu_ceil(args->n, 4));
+    d.limit = (uint32_t)ceilf(args->rate * 16777216.0f);
+    d.kept = 1 - args->rate;
+    d.x = args->x;
+    d.y = args->y;
+    d.draw = static_cast<const mirt__cu_dropout_draw *>(mirt__cu_number(cu, &draw, sizeof draw));
+    const unsigned blocks = mirt__cu_blocks(d.rows * d.pieces.by, MIRT__CU_ELEMENT_BLOCK);
+    if (d.n % 4 == 0 && mirt__cu_aligned(d.x, 16) && mirt__cu_aligned(d.y, 16)) {
+        MIRT_LAUNCH(cu, (mirt__cu_dropout_kernel<true>), blocks, MIRT__CU_ELEMENT_BLOCK, 0, d);
+    } else {
+        MIRT_LAUNCH(cu, (mirt__cu_dropout_kernel<false>), blocks, MIRT__CU_ELEMENT_BLOCK, 0, d);
+    }
+}
+
 /* >>section cuda/parts.cuh */
 
 #ifndef MIRT__CUDA_PARTS_CUH
@@ -6967,18 +7701,18 @@ static const mirt__kernels mirt__cu_kernels = {
     mirt__cu_unary,
     mirt__cu_binary,
     mirt__cu_logic,
-    NULL, /* reduce */
-    NULL, /* reduce_max_grad */
-    NULL, /* scan */
+    mirt__cu_reduce,
+    mirt__cu_reduce_max_grad,
+    mirt__cu_scan,
     mirt__cu_move,
     mirt__cu_gather,
     mirt__cu_gather_grad,
-    NULL, /* softmax */
-    NULL, /* softmax_grad */
-    NULL, /* loss */
-    NULL, /* loss_grad */
-    NULL, /* accuracy */
-    NULL, /* dropout */
+    mirt__cu_softmax,
+    mirt__cu_softmax_grad,
+    mirt__cu_loss,
+    mirt__cu_loss_grad,
+    mirt__cu_accuracy,
+    mirt__cu_dropout,
     mirt__cu_cast,
     mirt__cu_one_hot,
     NULL, /* resize */

@@ -251,26 +251,33 @@ static inline bool mirt__cu_aligned_for(const void *pointer, mirt_dtype dtype, i
 
 /* ---- Quotients of numbers >= 0 by one that is the same for a whole kernel. */
 
+/* By a product with `magic`, which is 2^64 * (2^shift / by - 1), rounded up; `small` is that of 2^32. */
 typedef struct mirt__cu_divisor {
     int64_t by;
-    uint32_t magic;
-    int shift; /* -1: only as 64 bits */
+    uint64_t magic;
+    uint32_t small; /* 0: `by` is too large */
+    int shift;
 } mirt__cu_divisor;
 static inline mirt__cu_divisor mirt__cu_divisor_of(int64_t by) {
     mirt__cu_divisor d;
     d.by = by < 1 ? 1 : by;
-    d.magic = 0;
-    d.shift = -1;
-    if (d.by > INT32_MAX) return d;
     d.shift = 0;
-    while ((int64_t)1 << d.shift < d.by) d.shift++;
-    d.magic = (uint32_t)(((((uint64_t)1 << d.shift) - (uint64_t)d.by) << 32) / (uint64_t)d.by + 1);
+    while (((uint64_t)1 << d.shift) < (uint64_t)d.by) d.shift++;
+    uint64_t rest = ((uint64_t)1 << d.shift) - (uint64_t)d.by;
+    d.magic = 0;
+    d.small = d.by > INT32_MAX ? 0 : (uint32_t)((rest << 32) / (uint64_t)d.by + 1);
+    for (int i = 0; rest > 0 && i < 64; i++) { /* never 0 later on */
+        const bool more = (rest <<= 1) >= (uint64_t)d.by;
+        d.magic = d.magic << 1 | (more ? 1 : 0);
+        if (more) rest -= (uint64_t)d.by;
+    }
+    d.magic++;
     return d;
 }
 static inline __device__ int64_t mirt__cu_divide(int64_t n, const mirt__cu_divisor &d) {
-    if ((uint64_t)n >> 31 || d.shift < 0) return n / d.by;
+    if ((uint64_t)n >> 31 || d.small == 0) return (int64_t)((__umul64hi((uint64_t)n, d.magic) + (uint64_t)n) >> d.shift);
     const uint32_t low = (uint32_t)n;
-    return (int64_t)(((uint32_t)(((uint64_t)low * d.magic) >> 32) + low) >> d.shift);
+    return (int64_t)(((uint32_t)(((uint64_t)low * d.small) >> 32) + low) >> d.shift);
 }
 /* The quotient; *rest takes what remains. */
 static inline __device__ int64_t mirt__cu_divmod(int64_t n, const mirt__cu_divisor &d, int64_t *rest) {
@@ -280,7 +287,7 @@ static inline __device__ int64_t mirt__cu_divmod(int64_t n, const mirt__cu_divis
 }
 /* Where n and the divisor are known to be below 2^31. */
 static inline __device__ uint32_t mirt__cu_divide32(uint32_t n, const mirt__cu_divisor &d) {
-    return ((uint32_t)(((uint64_t)n * d.magic) >> 32) + n) >> d.shift;
+    return ((uint32_t)(((uint64_t)n * d.small) >> 32) + n) >> d.shift;
 }
 
 /* ---- Over the threads of a warp or a block, all of which call; the order of additions depends on nothing. */

@@ -16,18 +16,18 @@ static const mirt__kernels mirt__cu_kernels = {
     mirt__cu_unary,
     mirt__cu_binary,
     mirt__cu_logic,
-    NULL, /* reduce */
-    NULL, /* reduce_max_grad */
-    NULL, /* scan */
+    mirt__cu_reduce,
+    mirt__cu_reduce_max_grad,
+    mirt__cu_scan,
     mirt__cu_move,
     mirt__cu_gather,
     mirt__cu_gather_grad,
-    NULL, /* softmax */
-    NULL, /* softmax_grad */
-    NULL, /* loss */
-    NULL, /* loss_grad */
-    NULL, /* accuracy */
-    NULL, /* dropout */
+    mirt__cu_softmax,
+    mirt__cu_softmax_grad,
+    mirt__cu_loss,
+    mirt__cu_loss_grad,
+    mirt__cu_accuracy,
+    mirt__cu_dropout,
     mirt__cu_cast,
     mirt__cu_one_hot,
     NULL, /* resize */
