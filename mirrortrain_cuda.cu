@@ -183,7 +183,8 @@ struct mirt__cu_staging {
 
 /* exchange.cu: whether the others of its group are well; if not, that is noted. */
 static bool mirt__cu_group_well(mirt__cu *cu);
-/* exchange.cu: nobody waits for this device any more. */
+/* exchange.cu: nobody waits for this device any more: it failed; it is closed. */
+static void mirt__cu_group_fail(mirt__cu *cu);
 static void mirt__cu_group_leave(mirt__cu *cu);
 /* graphs.cu */
 static void mirt__cu_graphs_free(mirt__cu *cu);
@@ -279,7 +280,7 @@ static bool mirt__cu_settled(mirt__cu *cu, cudaStream_t stream, cudaEvent_t even
         if (cu->limit > 0 && passed > cu->limit) {
             mirt__cu_fail(cu, MIRT_E_TIMEOUT, "nothing was done in %.3g s; another GPU that it waits for may be lost, or its work may have no end", passed);
             cu->lost = true;
-            mirt__cu_group_leave(cu);
+            mirt__cu_group_fail(cu);
             return false;
         }
         if (passed > 0.002) mirt__cu_nap(); /* short steps are not to be slept over */
@@ -635,7 +636,9 @@ static mirt_status mirt__cu_wait(mirt__remote *cu) {
         for (int k = 0; k < s->pool[i].count; k++) s->pool[i].block[k].busy = false;
         s->pool[i].used = 0;
     }
-    return cu->status == MIRT_OK ? MIRT_OK : mirt__cu_tell(cu);
+    if (cu->status == MIRT_OK) return MIRT_OK;
+    mirt__cu_group_fail(cu);
+    return mirt__cu_tell(cu);
 }
 
 /* >>numbers and constants */
@@ -771,12 +774,24 @@ static void mirt__cu_capture(mirt__cu *cu, mirt__cu_graph *graph) {
     else mirt__cu_graph_give_up(cu, graph, "capture does not begin", cudaGetErrorString(error));
 }
 
+/* The stream captures no more, whatever becomes of what it captured. */
+static cudaError_t mirt__cu_capture_end(mirt__cu *cu, cudaGraph_t *captured) {
+    cudaStreamCaptureStatus state = cudaStreamCaptureStatusNone;
+    *captured = NULL;
+    const cudaError_t error = cudaStreamEndCapture(cu->stream, captured);
+    if (error == cudaSuccess) return error;
+    (void)cudaGetLastError();
+    *captured = NULL;
+    if (cudaStreamIsCapturing(cu->stream, &state) == cudaSuccess && state != cudaStreamCaptureStatusNone) (void)cudaStreamEndCapture(cu->stream, captured);
+    return error;
+}
+
 /* What was captured becomes a piece. */
 static void mirt__cu_captured(mirt__cu *cu, mirt__cu_graph *graph) {
     cudaGraph_t captured = NULL;
     cudaGraphExec_t exec = NULL;
     size_t nodes = 0;
-    cudaError_t error = cudaStreamEndCapture(cu->stream, &captured);
+    cudaError_t error = mirt__cu_capture_end(cu, &captured);
     const bool full = graph->pieces == MIRT__CU_GRAPH_PIECES;
     if (error == cudaSuccess) error = cudaGraphGetNodes(captured, NULL, &nodes);
     if (error == cudaSuccess && nodes && !full && cu->status == MIRT_OK) {
@@ -871,8 +886,8 @@ static void mirt__cu_graphs_settle(mirt__cu *cu) {
     if (!graphs) return;
     if (cu->mode == MIRT__CU_CAPTURE) {
         cudaGraph_t captured = NULL;
-        if (cudaStreamEndCapture(cu->stream, &captured) == cudaSuccess && captured) (void)cudaGraphDestroy(captured);
-        (void)cudaGetLastError();
+        (void)mirt__cu_capture_end(cu, &captured);
+        if (captured) (void)cudaGraphDestroy(captured);
         mirt__cu_graph_clear(graphs->now);
     }
     if (graphs->now && cu->mode != MIRT__CU_MEASURE) cu->mode = MIRT__CU_RUN;
@@ -1603,12 +1618,24 @@ static void mirt__cu_group_break(mirt__cu *cu) {
     __atomic_store_n(&group->broken, 2, __ATOMIC_RELEASE);
 }
 
-/* From the device's own thread. What is under way ends. */
+/* From the device's own thread. What is under way ends: even memory could not be freed before. */
 static void mirt__cu_group_abort(mirt__cu *cu) {
 #if MIRT__CU_NCCL
     mirt__cu_group *group = cu->group;
-    if (group->comm[cu->rank]) (void)ncclCommAbort(group->comm[cu->rank]);
-    group->comm[cu->rank] = NULL;
+    if (group && group->comm[cu->rank]) (void)ncclCommAbort(group->comm[cu->rank]);
+    if (group) group->comm[cu->rank] = NULL;
+#else
+    (void)cu;
+#endif
+}
+
+/* After a failure of a device. */
+static void mirt__cu_group_fail(mirt__cu *cu) {
+#if MIRT__CU_NCCL
+    if (!cu->group || !cu->group->comm[cu->rank]) return;
+    mirt__cu_group_break(cu);
+    mirt__cu_group_abort(cu);
+    cu->lost = true;
 #else
     (void)cu;
 #endif
@@ -2006,6 +2033,7 @@ static double mirt__cu_try_out(mirt__cu_trial *t) {
         if (turn > 0 && (best < 0 || took < best)) best = took; /* the first makes connections */
     }
     for (int d = 0; d < group->count && good; d++) good = mirt__cu_trial_check(t, d);
+    for (int d = 0; d < group->count && !good; d++) mirt__cu_group_abort(group->member[d]);
     for (int d = 0; d < group->count; d++) {
         mirt__cu_enter(group->member[d]);
         if (t->value[d]) (void)cudaFree(t->value[d]);

@@ -48,7 +48,8 @@ struct mirt__cu_staging {
 
 /* exchange.cu: whether the others of its group are well; if not, that is noted. */
 static bool mirt__cu_group_well(mirt__cu *cu);
-/* exchange.cu: nobody waits for this device any more. */
+/* exchange.cu: nobody waits for this device any more: it failed; it is closed. */
+static void mirt__cu_group_fail(mirt__cu *cu);
 static void mirt__cu_group_leave(mirt__cu *cu);
 /* graphs.cu */
 static void mirt__cu_graphs_free(mirt__cu *cu);
@@ -144,7 +145,7 @@ static bool mirt__cu_settled(mirt__cu *cu, cudaStream_t stream, cudaEvent_t even
         if (cu->limit > 0 && passed > cu->limit) {
             mirt__cu_fail(cu, MIRT_E_TIMEOUT, "nothing was done in %.3g s; another GPU that it waits for may be lost, or its work may have no end", passed);
             cu->lost = true;
-            mirt__cu_group_leave(cu);
+            mirt__cu_group_fail(cu);
             return false;
         }
         if (passed > 0.002) mirt__cu_nap(); /* short steps are not to be slept over */
@@ -500,7 +501,9 @@ static mirt_status mirt__cu_wait(mirt__remote *cu) {
         for (int k = 0; k < s->pool[i].count; k++) s->pool[i].block[k].busy = false;
         s->pool[i].used = 0;
     }
-    return cu->status == MIRT_OK ? MIRT_OK : mirt__cu_tell(cu);
+    if (cu->status == MIRT_OK) return MIRT_OK;
+    mirt__cu_group_fail(cu);
+    return mirt__cu_tell(cu);
 }
 
 /* >>numbers and constants */

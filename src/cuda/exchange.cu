@@ -51,12 +51,24 @@ static void mirt__cu_group_break(mirt__cu *cu) {
     __atomic_store_n(&group->broken, 2, __ATOMIC_RELEASE);
 }
 
-/* From the device's own thread. What is under way ends. */
+/* From the device's own thread. What is under way ends: even memory could not be freed before. */
 static void mirt__cu_group_abort(mirt__cu *cu) {
 #if MIRT__CU_NCCL
     mirt__cu_group *group = cu->group;
-    if (group->comm[cu->rank]) (void)ncclCommAbort(group->comm[cu->rank]);
-    group->comm[cu->rank] = NULL;
+    if (group && group->comm[cu->rank]) (void)ncclCommAbort(group->comm[cu->rank]);
+    if (group) group->comm[cu->rank] = NULL;
+#else
+    (void)cu;
+#endif
+}
+
+/* After a failure of a device. */
+static void mirt__cu_group_fail(mirt__cu *cu) {
+#if MIRT__CU_NCCL
+    if (!cu->group || !cu->group->comm[cu->rank]) return;
+    mirt__cu_group_break(cu);
+    mirt__cu_group_abort(cu);
+    cu->lost = true;
 #else
     (void)cu;
 #endif
@@ -454,6 +466,7 @@ static double mirt__cu_try_out(mirt__cu_trial *t) {
         if (turn > 0 && (best < 0 || took < best)) best = took; /* the first makes connections */
     }
     for (int d = 0; d < group->count && good; d++) good = mirt__cu_trial_check(t, d);
+    for (int d = 0; d < group->count && !good; d++) mirt__cu_group_abort(group->member[d]);
     for (int d = 0; d < group->count; d++) {
         mirt__cu_enter(group->member[d]);
         if (t->value[d]) (void)cudaFree(t->value[d]);

@@ -65,12 +65,24 @@ static void mirt__cu_capture(mirt__cu *cu, mirt__cu_graph *graph) {
     else mirt__cu_graph_give_up(cu, graph, "capture does not begin", cudaGetErrorString(error));
 }
 
+/* The stream captures no more, whatever becomes of what it captured. */
+static cudaError_t mirt__cu_capture_end(mirt__cu *cu, cudaGraph_t *captured) {
+    cudaStreamCaptureStatus state = cudaStreamCaptureStatusNone;
+    *captured = NULL;
+    const cudaError_t error = cudaStreamEndCapture(cu->stream, captured);
+    if (error == cudaSuccess) return error;
+    (void)cudaGetLastError();
+    *captured = NULL;
+    if (cudaStreamIsCapturing(cu->stream, &state) == cudaSuccess && state != cudaStreamCaptureStatusNone) (void)cudaStreamEndCapture(cu->stream, captured);
+    return error;
+}
+
 /* What was captured becomes a piece. */
 static void mirt__cu_captured(mirt__cu *cu, mirt__cu_graph *graph) {
     cudaGraph_t captured = NULL;
     cudaGraphExec_t exec = NULL;
     size_t nodes = 0;
-    cudaError_t error = cudaStreamEndCapture(cu->stream, &captured);
+    cudaError_t error = mirt__cu_capture_end(cu, &captured);
     const bool full = graph->pieces == MIRT__CU_GRAPH_PIECES;
     if (error == cudaSuccess) error = cudaGraphGetNodes(captured, NULL, &nodes);
     if (error == cudaSuccess && nodes && !full && cu->status == MIRT_OK) {
@@ -165,8 +177,8 @@ static void mirt__cu_graphs_settle(mirt__cu *cu) {
     if (!graphs) return;
     if (cu->mode == MIRT__CU_CAPTURE) {
         cudaGraph_t captured = NULL;
-        if (cudaStreamEndCapture(cu->stream, &captured) == cudaSuccess && captured) (void)cudaGraphDestroy(captured);
-        (void)cudaGetLastError();
+        (void)mirt__cu_capture_end(cu, &captured);
+        if (captured) (void)cudaGraphDestroy(captured);
         mirt__cu_graph_clear(graphs->now);
     }
     if (graphs->now && cu->mode != MIRT__CU_MEASURE) cu->mode = MIRT__CU_RUN;
