@@ -3572,6 +3572,505 @@ static void mirt__cu_average_pool_grad(const mirt__pool2d *args, const mirt__whe
     else MIRT_LAUNCH(cu, mirt__cu_pool_average_back<1>, grid, threads, 0, a);
 }
 
+/* >>section cuda/resize.cu */
+
+/* Images of another size: a thread has N neighbouring channels of a pixel. Gradients gather from the outputs that read it. */
+
+typedef struct mirt__cu_resize_call {
+    int64_t lines; /* rows of the target in all images, below 2^31 */
+    int h, w, c, oh, ow;
+    bool bilinear;
+    const float *x;
+    float *y;
+    mirt__cu_divisor by_lines, by_vectors;
+    int items, across, down; /* of a line of the target: vectors; of a block: those at a time, and lines */
+} mirt__cu_resize_call;
+
+typedef struct mirt__cu_between {
+    int low, high;
+    float part;
+} mirt__cu_between;
+/* Where output o reads an axis, as mirt__resize_at: in units of half an output step, in numbers of type I. */
+template <class I> static inline __device__ mirt__cu_between mirt__cu_resize_at(I o, I in, I out, bool bilinear) {
+    const I center = (2 * o + 1) * in, at = center - out;
+    mirt__cu_between b;
+    b.part = 0;
+    if (!bilinear) {
+        b.low = b.high = (int)(center / (2 * out));
+        return b;
+    }
+    const I low = at < 0 ? -1 : at / (2 * out);
+    b.low = low < 0 ? 0 : (int)low;
+    b.high = low + 1 < in ? (int)low + 1 : (int)in - 1;
+    if (b.high != b.low) b.part = (float)(at - low * 2 * out) / (float)(2 * out);
+    return b;
+}
+/* The first output that may read `place`; what the last one may be is known by the next place's first. */
+template <class I> static inline __device__ int mirt__cu_resize_first(I place, I in, I out) {
+    if (place <= 0) return 0;
+    const I first = (out * (2 * place - 1) / in - 1) / 2 - 1;
+    return first < 0 ? 0 : first < out ? (int)first : (int)out;
+}
+template <class I> static inline __device__ int mirt__cu_resize_end(I place, I in, I out) {
+    if (place + 1 >= in) return (int)out;
+    const I end = (out * (2 * place + 3) / in) / 2 + 2;
+    return end < out ? (int)end : (int)out;
+}
+/* How much of an output goes to `place`. */
+static inline __device__ float mirt__cu_resize_share(const mirt__cu_between &b, int place) {
+    return (b.low == place ? 1.0f - b.part : 0.0f) + (b.high == place && b.high != b.low ? b.part : 0.0f);
+}
+
+#define MIRT__CU_RESIZE_EACH(a) \
+    for (int64_t line = (int64_t)blockIdx.x * a.down + (int)threadIdx.x / a.across; line < a.lines; line += (int64_t)gridDim.x * a.down) \
+        for (int item = (int)threadIdx.x % a.across; item < a.items; item += a.across)
+#define MIRT__CU_RESIZE_PLACE(a) \
+    const int64_t image = mirt__cu_divide32((uint32_t)line, a.by_lines); \
+    const int row = (int)(line - image * a.by_lines.by), column = (int)mirt__cu_divide32((uint32_t)item, a.by_vectors), \
+              c = (item - column * (int)a.by_vectors.by) * N;
+
+template <class I, int N> static __global__ __launch_bounds__(256) void mirt__cu_resize_forward(mirt__cu_resize_call a) {
+    MIRT__CU_RESIZE_EACH(a) {
+        MIRT__CU_RESIZE_PLACE(a)
+        const mirt__cu_between v = mirt__cu_resize_at<I>(row, a.h, a.oh, a.bilinear), u = mirt__cu_resize_at<I>(column, a.w, a.ow, a.bilinear);
+        const float *above = a.x + (image * a.h + v.low) * a.w * a.c + c, *below = a.x + (image * a.h + v.high) * a.w * a.c + c;
+        float x[4][N];
+        mirt__cu_load_n<N>(above + (int64_t)u.low * a.c, x[0]);
+        if (a.bilinear) {
+            mirt__cu_load_n<N>(above + (int64_t)u.high * a.c, x[1]);
+            mirt__cu_load_n<N>(below + (int64_t)u.low * a.c, x[2]);
+            mirt__cu_load_n<N>(below + (int64_t)u.high * a.c, x[3]);
+#pragma unroll
+            for (int i = 0; i < N; i++) {
+                const float top = x[0][i] + (x[1][i] - x[0][i]) * u.part, bottom = x[2][i] + (x[3][i] - x[2][i]) * u.part;
+                x[0][i] = top + (bottom - top) * v.part;
+            }
+        }
+        mirt__cu_store_n<N>(a.y + (line * a.ow + column) * a.c + c, x[0]);
+    }
+}
+
+template <class I, int N> static __global__ __launch_bounds__(256) void mirt__cu_resize_back(mirt__cu_resize_call a) {
+    MIRT__CU_RESIZE_EACH(a) {
+        MIRT__CU_RESIZE_PLACE(a)
+        const int oy1 = mirt__cu_resize_end<I>(row, a.h, a.oh), ox0 = mirt__cu_resize_first<I>(column, a.w, a.ow), ox1 = mirt__cu_resize_end<I>(column, a.w, a.ow);
+        float sum[N], dy[N];
+#pragma unroll
+        for (int i = 0; i < N; i++) sum[i] = 0;
+        for (int oy = mirt__cu_resize_first<I>(row, a.h, a.oh); oy < oy1; oy++) {
+            const float down = mirt__cu_resize_share(mirt__cu_resize_at<I>(oy, a.h, a.oh, a.bilinear), row);
+            if (down == 0) continue;
+            for (int ox = ox0; ox < ox1; ox++) {
+                const float share = down * mirt__cu_resize_share(mirt__cu_resize_at<I>(ox, a.w, a.ow, a.bilinear), column);
+                if (share == 0) continue;
+                mirt__cu_load_n<N>(a.x + ((image * a.oh + oy) * a.ow + ox) * a.c + c, dy);
+#pragma unroll
+                for (int i = 0; i < N; i++) sum[i] += share * dy[i];
+            }
+        }
+        mirt__cu_store_n<N>(a.y + (line * a.w + column) * a.c + c, sum);
+    }
+}
+#undef MIRT__CU_RESIZE_EACH
+#undef MIRT__CU_RESIZE_PLACE
+
+static void mirt__cu_resize_run(const mirt__resize *r, bool back, mirt__cu *cu) {
+    mirt__cu_resize_call a;
+    const bool four = r->c % 4 == 0 && mirt__cu_aligned(r->x, 16) && mirt__cu_aligned(r->y, 16);
+    const int64_t width = back ? r->w : r->ow, height = back ? r->h : r->oh, n = four ? 4 : 1;
+    const int64_t most_in = r->h > r->w ? r->h : r->w, most_out = r->oh > r->ow ? r->oh : r->ow;
+    const bool small = (2 * most_out + 3) * (2 * most_in + 3) < INT32_MAX;
+    memset(&a, 0, sizeof a);
+    a.lines = r->rows * height;
+    a.h = (int)r->h;
+    a.w = (int)r->w;
+    a.c = (int)r->c;
+    a.oh = (int)r->oh;
+    a.ow = (int)r->ow;
+    a.bilinear = r->bilinear;
+    a.x = r->x;
+    a.y = r->y;
+    a.by_lines = mirt__cu_divisor_of(height);
+    a.by_vectors = mirt__cu_divisor_of(r->c / n);
+    a.items = (int)(width * (r->c / n));
+    if (a.lines == 0 || a.items == 0) return;
+    a.across = a.items < 256 ? a.items : 256;
+    a.down = 256 / a.across;
+    const int64_t blocks = mirt__cu_ceil(a.lines, a.down);
+    const unsigned grid = (unsigned)(blocks < 1 << 20 ? blocks : 1 << 20), threads = (unsigned)(a.across * a.down);
+    if (!back && small && four) MIRT_LAUNCH(cu, (mirt__cu_resize_forward<int, 4>), grid, threads, 0, a);
+    else if (!back && small) MIRT_LAUNCH(cu, (mirt__cu_resize_forward<int, 1>), grid, threads, 0, a);
+    else if (!back && four) MIRT_LAUNCH(cu, (mirt__cu_resize_forward<int64_t, 4>), grid, threads, 0, a);
+    else if (!back) MIRT_LAUNCH(cu, (mirt__cu_resize_forward<int64_t, 1>), grid, threads, 0, a);
+    else if (small && four) MIRT_LAUNCH(cu, (mirt__cu_resize_back<int, 4>), grid, threads, 0, a);
+    else if (small) MIRT_LAUNCH(cu, (mirt__cu_resize_back<int, 1>), grid, threads, 0, a);
+    else if (four) MIRT_LAUNCH(cu, (mirt__cu_resize_back<int64_t, 4>), grid, threads, 0, a);
+    else MIRT_LAUNCH(cu, (mirt__cu_resize_back<int64_t, 1>), grid, threads, 0, a);
+}
+static void mirt__cu_resize(const mirt__resize *args, const mirt__where *where) { mirt__cu_resize_run(args, false, mirt__cu_of(where)); }
+static void mirt__cu_resize_grad(const mirt__resize *args, const mirt__where *where) { mirt__cu_resize_run(args, true, mirt__cu_of(where)); }
+
+/* >>section cuda/augment.cu */
+
+/* Random transforms of images, as src/kernels/augment.c: transforms that move pixels and follow each other are one warp, whose matrix each
+   block draws; those of values go over the image in place. */
+
+#define MIRT__CU_AUGMENT_CHANNELS 64 /* whose contrast can change */
+#define MIRT__CU_AUGMENT_PIXELS 2048 /* of a block */
+
+/* What changes from step to step. */
+typedef struct mirt__cu_augment_numbers {
+    uint64_t seed, first_row, step;
+} mirt__cu_augment_numbers;
+
+/* A pass of transforms [first, end) over all images. */
+typedef struct mirt__cu_augment {
+    const mirt__transform *transform; /* on the device */
+    const mirt__cu_augment_numbers *numbers;
+    int first, end;
+    const void *x;
+    float *y;
+    mirt_dtype x_dtype;
+    mirt_fill_mode fill;
+    bool nearest;
+    float value;
+    float *mean;                                /* [images][c], of contrast */
+    int h, w, line, c, oh, ow, at_y, at_x;      /* the part of x that is read begins at (at_y, at_x); line: numbers in a row of x */
+    int64_t x_image, y_image;                   /* numbers in images */
+    int parts;                                  /* blocks of an image */
+    mirt__cu_divisor by_parts, by_line;         /* by_line: of y */
+} mirt__cu_augment;
+
+/* >>what is drawn */
+
+static inline __device__ void mirt__cu_augment_draw(const mirt__cu_augment &a, int k, int64_t image, double out[4]) {
+    const uint64_t row = a.numbers->first_row + (uint64_t)image, step = a.numbers->step;
+    const uint32_t counter[4] = {0, (uint32_t)row, (uint32_t)(row >> 32), (uint32_t)step};
+    uint32_t word[4];
+    mirt__cu_philox(counter, a.transform[k].key ^ a.numbers->seed ^ (step >> 32 << 32), word);
+    for (int i = 0; i < 4; i++) out[i] = (double)(word[i] >> 8) / 16777216.0;
+}
+static inline __device__ double mirt__cu_augment_between(const mirt__transform &t, int axis, double drawn) {
+    return (double)t.low[axis] + drawn * ((double)t.high[axis] - (double)t.low[axis]);
+}
+static inline __host__ __device__ bool mirt__cu_augment_fits(const mirt__transform &t) {
+    return (t.kind == MIRT_RESIZING && t.crop) || ((t.kind == MIRT_RANDOM_CROP || t.kind == MIRT_CENTER_CROP) && (t.h < t.oh || t.w < t.ow));
+}
+static inline __host__ __device__ void mirt__cu_augment_window(const mirt__transform &t, int64_t begin[2], int64_t size[2]) {
+    const int64_t high = t.w * t.oh / t.ow, wide = t.h * t.ow / t.oh;
+    size[0] = high > t.h ? t.h : high < 1 ? 1 : high;
+    size[1] = wide > t.w ? t.w : wide < 1 ? 1 : wide;
+    begin[0] = (t.h - size[0]) / 2;
+    begin[1] = (t.w - size[1]) / 2;
+}
+/* Which pixel of the input (or window) an output is: m[0] x + m[1] y + m[2], m[3] x + m[4] y + m[5]. */
+static __device__ void mirt__cu_augment_matrix(const mirt__transform &t, const double drawn[4], double m[6]) {
+    const double h = (double)t.h, w = (double)t.w, middle_x = (w - 1) / 2, middle_y = (h - 1) / 2;
+    double xx = 1, xy = 0, x = 0, yx = 0, yy = 1, y = 0, turn;
+    int64_t begin[2] = {0, 0}, size[2] = {t.h, t.w};
+    switch ((int)t.kind) {
+    case MIRT_RANDOM_FLIP:
+        if (t.mode != MIRT_FLIP_VERTICAL && drawn[0] < 0.5) xx = -1, x = w - 1;
+        if (t.mode != MIRT_FLIP_HORIZONTAL && drawn[1] < 0.5) yy = -1, y = h - 1;
+        break;
+    case MIRT_RANDOM_ROTATION:
+        turn = mirt__cu_augment_between(t, 0, drawn[0]) * 6.283185307179586;
+        xx = yy = cos(turn);
+        yx = sin(turn);
+        xy = -yx;
+        x = middle_x - middle_x * xx - middle_y * xy;
+        y = middle_y - middle_x * yx - middle_y * yy;
+        break;
+    case MIRT_RANDOM_ZOOM:
+        yy = 1 + mirt__cu_augment_between(t, 0, drawn[0]);
+        xx = t.paired ? yy : 1 + mirt__cu_augment_between(t, 1, drawn[1]);
+        x = middle_x * (1 - xx);
+        y = middle_y * (1 - yy);
+        break;
+    case MIRT_RANDOM_TRANSLATION:
+        y = -h * mirt__cu_augment_between(t, 0, drawn[0]);
+        x = -w * mirt__cu_augment_between(t, 1, drawn[1]);
+        break;
+    case MIRT_RANDOM_CROP:
+    case MIRT_CENTER_CROP:
+    case MIRT_RESIZING:
+        if (mirt__cu_augment_fits(t)) mirt__cu_augment_window(t, begin, size);
+        if (mirt__cu_augment_fits(t) || t.kind == MIRT_RESIZING) {
+            yy = (double)size[0] / (double)t.oh;
+            xx = (double)size[1] / (double)t.ow;
+            y = yy / 2 - 0.5;
+            x = xx / 2 - 0.5;
+        } else {
+            const bool center = t.kind == MIRT_CENTER_CROP;
+            y = center ? (double)((t.h - t.oh) / 2) : floor(drawn[0] * (double)(t.h - t.oh + 1));
+            x = center ? (double)((t.w - t.ow) / 2) : floor(drawn[1] * (double)(t.w - t.ow + 1));
+        }
+        break;
+    default: break;
+    }
+    m[0] = xx;
+    m[1] = xy;
+    m[2] = x;
+    m[3] = yx;
+    m[4] = yy;
+    m[5] = y;
+}
+/* Of all transforms of the pass, one after the other, as float. */
+static __device__ void mirt__cu_augment_matrices(const mirt__cu_augment &a, int64_t image, float *to) {
+    double m[6], next[6], both[6], drawn[4];
+    for (int k = a.first; k < a.end; k++) {
+        mirt__cu_augment_draw(a, k, image, drawn);
+        mirt__cu_augment_matrix(a.transform[k], drawn, k == a.first ? m : next);
+        for (int i = 0; k > a.first && i < 6; i += 3) {
+            for (int j = 0; j < 3; j++) both[i + j] = m[i] * next[j] + m[i + 1] * next[3 + j] + (j == 2 ? m[i + 2] : 0);
+        }
+        for (int i = 0; k > a.first && i < 6; i++) m[i] = both[i];
+    }
+    for (int i = 0; i < 6; i++) to[i] = (float)m[i];
+}
+
+/* >>one affine warp */
+
+/* As TensorFlow's MapCoordinate, which may lie half a pixel beyond the edge pixels' centers: they are repeated. */
+static inline __device__ float mirt__cu_augment_inside(mirt_fill_mode fill, float at, int length) {
+    const float last = (float)(length - 1), twice = (float)(2 * (int64_t)length), once = (float)length;
+    if (last == 0 && fill != MIRT_FILL_CONSTANT) return 0;
+    if (fill == MIRT_FILL_CONSTANT) return at < -2 ? -2.0f : at > once + 1 ? once + 1 : at;
+    if (fill == MIRT_FILL_REFLECT && at < 0) {
+        if (at <= -twice) at = __fadd_rn(at, __fmul_rn(twice, (float)(int64_t)(-at / twice)));
+        at = at < -once ? at + twice : -at - 1;
+    } else if (fill == MIRT_FILL_REFLECT && at > last) {
+        if (at >= twice) at = __fsub_rn(at, __fmul_rn(twice, (float)(int64_t)(at / twice)));
+        if (at >= once) at = twice - at - 1;
+    } else if (fill == MIRT_FILL_WRAP && at < 0) {
+        at = __fadd_rn(at, __fmul_rn(once, (float)((int64_t)(-at / last) + 1)));
+    } else if (fill == MIRT_FILL_WRAP && at > last) {
+        at = __fsub_rn(at, __fmul_rn(once, (float)(int64_t)(at / last)));
+    }
+    return at < 0 ? 0.0f : at > last ? last : at;
+}
+/* Half away from zero, as std::round; what is left of the image stays there. */
+static inline __device__ int mirt__cu_augment_nearest(float at) {
+    const int whole = (int)at;
+    return at <= -0.5f ? -1 : whole + (at - (float)whole >= 0.5f ? 1 : 0);
+}
+/* Channel j of a pixel of the image at x, wherever it is. */
+template <class T> static inline __device__ float mirt__cu_augment_read(const mirt__cu_augment &a, const T *x, int row, int column, int j) {
+    if (row < 0 || row >= a.h || column < 0 || column >= a.w) return a.value;
+    return (float)x[(int64_t)row * a.line + (int64_t)column * a.c + j];
+}
+
+template <class T> static __global__ __launch_bounds__(256) void mirt__cu_augment_warp(mirt__cu_augment a) {
+    MIRT_SHARED(float, m, 6);
+    const int64_t image = mirt__cu_divide32(blockIdx.x, a.by_parts);
+    const int part = (int)(blockIdx.x - image * a.parts), pixels = a.oh * a.ow, begin = part * MIRT__CU_AUGMENT_PIXELS;
+    const int end = pixels - begin < MIRT__CU_AUGMENT_PIXELS ? pixels : begin + MIRT__CU_AUGMENT_PIXELS;
+    const T *x = static_cast<const T *>(a.x) + image * a.x_image + (int64_t)a.at_y * a.line + (int64_t)a.at_x * a.c;
+    const float last_x = (float)(a.w - 1), last_y = (float)(a.h - 1);
+    if (threadIdx.x == 0) mirt__cu_augment_matrices(a, image, m);
+    __syncthreads();
+    for (int i = begin + (int)threadIdx.x; i < end; i += (int)blockDim.x) {
+        const int oy = (int)mirt__cu_divide32((uint32_t)i, a.by_line), ox = i - oy * a.ow;
+        float px = __fadd_rn(__fadd_rn(__fmul_rn(m[0], (float)ox), __fmul_rn(m[1], (float)oy)), m[2]);
+        float py = __fadd_rn(__fadd_rn(__fmul_rn(m[3], (float)ox), __fmul_rn(m[4], (float)oy)), m[5]);
+        if (!(px >= 0 && px <= last_x && py >= 0 && py <= last_y)) {
+            px = mirt__cu_augment_inside(a.fill, px, a.w);
+            py = mirt__cu_augment_inside(a.fill, py, a.h);
+        }
+        const bool outside = !(px > -1 && py > -1 && px < (float)a.w && py < (float)a.h);
+        const int x0 = outside ? -2 : a.nearest ? mirt__cu_augment_nearest(px) : (int)floorf(px), y0 = outside ? -2 : a.nearest ? mirt__cu_augment_nearest(py) : (int)floorf(py);
+        const float fx = px - (float)x0, fy = py - (float)y0, gx = (float)x0 + 1 - px, gy = (float)y0 + 1 - py;
+        float *y = a.y + image * a.y_image + (int64_t)i * a.c;
+        const bool between = !a.nearest && !outside;
+        for (int j = 0; j < a.c; j++) {
+            float v = mirt__cu_augment_read<T>(a, x, y0, x0, j);
+            if (between) {
+                const float right = mirt__cu_augment_read<T>(a, x, y0, x0 + 1, j), below = mirt__cu_augment_read<T>(a, x, y0 + 1, x0, j);
+                v = gy * (gx * v + fx * right) + fy * (gx * below + fx * mirt__cu_augment_read<T>(a, x, y0 + 1, x0 + 1, j));
+            }
+            y[j] = v;
+        }
+    }
+}
+
+/* >>values */
+
+/* The mean of each channel of image blockIdx.x; thread t has channel t % c of every some pixels. */
+static __global__ __launch_bounds__(256) void mirt__cu_augment_means(mirt__cu_augment a) {
+    MIRT_SHARED(double, room, 256);
+    const int t = (int)threadIdx.x, threads = 256 / a.c * a.c;
+    const int64_t image = blockIdx.x;
+    double sum = 0;
+    for (int64_t i = t; t < threads && i < a.x_image; i += threads) sum += (double)mirt__cu_load(a.x, a.x_dtype, image * a.x_image + i);
+    room[t] = sum;
+    __syncthreads();
+    if (t >= a.c) return;
+    for (int i = t + a.c; i < threads; i += a.c) sum += room[i];
+    a.mean[image * a.c + t] = (float)(sum / (double)(a.x_image / a.c));
+}
+/* (x - mean) * factor + mean + shift, clipped. */
+static __global__ __launch_bounds__(256) void mirt__cu_augment_values(mirt__cu_augment a) {
+    MIRT_SHARED(float, drawn, 2);
+    MIRT_SHARED(float, mean, MIRT__CU_AUGMENT_CHANNELS);
+    const int64_t image = mirt__cu_divide32(blockIdx.x, a.by_parts);
+    const int part = (int)(blockIdx.x - image * a.parts), each = MIRT__CU_AUGMENT_PIXELS, begin = part * each;
+    const int end = a.x_image - begin < each ? (int)a.x_image : begin + each, c = a.mean ? a.c : 1;
+    const mirt__transform &t = a.transform[a.first];
+    const float low = t.range[0], high = t.range[1];
+    if (threadIdx.x == 0) {
+        double numbers[4];
+        mirt__cu_augment_draw(a, a.first, image, numbers);
+        const double between = mirt__cu_augment_between(t, 0, numbers[0]);
+        drawn[0] = a.mean ? (float)(1 + between) : 1.0f;
+        drawn[1] = a.mean ? 0.0f : (float)(between * ((double)t.range[1] - (double)t.range[0]));
+    }
+    if ((int)threadIdx.x < c) mean[threadIdx.x] = a.mean ? a.mean[image * a.c + threadIdx.x] : 0.0f;
+    __syncthreads();
+    const float factor = drawn[0], shift = drawn[1];
+    for (int i = begin + (int)threadIdx.x; i < end; i += (int)blockDim.x) {
+        const float x = mirt__cu_load(a.x, a.x_dtype, image * a.x_image + i), middle = mean[c > 1 ? i - (int)mirt__cu_divide32((uint32_t)i, a.by_line) * c : 0];
+        const float v = __fadd_rn(__fadd_rn(__fmul_rn(x - middle, factor), middle), shift);
+        a.y[image * a.x_image + i] = v < low ? low : v > high ? high : v;
+    }
+}
+
+/* >>a list of transforms */
+
+/* Those that are done at once: values, or one warp. */
+typedef struct mirt__cu_augment_pass {
+    int end; /* the first that is not of it */
+    bool moves, filled, chosen, nearest, sized;
+    mirt_fill_mode fill;
+    float value;
+} mirt__cu_augment_pass;
+
+static bool mirt__cu_augment_moves(mirt_augmentation_kind kind) { return kind < MIRT_RANDOM_CONTRAST; }
+
+/* Whether `t` can go into the same warp; if so, what it asks for is in force. */
+static bool mirt__cu_augment_joins(mirt__cu_augment_pass *p, const mirt__transform *t) {
+    const bool fills = t->kind == MIRT_RANDOM_ROTATION || t->kind == MIRT_RANDOM_ZOOM || t->kind == MIRT_RANDOM_TRANSLATION, sized = t->kind == MIRT_RESIZING;
+    if ((fills || sized) && p->chosen && p->nearest != t->nearest) return false;
+    if (fills && p->filled && (p->fill != t->fill || (t->fill == MIRT_FILL_CONSTANT && (p->value < t->value || p->value > t->value)))) return false;
+    /* A resized image repeats its edges. */
+    const mirt_fill_mode fill = fills ? t->fill : p->fill;
+    if ((sized || p->sized) && (fills || p->filled) && (fill == MIRT_FILL_CONSTANT || fill == MIRT_FILL_WRAP)) return false;
+    if (fills) {
+        p->filled = true;
+        p->fill = t->fill;
+        p->value = t->value;
+    }
+    if (fills || sized) {
+        p->chosen = true;
+        p->nearest = t->nearest;
+    }
+    p->sized = p->sized || sized;
+    return true;
+}
+/* The pass that begins with number `first`. A window is the image of a pass of its own. */
+static mirt__cu_augment_pass mirt__cu_augment_pass_of(const mirt__transform *t, int count, int first) {
+    mirt__cu_augment_pass p;
+    memset(&p, 0, sizeof p);
+    p.fill = MIRT_FILL_NEAREST;
+    p.moves = mirt__cu_augment_moves(t[first].kind);
+    p.end = first;
+    do p.end++;
+    while (p.end < count && !p.moves && !mirt__cu_augment_moves(t[p.end].kind));
+    if (!p.moves) return p;
+    mirt__cu_augment_joins(&p, &t[first]);
+    while (p.end < count && mirt__cu_augment_moves(t[p.end].kind) && !mirt__cu_augment_fits(t[p.end]) && mirt__cu_augment_joins(&p, &t[p.end])) p.end++;
+    return p;
+}
+
+/* Blocks of all images. */
+static unsigned mirt__cu_augment_blocks(mirt__cu_augment *a, int64_t numbers, int64_t rows) {
+    a->parts = (int)mirt__cu_ceil(numbers, MIRT__CU_AUGMENT_PIXELS);
+    a->by_parts = mirt__cu_divisor_of(a->parts);
+    return (unsigned)(a->parts * rows);
+}
+static void mirt__cu_augment_run_warp(mirt__cu *cu, mirt__cu_augment a, const mirt__cu_augment_pass *pass, const mirt__transform *t, int64_t rows) {
+    const mirt__transform *const first = &t[a.first], *const last = &t[pass->end - 1];
+    int64_t begin[2] = {0, 0}, size[2] = {first->h, first->w};
+    if (mirt__cu_augment_fits(*first)) mirt__cu_augment_window(*first, begin, size);
+    a.end = pass->end;
+    a.h = (int)size[0];
+    a.w = (int)size[1];
+    a.at_y = (int)begin[0];
+    a.at_x = (int)begin[1];
+    a.line = (int)(first->w * first->c);
+    a.oh = (int)last->oh;
+    a.ow = (int)last->ow;
+    a.fill = pass->fill;
+    a.nearest = pass->nearest;
+    a.value = pass->value;
+    a.y_image = last->oh * last->ow * last->c;
+    a.by_line = mirt__cu_divisor_of(a.ow);
+    const unsigned blocks = mirt__cu_augment_blocks(&a, (int64_t)a.oh * a.ow, rows);
+    if (a.x_dtype == MIRT_UINT8) MIRT_LAUNCH(cu, (mirt__cu_augment_warp<uint8_t>), blocks, 256, 0, a);
+    else MIRT_LAUNCH(cu, (mirt__cu_augment_warp<float>), blocks, 256, 0, a);
+}
+/* Number a.first, from x to y. */
+static void mirt__cu_augment_run_values(mirt__cu *cu, mirt__cu_augment a, const mirt__transform *t, int64_t rows) {
+    a.by_line = mirt__cu_divisor_of(a.c);
+    if (t[a.first].kind != MIRT_RANDOM_CONTRAST) a.mean = NULL;
+    else MIRT_LAUNCH(cu, mirt__cu_augment_means, (unsigned)rows, 256, 0, a);
+    const unsigned blocks = mirt__cu_augment_blocks(&a, a.x_image, rows);
+    MIRT_LAUNCH(cu, mirt__cu_augment_values, blocks, 256, 0, a);
+}
+
+static void mirt__cu_augment_all(const mirt__augment_rows *args, const mirt__where *where) {
+    mirt__cu *cu = mirt__cu_of(where);
+    const mirt__transform *const t = args->transform;
+    mirt__cu_augment_numbers numbers;
+    mirt__cu_augment a;
+    int warps = 0, turn = 0;
+    bool values = false;
+    int64_t most = 0; /* numbers in the largest image between two passes */
+    if (args->rows == 0 || args->count < 1) return;
+    for (int i = 0, end; i < args->count; i = end) {
+        const mirt__cu_augment_pass pass = mirt__cu_augment_pass_of(t, args->count, i);
+        const mirt__transform *last = &t[pass.end - 1];
+        end = pass.end;
+        warps += pass.moves;
+        values = values || !pass.moves;
+        if (end < args->count && last->oh * last->ow * last->c > most) most = last->oh * last->ow * last->c;
+    }
+    /* An image goes to y with the last warp; those before it, and values that come before it, to one of two places. */
+    const bool leads = !mirt__cu_augment_pass_of(t, args->count, 0).moves;
+    const int between = warps - (leads && warps > 0 ? 0 : 1), buffers = between > 2 ? 2 : between < 0 ? 0 : between;
+    const int64_t half = mirt__cu_ceil(args->rows * most * 4, 256) * 256, means = values ? mirt__cu_ceil(args->rows * t[0].c * 4, 256) * 256 : 0;
+    char *room = static_cast<char *>(mirt__cu_room(cu, (size_t)(means + buffers * half)));
+    memset(&numbers, 0, sizeof numbers);
+    numbers.seed = args->seed;
+    numbers.first_row = args->first_row;
+    numbers.step = args->step;
+    memset(&a, 0, sizeof a);
+    a.transform = static_cast<const mirt__transform *>(mirt__cu_constant_copy(cu, t, (size_t)args->count * sizeof *t));
+    a.numbers = static_cast<const mirt__cu_augment_numbers *>(mirt__cu_number(cu, &numbers, sizeof numbers));
+    a.mean = (float *)room;
+    a.x = args->x;
+    a.x_dtype = args->x_dtype;
+    a.c = (int)t[0].c;
+    for (int i = 0, end; i < args->count; i = end) {
+        const mirt__cu_augment_pass pass = mirt__cu_augment_pass_of(t, args->count, i);
+        float *const old = a.x == args->x ? NULL : a.y;
+        end = pass.end;
+        warps -= pass.moves;
+        a.first = i;
+        a.x_image = t[i].h * t[i].w * t[i].c;
+        if (pass.moves || !old) a.y = warps == 0 ? args->y : room ? (float *)(room + means + (turn++ & 1) * half) : NULL;
+        if (pass.moves) mirt__cu_augment_run_warp(cu, a, &pass, t, args->rows);
+        for (; !pass.moves && a.first < end; a.first++) {
+            mirt__cu_augment_run_values(cu, a, t, args->rows);
+            a.x = a.y;
+            a.x_dtype = MIRT_FLOAT32;
+        }
+        a.x = a.y;
+        a.x_dtype = MIRT_FLOAT32;
+    }
+}
+#undef MIRT__CU_AUGMENT_CHANNELS
+#undef MIRT__CU_AUGMENT_PIXELS
+
 /* >>section cuda/elementwise.cu */
 
 /* Elementwise kernels, with broadcasting, and conversions. */
@@ -7743,13 +8242,13 @@ static const mirt__kernels mirt__cu_kernels = {
     mirt__cu_dropout,
     mirt__cu_cast,
     mirt__cu_one_hot,
-    NULL, /* resize */
-    NULL, /* resize_grad */
+    mirt__cu_resize,
+    mirt__cu_resize_grad,
     mirt__cu_norm_stats,
     mirt__cu_normalize,
     mirt__cu_norm_grad_sums,
     mirt__cu_norm_grad_input,
-    NULL, /* augment */
+    mirt__cu_augment_all,
     mirt__cu_fill,
     mirt__cu_constant,
     mirt__cu_accumulate,

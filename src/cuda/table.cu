@@ -30,13 +30,13 @@ static const mirt__kernels mirt__cu_kernels = {
     mirt__cu_dropout,
     mirt__cu_cast,
     mirt__cu_one_hot,
-    NULL, /* resize */
-    NULL, /* resize_grad */
+    mirt__cu_resize,
+    mirt__cu_resize_grad,
     mirt__cu_norm_stats,
     mirt__cu_normalize,
     mirt__cu_norm_grad_sums,
     mirt__cu_norm_grad_input,
-    NULL, /* augment */
+    mirt__cu_augment_all,
     mirt__cu_fill,
     mirt__cu_constant,
     mirt__cu_accumulate,
