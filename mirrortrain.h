@@ -2573,6 +2573,7 @@ typedef struct mirt__remote_join {
     mirt__remote *const *remote;
     int count;
     mirt_collective collective;
+    bool shares;  /* they have memory in common: `direct` is asked for */
     double limit; /* seconds without progress, then a wait fails; 0: none */
     char *how;    /* takes a sentence for the log: the algorithm, why, its speed; 256 bytes */
     bool direct;  /* out: each device can read and write the others' memory, and `exchange` is not to be called */
@@ -32208,6 +32209,7 @@ MIRT__LIB mirt_status mirt__devices_open(mirt_strategy *s, const mirt_strategy_d
     join.remote = remote;
     join.count = s->num_devices;
     join.collective = s->collective;
+    join.shares = s->kind == MIRT_CENTRAL_STORAGE;
     join.limit = desc->timeout_seconds < 0 ? 0 : desc->timeout_seconds > 0 ? desc->timeout_seconds : 60;
     join.how = how;
     if (!s->backend->join(&join)) return mirt_last_status();

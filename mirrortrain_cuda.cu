@@ -2052,7 +2052,8 @@ static bool mirt__cu_reach(const mirt__cu_group *group, const char *why) {
             if (other == cu->index) continue;
             if (!mirt__cu_try(cu, cudaDeviceCanAccessPeer(&can, cu->index, other), "asking for another GPU's memory")) return false;
             if (!can) {
-                mirt__cu_fail(cu, MIRT_E_DEVICE, "it cannot reach the memory of gpu:%d, and %s: build with NCCL (nvcc ... -lnccl), or use one GPU", other, why);
+                mirt__cu_fail(cu, MIRT_E_DEVICE, "it cannot reach the memory of gpu:%d, and %s: %s", other, why,
+                              MIRT__CU_NCCL ? "use one of the two, or mirrored weights on different GPUs" : "build with NCCL (nvcc ... -lnccl), or use one GPU");
                 return false;
             }
             const cudaError_t error = cudaDeviceEnablePeerAccess(other, 0);
@@ -2122,8 +2123,8 @@ static bool mirt__cu_join_group(mirt__cu_group *group, mirt__remote_join *join) 
 #if MIRT__CU_NCCL
     const char *wanted = getenv("MIRT_CUDA_NCCL");
     const bool off = wanted && strcmp(wanted, "0") == 0;
-    const char *why = twice ? "a GPU is named twice" : "MIRT_CUDA_NCCL is 0";
-    trial.direct = twice || off;
+    const char *why = twice ? "a GPU is named twice" : join->shares ? "the weights are in one place" : "MIRT_CUDA_NCCL is 0";
+    trial.direct = twice || join->shares || off;
 #else
     const char *why = "the program is built without NCCL";
     trial.direct = true;

@@ -148,6 +148,7 @@ MIRT__LIB mirt_status mirt__devices_open(mirt_strategy *s, const mirt_strategy_d
     join.remote = remote;
     join.count = s->num_devices;
     join.collective = s->collective;
+    join.shares = s->kind == MIRT_CENTRAL_STORAGE;
     join.limit = desc->timeout_seconds < 0 ? 0 : desc->timeout_seconds > 0 ? desc->timeout_seconds : 60;
     join.how = how;
     if (!s->backend->join(&join)) return mirt_last_status();
