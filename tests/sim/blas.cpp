@@ -82,6 +82,10 @@ struct Product : Work {
     }
     void run() override {
         int64_t m = d.rows, n = d.columns, k = a_turned ? a.rows : a.columns;
+        reads(a.at, span(a));
+        reads(b.at, span(b));
+        if (beta != 0) reads(c.at, span(c));
+        writes(d.at, span(d));
         scribble();
         std::vector<float> line((size_t)m);
         for (int64_t z = 0; z < batch; z++) {
@@ -106,11 +110,16 @@ struct Product : Work {
         }
         scribble();
     }
+    size_t span(const Matrix &x) const {
+        int64_t lines_ = x.by_rows ? x.rows : x.columns, length = x.by_rows ? x.columns : x.rows;
+        return (size_t)((batch - 1) * x.stride + (lines_ - 1) * x.pitch + length) * size_of(x.type);
+    }
     /* The room is anybody's guess before and after. */
     void scribble() {
         if (!room) return;
         check_range("cuBLAS's room", room, room_bytes);
         size_t end = room_bytes < 4096 ? room_bytes : 4096;
+        writes(room, room_bytes);
         memset(room, 0xFF, end);
         memset(static_cast<char *>(room) + room_bytes - end, 0xFF, end);
     }

@@ -1,6 +1,7 @@
 /* Runs a kernel: its blocks one after another, the threads of a block as function calls one after another on one fiber until one must wait
  * for others; that one keeps the fiber, and the next thread gets another. So kernels whose threads do not wait never switch. */
 #include "sim_internal.h"
+#include <atomic>
 #include <cstdarg>
 #include <cstdio>
 #include <cstdlib>
@@ -19,7 +20,11 @@ void __tsan_switch_to_fiber(void *, unsigned);
 void *__tsan_get_current_fiber();
 void __tsan_acquire(void *);
 void __tsan_release(void *);
+void __tsan_read_range(void *, unsigned long);
+void __tsan_write_range(void *, unsigned long);
 }
+/* Faults are told of in the signal's handler, after which nothing goes on. */
+extern "C" const char *__tsan_default_options() { return "report_signal_unsafe=0:atexit_sleep_ms=0"; }
 #define TSAN(x) x
 static const bool own_fibers = true;
 #else
@@ -37,6 +42,7 @@ static const bool own_fibers = false;
 namespace mirt_sim {
 
 __thread State state = {{0, 0, 0}, {0, 0, 0}, {1, 1, 1}, {1, 1, 1}, 0};
+__thread Lane *lane_now;
 __thread Running running = {"host code", -1, false};
 
 namespace {
@@ -93,7 +99,7 @@ struct Exec {
     Fiber host;
     Fiber *now;
     const Kernel *kernel;
-    uint64_t block = 0;
+    uint64_t block = 0, launches = 0;
     char *shared = nullptr;
     size_t shared_top, static_bytes;
     std::vector<Array> arrays;
@@ -146,9 +152,34 @@ static void *first_frame(char *top) {
 Exec::~Exec() {
     for (auto &f : fibers) {
         TSAN(__tsan_destroy_fiber(f->tsan);)
+        ASAN(__asan_unpoison_memory_region(f->stack, stack_bytes);)
         munmap(f->stack, stack_bytes);
     }
+    ASAN(__asan_unpoison_memory_region(shared, shared_bytes);)
     if (shared && !own_fibers) munmap(shared, shared_bytes);
+}
+
+/* memcpy and memset, which the thread sanitizer would see, by hand. */
+static void copy_bytes(char *to, const void *from, unsigned bytes) {
+#ifdef MIRT_SIM_TSAN
+    for (unsigned i = 0; i < bytes; i++) {
+        to[i] = static_cast<const char *>(from)[i];
+        asm volatile("" : : : "memory");
+    }
+#else
+    memcpy(to, from, bytes);
+#endif
+}
+
+static void fill_bytes(char *to, int value, size_t bytes) {
+#ifdef MIRT_SIM_TSAN
+    for (size_t i = 0; i < bytes; i++) {
+        to[i] = (char)value;
+        asm volatile("" : : : "memory");
+    }
+#else
+    memset(to, value, bytes);
+#endif
 }
 
 static Fiber *make_fiber(Exec *e) {
@@ -164,7 +195,8 @@ static Fiber *make_fiber(Exec *e) {
     return e->fibers.back().get();
 }
 
-static void set_thread(const Exec *e, unsigned thread) {
+/* Not inlined: a fiber that slept may wake up in another OS thread, where state is elsewhere. */
+__attribute__((noinline)) static void set_thread(const Exec *e, unsigned thread) {
     state.tid = e->tids[thread];
     state.lin = thread;
 }
@@ -286,7 +318,7 @@ char *meet(unsigned mask, Meeting kind, const void *in, unsigned bytes, void (*c
     unsigned at = g->generation & 1;
     if (!g->arrived) g->kind = kind;
     else if (g->kind != kind) fatal("warp: lanes of one mask, 0x%08x, are in different calls: %s and %s", mask, meeting_name(g->kind), meeting_name(kind));
-    if (bytes) memcpy(g->slots[at] + SLOT * l, in, bytes);
+    copy_bytes(g->slots[at] + SLOT * l, in, bytes);
     g->combine = combine;
     g->arrived |= 1u << l;
     TSAN(__tsan_release(&g->present[at]);)
@@ -357,9 +389,9 @@ static char *array_room(Exec *e, size_t bytes, size_t align, const char *name) {
     if (at + bytes + canary_bytes > shared_bytes) fatal("shared memory: '%s' does not fit: %zu bytes are taken", name, e->shared_top);
     char *p = e->shared + at;
     ASAN(__asan_unpoison_memory_region(p, bytes);)
-    memset(p, 0xFF, bytes);
+    fill_bytes(p, 0xFF, bytes);
 #ifndef MIRT_SIM_ASAN
-    memset(p + bytes, 0xC5, canary_bytes);
+    fill_bytes(p + bytes, 0xC5, canary_bytes);
 #endif
     e->shared_top = at + bytes + canary_bytes;
     Array array = {p, bytes, name};
@@ -422,7 +454,8 @@ bool copy_due(unsigned n, Copy *copy) {
 }
 
 static void begin_block(Exec *e) {
-    e->block++;
+    static std::atomic<uint64_t> blocks;
+    e->block = ++blocks;
     e->started = 0;
     e->alive = e->n;
     e->arrived = 0;
@@ -464,9 +497,8 @@ static void check_arrays(const Exec *e) {
 #endif
 }
 
-static Exec *make_exec() {
-    exec_owner.reset(new Exec());
-    Exec *e = exec = exec_owner.get();
+static std::unique_ptr<Exec> make_exec() {
+    std::unique_ptr<Exec> e(new Exec());
     if (!own_fibers) {
         e->shared = static_cast<char *>(mmap(nullptr, shared_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
         if (e->shared == MAP_FAILED) fatal("out of memory: no shared memory");
@@ -480,8 +512,57 @@ static Exec *make_exec() {
     return e;
 }
 
+#ifdef MIRT_SIM_TSAN
+/* Fibers of a lane are its own: what they did is in its order. */
+struct Lane {
+    void *tsan;
+    std::unique_ptr<Exec> exec;
+};
+
+/* Lanes know nothing of what happened before they began, and are made as part of a thread that knows nothing. */
+Lane *make_lane() {
+    static void *nobody;
+    void *self = __tsan_get_current_fiber();
+    if (!nobody) nobody = __tsan_create_fiber(0);
+    Lane *lane = new Lane();
+    __tsan_switch_to_fiber(nobody, 1);
+    lane->tsan = __tsan_create_fiber(0);
+    __tsan_switch_to_fiber(self, 1);
+    return lane;
+}
+
+void drop_lane(Lane *lane) {
+    __tsan_destroy_fiber(lane->tsan);
+    delete lane;
+}
+
+void on_lane(Lane *lane, const std::function<void()> &run) {
+    if (!lane) return run();
+    void *self = __tsan_get_current_fiber();
+    __tsan_switch_to_fiber(lane->tsan, 1);
+    run();
+    __tsan_switch_to_fiber(self, 1);
+}
+
+void after(const void *what) { __tsan_acquire(const_cast<void *>(what)); }
+void before(const void *what) { __tsan_release(const_cast<void *>(what)); }
+void reads(const void *at, size_t bytes) { __tsan_read_range(const_cast<void *>(at), bytes); }
+void writes(const void *at, size_t bytes) { __tsan_write_range(const_cast<void *>(at), bytes); }
+
+static Exec *find_exec() {
+    std::unique_ptr<Exec> &owner = lane_now ? lane_now->exec : exec_owner;
+    if (!owner) owner = make_exec();
+    return exec = owner.get();
+}
+#else
+static Exec *find_exec() {
+    if (!exec) exec = (exec_owner = make_exec()).get();
+    return exec;
+}
+#endif
+
 void run_kernel(const Kernel &kernel) {
-    Exec *e = exec ? exec : make_exec();
+    Exec *e = find_exec();
     e->kernel = &kernel;
     e->n = kernel.block.x * kernel.block.y * kernel.block.z;
     if (e->shape.x != kernel.block.x || e->shape.y != kernel.block.y || e->shape.z != kernel.block.z) {
@@ -491,13 +572,17 @@ void run_kernel(const Kernel &kernel) {
             for (unsigned y = 0; y < kernel.block.y; y++)
                 for (unsigned x = 0; x < kernel.block.x; x++) e->tids.push_back(make_uint3(x, y, z));
         e->warps.resize((e->n + warp - 1) / warp);
+        /* Fibers do not make these longer. */
+        for (Warp &w : e->warps) w.group.reserve(64);
+        e->waiting.reserve(e->n);
+        e->arrays.reserve(64);
         e->copies.resize(e->n);
         size_t ring = 1;
         while (ring < e->n) ring *= 2;
         e->ready.resize(ring);
     }
     while (own_fibers && e->fibers.size() < e->n) make_fiber(e);
-    e->seed = options().seed * 0x9E3779B97F4A7C15ull + e->block;
+    e->seed = options().seed * 0x9E3779B97F4A7C15ull + ++e->launches;
     dice(e);
     state.bdim = kernel.block;
     state.gdim = kernel.grid;

@@ -39,7 +39,7 @@ Device device_of[MOST_DEVICES];
 std::map<char *, Pinned> pinned;
 long allocations;
 std::atomic<int> guarded;
-struct sigaction before;
+struct sigaction usual;
 } // namespace
 
 static char *slack(const Block &b, char *at) { return at + b.bytes; }
@@ -118,7 +118,7 @@ bool host_pointer(const void *address) {
     unsigned char resident;
     /* The kernel itself is an argument of its closure. */
     if (address >= &__executable_start && address < &etext) return false;
-    if (at < (1ull << 32) || at >> 47 || device_of_address(address) >= 0 || pinned_range(address, 1)) return false;
+    if (at < (1ull << 45) || at >> 48 || device_of_address(address) >= 0 || pinned_range(address, 1)) return false;
     return !mincore(reinterpret_cast<void *>(at / page * page), 1, &resident);
 }
 
@@ -150,7 +150,7 @@ static void on_fault(int number, siginfo_t *info, void *) {
     int d = device_of_address(at);
     if (d < 0) {
         if (running.device >= 0) fatal("wild pointer: an access to %p", info->si_addr);
-        sigaction(number, &before, nullptr);
+        sigaction(number, &usual, nullptr);
         return;
     }
     Device *device = &device_of[d];
@@ -180,7 +180,7 @@ void guard_thread() {
         struct sigaction action = {};
         action.sa_sigaction = on_fault;
         action.sa_flags = SA_SIGINFO | SA_ONSTACK | SA_NODEFER;
-        sigaction(SIGSEGV, &action, &before);
+        sigaction(SIGSEGV, &action, &usual);
         sigaction(SIGBUS, &action, nullptr);
         installed = true;
     }

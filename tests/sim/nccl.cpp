@@ -152,7 +152,13 @@ void move_round(std::vector<Post> &posts) {
         mask |= 1u << p->rank->device;
         in.push_back(p->call.from);
     }
+    const void *meeting = posts[0]->rank->clique.get();
     run_as(kind_name(c), posts[0]->rank->device, mask, [&] {
+        after(meeting);
+        for (size_t r = 0; r < n; r++) {
+            if (c.kind != BROADCAST || (int)r == c.peer) reads(in[r], c.kind == REDUCE_SCATTER ? bytes * n : bytes);
+            if (c.kind != REDUCE_TO || (int)r == c.peer) writes(posts[r]->call.to, c.kind == ALL_GATHER ? bytes * n : bytes);
+        }
         std::vector<char> data;
         if (c.kind == ALL_REDUCE || c.kind == REDUCE_TO) data = reduced(in, c.count, c.type, c.op);
         else if (c.kind == REDUCE_SCATTER) data = reduced(in, c.count * n, c.type, c.op);
@@ -164,6 +170,7 @@ void move_round(std::vector<Post> &posts) {
             const char *from = data.data() + (c.kind == REDUCE_SCATTER ? r * bytes : 0);
             memcpy(posts[r]->call.to, from, c.kind == ALL_GATHER ? bytes * n : bytes);
         }
+        before(meeting);
     });
     for (const Post &p : posts) p->done = true;
 }
@@ -210,7 +217,14 @@ void post_mail(const Post &p) {
     if (s->call.count != r->call.count || s->call.type != r->call.type)
         fatal("NCCL mismatch: %s, but %s", describe_call(s).c_str(), describe_call(r).c_str());
     run_as("Send and Recv", r->rank->device, 1u << r->rank->device | 1u << s->rank->device,
-           [&] { memmove(r->call.to, s->call.from, s->call.count * size_of(s->call.type)); });
+           [&] {
+               size_t bytes = s->call.count * size_of(s->call.type);
+               after(q);
+               reads(s->call.from, bytes);
+               writes(r->call.to, bytes);
+               memmove(r->call.to, s->call.from, bytes);
+               before(q);
+           });
     s->done = r->done = true;
 }
 
@@ -231,6 +245,7 @@ struct Exchange : Work {
                 if (r->dead || !r->clique->ready() || (work->ticket && work->ticket != r->begun + 1)) return false;
                 begun = true;
                 if (work->ticket) r->begun++;
+                on_lane(lane_now, [&] { before(r->clique.get()); });
                 for (const Call &c : work->calls) posts.push_back(Post(new Posted{work->rank, c, false}));
                 for (const Post &p : posts) {
                     if (p->call.kind == SEND || p->call.kind == RECEIVE) post_mail(p);
@@ -241,6 +256,7 @@ struct Exchange : Work {
             for (const Post &p : posts)
                 if (!p->done && !r->aborted) return false;
             over = true;
+            on_lane(lane_now, [&] { after(r->clique.get()); });
             if (work->ticket) r->ended++;
             return true;
         }

@@ -9,7 +9,7 @@ SIM_PARTS = fibers memory streams blas nccl
 
 SIM_TESTS += test_sim
 
-# NAME, FLAGS of everything, FLAGS of tests: the rules of build/NAME/simulator.a and build/NAME/TEST.
+# NAME, FLAGS of the simulator, FLAGS of tests: the rules of build/NAME/simulator.a and build/NAME/TEST.
 define SIM_RULES
 build/$(1)/%.o: tests/sim/%.cpp $$(wildcard tests/sim/*.h)
 	@mkdir -p $$(@D)
@@ -19,11 +19,12 @@ build/$(1)/simulator.a: $$(SIM_PARTS:%=build/$(1)/%.o)
 	@ar rcs $$@ $$^
 .SECONDEXPANSION:
 $$(SIM_TESTS:%=build/$(1)/%): build/$(1)/%: tests/sim/%.cpp build/$(1)/simulator.a $$$$($$$$*_WITH) tests/tap.h
-	$$(SIM_CXX) $$(SIM_FLAGS) $(2) $(3) -Itests -Itests/sim -include tests/sim/sim_device.h $$($$*_FLAGS) $$< $$($$*_WITH) build/$(1)/simulator.a -o $$@ -rdynamic -ldl $$(LDLIBS)
+	$$(SIM_CXX) $$(SIM_FLAGS) $(3) -Itests -Itests/sim -include tests/sim/sim_device.h $$($$*_FLAGS) $$< $$($$*_WITH) build/$(1)/simulator.a -o $$@ -rdynamic -ldl $$(LDLIBS)
 endef
 $(eval $(call SIM_RULES,sim,,))
-$(eval $(call SIM_RULES,sim-asan,-O1 -fsanitize=address,))
-$(eval $(call SIM_RULES,sim-tsan,-O1 -fsanitize=thread,))
+$(eval $(call SIM_RULES,sim-asan,-O1 -fsanitize=address,-O1 -fsanitize=address))
+# The simulator tells the sanitizer what is ordered, and is not looked at itself.
+$(eval $(call SIM_RULES,sim-tsan,-DMIRT_SIM_TSAN,-O1 -fsanitize=thread))
 $(eval $(call SIM_RULES,sim-coverage,,))
 
 # The GPU's kernels as one more table behind tests of the CPUs' (sim_kernels.c). A program in C on simulated devices, tests/sim/NAME.c or

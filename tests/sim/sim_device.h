@@ -98,6 +98,22 @@ int barrier(int value, int *any, int *all);
 /* Each lane of the mask brings bytes; when all are there, one of them calls combine on the slots (SLOT bytes a lane). The slots are good
  * until the lane's next meeting. */
 char *meet(unsigned mask, Meeting kind, const void *in, unsigned bytes, void (*combine)(char *slots, unsigned lanes), unsigned *present);
+/* Reads a slot behind the thread sanitizer's back, since slots are used again. */
+template <class T>
+#if defined(__SANITIZE_THREAD__) || defined(MIRT_SIM_TSAN)
+__attribute__((no_sanitize("thread"), noinline))
+#endif
+inline T slot(const char *slots, unsigned lane) {
+    typedef unsigned __attribute__((may_alias)) word;
+    typedef unsigned char __attribute__((may_alias)) byte;
+    T value;
+    const char *from = slots + SLOT * lane;
+    if constexpr (sizeof(T) % 4 == 0)
+        for (size_t i = 0; i < sizeof(T) / 4; i++) reinterpret_cast<word *>(&value)[i] = reinterpret_cast<const word *>(from)[i];
+    else
+        for (size_t i = 0; i < sizeof(T); i++) reinterpret_cast<byte *>(&value)[i] = reinterpret_cast<const byte *>(from)[i];
+    return value;
+}
 [[noreturn]] void fatal(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 inline unsigned lane() { return state.lin % 32; }
@@ -106,10 +122,10 @@ template <class T> T from_lane(unsigned mask, T value, unsigned source) {
     static_assert(sizeof(T) <= SLOT && std::is_trivially_copyable<T>::value, "shuffles carry plain values");
     unsigned present;
     const char *slots = meet(mask, SHUFFLE, &value, sizeof value, nullptr, &present);
-    T result;
+    if (present >> source & 1) return slot<T>(slots, source);
     /* What a lane that is not there would have said is undefined: not a number. */
-    if (present >> source & 1) memcpy(&result, slots + SLOT * source, sizeof result);
-    else memset(&result, 0xFF, sizeof result);
+    T result;
+    memset(static_cast<void *>(&result), 0xFF, sizeof result);
     return result;
 }
 
@@ -178,10 +194,7 @@ inline unsigned __ballot_sync(unsigned mask, int v) {
     unsigned present, result = 0, bit = v != 0;
     const char *slots = ::mirt_sim::meet(mask, ::mirt_sim::VOTE, &bit, sizeof bit, nullptr, &present);
     for (unsigned i = 0; i < 32; i++)
-        if (present >> i & 1) {
-            memcpy(&bit, slots + ::mirt_sim::SLOT * i, sizeof bit);
-            result |= bit << i;
-        }
+        if (present >> i & 1) result |= ::mirt_sim::slot<unsigned>(slots, i) << i;
     return result;
 }
 inline int __any_sync(unsigned mask, int v) { return __ballot_sync(mask, v) != 0; }
@@ -191,11 +204,7 @@ template <class T, class F> T reduce(unsigned mask, T v, F f) {
     unsigned present;
     const char *slots = meet(mask, REDUCE, &v, sizeof v, nullptr, &present);
     for (unsigned i = 0; i < 32; i++)
-        if ((present >> i & 1) && i != lane()) {
-            T other;
-            memcpy(&other, slots + SLOT * i, sizeof other);
-            v = f(v, other);
-        }
+        if ((present >> i & 1) && i != lane()) v = f(v, slot<T>(slots, i));
     return v;
 }
 } // namespace mirt_sim
@@ -316,29 +325,28 @@ inline std::common_type_t<A, B> max(A a, B b) {
 }
 
 /* The twins of src/cuda/ptx.cuh. */
-inline void mirt__cu_mma_bf16(float d[4], const uint32_t a[4], const uint32_t b[2]) {
+namespace mirt_sim {
+struct Four {
+    float v[4];
+};
+inline void mma(float d[4], const uint32_t a[4], const uint32_t b[2], void (*combine)(char *, unsigned)) {
     uint32_t in[6] = {a[0], a[1], a[2], a[3], b[0], b[1]};
-    float r[4];
-    memcpy(r, ::mirt_sim::meet(~0u, ::mirt_sim::MMA, in, sizeof in, ::mirt_sim::mma_bf16, nullptr) + ::mirt_sim::SLOT * ::mirt_sim::lane(), sizeof r);
-    for (int i = 0; i < 4; i++) d[i] += r[i];
+    Four r = slot<Four>(meet(~0u, MMA, in, sizeof in, combine, nullptr), lane());
+    for (int i = 0; i < 4; i++) d[i] += r.v[i];
 }
-inline void mirt__cu_mma_tf32(float d[4], const uint32_t a[4], const uint32_t b[2]) {
-    uint32_t in[6] = {a[0], a[1], a[2], a[3], b[0], b[1]};
-    float r[4];
-    memcpy(r, ::mirt_sim::meet(~0u, ::mirt_sim::MMA, in, sizeof in, ::mirt_sim::mma_tf32, nullptr) + ::mirt_sim::SLOT * ::mirt_sim::lane(), sizeof r);
-    for (int i = 0; i < 4; i++) d[i] += r[i];
-}
+} // namespace mirt_sim
+inline void mirt__cu_mma_bf16(float d[4], const uint32_t a[4], const uint32_t b[2]) { ::mirt_sim::mma(d, a, b, ::mirt_sim::mma_bf16); }
+inline void mirt__cu_mma_tf32(float d[4], const uint32_t a[4], const uint32_t b[2]) { ::mirt_sim::mma(d, a, b, ::mirt_sim::mma_tf32); }
 namespace mirt_sim {
 inline void ldmatrix(uint32_t r[4], const void *row, bool trans) {
     const char *address = shared_row(row);
-    const char *slots = meet(~0u, LDMATRIX, &address, sizeof address, nullptr, nullptr), *from;
+    const char *slots = meet(~0u, LDMATRIX, &address, sizeof address, nullptr, nullptr);
     unsigned l = lane();
     for (unsigned i = 0; i < 4; i++) {
         uint16_t pair[2];
         for (unsigned j = 0; j < 2; j++) {
             unsigned line = trans ? l % 4 * 2 + j : l / 4, column = trans ? l / 4 : l % 4 * 2 + j;
-            memcpy(&from, slots + SLOT * (8 * i + line), sizeof from);
-            pair[j] = reinterpret_cast<const uint16_t *>(from)[column];
+            pair[j] = reinterpret_cast<const uint16_t *>(slot<const char *>(slots, 8 * i + line))[column];
         }
         r[i] = (uint32_t)pair[1] << 16 | pair[0];
     }

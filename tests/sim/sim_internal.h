@@ -25,7 +25,30 @@ struct Running {
 };
 extern __thread Running running;
 
-/* fibers.cpp */
+/* fibers.cpp. The thread sanitizer is told what is ordered and what is not: a stream, and each branch of a graph on it, is a lane, a thread of
+ * the sanitizer's own; all else has no lanes and these do nothing. */
+struct Lane;
+#ifdef MIRT_SIM_TSAN
+const bool lanes_matter = true;
+Lane *make_lane();
+void drop_lane(Lane *lane);
+/* Runs something as this lane; null: as the calling thread. Allocate nothing there that others free. */
+void on_lane(Lane *lane, const std::function<void()> &run);
+void after(const void *what);  /* what happened before the last `before` of it is known here */
+void before(const void *what);
+void reads(const void *at, size_t bytes);
+void writes(const void *at, size_t bytes);
+#else
+const bool lanes_matter = false;
+inline Lane *make_lane() { return nullptr; }
+inline void drop_lane(Lane *) {}
+template <class F> inline void on_lane(Lane *, const F &run) { run(); }
+inline void after(const void *) {}
+inline void before(const void *) {}
+inline void reads(const void *, size_t) {}
+inline void writes(const void *, size_t) {}
+#endif
+extern __thread Lane *lane_now; /* whose work is looked at */
 void run_kernel(const Kernel &kernel);
 std::string kernel_name(const char *name);
 std::string where();

@@ -20,6 +20,7 @@ static double now() { return std::chrono::duration<double>(std::chrono::steady_c
 
 struct Node {
     std::shared_ptr<Work> work;
+    size_t lane = 0;
     std::vector<int> next;
     int before = 0;
 };
@@ -47,6 +48,7 @@ struct Program {
 struct Launch {
     std::vector<int> before, ready;
     std::vector<std::shared_ptr<Work::Execution>> executions;
+    std::vector<char> began; /* addresses that stand for the ends of nodes, too */
     size_t left;
 };
 struct Op {
@@ -58,6 +60,7 @@ struct Op {
     uint64_t number = 0;
     std::shared_ptr<Program> program;
     std::shared_ptr<Launch> launch;
+    bool began = false;
 };
 } // namespace mirt_sim
 
@@ -68,6 +71,7 @@ struct CUstream_st {
     std::deque<Op> queue;
     std::shared_ptr<Capture> capture;
     std::vector<int> tails;
+    std::vector<Lane *> lanes; /* its own first; then those of graphs' branches */
 };
 struct CUevent_st {
     std::shared_ptr<EventState> state;
@@ -204,9 +208,21 @@ bool refused_by_capture(const char *call) {
     return false;
 }
 
+/* What a call does before work begins is known to the work: an address stands for each of the latest calls. */
+static const void *call_of(uint64_t serial) {
+    static char addresses[1 << 16];
+    return &addresses[serial % sizeof addresses];
+}
+
+static Lane *lane_of(cudaStream_t s, size_t index) {
+    while (s->lanes.size() <= index) s->lanes.push_back(make_lane());
+    return s->lanes[index];
+}
+
 /* Adds work to what the stream does, now or in the graph that is being captured. */
 static void add(cudaStream_t stream, Op op) {
     op.serial = ++serials;
+    before(call_of(op.serial));
     stream->queue.push_back(std::move(op));
     changed();
 }
@@ -238,7 +254,7 @@ void run_as(const char *what, int on, unsigned mask, const std::function<void()>
     int device = device_now;
     running.what = what;
     running.device = device_now = on;
-    run();
+    on_lane(lane_now, run);
     running = saved;
     device_now = device;
 }
@@ -254,6 +270,22 @@ struct Choice {
     int device;
 };
 
+/* Work begins: after the call that brought it, or after the nodes before it in its graph. */
+static void begin(Op &op, int node) {
+    char *began = node < 0 ? reinterpret_cast<char *>(&op.began) : &op.launch->began[(size_t)node];
+    if (*began || !lanes_matter) return;
+    *began = 1;
+    on_lane(lane_now, [&] {
+        after(call_of(op.serial));
+        if (node < 0) return;
+        for (size_t i = 0; i < (size_t)node; i++) {
+            const std::vector<int> &next = op.program->nodes[i].next;
+            if (std::find(next.begin(), next.end(), node) != next.end()) after(&op.launch->began[i]);
+        }
+        if (!op.program->nodes[(size_t)node].before) after(op.launch.get());
+    });
+}
+
 static bool ended(const std::shared_ptr<Work> &work, std::shared_ptr<Work::Execution> *execution, bool *began) {
     if (!*execution) {
         *execution = work->begin();
@@ -267,8 +299,10 @@ static void choices_of(cudaStream_t s, std::vector<Choice> *choices, bool *began
     Choice c = {s, -1, s->device};
     if (s->queue.empty() || lost[s->device]) return;
     Op &op = s->queue.front();
+    lane_now = lane_of(s, 0);
     switch (op.kind) {
     case Op::WORK:
+        begin(op, -1);
         if (!ended(op.work, &op.execution, began)) return;
         c.device = op.work->device;
         break;
@@ -283,6 +317,9 @@ static void choices_of(cudaStream_t s, std::vector<Choice> *choices, bool *began
             op.launch.reset(new Launch());
             op.launch->left = op.program->nodes.size();
             op.launch->executions.resize(op.launch->left);
+            op.launch->began.resize(op.launch->left);
+            begin(op, -1);
+            on_lane(lane_now, [&] { before(op.launch.get()); });
             for (size_t i = 0; i < op.program->nodes.size(); i++) {
                 op.launch->before.push_back(op.program->nodes[i].before);
                 if (!op.program->nodes[i].before) op.launch->ready.push_back((int)i);
@@ -291,6 +328,8 @@ static void choices_of(cudaStream_t s, std::vector<Choice> *choices, bool *began
         if (op.launch->left) {
             for (int n : op.launch->ready) {
                 const std::shared_ptr<Work> &work = op.program->nodes[(size_t)n].work;
+                lane_now = lane_of(s, op.program->nodes[(size_t)n].lane);
+                begin(op, n);
                 if (!ended(work, &op.launch->executions[(size_t)n], began)) continue;
                 Choice d = {s, n, work->device};
                 choices->push_back(d);
@@ -304,21 +343,37 @@ static void choices_of(cudaStream_t s, std::vector<Choice> *choices, bool *began
 
 static void run_choice(const Choice &c) {
     Op &op = c.stream->queue.front();
+    lane_now = lane_of(c.stream, 0);
     if (c.node >= 0) {
         Launch *l = op.launch.get();
         const Node &node = op.program->nodes[(size_t)c.node];
+        lane_now = lane_of(c.stream, node.lane);
         if (!l->executions[(size_t)c.node]) run_now(node.work.get());
+        on_lane(lane_now, [&] { before(&l->began[(size_t)c.node]); });
         l->ready.erase(std::find(l->ready.begin(), l->ready.end(), c.node));
         for (int n : node.next)
             if (--l->before[(size_t)n] == 0) l->ready.push_back(n);
         l->left--;
         if (l->left) return;
+        lane_now = lane_of(c.stream, 0);
     } else if (op.kind == Op::WORK && !op.execution) run_now(op.work.get());
-    else if (op.kind == Op::RECORD) {
-        if (op.event->done < op.number) op.event->done = op.number;
+    else if (op.kind == Op::RECORD && op.event->done < op.number) {
+        op.event->done = op.number;
         op.event->time = now();
     }
     if (op.kind == Op::GRAPH) op.program->running = false;
+    on_lane(lane_now, [&] {
+        if (op.kind == Op::WAIT) after(op.event.get());
+        if (op.kind == Op::RECORD) before(op.event.get());
+        if (op.kind == Op::GRAPH)
+            for (const char &node : op.launch->began) after(&node);
+        before(c.stream);
+    });
+#ifdef MIRT_SIM_TSAN
+    /* What fibers have read is not freed: that would be a race to the sanitizer. */
+    static auto *read = new std::vector<Op>();
+    read->push_back(op);
+#endif
     c.stream->queue.pop_front();
 }
 
@@ -331,6 +386,7 @@ static bool step(cudaStream_t first) {
     if (choices.empty())
         for (cudaStream_t s : streams) choices_of(s, &choices, &began);
     if (began) changed();
+    lane_now = nullptr;
     if (choices.empty()) return began;
     size_t pick = 0;
     if (options().seed) {
@@ -346,6 +402,7 @@ static bool step(cudaStream_t first) {
         for (size_t i = 1; i < choices.size(); i++)
             if (choices[i].stream->queue.front().serial < choices[pick].stream->queue.front().serial) pick = i;
     run_choice(choices[pick]);
+    lane_now = nullptr;
     changed();
     return true;
 }
@@ -415,6 +472,8 @@ void finish_device(int device) {
             if (s->device == device && !s->queue.empty()) return false;
         return true;
     });
+    for (cudaStream_t s : streams)
+        if (s->device == device) after(s);
 }
 
 /* A few steps for those who only ask. They may give up by themselves; who asks for ever is told of the deadlock, unless it was made by a test. */
@@ -688,6 +747,7 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream) {
     if (lost[stream->device]) stream->queue.clear();
     wait_until("cudaStreamDestroy", stream, [=] { return stream->queue.empty(); });
     streams.erase(std::find(streams.begin(), streams.end(), stream));
+    for (Lane *lane : stream->lanes) drop_lane(lane);
     delete stream;
     return cudaSuccess;
 }
@@ -700,6 +760,7 @@ cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
         return set_error(cudaErrorStreamCaptureUnsupported);
     }
     wait_until("cudaStreamSynchronize", stream, [=] { return stream->queue.empty() || lost[stream->device]; });
+    after(stream);
     return set_error((cudaError_t)lost[stream->device]);
 }
 
@@ -712,7 +773,9 @@ cudaError_t cudaStreamQuery(cudaStream_t stream) {
     }
     if (!stream->queue.empty()) some_steps("cudaStreamQuery");
     if (lost[stream->device]) return set_error((cudaError_t)lost[stream->device]);
-    return stream->queue.empty() ? cudaSuccess : cudaErrorNotReady;
+    if (!stream->queue.empty()) return cudaErrorNotReady;
+    after(stream);
+    return cudaSuccess;
 }
 
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned int) {
@@ -794,7 +857,9 @@ cudaError_t cudaEventQuery(cudaEvent_t event) {
     if (e->capture) return set_error(cudaErrorCapturedEvent);
     if (e->done < e->recorded) some_steps("cudaEventQuery");
     if (lost[e->device]) return set_error((cudaError_t)lost[e->device]);
-    return e->done < e->recorded ? cudaErrorNotReady : cudaSuccess;
+    if (e->done < e->recorded) return cudaErrorNotReady;
+    after(e);
+    return cudaSuccess;
 }
 
 cudaError_t cudaEventSynchronize(cudaEvent_t event) {
@@ -804,6 +869,7 @@ cudaError_t cudaEventSynchronize(cudaEvent_t event) {
     if (e->capture) return set_error(cudaErrorCapturedEvent);
     uint64_t number = e->recorded;
     wait_until("cudaEventSynchronize", nullptr, [=] { return e->done >= number || lost[e->device]; });
+    after(e.get());
     return set_error((cudaError_t)lost[e->device]);
 }
 
@@ -876,12 +942,28 @@ cudaError_t cudaStreamIsCapturing(cudaStream_t stream, cudaStreamCaptureStatus *
     return cudaSuccess;
 }
 
+/* A node goes on in the lane of one before it that nobody else goes on in; those that begin, or that others were quicker than, in one more. */
+static void choose_lanes(std::vector<Node> *nodes) {
+    const size_t none = ~(size_t)0;
+    size_t lanes = 0;
+    for (Node &node : *nodes) node.lane = none;
+    for (Node &node : *nodes) {
+        if (node.lane == none) node.lane = lanes++;
+        for (int n : node.next)
+            if ((*nodes)[(size_t)n].lane == none) {
+                (*nodes)[(size_t)n].lane = node.lane;
+                break;
+            }
+    }
+}
+
 cudaError_t cudaGraphInstantiate(cudaGraphExec_t *out, cudaGraph_t graph, unsigned long long) {
     API("cudaGraphInstantiate", cudaErrorUnknown);
     if (!graphs.count(graph)) fatal("wrong handle: cudaGraphInstantiate of a graph that was destroyed, or never was");
     *out = new CUgraphExec_st();
     (*out)->program.reset(new Program());
     (*out)->program->nodes = graph->nodes;
+    choose_lanes(&(*out)->program->nodes);
     (*out)->number = ++handles;
     programs.insert(*out);
     return cudaSuccess;
@@ -939,6 +1021,8 @@ struct CopyWork : Work {
     void run() override {
         check_range("a copy", to, bytes);
         check_range("a copy", from, bytes);
+        if (staged.empty()) reads(from, bytes);
+        writes(to, bytes);
         memmove(to, staged.empty() ? from : staged.data(), bytes);
     }
 };
@@ -948,6 +1032,7 @@ struct FillWork : Work {
     size_t bytes;
     void run() override {
         check_range("cudaMemsetAsync", to, bytes);
+        writes(to, bytes);
         memset(to, value, bytes);
     }
 };
@@ -987,8 +1072,10 @@ cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, cudaMemcpy
     if (from_host && !pinned_range(from, bytes) && !stream->capture)
         work->staged.assign(static_cast<const char *>(from), static_cast<const char *>(from) + bytes);
     cudaError_t error = enqueue(stream, work, "cudaMemcpyAsync");
-    if (!error && to_host && !pinned_range(to, bytes) && !stream->capture)
+    if (!error && to_host && !pinned_range(to, bytes) && !stream->capture) {
         wait_until("cudaMemcpyAsync", stream, [=] { return stream->queue.empty() || lost[stream->device]; });
+        after(stream);
+    }
     return error;
 }
 

@@ -16,7 +16,6 @@
 #define COUNT(array) (int)(sizeof(array) / sizeof(array)[0])
 
 typedef std::vector<float> floats;
-static uint64_t seed;
 
 /* A device's stream, and memory that goes with it. */
 struct Device {
@@ -60,31 +59,73 @@ static floats numbers(size_t count, unsigned salt) {
 
 /* ---- What must be caught ---- */
 
-/* Runs it in a process of its own: it must end with the simulator's status, and the message begin with the name of the fault and have the detail. */
-static void caught(const char *what, const char *name, const char *detail, const std::function<void()> &f) {
-    int ends[2];
+/* Faults are numbered; each runs in a process of its own: this program once more, with its number. */
+static int fault, only = -1;
+
+/* What it says on stderr, and how it ends. */
+static std::string said_by(const std::function<void()> &f, int *status) {
+    int ends[2], number = fault++;
+    std::string said;
+    if (only >= 0) {
+        if (number != only) return said;
+        mirt_sim::options().patience = 0.3;
+        f();
+        _exit(0);
+    }
     fflush(stdout);
-    if (pipe(ends)) return;
+    if (pipe(ends)) return said;
     pid_t child = fork();
     if (!child) {
         dup2(ends[1], 2);
         close(ends[0]);
         close(ends[1]);
-        mirt_sim::options().patience = 0.3;
-        f();
-        _exit(0);
+        execl("/proc/self/exe", "test_sim", std::to_string(number).c_str(), (char *)nullptr);
+        _exit(1);
     }
     close(ends[1]);
-    std::string said;
     char buffer[1000];
     for (ssize_t n; (n = read(ends[0], buffer, sizeof buffer)) > 0;) said.append(buffer, (size_t)n);
     close(ends[0]);
+    waitpid(child, status, 0);
+    return said;
+}
+
+/* It must end with the simulator's status, and the message begin with the name of the fault and have the detail. */
+static void caught(const char *what, const char *name, const char *detail, const std::function<void()> &f) {
     int status = 0;
-    waitpid(child, &status, 0);
-    std::string begin = std::string("sim: ") + name + ":";
+    std::string said = said_by(f, &status), begin = std::string("sim: ") + name + ":";
+    if (only >= 0) return;
     bool right = WIFEXITED(status) && WEXITSTATUS(status) == mirt_sim::FATAL_STATUS && said.find(begin) != std::string::npos && said.find(detail) != std::string::npos;
+    /* The address sanitizer knows where memory ends, and says so first. */
+    right = right || said.find("AddressSanitizer: use-after-poison") != std::string::npos;
     ok(right, "caught: %s", what);
     if (!right) printf("# status %d, said: %s\n", status, said.c_str());
+}
+
+/* The values are wrong for one of some seeds. */
+static void differs(const char *what, const std::function<bool()> &wrong) {
+    if (only >= 0) return;
+    uint64_t seed = mirt_sim::options().seed;
+    bool shown = false;
+    for (uint64_t s = 1; s <= 20 && !shown; s++) {
+        mirt_sim::options().seed = s;
+        shown = wrong();
+    }
+    mirt_sim::options().seed = seed;
+    ok(shown, "caught: %s, by values", what);
+}
+
+/* What lacks an order has wrong values, and the thread sanitizer names the two places. */
+static void races(const char *what, const char *place, const std::function<bool()> &wrong) {
+#if defined(__SANITIZE_THREAD__)
+    int status = 0;
+    std::string said = said_by([&] { wrong(); }, &status);
+    if (only >= 0) return;
+    ok(said.find("ThreadSanitizer: data race") != std::string::npos && said.find(place) != std::string::npos, "caught: %s, as a race in %s", what, place);
+#else
+    (void)place;
+    differs(what, wrong);
+#endif
 }
 
 /* ---- Kernels ---- */
@@ -345,7 +386,7 @@ static __global__ void update(float *weights, const float *g, int n) {
     if (i < n) weights[i] -= 0.1f * g[i];
 }
 
-enum Bug { NONE, NO_WAIT_FOR_GRADIENTS, NO_WAIT_FOR_SUMS, OTHER_ORDER, OTHER_COUNT, HOST_READS, OTHER_DEVICE, NEVER_RECORDED, RANK_MISSING, USE_FREED };
+enum Bug { NONE, NO_WAIT_FOR_GRADIENTS, NO_WAIT_FOR_SUMS, LATE_WAIT_FOR_SUMS, OTHER_ORDER, OTHER_COUNT, HOST_READS, OTHER_DEVICE, NEVER_RECORDED, RANK_MISSING, USE_FREED };
 enum { BUCKET = 256, BUCKETS = 3, STEPS = 6 };
 
 /* What one device does for a step; the same calls make a graph. */
@@ -397,9 +438,10 @@ struct Trainer {
             for (ncclResult_t state = ncclInProgress; state == ncclInProgress;) ncclCommGetAsyncError(comm, &state);
         }
         cudaEventRecord(summed, exchange);
-        if (bug != NO_WAIT_FOR_SUMS) cudaStreamWaitEvent(compute, summed, 0);
+        if (bug != NO_WAIT_FOR_SUMS && bug != LATE_WAIT_FOR_SUMS) cudaStreamWaitEvent(compute, summed, 0);
         const float *from = bug == OTHER_DEVICE && foreign ? foreign : g;
         LAUNCH(update, dim3(6), dim3(128), 0, compute, w, from, BUCKET * BUCKETS);
+        if (bug == LATE_WAIT_FOR_SUMS) cudaStreamWaitEvent(compute, summed, 0);
     }
     bool capture() {
         cudaGraph_t graph = nullptr;
@@ -501,17 +543,6 @@ static void test_training() {
             double error = training_error(w);
             ok(error < 1e-3 && same(w), "%d devices, %s%s: error %g, replicas are the same", devices, way & 1 ? "a thread each" : "one thread", way & 2 ? ", as graphs" : "", error);
         }
-}
-
-/* Whether one of some seeds shows it. */
-static bool shows(const std::function<bool()> &wrong) {
-    bool shown = false;
-    for (uint64_t s = 1; s <= 20 && !shown; s++) {
-        mirt_sim::options().seed = s;
-        shown = wrong();
-    }
-    mirt_sim::options().seed = seed;
-    return shown;
 }
 
 /* ---- Sends ---- */
@@ -633,10 +664,11 @@ static void test_capture_errors() {
 }
 
 static void test_faults() {
-    ok(shows([] { return transpose_errors(false) > 0; }), "caught: a missing barrier, by values");
-    ok(shows([] { return !(multiply_error(1) < 1e-3); }), "caught: a missing wait for cp.async, by values");
-    ok(shows([] { return !(training_error(train(3, false, false, NO_WAIT_FOR_GRADIENTS)) < 1e-3); }), "caught: a missing wait for gradients, by values");
-    ok(shows([] { return !(training_error(train(3, false, false, NO_WAIT_FOR_SUMS)) < 1e-3); }), "caught: a missing wait for sums, by values");
+    races("a missing barrier", "transpose", [] { return transpose_errors(false) > 0; });
+    differs("a missing wait for cp.async", [] { return !(multiply_error(1) < 1e-3); });
+    races("a missing wait for gradients", "gradients", [] { return !(training_error(train(3, false, false, NO_WAIT_FOR_GRADIENTS)) < 1e-3); });
+    races("a missing wait for sums", "update", [] { return !(training_error(train(3, false, false, NO_WAIT_FOR_SUMS)) < 1e-3); });
+    races("the same in a graph", "update", [] { return !(training_error(train(3, true, true, LATE_WAIT_FOR_SUMS)) < 1e-3); });
     caught("a barrier that not all reach", "barrier", "63 of 64 wait in __syncthreads()", [] {
         Device d;
         int *p = d.room<int>(64);
@@ -711,9 +743,13 @@ static void test_faults() {
     });
 }
 
-int main() {
-    seed = mirt_sim::options().seed;
+int main(int count, char **arguments) {
     mirt_sim::options().devices = 4;
+    if (count > 1) {
+        only = atoi(arguments[1]);
+        test_faults();
+        return 1;
+    }
     ok(!transpose_errors(true), "transposed through shared memory");
     test_block_sums();
     test_matrices();
