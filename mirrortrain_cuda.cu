@@ -8134,6 +8134,7 @@ static void mirt__cu_conv_forward(const mirt__conv_forward *f, const mirt__where
     mirt__cu *cu = mirt__cu_of(where);
     const mirt__conv *s = &f->s;
     mirt__cu_mm_job job;
+    if (mirt__cu_depthwise_forward(f, cu)) return;
     if (s->rows < 1 || s->oh < 1 || s->ow < 1 || s->co < 1) return;
     if (mirt__cu_blas_conv_forward(f, cu)) return;
     mirt__cu_conv_job(&job, s, false, &f->x, f->kernel);
@@ -8147,6 +8148,7 @@ static void mirt__cu_conv_input_grad(const mirt__conv_input_grad *g, const mirt_
     mirt__cu *cu = mirt__cu_of(where);
     const mirt__conv *s = &g->s;
     mirt__cu_mm_job job;
+    if (mirt__cu_depthwise_input_grad(g, cu)) return;
     if (g->x) { /* first, as dx may lie where x or dy does */
         mirt__conv_weight_grad w;
         memset(&w, 0, sizeof w);
