@@ -6422,6 +6422,12 @@ static bool mirt__cu_blas_nothing(const mirt__epilogue *e) {
     return mirt__cu_blas_finishes(e) && !e->bias && e->activation == MIRT_LINEAR && !e->mask;
 }
 
+/* Whether that takes a kernel of its own, which small products are not worth. */
+#define MIRT__CU_BLAS_WORTH ((int64_t)1 << 22) /* multiplications */
+static bool mirt__cu_blas_worth(const mirt__cu_product *p, const mirt__epilogue *e) {
+    return (!e->mask && (e->activation == MIRT_LINEAR || e->activation == MIRT_RELU)) || (int64_t)p->m * p->n * p->k >= MIRT__CU_BLAS_WORTH;
+}
+
 /* The product and what follows it. */
 static void mirt__cu_blas_finished(mirt__cu *cu, const mirt__cu_product *p, const mirt__epilogue *e) {
     const bool relu = e->activation == MIRT_RELU;
@@ -6442,6 +6448,7 @@ static bool mirt__cu_blas_gemm(const mirt__gemm *g, mirt__cu *cu) {
     if (!mirt__cu_blas_on() || !mirt__cu_blas_plain(&g->a, MIRT_FLOAT32) || !mirt__cu_blas_finishes(&g->epilogue)) return false;
     if ((g->a_row != 1 && g->a_col != 1) || (g->b_row != 1 && g->b_col != 1) || (g->column_sum && g->b_row != g->n)) return false;
     if (!mirt__cu_blas_product(&p, CUDA_R_32F, CUDA_R_32F, g->m, g->n, g->k, g->a.data, g->a_row, g->a_col, g->b, g->b_row, g->b_col, g->c)) return false;
+    if (!mirt__cu_blas_worth(&p, &g->epilogue)) return false;
     if (g->column_sum) {
         float *room = NULL;
         const size_t bytes = mirt__cu_blas_column_room(g->k, g->n);
@@ -6473,7 +6480,7 @@ static bool mirt__cu_blas_conv(mirt__cu *cu, const mirt__conv *s, bool back, boo
     const int64_t pixels = s->rows * s->h * s->w, n = back ? s->ci : s->co, k = back ? s->co : s->ci;
     const void *b = kernel;
     if (!mirt__cu_blas_product(&p, half ? CUDA_R_16BF : CUDA_R_32F, out_dtype == MIRT_FLOAT32 ? CUDA_R_32F : CUDA_R_16BF, pixels, n, k, in->data,
-                               k, 1, b, back ? 1 : n, back ? k : 1, out)) return false;
+                               k, 1, b, back ? 1 : n, back ? k : 1, out) || !mirt__cu_blas_worth(&p, e)) return false;
     if (half) {
         __nv_bfloat16 *rounded = (__nv_bfloat16 *)mirt__cu_room(cu, (size_t)(n * k) * sizeof(__nv_bfloat16));
         MIRT_LAUNCH(cu, mirt__cu_blas_round, mirt__cu_blocks(n * k, 256), 256, 0, kernel, n * k, rounded);
@@ -6598,10 +6605,10 @@ template <class S, int BY, int V, bool X> struct mirt__cu_wgrad_side {
     int column, line;
     int64_t channel, y, x; /* y, x: of its tap, from the first */
 
-    /* As the reader is, but for what is known of it here. */
+    /* As the reader is, but for what is known of it here: the usual ones have neighbours. */
     static __device__ mirt__cu_reader reader(const mirt__cu_wgrad &g) {
         mirt__cu_reader r = X ? g.x : g.dy;
-        r.kind &= X ? MIRT__CU_READ_NORM | MIRT__CU_READ_GATE : MIRT__CU_READ_BACK;
+        if (V > 1) r.kind &= X ? MIRT__CU_READ_NORM | MIRT__CU_READ_GATE : MIRT__CU_READ_BACK;
         if (V == 8) {
             r.dtype = (mirt_dtype)MIRT__BFLOAT16;
             r.affine = false;
@@ -6639,6 +6646,7 @@ template <class S, int BY, int V, bool X> struct mirt__cu_wgrad_side {
             }
             gate = g.gate_images ? row * g.ci : mirt__cu_gate_of(r, pixel);
         }
+        if (!X && V == 1) gate = mirt__cu_gate_of(r, pixel);
         mirt__cu_fetch<MIRT__CU_READ_ANY, V>(r, pixel * (X ? g.ci : g.co) + channel, to);
         return true;
     }
@@ -6683,7 +6691,7 @@ template <class S, int BY, int V, bool X> struct mirt__cu_wgrad_side {
 #pragma unroll 2
             for (int i = line; i < S::BK; i += DOWN) {
                 float v[1] = {0};
-                if (mine && fetch_one(g, r, start, k + i, raw[0], gates[0])) mirt__cu_make<MIRT__CU_READ_ANY, 1>(r, c, raw[0], X ? gates[0] : 0, channel, v);
+                if (mine && fetch_one(g, r, start, k + i, raw[0], gates[0])) mirt__cu_make<MIRT__CU_READ_ANY, 1>(r, c, raw[0], gates[0], channel, v);
                 mirt__cu_wgrad_put<BY, 1>(shared, i * PITCH + column, v, g.round);
             }
         }
@@ -6902,6 +6910,7 @@ static void mirt__cu_conv_weight_grad(const mirt__conv_weight_grad *args, const 
     const bool half = args->half && cu->major >= 8;
     const int widest = half && g.x.dtype == (mirt_dtype)MIRT__BFLOAT16 && g.dy.dtype == g.x.dtype && !g.x.affine && !g.dy.affine ? 8 : 4;
     g.width = widest;
+    if (g.x.kind & MIRT__CU_READ_BACK || g.dy.kind & (MIRT__CU_READ_NORM | MIRT__CU_READ_GATE)) g.width = 1;
     while (g.width > 1 && (g.x.width < g.width || g.dy.width < g.width || g.channels % g.width != 0 || g.n % g.width != 0)) g.width = g.width == 8 ? 4 : 1;
     g.large = g.width == (half ? 8 : 4) && g.m > 64 && g.n > 64;
     const int tile = g.large ? 128 : 64;

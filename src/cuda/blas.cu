@@ -207,6 +207,12 @@ static bool mirt__cu_blas_nothing(const mirt__epilogue *e) {
     return mirt__cu_blas_finishes(e) && !e->bias && e->activation == MIRT_LINEAR && !e->mask;
 }
 
+/* Whether that takes a kernel of its own, which small products are not worth. */
+#define MIRT__CU_BLAS_WORTH ((int64_t)1 << 22) /* multiplications */
+static bool mirt__cu_blas_worth(const mirt__cu_product *p, const mirt__epilogue *e) {
+    return (!e->mask && (e->activation == MIRT_LINEAR || e->activation == MIRT_RELU)) || (int64_t)p->m * p->n * p->k >= MIRT__CU_BLAS_WORTH;
+}
+
 /* The product and what follows it. */
 static void mirt__cu_blas_finished(mirt__cu *cu, const mirt__cu_product *p, const mirt__epilogue *e) {
     const bool relu = e->activation == MIRT_RELU;
@@ -227,6 +233,7 @@ static bool mirt__cu_blas_gemm(const mirt__gemm *g, mirt__cu *cu) {
     if (!mirt__cu_blas_on() || !mirt__cu_blas_plain(&g->a, MIRT_FLOAT32) || !mirt__cu_blas_finishes(&g->epilogue)) return false;
     if ((g->a_row != 1 && g->a_col != 1) || (g->b_row != 1 && g->b_col != 1) || (g->column_sum && g->b_row != g->n)) return false;
     if (!mirt__cu_blas_product(&p, CUDA_R_32F, CUDA_R_32F, g->m, g->n, g->k, g->a.data, g->a_row, g->a_col, g->b, g->b_row, g->b_col, g->c)) return false;
+    if (!mirt__cu_blas_worth(&p, &g->epilogue)) return false;
     if (g->column_sum) {
         float *room = NULL;
         const size_t bytes = mirt__cu_blas_column_room(g->k, g->n);
@@ -258,7 +265,7 @@ static bool mirt__cu_blas_conv(mirt__cu *cu, const mirt__conv *s, bool back, boo
     const int64_t pixels = s->rows * s->h * s->w, n = back ? s->ci : s->co, k = back ? s->co : s->ci;
     const void *b = kernel;
     if (!mirt__cu_blas_product(&p, half ? CUDA_R_16BF : CUDA_R_32F, out_dtype == MIRT_FLOAT32 ? CUDA_R_32F : CUDA_R_16BF, pixels, n, k, in->data,
-                               k, 1, b, back ? 1 : n, back ? k : 1, out)) return false;
+                               k, 1, b, back ? 1 : n, back ? k : 1, out) || !mirt__cu_blas_worth(&p, e)) return false;
     if (half) {
         __nv_bfloat16 *rounded = (__nv_bfloat16 *)mirt__cu_room(cu, (size_t)(n * k) * sizeof(__nv_bfloat16));
         MIRT_LAUNCH(cu, mirt__cu_blas_round, mirt__cu_blocks(n * k, 256), 256, 0, kernel, n * k, rounded);

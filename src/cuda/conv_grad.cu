@@ -87,10 +87,10 @@ template <class S, int BY, int V, bool X> struct mirt__cu_wgrad_side {
     int column, line;
     int64_t channel, y, x; /* y, x: of its tap, from the first */
 
-    /* As the reader is, but for what is known of it here. */
+    /* As the reader is, but for what is known of it here: the usual ones have neighbours. */
     static __device__ mirt__cu_reader reader(const mirt__cu_wgrad &g) {
         mirt__cu_reader r = X ? g.x : g.dy;
-        r.kind &= X ? MIRT__CU_READ_NORM | MIRT__CU_READ_GATE : MIRT__CU_READ_BACK;
+        if (V > 1) r.kind &= X ? MIRT__CU_READ_NORM | MIRT__CU_READ_GATE : MIRT__CU_READ_BACK;
         if (V == 8) {
             r.dtype = (mirt_dtype)MIRT__BFLOAT16;
             r.affine = false;
@@ -128,6 +128,7 @@ template <class S, int BY, int V, bool X> struct mirt__cu_wgrad_side {
             }
             gate = g.gate_images ? row * g.ci : mirt__cu_gate_of(r, pixel);
         }
+        if (!X && V == 1) gate = mirt__cu_gate_of(r, pixel);
         mirt__cu_fetch<MIRT__CU_READ_ANY, V>(r, pixel * (X ? g.ci : g.co) + channel, to);
         return true;
     }
@@ -172,7 +173,7 @@ template <class S, int BY, int V, bool X> struct mirt__cu_wgrad_side {
 #pragma unroll 2
             for (int i = line; i < S::BK; i += DOWN) {
                 float v[1] = {0};
-                if (mine && fetch_one(g, r, start, k + i, raw[0], gates[0])) mirt__cu_make<MIRT__CU_READ_ANY, 1>(r, c, raw[0], X ? gates[0] : 0, channel, v);
+                if (mine && fetch_one(g, r, start, k + i, raw[0], gates[0])) mirt__cu_make<MIRT__CU_READ_ANY, 1>(r, c, raw[0], gates[0], channel, v);
                 mirt__cu_wgrad_put<BY, 1>(shared, i * PITCH + column, v, g.round);
             }
         }
@@ -391,6 +392,7 @@ static void mirt__cu_conv_weight_grad(const mirt__conv_weight_grad *args, const 
     const bool half = args->half && cu->major >= 8;
     const int widest = half && g.x.dtype == (mirt_dtype)MIRT__BFLOAT16 && g.dy.dtype == g.x.dtype && !g.x.affine && !g.dy.affine ? 8 : 4;
     g.width = widest;
+    if (g.x.kind & MIRT__CU_READ_BACK || g.dy.kind & (MIRT__CU_READ_NORM | MIRT__CU_READ_GATE)) g.width = 1;
     while (g.width > 1 && (g.x.width < g.width || g.dy.width < g.width || g.channels % g.width != 0 || g.n % g.width != 0)) g.width = g.width == 8 ? 4 : 1;
     g.large = g.width == (half ? 8 : 4) && g.m > 64 && g.n > 64;
     const int tile = g.large ? 128 : 64;
