@@ -132,7 +132,7 @@ typedef struct mirt__cu_mm_job {
 
 #define MIRT__CU_MM_BLOCKS 128        /* so many keep a machine busy */
 #define MIRT__CU_MM_PARTIAL (1 << 24) /* floats of partial sums, at most */
-#define MIRT__CU_MM_COLUMNS (32 << 10) /* bytes of columns in shared memory, at most */
+#define MIRT__CU_MM_COLUMNS (48 << 10) /* bytes of columns in shared memory, at most */
 
 #define MIRT__CU_MULTIPLY_CASE(bm, bn, by) \
     if (tile_m == bm && tile_n == bn && math == by) { \
@@ -175,7 +175,9 @@ static void mirt__cu_multiply_run(mirt__cu *cu, mirt__cu_mm_job *job) {
     const int math = !exact ? MIRT__CU_MM_HALF : !job->half && cu->tf32 && cu->major >= 8 ? MIRT__CU_MM_TF32 : MIRT__CU_MM_FMA;
     const int vector = exact ? 4 : 8, taps = p->down.kernel * p->across.kernel, k = p->k, size = exact ? 4 : 2;
     const bool round = job->half && exact, whole = !(p->x.kind & MIRT__CU_READ_GATE) || p->x.gate_pixels == (int64_t)p->down.source * p->across.source;
-    const bool spread = k % vector != 0 || p->x.width < vector || p->x.dtype != (exact ? MIRT_FLOAT32 : (mirt_dtype)MIRT__BFLOAT16) || !whole || round ||
+    int columns = mirt__cu_columns_floats(p->x, k) * 4;
+    const bool narrow = columns > MIRT__CU_MM_COLUMNS || (size_t)mirt__cu_multiply_launch(cu, p, math, 64, 64, 0, false) + (size_t)columns > cu->shared_most;
+    const bool spread = narrow || k % vector != 0 || p->x.width < vector || p->x.dtype != (exact ? MIRT_FLOAT32 : (mirt_dtype)MIRT__BFLOAT16) || !whole || round ||
                         job->turned || !MIRT__CU_MM_QUICK(p->x.norm.activation);
     mirt__cu_mm_spread s;
     mirt__cu_mm_rooms r;
@@ -199,6 +201,7 @@ static void mirt__cu_multiply_run(mirt__cu *cu, mirt__cu_mm_job *job) {
         memset(&p->x, 0, sizeof p->x);
         p->x.dtype = exact ? MIRT_FLOAT32 : (mirt_dtype)MIRT__BFLOAT16;
         p->x.width = 8;
+        columns = 0;
     }
 
     /* Functions of shapes alone. */
@@ -207,8 +210,8 @@ static void mirt__cu_multiply_run(mirt__cu *cu, mirt__cu_mm_job *job) {
     int bm = 128, bn = 64;
     if (p->n > 64 && mirt__cu_ceil(rows, 128) * mirt__cu_ceil(p->n, 128) * sets >= MIRT__CU_MM_BLOCKS) bn = 128;
     else if (mirt__cu_ceil(rows, 128) * mirt__cu_ceil(p->n, 64) * sets < MIRT__CU_MM_BLOCKS) bm = 64;
-    if (bn == 128 && (size_t)mirt__cu_multiply_launch(cu, p, math, bm, bn, 0, false) > cu->shared_most) bn = 64;
-    if (bm == 128 && (size_t)mirt__cu_multiply_launch(cu, p, math, bm, bn, 0, false) > cu->shared_most) bm = 64;
+    if (bn == 128 && (size_t)(mirt__cu_multiply_launch(cu, p, math, bm, bn, 0, false) + columns) > cu->shared_most) bn = 64;
+    if (bm == 128 && (size_t)(mirt__cu_multiply_launch(cu, p, math, bm, bn, 0, false) + columns) > cu->shared_most) bm = 64;
     p->blocks_m = mirt__cu_ceil(rows, bm);
     p->blocks_n = (int)mirt__cu_ceil(p->n, bn);
     const int64_t blocks = p->blocks_m * p->blocks_n * sets, depth = (int64_t)mirt__cu_mm_axis_taps(&p->down) * mirt__cu_mm_axis_taps(&p->across) * p->k;
@@ -262,10 +265,6 @@ static void mirt__cu_multiply_run(mirt__cu *cu, mirt__cu_mm_job *job) {
     if (p->splits > 1) p->partial = (float *)(room + r.partial);
     p->chunks = mirt__cu_chunks_of(room ? room + r.chunks : NULL, p->e.sums, p->e.columns, chunks);
 
-    int columns = mirt__cu_columns_floats(p->x, p->k) * 4;
-    const size_t taken = (size_t)mirt__cu_multiply_launch(cu, p, math, bm, bn, 0, false);
-    p->columns_shared = columns > 0 && columns <= MIRT__CU_MM_COLUMNS && taken + (size_t)columns <= cu->shared_most;
-    if (!p->columns_shared) columns = 0;
     mirt__cu_multiply_launch(cu, p, math, bm, bn, columns, true);
     if (p->splits > 1) {
         mirt__cu_multiply together = *p;

@@ -54,7 +54,6 @@ typedef struct mirt__cu_multiply {
     int64_t blocks_m, pixels;
     int blocks_n, splits, split_steps; /* of k, each of which leaves its sums in `partial` */
     float *partial;
-    bool columns_shared;
 } mirt__cu_multiply;
 #define MIRT__CU_MM_QUICK(kind) ((kind) == MIRT_LINEAR || (kind) == MIRT_RELU || (kind) == MIRT_RELU6 || (kind) == MIRT_SILU)
 
@@ -66,6 +65,7 @@ template <int BM, int BN, int MATH> struct mirt__cu_mm_tile {
     static const int k = half ? 32 : 16; /* of a step */
     static const int warp_n = half && BN == 128 ? 64 : 32, warp_m = half && BM == 64 ? 32 : 64;
     static const int threads = BM / warp_m * (BN / warp_n) * 32;
+    static const int resident = !half ? 1 : BM == 64 ? 4 : BN == 64 ? 3 : 2; /* blocks of a processor, at least */
     static const int stages = half ? 4 : 2;
     static const int vector = half ? 8 : 4;
     static const int a_row = BM + (MATH == MIRT__CU_MM_TF32 ? 8 : 4), b_row = BN + (MATH == MIRT__CU_MM_TF32 ? 8 : 0); /* of floats [k][row] */
@@ -189,17 +189,19 @@ template <int BM, int BN, int MATH> struct mirt__cu_mm_sums_of {
         const int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32;
         const int row = warp / (BN / tile::warp_n) * tile::warp_m, column = warp % (BN / tile::warp_n) * tile::warp_n;
         if constexpr (MATH == MIRT__CU_MM_HALF) {
+            /* Rows 8 apart have their pieces at the same places, which the bits of the others do not touch. */
+            const int a_at = mirt__cu_mm_half_a(row + lane % 16, lane / 16), b_at = mirt__cu_mm_half_b<BN>(lane % 16, column / 8 + lane / 16);
 #pragma unroll
             for (int k = 0; k < 2; k++) {
-                uint32_t a[mt][4], b[nt / 2][4];
+                uint32_t b[nt / 2][4];
 #pragma unroll
-                for (int i = 0; i < mt; i++) mirt__cu_ldmatrix_x4(a[i], a_tile + mirt__cu_mm_half_a(row + i * 16 + lane % 16, k * 2 + lane / 16));
-#pragma unroll
-                for (int j = 0; j < nt / 2; j++) mirt__cu_ldmatrix_x4_trans(b[j], b_tile + mirt__cu_mm_half_b<BN>(k * 16 + lane % 16, column / 8 + j * 2 + lane / 16));
+                for (int j = 0; j < nt / 2; j++) mirt__cu_ldmatrix_x4_trans(b[j], b_tile + (b_at ^ j * 32) + k * 16 * BN * 2);
 #pragma unroll
                 for (int i = 0; i < mt; i++) {
+                    uint32_t a[4];
+                    mirt__cu_ldmatrix_x4(a, a_tile + (a_at ^ k * 32) + i * 16 * 64);
 #pragma unroll
-                    for (int j = 0; j < nt; j++) mirt__cu_mma_bf16(d[i * nt + j], a[i], b[j / 2] + j % 2 * 2);
+                    for (int j = 0; j < nt; j++) mirt__cu_mma_bf16(d[i * nt + j], a, b[j / 2] + j % 2 * 2);
                 }
             }
         } else if constexpr (MATH == MIRT__CU_MM_TF32) {
@@ -290,7 +292,7 @@ template <int BN, int THREADS> struct mirt__cu_mm_finisher {
         mirt__cu_sums_begin(sums);
     }
     __device__ void row(const mirt__cu_multiply &p, int64_t pixel, float *value) {
-        float z[4];
+        float z[4] = {0, 0, 0, 0};
         const int64_t at = pixel * p.e.columns + column;
         mirt__cu_finish<4>(p.e, columns, at, n, value, z);
         mirt__cu_sums_add<4>(p.e, columns, sums, value, z);
@@ -374,14 +376,6 @@ template <int N> static inline __device__ void mirt__cu_mm_quick(const mirt__cu_
         for (int i = 0; i < N; i++) x[i] = __fmul_rn(x[i], by[i]);
     }
 }
-/* The columns of channels [c, c + N) of a block's group. */
-template <int N>
-static inline __device__ void mirt__cu_mm_quick_columns(const mirt__cu_multiply &p, int group, const float *shared, int c, mirt__cu_columns<N> &to) {
-    if (p.x.kind == MIRT__CU_READ_PLAIN) return;
-    if (p.columns_shared) mirt__cu_columns_get<MIRT__CU_READ_ANY, N>(p.x, shared, p.k, c, to);
-    else mirt__cu_columns_of<MIRT__CU_READ_ANY, N>(p.x, (int64_t)group * p.k + c, to);
-}
-
 /* A thread's share of a step's x, of floats, on its way through registers. */
 template <int BM, int BN, int MATH> struct mirt__cu_mm_left {
     typedef mirt__cu_mm_tile<BM, BN, MATH> tile;
@@ -421,11 +415,11 @@ template <int BM, int BN, int MATH> struct mirt__cu_mm_left {
     /* What it asked for, as it is read, into the tile. */
     __device__ void store(const mirt__cu_multiply &p, const mirt__cu_mm_block &b, const int *image, const float *shared, char *to) {
         mirt__cu_columns<4> columns;
-        if (live) mirt__cu_mm_quick_columns<4>(p, b.group, shared, c, columns);
+        if (live) mirt__cu_columns_get<MIRT__CU_READ_ANY, 4>(p.x, shared, p.k, c, columns);
 #pragma unroll
         for (int i = 0; i < count; i++) {
             const int line = row + i * step;
-            float value[4] = {0, 0, 0, 0}, other[4];
+            float value[4] = {0, 0, 0, 0}, other[4] = {0, 0, 0, 0};
             if (live >> i & 1) {
 #pragma unroll
                 for (int e = 0; e < 4; e++) {
@@ -516,8 +510,9 @@ static inline __device__ void mirt__cu_mm_through_copies(const mirt__cu_multiply
     const int piece = (int)threadIdx.x % 4, row = (int)threadIdx.x / 4, b_piece = (int)threadIdx.x % (BN / 8), b_row = (int)threadIdx.x / (BN / 8);
     const bool back = (p.x.kind & MIRT__CU_READ_BACK) != 0, bare = p.x.kind == MIRT__CU_READ_PLAIN && !p.x.affine, inside = b.column + b_piece * 8 < p.b_row;
     const int stage = tile::a_bytes + tile::b_bytes + (back ? tile::a_bytes : 0), first = b.first_step;
+    const int a_at = mirt__cu_mm_half_a(row, piece), b_at = mirt__cu_mm_half_b<BN>(b_row, b_piece); /* those of rows 8 apart lie alike */
     const uint16_t *x = static_cast<const uint16_t *>(p.x.data), *z = static_cast<const uint16_t *>(p.x.z);
-    const uint16_t *right = static_cast<const uint16_t *>(p.b) + b.b_at + b.column + b_piece * 8;
+    const uint16_t *right = static_cast<const uint16_t *>(p.b) + b.b_at + b.column + b_piece * 8 + (int64_t)(first * tile::k + b_row) * p.b_row;
     mirt__cu_mm_walk at = {0, 0, 0};
     int64_t from[count];
     unsigned live = 0; /* which of its pieces exist: `count` bits for each stage, the newest's are the lowest */
@@ -534,18 +529,21 @@ static inline __device__ void mirt__cu_mm_through_copies(const mirt__cu_multiply
             mirt__cu_cp_async_wait<tile::stages - 2>();
             const unsigned mine = live >> (ahead - 1) * count;
             if (!bare) {
-                mirt__cu_columns<8> k;
-                mirt__cu_mm_quick_columns<8>(p, b.group, columns, c, k);
 #pragma unroll 1
-                for (int i = 0; i < count; i++) {
-                    if (!(mine >> i & 1)) continue;
-                    const int line = row + i * step;
-                    uint16_t *place = reinterpret_cast<uint16_t *>(done + mirt__cu_mm_half_a(line, piece));
-                    float value[8], other[8];
-                    mirt__cu_load_n<8>(place, value);
-                    if (back) mirt__cu_load_n<8>(reinterpret_cast<const uint16_t *>(done + tile::a_bytes + tile::b_bytes + mirt__cu_mm_half_a(line, piece)), other);
-                    mirt__cu_mm_quick<8>(p.x, k, value, other, p.x.gate + image[line] * p.x.channels + (int64_t)b.group * p.k + c);
-                    mirt__cu_store_n<8>(place, value);
+                for (int part = 0; part < 8; part += 4) {
+                    mirt__cu_columns<4> k;
+                    mirt__cu_columns_get<MIRT__CU_READ_ANY, 4>(p.x, columns, p.k, c + part, k);
+#pragma unroll 1
+                    for (int i = 0; i < count; i++) {
+                        if (!(mine >> i & 1)) continue;
+                        const int line = row + i * step, at_byte = a_at + i * step * 64 + part * 2;
+                        uint16_t *place = reinterpret_cast<uint16_t *>(done + at_byte);
+                        float value[4], other[4] = {0, 0, 0, 0};
+                        mirt__cu_load_n<4>(place, value);
+                        if (back) mirt__cu_load_n<4>(reinterpret_cast<const uint16_t *>(done + tile::a_bytes + tile::b_bytes + at_byte), other);
+                        mirt__cu_mm_quick<4>(p.x, k, value, other, p.x.gate + image[line] * p.x.channels + (int64_t)b.group * p.k + c + part);
+                        mirt__cu_store_n<4>(place, value);
+                    }
                 }
                 c += tile::k;
                 while (c >= p.k) c -= p.k;
@@ -559,15 +557,15 @@ static inline __device__ void mirt__cu_mm_through_copies(const mirt__cu_multiply
             for (int i = 0; i < count; i++) {
                 const bool valid = from[i] >= 0;
                 live |= (valid ? 1u : 0u) << i;
-                mirt__cu_cp_async16(to + mirt__cu_mm_half_a(row + i * step, piece), valid ? x + from[i] + at.c : x, valid);
-                if (back) mirt__cu_cp_async16(to + tile::a_bytes + tile::b_bytes + mirt__cu_mm_half_a(row + i * step, piece), valid ? z + from[i] + at.c : z, valid);
+                mirt__cu_cp_async16(to + a_at + i * step * 64, valid ? x + from[i] + at.c : x, valid);
+                if (back) mirt__cu_cp_async16(to + tile::a_bytes + tile::b_bytes + a_at + i * step * 64, valid ? z + from[i] + at.c : z, valid);
             }
 #pragma unroll
             for (int i = 0; i < b_count; i++) {
-                const int k = b_row + i * b_step, depth = s * tile::k + k;
-                const bool valid = inside && depth < b.depth;
-                mirt__cu_cp_async16(to + tile::a_bytes + mirt__cu_mm_half_b<BN>(k, b_piece), valid ? right + depth * p.b_row : static_cast<const uint16_t *>(p.b), valid);
+                const bool valid = inside && s * tile::k + b_row + i * b_step < b.depth;
+                mirt__cu_cp_async16(to + tile::a_bytes + b_at + i * b_step * BN * 2, valid ? right + i * b_step * (int)p.b_row : static_cast<const uint16_t *>(p.b), valid);
             }
+            right += tile::k * p.b_row;
             const mirt__cu_mm_walk was = at;
             mirt__cu_mm_walk_on(at, tile::k, p.k, b.across.taps);
             if (at.y != was.y || at.x != was.x) {
@@ -586,7 +584,7 @@ static inline __device__ void mirt__cu_mm_through_copies(const mirt__cu_multiply
 }
 
 template <int BM, int BN, int MATH>
-static __global__ void __launch_bounds__((mirt__cu_mm_tile<BM, BN, MATH>::threads)) mirt__cu_multiply_kernel(mirt__cu_multiply p) {
+static __global__ void __launch_bounds__((mirt__cu_mm_tile<BM, BN, MATH>::threads), (mirt__cu_mm_tile<BM, BN, MATH>::resident)) mirt__cu_multiply_kernel(mirt__cu_multiply p) {
     typedef mirt__cu_mm_tile<BM, BN, MATH> tile;
     MIRT_DYNAMIC_SHARED(char, work);
     const int bytes = mirt__cu_mm_work_bytes(tile::stages, tile::a_bytes, tile::b_bytes, tile::slab, tile::half && p.x.kind & MIRT__CU_READ_BACK);
@@ -596,7 +594,7 @@ static __global__ void __launch_bounds__((mirt__cu_mm_tile<BM, BN, MATH>::thread
     float *columns = reinterpret_cast<float *>(work + bytes + tile::info);
     const mirt__cu_mm_block b = mirt__cu_mm_block_of<BM, BN, tile::k>(p);
     mirt__cu_mm_rows_put<BM, tile::threads>(p, b, rows, out, image);
-    if (p.columns_shared) mirt__cu_columns_put(p.x, (int64_t)b.group * p.k, p.k, p.k, columns, (int)threadIdx.x, tile::threads);
+    mirt__cu_columns_put(p.x, (int64_t)b.group * p.k, p.k, p.k, columns, (int)threadIdx.x, tile::threads);
     __syncthreads();
 
     mirt__cu_mm_sums_of<BM, BN, MATH> sums;
