@@ -2271,7 +2271,7 @@ typedef struct mirt__binary {
     mirt__binary_kind kind;
     int rank;
     int64_t dim[MIRT_MAX_RANK], a_stride[MIRT_MAX_RANK], b_stride[MIRT_MAX_RANK];
-    const mirt__real *a, *b;
+    const mirt__real *a, *b; /* b NULL, on devices with memory of their own: `scale` for all */
     mirt__real *y;
     float scale, offset; /* of the unary kind whose gradient it is */
 } mirt__binary;
@@ -28026,30 +28026,6 @@ static bool mirt__broadcast_to_shape(mirt__node *node) {
     return mirt__need_float(node, 1) && mirt__declare(node, MIRT_FLOAT32, &node->in[1]->shape);
 }
 
-/* On devices of their own memory, which cannot read a number of this function. */
-static void mirt__broadcast_remote(const mirt__call *call, const mirt__binary *b, float factor) {
-    mirt__move move;
-    mirt__unary times;
-    int64_t count = 1;
-    memset(&move, 0, sizeof move);
-    memset(&times, 0, sizeof times);
-    move.rank = b->rank;
-    for (int i = b->rank - 1; i >= 0; count *= b->dim[i], i--) {
-        move.dim[i] = b->dim[i];
-        move.from[i] = b->a_stride[i];
-        move.to[i] = count;
-    }
-    move.x = b->a;
-    move.y = times.y = b->y;
-    call->kernels->move(&move, &call->where);
-    if (factor == 1) return;
-    times.kind = MIRT__AFFINE;
-    times.x = times.y;
-    times.count = count;
-    times.scale = factor;
-    call->kernels->unary(&times, &call->where);
-}
-
 /* A product with a constant that repeats everywhere: the copy and the division of a mean in one pass. */
 static void mirt__broadcast_run(const mirt__call *call) {
     mirt__real factor = 1;
@@ -28058,9 +28034,9 @@ static void mirt__broadcast_run(const mirt__call *call) {
     mirt__binary b;
     mirt__binary_args(call, &b);
     b.kind = MIRT__MULTIPLY;
-    b.b = &factor;
-    if (call->where.remote) mirt__broadcast_remote(call, &b, (float)factor);
-    else call->kernels->binary(&b, &call->where);
+    b.b = call->where.remote ? NULL : &factor;
+    b.scale = (float)factor;
+    call->kernels->binary(&b, &call->where);
 }
 
 MIRT__TABLE mirt__op mirt__op_broadcast = {"broadcast", mirt__broadcast_to_shape, NULL, mirt__broadcast_run, NULL, NULL, false, 0, NULL};

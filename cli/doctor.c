@@ -116,13 +116,24 @@ static bool find(nvml *n, const char *name, void *function) {
     return symbol != NULL;
 }
 
+/* Those that this program trains on. */
+static int usable_gpus(void) {
+    mirt_device_info info[64];
+    const int count = mirt_devices(info, 64);
+    int gpus = 0;
+    for (int i = 0; i < count && i < 64; i++) gpus += info[i].cores == 0;
+    return gpus;
+}
+
 static void look_at_gpus(visit *v) {
+    const int usable = usable_gpus();
     nvml n;
     char driver[96] = "?", name[96] = "?";
     unsigned count = 0;
     memset(&n, 0, sizeof n);
     if (!(n.library = dlopen("libnvidia-ml.so.1", RTLD_NOW | RTLD_LOCAL))) {
-        say(v, FINE, "gpu", "no NVIDIA driver, and this build has no GPU code: the cores train");
+        if (usable) say(v, FINE, "gpu", "%d, without NVIDIA's management library: nothing is known of them", usable);
+        else say(v, FINE, "gpu", "no NVIDIA driver: the cores train");
         return;
     }
     bool whole = find(&n, "nvmlInit_v2", &n.init) && find(&n, "nvmlShutdown", &n.shutdown) && find(&n, "nvmlSystemGetDriverVersion", &n.driver) &&
@@ -139,8 +150,8 @@ static void look_at_gpus(visit *v) {
             unsigned long long memory[3] = {0, 0, 0};
             if (n.device(i, &device) != 0 || n.name(device, name, sizeof name) != 0 || n.memory(device, memory) != 0)
                 say(v, WARNED, "gpu", "gpu:%u does not answer: see nvidia-smi", i);
-            else say(v, FINE, "gpu", "gpu:%u %s, %.1f GB, %.1f free, driver %s: idle, as this build has no GPU code", i, name, (double)memory[0] * 1e-9,
-                     (double)memory[1] * 1e-9, driver);
+            else say(v, FINE, "gpu", "gpu:%u %s, %.1f GB, %.1f free, driver %s%s", i, name, (double)memory[0] * 1e-9,
+                     (double)memory[1] * 1e-9, driver, (int)i < usable ? "" : ": idle, as this build has no GPU code for it");
         }
         n.shutdown();
     }

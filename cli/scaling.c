@@ -261,20 +261,34 @@ static bool check_counts(const options *o, int cores) {
     return true;
 }
 
+/* GPUs where there are some and nobody wants cores, otherwise cores; 0 with the error set. */
+static int count_devices(bool *gpus) {
+    mirt_device_info info[64];
+    const int count = mirt_devices(info, 64), known = count < 64 ? count : 64;
+    const char *kind = getenv("MIRT_DEVICES");
+    int cores = 0;
+    while (cores < known && info[cores].cores) cores++;
+    *gpus = cores < count && !(kind && strcmp(kind, "cpu") == 0);
+    if (*gpus) setenv("MIRT_DEVICES", "gpu", 1); /* numbers of devices mean these */
+    return *gpus ? count - cores : cores;
+}
+
 int run_scaling(const options *given) {
     sweep s;
     options own = *given;
     const options *o = &own;
-    const int cores = mirt_devices(NULL, 0);
+    bool gpus;
+    const int cores = count_devices(&gpus);
     const batches *counts = &o->device_counts;
     memset(&s, 0, sizeof s);
     if (!cores) return complain_of_library();
     for (int n = 1; !given->device_counts.count && n <= cores && own.device_counts.count < MAX_BATCHES; n *= 2) own.device_counts.rows[own.device_counts.count++] = n;
     if (!check_counts(o, cores)) return EXIT_USAGE;
     s.o = o;
-    s.threads = o->threads ? (int)o->threads : cores / (int)counts->rows[counts->count - 1];
-    printf("%s: devices of %d thread%s each, on %d core%s; an epoch is %d images%s\n", o->model, s.threads, s.threads == 1 ? "" : "s", cores, cores == 1 ? "" : "s",
-           is_for_digits(o) ? DIGITS : PHOTOS, is_for_digits(o) ? ", digits turned and zoomed as they come" : ", drawn as they come");
+    s.threads = gpus ? 1 : o->threads ? (int)o->threads : cores / (int)counts->rows[counts->count - 1];
+    if (gpus) printf("%s: on %d GPU%s; ", o->model, cores, cores == 1 ? "" : "s");
+    else printf("%s: devices of %d thread%s each, on %d core%s; ", o->model, s.threads, s.threads == 1 ? "" : "s", cores, cores == 1 ? "" : "s");
+    printf("an epoch is %d images%s\n", is_for_digits(o) ? DIGITS : PHOTOS, is_for_digits(o) ? ", digits turned and zoomed as they come" : ", drawn as they come");
     run_counts(&s, false);
     if (s.status == EXIT_OK && counts->count > 1) run_counts(&s, true);
     if (s.status == EXIT_OK) run_prefetch(&s);

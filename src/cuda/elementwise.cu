@@ -205,7 +205,12 @@ template <int N> static __global__ void __launch_bounds__(MIRT__CU_ELEMENT_BLOCK
         int64_t place[2];
         mirt__cu_walk_place<2>(b.walk, at, place);
         mirt__cu_load_step<N>(b.a + place[0], a_step, left, v);
-        mirt__cu_load_step<N>(b.b + place[1], b_step, left, w);
+        if (b.b) {
+            mirt__cu_load_step<N>(b.b + place[1], b_step, left, w);
+        } else {
+#pragma unroll
+            for (int j = 0; j < N; j++) w[j] = b.scale;
+        }
         switch (b.kind) {
             MIRT__CU_CASE(MIRT__ADD, v[j] + w[j])
             MIRT__CU_CASE(MIRT__SUBTRACT, v[j] - w[j])
