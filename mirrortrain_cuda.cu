@@ -4460,10 +4460,6 @@ template <int N, class T> static __global__ void __launch_bounds__(MIRT__CU_ELEM
     }
 }
 
-static __global__ void __launch_bounds__(MIRT__CU_ELEMENT_BLOCK) mirt__cu_widen_kernel(const uint16_t *x, float *y, int64_t count) {
-    MIRT__CU_PIECES(at, left, count, 1) y[at] = mirt__cu_from_half(x[at]);
-}
-
 template <class T> static __global__ void __launch_bounds__(MIRT__CU_ELEMENT_BLOCK) mirt__cu_copy_kernel(const T *x, T *y, int64_t count) {
     MIRT__CU_PIECES(at, left, count, 1) y[at] = x[at];
 }
@@ -4496,9 +4492,6 @@ static void mirt__cu_cast(const mirt__cast *args, const mirt__where *where) {
     if (args->count <= 0) return;
     if (args->from == args->to) {
         mirt__cu_copy_bytes(cu, args->y, args->x, args->count * mirt__cu_size(args->from));
-    } else if ((int)args->from == MIRT__BFLOAT16) {
-        MIRT_LAUNCH(cu, mirt__cu_widen_kernel, mirt__cu_blocks(args->count, MIRT__CU_ELEMENT_BLOCK), MIRT__CU_ELEMENT_BLOCK, 0,
-                    static_cast<const uint16_t *>(args->x), static_cast<float *>(args->y), args->count);
     } else if (args->from == MIRT_FLOAT32) {
         mirt__cu_cast_from<float>(cu, args);
     } else if (args->from == MIRT_INT32) {

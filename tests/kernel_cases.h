@@ -279,7 +279,8 @@ static const int32_t reduce_shapes[][MAX_NUMBERS] = {
     {MIRT__REDUCE_MEAN, 6, 4, 4, 7, 7, 65}, {MIRT__REDUCE_MEAN, 3, 2, 13, 17}, {MIRT__REDUCE_MEAN, 4, 3, 2, 5, 257},
     {MIRT__REDUCE_MEAN, 1, 2, 0, 3}, {MIRT__REDUCE_MAX, 2, 2, 9, 33}, {MIRT__REDUCE_MAX, 1, 2, 300, 130},
     {MIRT__REDUCE_MAX, 6, 4, 3, 4, 5, 6}, {MIRT__REDUCE_MAX, 1, 2, 0, 5},
-    {MIRT__REDUCE_MIN, 2, 2, 9, 33}, {MIRT__REDUCE_MIN, 6, 4, 3, 4, 5, 6}, {MIRT__REDUCE_MIN, 1, 2, 0, 5}, {SHAPE_END}};
+    {MIRT__REDUCE_MIN, 2, 2, 9, 33}, {MIRT__REDUCE_MIN, 6, 4, 3, 4, 5, 6}, {MIRT__REDUCE_MIN, 1, 2, 0, 5},
+    {MIRT__REDUCE_SUM, 1, 1, 70000}, {MIRT__REDUCE_MEAN, 1, 2, 2500, 20}, {MIRT__REDUCE_MAX, 1, 2, 2500, 7}, {MIRT__REDUCE_MIN, 2, 2, 2, 9000}, {SHAPE_END}};
 
 static void reduce_args(const job *j, mirt__reduce *r) {
     memset(r, 0, sizeof *r);
@@ -371,7 +372,7 @@ enum { M_DTYPE, M_REVERSED, M_STEP, M_RANK, M_DIM };
 static const int32_t move_shapes[][MAX_NUMBERS] = {
     {MIRT_FLOAT32, 0, 1, 1, 1}, {MIRT_FLOAT32, 0, 1, 2, 300, 130}, {MIRT_FLOAT32, 1, 1, 4, 3, 7, 5, 9}, {MIRT_FLOAT32, 1, 2, 3, 4, 33, 5},
     {MIRT_INT32, 1, 1, 2, 130, 200}, {MIRT_INT32, 0, 3, 2, 5, 6}, {MIRT_UINT8, 1, 1, 3, 20, 9, 11}, {MIRT_BOOL, 0, 2, 2, 7, 9},
-    {MIRT_FLOAT32, 0, 1, 2, 0, 5}, {SHAPE_END}};
+    {MIRT_FLOAT32, 0, 1, 2, 0, 5}, {MIRT_FLOAT32, 0, 1, 1, 4002}, {MIRT_FLOAT32, 1, 1, 3, 40, 70, 33}, {SHAPE_END}};
 static void move_plan(job *j) {
     int64_t count = 1;
     const mirt_dtype dtype = (mirt_dtype)j->s[M_DTYPE];
@@ -433,7 +434,7 @@ static void gather_grad_run(const job *j, const mirt__kernels *k, const mirt__wh
 
 static const int32_t softmax_shapes[][MAX_NUMBERS] = {
     /* n, rows, logarithm */
-    {10, 7}, {1, 3}, {1000, 2}, {17, 65}, {64, 400}, {10, 0}, {10, 7, 1}, {1, 3, 1}, {1000, 2, 1}, {64, 400, 1}, {SHAPE_END}};
+    {10, 7}, {1, 3}, {1000, 2}, {17, 65}, {64, 400}, {10, 0}, {10, 7, 1}, {1, 3, 1}, {1000, 2, 1}, {64, 400, 1}, {3000, 3}, {3000, 3, 1}, {SHAPE_END}};
 static void softmax_plan(job *j) {
     j->rows = j->s[1];
     row_input(j, WIDE, j->s[0]);
@@ -464,7 +465,8 @@ static const int32_t loss_shapes[][MAX_NUMBERS] = {
     {3, 9, MIRT_BINARY_CROSSENTROPY, 1},              {3, 9, MIRT_BINARY_CROSSENTROPY, 0},
     {5, 9, MIRT_MEAN_SQUARED_ERROR, 0},               {1000, 4, MIRT_SPARSE_CATEGORICAL_CROSSENTROPY, 1},
     {1, 300, MIRT_BINARY_CROSSENTROPY, 1},            {17, 400, MIRT_CATEGORICAL_CROSSENTROPY, 1},
-    {2, 1, MIRT_SPARSE_CATEGORICAL_CROSSENTROPY, 1},  {4, 0, MIRT_MEAN_SQUARED_ERROR, 0}, {SHAPE_END}};
+    {2, 1, MIRT_SPARSE_CATEGORICAL_CROSSENTROPY, 1},  {4, 0, MIRT_MEAN_SQUARED_ERROR, 0},
+    {3000, 2, MIRT_SPARSE_CATEGORICAL_CROSSENTROPY, 1}, {2500, 3, MIRT_BINARY_CROSSENTROPY, 1}, {SHAPE_END}};
 
 static void loss_inputs(job *j) {
     const bool sparse = j->s[L_KIND] == MIRT_SPARSE_CATEGORICAL_CROSSENTROPY;
