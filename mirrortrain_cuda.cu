@@ -2583,20 +2583,36 @@ static inline __device__ void mirt__cu_finish_columns_of(const mirt__cu_epilogue
     }
 }
 
-/* Elements [at, at + n) of a tensor like y: N at once, or one by one. */
-template <int N> static inline __device__ void mirt__cu_finish_load(const mirt__cu_epilogue &e, const void *from, int64_t at, int n, float *to) {
+/* Elements [at, at + n) of tensors like y, on their way: N words at once, or one by one as floats. N is 1, 4 or 8. */
+template <int N> struct mirt__cu_finish_raw {
+    uint32_t add[N], mask[N], z[N];
+};
+template <int N> static inline __device__ void mirt__cu_finish_words(const mirt__cu_epilogue &e, const void *from, int64_t at, int n, uint32_t *to) {
     if (n == N && N <= e.width) {
-        mirt__cu_load_as<N>(from, e.dtype, at, to);
+        if ((int)e.dtype == MIRT__BFLOAT16) mirt__cu_fetch_words<N>(from, (mirt_dtype)MIRT__BFLOAT16, at, to);
+        else mirt__cu_fetch_words<N>(from, MIRT_FLOAT32, at, to);
         return;
     }
 #pragma unroll
-    for (int i = 0; i < N; i++) {
-        if (i < n) to[i] = mirt__cu_load(from, e.dtype, at + i);
-    }
+    for (int i = 0; i < N; i++) to[i] = i < n ? __float_as_uint(mirt__cu_load(from, e.dtype, at + i)) : 0;
 }
-/* n columns, the first of which is element `at` of y: x becomes what is to be stored. z takes slope_x, where there is a slope. */
+template <int N> static inline __device__ void mirt__cu_finish_floats(const mirt__cu_epilogue &e, int n, const uint32_t *words, float *to) {
+    if (n == N && N <= e.width && (int)e.dtype == MIRT__BFLOAT16) {
+        mirt__cu_make_words<N>(words, (mirt_dtype)MIRT__BFLOAT16, to);
+        return;
+    }
+#pragma unroll
+    for (int i = 0; i < N; i++) to[i] = __uint_as_float(words[i]);
+}
+template <int N> static inline __device__ void mirt__cu_finish_fetch(const mirt__cu_epilogue &e, int64_t at, int n, mirt__cu_finish_raw<N> &raw) {
+    if (e.add) mirt__cu_finish_words<N>(e, e.add, at, n, raw.add);
+    if (e.mask) mirt__cu_finish_words<N>(e, e.mask, at, n, raw.mask);
+    if (e.slope.mean) mirt__cu_finish_words<N>(e, e.slope_x, at, n, raw.z);
+}
+/* x, n columns, becomes what is to be stored. z takes slope_x, where there is a slope. */
 template <int N>
-static inline __device__ void mirt__cu_finish(const mirt__cu_epilogue &e, const mirt__cu_finish_columns<N> &c, int64_t at, int n, float *x, float *z) {
+static inline __device__ void mirt__cu_finish_with(const mirt__cu_epilogue &e, const mirt__cu_finish_columns<N> &c, const mirt__cu_finish_raw<N> &raw, int n,
+                                                   float *x, float *z) {
     float other[N];
     if (e.bias) {
 #pragma unroll
@@ -2607,22 +2623,29 @@ static inline __device__ void mirt__cu_finish(const mirt__cu_epilogue &e, const 
         for (int i = 0; i < N; i++) x[i] = mirt__cu_normed(x[i], c.mean[i], c.factor[i], c.offset[i]);
     }
     if (e.add) {
-        mirt__cu_finish_load<N>(e, e.add, at, n, other);
+        mirt__cu_finish_floats<N>(e, n, raw.add, other);
 #pragma unroll
         for (int i = 0; i < N; i++) x[i] = __fadd_rn(x[i], other[i]);
     }
     mirt__cu_activate_n<N>(e.activation, x);
     if (e.mask) {
-        mirt__cu_finish_load<N>(e, e.mask, at, n, other);
+        mirt__cu_finish_floats<N>(e, n, raw.mask, other);
 #pragma unroll
         for (int i = 0; i < N; i++) x[i] = mirt__cu_times_slope_of_output(e.mask_activation, x[i], other[i]);
     }
     if (e.slope.mean) {
-        mirt__cu_finish_load<N>(e, e.slope_x, at, n, z);
+        mirt__cu_finish_floats<N>(e, n, raw.z, z);
 #pragma unroll
         for (int i = 0; i < N; i++) other[i] = mirt__cu_normed(z[i], c.slope_mean[i], c.slope_factor[i], c.slope_offset[i]);
         mirt__cu_times_slope_n<N>(e.slope.activation, x, other);
     }
+}
+/* Both at once; the first column is element `at` of y. */
+template <int N>
+static inline __device__ void mirt__cu_finish(const mirt__cu_epilogue &e, const mirt__cu_finish_columns<N> &c, int64_t at, int n, float *x, float *z) {
+    mirt__cu_finish_raw<N> raw;
+    mirt__cu_finish_fetch<N>(e, at, n, raw);
+    mirt__cu_finish_with<N>(e, c, raw, n, x, z);
 }
 template <int N> static inline __device__ void mirt__cu_finish_store(const mirt__cu_epilogue &e, int64_t at, int n, const float *x) {
     if (n == N && N <= e.width) {
@@ -2757,7 +2780,7 @@ mirt__cu_sums_kernel(mirt__cu_epilogue e, mirt__cu_chunks from, float *out0, flo
     const int lane = (int)threadIdx.y, x = (int)threadIdx.x;
     double all = 0, a = 0, b = 0, shift = 0;
     if (j < from.columns) {
-        if (moments) shift = (double)from.part[j];
+        if (moments && end > begin) shift = (double)from.part[j];
 #pragma unroll 4
         for (int64_t i = begin + lane; i < end; i += MIRT__CU_SUM_LANES) {
             const double count = (double)from.count[i], p = (double)from.part[2 * i * from.columns + j], q = (double)from.part[(2 * i + 1) * from.columns + j];
@@ -2823,20 +2846,21 @@ static __global__ void __launch_bounds__(128) mirt__cu_sums_images_kernel(mirt__
     out[at] = (float)(sum / pixels);
 }
 
-/* The chunks' sums as the epilogue's; chunk 0 has numbers. Of images: each has as many chunks, `pixels` numbers a column. */
+/* The chunks' sums as the epilogue's; chunk 0 has numbers, unless there is none: zeros. Of images: each has as many chunks, `pixels` numbers a
+   column. */
 static void mirt__cu_sums_finish(mirt__cu *cu, const mirt__cu_epilogue *epilogue, const mirt__cu_chunks *chunks, mirt__real *const *sum, int64_t images,
                                  int64_t pixels) {
     const mirt__cu_epilogue e = *epilogue;
     const mirt__cu_chunks from = *chunks;
     float *out0 = sum[0], *out1 = sum[1];
-    if (e.sums == MIRT__SUMS_NONE || from.columns < 1 || from.chunks < 1) return;
+    if (e.sums == MIRT__SUMS_NONE || from.columns < 1) return;
     if (e.sums == MIRT__SUMS_IMAGES) {
-        if (images < 1) return;
+        if (images < 1 || from.chunks < 1) return;
         const int64_t each = from.chunks / images;
         MIRT_LAUNCH(cu, mirt__cu_sums_images_kernel, (unsigned)mirt__cu_ceil(images * from.columns, 128), 128, 0, from, each, (double)pixels, images, out0);
         return;
     }
-    const int64_t groups = mirt__cu_ceil(from.chunks, MIRT__CU_SUM_GROUP);
+    const int64_t groups = from.chunks > MIRT__CU_SUM_GROUP ? mirt__cu_ceil(from.chunks, MIRT__CU_SUM_GROUP) : 1;
     const dim3 grid((unsigned)mirt__cu_ceil(from.columns, 32), (unsigned)groups), block(32, MIRT__CU_SUM_LANES);
     MIRT_LAUNCH(cu, mirt__cu_sums_kernel, grid, block, 0, e, from, out0, out1);
     if (groups > 1) MIRT_LAUNCH(cu, mirt__cu_sums_groups_kernel, (unsigned)mirt__cu_ceil(from.columns, 128), 128, 0, e, from, groups, out0, out1);
@@ -7255,26 +7279,26 @@ typedef struct mirt__cu_multiply {
     int64_t b_row, b_group;
     mirt__cu_epilogue e;
     mirt__cu_chunks chunks;
-    int64_t blocks_m, pixels;
-    int blocks_n, splits, split_steps; /* of k, each of which leaves its sums in `partial` */
+    int64_t pixels;
+    int blocks_m, blocks_n, splits, split_steps; /* of k, each of which leaves its sums in `partial` */
     float *partial;
 } mirt__cu_multiply;
 #define MIRT__CU_MM_QUICK(kind) ((kind) == MIRT_LINEAR || (kind) == MIRT_RELU || (kind) == MIRT_RELU6 || (kind) == MIRT_SILU)
 
 enum { MIRT__CU_MM_FMA, MIRT__CU_MM_TF32, MIRT__CU_MM_HALF };
-#define MIRT__CU_MM_SLAB 64 /* rows of a tile that are finished at a time */
+#define MIRT__CU_MM_SLAB 64 /* rows of a tile that are finished at a time, where shared memory may be short */
 
 template <int BM, int BN, int MATH> struct mirt__cu_mm_tile {
     static const bool half = MATH == MIRT__CU_MM_HALF;
     static const int k = half ? 32 : 16; /* of a step */
     static const int warp_n = half && BN == 128 ? 64 : 32, warp_m = half && BM == 64 ? 32 : 64;
     static const int threads = BM / warp_m * (BN / warp_n) * 32;
-    static const int resident = !half ? 1 : BM == 64 ? 4 : BN == 64 ? 3 : 2; /* blocks of a processor, at least */
+    static const int resident = !half ? 1 : BN == 64 ? 3 : 2; /* blocks of a processor, at least */
     static const int stages = half ? 4 : 2;
     static const int vector = half ? 8 : 4;
     static const int a_row = BM + (MATH == MIRT__CU_MM_TF32 ? 8 : 4), b_row = BN + (MATH == MIRT__CU_MM_TF32 ? 8 : 0); /* of floats [k][row] */
     static const int a_bytes = half ? BM * k * 2 : a_row * k * 4, b_bytes = half ? BN * k * 2 : b_row * k * 4;
-    static const int slab_row = BN + 4, slab = MIRT__CU_MM_SLAB * slab_row * 4;
+    static const int slab_rows = half ? BM : MIRT__CU_MM_SLAB, slab_row = BN + 4, slab = slab_rows * slab_row * 4;
     static const int info = BM * 32; /* mirt__cu_mm_row, out, image */
 };
 /* Bytes of shared memory for the stages; of bfloat16 z has its place in them, too. */
@@ -7310,13 +7334,13 @@ struct mirt__cu_mm_block {
 };
 template <int BM, int BN, int K> static inline __device__ mirt__cu_mm_block mirt__cu_mm_block_of(const mirt__cu_multiply &p) {
     mirt__cu_mm_block b;
-    int64_t at = blockIdx.x;
-    b.column = (int)(at % p.blocks_n) * BN;
-    at /= p.blocks_n;
-    b.row = at % p.blocks_m * BM;
-    at /= p.blocks_m;
-    b.group = (int)(at % p.groups);
-    b.phase = (int)(at / p.groups);
+    unsigned at = blockIdx.x;
+    b.column = (int)(at % (unsigned)p.blocks_n) * BN;
+    at /= (unsigned)p.blocks_n;
+    b.row = (int64_t)(at % (unsigned)p.blocks_m) * BM;
+    at /= (unsigned)p.blocks_m;
+    b.group = (int)(at % (unsigned)p.groups);
+    b.phase = (int)(at / (unsigned)p.groups);
     const int down = b.phase / p.across.phases, across = b.phase - down * p.across.phases;
     b.down = mirt__cu_mm_line_of(p.down, down);
     b.across = mirt__cu_mm_line_of(p.across, across);
@@ -7343,6 +7367,9 @@ template <int BM, int BN, int K> static inline __device__ mirt__cu_mm_block mirt
     return b;
 }
 
+/* Most numbers are short, and so are their divisions. */
+static inline __device__ int64_t mirt__cu_mm_divide(int64_t n, int by) { return (uint64_t)n >> 32 ? n / by : (int64_t)((uint32_t)n / (uint32_t)by); }
+
 /* Rows of a tile: what they read, where they are stored (out; -1: nowhere), which image they are of. */
 template <int BM, int THREADS>
 static inline __device__ void mirt__cu_mm_rows_put(const mirt__cu_multiply &p, const mirt__cu_mm_block &b, mirt__cu_mm_row *rows, int64_t *out, int *image) {
@@ -7353,8 +7380,8 @@ static inline __device__ void mirt__cu_mm_rows_put(const mirt__cu_multiply &p, c
         r.y = r.x = -(1 << 29);
         int64_t to = -1, of = 0;
         if (m < b.rows) {
-            const int64_t lines = m / b.across.count, x = m - lines * b.across.count;
-            of = lines / b.down.count;
+            const int64_t lines = mirt__cu_mm_divide(m, b.across.count), x = m - lines * b.across.count;
+            of = mirt__cu_mm_divide(lines, b.down.count);
             const int64_t y = lines - of * b.down.count;
             r.base = of * p.down.source * p.across.source;
             r.y = (int)y * b.down.move + b.down.off;
@@ -7450,21 +7477,21 @@ template <int BM, int BN, int MATH> struct mirt__cu_mm_sums_of {
             }
         }
     }
-    /* Rows [slab * 64, slab * 64 + 64) into shared memory. */
+    /* Rows of a slab into shared memory. */
     __device__ void put(float *to, int slab) const {
         if constexpr (MATH == MIRT__CU_MM_FMA) {
             const int x = (int)threadIdx.x % (BN / 8), y = (int)threadIdx.x / (BN / 8);
 #pragma unroll
             for (int i = 0; i < 8; i++) {
-                const int row = i / 4 * (BM / 2) + y * 4 + i % 4 - slab * MIRT__CU_MM_SLAB;
-                if (row < 0 || row >= MIRT__CU_MM_SLAB) continue;
+                const int row = i / 4 * (BM / 2) + y * 4 + i % 4 - slab * tile::slab_rows;
+                if (row < 0 || row >= tile::slab_rows) continue;
                 mirt__cu_store_n<4>(to + row * tile::slab_row + x * 4, d[i * 2]);
                 mirt__cu_store_n<4>(to + row * tile::slab_row + BN / 2 + x * 4, d[i * 2 + 1]);
             }
         } else {
             const int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32;
-            const int row = warp / (BN / tile::warp_n) * tile::warp_m - slab * MIRT__CU_MM_SLAB, column = warp % (BN / tile::warp_n) * tile::warp_n;
-            if (row < 0 || row >= MIRT__CU_MM_SLAB) return;
+            const int row = warp / (BN / tile::warp_n) * tile::warp_m - slab * tile::slab_rows, column = warp % (BN / tile::warp_n) * tile::warp_n;
+            if (row < 0 || row >= tile::slab_rows) return;
 #pragma unroll
             for (int i = 0; i < mt; i++) {
 #pragma unroll
@@ -7495,28 +7522,45 @@ template <int BN, int THREADS> struct mirt__cu_mm_finisher {
         mirt__cu_finish_columns_of<4>(p.e, column, n, columns);
         mirt__cu_sums_begin(sums);
     }
-    __device__ void row(const mirt__cu_multiply &p, int64_t pixel, float *value) {
-        float z[4] = {0, 0, 0, 0};
-        const int64_t at = pixel * p.e.columns + column;
-        mirt__cu_finish<4>(p.e, columns, at, n, value, z);
-        mirt__cu_sums_add<4>(p.e, columns, sums, value, z);
-        mirt__cu_finish_store<4>(p.e, at, n, value);
+    /* `rows` pixels, -1 where there is none, of which `value` has the sums: first all that is read is asked for. */
+    template <int ROWS> __device__ void finish(const mirt__cu_multiply &p, const int64_t *pixel, float (*value)[4]) {
+        mirt__cu_finish_raw<4> raw[ROWS];
+#pragma unroll
+        for (int i = 0; i < ROWS; i++) {
+            if (pixel[i] >= 0) mirt__cu_finish_fetch<4>(p.e, pixel[i] * p.e.columns + column, n, raw[i]);
+        }
+#pragma unroll
+        for (int i = 0; i < ROWS; i++) {
+            float z[4] = {0, 0, 0, 0};
+            if (pixel[i] < 0) continue;
+            mirt__cu_finish_with<4>(p.e, columns, raw[i], n, value[i], z);
+            mirt__cu_sums_add<4>(p.e, columns, sums, value[i], z);
+            mirt__cu_finish_store<4>(p.e, pixel[i] * p.e.columns + column, n, value[i]);
+        }
     }
-    __device__ void slab(const mirt__cu_multiply &p, const float *from, const int64_t *out) {
+    __device__ void slab(const mirt__cu_multiply &p, const float *from, const int64_t *out, int rows) {
+        const int batch = 4;
         if (n == 0) return;
 #pragma unroll 1
-        for (int r = lane; r < MIRT__CU_MM_SLAB; r += lanes) {
-            float value[4];
-            if (out[r] < 0) continue;
-            mirt__cu_load_n<4>(from + r * (BN + 4) + 4 * x, value);
-            if (p.splits > 1) {
-                float *to = p.partial + ((int64_t)blockIdx.y * p.pixels + out[r]) * p.e.columns + column;
+        for (int r = lane; r < rows; r += lanes * batch) {
+            float value[batch][4];
+            int64_t pixel[batch];
 #pragma unroll
-                for (int i = 0; i < 4; i++) {
-                    if (i < n) to[i] = value[i];
+            for (int i = 0; i < batch; i++) {
+                pixel[i] = out[r + i * lanes];
+                mirt__cu_load_n<4>(from + (r + i * lanes) * (BN + 4) + 4 * x, value[i]);
+            }
+            if (p.splits == 1) {
+                finish<batch>(p, pixel, value);
+                continue;
+            }
+#pragma unroll
+            for (int i = 0; i < batch; i++) {
+                float *to = p.partial + ((int64_t)blockIdx.y * p.pixels + pixel[i]) * p.e.columns + column;
+#pragma unroll
+                for (int j = 0; j < 4; j++) {
+                    if (pixel[i] >= 0 && j < n) to[j] = value[i][j];
                 }
-            } else {
-                row(p, out[r], value);
             }
         }
     }
@@ -7532,11 +7576,11 @@ static inline __device__ void mirt__cu_multiply_end(const mirt__cu_multiply &p, 
     mirt__cu_mm_finisher<BN, tile::threads> finisher;
     finisher.begin(p, b.group, b.column);
 #pragma unroll 1
-    for (int i = 0; i < BM / MIRT__CU_MM_SLAB; i++) {
+    for (int i = 0; i < BM / tile::slab_rows; i++) {
         __syncthreads();
         sums.put(slab, i);
         __syncthreads();
-        finisher.slab(p, slab, out + i * MIRT__CU_MM_SLAB);
+        finisher.slab(p, slab, out + i * tile::slab_rows, tile::slab_rows);
     }
     if (p.splits == 1) finisher.end(p, b.group, b.column, b.part, slab);
 }
@@ -7817,15 +7861,15 @@ static __global__ void __launch_bounds__(256) mirt__cu_multiply_splits_kernel(mi
     const int splits = p.splits;
     f.begin(p, 0, column);
     for (int64_t pixel = first + f.lane; pixel < first + MIRT__CU_MM_SLAB && pixel < p.pixels && f.n > 0; pixel += f.lanes) {
-        float value[4] = {0, 0, 0, 0};
+        float value[1][4] = {{0, 0, 0, 0}};
         for (int s = 0; s < splits; s++) {
             const float *from = p.partial + (s * p.pixels + pixel) * p.e.columns + f.column;
 #pragma unroll
             for (int i = 0; i < 4; i++) {
-                if (i < f.n) value[i] += from[i];
+                if (i < f.n) value[0][i] += from[i];
             }
         }
-        f.row(p, pixel, value);
+        f.template finish<1>(p, &pixel, value);
     }
     f.end(p, 0, column, chunk, shared);
 }
@@ -7979,7 +8023,7 @@ typedef struct mirt__cu_mm_job {
 /* Launches one of the kernels; returns what it takes of shared memory beside the columns. */
 static int mirt__cu_multiply_launch(mirt__cu *cu, const mirt__cu_multiply *args, int math, int tile_m, int tile_n, int columns, bool launch) {
     const mirt__cu_multiply p = *args;
-    const dim3 grid((unsigned)(p.blocks_m * p.blocks_n * p.groups * p.down.phases * p.across.phases), (unsigned)p.splits);
+    const dim3 grid((unsigned)((int64_t)p.blocks_m * p.blocks_n * p.groups * p.down.phases * p.across.phases), (unsigned)p.splits);
     MIRT__CU_MULTIPLY_CASE(64, 64, MIRT__CU_MM_HALF)
     MIRT__CU_MULTIPLY_CASE(128, 64, MIRT__CU_MM_HALF)
     MIRT__CU_MULTIPLY_CASE(128, 128, MIRT__CU_MM_HALF)
@@ -8047,9 +8091,9 @@ static void mirt__cu_multiply_run(mirt__cu *cu, mirt__cu_mm_job *job) {
     else if (mirt__cu_ceil(rows, 128) * mirt__cu_ceil(p->n, 64) * sets < MIRT__CU_MM_BLOCKS) bm = 64;
     if (bn == 128 && (size_t)(mirt__cu_multiply_launch(cu, p, math, bm, bn, 0, false) + columns) > cu->shared_most) bn = 64;
     if (bm == 128 && (size_t)(mirt__cu_multiply_launch(cu, p, math, bm, bn, 0, false) + columns) > cu->shared_most) bm = 64;
-    p->blocks_m = mirt__cu_ceil(rows, bm);
+    p->blocks_m = (int)mirt__cu_ceil(rows, bm);
     p->blocks_n = (int)mirt__cu_ceil(p->n, bn);
-    const int64_t blocks = p->blocks_m * p->blocks_n * sets, depth = (int64_t)mirt__cu_mm_axis_taps(&p->down) * mirt__cu_mm_axis_taps(&p->across) * p->k;
+    const int64_t blocks = (int64_t)p->blocks_m * p->blocks_n * sets, depth = (int64_t)mirt__cu_mm_axis_taps(&p->down) * mirt__cu_mm_axis_taps(&p->across) * p->k;
     const int64_t steps = mirt__cu_ceil(depth, exact ? 16 : 32), all = p->pixels * p->e.columns;
     int64_t splits = 1;
     if (blocks < MIRT__CU_MM_BLOCKS / 2 && steps >= 16 && all <= MIRT__CU_MM_PARTIAL / 2) {
@@ -8113,6 +8157,13 @@ static void mirt__cu_multiply_run(mirt__cu *cu, mirt__cu_mm_job *job) {
 
 /* ---- The table's functions. */
 
+/* The sums of no pixels. */
+static void mirt__cu_mm_nothing(mirt__cu *cu, const mirt__epilogue *epilogue, int64_t columns) {
+    const mirt__cu_epilogue e = mirt__cu_epilogue_of(epilogue, NULL, MIRT_FLOAT32, columns);
+    const mirt__cu_chunks none = mirt__cu_chunks_of(NULL, e.sums, columns, 0);
+    mirt__cu_sums_finish(cu, &e, &none, epilogue->sum, 0, 0);
+}
+
 static void mirt__cu_conv_job(mirt__cu_mm_job *job, const mirt__conv *s, bool back, const mirt__reader *x, const mirt__real *kernel) {
     mirt__cu_multiply *p = &job->p;
     memset(job, 0, sizeof *job);
@@ -8139,7 +8190,10 @@ static void mirt__cu_conv_forward(const mirt__conv_forward *f, const mirt__where
     const mirt__conv *s = &f->s;
     mirt__cu_mm_job job;
     if (mirt__cu_depthwise_forward(f, cu)) return;
-    if (s->rows < 1 || s->oh < 1 || s->ow < 1 || s->co < 1) return;
+    if (s->rows < 1 || s->oh < 1 || s->ow < 1 || s->co < 1) {
+        mirt__cu_mm_nothing(cu, &f->epilogue, s->co);
+        return;
+    }
     if (mirt__cu_blas_conv_forward(f, cu)) return;
     mirt__cu_conv_job(&job, s, false, &f->x, f->kernel);
     job.p.e = mirt__cu_epilogue_of(&f->epilogue, f->y, f->y_dtype, s->co);
@@ -8164,7 +8218,10 @@ static void mirt__cu_conv_input_grad(const mirt__conv_input_grad *g, const mirt_
         w.half = g->half;
         mirt__cu_conv_weight_grad(&w, where);
     }
-    if (s->rows < 1 || s->h < 1 || s->w < 1 || s->ci < 1) return;
+    if (s->rows < 1 || s->h < 1 || s->w < 1 || s->ci < 1) {
+        mirt__cu_mm_nothing(cu, &g->epilogue, s->ci);
+        return;
+    }
     if (mirt__cu_blas_conv_input_grad(g, cu)) return;
     mirt__cu_conv_job(&job, s, true, &g->dy, g->kernel);
     job.p.e = mirt__cu_epilogue_of(&g->epilogue, g->dx, g->dx_dtype, s->ci);

@@ -144,7 +144,7 @@ typedef struct mirt__cu_mm_job {
 /* Launches one of the kernels; returns what it takes of shared memory beside the columns. */
 static int mirt__cu_multiply_launch(mirt__cu *cu, const mirt__cu_multiply *args, int math, int tile_m, int tile_n, int columns, bool launch) {
     const mirt__cu_multiply p = *args;
-    const dim3 grid((unsigned)(p.blocks_m * p.blocks_n * p.groups * p.down.phases * p.across.phases), (unsigned)p.splits);
+    const dim3 grid((unsigned)((int64_t)p.blocks_m * p.blocks_n * p.groups * p.down.phases * p.across.phases), (unsigned)p.splits);
     MIRT__CU_MULTIPLY_CASE(64, 64, MIRT__CU_MM_HALF)
     MIRT__CU_MULTIPLY_CASE(128, 64, MIRT__CU_MM_HALF)
     MIRT__CU_MULTIPLY_CASE(128, 128, MIRT__CU_MM_HALF)
@@ -212,9 +212,9 @@ static void mirt__cu_multiply_run(mirt__cu *cu, mirt__cu_mm_job *job) {
     else if (mirt__cu_ceil(rows, 128) * mirt__cu_ceil(p->n, 64) * sets < MIRT__CU_MM_BLOCKS) bm = 64;
     if (bn == 128 && (size_t)(mirt__cu_multiply_launch(cu, p, math, bm, bn, 0, false) + columns) > cu->shared_most) bn = 64;
     if (bm == 128 && (size_t)(mirt__cu_multiply_launch(cu, p, math, bm, bn, 0, false) + columns) > cu->shared_most) bm = 64;
-    p->blocks_m = mirt__cu_ceil(rows, bm);
+    p->blocks_m = (int)mirt__cu_ceil(rows, bm);
     p->blocks_n = (int)mirt__cu_ceil(p->n, bn);
-    const int64_t blocks = p->blocks_m * p->blocks_n * sets, depth = (int64_t)mirt__cu_mm_axis_taps(&p->down) * mirt__cu_mm_axis_taps(&p->across) * p->k;
+    const int64_t blocks = (int64_t)p->blocks_m * p->blocks_n * sets, depth = (int64_t)mirt__cu_mm_axis_taps(&p->down) * mirt__cu_mm_axis_taps(&p->across) * p->k;
     const int64_t steps = mirt__cu_ceil(depth, exact ? 16 : 32), all = p->pixels * p->e.columns;
     int64_t splits = 1;
     if (blocks < MIRT__CU_MM_BLOCKS / 2 && steps >= 16 && all <= MIRT__CU_MM_PARTIAL / 2) {
@@ -278,6 +278,13 @@ static void mirt__cu_multiply_run(mirt__cu *cu, mirt__cu_mm_job *job) {
 
 /* ---- The table's functions. */
 
+/* The sums of no pixels. */
+static void mirt__cu_mm_nothing(mirt__cu *cu, const mirt__epilogue *epilogue, int64_t columns) {
+    const mirt__cu_epilogue e = mirt__cu_epilogue_of(epilogue, NULL, MIRT_FLOAT32, columns);
+    const mirt__cu_chunks none = mirt__cu_chunks_of(NULL, e.sums, columns, 0);
+    mirt__cu_sums_finish(cu, &e, &none, epilogue->sum, 0, 0);
+}
+
 static void mirt__cu_conv_job(mirt__cu_mm_job *job, const mirt__conv *s, bool back, const mirt__reader *x, const mirt__real *kernel) {
     mirt__cu_multiply *p = &job->p;
     memset(job, 0, sizeof *job);
@@ -304,7 +311,10 @@ static void mirt__cu_conv_forward(const mirt__conv_forward *f, const mirt__where
     const mirt__conv *s = &f->s;
     mirt__cu_mm_job job;
     if (mirt__cu_depthwise_forward(f, cu)) return;
-    if (s->rows < 1 || s->oh < 1 || s->ow < 1 || s->co < 1) return;
+    if (s->rows < 1 || s->oh < 1 || s->ow < 1 || s->co < 1) {
+        mirt__cu_mm_nothing(cu, &f->epilogue, s->co);
+        return;
+    }
     if (mirt__cu_blas_conv_forward(f, cu)) return;
     mirt__cu_conv_job(&job, s, false, &f->x, f->kernel);
     job.p.e = mirt__cu_epilogue_of(&f->epilogue, f->y, f->y_dtype, s->co);
@@ -329,7 +339,10 @@ static void mirt__cu_conv_input_grad(const mirt__conv_input_grad *g, const mirt_
         w.half = g->half;
         mirt__cu_conv_weight_grad(&w, where);
     }
-    if (s->rows < 1 || s->h < 1 || s->w < 1 || s->ci < 1) return;
+    if (s->rows < 1 || s->h < 1 || s->w < 1 || s->ci < 1) {
+        mirt__cu_mm_nothing(cu, &g->epilogue, s->ci);
+        return;
+    }
     if (mirt__cu_blas_conv_input_grad(g, cu)) return;
     mirt__cu_conv_job(&job, s, true, &g->dy, g->kernel);
     job.p.e = mirt__cu_epilogue_of(&g->epilogue, g->dx, g->dx_dtype, s->ci);

@@ -64,20 +64,36 @@ static inline __device__ void mirt__cu_finish_columns_of(const mirt__cu_epilogue
     }
 }
 
-/* Elements [at, at + n) of a tensor like y: N at once, or one by one. */
-template <int N> static inline __device__ void mirt__cu_finish_load(const mirt__cu_epilogue &e, const void *from, int64_t at, int n, float *to) {
+/* Elements [at, at + n) of tensors like y, on their way: N words at once, or one by one as floats. N is 1, 4 or 8. */
+template <int N> struct mirt__cu_finish_raw {
+    uint32_t add[N], mask[N], z[N];
+};
+template <int N> static inline __device__ void mirt__cu_finish_words(const mirt__cu_epilogue &e, const void *from, int64_t at, int n, uint32_t *to) {
     if (n == N && N <= e.width) {
-        mirt__cu_load_as<N>(from, e.dtype, at, to);
+        if ((int)e.dtype == MIRT__BFLOAT16) mirt__cu_fetch_words<N>(from, (mirt_dtype)MIRT__BFLOAT16, at, to);
+        else mirt__cu_fetch_words<N>(from, MIRT_FLOAT32, at, to);
         return;
     }
 #pragma unroll
-    for (int i = 0; i < N; i++) {
-        if (i < n) to[i] = mirt__cu_load(from, e.dtype, at + i);
-    }
+    for (int i = 0; i < N; i++) to[i] = i < n ? __float_as_uint(mirt__cu_load(from, e.dtype, at + i)) : 0;
 }
-/* n columns, the first of which is element `at` of y: x becomes what is to be stored. z takes slope_x, where there is a slope. */
+template <int N> static inline __device__ void mirt__cu_finish_floats(const mirt__cu_epilogue &e, int n, const uint32_t *words, float *to) {
+    if (n == N && N <= e.width && (int)e.dtype == MIRT__BFLOAT16) {
+        mirt__cu_make_words<N>(words, (mirt_dtype)MIRT__BFLOAT16, to);
+        return;
+    }
+#pragma unroll
+    for (int i = 0; i < N; i++) to[i] = __uint_as_float(words[i]);
+}
+template <int N> static inline __device__ void mirt__cu_finish_fetch(const mirt__cu_epilogue &e, int64_t at, int n, mirt__cu_finish_raw<N> &raw) {
+    if (e.add) mirt__cu_finish_words<N>(e, e.add, at, n, raw.add);
+    if (e.mask) mirt__cu_finish_words<N>(e, e.mask, at, n, raw.mask);
+    if (e.slope.mean) mirt__cu_finish_words<N>(e, e.slope_x, at, n, raw.z);
+}
+/* x, n columns, becomes what is to be stored. z takes slope_x, where there is a slope. */
 template <int N>
-static inline __device__ void mirt__cu_finish(const mirt__cu_epilogue &e, const mirt__cu_finish_columns<N> &c, int64_t at, int n, float *x, float *z) {
+static inline __device__ void mirt__cu_finish_with(const mirt__cu_epilogue &e, const mirt__cu_finish_columns<N> &c, const mirt__cu_finish_raw<N> &raw, int n,
+                                                   float *x, float *z) {
     float other[N];
     if (e.bias) {
 #pragma unroll
@@ -88,22 +104,29 @@ static inline __device__ void mirt__cu_finish(const mirt__cu_epilogue &e, const 
         for (int i = 0; i < N; i++) x[i] = mirt__cu_normed(x[i], c.mean[i], c.factor[i], c.offset[i]);
     }
     if (e.add) {
-        mirt__cu_finish_load<N>(e, e.add, at, n, other);
+        mirt__cu_finish_floats<N>(e, n, raw.add, other);
 #pragma unroll
         for (int i = 0; i < N; i++) x[i] = __fadd_rn(x[i], other[i]);
     }
     mirt__cu_activate_n<N>(e.activation, x);
     if (e.mask) {
-        mirt__cu_finish_load<N>(e, e.mask, at, n, other);
+        mirt__cu_finish_floats<N>(e, n, raw.mask, other);
 #pragma unroll
         for (int i = 0; i < N; i++) x[i] = mirt__cu_times_slope_of_output(e.mask_activation, x[i], other[i]);
     }
     if (e.slope.mean) {
-        mirt__cu_finish_load<N>(e, e.slope_x, at, n, z);
+        mirt__cu_finish_floats<N>(e, n, raw.z, z);
 #pragma unroll
         for (int i = 0; i < N; i++) other[i] = mirt__cu_normed(z[i], c.slope_mean[i], c.slope_factor[i], c.slope_offset[i]);
         mirt__cu_times_slope_n<N>(e.slope.activation, x, other);
     }
+}
+/* Both at once; the first column is element `at` of y. */
+template <int N>
+static inline __device__ void mirt__cu_finish(const mirt__cu_epilogue &e, const mirt__cu_finish_columns<N> &c, int64_t at, int n, float *x, float *z) {
+    mirt__cu_finish_raw<N> raw;
+    mirt__cu_finish_fetch<N>(e, at, n, raw);
+    mirt__cu_finish_with<N>(e, c, raw, n, x, z);
 }
 template <int N> static inline __device__ void mirt__cu_finish_store(const mirt__cu_epilogue &e, int64_t at, int n, const float *x) {
     if (n == N && N <= e.width) {
@@ -238,7 +261,7 @@ mirt__cu_sums_kernel(mirt__cu_epilogue e, mirt__cu_chunks from, float *out0, flo
     const int lane = (int)threadIdx.y, x = (int)threadIdx.x;
     double all = 0, a = 0, b = 0, shift = 0;
     if (j < from.columns) {
-        if (moments) shift = (double)from.part[j];
+        if (moments && end > begin) shift = (double)from.part[j];
 #pragma unroll 4
         for (int64_t i = begin + lane; i < end; i += MIRT__CU_SUM_LANES) {
             const double count = (double)from.count[i], p = (double)from.part[2 * i * from.columns + j], q = (double)from.part[(2 * i + 1) * from.columns + j];
@@ -304,20 +327,21 @@ static __global__ void __launch_bounds__(128) mirt__cu_sums_images_kernel(mirt__
     out[at] = (float)(sum / pixels);
 }
 
-/* The chunks' sums as the epilogue's; chunk 0 has numbers. Of images: each has as many chunks, `pixels` numbers a column. */
+/* The chunks' sums as the epilogue's; chunk 0 has numbers, unless there is none: zeros. Of images: each has as many chunks, `pixels` numbers a
+   column. */
 static void mirt__cu_sums_finish(mirt__cu *cu, const mirt__cu_epilogue *epilogue, const mirt__cu_chunks *chunks, mirt__real *const *sum, int64_t images,
                                  int64_t pixels) {
     const mirt__cu_epilogue e = *epilogue;
     const mirt__cu_chunks from = *chunks;
     float *out0 = sum[0], *out1 = sum[1];
-    if (e.sums == MIRT__SUMS_NONE || from.columns < 1 || from.chunks < 1) return;
+    if (e.sums == MIRT__SUMS_NONE || from.columns < 1) return;
     if (e.sums == MIRT__SUMS_IMAGES) {
-        if (images < 1) return;
+        if (images < 1 || from.chunks < 1) return;
         const int64_t each = from.chunks / images;
         MIRT_LAUNCH(cu, mirt__cu_sums_images_kernel, (unsigned)mirt__cu_ceil(images * from.columns, 128), 128, 0, from, each, (double)pixels, images, out0);
         return;
     }
-    const int64_t groups = mirt__cu_ceil(from.chunks, MIRT__CU_SUM_GROUP);
+    const int64_t groups = from.chunks > MIRT__CU_SUM_GROUP ? mirt__cu_ceil(from.chunks, MIRT__CU_SUM_GROUP) : 1;
     const dim3 grid((unsigned)mirt__cu_ceil(from.columns, 32), (unsigned)groups), block(32, MIRT__CU_SUM_LANES);
     MIRT_LAUNCH(cu, mirt__cu_sums_kernel, grid, block, 0, e, from, out0, out1);
     if (groups > 1) MIRT_LAUNCH(cu, mirt__cu_sums_groups_kernel, (unsigned)mirt__cu_ceil(from.columns, 128), 128, 0, e, from, groups, out0, out1);

@@ -51,26 +51,26 @@ typedef struct mirt__cu_multiply {
     int64_t b_row, b_group;
     mirt__cu_epilogue e;
     mirt__cu_chunks chunks;
-    int64_t blocks_m, pixels;
-    int blocks_n, splits, split_steps; /* of k, each of which leaves its sums in `partial` */
+    int64_t pixels;
+    int blocks_m, blocks_n, splits, split_steps; /* of k, each of which leaves its sums in `partial` */
     float *partial;
 } mirt__cu_multiply;
 #define MIRT__CU_MM_QUICK(kind) ((kind) == MIRT_LINEAR || (kind) == MIRT_RELU || (kind) == MIRT_RELU6 || (kind) == MIRT_SILU)
 
 enum { MIRT__CU_MM_FMA, MIRT__CU_MM_TF32, MIRT__CU_MM_HALF };
-#define MIRT__CU_MM_SLAB 64 /* rows of a tile that are finished at a time */
+#define MIRT__CU_MM_SLAB 64 /* rows of a tile that are finished at a time, where shared memory may be short */
 
 template <int BM, int BN, int MATH> struct mirt__cu_mm_tile {
     static const bool half = MATH == MIRT__CU_MM_HALF;
     static const int k = half ? 32 : 16; /* of a step */
     static const int warp_n = half && BN == 128 ? 64 : 32, warp_m = half && BM == 64 ? 32 : 64;
     static const int threads = BM / warp_m * (BN / warp_n) * 32;
-    static const int resident = !half ? 1 : BM == 64 ? 4 : BN == 64 ? 3 : 2; /* blocks of a processor, at least */
+    static const int resident = !half ? 1 : BN == 64 ? 3 : 2; /* blocks of a processor, at least */
     static const int stages = half ? 4 : 2;
     static const int vector = half ? 8 : 4;
     static const int a_row = BM + (MATH == MIRT__CU_MM_TF32 ? 8 : 4), b_row = BN + (MATH == MIRT__CU_MM_TF32 ? 8 : 0); /* of floats [k][row] */
     static const int a_bytes = half ? BM * k * 2 : a_row * k * 4, b_bytes = half ? BN * k * 2 : b_row * k * 4;
-    static const int slab_row = BN + 4, slab = MIRT__CU_MM_SLAB * slab_row * 4;
+    static const int slab_rows = half ? BM : MIRT__CU_MM_SLAB, slab_row = BN + 4, slab = slab_rows * slab_row * 4;
     static const int info = BM * 32; /* mirt__cu_mm_row, out, image */
 };
 /* Bytes of shared memory for the stages; of bfloat16 z has its place in them, too. */
@@ -106,13 +106,13 @@ struct mirt__cu_mm_block {
 };
 template <int BM, int BN, int K> static inline __device__ mirt__cu_mm_block mirt__cu_mm_block_of(const mirt__cu_multiply &p) {
     mirt__cu_mm_block b;
-    int64_t at = blockIdx.x;
-    b.column = (int)(at % p.blocks_n) * BN;
-    at /= p.blocks_n;
-    b.row = at % p.blocks_m * BM;
-    at /= p.blocks_m;
-    b.group = (int)(at % p.groups);
-    b.phase = (int)(at / p.groups);
+    unsigned at = blockIdx.x;
+    b.column = (int)(at % (unsigned)p.blocks_n) * BN;
+    at /= (unsigned)p.blocks_n;
+    b.row = (int64_t)(at % (unsigned)p.blocks_m) * BM;
+    at /= (unsigned)p.blocks_m;
+    b.group = (int)(at % (unsigned)p.groups);
+    b.phase = (int)(at / (unsigned)p.groups);
     const int down = b.phase / p.across.phases, across = b.phase - down * p.across.phases;
     b.down = mirt__cu_mm_line_of(p.down, down);
     b.across = mirt__cu_mm_line_of(p.across, across);
@@ -139,6 +139,9 @@ template <int BM, int BN, int K> static inline __device__ mirt__cu_mm_block mirt
     return b;
 }
 
+/* Most numbers are short, and so are their divisions. */
+static inline __device__ int64_t mirt__cu_mm_divide(int64_t n, int by) { return (uint64_t)n >> 32 ? n / by : (int64_t)((uint32_t)n / (uint32_t)by); }
+
 /* Rows of a tile: what they read, where they are stored (out; -1: nowhere), which image they are of. */
 template <int BM, int THREADS>
 static inline __device__ void mirt__cu_mm_rows_put(const mirt__cu_multiply &p, const mirt__cu_mm_block &b, mirt__cu_mm_row *rows, int64_t *out, int *image) {
@@ -149,8 +152,8 @@ static inline __device__ void mirt__cu_mm_rows_put(const mirt__cu_multiply &p, c
         r.y = r.x = -(1 << 29);
         int64_t to = -1, of = 0;
         if (m < b.rows) {
-            const int64_t lines = m / b.across.count, x = m - lines * b.across.count;
-            of = lines / b.down.count;
+            const int64_t lines = mirt__cu_mm_divide(m, b.across.count), x = m - lines * b.across.count;
+            of = mirt__cu_mm_divide(lines, b.down.count);
             const int64_t y = lines - of * b.down.count;
             r.base = of * p.down.source * p.across.source;
             r.y = (int)y * b.down.move + b.down.off;
@@ -246,21 +249,21 @@ template <int BM, int BN, int MATH> struct mirt__cu_mm_sums_of {
             }
         }
     }
-    /* Rows [slab * 64, slab * 64 + 64) into shared memory. */
+    /* Rows of a slab into shared memory. */
     __device__ void put(float *to, int slab) const {
         if constexpr (MATH == MIRT__CU_MM_FMA) {
             const int x = (int)threadIdx.x % (BN / 8), y = (int)threadIdx.x / (BN / 8);
 #pragma unroll
             for (int i = 0; i < 8; i++) {
-                const int row = i / 4 * (BM / 2) + y * 4 + i % 4 - slab * MIRT__CU_MM_SLAB;
-                if (row < 0 || row >= MIRT__CU_MM_SLAB) continue;
+                const int row = i / 4 * (BM / 2) + y * 4 + i % 4 - slab * tile::slab_rows;
+                if (row < 0 || row >= tile::slab_rows) continue;
                 mirt__cu_store_n<4>(to + row * tile::slab_row + x * 4, d[i * 2]);
                 mirt__cu_store_n<4>(to + row * tile::slab_row + BN / 2 + x * 4, d[i * 2 + 1]);
             }
         } else {
             const int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32;
-            const int row = warp / (BN / tile::warp_n) * tile::warp_m - slab * MIRT__CU_MM_SLAB, column = warp % (BN / tile::warp_n) * tile::warp_n;
-            if (row < 0 || row >= MIRT__CU_MM_SLAB) return;
+            const int row = warp / (BN / tile::warp_n) * tile::warp_m - slab * tile::slab_rows, column = warp % (BN / tile::warp_n) * tile::warp_n;
+            if (row < 0 || row >= tile::slab_rows) return;
 #pragma unroll
             for (int i = 0; i < mt; i++) {
 #pragma unroll
@@ -291,28 +294,45 @@ template <int BN, int THREADS> struct mirt__cu_mm_finisher {
         mirt__cu_finish_columns_of<4>(p.e, column, n, columns);
         mirt__cu_sums_begin(sums);
     }
-    __device__ void row(const mirt__cu_multiply &p, int64_t pixel, float *value) {
-        float z[4] = {0, 0, 0, 0};
-        const int64_t at = pixel * p.e.columns + column;
-        mirt__cu_finish<4>(p.e, columns, at, n, value, z);
-        mirt__cu_sums_add<4>(p.e, columns, sums, value, z);
-        mirt__cu_finish_store<4>(p.e, at, n, value);
+    /* `rows` pixels, -1 where there is none, of which `value` has the sums: first all that is read is asked for. */
+    template <int ROWS> __device__ void finish(const mirt__cu_multiply &p, const int64_t *pixel, float (*value)[4]) {
+        mirt__cu_finish_raw<4> raw[ROWS];
+#pragma unroll
+        for (int i = 0; i < ROWS; i++) {
+            if (pixel[i] >= 0) mirt__cu_finish_fetch<4>(p.e, pixel[i] * p.e.columns + column, n, raw[i]);
+        }
+#pragma unroll
+        for (int i = 0; i < ROWS; i++) {
+            float z[4] = {0, 0, 0, 0};
+            if (pixel[i] < 0) continue;
+            mirt__cu_finish_with<4>(p.e, columns, raw[i], n, value[i], z);
+            mirt__cu_sums_add<4>(p.e, columns, sums, value[i], z);
+            mirt__cu_finish_store<4>(p.e, pixel[i] * p.e.columns + column, n, value[i]);
+        }
     }
-    __device__ void slab(const mirt__cu_multiply &p, const float *from, const int64_t *out) {
+    __device__ void slab(const mirt__cu_multiply &p, const float *from, const int64_t *out, int rows) {
+        const int batch = 4;
         if (n == 0) return;
 #pragma unroll 1
-        for (int r = lane; r < MIRT__CU_MM_SLAB; r += lanes) {
-            float value[4];
-            if (out[r] < 0) continue;
-            mirt__cu_load_n<4>(from + r * (BN + 4) + 4 * x, value);
-            if (p.splits > 1) {
-                float *to = p.partial + ((int64_t)blockIdx.y * p.pixels + out[r]) * p.e.columns + column;
+        for (int r = lane; r < rows; r += lanes * batch) {
+            float value[batch][4];
+            int64_t pixel[batch];
 #pragma unroll
-                for (int i = 0; i < 4; i++) {
-                    if (i < n) to[i] = value[i];
+            for (int i = 0; i < batch; i++) {
+                pixel[i] = out[r + i * lanes];
+                mirt__cu_load_n<4>(from + (r + i * lanes) * (BN + 4) + 4 * x, value[i]);
+            }
+            if (p.splits == 1) {
+                finish<batch>(p, pixel, value);
+                continue;
+            }
+#pragma unroll
+            for (int i = 0; i < batch; i++) {
+                float *to = p.partial + ((int64_t)blockIdx.y * p.pixels + pixel[i]) * p.e.columns + column;
+#pragma unroll
+                for (int j = 0; j < 4; j++) {
+                    if (pixel[i] >= 0 && j < n) to[j] = value[i][j];
                 }
-            } else {
-                row(p, out[r], value);
             }
         }
     }
@@ -328,11 +348,11 @@ static inline __device__ void mirt__cu_multiply_end(const mirt__cu_multiply &p, 
     mirt__cu_mm_finisher<BN, tile::threads> finisher;
     finisher.begin(p, b.group, b.column);
 #pragma unroll 1
-    for (int i = 0; i < BM / MIRT__CU_MM_SLAB; i++) {
+    for (int i = 0; i < BM / tile::slab_rows; i++) {
         __syncthreads();
         sums.put(slab, i);
         __syncthreads();
-        finisher.slab(p, slab, out + i * MIRT__CU_MM_SLAB);
+        finisher.slab(p, slab, out + i * tile::slab_rows, tile::slab_rows);
     }
     if (p.splits == 1) finisher.end(p, b.group, b.column, b.part, slab);
 }
@@ -613,15 +633,15 @@ static __global__ void __launch_bounds__(256) mirt__cu_multiply_splits_kernel(mi
     const int splits = p.splits;
     f.begin(p, 0, column);
     for (int64_t pixel = first + f.lane; pixel < first + MIRT__CU_MM_SLAB && pixel < p.pixels && f.n > 0; pixel += f.lanes) {
-        float value[4] = {0, 0, 0, 0};
+        float value[1][4] = {{0, 0, 0, 0}};
         for (int s = 0; s < splits; s++) {
             const float *from = p.partial + (s * p.pixels + pixel) * p.e.columns + f.column;
 #pragma unroll
             for (int i = 0; i < 4; i++) {
-                if (i < f.n) value[i] += from[i];
+                if (i < f.n) value[0][i] += from[i];
             }
         }
-        f.row(p, pixel, value);
+        f.template finish<1>(p, &pixel, value);
     }
     f.end(p, 0, column, chunk, shared);
 }
