@@ -3,7 +3,7 @@
 #include "parts.cuh"
 #include "reader.cuh"
 
-/* Tiles of windows of an image: the input below one is read into shared memory once, where it has room. Lanes are channels of y,
+/* Tiles of windows of an image: the input below one is read into shared memory once, where it has room and is plain. Lanes are channels of y,
    and the eight warps of a block share its windows. */
 typedef struct mirt__cu_pooled {
     mirt__cu_reader x;
@@ -33,10 +33,12 @@ static inline __device__ mirt__cu_pooled_tile mirt__cu_pooled_at(const mirt__cu_
     return t;
 }
 static inline __device__ void mirt__cu_pooled_patch(const mirt__cu_pooled &p, const mirt__cu_pooled_tile &t, float *patch) {
+    mirt__cu_reader x = p.x;
+    x.kind = MIRT__CU_READ_PLAIN;
     const int line = (2 * t.width + p.kw - 1) * (int)p.ci, lines = 2 * t.height + p.kh - 1;
     for (int y = (int)threadIdx.y; y < lines; y += 8) {
         const int64_t from = t.first + y * p.w * p.ci;
-        for (int i = (int)threadIdx.x; i < line; i += 32) patch[y * p.pitch + i] = mirt__cu_read_one(p.x, from + i);
+        for (int i = (int)threadIdx.x; i < line; i += 32) patch[y * p.pitch + i] = mirt__cu_read_one(x, from + i);
     }
 }
 
@@ -194,7 +196,7 @@ static mirt__cu_pooled mirt__cu_pooled_of(const mirt__conv *s, const mirt__reade
         p.patch_w = 2 * p.tile_w + p.kw - 1;
         p.patch_h = 2 * p.tile_h + p.kh - 1;
         *floats = 0;
-        if (p.patch_w * p.ci * p.patch_h <= MIRT__CU_POOLED_FLOATS) {
+        if (p.x.kind == MIRT__CU_READ_PLAIN && p.patch_w * p.ci * p.patch_h <= MIRT__CU_POOLED_FLOATS) {
             p.pitch = p.patch_w * (int)p.ci;
             *floats = p.pitch * p.patch_h;
             break;
