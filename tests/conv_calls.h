@@ -444,7 +444,7 @@ static bool all_same(call *c, const mirt__kernels *const *tables, int count, boo
 #ifndef FP_FAST_FMAF
         comparable = comparable && strcmp(tables[t]->name, "plain") != 0;
 #endif
-        for (int team = 0; team < TEAMS && comparable; team++) {
+        for (int team = 0; team < (lawful(tables[t]) ? TEAMS : 2) && comparable; team++) {
             for (int what = 0; what < (c->back && depthwise ? 3 : c->back && both_at_once ? 2 : 1); what++) {
                 for (int i = 0; i < WRITTEN; i++) {
                     if (out[i]) memset(out[i]->data, 0xFF, (size_t)out[i]->count * size_of(out[i]->dtype));
@@ -521,6 +521,14 @@ static void check_places(const shape *p, const mirt__kernels *k) {
     }
 }
 
+/* With MIRT_TEST_SMALL simulated GPUs take a third of the cases, another one with each seed. */
+static bool left_out(const mirt__kernels *k, const shape *p, int number) {
+    const char *seed = getenv("MIRT_SIM_SEED");
+    if (lawful(k) || !getenv("MIRT_TEST_SMALL")) return false;
+    const double products = (double)p->rows * p->h * p->w / p->sh / p->sw * p->kh * p->kw * p->ci / p->groups * p->co;
+    return products > 3e6 || number % 3 != (seed ? atoi(seed) % 3 : 0);
+}
+
 static void check_all(const shape *shapes, int shape_count, const shape *placed) {
     int count;
     const mirt__kernels *const *tables = mirt__kernel_tables(&count);
@@ -528,6 +536,7 @@ static void check_all(const shape *shapes, int shape_count, const shape *placed)
     for (int i = 1; i < TEAMS; i++) teams[i] = mirt__team_create(i + 1, false);
     for (int i = 0; i < shape_count; i++) {
         for (int j = 0; j < (int)(sizeof setups / sizeof *setups); j++) {
+            if (left_out(tables[0], &shapes[i], i + j)) continue;
             if (depthwise && (setups[j].gate || setups[j].bytes || setups[j].products)) continue;
             for (int back = 0; back < 2; back++) {
                 const mirt__random same = numbers;

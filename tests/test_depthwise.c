@@ -39,7 +39,7 @@ static void check_means(const shape *p, const setup *how) {
 #ifndef FP_FAST_FMAF
         comparable = comparable && strcmp(tables[t]->name, "plain") != 0;
 #endif
-        for (int team = 0; team < TEAMS && comparable; team++) {
+        for (int team = 0; team < (lawful(tables[t]) ? TEAMS : 2) && comparable; team++) {
             memset(mean.data, 0xFF, (size_t)mean.count * sizeof(float));
             c.epilogue.sum[0] = (float *)(t + team ? mean.data : first.data);
             run(&c, tables[t], teams[team], 0);
@@ -49,8 +49,12 @@ static void check_means(const shape *p, const setup *how) {
     for (int64_t image = 0; image < c.s.rows; image++) {
         for (int64_t j = 0; j < columns; j++) {
             double sum = 0;
-            for (int64_t i = 0; i < pixels; i++) sum += at(&y, (image * pixels + i) * columns + j);
-            error = worse(error, fabs(at(&first, image * columns + j) - sum / (double)pixels));
+            double size = 0;
+            for (int64_t i = 0; i < pixels; i++) {
+                sum += at(&y, (image * pixels + i) * columns + j);
+                size += fabs(at(&y, (image * pixels + i) * columns + j)) / (double)pixels;
+            }
+            error = worse(error, fabs(at(&first, image * columns + j) - sum / (double)pixels) / (1 + size / 4));
         }
         one = c;
         one.s.rows = 1;
@@ -72,13 +76,15 @@ static void check_means(const shape *p, const setup *how) {
 }
 
 int main(void) {
+    int count;
     const shape placed = {3, 9, 7, 21, 21, 21, 3, 3, 2, 2, 1, 1, 1, 1, 1, 1};
     depthwise = true;
     check_all(shapes, (int)(sizeof shapes / sizeof *shapes), &placed);
     for (int i = 1; i < TEAMS; i++) teams[i] = mirt__team_create(i + 1, false);
+    const mirt__kernels *best = mirt__kernel_tables(&count)[0];
     for (int i = 0; i < (int)(sizeof shapes / sizeof *shapes); i++) {
         for (int j = 8; j < (int)(sizeof setups / sizeof *setups); j++) {
-            if (!setups[j].mask) check_means(&shapes[i], &setups[j]);
+            if (!setups[j].mask && !left_out(best, &shapes[i], i + j)) check_means(&shapes[i], &setups[j]);
         }
     }
     for (int i = 1; i < TEAMS; i++) mirt__team_destroy(teams[i]);

@@ -41,7 +41,7 @@ define SIM_LIBRARY_RULES
 build/$(1)/cuda.o: build/cuda_parts.cu $$(wildcard src/cuda/*) tests/sim/sim_device.h mirrortrain.h
 	@mkdir -p $$(@D)
 	$$(SIM_CXX) -std=c++17 -O2 -g $(2) $(3) -Wall -Wextra -Werror -Wno-unknown-pragmas -Wno-unused-function -Wno-maybe-uninitialized $$(CUDA_INCLUDE) -I. -DMIRT_SIM -include tests/sim/sim_device.h -x c++ -c $$< -o $$@
-build/$(1)/sim_kernels.o: tests/sim/sim_kernels.c build/parts.h
+build/$(1)/sim_kernels.o: tests/sim/sim_kernels.c build/parts.h mirrortrain.h
 	@mkdir -p $$(@D)
 	$$(CC) $$(PARTS) -O2 -g $(2) $$(WARNINGS) -c $$< -o $$@
 $$(SIM_KERNEL_TESTS:%=build/$(1)/c/%.o): build/$(1)/c/%.o: tests/%.c build/parts.h $$(TEST_HEADERS)

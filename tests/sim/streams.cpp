@@ -1040,7 +1040,7 @@ struct FillWork : Work {
 
 static void check_direction(const char *call, const void *to, const void *from, cudaMemcpyKind kind) {
     bool to_device = device_of_address(to) >= 0, from_device = device_of_address(from) >= 0;
-    bool right = kind == cudaMemcpyDefault || (to_device == (kind == cudaMemcpyHostToDevice || kind == cudaMemcpyDeviceToDevice) &&
+    bool right = kind == cudaMemcpyDefault || host_memory() || (to_device == (kind == cudaMemcpyHostToDevice || kind == cudaMemcpyDeviceToDevice) &&
                                                from_device == (kind == cudaMemcpyDeviceToHost || kind == cudaMemcpyDeviceToDevice));
     if (!right)
         fatal("copy direction: %s from %s to %s, but its kind says otherwise (%d)", call, from_device ? "a device" : "the host",
@@ -1067,7 +1067,8 @@ cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, cudaMemcpy
     check_direction("cudaMemcpyAsync", to, from, kind);
     if (!bytes) return cudaSuccess;
     std::shared_ptr<CopyWork> work = copy_work("cudaMemcpyAsync", to, from, bytes, stream->device);
-    bool to_host = device_of_address(to) < 0, from_host = device_of_address(from) < 0;
+    bool as_device = host_memory() && kind == cudaMemcpyDeviceToDevice;
+    bool to_host = device_of_address(to) < 0 && !as_device, from_host = device_of_address(from) < 0 && !as_device;
     /* Memory that is not pinned goes through a buffer: read before the call returns, or written. */
     if (from_host && !pinned_range(from, bytes) && !stream->capture)
         work->staged.assign(static_cast<const char *>(from), static_cast<const char *>(from) + bytes);
@@ -1090,12 +1091,12 @@ cudaError_t cudaMemcpyPeerAsync(void *to, int to_device, const void *from, int f
 }
 
 static std::shared_ptr<FillWork> fill_work(const char *call, void *to, int value, size_t bytes, int device) {
-    if (device_of_address(to) < 0) fatal("wrong pointer: %s of %s", call, describe(to).c_str());
+    if (device_of_address(to) < 0 && !host_memory()) fatal("wrong pointer: %s of %s", call, describe(to).c_str());
     check_range(call, to, bytes);
     std::shared_ptr<FillWork> work(new FillWork());
     work->what = call;
     work->device = device;
-    work->mask = 1u << device_of_address(to);
+    work->mask = device_of_address(to) < 0 ? 0 : 1u << device_of_address(to);
     work->to = to;
     work->value = value;
     work->bytes = bytes;
