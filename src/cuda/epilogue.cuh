@@ -172,8 +172,8 @@ static inline __device__ void mirt__cu_sums_add(const mirt__cu_epilogue &e, cons
     s.count += 1;
 }
 
-/* Where chunks' sums lie: of chunk i, `columns` first sums (of moments: means), as many second ones (squares of what lies above the
-   mean), and how many numbers. Room of mirt__cu_sums_bytes. */
+/* Where chunks' sums lie: of chunk i, `columns` first sums, second sums and, of moments, what those are above of; and how many numbers.
+   Room of mirt__cu_sums_bytes. */
 typedef struct mirt__cu_chunks {
     float *part, *count;
     double *group;
@@ -186,7 +186,7 @@ static inline int64_t mirt__cu_round_up(int64_t n, int64_t to) { return mirt__cu
 static size_t mirt__cu_sums_bytes(mirt__column_sums sums, int64_t columns, int64_t chunks) {
     if (sums == MIRT__SUMS_NONE || chunks < 1) return 0;
     const int64_t groups = mirt__cu_ceil(chunks, MIRT__CU_SUM_GROUP);
-    return (size_t)(mirt__cu_round_up(chunks * 2 * columns * 4, 256) + mirt__cu_round_up(chunks * 4, 256) +
+    return (size_t)(mirt__cu_round_up(chunks * 3 * columns * 4, 256) + mirt__cu_round_up(chunks * 4, 256) +
                     (groups > 1 ? mirt__cu_round_up(groups * 3 * columns * 8, 256) : 0));
 }
 static mirt__cu_chunks mirt__cu_chunks_of(void *room, mirt__column_sums sums, int64_t columns, int64_t chunks) {
@@ -197,56 +197,55 @@ static mirt__cu_chunks mirt__cu_chunks_of(void *room, mirt__column_sums sums, in
     if (!room || sums == MIRT__SUMS_NONE) return c;
     char *at = (char *)room;
     c.part = (float *)at;
-    at += mirt__cu_round_up(chunks * 2 * columns * 4, 256);
+    at += mirt__cu_round_up(chunks * 3 * columns * 4, 256);
     c.count = (float *)at;
     c.group = (double *)(at + mirt__cu_round_up(chunks * 4, 256));
     return c;
 }
 
 /* Floats of shared memory for mirt__cu_sums_leave. */
-static inline __host__ __device__ int mirt__cu_sums_floats(int lanes, int columns) { return lanes * (2 * columns + 1); }
+static inline __host__ __device__ int mirt__cu_sums_floats(int lanes, int columns) { return lanes * (3 * columns + 1); }
 /* All threads of a block call: thread `across` + `lane` * (columns / N) has the sums of columns [across * N, ...) of the block's `columns`, of
    which `n` exist; they become chunk `chunk`'s from column `first` on. `counts`: this block is the one to say how many numbers. */
 template <int N>
 static inline __device__ void mirt__cu_sums_leave(const mirt__cu_epilogue &e, const mirt__cu_chunks &to, const mirt__cu_sums<N> &s, int across, int lane,
                                                   int lanes, int columns, int n, int64_t chunk, int64_t first, bool counts, float *shared) {
-    float *count = shared + lanes * 2 * columns;
+    float *count = shared + lanes * 3 * columns;
     const bool moments = e.sums == MIRT__SUMS_MOMENTS;
     if (e.sums == MIRT__SUMS_NONE) return;
     __syncthreads(); /* of what was in `shared` */
     if (lane < lanes) {
+        float *mine = shared + lane * 3 * columns + across * N;
         if (across == 0) count[lane] = s.count;
 #pragma unroll
         for (int i = 0; i < N; i++) {
-            float a = s.first[i], b = s.second[i];
-            if (moments) {
-                const float average = s.count > 0 ? a / s.count : 0.0f;
-                b = fmaf(-average, a, b);
-                a = s.shift[i] + average;
-            }
-            shared[2 * lane * columns + across * N + i] = a;
-            shared[(2 * lane + 1) * columns + across * N + i] = b;
+            mine[i] = s.first[i];
+            mine[columns + i] = s.second[i];
+            mine[2 * columns + i] = s.shift[i];
         }
     }
     __syncthreads();
     const int thread = (int)(threadIdx.x + blockDim.x * threadIdx.y), threads = (int)(blockDim.x * blockDim.y);
     for (int j = thread; j < n; j += threads) {
-        float a = 0, b = 0, all = 0;
+        float a = 0, b = 0, shift = 0, all = 0;
         for (int i = 0; i < lanes; i++) {
-            const float more = count[i], x = shared[2 * i * columns + j], y = shared[(2 * i + 1) * columns + j];
+            const float more = count[i], x = shared[3 * i * columns + j], y = shared[(3 * i + 1) * columns + j], z = shared[(3 * i + 2) * columns + j];
             if (more == 0) continue;
-            if (moments) { /* two sets of samples become one (Chan et al. 1983) */
-                const float part = more / (all + more), delta = x - a;
-                a = all == 0 ? x : fmaf(delta, part, a);
-                b += all == 0 ? y : fmaf(delta * delta, all * part, y);
+            if (all == 0) shift = z;
+            if (moments) { /* all are brought above the same number, which is one of them */
+                const float away = z - shift;
+                a += fmaf(more, away, x);
+                b += fmaf(away, fmaf(more, away, 2 * x), y);
             } else {
                 a += x;
                 b += y;
             }
             all += more;
         }
-        to.part[2 * chunk * to.columns + first + j] = a;
-        to.part[(2 * chunk + 1) * to.columns + first + j] = b;
+        float *part = to.part + 3 * chunk * to.columns + first + j;
+        part[0] = a;
+        part[to.columns] = b;
+        part[2 * to.columns] = shift;
         if (counts && j == 0) to.count[chunk] = all;
     }
 }
@@ -261,15 +260,16 @@ mirt__cu_sums_kernel(mirt__cu_epilogue e, mirt__cu_chunks from, float *out0, flo
     const int lane = (int)threadIdx.y, x = (int)threadIdx.x;
     double all = 0, a = 0, b = 0, shift = 0;
     if (j < from.columns) {
-        if (moments && end > begin) shift = (double)from.part[j];
+        if (moments && end > begin) shift = (double)from.part[2 * from.columns + j];
 #pragma unroll 4
         for (int64_t i = begin + lane; i < end; i += MIRT__CU_SUM_LANES) {
-            const double count = (double)from.count[i], p = (double)from.part[2 * i * from.columns + j], q = (double)from.part[(2 * i + 1) * from.columns + j];
+            const float *part = from.part + 3 * i * from.columns + j;
+            const double count = (double)from.count[i], p = (double)part[0], q = (double)part[from.columns];
             if (count == 0) continue;
-            const double away = p - shift;
+            const double away = moments ? (double)part[2 * from.columns] - shift : 0;
             all += count;
-            a += moments ? count * away : p;
-            b += moments ? count * away * away + q : q;
+            a += p + count * away;
+            b += q + away * (2 * p + count * away);
         }
     }
     room[(3 * lane) * 32 + x] = all;
@@ -310,7 +310,7 @@ static __global__ void __launch_bounds__(128) mirt__cu_sums_groups_kernel(mirt__
     }
     if (e.sums == MIRT__SUMS_MOMENTS) {
         const double average = all > 0 ? a / all : 0, squares = b - average * a;
-        out0[j] = (float)((double)from.part[j] + average);
+        out0[j] = (float)((double)from.part[2 * from.columns + j] + average);
         out1[j] = (float)(all > 0 && squares > 0 ? squares / all : 0);
     } else {
         out0[j] = (float)a;
@@ -323,7 +323,7 @@ static __global__ void __launch_bounds__(128) mirt__cu_sums_images_kernel(mirt__
     if (at >= images * from.columns) return;
     const int64_t image = at / from.columns, j = at - image * from.columns;
     double sum = 0;
-    for (int64_t i = image * each; i < (image + 1) * each; i++) sum += (double)from.part[2 * i * from.columns + j];
+    for (int64_t i = image * each; i < (image + 1) * each; i++) sum += (double)from.part[3 * i * from.columns + j];
     out[at] = (float)(sum / pixels);
 }
 

@@ -626,7 +626,7 @@ static __global__ void __launch_bounds__((mirt__cu_mm_tile<BM, BN, MATH>::thread
 
 /* The sums of all parts of k in ascending order, finished: MIRT__CU_MM_SLAB pixels by 128 columns a block. */
 static __global__ void __launch_bounds__(256) mirt__cu_multiply_splits_kernel(mirt__cu_multiply p) {
-    MIRT_SHARED(float, shared, 8 * (2 * 128 + 1));
+    MIRT_SHARED(float, shared, 8 * (3 * 128 + 1));
     mirt__cu_mm_finisher<128, 256> f;
     const int column = (int)(blockIdx.x % p.blocks_n) * 128;
     const int64_t chunk = blockIdx.x / p.blocks_n, first = chunk * MIRT__CU_MM_SLAB;

@@ -46,10 +46,6 @@ static inline mirt__cu_norm mirt__cu_norm_of(const mirt__scaling *s) {
     n.activation = s->activation;
     return n;
 }
-static inline bool mirt__cu_norm_aligned(const mirt__cu_norm *n) {
-    return mirt__cu_aligned(n->mean, 16) && mirt__cu_aligned(n->variance, 16) && mirt__cu_aligned(n->gamma, 16) && mirt__cu_aligned(n->beta, 16);
-}
-
 /* `channels`: of the last axis of what is read, where the reader does not say. */
 static mirt__cu_reader mirt__cu_reader_of(const mirt__reader *reader, int64_t channels) {
     mirt__cu_reader r;
@@ -78,7 +74,7 @@ static mirt__cu_reader mirt__cu_reader_of(const mirt__reader *reader, int64_t ch
     }
     r.width = r.channels % 8 == 0 ? 8 : r.channels % 4 == 0 ? 4 : 1;
     while (r.width > 1 && !(mirt__cu_aligned_for(r.data, r.dtype, r.width) && mirt__cu_aligned_for(r.z, r.dtype, r.width))) r.width = r.width == 8 ? 4 : 1;
-    if (!(mirt__cu_norm_aligned(&r.norm) && mirt__cu_aligned(r.sum[0], 16) && mirt__cu_aligned(r.sum[1], 16) && mirt__cu_aligned(r.gate, 16))) r.width = 1;
+    if (!mirt__cu_aligned(r.gate, 16)) r.width = 1;
     return r;
 }
 /* Whether elements are numbers of `dtype` as they lie in memory. */
