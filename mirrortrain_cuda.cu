@@ -5084,23 +5084,26 @@ typedef struct mirt__cu_scan_args {
 } mirt__cu_scan_args;
 
 /* A thread for each line. */
-static __global__ void __launch_bounds__(64) mirt__cu_scan_kernel(const mirt__cu_scan_args s) {
-    const bool back = s.kind == MIRT__CUMSUM_BACK, least = s.kind == MIRT__ARGMIN;
+static __global__ void __launch_bounds__(64) mirt__cu_cumsum_kernel(const mirt__cu_scan_args s) {
+    const int64_t step = s.kind == MIRT__CUMSUM_BACK ? -s.inner.by : s.inner.by;
     for (int64_t at = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; at < s.outer * s.inner.by; at += (int64_t)gridDim.x * blockDim.x) {
         int64_t column;
-        const int64_t row = mirt__cu_divmod(at, s.inner, &column), first = row * s.n * s.inner.by + column;
-        if (s.kind == MIRT__CUMSUM || back) {
-            float sum = 0;
-            for (int64_t i = 0; i < s.n; i++) {
-                const int64_t place = first + (back ? s.n - 1 - i : i) * s.inner.by;
-                static_cast<float *>(s.y)[place] = sum += s.x[place];
-            }
-            continue;
-        }
-        float most = s.x[first];
+        const int64_t row = mirt__cu_divmod(at, s.inner, &column), first = (row * s.n + (step < 0 ? s.n - 1 : 0)) * s.inner.by + column;
+        const float *x = s.x + first;
+        float *y = static_cast<float *>(s.y) + first, sum = 0;
+        for (int64_t i = 0; i < s.n; i++) y[i * step] = sum += x[i * step];
+    }
+}
+static __global__ void __launch_bounds__(64) mirt__cu_extreme_kernel(const mirt__cu_scan_args s) {
+    const bool least = s.kind == MIRT__ARGMIN;
+    for (int64_t at = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; at < s.outer * s.inner.by; at += (int64_t)gridDim.x * blockDim.x) {
+        int64_t column;
+        const int64_t row = mirt__cu_divmod(at, s.inner, &column);
+        const float *line = s.x + row * s.n * s.inner.by + column;
+        float most = line[0];
         int32_t best = 0;
         for (int64_t i = 1; i < s.n; i++) {
-            const float x = s.x[first + i * s.inner.by];
+            const float x = line[i * s.inner.by];
             if (least ? x < most : x > most) {
                 most = x;
                 best = (int32_t)i;
@@ -5155,10 +5158,12 @@ static void mirt__cu_scan(const mirt__scan *args, const mirt__where *where) {
     s.inner = mirt__cu_divisor_of(args->inner);
     s.x = args->x;
     s.y = args->y;
-    if (args->inner == 1 && (args->kind == MIRT__ARGMAX || args->kind == MIRT__ARGMIN)) {
+    if (args->kind == MIRT__CUMSUM || args->kind == MIRT__CUMSUM_BACK) {
+        MIRT_LAUNCH(cu, mirt__cu_cumsum_kernel, mirt__cu_blocks(lines, 64), 64, 0, s);
+    } else if (args->inner == 1) {
         MIRT_LAUNCH(cu, mirt__cu_argmax_kernel, mirt__cu_blocks(args->outer, MIRT__CU_REDUCE_BLOCK / 32), MIRT__CU_REDUCE_BLOCK, 0, s);
     } else {
-        MIRT_LAUNCH(cu, mirt__cu_scan_kernel, mirt__cu_blocks(lines, 64), 64, 0, s);
+        MIRT_LAUNCH(cu, mirt__cu_extreme_kernel, mirt__cu_blocks(lines, 64), 64, 0, s);
     }
 }
 
