@@ -76,10 +76,11 @@ template <int DTYPES, int N> static __global__ __launch_bounds__(256) void mirt_
     mirt__cu_norm_column<N> k;
     float less[N], part[N];
     mirt__cu_norm_columns<N>(a, column, &k);
+    const double share = a.sum[0] ? 1 / a.count : 0;
 #pragma unroll
     for (int v = 0; v < N; v++) {
-        less[v] = a.sum[0] ? (float)((double)a.sum[0][column + v] / a.count) : 0.0f;
-        part[v] = a.sum[0] ? (float)((double)a.sum[1][column + v] / a.count) * mirt__cu_norm_inverse_of(a.variance[column + v], a.epsilon) : 0.0f;
+        less[v] = a.sum[0] ? (float)((double)a.sum[0][column + v] * share) : 0.0f;
+        part[v] = a.sum[0] ? (float)((double)a.sum[1][column + v] * share) * mirt__cu_norm_inverse_of(a.variance[column + v], a.epsilon) : 0.0f;
     }
     for (int64_t row = (int64_t)blockIdx.x * a.down + (int)threadIdx.x / a.across; row < a.rows; row += 2 * step) {
         float x[2][N], g[2][N];
@@ -402,10 +403,10 @@ static void mirt__cu_norm_stats(const mirt__norm *args, const mirt__where *where
     else MIRT_LAUNCH(cu, (mirt__cu_norm_row_stats<1>), blocks, threads, 0, a);
 }
 
-/* Of what goes over rows, a few of each thread. */
+/* Of what goes over rows, some of each thread: what columns come to is worked out once by it. */
 static dim3 mirt__cu_norm_grid(mirt__cu_norm_call *a, int64_t vector) {
     const mirt__cu_layout c = mirt__cu_layout_of(mirt__cu_ceil(a->n, vector), 256, 256);
-    const int64_t blocks = mirt__cu_ceil(a->rows, (int64_t)c.down * 4), most = 1 << 14;
+    const int64_t blocks = mirt__cu_ceil(a->rows, (int64_t)c.down * 4), most = c.blocks < 1024 ? 2048 / (int64_t)c.blocks : 2;
     a->across = c.across;
     a->down = c.down;
     return dim3((unsigned)(blocks < most ? blocks : most), c.blocks);
