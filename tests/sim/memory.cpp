@@ -60,18 +60,28 @@ static void protect(Device *device, int protection) {
     device->open = protection != PROT_NONE;
 }
 
+/* Closing costs by the page, so large memories are closed only now and then: whose fault it is to touch them is told sooner or later. */
+static bool worth_closing(const Device *device) {
+    static uint64_t roll = 1;
+    const size_t cheap = 256 * page;
+    roll = roll * 6364136223846793005ull + 1442695040888963407ull;
+    return device->bytes <= cheap || (roll >> 33) % (device->bytes / cheap) == 0;
+}
+
 void open_devices(unsigned mask) {
-    for (int i = 0; i < MOST_DEVICES; i++)
-        if (device_of[i].open && !(mask >> i & 1)) protect(&device_of[i], PROT_NONE);
-    for (int i = 0; i < MOST_DEVICES; i++)
-        if ((mask >> i & 1) && !prepare(i)->open) protect(&device_of[i], PROT_READ | PROT_WRITE);
+    for (int i = 0; i < MOST_DEVICES; i++) {
+        Device *device = &device_of[i];
+        if (mask >> i & 1) {
+            if (!prepare(i)->open) protect(device, PROT_READ | PROT_WRITE);
+        } else if (device->open && worth_closing(device)) protect(device, PROT_NONE);
+    }
 }
 
 unsigned peers_of(int d) { return device_of[d].peers; }
 
 void close_devices() {
     for (Device &device : device_of)
-        if (device.open) protect(&device, PROT_NONE);
+        if (device.open && worth_closing(&device)) protect(&device, PROT_NONE);
 }
 
 int device_of_address(const void *at) {
