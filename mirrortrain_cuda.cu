@@ -5532,12 +5532,12 @@ static void mirt__cu_dropout(const mirt__dropout *args, const mirt__where *where
 #define MIRT__CUDA_PARTS_CUH
 /* Partial sums of weight gradients, and their total. */
 
-/* to[i] = the sum of part[p * stride + i] over `parts`: by threads of a block, which each take some that follow each other, then in
-   their order. The first `count` numbers go to `to`, those behind to `behind`. */
-static __global__ void __launch_bounds__(256) mirt__cu_parts_add(const float *part, int64_t parts, int64_t stride, int64_t count, float *to, int64_t more,
-                                                                 float *behind) {
-    MIRT_SHARED(float, sums, 256);
-    const int64_t i = (int64_t)blockIdx.x * 32 + threadIdx.x, each = (parts + 7) / 8;
+/* to[i] = the sum of part[p * stride + i] over `parts`: by the threads of a column of a block, which each take some that follow each other,
+   then in their order. The first `count` numbers go to `to`, those behind to `behind`. */
+static __global__ void __launch_bounds__(1024) mirt__cu_parts_add(const float *part, int64_t parts, int64_t stride, int64_t count, float *to, int64_t more,
+                                                                  float *behind) {
+    MIRT_SHARED(float, sums, 1024);
+    const int64_t i = (int64_t)blockIdx.x * 32 + threadIdx.x, each = (parts + blockDim.y - 1) / blockDim.y;
     const int64_t first = threadIdx.y * each, end = first + each < parts ? first + each : parts;
     float sum = 0;
     if (i < count + more) {
@@ -5552,7 +5552,7 @@ static __global__ void __launch_bounds__(256) mirt__cu_parts_add(const float *pa
     sums[threadIdx.y * 32 + threadIdx.x] = sum;
     __syncthreads();
     if (threadIdx.y != 0 || i >= count + more) return;
-    for (int t = 1; t < 8; t++) sum += sums[t * 32 + threadIdx.x];
+    for (int t = 1; t < (int)blockDim.y; t++) sum += sums[t * 32 + threadIdx.x];
     if (i < count) to[i] = sum;
     else behind[i - count] = sum;
 }
@@ -5560,7 +5560,8 @@ static __global__ void __launch_bounds__(256) mirt__cu_parts_add(const float *pa
 static void mirt__cu_parts_total(mirt__cu *cu, const float *part, int64_t parts, int64_t stride, int64_t count, float *to, int64_t more, float *behind) {
     if (!behind) more = 0;
     if (count + more < 1) return;
-    MIRT_LAUNCH(cu, mirt__cu_parts_add, (unsigned)mirt__cu_ceil(count + more, 32), dim3(32, 8), 0, part, parts, stride, count, to, more, behind);
+    const dim3 block(32, parts > 64 ? 32 : 8);
+    MIRT_LAUNCH(cu, mirt__cu_parts_add, (unsigned)mirt__cu_ceil(count + more, 32), block, 0, part, parts, stride, count, to, more, behind);
 }
 
 #endif
@@ -6550,8 +6551,10 @@ static bool mirt__cu_blas_conv_weight_grad(const mirt__conv_weight_grad *g, mirt
 /* How the numbers are multiplied: float32 by FMA, tf32, bfloat16. */
 enum { MIRT__CU_WGRAD_FMA, MIRT__CU_WGRAD_TF32, MIRT__CU_WGRAD_HALF };
 
-#define MIRT__CU_WGRAD_BLOCKS 528 /* that a device should have, about */
-#define MIRT__CU_WGRAD_PIXELS 256 /* in a part, at least */
+/* Blocks that a device should have: so that large ones run evenly. Pixels that a part has at least. */
+#define MIRT__CU_WGRAD_BLOCKS 792
+#define MIRT__CU_WGRAD_LARGE 528
+#define MIRT__CU_WGRAD_PIXELS 512
 #define MIRT__CU_WGRAD_SUMS ((int64_t)1 << 24) /* floats of all parts, about */
 
 typedef struct mirt__cu_wgrad {
@@ -6942,7 +6945,7 @@ static void mirt__cu_conv_weight_grad(const mirt__conv_weight_grad *args, const 
     g.tiles_n = (int)mirt__cu_ceil(g.n, tile);
     g.sum_floats = g.m * s->co + (g.bias ? s->co : 0);
     /* Never more parts for fewer pixels. */
-    int64_t parts = MIRT__CU_WGRAD_BLOCKS / ((int64_t)g.tiles_m * g.tiles_n * s->groups);
+    int64_t parts = (g.large ? MIRT__CU_WGRAD_LARGE : MIRT__CU_WGRAD_BLOCKS) / ((int64_t)g.tiles_m * g.tiles_n * s->groups);
     const int64_t worth = g.pixels / MIRT__CU_WGRAD_PIXELS, most = MIRT__CU_WGRAD_SUMS / g.sum_floats;
     if (parts > worth) parts = worth;
     if (parts > most) parts = most;

@@ -8,8 +8,10 @@
 /* How the numbers are multiplied: float32 by FMA, tf32, bfloat16. */
 enum { MIRT__CU_WGRAD_FMA, MIRT__CU_WGRAD_TF32, MIRT__CU_WGRAD_HALF };
 
-#define MIRT__CU_WGRAD_BLOCKS 528 /* that a device should have, about */
-#define MIRT__CU_WGRAD_PIXELS 256 /* in a part, at least */
+/* Blocks that a device should have: so that large ones run evenly. Pixels that a part has at least. */
+#define MIRT__CU_WGRAD_BLOCKS 792
+#define MIRT__CU_WGRAD_LARGE 528
+#define MIRT__CU_WGRAD_PIXELS 512
 #define MIRT__CU_WGRAD_SUMS ((int64_t)1 << 24) /* floats of all parts, about */
 
 typedef struct mirt__cu_wgrad {
@@ -400,7 +402,7 @@ static void mirt__cu_conv_weight_grad(const mirt__conv_weight_grad *args, const 
     g.tiles_n = (int)mirt__cu_ceil(g.n, tile);
     g.sum_floats = g.m * s->co + (g.bias ? s->co : 0);
     /* Never more parts for fewer pixels. */
-    int64_t parts = MIRT__CU_WGRAD_BLOCKS / ((int64_t)g.tiles_m * g.tiles_n * s->groups);
+    int64_t parts = (g.large ? MIRT__CU_WGRAD_LARGE : MIRT__CU_WGRAD_BLOCKS) / ((int64_t)g.tiles_m * g.tiles_n * s->groups);
     const int64_t worth = g.pixels / MIRT__CU_WGRAD_PIXELS, most = MIRT__CU_WGRAD_SUMS / g.sum_floats;
     if (parts > worth) parts = worth;
     if (parts > most) parts = most;
