@@ -1021,7 +1021,6 @@ static inline __device__ float mirt__cu_activate(mirt_activation_kind kind, floa
 static inline __device__ float mirt__cu_times_slope(mirt_activation_kind kind, float g, float u) {
     return mirt__cu_times_slope_by(kind, g, u, mirt__cu_layer_scale(kind));
 }
-static inline __device__ float mirt__cu_slope(mirt_activation_kind kind, float u) { return mirt__cu_times_slope(kind, 1.0f, u); }
 static inline __device__ float mirt__cu_slope_of_output(mirt_activation_kind kind, float y) { return mirt__cu_times_slope_of_output(kind, 1.0f, y); }
 
 /* ---- bfloat16, by its bits. */
@@ -1154,16 +1153,12 @@ static inline __device__ float mirt__cu_load(const void *x, mirt_dtype dtype, in
     mirt__cu_load_as<1>(x, dtype, at, &value);
     return value;
 }
-static inline __device__ void mirt__cu_load4(const void *x, mirt_dtype dtype, int64_t at, float *to) { mirt__cu_load_as<4>(x, dtype, at, to); }
-static inline __device__ void mirt__cu_load8(const void *x, mirt_dtype dtype, int64_t at, float *to) { mirt__cu_load_as<8>(x, dtype, at, to); }
 /* To float32 or bfloat16. */
 template <int N> static inline __device__ void mirt__cu_store_as(void *y, mirt_dtype dtype, int64_t at, const float *from) {
     if ((int)dtype == MIRT__BFLOAT16) mirt__cu_store_n<N>(static_cast<uint16_t *>(y) + at, from);
     else mirt__cu_store_n<N>(static_cast<float *>(y) + at, from);
 }
 static inline __device__ void mirt__cu_store(void *y, mirt_dtype dtype, int64_t at, float value) { mirt__cu_store_as<1>(y, dtype, at, &value); }
-static inline __device__ void mirt__cu_store4(void *y, mirt_dtype dtype, int64_t at, const float *from) { mirt__cu_store_as<4>(y, dtype, at, from); }
-static inline __device__ void mirt__cu_store8(void *y, mirt_dtype dtype, int64_t at, const float *from) { mirt__cu_store_as<8>(y, dtype, at, from); }
 
 static inline int64_t mirt__cu_size(mirt_dtype dtype) {
     return dtype == MIRT_UINT8 || dtype == MIRT_BOOL ? 1 : (int)dtype == MIRT__BFLOAT16 ? 2 : 4;
@@ -1270,8 +1265,6 @@ static inline __device__ void mirt__cu_philox(const uint32_t counter[4], uint64_
     out[2] = c2;
     out[3] = c3;
 }
-/* The unit number [0, 1) of a word. */
-static inline __device__ float mirt__cu_unit(uint32_t word) { return (float)(word >> 8) * (1.0f / 16777216.0f); }
 
 #endif
 
@@ -2317,10 +2310,6 @@ static mirt__cu_reader mirt__cu_reader_of(const mirt__reader *reader, int64_t ch
     while (r.width > 1 && !(mirt__cu_aligned_for(r.data, r.dtype, r.width) && mirt__cu_aligned_for(r.z, r.dtype, r.width))) r.width = r.width == 8 ? 4 : 1;
     if (!mirt__cu_aligned(r.gate, 16)) r.width = 1;
     return r;
-}
-/* Whether elements are numbers of `dtype` as they lie in memory. */
-static inline bool mirt__cu_reader_bare(const mirt__cu_reader *r, mirt_dtype dtype) {
-    return r->kind == MIRT__CU_READ_PLAIN && !r->affine && r->dtype == dtype;
 }
 
 #define MIRT__CU_KIND(known, r) ((known) == MIRT__CU_READ_ANY ? (r).kind : (known))

@@ -77,10 +77,6 @@ static mirt__cu_reader mirt__cu_reader_of(const mirt__reader *reader, int64_t ch
     if (!mirt__cu_aligned(r.gate, 16)) r.width = 1;
     return r;
 }
-/* Whether elements are numbers of `dtype` as they lie in memory. */
-static inline bool mirt__cu_reader_bare(const mirt__cu_reader *r, mirt_dtype dtype) {
-    return r->kind == MIRT__CU_READ_PLAIN && !r->affine && r->dtype == dtype;
-}
 
 #define MIRT__CU_KIND(known, r) ((known) == MIRT__CU_READ_ANY ? (r).kind : (known))
 
