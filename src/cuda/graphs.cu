@@ -171,18 +171,20 @@ static bool mirt__cu_end(mirt__remote *cu) {
     return done;
 }
 
-/* What was begun and will not be ended, and what should have come again. */
+/* All is to be done now: what waits in the middle cannot be a graph, and must not come here as one. */
 static void mirt__cu_graphs_settle(mirt__cu *cu) {
     mirt__cu_graphs *graphs = cu->graphs;
-    if (!graphs) return;
+    if (!graphs || cu->mode == MIRT__CU_MEASURE) return;
     if (cu->mode == MIRT__CU_CAPTURE) {
         cudaGraph_t captured = NULL;
         (void)mirt__cu_capture_end(cu, &captured);
         if (captured) (void)cudaGraphDestroy(captured);
         mirt__cu_graph_clear(graphs->now);
     }
-    if (graphs->now && cu->mode != MIRT__CU_MEASURE) cu->mode = MIRT__CU_RUN;
+    if (cu->mode != MIRT__CU_RUN) mirt__cu_fail(cu, MIRT_E_STATE, "work that comes back was begun and not ended");
+    else if (graphs->now) graphs->now->eager = true;
     if (graphs->again) mirt__cu_fail(cu, MIRT_E_STATE, "work that was captured was not enqueued again");
+    cu->mode = MIRT__CU_RUN;
     graphs->now = graphs->again = NULL;
 }
 

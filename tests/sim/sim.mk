@@ -8,6 +8,8 @@ SIM_SEEDS = 0 1 2
 SIM_PARTS = fibers memory streams blas nccl
 
 SIM_TESTS += test_sim
+SIM_TESTS += test_services
+test_services_WITH = $(@D)/cuda.o build/tests/parts.a
 
 # NAME, FLAGS of the simulator, FLAGS of tests: the rules of build/NAME/simulator.a and build/NAME/TEST.
 define SIM_RULES

@@ -552,6 +552,8 @@ int report_leaks() {
 
 cudaError_t cudaGetDeviceCount(int *count) {
     API("cudaGetDeviceCount", cudaErrorInsufficientDriver);
+    *count = 0;
+    if (options().driver && options().driver < CUDART_VERSION / 1000 * 1000) return set_error(cudaErrorInsufficientDriver);
     *count = options().devices;
     return options().devices ? cudaSuccess : set_error(cudaErrorNoDevice);
 }
