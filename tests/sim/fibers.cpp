@@ -419,9 +419,13 @@ void *dynamic_shared(size_t align) {
 const char *shared_row(const void *row) {
     const Exec *e = exec;
     const char *p = static_cast<const char *>(row);
-    if (reinterpret_cast<uintptr_t>(p) % 16) fatal("shared memory: ldmatrix reads a row at an address that is not a multiple of 16");
-    if (p < e->shared || p >= e->shared + e->shared_top) fatal("shared memory: ldmatrix reads a row that is not in shared memory");
+    if (reinterpret_cast<uintptr_t>(p) % 16) fatal("shared memory: a row at an address that is not a multiple of 16");
+    if (p < e->shared || p >= e->shared + e->shared_top) fatal("shared memory: a row that is not in shared memory");
     return p;
+}
+
+static void need_capability(const char *what) {
+    if (options().capability < 80) fatal("instruction: %s on a device of capability %d", what, options().capability);
 }
 
 void copy_async(void *to, const void *from, bool valid) {
@@ -429,6 +433,7 @@ void copy_async(void *to, const void *from, bool valid) {
     if (reinterpret_cast<uintptr_t>(to) % 16 || (valid && reinterpret_cast<uintptr_t>(from) % 16))
         fatal("cp.async: an address is not a multiple of 16: to %p, from %p", to, from);
     shared_row(to);
+    need_capability("cp.async");
     Copy copy = {to, valid ? from : nullptr};
     e->copies[state.lin].copies.push_back(copy);
 }
@@ -664,6 +669,7 @@ static void need_all(unsigned lanes) {
 
 void mma_bf16(char *slots, unsigned lanes) {
     need_all(lanes);
+    need_capability("mma of bfloat16");
     float a[16][16], b[16][8];
     for (int l = 0; l < 32; l++) {
         uint32_t in[6];
@@ -678,6 +684,7 @@ void mma_bf16(char *slots, unsigned lanes) {
 
 void mma_tf32(char *slots, unsigned lanes) {
     need_all(lanes);
+    need_capability("mma of TF32");
     float a[16][16], b[16][8];
     for (int l = 0; l < 32; l++) {
         uint32_t in[6];

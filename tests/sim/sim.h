@@ -1,14 +1,16 @@
 /* What a test asks of the simulator, and may make it do. */
 #ifndef MIRT_SIM_H
 #define MIRT_SIM_H
-#include <cstddef>
-#include <cstdint>
+#include <stddef.h>
+#include <stdint.h>
 
+#ifdef __cplusplus
 namespace mirt_sim {
 
 enum { FATAL_STATUS = 97, MOST_DEVICES = 16 };
 
-/* Set by the environment when the program begins (MIRT_SIM_SEED, _DEVICES, _MEMORY, _FAIL, _PATIENCE), and by tests between runs. */
+/* Set by the environment when the program begins (MIRT_SIM_SEED, _DEVICES, _MEMORY, _FAIL, _NO_PEERS, _DRIVER, _NCCL,
+ * _CAPABILITY, _PATIENCE), and by tests between runs. */
 struct Options {
     uint64_t seed;   /* 0: streams and threads in the order of their calls; another: some other legal order */
     int devices;     /* how many there are: 1 */
@@ -18,6 +20,7 @@ struct Options {
     int driver;      /* the driver's version; 0: the runtime's */
     int nccl;        /* NCCL's version; 0: the header's */
     bool same_places; /* ranks that reduce parts of memory of one size reduce the same part: true */
+    int capability;  /* of the devices: 90; below 80 there are no matrix products of bfloat16 and no asynchronous copies */
     double patience; /* seconds until a wait for what nobody brings is reported as a deadlock: 20 */
 };
 Options &options();
@@ -43,4 +46,21 @@ size_t device_peak(int device);
  * those of its kind. */
 int report_leaks();
 } // namespace mirt_sim
+extern "C" {
+#endif
+
+/* The same for programs in C. Options by the names of the environment, in lower case: "seed", "devices", "memory", "fail", ... */
+void mirt_sim_set(const char *option, double value);
+void mirt_sim_lose_device(int device, int error);
+void mirt_sim_kill_rank(int rank, int silently);
+long mirt_sim_calls(void);
+void mirt_sim_reset_calls(void);
+const char *mirt_sim_failed_call(void);
+size_t mirt_sim_device_bytes(int device);
+size_t mirt_sim_device_peak(int device);
+int mirt_sim_report_leaks(void);
+void mirt_sim_host_memory(int on);
+#ifdef __cplusplus
+}
+#endif
 #endif

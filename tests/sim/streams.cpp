@@ -109,24 +109,7 @@ __thread int device_now;
 __thread cudaError_t last_error;
 __thread int depth;
 
-double number_of(const char *name, double usual) {
-    const char *value = getenv(name);
-    return value && *value ? atof(value) : usual;
-}
 } // namespace
-
-Options &options() {
-    static Options o = {(uint64_t)number_of("MIRT_SIM_SEED", 0),
-                        (int)number_of("MIRT_SIM_DEVICES", 1),
-                        (size_t)number_of("MIRT_SIM_MEMORY", 2147483648.0),
-                        (long)number_of("MIRT_SIM_FAIL", 0),
-                        false,
-                        (int)number_of("MIRT_SIM_DRIVER", 0),
-                        (int)number_of("MIRT_SIM_NCCL", 0),
-                        true,
-                        number_of("MIRT_SIM_PATIENCE", 20)};
-    return o;
-}
 
 unsigned dice() {
     static uint64_t seed = ~0ull;
@@ -588,7 +571,8 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp *p, int device) {
     p->maxThreadsDim[2] = 64;
     p->maxGridSize[0] = 0x7fffffff;
     p->maxGridSize[1] = p->maxGridSize[2] = 65535;
-    p->major = 9;
+    p->major = options().capability / 10;
+    p->minor = options().capability % 10;
     p->multiProcessorCount = 4;
     p->l2CacheSize = 1 << 20;
     p->memoryBusWidth = 5120;
