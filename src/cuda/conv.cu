@@ -130,7 +130,9 @@ typedef struct mirt__cu_mm_job {
     bool half;
 } mirt__cu_mm_job;
 
-#define MIRT__CU_MM_BLOCKS 128        /* so many keep a machine busy */
+#ifndef MIRT__CU_MM_BLOCKS
+#define MIRT__CU_MM_BLOCKS 128        /* so many keep a machine busy; tests say another number */
+#endif
 #define MIRT__CU_MM_PARTIAL (1 << 24) /* floats of partial sums, at most */
 #define MIRT__CU_MM_COLUMNS (48 << 10) /* bytes of columns in shared memory, at most */
 

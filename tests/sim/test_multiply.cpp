@@ -1,0 +1,312 @@
+/* Products behind convolutions and dense layers (src/cuda/multiply.cuh): every size of tile, FMA, tf32, bfloat16 with and without tensor cores, k in
+   parts, readers and epilogues; against double arithmetic. Tests of the whole table (sim_kernels.c) have small shapes alone. */
+static int least_blocks = 128; /* so many, and tiles are as large as may be */
+#define MIRT__CU_MM_BLOCKS least_blocks
+#include "../../src/cuda/multiply.cuh"
+#include <string>
+#include <vector>
+
+static std::vector<char> room;
+static mirt__cu cu;
+static void mirt__cu_failed(mirt__cu *device, cudaError_t error, const char *what) {
+    (void)device;
+    printf("Bail out! %s: %s\n", what, cudaGetErrorName(error));
+    exit(1);
+}
+static bool mirt__cu_try(mirt__cu *device, cudaError_t error, const char *what) {
+    if (error != cudaSuccess) mirt__cu_failed(device, error, what);
+    return true;
+}
+static void *mirt__cu_room(mirt__cu *device, size_t bytes) {
+    mirt__cu_try(device, cudaStreamSynchronize(device->stream), "wait");
+    room.assign(bytes + 256, (char)0xFF);
+    return reinterpret_cast<void *>((reinterpret_cast<uintptr_t>(room.data()) + 255) & ~(uintptr_t)255);
+}
+/* There is nothing but these products here. */
+static bool mirt__cu_blas_gemm(const mirt__gemm *, mirt__cu *) { return false; }
+static bool mirt__cu_blas_conv_forward(const mirt__conv_forward *, mirt__cu *) { return false; }
+static bool mirt__cu_blas_conv_input_grad(const mirt__conv_input_grad *, mirt__cu *) { return false; }
+static bool mirt__cu_depthwise_forward(const mirt__conv_forward *, mirt__cu *) { return false; }
+static bool mirt__cu_depthwise_input_grad(const mirt__conv_input_grad *, mirt__cu *) { return false; }
+static void mirt__cu_conv_weight_grad(const mirt__conv_weight_grad *, const mirt__where *) {}
+#include "../../src/cuda/conv.cu"
+#include "sim.h"
+#include "tap.h"
+
+static const mirt_dtype bf16 = (mirt_dtype)MIRT__BFLOAT16;
+static uint32_t state = 1;
+static float any() { /* in [-1, 1) */
+    state = state * 1664525u + 1013904223u;
+    return (float)(state >> 8) * (1.0f / 8388608.0f) - 1.0f;
+}
+static float rounded(float x) { return mirt__cu_round_half(x); }
+
+struct Numbers {
+    std::vector<float> words;
+    mirt_dtype dtype;
+    int64_t count;
+    Numbers(int64_t n, mirt_dtype as, float least = -1, float most = 1) : words((size_t)n + 16), dtype(as), count(n) {
+        for (int64_t i = 0; i < n; i++) {
+            const float x = least + (any() + 1) * 0.5f * (most - least);
+            if (as == MIRT_UINT8) static_cast<uint8_t *>(at())[i] = (uint8_t)(state >> 24);
+            else mirt__cu_store(at(), as, i, x);
+        }
+    }
+    void *at() { return words.data(); }
+    float *floats() { return words.data(); }
+    double operator[](int64_t i) const { return (double)mirt__cu_load(words.data(), dtype, i); }
+};
+struct Norm {
+    Numbers mean, variance, gamma, beta;
+    mirt__scaling s;
+    Norm(int64_t n, mirt_activation_kind kind)
+        : mean(n, MIRT_FLOAT32), variance(n, MIRT_FLOAT32, 0.5f, 2), gamma(n, MIRT_FLOAT32), beta(n, MIRT_FLOAT32) {
+        s.mean = mean.floats();
+        s.variance = variance.floats();
+        s.gamma = gamma.floats();
+        s.beta = beta.floats();
+        s.epsilon = 1e-3f;
+        s.activation = kind;
+    }
+    double inverse(int64_t j) const { return 1 / sqrt(variance[j] + 1e-3); }
+    double of(double x, int64_t j) const { return (x - mean[j]) * gamma[j] * inverse(j) + beta[j]; }
+    double active(double u) const {
+        switch (s.activation) {
+        case MIRT_RELU6: return u < 0 ? 0 : u > 6 ? 6 : u;
+        case MIRT_SILU: return u / (1 + exp(-u));
+        case MIRT_GELU: return u * 0.5 * erfc(-u / sqrt(2.0));
+        default: return u;
+        }
+    }
+    double slope(double u) const {
+        const double p = 1 / (1 + exp(-u));
+        return s.activation == MIRT_RELU6 ? u > 0 && u < 6 : s.activation == MIRT_SILU ? p * (1 + u * (1 - p)) : 1;
+    }
+};
+
+static mirt__conv conv(int rows, int h, int w, int ci, int co, int kernel, int stride, int dilation, int groups, int pad) {
+    mirt__conv s;
+    memset(&s, 0, sizeof s);
+    s.rows = rows;
+    s.h = h;
+    s.w = w;
+    s.ci = ci;
+    s.co = co;
+    s.kh = s.kw = kernel;
+    s.stride_h = s.stride_w = stride;
+    s.dilation_h = s.dilation_w = dilation;
+    s.groups = groups;
+    s.pad_top = s.pad_left = pad;
+    s.oh = (h + 2 * pad - (kernel - 1) * dilation - 1) / stride + 1;
+    s.ow = (w + 2 * pad - (kernel - 1) * dilation - 1) / stride + 1;
+    return s;
+}
+
+enum Reads { PLAIN, BYTES, NORM, GATED, GATE, BACK };
+enum Ends { NOTHING, FROZEN, MOMENTS, GRADIENT, MASK };
+
+static void check(const char *how, const mirt__conv &s, bool back, Reads reads, mirt_activation_kind kind, Ends ends, bool half, mirt_dtype x_dtype, mirt_dtype y_dtype) {
+    const int64_t nx = s.rows * s.h * s.w * s.ci, ny = s.rows * s.oh * s.ow * s.co, from = back ? ny : nx, to = back ? nx : ny;
+    const int64_t c = back ? s.co : s.ci, n = back ? s.ci : s.co, pixels = back ? s.oh * s.ow : s.h * s.w, cig = s.ci / s.groups, cog = s.co / s.groups;
+    Numbers x(from, reads == BYTES ? MIRT_UINT8 : x_dtype), z(from, x_dtype), k(s.kh * s.kw * cig * s.co, MIRT_FLOAT32), y(to, y_dtype), add(to, y_dtype), mask(to, y_dtype);
+    Numbers slope_x(to, y_dtype), gate(s.rows * c, MIRT_FLOAT32), sum0(c, MIRT_FLOAT32), sum1(c, MIRT_FLOAT32), bias(n, MIRT_FLOAT32), out0(n, MIRT_FLOAT32), out1(n, MIRT_FLOAT32);
+    Norm norm(c, kind), end(n, MIRT_SILU);
+    mirt__norm_back gradient;
+    mirt__reader r;
+    mirt__epilogue e;
+    memset(&gradient, 0, sizeof gradient);
+    memset(&r, 0, sizeof r);
+    memset(&e, 0, sizeof e);
+    r.data = x.at();
+    r.dtype = x.dtype;
+    r.channels = c;
+    r.affine = reads == BYTES;
+    r.scale = 0.01f;
+    r.offset = -0.5f;
+    if (reads == NORM || reads == GATED) r.norm = &norm.s;
+    if (reads == GATED || reads == GATE) {
+        r.gate = gate.floats();
+        r.gate_pixels = pixels;
+    }
+    if (reads == BACK) {
+        gradient.norm = norm.s;
+        gradient.z = z.at();
+        gradient.sum[0] = sum0.floats();
+        gradient.sum[1] = sum1.floats();
+        gradient.count = 7;
+        r.back = &gradient;
+    }
+    if (ends == FROZEN) {
+        e.bias = bias.floats();
+        e.norm = &end.s;
+        e.activation = MIRT_SILU;
+    }
+    if (ends == FROZEN || ends == GRADIENT) e.add = add.at();
+    if (ends == GRADIENT) {
+        e.slope = &end.s;
+        e.slope_x = slope_x.at();
+    }
+    if (ends == MASK) {
+        e.mask = mask.at();
+        e.mask_activation = MIRT_RELU;
+    }
+    e.sums = ends == MOMENTS ? MIRT__SUMS_MOMENTS : ends == GRADIENT ? MIRT__SUMS_GRADIENT : MIRT__SUMS_NONE;
+    e.sum[0] = out0.floats();
+    e.sum[1] = out1.floats();
+    mirt__where where;
+    memset(&where, 0, sizeof where);
+    where.remote = &cu;
+    if (back) {
+        mirt__conv_input_grad g;
+        memset(&g, 0, sizeof g);
+        g.s = s;
+        g.dy = r;
+        g.kernel = k.floats();
+        g.dx = y.at();
+        g.dx_dtype = y_dtype;
+        g.half = half;
+        g.epilogue = e;
+        mirt__cu_conv_input_grad(&g, &where);
+    } else {
+        mirt__conv_forward f;
+        memset(&f, 0, sizeof f);
+        f.s = s;
+        f.x = r;
+        f.kernel = k.floats();
+        f.y = y.at();
+        f.y_dtype = y_dtype;
+        f.half = half;
+        f.epilogue = e;
+        mirt__cu_conv_forward(&f, &where);
+    }
+    mirt__cu_try(&cu, cudaStreamSynchronize(cu.stream), "wait");
+
+    std::vector<double> read((size_t)from), want((size_t)to), size((size_t)to, 0.01), first((size_t)n), second((size_t)n), first_size((size_t)n);
+    for (int64_t i = 0; i < from; i++) {
+        const int64_t j = i % c;
+        double v = reads == BYTES ? x[i] * (double)0.01f - 0.5 : x[i];
+        if (reads == NORM || reads == GATED) v = norm.active(norm.of(v, j));
+        if (reads == GATED || reads == GATE) v *= gate[i / c / pixels * c + j];
+        if (reads == BACK) {
+            v = v * norm.slope(norm.of(z[i], j)) - sum0[j] / 7 - (z[i] - norm.mean[j]) * sum1[j] / 7 * norm.inverse(j);
+            v *= norm.gamma[j] * norm.inverse(j);
+        }
+        read[(size_t)i] = half ? (double)rounded((float)v) : v;
+    }
+    for (int64_t o = 0; o < s.rows * s.oh * s.ow; o++) {
+        for (int64_t t = 0; t < s.kh * s.kw; t++) {
+            const int64_t down = o / s.ow % s.oh * s.stride_h - s.pad_top + t / s.kw * s.dilation_h, across = o % s.ow * s.stride_w - s.pad_left + t % s.kw * s.dilation_w;
+            if (down < 0 || down >= s.h || across < 0 || across >= s.w) continue;
+            const int64_t pixel = ((o / (s.oh * s.ow) * s.h + down) * s.w + across) * s.ci;
+            for (int64_t j = 0; j < s.co; j++) {
+                for (int64_t i = 0; i < cig; i++) {
+                    const float weight = k.floats()[(t * cig + i) * s.co + j];
+                    const int64_t at_x = pixel + j / cog * cig + i, at_y = o * s.co + j;
+                    const double product = read[(size_t)(back ? at_y : at_x)] * (double)(half ? rounded(weight) : weight);
+                    want[(size_t)(back ? at_x : at_y)] += product;
+                    size[(size_t)(back ? at_x : at_y)] += fabs(product);
+                }
+            }
+        }
+    }
+    double worst = 0, sums = 0;
+    const double count = n > 0 ? (double)(to / n) : 0;
+    for (int64_t i = 0; i < to; i++) {
+        const int64_t j = i % n;
+        double &v = want[(size_t)i], &large = size[(size_t)i];
+        if (ends == FROZEN) {
+            v = end.of(v + bias[j], j) + add[i];
+            v /= 1 + exp(-v);
+            large = (large + 2) * 2 * end.inverse(j) + 2;
+        }
+        if (ends == GRADIENT) v = (v + add[i]) * end.slope(end.of(slope_x[i], j)), large += 2;
+        if (ends == MASK && mask[i] <= 0) v = 0;
+        const double off = fabs(y[i] - v) - (y_dtype == bf16 ? fabs(v) / 250 : 0);
+        worst = off / large <= worst ? worst : off / large; /* what is no number is worst */
+        first[(size_t)j] += ends == MOMENTS ? v / count : v;
+        if (ends == GRADIENT) second[(size_t)j] += v * (slope_x[i] - end.mean[j]) * end.inverse(j);
+        first_size[(size_t)j] += (large + fabs(v)) / (ends == MOMENTS ? count : 1);
+    }
+    for (int64_t i = 0; ends == MOMENTS && i < to; i++) {
+        const double away = want[(size_t)i] - first[(size_t)(i % n)];
+        second[(size_t)(i % n)] += away * away / count;
+    }
+    for (int64_t j = 0; e.sums != MIRT__SUMS_NONE && j < n; j++) {
+        const double large = first_size[(size_t)j] + 1e-3, a = fabs(out0[j] - first[(size_t)j]) / large, b = fabs(out1[j] - second[(size_t)j]) / (large * (ends == MOMENTS ? large + 1 : 4));
+        sums = a <= sums ? sums : a;
+        sums = b <= sums ? sums : b;
+    }
+    const double least = half ? 3e-5 : cu.tf32 ? 1.5e-3 : 2e-6; /* a curve of double may be rounded to another neighbour of bfloat16 */
+    ok(worst < least && sums < least, "%s: %s of %dx%dx%dx%d to %d, %dx%d/%d in %d groups, reader %d, epilogue %d: off by %.1e, sums by %.1e", how, back ? "gradient" : "forward", (int)s.rows,
+       (int)s.h, (int)s.w, (int)s.ci, (int)s.co, s.kh, s.kw, s.stride_h, s.groups, reads, ends, worst, sums);
+}
+
+/* Of numbers far from zero: the sums of moments lose nothing. */
+static void check_far(const char *how, int side) {
+    const mirt__conv s = conv(1, side, side, 4, 4, 1, 1, 1, 1, 0);
+    const int64_t n = (int64_t)side * side * 4;
+    Numbers x(n, MIRT_FLOAT32), k(16, MIRT_FLOAT32), y(n, MIRT_FLOAT32), mean(4, MIRT_FLOAT32), variance(4, MIRT_FLOAT32);
+    mirt__where where;
+    mirt__conv_forward f;
+    memset(&where, 0, sizeof where);
+    memset(&f, 0, sizeof f);
+    for (int64_t i = 0; i < 16; i++) k.floats()[i] = i % 5 == 0;
+    for (int64_t i = 0; i < n; i++) x.floats()[i] = 1e4f * (float)(i % 4 + 1) + 1.7f * x.floats()[i];
+    where.remote = &cu;
+    f.s = s;
+    f.x.data = x.at();
+    f.kernel = k.floats();
+    f.y = y.at();
+    f.epilogue.sums = MIRT__SUMS_MOMENTS;
+    f.epilogue.sum[0] = mean.floats();
+    f.epilogue.sum[1] = variance.floats();
+    mirt__cu_conv_forward(&f, &where);
+    mirt__cu_try(&cu, cudaStreamSynchronize(cu.stream), "wait");
+    double worst = 0, off = 0;
+    for (int64_t j = 0; j < 4; j++) {
+        double m = 0, v = 0;
+        for (int64_t i = j; i < n; i += 4) m += x[i] / (double)(n / 4);
+        for (int64_t i = j; i < n; i += 4) v += (x[i] - m) * (x[i] - m) / (double)(n / 4);
+        worst = fabs(variance[j] / v - 1) <= worst ? worst : fabs(variance[j] / v - 1);
+        off = fabs(mean[j] / m - 1) <= off ? off : fabs(mean[j] / m - 1);
+    }
+    ok(worst < 1e-6 && off < 1.2e-7, "%s: moments of %d numbers at mean / deviation of 1e4: variance off by %.1e, mean by %.1e", how, side * side, worst, off);
+}
+
+int main() {
+    static const struct { const char *name; int major; bool tf32, half; } ways[] = {
+        {"float32", 9, false, false}, {"tf32", 9, true, false}, {"bfloat16", 9, false, true}, {"bfloat16 without tensor cores", 7, false, true}};
+    mirt_sim::host_memory() = true;
+    cudaSetDevice(0);
+    mirt__cu_try(&cu, cudaStreamCreateWithFlags(&cu.stream, cudaStreamNonBlocking), "stream");
+    for (int i = 0; i < 8; i++) {
+        const auto &way = ways[i / 2];
+        const bool half = way.half;
+        const mirt_dtype t = half ? bf16 : MIRT_FLOAT32;
+        const std::string how = std::string(way.name) + (i % 2 ? ", large tiles" : "");
+        const char *name = how.c_str();
+        least_blocks = i % 2 ? 1 : 128;
+        cu.major = way.major;
+        cu.tf32 = way.tf32;
+        cu.shared_most = way.major < 8 ? 64 << 10 : 227 << 10;
+        check(name, conv(1, 13, 15, 24, 136, 1, 1, 1, 1, 0), false, NORM, MIRT_RELU6, MOMENTS, half, t, t);
+        check(name, conv(2, 9, 8, 40, 72, 3, 1, 1, 1, 1), false, PLAIN, MIRT_LINEAR, FROZEN, half, t, t);
+        check(name, conv(2, 9, 8, 40, 136, 3, 2, 1, 1, 1), true, BACK, MIRT_RELU6, GRADIENT, half, t, t);
+        check(name, conv(2, 9, 11, 16, 32, 3, 2, 2, 2, 2), true, BACK, MIRT_SILU, MASK, half, t, t);
+        check(name, conv(1, 12, 12, 136, 40, 1, 1, 1, 1, 0), false, GATED, MIRT_RELU6, NOTHING, half, t, t);
+        check(name, conv(2, 6, 6, 520, 24, 1, 1, 1, 1, 0), false, NORM, MIRT_SILU, MOMENTS, half, t, t);
+        check(name, conv(2, 6, 6, 72, 136, 3, 3, 1, 1, 1), true, PLAIN, MIRT_LINEAR, GRADIENT, half, t, t);
+        check(name, conv(1, 12, 12, 3, 20, 3, 2, 1, 1, 0), false, BYTES, MIRT_LINEAR, FROZEN, half, t, t);
+        check(name, conv(1, 7, 7, 16, 16, 3, 1, 1, 1, 1), false, NORM, MIRT_GELU, FROZEN, half, t, MIRT_FLOAT32);
+        check(name, conv(1, 7, 7, 16, 18, 3, 1, 1, 2, 1), false, GATE, MIRT_LINEAR, MOMENTS, half, MIRT_FLOAT32, MIRT_FLOAT32);
+        check(name, conv(3, 2, 2, 8, 8, 3, 4, 1, 1, 1), true, PLAIN, MIRT_LINEAR, NOTHING, half, t, t);
+        check(name, conv(1, 4, 4, 2600, 8, 1, 1, 1, 1, 0), false, BACK, MIRT_RELU6, NOTHING, half, t, t);
+    }
+    cu.tf32 = false;
+    cu.major = 9;
+    for (int i = 0; i < 4; i++) {
+        least_blocks = i / 2 ? 1 : 1 << 20;
+        check_far(i / 2 ? "float32, large tiles" : "float32", i % 2 ? 190 : 9);
+    }
+    return done_testing();
+}
