@@ -5588,9 +5588,13 @@ typedef struct mirt__cu_depth {
 template <int HALF, int N> struct mirt__cu_depth_raw {
     mirt__cu_bytes<HALF ? 2 * N : 4 * N> bytes;
 };
-template <int HALF, int N> static inline __device__ void mirt__cu_depth_load(mirt__cu_depth_raw<HALF, N> &raw, const void *from, int64_t at, bool there) {
+/* Number `at` of a tensor, from where numbers near it are few bytes away. */
+template <int HALF> static inline __device__ char *mirt__cu_depth_near(const void *from, int64_t at) {
+    return static_cast<char *>(const_cast<void *>(from)) + at * (HALF ? 2 : 4);
+}
+template <int HALF, int N> static inline __device__ void mirt__cu_depth_load(mirt__cu_depth_raw<HALF, N> &raw, const char *near, int away, bool there) {
     if (there) {
-        raw.bytes = mirt__cu_load_bytes<HALF ? 2 * N : 4 * N>(static_cast<const char *>(from) + at * (HALF ? 2 : 4));
+        raw.bytes = mirt__cu_load_bytes<HALF ? 2 * N : 4 * N>(near + (int64_t)away * (HALF ? 2 : 4));
         return;
     }
 #pragma unroll
@@ -5705,7 +5709,9 @@ template <int K, int S, int LINES, int N, int HALF> static __global__ __launch_b
         const uint32_t line = mirt__cu_divide32((uint32_t)unit, d.by_strips), image = mirt__cu_divide32(line, d.by_lines);
         const int oy = (int)(line - image * (uint32_t)d.by_lines.by) * LINES, iy = oy * S - d.top;
         const int begin = (int)(unit - (int64_t)line * d.by_strips.by) * d.length, end = d.ow - begin < d.length ? d.ow : begin + d.length;
-        const int64_t row = (int64_t)d.w * d.c;
+        const int row = d.w * d.c, y_row = d.ow * d.c;
+        const char *const x_near = mirt__cu_depth_near<HALF>(d.x.data, ((int64_t)image * d.h + iy) * row + p.j);
+        char *const y_near = mirt__cu_depth_near<HALF>(d.e.y, ((int64_t)image * d.oh + oy) * y_row + p.j);
         float sum[LINES][OPEN][N];
 #pragma unroll
         for (int r = 0; r < LINES; r++) {
@@ -5721,10 +5727,9 @@ template <int K, int S, int LINES, int N, int HALF> static __global__ __launch_b
             for (int t = 0; t < S; t++) {
                 const int ix = o * S + t - d.left;
                 const bool inside = ix >= 0 && ix < d.w;
-                const int64_t at = (((int64_t)image * d.h + iy) * d.w + ix) * d.c + p.j;
                 mirt__cu_depth_raw<HALF, N> raw[READ];
 #pragma unroll
-                for (int q = 0; q < READ; q++) mirt__cu_depth_load<HALF, N>(raw[q], d.x.data, at + q * row, inside && iy + q >= 0 && iy + q < d.h);
+                for (int q = 0; q < READ; q++) mirt__cu_depth_load<HALF, N>(raw[q], x_near, ix * d.c + q * row, inside && iy + q >= 0 && iy + q < d.h);
 #pragma unroll
                 for (int q = 0; q < READ; q++) {
                     float x[N];
@@ -5756,7 +5761,7 @@ template <int K, int S, int LINES, int N, int HALF> static __global__ __launch_b
                         for (int v = 0; v < N; v++) y[v] = mirt__cu_normed(y[v], finish.mean[v], finish.factor[v], finish.offset[v]);
                     }
                     mirt__cu_depth_activate<N>(d.e.activation, y);
-                    mirt__cu_put<HALF ? MIRT__CU_HALVES : MIRT__CU_FLOATS, N>(d.e.y, d.e.dtype, (((int64_t)image * d.oh + oy + r) * d.ow + ox) * d.c + p.j, y);
+                    mirt__cu_put<HALF ? MIRT__CU_HALVES : MIRT__CU_FLOATS, N>(y_near, d.e.dtype, (int64_t)(ox * d.c + r * y_row), y);
                     mirt__cu_sums_add<N>(d.e, finish, sums, y, y);
                 }
 #pragma unroll
@@ -5817,7 +5822,11 @@ template <int K, int S, int LINES, int N, int HALF, int WANTS> static __global__
         const int a = d.first_y + (int)(line - image * (uint32_t)d.by_lines.by) * LINES, iy = a * S - d.top;
         const int begin = d.first_x + (int)(unit - line * (uint32_t)d.by_strips.by) * d.length, end = d.end_x - begin < d.length ? d.end_x : begin + d.length;
         const int x0 = begin * S - d.left > 0 ? begin * S - d.left : 0, x1 = end * S - d.left < d.w ? end * S - d.left : d.w; /* of dx */
-        const int64_t row = (int64_t)d.ow * d.c, x_row = (int64_t)d.w * d.c;
+        const int row = d.ow * d.c, x_row = d.w * d.c;
+        const int64_t dy_at = ((int64_t)image * d.oh + a - (OPEN - 1)) * row + p.j, x_at = ((int64_t)image * d.h + iy) * x_row + p.j;
+        const char *const dy_near = mirt__cu_depth_near<HALF>(d.dy.data, dy_at), *const z_near = mirt__cu_depth_near<HALF>(d.dy.z, dy_at);
+        const char *const x_near = mirt__cu_depth_near<HALF>(d.x.data, x_at), *const slope_near = mirt__cu_depth_near<HALF>(d.e.slope_x, x_at);
+        char *const dx_near = mirt__cu_depth_near<HALF>(d.e.y, x_at);
         float sum[DX ? MAKE : 1][K][N], x[DK ? MAKE : 1][K][N];
 #pragma unroll
         for (int q = 0; q < MAKE; q++) {
@@ -5833,15 +5842,14 @@ template <int K, int S, int LINES, int N, int HALF, int WANTS> static __global__
 #pragma unroll 1
         for (int o = begin - (OPEN - 1); o < end; o++) {
             const bool inside = o >= 0 && o < d.ow;
-            const int64_t at = (((int64_t)image * d.oh + a - (OPEN - 1)) * d.ow + o) * d.c + p.j;
             const int ix = o * S - d.left;
             mirt__cu_depth_raw<HALF, N> raw[READ], raw_z[READ], raw_x[DK ? MAKE : 1][S];
 #pragma unroll
             for (int q = 0; q < READ; q++) {
                 const int oy = a - (OPEN - 1) + q;
                 const bool there = inside && oy >= 0 && oy < d.oh;
-                mirt__cu_depth_load<HALF, N>(raw[q], d.dy.data, at + q * row, there);
-                if (d.dy.kind != MIRT__CU_READ_PLAIN) mirt__cu_depth_load<HALF, N>(raw_z[q], d.dy.z, at + q * row, there);
+                mirt__cu_depth_load<HALF, N>(raw[q], dy_near, o * d.c + q * row, there);
+                if (d.dy.kind != MIRT__CU_READ_PLAIN) mirt__cu_depth_load<HALF, N>(raw_z[q], z_near, o * d.c + q * row, there);
             }
             if (DK) {
 #pragma unroll
@@ -5849,7 +5857,7 @@ template <int K, int S, int LINES, int N, int HALF, int WANTS> static __global__
 #pragma unroll
                     for (int s = 0; s < S; s++) {
                         const int column = ix + K - S + s;
-                        mirt__cu_depth_load<HALF, N>(raw_x[DK ? q : 0][s], d.x.data, (((int64_t)image * d.h + iy) * d.w + column) * d.c + p.j + q * x_row,
+                        mirt__cu_depth_load<HALF, N>(raw_x[DK ? q : 0][s], x_near, column * d.c + q * x_row,
                                                      column >= x0 && column < x1 && iy + q >= 0 && iy + q < d.h);
                     }
                 }
@@ -5890,7 +5898,7 @@ template <int K, int S, int LINES, int N, int HALF, int WANTS> static __global__
                 if (d.e.slope.mean) {
 #pragma unroll
                     for (int q = 0; q < MAKE * S; q++) {
-                        mirt__cu_depth_load<HALF, N>(slope[q], d.e.slope_x, (((int64_t)image * d.h + iy) * d.w + ix + q % S) * d.c + p.j + q / S * x_row,
+                        mirt__cu_depth_load<HALF, N>(slope[q], slope_near, (ix + q % S) * d.c + q / S * x_row,
                                                      ix + q % S >= 0 && ix + q % S < d.w && iy + q / S >= 0 && iy + q / S < d.h);
                     }
                 }
@@ -5905,7 +5913,7 @@ template <int K, int S, int LINES, int N, int HALF, int WANTS> static __global__
                         for (int v = 0; v < N; v++) u[v] = mirt__cu_normed(z[v], finish.slope_mean[v], finish.slope_factor[v], finish.slope_offset[v]);
                         mirt__cu_depth_slope<N>(d.e.slope.activation, g, u);
                     }
-                    mirt__cu_put<HALF ? MIRT__CU_HALVES : MIRT__CU_FLOATS, N>(d.e.y, d.e.dtype, (((int64_t)image * d.h + made) * d.w + column) * d.c + p.j, g);
+                    mirt__cu_put<HALF ? MIRT__CU_HALVES : MIRT__CU_FLOATS, N>(dx_near, d.e.dtype, (int64_t)(column * d.c + q / S * x_row), g);
                     mirt__cu_sums_add<N>(d.e, finish, sums, g, z);
                 }
             }
