@@ -269,12 +269,13 @@ static void mirt__cu_nap(void) {
 /* Until the event has happened or, if it is NULL, the stream is done. Never blocks: another device may be lost that this one waits for. */
 static bool mirt__cu_settled(mirt__cu *cu, cudaStream_t stream, cudaEvent_t event) {
     const double begin = cu->host->now();
+    bool slow = false;
     for (unsigned turn = 1;; turn++) {
         const cudaError_t state = event ? cudaEventQuery(event) : cudaStreamQuery(stream);
         if (state == cudaSuccess) return true;
         if (state != cudaErrorNotReady) return mirt__cu_failed(cu, state, "waiting for it"), false;
         (void)cudaGetLastError();
-        if (turn % 64) continue;
+        if (!slow && turn % 64) continue;
         if (!mirt__cu_group_well(cu)) return false;
         const double passed = cu->host->now() - begin;
         if (cu->limit > 0 && passed > cu->limit) {
@@ -283,7 +284,8 @@ static bool mirt__cu_settled(mirt__cu *cu, cudaStream_t stream, cudaEvent_t even
             mirt__cu_group_fail(cu);
             return false;
         }
-        if (passed > 0.002) mirt__cu_nap(); /* short steps are not to be slept over */
+        slow = passed > 0.002; /* short steps are not to be slept over */
+        if (slow) mirt__cu_nap();
     }
 }
 
@@ -419,8 +421,10 @@ static bool mirt__cu_open_blas(mirt__cu *cu) {
 static bool mirt__cu_open_parts(mirt__cu *cu) {
     cudaStream_t *const stream[3] = {&cu->stream, &cu->copies, &cu->exchanges};
     if (!mirt__cu_try(cu, cudaSetDevice(cu->index), "choosing the device")) return false;
+    int lowest = 0, highest = 0; /* exchanges have few blocks, which are not to wait behind many */
+    if (!mirt__cu_try(cu, cudaDeviceGetStreamPriorityRange(&lowest, &highest), "making streams")) return false;
     for (int i = 0; i < 3; i++) {
-        if (!mirt__cu_try(cu, cudaStreamCreateWithFlags(stream[i], cudaStreamNonBlocking), "making streams")) return false;
+        if (!mirt__cu_try(cu, cudaStreamCreateWithPriority(stream[i], cudaStreamNonBlocking, i == 2 ? highest : lowest), "making streams")) return false;
     }
     for (int i = 0; i < MIRT__COUNT(cu->signal); i++) {
         if (!mirt__cu_try(cu, cudaEventCreateWithFlags(&cu->signal[i], cudaEventDefault), "making events")) return false;
@@ -1693,7 +1697,7 @@ static bool mirt__cu_nccl(mirt__cu *cu, ncclResult_t result, const char *what) {
     return false;
 }
 
-/* Communicators do not block: until what was asked of one is under way. */
+/* Until what was asked of a communicator is under way: at once, unless NCCL_COMM_BLOCKING=0 has made it one that does not block. */
 static bool mirt__cu_nccl_settled(mirt__cu *cu, const char *what) {
     const double begin = cu->host->now();
     for (;;) {
@@ -1707,7 +1711,7 @@ static bool mirt__cu_nccl_settled(mirt__cu *cu, const char *what) {
             mirt__cu_group_break(cu);
             return false;
         }
-        mirt__cu_nap();
+        if (cu->host->now() - begin > 0.002) mirt__cu_nap();
     }
 }
 
@@ -2071,10 +2075,9 @@ static void mirt__cu_shared_word(const mirt__cu_group *group, char *out, size_t 
 
 static bool mirt__cu_join_nccl(mirt__cu_group *group, int *version) {
     mirt__cu *first = group->member[0];
-    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+    ncclConfig_t config = NCCL_CONFIG_INITIALIZER; /* it blocks, which spares a thread for each call; the trial makes all connections */
     ncclUniqueId id;
     char word[128];
-    config.blocking = 0;
     if (!mirt__cu_nccl(first, ncclGetVersion(version), "asking its version")) return false;
     if (*version / 10000 != NCCL_MAJOR || *version < NCCL_VERSION_CODE) {
         mirt__cu_fail(first, MIRT_E_DEVICE, "the program was built with nccl.h of NCCL %d.%d.%d, and runs with the library of %d.%d.%d: build and run with the same", NCCL_MAJOR, NCCL_MINOR,

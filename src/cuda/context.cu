@@ -134,12 +134,13 @@ static void mirt__cu_nap(void) {
 /* Until the event has happened or, if it is NULL, the stream is done. Never blocks: another device may be lost that this one waits for. */
 static bool mirt__cu_settled(mirt__cu *cu, cudaStream_t stream, cudaEvent_t event) {
     const double begin = cu->host->now();
+    bool slow = false;
     for (unsigned turn = 1;; turn++) {
         const cudaError_t state = event ? cudaEventQuery(event) : cudaStreamQuery(stream);
         if (state == cudaSuccess) return true;
         if (state != cudaErrorNotReady) return mirt__cu_failed(cu, state, "waiting for it"), false;
         (void)cudaGetLastError();
-        if (turn % 64) continue;
+        if (!slow && turn % 64) continue;
         if (!mirt__cu_group_well(cu)) return false;
         const double passed = cu->host->now() - begin;
         if (cu->limit > 0 && passed > cu->limit) {
@@ -148,7 +149,8 @@ static bool mirt__cu_settled(mirt__cu *cu, cudaStream_t stream, cudaEvent_t even
             mirt__cu_group_fail(cu);
             return false;
         }
-        if (passed > 0.002) mirt__cu_nap(); /* short steps are not to be slept over */
+        slow = passed > 0.002; /* short steps are not to be slept over */
+        if (slow) mirt__cu_nap();
     }
 }
 
@@ -284,8 +286,10 @@ static bool mirt__cu_open_blas(mirt__cu *cu) {
 static bool mirt__cu_open_parts(mirt__cu *cu) {
     cudaStream_t *const stream[3] = {&cu->stream, &cu->copies, &cu->exchanges};
     if (!mirt__cu_try(cu, cudaSetDevice(cu->index), "choosing the device")) return false;
+    int lowest = 0, highest = 0; /* exchanges have few blocks, which are not to wait behind many */
+    if (!mirt__cu_try(cu, cudaDeviceGetStreamPriorityRange(&lowest, &highest), "making streams")) return false;
     for (int i = 0; i < 3; i++) {
-        if (!mirt__cu_try(cu, cudaStreamCreateWithFlags(stream[i], cudaStreamNonBlocking), "making streams")) return false;
+        if (!mirt__cu_try(cu, cudaStreamCreateWithPriority(stream[i], cudaStreamNonBlocking, i == 2 ? highest : lowest), "making streams")) return false;
     }
     for (int i = 0; i < MIRT__COUNT(cu->signal); i++) {
         if (!mirt__cu_try(cu, cudaEventCreateWithFlags(&cu->signal[i], cudaEventDefault), "making events")) return false;

@@ -131,7 +131,7 @@ static bool mirt__cu_nccl(mirt__cu *cu, ncclResult_t result, const char *what) {
     return false;
 }
 
-/* Communicators do not block: until what was asked of one is under way. */
+/* Until what was asked of a communicator is under way: at once, unless NCCL_COMM_BLOCKING=0 has made it one that does not block. */
 static bool mirt__cu_nccl_settled(mirt__cu *cu, const char *what) {
     const double begin = cu->host->now();
     for (;;) {
@@ -145,7 +145,7 @@ static bool mirt__cu_nccl_settled(mirt__cu *cu, const char *what) {
             mirt__cu_group_break(cu);
             return false;
         }
-        mirt__cu_nap();
+        if (cu->host->now() - begin > 0.002) mirt__cu_nap();
     }
 }
 
@@ -509,10 +509,9 @@ static void mirt__cu_shared_word(const mirt__cu_group *group, char *out, size_t 
 
 static bool mirt__cu_join_nccl(mirt__cu_group *group, int *version) {
     mirt__cu *first = group->member[0];
-    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+    ncclConfig_t config = NCCL_CONFIG_INITIALIZER; /* it blocks, which spares a thread for each call; the trial makes all connections */
     ncclUniqueId id;
     char word[128];
-    config.blocking = 0;
     if (!mirt__cu_nccl(first, ncclGetVersion(version), "asking its version")) return false;
     if (*version / 10000 != NCCL_MAJOR || *version < NCCL_VERSION_CODE) {
         mirt__cu_fail(first, MIRT_E_DEVICE, "the program was built with nccl.h of NCCL %d.%d.%d, and runs with the library of %d.%d.%d: build and run with the same", NCCL_MAJOR, NCCL_MINOR,

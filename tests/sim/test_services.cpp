@@ -146,13 +146,13 @@ static void test_memory(mirt__remote *r) {
 
     /* room: what kernels want is measured, and they get no more */
     mirt__where where = where_of(r);
-    floats x = numbers(5000);
+    floats x = numbers(300000);
     float *in = put(r, x), *out = (float *)backend->alloc(r, 64);
     mirt__reduce sum;
     memset(&sum, 0, sizeof sum);
     sum.rank = 1;
     sum.axes = 1;
-    sum.dim[0] = 5000;
+    sum.dim[0] = 300000;
     sum.x = in;
     sum.y = out;
     backend->measure(r, true);
@@ -166,7 +166,7 @@ static void test_memory(mirt__remote *r) {
     double want = 0;
     for (float v : x) want += (double)v;
     floats got = get(r, out, 1);
-    ok(got.size() == 1 && fabs((double)got[0] - want) < 1e-2, "with room it adds up");
+    ok(got.size() == 1 && fabs((double)got[0] - want) < 1e-1, "with room it adds up");
     backend->room(r, NULL, 0);
     backend->release(r, given);
     backend->release(r, in);
@@ -231,7 +231,7 @@ static void update_make(Update *u, int number) {
         c->tree[p].into = c->parts == 7 ? tree[p][0] : c->parts == 2 ? number % 8 == 3 : 0;
         c->tree[p].from = c->parts == 7 ? tree[p][1] : c->parts == 2 ? number % 8 != 3 : p + 1;
     }
-    c->begin = number % 3 == 0 ? 0 : number % 3 == 1 ? 16 : 5;
+    c->begin = number / 3 % 3 == 0 ? 0 : number / 3 % 3 == 1 ? 16 : 5;
     c->end = u->count - number % 4 * 3;
     c->copies = 1 + number % 3;
     for (int k = 0; k < c->copies; k++) u->weight.push_back(k ? u->weight[0] : numbers(u->count));
