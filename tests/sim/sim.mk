@@ -36,6 +36,7 @@ $(eval $(call SIM_RULES,sim-coverage,,))
 # The GPU's kernels as one more table behind tests of the CPUs' (sim_kernels.c). A program in C on simulated devices, tests/sim/NAME.c or
 # tests/NAME.c, is one line too: SIM_C_TESTS += NAME.
 SIM_KERNEL_TESTS = test_kernels test_ops test_storage test_golden test_tensors test_depthwise test_conv_strips test_norm test_augment
+SIM_C_TESTS += test_products
 SIM_C_TESTS += test_training
 # src/cuda file by file in one translation unit, so that messages and coverage name its files.
 build/cuda_parts.cu: src/cuda/FILES

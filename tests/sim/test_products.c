@@ -1,0 +1,318 @@
+/* Products and convolutions of a simulated GPU beside the reference: what tests of all tables do not ask for. Products of rounded
+   numbers (tf32, bfloat16), those of cuBLAS and what follows them, every kernel of convolutions with pooling. */
+#define MIRRORTRAIN_IMPLEMENTATION
+#include "../../mirrortrain.h"
+#include "../tap.h"
+
+static const mirt__host products_host = {mirt__fail, mirt__calloc, free, mirt__now};
+static const mirt__backend *products_backend;
+static mirt__remote *products_device;
+static uint32_t products_state = 1;
+
+/* Between -1 and 1. */
+static float products_draw(void) {
+    products_state = products_state * 1664525u + 1013904223u;
+    return (float)(products_state >> 8) / 8388608.0f - 1;
+}
+static uint16_t products_round(float x) {
+    uint32_t bits;
+    memcpy(&bits, &x, sizeof bits);
+    return (uint16_t)((bits + 0x7FFF + (bits >> 16 & 1)) >> 16);
+}
+static float products_widen(uint16_t half) {
+    const uint32_t bits = (uint32_t)half << 16;
+    float x;
+    memcpy(&x, &bits, sizeof x);
+    return x;
+}
+
+/* Numbers here, their sizes, and on the device, there as float or bfloat16. */
+typedef struct products_array {
+    float *x, *size;
+    void *device;
+    int64_t count;
+    bool half;
+} products_array;
+
+static products_array products_make(int64_t count, bool half) {
+    products_array a;
+    a.count = count;
+    a.half = half;
+    a.x = (float *)calloc((size_t)count + 1, sizeof(float));
+    a.size = (float *)calloc((size_t)count + 1, sizeof(float));
+    a.device = products_backend->alloc(products_device, (size_t)(count + 1) * sizeof(float));
+    if (!a.x || !a.size || !a.device) exit(1);
+    for (int64_t i = 0; i < count; i++) {
+        a.x[i] = products_draw();
+        if (half) a.x[i] = products_widen(products_round(a.x[i]));
+        a.size[i] = a.x[i] < 0 ? -a.x[i] : a.x[i];
+    }
+    if (half) {
+        uint16_t *rounded = (uint16_t *)calloc((size_t)count + 1, sizeof(uint16_t));
+        if (!rounded) exit(1);
+        for (int64_t i = 0; i < count; i++) rounded[i] = products_round(a.x[i]);
+        products_backend->stage(products_device, a.device, rounded, (size_t)count * sizeof(uint16_t), false);
+        free(rounded);
+    } else {
+        products_backend->stage(products_device, a.device, a.x, (size_t)count * sizeof(float), false);
+    }
+    return a;
+}
+static void products_free(products_array *a) {
+    free(a->x);
+    free(a->size);
+    products_backend->release(products_device, a->device);
+}
+
+/* The most by which what the device has differs from a.x, as a part of a.size and a little more. */
+static double products_error(products_array *a) {
+    double most = 0;
+    void *got = calloc((size_t)a->count + 1, sizeof(float));
+    if (!got) exit(1);
+    products_backend->fetch(products_device, got, a->device, (size_t)a->count * (a->half ? sizeof(uint16_t) : sizeof(float)));
+    if (products_backend->wait(products_device) != MIRT_OK) most = 1e9;
+    for (int64_t i = 0; i < a->count; i++) {
+        const double y = a->half ? products_widen(((uint16_t *)got)[i]) : ((float *)got)[i];
+        const double error = fabs(y - a->x[i]) / (a->size[i] + 1e-3);
+        if (!(error <= most)) most = error;
+    }
+    free(got);
+    return most;
+}
+
+/* A call with the room that it asks for. */
+typedef void products_call(const void *args, const mirt__where *where);
+static void products_run(products_call *call, const void *args) {
+    mirt__where where;
+    memset(&where, 0, sizeof where);
+    where.remote = products_device;
+    products_backend->measure(products_device, true);
+    call(args, &where);
+    const size_t bytes = products_backend->measure(products_device, false);
+    void *room = bytes ? products_backend->alloc(products_device, bytes) : NULL;
+    products_backend->room(products_device, room, bytes);
+    call(args, &where);
+    products_backend->wait(products_device);
+    products_backend->room(products_device, NULL, 0);
+    if (room) products_backend->release(products_device, room);
+}
+static void products_gemm(const void *args, const mirt__where *where) { products_backend->kernels->gemm((const mirt__gemm *)args, where); }
+static void products_forward(const void *args, const mirt__where *where) {
+    products_backend->kernels->conv_forward((const mirt__conv_forward *)args, where);
+}
+static void products_input(const void *args, const mirt__where *where) {
+    products_backend->kernels->conv_input_grad((const mirt__conv_input_grad *)args, where);
+}
+static void products_weights(const void *args, const mirt__where *where) {
+    products_backend->kernels->conv_weight_grad((const mirt__conv_weight_grad *)args, where);
+}
+static void products_pool(const void *args, const mirt__where *where) { products_backend->kernels->conv_pool((const mirt__conv_pool *)args, where); }
+static void products_pool_weights(const void *args, const mirt__where *where) {
+    products_backend->kernels->conv_pool_weight_grad((const mirt__conv_pool_weight_grad *)args, where);
+}
+
+static mirt__reader products_reader(const products_array *a, const void *data, int64_t channels) {
+    mirt__reader r;
+    memset(&r, 0, sizeof r);
+    r.data = data;
+    r.dtype = a->half && data == a->device ? (mirt_dtype)MIRT__BFLOAT16 : MIRT_FLOAT32;
+    r.channels = channels;
+    return r;
+}
+
+/* Dense layers, of each transpose, with bias, activation, mask, and sums of b's columns. */
+static void products_test_gemm(int64_t m, int64_t n, int64_t k, int turned, mirt_activation_kind activation, bool masked, double limit) {
+    products_array a = products_make(m * k, false), b = products_make(k * n, false), c = products_make(m * n, false), bias = products_make(n, false);
+    products_array mask = products_make(m * n, false), sum = products_make(n, false);
+    mirt__gemm g;
+    memset(&g, 0, sizeof g);
+    g.m = m;
+    g.n = n;
+    g.k = k;
+    g.a_row = turned & 1 ? 1 : k;
+    g.a_col = turned & 1 ? m : 1;
+    g.b_row = turned & 2 ? 1 : n;
+    g.b_col = turned & 2 ? k : 1;
+    g.epilogue.activation = activation;
+    g.epilogue.mask_activation = MIRT_RELU;
+    mirt__gemm there = g;
+    there.a = products_reader(&a, a.device, k);
+    there.b = (const float *)b.device;
+    there.c = (float *)c.device;
+    there.epilogue.bias = (const float *)bias.device;
+    if (masked) there.epilogue.mask = mask.device;
+    if (!(turned & 2)) there.column_sum = (float *)sum.device;
+    products_run(products_gemm, &there);
+    g.a = products_reader(&a, a.x, k);
+    g.b = b.x;
+    g.c = c.x;
+    g.epilogue.bias = bias.x;
+    if (masked) g.epilogue.mask = mask.x;
+    g.column_sum = sum.x;
+    mirt__ref_gemm(&g, NULL);
+    g.epilogue.activation = MIRT_LINEAR;
+    g.epilogue.mask = NULL;
+    g.a = products_reader(&a, a.size, k);
+    g.b = b.size;
+    g.c = c.size;
+    g.epilogue.bias = bias.size;
+    g.column_sum = sum.size;
+    mirt__ref_gemm(&g, NULL);
+    const double error = products_error(&c), sum_error = turned & 2 ? 0 : products_error(&sum);
+    ok(error <= limit && sum_error <= 1e-5, "%dx%dx%d, turned %d, activation %d%s: off by %.1e, sums by %.1e", (int)m, (int)n, (int)k, turned,
+       (int)activation, masked ? ", mask" : "", error, sum_error);
+    products_array *const all[] = {&a, &b, &c, &bias, &mask, &sum};
+    for (int i = 0; i < 6; i++) products_free(all[i]);
+}
+
+static mirt__conv products_conv(int64_t rows, int64_t h, int64_t w, int64_t ci, int64_t co, int kernel, int stride, int64_t pad) {
+    mirt__conv s;
+    memset(&s, 0, sizeof s);
+    s.rows = rows;
+    s.h = h;
+    s.w = w;
+    s.ci = ci;
+    s.co = co;
+    s.kh = s.kw = kernel;
+    s.stride_h = s.stride_w = stride;
+    s.dilation_h = s.dilation_w = s.groups = 1;
+    s.pad_top = s.pad_left = pad;
+    s.oh = (h + 2 * pad - kernel) / stride + 1;
+    s.ow = (w + 2 * pad - kernel) / stride + 1;
+    return s;
+}
+
+/* A convolution and its gradients; `half`: of bfloat16, stored as that. */
+static void products_test_conv(mirt__conv s, bool half, double limit) {
+    const mirt_dtype dtype = half ? (mirt_dtype)MIRT__BFLOAT16 : MIRT_FLOAT32;
+    const int64_t weights = (int64_t)s.kh * s.kw * s.ci * s.co;
+    products_array x = products_make(s.rows * s.h * s.w * s.ci, half), y = products_make(s.rows * s.oh * s.ow * s.co, half);
+    products_array dy = products_make(y.count, half), dx = products_make(x.count, half), kernel = products_make(weights, false);
+    products_array dkernel = products_make(weights, false), db = products_make(s.co, false);
+    mirt__conv_forward f;
+    mirt__conv_input_grad i;
+    mirt__conv_weight_grad w;
+    memset(&f, 0, sizeof f);
+    memset(&i, 0, sizeof i);
+    memset(&w, 0, sizeof w);
+    f.s = i.s = w.s = s;
+    f.half = i.half = w.half = half;
+    f.x = w.x = products_reader(&x, x.device, s.ci);
+    i.dy = w.dy = products_reader(&dy, dy.device, s.co);
+    f.kernel = i.kernel = (const float *)kernel.device;
+    f.y = y.device;
+    i.dx = dx.device;
+    f.y_dtype = i.dx_dtype = dtype;
+    w.dkernel = (float *)dkernel.device;
+    w.db = (float *)db.device;
+    products_run(products_forward, &f);
+    products_run(products_input, &i);
+    products_run(products_weights, &w);
+    for (int64_t j = 0; half && j < weights; j++) kernel.x[j] = products_widen(products_round(kernel.x[j]));
+    f.half = i.half = w.half = false;
+    f.y_dtype = i.dx_dtype = MIRT_FLOAT32;
+    for (int sizes = 0; sizes < 2; sizes++) {
+        f.x = w.x = products_reader(&x, sizes ? x.size : x.x, s.ci);
+        i.dy = w.dy = products_reader(&dy, sizes ? dy.size : dy.x, s.co);
+        f.kernel = i.kernel = sizes ? kernel.size : kernel.x;
+        f.y = sizes ? y.size : y.x;
+        i.dx = sizes ? dx.size : dx.x;
+        w.dkernel = sizes ? dkernel.size : dkernel.x;
+        w.db = sizes ? db.size : db.x;
+        mirt__ref_conv_forward(&f, NULL);
+        mirt__ref_conv_input_grad(&i, NULL);
+        mirt__ref_conv_weight_grad(&w, NULL);
+    }
+    /* What is stored as bfloat16 is rounded once more. */
+    const double forward = products_error(&y), input = products_error(&dx), kernels = products_error(&dkernel), bias = products_error(&db);
+    const double stored = half ? limit + 1.0 / 256 : limit;
+    ok(forward <= stored && input <= stored && kernels <= limit && bias <= 1e-5, "%s %dx%dx%dx%d to %d, %dx%d/%d: off by %.1e, dx %.1e, dkernel %.1e, db %.1e",
+       half ? "bfloat16" : "float32", (int)s.rows, (int)s.h, (int)s.w, (int)s.ci, (int)s.co, s.kh, s.kw, s.stride_h, forward, input, kernels, bias);
+    products_array *const all[] = {&x, &y, &dy, &dx, &kernel, &dkernel, &db};
+    for (int j = 0; j < 7; j++) products_free(all[j]);
+}
+
+static void products_test_pool(int64_t rows, int64_t h, int64_t w, int64_t ci, int64_t co, int taps) {
+    const mirt__conv s = products_conv(rows, h, w, ci, co, taps, 1, 0);
+    const int64_t weights = (int64_t)taps * taps * ci * co, windows = rows * (s.oh / 2) * (s.ow / 2) * co;
+    products_array x = products_make(rows * h * w * ci, false), kernel = products_make(weights, false), bias = products_make(co, false);
+    products_array y = products_make(windows, false), dy = products_make(windows, false), dkernel = products_make(weights, false), db = products_make(co, false);
+    uint8_t *which = (uint8_t *)calloc((size_t)windows + 1, 1), *wanted = (uint8_t *)calloc((size_t)windows + 1, 1);
+    void *places = products_backend->alloc(products_device, (size_t)windows + 1);
+    mirt__conv_pool p;
+    mirt__conv_pool_weight_grad g;
+    if (!which || !wanted || !places) exit(1);
+    memset(&p, 0, sizeof p);
+    memset(&g, 0, sizeof g);
+    p.s = g.s = s;
+    p.x = g.x = products_reader(&x, x.device, ci);
+    p.kernel = (const float *)kernel.device;
+    p.bias = (const float *)bias.device;
+    p.y = (float *)y.device;
+    p.which = (uint8_t *)places;
+    g.dy = (const float *)dy.device;
+    g.which = (const uint8_t *)places;
+    g.dkernel = (float *)dkernel.device;
+    g.db = (float *)db.device;
+    products_run(products_pool, &p);
+    products_run(products_pool_weights, &g);
+    products_backend->fetch(products_device, which, places, (size_t)windows);
+    products_backend->wait(products_device);
+    p.x = g.x = products_reader(&x, x.x, ci);
+    p.kernel = kernel.x;
+    p.bias = bias.x;
+    p.y = y.x;
+    p.which = wanted;
+    mirt__ref_conv_pool(&p, NULL);
+    for (int64_t i = 0; i < windows; i++) y.size[i] = 1 + (float)(taps * taps * ci) / 4;
+    int64_t others = 0; /* of values that are all but equal */
+    for (int64_t i = 0; i < windows; i++) others += which[i] != wanted[i];
+    g.which = which;
+    for (int sizes = 0; sizes < 2; sizes++) {
+        g.x = products_reader(&x, sizes ? x.size : x.x, ci);
+        g.dy = sizes ? dy.size : dy.x;
+        g.dkernel = sizes ? dkernel.size : dkernel.x;
+        g.db = sizes ? db.size : db.x;
+        mirt__ref_conv_pool_weight_grad(&g, NULL);
+    }
+    const double forward = products_error(&y), kernels = products_error(&dkernel), sums = products_error(&db);
+    ok(forward <= 1e-6 && kernels <= 1e-5 && sums <= 1e-5 && others * 1000 <= windows, "%dx%dx%dx%d to %d, %dx%d, pooled: off by %.1e, dkernel %.1e, db %.1e, %d other places",
+       (int)rows, (int)h, (int)w, (int)ci, (int)co, taps, taps, forward, kernels, sums, (int)others);
+    products_array *const all[] = {&x, &kernel, &bias, &y, &dy, &dkernel, &db};
+    for (int i = 0; i < 7; i++) products_free(all[i]);
+    products_backend->release(products_device, places);
+    free(which);
+    free(wanted);
+}
+
+int main(void) {
+    products_backend = mirt__cuda_backend();
+    for (int tf32 = 0; tf32 < 2; tf32++) {
+        const double limit = tf32 ? 1.1e-3 : 1e-5;
+        products_device = products_backend->open(&products_host, 0, tf32 == 1);
+        if (!products_device) return 1;
+        for (int turned = 0; turned < 4; turned++) products_test_gemm(7, 20, 33, turned, turned % 2 ? MIRT_RELU : MIRT_LINEAR, false, limit);
+        products_test_gemm(129, 131, 257, 0, MIRT_TANH, false, limit);
+        products_test_gemm(129, 131, 257, 2, MIRT_LINEAR, true, limit);
+        products_test_gemm(9, 5, 3000, 1, MIRT_SIGMOID, true, limit);
+        products_test_conv(products_conv(2, 5, 7, 24, 40, 1, 1, 0), false, limit);
+        products_test_conv(products_conv(2, 8, 9, 12, 20, 3, 2, 1), false, limit);
+        products_test_conv(products_conv(1, 6, 5, 24, 72, 3, 1, 1), false, limit);
+        products_test_conv(products_conv(2, 9, 9, 3, 5, 3, 1, 0), false, limit);
+        if (!tf32) {
+            products_test_conv(products_conv(2, 5, 7, 24, 40, 1, 1, 0), true, 1e-5);
+            products_test_conv(products_conv(40, 6, 7, 4, 4, 1, 1, 0), true, 1e-5);
+            products_test_conv(products_conv(2, 7, 7, 16, 80, 3, 2, 1), true, 1e-5);
+            products_test_conv(products_conv(1, 7, 7, 12, 4, 3, 1, 1), true, 1e-5);
+            products_test_pool(2, 13, 12, 1, 7, 3);
+            products_test_pool(2, 11, 12, 1, 33, 5);
+            products_test_pool(2, 11, 12, 3, 5, 3);
+            products_test_pool(1, 12, 13, 3, 4, 7);
+            products_test_pool(1, 12, 40, 80, 3, 3);
+            products_test_pool(1, 9, 10, 300, 2, 7);
+            products_test_pool(0, 9, 10, 1, 2, 3);
+        }
+        products_backend->close(products_device);
+    }
+    done_testing();
+}
