@@ -402,8 +402,8 @@ static void check_refusals(void) {
 
 /* >>statistics far from zero */
 
-enum { FAR_ROWS = 1000, FAR_COLUMNS = 7 };
-static float far_x[FAR_ROWS * FAR_COLUMNS], far_mean[FAR_ROWS], far_variance[FAR_ROWS];
+enum { FAR_ROWS = 1000, FAR_COLUMNS = 7, MANY_ROWS = 140001 };
+static float far_x[MANY_ROWS], far_mean[FAR_ROWS], far_variance[FAR_ROWS];
 
 /* The largest relative errors of mean and variance, of columns or of rows. */
 static void far_errors(const mirt__kernels *kernels, bool by_row, int64_t rows, int64_t n, double error[2]) {
@@ -449,6 +449,10 @@ static void check_far(const mirt__kernels *kernels) {
         far_errors(kernels, true, FAR_COLUMNS, FAR_ROWS, error);
         ok(error[0] < most[0] && error[1] < most[1], "rows far from zero%s, %s: mean off by %.1e, variance by %.1e", outliers ? " with outliers" : "", kernels->name, error[0], error[1]);
     }
+    /* More rows than chunks of the smallest size are worth. */
+    uniform(far_x, MANY_ROWS, 701, sqrtf(3), 100);
+    far_errors(kernels, false, MANY_ROWS, 1, error);
+    ok(error[0] < 1.2e-7 && error[1] < 2e-6, "a column of %d numbers, %s: mean off by %.1e, variance by %.1e", MANY_ROWS, kernels->name, error[0], error[1]);
 }
 
 int main(void) {
