@@ -17,6 +17,8 @@
 # make convert-test  weights from Keras, torchvision and timm and back: make convert-test PEER_PYTHON=/path/to/python:/another
 # make sim-test      the GPU backend on a simulated CUDA runtime; needs NVIDIA's headers (tests/sim/fetch_headers), no GPU
 #                   sim-full, sim-asan, sim-tsan: more of it; sim-coverage: lines of src/cuda that it reaches
+# make gpu-test      with a GPU: kernels beside the CPUs', training, NCCL, compute-sanitizer, in ten minutes
+# make gpu-bench     with a GPU: ours beside PyTorch, in ten minutes: make gpu-bench PEER_PYTHON=/path/to/python
 # make cuda          the GPU backend with nvcc, for old and new GPUs, and the examples with it
 # make bench         ours beside TensorFlow and PyTorch: make bench PEER_PYTHON=/path/to/python:/another
 #                   BENCH="mobilenet_v2 resnet50" runs these alone, BENCH_FLAGS=--quick less of each
@@ -194,6 +196,7 @@ bench: build/mirrortrain build/pipeline $(if $(wildcard /usr/include/turbojpeg.h
 	PEER_PYTHON="$(PEER_PYTHON)" python3 bench/bench.py $(BENCH_FLAGS) $(BENCH)
 
 include tests/sim/sim.mk
+include tests/gpu/gpu.mk
 
 cuda:
 	@tests/run -t 1500 tests/check_cuda.sh

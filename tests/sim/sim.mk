@@ -33,11 +33,15 @@ $(eval $(call SIM_RULES,sim-asan,-O1 -fsanitize=address,-O1 -fsanitize=address))
 $(eval $(call SIM_RULES,sim-tsan,-DMIRT_SIM_TSAN,-O1 -fsanitize=thread))
 $(eval $(call SIM_RULES,sim-coverage,,))
 
-# The GPU's kernels as one more table behind tests of the CPUs' (sim_kernels.c). A program in C on simulated devices, tests/sim/NAME.c or
+# The GPU's kernels as one more table behind tests of the CPUs' (sim_kernels.c). A program in C on simulated devices, tests/sim/NAME.c, tests/gpu/NAME.c or
 # tests/NAME.c, is one line too: SIM_C_TESTS += NAME.
 SIM_KERNEL_TESTS = test_kernels test_ops test_storage test_golden test_tensors test_depthwise test_conv_strips test_norm test_augment
 SIM_C_TESTS += test_products
 SIM_C_TESTS += test_training
+SIM_C_TESTS += test_gpu
+# How many devices there are, where it is not one.
+test_training_DEVICES = 4
+
 # src/cuda file by file in one translation unit, so that messages and coverage name its files.
 build/cuda_parts.cu: src/cuda/FILES
 	@mkdir -p build
@@ -56,7 +60,7 @@ $$(SIM_KERNEL_TESTS:%=build/$(1)/c/%.o): build/$(1)/c/%.o: tests/%.c build/parts
 	$$(CC) $$(PARTS) -O2 -g $(2) $$(TEST_WARNINGS) -include build/parts.h -c $$< -o $$@
 $$(SIM_KERNEL_TESTS:%=build/$(1)/%): build/$(1)/%: build/$(1)/c/%.o build/$(1)/sim_kernels.o build/$(1)/cuda.o build/$(1)/simulator.a $$(or $$(SIM_LIBRARY),$(4))
 	$$(SIM_CXX) $(2) $(3) -rdynamic $$^ -Wl,--wrap=mirt__kernel_tables -Wl,--wrap=mirt__kernels_best -o $$@ -ldl $$(LDLIBS)
-$$(SIM_C_TESTS:%=build/$(1)/c/%.o): build/$(1)/c/%.o: $$$$(firstword $$$$(wildcard tests/sim/$$$$*.c tests/$$$$*.c)) build/parts.h $$(TEST_HEADERS)
+$$(SIM_C_TESTS:%=build/$(1)/c/%.o): build/$(1)/c/%.o: $$$$(firstword $$$$(wildcard tests/sim/$$$$*.c tests/gpu/$$$$*.c tests/$$$$*.c)) build/parts.h $$(TEST_HEADERS)
 	@mkdir -p $$(@D)
 	$$(CC) $$(PARTS) -O2 -g $(2) $$(TEST_WARNINGS) -include build/parts.h -c $$< -o $$@
 $$(SIM_C_TESTS:%=build/$(1)/%): build/$(1)/%: build/$(1)/c/%.o build/$(1)/cuda.o build/$(1)/simulator.a $$(or $$(SIM_LIBRARY),$(4))
@@ -72,7 +76,7 @@ SIM_MANY +=
 SIM_MANY_SEEDS = $(shell seq 1 20)
 SIM_PROGRAMS = $(sort $(SIM_TESTS) $(SIM_KERNEL_TESTS) $(SIM_C_TESTS))
 SIM_RUNS = $(foreach seed,$(SIM_SEEDS),$(patsubst %,$(seed):%,$(SIM_KERNEL_TESTS) $(SIM_TESTS))) \
-	$(foreach test,$(SIM_C_TESTS),$(foreach seed,$(if $(filter $(test),$(SIM_MANY)),$(SIM_MANY_SEEDS),$(SIM_SEEDS)),$(seed):$(test)))
+	$(foreach test,$(SIM_C_TESTS),$(foreach seed,$(if $(filter $(test),$(SIM_MANY)),$(SIM_MANY_SEEDS),$(SIM_SEEDS)),$(seed):$(test)$(addprefix :,$($(test)_DEVICES))))
 
 # MIRT_TEST_SMALL asks for small shapes; sim-full has all of them, and more seeds.
 SIM_SEEN = $(if $(CUDA_INCLUDE)$(wildcard /usr/include/cublas_v2.h /usr/local/include/cublas_v2.h),yes)

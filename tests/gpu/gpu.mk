@@ -1,0 +1,48 @@
+# With a GPU at hand: one command each, within ten minutes. GPU_ARCH may name another one than the machine's.
+GPU_ARCH = native
+NVCC = nvcc
+GPU_LINK = -L$(patsubst %/bin/nvcc,%/lib64,$(shell command -v $(NVCC))) -lcublas -lnccl -lcudart
+GPU_KERNEL_TESTS = test_kernels test_ops test_storage test_depthwise test_conv_strips
+GPU_PROGRAMS = $(GPU_KERNEL_TESTS:%=build/gpu/%) build/gpu/test_gpu build/gpu/nccl_pair build/gpu/selftest
+
+build/gpu/cuda.o: mirrortrain_cuda.cu mirrortrain.h
+	@mkdir -p $(@D)
+	$(NVCC) -std=c++17 -O2 -lineinfo -arch=$(GPU_ARCH) -c $< -o $@
+build/gpu/sim_kernels.o: tests/sim/sim_kernels.c build/parts.h mirrortrain.h
+	@mkdir -p $(@D)
+	$(CC) $(PARTS) -O2 -g $(WARNINGS) -c $< -o $@
+build/gpu/host_memory.o: tests/gpu/host_memory.c
+	@mkdir -p $(@D)
+	$(CC) -std=c11 -D_DEFAULT_SOURCE -O2 -g -Wall -Wextra -Wshadow -Werror $(CUDA_INCLUDE) -c $< -o $@
+$(GPU_KERNEL_TESTS:%=build/gpu/c/%.o): build/gpu/c/%.o: tests/%.c build/parts.h $(TEST_HEADERS)
+	@mkdir -p $(@D)
+	$(CC) $(PARTS) -O2 -g $(TEST_WARNINGS) -include build/parts.h -c $< -o $@
+build/gpu/c/test_gpu.o: tests/gpu/test_gpu.c build/parts.h $(TEST_HEADERS)
+	@mkdir -p $(@D)
+	$(CC) $(PARTS) -O2 -g $(TEST_WARNINGS) -include build/parts.h -c $< -o $@
+$(GPU_KERNEL_TESTS:%=build/gpu/%): build/gpu/%: build/gpu/c/%.o build/gpu/sim_kernels.o build/gpu/host_memory.o build/gpu/cuda.o build/tests/parts.a
+	$(SIM_CXX) -no-pie -rdynamic $^ -Wl,--wrap=mirt__kernel_tables -Wl,--wrap=mirt__kernels_best -Wl,--wrap=malloc -Wl,--wrap=calloc \
+		-Wl,--wrap=realloc -Wl,--wrap=free -o $@ $(GPU_LINK) -ldl $(LDLIBS)
+build/gpu/test_gpu: build/gpu/c/test_gpu.o build/gpu/cuda.o build/tests/parts.a
+	$(SIM_CXX) -rdynamic $^ -o $@ $(GPU_LINK) -ldl $(LDLIBS)
+build/gpu/nccl_pair: tests/gpu/nccl_pair.cu
+	@mkdir -p $(@D)
+	$(NVCC) -std=c++17 -arch=$(GPU_ARCH) $< -lnccl -o $@
+build/gpu/selftest: examples/selftest.c mirrortrain.h build/gpu/cuda.o
+	$(CC) -O2 $(TEST_WARNINGS) $< build/gpu/cuda.o -o $@ $(GPU_LINK) -ldl -lstdc++ $(LDLIBS)
+build/gpu/mirrortrain: $(CLI) cli/cli.h cli/report.h build/mirrortrain.o build/gpu/cuda.o
+	$(SIM_CXX) -rdynamic $(CLI:cli/%.c=build/gpu/cli/%.o) build/mirrortrain.o build/gpu/cuda.o -o $@ $(GPU_LINK) -ldl $(LDLIBS)
+$(CLI:cli/%.c=build/gpu/cli/%.o): build/gpu/cli/%.o: cli/%.c cli/cli.h cli/report.h mirrortrain.h
+	@mkdir -p $(@D)
+	$(CC) -std=c11 $(CFLAGS) -c $< -o $@
+build/gpu/mirrortrain: $(CLI:cli/%.c=build/gpu/cli/%.o)
+
+gpu-test:
+	@tests/gpu/run_all "$(MAKE)" $(GPU_PROGRAMS)
+
+# PEER_PYTHON: an interpreter with PyTorch for this GPU; without, ours alone.
+gpu-bench:
+	@command -v $(NVCC) >/dev/null || { echo "gpu-bench: skipped, no nvcc"; exit 0; }; \
+	$(MAKE) --no-print-directory -j$(or $(GPU_JOBS),4) build/gpu/mirrortrain && python3 bench/gpu.py --peer-python "$(PEER_PYTHON)"
+
+.PHONY: gpu-test gpu-bench
