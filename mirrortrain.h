@@ -40450,6 +40450,7 @@ typedef struct mirt__sums {
 } mirt__sums;
 
 struct mirt__trainer {
+    const mirt__data_spec *asked; /* while a plan for these data is looked for, or NULL */
     mirt_function *function[MIRT__PROGRAM_KINDS];
     float *class_weights; /* of the training function */
     int num_class_weights;
@@ -40963,10 +40964,12 @@ static mirt_status mirt__trainer_class_weights(mirt__trainer *t, const mirt__fit
 }
 
 /* There is no memory for batches of `batch`: the error says which there is memory for. */
-static void mirt__say_what_fits(mirt_model *model, int64_t batch) {
+static void mirt__say_what_fits(mirt_model *model, const mirt__data_spec *spec, int64_t batch) {
     mirt__error error;
     mirt__error_get(&error);
+    model->trainer->asked = spec;
     const int64_t fits = mirt_largest_batch(model, 0);
+    model->trainer->asked = NULL;
     if (fits > 0) mirt__fail(MIRT_E_NOMEM, "%.300s; batches of %lld do not fit, of %lld would", error.text, (long long)batch, (long long)fits);
     else mirt__error_set(&error);
 }
@@ -40983,7 +40986,7 @@ MIRT__LIB mirt_function *mirt__trainer_prepare(mirt_model *model, mirt__program_
     if (!f) return NULL;
     if (mirt__function_allocate(f) != MIRT_OK) {
         mirt__function_free(f);
-        if (model->strategy->backend && mirt_last_status() == MIRT_E_NOMEM && kind == MIRT__TRAIN) mirt__say_what_fits(model, most);
+        if (model->strategy->backend && mirt_last_status() == MIRT_E_NOMEM && kind == MIRT__TRAIN) mirt__say_what_fits(model, spec, most);
         return NULL;
     }
     f->terms_result = body.terms_result;
@@ -43038,8 +43041,9 @@ static void mirt__inspect_spec(const mirt_model *model, mirt__program_kind kind,
     const mirt_function *seen = model->trainer ? model->trainer->function[kind] : NULL;
     memset(spec, 0, sizeof *spec);
     spec->accumulate = 1;
-    if (seen) {
-        *spec = seen->spec;
+    const mirt__data_spec *known = seen ? &seen->spec : model->trainer && kind == MIRT__TRAIN ? model->trainer->asked : NULL;
+    if (known) {
+        *spec = *known;
         return;
     }
     for (int i = 0; i < model->num_inputs; i++) {

@@ -336,7 +336,8 @@ static mirt__remote *mirt__cu_open(const mirt__host *host, int index, bool tf32)
 static size_t mirt__cu_free_bytes(mirt__remote *cu) {
     size_t left = 0, all = 0;
     mirt__cu_enter(cu);
-    if (cudaMemGetInfo(&left, &all) == cudaSuccess) return left;
+    const size_t later = cu->blas_room ? 0 : MIRT__CU_BLAS_ROOM; /* taken when cuBLAS is first called */
+    if (cudaMemGetInfo(&left, &all) == cudaSuccess) return left > later ? left - later : 0;
     (void)cudaGetLastError();
     return 0;
 }

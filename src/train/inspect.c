@@ -6,8 +6,9 @@ static void mirt__inspect_spec(const mirt_model *model, mirt__program_kind kind,
     const mirt_function *seen = model->trainer ? model->trainer->function[kind] : NULL;
     memset(spec, 0, sizeof *spec);
     spec->accumulate = 1;
-    if (seen) {
-        *spec = seen->spec;
+    const mirt__data_spec *known = seen ? &seen->spec : model->trainer && kind == MIRT__TRAIN ? model->trainer->asked : NULL;
+    if (known) {
+        *spec = *known;
         return;
     }
     for (int i = 0; i < model->num_inputs; i++) {

@@ -276,10 +276,12 @@ static mirt_status mirt__trainer_class_weights(mirt__trainer *t, const mirt__fit
 }
 
 /* There is no memory for batches of `batch`: the error says which there is memory for. */
-static void mirt__say_what_fits(mirt_model *model, int64_t batch) {
+static void mirt__say_what_fits(mirt_model *model, const mirt__data_spec *spec, int64_t batch) {
     mirt__error error;
     mirt__error_get(&error);
+    model->trainer->asked = spec;
     const int64_t fits = mirt_largest_batch(model, 0);
+    model->trainer->asked = NULL;
     if (fits > 0) mirt__fail(MIRT_E_NOMEM, "%.300s; batches of %lld do not fit, of %lld would", error.text, (long long)batch, (long long)fits);
     else mirt__error_set(&error);
 }
@@ -296,7 +298,7 @@ MIRT__LIB mirt_function *mirt__trainer_prepare(mirt_model *model, mirt__program_
     if (!f) return NULL;
     if (mirt__function_allocate(f) != MIRT_OK) {
         mirt__function_free(f);
-        if (model->strategy->backend && mirt_last_status() == MIRT_E_NOMEM && kind == MIRT__TRAIN) mirt__say_what_fits(model, most);
+        if (model->strategy->backend && mirt_last_status() == MIRT_E_NOMEM && kind == MIRT__TRAIN) mirt__say_what_fits(model, spec, most);
         return NULL;
     }
     f->terms_result = body.terms_result;

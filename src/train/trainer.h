@@ -16,6 +16,7 @@ typedef struct mirt__sums {
 } mirt__sums;
 
 struct mirt__trainer {
+    const mirt__data_spec *asked; /* while a plan for these data is looked for, or NULL */
     mirt_function *function[MIRT__PROGRAM_KINDS];
     float *class_weights; /* of the training function */
     int num_class_weights;

@@ -12,6 +12,8 @@ SIM_PARTS = fibers memory streams blas nccl faults
 SIM_TESTS += test_sim
 SIM_TESTS += test_multiply
 test_multiply_FLAGS = -I. -DMIRRORTRAIN_BACKEND -include mirrortrain.h -Wno-unknown-pragmas -Wno-pedantic -Wno-shadow -Wno-uninitialized -Wno-maybe-uninitialized
+SIM_TESTS += test_gpu_faults
+test_gpu_faults_WITH = $(@D)/cuda.o build/tests/parts.a
 SIM_TESTS += test_services
 test_services_WITH = $(@D)/cuda.o build/tests/parts.a
 

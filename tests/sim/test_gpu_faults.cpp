@@ -1,0 +1,178 @@
+/* What goes wrong with GPUs is an error that says what to do: never a hang, never a crash, nothing left behind. */
+#include "../../mirrortrain.h"
+#include "sim.h"
+#include "tap.h"
+
+#include <cuda_runtime_api.h>
+#include <string>
+#include <unistd.h>
+
+enum { ROWS = 24, SIDE = 6 };
+static float pixels[ROWS][SIDE * SIDE];
+static uint8_t labels[ROWS];
+static std::string said;
+
+static void keep(mirt_log_level, const char *text, void *) { said += std::string(text) + "\n"; }
+
+static mirt_strategy *strategy(const char *devices, double limit = 0) {
+    mirt_strategy_desc d = {};
+    said.clear();
+    d.devices = devices;
+    d.log = keep;
+    d.replicas = 2;
+    d.timeout_seconds = limit;
+    return mirt_strategy_create(&d);
+}
+
+static mirt_model *network(mirt_strategy *s) {
+    mirt_model *m = mirt_model_create(s, "small");
+    mirt_conv2d_desc conv = {};
+    mirt_dense_desc dense = {};
+    mirt_compile_desc c = {};
+    conv.filters = 4;
+    conv.kernel[0] = conv.kernel[1] = 3;
+    dense.units = 3;
+    mirt_tensor *x = mirt_conv2d(mirt_input(m, MIRT_SHAPE(SIDE, SIDE, 1)), &conv);
+    x = mirt_activation(mirt_batch_norm(x, NULL), MIRT_RELU);
+    mirt_model_output(m, mirt_dense(mirt_flatten(x), &dense));
+    c.optimizer = mirt_adam(1e-3f);
+    c.loss = MIRT_SPARSE_CATEGORICAL_CROSSENTROPY;
+    c.from_logits = true;
+    return mirt_compile(m, &c) == MIRT_OK ? m : NULL;
+}
+
+static mirt_array some_x(int64_t rows) { return mirt_make_array(pixels, MIRT_FLOAT32, MIRT_SHAPE(rows, SIDE, SIDE, 1)); }
+static mirt_array some_y(int64_t rows) { return mirt_make_array(labels, MIRT_UINT8, MIRT_SHAPE(rows)); }
+
+/* Makes a strategy and a model, takes two steps, evaluates, reads a weight. */
+static bool whole_run(const char *devices) {
+    mirt_strategy *s = strategy(devices);
+    mirt_model *m = s ? network(s) : NULL;
+    double loss;
+    float bias[4];
+    mirt_logs logs;
+    bool good = m != NULL;
+    for (int i = 0; i < 3 && good; i++) good = mirt_train_step(m, some_x(9), some_y(9), &loss) == MIRT_OK;
+    good = good && mirt_evaluate_arrays(m, some_x(ROWS), some_y(ROWS), &logs) == MIRT_OK && mirt_get_weight(m, "conv2d/bias", 0, bias, 4) == MIRT_OK;
+    mirt_strategy_destroy(s);
+    return good;
+}
+
+/* Every call fails once. */
+static void check_calls(const char *devices, long stride) {
+    mirt_sim::options().fail_call = 0;
+    mirt_sim::reset_calls();
+    ok(whole_run(devices) && mirt_sim::report_leaks() == 0, "on %s three steps, an evaluation and a weight, and nothing is left", devices);
+    const long calls = mirt_sim::calls();
+    int unnoticed = 0, silent = 0, leaks = 0, failed = 0;
+    std::string first;
+    for (long n = 1; n <= calls; n += stride) {
+        mirt_sim::reset_calls();
+        mirt_sim::options().fail_call = n;
+        const bool good = whole_run(devices);
+        const char *call = mirt_sim::failed_call();
+        mirt_sim::options().fail_call = 0;
+        failed += call != NULL;
+        if (good && call && said.empty()) unnoticed++;
+        if (!good && !*mirt_last_error()) silent++;
+        if (mirt_sim::report_leaks()) leaks++;
+        if (first.empty() && leaks) first = std::string(call ? call : "?") + " number " + std::to_string(n);
+    }
+    ok(failed > 20 && silent == 0, "on %s each of %d calls fails once: never without a sentence", devices, failed);
+    ok(leaks == 0, "... and nothing is left behind%s%s", leaks ? ", but after " : "", first.c_str());
+    ok(unnoticed < failed, "... %d of them can be done without", unnoticed);
+}
+
+static void check_memory(void) {
+    const size_t before = mirt_sim::options().memory;
+    mirt_sim::options().memory = (size_t)48 << 20;
+    mirt_strategy *s = strategy("gpu:0");
+    mirt_model *m = s ? network(s) : NULL;
+    ok(m != NULL, "a small device takes a small model: %s", m ? "yes" : mirt_last_error());
+    const int64_t rows = 30000;
+    float *x = (float *)calloc((size_t)rows, sizeof pixels[0]);
+    uint8_t *y = (uint8_t *)calloc((size_t)rows, 1);
+    double loss;
+    const mirt_array many = mirt_make_array(x, MIRT_FLOAT32, MIRT_SHAPE(rows, SIDE, SIDE, 1)), classes = mirt_make_array(y, MIRT_UINT8, MIRT_SHAPE(rows));
+    mirt_status status = m ? mirt_train_step(m, many, classes, &loss) : MIRT_E_STATE;
+    const char *part = strstr(mirt_last_error(), "do not fit, of ");
+    const int64_t fits = part ? atoll(part + 15) : 0;
+    ok(status == MIRT_E_NOMEM && fits > 100 && fits < rows, "too large a batch: \"%s\"", mirt_last_error());
+    const mirt_array fitting = mirt_make_array(x, MIRT_FLOAT32, MIRT_SHAPE(fits, SIDE, SIDE, 1)), some = mirt_make_array(y, MIRT_UINT8, MIRT_SHAPE(fits));
+    status = m && fits > 0 ? mirt_train_step(m, fitting, some, &loss) : MIRT_E_STATE;
+    ok(status == MIRT_OK, "and that one does: %s", status == MIRT_OK ? "yes" : mirt_last_error());
+    mirt_strategy_destroy(s);
+    free(x);
+    free(y);
+    ok(mirt_sim::report_leaks() == 0, "nothing is left");
+    mirt_sim::options().memory = before;
+}
+
+/* A callback by which a device is lost behind the second batch. */
+typedef struct losing {
+    const char *path;
+    int device, batches;
+} losing;
+
+static int lose(const mirt_event *event, void *user) {
+    losing *l = (losing *)user;
+    if (++l->batches != 2) return 0;
+    if (mirt_save(event->model, l->path, MIRT_SAVE_ALL) != MIRT_OK) return 1;
+    mirt_sim::lose_device(l->device, (int)cudaErrorIllegalAddress);
+    return 0;
+}
+
+static void check_loss(const char *devices, int device) {
+    const std::string path = std::string(tap_tmpdir()) + "/mirrortrain-lost-" + std::to_string((long)getpid()) + ".safetensors";
+    losing l = {path.c_str(), device, 0};
+    mirt_callback callback = {};
+    mirt_fit_desc fit = {};
+    callback.user = &l;
+    callback.batch_end = lose;
+    fit.callbacks[0] = &callback;
+    fit.epochs = 2;
+    fit.batch = 6;
+    fit.no_progress = true;
+    mirt_strategy *s = strategy(devices, 5);
+    mirt_model *m = s ? network(s) : NULL;
+    mirt_history *history = m ? mirt_fit_arrays(m, some_x(ROWS), some_y(ROWS), &fit) : NULL;
+    ok(m && !history && l.batches >= 2 && (mirt_last_status() == MIRT_E_DEVICE || mirt_last_status() == MIRT_E_TIMEOUT), "gpu:%d of %s is lost in mid-run: \"%s\"", device, devices,
+       mirt_last_error());
+    double loss;
+    const mirt_status status = m ? mirt_train_step(m, some_x(6), some_y(6), &loss) : MIRT_OK;
+    ok(status != MIRT_OK && strstr(mirt_last_error(), "cannot be used any more"), "later calls say so at once: \"%.120s\"", mirt_last_error());
+    mirt_strategy_destroy(s);
+    mirt_sim::lose_device(device, 0);
+    s = strategy("cpu");
+    m = s ? mirt_load(s, path.c_str()) : NULL;
+    ok(m && mirt_step(m) == 2, "what was saved before goes on elsewhere: step %d", m ? (int)mirt_step(m) : -1);
+    mirt_strategy_destroy(s);
+    unlink(path.c_str());
+}
+
+static void check_driver(void) {
+    mirt_sim::options().driver = 12040;
+    mirt_strategy *s = strategy("gpu:0");
+    ok(!s && mirt_last_status() == MIRT_E_DEVICE && strstr(mirt_last_error(), "12.4") && strstr(mirt_last_error(), "driver"), "a driver older than the runtime: \"%s\"", mirt_last_error());
+    mirt_strategy_destroy(s);
+    s = strategy(NULL);
+    ok(s && said.find("12.4") != std::string::npos && said.find("CPU device") != std::string::npos, "without a wish the cores train, and the log says why: \"%s\"", said.c_str());
+    mirt_strategy_destroy(s);
+    mirt_sim::options().driver = 0;
+}
+
+__attribute__((constructor(101))) static void ask_for_devices(void) { setenv("MIRT_SIM_DEVICES", "2", 0); }
+
+int main(void) {
+    for (int i = 0; i < ROWS; i++) {
+        labels[i] = (uint8_t)(i % 3);
+        for (int k = 0; k < SIDE * SIDE; k++) pixels[i][k] = (float)((k * (labels[i] + 2) + i) % 7) / 7;
+    }
+    check_driver();
+    check_calls("gpu:0", 1);
+    check_calls("gpu:0,gpu:1", getenv("MIRT_TEST_SMALL") ? 7 : 1);
+    check_memory();
+    check_loss("gpu:0", 0);
+    check_loss("gpu:0,gpu:1", 1);
+    done_testing();
+}
