@@ -59,7 +59,7 @@ static __global__ void __launch_bounds__(256) mirt__cu_mm_pack_kernel(mirt__cu_m
 typedef struct mirt__cu_mm_spread {
     mirt__cu_reader x;
     void *to;
-    int64_t pixels, turned; /* turned: element p * turned + i is channel p of pixel i */
+    int64_t pixels, stride, turned; /* stride: from pixel to pixel; turned: element p * turned + i is channel p of pixel i */
     int k, k_pad, groups;
     bool half, round, wide; /* wide: all channels of a piece exist and can be read at once */
 } mirt__cu_mm_spread;
@@ -71,7 +71,7 @@ static __global__ void __launch_bounds__(256) mirt__cu_mm_spread_kernel(mirt__cu
         float value[4] = {0, 0, 0, 0};
         const int64_t set = p.turned ? at % p.pixels : at / pieces, pixel = set / p.groups, group = set - pixel * p.groups;
         const int64_t j = (p.turned ? at / p.pixels : at - set * pieces) * 4;
-        const int64_t from = set * p.k + j;
+        const int64_t from = pixel * p.stride + group * p.k + j;
         if (p.wide) {
             mirt__cu_columns<4> c;
             mirt__cu_columns_of<MIRT__CU_READ_ANY, 4>(p.x, group * p.k + j, c);
@@ -190,6 +190,7 @@ static void mirt__cu_multiply_run(mirt__cu *cu, mirt__cu_mm_job *job) {
     if (spread) {
         s.x = p->x;
         s.pixels = p->images * p->down.source * p->across.source;
+        s.stride = p->c;
         s.turned = job->turned;
         s.k = k;
         s.k_pad = (int)mirt__cu_round_up(k, vector);

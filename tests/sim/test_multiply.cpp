@@ -273,6 +273,47 @@ static void check_far(const char *how, int side) {
     ok(worst < 1e-6 && off < 1.2e-7, "%s: moments of %d numbers at mean / deviation of 1e4: variance off by %.1e, mean by %.1e", how, side * side, worst, off);
 }
 
+/* Dense layers: a lies by rows, which may be longer than k, or by columns; b likewise. */
+static void check_gemm(const char *how, int64_t m, int64_t n, int64_t k, int64_t more, bool a_turned, bool b_turned) {
+    const int64_t a_row = a_turned ? 1 : k + more, a_col = a_turned ? m + more : 1;
+    Numbers a((m + more) * (k + more), MIRT_FLOAT32), b(k * n, MIRT_FLOAT32), c(m * n, MIRT_FLOAT32), sum(n, MIRT_FLOAT32);
+    mirt__where where;
+    mirt__gemm g;
+    memset(&where, 0, sizeof where);
+    memset(&g, 0, sizeof g);
+    where.remote = &cu;
+    g.m = m;
+    g.n = n;
+    g.k = k;
+    g.a.data = a.at();
+    g.a_row = a_row;
+    g.a_col = a_col;
+    g.b = b.floats();
+    g.b_row = b_turned ? 1 : n;
+    g.b_col = b_turned ? k : 1;
+    g.c = c.floats();
+    if (!b_turned) g.column_sum = sum.floats();
+    mirt__cu_gemm(&g, &where);
+    mirt__cu_try(&cu, cudaStreamSynchronize(cu.stream), "wait");
+    double worst = 0;
+    for (int64_t j = 0; j < n; j++) {
+        double column = 0;
+        for (int64_t p = 0; p < k; p++) column += b[p * g.b_row + j * g.b_col];
+        if (!b_turned && !(fabs(column - sum[j]) / (double)k <= worst)) worst = fabs(column - sum[j]) / (double)k;
+        for (int64_t i = 0; i < m; i++) {
+            double want = 0, size = 0.01;
+            for (int64_t p = 0; p < k; p++) {
+                const double product = a[i * a_row + p * a_col] * b[p * g.b_row + j * g.b_col];
+                want += product;
+                size += fabs(product);
+            }
+            if (!(fabs(c[i * n + j] - want) / size <= worst)) worst = fabs(c[i * n + j] - want) / size;
+        }
+    }
+    ok(worst < (cu.tf32 ? 1.5e-3 : 1e-6), "%s: %d x %d x %d, rows %d longer%s%s: off by %.1e", how, (int)m, (int)n, (int)k, (int)more, a_turned ? ", a turned" : "",
+       b_turned ? ", b turned" : "", worst);
+}
+
 int main() {
     static const struct { const char *name; int major; bool tf32, half; } ways[] = {
         {"float32", 9, false, false}, {"tf32", 9, true, false}, {"bfloat16", 9, false, true}, {"bfloat16 without tensor cores", 7, false, true}};
@@ -302,8 +343,13 @@ int main() {
         check(name, conv(3, 2, 2, 8, 8, 3, 4, 1, 1, 1), true, PLAIN, MIRT_LINEAR, NOTHING, half, t, t);
         check(name, conv(1, 4, 4, 2600, 8, 1, 1, 1, 1, 0), false, BACK, MIRT_RELU6, NOTHING, half, t, t);
     }
-    cu.tf32 = false;
     cu.major = 9;
+    for (int i = 0; i < 16; i++) {
+        least_blocks = i & 4 ? 1 : 128;
+        cu.tf32 = (i & 8) != 0;
+        check_gemm(cu.tf32 ? "tf32" : "float32", 37, 70, 300, i % 3, (i & 1) != 0, (i & 2) != 0);
+    }
+    cu.tf32 = false;
     for (int i = 0; i < 4; i++) {
         least_blocks = i / 2 ? 1 : 1 << 20;
         check_far(i / 2 ? "float32, large tiles" : "float32", i % 2 ? 190 : 9);
