@@ -119,7 +119,7 @@ struct Product : Work {
         if (!room) return;
         check_range("cuBLAS's room", room, room_bytes);
         size_t end = room_bytes < 4096 ? room_bytes : 4096;
-        writes(room, room_bytes);
+        writes(room, end);
         memset(room, 0xFF, end);
         memset(static_cast<char *>(room) + room_bytes - end, 0xFF, end);
     }

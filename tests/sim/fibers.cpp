@@ -156,7 +156,7 @@ Exec::~Exec() {
         munmap(f->stack, stack_bytes);
     }
     ASAN(__asan_unpoison_memory_region(shared, shared_bytes);)
-    if (shared && !own_fibers) munmap(shared, shared_bytes);
+    if (shared) munmap(shared, shared_bytes);
 }
 
 /* memcpy and memset, which the thread sanitizer would see, by hand. */
@@ -387,7 +387,17 @@ static void choose_order(Exec *e) {
 static char *array_room(Exec *e, size_t bytes, size_t align, const char *name) {
     size_t at = (e->shared_top + align - 1) / align * align;
     if (at + bytes + canary_bytes > shared_bytes) fatal("shared memory: '%s' does not fit: %zu bytes are taken", name, e->shared_top);
+#ifdef MIRT_SIM_TSAN
+    /* Fresh memory of the lane's own, freed after the launch: else what two blocks do would be a race to the sanitizer. */
+    __tsan_switch_to_fiber(e->host.tsan, 1);
+    char *p = static_cast<char *>(aligned_alloc(128, (bytes + canary_bytes + 127) / 128 * 128));
+    if (!p) fatal("out of memory: no shared memory");
+    e->garbage.push_back(p);
+    __tsan_release(&e->garbage);
+    if (e->now != &e->host) __tsan_switch_to_fiber(e->now->tsan, 1);
+#else
     char *p = e->shared + at;
+#endif
     ASAN(__asan_unpoison_memory_region(p, bytes);)
     fill_bytes(p, 0xFF, bytes);
 #ifndef MIRT_SIM_ASAN
@@ -401,11 +411,13 @@ static char *array_room(Exec *e, size_t bytes, size_t align, const char *name) {
 
 void *shared_array(Site *site, size_t bytes, size_t align, const char *name) {
     Exec *e = exec;
+    TSAN(if (site->block == e->block) __tsan_acquire(&e->garbage);)
     if (site->block == e->block) return site->at;
     e->static_bytes += bytes;
     if (e->static_bytes > static_limit) fatal("shared memory: static arrays up to '%s' are %zu bytes, more than 48 KiB", name, e->static_bytes);
     site->at = array_room(e, bytes, align < 16 ? 16 : align, name);
     site->block = e->block;
+    TSAN(__tsan_acquire(&e->garbage);)
     return site->at;
 }
 
@@ -413,6 +425,7 @@ void *dynamic_shared(size_t align) {
     Exec *e = exec;
     if (!e->kernel->shared) fatal("shared memory: the kernel uses dynamic shared memory, and was launched with none");
     (void)align;
+    TSAN(__tsan_acquire(&e->garbage);)
     return e->arrays[0].at;
 }
 
@@ -420,8 +433,9 @@ const char *shared_row(const void *row) {
     const Exec *e = exec;
     const char *p = static_cast<const char *>(row);
     if (reinterpret_cast<uintptr_t>(p) % 16) fatal("shared memory: a row at an address that is not a multiple of 16");
-    if (p < e->shared || p >= e->shared + e->shared_top) fatal("shared memory: a row that is not in shared memory");
-    return p;
+    for (const Array &a : e->arrays)
+        if (p >= a.at && p + 16 <= a.at + a.bytes) return p;
+    fatal("shared memory: a row that is not in shared memory");
 }
 
 static void need_capability(const char *what) {
@@ -477,12 +491,6 @@ static void begin_block(Exec *e) {
         c.copies.clear();
         c.ends.clear();
         c.done = 0;
-    }
-    if (own_fibers) {
-        /* Fresh memory, and freed after the launch: else the sanitizer would take what two blocks do for a race. */
-        e->shared = static_cast<char *>(malloc(shared_bytes));
-        if (!e->shared) fatal("out of memory: no shared memory");
-        e->garbage.push_back(e->shared);
     }
     ASAN(__asan_poison_memory_region(e->shared, shared_bytes);)
     e->shared_top = e->static_bytes = 0;

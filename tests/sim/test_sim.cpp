@@ -728,12 +728,14 @@ static void test_faults() {
         cudaStreamDestroy(s);
         cudaStreamSynchronize(s);
     });
+#if !defined(__clang__) /* which does not tell arguments from what lies between them */
     caught("a kernel that is given a host pointer", "host pointer", "kernel overrun", [] {
         Device d;
         floats host(128);
         float *p = host.data();
         LAUNCH(overrun, dim3(1), dim3(128), 0, d.stream, p);
     });
+#endif
     caught("leaks", "leaks", "", [] {
         void *p;
         cudaStream_t s;
