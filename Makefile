@@ -19,7 +19,7 @@
 #                   sim-full, sim-asan, sim-tsan: more of it; sim-coverage: lines of src/cuda that it reaches
 # make gpu-test      with a GPU: kernels beside the CPUs', training, NCCL, compute-sanitizer, in ten minutes
 # make gpu-bench     with a GPU: ours beside PyTorch, in ten minutes: make gpu-bench PEER_PYTHON=/path/to/python
-# make cuda          the GPU backend with nvcc, for old and new GPUs, and the examples with it
+# make cuda          the GPU backend with nvcc, for old and new GPUs, and the examples with it; cuda-speed: its CPU code beside cc -O2
 # make bench         ours beside TensorFlow and PyTorch: make bench PEER_PYTHON=/path/to/python:/another
 #                   BENCH="mobilenet_v2 resnet50" runs these alone, BENCH_FLAGS=--quick less of each
 # make install       the header and the program, below PREFIX
@@ -201,6 +201,9 @@ include tests/gpu/gpu.mk
 cuda:
 	@tests/run -t 1500 tests/check_cuda.sh
 
+cuda-speed: build/mirrortrain
+	@if command -v nvcc >/dev/null; then python3 bench/nvcc.py; else echo "cuda-speed: skipped, no nvcc"; fi
+
 install: build/mirrortrain
 	mkdir -p $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/include
 	cp build/mirrortrain $(DESTDIR)$(PREFIX)/bin/
@@ -209,4 +212,4 @@ install: build/mirrortrain
 clean:
 	rm -rf build
 
-.PHONY: all cuda header check-header test kill-test smoke-test test-long sanitize asan tsan coverage matrix examples test-arm64 fuzz parity accuracy accuracy-photos convert-test bench install clean
+.PHONY: all cuda cuda-speed header check-header test kill-test smoke-test test-long sanitize asan tsan coverage matrix examples test-arm64 fuzz parity accuracy accuracy-photos convert-test bench install clean

@@ -41,8 +41,9 @@ SIM_KERNEL_TESTS = test_kernels test_ops test_storage test_golden test_tensors t
 SIM_C_TESTS += test_products
 SIM_C_TESTS += test_training
 SIM_C_TESTS += test_gpu
-# How many devices there are, where it is not one.
+# How many devices there are, where it is not one, and which seeds it takes where not all.
 test_training_DEVICES = 4
+test_gpu_SEEDS = 1
 
 # src/cuda file by file in one translation unit, so that messages and coverage name its files.
 build/cuda_parts.cu: src/cuda/FILES
@@ -77,8 +78,9 @@ $(eval $(call SIM_LIBRARY_RULES,sim-coverage,,--coverage -fprofile-update=atomic
 SIM_MANY +=
 SIM_MANY_SEEDS = $(shell seq 1 20)
 SIM_PROGRAMS = $(sort $(SIM_TESTS) $(SIM_KERNEL_TESTS) $(SIM_C_TESTS))
-SIM_RUNS = $(foreach seed,$(SIM_SEEDS),$(patsubst %,$(seed):%,$(SIM_KERNEL_TESTS) $(SIM_TESTS))) \
-	$(foreach test,$(SIM_C_TESTS),$(foreach seed,$(if $(filter $(test),$(SIM_MANY)),$(SIM_MANY_SEEDS),$(SIM_SEEDS)),$(seed):$(test)$(addprefix :,$($(test)_DEVICES))))
+# SEEDS, TESTS
+sim_runs = $(foreach test,$(2),$(foreach seed,$(or $($(test)_SEEDS),$(1)),$(seed):$(test)$(addprefix :,$($(test)_DEVICES))))
+SIM_RUNS = $(call sim_runs,$(SIM_SEEDS),$(filter-out $(SIM_MANY),$(SIM_PROGRAMS))) $(call sim_runs,$(SIM_MANY_SEEDS),$(SIM_MANY))
 
 # MIRT_TEST_SMALL asks for small shapes; sim-full has all of them, and more seeds.
 SIM_SEEN = $(if $(CUDA_INCLUDE)$(wildcard /usr/include/cublas_v2.h /usr/local/include/cublas_v2.h),yes)
@@ -92,22 +94,22 @@ sim-test:
 
 sim-full:
 	@$(MAKE) --no-print-directory -j$(JOBS) $(SIM_PROGRAMS:%=build/sim/%)
-	@SIM_LIMIT=3600 tests/sim/run_seeds $(JOBS) build/sim $(foreach seed,$(shell seq 0 9),$(patsubst %,$(seed):%,$(SIM_PROGRAMS)))
+	@SIM_LIMIT=3600 tests/sim/run_seeds $(JOBS) build/sim $(call sim_runs,$(shell seq 0 9),$(SIM_PROGRAMS))
 
 sim-asan:
 	@$(MAKE) --no-print-directory -j$(JOBS) $(SIM_PROGRAMS:%=build/sim-asan/%)
 	@MIRT_TEST_SMALL=1 ASAN_OPTIONS=detect_leaks=1:allocator_may_return_null=1 SIM_LIMIT=1200 \
-		tests/sim/run_seeds $(JOBS) build/sim-asan $(SIM_PROGRAMS:%=1:%)
+		tests/sim/run_seeds $(JOBS) build/sim-asan $(call sim_runs,1,$(SIM_PROGRAMS))
 
 sim-tsan:
 	@$(MAKE) --no-print-directory -j$(JOBS) $(SIM_PROGRAMS:%=build/sim-tsan/%)
-	@MIRT_TEST_SMALL=1 TSAN_OPTIONS=halt_on_error=1 SIM_LIMIT=1200 tests/sim/run_seeds $(JOBS) build/sim-tsan $(SIM_PROGRAMS:%=1:%)
+	@MIRT_TEST_SMALL=1 TSAN_OPTIONS=halt_on_error=1 SIM_LIMIT=1200 tests/sim/run_seeds $(JOBS) build/sim-tsan $(call sim_runs,1,$(SIM_PROGRAMS))
 
 # Lines of src/cuda that sim-test reaches with its first two seeds; what none did is in build/sim-coverage/*.txt.
 sim-coverage:
 	@rm -f build/sim-coverage/*.gcda
 	@$(MAKE) --no-print-directory -j$(JOBS) $(SIM_PROGRAMS:%=build/sim-coverage/%)
-	@MIRT_TEST_SMALL=1 tests/sim/run_seeds $(JOBS) build/sim-coverage $(foreach seed,0 1,$(SIM_PROGRAMS:%=$(seed):%))
+	@MIRT_TEST_SMALL=1 tests/sim/run_seeds $(JOBS) build/sim-coverage $(call sim_runs,0 1,$(SIM_PROGRAMS))
 	@python3 tests/sim/coverage.py build/sim-coverage
 
 endif
