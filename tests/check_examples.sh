@@ -29,11 +29,5 @@ for file in examples/*.c examples/*.cpp; do
         tap_check "$file refuses a directory without pictures" sh -c "! '$tmp/$name' '$tmp/void' >/dev/null 2>&1"
         ;;
     esac
-    case $command in cc*) ;; *) continue ;; esac
-    if has nvcc; then
-        tap_check "$file compiles with nvcc in place of cc" sh -c "nvcc ${command#cc }"
-    else
-        tap_skip "$file: no nvcc"
-    fi
 done
 tap_done
