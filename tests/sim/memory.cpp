@@ -250,8 +250,12 @@ static cudaError_t allocate(int d, void **out, size_t bytes) {
 #ifdef MIRT_SIM_ASAN
     __asan_unpoison_memory_region(pages, whole);
 #endif
-    memset(pages, 0xC5, whole);
-    memset(at, 0xFF, bytes);
+    memset(pages, 0xC5, (size_t)(at - pages));
+    memset(at + bytes, 0xC5, (size_t)(pages + whole - (at + bytes)));
+    /* Rooms that nobody fills are large; the middle of such is left to zeros. */
+    const size_t most = (size_t)16 << 20, end = (size_t)4 << 20;
+    memset(at, 0xFF, bytes <= most ? bytes : end);
+    if (bytes > most) memset(at + bytes - end, 0xFF, end);
 #ifdef MIRT_SIM_ASAN
     __asan_poison_memory_region(pages, (size_t)(at - pages));
     __asan_poison_memory_region(at + bytes, rounded - bytes);

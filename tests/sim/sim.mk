@@ -75,7 +75,7 @@ $(eval $(call SIM_LIBRARY_RULES,sim-tsan,-fsanitize=thread,,build/tsan/parts.a))
 $(eval $(call SIM_LIBRARY_RULES,sim-coverage,,--coverage -fprofile-update=atomic,build/tests/parts.a))
 
 # SEED:PROGRAM, or SEED:PROGRAM:DEVICES. Kernels and the simulator itself in a few orders, networks (SIM_MANY) in many.
-SIM_MANY +=
+SIM_MANY += test_training
 SIM_MANY_SEEDS = $(shell seq 1 20)
 SIM_PROGRAMS = $(sort $(SIM_TESTS) $(SIM_KERNEL_TESTS) $(SIM_C_TESTS))
 # SEEDS, TESTS

@@ -419,6 +419,22 @@ static void let_others() {
     for (int i = 0; i < saved; i++) lock.lock();
 }
 
+/* How long nothing has happened, in seconds and in looks: a process that was stopped, or got no time, has not looked. */
+struct Idle {
+    uint64_t seen = 0;
+    double since = 0;
+    long looks = 0;
+    bool too_long() {
+        if (seen != progress || !looks) {
+            seen = progress;
+            since = now();
+            looks = 0;
+        }
+        looks++;
+        return now() - since > options().patience && (double)looks > options().patience * 10;
+    }
+};
+
 /* Lets go of the lock until there is news, or some time has passed. */
 static void rest(std::chrono::microseconds time) {
     int saved = depth;
@@ -431,17 +447,12 @@ static void rest(std::chrono::microseconds time) {
 
 void wait_until(const char *call, cudaStream_t first, const std::function<bool()> &done) {
     cudaStream_t only = options().seed && dice() % 2 ? first : nullptr;
-    double since = now();
-    uint64_t seen = progress;
+    Idle idle;
     while (!done()) {
         let_others();
         if (done()) break;
         if (step(only)) continue;
-        if (progress != seen) {
-            seen = progress;
-            since = now();
-        }
-        if (callers() <= 1 || now() - since > options().patience) fatal("deadlock: %s waits for what nobody brings%s", call, blocked().c_str());
+        if (idle.too_long() || callers() <= 1) fatal("deadlock: %s waits for what nobody brings%s", call, blocked().c_str());
         close_devices();
         rest(std::chrono::milliseconds(20));
     }
@@ -461,8 +472,7 @@ void finish_device(int device) {
 
 /* A few steps for those who only ask. They may give up by themselves; who asks for ever is told of the deadlock, unless it was made by a test. */
 static void some_steps(const char *call) {
-    static uint64_t seen;
-    static double since;
+    static Idle idle;
     unsigned n = options().seed ? dice() % 4 ? dice() % 64 : 100000 : 100000;
     bool any = false;
     while (n-- && step(nullptr)) {
@@ -470,14 +480,10 @@ static void some_steps(const char *call) {
         let_others();
     }
     close_devices();
-    if (progress != seen || any) {
-        seen = progress;
-        since = now();
-    }
     if (any) return;
     bool faults = ranks_killed();
     for (int error : lost) faults = faults || error;
-    if (!faults && now() - since > options().patience) fatal("deadlock: %s asks for what nobody brings%s", call, blocked().c_str());
+    if (idle.too_long() && !faults) fatal("deadlock: %s asks for what nobody brings%s", call, blocked().c_str());
     rest(std::chrono::microseconds(200));
 }
 
