@@ -32104,13 +32104,13 @@ MIRT_API int mirt_devices(mirt_device_info *out, int capacity) {
 static mirt_status mirt__no_such_device(const char *name, size_t length) {
     const mirt__backend *backend = mirt__backend_get();
     const int cores = mirt__cpu_cores(), gpus = backend ? backend->devices(&mirt__host_of_backends) : 0;
-    char more[32] = "", others[48] = "";
+    char more[32] = "", others[48] = "", broken[320] = "";
     const bool gpu = length >= 3 && strncmp(name, "gpu", 3) == 0;
-    if (gpu && gpus < 0) return mirt__fail_at("device \"%.*s\"", (int)length, name);
+    if (gpu && gpus < 0) snprintf(broken, sizeof broken, " (%.300s)", mirt_last_error());
     if (cores > 1) snprintf(more, sizeof more, " to cpu:%d", cores - 1);
     if (gpus == 1) snprintf(others, sizeof others, " and gpu:0");
     else if (gpus > 1) snprintf(others, sizeof others, " and gpu:0 to gpu:%d", gpus - 1);
-    const char *why = !gpu || gpus > 0 ? "" : backend ? " (no GPU is visible)" : " (this build has no GPU code: add mirrortrain_cuda.cu)";
+    const char *why = !gpu || gpus > 0 ? "" : gpus < 0 ? broken : backend ? " (no GPU is visible)" : " (this build has no GPU code: add mirrortrain_cuda.cu)";
     return mirt__fail(MIRT_E_DEVICE, "there is no device \"%.*s\"%s; this machine has cpu:0%s%s", (int)length, name, why, more, others);
 }
 
@@ -39718,10 +39718,11 @@ MIRT__LIB void mirt__remote_states(const mirt_function *f, int device) {
 }
 
 MIRT__LIB void mirt__remote_squares(mirt_function *f, int device, int64_t first, int64_t count) {
-    mirt__remote_piece piece[64];
-    double squares[64];
-    for (int64_t at = first; at < first + count; at += 64) {
-        const int pieces = (int)(first + count - at < 64 ? first + count - at : 64);
+    enum { MOST = 1024 };
+    mirt__remote_piece piece[MOST];
+    double squares[MOST];
+    for (int64_t at = first, left = count; left > 0; at += MOST, left -= MOST) {
+        const int pieces = left < (int64_t)MOST ? (int)left : (int)MOST;
         for (int i = 0; i < pieces; i++) {
             piece[i].begin = f->model->piece[at + i].begin;
             piece[i].count = f->model->piece[at + i].count;

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Compiles each example by its own first line, with the compiler it names and where it exists with
-# nvcc, and runs it in an empty directory. NAME_other.c belongs to NAME.c.
+# Compiles each example by its own first line, with the compiler it names, and runs it in an empty directory. NAME_other.c
+# belongs to NAME.c. With nvcc they are compiled by check_cuda.sh.
 cd "$(dirname "$0")/.." || exit 2
 . tests/tap.sh
 mkdir "$tmp/run"

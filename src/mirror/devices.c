@@ -38,13 +38,13 @@ MIRT_API int mirt_devices(mirt_device_info *out, int capacity) {
 static mirt_status mirt__no_such_device(const char *name, size_t length) {
     const mirt__backend *backend = mirt__backend_get();
     const int cores = mirt__cpu_cores(), gpus = backend ? backend->devices(&mirt__host_of_backends) : 0;
-    char more[32] = "", others[48] = "";
+    char more[32] = "", others[48] = "", broken[320] = "";
     const bool gpu = length >= 3 && strncmp(name, "gpu", 3) == 0;
-    if (gpu && gpus < 0) return mirt__fail_at("device \"%.*s\"", (int)length, name);
+    if (gpu && gpus < 0) snprintf(broken, sizeof broken, " (%.300s)", mirt_last_error());
     if (cores > 1) snprintf(more, sizeof more, " to cpu:%d", cores - 1);
     if (gpus == 1) snprintf(others, sizeof others, " and gpu:0");
     else if (gpus > 1) snprintf(others, sizeof others, " and gpu:0 to gpu:%d", gpus - 1);
-    const char *why = !gpu || gpus > 0 ? "" : backend ? " (no GPU is visible)" : " (this build has no GPU code: add mirrortrain_cuda.cu)";
+    const char *why = !gpu || gpus > 0 ? "" : gpus < 0 ? broken : backend ? " (no GPU is visible)" : " (this build has no GPU code: add mirrortrain_cuda.cu)";
     return mirt__fail(MIRT_E_DEVICE, "there is no device \"%.*s\"%s; this machine has cpu:0%s%s", (int)length, name, why, more, others);
 }
 

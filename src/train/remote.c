@@ -442,10 +442,11 @@ MIRT__LIB void mirt__remote_states(const mirt_function *f, int device) {
 }
 
 MIRT__LIB void mirt__remote_squares(mirt_function *f, int device, int64_t first, int64_t count) {
-    mirt__remote_piece piece[64];
-    double squares[64];
-    for (int64_t at = first; at < first + count; at += 64) {
-        const int pieces = (int)(first + count - at < 64 ? first + count - at : 64);
+    enum { MOST = 1024 };
+    mirt__remote_piece piece[MOST];
+    double squares[MOST];
+    for (int64_t at = first, left = count; left > 0; at += MOST, left -= MOST) {
+        const int pieces = left < (int64_t)MOST ? (int)left : (int)MOST;
         for (int i = 0; i < pieces; i++) {
             piece[i].begin = f->model->piece[at + i].begin;
             piece[i].count = f->model->piece[at + i].count;

@@ -33,7 +33,7 @@ $(eval $(call SIM_RULES,sim,,))
 $(eval $(call SIM_RULES,sim-asan,-O1 -fsanitize=address,-O1 -fsanitize=address))
 # The simulator tells the sanitizer what is ordered, and is not looked at itself.
 $(eval $(call SIM_RULES,sim-tsan,-DMIRT_SIM_TSAN,-O1 -fsanitize=thread))
-$(eval $(call SIM_RULES,sim-coverage,,))
+$(eval $(call SIM_RULES,sim-coverage,,--coverage))
 
 # The GPU's kernels as one more table behind tests of the CPUs' (sim_kernels.c). A program in C on simulated devices, tests/sim/NAME.c, tests/gpu/NAME.c or
 # tests/NAME.c, is one line too: SIM_C_TESTS += NAME.
@@ -44,6 +44,7 @@ SIM_C_TESTS += test_gpu
 # How many devices there are, where it is not one, and which seeds it takes where not all.
 test_training_DEVICES = 4
 test_gpu_SEEDS = 1
+test_gpu_faults_SEEDS = 1
 
 # src/cuda file by file in one translation unit, so that messages and coverage name its files.
 build/cuda_parts.cu: src/cuda/FILES
@@ -105,11 +106,11 @@ sim-tsan:
 	@$(MAKE) --no-print-directory -j$(JOBS) $(SIM_PROGRAMS:%=build/sim-tsan/%)
 	@MIRT_TEST_SMALL=1 TSAN_OPTIONS=halt_on_error=1 SIM_LIMIT=1200 tests/sim/run_seeds $(JOBS) build/sim-tsan $(call sim_runs,1,$(SIM_PROGRAMS))
 
-# Lines of src/cuda that sim-test reaches with its first two seeds; what none did is in build/sim-coverage/*.txt.
+# Lines of src/cuda that sim-test reaches with its first two seeds, what is not about single kernels with one; what none did is in build/sim-coverage/*.txt.
 sim-coverage:
 	@rm -f build/sim-coverage/*.gcda
 	@$(MAKE) --no-print-directory -j$(JOBS) $(SIM_PROGRAMS:%=build/sim-coverage/%)
-	@MIRT_TEST_SMALL=1 tests/sim/run_seeds $(JOBS) build/sim-coverage $(call sim_runs,0 1,$(SIM_PROGRAMS))
+	@MIRT_TEST_SMALL=1 tests/sim/run_seeds $(JOBS) build/sim-coverage $(call sim_runs,0 1,$(SIM_KERNEL_TESTS)) $(call sim_runs,0,$(filter-out $(SIM_KERNEL_TESTS),$(SIM_PROGRAMS)))
 	@python3 tests/sim/coverage.py build/sim-coverage
 
 endif
