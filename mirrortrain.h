@@ -31785,6 +31785,8 @@ MIRT__LIB mirt_status mirt__usable(const mirt_strategy *strategy);
 /* Inside mirt__on_devices: a device that was given up never comes back from here, unless it is the caller. */
 MIRT__LIB void mirt__park_if_given_up(const mirt_strategy *strategy, int device);
 /* --- devices.c --- */
+/* Whether the program is built with one. */
+MIRT__LIB bool mirt__has_backend(void);
 /* Reads a description of devices (NULL: the default) into num_devices, their names and, where they have memory of their own, the backend;
    sets `named` where it names cores. */
 MIRT__LIB mirt_status mirt__parse_devices(mirt_strategy *strategy, const mirt_strategy_desc *desc);
@@ -32078,6 +32080,8 @@ static const mirt__backend *mirt__backend_get(void) {
     return NULL;
 #endif
 }
+
+MIRT__LIB bool mirt__has_backend(void) { return mirt__backend_get() != NULL; }
 
 MIRT_API int mirt_devices(mirt_device_info *out, int capacity) {
     const int cores = mirt__cpu_cores();
@@ -33064,7 +33068,7 @@ static void mirt__env_build(mirt__text *out) {
 #endif
     mirt__env_bool(out, "stb_image", stb);
     mirt__env_bool(out, "turbojpeg", turbo);
-    mirt__env_bool(out, "cuda", false);
+    mirt__env_bool(out, "cuda", mirt__has_backend());
 #if defined(__SANITIZE_ADDRESS__)
     mirt__env_string(out, "sanitizer", "address");
 #elif defined(__SANITIZE_THREAD__)

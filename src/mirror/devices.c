@@ -13,6 +13,8 @@ static const mirt__backend *mirt__backend_get(void) {
 #endif
 }
 
+MIRT__LIB bool mirt__has_backend(void) { return mirt__backend_get() != NULL; }
+
 MIRT_API int mirt_devices(mirt_device_info *out, int capacity) {
     const int cores = mirt__cpu_cores();
     const mirt__kernels *kernels = cores ? mirt__kernels_best() : NULL;

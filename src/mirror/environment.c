@@ -63,7 +63,7 @@ static void mirt__env_build(mirt__text *out) {
 #endif
     mirt__env_bool(out, "stb_image", stb);
     mirt__env_bool(out, "turbojpeg", turbo);
-    mirt__env_bool(out, "cuda", false);
+    mirt__env_bool(out, "cuda", mirt__has_backend());
 #if defined(__SANITIZE_ADDRESS__)
     mirt__env_string(out, "sanitizer", "address");
 #elif defined(__SANITIZE_THREAD__)

@@ -83,6 +83,8 @@ MIRT__LIB mirt_status mirt__usable(const mirt_strategy *strategy);
 /* Inside mirt__on_devices: a device that was given up never comes back from here, unless it is the caller. */
 MIRT__LIB void mirt__park_if_given_up(const mirt_strategy *strategy, int device);
 /* --- devices.c --- */
+/* Whether the program is built with one. */
+MIRT__LIB bool mirt__has_backend(void);
 /* Reads a description of devices (NULL: the default) into num_devices, their names and, where they have memory of their own, the backend;
    sets `named` where it names cores. */
 MIRT__LIB mirt_status mirt__parse_devices(mirt_strategy *strategy, const mirt_strategy_desc *desc);
