@@ -32584,7 +32584,12 @@ static bool mirt__watch_look(void *arg) {
     if (code == MIRT__SECTION_DEAD) return true;
     if (code == MIRT__SECTION_DEVICES) late = (device = mirt__look_at_devices(s, fresh, now)) >= 0;
     if (code == MIRT__SECTION_INPUT) {
-        late = mirt__seen_too_long(w, &w->seen[0], mirt__samples_made(__atomic_load_n(&w->data, __ATOMIC_RELAXED)), fresh, now);
+        /* Short waits are let be: the data set is looked at once it has been waited for longer. */
+        mirt__last_seen *seen = &w->seen[0];
+        if (fresh) seen->since = now, seen->at = 0;
+        if (seen->at || now - seen->since >= w->limit / 8) {
+            late = mirt__seen_too_long(w, seen, 1 + mirt__samples_made(__atomic_load_n(&w->data, __ATOMIC_RELAXED)), false, now);
+        }
         late = late || __atomic_load_n(&w->ended, __ATOMIC_ACQUIRE);
     }
     if (!late || !__atomic_compare_exchange_n(&w->state, &state, state - code + MIRT__SECTION_DEAD, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) return false;
@@ -38456,7 +38461,7 @@ struct mirt_function {
     char *states;
 
     /* on devices with memory of their own, by remote.c: bytes into a device's `io` */
-    size_t io_at[MIRT__MAX_IO], states_at;
+    size_t *io_at, states_at; /* [MIRT__MAX_IO] */
     bool *measured;           /* [program.max_rows + 1]: whether the room for so many rows is known */
     mirt__real *cut_values;   /* at a cut: of each replica cut_stride numbers, then as many of each device */
     size_t cut_stride;
@@ -38465,7 +38470,7 @@ struct mirt_function {
     bool overlaps;            /* in this step they travel so */
     int remote_status;        /* atomic: of the first that failed in this run, */
     int remote_device;
-    mirt__error remote_error; /* and why */
+    mirt__error *remote_error; /* and why */
 
     /* the batch under way */
     mirt__step_stage stage;
@@ -39387,6 +39392,9 @@ MIRT__LIB mirt_status mirt__remote_needs(mirt_function *f) {
     const size_t rows = (size_t)mirt__remote_rows_most(f);
     bool good = true;
     if (mirt__remote_check(f) != MIRT_OK) return mirt_last_status();
+    f->io_at = (size_t *)mirt__pool_alloc(&f->program.graph.pool, MIRT__MAX_IO * sizeof *f->io_at);
+    f->remote_error = (mirt__error *)mirt__pool_alloc(&f->program.graph.pool, sizeof *f->remote_error);
+    if (!f->io_at || !f->remote_error) return mirt_last_status();
     for (int i = 0; i < f->spec.num_fields; i++) good = good && mirt__remote_place(&l->io, rows, f->program.io[i].bytes, &f->io_at[i]);
     for (int i = 0; i < f->num_results; i++) {
         const mirt__port *port = &f->program.io[MIRT__MAX_FIELDS + i];
@@ -39564,7 +39572,7 @@ MIRT__LIB bool mirt__remote_finish(mirt_function *f, int device) {
     }
     if (status == MIRT_OK) return true;
     if (__atomic_compare_exchange_n(&f->remote_status, &none, (int)status, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) {
-        mirt__error_get(&f->remote_error);
+        mirt__error_get(f->remote_error);
         f->remote_device = device;
     }
     return false;
@@ -39580,7 +39588,7 @@ MIRT__LIB mirt_status mirt__remote_failure(mirt_function *f) {
     const int status = __atomic_load_n(&f->remote_status, __ATOMIC_ACQUIRE);
     if (status == MIRT_OK) return MIRT_OK;
     f->remote_status = MIRT_OK;
-    mirt__error_set(&f->remote_error);
+    mirt__error_set(f->remote_error);
     mirt__fail_at("device %s", s->device[f->remote_device].name);
     if (!s->lost[0]) snprintf(s->lost, sizeof s->lost, "%s", mirt_last_error());
     return mirt_last_status();

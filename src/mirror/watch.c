@@ -235,7 +235,12 @@ static bool mirt__watch_look(void *arg) {
     if (code == MIRT__SECTION_DEAD) return true;
     if (code == MIRT__SECTION_DEVICES) late = (device = mirt__look_at_devices(s, fresh, now)) >= 0;
     if (code == MIRT__SECTION_INPUT) {
-        late = mirt__seen_too_long(w, &w->seen[0], mirt__samples_made(__atomic_load_n(&w->data, __ATOMIC_RELAXED)), fresh, now);
+        /* Short waits are let be: the data set is looked at once it has been waited for longer. */
+        mirt__last_seen *seen = &w->seen[0];
+        if (fresh) seen->since = now, seen->at = 0;
+        if (seen->at || now - seen->since >= w->limit / 8) {
+            late = mirt__seen_too_long(w, seen, 1 + mirt__samples_made(__atomic_load_n(&w->data, __ATOMIC_RELAXED)), false, now);
+        }
         late = late || __atomic_load_n(&w->ended, __ATOMIC_ACQUIRE);
     }
     if (!late || !__atomic_compare_exchange_n(&w->state, &state, state - code + MIRT__SECTION_DEAD, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) return false;

@@ -93,7 +93,7 @@ struct mirt_function {
     char *states;
 
     /* on devices with memory of their own, by remote.c: bytes into a device's `io` */
-    size_t io_at[MIRT__MAX_IO], states_at;
+    size_t *io_at, states_at; /* [MIRT__MAX_IO] */
     bool *measured;           /* [program.max_rows + 1]: whether the room for so many rows is known */
     mirt__real *cut_values;   /* at a cut: of each replica cut_stride numbers, then as many of each device */
     size_t cut_stride;
@@ -102,7 +102,7 @@ struct mirt_function {
     bool overlaps;            /* in this step they travel so */
     int remote_status;        /* atomic: of the first that failed in this run, */
     int remote_device;
-    mirt__error remote_error; /* and why */
+    mirt__error *remote_error; /* and why */
 
     /* the batch under way */
     mirt__step_stage stage;

@@ -107,6 +107,9 @@ MIRT__LIB mirt_status mirt__remote_needs(mirt_function *f) {
     const size_t rows = (size_t)mirt__remote_rows_most(f);
     bool good = true;
     if (mirt__remote_check(f) != MIRT_OK) return mirt_last_status();
+    f->io_at = (size_t *)mirt__pool_alloc(&f->program.graph.pool, MIRT__MAX_IO * sizeof *f->io_at);
+    f->remote_error = (mirt__error *)mirt__pool_alloc(&f->program.graph.pool, sizeof *f->remote_error);
+    if (!f->io_at || !f->remote_error) return mirt_last_status();
     for (int i = 0; i < f->spec.num_fields; i++) good = good && mirt__remote_place(&l->io, rows, f->program.io[i].bytes, &f->io_at[i]);
     for (int i = 0; i < f->num_results; i++) {
         const mirt__port *port = &f->program.io[MIRT__MAX_FIELDS + i];
@@ -284,7 +287,7 @@ MIRT__LIB bool mirt__remote_finish(mirt_function *f, int device) {
     }
     if (status == MIRT_OK) return true;
     if (__atomic_compare_exchange_n(&f->remote_status, &none, (int)status, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) {
-        mirt__error_get(&f->remote_error);
+        mirt__error_get(f->remote_error);
         f->remote_device = device;
     }
     return false;
@@ -300,7 +303,7 @@ MIRT__LIB mirt_status mirt__remote_failure(mirt_function *f) {
     const int status = __atomic_load_n(&f->remote_status, __ATOMIC_ACQUIRE);
     if (status == MIRT_OK) return MIRT_OK;
     f->remote_status = MIRT_OK;
-    mirt__error_set(&f->remote_error);
+    mirt__error_set(f->remote_error);
     mirt__fail_at("device %s", s->device[f->remote_device].name);
     if (!s->lost[0]) snprintf(s->lost, sizeof s->lost, "%s", mirt_last_error());
     return mirt_last_status();
