@@ -22468,8 +22468,12 @@ MIRT__LIB mirt_dataset *mirt__dataset_new(size_t size, const mirt__stage *stage,
 /* Around what may take for ever: code of users, files. `work` may be NULL. */
 MIRT__LIB void mirt__at_begin(mirt_dataset *dataset, mirt__work *work, const char *name, int64_t index);
 MIRT__LIB void mirt__at_end(mirt_dataset *dataset, mirt__work *work);
-/* A sample that some thread of this stage is at, the least of them; none: *out is left as it is. */
-MIRT__LIB void mirt__dataset_at(const mirt_dataset *dataset, mirt__at *out);
+/* For any thread: how far all stages are; and the sample that some thread is at, the least of them, with its stage's name
+   ("": none). */
+MIRT__LIB uint64_t mirt__dataset_made(const mirt_dataset *dataset);
+MIRT__LIB int64_t mirt__dataset_at(const mirt_dataset *dataset, char *name, size_t size);
+/* Destroys the stages before. */
+MIRT__LIB void mirt__dataset_leave(mirt_dataset *dataset);
 /* Marks all stages as lost. */
 MIRT__LIB void mirt__dataset_lose(mirt_dataset *dataset);
 /* Checks the spec of a first stage (the fields' bytes and num_fields excepted, which are set). */
@@ -22665,7 +22669,7 @@ MIRT__LIB bool mirt__dataset_crew(mirt_dataset *dataset, mirt_dataset *source) {
 }
 
 /* The lesser of two. */
-static void mirt__at_least(mirt__at *at, mirt__at *out) {
+static void mirt__at_least(const mirt__at *at, mirt__at *out) {
     const char *name = __atomic_load_n(&at->name, __ATOMIC_ACQUIRE);
     int64_t index = __atomic_load_n(&at->index, __ATOMIC_RELAXED);
     if (!name || (out->name && out->index <= index)) return;
@@ -22673,17 +22677,58 @@ static void mirt__at_least(mirt__at *at, mirt__at *out) {
     out->index = index;
 }
 
-MIRT__LIB void mirt__dataset_at(const mirt_dataset *dataset, mirt__at *out) {
-    mirt_dataset *d = (mirt_dataset *)dataset;
-    mirt__work *work = __atomic_load_n(&d->work, __ATOMIC_ACQUIRE);
-    mirt__crew *crew = __atomic_load_n(&d->crew, __ATOMIC_ACQUIRE);
-    mirt__at_least(&d->at, out);
+static void mirt__stage_at(const mirt_dataset *stage, mirt__at *out) {
+    mirt__work *work = __atomic_load_n(&stage->work, __ATOMIC_ACQUIRE);
+    mirt__crew *crew = __atomic_load_n(&stage->crew, __ATOMIC_ACQUIRE);
+    mirt__at_least(&stage->at, out);
     if (work) mirt__at_least(&work->at, out);
     if (crew) mirt__crew_at(crew, out);
 }
 
+/* >>stages seen by a thread that does not go through them, while those before a cache may go */
+
+#ifdef MIRRORTRAIN_NO_THREADS
+static void mirt__stages_lock(bool locked) { (void)locked; }
+#else
+#include <pthread.h>
+static pthread_mutex_t mirt__stages_mutex = PTHREAD_MUTEX_INITIALIZER;
+static void mirt__stages_lock(bool locked) { locked ? pthread_mutex_lock(&mirt__stages_mutex) : pthread_mutex_unlock(&mirt__stages_mutex); }
+#endif
+
+MIRT__LIB uint64_t mirt__dataset_made(const mirt_dataset *dataset) {
+    uint64_t made = 0;
+    mirt__stages_lock(true);
+    for (; dataset; dataset = dataset->source) made += __atomic_load_n(&dataset->made, __ATOMIC_RELAXED);
+    mirt__stages_lock(false);
+    return made;
+}
+
+MIRT__LIB int64_t mirt__dataset_at(const mirt_dataset *dataset, char *name, size_t size) {
+    mirt__at at = {NULL, 0};
+    mirt__stages_lock(true);
+    for (; dataset; dataset = dataset->source) mirt__stage_at(dataset, &at);
+    snprintf(name, size, "%s", at.name ? at.name : "");
+    mirt__stages_lock(false);
+    return at.index;
+}
+
 MIRT__LIB void mirt__dataset_lose(mirt_dataset *dataset) {
+    mirt__stages_lock(true);
     for (; dataset; dataset = dataset->source) dataset->lost = true;
+    mirt__stages_lock(false);
+}
+
+MIRT__LIB void mirt__dataset_leave(mirt_dataset *dataset) {
+    mirt_dataset *source = dataset->source;
+    mirt__crew *crew = dataset->crew;
+    mirt__stages_lock(true);
+    dataset->source = NULL;
+    dataset->crew = NULL;
+    const bool lost = dataset->lost;
+    mirt__stages_lock(false);
+    if (lost) return;
+    mirt__crew_destroy(crew);
+    mirt__dataset_give_up(source, dataset->borrows);
 }
 
 /* >>the crew */
@@ -22704,7 +22749,6 @@ typedef struct mirt__crew_job {
 #ifdef MIRRORTRAIN_NO_THREADS
 #define MIRT__CREW_CALL(call) ((void)0)
 #else
-#include <pthread.h>
 #define MIRT__CREW_CALL(call) call
 typedef struct mirt__crew_thread {
     mirt__crew *crew;
@@ -23501,10 +23545,7 @@ static void mirt__cache_leave(mirt_dataset *dataset) {
         dataset->num_names = named->num_names;
         named->names = NULL;
     }
-    mirt__crew_destroy(dataset->crew);
-    dataset->crew = NULL;
-    mirt__dataset_give_up(dataset->source, dataset->borrows);
-    dataset->source = NULL;
+    mirt__dataset_leave(dataset);
 }
 
 /* Samples [first, first + count) of the epoch the source is in, to the slot's first rows. */
@@ -32507,12 +32548,6 @@ static int mirt__look_at_devices(mirt_strategy *s, bool fresh, double now) {
     return worst;
 }
 
-static uint64_t mirt__samples_made(const mirt_dataset *d) {
-    uint64_t made = 0;
-    for (; d; d = d->source) made += __atomic_load_n(&d->made, __ATOMIC_RELAXED);
-    return made;
-}
-
 /* "conv2d_1 (conv2d)", or "" */
 static const char *mirt__node_label(const mirt_strategy *s, int number, char out[96]) {
     const mirt__node *node = s->program && number >= 0 && number < s->program->graph.count ? s->program->graph.node[number] : NULL;
@@ -32536,10 +32571,9 @@ static void mirt__describe_device(const mirt_strategy *s, int device, double wai
 }
 
 static void mirt__describe_input(const mirt_dataset *data, double waited, char *out, size_t size) {
-    mirt__at at;
-    at.name = NULL;
-    for (const mirt_dataset *d = data; d; d = d->source) mirt__dataset_at(d, &at);
-    if (at.name) snprintf(out, size, "waited %.3g s for sample %lld of %.200s", waited, (long long)at.index, at.name);
+    char name[200];
+    const int64_t index = mirt__dataset_at(data, name, sizeof name);
+    if (name[0]) snprintf(out, size, "waited %.3g s for sample %lld of %s", waited, (long long)index, name);
     else snprintf(out, size, "waited %.3g s for samples", waited);
 }
 
@@ -32584,12 +32618,7 @@ static bool mirt__watch_look(void *arg) {
     if (code == MIRT__SECTION_DEAD) return true;
     if (code == MIRT__SECTION_DEVICES) late = (device = mirt__look_at_devices(s, fresh, now)) >= 0;
     if (code == MIRT__SECTION_INPUT) {
-        /* Short waits are let be: the data set is looked at once it has been waited for longer. */
-        mirt__last_seen *seen = &w->seen[0];
-        if (fresh) seen->since = now, seen->at = 0;
-        if (seen->at || now - seen->since >= w->limit / 8) {
-            late = mirt__seen_too_long(w, seen, 1 + mirt__samples_made(__atomic_load_n(&w->data, __ATOMIC_RELAXED)), false, now);
-        }
+        late = mirt__seen_too_long(w, &w->seen[0], mirt__dataset_made(__atomic_load_n(&w->data, __ATOMIC_RELAXED)), fresh, now);
         late = late || __atomic_load_n(&w->ended, __ATOMIC_ACQUIRE);
     }
     if (!late || !__atomic_compare_exchange_n(&w->state, &state, state - code + MIRT__SECTION_DEAD, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) return false;

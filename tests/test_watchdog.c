@@ -207,7 +207,8 @@ static void check_callbacks(bool usual) {
     mirt_fit_desc fit = quiet_fit(6);
     fit.callbacks[0] = &callback;
     fit.validation = more;
-    ok(mirt_fit(m, data, &fit) != NULL && w.calls > 11 && !w.away, "%d callbacks, %d on other threads: %s", w.calls, w.away, mirt_last_error());
+    const bool fitted = mirt_fit(m, data, &fit) != NULL;
+    ok(fitted && w.calls > 11 && !w.away, "%d callbacks, %d on other threads: %s", w.calls, w.away, mirt_last_error());
     mirt_dataset_destroy(data);
     mirt_dataset_destroy(more);
     mirt_strategy_destroy(s);
@@ -218,12 +219,14 @@ static void check_callbacks(bool usual) {
 typedef struct source {
     int64_t hangs_at;
     bool dies;
+    double takes; /* seconds for each sample */
 } source;
 
 static int make_sample(void *const *out, int64_t index, void *user) {
     const source *from = (const source *)user;
     if (index == from->hangs_at && from->dies) pthread_exit(NULL);
     while (index == from->hangs_at) pause();
+    if (from->takes > 0) injected_sleep(from->takes);
     memcpy(out[0], image_pixels[index % IMAGES], IMAGE);
     memcpy(out[1], &image_classes[index % IMAGES], 1);
     return 0;
@@ -237,7 +240,7 @@ static int pass_sample(const void *const *in, void *const *out, int64_t index, v
     return 0;
 }
 
-enum { PLAIN, ANY_ORDER, MAPPED, MAPPED_AHEAD, DYING, KINDS };
+enum { PLAIN, ANY_ORDER, MAPPED, MAPPED_AHEAD, DYING, KINDS, UNBATCHED };
 
 static mirt_dataset *hanging_data(int kind, source *from, const char *name) {
     mirt_generator_desc g;
@@ -259,6 +262,7 @@ static mirt_dataset *hanging_data(int kind, source *from, const char *name) {
     mirt_dataset *d = kind == MAPPED || kind == MAPPED_AHEAD ? mirt_map(mirt_arrays(images_x(0, IMAGES), images_y(0, IMAGES)), &map)
                                                               : mirt_dataset_from_generator(&g);
     if (kind == MAPPED_AHEAD) mirt_dataset_workers(d, 3);
+    if (kind == UNBATCHED) return d;
     d = mirt_batch(d, 24);
     return kind == PLAIN || kind == DYING ? d : mirt_prefetch(d, 2);
 }
@@ -282,8 +286,26 @@ static void check_input(int kind, int way) {
     keep(s, data);
 }
 
+/* The watch looks at stages that a cache then lets go of; the thread sanitizer sees them meet. */
+static void check_cache(void) {
+    static source slow;
+    slow.hangs_at = -1;
+    slow.takes = 0.1 / IMAGES;
+    mirt_strategy *s = limited(2, 2, 0.4);
+    mirt_model *m = image_model(s, mirt_adam(1e-3f), 0.2f);
+    int passes = 0;
+    for (; passes < 3; passes++) {
+        mirt_dataset *data = mirt_batch(mirt_cache(hanging_data(UNBATCHED, &slow, "the kettle")), 24);
+        if (!m || !data || mirt_evaluate(m, data, NULL) != MIRT_OK || mirt_evaluate(m, data, NULL) != MIRT_OK) break;
+        mirt_dataset_destroy(data);
+    }
+    ok(passes == 3, "%d data sets whose cache fills while the clock is looked at, and once more from the cache: %s", passes, mirt_last_error());
+    mirt_strategy_destroy(s);
+}
+
 int main(void) {
     draw_images();
+    check_cache();
     check_slow_but_alive();
     check_callbacks(false);
     check_callbacks(true);

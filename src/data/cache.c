@@ -42,10 +42,7 @@ static void mirt__cache_leave(mirt_dataset *dataset) {
         dataset->num_names = named->num_names;
         named->names = NULL;
     }
-    mirt__crew_destroy(dataset->crew);
-    dataset->crew = NULL;
-    mirt__dataset_give_up(dataset->source, dataset->borrows);
-    dataset->source = NULL;
+    mirt__dataset_leave(dataset);
 }
 
 /* Samples [first, first + count) of the epoch the source is in, to the slot's first rows. */

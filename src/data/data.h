@@ -147,8 +147,12 @@ MIRT__LIB mirt_dataset *mirt__dataset_new(size_t size, const mirt__stage *stage,
 /* Around what may take for ever: code of users, files. `work` may be NULL. */
 MIRT__LIB void mirt__at_begin(mirt_dataset *dataset, mirt__work *work, const char *name, int64_t index);
 MIRT__LIB void mirt__at_end(mirt_dataset *dataset, mirt__work *work);
-/* A sample that some thread of this stage is at, the least of them; none: *out is left as it is. */
-MIRT__LIB void mirt__dataset_at(const mirt_dataset *dataset, mirt__at *out);
+/* For any thread: how far all stages are; and the sample that some thread is at, the least of them, with its stage's name
+   ("": none). */
+MIRT__LIB uint64_t mirt__dataset_made(const mirt_dataset *dataset);
+MIRT__LIB int64_t mirt__dataset_at(const mirt_dataset *dataset, char *name, size_t size);
+/* Destroys the stages before. */
+MIRT__LIB void mirt__dataset_leave(mirt_dataset *dataset);
 /* Marks all stages as lost. */
 MIRT__LIB void mirt__dataset_lose(mirt_dataset *dataset);
 /* Checks the spec of a first stage (the fields' bytes and num_fields excepted, which are set). */

@@ -68,7 +68,7 @@ MIRT__LIB bool mirt__dataset_crew(mirt_dataset *dataset, mirt_dataset *source) {
 }
 
 /* The lesser of two. */
-static void mirt__at_least(mirt__at *at, mirt__at *out) {
+static void mirt__at_least(const mirt__at *at, mirt__at *out) {
     const char *name = __atomic_load_n(&at->name, __ATOMIC_ACQUIRE);
     int64_t index = __atomic_load_n(&at->index, __ATOMIC_RELAXED);
     if (!name || (out->name && out->index <= index)) return;
@@ -76,17 +76,58 @@ static void mirt__at_least(mirt__at *at, mirt__at *out) {
     out->index = index;
 }
 
-MIRT__LIB void mirt__dataset_at(const mirt_dataset *dataset, mirt__at *out) {
-    mirt_dataset *d = (mirt_dataset *)dataset;
-    mirt__work *work = __atomic_load_n(&d->work, __ATOMIC_ACQUIRE);
-    mirt__crew *crew = __atomic_load_n(&d->crew, __ATOMIC_ACQUIRE);
-    mirt__at_least(&d->at, out);
+static void mirt__stage_at(const mirt_dataset *stage, mirt__at *out) {
+    mirt__work *work = __atomic_load_n(&stage->work, __ATOMIC_ACQUIRE);
+    mirt__crew *crew = __atomic_load_n(&stage->crew, __ATOMIC_ACQUIRE);
+    mirt__at_least(&stage->at, out);
     if (work) mirt__at_least(&work->at, out);
     if (crew) mirt__crew_at(crew, out);
 }
 
+/* >>stages seen by a thread that does not go through them, while those before a cache may go */
+
+#ifdef MIRRORTRAIN_NO_THREADS
+static void mirt__stages_lock(bool locked) { (void)locked; }
+#else
+#include <pthread.h>
+static pthread_mutex_t mirt__stages_mutex = PTHREAD_MUTEX_INITIALIZER;
+static void mirt__stages_lock(bool locked) { locked ? pthread_mutex_lock(&mirt__stages_mutex) : pthread_mutex_unlock(&mirt__stages_mutex); }
+#endif
+
+MIRT__LIB uint64_t mirt__dataset_made(const mirt_dataset *dataset) {
+    uint64_t made = 0;
+    mirt__stages_lock(true);
+    for (; dataset; dataset = dataset->source) made += __atomic_load_n(&dataset->made, __ATOMIC_RELAXED);
+    mirt__stages_lock(false);
+    return made;
+}
+
+MIRT__LIB int64_t mirt__dataset_at(const mirt_dataset *dataset, char *name, size_t size) {
+    mirt__at at = {NULL, 0};
+    mirt__stages_lock(true);
+    for (; dataset; dataset = dataset->source) mirt__stage_at(dataset, &at);
+    snprintf(name, size, "%s", at.name ? at.name : "");
+    mirt__stages_lock(false);
+    return at.index;
+}
+
 MIRT__LIB void mirt__dataset_lose(mirt_dataset *dataset) {
+    mirt__stages_lock(true);
     for (; dataset; dataset = dataset->source) dataset->lost = true;
+    mirt__stages_lock(false);
+}
+
+MIRT__LIB void mirt__dataset_leave(mirt_dataset *dataset) {
+    mirt_dataset *source = dataset->source;
+    mirt__crew *crew = dataset->crew;
+    mirt__stages_lock(true);
+    dataset->source = NULL;
+    dataset->crew = NULL;
+    const bool lost = dataset->lost;
+    mirt__stages_lock(false);
+    if (lost) return;
+    mirt__crew_destroy(crew);
+    mirt__dataset_give_up(source, dataset->borrows);
 }
 
 /* >>the crew */
@@ -107,7 +148,6 @@ typedef struct mirt__crew_job {
 #ifdef MIRRORTRAIN_NO_THREADS
 #define MIRT__CREW_CALL(call) ((void)0)
 #else
-#include <pthread.h>
 #define MIRT__CREW_CALL(call) call
 typedef struct mirt__crew_thread {
     mirt__crew *crew;

@@ -158,12 +158,6 @@ static int mirt__look_at_devices(mirt_strategy *s, bool fresh, double now) {
     return worst;
 }
 
-static uint64_t mirt__samples_made(const mirt_dataset *d) {
-    uint64_t made = 0;
-    for (; d; d = d->source) made += __atomic_load_n(&d->made, __ATOMIC_RELAXED);
-    return made;
-}
-
 /* "conv2d_1 (conv2d)", or "" */
 static const char *mirt__node_label(const mirt_strategy *s, int number, char out[96]) {
     const mirt__node *node = s->program && number >= 0 && number < s->program->graph.count ? s->program->graph.node[number] : NULL;
@@ -187,10 +181,9 @@ static void mirt__describe_device(const mirt_strategy *s, int device, double wai
 }
 
 static void mirt__describe_input(const mirt_dataset *data, double waited, char *out, size_t size) {
-    mirt__at at;
-    at.name = NULL;
-    for (const mirt_dataset *d = data; d; d = d->source) mirt__dataset_at(d, &at);
-    if (at.name) snprintf(out, size, "waited %.3g s for sample %lld of %.200s", waited, (long long)at.index, at.name);
+    char name[200];
+    const int64_t index = mirt__dataset_at(data, name, sizeof name);
+    if (name[0]) snprintf(out, size, "waited %.3g s for sample %lld of %s", waited, (long long)index, name);
     else snprintf(out, size, "waited %.3g s for samples", waited);
 }
 
@@ -235,12 +228,7 @@ static bool mirt__watch_look(void *arg) {
     if (code == MIRT__SECTION_DEAD) return true;
     if (code == MIRT__SECTION_DEVICES) late = (device = mirt__look_at_devices(s, fresh, now)) >= 0;
     if (code == MIRT__SECTION_INPUT) {
-        /* Short waits are let be: the data set is looked at once it has been waited for longer. */
-        mirt__last_seen *seen = &w->seen[0];
-        if (fresh) seen->since = now, seen->at = 0;
-        if (seen->at || now - seen->since >= w->limit / 8) {
-            late = mirt__seen_too_long(w, seen, 1 + mirt__samples_made(__atomic_load_n(&w->data, __ATOMIC_RELAXED)), false, now);
-        }
+        late = mirt__seen_too_long(w, &w->seen[0], mirt__dataset_made(__atomic_load_n(&w->data, __ATOMIC_RELAXED)), fresh, now);
         late = late || __atomic_load_n(&w->ended, __ATOMIC_ACQUIRE);
     }
     if (!late || !__atomic_compare_exchange_n(&w->state, &state, state - code + MIRT__SECTION_DEAD, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) return false;
