@@ -40416,10 +40416,12 @@ static mirt_status mirt__step_not_finite(mirt_function *f) {
     f->not_finite = false;
     if (!(f->finder = (mirt__finder *)mirt__calloc((size_t)s->num_devices, sizeof *f->finder))) return mirt_last_status();
     for (int d = 0; d < s->num_devices; d++) f->finder[d].node = -1;
-    if (mirt__run_devices(f, mirt__device_replay) != MIRT_OK) return mirt_last_status();
-    mirt__describe_not_finite(f, f->finder, s->num_devices, f->model->not_finite, sizeof f->model->not_finite);
+    const mirt_status status = mirt__run_devices(f, mirt__device_replay);
+    if (s->death) return status; /* its threads may still be at work */
+    if (status == MIRT_OK) mirt__describe_not_finite(f, f->finder, s->num_devices, f->model->not_finite, sizeof f->model->not_finite);
     mirt__free(f->finder);
     f->finder = NULL;
+    if (status != MIRT_OK) return status;
     return f->model->nan_watch == 1 ? mirt__run_devices(f, mirt__device_update) : MIRT_OK;
 }
 
