@@ -2051,8 +2051,9 @@ typedef float mirt__real;
 #define MIRT__ALIGN 64
 #define MIRT__COUNT(array) ((int)(sizeof(array) / sizeof((array)[0])))
 
-/* How tensors of the mixed policy are stored; no dtype of users. */
+/* How tensors of the mixed policies are stored, of mixed_float16 on devices alone; no dtypes of users. */
 #define MIRT__BFLOAT16 MIRT__DTYPE_COUNT
+#define MIRT__FLOAT16 (MIRT__DTYPE_COUNT + 1)
 
 #endif
 
@@ -2086,7 +2087,7 @@ typedef struct mirt__where {
     void *scratch;             /* per-thread scratch, one after the other */
     size_t scratch_per_thread; /* bytes of each */
     void *shared;              /* partial sums of this call */
-    bool float16;              /* of such a device: products that `half` asks for are of float16, not bfloat16 (images are stored as bfloat16) */
+    bool float16;              /* of such a device: `half` asks for products of float16, and what is stored as MIRT__FLOAT16 takes bfloat16's place */
     struct mirt__remote *remote; /* of a backend's device, which finds its room itself: the rest is not used; otherwise NULL */
 } mirt__where;
 
@@ -3187,10 +3188,11 @@ MIRT_API mirt_array mirt_make_array(const void *data, mirt_dtype dtype, mirt_sha
 MIRT__LIB bool mirt__dtype_known(mirt_dtype dtype) { return (int)dtype >= 0 && dtype < MIRT__DTYPE_COUNT; }
 
 MIRT__LIB size_t mirt__dtype_size(mirt_dtype dtype) {
-    switch (dtype) {
+    switch ((int)dtype) {
     case MIRT_FLOAT32: return sizeof(mirt__real);
     case MIRT_INT32: return sizeof(int32_t);
-    case MIRT__BFLOAT16: return 2;
+    case MIRT__BFLOAT16:
+    case MIRT__FLOAT16: return 2;
     case MIRT_UINT8:
     case MIRT_BOOL: return 1;
     default: return 0;
@@ -3198,12 +3200,13 @@ MIRT__LIB size_t mirt__dtype_size(mirt_dtype dtype) {
 }
 
 MIRT__LIB const char *mirt__dtype_name(mirt_dtype dtype) {
-    switch (dtype) {
+    switch ((int)dtype) {
     case MIRT_FLOAT32: return "float32";
     case MIRT_INT32: return "int32";
     case MIRT_UINT8: return "uint8";
     case MIRT_BOOL: return "bool";
     case MIRT__BFLOAT16: return "bfloat16";
+    case MIRT__FLOAT16: return "float16";
     default: return "unknown dtype";
     }
 }
@@ -27594,12 +27597,12 @@ MIRT__LIB void mirt__fuse_strips(mirt__graph *graph, mirt_tensor *const *keep, i
 
 #ifndef MIRT__HALF_H
 #define MIRT__HALF_H
-/* The policy mixed_bfloat16, for kernels that read and write by strips: products of convolutions are of numbers rounded to
+/* The policy mixed_bfloat16 (or mixed_float16, `half` says which), for kernels that read and write by strips: products of convolutions are of numbers rounded to
    bfloat16, added up in float32; images that are written and read by nodes that can are stored as bfloat16. Weights,
    statistics, sums, gradients of weights and what is kept are float32. A gradient made in float32 that normalizations read is
    copied. After strips.c. On an error the graph is marked. */
 
-MIRT__LIB void mirt__fuse_half(mirt__graph *graph, mirt_tensor *const *keep, int count);
+MIRT__LIB void mirt__fuse_half(mirt__graph *graph, mirt_dtype half, mirt_tensor *const *keep, int count);
 
 #endif
 
@@ -31280,7 +31283,7 @@ static bool mirt__half_reads(const mirt__node *node, int input) {
     }
 }
 
-/* Whether it multiplies in bfloat16. */
+/* Whether it multiplies in 16 bits. */
 static bool mirt__half_multiplies(const mirt__node *node) {
     if (node->id == MIRT__OP_matmul) return !(node->a.transpose_a && node->a.transpose_b) && mirt__shape_count(&node->in[0]->shape) > 0 && mirt__shape_count(&node->in[1]->shape) > 0;
     return node->a.groups == 1 && mirt__strips_conv(node);
@@ -31370,7 +31373,7 @@ static bool mirt__half_cast(mirt__graph *graph) {
     return true;
 }
 
-MIRT__LIB void mirt__fuse_half(mirt__graph *graph, mirt_tensor *const *keep, int count) {
+MIRT__LIB void mirt__fuse_half(mirt__graph *graph, mirt_dtype half, mirt_tensor *const *keep, int count) {
     if (!mirt__half_cast(graph)) return;
     for (int i = 0; i < graph->count; i++) {
         mirt__node *node = graph->node[i];
@@ -31389,10 +31392,10 @@ MIRT__LIB void mirt__fuse_half(mirt__graph *graph, mirt_tensor *const *keep, int
     }
     for (int i = 0; i < graph->count; i++) {
         mirt__node *node = graph->node[i];
-        if (node->id == MIRT__OP_cast && node->a.half && node->out[0]->first) node->a.dtype = (mirt_dtype)MIRT__BFLOAT16;
+        if (node->id == MIRT__OP_cast && node->a.half && node->out[0]->first) node->a.dtype = half;
         else node->a.half = mirt__half_multiplies(node);
         for (int k = 0; k < node->num_out; k++) {
-            if (node->out[k]->first) node->out[k]->dtype = (mirt_dtype)MIRT__BFLOAT16;
+            if (node->out[k]->first) node->out[k]->dtype = half;
         }
     }
 }
@@ -36557,7 +36560,7 @@ MIRT__LIB const char *mirt__dtype_policy(const mirt_model *model) { return model
 MIRT__LIB void mirt__set_half(mirt_model *model, bool half, bool scaled) {
     const mirt__kernels *k = model->strategy->kernels;
     if (half && !k->strips) mirt__log(model->strategy, MIRT_LOG_WARNING, "the %s kernels know no bfloat16: %s is computed in float32", k->name, model->name);
-    else if (half && !k->half) mirt__log(model->strategy, MIRT_LOG_WARNING, "products of bfloat16 are emulated on this machine: %s needs less memory, not less time", model->name);
+    else if (half && !scaled && !k->half) mirt__log(model->strategy, MIRT_LOG_WARNING, "products of bfloat16 are emulated on this machine: %s needs less memory, not less time", model->name);
     model->half = half;
     model->scaled = scaled && model->strategy->backend; /* cores take a model that was trained so for one of bfloat16 */
     if (model->scaled && model->loss_scale == 0) model->loss_scale = 32768;
@@ -38985,7 +38988,7 @@ static mirt_status mirt__finish(mirt_function *f) {
     mirt__fuse_backward(graph, keep, kept);
     if (f->model->strategy->kernels->strips) {
         mirt__fuse_strips(graph, keep, kept);
-        if (f->half) mirt__fuse_half(graph, keep, kept);
+        if (f->half) mirt__fuse_half(graph, f->scaled ? (mirt_dtype)MIRT__FLOAT16 : (mirt_dtype)MIRT__BFLOAT16, keep, kept);
         if (graph->status != MIRT_OK) return graph->status;
         for (int i = 0; i < graph->count; i++) graph->node[i]->a.winograd = f->model->strategy->winograd;
     }
@@ -43355,9 +43358,10 @@ static bool mirt__all_finite(const void *data, mirt_dtype dtype, int64_t count) 
     for (int64_t i = 0; dtype == MIRT_FLOAT32 && i < count; i++) {
         if (!(fabs((double)((const mirt__real *)data)[i]) <= DBL_MAX)) return false;
     }
-    for (int64_t i = 0; dtype == MIRT__BFLOAT16 && i < count; i++) {
+    const int exponent = (int)dtype == MIRT__FLOAT16 ? 0x7c00 : 0x7f80;
+    for (int64_t i = 0; (int)dtype >= MIRT__BFLOAT16 && i < count; i++) {
         memcpy(&half, (const char *)data + 2 * i, sizeof half);
-        if ((half & 0x7f80) == 0x7f80) return false;
+        if ((half & exponent) == exponent) return false;
     }
     return true;
 }
@@ -43441,7 +43445,7 @@ MIRT__LIB void mirt__describe_not_finite(const mirt_function *f, const mirt__fin
         return;
     }
     snprintf(out + used, size - used, "in what layer %.100s (%.40s) makes of finite numbers: %s %.90s", node->name ? node->name : "without a name", node->op->name,
-             t->dtype == MIRT_FLOAT32 ? "float32" : "bfloat16", mirt__shape_text(&t->shape, shape));
+             mirt__dtype_name(t->dtype), mirt__shape_text(&t->shape, shape));
 }
 
 /* >>section train/profile.c */

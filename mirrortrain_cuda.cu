@@ -10,6 +10,7 @@
 
 #include <cuda_runtime.h>
 #include <cuda_bf16.h>
+#include <cuda_fp16.h>
 #include <cublas_v2.h>
 #include <string.h>
 
@@ -89,6 +90,14 @@ static inline void mirt__cu_enter(mirt__cu *cu) {
 static inline mirt__cu *mirt__cu_of(const mirt__where *where) {
     mirt__cu_enter(where->remote);
     return where->remote;
+}
+/* What a call multiplies: numbers of float32, or rounded to 16 bits. */
+static inline mirt_dtype mirt__cu_factors(bool half, const mirt__where *where) {
+    return !half ? MIRT_FLOAT32 : where->float16 ? (mirt_dtype)MIRT__FLOAT16 : (mirt_dtype)MIRT__BFLOAT16;
+}
+/* Whether there are instructions for products of such. */
+static inline bool mirt__cu_multiplies(const mirt__cu *cu, mirt_dtype factors) {
+    return (int)factors == MIRT__FLOAT16 ? cu->major * 10 + cu->minor >= 75 : cu->major >= 8 && (int)factors == MIRT__BFLOAT16;
 }
 static inline int64_t mirt__cu_ceil(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
@@ -936,7 +945,7 @@ static void mirt__cu_graphs_free(mirt__cu *cu) {
 
 #ifndef MIRT__CUDA_MATH_CUH
 #define MIRT__CUDA_MATH_CUH
-/* Numbers on devices: activations and their slopes, bfloat16, accesses of several neighbours at a time, quotients by what is the
+/* Numbers on devices: activations and their slopes, numbers of 16 bits, accesses of several neighbours at a time, quotients by what is the
    same for a whole kernel, sums over warps and blocks, random bits. */
 
 #include <math.h>
@@ -1030,16 +1039,54 @@ static inline __device__ float mirt__cu_times_slope(mirt_activation_kind kind, f
 }
 static inline __device__ float mirt__cu_slope_of_output(mirt_activation_kind kind, float y) { return mirt__cu_times_slope_of_output(kind, 1.0f, y); }
 
-/* ---- bfloat16, by its bits. */
+/* ---- Numbers of 16 bits: bfloat16 as uint16_t, and float16. Rounded to the nearest even; not a number stays none. */
 
-static inline __device__ float mirt__cu_from_half(uint16_t bits) { return __uint_as_float((uint32_t)bits << 16); }
-/* To the nearest even; not a number stays none. */
-static inline __device__ uint16_t mirt__cu_to_half(float x) { return __bfloat16_as_ushort(__float2bfloat16_rn(x)); }
-static inline __device__ uint32_t mirt__cu_to_half2(float low, float high) {
-    return (uint32_t)mirt__cu_to_half(low) | (uint32_t)mirt__cu_to_half(high) << 16;
+struct mirt__cu_f16 {
+    uint16_t bits;
+};
+template <bool FLOAT16> struct mirt__cu_half_of {
+    typedef uint16_t type;
+};
+template <> struct mirt__cu_half_of<true> {
+    typedef mirt__cu_f16 type;
+};
+static inline __host__ __device__ bool mirt__cu_is_half(mirt_dtype dtype) { return (int)dtype >= MIRT__BFLOAT16; }
+
+static inline __device__ float mirt__cu_from_half(uint16_t half) { return __uint_as_float((uint32_t)half << 16); }
+static inline __device__ float mirt__cu_from_half(mirt__cu_f16 half) {
+    __half_raw raw;
+    raw.x = half.bits;
+    return __half2float(__half(raw));
+}
+static inline __device__ void mirt__cu_to_half(float x, uint16_t *to) { *to = __bfloat16_as_ushort(__float2bfloat16_rn(x)); }
+static inline __device__ void mirt__cu_to_half(float x, mirt__cu_f16 *to) { to->bits = static_cast<__half_raw>(__float2half_rn(x)).x; }
+/* Two in a word, the first one low. */
+template <bool FLOAT16> static inline __device__ uint32_t mirt__cu_to_word(float low, float high) {
+    if constexpr (FLOAT16) {
+        const __half2_raw both = static_cast<__half2_raw>(__floats2half2_rn(low, high));
+        return (uint32_t)both.x | (uint32_t)both.y << 16;
+    } else {
+        return (uint32_t)__bfloat16_as_ushort(__float2bfloat16_rn(low)) | (uint32_t)__bfloat16_as_ushort(__float2bfloat16_rn(high)) << 16;
+    }
+}
+template <bool FLOAT16> static inline __device__ void mirt__cu_from_word(uint32_t word, float *low, float *high) {
+    if constexpr (FLOAT16) {
+        __half2_raw both;
+        both.x = (unsigned short)word;
+        both.y = (unsigned short)(word >> 16);
+        const float2 floats = __half22float2(__half2(both));
+        *low = floats.x;
+        *high = floats.y;
+    } else {
+        *low = __uint_as_float(word << 16);
+        *high = __uint_as_float(word & 0xFFFF0000u);
+    }
 }
 /* x as it is read back from memory of a dtype. */
-static inline __device__ float mirt__cu_round_half(float x) { return mirt__cu_from_half(mirt__cu_to_half(x)); }
+static inline __device__ float mirt__cu_round(float x, mirt_dtype dtype) {
+    if ((int)dtype == MIRT__FLOAT16) return __half2float(__float2half_rn(x));
+    return (int)dtype == MIRT__BFLOAT16 ? __bfloat162float(__float2bfloat16_rn(x)) : x;
+}
 
 /* ---- Accesses. N neighbours from number `at` on, as float; addresses are multiples of N elements (at most of 16 bytes). */
 
@@ -1091,7 +1138,7 @@ template <int N> static inline __device__ void mirt__cu_load_n(const float *x, f
         for (int j = 0; j < piece; j++) to[i + j] = __uint_as_float(v.word[j]);
     }
 }
-template <int N> static inline __device__ void mirt__cu_load_n(const uint16_t *x, float *to) { /* bfloat16 */
+template <int N, bool FLOAT16, class H> static inline __device__ void mirt__cu_load_halves(const H *x, float *to) {
     if (N == 1) {
         to[0] = mirt__cu_from_half(x[0]);
         return;
@@ -1099,11 +1146,10 @@ template <int N> static inline __device__ void mirt__cu_load_n(const uint16_t *x
     const int pairs = N < 2 ? 1 : N / 2;
     const mirt__cu_bytes<pairs * 4> v = mirt__cu_load_bytes<pairs * 4>(x);
 #pragma unroll
-    for (int j = 0; j < pairs; j++) {
-        to[2 * j] = __uint_as_float(v.word[j] << 16);
-        to[2 * j + (N > 1)] = __uint_as_float(v.word[j] & 0xFFFF0000u);
-    }
+    for (int j = 0; j < pairs; j++) mirt__cu_from_word<FLOAT16>(v.word[j], &to[2 * j], &to[2 * j + (N > 1)]);
 }
+template <int N> static inline __device__ void mirt__cu_load_n(const uint16_t *x, float *to) { mirt__cu_load_halves<N, false>(x, to); }
+template <int N> static inline __device__ void mirt__cu_load_n(const mirt__cu_f16 *x, float *to) { mirt__cu_load_halves<N, true>(x, to); }
 template <int N> static inline __device__ void mirt__cu_load_n(const uint8_t *x, float *to) {
     if (N < 4) {
 #pragma unroll
@@ -1133,22 +1179,25 @@ template <int N> static inline __device__ void mirt__cu_store_n(float *y, const 
         mirt__cu_store_bytes<piece * 4>(y + i, v);
     }
 }
-template <int N> static inline __device__ void mirt__cu_store_n(uint16_t *y, const float *from) { /* bfloat16 */
+template <int N, bool FLOAT16, class H> static inline __device__ void mirt__cu_store_halves(H *y, const float *from) {
     if (N == 1) {
-        y[0] = mirt__cu_to_half(from[0]);
+        mirt__cu_to_half(from[0], y);
         return;
     }
     const int pairs = N < 2 ? 1 : N / 2;
     mirt__cu_bytes<pairs * 4> v;
 #pragma unroll
-    for (int j = 0; j < pairs; j++) v.word[j] = mirt__cu_to_half2(from[2 * j], from[2 * j + (N > 1)]);
+    for (int j = 0; j < pairs; j++) v.word[j] = mirt__cu_to_word<FLOAT16>(from[2 * j], from[2 * j + (N > 1)]);
     mirt__cu_store_bytes<pairs * 4>(y, v);
 }
+template <int N> static inline __device__ void mirt__cu_store_n(uint16_t *y, const float *from) { mirt__cu_store_halves<N, false>(y, from); }
+template <int N> static inline __device__ void mirt__cu_store_n(mirt__cu_f16 *y, const float *from) { mirt__cu_store_halves<N, true>(y, from); }
 
-/* Of float32, bfloat16, uint8, bool or int32. */
+/* Of float32, 16 bits, uint8, bool or int32. */
 template <int N> static inline __device__ void mirt__cu_load_as(const void *x, mirt_dtype dtype, int64_t at, float *to) {
     switch ((int)dtype) {
     case MIRT__BFLOAT16: mirt__cu_load_n<N>(static_cast<const uint16_t *>(x) + at, to); break;
+    case MIRT__FLOAT16: mirt__cu_load_n<N>(static_cast<const mirt__cu_f16 *>(x) + at, to); break;
     case MIRT_UINT8:
     case MIRT_BOOL: mirt__cu_load_n<N>(static_cast<const uint8_t *>(x) + at, to); break;
     case MIRT_INT32: mirt__cu_load_n<N>(static_cast<const int32_t *>(x) + at, to); break;
@@ -1160,15 +1209,16 @@ static inline __device__ float mirt__cu_load(const void *x, mirt_dtype dtype, in
     mirt__cu_load_as<1>(x, dtype, at, &value);
     return value;
 }
-/* To float32 or bfloat16. */
+/* To float32 or 16 bits. */
 template <int N> static inline __device__ void mirt__cu_store_as(void *y, mirt_dtype dtype, int64_t at, const float *from) {
     if ((int)dtype == MIRT__BFLOAT16) mirt__cu_store_n<N>(static_cast<uint16_t *>(y) + at, from);
+    else if ((int)dtype == MIRT__FLOAT16) mirt__cu_store_n<N>(static_cast<mirt__cu_f16 *>(y) + at, from);
     else mirt__cu_store_n<N>(static_cast<float *>(y) + at, from);
 }
 static inline __device__ void mirt__cu_store(void *y, mirt_dtype dtype, int64_t at, float value) { mirt__cu_store_as<1>(y, dtype, at, &value); }
 
 static inline int64_t mirt__cu_size(mirt_dtype dtype) {
-    return dtype == MIRT_UINT8 || dtype == MIRT_BOOL ? 1 : (int)dtype == MIRT__BFLOAT16 ? 2 : 4;
+    return dtype == MIRT_UINT8 || dtype == MIRT_BOOL ? 1 : mirt__cu_is_half(dtype) ? 2 : 4;
 }
 /* Whether `pointer` (NULL: yes) begins at a multiple of `bytes`, a power of two. */
 static inline bool mirt__cu_aligned(const void *pointer, int64_t bytes) { return ((uintptr_t)pointer & (uintptr_t)(bytes - 1)) == 0; }
@@ -2184,13 +2234,19 @@ static bool mirt__cu_join(mirt__remote_join *join) {
 
 #ifndef MIRT__CUDA_PTX_CUH
 #define MIRT__CUDA_PTX_CUH
-/* Instructions beyond C++, all of compute capability 8.0; the host launches nothing older that comes here. The simulator has its own. */
+/* Instructions beyond C++, of compute capability 8.0, those that products of float16 need also of 7.5; the host launches nothing older that
+   comes here. The simulator has its own. */
 
 #ifndef MIRT_SIM
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 800
 #define MIRT__CU_PTX(...) __trap()
 #else
 #define MIRT__CU_PTX(...) asm volatile(__VA_ARGS__)
+#endif
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 750
+#define MIRT__CU_PTX75(...) __trap()
+#else
+#define MIRT__CU_PTX75(...) asm volatile(__VA_ARGS__)
 #endif
 
 /* d[16 rows][8 columns] += a[16][16] b[16][8], numbers of bfloat16: lane 4 g + t has d of rows g (two neighbours from column 2 t on) and g + 8,
@@ -2199,6 +2255,21 @@ static inline __device__ void mirt__cu_mma_bf16(float d[4], const uint32_t a[4],
     MIRT__CU_PTX("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
                  : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
                  : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+}
+/* The same of float16; older machines multiply 8 columns of a at a time. */
+static inline __device__ void mirt__cu_mma_f16(float d[4], const uint32_t a[4], const uint32_t b[2]) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 800
+#pragma unroll
+    for (int k = 0; k < 2; k++) {
+        MIRT__CU_PTX75("mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5}, {%6}, {%0,%1,%2,%3};"
+                       : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+                       : "r"(a[2 * k]), "r"(a[2 * k + 1]), "r"(b[k]));
+    }
+#else
+    MIRT__CU_PTX("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+                 : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+#endif
 }
 /* Of tf32, a[16][8] b[8][8]: a of rows g and g + 8 at column t, then of both at t + 4, b of column g at rows t and t + 4. */
 static inline __device__ void mirt__cu_mma_tf32(float d[4], const uint32_t a[4], const uint32_t b[2]) {
@@ -2211,14 +2282,21 @@ static inline __device__ void mirt__cu_mma_tf32(float d[4], const uint32_t a[4],
 static inline __device__ void mirt__cu_ldmatrix_x4(uint32_t r[4], const void *row) {
     const unsigned at = (unsigned)__cvta_generic_to_shared(row);
     (void)at;
-    MIRT__CU_PTX("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];" : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) : "r"(at) : "memory");
+    MIRT__CU_PTX75("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];" : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) : "r"(at) : "memory");
 }
 static inline __device__ void mirt__cu_ldmatrix_x4_trans(uint32_t r[4], const void *row) {
     const unsigned at = (unsigned)__cvta_generic_to_shared(row);
     (void)at;
-    MIRT__CU_PTX("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];" : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) : "r"(at) : "memory");
+    MIRT__CU_PTX75("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];" : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) : "r"(at) : "memory");
 }
-/* 16 bytes on their way to shared memory, zeros unless `valid`; both aligned to that. */
+/* 16 bytes on their way to shared memory, zeros unless `valid`; both aligned to that. Older machines have them there at once. */
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 800
+static inline __device__ void mirt__cu_cp_async16(void *shared, const void *global, bool valid) {
+    *static_cast<uint4 *>(shared) = valid ? *static_cast<const uint4 *>(global) : make_uint4(0, 0, 0, 0);
+}
+static inline __device__ void mirt__cu_cp_async_commit() {}
+template <int N> static inline __device__ void mirt__cu_cp_async_wait() {}
+#else
 static inline __device__ void mirt__cu_cp_async16(void *shared, const void *global, bool valid) {
     const unsigned at = (unsigned)__cvta_generic_to_shared(shared);
     const int bytes = valid ? 16 : 0;
@@ -2228,8 +2306,15 @@ static inline __device__ void mirt__cu_cp_async16(void *shared, const void *glob
 static inline __device__ void mirt__cu_cp_async_commit() { MIRT__CU_PTX("cp.async.commit_group;" : : : "memory"); }
 /* Until all but the newest N groups of them are there. */
 template <int N> static inline __device__ void mirt__cu_cp_async_wait() { MIRT__CU_PTX("cp.async.wait_group %0;" : : "n"(N) : "memory"); }
-#undef MIRT__CU_PTX
 #endif
+#undef MIRT__CU_PTX
+#undef MIRT__CU_PTX75
+#endif
+
+template <bool FLOAT16> static inline __device__ void mirt__cu_mma_half(float d[4], const uint32_t a[4], const uint32_t b[2]) {
+    if constexpr (FLOAT16) mirt__cu_mma_f16(d, a, b);
+    else mirt__cu_mma_bf16(d, a, b);
+}
 
 /* x as tf32, to the nearest, ties away from zero. */
 static inline __device__ uint32_t mirt__cu_to_tf32(float x) {
@@ -2412,7 +2497,7 @@ template <int N> struct mirt__cu_raw {
     uint32_t x[N], z[N];
 };
 template <int N> static inline __device__ void mirt__cu_fetch_words(const void *from, mirt_dtype dtype, int64_t at, uint32_t *to) {
-    const int size = (int)dtype == MIRT__BFLOAT16 ? 2 : dtype == MIRT_UINT8 || dtype == MIRT_BOOL ? 1 : 4;
+    const int size = mirt__cu_is_half(dtype) ? 2 : dtype == MIRT_UINT8 || dtype == MIRT_BOOL ? 1 : 4;
     if (N == 1) {
         if (size == 4) to[0] = static_cast<const uint32_t *>(from)[at];
         else to[0] = size == 2 ? (uint32_t)static_cast<const uint16_t *>(from)[at] : (uint32_t)static_cast<const uint8_t *>(from)[at];
@@ -2433,10 +2518,16 @@ template <int N> static inline __device__ void mirt__cu_fetch_words(const void *
         for (int j = 0; j < (N == 8 ? 2 : 1); j++) to[j % N] = v.word[j];
     }
 }
+template <bool FLOAT16, int N> static inline __device__ void mirt__cu_make_halves(const uint32_t *words, float *to) {
+    float none;
+#pragma unroll
+    for (int i = 0; i < N; i += 2) mirt__cu_from_word<FLOAT16>(words[i / 2], &to[i], i + 1 < N ? &to[(i + 1) % N] : &none);
+}
 template <int N> static inline __device__ void mirt__cu_make_words(const uint32_t *words, mirt_dtype dtype, float *to) {
     if ((int)dtype == MIRT__BFLOAT16) {
-#pragma unroll
-        for (int i = 0; i < N; i++) to[i] = __uint_as_float(i % 2 ? words[i / 2] & 0xFFFF0000u : words[i / 2] << 16);
+        mirt__cu_make_halves<false, N>(words, to);
+    } else if ((int)dtype == MIRT__FLOAT16) {
+        mirt__cu_make_halves<true, N>(words, to);
     } else if (dtype == MIRT_UINT8 || dtype == MIRT_BOOL) {
 #pragma unroll
         for (int i = 0; i < N; i++) to[i] = (float)(words[i / 4] >> i % 4 * 8 & 255);
@@ -2517,7 +2608,7 @@ static inline __device__ float mirt__cu_read_one(const mirt__cu_reader &r, int64
 
 typedef struct mirt__cu_epilogue {
     void *y;
-    mirt_dtype dtype; /* of y, add, mask and slope_x: float32 or bfloat16 */
+    mirt_dtype dtype; /* of y, add, mask and slope_x: float32 or 16 bits */
     int width;        /* 8, 4 or 1: the most neighbours in a row that may be handled at once, at multiples of it */
     int64_t columns;
     const float *bias;
@@ -2580,7 +2671,7 @@ template <int N> struct mirt__cu_finish_raw {
 };
 template <int N> static inline __device__ void mirt__cu_finish_words(const mirt__cu_epilogue &e, const void *from, int64_t at, int n, uint32_t *to) {
     if (n == N && N <= e.width) {
-        if ((int)e.dtype == MIRT__BFLOAT16) mirt__cu_fetch_words<N>(from, (mirt_dtype)MIRT__BFLOAT16, at, to);
+        if (mirt__cu_is_half(e.dtype)) mirt__cu_fetch_words<N>(from, (mirt_dtype)MIRT__BFLOAT16, at, to);
         else mirt__cu_fetch_words<N>(from, MIRT_FLOAT32, at, to);
         return;
     }
@@ -2588,8 +2679,9 @@ template <int N> static inline __device__ void mirt__cu_finish_words(const mirt_
     for (int i = 0; i < N; i++) to[i] = i < n ? __float_as_uint(mirt__cu_load(from, e.dtype, at + i)) : 0;
 }
 template <int N> static inline __device__ void mirt__cu_finish_floats(const mirt__cu_epilogue &e, int n, const uint32_t *words, float *to) {
-    if (n == N && N <= e.width && (int)e.dtype == MIRT__BFLOAT16) {
-        mirt__cu_make_words<N>(words, (mirt_dtype)MIRT__BFLOAT16, to);
+    if (n == N && N <= e.width && mirt__cu_is_half(e.dtype)) {
+        if ((int)e.dtype == MIRT__FLOAT16) mirt__cu_make_halves<true, N>(words, to);
+        else mirt__cu_make_halves<false, N>(words, to);
         return;
     }
 #pragma unroll
@@ -2879,15 +2971,22 @@ static inline mirt__cu_layout mirt__cu_layout_of(int64_t vectors, int most, int 
 }
 
 /* What the compiler knows of the dtypes of a kernel's tensors. */
-typedef enum mirt__cu_dtypes { MIRT__CU_FLOATS, MIRT__CU_HALVES, MIRT__CU_EITHER } mirt__cu_dtypes;
+typedef enum mirt__cu_dtypes { MIRT__CU_FLOATS, MIRT__CU_HALVES /* bfloat16 */, MIRT__CU_FLOAT16S, MIRT__CU_EITHER } mirt__cu_dtypes;
+static inline mirt__cu_dtypes mirt__cu_dtypes_of(mirt_dtype dtype) {
+    return (int)dtype == MIRT__FLOAT16 ? MIRT__CU_FLOAT16S : (int)dtype == MIRT__BFLOAT16 ? MIRT__CU_HALVES : MIRT__CU_FLOATS;
+}
+#define MIRT__CU_ARE(dtypes, one) (DTYPES == dtypes || (DTYPES == MIRT__CU_EITHER && (int)dtype == one))
 template <int DTYPES, int N> static inline __device__ void mirt__cu_get(const void *x, mirt_dtype dtype, int64_t at, float *to) {
-    if (DTYPES == MIRT__CU_HALVES || (DTYPES == MIRT__CU_EITHER && (int)dtype == MIRT__BFLOAT16)) mirt__cu_load_n<N>(static_cast<const uint16_t *>(x) + at, to);
+    if (MIRT__CU_ARE(MIRT__CU_HALVES, MIRT__BFLOAT16)) mirt__cu_load_n<N>(static_cast<const uint16_t *>(x) + at, to);
+    else if (MIRT__CU_ARE(MIRT__CU_FLOAT16S, MIRT__FLOAT16)) mirt__cu_load_n<N>(static_cast<const mirt__cu_f16 *>(x) + at, to);
     else mirt__cu_load_n<N>(static_cast<const float *>(x) + at, to);
 }
 template <int DTYPES, int N> static inline __device__ void mirt__cu_put(void *y, mirt_dtype dtype, int64_t at, const float *from) {
-    if (DTYPES == MIRT__CU_HALVES || (DTYPES == MIRT__CU_EITHER && (int)dtype == MIRT__BFLOAT16)) mirt__cu_store_n<N>(static_cast<uint16_t *>(y) + at, from);
+    if (MIRT__CU_ARE(MIRT__CU_HALVES, MIRT__BFLOAT16)) mirt__cu_store_n<N>(static_cast<uint16_t *>(y) + at, from);
+    else if (MIRT__CU_ARE(MIRT__CU_FLOAT16S, MIRT__FLOAT16)) mirt__cu_store_n<N>(static_cast<mirt__cu_f16 *>(y) + at, from);
     else mirt__cu_store_n<N>(static_cast<float *>(y) + at, from);
 }
+#undef MIRT__CU_ARE
 
 /* Sums of `count` numbers of each thread over the rows of threads of a block, by a tree: row 0 gets them. `room`: count floats for each thread. */
 static inline __device__ void mirt__cu_down_sum(float *x, int count, int across, int down, float *room) {
@@ -3244,26 +3343,25 @@ static mirt__cu_norm_call mirt__cu_norm_call_of(const mirt__norm *s) {
 static int mirt__cu_norm_vector(const mirt__cu_norm_call *a, bool x, bool dy, bool y, int *dtypes) {
     const void *const data[4] = {x ? a->x : NULL, dy ? a->dy : NULL, y ? a->add : NULL, y ? a->y : NULL};
     const mirt_dtype dtype[4] = {a->x_dtype, a->dy_dtype, a->add_dtype, a->y_dtype};
-    bool floats = a->n % 4 == 0, halves = a->n % 8 == 0;
-    for (int i = 0; i < 4; i++) {
-        if (!data[i]) continue;
-        const bool half = (int)dtype[i] == MIRT__BFLOAT16, aligned = mirt__cu_aligned(data[i], 16);
-        floats = floats && !half && aligned;
-        halves = halves && half && aligned;
-    }
-    *dtypes = floats ? MIRT__CU_FLOATS : halves ? MIRT__CU_HALVES : MIRT__CU_EITHER;
-    return floats ? 4 : halves ? 8 : 1;
+    const mirt_dtype one = x ? a->x_dtype : a->y_dtype;
+    const int vector = mirt__cu_is_half(one) ? 8 : 4;
+    bool all = a->n % vector == 0;
+    for (int i = 0; i < 4; i++) all = all && (!data[i] || (dtype[i] == one && mirt__cu_aligned(data[i], 16)));
+    *dtypes = all ? mirt__cu_dtypes_of(one) : MIRT__CU_EITHER;
+    return all ? vector : 1;
 }
 #define MIRT__CU_NORM_LAUNCH(kernel, dtypes, ...) \
     do { \
         if ((dtypes) == MIRT__CU_FLOATS) MIRT_LAUNCH(cu, (kernel<MIRT__CU_FLOATS, 4>), __VA_ARGS__); \
         else if ((dtypes) == MIRT__CU_HALVES) MIRT_LAUNCH(cu, (kernel<MIRT__CU_HALVES, 8>), __VA_ARGS__); \
+        else if ((dtypes) == MIRT__CU_FLOAT16S) MIRT_LAUNCH(cu, (kernel<MIRT__CU_FLOAT16S, 8>), __VA_ARGS__); \
         else MIRT_LAUNCH(cu, (kernel<MIRT__CU_EITHER, 1>), __VA_ARGS__); \
     } while (0)
 #define MIRT__CU_NORM_LAUNCH_SUMS(sum, dtypes, ...) \
     do { \
         if ((dtypes) == MIRT__CU_FLOATS) MIRT_LAUNCH(cu, (mirt__cu_norm_sums<MIRT__CU_FLOATS, 4, sum>), __VA_ARGS__); \
         else if ((dtypes) == MIRT__CU_HALVES) MIRT_LAUNCH(cu, (mirt__cu_norm_sums<MIRT__CU_HALVES, 8, sum>), __VA_ARGS__); \
+        else if ((dtypes) == MIRT__CU_FLOAT16S) MIRT_LAUNCH(cu, (mirt__cu_norm_sums<MIRT__CU_FLOAT16S, 8, sum>), __VA_ARGS__); \
         else MIRT_LAUNCH(cu, (mirt__cu_norm_sums<MIRT__CU_EITHER, 1, sum>), __VA_ARGS__); \
     } while (0)
 
@@ -3511,8 +3609,8 @@ template <int N> static __global__ __launch_bounds__(256) void mirt__cu_pool_ave
 
 /* N, and what is launched: *grid blocks of *threads. */
 static int mirt__cu_pool_call_of(const mirt__pool2d *p, bool back, mirt__cu_pool_call *a, unsigned *grid, unsigned *threads) {
-    const bool half = (int)p->dtype == MIRT__BFLOAT16, wide = (int64_t)p->kh * p->kw > UINT8_MAX + 1;
-    const int vector = half ? 8 : 4;
+    const bool wide = (int64_t)p->kh * p->kw > UINT8_MAX + 1;
+    const int vector = mirt__cu_is_half(p->dtype) ? 8 : 4;
     const bool whole = p->c % vector == 0 && mirt__cu_aligned(p->x, 16) && mirt__cu_aligned(p->y, 16) && !wide && mirt__cu_aligned(p->which, vector);
     const int n = whole ? vector : 1;
     memset(a, 0, sizeof *a);
@@ -3548,6 +3646,7 @@ static int mirt__cu_pool_call_of(const mirt__pool2d *p, bool back, mirt__cu_pool
 #define MIRT__CU_POOL_LAUNCH(kernel, place) \
     do { \
         if (n == 4) MIRT_LAUNCH(cu, (kernel<MIRT__CU_FLOATS, 4, place>), grid, threads, 0, a); \
+        else if (n == 8 && (int)a.dtype == MIRT__FLOAT16) MIRT_LAUNCH(cu, (kernel<MIRT__CU_FLOAT16S, 8, place>), grid, threads, 0, a); \
         else if (n == 8) MIRT_LAUNCH(cu, (kernel<MIRT__CU_HALVES, 8, place>), grid, threads, 0, a); \
         else MIRT_LAUNCH(cu, (kernel<MIRT__CU_EITHER, 1, place>), grid, threads, 0, a); \
     } while (0)
@@ -4465,8 +4564,13 @@ template <int N, class T> static __global__ void __launch_bounds__(MIRT__CU_ELEM
         } else if ((int)to == MIRT__BFLOAT16) {
             mirt__cu_pack<N, uint16_t> v;
 #pragma unroll
-            for (int j = 0; j < N; j++) v.v[j] = mirt__cu_to_half((float)from.v[j]);
+            for (int j = 0; j < N; j++) mirt__cu_to_half((float)from.v[j], &v.v[j]);
             mirt__cu_pack_store<N>(static_cast<uint16_t *>(y) + at, left, v);
+        } else if ((int)to == MIRT__FLOAT16) {
+            mirt__cu_pack<N, mirt__cu_f16> v;
+#pragma unroll
+            for (int j = 0; j < N; j++) mirt__cu_to_half((float)from.v[j], &v.v[j]);
+            mirt__cu_pack_store<N>(static_cast<mirt__cu_f16 *>(y) + at, left, v);
         } else {
             mirt__cu_pack<N, uint8_t> v;
 #pragma unroll
@@ -5026,6 +5130,9 @@ static void mirt__cu_reduce(const mirt__reduce *args, const mirt__where *where) 
     if ((int)args->x_dtype == MIRT__BFLOAT16) {
         if (n == 4) MIRT_LAUNCH(cu, (mirt__cu_reduce_kernel<4, uint16_t>), blocks, MIRT__CU_REDUCE_BLOCK, 0, s);
         else MIRT_LAUNCH(cu, (mirt__cu_reduce_kernel<1, uint16_t>), blocks, MIRT__CU_REDUCE_BLOCK, 0, s);
+    } else if ((int)args->x_dtype == MIRT__FLOAT16) {
+        if (n == 4) MIRT_LAUNCH(cu, (mirt__cu_reduce_kernel<4, mirt__cu_f16>), blocks, MIRT__CU_REDUCE_BLOCK, 0, s);
+        else MIRT_LAUNCH(cu, (mirt__cu_reduce_kernel<1, mirt__cu_f16>), blocks, MIRT__CU_REDUCE_BLOCK, 0, s);
     } else {
         if (n == 4) MIRT_LAUNCH(cu, (mirt__cu_reduce_kernel<4, float>), blocks, MIRT__CU_REDUCE_BLOCK, 0, s);
         else MIRT_LAUNCH(cu, (mirt__cu_reduce_kernel<1, float>), blocks, MIRT__CU_REDUCE_BLOCK, 0, s);
@@ -5588,7 +5695,7 @@ typedef struct mirt__cu_depth {
 
 /* >>what is read */
 
-/* N numbers as they lie in memory. */
+/* N numbers as they lie in memory. HALF: 0, or which of mirt__cu_dtypes of 16 bits. */
 template <int HALF, int N> struct mirt__cu_depth_raw {
     mirt__cu_bytes<HALF ? 2 * N : 4 * N> bytes;
 };
@@ -5607,8 +5714,8 @@ template <int HALF, int N> static inline __device__ void mirt__cu_depth_load(mir
 template <int HALF, int N> static inline __device__ void mirt__cu_depth_floats(const mirt__cu_depth_raw<HALF, N> &raw, float *to) {
 #pragma unroll
     for (int i = 0; i < N; i++) {
-        if (HALF) to[i] = __uint_as_float(i % 2 ? raw.bytes.word[i / 2] & 0xFFFF0000u : raw.bytes.word[i / 2] << 16);
-        else to[i] = __uint_as_float(raw.bytes.word[i % (HALF ? N / 2 : N)]);
+        if constexpr (HALF == MIRT__CU_FLOATS) to[i] = __uint_as_float(raw.bytes.word[i]);
+        else if (i % 2 == 0) mirt__cu_from_word<HALF == MIRT__CU_FLOAT16S>(raw.bytes.word[i / 2], &to[i], &to[i + 1]);
     }
 }
 /* Activations that need no calls. */
@@ -5765,7 +5872,7 @@ template <int K, int S, int LINES, int N, int HALF> static __global__ __launch_b
                         for (int v = 0; v < N; v++) y[v] = mirt__cu_normed(y[v], finish.mean[v], finish.factor[v], finish.offset[v]);
                     }
                     mirt__cu_depth_activate<N>(d.e.activation, y);
-                    mirt__cu_put<HALF ? MIRT__CU_HALVES : MIRT__CU_FLOATS, N>(y_near, d.e.dtype, (int64_t)(ox * d.c + r * y_row), y);
+                    mirt__cu_put<HALF, N>(y_near, d.e.dtype, (int64_t)(ox * d.c + r * y_row), y);
                     mirt__cu_sums_add<N>(d.e, finish, sums, y, y);
                 }
 #pragma unroll
@@ -5917,7 +6024,7 @@ template <int K, int S, int LINES, int N, int HALF, int WANTS> static __global__
                         for (int v = 0; v < N; v++) u[v] = mirt__cu_normed(z[v], finish.slope_mean[v], finish.slope_factor[v], finish.slope_offset[v]);
                         mirt__cu_depth_slope<N>(d.e.slope.activation, g, u);
                     }
-                    mirt__cu_put<HALF ? MIRT__CU_HALVES : MIRT__CU_FLOATS, N>(dx_near, d.e.dtype, (int64_t)(column * d.c + q / S * x_row), g);
+                    mirt__cu_put<HALF, N>(dx_near, d.e.dtype, (int64_t)(column * d.c + q / S * x_row), g);
                     mirt__cu_sums_add<N>(d.e, finish, sums, g, z);
                 }
             }
@@ -6081,7 +6188,7 @@ static int mirt__cu_depth_size(const mirt__cu_depth *d) {
 }
 /* Whether they can read it; kind: what else it may be but plain. */
 static bool mirt__cu_depth_reads(const mirt__cu_reader *r, int kind, mirt_dtype dtype) {
-    return r->dtype == dtype && (dtype == MIRT_FLOAT32 || (int)dtype == MIRT__BFLOAT16) && !r->affine && (r->kind == MIRT__CU_READ_PLAIN || r->kind == kind) &&
+    return r->dtype == dtype && (dtype == MIRT_FLOAT32 || mirt__cu_is_half(dtype)) && !r->affine && (r->kind == MIRT__CU_READ_PLAIN || r->kind == kind) &&
            r->width >= 4 && mirt__cu_depth_simple(r->norm.activation);
 }
 static bool mirt__cu_depth_finishes(const mirt__cu_epilogue *e, mirt_dtype dtype) {
@@ -6120,13 +6227,20 @@ static size_t mirt__cu_depth_shared(const mirt__cu_depth *d, int n) {
 }
 
 #define MIRT__CU_DEPTH_LAUNCH(kernel) MIRT_LAUNCH(cu, kernel, grid, block, shared, d)
+#define MIRT__CU_DEPTH_FORWARD(K, S, LINES) \
+    do { \
+        if (dtypes == MIRT__CU_FLOATS) MIRT__CU_DEPTH_LAUNCH((mirt__cu_depth_forward<K, S, LINES, 4, MIRT__CU_FLOATS>)); \
+        else if (dtypes == MIRT__CU_HALVES) MIRT__CU_DEPTH_LAUNCH((mirt__cu_depth_forward<K, S, LINES, 4, MIRT__CU_HALVES>)); \
+        else MIRT__CU_DEPTH_LAUNCH((mirt__cu_depth_forward<K, S, LINES, 4, MIRT__CU_FLOAT16S>)); \
+    } while (0)
 static bool mirt__cu_depthwise_forward(const mirt__conv_forward *args, mirt__cu *cu) {
     if (!mirt__cu_depth_is(&args->s)) return false;
     mirt__cu_depth d = mirt__cu_depth_of(&args->s, args->kernel);
     mirt__cu_layout layout;
     d.x = mirt__cu_reader_of(&args->x, args->s.ci);
     d.e = mirt__cu_epilogue_of(&args->epilogue, args->y, args->y_dtype, args->s.co);
-    const bool half = (int)args->y_dtype == MIRT__BFLOAT16, images = d.e.sums == MIRT__SUMS_IMAGES;
+    const mirt__cu_dtypes dtypes = mirt__cu_dtypes_of(args->y_dtype);
+    const bool images = d.e.sums == MIRT__SUMS_IMAGES;
     const bool reads = mirt__cu_depth_reads(&d.x, MIRT__CU_READ_NORM, args->y_dtype) && mirt__cu_depth_finishes(&d.e, args->y_dtype) && !d.e.slope.mean;
     const int size = reads ? mirt__cu_depth_size(&d) : 0, stride = d.stride_h, lines = size == 3 && stride == 1 ? 4 : 2;
     const int n = size ? 4 : d.x.width >= 4 && d.e.width >= 4 && mirt__cu_aligned(d.kernel, 16) ? 4 : 1;
@@ -6137,30 +6251,32 @@ static bool mirt__cu_depthwise_forward(const mirt__conv_forward *args, mirt__cu 
     const size_t shared = mirt__cu_depth_shared(&d, n);
     if (!size && n == 4) MIRT__CU_DEPTH_LAUNCH((mirt__cu_depth_any_forward<4>));
     else if (!size) MIRT__CU_DEPTH_LAUNCH((mirt__cu_depth_any_forward<1>));
-    else if (size == 3 && stride == 1 && half) MIRT__CU_DEPTH_LAUNCH((mirt__cu_depth_forward<3, 1, 4, 4, 1>));
-    else if (size == 3 && stride == 1) MIRT__CU_DEPTH_LAUNCH((mirt__cu_depth_forward<3, 1, 4, 4, 0>));
-    else if (size == 3 && half) MIRT__CU_DEPTH_LAUNCH((mirt__cu_depth_forward<3, 2, 2, 4, 1>));
-    else if (size == 3) MIRT__CU_DEPTH_LAUNCH((mirt__cu_depth_forward<3, 2, 2, 4, 0>));
-    else if (stride == 1 && half) MIRT__CU_DEPTH_LAUNCH((mirt__cu_depth_forward<5, 1, 2, 4, 1>));
-    else if (stride == 1) MIRT__CU_DEPTH_LAUNCH((mirt__cu_depth_forward<5, 1, 2, 4, 0>));
-    else if (half) MIRT__CU_DEPTH_LAUNCH((mirt__cu_depth_forward<5, 2, 2, 4, 1>));
-    else MIRT__CU_DEPTH_LAUNCH((mirt__cu_depth_forward<5, 2, 2, 4, 0>));
+    else if (size == 3 && stride == 1) MIRT__CU_DEPTH_FORWARD(3, 1, 4);
+    else if (size == 3) MIRT__CU_DEPTH_FORWARD(3, 2, 2);
+    else if (stride == 1) MIRT__CU_DEPTH_FORWARD(5, 1, 2);
+    else MIRT__CU_DEPTH_FORWARD(5, 2, 2);
     mirt__cu_sums_finish(cu, &d.e, &d.sums, args->epilogue.sum, d.rows, (int64_t)d.oh * d.ow);
     return true;
 }
 
-/* Kernels of one dtype and stride, which make what is wanted. */
-#define MIRT__CU_DEPTH_BACK(K, S, LINES, HALF) \
+/* Kernels of one size and stride, which make what is wanted. */
+#define MIRT__CU_DEPTH_BACK_OF(K, S, LINES, HALF) \
     do { \
         if (wants == MIRT__CU_DEPTH_DX) MIRT__CU_DEPTH_LAUNCH((mirt__cu_depth_back<K, S, LINES, 2, HALF, MIRT__CU_DEPTH_DX>)); \
         else if (wants == MIRT__CU_DEPTH_BOTH) MIRT__CU_DEPTH_LAUNCH((mirt__cu_depth_back<K, S, LINES, 2, HALF, MIRT__CU_DEPTH_BOTH>)); \
         else MIRT__CU_DEPTH_LAUNCH((mirt__cu_depth_back<K, S, LINES, 2, HALF, MIRT__CU_DEPTH_DKERNEL>)); \
     } while (0)
+#define MIRT__CU_DEPTH_BACK(K, S, LINES) \
+    do { \
+        if (dtypes == MIRT__CU_FLOATS) MIRT__CU_DEPTH_BACK_OF(K, S, LINES, MIRT__CU_FLOATS); \
+        else if (dtypes == MIRT__CU_HALVES) MIRT__CU_DEPTH_BACK_OF(K, S, LINES, MIRT__CU_HALVES); \
+        else MIRT__CU_DEPTH_BACK_OF(K, S, LINES, MIRT__CU_FLOAT16S); \
+    } while (0)
 /* d has what is read, and e where dx is wanted. */
 static void mirt__cu_depth_gradients(mirt__cu *cu, mirt__cu_depth d, mirt__cu_depth_wants wants, mirt__real *const *sum, mirt__real *dkernel, mirt__real *db) {
     const bool dx = wants != MIRT__CU_DEPTH_DKERNEL, dk = wants != MIRT__CU_DEPTH_DX;
     const mirt_dtype dtype = d.dy.dtype;
-    const bool half = (int)dtype == MIRT__BFLOAT16;
+    const mirt__cu_dtypes dtypes = mirt__cu_dtypes_of(dtype);
     const bool fast = mirt__cu_depth_reads(&d.dy, MIRT__CU_READ_BACK, dtype) && (!dk || mirt__cu_depth_reads(&d.x, MIRT__CU_READ_NORM, dtype)) &&
                       (!dx || (mirt__cu_depth_finishes(&d.e, dtype) && !d.e.bias && !d.e.norm.mean && d.e.activation == MIRT_LINEAR));
     const int size = fast ? mirt__cu_depth_size(&d) : 0, stride = d.stride_h, taps = d.kh * d.kw;
@@ -6206,18 +6322,16 @@ static void mirt__cu_depth_gradients(mirt__cu *cu, mirt__cu_depth d, mirt__cu_de
     mirt__cu_depth_room(cu, &d, blocks, dk ? taps + 1 : 0);
     const dim3 grid(blocks, layout.blocks), block((unsigned)(d.across * d.down));
     const size_t shared = mirt__cu_depth_shared(&d, 2);
-    if (size == 3 && stride == 1 && half) MIRT__CU_DEPTH_BACK(3, 1, 4, 1);
-    else if (size == 3 && stride == 1) MIRT__CU_DEPTH_BACK(3, 1, 4, 0);
-    else if (size == 3 && half) MIRT__CU_DEPTH_BACK(3, 2, 2, 1);
-    else if (size == 3) MIRT__CU_DEPTH_BACK(3, 2, 2, 0);
-    else if (stride == 1 && half) MIRT__CU_DEPTH_BACK(5, 1, 2, 1);
-    else if (stride == 1) MIRT__CU_DEPTH_BACK(5, 1, 2, 0);
-    else if (half) MIRT__CU_DEPTH_BACK(5, 2, 1, 1);
-    else MIRT__CU_DEPTH_BACK(5, 2, 1, 0);
+    if (size == 3 && stride == 1) MIRT__CU_DEPTH_BACK(3, 1, 4);
+    else if (size == 3) MIRT__CU_DEPTH_BACK(3, 2, 2);
+    else if (stride == 1) MIRT__CU_DEPTH_BACK(5, 1, 2);
+    else MIRT__CU_DEPTH_BACK(5, 2, 1);
     if (dx) mirt__cu_sums_finish(cu, &d.e, &d.sums, sum, d.rows, (int64_t)d.h * d.w);
     if (dk) mirt__cu_parts_total(cu, d.part, blocks, (int64_t)(taps + 1) * d.c, (int64_t)taps * d.c, dkernel, d.c, db);
 }
+#undef MIRT__CU_DEPTH_FORWARD
 #undef MIRT__CU_DEPTH_BACK
+#undef MIRT__CU_DEPTH_BACK_OF
 #undef MIRT__CU_DEPTH_LAUNCH
 
 static bool mirt__cu_depthwise_input_grad(const mirt__conv_input_grad *args, mirt__cu *cu) {
@@ -6492,54 +6606,57 @@ static bool mirt__cu_blas_pixels(const mirt__conv *s) {
            s->oh == s->h && s->ow == s->w;
 }
 
-/* Weights rounded to bfloat16. */
-static __global__ void __launch_bounds__(256) mirt__cu_blas_round(const float *x, int64_t count, __nv_bfloat16 *y) {
-    for (int64_t i = (int64_t)blockIdx.x * 256 + threadIdx.x; i < count; i += (int64_t)gridDim.x * 256) y[i] = __float2bfloat16_rn(x[i]);
+static cudaDataType mirt__cu_blas_type(mirt_dtype dtype) {
+    return dtype == MIRT_FLOAT32 ? CUDA_R_32F : (int)dtype == MIRT__FLOAT16 ? CUDA_R_16F : CUDA_R_16BF;
+}
+
+/* Weights rounded to 16 bits. */
+static __global__ void __launch_bounds__(256) mirt__cu_blas_round(const float *x, int64_t count, void *y, mirt_dtype dtype) {
+    for (int64_t i = (int64_t)blockIdx.x * 256 + threadIdx.x; i < count; i += (int64_t)gridDim.x * 256) mirt__cu_store(y, dtype, i, x[i]);
 }
 
 /* out[pixels, n] = in[pixels, k] and the kernel [k, n], or, for a gradient, [n, k]. */
-static bool mirt__cu_blas_conv(mirt__cu *cu, const mirt__conv *s, bool back, bool half, const mirt__reader *in, const float *kernel, void *out,
+static bool mirt__cu_blas_conv(mirt__cu *cu, const mirt__conv *s, bool back, mirt_dtype factors, const mirt__reader *in, const float *kernel, void *out,
                                mirt_dtype out_dtype, const mirt__epilogue *e) {
-    const mirt_dtype bf16 = (mirt_dtype)MIRT__BFLOAT16;
+    const bool half = factors != MIRT_FLOAT32;
     mirt__cu_product p;
-    if (!mirt__cu_blas_on() || !mirt__cu_blas_pixels(s) || !mirt__cu_blas_plain(in, half ? bf16 : MIRT_FLOAT32)) return false;
-    if (out_dtype == MIRT_FLOAT32 ? !mirt__cu_blas_finishes(e) : !half || !mirt__cu_blas_nothing(e)) return false;
-    if (half && cu->major < 8) return false;
+    if (!mirt__cu_blas_on() || !mirt__cu_blas_pixels(s) || !mirt__cu_blas_plain(in, factors)) return false;
+    if (out_dtype == MIRT_FLOAT32 ? !mirt__cu_blas_finishes(e) : out_dtype != factors || !mirt__cu_blas_nothing(e)) return false;
+    if (half && !mirt__cu_multiplies(cu, factors)) return false;
     const int64_t pixels = s->rows * s->h * s->w, n = back ? s->ci : s->co, k = back ? s->co : s->ci;
     const void *b = kernel;
-    if (!mirt__cu_blas_product(&p, half ? CUDA_R_16BF : CUDA_R_32F, out_dtype == MIRT_FLOAT32 ? CUDA_R_32F : CUDA_R_16BF, pixels, n, k, in->data,
+    if (!mirt__cu_blas_product(&p, mirt__cu_blas_type(factors), mirt__cu_blas_type(out_dtype), pixels, n, k, in->data,
                                k, 1, b, back ? 1 : n, back ? k : 1, out) || !mirt__cu_blas_worth(&p, e)) return false;
     if (half) {
-        __nv_bfloat16 *rounded = (__nv_bfloat16 *)mirt__cu_room(cu, (size_t)(n * k) * sizeof(__nv_bfloat16));
-        MIRT_LAUNCH(cu, mirt__cu_blas_round, mirt__cu_blocks(n * k, 256), 256, 0, kernel, n * k, rounded);
+        void *rounded = mirt__cu_room(cu, (size_t)(n * k) * 2);
+        MIRT_LAUNCH(cu, mirt__cu_blas_round, mirt__cu_blocks(n * k, 256), 256, 0, kernel, n * k, rounded, factors);
         p.b = rounded;
     }
     mirt__cu_blas_finished(cu, &p, e);
     return true;
 }
 
-static bool mirt__cu_blas_conv_forward(const mirt__conv_forward *f, mirt__cu *cu) {
-    return mirt__cu_blas_conv(cu, &f->s, false, f->half, &f->x, f->kernel, f->y, f->y_dtype, &f->epilogue);
+static bool mirt__cu_blas_conv_forward(const mirt__conv_forward *f, mirt_dtype factors, mirt__cu *cu) {
+    return mirt__cu_blas_conv(cu, &f->s, false, factors, &f->x, f->kernel, f->y, f->y_dtype, &f->epilogue);
 }
 /* Without the weights' gradient. */
-static bool mirt__cu_blas_conv_input_grad(const mirt__conv_input_grad *g, mirt__cu *cu) {
-    return mirt__cu_blas_conv(cu, &g->s, true, g->half, &g->dy, g->kernel, g->dx, g->dx_dtype, &g->epilogue);
+static bool mirt__cu_blas_conv_input_grad(const mirt__conv_input_grad *g, mirt_dtype factors, mirt__cu *cu) {
+    return mirt__cu_blas_conv(cu, &g->s, true, factors, &g->dy, g->kernel, g->dx, g->dx_dtype, &g->epilogue);
 }
 
-static bool mirt__cu_blas_conv_weight_grad(const mirt__conv_weight_grad *g, mirt__cu *cu) {
+static bool mirt__cu_blas_conv_weight_grad(const mirt__conv_weight_grad *g, mirt_dtype factors, mirt__cu *cu) {
     const mirt__conv *s = &g->s;
-    const mirt_dtype dtype = g->half ? (mirt_dtype)MIRT__BFLOAT16 : MIRT_FLOAT32;
-    const cudaDataType from = g->half ? CUDA_R_16BF : CUDA_R_32F;
     const int64_t pixels = s->rows * s->h * s->w;
     mirt__cu_product p;
-    if (!mirt__cu_blas_on() || !mirt__cu_blas_pixels(s) || !mirt__cu_blas_plain(&g->x, dtype) || !mirt__cu_blas_plain(&g->dy, dtype)) return false;
-    if (g->half && cu->major < 8) return false;
-    if (!mirt__cu_blas_product(&p, from, CUDA_R_32F, s->ci, s->co, pixels, g->x.data, 1, s->ci, g->dy.data, s->co, 1, g->dkernel)) return false;
+    if (!mirt__cu_blas_on() || !mirt__cu_blas_pixels(s) || !mirt__cu_blas_plain(&g->x, factors) || !mirt__cu_blas_plain(&g->dy, factors)) return false;
+    if (factors != MIRT_FLOAT32 && !mirt__cu_multiplies(cu, factors)) return false;
+    if (!mirt__cu_blas_product(&p, mirt__cu_blas_type(factors), CUDA_R_32F, s->ci, s->co, pixels, g->x.data, 1, s->ci, g->dy.data, s->co, 1, g->dkernel)) return false;
     if (g->db) {
         float *room = NULL;
         const size_t bytes = mirt__cu_blas_column_room(pixels, s->co);
         if (bytes) room = (float *)mirt__cu_room(cu, bytes);
-        if (g->half) mirt__cu_blas_column_sums(cu, (const __nv_bfloat16 *)g->dy.data, pixels, s->co, g->db, room);
+        if ((int)factors == MIRT__FLOAT16) mirt__cu_blas_column_sums(cu, (const __half *)g->dy.data, pixels, s->co, g->db, room);
+        else if ((int)factors == MIRT__BFLOAT16) mirt__cu_blas_column_sums(cu, (const __nv_bfloat16 *)g->dy.data, pixels, s->co, g->db, room);
         else mirt__cu_blas_column_sums(cu, (const float *)g->dy.data, pixels, s->co, g->db, room);
     }
     mirt__cu_blas_run(cu, &p);
@@ -6551,8 +6668,8 @@ static bool mirt__cu_blas_conv_weight_grad(const mirt__conv_weight_grad *g, mirt
 /* Weight gradients of convolutions: dkernel[tap, c][o] is a product over all pixels of dy, which are cut into parts that depend on
    the shape alone, and whose sums are added up in order. */
 
-/* How the numbers are multiplied: float32 by FMA, tf32, bfloat16. */
-enum { MIRT__CU_WGRAD_FMA, MIRT__CU_WGRAD_TF32, MIRT__CU_WGRAD_HALF };
+/* How the numbers are multiplied: float32 by FMA, tf32, bfloat16, float16. */
+enum { MIRT__CU_WGRAD_FMA, MIRT__CU_WGRAD_TF32, MIRT__CU_WGRAD_HALF, MIRT__CU_WGRAD_FLOAT16 };
 
 /* Blocks that a device should have: so that large ones run evenly. Pixels that a part has at least. */
 #define MIRT__CU_WGRAD_BLOCKS 792
@@ -6571,7 +6688,7 @@ typedef struct mirt__cu_wgrad {
     bool flat;                /* x's pixels are dy's */
     int width;                /* neighbours that are read at once */
     bool large;               /* tiles of 128 by 128 */
-    bool round;               /* numbers are rounded to bfloat16, and multiplied as floats */
+    mirt_dtype factors;       /* what numbers are rounded to */
     bool gate_images;         /* an image has the same gates */
     mirt__cu_divisor image, line;
     float *sums;              /* of part 0: dkernel, then db */
@@ -6581,12 +6698,14 @@ typedef struct mirt__cu_wgrad {
 } mirt__cu_wgrad;
 
 template <int BY, int BM_, int BN_> struct mirt__cu_wgrad_shape {
-    static constexpr int BM = BM_, BN = BN_, BK = BY == MIRT__CU_WGRAD_HALF ? 32 : 16;
+    static constexpr bool HALF = BY >= MIRT__CU_WGRAD_HALF;
+    typedef typename mirt__cu_half_of<BY == MIRT__CU_WGRAD_FLOAT16>::type H;
+    static constexpr int BM = BM_, BN = BN_, BK = HALF ? 32 : 16;
     static constexpr int THREADS = BM * BN >= 128 * 128 ? 256 : 128;
     static constexpr int WARPS_N = THREADS == 256 ? 4 : 2, WARPS_M = THREADS / 32 / WARPS_N;
     static constexpr int WM = BM / WARPS_M, WN = BN / WARPS_N;           /* of a warp */
     static constexpr int TN = BN >= 128 ? 8 : 4, TM = BM * BN / THREADS / TN; /* of a thread, by FMA */
-    static constexpr int SIZE = BY == MIRT__CU_WGRAD_HALF ? 2 : 4;
+    static constexpr int SIZE = HALF ? 2 : 4;
     static constexpr int A_PITCH = BM + 8, B_PITCH = BN + 8;
     static constexpr int A_BYTES = BK * A_PITCH * SIZE, B_BYTES = BK * B_PITCH * SIZE;
     static constexpr int SHARE = THREADS / BN; /* threads of a column */
@@ -6595,12 +6714,12 @@ template <int BY, int BM_, int BN_> struct mirt__cu_wgrad_shape {
 };
 
 /* V numbers to shared memory. */
-template <int BY, int V> static inline __device__ void mirt__cu_wgrad_put(unsigned char *shared, int at, float *v, bool round) {
-    if constexpr (BY == MIRT__CU_WGRAD_HALF) {
-        mirt__cu_store_n<V>(reinterpret_cast<uint16_t *>(shared) + at, v);
+template <class S, int V> static inline __device__ void mirt__cu_wgrad_put(unsigned char *shared, int at, float *v, mirt_dtype factors) {
+    if constexpr (S::HALF) {
+        mirt__cu_store_n<V>(reinterpret_cast<typename S::H *>(shared) + at, v);
     } else {
 #pragma unroll
-        for (int i = 0; i < V; i++) v[i] = round ? mirt__cu_round_half(v[i]) : v[i];
+        for (int i = 0; i < V; i++) v[i] = mirt__cu_round(v[i], factors);
         mirt__cu_store_n<V>(reinterpret_cast<float *>(shared) + at, v);
     }
 }
@@ -6640,7 +6759,7 @@ template <class S, int BY, int V, bool X> struct mirt__cu_wgrad_side {
         mirt__cu_reader r = X ? g.x : g.dy;
         if (V > 1) r.kind &= X ? MIRT__CU_READ_NORM | MIRT__CU_READ_GATE : MIRT__CU_READ_BACK;
         if (V == 8) {
-            r.dtype = (mirt_dtype)MIRT__BFLOAT16;
+            r.dtype = BY == MIRT__CU_WGRAD_FLOAT16 ? (mirt_dtype)MIRT__FLOAT16 : (mirt_dtype)MIRT__BFLOAT16;
             r.affine = false;
         }
         return r;
@@ -6712,7 +6831,7 @@ template <class S, int BY, int V, bool X> struct mirt__cu_wgrad_side {
 #pragma unroll
                         for (int j = 0; j < 4; j++) v[j] = 0;
                     }
-                    mirt__cu_wgrad_put<BY, 4>(shared, (line + i * DOWN) * PITCH + column + part, v, g.round);
+                    mirt__cu_wgrad_put<S, 4>(shared, (line + i * DOWN) * PITCH + column + part, v, g.factors);
                 }
             }
         } else {
@@ -6722,7 +6841,7 @@ template <class S, int BY, int V, bool X> struct mirt__cu_wgrad_side {
             for (int i = line; i < S::BK; i += DOWN) {
                 float v[1] = {0};
                 if (mine && fetch_one(g, r, start, k + i, raw[0], gates[0])) mirt__cu_make<MIRT__CU_READ_ANY, 1>(r, c, raw[0], gates[0], channel, v);
-                mirt__cu_wgrad_put<BY, 1>(shared, i * PITCH + column, v, g.round);
+                mirt__cu_wgrad_put<S, 1>(shared, i * PITCH + column, v, g.factors);
             }
         }
     }
@@ -6791,7 +6910,7 @@ static __device__ void mirt__cu_wgrad_multiply(mirt__cu_wgrad_sums<S, BY> &sums,
 #pragma unroll
             for (int i = 0; i < MT; i++) {
 #pragma unroll
-                for (int j = 0; j < NT; j++) mirt__cu_mma_bf16(sums.d[i][j], a[i], b[j / 2] + j % 2 * 2);
+                for (int j = 0; j < NT; j++) mirt__cu_mma_half<BY == MIRT__CU_WGRAD_FLOAT16>(sums.d[i][j], a[i], b[j / 2] + j % 2 * 2);
             }
         }
     }
@@ -6800,7 +6919,7 @@ static __device__ void mirt__cu_wgrad_multiply(mirt__cu_wgrad_sums<S, BY> &sums,
 /* A tile of one part's sums: x is read with its taps as the rows of a matrix [pixels][taps * channels], dy is one [pixels][columns]. Both lie
    in shared memory by pixels, two tiles of each: some warps read the next one while others multiply. */
 template <int BY, int BM, int BN, int V>
-static __global__ void __launch_bounds__(mirt__cu_wgrad_shape<BY, BM, BN>::THREADS, BM > 64 ? 1 : BY == MIRT__CU_WGRAD_HALF && V == 4 ? 2 : 3) mirt__cu_wgrad_kernel(const mirt__cu_wgrad g) {
+static __global__ void __launch_bounds__(mirt__cu_wgrad_shape<BY, BM, BN>::THREADS, BM > 64 ? 1 : BY >= MIRT__CU_WGRAD_HALF && V == 4 ? 2 : 3) mirt__cu_wgrad_kernel(const mirt__cu_wgrad g) {
     typedef mirt__cu_wgrad_shape<BY, BM, BN> S;
     MIRT_DYNAMIC_SHARED(unsigned char, shared);
     unsigned char *as = shared, *bs = shared + 2 * S::A_BYTES;
@@ -6841,7 +6960,7 @@ static __global__ void __launch_bounds__(mirt__cu_wgrad_shape<BY, BM, BN>::THREA
 #pragma unroll 4
                 for (int i = thread / BN; i < S::BK; i += S::SHARE) {
                     const int from = i * S::B_PITCH + thread % BN;
-                    sum += BY == MIRT__CU_WGRAD_HALF ? mirt__cu_from_half(reinterpret_cast<const uint16_t *>(b)[from]) : reinterpret_cast<const float *>(b)[from];
+                    sum += S::HALF ? mirt__cu_from_half(reinterpret_cast<const typename S::H *>(b)[from]) : reinterpret_cast<const float *>(b)[from];
                 }
             }
         }
@@ -6908,7 +7027,8 @@ static bool mirt__cu_wgrad_pixels(const mirt__conv *s) {
 static void mirt__cu_conv_weight_grad(const mirt__conv_weight_grad *args, const mirt__where *where) {
     mirt__cu *cu = mirt__cu_of(where);
     const mirt__conv *s = &args->s;
-    if (mirt__cu_depthwise_weight_grad(args, cu) || mirt__cu_blas_conv_weight_grad(args, cu)) return;
+    const mirt_dtype factors = mirt__cu_factors(args->half, where);
+    if (mirt__cu_depthwise_weight_grad(args, cu) || mirt__cu_blas_conv_weight_grad(args, factors, cu)) return;
     mirt__cu_wgrad g;
     memset(&g, 0, sizeof g);
     g.x = mirt__cu_reader_of(&args->x, s->ci);
@@ -6937,8 +7057,8 @@ static void mirt__cu_conv_weight_grad(const mirt__conv_weight_grad *args, const 
     g.bias = args->db != NULL;
     if (g.m < 1 || s->co < 1) return;
 
-    const bool half = args->half && cu->major >= 8;
-    const int widest = half && g.x.dtype == (mirt_dtype)MIRT__BFLOAT16 && g.dy.dtype == g.x.dtype && !g.x.affine && !g.dy.affine ? 8 : 4;
+    const bool half = mirt__cu_multiplies(cu, factors);
+    const int widest = half && g.x.dtype == factors && g.dy.dtype == g.x.dtype && !g.x.affine && !g.dy.affine ? 8 : 4;
     g.width = widest;
     if (g.x.kind & MIRT__CU_READ_BACK || g.dy.kind & (MIRT__CU_READ_NORM | MIRT__CU_READ_GATE)) g.width = 1;
     while (g.width > 1 && (g.x.width < g.width || g.dy.width < g.width || g.channels % g.width != 0 || g.n % g.width != 0)) g.width = g.width == 8 ? 4 : 1;
@@ -6961,9 +7081,10 @@ static void mirt__cu_conv_weight_grad(const mirt__conv_weight_grad *args, const 
         g.db = args->db;
     }
     if (parts > 0) {
-        g.round = args->half && !half;
-        if (half) mirt__cu_wgrad_by<MIRT__CU_WGRAD_HALF, 8>(cu, &g, s->groups, parts);
-        else if (cu->tf32 && cu->major >= 8) mirt__cu_wgrad_by<MIRT__CU_WGRAD_TF32, 4>(cu, &g, s->groups, parts);
+        g.factors = factors;
+        if (half && (int)factors == MIRT__FLOAT16) mirt__cu_wgrad_by<MIRT__CU_WGRAD_FLOAT16, 8>(cu, &g, s->groups, parts);
+        else if (half) mirt__cu_wgrad_by<MIRT__CU_WGRAD_HALF, 8>(cu, &g, s->groups, parts);
+        else if (!args->half && cu->tf32 && cu->major >= 8) mirt__cu_wgrad_by<MIRT__CU_WGRAD_TF32, 4>(cu, &g, s->groups, parts);
         else mirt__cu_wgrad_by<MIRT__CU_WGRAD_FMA, 4>(cu, &g, s->groups, parts);
     }
     if (parts != 1) mirt__cu_parts_total(cu, g.sums, parts, g.sum_floats, g.m * s->co, args->dkernel, s->co, args->db);
@@ -7279,13 +7400,13 @@ static inline __host__ __device__ mirt__cu_mm_line mirt__cu_mm_line_of(const mir
     return l;
 }
 
-/* x is float32 or, for products of bfloat16, that; it is read by 16 bytes, so k is a multiple of 4 or 8, and addresses are of 16. */
+/* x is float32 or, for products of 16 bits, of those; it is read by 16 bytes, so k is a multiple of 4 or 8, and addresses are of 16. */
 typedef struct mirt__cu_multiply {
     mirt__cu_reader x;    /* activations: MIRT__CU_MM_QUICK; gates are of whole images */
     mirt__cu_mm_axis down, across;
     int64_t images;
     int groups, c, k, n;  /* of a pixel of the source; of a group: channels of the source, of the target */
-    const void *b;        /* of each group, phase and k in turn b_row numbers, float or bfloat16, aligned to 16 bytes */
+    const void *b;        /* of each group, phase and k in turn b_row numbers, floats or of 16 bits, aligned to 16 bytes */
     int64_t b_row, b_group;
     mirt__cu_epilogue e;
     mirt__cu_chunks chunks;
@@ -7295,11 +7416,12 @@ typedef struct mirt__cu_multiply {
 } mirt__cu_multiply;
 #define MIRT__CU_MM_QUICK(kind) ((kind) == MIRT_LINEAR || (kind) == MIRT_RELU || (kind) == MIRT_RELU6 || (kind) == MIRT_SILU)
 
-enum { MIRT__CU_MM_FMA, MIRT__CU_MM_TF32, MIRT__CU_MM_HALF };
+enum { MIRT__CU_MM_FMA, MIRT__CU_MM_TF32, MIRT__CU_MM_HALF, MIRT__CU_MM_FLOAT16 }; /* half: bfloat16 */
 #define MIRT__CU_MM_SLAB 64 /* rows of a tile that are finished at a time, where shared memory may be short */
 
 template <int BM, int BN, int MATH> struct mirt__cu_mm_tile {
-    static const bool half = MATH == MIRT__CU_MM_HALF;
+    static const bool half = MATH >= MIRT__CU_MM_HALF;
+    typedef typename mirt__cu_half_of<MATH == MIRT__CU_MM_FLOAT16>::type H;
     static const int k = half ? 32 : 16; /* of a step */
     static const int warp_n = half && BN == 128 ? 64 : 32, warp_m = half && BM == 64 ? 32 : 64;
     static const int threads = BM / warp_m * (BN / warp_n) * 32;
@@ -7311,7 +7433,7 @@ template <int BM, int BN, int MATH> struct mirt__cu_mm_tile {
     static const int slab_rows = half ? BM : MIRT__CU_MM_SLAB, slab_row = BN + 4, slab = slab_rows * slab_row * 4;
     static const int info = BM * 32; /* mirt__cu_mm_row, out, image */
 };
-/* Bytes of shared memory for the stages; of bfloat16 z has its place in them, too. */
+/* Bytes of shared memory for the stages; of 16 bits z has its place in them, too. */
 static inline __host__ __device__ int mirt__cu_mm_work_bytes(int stages, int a_bytes, int b_bytes, int slab, bool z) {
     const int bytes = stages * (a_bytes + b_bytes + (z ? a_bytes : 0));
     return bytes > slab ? bytes : slab;
@@ -7411,7 +7533,7 @@ static inline __device__ int64_t mirt__cu_mm_row_at(const mirt__cu_multiply &p, 
     return inside ? (r.base + (int64_t)y * p.across.source + x) * p.c + (int64_t)b.group * p.k : -1;
 }
 
-/* Numbers of bfloat16 in shared memory: rows of 64 bytes for x, of BN * 2 for b, whose pieces of 16 bytes lie so that eight rows' pieces of
+/* Numbers of 16 bits in shared memory: rows of 64 bytes for x, of BN * 2 for b, whose pieces of 16 bytes lie so that eight rows' pieces of
    the same number lie in different banks. */
 static inline __device__ int mirt__cu_mm_half_a(int row, int piece) { return row * 64 + (piece ^ (row >> 1 & 3)) * 16; }
 template <int BN> static inline __device__ int mirt__cu_mm_half_b(int k, int piece) { return k * BN * 2 + (piece ^ (k & 7)) * 16; }
@@ -7429,7 +7551,7 @@ template <int BM, int BN, int MATH> struct mirt__cu_mm_sums_of {
     __device__ void add(const char *a_tile, const char *b_tile) {
         const int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32;
         const int row = warp / (BN / tile::warp_n) * tile::warp_m, column = warp % (BN / tile::warp_n) * tile::warp_n;
-        if constexpr (MATH == MIRT__CU_MM_HALF) {
+        if constexpr (tile::half) {
             /* Rows 8 apart have their pieces at the same places, which the bits of the others do not touch. */
             const int a_at = mirt__cu_mm_half_a(row + lane % 16, lane / 16), b_at = mirt__cu_mm_half_b<BN>(lane % 16, column / 8 + lane / 16);
 #pragma unroll
@@ -7442,7 +7564,7 @@ template <int BM, int BN, int MATH> struct mirt__cu_mm_sums_of {
                     uint32_t a[4];
                     mirt__cu_ldmatrix_x4(a, a_tile + (a_at ^ k * 32) + i * 16 * 64);
 #pragma unroll
-                    for (int j = 0; j < nt; j++) mirt__cu_mma_bf16(d[i * nt + j], a, b[j / 2] + j % 2 * 2);
+                    for (int j = 0; j < nt; j++) mirt__cu_mma_half<MATH == MIRT__CU_MM_FLOAT16>(d[i * nt + j], a, b[j / 2] + j % 2 * 2);
                 }
             }
         } else if constexpr (MATH == MIRT__CU_MM_TF32) {
@@ -7759,18 +7881,19 @@ static inline __device__ void mirt__cu_mm_through_registers(const mirt__cu_multi
     }
 }
 
-/* Of bfloat16, copied to shared memory while older stages are multiplied; each thread makes what it copied there what its reader reads. */
-template <int BM, int BN>
+/* Of 16 bits, copied to shared memory while older stages are multiplied; each thread makes what it copied there what its reader reads. */
+template <int BM, int BN, int MATH>
 static inline __device__ void mirt__cu_mm_through_copies(const mirt__cu_multiply &p, const mirt__cu_mm_block &b, const mirt__cu_mm_row *rows, const int *image,
-                                                      const float *columns, char *work, mirt__cu_mm_sums_of<BM, BN, MIRT__CU_MM_HALF> &sums) {
-    typedef mirt__cu_mm_tile<BM, BN, MIRT__CU_MM_HALF> tile;
+                                                      const float *columns, char *work, mirt__cu_mm_sums_of<BM, BN, MATH> &sums) {
+    typedef mirt__cu_mm_tile<BM, BN, MATH> tile;
+    typedef typename tile::H H;
     const int step = tile::threads / 4, count = BM / step, b_step = tile::threads / (BN / 8), b_count = tile::k / b_step, ahead = tile::stages - 1;
     const int piece = (int)threadIdx.x % 4, row = (int)threadIdx.x / 4, b_piece = (int)threadIdx.x % (BN / 8), b_row = (int)threadIdx.x / (BN / 8);
     const bool back = (p.x.kind & MIRT__CU_READ_BACK) != 0, bare = p.x.kind == MIRT__CU_READ_PLAIN && !p.x.affine, inside = b.column + b_piece * 8 < p.b_row;
     const int stage = tile::a_bytes + tile::b_bytes + (back ? tile::a_bytes : 0), first = b.first_step;
     const int a_at = mirt__cu_mm_half_a(row, piece), b_at = mirt__cu_mm_half_b<BN>(b_row, b_piece); /* those of rows 8 apart lie alike */
-    const uint16_t *x = static_cast<const uint16_t *>(p.x.data), *z = static_cast<const uint16_t *>(p.x.z);
-    const uint16_t *right = static_cast<const uint16_t *>(p.b) + b.b_at + b.column + b_piece * 8 + (int64_t)(first * tile::k + b_row) * p.b_row;
+    const H *x = static_cast<const H *>(p.x.data), *z = static_cast<const H *>(p.x.z);
+    const H *right = static_cast<const H *>(p.b) + b.b_at + b.column + b_piece * 8 + (int64_t)(first * tile::k + b_row) * p.b_row;
     mirt__cu_mm_walk at = {0, 0, 0};
     int64_t from[count];
     unsigned live = 0; /* which of its pieces exist: `count` bits for each stage, the newest's are the lowest */
@@ -7795,10 +7918,10 @@ static inline __device__ void mirt__cu_mm_through_copies(const mirt__cu_multiply
                     for (int i = 0; i < count; i++) {
                         if (!(mine >> i & 1)) continue;
                         const int line = row + i * step, at_byte = a_at + i * step * 64 + part * 2;
-                        uint16_t *place = reinterpret_cast<uint16_t *>(done + at_byte);
+                        H *place = reinterpret_cast<H *>(done + at_byte);
                         float value[4], other[4] = {0, 0, 0, 0};
                         mirt__cu_load_n<4>(place, value);
-                        if (back) mirt__cu_load_n<4>(reinterpret_cast<const uint16_t *>(done + tile::a_bytes + tile::b_bytes + at_byte), other);
+                        if (back) mirt__cu_load_n<4>(reinterpret_cast<const H *>(done + tile::a_bytes + tile::b_bytes + at_byte), other);
                         mirt__cu_mm_quick<4>(p.x, k, value, other, p.x.gate + image[line] * p.x.channels + (int64_t)b.group * p.k + c + part);
                         mirt__cu_store_n<4>(place, value);
                     }
@@ -7821,7 +7944,7 @@ static inline __device__ void mirt__cu_mm_through_copies(const mirt__cu_multiply
 #pragma unroll
             for (int i = 0; i < b_count; i++) {
                 const bool valid = inside && s * tile::k + b_row + i * b_step < b.depth;
-                mirt__cu_cp_async16(to + tile::a_bytes + b_at + i * b_step * BN * 2, valid ? right + i * b_step * (int)p.b_row : static_cast<const uint16_t *>(p.b), valid);
+                mirt__cu_cp_async16(to + tile::a_bytes + b_at + i * b_step * BN * 2, valid ? right + i * b_step * (int)p.b_row : static_cast<const H *>(p.b), valid);
             }
             right += tile::k * p.b_row;
             const mirt__cu_mm_walk was = at;
@@ -7857,7 +7980,7 @@ static __global__ void __launch_bounds__((mirt__cu_mm_tile<BM, BN, MATH>::thread
 
     mirt__cu_mm_sums_of<BM, BN, MATH> sums;
     sums.clear();
-    if constexpr (MATH == MIRT__CU_MM_HALF) mirt__cu_mm_through_copies<BM, BN>(p, b, rows, image, columns, work, sums);
+    if constexpr (tile::half) mirt__cu_mm_through_copies<BM, BN, MATH>(p, b, rows, image, columns, work, sums);
     else mirt__cu_mm_through_registers<BM, BN, MATH>(p, b, rows, image, columns, work, sums);
     mirt__cu_multiply_end<BM, BN, MATH>(p, b, sums, reinterpret_cast<float *>(work), out);
 }
@@ -7899,7 +8022,7 @@ typedef struct mirt__cu_mm_pack {
     mirt__cu_mm_axis down, across;
     int k, n, groups;
     int64_t k_pad, n_pad, tiles_k, tiles_n, rows; /* rows: of a group */
-    bool half, round;
+    mirt_dtype dtype, factors; /* of `to`; what numbers are rounded to */
 } mirt__cu_mm_pack;
 
 static __global__ void __launch_bounds__(256) mirt__cu_mm_pack_kernel(mirt__cu_mm_pack p) {
@@ -7938,8 +8061,7 @@ static __global__ void __launch_bounds__(256) mirt__cu_mm_pack_kernel(mirt__cu_m
         if (k0 + i >= p.k_pad || n0 + x >= p.n_pad) continue;
         const int64_t to = (group * p.rows + first * p.k_pad + k0 + i) * p.n_pad + n0 + x;
         const float value = tile[i * 33 + x];
-        if (p.half) static_cast<uint16_t *>(p.to)[to] = mirt__cu_to_half(value);
-        else static_cast<float *>(p.to)[to] = p.round ? mirt__cu_round_half(value) : value;
+        mirt__cu_store(p.to, p.dtype, to, p.dtype == p.factors ? value : mirt__cu_round(value, p.factors));
     }
 }
 
@@ -7950,7 +8072,8 @@ typedef struct mirt__cu_mm_spread {
     void *to;
     int64_t pixels, stride, turned; /* stride: from pixel to pixel; turned: element p * turned + i is channel p of pixel i */
     int k, k_pad, groups;
-    bool half, round, wide; /* wide: all channels of a piece exist and can be read at once */
+    mirt_dtype dtype, factors; /* as of weights */
+    bool wide; /* all channels of a piece exist and can be read at once */
 } mirt__cu_mm_spread;
 
 /* Four channels a thread. */
@@ -7976,13 +8099,9 @@ static __global__ void __launch_bounds__(256) mirt__cu_mm_spread_kernel(mirt__cu
             }
         }
         const int64_t to = set * p.k_pad + j;
-        if (p.half) {
-            mirt__cu_store_n<4>(static_cast<uint16_t *>(p.to) + to, value);
-        } else {
 #pragma unroll
-            for (int i = 0; i < 4; i++) value[i] = p.round ? mirt__cu_round_half(value[i]) : value[i];
-            mirt__cu_store_n<4>(static_cast<float *>(p.to) + to, value);
-        }
+        for (int i = 0; i < 4; i++) value[i] = p.dtype == p.factors ? value[i] : mirt__cu_round(value[i], p.factors);
+        mirt__cu_store_as<4>(p.to, p.dtype, to, value);
     }
 }
 
@@ -8016,7 +8135,7 @@ typedef struct mirt__cu_mm_job {
     mirt__cu_mm_pack pack; /* from, distances */
     int64_t turned;     /* as of mirt__cu_mm_spread */
     mirt__real *const *sum;
-    bool half;
+    mirt_dtype factors; /* mirt__cu_factors */
 } mirt__cu_mm_job;
 
 #ifndef MIRT__CU_MM_BLOCKS
@@ -8039,6 +8158,9 @@ static int mirt__cu_multiply_launch(mirt__cu *cu, const mirt__cu_multiply *args,
     MIRT__CU_MULTIPLY_CASE(64, 64, MIRT__CU_MM_HALF)
     MIRT__CU_MULTIPLY_CASE(128, 64, MIRT__CU_MM_HALF)
     MIRT__CU_MULTIPLY_CASE(128, 128, MIRT__CU_MM_HALF)
+    MIRT__CU_MULTIPLY_CASE(64, 64, MIRT__CU_MM_FLOAT16)
+    MIRT__CU_MULTIPLY_CASE(128, 64, MIRT__CU_MM_FLOAT16)
+    MIRT__CU_MULTIPLY_CASE(128, 128, MIRT__CU_MM_FLOAT16)
     MIRT__CU_MULTIPLY_CASE(64, 64, MIRT__CU_MM_TF32)
     MIRT__CU_MULTIPLY_CASE(128, 64, MIRT__CU_MM_TF32)
     MIRT__CU_MULTIPLY_CASE(128, 128, MIRT__CU_MM_TF32)
@@ -8062,13 +8184,14 @@ static int64_t mirt__cu_mm_rooms_take(mirt__cu_mm_rooms *r, int64_t bytes) {
 static void mirt__cu_multiply_run(mirt__cu *cu, mirt__cu_mm_job *job) {
     mirt__cu_multiply *p = &job->p;
     mirt__cu_mm_pack *w = &job->pack;
-    const bool exact = !job->half || cu->major < 8; /* without tensor cores, numbers of bfloat16 are multiplied as floats */
-    const int math = !exact ? MIRT__CU_MM_HALF : !job->half && cu->tf32 && cu->major >= 8 ? MIRT__CU_MM_TF32 : MIRT__CU_MM_FMA;
+    const bool half = job->factors != MIRT_FLOAT32, exact = !mirt__cu_multiplies(cu, job->factors); /* exact: rounded numbers are multiplied as floats */
+    const mirt_dtype dtype = exact ? MIRT_FLOAT32 : job->factors;
+    const int math = (int)dtype == MIRT__FLOAT16 ? MIRT__CU_MM_FLOAT16 : !exact ? MIRT__CU_MM_HALF : !half && cu->tf32 && cu->major >= 8 ? MIRT__CU_MM_TF32 : MIRT__CU_MM_FMA;
     const int vector = exact ? 4 : 8, taps = p->down.kernel * p->across.kernel, k = p->k, size = exact ? 4 : 2;
-    const bool round = job->half && exact, whole = !(p->x.kind & MIRT__CU_READ_GATE) || p->x.gate_pixels == (int64_t)p->down.source * p->across.source;
+    const bool round = half && exact, whole = !(p->x.kind & MIRT__CU_READ_GATE) || p->x.gate_pixels == (int64_t)p->down.source * p->across.source;
     int columns = mirt__cu_columns_floats(p->x, k) * 4;
     const bool narrow = columns > MIRT__CU_MM_COLUMNS || (size_t)mirt__cu_multiply_launch(cu, p, math, 64, 64, 0, false) + (size_t)columns > cu->shared_most;
-    const bool spread = narrow || k % vector != 0 || p->x.width < vector || p->x.dtype != (exact ? MIRT_FLOAT32 : (mirt_dtype)MIRT__BFLOAT16) || !whole || round ||
+    const bool spread = narrow || k % vector != 0 || p->x.width < vector || p->x.dtype != dtype || !whole || round ||
                         job->turned || !MIRT__CU_MM_QUICK(p->x.norm.activation);
     mirt__cu_mm_spread s;
     mirt__cu_mm_rooms r;
@@ -8084,14 +8207,14 @@ static void mirt__cu_multiply_run(mirt__cu *cu, mirt__cu_mm_job *job) {
         s.k = k;
         s.k_pad = (int)mirt__cu_round_up(k, vector);
         s.groups = p->groups;
-        s.half = !exact;
-        s.round = round;
+        s.dtype = dtype;
+        s.factors = job->factors;
         s.wide = k % 4 == 0 && p->x.width >= 4 && !job->turned;
         p->k = s.k_pad;
         p->c = p->groups * s.k_pad;
         r.x = mirt__cu_mm_rooms_take(&r, s.pixels * p->c * size);
         memset(&p->x, 0, sizeof p->x);
-        p->x.dtype = exact ? MIRT_FLOAT32 : (mirt_dtype)MIRT__BFLOAT16;
+        p->x.dtype = dtype;
         p->x.width = 8;
         columns = 0;
     }
@@ -8119,7 +8242,7 @@ static void mirt__cu_multiply_run(mirt__cu *cu, mirt__cu_mm_job *job) {
     p->splits = splits > 1 ? (int)mirt__cu_ceil(steps, p->split_steps) : 1;
 
     /* Weights are used where they are if they lie as they should. */
-    const bool packed = job->half || p->k != k || p->down.back || w->column != 1 || w->row % 4 != 0 || p->n % 4 != 0 || (taps > 1 && w->tap != w->row * k) ||
+    const bool packed = half || p->k != k || p->down.back || w->column != 1 || w->row % 4 != 0 || p->n % 4 != 0 || (taps > 1 && w->tap != w->row * k) ||
                         !mirt__cu_aligned(w->from, 16);
     w->k = k;
     w->k_pad = p->k;
@@ -8131,8 +8254,8 @@ static void mirt__cu_multiply_run(mirt__cu *cu, mirt__cu_mm_job *job) {
     w->across = p->across;
     w->tiles_k = mirt__cu_ceil(p->k, 32);
     w->tiles_n = mirt__cu_ceil(w->n_pad, 32);
-    w->half = !exact;
-    w->round = round;
+    w->dtype = dtype;
+    w->factors = job->factors;
     if (packed) r.b = mirt__cu_mm_rooms_take(&r, w->groups * w->rows * w->n_pad * size);
     if (p->splits > 1) r.partial = mirt__cu_mm_rooms_take(&r, p->splits * all * 4);
     const int64_t chunks = p->splits > 1 ? mirt__cu_ceil(p->pixels, MIRT__CU_MM_SLAB) : p->blocks_m * phases;
@@ -8201,23 +8324,25 @@ static void mirt__cu_conv_job(mirt__cu_mm_job *job, const mirt__conv *s, bool ba
 static void mirt__cu_conv_forward(const mirt__conv_forward *f, const mirt__where *where) {
     mirt__cu *cu = mirt__cu_of(where);
     const mirt__conv *s = &f->s;
+    const mirt_dtype factors = mirt__cu_factors(f->half, where);
     mirt__cu_mm_job job;
     if (mirt__cu_depthwise_forward(f, cu)) return;
     if (s->rows < 1 || s->oh < 1 || s->ow < 1 || s->co < 1) {
         mirt__cu_mm_nothing(cu, &f->epilogue, s->co);
         return;
     }
-    if (mirt__cu_blas_conv_forward(f, cu)) return;
+    if (mirt__cu_blas_conv_forward(f, factors, cu)) return;
     mirt__cu_conv_job(&job, s, false, &f->x, f->kernel);
     job.p.e = mirt__cu_epilogue_of(&f->epilogue, f->y, f->y_dtype, s->co);
     job.sum = f->epilogue.sum;
-    job.half = f->half;
+    job.factors = factors;
     mirt__cu_multiply_run(cu, &job);
 }
 
 static void mirt__cu_conv_input_grad(const mirt__conv_input_grad *g, const mirt__where *where) {
     mirt__cu *cu = mirt__cu_of(where);
     const mirt__conv *s = &g->s;
+    const mirt_dtype factors = mirt__cu_factors(g->half, where);
     mirt__cu_mm_job job;
     if (mirt__cu_depthwise_input_grad(g, cu)) return;
     if (g->x) { /* first, as dx may lie where x or dy does */
@@ -8235,11 +8360,11 @@ static void mirt__cu_conv_input_grad(const mirt__conv_input_grad *g, const mirt_
         mirt__cu_mm_nothing(cu, &g->epilogue, s->ci);
         return;
     }
-    if (mirt__cu_blas_conv_input_grad(g, cu)) return;
+    if (mirt__cu_blas_conv_input_grad(g, factors, cu)) return;
     mirt__cu_conv_job(&job, s, true, &g->dy, g->kernel);
     job.p.e = mirt__cu_epilogue_of(&g->epilogue, g->dx, g->dx_dtype, s->ci);
     job.sum = g->epilogue.sum;
-    job.half = g->half;
+    job.factors = factors;
     mirt__cu_multiply_run(cu, &job);
 }
 

@@ -115,10 +115,11 @@ MIRT_API mirt_array mirt_make_array(const void *data, mirt_dtype dtype, mirt_sha
 MIRT__LIB bool mirt__dtype_known(mirt_dtype dtype) { return (int)dtype >= 0 && dtype < MIRT__DTYPE_COUNT; }
 
 MIRT__LIB size_t mirt__dtype_size(mirt_dtype dtype) {
-    switch (dtype) {
+    switch ((int)dtype) {
     case MIRT_FLOAT32: return sizeof(mirt__real);
     case MIRT_INT32: return sizeof(int32_t);
-    case MIRT__BFLOAT16: return 2;
+    case MIRT__BFLOAT16:
+    case MIRT__FLOAT16: return 2;
     case MIRT_UINT8:
     case MIRT_BOOL: return 1;
     default: return 0;
@@ -126,12 +127,13 @@ MIRT__LIB size_t mirt__dtype_size(mirt_dtype dtype) {
 }
 
 MIRT__LIB const char *mirt__dtype_name(mirt_dtype dtype) {
-    switch (dtype) {
+    switch ((int)dtype) {
     case MIRT_FLOAT32: return "float32";
     case MIRT_INT32: return "int32";
     case MIRT_UINT8: return "uint8";
     case MIRT_BOOL: return "bool";
     case MIRT__BFLOAT16: return "bfloat16";
+    case MIRT__FLOAT16: return "float16";
     default: return "unknown dtype";
     }
 }

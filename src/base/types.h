@@ -15,7 +15,8 @@ typedef float mirt__real;
 #define MIRT__ALIGN 64
 #define MIRT__COUNT(array) ((int)(sizeof(array) / sizeof((array)[0])))
 
-/* How tensors of the mixed policy are stored; no dtype of users. */
+/* How tensors of the mixed policies are stored, of mixed_float16 on devices alone; no dtypes of users. */
 #define MIRT__BFLOAT16 MIRT__DTYPE_COUNT
+#define MIRT__FLOAT16 (MIRT__DTYPE_COUNT + 1)
 
 #endif

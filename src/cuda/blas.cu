@@ -249,54 +249,57 @@ static bool mirt__cu_blas_pixels(const mirt__conv *s) {
            s->oh == s->h && s->ow == s->w;
 }
 
-/* Weights rounded to bfloat16. */
-static __global__ void __launch_bounds__(256) mirt__cu_blas_round(const float *x, int64_t count, __nv_bfloat16 *y) {
-    for (int64_t i = (int64_t)blockIdx.x * 256 + threadIdx.x; i < count; i += (int64_t)gridDim.x * 256) y[i] = __float2bfloat16_rn(x[i]);
+static cudaDataType mirt__cu_blas_type(mirt_dtype dtype) {
+    return dtype == MIRT_FLOAT32 ? CUDA_R_32F : (int)dtype == MIRT__FLOAT16 ? CUDA_R_16F : CUDA_R_16BF;
+}
+
+/* Weights rounded to 16 bits. */
+static __global__ void __launch_bounds__(256) mirt__cu_blas_round(const float *x, int64_t count, void *y, mirt_dtype dtype) {
+    for (int64_t i = (int64_t)blockIdx.x * 256 + threadIdx.x; i < count; i += (int64_t)gridDim.x * 256) mirt__cu_store(y, dtype, i, x[i]);
 }
 
 /* out[pixels, n] = in[pixels, k] and the kernel [k, n], or, for a gradient, [n, k]. */
-static bool mirt__cu_blas_conv(mirt__cu *cu, const mirt__conv *s, bool back, bool half, const mirt__reader *in, const float *kernel, void *out,
+static bool mirt__cu_blas_conv(mirt__cu *cu, const mirt__conv *s, bool back, mirt_dtype factors, const mirt__reader *in, const float *kernel, void *out,
                                mirt_dtype out_dtype, const mirt__epilogue *e) {
-    const mirt_dtype bf16 = (mirt_dtype)MIRT__BFLOAT16;
+    const bool half = factors != MIRT_FLOAT32;
     mirt__cu_product p;
-    if (!mirt__cu_blas_on() || !mirt__cu_blas_pixels(s) || !mirt__cu_blas_plain(in, half ? bf16 : MIRT_FLOAT32)) return false;
-    if (out_dtype == MIRT_FLOAT32 ? !mirt__cu_blas_finishes(e) : !half || !mirt__cu_blas_nothing(e)) return false;
-    if (half && cu->major < 8) return false;
+    if (!mirt__cu_blas_on() || !mirt__cu_blas_pixels(s) || !mirt__cu_blas_plain(in, factors)) return false;
+    if (out_dtype == MIRT_FLOAT32 ? !mirt__cu_blas_finishes(e) : out_dtype != factors || !mirt__cu_blas_nothing(e)) return false;
+    if (half && !mirt__cu_multiplies(cu, factors)) return false;
     const int64_t pixels = s->rows * s->h * s->w, n = back ? s->ci : s->co, k = back ? s->co : s->ci;
     const void *b = kernel;
-    if (!mirt__cu_blas_product(&p, half ? CUDA_R_16BF : CUDA_R_32F, out_dtype == MIRT_FLOAT32 ? CUDA_R_32F : CUDA_R_16BF, pixels, n, k, in->data,
+    if (!mirt__cu_blas_product(&p, mirt__cu_blas_type(factors), mirt__cu_blas_type(out_dtype), pixels, n, k, in->data,
                                k, 1, b, back ? 1 : n, back ? k : 1, out) || !mirt__cu_blas_worth(&p, e)) return false;
     if (half) {
-        __nv_bfloat16 *rounded = (__nv_bfloat16 *)mirt__cu_room(cu, (size_t)(n * k) * sizeof(__nv_bfloat16));
-        MIRT_LAUNCH(cu, mirt__cu_blas_round, mirt__cu_blocks(n * k, 256), 256, 0, kernel, n * k, rounded);
+        void *rounded = mirt__cu_room(cu, (size_t)(n * k) * 2);
+        MIRT_LAUNCH(cu, mirt__cu_blas_round, mirt__cu_blocks(n * k, 256), 256, 0, kernel, n * k, rounded, factors);
         p.b = rounded;
     }
     mirt__cu_blas_finished(cu, &p, e);
     return true;
 }
 
-static bool mirt__cu_blas_conv_forward(const mirt__conv_forward *f, mirt__cu *cu) {
-    return mirt__cu_blas_conv(cu, &f->s, false, f->half, &f->x, f->kernel, f->y, f->y_dtype, &f->epilogue);
+static bool mirt__cu_blas_conv_forward(const mirt__conv_forward *f, mirt_dtype factors, mirt__cu *cu) {
+    return mirt__cu_blas_conv(cu, &f->s, false, factors, &f->x, f->kernel, f->y, f->y_dtype, &f->epilogue);
 }
 /* Without the weights' gradient. */
-static bool mirt__cu_blas_conv_input_grad(const mirt__conv_input_grad *g, mirt__cu *cu) {
-    return mirt__cu_blas_conv(cu, &g->s, true, g->half, &g->dy, g->kernel, g->dx, g->dx_dtype, &g->epilogue);
+static bool mirt__cu_blas_conv_input_grad(const mirt__conv_input_grad *g, mirt_dtype factors, mirt__cu *cu) {
+    return mirt__cu_blas_conv(cu, &g->s, true, factors, &g->dy, g->kernel, g->dx, g->dx_dtype, &g->epilogue);
 }
 
-static bool mirt__cu_blas_conv_weight_grad(const mirt__conv_weight_grad *g, mirt__cu *cu) {
+static bool mirt__cu_blas_conv_weight_grad(const mirt__conv_weight_grad *g, mirt_dtype factors, mirt__cu *cu) {
     const mirt__conv *s = &g->s;
-    const mirt_dtype dtype = g->half ? (mirt_dtype)MIRT__BFLOAT16 : MIRT_FLOAT32;
-    const cudaDataType from = g->half ? CUDA_R_16BF : CUDA_R_32F;
     const int64_t pixels = s->rows * s->h * s->w;
     mirt__cu_product p;
-    if (!mirt__cu_blas_on() || !mirt__cu_blas_pixels(s) || !mirt__cu_blas_plain(&g->x, dtype) || !mirt__cu_blas_plain(&g->dy, dtype)) return false;
-    if (g->half && cu->major < 8) return false;
-    if (!mirt__cu_blas_product(&p, from, CUDA_R_32F, s->ci, s->co, pixels, g->x.data, 1, s->ci, g->dy.data, s->co, 1, g->dkernel)) return false;
+    if (!mirt__cu_blas_on() || !mirt__cu_blas_pixels(s) || !mirt__cu_blas_plain(&g->x, factors) || !mirt__cu_blas_plain(&g->dy, factors)) return false;
+    if (factors != MIRT_FLOAT32 && !mirt__cu_multiplies(cu, factors)) return false;
+    if (!mirt__cu_blas_product(&p, mirt__cu_blas_type(factors), CUDA_R_32F, s->ci, s->co, pixels, g->x.data, 1, s->ci, g->dy.data, s->co, 1, g->dkernel)) return false;
     if (g->db) {
         float *room = NULL;
         const size_t bytes = mirt__cu_blas_column_room(pixels, s->co);
         if (bytes) room = (float *)mirt__cu_room(cu, bytes);
-        if (g->half) mirt__cu_blas_column_sums(cu, (const __nv_bfloat16 *)g->dy.data, pixels, s->co, g->db, room);
+        if ((int)factors == MIRT__FLOAT16) mirt__cu_blas_column_sums(cu, (const __half *)g->dy.data, pixels, s->co, g->db, room);
+        else if ((int)factors == MIRT__BFLOAT16) mirt__cu_blas_column_sums(cu, (const __nv_bfloat16 *)g->dy.data, pixels, s->co, g->db, room);
         else mirt__cu_blas_column_sums(cu, (const float *)g->dy.data, pixels, s->co, g->db, room);
     }
     mirt__cu_blas_run(cu, &p);

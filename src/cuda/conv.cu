@@ -10,7 +10,7 @@ typedef struct mirt__cu_mm_pack {
     mirt__cu_mm_axis down, across;
     int k, n, groups;
     int64_t k_pad, n_pad, tiles_k, tiles_n, rows; /* rows: of a group */
-    bool half, round;
+    mirt_dtype dtype, factors; /* of `to`; what numbers are rounded to */
 } mirt__cu_mm_pack;
 
 static __global__ void __launch_bounds__(256) mirt__cu_mm_pack_kernel(mirt__cu_mm_pack p) {
@@ -49,8 +49,7 @@ static __global__ void __launch_bounds__(256) mirt__cu_mm_pack_kernel(mirt__cu_m
         if (k0 + i >= p.k_pad || n0 + x >= p.n_pad) continue;
         const int64_t to = (group * p.rows + first * p.k_pad + k0 + i) * p.n_pad + n0 + x;
         const float value = tile[i * 33 + x];
-        if (p.half) static_cast<uint16_t *>(p.to)[to] = mirt__cu_to_half(value);
-        else static_cast<float *>(p.to)[to] = p.round ? mirt__cu_round_half(value) : value;
+        mirt__cu_store(p.to, p.dtype, to, p.dtype == p.factors ? value : mirt__cu_round(value, p.factors));
     }
 }
 
@@ -61,7 +60,8 @@ typedef struct mirt__cu_mm_spread {
     void *to;
     int64_t pixels, stride, turned; /* stride: from pixel to pixel; turned: element p * turned + i is channel p of pixel i */
     int k, k_pad, groups;
-    bool half, round, wide; /* wide: all channels of a piece exist and can be read at once */
+    mirt_dtype dtype, factors; /* as of weights */
+    bool wide; /* all channels of a piece exist and can be read at once */
 } mirt__cu_mm_spread;
 
 /* Four channels a thread. */
@@ -87,13 +87,9 @@ static __global__ void __launch_bounds__(256) mirt__cu_mm_spread_kernel(mirt__cu
             }
         }
         const int64_t to = set * p.k_pad + j;
-        if (p.half) {
-            mirt__cu_store_n<4>(static_cast<uint16_t *>(p.to) + to, value);
-        } else {
 #pragma unroll
-            for (int i = 0; i < 4; i++) value[i] = p.round ? mirt__cu_round_half(value[i]) : value[i];
-            mirt__cu_store_n<4>(static_cast<float *>(p.to) + to, value);
-        }
+        for (int i = 0; i < 4; i++) value[i] = p.dtype == p.factors ? value[i] : mirt__cu_round(value[i], p.factors);
+        mirt__cu_store_as<4>(p.to, p.dtype, to, value);
     }
 }
 
@@ -127,7 +123,7 @@ typedef struct mirt__cu_mm_job {
     mirt__cu_mm_pack pack; /* from, distances */
     int64_t turned;     /* as of mirt__cu_mm_spread */
     mirt__real *const *sum;
-    bool half;
+    mirt_dtype factors; /* mirt__cu_factors */
 } mirt__cu_mm_job;
 
 #ifndef MIRT__CU_MM_BLOCKS
@@ -150,6 +146,9 @@ static int mirt__cu_multiply_launch(mirt__cu *cu, const mirt__cu_multiply *args,
     MIRT__CU_MULTIPLY_CASE(64, 64, MIRT__CU_MM_HALF)
     MIRT__CU_MULTIPLY_CASE(128, 64, MIRT__CU_MM_HALF)
     MIRT__CU_MULTIPLY_CASE(128, 128, MIRT__CU_MM_HALF)
+    MIRT__CU_MULTIPLY_CASE(64, 64, MIRT__CU_MM_FLOAT16)
+    MIRT__CU_MULTIPLY_CASE(128, 64, MIRT__CU_MM_FLOAT16)
+    MIRT__CU_MULTIPLY_CASE(128, 128, MIRT__CU_MM_FLOAT16)
     MIRT__CU_MULTIPLY_CASE(64, 64, MIRT__CU_MM_TF32)
     MIRT__CU_MULTIPLY_CASE(128, 64, MIRT__CU_MM_TF32)
     MIRT__CU_MULTIPLY_CASE(128, 128, MIRT__CU_MM_TF32)
@@ -173,13 +172,14 @@ static int64_t mirt__cu_mm_rooms_take(mirt__cu_mm_rooms *r, int64_t bytes) {
 static void mirt__cu_multiply_run(mirt__cu *cu, mirt__cu_mm_job *job) {
     mirt__cu_multiply *p = &job->p;
     mirt__cu_mm_pack *w = &job->pack;
-    const bool exact = !job->half || cu->major < 8; /* without tensor cores, numbers of bfloat16 are multiplied as floats */
-    const int math = !exact ? MIRT__CU_MM_HALF : !job->half && cu->tf32 && cu->major >= 8 ? MIRT__CU_MM_TF32 : MIRT__CU_MM_FMA;
+    const bool half = job->factors != MIRT_FLOAT32, exact = !mirt__cu_multiplies(cu, job->factors); /* exact: rounded numbers are multiplied as floats */
+    const mirt_dtype dtype = exact ? MIRT_FLOAT32 : job->factors;
+    const int math = (int)dtype == MIRT__FLOAT16 ? MIRT__CU_MM_FLOAT16 : !exact ? MIRT__CU_MM_HALF : !half && cu->tf32 && cu->major >= 8 ? MIRT__CU_MM_TF32 : MIRT__CU_MM_FMA;
     const int vector = exact ? 4 : 8, taps = p->down.kernel * p->across.kernel, k = p->k, size = exact ? 4 : 2;
-    const bool round = job->half && exact, whole = !(p->x.kind & MIRT__CU_READ_GATE) || p->x.gate_pixels == (int64_t)p->down.source * p->across.source;
+    const bool round = half && exact, whole = !(p->x.kind & MIRT__CU_READ_GATE) || p->x.gate_pixels == (int64_t)p->down.source * p->across.source;
     int columns = mirt__cu_columns_floats(p->x, k) * 4;
     const bool narrow = columns > MIRT__CU_MM_COLUMNS || (size_t)mirt__cu_multiply_launch(cu, p, math, 64, 64, 0, false) + (size_t)columns > cu->shared_most;
-    const bool spread = narrow || k % vector != 0 || p->x.width < vector || p->x.dtype != (exact ? MIRT_FLOAT32 : (mirt_dtype)MIRT__BFLOAT16) || !whole || round ||
+    const bool spread = narrow || k % vector != 0 || p->x.width < vector || p->x.dtype != dtype || !whole || round ||
                         job->turned || !MIRT__CU_MM_QUICK(p->x.norm.activation);
     mirt__cu_mm_spread s;
     mirt__cu_mm_rooms r;
@@ -195,14 +195,14 @@ static void mirt__cu_multiply_run(mirt__cu *cu, mirt__cu_mm_job *job) {
         s.k = k;
         s.k_pad = (int)mirt__cu_round_up(k, vector);
         s.groups = p->groups;
-        s.half = !exact;
-        s.round = round;
+        s.dtype = dtype;
+        s.factors = job->factors;
         s.wide = k % 4 == 0 && p->x.width >= 4 && !job->turned;
         p->k = s.k_pad;
         p->c = p->groups * s.k_pad;
         r.x = mirt__cu_mm_rooms_take(&r, s.pixels * p->c * size);
         memset(&p->x, 0, sizeof p->x);
-        p->x.dtype = exact ? MIRT_FLOAT32 : (mirt_dtype)MIRT__BFLOAT16;
+        p->x.dtype = dtype;
         p->x.width = 8;
         columns = 0;
     }
@@ -230,7 +230,7 @@ static void mirt__cu_multiply_run(mirt__cu *cu, mirt__cu_mm_job *job) {
     p->splits = splits > 1 ? (int)mirt__cu_ceil(steps, p->split_steps) : 1;
 
     /* Weights are used where they are if they lie as they should. */
-    const bool packed = job->half || p->k != k || p->down.back || w->column != 1 || w->row % 4 != 0 || p->n % 4 != 0 || (taps > 1 && w->tap != w->row * k) ||
+    const bool packed = half || p->k != k || p->down.back || w->column != 1 || w->row % 4 != 0 || p->n % 4 != 0 || (taps > 1 && w->tap != w->row * k) ||
                         !mirt__cu_aligned(w->from, 16);
     w->k = k;
     w->k_pad = p->k;
@@ -242,8 +242,8 @@ static void mirt__cu_multiply_run(mirt__cu *cu, mirt__cu_mm_job *job) {
     w->across = p->across;
     w->tiles_k = mirt__cu_ceil(p->k, 32);
     w->tiles_n = mirt__cu_ceil(w->n_pad, 32);
-    w->half = !exact;
-    w->round = round;
+    w->dtype = dtype;
+    w->factors = job->factors;
     if (packed) r.b = mirt__cu_mm_rooms_take(&r, w->groups * w->rows * w->n_pad * size);
     if (p->splits > 1) r.partial = mirt__cu_mm_rooms_take(&r, p->splits * all * 4);
     const int64_t chunks = p->splits > 1 ? mirt__cu_ceil(p->pixels, MIRT__CU_MM_SLAB) : p->blocks_m * phases;
@@ -312,23 +312,25 @@ static void mirt__cu_conv_job(mirt__cu_mm_job *job, const mirt__conv *s, bool ba
 static void mirt__cu_conv_forward(const mirt__conv_forward *f, const mirt__where *where) {
     mirt__cu *cu = mirt__cu_of(where);
     const mirt__conv *s = &f->s;
+    const mirt_dtype factors = mirt__cu_factors(f->half, where);
     mirt__cu_mm_job job;
     if (mirt__cu_depthwise_forward(f, cu)) return;
     if (s->rows < 1 || s->oh < 1 || s->ow < 1 || s->co < 1) {
         mirt__cu_mm_nothing(cu, &f->epilogue, s->co);
         return;
     }
-    if (mirt__cu_blas_conv_forward(f, cu)) return;
+    if (mirt__cu_blas_conv_forward(f, factors, cu)) return;
     mirt__cu_conv_job(&job, s, false, &f->x, f->kernel);
     job.p.e = mirt__cu_epilogue_of(&f->epilogue, f->y, f->y_dtype, s->co);
     job.sum = f->epilogue.sum;
-    job.half = f->half;
+    job.factors = factors;
     mirt__cu_multiply_run(cu, &job);
 }
 
 static void mirt__cu_conv_input_grad(const mirt__conv_input_grad *g, const mirt__where *where) {
     mirt__cu *cu = mirt__cu_of(where);
     const mirt__conv *s = &g->s;
+    const mirt_dtype factors = mirt__cu_factors(g->half, where);
     mirt__cu_mm_job job;
     if (mirt__cu_depthwise_input_grad(g, cu)) return;
     if (g->x) { /* first, as dx may lie where x or dy does */
@@ -346,11 +348,11 @@ static void mirt__cu_conv_input_grad(const mirt__conv_input_grad *g, const mirt_
         mirt__cu_mm_nothing(cu, &g->epilogue, s->ci);
         return;
     }
-    if (mirt__cu_blas_conv_input_grad(g, cu)) return;
+    if (mirt__cu_blas_conv_input_grad(g, factors, cu)) return;
     mirt__cu_conv_job(&job, s, true, &g->dy, g->kernel);
     job.p.e = mirt__cu_epilogue_of(&g->epilogue, g->dx, g->dx_dtype, s->ci);
     job.sum = g->epilogue.sum;
-    job.half = g->half;
+    job.factors = factors;
     mirt__cu_multiply_run(cu, &job);
 }
 

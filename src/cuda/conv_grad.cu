@@ -5,8 +5,8 @@
 #include "ptx.cuh"
 #include "reader.cuh"
 
-/* How the numbers are multiplied: float32 by FMA, tf32, bfloat16. */
-enum { MIRT__CU_WGRAD_FMA, MIRT__CU_WGRAD_TF32, MIRT__CU_WGRAD_HALF };
+/* How the numbers are multiplied: float32 by FMA, tf32, bfloat16, float16. */
+enum { MIRT__CU_WGRAD_FMA, MIRT__CU_WGRAD_TF32, MIRT__CU_WGRAD_HALF, MIRT__CU_WGRAD_FLOAT16 };
 
 /* Blocks that a device should have: so that large ones run evenly. Pixels that a part has at least. */
 #define MIRT__CU_WGRAD_BLOCKS 792
@@ -25,7 +25,7 @@ typedef struct mirt__cu_wgrad {
     bool flat;                /* x's pixels are dy's */
     int width;                /* neighbours that are read at once */
     bool large;               /* tiles of 128 by 128 */
-    bool round;               /* numbers are rounded to bfloat16, and multiplied as floats */
+    mirt_dtype factors;       /* what numbers are rounded to */
     bool gate_images;         /* an image has the same gates */
     mirt__cu_divisor image, line;
     float *sums;              /* of part 0: dkernel, then db */
@@ -35,12 +35,14 @@ typedef struct mirt__cu_wgrad {
 } mirt__cu_wgrad;
 
 template <int BY, int BM_, int BN_> struct mirt__cu_wgrad_shape {
-    static constexpr int BM = BM_, BN = BN_, BK = BY == MIRT__CU_WGRAD_HALF ? 32 : 16;
+    static constexpr bool HALF = BY >= MIRT__CU_WGRAD_HALF;
+    typedef typename mirt__cu_half_of<BY == MIRT__CU_WGRAD_FLOAT16>::type H;
+    static constexpr int BM = BM_, BN = BN_, BK = HALF ? 32 : 16;
     static constexpr int THREADS = BM * BN >= 128 * 128 ? 256 : 128;
     static constexpr int WARPS_N = THREADS == 256 ? 4 : 2, WARPS_M = THREADS / 32 / WARPS_N;
     static constexpr int WM = BM / WARPS_M, WN = BN / WARPS_N;           /* of a warp */
     static constexpr int TN = BN >= 128 ? 8 : 4, TM = BM * BN / THREADS / TN; /* of a thread, by FMA */
-    static constexpr int SIZE = BY == MIRT__CU_WGRAD_HALF ? 2 : 4;
+    static constexpr int SIZE = HALF ? 2 : 4;
     static constexpr int A_PITCH = BM + 8, B_PITCH = BN + 8;
     static constexpr int A_BYTES = BK * A_PITCH * SIZE, B_BYTES = BK * B_PITCH * SIZE;
     static constexpr int SHARE = THREADS / BN; /* threads of a column */
@@ -49,12 +51,12 @@ template <int BY, int BM_, int BN_> struct mirt__cu_wgrad_shape {
 };
 
 /* V numbers to shared memory. */
-template <int BY, int V> static inline __device__ void mirt__cu_wgrad_put(unsigned char *shared, int at, float *v, bool round) {
-    if constexpr (BY == MIRT__CU_WGRAD_HALF) {
-        mirt__cu_store_n<V>(reinterpret_cast<uint16_t *>(shared) + at, v);
+template <class S, int V> static inline __device__ void mirt__cu_wgrad_put(unsigned char *shared, int at, float *v, mirt_dtype factors) {
+    if constexpr (S::HALF) {
+        mirt__cu_store_n<V>(reinterpret_cast<typename S::H *>(shared) + at, v);
     } else {
 #pragma unroll
-        for (int i = 0; i < V; i++) v[i] = round ? mirt__cu_round_half(v[i]) : v[i];
+        for (int i = 0; i < V; i++) v[i] = mirt__cu_round(v[i], factors);
         mirt__cu_store_n<V>(reinterpret_cast<float *>(shared) + at, v);
     }
 }
@@ -94,7 +96,7 @@ template <class S, int BY, int V, bool X> struct mirt__cu_wgrad_side {
         mirt__cu_reader r = X ? g.x : g.dy;
         if (V > 1) r.kind &= X ? MIRT__CU_READ_NORM | MIRT__CU_READ_GATE : MIRT__CU_READ_BACK;
         if (V == 8) {
-            r.dtype = (mirt_dtype)MIRT__BFLOAT16;
+            r.dtype = BY == MIRT__CU_WGRAD_FLOAT16 ? (mirt_dtype)MIRT__FLOAT16 : (mirt_dtype)MIRT__BFLOAT16;
             r.affine = false;
         }
         return r;
@@ -166,7 +168,7 @@ template <class S, int BY, int V, bool X> struct mirt__cu_wgrad_side {
 #pragma unroll
                         for (int j = 0; j < 4; j++) v[j] = 0;
                     }
-                    mirt__cu_wgrad_put<BY, 4>(shared, (line + i * DOWN) * PITCH + column + part, v, g.round);
+                    mirt__cu_wgrad_put<S, 4>(shared, (line + i * DOWN) * PITCH + column + part, v, g.factors);
                 }
             }
         } else {
@@ -176,7 +178,7 @@ template <class S, int BY, int V, bool X> struct mirt__cu_wgrad_side {
             for (int i = line; i < S::BK; i += DOWN) {
                 float v[1] = {0};
                 if (mine && fetch_one(g, r, start, k + i, raw[0], gates[0])) mirt__cu_make<MIRT__CU_READ_ANY, 1>(r, c, raw[0], gates[0], channel, v);
-                mirt__cu_wgrad_put<BY, 1>(shared, i * PITCH + column, v, g.round);
+                mirt__cu_wgrad_put<S, 1>(shared, i * PITCH + column, v, g.factors);
             }
         }
     }
@@ -245,7 +247,7 @@ static __device__ void mirt__cu_wgrad_multiply(mirt__cu_wgrad_sums<S, BY> &sums,
 #pragma unroll
             for (int i = 0; i < MT; i++) {
 #pragma unroll
-                for (int j = 0; j < NT; j++) mirt__cu_mma_bf16(sums.d[i][j], a[i], b[j / 2] + j % 2 * 2);
+                for (int j = 0; j < NT; j++) mirt__cu_mma_half<BY == MIRT__CU_WGRAD_FLOAT16>(sums.d[i][j], a[i], b[j / 2] + j % 2 * 2);
             }
         }
     }
@@ -254,7 +256,7 @@ static __device__ void mirt__cu_wgrad_multiply(mirt__cu_wgrad_sums<S, BY> &sums,
 /* A tile of one part's sums: x is read with its taps as the rows of a matrix [pixels][taps * channels], dy is one [pixels][columns]. Both lie
    in shared memory by pixels, two tiles of each: some warps read the next one while others multiply. */
 template <int BY, int BM, int BN, int V>
-static __global__ void __launch_bounds__(mirt__cu_wgrad_shape<BY, BM, BN>::THREADS, BM > 64 ? 1 : BY == MIRT__CU_WGRAD_HALF && V == 4 ? 2 : 3) mirt__cu_wgrad_kernel(const mirt__cu_wgrad g) {
+static __global__ void __launch_bounds__(mirt__cu_wgrad_shape<BY, BM, BN>::THREADS, BM > 64 ? 1 : BY >= MIRT__CU_WGRAD_HALF && V == 4 ? 2 : 3) mirt__cu_wgrad_kernel(const mirt__cu_wgrad g) {
     typedef mirt__cu_wgrad_shape<BY, BM, BN> S;
     MIRT_DYNAMIC_SHARED(unsigned char, shared);
     unsigned char *as = shared, *bs = shared + 2 * S::A_BYTES;
@@ -295,7 +297,7 @@ static __global__ void __launch_bounds__(mirt__cu_wgrad_shape<BY, BM, BN>::THREA
 #pragma unroll 4
                 for (int i = thread / BN; i < S::BK; i += S::SHARE) {
                     const int from = i * S::B_PITCH + thread % BN;
-                    sum += BY == MIRT__CU_WGRAD_HALF ? mirt__cu_from_half(reinterpret_cast<const uint16_t *>(b)[from]) : reinterpret_cast<const float *>(b)[from];
+                    sum += S::HALF ? mirt__cu_from_half(reinterpret_cast<const typename S::H *>(b)[from]) : reinterpret_cast<const float *>(b)[from];
                 }
             }
         }
@@ -362,7 +364,8 @@ static bool mirt__cu_wgrad_pixels(const mirt__conv *s) {
 static void mirt__cu_conv_weight_grad(const mirt__conv_weight_grad *args, const mirt__where *where) {
     mirt__cu *cu = mirt__cu_of(where);
     const mirt__conv *s = &args->s;
-    if (mirt__cu_depthwise_weight_grad(args, cu) || mirt__cu_blas_conv_weight_grad(args, cu)) return;
+    const mirt_dtype factors = mirt__cu_factors(args->half, where);
+    if (mirt__cu_depthwise_weight_grad(args, cu) || mirt__cu_blas_conv_weight_grad(args, factors, cu)) return;
     mirt__cu_wgrad g;
     memset(&g, 0, sizeof g);
     g.x = mirt__cu_reader_of(&args->x, s->ci);
@@ -391,8 +394,8 @@ static void mirt__cu_conv_weight_grad(const mirt__conv_weight_grad *args, const 
     g.bias = args->db != NULL;
     if (g.m < 1 || s->co < 1) return;
 
-    const bool half = args->half && cu->major >= 8;
-    const int widest = half && g.x.dtype == (mirt_dtype)MIRT__BFLOAT16 && g.dy.dtype == g.x.dtype && !g.x.affine && !g.dy.affine ? 8 : 4;
+    const bool half = mirt__cu_multiplies(cu, factors);
+    const int widest = half && g.x.dtype == factors && g.dy.dtype == g.x.dtype && !g.x.affine && !g.dy.affine ? 8 : 4;
     g.width = widest;
     if (g.x.kind & MIRT__CU_READ_BACK || g.dy.kind & (MIRT__CU_READ_NORM | MIRT__CU_READ_GATE)) g.width = 1;
     while (g.width > 1 && (g.x.width < g.width || g.dy.width < g.width || g.channels % g.width != 0 || g.n % g.width != 0)) g.width = g.width == 8 ? 4 : 1;
@@ -415,9 +418,10 @@ static void mirt__cu_conv_weight_grad(const mirt__conv_weight_grad *args, const 
         g.db = args->db;
     }
     if (parts > 0) {
-        g.round = args->half && !half;
-        if (half) mirt__cu_wgrad_by<MIRT__CU_WGRAD_HALF, 8>(cu, &g, s->groups, parts);
-        else if (cu->tf32 && cu->major >= 8) mirt__cu_wgrad_by<MIRT__CU_WGRAD_TF32, 4>(cu, &g, s->groups, parts);
+        g.factors = factors;
+        if (half && (int)factors == MIRT__FLOAT16) mirt__cu_wgrad_by<MIRT__CU_WGRAD_FLOAT16, 8>(cu, &g, s->groups, parts);
+        else if (half) mirt__cu_wgrad_by<MIRT__CU_WGRAD_HALF, 8>(cu, &g, s->groups, parts);
+        else if (!args->half && cu->tf32 && cu->major >= 8) mirt__cu_wgrad_by<MIRT__CU_WGRAD_TF32, 4>(cu, &g, s->groups, parts);
         else mirt__cu_wgrad_by<MIRT__CU_WGRAD_FMA, 4>(cu, &g, s->groups, parts);
     }
     if (parts != 1) mirt__cu_parts_total(cu, g.sums, parts, g.sum_floats, g.m * s->co, args->dkernel, s->co, args->db);

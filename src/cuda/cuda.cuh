@@ -7,6 +7,7 @@
 
 #include <cuda_runtime.h>
 #include <cuda_bf16.h>
+#include <cuda_fp16.h>
 #include <cublas_v2.h>
 #include <string.h>
 
@@ -86,6 +87,14 @@ static inline void mirt__cu_enter(mirt__cu *cu) {
 static inline mirt__cu *mirt__cu_of(const mirt__where *where) {
     mirt__cu_enter(where->remote);
     return where->remote;
+}
+/* What a call multiplies: numbers of float32, or rounded to 16 bits. */
+static inline mirt_dtype mirt__cu_factors(bool half, const mirt__where *where) {
+    return !half ? MIRT_FLOAT32 : where->float16 ? (mirt_dtype)MIRT__FLOAT16 : (mirt_dtype)MIRT__BFLOAT16;
+}
+/* Whether there are instructions for products of such. */
+static inline bool mirt__cu_multiplies(const mirt__cu *cu, mirt_dtype factors) {
+    return (int)factors == MIRT__FLOAT16 ? cu->major * 10 + cu->minor >= 75 : cu->major >= 8 && (int)factors == MIRT__BFLOAT16;
 }
 static inline int64_t mirt__cu_ceil(int64_t a, int64_t b) { return (a + b - 1) / b; }
 

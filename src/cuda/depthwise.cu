@@ -26,7 +26,7 @@ typedef struct mirt__cu_depth {
 
 /* >>what is read */
 
-/* N numbers as they lie in memory. */
+/* N numbers as they lie in memory. HALF: 0, or which of mirt__cu_dtypes of 16 bits. */
 template <int HALF, int N> struct mirt__cu_depth_raw {
     mirt__cu_bytes<HALF ? 2 * N : 4 * N> bytes;
 };
@@ -45,8 +45,8 @@ template <int HALF, int N> static inline __device__ void mirt__cu_depth_load(mir
 template <int HALF, int N> static inline __device__ void mirt__cu_depth_floats(const mirt__cu_depth_raw<HALF, N> &raw, float *to) {
 #pragma unroll
     for (int i = 0; i < N; i++) {
-        if (HALF) to[i] = __uint_as_float(i % 2 ? raw.bytes.word[i / 2] & 0xFFFF0000u : raw.bytes.word[i / 2] << 16);
-        else to[i] = __uint_as_float(raw.bytes.word[i % (HALF ? N / 2 : N)]);
+        if constexpr (HALF == MIRT__CU_FLOATS) to[i] = __uint_as_float(raw.bytes.word[i]);
+        else if (i % 2 == 0) mirt__cu_from_word<HALF == MIRT__CU_FLOAT16S>(raw.bytes.word[i / 2], &to[i], &to[i + 1]);
     }
 }
 /* Activations that need no calls. */
@@ -203,7 +203,7 @@ template <int K, int S, int LINES, int N, int HALF> static __global__ __launch_b
                         for (int v = 0; v < N; v++) y[v] = mirt__cu_normed(y[v], finish.mean[v], finish.factor[v], finish.offset[v]);
                     }
                     mirt__cu_depth_activate<N>(d.e.activation, y);
-                    mirt__cu_put<HALF ? MIRT__CU_HALVES : MIRT__CU_FLOATS, N>(y_near, d.e.dtype, (int64_t)(ox * d.c + r * y_row), y);
+                    mirt__cu_put<HALF, N>(y_near, d.e.dtype, (int64_t)(ox * d.c + r * y_row), y);
                     mirt__cu_sums_add<N>(d.e, finish, sums, y, y);
                 }
 #pragma unroll
@@ -355,7 +355,7 @@ template <int K, int S, int LINES, int N, int HALF, int WANTS> static __global__
                         for (int v = 0; v < N; v++) u[v] = mirt__cu_normed(z[v], finish.slope_mean[v], finish.slope_factor[v], finish.slope_offset[v]);
                         mirt__cu_depth_slope<N>(d.e.slope.activation, g, u);
                     }
-                    mirt__cu_put<HALF ? MIRT__CU_HALVES : MIRT__CU_FLOATS, N>(dx_near, d.e.dtype, (int64_t)(column * d.c + q / S * x_row), g);
+                    mirt__cu_put<HALF, N>(dx_near, d.e.dtype, (int64_t)(column * d.c + q / S * x_row), g);
                     mirt__cu_sums_add<N>(d.e, finish, sums, g, z);
                 }
             }
@@ -519,7 +519,7 @@ static int mirt__cu_depth_size(const mirt__cu_depth *d) {
 }
 /* Whether they can read it; kind: what else it may be but plain. */
 static bool mirt__cu_depth_reads(const mirt__cu_reader *r, int kind, mirt_dtype dtype) {
-    return r->dtype == dtype && (dtype == MIRT_FLOAT32 || (int)dtype == MIRT__BFLOAT16) && !r->affine && (r->kind == MIRT__CU_READ_PLAIN || r->kind == kind) &&
+    return r->dtype == dtype && (dtype == MIRT_FLOAT32 || mirt__cu_is_half(dtype)) && !r->affine && (r->kind == MIRT__CU_READ_PLAIN || r->kind == kind) &&
            r->width >= 4 && mirt__cu_depth_simple(r->norm.activation);
 }
 static bool mirt__cu_depth_finishes(const mirt__cu_epilogue *e, mirt_dtype dtype) {
@@ -558,13 +558,20 @@ static size_t mirt__cu_depth_shared(const mirt__cu_depth *d, int n) {
 }
 
 #define MIRT__CU_DEPTH_LAUNCH(kernel) MIRT_LAUNCH(cu, kernel, grid, block, shared, d)
+#define MIRT__CU_DEPTH_FORWARD(K, S, LINES) \
+    do { \
+        if (dtypes == MIRT__CU_FLOATS) MIRT__CU_DEPTH_LAUNCH((mirt__cu_depth_forward<K, S, LINES, 4, MIRT__CU_FLOATS>)); \
+        else if (dtypes == MIRT__CU_HALVES) MIRT__CU_DEPTH_LAUNCH((mirt__cu_depth_forward<K, S, LINES, 4, MIRT__CU_HALVES>)); \
+        else MIRT__CU_DEPTH_LAUNCH((mirt__cu_depth_forward<K, S, LINES, 4, MIRT__CU_FLOAT16S>)); \
+    } while (0)
 static bool mirt__cu_depthwise_forward(const mirt__conv_forward *args, mirt__cu *cu) {
     if (!mirt__cu_depth_is(&args->s)) return false;
     mirt__cu_depth d = mirt__cu_depth_of(&args->s, args->kernel);
     mirt__cu_layout layout;
     d.x = mirt__cu_reader_of(&args->x, args->s.ci);
     d.e = mirt__cu_epilogue_of(&args->epilogue, args->y, args->y_dtype, args->s.co);
-    const bool half = (int)args->y_dtype == MIRT__BFLOAT16, images = d.e.sums == MIRT__SUMS_IMAGES;
+    const mirt__cu_dtypes dtypes = mirt__cu_dtypes_of(args->y_dtype);
+    const bool images = d.e.sums == MIRT__SUMS_IMAGES;
     const bool reads = mirt__cu_depth_reads(&d.x, MIRT__CU_READ_NORM, args->y_dtype) && mirt__cu_depth_finishes(&d.e, args->y_dtype) && !d.e.slope.mean;
     const int size = reads ? mirt__cu_depth_size(&d) : 0, stride = d.stride_h, lines = size == 3 && stride == 1 ? 4 : 2;
     const int n = size ? 4 : d.x.width >= 4 && d.e.width >= 4 && mirt__cu_aligned(d.kernel, 16) ? 4 : 1;
@@ -575,30 +582,32 @@ static bool mirt__cu_depthwise_forward(const mirt__conv_forward *args, mirt__cu 
     const size_t shared = mirt__cu_depth_shared(&d, n);
     if (!size && n == 4) MIRT__CU_DEPTH_LAUNCH((mirt__cu_depth_any_forward<4>));
     else if (!size) MIRT__CU_DEPTH_LAUNCH((mirt__cu_depth_any_forward<1>));
-    else if (size == 3 && stride == 1 && half) MIRT__CU_DEPTH_LAUNCH((mirt__cu_depth_forward<3, 1, 4, 4, 1>));
-    else if (size == 3 && stride == 1) MIRT__CU_DEPTH_LAUNCH((mirt__cu_depth_forward<3, 1, 4, 4, 0>));
-    else if (size == 3 && half) MIRT__CU_DEPTH_LAUNCH((mirt__cu_depth_forward<3, 2, 2, 4, 1>));
-    else if (size == 3) MIRT__CU_DEPTH_LAUNCH((mirt__cu_depth_forward<3, 2, 2, 4, 0>));
-    else if (stride == 1 && half) MIRT__CU_DEPTH_LAUNCH((mirt__cu_depth_forward<5, 1, 2, 4, 1>));
-    else if (stride == 1) MIRT__CU_DEPTH_LAUNCH((mirt__cu_depth_forward<5, 1, 2, 4, 0>));
-    else if (half) MIRT__CU_DEPTH_LAUNCH((mirt__cu_depth_forward<5, 2, 2, 4, 1>));
-    else MIRT__CU_DEPTH_LAUNCH((mirt__cu_depth_forward<5, 2, 2, 4, 0>));
+    else if (size == 3 && stride == 1) MIRT__CU_DEPTH_FORWARD(3, 1, 4);
+    else if (size == 3) MIRT__CU_DEPTH_FORWARD(3, 2, 2);
+    else if (stride == 1) MIRT__CU_DEPTH_FORWARD(5, 1, 2);
+    else MIRT__CU_DEPTH_FORWARD(5, 2, 2);
     mirt__cu_sums_finish(cu, &d.e, &d.sums, args->epilogue.sum, d.rows, (int64_t)d.oh * d.ow);
     return true;
 }
 
-/* Kernels of one dtype and stride, which make what is wanted. */
-#define MIRT__CU_DEPTH_BACK(K, S, LINES, HALF) \
+/* Kernels of one size and stride, which make what is wanted. */
+#define MIRT__CU_DEPTH_BACK_OF(K, S, LINES, HALF) \
     do { \
         if (wants == MIRT__CU_DEPTH_DX) MIRT__CU_DEPTH_LAUNCH((mirt__cu_depth_back<K, S, LINES, 2, HALF, MIRT__CU_DEPTH_DX>)); \
         else if (wants == MIRT__CU_DEPTH_BOTH) MIRT__CU_DEPTH_LAUNCH((mirt__cu_depth_back<K, S, LINES, 2, HALF, MIRT__CU_DEPTH_BOTH>)); \
         else MIRT__CU_DEPTH_LAUNCH((mirt__cu_depth_back<K, S, LINES, 2, HALF, MIRT__CU_DEPTH_DKERNEL>)); \
     } while (0)
+#define MIRT__CU_DEPTH_BACK(K, S, LINES) \
+    do { \
+        if (dtypes == MIRT__CU_FLOATS) MIRT__CU_DEPTH_BACK_OF(K, S, LINES, MIRT__CU_FLOATS); \
+        else if (dtypes == MIRT__CU_HALVES) MIRT__CU_DEPTH_BACK_OF(K, S, LINES, MIRT__CU_HALVES); \
+        else MIRT__CU_DEPTH_BACK_OF(K, S, LINES, MIRT__CU_FLOAT16S); \
+    } while (0)
 /* d has what is read, and e where dx is wanted. */
 static void mirt__cu_depth_gradients(mirt__cu *cu, mirt__cu_depth d, mirt__cu_depth_wants wants, mirt__real *const *sum, mirt__real *dkernel, mirt__real *db) {
     const bool dx = wants != MIRT__CU_DEPTH_DKERNEL, dk = wants != MIRT__CU_DEPTH_DX;
     const mirt_dtype dtype = d.dy.dtype;
-    const bool half = (int)dtype == MIRT__BFLOAT16;
+    const mirt__cu_dtypes dtypes = mirt__cu_dtypes_of(dtype);
     const bool fast = mirt__cu_depth_reads(&d.dy, MIRT__CU_READ_BACK, dtype) && (!dk || mirt__cu_depth_reads(&d.x, MIRT__CU_READ_NORM, dtype)) &&
                       (!dx || (mirt__cu_depth_finishes(&d.e, dtype) && !d.e.bias && !d.e.norm.mean && d.e.activation == MIRT_LINEAR));
     const int size = fast ? mirt__cu_depth_size(&d) : 0, stride = d.stride_h, taps = d.kh * d.kw;
@@ -644,18 +653,16 @@ static void mirt__cu_depth_gradients(mirt__cu *cu, mirt__cu_depth d, mirt__cu_de
     mirt__cu_depth_room(cu, &d, blocks, dk ? taps + 1 : 0);
     const dim3 grid(blocks, layout.blocks), block((unsigned)(d.across * d.down));
     const size_t shared = mirt__cu_depth_shared(&d, 2);
-    if (size == 3 && stride == 1 && half) MIRT__CU_DEPTH_BACK(3, 1, 4, 1);
-    else if (size == 3 && stride == 1) MIRT__CU_DEPTH_BACK(3, 1, 4, 0);
-    else if (size == 3 && half) MIRT__CU_DEPTH_BACK(3, 2, 2, 1);
-    else if (size == 3) MIRT__CU_DEPTH_BACK(3, 2, 2, 0);
-    else if (stride == 1 && half) MIRT__CU_DEPTH_BACK(5, 1, 2, 1);
-    else if (stride == 1) MIRT__CU_DEPTH_BACK(5, 1, 2, 0);
-    else if (half) MIRT__CU_DEPTH_BACK(5, 2, 1, 1);
-    else MIRT__CU_DEPTH_BACK(5, 2, 1, 0);
+    if (size == 3 && stride == 1) MIRT__CU_DEPTH_BACK(3, 1, 4);
+    else if (size == 3) MIRT__CU_DEPTH_BACK(3, 2, 2);
+    else if (stride == 1) MIRT__CU_DEPTH_BACK(5, 1, 2);
+    else MIRT__CU_DEPTH_BACK(5, 2, 1);
     if (dx) mirt__cu_sums_finish(cu, &d.e, &d.sums, sum, d.rows, (int64_t)d.h * d.w);
     if (dk) mirt__cu_parts_total(cu, d.part, blocks, (int64_t)(taps + 1) * d.c, (int64_t)taps * d.c, dkernel, d.c, db);
 }
+#undef MIRT__CU_DEPTH_FORWARD
 #undef MIRT__CU_DEPTH_BACK
+#undef MIRT__CU_DEPTH_BACK_OF
 #undef MIRT__CU_DEPTH_LAUNCH
 
 static bool mirt__cu_depthwise_input_grad(const mirt__conv_input_grad *args, mirt__cu *cu) {

@@ -375,8 +375,13 @@ template <int N, class T> static __global__ void __launch_bounds__(MIRT__CU_ELEM
         } else if ((int)to == MIRT__BFLOAT16) {
             mirt__cu_pack<N, uint16_t> v;
 #pragma unroll
-            for (int j = 0; j < N; j++) v.v[j] = mirt__cu_to_half((float)from.v[j]);
+            for (int j = 0; j < N; j++) mirt__cu_to_half((float)from.v[j], &v.v[j]);
             mirt__cu_pack_store<N>(static_cast<uint16_t *>(y) + at, left, v);
+        } else if ((int)to == MIRT__FLOAT16) {
+            mirt__cu_pack<N, mirt__cu_f16> v;
+#pragma unroll
+            for (int j = 0; j < N; j++) mirt__cu_to_half((float)from.v[j], &v.v[j]);
+            mirt__cu_pack_store<N>(static_cast<mirt__cu_f16 *>(y) + at, left, v);
         } else {
             mirt__cu_pack<N, uint8_t> v;
 #pragma unroll

@@ -7,7 +7,7 @@
 
 typedef struct mirt__cu_epilogue {
     void *y;
-    mirt_dtype dtype; /* of y, add, mask and slope_x: float32 or bfloat16 */
+    mirt_dtype dtype; /* of y, add, mask and slope_x: float32 or 16 bits */
     int width;        /* 8, 4 or 1: the most neighbours in a row that may be handled at once, at multiples of it */
     int64_t columns;
     const float *bias;
@@ -70,7 +70,7 @@ template <int N> struct mirt__cu_finish_raw {
 };
 template <int N> static inline __device__ void mirt__cu_finish_words(const mirt__cu_epilogue &e, const void *from, int64_t at, int n, uint32_t *to) {
     if (n == N && N <= e.width) {
-        if ((int)e.dtype == MIRT__BFLOAT16) mirt__cu_fetch_words<N>(from, (mirt_dtype)MIRT__BFLOAT16, at, to);
+        if (mirt__cu_is_half(e.dtype)) mirt__cu_fetch_words<N>(from, (mirt_dtype)MIRT__BFLOAT16, at, to);
         else mirt__cu_fetch_words<N>(from, MIRT_FLOAT32, at, to);
         return;
     }
@@ -78,8 +78,9 @@ template <int N> static inline __device__ void mirt__cu_finish_words(const mirt_
     for (int i = 0; i < N; i++) to[i] = i < n ? __float_as_uint(mirt__cu_load(from, e.dtype, at + i)) : 0;
 }
 template <int N> static inline __device__ void mirt__cu_finish_floats(const mirt__cu_epilogue &e, int n, const uint32_t *words, float *to) {
-    if (n == N && N <= e.width && (int)e.dtype == MIRT__BFLOAT16) {
-        mirt__cu_make_words<N>(words, (mirt_dtype)MIRT__BFLOAT16, to);
+    if (n == N && N <= e.width && mirt__cu_is_half(e.dtype)) {
+        if ((int)e.dtype == MIRT__FLOAT16) mirt__cu_make_halves<true, N>(words, to);
+        else mirt__cu_make_halves<false, N>(words, to);
         return;
     }
 #pragma unroll

@@ -1,6 +1,6 @@
 #ifndef MIRT__CUDA_MATH_CUH
 #define MIRT__CUDA_MATH_CUH
-/* Numbers on devices: activations and their slopes, bfloat16, accesses of several neighbours at a time, quotients by what is the
+/* Numbers on devices: activations and their slopes, numbers of 16 bits, accesses of several neighbours at a time, quotients by what is the
    same for a whole kernel, sums over warps and blocks, random bits. */
 
 #include "cuda.cuh"
@@ -96,16 +96,54 @@ static inline __device__ float mirt__cu_times_slope(mirt_activation_kind kind, f
 }
 static inline __device__ float mirt__cu_slope_of_output(mirt_activation_kind kind, float y) { return mirt__cu_times_slope_of_output(kind, 1.0f, y); }
 
-/* ---- bfloat16, by its bits. */
+/* ---- Numbers of 16 bits: bfloat16 as uint16_t, and float16. Rounded to the nearest even; not a number stays none. */
 
-static inline __device__ float mirt__cu_from_half(uint16_t bits) { return __uint_as_float((uint32_t)bits << 16); }
-/* To the nearest even; not a number stays none. */
-static inline __device__ uint16_t mirt__cu_to_half(float x) { return __bfloat16_as_ushort(__float2bfloat16_rn(x)); }
-static inline __device__ uint32_t mirt__cu_to_half2(float low, float high) {
-    return (uint32_t)mirt__cu_to_half(low) | (uint32_t)mirt__cu_to_half(high) << 16;
+struct mirt__cu_f16 {
+    uint16_t bits;
+};
+template <bool FLOAT16> struct mirt__cu_half_of {
+    typedef uint16_t type;
+};
+template <> struct mirt__cu_half_of<true> {
+    typedef mirt__cu_f16 type;
+};
+static inline __host__ __device__ bool mirt__cu_is_half(mirt_dtype dtype) { return (int)dtype >= MIRT__BFLOAT16; }
+
+static inline __device__ float mirt__cu_from_half(uint16_t half) { return __uint_as_float((uint32_t)half << 16); }
+static inline __device__ float mirt__cu_from_half(mirt__cu_f16 half) {
+    __half_raw raw;
+    raw.x = half.bits;
+    return __half2float(__half(raw));
+}
+static inline __device__ void mirt__cu_to_half(float x, uint16_t *to) { *to = __bfloat16_as_ushort(__float2bfloat16_rn(x)); }
+static inline __device__ void mirt__cu_to_half(float x, mirt__cu_f16 *to) { to->bits = static_cast<__half_raw>(__float2half_rn(x)).x; }
+/* Two in a word, the first one low. */
+template <bool FLOAT16> static inline __device__ uint32_t mirt__cu_to_word(float low, float high) {
+    if constexpr (FLOAT16) {
+        const __half2_raw both = static_cast<__half2_raw>(__floats2half2_rn(low, high));
+        return (uint32_t)both.x | (uint32_t)both.y << 16;
+    } else {
+        return (uint32_t)__bfloat16_as_ushort(__float2bfloat16_rn(low)) | (uint32_t)__bfloat16_as_ushort(__float2bfloat16_rn(high)) << 16;
+    }
+}
+template <bool FLOAT16> static inline __device__ void mirt__cu_from_word(uint32_t word, float *low, float *high) {
+    if constexpr (FLOAT16) {
+        __half2_raw both;
+        both.x = (unsigned short)word;
+        both.y = (unsigned short)(word >> 16);
+        const float2 floats = __half22float2(__half2(both));
+        *low = floats.x;
+        *high = floats.y;
+    } else {
+        *low = __uint_as_float(word << 16);
+        *high = __uint_as_float(word & 0xFFFF0000u);
+    }
 }
 /* x as it is read back from memory of a dtype. */
-static inline __device__ float mirt__cu_round_half(float x) { return mirt__cu_from_half(mirt__cu_to_half(x)); }
+static inline __device__ float mirt__cu_round(float x, mirt_dtype dtype) {
+    if ((int)dtype == MIRT__FLOAT16) return __half2float(__float2half_rn(x));
+    return (int)dtype == MIRT__BFLOAT16 ? __bfloat162float(__float2bfloat16_rn(x)) : x;
+}
 
 /* ---- Accesses. N neighbours from number `at` on, as float; addresses are multiples of N elements (at most of 16 bytes). */
 
@@ -157,7 +195,7 @@ template <int N> static inline __device__ void mirt__cu_load_n(const float *x, f
         for (int j = 0; j < piece; j++) to[i + j] = __uint_as_float(v.word[j]);
     }
 }
-template <int N> static inline __device__ void mirt__cu_load_n(const uint16_t *x, float *to) { /* bfloat16 */
+template <int N, bool FLOAT16, class H> static inline __device__ void mirt__cu_load_halves(const H *x, float *to) {
     if (N == 1) {
         to[0] = mirt__cu_from_half(x[0]);
         return;
@@ -165,11 +203,10 @@ template <int N> static inline __device__ void mirt__cu_load_n(const uint16_t *x
     const int pairs = N < 2 ? 1 : N / 2;
     const mirt__cu_bytes<pairs * 4> v = mirt__cu_load_bytes<pairs * 4>(x);
 #pragma unroll
-    for (int j = 0; j < pairs; j++) {
-        to[2 * j] = __uint_as_float(v.word[j] << 16);
-        to[2 * j + (N > 1)] = __uint_as_float(v.word[j] & 0xFFFF0000u);
-    }
+    for (int j = 0; j < pairs; j++) mirt__cu_from_word<FLOAT16>(v.word[j], &to[2 * j], &to[2 * j + (N > 1)]);
 }
+template <int N> static inline __device__ void mirt__cu_load_n(const uint16_t *x, float *to) { mirt__cu_load_halves<N, false>(x, to); }
+template <int N> static inline __device__ void mirt__cu_load_n(const mirt__cu_f16 *x, float *to) { mirt__cu_load_halves<N, true>(x, to); }
 template <int N> static inline __device__ void mirt__cu_load_n(const uint8_t *x, float *to) {
     if (N < 4) {
 #pragma unroll
@@ -199,22 +236,25 @@ template <int N> static inline __device__ void mirt__cu_store_n(float *y, const 
         mirt__cu_store_bytes<piece * 4>(y + i, v);
     }
 }
-template <int N> static inline __device__ void mirt__cu_store_n(uint16_t *y, const float *from) { /* bfloat16 */
+template <int N, bool FLOAT16, class H> static inline __device__ void mirt__cu_store_halves(H *y, const float *from) {
     if (N == 1) {
-        y[0] = mirt__cu_to_half(from[0]);
+        mirt__cu_to_half(from[0], y);
         return;
     }
     const int pairs = N < 2 ? 1 : N / 2;
     mirt__cu_bytes<pairs * 4> v;
 #pragma unroll
-    for (int j = 0; j < pairs; j++) v.word[j] = mirt__cu_to_half2(from[2 * j], from[2 * j + (N > 1)]);
+    for (int j = 0; j < pairs; j++) v.word[j] = mirt__cu_to_word<FLOAT16>(from[2 * j], from[2 * j + (N > 1)]);
     mirt__cu_store_bytes<pairs * 4>(y, v);
 }
+template <int N> static inline __device__ void mirt__cu_store_n(uint16_t *y, const float *from) { mirt__cu_store_halves<N, false>(y, from); }
+template <int N> static inline __device__ void mirt__cu_store_n(mirt__cu_f16 *y, const float *from) { mirt__cu_store_halves<N, true>(y, from); }
 
-/* Of float32, bfloat16, uint8, bool or int32. */
+/* Of float32, 16 bits, uint8, bool or int32. */
 template <int N> static inline __device__ void mirt__cu_load_as(const void *x, mirt_dtype dtype, int64_t at, float *to) {
     switch ((int)dtype) {
     case MIRT__BFLOAT16: mirt__cu_load_n<N>(static_cast<const uint16_t *>(x) + at, to); break;
+    case MIRT__FLOAT16: mirt__cu_load_n<N>(static_cast<const mirt__cu_f16 *>(x) + at, to); break;
     case MIRT_UINT8:
     case MIRT_BOOL: mirt__cu_load_n<N>(static_cast<const uint8_t *>(x) + at, to); break;
     case MIRT_INT32: mirt__cu_load_n<N>(static_cast<const int32_t *>(x) + at, to); break;
@@ -226,15 +266,16 @@ static inline __device__ float mirt__cu_load(const void *x, mirt_dtype dtype, in
     mirt__cu_load_as<1>(x, dtype, at, &value);
     return value;
 }
-/* To float32 or bfloat16. */
+/* To float32 or 16 bits. */
 template <int N> static inline __device__ void mirt__cu_store_as(void *y, mirt_dtype dtype, int64_t at, const float *from) {
     if ((int)dtype == MIRT__BFLOAT16) mirt__cu_store_n<N>(static_cast<uint16_t *>(y) + at, from);
+    else if ((int)dtype == MIRT__FLOAT16) mirt__cu_store_n<N>(static_cast<mirt__cu_f16 *>(y) + at, from);
     else mirt__cu_store_n<N>(static_cast<float *>(y) + at, from);
 }
 static inline __device__ void mirt__cu_store(void *y, mirt_dtype dtype, int64_t at, float value) { mirt__cu_store_as<1>(y, dtype, at, &value); }
 
 static inline int64_t mirt__cu_size(mirt_dtype dtype) {
-    return dtype == MIRT_UINT8 || dtype == MIRT_BOOL ? 1 : (int)dtype == MIRT__BFLOAT16 ? 2 : 4;
+    return dtype == MIRT_UINT8 || dtype == MIRT_BOOL ? 1 : mirt__cu_is_half(dtype) ? 2 : 4;
 }
 /* Whether `pointer` (NULL: yes) begins at a multiple of `bytes`, a power of two. */
 static inline bool mirt__cu_aligned(const void *pointer, int64_t bytes) { return ((uintptr_t)pointer & (uintptr_t)(bytes - 1)) == 0; }

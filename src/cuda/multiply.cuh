@@ -41,13 +41,13 @@ static inline __host__ __device__ mirt__cu_mm_line mirt__cu_mm_line_of(const mir
     return l;
 }
 
-/* x is float32 or, for products of bfloat16, that; it is read by 16 bytes, so k is a multiple of 4 or 8, and addresses are of 16. */
+/* x is float32 or, for products of 16 bits, of those; it is read by 16 bytes, so k is a multiple of 4 or 8, and addresses are of 16. */
 typedef struct mirt__cu_multiply {
     mirt__cu_reader x;    /* activations: MIRT__CU_MM_QUICK; gates are of whole images */
     mirt__cu_mm_axis down, across;
     int64_t images;
     int groups, c, k, n;  /* of a pixel of the source; of a group: channels of the source, of the target */
-    const void *b;        /* of each group, phase and k in turn b_row numbers, float or bfloat16, aligned to 16 bytes */
+    const void *b;        /* of each group, phase and k in turn b_row numbers, floats or of 16 bits, aligned to 16 bytes */
     int64_t b_row, b_group;
     mirt__cu_epilogue e;
     mirt__cu_chunks chunks;
@@ -57,11 +57,12 @@ typedef struct mirt__cu_multiply {
 } mirt__cu_multiply;
 #define MIRT__CU_MM_QUICK(kind) ((kind) == MIRT_LINEAR || (kind) == MIRT_RELU || (kind) == MIRT_RELU6 || (kind) == MIRT_SILU)
 
-enum { MIRT__CU_MM_FMA, MIRT__CU_MM_TF32, MIRT__CU_MM_HALF };
+enum { MIRT__CU_MM_FMA, MIRT__CU_MM_TF32, MIRT__CU_MM_HALF, MIRT__CU_MM_FLOAT16 }; /* half: bfloat16 */
 #define MIRT__CU_MM_SLAB 64 /* rows of a tile that are finished at a time, where shared memory may be short */
 
 template <int BM, int BN, int MATH> struct mirt__cu_mm_tile {
-    static const bool half = MATH == MIRT__CU_MM_HALF;
+    static const bool half = MATH >= MIRT__CU_MM_HALF;
+    typedef typename mirt__cu_half_of<MATH == MIRT__CU_MM_FLOAT16>::type H;
     static const int k = half ? 32 : 16; /* of a step */
     static const int warp_n = half && BN == 128 ? 64 : 32, warp_m = half && BM == 64 ? 32 : 64;
     static const int threads = BM / warp_m * (BN / warp_n) * 32;
@@ -73,7 +74,7 @@ template <int BM, int BN, int MATH> struct mirt__cu_mm_tile {
     static const int slab_rows = half ? BM : MIRT__CU_MM_SLAB, slab_row = BN + 4, slab = slab_rows * slab_row * 4;
     static const int info = BM * 32; /* mirt__cu_mm_row, out, image */
 };
-/* Bytes of shared memory for the stages; of bfloat16 z has its place in them, too. */
+/* Bytes of shared memory for the stages; of 16 bits z has its place in them, too. */
 static inline __host__ __device__ int mirt__cu_mm_work_bytes(int stages, int a_bytes, int b_bytes, int slab, bool z) {
     const int bytes = stages * (a_bytes + b_bytes + (z ? a_bytes : 0));
     return bytes > slab ? bytes : slab;
@@ -173,7 +174,7 @@ static inline __device__ int64_t mirt__cu_mm_row_at(const mirt__cu_multiply &p, 
     return inside ? (r.base + (int64_t)y * p.across.source + x) * p.c + (int64_t)b.group * p.k : -1;
 }
 
-/* Numbers of bfloat16 in shared memory: rows of 64 bytes for x, of BN * 2 for b, whose pieces of 16 bytes lie so that eight rows' pieces of
+/* Numbers of 16 bits in shared memory: rows of 64 bytes for x, of BN * 2 for b, whose pieces of 16 bytes lie so that eight rows' pieces of
    the same number lie in different banks. */
 static inline __device__ int mirt__cu_mm_half_a(int row, int piece) { return row * 64 + (piece ^ (row >> 1 & 3)) * 16; }
 template <int BN> static inline __device__ int mirt__cu_mm_half_b(int k, int piece) { return k * BN * 2 + (piece ^ (k & 7)) * 16; }
@@ -191,7 +192,7 @@ template <int BM, int BN, int MATH> struct mirt__cu_mm_sums_of {
     __device__ void add(const char *a_tile, const char *b_tile) {
         const int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32;
         const int row = warp / (BN / tile::warp_n) * tile::warp_m, column = warp % (BN / tile::warp_n) * tile::warp_n;
-        if constexpr (MATH == MIRT__CU_MM_HALF) {
+        if constexpr (tile::half) {
             /* Rows 8 apart have their pieces at the same places, which the bits of the others do not touch. */
             const int a_at = mirt__cu_mm_half_a(row + lane % 16, lane / 16), b_at = mirt__cu_mm_half_b<BN>(lane % 16, column / 8 + lane / 16);
 #pragma unroll
@@ -204,7 +205,7 @@ template <int BM, int BN, int MATH> struct mirt__cu_mm_sums_of {
                     uint32_t a[4];
                     mirt__cu_ldmatrix_x4(a, a_tile + (a_at ^ k * 32) + i * 16 * 64);
 #pragma unroll
-                    for (int j = 0; j < nt; j++) mirt__cu_mma_bf16(d[i * nt + j], a, b[j / 2] + j % 2 * 2);
+                    for (int j = 0; j < nt; j++) mirt__cu_mma_half<MATH == MIRT__CU_MM_FLOAT16>(d[i * nt + j], a, b[j / 2] + j % 2 * 2);
                 }
             }
         } else if constexpr (MATH == MIRT__CU_MM_TF32) {
@@ -521,18 +522,19 @@ static inline __device__ void mirt__cu_mm_through_registers(const mirt__cu_multi
     }
 }
 
-/* Of bfloat16, copied to shared memory while older stages are multiplied; each thread makes what it copied there what its reader reads. */
-template <int BM, int BN>
+/* Of 16 bits, copied to shared memory while older stages are multiplied; each thread makes what it copied there what its reader reads. */
+template <int BM, int BN, int MATH>
 static inline __device__ void mirt__cu_mm_through_copies(const mirt__cu_multiply &p, const mirt__cu_mm_block &b, const mirt__cu_mm_row *rows, const int *image,
-                                                      const float *columns, char *work, mirt__cu_mm_sums_of<BM, BN, MIRT__CU_MM_HALF> &sums) {
-    typedef mirt__cu_mm_tile<BM, BN, MIRT__CU_MM_HALF> tile;
+                                                      const float *columns, char *work, mirt__cu_mm_sums_of<BM, BN, MATH> &sums) {
+    typedef mirt__cu_mm_tile<BM, BN, MATH> tile;
+    typedef typename tile::H H;
     const int step = tile::threads / 4, count = BM / step, b_step = tile::threads / (BN / 8), b_count = tile::k / b_step, ahead = tile::stages - 1;
     const int piece = (int)threadIdx.x % 4, row = (int)threadIdx.x / 4, b_piece = (int)threadIdx.x % (BN / 8), b_row = (int)threadIdx.x / (BN / 8);
     const bool back = (p.x.kind & MIRT__CU_READ_BACK) != 0, bare = p.x.kind == MIRT__CU_READ_PLAIN && !p.x.affine, inside = b.column + b_piece * 8 < p.b_row;
     const int stage = tile::a_bytes + tile::b_bytes + (back ? tile::a_bytes : 0), first = b.first_step;
     const int a_at = mirt__cu_mm_half_a(row, piece), b_at = mirt__cu_mm_half_b<BN>(b_row, b_piece); /* those of rows 8 apart lie alike */
-    const uint16_t *x = static_cast<const uint16_t *>(p.x.data), *z = static_cast<const uint16_t *>(p.x.z);
-    const uint16_t *right = static_cast<const uint16_t *>(p.b) + b.b_at + b.column + b_piece * 8 + (int64_t)(first * tile::k + b_row) * p.b_row;
+    const H *x = static_cast<const H *>(p.x.data), *z = static_cast<const H *>(p.x.z);
+    const H *right = static_cast<const H *>(p.b) + b.b_at + b.column + b_piece * 8 + (int64_t)(first * tile::k + b_row) * p.b_row;
     mirt__cu_mm_walk at = {0, 0, 0};
     int64_t from[count];
     unsigned live = 0; /* which of its pieces exist: `count` bits for each stage, the newest's are the lowest */
@@ -557,10 +559,10 @@ static inline __device__ void mirt__cu_mm_through_copies(const mirt__cu_multiply
                     for (int i = 0; i < count; i++) {
                         if (!(mine >> i & 1)) continue;
                         const int line = row + i * step, at_byte = a_at + i * step * 64 + part * 2;
-                        uint16_t *place = reinterpret_cast<uint16_t *>(done + at_byte);
+                        H *place = reinterpret_cast<H *>(done + at_byte);
                         float value[4], other[4] = {0, 0, 0, 0};
                         mirt__cu_load_n<4>(place, value);
-                        if (back) mirt__cu_load_n<4>(reinterpret_cast<const uint16_t *>(done + tile::a_bytes + tile::b_bytes + at_byte), other);
+                        if (back) mirt__cu_load_n<4>(reinterpret_cast<const H *>(done + tile::a_bytes + tile::b_bytes + at_byte), other);
                         mirt__cu_mm_quick<4>(p.x, k, value, other, p.x.gate + image[line] * p.x.channels + (int64_t)b.group * p.k + c + part);
                         mirt__cu_store_n<4>(place, value);
                     }
@@ -583,7 +585,7 @@ static inline __device__ void mirt__cu_mm_through_copies(const mirt__cu_multiply
 #pragma unroll
             for (int i = 0; i < b_count; i++) {
                 const bool valid = inside && s * tile::k + b_row + i * b_step < b.depth;
-                mirt__cu_cp_async16(to + tile::a_bytes + b_at + i * b_step * BN * 2, valid ? right + i * b_step * (int)p.b_row : static_cast<const uint16_t *>(p.b), valid);
+                mirt__cu_cp_async16(to + tile::a_bytes + b_at + i * b_step * BN * 2, valid ? right + i * b_step * (int)p.b_row : static_cast<const H *>(p.b), valid);
             }
             right += tile::k * p.b_row;
             const mirt__cu_mm_walk was = at;
@@ -619,7 +621,7 @@ static __global__ void __launch_bounds__((mirt__cu_mm_tile<BM, BN, MATH>::thread
 
     mirt__cu_mm_sums_of<BM, BN, MATH> sums;
     sums.clear();
-    if constexpr (MATH == MIRT__CU_MM_HALF) mirt__cu_mm_through_copies<BM, BN>(p, b, rows, image, columns, work, sums);
+    if constexpr (tile::half) mirt__cu_mm_through_copies<BM, BN, MATH>(p, b, rows, image, columns, work, sums);
     else mirt__cu_mm_through_registers<BM, BN, MATH>(p, b, rows, image, columns, work, sums);
     mirt__cu_multiply_end<BM, BN, MATH>(p, b, sums, reinterpret_cast<float *>(work), out);
 }

@@ -334,26 +334,25 @@ static mirt__cu_norm_call mirt__cu_norm_call_of(const mirt__norm *s) {
 static int mirt__cu_norm_vector(const mirt__cu_norm_call *a, bool x, bool dy, bool y, int *dtypes) {
     const void *const data[4] = {x ? a->x : NULL, dy ? a->dy : NULL, y ? a->add : NULL, y ? a->y : NULL};
     const mirt_dtype dtype[4] = {a->x_dtype, a->dy_dtype, a->add_dtype, a->y_dtype};
-    bool floats = a->n % 4 == 0, halves = a->n % 8 == 0;
-    for (int i = 0; i < 4; i++) {
-        if (!data[i]) continue;
-        const bool half = (int)dtype[i] == MIRT__BFLOAT16, aligned = mirt__cu_aligned(data[i], 16);
-        floats = floats && !half && aligned;
-        halves = halves && half && aligned;
-    }
-    *dtypes = floats ? MIRT__CU_FLOATS : halves ? MIRT__CU_HALVES : MIRT__CU_EITHER;
-    return floats ? 4 : halves ? 8 : 1;
+    const mirt_dtype one = x ? a->x_dtype : a->y_dtype;
+    const int vector = mirt__cu_is_half(one) ? 8 : 4;
+    bool all = a->n % vector == 0;
+    for (int i = 0; i < 4; i++) all = all && (!data[i] || (dtype[i] == one && mirt__cu_aligned(data[i], 16)));
+    *dtypes = all ? mirt__cu_dtypes_of(one) : MIRT__CU_EITHER;
+    return all ? vector : 1;
 }
 #define MIRT__CU_NORM_LAUNCH(kernel, dtypes, ...) \
     do { \
         if ((dtypes) == MIRT__CU_FLOATS) MIRT_LAUNCH(cu, (kernel<MIRT__CU_FLOATS, 4>), __VA_ARGS__); \
         else if ((dtypes) == MIRT__CU_HALVES) MIRT_LAUNCH(cu, (kernel<MIRT__CU_HALVES, 8>), __VA_ARGS__); \
+        else if ((dtypes) == MIRT__CU_FLOAT16S) MIRT_LAUNCH(cu, (kernel<MIRT__CU_FLOAT16S, 8>), __VA_ARGS__); \
         else MIRT_LAUNCH(cu, (kernel<MIRT__CU_EITHER, 1>), __VA_ARGS__); \
     } while (0)
 #define MIRT__CU_NORM_LAUNCH_SUMS(sum, dtypes, ...) \
     do { \
         if ((dtypes) == MIRT__CU_FLOATS) MIRT_LAUNCH(cu, (mirt__cu_norm_sums<MIRT__CU_FLOATS, 4, sum>), __VA_ARGS__); \
         else if ((dtypes) == MIRT__CU_HALVES) MIRT_LAUNCH(cu, (mirt__cu_norm_sums<MIRT__CU_HALVES, 8, sum>), __VA_ARGS__); \
+        else if ((dtypes) == MIRT__CU_FLOAT16S) MIRT_LAUNCH(cu, (mirt__cu_norm_sums<MIRT__CU_FLOAT16S, 8, sum>), __VA_ARGS__); \
         else MIRT_LAUNCH(cu, (mirt__cu_norm_sums<MIRT__CU_EITHER, 1, sum>), __VA_ARGS__); \
     } while (0)
 

@@ -150,8 +150,8 @@ template <int N> static __global__ __launch_bounds__(256) void mirt__cu_pool_ave
 
 /* N, and what is launched: *grid blocks of *threads. */
 static int mirt__cu_pool_call_of(const mirt__pool2d *p, bool back, mirt__cu_pool_call *a, unsigned *grid, unsigned *threads) {
-    const bool half = (int)p->dtype == MIRT__BFLOAT16, wide = (int64_t)p->kh * p->kw > UINT8_MAX + 1;
-    const int vector = half ? 8 : 4;
+    const bool wide = (int64_t)p->kh * p->kw > UINT8_MAX + 1;
+    const int vector = mirt__cu_is_half(p->dtype) ? 8 : 4;
     const bool whole = p->c % vector == 0 && mirt__cu_aligned(p->x, 16) && mirt__cu_aligned(p->y, 16) && !wide && mirt__cu_aligned(p->which, vector);
     const int n = whole ? vector : 1;
     memset(a, 0, sizeof *a);
@@ -187,6 +187,7 @@ static int mirt__cu_pool_call_of(const mirt__pool2d *p, bool back, mirt__cu_pool
 #define MIRT__CU_POOL_LAUNCH(kernel, place) \
     do { \
         if (n == 4) MIRT_LAUNCH(cu, (kernel<MIRT__CU_FLOATS, 4, place>), grid, threads, 0, a); \
+        else if (n == 8 && (int)a.dtype == MIRT__FLOAT16) MIRT_LAUNCH(cu, (kernel<MIRT__CU_FLOAT16S, 8, place>), grid, threads, 0, a); \
         else if (n == 8) MIRT_LAUNCH(cu, (kernel<MIRT__CU_HALVES, 8, place>), grid, threads, 0, a); \
         else MIRT_LAUNCH(cu, (kernel<MIRT__CU_EITHER, 1, place>), grid, threads, 0, a); \
     } while (0)

@@ -172,7 +172,7 @@ template <int N> struct mirt__cu_raw {
     uint32_t x[N], z[N];
 };
 template <int N> static inline __device__ void mirt__cu_fetch_words(const void *from, mirt_dtype dtype, int64_t at, uint32_t *to) {
-    const int size = (int)dtype == MIRT__BFLOAT16 ? 2 : dtype == MIRT_UINT8 || dtype == MIRT_BOOL ? 1 : 4;
+    const int size = mirt__cu_is_half(dtype) ? 2 : dtype == MIRT_UINT8 || dtype == MIRT_BOOL ? 1 : 4;
     if (N == 1) {
         if (size == 4) to[0] = static_cast<const uint32_t *>(from)[at];
         else to[0] = size == 2 ? (uint32_t)static_cast<const uint16_t *>(from)[at] : (uint32_t)static_cast<const uint8_t *>(from)[at];
@@ -193,10 +193,16 @@ template <int N> static inline __device__ void mirt__cu_fetch_words(const void *
         for (int j = 0; j < (N == 8 ? 2 : 1); j++) to[j % N] = v.word[j];
     }
 }
+template <bool FLOAT16, int N> static inline __device__ void mirt__cu_make_halves(const uint32_t *words, float *to) {
+    float none;
+#pragma unroll
+    for (int i = 0; i < N; i += 2) mirt__cu_from_word<FLOAT16>(words[i / 2], &to[i], i + 1 < N ? &to[(i + 1) % N] : &none);
+}
 template <int N> static inline __device__ void mirt__cu_make_words(const uint32_t *words, mirt_dtype dtype, float *to) {
     if ((int)dtype == MIRT__BFLOAT16) {
-#pragma unroll
-        for (int i = 0; i < N; i++) to[i] = __uint_as_float(i % 2 ? words[i / 2] & 0xFFFF0000u : words[i / 2] << 16);
+        mirt__cu_make_halves<false, N>(words, to);
+    } else if ((int)dtype == MIRT__FLOAT16) {
+        mirt__cu_make_halves<true, N>(words, to);
     } else if (dtype == MIRT_UINT8 || dtype == MIRT_BOOL) {
 #pragma unroll
         for (int i = 0; i < N; i++) to[i] = (float)(words[i / 4] >> i % 4 * 8 & 255);

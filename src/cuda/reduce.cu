@@ -235,6 +235,9 @@ static void mirt__cu_reduce(const mirt__reduce *args, const mirt__where *where) 
     if ((int)args->x_dtype == MIRT__BFLOAT16) {
         if (n == 4) MIRT_LAUNCH(cu, (mirt__cu_reduce_kernel<4, uint16_t>), blocks, MIRT__CU_REDUCE_BLOCK, 0, s);
         else MIRT_LAUNCH(cu, (mirt__cu_reduce_kernel<1, uint16_t>), blocks, MIRT__CU_REDUCE_BLOCK, 0, s);
+    } else if ((int)args->x_dtype == MIRT__FLOAT16) {
+        if (n == 4) MIRT_LAUNCH(cu, (mirt__cu_reduce_kernel<4, mirt__cu_f16>), blocks, MIRT__CU_REDUCE_BLOCK, 0, s);
+        else MIRT_LAUNCH(cu, (mirt__cu_reduce_kernel<1, mirt__cu_f16>), blocks, MIRT__CU_REDUCE_BLOCK, 0, s);
     } else {
         if (n == 4) MIRT_LAUNCH(cu, (mirt__cu_reduce_kernel<4, float>), blocks, MIRT__CU_REDUCE_BLOCK, 0, s);
         else MIRT_LAUNCH(cu, (mirt__cu_reduce_kernel<1, float>), blocks, MIRT__CU_REDUCE_BLOCK, 0, s);

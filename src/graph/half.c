@@ -35,7 +35,7 @@ static bool mirt__half_reads(const mirt__node *node, int input) {
     }
 }
 
-/* Whether it multiplies in bfloat16. */
+/* Whether it multiplies in 16 bits. */
 static bool mirt__half_multiplies(const mirt__node *node) {
     if (node->id == MIRT__OP_matmul) return !(node->a.transpose_a && node->a.transpose_b) && mirt__shape_count(&node->in[0]->shape) > 0 && mirt__shape_count(&node->in[1]->shape) > 0;
     return node->a.groups == 1 && mirt__strips_conv(node);
@@ -125,7 +125,7 @@ static bool mirt__half_cast(mirt__graph *graph) {
     return true;
 }
 
-MIRT__LIB void mirt__fuse_half(mirt__graph *graph, mirt_tensor *const *keep, int count) {
+MIRT__LIB void mirt__fuse_half(mirt__graph *graph, mirt_dtype half, mirt_tensor *const *keep, int count) {
     if (!mirt__half_cast(graph)) return;
     for (int i = 0; i < graph->count; i++) {
         mirt__node *node = graph->node[i];
@@ -144,10 +144,10 @@ MIRT__LIB void mirt__fuse_half(mirt__graph *graph, mirt_tensor *const *keep, int
     }
     for (int i = 0; i < graph->count; i++) {
         mirt__node *node = graph->node[i];
-        if (node->id == MIRT__OP_cast && node->a.half && node->out[0]->first) node->a.dtype = (mirt_dtype)MIRT__BFLOAT16;
+        if (node->id == MIRT__OP_cast && node->a.half && node->out[0]->first) node->a.dtype = half;
         else node->a.half = mirt__half_multiplies(node);
         for (int k = 0; k < node->num_out; k++) {
-            if (node->out[k]->first) node->out[k]->dtype = (mirt_dtype)MIRT__BFLOAT16;
+            if (node->out[k]->first) node->out[k]->dtype = half;
         }
     }
 }

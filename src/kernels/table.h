@@ -28,7 +28,7 @@ typedef struct mirt__where {
     void *scratch;             /* per-thread scratch, one after the other */
     size_t scratch_per_thread; /* bytes of each */
     void *shared;              /* partial sums of this call */
-    bool float16;              /* of such a device: products that `half` asks for are of float16, not bfloat16 (images are stored as bfloat16) */
+    bool float16;              /* of such a device: `half` asks for products of float16, and what is stored as MIRT__FLOAT16 takes bfloat16's place */
     struct mirt__remote *remote; /* of a backend's device, which finds its room itself: the rest is not used; otherwise NULL */
 } mirt__where;
 

@@ -317,7 +317,7 @@ MIRT__LIB const char *mirt__dtype_policy(const mirt_model *model) { return model
 MIRT__LIB void mirt__set_half(mirt_model *model, bool half, bool scaled) {
     const mirt__kernels *k = model->strategy->kernels;
     if (half && !k->strips) mirt__log(model->strategy, MIRT_LOG_WARNING, "the %s kernels know no bfloat16: %s is computed in float32", k->name, model->name);
-    else if (half && !k->half) mirt__log(model->strategy, MIRT_LOG_WARNING, "products of bfloat16 are emulated on this machine: %s needs less memory, not less time", model->name);
+    else if (half && !scaled && !k->half) mirt__log(model->strategy, MIRT_LOG_WARNING, "products of bfloat16 are emulated on this machine: %s needs less memory, not less time", model->name);
     model->half = half;
     model->scaled = scaled && model->strategy->backend; /* cores take a model that was trained so for one of bfloat16 */
     if (model->scaled && model->loss_scale == 0) model->loss_scale = 32768;

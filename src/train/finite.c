@@ -7,9 +7,10 @@ static bool mirt__all_finite(const void *data, mirt_dtype dtype, int64_t count) 
     for (int64_t i = 0; dtype == MIRT_FLOAT32 && i < count; i++) {
         if (!(fabs((double)((const mirt__real *)data)[i]) <= DBL_MAX)) return false;
     }
-    for (int64_t i = 0; dtype == MIRT__BFLOAT16 && i < count; i++) {
+    const int exponent = (int)dtype == MIRT__FLOAT16 ? 0x7c00 : 0x7f80;
+    for (int64_t i = 0; (int)dtype >= MIRT__BFLOAT16 && i < count; i++) {
         memcpy(&half, (const char *)data + 2 * i, sizeof half);
-        if ((half & 0x7f80) == 0x7f80) return false;
+        if ((half & exponent) == exponent) return false;
     }
     return true;
 }
@@ -93,5 +94,5 @@ MIRT__LIB void mirt__describe_not_finite(const mirt_function *f, const mirt__fin
         return;
     }
     snprintf(out + used, size - used, "in what layer %.100s (%.40s) makes of finite numbers: %s %.90s", node->name ? node->name : "without a name", node->op->name,
-             t->dtype == MIRT_FLOAT32 ? "float32" : "bfloat16", mirt__shape_text(&t->shape, shape));
+             mirt__dtype_name(t->dtype), mirt__shape_text(&t->shape, shape));
 }

@@ -345,7 +345,7 @@ static mirt_status mirt__finish(mirt_function *f) {
     mirt__fuse_backward(graph, keep, kept);
     if (f->model->strategy->kernels->strips) {
         mirt__fuse_strips(graph, keep, kept);
-        if (f->half) mirt__fuse_half(graph, keep, kept);
+        if (f->half) mirt__fuse_half(graph, f->scaled ? (mirt_dtype)MIRT__FLOAT16 : (mirt_dtype)MIRT__BFLOAT16, keep, kept);
         if (graph->status != MIRT_OK) return graph->status;
         for (int i = 0; i < graph->count; i++) graph->node[i]->a.winograd = f->model->strategy->winograd;
     }

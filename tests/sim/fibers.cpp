@@ -438,18 +438,19 @@ const char *shared_row(const void *row) {
     fatal("shared memory: a row that is not in shared memory");
 }
 
-static void need_capability(const char *what) {
-    if (options().capability < 80) fatal("instruction: %s on a device of capability %d", what, options().capability);
+static void need_capability(const char *what, int least = 80) {
+    if (options().capability < least) fatal("instruction: %s on a device of capability %d", what, options().capability);
 }
 
-void copy_async(void *to, const void *from, bool valid) {
+bool copy_async(void *to, const void *from, bool valid) {
     Exec *e = exec;
     if (reinterpret_cast<uintptr_t>(to) % 16 || (valid && reinterpret_cast<uintptr_t>(from) % 16))
         fatal("cp.async: an address is not a multiple of 16: to %p, from %p", to, from);
     shared_row(to);
-    need_capability("cp.async");
+    if (options().capability < 80) return false;
     Copy copy = {to, valid ? from : nullptr};
     e->copies[state.lin].copies.push_back(copy);
+    return true;
 }
 
 void copy_commit() {
@@ -675,19 +676,35 @@ static void need_all(unsigned lanes) {
     if (lanes != ~0u) fatal("warp: a matrix product by some lanes of a warp only, 0x%08x", lanes);
 }
 
-void mma_bf16(char *slots, unsigned lanes) {
-    need_all(lanes);
-    need_capability("mma of bfloat16");
+static float wide_bf16(uint16_t bits) { return ::mirt_sim::bits<float>((uint32_t)bits << 16); }
+static float wide_f16(uint16_t bits) {
+    __half_raw raw;
+    raw.x = bits;
+    return __half2float(__half(raw));
+}
+static void mma_half(char *slots, float (*wide)(uint16_t)) {
     float a[16][16], b[16][8];
     for (int l = 0; l < 32; l++) {
         uint32_t in[6];
         memcpy(in, slots + SLOT * l, sizeof in);
         for (int i = 0; i < 4; i++)
-            for (int j = 0; j < 2; j++) a[l / 4 + 8 * (i & 1)][l % 4 * 2 + 8 * (i >> 1) + j] = bits<float>(j ? in[i] & 0xFFFF0000u : in[i] << 16);
+            for (int j = 0; j < 2; j++) a[l / 4 + 8 * (i & 1)][l % 4 * 2 + 8 * (i >> 1) + j] = wide((uint16_t)(in[i] >> 16 * j));
         for (int i = 0; i < 2; i++)
-            for (int j = 0; j < 2; j++) b[l % 4 * 2 + 8 * i + j][l / 4] = bits<float>(j ? in[4 + i] & 0xFFFF0000u : in[4 + i] << 16);
+            for (int j = 0; j < 2; j++) b[l % 4 * 2 + 8 * i + j][l / 4] = wide((uint16_t)(in[4 + i] >> 16 * j));
     }
     product<16>(slots, a, b);
+}
+
+void mma_bf16(char *slots, unsigned lanes) {
+    need_all(lanes);
+    need_capability("mma of bfloat16");
+    mma_half(slots, wide_bf16);
+}
+
+void mma_f16(char *slots, unsigned lanes) {
+    need_all(lanes);
+    need_capability("mma of float16", 75);
+    mma_half(slots, wide_f16);
 }
 
 void mma_tf32(char *slots, unsigned lanes) {

@@ -20,7 +20,7 @@ struct Options {
     int driver;      /* the driver's version; 0: the runtime's */
     int nccl;        /* NCCL's version; 0: the header's */
     bool same_places; /* ranks that reduce parts of memory of one size reduce the same part: true */
-    int capability;  /* of the devices: 90; below 80 there are no matrix products of bfloat16 and no asynchronous copies */
+    int capability;  /* of the devices: 90; below 80 there are matrix products of float16 alone, and no asynchronous copies: they are done at once */
     double patience; /* seconds until a wait for what nobody brings is reported as a deadlock: 20 */
 };
 Options &options();

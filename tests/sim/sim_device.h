@@ -130,7 +130,7 @@ template <class T> T from_lane(unsigned mask, T value, unsigned source) {
 }
 
 /* cp.async: the bytes arrive when their group is waited for; until then there is 0xFF. */
-void copy_async(void *shared, const void *global, bool valid);
+bool copy_async(void *shared, const void *global, bool valid); /* false: the device has no such copies */
 void copy_commit();
 struct Copy {
     void *to;
@@ -140,6 +140,7 @@ struct Copy {
 bool copy_due(unsigned n, Copy *copy);
 
 void mma_bf16(char *slots, unsigned lanes);
+void mma_f16(char *slots, unsigned lanes);
 void mma_tf32(char *slots, unsigned lanes);
 const char *shared_row(const void *row);
 
@@ -336,6 +337,7 @@ inline void mma(float d[4], const uint32_t a[4], const uint32_t b[2], void (*com
 }
 } // namespace mirt_sim
 inline void mirt__cu_mma_bf16(float d[4], const uint32_t a[4], const uint32_t b[2]) { ::mirt_sim::mma(d, a, b, ::mirt_sim::mma_bf16); }
+inline void mirt__cu_mma_f16(float d[4], const uint32_t a[4], const uint32_t b[2]) { ::mirt_sim::mma(d, a, b, ::mirt_sim::mma_f16); }
 inline void mirt__cu_mma_tf32(float d[4], const uint32_t a[4], const uint32_t b[2]) { ::mirt_sim::mma(d, a, b, ::mirt_sim::mma_tf32); }
 namespace mirt_sim {
 inline void ldmatrix(uint32_t r[4], const void *row, bool trans) {
@@ -355,8 +357,8 @@ inline void ldmatrix(uint32_t r[4], const void *row, bool trans) {
 inline void mirt__cu_ldmatrix_x4(uint32_t r[4], const void *row) { ::mirt_sim::ldmatrix(r, row, false); }
 inline void mirt__cu_ldmatrix_x4_trans(uint32_t r[4], const void *row) { ::mirt_sim::ldmatrix(r, row, true); }
 inline void mirt__cu_cp_async16(void *shared, const void *global, bool valid) {
-    ::mirt_sim::copy_async(shared, global, valid);
-    for (int i = 0; i < 4; i++) static_cast<uint32_t *>(shared)[i] = ~0u;
+    const bool later = ::mirt_sim::copy_async(shared, global, valid);
+    for (int i = 0; i < 4; i++) static_cast<uint32_t *>(shared)[i] = later ? ~0u : valid ? static_cast<const uint32_t *>(global)[i] : 0;
 }
 inline void mirt__cu_cp_async_commit() { ::mirt_sim::copy_commit(); }
 template <int N> inline void mirt__cu_cp_async_wait() {

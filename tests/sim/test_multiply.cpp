@@ -1,5 +1,5 @@
-/* Products behind convolutions and dense layers (src/cuda/multiply.cuh): every size of tile, FMA, tf32, bfloat16 with and without tensor cores, k in
-   parts, readers and epilogues; against double arithmetic. Tests of the whole table (sim_kernels.c) have small shapes alone. */
+/* Products behind convolutions and dense layers (src/cuda/multiply.cuh): every size of tile, FMA, tf32, bfloat16 and float16 with and without tensor
+   cores, k in parts, readers and epilogues; against double arithmetic. Tests of the whole table (sim_kernels.c) have small shapes alone. */
 static int least_blocks = 128; /* so many, and tiles are as large as may be */
 #define MIRT__CU_MM_BLOCKS least_blocks
 #include "../../src/cuda/multiply.cuh"
@@ -24,8 +24,8 @@ static void *mirt__cu_room(mirt__cu *device, size_t bytes) {
 }
 /* There is nothing but these products here. */
 static bool mirt__cu_blas_gemm(const mirt__gemm *, mirt__cu *) { return false; }
-static bool mirt__cu_blas_conv_forward(const mirt__conv_forward *, mirt__cu *) { return false; }
-static bool mirt__cu_blas_conv_input_grad(const mirt__conv_input_grad *, mirt__cu *) { return false; }
+static bool mirt__cu_blas_conv_forward(const mirt__conv_forward *, mirt_dtype, mirt__cu *) { return false; }
+static bool mirt__cu_blas_conv_input_grad(const mirt__conv_input_grad *, mirt_dtype, mirt__cu *) { return false; }
 static bool mirt__cu_depthwise_forward(const mirt__conv_forward *, mirt__cu *) { return false; }
 static bool mirt__cu_depthwise_input_grad(const mirt__conv_input_grad *, mirt__cu *) { return false; }
 static void mirt__cu_conv_weight_grad(const mirt__conv_weight_grad *, const mirt__where *) {}
@@ -33,13 +33,20 @@ static void mirt__cu_conv_weight_grad(const mirt__conv_weight_grad *, const mirt
 #include "sim.h"
 #include "tap.h"
 
-static const mirt_dtype bf16 = (mirt_dtype)MIRT__BFLOAT16;
+static const mirt_dtype bf16 = (mirt_dtype)MIRT__BFLOAT16, f16 = (mirt_dtype)MIRT__FLOAT16;
 static uint32_t state = 1;
 static float any() { /* in [-1, 1) */
     state = state * 1664525u + 1013904223u;
     return (float)(state >> 8) * (1.0f / 8388608.0f) - 1.0f;
 }
-static float rounded(float x) { return mirt__cu_round_half(x); }
+/* To the nearest number with 8 bits, or of float16 with 11 above the least exponent; half-way to the even one. Neither overflows here. */
+static float rounded(float x, mirt_dtype dtype) {
+    int exponent;
+    if (dtype == MIRT_FLOAT32 || x == 0) return x;
+    (void)frexp(x, &exponent);
+    const int digits = dtype == bf16 ? 8 : exponent < -13 ? 24 + exponent : 11;
+    return (float)ldexp(nearbyint(ldexp((double)x, digits - exponent)), exponent - digits);
+}
 
 struct Numbers {
     std::vector<float> words;
@@ -105,7 +112,8 @@ static mirt__conv conv(int rows, int h, int w, int ci, int co, int kernel, int s
 enum Reads { PLAIN, BYTES, NORM, GATED, GATE, BACK };
 enum Ends { NOTHING, FROZEN, MOMENTS, GRADIENT, MASK };
 
-static void check(const char *how, const mirt__conv &s, bool back, Reads reads, mirt_activation_kind kind, Ends ends, bool half, mirt_dtype x_dtype, mirt_dtype y_dtype) {
+static void check(const char *how, const mirt__conv &s, bool back, Reads reads, mirt_activation_kind kind, Ends ends, mirt_dtype factors, mirt_dtype x_dtype, mirt_dtype y_dtype) {
+    const bool half = factors != MIRT_FLOAT32;
     const int64_t nx = s.rows * s.h * s.w * s.ci, ny = s.rows * s.oh * s.ow * s.co, from = back ? ny : nx, to = back ? nx : ny;
     const int64_t c = back ? s.co : s.ci, n = back ? s.ci : s.co, pixels = back ? s.oh * s.ow : s.h * s.w, cig = s.ci / s.groups, cog = s.co / s.groups;
     Numbers x(from, reads == BYTES ? MIRT_UINT8 : x_dtype), z(from, x_dtype), k(s.kh * s.kw * cig * s.co, MIRT_FLOAT32), y(to, y_dtype), add(to, y_dtype), mask(to, y_dtype);
@@ -156,6 +164,7 @@ static void check(const char *how, const mirt__conv &s, bool back, Reads reads, 
     mirt__where where;
     memset(&where, 0, sizeof where);
     where.remote = &cu;
+    where.float16 = factors == f16;
     if (back) {
         mirt__conv_input_grad g;
         memset(&g, 0, sizeof g);
@@ -191,7 +200,7 @@ static void check(const char *how, const mirt__conv &s, bool back, Reads reads, 
             v = v * norm.slope(norm.of(z[i], j)) - sum0[j] / 7 - (z[i] - norm.mean[j]) * sum1[j] / 7 * norm.inverse(j);
             v *= norm.gamma[j] * norm.inverse(j);
         }
-        read[(size_t)i] = half ? (double)rounded((float)v) : v;
+        read[(size_t)i] = half ? (double)rounded((float)v, factors) : v;
     }
     for (int64_t o = 0; o < s.rows * s.oh * s.ow; o++) {
         for (int64_t t = 0; t < s.kh * s.kw; t++) {
@@ -202,7 +211,7 @@ static void check(const char *how, const mirt__conv &s, bool back, Reads reads, 
                 for (int64_t i = 0; i < cig; i++) {
                     const float weight = k.floats()[(t * cig + i) * s.co + j];
                     const int64_t at_x = pixel + j / cog * cig + i, at_y = o * s.co + j;
-                    const double product = read[(size_t)(back ? at_y : at_x)] * (double)(half ? rounded(weight) : weight);
+                    const double product = read[(size_t)(back ? at_y : at_x)] * (double)rounded(weight, factors);
                     want[(size_t)(back ? at_x : at_y)] += product;
                     size[(size_t)(back ? at_x : at_y)] += fabs(product);
                 }
@@ -221,7 +230,7 @@ static void check(const char *how, const mirt__conv &s, bool back, Reads reads, 
         }
         if (ends == GRADIENT) v = (v + add[i]) * end.slope(end.of(slope_x[i], j)), large += 2;
         if (ends == MASK && mask[i] <= 0) v = 0;
-        const double off = fabs(y[i] - v) - (y_dtype == bf16 ? fabs(v) / 250 : 0);
+        const double off = fabs(y[i] - v) - (y_dtype == bf16 ? fabs(v) / 250 : y_dtype == f16 ? fabs(v) / 2000 + 3e-8 : 0);
         worst = off / large <= worst ? worst : off / large; /* what is no number is worst */
         first[(size_t)j] += ends == MOMENTS ? v / count : v;
         if (ends == GRADIENT) second[(size_t)j] += v * (slope_x[i] - end.mean[j]) * end.inverse(j);
@@ -236,7 +245,7 @@ static void check(const char *how, const mirt__conv &s, bool back, Reads reads, 
         sums = a <= sums ? sums : a;
         sums = b <= sums ? sums : b;
     }
-    const double least = half ? 3e-5 : cu.tf32 ? 1.5e-3 : 2e-6; /* a curve of double may be rounded to another neighbour of bfloat16 */
+    const double least = factors == f16 ? 1e-4 : half ? 3e-5 : cu.tf32 ? 1.5e-3 : 2e-6; /* a curve of double may be rounded to another neighbour of 16 bits */
     ok(worst < least && sums < least, "%s: %s of %dx%dx%dx%d to %d, %dx%d/%d in %d groups, reader %d, epilogue %d: off by %.1e, sums by %.1e", how, back ? "gradient" : "forward", (int)s.rows,
        (int)s.h, (int)s.w, (int)s.ci, (int)s.co, s.kh, s.kw, s.stride_h, s.groups, reads, ends, worst, sums);
 }
@@ -315,34 +324,37 @@ static void check_gemm(const char *how, int64_t m, int64_t n, int64_t k, int64_t
 }
 
 int main() {
-    static const struct { const char *name; int major; bool tf32, half; } ways[] = {
-        {"float32", 9, false, false}, {"tf32", 9, true, false}, {"bfloat16", 9, false, true}, {"bfloat16 without tensor cores", 7, false, true}};
+    static const struct { const char *name; int capability; bool tf32; mirt_dtype factors; } ways[] = {
+        {"float32", 90, false, MIRT_FLOAT32}, {"tf32", 90, true, MIRT_FLOAT32}, {"bfloat16", 90, false, bf16}, {"bfloat16 without tensor cores", 75, false, bf16},
+        {"float16", 90, false, f16}, {"float16 of 7.5", 75, false, f16}, {"float16 without tensor cores", 70, false, f16}};
     mirt_sim::host_memory() = true;
     cudaSetDevice(0);
     mirt__cu_try(&cu, cudaStreamCreateWithFlags(&cu.stream, cudaStreamNonBlocking), "stream");
-    for (int i = 0; i < 8; i++) {
+    for (int i = 0; i < 2 * (int)(sizeof ways / sizeof *ways); i++) {
         const auto &way = ways[i / 2];
-        const bool half = way.half;
-        const mirt_dtype t = half ? bf16 : MIRT_FLOAT32;
+        const mirt_dtype t = way.factors;
         const std::string how = std::string(way.name) + (i % 2 ? ", large tiles" : "");
         const char *name = how.c_str();
         least_blocks = i % 2 ? 1 : 128;
-        cu.major = way.major;
+        mirt_sim::options().capability = way.capability;
+        cu.major = way.capability / 10;
+        cu.minor = way.capability % 10;
         cu.tf32 = way.tf32;
-        cu.shared_most = way.major < 8 ? 64 << 10 : 227 << 10;
-        check(name, conv(1, 13, 15, 24, 136, 1, 1, 1, 1, 0), false, NORM, MIRT_RELU6, MOMENTS, half, t, t);
-        check(name, conv(2, 9, 8, 40, 72, 3, 1, 1, 1, 1), false, PLAIN, MIRT_LINEAR, FROZEN, half, t, t);
-        check(name, conv(2, 9, 8, 40, 136, 3, 2, 1, 1, 1), true, BACK, MIRT_RELU6, GRADIENT, half, t, t);
-        check(name, conv(2, 9, 11, 16, 32, 3, 2, 2, 2, 2), true, BACK, MIRT_SILU, MASK, half, t, t);
-        check(name, conv(1, 12, 12, 136, 40, 1, 1, 1, 1, 0), false, GATED, MIRT_RELU6, NOTHING, half, t, t);
-        check(name, conv(2, 6, 6, 520, 24, 1, 1, 1, 1, 0), false, NORM, MIRT_SILU, MOMENTS, half, t, t);
-        check(name, conv(2, 6, 6, 72, 136, 3, 3, 1, 1, 1), true, PLAIN, MIRT_LINEAR, GRADIENT, half, t, t);
-        check(name, conv(1, 12, 12, 3, 20, 3, 2, 1, 1, 0), false, BYTES, MIRT_LINEAR, FROZEN, half, t, t);
-        check(name, conv(1, 7, 7, 16, 16, 3, 1, 1, 1, 1), false, NORM, MIRT_GELU, FROZEN, half, t, MIRT_FLOAT32);
-        check(name, conv(1, 7, 7, 16, 18, 3, 1, 1, 2, 1), false, GATE, MIRT_LINEAR, MOMENTS, half, MIRT_FLOAT32, MIRT_FLOAT32);
-        check(name, conv(3, 2, 2, 8, 8, 3, 4, 1, 1, 1), true, PLAIN, MIRT_LINEAR, NOTHING, half, t, t);
-        check(name, conv(1, 4, 4, 2600, 8, 1, 1, 1, 1, 0), false, BACK, MIRT_RELU6, NOTHING, half, t, t);
+        cu.shared_most = way.capability < 80 ? 64 << 10 : 227 << 10;
+        check(name, conv(1, 13, 15, 24, 136, 1, 1, 1, 1, 0), false, NORM, MIRT_RELU6, MOMENTS, t, t, t);
+        check(name, conv(2, 9, 8, 40, 72, 3, 1, 1, 1, 1), false, PLAIN, MIRT_LINEAR, FROZEN, t, t, t);
+        check(name, conv(2, 9, 8, 40, 136, 3, 2, 1, 1, 1), true, BACK, MIRT_RELU6, GRADIENT, t, t, t);
+        check(name, conv(2, 9, 11, 16, 32, 3, 2, 2, 2, 2), true, BACK, MIRT_SILU, MASK, t, t, t);
+        check(name, conv(1, 12, 12, 136, 40, 1, 1, 1, 1, 0), false, GATED, MIRT_RELU6, NOTHING, t, t, t);
+        check(name, conv(2, 6, 6, 520, 24, 1, 1, 1, 1, 0), false, NORM, MIRT_SILU, MOMENTS, t, t, t);
+        check(name, conv(2, 6, 6, 72, 136, 3, 3, 1, 1, 1), true, PLAIN, MIRT_LINEAR, GRADIENT, t, t, t);
+        check(name, conv(1, 12, 12, 3, 20, 3, 2, 1, 1, 0), false, BYTES, MIRT_LINEAR, FROZEN, t, t, t);
+        check(name, conv(1, 7, 7, 16, 16, 3, 1, 1, 1, 1), false, NORM, MIRT_GELU, FROZEN, t, t, MIRT_FLOAT32);
+        check(name, conv(1, 7, 7, 16, 18, 3, 1, 1, 2, 1), false, GATE, MIRT_LINEAR, MOMENTS, t, MIRT_FLOAT32, MIRT_FLOAT32);
+        check(name, conv(3, 2, 2, 8, 8, 3, 4, 1, 1, 1), true, PLAIN, MIRT_LINEAR, NOTHING, t, t, t);
+        check(name, conv(1, 4, 4, 2600, 8, 1, 1, 1, 1, 0), false, BACK, MIRT_RELU6, NOTHING, t, t, t);
     }
+    mirt_sim::options().capability = 90;
     cu.major = 9;
     for (int i = 0; i < 16; i++) {
         least_blocks = i & 4 ? 1 : 128;

@@ -1,7 +1,9 @@
 /* Products and convolutions of a simulated GPU beside the reference: what tests of all tables do not ask for. Products of rounded
-   numbers (tf32, bfloat16), those of cuBLAS and what follows them, every kernel of convolutions with pooling. */
+   numbers (tf32, bfloat16, float16), those of cuBLAS and what follows them, every kernel of convolutions with pooling. */
 #define MIRRORTRAIN_IMPLEMENTATION
 #include "../../mirrortrain.h"
+#include "../bfloat16.h"
+#include "../float16.h"
 #include "../tap.h"
 
 static const mirt__host products_host = {mirt__fail, mirt__calloc, free, mirt__now};
@@ -14,43 +16,36 @@ static float products_draw(void) {
     products_state = products_state * 1664525u + 1013904223u;
     return (float)(products_state >> 8) / 8388608.0f - 1;
 }
-static uint16_t products_round(float x) {
-    uint32_t bits;
-    memcpy(&bits, &x, sizeof bits);
-    return (uint16_t)((bits + 0x7FFF + (bits >> 16 & 1)) >> 16);
-}
-static float products_widen(uint16_t half) {
-    const uint32_t bits = (uint32_t)half << 16;
-    float x;
-    memcpy(&x, &bits, sizeof x);
-    return x;
-}
+static const mirt_dtype bf16 = (mirt_dtype)MIRT__BFLOAT16, f16 = (mirt_dtype)MIRT__FLOAT16;
+static uint16_t products_round(float x, mirt_dtype dtype) { return dtype == f16 ? float_to_f16(x) : float_to_half(x); }
+static float products_widen(uint16_t bits, mirt_dtype dtype) { return dtype == f16 ? f16_to_float(bits) : half_to_float(bits); }
 
-/* Numbers here, their sizes, and on the device, there as float or bfloat16. */
+/* Numbers here, their sizes, and on the device, there of the dtype. */
 typedef struct products_array {
     float *x, *size;
     void *device;
     int64_t count;
-    bool half;
+    mirt_dtype dtype;
 } products_array;
 
-static products_array products_make(int64_t count, bool half) {
+static products_array products_make(int64_t count, mirt_dtype dtype) {
+    const bool half = dtype != MIRT_FLOAT32;
     products_array a;
     a.count = count;
-    a.half = half;
+    a.dtype = dtype;
     a.x = (float *)calloc((size_t)count + 1, sizeof(float));
     a.size = (float *)calloc((size_t)count + 1, sizeof(float));
     a.device = products_backend->alloc(products_device, (size_t)(count + 1) * sizeof(float));
     if (!a.x || !a.size || !a.device) exit(1);
     for (int64_t i = 0; i < count; i++) {
         a.x[i] = products_draw();
-        if (half) a.x[i] = products_widen(products_round(a.x[i]));
+        if (half) a.x[i] = products_widen(products_round(a.x[i], dtype), dtype);
         a.size[i] = a.x[i] < 0 ? -a.x[i] : a.x[i];
     }
     if (half) {
         uint16_t *rounded = (uint16_t *)calloc((size_t)count + 1, sizeof(uint16_t));
         if (!rounded) exit(1);
-        for (int64_t i = 0; i < count; i++) rounded[i] = products_round(a.x[i]);
+        for (int64_t i = 0; i < count; i++) rounded[i] = products_round(a.x[i], dtype);
         products_backend->stage(products_device, a.device, rounded, (size_t)count * sizeof(uint16_t), false);
         free(rounded);
     } else {
@@ -69,10 +64,10 @@ static double products_error(products_array *a) {
     double most = 0;
     void *got = calloc((size_t)a->count + 1, sizeof(float));
     if (!got) exit(1);
-    products_backend->fetch(products_device, got, a->device, (size_t)a->count * (a->half ? sizeof(uint16_t) : sizeof(float)));
+    products_backend->fetch(products_device, got, a->device, (size_t)a->count * mirt__dtype_size(a->dtype));
     if (products_backend->wait(products_device) != MIRT_OK) most = 1e9;
     for (int64_t i = 0; i < a->count; i++) {
-        const double y = a->half ? products_widen(((uint16_t *)got)[i]) : ((float *)got)[i];
+        const double y = a->dtype == MIRT_FLOAT32 ? ((float *)got)[i] : products_widen(((uint16_t *)got)[i], a->dtype);
         const double error = fabs(y - a->x[i]) / (a->size[i] + 1e-3);
         if (!(error <= most)) most = error;
     }
@@ -82,10 +77,11 @@ static double products_error(products_array *a) {
 
 /* A call with the room that it asks for. */
 typedef void products_call(const void *args, const mirt__where *where);
-static void products_run(products_call *call, const void *args) {
+static void products_run_in(products_call *call, const void *args, bool float16) {
     mirt__where where;
     memset(&where, 0, sizeof where);
     where.remote = products_device;
+    where.float16 = float16;
     products_backend->measure(products_device, true);
     call(args, &where);
     const size_t bytes = products_backend->measure(products_device, false);
@@ -96,6 +92,7 @@ static void products_run(products_call *call, const void *args) {
     products_backend->room(products_device, NULL, 0);
     if (room) products_backend->release(products_device, room);
 }
+static void products_run(products_call *call, const void *args) { products_run_in(call, args, false); }
 static void products_gemm(const void *args, const mirt__where *where) { products_backend->kernels->gemm((const mirt__gemm *)args, where); }
 static void products_forward(const void *args, const mirt__where *where) {
     products_backend->kernels->conv_forward((const mirt__conv_forward *)args, where);
@@ -115,15 +112,15 @@ static mirt__reader products_reader(const products_array *a, const void *data, i
     mirt__reader r;
     memset(&r, 0, sizeof r);
     r.data = data;
-    r.dtype = a->half && data == a->device ? (mirt_dtype)MIRT__BFLOAT16 : MIRT_FLOAT32;
+    r.dtype = data == a->device ? a->dtype : MIRT_FLOAT32;
     r.channels = channels;
     return r;
 }
 
 /* Dense layers, of each transpose, with bias, activation, mask, and sums of b's columns. */
 static void products_test_gemm(int64_t m, int64_t n, int64_t k, int turned, mirt_activation_kind activation, bool masked, double limit) {
-    products_array a = products_make(m * k, false), b = products_make(k * n, false), c = products_make(m * n, false), bias = products_make(n, false);
-    products_array mask = products_make(m * n, false), sum = products_make(n, false);
+    products_array a = products_make(m * k, MIRT_FLOAT32), b = products_make(k * n, MIRT_FLOAT32), c = products_make(m * n, MIRT_FLOAT32), bias = products_make(n, MIRT_FLOAT32);
+    products_array mask = products_make(m * n, MIRT_FLOAT32), sum = products_make(n, MIRT_FLOAT32);
     mirt__gemm g;
     memset(&g, 0, sizeof g);
     g.m = m;
@@ -182,13 +179,13 @@ static mirt__conv products_conv(int64_t rows, int64_t h, int64_t w, int64_t ci, 
     return s;
 }
 
-/* A convolution and its gradients; `half`: of bfloat16, stored as that. */
-static void products_test_conv(mirt__conv s, bool half, double limit) {
-    const mirt_dtype dtype = half ? (mirt_dtype)MIRT__BFLOAT16 : MIRT_FLOAT32;
+/* A convolution and its gradients, of numbers of the dtype, stored as that. */
+static void products_test_conv(mirt__conv s, mirt_dtype dtype, double limit) {
+    const bool half = dtype != MIRT_FLOAT32;
     const int64_t weights = (int64_t)s.kh * s.kw * s.ci * s.co;
-    products_array x = products_make(s.rows * s.h * s.w * s.ci, half), y = products_make(s.rows * s.oh * s.ow * s.co, half);
-    products_array dy = products_make(y.count, half), dx = products_make(x.count, half), kernel = products_make(weights, false);
-    products_array dkernel = products_make(weights, false), db = products_make(s.co, false);
+    products_array x = products_make(s.rows * s.h * s.w * s.ci, dtype), y = products_make(s.rows * s.oh * s.ow * s.co, dtype);
+    products_array dy = products_make(y.count, dtype), dx = products_make(x.count, dtype), kernel = products_make(weights, MIRT_FLOAT32);
+    products_array dkernel = products_make(weights, MIRT_FLOAT32), db = products_make(s.co, MIRT_FLOAT32);
     mirt__conv_forward f;
     mirt__conv_input_grad i;
     mirt__conv_weight_grad w;
@@ -196,7 +193,7 @@ static void products_test_conv(mirt__conv s, bool half, double limit) {
     memset(&i, 0, sizeof i);
     memset(&w, 0, sizeof w);
     f.s = i.s = w.s = s;
-    f.half = i.half = w.half = half;
+    f.half = i.half = w.half = half && s.groups == 1;
     f.x = w.x = products_reader(&x, x.device, s.ci);
     i.dy = w.dy = products_reader(&dy, dy.device, s.co);
     f.kernel = i.kernel = (const float *)kernel.device;
@@ -205,10 +202,10 @@ static void products_test_conv(mirt__conv s, bool half, double limit) {
     f.y_dtype = i.dx_dtype = dtype;
     w.dkernel = (float *)dkernel.device;
     w.db = (float *)db.device;
-    products_run(products_forward, &f);
-    products_run(products_input, &i);
-    products_run(products_weights, &w);
-    for (int64_t j = 0; half && j < weights; j++) kernel.x[j] = products_widen(products_round(kernel.x[j]));
+    products_run_in(products_forward, &f, dtype == f16);
+    products_run_in(products_input, &i, dtype == f16);
+    products_run_in(products_weights, &w, dtype == f16);
+    for (int64_t j = 0; f.half && j < weights; j++) kernel.x[j] = products_widen(products_round(kernel.x[j], dtype), dtype);
     f.half = i.half = w.half = false;
     f.y_dtype = i.dx_dtype = MIRT_FLOAT32;
     for (int sizes = 0; sizes < 2; sizes++) {
@@ -223,11 +220,11 @@ static void products_test_conv(mirt__conv s, bool half, double limit) {
         mirt__ref_conv_input_grad(&i, NULL);
         mirt__ref_conv_weight_grad(&w, NULL);
     }
-    /* What is stored as bfloat16 is rounded once more. */
+    /* What is stored in 16 bits is rounded once more. */
     const double forward = products_error(&y), input = products_error(&dx), kernels = products_error(&dkernel), bias = products_error(&db);
-    const double stored = half ? limit + 1.0 / 256 : limit;
+    const double stored = dtype == f16 ? limit + 1.0 / 2048 : half ? limit + 1.0 / 256 : limit;
     ok(forward <= stored && input <= stored && kernels <= limit && bias <= 1e-5, "%s %dx%dx%dx%d to %d, %dx%d/%d: off by %.1e, dx %.1e, dkernel %.1e, db %.1e",
-       half ? "bfloat16" : "float32", (int)s.rows, (int)s.h, (int)s.w, (int)s.ci, (int)s.co, s.kh, s.kw, s.stride_h, forward, input, kernels, bias);
+       mirt__dtype_name(dtype), (int)s.rows, (int)s.h, (int)s.w, (int)s.ci, (int)s.co, s.kh, s.kw, s.stride_h, forward, input, kernels, bias);
     products_array *const all[] = {&x, &y, &dy, &dx, &kernel, &dkernel, &db};
     for (int j = 0; j < 7; j++) products_free(all[j]);
 }
@@ -235,8 +232,8 @@ static void products_test_conv(mirt__conv s, bool half, double limit) {
 static void products_test_pool(int64_t rows, int64_t h, int64_t w, int64_t ci, int64_t co, int taps) {
     const mirt__conv s = products_conv(rows, h, w, ci, co, taps, 1, 0);
     const int64_t weights = (int64_t)taps * taps * ci * co, windows = rows * (s.oh / 2) * (s.ow / 2) * co;
-    products_array x = products_make(rows * h * w * ci, false), kernel = products_make(weights, false), bias = products_make(co, false);
-    products_array y = products_make(windows, false), dy = products_make(windows, false), dkernel = products_make(weights, false), db = products_make(co, false);
+    products_array x = products_make(rows * h * w * ci, MIRT_FLOAT32), kernel = products_make(weights, MIRT_FLOAT32), bias = products_make(co, MIRT_FLOAT32);
+    products_array y = products_make(windows, MIRT_FLOAT32), dy = products_make(windows, MIRT_FLOAT32), dkernel = products_make(weights, MIRT_FLOAT32), db = products_make(co, MIRT_FLOAT32);
     uint8_t *which = (uint8_t *)calloc((size_t)windows + 1, 1), *wanted = (uint8_t *)calloc((size_t)windows + 1, 1);
     void *places = products_backend->alloc(products_device, (size_t)windows + 1);
     mirt__conv_pool p;
@@ -295,15 +292,22 @@ int main(void) {
         products_test_gemm(129, 131, 257, 0, MIRT_TANH, false, limit);
         products_test_gemm(129, 131, 257, 2, MIRT_LINEAR, true, limit);
         products_test_gemm(9, 5, 3000, 1, MIRT_SIGMOID, true, limit);
-        products_test_conv(products_conv(2, 5, 7, 24, 40, 1, 1, 0), false, limit);
-        products_test_conv(products_conv(2, 8, 9, 12, 20, 3, 2, 1), false, limit);
-        products_test_conv(products_conv(1, 6, 5, 24, 72, 3, 1, 1), false, limit);
-        products_test_conv(products_conv(2, 9, 9, 3, 5, 3, 1, 0), false, limit);
+        products_test_conv(products_conv(2, 5, 7, 24, 40, 1, 1, 0), MIRT_FLOAT32, limit);
+        products_test_conv(products_conv(2, 8, 9, 12, 20, 3, 2, 1), MIRT_FLOAT32, limit);
+        products_test_conv(products_conv(1, 6, 5, 24, 72, 3, 1, 1), MIRT_FLOAT32, limit);
+        products_test_conv(products_conv(2, 9, 9, 3, 5, 3, 1, 0), MIRT_FLOAT32, limit);
         if (!tf32) {
-            products_test_conv(products_conv(2, 5, 7, 24, 40, 1, 1, 0), true, 1e-5);
-            products_test_conv(products_conv(40, 6, 7, 4, 4, 1, 1, 0), true, 1e-5);
-            products_test_conv(products_conv(2, 7, 7, 16, 80, 3, 2, 1), true, 1e-5);
-            products_test_conv(products_conv(1, 7, 7, 12, 4, 3, 1, 1), true, 1e-5);
+            for (int half = 0; half < 2; half++) {
+                const mirt_dtype dtype = half ? f16 : bf16;
+                products_test_conv(products_conv(2, 5, 7, 24, 40, 1, 1, 0), dtype, 1e-5);
+                products_test_conv(products_conv(40, 6, 7, 4, 4, 1, 1, 0), dtype, 1e-5);
+                products_test_conv(products_conv(2, 7, 7, 16, 80, 3, 2, 1), dtype, 1e-5);
+                products_test_conv(products_conv(1, 7, 7, 12, 4, 3, 1, 1), dtype, 1e-5);
+                products_test_conv(products_conv(2, 9, 9, 3, 5, 3, 1, 0), dtype, 1e-5);
+                mirt__conv deep = products_conv(2, 9, 8, 16, 16, 3, 1, 1);
+                deep.groups = 16;
+                products_test_conv(deep, dtype, 1e-5);
+            }
             products_test_pool(2, 13, 12, 1, 7, 3);
             products_test_pool(2, 11, 12, 1, 33, 5);
             products_test_pool(2, 11, 12, 3, 5, 3);
