@@ -162,7 +162,7 @@ matrix:
 	@tests/run -t 900 tests/check_matrix.sh
 
 examples:
-	@tests/run -t 600 tests/check_examples.sh
+	@tests/run -t 900 tests/check_examples.sh
 
 test-arm64:
 	@$(MAKE) --no-print-directory -j$(JOBS) $(ARM64_TESTS:%=build/arm64/%)
