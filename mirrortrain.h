@@ -415,7 +415,7 @@ typedef struct mirt_strategy_desc {
                             one device; "cpu": every core as one device; "2": two equal shares of the cores; "cpu:0,cpu:1": two
                             devices of one core each, so that strategies can have cores of their own; "gpu": every GPU;
                             "gpu:0,gpu:2": these. Where the environment's MIRT_DEVICES is "cpu", NULL means cores whatever there is; where
-                            it is "gpu", numbers mean so many GPUs */
+                            it is "gpu", numbers mean so many GPUs, and no GPU is an error */
     int replicas;        /* logical replicas V; 0: one a device */
     int threads;         /* threads per device, if it is of cores; 0: the device's cores. The system places them on cores */
     uint64_t seed;       /* of initial weights, dropout and shuffling */
@@ -2611,7 +2611,7 @@ typedef struct mirt__backend {
     int version;
     const char *name; /* "gpu" */
     const mirt__kernels *kernels;
-    /* Of this machine; 0: there are none; -1: with the error set (no driver, one that is too old). */
+    /* Of this machine; 0: there are none; -1: with the error set (MIRT_E_NOT_FOUND: no driver; others: one that is too old, or fails). */
     int (*devices)(const mirt__host *host);
     bool (*info)(const mirt__host *host, int index, mirt__remote_info *out);
     /* NULL with the error set. tf32: products of float32 may be rounded so. */
@@ -31779,6 +31779,7 @@ struct mirt_strategy {
     uint64_t seed;
     bool winograd;
     bool named; /* devices by name, each one core */
+    bool no_driver; /* cores took the place of GPUs, for which there is no driver */
     const mirt__backend *backend; /* of devices with memory of their own; NULL: cores of this machine */
     bool direct;                  /* these read each other's memory */
     char lost[512];               /* why they are of no use any more, or "" */
@@ -32127,13 +32128,16 @@ static const mirt__backend *mirt__backend_get(void) {
 
 MIRT__LIB bool mirt__has_backend(void) { return mirt__backend_get() != NULL; }
 
+/* How many the backend has; 0: there are none; -1: they cannot be used, and the last error says why. */
+static int mirt__count_gpus(const mirt__backend *backend) { return backend ? backend->devices(&mirt__host_of_backends) : 0; }
+
 MIRT_API int mirt_devices(mirt_device_info *out, int capacity) {
     const int cores = mirt__cpu_cores();
     const mirt__kernels *kernels = cores ? mirt__kernels_best() : NULL;
     const mirt__backend *backend = mirt__backend_get();
     mirt__remote_info info;
     if (!kernels) return 0;
-    const int others = backend ? backend->devices(&mirt__host_of_backends) : 0, count = cores + (others > 0 ? others : 0);
+    const int others = mirt__count_gpus(backend), count = cores + (others > 0 ? others : 0);
     for (int i = 0; out && i < count && i < capacity; i++) {
         memset(&out[i], 0, sizeof out[i]);
         if (i < cores) {
@@ -32149,19 +32153,6 @@ MIRT_API int mirt_devices(mirt_device_info *out, int capacity) {
     return count;
 }
 
-static mirt_status mirt__no_such_device(const char *name, size_t length) {
-    const mirt__backend *backend = mirt__backend_get();
-    const int cores = mirt__cpu_cores(), gpus = backend ? backend->devices(&mirt__host_of_backends) : 0;
-    char more[32] = "", others[48] = "", broken[320] = "";
-    const bool gpu = length >= 3 && strncmp(name, "gpu", 3) == 0;
-    if (gpu && gpus < 0) snprintf(broken, sizeof broken, " (%.300s)", mirt_last_error());
-    if (cores > 1) snprintf(more, sizeof more, " to cpu:%d", cores - 1);
-    if (gpus == 1) snprintf(others, sizeof others, " and gpu:0");
-    else if (gpus > 1) snprintf(others, sizeof others, " and gpu:0 to gpu:%d", gpus - 1);
-    const char *why = !gpu || gpus > 0 ? "" : gpus < 0 ? broken : backend ? " (no GPU is visible)" : " (this build has no GPU code: add mirrortrain_cuda.cu)";
-    return mirt__fail(MIRT_E_DEVICE, "there is no device \"%.*s\"%s; this machine has cpu:0%s%s", (int)length, name, why, more, others);
-}
-
 /* The number behind `prefix` in the `length` letters of `name`, or -1. */
 static long mirt__device_number(const char *name, size_t length, const char *prefix) {
     const size_t front = strlen(prefix);
@@ -32171,6 +32162,20 @@ static long mirt__device_number(const char *name, size_t length, const char *pre
     return end == name + length ? index : -1;
 }
 
+static mirt_status mirt__no_such_device(const char *name, size_t length) {
+    const mirt__backend *backend = mirt__backend_get();
+    const int cores = mirt__cpu_cores(), gpus = mirt__count_gpus(backend);
+    const bool gpu = (length == 3 && strncmp(name, "gpu", 3) == 0) || mirt__device_number(name, length, "gpu:") >= 0;
+    char more[32] = "", others[48] = "", why[320] = "";
+    if (!gpu && mirt__device_number(name, length, "cpu:") < 0) snprintf(why, sizeof why, " (names are as in \"gpu:0,gpu:1\" and \"cpu:0\")");
+    else if (gpu && gpus < 0) snprintf(why, sizeof why, " (%.300s)", mirt_last_error());
+    else if (gpu && !gpus) snprintf(why, sizeof why, backend ? " (no GPU is visible)" : " (this build has no GPU code: add mirrortrain_cuda.cu)");
+    if (cores > 1) snprintf(more, sizeof more, " to cpu:%d", cores - 1);
+    if (gpus == 1) snprintf(others, sizeof others, " and gpu:0");
+    else if (gpus > 1) snprintf(others, sizeof others, " and gpu:0 to gpu:%d", gpus - 1);
+    return mirt__fail(MIRT_E_DEVICE, "there is no device \"%.*s\"%s; this machine has cpu:0%s%s", (int)length, name, why, more, others);
+}
+
 static mirt_status mirt__add_device(mirt_strategy *s, const char *kind, long index, bool repeated) {
     if (s->num_devices == MIRT__MAX_DEVICES) return mirt__fail(MIRT_E_DEVICE, "more than %d devices are named", MIRT__MAX_DEVICES);
     mirt__device *own = &s->device[s->num_devices];
@@ -32178,7 +32183,8 @@ static mirt_status mirt__add_device(mirt_strategy *s, const char *kind, long ind
     own->index = (int)index;
     for (int d = 0; d < s->num_devices && !repeated; d++) {
         if (strcmp(s->device[d].name, own->name) != 0) continue;
-        return mirt__fail(MIRT_E_DEVICE, "device %s is named twice; for more replicas than devices set the replica count", own->name);
+        return mirt__fail(MIRT_E_DEVICE, "device %s is named twice; for more replicas than devices set the replica count%s", own->name,
+                          s->backend ? ", for several devices on one GPU repeat_devices" : "");
     }
     s->num_devices++;
     return MIRT_OK;
@@ -32210,7 +32216,7 @@ static mirt_status mirt__named_devices(mirt_strategy *s, const char *text, bool 
     for (const char *at = text; ; at += strcspn(at, ",") + 1) {
         const size_t length = strcspn(at, ",");
         const long core = mirt__device_number(at, length, "cpu:"), gpu = backend ? mirt__device_number(at, length, "gpu:") : -1;
-        if (gpu >= 0 && gpus < 0) gpus = backend->devices(&mirt__host_of_backends);
+        if (gpu >= 0 && gpus < 0) gpus = mirt__count_gpus(backend);
         if (gpu < 0 ? core < 0 || core >= mirt__cpu_cores() : gpu >= gpus) return mirt__no_such_device(at, length);
         if (s->num_devices && (gpu >= 0) != (s->backend != NULL)) return mirt__fail(MIRT_E_DEVICE, "a strategy has cores or GPUs, not both, as in \"%.100s\"", text);
         if (gpu >= 0) s->backend = backend;
@@ -32221,34 +32227,40 @@ static mirt_status mirt__named_devices(mirt_strategy *s, const char *text, bool 
     return MIRT_OK;
 }
 
-/* Every GPU, or so many; false: there are none, or nobody wants them. */
-static bool mirt__wants_gpus(const mirt_strategy *s, const mirt__backend *backend, const char *asked, int *count) {
+/* How many GPUs a wish for all or for a number of devices finds, as the environment has it; 0: it is one for cores; -1 with the error set. */
+static int mirt__wanted_gpus(mirt_strategy *s, const mirt__backend *backend, const char *asked) {
     const char *kind = getenv("MIRT_DEVICES");
-    const bool by_name = asked && strcmp(asked, "gpu") == 0, gpus = kind && strcmp(kind, "gpu") == 0;
-    *count = 0;
-    if (!backend || (!by_name && kind && strcmp(kind, "cpu") == 0) || (asked && !by_name && !gpus)) return false;
-    *count = backend->devices(&mirt__host_of_backends);
-    if (*count < 0 && !by_name) mirt__log(s, MIRT_LOG_WARNING, "GPUs cannot be used: %s", mirt_last_error());
-    return *count > 0;
+    const bool gpu = kind && strcmp(kind, "gpu") == 0, cpu = kind && strcmp(kind, "cpu") == 0;
+    mirt__error before;
+    if (kind && *kind && !gpu && !cpu) return mirt__fail(MIRT_E_DEVICE, "the environment's MIRT_DEVICES is \"%.100s\"; it may be \"cpu\" or \"gpu\"", kind), -1;
+    if (asked ? !gpu : cpu) return 0;
+    mirt__error_get(&before);
+    const int count = mirt__count_gpus(backend);
+    if (count > 0) return count;
+    if (gpu) return mirt__no_such_device("gpu", 3), mirt__fail_at("the environment's MIRT_DEVICES is \"gpu\""), -1;
+    s->no_driver = count < 0 && mirt_last_status() == MIRT_E_NOT_FOUND;
+    if (count < 0 && !s->no_driver) mirt__log(s, MIRT_LOG_WARNING, "GPUs cannot be used: %s", mirt_last_error());
+    mirt__error_set(&before); /* nothing failed */
+    return 0;
 }
 
 MIRT__LIB mirt_status mirt__parse_devices(mirt_strategy *s, const mirt_strategy_desc *desc) {
     const mirt__backend *backend = mirt__backend_get();
     const char *text = desc->devices;
     char *end;
-    int gpus;
     s->num_devices = 0;
-    const bool wanted = mirt__wants_gpus(s, backend, text, &gpus);
-    if (!text || strcmp(text, "gpu") == 0) {
-        if (wanted) return mirt__all_of_backend(s, backend, gpus);
-        return text ? mirt__no_such_device(text, strlen(text)) : mirt__shares_of_cores(s, 1);
+    if (text && strcmp(text, "gpu") == 0) {
+        const int all = mirt__count_gpus(backend);
+        return all > 0 ? mirt__all_of_backend(s, backend, all) : mirt__no_such_device(text, strlen(text));
     }
-    if (strcmp(text, "cpu") == 0) return mirt__shares_of_cores(s, 1);
-    const long count = strtol(text, &end, 10);
-    if (end == text || *end != 0) return mirt__named_devices(s, text, desc->repeat_devices);
-    if (!wanted || count < 1) return mirt__shares_of_cores(s, count);
+    if (text && strcmp(text, "cpu") == 0) return mirt__shares_of_cores(s, 1);
+    const long count = text ? strtol(text, &end, 10) : 1;
+    if (text && (end == text || *end != 0)) return mirt__named_devices(s, text, desc->repeat_devices);
+    const int gpus = mirt__wanted_gpus(s, backend, text);
+    if (gpus < 0) return mirt_last_status();
+    if (!gpus || count < 1) return mirt__shares_of_cores(s, count);
     if (count > gpus) return mirt__fail(MIRT_E_DEVICE, "%ld GPUs asked for; this machine has %d", count, gpus);
-    return mirt__all_of_backend(s, backend, (int)count);
+    return mirt__all_of_backend(s, backend, text ? (int)count : gpus);
 }
 
 MIRT__LIB mirt_status mirt__devices_open(mirt_strategy *s, const mirt_strategy_desc *desc, char how[256]) {
@@ -32939,7 +32951,7 @@ static void mirt__introduce(const mirt_strategy *s, const mirt_strategy_desc *de
     if (s->backend) {
         snprintf(kind, sizeof kind, "%d GPU%s%s", s->num_devices, s->num_devices == 1 ? "" : "s", names);
     } else {
-        snprintf(kind, sizeof kind, "%s%d CPU device%s%s of %d thread%s (%s)", desc->devices ? "" : "no GPU, ", s->num_devices,
+        snprintf(kind, sizeof kind, "%s%d CPU device%s%s of %d thread%s (%s)", desc->devices ? "" : s->no_driver ? "no GPU (no NVIDIA driver), " : "no GPU, ", s->num_devices,
                  s->num_devices == 1 ? "" : "s", names, s->threads, s->threads == 1 ? "" : "s", s->kernels->name);
     }
     if (s->num_replicas > 1) snprintf(how, sizeof how, ", gradients summed by %s (%s: %s)", name, s->collective == MIRT_COLLECTIVE_AUTO ? "auto" : "asked for", why);

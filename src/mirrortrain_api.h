@@ -161,7 +161,7 @@ typedef struct mirt_strategy_desc {
                             one device; "cpu": every core as one device; "2": two equal shares of the cores; "cpu:0,cpu:1": two
                             devices of one core each, so that strategies can have cores of their own; "gpu": every GPU;
                             "gpu:0,gpu:2": these. Where the environment's MIRT_DEVICES is "cpu", NULL means cores whatever there is; where
-                            it is "gpu", numbers mean so many GPUs */
+                            it is "gpu", numbers mean so many GPUs, and no GPU is an error */
     int replicas;        /* logical replicas V; 0: one a device */
     int threads;         /* threads per device, if it is of cores; 0: the device's cores. The system places them on cores */
     uint64_t seed;       /* of initial weights, dropout and shuffling */

@@ -183,7 +183,7 @@ static int mirt__cu_devices(const mirt__host *host) {
     if (cudaDriverGetVersion(&driver) != cudaSuccess) driver = 0;
     (void)cudaGetLastError();
     if (driver == 0) {
-        host->fail(MIRT_E_DEVICE, "there is no NVIDIA driver: GPUs need one of at least version %s", mirt__cu_driver_wanted());
+        host->fail(MIRT_E_NOT_FOUND, "there is no NVIDIA driver: GPUs need one of at least version %s", mirt__cu_driver_wanted());
     } else if (error == cudaErrorInsufficientDriver) {
         host->fail(MIRT_E_DEVICE, "the driver is for CUDA %d.%d; this program was built with %d.%d: install a driver of at least version %s", driver / 1000,
                    driver % 1000 / 10, CUDART_VERSION / 1000, CUDART_VERSION % 1000 / 10, mirt__cu_driver_wanted());

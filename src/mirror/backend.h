@@ -69,7 +69,7 @@ typedef struct mirt__backend {
     int version;
     const char *name; /* "gpu" */
     const mirt__kernels *kernels;
-    /* Of this machine; 0: there are none; -1: with the error set (no driver, one that is too old). */
+    /* Of this machine; 0: there are none; -1: with the error set (MIRT_E_NOT_FOUND: no driver; others: one that is too old, or fails). */
     int (*devices)(const mirt__host *host);
     bool (*info)(const mirt__host *host, int index, mirt__remote_info *out);
     /* NULL with the error set. tf32: products of float32 may be rounded so. */

@@ -93,7 +93,7 @@ static void mirt__introduce(const mirt_strategy *s, const mirt_strategy_desc *de
     if (s->backend) {
         snprintf(kind, sizeof kind, "%d GPU%s%s", s->num_devices, s->num_devices == 1 ? "" : "s", names);
     } else {
-        snprintf(kind, sizeof kind, "%s%d CPU device%s%s of %d thread%s (%s)", desc->devices ? "" : "no GPU, ", s->num_devices,
+        snprintf(kind, sizeof kind, "%s%d CPU device%s%s of %d thread%s (%s)", desc->devices ? "" : s->no_driver ? "no GPU (no NVIDIA driver), " : "no GPU, ", s->num_devices,
                  s->num_devices == 1 ? "" : "s", names, s->threads, s->threads == 1 ? "" : "s", s->kernels->name);
     }
     if (s->num_replicas > 1) snprintf(how, sizeof how, ", gradients summed by %s (%s: %s)", name, s->collective == MIRT_COLLECTIVE_AUTO ? "auto" : "asked for", why);

@@ -33,6 +33,7 @@ struct mirt_strategy {
     uint64_t seed;
     bool winograd;
     bool named; /* devices by name, each one core */
+    bool no_driver; /* cores took the place of GPUs, for which there is no driver */
     const mirt__backend *backend; /* of devices with memory of their own; NULL: cores of this machine */
     bool direct;                  /* these read each other's memory */
     char lost[512];               /* why they are of no use any more, or "" */

@@ -17,7 +17,7 @@ struct Options {
     size_t memory;   /* bytes of each: 2 GiB */
     long fail_call;  /* the call that fails, counted from 1 since reset_calls(); 0: none */
     bool no_peers;   /* no device reaches another's memory */
-    int driver;      /* the driver's version; 0: the runtime's */
+    int driver;      /* the driver's version; 0: the runtime's; -1: there is none */
     int nccl;        /* NCCL's version; 0: the header's */
     bool same_places; /* ranks that reduce parts of memory of one size reduce the same part: true */
     int capability;  /* of the devices: 90; below 80 there are matrix products of float16 alone, and no asynchronous copies: they are done at once */

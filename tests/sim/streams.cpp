@@ -629,7 +629,7 @@ cudaError_t cudaDeviceGetPCIBusId(char *text, int length, int device) {
 
 cudaError_t cudaDriverGetVersion(int *version) {
     API("cudaDriverGetVersion", cudaErrorUnknown);
-    *version = options().driver ? options().driver : CUDART_VERSION;
+    *version = options().driver ? (options().driver > 0 ? options().driver : 0) : CUDART_VERSION;
     return cudaSuccess;
 }
 

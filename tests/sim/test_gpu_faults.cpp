@@ -181,7 +181,59 @@ static void check_driver(void) {
     s = strategy(NULL);
     ok(s && said.find("12.4") != std::string::npos && said.find("CPU device") != std::string::npos, "without a wish the cores train, and the log says why: \"%s\"", said.c_str());
     mirt_strategy_destroy(s);
+    mirt_sim::options().driver = -1;
+    s = strategy("gpu:0");
+    ok(!s && strstr(mirt_last_error(), "there is no NVIDIA driver"), "without a driver: \"%s\"", mirt_last_error());
+    (void)strategy("nothing");
+    s = strategy(NULL);
+    ok(s && said.find("no GPU (no NVIDIA driver), 1 CPU device") != std::string::npos && said.find('\n') == said.size() - 1 && strstr(mirt_last_error(), "\"nothing\""),
+       "nobody asked for GPUs: one line says what trains, and it is no failure: \"%s\"", said.c_str());
+    mirt_strategy_destroy(s);
     mirt_sim::options().driver = 0;
+}
+
+/* Wishes that cannot be met, and what is said of them. */
+static void check_wishes(void) {
+    static const struct {
+        const char *devices, *environment, *says;
+        int there;
+    } wish[] = {
+        {"gpu:9", NULL, "there is no device \"gpu:9\"; this machine has cpu:0", 2},
+        {"gpu:2", NULL, "and gpu:0 to gpu:1", 2},
+        {"GPU:0", NULL, "there is no device \"GPU:0\" (names are as in \"gpu:0,gpu:1\"", 2},
+        {"gpu:", NULL, "\"gpu:\" (names are as in", 2},
+        {"gpu:0, gpu:1", NULL, "\" gpu:1\" (names are as in", 2},
+        {"gpu:0,", NULL, "\"\" (names are as in", 2},
+        {"gpu:0,cpu:0", NULL, "a strategy has cores or GPUs, not both", 2},
+        {"gpu:1,gpu:1", NULL, "device gpu:1 is named twice; for more replicas than devices set the replica count, for several devices on one GPU repeat_devices", 2},
+        {"gpu:99999999999999999999", NULL, "there is no device", 2},
+        {"gpu", NULL, "no GPU is visible", 0},
+        {"gpu:0", NULL, "\"gpu:0\" (no GPU is visible)", 0},
+        {"cpu:4097", NULL, "there is no device \"cpu:4097\"; this machine has cpu:0", 0},
+        {"3", "gpu", "3 GPUs asked for; this machine has 2", 2},
+        {"1", "gpu", "MIRT_DEVICES is \"gpu\": there is no device \"gpu\" (no GPU is visible)", 0},
+        {NULL, "gpu", "MIRT_DEVICES is \"gpu\": there is no device \"gpu\" (no GPU is visible)", 0},
+        {NULL, "GPU", "MIRT_DEVICES is \"GPU\"; it may be \"cpu\" or \"gpu\"", 2},
+    };
+    const int devices = mirt_sim::options().devices;
+    for (const auto &w : wish) {
+        mirt_sim::options().devices = w.there;
+        if (w.environment) setenv("MIRT_DEVICES", w.environment, 1);
+        mirt_strategy *s = strategy(w.devices);
+        ok(!s && mirt_last_status() == MIRT_E_DEVICE && strstr(mirt_last_error(), w.says), "\"%s\" of %d GPUs: \"%s\"", w.devices ? w.devices : "", w.there, mirt_last_error());
+        mirt_strategy_destroy(s);
+        unsetenv("MIRT_DEVICES");
+    }
+    mirt_sim::options().devices = devices;
+    setenv("MIRT_DEVICES", "cpu", 1);
+    mirt_strategy *s = strategy(NULL);
+    ok(s && said.find("CPU device") != std::string::npos, "MIRT_DEVICES=cpu: \"%s\"", said.c_str());
+    mirt_strategy_destroy(s);
+    setenv("MIRT_DEVICES", "gpu", 1);
+    s = strategy("1");
+    ok(s && said.find("1 GPU gpu:0") != std::string::npos, "MIRT_DEVICES=gpu: \"%s\"", said.c_str());
+    mirt_strategy_destroy(s);
+    unsetenv("MIRT_DEVICES");
 }
 
 __attribute__((constructor(101))) static void ask_for_devices(void) { setenv("MIRT_SIM_DEVICES", "2", 0); }
@@ -192,6 +244,7 @@ int main(void) {
         for (int k = 0; k < SIDE * SIDE; k++) pixels[i][k] = (float)((k * (labels[i] + 2) + i) % 7) / 7;
     }
     check_driver();
+    check_wishes();
     const char *const steps = "three steps, an evaluation and a weight";
     check_calls(steps, whole_run, "gpu:0", 1);
     check_calls(steps, whole_run, "gpu:0,gpu:1", getenv("MIRT_TEST_SMALL") ? 7 : 1);
