@@ -99,6 +99,8 @@ const char *nearest(const char *word, const char *const *names, int count);
 __attribute__((format(printf, 1, 2)))
 #endif
 void complain(const char *format, ...);
+/* All of the machine, cores first, to be freed; NULL after a complaint. */
+mirt_device_info *list_devices(int *count, int *cores);
 /* The library's sentence, without the name of the function that says it. */
 const char *library_sentence(void);
 /* Complains with it; returns EXIT_FAILED. */

@@ -2,6 +2,7 @@
 #include "cli.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define DEFAULT_DATA "data/mnist"
@@ -35,6 +36,17 @@ mirt_strategy *open_strategy(const options *o, bool quiet, int *status) {
         *status = why == MIRT_E_DEVICE || why == MIRT_E_INVALID ? EXIT_USAGE : EXIT_FAILED;
     }
     return strategy;
+}
+
+mirt_device_info *list_devices(int *count, int *cores) {
+    *count = mirt_devices(NULL, 0);
+    mirt_device_info *info = *count ? (mirt_device_info *)calloc((size_t)*count, sizeof *info) : NULL;
+    if (!*count) complain_of_library();
+    else if (!info) complain("out of memory");
+    else mirt_devices(info, *count);
+    *cores = 0;
+    while (info && *cores < *count && info[*cores].cores) ++*cores;
+    return info;
 }
 
 bool is_for_digits(const options *o) { return strcmp(o->model, "mnist") == 0; }

@@ -116,17 +116,26 @@ static bool find(nvml *n, const char *name, void *function) {
     return symbol != NULL;
 }
 
-/* Those that this program trains on. */
-static int usable_gpus(void) {
-    mirt_device_info info[64];
-    const int count = mirt_devices(info, 64);
-    int gpus = 0;
-    for (int i = 0; i < count && i < 64; i++) gpus += info[i].cores == 0;
-    return gpus;
+/* Those that this program trains on; why not on others. */
+static int usable_gpus(const char **why) {
+    int count = 0, cores;
+    mirt_strategy_desc desc;
+    mirt_device_info *info = list_devices(&count, &cores);
+    free(info);
+    *why = "";
+    if (!info || cores < count) return info ? count - cores : 0;
+    memset(&desc, 0, sizeof desc);
+    desc.devices = "gpu";
+    desc.silent = true;
+    mirt_strategy *none = mirt_strategy_create(&desc);
+    if (!none) *why = library_sentence();
+    mirt_strategy_destroy(none);
+    return 0;
 }
 
 static void look_at_gpus(visit *v) {
-    const int usable = usable_gpus();
+    const char *why;
+    const int usable = usable_gpus(&why);
     nvml n;
     char driver[96] = "?", name[96] = "?";
     unsigned count = 0;
@@ -150,8 +159,8 @@ static void look_at_gpus(visit *v) {
             unsigned long long memory[3] = {0, 0, 0};
             if (n.device(i, &device) != 0 || n.name(device, name, sizeof name) != 0 || n.memory(device, memory) != 0)
                 say(v, WARNED, "gpu", "gpu:%u does not answer: see nvidia-smi", i);
-            else say(v, FINE, "gpu", "gpu:%u %s, %.1f GB, %.1f free, driver %s%s", i, name, (double)memory[0] * 1e-9,
-                     (double)memory[1] * 1e-9, driver, (int)i < usable ? "" : ": idle, as this build has no GPU code for it");
+            else say(v, FINE, "gpu", "gpu:%u %s, %.1f GB, %.1f free, driver %s%s%s", i, name, (double)memory[0] * 1e-9,
+                     (double)memory[1] * 1e-9, driver, (int)i < usable ? "" : ": idle, ", (int)i < usable ? "" : why);
         }
         n.shutdown();
     }

@@ -261,13 +261,13 @@ static bool check_counts(const options *o, int cores) {
     return true;
 }
 
-/* GPUs where there are some and nobody wants cores, otherwise cores; 0 with the error set. */
+/* GPUs where there are some and nobody wants cores, otherwise cores; 0 after a complaint. */
 static int count_devices(bool *gpus) {
-    mirt_device_info info[64];
-    const int count = mirt_devices(info, 64), known = count < 64 ? count : 64;
     const char *kind = getenv("MIRT_DEVICES");
-    int cores = 0;
-    while (cores < known && info[cores].cores) cores++;
+    int count, cores;
+    mirt_device_info *info = list_devices(&count, &cores);
+    if (!info) return 0;
+    free(info);
     *gpus = cores < count && !(kind && strcmp(kind, "cpu") == 0);
     if (*gpus) setenv("MIRT_DEVICES", "gpu", 1); /* numbers of devices mean these */
     return *gpus ? count - cores : cores;
@@ -277,11 +277,11 @@ int run_scaling(const options *given) {
     sweep s;
     options own = *given;
     const options *o = &own;
-    bool gpus;
+    bool gpus = false;
     const int cores = count_devices(&gpus);
     const batches *counts = &o->device_counts;
     memset(&s, 0, sizeof s);
-    if (!cores) return complain_of_library();
+    if (!cores) return EXIT_FAILED;
     for (int n = 1; !given->device_counts.count && n <= cores && own.device_counts.count < MAX_BATCHES; n *= 2) own.device_counts.rows[own.device_counts.count++] = n;
     if (!check_counts(o, cores)) return EXIT_USAGE;
     s.o = o;

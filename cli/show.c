@@ -2,18 +2,15 @@
 #include "cli.h"
 
 #include <stdio.h>
-
-#define MAX_DEVICES 64
+#include <stdlib.h>
 
 int run_devices(const options *o) {
-    mirt_device_info info[MAX_DEVICES];
-    int count = mirt_devices(info, MAX_DEVICES);
+    int count, cores;
+    mirt_device_info *info = list_devices(&count, &cores);
     (void)o;
-    if (count == 0) {
-        complain_of_library();
-        return EXIT_USAGE;
-    }
-    for (int i = 0; i < count && i < MAX_DEVICES; i++) printf("%-8s %s\n", info[i].name, info[i].description);
+    if (!info) return EXIT_USAGE;
+    for (int i = 0; i < count; i++) printf("%-8s %s\n", info[i].name, info[i].description);
+    free(info);
     return EXIT_OK;
 }
 

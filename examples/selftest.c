@@ -49,11 +49,11 @@ static bool train(const char *devices, int replicas, int count, double seconds, 
 }
 
 int main(void) {
-    mirt_device_info info[256];
-    const int found = mirt_devices(info, 256);
+    static mirt_device_info info[4096]; /* cores come first */
+    const int found = mirt_devices(info, 4096);
     char list[MOST][32] = {"1", "2"}, all[MOST * 32] = "";
     int devices = 0, failed = 0;
-    for (int i = 0; i < found && i < 256 && devices < MOST; i++) {
+    for (int i = 0; i < found && i < 4096 && devices < MOST; i++) {
         if (strncmp(info[i].name, "gpu", 3) != 0) continue;
         printf("%s: %s\n", info[i].name, info[i].description);
         snprintf(list[devices++], sizeof list[0], "%s", info[i].name);

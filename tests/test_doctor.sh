@@ -48,6 +48,7 @@ if [ "$(uname)" = Linux ] && $cc -shared -fPIC nvml.c -o libnvidia-ml.so.1 2>/de
     LD_LIBRARY_PATH=$tmp
     export LD_LIBRARY_PATH
     doctor "a GPU" 0 '^ok *gpu *gpu:0 Abacus 1, 80.0 GB, 79.0 free, driver 999.1'
+    tap_check "which this build has no code for" grep -q '^ok *gpu .*idle, .*this build has no GPU code' said
     tap_check "and one that does not answer" grep -q '^warning *gpu *gpu:1 does not answer' said
     NVML_FAILS=1 doctor "a driver that does not answer" 0 '^warning *gpu *NVIDIA.*(code 18)'
     NVML_NONE=1 doctor "no GPU in the container" 0 '^warning *gpu *driver 999.1, but no GPU'

@@ -36,4 +36,5 @@ refuses "counts that fall" 2 "they have to grow" --device-counts 2,1
 refuses "a batch without an image for each device" 2 "less than an image for each" --device-counts 2 --batch 1
 refuses "no number" 2 "whole numbers" --device-counts two
 refuses "a network that is not there" 2 "mobilenet_v2" --model mobilenet_v3 --device-counts 1 --batch 4
+MIRT_CORES=100 refuses "cores of a large machine are no GPUs" 2 "on the 100 cores" --device-counts 1,32 --threads 4
 tap_done

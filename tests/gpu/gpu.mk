@@ -43,6 +43,7 @@ gpu-test:
 # PEER_PYTHON: an interpreter with PyTorch for this GPU; without, ours alone.
 gpu-bench:
 	@command -v $(NVCC) >/dev/null || { echo "gpu-bench: skipped, no nvcc"; exit 0; }; \
+	nvidia-smi -L 2>/dev/null | grep -q GPU || { echo "gpu-bench: skipped, nvidia-smi knows no GPU"; exit 0; }; \
 	$(MAKE) --no-print-directory -j$(or $(GPU_JOBS),4) build/gpu/mirrortrain && python3 bench/gpu.py --peer-python "$(PEER_PYTHON)"
 
 .PHONY: gpu-test gpu-bench
