@@ -1875,7 +1875,7 @@ typedef struct mirt_memory {
     size_t weights;     /* of a copy of all variables */
     size_t gradients;   /* per device */
     size_t activations; /* per device: tensors of the step, by liveness */
-    size_t scratch;     /* per device: threads' scratch and partial sums */
+    size_t scratch;     /* per device: threads' scratch and partial sums; on GPUs the batch and the next one, and results, too */
     size_t slots;       /* optimizer state, once for all devices that share memory */
     size_t host;        /* losses, metrics and new values of one global batch */
     size_t total;       /* devices * (weights + gradients + activations + scratch) + slots + host; central storage
@@ -2550,7 +2550,7 @@ typedef struct mirt__kernels {
    A strategy opens its devices; from then on each device is used by its own thread alone. Work is enqueued, in order. The first
    thing that fails sticks, makes all further work nothing, and comes out of `wait`. */
 
-#define MIRT__BACKEND_VERSION 1
+#define MIRT__BACKEND_VERSION 2
 
 typedef struct mirt__remote mirt__remote; /* an opened device */
 
@@ -2627,8 +2627,10 @@ typedef struct mirt__backend {
     size_t (*free_bytes)(mirt__remote *remote);
 
     /* Copies. stage: from any memory of the host, which may change when it returns; behind all that was enqueued unless `early`, then beside
-       it, and before what is enqueued next (inputs of the next step). fetch: to memory of the host, there when `wait` returns. */
+       it, and before what is enqueued next (inputs of the next step). behind: what is staged early from here on begins when all that was
+       enqueued so far is done. fetch: to memory of the host, there when `wait` returns. */
     void (*stage)(mirt__remote *remote, void *to, const void *from, size_t bytes, bool early);
+    void (*behind)(mirt__remote *remote);
     void (*fetch)(mirt__remote *remote, void *to, const void *from, size_t bytes);
     void (*copy)(mirt__remote *remote, void *to, const void *from, size_t bytes); /* within the device, or from another one's memory */
     void (*clear)(mirt__remote *remote, void *memory, size_t bytes);
@@ -2900,8 +2902,9 @@ MIRT__LIB void mirt__cond_wait(pthread_cond_t *cond, pthread_mutex_t *mutex, dou
 #define MIRT__TIMELINE_H
 /* Where each device is, what it did last, and where its time goes: a clock read a phase. */
 
-/* Phases that are dealt out to those of users when a step is over: the pass that adds up gradients and updates; waiting behind it. */
-enum { MIRT__PHASE_FUSED = MIRT_PHASE_COUNT, MIRT__PHASE_JOIN, MIRT__PHASES };
+/* Phases that are dealt out to those of users when a step is over: the pass that adds up gradients and updates; waiting behind it; the next batch
+   being read and sent while the device is at work. */
+enum { MIRT__PHASE_FUSED = MIRT_PHASE_COUNT, MIRT__PHASE_JOIN, MIRT__PHASE_AHEAD, MIRT__PHASES };
 
 /* Where tests that define MIRT__TEST_POINT(kind, device, number) sleep, stop or look; `number` is the step, of a replay the replica. */
 enum { MIRT__POINT_STEP, MIRT__POINT_REPLAY, MIRT__POINT_BARRIER, MIRT__POINT_COLLECTIVE, MIRT__POINT_UPDATE };
@@ -2933,6 +2936,7 @@ typedef struct mirt__lane {
     bool timed;               /* marks add up seconds */
     int open, held_open;      /* the phase whose seconds are running, */
     double since, held_since; /* from here on; and as they were before something that is not counted */
+    double begun;             /* when a device of memory of its own was given its work */
     double lap[MIRT__PHASES];       /* seconds of this step */
     double total[MIRT_PHASE_COUNT]; /* of the fit, without this step */
     int64_t samples;                /* of the fit */
@@ -2949,7 +2953,7 @@ MIRT__LIB void mirt__lane_reset(mirt__lane *lane);
 MIRT__LIB void mirt__lane_mark(mirt__lane *lane, int phase, int replica, int node);
 /* Seconds count as `phase` from `now` on, without an event. */
 MIRT__LIB void mirt__lane_lap(mirt__lane *lane, int phase, double now);
-/* Adds this step's seconds to the fit's; FUSED and JOIN have been dealt out. */
+/* Adds this step's seconds to the fit's; those that are not for users have been dealt out. */
 MIRT__LIB void mirt__lane_flush(mirt__lane *lane);
 /* A slice of the trace, which there is. */
 MIRT__LIB void mirt__lane_slice(mirt__lane *lane, const char *name, double begin, double end, int replica);
@@ -3967,7 +3971,7 @@ static const char *const mirt__phase_names[] = {
 #define MIRT__PHASE_NAME(code, text) text,
     MIRT_PHASE_LIST(MIRT__PHASE_NAME)
 #undef MIRT__PHASE_NAME
-    "all-reduce and update", "waiting for the others' updates"
+    "all-reduce and update", "waiting for the others' updates", "reading the next batch"
 };
 
 MIRT_API const char *mirt_phase_name(mirt_phase phase) {
@@ -22439,6 +22443,7 @@ struct mirt_dataset {
     bool pointing;        /* `next` points into memory that stays: preparing ahead would gain nothing */
     bool lent;            /* the next stage calls fill, never next */
     bool busy;            /* a fit is passing through it */
+    bool foreign;         /* code of the user makes its samples */
     char varies;          /* the sample of an index may differ from epoch to epoch; 2: also within one */
     mirt_dataset *samples; /* whose samples, in its order, the batches are made of; NULL: none, or other ones by now */
     bool skips;           /* samples may turn out MIRT__SKIPPED, which spec.samples counts all the same */
@@ -23857,6 +23862,7 @@ MIRT_API mirt_dataset *mirt_dataset_from_generator(const mirt_generator_desc *de
     for (int i = 0; i < desc->num_y; i++) mirt__data_add_field(&spec, desc->y[i].dtype, desc->y[i].shape);
     if (desc->weights) mirt__data_add_field(&spec, MIRT_FLOAT32, mirt_make_shape(0, 0, 0, 0, 0, 0));
     generator->base.varies = 1; /* nobody knows */
+    generator->base.foreign = true;
     generator->base.cost = generator->name;
     if (generator->name) generator->base.identity = mirt__hash(generator->name);
     if (generator->name && mirt__dataset_set_spec(&generator->base, &spec) == MIRT_OK) return &generator->base;
@@ -24495,6 +24501,7 @@ static mirt_status mirt__map_set(mirt_dataset *dataset, const mirt_map_desc *des
     map->name = mirt__strdup(desc->name ? desc->name : "mirt_map");
     if (!map->name) return MIRT_E_NOMEM;
     dataset->cost = map->name;
+    dataset->foreign = true;
     dataset->identity = mirt__identity_with(dataset->identity, mirt__hash(map->name));
     if (!map->keeps_x) {
         spec.field[0].dtype = desc->dtype;
@@ -31795,7 +31802,8 @@ struct mirt_strategy {
     uint64_t graphs;    /* recorded so far */
     char *block[MIRT__MAX_DEVICES]; /* the devices' working memory, by memory.c */
     mirt__layout layout;
-    const void *in_memory;          /* whose gradients lie in it */
+    const void *in_memory;          /* whose gradients lie in it, */
+    const void *landed;             /* and whose next batch, where it was sent ahead, or NULL */
     mirt__lane *lane;               /* [num_devices] */
     const mirt_model *timing;       /* being trained by a fit that counts seconds */
     mirt__watch *watch;      /* NULL: there is no time limit */
@@ -32402,7 +32410,7 @@ MIRT__LIB void mirt__memory_free(mirt_strategy *s) {
     }
     memset(s->block, 0, sizeof s->block);
     memset(&s->layout, 0, sizeof s->layout);
-    s->in_memory = NULL;
+    s->in_memory = s->landed = NULL;
 }
 
 /* >>section mirror/watch.c */
@@ -38480,6 +38488,7 @@ struct mirt_function {
     bool half;           /* recorded under the policy mixed_bfloat16, or: */
     bool scaled;         /* mixed_float16: products of float16, gradients scaled */
     bool by_replicas;    /* every replica takes its share; otherwise devices share the rows as they like */
+    bool sends_ahead;    /* its devices have room for the next batch too */
     mirt__program program;
     mirt__layout needs;
 
@@ -38503,9 +38512,11 @@ struct mirt_function {
     int num_ranges;
     char *host;         /* results and states */
     char *states;
+    char *labels; /* of the batch under way, and its weights, while the next one is read, if it sends ahead */
 
     /* on devices with memory of their own, by remote.c: bytes into a device's `io` */
     size_t *io_at, states_at; /* [MIRT__MAX_IO] */
+    size_t landing_at;        /* the next batch's fields lie so much behind those of the batch under way */
     bool *measured;           /* [program.max_rows + 1]: whether the room for so many rows is known */
     mirt__real *cut_values;   /* at a cut: of each replica cut_stride numbers, then as many of each device */
     size_t cut_stride;
@@ -38520,6 +38531,9 @@ struct mirt_function {
     mirt__step_stage stage;
     int64_t rows;
     const void *io[MIRT__MAX_FIELDS];
+    bool landed;         /* it was sent ahead: the devices have it */
+    bool holds;          /* results of this round of the devices are waited for in the next one, */
+    const mirt__batch *ahead; /* and this batch is sent ahead before; NULL: none is */
     double rate;         /* asked for on the caller's thread: schedules are the user's code */
     const char *failed;  /* the node whose user code failed, */
     int failed_code;     /* and its code */
@@ -38544,6 +38558,7 @@ typedef struct mirt__function_desc {
     int64_t max_batch;
     bool by_replicas;
     bool training; /* how called models are run unless they are told */
+    bool sends_ahead; /* for loops: devices with memory of their own get the next batch while they are at work */
 } mirt__function_desc;
 MIRT__LIB mirt_function *mirt__function_new(mirt_model *model, const mirt__function_desc *desc, mirt__body body, void *user);
 MIRT__LIB void mirt__function_free(mirt_function *function);
@@ -38571,6 +38586,11 @@ MIRT__LIB mirt_tensor *mirt__field_as(mirt_function *function, int field, mirt_d
 MIRT__LIB mirt_status mirt__function_begin(mirt_function *function, const mirt__batch *batch);
 /* Forward and, where there are gradients, backward, exchange and update. */
 MIRT__LIB mirt_status mirt__function_step(mirt_function *function);
+/* The same; of a function that sends ahead, `next` is called while the devices are at work, if that can be. It gives the next batch, or NULL:
+   it is there, or cannot be had now. Of the batch under way only labels and weights are still there then. The strategy's `landed` tells
+   whether it lies on the devices. */
+typedef const mirt__batch *(*mirt__next_fn)(void *arg);
+MIRT__LIB mirt_status mirt__function_step_ahead(mirt_function *function, mirt__next_fn next, void *arg);
 /* The parts of it. */
 MIRT__LIB mirt_status mirt__function_replicas(mirt_function *function);
 MIRT__LIB mirt_status mirt__function_all_reduce(mirt_function *function);
@@ -38609,18 +38629,18 @@ MIRT__LIB void mirt__remote_bases(const mirt_function *function, int device, mir
 MIRT__LIB void mirt__remote_row_bases(const mirt_function *function, int device, mirt__bases *bases, int64_t first_row, int place);
 
 /* The following are called by a device's thread. */
-/* Its rows of the batch under way go there. */
+/* Its rows of the batch under way go there, */
 MIRT__LIB void mirt__remote_scatter(const mirt_function *function, int device);
-/* Its results come back, once it has waited; */
+/* and those of the batch that is sent ahead, beside its work. */
+MIRT__LIB void mirt__remote_scatter_ahead(const mirt_function *function, int device);
+/* Its results come back, once it has waited. */
 MIRT__LIB void mirt__remote_fetch(const mirt_function *function, int device);
-/* and waits. False: something failed, which is kept for the caller. */
-MIRT__LIB bool mirt__remote_collect(mirt_function *function, int device);
 /* Around work that comes back the same: a part of a step, 0 to 3. shut false: nothing of it was done; open and do it once more. */
 MIRT__LIB void mirt__remote_open(const mirt_function *function, int device, int part);
 MIRT__LIB bool mirt__remote_shut(const mirt_function *function, int device);
 /* Marks the end of a stage of the step, for its clock: 0 the beginning, 1 replicas, 2 exchange, 3 update. */
 MIRT__LIB void mirt__remote_stage(const mirt_function *function, int device, int stage);
-/* Waits, of what else was enqueued. */
+/* Waits. False: something failed, which is kept for the caller. */
 MIRT__LIB bool mirt__remote_finish(mirt_function *function, int device);
 /* All devices have come this far in their work; false: they were given up. */
 MIRT__LIB bool mirt__remote_meet(const mirt_function *function, int device, int number);
@@ -39035,6 +39055,7 @@ MIRT__LIB size_t mirt__function_host(const mirt_function *f) {
         size_t places = r->batched ? (size_t)f->max_batch : (size_t)mirt__result_places(f);
         total += mirt__align_up(places * (size_t)r->count * mirt__dtype_size(r->dtype));
     }
+    for (int i = f->spec.num_x; i < f->spec.num_fields && f->sends_ahead; i++) total += mirt__align_up((size_t)f->max_batch * f->spec.field[i].bytes);
     return total;
 }
 
@@ -39050,6 +39071,7 @@ MIRT__LIB mirt_status mirt__function_allocate(mirt_function *f) {
         at += mirt__align_up(places * (size_t)r->count * mirt__dtype_size(r->dtype));
     }
     f->states = at;
+    f->labels = at + mirt__align_up((size_t)f->replicas * f->state_bytes);
     return mirt__memory_reserve(f->model->strategy, &f->needs);
 }
 
@@ -39086,6 +39108,7 @@ MIRT__LIB mirt_function *mirt__function_new(mirt_model *model, const mirt__funct
     f->spec = *desc->spec;
     f->max_batch = desc->max_batch;
     f->by_replicas = desc->by_replicas;
+    f->sends_ahead = desc->sends_ahead && s->backend;
     f->half = f->root->half;
     f->scaled = f->root->scaled;
     f->replicas = s->num_replicas * batches;
@@ -39105,6 +39128,7 @@ MIRT__LIB mirt_function *mirt__function_new(mirt_model *model, const mirt__funct
 MIRT__LIB void mirt__function_free(mirt_function *f) {
     if (!f) return;
     if (f->model->strategy->in_memory == f) f->model->strategy->in_memory = NULL;
+    if (f->model->strategy->landed == f) f->model->strategy->landed = NULL;
     mirt__program_free(&f->program);
     mirt__free(f->minimized);
     mirt__free(f->applied);
@@ -39137,6 +39161,8 @@ MIRT__LIB void mirt__mark(const mirt_function *function, int device, int phase, 
 /* Around a run of the function on the devices, by the caller. */
 MIRT__LIB void mirt__lanes_begin(mirt_function *function);
 MIRT__LIB void mirt__lanes_end(mirt_function *function);
+/* In between: the caller reads the next batch, while they are at work. */
+MIRT__LIB void mirt__lanes_ahead(const mirt_function *function);
 
 /* A fit begins: no seconds yet. */
 MIRT__LIB void mirt__timing_reset(mirt_model *model);
@@ -39186,6 +39212,12 @@ MIRT__LIB void mirt__lanes_begin(mirt_function *f) {
     }
 }
 
+MIRT__LIB void mirt__lanes_ahead(const mirt_function *f) {
+    mirt_strategy *s = f->model->strategy;
+    const double now = mirt__now();
+    for (int d = 0; d < s->num_devices && s->lane[0].timed; d++) mirt__lane_lap(&s->lane[d], MIRT__PHASE_AHEAD, now);
+}
+
 /* Of the pass that adds up gradients and updates, the all-reduce is the bytes that it has because of other parts and copies. */
 static double mirt__reduce_share(const mirt_function *f) {
     const mirt_strategy *s = f->model->strategy;
@@ -39211,7 +39243,8 @@ static void mirt__lanes_deal(const mirt_function *f) {
         double *lap = s->lane[d].lap, wait = lap[MIRT__PHASE_JOIN];
         lap[both > 0 ? MIRT_PHASE_UPDATE : MIRT_PHASE_IMBALANCE] += wait;
         if (both > 0) lap[MIRT_PHASE_UPDATE] -= wait * reduce / both, lap[MIRT_PHASE_REDUCE] += wait * reduce / both;
-        lap[MIRT__PHASE_FUSED] = lap[MIRT__PHASE_JOIN] = 0;
+        lap[MIRT_PHASE_INPUT] += lap[MIRT__PHASE_AHEAD]; /* what the device's work did not hide */
+        lap[MIRT__PHASE_FUSED] = lap[MIRT__PHASE_JOIN] = lap[MIRT__PHASE_AHEAD] = 0;
     }
 }
 
@@ -39440,11 +39473,13 @@ MIRT__LIB mirt_status mirt__remote_needs(mirt_function *f) {
     f->remote_error = (mirt__error *)mirt__pool_alloc(&f->program.graph.pool, sizeof *f->remote_error);
     if (!f->io_at || !f->remote_error) return mirt_last_status();
     for (int i = 0; i < f->spec.num_fields; i++) good = good && mirt__remote_place(&l->io, rows, f->program.io[i].bytes, &f->io_at[i]);
+    const size_t fields = l->io;
     for (int i = 0; i < f->num_results; i++) {
         const mirt__port *port = &f->program.io[MIRT__MAX_FIELDS + i];
         good = good && mirt__remote_place(&l->io, port->batched ? rows : (size_t)mirt__result_places(f), port->bytes, &f->io_at[MIRT__MAX_FIELDS + i]);
     }
     good = good && mirt__remote_place(&l->io, (size_t)f->replicas, f->state_bytes, &f->states_at);
+    if (f->sends_ahead) good = good && mirt__remote_place(&l->io, 1, fields, &f->landing_at);
     if (!good) return mirt__fail(MIRT_E_NOMEM, "a batch of this size needs more memory than can be addressed");
     size_t values = 0;
     for (int i = 0; i < f->program.num_cuts; i++) {
@@ -39503,16 +39538,18 @@ static char *mirt__remote_io(const mirt_function *f, int device) {
 
 static char *mirt__remote_states_of(const mirt_function *f, int device) { return mirt__remote_io(f, device) + f->states_at; }
 
-/* The rows of the batch that the device has. */
-static int64_t mirt__remote_rows(const mirt_function *f, int device, int64_t *first) {
+/* The rows that the device has of a batch of `rows`. */
+static int64_t mirt__remote_rows_of(const mirt_function *f, int64_t rows, int device, int64_t *first) {
     const mirt_strategy *s = f->model->strategy;
-    if (!f->by_replicas) return mirt__share(f->rows, s->num_devices, device, first);
+    if (!f->by_replicas) return mirt__share(rows, s->num_devices, device, first);
     int replica, count = mirt__device_replicas(s, f->replicas, device, &replica);
     int64_t end;
-    mirt__replica_share(f, replica, first);
-    mirt__replica_share(f, replica + count, &end);
+    mirt__share(rows, f->replicas, replica, first);
+    mirt__share(rows, f->replicas, replica + count, &end);
     return end - *first;
 }
+
+static int64_t mirt__remote_rows(const mirt_function *f, int device, int64_t *first) { return mirt__remote_rows_of(f, f->rows, device, first); }
 
 MIRT__LIB void mirt__remote_bases(const mirt_function *f, int device, mirt__bases *b) {
     const mirt_strategy *s = f->model->strategy;
@@ -39541,14 +39578,34 @@ MIRT__LIB void mirt__remote_row_bases(const mirt_function *f, int device, mirt__
 
 /* >>a device's step */
 
+/* The device's part of a batch of `all` rows to `io`. */
+static void mirt__remote_send(const mirt_function *f, int device, const void *const *field, int64_t all, char *io) {
+    int64_t first, rows = mirt__remote_rows_of(f, all, device, &first);
+    for (int i = 0; i < f->spec.num_fields && rows > 0; i++) {
+        const size_t row = f->program.io[i].bytes;
+        if (row && field[i]) mirt__backend_of(f)->stage(mirt__remote_of(f, device), io + f->io_at[i], (const char *)field[i] + (size_t)first * row, (size_t)rows * row, true);
+    }
+}
+
+/* Where batches land is not where the program reads: its addresses are the same in every step, and the place is free again at once. */
+static void mirt__remote_take_landed(const mirt_function *f, int device, char *io) {
+    const mirt__backend *backend = mirt__backend_of(f);
+    int64_t first, rows = mirt__remote_rows(f, device, &first);
+    for (int i = 0; i < f->spec.num_fields && rows > 0; i++) {
+        if (f->io[i]) backend->copy(mirt__remote_of(f, device), io + f->io_at[i], io + f->landing_at + f->io_at[i], (size_t)rows * f->program.io[i].bytes);
+    }
+    backend->behind(mirt__remote_of(f, device));
+}
+
+MIRT__LIB void mirt__remote_scatter_ahead(const mirt_function *f, int device) {
+    mirt__remote_send(f, device, f->ahead->field, f->ahead->rows, mirt__remote_io(f, device) + f->landing_at);
+}
+
 MIRT__LIB void mirt__remote_scatter(const mirt_function *f, int device) {
     const mirt__backend *backend = mirt__backend_of(f);
     char *io = mirt__remote_io(f, device);
-    int64_t first, rows = mirt__remote_rows(f, device, &first);
-    for (int i = 0; i < f->spec.num_fields; i++) {
-        const size_t row = f->program.io[i].bytes;
-        if (row && f->io[i] && rows > 0) backend->stage(mirt__remote_of(f, device), io + f->io_at[i], (const char *)f->io[i] + (size_t)first * row, (size_t)rows * row, true);
-    }
+    if (f->landed) mirt__remote_take_landed(f, device, io);
+    else mirt__remote_send(f, device, f->io, f->rows, io);
     for (int i = 0; i < f->num_results && !f->by_replicas; i++) {
         const mirt__port *port = &f->program.io[MIRT__MAX_FIELDS + i];
         if (!port->batched) backend->clear(mirt__remote_of(f, device), io + f->io_at[MIRT__MAX_FIELDS + i], (size_t)mirt__result_places(f) * port->bytes);
@@ -39582,11 +39639,14 @@ MIRT__LIB void mirt__remote_fetch(const mirt_function *f, int device) {
 }
 
 MIRT__LIB void mirt__remote_stage(const mirt_function *f, int device, int stage) {
-    if (f->model->strategy->lane[device].timed) mirt__backend_of(f)->signal(mirt__remote_of(f, device), MIRT__TIMING_EVENT + stage);
+    mirt__lane *lane = &f->model->strategy->lane[device];
+    if (!lane->timed) return;
+    if (stage == 0) lane->begun = mirt__now();
+    mirt__backend_of(f)->signal(mirt__remote_of(f, device), MIRT__TIMING_EVENT + stage);
 }
 
-/* The seconds of a wait are those of the device's stages, in the order in which they ended. Two thirds of a training
-   replica's are its backward part. */
+/* The seconds of a wait are those of the device's stages, in the order in which they ended, and so are those of reading the next batch in which
+   the device was still at work. Two thirds of a training replica's are its backward part. */
 static void mirt__remote_deal(const mirt_function *f, int device, double from, double to) {
     static const int phase[] = {MIRT_PHASE_FORWARD, MIRT_PHASE_BACKWARD, MIRT_PHASE_REDUCE, MIRT_PHASE_UPDATE};
     mirt__lane *lane = &f->model->strategy->lane[device];
@@ -39603,6 +39663,9 @@ static void mirt__remote_deal(const mirt_function *f, int device, double from, d
         mirt__lane_lap(lane, phase[i], at);
         at += (to - from) * seconds[i] / sum;
     }
+    const double ahead = lane->lap[MIRT__PHASE_AHEAD], work = lane->begun + sum - (from - ahead), hidden = work > ahead ? ahead : work > 0 ? work : 0;
+    for (int i = 0; i < 4 && sum > 0; i++) lane->lap[phase[i]] += hidden * seconds[i] / sum;
+    if (sum > 0) lane->lap[MIRT__PHASE_AHEAD] -= hidden;
 }
 
 MIRT__LIB bool mirt__remote_finish(mirt_function *f, int device) {
@@ -39620,11 +39683,6 @@ MIRT__LIB bool mirt__remote_finish(mirt_function *f, int device) {
         f->remote_device = device;
     }
     return false;
-}
-
-MIRT__LIB bool mirt__remote_collect(mirt_function *f, int device) {
-    mirt__remote_fetch(f, device);
-    return mirt__remote_finish(f, device);
 }
 
 MIRT__LIB mirt_status mirt__remote_failure(mirt_function *f) {
@@ -40048,7 +40106,9 @@ static bool mirt__device_replicas_run(mirt_function *f, int device) {
 
 static void mirt__device_replay(void *arg, int device) {
     mirt_function *f = (mirt_function *)arg;
-    if (mirt__device_replicas_run(f, device) && mirt__is_remote(f)) mirt__remote_collect(f, device);
+    if (!mirt__device_replicas_run(f, device) || !mirt__is_remote(f)) return;
+    mirt__remote_fetch(f, device);
+    mirt__remote_finish(f, device);
 }
 
 /* Rows do not depend on each other here, so devices share them without regard to replicas. */
@@ -40074,7 +40134,8 @@ static void mirt__device_rows(void *arg, int device) {
             mirt__device_pieces(f, device);
         } while (!mirt__remote_shut(f, device));
         mirt__remote_stage(f, device, 1);
-        mirt__remote_collect(f, device);
+        mirt__remote_fetch(f, device);
+        if (!f->holds) mirt__remote_finish(f, device);
     } else {
         mirt__device_pieces(f, device);
     }
@@ -40312,12 +40373,15 @@ static void mirt__remote_update(mirt_function *f, int device, bool norms) {
         if (!mirt__device_new_values(f, device, norms)) return;
     } while (!norms && !mirt__remote_shut(f, device));
     mirt__remote_stage(f, device, 3);
-    if (f->model->strategy->kind != MIRT_CENTRAL_STORAGE || mirt__remote_meet(f, device, 2)) mirt__remote_finish(f, device);
+    if ((f->model->strategy->kind != MIRT_CENTRAL_STORAGE || mirt__remote_meet(f, device, 2)) && !f->holds) mirt__remote_finish(f, device);
 }
+
+/* With norms of gradients the machine waits in the middle of the update. */
+static bool mirt__needs_norms(const mirt_function *f) { return f->num_ranges && (f->scaled || mirt__optimizer_norms(&f->model->config.optimizer)); }
 
 static void mirt__device_update(void *arg, int device) {
     mirt_function *f = (mirt_function *)arg;
-    const bool norms = f->num_ranges && (f->scaled || mirt__optimizer_norms(&f->model->config.optimizer));
+    const bool norms = mirt__needs_norms(f);
     mirt__mark(f, device, MIRT_PHASE_UPDATE, -1, -1);
     MIRT__TEST_POINT(MIRT__POINT_UPDATE, device, (int)f->model->step);
     if (mirt__is_remote(f)) mirt__remote_update(f, device, norms);
@@ -40326,18 +40390,34 @@ static void mirt__device_update(void *arg, int device) {
 
 static bool mirt__step_failed(const mirt_function *f) { return __atomic_load_n(&f->failed, __ATOMIC_ACQUIRE) != NULL; }
 
+static bool mirt__step_updates(const mirt_function *f) { return f->num_ranges || f->num_states; }
+
+/* What a step does behind its replicas. False: the devices were given up. */
+static bool mirt__device_step_ends(mirt_function *f, int device) {
+    if (mirt__is_remote(f) && !f->holds && (f->finite_only || !mirt__step_updates(f))) mirt__remote_finish(f, device);
+    if (f->finite_only && !mirt__device_losses_finite(f, device)) __atomic_store_n(&f->not_finite, true, __ATOMIC_RELEASE);
+    if (!mirt__step_updates(f)) return true;
+    if (!mirt__device_meets(f, device, MIRT_PHASE_IMBALANCE, -1)) return false;
+    if (!mirt__step_failed(f) && !__atomic_load_n(&f->not_finite, __ATOMIC_ACQUIRE)) mirt__device_update(f, device);
+    return true;
+}
+
 static void mirt__device_step(void *arg, int device) {
     mirt_function *f = (mirt_function *)arg;
-    const bool remote = mirt__is_remote(f), updates = f->num_ranges || f->num_states;
     MIRT__TEST_POINT(MIRT__POINT_STEP, device, (int)f->model->step);
     if (!mirt__device_replicas_run(f, device)) return;
-    if (remote) mirt__remote_fetch(f, device);
-    if (remote && (f->finite_only || !updates)) mirt__remote_finish(f, device);
-    if (f->finite_only && !mirt__device_losses_finite(f, device)) __atomic_store_n(&f->not_finite, true, __ATOMIC_RELEASE);
-    if (updates) {
-        if (!mirt__device_meets(f, device, MIRT_PHASE_IMBALANCE, -1)) return;
-        if (!mirt__step_failed(f) && !__atomic_load_n(&f->not_finite, __ATOMIC_ACQUIRE)) mirt__device_update(arg, device);
-    }
+    if (mirt__is_remote(f)) mirt__remote_fetch(f, device);
+    if ((!f->holds || !mirt__needs_norms(f)) && !mirt__device_step_ends(f, device)) return;
+    mirt__mark(f, device, MIRT__PHASE_JOIN, -1, -1);
+}
+
+/* The second round of a step that holds: the next batch sets out, then results are waited for. */
+static void mirt__device_step_held(void *arg, int device) {
+    mirt_function *f = (mirt_function *)arg;
+    if (f->ahead) mirt__remote_scatter_ahead(f, device);
+    mirt__mark(f, device, mirt__step_updates(f) ? MIRT_PHASE_UPDATE : MIRT_PHASE_FORWARD, -1, -1);
+    if (!mirt__needs_norms(f)) mirt__remote_finish(f, device);
+    else if (!mirt__device_step_ends(f, device)) return;
     mirt__mark(f, device, MIRT__PHASE_JOIN, -1, -1);
 }
 
@@ -40372,6 +40452,8 @@ static void mirt__take_memory(mirt_function *f) {
 MIRT__LIB mirt_status mirt__function_begin(mirt_function *f, const mirt__batch *batch) {
     if (mirt__usable(f->model->strategy) != MIRT_OK) return mirt_last_status();
     f->stage = MIRT__IDLE;
+    f->landed = false;
+    if (f->model->strategy->landed != f) f->model->strategy->landed = NULL;
     if (f->root != mirt__root(f->model, NULL) || f->layout != f->root->layout) {
         return mirt__fail(MIRT_E_STATE, "%s was compiled anew, or became a part of another model, after this function was recorded: record it again", f->model->name);
     }
@@ -40404,14 +40486,30 @@ static mirt_status mirt__take_rate(mirt_function *f) {
 }
 
 /* Ops of the user run on the devices: they cannot run models of this strategy, nor destroy this one. */
-static mirt_status mirt__run_devices(mirt_function *f, void (*fn)(void *arg, int device)) {
+static mirt_status mirt__run_round(mirt_function *f, void (*fn)(void *arg, int device)) {
     mirt_strategy *s = f->model->strategy;
-    mirt__hold(f->model);
-    mirt__lanes_begin(f);
     s->running = true;
     s->program = &f->program;
     const mirt_status status = mirt__on_devices(s, fn, f);
     s->running = false;
+    return status;
+}
+
+/* In one round or, with `next`, in two, between which it is called. */
+static mirt_status mirt__run_devices(mirt_function *f, void (*fn)(void *arg, int device), mirt__next_fn next, void *arg) {
+    mirt_strategy *s = f->model->strategy;
+    mirt__hold(f->model);
+    mirt__lanes_begin(f);
+    f->holds = next != NULL;
+    mirt_status status = mirt__run_round(f, fn);
+    f->holds = false;
+    if (next && status == MIRT_OK) {
+        mirt__lanes_ahead(f);
+        f->ahead = f->remote_status == MIRT_OK ? next(arg) : NULL;
+        status = mirt__run_round(f, mirt__device_step_held);
+        s->landed = status == MIRT_OK && f->ahead ? f : NULL;
+        f->ahead = NULL;
+    }
     if (status == MIRT_OK) mirt__lanes_end(f);
     mirt__let_go(f->model);
     return status == MIRT_OK && s->backend ? mirt__remote_failure(f) : status;
@@ -40431,16 +40529,18 @@ static mirt_status mirt__step_not_finite(mirt_function *f) {
     f->not_finite = false;
     if (!(f->finder = (mirt__finder *)mirt__calloc((size_t)s->num_devices, sizeof *f->finder))) return mirt_last_status();
     for (int d = 0; d < s->num_devices; d++) f->finder[d].node = -1;
-    const mirt_status status = mirt__run_devices(f, mirt__device_replay);
+    const mirt_status status = mirt__run_devices(f, mirt__device_replay, NULL, NULL);
     if (s->death) return status; /* its threads may still be at work */
     if (status == MIRT_OK) mirt__describe_not_finite(f, f->finder, s->num_devices, f->model->not_finite, sizeof f->model->not_finite);
     mirt__free(f->finder);
     f->finder = NULL;
     if (status != MIRT_OK) return status;
-    return f->model->nan_watch == 1 ? mirt__run_devices(f, mirt__device_update) : MIRT_OK;
+    return f->model->nan_watch == 1 ? mirt__run_devices(f, mirt__device_update, NULL, NULL) : MIRT_OK;
 }
 
-MIRT__LIB mirt_status mirt__function_step(mirt_function *f) {
+MIRT__LIB mirt_status mirt__function_step(mirt_function *f) { return mirt__function_step_ahead(f, NULL, NULL); }
+
+MIRT__LIB mirt_status mirt__function_step_ahead(mirt_function *f, mirt__next_fn next, void *arg) {
     if ((f->num_applied && mirt__take_rate(f) != MIRT_OK) || mirt__clocks_ready(f) != MIRT_OK || mirt__trace_ready(f) != MIRT_OK) return mirt_last_status();
     const double begin = f->clocks ? mirt__now() : 0;
     if (!f->by_replicas) {
@@ -40450,7 +40550,8 @@ MIRT__LIB mirt_status mirt__function_step(mirt_function *f) {
         }
     }
     f->overlaps = f->by_replicas && f->num_buckets > 0 && !f->finite_only;
-    if (mirt__run_devices(f, f->by_replicas ? mirt__device_step : mirt__device_rows) != MIRT_OK) return mirt_last_status();
+    if (!f->sends_ahead || f->finite_only || f->clocks) next = NULL; /* results are wanted before anything else, or their seconds */
+    if (mirt__run_devices(f, f->by_replicas ? mirt__device_step : mirt__device_rows, next, arg) != MIRT_OK) return mirt_last_status();
     f->overlaps = false;
     if (f->clocks) {
         f->clocks->step += mirt__now() - begin;
@@ -40469,7 +40570,7 @@ MIRT__LIB mirt_status mirt__function_step(mirt_function *f) {
 
 MIRT__LIB mirt_status mirt__function_replicas(mirt_function *f) {
     if (mirt__trace_ready(f) != MIRT_OK) return mirt_last_status();
-    if (mirt__run_devices(f, mirt__device_replay) != MIRT_OK || mirt__check_failed(f) != MIRT_OK) return mirt_last_status();
+    if (mirt__run_devices(f, mirt__device_replay, NULL, NULL) != MIRT_OK || mirt__check_failed(f) != MIRT_OK) return mirt_last_status();
     f->stage = MIRT__GRADIENTS;
     return MIRT_OK;
 }
@@ -40566,10 +40667,29 @@ MIRT__LIB const mirt__data_spec *mirt__features_spec(const mirt__features *featu
 MIRT__LIB mirt_status mirt__features_begin(mirt__features *features, uint64_t seed, int64_t epoch);
 MIRT__LIB mirt_status mirt__features_next(mirt__features *features, mirt__batch *out);
 
+/* --- feed.c --- */
+/* Batches for a loop over steps: the data set's, or instead the features', with an eye on the time they take. While devices with memory of their own
+   are at work on a step, the next batch is read and sent to them. */
+typedef struct mirt__feed {
+    mirt_model *model;
+    mirt_dataset *dataset;
+    mirt__features *features; /* or NULL */
+    bool ahead;           /* it may do so */
+    mirt_function *step;  /* under way */
+    bool held, landed;    /* the next batch was read; it was sent, too */
+    mirt_status status;   /* of reading it, */
+    mirt__error error;    /* which is told when its turn has come */
+    mirt__batch batch;
+    double seconds;       /* of a fit, in its last step: reading the next batch while no device was at work any more */
+} mirt__feed;
+/* `ahead`: nobody minds that the data are one batch further than the steps. */
+MIRT__LIB void mirt__feed_open(mirt__feed *feed, mirt_model *model, mirt_dataset *dataset, mirt__features *features, bool ahead);
+MIRT__LIB mirt_status mirt__feed_begin(mirt__feed *feed, int64_t epoch);
+MIRT__LIB mirt_status mirt__feed_next(mirt__feed *feed, mirt__batch *out);
+/* mirt__function_step on the batch that came last; `more`: another one will be asked for. */
+MIRT__LIB mirt_status mirt__feed_step(mirt__feed *feed, mirt_function *function, bool more);
+
 /* --- evaluate.c --- */
-/* The data set's, or instead the features', with an eye on the time they take. */
-MIRT__LIB mirt_status mirt__input_begin(const mirt_model *model, mirt_dataset *dataset, mirt__features *features, int64_t epoch);
-MIRT__LIB mirt_status mirt__input_next(const mirt_model *model, mirt_dataset *dataset, mirt__features *features, mirt__batch *out);
 /* Runs fn(arg), which goes through `dataset`, watched from the caller's thread; what a dead strategy leaves behind is marked. */
 MIRT__LIB mirt_status mirt__watched_pass(const mirt_model *model, mirt_dataset *dataset, mirt_status (*fn)(void *arg), void *arg);
 /* `dataset` itself when it is batched, otherwise a batching view of it (batch 0: of 32), also put into
@@ -40625,6 +40745,7 @@ typedef struct mirt__fit {
     mirt_event event;
     mirt_logs logs;
     mirt__sums sums;
+    mirt__feed feed;         /* of the epoch under way */
     mirt__progress progress; /* of the line that it shows without a callback */
     bool shows;
     mirt__position run;
@@ -40974,6 +41095,7 @@ static mirt_function *mirt__trainer_record(mirt_model *model, const mirt__data_s
     desc.spec = &own;
     desc.max_batch = most;
     desc.by_replicas = desc.training = body->kind == MIRT__TRAIN;
+    desc.sends_ahead = body->kind != MIRT__FEATURES;
     return mirt__function_new(model, &desc, mirt__record_fit, body);
 }
 
@@ -41632,20 +41754,81 @@ MIRT__LIB mirt_status mirt__features_open(mirt_model *model, mirt_dataset *datas
     return MIRT_OK;
 }
 
-/* >>section train/evaluate.c */
+/* >>section train/feed.c */
 
-MIRT__LIB mirt_status mirt__input_begin(const mirt_model *model, mirt_dataset *dataset, mirt__features *features, int64_t epoch) {
-    mirt_strategy *s = model->strategy;
-    mirt__section before = mirt__watch_input(s, dataset);
-    mirt_status status = features ? mirt__features_begin(features, s->seed, epoch) : mirt__dataset_begin(dataset, s->seed, epoch);
+/* Batches for loops, one ahead of the devices where that can be. */
+
+/* Code of the user runs on the thread of the loop: it may look at the model, or run one. Behind mirt_prefetch it runs on another one anyway. */
+static bool mirt__feed_foreign(const mirt_dataset *d) {
+    while (d && !d->foreign && !d->ahead) d = d->source;
+    return d && !d->ahead;
+}
+
+MIRT__LIB void mirt__feed_open(mirt__feed *feed, mirt_model *model, mirt_dataset *dataset, mirt__features *features, bool ahead) {
+    memset(feed, 0, sizeof *feed);
+    feed->model = model;
+    feed->dataset = dataset;
+    feed->features = features;
+    feed->ahead = ahead && model->strategy->backend && !features && !mirt__feed_foreign(dataset); /* features are made on the devices */
+}
+
+MIRT__LIB mirt_status mirt__feed_begin(mirt__feed *feed, int64_t epoch) {
+    mirt_strategy *s = feed->model->strategy;
+    mirt__section before = mirt__watch_input(s, feed->dataset);
+    mirt_status status = feed->features ? mirt__features_begin(feed->features, s->seed, epoch) : mirt__dataset_begin(feed->dataset, s->seed, epoch);
     return mirt__watch_leave(s, before) ? status : MIRT_E_TIMEOUT;
 }
 
-MIRT__LIB mirt_status mirt__input_next(const mirt_model *model, mirt_dataset *dataset, mirt__features *features, mirt__batch *out) {
-    mirt__section before = mirt__watch_input(model->strategy, dataset);
-    mirt_status status = features ? mirt__features_next(features, out) : mirt__dataset_next(dataset, out);
-    return mirt__watch_leave(model->strategy, before) ? status : MIRT_E_TIMEOUT;
+static mirt_status mirt__feed_read(const mirt__feed *feed, mirt__batch *out) {
+    mirt__section before = mirt__watch_input(feed->model->strategy, feed->dataset);
+    mirt_status status = feed->features ? mirt__features_next(feed->features, out) : mirt__dataset_next(feed->dataset, out);
+    return mirt__watch_leave(feed->model->strategy, before) ? status : MIRT_E_TIMEOUT;
 }
+
+MIRT__LIB mirt_status mirt__feed_next(mirt__feed *feed, mirt__batch *out) {
+    if (!feed->held) return mirt__feed_read(feed, out);
+    feed->held = false;
+    *out = feed->batch;
+    if (feed->status != MIRT_OK) mirt__error_set(&feed->error);
+    return feed->status;
+}
+
+/* Metrics count with labels and weights when results are there. */
+static void mirt__feed_keep_labels(mirt_function *f) {
+    char *at = f->labels;
+    for (int i = f->spec.num_x; i < f->spec.num_fields; i++) {
+        const size_t bytes = f->spec.field[i].bytes;
+        if (f->io[i]) f->io[i] = memcpy(at, f->io[i], (size_t)f->rows * bytes);
+        at += mirt__align_up((size_t)f->max_batch * bytes);
+    }
+}
+
+static const mirt__batch *mirt__feed_ahead(void *arg) {
+    mirt__feed *feed = (mirt__feed *)arg;
+    mirt__feed_keep_labels(feed->step);
+    memset(&feed->batch, 0, sizeof feed->batch);
+    feed->status = mirt__feed_read(feed, &feed->batch);
+    feed->held = true;
+    if (feed->status != MIRT_OK) mirt__error_get(&feed->error);
+    return feed->status == MIRT_OK && feed->batch.rows > 0 && feed->batch.rows <= feed->step->max_batch ? &feed->batch : NULL;
+}
+
+MIRT__LIB mirt_status mirt__feed_step(mirt__feed *feed, mirt_function *f, bool more) {
+    mirt_strategy *s = f->model->strategy;
+    const double waited = s->lane[0].lap[MIRT_PHASE_INPUT];
+    f->landed = feed->landed && s->landed == f;
+    feed->landed = false;
+    feed->seconds = 0;
+    if (!feed->ahead || !more) return mirt__function_step(f);
+    s->landed = NULL;
+    feed->step = f;
+    const mirt_status status = mirt__function_step_ahead(f, mirt__feed_ahead, feed);
+    feed->landed = s->landed == f;
+    if (s->timing == f->model) feed->seconds = s->lane[0].lap[MIRT_PHASE_INPUT] - waited;
+    return status;
+}
+
+/* >>section train/evaluate.c */
 
 MIRT__LIB mirt_status mirt__watched_pass(const mirt_model *model, mirt_dataset *dataset, mirt_status (*fn)(void *arg), void *arg) {
     mirt_status status = mirt__watched(model->strategy, fn, arg);
@@ -41668,12 +41851,14 @@ static mirt_status mirt__evaluate_batches(void *arg) {
     mirt_function *f = model->trainer->function[MIRT__EVALUATE];
     mirt__sums *sums = pass->sums;
     mirt__batch batch;
+    mirt__feed feed;
     mirt__hold(model);
-    mirt_status status = mirt__input_begin(model, pass->dataset, pass->features, 0);
+    mirt__feed_open(&feed, model, pass->dataset, pass->features, true);
+    mirt_status status = mirt__feed_begin(&feed, 0);
     for (int64_t i = 0; status == MIRT_OK && (pass->steps == 0 || i < pass->steps); i++) {
-        status = mirt__input_next(model, pass->dataset, pass->features, &batch);
+        status = mirt__feed_next(&feed, &batch);
         if (status != MIRT_OK || batch.rows == 0) break;
-        if ((status = mirt__trainer_begin(f, &batch)) != MIRT_OK || (status = mirt__function_step(f)) != MIRT_OK) break;
+        if ((status = mirt__trainer_begin(f, &batch)) != MIRT_OK || (status = mirt__feed_step(&feed, f, i + 1 != pass->steps)) != MIRT_OK) break;
         mirt__add_results(f, sums);
     }
     mirt__let_go(model);
@@ -41744,13 +41929,15 @@ static mirt_status mirt__predict_batches(void *arg) {
     mirt_model *model = pass->model;
     mirt_function *f = model->trainer->function[MIRT__PREDICT];
     mirt__batch batch;
+    mirt__feed feed;
     int64_t done = 0;
     mirt__hold(model);
-    mirt_status status = mirt__input_begin(model, pass->dataset, NULL, 0);
+    mirt__feed_open(&feed, model, pass->dataset, NULL, true);
+    mirt_status status = mirt__feed_begin(&feed, 0);
     while (status == MIRT_OK) {
-        status = mirt__input_next(model, pass->dataset, NULL, &batch);
+        status = mirt__feed_next(&feed, &batch);
         if (status != MIRT_OK || batch.rows == 0) break;
-        if ((status = mirt__function_begin(f, &batch)) != MIRT_OK || (status = mirt__function_step(f)) != MIRT_OK) break;
+        if ((status = mirt__function_begin(f, &batch)) != MIRT_OK || (status = mirt__feed_step(&feed, f, true)) != MIRT_OK) break;
         mirt__copy_predictions(f, done, pass->out);
         done += batch.rows;
     }
@@ -42368,7 +42555,7 @@ static mirt_status mirt__fit_read(mirt__fit *fit, mirt__batch *batch) {
     if (by_steps && fit->event.batch == fit->desc->steps_per_epoch) return MIRT_OK;
     for (int tries = 0; tries < 2; tries++) {
         if (!fit->run.begun && mirt__fit_begin(fit) != MIRT_OK) return mirt_last_status();
-        mirt_status status = mirt__input_next(fit->model, fit->train, fit->features[0], batch);
+        mirt_status status = mirt__feed_next(&fit->feed, batch);
         if (status != MIRT_OK) return status;
         if (batch->rows) return MIRT_OK;
         fit->run.begun = 0;
@@ -42386,6 +42573,12 @@ static mirt_status mirt__fit_next(mirt__fit *fit, mirt__batch *batch) {
     return status;
 }
 
+/* Whether another batch is asked for behind the one under way, if nobody stops. */
+static bool mirt__fit_goes_on(const mirt__fit *fit) {
+    const mirt_fit_desc *d = fit->desc;
+    return (d->steps_per_epoch < 1 || fit->event.batch + 1 < d->steps_per_epoch) && (d->max_steps < 1 || fit->model->history.steps + 1 < d->max_steps);
+}
+
 static mirt_status mirt__train_batch(mirt__fit *fit, const mirt__batch *batch, double *loss) {
     mirt_function *f = mirt__fit_function(fit);
     mirt__timing_phase(fit->model, MIRT_PHASE_SCATTER);
@@ -42395,7 +42588,8 @@ static mirt_status mirt__train_batch(mirt__fit *fit, const mirt__batch *batch, d
     f->counted = true;
     f->finite_only = fit->model->nan_watch > 0;
     fit->model->not_finite[0] = 0;
-    if (mirt__function_step(f) != MIRT_OK) return mirt_last_status();
+    if (mirt__feed_step(&fit->feed, f, mirt__fit_goes_on(fit)) != MIRT_OK) return mirt_last_status();
+    fit->event.input_seconds += fit->feed.seconds;
     f->finite_only = false;
     *loss = mirt__add_results(f, &fit->sums);
     const int64_t every = fit->desc->check_drift_every;
@@ -42415,12 +42609,23 @@ static void mirt__fit_start_sums(mirt__fit *fit) {
     fit->sums_loaded = NULL;
 }
 
+/* Code of the user is told of batches. */
+static bool mirt__fit_tells_batches(const mirt__fit *fit) {
+    bool tells = false;
+    for (int i = 0; i < fit->told; i++) {
+        const mirt_callback *callback = fit->desc->callbacks[i];
+        tells = tells || ((callback->batch_begin || callback->batch_end) && !mirt__ready_of(callback));
+    }
+    return tells;
+}
+
 static mirt_status mirt__train_batches(void *arg) {
     mirt__fit *fit = (mirt__fit *)arg;
     mirt_model *model = fit->model;
     mirt__batch batch;
     double loss = 0;
     mirt__fit_start_sums(fit);
+    mirt__feed_open(&fit->feed, model, fit->train, fit->features[0], !mirt__fit_tells_batches(fit));
     fit->trained = false;
     fit->event.batch = fit->run.done;
     fit->event.input_seconds = fit->run.epoch_input_seconds;
@@ -42458,12 +42663,7 @@ static mirt_status mirt__train_batches(void *arg) {
 
 /* Watched from the caller's thread; but where only the usual time limit is to be kept, not at the cost of going back there twice a batch. */
 static mirt_status mirt__train_epoch(mirt__fit *fit) {
-    bool back = false;
-    for (int i = 0; i < fit->told; i++) {
-        const mirt_callback *callback = fit->desc->callbacks[i];
-        back = back || ((callback->batch_begin || callback->batch_end) && !mirt__ready_of(callback));
-    }
-    return back && !fit->model->strategy->limit_asked ? mirt__train_batches(fit) : mirt__watched_pass(fit->model, fit->train, mirt__train_batches, fit);
+    return mirt__fit_tells_batches(fit) && !fit->model->strategy->limit_asked ? mirt__train_batches(fit) : mirt__watched_pass(fit->model, fit->train, mirt__train_batches, fit);
 }
 
 MIRT__LIB mirt_status mirt__history_reserve(mirt__fit *fit, int need) {

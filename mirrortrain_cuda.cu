@@ -183,6 +183,7 @@ typedef struct mirt__cu_constants {
 struct mirt__cu_staging {
     mirt__cu_pool pool[2]; /* of the stream of work; of the copies' */
     cudaEvent_t arrived;   /* what the copies' stream brought */
+    cudaEvent_t left;      /* what it may bring something else in the place of */
     char *fetched;         /* pinned; what came from the device and was not delivered yet */
     size_t fetched_used;
     mirt__cu_delivery delivery[MIRT__CU_DELIVERIES];
@@ -398,6 +399,7 @@ static void mirt__cu_close(mirt__remote *cu) {
         for (int i = 0; i < 2; i++) mirt__cu_pool_free(&cu->staging->pool[i]);
         mirt__cu_constants_free(cu);
         if (cu->staging->arrived) (void)cudaEventDestroy(cu->staging->arrived);
+        if (cu->staging->left) (void)cudaEventDestroy(cu->staging->left);
         if (cu->staging->fetched) (void)cudaFreeHost(cu->staging->fetched);
         cu->host->free(cu->staging);
     }
@@ -439,6 +441,7 @@ static bool mirt__cu_open_parts(mirt__cu *cu) {
         if (!mirt__cu_try(cu, cudaEventCreateWithFlags(&cu->signal[i], cudaEventDefault), "making events")) return false;
     }
     if (!mirt__cu_try(cu, cudaEventCreateWithFlags(&cu->staging->arrived, cudaEventDisableTiming), "making events")) return false;
+    if (!mirt__cu_try(cu, cudaEventCreateWithFlags(&cu->staging->left, cudaEventDisableTiming), "making events")) return false;
     return mirt__cu_try(cu, cudaMalloc((void **)&cu->numbers, MIRT__CU_NUMBERS), "taking memory for numbers") && mirt__cu_open_blas(cu);
 }
 
@@ -590,6 +593,15 @@ static void mirt__cu_stage(mirt__remote *cu, void *to, const void *from, size_t 
     mirt__cu_upload(cu, to, from, bytes, early);
     if (early && cu->status == MIRT_OK && mirt__cu_try(cu, cudaEventRecord(cu->staging->arrived, cu->copies), "marking a copy")) {
         mirt__cu_try(cu, cudaStreamWaitEvent(cu->stream, cu->staging->arrived, 0), "waiting for a copy");
+    }
+    mirt__cu_inside(cu, mode);
+}
+
+static void mirt__cu_behind(mirt__remote *cu) {
+    mirt__cu_mode mode;
+    if (!mirt__cu_outside(cu, &mode)) return;
+    if (mirt__cu_try(cu, cudaEventRecord(cu->staging->left, cu->stream), "marking a place")) {
+        mirt__cu_try(cu, cudaStreamWaitEvent(cu->copies, cu->staging->left, 0), "holding up copies");
     }
     mirt__cu_inside(cu, mode);
 }
@@ -8466,7 +8478,7 @@ static const mirt__kernels mirt__cu_kernels = {
 extern "C" const mirt__backend *mirt__cuda_backend(void) {
     static const mirt__backend backend = {
         MIRT__BACKEND_VERSION, "gpu", &mirt__cu_kernels, mirt__cu_devices, mirt__cu_info, mirt__cu_open, mirt__cu_close, mirt__cu_join,
-        mirt__cu_alloc, mirt__cu_release, mirt__cu_free_bytes, mirt__cu_stage, mirt__cu_fetch, mirt__cu_copy, mirt__cu_clear, mirt__cu_wait,
+        mirt__cu_alloc, mirt__cu_release, mirt__cu_free_bytes, mirt__cu_stage, mirt__cu_behind, mirt__cu_fetch, mirt__cu_copy, mirt__cu_clear, mirt__cu_wait,
         mirt__cu_measure, mirt__cu_set_room, mirt__cu_begin, mirt__cu_end, mirt__cu_forget, mirt__cu_signal, mirt__cu_await,
         mirt__cu_exchange, mirt__cu_exchanged, mirt__cu_gather, mirt__cu_aggregate, mirt__cu_squares, mirt__cu_seconds
     };

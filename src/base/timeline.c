@@ -4,7 +4,7 @@ static const char *const mirt__phase_names[] = {
 #define MIRT__PHASE_NAME(code, text) text,
     MIRT_PHASE_LIST(MIRT__PHASE_NAME)
 #undef MIRT__PHASE_NAME
-    "all-reduce and update", "waiting for the others' updates"
+    "all-reduce and update", "waiting for the others' updates", "reading the next batch"
 };
 
 MIRT_API const char *mirt_phase_name(mirt_phase phase) {

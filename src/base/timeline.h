@@ -4,8 +4,9 @@
 
 #include "base.h"
 
-/* Phases that are dealt out to those of users when a step is over: the pass that adds up gradients and updates; waiting behind it. */
-enum { MIRT__PHASE_FUSED = MIRT_PHASE_COUNT, MIRT__PHASE_JOIN, MIRT__PHASES };
+/* Phases that are dealt out to those of users when a step is over: the pass that adds up gradients and updates; waiting behind it; the next batch
+   being read and sent while the device is at work. */
+enum { MIRT__PHASE_FUSED = MIRT_PHASE_COUNT, MIRT__PHASE_JOIN, MIRT__PHASE_AHEAD, MIRT__PHASES };
 
 /* Where tests that define MIRT__TEST_POINT(kind, device, number) sleep, stop or look; `number` is the step, of a replay the replica. */
 enum { MIRT__POINT_STEP, MIRT__POINT_REPLAY, MIRT__POINT_BARRIER, MIRT__POINT_COLLECTIVE, MIRT__POINT_UPDATE };
@@ -37,6 +38,7 @@ typedef struct mirt__lane {
     bool timed;               /* marks add up seconds */
     int open, held_open;      /* the phase whose seconds are running, */
     double since, held_since; /* from here on; and as they were before something that is not counted */
+    double begun;             /* when a device of memory of its own was given its work */
     double lap[MIRT__PHASES];       /* seconds of this step */
     double total[MIRT_PHASE_COUNT]; /* of the fit, without this step */
     int64_t samples;                /* of the fit */
@@ -53,7 +55,7 @@ MIRT__LIB void mirt__lane_reset(mirt__lane *lane);
 MIRT__LIB void mirt__lane_mark(mirt__lane *lane, int phase, int replica, int node);
 /* Seconds count as `phase` from `now` on, without an event. */
 MIRT__LIB void mirt__lane_lap(mirt__lane *lane, int phase, double now);
-/* Adds this step's seconds to the fit's; FUSED and JOIN have been dealt out. */
+/* Adds this step's seconds to the fit's; those that are not for users have been dealt out. */
 MIRT__LIB void mirt__lane_flush(mirt__lane *lane);
 /* A slice of the trace, which there is. */
 MIRT__LIB void mirt__lane_slice(mirt__lane *lane, const char *name, double begin, double end, int replica);

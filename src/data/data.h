@@ -115,6 +115,7 @@ struct mirt_dataset {
     bool pointing;        /* `next` points into memory that stays: preparing ahead would gain nothing */
     bool lent;            /* the next stage calls fill, never next */
     bool busy;            /* a fit is passing through it */
+    bool foreign;         /* code of the user makes its samples */
     char varies;          /* the sample of an index may differ from epoch to epoch; 2: also within one */
     mirt_dataset *samples; /* whose samples, in its order, the batches are made of; NULL: none, or other ones by now */
     bool skips;           /* samples may turn out MIRT__SKIPPED, which spec.samples counts all the same */

@@ -91,6 +91,7 @@ MIRT_API mirt_dataset *mirt_dataset_from_generator(const mirt_generator_desc *de
     for (int i = 0; i < desc->num_y; i++) mirt__data_add_field(&spec, desc->y[i].dtype, desc->y[i].shape);
     if (desc->weights) mirt__data_add_field(&spec, MIRT_FLOAT32, mirt_make_shape(0, 0, 0, 0, 0, 0));
     generator->base.varies = 1; /* nobody knows */
+    generator->base.foreign = true;
     generator->base.cost = generator->name;
     if (generator->name) generator->base.identity = mirt__hash(generator->name);
     if (generator->name && mirt__dataset_set_spec(&generator->base, &spec) == MIRT_OK) return &generator->base;

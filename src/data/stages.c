@@ -282,6 +282,7 @@ static mirt_status mirt__map_set(mirt_dataset *dataset, const mirt_map_desc *des
     map->name = mirt__strdup(desc->name ? desc->name : "mirt_map");
     if (!map->name) return MIRT_E_NOMEM;
     dataset->cost = map->name;
+    dataset->foreign = true;
     dataset->identity = mirt__identity_with(dataset->identity, mirt__hash(map->name));
     if (!map->keeps_x) {
         spec.field[0].dtype = desc->dtype;

@@ -8,7 +8,7 @@
 
 #include "../kernels/table.h"
 
-#define MIRT__BACKEND_VERSION 1
+#define MIRT__BACKEND_VERSION 2
 
 typedef struct mirt__remote mirt__remote; /* an opened device */
 
@@ -85,8 +85,10 @@ typedef struct mirt__backend {
     size_t (*free_bytes)(mirt__remote *remote);
 
     /* Copies. stage: from any memory of the host, which may change when it returns; behind all that was enqueued unless `early`, then beside
-       it, and before what is enqueued next (inputs of the next step). fetch: to memory of the host, there when `wait` returns. */
+       it, and before what is enqueued next (inputs of the next step). behind: what is staged early from here on begins when all that was
+       enqueued so far is done. fetch: to memory of the host, there when `wait` returns. */
     void (*stage)(mirt__remote *remote, void *to, const void *from, size_t bytes, bool early);
+    void (*behind)(mirt__remote *remote);
     void (*fetch)(mirt__remote *remote, void *to, const void *from, size_t bytes);
     void (*copy)(mirt__remote *remote, void *to, const void *from, size_t bytes); /* within the device, or from another one's memory */
     void (*clear)(mirt__remote *remote, void *memory, size_t bytes);

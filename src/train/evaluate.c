@@ -1,19 +1,6 @@
 #include "../mirror/watch.h"
 #include "trainer.h"
 
-MIRT__LIB mirt_status mirt__input_begin(const mirt_model *model, mirt_dataset *dataset, mirt__features *features, int64_t epoch) {
-    mirt_strategy *s = model->strategy;
-    mirt__section before = mirt__watch_input(s, dataset);
-    mirt_status status = features ? mirt__features_begin(features, s->seed, epoch) : mirt__dataset_begin(dataset, s->seed, epoch);
-    return mirt__watch_leave(s, before) ? status : MIRT_E_TIMEOUT;
-}
-
-MIRT__LIB mirt_status mirt__input_next(const mirt_model *model, mirt_dataset *dataset, mirt__features *features, mirt__batch *out) {
-    mirt__section before = mirt__watch_input(model->strategy, dataset);
-    mirt_status status = features ? mirt__features_next(features, out) : mirt__dataset_next(dataset, out);
-    return mirt__watch_leave(model->strategy, before) ? status : MIRT_E_TIMEOUT;
-}
-
 MIRT__LIB mirt_status mirt__watched_pass(const mirt_model *model, mirt_dataset *dataset, mirt_status (*fn)(void *arg), void *arg) {
     mirt_status status = mirt__watched(model->strategy, fn, arg);
     if (model->strategy->death) mirt__dataset_lose(dataset);
@@ -35,12 +22,14 @@ static mirt_status mirt__evaluate_batches(void *arg) {
     mirt_function *f = model->trainer->function[MIRT__EVALUATE];
     mirt__sums *sums = pass->sums;
     mirt__batch batch;
+    mirt__feed feed;
     mirt__hold(model);
-    mirt_status status = mirt__input_begin(model, pass->dataset, pass->features, 0);
+    mirt__feed_open(&feed, model, pass->dataset, pass->features, true);
+    mirt_status status = mirt__feed_begin(&feed, 0);
     for (int64_t i = 0; status == MIRT_OK && (pass->steps == 0 || i < pass->steps); i++) {
-        status = mirt__input_next(model, pass->dataset, pass->features, &batch);
+        status = mirt__feed_next(&feed, &batch);
         if (status != MIRT_OK || batch.rows == 0) break;
-        if ((status = mirt__trainer_begin(f, &batch)) != MIRT_OK || (status = mirt__function_step(f)) != MIRT_OK) break;
+        if ((status = mirt__trainer_begin(f, &batch)) != MIRT_OK || (status = mirt__feed_step(&feed, f, i + 1 != pass->steps)) != MIRT_OK) break;
         mirt__add_results(f, sums);
     }
     mirt__let_go(model);
@@ -111,13 +100,15 @@ static mirt_status mirt__predict_batches(void *arg) {
     mirt_model *model = pass->model;
     mirt_function *f = model->trainer->function[MIRT__PREDICT];
     mirt__batch batch;
+    mirt__feed feed;
     int64_t done = 0;
     mirt__hold(model);
-    mirt_status status = mirt__input_begin(model, pass->dataset, NULL, 0);
+    mirt__feed_open(&feed, model, pass->dataset, NULL, true);
+    mirt_status status = mirt__feed_begin(&feed, 0);
     while (status == MIRT_OK) {
-        status = mirt__input_next(model, pass->dataset, NULL, &batch);
+        status = mirt__feed_next(&feed, &batch);
         if (status != MIRT_OK || batch.rows == 0) break;
-        if ((status = mirt__function_begin(f, &batch)) != MIRT_OK || (status = mirt__function_step(f)) != MIRT_OK) break;
+        if ((status = mirt__function_begin(f, &batch)) != MIRT_OK || (status = mirt__feed_step(&feed, f, true)) != MIRT_OK) break;
         mirt__copy_predictions(f, done, pass->out);
         done += batch.rows;
     }

@@ -191,7 +191,7 @@ static mirt_status mirt__fit_read(mirt__fit *fit, mirt__batch *batch) {
     if (by_steps && fit->event.batch == fit->desc->steps_per_epoch) return MIRT_OK;
     for (int tries = 0; tries < 2; tries++) {
         if (!fit->run.begun && mirt__fit_begin(fit) != MIRT_OK) return mirt_last_status();
-        mirt_status status = mirt__input_next(fit->model, fit->train, fit->features[0], batch);
+        mirt_status status = mirt__feed_next(&fit->feed, batch);
         if (status != MIRT_OK) return status;
         if (batch->rows) return MIRT_OK;
         fit->run.begun = 0;
@@ -209,6 +209,12 @@ static mirt_status mirt__fit_next(mirt__fit *fit, mirt__batch *batch) {
     return status;
 }
 
+/* Whether another batch is asked for behind the one under way, if nobody stops. */
+static bool mirt__fit_goes_on(const mirt__fit *fit) {
+    const mirt_fit_desc *d = fit->desc;
+    return (d->steps_per_epoch < 1 || fit->event.batch + 1 < d->steps_per_epoch) && (d->max_steps < 1 || fit->model->history.steps + 1 < d->max_steps);
+}
+
 static mirt_status mirt__train_batch(mirt__fit *fit, const mirt__batch *batch, double *loss) {
     mirt_function *f = mirt__fit_function(fit);
     mirt__timing_phase(fit->model, MIRT_PHASE_SCATTER);
@@ -218,7 +224,8 @@ static mirt_status mirt__train_batch(mirt__fit *fit, const mirt__batch *batch, d
     f->counted = true;
     f->finite_only = fit->model->nan_watch > 0;
     fit->model->not_finite[0] = 0;
-    if (mirt__function_step(f) != MIRT_OK) return mirt_last_status();
+    if (mirt__feed_step(&fit->feed, f, mirt__fit_goes_on(fit)) != MIRT_OK) return mirt_last_status();
+    fit->event.input_seconds += fit->feed.seconds;
     f->finite_only = false;
     *loss = mirt__add_results(f, &fit->sums);
     const int64_t every = fit->desc->check_drift_every;
@@ -238,12 +245,23 @@ static void mirt__fit_start_sums(mirt__fit *fit) {
     fit->sums_loaded = NULL;
 }
 
+/* Code of the user is told of batches. */
+static bool mirt__fit_tells_batches(const mirt__fit *fit) {
+    bool tells = false;
+    for (int i = 0; i < fit->told; i++) {
+        const mirt_callback *callback = fit->desc->callbacks[i];
+        tells = tells || ((callback->batch_begin || callback->batch_end) && !mirt__ready_of(callback));
+    }
+    return tells;
+}
+
 static mirt_status mirt__train_batches(void *arg) {
     mirt__fit *fit = (mirt__fit *)arg;
     mirt_model *model = fit->model;
     mirt__batch batch;
     double loss = 0;
     mirt__fit_start_sums(fit);
+    mirt__feed_open(&fit->feed, model, fit->train, fit->features[0], !mirt__fit_tells_batches(fit));
     fit->trained = false;
     fit->event.batch = fit->run.done;
     fit->event.input_seconds = fit->run.epoch_input_seconds;
@@ -281,12 +299,7 @@ static mirt_status mirt__train_batches(void *arg) {
 
 /* Watched from the caller's thread; but where only the usual time limit is to be kept, not at the cost of going back there twice a batch. */
 static mirt_status mirt__train_epoch(mirt__fit *fit) {
-    bool back = false;
-    for (int i = 0; i < fit->told; i++) {
-        const mirt_callback *callback = fit->desc->callbacks[i];
-        back = back || ((callback->batch_begin || callback->batch_end) && !mirt__ready_of(callback));
-    }
-    return back && !fit->model->strategy->limit_asked ? mirt__train_batches(fit) : mirt__watched_pass(fit->model, fit->train, mirt__train_batches, fit);
+    return mirt__fit_tells_batches(fit) && !fit->model->strategy->limit_asked ? mirt__train_batches(fit) : mirt__watched_pass(fit->model, fit->train, mirt__train_batches, fit);
 }
 
 MIRT__LIB mirt_status mirt__history_reserve(mirt__fit *fit, int need) {

@@ -34,6 +34,7 @@ typedef struct mirt__fit {
     mirt_event event;
     mirt_logs logs;
     mirt__sums sums;
+    mirt__feed feed;         /* of the epoch under way */
     mirt__progress progress; /* of the line that it shows without a callback */
     bool shows;
     mirt__position run;

@@ -68,6 +68,7 @@ struct mirt_function {
     bool half;           /* recorded under the policy mixed_bfloat16, or: */
     bool scaled;         /* mixed_float16: products of float16, gradients scaled */
     bool by_replicas;    /* every replica takes its share; otherwise devices share the rows as they like */
+    bool sends_ahead;    /* its devices have room for the next batch too */
     mirt__program program;
     mirt__layout needs;
 
@@ -91,9 +92,11 @@ struct mirt_function {
     int num_ranges;
     char *host;         /* results and states */
     char *states;
+    char *labels; /* of the batch under way, and its weights, while the next one is read, if it sends ahead */
 
     /* on devices with memory of their own, by remote.c: bytes into a device's `io` */
     size_t *io_at, states_at; /* [MIRT__MAX_IO] */
+    size_t landing_at;        /* the next batch's fields lie so much behind those of the batch under way */
     bool *measured;           /* [program.max_rows + 1]: whether the room for so many rows is known */
     mirt__real *cut_values;   /* at a cut: of each replica cut_stride numbers, then as many of each device */
     size_t cut_stride;
@@ -108,6 +111,9 @@ struct mirt_function {
     mirt__step_stage stage;
     int64_t rows;
     const void *io[MIRT__MAX_FIELDS];
+    bool landed;         /* it was sent ahead: the devices have it */
+    bool holds;          /* results of this round of the devices are waited for in the next one, */
+    const mirt__batch *ahead; /* and this batch is sent ahead before; NULL: none is */
     double rate;         /* asked for on the caller's thread: schedules are the user's code */
     const char *failed;  /* the node whose user code failed, */
     int failed_code;     /* and its code */
@@ -132,6 +138,7 @@ typedef struct mirt__function_desc {
     int64_t max_batch;
     bool by_replicas;
     bool training; /* how called models are run unless they are told */
+    bool sends_ahead; /* for loops: devices with memory of their own get the next batch while they are at work */
 } mirt__function_desc;
 MIRT__LIB mirt_function *mirt__function_new(mirt_model *model, const mirt__function_desc *desc, mirt__body body, void *user);
 MIRT__LIB void mirt__function_free(mirt_function *function);
@@ -159,6 +166,11 @@ MIRT__LIB mirt_tensor *mirt__field_as(mirt_function *function, int field, mirt_d
 MIRT__LIB mirt_status mirt__function_begin(mirt_function *function, const mirt__batch *batch);
 /* Forward and, where there are gradients, backward, exchange and update. */
 MIRT__LIB mirt_status mirt__function_step(mirt_function *function);
+/* The same; of a function that sends ahead, `next` is called while the devices are at work, if that can be. It gives the next batch, or NULL:
+   it is there, or cannot be had now. Of the batch under way only labels and weights are still there then. The strategy's `landed` tells
+   whether it lies on the devices. */
+typedef const mirt__batch *(*mirt__next_fn)(void *arg);
+MIRT__LIB mirt_status mirt__function_step_ahead(mirt_function *function, mirt__next_fn next, void *arg);
 /* The parts of it. */
 MIRT__LIB mirt_status mirt__function_replicas(mirt_function *function);
 MIRT__LIB mirt_status mirt__function_all_reduce(mirt_function *function);

@@ -380,6 +380,7 @@ MIRT__LIB size_t mirt__function_host(const mirt_function *f) {
         size_t places = r->batched ? (size_t)f->max_batch : (size_t)mirt__result_places(f);
         total += mirt__align_up(places * (size_t)r->count * mirt__dtype_size(r->dtype));
     }
+    for (int i = f->spec.num_x; i < f->spec.num_fields && f->sends_ahead; i++) total += mirt__align_up((size_t)f->max_batch * f->spec.field[i].bytes);
     return total;
 }
 
@@ -395,6 +396,7 @@ MIRT__LIB mirt_status mirt__function_allocate(mirt_function *f) {
         at += mirt__align_up(places * (size_t)r->count * mirt__dtype_size(r->dtype));
     }
     f->states = at;
+    f->labels = at + mirt__align_up((size_t)f->replicas * f->state_bytes);
     return mirt__memory_reserve(f->model->strategy, &f->needs);
 }
 
@@ -431,6 +433,7 @@ MIRT__LIB mirt_function *mirt__function_new(mirt_model *model, const mirt__funct
     f->spec = *desc->spec;
     f->max_batch = desc->max_batch;
     f->by_replicas = desc->by_replicas;
+    f->sends_ahead = desc->sends_ahead && s->backend;
     f->half = f->root->half;
     f->scaled = f->root->scaled;
     f->replicas = s->num_replicas * batches;
@@ -450,6 +453,7 @@ MIRT__LIB mirt_function *mirt__function_new(mirt_model *model, const mirt__funct
 MIRT__LIB void mirt__function_free(mirt_function *f) {
     if (!f) return;
     if (f->model->strategy->in_memory == f) f->model->strategy->in_memory = NULL;
+    if (f->model->strategy->landed == f) f->model->strategy->landed = NULL;
     mirt__program_free(&f->program);
     mirt__free(f->minimized);
     mirt__free(f->applied);

@@ -111,11 +111,13 @@ MIRT__LIB mirt_status mirt__remote_needs(mirt_function *f) {
     f->remote_error = (mirt__error *)mirt__pool_alloc(&f->program.graph.pool, sizeof *f->remote_error);
     if (!f->io_at || !f->remote_error) return mirt_last_status();
     for (int i = 0; i < f->spec.num_fields; i++) good = good && mirt__remote_place(&l->io, rows, f->program.io[i].bytes, &f->io_at[i]);
+    const size_t fields = l->io;
     for (int i = 0; i < f->num_results; i++) {
         const mirt__port *port = &f->program.io[MIRT__MAX_FIELDS + i];
         good = good && mirt__remote_place(&l->io, port->batched ? rows : (size_t)mirt__result_places(f), port->bytes, &f->io_at[MIRT__MAX_FIELDS + i]);
     }
     good = good && mirt__remote_place(&l->io, (size_t)f->replicas, f->state_bytes, &f->states_at);
+    if (f->sends_ahead) good = good && mirt__remote_place(&l->io, 1, fields, &f->landing_at);
     if (!good) return mirt__fail(MIRT_E_NOMEM, "a batch of this size needs more memory than can be addressed");
     size_t values = 0;
     for (int i = 0; i < f->program.num_cuts; i++) {
@@ -174,16 +176,18 @@ static char *mirt__remote_io(const mirt_function *f, int device) {
 
 static char *mirt__remote_states_of(const mirt_function *f, int device) { return mirt__remote_io(f, device) + f->states_at; }
 
-/* The rows of the batch that the device has. */
-static int64_t mirt__remote_rows(const mirt_function *f, int device, int64_t *first) {
+/* The rows that the device has of a batch of `rows`. */
+static int64_t mirt__remote_rows_of(const mirt_function *f, int64_t rows, int device, int64_t *first) {
     const mirt_strategy *s = f->model->strategy;
-    if (!f->by_replicas) return mirt__share(f->rows, s->num_devices, device, first);
+    if (!f->by_replicas) return mirt__share(rows, s->num_devices, device, first);
     int replica, count = mirt__device_replicas(s, f->replicas, device, &replica);
     int64_t end;
-    mirt__replica_share(f, replica, first);
-    mirt__replica_share(f, replica + count, &end);
+    mirt__share(rows, f->replicas, replica, first);
+    mirt__share(rows, f->replicas, replica + count, &end);
     return end - *first;
 }
+
+static int64_t mirt__remote_rows(const mirt_function *f, int device, int64_t *first) { return mirt__remote_rows_of(f, f->rows, device, first); }
 
 MIRT__LIB void mirt__remote_bases(const mirt_function *f, int device, mirt__bases *b) {
     const mirt_strategy *s = f->model->strategy;
@@ -212,14 +216,34 @@ MIRT__LIB void mirt__remote_row_bases(const mirt_function *f, int device, mirt__
 
 /* >>a device's step */
 
+/* The device's part of a batch of `all` rows to `io`. */
+static void mirt__remote_send(const mirt_function *f, int device, const void *const *field, int64_t all, char *io) {
+    int64_t first, rows = mirt__remote_rows_of(f, all, device, &first);
+    for (int i = 0; i < f->spec.num_fields && rows > 0; i++) {
+        const size_t row = f->program.io[i].bytes;
+        if (row && field[i]) mirt__backend_of(f)->stage(mirt__remote_of(f, device), io + f->io_at[i], (const char *)field[i] + (size_t)first * row, (size_t)rows * row, true);
+    }
+}
+
+/* Where batches land is not where the program reads: its addresses are the same in every step, and the place is free again at once. */
+static void mirt__remote_take_landed(const mirt_function *f, int device, char *io) {
+    const mirt__backend *backend = mirt__backend_of(f);
+    int64_t first, rows = mirt__remote_rows(f, device, &first);
+    for (int i = 0; i < f->spec.num_fields && rows > 0; i++) {
+        if (f->io[i]) backend->copy(mirt__remote_of(f, device), io + f->io_at[i], io + f->landing_at + f->io_at[i], (size_t)rows * f->program.io[i].bytes);
+    }
+    backend->behind(mirt__remote_of(f, device));
+}
+
+MIRT__LIB void mirt__remote_scatter_ahead(const mirt_function *f, int device) {
+    mirt__remote_send(f, device, f->ahead->field, f->ahead->rows, mirt__remote_io(f, device) + f->landing_at);
+}
+
 MIRT__LIB void mirt__remote_scatter(const mirt_function *f, int device) {
     const mirt__backend *backend = mirt__backend_of(f);
     char *io = mirt__remote_io(f, device);
-    int64_t first, rows = mirt__remote_rows(f, device, &first);
-    for (int i = 0; i < f->spec.num_fields; i++) {
-        const size_t row = f->program.io[i].bytes;
-        if (row && f->io[i] && rows > 0) backend->stage(mirt__remote_of(f, device), io + f->io_at[i], (const char *)f->io[i] + (size_t)first * row, (size_t)rows * row, true);
-    }
+    if (f->landed) mirt__remote_take_landed(f, device, io);
+    else mirt__remote_send(f, device, f->io, f->rows, io);
     for (int i = 0; i < f->num_results && !f->by_replicas; i++) {
         const mirt__port *port = &f->program.io[MIRT__MAX_FIELDS + i];
         if (!port->batched) backend->clear(mirt__remote_of(f, device), io + f->io_at[MIRT__MAX_FIELDS + i], (size_t)mirt__result_places(f) * port->bytes);
@@ -253,11 +277,14 @@ MIRT__LIB void mirt__remote_fetch(const mirt_function *f, int device) {
 }
 
 MIRT__LIB void mirt__remote_stage(const mirt_function *f, int device, int stage) {
-    if (f->model->strategy->lane[device].timed) mirt__backend_of(f)->signal(mirt__remote_of(f, device), MIRT__TIMING_EVENT + stage);
+    mirt__lane *lane = &f->model->strategy->lane[device];
+    if (!lane->timed) return;
+    if (stage == 0) lane->begun = mirt__now();
+    mirt__backend_of(f)->signal(mirt__remote_of(f, device), MIRT__TIMING_EVENT + stage);
 }
 
-/* The seconds of a wait are those of the device's stages, in the order in which they ended. Two thirds of a training
-   replica's are its backward part. */
+/* The seconds of a wait are those of the device's stages, in the order in which they ended, and so are those of reading the next batch in which
+   the device was still at work. Two thirds of a training replica's are its backward part. */
 static void mirt__remote_deal(const mirt_function *f, int device, double from, double to) {
     static const int phase[] = {MIRT_PHASE_FORWARD, MIRT_PHASE_BACKWARD, MIRT_PHASE_REDUCE, MIRT_PHASE_UPDATE};
     mirt__lane *lane = &f->model->strategy->lane[device];
@@ -274,6 +301,9 @@ static void mirt__remote_deal(const mirt_function *f, int device, double from, d
         mirt__lane_lap(lane, phase[i], at);
         at += (to - from) * seconds[i] / sum;
     }
+    const double ahead = lane->lap[MIRT__PHASE_AHEAD], work = lane->begun + sum - (from - ahead), hidden = work > ahead ? ahead : work > 0 ? work : 0;
+    for (int i = 0; i < 4 && sum > 0; i++) lane->lap[phase[i]] += hidden * seconds[i] / sum;
+    if (sum > 0) lane->lap[MIRT__PHASE_AHEAD] -= hidden;
 }
 
 MIRT__LIB bool mirt__remote_finish(mirt_function *f, int device) {
@@ -291,11 +321,6 @@ MIRT__LIB bool mirt__remote_finish(mirt_function *f, int device) {
         f->remote_device = device;
     }
     return false;
-}
-
-MIRT__LIB bool mirt__remote_collect(mirt_function *f, int device) {
-    mirt__remote_fetch(f, device);
-    return mirt__remote_finish(f, device);
 }
 
 MIRT__LIB mirt_status mirt__remote_failure(mirt_function *f) {

@@ -16,18 +16,18 @@ MIRT__LIB void mirt__remote_bases(const mirt_function *function, int device, mir
 MIRT__LIB void mirt__remote_row_bases(const mirt_function *function, int device, mirt__bases *bases, int64_t first_row, int place);
 
 /* The following are called by a device's thread. */
-/* Its rows of the batch under way go there. */
+/* Its rows of the batch under way go there, */
 MIRT__LIB void mirt__remote_scatter(const mirt_function *function, int device);
-/* Its results come back, once it has waited; */
+/* and those of the batch that is sent ahead, beside its work. */
+MIRT__LIB void mirt__remote_scatter_ahead(const mirt_function *function, int device);
+/* Its results come back, once it has waited. */
 MIRT__LIB void mirt__remote_fetch(const mirt_function *function, int device);
-/* and waits. False: something failed, which is kept for the caller. */
-MIRT__LIB bool mirt__remote_collect(mirt_function *function, int device);
 /* Around work that comes back the same: a part of a step, 0 to 3. shut false: nothing of it was done; open and do it once more. */
 MIRT__LIB void mirt__remote_open(const mirt_function *function, int device, int part);
 MIRT__LIB bool mirt__remote_shut(const mirt_function *function, int device);
 /* Marks the end of a stage of the step, for its clock: 0 the beginning, 1 replicas, 2 exchange, 3 update. */
 MIRT__LIB void mirt__remote_stage(const mirt_function *function, int device, int stage);
-/* Waits, of what else was enqueued. */
+/* Waits. False: something failed, which is kept for the caller. */
 MIRT__LIB bool mirt__remote_finish(mirt_function *function, int device);
 /* All devices have come this far in their work; false: they were given up. */
 MIRT__LIB bool mirt__remote_meet(const mirt_function *function, int device, int number);

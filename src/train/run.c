@@ -259,7 +259,9 @@ static bool mirt__device_replicas_run(mirt_function *f, int device) {
 
 static void mirt__device_replay(void *arg, int device) {
     mirt_function *f = (mirt_function *)arg;
-    if (mirt__device_replicas_run(f, device) && mirt__is_remote(f)) mirt__remote_collect(f, device);
+    if (!mirt__device_replicas_run(f, device) || !mirt__is_remote(f)) return;
+    mirt__remote_fetch(f, device);
+    mirt__remote_finish(f, device);
 }
 
 /* Rows do not depend on each other here, so devices share them without regard to replicas. */
@@ -285,7 +287,8 @@ static void mirt__device_rows(void *arg, int device) {
             mirt__device_pieces(f, device);
         } while (!mirt__remote_shut(f, device));
         mirt__remote_stage(f, device, 1);
-        mirt__remote_collect(f, device);
+        mirt__remote_fetch(f, device);
+        if (!f->holds) mirt__remote_finish(f, device);
     } else {
         mirt__device_pieces(f, device);
     }
@@ -523,12 +526,15 @@ static void mirt__remote_update(mirt_function *f, int device, bool norms) {
         if (!mirt__device_new_values(f, device, norms)) return;
     } while (!norms && !mirt__remote_shut(f, device));
     mirt__remote_stage(f, device, 3);
-    if (f->model->strategy->kind != MIRT_CENTRAL_STORAGE || mirt__remote_meet(f, device, 2)) mirt__remote_finish(f, device);
+    if ((f->model->strategy->kind != MIRT_CENTRAL_STORAGE || mirt__remote_meet(f, device, 2)) && !f->holds) mirt__remote_finish(f, device);
 }
+
+/* With norms of gradients the machine waits in the middle of the update. */
+static bool mirt__needs_norms(const mirt_function *f) { return f->num_ranges && (f->scaled || mirt__optimizer_norms(&f->model->config.optimizer)); }
 
 static void mirt__device_update(void *arg, int device) {
     mirt_function *f = (mirt_function *)arg;
-    const bool norms = f->num_ranges && (f->scaled || mirt__optimizer_norms(&f->model->config.optimizer));
+    const bool norms = mirt__needs_norms(f);
     mirt__mark(f, device, MIRT_PHASE_UPDATE, -1, -1);
     MIRT__TEST_POINT(MIRT__POINT_UPDATE, device, (int)f->model->step);
     if (mirt__is_remote(f)) mirt__remote_update(f, device, norms);
@@ -537,18 +543,34 @@ static void mirt__device_update(void *arg, int device) {
 
 static bool mirt__step_failed(const mirt_function *f) { return __atomic_load_n(&f->failed, __ATOMIC_ACQUIRE) != NULL; }
 
+static bool mirt__step_updates(const mirt_function *f) { return f->num_ranges || f->num_states; }
+
+/* What a step does behind its replicas. False: the devices were given up. */
+static bool mirt__device_step_ends(mirt_function *f, int device) {
+    if (mirt__is_remote(f) && !f->holds && (f->finite_only || !mirt__step_updates(f))) mirt__remote_finish(f, device);
+    if (f->finite_only && !mirt__device_losses_finite(f, device)) __atomic_store_n(&f->not_finite, true, __ATOMIC_RELEASE);
+    if (!mirt__step_updates(f)) return true;
+    if (!mirt__device_meets(f, device, MIRT_PHASE_IMBALANCE, -1)) return false;
+    if (!mirt__step_failed(f) && !__atomic_load_n(&f->not_finite, __ATOMIC_ACQUIRE)) mirt__device_update(f, device);
+    return true;
+}
+
 static void mirt__device_step(void *arg, int device) {
     mirt_function *f = (mirt_function *)arg;
-    const bool remote = mirt__is_remote(f), updates = f->num_ranges || f->num_states;
     MIRT__TEST_POINT(MIRT__POINT_STEP, device, (int)f->model->step);
     if (!mirt__device_replicas_run(f, device)) return;
-    if (remote) mirt__remote_fetch(f, device);
-    if (remote && (f->finite_only || !updates)) mirt__remote_finish(f, device);
-    if (f->finite_only && !mirt__device_losses_finite(f, device)) __atomic_store_n(&f->not_finite, true, __ATOMIC_RELEASE);
-    if (updates) {
-        if (!mirt__device_meets(f, device, MIRT_PHASE_IMBALANCE, -1)) return;
-        if (!mirt__step_failed(f) && !__atomic_load_n(&f->not_finite, __ATOMIC_ACQUIRE)) mirt__device_update(arg, device);
-    }
+    if (mirt__is_remote(f)) mirt__remote_fetch(f, device);
+    if ((!f->holds || !mirt__needs_norms(f)) && !mirt__device_step_ends(f, device)) return;
+    mirt__mark(f, device, MIRT__PHASE_JOIN, -1, -1);
+}
+
+/* The second round of a step that holds: the next batch sets out, then results are waited for. */
+static void mirt__device_step_held(void *arg, int device) {
+    mirt_function *f = (mirt_function *)arg;
+    if (f->ahead) mirt__remote_scatter_ahead(f, device);
+    mirt__mark(f, device, mirt__step_updates(f) ? MIRT_PHASE_UPDATE : MIRT_PHASE_FORWARD, -1, -1);
+    if (!mirt__needs_norms(f)) mirt__remote_finish(f, device);
+    else if (!mirt__device_step_ends(f, device)) return;
     mirt__mark(f, device, MIRT__PHASE_JOIN, -1, -1);
 }
 
@@ -583,6 +605,8 @@ static void mirt__take_memory(mirt_function *f) {
 MIRT__LIB mirt_status mirt__function_begin(mirt_function *f, const mirt__batch *batch) {
     if (mirt__usable(f->model->strategy) != MIRT_OK) return mirt_last_status();
     f->stage = MIRT__IDLE;
+    f->landed = false;
+    if (f->model->strategy->landed != f) f->model->strategy->landed = NULL;
     if (f->root != mirt__root(f->model, NULL) || f->layout != f->root->layout) {
         return mirt__fail(MIRT_E_STATE, "%s was compiled anew, or became a part of another model, after this function was recorded: record it again", f->model->name);
     }
@@ -615,14 +639,30 @@ static mirt_status mirt__take_rate(mirt_function *f) {
 }
 
 /* Ops of the user run on the devices: they cannot run models of this strategy, nor destroy this one. */
-static mirt_status mirt__run_devices(mirt_function *f, void (*fn)(void *arg, int device)) {
+static mirt_status mirt__run_round(mirt_function *f, void (*fn)(void *arg, int device)) {
     mirt_strategy *s = f->model->strategy;
-    mirt__hold(f->model);
-    mirt__lanes_begin(f);
     s->running = true;
     s->program = &f->program;
     const mirt_status status = mirt__on_devices(s, fn, f);
     s->running = false;
+    return status;
+}
+
+/* In one round or, with `next`, in two, between which it is called. */
+static mirt_status mirt__run_devices(mirt_function *f, void (*fn)(void *arg, int device), mirt__next_fn next, void *arg) {
+    mirt_strategy *s = f->model->strategy;
+    mirt__hold(f->model);
+    mirt__lanes_begin(f);
+    f->holds = next != NULL;
+    mirt_status status = mirt__run_round(f, fn);
+    f->holds = false;
+    if (next && status == MIRT_OK) {
+        mirt__lanes_ahead(f);
+        f->ahead = f->remote_status == MIRT_OK ? next(arg) : NULL;
+        status = mirt__run_round(f, mirt__device_step_held);
+        s->landed = status == MIRT_OK && f->ahead ? f : NULL;
+        f->ahead = NULL;
+    }
     if (status == MIRT_OK) mirt__lanes_end(f);
     mirt__let_go(f->model);
     return status == MIRT_OK && s->backend ? mirt__remote_failure(f) : status;
@@ -642,16 +682,18 @@ static mirt_status mirt__step_not_finite(mirt_function *f) {
     f->not_finite = false;
     if (!(f->finder = (mirt__finder *)mirt__calloc((size_t)s->num_devices, sizeof *f->finder))) return mirt_last_status();
     for (int d = 0; d < s->num_devices; d++) f->finder[d].node = -1;
-    const mirt_status status = mirt__run_devices(f, mirt__device_replay);
+    const mirt_status status = mirt__run_devices(f, mirt__device_replay, NULL, NULL);
     if (s->death) return status; /* its threads may still be at work */
     if (status == MIRT_OK) mirt__describe_not_finite(f, f->finder, s->num_devices, f->model->not_finite, sizeof f->model->not_finite);
     mirt__free(f->finder);
     f->finder = NULL;
     if (status != MIRT_OK) return status;
-    return f->model->nan_watch == 1 ? mirt__run_devices(f, mirt__device_update) : MIRT_OK;
+    return f->model->nan_watch == 1 ? mirt__run_devices(f, mirt__device_update, NULL, NULL) : MIRT_OK;
 }
 
-MIRT__LIB mirt_status mirt__function_step(mirt_function *f) {
+MIRT__LIB mirt_status mirt__function_step(mirt_function *f) { return mirt__function_step_ahead(f, NULL, NULL); }
+
+MIRT__LIB mirt_status mirt__function_step_ahead(mirt_function *f, mirt__next_fn next, void *arg) {
     if ((f->num_applied && mirt__take_rate(f) != MIRT_OK) || mirt__clocks_ready(f) != MIRT_OK || mirt__trace_ready(f) != MIRT_OK) return mirt_last_status();
     const double begin = f->clocks ? mirt__now() : 0;
     if (!f->by_replicas) {
@@ -661,7 +703,8 @@ MIRT__LIB mirt_status mirt__function_step(mirt_function *f) {
         }
     }
     f->overlaps = f->by_replicas && f->num_buckets > 0 && !f->finite_only;
-    if (mirt__run_devices(f, f->by_replicas ? mirt__device_step : mirt__device_rows) != MIRT_OK) return mirt_last_status();
+    if (!f->sends_ahead || f->finite_only || f->clocks) next = NULL; /* results are wanted before anything else, or their seconds */
+    if (mirt__run_devices(f, f->by_replicas ? mirt__device_step : mirt__device_rows, next, arg) != MIRT_OK) return mirt_last_status();
     f->overlaps = false;
     if (f->clocks) {
         f->clocks->step += mirt__now() - begin;
@@ -680,7 +723,7 @@ MIRT__LIB mirt_status mirt__function_step(mirt_function *f) {
 
 MIRT__LIB mirt_status mirt__function_replicas(mirt_function *f) {
     if (mirt__trace_ready(f) != MIRT_OK) return mirt_last_status();
-    if (mirt__run_devices(f, mirt__device_replay) != MIRT_OK || mirt__check_failed(f) != MIRT_OK) return mirt_last_status();
+    if (mirt__run_devices(f, mirt__device_replay, NULL, NULL) != MIRT_OK || mirt__check_failed(f) != MIRT_OK) return mirt_last_status();
     f->stage = MIRT__GRADIENTS;
     return MIRT_OK;
 }

@@ -24,6 +24,12 @@ MIRT__LIB void mirt__lanes_begin(mirt_function *f) {
     }
 }
 
+MIRT__LIB void mirt__lanes_ahead(const mirt_function *f) {
+    mirt_strategy *s = f->model->strategy;
+    const double now = mirt__now();
+    for (int d = 0; d < s->num_devices && s->lane[0].timed; d++) mirt__lane_lap(&s->lane[d], MIRT__PHASE_AHEAD, now);
+}
+
 /* Of the pass that adds up gradients and updates, the all-reduce is the bytes that it has because of other parts and copies. */
 static double mirt__reduce_share(const mirt_function *f) {
     const mirt_strategy *s = f->model->strategy;
@@ -49,7 +55,8 @@ static void mirt__lanes_deal(const mirt_function *f) {
         double *lap = s->lane[d].lap, wait = lap[MIRT__PHASE_JOIN];
         lap[both > 0 ? MIRT_PHASE_UPDATE : MIRT_PHASE_IMBALANCE] += wait;
         if (both > 0) lap[MIRT_PHASE_UPDATE] -= wait * reduce / both, lap[MIRT_PHASE_REDUCE] += wait * reduce / both;
-        lap[MIRT__PHASE_FUSED] = lap[MIRT__PHASE_JOIN] = 0;
+        lap[MIRT_PHASE_INPUT] += lap[MIRT__PHASE_AHEAD]; /* what the device's work did not hide */
+        lap[MIRT__PHASE_FUSED] = lap[MIRT__PHASE_JOIN] = lap[MIRT__PHASE_AHEAD] = 0;
     }
 }
 

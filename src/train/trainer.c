@@ -227,6 +227,7 @@ static mirt_function *mirt__trainer_record(mirt_model *model, const mirt__data_s
     desc.spec = &own;
     desc.max_batch = most;
     desc.by_replicas = desc.training = body->kind == MIRT__TRAIN;
+    desc.sends_ahead = body->kind != MIRT__FEATURES;
     return mirt__function_new(model, &desc, mirt__record_fit, body);
 }
 

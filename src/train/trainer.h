@@ -73,10 +73,29 @@ MIRT__LIB const mirt__data_spec *mirt__features_spec(const mirt__features *featu
 MIRT__LIB mirt_status mirt__features_begin(mirt__features *features, uint64_t seed, int64_t epoch);
 MIRT__LIB mirt_status mirt__features_next(mirt__features *features, mirt__batch *out);
 
+/* --- feed.c --- */
+/* Batches for a loop over steps: the data set's, or instead the features', with an eye on the time they take. While devices with memory of their own
+   are at work on a step, the next batch is read and sent to them. */
+typedef struct mirt__feed {
+    mirt_model *model;
+    mirt_dataset *dataset;
+    mirt__features *features; /* or NULL */
+    bool ahead;           /* it may do so */
+    mirt_function *step;  /* under way */
+    bool held, landed;    /* the next batch was read; it was sent, too */
+    mirt_status status;   /* of reading it, */
+    mirt__error error;    /* which is told when its turn has come */
+    mirt__batch batch;
+    double seconds;       /* of a fit, in its last step: reading the next batch while no device was at work any more */
+} mirt__feed;
+/* `ahead`: nobody minds that the data are one batch further than the steps. */
+MIRT__LIB void mirt__feed_open(mirt__feed *feed, mirt_model *model, mirt_dataset *dataset, mirt__features *features, bool ahead);
+MIRT__LIB mirt_status mirt__feed_begin(mirt__feed *feed, int64_t epoch);
+MIRT__LIB mirt_status mirt__feed_next(mirt__feed *feed, mirt__batch *out);
+/* mirt__function_step on the batch that came last; `more`: another one will be asked for. */
+MIRT__LIB mirt_status mirt__feed_step(mirt__feed *feed, mirt_function *function, bool more);
+
 /* --- evaluate.c --- */
-/* The data set's, or instead the features', with an eye on the time they take. */
-MIRT__LIB mirt_status mirt__input_begin(const mirt_model *model, mirt_dataset *dataset, mirt__features *features, int64_t epoch);
-MIRT__LIB mirt_status mirt__input_next(const mirt_model *model, mirt_dataset *dataset, mirt__features *features, mirt__batch *out);
 /* Runs fn(arg), which goes through `dataset`, watched from the caller's thread; what a dead strategy leaves behind is marked. */
 MIRT__LIB mirt_status mirt__watched_pass(const mirt_model *model, mirt_dataset *dataset, mirt_status (*fn)(void *arg), void *arg);
 /* `dataset` itself when it is batched, otherwise a batching view of it (batch 0: of 32), also put into

@@ -200,6 +200,18 @@ static void test_copies(mirt__remote *r) {
     for (size_t i = 0; i < 700; i++) backend->fetch(r, &back[i], there + i, sizeof(float));
     backend->fetch(r, &back[0], there, 0);
     ok(backend->wait(r) == MIRT_OK && back == many, "many small copies");
+    floats turns[4];
+    float *kept = (float *)backend->alloc(r, 4 * 700 * sizeof(float));
+    for (int i = 0; i < 4; i++) {
+        turns[i] = numbers(700);
+        backend->stage(r, there, turns[i].data(), 700 * sizeof(float), true);
+        backend->copy(r, kept + i * 700, there, 700 * sizeof(float));
+        backend->behind(r);
+    }
+    bool each = true;
+    for (int i = 0; i < 4; i++) each = get(r, kept + i * 700, 700) == turns[i] && each;
+    ok(each, "copies that set out early come behind what still needs their place");
+    backend->release(r, kept);
     backend->signal(r, 4);
     backend->clear(r, there, 700 * sizeof(float));
     backend->signal(r, 5);

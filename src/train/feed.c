@@ -1,0 +1,73 @@
+#include "../mirror/watch.h"
+#include "trainer.h"
+/* Batches for loops, one ahead of the devices where that can be. */
+
+/* Code of the user runs on the thread of the loop: it may look at the model, or run one. Behind mirt_prefetch it runs on another one anyway. */
+static bool mirt__feed_foreign(const mirt_dataset *d) {
+    while (d && !d->foreign && !d->ahead) d = d->source;
+    return d && !d->ahead;
+}
+
+MIRT__LIB void mirt__feed_open(mirt__feed *feed, mirt_model *model, mirt_dataset *dataset, mirt__features *features, bool ahead) {
+    memset(feed, 0, sizeof *feed);
+    feed->model = model;
+    feed->dataset = dataset;
+    feed->features = features;
+    feed->ahead = ahead && model->strategy->backend && !features && !mirt__feed_foreign(dataset); /* features are made on the devices */
+}
+
+MIRT__LIB mirt_status mirt__feed_begin(mirt__feed *feed, int64_t epoch) {
+    mirt_strategy *s = feed->model->strategy;
+    mirt__section before = mirt__watch_input(s, feed->dataset);
+    mirt_status status = feed->features ? mirt__features_begin(feed->features, s->seed, epoch) : mirt__dataset_begin(feed->dataset, s->seed, epoch);
+    return mirt__watch_leave(s, before) ? status : MIRT_E_TIMEOUT;
+}
+
+static mirt_status mirt__feed_read(const mirt__feed *feed, mirt__batch *out) {
+    mirt__section before = mirt__watch_input(feed->model->strategy, feed->dataset);
+    mirt_status status = feed->features ? mirt__features_next(feed->features, out) : mirt__dataset_next(feed->dataset, out);
+    return mirt__watch_leave(feed->model->strategy, before) ? status : MIRT_E_TIMEOUT;
+}
+
+MIRT__LIB mirt_status mirt__feed_next(mirt__feed *feed, mirt__batch *out) {
+    if (!feed->held) return mirt__feed_read(feed, out);
+    feed->held = false;
+    *out = feed->batch;
+    if (feed->status != MIRT_OK) mirt__error_set(&feed->error);
+    return feed->status;
+}
+
+/* Metrics count with labels and weights when results are there. */
+static void mirt__feed_keep_labels(mirt_function *f) {
+    char *at = f->labels;
+    for (int i = f->spec.num_x; i < f->spec.num_fields; i++) {
+        const size_t bytes = f->spec.field[i].bytes;
+        if (f->io[i]) f->io[i] = memcpy(at, f->io[i], (size_t)f->rows * bytes);
+        at += mirt__align_up((size_t)f->max_batch * bytes);
+    }
+}
+
+static const mirt__batch *mirt__feed_ahead(void *arg) {
+    mirt__feed *feed = (mirt__feed *)arg;
+    mirt__feed_keep_labels(feed->step);
+    memset(&feed->batch, 0, sizeof feed->batch);
+    feed->status = mirt__feed_read(feed, &feed->batch);
+    feed->held = true;
+    if (feed->status != MIRT_OK) mirt__error_get(&feed->error);
+    return feed->status == MIRT_OK && feed->batch.rows > 0 && feed->batch.rows <= feed->step->max_batch ? &feed->batch : NULL;
+}
+
+MIRT__LIB mirt_status mirt__feed_step(mirt__feed *feed, mirt_function *f, bool more) {
+    mirt_strategy *s = f->model->strategy;
+    const double waited = s->lane[0].lap[MIRT_PHASE_INPUT];
+    f->landed = feed->landed && s->landed == f;
+    feed->landed = false;
+    feed->seconds = 0;
+    if (!feed->ahead || !more) return mirt__function_step(f);
+    s->landed = NULL;
+    feed->step = f;
+    const mirt_status status = mirt__function_step_ahead(f, mirt__feed_ahead, feed);
+    feed->landed = s->landed == f;
+    if (s->timing == f->model) feed->seconds = s->lane[0].lap[MIRT_PHASE_INPUT] - waited;
+    return status;
+}

@@ -1,0 +1,513 @@
+/* On simulated GPUs the next batch is read, and travels, while a step is at work: the order in which that happens, and that nothing else changes.
+   Four devices (MIRT_SIM_DEVICES). */
+#define MIRRORTRAIN_IMPLEMENTATION
+#include "../../mirrortrain.h"
+#include "../mirror_util.h"
+#include "../tap.h"
+#include "sim.h"
+
+#include <time.h>
+#include <unistd.h>
+
+/* >>a backend that notes what the library asks of the first device */
+
+/* S: a copy that sets out early, B: what later ones come behind, C: a copy on the device, b: work begins, F: results come back, W: a wait.
+   The same several times in a row is one letter. */
+static const mirt__backend *real_backend;
+static mirt__backend noting;
+static const mirt__remote *noted;
+static char notes[4000];
+static bool forgets_to_wait; /* copies set out at once */
+
+static void note(const mirt__remote *remote, char what) {
+    const size_t used = strlen(notes);
+    if (remote != noted || used + 1 >= sizeof notes || (used && notes[used - 1] == what)) return;
+    notes[used] = what;
+    notes[used + 1] = 0;
+}
+
+static void note_stage(mirt__remote *r, void *to, const void *from, size_t bytes, bool early) {
+    if (early) note(r, 'S');
+    real_backend->stage(r, to, from, bytes, early);
+}
+static void note_behind(mirt__remote *r) {
+    note(r, 'B');
+    if (!forgets_to_wait) real_backend->behind(r);
+}
+static void note_copy(mirt__remote *r, void *to, const void *from, size_t bytes) {
+    note(r, 'C');
+    real_backend->copy(r, to, from, bytes);
+}
+static void note_begin(mirt__remote *r, const void *owner, uint64_t key) {
+    note(r, 'b');
+    real_backend->begin(r, owner, key);
+}
+static void note_fetch(mirt__remote *r, void *to, const void *from, size_t bytes) {
+    note(r, 'F');
+    real_backend->fetch(r, to, from, bytes);
+}
+static mirt_status note_wait(mirt__remote *r) {
+    note(r, 'W');
+    return real_backend->wait(r);
+}
+
+static void notes_begin(mirt_strategy *s) {
+    real_backend = mirt__cuda_backend();
+    noting = *real_backend;
+    noting.stage = note_stage;
+    noting.behind = note_behind;
+    noting.copy = note_copy;
+    noting.begin = note_begin;
+    noting.fetch = note_fetch;
+    noting.wait = note_wait;
+    s->backend = &noting;
+    noted = s->device[0].remote;
+    notes[0] = 0;
+}
+
+static int noted_times(char what) {
+    int times = 0;
+    for (const char *at = notes; *at; at++) times += *at == what;
+    return times;
+}
+
+/* >>one training */
+
+static mirt_strategy *strategy_on(const char *devices) {
+    mirt_strategy_desc d;
+    memset(&d, 0, sizeof d);
+    d.devices = devices;
+    d.replicas = 4;
+    d.seed = 11;
+    d.silent = true;
+    return mirt_strategy_create(&d);
+}
+
+enum { PLAIN, CLIPPED, SYNCHRONIZED, FROZEN, KINDS };
+static const char *const kind_name[] = {"a convnet", "clipped by norms", "synchronized normalization", "nothing to train"};
+
+static mirt_model *build(mirt_strategy *s, int kind) {
+    mirt_compile_desc c = image_compile(mirt_adam(2e-3f));
+    mirt_model *m;
+    if (kind == CLIPPED) c.optimizer.global_clipnorm = 0.5f;
+    c.metrics[1] = MIRT_F1_SCORE; /* counts with labels when results are there */
+    if (kind == SYNCHRONIZED) {
+        mirt_batch_norm_desc norm;
+        mirt_dense_desc logits;
+        memset(&norm, 0, sizeof norm);
+        memset(&logits, 0, sizeof logits);
+        norm.synchronized = true;
+        logits.units = IMAGE_CLASSES;
+        m = mirt_model_create(s, "norm");
+        mirt_tensor *x = mirt_rescale(mirt_input(m, MIRT_SHAPE(IMAGE_H, IMAGE_W, 1)), 1.0f / 255, 0);
+        mirt_model_output(m, mirt_dense(mirt_flatten(mirt_batch_norm(x, &norm)), &logits));
+    } else {
+        m = image_net(s, 0.2f);
+    }
+    if (kind == FROZEN) mirt_set_trainable(m, NULL, false);
+    return mirt_compile(m, &c) == MIRT_OK ? m : NULL;
+}
+
+/* What there is to train on, and what became of it. */
+typedef struct training {
+    const char *devices;
+    int kind, epochs;
+    int64_t samples, batch, steps_per_epoch, max_steps;
+    mirt_dataset *(*data)(const struct training *t); /* NULL: shuffled arrays */
+    const char *checkpoints, *resume;
+    bool validated, at_once, watched; /* at_once: a callback wants to know of batches; watched: one looks for NaN */
+} training;
+typedef struct outcome {
+    char weights[MIRT__SHA256_HEX], error[400], told[4000]; /* told: all logs that a callback sees */
+    int64_t steps;
+    int ahead; /* batches that landed before their step */
+    mirt_timing timing;
+} outcome;
+
+static int tell_nothing(const mirt_event *event, void *user) { return (void)event, (void)user, 0; }
+static int tell_epoch(const mirt_event *event, void *user) {
+    char *told = (char *)user;
+    for (int i = 0; i < event->logs->count; i++) {
+        const size_t used = strlen(told);
+        snprintf(told + used, sizeof ((outcome *)NULL)->told - used, "%s=%.9g ", event->logs->name[i], event->logs->value[i]);
+    }
+    return 0;
+}
+
+static mirt_dataset *data_of(const training *t) {
+    return t->data ? t->data(t) : mirt_batch(mirt_shuffle(mirt_arrays(images_x(0, t->samples), images_y(0, t->samples)), 64), t->batch);
+}
+
+static void train(const training *t, outcome *out) {
+    mirt_callback epochs, batches;
+    mirt_model_checkpoint_desc d;
+    mirt_fit_desc fit;
+    memset(out, 0, sizeof *out);
+    memset(&epochs, 0, sizeof epochs);
+    memset(&batches, 0, sizeof batches);
+    memset(&d, 0, sizeof d);
+    memset(&fit, 0, sizeof fit);
+    mirt_strategy *s = strategy_on(t->devices);
+    mirt_model *m = s ? build(s, t->kind) : NULL;
+    mirt_dataset *data = data_of(t);
+    if (!m || !data) snprintf(out->error, sizeof out->error, "%s", mirt_last_error());
+    if (m) notes_begin(s);
+    epochs.user = out->told;
+    epochs.epoch_end = tell_epoch;
+    batches.batch_end = tell_nothing;
+    d.path = t->checkpoints;
+    d.every_steps = 2;
+    mirt_callback *watch = t->watched ? mirt_terminate_on_nan(MIRT_NAN_STOP) : NULL;
+    mirt_callback *checkpoint = t->checkpoints ? mirt_model_checkpoint(&d) : NULL;
+    int callbacks = 0;
+    fit.callbacks[callbacks++] = &epochs;
+    if (checkpoint) fit.callbacks[callbacks++] = checkpoint;
+    if (watch) fit.callbacks[callbacks++] = watch;
+    if (t->at_once) fit.callbacks[callbacks++] = &batches;
+    fit.epochs = t->epochs;
+    fit.steps_per_epoch = t->steps_per_epoch;
+    fit.max_steps = t->max_steps;
+    fit.resume = t->resume;
+    fit.feature_cache_bytes = -1;
+    fit.no_progress = true;
+    fit.validation = t->validated ? mirt_batch(mirt_arrays(images_x(70, 23), images_y(70, 23)), 10) : NULL;
+    const mirt_history *h = m && data ? mirt_fit(m, data, &fit) : NULL;
+    if (!h && !out->error[0]) snprintf(out->error, sizeof out->error, "%s", mirt_last_error());
+    if (m) {
+        out->ahead = noted_times('B');
+        out->steps = m->history.steps;
+        mirt_fit_timing(m, &out->timing);
+        digest_weights(m, 0, out->weights);
+        if (!copies_agree(m)) snprintf(out->error, sizeof out->error, "the devices' weights differ");
+    }
+    mirt_callback_destroy(checkpoint);
+    mirt_callback_destroy(watch);
+    mirt_dataset_destroy(data);
+    mirt_dataset_destroy(fit.validation);
+    mirt_strategy_destroy(s);
+}
+
+static bool same(const outcome *a, const outcome *b) {
+    return strcmp(a->weights, b->weights) == 0 && strcmp(a->told, b->told) == 0 && a->steps == b->steps && strcmp(a->error, b->error) == 0;
+}
+
+static training training_of(const char *devices, int kind) {
+    training t;
+    memset(&t, 0, sizeof t);
+    t.devices = devices;
+    t.kind = kind;
+    t.epochs = 3;
+    t.samples = 61; /* the last batch of an epoch is another one */
+    t.batch = 17;
+    return t;
+}
+
+/* >>what is tested */
+
+/* A step is enqueued, then the next batch sets out, then results are waited for. */
+static void check_order(void) {
+    mirt_strategy *s = strategy_on("gpu:0");
+    mirt_model *m = s ? build(s, PLAIN) : NULL;
+    mirt_dataset *data = mirt_batch(mirt_arrays(images_x(0, 40), images_y(0, 40)), 8);
+    mirt_callback batches;
+    mirt_fit_desc fit;
+    mirt_logs logs;
+    static float out[40 * IMAGE_CLASSES];
+    memset(&batches, 0, sizeof batches);
+    memset(&fit, 0, sizeof fit);
+    batches.batch_end = tell_nothing;
+    fit.no_progress = true;
+    fit.check_drift_every = -1;
+    ok(m && mirt_fit(m, data, &fit), "a first epoch");
+    notes_begin(s);
+    ok(mirt_fit(m, data, &fit) && strcmp(notes, "SbFbSWCBbFbSWCBbFbSWCBbFbSWCBbFbW") == 0, "five steps: a batch sets out before the step before it is waited for: %s", notes);
+    notes_begin(s);
+    ok(mirt_evaluate(m, data, &logs) == MIRT_OK && strcmp(notes, "SbFSWCBbFSWCBbFSWCBbFSWCBbFW") == 0, "so do five batches of an evaluation: %s", notes);
+    notes_begin(s);
+    ok(mirt_predict(m, data, out, 40 * IMAGE_CLASSES) == MIRT_OK && strcmp(notes, "SbFSWCBbFSWCBbFSWCBbFSWCBbFW") == 0, "and of predictions: %s", notes);
+    fit.callbacks[0] = &batches;
+    notes_begin(s);
+    ok(mirt_fit(m, data, &fit) && strcmp(notes, "SbFbWSbFbWSbFbWSbFbWSbFbW") == 0, "with a callback of batches each waits for its results first: %s", notes);
+    fit.callbacks[0] = NULL;
+    fit.max_steps = 1;
+    notes_begin(s);
+    ok(mirt_fit(m, data, &fit) && strcmp(notes, "SbFbW") == 0, "nothing sets out behind the only step of a fit: %s", notes);
+    mirt_dataset_destroy(data);
+    mirt_strategy_destroy(s);
+}
+
+static void check_same(training t, const char *what) {
+    outcome ahead, at_once;
+    train(&t, &ahead);
+    t.at_once = true;
+    train(&t, &at_once);
+    ok(same(&ahead, &at_once) && ahead.ahead > at_once.ahead && (t.validated || !at_once.ahead) && !ahead.error[0], "%s, %s on %s: the bits and logs of waiting at once; %d batches had landed before their step%s%s", what,
+       kind_name[t.kind], t.devices, ahead.ahead, ahead.error[0] ? ": " : "", ahead.error);
+}
+
+static void check_bits(void) {
+    static const char *const devices[] = {"gpu:0", "gpu:0,gpu:1", "gpu:0,gpu:1,gpu:2", "gpu"};
+    for (int i = 0; i < 4; i++) check_same(training_of(devices[i], PLAIN), "an uneven last batch");
+    for (int kind = CLIPPED; kind < KINDS; kind++) check_same(training_of(devices[kind], kind), "three epochs");
+    training t = training_of("gpu:0,gpu:1", PLAIN);
+    t.validated = true;
+    check_same(t, "validation");
+    t.steps_per_epoch = 3; /* passes end in the middle of epochs */
+    check_same(t, "epochs of three steps");
+    t.max_steps = 5;
+    check_same(t, "five steps");
+    outcome plain, watched;
+    t = training_of("gpu:0,gpu:1", PLAIN);
+    train(&t, &plain);
+    t.watched = true;
+    train(&t, &watched);
+    ok(same(&plain, &watched) && plain.ahead > 0 && watched.ahead == 0, "who looks for NaN looks before anything is read");
+}
+
+/* The place where batches land is free when the step has taken what is there; who does not wait for that is found out. */
+static void check_missing_wait(void) {
+    training t = training_of("gpu:0", PLAIN);
+    outcome good, bad;
+    int found = 0;
+    train(&t, &good);
+    for (int seed = 1; seed <= 6; seed++) {
+        mirt_sim_set("seed", seed);
+        forgets_to_wait = true;
+        train(&t, &bad);
+        forgets_to_wait = false;
+        found += strcmp(good.weights, bad.weights) != 0;
+    }
+    const char *seed = getenv("MIRT_SIM_SEED");
+    mirt_sim_set("seed", seed ? atof(seed) : 0);
+    ok(found > 0, "copies that do not wait for the place to be free give other weights in %d of 6 orders", found);
+}
+
+/* >>data that fail */
+
+static int samples_fail(void *const *field, int64_t i, void *user) {
+    if (i == *(const int64_t *)user) return 7;
+    memcpy(field[0], image_pixels[i], IMAGE);
+    memcpy(field[1], &image_classes[i], 1);
+    return 0;
+}
+
+static int64_t failing_sample;
+static mirt_dataset *failing_data(const training *t) {
+    mirt_generator_desc d;
+    memset(&d, 0, sizeof d);
+    d.fn = samples_fail;
+    d.user = &failing_sample;
+    d.num_x = d.num_y = 1;
+    d.x[0].dtype = d.y[0].dtype = MIRT_UINT8;
+    d.x[0].shape = MIRT_SHAPE(IMAGE_H, IMAGE_W, 1);
+    d.samples = t->samples;
+    mirt_dataset *made = mirt_batch(mirt_dataset_from_generator(&d), t->batch);
+    return t->steps_per_epoch ? made : mirt_prefetch(made, 2);
+}
+
+/* A label that is no class. */
+static mirt_dataset *mislabelled_data(const training *t) {
+    static uint8_t labels[IMAGES];
+    memcpy(labels, image_classes, sizeof labels);
+    labels[40] = IMAGE_CLASSES;
+    return mirt_batch(mirt_arrays(images_x(0, t->samples), mirt_make_array(labels, MIRT_UINT8, MIRT_SHAPE(t->samples))), t->batch);
+}
+
+static void check_failing_data(void) {
+    outcome out, want;
+    training t = training_of("gpu:0,gpu:1", PLAIN);
+    t.data = failing_data;
+    failing_sample = 40; /* in the third batch */
+    train(&t, &out);
+    t.max_steps = 2;
+    train(&t, &want);
+    ok(strstr(out.error, "code 7 for sample 40") && out.steps == 2 && out.ahead == 1 && strcmp(out.weights, want.weights) == 0,
+       "data that fail in the third batch: two steps are whole, then \"%s\"", out.error);
+    t.max_steps = 0;
+    t.at_once = true;
+    train(&t, &want);
+    ok(same(&out, &want), "as when each step waits for its results first");
+    t.at_once = false;
+    failing_sample = -1;
+    t.steps_per_epoch = 3; /* without prefetching */
+    train(&t, &out);
+    ok(!out.error[0] && out.steps == 9 && out.ahead == 0, "code of the user on the thread of the fit sees the steps before its batch done");
+    t.steps_per_epoch = 0;
+    t.data = mislabelled_data;
+    train(&t, &out);
+    ok(strstr(out.error, "label 5 of sample 40") && out.steps == 2 && out.ahead == 1, "a label that is no class, in the third batch: %lld steps, \"%s\"", (long long)out.steps, out.error);
+}
+
+/* Samples that never come, while a step is at work: the wait for them is what is given up. */
+static int samples_end(void *const *field, int64_t i, void *user) {
+    while (i == 40) pause();
+    return samples_fail(field, i, user);
+}
+
+static void check_stuck_data(void) {
+    static int64_t none = -1;
+    mirt_generator_desc d;
+    mirt_strategy_desc sd;
+    mirt_fit_desc fit;
+    memset(&d, 0, sizeof d);
+    memset(&sd, 0, sizeof sd);
+    memset(&fit, 0, sizeof fit);
+    d.fn = samples_end;
+    d.user = &none;
+    d.num_x = d.num_y = 1;
+    d.x[0].dtype = d.y[0].dtype = MIRT_UINT8;
+    d.x[0].shape = MIRT_SHAPE(IMAGE_H, IMAGE_W, 1);
+    d.samples = 61;
+    sd.devices = "gpu:0,gpu:1";
+    sd.timeout_seconds = 2;
+    sd.silent = true;
+    static mirt_strategy *s; /* stay: threads still have them */
+    static mirt_dataset *data;
+    s = mirt_strategy_create(&sd);
+    mirt_model *m = s ? build(s, PLAIN) : NULL;
+    data = mirt_prefetch(mirt_batch(mirt_dataset_from_generator(&d), 17), 1);
+    fit.no_progress = true;
+    notes_begin(s);
+    ok(m && !mirt_fit(m, data, &fit) && mirt_last_status() == MIRT_E_TIMEOUT && strstr(mirt_last_error(), "for sample 40 of the generator"), "samples that never come: \"%s\"", mirt_last_error());
+    ok(noted_times('b') > 0 && noted_times('B') == 1, "the second step had begun");
+}
+
+/* >>checkpoints, and others on the devices */
+
+static void check_resume(void) {
+    char pattern[400], from[420];
+    outcome whole, rest, files;
+    training t = training_of("gpu:0,gpu:1", PLAIN);
+    snprintf(pattern, sizeof pattern, "%s/ahead_{step}.safetensors", work_directory());
+    train(&t, &whole);
+    t.checkpoints = pattern;
+    train(&t, &files);
+    ok(same(&whole, &files) && files.ahead > 0, "checkpoints every two steps change nothing");
+    t.checkpoints = NULL;
+    for (int step = 2; step <= 10; step += 2) {
+        snprintf(from, sizeof from, "%s/ahead_%d.safetensors", work_directory(), step);
+        t.devices = step % 4 ? "gpu:0" : "gpu:0,gpu:1,gpu:2";
+        t.resume = from;
+        train(&t, &rest);
+        ok(!rest.error[0] && rest.ahead > 0 && strcmp(rest.weights, whole.weights) == 0, "from step %d, the next batch of which was read, a fit comes to the same bits%s%s", step, rest.error[0] ? ": " : "",
+           rest.error);
+        unlink(from);
+    }
+    snprintf(from, sizeof from, "%s/ahead_12.safetensors", work_directory());
+    unlink(from);
+}
+
+/* Between two steps something else runs, on memory where the next batch has landed. */
+static void check_others(void) {
+    char digest[2][MIRT__SHA256_HEX];
+    for (int k = 0; k < 2; k++) {
+        mirt_strategy *s = strategy_on("gpu:0,gpu:1");
+        mirt_model *m = build(s, PLAIN);
+        mirt_dataset *data = mirt_batch(mirt_arrays(images_x(0, 61), images_y(0, 61)), 17);
+        mirt_function *f = mirt__trainer_prepare(m, MIRT__TRAIN, mirt__dataset_spec(data), 17, NULL);
+        mirt__feed feed;
+        mirt__batch batch;
+        mirt_logs logs;
+        static float out[200 * IMAGE_CLASSES];
+        bool good = true;
+        int landed = 0;
+        notes_begin(s);
+        mirt__feed_open(&feed, m, data, NULL, k == 0);
+        mirt_status status = mirt__feed_begin(&feed, 0);
+        for (int i = 0; status == MIRT_OK; i++) {
+            status = mirt__feed_next(&feed, &batch);
+            if (status != MIRT_OK || !batch.rows) break;
+            status = mirt__trainer_begin(f, &batch);
+            if (status == MIRT_OK) status = mirt__feed_step(&feed, f, true);
+            landed += feed.landed;
+            mirt_data other;
+            memset(&other, 0, sizeof other);
+            other.x[0] = images_x(100, 17);
+            other.y[0] = images_y(100, 17);
+            if (i == 0) good = mirt_predict_arrays(m, images_x(90, 200), out, 200 * IMAGE_CLASSES) == MIRT_OK; /* takes more memory */
+            if (i == 1) good = good && mirt_test_on_batch(m, &other, &logs) == MIRT_OK;
+            if (i == 2) good = good && mirt_train_on_batch(m, &other, &logs) == MIRT_OK;
+        }
+        ok(status == MIRT_OK && good && landed == (k ? 0 : 3), "steps with predicting, testing and training in between, %s", k ? "one after the other" : "each batch sent ahead");
+        digest_weights(m, 0, digest[k]);
+        mirt_dataset_destroy(data);
+        mirt_strategy_destroy(s);
+    }
+    ok(strcmp(digest[0], digest[1]) == 0, "come to the same bits");
+}
+
+/* >>seconds */
+
+static int slow_samples(void *const *field, int64_t i, void *user) {
+    const struct timespec nap = {0, 4000000};
+    nanosleep(&nap, NULL);
+    return samples_fail(field, i, user);
+}
+static mirt_dataset *slow_data(const training *t) {
+    mirt_generator_desc d;
+    memset(&d, 0, sizeof d);
+    d.fn = slow_samples;
+    d.user = &failing_sample;
+    d.num_x = d.num_y = 1;
+    d.x[0].dtype = d.y[0].dtype = MIRT_UINT8;
+    d.x[0].shape = MIRT_SHAPE(IMAGE_H, IMAGE_W, 1);
+    d.samples = t->samples;
+    return mirt_prefetch(mirt_batch(mirt_dataset_from_generator(&d), t->batch), 1);
+}
+
+static void check_seconds(void) {
+    outcome out;
+    training t = training_of("gpu:0,gpu:1", PLAIN);
+    failing_sample = -1;
+    t.data = slow_data;
+    train(&t, &out);
+    for (int d = 0; d < out.timing.num_devices; d++) {
+        double sum = 0, least = 0;
+        for (int i = 0; i < MIRT_PHASE_COUNT; i++) {
+            sum += out.timing.device[d].seconds[i];
+            least = out.timing.device[d].seconds[i] < least ? out.timing.device[d].seconds[i] : least;
+        }
+        ok(out.ahead > 0 && fabs(sum - out.timing.wall) <= 0.02 * out.timing.wall && least > -1e-9, "phases of device %d add up to %.4f s of %.4f s", d, sum, out.timing.wall);
+    }
+}
+
+/* The room for two batches is in the plan, and the plan is what is taken. */
+static void check_memory(void) {
+    mirt_strategy *s = strategy_on("gpu:0");
+    mirt_model *m = build(s, PLAIN);
+    mirt_memory plan;
+    mirt_fit_desc fit;
+    size_t block = 0;
+    memset(&plan, 0, sizeof plan);
+    memset(&fit, 0, sizeof fit);
+    fit.no_progress = true;
+    fit.batch = 64;
+    bool good = mirt_plan_memory(m, 64, &plan) == MIRT_OK;
+    const size_t before = mirt_sim_device_bytes(0);
+    good = good && mirt_fit_arrays(m, images_x(0, 128), images_y(0, 128), &fit) && mirt__layout_bytes(&s->layout, &block);
+    const size_t taken = mirt_sim_device_bytes(0) - before;
+    ok(good && block == plan.gradients + plan.activations + plan.scratch && plan.scratch >= 2 * 64 * IMAGE && taken >= plan.total,
+       "working memory is %zu bytes as planned, of them %zu for two batches and scratch; the device gave %zu", block, plan.scratch, taken);
+    mirt_strategy_destroy(s);
+}
+
+/* Before the simulator looks. */
+__attribute__((constructor(101))) static void ask_for_devices(void) { setenv("MIRT_SIM_DEVICES", "4", 0); }
+
+int main(void) {
+    if (mirt_devices(NULL, 0) - mirt__cpu_cores() < 4) {
+        skip("needs four simulated devices: MIRT_SIM_DEVICES=4");
+        done_testing();
+    }
+    draw_images();
+    check_order();
+    check_bits();
+    check_missing_wait();
+    check_failing_data();
+    check_resume();
+    check_others();
+    check_seconds();
+    check_memory();
+    check_stuck_data(); /* threads are left behind */
+    done_testing();
+}
