@@ -1821,8 +1821,8 @@ MIRT_API mirt_status mirt_set_trainable(mirt_model *model, const char *prefix, b
    batches, losses, outputs, gradients of weights and optimizer state stay float32. A part and its model have one policy, the
    model's. It may be set before or after mirt_compile; training, evaluating and predicting have it from the next call on,
    functions already created keep theirs. Saved with the model. Warns where it is emulated. "mixed_float16", for GPUs without
-   bfloat16: products are of float16, and the loss is scaled so that gradients keep to its range (Keras: LossScaleOptimizer): a step
-   whose gradients leave it changes no weights and halves the scale, which doubles after 2000 that did not. Keras: dtype_policy,
+   bfloat16: what is rounded and stored is float16, and the loss is scaled so that gradients keep to its range (Keras:
+   LossScaleOptimizer): a step whose gradients leave it changes and counts nothing but halves the scale, 32768 at first, which doubles after 2000 that did not. Keras: dtype_policy,
    keras.mixed_precision. MIRT_E_NOT_FOUND with the nearest right name, MIRT_E_INVALID, MIRT_E_STATE. */
 MIRT_API mirt_status mirt_set_dtype_policy(mirt_model *model, const char *policy);
 
@@ -33481,8 +33481,11 @@ MIRT__LIB bool mirt__matches(const char *name, const char *prefix);
 MIRT__LIB void mirt__set_half(mirt_model *model, bool half, bool scaled);
 /* Its name. */
 MIRT__LIB const char *mirt__dtype_policy(const mirt_model *model);
+#define MIRT__LOSS_SCALE 32768 /* the first one */
 /* A step with scaled gradients is over: Keras's LossScaleOptimizer. */
 MIRT__LIB void mirt__loss_scale_step(mirt_model *root, bool overflow);
+/* As saved; 0, of what was trained without one, changes nothing. */
+MIRT__LIB void mirt__loss_scale_set(mirt_model *root, double scale, int64_t steps);
 /* Creates the weight blocks and draws the initial values, once. */
 MIRT__LIB mirt_status mirt__model_materialize(mirt_model *model);
 /* Puts the variables where their flags want them. */
@@ -36255,6 +36258,7 @@ MIRT_API mirt_status mirt_compile(mirt_model *model, const mirt_compile_desc *de
     model->piece = piece;
     model->num_pieces = pieces;
     model->step = 0;
+    if (mirt__root(model, NULL)->scaled) mirt__loss_scale_set(mirt__root(model, NULL), MIRT__LOSS_SCALE, 0);
     model->rate_set = false;
     model->compiled = true;
     mirt__losses_warn(model);
@@ -36583,7 +36587,13 @@ MIRT__LIB void mirt__set_half(mirt_model *model, bool half, bool scaled) {
     else if (half && !scaled && !k->half) mirt__log(model->strategy, MIRT_LOG_WARNING, "products of bfloat16 are emulated on this machine: %s needs less memory, not less time", model->name);
     model->half = half;
     model->scaled = scaled && model->strategy->backend; /* cores take a model that was trained so for one of bfloat16 */
-    if (model->scaled && model->loss_scale == 0) model->loss_scale = 32768;
+    if (model->scaled && model->loss_scale == 0) model->loss_scale = MIRT__LOSS_SCALE;
+}
+
+MIRT__LIB void mirt__loss_scale_set(mirt_model *root, double scale, int64_t steps) {
+    if (!(scale > 0 && scale <= DBL_MAX) || steps < 0 || steps >= 2000) return;
+    root->loss_scale = scale;
+    root->scale_steps = steps;
 }
 
 MIRT__LIB void mirt__loss_scale_step(mirt_model *root, bool overflow) {
@@ -40204,6 +40214,7 @@ MIRT__LIB mirt_status mirt__device_gradient(mirt_function *f, int device, int64_
         any = true;
     }
     mirt__free(copy);
+    for (int64_t i = 0; f->scaled && i < count; i++) out[i] = (float)((double)out[i] / f->root->loss_scale);
     return good ? MIRT_OK : mirt__remote_failure(f);
 }
 
@@ -40564,7 +40575,7 @@ MIRT__LIB mirt_status mirt__function_step_ahead(mirt_function *f, mirt__next_fn 
         if (f->model->nan_watch == 2) return MIRT_OK;
     }
     mirt__remote_changed(f);
-    if (f->num_applied) f->model->step++;
+    if (f->num_applied && !f->overflow) f->model->step++;
     return MIRT_OK;
 }
 
@@ -40586,7 +40597,7 @@ MIRT__LIB mirt_status mirt__function_update(mirt_function *f) {
     if (mirt__take_rate(f) != MIRT_OK) return mirt_last_status();
     if (mirt__on_devices(f->model->strategy, mirt__device_update, f) != MIRT_OK || mirt__remote_failure(f) != MIRT_OK) return mirt_last_status();
     mirt__remote_changed(f);
-    f->model->step++;
+    if (!f->overflow) f->model->step++;
     f->stage = MIRT__IDLE;
     return MIRT_OK;
 }
@@ -44158,6 +44169,9 @@ static void mirt__save_pair(mirt__save_texts *m, const char *key, const char *va
 /* Where training is, and in a fit all that it needs to go on from there. */
 static mirt_status mirt__save_training(mirt_model *model, bool whole, mirt__pool *pool, mirt__safetensor *tensor, int *count, mirt__save_texts *m) {
     mirt__text_add(&m->training, "{\"iterations\":%lld,\"epoch\":%lld", (long long)model->step, (long long)model->epoch);
+    if (mirt__root(model, NULL)->scaled) {
+        mirt__text_add(&m->training, ",\"scale_steps\":%lld,\"loss_scale\":%.0f", (long long)mirt__root(model, NULL)->scale_steps, mirt__root(model, NULL)->loss_scale);
+    }
     if (model->fit && whole && mirt__run_write(model->fit, pool, &m->training, tensor, count) != MIRT_OK) return mirt_last_status();
     if (model->fit && !whole) mirt__text_add(&m->training, ",\"saved\":%lld", (long long)mirt__run_saved(model->fit));
     mirt__text_add(&m->training, "}");
@@ -44279,12 +44293,15 @@ static const mirt__json *mirt__load_metadata(const mirt__safetensors *file, mirt
 
 static mirt_status mirt__load_training(mirt_model *model, const mirt__json *training) {
     const int64_t most = (int64_t)1 << 53; /* counts stay exact in double precision */
-    int64_t step, epoch;
+    int64_t step, epoch, steps = 0;
     if (training->type != MIRT__JSON_OBJECT) return mirt__fail(MIRT_E_FORMAT, "the training state is not an object");
     if (mirt__json_get_int(training, "iterations", 0, most, &step) != MIRT_OK ||
         mirt__json_get_int(training, "epoch", 0, most, &epoch) != MIRT_OK) {
         return mirt_last_status();
     }
+    const mirt__json *scale = mirt__json_member(training, "loss_scale");
+    if (scale && mirt__json_get_int(training, "scale_steps", 0, most, &steps) != MIRT_OK) return mirt_last_status();
+    if (scale && scale->type == MIRT__JSON_NUMBER) mirt__loss_scale_set(mirt__root(model, NULL), scale->number, steps);
     model->step = step;
     model->epoch = epoch;
     return MIRT_OK;
@@ -44951,8 +44968,7 @@ static mirt_status mirt__resume_take(mirt__resume *r) {
     mirt__resume_take_history(r);
     model->step = r->step;
     model->epoch = r->epoch;
-    mirt__root(model, NULL)->scale_steps = r->loaded.scale_steps;
-    mirt__root(model, NULL)->loss_scale = r->loaded.loss_scale;
+    mirt__loss_scale_set(mirt__root(model, NULL), r->loaded.loss_scale, r->loaded.scale_steps);
     if (r->loaded.rate_set) {
         model->rate_set = true;
         model->config.optimizer.learning_rate = (float)r->loaded.rate;

@@ -19,7 +19,7 @@ TAP_UNUSED static uint16_t float_to_f16(float x) {
     if (x != x) return (uint16_t)(sign | 0x7E00);
     if (fabs((double)x) >= 65520) return (uint16_t)(sign | 0x7C00);
     (void)frexp((double)x, &exponent);
-    if (exponent < -13) exponent = -13; /* what is smaller has the least one's steps */
+    if (exponent < -13 || x == 0) exponent = -13; /* what is smaller has the least one's steps */
     /* In steps of it, at most 2048: then it carries into the exponent, as it should. */
     const int steps = (int)nearbyint(ldexp(fabs((double)x), 11 - exponent));
     return (uint16_t)(sign | (steps + ((exponent + 13) << 10)));

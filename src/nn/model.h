@@ -254,8 +254,11 @@ MIRT__LIB bool mirt__matches(const char *name, const char *prefix);
 MIRT__LIB void mirt__set_half(mirt_model *model, bool half, bool scaled);
 /* Its name. */
 MIRT__LIB const char *mirt__dtype_policy(const mirt_model *model);
+#define MIRT__LOSS_SCALE 32768 /* the first one */
 /* A step with scaled gradients is over: Keras's LossScaleOptimizer. */
 MIRT__LIB void mirt__loss_scale_step(mirt_model *root, bool overflow);
+/* As saved; 0, of what was trained without one, changes nothing. */
+MIRT__LIB void mirt__loss_scale_set(mirt_model *root, double scale, int64_t steps);
 /* Creates the weight blocks and draws the initial values, once. */
 MIRT__LIB mirt_status mirt__model_materialize(mirt_model *model);
 /* Puts the variables where their flags want them. */

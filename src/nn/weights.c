@@ -320,7 +320,13 @@ MIRT__LIB void mirt__set_half(mirt_model *model, bool half, bool scaled) {
     else if (half && !scaled && !k->half) mirt__log(model->strategy, MIRT_LOG_WARNING, "products of bfloat16 are emulated on this machine: %s needs less memory, not less time", model->name);
     model->half = half;
     model->scaled = scaled && model->strategy->backend; /* cores take a model that was trained so for one of bfloat16 */
-    if (model->scaled && model->loss_scale == 0) model->loss_scale = 32768;
+    if (model->scaled && model->loss_scale == 0) model->loss_scale = MIRT__LOSS_SCALE;
+}
+
+MIRT__LIB void mirt__loss_scale_set(mirt_model *root, double scale, int64_t steps) {
+    if (!(scale > 0 && scale <= DBL_MAX) || steps < 0 || steps >= 2000) return;
+    root->loss_scale = scale;
+    root->scale_steps = steps;
 }
 
 MIRT__LIB void mirt__loss_scale_step(mirt_model *root, bool overflow) {

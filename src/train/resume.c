@@ -495,8 +495,7 @@ static mirt_status mirt__resume_take(mirt__resume *r) {
     mirt__resume_take_history(r);
     model->step = r->step;
     model->epoch = r->epoch;
-    mirt__root(model, NULL)->scale_steps = r->loaded.scale_steps;
-    mirt__root(model, NULL)->loss_scale = r->loaded.loss_scale;
+    mirt__loss_scale_set(mirt__root(model, NULL), r->loaded.loss_scale, r->loaded.scale_steps);
     if (r->loaded.rate_set) {
         model->rate_set = true;
         model->config.optimizer.learning_rate = (float)r->loaded.rate;

@@ -357,6 +357,7 @@ MIRT__LIB mirt_status mirt__device_gradient(mirt_function *f, int device, int64_
         any = true;
     }
     mirt__free(copy);
+    for (int64_t i = 0; f->scaled && i < count; i++) out[i] = (float)((double)out[i] / f->root->loss_scale);
     return good ? MIRT_OK : mirt__remote_failure(f);
 }
 
@@ -717,7 +718,7 @@ MIRT__LIB mirt_status mirt__function_step_ahead(mirt_function *f, mirt__next_fn 
         if (f->model->nan_watch == 2) return MIRT_OK;
     }
     mirt__remote_changed(f);
-    if (f->num_applied) f->model->step++;
+    if (f->num_applied && !f->overflow) f->model->step++;
     return MIRT_OK;
 }
 
@@ -739,7 +740,7 @@ MIRT__LIB mirt_status mirt__function_update(mirt_function *f) {
     if (mirt__take_rate(f) != MIRT_OK) return mirt_last_status();
     if (mirt__on_devices(f->model->strategy, mirt__device_update, f) != MIRT_OK || mirt__remote_failure(f) != MIRT_OK) return mirt_last_status();
     mirt__remote_changed(f);
-    f->model->step++;
+    if (!f->overflow) f->model->step++;
     f->stage = MIRT__IDLE;
     return MIRT_OK;
 }

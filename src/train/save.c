@@ -83,6 +83,9 @@ static void mirt__save_pair(mirt__save_texts *m, const char *key, const char *va
 /* Where training is, and in a fit all that it needs to go on from there. */
 static mirt_status mirt__save_training(mirt_model *model, bool whole, mirt__pool *pool, mirt__safetensor *tensor, int *count, mirt__save_texts *m) {
     mirt__text_add(&m->training, "{\"iterations\":%lld,\"epoch\":%lld", (long long)model->step, (long long)model->epoch);
+    if (mirt__root(model, NULL)->scaled) {
+        mirt__text_add(&m->training, ",\"scale_steps\":%lld,\"loss_scale\":%.0f", (long long)mirt__root(model, NULL)->scale_steps, mirt__root(model, NULL)->loss_scale);
+    }
     if (model->fit && whole && mirt__run_write(model->fit, pool, &m->training, tensor, count) != MIRT_OK) return mirt_last_status();
     if (model->fit && !whole) mirt__text_add(&m->training, ",\"saved\":%lld", (long long)mirt__run_saved(model->fit));
     mirt__text_add(&m->training, "}");
@@ -204,12 +207,15 @@ static const mirt__json *mirt__load_metadata(const mirt__safetensors *file, mirt
 
 static mirt_status mirt__load_training(mirt_model *model, const mirt__json *training) {
     const int64_t most = (int64_t)1 << 53; /* counts stay exact in double precision */
-    int64_t step, epoch;
+    int64_t step, epoch, steps = 0;
     if (training->type != MIRT__JSON_OBJECT) return mirt__fail(MIRT_E_FORMAT, "the training state is not an object");
     if (mirt__json_get_int(training, "iterations", 0, most, &step) != MIRT_OK ||
         mirt__json_get_int(training, "epoch", 0, most, &epoch) != MIRT_OK) {
         return mirt_last_status();
     }
+    const mirt__json *scale = mirt__json_member(training, "loss_scale");
+    if (scale && mirt__json_get_int(training, "scale_steps", 0, most, &steps) != MIRT_OK) return mirt_last_status();
+    if (scale && scale->type == MIRT__JSON_NUMBER) mirt__loss_scale_set(mirt__root(model, NULL), scale->number, steps);
     model->step = step;
     model->epoch = epoch;
     return MIRT_OK;
