@@ -2048,12 +2048,38 @@ typedef double mirt__real;
 typedef float mirt__real;
 #endif
 
+/* Functions that CPUs and GPUs both run. */
+#ifdef __CUDACC__
+#define MIRT__BOTH static inline __host__ __device__
+#else
+#define MIRT__BOTH static inline
+#endif
+
 #define MIRT__ALIGN 64
 #define MIRT__COUNT(array) ((int)(sizeof(array) / sizeof((array)[0])))
 
 /* How tensors of the mixed policies are stored, of mixed_float16 on devices alone; no dtypes of users. */
 #define MIRT__BFLOAT16 MIRT__DTYPE_COUNT
 #define MIRT__FLOAT16 (MIRT__DTYPE_COUNT + 1)
+
+/* Philox4x32-10 (Salmon et al. 2011): counter -> four words. */
+MIRT__BOTH void mirt__philox(const uint32_t counter[4], const uint32_t key[2], uint32_t out[4]) {
+    uint32_t c0 = counter[0], c1 = counter[1], c2 = counter[2], c3 = counter[3];
+    uint32_t k0 = key[0], k1 = key[1];
+    for (int round = 0; round < 10; round++) {
+        const uint64_t p0 = (uint64_t)0xD2511F53u * c0, p1 = (uint64_t)0xCD9E8D57u * c2;
+        c0 = (uint32_t)(p1 >> 32) ^ c1 ^ k0;
+        c2 = (uint32_t)(p0 >> 32) ^ c3 ^ k1;
+        c1 = (uint32_t)p1;
+        c3 = (uint32_t)p0;
+        k0 += 0x9E3779B9u;
+        k1 += 0xBB67AE85u;
+    }
+    out[0] = c0;
+    out[1] = c1;
+    out[2] = c2;
+    out[3] = c3;
+}
 
 #endif
 
@@ -2540,6 +2566,154 @@ typedef struct mirt__kernels {
 
 #endif
 
+/* >>section kernels/transform.h */
+
+#ifndef MIRT__TRANSFORM_H
+#define MIRT__TRANSFORM_H
+/* What random transforms of images draw, which places they read, and which of them are done at once. */
+
+#include <math.h>
+#include <string.h>
+
+/* Whether it moves pixels. */
+MIRT__BOTH bool mirt__transform_moves(mirt_augmentation_kind kind) { return kind < MIRT_RANDOM_CONTRAST; }
+
+/* Four numbers in [0, 1) for transform `t` of image `row` at time `step`. */
+MIRT__BOTH void mirt__transform_draw(const mirt__transform *t, uint64_t seed, uint64_t row, uint64_t step, double out[4]) {
+    const uint64_t mixed = t->key ^ seed ^ (step >> 32 << 32);
+    const uint32_t counter[4] = {0, (uint32_t)row, (uint32_t)(row >> 32), (uint32_t)step}, key[2] = {(uint32_t)mixed, (uint32_t)(mixed >> 32)};
+    uint32_t word[4];
+    mirt__philox(counter, key, word);
+    for (int i = 0; i < 4; i++) out[i] = (double)(word[i] >> 8) / 16777216.0;
+}
+
+MIRT__BOTH double mirt__transform_between(const mirt__transform *t, int axis, double drawn) {
+    return (double)t->low[axis] + drawn * ((double)t->high[axis] - (double)t->low[axis]);
+}
+
+/* Whether a part in the middle, the window, is resized. */
+MIRT__BOTH bool mirt__transform_fits(const mirt__transform *t) {
+    return (t->kind == MIRT_RESIZING && t->crop) || ((t->kind == MIRT_RANDOM_CROP || t->kind == MIRT_CENTER_CROP) && (t->h < t->oh || t->w < t->ow));
+}
+
+MIRT__BOTH void mirt__transform_window(const mirt__transform *t, int64_t begin[2], int64_t size[2]) {
+    const int64_t high = t->w * t->oh / t->ow, wide = t->h * t->ow / t->oh;
+    size[0] = high > t->h ? t->h : high < 1 ? 1 : high;
+    size[1] = wide > t->w ? t->w : wide < 1 ? 1 : wide;
+    begin[0] = (t->h - size[0]) / 2;
+    begin[1] = (t->w - size[1]) / 2;
+}
+
+/* Which pixel of t's input, or of its window, output (x, y) is: m[0] x + m[1] y + m[2], m[3] x + m[4] y + m[5]. */
+MIRT__BOTH void mirt__transform_matrix(const mirt__transform *t, const double drawn[4], double m[6]) {
+    const double h = (double)t->h, w = (double)t->w, middle_x = (w - 1) / 2, middle_y = (h - 1) / 2;
+    double xx = 1, xy = 0, x = 0, yx = 0, yy = 1, y = 0, turn;
+    int64_t begin[2] = {0, 0}, size[2];
+    size[0] = t->h;
+    size[1] = t->w;
+    switch ((int)t->kind) {
+    case MIRT_RANDOM_FLIP:
+        if (t->mode != MIRT_FLIP_VERTICAL && drawn[0] < 0.5) xx = -1, x = w - 1;
+        if (t->mode != MIRT_FLIP_HORIZONTAL && drawn[1] < 0.5) yy = -1, y = h - 1;
+        break;
+    case MIRT_RANDOM_ROTATION:
+        turn = mirt__transform_between(t, 0, drawn[0]) * 6.283185307179586;
+        xx = yy = cos(turn);
+        yx = sin(turn);
+        xy = -yx;
+        x = middle_x - middle_x * xx - middle_y * xy;
+        y = middle_y - middle_x * yx - middle_y * yy;
+        break;
+    case MIRT_RANDOM_ZOOM:
+        yy = 1 + mirt__transform_between(t, 0, drawn[0]);
+        xx = t->paired ? yy : 1 + mirt__transform_between(t, 1, drawn[1]);
+        x = middle_x * (1 - xx);
+        y = middle_y * (1 - yy);
+        break;
+    case MIRT_RANDOM_TRANSLATION:
+        y = -h * mirt__transform_between(t, 0, drawn[0]);
+        x = -w * mirt__transform_between(t, 1, drawn[1]);
+        break;
+    case MIRT_RANDOM_CROP:
+    case MIRT_CENTER_CROP:
+    case MIRT_RESIZING:
+        if (mirt__transform_fits(t)) mirt__transform_window(t, begin, size);
+        if (mirt__transform_fits(t) || t->kind == MIRT_RESIZING) {
+            yy = (double)size[0] / (double)t->oh;
+            xx = (double)size[1] / (double)t->ow;
+            y = yy / 2 - 0.5;
+            x = xx / 2 - 0.5;
+        } else {
+            const bool center = t->kind == MIRT_CENTER_CROP;
+            y = center ? (double)((t->h - t->oh) / 2) : floor(drawn[0] * (double)(t->h - t->oh + 1));
+            x = center ? (double)((t->w - t->ow) / 2) : floor(drawn[1] * (double)(t->w - t->ow + 1));
+        }
+        break;
+    }
+    m[0] = xx;
+    m[1] = xy;
+    m[2] = x;
+    m[3] = yx;
+    m[4] = yy;
+    m[5] = y;
+}
+
+/* a, then b, of outputs: which of a's inputs b's outputs are. */
+MIRT__BOTH void mirt__transform_then(double a[6], const double b[6]) {
+    double both[6];
+    for (int i = 0; i < 6; i += 3) {
+        for (int k = 0; k < 3; k++) both[i + k] = a[i] * b[k] + a[i + 1] * b[3 + k] + (k == 2 ? a[i + 2] : 0);
+    }
+    memcpy(a, both, sizeof both);
+}
+
+/* Those that are done at once: values, or one warp. */
+typedef struct mirt__transform_pass {
+    int end; /* the first that is not of it */
+    bool moves, filled, chosen; /* fill and value, nearest are one's that reads them */
+    mirt_fill_mode fill;
+    bool nearest, sized;
+    float value;
+} mirt__transform_pass;
+
+/* Whether `t` can go into the same warp; if so, what it asks for is in force. */
+MIRT__BOTH bool mirt__transform_joins(mirt__transform_pass *p, const mirt__transform *t) {
+    const bool fills = t->kind == MIRT_RANDOM_ROTATION || t->kind == MIRT_RANDOM_ZOOM || t->kind == MIRT_RANDOM_TRANSLATION, sized = t->kind == MIRT_RESIZING;
+    if ((fills || sized) && p->chosen && p->nearest != t->nearest) return false;
+    if (fills && p->filled && (p->fill != t->fill || (t->fill == MIRT_FILL_CONSTANT && (p->value < t->value || p->value > t->value)))) return false;
+    /* A resized image repeats its edges. */
+    const mirt_fill_mode fill = fills ? t->fill : p->fill;
+    if ((sized || p->sized) && (fills || p->filled) && (fill == MIRT_FILL_CONSTANT || fill == MIRT_FILL_WRAP)) return false;
+    if (fills) {
+        p->filled = true;
+        p->fill = t->fill;
+        p->value = t->value;
+    }
+    if (fills || sized) {
+        p->chosen = true;
+        p->nearest = t->nearest;
+    }
+    p->sized = p->sized || sized;
+    return true;
+}
+
+/* The pass that begins with number `first`. A window is the image of a pass of its own. */
+MIRT__BOTH mirt__transform_pass mirt__transform_pass_of(const mirt__transform *t, int count, int first) {
+    mirt__transform_pass p;
+    memset(&p, 0, sizeof p);
+    p.fill = MIRT_FILL_NEAREST;
+    p.moves = mirt__transform_moves(t[first].kind);
+    p.end = first;
+    do p.end++;
+    while (p.end < count && mirt__transform_moves(t[p.end].kind) == p.moves && !p.moves);
+    if (!p.moves) return p;
+    mirt__transform_joins(&p, &t[first]);
+    while (p.end < count && mirt__transform_moves(t[p.end].kind) && !mirt__transform_fits(&t[p.end]) && mirt__transform_joins(&p, &t[p.end])) p.end++;
+    return p;
+}
+
+#endif
+
 /* >>section mirror/backend.h */
 
 #ifndef MIRT__BACKEND_H
@@ -2817,8 +2991,6 @@ MIRT__LIB void mirt__pool_free(mirt__pool *pool);
 MIRT__LIB double mirt__now(void);
 MIRT__LIB double mirt__clock(void);
 
-/* Philox4x32-10 (Salmon et al. 2011): counter -> four words. */
-MIRT__LIB void mirt__philox(const uint32_t counter[4], const uint32_t key[2], uint32_t out[4]);
 /* A stream of random numbers keyed by (seed, key); value i depends on nothing else. */
 typedef struct mirt__random {
     uint64_t seed, key;
@@ -4028,27 +4200,6 @@ MIRT__LIB void mirt__lane_mark(mirt__lane *lane, int phase, int replica, int nod
 /* >>section base/random.c */
 
 /* Counter-based random numbers: the value at a position depends on seed, key and position only. */
-
-MIRT__LIB void mirt__philox(const uint32_t counter[4], const uint32_t key[2], uint32_t out[4]) {
-    uint32_t c0 = counter[0], c1 = counter[1], c2 = counter[2], c3 = counter[3];
-    uint32_t k0 = key[0], k1 = key[1];
-    for (int round = 0; round < 10; round++) {
-        uint64_t p0 = (uint64_t)0xD2511F53u * c0;
-        uint64_t p1 = (uint64_t)0xCD9E8D57u * c2;
-        uint32_t n0 = (uint32_t)(p1 >> 32) ^ c1 ^ k0;
-        uint32_t n2 = (uint32_t)(p0 >> 32) ^ c3 ^ k1;
-        c0 = n0;
-        c1 = (uint32_t)p1;
-        c2 = n2;
-        c3 = (uint32_t)p0;
-        k0 += 0x9E3779B9u;
-        k1 += 0xBB67AE85u;
-    }
-    out[0] = c0;
-    out[1] = c1;
-    out[2] = c2;
-    out[3] = c3;
-}
 
 MIRT__LIB mirt__random mirt__random_stream(uint64_t seed, uint64_t key) {
     mirt__random random;
@@ -5272,16 +5423,6 @@ MIRT__LIB void mirt__ref_rmsprop(const mirt__update *args, const mirt__where *wh
 
 /* Reads a description for images (h, w, c); false with the error set. The key is left 0. */
 MIRT__LIB bool mirt__transform_of(const mirt_augmentation *desc, int64_t h, int64_t w, int64_t c, mirt__transform *out);
-/* Whether it moves pixels. */
-MIRT__LIB bool mirt__transform_moves(mirt_augmentation_kind kind);
-
-/* Four numbers in [0, 1) for transform `t` of image `row` at time `step`. */
-MIRT__LIB void mirt__transform_draw(const mirt__transform *t, uint64_t seed, uint64_t row, uint64_t step, double out[4]);
-/* Whether a part in the middle, the window, is resized. */
-MIRT__LIB bool mirt__transform_fits(const mirt__transform *t);
-MIRT__LIB void mirt__transform_window(const mirt__transform *t, int64_t begin[2], int64_t size[2]);
-/* Which pixel of t's input, or of its window, output (x, y) is: m[0] x + m[1] y + m[2], m[3] x + m[4] y + m[5]. */
-MIRT__LIB void mirt__transform_matrix(const mirt__transform *t, const double drawn[4], double m[6]);
 
 /* y[oy, ox] = x at that place, as ImageProjectiveTransformV3: between its four neighbours or the nearest. Pixels are
    float32 (mirt__real) or uint8, y only where x is; then they are rounded to the nearest. h * line is below 2^31. */
@@ -8451,24 +8592,22 @@ MIRT__LIB void mirt__common_resize_grad(const mirt__resize *args, const mirt__wh
 /* >>what they are */
 
 typedef enum mirt__transform_reads {
-    MIRT__READS_FACTOR = 1, MIRT__READS_FACTORS = 2, MIRT__READS_FILL = 4, MIRT__READS_SIZE = 8, MIRT__READS_RANGE = 16
+    MIRT__READS_FACTOR = 1, MIRT__READS_FACTORS = 2, MIRT__READS_SIZE = 4, MIRT__READS_RANGE = 8
 } mirt__transform_reads;
 static const struct {
     int reads;
     float least, most; /* of factors */
 } mirt__transform_table[MIRT__AUGMENTATION_COUNT] = {
     {0, 0, 0}, /* random_flip */
-    {MIRT__READS_FACTOR | MIRT__READS_FILL, -1, 1}, /* random_rotation */
-    {MIRT__READS_FACTORS | MIRT__READS_FILL, -1, 1}, /* random_zoom */
-    {MIRT__READS_FACTORS | MIRT__READS_FILL, -1, 1}, /* random_translation */
+    {MIRT__READS_FACTOR, -1, 1}, /* random_rotation */
+    {MIRT__READS_FACTORS, -1, 1}, /* random_zoom */
+    {MIRT__READS_FACTORS, -1, 1}, /* random_translation */
     {MIRT__READS_SIZE, 0, 0}, /* random_crop */
     {MIRT__READS_SIZE, 0, 0}, /* center_crop */
     {MIRT__READS_SIZE, 0, 0}, /* resizing */
     {MIRT__READS_FACTOR | MIRT__READS_RANGE, 0, 1}, /* random_contrast */
     {MIRT__READS_FACTOR | MIRT__READS_RANGE, -1, 1}, /* random_brightness */
 };
-
-MIRT__LIB bool mirt__transform_moves(mirt_augmentation_kind kind) { return kind < MIRT_RANDOM_CONTRAST; }
 
 /* {f, 0} is {-f, f}, or {f, f} of contrast. */
 static bool mirt__transform_factor(const mirt_augmentation *d, const float factor[2], int axis, mirt__transform *out) {
@@ -8536,92 +8675,6 @@ MIRT__LIB bool mirt__transform_of(const mirt_augmentation *d, int64_t h, int64_t
     if (d->kind == MIRT_RANDOM_CONTRAST && c > MIRT__AUGMENT_CHANNELS) return mirt__fail(MIRT_E_SHAPE, "takes at most %d channels", MIRT__AUGMENT_CHANNELS), false;
     if (h > INT32_MAX / c / w || out->oh > INT32_MAX / c / out->ow) return mirt__fail(MIRT_E_SHAPE, "images of 2^31 numbers or more"), false;
     return true;
-}
-
-MIRT__LIB void mirt__transform_draw(const mirt__transform *t, uint64_t seed, uint64_t row, uint64_t step, double out[4]) {
-    const uint64_t mixed = t->key ^ seed ^ (step >> 32 << 32);
-    const uint32_t counter[4] = {0, (uint32_t)row, (uint32_t)(row >> 32), (uint32_t)step}, key[2] = {(uint32_t)mixed, (uint32_t)(mixed >> 32)};
-    uint32_t word[4];
-    mirt__philox(counter, key, word);
-    for (int i = 0; i < 4; i++) out[i] = (double)(word[i] >> 8) / 16777216.0;
-}
-
-static double mirt__transform_between(const mirt__transform *t, int axis, double drawn) {
-    return (double)t->low[axis] + drawn * ((double)t->high[axis] - (double)t->low[axis]);
-}
-
-MIRT__LIB bool mirt__transform_fits(const mirt__transform *t) {
-    return (t->kind == MIRT_RESIZING && t->crop) || ((t->kind == MIRT_RANDOM_CROP || t->kind == MIRT_CENTER_CROP) && (t->h < t->oh || t->w < t->ow));
-}
-
-MIRT__LIB void mirt__transform_window(const mirt__transform *t, int64_t begin[2], int64_t size[2]) {
-    const int64_t high = t->w * t->oh / t->ow, wide = t->h * t->ow / t->oh;
-    size[0] = high > t->h ? t->h : high < 1 ? 1 : high;
-    size[1] = wide > t->w ? t->w : wide < 1 ? 1 : wide;
-    begin[0] = (t->h - size[0]) / 2;
-    begin[1] = (t->w - size[1]) / 2;
-}
-
-MIRT__LIB void mirt__transform_matrix(const mirt__transform *t, const double drawn[4], double m[6]) {
-    const double h = (double)t->h, w = (double)t->w, middle_x = (w - 1) / 2, middle_y = (h - 1) / 2;
-    double xx = 1, xy = 0, x = 0, yx = 0, yy = 1, y = 0, turn;
-    int64_t begin[2] = {0, 0}, size[2];
-    size[0] = t->h;
-    size[1] = t->w;
-    switch ((int)t->kind) {
-    case MIRT_RANDOM_FLIP:
-        if (t->mode != MIRT_FLIP_VERTICAL && drawn[0] < 0.5) xx = -1, x = w - 1;
-        if (t->mode != MIRT_FLIP_HORIZONTAL && drawn[1] < 0.5) yy = -1, y = h - 1;
-        break;
-    case MIRT_RANDOM_ROTATION:
-        turn = mirt__transform_between(t, 0, drawn[0]) * 6.283185307179586;
-        xx = yy = cos(turn);
-        yx = sin(turn);
-        xy = -yx;
-        x = middle_x - middle_x * xx - middle_y * xy;
-        y = middle_y - middle_x * yx - middle_y * yy;
-        break;
-    case MIRT_RANDOM_ZOOM:
-        yy = 1 + mirt__transform_between(t, 0, drawn[0]);
-        xx = t->paired ? yy : 1 + mirt__transform_between(t, 1, drawn[1]);
-        x = middle_x * (1 - xx);
-        y = middle_y * (1 - yy);
-        break;
-    case MIRT_RANDOM_TRANSLATION:
-        y = -h * mirt__transform_between(t, 0, drawn[0]);
-        x = -w * mirt__transform_between(t, 1, drawn[1]);
-        break;
-    case MIRT_RANDOM_CROP:
-    case MIRT_CENTER_CROP:
-    case MIRT_RESIZING:
-        if (mirt__transform_fits(t)) mirt__transform_window(t, begin, size);
-        if (mirt__transform_fits(t) || t->kind == MIRT_RESIZING) {
-            yy = (double)size[0] / (double)t->oh;
-            xx = (double)size[1] / (double)t->ow;
-            y = yy / 2 - 0.5;
-            x = xx / 2 - 0.5;
-        } else {
-            const bool center = t->kind == MIRT_CENTER_CROP;
-            y = center ? (double)((t->h - t->oh) / 2) : floor(drawn[0] * (double)(t->h - t->oh + 1));
-            x = center ? (double)((t->w - t->ow) / 2) : floor(drawn[1] * (double)(t->w - t->ow + 1));
-        }
-        break;
-    }
-    m[0] = xx;
-    m[1] = xy;
-    m[2] = x;
-    m[3] = yx;
-    m[4] = yy;
-    m[5] = y;
-}
-
-/* a, then b, of outputs: which of a's inputs b's outputs are. */
-static void mirt__matrix_then(double a[6], const double b[6]) {
-    double both[6];
-    for (int i = 0; i < 6; i += 3) {
-        for (int k = 0; k < 3; k++) both[i + k] = a[i] * b[k] + a[i + 1] * b[3 + k] + (k == 2 ? a[i + 2] : 0);
-    }
-    memcpy(a, both, sizeof both);
 }
 
 /* >>one affine warp */
@@ -8957,64 +9010,19 @@ static void mirt__augment_to_bytes(const mirt__real *x, unsigned char *y, int64_
 
 /* >>a list of transforms */
 
-/* Those that are done at once: values, or one warp. */
-typedef struct mirt__augment_pass {
-    int end; /* the first that is not of it */
-    bool moves, filled, chosen; /* fill and value, nearest are one's that reads them */
-    mirt_fill_mode fill;
-    bool nearest, sized;
-    float value;
-} mirt__augment_pass;
-
-/* Whether `t` can go into the same warp; if so, what it asks for is in force. */
-static bool mirt__augment_joins(mirt__augment_pass *p, const mirt__transform *t) {
-    const bool fills = (mirt__transform_table[t->kind].reads & MIRT__READS_FILL) != 0, sized = t->kind == MIRT_RESIZING;
-    if ((fills || sized) && p->chosen && p->nearest != t->nearest) return false;
-    if (fills && p->filled && (p->fill != t->fill || (t->fill == MIRT_FILL_CONSTANT && (p->value < t->value || p->value > t->value)))) return false;
-    /* A resized image repeats its edges. */
-    const mirt_fill_mode fill = fills ? t->fill : p->fill;
-    if ((sized || p->sized) && (fills || p->filled) && (fill == MIRT_FILL_CONSTANT || fill == MIRT_FILL_WRAP)) return false;
-    if (fills) {
-        p->filled = true;
-        p->fill = t->fill;
-        p->value = t->value;
-    }
-    if (fills || sized) {
-        p->chosen = true;
-        p->nearest = t->nearest;
-    }
-    p->sized = p->sized || sized;
-    return true;
-}
-
-/* The pass that begins with number `first`. A window is the image of a pass of its own. */
-static mirt__augment_pass mirt__augment_pass_of(const mirt__transform *t, int count, int first) {
-    mirt__augment_pass p;
-    memset(&p, 0, sizeof p);
-    p.fill = MIRT_FILL_NEAREST;
-    p.moves = mirt__transform_moves(t[first].kind);
-    p.end = first;
-    do p.end++;
-    while (p.end < count && mirt__transform_moves(t[p.end].kind) == p.moves && !p.moves);
-    if (!p.moves) return p;
-    mirt__augment_joins(&p, &t[first]);
-    while (p.end < count && mirt__transform_moves(t[p.end].kind) && !mirt__transform_fits(&t[p.end]) && mirt__augment_joins(&p, &t[p.end])) p.end++;
-    return p;
-}
-
 /* Numbers in the largest image that is neither the first nor the last; those of the last too where it is made of several. */
 MIRT__LIB size_t mirt__augment_room(const mirt__transform *t, int count, mirt_dtype x_dtype, mirt_dtype y_dtype) {
     int64_t most = 0;
-    const bool direct = mirt__augment_pass_of(t, count, 0).end == count && mirt__transform_moves(t[0].kind) && (x_dtype == MIRT_UINT8 || y_dtype != MIRT_UINT8);
-    for (int i = 0; i < count && !direct; i = mirt__augment_pass_of(t, count, i).end) {
-        const mirt__transform *last = &t[mirt__augment_pass_of(t, count, i).end - 1];
+    const bool direct = mirt__transform_pass_of(t, count, 0).end == count && mirt__transform_moves(t[0].kind) && (x_dtype == MIRT_UINT8 || y_dtype != MIRT_UINT8);
+    for (int i = 0; i < count && !direct; i = mirt__transform_pass_of(t, count, i).end) {
+        const mirt__transform *last = &t[mirt__transform_pass_of(t, count, i).end - 1];
         if (last->oh * last->ow * last->c > most) most = last->oh * last->ow * last->c;
     }
     return 2 * mirt__align_up((size_t)most * sizeof(mirt__real));
 }
 
 /* The pass of transforms [first, pass->end) from x to y, which is uint8 only where it is the last image. */
-static void mirt__augment_warp(const mirt__augment *a, int first, const mirt__augment_pass *pass, const void *x, mirt_dtype dtype, void *y) {
+static void mirt__augment_warp(const mirt__augment *a, int first, const mirt__transform_pass *pass, const void *x, mirt_dtype dtype, void *y) {
     const mirt__transform *const t = &a->transform[first], *const last = &a->transform[pass->end - 1];
     mirt__warp w;
     double m[6], next[6], drawn[4];
@@ -9025,7 +9033,7 @@ static void mirt__augment_warp(const mirt__augment *a, int first, const mirt__au
     for (int k = first; k < pass->end; k++) {
         mirt__transform_draw(&a->transform[k], a->seed, a->row, a->step, drawn);
         mirt__transform_matrix(&a->transform[k], drawn, k == first ? m : next);
-        if (k > first) mirt__matrix_then(m, next);
+        if (k > first) mirt__transform_then(m, next);
     }
     for (int k = 0; k < 6; k++) w.m[k] = (float)m[k];
     w.h = size[0];
@@ -9051,7 +9059,7 @@ MIRT__LIB void mirt__augment_image(const mirt__augment *a) {
     double drawn[4];
     int turn = 0;
     for (int i = 0, end; i < a->count; i = end) {
-        const mirt__augment_pass pass = mirt__augment_pass_of(t, a->count, i);
+        const mirt__transform_pass pass = mirt__transform_pass_of(t, a->count, i);
         bool final = a->y_dtype != MIRT_UINT8 || !half; /* no warp follows, and y takes the result as it is */
         end = pass.end;
         for (int k = end; k < a->count; k++) final = final && !mirt__transform_moves(t[k].kind);

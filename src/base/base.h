@@ -116,8 +116,6 @@ MIRT__LIB void mirt__pool_free(mirt__pool *pool);
 MIRT__LIB double mirt__now(void);
 MIRT__LIB double mirt__clock(void);
 
-/* Philox4x32-10 (Salmon et al. 2011): counter -> four words. */
-MIRT__LIB void mirt__philox(const uint32_t counter[4], const uint32_t key[2], uint32_t out[4]);
 /* A stream of random numbers keyed by (seed, key); value i depends on nothing else. */
 typedef struct mirt__random {
     uint64_t seed, key;

@@ -1,5 +1,6 @@
 /* Random transforms of images, as src/kernels/augment.c: transforms that move pixels and follow each other are one warp, whose matrix each
    block draws; those of values go over the image in place. */
+#include "../kernels/transform.h"
 #include "math.cuh"
 
 #define MIRT__CU_AUGMENT_CHANNELS 64 /* whose contrast can change */
@@ -31,87 +32,15 @@ typedef struct mirt__cu_augment {
 /* >>what is drawn */
 
 static inline __device__ void mirt__cu_augment_draw(const mirt__cu_augment &a, int k, int64_t image, double out[4]) {
-    const uint64_t row = a.numbers->first_row + (uint64_t)image, step = a.numbers->step;
-    const uint32_t counter[4] = {0, (uint32_t)row, (uint32_t)(row >> 32), (uint32_t)step};
-    uint32_t word[4];
-    mirt__cu_philox(counter, a.transform[k].key ^ a.numbers->seed ^ (step >> 32 << 32), word);
-    for (int i = 0; i < 4; i++) out[i] = (double)(word[i] >> 8) / 16777216.0;
-}
-static inline __device__ double mirt__cu_augment_between(const mirt__transform &t, int axis, double drawn) {
-    return (double)t.low[axis] + drawn * ((double)t.high[axis] - (double)t.low[axis]);
-}
-static inline __host__ __device__ bool mirt__cu_augment_fits(const mirt__transform &t) {
-    return (t.kind == MIRT_RESIZING && t.crop) || ((t.kind == MIRT_RANDOM_CROP || t.kind == MIRT_CENTER_CROP) && (t.h < t.oh || t.w < t.ow));
-}
-static inline __host__ __device__ void mirt__cu_augment_window(const mirt__transform &t, int64_t begin[2], int64_t size[2]) {
-    const int64_t high = t.w * t.oh / t.ow, wide = t.h * t.ow / t.oh;
-    size[0] = high > t.h ? t.h : high < 1 ? 1 : high;
-    size[1] = wide > t.w ? t.w : wide < 1 ? 1 : wide;
-    begin[0] = (t.h - size[0]) / 2;
-    begin[1] = (t.w - size[1]) / 2;
-}
-/* Which pixel of the input (or window) an output is: m[0] x + m[1] y + m[2], m[3] x + m[4] y + m[5]. */
-static __device__ void mirt__cu_augment_matrix(const mirt__transform &t, const double drawn[4], double m[6]) {
-    const double h = (double)t.h, w = (double)t.w, middle_x = (w - 1) / 2, middle_y = (h - 1) / 2;
-    double xx = 1, xy = 0, x = 0, yx = 0, yy = 1, y = 0, turn;
-    int64_t begin[2] = {0, 0}, size[2] = {t.h, t.w};
-    switch ((int)t.kind) {
-    case MIRT_RANDOM_FLIP:
-        if (t.mode != MIRT_FLIP_VERTICAL && drawn[0] < 0.5) xx = -1, x = w - 1;
-        if (t.mode != MIRT_FLIP_HORIZONTAL && drawn[1] < 0.5) yy = -1, y = h - 1;
-        break;
-    case MIRT_RANDOM_ROTATION:
-        turn = mirt__cu_augment_between(t, 0, drawn[0]) * 6.283185307179586;
-        xx = yy = cos(turn);
-        yx = sin(turn);
-        xy = -yx;
-        x = middle_x - middle_x * xx - middle_y * xy;
-        y = middle_y - middle_x * yx - middle_y * yy;
-        break;
-    case MIRT_RANDOM_ZOOM:
-        yy = 1 + mirt__cu_augment_between(t, 0, drawn[0]);
-        xx = t.paired ? yy : 1 + mirt__cu_augment_between(t, 1, drawn[1]);
-        x = middle_x * (1 - xx);
-        y = middle_y * (1 - yy);
-        break;
-    case MIRT_RANDOM_TRANSLATION:
-        y = -h * mirt__cu_augment_between(t, 0, drawn[0]);
-        x = -w * mirt__cu_augment_between(t, 1, drawn[1]);
-        break;
-    case MIRT_RANDOM_CROP:
-    case MIRT_CENTER_CROP:
-    case MIRT_RESIZING:
-        if (mirt__cu_augment_fits(t)) mirt__cu_augment_window(t, begin, size);
-        if (mirt__cu_augment_fits(t) || t.kind == MIRT_RESIZING) {
-            yy = (double)size[0] / (double)t.oh;
-            xx = (double)size[1] / (double)t.ow;
-            y = yy / 2 - 0.5;
-            x = xx / 2 - 0.5;
-        } else {
-            const bool center = t.kind == MIRT_CENTER_CROP;
-            y = center ? (double)((t.h - t.oh) / 2) : floor(drawn[0] * (double)(t.h - t.oh + 1));
-            x = center ? (double)((t.w - t.ow) / 2) : floor(drawn[1] * (double)(t.w - t.ow + 1));
-        }
-        break;
-    default: break;
-    }
-    m[0] = xx;
-    m[1] = xy;
-    m[2] = x;
-    m[3] = yx;
-    m[4] = yy;
-    m[5] = y;
+    mirt__transform_draw(&a.transform[k], a.numbers->seed, a.numbers->first_row + (uint64_t)image, a.numbers->step, out);
 }
 /* Of all transforms of the pass, one after the other, as float. */
 static __device__ void mirt__cu_augment_matrices(const mirt__cu_augment &a, int64_t image, float *to) {
-    double m[6], next[6], both[6], drawn[4];
+    double m[6], next[6], drawn[4];
     for (int k = a.first; k < a.end; k++) {
         mirt__cu_augment_draw(a, k, image, drawn);
-        mirt__cu_augment_matrix(a.transform[k], drawn, k == a.first ? m : next);
-        for (int i = 0; k > a.first && i < 6; i += 3) {
-            for (int j = 0; j < 3; j++) both[i + j] = m[i] * next[j] + m[i + 1] * next[3 + j] + (j == 2 ? m[i + 2] : 0);
-        }
-        for (int i = 0; k > a.first && i < 6; i++) m[i] = both[i];
+        mirt__transform_matrix(&a.transform[k], drawn, k == a.first ? m : next);
+        if (k > a.first) mirt__transform_then(m, next);
     }
     for (int i = 0; i < 6; i++) to[i] = (float)m[i];
 }
@@ -207,7 +136,7 @@ static __global__ __launch_bounds__(256) void mirt__cu_augment_values(mirt__cu_a
     if (threadIdx.x == 0) {
         double numbers[4];
         mirt__cu_augment_draw(a, a.first, image, numbers);
-        const double between = mirt__cu_augment_between(t, 0, numbers[0]);
+        const double between = mirt__transform_between(&t, 0, numbers[0]);
         drawn[0] = a.mean ? (float)(1 + between) : 1.0f;
         drawn[1] = a.mean ? 0.0f : (float)(between * ((double)t.range[1] - (double)t.range[0]));
     }
@@ -223,61 +152,16 @@ static __global__ __launch_bounds__(256) void mirt__cu_augment_values(mirt__cu_a
 
 /* >>a list of transforms */
 
-/* Those that are done at once: values, or one warp. */
-typedef struct mirt__cu_augment_pass {
-    int end; /* the first that is not of it */
-    bool moves, filled, chosen, nearest, sized;
-    mirt_fill_mode fill;
-    float value;
-} mirt__cu_augment_pass;
-
-static bool mirt__cu_augment_moves(mirt_augmentation_kind kind) { return kind < MIRT_RANDOM_CONTRAST; }
-
-/* Whether `t` can go into the same warp; if so, what it asks for is in force. */
-static bool mirt__cu_augment_joins(mirt__cu_augment_pass *p, const mirt__transform *t) {
-    const bool fills = t->kind == MIRT_RANDOM_ROTATION || t->kind == MIRT_RANDOM_ZOOM || t->kind == MIRT_RANDOM_TRANSLATION, sized = t->kind == MIRT_RESIZING;
-    if ((fills || sized) && p->chosen && p->nearest != t->nearest) return false;
-    if (fills && p->filled && (p->fill != t->fill || (t->fill == MIRT_FILL_CONSTANT && (p->value < t->value || p->value > t->value)))) return false;
-    /* A resized image repeats its edges. */
-    const mirt_fill_mode fill = fills ? t->fill : p->fill;
-    if ((sized || p->sized) && (fills || p->filled) && (fill == MIRT_FILL_CONSTANT || fill == MIRT_FILL_WRAP)) return false;
-    if (fills) {
-        p->filled = true;
-        p->fill = t->fill;
-        p->value = t->value;
-    }
-    if (fills || sized) {
-        p->chosen = true;
-        p->nearest = t->nearest;
-    }
-    p->sized = p->sized || sized;
-    return true;
-}
-/* The pass that begins with number `first`. A window is the image of a pass of its own. */
-static mirt__cu_augment_pass mirt__cu_augment_pass_of(const mirt__transform *t, int count, int first) {
-    mirt__cu_augment_pass p;
-    memset(&p, 0, sizeof p);
-    p.fill = MIRT_FILL_NEAREST;
-    p.moves = mirt__cu_augment_moves(t[first].kind);
-    p.end = first;
-    do p.end++;
-    while (p.end < count && !p.moves && !mirt__cu_augment_moves(t[p.end].kind));
-    if (!p.moves) return p;
-    mirt__cu_augment_joins(&p, &t[first]);
-    while (p.end < count && mirt__cu_augment_moves(t[p.end].kind) && !mirt__cu_augment_fits(t[p.end]) && mirt__cu_augment_joins(&p, &t[p.end])) p.end++;
-    return p;
-}
-
 /* Blocks of all images. */
 static unsigned mirt__cu_augment_blocks(mirt__cu_augment *a, int64_t numbers, int64_t rows) {
     a->parts = (int)mirt__cu_ceil(numbers, MIRT__CU_AUGMENT_PIXELS);
     a->by_parts = mirt__cu_divisor_of(a->parts);
     return (unsigned)(a->parts * rows);
 }
-static void mirt__cu_augment_run_warp(mirt__cu *cu, mirt__cu_augment a, const mirt__cu_augment_pass *pass, const mirt__transform *t, int64_t rows) {
+static void mirt__cu_augment_run_warp(mirt__cu *cu, mirt__cu_augment a, const mirt__transform_pass *pass, const mirt__transform *t, int64_t rows) {
     const mirt__transform *const first = &t[a.first], *const last = &t[pass->end - 1];
     int64_t begin[2] = {0, 0}, size[2] = {first->h, first->w};
-    if (mirt__cu_augment_fits(*first)) mirt__cu_augment_window(*first, begin, size);
+    if (mirt__transform_fits(first)) mirt__transform_window(first, begin, size);
     a.end = pass->end;
     a.h = (int)size[0];
     a.w = (int)size[1];
@@ -314,7 +198,7 @@ static void mirt__cu_augment_all(const mirt__augment_rows *args, const mirt__whe
     int64_t most = 0; /* numbers in the largest image between two passes */
     if (args->rows == 0 || args->count < 1) return;
     for (int i = 0, end; i < args->count; i = end) {
-        const mirt__cu_augment_pass pass = mirt__cu_augment_pass_of(t, args->count, i);
+        const mirt__transform_pass pass = mirt__transform_pass_of(t, args->count, i);
         const mirt__transform *last = &t[pass.end - 1];
         end = pass.end;
         warps += pass.moves;
@@ -322,7 +206,7 @@ static void mirt__cu_augment_all(const mirt__augment_rows *args, const mirt__whe
         if (end < args->count && last->oh * last->ow * last->c > most) most = last->oh * last->ow * last->c;
     }
     /* An image goes to y with the last warp; those before it, and values that come before it, to one of two places. */
-    const bool leads = !mirt__cu_augment_pass_of(t, args->count, 0).moves;
+    const bool leads = !mirt__transform_pass_of(t, args->count, 0).moves;
     const int between = warps - (leads && warps > 0 ? 0 : 1), buffers = between > 2 ? 2 : between < 0 ? 0 : between;
     const int64_t half = mirt__cu_ceil(args->rows * most * 4, 256) * 256, means = values ? mirt__cu_ceil(args->rows * t[0].c * 4, 256) * 256 : 0;
     char *room = static_cast<char *>(mirt__cu_room(cu, (size_t)(means + buffers * half)));
@@ -338,7 +222,7 @@ static void mirt__cu_augment_all(const mirt__augment_rows *args, const mirt__whe
     a.x_dtype = args->x_dtype;
     a.c = (int)t[0].c;
     for (int i = 0, end; i < args->count; i = end) {
-        const mirt__cu_augment_pass pass = mirt__cu_augment_pass_of(t, args->count, i);
+        const mirt__transform_pass pass = mirt__transform_pass_of(t, args->count, i);
         float *const old = a.x == args->x ? NULL : a.y;
         end = pass.end;
         warps -= pass.moves;

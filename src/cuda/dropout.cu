@@ -27,10 +27,11 @@ template <bool WHOLE> static __global__ void __launch_bounds__(MIRT__CU_ELEMENT_
         const int64_t r = mirt__cu_divmod(at, d.pieces, &piece), begin = r * d.n + piece * 4, count = WHOLE ? 4 : d.n - piece * 4;
         const uint64_t row = (uint64_t)(draw.first_row + r);
         const uint32_t counter[4] = {(uint32_t)piece, (uint32_t)row, (uint32_t)(row >> 32), draw.step};
+        const uint32_t key[2] = {(uint32_t)draw.key, (uint32_t)(draw.key >> 32)};
         uint32_t word[4];
         float v[4];
         if (WHOLE) mirt__cu_load_n<4>(d.x + begin, v);
-        mirt__cu_philox(counter, draw.key, word);
+        mirt__philox(counter, key, word);
 #pragma unroll
         for (int j = 0; j < 4; j++) {
             if (!WHOLE) v[j] = j < count ? d.x[begin + j] : 0.0f;

@@ -1,7 +1,7 @@
 #ifndef MIRT__CUDA_MATH_CUH
 #define MIRT__CUDA_MATH_CUH
 /* Numbers on devices: activations and their slopes, numbers of 16 bits, accesses of several neighbours at a time, quotients by what is the
-   same for a whole kernel, sums over warps and blocks, random bits. */
+   same for a whole kernel, sums over warps and blocks. */
 
 #include "cuda.cuh"
 
@@ -359,25 +359,5 @@ template <class T, class F> static inline __device__ T mirt__cu_block_all(T x, F
 }
 template <class T> static inline __device__ T mirt__cu_block_sum(T x, T *room) { return mirt__cu_block_all(x, mirt__cu_plus(), (T)0, room); }
 static inline __device__ float mirt__cu_block_max(float x, float *room) { return mirt__cu_block_all(x, mirt__cu_greater(), -INFINITY, room); }
-
-/* ---- Philox4x32-10: the library's counter-based random bits. */
-
-static inline __device__ void mirt__cu_philox(const uint32_t counter[4], uint64_t key, uint32_t out[4]) {
-    uint32_t c0 = counter[0], c1 = counter[1], c2 = counter[2], c3 = counter[3], k0 = (uint32_t)key, k1 = (uint32_t)(key >> 32);
-#pragma unroll
-    for (int round = 0; round < 10; round++) {
-        const uint64_t p0 = (uint64_t)0xD2511F53u * c0, p1 = (uint64_t)0xCD9E8D57u * c2;
-        c0 = (uint32_t)(p1 >> 32) ^ c1 ^ k0;
-        c2 = (uint32_t)(p0 >> 32) ^ c3 ^ k1;
-        c1 = (uint32_t)p1;
-        c3 = (uint32_t)p0;
-        k0 += 0x9E3779B9u;
-        k1 += 0xBB67AE85u;
-    }
-    out[0] = c0;
-    out[1] = c1;
-    out[2] = c2;
-    out[3] = c3;
-}
 
 #endif

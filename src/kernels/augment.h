@@ -5,19 +5,10 @@
    version of its own. */
 
 #include "kernels.h"
+#include "transform.h"
 
 /* Reads a description for images (h, w, c); false with the error set. The key is left 0. */
 MIRT__LIB bool mirt__transform_of(const mirt_augmentation *desc, int64_t h, int64_t w, int64_t c, mirt__transform *out);
-/* Whether it moves pixels. */
-MIRT__LIB bool mirt__transform_moves(mirt_augmentation_kind kind);
-
-/* Four numbers in [0, 1) for transform `t` of image `row` at time `step`. */
-MIRT__LIB void mirt__transform_draw(const mirt__transform *t, uint64_t seed, uint64_t row, uint64_t step, double out[4]);
-/* Whether a part in the middle, the window, is resized. */
-MIRT__LIB bool mirt__transform_fits(const mirt__transform *t);
-MIRT__LIB void mirt__transform_window(const mirt__transform *t, int64_t begin[2], int64_t size[2]);
-/* Which pixel of t's input, or of its window, output (x, y) is: m[0] x + m[1] y + m[2], m[3] x + m[4] y + m[5]. */
-MIRT__LIB void mirt__transform_matrix(const mirt__transform *t, const double drawn[4], double m[6]);
 
 /* y[oy, ox] = x at that place, as ImageProjectiveTransformV3: between its four neighbours or the nearest. Pixels are
    float32 (mirt__real) or uint8, y only where x is; then they are rounded to the nearest. h * line is below 2^31. */

@@ -1,0 +1,147 @@
+#ifndef MIRT__TRANSFORM_H
+#define MIRT__TRANSFORM_H
+/* What random transforms of images draw, which places they read, and which of them are done at once. */
+
+#include "table.h"
+
+#include <math.h>
+#include <string.h>
+
+/* Whether it moves pixels. */
+MIRT__BOTH bool mirt__transform_moves(mirt_augmentation_kind kind) { return kind < MIRT_RANDOM_CONTRAST; }
+
+/* Four numbers in [0, 1) for transform `t` of image `row` at time `step`. */
+MIRT__BOTH void mirt__transform_draw(const mirt__transform *t, uint64_t seed, uint64_t row, uint64_t step, double out[4]) {
+    const uint64_t mixed = t->key ^ seed ^ (step >> 32 << 32);
+    const uint32_t counter[4] = {0, (uint32_t)row, (uint32_t)(row >> 32), (uint32_t)step}, key[2] = {(uint32_t)mixed, (uint32_t)(mixed >> 32)};
+    uint32_t word[4];
+    mirt__philox(counter, key, word);
+    for (int i = 0; i < 4; i++) out[i] = (double)(word[i] >> 8) / 16777216.0;
+}
+
+MIRT__BOTH double mirt__transform_between(const mirt__transform *t, int axis, double drawn) {
+    return (double)t->low[axis] + drawn * ((double)t->high[axis] - (double)t->low[axis]);
+}
+
+/* Whether a part in the middle, the window, is resized. */
+MIRT__BOTH bool mirt__transform_fits(const mirt__transform *t) {
+    return (t->kind == MIRT_RESIZING && t->crop) || ((t->kind == MIRT_RANDOM_CROP || t->kind == MIRT_CENTER_CROP) && (t->h < t->oh || t->w < t->ow));
+}
+
+MIRT__BOTH void mirt__transform_window(const mirt__transform *t, int64_t begin[2], int64_t size[2]) {
+    const int64_t high = t->w * t->oh / t->ow, wide = t->h * t->ow / t->oh;
+    size[0] = high > t->h ? t->h : high < 1 ? 1 : high;
+    size[1] = wide > t->w ? t->w : wide < 1 ? 1 : wide;
+    begin[0] = (t->h - size[0]) / 2;
+    begin[1] = (t->w - size[1]) / 2;
+}
+
+/* Which pixel of t's input, or of its window, output (x, y) is: m[0] x + m[1] y + m[2], m[3] x + m[4] y + m[5]. */
+MIRT__BOTH void mirt__transform_matrix(const mirt__transform *t, const double drawn[4], double m[6]) {
+    const double h = (double)t->h, w = (double)t->w, middle_x = (w - 1) / 2, middle_y = (h - 1) / 2;
+    double xx = 1, xy = 0, x = 0, yx = 0, yy = 1, y = 0, turn;
+    int64_t begin[2] = {0, 0}, size[2];
+    size[0] = t->h;
+    size[1] = t->w;
+    switch ((int)t->kind) {
+    case MIRT_RANDOM_FLIP:
+        if (t->mode != MIRT_FLIP_VERTICAL && drawn[0] < 0.5) xx = -1, x = w - 1;
+        if (t->mode != MIRT_FLIP_HORIZONTAL && drawn[1] < 0.5) yy = -1, y = h - 1;
+        break;
+    case MIRT_RANDOM_ROTATION:
+        turn = mirt__transform_between(t, 0, drawn[0]) * 6.283185307179586;
+        xx = yy = cos(turn);
+        yx = sin(turn);
+        xy = -yx;
+        x = middle_x - middle_x * xx - middle_y * xy;
+        y = middle_y - middle_x * yx - middle_y * yy;
+        break;
+    case MIRT_RANDOM_ZOOM:
+        yy = 1 + mirt__transform_between(t, 0, drawn[0]);
+        xx = t->paired ? yy : 1 + mirt__transform_between(t, 1, drawn[1]);
+        x = middle_x * (1 - xx);
+        y = middle_y * (1 - yy);
+        break;
+    case MIRT_RANDOM_TRANSLATION:
+        y = -h * mirt__transform_between(t, 0, drawn[0]);
+        x = -w * mirt__transform_between(t, 1, drawn[1]);
+        break;
+    case MIRT_RANDOM_CROP:
+    case MIRT_CENTER_CROP:
+    case MIRT_RESIZING:
+        if (mirt__transform_fits(t)) mirt__transform_window(t, begin, size);
+        if (mirt__transform_fits(t) || t->kind == MIRT_RESIZING) {
+            yy = (double)size[0] / (double)t->oh;
+            xx = (double)size[1] / (double)t->ow;
+            y = yy / 2 - 0.5;
+            x = xx / 2 - 0.5;
+        } else {
+            const bool center = t->kind == MIRT_CENTER_CROP;
+            y = center ? (double)((t->h - t->oh) / 2) : floor(drawn[0] * (double)(t->h - t->oh + 1));
+            x = center ? (double)((t->w - t->ow) / 2) : floor(drawn[1] * (double)(t->w - t->ow + 1));
+        }
+        break;
+    }
+    m[0] = xx;
+    m[1] = xy;
+    m[2] = x;
+    m[3] = yx;
+    m[4] = yy;
+    m[5] = y;
+}
+
+/* a, then b, of outputs: which of a's inputs b's outputs are. */
+MIRT__BOTH void mirt__transform_then(double a[6], const double b[6]) {
+    double both[6];
+    for (int i = 0; i < 6; i += 3) {
+        for (int k = 0; k < 3; k++) both[i + k] = a[i] * b[k] + a[i + 1] * b[3 + k] + (k == 2 ? a[i + 2] : 0);
+    }
+    memcpy(a, both, sizeof both);
+}
+
+/* Those that are done at once: values, or one warp. */
+typedef struct mirt__transform_pass {
+    int end; /* the first that is not of it */
+    bool moves, filled, chosen; /* fill and value, nearest are one's that reads them */
+    mirt_fill_mode fill;
+    bool nearest, sized;
+    float value;
+} mirt__transform_pass;
+
+/* Whether `t` can go into the same warp; if so, what it asks for is in force. */
+MIRT__BOTH bool mirt__transform_joins(mirt__transform_pass *p, const mirt__transform *t) {
+    const bool fills = t->kind == MIRT_RANDOM_ROTATION || t->kind == MIRT_RANDOM_ZOOM || t->kind == MIRT_RANDOM_TRANSLATION, sized = t->kind == MIRT_RESIZING;
+    if ((fills || sized) && p->chosen && p->nearest != t->nearest) return false;
+    if (fills && p->filled && (p->fill != t->fill || (t->fill == MIRT_FILL_CONSTANT && (p->value < t->value || p->value > t->value)))) return false;
+    /* A resized image repeats its edges. */
+    const mirt_fill_mode fill = fills ? t->fill : p->fill;
+    if ((sized || p->sized) && (fills || p->filled) && (fill == MIRT_FILL_CONSTANT || fill == MIRT_FILL_WRAP)) return false;
+    if (fills) {
+        p->filled = true;
+        p->fill = t->fill;
+        p->value = t->value;
+    }
+    if (fills || sized) {
+        p->chosen = true;
+        p->nearest = t->nearest;
+    }
+    p->sized = p->sized || sized;
+    return true;
+}
+
+/* The pass that begins with number `first`. A window is the image of a pass of its own. */
+MIRT__BOTH mirt__transform_pass mirt__transform_pass_of(const mirt__transform *t, int count, int first) {
+    mirt__transform_pass p;
+    memset(&p, 0, sizeof p);
+    p.fill = MIRT_FILL_NEAREST;
+    p.moves = mirt__transform_moves(t[first].kind);
+    p.end = first;
+    do p.end++;
+    while (p.end < count && mirt__transform_moves(t[p.end].kind) == p.moves && !p.moves);
+    if (!p.moves) return p;
+    mirt__transform_joins(&p, &t[first]);
+    while (p.end < count && mirt__transform_moves(t[p.end].kind) && !mirt__transform_fits(&t[p.end]) && mirt__transform_joins(&p, &t[p.end])) p.end++;
+    return p;
+}
+
+#endif
