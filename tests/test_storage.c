@@ -1,15 +1,21 @@
-/* Batch normalization's kernels on tensors that are float32 or bfloat16, each for itself, and max pooling's on bfloat16:
-   the values of the reference on the same numbers as floats; the same bits from any team and from AVX2 and AVX-512. */
+/* Batch normalization's kernels on tensors that are float32 or bfloat16 (of a GPU's table also float16), each for itself, and max
+   pooling's on bfloat16: the values of the reference on the same numbers as floats; the same bits from any team and from AVX2 and AVX-512. */
 #define MIRRORTRAIN_IMPLEMENTATION
 #include "../mirrortrain.h"
 #include "tap.h"
 
 #include "bfloat16.h"
+#include "float16.h"
 
 enum { TEAMS = 3, MOST = 700 * 40 };
 static mirt__team *teams[TEAMS];
 static mirt__random numbers;
 static float number(void) { return mirt__random_unit(&numbers) * 4 - 2; }
+
+static mirt_dtype halves = (mirt_dtype)MIRT__BFLOAT16;
+static uint16_t rounded(float real) { return (int)halves == MIRT__FLOAT16 ? float_to_f16(real) : float_to_half(real); }
+static float widened(uint16_t half) { return (int)halves == MIRT__FLOAT16 ? f16_to_float(half) : half_to_float(half); }
+static double step(void) { return (int)halves == MIRT__FLOAT16 ? 1.0 / 2000 : 1.0 / 250; } /* half of what is between neighbours, as a part, and a little more */
 
 /* The same numbers twice: as they are stored, and as floats. */
 typedef struct pair {
@@ -19,11 +25,11 @@ typedef struct pair {
 } pair;
 static pair x, dy, add, y;
 static void fill(pair *p, bool half) {
-    p->dtype = half ? MIRT__BFLOAT16 : MIRT_FLOAT32;
+    p->dtype = half ? halves : MIRT_FLOAT32;
     for (int i = 0; i < MOST; i++) {
         p->real[i] = number();
-        p->half[i] = float_to_half(p->real[i]);
-        if (half) p->real[i] = half_to_float(p->half[i]);
+        p->half[i] = rounded(p->real[i]);
+        if (half) p->real[i] = widened(p->half[i]);
     }
 }
 static const void *stored(const pair *p) { return p->dtype == MIRT_FLOAT32 ? (const void *)p->real : (const void *)p->half; }
@@ -55,7 +61,7 @@ static void check(const mirt__kernels *const *tables, int count, int kernel, int
     fill(&x, dtypes & 1);
     fill(&dy, (dtypes & 2) != 0);
     fill(&add, (dtypes & 2) != 0);
-    y.dtype = dtypes & 4 ? MIRT__BFLOAT16 : MIRT_FLOAT32;
+    y.dtype = dtypes & 4 ? halves : MIRT_FLOAT32;
     memset(&s, 0, sizeof s);
     s.rows = rows;
     s.n = n;
@@ -94,8 +100,8 @@ static void check(const mirt__kernels *const *tables, int count, int kernel, int
         for (int team = 0; team < TEAMS; team++) {
             run(tables[t], &s, teams[team], kernel);
             for (int64_t i = 0; kernel < 2 && i < rows * n; i++) {
-                const float got = y.dtype == MIRT_FLOAT32 ? y.real[i] : half_to_float(y.half[i]);
-                const double rounding = y.dtype == MIRT_FLOAT32 ? 0 : fabs((double)made[i]) / 250, off = fabs((double)got - (double)made[i]) - rounding;
+                const float got = y.dtype == MIRT_FLOAT32 ? y.real[i] : widened(y.half[i]);
+                const double rounding = y.dtype == MIRT_FLOAT32 ? 0 : fabs((double)made[i]) * step(), off = fabs((double)got - (double)made[i]) - rounding;
                 if (t == 0 && team == 0) {
                     first[i] = got;
                     error = worse(error, off > 0 || off != off ? off / (1 + fabs((double)made[i])) : 0);
@@ -109,11 +115,11 @@ static void check(const mirt__kernels *const *tables, int count, int kernel, int
             }
         }
     }
-    ok(error < 1e-5 && equal, "%s of %dx%d, dtypes %d, activation %d%s: off by %.1e%s", names[kernel], (int)rows, (int)n, dtypes, (int)activation, adds ? ", with what there is to add" : "",
+    ok(error < 1e-5 && equal, "%s: %s of %dx%d, dtypes %d, activation %d%s: off by %.1e%s", mirt__dtype_name(halves), names[kernel], (int)rows, (int)n, dtypes, (int)activation, adds ? ", with what there is to add" : "",
        error, equal ? "" : ", bits differ");
 }
 
-/* The maximum of numbers of bfloat16 is one; a gradient is rounded once. */
+/* The maximum of numbers of 16 bits is one; a gradient is rounded once. */
 static void check_pool(const mirt__kernels *const *tables, int count, int64_t n, int kernel, int stride, int pad) {
     static uint8_t which[2][MOST];
     static uint16_t pooled[MOST], back[MOST];
@@ -137,7 +143,7 @@ static void check_pool(const mirt__kernels *const *tables, int count, int64_t n,
             const mirt__kernels *const k[2] = {tables[count - 1], tables[t]};
             for (int half = 0; half < 2; half++) {
                 where.team = half ? teams[team] : NULL;
-                p.dtype = half ? MIRT__BFLOAT16 : MIRT_FLOAT32;
+                p.dtype = half ? halves : MIRT_FLOAT32;
                 p.which = which[half];
                 p.x = half ? (const void *)x.half : (const void *)x.real;
                 p.y = half ? (void *)pooled : (void *)made;
@@ -146,22 +152,15 @@ static void check_pool(const mirt__kernels *const *tables, int count, int64_t n,
                 p.y = half ? (void *)back : (void *)first;
                 k[half]->max_pool_grad(&p, &where);
             }
-            for (int64_t i = 0; i < windows; i++) good = good && half_to_float(pooled[i]) == made[i] && which[0][i] == which[1][i];
-            for (int64_t i = 0; i < pixels; i++) good = good && fabsf(half_to_float(back[i]) - first[i]) <= fabsf(first[i]) / 256;
+            for (int64_t i = 0; i < windows; i++) good = good && widened(pooled[i]) == made[i] && which[0][i] == which[1][i];
+            for (int64_t i = 0; i < pixels; i++) good = good && fabs((double)widened(back[i]) - (double)first[i]) <= fabs((double)first[i]) * step();
         }
     }
-    ok(good, "max pooling of bfloat16, %dx%d/%d, %d channels, and its gradient", kernel, kernel, stride, (int)n);
+    ok(good, "max pooling of %s, %dx%d/%d, %d channels, and its gradient", mirt__dtype_name(halves), kernel, kernel, stride, (int)n);
 }
 
-int main(void) {
+static void check_all(const mirt__kernels *const *tables, int count) {
     static const int shapes[][2] = {{1, 1}, {7, 17}, {300, 33}, {700, 40}, {70, 64}};
-    int count;
-    const mirt__kernels *const *tables = mirt__kernel_tables(&count);
-    numbers = mirt__random_stream(3, 5);
-    for (int i = 1; i < TEAMS; i++) teams[i] = mirt__team_create(i + 1, false);
-    for (int i = 0; i < 6; i++) {
-        for (int j = 0; j < 64; j++) column[i][j] = i == 1 ? 0.3f + fabsf(number()) : number();
-    }
     for (int i = 0; i < 5; i++) {
         for (int dtypes = 0; dtypes < 8; dtypes++) {
             for (int adds = 0; adds < 2; adds++) {
@@ -172,6 +171,19 @@ int main(void) {
     }
     for (int i = 1; i < 40; i += 9) check_pool(tables, count, i, i % 4 + 1, i % 3 + 1, i % 4 / 2);
     check_pool(tables, count, 64, 3, 2, 1);
+}
+
+int main(void) {
+    int count;
+    const mirt__kernels *const *tables = mirt__kernel_tables(&count);
+    numbers = mirt__random_stream(3, 5);
+    for (int i = 1; i < TEAMS; i++) teams[i] = mirt__team_create(i + 1, false);
+    for (int i = 0; i < 6; i++) {
+        for (int j = 0; j < 64; j++) column[i][j] = i == 1 ? 0.3f + fabsf(number()) : number();
+    }
+    check_all(tables, count);
+    halves = (mirt_dtype)MIRT__FLOAT16;
+    if (strcmp(tables[0]->name, "cuda") == 0) check_all(tables, count);
     for (int i = 1; i < TEAMS; i++) mirt__team_destroy(teams[i]);
     return done_testing();
 }
