@@ -44,7 +44,7 @@ static const int32_t binary_shapes[][MAX_NUMBERS] = {
     {MIRT__TANH_GRAD, 0, 0, 2, 4, 65}, {MIRT__MAXIMUM, 0, 0, 2, 6, 50}, {MIRT__MINIMUM, 0, 1, 2, 6, 50}, {MIRT__ADD, 0, 0, 2, 3, 17000},
     {MIRT__RELU6_GRAD, 0, 0, 1, 140}, {MIRT__LEAKY_RELU_GRAD, 0, 0, 1, 40}, {MIRT__ELU_GRAD, 0, 0, 1, 40}, {MIRT__GELU_GRAD, 0, 0, 1, 40},
     {MIRT__SILU_GRAD, 0, 0, 1, 40}, {MIRT__HARD_SIGMOID_GRAD, 0, 0, 1, 40}, {MIRT__HARD_SWISH_GRAD, 0, 0, 1, 40}, {MIRT__SOFTPLUS_GRAD, 0, 0, 1, 40},
-    {MIRT__CLIP_GRAD, 0, 0, 1, 40}, {MIRT__POWER_GRAD, 0, 0, 1, 40},
+    {MIRT__CLIP_GRAD, 0, 0, 1, 40}, {MIRT__POWER_GRAD, 0, 0, 1, 40}, {MIRT__POWER_GRAD, 0, 0, 2, 44, 3},
     {MIRT__ADD, 0, 1, 2, 9, 33}, {MIRT__ADD, 0, 7, 4, 3, 4, 5, 6}, {MIRT__SUBTRACT, 1, 0, 2, 9, 33},
     {MIRT__MULTIPLY, 0, 2, 2, 9, 33}, {MIRT__DIVIDE, 2, 0, 2, 5, 19}, {MIRT__MULTIPLY, 2, 5, 3, 4, 3, 7},
     {MIRT__ADD, 0, 3, 2, 6, 7}, {MIRT__SUBTRACT, 10, 5, 4, 2, 3, 4, 5}, {MIRT__ADD, 6, 9, 6, 2, 3, 2, 3, 2, 3},
@@ -64,7 +64,7 @@ static void binary_args(const job *j, mirt__binary *b, int64_t *a_row, int64_t *
     b->kind = (mirt__binary_kind)j->s[B_KIND];
     b->rank = j->s[B_RANK];
     for (int i = 0; i < b->rank; i++) b->dim[i] = i ? j->s[B_DIM + i] : j->count;
-    b->scale = b->kind == MIRT__CLIP_GRAD ? -0.6f : 1.0f / 3;
+    b->scale = b->kind == MIRT__CLIP_GRAD ? -0.6f : b->kind == MIRT__POWER_GRAD && b->rank > 1 ? 0 : 1.0f / 3;
     b->offset = 0.1f;
     *a_row = binary_strides(j, j->s[B_A_REPEATS], b->a_stride);
     *b_row = binary_strides(j, j->s[B_B_REPEATS], b->b_stride);
@@ -77,7 +77,7 @@ static void binary_plan(job *j) {
     binary_args(j, &b, &a_row, &b_row);
     for (int i = 1; i < b.rank; i++) y_row *= b.dim[i];
     const bool a_repeats = j->s[B_A_REPEATS] & 1, b_repeats = j->s[B_B_REPEATS] & 1;
-    const fill how = b.kind == MIRT__MAXIMUM || b.kind == MIRT__MINIMUM ? GRID : UNIT;
+    const fill how = b.kind == MIRT__MAXIMUM || b.kind == MIRT__MINIMUM ? ODD : b.scale == 0 ? GRID : UNIT;
     const fill how_b = b.kind == MIRT__POWER_GRAD ? POSITIVE : b.kind >= MIRT__RELU6_GRAD && b.kind < MIRT__CLIP_GRAD ? WIDE : how;
     add_buffer(j, IN, MIRT_FLOAT32, how, a_repeats ? 0 : a_row, a_row * (a_repeats ? 1 : j->rows));
     add_buffer(j, IN, MIRT_FLOAT32, how_b, b_repeats ? 0 : b_row, b_row * (b_repeats ? 1 : j->rows));
@@ -309,10 +309,10 @@ static void reduce_plan(job *j) {
     j->scratch = mirt__reduce_scratch(&r);
     if (by_row) {
         j->rows = r.dim[0];
-        row_input(j, extreme ? GRID : UNIT, elements);
+        row_input(j, extreme ? gone > 100 ? BELOW : GRID : UNIT, elements);
         row_output(j, roundings, outputs);
     } else {
-        input(j, extreme ? GRID : UNIT, elements);
+        input(j, extreme ? gone > 100 ? BELOW : GRID : UNIT, elements);
         output(j, roundings, outputs);
     }
 }
@@ -325,7 +325,8 @@ static void reduce_run(const job *j, const mirt__kernels *k, const mirt__where *
 
 static const int32_t reduce_max_grad_shapes[][MAX_NUMBERS] = {
     {MIRT__REDUCE_MAX, 1, 1, 1}, {MIRT__REDUCE_MAX, 2, 2, 9, 33}, {MIRT__REDUCE_MAX, 1, 2, 30, 130},
-    {MIRT__REDUCE_MAX, 6, 4, 3, 4, 5, 6}, {MIRT__REDUCE_MAX, 10, 4, 3, 4, 5, 6}, {MIRT__REDUCE_MAX, 2, 2, 0, 5}, {MIRT__REDUCE_MIN, 10, 4, 3, 4, 5, 6}, {SHAPE_END}};
+    {MIRT__REDUCE_MAX, 6, 4, 3, 4, 5, 6}, {MIRT__REDUCE_MAX, 10, 4, 3, 4, 5, 6}, {MIRT__REDUCE_MAX, 2, 2, 0, 5}, {MIRT__REDUCE_MIN, 10, 4, 3, 4, 5, 6}, {MIRT__REDUCE_MAX, 1, 2, 70, 12},
+    {SHAPE_END}};
 static void reduce_max_grad_plan(job *j) {
     reduce_plan(j);
     prepare(j, reduce_run);
@@ -352,7 +353,7 @@ static const int32_t scan_shapes[][MAX_NUMBERS] = {
 static void scan_plan(job *j) {
     const int64_t n = j->s[2], inner = j->s[3];
     j->rows = j->s[1];
-    row_input(j, j->s[0] >= MIRT__CUMSUM ? UNIT : GRID, n * inner);
+    row_input(j, j->s[0] >= MIRT__CUMSUM ? UNIT : ODD, n * inner);
     if (j->s[0] >= MIRT__CUMSUM) row_output(j, (double)n, n * inner);
     else add_buffer(j, OUT, MIRT_INT32, WORDS, inner, inner * j->rows);
 }

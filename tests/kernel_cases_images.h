@@ -365,7 +365,7 @@ static void average_pool_plan(job *j) { pool_plan(j, UNIT, false); }
 static void average_pool_grad_plan(job *j) { pool_plan(j, UNIT, true); }
 
 static void max_pool_plan(job *j) {
-    const mirt__pool2d p = pool_plan(j, GRID, false);
+    const mirt__pool2d p = pool_plan(j, ODD, false);
     const bool wide = mirt__pool_wide((int64_t)p.kh * p.kw);
     add_buffer(j, OUT, wide ? MIRT_INT32 : MIRT_UINT8, wide ? WORDS : BYTES, p.oh * p.ow * p.c, p.rows * p.oh * p.ow * p.c);
 }

@@ -6,12 +6,13 @@
    A tolerance is a number of roundings, each of at most eps = 2^-23 times the largest magnitude in
    the output (at least 1); 0 demands equal values. Inputs lie in [-1, 1]; a sum of k products makes
    k roundings of partial sums. On `grid` inputs (multiples of 1/4) all sums are exact whatever
-   their order, so that a wrong index cannot hide in a tolerance, and maxima have ties. */
+   their order, so that a wrong index cannot hide in a tolerance, and maxima have ties; so do those
+   `below` zero, and `odd` ones, some of which are infinite or no numbers. */
 
 enum { MAX_BUFFERS = 12, MAX_NUMBERS = 20, SHAPE_END = INT32_MIN, SHAPE_LARGE };
 
 typedef enum role { IN, OUT, INOUT } role;
-typedef enum fill { UNIT, GRID, POSITIVE, WIDE, BYTES, WORDS, LABELS } fill;
+typedef enum fill { UNIT, GRID, BELOW, ODD, POSITIVE, WIDE, BYTES, WORDS, LABELS } fill;
 
 typedef struct buffer {
     role role;
@@ -48,6 +49,8 @@ static float fill_float(job *j, fill how) {
     float unit = mirt__random_unit(&j->random);
     switch (how) {
     case GRID: return (float)((int)(unit * 9) - 4) * 0.25f;
+    case BELOW: return (float)((int)(unit * 9) - 10) * 0.25f;
+    case ODD: return unit < 0.1f ? (float)NAN : unit < 0.2f ? -INFINITY : unit > 0.9f ? INFINITY : (float)((int)(unit * 9) - 4) * 0.25f;
     case POSITIVE: return unit * 0.98f + 0.01f;
     case WIDE: return (unit - 0.5f) * 40;
     default: return 2 * unit - 1;
