@@ -1,10 +1,11 @@
 /* mixed_float16 on simulated GPUs: conversions at every number there is, kernels that store float16, training whose bits do not depend on
-   how many GPUs there are, and the loss's scale: halved, and nothing else done, when one replica's gradients overflow; doubled in time; saved. */
+   how many GPUs there are, and the loss's scale: halved, and nothing else done, when one replica's gradients overflow; doubled in time; saved. Four devices. */
 #define MIRRORTRAIN_IMPLEMENTATION
 #include "../../mirrortrain.h"
 #include "../float16.h"
 #include "../mirror_util.h"
 #include "../tap.h"
+#include "sim.h"
 
 #include <unistd.h>
 
@@ -405,6 +406,25 @@ static void check_seen(const network *n, const char *weight, size_t count) {
     ok(off < 5e-3 && worst < 5e-3, "gradients are float32's but for %.1e, predictions but for %.1e", off, worst);
 }
 
+/* An image that leaves float16's range is what a loss that is no number is led back to. */
+static void check_found(void) {
+    mirt_strategy *s = strategy_for("gpu:0,gpu:1", 2);
+    mirt_model *m = s ? build_norms(s, "mixed_float16") : NULL;
+    mirt_callback *stops = mirt_terminate_on_nan(MIRT_NAN_STOP);
+    float kernel[72];
+    mirt_fit_desc fit;
+    memset(&fit, 0, sizeof fit);
+    fit.batch = BATCH;
+    fit.no_progress = true;
+    fit.callbacks[0] = stops;
+    for (int i = 0; i < 72; i++) kernel[i] = 6e4f;
+    const bool good = m && mirt_set_weight(m, "conv2d/kernel", kernel, 72) == MIRT_OK &&
+                      mirt_fit_arrays(m, mirt_make_array(digit_pixels, MIRT_UINT8, MIRT_SHAPE(BATCH, 28, 28, 1)), mirt_make_array(digit_labels, MIRT_UINT8, MIRT_SHAPE(BATCH)), &fit);
+    ok(good && strstr(m->not_finite, "conv2d") && strstr(m->not_finite, "float16 (") && !strstr(m->not_finite, "bfloat16"), "an image beyond float16 is found: \"%s\"", m ? m->not_finite : "");
+    mirt_strategy_destroy(s);
+    mirt_callback_destroy(stops);
+}
+
 /* Before the simulator looks. */
 __attribute__((constructor(101))) static void ask_for_devices(void) { setenv("MIRT_SIM_DEVICES", "4", 0); }
 
@@ -430,5 +450,8 @@ int main(void) {
     check_saved(&norms);
     check_resumed(&norms);
     check_seen(&norms, "dense/kernel", 80);
+    check_found();
+    mirt_sim_set("capability", 75); /* tensor cores that know float16 alone, and copies that are waited for */
+    check_training(&norms, small ? 2 : 8);
     done_testing();
 }
