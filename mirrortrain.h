@@ -2750,7 +2750,7 @@ typedef struct mirt__remote_join {
     mirt_collective collective;
     bool shares;  /* they have memory in common: `direct` is asked for */
     double limit; /* seconds without progress, then a wait fails; 0: none */
-    char *how;    /* takes a sentence for the log: the algorithm, why, its speed; 256 bytes */
+    char *how;    /* takes a sentence for the log: the algorithm, why, its speed, of one device nothing; 256 bytes */
     bool direct;  /* out: each device can read and write the others' memory, and `exchange` is not to be called */
 } mirt__remote_join;
 
@@ -31851,8 +31851,8 @@ MIRT__LIB bool mirt__has_backend(void);
 /* Reads a description of devices (NULL: the default) into num_devices, their names and, where they have memory of their own, the backend;
    sets `named` where it names cores. */
 MIRT__LIB mirt_status mirt__parse_devices(mirt_strategy *strategy, const mirt_strategy_desc *desc);
-/* Opens and closes those with memory of their own. `how` takes a sentence about the way they meet. */
-MIRT__LIB mirt_status mirt__devices_open(mirt_strategy *strategy, const mirt_strategy_desc *desc, char how[256]);
+/* Opens and closes those with memory of their own. `about`: what the first is; `how`: how they meet; sentences. */
+MIRT__LIB mirt_status mirt__devices_open(mirt_strategy *strategy, const mirt_strategy_desc *desc, char about[256], char how[256]);
 MIRT__LIB void mirt__devices_close(mirt_strategy *strategy);
 
 /* --- strategy.c --- */
@@ -32279,12 +32279,13 @@ MIRT__LIB mirt_status mirt__parse_devices(mirt_strategy *s, const mirt_strategy_
     return mirt__all_of_backend(s, backend, text ? (int)count : gpus);
 }
 
-MIRT__LIB mirt_status mirt__devices_open(mirt_strategy *s, const mirt_strategy_desc *desc, char how[256]) {
+MIRT__LIB mirt_status mirt__devices_open(mirt_strategy *s, const mirt_strategy_desc *desc, char about[256], char how[256]) {
+    mirt__remote_info info;
     mirt__remote *remote[MIRT__MAX_DEVICES];
     mirt__remote_join join;
     for (int d = 0; d < s->num_devices; d++) {
         s->device[d].remote = remote[d] = s->backend->open(&mirt__host_of_backends, s->device[d].index, desc->tf32);
-        if (!remote[d]) return mirt__fail_at("device %s", s->device[d].name);
+        if (!remote[d]) return mirt_last_status();
     }
     memset(&join, 0, sizeof join);
     join.remote = remote;
@@ -32295,6 +32296,7 @@ MIRT__LIB mirt_status mirt__devices_open(mirt_strategy *s, const mirt_strategy_d
     join.how = how;
     if (!s->backend->join(&join)) return mirt_last_status();
     s->direct = join.direct;
+    if (s->backend->info(&mirt__host_of_backends, s->device[0].index, &info)) snprintf(about, 256, "%s is %s, %s", s->device[0].name, info.name, info.description);
     return MIRT_OK;
 }
 
@@ -32957,7 +32959,7 @@ static void mirt__introduce_cores(const mirt_strategy *s, const mirt_strategy_de
     }
 }
 
-static void mirt__introduce(const mirt_strategy *s, const mirt_strategy_desc *desc, int cores, const char *joined) {
+static void mirt__introduce(const mirt_strategy *s, const mirt_strategy_desc *desc, int cores, const char *about, const char *joined) {
     const char *why = "", *name = mirt__collective_name(s->collective, &why);
     char how[160] = "", names[MIRT__MAX_DEVICES * 10] = "", kind[MIRT__MAX_DEVICES * 10 + 96];
     for (int d = 0; (s->named || s->backend) && d < s->num_devices; d++) {
@@ -32974,13 +32976,14 @@ static void mirt__introduce(const mirt_strategy *s, const mirt_strategy_desc *de
     mirt__log(s, MIRT_LOG_INFO, "mirrortrain %s: %s, %d replica%s%s%s%s", mirt_version(), kind, s->num_replicas, s->num_replicas == 1 ? "" : "s",
               s->kind == MIRT_CENTRAL_STORAGE ? ", one copy of the weights" : "",
               s->winograd && !s->backend ? ", Winograd's convolutions" : "", how);
+    if (*about) mirt__log(s, MIRT_LOG_INFO, "%s", about);
     if (*joined) mirt__log(s, MIRT_LOG_INFO, "%s", joined);
     if (!s->backend) mirt__introduce_cores(s, desc, cores);
 }
 
 static mirt_status mirt__strategy_start(mirt_strategy *s, const mirt_strategy_desc *desc) {
     int cores = mirt__cpu_cores();
-    char joined[256] = "";
+    char about[256] = "", joined[256] = "";
     s->log = desc->silent ? NULL : desc->log ? desc->log : mirt__log_stderr;
     s->log_user = desc->log_user;
     s->seed = desc->seed;
@@ -33009,8 +33012,8 @@ static mirt_status mirt__strategy_start(mirt_strategy *s, const mirt_strategy_de
     if (!(s->lane = (mirt__lane *)mirt__aligned_alloc(lanes))) return mirt_last_status();
     memset(s->lane, 0, lanes);
     for (int d = 0; d < s->num_devices; d++) mirt__lane_reset(&s->lane[d]);
-    if (s->backend && mirt__devices_open(s, desc, joined) != MIRT_OK) return mirt_last_status();
-    mirt__introduce(s, desc, cores, joined);
+    if (s->backend && mirt__devices_open(s, desc, about, joined) != MIRT_OK) return mirt_last_status();
+    mirt__introduce(s, desc, cores, about, joined);
     return MIRT_OK;
 }
 
@@ -36573,11 +36576,11 @@ MIRT_API mirt_status mirt_set_dtype_policy(mirt_model *model, const char *policy
     if (!model) return mirt__fail_missing("mirt_set_dtype_policy", "model");
     if (!policy) return mirt__fail(MIRT_E_INVALID, "mirt_set_dtype_policy: no policy");
     while (index < MIRT__COUNT(names) && strcmp(policy, names[index]) != 0) index++;
-    if (strcmp(policy, "float16") == 0 || (index == 2 && !model->strategy->backend)) {
+    if ((index == 2 || strcmp(policy, "float16") == 0) && !model->strategy->backend) {
         return mirt__fail(MIRT_E_INVALID, "the policy %s is for GPUs, whose float16 needs a scaled loss; mixed_bfloat16 is as fast and needs none", policy);
     }
     if (index == MIRT__COUNT(names)) {
-        const char *nearest = strncmp(policy, "bf", 2) == 0 ? names[1] : mirt__nearest(policy, names, MIRT__COUNT(names));
+        const char *nearest = strncmp(policy, "bf", 2) == 0 ? names[1] : strcmp(policy, "float16") == 0 ? names[2] : mirt__nearest(policy, names, MIRT__COUNT(names));
         if (!nearest) return mirt__fail(MIRT_E_NOT_FOUND, "there is no dtype policy \"%s\"; there are \"float32\", \"mixed_bfloat16\" and, for GPUs, \"mixed_float16\"", policy);
         return mirt__fail(MIRT_E_NOT_FOUND, "there is no dtype policy \"%s\"; did you mean \"%s\"?", policy, nearest);
     }

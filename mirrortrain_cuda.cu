@@ -196,6 +196,8 @@ static bool mirt__cu_group_well(mirt__cu *cu);
 /* exchange.cu: nobody waits for this device any more: it failed; it is closed. */
 static void mirt__cu_group_fail(mirt__cu *cu);
 static void mirt__cu_group_leave(mirt__cu *cu);
+/* blas.cu */
+static bool mirt__cu_blas_wanted();
 /* graphs.cu */
 static void mirt__cu_graphs_free(mirt__cu *cu);
 static void mirt__cu_graphs_settle(mirt__cu *cu);
@@ -239,6 +241,7 @@ static const struct {
 };
 
 static void mirt__cu_failed(mirt__cu *cu, cudaError_t error, const char *what) {
+    size_t left = 0, all = 0;
     (void)cudaGetLastError(); /* or the next launch would seem to have failed */
     for (int i = 0; i < MIRT__COUNT(mirt__cu_losses); i++) {
         if (mirt__cu_losses[i].error != error) continue;
@@ -247,7 +250,8 @@ static void mirt__cu_failed(mirt__cu *cu, cudaError_t error, const char *what) {
         return;
     }
     if (error == cudaErrorMemoryAllocation) {
-        mirt__cu_fail(cu, MIRT_E_NOMEM, "out of memory, %s", what);
+        if (cudaMemGetInfo(&left, &all) != cudaSuccess) (void)cudaGetLastError();
+        mirt__cu_fail(cu, MIRT_E_NOMEM, "out of memory, %s: %.1f MB of %.1f MB are free; nvidia-smi shows who has the rest", what, (double)left / 1e6, (double)all / 1e6);
     } else if (error == cudaErrorNoKernelImageForDevice || error == cudaErrorInvalidDeviceFunction || error == cudaErrorUnsupportedPtxVersion ||
                error == cudaErrorInvalidKernelImage) {
         mirt__cu_fail(cu, MIRT_E_DEVICE, "%s: the program has no code for it (%s); compile with nvcc -arch=native, or -arch=sm_%d%d", what,
@@ -417,6 +421,18 @@ static void mirt__cu_close(mirt__remote *cu) {
     cu->host->free(cu);
 }
 
+/* The environment's switches: 0 or 1, and nothing is 1. */
+static bool mirt__cu_check_switches(const mirt__host *host) {
+    static const char *const names[] = {"MIRT_CUDA_BLAS", "MIRT_CUDA_GRAPHS", "MIRT_CUDA_NCCL"};
+    for (int i = 0; i < MIRT__COUNT(names); i++) {
+        const char *value = getenv(names[i]);
+        if (!value || !*value || strcmp(value, "0") == 0 || strcmp(value, "1") == 0) continue;
+        host->fail(MIRT_E_DEVICE, "the environment's %s is \"%.100s\"; it may be 0 or 1", names[i], value);
+        return false;
+    }
+    return true;
+}
+
 /* Its products add up in float32 throughout. */
 static bool mirt__cu_open_blas(mirt__cu *cu) {
     const int precise = cu->tf32 ? (int)CUBLAS_TF32_TENSOR_OP_MATH : (int)CUBLAS_DEFAULT_MATH;
@@ -442,12 +458,12 @@ static bool mirt__cu_open_parts(mirt__cu *cu) {
     }
     if (!mirt__cu_try(cu, cudaEventCreateWithFlags(&cu->staging->arrived, cudaEventDisableTiming), "making events")) return false;
     if (!mirt__cu_try(cu, cudaEventCreateWithFlags(&cu->staging->left, cudaEventDisableTiming), "making events")) return false;
-    return mirt__cu_try(cu, cudaMalloc((void **)&cu->numbers, MIRT__CU_NUMBERS), "taking memory for numbers") && mirt__cu_open_blas(cu);
+    return mirt__cu_try(cu, cudaMalloc((void **)&cu->numbers, MIRT__CU_NUMBERS), "taking memory for numbers") && (!mirt__cu_blas_wanted() || mirt__cu_open_blas(cu));
 }
 
 static mirt__remote *mirt__cu_open(const mirt__host *host, int index, bool tf32) {
     cudaDeviceProp device;
-    if (!mirt__cu_properties(host, index, &device)) return NULL;
+    if (!mirt__cu_check_switches(host) || !mirt__cu_properties(host, index, &device)) return NULL;
     const int version = device.major * 10 + device.minor, code = mirt__cu_code_for(version);
     if (!code) {
         host->fail(MIRT_E_DEVICE, "gpu:%d (%s) is sm_%d, and the program has code for newer ones alone: compile with nvcc -arch=native, or -arch=sm_%d", index,
@@ -480,11 +496,12 @@ static mirt__remote *mirt__cu_open(const mirt__host *host, int index, bool tf32)
 
 /* >>memory */
 
+/* Memory is given in pieces of 2 MB: of what is free, weights, two slots and the working block may leave as much of their last ones. */
 static size_t mirt__cu_free_bytes(mirt__remote *cu) {
+    const size_t unused = (size_t)8 << 20;
     size_t left = 0, all = 0;
     mirt__cu_enter(cu);
-    const size_t later = cu->blas_room ? 0 : MIRT__CU_BLAS_ROOM; /* taken when cuBLAS is first called */
-    if (cudaMemGetInfo(&left, &all) == cudaSuccess) return left > later ? left - later : 0;
+    if (cudaMemGetInfo(&left, &all) == cudaSuccess) return left > unused ? left - unused : 0;
     (void)cudaGetLastError();
     return 0;
 }
@@ -2202,7 +2219,7 @@ static bool mirt__cu_join(mirt__remote_join *join) {
     mirt__cu *culprit = NULL;
     join->direct = true;
     for (int d = 0; d < join->count; d++) join->remote[d]->limit = join->limit;
-    snprintf(join->how, 256, "%s", "one GPU");
+    join->how[0] = 0;
     if (join->count < 2) return true;
     const mirt__host *host = join->remote[0]->host;
     if (join->count > MIRT__CU_MEMBERS) return host->fail(MIRT_E_INVALID, "%d devices; at most %d can meet", join->count, MIRT__CU_MEMBERS), false;
@@ -6425,10 +6442,11 @@ template <class T> static void mirt__cu_blas_column_sums(mirt__cu *cu, const T *
     MIRT_LAUNCH(cu, mirt__cu_blas_columns<float>, dim3(across), block, 0, room, mirt__cu_ceil(rows, each), n, parts, sums);
 }
 
-static bool mirt__cu_blas_on() {
+static bool mirt__cu_blas_wanted() {
     const char *value = getenv("MIRT_CUDA_BLAS");
     return !value || strcmp(value, "0") != 0;
 }
+static bool mirt__cu_blas_on(const mirt__cu *cu) { return cu->blas && mirt__cu_blas_wanted(); }
 static bool mirt__cu_blas_plain(const mirt__reader *r, mirt_dtype dtype) {
     return r->dtype == dtype && !r->affine && !r->norm && !r->gate && !r->back;
 }
@@ -6463,7 +6481,7 @@ static void mirt__cu_blas_finished(mirt__cu *cu, const mirt__cu_product *p, cons
 
 static bool mirt__cu_blas_gemm(const mirt__gemm *g, mirt__cu *cu) {
     mirt__cu_product p;
-    if (!mirt__cu_blas_on() || !mirt__cu_blas_plain(&g->a, MIRT_FLOAT32) || !mirt__cu_blas_finishes(&g->epilogue)) return false;
+    if (!mirt__cu_blas_on(cu) || !mirt__cu_blas_plain(&g->a, MIRT_FLOAT32) || !mirt__cu_blas_finishes(&g->epilogue)) return false;
     if ((g->a_row != 1 && g->a_col != 1) || (g->b_row != 1 && g->b_col != 1) || (g->column_sum && g->b_row != g->n)) return false;
     if (!mirt__cu_blas_product(&p, CUDA_R_32F, CUDA_R_32F, g->m, g->n, g->k, g->a.data, g->a_row, g->a_col, g->b, g->b_row, g->b_col, g->c)) return false;
     if (!mirt__cu_blas_worth(&p, &g->epilogue)) return false;
@@ -6496,7 +6514,7 @@ static bool mirt__cu_blas_conv(mirt__cu *cu, const mirt__conv *s, bool back, mir
                                mirt_dtype out_dtype, const mirt__epilogue *e) {
     const bool half = factors != MIRT_FLOAT32;
     mirt__cu_product p;
-    if (!mirt__cu_blas_on() || !mirt__cu_blas_pixels(s) || !mirt__cu_blas_plain(in, factors)) return false;
+    if (!mirt__cu_blas_on(cu) || !mirt__cu_blas_pixels(s) || !mirt__cu_blas_plain(in, factors)) return false;
     if (out_dtype == MIRT_FLOAT32 ? !mirt__cu_blas_finishes(e) : out_dtype != factors || !mirt__cu_blas_nothing(e)) return false;
     if (half && !mirt__cu_multiplies(cu, factors)) return false;
     const int64_t pixels = s->rows * s->h * s->w, n = back ? s->ci : s->co, k = back ? s->co : s->ci;
@@ -6524,7 +6542,7 @@ static bool mirt__cu_blas_conv_weight_grad(const mirt__conv_weight_grad *g, mirt
     const mirt__conv *s = &g->s;
     const int64_t pixels = s->rows * s->h * s->w;
     mirt__cu_product p;
-    if (!mirt__cu_blas_on() || !mirt__cu_blas_pixels(s) || !mirt__cu_blas_plain(&g->x, factors) || !mirt__cu_blas_plain(&g->dy, factors)) return false;
+    if (!mirt__cu_blas_on(cu) || !mirt__cu_blas_pixels(s) || !mirt__cu_blas_plain(&g->x, factors) || !mirt__cu_blas_plain(&g->dy, factors)) return false;
     if (factors != MIRT_FLOAT32 && !mirt__cu_multiplies(cu, factors)) return false;
     if (!mirt__cu_blas_product(&p, mirt__cu_blas_type(factors), CUDA_R_32F, s->ci, s->co, pixels, g->x.data, 1, s->ci, g->dy.data, s->co, 1, g->dkernel)) return false;
     if (g->db) {

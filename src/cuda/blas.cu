@@ -192,10 +192,11 @@ template <class T> static void mirt__cu_blas_column_sums(mirt__cu *cu, const T *
     MIRT_LAUNCH(cu, mirt__cu_blas_columns<float>, dim3(across), block, 0, room, mirt__cu_ceil(rows, each), n, parts, sums);
 }
 
-static bool mirt__cu_blas_on() {
+static bool mirt__cu_blas_wanted() {
     const char *value = getenv("MIRT_CUDA_BLAS");
     return !value || strcmp(value, "0") != 0;
 }
+static bool mirt__cu_blas_on(const mirt__cu *cu) { return cu->blas && mirt__cu_blas_wanted(); }
 static bool mirt__cu_blas_plain(const mirt__reader *r, mirt_dtype dtype) {
     return r->dtype == dtype && !r->affine && !r->norm && !r->gate && !r->back;
 }
@@ -230,7 +231,7 @@ static void mirt__cu_blas_finished(mirt__cu *cu, const mirt__cu_product *p, cons
 
 static bool mirt__cu_blas_gemm(const mirt__gemm *g, mirt__cu *cu) {
     mirt__cu_product p;
-    if (!mirt__cu_blas_on() || !mirt__cu_blas_plain(&g->a, MIRT_FLOAT32) || !mirt__cu_blas_finishes(&g->epilogue)) return false;
+    if (!mirt__cu_blas_on(cu) || !mirt__cu_blas_plain(&g->a, MIRT_FLOAT32) || !mirt__cu_blas_finishes(&g->epilogue)) return false;
     if ((g->a_row != 1 && g->a_col != 1) || (g->b_row != 1 && g->b_col != 1) || (g->column_sum && g->b_row != g->n)) return false;
     if (!mirt__cu_blas_product(&p, CUDA_R_32F, CUDA_R_32F, g->m, g->n, g->k, g->a.data, g->a_row, g->a_col, g->b, g->b_row, g->b_col, g->c)) return false;
     if (!mirt__cu_blas_worth(&p, &g->epilogue)) return false;
@@ -263,7 +264,7 @@ static bool mirt__cu_blas_conv(mirt__cu *cu, const mirt__conv *s, bool back, mir
                                mirt_dtype out_dtype, const mirt__epilogue *e) {
     const bool half = factors != MIRT_FLOAT32;
     mirt__cu_product p;
-    if (!mirt__cu_blas_on() || !mirt__cu_blas_pixels(s) || !mirt__cu_blas_plain(in, factors)) return false;
+    if (!mirt__cu_blas_on(cu) || !mirt__cu_blas_pixels(s) || !mirt__cu_blas_plain(in, factors)) return false;
     if (out_dtype == MIRT_FLOAT32 ? !mirt__cu_blas_finishes(e) : out_dtype != factors || !mirt__cu_blas_nothing(e)) return false;
     if (half && !mirt__cu_multiplies(cu, factors)) return false;
     const int64_t pixels = s->rows * s->h * s->w, n = back ? s->ci : s->co, k = back ? s->co : s->ci;
@@ -291,7 +292,7 @@ static bool mirt__cu_blas_conv_weight_grad(const mirt__conv_weight_grad *g, mirt
     const mirt__conv *s = &g->s;
     const int64_t pixels = s->rows * s->h * s->w;
     mirt__cu_product p;
-    if (!mirt__cu_blas_on() || !mirt__cu_blas_pixels(s) || !mirt__cu_blas_plain(&g->x, factors) || !mirt__cu_blas_plain(&g->dy, factors)) return false;
+    if (!mirt__cu_blas_on(cu) || !mirt__cu_blas_pixels(s) || !mirt__cu_blas_plain(&g->x, factors) || !mirt__cu_blas_plain(&g->dy, factors)) return false;
     if (factors != MIRT_FLOAT32 && !mirt__cu_multiplies(cu, factors)) return false;
     if (!mirt__cu_blas_product(&p, mirt__cu_blas_type(factors), CUDA_R_32F, s->ci, s->co, pixels, g->x.data, 1, s->ci, g->dy.data, s->co, 1, g->dkernel)) return false;
     if (g->db) {

@@ -52,6 +52,8 @@ static bool mirt__cu_group_well(mirt__cu *cu);
 /* exchange.cu: nobody waits for this device any more: it failed; it is closed. */
 static void mirt__cu_group_fail(mirt__cu *cu);
 static void mirt__cu_group_leave(mirt__cu *cu);
+/* blas.cu */
+static bool mirt__cu_blas_wanted();
 /* graphs.cu */
 static void mirt__cu_graphs_free(mirt__cu *cu);
 static void mirt__cu_graphs_settle(mirt__cu *cu);
@@ -95,6 +97,7 @@ static const struct {
 };
 
 static void mirt__cu_failed(mirt__cu *cu, cudaError_t error, const char *what) {
+    size_t left = 0, all = 0;
     (void)cudaGetLastError(); /* or the next launch would seem to have failed */
     for (int i = 0; i < MIRT__COUNT(mirt__cu_losses); i++) {
         if (mirt__cu_losses[i].error != error) continue;
@@ -103,7 +106,8 @@ static void mirt__cu_failed(mirt__cu *cu, cudaError_t error, const char *what) {
         return;
     }
     if (error == cudaErrorMemoryAllocation) {
-        mirt__cu_fail(cu, MIRT_E_NOMEM, "out of memory, %s", what);
+        if (cudaMemGetInfo(&left, &all) != cudaSuccess) (void)cudaGetLastError();
+        mirt__cu_fail(cu, MIRT_E_NOMEM, "out of memory, %s: %.1f MB of %.1f MB are free; nvidia-smi shows who has the rest", what, (double)left / 1e6, (double)all / 1e6);
     } else if (error == cudaErrorNoKernelImageForDevice || error == cudaErrorInvalidDeviceFunction || error == cudaErrorUnsupportedPtxVersion ||
                error == cudaErrorInvalidKernelImage) {
         mirt__cu_fail(cu, MIRT_E_DEVICE, "%s: the program has no code for it (%s); compile with nvcc -arch=native, or -arch=sm_%d%d", what,
@@ -273,6 +277,18 @@ static void mirt__cu_close(mirt__remote *cu) {
     cu->host->free(cu);
 }
 
+/* The environment's switches: 0 or 1, and nothing is 1. */
+static bool mirt__cu_check_switches(const mirt__host *host) {
+    static const char *const names[] = {"MIRT_CUDA_BLAS", "MIRT_CUDA_GRAPHS", "MIRT_CUDA_NCCL"};
+    for (int i = 0; i < MIRT__COUNT(names); i++) {
+        const char *value = getenv(names[i]);
+        if (!value || !*value || strcmp(value, "0") == 0 || strcmp(value, "1") == 0) continue;
+        host->fail(MIRT_E_DEVICE, "the environment's %s is \"%.100s\"; it may be 0 or 1", names[i], value);
+        return false;
+    }
+    return true;
+}
+
 /* Its products add up in float32 throughout. */
 static bool mirt__cu_open_blas(mirt__cu *cu) {
     const int precise = cu->tf32 ? (int)CUBLAS_TF32_TENSOR_OP_MATH : (int)CUBLAS_DEFAULT_MATH;
@@ -298,12 +314,12 @@ static bool mirt__cu_open_parts(mirt__cu *cu) {
     }
     if (!mirt__cu_try(cu, cudaEventCreateWithFlags(&cu->staging->arrived, cudaEventDisableTiming), "making events")) return false;
     if (!mirt__cu_try(cu, cudaEventCreateWithFlags(&cu->staging->left, cudaEventDisableTiming), "making events")) return false;
-    return mirt__cu_try(cu, cudaMalloc((void **)&cu->numbers, MIRT__CU_NUMBERS), "taking memory for numbers") && mirt__cu_open_blas(cu);
+    return mirt__cu_try(cu, cudaMalloc((void **)&cu->numbers, MIRT__CU_NUMBERS), "taking memory for numbers") && (!mirt__cu_blas_wanted() || mirt__cu_open_blas(cu));
 }
 
 static mirt__remote *mirt__cu_open(const mirt__host *host, int index, bool tf32) {
     cudaDeviceProp device;
-    if (!mirt__cu_properties(host, index, &device)) return NULL;
+    if (!mirt__cu_check_switches(host) || !mirt__cu_properties(host, index, &device)) return NULL;
     const int version = device.major * 10 + device.minor, code = mirt__cu_code_for(version);
     if (!code) {
         host->fail(MIRT_E_DEVICE, "gpu:%d (%s) is sm_%d, and the program has code for newer ones alone: compile with nvcc -arch=native, or -arch=sm_%d", index,
@@ -336,11 +352,12 @@ static mirt__remote *mirt__cu_open(const mirt__host *host, int index, bool tf32)
 
 /* >>memory */
 
+/* Memory is given in pieces of 2 MB: of what is free, weights, two slots and the working block may leave as much of their last ones. */
 static size_t mirt__cu_free_bytes(mirt__remote *cu) {
+    const size_t unused = (size_t)8 << 20;
     size_t left = 0, all = 0;
     mirt__cu_enter(cu);
-    const size_t later = cu->blas_room ? 0 : MIRT__CU_BLAS_ROOM; /* taken when cuBLAS is first called */
-    if (cudaMemGetInfo(&left, &all) == cudaSuccess) return left > later ? left - later : 0;
+    if (cudaMemGetInfo(&left, &all) == cudaSuccess) return left > unused ? left - unused : 0;
     (void)cudaGetLastError();
     return 0;
 }

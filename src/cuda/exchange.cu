@@ -593,7 +593,7 @@ static bool mirt__cu_join(mirt__remote_join *join) {
     mirt__cu *culprit = NULL;
     join->direct = true;
     for (int d = 0; d < join->count; d++) join->remote[d]->limit = join->limit;
-    snprintf(join->how, 256, "%s", "one GPU");
+    join->how[0] = 0;
     if (join->count < 2) return true;
     const mirt__host *host = join->remote[0]->host;
     if (join->count > MIRT__CU_MEMBERS) return host->fail(MIRT_E_INVALID, "%d devices; at most %d can meet", join->count, MIRT__CU_MEMBERS), false;

@@ -34,7 +34,7 @@ typedef struct mirt__remote_join {
     mirt_collective collective;
     bool shares;  /* they have memory in common: `direct` is asked for */
     double limit; /* seconds without progress, then a wait fails; 0: none */
-    char *how;    /* takes a sentence for the log: the algorithm, why, its speed; 256 bytes */
+    char *how;    /* takes a sentence for the log: the algorithm, why, its speed, of one device nothing; 256 bytes */
     bool direct;  /* out: each device can read and write the others' memory, and `exchange` is not to be called */
 } mirt__remote_join;
 

@@ -150,12 +150,13 @@ MIRT__LIB mirt_status mirt__parse_devices(mirt_strategy *s, const mirt_strategy_
     return mirt__all_of_backend(s, backend, text ? (int)count : gpus);
 }
 
-MIRT__LIB mirt_status mirt__devices_open(mirt_strategy *s, const mirt_strategy_desc *desc, char how[256]) {
+MIRT__LIB mirt_status mirt__devices_open(mirt_strategy *s, const mirt_strategy_desc *desc, char about[256], char how[256]) {
+    mirt__remote_info info;
     mirt__remote *remote[MIRT__MAX_DEVICES];
     mirt__remote_join join;
     for (int d = 0; d < s->num_devices; d++) {
         s->device[d].remote = remote[d] = s->backend->open(&mirt__host_of_backends, s->device[d].index, desc->tf32);
-        if (!remote[d]) return mirt__fail_at("device %s", s->device[d].name);
+        if (!remote[d]) return mirt_last_status();
     }
     memset(&join, 0, sizeof join);
     join.remote = remote;
@@ -166,6 +167,7 @@ MIRT__LIB mirt_status mirt__devices_open(mirt_strategy *s, const mirt_strategy_d
     join.how = how;
     if (!s->backend->join(&join)) return mirt_last_status();
     s->direct = join.direct;
+    if (s->backend->info(&mirt__host_of_backends, s->device[0].index, &info)) snprintf(about, 256, "%s is %s, %s", s->device[0].name, info.name, info.description);
     return MIRT_OK;
 }
 

@@ -83,7 +83,7 @@ static void mirt__introduce_cores(const mirt_strategy *s, const mirt_strategy_de
     }
 }
 
-static void mirt__introduce(const mirt_strategy *s, const mirt_strategy_desc *desc, int cores, const char *joined) {
+static void mirt__introduce(const mirt_strategy *s, const mirt_strategy_desc *desc, int cores, const char *about, const char *joined) {
     const char *why = "", *name = mirt__collective_name(s->collective, &why);
     char how[160] = "", names[MIRT__MAX_DEVICES * 10] = "", kind[MIRT__MAX_DEVICES * 10 + 96];
     for (int d = 0; (s->named || s->backend) && d < s->num_devices; d++) {
@@ -100,13 +100,14 @@ static void mirt__introduce(const mirt_strategy *s, const mirt_strategy_desc *de
     mirt__log(s, MIRT_LOG_INFO, "mirrortrain %s: %s, %d replica%s%s%s%s", mirt_version(), kind, s->num_replicas, s->num_replicas == 1 ? "" : "s",
               s->kind == MIRT_CENTRAL_STORAGE ? ", one copy of the weights" : "",
               s->winograd && !s->backend ? ", Winograd's convolutions" : "", how);
+    if (*about) mirt__log(s, MIRT_LOG_INFO, "%s", about);
     if (*joined) mirt__log(s, MIRT_LOG_INFO, "%s", joined);
     if (!s->backend) mirt__introduce_cores(s, desc, cores);
 }
 
 static mirt_status mirt__strategy_start(mirt_strategy *s, const mirt_strategy_desc *desc) {
     int cores = mirt__cpu_cores();
-    char joined[256] = "";
+    char about[256] = "", joined[256] = "";
     s->log = desc->silent ? NULL : desc->log ? desc->log : mirt__log_stderr;
     s->log_user = desc->log_user;
     s->seed = desc->seed;
@@ -135,8 +136,8 @@ static mirt_status mirt__strategy_start(mirt_strategy *s, const mirt_strategy_de
     if (!(s->lane = (mirt__lane *)mirt__aligned_alloc(lanes))) return mirt_last_status();
     memset(s->lane, 0, lanes);
     for (int d = 0; d < s->num_devices; d++) mirt__lane_reset(&s->lane[d]);
-    if (s->backend && mirt__devices_open(s, desc, joined) != MIRT_OK) return mirt_last_status();
-    mirt__introduce(s, desc, cores, joined);
+    if (s->backend && mirt__devices_open(s, desc, about, joined) != MIRT_OK) return mirt_last_status();
+    mirt__introduce(s, desc, cores, about, joined);
     return MIRT_OK;
 }
 

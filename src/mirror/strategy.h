@@ -90,8 +90,8 @@ MIRT__LIB bool mirt__has_backend(void);
 /* Reads a description of devices (NULL: the default) into num_devices, their names and, where they have memory of their own, the backend;
    sets `named` where it names cores. */
 MIRT__LIB mirt_status mirt__parse_devices(mirt_strategy *strategy, const mirt_strategy_desc *desc);
-/* Opens and closes those with memory of their own. `how` takes a sentence about the way they meet. */
-MIRT__LIB mirt_status mirt__devices_open(mirt_strategy *strategy, const mirt_strategy_desc *desc, char how[256]);
+/* Opens and closes those with memory of their own. `about`: what the first is; `how`: how they meet; sentences. */
+MIRT__LIB mirt_status mirt__devices_open(mirt_strategy *strategy, const mirt_strategy_desc *desc, char about[256], char how[256]);
 MIRT__LIB void mirt__devices_close(mirt_strategy *strategy);
 
 /* --- strategy.c --- */

@@ -231,9 +231,30 @@ static void check_wishes(void) {
     mirt_strategy_destroy(s);
     setenv("MIRT_DEVICES", "gpu", 1);
     s = strategy("1");
-    ok(s && said.find("1 GPU gpu:0") != std::string::npos, "MIRT_DEVICES=gpu: \"%s\"", said.c_str());
+    ok(s && said.find("1 GPU gpu:0") != std::string::npos && said.find("gpu:0 is Simulated GPU 0, sm_90, ") != std::string::npos, "MIRT_DEVICES=gpu: \"%s\"", said.c_str());
     mirt_strategy_destroy(s);
     unsetenv("MIRT_DEVICES");
+    for (const char *name : {"MIRT_CUDA_BLAS", "MIRT_CUDA_GRAPHS", "MIRT_CUDA_NCCL"}) {
+        const char *was = getenv(name);
+        const std::string before = was ? was : "";
+        setenv(name, "off", 1);
+        s = strategy("gpu:0");
+        ok(!s && strstr(mirt_last_error(), name) && strstr(mirt_last_error(), "is \"off\"; it may be 0 or 1"), "%s=off: \"%s\"", name, mirt_last_error());
+        mirt_strategy_destroy(s);
+        setenv(name, before.c_str(), 1);
+    }
+    const size_t memory = mirt_sim::options().memory;
+    mirt_sim::options().memory = 1 << 20;
+    setenv("MIRT_CUDA_BLAS", "1", 1);
+    s = strategy("gpu:0");
+    ok(!s && mirt_last_status() == MIRT_E_NOMEM && strncmp(mirt_last_error(), "gpu:0 (", 7) == 0 && strstr(mirt_last_error(), " of 1.0 MB are free; nvidia-smi"), "a full GPU: \"%s\"", mirt_last_error());
+    mirt_strategy_destroy(s);
+    mirt_sim::options().memory = memory;
+    unsetenv("MIRT_CUDA_BLAS");
+    s = strategy("gpu:0");
+    mirt_model *m = s ? mirt_model_create(s, "half") : NULL;
+    ok(mirt_set_dtype_policy(m, "float16") != MIRT_OK && strstr(mirt_last_error(), "did you mean \"mixed_float16\""), "a policy: \"%s\"", mirt_last_error());
+    mirt_strategy_destroy(s);
 }
 
 __attribute__((constructor(101))) static void ask_for_devices(void) { setenv("MIRT_SIM_DEVICES", "2", 0); }
