@@ -37,7 +37,7 @@ typedef struct mirt__cu_group mirt__cu_group;
 /* An opened device. */
 typedef struct mirt__remote {
     const mirt__host *host;
-    int index, processors;
+    int index;
     int major, minor;   /* of the machine, or of the code for it, where that was made for an older one */
     char name[64];
     size_t shared_most; /* bytes of shared memory that a block may ask for */
@@ -476,7 +476,6 @@ static mirt__remote *mirt__cu_open(const mirt__host *host, int index, bool tf32)
     cu->index = index;
     cu->major = code / 10;
     cu->minor = code % 10;
-    cu->processors = device.multiProcessorCount;
     cu->shared_most = device.sharedMemPerBlockOptin;
     cu->tf32 = tf32 && code >= 80;
     snprintf(cu->name, sizeof cu->name, "%.63s", device.name);
@@ -2339,12 +2338,6 @@ static inline __device__ uint32_t mirt__cu_to_tf32(float x) {
 /* Inputs as kernels read them (mirt__reader): neighbouring channels of a pixel, as float. What a normalization comes to in a
    column is worked out once by each thread or block (mirt__cu_columns). */
 
-typedef struct mirt__cu_norm {
-    const float *mean, *variance, *gamma, *beta; /* gamma and beta may be NULL */
-    float epsilon;
-    mirt_activation_kind activation;
-} mirt__cu_norm;
-
 /* What there is to do beyond loading and `affine`; MIRT__CU_READ_ANY as a kernel's parameter: as the reader says. */
 enum { MIRT__CU_READ_ANY = -1, MIRT__CU_READ_PLAIN = 0, MIRT__CU_READ_NORM = 1, MIRT__CU_READ_GATE = 2, MIRT__CU_READ_BACK = 4 };
 
@@ -2355,7 +2348,7 @@ typedef struct mirt__cu_reader {
     bool affine;
     float scale, offset;
     int64_t channels; /* 0: not known, data is plain */
-    mirt__cu_norm norm; /* of kinds NORM and BACK */
+    mirt__scaling norm; /* of kinds NORM and BACK */
     const float *sum[2];
     double count;
     const float *gate;
@@ -2368,17 +2361,11 @@ template <int N> struct mirt__cu_columns {
 };
 #define MIRT__CU_COLUMN_ROWS 5 /* floats of a column */
 
-static inline mirt__cu_norm mirt__cu_norm_of(const mirt__scaling *s) {
-    mirt__cu_norm n;
-    memset(&n, 0, sizeof n);
-    if (!s) return n;
-    n.mean = s->mean;
-    n.variance = s->variance;
-    n.gamma = s->gamma;
-    n.beta = s->beta;
-    n.epsilon = s->epsilon;
-    n.activation = s->activation;
-    return n;
+/* NULL: zeros. */
+static inline mirt__scaling mirt__cu_scaling_of(const mirt__scaling *s) {
+    mirt__scaling none;
+    memset(&none, 0, sizeof none);
+    return s ? *s : none;
 }
 /* `channels`: of the last axis of what is read, where the reader does not say. */
 static mirt__cu_reader mirt__cu_reader_of(const mirt__reader *reader, int64_t channels) {
@@ -2392,14 +2379,14 @@ static mirt__cu_reader mirt__cu_reader_of(const mirt__reader *reader, int64_t ch
     r.channels = reader->channels > 0 ? reader->channels : channels;
     if (reader->back) {
         r.kind = MIRT__CU_READ_BACK;
-        r.norm = mirt__cu_norm_of(&reader->back->norm);
+        r.norm = reader->back->norm;
         r.z = reader->back->z;
         r.sum[0] = reader->back->sum[0];
         r.sum[1] = reader->back->sum[1];
         r.count = reader->back->count;
     } else if (reader->norm) {
         r.kind = MIRT__CU_READ_NORM;
-        r.norm = mirt__cu_norm_of(reader->norm);
+        r.norm = *reader->norm;
     }
     if (reader->gate) {
         r.kind |= MIRT__CU_READ_GATE;
@@ -2414,9 +2401,10 @@ static mirt__cu_reader mirt__cu_reader_of(const mirt__reader *reader, int64_t ch
 
 #define MIRT__CU_KIND(known, r) ((known) == MIRT__CU_READ_ANY ? (r).kind : (known))
 
-static inline __device__ float mirt__cu_norm_inverse(const mirt__cu_norm &n, int64_t j) { return __fdiv_rn(1.0f, __fsqrt_rn(n.variance[j] + n.epsilon)); }
+static inline __device__ float mirt__cu_norm_inverse_of(float variance, float epsilon) { return __fdiv_rn(1.0f, __fsqrt_rn(variance + epsilon)); }
+static inline __device__ float mirt__cu_norm_inverse(const mirt__scaling &n, int64_t j) { return mirt__cu_norm_inverse_of(n.variance[j], n.epsilon); }
 /* gamma / sqrt(variance + epsilon) */
-static inline __device__ float mirt__cu_norm_factor(const mirt__cu_norm &n, int64_t j) {
+static inline __device__ float mirt__cu_norm_factor(const mirt__scaling &n, int64_t j) {
     const float inverse = mirt__cu_norm_inverse(n, j);
     return n.gamma ? __fmul_rn(n.gamma[j], inverse) : inverse;
 }
@@ -2443,19 +2431,20 @@ template <int KIND, int N> static inline __device__ void mirt__cu_columns_of(con
 static inline __host__ __device__ int mirt__cu_columns_floats(const mirt__cu_reader &r, int n) {
     return r.kind & MIRT__CU_READ_BACK ? 5 * n : r.kind & MIRT__CU_READ_NORM ? 3 * n : 0;
 }
-static inline __device__ void mirt__cu_columns_put(const mirt__cu_reader &r, int64_t first, int some, int n, float *shared, int thread, int threads) {
+/* One of them, of `channel`, at place `at` of a row. */
+static inline __device__ void mirt__cu_column_put(const mirt__cu_reader &r, int64_t channel, float *shared, int n, int at) {
+    mirt__cu_columns<1> c;
     if (!(r.kind & (MIRT__CU_READ_NORM | MIRT__CU_READ_BACK))) return;
-    for (int j = thread; j < some; j += threads) {
-        mirt__cu_columns<1> c;
-        mirt__cu_columns_of<MIRT__CU_READ_ANY, 1>(r, first + j, c);
-        shared[j] = c.mean[0];
-        shared[n + j] = c.factor[0];
-        shared[2 * n + j] = c.offset[0];
-        if (r.kind & MIRT__CU_READ_BACK) {
-            shared[3 * n + j] = c.less[0];
-            shared[4 * n + j] = c.part[0];
-        }
-    }
+    mirt__cu_columns_of<MIRT__CU_READ_ANY, 1>(r, channel, c);
+    shared[at] = c.mean[0];
+    shared[n + at] = c.factor[0];
+    shared[2 * n + at] = c.offset[0];
+    if (!(r.kind & MIRT__CU_READ_BACK)) return;
+    shared[3 * n + at] = c.less[0];
+    shared[4 * n + at] = c.part[0];
+}
+static inline __device__ void mirt__cu_columns_put(const mirt__cu_reader &r, int64_t first, int some, int n, float *shared, int thread, int threads) {
+    for (int j = thread; j < some; j += threads) mirt__cu_column_put(r, first + j, shared, n, j);
 }
 /* Columns [j, j + N) of those: N 4 or 8 need n and j to be multiples of 4, and `shared` aligned. */
 template <int KIND, int N>
@@ -2622,7 +2611,7 @@ typedef struct mirt__cu_epilogue {
     int64_t columns;
     const float *bias;
     const void *add, *mask, *slope_x;
-    mirt__cu_norm norm, slope; /* mean NULL: there is none */
+    mirt__scaling norm, slope; /* mean NULL: there is none */
     mirt_activation_kind activation, mask_activation;
     mirt__column_sums sums;
 } mirt__cu_epilogue;
@@ -2634,12 +2623,12 @@ static mirt__cu_epilogue mirt__cu_epilogue_of(const mirt__epilogue *e, void *y, 
     d.dtype = dtype;
     d.columns = columns;
     d.bias = e->bias;
-    d.norm = mirt__cu_norm_of(e->norm);
+    d.norm = mirt__cu_scaling_of(e->norm);
     d.add = e->add;
     d.activation = e->activation;
     d.mask = e->mask;
     d.mask_activation = e->mask_activation;
-    d.slope = mirt__cu_norm_of(e->slope);
+    d.slope = mirt__cu_scaling_of(e->slope);
     d.slope_x = e->slope ? e->slope_x : NULL;
     d.sums = e->sums;
     d.width = columns % 8 == 0 ? 8 : columns % 4 == 0 ? 4 : 1;
@@ -3034,8 +3023,6 @@ typedef struct mirt__cu_norm_call {
     float epsilon;
     int across, down, by_row;
 } mirt__cu_norm_call;
-
-static inline __device__ float mirt__cu_norm_inverse_of(float variance, float epsilon) { return __fdiv_rn(1.0f, __fsqrt_rn(variance + epsilon)); }
 
 /* What normalization comes to in some columns; by rows mean is 0, factor gamma. */
 template <int N> struct mirt__cu_norm_column {
@@ -4173,14 +4160,6 @@ template <int N, class T> static inline __device__ void mirt__cu_store_left(T *y
 
 /* ---- unary */
 
-typedef struct mirt__cu_unary_args {
-    mirt__unary_kind kind;
-    int64_t count;
-    const float *x;
-    float *y;
-    float scale, offset;
-} mirt__cu_unary_args;
-
 static __attribute__((noinline)) __device__ float mirt__cu_unary_rare(mirt__unary_kind kind, float x, float scale) {
     switch (kind) {
     case MIRT__EXP: return expf(x);
@@ -4201,7 +4180,7 @@ static __attribute__((noinline)) __device__ float mirt__cu_unary_rare(mirt__unar
         _Pragma("unroll") for (int j = 0; j < N; j++) v[j] = (expression); \
         break;
 
-template <int N> static __global__ void __launch_bounds__(MIRT__CU_ELEMENT_BLOCK) mirt__cu_unary_kernel(const mirt__cu_unary_args u) {
+template <int N> static __global__ void __launch_bounds__(MIRT__CU_ELEMENT_BLOCK) mirt__cu_unary_kernel(const mirt__unary u) {
     MIRT__CU_PIECES(at, left, u.count, N) {
         float v[N];
         mirt__cu_load_left<N>(u.x + at, left, v);
@@ -4231,14 +4210,8 @@ template <int N> static __global__ void __launch_bounds__(MIRT__CU_ELEMENT_BLOCK
 
 static void mirt__cu_unary(const mirt__unary *args, const mirt__where *where) {
     mirt__cu *cu = mirt__cu_of(where);
-    mirt__cu_unary_args u;
-    if (args->count <= 0) return;
-    u.kind = args->kind;
-    u.count = args->count;
-    u.x = args->x;
-    u.y = args->y;
-    u.scale = args->scale;
-    u.offset = args->offset;
+    const mirt__unary u = *args;
+    if (u.count <= 0) return;
     if (mirt__cu_aligned(u.x, 16) && mirt__cu_aligned(u.y, 16)) {
         MIRT_LAUNCH(cu, (mirt__cu_unary_kernel<4>), mirt__cu_blocks(u.count, MIRT__CU_ELEMENT_BLOCK * 4), MIRT__CU_ELEMENT_BLOCK, 0, u);
     } else {
@@ -5215,14 +5188,7 @@ template <bool BLOCK> static inline __device__ float mirt__cu_row_exp(const mirt
 
 /* ---- softmax. Each thread reads and writes the same places. */
 
-typedef struct mirt__cu_softmax_args {
-    int64_t rows, n;
-    bool log;
-    const float *x, *dy;
-    float *y;
-} mirt__cu_softmax_args;
-
-template <bool BLOCK> static __global__ void __launch_bounds__(MIRT__CU_ROW_BLOCK) mirt__cu_softmax_kernel(const mirt__cu_softmax_args s) {
+template <bool BLOCK> static __global__ void __launch_bounds__(MIRT__CU_ROW_BLOCK) mirt__cu_softmax_kernel(const mirt__softmax s) {
     MIRT_SHARED(float, room, 32);
     const mirt__cu_crew<BLOCK> crew(room);
     for (int64_t r = crew.row; r < s.rows; r += crew.step) {
@@ -5245,7 +5211,7 @@ template <bool BLOCK> static __global__ void __launch_bounds__(MIRT__CU_ROW_BLOC
     }
 }
 
-template <bool BLOCK> static __global__ void __launch_bounds__(MIRT__CU_ROW_BLOCK) mirt__cu_softmax_grad_kernel(const mirt__cu_softmax_args s) {
+template <bool BLOCK> static __global__ void __launch_bounds__(MIRT__CU_ROW_BLOCK) mirt__cu_softmax_grad_kernel(const mirt__softmax s) {
     MIRT_SHARED(float, room, 32);
     const mirt__cu_crew<BLOCK> crew(room);
     for (int64_t r = crew.row; r < s.rows; r += crew.step) {
@@ -5257,43 +5223,22 @@ template <bool BLOCK> static __global__ void __launch_bounds__(MIRT__CU_ROW_BLOC
     }
 }
 
-static mirt__cu_softmax_args mirt__cu_softmax_of(const mirt__softmax *args) {
-    mirt__cu_softmax_args s;
-    s.rows = args->rows;
-    s.n = args->n;
-    s.log = args->log;
-    s.x = args->x;
-    s.dy = args->dy;
-    s.y = args->y;
-    return s;
-}
 static void mirt__cu_softmax(const mirt__softmax *args, const mirt__where *where) {
     mirt__cu *cu = mirt__cu_of(where);
-    if (args->rows > 0 && args->n > 0) MIRT__CU_BY_ROWS(cu, mirt__cu_softmax_kernel, args->rows, args->n, mirt__cu_softmax_of(args));
+    if (args->rows > 0 && args->n > 0) MIRT__CU_BY_ROWS(cu, mirt__cu_softmax_kernel, args->rows, args->n, *args);
 }
 static void mirt__cu_softmax_grad(const mirt__softmax *args, const mirt__where *where) {
     mirt__cu *cu = mirt__cu_of(where);
-    if (args->rows > 0 && args->n > 0) MIRT__CU_BY_ROWS(cu, mirt__cu_softmax_grad_kernel, args->rows, args->n, mirt__cu_softmax_of(args));
+    if (args->rows > 0 && args->n > 0) MIRT__CU_BY_ROWS(cu, mirt__cu_softmax_grad_kernel, args->rows, args->n, *args);
 }
 
 /* ---- losses: the formulas are explained in the library's reference kernels */
-
-typedef struct mirt__cu_loss_args {
-    mirt_loss kind;
-    bool from_logits;
-    int64_t rows, n;
-    const float *x;
-    const void *labels;
-    float *loss;
-    const float *dloss;
-    float *dx;
-} mirt__cu_loss_args;
 
 static inline __device__ float mirt__cu_clipped(float p) { return p < MIRT__CU_SMALLEST ? MIRT__CU_SMALLEST : p > MIRT__CU_LARGEST ? MIRT__CU_LARGEST : p; }
 static inline __device__ bool mirt__cu_is_clipped(float p) { return p < MIRT__CU_SMALLEST || p > MIRT__CU_LARGEST; }
 
 /* -log of the probability of `label`, the sum of clipped probabilities being 1. */
-template <bool BLOCK> static inline __device__ float mirt__cu_sparse(const mirt__cu_crew<BLOCK> &crew, const mirt__cu_loss_args &l, const float *x, int32_t label) {
+template <bool BLOCK> static inline __device__ float mirt__cu_sparse(const mirt__cu_crew<BLOCK> &crew, const mirt__loss &l, const float *x, int32_t label) {
     const float at = label >= 0 && label < l.n ? x[label] : NAN;
     if (l.from_logits) {
         const float most = mirt__cu_row_max(crew, x, l.n);
@@ -5304,7 +5249,7 @@ template <bool BLOCK> static inline __device__ float mirt__cu_sparse(const mirt_
     return logf(crew.sum(sum)) - logf(mirt__cu_clipped(at));
 }
 
-template <bool BLOCK> static inline __device__ float mirt__cu_categorical(const mirt__cu_crew<BLOCK> &crew, const mirt__cu_loss_args &l, const float *x, const float *t) {
+template <bool BLOCK> static inline __device__ float mirt__cu_categorical(const mirt__cu_crew<BLOCK> &crew, const mirt__loss &l, const float *x, const float *t) {
     float loss = 0;
     if (l.from_logits) {
         const float most = mirt__cu_row_max(crew, x, l.n), log_sum = logf(mirt__cu_row_exp(crew, x, l.n, most));
@@ -5326,7 +5271,7 @@ static inline __device__ float mirt__cu_binary_loss(bool from_logits, float x, f
     return -(t * logf(p) + (1 - t) * logf(1 - p));
 }
 
-template <bool BLOCK> static __global__ void __launch_bounds__(MIRT__CU_ROW_BLOCK) mirt__cu_loss_kernel(const mirt__cu_loss_args l) {
+template <bool BLOCK> static __global__ void __launch_bounds__(MIRT__CU_ROW_BLOCK) mirt__cu_loss_kernel(const mirt__loss l) {
     MIRT_SHARED(float, room, 32);
     const mirt__cu_crew<BLOCK> crew(room);
     for (int64_t r = crew.row; r < l.rows; r += crew.step) {
@@ -5347,7 +5292,7 @@ template <bool BLOCK> static __global__ void __launch_bounds__(MIRT__CU_ROW_BLOC
 
 /* In the gradients `scale` is the loss's own gradient. */
 template <bool BLOCK>
-static inline __device__ void mirt__cu_sparse_grad(const mirt__cu_crew<BLOCK> &crew, const mirt__cu_loss_args &l, const float *x, int32_t label, float scale, float *dx) {
+static inline __device__ void mirt__cu_sparse_grad(const mirt__cu_crew<BLOCK> &crew, const mirt__loss &l, const float *x, int32_t label, float scale, float *dx) {
     if (l.from_logits) {
         const float most = mirt__cu_row_max(crew, x, l.n), sum = mirt__cu_row_exp(crew, x, l.n, most);
         MIRT__CU_EACH(j, l.n) dx[j] = (expf(x[j] - most) / sum - (j == label ? 1.0f : 0.0f)) * scale;
@@ -5360,7 +5305,7 @@ static inline __device__ void mirt__cu_sparse_grad(const mirt__cu_crew<BLOCK> &c
 }
 
 template <bool BLOCK>
-static inline __device__ void mirt__cu_categorical_grad(const mirt__cu_crew<BLOCK> &crew, const mirt__cu_loss_args &l, const float *x, const float *t, float scale, float *dx) {
+static inline __device__ void mirt__cu_categorical_grad(const mirt__cu_crew<BLOCK> &crew, const mirt__loss &l, const float *x, const float *t, float scale, float *dx) {
     if (l.from_logits) {
         const float most = mirt__cu_row_max(crew, x, l.n), sum = mirt__cu_row_exp(crew, x, l.n, most), total = mirt__cu_row_sum(crew, t, l.n);
         MIRT__CU_EACH(j, l.n) dx[j] = scale * (expf(x[j] - most) / sum * total - t[j]);
@@ -5384,7 +5329,7 @@ static inline __device__ float mirt__cu_binary_loss_grad(bool from_logits, float
     return mirt__cu_is_clipped(x) ? 0.0f : (1 - t) / (1 - x) - t / x;
 }
 
-template <bool BLOCK> static __global__ void __launch_bounds__(MIRT__CU_ROW_BLOCK) mirt__cu_loss_grad_kernel(const mirt__cu_loss_args l) {
+template <bool BLOCK> static __global__ void __launch_bounds__(MIRT__CU_ROW_BLOCK) mirt__cu_loss_grad_kernel(const mirt__loss l) {
     MIRT_SHARED(float, room, 32);
     const mirt__cu_crew<BLOCK> crew(room);
     for (int64_t r = crew.row; r < l.rows; r += crew.step) {
@@ -5402,26 +5347,13 @@ template <bool BLOCK> static __global__ void __launch_bounds__(MIRT__CU_ROW_BLOC
     }
 }
 
-static mirt__cu_loss_args mirt__cu_loss_of(const mirt__loss *args) {
-    mirt__cu_loss_args l;
-    l.kind = args->kind;
-    l.from_logits = args->from_logits;
-    l.rows = args->rows;
-    l.n = args->n;
-    l.x = args->x;
-    l.labels = args->labels;
-    l.loss = args->loss;
-    l.dloss = args->dloss;
-    l.dx = args->dx;
-    return l;
-}
 static void mirt__cu_loss(const mirt__loss *args, const mirt__where *where) {
     mirt__cu *cu = mirt__cu_of(where);
-    if (args->rows > 0) MIRT__CU_BY_ROWS(cu, mirt__cu_loss_kernel, args->rows, args->n, mirt__cu_loss_of(args));
+    if (args->rows > 0) MIRT__CU_BY_ROWS(cu, mirt__cu_loss_kernel, args->rows, args->n, *args);
 }
 static void mirt__cu_loss_grad(const mirt__loss *args, const mirt__where *where) {
     mirt__cu *cu = mirt__cu_of(where);
-    if (args->rows > 0 && args->n > 0) MIRT__CU_BY_ROWS(cu, mirt__cu_loss_grad_kernel, args->rows, args->n, mirt__cu_loss_of(args));
+    if (args->rows > 0 && args->n > 0) MIRT__CU_BY_ROWS(cu, mirt__cu_loss_grad_kernel, args->rows, args->n, *args);
 }
 
 /* ---- accuracy: a warp for each row, however long */
@@ -5940,31 +5872,38 @@ template <int K, int S, int LINES, int N, int HALF, int WANTS> static __global__
 
 /* >>any shape, reader and epilogue: pixel by pixel */
 
-template <int N> static __global__ __launch_bounds__(128) void mirt__cu_depth_any_forward(mirt__cu_depth d) {
+/* Where a target reads an axis of `size` by a tap, or (BACK) is read from by it; below 0: nowhere. */
+template <bool BACK> static inline __device__ int mirt__cu_depth_tap(int at, int tap, int stride, int dilation, int pad, int size) {
+    int from = BACK ? at + pad - tap * dilation : at * stride + tap * dilation - pad;
+    if (BACK && from >= 0) from = from % stride ? -1 : from / stride;
+    return from < size ? from : -1;
+}
+template <int N, bool BACK> static __global__ __launch_bounds__(128) void mirt__cu_depth_any(mirt__cu_depth d) {
     MIRT_DYNAMIC_SHARED(float, room);
     const mirt__cu_depth_place p = mirt__cu_depth_place_of<N>(d);
+    const mirt__cu_reader &read = BACK ? d.dy : d.x;
+    const int high = BACK ? d.oh : d.h, wide = BACK ? d.ow : d.w, across = BACK ? d.w : d.ow, down = BACK ? d.h : d.oh;
     mirt__cu_finish_columns<N> finish;
     mirt__cu_columns<N> columns;
     mirt__cu_sums<N> sums;
     mirt__cu_sums_begin<N>(sums);
     if (p.live) {
-        mirt__cu_columns_of<MIRT__CU_READ_ANY, N>(d.x, p.j, columns);
+        mirt__cu_columns_of<MIRT__CU_READ_ANY, N>(read, p.j, columns);
         mirt__cu_finish_columns_of<N>(d.e, p.j, N, finish);
     }
     for (int64_t i = p.begin; p.live && i < d.units; i += p.step) {
-        const int64_t unit = p.group * d.units + i;
-        const int64_t line = unit / d.ow, image = line / d.oh;
-        const int ox = (int)(unit - line * d.ow), oy = (int)(line - image * d.oh);
+        const int64_t unit = p.group * d.units + i, line = unit / across, image = line / down;
+        const int column = (int)(unit - line * across), row = (int)(line - image * down);
         float sum[N], x[N], k[N], z[N];
 #pragma unroll
         for (int v = 0; v < N; v++) sum[v] = 0;
         for (int ky = 0; ky < d.kh; ky++) {
-            const int iy = oy * d.stride_h + ky * d.dilation_h - d.top;
-            for (int kx = 0; iy >= 0 && iy < d.h && kx < d.kw; kx++) {
-                const int ix = ox * d.stride_w + kx * d.dilation_w - d.left;
-                if (ix < 0 || ix >= d.w) continue;
-                const int64_t pixel = (image * d.h + iy) * d.w + ix;
-                mirt__cu_read<MIRT__CU_READ_ANY, N>(d.x, columns, pixel * d.c + p.j, mirt__cu_gate_of(d.x, pixel), p.j, x);
+            const int y = mirt__cu_depth_tap<BACK>(row, ky, d.stride_h, d.dilation_h, d.top, high);
+            for (int kx = 0; y >= 0 && kx < d.kw; kx++) {
+                const int at = mirt__cu_depth_tap<BACK>(column, kx, d.stride_w, d.dilation_w, d.left, wide);
+                if (at < 0) continue;
+                const int64_t pixel = (image * high + y) * wide + at;
+                mirt__cu_read<MIRT__CU_READ_ANY, N>(read, columns, pixel * d.c + p.j, mirt__cu_gate_of(read, pixel), p.j, x);
                 mirt__cu_load_n<N>(d.kernel + (int64_t)(ky * d.kw + kx) * d.c + p.j, k);
 #pragma unroll
                 for (int v = 0; v < N; v++) sum[v] = fmaf(x[v], k[v], sum[v]);
@@ -5972,43 +5911,6 @@ template <int N> static __global__ __launch_bounds__(128) void mirt__cu_depth_an
         }
         mirt__cu_finish<N>(d.e, finish, unit * d.c + p.j, N, sum, z);
         mirt__cu_finish_store<N>(d.e, unit * d.c + p.j, N, sum);
-        mirt__cu_sums_add<N>(d.e, finish, sums, sum, z);
-    }
-    mirt__cu_depth_leave<N>(d, p, sums, room);
-}
-
-template <int N> static __global__ __launch_bounds__(128) void mirt__cu_depth_any_back(mirt__cu_depth d) {
-    MIRT_DYNAMIC_SHARED(float, room);
-    const mirt__cu_depth_place p = mirt__cu_depth_place_of<N>(d);
-    mirt__cu_finish_columns<N> finish;
-    mirt__cu_columns<N> columns;
-    mirt__cu_sums<N> sums;
-    mirt__cu_sums_begin<N>(sums);
-    if (p.live) {
-        mirt__cu_columns_of<MIRT__CU_READ_ANY, N>(d.dy, p.j, columns);
-        mirt__cu_finish_columns_of<N>(d.e, p.j, N, finish);
-    }
-    for (int64_t i = p.begin; p.live && i < d.units; i += p.step) {
-        const int64_t line = i / d.w, image = line / d.h;
-        const int ix = (int)(i - line * d.w), iy = (int)(line - image * d.h);
-        float sum[N], g[N], k[N], z[N];
-#pragma unroll
-        for (int v = 0; v < N; v++) sum[v] = 0;
-        for (int ky = 0; ky < d.kh; ky++) {
-            const int far = iy + d.top - ky * d.dilation_h, oy = far / d.stride_h;
-            if (far < 0 || oy * d.stride_h != far || oy >= d.oh) continue;
-            for (int kx = 0; kx < d.kw; kx++) {
-                const int wide = ix + d.left - kx * d.dilation_w, ox = wide / d.stride_w;
-                if (wide < 0 || ox * d.stride_w != wide || ox >= d.ow) continue;
-                const int64_t pixel = (image * d.oh + oy) * d.ow + ox;
-                mirt__cu_read<MIRT__CU_READ_ANY, N>(d.dy, columns, pixel * d.c + p.j, mirt__cu_gate_of(d.dy, pixel), p.j, g);
-                mirt__cu_load_n<N>(d.kernel + (int64_t)(ky * d.kw + kx) * d.c + p.j, k);
-#pragma unroll
-                for (int v = 0; v < N; v++) sum[v] = fmaf(g[v], k[v], sum[v]);
-            }
-        }
-        mirt__cu_finish<N>(d.e, finish, i * d.c + p.j, N, sum, z);
-        mirt__cu_finish_store<N>(d.e, i * d.c + p.j, N, sum);
         mirt__cu_sums_add<N>(d.e, finish, sums, sum, z);
     }
     mirt__cu_depth_leave<N>(d, p, sums, room);
@@ -6142,8 +6044,8 @@ static bool mirt__cu_depthwise_forward(const mirt__conv_forward *args, mirt__cu 
     mirt__cu_depth_room(cu, &d, blocks, 0);
     const dim3 grid(blocks, layout.blocks), block((unsigned)(d.across * d.down));
     const size_t shared = mirt__cu_depth_shared(&d, n);
-    if (!size && n == 4) MIRT__CU_DEPTH_LAUNCH((mirt__cu_depth_any_forward<4>));
-    else if (!size) MIRT__CU_DEPTH_LAUNCH((mirt__cu_depth_any_forward<1>));
+    if (!size && n == 4) MIRT__CU_DEPTH_LAUNCH((mirt__cu_depth_any<4, false>));
+    else if (!size) MIRT__CU_DEPTH_LAUNCH((mirt__cu_depth_any<1, false>));
     else if (size == 3 && stride == 1) MIRT__CU_DEPTH_FORWARD(3, 1, 4);
     else if (size == 3) MIRT__CU_DEPTH_FORWARD(3, 2, 2);
     else if (stride == 1) MIRT__CU_DEPTH_FORWARD(5, 1, 2);
@@ -6190,8 +6092,8 @@ static void mirt__cu_depth_gradients(mirt__cu *cu, mirt__cu_depth d, mirt__cu_de
             d.sums = mirt__cu_chunks_of(room, d.e.sums, d.c, blocks);
             const dim3 grid(blocks, layout.blocks), block((unsigned)(d.across * d.down));
             const size_t shared = mirt__cu_depth_shared(&d, n);
-            if (n == 4) MIRT__CU_DEPTH_LAUNCH((mirt__cu_depth_any_back<4>));
-            else MIRT__CU_DEPTH_LAUNCH((mirt__cu_depth_any_back<1>));
+            if (n == 4) MIRT__CU_DEPTH_LAUNCH((mirt__cu_depth_any<4, true>));
+            else MIRT__CU_DEPTH_LAUNCH((mirt__cu_depth_any<1, true>));
             mirt__cu_sums_finish(cu, &d.e, &d.sums, sum, d.rows, (int64_t)d.h * d.w);
         }
         if (!dk) return;
@@ -6618,19 +6520,6 @@ template <class S, int V> static inline __device__ void mirt__cu_wgrad_put(unsig
     }
 }
 
-/* The place of column `column` of a tile from `first` on in mirt__cu_columns_get's memory; channel < 0: there is none. */
-static inline __device__ void mirt__cu_wgrad_column(const mirt__cu_reader &r, float *shared, int n, int column, int64_t channel) {
-    mirt__cu_columns<1> c;
-    if (!(r.kind & (MIRT__CU_READ_NORM | MIRT__CU_READ_BACK)) || channel < 0) return;
-    mirt__cu_columns_of<MIRT__CU_READ_ANY, 1>(r, channel, c);
-    shared[column] = c.mean[0];
-    shared[n + column] = c.factor[0];
-    shared[2 * n + column] = c.offset[0];
-    if (!(r.kind & MIRT__CU_READ_BACK)) return;
-    shared[3 * n + column] = c.less[0];
-    shared[4 * n + column] = c.part[0];
-}
-
 /* Where a part of the pixels begins: pixels are counted from there on. */
 struct mirt__cu_wgrad_start {
     int64_t pixel, row; /* row: its image */
@@ -6823,9 +6712,9 @@ static __global__ void __launch_bounds__(mirt__cu_wgrad_shape<BY, BM, BN>::THREA
     const int64_t group = blockIdx.x / ((unsigned)g.tiles_m * (unsigned)g.tiles_n);
     const int64_t m0 = (int64_t)tile_m * BM, n0 = (int64_t)tile_n * BN;
     for (int i = thread; i < BM; i += S::THREADS) {
-        mirt__cu_wgrad_column(g.x, a_columns, BM, i, m0 + i < g.m ? group * g.channels + (m0 + i) % g.channels : -1);
+        if (m0 + i < g.m) mirt__cu_column_put(g.x, group * g.channels + (m0 + i) % g.channels, a_columns, BM, i);
     }
-    for (int i = thread; i < BN; i += S::THREADS) mirt__cu_wgrad_column(g.dy, b_columns, BN, i, n0 + i < g.n ? group * g.n + n0 + i : -1);
+    for (int i = thread; i < BN && n0 + i < g.n; i += S::THREADS) mirt__cu_column_put(g.dy, group * g.n + n0 + i, b_columns, BN, i);
     mirt__cu_wgrad_side<S, BY, V, true> x;
     mirt__cu_wgrad_side<S, BY, V, false> dy;
     const bool x_mine = x.begin(g, group, m0, thread), dy_mine = dy.begin(g, group, n0, thread), bias = g.bias && tile_m == 0;

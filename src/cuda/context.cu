@@ -332,7 +332,6 @@ static mirt__remote *mirt__cu_open(const mirt__host *host, int index, bool tf32)
     cu->index = index;
     cu->major = code / 10;
     cu->minor = code % 10;
-    cu->processors = device.multiProcessorCount;
     cu->shared_most = device.sharedMemPerBlockOptin;
     cu->tf32 = tf32 && code >= 80;
     snprintf(cu->name, sizeof cu->name, "%.63s", device.name);

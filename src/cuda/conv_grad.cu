@@ -61,19 +61,6 @@ template <class S, int V> static inline __device__ void mirt__cu_wgrad_put(unsig
     }
 }
 
-/* The place of column `column` of a tile from `first` on in mirt__cu_columns_get's memory; channel < 0: there is none. */
-static inline __device__ void mirt__cu_wgrad_column(const mirt__cu_reader &r, float *shared, int n, int column, int64_t channel) {
-    mirt__cu_columns<1> c;
-    if (!(r.kind & (MIRT__CU_READ_NORM | MIRT__CU_READ_BACK)) || channel < 0) return;
-    mirt__cu_columns_of<MIRT__CU_READ_ANY, 1>(r, channel, c);
-    shared[column] = c.mean[0];
-    shared[n + column] = c.factor[0];
-    shared[2 * n + column] = c.offset[0];
-    if (!(r.kind & MIRT__CU_READ_BACK)) return;
-    shared[3 * n + column] = c.less[0];
-    shared[4 * n + column] = c.part[0];
-}
-
 /* Where a part of the pixels begins: pixels are counted from there on. */
 struct mirt__cu_wgrad_start {
     int64_t pixel, row; /* row: its image */
@@ -266,9 +253,9 @@ static __global__ void __launch_bounds__(mirt__cu_wgrad_shape<BY, BM, BN>::THREA
     const int64_t group = blockIdx.x / ((unsigned)g.tiles_m * (unsigned)g.tiles_n);
     const int64_t m0 = (int64_t)tile_m * BM, n0 = (int64_t)tile_n * BN;
     for (int i = thread; i < BM; i += S::THREADS) {
-        mirt__cu_wgrad_column(g.x, a_columns, BM, i, m0 + i < g.m ? group * g.channels + (m0 + i) % g.channels : -1);
+        if (m0 + i < g.m) mirt__cu_column_put(g.x, group * g.channels + (m0 + i) % g.channels, a_columns, BM, i);
     }
-    for (int i = thread; i < BN; i += S::THREADS) mirt__cu_wgrad_column(g.dy, b_columns, BN, i, n0 + i < g.n ? group * g.n + n0 + i : -1);
+    for (int i = thread; i < BN && n0 + i < g.n; i += S::THREADS) mirt__cu_column_put(g.dy, group * g.n + n0 + i, b_columns, BN, i);
     mirt__cu_wgrad_side<S, BY, V, true> x;
     mirt__cu_wgrad_side<S, BY, V, false> dy;
     const bool x_mine = x.begin(g, group, m0, thread), dy_mine = dy.begin(g, group, n0, thread), bias = g.bias && tile_m == 0;

@@ -34,7 +34,7 @@ typedef struct mirt__cu_group mirt__cu_group;
 /* An opened device. */
 typedef struct mirt__remote {
     const mirt__host *host;
-    int index, processors;
+    int index;
     int major, minor;   /* of the machine, or of the code for it, where that was made for an older one */
     char name[64];
     size_t shared_most; /* bytes of shared memory that a block may ask for */

@@ -378,31 +378,38 @@ template <int K, int S, int LINES, int N, int HALF, int WANTS> static __global__
 
 /* >>any shape, reader and epilogue: pixel by pixel */
 
-template <int N> static __global__ __launch_bounds__(128) void mirt__cu_depth_any_forward(mirt__cu_depth d) {
+/* Where a target reads an axis of `size` by a tap, or (BACK) is read from by it; below 0: nowhere. */
+template <bool BACK> static inline __device__ int mirt__cu_depth_tap(int at, int tap, int stride, int dilation, int pad, int size) {
+    int from = BACK ? at + pad - tap * dilation : at * stride + tap * dilation - pad;
+    if (BACK && from >= 0) from = from % stride ? -1 : from / stride;
+    return from < size ? from : -1;
+}
+template <int N, bool BACK> static __global__ __launch_bounds__(128) void mirt__cu_depth_any(mirt__cu_depth d) {
     MIRT_DYNAMIC_SHARED(float, room);
     const mirt__cu_depth_place p = mirt__cu_depth_place_of<N>(d);
+    const mirt__cu_reader &read = BACK ? d.dy : d.x;
+    const int high = BACK ? d.oh : d.h, wide = BACK ? d.ow : d.w, across = BACK ? d.w : d.ow, down = BACK ? d.h : d.oh;
     mirt__cu_finish_columns<N> finish;
     mirt__cu_columns<N> columns;
     mirt__cu_sums<N> sums;
     mirt__cu_sums_begin<N>(sums);
     if (p.live) {
-        mirt__cu_columns_of<MIRT__CU_READ_ANY, N>(d.x, p.j, columns);
+        mirt__cu_columns_of<MIRT__CU_READ_ANY, N>(read, p.j, columns);
         mirt__cu_finish_columns_of<N>(d.e, p.j, N, finish);
     }
     for (int64_t i = p.begin; p.live && i < d.units; i += p.step) {
-        const int64_t unit = p.group * d.units + i;
-        const int64_t line = unit / d.ow, image = line / d.oh;
-        const int ox = (int)(unit - line * d.ow), oy = (int)(line - image * d.oh);
+        const int64_t unit = p.group * d.units + i, line = unit / across, image = line / down;
+        const int column = (int)(unit - line * across), row = (int)(line - image * down);
         float sum[N], x[N], k[N], z[N];
 #pragma unroll
         for (int v = 0; v < N; v++) sum[v] = 0;
         for (int ky = 0; ky < d.kh; ky++) {
-            const int iy = oy * d.stride_h + ky * d.dilation_h - d.top;
-            for (int kx = 0; iy >= 0 && iy < d.h && kx < d.kw; kx++) {
-                const int ix = ox * d.stride_w + kx * d.dilation_w - d.left;
-                if (ix < 0 || ix >= d.w) continue;
-                const int64_t pixel = (image * d.h + iy) * d.w + ix;
-                mirt__cu_read<MIRT__CU_READ_ANY, N>(d.x, columns, pixel * d.c + p.j, mirt__cu_gate_of(d.x, pixel), p.j, x);
+            const int y = mirt__cu_depth_tap<BACK>(row, ky, d.stride_h, d.dilation_h, d.top, high);
+            for (int kx = 0; y >= 0 && kx < d.kw; kx++) {
+                const int at = mirt__cu_depth_tap<BACK>(column, kx, d.stride_w, d.dilation_w, d.left, wide);
+                if (at < 0) continue;
+                const int64_t pixel = (image * high + y) * wide + at;
+                mirt__cu_read<MIRT__CU_READ_ANY, N>(read, columns, pixel * d.c + p.j, mirt__cu_gate_of(read, pixel), p.j, x);
                 mirt__cu_load_n<N>(d.kernel + (int64_t)(ky * d.kw + kx) * d.c + p.j, k);
 #pragma unroll
                 for (int v = 0; v < N; v++) sum[v] = fmaf(x[v], k[v], sum[v]);
@@ -410,43 +417,6 @@ template <int N> static __global__ __launch_bounds__(128) void mirt__cu_depth_an
         }
         mirt__cu_finish<N>(d.e, finish, unit * d.c + p.j, N, sum, z);
         mirt__cu_finish_store<N>(d.e, unit * d.c + p.j, N, sum);
-        mirt__cu_sums_add<N>(d.e, finish, sums, sum, z);
-    }
-    mirt__cu_depth_leave<N>(d, p, sums, room);
-}
-
-template <int N> static __global__ __launch_bounds__(128) void mirt__cu_depth_any_back(mirt__cu_depth d) {
-    MIRT_DYNAMIC_SHARED(float, room);
-    const mirt__cu_depth_place p = mirt__cu_depth_place_of<N>(d);
-    mirt__cu_finish_columns<N> finish;
-    mirt__cu_columns<N> columns;
-    mirt__cu_sums<N> sums;
-    mirt__cu_sums_begin<N>(sums);
-    if (p.live) {
-        mirt__cu_columns_of<MIRT__CU_READ_ANY, N>(d.dy, p.j, columns);
-        mirt__cu_finish_columns_of<N>(d.e, p.j, N, finish);
-    }
-    for (int64_t i = p.begin; p.live && i < d.units; i += p.step) {
-        const int64_t line = i / d.w, image = line / d.h;
-        const int ix = (int)(i - line * d.w), iy = (int)(line - image * d.h);
-        float sum[N], g[N], k[N], z[N];
-#pragma unroll
-        for (int v = 0; v < N; v++) sum[v] = 0;
-        for (int ky = 0; ky < d.kh; ky++) {
-            const int far = iy + d.top - ky * d.dilation_h, oy = far / d.stride_h;
-            if (far < 0 || oy * d.stride_h != far || oy >= d.oh) continue;
-            for (int kx = 0; kx < d.kw; kx++) {
-                const int wide = ix + d.left - kx * d.dilation_w, ox = wide / d.stride_w;
-                if (wide < 0 || ox * d.stride_w != wide || ox >= d.ow) continue;
-                const int64_t pixel = (image * d.oh + oy) * d.ow + ox;
-                mirt__cu_read<MIRT__CU_READ_ANY, N>(d.dy, columns, pixel * d.c + p.j, mirt__cu_gate_of(d.dy, pixel), p.j, g);
-                mirt__cu_load_n<N>(d.kernel + (int64_t)(ky * d.kw + kx) * d.c + p.j, k);
-#pragma unroll
-                for (int v = 0; v < N; v++) sum[v] = fmaf(g[v], k[v], sum[v]);
-            }
-        }
-        mirt__cu_finish<N>(d.e, finish, i * d.c + p.j, N, sum, z);
-        mirt__cu_finish_store<N>(d.e, i * d.c + p.j, N, sum);
         mirt__cu_sums_add<N>(d.e, finish, sums, sum, z);
     }
     mirt__cu_depth_leave<N>(d, p, sums, room);
@@ -580,8 +550,8 @@ static bool mirt__cu_depthwise_forward(const mirt__conv_forward *args, mirt__cu 
     mirt__cu_depth_room(cu, &d, blocks, 0);
     const dim3 grid(blocks, layout.blocks), block((unsigned)(d.across * d.down));
     const size_t shared = mirt__cu_depth_shared(&d, n);
-    if (!size && n == 4) MIRT__CU_DEPTH_LAUNCH((mirt__cu_depth_any_forward<4>));
-    else if (!size) MIRT__CU_DEPTH_LAUNCH((mirt__cu_depth_any_forward<1>));
+    if (!size && n == 4) MIRT__CU_DEPTH_LAUNCH((mirt__cu_depth_any<4, false>));
+    else if (!size) MIRT__CU_DEPTH_LAUNCH((mirt__cu_depth_any<1, false>));
     else if (size == 3 && stride == 1) MIRT__CU_DEPTH_FORWARD(3, 1, 4);
     else if (size == 3) MIRT__CU_DEPTH_FORWARD(3, 2, 2);
     else if (stride == 1) MIRT__CU_DEPTH_FORWARD(5, 1, 2);
@@ -628,8 +598,8 @@ static void mirt__cu_depth_gradients(mirt__cu *cu, mirt__cu_depth d, mirt__cu_de
             d.sums = mirt__cu_chunks_of(room, d.e.sums, d.c, blocks);
             const dim3 grid(blocks, layout.blocks), block((unsigned)(d.across * d.down));
             const size_t shared = mirt__cu_depth_shared(&d, n);
-            if (n == 4) MIRT__CU_DEPTH_LAUNCH((mirt__cu_depth_any_back<4>));
-            else MIRT__CU_DEPTH_LAUNCH((mirt__cu_depth_any_back<1>));
+            if (n == 4) MIRT__CU_DEPTH_LAUNCH((mirt__cu_depth_any<4, true>));
+            else MIRT__CU_DEPTH_LAUNCH((mirt__cu_depth_any<1, true>));
             mirt__cu_sums_finish(cu, &d.e, &d.sums, sum, d.rows, (int64_t)d.h * d.w);
         }
         if (!dk) return;

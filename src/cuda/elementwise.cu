@@ -92,14 +92,6 @@ template <int N, class T> static inline __device__ void mirt__cu_store_left(T *y
 
 /* ---- unary */
 
-typedef struct mirt__cu_unary_args {
-    mirt__unary_kind kind;
-    int64_t count;
-    const float *x;
-    float *y;
-    float scale, offset;
-} mirt__cu_unary_args;
-
 static __attribute__((noinline)) __device__ float mirt__cu_unary_rare(mirt__unary_kind kind, float x, float scale) {
     switch (kind) {
     case MIRT__EXP: return expf(x);
@@ -120,7 +112,7 @@ static __attribute__((noinline)) __device__ float mirt__cu_unary_rare(mirt__unar
         _Pragma("unroll") for (int j = 0; j < N; j++) v[j] = (expression); \
         break;
 
-template <int N> static __global__ void __launch_bounds__(MIRT__CU_ELEMENT_BLOCK) mirt__cu_unary_kernel(const mirt__cu_unary_args u) {
+template <int N> static __global__ void __launch_bounds__(MIRT__CU_ELEMENT_BLOCK) mirt__cu_unary_kernel(const mirt__unary u) {
     MIRT__CU_PIECES(at, left, u.count, N) {
         float v[N];
         mirt__cu_load_left<N>(u.x + at, left, v);
@@ -150,14 +142,8 @@ template <int N> static __global__ void __launch_bounds__(MIRT__CU_ELEMENT_BLOCK
 
 static void mirt__cu_unary(const mirt__unary *args, const mirt__where *where) {
     mirt__cu *cu = mirt__cu_of(where);
-    mirt__cu_unary_args u;
-    if (args->count <= 0) return;
-    u.kind = args->kind;
-    u.count = args->count;
-    u.x = args->x;
-    u.y = args->y;
-    u.scale = args->scale;
-    u.offset = args->offset;
+    const mirt__unary u = *args;
+    if (u.count <= 0) return;
     if (mirt__cu_aligned(u.x, 16) && mirt__cu_aligned(u.y, 16)) {
         MIRT_LAUNCH(cu, (mirt__cu_unary_kernel<4>), mirt__cu_blocks(u.count, MIRT__CU_ELEMENT_BLOCK * 4), MIRT__CU_ELEMENT_BLOCK, 0, u);
     } else {

@@ -12,7 +12,7 @@ typedef struct mirt__cu_epilogue {
     int64_t columns;
     const float *bias;
     const void *add, *mask, *slope_x;
-    mirt__cu_norm norm, slope; /* mean NULL: there is none */
+    mirt__scaling norm, slope; /* mean NULL: there is none */
     mirt_activation_kind activation, mask_activation;
     mirt__column_sums sums;
 } mirt__cu_epilogue;
@@ -24,12 +24,12 @@ static mirt__cu_epilogue mirt__cu_epilogue_of(const mirt__epilogue *e, void *y, 
     d.dtype = dtype;
     d.columns = columns;
     d.bias = e->bias;
-    d.norm = mirt__cu_norm_of(e->norm);
+    d.norm = mirt__cu_scaling_of(e->norm);
     d.add = e->add;
     d.activation = e->activation;
     d.mask = e->mask;
     d.mask_activation = e->mask_activation;
-    d.slope = mirt__cu_norm_of(e->slope);
+    d.slope = mirt__cu_scaling_of(e->slope);
     d.slope_x = e->slope ? e->slope_x : NULL;
     d.sums = e->sums;
     d.width = columns % 8 == 0 ? 8 : columns % 4 == 0 ? 4 : 1;

@@ -51,14 +51,7 @@ template <bool BLOCK> static inline __device__ float mirt__cu_row_exp(const mirt
 
 /* ---- softmax. Each thread reads and writes the same places. */
 
-typedef struct mirt__cu_softmax_args {
-    int64_t rows, n;
-    bool log;
-    const float *x, *dy;
-    float *y;
-} mirt__cu_softmax_args;
-
-template <bool BLOCK> static __global__ void __launch_bounds__(MIRT__CU_ROW_BLOCK) mirt__cu_softmax_kernel(const mirt__cu_softmax_args s) {
+template <bool BLOCK> static __global__ void __launch_bounds__(MIRT__CU_ROW_BLOCK) mirt__cu_softmax_kernel(const mirt__softmax s) {
     MIRT_SHARED(float, room, 32);
     const mirt__cu_crew<BLOCK> crew(room);
     for (int64_t r = crew.row; r < s.rows; r += crew.step) {
@@ -81,7 +74,7 @@ template <bool BLOCK> static __global__ void __launch_bounds__(MIRT__CU_ROW_BLOC
     }
 }
 
-template <bool BLOCK> static __global__ void __launch_bounds__(MIRT__CU_ROW_BLOCK) mirt__cu_softmax_grad_kernel(const mirt__cu_softmax_args s) {
+template <bool BLOCK> static __global__ void __launch_bounds__(MIRT__CU_ROW_BLOCK) mirt__cu_softmax_grad_kernel(const mirt__softmax s) {
     MIRT_SHARED(float, room, 32);
     const mirt__cu_crew<BLOCK> crew(room);
     for (int64_t r = crew.row; r < s.rows; r += crew.step) {
@@ -93,43 +86,22 @@ template <bool BLOCK> static __global__ void __launch_bounds__(MIRT__CU_ROW_BLOC
     }
 }
 
-static mirt__cu_softmax_args mirt__cu_softmax_of(const mirt__softmax *args) {
-    mirt__cu_softmax_args s;
-    s.rows = args->rows;
-    s.n = args->n;
-    s.log = args->log;
-    s.x = args->x;
-    s.dy = args->dy;
-    s.y = args->y;
-    return s;
-}
 static void mirt__cu_softmax(const mirt__softmax *args, const mirt__where *where) {
     mirt__cu *cu = mirt__cu_of(where);
-    if (args->rows > 0 && args->n > 0) MIRT__CU_BY_ROWS(cu, mirt__cu_softmax_kernel, args->rows, args->n, mirt__cu_softmax_of(args));
+    if (args->rows > 0 && args->n > 0) MIRT__CU_BY_ROWS(cu, mirt__cu_softmax_kernel, args->rows, args->n, *args);
 }
 static void mirt__cu_softmax_grad(const mirt__softmax *args, const mirt__where *where) {
     mirt__cu *cu = mirt__cu_of(where);
-    if (args->rows > 0 && args->n > 0) MIRT__CU_BY_ROWS(cu, mirt__cu_softmax_grad_kernel, args->rows, args->n, mirt__cu_softmax_of(args));
+    if (args->rows > 0 && args->n > 0) MIRT__CU_BY_ROWS(cu, mirt__cu_softmax_grad_kernel, args->rows, args->n, *args);
 }
 
 /* ---- losses: the formulas are explained in the library's reference kernels */
-
-typedef struct mirt__cu_loss_args {
-    mirt_loss kind;
-    bool from_logits;
-    int64_t rows, n;
-    const float *x;
-    const void *labels;
-    float *loss;
-    const float *dloss;
-    float *dx;
-} mirt__cu_loss_args;
 
 static inline __device__ float mirt__cu_clipped(float p) { return p < MIRT__CU_SMALLEST ? MIRT__CU_SMALLEST : p > MIRT__CU_LARGEST ? MIRT__CU_LARGEST : p; }
 static inline __device__ bool mirt__cu_is_clipped(float p) { return p < MIRT__CU_SMALLEST || p > MIRT__CU_LARGEST; }
 
 /* -log of the probability of `label`, the sum of clipped probabilities being 1. */
-template <bool BLOCK> static inline __device__ float mirt__cu_sparse(const mirt__cu_crew<BLOCK> &crew, const mirt__cu_loss_args &l, const float *x, int32_t label) {
+template <bool BLOCK> static inline __device__ float mirt__cu_sparse(const mirt__cu_crew<BLOCK> &crew, const mirt__loss &l, const float *x, int32_t label) {
     const float at = label >= 0 && label < l.n ? x[label] : NAN;
     if (l.from_logits) {
         const float most = mirt__cu_row_max(crew, x, l.n);
@@ -140,7 +112,7 @@ template <bool BLOCK> static inline __device__ float mirt__cu_sparse(const mirt_
     return logf(crew.sum(sum)) - logf(mirt__cu_clipped(at));
 }
 
-template <bool BLOCK> static inline __device__ float mirt__cu_categorical(const mirt__cu_crew<BLOCK> &crew, const mirt__cu_loss_args &l, const float *x, const float *t) {
+template <bool BLOCK> static inline __device__ float mirt__cu_categorical(const mirt__cu_crew<BLOCK> &crew, const mirt__loss &l, const float *x, const float *t) {
     float loss = 0;
     if (l.from_logits) {
         const float most = mirt__cu_row_max(crew, x, l.n), log_sum = logf(mirt__cu_row_exp(crew, x, l.n, most));
@@ -162,7 +134,7 @@ static inline __device__ float mirt__cu_binary_loss(bool from_logits, float x, f
     return -(t * logf(p) + (1 - t) * logf(1 - p));
 }
 
-template <bool BLOCK> static __global__ void __launch_bounds__(MIRT__CU_ROW_BLOCK) mirt__cu_loss_kernel(const mirt__cu_loss_args l) {
+template <bool BLOCK> static __global__ void __launch_bounds__(MIRT__CU_ROW_BLOCK) mirt__cu_loss_kernel(const mirt__loss l) {
     MIRT_SHARED(float, room, 32);
     const mirt__cu_crew<BLOCK> crew(room);
     for (int64_t r = crew.row; r < l.rows; r += crew.step) {
@@ -183,7 +155,7 @@ template <bool BLOCK> static __global__ void __launch_bounds__(MIRT__CU_ROW_BLOC
 
 /* In the gradients `scale` is the loss's own gradient. */
 template <bool BLOCK>
-static inline __device__ void mirt__cu_sparse_grad(const mirt__cu_crew<BLOCK> &crew, const mirt__cu_loss_args &l, const float *x, int32_t label, float scale, float *dx) {
+static inline __device__ void mirt__cu_sparse_grad(const mirt__cu_crew<BLOCK> &crew, const mirt__loss &l, const float *x, int32_t label, float scale, float *dx) {
     if (l.from_logits) {
         const float most = mirt__cu_row_max(crew, x, l.n), sum = mirt__cu_row_exp(crew, x, l.n, most);
         MIRT__CU_EACH(j, l.n) dx[j] = (expf(x[j] - most) / sum - (j == label ? 1.0f : 0.0f)) * scale;
@@ -196,7 +168,7 @@ static inline __device__ void mirt__cu_sparse_grad(const mirt__cu_crew<BLOCK> &c
 }
 
 template <bool BLOCK>
-static inline __device__ void mirt__cu_categorical_grad(const mirt__cu_crew<BLOCK> &crew, const mirt__cu_loss_args &l, const float *x, const float *t, float scale, float *dx) {
+static inline __device__ void mirt__cu_categorical_grad(const mirt__cu_crew<BLOCK> &crew, const mirt__loss &l, const float *x, const float *t, float scale, float *dx) {
     if (l.from_logits) {
         const float most = mirt__cu_row_max(crew, x, l.n), sum = mirt__cu_row_exp(crew, x, l.n, most), total = mirt__cu_row_sum(crew, t, l.n);
         MIRT__CU_EACH(j, l.n) dx[j] = scale * (expf(x[j] - most) / sum * total - t[j]);
@@ -220,7 +192,7 @@ static inline __device__ float mirt__cu_binary_loss_grad(bool from_logits, float
     return mirt__cu_is_clipped(x) ? 0.0f : (1 - t) / (1 - x) - t / x;
 }
 
-template <bool BLOCK> static __global__ void __launch_bounds__(MIRT__CU_ROW_BLOCK) mirt__cu_loss_grad_kernel(const mirt__cu_loss_args l) {
+template <bool BLOCK> static __global__ void __launch_bounds__(MIRT__CU_ROW_BLOCK) mirt__cu_loss_grad_kernel(const mirt__loss l) {
     MIRT_SHARED(float, room, 32);
     const mirt__cu_crew<BLOCK> crew(room);
     for (int64_t r = crew.row; r < l.rows; r += crew.step) {
@@ -238,26 +210,13 @@ template <bool BLOCK> static __global__ void __launch_bounds__(MIRT__CU_ROW_BLOC
     }
 }
 
-static mirt__cu_loss_args mirt__cu_loss_of(const mirt__loss *args) {
-    mirt__cu_loss_args l;
-    l.kind = args->kind;
-    l.from_logits = args->from_logits;
-    l.rows = args->rows;
-    l.n = args->n;
-    l.x = args->x;
-    l.labels = args->labels;
-    l.loss = args->loss;
-    l.dloss = args->dloss;
-    l.dx = args->dx;
-    return l;
-}
 static void mirt__cu_loss(const mirt__loss *args, const mirt__where *where) {
     mirt__cu *cu = mirt__cu_of(where);
-    if (args->rows > 0) MIRT__CU_BY_ROWS(cu, mirt__cu_loss_kernel, args->rows, args->n, mirt__cu_loss_of(args));
+    if (args->rows > 0) MIRT__CU_BY_ROWS(cu, mirt__cu_loss_kernel, args->rows, args->n, *args);
 }
 static void mirt__cu_loss_grad(const mirt__loss *args, const mirt__where *where) {
     mirt__cu *cu = mirt__cu_of(where);
-    if (args->rows > 0 && args->n > 0) MIRT__CU_BY_ROWS(cu, mirt__cu_loss_grad_kernel, args->rows, args->n, mirt__cu_loss_of(args));
+    if (args->rows > 0 && args->n > 0) MIRT__CU_BY_ROWS(cu, mirt__cu_loss_grad_kernel, args->rows, args->n, *args);
 }
 
 /* ---- accuracy: a warp for each row, however long */

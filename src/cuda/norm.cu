@@ -17,8 +17,6 @@ typedef struct mirt__cu_norm_call {
     int across, down, by_row;
 } mirt__cu_norm_call;
 
-static inline __device__ float mirt__cu_norm_inverse_of(float variance, float epsilon) { return __fdiv_rn(1.0f, __fsqrt_rn(variance + epsilon)); }
-
 /* What normalization comes to in some columns; by rows mean is 0, factor gamma. */
 template <int N> struct mirt__cu_norm_column {
     float mean[N], factor[N], offset[N];

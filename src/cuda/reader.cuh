@@ -5,12 +5,6 @@
 
 #include "math.cuh"
 
-typedef struct mirt__cu_norm {
-    const float *mean, *variance, *gamma, *beta; /* gamma and beta may be NULL */
-    float epsilon;
-    mirt_activation_kind activation;
-} mirt__cu_norm;
-
 /* What there is to do beyond loading and `affine`; MIRT__CU_READ_ANY as a kernel's parameter: as the reader says. */
 enum { MIRT__CU_READ_ANY = -1, MIRT__CU_READ_PLAIN = 0, MIRT__CU_READ_NORM = 1, MIRT__CU_READ_GATE = 2, MIRT__CU_READ_BACK = 4 };
 
@@ -21,7 +15,7 @@ typedef struct mirt__cu_reader {
     bool affine;
     float scale, offset;
     int64_t channels; /* 0: not known, data is plain */
-    mirt__cu_norm norm; /* of kinds NORM and BACK */
+    mirt__scaling norm; /* of kinds NORM and BACK */
     const float *sum[2];
     double count;
     const float *gate;
@@ -34,17 +28,11 @@ template <int N> struct mirt__cu_columns {
 };
 #define MIRT__CU_COLUMN_ROWS 5 /* floats of a column */
 
-static inline mirt__cu_norm mirt__cu_norm_of(const mirt__scaling *s) {
-    mirt__cu_norm n;
-    memset(&n, 0, sizeof n);
-    if (!s) return n;
-    n.mean = s->mean;
-    n.variance = s->variance;
-    n.gamma = s->gamma;
-    n.beta = s->beta;
-    n.epsilon = s->epsilon;
-    n.activation = s->activation;
-    return n;
+/* NULL: zeros. */
+static inline mirt__scaling mirt__cu_scaling_of(const mirt__scaling *s) {
+    mirt__scaling none;
+    memset(&none, 0, sizeof none);
+    return s ? *s : none;
 }
 /* `channels`: of the last axis of what is read, where the reader does not say. */
 static mirt__cu_reader mirt__cu_reader_of(const mirt__reader *reader, int64_t channels) {
@@ -58,14 +46,14 @@ static mirt__cu_reader mirt__cu_reader_of(const mirt__reader *reader, int64_t ch
     r.channels = reader->channels > 0 ? reader->channels : channels;
     if (reader->back) {
         r.kind = MIRT__CU_READ_BACK;
-        r.norm = mirt__cu_norm_of(&reader->back->norm);
+        r.norm = reader->back->norm;
         r.z = reader->back->z;
         r.sum[0] = reader->back->sum[0];
         r.sum[1] = reader->back->sum[1];
         r.count = reader->back->count;
     } else if (reader->norm) {
         r.kind = MIRT__CU_READ_NORM;
-        r.norm = mirt__cu_norm_of(reader->norm);
+        r.norm = *reader->norm;
     }
     if (reader->gate) {
         r.kind |= MIRT__CU_READ_GATE;
@@ -80,9 +68,10 @@ static mirt__cu_reader mirt__cu_reader_of(const mirt__reader *reader, int64_t ch
 
 #define MIRT__CU_KIND(known, r) ((known) == MIRT__CU_READ_ANY ? (r).kind : (known))
 
-static inline __device__ float mirt__cu_norm_inverse(const mirt__cu_norm &n, int64_t j) { return __fdiv_rn(1.0f, __fsqrt_rn(n.variance[j] + n.epsilon)); }
+static inline __device__ float mirt__cu_norm_inverse_of(float variance, float epsilon) { return __fdiv_rn(1.0f, __fsqrt_rn(variance + epsilon)); }
+static inline __device__ float mirt__cu_norm_inverse(const mirt__scaling &n, int64_t j) { return mirt__cu_norm_inverse_of(n.variance[j], n.epsilon); }
 /* gamma / sqrt(variance + epsilon) */
-static inline __device__ float mirt__cu_norm_factor(const mirt__cu_norm &n, int64_t j) {
+static inline __device__ float mirt__cu_norm_factor(const mirt__scaling &n, int64_t j) {
     const float inverse = mirt__cu_norm_inverse(n, j);
     return n.gamma ? __fmul_rn(n.gamma[j], inverse) : inverse;
 }
@@ -109,19 +98,20 @@ template <int KIND, int N> static inline __device__ void mirt__cu_columns_of(con
 static inline __host__ __device__ int mirt__cu_columns_floats(const mirt__cu_reader &r, int n) {
     return r.kind & MIRT__CU_READ_BACK ? 5 * n : r.kind & MIRT__CU_READ_NORM ? 3 * n : 0;
 }
-static inline __device__ void mirt__cu_columns_put(const mirt__cu_reader &r, int64_t first, int some, int n, float *shared, int thread, int threads) {
+/* One of them, of `channel`, at place `at` of a row. */
+static inline __device__ void mirt__cu_column_put(const mirt__cu_reader &r, int64_t channel, float *shared, int n, int at) {
+    mirt__cu_columns<1> c;
     if (!(r.kind & (MIRT__CU_READ_NORM | MIRT__CU_READ_BACK))) return;
-    for (int j = thread; j < some; j += threads) {
-        mirt__cu_columns<1> c;
-        mirt__cu_columns_of<MIRT__CU_READ_ANY, 1>(r, first + j, c);
-        shared[j] = c.mean[0];
-        shared[n + j] = c.factor[0];
-        shared[2 * n + j] = c.offset[0];
-        if (r.kind & MIRT__CU_READ_BACK) {
-            shared[3 * n + j] = c.less[0];
-            shared[4 * n + j] = c.part[0];
-        }
-    }
+    mirt__cu_columns_of<MIRT__CU_READ_ANY, 1>(r, channel, c);
+    shared[at] = c.mean[0];
+    shared[n + at] = c.factor[0];
+    shared[2 * n + at] = c.offset[0];
+    if (!(r.kind & MIRT__CU_READ_BACK)) return;
+    shared[3 * n + at] = c.less[0];
+    shared[4 * n + at] = c.part[0];
+}
+static inline __device__ void mirt__cu_columns_put(const mirt__cu_reader &r, int64_t first, int some, int n, float *shared, int thread, int threads) {
+    for (int j = thread; j < some; j += threads) mirt__cu_column_put(r, first + j, shared, n, j);
 }
 /* Columns [j, j + N) of those: N 4 or 8 need n and j to be multiples of 4, and `shared` aligned. */
 template <int KIND, int N>
