@@ -552,8 +552,13 @@ void drop_lane(Lane *lane) {
 
 void on_lane(Lane *lane, const std::function<void()> &run) {
     if (!lane) return run();
+    /* A thread's own memory, where kernels find their numbers, was made before it runs anybody's work. */
+    static thread_local bool made;
+    if (!made) __tsan_release(&made);
+    made = true;
     void *self = __tsan_get_current_fiber();
     __tsan_switch_to_fiber(lane->tsan, 1);
+    __tsan_acquire(&made);
     run();
     __tsan_switch_to_fiber(self, 1);
 }

@@ -9,13 +9,20 @@ SIM_ARCH = $(if $(shell grep -m1 -o ' fma ' /proc/cpuinfo 2>/dev/null),-mfma) -f
 SIM_SEEDS = 0 1 2
 SIM_PARTS = fibers memory streams blas nccl faults
 
+# The library that is linked with them, and what else its sanitizers want.
+PARTS_sim = build/tests/parts.a
+PARTS_sim-asan = build/asan/parts.a
+PARTS_sim-tsan = build/tsan/parts.a
+PARTS_sim-coverage = build/tests/parts.a
+LDLIBS_sim-asan = -lubsan
+
 SIM_TESTS += test_sim
 SIM_TESTS += test_multiply
 test_multiply_FLAGS = -I. -DMIRRORTRAIN_BACKEND -include mirrortrain.h -Wno-unknown-pragmas -Wno-pedantic -Wno-shadow -Wno-uninitialized -Wno-maybe-uninitialized
 SIM_TESTS += test_gpu_faults
-test_gpu_faults_WITH = $(@D)/cuda.o build/tests/parts.a
+test_gpu_faults_WITH = $(@D)/cuda.o $(PARTS_$(notdir $(@D)))
 SIM_TESTS += test_services
-test_services_WITH = $(@D)/cuda.o build/tests/parts.a
+test_services_WITH = $(@D)/cuda.o $(PARTS_$(notdir $(@D)))
 
 # NAME, FLAGS of the simulator, FLAGS of tests: the rules of build/NAME/simulator.a and build/NAME/TEST.
 define SIM_RULES
@@ -27,7 +34,7 @@ build/$(1)/simulator.a: $$(SIM_PARTS:%=build/$(1)/%.o)
 	@ar rcs $$@ $$^
 .SECONDEXPANSION:
 $$(SIM_TESTS:%=build/$(1)/%): build/$(1)/%: tests/sim/%.cpp build/$(1)/simulator.a $$$$($$$$*_WITH) tests/tap.h
-	$$(SIM_CXX) $$(SIM_FLAGS) $(3) -Itests -Itests/sim -include tests/sim/sim_device.h $$($$*_FLAGS) $$< $$($$*_WITH) build/$(1)/simulator.a -o $$@ -rdynamic -ldl $$(LDLIBS)
+	$$(SIM_CXX) $$(SIM_FLAGS) $(3) -Itests -Itests/sim -include tests/sim/sim_device.h $$($$*_FLAGS) $$< $$($$*_WITH) build/$(1)/simulator.a -o $$@ -rdynamic -ldl $$(LDLIBS) $$(LDLIBS_$(1))
 endef
 $(eval $(call SIM_RULES,sim,,))
 $(eval $(call SIM_RULES,sim-asan,-O1 -fsanitize=address,-O1 -fsanitize=address))
@@ -56,7 +63,7 @@ build/cuda_parts.cu: src/cuda/FILES
 	@mkdir -p build
 	@{ echo '#define MIRRORTRAIN_BACKEND'; echo '#include "../mirrortrain.h"'; sed -n 's|^\(cuda/.*\)|#include "../src/\1"|p' src/cuda/FILES; } >$@
 
-# NAME, FLAGS, FLAGS of src/cuda alone, the library's archive (SIM_LIBRARY is another one, made already)
+# NAME, FLAGS, FLAGS of src/cuda alone (SIM_LIBRARY is another archive of the library, made already)
 define SIM_LIBRARY_RULES
 build/$(1)/cuda.o: build/cuda_parts.cu $$(wildcard src/cuda/*) tests/sim/sim_device.h mirrortrain.h
 	@mkdir -p $$(@D)
@@ -67,18 +74,18 @@ build/$(1)/sim_kernels.o: tests/sim/sim_kernels.c build/parts.h mirrortrain.h
 $$(SIM_KERNEL_TESTS:%=build/$(1)/c/%.o): build/$(1)/c/%.o: tests/%.c build/parts.h $$(TEST_HEADERS)
 	@mkdir -p $$(@D)
 	$$(CC) $$(PARTS) -O2 -g $(2) $$(TEST_WARNINGS) -include build/parts.h -c $$< -o $$@
-$$(SIM_KERNEL_TESTS:%=build/$(1)/%): build/$(1)/%: build/$(1)/c/%.o build/$(1)/sim_kernels.o build/$(1)/cuda.o build/$(1)/simulator.a $$(or $$(SIM_LIBRARY),$(4))
-	$$(SIM_CXX) $(2) $(3) -rdynamic $$^ -Wl,--wrap=mirt__kernel_tables -Wl,--wrap=mirt__kernels_best -o $$@ -ldl $$(LDLIBS)
+$$(SIM_KERNEL_TESTS:%=build/$(1)/%): build/$(1)/%: build/$(1)/c/%.o build/$(1)/sim_kernels.o build/$(1)/cuda.o build/$(1)/simulator.a $$(or $$(SIM_LIBRARY),$$(PARTS_$(1)))
+	$$(SIM_CXX) $(2) $(3) -rdynamic $$^ -Wl,--wrap=mirt__kernel_tables -Wl,--wrap=mirt__kernels_best -o $$@ -ldl $$(LDLIBS) $$(LDLIBS_$(1))
 $$(SIM_C_TESTS:%=build/$(1)/c/%.o): build/$(1)/c/%.o: $$$$(firstword $$$$(wildcard tests/sim/$$$$*.c tests/gpu/$$$$*.c tests/$$$$*.c)) build/parts.h $$(TEST_HEADERS)
 	@mkdir -p $$(@D)
 	$$(CC) $$(PARTS) -O2 -g $(2) $$(TEST_WARNINGS) -include build/parts.h -c $$< -o $$@
-$$(SIM_C_TESTS:%=build/$(1)/%): build/$(1)/%: build/$(1)/c/%.o build/$(1)/cuda.o build/$(1)/simulator.a $$(or $$(SIM_LIBRARY),$(4))
-	$$(SIM_CXX) $(2) $(3) -rdynamic $$^ -o $$@ -ldl $$(LDLIBS)
+$$(SIM_C_TESTS:%=build/$(1)/%): build/$(1)/%: build/$(1)/c/%.o build/$(1)/cuda.o build/$(1)/simulator.a $$(or $$(SIM_LIBRARY),$$(PARTS_$(1)))
+	$$(SIM_CXX) $(2) $(3) -rdynamic $$^ -o $$@ -ldl $$(LDLIBS) $$(LDLIBS_$(1))
 endef
-$(eval $(call SIM_LIBRARY_RULES,sim,,,build/tests/parts.a))
-$(eval $(call SIM_LIBRARY_RULES,sim-asan,-fsanitize=address,,build/asan/parts.a))
-$(eval $(call SIM_LIBRARY_RULES,sim-tsan,-fsanitize=thread,,build/tsan/parts.a))
-$(eval $(call SIM_LIBRARY_RULES,sim-coverage,,--coverage -fprofile-update=atomic,build/tests/parts.a))
+$(eval $(call SIM_LIBRARY_RULES,sim,,))
+$(eval $(call SIM_LIBRARY_RULES,sim-asan,-fsanitize=address,))
+$(eval $(call SIM_LIBRARY_RULES,sim-tsan,-fsanitize=thread,))
+$(eval $(call SIM_LIBRARY_RULES,sim-coverage,,--coverage -fprofile-update=atomic))
 
 # SEED:PROGRAM, or SEED:PROGRAM:DEVICES. Kernels and the simulator itself in a few orders, networks (SIM_MANY) in many.
 SIM_MANY += test_training
