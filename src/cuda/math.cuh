@@ -153,6 +153,7 @@ template <int BYTES> struct mirt__cu_bytes { /* 4, 8 or 16 as one access */
 template <int BYTES> static inline __device__ mirt__cu_bytes<BYTES> mirt__cu_load_bytes(const void *from) {
     mirt__cu_bytes<BYTES> to;
 #ifdef MIRT_SIM
+    mirt_sim::check_aligned(from, BYTES);
     memcpy(to.word, from, BYTES);
 #else
     if (BYTES == 16) {
@@ -169,6 +170,7 @@ template <int BYTES> static inline __device__ mirt__cu_bytes<BYTES> mirt__cu_loa
 }
 template <int BYTES> static inline __device__ void mirt__cu_store_bytes(void *to, const mirt__cu_bytes<BYTES> &from) {
 #ifdef MIRT_SIM
+    mirt_sim::check_aligned(to, BYTES);
     memcpy(to, from.word, BYTES);
 #else
     if (BYTES == 16) {

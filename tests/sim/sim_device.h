@@ -116,6 +116,11 @@ inline T slot(const char *slots, unsigned lane) {
 }
 [[noreturn]] void fatal(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
+/* An access of several numbers at once, which a device refuses anywhere else. */
+inline void check_aligned(const void *at, size_t bytes) {
+    if (reinterpret_cast<uintptr_t>(at) % bytes) fatal("misaligned address: %zu bytes at once at %p", bytes, at);
+}
+
 inline unsigned lane() { return state.lin % 32; }
 
 template <class T> T from_lane(unsigned mask, T value, unsigned source) {
