@@ -764,8 +764,7 @@ typedef struct mirt__cu_graph {
     const void *owner;
     uint64_t key;
     bool seen, ready;
-    bool eager;    /* it cannot be a graph, */
-    char why[200]; /* for this reason */
+    bool eager; /* it cannot be a graph */
     int pieces, at;
     struct {
         cudaGraphExec_t exec; /* NULL: nothing */
@@ -802,10 +801,9 @@ static mirt__cu_graph *mirt__cu_graph_of(mirt__cu *cu, const void *owner, uint64
 }
 
 /* For good; what is left of this round does nothing. */
-static void mirt__cu_graph_give_up(mirt__cu *cu, mirt__cu_graph *graph, const char *what, const char *why) {
+static void mirt__cu_graph_give_up(mirt__cu *cu, mirt__cu_graph *graph) {
     mirt__cu_graph_clear(graph);
     graph->eager = true;
-    snprintf(graph->why, sizeof graph->why, "%s: %.150s", what, why);
     cu->mode = MIRT__CU_REFRESH;
     (void)cudaGetLastError();
 }
@@ -813,7 +811,7 @@ static void mirt__cu_graph_give_up(mirt__cu *cu, mirt__cu_graph *graph, const ch
 static void mirt__cu_capture(mirt__cu *cu, mirt__cu_graph *graph) {
     const cudaError_t error = cudaStreamBeginCapture(cu->stream, cudaStreamCaptureModeThreadLocal);
     if (error == cudaSuccess) cu->mode = MIRT__CU_CAPTURE;
-    else mirt__cu_graph_give_up(cu, graph, "capture does not begin", cudaGetErrorString(error));
+    else mirt__cu_graph_give_up(cu, graph);
 }
 
 /* The stream captures no more, whatever becomes of what it captured. */
@@ -849,7 +847,7 @@ static void mirt__cu_captured(mirt__cu *cu, mirt__cu_graph *graph) {
         graph->piece[graph->pieces++].numbers = cu->numbers_used;
         return;
     }
-    mirt__cu_graph_give_up(cu, graph, "capture", cu->status != MIRT_OK ? cu->error : full ? "it is in too many pieces" : cudaGetErrorString(error));
+    mirt__cu_graph_give_up(cu, graph);
     if (!cu->lost) cu->status = MIRT_OK; /* it comes again when all is done without a graph, if it does */
 }
 

@@ -259,8 +259,13 @@ static void test_shapes(void) {
     ok(mirt__shape_equal(&a, &a) && !mirt__shape_equal(&a, &b) && !mirt__shape_equal(&a, &c), "equal or not");
     int sizes = 0;
     for (int d = 0; d < MIRT__DTYPE_COUNT; d++) sizes += mirt__dtype_size((mirt_dtype)d) > 0 && !strstr(mirt__dtype_name((mirt_dtype)d), "unknown");
-    const mirt_dtype half = (mirt_dtype)MIRT__BFLOAT16, none = (mirt_dtype)(MIRT__BFLOAT16 + 1);
-    ok(mirt__dtype_size(half) == 2 && strcmp(mirt__dtype_name(half), "bfloat16") == 0 && !mirt__dtype_known(half) && mirt__dtype_known(MIRT_BOOL), "bfloat16 is no type of users");
+    static const struct { int dtype; const char *name; } halves[] = {{MIRT__BFLOAT16, "bfloat16"}, {MIRT__FLOAT16, "float16"}};
+    for (int i = 0; i < 2; i++) {
+        const mirt_dtype half = (mirt_dtype)halves[i].dtype;
+        ok(mirt__dtype_size(half) == 2 && strcmp(mirt__dtype_name(half), halves[i].name) == 0 && !mirt__dtype_known(half) && mirt__dtype_known(MIRT_BOOL),
+           "%s is no type of users", halves[i].name);
+    }
+    const mirt_dtype none = (mirt_dtype)(MIRT__FLOAT16 + 1);
     ok(sizes == MIRT__DTYPE_COUNT && mirt__dtype_size(none) == 0 && strstr(mirt__dtype_name(none), "unknown"),
        "each element type has a name and a size, and no other");
 }
