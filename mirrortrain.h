@@ -40524,13 +40524,12 @@ static mirt_status mirt__run_devices(mirt_function *f, void (*fn)(void *arg, int
     mirt__lanes_begin(f);
     f->holds = next != NULL;
     mirt_status status = mirt__run_round(f, fn);
-    f->holds = false;
     if (next && status == MIRT_OK) {
         mirt__lanes_ahead(f);
+        f->holds = false;
         f->ahead = f->remote_status == MIRT_OK ? next(arg) : NULL;
         status = mirt__run_round(f, mirt__device_step_held);
         s->landed = status == MIRT_OK && f->ahead ? f : NULL;
-        f->ahead = NULL;
     }
     if (status == MIRT_OK) mirt__lanes_end(f);
     mirt__let_go(f->model);
@@ -41794,17 +41793,27 @@ MIRT__LIB void mirt__feed_open(mirt__feed *feed, mirt_model *model, mirt_dataset
     feed->ahead = ahead && model->strategy->backend && !features && !mirt__feed_foreign(dataset); /* features are made on the devices */
 }
 
+/* A feed is not touched inside of a section: who gives up a wait for samples takes the loop's memory away with it. */
 MIRT__LIB mirt_status mirt__feed_begin(mirt__feed *feed, int64_t epoch) {
     mirt_strategy *s = feed->model->strategy;
-    mirt__section before = mirt__watch_input(s, feed->dataset);
-    mirt_status status = feed->features ? mirt__features_begin(feed->features, s->seed, epoch) : mirt__dataset_begin(feed->dataset, s->seed, epoch);
+    mirt_dataset *dataset = feed->dataset;
+    mirt__features *features = feed->features;
+    mirt__section before = mirt__watch_input(s, dataset);
+    mirt_status status = features ? mirt__features_begin(features, s->seed, epoch) : mirt__dataset_begin(dataset, s->seed, epoch);
     return mirt__watch_leave(s, before) ? status : MIRT_E_TIMEOUT;
 }
 
 static mirt_status mirt__feed_read(const mirt__feed *feed, mirt__batch *out) {
-    mirt__section before = mirt__watch_input(feed->model->strategy, feed->dataset);
-    mirt_status status = feed->features ? mirt__features_next(feed->features, out) : mirt__dataset_next(feed->dataset, out);
-    return mirt__watch_leave(feed->model->strategy, before) ? status : MIRT_E_TIMEOUT;
+    mirt_strategy *s = feed->model->strategy;
+    mirt_dataset *dataset = feed->dataset;
+    mirt__features *features = feed->features;
+    mirt__batch batch;
+    memset(&batch, 0, sizeof batch);
+    mirt__section before = mirt__watch_input(s, dataset);
+    mirt_status status = features ? mirt__features_next(features, &batch) : mirt__dataset_next(dataset, &batch);
+    if (!mirt__watch_leave(s, before)) return MIRT_E_TIMEOUT;
+    *out = batch;
+    return status;
 }
 
 MIRT__LIB mirt_status mirt__feed_next(mirt__feed *feed, mirt__batch *out) {
@@ -41828,7 +41837,6 @@ static void mirt__feed_keep_labels(mirt_function *f) {
 static const mirt__batch *mirt__feed_ahead(void *arg) {
     mirt__feed *feed = (mirt__feed *)arg;
     mirt__feed_keep_labels(feed->step);
-    memset(&feed->batch, 0, sizeof feed->batch);
     feed->status = mirt__feed_read(feed, &feed->batch);
     feed->held = true;
     if (feed->status != MIRT_OK) mirt__error_get(&feed->error);

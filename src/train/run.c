@@ -656,13 +656,12 @@ static mirt_status mirt__run_devices(mirt_function *f, void (*fn)(void *arg, int
     mirt__lanes_begin(f);
     f->holds = next != NULL;
     mirt_status status = mirt__run_round(f, fn);
-    f->holds = false;
     if (next && status == MIRT_OK) {
         mirt__lanes_ahead(f);
+        f->holds = false;
         f->ahead = f->remote_status == MIRT_OK ? next(arg) : NULL;
         status = mirt__run_round(f, mirt__device_step_held);
         s->landed = status == MIRT_OK && f->ahead ? f : NULL;
-        f->ahead = NULL;
     }
     if (status == MIRT_OK) mirt__lanes_end(f);
     mirt__let_go(f->model);
