@@ -84,9 +84,8 @@ test:
 
 
 # Tests of other numbers in place of floats, of how the header is set up, or that look into a file of src/ are compiled with all of the
-# header; the others with src/ compiled file by file: once, and once more for tests that put functions of theirs in place of the system's.
+# header; the others with src/ compiled file by file, once, so that a test may put functions of its own in place of the system's.
 WHOLE = test_half test_models test_profile test_strips $(patsubst tests/%.c,%,$(shell grep -lE '^.define (MIRRORTRAIN_(MALLOC|OPEN|STATIC|NO_THREADS)|MIRT__TEST_[A-Z]|MIRT__REAL_DOUBLE|pthread_)' tests/*.c))
-HOOKED = $(filter-out $(WHOLE),$(patsubst tests/%.c,%,$(shell grep -lE '^[a-z].*hook_|failing_malloc.h' tests/test_*.c)))
 SOURCES = $(shell sed -n 's|^\([a-z].*\)\.c$$|\1|p' src/FILES)
 PARTS = -std=c11 -D_POSIX_C_SOURCE=200809L -DMIRRORTRAIN_SPLIT_BUILD
 
@@ -97,31 +96,23 @@ build/parts.h: src/FILES
 # NAME, COMPILER, FLAGS, and the tests that take the whole header with all vectors' kernels: the rules of build/NAME/TEST. These
 # kernels are half of the time to compile, with sanitizers a minute; tests that are not about them do without.
 define TEST_RULES
-build/$(1)/parts/%.o: src/%.c
+build/$(1)/parts/%.o: src/%.c tests/hooks.h
 	@mkdir -p $$(@D)
-	$(2) $$(PARTS) $(3) -MMD -MP -c $$< -o $$@
-build/$(1)/parts.a: $$(SOURCES:%=build/$(1)/parts/%.o)
-	@rm -f $$@
-	@ar rcs $$@ $$^
-build/$(1)/hooked/%.o: src/%.c tests/hooks.h
-	@mkdir -p $$(@D)
-	$(2) $$(PARTS) $(3) -DMIRRORTRAIN_NO_SIMD -include tests/hooks.h -MMD -MP -c $$< -o $$@
-build/$(1)/hooked/hooks.o: tests/hooks.c tests/hooks.h
+	$(2) $$(PARTS) $(3) -include tests/hooks.h -MMD -MP -c $$< -o $$@
+build/$(1)/parts/hooks.o: tests/hooks.c tests/hooks.h
 	@mkdir -p $$(@D)
 	$(2) $$(PARTS) $(3) -c $$< -o $$@
-build/$(1)/hooked.a: $$(SOURCES:%=build/$(1)/hooked/%.o) build/$(1)/hooked/hooks.o
+build/$(1)/parts.a: $$(SOURCES:%=build/$(1)/parts/%.o) build/$(1)/parts/hooks.o
 	@rm -f $$@
 	@ar rcs $$@ $$^
 $$(WHOLE:%=build/$(1)/%): build/$(1)/%: tests/%.c $$(TEST_HEADERS)
 	@mkdir -p $$(@D)
 	$(2) -std=c11 $(3) $$(if $$(filter $(4),$$*),,-DMIRRORTRAIN_NO_SIMD) $$< -o $$@ $$(LDLIBS)
-$$(HOOKED:%=build/$(1)/%): build/$(1)/%: tests/%.c build/parts.h build/$(1)/hooked.a $$(TEST_HEADERS)
-	$(2) $$(PARTS) $(3) -DMIRRORTRAIN_NO_SIMD -include build/parts.h $$< build/$(1)/hooked.a -o $$@ $$(LDLIBS)
 build/$(1)/%: tests/%.c build/parts.h build/$(1)/parts.a $$(TEST_HEADERS)
 	$(2) $$(PARTS) $(3) -include build/parts.h $$< build/$(1)/parts.a -o $$@ $$(LDLIBS)
--include $$(wildcard build/$(1)/parts/*/*.d build/$(1)/hooked/*/*.d)
+-include $$(wildcard build/$(1)/parts/*/*.d)
 endef
-$(eval $(call TEST_RULES,tests,$(CC),$(CFLAGS) -g $(TEST_WARNINGS),test_half test_strips test_models test_profile test_memory))
+$(eval $(call TEST_RULES,tests,$(CC),$(CFLAGS) -g $(TEST_WARNINGS),test_half test_strips test_models test_profile))
 $(eval $(call TEST_RULES,asan,$(SANITIZE_CC),-O1 -g -fsanitize=address$(comma)undefined -fno-sanitize-recover=all,test_half test_strips))
 $(eval $(call TEST_RULES,tsan,$(SANITIZE_CC),-O1 -g -fsanitize=thread,test_half test_strips))
 $(eval $(call TEST_RULES,arm64,$(ARM64_CC),-O2 $(TEST_WARNINGS),%))

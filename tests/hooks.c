@@ -23,4 +23,5 @@ DEFAULT ssize_t hook_pwrite(int fd, const void *data, size_t size, off_t offset)
 DEFAULT int hook_fsync(int fd) { return fsync(fd); }
 DEFAULT int hook_close(int fd) { return close(fd); }
 DEFAULT int hook_clock(clockid_t clock, struct timespec *out) { return clock_gettime(clock, out); }
+DEFAULT void hook_point(int kind, int device, int number) { (void)kind, (void)device, (void)number; }
 DEFAULT int hook_rename(const char *from, const char *to) { return rename(from, to); }

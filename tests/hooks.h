@@ -1,7 +1,7 @@
 #ifndef HOOKS_H
 #define HOOKS_H
-/* Tests that define one of these functions are linked with a library that calls it in place of the system's (build/NAME/hooked.a);
-   the others are the system's (hooks.c). */
+/* The library that tests are linked with (build/NAME/parts.a) calls these functions in place of the system's. A test that defines one has its
+   own; the others are the system's (hooks.c). */
 #include <pthread.h>
 #include <stddef.h>
 #include <sys/types.h>
@@ -19,6 +19,7 @@ int hook_fsync(int fd);
 int hook_close(int fd);
 int hook_rename(const char *from, const char *to);
 int hook_clock(clockid_t clock, struct timespec *out);
+void hook_point(int kind, int device, int number); /* base/timeline.h */
 
 #define MIRRORTRAIN_MALLOC(size) hook_malloc(size)
 #define MIRRORTRAIN_FREE(block) hook_free(block)
@@ -31,5 +32,6 @@ int hook_clock(clockid_t clock, struct timespec *out);
 #define MIRRORTRAIN_FSYNC(fd) hook_fsync(fd)
 #define MIRRORTRAIN_CLOSE(fd) hook_close(fd)
 #define MIRRORTRAIN_RENAME(from, to) hook_rename(from, to)
+#define MIRT__TEST_POINT(kind, device, number) hook_point(kind, device, number)
 #define clock_gettime(clock, out) hook_clock(clock, out)
 #endif

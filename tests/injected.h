@@ -36,7 +36,8 @@ static void injected_random(void) {
     else if (x % 16 == 1) injected_sleep((double)(x >> 40) / (1 << 24) * 5e-4);
 }
 
-static void injected_point(int point, int device) {
+void hook_point(int point, int device, int number) {
+    (void)number;
     int fault = __atomic_load_n(&injected.fault, __ATOMIC_ACQUIRE);
     if (fault == NO_FAULT) return;
     if (fault == RANDOM) {

@@ -1,6 +1,5 @@
 /* A thousand random schedules of the devices' threads. */
 #include "injected.h"
-#define MIRT__TEST_POINT(kind, device, number) injected_point(kind, device)
 #define MIRRORTRAIN_IMPLEMENTATION
 #include "../mirrortrain.h"
 #include "mirror_util.h"

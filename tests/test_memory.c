@@ -7,10 +7,6 @@
 #include <stdint.h>
 #include <stdlib.h>
 
-static void *counting_malloc(size_t size);
-static void counting_free(void *pointer);
-#define MIRRORTRAIN_MALLOC(size) counting_malloc(size)
-#define MIRRORTRAIN_FREE(pointer) counting_free(pointer)
 #define MIRRORTRAIN_IMPLEMENTATION
 #include "../mirrortrain.h"
 #include "mirror_util.h"
@@ -27,7 +23,7 @@ static pthread_mutex_t block_lock = PTHREAD_MUTEX_INITIALIZER;
 static long allocations, live, strangers; /* strangers: freed but never given out */
 static size_t live_bytes;
 
-static void *counting_malloc(size_t size) {
+void *hook_malloc(size_t size) {
     void *pointer = malloc(size);
     pthread_mutex_lock(&block_lock);
     for (int i = 0; pointer && i < MOST_BLOCKS; i++) {
@@ -43,7 +39,7 @@ static void *counting_malloc(size_t size) {
     return pointer;
 }
 
-static void counting_free(void *pointer) {
+void hook_free(void *pointer) {
     bool found = false;
     pthread_mutex_lock(&block_lock);
     for (int i = 0; pointer && i < MOST_BLOCKS && !found; i++) {

@@ -1,7 +1,5 @@
 /* Where the time of a fit goes: bottlenecks that are put in are named, balanced runs are blamed for nothing, and the parts make up
    the whole. Devices compute by sleeping, so that the machine's load does not matter. */
-static void test_point(int kind, int device, int number);
-#define MIRT__TEST_POINT(kind, device, number) test_point(kind, device, number)
 #define MIRRORTRAIN_IMPLEMENTATION
 #include "../mirrortrain.h"
 
@@ -21,7 +19,7 @@ static void doze(double seconds) {
     nanosleep(&t, NULL);
 }
 
-static void test_point(int kind, int device, int number) {
+void hook_point(int kind, int device, int number) {
     (void)number;
     doze(nap[kind][device]);
 }

@@ -1,6 +1,5 @@
 /* Devices and data that hang, die or are slow: an error in time, by name, and nobody else is harmed. */
 #include "injected.h"
-#define MIRT__TEST_POINT(kind, device, number) injected_point(kind, device)
 #define MIRRORTRAIN_IMPLEMENTATION
 #include "../mirrortrain.h"
 #include "mirror_util.h"
