@@ -15,7 +15,7 @@
 DEFAULT void *hook_malloc(size_t size) { return malloc(size); }
 DEFAULT void hook_free(void *block) { free(block); }
 DEFAULT int hook_mutex(pthread_mutex_t *mutex) { return pthread_mutex_init(mutex, NULL); }
-DEFAULT int hook_cond(pthread_cond_t *cond) { return pthread_cond_init(cond, NULL); }
+DEFAULT int hook_cond(pthread_cond_t *cond, const pthread_condattr_t *attributes) { return pthread_cond_init(cond, attributes); }
 DEFAULT int hook_thread(pthread_t *thread, void *(*fn)(void *), void *arg) { return pthread_create(thread, NULL, fn, arg); }
 DEFAULT int hook_open(const char *path, int flags, unsigned mode) { return open(path, flags, mode); }
 DEFAULT ssize_t hook_pread(int fd, void *data, size_t size, off_t offset) { return pread(fd, data, size, offset); }

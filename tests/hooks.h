@@ -10,7 +10,7 @@
 void *hook_malloc(size_t size);
 void hook_free(void *block);
 int hook_mutex(pthread_mutex_t *mutex);
-int hook_cond(pthread_cond_t *cond);
+int hook_cond(pthread_cond_t *cond, const pthread_condattr_t *attributes);
 int hook_thread(pthread_t *thread, void *(*fn)(void *), void *arg);
 int hook_open(const char *path, int flags, unsigned mode);
 ssize_t hook_pread(int fd, void *data, size_t size, off_t offset);
@@ -24,7 +24,7 @@ void hook_point(int kind, int device, int number); /* base/timeline.h */
 #define MIRRORTRAIN_MALLOC(size) hook_malloc(size)
 #define MIRRORTRAIN_FREE(block) hook_free(block)
 #define pthread_mutex_init(mutex, attributes) hook_mutex(mutex)
-#define pthread_cond_init(cond, attributes) hook_cond(cond)
+#define pthread_cond_init(cond, attributes) hook_cond(cond, attributes)
 #define pthread_create(thread, attributes, fn, arg) hook_thread(thread, fn, arg)
 #define MIRRORTRAIN_OPEN(path, flags, mode) hook_open(path, flags, mode)
 #define MIRRORTRAIN_PREAD(fd, data, size, offset) hook_pread(fd, data, size, offset)

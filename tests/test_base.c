@@ -27,9 +27,9 @@ int hook_mutex(pthread_mutex_t *mutex) {
     const int code = thread_call();
     return code ? code : pthread_mutex_init(mutex, NULL);
 }
-int hook_cond(pthread_cond_t *cond) {
+int hook_cond(pthread_cond_t *cond, const pthread_condattr_t *attributes) {
     const int code = thread_call();
-    return code ? code : pthread_cond_init(cond, NULL);
+    return code ? code : pthread_cond_init(cond, attributes);
 }
 int hook_thread(pthread_t *thread, void *(*fn)(void *), void *arg) {
     const int code = thread_call();
