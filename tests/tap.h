@@ -9,9 +9,11 @@
 
 #if defined(__GNUC__)
 #define TAP_UNUSED __attribute__((unused))
+#define TAP_RETURNED __attribute__((warn_unused_result))
 #define TAP_FORMAT(at) __attribute__((format(printf, at, at + 1)))
 #else
 #define TAP_UNUSED
+#define TAP_RETURNED
 #define TAP_FORMAT(at)
 #endif
 
@@ -65,7 +67,7 @@ TAP_UNUSED static double worse(double worst, double error) {
 }
 
 /* Prints the plan; the value for main to return. */
-static int done_testing(void) {
+TAP_RETURNED static int done_testing(void) {
     printf("1..%d\n", tap_count);
     return tap_failed != 0;
 }

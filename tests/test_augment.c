@@ -827,5 +827,5 @@ int main(void) {
     test_misuse();
     test_adapt();
     test_png();
-    done_testing();
+    return done_testing();
 }

@@ -84,5 +84,5 @@ int main(void) {
     check("in a data set", in_a_data_set);
     check("by layers", by_layers);
     unlink(path);
-    done_testing();
+    return done_testing();
 }

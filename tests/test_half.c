@@ -343,5 +343,5 @@ int main(void) {
         check_finish(simd);
 #endif
     }
-    done_testing();
+    return done_testing();
 }

@@ -276,5 +276,5 @@ int main(void) {
     check_picture(300, NULL);
     const int64_t counts[4] = {1, 2, 3, 4};
     ok(mirt_save_confusion_png("/nowhere/at/all.png", counts, 2, NULL) != MIRT_OK, "refused: %s", mirt_last_error());
-    done_testing();
+    return done_testing();
 }

@@ -377,5 +377,5 @@ int main(void) {
     check_set_schedule();
     check_averages();
     check_bad_ones();
-    done_testing();
+    return done_testing();
 }

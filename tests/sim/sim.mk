@@ -76,7 +76,7 @@ $$(SIM_KERNEL_TESTS:%=build/$(1)/c/%.o): build/$(1)/c/%.o: tests/%.c build/parts
 	$$(CC) $$(PARTS) -O2 -g $(2) $$(TEST_WARNINGS) -include build/parts.h -c $$< -o $$@
 $$(SIM_KERNEL_TESTS:%=build/$(1)/%): build/$(1)/%: build/$(1)/c/%.o build/$(1)/sim_kernels.o build/$(1)/cuda.o build/$(1)/simulator.a $$(or $$(SIM_LIBRARY),$$(PARTS_$(1)))
 	$$(SIM_CXX) $(2) $(3) -rdynamic $$^ -Wl,--wrap=mirt__kernel_tables -Wl,--wrap=mirt__kernels_best -o $$@ -ldl $$(LDLIBS) $$(LDLIBS_$(1))
-$$(SIM_C_TESTS:%=build/$(1)/c/%.o): build/$(1)/c/%.o: $$$$(firstword $$$$(wildcard tests/sim/$$$$*.c tests/gpu/$$$$*.c tests/$$$$*.c)) build/parts.h $$(TEST_HEADERS)
+$$(SIM_C_TESTS:%=build/$(1)/c/%.o): build/$(1)/c/%.o: $$$$(firstword $$$$(wildcard tests/sim/$$$$*.c tests/gpu/$$$$*.c tests/$$$$*.c)) build/parts.h $$(TEST_HEADERS) $$(wildcard tests/sim/*.h)
 	@mkdir -p $$(@D)
 	$$(CC) $$(PARTS) -O2 -g $(2) $$(TEST_WARNINGS) -include build/parts.h -c $$< -o $$@
 $$(SIM_C_TESTS:%=build/$(1)/%): build/$(1)/%: build/$(1)/c/%.o build/$(1)/cuda.o build/$(1)/simulator.a $$(or $$(SIM_LIBRARY),$$(PARTS_$(1)))

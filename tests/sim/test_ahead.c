@@ -2,7 +2,7 @@
    Four devices (MIRT_SIM_DEVICES). */
 #define MIRRORTRAIN_IMPLEMENTATION
 #include "../../mirrortrain.h"
-#include "../mirror_util.h"
+#include "four_devices.h"
 #include "../tap.h"
 #include "sim.h"
 
@@ -79,16 +79,6 @@ static int noted_times(char what) {
 
 /* >>one training */
 
-static mirt_strategy *strategy_on(const char *devices) {
-    mirt_strategy_desc d;
-    memset(&d, 0, sizeof d);
-    d.devices = devices;
-    d.replicas = 4;
-    d.seed = 11;
-    d.silent = true;
-    return mirt_strategy_create(&d);
-}
-
 enum { PLAIN, CLIPPED, SYNCHRONIZED, FROZEN, KINDS };
 static const char *const kind_name[] = {"a convnet", "clipped by norms", "synchronized normalization", "nothing to train"};
 
@@ -154,7 +144,7 @@ static void train(const training *t, outcome *out) {
     memset(&batches, 0, sizeof batches);
     memset(&d, 0, sizeof d);
     memset(&fit, 0, sizeof fit);
-    mirt_strategy *s = strategy_on(t->devices);
+    mirt_strategy *s = strategy_on(t->devices, 4);
     mirt_model *m = s ? build(s, t->kind) : NULL;
     mirt_dataset *data = data_of(t);
     if (!m || !data) snprintf(out->error, sizeof out->error, "%s", mirt_last_error());
@@ -214,7 +204,7 @@ static training training_of(const char *devices, int kind) {
 
 /* A step is enqueued, then the next batch sets out, then results are waited for. */
 static void check_order(void) {
-    mirt_strategy *s = strategy_on("gpu:0");
+    mirt_strategy *s = strategy_on("gpu:0", 4);
     mirt_model *m = s ? build(s, PLAIN) : NULL;
     mirt_dataset *data = mirt_batch(mirt_arrays(images_x(0, 40), images_y(0, 40)), 8);
     mirt_callback batches;
@@ -304,16 +294,20 @@ static int samples_fail(void *const *field, int64_t i, void *user) {
 }
 
 static int64_t failing_sample;
-static mirt_dataset *failing_data(const training *t) {
+static mirt_dataset *data_made_by(mirt_generator_fn fn, const training *t) {
     mirt_generator_desc d;
     memset(&d, 0, sizeof d);
-    d.fn = samples_fail;
+    d.fn = fn;
     d.user = &failing_sample;
     d.num_x = d.num_y = 1;
     d.x[0].dtype = d.y[0].dtype = MIRT_UINT8;
     d.x[0].shape = MIRT_SHAPE(IMAGE_H, IMAGE_W, 1);
     d.samples = t->samples;
-    mirt_dataset *made = mirt_batch(mirt_dataset_from_generator(&d), t->batch);
+    return mirt_batch(mirt_dataset_from_generator(&d), t->batch);
+}
+
+static mirt_dataset *failing_data(const training *t) {
+    mirt_dataset *made = data_made_by(samples_fail, t);
     return t->steps_per_epoch ? made : mirt_prefetch(made, 2);
 }
 
@@ -413,7 +407,7 @@ static void check_resume(void) {
 static void check_others(void) {
     char digest[2][MIRT__SHA256_HEX];
     for (int k = 0; k < 2; k++) {
-        mirt_strategy *s = strategy_on("gpu:0,gpu:1");
+        mirt_strategy *s = strategy_on("gpu:0,gpu:1", 4);
         mirt_model *m = build(s, PLAIN);
         mirt_dataset *data = mirt_batch(mirt_arrays(images_x(0, 61), images_y(0, 61)), 17);
         mirt_function *f = mirt__trainer_prepare(m, MIRT__TRAIN, mirt__dataset_spec(data), 17, NULL);
@@ -455,17 +449,7 @@ static int slow_samples(void *const *field, int64_t i, void *user) {
     nanosleep(&nap, NULL);
     return samples_fail(field, i, user);
 }
-static mirt_dataset *slow_data(const training *t) {
-    mirt_generator_desc d;
-    memset(&d, 0, sizeof d);
-    d.fn = slow_samples;
-    d.user = &failing_sample;
-    d.num_x = d.num_y = 1;
-    d.x[0].dtype = d.y[0].dtype = MIRT_UINT8;
-    d.x[0].shape = MIRT_SHAPE(IMAGE_H, IMAGE_W, 1);
-    d.samples = t->samples;
-    return mirt_prefetch(mirt_batch(mirt_dataset_from_generator(&d), t->batch), 1);
-}
+static mirt_dataset *slow_data(const training *t) { return mirt_prefetch(data_made_by(slow_samples, t), 1); }
 
 static void check_seconds(void) {
     outcome out;
@@ -494,7 +478,7 @@ static void check_seconds(void) {
 
 /* The room for two batches is in the plan, and the plan is what is taken. */
 static void check_memory(void) {
-    mirt_strategy *s = strategy_on("gpu:0");
+    mirt_strategy *s = strategy_on("gpu:0", 4);
     mirt_model *m = build(s, PLAIN);
     mirt_memory plan;
     mirt_fit_desc fit;
@@ -512,14 +496,8 @@ static void check_memory(void) {
     mirt_strategy_destroy(s);
 }
 
-/* Before the simulator looks. */
-__attribute__((constructor(101))) static void ask_for_devices(void) { setenv("MIRT_SIM_DEVICES", "4", 0); }
-
 int main(void) {
-    if (mirt_devices(NULL, 0) - mirt__cpu_cores() < 4) {
-        skip("needs four simulated devices: MIRT_SIM_DEVICES=4");
-        done_testing();
-    }
+    if (!four_devices()) return done_testing();
     draw_images();
     check_order();
     check_bits();
@@ -530,5 +508,5 @@ int main(void) {
     check_seconds();
     check_memory();
     check_stuck_data(); /* threads are left behind */
-    done_testing();
+    return done_testing();
 }

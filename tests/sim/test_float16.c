@@ -3,7 +3,7 @@
 #define MIRRORTRAIN_IMPLEMENTATION
 #include "../../mirrortrain.h"
 #include "../float16.h"
-#include "../mirror_util.h"
+#include "four_devices.h"
 #include "../tap.h"
 #include "sim.h"
 
@@ -134,16 +134,6 @@ static void check_range(bool blas) {
 
 /* >>networks */
 
-static mirt_strategy *strategy_for(const char *devices, int replicas) {
-    mirt_strategy_desc d;
-    memset(&d, 0, sizeof d);
-    d.devices = devices;
-    d.replicas = replicas;
-    d.seed = 11;
-    d.silent = true;
-    return mirt_strategy_create(&d);
-}
-
 static mirt_model *compiled(mirt_model *m, const char *policy, mirt_optimizer optimizer) {
     mirt_compile_desc c = image_compile(optimizer);
     return m && mirt_set_dtype_policy(m, policy) == MIRT_OK && mirt_compile(m, &c) == MIRT_OK ? m : NULL;
@@ -210,7 +200,7 @@ static bool train(mirt_model *m, int step, float weight) {
 }
 
 static float *trained(const network *n, const char *devices, const char *policy, int steps, size_t *count) {
-    mirt_strategy *s = strategy_for(devices, 4);
+    mirt_strategy *s = strategy_on(devices, 4);
     mirt_model *m = s ? n->build(s, policy) : NULL;
     float *weights = NULL;
     bool good = m != NULL;
@@ -232,7 +222,7 @@ static double furthest(const float *have, const float *want, size_t count) {
 
 /* What nodes store, and that nothing is stored as bfloat16. */
 static void check_stored(const network *n) {
-    mirt_strategy *s = strategy_for("gpu:0", 1);
+    mirt_strategy *s = strategy_on("gpu:0", 1);
     mirt_model *m = s ? n->build(s, "mixed_float16") : NULL;
     int halves = 0, others = 0;
     if (m && train(m, 0, 1)) {
@@ -282,7 +272,7 @@ static void state_of(mirt_model *m, char out[MIRT__SHA256_HEX]) {
 
 /* One sample's gradients overflow: those of replica 3. */
 static void check_overflow(const network *n, const char *devices) {
-    mirt_strategy *s = strategy_for(devices, 4), *t = strategy_for("gpu:0", 4);
+    mirt_strategy *s = strategy_on(devices, 4), *t = strategy_on("gpu:0", 4);
     mirt_model *m = s ? n->build(s, "mixed_float16") : NULL, *other = t ? n->build(t, "mixed_float16") : NULL;
     char before[MIRT__SHA256_HEX], after[MIRT__SHA256_HEX];
     bool good = m && other && train(m, 0, 1) && train(other, 0, 1);
@@ -308,7 +298,7 @@ static void check_overflow(const network *n, const char *devices) {
 }
 
 static void check_growth(const network *n) {
-    mirt_strategy *s = strategy_for("gpu:0,gpu:1", 4);
+    mirt_strategy *s = strategy_on("gpu:0,gpu:1", 4);
     mirt_model *m = s ? n->build(s, "mixed_float16") : NULL;
     bool good = m && train(m, 0, 1);
     if (good) m->scale_steps = 1998;
@@ -324,13 +314,13 @@ static void check_saved(const network *n) {
     char path[300], want[MIRT__SHA256_HEX], have[MIRT__SHA256_HEX];
     snprintf(path, sizeof path, "%s/run.safetensors", work_directory());
     for (int k = 0; k < 2; k++) {
-        mirt_strategy *s = strategy_for(k ? "gpu:0,gpu:2,gpu:3" : "gpu:0", 4);
+        mirt_strategy *s = strategy_on(k ? "gpu:0,gpu:2,gpu:3" : "gpu:0", 4);
         mirt_model *m = s ? n->build(s, "mixed_float16") : NULL;
         bool good = m && train(m, 0, 1) && train(m, 1, 1e5f) && train(m, 2, 1);
         if (k && good) {
             good = mirt_save(m, path, MIRT_SAVE_ALL) == MIRT_OK;
             mirt_strategy_destroy(s);
-            s = strategy_for("gpu:1,gpu:2", 4);
+            s = strategy_on("gpu:1,gpu:2", 4);
             m = good && s ? mirt_load(s, path) : NULL;
             good = m && m->scaled && m->loss_scale == 16384 && m->scale_steps == 1;
         }
@@ -359,7 +349,7 @@ static void check_resumed(const network *n) {
     checkpoints.path = path;
     checkpoints.at_end = true;
     for (int k = 0; k < 3; k++) { /* whole; its first part; its second */
-        mirt_strategy *s = strategy_for(k ? k == 2 ? "gpu:1" : "gpu:0,gpu:3" : "gpu:0", 4);
+        mirt_strategy *s = strategy_on(k ? k == 2 ? "gpu:1" : "gpu:0,gpu:3" : "gpu:0", 4);
         mirt_model *m = s ? n->build(s, "mixed_float16") : NULL;
         mirt_callback *writer = k == 1 ? mirt_model_checkpoint(&checkpoints) : NULL;
         mirt_fit_desc fit;
@@ -392,7 +382,7 @@ static void check_seen(const network *n, const char *weight, size_t count) {
     data.x[0] = mirt_make_array(digit_pixels, MIRT_UINT8, MIRT_SHAPE(BATCH, 28, 28, 1));
     data.y[0] = mirt_make_array(digit_labels, MIRT_UINT8, MIRT_SHAPE(BATCH));
     for (int k = 0; k < 2; k++) {
-        mirt_strategy *s = strategy_for("gpu:0,gpu:1", 2);
+        mirt_strategy *s = strategy_on("gpu:0,gpu:1", 2);
         mirt_model *m = s ? n->build(s, policies[k]) : NULL;
         double loss;
         ok(m && mirt_scatter(m, data.x[0], data.y[0]) == MIRT_OK && mirt_grad(m, &loss) == MIRT_OK && mirt_all_reduce(m) == MIRT_OK &&
@@ -408,7 +398,7 @@ static void check_seen(const network *n, const char *weight, size_t count) {
 
 /* An image that leaves float16's range is what a loss that is no number is led back to. */
 static void check_found(void) {
-    mirt_strategy *s = strategy_for("gpu:0,gpu:1", 2);
+    mirt_strategy *s = strategy_on("gpu:0,gpu:1", 2);
     mirt_model *m = s ? build_norms(s, "mixed_float16") : NULL;
     mirt_callback *stops = mirt_terminate_on_nan(MIRT_NAN_STOP);
     float kernel[72];
@@ -425,12 +415,10 @@ static void check_found(void) {
     mirt_callback_destroy(stops);
 }
 
-/* Before the simulator looks. */
-__attribute__((constructor(101))) static void ask_for_devices(void) { setenv("MIRT_SIM_DEVICES", "4", 0); }
-
 int main(void) {
     const network mnist = {"MNIST's network", build_mnist, false}, norms = {"a normalized one", build_norms, true};
     const bool small = small_tier();
+    if (!four_devices()) return done_testing();
     backend = mirt__cuda_backend();
     gpu = backend->open(&test_host, 0, false);
     if (!gpu) return 1;
@@ -453,5 +441,5 @@ int main(void) {
     check_found();
     mirt_sim_set("capability", 75); /* tensor cores that know float16 alone, and copies that are waited for */
     check_training(&norms, small ? 2 : 8);
-    done_testing();
+    return done_testing();
 }

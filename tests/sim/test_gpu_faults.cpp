@@ -278,5 +278,5 @@ int main(void) {
     check_memory();
     check_loss("gpu:0", 0);
     check_loss("gpu:0,gpu:1", 1);
-    done_testing();
+    return done_testing();
 }

@@ -318,5 +318,5 @@ int main(void) {
         }
         products_backend->close(products_device);
     }
-    done_testing();
+    return done_testing();
 }

@@ -2,7 +2,7 @@
    are served, and the numbers are those of the CPUs. Four devices (MIRT_SIM_DEVICES). */
 #define MIRRORTRAIN_IMPLEMENTATION
 #include "../../mirrortrain.h"
-#include "../mirror_util.h"
+#include "four_devices.h"
 #include "../tap.h"
 
 #include <unistd.h>
@@ -320,14 +320,8 @@ static void check_refusals(void) {
     mirt_strategy_destroy(s);
 }
 
-/* Before the simulator looks. */
-__attribute__((constructor(101))) static void ask_for_devices(void) { setenv("MIRT_SIM_DEVICES", "4", 0); }
-
 int main(void) {
-    if (mirt_devices(NULL, 0) - mirt__cpu_cores() < 4) {
-        skip("needs four simulated devices: MIRT_SIM_DEVICES=4");
-        done_testing();
-    }
+    if (!four_devices()) return done_testing();
     draw_images();
     draw_more();
     const bool small = small_tier();
@@ -359,5 +353,5 @@ int main(void) {
     check_checkpoint();
     check_stages();
     check_refusals();
-    done_testing();
+    return done_testing();
 }
