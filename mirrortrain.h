@@ -40550,8 +40550,9 @@ static mirt_status mirt__step_not_finite(mirt_function *f) {
     f->not_finite = false;
     if (!(f->finder = (mirt__finder *)mirt__calloc((size_t)s->num_devices, sizeof *f->finder))) return mirt_last_status();
     for (int d = 0; d < s->num_devices; d++) f->finder[d].node = -1;
-    const mirt_status status = mirt__run_devices(f, mirt__device_replay, NULL, NULL);
+    mirt_status status = mirt__run_devices(f, mirt__device_replay, NULL, NULL);
     if (s->death) return status; /* its threads may still be at work */
+    if (status == MIRT_OK) status = mirt__check_failed(f);
     if (status == MIRT_OK) mirt__describe_not_finite(f, f->finder, s->num_devices, f->model->not_finite, sizeof f->model->not_finite);
     mirt__free(f->finder);
     f->finder = NULL;

@@ -189,6 +189,41 @@ static void check_policies(void) {
     ok(!mirt_terminate_on_nan((mirt_nan_policy)7) && mirt_last_status() == MIRT_E_INVALID, "%s", mirt_last_error());
 }
 
+/* An op of the user that fails when the step is run again to see where its loss became no number. */
+static int copies_once(const mirt_op_call *call, void *user) {
+    memcpy(call->out, call->in[0], (size_t)mirt__shape_count(&call->out_shape) * sizeof(float));
+    return __atomic_fetch_add((int *)user, 1, __ATOMIC_RELAXED) ? 5 : 0;
+}
+static int copies_back(const mirt_op_call *call, void *user) {
+    (void)user;
+    memcpy(call->din[0], call->dout, (size_t)mirt__shape_count(&call->out_shape) * sizeof(float));
+    return 0;
+}
+
+static void check_failing_search(mirt_nan_policy policy) {
+    mirt_strategy *s = hearing(1, 1);
+    mirt_model *m = mirt_model_create(s, "once");
+    mirt_tensor *x = named_dense(mirt_input(m, MIRT_SHAPE(WIDTH)), "ground", 3, MIRT_LINEAR);
+    mirt_compile_desc c = image_compile(mirt_adam(1e-3f));
+    mirt_op_class op;
+    char before[MIRT__SHA256_HEX], after[MIRT__SHA256_HEX];
+    int calls = 0;
+    memset(&op, 0, sizeof op);
+    op.name = "once";
+    op.forward = copies_once;
+    op.backward = copies_back;
+    op.user = &calls;
+    mirt_model_output(m, mirt_custom_op(&op, &x, 1, NULL));
+    rows_x[3][2] = (float)NAN;
+    const bool good = mirt_compile(m, &c) == MIRT_OK;
+    if (good) digest_weights(m, 0, before);
+    const int64_t steps = good ? run(m, policy) : 0;
+    digest_weights(m, 0, after);
+    ok(steps == -1 && calls == 2 && mirt_last_status() == MIRT_E_CALLBACK && strstr(mirt_last_error(), "once gave the code 5") && strcmp(before, after) == 0,
+       "policy %d, an op that fails in the search: nothing is changed: %s", policy, mirt_last_error());
+    mirt_strategy_destroy(s);
+}
+
 int main(void) {
     draw_images();
     check_drift(2, 1);
@@ -200,5 +235,7 @@ int main(void) {
     check_not_finite(2);
     check_not_finite(3);
     check_policies();
+    check_failing_search(MIRT_NAN_STOP);
+    check_failing_search(MIRT_NAN_WARN);
     return done_testing();
 }
