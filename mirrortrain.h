@@ -31859,6 +31859,8 @@ MIRT__LIB void mirt__devices_close(mirt_strategy *strategy);
 
 /* Blocks of weights in the machine's memory: one a device, or one that all devices read. */
 MIRT__LIB int mirt__weight_copies(const mirt_strategy *strategy);
+/* Copies that devices read, in memory of their own where they have it: one a device, or one for all. */
+MIRT__LIB int mirt__device_copies(const mirt_strategy *strategy);
 
 /* --- replicas.c --- */
 /* Balanced, contiguous shares: the first (total % shares) get one more. */
@@ -31899,8 +31901,10 @@ typedef struct mirt__exchange {
 /* `device`'s additions when the replicas [0, active) have rows. A partial sum lies in the slot of its
    depth in its device's binary counter or, with slot_per_replica, in that of its first replica. */
 MIRT__LIB void mirt__exchange_plan(const mirt_strategy *strategy, int replicas, int active, bool slot_per_replica, int device, mirt__exchange *out);
-/* The elements of a block of `elements` that `device` sums and updates: whole vectors, perhaps none. */
+/* The elements of a block of `elements` that `device` sums: whole vectors, perhaps none. */
 MIRT__LIB void mirt__exchange_range(const mirt_strategy *strategy, int64_t elements, int device, int64_t *begin, int64_t *end);
+/* Those that it updates: the same or, with a copy in memory of its own, all. */
+MIRT__LIB void mirt__update_range(const mirt_strategy *strategy, int64_t elements, int device, int64_t *begin, int64_t *end);
 /* NULL when there is no such collective; the reasons to take it in *why. */
 MIRT__LIB const char *mirt__collective_name(mirt_collective collective, const char **why);
 
@@ -32124,6 +32128,12 @@ MIRT__LIB void mirt__exchange_range(const mirt_strategy *strategy, int64_t eleme
     *end = (first + count) * vector;
     if (*end > elements) *end = elements;
     if (*begin > *end) *begin = *end;
+}
+
+MIRT__LIB void mirt__update_range(const mirt_strategy *strategy, int64_t elements, int device, int64_t *begin, int64_t *end) {
+    *begin = 0;
+    *end = elements;
+    if (mirt__device_copies(strategy) <= mirt__weight_copies(strategy)) mirt__exchange_range(strategy, elements, device, begin, end);
 }
 
 /* >>section mirror/devices.c */
@@ -33058,7 +33068,8 @@ MIRT_API void mirt_strategy_destroy(mirt_strategy *strategy) {
     mirt__free(strategy);
 }
 
-MIRT__LIB int mirt__weight_copies(const mirt_strategy *strategy) { return strategy->kind == MIRT_CENTRAL_STORAGE || strategy->backend ? 1 : strategy->num_devices; }
+MIRT__LIB int mirt__device_copies(const mirt_strategy *strategy) { return strategy->kind == MIRT_CENTRAL_STORAGE ? 1 : strategy->num_devices; }
+MIRT__LIB int mirt__weight_copies(const mirt_strategy *strategy) { return strategy->backend ? 1 : mirt__device_copies(strategy); }
 
 MIRT_API int mirt_num_replicas(const mirt_strategy *strategy) { return strategy ? strategy->num_replicas : 0; }
 MIRT_API int mirt_num_devices(const mirt_strategy *strategy) { return strategy ? strategy->num_devices : 0; }
@@ -36741,8 +36752,6 @@ static mirt_status mirt__remote_lost(mirt_strategy *s) {
     return mirt_last_status();
 }
 
-static bool mirt__central(const mirt_strategy *s) { return s->kind == MIRT_CENTRAL_STORAGE; }
-
 MIRT__LIB char *mirt__remote_block(const mirt_strategy *s, int device, size_t bytes) { return (char *)s->backend->alloc(s->device[device].remote, bytes); }
 
 MIRT__LIB void mirt__remote_release(const mirt_strategy *s, int device, char **block) {
@@ -36759,7 +36768,7 @@ static bool mirt__remote_weights_allocate(mirt_model *root) {
     mirt_strategy *s = root->strategy;
     for (int d = 0; d < s->num_devices; d++) {
         if (root->remote_weight[d]) continue;
-        root->remote_weight[d] = mirt__central(s) && d ? root->remote_weight[0] : mirt__remote_block(s, d, root->weight_bytes);
+        root->remote_weight[d] = d >= mirt__device_copies(s) ? root->remote_weight[0] : mirt__remote_block(s, d, root->weight_bytes);
         if (!root->remote_weight[d]) return false;
     }
     return true;
@@ -36768,7 +36777,7 @@ static bool mirt__remote_weights_allocate(mirt_model *root) {
 MIRT__LIB void mirt__remote_weights_free(mirt_model *root) {
     const mirt_strategy *s = root->strategy;
     for (int d = 0; s->backend && d < s->num_devices; d++) {
-        if (mirt__central(s) && d) root->remote_weight[d] = NULL;
+        if (d >= mirt__device_copies(s)) root->remote_weight[d] = NULL;
         else mirt__remote_release(s, d, &root->remote_weight[d]);
     }
     root->weights_newer = MIRT__NEWER_HERE;
@@ -36778,10 +36787,10 @@ MIRT__LIB mirt_status mirt__weights_there(mirt_model *root) {
     mirt_strategy *s = root->strategy;
     if (!s->backend || root->weights_newer != MIRT__NEWER_HERE) return MIRT_OK;
     if (!mirt__remote_weights_allocate(root)) return mirt_last_status();
-    for (int d = 0; d < (mirt__central(s) ? 1 : s->num_devices); d++) {
+    for (int d = 0; d < mirt__device_copies(s); d++) {
         s->backend->stage(s->device[d].remote, root->remote_weight[d], root->weight[0], root->weight_bytes, false);
     }
-    for (int d = 0; d < (mirt__central(s) ? 1 : s->num_devices); d++) {
+    for (int d = 0; d < mirt__device_copies(s); d++) {
         if (s->backend->wait(s->device[d].remote) != MIRT_OK) return mirt__remote_lost(s);
     }
     root->weights_newer = MIRT__NEWER_NOWHERE;
@@ -36838,9 +36847,9 @@ MIRT__LIB void mirt__slots_here(mirt_model *model) {
     mirt_strategy *s = model->strategy;
     const size_t bytes = mirt__root(model, NULL)->trained_bytes;
     if (!s->backend || model->slots_newer != MIRT__NEWER_THERE || s->lost[0]) return;
-    for (int d = 0; d < (mirt__central(s) ? s->num_devices : 1); d++) {
-        int64_t begin = 0, end = (int64_t)(bytes / sizeof(mirt__real));
-        if (mirt__central(s)) mirt__exchange_range(s, end, d, &begin, &end);
+    for (int d = 0; d < (mirt__device_copies(s) > 1 ? 1 : s->num_devices); d++) {
+        int64_t begin, end;
+        mirt__update_range(s, (int64_t)(bytes / sizeof(mirt__real)), d, &begin, &end);
         const size_t from = (size_t)begin * sizeof(mirt__real), size = (size_t)(end - begin) * sizeof(mirt__real);
         for (int i = 0; i < MIRT__MAX_SLOTS && model->slot[i] && size; i++) {
             s->backend->fetch(s->device[d].remote, model->slot[i] + from, model->remote_slot[d][i] + from, size);
@@ -36862,7 +36871,7 @@ MIRT__LIB size_t mirt__remote_free(const mirt_model *model) {
     mirt__layout_bytes(&s->layout, &block);
     for (int d = 0; d < s->num_devices; d++) {
         size_t bytes = s->backend->free_bytes(s->device[d].remote) + (s->block[d] ? block : 0);
-        if (root->remote_weight[d] && (d == 0 || !mirt__central(s))) bytes += root->weight_bytes;
+        if (root->remote_weight[d] && d < mirt__device_copies(s)) bytes += root->weight_bytes;
         for (int i = 0; i < MIRT__MAX_SLOTS; i++) bytes += model->remote_slot[d][i] ? root->trained_bytes : 0;
         if (bytes < least) least = bytes;
     }
@@ -39835,7 +39844,7 @@ MIRT__LIB bool mirt__remote_reduce(mirt_function *f, int device) {
 MIRT__LIB void mirt__remote_states(const mirt_function *f, int device) {
     const mirt_strategy *s = f->model->strategy;
     mirt__remote_aggregate args;
-    if (s->kind == MIRT_CENTRAL_STORAGE && device > 0) return;
+    if (device >= mirt__device_copies(s)) return;
     args.active = mirt__active_replicas(f);
     args.replicas = f->replicas;
     args.rows = f->rows;
@@ -40169,10 +40178,6 @@ MIRT__LIB void mirt__exchange_of(const mirt_function *f, int device, mirt__excha
     mirt__exchange_plan(f->model->strategy, f->replicas, mirt__active_replicas(f), f->program.num_cuts > 0, device, x);
 }
 
-static void mirt__own_range(const mirt_function *f, int device, int64_t *begin, int64_t *end) {
-    mirt__exchange_range(f->model->strategy, (int64_t)(f->root->trained_bytes / sizeof(mirt__real)), device, begin, end);
-}
-
 /* The device's share: parts summed in place in the plan's order, then written to every device's
    first buffer. */
 MIRT__LIB void mirt__device_sum(const mirt_function *f, int device) {
@@ -40181,7 +40186,7 @@ MIRT__LIB void mirt__device_sum(const mirt_function *f, int device) {
     mirt__exchange x;
     int64_t begin, end;
     mirt__exchange_of(f, device, &x);
-    mirt__own_range(f, device, &begin, &end);
+    mirt__exchange_range(s, (int64_t)(f->root->trained_bytes / sizeof(mirt__real)), device, &begin, &end);
     mirt__mark(f, device, MIRT_PHASE_REDUCE, -1, -1);
     MIRT__TEST_POINT(MIRT__POINT_COLLECTIVE, device, (int)f->model->step);
     for (int i = 0; i + 1 < x.parts; i++) {
@@ -40308,7 +40313,7 @@ static void mirt__unscale(const mirt_function *f, mirt__update *u) {
 /* >>the update */
 
 /* An update of elements [begin, end), one variable at a time where each has its own numbers. */
-static void mirt__update_range(const mirt_function *f, mirt__update_fn update, mirt__update *u, const mirt__where *where, mirt__range r) {
+static void mirt__update_piece(const mirt_function *f, mirt__update_fn update, mirt__update *u, const mirt__where *where, mirt__range r) {
     const mirt_model *root = f->root;
     const bool by_variable = mirt__optimizer_by_variable(&f->model->config.optimizer);
     u->begin = r.begin;
@@ -40364,15 +40369,15 @@ static void mirt__device_apply(mirt_function *f, int device, bool norms) {
     const mirt_strategy *s = f->model->strategy;
     const mirt__where where = mirt__where_of(f, device);
     mirt__update u;
-    int64_t begin = 0, end = (int64_t)(f->root->trained_bytes / sizeof(mirt__real));
+    int64_t begin, end;
     memset(&u, 0, sizeof u);
     mirt__update_parts(f, device, norms || s->backend || f->stage == MIRT__REDUCED, &u);
     mirt__update_fn update = mirt__optimizer_update(f->model, s->backend ? f->model->remote_slot[device] : f->model->slot, s->kernels, f->rate, &u);
     mirt__optimizer_extras(f->model, norms ? mirt__squares_of(f, -1) : 0, &u);
     mirt__unscale(f, &u);
-    if (!s->backend || s->kind == MIRT_CENTRAL_STORAGE) mirt__own_range(f, device, &begin, &end);
+    mirt__update_range(s, (int64_t)(f->root->trained_bytes / sizeof(mirt__real)), device, &begin, &end);
     mirt__begin_averages(f, device, &u, begin, end);
-    for (int i = 0; i < f->num_ranges; i++) mirt__update_range(f, update, &u, &where, mirt__overlap(&f->range[i], begin, end));
+    for (int i = 0; i < f->num_ranges; i++) mirt__update_piece(f, update, &u, &where, mirt__overlap(&f->range[i], begin, end));
 }
 
 /* False: the devices were given up. */
@@ -42212,7 +42217,7 @@ static mirt_status mirt__drift_compare(mirt__drift *drift, int copies) {
 MIRT_API mirt_status mirt_check_drift(mirt_model *model) {
     if (!model) return mirt__fail_missing("mirt_check_drift", "model");
     mirt_strategy *s = model->strategy;
-    const int copies = s->kind == MIRT_CENTRAL_STORAGE ? 1 : s->num_devices;
+    const int copies = mirt__device_copies(s);
     mirt__drift drift;
     if (mirt__usable(s) != MIRT_OK) return mirt_last_status();
     if (s->running) return mirt__fail(MIRT_E_STATE, "mirt_check_drift: %s is in the middle of a step", model->name);
@@ -43246,8 +43251,7 @@ static void mirt__timing_device(const mirt_model *model, int d, mirt_device_timi
     out->samples = lane->samples;
     out->busy = wall > 0 ? busy / wall : 0;
     mirt__layout_bytes(&s->layout, &block);
-    const int copies = s->backend && s->kind != MIRT_CENTRAL_STORAGE ? s->num_devices : mirt__weight_copies(s);
-    out->memory = block + (d < copies ? mirt__root(model, NULL)->weight_bytes : 0);
+    out->memory = block + (d < mirt__device_copies(s) ? mirt__root(model, NULL)->weight_bytes : 0);
     out->least_sample = lane->least[0];
     out->least_update = lane->least[1];
     out->least_reduce = lane->least[2];
@@ -43365,7 +43369,7 @@ static mirt_function *mirt__inspect_plan(mirt_model *model, int64_t batch) {
 
 MIRT__LIB void mirt__memory_of(const mirt_model *model, const mirt_function *f, mirt_memory *out) {
     const mirt__layout *l = &f->needs;
-    size_t devices = (size_t)model->strategy->num_devices, copies = (size_t)mirt__weight_copies(model->strategy), block = 0;
+    size_t devices = (size_t)model->strategy->num_devices, copies = (size_t)mirt__device_copies(model->strategy), block = 0;
     mirt__layout_bytes(l, &block);
     out->weights = f->root->weight_bytes;
     out->gradients = l->gradients;
@@ -43374,7 +43378,6 @@ MIRT__LIB void mirt__memory_of(const mirt_model *model, const mirt_function *f, 
     out->slots = (size_t)mirt__optimizer_slots(&model->config.optimizer) * f->root->trained_bytes;
     out->host = mirt__function_host(f);
     if (model->strategy->backend) { /* of the devices' memory; what the machine mirrors of it does not count */
-        if (model->strategy->kind != MIRT_CENTRAL_STORAGE) copies = devices;
         out->slots *= devices;
         out->host = 0;
     }
@@ -43569,12 +43572,13 @@ static void mirt__mirrored_text(const mirt_model *model, int64_t batch, mirt__te
     if (s->collective == MIRT_RING && x.parts > 1) {
         mirt__text_add(out, "             so for the elements of %s; each other device begins with its own next one\n", s->device[0].name);
     }
+    const bool own = mirt__device_copies(s) > mirt__weight_copies(s);
     for (int d = 0; d < s->num_devices; d++) {
         int64_t begin, end;
-        mirt__exchange_range(s, (int64_t)(mirt__root(model, NULL)->trained_bytes / sizeof(mirt__real)), d, &begin, &end);
+        mirt__update_range(s, (int64_t)(mirt__root(model, NULL)->trained_bytes / sizeof(mirt__real)), d, &begin, &end);
         if (begin < end) mirt__text_add(out, "  apply      %s: %s on elements %lld to %lld, written to %s\n", s->device[d].name,
                        mirt__optimizer_class_get(model->config.optimizer.kind)->name, (long long)begin,
-                       (long long)end - 1, s->num_devices == 1 ? "its weights" : mirt__weight_copies(s) == 1 ? "the one copy" : "every device's copy");
+                       (long long)end - 1, own || s->num_devices == 1 ? "its weights" : mirt__device_copies(s) == 1 ? "the one copy" : "every device's copy");
     }
 }
 
@@ -43929,18 +43933,18 @@ static double mirt__node_bytes(const mirt__node *node, int64_t rows) {
     return bytes;
 }
 
-/* The first device's share of the update: each part of the gradient, weights and slots read, slots and every copy written. */
+/* The first device's share of the update: each part of the gradient (a device with memory of its own has the sum), weights and slots read, slots and every copy written. */
 static double mirt__update_bytes(const mirt_function *f) {
     const mirt_strategy *s = f->model->strategy;
     mirt__exchange x;
     int64_t begin, end, elements = 0, trained = (int64_t)(f->root->trained_bytes / sizeof(mirt__real));
     mirt__exchange_plan(s, f->replicas, f->rows < f->replicas ? (int)f->rows : f->replicas, f->program.num_cuts > 0, 0, &x);
-    mirt__exchange_range(s, trained, 0, &begin, &end);
+    mirt__update_range(s, trained, 0, &begin, &end);
     for (int i = 0; i < f->num_ranges; i++) {
         int64_t from = f->range[i].begin > begin ? f->range[i].begin : begin, to = f->range[i].end < end ? f->range[i].end : end;
         if (to > from) elements += to - from;
     }
-    return (double)elements * (double)sizeof(mirt__real) * (x.parts + 1 + mirt__weight_copies(s) + 2 * mirt__optimizer_slots(&f->model->config.optimizer));
+    return (double)elements * (double)sizeof(mirt__real) * ((s->backend ? 1 : x.parts) + 1 + mirt__weight_copies(s) + 2 * mirt__optimizer_slots(&f->model->config.optimizer));
 }
 
 /* The kernel of a convolution, or its gradient; NULL for other nodes. */

@@ -182,7 +182,8 @@ MIRT_API void mirt_strategy_destroy(mirt_strategy *strategy) {
     mirt__free(strategy);
 }
 
-MIRT__LIB int mirt__weight_copies(const mirt_strategy *strategy) { return strategy->kind == MIRT_CENTRAL_STORAGE || strategy->backend ? 1 : strategy->num_devices; }
+MIRT__LIB int mirt__device_copies(const mirt_strategy *strategy) { return strategy->kind == MIRT_CENTRAL_STORAGE ? 1 : strategy->num_devices; }
+MIRT__LIB int mirt__weight_copies(const mirt_strategy *strategy) { return strategy->backend ? 1 : mirt__device_copies(strategy); }
 
 MIRT_API int mirt_num_replicas(const mirt_strategy *strategy) { return strategy ? strategy->num_replicas : 0; }
 MIRT_API int mirt_num_devices(const mirt_strategy *strategy) { return strategy ? strategy->num_devices : 0; }

@@ -98,6 +98,8 @@ MIRT__LIB void mirt__devices_close(mirt_strategy *strategy);
 
 /* Blocks of weights in the machine's memory: one a device, or one that all devices read. */
 MIRT__LIB int mirt__weight_copies(const mirt_strategy *strategy);
+/* Copies that devices read, in memory of their own where they have it: one a device, or one for all. */
+MIRT__LIB int mirt__device_copies(const mirt_strategy *strategy);
 
 /* --- replicas.c --- */
 /* Balanced, contiguous shares: the first (total % shares) get one more. */
@@ -138,8 +140,10 @@ typedef struct mirt__exchange {
 /* `device`'s additions when the replicas [0, active) have rows. A partial sum lies in the slot of its
    depth in its device's binary counter or, with slot_per_replica, in that of its first replica. */
 MIRT__LIB void mirt__exchange_plan(const mirt_strategy *strategy, int replicas, int active, bool slot_per_replica, int device, mirt__exchange *out);
-/* The elements of a block of `elements` that `device` sums and updates: whole vectors, perhaps none. */
+/* The elements of a block of `elements` that `device` sums: whole vectors, perhaps none. */
 MIRT__LIB void mirt__exchange_range(const mirt_strategy *strategy, int64_t elements, int device, int64_t *begin, int64_t *end);
+/* Those that it updates: the same or, with a copy in memory of its own, all. */
+MIRT__LIB void mirt__update_range(const mirt_strategy *strategy, int64_t elements, int device, int64_t *begin, int64_t *end);
 /* NULL when there is no such collective; the reasons to take it in *why. */
 MIRT__LIB const char *mirt__collective_name(mirt_collective collective, const char **why);
 

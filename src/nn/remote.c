@@ -12,8 +12,6 @@ static mirt_status mirt__remote_lost(mirt_strategy *s) {
     return mirt_last_status();
 }
 
-static bool mirt__central(const mirt_strategy *s) { return s->kind == MIRT_CENTRAL_STORAGE; }
-
 MIRT__LIB char *mirt__remote_block(const mirt_strategy *s, int device, size_t bytes) { return (char *)s->backend->alloc(s->device[device].remote, bytes); }
 
 MIRT__LIB void mirt__remote_release(const mirt_strategy *s, int device, char **block) {
@@ -30,7 +28,7 @@ static bool mirt__remote_weights_allocate(mirt_model *root) {
     mirt_strategy *s = root->strategy;
     for (int d = 0; d < s->num_devices; d++) {
         if (root->remote_weight[d]) continue;
-        root->remote_weight[d] = mirt__central(s) && d ? root->remote_weight[0] : mirt__remote_block(s, d, root->weight_bytes);
+        root->remote_weight[d] = d >= mirt__device_copies(s) ? root->remote_weight[0] : mirt__remote_block(s, d, root->weight_bytes);
         if (!root->remote_weight[d]) return false;
     }
     return true;
@@ -39,7 +37,7 @@ static bool mirt__remote_weights_allocate(mirt_model *root) {
 MIRT__LIB void mirt__remote_weights_free(mirt_model *root) {
     const mirt_strategy *s = root->strategy;
     for (int d = 0; s->backend && d < s->num_devices; d++) {
-        if (mirt__central(s) && d) root->remote_weight[d] = NULL;
+        if (d >= mirt__device_copies(s)) root->remote_weight[d] = NULL;
         else mirt__remote_release(s, d, &root->remote_weight[d]);
     }
     root->weights_newer = MIRT__NEWER_HERE;
@@ -49,10 +47,10 @@ MIRT__LIB mirt_status mirt__weights_there(mirt_model *root) {
     mirt_strategy *s = root->strategy;
     if (!s->backend || root->weights_newer != MIRT__NEWER_HERE) return MIRT_OK;
     if (!mirt__remote_weights_allocate(root)) return mirt_last_status();
-    for (int d = 0; d < (mirt__central(s) ? 1 : s->num_devices); d++) {
+    for (int d = 0; d < mirt__device_copies(s); d++) {
         s->backend->stage(s->device[d].remote, root->remote_weight[d], root->weight[0], root->weight_bytes, false);
     }
-    for (int d = 0; d < (mirt__central(s) ? 1 : s->num_devices); d++) {
+    for (int d = 0; d < mirt__device_copies(s); d++) {
         if (s->backend->wait(s->device[d].remote) != MIRT_OK) return mirt__remote_lost(s);
     }
     root->weights_newer = MIRT__NEWER_NOWHERE;
@@ -109,9 +107,9 @@ MIRT__LIB void mirt__slots_here(mirt_model *model) {
     mirt_strategy *s = model->strategy;
     const size_t bytes = mirt__root(model, NULL)->trained_bytes;
     if (!s->backend || model->slots_newer != MIRT__NEWER_THERE || s->lost[0]) return;
-    for (int d = 0; d < (mirt__central(s) ? s->num_devices : 1); d++) {
-        int64_t begin = 0, end = (int64_t)(bytes / sizeof(mirt__real));
-        if (mirt__central(s)) mirt__exchange_range(s, end, d, &begin, &end);
+    for (int d = 0; d < (mirt__device_copies(s) > 1 ? 1 : s->num_devices); d++) {
+        int64_t begin, end;
+        mirt__update_range(s, (int64_t)(bytes / sizeof(mirt__real)), d, &begin, &end);
         const size_t from = (size_t)begin * sizeof(mirt__real), size = (size_t)(end - begin) * sizeof(mirt__real);
         for (int i = 0; i < MIRT__MAX_SLOTS && model->slot[i] && size; i++) {
             s->backend->fetch(s->device[d].remote, model->slot[i] + from, model->remote_slot[d][i] + from, size);
@@ -133,7 +131,7 @@ MIRT__LIB size_t mirt__remote_free(const mirt_model *model) {
     mirt__layout_bytes(&s->layout, &block);
     for (int d = 0; d < s->num_devices; d++) {
         size_t bytes = s->backend->free_bytes(s->device[d].remote) + (s->block[d] ? block : 0);
-        if (root->remote_weight[d] && (d == 0 || !mirt__central(s))) bytes += root->weight_bytes;
+        if (root->remote_weight[d] && d < mirt__device_copies(s)) bytes += root->weight_bytes;
         for (int i = 0; i < MIRT__MAX_SLOTS; i++) bytes += model->remote_slot[d][i] ? root->trained_bytes : 0;
         if (bytes < least) least = bytes;
     }

@@ -78,7 +78,7 @@ static mirt_status mirt__drift_compare(mirt__drift *drift, int copies) {
 MIRT_API mirt_status mirt_check_drift(mirt_model *model) {
     if (!model) return mirt__fail_missing("mirt_check_drift", "model");
     mirt_strategy *s = model->strategy;
-    const int copies = s->kind == MIRT_CENTRAL_STORAGE ? 1 : s->num_devices;
+    const int copies = mirt__device_copies(s);
     mirt__drift drift;
     if (mirt__usable(s) != MIRT_OK) return mirt_last_status();
     if (s->running) return mirt__fail(MIRT_E_STATE, "mirt_check_drift: %s is in the middle of a step", model->name);

@@ -40,7 +40,7 @@ static mirt_function *mirt__inspect_plan(mirt_model *model, int64_t batch) {
 
 MIRT__LIB void mirt__memory_of(const mirt_model *model, const mirt_function *f, mirt_memory *out) {
     const mirt__layout *l = &f->needs;
-    size_t devices = (size_t)model->strategy->num_devices, copies = (size_t)mirt__weight_copies(model->strategy), block = 0;
+    size_t devices = (size_t)model->strategy->num_devices, copies = (size_t)mirt__device_copies(model->strategy), block = 0;
     mirt__layout_bytes(l, &block);
     out->weights = f->root->weight_bytes;
     out->gradients = l->gradients;
@@ -49,7 +49,6 @@ MIRT__LIB void mirt__memory_of(const mirt_model *model, const mirt_function *f, 
     out->slots = (size_t)mirt__optimizer_slots(&model->config.optimizer) * f->root->trained_bytes;
     out->host = mirt__function_host(f);
     if (model->strategy->backend) { /* of the devices' memory; what the machine mirrors of it does not count */
-        if (model->strategy->kind != MIRT_CENTRAL_STORAGE) copies = devices;
         out->slots *= devices;
         out->host = 0;
     }
@@ -244,12 +243,13 @@ static void mirt__mirrored_text(const mirt_model *model, int64_t batch, mirt__te
     if (s->collective == MIRT_RING && x.parts > 1) {
         mirt__text_add(out, "             so for the elements of %s; each other device begins with its own next one\n", s->device[0].name);
     }
+    const bool own = mirt__device_copies(s) > mirt__weight_copies(s);
     for (int d = 0; d < s->num_devices; d++) {
         int64_t begin, end;
-        mirt__exchange_range(s, (int64_t)(mirt__root(model, NULL)->trained_bytes / sizeof(mirt__real)), d, &begin, &end);
+        mirt__update_range(s, (int64_t)(mirt__root(model, NULL)->trained_bytes / sizeof(mirt__real)), d, &begin, &end);
         if (begin < end) mirt__text_add(out, "  apply      %s: %s on elements %lld to %lld, written to %s\n", s->device[d].name,
                        mirt__optimizer_class_get(model->config.optimizer.kind)->name, (long long)begin,
-                       (long long)end - 1, s->num_devices == 1 ? "its weights" : mirt__weight_copies(s) == 1 ? "the one copy" : "every device's copy");
+                       (long long)end - 1, own || s->num_devices == 1 ? "its weights" : mirt__device_copies(s) == 1 ? "the one copy" : "every device's copy");
     }
 }
 

@@ -220,18 +220,18 @@ static double mirt__node_bytes(const mirt__node *node, int64_t rows) {
     return bytes;
 }
 
-/* The first device's share of the update: each part of the gradient, weights and slots read, slots and every copy written. */
+/* The first device's share of the update: each part of the gradient (a device with memory of its own has the sum), weights and slots read, slots and every copy written. */
 static double mirt__update_bytes(const mirt_function *f) {
     const mirt_strategy *s = f->model->strategy;
     mirt__exchange x;
     int64_t begin, end, elements = 0, trained = (int64_t)(f->root->trained_bytes / sizeof(mirt__real));
     mirt__exchange_plan(s, f->replicas, f->rows < f->replicas ? (int)f->rows : f->replicas, f->program.num_cuts > 0, 0, &x);
-    mirt__exchange_range(s, trained, 0, &begin, &end);
+    mirt__update_range(s, trained, 0, &begin, &end);
     for (int i = 0; i < f->num_ranges; i++) {
         int64_t from = f->range[i].begin > begin ? f->range[i].begin : begin, to = f->range[i].end < end ? f->range[i].end : end;
         if (to > from) elements += to - from;
     }
-    return (double)elements * (double)sizeof(mirt__real) * (x.parts + 1 + mirt__weight_copies(s) + 2 * mirt__optimizer_slots(&f->model->config.optimizer));
+    return (double)elements * (double)sizeof(mirt__real) * ((s->backend ? 1 : x.parts) + 1 + mirt__weight_copies(s) + 2 * mirt__optimizer_slots(&f->model->config.optimizer));
 }
 
 /* The kernel of a convolution, or its gradient; NULL for other nodes. */

@@ -452,7 +452,7 @@ MIRT__LIB bool mirt__remote_reduce(mirt_function *f, int device) {
 MIRT__LIB void mirt__remote_states(const mirt_function *f, int device) {
     const mirt_strategy *s = f->model->strategy;
     mirt__remote_aggregate args;
-    if (s->kind == MIRT_CENTRAL_STORAGE && device > 0) return;
+    if (device >= mirt__device_copies(s)) return;
     args.active = mirt__active_replicas(f);
     args.replicas = f->replicas;
     args.rows = f->rows;

@@ -301,10 +301,6 @@ MIRT__LIB void mirt__exchange_of(const mirt_function *f, int device, mirt__excha
     mirt__exchange_plan(f->model->strategy, f->replicas, mirt__active_replicas(f), f->program.num_cuts > 0, device, x);
 }
 
-static void mirt__own_range(const mirt_function *f, int device, int64_t *begin, int64_t *end) {
-    mirt__exchange_range(f->model->strategy, (int64_t)(f->root->trained_bytes / sizeof(mirt__real)), device, begin, end);
-}
-
 /* The device's share: parts summed in place in the plan's order, then written to every device's
    first buffer. */
 MIRT__LIB void mirt__device_sum(const mirt_function *f, int device) {
@@ -313,7 +309,7 @@ MIRT__LIB void mirt__device_sum(const mirt_function *f, int device) {
     mirt__exchange x;
     int64_t begin, end;
     mirt__exchange_of(f, device, &x);
-    mirt__own_range(f, device, &begin, &end);
+    mirt__exchange_range(s, (int64_t)(f->root->trained_bytes / sizeof(mirt__real)), device, &begin, &end);
     mirt__mark(f, device, MIRT_PHASE_REDUCE, -1, -1);
     MIRT__TEST_POINT(MIRT__POINT_COLLECTIVE, device, (int)f->model->step);
     for (int i = 0; i + 1 < x.parts; i++) {
@@ -440,7 +436,7 @@ static void mirt__unscale(const mirt_function *f, mirt__update *u) {
 /* >>the update */
 
 /* An update of elements [begin, end), one variable at a time where each has its own numbers. */
-static void mirt__update_range(const mirt_function *f, mirt__update_fn update, mirt__update *u, const mirt__where *where, mirt__range r) {
+static void mirt__update_piece(const mirt_function *f, mirt__update_fn update, mirt__update *u, const mirt__where *where, mirt__range r) {
     const mirt_model *root = f->root;
     const bool by_variable = mirt__optimizer_by_variable(&f->model->config.optimizer);
     u->begin = r.begin;
@@ -496,15 +492,15 @@ static void mirt__device_apply(mirt_function *f, int device, bool norms) {
     const mirt_strategy *s = f->model->strategy;
     const mirt__where where = mirt__where_of(f, device);
     mirt__update u;
-    int64_t begin = 0, end = (int64_t)(f->root->trained_bytes / sizeof(mirt__real));
+    int64_t begin, end;
     memset(&u, 0, sizeof u);
     mirt__update_parts(f, device, norms || s->backend || f->stage == MIRT__REDUCED, &u);
     mirt__update_fn update = mirt__optimizer_update(f->model, s->backend ? f->model->remote_slot[device] : f->model->slot, s->kernels, f->rate, &u);
     mirt__optimizer_extras(f->model, norms ? mirt__squares_of(f, -1) : 0, &u);
     mirt__unscale(f, &u);
-    if (!s->backend || s->kind == MIRT_CENTRAL_STORAGE) mirt__own_range(f, device, &begin, &end);
+    mirt__update_range(s, (int64_t)(f->root->trained_bytes / sizeof(mirt__real)), device, &begin, &end);
     mirt__begin_averages(f, device, &u, begin, end);
-    for (int i = 0; i < f->num_ranges; i++) mirt__update_range(f, update, &u, &where, mirt__overlap(&f->range[i], begin, end));
+    for (int i = 0; i < f->num_ranges; i++) mirt__update_piece(f, update, &u, &where, mirt__overlap(&f->range[i], begin, end));
 }
 
 /* False: the devices were given up. */

@@ -31,8 +31,7 @@ static void mirt__timing_device(const mirt_model *model, int d, mirt_device_timi
     out->samples = lane->samples;
     out->busy = wall > 0 ? busy / wall : 0;
     mirt__layout_bytes(&s->layout, &block);
-    const int copies = s->backend && s->kind != MIRT_CENTRAL_STORAGE ? s->num_devices : mirt__weight_copies(s);
-    out->memory = block + (d < copies ? mirt__root(model, NULL)->weight_bytes : 0);
+    out->memory = block + (d < mirt__device_copies(s) ? mirt__root(model, NULL)->weight_bytes : 0);
     out->least_sample = lane->least[0];
     out->least_update = lane->least[1];
     out->least_reduce = lane->least[2];

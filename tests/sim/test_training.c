@@ -285,6 +285,26 @@ static void check_stages(void) {
     free(stages);
 }
 
+/* What is told of the copies: one on each device, which updates the whole of it, or one for all, each of which updates its share. */
+static void check_copies(void) {
+    static const run runs[] = {{"gpu:0,gpu:1,gpu:2", 3, false, MIRT_COLLECTIVE_AUTO, MIRT_MIRRORED}, {"gpu:0,gpu:1,gpu:2", 3, false, MIRT_COLLECTIVE_AUTO, MIRT_CENTRAL_STORAGE}};
+    size_t bytes[2] = {0, 0}, weights = 0;
+    for (int k = 0; k < 2; k++) {
+        mirt_strategy *s = strategy_for(&runs[k]);
+        mirt_model *m = s ? image_model(s, mirt_adam(1e-3f), 0) : NULL;
+        mirt_memory memory;
+        char whole[96];
+        memset(&memory, 0, sizeof memory);
+        const char *text = m && mirt_plan_memory(m, 30, &memory) == MIRT_OK ? mirt_graph_text(m, 30) : NULL;
+        snprintf(whole, sizeof whole, "gpu:2: adam on elements 0 to %d, written to its weights", (int)(m ? m->trained_bytes / sizeof(float) : 0) - 1);
+        ok(text && (strstr(text, whole) != NULL) == (k == 0) && (strstr(text, "written to the one copy") != NULL) == (k == 1), "the picture of a step with %s", k ? "one copy" : "copies");
+        bytes[k] = memory.total;
+        weights = memory.weights;
+        mirt_strategy_destroy(s);
+    }
+    ok(bytes[0] - bytes[1] == 2 * weights, "three copies of %d bytes take two more than one", (int)weights);
+}
+
 /* >>bad input */
 
 static void refused(const char *devices, bool repeat, const char *part) {
@@ -352,6 +372,7 @@ int main(void) {
     check_results();
     check_checkpoint();
     check_stages();
+    check_copies();
     check_refusals();
     return done_testing();
 }
