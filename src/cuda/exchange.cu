@@ -1,6 +1,7 @@
 /* Several devices meet: by NCCL, or each in the others' memory. */
 #include "math.cuh"
 
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/statvfs.h>
@@ -36,6 +37,7 @@ struct mirt__cu_group {
     char why[300];
 #if MIRT__CU_NCCL
     ncclComm_t comm[MIRT__CU_MEMBERS];
+    bool joining; /* what fails is NCCL's, or of the way that it found */
 #endif
 };
 
@@ -51,12 +53,14 @@ static void mirt__cu_group_break(mirt__cu *cu) {
     __atomic_store_n(&group->broken, 2, __ATOMIC_RELEASE);
 }
 
-/* From the device's own thread. What is under way ends: even memory could not be freed before. */
+/* From the device's own thread. What is under way ends, be it joining: even memory could not be freed before. */
 static void mirt__cu_group_abort(mirt__cu *cu) {
 #if MIRT__CU_NCCL
     mirt__cu_group *group = cu->group;
-    if (group && group->comm[cu->rank]) (void)ncclCommAbort(group->comm[cu->rank]);
-    if (group) group->comm[cu->rank] = NULL;
+    if (!group || !group->comm[cu->rank]) return;
+    (void)ncclCommAbort(group->comm[cu->rank]);
+    group->comm[cu->rank] = NULL;
+    mirt__cu_enter(cu); /* some versions leave another device behind */
 #else
     (void)cu;
 #endif
@@ -131,7 +135,7 @@ static bool mirt__cu_nccl(mirt__cu *cu, ncclResult_t result, const char *what) {
     return false;
 }
 
-/* Until what was asked of a communicator is under way: at once, unless NCCL_COMM_BLOCKING=0 has made it one that does not block. */
+/* Until what was asked of a communicator has been enqueued. NCCL does that in a thread of its own, unless NCCL_COMM_BLOCKING=1 lets calls block. */
 static bool mirt__cu_nccl_settled(mirt__cu *cu, const char *what) {
     const double begin = cu->host->now();
     for (;;) {
@@ -140,12 +144,13 @@ static bool mirt__cu_nccl_settled(mirt__cu *cu, const char *what) {
         if (state == ncclSuccess) return true;
         if (__atomic_load_n(&cu->group->broken, __ATOMIC_ACQUIRE) == 2) return mirt__cu_group_well(cu);
         if (cu->limit > 0 && cu->host->now() - begin > cu->limit) {
-            mirt__cu_fail(cu, MIRT_E_TIMEOUT, "NCCL, rank %d, %s: nothing came from the others in %.3g s", cu->rank, what, cu->limit);
+            mirt__cu_fail(cu, MIRT_E_TIMEOUT, "NCCL, rank %d of %d, %s: nothing came from the others in %.3g s", cu->rank, cu->group->count, what, cu->limit);
             cu->lost = true;
             mirt__cu_group_break(cu);
             return false;
         }
         if (cu->host->now() - begin > 0.002) mirt__cu_nap();
+        else sched_yield();
     }
 }
 
@@ -259,7 +264,9 @@ static void mirt__cu_buckets(mirt__cu *cu, const mirt__remote_exchange *args) {
     }
     for (int64_t at = args->begin; at < args->end && cu->status == MIRT_OK; at += bucket, bucket = (int64_t)25 << 18) {
         const int64_t count = args->end - at < bucket ? args->end - at : bucket;
-        if (mirt__cu_nccl(cu, ncclAllReduce(part + at, args->sum + at, (size_t)count, ncclFloat, ncclSum, comm, cu->exchanges), "adding")) mirt__cu_nccl_settled(cu, "adding");
+        if (!mirt__cu_nccl_start(cu)) return;
+        mirt__cu_nccl(cu, ncclAllReduce(part + at, args->sum + at, (size_t)count, ncclFloat, ncclSum, comm, cu->exchanges), "adding");
+        mirt__cu_nccl_end(cu, "adding");
     }
 }
 #endif
@@ -363,19 +370,24 @@ static bool mirt__cu_all_settled(const mirt__cu_group *group) {
 
 #if MIRT__CU_NCCL
 static bool mirt__cu_all_end(const mirt__cu_group *group, const char *what) {
-    bool good = mirt__cu_nccl(group->member[0], ncclGroupEnd(), what);
-    for (int d = 0; d < group->count; d++) good = good && group->member[d]->status == MIRT_OK && mirt__cu_nccl_settled(group->member[d], what);
+    mirt__cu *culprit;
+    const ncclResult_t ended = ncclGroupEnd();
+    bool good = mirt__cu_all_well(group, &culprit) && mirt__cu_nccl(group->member[0], ended, what);
+    for (int d = 0; d < group->count && good; d++) good = mirt__cu_nccl_settled(group->member[d], what);
     return good;
 }
 
-static bool mirt__cu_trial_nccl(mirt__cu_trial *t) {
+/* The first makes all connections that will be used: states are sent as chunks are. */
+static bool mirt__cu_trial_nccl(mirt__cu_trial *t, bool first) {
     mirt__cu_group *group = t->group;
-    for (int stage = 0; stage < (group->collective == MIRT_NCCL ? 1 : 3); stage++) {
+    const bool whole = group->collective == MIRT_NCCL;
+    for (int stage = 0; stage < (whole && !first ? 1 : 3); stage++) {
+        if (whole && stage == 1) continue;
         if (stage != 1 && !mirt__cu_nccl_start(group->member[0])) return false;
         for (int d = 0; d < group->count; d++) {
             mirt__cu *cu = group->member[d];
             mirt__cu_enter(cu);
-            if (group->collective == MIRT_NCCL) {
+            if (whole && stage == 0) {
                 mirt__cu_nccl(cu, ncclAllReduce(t->value[d], t->sum[d], (size_t)MIRT__CU_TRIAL, ncclFloat, ncclSum, group->comm[d], cu->exchanges), "adding");
             } else if (stage == 0) {
                 mirt__cu_tree_send(cu, &t->exchange[d], 0, MIRT__CU_TRIAL);
@@ -403,10 +415,11 @@ static bool mirt__cu_trial_direct(mirt__cu_trial *t) {
     return true;
 }
 
-static bool mirt__cu_trial_run(mirt__cu_trial *t) {
+static bool mirt__cu_trial_run(mirt__cu_trial *t, bool first) {
 #if MIRT__CU_NCCL
-    return (t->direct ? mirt__cu_trial_direct(t) : mirt__cu_trial_nccl(t)) && mirt__cu_all_settled(t->group);
+    return (t->direct ? mirt__cu_trial_direct(t) : mirt__cu_trial_nccl(t, first)) && mirt__cu_all_settled(t->group);
 #else
+    (void)first;
     return mirt__cu_trial_direct(t) && mirt__cu_all_settled(t->group);
 #endif
 }
@@ -423,7 +436,7 @@ static bool mirt__cu_trial_check(mirt__cu_trial *t, int device) {
     for (int i = 0; good && i < SAMPLE; i++) {
         if (sample[i] == (float)((from + i) % 1021 * all)) continue;
         mirt__cu_fail(cu, MIRT_E_DEVICE, "sums over GPUs come out wrong%s", t->direct ? ": reaching another GPU's memory does not work on this machine (the IOMMU may be in the way); build with NCCL"
-                                                                                        : "; try NCCL_P2P_DISABLE=1");
+                                                                                        : "");
         good = false;
     }
     cu->host->free(sample);
@@ -461,9 +474,9 @@ static double mirt__cu_try_out(mirt__cu_trial *t) {
     }
     for (int turn = 0; turn < 4 && good; turn++) {
         const double begin = group->host->now();
-        good = mirt__cu_trial_run(t);
+        good = mirt__cu_trial_run(t, turn == 0);
         const double took = group->host->now() - begin;
-        if (turn > 0 && (best < 0 || took < best)) best = took; /* the first makes connections */
+        if (turn > 0 && (best < 0 || took < best)) best = took;
     }
     for (int d = 0; d < group->count && good; d++) good = mirt__cu_trial_check(t, d);
     for (int d = 0; d < group->count && !good; d++) mirt__cu_group_abort(group->member[d]);
@@ -498,46 +511,44 @@ static bool mirt__cu_reach(const mirt__cu_group *group, const char *why) {
 }
 
 #if MIRT__CU_NCCL
-/* Containers have little of what NCCL shares among its threads where GPUs do not reach each other. */
-static void mirt__cu_shared_word(const mirt__cu_group *group, char *out, size_t size) {
+/* What to try when devices do not meet. Containers have little of what NCCL shares among its threads where GPUs do not reach each other. */
+static void mirt__cu_advise(mirt__cu *cu) {
     struct statvfs s;
-    out[0] = 0;
-    if (statvfs("/dev/shm", &s) != 0) return;
-    const double free_mb = (double)s.f_bavail * (double)s.f_frsize / 1e6;
-    if (free_mb < 40.0 * group->count) snprintf(out, size, "; /dev/shm has %.0f MB free, which may be too little (docker run --shm-size=1g)", free_mb);
+    const size_t used = strlen(cu->error), left = sizeof cu->error - used;
+    const double wanted = 40.0 * cu->group->count, free_mb = statvfs("/dev/shm", &s) == 0 ? (double)s.f_bavail * (double)s.f_frsize / 1e6 : wanted;
+    const int said = snprintf(cu->error + used, left, "; NCCL_DEBUG=INFO tells more; try NCCL_SOCKET_IFNAME=lo, or NCCL_P2P_DISABLE=1");
+    if (said < 0 || (size_t)said >= left || free_mb >= wanted) return;
+    snprintf(cu->error + used + said, left - (size_t)said, "; /dev/shm has %.0f MB free, which may be too little (docker run --shm-size=1g)", free_mb);
 }
 
+/* Communicators that do not block can be given up at any time. Of the versions of NCCL, 2.26 was seen to hang with such. */
 static bool mirt__cu_join_nccl(mirt__cu_group *group, int *version) {
     mirt__cu *first = group->member[0];
-    ncclConfig_t config = NCCL_CONFIG_INITIALIZER; /* it blocks, which spares a thread for each call; the trial makes all connections */
+    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
     ncclUniqueId id;
-    char word[128];
     if (!mirt__cu_nccl(first, ncclGetVersion(version), "asking its version")) return false;
     if (*version / 10000 != NCCL_MAJOR || *version < NCCL_VERSION_CODE) {
         mirt__cu_fail(first, MIRT_E_DEVICE, "the program was built with nccl.h of NCCL %d.%d.%d, and runs with the library of %d.%d.%d: build and run with the same", NCCL_MAJOR, NCCL_MINOR,
                       NCCL_PATCH, *version / 10000, *version / 100 % 100, *version % 100);
         return false;
     }
+    config.blocking = *version / 100 == 226;
     if (group->collective == MIRT_NCCL) { /* the same sums in each run */
         setenv("NCCL_ALGO", "Ring", 0);
         setenv("NCCL_PROTO", "Simple", 0);
         setenv("NCCL_NVLS_ENABLE", "0", 0);
     }
-    mirt__cu_shared_word(group, word, sizeof word);
-    bool good = mirt__cu_nccl(first, ncclGetUniqueId(&id), "beginning") && mirt__cu_nccl_start(first);
+    group->joining = true;
+    if (!mirt__cu_nccl(first, ncclGetUniqueId(&id), "beginning") || !mirt__cu_nccl_start(first)) return false;
+    bool good = true;
     for (int d = 0; d < group->count && good; d++) {
         mirt__cu_enter(group->member[d]);
         good = mirt__cu_nccl(group->member[d], ncclCommInitRankConfig(&group->comm[d], group->count, id, d, &config), "joining");
     }
-    good = mirt__cu_nccl(first, ncclGroupEnd(), "joining") && good;
+    good = mirt__cu_all_end(group, "joining");
     for (int d = 0; d < group->count && good; d++) {
-        mirt__cu *cu = group->member[d];
-        mirt__cu_enter(cu);
-        good = mirt__cu_nccl_settled(cu, "joining") && mirt__cu_try(cu, cudaMalloc((void **)&group->inbox[d], MIRT__CU_INBOX * sizeof(float)), "taking memory for exchanges");
-    }
-    for (int d = 0; d < group->count && !good; d++) {
-        const size_t used = strlen(group->member[d]->error);
-        if (group->member[d]->status != MIRT_OK) snprintf(group->member[d]->error + used, sizeof first->error - used, "%s", word);
+        mirt__cu_enter(group->member[d]);
+        good = mirt__cu_try(group->member[d], cudaMalloc((void **)&group->inbox[d], MIRT__CU_INBOX * sizeof(float)), "taking memory for exchanges");
     }
     return good;
 }
@@ -561,6 +572,7 @@ static bool mirt__cu_join_group(mirt__cu_group *group, mirt__remote_join *join) 
     const char *why = "the program is built without NCCL";
     trial.direct = true;
 #endif
+    join->direct = trial.direct;
     if (trial.direct && join->collective == MIRT_NCCL) {
         mirt__cu_fail(group->member[0], MIRT_E_INVALID, "NCCL cannot join these devices: %s", why);
         return false;
@@ -579,7 +591,6 @@ static bool mirt__cu_join_group(mirt__cu_group *group, mirt__remote_join *join) 
     const double took = mirt__cu_try_out(&trial);
     if (took < 0 || !mirt__cu_all_well(group, &culprit)) return false;
     const double speed = (double)MIRT__CU_TRIAL * sizeof(float) / took / 1e9, megabytes = (double)MIRT__CU_TRIAL * sizeof(float) / 1e6;
-    join->direct = trial.direct;
     if (trial.direct) {
         snprintf(join->how, 256, "each reads the others' memory, as %s; %.3g GB/s for sums of %.3g MB", why, speed, megabytes);
     } else {
@@ -608,7 +619,11 @@ static bool mirt__cu_join(mirt__remote_join *join) {
         join->remote[d]->rank = d;
     }
     if (mirt__cu_join_group(group, join)) return true;
+    for (int d = 0; d < join->count; d++) mirt__cu_group_abort(join->remote[d]);
     if (mirt__cu_all_well(group, &culprit)) mirt__cu_fail(culprit, MIRT_E_DEVICE, "the devices could not be joined");
+#if MIRT__CU_NCCL
+    if (group->joining && culprit->status != MIRT_E_NOMEM) mirt__cu_advise(culprit);
+#endif
     mirt__cu_tell(culprit);
     return false;
 }

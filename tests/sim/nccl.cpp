@@ -1,9 +1,13 @@
 /* NCCL among the devices of one program: ranks are communicators of any threads. A call becomes work of its stream; when that comes to the head, the
- * rank has come, and when all have, the data move. Collectives of different kinds or sizes that meet are an error with a name. */
+ * rank has come, and when all have, the data move. Collectives of different kinds or sizes that meet are an error with a name.
+ *
+ * What is asked of communicators that do not block is under way behind the caller's back, and becomes work when the seed says so: with the call, or not
+ * before somebody has asked for their state a few times. Until then they take no calls. */
 #include "sim_internal.h"
 #include <algorithm>
 #include <climits>
 #include <cstdio>
+#include <cstdlib>
 #include <cuda_fp16.h>
 #include <deque>
 #include <map>
@@ -18,12 +22,13 @@ enum Kind { ALL_REDUCE, BROADCAST, REDUCE_TO, ALL_GATHER, REDUCE_SCATTER, SEND, 
 const char *const kind_names[] = {"AllReduce", "Broadcast", "Reduce", "AllGather", "ReduceScatter", "Send", "Recv"};
 
 struct Clique;
+struct Job;
 struct Rank {
     std::shared_ptr<Clique> clique;
     int rank, device;
     bool blocking = true, aborted = false, dead = false;
     ncclResult_t error = ncclSuccess;
-    int slow = 0; /* polls until the last call is no longer in progress */
+    std::shared_ptr<Job> job; /* what is under way */
     uint64_t issued = 0, begun = 0, round = 0, ended = 0;
 };
 struct Call {
@@ -45,10 +50,11 @@ typedef std::shared_ptr<Posted> Post;
 struct Clique {
     int n, joined = 0;
     bool failed = false;
+    bool torn = false; /* a rank left before all had joined: the others wait on */
     std::vector<std::shared_ptr<Rank>> ranks;
     std::map<uint64_t, std::vector<Post>> rounds;
     std::map<std::pair<int, int>, std::pair<std::deque<Post>, std::deque<Post>>> mail; /* by sender and receiver */
-    bool ready() const { return joined == n && !failed; }
+    bool ready() const { return joined == n && !failed && !torn; }
 };
 } // namespace
 
@@ -67,6 +73,13 @@ struct Waiting {
     ncclComm_t comm;
     cudaStream_t stream;
     std::vector<Call> calls;
+};
+/* A group of communicators that do not block. */
+struct Job {
+    std::vector<Waiting> calls;
+    std::vector<std::shared_ptr<Rank>> ranks;
+    bool joins = false, over = false;
+    int polls = 1; /* until it is over */
 };
 struct Group {
     int depth = 0;
@@ -307,38 +320,72 @@ ncclResult_t launch_calls(const Waiting &w) {
     work->device = r->device;
     work->calls = w.calls;
     if (!stream_captures(w.stream)) work->ticket = ++r->issued;
-    if (enqueue(w.stream, work, "a call of NCCL")) return ncclUnhandledCudaError;
-    if (r->blocking || !options().seed || dice() % 4) return ncclSuccess;
-    r->slow = 1 + (int)(dice() % 3);
-    return ncclInProgress;
+    return enqueue(w.stream, work, "a call of NCCL") ? ncclUnhandledCudaError : ncclSuccess;
 }
 
-ncclResult_t wait_joined(const std::vector<ncclComm_t> &joins) {
+ncclResult_t launch_all(const std::vector<Waiting> &calls) {
     ncclResult_t result = ncclSuccess;
-    for (ncclComm_t c : joins) {
-        std::shared_ptr<Rank> r = c->rank;
-        if (!r->blocking) {
-            result = ncclInProgress;
-            continue;
-        }
-        std::string call = "joining a communicator as rank " + std::to_string(r->rank) + " of " + std::to_string(r->clique->n);
-        wait_until(call.c_str(), nullptr, [=] { return r->clique->ready() || r->clique->failed; });
-        if (r->clique->failed) result = ncclInvalidUsage;
+    for (const Waiting &w : calls) {
+        ncclResult_t r = launch_calls(w);
+        if (result == ncclSuccess) result = r;
     }
     return result;
+}
+
+void end_job(Job *job, ncclResult_t result) {
+    job->over = true;
+    job->calls.clear();
+    for (auto &r : job->ranks)
+        if (r->error == ncclSuccess) r->error = result;
+}
+
+/* Somebody asks how far it is. */
+void advance(Job *job) {
+    for (auto &r : job->ranks)
+        if (job->joins ? !r->clique->ready() : r->rank == options().never_issues) return;
+    if (--job->polls <= 0) end_job(job, launch_all(job->calls));
+}
+
+bool in_progress(const Rank *r) { return r->job && !r->job->over; }
+
+ncclResult_t begin_job(const Group &g) {
+    std::shared_ptr<Job> job(new Job());
+    job->calls = g.calls;
+    job->joins = !g.joins.empty();
+    for (ncclComm_t c : g.joins) job->ranks.push_back(c->rank);
+    for (const Waiting &w : g.calls)
+        if (std::find(job->ranks.begin(), job->ranks.end(), w.comm->rank) == job->ranks.end()) job->ranks.push_back(w.comm->rank);
+    bool issues = true;
+    for (auto &r : job->ranks) {
+        r->job = job;
+        issues = issues && r->rank != options().never_issues;
+    }
+    if (options().seed) job->polls = 1 + (int)(dice() % 4);
+    if (!options().seed || dice() % 2 || !issues) return ncclInProgress;
+    ncclResult_t result = launch_all(job->calls);
+    job->calls.clear();
+    if (result != ncclSuccess) end_job(job.get(), result);
+    return ncclInProgress;
 }
 
 ncclResult_t end_group() {
     Group g;
     std::swap(g, group);
-    if (g.failed) return ncclInvalidUsage;
-    ncclResult_t result = wait_joined(g.joins);
-    if (result != ncclSuccess && result != ncclInProgress) return result;
-    for (const Waiting &w : g.calls) {
-        ncclResult_t r = launch_calls(w);
-        if (r != ncclSuccess && (result == ncclSuccess || result == ncclInProgress)) result = r;
+    int blocking = 0, others = 0;
+    for (ncclComm_t c : g.joins) (c->rank->blocking ? blocking : others)++;
+    for (const Waiting &w : g.calls) (w.comm->rank->blocking ? blocking : others)++;
+    if (g.failed || (blocking && others)) {
+        for (ncclComm_t c : g.joins) c->rank->clique->torn = true;
+        return g.failed ? ncclInvalidUsage : ncclInvalidArgument;
     }
-    return result;
+    if (others) return begin_job(g);
+    for (ncclComm_t c : g.joins) {
+        std::shared_ptr<Rank> r = c->rank;
+        std::string call = "joining a communicator as rank " + std::to_string(r->rank) + " of " + std::to_string(r->clique->n);
+        wait_until(call.c_str(), nullptr, [=] { return r->clique->ready() || r->clique->failed; });
+        if (r->clique->failed) return ncclInvalidUsage;
+    }
+    return launch_all(g.calls);
 }
 
 ncclResult_t add_call(const char *name, ncclComm_t comm, cudaStream_t stream, const Call &c, size_t in, size_t out) {
@@ -351,9 +398,16 @@ ncclResult_t add_call(const char *name, ncclComm_t comm, cudaStream_t stream, co
     check_comm(comm, name);
     check_stream(stream, name);
     Rank *r = comm->rank.get();
-    if (r->slow) fatal("NCCL progress: %s while the last call on the communicator is in progress; poll ncclCommGetAsyncError", name);
-    if (!r->clique->ready()) return ncclInvalidUsage;
-    if (r->error != ncclSuccess) return r->error;
+    if (in_progress(r)) {
+        fprintf(stderr, "sim: note: NCCL: %s of rank %d before what was asked of it is under way; poll ncclCommGetAsyncError\n", name, r->rank);
+        r->error = ncclInvalidArgument;
+    } else if (!r->clique->ready()) {
+        r->error = ncclInvalidUsage;
+    }
+    if (r->error != ncclSuccess) {
+        group.failed = group.depth > 0;
+        return r->error;
+    }
     size_t size = size_of(c.type);
     const void *buffers[2] = {in ? c.from : nullptr, out ? c.to : nullptr};
     for (int i = 0; i < 2; i++) {
@@ -366,8 +420,8 @@ ncclResult_t add_call(const char *name, ncclComm_t comm, cudaStream_t stream, co
     }
     if (c.peer < 0 || c.peer >= r->clique->n) return ncclInvalidArgument;
     if (!group.depth) {
-        Waiting w = {comm, stream, {c}};
-        return launch_calls(w);
+        group.calls.push_back({comm, stream, {c}});
+        return end_group();
     }
     for (Waiting &w : group.calls)
         if (w.comm == comm && w.stream == stream) {
@@ -402,7 +456,7 @@ ncclResult_t join(ncclComm_t *out, int n, const std::string &id, int rank, int d
     q->ranks[(size_t)rank] = r;
     *out = new ncclComm{r, ++made};
     comms.insert(*out);
-    if (++q->joined == n) meetings.erase(id);
+    if (rank != options().never_joins && ++q->joined == n) meetings.erase(id);
     changed();
     return ncclSuccess;
 }
@@ -449,16 +503,22 @@ ncclResult_t ncclGetUniqueId(ncclUniqueId *id) {
     return ncclSuccess;
 }
 
+/* The environment has the last word. */
+static bool blocks(const ncclConfig_t *config) {
+    const char *wish = getenv("NCCL_COMM_BLOCKING");
+    return wish && *wish ? atoi(wish) != 0 : !config || config->blocking != 0;
+}
+
 ncclResult_t ncclCommInitRankConfig(ncclComm_t *comm, int n, ncclUniqueId id, int rank, ncclConfig_t *config) {
     NCCL("ncclCommInitRankConfig");
     if (config && (config->magic != 0xcafebeef || config->size != sizeof *config)) return ncclInvalidArgument;
-    ncclResult_t result = join(comm, n, std::string(id.internal, strnlen(id.internal, sizeof id.internal)), rank, current_device(), !config || config->blocking != 0);
-    if (result != ncclSuccess) return result;
-    if (group.depth) {
-        group.joins.push_back(*comm);
-        return ncclSuccess;
+    ncclResult_t result = join(comm, n, std::string(id.internal, strnlen(id.internal, sizeof id.internal)), rank, current_device(), blocks(config));
+    if (result != ncclSuccess) {
+        group.failed = group.depth > 0;
+        return result;
     }
-    return wait_joined({*comm});
+    group.joins.push_back(*comm);
+    return group.depth ? ncclSuccess : end_group();
 }
 
 ncclResult_t ncclCommInitRank(ncclComm_t *comm, int n, ncclUniqueId id, int rank) { return ncclCommInitRankConfig(comm, n, id, rank, nullptr); }
@@ -475,10 +535,16 @@ ncclResult_t ncclCommInitAll(ncclComm_t *out, int n, const int *devices) {
 
 static ncclResult_t forget(ncclComm_t comm) {
     Clique *q = comm->rank->clique.get();
+    if (in_progress(comm->rank.get())) {
+        if (comm->rank->job->joins) q->torn = true;
+        end_job(comm->rank->job.get(), ncclInternalError); /* for all whose group it was */
+    }
+    if (q->joined < q->n) q->torn = true;
     q->ranks[(size_t)comm->rank->rank].reset();
     bool empty = true;
     for (auto &r : q->ranks) empty = empty && !r;
     if (empty) {
+        for (auto at = meetings.begin(); at != meetings.end(); at = at->second.get() == q ? meetings.erase(at) : std::next(at)) {}
         q->rounds.clear();
         q->mail.clear();
     }
@@ -491,6 +557,7 @@ static ncclResult_t forget(ncclComm_t comm) {
 ncclResult_t ncclCommFinalize(ncclComm_t comm) {
     NCCL("ncclCommFinalize");
     check_comm(comm, "ncclCommFinalize");
+    if (in_progress(comm->rank.get())) return ncclInvalidArgument;
     std::shared_ptr<Rank> r = comm->rank;
     wait_until("ncclCommFinalize", nullptr, [=] { return r->ended == r->issued; });
     return ncclSuccess;
@@ -500,6 +567,7 @@ ncclResult_t ncclCommDestroy(ncclComm_t comm) {
     FREEING();
     if (!comm) return ncclSuccess;
     check_comm(comm, "ncclCommDestroy");
+    if (in_progress(comm->rank.get())) return ncclInvalidArgument;
     std::shared_ptr<Rank> r = comm->rank;
     wait_until("ncclCommDestroy", nullptr, [=] { return r->ended == r->issued; });
     return forget(comm);
@@ -517,18 +585,15 @@ ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t *error) {
     NCCL("ncclCommGetAsyncError");
     check_comm(comm, "ncclCommGetAsyncError");
     Rank *r = comm->rank.get();
-    if (r->clique->failed) *error = ncclInvalidUsage;
-    else if (!r->clique->ready()) *error = ncclInProgress;
-    else if (r->slow) {
-        r->slow--;
-        *error = r->slow ? ncclInProgress : r->error;
-    } else *error = r->error;
+    if (in_progress(r) && !r->clique->failed) advance(r->job.get());
+    *error = r->clique->failed ? ncclInvalidUsage : in_progress(r) || !r->clique->ready() ? ncclInProgress : r->error;
     return ncclSuccess;
 }
 
 ncclResult_t ncclCommCount(const ncclComm_t comm, int *count) {
     FREEING();
     check_comm(comm, "ncclCommCount");
+    if (in_progress(comm->rank.get())) return ncclInvalidArgument;
     *count = comm->rank->clique->n;
     return ncclSuccess;
 }
@@ -536,6 +601,7 @@ ncclResult_t ncclCommCount(const ncclComm_t comm, int *count) {
 ncclResult_t ncclCommUserRank(const ncclComm_t comm, int *rank) {
     FREEING();
     check_comm(comm, "ncclCommUserRank");
+    if (in_progress(comm->rank.get())) return ncclInvalidArgument;
     *rank = comm->rank->rank;
     return ncclSuccess;
 }
@@ -543,6 +609,7 @@ ncclResult_t ncclCommUserRank(const ncclComm_t comm, int *rank) {
 ncclResult_t ncclCommCuDevice(const ncclComm_t comm, int *device) {
     FREEING();
     check_comm(comm, "ncclCommCuDevice");
+    if (in_progress(comm->rank.get())) return ncclInvalidArgument;
     *device = comm->rank->device;
     return ncclSuccess;
 }

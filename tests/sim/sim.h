@@ -21,6 +21,8 @@ struct Options {
     int nccl;        /* NCCL's version; 0: the header's */
     bool same_places; /* ranks that reduce parts of memory of one size reduce the same part: true */
     int capability;  /* of the devices: 90; below 80 there are matrix products of float16 alone, and no asynchronous copies: they are done at once */
+    int never_joins;  /* the rank of NCCL's that never joins: -1, none */
+    int never_issues; /* the rank whose calls are under way for ever: -1, none */
     double patience; /* seconds until a wait for what nobody brings is reported as a deadlock: 20 */
 };
 Options &options();

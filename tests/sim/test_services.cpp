@@ -798,6 +798,48 @@ static void test_loss(void) {
     }
 }
 
+/* NCCL does not get on: the limit is kept, the sentence says what to try, and afterwards all is as before. */
+static void test_joining(void) {
+    static const struct {
+        const char *what, *says;
+        int joins, issues; /* the rank that never does */
+        mirt_collective collective;
+    } faults[] = {
+        {"a rank never joins", "of 3, joining: nothing came from the others in 0.4 s", 1, -1, MIRT_TREE},
+        {"the first never joins", "of 3, joining: nothing came from the others in 0.4 s", 0, -1, MIRT_NCCL},
+        {"a transfer never begins", "rank 0 of 3, trying it: nothing came from the others in 0.4 s", -1, 2, MIRT_TREE},
+        {"a sum never begins", "rank 0 of 3, trying it: nothing came from the others in 0.4 s", -1, 0, MIRT_NCCL},
+    };
+    std::vector<std::vector<floats>> weights, input;
+    for (const auto &f : faults) {
+        all_errors.clear();
+        mirt_sim::options().never_joins = f.joins;
+        mirt_sim::options().never_issues = f.issues;
+        const double begin = host_now();
+        const bool good = Group(first_devices(3), f.collective, 0.4).good;
+        mirt_sim::options().never_joins = mirt_sim::options().never_issues = -1;
+        ok(!good && host_now() - begin < 20 && says(f.says) && says("NCCL_DEBUG=INFO") && says("NCCL_SOCKET_IFNAME=lo") && says("NCCL_P2P_DISABLE=1"), "%s: %s", f.what, all_errors.c_str());
+        ok(mirt_sim::report_leaks() == 0, "and nothing is left behind");
+    }
+    for (int device = 0; device < 3; device++) {
+        all_errors.clear();
+        {
+            Group g(first_devices(3), device == 1 ? MIRT_NCCL : MIRT_TREE, 0.4);
+            const bool good = g.good && train(g, 4, &weights, &input, [&](int d, int s) {
+                if (d == device && s == 2) mirt_sim::options().never_issues = device;
+            });
+            mirt_sim::options().never_issues = -1;
+            ok(g.good && !good && says("nothing came from the others in 0.4 s"), "an exchange of rank %d never begins: %.200s", device, all_errors.c_str());
+        }
+        ok(mirt_sim::report_leaks() == 0, "and nothing is left behind");
+    }
+    setenv("NCCL_COMM_BLOCKING", "1", 1);
+    test_steps(2, MIRT_TREE);
+    unsetenv("NCCL_COMM_BLOCKING");
+    test_steps(3, MIRT_TREE);
+    ok(mirt_sim::report_leaks() == 0, "with calls that block, and without");
+}
+
 /* Any call fails: an error or none, and never a leak or a wait without end. */
 static void test_faults(int devices, mirt_collective collective, bool twice, long every) {
     std::vector<std::vector<floats>> weights, input;
@@ -856,6 +898,7 @@ int main(void) {
     test_direct();
     ok(mirt_sim::report_leaks() == 0, "nothing is left behind");
     test_loss();
+    test_joining();
     test_faults(1, MIRT_TREE, false, small ? 3 : 1);
     test_faults(2, MIRT_TREE, false, small ? 31 : 5);
     test_faults(2, MIRT_TREE, true, small ? 31 : 5);
