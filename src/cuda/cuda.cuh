@@ -112,20 +112,21 @@ template <class T> struct mirt__cu_same {
 template <class... P>
 static inline void mirt__cu_enqueue(dim3 grid, dim3 block, size_t shared, cudaStream_t at, const char *name, void (*kernel)(P...),
                                     typename mirt__cu_same<P>::type... values) {
-    mirt_sim::launch(grid, block, shared, at, [=] { kernel(values...); }, name);
+    mirt_sim::launch(grid, block, shared, at, [=] { kernel(values...); }, name, reinterpret_cast<const void *>(kernel));
 }
+#define MIRT__CU_GO(at, kernel, grid, block, shared, ...) mirt__cu_enqueue((grid), (block), (size_t)(shared), (at), #kernel, mirt__cu_kernel, __VA_ARGS__)
+#else
+#define MIRT__CU_GO(at, kernel, grid, block, shared, ...) kernel<<<(grid), (block), (size_t)(shared), (at)>>>(__VA_ARGS__)
+#endif
+/* More than 48 KB of shared memory are asked for on each device. */
 #define MIRT__CU_START(cu, at, kernel, grid, block, shared, ...) \
     do { \
         const auto mirt__cu_kernel = kernel; \
-        mirt__cu_enqueue((grid), (block), (size_t)(shared), (at), #kernel, mirt__cu_kernel, __VA_ARGS__); \
+        if ((size_t)(shared) > 48 * 1024) { \
+            (void)cudaFuncSetAttribute(reinterpret_cast<const void *>(mirt__cu_kernel), cudaFuncAttributeMaxDynamicSharedMemorySize, (int)(shared)); \
+        } \
+        MIRT__CU_GO(at, kernel, grid, block, shared, __VA_ARGS__); \
     } while (0)
-#else
-#define MIRT__CU_START(cu, at, kernel, grid, block, shared, ...) \
-    do { \
-        if ((size_t)(shared) > 48 * 1024) (void)cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)(shared)); \
-        kernel<<<(grid), (block), (size_t)(shared), (at)>>>(__VA_ARGS__); \
-    } while (0)
-#endif
 /* kernel<<<grid, block, shared bytes>>>(...) on a stream of the device; template kernels stand in parentheses. */
 #define MIRT_LAUNCH_ON(cu, at, kernel, grid, block, shared, ...) \
     do { \

@@ -349,6 +349,7 @@ cudaError_t cudaMallocHost(void **out, size_t bytes) {
 
 cudaError_t cudaHostAlloc(void **out, size_t bytes, unsigned int) {
     API("cudaHostAlloc", cudaErrorMemoryAllocation);
+    if (refused_by_capture("cudaHostAlloc")) return set_error(cudaErrorStreamCaptureUnsupported);
     return set_error(pin(out, bytes));
 }
 

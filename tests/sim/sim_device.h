@@ -49,11 +49,13 @@ struct Kernel {
     size_t bytes; /* of the closure, if one can look for host pointers there */
     void (*destroy)(void *);
     const char *name;
+    const void *function; /* what cudaFuncSetAttribute knows it by; null: not known */
 };
 cudaError_t submit(const Kernel &kernel, cudaStream_t stream);
 
 /* A launch of what a closure does; the name is for messages. The closure is called when the stream comes to it, once a thread. */
-template <class F> cudaError_t launch(dim3 grid, dim3 block, size_t shared, cudaStream_t stream, F f, const char *name = nullptr) {
+template <class F>
+cudaError_t launch(dim3 grid, dim3 block, size_t shared, cudaStream_t stream, F f, const char *name = nullptr, const void *function = nullptr) {
     Kernel kernel;
     kernel.grid = grid;
     kernel.block = block;
@@ -71,6 +73,7 @@ template <class F> cudaError_t launch(dim3 grid, dim3 block, size_t shared, cuda
 #endif
     kernel.destroy = [](void *f_) { delete static_cast<F *>(f_); };
     kernel.name = name ? name : __PRETTY_FUNCTION__;
+    kernel.function = function;
     return submit(kernel, stream);
 }
 
@@ -80,7 +83,7 @@ template <class T> struct Same {
 };
 template <class... P>
 cudaError_t start(dim3 grid, dim3 block, size_t shared, cudaStream_t stream, const char *name, void (*kernel)(P...), typename Same<P>::type... arguments) {
-    return launch(grid, block, shared, stream, [=] { kernel(arguments...); }, name);
+    return launch(grid, block, shared, stream, [=] { kernel(arguments...); }, name, reinterpret_cast<const void *>(kernel));
 }
 
 /* Shared memory: one array for a block, filled with 0xFF before the block's first use of it. */

@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <deque>
+#include <map>
 #include <mutex>
 #include <set>
 #include <thread>
@@ -493,7 +494,9 @@ struct KernelWork : Work {
     void run() override { run_kernel(k); }
 };
 
-static const size_t most_shared = 227 << 10;
+/* Bytes of dynamic shared memory that a kernel was promised on a device, where it is more than it gets anyway. */
+static const size_t most_shared = 227 << 10, usual_shared = 48 << 10;
+static std::map<std::pair<const void *, int>, size_t> promised_shared;
 
 cudaError_t submit(const Kernel &k, cudaStream_t stream) {
     std::shared_ptr<KernelWork> work(new KernelWork());
@@ -510,6 +513,11 @@ cudaError_t submit(const Kernel &k, cudaStream_t stream) {
     if (k.shared > most_shared) {
         fprintf(stderr, "sim: note: kernel %s wants %zu bytes of dynamic shared memory, there are %zu\n", kernel_name(k.name).c_str(), k.shared,
                 most_shared);
+        return set_error(cudaErrorInvalidValue);
+    }
+    if (k.shared > usual_shared && k.function && k.shared > promised_shared[{k.function, device_now}]) {
+        fprintf(stderr, "sim: note: kernel %s wants %zu bytes of dynamic shared memory, which cudaFuncSetAttribute did not promise it on this device\n",
+                kernel_name(k.name).c_str(), k.shared);
         return set_error(cudaErrorInvalidValue);
     }
     check_stream(stream, "a kernel launch");
@@ -695,10 +703,12 @@ const char *cudaGetErrorString(cudaError_t error) {
     }
 }
 
-cudaError_t cudaFuncSetAttribute(const void *, cudaFuncAttribute attribute, int value) {
+cudaError_t cudaFuncSetAttribute(const void *function, cudaFuncAttribute attribute, int value) {
     API("cudaFuncSetAttribute", cudaErrorInvalidValue);
     if (attribute != cudaFuncAttributeMaxDynamicSharedMemorySize) return cudaSuccess;
-    return value < 0 || (size_t)value > most_shared ? set_error(cudaErrorInvalidValue) : cudaSuccess;
+    if (value < 0 || (size_t)value > most_shared) return set_error(cudaErrorInvalidValue);
+    promised_shared[{function, device_now}] = (size_t)value;
+    return cudaSuccess;
 }
 
 cudaError_t cudaDeviceSynchronize() {
@@ -751,6 +761,7 @@ cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
         stream->capture->invalid = true;
         return set_error(cudaErrorStreamCaptureUnsupported);
     }
+    if (refused_by_capture("cudaStreamSynchronize")) return set_error(cudaErrorStreamCaptureUnsupported);
     wait_until("cudaStreamSynchronize", stream, [=] { return stream->queue.empty() || lost[stream->device]; });
     after(stream);
     return set_error((cudaError_t)lost[stream->device]);
@@ -763,6 +774,7 @@ cudaError_t cudaStreamQuery(cudaStream_t stream) {
         stream->capture->invalid = true;
         return set_error(cudaErrorStreamCaptureUnsupported);
     }
+    if (refused_by_capture("cudaStreamQuery")) return set_error(cudaErrorStreamCaptureUnsupported);
     if (!stream->queue.empty()) some_steps("cudaStreamQuery");
     if (lost[stream->device]) return set_error((cudaError_t)lost[stream->device]);
     if (!stream->queue.empty()) return cudaErrorNotReady;
@@ -847,6 +859,7 @@ cudaError_t cudaEventQuery(cudaEvent_t event) {
     check_event(event, "cudaEventQuery");
     EventState *e = event->state.get();
     if (e->capture) return set_error(cudaErrorCapturedEvent);
+    if (refused_by_capture("cudaEventQuery")) return set_error(cudaErrorStreamCaptureUnsupported);
     if (e->done < e->recorded) some_steps("cudaEventQuery");
     if (lost[e->device]) return set_error((cudaError_t)lost[e->device]);
     if (e->done < e->recorded) return cudaErrorNotReady;
@@ -859,6 +872,7 @@ cudaError_t cudaEventSynchronize(cudaEvent_t event) {
     check_event(event, "cudaEventSynchronize");
     std::shared_ptr<EventState> e = event->state;
     if (e->capture) return set_error(cudaErrorCapturedEvent);
+    if (refused_by_capture("cudaEventSynchronize")) return set_error(cudaErrorStreamCaptureUnsupported);
     uint64_t number = e->recorded;
     wait_until("cudaEventSynchronize", nullptr, [=] { return e->done >= number || lost[e->device]; });
     after(e.get());

@@ -659,7 +659,35 @@ static void test_capture_errors() {
     ok(cudaStreamSynchronize(d.stream) == cudaErrorStreamCaptureUnsupported, "nobody waits for a captured stream");
     cudaStreamEndCapture(d.stream, &graph);
     cudaEventDestroy(event);
+    cudaEventCreateWithFlags(&event, cudaEventDisableTiming);
+    cudaEventRecord(event, other);
+    cudaStreamBeginCapture(d.stream, cudaStreamCaptureModeThreadLocal);
+    ok(cudaEventQuery(event) == cudaErrorStreamCaptureUnsupported, "while a thread captures, it does not ask what other streams have done");
+    cudaStreamEndCapture(d.stream, &graph);
+    cudaEventDestroy(event);
+    cudaGetLastError();
+    cudaStreamBeginCapture(d.stream, cudaStreamCaptureModeThreadLocal);
+    cudaMemsetAsync(x, 0, 64, d.stream);
+    cudaStreamEndCapture(d.stream, &graph);
+    ok(cudaGetLastError() == cudaSuccess, "no error is left over");
+    cudaGraphDestroy(graph);
     cudaStreamDestroy(other);
+    cudaGetLastError();
+}
+
+static __global__ void fill_dynamic(float *p) {
+    MIRT_DYNAMIC_SHARED(float, all);
+    all[threadIdx.x] = (float)threadIdx.x;
+    p[threadIdx.x] = all[threadIdx.x];
+}
+static void test_dynamic_shared() {
+    Device d;
+    float *p = d.room<float>(32);
+    const int bytes = 64 << 10;
+    ok(LAUNCH(fill_dynamic, dim3(1), dim3(32), bytes, d.stream, p) == cudaErrorInvalidValue, "more than 48 KB of shared memory have to be asked for");
+    cudaFuncSetAttribute(reinterpret_cast<const void *>(fill_dynamic), cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
+    ok(LAUNCH(fill_dynamic, dim3(1), dim3(32), bytes, d.stream, p) == cudaSuccess, "then they are there");
+    cudaStreamSynchronize(d.stream);
     cudaGetLastError();
 }
 
@@ -760,6 +788,7 @@ int main(int count, char **arguments) {
     test_sends();
     test_failures();
     test_capture_errors();
+    test_dynamic_shared();
     test_faults();
     ok(!mirt_sim::report_leaks(), "nothing is left");
     return done_testing();
