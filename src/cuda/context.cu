@@ -6,10 +6,15 @@
 #include <stdlib.h>
 #include <time.h>
 
-#define MIRT__CU_PINNED ((size_t)4 << 20) /* bytes of a block of pinned memory: larger copies travel in pieces */
+#ifdef MIRT_SIM
+#define MIRT__CU_PINNED ((size_t)1 << 20) /* bytes of a block of pinned memory: larger copies travel in pieces */
+#else
+#define MIRT__CU_PINNED ((size_t)4 << 20)
+#endif
 #define MIRT__CU_PINNED_MOST 4
 #define MIRT__CU_DELIVERIES 256
 #define MIRT__CU_BLAS_ROOM ((size_t)32 << 20)
+#define MIRT__CU_SMALL ((size_t)1 << 16)
 
 /* Memory of the host that the machine reads by itself. */
 typedef struct mirt__cu_pinned {
@@ -34,6 +39,7 @@ typedef struct mirt__cu_constants {
     struct mirt__cu_constants *next;
     void *kept, *copy; /* what it is, and the device's copy of it */
     size_t bytes;
+    bool small;
 } mirt__cu_constants;
 
 struct mirt__cu_staging {
@@ -45,6 +51,8 @@ struct mirt__cu_staging {
     mirt__cu_delivery delivery[MIRT__CU_DELIVERIES];
     int deliveries;
     mirt__cu_constants *constants;
+    char *small;           /* room for copies of small ones, if there is */
+    size_t small_used;
 };
 
 /* exchange.cu: whether the others of its group are well; if not, that is noted. */
@@ -236,12 +244,13 @@ static void mirt__cu_pool_free(mirt__cu_pool *pool) {
 static void mirt__cu_constants_free(mirt__cu *cu) {
     for (mirt__cu_constants *c = cu->staging->constants; c;) {
         mirt__cu_constants *next = c->next;
-        (void)cudaFree(c->copy);
+        if (!c->small) (void)cudaFree(c->copy);
         cu->host->free(c->kept);
         cu->host->free(c);
         c = next;
     }
     cu->staging->constants = NULL;
+    cu->staging->small_used = 0;
 }
 
 static void mirt__cu_close(mirt__remote *cu) {
@@ -258,6 +267,7 @@ static void mirt__cu_close(mirt__remote *cu) {
     if (cu->staging) {
         for (int i = 0; i < 2; i++) mirt__cu_pool_free(&cu->staging->pool[i]);
         mirt__cu_constants_free(cu);
+        if (cu->staging->small) (void)cudaFree(cu->staging->small);
         if (cu->staging->arrived) (void)cudaEventDestroy(cu->staging->arrived);
         if (cu->staging->left) (void)cudaEventDestroy(cu->staging->left);
         if (cu->staging->fetched) (void)cudaFreeHost(cu->staging->fetched);
@@ -414,6 +424,30 @@ static void mirt__cu_set_room(mirt__remote *cu, void *memory, size_t bytes) {
 
 /* >>copies */
 
+static bool mirt__cu_pool_grow(mirt__cu *cu, mirt__cu_pool *pool) {
+    mirt__cu_pinned *made = &pool->block[pool->count];
+    if (!mirt__cu_try(cu, cudaEventCreateWithFlags(&made->read, cudaEventDisableTiming), "making events")) return false;
+    if (!mirt__cu_try(cu, cudaMallocHost((void **)&made->memory, MIRT__CU_PINNED), "pinning memory of the host")) return (void)cudaEventDestroy(made->read), false;
+    made->busy = false;
+    pool->count++;
+    return true;
+}
+
+static bool mirt__cu_fetched_make(mirt__cu *cu) {
+    return cu->staging->fetched || mirt__cu_try(cu, cudaMallocHost((void **)&cu->staging->fetched, MIRT__CU_PINNED), "pinning memory of the host");
+}
+
+/* All that steps take. Taking memory may wait for the kernels of all devices, and later one of those may wait for what this device has yet to launch. */
+static bool mirt__cu_take_all(mirt__cu *cu) {
+    if (!mirt__cu_try(cu, cudaMalloc((void **)&cu->staging->small, MIRT__CU_SMALL), "taking memory for constants")) return false;
+    for (int i = 0; i < 2; i++) {
+        while (cu->staging->pool[i].count < MIRT__CU_PINNED_MOST) {
+            if (!mirt__cu_pool_grow(cu, &cu->staging->pool[i])) return false;
+        }
+    }
+    return mirt__cu_fetched_make(cu);
+}
+
 /* A block whose copies are done: one that is left, a new one, or the oldest, which is waited for. */
 static bool mirt__cu_pool_turn(mirt__cu *cu, mirt__cu_pool *pool, cudaStream_t stream) {
     int oldest = 0;
@@ -436,11 +470,8 @@ static bool mirt__cu_pool_turn(mirt__cu *cu, mirt__cu_pool *pool, cudaStream_t s
         pool->at = oldest;
         return mirt__cu_settled(cu, NULL, pool->block[oldest].read) && (pool->block[oldest].busy = false, true);
     }
-    mirt__cu_pinned *made = &pool->block[pool->count];
-    if (!mirt__cu_try(cu, cudaEventCreateWithFlags(&made->read, cudaEventDisableTiming), "making events")) return false;
-    if (!mirt__cu_try(cu, cudaMallocHost((void **)&made->memory, MIRT__CU_PINNED), "pinning memory of the host")) return (void)cudaEventDestroy(made->read), false;
-    made->busy = false;
-    pool->at = pool->count++;
+    if (!mirt__cu_pool_grow(cu, pool)) return false;
+    pool->at = pool->count - 1;
     return true;
 }
 
@@ -490,7 +521,7 @@ static bool mirt__cu_deliver(mirt__cu *cu) {
 
 static void mirt__cu_download(mirt__cu *cu, void *to, const void *from, size_t bytes) {
     mirt__cu_staging *s = cu->staging;
-    if (!s->fetched && !mirt__cu_try(cu, cudaMallocHost((void **)&s->fetched, MIRT__CU_PINNED), "pinning memory of the host")) return;
+    if (!mirt__cu_fetched_make(cu)) return;
     for (size_t done = 0; done < bytes;) {
         if ((s->fetched_used == MIRT__CU_PINNED || s->deliveries == MIRT__CU_DELIVERIES) && !mirt__cu_deliver(cu)) return;
         const size_t left = MIRT__CU_PINNED - s->fetched_used, piece = bytes - done < left ? bytes - done : left;
@@ -565,12 +596,17 @@ static const void *mirt__cu_constant_copy(mirt__cu *cu, const void *data, size_t
     if (cu->mode == MIRT__CU_CAPTURE) return mirt__cu_fail(cu, MIRT_E_STATE, "a constant was not there before"), (const void *)NULL;
     mirt__cu_constants *made = static_cast<mirt__cu_constants *>(cu->host->calloc(1, sizeof *made));
     void *kept = made ? cu->host->calloc(bytes ? bytes : 1, 1) : NULL;
-    if (!kept || !mirt__cu_try(cu, cudaMalloc(&made->copy, bytes ? bytes : 1), "taking memory for a constant")) {
+    if (made && cu->staging->small && bytes <= MIRT__CU_SMALL - cu->staging->small_used) {
+        made->small = true;
+        made->copy = cu->staging->small + cu->staging->small_used;
+    }
+    if (!kept || (!made->small && !mirt__cu_try(cu, cudaMalloc(&made->copy, bytes ? bytes : 1), "taking memory for a constant"))) {
         if (cu->status == MIRT_OK) mirt__cu_fail(cu, MIRT_E_NOMEM, "no memory of the host for a constant of %zu bytes", bytes);
         cu->host->free(kept);
         cu->host->free(made);
         return NULL;
     }
+    if (made->small) cu->staging->small_used += (bytes + 255) / 256 * 256;
     memcpy(kept, data, bytes);
     made->kept = kept;
     made->bytes = bytes;

@@ -53,16 +53,14 @@ static void mirt__cu_group_break(mirt__cu *cu) {
     __atomic_store_n(&group->broken, 2, __ATOMIC_RELEASE);
 }
 
-/* From the device's own thread. What is under way ends, be it joining: even memory could not be freed before. */
-static void mirt__cu_group_abort(mirt__cu *cu) {
+/* What is under way of a rank ends, be it joining: even memory could not be freed before. By its own thread, or when it has none any more; another device
+   may be the thread's afterwards. */
+static void mirt__cu_group_abort(mirt__cu_group *group, int rank) {
 #if MIRT__CU_NCCL
-    mirt__cu_group *group = cu->group;
-    if (!group || !group->comm[cu->rank]) return;
-    (void)ncclCommAbort(group->comm[cu->rank]);
-    group->comm[cu->rank] = NULL;
-    mirt__cu_enter(cu); /* some versions leave another device behind */
+    if (group->comm[rank]) (void)ncclCommAbort(group->comm[rank]);
+    group->comm[rank] = NULL;
 #else
-    (void)cu;
+    (void)group, (void)rank;
 #endif
 }
 
@@ -71,7 +69,8 @@ static void mirt__cu_group_fail(mirt__cu *cu) {
 #if MIRT__CU_NCCL
     if (!cu->group || !cu->group->comm[cu->rank]) return;
     mirt__cu_group_break(cu);
-    mirt__cu_group_abort(cu);
+    mirt__cu_group_abort(cu->group, cu->rank);
+    mirt__cu_enter(cu);
     cu->lost = true;
 #else
     (void)cu;
@@ -94,7 +93,8 @@ static bool mirt__cu_group_well(mirt__cu *cu) {
         return true;
     }
     cu->lost = true;
-    mirt__cu_group_abort(cu);
+    mirt__cu_group_abort(group, cu->rank);
+    mirt__cu_enter(cu);
     return false;
 #else
     return true;
@@ -105,7 +105,11 @@ static void mirt__cu_group_leave(mirt__cu *cu) {
     mirt__cu_group *group = cu->group;
     if (!group) return;
     if (cu->status != MIRT_OK) mirt__cu_group_break(cu);
-    mirt__cu_group_abort(cu); /* all is done: destroying would wait for the others, which may be closed by this thread later */
+    for (int d = 0; d < group->count; d++) {
+        /* all is done: destroying would wait for the others, which may be closed by this thread later; or else freeing may wait for theirs */
+        if (d == cu->rank || __atomic_load_n(&group->broken, __ATOMIC_ACQUIRE)) mirt__cu_group_abort(group, d);
+    }
+    mirt__cu_enter(cu);
     if (group->inbox[cu->rank]) (void)cudaFree(group->inbox[cu->rank]);
     if (group->ready[cu->rank]) (void)cudaEventDestroy(group->ready[cu->rank]);
     if (group->done[cu->rank]) (void)cudaEventDestroy(group->done[cu->rank]);
@@ -479,7 +483,7 @@ static double mirt__cu_try_out(mirt__cu_trial *t) {
         if (turn > 0 && (best < 0 || took < best)) best = took;
     }
     for (int d = 0; d < group->count && good; d++) good = mirt__cu_trial_check(t, d);
-    for (int d = 0; d < group->count && !good; d++) mirt__cu_group_abort(group->member[d]);
+    for (int d = 0; d < group->count && !good; d++) mirt__cu_group_abort(group, d);
     for (int d = 0; d < group->count; d++) {
         mirt__cu_enter(group->member[d]);
         if (t->value[d]) (void)cudaFree(t->value[d]);
@@ -548,7 +552,7 @@ static bool mirt__cu_join_nccl(mirt__cu_group *group, int *version) {
     good = mirt__cu_all_end(group, "joining");
     for (int d = 0; d < group->count && good; d++) {
         mirt__cu_enter(group->member[d]);
-        good = mirt__cu_try(group->member[d], cudaMalloc((void **)&group->inbox[d], MIRT__CU_INBOX * sizeof(float)), "taking memory for exchanges");
+        good = mirt__cu_take_all(group->member[d]) && mirt__cu_try(group->member[d], cudaMalloc((void **)&group->inbox[d], MIRT__CU_INBOX * sizeof(float)), "taking memory for exchanges");
     }
     return good;
 }
@@ -619,7 +623,7 @@ static bool mirt__cu_join(mirt__remote_join *join) {
         join->remote[d]->rank = d;
     }
     if (mirt__cu_join_group(group, join)) return true;
-    for (int d = 0; d < join->count; d++) mirt__cu_group_abort(join->remote[d]);
+    for (int d = 0; d < join->count; d++) mirt__cu_group_abort(group, d);
     if (mirt__cu_all_well(group, &culprit)) mirt__cu_fail(culprit, MIRT_E_DEVICE, "the devices could not be joined");
 #if MIRT__CU_NCCL
     if (group->joining && culprit->status != MIRT_E_NOMEM) mirt__cu_advise(culprit);

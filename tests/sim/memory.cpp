@@ -312,6 +312,7 @@ using namespace mirt_sim;
 cudaError_t cudaMalloc(void **out, size_t bytes) {
     API("cudaMalloc", cudaErrorMemoryAllocation);
     if (refused_by_capture("cudaMalloc")) return set_error(cudaErrorStreamCaptureUnsupported);
+    finish_exchanges("cudaMalloc");
     return set_error(allocate(current_device(), out, bytes));
 }
 
@@ -344,12 +345,14 @@ static cudaError_t pin(void **out, size_t bytes) {
 cudaError_t cudaMallocHost(void **out, size_t bytes) {
     API("cudaMallocHost", cudaErrorMemoryAllocation);
     if (refused_by_capture("cudaMallocHost")) return set_error(cudaErrorStreamCaptureUnsupported);
+    finish_exchanges("cudaMallocHost");
     return set_error(pin(out, bytes));
 }
 
 cudaError_t cudaHostAlloc(void **out, size_t bytes, unsigned int) {
     API("cudaHostAlloc", cudaErrorMemoryAllocation);
     if (refused_by_capture("cudaHostAlloc")) return set_error(cudaErrorStreamCaptureUnsupported);
+    finish_exchanges("cudaHostAlloc");
     return set_error(pin(out, bytes));
 }
 

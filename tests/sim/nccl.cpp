@@ -242,6 +242,8 @@ void post_mail(const Post &p) {
 }
 
 struct Exchange : Work {
+    struct Run;
+    static std::set<const Run *> at_work; /* kernels that are there, and may wait for other devices' */
     std::shared_ptr<Rank> rank;
     std::vector<Call> calls;
     uint64_t ticket = 0; /* 0: in a graph */
@@ -250,6 +252,7 @@ struct Exchange : Work {
         std::shared_ptr<Work> keep;
         std::vector<Post> posts;
         bool begun = false, over = false;
+        ~Run() override { at_work.erase(this); }
         bool ended() override {
             Rank *r = work->rank.get();
             if (over) return true;
@@ -257,6 +260,7 @@ struct Exchange : Work {
                 /* The calls on one communicator go in their order, whatever streams they are on. */
                 if (r->dead || !r->clique->ready() || (work->ticket && work->ticket != r->begun + 1)) return false;
                 begun = true;
+                at_work.insert(this);
                 if (work->ticket) r->begun++;
                 on_lane(lane_now, [&] { before(r->clique.get()); });
                 for (const Call &c : work->calls) posts.push_back(Post(new Posted{work->rank, c, false}));
@@ -269,6 +273,8 @@ struct Exchange : Work {
             for (const Post &p : posts)
                 if (!p->done && !r->aborted) return false;
             over = true;
+            at_work.erase(this);
+            changed();
             on_lane(lane_now, [&] { after(r->clique.get()); });
             if (work->ticket) r->ended++;
             return true;
@@ -306,6 +312,8 @@ struct Exchange : Work {
         return run;
     }
 };
+
+std::set<const Exchange::Run *> Exchange::at_work;
 
 void check_comm(ncclComm_t comm, const char *call) {
     if (!comms.count(comm)) fatal("wrong handle: %s of a communicator that was destroyed, or never was", call);
@@ -465,6 +473,14 @@ ncclResult_t join(ncclComm_t *out, int n, const std::string &id, int rank, int d
 int mirt_sim::nccl_leaks() {
     for (ncclComm_t c : comms) fprintf(stderr, "sim: leak: communicator %ld, rank %d\n", c->number, c->rank->rank);
     return (int)comms.size();
+}
+
+void mirt_sim::finish_exchanges(const char *call) {
+    wait_until(call, nullptr, [] {
+        for (const Exchange::Run *run : Exchange::at_work)
+            if (!run->work->rank->aborted && !run->work->rank->dead) return false;
+        return true;
+    });
 }
 
 bool mirt_sim::ranks_killed() {

@@ -116,6 +116,8 @@ bool stream_captures(cudaStream_t stream);
 void check_stream(cudaStream_t stream, const char *call);
 int blas_leaks();
 int nccl_leaks();
+/* Memory that all devices see is taken when no kernel of NCCL is at work on any: it may wait for one that the caller has yet to launch. */
+void finish_exchanges(const char *call);
 bool ranks_killed(); /* and their communicators are still there */
 } // namespace mirt_sim
 #endif

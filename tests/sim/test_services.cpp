@@ -698,6 +698,41 @@ static void test_steps(int devices, mirt_collective collective) {
     ok(same && off < 1e-2, "and the weights are %s", collective == MIRT_TREE ? "those of the CPU, bit by bit" : "the same on all of them");
 }
 
+/* The kernels of the first wait for the second, which has still to do all that a first step does. */
+static void test_late(void) {
+    Group g(first_devices(2), MIRT_TREE);
+    std::vector<std::vector<float *>> gradient;
+    std::vector<floats> got(2), sent(2, numbers(700000));
+    float *cell[2];
+    for (int d = 0; d < 2; d++) {
+        gradient.push_back({put(g.remote[(size_t)d], numbers(9000))});
+        cell[d] = (float *)backend->alloc(g.remote[(size_t)d], sent[0].size() * sizeof(float));
+        backend->wait(g.remote[(size_t)d]);
+    }
+    g.each([&](int d) {
+        mirt__remote *r = g.remote[(size_t)d];
+        const mirt__where where = where_of(r);
+        mirt__remote_exchange x;
+        const struct timespec while_ = {0, 200000000 * d};
+        nanosleep(&while_, NULL);
+        backend->stage(r, cell[d], sent[(size_t)d].data(), sent[0].size() * sizeof(float), true);
+        backend->stage(r, cell[d], sent[(size_t)d].data(), sent[0].size() * sizeof(float), false);
+        for (int i = 0; i < 3; i++) backend->kernels->constant(cell[d] + i, &sent[(size_t)d][(size_t)(9 + i)], sizeof(float), &where);
+        exchange_fill(&x, gradient, d, 0);
+        x.begin = 0;
+        x.end = 9000;
+        backend->exchange(r, &x);
+        backend->exchanged(r);
+        got[(size_t)d] = get(r, cell[d], sent[0].size());
+    });
+    for (floats &v : sent) std::copy(v.begin() + 9, v.begin() + 12, v.begin());
+    ok(g.good && got == sent, "a device that comes late takes no memory that has to wait for those that wait for it");
+    for (int d = 0; d < 2; d++) {
+        backend->release(g.remote[(size_t)d], gradient[(size_t)d][0]);
+        backend->release(g.remote[(size_t)d], cell[d]);
+    }
+}
+
 static void test_direct(void) {
     all_errors.clear();
     {
@@ -805,31 +840,36 @@ static void test_joining(void) {
         int joins, issues; /* the rank that never does */
         mirt_collective collective;
     } faults[] = {
-        {"a rank never joins", "of 3, joining: nothing came from the others in 0.4 s", 1, -1, MIRT_TREE},
-        {"the first never joins", "of 3, joining: nothing came from the others in 0.4 s", 0, -1, MIRT_NCCL},
-        {"a transfer never begins", "rank 0 of 3, trying it: nothing came from the others in 0.4 s", -1, 2, MIRT_TREE},
-        {"a sum never begins", "rank 0 of 3, trying it: nothing came from the others in 0.4 s", -1, 0, MIRT_NCCL},
+        {"a rank never joins", "of 3, joining: nothing came from the others", 1, -1, MIRT_TREE},
+        {"the first never joins", "of 3, joining: nothing came from the others", 0, -1, MIRT_NCCL},
+        {"a transfer never begins", "rank 0 of 3, trying it: nothing came from the others", -1, 2, MIRT_TREE},
+        {"a sum never begins", "rank 0 of 3, trying it: nothing came from the others", -1, 0, MIRT_NCCL},
     };
     std::vector<std::vector<floats>> weights, input;
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+    const double limit = 5;
+#else
+    const double limit = 0.5;
+#endif
     for (const auto &f : faults) {
         all_errors.clear();
         mirt_sim::options().never_joins = f.joins;
         mirt_sim::options().never_issues = f.issues;
         const double begin = host_now();
-        const bool good = Group(first_devices(3), f.collective, 0.4).good;
+        const bool good = Group(first_devices(3), f.collective, limit).good;
         mirt_sim::options().never_joins = mirt_sim::options().never_issues = -1;
-        ok(!good && host_now() - begin < 20 && says(f.says) && says("NCCL_DEBUG=INFO") && says("NCCL_SOCKET_IFNAME=lo") && says("NCCL_P2P_DISABLE=1"), "%s: %s", f.what, all_errors.c_str());
+        ok(!good && host_now() - begin < 30 && says(f.says) && says("NCCL_DEBUG=INFO") && says("NCCL_SOCKET_IFNAME=lo") && says("NCCL_P2P_DISABLE=1"), "%s: %s", f.what, all_errors.c_str());
         ok(mirt_sim::report_leaks() == 0, "and nothing is left behind");
     }
     for (int device = 0; device < 3; device++) {
         all_errors.clear();
         {
-            Group g(first_devices(3), device == 1 ? MIRT_NCCL : MIRT_TREE, 0.4);
+            Group g(first_devices(3), device == 1 ? MIRT_NCCL : MIRT_TREE, 2 * limit);
             const bool good = g.good && train(g, 4, &weights, &input, [&](int d, int s) {
                 if (d == device && s == 2) mirt_sim::options().never_issues = device;
             });
             mirt_sim::options().never_issues = -1;
-            ok(g.good && !good && says("nothing came from the others in 0.4 s"), "an exchange of rank %d never begins: %.200s", device, all_errors.c_str());
+            ok(g.good && !good && (says("nothing came from the others") || says("nothing was done")), "an exchange of rank %d never begins: %.200s", device, all_errors.c_str());
         }
         ok(mirt_sim::report_leaks() == 0, "and nothing is left behind");
     }
@@ -895,6 +935,7 @@ int main(void) {
     }
     test_steps(3, MIRT_TREE);
     test_steps(2, MIRT_NCCL);
+    test_late();
     test_direct();
     ok(mirt_sim::report_leaks() == 0, "nothing is left behind");
     test_loss();
