@@ -49,6 +49,7 @@ typedef struct mirt__remote {
     mirt_status status; /* the first failure since the last wait, */
     char error[400];    /* and its sentence */
     bool lost;          /* nothing can be done with it any more */
+    bool stuck;         /* and what it does has no end */
     char *room;
     size_t room_bytes, room_most;
     /* numbers that change from step to step, at the same places each time */
@@ -205,6 +206,8 @@ static bool mirt__cu_group_well(mirt__cu *cu);
 /* exchange.cu: nobody waits for this device any more: it failed; it is closed. */
 static void mirt__cu_group_fail(mirt__cu *cu);
 static void mirt__cu_group_leave(mirt__cu *cu);
+/* exchange.cu: mirt__cu_idle of all its group. */
+static bool mirt__cu_frees(mirt__cu *cu);
 /* blas.cu */
 static bool mirt__cu_blas_wanted();
 /* graphs.cu */
@@ -312,6 +315,20 @@ static bool mirt__cu_settled(mirt__cu *cu, cudaStream_t stream, cudaEvent_t even
     }
 }
 
+/* Freeing waits for all that is at work, on other devices too. What was given up may be so for ever: then nothing is freed. */
+static bool mirt__cu_idle(mirt__cu *cu) {
+    const double begin = cu->host->now(), patience = 1;
+    const cudaStream_t stream[3] = {cu->stream, cu->copies, cu->exchanges};
+    for (int i = 0; i < 3 && cu->lost && !cu->stuck; i++) {
+        while (stream[i] && !cu->stuck && cudaStreamQuery(stream[i]) == cudaErrorNotReady) {
+            cu->stuck = cu->host->now() - begin > patience;
+            mirt__cu_nap();
+        }
+        (void)cudaGetLastError();
+    }
+    return !cu->stuck;
+}
+
 /* >>the machine's devices */
 
 /* What the program's code was made for: the best of it that a device can run, as 10 * major + minor; 0: there is none. */
@@ -389,13 +406,33 @@ static void mirt__cu_pool_free(mirt__cu_pool *pool) {
 static void mirt__cu_constants_free(mirt__cu *cu) {
     for (mirt__cu_constants *c = cu->staging->constants; c;) {
         mirt__cu_constants *next = c->next;
-        if (!c->small) (void)cudaFree(c->copy);
+        if (!c->small && !cu->stuck) (void)cudaFree(c->copy);
         cu->host->free(c->kept);
         cu->host->free(c);
         c = next;
     }
     cu->staging->constants = NULL;
     cu->staging->small_used = 0;
+}
+
+static void mirt__cu_free_parts(mirt__cu *cu) {
+    mirt__cu_staging *s = cu->staging;
+    const cudaStream_t stream[3] = {cu->stream, cu->copies, cu->exchanges};
+    if (cu->blas) (void)cublasDestroy(cu->blas);
+    for (int i = 0; i < 2 && s; i++) mirt__cu_pool_free(&s->pool[i]);
+    if (s && s->small) (void)cudaFree(s->small);
+    if (s && s->arrived) (void)cudaEventDestroy(s->arrived);
+    if (s && s->left) (void)cudaEventDestroy(s->left);
+    if (s && s->fetched) (void)cudaFreeHost(s->fetched);
+    for (int i = 0; i < MIRT__COUNT(cu->signal); i++) {
+        if (cu->signal[i]) (void)cudaEventDestroy(cu->signal[i]);
+    }
+    if (cu->blas_room) (void)cudaFree(cu->blas_room);
+    if (cu->numbers) (void)cudaFree(cu->numbers);
+    if (cu->sums) (void)cudaFree(cu->sums);
+    for (int i = 0; i < 3; i++) {
+        if (stream[i]) (void)cudaStreamDestroy(stream[i]);
+    }
 }
 
 static void mirt__cu_close(mirt__remote *cu) {
@@ -408,27 +445,11 @@ static void mirt__cu_close(mirt__remote *cu) {
     }
     mirt__cu_group_leave(cu);
     mirt__cu_graphs_free(cu);
-    if (cu->blas) (void)cublasDestroy(cu->blas);
-    if (cu->staging) {
-        for (int i = 0; i < 2; i++) mirt__cu_pool_free(&cu->staging->pool[i]);
-        mirt__cu_constants_free(cu);
-        if (cu->staging->small) (void)cudaFree(cu->staging->small);
-        if (cu->staging->arrived) (void)cudaEventDestroy(cu->staging->arrived);
-        if (cu->staging->left) (void)cudaEventDestroy(cu->staging->left);
-        if (cu->staging->fetched) (void)cudaFreeHost(cu->staging->fetched);
-        cu->host->free(cu->staging);
-    }
-    for (int i = 0; i < MIRT__COUNT(cu->signal); i++) {
-        if (cu->signal[i]) (void)cudaEventDestroy(cu->signal[i]);
-    }
-    if (cu->blas_room) (void)cudaFree(cu->blas_room);
-    if (cu->numbers) (void)cudaFree(cu->numbers);
-    if (cu->sums) (void)cudaFree(cu->sums);
-    cu->host->free(cu->numbers_host);
-    for (int i = 0; i < 3; i++) {
-        if (stream[i]) (void)cudaStreamDestroy(stream[i]);
-    }
+    mirt__cu_constants_free(cu);
+    if (!cu->stuck) mirt__cu_free_parts(cu);
     (void)cudaGetLastError();
+    cu->host->free(cu->staging);
+    cu->host->free(cu->numbers_host);
     cu->host->free(cu);
 }
 
@@ -516,6 +537,13 @@ static size_t mirt__cu_free_bytes(mirt__remote *cu) {
     return 0;
 }
 
+static void mirt__cu_release(mirt__remote *cu, void *memory) {
+    if (!memory) return;
+    mirt__cu_enter(cu);
+    if (mirt__cu_frees(cu)) (void)cudaFree(memory);
+    (void)cudaGetLastError();
+}
+
 static void *mirt__cu_alloc(mirt__remote *cu, size_t bytes) {
     void *memory = NULL;
     size_t left = 0, all = 0;
@@ -525,7 +553,7 @@ static void *mirt__cu_alloc(mirt__remote *cu, size_t bytes) {
     if (error == cudaSuccess) {
         /* other streams may use it at once */
         if (mirt__cu_try(cu, cudaMemsetAsync(memory, 0, bytes ? bytes : 1, cu->stream), "clearing memory") && mirt__cu_settled(cu, cu->stream, NULL)) return memory;
-        (void)cudaFree(memory);
+        mirt__cu_release(cu, memory);
         return mirt__cu_tell(cu), (void *)NULL;
     }
     (void)cudaGetLastError();
@@ -538,13 +566,6 @@ static void *mirt__cu_alloc(mirt__remote *cu, size_t bytes) {
     }
     mirt__cu_tell(cu);
     return NULL;
-}
-
-static void mirt__cu_release(mirt__remote *cu, void *memory) {
-    if (!memory) return;
-    mirt__cu_enter(cu);
-    (void)cudaFree(memory);
-    (void)cudaGetLastError();
 }
 
 static void *mirt__cu_room(mirt__cu *cu, size_t bytes) {
@@ -816,9 +837,9 @@ struct mirt__cu_graphs {
     bool off;
 };
 
-static void mirt__cu_graph_clear(mirt__cu_graph *graph) {
+static void mirt__cu_graph_clear(const mirt__cu *cu, mirt__cu_graph *graph) {
     for (int i = 0; i < graph->pieces; i++) {
-        if (graph->piece[i].exec) (void)cudaGraphExecDestroy(graph->piece[i].exec);
+        if (graph->piece[i].exec && !cu->stuck) (void)cudaGraphExecDestroy(graph->piece[i].exec);
     }
     graph->pieces = 0;
     graph->ready = false;
@@ -839,7 +860,7 @@ static mirt__cu_graph *mirt__cu_graph_of(mirt__cu *cu, const void *owner, uint64
 
 /* For good; what is left of this round does nothing. */
 static void mirt__cu_graph_give_up(mirt__cu *cu, mirt__cu_graph *graph) {
-    mirt__cu_graph_clear(graph);
+    mirt__cu_graph_clear(cu, graph);
     graph->eager = true;
     cu->mode = MIRT__CU_REFRESH;
     (void)cudaGetLastError();
@@ -965,7 +986,7 @@ static void mirt__cu_graphs_settle(mirt__cu *cu) {
         cudaGraph_t captured = NULL;
         (void)mirt__cu_capture_end(cu, &captured);
         if (captured) (void)cudaGraphDestroy(captured);
-        mirt__cu_graph_clear(graphs->now);
+        mirt__cu_graph_clear(cu, graphs->now);
     }
     if (cu->mode != MIRT__CU_RUN) mirt__cu_fail(cu, MIRT_E_STATE, "work that comes back was begun and not ended");
     else if (graphs->now) graphs->now->eager = true;
@@ -982,7 +1003,7 @@ static void mirt__cu_graphs_drop(mirt__cu *cu, const void *owner) {
             continue;
         }
         *at = graph->next;
-        mirt__cu_graph_clear(graph);
+        mirt__cu_graph_clear(cu, graph);
         cu->host->free(graph);
     }
 }
@@ -991,6 +1012,7 @@ static void mirt__cu_forget(mirt__remote *cu, const void *owner) {
     mirt__cu_enter(cu);
     mirt__cu_graphs_settle(cu);
     if (!cu->lost) mirt__cu_settled(cu, cu->stream, NULL);
+    (void)mirt__cu_frees(cu);
     if (cu->graphs) mirt__cu_graphs_drop(cu, owner);
     if (!cu->graphs || !cu->graphs->list) mirt__cu_constants_free(cu);
     (void)cudaGetLastError();
@@ -1763,18 +1785,27 @@ static bool mirt__cu_group_well(mirt__cu *cu) {
 #endif
 }
 
+static bool mirt__cu_frees(mirt__cu *cu) {
+    for (int d = 0; cu->group && d < cu->group->count; d++) {
+        if (cu->group->member[d] && !mirt__cu_idle(cu->group->member[d])) cu->stuck = true;
+    }
+    return mirt__cu_idle(cu);
+}
+
 static void mirt__cu_group_leave(mirt__cu *cu) {
     mirt__cu_group *group = cu->group;
-    if (!group) return;
+    if (!group) return (void)mirt__cu_frees(cu);
     if (cu->status != MIRT_OK) mirt__cu_group_break(cu);
     for (int d = 0; d < group->count; d++) {
         /* all is done: destroying would wait for the others, which may be closed by this thread later; or else freeing may wait for theirs */
         if (d == cu->rank || __atomic_load_n(&group->broken, __ATOMIC_ACQUIRE)) mirt__cu_group_abort(group, d);
     }
     mirt__cu_enter(cu);
-    if (group->inbox[cu->rank]) (void)cudaFree(group->inbox[cu->rank]);
+    if (group->inbox[cu->rank] && mirt__cu_frees(cu)) (void)cudaFree(group->inbox[cu->rank]);
     if (group->ready[cu->rank]) (void)cudaEventDestroy(group->ready[cu->rank]);
     if (group->done[cu->rank]) (void)cudaEventDestroy(group->done[cu->rank]);
+    (void)mirt__cu_frees(cu);
+    group->member[cu->rank] = NULL;
     cu->group = NULL;
     if (__atomic_sub_fetch(&group->there, 1, __ATOMIC_ACQ_REL) == 0) group->host->free(group);
 }

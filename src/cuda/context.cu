@@ -60,6 +60,8 @@ static bool mirt__cu_group_well(mirt__cu *cu);
 /* exchange.cu: nobody waits for this device any more: it failed; it is closed. */
 static void mirt__cu_group_fail(mirt__cu *cu);
 static void mirt__cu_group_leave(mirt__cu *cu);
+/* exchange.cu: mirt__cu_idle of all its group. */
+static bool mirt__cu_frees(mirt__cu *cu);
 /* blas.cu */
 static bool mirt__cu_blas_wanted();
 /* graphs.cu */
@@ -167,6 +169,20 @@ static bool mirt__cu_settled(mirt__cu *cu, cudaStream_t stream, cudaEvent_t even
     }
 }
 
+/* Freeing waits for all that is at work, on other devices too. What was given up may be so for ever: then nothing is freed. */
+static bool mirt__cu_idle(mirt__cu *cu) {
+    const double begin = cu->host->now(), patience = 1;
+    const cudaStream_t stream[3] = {cu->stream, cu->copies, cu->exchanges};
+    for (int i = 0; i < 3 && cu->lost && !cu->stuck; i++) {
+        while (stream[i] && !cu->stuck && cudaStreamQuery(stream[i]) == cudaErrorNotReady) {
+            cu->stuck = cu->host->now() - begin > patience;
+            mirt__cu_nap();
+        }
+        (void)cudaGetLastError();
+    }
+    return !cu->stuck;
+}
+
 /* >>the machine's devices */
 
 /* What the program's code was made for: the best of it that a device can run, as 10 * major + minor; 0: there is none. */
@@ -244,13 +260,33 @@ static void mirt__cu_pool_free(mirt__cu_pool *pool) {
 static void mirt__cu_constants_free(mirt__cu *cu) {
     for (mirt__cu_constants *c = cu->staging->constants; c;) {
         mirt__cu_constants *next = c->next;
-        if (!c->small) (void)cudaFree(c->copy);
+        if (!c->small && !cu->stuck) (void)cudaFree(c->copy);
         cu->host->free(c->kept);
         cu->host->free(c);
         c = next;
     }
     cu->staging->constants = NULL;
     cu->staging->small_used = 0;
+}
+
+static void mirt__cu_free_parts(mirt__cu *cu) {
+    mirt__cu_staging *s = cu->staging;
+    const cudaStream_t stream[3] = {cu->stream, cu->copies, cu->exchanges};
+    if (cu->blas) (void)cublasDestroy(cu->blas);
+    for (int i = 0; i < 2 && s; i++) mirt__cu_pool_free(&s->pool[i]);
+    if (s && s->small) (void)cudaFree(s->small);
+    if (s && s->arrived) (void)cudaEventDestroy(s->arrived);
+    if (s && s->left) (void)cudaEventDestroy(s->left);
+    if (s && s->fetched) (void)cudaFreeHost(s->fetched);
+    for (int i = 0; i < MIRT__COUNT(cu->signal); i++) {
+        if (cu->signal[i]) (void)cudaEventDestroy(cu->signal[i]);
+    }
+    if (cu->blas_room) (void)cudaFree(cu->blas_room);
+    if (cu->numbers) (void)cudaFree(cu->numbers);
+    if (cu->sums) (void)cudaFree(cu->sums);
+    for (int i = 0; i < 3; i++) {
+        if (stream[i]) (void)cudaStreamDestroy(stream[i]);
+    }
 }
 
 static void mirt__cu_close(mirt__remote *cu) {
@@ -263,27 +299,11 @@ static void mirt__cu_close(mirt__remote *cu) {
     }
     mirt__cu_group_leave(cu);
     mirt__cu_graphs_free(cu);
-    if (cu->blas) (void)cublasDestroy(cu->blas);
-    if (cu->staging) {
-        for (int i = 0; i < 2; i++) mirt__cu_pool_free(&cu->staging->pool[i]);
-        mirt__cu_constants_free(cu);
-        if (cu->staging->small) (void)cudaFree(cu->staging->small);
-        if (cu->staging->arrived) (void)cudaEventDestroy(cu->staging->arrived);
-        if (cu->staging->left) (void)cudaEventDestroy(cu->staging->left);
-        if (cu->staging->fetched) (void)cudaFreeHost(cu->staging->fetched);
-        cu->host->free(cu->staging);
-    }
-    for (int i = 0; i < MIRT__COUNT(cu->signal); i++) {
-        if (cu->signal[i]) (void)cudaEventDestroy(cu->signal[i]);
-    }
-    if (cu->blas_room) (void)cudaFree(cu->blas_room);
-    if (cu->numbers) (void)cudaFree(cu->numbers);
-    if (cu->sums) (void)cudaFree(cu->sums);
-    cu->host->free(cu->numbers_host);
-    for (int i = 0; i < 3; i++) {
-        if (stream[i]) (void)cudaStreamDestroy(stream[i]);
-    }
+    mirt__cu_constants_free(cu);
+    if (!cu->stuck) mirt__cu_free_parts(cu);
     (void)cudaGetLastError();
+    cu->host->free(cu->staging);
+    cu->host->free(cu->numbers_host);
     cu->host->free(cu);
 }
 
@@ -371,6 +391,13 @@ static size_t mirt__cu_free_bytes(mirt__remote *cu) {
     return 0;
 }
 
+static void mirt__cu_release(mirt__remote *cu, void *memory) {
+    if (!memory) return;
+    mirt__cu_enter(cu);
+    if (mirt__cu_frees(cu)) (void)cudaFree(memory);
+    (void)cudaGetLastError();
+}
+
 static void *mirt__cu_alloc(mirt__remote *cu, size_t bytes) {
     void *memory = NULL;
     size_t left = 0, all = 0;
@@ -380,7 +407,7 @@ static void *mirt__cu_alloc(mirt__remote *cu, size_t bytes) {
     if (error == cudaSuccess) {
         /* other streams may use it at once */
         if (mirt__cu_try(cu, cudaMemsetAsync(memory, 0, bytes ? bytes : 1, cu->stream), "clearing memory") && mirt__cu_settled(cu, cu->stream, NULL)) return memory;
-        (void)cudaFree(memory);
+        mirt__cu_release(cu, memory);
         return mirt__cu_tell(cu), (void *)NULL;
     }
     (void)cudaGetLastError();
@@ -393,13 +420,6 @@ static void *mirt__cu_alloc(mirt__remote *cu, size_t bytes) {
     }
     mirt__cu_tell(cu);
     return NULL;
-}
-
-static void mirt__cu_release(mirt__remote *cu, void *memory) {
-    if (!memory) return;
-    mirt__cu_enter(cu);
-    (void)cudaFree(memory);
-    (void)cudaGetLastError();
 }
 
 static void *mirt__cu_room(mirt__cu *cu, size_t bytes) {

@@ -46,6 +46,7 @@ typedef struct mirt__remote {
     mirt_status status; /* the first failure since the last wait, */
     char error[400];    /* and its sentence */
     bool lost;          /* nothing can be done with it any more */
+    bool stuck;         /* and what it does has no end */
     char *room;
     size_t room_bytes, room_most;
     /* numbers that change from step to step, at the same places each time */

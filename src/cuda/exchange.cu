@@ -101,18 +101,27 @@ static bool mirt__cu_group_well(mirt__cu *cu) {
 #endif
 }
 
+static bool mirt__cu_frees(mirt__cu *cu) {
+    for (int d = 0; cu->group && d < cu->group->count; d++) {
+        if (cu->group->member[d] && !mirt__cu_idle(cu->group->member[d])) cu->stuck = true;
+    }
+    return mirt__cu_idle(cu);
+}
+
 static void mirt__cu_group_leave(mirt__cu *cu) {
     mirt__cu_group *group = cu->group;
-    if (!group) return;
+    if (!group) return (void)mirt__cu_frees(cu);
     if (cu->status != MIRT_OK) mirt__cu_group_break(cu);
     for (int d = 0; d < group->count; d++) {
         /* all is done: destroying would wait for the others, which may be closed by this thread later; or else freeing may wait for theirs */
         if (d == cu->rank || __atomic_load_n(&group->broken, __ATOMIC_ACQUIRE)) mirt__cu_group_abort(group, d);
     }
     mirt__cu_enter(cu);
-    if (group->inbox[cu->rank]) (void)cudaFree(group->inbox[cu->rank]);
+    if (group->inbox[cu->rank] && mirt__cu_frees(cu)) (void)cudaFree(group->inbox[cu->rank]);
     if (group->ready[cu->rank]) (void)cudaEventDestroy(group->ready[cu->rank]);
     if (group->done[cu->rank]) (void)cudaEventDestroy(group->done[cu->rank]);
+    (void)mirt__cu_frees(cu);
+    group->member[cu->rank] = NULL;
     cu->group = NULL;
     if (__atomic_sub_fetch(&group->there, 1, __ATOMIC_ACQ_REL) == 0) group->host->free(group);
 }

@@ -28,9 +28,9 @@ struct mirt__cu_graphs {
     bool off;
 };
 
-static void mirt__cu_graph_clear(mirt__cu_graph *graph) {
+static void mirt__cu_graph_clear(const mirt__cu *cu, mirt__cu_graph *graph) {
     for (int i = 0; i < graph->pieces; i++) {
-        if (graph->piece[i].exec) (void)cudaGraphExecDestroy(graph->piece[i].exec);
+        if (graph->piece[i].exec && !cu->stuck) (void)cudaGraphExecDestroy(graph->piece[i].exec);
     }
     graph->pieces = 0;
     graph->ready = false;
@@ -51,7 +51,7 @@ static mirt__cu_graph *mirt__cu_graph_of(mirt__cu *cu, const void *owner, uint64
 
 /* For good; what is left of this round does nothing. */
 static void mirt__cu_graph_give_up(mirt__cu *cu, mirt__cu_graph *graph) {
-    mirt__cu_graph_clear(graph);
+    mirt__cu_graph_clear(cu, graph);
     graph->eager = true;
     cu->mode = MIRT__CU_REFRESH;
     (void)cudaGetLastError();
@@ -177,7 +177,7 @@ static void mirt__cu_graphs_settle(mirt__cu *cu) {
         cudaGraph_t captured = NULL;
         (void)mirt__cu_capture_end(cu, &captured);
         if (captured) (void)cudaGraphDestroy(captured);
-        mirt__cu_graph_clear(graphs->now);
+        mirt__cu_graph_clear(cu, graphs->now);
     }
     if (cu->mode != MIRT__CU_RUN) mirt__cu_fail(cu, MIRT_E_STATE, "work that comes back was begun and not ended");
     else if (graphs->now) graphs->now->eager = true;
@@ -194,7 +194,7 @@ static void mirt__cu_graphs_drop(mirt__cu *cu, const void *owner) {
             continue;
         }
         *at = graph->next;
-        mirt__cu_graph_clear(graph);
+        mirt__cu_graph_clear(cu, graph);
         cu->host->free(graph);
     }
 }
@@ -203,6 +203,7 @@ static void mirt__cu_forget(mirt__remote *cu, const void *owner) {
     mirt__cu_enter(cu);
     mirt__cu_graphs_settle(cu);
     if (!cu->lost) mirt__cu_settled(cu, cu->stream, NULL);
+    (void)mirt__cu_frees(cu);
     if (cu->graphs) mirt__cu_graphs_drop(cu, owner);
     if (!cu->graphs || !cu->graphs->list) mirt__cu_constants_free(cu);
     (void)cudaGetLastError();

@@ -30,6 +30,9 @@ Options &options();
 /* From now on every call for the device fails with this (a cudaError_t), and its work never ends: it was lost. 0: it is there again. */
 void lose_device(int device, int error);
 
+/* From now on its work has no end, and calls that wait for it do not come back. */
+void hang_device(int device, bool on);
+
 /* From now on nothing comes from this rank of any communicator. The others are told by their asynchronous error, or silently not. */
 void kill_rank(int rank, bool silently);
 /* Kernels and libraries may be given the host's memory: for tests of single kernels. In C: mirt_sim_host_memory(1). */

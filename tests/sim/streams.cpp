@@ -102,6 +102,7 @@ std::set<cudaGraphExec_t> programs;
 std::vector<std::shared_ptr<Capture>> captures;
 long handles;
 int lost[MOST_DEVICES];
+bool hung[MOST_DEVICES];
 long call_count;
 const char *failed;
 uint64_t state_of_dice;
@@ -155,6 +156,12 @@ const char *failed_call() { return failed; }
 void lose_device(int device, int error) {
     Entry entry;
     lost[device] = error;
+    changed();
+}
+
+void hang_device(int device, bool on) {
+    Entry entry;
+    hung[device] = on;
     changed();
 }
 
@@ -281,7 +288,7 @@ static bool ended(const std::shared_ptr<Work> &work, std::shared_ptr<Work::Execu
 
 static void choices_of(cudaStream_t s, std::vector<Choice> *choices, bool *began) {
     Choice c = {s, -1, s->device};
-    if (s->queue.empty() || lost[s->device]) return;
+    if (s->queue.empty() || lost[s->device] || hung[s->device]) return;
     Op &op = s->queue.front();
     lane_now = lane_of(s, 0);
     switch (op.kind) {
@@ -399,6 +406,7 @@ static std::string blocked() {
         const Op &op = stream->queue.front();
         std::string what = "work";
         if (lost[stream->device]) what = "a device that is lost";
+        else if (hung[stream->device]) what = "work without end";
         else if (op.kind == Op::WAIT) what = "an event recorded behind other work";
         else if (op.kind == Op::WORK && op.execution) what = op.execution->waits_for();
         else if (op.kind == Op::GRAPH && op.launch)
@@ -483,7 +491,7 @@ static void some_steps(const char *call) {
     close_devices();
     if (any) return;
     bool faults = ranks_killed();
-    for (int error : lost) faults = faults || error;
+    for (int d = 0; d < MOST_DEVICES; d++) faults = faults || lost[d] || hung[d];
     if (idle.too_long() && !faults) fatal("deadlock: %s asks for what nobody brings%s", call, blocked().c_str());
     rest(std::chrono::microseconds(200));
 }

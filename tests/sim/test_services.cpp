@@ -880,6 +880,28 @@ static void test_joining(void) {
     ok(mirt_sim::report_leaks() == 0, "with calls that block, and without");
 }
 
+/* What has no end is given up, with all that would have to wait for it. Leaves that behind. */
+static void test_hanging(int device, bool joined) {
+    all_errors.clear();
+    std::vector<void *> memory;
+    const double begin = host_now();
+    {
+        Group g(joined ? std::vector<int>{0, 0, 1} : std::vector<int>{device}, MIRT_TREE, 1);
+        for (mirt__remote *r : g.remote) memory.push_back(backend->alloc(r, 1000));
+        mirt_sim::hang_device(device, true);
+        g.each([&](int d) {
+            mirt__remote *r = g.remote[(size_t)d];
+            backend->clear(r, memory[(size_t)d], 1000);
+            backend->wait(r);
+        });
+        for (int d = 0; d < g.count(); d++) {
+            backend->forget(g.remote[(size_t)d], NULL);
+            backend->release(g.remote[(size_t)d], memory[(size_t)d]);
+        }
+    }
+    ok(says("nothing was done in 1") && host_now() - begin < 15, "work of gpu:%d has no end: %s", device, all_errors.c_str());
+}
+
 /* Any call fails: an error or none, and never a leak or a wait without end. */
 static void test_faults(int devices, mirt_collective collective, bool twice, long every) {
     std::vector<std::vector<floats>> weights, input;
@@ -944,5 +966,7 @@ int main(void) {
     test_faults(2, MIRT_TREE, false, small ? 31 : 5);
     test_faults(2, MIRT_TREE, true, small ? 31 : 5);
     if (!small) test_faults(3, MIRT_NCCL, false, 7);
+    test_hanging(3, false);
+    test_hanging(1, true);
     return done_testing();
 }
