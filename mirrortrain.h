@@ -2765,12 +2765,22 @@ typedef struct mirt__remote_exchange {
     mirt__real *sum; /* where this device wants it: its first buffer */
 } mirt__remote_exchange;
 
-/* What variables become: `values` of `count` numbers from those of `active` replicas, which lie `stride` numbers apart, as
-   mirt__aggregate (double precision, in the order of replicas). Of `rows` rows in all the first rows % replicas replicas have one more. */
-typedef struct mirt__remote_aggregate {
+/* What a variable becomes: its numbers begin at element `to` of the weights. `kind` makes one value of those of all replicas, which begin at element
+   `from` of their states; with `kept` above 0 the variable goes on to it: kept * itself + taken * the value, each product and the sum rounded, as
+   in Keras. */
+typedef struct mirt__aggregated {
+    int64_t from, to, count;
     mirt_aggregation kind;
-    int active, replicas;
-    int64_t rows, stride, count;
+    int variable;
+    float kept, taken;
+} mirt__aggregated;
+
+/* Of `active` replicas, whose states lie `stride` numbers apart, in double precision and in the order of replicas. Of `rows` rows in all the first
+   rows % replicas replicas have one more. */
+typedef struct mirt__remote_aggregate {
+    const mirt__aggregated *value;
+    int values, active, replicas;
+    int64_t rows, stride;
     const mirt__real *from;
     mirt__real *to;
 } mirt__remote_aggregate;
@@ -27368,6 +27378,7 @@ typedef struct mirt__assignment {
     int variable;
     mirt_tensor *value;
     mirt_aggregation aggregation; /* of the replicas' values */
+    double momentum;              /* above 0: the variable keeps so much of itself, and takes the rest of the value */
 } mirt__assignment;
 
 struct mirt__graph {
@@ -27465,8 +27476,8 @@ typedef struct mirt__copying {
 } mirt__copying;
 /* The `count` tensors of `keep` (NULL allowed) are replaced by their copies; only what they depend on is copied. */
 MIRT__LIB bool mirt__graph_copy(mirt__graph *graph, const mirt__copying *copying, mirt_tensor **keep, int count);
-/* Variable `variable` shall have `value` after the step. */
-MIRT__LIB bool mirt__graph_assign(mirt__graph *graph, int variable, mirt_tensor *value, mirt_aggregation aggregation);
+/* Variable `variable` shall have `value` after the step, or go on to it (see mirt__assignment). */
+MIRT__LIB bool mirt__graph_assign(mirt__graph *graph, int variable, mirt_tensor *value, mirt_aggregation aggregation, double momentum);
 /* A term of the loss: a number that depends on weights alone, or a value a sample. */
 MIRT__LIB bool mirt__graph_term_add(mirt__graph *graph, mirt_tensor *term);
 /* The graph's node of a variable, or NULL. */
@@ -27720,10 +27731,9 @@ MIRT__LIB mirt_tensor *mirt__normalize_op(mirt_tensor *const *in, const mirt__at
 MIRT__LIB mirt_tensor *mirt__layer_norm_op(mirt_tensor *x, mirt_tensor *gamma, mirt_tensor *beta, const mirt__attrs *a);
 /* A model's batch normalization: in is x, moving mean, moving variance, [gamma], [beta]. The node is
    never run: a program has one of the two below in its place, recorded with its inputs and
-   attributes. In training the new moving statistics are to be assigned to their variables. */
+   attributes. In training `mean` and `variance` are the batch's, which the moving ones are to go on to. */
 MIRT__LIB mirt_tensor *mirt__batch_norm_op(mirt_tensor *const *in, const mirt__attrs *a);
-MIRT__LIB mirt_tensor *mirt__batch_norm_training(mirt_tensor *const *in, const mirt__attrs *a, mirt_tensor **moving_mean,
-                                                 mirt_tensor **moving_variance);
+MIRT__LIB mirt_tensor *mirt__batch_norm_training(mirt_tensor *const *in, const mirt__attrs *a, mirt_tensor **mean, mirt_tensor **variance);
 MIRT__LIB mirt_tensor *mirt__batch_norm_inference(mirt_tensor *const *in, const mirt__attrs *a);
 
 /* SUM adds over replicas, MEAN weighs them by their rows, MOMENTS takes a mean and a (biased)
@@ -30217,14 +30227,12 @@ MIRT__LIB mirt_tensor *mirt__batch_norm_op(mirt_tensor *const *in, const mirt__a
     return in[0] ? mirt__record(in[0]->node->graph, MIRT__OP_batch_norm, a, in, 3 + a->gamma + a->beta) : NULL;
 }
 
-/* Keras rounds each product and their sum. */
 static mirt_tensor *mirt__moving_average(mirt_tensor *moving, mirt_tensor *batch, double momentum) {
     mirt_tensor *kept = mirt__unary_op(MIRT__AFFINE, moving, (float)momentum, 0);
     return mirt__binary_op(MIRT__ADD, kept, mirt__unary_op(MIRT__AFFINE, batch, (float)(1 - momentum), 0));
 }
 
-MIRT__LIB mirt_tensor *mirt__batch_norm_training(mirt_tensor *const *in, const mirt__attrs *a, mirt_tensor **moving_mean,
-                                                 mirt_tensor **moving_variance) {
+MIRT__LIB mirt_tensor *mirt__batch_norm_training(mirt_tensor *const *in, const mirt__attrs *a, mirt_tensor **mean, mirt_tensor **variance) {
     mirt__attrs own = *a;
     mirt_tensor *now[5] = {in[0], NULL, NULL, NULL, NULL};
     for (int i = 3; i < 3 + a->gamma + a->beta; i++) now[i] = in[i];
@@ -30232,9 +30240,9 @@ MIRT__LIB mirt_tensor *mirt__batch_norm_training(mirt_tensor *const *in, const m
     own.batch_statistics = true;
     if (!mirt__norm_stats_op(now, &own)) return NULL;
     if (a->synchronized && !mirt__all_reduce_op(now + 1, 2, MIRT__ALL_REDUCE_MOMENTS)) return NULL;
-    *moving_mean = mirt__moving_average(in[1], now[1], a->momentum);
-    *moving_variance = mirt__moving_average(in[2], now[2], a->momentum);
-    return *moving_mean && *moving_variance ? mirt__normalize_op(now, &own) : NULL;
+    *mean = now[1];
+    *variance = now[2];
+    return mirt__normalize_op(now, &own);
 }
 
 MIRT__LIB mirt_tensor *mirt__batch_norm_inference(mirt_tensor *const *in, const mirt__attrs *a) {
@@ -30244,33 +30252,27 @@ MIRT__LIB mirt_tensor *mirt__batch_norm_inference(mirt_tensor *const *in, const 
     return mirt__normalize_op(in, &own);
 }
 
-/* The moving statistics get new values; a layer that is called again goes on from those of its last call. */
-static bool mirt__batch_norm_lower_training(mirt__graph *graph, const mirt__node *node, mirt_tensor *const *in, mirt_tensor **y) {
-    mirt_tensor *own[5] = {in[0], in[1], in[2], NULL, NULL}, *moving[2] = {NULL, NULL};
-    mirt__assignment *earlier[2] = {NULL, NULL};
-    for (int i = 3; i < node->num_in; i++) own[i] = in[i];
+/* A moving statistic goes on to that of this batch: behind the step, with all replicas' in one, or in the step where one call of the layer goes on
+   from another. */
+static bool mirt__batch_norm_moves(mirt__graph *graph, mirt_tensor *moving, mirt_tensor *batch, double momentum) {
+    mirt__assignment *earlier = NULL;
     for (int i = 0; i < graph->num_assignments; i++) {
-        for (int k = 0; k < 2; k++) {
-            if (graph->assignment[i].variable == in[1 + k]->node->a.index) earlier[k] = &graph->assignment[i];
-        }
+        if (graph->assignment[i].variable == moving->node->a.index) earlier = &graph->assignment[i];
     }
-    for (int k = 0; k < 2; k++) {
-        if (earlier[k]) own[1 + k] = earlier[k]->value;
-    }
-    *y = mirt__batch_norm_training(own, &node->a, &moving[0], &moving[1]);
-    for (int k = 0; *y && k < 2; k++) {
-        if (earlier[k]) earlier[k]->value = moving[k];
-        else if (!mirt__graph_assign(graph, in[1 + k]->node->a.index, moving[k], MIRT_AGGREGATE_MEAN)) return false;
-    }
-    return *y != NULL;
+    if (!earlier) return mirt__graph_assign(graph, moving->node->a.index, batch, MIRT_AGGREGATE_MEAN, momentum);
+    if (earlier->momentum > 0) earlier->value = mirt__moving_average(moving, earlier->value, earlier->momentum);
+    earlier->value = mirt__moving_average(earlier->value, batch, momentum);
+    earlier->momentum = 0;
+    return earlier->value != NULL;
 }
 
 /* As Keras, a frozen layer normalizes by its moving statistics even in training. */
 static mirt_tensor *mirt__batch_norm_lower(mirt__graph *graph, const mirt__node *node, mirt_tensor *const *in, const mirt__mode *mode) {
-    mirt_tensor *y = NULL;
+    mirt_tensor *mean, *variance;
     const bool frozen = mode->frozen && mode->frozen(mode->arg, in[1]->node->a.index);
     if (frozen || !mirt__in_training(node, mode)) return mirt__batch_norm_inference(in, &node->a);
-    return mirt__batch_norm_lower_training(graph, node, in, &y) ? y : NULL;
+    mirt_tensor *y = mirt__batch_norm_training(in, &node->a, &mean, &variance);
+    return y && mirt__batch_norm_moves(graph, in[1], mean, node->a.momentum) && mirt__batch_norm_moves(graph, in[2], variance, node->a.momentum) ? y : NULL;
 }
 
 MIRT__TABLE mirt__op mirt__op_batch_norm = {"batch_norm", mirt__batch_norm_shape, NULL, NULL, NULL, NULL, false, 0, mirt__batch_norm_lower};
@@ -30681,7 +30683,7 @@ MIRT__LIB bool mirt__graph_copy(mirt__graph *graph, const mirt__copying *c, mirt
     return true;
 }
 
-MIRT__LIB bool mirt__graph_assign(mirt__graph *graph, int variable, mirt_tensor *value, mirt_aggregation aggregation) {
+MIRT__LIB bool mirt__graph_assign(mirt__graph *graph, int variable, mirt_tensor *value, mirt_aggregation aggregation, double momentum) {
     if (!value) return false;
     if (graph->num_assignments == graph->assignment_capacity) {
         int capacity = graph->assignment_capacity ? 2 * graph->assignment_capacity : 16;
@@ -30695,6 +30697,7 @@ MIRT__LIB bool mirt__graph_assign(mirt__graph *graph, int variable, mirt_tensor 
     a->variable = variable;
     a->value = value;
     a->aggregation = aggregation;
+    a->momentum = momentum;
     return true;
 }
 
@@ -31912,6 +31915,8 @@ MIRT__LIB const char *mirt__collective_name(mirt_collective collective, const ch
 /* One value of `count` elements from those of `active` replicas in their order, in double precision;
    `out` may be one of them. The mean of equal values is that value. NONE leaves `out` alone. */
 MIRT__LIB void mirt__aggregate(mirt_aggregation kind, int active, const mirt__real *const *value, const int64_t *rows, int64_t count, mirt__real *out);
+/* A variable's new value (mirt__aggregated). */
+MIRT__LIB void mirt__aggregate_variable(const mirt__aggregated *a, int active, const mirt__real *const *value, const int64_t *rows, mirt__real *variable);
 /* Mean and biased variance of all rows from those of each replica's. */
 MIRT__LIB void mirt__combine_moments(int active, const mirt__real *const *mean, const mirt__real *const *variance, const int64_t *rows, int64_t count,
                                      mirt__real *mean_out, mirt__real *variance_out);
@@ -32321,19 +32326,36 @@ MIRT__LIB void mirt__devices_close(mirt_strategy *s) {
 
 /* Values of replicas made into one. */
 
-MIRT__LIB void mirt__aggregate(mirt_aggregation kind, int active, const mirt__real *const *value, const int64_t *rows, int64_t count, mirt__real *out) {
+/* Number `i` of `active` values; a mean from differences to the first one: exactly that number when all are equal. */
+static mirt__real mirt__aggregate_number(mirt_aggregation kind, int active, const mirt__real *const *value, const int64_t *rows, double total, int64_t i) {
+    const double first = (double)value[0][i];
+    double sum = 0;
+    if (kind == MIRT_AGGREGATE_MEAN) {
+        for (int r = 1; r < active; r++) sum += (double)rows[r] * ((double)value[r][i] - first);
+        sum /= total;
+    }
+    for (int r = 1; r < active && kind == MIRT_AGGREGATE_SUM; r++) sum += (double)value[r][i];
+    return (mirt__real)(first + sum);
+}
+
+static double mirt__aggregate_rows(int active, const int64_t *rows) {
     double total = 0;
-    if (kind == MIRT_AGGREGATE_NONE) return;
     for (int r = 0; r < active; r++) total += (double)rows[r];
-    for (int64_t i = 0; i < count; i++) {
-        double first = (double)value[0][i], sum = 0;
-        /* the mean from differences to the first value: exactly that value when all are equal */
-        if (kind == MIRT_AGGREGATE_MEAN) {
-            for (int r = 1; r < active; r++) sum += (double)rows[r] * ((double)value[r][i] - first);
-            sum /= total;
-        }
-        for (int r = 1; r < active && kind == MIRT_AGGREGATE_SUM; r++) sum += (double)value[r][i];
-        out[i] = (mirt__real)(first + sum);
+    return total;
+}
+
+MIRT__LIB void mirt__aggregate(mirt_aggregation kind, int active, const mirt__real *const *value, const int64_t *rows, int64_t count, mirt__real *out) {
+    const double total = mirt__aggregate_rows(active, rows);
+    for (int64_t i = 0; i < count && kind != MIRT_AGGREGATE_NONE; i++) out[i] = mirt__aggregate_number(kind, active, value, rows, total, i);
+}
+
+MIRT__LIB void mirt__aggregate_variable(const mirt__aggregated *a, int active, const mirt__real *const *value, const int64_t *rows, mirt__real *variable) {
+    const double total = mirt__aggregate_rows(active, rows);
+    for (int64_t i = 0; i < a->count; i++) {
+        const mirt__real now = mirt__aggregate_number(a->kind, active, value, rows, total, i);
+        /* products are rounded by the conversion: nothing is left to fuse */
+        const mirt__real kept = (mirt__real)((double)a->kept * (double)variable[i]), taken = (mirt__real)((double)a->taken * (double)now);
+        variable[i] = a->kept > 0 ? kept + taken : now;
     }
 }
 
@@ -38478,12 +38500,6 @@ typedef struct mirt__applied {
 } mirt__applied;
 
 /* A variable that is written when the step is over. */
-typedef struct mirt__state {
-    int variable;
-    mirt_aggregation aggregation;
-    size_t offset; /* in a replica's state */
-} mirt__state;
-
 /* Elements of the weight block. */
 typedef struct mirt__range {
     int64_t begin, end;
@@ -38535,7 +38551,7 @@ struct mirt_function {
     int num_results;
     int terms_result; /* of fit: the numbers among the loss's terms; -1: there are none */
     int metric_result[MIRT__MAX_METRIC_USES]; /* of fit: each metric's values, or the predictions that it counts */
-    mirt__state *state;
+    mirt__aggregated *state;
     int num_states;
     size_t state_bytes; /* per replica */
     mirt__range *range; /* what the optimizer updates */
@@ -38973,14 +38989,21 @@ static int mirt__collect_kept(const mirt_function *f, mirt_tensor **keep) {
 static mirt_status mirt__collect_states(mirt_function *f) {
     const mirt__graph *graph = &f->program.graph;
     if (!graph->num_assignments) return MIRT_OK;
-    f->state = (mirt__state *)mirt__calloc((size_t)graph->num_assignments, sizeof *f->state);
+    f->state = (mirt__aggregated *)mirt__calloc((size_t)graph->num_assignments, sizeof *f->state);
     if (!f->state) return mirt_last_status();
     for (int i = 0; i < graph->num_assignments; i++) {
-        mirt__state *s = &f->state[f->num_states++];
-        s->variable = graph->assignment[i].variable;
-        s->aggregation = graph->assignment[i].aggregation;
-        s->offset = f->state_bytes;
-        f->state_bytes += mirt__align_up(mirt__tensor_bytes(graph->assignment[i].value, 1));
+        const mirt__assignment *a = &graph->assignment[i];
+        mirt__aggregated *s = &f->state[f->num_states++];
+        s->variable = a->variable;
+        s->kind = a->aggregation;
+        s->from = (int64_t)(f->state_bytes / sizeof(mirt__real));
+        s->to = (int64_t)(f->root->variable[a->variable].offset / sizeof(mirt__real));
+        s->count = f->root->variable[a->variable].count;
+        if (a->momentum > 0) {
+            s->kept = (float)a->momentum;
+            s->taken = (float)(1 - a->momentum);
+        }
+        f->state_bytes += mirt__align_up(mirt__tensor_bytes(a->value, 1));
     }
     return MIRT_OK;
 }
@@ -39023,7 +39046,7 @@ static mirt_status mirt__plan_function(mirt_function *f, mirt__output *outputs, 
     for (int i = 0; i < f->num_states; i++) {
         outputs[n].tensor = graph->assignment[i].value;
         outputs[n].space = MIRT__SPACE_STATE;
-        outputs[n++].offset = f->state[i].offset;
+        outputs[n++].offset = (size_t)f->state[i].from * sizeof(mirt__real);
     }
     for (int i = 0; i < f->num_applied; i++) {
         outputs[n].tensor = f->applied[i].gradient;
@@ -39844,21 +39867,16 @@ MIRT__LIB bool mirt__remote_reduce(mirt_function *f, int device) {
 MIRT__LIB void mirt__remote_states(const mirt_function *f, int device) {
     const mirt_strategy *s = f->model->strategy;
     mirt__remote_aggregate args;
-    if (device >= mirt__device_copies(s)) return;
+    if (device >= mirt__device_copies(s) || !f->num_states) return;
+    args.value = f->state;
+    args.values = f->num_states;
     args.active = mirt__active_replicas(f);
     args.replicas = f->replicas;
     args.rows = f->rows;
     args.stride = (int64_t)(f->state_bytes / sizeof(mirt__real));
-    for (int i = 0; i < f->num_states; i++) {
-        const mirt__state *state = &f->state[i];
-        const mirt__variable *v = &f->root->variable[state->variable];
-        if (v->frozen && device == 0) f->root->edits++;
-        args.kind = state->aggregation;
-        args.count = v->count;
-        args.from = (const mirt__real *)(const void *)(mirt__remote_states_of(f, device) + state->offset);
-        args.to = (mirt__real *)(void *)(f->root->remote_weight[device] + v->offset);
-        s->backend->aggregate(s->device[device].remote, &args);
-    }
+    args.from = (const mirt__real *)(const void *)mirt__remote_states_of(f, device);
+    args.to = (mirt__real *)(void *)f->root->remote_weight[device];
+    s->backend->aggregate(s->device[device].remote, &args);
 }
 
 MIRT__LIB void mirt__remote_squares(mirt_function *f, int device, int64_t first, int64_t count) {
@@ -40239,15 +40257,13 @@ static void mirt__device_states(const mirt_function *f, int device) {
     const mirt__real *value[MIRT__MAX_REPLICAS];
     int64_t rows[MIRT__MAX_REPLICAS], first;
     int active = mirt__active_replicas(f);
+    for (int i = 0; i < f->num_states && device == 0; i++) f->root->edits += f->root->variable[f->state[i].variable].frozen;
     if (mirt__is_remote(f)) mirt__remote_states(f, device);
     if (mirt__is_remote(f) || device >= mirt__weight_copies(f->model->strategy)) return;
     for (int r = 0; r < active; r++) rows[r] = mirt__replica_share(f, r, &first);
     for (int i = 0; i < f->num_states; i++) {
-        const mirt__state *s = &f->state[i];
-        const mirt__variable *v = &f->root->variable[s->variable];
-        if (v->frozen && device == 0) f->root->edits++;
-        for (int r = 0; r < active; r++) value[r] = (const mirt__real *)(const void *)(f->states + (size_t)r * f->state_bytes + s->offset);
-        mirt__aggregate(s->aggregation, active, value, rows, v->count, (mirt__real *)(void *)(f->root->weight[device] + v->offset));
+        for (int r = 0; r < active; r++) value[r] = (const mirt__real *)(const void *)(f->states + (size_t)r * f->state_bytes) + f->state[i].from;
+        mirt__aggregate_variable(&f->state[i], active, value, rows, (mirt__real *)(void *)f->root->weight[device] + f->state[i].to);
     }
 }
 
@@ -47063,7 +47079,7 @@ MIRT_API mirt_status mirt_assign(mirt_function *f, mirt_tensor *variable, mirt_t
         mirt__fail(MIRT_E_INVALID, "mirt_assign: %s is written by every replica; an aggregation has to say which value holds", v->name);
     } else if (value->dtype != MIRT_FLOAT32 || !mirt__shape_equal(&variable->shape, &value->shape)) {
         mirt__fail(MIRT_E_SHAPE, "mirt_assign: %s is %s, its new value %s", v->name, mirt__shape_text(&variable->shape, a), mirt__shape_text(&value->shape, b));
-    } else if (mirt__graph_assign(&f->program.graph, variable->node->a.index, value, aggregation)) {
+    } else if (mirt__graph_assign(&f->program.graph, variable->node->a.index, value, aggregation, 0)) {
         return MIRT_OK;
     }
     mirt__function_poison(f);

@@ -322,8 +322,8 @@ static mirt_tensor *own_statistics(mirt_tensor *x, mirt_tensor *gamma, mirt_tens
     a.batch_statistics = true;
     return mirt__normalize_op(in, &a);
 }
-/* What a model's layer becomes; the moving statistics are made of the data. */
-static mirt_tensor *batch_norm(mirt_tensor *x, mirt_tensor *data, mirt_tensor **v, bool training, bool synchronized, mirt_tensor **moving) {
+/* What a model's layer becomes; the moving statistics are made of the data. `own`: those of the batch. */
+static mirt_tensor *batch_norm(mirt_tensor *x, mirt_tensor *data, mirt_tensor **v, bool training, bool synchronized, mirt_tensor **own) {
     const unsigned all_but_last = (1u << (x->shape.rank - 1)) - 1;
     mirt__attrs a = norm(0, v != NULL, v != NULL);
     mirt_tensor *in[5] = {x, mirt_reduce_mean(data, all_but_last, false), mirt_reduce_mean(mirt_square(data), all_but_last, false), NULL, NULL};
@@ -332,7 +332,7 @@ static mirt_tensor *batch_norm(mirt_tensor *x, mirt_tensor *data, mirt_tensor **
         in[3] = v[0];
         in[4] = v[1];
     }
-    return training ? mirt__batch_norm_training(in, &a, moving, moving + 1) : mirt__batch_norm_inference(in, &a);
+    return training ? mirt__batch_norm_training(in, &a, own, own + 1) : mirt__batch_norm_inference(in, &a);
 }
 static mirt_tensor *over_rows(mirt_tensor *y) { return y ? mirt_reduce_sum(mirt_tanh(y), 1, false) : NULL; }
 CASE(normalize) { UNUSED; return own_statistics(v[0], v[1], v[2]); }
@@ -342,17 +342,17 @@ CASE(normalize_plain) { UNUSED; return own_statistics(v[0], NULL, NULL); }
 CASE(normalize_relu) { UNUSED; return mirt_relu(own_statistics(v[0], v[1], v[2])); }
 CASE(batch_norm_relu6) {
     UNUSED;
-    mirt_tensor *moving[2];
-    return over_rows(mirt__activation_op(MIRT_RELU6, batch_norm(batch(x, v[0]), x, v + 1, true, true, moving)));
+    mirt_tensor *own[2];
+    return over_rows(mirt__activation_op(MIRT_RELU6, batch_norm(batch(x, v[0]), x, v + 1, true, true, own)));
 }
 CASE(layer_norm_relu) { UNUSED; mirt__attrs a = norm(1, false, false); return mirt_relu(mirt__layer_norm_op(batch(x, v[0]), v[1], v[2], &a)); }
-CASE(batch_norm) { UNUSED; mirt_tensor *moving[2]; return over_rows(batch_norm(batch(x, v[0]), x, v + 1, true, false, moving)); }
-CASE(batch_norm_synchronized) { UNUSED; mirt_tensor *moving[2]; return over_rows(batch_norm(batch(x, v[0]), x, v + 1, true, true, moving)); }
+CASE(batch_norm) { UNUSED; mirt_tensor *own[2]; return over_rows(batch_norm(batch(x, v[0]), x, v + 1, true, false, own)); }
+CASE(batch_norm_synchronized) { UNUSED; mirt_tensor *own[2]; return over_rows(batch_norm(batch(x, v[0]), x, v + 1, true, true, own)); }
 CASE(batch_norm_inference) { UNUSED; return over_rows(batch_norm(batch(x, v[0]), x, v + 1, false, false, NULL)); }
-CASE(batch_norm_moving) {
+CASE(batch_norm_own) {
     UNUSED;
-    mirt_tensor *moving[2];
-    return batch_norm(x, mirt_square(x), NULL, true, false, moving) ? mirt_multiply(moving[0], moving[1]) : NULL;
+    mirt_tensor *own[2];
+    return batch_norm(x, mirt_square(x), NULL, true, false, own) ? mirt_multiply(own[0], own[1]) : NULL;
 }
 CASE(layer_norm) { UNUSED; mirt__attrs a = norm(1, false, false); return mirt__layer_norm_op(batch(x, v[0]), v[1], v[2], &a); }
 CASE(layer_norm_last_two) { UNUSED; mirt__attrs a = norm(2, false, false); return mirt__layer_norm_op(batch(x, v[0]), v[1], v[2], &a); }
@@ -511,7 +511,7 @@ static const op_case op_cases[] = {
     {ROW(batch_norm), 3, {{3, 2, 5}, {5}, {5}}, {3, 2, 5}, MIRT_FLOAT32, WIDE},
     {ROW(batch_norm_synchronized), 3, {{3, 2, 5}, {5}, {5}}, {3, 2, 5}, MIRT_FLOAT32, WIDE},
     {ROW(batch_norm_inference), 3, {{3, 2, 5}, {5}, {5}}, {3, 2, 5}, MIRT_FLOAT32, WIDE},
-    {ROW(batch_norm_moving), 0, {{0}}, {3, 2, 5}, MIRT_FLOAT32, WIDE},
+    {ROW(batch_norm_own), 0, {{0}}, {3, 2, 5}, MIRT_FLOAT32, WIDE},
     {ROW(layer_norm), 3, {{3, 11}, {11}, {11}}, {3, 11}, MIRT_FLOAT32, WIDE},
     {ROW(layer_norm_last_two), 3, {{2, 3, 5}, {3, 5}, {3, 5}}, {2, 3, 5}, MIRT_FLOAT32, WIDE},
     {ROW(layer_norm_plain), 1, {{5, 9}}, {0}, MIRT_FLOAT32, WIDE},

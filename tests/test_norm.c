@@ -7,7 +7,7 @@
 #include "replay.h"
 #include "tap.h"
 
-enum { IO_X, IO_DY, IO_Y, IO_DX, IO_MOVING_MEAN, IO_MOVING_VARIANCE, MOST = 1024, WEIGHTS = 5 };
+enum { IO_X, IO_DY, IO_Y, IO_DX, IO_MEAN, IO_VARIANCE, MOST = 1024, WEIGHTS = 5 };
 
 /* A program with all it reads and makes. Weight i is variable i; the last is a zero for every element of x. */
 typedef struct one_op {
@@ -132,11 +132,12 @@ static void check_batch_norm(const golden_batch_norm *c, const mirt__kernels *ke
     for (int i = 0; i < c->scale + c->center; i++) in[3 + i] = weight(channels);
     mirt_tensor *y = lowered(c, in);
     const mirt__assignment *moving = o.program.graph.assignment;
+    float moved[2][MOST];
     bool good = differentiate(y) && o.program.graph.num_assignments == (c->training ? 2 : 0);
     if (c->training && good) {
-        good = moving[0].variable == 0 && moving[1].variable == 1 && moving[0].aggregation == MIRT_AGGREGATE_MEAN;
-        output(moving[0].value, MIRT__SPACE_IO, IO_MOVING_MEAN);
-        output(moving[1].value, MIRT__SPACE_IO, IO_MOVING_VARIANCE);
+        good = moving[0].variable == 0 && moving[1].variable == 1 && moving[0].aggregation == MIRT_AGGREGATE_MEAN && moving[0].momentum == 0.99 && moving[1].momentum == 0.99;
+        output(moving[0].value, MIRT__SPACE_IO, IO_MEAN);
+        output(moving[1].value, MIRT__SPACE_IO, IO_VARIANCE);
     }
     uniform(o.io[IO_X], count, c->seed, 2, 0);
     uniform(o.io[IO_DY], count, c->seed + 3, 1, 0);
@@ -149,8 +150,13 @@ static void check_batch_norm(const golden_batch_norm *c, const mirt__kernels *ke
     error = worse(error, off_by(o.io[IO_DX], c->dx, count));
     error = worse(error, off_by(o.gradient + gamma * MOST, c->dgamma, c->c));
     error = worse(error, off_by(o.gradient + beta * MOST, c->dbeta, c->c));
-    error = worse(error, off_by(o.io[IO_MOVING_MEAN], c->moving_mean, c->c));
-    error = worse(error, off_by(o.io[IO_MOVING_VARIANCE], c->moving_variance, c->c));
+    for (int i = 0; i < 2 && c->training; i++) {
+        const mirt__aggregated goes = {0, 0, c->c, MIRT_AGGREGATE_MEAN, i, 0.99f, (float)(1 - 0.99)};
+        const mirt__real *value[1] = {o.io[i ? IO_VARIANCE : IO_MEAN]};
+        memcpy(moved[i], weight_at(i), (size_t)c->c * sizeof(float));
+        mirt__aggregate_variable(&goes, 1, value, &goes.count, moved[i]);
+        error = worse(error, off_by(moved[i], i ? c->moving_variance : c->moving_mean, c->c));
+    }
     ok(good && error < 2e-6, "batch normalization %dx%dx%dx%d%s, %s: off by %.1e", c->rows, c->h, c->w, c->c, c->training ? " in training" : "",
        kernels->name, error);
     end();
@@ -179,11 +185,6 @@ static void check_lowering(void) {
             const bool trains = use == MIRT_TRAINING_ON || (use == MIRT_TRAINING_AUTO && training);
             ok(g->num_assignments == (trains ? 2 : 0), "a program %s, a layer marked %d: moving statistics %s", training ? "for training" : "of another kind", use,
                trains ? "move" : "stay");
-            const mirt_tensor *first = trains ? g->assignment[0].value : NULL;
-            node->op->lower(g, node, in, &mode);
-            bool chained = false;
-            for (const mirt_tensor *t = trains ? g->assignment[0].value : NULL; t && !chained && t->node->num_in; t = t->node->in[0]) chained = t->node->in[0] == first;
-            ok(g->num_assignments == (trains ? 2 : 0) && chained == trains, "a second call goes on from the first one's statistics");
             end();
         }
     }
@@ -219,6 +220,54 @@ static mirt_tensor *record_layer(const golden_layer *c) {
     case GOLDEN_DEPTHWISE: return mirt__depthwise_conv2d_op(o.x, weight(MIRT_SHAPE(c->kh, c->kw, c->c, c->co)), &a);
     default: return mirt__upsampling2d_op(o.x, size, c->kind == GOLDEN_BILINEAR);
     }
+}
+
+/* A second call of a layer goes on from the statistics of the first, a third from those of the second. */
+static void check_calls(int calls, const mirt__kernels *kernels) {
+    const mirt_shape channels = mirt_make_shape(2, 0, 0, 0, 0, 0);
+    double want[2][2], error = 0;
+    float moved[2][2];
+    mirt__attrs a = mirt__no_attrs();
+    mirt__mode mode;
+    memset(&mode, 0, sizeof mode);
+    mode.training = true;
+    a.momentum = 0.75;
+    begin(3, 2, 1, 2);
+    mirt_tensor *in[3] = {o.x, weight(channels), weight(channels)};
+    mirt__graph *g = &o.program.graph;
+    for (int call = 0; call < calls; call++) {
+        const mirt__node *node = mirt__batch_norm_op(in, &a)->node;
+        node->op->lower(g, node, in, &mode);
+        in[0] = mirt_square(in[0]);
+    }
+    bool good = g->num_assignments == 2 && (g->assignment[0].momentum > 0) == (calls == 1);
+    for (int i = 0; i < 2 && good; i++) output(g->assignment[i].value, MIRT__SPACE_IO, i ? IO_VARIANCE : IO_MEAN);
+    uniform(o.io[IO_X], 12, 77, 2, 0);
+    uniform(weight_at(0), 2, 78, 1, 0);
+    uniform(weight_at(1), 2, 79, 1, 1.5f);
+    good = good && replay(kernels);
+    for (int k = 0; k < 2; k++) {
+        double x[6];
+        for (int i = 0; i < 6; i++) x[i] = (double)o.io[IO_X][2 * i + k];
+        for (int i = 0; i < 2; i++) want[i][k] = (double)weight_at(i)[k];
+        for (int call = 0; call < calls; call++) {
+            double mean = 0, variance = 0;
+            for (int i = 0; i < 6; i++) mean += x[i] / 6;
+            for (int i = 0; i < 6; i++) variance += (x[i] - mean) * (x[i] - mean) / 6;
+            want[0][k] = 0.75 * want[0][k] + 0.25 * mean;
+            want[1][k] = 0.75 * want[1][k] + 0.25 * variance;
+            for (int i = 0; i < 6; i++) x[i] *= x[i];
+        }
+    }
+    for (int i = 0; i < 2 && good; i++) {
+        mirt__aggregated goes = {0, 0, 2, MIRT_AGGREGATE_MEAN, i, calls == 1 ? 0.75f : 0, calls == 1 ? 0.25f : 0};
+        const mirt__real *value[1] = {o.io[i ? IO_VARIANCE : IO_MEAN]};
+        memcpy(moved[i], weight_at(i), sizeof moved[i]);
+        mirt__aggregate_variable(&goes, 1, value, &goes.count, moved[i]);
+        error = worse(error, off_by(moved[i], want[i], 2));
+    }
+    ok(good && error < 2e-6, "%d calls of a layer, %s: its moving statistics are off by %.1e", calls, kernels->name, error);
+    end();
 }
 
 static void check_layer(const golden_layer *c, const mirt__kernels *kernels) {
@@ -461,6 +510,7 @@ int main(void) {
     for (int t = 0; t < tables; t++) {
         for (int i = 0; i < MIRT__COUNT(golden_batch_norm_cases); i++) check_batch_norm(&golden_batch_norm_cases[i], table[t]);
         for (int i = 0; i < MIRT__COUNT(golden_layer_cases); i++) check_layer(&golden_layer_cases[i], table[t]);
+        for (int calls = 1; calls < 4; calls++) check_calls(calls, table[t]);
         check_far(table[t]);
     }
     check_lowering();

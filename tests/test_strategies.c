@@ -342,6 +342,18 @@ static void check_aggregation(void) {
     ok(memcmp(out, value[0], sizeof out) == 0, "FIRST is the first replica's");
     mirt__aggregate(MIRT_AGGREGATE_NONE, R, at, rows, N, kept);
     ok(kept[0] == 9 && kept[4] == 9, "NONE changes nothing");
+    mirt__aggregated goes = {0, 0, N, MIRT_AGGREGATE_MEAN, 0, 0.99f, 0.01f};
+    mean = true;
+    mirt__aggregate(MIRT_AGGREGATE_MEAN, R, at, rows, N, out);
+    mirt__aggregate_variable(&goes, R, at, rows, kept);
+    for (int i = 0; i < N; i++) {
+        volatile mirt__real old = 0.99f * 9, now = 0.01f * out[i];
+        mean = mean && kept[i] == old + now;
+    }
+    ok(mean, "a moving average rounds each product and their sum");
+    goes.kept = goes.taken = 0;
+    mirt__aggregate_variable(&goes, R, at, rows, kept);
+    ok(memcmp(kept, out, sizeof out) == 0, "without one the variable takes the value");
 }
 
 /* Moments of shares of the rows, joined, against those of all rows. */

@@ -262,26 +262,37 @@ static void mirt__cu_squares(mirt__remote *cu, const mirt__real *block, const mi
     mirt__cu_inside(cu, mode);
 }
 
-/* As mirt__aggregate. */
+/* As mirt__aggregate_variable; a row of blocks a variable. */
 static __global__ void __launch_bounds__(256) mirt__cu_aggregate_kernel(const mirt__remote_aggregate a) {
+    const mirt__aggregated v = a.value[blockIdx.y];
     const int64_t step = (int64_t)gridDim.x * blockDim.x, share = a.rows / a.replicas, more = a.rows % a.replicas;
-    for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < a.count; i += step) {
-        const double first = (double)a.from[i];
+    const float *from = a.from + v.from;
+    for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < v.count; i += step) {
+        const double first = (double)from[i];
         double sum = 0, total = (double)(share + (0 < more));
-        for (int r = 1; r < a.active && a.kind == MIRT_AGGREGATE_MEAN; r++) {
+        for (int r = 1; r < a.active && v.kind == MIRT_AGGREGATE_MEAN; r++) {
             const double rows = (double)(share + (r < more));
             total += rows;
-            sum += rows * ((double)a.from[r * a.stride + i] - first);
+            sum += rows * ((double)from[r * a.stride + i] - first);
         }
-        if (a.kind == MIRT_AGGREGATE_MEAN) sum /= total;
-        for (int r = 1; r < a.active && a.kind == MIRT_AGGREGATE_SUM; r++) sum += (double)a.from[r * a.stride + i];
-        a.to[i] = (float)(first + sum);
+        if (v.kind == MIRT_AGGREGATE_MEAN) sum /= total;
+        for (int r = 1; r < a.active && v.kind == MIRT_AGGREGATE_SUM; r++) sum += (double)from[r * a.stride + i];
+        const float now = (float)(first + sum);
+        float *to = a.to + v.to + i;
+        *to = v.kept > 0 ? __fadd_rn(__fmul_rn(v.kept, *to), __fmul_rn(v.taken, now)) : now;
     }
 }
 
 static void mirt__cu_aggregate(mirt__remote *cu, const mirt__remote_aggregate *args) {
+    enum { MOST = 32768 }; /* rows of blocks */
     mirt__cu_enter(cu);
-    if (args->kind == MIRT_AGGREGATE_NONE || args->active < 1 || args->count < 1) return;
-    const mirt__remote_aggregate own = *args;
-    MIRT_LAUNCH(cu, mirt__cu_aggregate_kernel, mirt__cu_blocks(args->count, 256), 256, 0, own);
+    if (args->active < 1) return;
+    for (int at = 0; at < args->values; at += MOST) {
+        const int values = args->values - at < (int)MOST ? args->values - at : (int)MOST;
+        int64_t most = 0;
+        for (int i = at; i < at + values; i++) most = args->value[i].count > most ? args->value[i].count : most;
+        mirt__remote_aggregate own = *args;
+        own.value = static_cast<const mirt__aggregated *>(mirt__cu_constant_copy(cu, args->value + at, (size_t)values * sizeof *args->value));
+        MIRT_LAUNCH(cu, mirt__cu_aggregate_kernel, dim3(mirt__cu_blocks(most, 256 * 8), (unsigned)values), 256, 0, own);
+    }
 }

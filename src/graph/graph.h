@@ -134,6 +134,7 @@ typedef struct mirt__assignment {
     int variable;
     mirt_tensor *value;
     mirt_aggregation aggregation; /* of the replicas' values */
+    double momentum;              /* above 0: the variable keeps so much of itself, and takes the rest of the value */
 } mirt__assignment;
 
 struct mirt__graph {
@@ -231,8 +232,8 @@ typedef struct mirt__copying {
 } mirt__copying;
 /* The `count` tensors of `keep` (NULL allowed) are replaced by their copies; only what they depend on is copied. */
 MIRT__LIB bool mirt__graph_copy(mirt__graph *graph, const mirt__copying *copying, mirt_tensor **keep, int count);
-/* Variable `variable` shall have `value` after the step. */
-MIRT__LIB bool mirt__graph_assign(mirt__graph *graph, int variable, mirt_tensor *value, mirt_aggregation aggregation);
+/* Variable `variable` shall have `value` after the step, or go on to it (see mirt__assignment). */
+MIRT__LIB bool mirt__graph_assign(mirt__graph *graph, int variable, mirt_tensor *value, mirt_aggregation aggregation, double momentum);
 /* A term of the loss: a number that depends on weights alone, or a value a sample. */
 MIRT__LIB bool mirt__graph_term_add(mirt__graph *graph, mirt_tensor *term);
 /* The graph's node of a variable, or NULL. */

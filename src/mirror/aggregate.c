@@ -1,19 +1,36 @@
 #include "strategy.h"
 /* Values of replicas made into one. */
 
-MIRT__LIB void mirt__aggregate(mirt_aggregation kind, int active, const mirt__real *const *value, const int64_t *rows, int64_t count, mirt__real *out) {
+/* Number `i` of `active` values; a mean from differences to the first one: exactly that number when all are equal. */
+static mirt__real mirt__aggregate_number(mirt_aggregation kind, int active, const mirt__real *const *value, const int64_t *rows, double total, int64_t i) {
+    const double first = (double)value[0][i];
+    double sum = 0;
+    if (kind == MIRT_AGGREGATE_MEAN) {
+        for (int r = 1; r < active; r++) sum += (double)rows[r] * ((double)value[r][i] - first);
+        sum /= total;
+    }
+    for (int r = 1; r < active && kind == MIRT_AGGREGATE_SUM; r++) sum += (double)value[r][i];
+    return (mirt__real)(first + sum);
+}
+
+static double mirt__aggregate_rows(int active, const int64_t *rows) {
     double total = 0;
-    if (kind == MIRT_AGGREGATE_NONE) return;
     for (int r = 0; r < active; r++) total += (double)rows[r];
-    for (int64_t i = 0; i < count; i++) {
-        double first = (double)value[0][i], sum = 0;
-        /* the mean from differences to the first value: exactly that value when all are equal */
-        if (kind == MIRT_AGGREGATE_MEAN) {
-            for (int r = 1; r < active; r++) sum += (double)rows[r] * ((double)value[r][i] - first);
-            sum /= total;
-        }
-        for (int r = 1; r < active && kind == MIRT_AGGREGATE_SUM; r++) sum += (double)value[r][i];
-        out[i] = (mirt__real)(first + sum);
+    return total;
+}
+
+MIRT__LIB void mirt__aggregate(mirt_aggregation kind, int active, const mirt__real *const *value, const int64_t *rows, int64_t count, mirt__real *out) {
+    const double total = mirt__aggregate_rows(active, rows);
+    for (int64_t i = 0; i < count && kind != MIRT_AGGREGATE_NONE; i++) out[i] = mirt__aggregate_number(kind, active, value, rows, total, i);
+}
+
+MIRT__LIB void mirt__aggregate_variable(const mirt__aggregated *a, int active, const mirt__real *const *value, const int64_t *rows, mirt__real *variable) {
+    const double total = mirt__aggregate_rows(active, rows);
+    for (int64_t i = 0; i < a->count; i++) {
+        const mirt__real now = mirt__aggregate_number(a->kind, active, value, rows, total, i);
+        /* products are rounded by the conversion: nothing is left to fuse */
+        const mirt__real kept = (mirt__real)((double)a->kept * (double)variable[i]), taken = (mirt__real)((double)a->taken * (double)now);
+        variable[i] = a->kept > 0 ? kept + taken : now;
     }
 }
 

@@ -49,12 +49,22 @@ typedef struct mirt__remote_exchange {
     mirt__real *sum; /* where this device wants it: its first buffer */
 } mirt__remote_exchange;
 
-/* What variables become: `values` of `count` numbers from those of `active` replicas, which lie `stride` numbers apart, as
-   mirt__aggregate (double precision, in the order of replicas). Of `rows` rows in all the first rows % replicas replicas have one more. */
-typedef struct mirt__remote_aggregate {
+/* What a variable becomes: its numbers begin at element `to` of the weights. `kind` makes one value of those of all replicas, which begin at element
+   `from` of their states; with `kept` above 0 the variable goes on to it: kept * itself + taken * the value, each product and the sum rounded, as
+   in Keras. */
+typedef struct mirt__aggregated {
+    int64_t from, to, count;
     mirt_aggregation kind;
-    int active, replicas;
-    int64_t rows, stride, count;
+    int variable;
+    float kept, taken;
+} mirt__aggregated;
+
+/* Of `active` replicas, whose states lie `stride` numbers apart, in double precision and in the order of replicas. Of `rows` rows in all the first
+   rows % replicas replicas have one more. */
+typedef struct mirt__remote_aggregate {
+    const mirt__aggregated *value;
+    int values, active, replicas;
+    int64_t rows, stride;
     const mirt__real *from;
     mirt__real *to;
 } mirt__remote_aggregate;

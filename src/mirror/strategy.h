@@ -151,6 +151,8 @@ MIRT__LIB const char *mirt__collective_name(mirt_collective collective, const ch
 /* One value of `count` elements from those of `active` replicas in their order, in double precision;
    `out` may be one of them. The mean of equal values is that value. NONE leaves `out` alone. */
 MIRT__LIB void mirt__aggregate(mirt_aggregation kind, int active, const mirt__real *const *value, const int64_t *rows, int64_t count, mirt__real *out);
+/* A variable's new value (mirt__aggregated). */
+MIRT__LIB void mirt__aggregate_variable(const mirt__aggregated *a, int active, const mirt__real *const *value, const int64_t *rows, mirt__real *variable);
 /* Mean and biased variance of all rows from those of each replica's. */
 MIRT__LIB void mirt__combine_moments(int active, const mirt__real *const *mean, const mirt__real *const *variance, const int64_t *rows, int64_t count,
                                      mirt__real *mean_out, mirt__real *variance_out);

@@ -241,14 +241,12 @@ MIRT__LIB mirt_tensor *mirt__batch_norm_op(mirt_tensor *const *in, const mirt__a
     return in[0] ? mirt__record(in[0]->node->graph, MIRT__OP_batch_norm, a, in, 3 + a->gamma + a->beta) : NULL;
 }
 
-/* Keras rounds each product and their sum. */
 static mirt_tensor *mirt__moving_average(mirt_tensor *moving, mirt_tensor *batch, double momentum) {
     mirt_tensor *kept = mirt__unary_op(MIRT__AFFINE, moving, (float)momentum, 0);
     return mirt__binary_op(MIRT__ADD, kept, mirt__unary_op(MIRT__AFFINE, batch, (float)(1 - momentum), 0));
 }
 
-MIRT__LIB mirt_tensor *mirt__batch_norm_training(mirt_tensor *const *in, const mirt__attrs *a, mirt_tensor **moving_mean,
-                                                 mirt_tensor **moving_variance) {
+MIRT__LIB mirt_tensor *mirt__batch_norm_training(mirt_tensor *const *in, const mirt__attrs *a, mirt_tensor **mean, mirt_tensor **variance) {
     mirt__attrs own = *a;
     mirt_tensor *now[5] = {in[0], NULL, NULL, NULL, NULL};
     for (int i = 3; i < 3 + a->gamma + a->beta; i++) now[i] = in[i];
@@ -256,9 +254,9 @@ MIRT__LIB mirt_tensor *mirt__batch_norm_training(mirt_tensor *const *in, const m
     own.batch_statistics = true;
     if (!mirt__norm_stats_op(now, &own)) return NULL;
     if (a->synchronized && !mirt__all_reduce_op(now + 1, 2, MIRT__ALL_REDUCE_MOMENTS)) return NULL;
-    *moving_mean = mirt__moving_average(in[1], now[1], a->momentum);
-    *moving_variance = mirt__moving_average(in[2], now[2], a->momentum);
-    return *moving_mean && *moving_variance ? mirt__normalize_op(now, &own) : NULL;
+    *mean = now[1];
+    *variance = now[2];
+    return mirt__normalize_op(now, &own);
 }
 
 MIRT__LIB mirt_tensor *mirt__batch_norm_inference(mirt_tensor *const *in, const mirt__attrs *a) {
@@ -268,33 +266,27 @@ MIRT__LIB mirt_tensor *mirt__batch_norm_inference(mirt_tensor *const *in, const 
     return mirt__normalize_op(in, &own);
 }
 
-/* The moving statistics get new values; a layer that is called again goes on from those of its last call. */
-static bool mirt__batch_norm_lower_training(mirt__graph *graph, const mirt__node *node, mirt_tensor *const *in, mirt_tensor **y) {
-    mirt_tensor *own[5] = {in[0], in[1], in[2], NULL, NULL}, *moving[2] = {NULL, NULL};
-    mirt__assignment *earlier[2] = {NULL, NULL};
-    for (int i = 3; i < node->num_in; i++) own[i] = in[i];
+/* A moving statistic goes on to that of this batch: behind the step, with all replicas' in one, or in the step where one call of the layer goes on
+   from another. */
+static bool mirt__batch_norm_moves(mirt__graph *graph, mirt_tensor *moving, mirt_tensor *batch, double momentum) {
+    mirt__assignment *earlier = NULL;
     for (int i = 0; i < graph->num_assignments; i++) {
-        for (int k = 0; k < 2; k++) {
-            if (graph->assignment[i].variable == in[1 + k]->node->a.index) earlier[k] = &graph->assignment[i];
-        }
+        if (graph->assignment[i].variable == moving->node->a.index) earlier = &graph->assignment[i];
     }
-    for (int k = 0; k < 2; k++) {
-        if (earlier[k]) own[1 + k] = earlier[k]->value;
-    }
-    *y = mirt__batch_norm_training(own, &node->a, &moving[0], &moving[1]);
-    for (int k = 0; *y && k < 2; k++) {
-        if (earlier[k]) earlier[k]->value = moving[k];
-        else if (!mirt__graph_assign(graph, in[1 + k]->node->a.index, moving[k], MIRT_AGGREGATE_MEAN)) return false;
-    }
-    return *y != NULL;
+    if (!earlier) return mirt__graph_assign(graph, moving->node->a.index, batch, MIRT_AGGREGATE_MEAN, momentum);
+    if (earlier->momentum > 0) earlier->value = mirt__moving_average(moving, earlier->value, earlier->momentum);
+    earlier->value = mirt__moving_average(earlier->value, batch, momentum);
+    earlier->momentum = 0;
+    return earlier->value != NULL;
 }
 
 /* As Keras, a frozen layer normalizes by its moving statistics even in training. */
 static mirt_tensor *mirt__batch_norm_lower(mirt__graph *graph, const mirt__node *node, mirt_tensor *const *in, const mirt__mode *mode) {
-    mirt_tensor *y = NULL;
+    mirt_tensor *mean, *variance;
     const bool frozen = mode->frozen && mode->frozen(mode->arg, in[1]->node->a.index);
     if (frozen || !mirt__in_training(node, mode)) return mirt__batch_norm_inference(in, &node->a);
-    return mirt__batch_norm_lower_training(graph, node, in, &y) ? y : NULL;
+    mirt_tensor *y = mirt__batch_norm_training(in, &node->a, &mean, &variance);
+    return y && mirt__batch_norm_moves(graph, in[1], mean, node->a.momentum) && mirt__batch_norm_moves(graph, in[2], variance, node->a.momentum) ? y : NULL;
 }
 
 MIRT__TABLE mirt__op mirt__op_batch_norm = {"batch_norm", mirt__batch_norm_shape, NULL, NULL, NULL, NULL, false, 0, mirt__batch_norm_lower};

@@ -98,10 +98,9 @@ MIRT__LIB mirt_tensor *mirt__normalize_op(mirt_tensor *const *in, const mirt__at
 MIRT__LIB mirt_tensor *mirt__layer_norm_op(mirt_tensor *x, mirt_tensor *gamma, mirt_tensor *beta, const mirt__attrs *a);
 /* A model's batch normalization: in is x, moving mean, moving variance, [gamma], [beta]. The node is
    never run: a program has one of the two below in its place, recorded with its inputs and
-   attributes. In training the new moving statistics are to be assigned to their variables. */
+   attributes. In training `mean` and `variance` are the batch's, which the moving ones are to go on to. */
 MIRT__LIB mirt_tensor *mirt__batch_norm_op(mirt_tensor *const *in, const mirt__attrs *a);
-MIRT__LIB mirt_tensor *mirt__batch_norm_training(mirt_tensor *const *in, const mirt__attrs *a, mirt_tensor **moving_mean,
-                                                 mirt_tensor **moving_variance);
+MIRT__LIB mirt_tensor *mirt__batch_norm_training(mirt_tensor *const *in, const mirt__attrs *a, mirt_tensor **mean, mirt_tensor **variance);
 MIRT__LIB mirt_tensor *mirt__batch_norm_inference(mirt_tensor *const *in, const mirt__attrs *a);
 
 /* SUM adds over replicas, MEAN weighs them by their rows, MOMENTS takes a mean and a (biased)

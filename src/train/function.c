@@ -301,7 +301,7 @@ MIRT_API mirt_status mirt_assign(mirt_function *f, mirt_tensor *variable, mirt_t
         mirt__fail(MIRT_E_INVALID, "mirt_assign: %s is written by every replica; an aggregation has to say which value holds", v->name);
     } else if (value->dtype != MIRT_FLOAT32 || !mirt__shape_equal(&variable->shape, &value->shape)) {
         mirt__fail(MIRT_E_SHAPE, "mirt_assign: %s is %s, its new value %s", v->name, mirt__shape_text(&variable->shape, a), mirt__shape_text(&value->shape, b));
-    } else if (mirt__graph_assign(&f->program.graph, variable->node->a.index, value, aggregation)) {
+    } else if (mirt__graph_assign(&f->program.graph, variable->node->a.index, value, aggregation, 0)) {
         return MIRT_OK;
     }
     mirt__function_poison(f);

@@ -28,12 +28,6 @@ typedef struct mirt__applied {
 } mirt__applied;
 
 /* A variable that is written when the step is over. */
-typedef struct mirt__state {
-    int variable;
-    mirt_aggregation aggregation;
-    size_t offset; /* in a replica's state */
-} mirt__state;
-
 /* Elements of the weight block. */
 typedef struct mirt__range {
     int64_t begin, end;
@@ -85,7 +79,7 @@ struct mirt_function {
     int num_results;
     int terms_result; /* of fit: the numbers among the loss's terms; -1: there are none */
     int metric_result[MIRT__MAX_METRIC_USES]; /* of fit: each metric's values, or the predictions that it counts */
-    mirt__state *state;
+    mirt__aggregated *state;
     int num_states;
     size_t state_bytes; /* per replica */
     mirt__range *range; /* what the optimizer updates */

@@ -268,14 +268,21 @@ static int mirt__collect_kept(const mirt_function *f, mirt_tensor **keep) {
 static mirt_status mirt__collect_states(mirt_function *f) {
     const mirt__graph *graph = &f->program.graph;
     if (!graph->num_assignments) return MIRT_OK;
-    f->state = (mirt__state *)mirt__calloc((size_t)graph->num_assignments, sizeof *f->state);
+    f->state = (mirt__aggregated *)mirt__calloc((size_t)graph->num_assignments, sizeof *f->state);
     if (!f->state) return mirt_last_status();
     for (int i = 0; i < graph->num_assignments; i++) {
-        mirt__state *s = &f->state[f->num_states++];
-        s->variable = graph->assignment[i].variable;
-        s->aggregation = graph->assignment[i].aggregation;
-        s->offset = f->state_bytes;
-        f->state_bytes += mirt__align_up(mirt__tensor_bytes(graph->assignment[i].value, 1));
+        const mirt__assignment *a = &graph->assignment[i];
+        mirt__aggregated *s = &f->state[f->num_states++];
+        s->variable = a->variable;
+        s->kind = a->aggregation;
+        s->from = (int64_t)(f->state_bytes / sizeof(mirt__real));
+        s->to = (int64_t)(f->root->variable[a->variable].offset / sizeof(mirt__real));
+        s->count = f->root->variable[a->variable].count;
+        if (a->momentum > 0) {
+            s->kept = (float)a->momentum;
+            s->taken = (float)(1 - a->momentum);
+        }
+        f->state_bytes += mirt__align_up(mirt__tensor_bytes(a->value, 1));
     }
     return MIRT_OK;
 }
@@ -318,7 +325,7 @@ static mirt_status mirt__plan_function(mirt_function *f, mirt__output *outputs, 
     for (int i = 0; i < f->num_states; i++) {
         outputs[n].tensor = graph->assignment[i].value;
         outputs[n].space = MIRT__SPACE_STATE;
-        outputs[n++].offset = f->state[i].offset;
+        outputs[n++].offset = (size_t)f->state[i].from * sizeof(mirt__real);
     }
     for (int i = 0; i < f->num_applied; i++) {
         outputs[n].tensor = f->applied[i].gradient;

@@ -452,21 +452,16 @@ MIRT__LIB bool mirt__remote_reduce(mirt_function *f, int device) {
 MIRT__LIB void mirt__remote_states(const mirt_function *f, int device) {
     const mirt_strategy *s = f->model->strategy;
     mirt__remote_aggregate args;
-    if (device >= mirt__device_copies(s)) return;
+    if (device >= mirt__device_copies(s) || !f->num_states) return;
+    args.value = f->state;
+    args.values = f->num_states;
     args.active = mirt__active_replicas(f);
     args.replicas = f->replicas;
     args.rows = f->rows;
     args.stride = (int64_t)(f->state_bytes / sizeof(mirt__real));
-    for (int i = 0; i < f->num_states; i++) {
-        const mirt__state *state = &f->state[i];
-        const mirt__variable *v = &f->root->variable[state->variable];
-        if (v->frozen && device == 0) f->root->edits++;
-        args.kind = state->aggregation;
-        args.count = v->count;
-        args.from = (const mirt__real *)(const void *)(mirt__remote_states_of(f, device) + state->offset);
-        args.to = (mirt__real *)(void *)(f->root->remote_weight[device] + v->offset);
-        s->backend->aggregate(s->device[device].remote, &args);
-    }
+    args.from = (const mirt__real *)(const void *)mirt__remote_states_of(f, device);
+    args.to = (mirt__real *)(void *)f->root->remote_weight[device];
+    s->backend->aggregate(s->device[device].remote, &args);
 }
 
 MIRT__LIB void mirt__remote_squares(mirt_function *f, int device, int64_t first, int64_t count) {

@@ -362,15 +362,13 @@ static void mirt__device_states(const mirt_function *f, int device) {
     const mirt__real *value[MIRT__MAX_REPLICAS];
     int64_t rows[MIRT__MAX_REPLICAS], first;
     int active = mirt__active_replicas(f);
+    for (int i = 0; i < f->num_states && device == 0; i++) f->root->edits += f->root->variable[f->state[i].variable].frozen;
     if (mirt__is_remote(f)) mirt__remote_states(f, device);
     if (mirt__is_remote(f) || device >= mirt__weight_copies(f->model->strategy)) return;
     for (int r = 0; r < active; r++) rows[r] = mirt__replica_share(f, r, &first);
     for (int i = 0; i < f->num_states; i++) {
-        const mirt__state *s = &f->state[i];
-        const mirt__variable *v = &f->root->variable[s->variable];
-        if (v->frozen && device == 0) f->root->edits++;
-        for (int r = 0; r < active; r++) value[r] = (const mirt__real *)(const void *)(f->states + (size_t)r * f->state_bytes + s->offset);
-        mirt__aggregate(s->aggregation, active, value, rows, v->count, (mirt__real *)(void *)(f->root->weight[device] + v->offset));
+        for (int r = 0; r < active; r++) value[r] = (const mirt__real *)(const void *)(f->states + (size_t)r * f->state_bytes) + f->state[i].from;
+        mirt__aggregate_variable(&f->state[i], active, value, rows, (mirt__real *)(void *)f->root->weight[device] + f->state[i].to);
     }
 }
 

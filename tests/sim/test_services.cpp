@@ -13,7 +13,7 @@
 
 extern "C" {
 const mirt__kernels *mirt__kernels_best(void);
-void mirt__aggregate(mirt_aggregation kind, int active, const mirt__real *const *value, const int64_t *rows, int64_t count, mirt__real *out);
+void mirt__aggregate_variable(const mirt__aggregated *a, int active, const mirt__real *const *value, const int64_t *rows, mirt__real *variable);
 }
 
 typedef std::vector<float> floats;
@@ -354,27 +354,46 @@ static void test_sums(mirt__remote *r) {
     }
     ok(same, "squares add up in the library's order");
     same = true;
-    for (int kind = MIRT_AGGREGATE_NONE; kind <= MIRT_AGGREGATE_FIRST; kind++) {
-        for (int active = 1; active < 6; active++) {
-            const int64_t all = active < 5 ? active : 13;
-            const float *value[5];
-            int64_t rows[5];
-            for (int i = 0; i < active; i++) value[i] = &x[(size_t)i * 700], rows[i] = all / 5 + (i < all % 5);
-            floats out(600, 3.0f);
-            mirt__remote_aggregate a;
-            a.kind = (mirt_aggregation)kind;
-            a.active = active;
-            a.replicas = 5;
-            a.rows = all;
-            a.stride = 700;
-            a.count = 600;
-            a.from = there;
-            a.to = put(r, out);
-            mirt__aggregate(a.kind, active, value, rows, 600, out.data());
-            backend->aggregate(r, &a);
-            same = get(r, a.to, 600) == out && same;
-            backend->release(r, a.to);
+    /* Of each kind one that takes the value and one that goes on to it, of 1, 300, 5, ... numbers; what lies between them stays. */
+    std::vector<mirt__aggregated> variables;
+    int64_t to = 0, from = 0;
+    for (int kind = MIRT_AGGREGATE_MEAN; kind <= MIRT_AGGREGATE_FIRST; kind++) {
+        for (float kept : {0.0f, 0.99f}) {
+            mirt__aggregated v;
+            memset(&v, 0, sizeof v);
+            v.kind = (mirt_aggregation)kind;
+            v.kept = kept;
+            v.taken = kept > 0 ? 1 - kept : 0;
+            v.count = variables.size() % 3 == 0 ? 1 : variables.size() % 3 == 1 ? 300 : 5;
+            v.from = from;
+            v.to = to;
+            from += v.count + 3;
+            to += v.count + 7;
+            variables.push_back(v);
         }
+    }
+    for (int active = 1; active < 6; active++) {
+        const int64_t all = active < 5 ? active : 13;
+        int64_t rows[5];
+        floats out = numbers((size_t)to);
+        mirt__remote_aggregate a;
+        for (int i = 0; i < active; i++) rows[i] = all / 5 + (i < all % 5);
+        a.value = variables.data();
+        a.values = (int)variables.size();
+        a.active = active;
+        a.replicas = 5;
+        a.rows = all;
+        a.stride = 700;
+        a.from = there;
+        a.to = put(r, out);
+        for (const mirt__aggregated &v : variables) {
+            const float *value[5];
+            for (int i = 0; i < active; i++) value[i] = &x[(size_t)(i * 700 + v.from)];
+            mirt__aggregate_variable(&v, active, value, rows, &out[(size_t)v.to]);
+        }
+        backend->aggregate(r, &a);
+        same = get(r, a.to, (size_t)to) == out && same;
+        backend->release(r, a.to);
     }
     ok(same, "variables of replicas become one as on CPUs");
     backend->release(r, there);
