@@ -244,7 +244,9 @@ static const struct {
     {cudaErrorAssert, "a kernel went astray, which is a bug"},
     {cudaErrorECCUncorrectable, "its memory is damaged: see nvidia-smi -q -d ECC; a reset or a restart of the machine may help"},
     {cudaErrorNvlinkUncorrectable, "NVLink failed: see nvidia-smi nvlink -e; restart the machine"},
+#if CUDART_VERSION >= 12080
     {cudaErrorContained, "an error in its memory was contained: restart the program"},
+#endif
     {cudaErrorDevicesUnavailable, "it is held by another program in exclusive mode, or by MPS: see nvidia-smi"},
     {cudaErrorNoDevice, "it has fallen off the bus: see dmesg for Xid 79, and restart the machine"},
     {cudaErrorInvalidDevice, "it has fallen off the bus: see dmesg for Xid 79, and restart the machine"},
@@ -6346,7 +6348,7 @@ static uint32_t mirt__cu_blas_alignment(const void *pointer) {
 /* The product of float32 with bias and relu in the same kernel; false where cublasLt has none for it. */
 static bool mirt__cu_blas_fused(mirt__cu *cu, const mirt__cu_product *p, const float *bias, bool relu) {
     static const mirt__cu_lt lt = mirt__cu_lt_load();
-    if (!lt.there) return false;
+    if (!lt.there || !mirt__cu_aligned(bias, 16)) return false; /* it reads a bias by 16 bytes, whatever it is told of alignment */
     const float one = 1, zero = 0;
     const cublasLtEpilogue_t epilogue = bias ? relu ? CUBLASLT_EPILOGUE_RELU_BIAS : CUBLASLT_EPILOGUE_BIAS : CUBLASLT_EPILOGUE_RELU;
     const uint32_t align[4] = {mirt__cu_blas_alignment(p->b), mirt__cu_blas_alignment(p->a), mirt__cu_blas_alignment(p->c),

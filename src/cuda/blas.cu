@@ -96,7 +96,7 @@ static uint32_t mirt__cu_blas_alignment(const void *pointer) {
 /* The product of float32 with bias and relu in the same kernel; false where cublasLt has none for it. */
 static bool mirt__cu_blas_fused(mirt__cu *cu, const mirt__cu_product *p, const float *bias, bool relu) {
     static const mirt__cu_lt lt = mirt__cu_lt_load();
-    if (!lt.there) return false;
+    if (!lt.there || !mirt__cu_aligned(bias, 16)) return false; /* it reads a bias by 16 bytes, whatever it is told of alignment */
     const float one = 1, zero = 0;
     const cublasLtEpilogue_t epilogue = bias ? relu ? CUBLASLT_EPILOGUE_RELU_BIAS : CUBLASLT_EPILOGUE_BIAS : CUBLASLT_EPILOGUE_RELU;
     const uint32_t align[4] = {mirt__cu_blas_alignment(p->b), mirt__cu_blas_alignment(p->a), mirt__cu_blas_alignment(p->c),

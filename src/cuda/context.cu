@@ -98,7 +98,9 @@ static const struct {
     {cudaErrorAssert, "a kernel went astray, which is a bug"},
     {cudaErrorECCUncorrectable, "its memory is damaged: see nvidia-smi -q -d ECC; a reset or a restart of the machine may help"},
     {cudaErrorNvlinkUncorrectable, "NVLink failed: see nvidia-smi nvlink -e; restart the machine"},
+#if CUDART_VERSION >= 12080
     {cudaErrorContained, "an error in its memory was contained: restart the program"},
+#endif
     {cudaErrorDevicesUnavailable, "it is held by another program in exclusive mode, or by MPS: see nvidia-smi"},
     {cudaErrorNoDevice, "it has fallen off the bus: see dmesg for Xid 79, and restart the machine"},
     {cudaErrorInvalidDevice, "it has fallen off the bus: see dmesg for Xid 79, and restart the machine"},

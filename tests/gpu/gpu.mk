@@ -1,13 +1,18 @@
 # With a GPU at hand: one command each, within ten minutes. GPU_ARCH may name another one than the machine's.
 GPU_ARCH = native
 NVCC = nvcc
-GPU_LINK = -L$(patsubst %/bin/nvcc,%/lib64,$(shell command -v $(NVCC))) -lcublas -lnccl -lcudart
+# Where cuBLAS and NCCL are, found out once.
+GPU_COMPILE = $$(sed -n 1p build/gpu/libraries)
+GPU_LINK = $$(sed -n 2p build/gpu/libraries)
 GPU_KERNEL_TESTS = test_kernels test_ops test_storage test_depthwise test_conv_strips
 GPU_PROGRAMS = $(GPU_KERNEL_TESTS:%=build/gpu/%) build/gpu/test_gpu build/gpu/nccl_pair build/gpu/selftest
 
-build/gpu/cuda.o: mirrortrain_cuda.cu mirrortrain.h
+build/gpu/libraries: tests/gpu/library_flags
 	@mkdir -p $(@D)
-	$(NVCC) -std=c++17 -O2 -lineinfo -arch=$(GPU_ARCH) -c $< -o $@
+	@tests/gpu/library_flags $(NVCC) >$@.new && mv $@.new $@
+build/gpu/cuda.o: mirrortrain_cuda.cu mirrortrain.h build/gpu/libraries
+	@mkdir -p $(@D)
+	$(NVCC) -std=c++17 -O2 -lineinfo -arch=$(GPU_ARCH) $(GPU_COMPILE) -c $< -o $@
 build/gpu/sim_kernels.o: tests/sim/sim_kernels.c build/parts.h mirrortrain.h
 	@mkdir -p $(@D)
 	$(CC) $(PARTS) -O2 -g $(WARNINGS) -c $< -o $@
@@ -25,9 +30,10 @@ $(GPU_KERNEL_TESTS:%=build/gpu/%): build/gpu/%: build/gpu/c/%.o build/gpu/sim_ke
 		-Wl,--wrap=realloc -Wl,--wrap=free -o $@ $(GPU_LINK) -ldl $(LDLIBS)
 build/gpu/test_gpu: build/gpu/c/test_gpu.o build/gpu/cuda.o build/tests/parts.a
 	$(SIM_CXX) -rdynamic $^ -o $@ $(GPU_LINK) -ldl $(LDLIBS)
-build/gpu/nccl_pair: tests/gpu/nccl_pair.cu
+build/gpu/nccl_pair: tests/gpu/nccl_pair.cu build/gpu/libraries
 	@mkdir -p $(@D)
-	$(NVCC) -std=c++17 -arch=$(GPU_ARCH) $< -lnccl -o $@
+	$(NVCC) -std=c++17 -arch=$(GPU_ARCH) $(GPU_COMPILE) -c $< -o $@.o
+	$(SIM_CXX) $@.o -o $@ $(GPU_LINK)
 build/gpu/selftest: examples/selftest.c mirrortrain.h build/gpu/cuda.o
 	$(CC) -O2 $(TEST_WARNINGS) $< build/gpu/cuda.o -o $@ $(GPU_LINK) -ldl -lstdc++ $(LDLIBS)
 build/gpu/mirrortrain: $(CLI) cli/cli.h cli/report.h build/mirrortrain.o build/gpu/cuda.o
@@ -40,10 +46,12 @@ build/gpu/mirrortrain: $(CLI:cli/%.c=build/gpu/cli/%.o)
 gpu-test:
 	@tests/gpu/run_all "$(MAKE)" $(GPU_PROGRAMS)
 
-# PEER_PYTHON: an interpreter with PyTorch for this GPU; without, ours alone.
+# PEER_PYTHON: an interpreter with PyTorch for this GPU; without, ours alone. GPU_LIMIT: seconds for it all.
+PEER_PYTHON ?= python3
 gpu-bench:
-	@command -v $(NVCC) >/dev/null || { echo "gpu-bench: skipped, no nvcc"; exit 0; }; \
+	@began=$$(date +%s); command -v $(NVCC) >/dev/null || { echo "gpu-bench: skipped, no nvcc"; exit 0; }; \
 	nvidia-smi -L 2>/dev/null | grep -q GPU || { echo "gpu-bench: skipped, nvidia-smi knows no GPU"; exit 0; }; \
-	$(MAKE) --no-print-directory -j$(or $(GPU_JOBS),4) build/gpu/mirrortrain && python3 bench/gpu.py --peer-python "$(PEER_PYTHON)"
+	$(MAKE) --no-print-directory -j$(or $(GPU_JOBS),4) build/gpu/mirrortrain && \
+	python3 bench/gpu.py --peer-python "$(PEER_PYTHON)" --limit $$(($${GPU_LIMIT:-560} - ($$(date +%s) - began)))
 
 .PHONY: gpu-test gpu-bench

@@ -1,8 +1,11 @@
 /* Real NCCL between two processes that share one GPU: a host identifier of each one's own makes NCCL take them for two machines. The sum by
    chunks that travel there and back, as the fixed tree of two does it, has the bits of NCCL's own all-reduce. Ends after LIMIT seconds. */
+#include <stdio.h>
+#ifdef MIRRORTRAIN_NO_NCCL
+int main(void) { return printf("1..0 # SKIP there is no NCCL\n") < 0; }
+#else
 #include <cuda_runtime.h>
 #include <nccl.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
@@ -95,3 +98,4 @@ int main(void) {
            failed || status ? "not " : "", version / 10000, version / 100 % 100, version % 100);
     return failed || status;
 }
+#endif

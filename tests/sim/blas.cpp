@@ -419,6 +419,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
     if (x->epilogue == CUBLASLT_EPILOGUE_BIAS || x->epilogue == CUBLASLT_EPILOGUE_RELU_BIAS) {
         p->bias = x->bias;
         p->bias_type = (int)x->bias_type < 0 ? ld->type : x->bias_type;
+        check_aligned(x->bias, 16);
         check_matrix("the bias of cublasLtMatmul", Matrix{x->bias, p->bias_type, (int64_t)ld->rows, 1, (int64_t)ld->rows, 0, false}, 1);
     }
     p->room = room_bytes ? room : nullptr;

@@ -65,6 +65,17 @@ static void sim_run(const char *row, sim_call *call, const void *args) {
     }
 SIM_ROWS(SIM_ROW)
 
+/* A factor for everything may stand on the stack, where a GPU reads nothing. */
+static void sim_binary_by(const mirt__binary *args, const mirt__where *where) {
+    static mirt__real factor;
+    mirt__binary own = *args;
+    bool same = args->b != NULL;
+    for (int i = 0; i < args->rank; i++) same = same && (args->b_stride[i] == 0 || args->dim[i] == 1);
+    if (same) factor = *args->b;
+    if (same) own.b = &factor;
+    sim_binary(&own, where);
+}
+
 /* These take no struct. */
 typedef struct sim_words {
     void *to;
@@ -120,6 +131,7 @@ static void sim_begin(void) {
     sim_table.strips = sim_backend->kernels->strips;
     sim_table.half = sim_backend->kernels->half;
     SIM_ROWS(SIM_ENTRY)
+    sim_table.binary = sim_binary_by;
     SIM_SET(fill)
     SIM_SET(constant)
     SIM_SET(accumulate)

@@ -506,6 +506,12 @@ struct KernelWork : Work {
 static const size_t most_shared = 227 << 10, usual_shared = 48 << 10;
 static std::map<std::pair<const void *, int>, size_t> promised_shared;
 
+/* Of the calling thread, above here. */
+static bool on_stack(const void *at) {
+    const char *here = static_cast<const char *>(__builtin_frame_address(0)), *p = static_cast<const char *>(at);
+    return p > here && p < here + (64 << 10);
+}
+
 cudaError_t submit(const Kernel &k, cudaStream_t stream) {
     std::shared_ptr<KernelWork> work(new KernelWork());
     work->k = k;
@@ -533,7 +539,7 @@ cudaError_t submit(const Kernel &k, cudaStream_t stream) {
     for (size_t i = 0; i + sizeof(void *) <= k.bytes; i += sizeof(void *)) {
         void *word;
         memcpy(&word, static_cast<const char *>(k.closure) + i, sizeof word);
-        if (!host_memory() && host_pointer(word)) fatal("host pointer: %p is among the arguments of kernel %s, at byte %zu", word, kernel_name(k.name).c_str(), i);
+        if (host_memory() ? on_stack(word) : host_pointer(word)) fatal("host pointer: %p is among the arguments of kernel %s, at byte %zu", word, kernel_name(k.name).c_str(), i);
     }
     work->kernel = true;
     work->device = stream->device;
