@@ -2724,7 +2724,7 @@ MIRT__BOTH mirt__transform_pass mirt__transform_pass_of(const mirt__transform *t
    A strategy opens its devices; from then on each device is used by its own thread alone. Work is enqueued, in order. The first
    thing that fails sticks, makes all further work nothing, and comes out of `wait`. */
 
-#define MIRT__BACKEND_VERSION 2
+#define MIRT__BACKEND_VERSION 3
 
 typedef struct mirt__remote mirt__remote; /* an opened device */
 
@@ -2758,7 +2758,7 @@ typedef struct mirt__remote_join {
    memory, and the additions of the fixed tree. Afterwards slot 0 of each device has the sum. With MIRT_NCCL each device has one part. */
 typedef struct mirt__remote_exchange {
     int64_t begin, end;
-    int device, parts; /* whose call it is */
+    int parts;
     int part_device[MIRT__MAX_PARTS];
     mirt__real *part[MIRT__MAX_PARTS];
     struct { int into, from; } add[MIRT__MAX_PARTS];
@@ -2845,7 +2845,7 @@ typedef struct mirt__backend {
     void (*exchanged)(mirt__remote *remote); /* what is enqueued next comes behind all exchanges */
     /* Every device has bytes [begin[d], begin[d + 1]) of a block at the same place `base[d]` + begin[d]: all of it, on all of them.
        Needs meetings before and behind where devices are direct. */
-    void (*gather)(mirt__remote *remote, char *const *base, const size_t *begin, int device, int devices);
+    void (*gather)(mirt__remote *remote, char *const *base, const size_t *begin, int devices);
     void (*aggregate)(mirt__remote *remote, const mirt__remote_aggregate *args);
     /* Into squares[pieces], memory of the host, there when `wait` returns. */
     void (*squares)(mirt__remote *remote, const mirt__real *block, const mirt__remote_piece *piece, int pieces, double *squares);
@@ -39821,7 +39821,6 @@ MIRT__LIB void mirt__remote_exchange_range(const mirt_function *f, int device, i
     mirt__exchange_of(f, device, &x);
     args.begin = begin;
     args.end = end;
-    args.device = device;
     args.parts = x.parts;
     args.sum = mirt__gradient_at(f, device, 0);
     for (int i = 0; i < x.parts; i++) {
@@ -39848,7 +39847,7 @@ static void mirt__remote_gather_states(const mirt_function *f, int device) {
         begin[d] = (size_t)first * f->state_bytes;
     }
     begin[s->num_devices] = (size_t)(first + count) * f->state_bytes;
-    s->backend->gather(s->device[device].remote, base, begin, device, s->num_devices);
+    s->backend->gather(s->device[device].remote, base, begin, s->num_devices);
 }
 
 MIRT__LIB bool mirt__remote_reduce(mirt_function *f, int device) {

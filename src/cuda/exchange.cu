@@ -17,10 +17,11 @@
 #endif
 
 #define MIRT__CU_MEMBERS 32
-#define MIRT__CU_INBOX ((int64_t)4 << 20) /* numbers of other devices that one has at a time */
 #ifdef MIRT_SIM
+#define MIRT__CU_INBOX ((int64_t)1 << 13) /* numbers of other devices that one has at a time: in reality those of most buckets */
 #define MIRT__CU_TRIAL ((int64_t)1 << 12)
 #else
+#define MIRT__CU_INBOX ((int64_t)8 << 20)
 #define MIRT__CU_TRIAL ((int64_t)1 << 22)
 #endif
 
@@ -325,7 +326,8 @@ static void mirt__cu_exchanged(mirt__remote *cu) {
     mirt__cu_inside(cu, mode);
 }
 
-static void mirt__cu_gather_now(mirt__cu *cu, char *const *base, const size_t *begin, int device, int devices) {
+static void mirt__cu_gather_now(mirt__cu *cu, char *const *base, const size_t *begin, int devices) {
+    const int device = cu->rank;
 #if MIRT__CU_NCCL
     if (cu->group && cu->group->comm[cu->rank]) {
         if (!mirt__cu_group_well(cu) || !mirt__cu_exchange_begin(cu) || !mirt__cu_nccl_start(cu)) return;
@@ -343,10 +345,10 @@ static void mirt__cu_gather_now(mirt__cu *cu, char *const *base, const size_t *b
     }
 }
 
-static void mirt__cu_gather(mirt__remote *cu, char *const *base, const size_t *begin, int device, int devices) {
+static void mirt__cu_gather(mirt__remote *cu, char *const *base, const size_t *begin, int devices) {
     mirt__cu_mode mode;
     if (!mirt__cu_meets(cu, &mode)) return;
-    mirt__cu_gather_now(cu, base, begin, device, devices);
+    mirt__cu_gather_now(cu, base, begin, devices);
     mirt__cu_inside(cu, mode);
 }
 
@@ -391,7 +393,7 @@ static bool mirt__cu_all_end(const mirt__cu_group *group, const char *what) {
 }
 
 /* The first makes all connections that will be used: states are sent as chunks are. */
-static bool mirt__cu_trial_nccl(mirt__cu_trial *t, bool first) {
+static bool mirt__cu_trial_piece(mirt__cu_trial *t, int64_t at, int64_t length, bool first) {
     mirt__cu_group *group = t->group;
     const bool whole = group->collective == MIRT_NCCL;
     for (int stage = 0; stage < (whole && !first ? 1 : 3); stage++) {
@@ -401,16 +403,24 @@ static bool mirt__cu_trial_nccl(mirt__cu_trial *t, bool first) {
             mirt__cu *cu = group->member[d];
             mirt__cu_enter(cu);
             if (whole && stage == 0) {
-                mirt__cu_nccl(cu, ncclAllReduce(t->value[d], t->sum[d], (size_t)MIRT__CU_TRIAL, ncclFloat, ncclSum, group->comm[d], cu->exchanges), "adding");
+                mirt__cu_nccl(cu, ncclAllReduce(t->value[d] + at, t->sum[d] + at, (size_t)length, ncclFloat, ncclSum, group->comm[d], cu->exchanges), "adding");
             } else if (stage == 0) {
-                mirt__cu_tree_send(cu, &t->exchange[d], 0, MIRT__CU_TRIAL);
+                mirt__cu_tree_send(cu, &t->exchange[d], at, length);
             } else if (stage == 1) {
-                mirt__cu_tree_add(cu, &t->exchange[d], 0, MIRT__CU_TRIAL);
+                mirt__cu_tree_add(cu, &t->exchange[d], at, length);
             } else {
-                mirt__cu_tree_spread(cu, &t->exchange[d], 0, MIRT__CU_TRIAL);
+                mirt__cu_tree_spread(cu, &t->exchange[d], at, length);
             }
         }
         if (stage != 1 && !mirt__cu_all_end(group, "trying it")) return false;
+    }
+    return true;
+}
+
+static bool mirt__cu_trial_nccl(mirt__cu_trial *t, bool first) {
+    const int64_t most = mirt__cu_tree_length(t->group, t->group->count);
+    for (int64_t at = 0; at < MIRT__CU_TRIAL; at += most) {
+        if (!mirt__cu_trial_piece(t, at, MIRT__CU_TRIAL - at < most ? MIRT__CU_TRIAL - at : most, first)) return false;
     }
     return true;
 }
@@ -475,7 +485,6 @@ static double mirt__cu_try_out(mirt__cu_trial *t) {
     for (int d = 0; d < group->count && good; d++) {
         mirt__remote_exchange *x = &t->exchange[d];
         x->end = MIRT__CU_TRIAL;
-        x->device = d;
         x->parts = group->count;
         x->sum = t->sum[d];
         for (int p = 0; p < group->count; p++) {

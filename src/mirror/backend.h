@@ -8,7 +8,7 @@
 
 #include "../kernels/table.h"
 
-#define MIRT__BACKEND_VERSION 2
+#define MIRT__BACKEND_VERSION 3
 
 typedef struct mirt__remote mirt__remote; /* an opened device */
 
@@ -42,7 +42,7 @@ typedef struct mirt__remote_join {
    memory, and the additions of the fixed tree. Afterwards slot 0 of each device has the sum. With MIRT_NCCL each device has one part. */
 typedef struct mirt__remote_exchange {
     int64_t begin, end;
-    int device, parts; /* whose call it is */
+    int parts;
     int part_device[MIRT__MAX_PARTS];
     mirt__real *part[MIRT__MAX_PARTS];
     struct { int into, from; } add[MIRT__MAX_PARTS];
@@ -129,7 +129,7 @@ typedef struct mirt__backend {
     void (*exchanged)(mirt__remote *remote); /* what is enqueued next comes behind all exchanges */
     /* Every device has bytes [begin[d], begin[d + 1]) of a block at the same place `base[d]` + begin[d]: all of it, on all of them.
        Needs meetings before and behind where devices are direct. */
-    void (*gather)(mirt__remote *remote, char *const *base, const size_t *begin, int device, int devices);
+    void (*gather)(mirt__remote *remote, char *const *base, const size_t *begin, int devices);
     void (*aggregate)(mirt__remote *remote, const mirt__remote_aggregate *args);
     /* Into squares[pieces], memory of the host, there when `wait` returns. */
     void (*squares)(mirt__remote *remote, const mirt__real *block, const mirt__remote_piece *piece, int pieces, double *squares);

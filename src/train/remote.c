@@ -406,7 +406,6 @@ MIRT__LIB void mirt__remote_exchange_range(const mirt_function *f, int device, i
     mirt__exchange_of(f, device, &x);
     args.begin = begin;
     args.end = end;
-    args.device = device;
     args.parts = x.parts;
     args.sum = mirt__gradient_at(f, device, 0);
     for (int i = 0; i < x.parts; i++) {
@@ -433,7 +432,7 @@ static void mirt__remote_gather_states(const mirt_function *f, int device) {
         begin[d] = (size_t)first * f->state_bytes;
     }
     begin[s->num_devices] = (size_t)(first + count) * f->state_bytes;
-    s->backend->gather(s->device[device].remote, base, begin, device, s->num_devices);
+    s->backend->gather(s->device[device].remote, base, begin, s->num_devices);
 }
 
 MIRT__LIB bool mirt__remote_reduce(mirt_function *f, int device) {

@@ -173,6 +173,16 @@ static void check_loss(const char *devices, int device) {
     unlink(path.c_str());
 }
 
+/* A rank of NCCL's does not come: no strategy in time, what to try, and the next one is as ever. */
+static void check_joining(void) {
+    mirt_sim::options().never_joins = 1;
+    mirt_strategy *s = strategy("gpu:0,gpu:1", 0.5);
+    ok(!s && mirt_last_status() == MIRT_E_TIMEOUT && strstr(mirt_last_error(), "rank 0 of 2, joining: nothing came from the others in 0.5 s") && strstr(mirt_last_error(), "NCCL_SOCKET_IFNAME=lo"),
+       "GPUs are not joined: \"%s\"", mirt_last_error());
+    mirt_sim::options().never_joins = -1;
+    ok(mirt_sim::report_leaks() == 0 && whole_run("gpu:0,gpu:1"), "nothing is left of it, and the next ones are");
+}
+
 static void check_driver(void) {
     mirt_sim::options().driver = 12040;
     mirt_strategy *s = strategy("gpu:0");
@@ -266,6 +276,7 @@ int main(void) {
     }
     check_driver();
     check_wishes();
+    check_joining();
     const char *const steps = "three steps, an evaluation and a weight";
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__) /* a run takes fifty times as long */
     const long few = 7;

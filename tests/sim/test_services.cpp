@@ -518,7 +518,6 @@ static void test_graphs(mirt__remote *r) {
 /* Parts of all devices in the order of devices from `first` on, added one after the other. */
 static void exchange_fill(mirt__remote_exchange *x, const std::vector<std::vector<float *>> &part, int device, int first) {
     memset(x, 0, sizeof *x);
-    x->device = device;
     x->sum = part[(size_t)device][0];
     for (size_t i = 0; i < part.size(); i++) {
         const size_t d = ((size_t)first + i) % part.size();
@@ -568,7 +567,7 @@ static void test_exchange(int devices, mirt_collective collective) {
         }
         backend->exchanged(r);
         backend->exchanged(r);
-        backend->gather(r, base.data(), begin.data(), d, devices);
+        backend->gather(r, base.data(), begin.data(), devices);
         block[(size_t)d].resize(begin.back());
         backend->fetch(r, block[(size_t)d].data(), base[(size_t)d], begin.back());
         got[(size_t)d] = get(r, there[(size_t)d][0], (size_t)count);
@@ -780,7 +779,7 @@ static void test_direct(void) {
                 for (int e = 0; e < 3; e++) {
                     if (e != d) backend->await(r, g.remote[(size_t)e], turn);
                 }
-                if (!turn) backend->gather(r, base.data(), begin, d, 3);
+                if (!turn) backend->gather(r, base.data(), begin, 3);
             }
             block[d].resize(300);
             backend->fetch(r, block[d].data(), base[(size_t)d], 300);
