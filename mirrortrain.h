@@ -39796,6 +39796,7 @@ MIRT__LIB bool mirt__remote_cut(mirt_function *f, const mirt__node *node, int de
     }
     mirt__remote_finish(f, device);
     if (!mirt__device_meets(f, device, MIRT_PHASE_IMBALANCE, -1)) return false;
+    MIRT__TEST_POINT(MIRT__POINT_COLLECTIVE, device, (int)f->model->step);
     for (int r = 0; r < active; r++) {
         at = f->cut_values + (size_t)r * f->cut_stride;
         rows[r] = mirt__replica_share(f, r, &none);

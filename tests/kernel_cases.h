@@ -78,7 +78,7 @@ static void binary_plan(job *j) {
     for (int i = 1; i < b.rank; i++) y_row *= b.dim[i];
     const bool a_repeats = j->s[B_A_REPEATS] & 1, b_repeats = j->s[B_B_REPEATS] & 1;
     const fill how = b.kind == MIRT__MAXIMUM || b.kind == MIRT__MINIMUM ? ODD : b.scale == 0 ? GRID : UNIT;
-    const fill how_b = b.kind == MIRT__POWER_GRAD ? POSITIVE : b.kind >= MIRT__RELU6_GRAD && b.kind < MIRT__CLIP_GRAD ? WIDE : how;
+    const fill how_b = b.kind == MIRT__POWER_GRAD && b.scale != 0 ? POSITIVE : b.kind >= MIRT__RELU6_GRAD && b.kind < MIRT__CLIP_GRAD ? WIDE : how;
     add_buffer(j, IN, MIRT_FLOAT32, how, a_repeats ? 0 : a_row, a_row * (a_repeats ? 1 : j->rows));
     add_buffer(j, IN, MIRT_FLOAT32, how_b, b_repeats ? 0 : b_row, b_row * (b_repeats ? 1 : j->rows));
     /* Several products and a difference, in whichever order. */
@@ -248,8 +248,8 @@ static void one_hot_run(const job *j, const mirt__kernels *k, const mirt__where 
 }
 
 static const int32_t dropout_shapes[][MAX_NUMBERS] = {
-    /* rows, n, rate in thousandths, first row */
-    {1, 1, 500, 0}, {5, 33, 250, 0}, {7, 64, 900, 1000}, {3, 10, 0, 3}, {3, 10, 1000, 3}, {300, 130, 500, 7}, {0, 9, 500, 0}, {SHAPE_END}};
+    /* rows, n, rate in thousandths, first row; that of the last one draws the number just below its rate */
+    {1, 1, 500, 0}, {5, 33, 250, 0}, {7, 64, 900, 1000}, {3, 10, 0, 3}, {3, 10, 1000, 3}, {300, 130, 500, 7}, {0, 9, 500, 0}, {1, 4, 100, 8725370}, {SHAPE_END}};
 static void dropout_plan(job *j) {
     j->rows = j->s[0];
     row_input(j, UNIT, j->s[1]);
@@ -369,17 +369,18 @@ static void scan_run(const job *j, const mirt__kernels *k, const mirt__where *wh
 }
 
 /* From a dense block of `dim`, its axes in reverse where so asked, into every `step`-th element of the output. */
-enum { M_DTYPE, M_REVERSED, M_STEP, M_RANK, M_DIM };
+enum { M_DTYPE, M_REVERSED, M_STEP, M_PLACE, M_RANK, M_DIM }; /* place: where in y it goes */
 static const int32_t move_shapes[][MAX_NUMBERS] = {
-    {MIRT_FLOAT32, 0, 1, 1, 1}, {MIRT_FLOAT32, 0, 1, 2, 300, 130}, {MIRT_FLOAT32, 1, 1, 4, 3, 7, 5, 9}, {MIRT_FLOAT32, 1, 2, 3, 4, 33, 5},
-    {MIRT_INT32, 1, 1, 2, 130, 200}, {MIRT_INT32, 0, 3, 2, 5, 6}, {MIRT_UINT8, 1, 1, 3, 20, 9, 11}, {MIRT_BOOL, 0, 2, 2, 7, 9},
-    {MIRT_FLOAT32, 0, 1, 2, 0, 5}, {MIRT_FLOAT32, 0, 1, 1, 4002}, {MIRT_FLOAT32, 1, 1, 3, 40, 70, 33}, {SHAPE_END}};
+    {MIRT_FLOAT32, 0, 1, 0, 1, 1}, {MIRT_FLOAT32, 0, 1, 0, 2, 300, 130}, {MIRT_FLOAT32, 1, 1, 0, 4, 3, 7, 5, 9}, {MIRT_FLOAT32, 1, 2, 0, 3, 4, 33, 5},
+    {MIRT_INT32, 1, 1, 0, 2, 130, 200}, {MIRT_INT32, 0, 3, 0, 2, 5, 6}, {MIRT_UINT8, 1, 1, 0, 3, 20, 9, 11}, {MIRT_BOOL, 0, 2, 0, 2, 7, 9},
+    {MIRT_FLOAT32, 0, 1, 0, 2, 0, 5}, {MIRT_FLOAT32, 0, 1, 0, 1, 4002}, {MIRT_FLOAT32, 1, 1, 0, 3, 40, 70, 33}, {MIRT_FLOAT32, 0, 1, 3, 1, 64},
+    {MIRT_UINT8, 0, 1, 15, 2, 6, 32}, {SHAPE_END}};
 static void move_plan(job *j) {
     int64_t count = 1;
     const mirt_dtype dtype = (mirt_dtype)j->s[M_DTYPE];
     for (int i = 0; i < j->s[M_RANK]; i++) count *= j->s[M_DIM + i];
     add_buffer(j, IN, dtype, UNIT, 0, count);
-    add_buffer(j, INOUT, dtype, UNIT, 0, count * j->s[M_STEP]);
+    add_buffer(j, INOUT, dtype, UNIT, 0, count * j->s[M_STEP] + j->s[M_PLACE]);
 }
 static void move_run(const job *j, const mirt__kernels *k, const mirt__where *where) {
     mirt__move m;
@@ -398,7 +399,7 @@ static void move_run(const job *j, const mirt__kernels *k, const mirt__where *wh
         from *= m.dim[axis];
     }
     m.x = j->at[0];
-    m.y = j->at[1];
+    m.y = (char *)j->at[1] + (size_t)j->s[M_PLACE] * mirt__dtype_size(m.dtype);
     k->move(&m, where);
 }
 

@@ -328,6 +328,45 @@ static void test_tables(void) {
     }
 }
 
+/* Half a pixel beyond an edge is nearest to what is outside, as std::round has it: of an image of two by two nothing is left when its pixels
+   move to twice their distance. And what repeats its edges is not one warp with what fills them in other ways: each is done on its own. */
+static void test_edges(void) {
+    enum { H = 7, W = 9, NUMBERS = H * W * 3 };
+    static const char *const lists[] = {"resizing:14:5,rotation:1", "rotation:1,resizing:14:5"};
+    static float x[NUMBERS], between[2 * NUMBERS], y[2 * NUMBERS], want[2 * NUMBERS];
+    const mirt_shape shape = mirt_make_shape(H, W, 3, 0, 0, 0), small = mirt_make_shape(2, 2, 1, 0, 0, 0);
+    int tables;
+    const mirt__kernels *const *table = mirt__kernel_tables(&tables);
+    for (int i = 0; i < NUMBERS; i++) x[i] = golden_uniform(78, (uint32_t)i) * 127 + 127;
+    for (int k = 0; k < tables; k++) {
+        mirt_augmentation list[2];
+        mirt__transform t[2];
+        int wrong = 0;
+        memset(list, 0, sizeof list);
+        list[0].kind = MIRT_RANDOM_ZOOM;
+        list[0].height_factor[0] = list[0].height_factor[1] = 1;
+        list[0].interpolation = MIRT_NEAREST;
+        list[0].fill_mode = MIRT_FILL_CONSTANT;
+        list[0].fill_value = 5;
+        const int count = transforms_of(list, 1, &small, t);
+        augment_by(table[k], t, count, 0, 1, x, y);
+        for (int i = 0; i < 4; i++) wrong += y[i] != 5.0f;
+        ok(count == 1 && wrong == 0, "%s: half a pixel beyond the edge is outside", table[k]->name);
+        for (int way = 0; way < 4; way++) {
+            int away = 0, both = mirt_parse_augmentation(lists[way / 2], list, 2);
+            for (int n = 0; n < both; n++) list[n].fill_mode = way % 2 ? MIRT_FILL_WRAP : MIRT_FILL_CONSTANT;
+            both = transforms_of(list, both, &shape, t);
+            for (uint64_t row = 0; row < 5 && both == 2; row++) {
+                augment_by(table[k], t, 2, row, 1, x, y);
+                augment_once(t, 1, row, MIRT_FLOAT32, x, MIRT_FLOAT32, between);
+                augment_once(t + 1, 1, row, MIRT_FLOAT32, between, MIRT_FLOAT32, want);
+                for (int64_t n = 0; n < t[1].oh * t[1].ow * 3; n++) away += !(fabsf(y[n] - want[n]) < 2e-3f);
+            }
+            ok(both == 2 && away <= 2, "%s: %s, filled %s: one after the other, but for %d numbers", table[k]->name, lists[way / 2], way % 2 ? "by wrapping" : "with zero", away);
+        }
+    }
+}
+
 /* Bytes in, bytes out: what float32 gives, rounded. */
 static void test_bytes(void) {
     const int64_t shapes[][3] = {{9, 140, 3}, {6, 5, 1}, {7, 4, 4}, {4, 6, 5}, {2, 2, 2}, {33, 31, 3}};
@@ -817,6 +856,7 @@ int main(void) {
     test_crops();
     test_draws();
     test_tables();
+    test_edges();
     test_bytes();
     draw_rows();
     test_layers();

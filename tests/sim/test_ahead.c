@@ -466,6 +466,9 @@ static void check_seconds(void) {
         ok(out.ahead > 0 && fabs(sum - out.timing.wall) <= 0.02 * out.timing.wall && least > -1e-9, "phases of device %d add up to %.4f s of %.4f s", d, sum, out.timing.wall);
     }
     double waited[2];
+    t.epochs = 1;
+    t.samples = 122;
+    t.batch = 8; /* one of 16 has no step before it */
     for (int k = 0; k < 2; k++) {
         pretends_to_take = k ? 10 : 1e-6;
         train(&t, &out);
@@ -474,6 +477,9 @@ static void check_seconds(void) {
         ok(fabs(out.input_seconds - waited[k]) <= 0.1 * waited[k], "the history says %.4f s of waiting for batches, the table %.4f s", out.input_seconds, waited[k]);
     }
     ok(waited[1] < 0.6 * waited[0], "reading that a device's work hides is no input wait: %.4f s where it is soon done, %.4f s where it is long at work", waited[0], waited[1]);
+    t.kind = FROZEN;
+    train(&t, &out);
+    ok(!out.error[0] && out.timing.device[0].seconds[MIRT_PHASE_FORWARD] > 0 && out.timing.device[0].seconds[MIRT_PHASE_BACKWARD] <= 0, "with nothing to train no second is backward's");
 }
 
 /* The room for two batches is in the plan, and the plan is what is taken. */
