@@ -31431,11 +31431,13 @@ static void mirt__plan_port(mirt__program *program, const mirt_tensor *t) {
     program->io[t->offset].batched = mirt__is_batched(&t->shape);
 }
 
-/* Outputs need a place of their own: copies those that are leaves, aliases or already placed. */
+/* Outputs need a place of their own: copies those that are leaves or already placed, and aliases as results, whose bytes have another shape. */
 static bool mirt__plan_outputs(mirt__program *program, mirt__output *outputs, int count) {
     for (int i = 0; i < count; i++) {
         mirt_tensor *t = outputs[i].tensor;
         if (!t) continue;
+        if (outputs[i].space != MIRT__SPACE_IO) t = mirt__bytes_of(t);
+        if (t->lazy) t = outputs[i].tensor;
         if (!mirt__node_runs(t->node) || t->space != MIRT__SPACE_NONE) {
             t = outputs[i].tensor = mirt__unary_op(MIRT__COPY, t, 0, 0);
             if (!t) return false;

@@ -305,6 +305,21 @@ static void check_copies(void) {
     ok(bytes[0] - bytes[1] == 2 * weights, "three copies of %d bytes take two more than one", (int)weights);
 }
 
+/* Gradients are written where they travel from, so that the first bucket sets out before backward is over; nothing of a layer follows it. */
+static void check_buckets(void) {
+    const run r = {"gpu:0,gpu:1", 2, false, MIRT_COLLECTIVE_AUTO, MIRT_MIRRORED};
+    mirt_strategy *s = strategy_for(&r);
+    mirt_model *m = s ? build_mobilenet(s) : NULL;
+    mirt_dataset *data = mirt_batch(mirt_arrays(mirt_make_array(photo_pixels, MIRT_UINT8, MIRT_SHAPE(12, 32, 32, 3)), mirt_make_array(some_labels, MIRT_UINT8, MIRT_SHAPE(12))), 12);
+    const mirt_function *f = m ? mirt__trainer_prepare(m, MIRT__TRAIN, mirt__dataset_spec(data), 12, NULL) : NULL;
+    const char *text = m ? mirt_graph_text(m, 12) : NULL;
+    ok(f && f->num_buckets > 1 && f->bucket[0].ready < f->bucket[1].ready - 50, "MobileNetV2's first bucket is ready behind node %d, its last behind node %d", f ? f->bucket[0].ready : 0,
+       f ? f->bucket[f->num_buckets - 1].ready : 0);
+    ok(text && !strstr(text, "unary"), "no gradient is copied, and moving statistics take nothing of a step");
+    mirt_dataset_destroy(data);
+    mirt_strategy_destroy(s);
+}
+
 /* >>bad input */
 
 static void refused(const char *devices, bool repeat, const char *part) {
@@ -374,6 +389,7 @@ int main(void) {
     check_checkpoint();
     check_stages();
     check_copies();
+    check_buckets();
     check_refusals();
     return done_testing();
 }
