@@ -46,12 +46,11 @@ build/gpu/mirrortrain: $(CLI:cli/%.c=build/gpu/cli/%.o)
 gpu-test:
 	@tests/gpu/run_all "$(MAKE)" $(GPU_PROGRAMS)
 
-# PEER_PYTHON: an interpreter with PyTorch for this GPU; without, ours alone. GPU_LIMIT: seconds for it all.
-PEER_PYTHON ?= python3
+# PEER_PYTHON: an interpreter with PyTorch for this GPU (python3); without, ours alone. GPU_LIMIT: seconds for it all.
 gpu-bench:
 	@began=$$(date +%s); command -v $(NVCC) >/dev/null || { echo "gpu-bench: skipped, no nvcc"; exit 0; }; \
 	nvidia-smi -L 2>/dev/null | grep -q GPU || { echo "gpu-bench: skipped, nvidia-smi knows no GPU"; exit 0; }; \
 	$(MAKE) --no-print-directory -j$(or $(GPU_JOBS),4) build/gpu/mirrortrain && \
-	python3 bench/gpu.py --peer-python "$(PEER_PYTHON)" --limit $$(($${GPU_LIMIT:-560} - ($$(date +%s) - began)))
+	python3 bench/gpu.py --peer-python "$(or $(PEER_PYTHON),python3)" --limit $$(($${GPU_LIMIT:-560} - ($$(date +%s) - began)))
 
 .PHONY: gpu-test gpu-bench

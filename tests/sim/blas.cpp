@@ -139,9 +139,20 @@ bool known(cublasComputeType_t t) {
     return t == CUBLAS_COMPUTE_32F || t == CUBLAS_COMPUTE_32F_PEDANTIC || t == CUBLAS_COMPUTE_32F_FAST_TF32 || t == CUBLAS_COMPUTE_32F_FAST_16BF;
 }
 
+/* What is read while the result is written, in no order. */
+void check_apart(const char *call, const Product &p) {
+    const Matrix *const read[2] = {&p.a, &p.b};
+    const char *to = static_cast<const char *>(p.d.at), *end = to + p.span(p.d);
+    for (const Matrix *x : read) {
+        const char *from = static_cast<const char *>(x->at);
+        if (from < end && to < from + p.span(*x)) fatal("overlap: %s writes its result over a matrix that it multiplies, at %s", call, describe(p.d.at).c_str());
+    }
+}
+
 cublasStatus_t start(const char *call, const std::shared_ptr<Product> &p, cudaStream_t stream) {
     p->what = call;
     check_stream(stream, call);
+    check_apart(call, *p);
     if (stream_device(stream) != current_device()) return CUBLAS_STATUS_EXECUTION_FAILED;
     check_matrix(call, p->a, p->batch);
     check_matrix(call, p->b, p->batch);

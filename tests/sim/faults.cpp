@@ -4,7 +4,7 @@
 #include <strings.h>
 
 namespace mirt_sim {
-static Options chosen = {0, 1, (size_t)2 << 30, 0, false, 0, 0, true, 90, -1, -1, 20};
+static Options chosen = {0, 1, (size_t)2 << 30, 0, false, 0, 0, true, 90, -1, -1, 20, true};
 
 static const struct Setting {
     const char *name;
@@ -22,6 +22,7 @@ static const struct Setting {
     {"never_joins", [](double v) { chosen.never_joins = (int)v; }},
     {"never_issues", [](double v) { chosen.never_issues = (int)v; }},
     {"patience", [](double v) { chosen.patience = v; }},
+    {"stack", [](double v) { chosen.stack = v != 0; }},
 };
 
 static bool read_environment() {

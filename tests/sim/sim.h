@@ -10,7 +10,7 @@ namespace mirt_sim {
 enum { FATAL_STATUS = 97, MOST_DEVICES = 16 };
 
 /* Set by the environment when the program begins (MIRT_SIM_SEED, _DEVICES, _MEMORY, _FAIL, _NO_PEERS, _DRIVER, _NCCL,
- * _CAPABILITY, _NEVER_JOINS, _NEVER_ISSUES, _PATIENCE), and by tests between runs. */
+ * _CAPABILITY, _NEVER_JOINS, _NEVER_ISSUES, _PATIENCE, _STACK), and by tests between runs. */
 struct Options {
     uint64_t seed;   /* 0: streams and threads in the order of their calls; another: some other legal order */
     int devices;     /* how many there are: 1 */
@@ -24,6 +24,7 @@ struct Options {
     int never_joins;  /* the rank of NCCL's that never joins: -1, none */
     int never_issues; /* the rank whose calls are under way for ever: -1, none */
     double patience; /* seconds until a wait for what nobody brings is reported as a deadlock: 20 */
+    bool stack;      /* kernels may be given memory of the stack, where they may be given the host's: true; no GPU takes it */
 };
 Options &options();
 

@@ -93,6 +93,7 @@ $(eval $(call SIM_LIBRARY_RULES,sim-coverage,,--coverage -fprofile-update=atomic
 # SEED:PROGRAM, or SEED:PROGRAM:DEVICES. Kernels and the simulator itself in a few orders, networks (SIM_MANY) in many.
 SIM_MANY += test_training
 SIM_MANY_SEEDS = $(shell seq 1 20)
+export SIM_NO_STACK = $(GPU_KERNEL_TESTS)
 SIM_PROGRAMS = $(sort $(SIM_TESTS) $(SIM_KERNEL_TESTS) $(SIM_C_TESTS))
 # SEEDS, TESTS
 sim_runs = $(foreach test,$(2),$(foreach seed,$(or $($(test)_SEEDS),$(1)),$(seed):$(test)$(addprefix :,$($(test)_DEVICES))))

@@ -539,7 +539,7 @@ cudaError_t submit(const Kernel &k, cudaStream_t stream) {
     for (size_t i = 0; i + sizeof(void *) <= k.bytes; i += sizeof(void *)) {
         void *word;
         memcpy(&word, static_cast<const char *>(k.closure) + i, sizeof word);
-        if (host_memory() ? on_stack(word) : host_pointer(word)) fatal("host pointer: %p is among the arguments of kernel %s, at byte %zu", word, kernel_name(k.name).c_str(), i);
+        if (host_memory() ? !options().stack && on_stack(word) : host_pointer(word)) fatal("host pointer: %p is among the arguments of kernel %s, at byte %zu", word, kernel_name(k.name).c_str(), i);
     }
     work->kernel = true;
     work->device = stream->device;
