@@ -52,6 +52,7 @@ void mirt_sim_set(const char *option, double value) {
     fatal("no option of the simulator: '%s'", option);
 }
 void mirt_sim_lose_device(int device, int error) { lose_device(device, error); }
+void mirt_sim_hang_device(int device, int on) { hang_device(device, on != 0); }
 void mirt_sim_kill_rank(int rank, int silently) { kill_rank(rank, silently != 0); }
 long mirt_sim_calls(void) { return calls(); }
 void mirt_sim_reset_calls(void) { reset_calls(); }

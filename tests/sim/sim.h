@@ -58,6 +58,7 @@ extern "C" {
 /* The same for programs in C. Options by the names of the environment, in lower case: "seed", "devices", "memory", "fail", ... */
 void mirt_sim_set(const char *option, double value);
 void mirt_sim_lose_device(int device, int error);
+void mirt_sim_hang_device(int device, int on);
 void mirt_sim_kill_rank(int rank, int silently);
 long mirt_sim_calls(void);
 void mirt_sim_reset_calls(void);

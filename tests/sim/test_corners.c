@@ -7,6 +7,7 @@
 #include "../tap.h"
 #include "sim.h"
 
+#include <pthread.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -282,6 +283,43 @@ static void check_central(void) {
     unlink(path);
 }
 
+/* >>copies */
+
+static void *let_go_on(void *arg) {
+    const struct timespec nap = {0, 50000000};
+    nanosleep(&nap, NULL);
+    mirt_sim_hang_device(0, 0);
+    return arg;
+}
+
+/* More is staged than pinned memory holds while the device does nothing for a while: none of it is written over before it has left. */
+static void check_full(void) {
+    enum { BYTES = 6 << 20 };
+    mirt_strategy *s = strategy_on("gpu:0", 1);
+    const mirt__backend *b = s ? s->backend : NULL;
+    mirt__remote *r = b ? s->device[0].remote : NULL;
+    char *there = r ? (char *)b->alloc(r, BYTES) : NULL, *from = (char *)malloc(BYTES), *back = (char *)malloc(BYTES);
+    for (int early = 0; early < 2; early++) {
+        pthread_t thread;
+        bool good = there && from && back;
+        for (int i = 0; i < BYTES && good; i++) from[i] = (char)(i * 7 + i / 1000 + early);
+        mirt_sim_hang_device(0, 1);
+        const bool other = pthread_create(&thread, NULL, let_go_on, NULL) == 0;
+        if (!other) mirt_sim_hang_device(0, 0);
+        if (good) {
+            b->stage(r, there, from, BYTES, early == 1);
+            b->fetch(r, back, there, BYTES);
+            good = b->wait(r) == MIRT_OK && memcmp(back, from, BYTES) == 0;
+        }
+        if (other) pthread_join(thread, NULL);
+        ok(good && other, "%d bytes%s arrive as they were", (int)BYTES, early ? ", early," : "");
+    }
+    if (there) b->release(r, there);
+    free(from);
+    free(back);
+    mirt_strategy_destroy(s);
+}
+
 /* >>memory */
 
 /* What the model itself has taken counts as free: the largest batch is the same behind a step as before the first. */
@@ -311,6 +349,7 @@ int main(void) {
     check_many();
     check_left_out();
     check_central();
+    check_full();
     check_largest();
     return done_testing();
 }
