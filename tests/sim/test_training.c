@@ -363,7 +363,7 @@ int main(void) {
     /* The last batch of an epoch is one image: all replicas but one have none. */
     const network images = {"a convnet", build_images, images_x(0, 51), images_y(0, 51), 25, small ? 6 : 20, 1e-5};
     const network clipped = {"clipped by norms", build_clipped, images_x(0, 40), images_y(0, 40), 17, 5, 1e-5};
-    const network norms = {"batch normalization", build_norms, images_x(0, 61), images_y(0, 61), 25, 6, 1e-5};
+    const network norms = {"batch normalization", build_norms, images_x(0, 51), images_y(0, 51), 25, 6, 1e-5};
     const network synchronized = {"synchronized normalization", build_synchronized, images_x(0, 40), images_y(0, 40), 17, 4, 1e-5};
     const network augmented = {"augmented images", build_augmented, images_x(0, 40), images_y(0, 40), 17, 4, 1e-5};
     const network mnist = {"MNIST's convnet", build_mnist, mirt_make_array(digit_pixels, MIRT_UINT8, MIRT_SHAPE(40, 28, 28, 1)),
