@@ -917,7 +917,7 @@ static void test_hanging(int device, bool joined) {
             backend->release(g.remote[(size_t)d], memory[(size_t)d]);
         }
     }
-    ok(says("nothing was done in 1") && host_now() - begin < 15, "work of gpu:%d has no end: %s", device, all_errors.c_str());
+    ok(says("nothing was done in") && host_now() - begin < 60, "work of gpu:%d has no end: %s", device, all_errors.c_str());
 }
 
 /* Any call fails: an error or none, and never a leak or a wait without end. */
