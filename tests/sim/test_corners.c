@@ -1,6 +1,7 @@
 /* What seldom happens to devices that train together, on simulated GPUs: gradients that leave in several buckets, sums of pieces of a batch,
-   fewer rows that take more room, statistics that one device reads late, many gradients whose norm is asked for, steps that leave some out,
-   weights in one place that are saved, what is free behind a step. One order is enough for these. Four devices (MIRT_SIM_DEVICES). */
+   fewer rows that take more room, replicas that have none, statistics that one device reads late, many gradients whose norm is asked for,
+   steps that leave some out, weights in one place that are saved, pinned memory that is full, what is free behind a step. One order is enough
+   for these. Four devices (MIRT_SIM_DEVICES). */
 #define MIRRORTRAIN_IMPLEMENTATION
 #include "../../mirrortrain.h"
 #include "four_devices.h"
@@ -104,12 +105,13 @@ static void check_sums(void) {
     ok(loss[0] > 0 && fabs(loss[1] - loss[0]) <= 1e-5 * loss[0], "the loss is %.7g, the CPU's %.7g", loss[1], loss[0]);
 }
 
-/* The forty rows of the last batch are cut in other ways than the hundred before them, which takes more room than these. */
+/* Of 140 rows a piece of forty is left, which is cut in other ways than the hundreds before it, and takes more room than these. */
 static void check_fewer(void) {
     double loss[2] = {0, 0};
     for (int k = 0; k < 2; k++) {
-        mirt_strategy *s = strategy_on(k ? "gpu:0" : "cpu", 1);
+        mirt_strategy *s = strategy_on(k ? "gpu:0" : "cpu", 2);
         mirt_model *m = s ? mirt_model_create(s, "fewer") : NULL;
+        const mirt_data more = images_of(0, 200), fewer = images_of(100, 140);
         mirt_conv2d_desc conv;
         mirt_logs logs;
         memset(&conv, 0, sizeof conv);
@@ -118,14 +120,43 @@ static void check_fewer(void) {
         mirt_tensor *x = m ? mirt_conv2d(pixels_of(m), &conv) : NULL;
         conv.filters = 16;
         if (x) mirt_model_output(m, named_dense(mirt_global_average_pool2d(mirt_conv2d(x, &conv)), "logits", IMAGE_CLASSES, MIRT_LINEAR));
-        mirt_dataset *data = mirt_batch(mirt_arrays(images_x(0, 140), images_y(0, 140)), 100);
-        const bool good = x && compiled(m, mirt_sgd(0.1f, 0, false)) && mirt_evaluate(m, data, &logs) == MIRT_OK;
-        ok(good, "a hundred rows, then forty, on %s%s%s", k ? "a GPU" : "cores", good ? "" : ": ", good ? "" : mirt_last_error());
+        const bool good = x && compiled(m, mirt_sgd(0.1f, 0, false)) && mirt_test_on_batch(m, &more, &logs) == MIRT_OK && mirt_test_on_batch(m, &fewer, &logs) == MIRT_OK;
+        ok(good, "two hundred rows, then less, on %s%s%s", k ? "a GPU" : "cores", good ? "" : ": ", good ? "" : mirt_last_error());
         if (good) loss[k] = mirt_logs_value(&logs, "loss");
-        mirt_dataset_destroy(data);
         mirt_strategy_destroy(s);
     }
     ok(loss[0] > 0 && fabs(loss[1] - loss[0]) <= 1e-5 * loss[0], "the loss is %.7g, the CPU's %.7g", loss[1], loss[0]);
+}
+
+static bool record_assigned(mirt_function *f, void *user) {
+    mirt_tensor *x = mirt_reshape(mirt_cast(mirt_function_x(f, 0), MIRT_FLOAT32), MIRT_SHAPE(IMAGE)), *state = mirt_function_variable(f, "state");
+    (void)user;
+    return state && mirt_assign(f, state, mirt_reduce_sum(x, 1, false), MIRT_AGGREGATE_SUM) == MIRT_OK;
+}
+
+/* Replicas without rows add nothing to a sum, whatever they have left from the batch before. */
+static void check_assigned(void) {
+    float state[2][IMAGE];
+    for (int k = 0; k < 2; k++) {
+        mirt_strategy *s = strategy_on(k ? "gpu:0,gpu:1" : "cpu", 4);
+        mirt_model *m = s ? mirt_model_create(s, "assigned") : NULL;
+        if (m) mirt_model_output(m, named_dense(mirt_flatten(pixels_of(m)), "logits", IMAGE_CLASSES, MIRT_LINEAR));
+        if (m) mirt_variable(m, "state", MIRT_SHAPE(IMAGE), mirt_zeros(), false);
+        mirt_dataset *batches = mirt_batch(mirt_arrays(images_x(0, 11), images_y(0, 11)), 10);
+        mirt_dataset *data = compiled(m, mirt_sgd(0.1f, 0, false)) ? mirt_distribute(s, batches) : NULL;
+        mirt_function *f = data ? mirt_function_create(m, data, record_assigned, NULL) : NULL;
+        mirt_global_batch batch;
+        bool good = f != NULL;
+        for (int i = 0; i < 2; i++) good = good && mirt_dataset_next(data, &batch) == MIRT_OK && mirt_function_run(f, &batch) == MIRT_OK;
+        good = good && mirt_get_weight(m, "state", 0, state[k], IMAGE) == MIRT_OK;
+        ok(good, "a sum of ten rows is assigned, then of one, on %s%s%s", k ? "GPUs" : "cores", good ? "" : ": ", good ? "" : mirt_last_error());
+        if (!good) memset(state[k], 0, sizeof state[k]);
+        mirt_dataset_destroy(data);
+        mirt_strategy_destroy(s);
+    }
+    int wrong = 0;
+    for (int i = 0; i < IMAGE; i++) wrong += state[1][i] != (float)image_pixels[10][i] || state[0][i] != state[1][i];
+    ok(wrong == 0, "it is the one row");
 }
 
 /* >>statistics of all replicas */
@@ -345,6 +376,7 @@ int main(void) {
     check_buckets();
     check_sums();
     check_fewer();
+    check_assigned();
     check_late();
     check_many();
     check_left_out();
