@@ -50,6 +50,7 @@ typedef struct mirt__remote {
     char error[400];    /* and its sentence */
     bool lost;          /* nothing can be done with it any more */
     bool stuck;         /* and what it does has no end */
+    double waited;      /* seconds of the last wait that was not short: the next will be as long */
     char *room;
     size_t room_bytes, room_most;
     /* numbers that change from step to step, at the same places each time */
@@ -161,6 +162,7 @@ static inline void mirt__cu_enqueue(dim3 grid, dim3 block, size_t shared, cudaSt
 #define MIRT__CU_DELIVERIES 256
 #define MIRT__CU_BLAS_ROOM ((size_t)32 << 20)
 #define MIRT__CU_SMALL ((size_t)1 << 16)
+#define MIRT__CU_SHORT 0.002 /* seconds of a wait without a nap */
 
 /* Memory of the host that the machine reads by itself. */
 typedef struct mirt__cu_pinned {
@@ -300,7 +302,11 @@ static bool mirt__cu_settled(mirt__cu *cu, cudaStream_t stream, cudaEvent_t even
     bool slow = false;
     for (unsigned turn = 1;; turn++) {
         const cudaError_t state = event ? cudaEventQuery(event) : cudaStreamQuery(stream);
-        if (state == cudaSuccess) return true;
+        if (state == cudaSuccess) {
+            const double took = cu->host->now() - begin;
+            if (took > MIRT__CU_SHORT) cu->waited = took;
+            return true;
+        }
         if (state != cudaErrorNotReady) return mirt__cu_failed(cu, state, "waiting for it"), false;
         (void)cudaGetLastError();
         if (!slow && turn % 64) continue;
@@ -312,7 +318,7 @@ static bool mirt__cu_settled(mirt__cu *cu, cudaStream_t stream, cudaEvent_t even
             mirt__cu_group_fail(cu);
             return false;
         }
-        slow = passed > 0.002; /* short steps are not to be slept over */
+        slow = passed > MIRT__CU_SHORT && (passed < 0.8 * cu->waited || passed > 2 * cu->waited); /* the end is not to be slept over */
         if (slow) mirt__cu_nap();
     }
 }
@@ -1860,7 +1866,7 @@ static bool mirt__cu_nccl_settled(mirt__cu *cu, const char *what) {
             mirt__cu_group_break(cu);
             return false;
         }
-        if (cu->host->now() - begin > 0.002) mirt__cu_nap();
+        if (cu->host->now() - begin > MIRT__CU_SHORT) mirt__cu_nap();
         else sched_yield();
     }
 }

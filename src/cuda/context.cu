@@ -15,6 +15,7 @@
 #define MIRT__CU_DELIVERIES 256
 #define MIRT__CU_BLAS_ROOM ((size_t)32 << 20)
 #define MIRT__CU_SMALL ((size_t)1 << 16)
+#define MIRT__CU_SHORT 0.002 /* seconds of a wait without a nap */
 
 /* Memory of the host that the machine reads by itself. */
 typedef struct mirt__cu_pinned {
@@ -154,7 +155,11 @@ static bool mirt__cu_settled(mirt__cu *cu, cudaStream_t stream, cudaEvent_t even
     bool slow = false;
     for (unsigned turn = 1;; turn++) {
         const cudaError_t state = event ? cudaEventQuery(event) : cudaStreamQuery(stream);
-        if (state == cudaSuccess) return true;
+        if (state == cudaSuccess) {
+            const double took = cu->host->now() - begin;
+            if (took > MIRT__CU_SHORT) cu->waited = took;
+            return true;
+        }
         if (state != cudaErrorNotReady) return mirt__cu_failed(cu, state, "waiting for it"), false;
         (void)cudaGetLastError();
         if (!slow && turn % 64) continue;
@@ -166,7 +171,7 @@ static bool mirt__cu_settled(mirt__cu *cu, cudaStream_t stream, cudaEvent_t even
             mirt__cu_group_fail(cu);
             return false;
         }
-        slow = passed > 0.002; /* short steps are not to be slept over */
+        slow = passed > MIRT__CU_SHORT && (passed < 0.8 * cu->waited || passed > 2 * cu->waited); /* the end is not to be slept over */
         if (slow) mirt__cu_nap();
     }
 }

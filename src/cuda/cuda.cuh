@@ -47,6 +47,7 @@ typedef struct mirt__remote {
     char error[400];    /* and its sentence */
     bool lost;          /* nothing can be done with it any more */
     bool stuck;         /* and what it does has no end */
+    double waited;      /* seconds of the last wait that was not short: the next will be as long */
     char *room;
     size_t room_bytes, room_most;
     /* numbers that change from step to step, at the same places each time */

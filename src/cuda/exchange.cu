@@ -163,7 +163,7 @@ static bool mirt__cu_nccl_settled(mirt__cu *cu, const char *what) {
             mirt__cu_group_break(cu);
             return false;
         }
-        if (cu->host->now() - begin > 0.002) mirt__cu_nap();
+        if (cu->host->now() - begin > MIRT__CU_SHORT) mirt__cu_nap();
         else sched_yield();
     }
 }

@@ -120,7 +120,7 @@ sim-asan:
 
 sim-tsan:
 	@$(MAKE) --no-print-directory -j$(JOBS) $(SIM_PROGRAMS:%=build/sim-tsan/%)
-	@MIRT_TEST_SMALL=1 TSAN_OPTIONS=halt_on_error=1 SIM_LIMIT=1200 tests/sim/run_seeds $(JOBS) build/sim-tsan $(call sim_runs,1,$(SIM_PROGRAMS))
+	@MIRT_TEST_SMALL=1 TSAN_OPTIONS=halt_on_error=1 SIM_LIMIT=7200 tests/sim/run_seeds $(JOBS) build/sim-tsan $(call sim_runs,1,$(SIM_PROGRAMS))
 
 # Lines of src/cuda that sim-test reaches with its first two seeds, what is not about single kernels with one; what none did is in build/sim-coverage/*.txt.
 sim-coverage:
