@@ -280,6 +280,29 @@ static void check_left_out(void) {
     free(weights[1]);
 }
 
+/* >>what is no number */
+
+/* It comes when steps are launched as a whole already; the step in which it is looked for is not. */
+static void check_found(void) {
+    static float x[50][IMAGE];
+    mirt_strategy *s = strategy_on("gpu:0,gpu:1", 4);
+    mirt_model *m = s ? mirt_model_create(s, "found") : NULL;
+    mirt_callback *stops = mirt_terminate_on_nan(MIRT_NAN_STOP);
+    mirt_fit_desc fit;
+    memset(&fit, 0, sizeof fit);
+    fit.no_progress = true;
+    fit.callbacks[0] = stops;
+    for (int i = 0; i < 50 * IMAGE; i++) x[i / IMAGE][i % IMAGE] = (float)image_pixels[i / IMAGE][i % IMAGE] / 255;
+    x[47][30] = NAN;
+    if (m) mirt_model_output(m, named_dense(mirt_flatten(mirt_input(m, MIRT_SHAPE(IMAGE_H, IMAGE_W, 1))), "logits", IMAGE_CLASSES, MIRT_LINEAR));
+    mirt_dataset *data = mirt_batch(mirt_arrays(mirt_make_array(x, MIRT_FLOAT32, MIRT_SHAPE(50, IMAGE_H, IMAGE_W, 1)), images_y(0, 50)), 10);
+    const bool good = compiled(m, mirt_sgd(0.1f, 0, false)) && mirt_fit(m, data, &fit);
+    ok(good && m->not_finite[0] && mirt_step(m) == 4, "four steps, then a number that is none is found: \"%s\"%s%s", m ? m->not_finite : "", good ? "" : ": ", good ? "" : mirt_last_error());
+    mirt_dataset_destroy(data);
+    mirt_strategy_destroy(s);
+    mirt_callback_destroy(stops);
+}
+
 /* >>files */
 
 /* With one copy of the weights each device has the optimizer's state of its share alone; the file has all of it. */
@@ -380,6 +403,7 @@ int main(void) {
     check_late();
     check_many();
     check_left_out();
+    check_found();
     check_central();
     check_full();
     check_largest();
