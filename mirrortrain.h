@@ -2770,7 +2770,7 @@ typedef struct mirt__remote_exchange {
    in Keras. */
 typedef struct mirt__aggregated {
     int64_t from, to, count;
-    mirt_aggregation kind;
+    mirt_aggregation kind; /* not MIRT_AGGREGATE_NONE */
     int variable;
     float kept, taken;
 } mirt__aggregated;
@@ -27476,7 +27476,9 @@ typedef struct mirt__copying {
 } mirt__copying;
 /* The `count` tensors of `keep` (NULL allowed) are replaced by their copies; only what they depend on is copied. */
 MIRT__LIB bool mirt__graph_copy(mirt__graph *graph, const mirt__copying *copying, mirt_tensor **keep, int count);
-/* Variable `variable` shall have `value` after the step, or go on to it (see mirt__assignment). */
+/* What a variable shall become so far, or NULL. */
+MIRT__LIB mirt__assignment *mirt__graph_assignment(const mirt__graph *graph, int variable);
+/* Variable `variable` shall have `value` after the step, or go on to it (see mirt__assignment), whatever it was to become before. */
 MIRT__LIB bool mirt__graph_assign(mirt__graph *graph, int variable, mirt_tensor *value, mirt_aggregation aggregation, double momentum);
 /* A term of the loss: a number that depends on weights alone, or a value a sample. */
 MIRT__LIB bool mirt__graph_term_add(mirt__graph *graph, mirt_tensor *term);
@@ -30255,10 +30257,7 @@ MIRT__LIB mirt_tensor *mirt__batch_norm_inference(mirt_tensor *const *in, const 
 /* A moving statistic goes on to that of this batch: behind the step, with all replicas' in one, or in the step where one call of the layer goes on
    from another. */
 static bool mirt__batch_norm_moves(mirt__graph *graph, mirt_tensor *moving, mirt_tensor *batch, double momentum) {
-    mirt__assignment *earlier = NULL;
-    for (int i = 0; i < graph->num_assignments; i++) {
-        if (graph->assignment[i].variable == moving->node->a.index) earlier = &graph->assignment[i];
-    }
+    mirt__assignment *earlier = mirt__graph_assignment(graph, moving->node->a.index);
     if (!earlier) return mirt__graph_assign(graph, moving->node->a.index, batch, MIRT_AGGREGATE_MEAN, momentum);
     if (earlier->momentum > 0) earlier->value = mirt__moving_average(moving, earlier->value, earlier->momentum);
     earlier->value = mirt__moving_average(earlier->value, batch, momentum);
@@ -30683,9 +30682,17 @@ MIRT__LIB bool mirt__graph_copy(mirt__graph *graph, const mirt__copying *c, mirt
     return true;
 }
 
+MIRT__LIB mirt__assignment *mirt__graph_assignment(const mirt__graph *graph, int variable) {
+    for (int i = 0; i < graph->num_assignments; i++) {
+        if (graph->assignment[i].variable == variable) return &graph->assignment[i];
+    }
+    return NULL;
+}
+
 MIRT__LIB bool mirt__graph_assign(mirt__graph *graph, int variable, mirt_tensor *value, mirt_aggregation aggregation, double momentum) {
+    mirt__assignment *a = value ? mirt__graph_assignment(graph, variable) : NULL;
     if (!value) return false;
-    if (graph->num_assignments == graph->assignment_capacity) {
+    if (!a && graph->num_assignments == graph->assignment_capacity) {
         int capacity = graph->assignment_capacity ? 2 * graph->assignment_capacity : 16;
         if (!mirt__grow((void **)&graph->assignment, (size_t)graph->num_assignments, (size_t)capacity, sizeof *graph->assignment)) {
             mirt__graph_poison(graph);
@@ -30693,7 +30700,7 @@ MIRT__LIB bool mirt__graph_assign(mirt__graph *graph, int variable, mirt_tensor 
         }
         graph->assignment_capacity = capacity;
     }
-    mirt__assignment *a = &graph->assignment[graph->num_assignments++];
+    if (!a) a = &graph->assignment[graph->num_assignments++];
     a->variable = variable;
     a->value = value;
     a->aggregation = aggregation;
@@ -38501,7 +38508,6 @@ typedef struct mirt__applied {
     mirt_tensor *gradient;
 } mirt__applied;
 
-/* A variable that is written when the step is over. */
 /* Elements of the weight block. */
 typedef struct mirt__range {
     int64_t begin, end;
@@ -39479,7 +39485,7 @@ static bool mirt__remote_place(size_t *total, size_t count, size_t bytes, size_t
     return mirt__mul_size(count, bytes, &size) && size < SIZE_MAX / 4 && mirt__add_size(*total, mirt__align_up(size + 256), total);
 }
 
-/* The node behind which the gradients of elements [begin, end) are there. */
+/* The node behind which the gradients of elements [begin, end) are there, and nobody reads them any more: sums take their place. */
 static int mirt__remote_ready(const mirt_function *f, int64_t begin, int64_t end) {
     int ready = 0;
     for (int i = 0; i < f->program.graph.count; i++) {
@@ -39487,7 +39493,7 @@ static int mirt__remote_ready(const mirt_function *f, int64_t begin, int64_t end
         for (int k = 0; k < node->num_out; k++) {
             const mirt_tensor *t = node->out[k];
             const int64_t at = (int64_t)(t->offset / sizeof(mirt__real));
-            if (t->space == MIRT__SPACE_GRADIENT && at >= begin && at < end) ready = i;
+            if (t->space == MIRT__SPACE_GRADIENT && at >= begin && at < end && t->last > ready) ready = t->last;
         }
     }
     return ready;

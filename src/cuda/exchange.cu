@@ -58,8 +58,8 @@ static void mirt__cu_group_break(mirt__cu *cu) {
    may be the thread's afterwards. */
 static void mirt__cu_group_abort(mirt__cu_group *group, int rank) {
 #if MIRT__CU_NCCL
-    if (group->comm[rank]) (void)ncclCommAbort(group->comm[rank]);
-    group->comm[rank] = NULL;
+    ncclComm_t comm = __atomic_exchange_n(&group->comm[rank], static_cast<ncclComm_t>(NULL), __ATOMIC_ACQ_REL);
+    if (comm) (void)ncclCommAbort(comm);
 #else
     (void)group, (void)rank;
 #endif
@@ -102,11 +102,20 @@ static bool mirt__cu_group_well(mirt__cu *cu) {
 #endif
 }
 
+/* Freeing waits for the work of all: what waits for others in NCCL ends first, and none is freed of where one of them has no end. */
 static bool mirt__cu_frees(mirt__cu *cu) {
-    for (int d = 0; cu->group && d < cu->group->count; d++) {
-        if (cu->group->member[d] && !mirt__cu_idle(cu->group->member[d])) cu->stuck = true;
+    mirt__cu_group *group = cu->group;
+    bool stuck = false;
+    for (int d = 0; group && d < group->count; d++) {
+        if (group->member[d] && group->member[d]->lost) mirt__cu_group_abort(group, d);
     }
-    return mirt__cu_idle(cu);
+    mirt__cu_enter(cu);
+    for (int d = 0; group && d < group->count; d++) stuck = (group->member[d] && !mirt__cu_idle(group->member[d])) || stuck;
+    stuck = !mirt__cu_idle(cu) || stuck;
+    for (int d = 0; group && stuck && d < group->count; d++) {
+        if (group->member[d]) group->member[d]->stuck = true;
+    }
+    return !stuck;
 }
 
 static void mirt__cu_group_leave(mirt__cu *cu) {
@@ -504,7 +513,7 @@ static double mirt__cu_try_out(mirt__cu_trial *t) {
     for (int d = 0; d < group->count && !good; d++) mirt__cu_group_abort(group, d);
     for (int d = 0; d < group->count; d++) {
         mirt__cu_enter(group->member[d]);
-        if (t->value[d]) (void)cudaFree(t->value[d]);
+        if (t->value[d] && mirt__cu_frees(group->member[d])) (void)cudaFree(t->value[d]);
     }
     return good ? best : -1;
 }

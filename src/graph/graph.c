@@ -197,9 +197,17 @@ MIRT__LIB bool mirt__graph_copy(mirt__graph *graph, const mirt__copying *c, mirt
     return true;
 }
 
+MIRT__LIB mirt__assignment *mirt__graph_assignment(const mirt__graph *graph, int variable) {
+    for (int i = 0; i < graph->num_assignments; i++) {
+        if (graph->assignment[i].variable == variable) return &graph->assignment[i];
+    }
+    return NULL;
+}
+
 MIRT__LIB bool mirt__graph_assign(mirt__graph *graph, int variable, mirt_tensor *value, mirt_aggregation aggregation, double momentum) {
+    mirt__assignment *a = value ? mirt__graph_assignment(graph, variable) : NULL;
     if (!value) return false;
-    if (graph->num_assignments == graph->assignment_capacity) {
+    if (!a && graph->num_assignments == graph->assignment_capacity) {
         int capacity = graph->assignment_capacity ? 2 * graph->assignment_capacity : 16;
         if (!mirt__grow((void **)&graph->assignment, (size_t)graph->num_assignments, (size_t)capacity, sizeof *graph->assignment)) {
             mirt__graph_poison(graph);
@@ -207,7 +215,7 @@ MIRT__LIB bool mirt__graph_assign(mirt__graph *graph, int variable, mirt_tensor 
         }
         graph->assignment_capacity = capacity;
     }
-    mirt__assignment *a = &graph->assignment[graph->num_assignments++];
+    if (!a) a = &graph->assignment[graph->num_assignments++];
     a->variable = variable;
     a->value = value;
     a->aggregation = aggregation;

@@ -232,7 +232,9 @@ typedef struct mirt__copying {
 } mirt__copying;
 /* The `count` tensors of `keep` (NULL allowed) are replaced by their copies; only what they depend on is copied. */
 MIRT__LIB bool mirt__graph_copy(mirt__graph *graph, const mirt__copying *copying, mirt_tensor **keep, int count);
-/* Variable `variable` shall have `value` after the step, or go on to it (see mirt__assignment). */
+/* What a variable shall become so far, or NULL. */
+MIRT__LIB mirt__assignment *mirt__graph_assignment(const mirt__graph *graph, int variable);
+/* Variable `variable` shall have `value` after the step, or go on to it (see mirt__assignment), whatever it was to become before. */
 MIRT__LIB bool mirt__graph_assign(mirt__graph *graph, int variable, mirt_tensor *value, mirt_aggregation aggregation, double momentum);
 /* A term of the loss: a number that depends on weights alone, or a value a sample. */
 MIRT__LIB bool mirt__graph_term_add(mirt__graph *graph, mirt_tensor *term);

@@ -54,7 +54,7 @@ typedef struct mirt__remote_exchange {
    in Keras. */
 typedef struct mirt__aggregated {
     int64_t from, to, count;
-    mirt_aggregation kind;
+    mirt_aggregation kind; /* not MIRT_AGGREGATE_NONE */
     int variable;
     float kept, taken;
 } mirt__aggregated;

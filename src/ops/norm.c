@@ -269,10 +269,7 @@ MIRT__LIB mirt_tensor *mirt__batch_norm_inference(mirt_tensor *const *in, const 
 /* A moving statistic goes on to that of this batch: behind the step, with all replicas' in one, or in the step where one call of the layer goes on
    from another. */
 static bool mirt__batch_norm_moves(mirt__graph *graph, mirt_tensor *moving, mirt_tensor *batch, double momentum) {
-    mirt__assignment *earlier = NULL;
-    for (int i = 0; i < graph->num_assignments; i++) {
-        if (graph->assignment[i].variable == moving->node->a.index) earlier = &graph->assignment[i];
-    }
+    mirt__assignment *earlier = mirt__graph_assignment(graph, moving->node->a.index);
     if (!earlier) return mirt__graph_assign(graph, moving->node->a.index, batch, MIRT_AGGREGATE_MEAN, momentum);
     if (earlier->momentum > 0) earlier->value = mirt__moving_average(moving, earlier->value, earlier->momentum);
     earlier->value = mirt__moving_average(earlier->value, batch, momentum);

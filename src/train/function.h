@@ -27,7 +27,6 @@ typedef struct mirt__applied {
     mirt_tensor *gradient;
 } mirt__applied;
 
-/* A variable that is written when the step is over. */
 /* Elements of the weight block. */
 typedef struct mirt__range {
     int64_t begin, end;

@@ -62,7 +62,7 @@ static bool mirt__remote_place(size_t *total, size_t count, size_t bytes, size_t
     return mirt__mul_size(count, bytes, &size) && size < SIZE_MAX / 4 && mirt__add_size(*total, mirt__align_up(size + 256), total);
 }
 
-/* The node behind which the gradients of elements [begin, end) are there. */
+/* The node behind which the gradients of elements [begin, end) are there, and nobody reads them any more: sums take their place. */
 static int mirt__remote_ready(const mirt_function *f, int64_t begin, int64_t end) {
     int ready = 0;
     for (int i = 0; i < f->program.graph.count; i++) {
@@ -70,7 +70,7 @@ static int mirt__remote_ready(const mirt_function *f, int64_t begin, int64_t end
         for (int k = 0; k < node->num_out; k++) {
             const mirt_tensor *t = node->out[k];
             const int64_t at = (int64_t)(t->offset / sizeof(mirt__real));
-            if (t->space == MIRT__SPACE_GRADIENT && at >= begin && at < end) ready = i;
+            if (t->space == MIRT__SPACE_GRADIENT && at >= begin && at < end && t->last > ready) ready = t->last;
         }
     }
     return ready;

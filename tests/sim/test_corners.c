@@ -159,6 +159,44 @@ static void check_assigned(void) {
     ok(wrong == 0, "it is the one row");
 }
 
+/* Of two assignments of a variable the later one holds, and only it is made; a gradient that is looked at does not leave before. */
+static bool record_looked_at(mirt_function *f, void *user) {
+    mirt_tensor *x = mirt_scale(mirt_cast(mirt_function_x(f, 0), MIRT_FLOAT32), 1.0f / 255, 0), *gradient = NULL;
+    mirt_tensor *w = mirt_function_variable(f, "logits/kernel"), *state = mirt_function_variable(f, "state");
+    (void)user;
+    mirt_tensor *loss = w ? mirt_reduce_mean(mirt_square(mirt_matmul(mirt_reshape(x, MIRT_SHAPE(IMAGE)), w, false, false)), 0, false) : NULL;
+    return loss && mirt_gradients(loss, &w, 1, &gradient) == MIRT_OK && mirt_apply_gradients(f, &w, &gradient, 1) == MIRT_OK &&
+           mirt_assign(f, state, mirt_scale(state, 0, 5), MIRT_AGGREGATE_MEAN) == MIRT_OK && mirt_assign(f, state, mirt_scale(state, 0, 7), MIRT_AGGREGATE_MEAN) == MIRT_OK &&
+           mirt_function_result(f, "squares", mirt_reduce_sum(mirt_square(gradient), 3, false)) == MIRT_OK;
+}
+
+static void check_looked_at(void) {
+    float squares[2][2] = {{0, 0}, {0, 0}}, state[IMAGE];
+    for (int k = 0; k < 2; k++) {
+        mirt_strategy *s = strategy_on(k ? "gpu:0,gpu:1" : "cpu", 2);
+        mirt_model *m = s ? mirt_model_create(s, "looked at") : NULL;
+        if (m) mirt_model_output(m, named_dense(mirt_flatten(pixels_of(m)), "logits", IMAGE_CLASSES, MIRT_LINEAR));
+        if (m) mirt_variable(m, "state", MIRT_SHAPE(IMAGE), mirt_zeros(), false);
+        mirt_dataset *batches = mirt_batch(mirt_arrays(images_x(0, 10), images_y(0, 10)), 10);
+        mirt_dataset *data = compiled(m, mirt_sgd(0.1f, 0, false)) ? mirt_distribute(s, batches) : NULL;
+        mirt_function *f = data ? mirt_function_create(m, data, record_looked_at, NULL) : NULL;
+        mirt_global_batch batch;
+        size_t written = 0;
+        bool good = f && mirt_dataset_next(data, &batch) == MIRT_OK && mirt_function_run(f, &batch) == MIRT_OK &&
+                    mirt_gather_result(f, "squares", squares[k], 2, &written) == MIRT_OK && mirt_get_weight(m, "state", 0, state, IMAGE) == MIRT_OK;
+        ok(good && state[0] == 7 && f->num_states == 1, "two assignments are one on %s%s%s", k ? "GPUs" : "cores", good ? "" : ": ", good ? "" : mirt_last_error());
+        for (int i = 0; k && good && i < f->program.graph.count; i++) {
+            const mirt__node *node = f->program.graph.node[i];
+            for (int j = 0; j < node->num_in; j++) good = good && (node->in[j]->space != MIRT__SPACE_GRADIENT || i <= f->bucket[f->num_buckets - 1].ready);
+        }
+        if (k) ok(good && f->num_buckets == 1, "and a gradient leaves behind the last node that reads it");
+        mirt_dataset_destroy(data);
+        mirt_strategy_destroy(s);
+    }
+    ok(squares[0][0] > 0 && fabsf(squares[1][0] / squares[0][0] - 1) < 1e-5f && fabsf(squares[1][1] / squares[0][1] - 1) < 1e-5f, "each replica has seen its own: %g and %g",
+       (double)squares[1][0], (double)squares[1][1]);
+}
+
 /* >>statistics of all replicas */
 
 static int late_device; /* reads what the others left at a cut late; -1: nobody */
@@ -400,6 +438,7 @@ int main(void) {
     check_sums();
     check_fewer();
     check_assigned();
+    check_looked_at();
     check_late();
     check_many();
     check_left_out();
