@@ -46,7 +46,7 @@ for cc in gcc clang; do
     compile "$cxx as C++17" $cxx -x c++ -std=c++17 $warnings -O1 -I. -c mirrortrain.c -o "$tmp/$cc-cxx.o"
     compile "$cc with MIRRORTRAIN_NO_SIMD" $cc -std=c11 $warnings -DMIRRORTRAIN_NO_SIMD -O0 -I. -c mirrortrain.c -o "$tmp/x.o"
     compile "$cc with MIRRORTRAIN_NO_THREADS" $cc -std=c11 $warnings -DMIRRORTRAIN_NO_THREADS -O0 -I. -c mirrortrain.c -o "$tmp/x.o"
-    compile "$cc declares, then implements, in one unit" $cc -std=c11 $warnings -O0 -I. -c "$tmp/twice.c" -o "$tmp/x.o"
+    compile "$cc declares, then implements, in one unit" $cc -std=c11 $warnings -fsyntax-only -I. "$tmp/twice.c"
     compile "$cc with MIRRORTRAIN_STATIC" $cc -std=c11 $warnings -O0 -I. "$tmp/static.c" -o "$tmp/$cc-static" -lm -lpthread
     for language in c cxx; do
         case $language in
