@@ -341,9 +341,10 @@ ncclResult_t launch_all(const std::vector<Waiting> &calls) {
 }
 
 void end_job(Job *job, ncclResult_t result) {
+    const std::vector<std::shared_ptr<Rank>> ranks = std::move(job->ranks); /* which hold the job */
     job->over = true;
     job->calls.clear();
-    for (auto &r : job->ranks)
+    for (auto &r : ranks)
         if (r->error == ncclSuccess) r->error = result;
 }
 
