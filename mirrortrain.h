@@ -3254,7 +3254,7 @@ MIRT__LIB mirt_status mirt__make_directory(const char *path);
    weights are the same whatever the flags. */
 #if defined(__GNUC__) && !defined(__clang__) && defined(__OPTIMIZE__)
 #pragma GCC push_options
-#pragma GCC optimize("O1,fp-contract=off")
+#pragma GCC optimize("O1,expensive-optimizations,fp-contract=off")
 #endif
 
 /* >>section base/base.c */
@@ -5472,7 +5472,7 @@ MIRT__LIB size_t mirt__augment_room(const mirt__transform *transform, int count,
    weights are the same whatever the flags. */
 #if defined(__GNUC__) && !defined(__clang__) && defined(__OPTIMIZE__)
 #pragma GCC push_options
-#pragma GCC optimize("O1,fp-contract=off")
+#pragma GCC optimize("O1,expensive-optimizations,fp-contract=off")
 #endif
 
 /* >>section kernels/shapes.c */
@@ -7068,7 +7068,7 @@ MIRT__LIB void mirt__ref_resize_grad(const mirt__resize *r, const mirt__where *w
 #pragma clang diagnostic ignored "-Wpass-failed" /* a loop marked independent may still call the math library */
 #elif defined(__GNUC__)
 #pragma GCC push_options
-#pragma GCC optimize("O1,tree-loop-vectorize,vect-cost-model=dynamic,fp-contract=off")
+#pragma GCC optimize("O1,expensive-optimizations,tree-loop-vectorize,vect-cost-model=dynamic,fp-contract=off")
 #endif
 
 typedef struct mirt__common_pieces {
@@ -7435,7 +7435,7 @@ MIRT__LIB void mirt__common_one_hot(const mirt__one_hot *args, const mirt__where
 #pragma clang diagnostic ignored "-Wpass-failed" /* a loop marked independent may still call the math library */
 #elif defined(__GNUC__)
 #pragma GCC push_options
-#pragma GCC optimize("O1,tree-loop-vectorize,vect-cost-model=dynamic,fp-contract=off")
+#pragma GCC optimize("O1,expensive-optimizations,tree-loop-vectorize,vect-cost-model=dynamic,fp-contract=off")
 #endif
 #if !defined(__clang__) && defined(__GNUC__)
 /* Making vectors of so many short loops takes longer to compile than it is worth. */
@@ -7533,7 +7533,7 @@ MIRT__LIB void mirt__common_logic(const mirt__logic *args, const mirt__where *wh
 #pragma clang diagnostic ignored "-Wpass-failed" /* a loop marked independent may still call the math library */
 #elif defined(__GNUC__)
 #pragma GCC push_options
-#pragma GCC optimize("O1,tree-loop-vectorize,vect-cost-model=dynamic,fp-contract=off")
+#pragma GCC optimize("O1,expensive-optimizations,tree-loop-vectorize,vect-cost-model=dynamic,fp-contract=off")
 #endif
 
 /* `count` elements of `size` bytes, `from` and `to` bytes apart. */
@@ -7670,7 +7670,7 @@ MIRT__LIB void mirt__common_scan(const mirt__scan *args, const mirt__where *wher
 #pragma clang diagnostic ignored "-Wpass-failed" /* a loop marked independent may still call the math library */
 #elif defined(__GNUC__)
 #pragma GCC push_options
-#pragma GCC optimize("O1,tree-loop-vectorize,vect-cost-model=dynamic,fp-contract=off")
+#pragma GCC optimize("O1,expensive-optimizations,tree-loop-vectorize,vect-cost-model=dynamic,fp-contract=off")
 #endif
 
 /* A set of dimensions: sizes and steps in x, outermost first. */
@@ -7919,7 +7919,7 @@ MIRT__LIB void mirt__common_reduce_max_grad(const mirt__reduce_max_grad *args, c
 #pragma clang diagnostic ignored "-Wpass-failed" /* a loop marked independent may still call the math library */
 #elif defined(__GNUC__)
 #pragma GCC push_options
-#pragma GCC optimize("O1,tree-loop-vectorize,vect-cost-model=dynamic,fp-contract=off")
+#pragma GCC optimize("O1,expensive-optimizations,tree-loop-vectorize,vect-cost-model=dynamic,fp-contract=off")
 #endif
 
 /* The part [*first, *last) of a window's kernel that lies inside the input. */
@@ -8032,7 +8032,7 @@ MIRT__LIB void mirt__common_average_pool_grad(const mirt__pool2d *p, const mirt_
 #pragma clang diagnostic ignored "-Wpass-failed" /* a loop marked independent may still call the math library */
 #elif defined(__GNUC__)
 #pragma GCC push_options
-#pragma GCC optimize("O1,tree-loop-vectorize,vect-cost-model=dynamic,fp-contract=off")
+#pragma GCC optimize("O1,expensive-optimizations,tree-loop-vectorize,vect-cost-model=dynamic,fp-contract=off")
 #endif
 
 #define MIRT__SMALLEST 1e-7f
@@ -8301,7 +8301,7 @@ MIRT__LIB void mirt__common_accuracy(const mirt__accuracy *args, const mirt__whe
 #pragma clang diagnostic ignored "-Wpass-failed" /* a loop marked independent may still call the math library */
 #elif defined(__GNUC__)
 #pragma GCC push_options
-#pragma GCC optimize("O1,tree-loop-vectorize,vect-cost-model=dynamic,fp-contract=off")
+#pragma GCC optimize("O1,expensive-optimizations,tree-loop-vectorize,vect-cost-model=dynamic,fp-contract=off")
 #endif
 
 /* Numbers whose mean a row is shifted by: what is left to add up then has the size of the
@@ -8515,7 +8515,7 @@ MIRT__LIB void mirt__common_norm_grad_input(const mirt__norm *args, const mirt__
 #pragma clang diagnostic ignored "-Wpass-failed" /* a loop marked independent may still call the math library */
 #elif defined(__GNUC__)
 #pragma GCC push_options
-#pragma GCC optimize("O1,tree-loop-vectorize,vect-cost-model=dynamic,fp-contract=off")
+#pragma GCC optimize("O1,expensive-optimizations,tree-loop-vectorize,vect-cost-model=dynamic,fp-contract=off")
 #endif
 
 static void mirt__common_resize_line(const mirt__resize *r, int64_t row, int64_t oy, float *y) {
@@ -8698,7 +8698,7 @@ MIRT__LIB bool mirt__transform_of(const mirt_augmentation *d, int64_t h, int64_t
 #pragma clang diagnostic ignored "-Wpass-failed" /* a loop marked independent may still call the math library */
 #elif defined(__GNUC__)
 #pragma GCC push_options
-#pragma GCC optimize("O1,tree-loop-vectorize,vect-cost-model=dynamic,fp-contract=off")
+#pragma GCC optimize("O1,expensive-optimizations,tree-loop-vectorize,vect-cost-model=dynamic,fp-contract=off")
 #endif
 
 #define MIRT__WARP_PIECE 128 /* pixels at a time */
@@ -9133,7 +9133,7 @@ MIRT__LIB void mirt__augment_batch(const mirt__augment_rows *args, const mirt__w
 #pragma clang diagnostic ignored "-Wpass-failed" /* a loop marked independent may still call the math library */
 #elif defined(__GNUC__)
 #pragma GCC push_options
-#pragma GCC optimize("O1,tree-loop-vectorize,vect-cost-model=dynamic,fp-contract=off")
+#pragma GCC optimize("O1,expensive-optimizations,tree-loop-vectorize,vect-cost-model=dynamic,fp-contract=off")
 #endif
 
 static float mirt__source_inverse(const mirt__scaling *s, int64_t j) { return 1 / sqrtf(s->variance[j] + s->epsilon); }
@@ -9336,11 +9336,11 @@ MIRT__LIB void mirt__counted_sums_run(mirt__team *team, const mirt__epilogue *ep
 #pragma clang diagnostic ignored "-Wpass-failed" /* a loop marked independent may still call the math library */
 #elif defined(__GNUC__)
 #pragma GCC push_options
-#pragma GCC optimize("O1,tree-loop-vectorize,vect-cost-model=dynamic,fp-contract=off")
+#pragma GCC optimize("O1,expensive-optimizations,tree-loop-vectorize,vect-cost-model=dynamic,fp-contract=off")
 #endif
 #if !defined(__clang__) && defined(__GNUC__)
 /* The vectors are written out and the loops unrolled: more passes only take longer. */
-#pragma GCC optimize("O1,no-tree-loop-vectorize,schedule-insns2,no-tree-dominator-opts,no-tree-ccp")
+#pragma GCC optimize("O1,expensive-optimizations,no-tree-loop-vectorize,schedule-insns2,no-tree-dominator-opts,no-tree-ccp")
 #endif
 
 #if !defined(MIRRORTRAIN_NO_SIMD) && defined(__x86_64__)
@@ -16768,7 +16768,7 @@ MIRT__KERNEL_TABLE mirt__kernels MIRT__T(kernels) = {
    weights are the same whatever the flags. */
 #if defined(__GNUC__) && !defined(__clang__) && defined(__OPTIMIZE__)
 #pragma GCC push_options
-#pragma GCC optimize("O1,fp-contract=off")
+#pragma GCC optimize("O1,expensive-optimizations,fp-contract=off")
 #endif
 
 /* >>section kernels/fast_gemm.c */
@@ -16787,7 +16787,7 @@ MIRT__KERNEL_TABLE mirt__kernels MIRT__T(kernels) = {
 #pragma clang diagnostic ignored "-Wpass-failed" /* a loop marked independent may still call the math library */
 #elif defined(__GNUC__)
 #pragma GCC push_options
-#pragma GCC optimize("O1,tree-loop-vectorize,vect-cost-model=dynamic,fp-contract=off")
+#pragma GCC optimize("O1,expensive-optimizations,tree-loop-vectorize,vect-cost-model=dynamic,fp-contract=off")
 #endif
 #if !defined(__clang__) && defined(__GNUC__)
 #pragma GCC optimize("O1,no-tree-loop-vectorize")
@@ -17119,7 +17119,7 @@ MIRT__LIB void mirt__fast_update(const mirt__where *where, const mirt__update *a
 #pragma clang diagnostic ignored "-Wpass-failed" /* a loop marked independent may still call the math library */
 #elif defined(__GNUC__)
 #pragma GCC push_options
-#pragma GCC optimize("O1,tree-loop-vectorize,vect-cost-model=dynamic,fp-contract=off")
+#pragma GCC optimize("O1,expensive-optimizations,tree-loop-vectorize,vect-cost-model=dynamic,fp-contract=off")
 #endif
 #if !defined(__clang__) && defined(__GNUC__)
 #pragma GCC optimize("O1,no-tree-loop-vectorize")
@@ -17574,7 +17574,7 @@ MIRT__LIB void mirt__fast_depthwise_weight_grad(const mirt__simd *simd, const mi
 #pragma clang diagnostic ignored "-Wpass-failed" /* a loop marked independent may still call the math library */
 #elif defined(__GNUC__)
 #pragma GCC push_options
-#pragma GCC optimize("O1,tree-loop-vectorize,vect-cost-model=dynamic,fp-contract=off")
+#pragma GCC optimize("O1,expensive-optimizations,tree-loop-vectorize,vect-cost-model=dynamic,fp-contract=off")
 #endif
 #if !defined(__clang__) && defined(__GNUC__)
 #pragma GCC optimize("O1,no-tree-loop-vectorize")
@@ -17790,7 +17790,7 @@ MIRT__LIB void mirt__fast_norm_grad_input(const mirt__simd *simd, const mirt__no
 #pragma clang diagnostic ignored "-Wpass-failed" /* a loop marked independent may still call the math library */
 #elif defined(__GNUC__)
 #pragma GCC push_options
-#pragma GCC optimize("O1,tree-loop-vectorize,vect-cost-model=dynamic,fp-contract=off")
+#pragma GCC optimize("O1,expensive-optimizations,tree-loop-vectorize,vect-cost-model=dynamic,fp-contract=off")
 #endif
 #if !defined(__clang__) && defined(__GNUC__)
 #pragma GCC optimize("O1,no-tree-loop-vectorize")
@@ -17914,7 +17914,7 @@ MIRT__LIB void mirt__fast_max_pool_grad(const mirt__simd *simd, const mirt__pool
 #pragma clang diagnostic ignored "-Wpass-failed" /* a loop marked independent may still call the math library */
 #elif defined(__GNUC__)
 #pragma GCC push_options
-#pragma GCC optimize("O1,tree-loop-vectorize,vect-cost-model=dynamic,fp-contract=off")
+#pragma GCC optimize("O1,expensive-optimizations,tree-loop-vectorize,vect-cost-model=dynamic,fp-contract=off")
 #endif
 #if !defined(__clang__) && defined(__GNUC__)
 #pragma GCC optimize("O1,no-tree-loop-vectorize")
@@ -18183,7 +18183,7 @@ MIRT__LIB void mirt__sweep_run(const mirt__sweep *s) {
 #pragma clang diagnostic ignored "-Wpass-failed" /* a loop marked independent may still call the math library */
 #elif defined(__GNUC__)
 #pragma GCC push_options
-#pragma GCC optimize("O1,tree-loop-vectorize,vect-cost-model=dynamic,fp-contract=off")
+#pragma GCC optimize("O1,expensive-optimizations,tree-loop-vectorize,vect-cost-model=dynamic,fp-contract=off")
 #endif
 #if !defined(__clang__) && defined(__GNUC__)
 #pragma GCC optimize("O1,no-tree-loop-vectorize")
@@ -18390,7 +18390,7 @@ MIRT__LIB void mirt__fast_winograd(const mirt__simd *simd, const mirt__conv *s, 
 #pragma clang diagnostic ignored "-Wpass-failed" /* a loop marked independent may still call the math library */
 #elif defined(__GNUC__)
 #pragma GCC push_options
-#pragma GCC optimize("O1,tree-loop-vectorize,vect-cost-model=dynamic,fp-contract=off")
+#pragma GCC optimize("O1,expensive-optimizations,tree-loop-vectorize,vect-cost-model=dynamic,fp-contract=off")
 #endif
 #if !defined(__clang__) && defined(__GNUC__)
 #pragma GCC optimize("O1,no-tree-loop-vectorize")
@@ -18779,7 +18779,7 @@ MIRT__LIB void mirt__fast_conv_input_grad(const mirt__simd *simd, const mirt__co
 #pragma clang diagnostic ignored "-Wpass-failed" /* a loop marked independent may still call the math library */
 #elif defined(__GNUC__)
 #pragma GCC push_options
-#pragma GCC optimize("O1,tree-loop-vectorize,vect-cost-model=dynamic,fp-contract=off")
+#pragma GCC optimize("O1,expensive-optimizations,tree-loop-vectorize,vect-cost-model=dynamic,fp-contract=off")
 #endif
 #if !defined(__clang__) && defined(__GNUC__)
 #pragma GCC optimize("O1,no-tree-loop-vectorize")
@@ -19145,7 +19145,7 @@ MIRT__LIB void mirt__fast_conv_both(const mirt__simd *simd, const mirt__conv_inp
 #pragma clang diagnostic ignored "-Wpass-failed" /* a loop marked independent may still call the math library */
 #elif defined(__GNUC__)
 #pragma GCC push_options
-#pragma GCC optimize("O1,tree-loop-vectorize,vect-cost-model=dynamic,fp-contract=off")
+#pragma GCC optimize("O1,expensive-optimizations,tree-loop-vectorize,vect-cost-model=dynamic,fp-contract=off")
 #endif
 #if !defined(__clang__) && defined(__GNUC__)
 #pragma GCC optimize("O1,no-tree-loop-vectorize")
@@ -19642,7 +19642,7 @@ MIRT__LIB mirt_status mirt__events_hparams(mirt__events *events, const mirt__hpa
    time when it does not optimize. */
 #if defined(__GNUC__) && !defined(__clang__) && defined(__OPTIMIZE__)
 #pragma GCC push_options
-#pragma GCC optimize("O0,fp-contract=off")
+#pragma GCC optimize("O0,expensive-optimizations,fp-contract=off")
 #endif
 
 /* >>section formats/json.c */
@@ -21189,7 +21189,7 @@ MIRT__LIB mirt_status mirt__events_hparams(mirt__events *e, const mirt__hparam *
    weights are the same whatever the flags. */
 #if defined(__GNUC__) && !defined(__clang__) && defined(__OPTIMIZE__)
 #pragma GCC push_options
-#pragma GCC optimize("O1,fp-contract=off")
+#pragma GCC optimize("O1,expensive-optimizations,fp-contract=off")
 #endif
 
 /* >>section images/images.h */
@@ -22055,7 +22055,7 @@ MIRT_API mirt_status mirt_read_image(const char *path, mirt_color_mode mode, con
 #pragma clang diagnostic ignored "-Wpass-failed" /* a loop marked independent may still call the math library */
 #elif defined(__GNUC__)
 #pragma GCC push_options
-#pragma GCC optimize("O1,tree-loop-vectorize,vect-cost-model=dynamic,fp-contract=off")
+#pragma GCC optimize("O1,expensive-optimizations,tree-loop-vectorize,vect-cost-model=dynamic,fp-contract=off")
 #endif
 
 /* >>weights: out pixel i is the sum of weight[i * taps + t] * in pixel first[i] + t */
@@ -23526,7 +23526,7 @@ MIRT_API mirt_dataset *mirt_arrays(mirt_array x, mirt_array y) {
    time when it does not optimize. */
 #if defined(__GNUC__) && !defined(__clang__) && defined(__OPTIMIZE__)
 #pragma GCC push_options
-#pragma GCC optimize("O0,fp-contract=off")
+#pragma GCC optimize("O0,expensive-optimizations,fp-contract=off")
 #endif
 
 /* >>section data/cache.c */
@@ -25771,7 +25771,7 @@ MIRT_API mirt_dataset *mirt_drawn_digits(int64_t count, uint64_t seed, mirt_spli
    time when it does not optimize. */
 #if defined(__GNUC__) && !defined(__clang__) && defined(__OPTIMIZE__)
 #pragma GCC push_options
-#pragma GCC optimize("O0,fp-contract=off")
+#pragma GCC optimize("O0,expensive-optimizations,fp-contract=off")
 #endif
 
 /* >>section data/idx.c */
@@ -27771,7 +27771,7 @@ MIRT__LIB double mirt__norm_count(const mirt__call *call, const mirt__node *node
    time when it does not optimize. */
 #if defined(__GNUC__) && !defined(__clang__) && defined(__OPTIMIZE__)
 #pragma GCC push_options
-#pragma GCC optimize("O0,fp-contract=off")
+#pragma GCC optimize("O0,expensive-optimizations,fp-contract=off")
 #endif
 
 /* >>section ops/leaf.c */
@@ -30817,7 +30817,7 @@ MIRT__LIB bool mirt__gradients(mirt__graph *graph, mirt_tensor *const *y, mirt_t
    time when it does not optimize. */
 #if defined(__GNUC__) && !defined(__clang__) && defined(__OPTIMIZE__)
 #pragma GCC push_options
-#pragma GCC optimize("O0,fp-contract=off")
+#pragma GCC optimize("O0,expensive-optimizations,fp-contract=off")
 #endif
 
 /* >>section graph/fuse.c */
@@ -32390,7 +32390,7 @@ MIRT__LIB void mirt__combine_moments(int active, const mirt__real *const *mean, 
    time when it does not optimize. */
 #if defined(__GNUC__) && !defined(__clang__) && defined(__OPTIMIZE__)
 #pragma GCC push_options
-#pragma GCC optimize("O0,fp-contract=off")
+#pragma GCC optimize("O0,expensive-optimizations,fp-contract=off")
 #endif
 
 /* >>section mirror/memory.h */
@@ -33112,7 +33112,7 @@ MIRT_API int mirt_num_threads(const mirt_strategy *strategy) { return strategy ?
    time when it does not optimize. */
 #if defined(__GNUC__) && !defined(__clang__) && defined(__OPTIMIZE__)
 #pragma GCC push_options
-#pragma GCC optimize("O0,fp-contract=off")
+#pragma GCC optimize("O0,expensive-optimizations,fp-contract=off")
 #endif
 
 /* >>section mirror/environment.c */
@@ -34313,7 +34313,7 @@ MIRT__LIB void mirt__initialize(const mirt__variable *variable, uint64_t seed, m
    time when it does not optimize. */
 #if defined(__GNUC__) && !defined(__clang__) && defined(__OPTIMIZE__)
 #pragma GCC push_options
-#pragma GCC optimize("O0,fp-contract=off")
+#pragma GCC optimize("O0,expensive-optimizations,fp-contract=off")
 #endif
 
 /* >>section nn/schedules.c */
@@ -38729,7 +38729,7 @@ MIRT__LIB void mirt__replica_bases(const mirt_function *function, int device, in
    time when it does not optimize. */
 #if defined(__GNUC__) && !defined(__clang__) && defined(__OPTIMIZE__)
 #pragma GCC push_options
-#pragma GCC optimize("O0,fp-contract=off")
+#pragma GCC optimize("O0,expensive-optimizations,fp-contract=off")
 #endif
 
 /* >>section train/record.c */
@@ -41365,7 +41365,7 @@ MIRT__LIB void mirt__copy_predictions(const mirt_function *f, int64_t done, floa
    time when it does not optimize. */
 #if defined(__GNUC__) && !defined(__clang__) && defined(__OPTIMIZE__)
 #pragma GCC push_options
-#pragma GCC optimize("O0,fp-contract=off")
+#pragma GCC optimize("O0,expensive-optimizations,fp-contract=off")
 #endif
 
 /* >>section train/step.c */
@@ -42265,7 +42265,7 @@ MIRT_API mirt_status mirt_check_drift(mirt_model *model) {
    time when it does not optimize. */
 #if defined(__GNUC__) && !defined(__clang__) && defined(__OPTIMIZE__)
 #pragma GCC push_options
-#pragma GCC optimize("O0,fp-contract=off")
+#pragma GCC optimize("O0,expensive-optimizations,fp-contract=off")
 #endif
 
 /* >>section train/traps.c */
@@ -43747,7 +43747,7 @@ MIRT__LIB void mirt__describe_not_finite(const mirt_function *f, const mirt__fin
 #pragma clang diagnostic ignored "-Wpass-failed" /* a loop marked independent may still call the math library */
 #elif defined(__GNUC__)
 #pragma GCC push_options
-#pragma GCC optimize("O1,tree-loop-vectorize,vect-cost-model=dynamic,fp-contract=off")
+#pragma GCC optimize("O1,expensive-optimizations,tree-loop-vectorize,vect-cost-model=dynamic,fp-contract=off")
 #endif
 #if !defined(MIRRORTRAIN_NO_SIMD) && !defined(MIRT__REAL_DOUBLE) && defined(__x86_64__)
 #define MIRT__PEAK_X86

@@ -134,6 +134,20 @@ compile "nvcc as .c" nvcc -Werror all-warnings -I. -c mirrortrain.c -o "$tmp/nvc
 compile "nvcc as .cu" nvcc -Werror all-warnings -x cu -I. -c mirrortrain.c -o "$tmp/nvcc-cu.o"
 compile "gcc for arm64" aarch64-linux-gnu-gcc -std=c11 $warnings -O2 -I. -c mirrortrain.c -o "$tmp/arm64.o"
 
+# SSE code of the caller is up to 50 times slower after a function that leaves upper halves of registers in use.
+if [ "$(uname -m)" = x86_64 ] && has objdump; then
+    compile "gcc without optimization" gcc -std=c11 $warnings -O0 -I. -c mirrortrain.c -o "$tmp/gcc-o0.o"
+    compile "gcc for processors with AVX2" gcc -std=c11 $warnings -O3 -march=haswell -I. -c mirrortrain.c -o "$tmp/gcc-haswell.o"
+    for object in gcc-c gcc-cxx clang-c clang-cxx gcc-o0 gcc-haswell nvcc nvcc-cu; do
+        [ ! -e "$tmp/$object.o" ] || tap_check "$object.o leaves no upper halves of vector registers in use" tests/check_vectors.py "$tmp/$object.o"
+    done
+    printf 'typedef float v __attribute__((vector_size(32)));\nvoid f(float *p) { *(v *)p += *(v *)(p + 8); }\n' >"$tmp/dirty.c"
+    gcc -O1 -mavx -mno-vzeroupper -c "$tmp/dirty.c" -o "$tmp/dirty.o"
+    if tests/check_vectors.py "$tmp/dirty.o" >"$tmp/out" 2>&1; then tap_not_ok "a function that does is found" "$tmp/out"; else tap_ok "a function that does is found"; fi
+else
+    tap_skip "upper halves of vector registers: not x86-64, or no objdump"
+fi
+
 # Each file of src/ by itself, in its own room, and all of them linked.
 if has gcc; then
     split=

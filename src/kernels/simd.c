@@ -10,7 +10,7 @@
 #include "optimize_begin.inc"
 #if !defined(__clang__) && defined(__GNUC__)
 /* The vectors are written out and the loops unrolled: more passes only take longer. */
-#pragma GCC optimize("O1,no-tree-loop-vectorize,schedule-insns2,no-tree-dominator-opts,no-tree-ccp")
+#pragma GCC optimize("O1,expensive-optimizations,no-tree-loop-vectorize,schedule-insns2,no-tree-dominator-opts,no-tree-ccp")
 #endif
 
 #if !defined(MIRRORTRAIN_NO_SIMD) && defined(__x86_64__)
