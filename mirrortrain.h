@@ -215,7 +215,25 @@
    created: they sleep between steps, or spin for microseconds where cores are
    free. Callbacks, bodies of functions and the log run in the thread that
    called the library; ops of your own and mirt_map's functions are called by
-   several threads at once.
+   several threads at once. A call on a strategy that another thread is using
+   returns MIRT_E_STATE, and the message names both calls; only mirt_request_stop
+   may be called from any thread at any time, and from signal handlers.
+
+   Strategies and datasets belong to the process that created them: in a child
+   after fork, calls on them return MIRT_E_STATE, and destroying them does
+   nothing. The child creates its own. Do not fork while another thread is inside
+   the library.
+
+   FLOATING-POINT STATE
+   ====================
+   The library computes with rounding to nearest, exceptions masked and denormal
+   numbers flushed to zero, on its own threads and on yours while it is inside the
+   library. Your setting is restored when a call returns and while your code runs
+   (callbacks, ops, maps, generators, decoders, the log). Status flags that the
+   library's arithmetic raises are discarded; those that you raised are kept. A
+   setting that a callback changes stays changed. Upper halves of vector registers
+   are never left in use. Hooks such as MIRRORTRAIN_MALLOC run with the library's
+   setting.
 
    MEMORY
    ======
@@ -382,7 +400,8 @@ MIRT_API mirt_array mirt_make_array(const void *data, mirt_dtype dtype, mirt_sha
 
 /* >>strategy ------------------------------------------------------------------------------ */
 /* Threads: a strategy, and everything created from it, is for one thread at a time, not always the same one;
-   different strategies may be used by different threads at once. Any thread may create one at any time. */
+   different strategies may be used by different threads at once. Any thread may create one at any time. A call while another thread
+   uses the strategy, or in a child of the process that created it, returns MIRT_E_STATE; destroying then does nothing. */
 
 typedef struct mirt_strategy mirt_strategy;
 
@@ -1643,6 +1662,7 @@ typedef struct mirt_history {
     double seconds;      /* spent in steps, callbacks between them included, validation and loading not */
     double images_per_second;
     double input_seconds; /* of them, spent waiting for batches */
+    bool stopped;         /* before its last epoch was complete, by mirt_request_stop or by a callback */
 } mirt_history;
 
 /* Keras: Model.fit. Trains on `dataset` (borrowed; callbacks leave it alone); allocates only before
@@ -1650,6 +1670,10 @@ typedef struct mirt_history {
    MIRT_E_SHAPE, MIRT_E_INVALID: labels, MIRT_E_NOMEM, and what the dataset's files may give). desc
    NULL: all defaults. */
 MIRT_API mirt_history *mirt_fit(mirt_model *model, mirt_dataset *dataset, const mirt_fit_desc *desc);
+/* Ends the fit of `model` that is running after its current step: fit then returns its history with `stopped` set, without a last
+   validation; checkpoints with at_end are written. Without a running fit, it ends the next one before its first step. Thread safe,
+   and safe in signal handlers; the library installs none. NULL is allowed. Keras: Model.stop_training. */
+MIRT_API void mirt_request_stop(mirt_model *model);
 /* The same on arrays, shuffled every epoch as Keras does. */
 MIRT_API mirt_history *mirt_fit_arrays(mirt_model *model, mirt_array x, mirt_array y, const mirt_fit_desc *desc);
 /* The value named `name`, or NAN. */
@@ -2961,6 +2985,21 @@ MIRT__LIB mirt_status mirt__fail_missing(const char *caller, const char *what);
 /* The sentence for out of memory; returns NULL so that allocation failures read `return mirt__no_memory(n)`. */
 MIRT__LIB void *mirt__no_memory(size_t bytes);
 
+/* Both last until the end of the block that they stand in. MIRT__ENTER: the library's floating-point control is in force (round to
+   nearest, no traps, denormals flushed). MIRT__OUTSIDE: the caller's, around a call of code of the caller; what that code changes in
+   it lasts. */
+#define MIRT__AT_END(fn) __attribute__((cleanup(fn), unused))
+#define MIRT__ENTER bool mirt__entered MIRT__AT_END(mirt__leave) = mirt__enter()
+#define MIRT__OUTSIDE int mirt__was_inside MIRT__AT_END(mirt__step_in) = mirt__step_out()
+MIRT__LIB bool mirt__enter(void);
+MIRT__LIB void mirt__leave(bool *entered);
+MIRT__LIB int mirt__step_out(void);
+MIRT__LIB void mirt__step_in(int *was_inside);
+/* The process. */
+MIRT__LIB int64_t mirt__process(void);
+/* MIRT_E_STATE: `what` was created by another process than this one, which has none of its threads. */
+MIRT__LIB mirt_status mirt__own_process(int64_t process, const char *call, const char *what);
+
 /* Zeroed memory, any size including 0; NULL with the error set. count * size is overflow checked. */
 MIRT__LIB void *mirt__calloc(size_t count, size_t size);
 /* Grows `*pointer` (may be NULL) to hold `count` elements, keeping the first `used`; false with the
@@ -3036,6 +3075,56 @@ typedef struct mirt__suggestion {
 MIRT__LIB void mirt__guess(mirt__suggestion *suggestion, const char *candidate);
 /* "; did you mean \"x\"?", or "" when nothing is near. */
 MIRT__LIB const char *mirt__did_you_mean(mirt__suggestion *suggestion);
+
+#endif
+
+/* >>section base/entry.h */
+
+#ifndef MIRT__ENTRY_H
+#define MIRT__ENTRY_H
+/* Entering and leaving the library: the caller's floating-point control is left as found. */
+
+#ifndef MIRRORTRAIN_NO_THREADS
+#include <pthread.h>
+#endif
+
+/* What a thread's floating-point instructions obey: rounding, traps, denormals; and the flags they raise. */
+typedef struct mirt__float_control {
+#if defined(__x86_64__)
+    uint32_t mxcsr;
+    uint16_t x87; /* the C library's conversions of decimal numbers ask it for the rounding mode */
+#elif defined(__aarch64__)
+    uint64_t fpcr, fpsr;
+#else
+    int none;
+#endif
+} mirt__float_control;
+
+/* What code of the caller finds on the thread it runs on, and whose thread that one counts as. */
+typedef struct mirt__caller {
+    mirt__float_control control;
+    const void *identity; /* of the thread that owns the strategies in use; NULL: the running thread's own */
+} mirt__caller;
+
+/* The calling thread's caller, to be handed to a thread that works for it. */
+MIRT__LIB mirt__caller mirt__caller_get(void);
+/* On a thread of the library: from now on it works for this caller. Only a thread that its caller waits for may have the caller's
+   identity. */
+MIRT__LIB void mirt__caller_set(const mirt__caller *caller, bool with_identity);
+/* Whose thread this one counts as: unique among the threads that live. */
+MIRT__LIB const void *mirt__thread_identity(void);
+
+#ifndef MIRRORTRAIN_NO_THREADS
+/* A thread of the library. Lives until it is joined. */
+typedef struct mirt__thread {
+    pthread_t id;
+    void *(*fn)(void *arg);
+    void *arg;
+    mirt__caller caller;
+} mirt__thread;
+/* Works for the calling thread's caller until mirt__caller_set; returns what pthread_create does. */
+MIRT__LIB int mirt__thread_start(mirt__thread *thread, void *(*fn)(void *arg), void *arg);
+#endif
 
 #endif
 
@@ -3443,6 +3532,151 @@ static double mirt__seconds(clockid_t clock) {
 MIRT__LIB double mirt__now(void) { return mirt__seconds(CLOCK_MONOTONIC); }
 
 MIRT__LIB double mirt__clock(void) { return mirt__seconds(CLOCK_REALTIME); }
+
+/* >>section base/entry.c */
+
+/* Entering and leaving the library. */
+
+#include <unistd.h>
+
+#if defined(__x86_64__)
+
+/* All exceptions masked, round to nearest, FTZ and DAZ; the x87 unit as the system starts it. */
+#define MIRT__LIBRARY_MXCSR 0x9FC0u
+#define MIRT__LIBRARY_X87 0x037Fu
+
+static mirt__float_control mirt__float_control_get(void) {
+    mirt__float_control control;
+    __asm__ __volatile__("stmxcsr %0\n\tfnstcw %1" : "=m"(control.mxcsr), "=m"(control.x87) : : "memory");
+    return control;
+}
+
+static void mirt__float_control_set(const mirt__float_control *control) {
+    uint16_t x87;
+    __asm__ __volatile__("ldmxcsr %1\n\tfnstcw %0" : "=m"(x87) : "m"(control->mxcsr) : "memory");
+    if (x87 != control->x87) __asm__ __volatile__("fldcw %0" : : "m"(control->x87) : "memory");
+}
+
+static mirt__float_control mirt__float_control_library(void) {
+    mirt__float_control control;
+    control.mxcsr = MIRT__LIBRARY_MXCSR;
+    control.x87 = MIRT__LIBRARY_X87;
+    return control;
+}
+
+#undef MIRT__LIBRARY_MXCSR
+#undef MIRT__LIBRARY_X87
+
+#elif defined(__aarch64__)
+
+static mirt__float_control mirt__float_control_get(void) {
+    mirt__float_control control;
+    __asm__ __volatile__("mrs %0, fpcr\n\tmrs %1, fpsr" : "=r"(control.fpcr), "=r"(control.fpsr) : : "memory");
+    return control;
+}
+
+static void mirt__float_control_set(const mirt__float_control *control) {
+    __asm__ __volatile__("msr fpcr, %0\n\tmsr fpsr, %1" : : "r"(control->fpcr), "r"(control->fpsr) : "memory");
+}
+
+/* Round to nearest, no traps, FZ. */
+static mirt__float_control mirt__float_control_library(void) {
+    mirt__float_control control;
+    control.fpcr = (uint64_t)1 << 24;
+    control.fpsr = 0;
+    return control;
+}
+
+#else
+
+static mirt__float_control mirt__float_control_get(void) {
+    mirt__float_control control;
+    control.none = 0;
+    return control;
+}
+
+static void mirt__float_control_set(const mirt__float_control *control) { (void)control; }
+static mirt__float_control mirt__float_control_library(void) { return mirt__float_control_get(); }
+
+#endif
+
+typedef struct mirt__thread_state {
+    mirt__caller caller; /* while inside */
+    int inside;          /* calls into the library since code of the caller ran last on this thread */
+} mirt__thread_state;
+
+static __thread mirt__thread_state mirt__this_thread;
+
+MIRT__LIB bool mirt__enter(void) {
+    if (mirt__this_thread.inside++) return true;
+    const mirt__float_control library = mirt__float_control_library();
+    mirt__this_thread.caller.control = mirt__float_control_get();
+    mirt__float_control_set(&library);
+    return true;
+}
+
+MIRT__LIB void mirt__leave(bool *entered) {
+    if (*entered && --mirt__this_thread.inside == 0) mirt__float_control_set(&mirt__this_thread.caller.control);
+}
+
+MIRT__LIB int mirt__step_out(void) {
+    const int inside = mirt__this_thread.inside;
+    if (inside) mirt__float_control_set(&mirt__this_thread.caller.control);
+    mirt__this_thread.inside = 0;
+    return inside;
+}
+
+MIRT__LIB void mirt__step_in(int *was_inside) {
+    mirt__this_thread.inside = *was_inside;
+    if (!*was_inside) return;
+    const mirt__float_control library = mirt__float_control_library();
+    mirt__this_thread.caller.control = mirt__float_control_get();
+    mirt__float_control_set(&library);
+}
+
+MIRT__LIB const void *mirt__thread_identity(void) {
+    return mirt__this_thread.caller.identity ? mirt__this_thread.caller.identity : &mirt__this_thread;
+}
+
+MIRT__LIB mirt__caller mirt__caller_get(void) {
+    mirt__caller caller = mirt__this_thread.caller;
+    if (!mirt__this_thread.inside) caller.control = mirt__float_control_get();
+    caller.identity = mirt__thread_identity();
+    return caller;
+}
+
+MIRT__LIB void mirt__caller_set(const mirt__caller *caller, bool with_identity) {
+    mirt__this_thread.caller.control = caller->control;
+    mirt__this_thread.caller.identity = with_identity ? caller->identity : NULL;
+}
+
+#ifndef MIRRORTRAIN_NO_THREADS
+
+static void *mirt__thread_main(void *arg) {
+    const mirt__thread *thread = (const mirt__thread *)arg;
+    const mirt__float_control library = mirt__float_control_library();
+    mirt__this_thread.inside = 1;
+    mirt__caller_set(&thread->caller, false);
+    mirt__float_control_set(&library);
+    return thread->fn(thread->arg);
+}
+
+MIRT__LIB int mirt__thread_start(mirt__thread *thread, void *(*fn)(void *arg), void *arg) {
+    thread->fn = fn;
+    thread->arg = arg;
+    thread->caller = mirt__caller_get();
+    return pthread_create(&thread->id, NULL, mirt__thread_main, thread);
+}
+
+#endif
+
+MIRT__LIB int64_t mirt__process(void) { return (int64_t)getpid(); }
+
+MIRT__LIB mirt_status mirt__own_process(int64_t process, const char *call, const char *what) {
+    if (process == mirt__process()) return MIRT_OK;
+    return mirt__fail(MIRT_E_STATE, "%s: process %lld created this %s; a child process must create its own after fork", call,
+                      (long long)process, what);
+}
 
 /* >>section base/text.c */
 
@@ -4543,7 +4777,7 @@ typedef struct mirt__team_looker {
 typedef struct mirt__team_member {
     mirt__team *team;
     int number;
-    pthread_t thread;
+    mirt__thread thread;
 } mirt__team_member;
 
 struct mirt__team {
@@ -4553,6 +4787,7 @@ struct mirt__team {
     /* The job: written before `work` moves, read after. */
     void (*fn)(void *arg, int member);
     void *arg;
+    mirt__caller caller;
     int size, started;
     bool spin, quit;
     mirt__team_looker looker;
@@ -4667,6 +4902,7 @@ static void mirt__team_work(mirt__team_member *self) {
     for (uint32_t job = 0;; job++) {
         mirt__gate_wait(&team->work, job, team->spin, NULL);
         if (team->quit) return;
+        mirt__caller_set(&team->caller, false);
         team->fn(team->arg, self->number);
         if (__atomic_sub_fetch(&team->unfinished, 1, __ATOMIC_ACQ_REL) == 0) mirt__gate_move(&team->done);
     }
@@ -4702,7 +4938,7 @@ MIRT__LIB mirt__team *mirt__team_create(int size, bool spin) {
         mirt__team_member *member = &team->members[i];
         member->team = team;
         member->number = i;
-        int code = pthread_create(&member->thread, NULL, mirt__team_worker, member);
+        int code = mirt__thread_start(&member->thread, mirt__team_worker, member);
         if (code != 0) {
             mirt__fail(MIRT_E_THREAD, "thread %d of %d could not be started: %s", i, size - 1, strerror(code));
             fine = false;
@@ -4720,7 +4956,7 @@ MIRT__LIB void mirt__team_destroy(mirt__team *team) {
     if (team->started > 0) {
         team->quit = true;
         mirt__gate_move(&team->work);
-        for (int i = 1; i <= team->started; i++) pthread_join(team->members[i].thread, NULL);
+        for (int i = 1; i <= team->started; i++) pthread_join(team->members[i].thread.id, NULL);
     }
     mirt__gate_destroy(&team->work);
     mirt__gate_destroy(&team->done);
@@ -4738,6 +4974,7 @@ MIRT__LIB bool mirt__team_run(mirt__team *team, void (*fn)(void *arg, int member
     uint32_t done = mirt__gate_value(&team->done);
     team->fn = fn;
     team->arg = arg;
+    team->caller = mirt__caller_get();
     __atomic_store_n(&team->unfinished, team->size - 1, __ATOMIC_RELAXED);
     mirt__gate_move(&team->work);
     fn(arg, 0);
@@ -20634,6 +20871,7 @@ MIRT__LIB mirt_status mirt__png_of(const mirt_array *images, int columns, unsign
 }
 
 MIRT_API mirt_status mirt_write_png(const char *path, mirt_array images, int columns) {
+    MIRT__ENTER;
     mirt__file_writer writer;
     unsigned char *file;
     size_t size;
@@ -20755,6 +20993,7 @@ static void mirt__confusion_draw(const mirt__picture *p, const mirt__confusion *
 }
 
 MIRT_API mirt_status mirt_save_confusion_png(const char *path, const int64_t *counts, int classes, const char *const *names) {
+    MIRT__ENTER;
     mirt__confusion m;
     mirt__picture p;
     char text[MIRT__NAME_MOST + 1];
@@ -21948,7 +22187,11 @@ static mirt_status mirt__image_convert(mirt_image *image, mirt_color_mode mode) 
 }
 
 static mirt_status mirt__decode_by_caller(const unsigned char *bytes, size_t size, const mirt_decode_desc *desc, mirt_image *out, bool *done) {
-    int code = desc->decoder(bytes, size, out, desc->decoder_user);
+    int code;
+    {
+        MIRT__OUTSIDE;
+        code = desc->decoder(bytes, size, out, desc->decoder_user);
+    }
     *done = code != MIRT_OTHER_DECODER;
     if (!*done) return MIRT_OK;
     if (code) return mirt__fail(MIRT_E_CALLBACK, "the decoder gave the code %d", code);
@@ -22012,6 +22255,7 @@ static mirt_status mirt__decode_arguments(const char *caller, mirt_color_mode mo
 }
 
 MIRT_API mirt_status mirt_decode_image(const void *bytes, size_t size, mirt_color_mode mode, const mirt_decode_desc *desc, mirt_image *out) {
+    MIRT__ENTER;
     mirt_decode_desc defaults;
     memset(&defaults, 0, sizeof defaults);
     mirt_status status = mirt__decode_arguments("mirt_decode_image", mode, desc, out);
@@ -22022,6 +22266,7 @@ MIRT_API mirt_status mirt_decode_image(const void *bytes, size_t size, mirt_colo
 }
 
 MIRT_API mirt_status mirt_read_image(const char *path, mirt_color_mode mode, const mirt_decode_desc *desc, mirt_image *out) {
+    MIRT__ENTER;
     mirt_decode_desc defaults;
     unsigned char *bytes;
     size_t size;
@@ -22316,6 +22561,7 @@ MIRT__LIB bool mirt__pixmap_matrix(mirt_interpolation interpolation, bool antial
 
 MIRT_API mirt_status mirt_resize_image(const mirt_image *image, int height, int width, mirt_interpolation interpolation, bool antialias,
                                        float *out) {
+    MIRT__ENTER;
     mirt__pixmap resize;
     memset(&resize, 0, sizeof resize);
     if (!image || !image->pixels) return mirt__fail_missing("mirt_resize_image", "image");
@@ -22452,6 +22698,7 @@ typedef struct mirt__at {
 /* The first member of every stage's own struct. */
 struct mirt_dataset {
     const mirt__stage *stage;
+    int64_t process;      /* that created it */
     mirt_dataset *source; /* the stage before, or NULL */
     mirt__at at;          /* of the thread that goes through the stages, where it has no work of its own */
     uint64_t made;        /* atomic: grows with samples, or now and then loses one */
@@ -22770,6 +23017,7 @@ typedef struct mirt__crew_job {
     int64_t failed; /* the first sample that did */
     mirt_status status;
     char error[512];
+    mirt__caller caller;
 } mirt__crew_job;
 
 #ifdef MIRRORTRAIN_NO_THREADS
@@ -22779,7 +23027,7 @@ typedef struct mirt__crew_job {
 typedef struct mirt__crew_thread {
     mirt__crew *crew;
     mirt__work *work;
-    pthread_t thread;
+    mirt__thread thread;
 } mirt__crew_thread;
 #endif
 
@@ -22887,6 +23135,7 @@ static void *mirt__crew_main(void *arg) {
     pthread_mutex_lock(&crew->mutex);
     while (!crew->quit) {
         mirt__crew_job *job = mirt__crew_unclaimed(crew);
+        if (job) mirt__caller_set(&job->caller, false);
         if (job) mirt__crew_step(crew, job, thread->work);
         else pthread_cond_wait(&crew->to_threads, &crew->mutex);
     }
@@ -22900,7 +23149,7 @@ static mirt_status mirt__crew_hire(mirt__crew *crew, int threads) {
         mirt__crew_thread *thread = &crew->thread[crew->threads];
         thread->crew = crew;
         if (!thread->work && !(thread->work = mirt__work_create())) return MIRT_E_NOMEM;
-        int code = pthread_create(&thread->thread, NULL, mirt__crew_main, thread);
+        int code = mirt__thread_start(&thread->thread, mirt__crew_main, thread);
         if (code) return mirt__fail(MIRT_E_THREAD, "worker thread %d of %d could not be started: %s", crew->threads + 1, threads, strerror(code));
         crew->threads++;
     }
@@ -22926,7 +23175,7 @@ MIRT__LIB void mirt__crew_destroy(mirt__crew *crew) {
         crew->quit = true;
         pthread_cond_broadcast(&crew->to_threads);
         pthread_mutex_unlock(&crew->mutex);
-        for (int i = 0; i < crew->threads; i++) pthread_join(crew->thread[i].thread, NULL);
+        for (int i = 0; i < crew->threads; i++) pthread_join(crew->thread[i].thread.id, NULL);
     }
     for (int i = 0; i < MIRT__CREW_MOST; i++) mirt__work_destroy(crew->thread[i].work);
     if (crew->made > 2) pthread_cond_destroy(&crew->to_asker);
@@ -23011,6 +23260,7 @@ MIRT__LIB bool mirt__crew_ask(mirt__crew *crew, const mirt__slot *slot, int64_t 
     job->slot = *slot;
     job->first = first;
     job->count = count;
+    job->caller = mirt__caller_get();
     crew->asked++;
     crew->ahead = crew->ahead || ahead;
     MIRT__CREW_CALL(if (crew->threads) pthread_cond_broadcast(&crew->to_threads));
@@ -23086,6 +23336,7 @@ MIRT__LIB const mirt__data_spec *mirt__dataset_spec(const mirt_dataset *dataset)
 
 MIRT__LIB mirt_status mirt__dataset_begin(mirt_dataset *dataset, uint64_t seed, int64_t epoch) {
     if (dataset->lost) return mirt__fail(MIRT_E_TIMEOUT, "this data set was given up in the middle of an epoch; it cannot be used any more");
+    if (mirt__own_process(dataset->process, "reading a data set", "data set") != MIRT_OK) return MIRT_E_STATE;
     dataset->position = 0;
     return dataset->stage->begin ? dataset->stage->begin(dataset, seed, epoch) : MIRT_OK;
 }
@@ -23112,12 +23363,13 @@ MIRT_API int64_t mirt_dataset_batches(const mirt_dataset *dataset) {
 }
 
 MIRT_API void mirt_dataset_destroy(mirt_dataset *dataset) {
+    MIRT__ENTER;
     if (dataset && dataset->lost) return; /* threads may still be at work on it */
     if (dataset && dataset->busy) {
         mirt__fail(MIRT_E_STATE, "this data set is being trained on; it cannot be destroyed before mirt_fit returns");
         return;
     }
-    while (dataset) {
+    while (dataset && dataset->process == mirt__process()) { /* a child process has none of the threads */
         mirt_dataset *before = dataset->borrows ? NULL : dataset->source;
         mirt__crew_destroy(dataset->crew);
         if (dataset->stage->release) dataset->stage->release(dataset);
@@ -23138,6 +23390,7 @@ MIRT__LIB mirt_dataset *mirt__dataset_new(size_t size, const mirt__stage *stage,
     mirt_dataset *dataset = (mirt_dataset *)mirt__calloc(1, size);
     if (!dataset) return mirt__dataset_give_up(source, borrows);
     dataset->stage = stage;
+    dataset->process = mirt__process();
     dataset->source = source;
     dataset->borrows = borrows;
     if (source) {
@@ -23501,6 +23754,7 @@ MIRT__LIB mirt_status mirt__arrays_spec(const mirt_data *data, mirt__data_spec *
 }
 
 MIRT_API mirt_dataset *mirt_arrays_of(const mirt_data *data) {
+    MIRT__ENTER;
     mirt__data_spec spec;
     if (!data) return mirt__fail_missing("mirt_arrays_of", "data"), (mirt_dataset *)NULL;
     mirt_dataset *dataset = mirt__dataset_new(sizeof(mirt__block_dataset), &mirt__arrays_stage, NULL, false);
@@ -23513,6 +23767,7 @@ MIRT_API mirt_dataset *mirt_arrays_of(const mirt_data *data) {
 }
 
 MIRT_API mirt_dataset *mirt_arrays(mirt_array x, mirt_array y) {
+    MIRT__ENTER;
     mirt_data data;
     memset(&data, 0, sizeof data);
     data.x[0] = x;
@@ -23764,6 +24019,7 @@ static mirt_status mirt__cache_check(const mirt_dataset *dataset, const mirt_cac
 }
 
 MIRT_API mirt_dataset *mirt_cache_with(mirt_dataset *dataset, const mirt_cache_desc *desc) {
+    MIRT__ENTER;
     mirt_cache_desc defaults;
     memset(&defaults, 0, sizeof defaults);
     if (!desc) desc = &defaults;
@@ -23784,6 +24040,7 @@ MIRT_API mirt_dataset *mirt_cache_with(mirt_dataset *dataset, const mirt_cache_d
 }
 
 MIRT_API mirt_dataset *mirt_cache(mirt_dataset *dataset) {
+    MIRT__ENTER;
     return mirt_cache_with(dataset, NULL);
 }
 
@@ -23802,7 +24059,11 @@ static mirt_status mirt__generator_begin(mirt_dataset *dataset, uint64_t seed, i
     mirt__generator_dataset *generator = (mirt__generator_dataset *)dataset;
     generator->ended = false;
     mirt__at_begin(dataset, NULL, generator->name, -1);
-    int code = generator->desc.begin ? generator->desc.begin(epoch, generator->desc.user) : 0;
+    int code = 0;
+    if (generator->desc.begin) {
+        MIRT__OUTSIDE;
+        code = generator->desc.begin(epoch, generator->desc.user);
+    }
     mirt__at_end(dataset, NULL);
     if (code) return mirt__fail(MIRT_E_CALLBACK, "%s gave the code %d at the beginning of epoch %lld", generator->name, code, (long long)epoch);
     return mirt__dataset_begin_filled(dataset, seed, epoch);
@@ -23814,7 +24075,11 @@ static mirt_status mirt__generator_write(mirt_dataset *dataset, int64_t i, mirt_
     const float one = 1;
     if (dataset->spec.has_weights) memcpy(field[dataset->spec.num_fields - 1], &one, sizeof one);
     mirt__at_begin(dataset, work, generator->name, i);
-    int code = generator->desc.fn(field, i, generator->desc.user);
+    int code;
+    {
+        MIRT__OUTSIDE;
+        code = generator->desc.fn(field, i, generator->desc.user);
+    }
     mirt__at_end(dataset, work);
     if (end) *end = code == MIRT_END_OF_DATA;
     if (code == 0 || (end && *end)) return MIRT_OK;
@@ -23864,6 +24129,7 @@ static mirt_status mirt__generator_check(const mirt_generator_desc *desc) {
 }
 
 MIRT_API mirt_dataset *mirt_dataset_from_generator(const mirt_generator_desc *desc) {
+    MIRT__ENTER;
     mirt__data_spec spec;
     if (mirt__generator_check(desc) != MIRT_OK) return NULL;
     const mirt__stage *stage = desc->any_order ? &mirt__generator_make_stage : &mirt__generator_stage;
@@ -24032,6 +24298,7 @@ MIRT__LIB mirt_dataset *mirt__shuffle_over(mirt_dataset *source, int64_t buffer,
 }
 
 MIRT_API mirt_dataset *mirt_shuffle(mirt_dataset *dataset, int64_t buffer) {
+    MIRT__ENTER;
     return mirt__shuffle_over(dataset, buffer, false);
 }
 
@@ -24228,10 +24495,12 @@ MIRT__LIB mirt_dataset *mirt__batch_over(mirt_dataset *source, int64_t batch, bo
 }
 
 MIRT_API mirt_dataset *mirt_batch(mirt_dataset *dataset, int64_t batch) {
+    MIRT__ENTER;
     return mirt__batch_over(dataset, batch, false, false);
 }
 
 MIRT_API mirt_dataset *mirt_batch_drop_remainder(mirt_dataset *dataset, int64_t batch) {
+    MIRT__ENTER;
     return mirt__batch_over(dataset, batch, false, true);
 }
 
@@ -24342,9 +24611,15 @@ static mirt_dataset *mirt__window(mirt_dataset *source, int64_t given, bool skip
     return dataset;
 }
 
-MIRT_API mirt_dataset *mirt_take(mirt_dataset *dataset, int64_t count) { return mirt__window(dataset, count, false); }
+MIRT_API mirt_dataset *mirt_take(mirt_dataset *dataset, int64_t count) {
+    MIRT__ENTER;
+    return mirt__window(dataset, count, false);
+}
 
-MIRT_API mirt_dataset *mirt_skip(mirt_dataset *dataset, int64_t count) { return mirt__window(dataset, count, true); }
+MIRT_API mirt_dataset *mirt_skip(mirt_dataset *dataset, int64_t count) {
+    MIRT__ENTER;
+    return mirt__window(dataset, count, true);
+}
 
 /* >>repeat */
 
@@ -24436,6 +24711,7 @@ MIRT__LIB void mirt__dataset_vary(mirt_dataset *dataset) {
 }
 
 MIRT_API mirt_dataset *mirt_repeat(mirt_dataset *dataset, int64_t count) {
+    MIRT__ENTER;
     if (!dataset) return NULL;
     mirt_status status = count > 0 ? mirt__stage_count("mirt_repeat", count, 1) : MIRT_OK;
     if (count < 0) count = 0;
@@ -24474,7 +24750,11 @@ static mirt_status mirt__map_apply(mirt__map_dataset *map, const void *const *in
     for (int f = map->keeps_x ? 0 : 1; f < from->num_fields; f++) memcpy(out[f], in[f], from->field[f].bytes);
     if (map->base.spec.num_fields > from->num_fields) memcpy(out[from->num_fields], &one, sizeof one);
     mirt__at_begin(&map->base, work, map->name, index);
-    int code = map->fn(in, out, index, map->user);
+    int code;
+    {
+        MIRT__OUTSIDE;
+        code = map->fn(in, out, index, map->user);
+    }
     mirt__at_end(&map->base, work);
     if (code) return mirt__fail(MIRT_E_CALLBACK, "%s gave the code %d for sample %lld", map->name, code, (long long)index);
     return MIRT_OK;
@@ -24533,6 +24813,7 @@ static mirt_status mirt__map_set(mirt_dataset *dataset, const mirt_map_desc *des
 }
 
 MIRT_API mirt_dataset *mirt_map(mirt_dataset *dataset, const mirt_map_desc *desc) {
+    MIRT__ENTER;
     if (!dataset) return NULL;
     mirt_status status = MIRT_OK;
     if (!desc || !desc->fn) status = mirt__fail(MIRT_E_INVALID, "mirt_map needs a function");
@@ -24580,6 +24861,7 @@ static const mirt__stage mirt__accumulate_stage = {mirt__dataset_begin_filled, m
                                                    NULL, mirt__accumulate_rows};
 
 MIRT_API mirt_dataset *mirt_accumulate(mirt_dataset *dataset, int batches) {
+    MIRT__ENTER;
     if (!dataset) return NULL;
     mirt_status status = mirt__stage_count("mirt_accumulate", batches, 1);
     if (status == MIRT_OK && !dataset->spec.batch)
@@ -24700,6 +24982,7 @@ static mirt_status mirt__augment_set(mirt_dataset *dataset, const mirt_augmentat
 }
 
 MIRT_API mirt_dataset *mirt_augment(mirt_dataset *dataset, const mirt_augmentation *list, int count) {
+    MIRT__ENTER;
     mirt_status status = MIRT_OK;
     if (!dataset) return NULL;
     if (!list || count < 1 || count > MIRT__MAX_AUGMENTATIONS) status = mirt__fail(MIRT_E_INVALID, "mirt_augment needs a list of 1 to %d augmentations", MIRT__MAX_AUGMENTATIONS);
@@ -24790,6 +25073,7 @@ static bool mirt__augment_entry(const char **text, mirt_augmentation *out, char 
 }
 
 MIRT_API int mirt_parse_augmentation(const char *text, mirt_augmentation *list, int most) {
+    MIRT__ENTER;
     char ended = ',';
     int count = 0;
     if (!text || !list) return mirt__fail_missing("mirt_parse_augmentation", text ? "list" : "text"), -1;
@@ -24815,6 +25099,7 @@ static void mirt__adapt_add(const mirt__data_field *field, const void *x, int64_
 }
 
 MIRT_API mirt_status mirt_adapt(mirt_normalization_desc *desc, mirt_dataset *dataset) {
+    MIRT__ENTER;
     double shift[MIRT_MAX_CHANNELS] = {0}, sum[MIRT_MAX_CHANNELS] = {0}, square[MIRT_MAX_CHANNELS] = {0}, count = 0;
     mirt__batch batch;
     char text[96];
@@ -24863,6 +25148,7 @@ static mirt_status mirt__prefetch_check(int depth) {
 #ifdef MIRRORTRAIN_NO_THREADS
 
 MIRT_API mirt_dataset *mirt_prefetch(mirt_dataset *dataset, int depth) {
+    MIRT__ENTER;
     return dataset && mirt__prefetch_check(depth) != MIRT_OK ? mirt__dataset_give_up(dataset, false) : dataset;
 }
 
@@ -24902,7 +25188,8 @@ typedef struct mirt__prefetch_dataset {
     mirt__berth_list free, asked, filled; /* asked: workers of the stage before are at them already */
     pthread_mutex_t mutex;
     pthread_cond_t to_worker, to_consumer;
-    pthread_t thread;
+    mirt__thread thread;
+    mirt__caller caller; /* of whoever began the pass */
     bool has_mutex, has_worker_cond, has_consumer_cond, has_thread;
     double waited; /* seconds, by the consumer since the worker began on the last batch */
     bool full;     /* there has been no free slot since the last time that there were more of them */
@@ -24968,6 +25255,7 @@ static void *mirt__prefetch_worker(void *arg) {
     pthread_mutex_lock(&prefetch->mutex);
     while (!prefetch->quit) {
         if (prefetch->busy) {
+            mirt__caller_set(&prefetch->caller, false);
             mirt__prefetch_epoch(prefetch);
             prefetch->busy = false;
             pthread_cond_signal(&prefetch->to_consumer);
@@ -24999,6 +25287,7 @@ static mirt_status mirt__prefetch_begin(mirt_dataset *dataset, uint64_t seed, in
     prefetch->asked = prefetch->filled = prefetch->free;
     for (int i = 0; i < prefetch->slots; i++) mirt__berth_push(&prefetch->free, &prefetch->slot[i]);
     prefetch->held = NULL;
+    prefetch->caller = mirt__caller_get();
     prefetch->status = MIRT_OK;
     prefetch->busy = status == MIRT_OK;
     pthread_cond_signal(&prefetch->to_worker);
@@ -25036,7 +25325,7 @@ static void mirt__prefetch_release(mirt_dataset *dataset) {
         prefetch->quit = true;
         pthread_cond_signal(&prefetch->to_worker);
         pthread_mutex_unlock(&prefetch->mutex);
-        pthread_join(prefetch->thread, NULL);
+        pthread_join(prefetch->thread.id, NULL);
     }
     /* Its workers may be at slots of this stage. */
     if (dataset->source->crew) mirt__crew_drop(dataset->source->crew);
@@ -25072,7 +25361,7 @@ static mirt_status mirt__prefetch_start(mirt__prefetch_dataset *prefetch) {
         prefetch->has_consumer_cond = code == 0;
     }
     if (code == 0) {
-        code = pthread_create(&prefetch->thread, NULL, mirt__prefetch_worker, prefetch);
+        code = mirt__thread_start(&prefetch->thread, mirt__prefetch_worker, prefetch);
         prefetch->has_thread = code == 0;
     }
     if (code != 0) return mirt__fail(MIRT_E_THREAD, "the prefetch thread could not be started: %s", strerror(code));
@@ -25080,6 +25369,7 @@ static mirt_status mirt__prefetch_start(mirt__prefetch_dataset *prefetch) {
 }
 
 MIRT_API mirt_dataset *mirt_prefetch(mirt_dataset *dataset, int depth) {
+    MIRT__ENTER;
     if (!dataset) return NULL;
     if (mirt__prefetch_check(depth) != MIRT_OK) return mirt__dataset_give_up(dataset, false);
     if (mirt__reachable(dataset) || dataset->run || dataset->pointing || dataset->stage == &mirt__prefetch_stage)
@@ -25736,6 +26026,7 @@ static mirt_status mirt__digits_begin(mirt_dataset *dataset, uint64_t seed, int6
 static const mirt__stage mirt__digits_stage = {mirt__digits_begin, mirt__dataset_next_at, mirt__block_at, NULL, NULL, NULL, NULL};
 
 MIRT_API mirt_dataset *mirt_drawn_digits(int64_t count, uint64_t seed, mirt_split split) {
+    MIRT__ENTER;
     if (split != MIRT_TRAIN && split != MIRT_TEST) {
         mirt__fail(MIRT_E_INVALID, "mirt_drawn_digits has the splits MIRT_TRAIN and MIRT_TEST, not %d", (int)split);
         return NULL;
@@ -26011,6 +26302,7 @@ static mirt_status mirt__idx_set(mirt__idx_dataset *idx, const char *images_path
 }
 
 MIRT_API mirt_dataset *mirt_idx(const char *images_path, const char *labels_path) {
+    MIRT__ENTER;
     if (!images_path) {
         mirt__fail(MIRT_E_INVALID, "mirt_idx needs the path of a file of images");
         return NULL;
@@ -26040,6 +26332,7 @@ static bool mirt__mnist_find(mirt__text *path, const char *directory, const char
 }
 
 MIRT_API mirt_dataset *mirt_mnist(const char *directory, mirt_split split) {
+    MIRT__ENTER;
     if (!directory) {
         mirt__fail(MIRT_E_INVALID, "mirt_mnist needs a directory");
         return NULL;
@@ -26661,6 +26954,11 @@ static bool mirt__images_is_corrupt(mirt_status status) {
     return status == MIRT_E_FORMAT || status == MIRT_E_IO || status == MIRT_E_NOT_FOUND || status == MIRT_E_CALLBACK;
 }
 
+static void mirt__images_log(const mirt_image_directory_desc *desc, mirt_log_level level, const char *text) {
+    MIRT__OUTSIDE;
+    if (desc->log) desc->log(level, text, desc->log_user);
+}
+
 /* Keeps the reason, the first time; threads may meet here. */
 static mirt_status mirt__images_note(mirt__image_dataset *images, int64_t i) {
     char *none = NULL, *reason;
@@ -26668,7 +26966,7 @@ static mirt_status mirt__images_note(mirt__image_dataset *images, int64_t i) {
     reason = mirt__strdup(mirt_last_error());
     if (!reason) return MIRT_E_NOMEM;
     if (!__atomic_compare_exchange_n(&images->reason[i], &none, reason, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) mirt__free(reason);
-    else if (images->desc.log) images->desc.log(MIRT_LOG_WARNING, reason, images->desc.log_user);
+    else mirt__images_log(&images->desc, MIRT_LOG_WARNING, reason);
     return MIRT_OK;
 }
 
@@ -26715,13 +27013,19 @@ MIRT_API const char *mirt_dataset_file(const mirt_dataset *dataset, int64_t inde
     return images && index >= 0 && index < images->list.count ? images->list.path[index] : NULL;
 }
 
+static void mirt__tell_of_corrupt(mirt_corrupt_fn fn, const char *path, const char *reason, void *user) {
+    MIRT__OUTSIDE;
+    fn(path, reason, user);
+}
+
 MIRT_API int64_t mirt_corrupt_images(const mirt_dataset *dataset, mirt_corrupt_fn fn, void *user) {
+    MIRT__ENTER;
     const mirt__image_dataset *images = mirt__images_of(dataset);
     int64_t found = 0;
     for (int64_t i = 0; images && i < images->list.count; i++) {
         const char *reason = __atomic_load_n(&images->reason[i], __ATOMIC_ACQUIRE);
         found += reason != NULL;
-        if (reason && fn) fn(images->list.path[i], reason, user);
+        if (reason && fn) mirt__tell_of_corrupt(fn, images->list.path[i], reason, user);
     }
     return found;
 }
@@ -26767,7 +27071,7 @@ static void mirt__images_say(const mirt_image_directory_desc *desc, mirt_log_lev
     va_start(args, format);
     vsnprintf(text, sizeof text, format, args);
     va_end(args);
-    if (desc->log) desc->log(level, text, desc->log_user);
+    mirt__images_log(desc, level, text);
 }
 
 /* Keras takes them without a word; they are names nevertheless, and cost an output. The labels are sorted as yet. */
@@ -26896,16 +27200,19 @@ static mirt_dataset *mirt__images_open(const char *caller, const char *path, boo
 }
 
 MIRT_API mirt_dataset *mirt_image_dataset_from_directory(const char *directory, const mirt_image_directory_desc *desc) {
+    MIRT__ENTER;
     return mirt__images_open("mirt_image_dataset_from_directory", directory, false, desc);
 }
 
 MIRT_API mirt_dataset *mirt_image_dataset_from_csv(const char *csv, const mirt_image_directory_desc *desc) {
+    MIRT__ENTER;
     if (desc && desc->labels) return mirt__fail(MIRT_E_INVALID, "mirt_image_dataset_from_csv: labels are in the file"), (mirt_dataset *)NULL;
     return mirt__images_open("mirt_image_dataset_from_csv", csv, true, desc);
 }
 
 MIRT_API mirt_status mirt_image_datasets_from_directory(const char *directory, const mirt_image_directory_desc *given, mirt_dataset **training,
                                                         mirt_dataset **validation) {
+    MIRT__ENTER;
     static const char caller[] = "mirt_image_datasets_from_directory";
     mirt_image_directory_desc desc;
     mirt__image_list list;
@@ -26949,6 +27256,7 @@ static void mirt__verify_one(void *arg, int64_t task, int member) {
 
 MIRT_API mirt_status mirt_verify_images(const char *directory, const mirt_decode_desc *decode, mirt_corrupt_fn fn, void *user, int64_t *images,
                                         int64_t *corrupt) {
+    MIRT__ENTER;
     mirt_image_directory_desc desc;
     mirt__image_list list;
     mirt__verify verify;
@@ -26974,7 +27282,7 @@ MIRT_API mirt_status mirt_verify_images(const char *directory, const mirt_decode
     for (int64_t i = 0; verify.reason && i < list.count; i++) {
         if (!verify.reason[i]) continue;
         found++;
-        if (fn && status == MIRT_OK) fn(list.path[i], verify.reason[i], user);
+        if (fn && status == MIRT_OK) mirt__tell_of_corrupt(fn, list.path[i], verify.reason[i], user);
         mirt__free(verify.reason[i]);
     }
     if (images) *images = list.count;
@@ -27005,6 +27313,7 @@ static int64_t mirt__grid_pull(mirt_dataset *dataset, int64_t count, char *out) 
 }
 
 MIRT_API mirt_status mirt_save_grid(const char *path, mirt_dataset *dataset, int rows, int columns) {
+    MIRT__ENTER;
     if (!path || !dataset) return mirt__fail_missing("mirt_save_grid", path ? "data set" : "path");
     const mirt__data_field *field = &dataset->spec.field[0];
     size_t bytes;
@@ -27217,6 +27526,7 @@ static mirt_status mirt__photos_make(mirt_dataset *dataset, int64_t i, mirt__wor
 static const mirt__stage mirt__photos_stage = {mirt__dataset_begin_filled, mirt__dataset_next_filled, NULL, mirt__photos_make, mirt__dataset_fill_made, NULL, NULL};
 
 MIRT_API mirt_dataset *mirt_drawn_photos(int64_t count, int height, int width, uint64_t seed, mirt_split split) {
+    MIRT__ENTER;
     static const char *const names[] = {"cats", "dogs"};
     const int most = 4096;
     mirt__data_spec spec;
@@ -30375,7 +30685,11 @@ static bool mirt__user_shape(mirt__node *node) {
     }
     mirt_model *model = node->graph->model ? node->graph->model : node->graph->root;
     mirt__hold(model);
-    int code = op->shape ? op->shape(in, node->num_in, node->a.data, &out, op->user) : 0;
+    int code = 0;
+    if (op->shape) {
+        MIRT__OUTSIDE;
+        code = op->shape(in, node->num_in, node->a.data, &out, op->user);
+    }
     mirt__let_go(model);
     if (code) return mirt__fail(MIRT_E_CALLBACK, "%s does not take these shapes (code %d)", op->name, code), false;
     return mirt__user_out_check(node, &out, batched) && mirt__declare(node, MIRT_FLOAT32, &out);
@@ -30408,7 +30722,11 @@ static void mirt__user_call(const mirt__call *call, int num_in, bool backward) {
     } else {
         c.out = (float *)call->out[0];
     }
-    int code = backward ? op->backward(&c, op->user) : op->forward(&c, op->user);
+    int code;
+    {
+        MIRT__OUTSIDE;
+        code = backward ? op->backward(&c, op->user) : op->forward(&c, op->user);
+    }
     if (!code || !call->run->failed) return;
     __atomic_store_n(call->run->failed_code, code, __ATOMIC_RELAXED);
     __atomic_store_n(call->run->failed, op->name, __ATOMIC_RELEASE);
@@ -30566,6 +30884,7 @@ static bool mirt__passes_gradients(const mirt_tensor *t) { return t->dtype == MI
 
 MIRT__LIB mirt_tensor *mirt__record(mirt__graph *graph, mirt__op_id id, const mirt__attrs *attrs,
                                     mirt_tensor *const *in, int num_in) {
+    MIRT__ENTER;
     if (graph->status != MIRT_OK) return NULL;
     for (int i = 0; i < num_in; i++) {
         if (!in[i]) return NULL;
@@ -31800,6 +32119,10 @@ typedef struct mirt__layout {
 } mirt__layout;
 
 struct mirt_strategy {
+    int64_t process;        /* that created it; its threads are not in a child */
+    const void *owner;      /* atomic: the identity of the thread that has calls under way, or NULL */
+    const char *owner_call; /* atomic: the first of these, */
+    int owner_depth;        /* and how many they are */
     mirt_strategy_kind kind;
     mirt_collective collective;
     int num_devices, num_replicas, threads;
@@ -31857,6 +32180,18 @@ MIRT__LIB bool mirt__devices_barrier(mirt_strategy *strategy, int device);
 MIRT__LIB mirt_status mirt__usable(const mirt_strategy *strategy);
 /* Inside mirt__on_devices: a device that was given up never comes back from here, unless it is the caller. */
 MIRT__LIB void mirt__park_if_given_up(const mirt_strategy *strategy, int device);
+/* --- owner.c --- */
+/* Until the end of the block: the calling thread uses the strategy, and MIRT__ENTER is in force. Leaves the function with `failed`
+   where another thread uses it, or in a child of its process (MIRT_E_STATE). NULL is allowed. */
+#define MIRT__USE(strategy, failed) \
+    MIRT__ENTER; \
+    mirt_strategy *mirt__used MIRT__AT_END(mirt__use_end) = strategy; \
+    if (!mirt__use_begin(&mirt__used, __func__)) return failed
+MIRT__LIB bool mirt__use_begin(mirt_strategy **strategy, const char *call);
+MIRT__LIB void mirt__use_end(mirt_strategy **strategy);
+/* Whether what belongs to it can be destroyed now: not while another thread uses it, which is logged, nor in a child of its process,
+   nor when it timed out, as its threads may still run. */
+MIRT__LIB bool mirt__may_destroy(const mirt_strategy *strategy, const char *call);
 /* --- devices.c --- */
 /* Whether the program is built with one. */
 MIRT__LIB bool mirt__has_backend(void);
@@ -32032,6 +32367,54 @@ MIRT__LIB mirt_status mirt__check_parts(const mirt_strategy *strategy, int repli
                       replicas, strategy->num_devices, most, MIRT__MAX_PARTS);
 }
 
+/* >>section mirror/owner.c */
+
+/* Which thread uses a strategy, and in which process. */
+
+#include <unistd.h>
+
+/* MIRT_E_STATE: another thread uses it, or this is a child of the process that created it. */
+static mirt_status mirt__may_use(const mirt_strategy *s, const char *call) {
+    if (mirt__own_process(s->process, call, "strategy") != MIRT_OK) return MIRT_E_STATE;
+    const void *owner = __atomic_load_n(&s->owner, __ATOMIC_ACQUIRE);
+    if (!owner || owner == mirt__thread_identity()) return MIRT_OK;
+    const char *other = __atomic_load_n(&s->owner_call, __ATOMIC_ACQUIRE);
+    return mirt__fail(MIRT_E_STATE, "%s: another thread is in %s on the same strategy; a strategy and its models serve one thread at a time", call,
+                      other ? other : "a call");
+}
+
+MIRT__LIB bool mirt__use_begin(mirt_strategy **strategy, const char *call) {
+    mirt_strategy *s = *strategy;
+    const void *nobody = NULL, *self = mirt__thread_identity();
+    if (!s) return true;
+    *strategy = NULL; /* nothing to end */
+    if (mirt__own_process(s->process, call, "strategy") != MIRT_OK) return false;
+    if (__atomic_load_n(&s->owner, __ATOMIC_ACQUIRE) != self) {
+        if (!__atomic_compare_exchange_n(&s->owner, &nobody, self, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) {
+            if (mirt__may_use(s, call) != MIRT_OK) return false;
+            return *strategy = s, mirt__use_begin(strategy, call); /* it has just become free */
+        }
+        __atomic_store_n(&s->owner_call, call, __ATOMIC_RELEASE);
+    }
+    s->owner_depth++;
+    *strategy = s;
+    return true;
+}
+
+MIRT__LIB void mirt__use_end(mirt_strategy **strategy) {
+    mirt_strategy *s = *strategy;
+    if (!s || --s->owner_depth) return;
+    __atomic_store_n(&s->owner_call, (const char *)NULL, __ATOMIC_RELAXED);
+    __atomic_store_n(&s->owner, (const void *)NULL, __ATOMIC_RELEASE);
+}
+
+MIRT__LIB bool mirt__may_destroy(const mirt_strategy *s, const char *call) {
+    if (s->death || mirt__own_process(s->process, call, "strategy") != MIRT_OK) return false;
+    if (mirt__may_use(s, call) == MIRT_OK) return true;
+    mirt__log(s, MIRT_LOG_ERROR, "%s; nothing was destroyed", mirt_last_error());
+    return false;
+}
+
 /* >>section mirror/collective.c */
 
 /* The algorithms by which devices' partial sums of gradients meet. */
@@ -32172,6 +32555,7 @@ MIRT__LIB bool mirt__has_backend(void) { return mirt__backend_get() != NULL; }
 static int mirt__count_gpus(const mirt__backend *backend) { return backend ? backend->devices(&mirt__host_of_backends) : 0; }
 
 MIRT_API int mirt_devices(mirt_device_info *out, int capacity) {
+    MIRT__ENTER;
     const int cores = mirt__cpu_cores();
     const mirt__kernels *kernels = cores ? mirt__kernels_best() : NULL;
     const mirt__backend *backend = mirt__backend_get();
@@ -32524,7 +32908,8 @@ struct mirt__watch {
     mirt__last_seen seen[MIRT__MAX_DEVICES];
     char death[512];
     /* the pilot; the mutex guards the rest */
-    pthread_t pilot;
+    mirt__thread pilot;
+    mirt__caller caller; /* for whom the job is */
     bool has_pilot, has_mutex, has_to_pilot, has_to_caller, quit;
     int ended; /* atomic: the pilot's thread has */
     pthread_mutex_t mutex;
@@ -32542,7 +32927,7 @@ struct mirt__watch {
 
 /* >>sections */
 
-static bool mirt__is_pilot(const mirt_strategy *s) { return s->watch && s->watch->has_pilot && pthread_equal(s->watch->pilot, pthread_self()); }
+static bool mirt__is_pilot(const mirt_strategy *s) { return s->watch && s->watch->has_pilot && pthread_equal(s->watch->pilot.id, pthread_self()); }
 
 static bool mirt__given_up(const mirt_strategy *s) {
     return s->watch && __atomic_load_n(&s->watch->state, __ATOMIC_RELAXED) % MIRT__SECTION_CODES == MIRT__SECTION_DEAD;
@@ -32720,8 +33105,10 @@ static void mirt__pilot_serve(mirt__watch *w) {
         mirt_status (*job)(void *) = w->job;
         void *arg = w->job_arg;
         w->turn = MIRT__TURN_NOBODY;
+        const mirt__caller caller = w->caller;
         pthread_mutex_unlock(&w->mutex);
         mirt__error_set(&w->error);
+        mirt__caller_set(&caller, true);
         mirt_status status = job(arg);
         mirt__error_get(&w->error);
         pthread_mutex_lock(&w->mutex);
@@ -32794,6 +33181,7 @@ static mirt_status mirt__hand_over(mirt_strategy *s, mirt_status (*fn)(void *arg
     pthread_mutex_lock(&w->mutex);
     w->job = fn;
     w->job_arg = arg;
+    w->caller = mirt__caller_get();
     for (w->turn = MIRT__TURN_JOB; w->turn != MIRT__TURN_DONE;) {
         pthread_cond_signal(&w->to_pilot);
         bool alive = mirt__await_pilot(s);
@@ -32823,7 +33211,7 @@ MIRT__LIB mirt_status mirt__watched(mirt_strategy *s, mirt_status (*fn)(void *ar
     if (mirt__usable(s) != MIRT_OK) return mirt_last_status();
     if (!w || mirt__is_pilot(s)) return fn(arg);
     if (!w->has_pilot) {
-        int code = pthread_create(&w->pilot, NULL, mirt__pilot_main, w);
+        int code = mirt__thread_start(&w->pilot, mirt__pilot_main, w);
         if (code) return mirt__fail(MIRT_E_THREAD, "the thread that works while the caller looks at the clock could not be started: %s", strerror(code));
         w->has_pilot = true;
     }
@@ -32905,7 +33293,7 @@ MIRT__LIB void mirt__watch_destroy(mirt_strategy *s) {
         w->quit = true;
         pthread_cond_signal(&w->to_pilot);
         pthread_mutex_unlock(&w->mutex);
-        pthread_join(w->pilot, NULL);
+        pthread_join(w->pilot.id, NULL);
     }
     if (w->has_to_caller) pthread_cond_destroy(&w->to_caller);
     if (w->has_to_pilot) pthread_cond_destroy(&w->to_pilot);
@@ -32935,6 +33323,7 @@ typedef struct mirt__log_line {
 
 static void mirt__log_write(void *arg) {
     const mirt__log_line *line = (const mirt__log_line *)arg;
+    MIRT__OUTSIDE;
     line->strategy->log(line->level, line->text, line->strategy->log_user);
 }
 
@@ -33025,6 +33414,7 @@ static void mirt__introduce(const mirt_strategy *s, const mirt_strategy_desc *de
 static mirt_status mirt__strategy_start(mirt_strategy *s, const mirt_strategy_desc *desc) {
     int cores = mirt__cpu_cores();
     char about[256] = "", joined[256] = "";
+    s->process = mirt__process();
     s->log = desc->silent ? NULL : desc->log ? desc->log : mirt__log_stderr;
     s->log_user = desc->log_user;
     s->seed = desc->seed;
@@ -33059,6 +33449,7 @@ static mirt_status mirt__strategy_start(mirt_strategy *s, const mirt_strategy_de
 }
 
 MIRT_API mirt_strategy *mirt_strategy_create(const mirt_strategy_desc *desc) {
+    MIRT__ENTER;
     mirt_strategy_desc defaults;
     memset(&defaults, 0, sizeof defaults);
     mirt_strategy *s = (mirt_strategy *)mirt__calloc(1, sizeof *s);
@@ -33081,7 +33472,8 @@ MIRT_API mirt_strategy *mirt_one_device(const char *device) { return mirt__strat
 MIRT_API mirt_strategy *mirt_central_storage(const char *devices) { return mirt__strategy_of(MIRT_CENTRAL_STORAGE, devices); }
 
 MIRT_API void mirt_strategy_destroy(mirt_strategy *strategy) {
-    if (!strategy || strategy->death) return; /* its threads may still be at work */
+    MIRT__ENTER;
+    if (!strategy || !mirt__may_destroy(strategy, "mirt_strategy_destroy")) return;
     if (strategy->held) {
         mirt__log(strategy, MIRT_LOG_ERROR, "a model of this strategy is being trained or recorded; it cannot be destroyed before that call returns");
         return;
@@ -33261,6 +33653,7 @@ static void mirt__env_variables(mirt__text *out) {
 }
 
 MIRT_API const char *mirt_environment(mirt_strategy *strategy) {
+    MIRT__USE(strategy, NULL);
     if (!strategy) return mirt__fail_missing("mirt_environment", "strategy"), (const char *)NULL;
     mirt__text *out = &strategy->environment;
     mirt__text_clear(out);
@@ -33472,6 +33865,7 @@ struct mirt_model {
     mirt_function *functions; /* recorded for it, a list */
     int64_t epoch;            /* epochs of training data begun, the key of their order */
     struct mirt__fit *fit;    /* under way, or NULL */
+    bool stop_requested;      /* atomic: by mirt_request_stop, until a fit has ended */
     mirt_history history;     /* of the last fit */
     mirt_logs *history_logs;
     int history_capacity;
@@ -33526,6 +33920,9 @@ MIRT__LIB void mirt__compile_forget(mirt_model *model);
 
 /* --- weights.c --- */
 MIRT__LIB bool mirt__is_trained(const mirt__variable *variable);
+/* MIRT__USE of a model's strategy; the model may be NULL. */
+#define MIRT__USE_MODEL(model, failed) MIRT__USE(mirt__strategy_of_model(model), failed)
+MIRT__LIB mirt_strategy *mirt__strategy_of_model(const mirt_model *model);
 /* The model whose weight block holds this model's weights; *first: where its variables begin there. */
 MIRT__LIB mirt_model *mirt__root(const mirt_model *model, int *first);
 /* "conv" is the layer conv and what lies in it, not conv2d; "conv*" is both; NULL is all. */
@@ -33932,6 +34329,7 @@ MIRT__LIB mirt__update_fn mirt__optimizer_update(const mirt_model *model, char *
 }
 
 MIRT_API mirt_status mirt_apply_averages(mirt_model *model) {
+    MIRT__USE_MODEL(model, mirt_last_status());
     if (!model) return mirt__fail_missing("mirt_apply_averages", "model");
     if (!model->compiled || !model->config.optimizer.use_ema) return mirt__fail(MIRT_E_STATE, "%s is not compiled with use_ema: there are no averages of its weights", model->name);
     mirt_model *root = mirt__root(model, NULL);
@@ -33946,17 +34344,23 @@ MIRT_API mirt_status mirt_apply_averages(mirt_model *model) {
 /* >>the learning rate */
 
 MIRT_API double mirt_get_learning_rate(const mirt_model *model) {
+    MIRT__ENTER;
     if (!model) return 0;
     const mirt_optimizer *o = &model->config.optimizer;
     if (model->rate_set || (!o->schedule && !o->decay.kind)) return (double)o->learning_rate;
     if (!o->schedule) return mirt__schedule_rate(&o->decay, model->step);
     mirt__hold((mirt_model *)model);
-    double rate = (double)o->schedule(model->step, o->schedule_user);
+    double rate;
+    {
+        MIRT__OUTSIDE;
+        rate = (double)o->schedule(model->step, o->schedule_user);
+    }
     mirt__let_go((mirt_model *)model);
     return rate;
 }
 
 MIRT_API mirt_status mirt_set_learning_rate(mirt_model *model, double rate) {
+    MIRT__USE_MODEL(model, mirt_last_status());
     if (!model) return mirt__fail(MIRT_E_INVALID, "mirt_set_learning_rate: no model");
     if (!(rate >= 0 && rate <= (double)FLT_MAX)) return mirt__fail(MIRT_E_INVALID, "the learning rate is %g; it must be a number and not negative", rate);
     model->config.optimizer.learning_rate = (float)rate;
@@ -33965,6 +34369,7 @@ MIRT_API mirt_status mirt_set_learning_rate(mirt_model *model, double rate) {
 }
 
 MIRT_API mirt_status mirt_set_schedule(mirt_model *model, const mirt_schedule *schedule) {
+    MIRT__USE_MODEL(model, mirt_last_status());
     if (!model || !schedule) return mirt__fail_missing("mirt_set_schedule", model ? "schedule" : "model");
     if (mirt__schedule_check(schedule) != MIRT_OK) return mirt_last_status();
     model->config.optimizer.learning_rate = (float)mirt_get_learning_rate(model);
@@ -34330,6 +34735,7 @@ static mirt_schedule mirt__schedule_new(mirt_schedule_kind kind, float initial, 
 }
 
 MIRT_API mirt_schedule mirt_piecewise_constant(const int64_t *boundaries, const float *values, int count) {
+    MIRT__ENTER;
     mirt_schedule s = mirt__schedule_new(MIRT_PIECEWISE_CONSTANT, 0, 0);
     s.boundaries = -1; /* for mirt__schedule_check */
     if (!boundaries || !values || count < 1 || count > MIRT_MAX_BOUNDARIES) return s;
@@ -34341,6 +34747,7 @@ MIRT_API mirt_schedule mirt_piecewise_constant(const int64_t *boundaries, const 
 }
 
 MIRT_API mirt_schedule mirt_exponential_decay(float initial, int64_t steps, float rate, bool staircase) {
+    MIRT__ENTER;
     mirt_schedule s = mirt__schedule_new(MIRT_EXPONENTIAL_DECAY, initial, steps);
     s.rate = rate;
     s.staircase = staircase;
@@ -34348,12 +34755,14 @@ MIRT_API mirt_schedule mirt_exponential_decay(float initial, int64_t steps, floa
 }
 
 MIRT_API mirt_schedule mirt_inverse_time_decay(float initial, int64_t steps, float rate, bool staircase) {
+    MIRT__ENTER;
     mirt_schedule s = mirt_exponential_decay(initial, steps, rate, staircase);
     s.kind = MIRT_INVERSE_TIME_DECAY;
     return s;
 }
 
 MIRT_API mirt_schedule mirt_polynomial_decay(float initial, int64_t steps, float end, float power, bool cycle) {
+    MIRT__ENTER;
     mirt_schedule s = mirt__schedule_new(MIRT_POLYNOMIAL_DECAY, initial, steps);
     s.end = end;
     s.power = power;
@@ -34362,12 +34771,14 @@ MIRT_API mirt_schedule mirt_polynomial_decay(float initial, int64_t steps, float
 }
 
 MIRT_API mirt_schedule mirt_cosine_decay(float initial, int64_t steps, float alpha) {
+    MIRT__ENTER;
     mirt_schedule s = mirt__schedule_new(MIRT_COSINE_DECAY, initial, steps);
     s.alpha = alpha;
     return s;
 }
 
 MIRT_API mirt_schedule mirt_cosine_restarts(float initial, int64_t first_steps, float t_mul, float m_mul, float alpha) {
+    MIRT__ENTER;
     mirt_schedule s = mirt_cosine_decay(initial, first_steps, alpha);
     s.kind = MIRT_COSINE_RESTARTS;
     s.t_mul = t_mul;
@@ -34495,6 +34906,7 @@ MIRT__LIB mirt_status mirt__schedule_check(const mirt_schedule *s) {
 }
 
 MIRT_API double mirt_schedule_at(const mirt_schedule *schedule, int64_t step) {
+    MIRT__ENTER;
     bool good = schedule && schedule->kind && mirt__schedule_check(schedule) == MIRT_OK;
     return good ? mirt__schedule_rate(schedule, step) : (double)NAN;
 }
@@ -34502,6 +34914,7 @@ MIRT_API double mirt_schedule_at(const mirt_schedule *schedule, int64_t step) {
 /* >>by epochs */
 
 MIRT_API float mirt_lr_ramp(int epoch, float learning_rate, void *desc) {
+    MIRT__ENTER;
     const mirt_lr_ramp_desc *d = (const mirt_lr_ramp_desc *)desc;
     if (!d) return learning_rate;
     const int behind = epoch - d->ramp_epochs - d->sustain_epochs;
@@ -34511,6 +34924,7 @@ MIRT_API float mirt_lr_ramp(int epoch, float learning_rate, void *desc) {
 }
 
 MIRT_API float mirt_scale_learning_rate(const mirt_strategy *strategy, float rate) {
+    MIRT__ENTER;
     return strategy ? rate * (float)mirt_num_replicas(strategy) : rate;
 }
 
@@ -34650,7 +35064,11 @@ MIRT__LIB mirt_tensor *mirt__custom_result(const char *kind, const char *name, c
 MIRT__LIB mirt_tensor *mirt__loss_record(const mirt_model *model, int number, mirt_tensor *output, mirt_tensor *labels) {
     const mirt_custom_loss *custom = model->config.custom_losses[number];
     if (!custom) return mirt__loss_of(mirt__output_loss_kind(model, number), model->config.from_logits, output, labels);
-    mirt_tensor *loss = custom->record(mirt_cast(labels, MIRT_FLOAT32), output, custom->user);
+    mirt_tensor *loss, *cast = mirt_cast(labels, MIRT_FLOAT32);
+    {
+        MIRT__OUTSIDE;
+        loss = custom->record(cast, output, custom->user);
+    }
     return mirt__custom_result("loss", custom->name, output, loss, loss && (mirt__is_batched(&loss->shape) || mirt__shape_count(&loss->shape) == 1),
                                "one value a sample, or one number");
 }
@@ -34774,6 +35192,7 @@ MIRT__LIB mirt_status mirt__metrics_collect(mirt_model *model) {
 }
 
 MIRT_API mirt_status mirt_set_metrics(mirt_model *model, const mirt_metric *metrics, const mirt_metric_options *options, int count) {
+    MIRT__USE_MODEL(model, mirt_last_status());
     mirt__metric_use before[MIRT__MAX_METRIC_USES];
     if (!model) return mirt__fail_missing("mirt_set_metrics", "model");
     if (!model->compiled) return mirt__fail(MIRT_E_STATE, "mirt_set_metrics: %s is not compiled; call mirt_compile first", model->name);
@@ -34827,7 +35246,11 @@ static mirt_tensor *mirt__counted_record(const mirt_model *model, const mirt__me
 MIRT__LIB mirt_tensor *mirt__metric_record(const mirt_model *model, const mirt__metric_use *use, mirt_tensor *output, mirt_tensor *labels) {
     if (use->cls && use->cls->count) return mirt__counted_record(model, use, output, labels);
     if (use->cls) return use->cls->record(model, use->output, output, labels);
-    mirt_tensor *value = use->custom.record(mirt_cast(labels, MIRT_FLOAT32), output, use->custom.user);
+    mirt_tensor *value, *cast = mirt_cast(labels, MIRT_FLOAT32);
+    {
+        MIRT__OUTSIDE;
+        value = use->custom.record(cast, output, use->custom.user);
+    }
     return mirt__custom_result("metric", use->name, output, value, value && mirt__is_batched(&value->shape) && value->shape.rank <= 2, "(rows) or (rows, n)");
 }
 
@@ -35791,6 +36214,7 @@ static bool mirt__layer_inputs(mirt__layer *layer, mirt_tensor *const *in, int n
 }
 
 MIRT__LIB mirt_tensor *mirt__layer_add(mirt_model *model, const mirt__layer_class *cls, mirt_tensor *const *in, int num_in, const void *desc, const char *name) {
+    MIRT__ENTER;
     if (num_in > 0 && !in) return mirt__fail(MIRT_E_INVALID, "%s: no tensors", cls->base_name), (mirt_tensor *)NULL;
     for (int i = 0; !model && i < num_in && i < MIRT__MAX_IN; i++) {
         if (!in[i]) continue;
@@ -35910,7 +36334,11 @@ static mirt_tensor *mirt__custom_build(mirt__layer *layer, mirt_tensor *x, void 
     const mirt_layer_class *user = layer->cls->user;
     (void)x;
     mirt__hold(layer->model);
-    mirt_tensor *y = user->build(layer, layer->in, layer->num_in, desc, user->user);
+    mirt_tensor *y;
+    {
+        MIRT__OUTSIDE;
+        y = user->build(layer, layer->in, layer->num_in, desc, user->user);
+    }
     mirt__let_go(layer->model);
     if (layer->model->graph.status != MIRT_OK) return NULL;
     if (!y) return mirt__fail(MIRT_E_INVALID, "the build function of %s returned no tensor", user->class_name), (mirt_tensor *)NULL;
@@ -36008,11 +36436,13 @@ static const mirt__layer_class *mirt__custom_class(mirt_strategy *strategy, cons
 }
 
 MIRT_API mirt_status mirt_register_layer(mirt_strategy *strategy, const mirt_layer_class *layer_class) {
+    MIRT__USE(strategy, mirt_last_status());
     if (!strategy) return mirt__fail_missing("mirt_register_layer", "strategy");
     return mirt__custom_class(strategy, layer_class) ? MIRT_OK : mirt_last_status();
 }
 
 MIRT_API mirt_tensor *mirt_custom_layer(const mirt_layer_class *layer_class, mirt_tensor *const *in, int num_in, const void *config, const char *name) {
+    MIRT__ENTER;
     mirt_tensor *first = NULL;
     for (int i = 0; in && i < num_in && !first; i++) first = in[i];
     if (!first) return NULL;
@@ -36070,6 +36500,7 @@ static void mirt__models_destroy(mirt_strategy *strategy) {
 }
 
 MIRT_API mirt_model *mirt_model_create(mirt_strategy *strategy, const char *name) {
+    MIRT__USE(strategy, NULL);
     if (!strategy) {
         mirt__fail_missing("mirt_model_create", "strategy");
         return NULL;
@@ -36092,6 +36523,8 @@ MIRT_API mirt_model *mirt_model_create(mirt_strategy *strategy, const char *name
     strategy->drop_models = mirt__models_destroy;
     return model;
 }
+
+MIRT__LIB mirt_strategy *mirt__strategy_of_model(const mirt_model *model) { return model ? model->strategy : NULL; }
 
 MIRT__LIB void mirt__hold(mirt_model *model) {
     if (!model) return;
@@ -36134,7 +36567,8 @@ static void mirt__orphan_parts(mirt_model *model, bool weights) {
 }
 
 MIRT_API void mirt_model_destroy(mirt_model *model) {
-    if (!model || model->strategy->death) return;
+    MIRT__ENTER;
+    if (!model || !mirt__may_destroy(model->strategy, "mirt_model_destroy")) return;
     const mirt_model *busy = mirt__family_busy(model);
     if (busy) {
         mirt__log(model->strategy, MIRT_LOG_ERROR, "%s is being trained or recorded; %s cannot be destroyed before that call returns", busy->name, model == busy ? "it" : model->name);
@@ -36281,6 +36715,7 @@ MIRT__LIB void mirt__compile_forget(mirt_model *model) {
 }
 
 MIRT_API mirt_status mirt_compile(mirt_model *model, const mirt_compile_desc *desc) {
+    MIRT__USE_MODEL(model, mirt_last_status());
     if (!model) return mirt__fail_missing("mirt_compile", "model");
     if (mirt__usable(model->strategy) != MIRT_OK) return mirt_last_status();
     mirt_compile_desc d;
@@ -36593,6 +37028,7 @@ MIRT__LIB bool mirt__matches(const char *name, const char *prefix) {
 }
 
 MIRT_API mirt_status mirt_set_trainable(mirt_model *model, const char *prefix, bool trainable) {
+    MIRT__USE_MODEL(model, mirt_last_status());
     int found = 0;
     if (!model) return mirt__fail_missing("mirt_set_trainable", "model");
     if (model->busy) return mirt__fail(MIRT_E_STATE, "%s is being trained or recorded; mirt_set_trainable has to wait until that call returns", model->name);
@@ -36613,6 +37049,7 @@ MIRT_API mirt_status mirt_set_trainable(mirt_model *model, const char *prefix, b
 }
 
 MIRT_API mirt_status mirt_set_dtype_policy(mirt_model *model, const char *policy) {
+    MIRT__USE_MODEL(model, mirt_last_status());
     static const char *const names[] = {"float32", "mixed_bfloat16", "mixed_float16"};
     int index = 0;
     if (!model) return mirt__fail_missing("mirt_set_dtype_policy", "model");
@@ -36750,6 +37187,7 @@ static int mirt__variable_checked(mirt_model *model, const char *name, int devic
 }
 
 MIRT_API mirt_status mirt_get_weight(mirt_model *model, const char *name, int device, float *out, size_t count) {
+    MIRT__USE_MODEL(model, mirt_last_status());
     if (!out) return mirt__fail(MIRT_E_INVALID, "mirt_get_weight: no place for the values");
     int index = mirt__variable_checked(model, name, device, count, "mirt_get_weight");
     if (index < 0) return mirt_last_status();
@@ -36760,6 +37198,7 @@ MIRT_API mirt_status mirt_get_weight(mirt_model *model, const char *name, int de
 }
 
 MIRT_API mirt_status mirt_set_weight(mirt_model *model, const char *name, const float *values, size_t count) {
+    MIRT__USE_MODEL(model, mirt_last_status());
     if (!values) return mirt__fail(MIRT_E_INVALID, "mirt_set_weight: no values");
     int index = mirt__variable_checked(model, name, 0, count, "mirt_set_weight");
     if (index < 0) return mirt_last_status();
@@ -38164,11 +38603,13 @@ MIRT__LIB const mirt_custom_metric *mirt__custom_metric_of(mirt_strategy *strate
 }
 
 MIRT_API mirt_status mirt_register_loss(mirt_strategy *strategy, const mirt_custom_loss *loss) {
+    MIRT__USE(strategy, mirt_last_status());
     if (!strategy) return mirt__fail_missing("mirt_register_loss", "strategy");
     return mirt__custom_loss_of(strategy, loss) ? MIRT_OK : mirt_last_status();
 }
 
 MIRT_API mirt_status mirt_register_metric(mirt_strategy *strategy, const mirt_custom_metric *metric) {
+    MIRT__USE(strategy, mirt_last_status());
     if (!strategy) return mirt__fail_missing("mirt_register_metric", "strategy");
     return mirt__custom_metric_of(strategy, metric) ? MIRT_OK : mirt_last_status();
 }
@@ -38217,6 +38658,7 @@ static const mirt_op_class *mirt__op_class_of(mirt_strategy *strategy, const mir
 }
 
 MIRT_API mirt_status mirt_register_op(mirt_strategy *strategy, const mirt_op_class *op) {
+    MIRT__USE(strategy, mirt_last_status());
     if (!strategy) return mirt__fail_missing("mirt_register_op", "strategy");
     return mirt__op_class_of(strategy, op) ? MIRT_OK : mirt_last_status();
 }
@@ -38237,6 +38679,7 @@ MIRT__LIB mirt_tensor *mirt__user_op(mirt__graph *graph, const mirt_op_class *op
 }
 
 MIRT_API mirt_tensor *mirt_custom_op(const mirt_op_class *op, mirt_tensor *const *in, int num_in, const void *config) {
+    MIRT__ENTER;
     if (!in || num_in < 1 || !in[0]) return NULL;
     mirt__graph *graph = in[0]->node->graph;
     const mirt_model *model = graph->model ? graph->model : graph->root;
@@ -38405,6 +38848,7 @@ static bool mirt__call_into(mirt__graph *graph, mirt_model *model, mirt_tensor *
 }
 
 MIRT_API mirt_tensor *mirt_call_many(mirt_model *model, mirt_tensor *const *x, int count, mirt_training training, mirt_tensor **out) {
+    MIRT__ENTER;
     mirt_tensor *own[MIRT_MAX_OUTPUTS], *in[MIRT_MAX_INPUTS];
     if (!x || count < 1 || !x[0]) return NULL;
     mirt__graph *graph = x[0]->node->graph;
@@ -38456,6 +38900,7 @@ static bool mirt__view_record(mirt_model *view, mirt_model *model, mirt_tensor *
 }
 
 MIRT_API mirt_model *mirt_model_view(mirt_model *model, mirt_tensor *const *outputs, int count) {
+    MIRT__USE_MODEL(model, NULL);
     if (!model || !outputs) return mirt__fail(MIRT_E_INVALID, "mirt_model_view: no model or no outputs"), (mirt_model *)NULL;
     if (count < 1 || count > MIRT_MAX_OUTPUTS) return mirt__fail(MIRT_E_INVALID, "mirt_model_view: %d outputs; it must be 1 to %d", count, MIRT_MAX_OUTPUTS), (mirt_model *)NULL;
     for (int i = 0; i < count; i++) {
@@ -40802,6 +41247,7 @@ typedef struct mirt__fit {
     mirt__position run;
     double *sums_loaded; /* of the epoch that a checkpoint was in the middle of, or NULL */
     bool stop, warned;
+    bool asked;            /* to stop, by mirt_request_stop */
     bool trained;          /* all batches of this epoch are: its samples and seconds are among those of the run */
     int told;              /* callbacks whose train_begin was called */
     mirt_status status;    /* of a callback that failed, */
@@ -40809,6 +41255,8 @@ typedef struct mirt__fit {
 } mirt__fit;
 
 /* --- fit.c --- */
+/* What the user's schedule says of `epoch`. */
+MIRT__LIB float mirt__scheduled_rate(mirt_epoch_schedule_fn schedule, int epoch, const mirt_model *model, void *user);
 /* Begins the pass over the data that run.pass is the key of, behind its first run.passed batches. */
 MIRT__LIB mirt_status mirt__fit_reopen(mirt__fit *fit);
 /* Room for the logs of `need` epochs: for a usual number of epochs all of it at the beginning. */
@@ -41333,7 +41781,10 @@ MIRT__LIB void mirt__sums_to_logs(const mirt_model *model, const mirt__sums *sum
         double value = 0;
         for (int i = 0; i < own && !custom && !counted; i++) value += metric[i] / count / own;
         if (counted) value = use->cls->result(use, metric, sums->count);
-        if (custom) value = use->custom.result(metric, own, sums->count, use->custom.user);
+        if (custom) {
+            MIRT__OUTSIDE;
+            value = use->custom.result(metric, own, sums->count, use->custom.user);
+        }
         mirt__let_go((mirt_model *)model);
         mirt__logs_add(logs, validation ? use->val_name : use->name, value);
         metric += own;
@@ -41409,14 +41860,17 @@ static mirt_status mirt__on_batch(mirt_model *model, const mirt_data *data, mirt
 }
 
 MIRT_API mirt_status mirt_train_on_batch(mirt_model *model, const mirt_data *batch, mirt_logs *out) {
+    MIRT__USE_MODEL(model, mirt_last_status());
     return mirt__on_batch(model, batch, MIRT__TRAIN, out, "mirt_train_on_batch");
 }
 
 MIRT_API mirt_status mirt_test_on_batch(mirt_model *model, const mirt_data *batch, mirt_logs *out) {
+    MIRT__USE_MODEL(model, mirt_last_status());
     return mirt__on_batch(model, batch, MIRT__EVALUATE, out, "mirt_test_on_batch");
 }
 
 MIRT_API mirt_status mirt_predict_on_batch(mirt_model *model, const mirt_data *batch, float *const *out, const size_t *capacity) {
+    MIRT__USE_MODEL(model, mirt_last_status());
     if (!out || !capacity) return mirt__fail(MIRT_E_INVALID, "mirt_predict_on_batch: no place for the predictions");
     mirt_function *f = mirt__begin_arrays(model, batch, MIRT__PREDICT, "mirt_predict_on_batch");
     if (!f || mirt__check_room(f, f->rows, out, capacity) != MIRT_OK || mirt__function_step(f) != MIRT_OK) return mirt_last_status();
@@ -41449,6 +41903,7 @@ static double mirt__batch_loss(mirt_function *f) {
 }
 
 MIRT_API mirt_status mirt_scatter(mirt_model *model, mirt_array x, mirt_array y) {
+    MIRT__USE_MODEL(model, mirt_last_status());
     mirt_data data = mirt__data_of(x, y);
     mirt_function *f = mirt__begin_arrays(model, &data, MIRT__TRAIN, "mirt_scatter");
     if (!f) return mirt_last_status();
@@ -41457,6 +41912,7 @@ MIRT_API mirt_status mirt_scatter(mirt_model *model, mirt_array x, mirt_array y)
 }
 
 MIRT_API mirt_status mirt_grad(mirt_model *model, double *loss) {
+    MIRT__USE_MODEL(model, mirt_last_status());
     mirt_function *f = mirt__need_stage(model, MIRT__SCATTERED, "mirt_grad", "mirt_scatter");
     if (!f || mirt__function_replicas(f) != MIRT_OK) return mirt_last_status();
     double mean = mirt__batch_loss(f);
@@ -41465,16 +41921,19 @@ MIRT_API mirt_status mirt_grad(mirt_model *model, double *loss) {
 }
 
 MIRT_API mirt_status mirt_all_reduce(mirt_model *model) {
+    MIRT__USE_MODEL(model, mirt_last_status());
     mirt_function *f = mirt__need_stage(model, MIRT__GRADIENTS, "mirt_all_reduce", "mirt_grad");
     return f ? mirt__function_all_reduce(f) : mirt_last_status();
 }
 
 MIRT_API mirt_status mirt_apply(mirt_model *model) {
+    MIRT__USE_MODEL(model, mirt_last_status());
     mirt_function *f = mirt__need_stage(model, MIRT__REDUCED, "mirt_apply", "mirt_all_reduce");
     return f ? mirt__function_update(f) : mirt_last_status();
 }
 
 MIRT_API mirt_status mirt_train_step(mirt_model *model, mirt_array x, mirt_array y, double *loss) {
+    MIRT__USE_MODEL(model, mirt_last_status());
     mirt_data data = mirt__data_of(x, y);
     mirt_function *f = mirt__begin_arrays(model, &data, MIRT__TRAIN, "mirt_train_step");
     if (!f || mirt__function_step(f) != MIRT_OK) return mirt_last_status();
@@ -41492,6 +41951,7 @@ MIRT_API int64_t mirt_replica_rows(const mirt_model *model, int replica, int64_t
 }
 
 MIRT_API mirt_status mirt_get_gradient(mirt_model *model, const char *name, int device, float *out, size_t count) {
+    MIRT__USE_MODEL(model, mirt_last_status());
     if (model && mirt__usable(model->strategy) != MIRT_OK) return mirt_last_status();
     mirt_function *f = model && model->trainer ? model->trainer->function[MIRT__TRAIN] : NULL;
     bool reduced = f && f->stage == MIRT__REDUCED;
@@ -41963,6 +42423,7 @@ static mirt_dataset *mirt__ready(mirt_model *model, mirt_dataset *dataset, mirt_
 }
 
 MIRT_API mirt_status mirt_evaluate(mirt_model *model, mirt_dataset *dataset, mirt_logs *out) {
+    MIRT__USE_MODEL(model, mirt_last_status());
     mirt_dataset *view = NULL;
     mirt__sums sums;
     if (mirt__need_compiled(model, "mirt_evaluate") != MIRT_OK) return mirt_last_status();
@@ -41978,6 +42439,7 @@ MIRT_API mirt_status mirt_evaluate(mirt_model *model, mirt_dataset *dataset, mir
 }
 
 MIRT_API mirt_status mirt_evaluate_arrays(mirt_model *model, mirt_array x, mirt_array y, mirt_logs *out) {
+    MIRT__USE_MODEL(model, mirt_last_status());
     mirt_dataset *dataset = mirt_arrays(x, y);
     mirt_status status = dataset ? mirt_evaluate(model, dataset, out) : mirt_last_status();
     mirt_dataset_destroy(dataset);
@@ -42016,6 +42478,7 @@ static mirt_status mirt__predict_pass(mirt_model *model, mirt_dataset *dataset, 
 }
 
 MIRT_API mirt_status mirt_predict_outputs(mirt_model *model, mirt_dataset *dataset, float *const *out, const size_t *capacity) {
+    MIRT__USE_MODEL(model, mirt_last_status());
     mirt_dataset *view = NULL;
     if (mirt__need_recorded(model, "mirt_predict") != MIRT_OK) return mirt_last_status();
     if (!out || !capacity) return mirt__fail(MIRT_E_INVALID, "mirt_predict: no place for the predictions");
@@ -42031,12 +42494,14 @@ static mirt_status mirt__need_one_output(const mirt_model *model) {
 }
 
 MIRT_API mirt_status mirt_predict(mirt_model *model, mirt_dataset *dataset, float *out, size_t capacity) {
+    MIRT__USE_MODEL(model, mirt_last_status());
     if (mirt__need_one_output(model) != MIRT_OK) return mirt_last_status();
     return mirt_predict_outputs(model, dataset, out ? &out : NULL, &capacity);
 }
 
 /* Few samples are one batch, without a data set made for them. */
 MIRT_API mirt_status mirt_predict_arrays(mirt_model *model, mirt_array x, float *out, size_t capacity) {
+    MIRT__USE_MODEL(model, mirt_last_status());
     mirt_data data;
     memset(&data, 0, sizeof data);
     data.x[0] = x;
@@ -42091,6 +42556,7 @@ static mirt_status mirt__confusion_pass(mirt_model *model, mirt_dataset *dataset
 }
 
 MIRT_API mirt_status mirt_confusion_matrix(mirt_model *model, mirt_dataset *dataset, int64_t *counts, int classes) {
+    MIRT__USE_MODEL(model, mirt_last_status());
     mirt_dataset *view = NULL;
     if (mirt__need_recorded(model, "mirt_confusion_matrix") != MIRT_OK) return mirt_last_status();
     if (!counts) return mirt__fail_missing("mirt_confusion_matrix", "place for the counts");
@@ -42239,6 +42705,7 @@ static mirt_status mirt__drift_compare(mirt__drift *drift, int copies) {
 }
 
 MIRT_API mirt_status mirt_check_drift(mirt_model *model) {
+    MIRT__USE_MODEL(model, mirt_last_status());
     if (!model) return mirt__fail_missing("mirt_check_drift", "model");
     mirt_strategy *s = model->strategy;
     const int copies = mirt__device_copies(s);
@@ -42469,7 +42936,14 @@ typedef struct mirt__telling {
 
 static void mirt__tell_user(void *arg) {
     mirt__telling *telling = (mirt__telling *)arg;
+    MIRT__OUTSIDE;
     telling->code = telling->fn(telling->event, telling->user);
+}
+
+MIRT__LIB float mirt__scheduled_rate(mirt_epoch_schedule_fn schedule, int epoch, const mirt_model *model, void *user) {
+    const float rate = (float)mirt_get_learning_rate(model);
+    MIRT__OUTSIDE;
+    return schedule(epoch, rate, user);
 }
 
 /* Callbacks of the library run on any thread, those of the user on his own. */
@@ -42478,7 +42952,7 @@ static int mirt__tell_one(mirt__fit *fit, const mirt_callback *callback, mirt__c
     telling.fn = fn;
     telling.event = &fit->event;
     telling.user = callback->user;
-    if (mirt__ready_of(callback)) mirt__tell_user(&telling);
+    if (mirt__ready_of(callback)) telling.code = fn(telling.event, telling.user);
     else mirt__on_caller(fit->model->strategy, mirt__tell_user, &telling);
     return telling.code;
 }
@@ -42679,6 +43153,12 @@ static bool mirt__fit_tells_batches(const mirt__fit *fit) {
     return tells;
 }
 
+/* Whether training ends here, as a callback or mirt_request_stop wants it. */
+static bool mirt__fit_stops(mirt__fit *fit) {
+    if (__atomic_load_n(&fit->model->stop_requested, __ATOMIC_RELAXED)) fit->asked = fit->stop = true;
+    return fit->stop;
+}
+
 static mirt_status mirt__train_batches(void *arg) {
     mirt__fit *fit = (mirt__fit *)arg;
     mirt_model *model = fit->model;
@@ -42692,7 +43172,7 @@ static mirt_status mirt__train_batches(void *arg) {
     mirt_status status = fit->run.begun ? MIRT_OK : mirt__fit_begin(fit);
     const double began = mirt__now() - fit->run.epoch_seconds; /* loading the data is no training step */
     mirt__timing_start(model);
-    while (status == MIRT_OK && !fit->stop && !mirt__max_steps_reached(fit)) {
+    while (status == MIRT_OK && !mirt__fit_stops(fit) && !mirt__max_steps_reached(fit)) {
         status = mirt__fit_next(fit, &batch);
         if (status != MIRT_OK || batch.rows == 0) break;
         fit->event.seconds = mirt__now() - began;
@@ -42757,7 +43237,7 @@ static mirt_status mirt__fit_epoch(mirt__fit *fit, int epoch) {
     fit->event.epoch = epoch;
     fit->run.epoch = epoch;
     if (!fit->run.opened && fit->desc->learning_rate) {
-        float rate = fit->desc->learning_rate(epoch, (float)mirt_get_learning_rate(model), fit->desc->learning_rate_user);
+        const float rate = mirt__scheduled_rate(fit->desc->learning_rate, epoch, model, fit->desc->learning_rate_user);
         if (mirt_set_learning_rate(model, (double)rate) != MIRT_OK) return mirt_last_status();
     }
     fit->logs.count = 0;
@@ -42772,7 +43252,7 @@ static mirt_status mirt__fit_epoch(mirt__fit *fit, int epoch) {
     if (fit->sums.count == 0 || fit->status != MIRT_OK) return fit->run.opened = 0, MIRT_OK;
     mirt__set_logs(fit, false, 0);
     int every = fit->desc->validation_freq > 0 ? fit->desc->validation_freq : 1;
-    if (fit->validation && (epoch + 1) % every == 0 && mirt__fit_validate(fit) != MIRT_OK) return mirt_last_status();
+    if (fit->validation && !fit->asked && (epoch + 1) % every == 0 && mirt__fit_validate(fit) != MIRT_OK) return mirt_last_status();
     if (fit->status != MIRT_OK) return MIRT_OK;
     if (mirt__history_reserve(fit, model->history.epochs + 1) != MIRT_OK) return mirt_last_status();
     model->history_logs[model->history.epochs++] = fit->logs;
@@ -42798,11 +43278,12 @@ static mirt_status mirt__fit_run(mirt__fit *fit) {
     fit->run.first_pass = fit->model->epoch;
     if (mirt__fit_resume(fit) != MIRT_OK) return mirt_last_status();
     mirt__tell(fit, MIRT__TRAIN_BEGIN);
-    for (int epoch = (int)fit->run.epoch; epoch < fit->event.epochs && status == MIRT_OK && !fit->stop && (fit->run.opened || !mirt__max_steps_reached(fit)); epoch++) {
+    for (int epoch = (int)fit->run.epoch; epoch < fit->event.epochs && status == MIRT_OK && !mirt__fit_stops(fit) && (fit->run.opened || !mirt__max_steps_reached(fit)); epoch++) {
         status = mirt__fit_epoch(fit, epoch);
     }
     if (status == MIRT_OK && fit->model->config.optimizer.use_ema) status = mirt_apply_averages(fit->model);
     mirt__fit_keep_error(fit, status);
+    fit->model->history.stopped = fit->asked || (fit->stop && fit->run.epoch < fit->event.epochs);
     if (fit->status != MIRT_OK) fit->event.failure = fit->failure.text;
     if (fit->model->history.seconds > 0) fit->model->history.images_per_second = (double)fit->run.images / fit->model->history.seconds;
     mirt__tell(fit, MIRT__TRAIN_END);
@@ -42862,6 +43343,7 @@ static mirt_history *mirt__fit_any(mirt_model *model, mirt_dataset *dataset, con
     }
     model->fit = &fit;
     if (status == MIRT_OK) status = mirt__fit_run(&fit);
+    __atomic_store_n(&model->stop_requested, false, __ATOMIC_RELAXED);
     if (model->strategy->death) mirt__dataset_lose(fit.train);
     model->fit = NULL;
     mirt__free(fit.sums_loaded);
@@ -42873,11 +43355,17 @@ static mirt_history *mirt__fit_any(mirt_model *model, mirt_dataset *dataset, con
     return status == MIRT_OK ? &model->history : NULL;
 }
 
+MIRT_API void mirt_request_stop(mirt_model *model) {
+    if (model) __atomic_store_n(&model->stop_requested, true, __ATOMIC_RELAXED);
+}
+
 MIRT_API mirt_history *mirt_fit(mirt_model *model, mirt_dataset *dataset, const mirt_fit_desc *desc) {
+    MIRT__USE_MODEL(model, NULL);
     return mirt__fit_any(model, dataset, desc, false);
 }
 
 MIRT_API mirt_history *mirt_fit_arrays(mirt_model *model, mirt_array x, mirt_array y, const mirt_fit_desc *desc) {
+    MIRT__USE_MODEL(model, NULL);
     mirt_dataset *dataset = mirt_arrays(x, y);
     mirt_history *history = dataset ? mirt__fit_any(model, dataset, desc, true) : NULL;
     mirt_dataset_destroy(dataset);
@@ -42922,6 +43410,7 @@ static void mirt__trace_free(mirt_strategy *s) {
 }
 
 MIRT_API mirt_status mirt_trace_begin(mirt_strategy *s, const char *path, int64_t most_slices) {
+    MIRT__USE(s, mirt_last_status());
     const int64_t usual = 200000, most = (int64_t)1 << 30;
     if (!s) return mirt__fail_missing("mirt_trace_begin", "strategy");
     if (!path || !*path) return mirt__fail(MIRT_E_INVALID, "mirt_trace_begin: no file");
@@ -43050,6 +43539,7 @@ static mirt_status mirt__trace_write(mirt_strategy *s, mirt__text *text) {
 }
 
 MIRT_API mirt_status mirt_trace_end(mirt_strategy *s) {
+    MIRT__USE(s, mirt_last_status());
     mirt__text text;
     memset(&text, 0, sizeof text);
     if (!s) return mirt__fail_missing("mirt_trace_end", "strategy");
@@ -43283,6 +43773,7 @@ static void mirt__timing_device(const mirt_model *model, int d, mirt_device_timi
 }
 
 MIRT_API mirt_status mirt_fit_timing(mirt_model *model, mirt_timing *out) {
+    MIRT__USE_MODEL(model, mirt_last_status());
     if (!model) return mirt__fail_missing("mirt_fit_timing", "model");
     if (!out) return mirt__fail(MIRT_E_INVALID, "mirt_fit_timing: no place for the answer");
     mirt_strategy *s = model->strategy;
@@ -43337,6 +43828,7 @@ static void mirt__timing_devices(const mirt_timing *t, mirt__text *out) {
 }
 
 MIRT_API const char *mirt_timing_text(mirt_model *model) {
+    MIRT__USE_MODEL(model, NULL);
     mirt_timing t;
     if (mirt_fit_timing(model, &t) != MIRT_OK) return NULL;
     mirt__text *out = &model->timing_text;
@@ -43409,6 +43901,7 @@ MIRT__LIB void mirt__memory_of(const mirt_model *model, const mirt_function *f, 
 }
 
 MIRT_API mirt_status mirt_plan_memory(mirt_model *model, int64_t batch, mirt_memory *out) {
+    MIRT__USE_MODEL(model, mirt_last_status());
     if (mirt__need_compiled(model, "mirt_plan_memory") != MIRT_OK) return mirt_last_status();
     if (!out) return mirt__fail(MIRT_E_INVALID, "mirt_plan_memory: no place for the answer");
     mirt_function *t = mirt__inspect_plan(model, batch);
@@ -43464,6 +43957,7 @@ static int64_t mirt__fitting_next(const mirt__fitting *s, int tries) {
 }
 
 MIRT_API int64_t mirt_largest_batch(mirt_model *model, uint64_t bytes_per_device) {
+    MIRT__USE_MODEL(model, 0);
     const int64_t most = (int64_t)1 << 30;
     mirt__fitting s;
     mirt_machine_info machine;
@@ -43489,6 +43983,7 @@ MIRT_API int64_t mirt_largest_batch(mirt_model *model, uint64_t bytes_per_device
 }
 
 MIRT_API mirt_status mirt_plan_macs(mirt_model *model, int64_t batch, double *out) {
+    MIRT__USE_MODEL(model, mirt_last_status());
     if (mirt__need_compiled(model, "mirt_plan_macs") != MIRT_OK) return mirt_last_status();
     if (!out) return mirt__fail(MIRT_E_INVALID, "mirt_plan_macs: no place for the answer");
     mirt_function *f = mirt__inspect_plan(model, batch);
@@ -43563,6 +44058,7 @@ static void mirt__summary_memory(const mirt_model *model, const mirt_function *t
 }
 
 MIRT_API const char *mirt_summary(mirt_model *model, int64_t batch) {
+    MIRT__USE_MODEL(model, NULL);
     if (mirt__need_compiled(model, "mirt_summary") != MIRT_OK) return NULL;
     mirt_function *t = mirt__inspect_plan(model, batch);
     if (!t) return NULL;
@@ -43607,6 +44103,7 @@ static void mirt__mirrored_text(const mirt_model *model, int64_t batch, mirt__te
 }
 
 MIRT_API const char *mirt_graph_text(mirt_model *model, int64_t batch) {
+    MIRT__USE_MODEL(model, NULL);
     if (mirt__need_compiled(model, "mirt_graph_text") != MIRT_OK) return NULL;
     if (!mirt__num_labels(model)) return mirt__fail(MIRT_E_STATE, "%s is compiled without a loss: it has no training step", model->name), (const char *)NULL;
     mirt_function *t = mirt__inspect_plan(model, batch);
@@ -43903,6 +44400,7 @@ static void mirt__profile_clear(mirt_model *model) {
 }
 
 MIRT_API mirt_status mirt_profile_begin(mirt_model *model) {
+    MIRT__USE_MODEL(model, mirt_last_status());
     if (!model) return mirt__fail_missing("mirt_profile_begin", "model");
     if (model->busy || model->strategy->running) return mirt__fail(MIRT_E_STATE, "mirt_profile_begin: %s is being trained or recorded", model->name);
     double bytes = mirt__peak_bytes(model->strategy);
@@ -43917,6 +44415,7 @@ MIRT_API mirt_status mirt_profile_begin(mirt_model *model) {
 }
 
 MIRT_API void mirt_profile_end(mirt_model *model) {
+    MIRT__USE_MODEL(model, );
     if (!model || model->busy || model->strategy->running) return;
     mirt__profile_clear(model);
     model->profiled = false;
@@ -44115,6 +44614,7 @@ static bool mirt__profile_of(const mirt_model *model, const mirt_function *f, co
 }
 
 MIRT_API const char *mirt_profile_text(mirt_model *model) {
+    MIRT__USE_MODEL(model, NULL);
     const char *name;
     if (!model) return mirt__fail_missing("mirt_profile_text", "model"), (const char *)NULL;
     mirt__text *out = &model->profile_text;
@@ -44165,6 +44665,7 @@ MIRT__LIB void mirt__tensor_of(const mirt__variable *v, const char *name, const 
 /* >>names of classes */
 
 MIRT_API mirt_status mirt_set_model_class_names(mirt_model *model, const char *const *names, int count) {
+    MIRT__USE_MODEL(model, mirt_last_status());
     if (!model) return mirt__fail_missing("mirt_set_model_class_names", "model");
     for (int i = 0; names && i < count; i++) {
         if (names[i] && !mirt__utf8_valid(names[i], strlen(names[i]))) return mirt__fail(MIRT_E_INVALID, "%s: the name of class %d is not valid UTF-8", model->name, i);
@@ -44264,6 +44765,7 @@ static mirt_status mirt__save_any(mirt_model *model, const char *path, bool whol
 }
 
 MIRT_API mirt_status mirt_save(mirt_model *model, const char *path, mirt_save_flags flags) {
+    MIRT__USE_MODEL(model, mirt_last_status());
     mirt__pool pool;
     mirt__save_texts texts;
     bool whole = flags != MIRT_SAVE_WEIGHTS_ONLY;
@@ -44411,6 +44913,7 @@ static mirt_model *mirt__load_open(mirt_strategy *strategy, mirt__safetensors *f
 }
 
 MIRT_API mirt_model *mirt_load(mirt_strategy *strategy, const char *path) {
+    MIRT__USE(strategy, NULL);
     mirt__safetensors file;
     if (!strategy) return mirt__fail_missing("mirt_load", "strategy"), (mirt_model *)NULL;
     if (!path) return mirt__fail(MIRT_E_INVALID, "mirt_load: no path"), (mirt_model *)NULL;
@@ -44418,6 +44921,7 @@ MIRT_API mirt_model *mirt_load(mirt_strategy *strategy, const char *path) {
 }
 
 MIRT_API mirt_model *mirt_load_memory(mirt_strategy *strategy, const void *data, size_t size) {
+    MIRT__USE(strategy, NULL);
     mirt__safetensors file;
     if (!strategy) return mirt__fail_missing("mirt_load_memory", "strategy"), (mirt_model *)NULL;
     if (!data) return mirt__fail(MIRT_E_INVALID, "mirt_load_memory: no data"), (mirt_model *)NULL;
@@ -44425,6 +44929,7 @@ MIRT_API mirt_model *mirt_load_memory(mirt_strategy *strategy, const void *data,
 }
 
 MIRT_API mirt_status mirt_load_weights(mirt_model *model, const char *path) {
+    MIRT__USE_MODEL(model, mirt_last_status());
     mirt__safetensors file;
     if (!model || !path) return mirt__fail(MIRT_E_INVALID, "mirt_load_weights: no model or no path");
     if (mirt__model_materialize(model) != MIRT_OK || mirt__safetensors_open(&file, path) != MIRT_OK) return mirt_last_status();
@@ -44503,6 +45008,7 @@ static mirt_status mirt__load_some(mirt_model *model, const mirt__safetensors *f
 }
 
 MIRT_API mirt_status mirt_load_weights_partial(mirt_model *model, const char *path, const mirt_load_desc *desc, mirt_load_report *report) {
+    MIRT__USE_MODEL(model, mirt_last_status());
     mirt__safetensors file;
     mirt__pool pool;
     mirt_load_desc all;
@@ -44611,8 +45117,19 @@ typedef struct mirt__state_question {
     size_t capacity, size;
 } mirt__state_question;
 
+static bool mirt__load_state(const mirt_callback *callback, const char *text) {
+    if (mirt__ready_of(callback)) return !callback->load_state(text, callback->user);
+    MIRT__OUTSIDE;
+    return !callback->load_state(text, callback->user);
+}
+
 static void mirt__ask_state(void *arg) {
     mirt__state_question *q = (mirt__state_question *)arg;
+    if (!mirt__ready_of(q->callback)) {
+        MIRT__OUTSIDE;
+        q->size = q->callback->save_state(q->text, q->capacity, q->callback->user);
+        return;
+    }
     q->size = q->callback->save_state(q->text, q->capacity, q->callback->user);
 }
 
@@ -44975,7 +45492,7 @@ static mirt_status mirt__resume_callbacks(mirt__resume *r) {
         if (!state || state->type != MIRT__JSON_STRING) continue;
         taken++;
         if (ready) ready->weights_set = false;
-        const bool good = !callback->load_state(state->string, callback->user);
+        const bool good = mirt__load_state(callback, state->string);
         if (!good && ready) return mirt__fail_at("the state of %s", label);
         if (!good) return mirt__fail(MIRT_E_FORMAT, "the callback %s cannot use the state it has there", label);
         if (ready && mirt__resume_kept(r, ready, label) != MIRT_OK) return mirt_last_status();
@@ -45237,6 +45754,7 @@ MIRT__LIB mirt_status mirt__checkpoint_newest(const char *directory, int64_t *sa
 }
 
 MIRT_API mirt_status mirt_latest_checkpoint(const mirt_strategy *strategy, const char *directory, char *path, size_t capacity) {
+    MIRT__ENTER;
     mirt__safetensors file;
     bool found;
     if (!directory || !path || !capacity) return mirt__fail(MIRT_E_INVALID, "mirt_latest_checkpoint: no directory, or no place for the path");
@@ -45266,7 +45784,14 @@ static void mirt__ready_destroy(void *user) {
 }
 
 MIRT_API void mirt_callback_destroy(mirt_callback *callback) {
-    if (callback && callback->destroy) callback->destroy(callback->user);
+    MIRT__ENTER;
+    if (!callback || !callback->destroy) return;
+    if (mirt__ready_of(callback)) {
+        callback->destroy(callback->user);
+        return;
+    }
+    MIRT__OUTSIDE;
+    callback->destroy(callback->user);
 }
 
 static void mirt__state_write(mirt__text *out, const mirt__state_field *field, const char *self) {
@@ -45544,6 +46069,7 @@ static int mirt__early_stopping_train_end(const mirt_event *event, void *user) {
 static void mirt__early_stopping_release(mirt__readymade *ready) { mirt__free(((mirt__early_stopping *)ready)->monitor.name); }
 
 MIRT_API mirt_callback *mirt_early_stopping(const mirt_early_stopping_desc *desc) {
+    MIRT__ENTER;
     mirt_early_stopping_desc defaults;
     memset(&defaults, 0, sizeof defaults);
     if (!desc) desc = &defaults;
@@ -46000,11 +46526,13 @@ static mirt__checkpointer *mirt__checkpointer_new(const char *name, const char *
 }
 
 MIRT_API mirt_callback *mirt_model_checkpoint(const mirt_model_checkpoint_desc *desc) {
+    MIRT__ENTER;
     mirt__checkpointer *self = mirt__checkpointer_new("model_checkpoint", "model checkpoint", desc);
     return self ? &self->ready.base : NULL;
 }
 
 MIRT_API mirt_callback *mirt_backup_and_restore(const mirt_backup_desc *desc) {
+    MIRT__ENTER;
     mirt_model_checkpoint_desc checkpoint;
     mirt__text path = {NULL, 0, 0, false};
     memset(&checkpoint, 0, sizeof checkpoint);
@@ -46084,6 +46612,7 @@ static int mirt__plateau_epoch_end(const mirt_event *event, void *user) {
 static void mirt__plateau_release(mirt__readymade *ready) { mirt__free(((mirt__plateau *)ready)->monitor.name); }
 
 MIRT_API mirt_callback *mirt_reduce_lr_on_plateau(const mirt_reduce_lr_desc *given) {
+    MIRT__ENTER;
     mirt_reduce_lr_desc desc;
     memset(&desc, 0, sizeof desc);
     if (given) desc = *given;
@@ -46115,7 +46644,7 @@ typedef struct mirt__rate_scheduler {
 
 static int mirt__rate_scheduler_epoch_begin(const mirt_event *event, void *user) {
     const mirt__rate_scheduler *self = (const mirt__rate_scheduler *)user;
-    const float rate = self->schedule(event->epoch, (float)mirt_get_learning_rate(event->model), self->user);
+    const float rate = mirt__scheduled_rate(self->schedule, event->epoch, event->model, self->user);
     return mirt__callback_result(mirt_set_learning_rate(event->model, (double)rate));
 }
 
@@ -46234,6 +46763,7 @@ static void mirt__csv_release(mirt__readymade *ready) {
 }
 
 MIRT_API mirt_callback *mirt_csv_logger(const mirt_csv_logger_desc *desc) {
+    MIRT__ENTER;
     if (!desc || !desc->path) return mirt__fail(MIRT_E_INVALID, "mirt_csv_logger: there is no path"), (mirt_callback *)NULL;
     if (desc->separator == '"' || desc->separator == '\n' || desc->separator == '\r') return mirt__fail(MIRT_E_INVALID, "mirt_csv_logger: a quote or the end of a line cannot separate columns"), (mirt_callback *)NULL;
     mirt__readymade *ready = mirt__ready_new(sizeof(mirt__csv_logger), "csv_logger", mirt__csv_logger_fields, MIRT__COUNT(mirt__csv_logger_fields));
@@ -46434,6 +46964,7 @@ static void mirt__json_release(mirt__readymade *ready) {
 }
 
 MIRT_API mirt_callback *mirt_json_logger(const mirt_json_logger_desc *desc) {
+    MIRT__ENTER;
     if (!desc || !desc->path || desc->steps < 0) return mirt__fail(MIRT_E_INVALID, desc && desc->path ? "mirt_json_logger: steps cannot be negative" : "mirt_json_logger: there is no path"), (mirt_callback *)NULL;
     mirt__readymade *ready = mirt__ready_new(sizeof(mirt__json_logger), "json_logger", mirt__json_logger_fields, MIRT__COUNT(mirt__json_logger_fields));
     if (!ready) return NULL;
@@ -46709,6 +47240,7 @@ static void mirt__board_release(mirt__readymade *ready) {
 }
 
 MIRT_API mirt_callback *mirt_tensorboard(const mirt_tensorboard_desc *desc) {
+    MIRT__ENTER;
     mirt_tensorboard_desc defaults;
     memset(&defaults, 0, sizeof defaults);
     if (!desc) desc = &defaults;
@@ -46740,6 +47272,7 @@ struct mirt_event_writer {
 };
 
 MIRT_API mirt_event_writer *mirt_event_writer_create(const char *log_dir) {
+    MIRT__ENTER;
     if (!log_dir) return mirt__fail(MIRT_E_INVALID, "mirt_event_writer_create: there is no directory"), (mirt_event_writer *)NULL;
     mirt_event_writer *writer = (mirt_event_writer *)mirt__calloc(1, sizeof *writer);
     if (writer && mirt__events_open(&writer->events, log_dir, NULL, 0) != MIRT_OK) {
@@ -46750,6 +47283,7 @@ MIRT_API mirt_event_writer *mirt_event_writer_create(const char *log_dir) {
 }
 
 MIRT_API void mirt_event_writer_destroy(mirt_event_writer *writer) {
+    MIRT__ENTER;
     if (writer) mirt__events_close(&writer->events);
     mirt__free(writer);
 }
@@ -46759,16 +47293,19 @@ static mirt_status mirt__event_writer_check(const char *caller, const mirt_event
 }
 
 MIRT_API mirt_status mirt_write_scalar(mirt_event_writer *writer, const char *tag, double value, int64_t step) {
+    MIRT__ENTER;
     mirt_status status = mirt__event_writer_check("mirt_write_scalar", writer, tag, "");
     return status == MIRT_OK ? mirt__events_scalar(&writer->events, step, tag, value) : status;
 }
 
 MIRT_API mirt_status mirt_write_text(mirt_event_writer *writer, const char *tag, const char *text, int64_t step) {
+    MIRT__ENTER;
     mirt_status status = mirt__event_writer_check("mirt_write_text", writer, tag, text);
     return status == MIRT_OK ? mirt__events_text(&writer->events, step, tag, text) : status;
 }
 
 MIRT_API mirt_status mirt_write_histogram(mirt_event_writer *writer, const char *tag, const float *values, int64_t count, int64_t step) {
+    MIRT__ENTER;
     mirt_status status = mirt__event_writer_check("mirt_write_histogram", writer, tag, values);
     mirt__real *copy = NULL;
     if (status == MIRT_OK && count < 0) status = mirt__fail(MIRT_E_INVALID, "mirt_write_histogram: %lld values", (long long)count);
@@ -46780,6 +47317,7 @@ MIRT_API mirt_status mirt_write_histogram(mirt_event_writer *writer, const char 
 }
 
 MIRT_API mirt_status mirt_write_images(mirt_event_writer *writer, const char *tag, mirt_array images, int columns, int64_t step) {
+    MIRT__ENTER;
     mirt_status status = mirt__event_writer_check("mirt_write_images", writer, tag, images.data);
     return status == MIRT_OK ? mirt__events_image(&writer->events, step, tag, &images, columns) : status;
 }
@@ -46808,6 +47346,7 @@ static mirt_status mirt__distributed_read(mirt_dataset *dataset, mirt__batch *ou
 static const mirt__stage mirt__distributed_stage = {mirt__distributed_begin, mirt__distributed_read, NULL, NULL, NULL, NULL, NULL};
 
 MIRT_API mirt_dataset *mirt_distribute(mirt_strategy *strategy, mirt_dataset *dataset) {
+    MIRT__ENTER;
     if (!dataset) return NULL;
     if (!strategy) {
         mirt__fail_missing("mirt_distribute", "strategy");
@@ -46830,11 +47369,13 @@ static const mirt__distributed_dataset *mirt__distributed(const mirt_dataset *da
 }
 
 MIRT_API mirt_status mirt_dataset_next(mirt_dataset *dataset, mirt_global_batch *out) {
+    MIRT__ENTER;
     mirt__batch batch;
     if (!dataset) return mirt__fail_missing("mirt_dataset_next", "data set");
     if (!out) return mirt__fail(MIRT_E_INVALID, "mirt_dataset_next: no place for the batch");
     memset(out, 0, sizeof *out);
     if (!mirt__distributed(dataset)) return mirt__fail(MIRT_E_STATE, "mirt_dataset_next reads distributed data sets: mirt_distribute makes one");
+    if (mirt__own_process(dataset->process, "mirt_dataset_next", "data set") != MIRT_OK) return MIRT_E_STATE;
     if (dataset->busy) return mirt__fail(MIRT_E_STATE, "mirt_dataset_next: this data set is being trained on by mirt_fit");
     mirt__distributed_dataset *d = (mirt__distributed_dataset *)dataset;
     if (!d->begun && mirt__dataset_begin(dataset, d->strategy->seed, ++d->epoch) != MIRT_OK) return mirt_last_status();
@@ -46858,12 +47399,18 @@ typedef struct mirt__user_body {
 
 static bool mirt__run_user_body(mirt_function *f, void *user) {
     const mirt__user_body *body = (const mirt__user_body *)user;
-    if (body->fn(f, body->user)) return true;
+    bool recorded;
+    {
+        MIRT__OUTSIDE;
+        recorded = body->fn(f, body->user);
+    }
+    if (recorded) return true;
     if (f->program.graph.status == MIRT_OK) mirt__fail(MIRT_E_CALLBACK, "the body of a function of %s said that it failed", f->model->name);
     return false;
 }
 
 MIRT_API mirt_function *mirt_function_create(mirt_model *model, mirt_dataset *dataset, mirt_body_fn body, void *user) {
+    MIRT__USE_MODEL(model, NULL);
     mirt__function_desc desc;
     mirt__data_spec none;
     mirt__user_body b;
@@ -46895,7 +47442,8 @@ MIRT_API mirt_function *mirt_function_create(mirt_model *model, mirt_dataset *da
 }
 
 MIRT_API void mirt_function_destroy(mirt_function *function) {
-    if (!function || function->model->strategy->death) return;
+    MIRT__ENTER;
+    if (!function || !mirt__may_destroy(function->model->strategy, "mirt_function_destroy")) return;
     if (function->recording) {
         mirt__log(function->model->strategy, MIRT_LOG_ERROR, "a function of %s is being recorded; its body cannot destroy it", function->model->name);
         return;
@@ -47000,6 +47548,7 @@ MIRT_API mirt_tensor *mirt_loss_values(mirt_loss loss, bool from_logits, mirt_te
 }
 
 MIRT_API mirt_status mirt_minimize(mirt_function *f, mirt_tensor *loss) {
+    MIRT__ENTER;
     if (mirt__recording(f, loss, "mirt_minimize") != MIRT_OK || mirt__need_optimizer(f, "mirt_minimize") != MIRT_OK) return mirt_last_status();
     if (mirt__minimize(f, loss) == MIRT_OK) return MIRT_OK;
     mirt__function_poison(f);
@@ -47007,6 +47556,7 @@ MIRT_API mirt_status mirt_minimize(mirt_function *f, mirt_tensor *loss) {
 }
 
 MIRT_API mirt_status mirt_gradients(mirt_tensor *loss, mirt_tensor *const *x, int count, mirt_tensor **out) {
+    MIRT__ENTER;
     mirt_function *f = loss ? loss->node->graph->function : NULL;
     int missing = 0;
     if (!loss || !x || !out || count < 1) {
@@ -47037,6 +47587,7 @@ MIRT_API mirt_status mirt_gradients(mirt_tensor *loss, mirt_tensor *const *x, in
 }
 
 MIRT_API mirt_status mirt_apply_gradients(mirt_function *f, mirt_tensor *const *variables, mirt_tensor *const *gradients, int count) {
+    MIRT__ENTER;
     char a[96], b[96];
     int given = 0;
     if (!variables || !gradients || count < 1) {
@@ -47107,6 +47658,7 @@ MIRT_API mirt_status mirt_function_result(mirt_function *f, const char *name, mi
 /* >>running */
 
 MIRT_API mirt_status mirt_function_run(mirt_function *f, const mirt_global_batch *batch) {
+    MIRT__USE_MODEL(f ? f->model : NULL, mirt_last_status());
     mirt__batch b;
     if (!f) return mirt__fail_missing("mirt_function_run", "function");
     memset(&b, 0, sizeof b);
@@ -47152,6 +47704,7 @@ static double mirt__result_value(const mirt__result *r, int64_t i) {
 }
 
 MIRT_API mirt_status mirt_reduce(mirt_function *f, const char *name, mirt_reduce_op op, double *out, size_t count) {
+    MIRT__USE_MODEL(f ? f->model : NULL, mirt_last_status());
     const mirt__result *r = mirt__find_result(f, name, "mirt_reduce");
     int64_t first;
     if (!r) return mirt_last_status();
@@ -47178,11 +47731,13 @@ static mirt_status mirt__copy_result(const mirt__result *r, int64_t first, int64
 }
 
 MIRT_API mirt_status mirt_gather_result(mirt_function *f, const char *name, float *out, size_t capacity, size_t *written) {
+    MIRT__USE_MODEL(f ? f->model : NULL, mirt_last_status());
     const mirt__result *r = mirt__find_result(f, name, "mirt_gather_result");
     return r ? mirt__copy_result(r, 0, r->batched ? f->rows : mirt__active_replicas(f), out, capacity, written) : mirt_last_status();
 }
 
 MIRT_API mirt_status mirt_local_result(mirt_function *f, const char *name, int replica, float *out, size_t capacity, size_t *written) {
+    MIRT__USE_MODEL(f ? f->model : NULL, mirt_last_status());
     const mirt__result *r = mirt__find_result(f, name, "mirt_local_result");
     int64_t first;
     if (!r) return mirt_last_status();
@@ -47644,6 +48199,7 @@ static mirt_model *mirt__application_build(mirt_strategy *strategy, const mirt__
 }
 
 MIRT_API mirt_model *mirt_application(mirt_strategy *strategy, const char *name, const mirt_application_desc *desc) {
+    MIRT__USE(strategy, NULL);
     const char *names[MIRT__COUNT(mirt__application_table)];
     for (int i = 0; i < MIRT__COUNT(names); i++) names[i] = mirt__application_table[i].name;
     for (int i = 0; name && i < MIRT__COUNT(names); i++) {

@@ -128,7 +128,8 @@ MIRT_API mirt_array mirt_make_array(const void *data, mirt_dtype dtype, mirt_sha
 
 /* >>strategy ------------------------------------------------------------------------------ */
 /* Threads: a strategy, and everything created from it, is for one thread at a time, not always the same one;
-   different strategies may be used by different threads at once. Any thread may create one at any time. */
+   different strategies may be used by different threads at once. Any thread may create one at any time. A call while another thread
+   uses the strategy, or in a child of the process that created it, returns MIRT_E_STATE; destroying then does nothing. */
 
 typedef struct mirt_strategy mirt_strategy;
 

@@ -45,7 +45,25 @@ typedef struct kernel_case {
     const int32_t (*shapes)[MAX_NUMBERS]; /* ends at SHAPE_END; those after SHAPE_LARGE may be left out */
 } kernel_case;
 
+/* Instead: every other number is zero, denormal, or so small that products are denormal. */
+static bool tiny_numbers;
+
+static float fill_tiny(job *j, fill how) {
+    const bool exact = how == GRID || how == BELOW || how == ODD; /* sums stay exact when all of these are flushed */
+    const float sign = how != POSITIVE && (mirt__random_u32(&j->random) & 1) ? -1.0f : 1.0f;
+    const uint32_t kind = mirt__random_u32(&j->random) % 8, bits = mirt__random_u32(&j->random) % 0x7fffffu + 1;
+    float x;
+    memcpy(&x, &bits, sizeof x); /* denormal */
+    if (kind == 0) x = 0;
+    if (exact) return sign * x;
+    if (kind == 1) x = FLT_MIN;
+    if (kind == 2 || kind == 3) x = 1e-20f * (float)(bits % 1000 + 1); /* products of two are denormal */
+    if (kind == 4) x = FLT_MIN * (1 + (float)(bits % 100));
+    return sign * x;
+}
+
 static float fill_float(job *j, fill how) {
+    if (tiny_numbers && (mirt__random_u32(&j->random) & 1)) return fill_tiny(j, how);
     float unit = mirt__random_unit(&j->random);
     switch (how) {
     case GRID: return (float)((int)(unit * 9) - 4) * 0.25f;

@@ -76,6 +76,21 @@ MIRT__LIB mirt_status mirt__fail_missing(const char *caller, const char *what);
 /* The sentence for out of memory; returns NULL so that allocation failures read `return mirt__no_memory(n)`. */
 MIRT__LIB void *mirt__no_memory(size_t bytes);
 
+/* Both last until the end of the block that they stand in. MIRT__ENTER: the library's floating-point control is in force (round to
+   nearest, no traps, denormals flushed). MIRT__OUTSIDE: the caller's, around a call of code of the caller; what that code changes in
+   it lasts. */
+#define MIRT__AT_END(fn) __attribute__((cleanup(fn), unused))
+#define MIRT__ENTER bool mirt__entered MIRT__AT_END(mirt__leave) = mirt__enter()
+#define MIRT__OUTSIDE int mirt__was_inside MIRT__AT_END(mirt__step_in) = mirt__step_out()
+MIRT__LIB bool mirt__enter(void);
+MIRT__LIB void mirt__leave(bool *entered);
+MIRT__LIB int mirt__step_out(void);
+MIRT__LIB void mirt__step_in(int *was_inside);
+/* The process. */
+MIRT__LIB int64_t mirt__process(void);
+/* MIRT_E_STATE: `what` was created by another process than this one, which has none of its threads. */
+MIRT__LIB mirt_status mirt__own_process(int64_t process, const char *call, const char *what);
+
 /* Zeroed memory, any size including 0; NULL with the error set. count * size is overflow checked. */
 MIRT__LIB void *mirt__calloc(size_t count, size_t size);
 /* Grows `*pointer` (may be NULL) to hold `count` elements, keeping the first `used`; false with the

@@ -1,5 +1,6 @@
 /* Threads that wait for jobs, and the gates they wait at. */
 
+#include "entry.h"
 #include "team.h"
 
 #include <unistd.h>
@@ -117,7 +118,7 @@ typedef struct mirt__team_looker {
 typedef struct mirt__team_member {
     mirt__team *team;
     int number;
-    pthread_t thread;
+    mirt__thread thread;
 } mirt__team_member;
 
 struct mirt__team {
@@ -127,6 +128,7 @@ struct mirt__team {
     /* The job: written before `work` moves, read after. */
     void (*fn)(void *arg, int member);
     void *arg;
+    mirt__caller caller;
     int size, started;
     bool spin, quit;
     mirt__team_looker looker;
@@ -241,6 +243,7 @@ static void mirt__team_work(mirt__team_member *self) {
     for (uint32_t job = 0;; job++) {
         mirt__gate_wait(&team->work, job, team->spin, NULL);
         if (team->quit) return;
+        mirt__caller_set(&team->caller, false);
         team->fn(team->arg, self->number);
         if (__atomic_sub_fetch(&team->unfinished, 1, __ATOMIC_ACQ_REL) == 0) mirt__gate_move(&team->done);
     }
@@ -276,7 +279,7 @@ MIRT__LIB mirt__team *mirt__team_create(int size, bool spin) {
         mirt__team_member *member = &team->members[i];
         member->team = team;
         member->number = i;
-        int code = pthread_create(&member->thread, NULL, mirt__team_worker, member);
+        int code = mirt__thread_start(&member->thread, mirt__team_worker, member);
         if (code != 0) {
             mirt__fail(MIRT_E_THREAD, "thread %d of %d could not be started: %s", i, size - 1, strerror(code));
             fine = false;
@@ -294,7 +297,7 @@ MIRT__LIB void mirt__team_destroy(mirt__team *team) {
     if (team->started > 0) {
         team->quit = true;
         mirt__gate_move(&team->work);
-        for (int i = 1; i <= team->started; i++) pthread_join(team->members[i].thread, NULL);
+        for (int i = 1; i <= team->started; i++) pthread_join(team->members[i].thread.id, NULL);
     }
     mirt__gate_destroy(&team->work);
     mirt__gate_destroy(&team->done);
@@ -312,6 +315,7 @@ MIRT__LIB bool mirt__team_run(mirt__team *team, void (*fn)(void *arg, int member
     uint32_t done = mirt__gate_value(&team->done);
     team->fn = fn;
     team->arg = arg;
+    team->caller = mirt__caller_get();
     __atomic_store_n(&team->unfinished, team->size - 1, __ATOMIC_RELAXED);
     mirt__gate_move(&team->work);
     fn(arg, 0);

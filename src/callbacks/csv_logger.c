@@ -103,6 +103,7 @@ static void mirt__csv_release(mirt__readymade *ready) {
 }
 
 MIRT_API mirt_callback *mirt_csv_logger(const mirt_csv_logger_desc *desc) {
+    MIRT__ENTER;
     if (!desc || !desc->path) return mirt__fail(MIRT_E_INVALID, "mirt_csv_logger: there is no path"), (mirt_callback *)NULL;
     if (desc->separator == '"' || desc->separator == '\n' || desc->separator == '\r') return mirt__fail(MIRT_E_INVALID, "mirt_csv_logger: a quote or the end of a line cannot separate columns"), (mirt_callback *)NULL;
     mirt__readymade *ready = mirt__ready_new(sizeof(mirt__csv_logger), "csv_logger", mirt__csv_logger_fields, MIRT__COUNT(mirt__csv_logger_fields));

@@ -58,6 +58,7 @@ static int mirt__early_stopping_train_end(const mirt_event *event, void *user) {
 static void mirt__early_stopping_release(mirt__readymade *ready) { mirt__free(((mirt__early_stopping *)ready)->monitor.name); }
 
 MIRT_API mirt_callback *mirt_early_stopping(const mirt_early_stopping_desc *desc) {
+    MIRT__ENTER;
     mirt_early_stopping_desc defaults;
     memset(&defaults, 0, sizeof defaults);
     if (!desc) desc = &defaults;

@@ -5,6 +5,7 @@ struct mirt_event_writer {
 };
 
 MIRT_API mirt_event_writer *mirt_event_writer_create(const char *log_dir) {
+    MIRT__ENTER;
     if (!log_dir) return mirt__fail(MIRT_E_INVALID, "mirt_event_writer_create: there is no directory"), (mirt_event_writer *)NULL;
     mirt_event_writer *writer = (mirt_event_writer *)mirt__calloc(1, sizeof *writer);
     if (writer && mirt__events_open(&writer->events, log_dir, NULL, 0) != MIRT_OK) {
@@ -15,6 +16,7 @@ MIRT_API mirt_event_writer *mirt_event_writer_create(const char *log_dir) {
 }
 
 MIRT_API void mirt_event_writer_destroy(mirt_event_writer *writer) {
+    MIRT__ENTER;
     if (writer) mirt__events_close(&writer->events);
     mirt__free(writer);
 }
@@ -24,16 +26,19 @@ static mirt_status mirt__event_writer_check(const char *caller, const mirt_event
 }
 
 MIRT_API mirt_status mirt_write_scalar(mirt_event_writer *writer, const char *tag, double value, int64_t step) {
+    MIRT__ENTER;
     mirt_status status = mirt__event_writer_check("mirt_write_scalar", writer, tag, "");
     return status == MIRT_OK ? mirt__events_scalar(&writer->events, step, tag, value) : status;
 }
 
 MIRT_API mirt_status mirt_write_text(mirt_event_writer *writer, const char *tag, const char *text, int64_t step) {
+    MIRT__ENTER;
     mirt_status status = mirt__event_writer_check("mirt_write_text", writer, tag, text);
     return status == MIRT_OK ? mirt__events_text(&writer->events, step, tag, text) : status;
 }
 
 MIRT_API mirt_status mirt_write_histogram(mirt_event_writer *writer, const char *tag, const float *values, int64_t count, int64_t step) {
+    MIRT__ENTER;
     mirt_status status = mirt__event_writer_check("mirt_write_histogram", writer, tag, values);
     mirt__real *copy = NULL;
     if (status == MIRT_OK && count < 0) status = mirt__fail(MIRT_E_INVALID, "mirt_write_histogram: %lld values", (long long)count);
@@ -45,6 +50,7 @@ MIRT_API mirt_status mirt_write_histogram(mirt_event_writer *writer, const char 
 }
 
 MIRT_API mirt_status mirt_write_images(mirt_event_writer *writer, const char *tag, mirt_array images, int columns, int64_t step) {
+    MIRT__ENTER;
     mirt_status status = mirt__event_writer_check("mirt_write_images", writer, tag, images.data);
     return status == MIRT_OK ? mirt__events_image(&writer->events, step, tag, &images, columns) : status;
 }

@@ -183,6 +183,7 @@ static void mirt__json_release(mirt__readymade *ready) {
 }
 
 MIRT_API mirt_callback *mirt_json_logger(const mirt_json_logger_desc *desc) {
+    MIRT__ENTER;
     if (!desc || !desc->path || desc->steps < 0) return mirt__fail(MIRT_E_INVALID, desc && desc->path ? "mirt_json_logger: steps cannot be negative" : "mirt_json_logger: there is no path"), (mirt_callback *)NULL;
     mirt__readymade *ready = mirt__ready_new(sizeof(mirt__json_logger), "json_logger", mirt__json_logger_fields, MIRT__COUNT(mirt__json_logger_fields));
     if (!ready) return NULL;

@@ -57,6 +57,7 @@ static int mirt__plateau_epoch_end(const mirt_event *event, void *user) {
 static void mirt__plateau_release(mirt__readymade *ready) { mirt__free(((mirt__plateau *)ready)->monitor.name); }
 
 MIRT_API mirt_callback *mirt_reduce_lr_on_plateau(const mirt_reduce_lr_desc *given) {
+    MIRT__ENTER;
     mirt_reduce_lr_desc desc;
     memset(&desc, 0, sizeof desc);
     if (given) desc = *given;
@@ -88,7 +89,7 @@ typedef struct mirt__rate_scheduler {
 
 static int mirt__rate_scheduler_epoch_begin(const mirt_event *event, void *user) {
     const mirt__rate_scheduler *self = (const mirt__rate_scheduler *)user;
-    const float rate = self->schedule(event->epoch, (float)mirt_get_learning_rate(event->model), self->user);
+    const float rate = mirt__scheduled_rate(self->schedule, event->epoch, event->model, self->user);
     return mirt__callback_result(mirt_set_learning_rate(event->model, (double)rate));
 }
 

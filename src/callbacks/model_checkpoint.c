@@ -343,11 +343,13 @@ static mirt__checkpointer *mirt__checkpointer_new(const char *name, const char *
 }
 
 MIRT_API mirt_callback *mirt_model_checkpoint(const mirt_model_checkpoint_desc *desc) {
+    MIRT__ENTER;
     mirt__checkpointer *self = mirt__checkpointer_new("model_checkpoint", "model checkpoint", desc);
     return self ? &self->ready.base : NULL;
 }
 
 MIRT_API mirt_callback *mirt_backup_and_restore(const mirt_backup_desc *desc) {
+    MIRT__ENTER;
     mirt_model_checkpoint_desc checkpoint;
     mirt__text path = {NULL, 0, 0, false};
     memset(&checkpoint, 0, sizeof checkpoint);

@@ -12,7 +12,14 @@ static void mirt__ready_destroy(void *user) {
 }
 
 MIRT_API void mirt_callback_destroy(mirt_callback *callback) {
-    if (callback && callback->destroy) callback->destroy(callback->user);
+    MIRT__ENTER;
+    if (!callback || !callback->destroy) return;
+    if (mirt__ready_of(callback)) {
+        callback->destroy(callback->user);
+        return;
+    }
+    MIRT__OUTSIDE;
+    callback->destroy(callback->user);
 }
 
 static void mirt__state_write(mirt__text *out, const mirt__state_field *field, const char *self) {

@@ -257,6 +257,7 @@ static void mirt__board_release(mirt__readymade *ready) {
 }
 
 MIRT_API mirt_callback *mirt_tensorboard(const mirt_tensorboard_desc *desc) {
+    MIRT__ENTER;
     mirt_tensorboard_desc defaults;
     memset(&defaults, 0, sizeof defaults);
     if (!desc) desc = &defaults;

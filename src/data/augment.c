@@ -99,6 +99,7 @@ static mirt_status mirt__augment_set(mirt_dataset *dataset, const mirt_augmentat
 }
 
 MIRT_API mirt_dataset *mirt_augment(mirt_dataset *dataset, const mirt_augmentation *list, int count) {
+    MIRT__ENTER;
     mirt_status status = MIRT_OK;
     if (!dataset) return NULL;
     if (!list || count < 1 || count > MIRT__MAX_AUGMENTATIONS) status = mirt__fail(MIRT_E_INVALID, "mirt_augment needs a list of 1 to %d augmentations", MIRT__MAX_AUGMENTATIONS);
@@ -189,6 +190,7 @@ static bool mirt__augment_entry(const char **text, mirt_augmentation *out, char 
 }
 
 MIRT_API int mirt_parse_augmentation(const char *text, mirt_augmentation *list, int most) {
+    MIRT__ENTER;
     char ended = ',';
     int count = 0;
     if (!text || !list) return mirt__fail_missing("mirt_parse_augmentation", text ? "list" : "text"), -1;
@@ -214,6 +216,7 @@ static void mirt__adapt_add(const mirt__data_field *field, const void *x, int64_
 }
 
 MIRT_API mirt_status mirt_adapt(mirt_normalization_desc *desc, mirt_dataset *dataset) {
+    MIRT__ENTER;
     double shift[MIRT_MAX_CHANNELS] = {0}, sum[MIRT_MAX_CHANNELS] = {0}, square[MIRT_MAX_CHANNELS] = {0}, count = 0;
     mirt__batch batch;
     char text[96];

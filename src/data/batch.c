@@ -191,9 +191,11 @@ MIRT__LIB mirt_dataset *mirt__batch_over(mirt_dataset *source, int64_t batch, bo
 }
 
 MIRT_API mirt_dataset *mirt_batch(mirt_dataset *dataset, int64_t batch) {
+    MIRT__ENTER;
     return mirt__batch_over(dataset, batch, false, false);
 }
 
 MIRT_API mirt_dataset *mirt_batch_drop_remainder(mirt_dataset *dataset, int64_t batch) {
+    MIRT__ENTER;
     return mirt__batch_over(dataset, batch, false, true);
 }

@@ -235,6 +235,7 @@ static mirt_status mirt__cache_check(const mirt_dataset *dataset, const mirt_cac
 }
 
 MIRT_API mirt_dataset *mirt_cache_with(mirt_dataset *dataset, const mirt_cache_desc *desc) {
+    MIRT__ENTER;
     mirt_cache_desc defaults;
     memset(&defaults, 0, sizeof defaults);
     if (!desc) desc = &defaults;
@@ -255,5 +256,6 @@ MIRT_API mirt_dataset *mirt_cache_with(mirt_dataset *dataset, const mirt_cache_d
 }
 
 MIRT_API mirt_dataset *mirt_cache(mirt_dataset *dataset) {
+    MIRT__ENTER;
     return mirt_cache_with(dataset, NULL);
 }

@@ -106,6 +106,7 @@ typedef struct mirt__at {
 /* The first member of every stage's own struct. */
 struct mirt_dataset {
     const mirt__stage *stage;
+    int64_t process;      /* that created it */
     mirt_dataset *source; /* the stage before, or NULL */
     mirt__at at;          /* of the thread that goes through the stages, where it has no work of its own */
     uint64_t made;        /* atomic: grows with samples, or now and then loses one */

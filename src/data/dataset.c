@@ -8,6 +8,7 @@ MIRT__LIB const mirt__data_spec *mirt__dataset_spec(const mirt_dataset *dataset)
 
 MIRT__LIB mirt_status mirt__dataset_begin(mirt_dataset *dataset, uint64_t seed, int64_t epoch) {
     if (dataset->lost) return mirt__fail(MIRT_E_TIMEOUT, "this data set was given up in the middle of an epoch; it cannot be used any more");
+    if (mirt__own_process(dataset->process, "reading a data set", "data set") != MIRT_OK) return MIRT_E_STATE;
     dataset->position = 0;
     return dataset->stage->begin ? dataset->stage->begin(dataset, seed, epoch) : MIRT_OK;
 }
@@ -34,12 +35,13 @@ MIRT_API int64_t mirt_dataset_batches(const mirt_dataset *dataset) {
 }
 
 MIRT_API void mirt_dataset_destroy(mirt_dataset *dataset) {
+    MIRT__ENTER;
     if (dataset && dataset->lost) return; /* threads may still be at work on it */
     if (dataset && dataset->busy) {
         mirt__fail(MIRT_E_STATE, "this data set is being trained on; it cannot be destroyed before mirt_fit returns");
         return;
     }
-    while (dataset) {
+    while (dataset && dataset->process == mirt__process()) { /* a child process has none of the threads */
         mirt_dataset *before = dataset->borrows ? NULL : dataset->source;
         mirt__crew_destroy(dataset->crew);
         if (dataset->stage->release) dataset->stage->release(dataset);
@@ -60,6 +62,7 @@ MIRT__LIB mirt_dataset *mirt__dataset_new(size_t size, const mirt__stage *stage,
     mirt_dataset *dataset = (mirt_dataset *)mirt__calloc(1, size);
     if (!dataset) return mirt__dataset_give_up(source, borrows);
     dataset->stage = stage;
+    dataset->process = mirt__process();
     dataset->source = source;
     dataset->borrows = borrows;
     if (source) {
@@ -423,6 +426,7 @@ MIRT__LIB mirt_status mirt__arrays_spec(const mirt_data *data, mirt__data_spec *
 }
 
 MIRT_API mirt_dataset *mirt_arrays_of(const mirt_data *data) {
+    MIRT__ENTER;
     mirt__data_spec spec;
     if (!data) return mirt__fail_missing("mirt_arrays_of", "data"), (mirt_dataset *)NULL;
     mirt_dataset *dataset = mirt__dataset_new(sizeof(mirt__block_dataset), &mirt__arrays_stage, NULL, false);
@@ -435,6 +439,7 @@ MIRT_API mirt_dataset *mirt_arrays_of(const mirt_data *data) {
 }
 
 MIRT_API mirt_dataset *mirt_arrays(mirt_array x, mirt_array y) {
+    MIRT__ENTER;
     mirt_data data;
     memset(&data, 0, sizeof data);
     data.x[0] = x;

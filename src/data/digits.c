@@ -200,6 +200,7 @@ static mirt_status mirt__digits_begin(mirt_dataset *dataset, uint64_t seed, int6
 static const mirt__stage mirt__digits_stage = {mirt__digits_begin, mirt__dataset_next_at, mirt__block_at, NULL, NULL, NULL, NULL};
 
 MIRT_API mirt_dataset *mirt_drawn_digits(int64_t count, uint64_t seed, mirt_split split) {
+    MIRT__ENTER;
     if (split != MIRT_TRAIN && split != MIRT_TEST) {
         mirt__fail(MIRT_E_INVALID, "mirt_drawn_digits has the splits MIRT_TRAIN and MIRT_TEST, not %d", (int)split);
         return NULL;

@@ -13,7 +13,11 @@ static mirt_status mirt__generator_begin(mirt_dataset *dataset, uint64_t seed, i
     mirt__generator_dataset *generator = (mirt__generator_dataset *)dataset;
     generator->ended = false;
     mirt__at_begin(dataset, NULL, generator->name, -1);
-    int code = generator->desc.begin ? generator->desc.begin(epoch, generator->desc.user) : 0;
+    int code = 0;
+    if (generator->desc.begin) {
+        MIRT__OUTSIDE;
+        code = generator->desc.begin(epoch, generator->desc.user);
+    }
     mirt__at_end(dataset, NULL);
     if (code) return mirt__fail(MIRT_E_CALLBACK, "%s gave the code %d at the beginning of epoch %lld", generator->name, code, (long long)epoch);
     return mirt__dataset_begin_filled(dataset, seed, epoch);
@@ -25,7 +29,11 @@ static mirt_status mirt__generator_write(mirt_dataset *dataset, int64_t i, mirt_
     const float one = 1;
     if (dataset->spec.has_weights) memcpy(field[dataset->spec.num_fields - 1], &one, sizeof one);
     mirt__at_begin(dataset, work, generator->name, i);
-    int code = generator->desc.fn(field, i, generator->desc.user);
+    int code;
+    {
+        MIRT__OUTSIDE;
+        code = generator->desc.fn(field, i, generator->desc.user);
+    }
     mirt__at_end(dataset, work);
     if (end) *end = code == MIRT_END_OF_DATA;
     if (code == 0 || (end && *end)) return MIRT_OK;
@@ -75,6 +83,7 @@ static mirt_status mirt__generator_check(const mirt_generator_desc *desc) {
 }
 
 MIRT_API mirt_dataset *mirt_dataset_from_generator(const mirt_generator_desc *desc) {
+    MIRT__ENTER;
     mirt__data_spec spec;
     if (mirt__generator_check(desc) != MIRT_OK) return NULL;
     const mirt__stage *stage = desc->any_order ? &mirt__generator_make_stage : &mirt__generator_stage;

@@ -18,6 +18,7 @@ static int64_t mirt__grid_pull(mirt_dataset *dataset, int64_t count, char *out) 
 }
 
 MIRT_API mirt_status mirt_save_grid(const char *path, mirt_dataset *dataset, int rows, int columns) {
+    MIRT__ENTER;
     if (!path || !dataset) return mirt__fail_missing("mirt_save_grid", path ? "data set" : "path");
     const mirt__data_field *field = &dataset->spec.field[0];
     size_t bytes;

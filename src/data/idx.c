@@ -236,6 +236,7 @@ static mirt_status mirt__idx_set(mirt__idx_dataset *idx, const char *images_path
 }
 
 MIRT_API mirt_dataset *mirt_idx(const char *images_path, const char *labels_path) {
+    MIRT__ENTER;
     if (!images_path) {
         mirt__fail(MIRT_E_INVALID, "mirt_idx needs the path of a file of images");
         return NULL;
@@ -265,6 +266,7 @@ static bool mirt__mnist_find(mirt__text *path, const char *directory, const char
 }
 
 MIRT_API mirt_dataset *mirt_mnist(const char *directory, mirt_split split) {
+    MIRT__ENTER;
     if (!directory) {
         mirt__fail(MIRT_E_INVALID, "mirt_mnist needs a directory");
         return NULL;

@@ -65,6 +65,11 @@ static bool mirt__images_is_corrupt(mirt_status status) {
     return status == MIRT_E_FORMAT || status == MIRT_E_IO || status == MIRT_E_NOT_FOUND || status == MIRT_E_CALLBACK;
 }
 
+static void mirt__images_log(const mirt_image_directory_desc *desc, mirt_log_level level, const char *text) {
+    MIRT__OUTSIDE;
+    if (desc->log) desc->log(level, text, desc->log_user);
+}
+
 /* Keeps the reason, the first time; threads may meet here. */
 static mirt_status mirt__images_note(mirt__image_dataset *images, int64_t i) {
     char *none = NULL, *reason;
@@ -72,7 +77,7 @@ static mirt_status mirt__images_note(mirt__image_dataset *images, int64_t i) {
     reason = mirt__strdup(mirt_last_error());
     if (!reason) return MIRT_E_NOMEM;
     if (!__atomic_compare_exchange_n(&images->reason[i], &none, reason, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) mirt__free(reason);
-    else if (images->desc.log) images->desc.log(MIRT_LOG_WARNING, reason, images->desc.log_user);
+    else mirt__images_log(&images->desc, MIRT_LOG_WARNING, reason);
     return MIRT_OK;
 }
 
@@ -119,13 +124,19 @@ MIRT_API const char *mirt_dataset_file(const mirt_dataset *dataset, int64_t inde
     return images && index >= 0 && index < images->list.count ? images->list.path[index] : NULL;
 }
 
+static void mirt__tell_of_corrupt(mirt_corrupt_fn fn, const char *path, const char *reason, void *user) {
+    MIRT__OUTSIDE;
+    fn(path, reason, user);
+}
+
 MIRT_API int64_t mirt_corrupt_images(const mirt_dataset *dataset, mirt_corrupt_fn fn, void *user) {
+    MIRT__ENTER;
     const mirt__image_dataset *images = mirt__images_of(dataset);
     int64_t found = 0;
     for (int64_t i = 0; images && i < images->list.count; i++) {
         const char *reason = __atomic_load_n(&images->reason[i], __ATOMIC_ACQUIRE);
         found += reason != NULL;
-        if (reason && fn) fn(images->list.path[i], reason, user);
+        if (reason && fn) mirt__tell_of_corrupt(fn, images->list.path[i], reason, user);
     }
     return found;
 }
@@ -171,7 +182,7 @@ static void mirt__images_say(const mirt_image_directory_desc *desc, mirt_log_lev
     va_start(args, format);
     vsnprintf(text, sizeof text, format, args);
     va_end(args);
-    if (desc->log) desc->log(level, text, desc->log_user);
+    mirt__images_log(desc, level, text);
 }
 
 /* Keras takes them without a word; they are names nevertheless, and cost an output. The labels are sorted as yet. */
@@ -300,16 +311,19 @@ static mirt_dataset *mirt__images_open(const char *caller, const char *path, boo
 }
 
 MIRT_API mirt_dataset *mirt_image_dataset_from_directory(const char *directory, const mirt_image_directory_desc *desc) {
+    MIRT__ENTER;
     return mirt__images_open("mirt_image_dataset_from_directory", directory, false, desc);
 }
 
 MIRT_API mirt_dataset *mirt_image_dataset_from_csv(const char *csv, const mirt_image_directory_desc *desc) {
+    MIRT__ENTER;
     if (desc && desc->labels) return mirt__fail(MIRT_E_INVALID, "mirt_image_dataset_from_csv: labels are in the file"), (mirt_dataset *)NULL;
     return mirt__images_open("mirt_image_dataset_from_csv", csv, true, desc);
 }
 
 MIRT_API mirt_status mirt_image_datasets_from_directory(const char *directory, const mirt_image_directory_desc *given, mirt_dataset **training,
                                                         mirt_dataset **validation) {
+    MIRT__ENTER;
     static const char caller[] = "mirt_image_datasets_from_directory";
     mirt_image_directory_desc desc;
     mirt__image_list list;
@@ -353,6 +367,7 @@ static void mirt__verify_one(void *arg, int64_t task, int member) {
 
 MIRT_API mirt_status mirt_verify_images(const char *directory, const mirt_decode_desc *decode, mirt_corrupt_fn fn, void *user, int64_t *images,
                                         int64_t *corrupt) {
+    MIRT__ENTER;
     mirt_image_directory_desc desc;
     mirt__image_list list;
     mirt__verify verify;
@@ -378,7 +393,7 @@ MIRT_API mirt_status mirt_verify_images(const char *directory, const mirt_decode
     for (int64_t i = 0; verify.reason && i < list.count; i++) {
         if (!verify.reason[i]) continue;
         found++;
-        if (fn && status == MIRT_OK) fn(list.path[i], verify.reason[i], user);
+        if (fn && status == MIRT_OK) mirt__tell_of_corrupt(fn, list.path[i], verify.reason[i], user);
         mirt__free(verify.reason[i]);
     }
     if (images) *images = list.count;

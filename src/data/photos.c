@@ -187,6 +187,7 @@ static mirt_status mirt__photos_make(mirt_dataset *dataset, int64_t i, mirt__wor
 static const mirt__stage mirt__photos_stage = {mirt__dataset_begin_filled, mirt__dataset_next_filled, NULL, mirt__photos_make, mirt__dataset_fill_made, NULL, NULL};
 
 MIRT_API mirt_dataset *mirt_drawn_photos(int64_t count, int height, int width, uint64_t seed, mirt_split split) {
+    MIRT__ENTER;
     static const char *const names[] = {"cats", "dogs"};
     const int most = 4096;
     mirt__data_spec spec;

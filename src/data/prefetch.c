@@ -1,5 +1,6 @@
 /* Prepares batches ahead of their use in a worker thread. */
 
+#include "../base/entry.h"
 #include "workers.h"
 
 static mirt_status mirt__prefetch_check(int depth) {
@@ -11,6 +12,7 @@ static mirt_status mirt__prefetch_check(int depth) {
 #ifdef MIRRORTRAIN_NO_THREADS
 
 MIRT_API mirt_dataset *mirt_prefetch(mirt_dataset *dataset, int depth) {
+    MIRT__ENTER;
     return dataset && mirt__prefetch_check(depth) != MIRT_OK ? mirt__dataset_give_up(dataset, false) : dataset;
 }
 
@@ -50,7 +52,8 @@ typedef struct mirt__prefetch_dataset {
     mirt__berth_list free, asked, filled; /* asked: workers of the stage before are at them already */
     pthread_mutex_t mutex;
     pthread_cond_t to_worker, to_consumer;
-    pthread_t thread;
+    mirt__thread thread;
+    mirt__caller caller; /* of whoever began the pass */
     bool has_mutex, has_worker_cond, has_consumer_cond, has_thread;
     double waited; /* seconds, by the consumer since the worker began on the last batch */
     bool full;     /* there has been no free slot since the last time that there were more of them */
@@ -116,6 +119,7 @@ static void *mirt__prefetch_worker(void *arg) {
     pthread_mutex_lock(&prefetch->mutex);
     while (!prefetch->quit) {
         if (prefetch->busy) {
+            mirt__caller_set(&prefetch->caller, false);
             mirt__prefetch_epoch(prefetch);
             prefetch->busy = false;
             pthread_cond_signal(&prefetch->to_consumer);
@@ -147,6 +151,7 @@ static mirt_status mirt__prefetch_begin(mirt_dataset *dataset, uint64_t seed, in
     prefetch->asked = prefetch->filled = prefetch->free;
     for (int i = 0; i < prefetch->slots; i++) mirt__berth_push(&prefetch->free, &prefetch->slot[i]);
     prefetch->held = NULL;
+    prefetch->caller = mirt__caller_get();
     prefetch->status = MIRT_OK;
     prefetch->busy = status == MIRT_OK;
     pthread_cond_signal(&prefetch->to_worker);
@@ -184,7 +189,7 @@ static void mirt__prefetch_release(mirt_dataset *dataset) {
         prefetch->quit = true;
         pthread_cond_signal(&prefetch->to_worker);
         pthread_mutex_unlock(&prefetch->mutex);
-        pthread_join(prefetch->thread, NULL);
+        pthread_join(prefetch->thread.id, NULL);
     }
     /* Its workers may be at slots of this stage. */
     if (dataset->source->crew) mirt__crew_drop(dataset->source->crew);
@@ -220,7 +225,7 @@ static mirt_status mirt__prefetch_start(mirt__prefetch_dataset *prefetch) {
         prefetch->has_consumer_cond = code == 0;
     }
     if (code == 0) {
-        code = pthread_create(&prefetch->thread, NULL, mirt__prefetch_worker, prefetch);
+        code = mirt__thread_start(&prefetch->thread, mirt__prefetch_worker, prefetch);
         prefetch->has_thread = code == 0;
     }
     if (code != 0) return mirt__fail(MIRT_E_THREAD, "the prefetch thread could not be started: %s", strerror(code));
@@ -228,6 +233,7 @@ static mirt_status mirt__prefetch_start(mirt__prefetch_dataset *prefetch) {
 }
 
 MIRT_API mirt_dataset *mirt_prefetch(mirt_dataset *dataset, int depth) {
+    MIRT__ENTER;
     if (!dataset) return NULL;
     if (mirt__prefetch_check(depth) != MIRT_OK) return mirt__dataset_give_up(dataset, false);
     if (mirt__reachable(dataset) || dataset->run || dataset->pointing || dataset->stage == &mirt__prefetch_stage)

@@ -137,5 +137,6 @@ MIRT__LIB mirt_dataset *mirt__shuffle_over(mirt_dataset *source, int64_t buffer,
 }
 
 MIRT_API mirt_dataset *mirt_shuffle(mirt_dataset *dataset, int64_t buffer) {
+    MIRT__ENTER;
     return mirt__shuffle_over(dataset, buffer, false);
 }

@@ -105,9 +105,15 @@ static mirt_dataset *mirt__window(mirt_dataset *source, int64_t given, bool skip
     return dataset;
 }
 
-MIRT_API mirt_dataset *mirt_take(mirt_dataset *dataset, int64_t count) { return mirt__window(dataset, count, false); }
+MIRT_API mirt_dataset *mirt_take(mirt_dataset *dataset, int64_t count) {
+    MIRT__ENTER;
+    return mirt__window(dataset, count, false);
+}
 
-MIRT_API mirt_dataset *mirt_skip(mirt_dataset *dataset, int64_t count) { return mirt__window(dataset, count, true); }
+MIRT_API mirt_dataset *mirt_skip(mirt_dataset *dataset, int64_t count) {
+    MIRT__ENTER;
+    return mirt__window(dataset, count, true);
+}
 
 /* >>repeat */
 
@@ -199,6 +205,7 @@ MIRT__LIB void mirt__dataset_vary(mirt_dataset *dataset) {
 }
 
 MIRT_API mirt_dataset *mirt_repeat(mirt_dataset *dataset, int64_t count) {
+    MIRT__ENTER;
     if (!dataset) return NULL;
     mirt_status status = count > 0 ? mirt__stage_count("mirt_repeat", count, 1) : MIRT_OK;
     if (count < 0) count = 0;
@@ -237,7 +244,11 @@ static mirt_status mirt__map_apply(mirt__map_dataset *map, const void *const *in
     for (int f = map->keeps_x ? 0 : 1; f < from->num_fields; f++) memcpy(out[f], in[f], from->field[f].bytes);
     if (map->base.spec.num_fields > from->num_fields) memcpy(out[from->num_fields], &one, sizeof one);
     mirt__at_begin(&map->base, work, map->name, index);
-    int code = map->fn(in, out, index, map->user);
+    int code;
+    {
+        MIRT__OUTSIDE;
+        code = map->fn(in, out, index, map->user);
+    }
     mirt__at_end(&map->base, work);
     if (code) return mirt__fail(MIRT_E_CALLBACK, "%s gave the code %d for sample %lld", map->name, code, (long long)index);
     return MIRT_OK;
@@ -296,6 +307,7 @@ static mirt_status mirt__map_set(mirt_dataset *dataset, const mirt_map_desc *des
 }
 
 MIRT_API mirt_dataset *mirt_map(mirt_dataset *dataset, const mirt_map_desc *desc) {
+    MIRT__ENTER;
     if (!dataset) return NULL;
     mirt_status status = MIRT_OK;
     if (!desc || !desc->fn) status = mirt__fail(MIRT_E_INVALID, "mirt_map needs a function");
@@ -343,6 +355,7 @@ static const mirt__stage mirt__accumulate_stage = {mirt__dataset_begin_filled, m
                                                    NULL, mirt__accumulate_rows};
 
 MIRT_API mirt_dataset *mirt_accumulate(mirt_dataset *dataset, int batches) {
+    MIRT__ENTER;
     if (!dataset) return NULL;
     mirt_status status = mirt__stage_count("mirt_accumulate", batches, 1);
     if (status == MIRT_OK && !dataset->spec.batch)

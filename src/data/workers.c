@@ -1,5 +1,6 @@
 /* Threads that make samples, and the memory of each. */
 
+#include "../base/entry.h"
 #include "../base/team.h"
 #include "workers.h"
 
@@ -143,6 +144,7 @@ typedef struct mirt__crew_job {
     int64_t failed; /* the first sample that did */
     mirt_status status;
     char error[512];
+    mirt__caller caller;
 } mirt__crew_job;
 
 #ifdef MIRRORTRAIN_NO_THREADS
@@ -152,7 +154,7 @@ typedef struct mirt__crew_job {
 typedef struct mirt__crew_thread {
     mirt__crew *crew;
     mirt__work *work;
-    pthread_t thread;
+    mirt__thread thread;
 } mirt__crew_thread;
 #endif
 
@@ -260,6 +262,7 @@ static void *mirt__crew_main(void *arg) {
     pthread_mutex_lock(&crew->mutex);
     while (!crew->quit) {
         mirt__crew_job *job = mirt__crew_unclaimed(crew);
+        if (job) mirt__caller_set(&job->caller, false);
         if (job) mirt__crew_step(crew, job, thread->work);
         else pthread_cond_wait(&crew->to_threads, &crew->mutex);
     }
@@ -273,7 +276,7 @@ static mirt_status mirt__crew_hire(mirt__crew *crew, int threads) {
         mirt__crew_thread *thread = &crew->thread[crew->threads];
         thread->crew = crew;
         if (!thread->work && !(thread->work = mirt__work_create())) return MIRT_E_NOMEM;
-        int code = pthread_create(&thread->thread, NULL, mirt__crew_main, thread);
+        int code = mirt__thread_start(&thread->thread, mirt__crew_main, thread);
         if (code) return mirt__fail(MIRT_E_THREAD, "worker thread %d of %d could not be started: %s", crew->threads + 1, threads, strerror(code));
         crew->threads++;
     }
@@ -299,7 +302,7 @@ MIRT__LIB void mirt__crew_destroy(mirt__crew *crew) {
         crew->quit = true;
         pthread_cond_broadcast(&crew->to_threads);
         pthread_mutex_unlock(&crew->mutex);
-        for (int i = 0; i < crew->threads; i++) pthread_join(crew->thread[i].thread, NULL);
+        for (int i = 0; i < crew->threads; i++) pthread_join(crew->thread[i].thread.id, NULL);
     }
     for (int i = 0; i < MIRT__CREW_MOST; i++) mirt__work_destroy(crew->thread[i].work);
     if (crew->made > 2) pthread_cond_destroy(&crew->to_asker);
@@ -384,6 +387,7 @@ MIRT__LIB bool mirt__crew_ask(mirt__crew *crew, const mirt__slot *slot, int64_t 
     job->slot = *slot;
     job->first = first;
     job->count = count;
+    job->caller = mirt__caller_get();
     crew->asked++;
     crew->ahead = crew->ahead || ahead;
     MIRT__CREW_CALL(if (crew->threads) pthread_cond_broadcast(&crew->to_threads));

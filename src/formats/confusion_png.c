@@ -100,6 +100,7 @@ static void mirt__confusion_draw(const mirt__picture *p, const mirt__confusion *
 }
 
 MIRT_API mirt_status mirt_save_confusion_png(const char *path, const int64_t *counts, int classes, const char *const *names) {
+    MIRT__ENTER;
     mirt__confusion m;
     mirt__picture p;
     char text[MIRT__NAME_MOST + 1];

@@ -96,6 +96,7 @@ MIRT__LIB mirt_status mirt__png_of(const mirt_array *images, int columns, unsign
 }
 
 MIRT_API mirt_status mirt_write_png(const char *path, mirt_array images, int columns) {
+    MIRT__ENTER;
     mirt__file_writer writer;
     unsigned char *file;
     size_t size;

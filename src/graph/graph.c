@@ -81,6 +81,7 @@ static bool mirt__passes_gradients(const mirt_tensor *t) { return t->dtype == MI
 
 MIRT__LIB mirt_tensor *mirt__record(mirt__graph *graph, mirt__op_id id, const mirt__attrs *attrs,
                                     mirt_tensor *const *in, int num_in) {
+    MIRT__ENTER;
     if (graph->status != MIRT_OK) return NULL;
     for (int i = 0; i < num_in; i++) {
         if (!in[i]) return NULL;

@@ -506,7 +506,11 @@ static mirt_status mirt__image_convert(mirt_image *image, mirt_color_mode mode) 
 }
 
 static mirt_status mirt__decode_by_caller(const unsigned char *bytes, size_t size, const mirt_decode_desc *desc, mirt_image *out, bool *done) {
-    int code = desc->decoder(bytes, size, out, desc->decoder_user);
+    int code;
+    {
+        MIRT__OUTSIDE;
+        code = desc->decoder(bytes, size, out, desc->decoder_user);
+    }
     *done = code != MIRT_OTHER_DECODER;
     if (!*done) return MIRT_OK;
     if (code) return mirt__fail(MIRT_E_CALLBACK, "the decoder gave the code %d", code);
@@ -570,6 +574,7 @@ static mirt_status mirt__decode_arguments(const char *caller, mirt_color_mode mo
 }
 
 MIRT_API mirt_status mirt_decode_image(const void *bytes, size_t size, mirt_color_mode mode, const mirt_decode_desc *desc, mirt_image *out) {
+    MIRT__ENTER;
     mirt_decode_desc defaults;
     memset(&defaults, 0, sizeof defaults);
     mirt_status status = mirt__decode_arguments("mirt_decode_image", mode, desc, out);
@@ -580,6 +585,7 @@ MIRT_API mirt_status mirt_decode_image(const void *bytes, size_t size, mirt_colo
 }
 
 MIRT_API mirt_status mirt_read_image(const char *path, mirt_color_mode mode, const mirt_decode_desc *desc, mirt_image *out) {
+    MIRT__ENTER;
     mirt_decode_desc defaults;
     unsigned char *bytes;
     size_t size;

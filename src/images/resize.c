@@ -258,6 +258,7 @@ MIRT__LIB bool mirt__pixmap_matrix(mirt_interpolation interpolation, bool antial
 
 MIRT_API mirt_status mirt_resize_image(const mirt_image *image, int height, int width, mirt_interpolation interpolation, bool antialias,
                                        float *out) {
+    MIRT__ENTER;
     mirt__pixmap resize;
     memset(&resize, 0, sizeof resize);
     if (!image || !image->pixels) return mirt__fail_missing("mirt_resize_image", "image");

@@ -19,6 +19,7 @@ MIRT__LIB bool mirt__has_backend(void) { return mirt__backend_get() != NULL; }
 static int mirt__count_gpus(const mirt__backend *backend) { return backend ? backend->devices(&mirt__host_of_backends) : 0; }
 
 MIRT_API int mirt_devices(mirt_device_info *out, int capacity) {
+    MIRT__ENTER;
     const int cores = mirt__cpu_cores();
     const mirt__kernels *kernels = cores ? mirt__kernels_best() : NULL;
     const mirt__backend *backend = mirt__backend_get();

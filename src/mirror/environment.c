@@ -146,6 +146,7 @@ static void mirt__env_variables(mirt__text *out) {
 }
 
 MIRT_API const char *mirt_environment(mirt_strategy *strategy) {
+    MIRT__USE(strategy, NULL);
     if (!strategy) return mirt__fail_missing("mirt_environment", "strategy"), (const char *)NULL;
     mirt__text *out = &strategy->environment;
     mirt__text_clear(out);

@@ -18,6 +18,7 @@ typedef struct mirt__log_line {
 
 static void mirt__log_write(void *arg) {
     const mirt__log_line *line = (const mirt__log_line *)arg;
+    MIRT__OUTSIDE;
     line->strategy->log(line->level, line->text, line->strategy->log_user);
 }
 
@@ -108,6 +109,7 @@ static void mirt__introduce(const mirt_strategy *s, const mirt_strategy_desc *de
 static mirt_status mirt__strategy_start(mirt_strategy *s, const mirt_strategy_desc *desc) {
     int cores = mirt__cpu_cores();
     char about[256] = "", joined[256] = "";
+    s->process = mirt__process();
     s->log = desc->silent ? NULL : desc->log ? desc->log : mirt__log_stderr;
     s->log_user = desc->log_user;
     s->seed = desc->seed;
@@ -142,6 +144,7 @@ static mirt_status mirt__strategy_start(mirt_strategy *s, const mirt_strategy_de
 }
 
 MIRT_API mirt_strategy *mirt_strategy_create(const mirt_strategy_desc *desc) {
+    MIRT__ENTER;
     mirt_strategy_desc defaults;
     memset(&defaults, 0, sizeof defaults);
     mirt_strategy *s = (mirt_strategy *)mirt__calloc(1, sizeof *s);
@@ -164,7 +167,8 @@ MIRT_API mirt_strategy *mirt_one_device(const char *device) { return mirt__strat
 MIRT_API mirt_strategy *mirt_central_storage(const char *devices) { return mirt__strategy_of(MIRT_CENTRAL_STORAGE, devices); }
 
 MIRT_API void mirt_strategy_destroy(mirt_strategy *strategy) {
-    if (!strategy || strategy->death) return; /* its threads may still be at work */
+    MIRT__ENTER;
+    if (!strategy || !mirt__may_destroy(strategy, "mirt_strategy_destroy")) return;
     if (strategy->held) {
         mirt__log(strategy, MIRT_LOG_ERROR, "a model of this strategy is being trained or recorded; it cannot be destroyed before that call returns");
         return;

@@ -2,6 +2,7 @@
 #define MIRT__STRATEGY_H
 /* V logical replicas on P <= V physical devices. A replica owns a slice of every global batch; a
    device runs its contiguous block of replicas one after another. */
+#include "../base/entry.h"
 #include "../base/team.h"
 #include "../base/timeline.h"
 #include "../kernels/kernels.h"
@@ -27,6 +28,10 @@ typedef struct mirt__layout {
 } mirt__layout;
 
 struct mirt_strategy {
+    int64_t process;        /* that created it; its threads are not in a child */
+    const void *owner;      /* atomic: the identity of the thread that has calls under way, or NULL */
+    const char *owner_call; /* atomic: the first of these, */
+    int owner_depth;        /* and how many they are */
     mirt_strategy_kind kind;
     mirt_collective collective;
     int num_devices, num_replicas, threads;
@@ -84,6 +89,18 @@ MIRT__LIB bool mirt__devices_barrier(mirt_strategy *strategy, int device);
 MIRT__LIB mirt_status mirt__usable(const mirt_strategy *strategy);
 /* Inside mirt__on_devices: a device that was given up never comes back from here, unless it is the caller. */
 MIRT__LIB void mirt__park_if_given_up(const mirt_strategy *strategy, int device);
+/* --- owner.c --- */
+/* Until the end of the block: the calling thread uses the strategy, and MIRT__ENTER is in force. Leaves the function with `failed`
+   where another thread uses it, or in a child of its process (MIRT_E_STATE). NULL is allowed. */
+#define MIRT__USE(strategy, failed) \
+    MIRT__ENTER; \
+    mirt_strategy *mirt__used MIRT__AT_END(mirt__use_end) = strategy; \
+    if (!mirt__use_begin(&mirt__used, __func__)) return failed
+MIRT__LIB bool mirt__use_begin(mirt_strategy **strategy, const char *call);
+MIRT__LIB void mirt__use_end(mirt_strategy **strategy);
+/* Whether what belongs to it can be destroyed now: not while another thread uses it, which is logged, nor in a child of its process,
+   nor when it timed out, as its threads may still run. */
+MIRT__LIB bool mirt__may_destroy(const mirt_strategy *strategy, const char *call);
 /* --- devices.c --- */
 /* Whether the program is built with one. */
 MIRT__LIB bool mirt__has_backend(void);

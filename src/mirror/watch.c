@@ -60,7 +60,8 @@ struct mirt__watch {
     mirt__last_seen seen[MIRT__MAX_DEVICES];
     char death[512];
     /* the pilot; the mutex guards the rest */
-    pthread_t pilot;
+    mirt__thread pilot;
+    mirt__caller caller; /* for whom the job is */
     bool has_pilot, has_mutex, has_to_pilot, has_to_caller, quit;
     int ended; /* atomic: the pilot's thread has */
     pthread_mutex_t mutex;
@@ -78,7 +79,7 @@ struct mirt__watch {
 
 /* >>sections */
 
-static bool mirt__is_pilot(const mirt_strategy *s) { return s->watch && s->watch->has_pilot && pthread_equal(s->watch->pilot, pthread_self()); }
+static bool mirt__is_pilot(const mirt_strategy *s) { return s->watch && s->watch->has_pilot && pthread_equal(s->watch->pilot.id, pthread_self()); }
 
 static bool mirt__given_up(const mirt_strategy *s) {
     return s->watch && __atomic_load_n(&s->watch->state, __ATOMIC_RELAXED) % MIRT__SECTION_CODES == MIRT__SECTION_DEAD;
@@ -256,8 +257,10 @@ static void mirt__pilot_serve(mirt__watch *w) {
         mirt_status (*job)(void *) = w->job;
         void *arg = w->job_arg;
         w->turn = MIRT__TURN_NOBODY;
+        const mirt__caller caller = w->caller;
         pthread_mutex_unlock(&w->mutex);
         mirt__error_set(&w->error);
+        mirt__caller_set(&caller, true);
         mirt_status status = job(arg);
         mirt__error_get(&w->error);
         pthread_mutex_lock(&w->mutex);
@@ -330,6 +333,7 @@ static mirt_status mirt__hand_over(mirt_strategy *s, mirt_status (*fn)(void *arg
     pthread_mutex_lock(&w->mutex);
     w->job = fn;
     w->job_arg = arg;
+    w->caller = mirt__caller_get();
     for (w->turn = MIRT__TURN_JOB; w->turn != MIRT__TURN_DONE;) {
         pthread_cond_signal(&w->to_pilot);
         bool alive = mirt__await_pilot(s);
@@ -359,7 +363,7 @@ MIRT__LIB mirt_status mirt__watched(mirt_strategy *s, mirt_status (*fn)(void *ar
     if (mirt__usable(s) != MIRT_OK) return mirt_last_status();
     if (!w || mirt__is_pilot(s)) return fn(arg);
     if (!w->has_pilot) {
-        int code = pthread_create(&w->pilot, NULL, mirt__pilot_main, w);
+        int code = mirt__thread_start(&w->pilot, mirt__pilot_main, w);
         if (code) return mirt__fail(MIRT_E_THREAD, "the thread that works while the caller looks at the clock could not be started: %s", strerror(code));
         w->has_pilot = true;
     }
@@ -441,7 +445,7 @@ MIRT__LIB void mirt__watch_destroy(mirt_strategy *s) {
         w->quit = true;
         pthread_cond_signal(&w->to_pilot);
         pthread_mutex_unlock(&w->mutex);
-        pthread_join(w->pilot, NULL);
+        pthread_join(w->pilot.id, NULL);
     }
     if (w->has_to_caller) pthread_cond_destroy(&w->to_caller);
     if (w->has_to_pilot) pthread_cond_destroy(&w->to_pilot);

@@ -71,6 +71,7 @@ static mirt_model *mirt__application_build(mirt_strategy *strategy, const mirt__
 }
 
 MIRT_API mirt_model *mirt_application(mirt_strategy *strategy, const char *name, const mirt_application_desc *desc) {
+    MIRT__USE(strategy, NULL);
     const char *names[MIRT__COUNT(mirt__application_table)];
     for (int i = 0; i < MIRT__COUNT(names); i++) names[i] = mirt__application_table[i].name;
     for (int i = 0; name && i < MIRT__COUNT(names); i++) {

@@ -149,6 +149,7 @@ static bool mirt__call_into(mirt__graph *graph, mirt_model *model, mirt_tensor *
 }
 
 MIRT_API mirt_tensor *mirt_call_many(mirt_model *model, mirt_tensor *const *x, int count, mirt_training training, mirt_tensor **out) {
+    MIRT__ENTER;
     mirt_tensor *own[MIRT_MAX_OUTPUTS], *in[MIRT_MAX_INPUTS];
     if (!x || count < 1 || !x[0]) return NULL;
     mirt__graph *graph = x[0]->node->graph;
@@ -200,6 +201,7 @@ static bool mirt__view_record(mirt_model *view, mirt_model *model, mirt_tensor *
 }
 
 MIRT_API mirt_model *mirt_model_view(mirt_model *model, mirt_tensor *const *outputs, int count) {
+    MIRT__USE_MODEL(model, NULL);
     if (!model || !outputs) return mirt__fail(MIRT_E_INVALID, "mirt_model_view: no model or no outputs"), (mirt_model *)NULL;
     if (count < 1 || count > MIRT_MAX_OUTPUTS) return mirt__fail(MIRT_E_INVALID, "mirt_model_view: %d outputs; it must be 1 to %d", count, MIRT_MAX_OUTPUTS), (mirt_model *)NULL;
     for (int i = 0; i < count; i++) {

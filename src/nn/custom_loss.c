@@ -55,11 +55,13 @@ MIRT__LIB const mirt_custom_metric *mirt__custom_metric_of(mirt_strategy *strate
 }
 
 MIRT_API mirt_status mirt_register_loss(mirt_strategy *strategy, const mirt_custom_loss *loss) {
+    MIRT__USE(strategy, mirt_last_status());
     if (!strategy) return mirt__fail_missing("mirt_register_loss", "strategy");
     return mirt__custom_loss_of(strategy, loss) ? MIRT_OK : mirt_last_status();
 }
 
 MIRT_API mirt_status mirt_register_metric(mirt_strategy *strategy, const mirt_custom_metric *metric) {
+    MIRT__USE(strategy, mirt_last_status());
     if (!strategy) return mirt__fail_missing("mirt_register_metric", "strategy");
     return mirt__custom_metric_of(strategy, metric) ? MIRT_OK : mirt_last_status();
 }

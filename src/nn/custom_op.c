@@ -43,6 +43,7 @@ static const mirt_op_class *mirt__op_class_of(mirt_strategy *strategy, const mir
 }
 
 MIRT_API mirt_status mirt_register_op(mirt_strategy *strategy, const mirt_op_class *op) {
+    MIRT__USE(strategy, mirt_last_status());
     if (!strategy) return mirt__fail_missing("mirt_register_op", "strategy");
     return mirt__op_class_of(strategy, op) ? MIRT_OK : mirt_last_status();
 }
@@ -63,6 +64,7 @@ MIRT__LIB mirt_tensor *mirt__user_op(mirt__graph *graph, const mirt_op_class *op
 }
 
 MIRT_API mirt_tensor *mirt_custom_op(const mirt_op_class *op, mirt_tensor *const *in, int num_in, const void *config) {
+    MIRT__ENTER;
     if (!in || num_in < 1 || !in[0]) return NULL;
     mirt__graph *graph = in[0]->node->graph;
     const mirt_model *model = graph->model ? graph->model : graph->root;

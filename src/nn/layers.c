@@ -122,6 +122,7 @@ static bool mirt__layer_inputs(mirt__layer *layer, mirt_tensor *const *in, int n
 }
 
 MIRT__LIB mirt_tensor *mirt__layer_add(mirt_model *model, const mirt__layer_class *cls, mirt_tensor *const *in, int num_in, const void *desc, const char *name) {
+    MIRT__ENTER;
     if (num_in > 0 && !in) return mirt__fail(MIRT_E_INVALID, "%s: no tensors", cls->base_name), (mirt_tensor *)NULL;
     for (int i = 0; !model && i < num_in && i < MIRT__MAX_IN; i++) {
         if (!in[i]) continue;

@@ -6,7 +6,11 @@ static mirt_tensor *mirt__custom_build(mirt__layer *layer, mirt_tensor *x, void 
     const mirt_layer_class *user = layer->cls->user;
     (void)x;
     mirt__hold(layer->model);
-    mirt_tensor *y = user->build(layer, layer->in, layer->num_in, desc, user->user);
+    mirt_tensor *y;
+    {
+        MIRT__OUTSIDE;
+        y = user->build(layer, layer->in, layer->num_in, desc, user->user);
+    }
     mirt__let_go(layer->model);
     if (layer->model->graph.status != MIRT_OK) return NULL;
     if (!y) return mirt__fail(MIRT_E_INVALID, "the build function of %s returned no tensor", user->class_name), (mirt_tensor *)NULL;
@@ -104,11 +108,13 @@ static const mirt__layer_class *mirt__custom_class(mirt_strategy *strategy, cons
 }
 
 MIRT_API mirt_status mirt_register_layer(mirt_strategy *strategy, const mirt_layer_class *layer_class) {
+    MIRT__USE(strategy, mirt_last_status());
     if (!strategy) return mirt__fail_missing("mirt_register_layer", "strategy");
     return mirt__custom_class(strategy, layer_class) ? MIRT_OK : mirt_last_status();
 }
 
 MIRT_API mirt_tensor *mirt_custom_layer(const mirt_layer_class *layer_class, mirt_tensor *const *in, int num_in, const void *config, const char *name) {
+    MIRT__ENTER;
     mirt_tensor *first = NULL;
     for (int i = 0; in && i < num_in && !first; i++) first = in[i];
     if (!first) return NULL;

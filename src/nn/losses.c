@@ -136,7 +136,11 @@ MIRT__LIB mirt_tensor *mirt__custom_result(const char *kind, const char *name, c
 MIRT__LIB mirt_tensor *mirt__loss_record(const mirt_model *model, int number, mirt_tensor *output, mirt_tensor *labels) {
     const mirt_custom_loss *custom = model->config.custom_losses[number];
     if (!custom) return mirt__loss_of(mirt__output_loss_kind(model, number), model->config.from_logits, output, labels);
-    mirt_tensor *loss = custom->record(mirt_cast(labels, MIRT_FLOAT32), output, custom->user);
+    mirt_tensor *loss, *cast = mirt_cast(labels, MIRT_FLOAT32);
+    {
+        MIRT__OUTSIDE;
+        loss = custom->record(cast, output, custom->user);
+    }
     return mirt__custom_result("loss", custom->name, output, loss, loss && (mirt__is_batched(&loss->shape) || mirt__shape_count(&loss->shape) == 1),
                                "one value a sample, or one number");
 }

@@ -118,6 +118,7 @@ MIRT__LIB mirt_status mirt__metrics_collect(mirt_model *model) {
 }
 
 MIRT_API mirt_status mirt_set_metrics(mirt_model *model, const mirt_metric *metrics, const mirt_metric_options *options, int count) {
+    MIRT__USE_MODEL(model, mirt_last_status());
     mirt__metric_use before[MIRT__MAX_METRIC_USES];
     if (!model) return mirt__fail_missing("mirt_set_metrics", "model");
     if (!model->compiled) return mirt__fail(MIRT_E_STATE, "mirt_set_metrics: %s is not compiled; call mirt_compile first", model->name);
@@ -171,6 +172,10 @@ static mirt_tensor *mirt__counted_record(const mirt_model *model, const mirt__me
 MIRT__LIB mirt_tensor *mirt__metric_record(const mirt_model *model, const mirt__metric_use *use, mirt_tensor *output, mirt_tensor *labels) {
     if (use->cls && use->cls->count) return mirt__counted_record(model, use, output, labels);
     if (use->cls) return use->cls->record(model, use->output, output, labels);
-    mirt_tensor *value = use->custom.record(mirt_cast(labels, MIRT_FLOAT32), output, use->custom.user);
+    mirt_tensor *value, *cast = mirt_cast(labels, MIRT_FLOAT32);
+    {
+        MIRT__OUTSIDE;
+        value = use->custom.record(cast, output, use->custom.user);
+    }
     return mirt__custom_result("metric", use->name, output, value, value && mirt__is_batched(&value->shape) && value->shape.rank <= 2, "(rows) or (rows, n)");
 }

@@ -8,6 +8,7 @@ static void mirt__models_destroy(mirt_strategy *strategy) {
 }
 
 MIRT_API mirt_model *mirt_model_create(mirt_strategy *strategy, const char *name) {
+    MIRT__USE(strategy, NULL);
     if (!strategy) {
         mirt__fail_missing("mirt_model_create", "strategy");
         return NULL;
@@ -30,6 +31,8 @@ MIRT_API mirt_model *mirt_model_create(mirt_strategy *strategy, const char *name
     strategy->drop_models = mirt__models_destroy;
     return model;
 }
+
+MIRT__LIB mirt_strategy *mirt__strategy_of_model(const mirt_model *model) { return model ? model->strategy : NULL; }
 
 MIRT__LIB void mirt__hold(mirt_model *model) {
     if (!model) return;
@@ -72,7 +75,8 @@ static void mirt__orphan_parts(mirt_model *model, bool weights) {
 }
 
 MIRT_API void mirt_model_destroy(mirt_model *model) {
-    if (!model || model->strategy->death) return;
+    MIRT__ENTER;
+    if (!model || !mirt__may_destroy(model->strategy, "mirt_model_destroy")) return;
     const mirt_model *busy = mirt__family_busy(model);
     if (busy) {
         mirt__log(model->strategy, MIRT_LOG_ERROR, "%s is being trained or recorded; %s cannot be destroyed before that call returns", busy->name, model == busy ? "it" : model->name);
@@ -219,6 +223,7 @@ MIRT__LIB void mirt__compile_forget(mirt_model *model) {
 }
 
 MIRT_API mirt_status mirt_compile(mirt_model *model, const mirt_compile_desc *desc) {
+    MIRT__USE_MODEL(model, mirt_last_status());
     if (!model) return mirt__fail_missing("mirt_compile", "model");
     if (mirt__usable(model->strategy) != MIRT_OK) return mirt_last_status();
     mirt_compile_desc d;

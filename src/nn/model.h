@@ -192,6 +192,7 @@ struct mirt_model {
     mirt_function *functions; /* recorded for it, a list */
     int64_t epoch;            /* epochs of training data begun, the key of their order */
     struct mirt__fit *fit;    /* under way, or NULL */
+    bool stop_requested;      /* atomic: by mirt_request_stop, until a fit has ended */
     mirt_history history;     /* of the last fit */
     mirt_logs *history_logs;
     int history_capacity;
@@ -246,6 +247,9 @@ MIRT__LIB void mirt__compile_forget(mirt_model *model);
 
 /* --- weights.c --- */
 MIRT__LIB bool mirt__is_trained(const mirt__variable *variable);
+/* MIRT__USE of a model's strategy; the model may be NULL. */
+#define MIRT__USE_MODEL(model, failed) MIRT__USE(mirt__strategy_of_model(model), failed)
+MIRT__LIB mirt_strategy *mirt__strategy_of_model(const mirt_model *model);
 /* The model whose weight block holds this model's weights; *first: where its variables begin there. */
 MIRT__LIB mirt_model *mirt__root(const mirt_model *model, int *first);
 /* "conv" is the layer conv and what lies in it, not conv2d; "conv*" is both; NULL is all. */

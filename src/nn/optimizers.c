@@ -257,6 +257,7 @@ MIRT__LIB mirt__update_fn mirt__optimizer_update(const mirt_model *model, char *
 }
 
 MIRT_API mirt_status mirt_apply_averages(mirt_model *model) {
+    MIRT__USE_MODEL(model, mirt_last_status());
     if (!model) return mirt__fail_missing("mirt_apply_averages", "model");
     if (!model->compiled || !model->config.optimizer.use_ema) return mirt__fail(MIRT_E_STATE, "%s is not compiled with use_ema: there are no averages of its weights", model->name);
     mirt_model *root = mirt__root(model, NULL);
@@ -271,17 +272,23 @@ MIRT_API mirt_status mirt_apply_averages(mirt_model *model) {
 /* >>the learning rate */
 
 MIRT_API double mirt_get_learning_rate(const mirt_model *model) {
+    MIRT__ENTER;
     if (!model) return 0;
     const mirt_optimizer *o = &model->config.optimizer;
     if (model->rate_set || (!o->schedule && !o->decay.kind)) return (double)o->learning_rate;
     if (!o->schedule) return mirt__schedule_rate(&o->decay, model->step);
     mirt__hold((mirt_model *)model);
-    double rate = (double)o->schedule(model->step, o->schedule_user);
+    double rate;
+    {
+        MIRT__OUTSIDE;
+        rate = (double)o->schedule(model->step, o->schedule_user);
+    }
     mirt__let_go((mirt_model *)model);
     return rate;
 }
 
 MIRT_API mirt_status mirt_set_learning_rate(mirt_model *model, double rate) {
+    MIRT__USE_MODEL(model, mirt_last_status());
     if (!model) return mirt__fail(MIRT_E_INVALID, "mirt_set_learning_rate: no model");
     if (!(rate >= 0 && rate <= (double)FLT_MAX)) return mirt__fail(MIRT_E_INVALID, "the learning rate is %g; it must be a number and not negative", rate);
     model->config.optimizer.learning_rate = (float)rate;
@@ -290,6 +297,7 @@ MIRT_API mirt_status mirt_set_learning_rate(mirt_model *model, double rate) {
 }
 
 MIRT_API mirt_status mirt_set_schedule(mirt_model *model, const mirt_schedule *schedule) {
+    MIRT__USE_MODEL(model, mirt_last_status());
     if (!model || !schedule) return mirt__fail_missing("mirt_set_schedule", model ? "schedule" : "model");
     if (mirt__schedule_check(schedule) != MIRT_OK) return mirt_last_status();
     model->config.optimizer.learning_rate = (float)mirt_get_learning_rate(model);

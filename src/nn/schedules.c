@@ -11,6 +11,7 @@ static mirt_schedule mirt__schedule_new(mirt_schedule_kind kind, float initial, 
 }
 
 MIRT_API mirt_schedule mirt_piecewise_constant(const int64_t *boundaries, const float *values, int count) {
+    MIRT__ENTER;
     mirt_schedule s = mirt__schedule_new(MIRT_PIECEWISE_CONSTANT, 0, 0);
     s.boundaries = -1; /* for mirt__schedule_check */
     if (!boundaries || !values || count < 1 || count > MIRT_MAX_BOUNDARIES) return s;
@@ -22,6 +23,7 @@ MIRT_API mirt_schedule mirt_piecewise_constant(const int64_t *boundaries, const 
 }
 
 MIRT_API mirt_schedule mirt_exponential_decay(float initial, int64_t steps, float rate, bool staircase) {
+    MIRT__ENTER;
     mirt_schedule s = mirt__schedule_new(MIRT_EXPONENTIAL_DECAY, initial, steps);
     s.rate = rate;
     s.staircase = staircase;
@@ -29,12 +31,14 @@ MIRT_API mirt_schedule mirt_exponential_decay(float initial, int64_t steps, floa
 }
 
 MIRT_API mirt_schedule mirt_inverse_time_decay(float initial, int64_t steps, float rate, bool staircase) {
+    MIRT__ENTER;
     mirt_schedule s = mirt_exponential_decay(initial, steps, rate, staircase);
     s.kind = MIRT_INVERSE_TIME_DECAY;
     return s;
 }
 
 MIRT_API mirt_schedule mirt_polynomial_decay(float initial, int64_t steps, float end, float power, bool cycle) {
+    MIRT__ENTER;
     mirt_schedule s = mirt__schedule_new(MIRT_POLYNOMIAL_DECAY, initial, steps);
     s.end = end;
     s.power = power;
@@ -43,12 +47,14 @@ MIRT_API mirt_schedule mirt_polynomial_decay(float initial, int64_t steps, float
 }
 
 MIRT_API mirt_schedule mirt_cosine_decay(float initial, int64_t steps, float alpha) {
+    MIRT__ENTER;
     mirt_schedule s = mirt__schedule_new(MIRT_COSINE_DECAY, initial, steps);
     s.alpha = alpha;
     return s;
 }
 
 MIRT_API mirt_schedule mirt_cosine_restarts(float initial, int64_t first_steps, float t_mul, float m_mul, float alpha) {
+    MIRT__ENTER;
     mirt_schedule s = mirt_cosine_decay(initial, first_steps, alpha);
     s.kind = MIRT_COSINE_RESTARTS;
     s.t_mul = t_mul;
@@ -176,6 +182,7 @@ MIRT__LIB mirt_status mirt__schedule_check(const mirt_schedule *s) {
 }
 
 MIRT_API double mirt_schedule_at(const mirt_schedule *schedule, int64_t step) {
+    MIRT__ENTER;
     bool good = schedule && schedule->kind && mirt__schedule_check(schedule) == MIRT_OK;
     return good ? mirt__schedule_rate(schedule, step) : (double)NAN;
 }
@@ -183,6 +190,7 @@ MIRT_API double mirt_schedule_at(const mirt_schedule *schedule, int64_t step) {
 /* >>by epochs */
 
 MIRT_API float mirt_lr_ramp(int epoch, float learning_rate, void *desc) {
+    MIRT__ENTER;
     const mirt_lr_ramp_desc *d = (const mirt_lr_ramp_desc *)desc;
     if (!d) return learning_rate;
     const int behind = epoch - d->ramp_epochs - d->sustain_epochs;
@@ -192,5 +200,6 @@ MIRT_API float mirt_lr_ramp(int epoch, float learning_rate, void *desc) {
 }
 
 MIRT_API float mirt_scale_learning_rate(const mirt_strategy *strategy, float rate) {
+    MIRT__ENTER;
     return strategy ? rate * (float)mirt_num_replicas(strategy) : rate;
 }

@@ -273,6 +273,7 @@ MIRT__LIB bool mirt__matches(const char *name, const char *prefix) {
 }
 
 MIRT_API mirt_status mirt_set_trainable(mirt_model *model, const char *prefix, bool trainable) {
+    MIRT__USE_MODEL(model, mirt_last_status());
     int found = 0;
     if (!model) return mirt__fail_missing("mirt_set_trainable", "model");
     if (model->busy) return mirt__fail(MIRT_E_STATE, "%s is being trained or recorded; mirt_set_trainable has to wait until that call returns", model->name);
@@ -293,6 +294,7 @@ MIRT_API mirt_status mirt_set_trainable(mirt_model *model, const char *prefix, b
 }
 
 MIRT_API mirt_status mirt_set_dtype_policy(mirt_model *model, const char *policy) {
+    MIRT__USE_MODEL(model, mirt_last_status());
     static const char *const names[] = {"float32", "mixed_bfloat16", "mixed_float16"};
     int index = 0;
     if (!model) return mirt__fail_missing("mirt_set_dtype_policy", "model");
@@ -430,6 +432,7 @@ static int mirt__variable_checked(mirt_model *model, const char *name, int devic
 }
 
 MIRT_API mirt_status mirt_get_weight(mirt_model *model, const char *name, int device, float *out, size_t count) {
+    MIRT__USE_MODEL(model, mirt_last_status());
     if (!out) return mirt__fail(MIRT_E_INVALID, "mirt_get_weight: no place for the values");
     int index = mirt__variable_checked(model, name, device, count, "mirt_get_weight");
     if (index < 0) return mirt_last_status();
@@ -440,6 +443,7 @@ MIRT_API mirt_status mirt_get_weight(mirt_model *model, const char *name, int de
 }
 
 MIRT_API mirt_status mirt_set_weight(mirt_model *model, const char *name, const float *values, size_t count) {
+    MIRT__USE_MODEL(model, mirt_last_status());
     if (!values) return mirt__fail(MIRT_E_INVALID, "mirt_set_weight: no values");
     int index = mirt__variable_checked(model, name, 0, count, "mirt_set_weight");
     if (index < 0) return mirt_last_status();

@@ -28,7 +28,11 @@ static bool mirt__user_shape(mirt__node *node) {
     }
     mirt_model *model = node->graph->model ? node->graph->model : node->graph->root;
     mirt__hold(model);
-    int code = op->shape ? op->shape(in, node->num_in, node->a.data, &out, op->user) : 0;
+    int code = 0;
+    if (op->shape) {
+        MIRT__OUTSIDE;
+        code = op->shape(in, node->num_in, node->a.data, &out, op->user);
+    }
     mirt__let_go(model);
     if (code) return mirt__fail(MIRT_E_CALLBACK, "%s does not take these shapes (code %d)", op->name, code), false;
     return mirt__user_out_check(node, &out, batched) && mirt__declare(node, MIRT_FLOAT32, &out);
@@ -61,7 +65,11 @@ static void mirt__user_call(const mirt__call *call, int num_in, bool backward) {
     } else {
         c.out = (float *)call->out[0];
     }
-    int code = backward ? op->backward(&c, op->user) : op->forward(&c, op->user);
+    int code;
+    {
+        MIRT__OUTSIDE;
+        code = backward ? op->backward(&c, op->user) : op->forward(&c, op->user);
+    }
     if (!code || !call->run->failed) return;
     __atomic_store_n(call->run->failed_code, code, __ATOMIC_RELAXED);
     __atomic_store_n(call->run->failed, op->name, __ATOMIC_RELEASE);

@@ -147,6 +147,7 @@ MIRT__LIB mirt_status mirt__checkpoint_newest(const char *directory, int64_t *sa
 }
 
 MIRT_API mirt_status mirt_latest_checkpoint(const mirt_strategy *strategy, const char *directory, char *path, size_t capacity) {
+    MIRT__ENTER;
     mirt__safetensors file;
     bool found;
     if (!directory || !path || !capacity) return mirt__fail(MIRT_E_INVALID, "mirt_latest_checkpoint: no directory, or no place for the path");

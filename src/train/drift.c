@@ -76,6 +76,7 @@ static mirt_status mirt__drift_compare(mirt__drift *drift, int copies) {
 }
 
 MIRT_API mirt_status mirt_check_drift(mirt_model *model) {
+    MIRT__USE_MODEL(model, mirt_last_status());
     if (!model) return mirt__fail_missing("mirt_check_drift", "model");
     mirt_strategy *s = model->strategy;
     const int copies = mirt__device_copies(s);

@@ -74,6 +74,7 @@ static mirt_dataset *mirt__ready(mirt_model *model, mirt_dataset *dataset, mirt_
 }
 
 MIRT_API mirt_status mirt_evaluate(mirt_model *model, mirt_dataset *dataset, mirt_logs *out) {
+    MIRT__USE_MODEL(model, mirt_last_status());
     mirt_dataset *view = NULL;
     mirt__sums sums;
     if (mirt__need_compiled(model, "mirt_evaluate") != MIRT_OK) return mirt_last_status();
@@ -89,6 +90,7 @@ MIRT_API mirt_status mirt_evaluate(mirt_model *model, mirt_dataset *dataset, mir
 }
 
 MIRT_API mirt_status mirt_evaluate_arrays(mirt_model *model, mirt_array x, mirt_array y, mirt_logs *out) {
+    MIRT__USE_MODEL(model, mirt_last_status());
     mirt_dataset *dataset = mirt_arrays(x, y);
     mirt_status status = dataset ? mirt_evaluate(model, dataset, out) : mirt_last_status();
     mirt_dataset_destroy(dataset);
@@ -127,6 +129,7 @@ static mirt_status mirt__predict_pass(mirt_model *model, mirt_dataset *dataset, 
 }
 
 MIRT_API mirt_status mirt_predict_outputs(mirt_model *model, mirt_dataset *dataset, float *const *out, const size_t *capacity) {
+    MIRT__USE_MODEL(model, mirt_last_status());
     mirt_dataset *view = NULL;
     if (mirt__need_recorded(model, "mirt_predict") != MIRT_OK) return mirt_last_status();
     if (!out || !capacity) return mirt__fail(MIRT_E_INVALID, "mirt_predict: no place for the predictions");
@@ -142,12 +145,14 @@ static mirt_status mirt__need_one_output(const mirt_model *model) {
 }
 
 MIRT_API mirt_status mirt_predict(mirt_model *model, mirt_dataset *dataset, float *out, size_t capacity) {
+    MIRT__USE_MODEL(model, mirt_last_status());
     if (mirt__need_one_output(model) != MIRT_OK) return mirt_last_status();
     return mirt_predict_outputs(model, dataset, out ? &out : NULL, &capacity);
 }
 
 /* Few samples are one batch, without a data set made for them. */
 MIRT_API mirt_status mirt_predict_arrays(mirt_model *model, mirt_array x, float *out, size_t capacity) {
+    MIRT__USE_MODEL(model, mirt_last_status());
     mirt_data data;
     memset(&data, 0, sizeof data);
     data.x[0] = x;
@@ -202,6 +207,7 @@ static mirt_status mirt__confusion_pass(mirt_model *model, mirt_dataset *dataset
 }
 
 MIRT_API mirt_status mirt_confusion_matrix(mirt_model *model, mirt_dataset *dataset, int64_t *counts, int classes) {
+    MIRT__USE_MODEL(model, mirt_last_status());
     mirt_dataset *view = NULL;
     if (mirt__need_recorded(model, "mirt_confusion_matrix") != MIRT_OK) return mirt_last_status();
     if (!counts) return mirt__fail_missing("mirt_confusion_matrix", "place for the counts");

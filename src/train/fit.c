@@ -45,7 +45,14 @@ typedef struct mirt__telling {
 
 static void mirt__tell_user(void *arg) {
     mirt__telling *telling = (mirt__telling *)arg;
+    MIRT__OUTSIDE;
     telling->code = telling->fn(telling->event, telling->user);
+}
+
+MIRT__LIB float mirt__scheduled_rate(mirt_epoch_schedule_fn schedule, int epoch, const mirt_model *model, void *user) {
+    const float rate = (float)mirt_get_learning_rate(model);
+    MIRT__OUTSIDE;
+    return schedule(epoch, rate, user);
 }
 
 /* Callbacks of the library run on any thread, those of the user on his own. */
@@ -54,7 +61,7 @@ static int mirt__tell_one(mirt__fit *fit, const mirt_callback *callback, mirt__c
     telling.fn = fn;
     telling.event = &fit->event;
     telling.user = callback->user;
-    if (mirt__ready_of(callback)) mirt__tell_user(&telling);
+    if (mirt__ready_of(callback)) telling.code = fn(telling.event, telling.user);
     else mirt__on_caller(fit->model->strategy, mirt__tell_user, &telling);
     return telling.code;
 }
@@ -255,6 +262,12 @@ static bool mirt__fit_tells_batches(const mirt__fit *fit) {
     return tells;
 }
 
+/* Whether training ends here, as a callback or mirt_request_stop wants it. */
+static bool mirt__fit_stops(mirt__fit *fit) {
+    if (__atomic_load_n(&fit->model->stop_requested, __ATOMIC_RELAXED)) fit->asked = fit->stop = true;
+    return fit->stop;
+}
+
 static mirt_status mirt__train_batches(void *arg) {
     mirt__fit *fit = (mirt__fit *)arg;
     mirt_model *model = fit->model;
@@ -268,7 +281,7 @@ static mirt_status mirt__train_batches(void *arg) {
     mirt_status status = fit->run.begun ? MIRT_OK : mirt__fit_begin(fit);
     const double began = mirt__now() - fit->run.epoch_seconds; /* loading the data is no training step */
     mirt__timing_start(model);
-    while (status == MIRT_OK && !fit->stop && !mirt__max_steps_reached(fit)) {
+    while (status == MIRT_OK && !mirt__fit_stops(fit) && !mirt__max_steps_reached(fit)) {
         status = mirt__fit_next(fit, &batch);
         if (status != MIRT_OK || batch.rows == 0) break;
         fit->event.seconds = mirt__now() - began;
@@ -333,7 +346,7 @@ static mirt_status mirt__fit_epoch(mirt__fit *fit, int epoch) {
     fit->event.epoch = epoch;
     fit->run.epoch = epoch;
     if (!fit->run.opened && fit->desc->learning_rate) {
-        float rate = fit->desc->learning_rate(epoch, (float)mirt_get_learning_rate(model), fit->desc->learning_rate_user);
+        const float rate = mirt__scheduled_rate(fit->desc->learning_rate, epoch, model, fit->desc->learning_rate_user);
         if (mirt_set_learning_rate(model, (double)rate) != MIRT_OK) return mirt_last_status();
     }
     fit->logs.count = 0;
@@ -348,7 +361,7 @@ static mirt_status mirt__fit_epoch(mirt__fit *fit, int epoch) {
     if (fit->sums.count == 0 || fit->status != MIRT_OK) return fit->run.opened = 0, MIRT_OK;
     mirt__set_logs(fit, false, 0);
     int every = fit->desc->validation_freq > 0 ? fit->desc->validation_freq : 1;
-    if (fit->validation && (epoch + 1) % every == 0 && mirt__fit_validate(fit) != MIRT_OK) return mirt_last_status();
+    if (fit->validation && !fit->asked && (epoch + 1) % every == 0 && mirt__fit_validate(fit) != MIRT_OK) return mirt_last_status();
     if (fit->status != MIRT_OK) return MIRT_OK;
     if (mirt__history_reserve(fit, model->history.epochs + 1) != MIRT_OK) return mirt_last_status();
     model->history_logs[model->history.epochs++] = fit->logs;
@@ -374,11 +387,12 @@ static mirt_status mirt__fit_run(mirt__fit *fit) {
     fit->run.first_pass = fit->model->epoch;
     if (mirt__fit_resume(fit) != MIRT_OK) return mirt_last_status();
     mirt__tell(fit, MIRT__TRAIN_BEGIN);
-    for (int epoch = (int)fit->run.epoch; epoch < fit->event.epochs && status == MIRT_OK && !fit->stop && (fit->run.opened || !mirt__max_steps_reached(fit)); epoch++) {
+    for (int epoch = (int)fit->run.epoch; epoch < fit->event.epochs && status == MIRT_OK && !mirt__fit_stops(fit) && (fit->run.opened || !mirt__max_steps_reached(fit)); epoch++) {
         status = mirt__fit_epoch(fit, epoch);
     }
     if (status == MIRT_OK && fit->model->config.optimizer.use_ema) status = mirt_apply_averages(fit->model);
     mirt__fit_keep_error(fit, status);
+    fit->model->history.stopped = fit->asked || (fit->stop && fit->run.epoch < fit->event.epochs);
     if (fit->status != MIRT_OK) fit->event.failure = fit->failure.text;
     if (fit->model->history.seconds > 0) fit->model->history.images_per_second = (double)fit->run.images / fit->model->history.seconds;
     mirt__tell(fit, MIRT__TRAIN_END);
@@ -438,6 +452,7 @@ static mirt_history *mirt__fit_any(mirt_model *model, mirt_dataset *dataset, con
     }
     model->fit = &fit;
     if (status == MIRT_OK) status = mirt__fit_run(&fit);
+    __atomic_store_n(&model->stop_requested, false, __ATOMIC_RELAXED);
     if (model->strategy->death) mirt__dataset_lose(fit.train);
     model->fit = NULL;
     mirt__free(fit.sums_loaded);
@@ -449,11 +464,17 @@ static mirt_history *mirt__fit_any(mirt_model *model, mirt_dataset *dataset, con
     return status == MIRT_OK ? &model->history : NULL;
 }
 
+MIRT_API void mirt_request_stop(mirt_model *model) {
+    if (model) __atomic_store_n(&model->stop_requested, true, __ATOMIC_RELAXED);
+}
+
 MIRT_API mirt_history *mirt_fit(mirt_model *model, mirt_dataset *dataset, const mirt_fit_desc *desc) {
+    MIRT__USE_MODEL(model, NULL);
     return mirt__fit_any(model, dataset, desc, false);
 }
 
 MIRT_API mirt_history *mirt_fit_arrays(mirt_model *model, mirt_array x, mirt_array y, const mirt_fit_desc *desc) {
+    MIRT__USE_MODEL(model, NULL);
     mirt_dataset *dataset = mirt_arrays(x, y);
     mirt_history *history = dataset ? mirt__fit_any(model, dataset, desc, true) : NULL;
     mirt_dataset_destroy(dataset);

@@ -40,6 +40,7 @@ typedef struct mirt__fit {
     mirt__position run;
     double *sums_loaded; /* of the epoch that a checkpoint was in the middle of, or NULL */
     bool stop, warned;
+    bool asked;            /* to stop, by mirt_request_stop */
     bool trained;          /* all batches of this epoch are: its samples and seconds are among those of the run */
     int told;              /* callbacks whose train_begin was called */
     mirt_status status;    /* of a callback that failed, */
@@ -47,6 +48,8 @@ typedef struct mirt__fit {
 } mirt__fit;
 
 /* --- fit.c --- */
+/* What the user's schedule says of `epoch`. */
+MIRT__LIB float mirt__scheduled_rate(mirt_epoch_schedule_fn schedule, int epoch, const mirt_model *model, void *user);
 /* Begins the pass over the data that run.pass is the key of, behind its first run.passed batches. */
 MIRT__LIB mirt_status mirt__fit_reopen(mirt__fit *fit);
 /* Room for the logs of `need` epochs: for a usual number of epochs all of it at the beginning. */

@@ -22,6 +22,7 @@ static mirt_status mirt__distributed_read(mirt_dataset *dataset, mirt__batch *ou
 static const mirt__stage mirt__distributed_stage = {mirt__distributed_begin, mirt__distributed_read, NULL, NULL, NULL, NULL, NULL};
 
 MIRT_API mirt_dataset *mirt_distribute(mirt_strategy *strategy, mirt_dataset *dataset) {
+    MIRT__ENTER;
     if (!dataset) return NULL;
     if (!strategy) {
         mirt__fail_missing("mirt_distribute", "strategy");
@@ -44,11 +45,13 @@ static const mirt__distributed_dataset *mirt__distributed(const mirt_dataset *da
 }
 
 MIRT_API mirt_status mirt_dataset_next(mirt_dataset *dataset, mirt_global_batch *out) {
+    MIRT__ENTER;
     mirt__batch batch;
     if (!dataset) return mirt__fail_missing("mirt_dataset_next", "data set");
     if (!out) return mirt__fail(MIRT_E_INVALID, "mirt_dataset_next: no place for the batch");
     memset(out, 0, sizeof *out);
     if (!mirt__distributed(dataset)) return mirt__fail(MIRT_E_STATE, "mirt_dataset_next reads distributed data sets: mirt_distribute makes one");
+    if (mirt__own_process(dataset->process, "mirt_dataset_next", "data set") != MIRT_OK) return MIRT_E_STATE;
     if (dataset->busy) return mirt__fail(MIRT_E_STATE, "mirt_dataset_next: this data set is being trained on by mirt_fit");
     mirt__distributed_dataset *d = (mirt__distributed_dataset *)dataset;
     if (!d->begun && mirt__dataset_begin(dataset, d->strategy->seed, ++d->epoch) != MIRT_OK) return mirt_last_status();
@@ -72,12 +75,18 @@ typedef struct mirt__user_body {
 
 static bool mirt__run_user_body(mirt_function *f, void *user) {
     const mirt__user_body *body = (const mirt__user_body *)user;
-    if (body->fn(f, body->user)) return true;
+    bool recorded;
+    {
+        MIRT__OUTSIDE;
+        recorded = body->fn(f, body->user);
+    }
+    if (recorded) return true;
     if (f->program.graph.status == MIRT_OK) mirt__fail(MIRT_E_CALLBACK, "the body of a function of %s said that it failed", f->model->name);
     return false;
 }
 
 MIRT_API mirt_function *mirt_function_create(mirt_model *model, mirt_dataset *dataset, mirt_body_fn body, void *user) {
+    MIRT__USE_MODEL(model, NULL);
     mirt__function_desc desc;
     mirt__data_spec none;
     mirt__user_body b;
@@ -109,7 +118,8 @@ MIRT_API mirt_function *mirt_function_create(mirt_model *model, mirt_dataset *da
 }
 
 MIRT_API void mirt_function_destroy(mirt_function *function) {
-    if (!function || function->model->strategy->death) return;
+    MIRT__ENTER;
+    if (!function || !mirt__may_destroy(function->model->strategy, "mirt_function_destroy")) return;
     if (function->recording) {
         mirt__log(function->model->strategy, MIRT_LOG_ERROR, "a function of %s is being recorded; its body cannot destroy it", function->model->name);
         return;
@@ -214,6 +224,7 @@ MIRT_API mirt_tensor *mirt_loss_values(mirt_loss loss, bool from_logits, mirt_te
 }
 
 MIRT_API mirt_status mirt_minimize(mirt_function *f, mirt_tensor *loss) {
+    MIRT__ENTER;
     if (mirt__recording(f, loss, "mirt_minimize") != MIRT_OK || mirt__need_optimizer(f, "mirt_minimize") != MIRT_OK) return mirt_last_status();
     if (mirt__minimize(f, loss) == MIRT_OK) return MIRT_OK;
     mirt__function_poison(f);
@@ -221,6 +232,7 @@ MIRT_API mirt_status mirt_minimize(mirt_function *f, mirt_tensor *loss) {
 }
 
 MIRT_API mirt_status mirt_gradients(mirt_tensor *loss, mirt_tensor *const *x, int count, mirt_tensor **out) {
+    MIRT__ENTER;
     mirt_function *f = loss ? loss->node->graph->function : NULL;
     int missing = 0;
     if (!loss || !x || !out || count < 1) {
@@ -251,6 +263,7 @@ MIRT_API mirt_status mirt_gradients(mirt_tensor *loss, mirt_tensor *const *x, in
 }
 
 MIRT_API mirt_status mirt_apply_gradients(mirt_function *f, mirt_tensor *const *variables, mirt_tensor *const *gradients, int count) {
+    MIRT__ENTER;
     char a[96], b[96];
     int given = 0;
     if (!variables || !gradients || count < 1) {
@@ -321,6 +334,7 @@ MIRT_API mirt_status mirt_function_result(mirt_function *f, const char *name, mi
 /* >>running */
 
 MIRT_API mirt_status mirt_function_run(mirt_function *f, const mirt_global_batch *batch) {
+    MIRT__USE_MODEL(f ? f->model : NULL, mirt_last_status());
     mirt__batch b;
     if (!f) return mirt__fail_missing("mirt_function_run", "function");
     memset(&b, 0, sizeof b);
@@ -366,6 +380,7 @@ static double mirt__result_value(const mirt__result *r, int64_t i) {
 }
 
 MIRT_API mirt_status mirt_reduce(mirt_function *f, const char *name, mirt_reduce_op op, double *out, size_t count) {
+    MIRT__USE_MODEL(f ? f->model : NULL, mirt_last_status());
     const mirt__result *r = mirt__find_result(f, name, "mirt_reduce");
     int64_t first;
     if (!r) return mirt_last_status();
@@ -392,11 +407,13 @@ static mirt_status mirt__copy_result(const mirt__result *r, int64_t first, int64
 }
 
 MIRT_API mirt_status mirt_gather_result(mirt_function *f, const char *name, float *out, size_t capacity, size_t *written) {
+    MIRT__USE_MODEL(f ? f->model : NULL, mirt_last_status());
     const mirt__result *r = mirt__find_result(f, name, "mirt_gather_result");
     return r ? mirt__copy_result(r, 0, r->batched ? f->rows : mirt__active_replicas(f), out, capacity, written) : mirt_last_status();
 }
 
 MIRT_API mirt_status mirt_local_result(mirt_function *f, const char *name, int replica, float *out, size_t capacity, size_t *written) {
+    MIRT__USE_MODEL(f ? f->model : NULL, mirt_last_status());
     const mirt__result *r = mirt__find_result(f, name, "mirt_local_result");
     int64_t first;
     if (!r) return mirt_last_status();

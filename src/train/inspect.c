@@ -56,6 +56,7 @@ MIRT__LIB void mirt__memory_of(const mirt_model *model, const mirt_function *f, 
 }
 
 MIRT_API mirt_status mirt_plan_memory(mirt_model *model, int64_t batch, mirt_memory *out) {
+    MIRT__USE_MODEL(model, mirt_last_status());
     if (mirt__need_compiled(model, "mirt_plan_memory") != MIRT_OK) return mirt_last_status();
     if (!out) return mirt__fail(MIRT_E_INVALID, "mirt_plan_memory: no place for the answer");
     mirt_function *t = mirt__inspect_plan(model, batch);
@@ -111,6 +112,7 @@ static int64_t mirt__fitting_next(const mirt__fitting *s, int tries) {
 }
 
 MIRT_API int64_t mirt_largest_batch(mirt_model *model, uint64_t bytes_per_device) {
+    MIRT__USE_MODEL(model, 0);
     const int64_t most = (int64_t)1 << 30;
     mirt__fitting s;
     mirt_machine_info machine;
@@ -136,6 +138,7 @@ MIRT_API int64_t mirt_largest_batch(mirt_model *model, uint64_t bytes_per_device
 }
 
 MIRT_API mirt_status mirt_plan_macs(mirt_model *model, int64_t batch, double *out) {
+    MIRT__USE_MODEL(model, mirt_last_status());
     if (mirt__need_compiled(model, "mirt_plan_macs") != MIRT_OK) return mirt_last_status();
     if (!out) return mirt__fail(MIRT_E_INVALID, "mirt_plan_macs: no place for the answer");
     mirt_function *f = mirt__inspect_plan(model, batch);
@@ -210,6 +213,7 @@ static void mirt__summary_memory(const mirt_model *model, const mirt_function *t
 }
 
 MIRT_API const char *mirt_summary(mirt_model *model, int64_t batch) {
+    MIRT__USE_MODEL(model, NULL);
     if (mirt__need_compiled(model, "mirt_summary") != MIRT_OK) return NULL;
     mirt_function *t = mirt__inspect_plan(model, batch);
     if (!t) return NULL;
@@ -254,6 +258,7 @@ static void mirt__mirrored_text(const mirt_model *model, int64_t batch, mirt__te
 }
 
 MIRT_API const char *mirt_graph_text(mirt_model *model, int64_t batch) {
+    MIRT__USE_MODEL(model, NULL);
     if (mirt__need_compiled(model, "mirt_graph_text") != MIRT_OK) return NULL;
     if (!mirt__num_labels(model)) return mirt__fail(MIRT_E_STATE, "%s is compiled without a loss: it has no training step", model->name), (const char *)NULL;
     mirt_function *t = mirt__inspect_plan(model, batch);

@@ -166,6 +166,7 @@ static void mirt__profile_clear(mirt_model *model) {
 }
 
 MIRT_API mirt_status mirt_profile_begin(mirt_model *model) {
+    MIRT__USE_MODEL(model, mirt_last_status());
     if (!model) return mirt__fail_missing("mirt_profile_begin", "model");
     if (model->busy || model->strategy->running) return mirt__fail(MIRT_E_STATE, "mirt_profile_begin: %s is being trained or recorded", model->name);
     double bytes = mirt__peak_bytes(model->strategy);
@@ -180,6 +181,7 @@ MIRT_API mirt_status mirt_profile_begin(mirt_model *model) {
 }
 
 MIRT_API void mirt_profile_end(mirt_model *model) {
+    MIRT__USE_MODEL(model, );
     if (!model || model->busy || model->strategy->running) return;
     mirt__profile_clear(model);
     model->profiled = false;
@@ -378,6 +380,7 @@ static bool mirt__profile_of(const mirt_model *model, const mirt_function *f, co
 }
 
 MIRT_API const char *mirt_profile_text(mirt_model *model) {
+    MIRT__USE_MODEL(model, NULL);
     const char *name;
     if (!model) return mirt__fail_missing("mirt_profile_text", "model"), (const char *)NULL;
     mirt__text *out = &model->profile_text;

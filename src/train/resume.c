@@ -90,8 +90,19 @@ typedef struct mirt__state_question {
     size_t capacity, size;
 } mirt__state_question;
 
+static bool mirt__load_state(const mirt_callback *callback, const char *text) {
+    if (mirt__ready_of(callback)) return !callback->load_state(text, callback->user);
+    MIRT__OUTSIDE;
+    return !callback->load_state(text, callback->user);
+}
+
 static void mirt__ask_state(void *arg) {
     mirt__state_question *q = (mirt__state_question *)arg;
+    if (!mirt__ready_of(q->callback)) {
+        MIRT__OUTSIDE;
+        q->size = q->callback->save_state(q->text, q->capacity, q->callback->user);
+        return;
+    }
     q->size = q->callback->save_state(q->text, q->capacity, q->callback->user);
 }
 
@@ -454,7 +465,7 @@ static mirt_status mirt__resume_callbacks(mirt__resume *r) {
         if (!state || state->type != MIRT__JSON_STRING) continue;
         taken++;
         if (ready) ready->weights_set = false;
-        const bool good = !callback->load_state(state->string, callback->user);
+        const bool good = mirt__load_state(callback, state->string);
         if (!good && ready) return mirt__fail_at("the state of %s", label);
         if (!good) return mirt__fail(MIRT_E_FORMAT, "the callback %s cannot use the state it has there", label);
         if (ready && mirt__resume_kept(r, ready, label) != MIRT_OK) return mirt_last_status();

@@ -31,6 +31,7 @@ MIRT__LIB void mirt__tensor_of(const mirt__variable *v, const char *name, const 
 /* >>names of classes */
 
 MIRT_API mirt_status mirt_set_model_class_names(mirt_model *model, const char *const *names, int count) {
+    MIRT__USE_MODEL(model, mirt_last_status());
     if (!model) return mirt__fail_missing("mirt_set_model_class_names", "model");
     for (int i = 0; names && i < count; i++) {
         if (names[i] && !mirt__utf8_valid(names[i], strlen(names[i]))) return mirt__fail(MIRT_E_INVALID, "%s: the name of class %d is not valid UTF-8", model->name, i);
@@ -130,6 +131,7 @@ static mirt_status mirt__save_any(mirt_model *model, const char *path, bool whol
 }
 
 MIRT_API mirt_status mirt_save(mirt_model *model, const char *path, mirt_save_flags flags) {
+    MIRT__USE_MODEL(model, mirt_last_status());
     mirt__pool pool;
     mirt__save_texts texts;
     bool whole = flags != MIRT_SAVE_WEIGHTS_ONLY;
@@ -277,6 +279,7 @@ static mirt_model *mirt__load_open(mirt_strategy *strategy, mirt__safetensors *f
 }
 
 MIRT_API mirt_model *mirt_load(mirt_strategy *strategy, const char *path) {
+    MIRT__USE(strategy, NULL);
     mirt__safetensors file;
     if (!strategy) return mirt__fail_missing("mirt_load", "strategy"), (mirt_model *)NULL;
     if (!path) return mirt__fail(MIRT_E_INVALID, "mirt_load: no path"), (mirt_model *)NULL;
@@ -284,6 +287,7 @@ MIRT_API mirt_model *mirt_load(mirt_strategy *strategy, const char *path) {
 }
 
 MIRT_API mirt_model *mirt_load_memory(mirt_strategy *strategy, const void *data, size_t size) {
+    MIRT__USE(strategy, NULL);
     mirt__safetensors file;
     if (!strategy) return mirt__fail_missing("mirt_load_memory", "strategy"), (mirt_model *)NULL;
     if (!data) return mirt__fail(MIRT_E_INVALID, "mirt_load_memory: no data"), (mirt_model *)NULL;
@@ -291,6 +295,7 @@ MIRT_API mirt_model *mirt_load_memory(mirt_strategy *strategy, const void *data,
 }
 
 MIRT_API mirt_status mirt_load_weights(mirt_model *model, const char *path) {
+    MIRT__USE_MODEL(model, mirt_last_status());
     mirt__safetensors file;
     if (!model || !path) return mirt__fail(MIRT_E_INVALID, "mirt_load_weights: no model or no path");
     if (mirt__model_materialize(model) != MIRT_OK || mirt__safetensors_open(&file, path) != MIRT_OK) return mirt_last_status();
@@ -369,6 +374,7 @@ static mirt_status mirt__load_some(mirt_model *model, const mirt__safetensors *f
 }
 
 MIRT_API mirt_status mirt_load_weights_partial(mirt_model *model, const char *path, const mirt_load_desc *desc, mirt_load_report *report) {
+    MIRT__USE_MODEL(model, mirt_last_status());
     mirt__safetensors file;
     mirt__pool pool;
     mirt_load_desc all;

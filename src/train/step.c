@@ -38,14 +38,17 @@ static mirt_status mirt__on_batch(mirt_model *model, const mirt_data *data, mirt
 }
 
 MIRT_API mirt_status mirt_train_on_batch(mirt_model *model, const mirt_data *batch, mirt_logs *out) {
+    MIRT__USE_MODEL(model, mirt_last_status());
     return mirt__on_batch(model, batch, MIRT__TRAIN, out, "mirt_train_on_batch");
 }
 
 MIRT_API mirt_status mirt_test_on_batch(mirt_model *model, const mirt_data *batch, mirt_logs *out) {
+    MIRT__USE_MODEL(model, mirt_last_status());
     return mirt__on_batch(model, batch, MIRT__EVALUATE, out, "mirt_test_on_batch");
 }
 
 MIRT_API mirt_status mirt_predict_on_batch(mirt_model *model, const mirt_data *batch, float *const *out, const size_t *capacity) {
+    MIRT__USE_MODEL(model, mirt_last_status());
     if (!out || !capacity) return mirt__fail(MIRT_E_INVALID, "mirt_predict_on_batch: no place for the predictions");
     mirt_function *f = mirt__begin_arrays(model, batch, MIRT__PREDICT, "mirt_predict_on_batch");
     if (!f || mirt__check_room(f, f->rows, out, capacity) != MIRT_OK || mirt__function_step(f) != MIRT_OK) return mirt_last_status();
@@ -78,6 +81,7 @@ static double mirt__batch_loss(mirt_function *f) {
 }
 
 MIRT_API mirt_status mirt_scatter(mirt_model *model, mirt_array x, mirt_array y) {
+    MIRT__USE_MODEL(model, mirt_last_status());
     mirt_data data = mirt__data_of(x, y);
     mirt_function *f = mirt__begin_arrays(model, &data, MIRT__TRAIN, "mirt_scatter");
     if (!f) return mirt_last_status();
@@ -86,6 +90,7 @@ MIRT_API mirt_status mirt_scatter(mirt_model *model, mirt_array x, mirt_array y)
 }
 
 MIRT_API mirt_status mirt_grad(mirt_model *model, double *loss) {
+    MIRT__USE_MODEL(model, mirt_last_status());
     mirt_function *f = mirt__need_stage(model, MIRT__SCATTERED, "mirt_grad", "mirt_scatter");
     if (!f || mirt__function_replicas(f) != MIRT_OK) return mirt_last_status();
     double mean = mirt__batch_loss(f);
@@ -94,16 +99,19 @@ MIRT_API mirt_status mirt_grad(mirt_model *model, double *loss) {
 }
 
 MIRT_API mirt_status mirt_all_reduce(mirt_model *model) {
+    MIRT__USE_MODEL(model, mirt_last_status());
     mirt_function *f = mirt__need_stage(model, MIRT__GRADIENTS, "mirt_all_reduce", "mirt_grad");
     return f ? mirt__function_all_reduce(f) : mirt_last_status();
 }
 
 MIRT_API mirt_status mirt_apply(mirt_model *model) {
+    MIRT__USE_MODEL(model, mirt_last_status());
     mirt_function *f = mirt__need_stage(model, MIRT__REDUCED, "mirt_apply", "mirt_all_reduce");
     return f ? mirt__function_update(f) : mirt_last_status();
 }
 
 MIRT_API mirt_status mirt_train_step(mirt_model *model, mirt_array x, mirt_array y, double *loss) {
+    MIRT__USE_MODEL(model, mirt_last_status());
     mirt_data data = mirt__data_of(x, y);
     mirt_function *f = mirt__begin_arrays(model, &data, MIRT__TRAIN, "mirt_train_step");
     if (!f || mirt__function_step(f) != MIRT_OK) return mirt_last_status();
@@ -121,6 +129,7 @@ MIRT_API int64_t mirt_replica_rows(const mirt_model *model, int replica, int64_t
 }
 
 MIRT_API mirt_status mirt_get_gradient(mirt_model *model, const char *name, int device, float *out, size_t count) {
+    MIRT__USE_MODEL(model, mirt_last_status());
     if (model && mirt__usable(model->strategy) != MIRT_OK) return mirt_last_status();
     mirt_function *f = model && model->trainer ? model->trainer->function[MIRT__TRAIN] : NULL;
     bool reduced = f && f->stage == MIRT__REDUCED;

@@ -39,6 +39,7 @@ static void mirt__timing_device(const mirt_model *model, int d, mirt_device_timi
 }
 
 MIRT_API mirt_status mirt_fit_timing(mirt_model *model, mirt_timing *out) {
+    MIRT__USE_MODEL(model, mirt_last_status());
     if (!model) return mirt__fail_missing("mirt_fit_timing", "model");
     if (!out) return mirt__fail(MIRT_E_INVALID, "mirt_fit_timing: no place for the answer");
     mirt_strategy *s = model->strategy;
@@ -93,6 +94,7 @@ static void mirt__timing_devices(const mirt_timing *t, mirt__text *out) {
 }
 
 MIRT_API const char *mirt_timing_text(mirt_model *model) {
+    MIRT__USE_MODEL(model, NULL);
     mirt_timing t;
     if (mirt_fit_timing(model, &t) != MIRT_OK) return NULL;
     mirt__text *out = &model->timing_text;

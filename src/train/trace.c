@@ -26,6 +26,7 @@ static void mirt__trace_free(mirt_strategy *s) {
 }
 
 MIRT_API mirt_status mirt_trace_begin(mirt_strategy *s, const char *path, int64_t most_slices) {
+    MIRT__USE(s, mirt_last_status());
     const int64_t usual = 200000, most = (int64_t)1 << 30;
     if (!s) return mirt__fail_missing("mirt_trace_begin", "strategy");
     if (!path || !*path) return mirt__fail(MIRT_E_INVALID, "mirt_trace_begin: no file");
@@ -154,6 +155,7 @@ static mirt_status mirt__trace_write(mirt_strategy *s, mirt__text *text) {
 }
 
 MIRT_API mirt_status mirt_trace_end(mirt_strategy *s) {
+    MIRT__USE(s, mirt_last_status());
     mirt__text text;
     memset(&text, 0, sizeof text);
     if (!s) return mirt__fail_missing("mirt_trace_end", "strategy");

@@ -414,7 +414,10 @@ MIRT__LIB void mirt__sums_to_logs(const mirt_model *model, const mirt__sums *sum
         double value = 0;
         for (int i = 0; i < own && !custom && !counted; i++) value += metric[i] / count / own;
         if (counted) value = use->cls->result(use, metric, sums->count);
-        if (custom) value = use->custom.result(metric, own, sums->count, use->custom.user);
+        if (custom) {
+            MIRT__OUTSIDE;
+            value = use->custom.result(metric, own, sums->count, use->custom.user);
+        }
         mirt__let_go((mirt_model *)model);
         mirt__logs_add(logs, validation ? use->val_name : use->name, value);
         metric += own;
