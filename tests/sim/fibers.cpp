@@ -2,6 +2,7 @@
  * for others; that one keeps the fiber, and the next thread gets another. So kernels whose threads do not wait never switch. */
 #include "sim_internal.h"
 #include <atomic>
+#include <cfenv>
 #include <cstdarg>
 #include <cstdio>
 #include <cstdlib>
@@ -581,7 +582,18 @@ static Exec *find_exec() {
 }
 #endif
 
+/* A GPU rounds to nearest and keeps denormals, whatever the thread that launches does. */
+struct GpuFloats {
+    fenv_t before;
+    GpuFloats() {
+        fegetenv(&before);
+        fesetenv(FE_DFL_ENV);
+    }
+    ~GpuFloats() { fesetenv(&before); }
+};
+
 void run_kernel(const Kernel &kernel) {
+    GpuFloats floats;
     Exec *e = find_exec();
     e->kernel = &kernel;
     e->n = kernel.block.x * kernel.block.y * kernel.block.z;
