@@ -88,6 +88,8 @@ test:
 WHOLE = test_half test_models test_profile test_strips $(patsubst tests/%.c,%,$(shell grep -lE '^.define (MIRRORTRAIN_(MALLOC|OPEN|STATIC|NO_THREADS)|MIRT__TEST_[A-Z]|MIRT__REAL_DOUBLE)' tests/*.c))
 SOURCES = $(shell sed -n 's|^\([a-z].*\)\.c$$|\1|p' src/FILES)
 PARTS = -std=c11 -D_POSIX_C_SOURCE=200809L -DMIRRORTRAIN_SPLIT_BUILD
+# Tests of the whole header wait for conditions through hooks too, which MIRT_TEST_WAKE_DELAY delays (tests/hooks.h).
+LATE = -Dpthread_cond_wait=hook_wait -Dpthread_cond_timedwait=hook_timedwait
 
 build/parts.h: src/FILES
 	@mkdir -p build
@@ -105,11 +107,14 @@ build/$(1)/parts/hooks.o: tests/hooks.c tests/hooks.h
 build/$(1)/parts.a: $$(SOURCES:%=build/$(1)/parts/%.o) build/$(1)/parts/hooks.o
 	@rm -f $$@
 	@ar rcs $$@ $$^
-$$(WHOLE:%=build/$(1)/%): build/$(1)/%: tests/%.c $$(TEST_HEADERS)
+$$(WHOLE:%=build/$(1)/%): build/$(1)/%: tests/%.c build/$(1)/parts/hooks.o $$(TEST_HEADERS)
 	@mkdir -p $$(@D)
-	$(2) -std=c11 $(3) $$(if $$(filter $(4),$$*),,-DMIRRORTRAIN_NO_SIMD) $$< -o $$@ $$(LDLIBS)
+	$(2) -std=c11 $(3) $(LATE) $$(if $$(filter $(4),$$*),,-DMIRRORTRAIN_NO_SIMD) $$< build/$(1)/parts/hooks.o -o $$@ $$(LDLIBS)
 build/$(1)/%: tests/%.c build/parts.h build/$(1)/parts.a $$(TEST_HEADERS)
 	$(2) $$(PARTS) $(3) -include build/parts.h $$< build/$(1)/parts.a -o $$@ $$(LDLIBS)
+# The program with hooks, for MIRT_TEST_WAKE_DELAY.
+build/$(1)/mirrortrain: $$(CLI) cli/cli.h cli/report.h build/$(1)/parts.a
+	$(2) -std=c11 $(3) $$(CLI) build/$(1)/parts.a -o $$@ $$(LDLIBS) -ldl
 -include $$(wildcard build/$(1)/parts/*/*.d)
 endef
 $(eval $(call TEST_RULES,tests,$(CC),$(CFLAGS) -g $(TEST_WARNINGS),test_half test_strips test_models test_profile))
@@ -117,6 +122,8 @@ $(eval $(call TEST_RULES,asan,$(SANITIZE_CC),-O1 -g -fsanitize=address$(comma)un
 $(eval $(call TEST_RULES,tsan,$(SANITIZE_CC),-O1 -g -fsanitize=thread,test_half test_strips))
 $(eval $(call TEST_RULES,arm64,$(ARM64_CC),-O2 $(TEST_WARNINGS),%))
 $(eval $(call TEST_RULES,fuzz,$(FUZZ_CC),-O2 -g -DFUZZER -DMIRRORTRAIN_NO_SIMD -Wno-pass-failed -fsanitize=fuzzer$(comma)address$(comma)undefined -fno-sanitize-recover=undefined -fsanitize-ignorelist=tests/fuzz_ignore.txt,))
+
+build/tests/long_verdict: tests/test_verdict.c
 
 build/checklist: examples/checklist.c mirrortrain.h
 	@mkdir -p build

@@ -39733,7 +39733,8 @@ static double mirt__reduce_share(const mirt_function *f) {
     return more / (more + 3 + 2 * mirt__optimizer_slots(&f->model->config.optimizer)); /* gradient and weight read, weight written */
 }
 
-/* A device that waited behind its update did so for the last one to come, which was adding up or updating. */
+/* A device that waited after its update did so for the last device, which was adding up or updating; what it waited beyond
+   that is imbalance: the last one began late, as a wake-up may cost more than the pass. */
 static void mirt__lanes_deal(const mirt_function *f) {
     const mirt_strategy *s = f->model->strategy;
     const double share = f->num_ranges ? mirt__reduce_share(f) : 0;
@@ -39744,11 +39745,16 @@ static void mirt__lanes_deal(const mirt_function *f) {
         lap[MIRT_PHASE_UPDATE] += (1 - share) * lap[MIRT__PHASE_FUSED];
         if (lap[MIRT__PHASE_JOIN] < last->lap[MIRT__PHASE_JOIN]) last = &s->lane[d];
     }
-    const double reduce = last->lap[MIRT_PHASE_REDUCE], both = reduce + last->lap[MIRT_PHASE_UPDATE];
+    const double reduce = last->lap[MIRT_PHASE_REDUCE], update = last->lap[MIRT_PHASE_UPDATE], both = reduce + update;
     for (int d = 0; d < s->num_devices; d++) {
         double *lap = s->lane[d].lap, wait = lap[MIRT__PHASE_JOIN];
-        lap[both > 0 ? MIRT_PHASE_UPDATE : MIRT_PHASE_IMBALANCE] += wait;
-        if (both > 0) lap[MIRT_PHASE_UPDATE] -= wait * reduce / both, lap[MIRT_PHASE_REDUCE] += wait * reduce / both;
+        if (both > 0) {
+            const double part = wait < both ? wait / both : 1;
+            lap[MIRT_PHASE_REDUCE] += part * reduce;
+            lap[MIRT_PHASE_UPDATE] += part * update;
+            wait -= part * both;
+        }
+        lap[MIRT_PHASE_IMBALANCE] += wait > 0 ? wait : 0;
         lap[MIRT_PHASE_INPUT] += lap[MIRT__PHASE_AHEAD]; /* what the device's work did not hide */
         lap[MIRT__PHASE_FUSED] = lap[MIRT__PHASE_JOIN] = lap[MIRT__PHASE_AHEAD] = 0;
     }

@@ -1,17 +1,28 @@
 #ifndef HOOKS_H
 #define HOOKS_H
-/* The library that tests are linked with (build/NAME/parts.a) calls these functions in place of the system's. A test that defines one has its
-   own; the others are the system's (hooks.c). */
+/* The library that tests are linked with (build/NAME/parts.a) calls these functions in place of the system's. A test
+   that defines one replaces it; the others call the system (hooks.c). */
 #include <pthread.h>
 #include <stddef.h>
 #include <sys/types.h>
 #include <time.h>
+#include <unistd.h>
 
 void *hook_malloc(size_t size);
 void hook_free(void *block);
 int hook_mutex(pthread_mutex_t *mutex);
 int hook_cond(pthread_cond_t *cond, const pthread_condattr_t *attributes);
 int hook_thread(pthread_t *thread, void *(*fn)(void *), void *arg);
+int hook_join(pthread_t thread, void **result);
+int hook_wait(pthread_cond_t *cond, pthread_mutex_t *mutex);
+int hook_timedwait(pthread_cond_t *cond, pthread_mutex_t *mutex, const struct timespec *until);
+int hook_signal(pthread_cond_t *cond);
+int hook_broadcast(pthread_cond_t *cond);
+int hook_pause(void);
+/* Sleeps for as many microseconds as the environment variable MIRT_TEST_WAKE_DELAY says: as if the system took that
+   long to wake a thread. hook_wait and hook_timedwait do so after each wait, while the mutex is unlocked. */
+void hook_late(void);
+void hook_late_unlocked(pthread_mutex_t *mutex);
 int hook_open(const char *path, int flags, unsigned mode);
 ssize_t hook_pread(int fd, void *data, size_t size, off_t offset);
 ssize_t hook_pwrite(int fd, const void *data, size_t size, off_t offset);
@@ -26,6 +37,12 @@ void hook_point(int kind, int device, int number); /* base/timeline.h */
 #define pthread_mutex_init(mutex, attributes) hook_mutex(mutex)
 #define pthread_cond_init(cond, attributes) hook_cond(cond, attributes)
 #define pthread_create(thread, attributes, fn, arg) hook_thread(thread, fn, arg)
+#define pthread_join(thread, result) hook_join(thread, result)
+#define pthread_cond_wait(cond, mutex) hook_wait(cond, mutex)
+#define pthread_cond_timedwait(cond, mutex, until) hook_timedwait(cond, mutex, until)
+#define pthread_cond_signal(cond) hook_signal(cond)
+#define pthread_cond_broadcast(cond) hook_broadcast(cond)
+#define pause() hook_pause()
 #define MIRRORTRAIN_OPEN(path, flags, mode) hook_open(path, flags, mode)
 #define MIRRORTRAIN_PREAD(fd, data, size, offset) hook_pread(fd, data, size, offset)
 #define MIRRORTRAIN_PWRITE(fd, data, size, offset) hook_pwrite(fd, data, size, offset)

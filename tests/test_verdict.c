@@ -1,27 +1,31 @@
-/* Where the time of a fit goes: bottlenecks that are put in are named, balanced runs are blamed for nothing, and the parts make up
-   the whole. Devices compute by sleeping, so that the machine's load does not matter. */
+/* The table of a fit's time: bottlenecks that are put in are named, balanced runs are blamed for nothing, and the phases
+   add up to the whole. Devices, samples and wake-ups take simulated time (simulated_time.h), so the verdict depends on
+   what is put in and not on the machine. With TIMED (long_verdict.c) they take real time. */
 #define MIRRORTRAIN_IMPLEMENTATION
 #include "../mirrortrain.h"
 
 #include "mirror_util.h"
+#include "simulated_time.h"
 
 enum { MOST_DEVICES = 4, SAMPLES = 512, SIDE = 6 };
-static const double compute = 12e-3; /* seconds of a device and step */
+static const double compute = 12e-3; /* seconds per device and step */
+
+#ifdef TIMED
+/* Of the time of a fit: a thread may lose its core between two readings of the clock that belong together. */
+static const double tolerance = 0.02;
+/* Fits until one is judged as it should be: while another program has the cores, "shared cores" is right too. */
+static const int most_tries = 5;
+#else
+static const double tolerance = 1e-6; /* the clock counts nanoseconds */
+static const int most_tries = 1;
+#endif
 
 /* What is put in: seconds at each kind of point, on each device. */
 static double nap[5][MOST_DEVICES];
 
-static void doze(double seconds) {
-    struct timespec t;
-    if (seconds <= 0) return;
-    t.tv_sec = (time_t)seconds;
-    t.tv_nsec = (long)((seconds - (double)t.tv_sec) * 1e9);
-    nanosleep(&t, NULL);
-}
-
 void hook_point(int kind, int device, int number) {
     (void)number;
-    doze(nap[kind][device]);
+    simulated_sleep(nap[kind][device]);
 }
 
 static float pixels[SAMPLES][SIDE * SIDE];
@@ -60,7 +64,7 @@ static int slow_map(const void *const *in, void *const *out, int64_t index, void
     (void)in;
     (void)out;
     (void)index;
-    doze(*(const double *)user);
+    simulated_sleep(*(const double *)user);
     return 0;
 }
 
@@ -69,10 +73,15 @@ typedef struct run {
     int hidden;                         /* 0: a convolution */
     double map;                         /* seconds of a sample; 0: no map */
     int workers;
+    double wake; /* seconds from a signal until the thread that it wakes runs */
 } run;
 
 /* Trains; whether the seconds of all devices make up the time of the fit. */
 static bool train(const run *r, mirt_timing *t, char text[2048]) {
+#ifndef TIMED
+    simulated_begin(r->wake);
+    setenv("MIRT_CORES", "1", 1); /* teams that spin poll the clock */
+#endif
     mirt_strategy *s = strategy_of(r->devices, r->replicas, 1);
     mirt_model *m = s ? model_of(s, r->hidden) : NULL;
     mirt_fit_desc d;
@@ -101,14 +110,26 @@ static bool train(const run *r, mirt_timing *t, char text[2048]) {
             good = good && t->device[k].seconds[i] >= 0;
             sum += t->device[k].seconds[i];
         }
-        good = good && fabs(sum - h->seconds) <= 0.02 * h->seconds;
+        good = good && fabs(sum - h->seconds) <= tolerance * h->seconds;
     }
-    good = good && fabs(mean - h->seconds) <= 0.02 * h->seconds && fabs(t->wall - h->seconds) <= 0.02 * h->seconds;
+    good = good && fabs(mean - h->seconds) <= tolerance * h->seconds && fabs(t->wall - h->seconds) <= tolerance * h->seconds;
     const char *table = h ? mirt_timing_text(m) : NULL;
     snprintf(text, 2048, "%s", table ? table : mirt_last_error());
     mirt_dataset_destroy(data);
     mirt_strategy_destroy(s);
+    simulated_end();
+    unsetenv("MIRT_CORES");
     return good;
+}
+
+/* The verdict must not depend on what a wake-up costs where that is little beside what is put in. */
+static double cheap_wake(void) {
+#ifdef TIMED
+    return 0; /* the machine's come on top */
+#else
+    static const double seconds[] = {0, 5e-6, 50e-6, 200e-6};
+    return seconds[drawn(0, MIRT__COUNT(seconds) - 1)];
+#endif
 }
 
 /* Some numbers of devices and replicas; every device computes `each` seconds a step. */
@@ -120,6 +141,7 @@ static run drawn_run(int least_devices, double each) {
     r.replicas = r.devices * drawn(1, 2);
     r.rows = drawn(3, 20);
     r.steps = 16;
+    r.wake = cheap_wake();
     r.hidden = drawn(0, 1) * drawn(4, 24);
     for (int d = 0; d < MOST_DEVICES; d++) nap[MIRT__POINT_REPLAY][d] = each * r.devices / r.replicas;
     return r;
@@ -128,11 +150,15 @@ static run drawn_run(int least_devices, double each) {
 static void check(const run *r, mirt_bottleneck wanted, const char *word, const char *what) {
     mirt_timing t;
     char text[2048];
-    bool sums = train(r, &t, text);
-    bool good = sums && t.bottleneck == wanted && strstr(t.verdict, word);
-    if (!good) printf("# %s", text);
-    for (char *end; !good && (end = strchr(text, '\n')) != NULL; *end = ' ') printf("#\n");
-    ok(good, "%s, %d devices, %d replicas of %d rows: %s", what, r->devices, r->replicas, r->rows, t.verdict);
+    bool good = false;
+    for (int tries = 0; !good && tries < most_tries; tries++) {
+        const bool sums = train(r, &t, text);
+        good = sums && t.bottleneck == wanted && strstr(t.verdict, word);
+    }
+    for (char *line = text, *end; !good && (end = strchr(line, '\n')) != NULL; line = end + 1) {
+        printf("# %.*s\n", (int)(end - line), line);
+    }
+    ok(good, "%s, wake-ups of %g us, %d devices, %d replicas of %d rows: %s", what, 1e6 * r->wake, r->devices, r->replicas, r->rows, t.verdict);
 }
 
 static void slow_input(int severity) {
@@ -170,11 +196,26 @@ static void slow_device(int severity) {
     check(&r, MIRT_SLOW_DEVICE, name, "slow device");
 }
 
+/* Devices compute for microseconds: whatever a wake-up costs, the model is too small for several devices. */
 static void tiny_model(int severity) {
     run r = drawn_run(2, 0);
     r.hidden = 8 >> severity;
+#ifdef TIMED
     r.steps = 200;
     check(&r, MIRT_SMALL_MODEL, "model too small for ", "tiny model");
+#else
+    static const double wakes[] = {1e-6, 10e-6, 60e-6, 300e-6, 2e-3};
+    for (int i = 0; i < MIRT__COUNT(wakes); i++) {
+        r.wake = wakes[i];
+        const double row = drawn(1, 8) * 1e-7 / (1 << severity); /* 256 of them stay below 300 us */
+        for (int d = 0; d < MOST_DEVICES; d++) {
+            nap[MIRT__POINT_REPLAY][d] = r.rows * row;
+            nap[MIRT__POINT_COLLECTIVE][d] = drawn(1, i > 1 ? 30 : 10) * 1e-7; /* little beside the step */
+            nap[MIRT__POINT_UPDATE][d] = drawn(5, 20) * 1e-7;
+        }
+        check(&r, MIRT_SMALL_MODEL, "model too small for ", "tiny model");
+    }
+#endif
 }
 
 static void balanced(int kind) {
@@ -187,7 +228,8 @@ static void balanced(int kind) {
     check(&r, MIRT_BALANCED, "balanced: ", "balanced");
 }
 
-/* One that computes. */
+#ifdef TIMED
+/* A network that computes: nothing is put in. */
 static void check_network(void) {
     mirt_strategy *s = strategy_of(1, 1, 1);
     mirt_model *m = mirt_application(s, "mnist", NULL);
@@ -200,11 +242,16 @@ static void check_network(void) {
     c.loss = MIRT_SPARSE_CATEGORICAL_CROSSENTROPY;
     d.no_progress = true;
     mirt_dataset *data = mirt_batch(mirt_drawn_digits(640, 1, MIRT_TRAIN), 64);
-    bool good = mirt_compile(m, &c) == MIRT_OK && mirt_fit(m, data, &d) && mirt_fit_timing(m, &t) == MIRT_OK;
+    bool good = mirt_compile(m, &c) == MIRT_OK;
+    for (int tries = 0; good && tries < most_tries; tries++) {
+        good = mirt_fit(m, data, &d) && mirt_fit_timing(m, &t) == MIRT_OK;
+        if (good && t.bottleneck == MIRT_BALANCED) break;
+    }
     ok(good && t.bottleneck == MIRT_BALANCED, "digits in batches of 64: %s", good ? t.verdict : mirt_last_error());
     mirt_dataset_destroy(data);
     mirt_strategy_destroy(s);
 }
+#endif
 
 static int callback_saw;
 
@@ -363,14 +410,16 @@ int main(void) {
         classes[i] = drawn(0, 3);
         for (int k = 0; k < SIDE * SIDE; k++) pixels[i][k] = mirt__random_unit(&dice);
     }
+#ifdef TIMED
+    check_network();
+#else
     check_words();
     check_calls();
-    check_network();
     check_trace();
+#endif
     for (int draw = 0; draw < draws; draw++) {
         for (int k = 0; k < MIRT__COUNT(kinds); k++) {
-            if (kinds[k] == tiny_model && small_tier()) skip("tiny models: with sanitizers none is tiny");
-            for (int severity = 0; severity < 3 && !(kinds[k] == tiny_model && small_tier()); severity++) kinds[k](severity);
+            for (int severity = 0; severity < 3; severity++) kinds[k](severity);
         }
         for (int i = 0; i < 4; i++) balanced(i);
     }

@@ -1,0 +1,3 @@
+/* test_verdict.c with the machine's clock, real sleeps and real wake-ups. */
+#define TIMED
+#include "test_verdict.c"
