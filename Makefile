@@ -124,6 +124,7 @@ $(eval $(call TEST_RULES,arm64,$(ARM64_CC),-O2 $(TEST_WARNINGS),%))
 $(eval $(call TEST_RULES,fuzz,$(FUZZ_CC),-O2 -g -DFUZZER -DMIRRORTRAIN_NO_SIMD -Wno-pass-failed -fsanitize=fuzzer$(comma)address$(comma)undefined -fno-sanitize-recover=undefined -fsanitize-ignorelist=tests/fuzz_ignore.txt,))
 
 build/tests/long_verdict: tests/test_verdict.c
+build/tests/long_watchdog: tests/test_watchdog.c
 
 build/checklist: examples/checklist.c mirrortrain.h
 	@mkdir -p build

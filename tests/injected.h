@@ -2,12 +2,9 @@
 #define INJECTED_H
 /* What devices meet at MIRT__TEST_POINT: one of them freezes, dies or is slow, or all of them lose time at random. */
 #define _POSIX_C_SOURCE 200809L
-#include <pthread.h>
 #include <sched.h>
-#include <stdbool.h>
-#include <stdint.h>
-#include <time.h>
-#include <unistd.h>
+
+#include "simulated_time.h"
 
 typedef enum injected_fault { NO_FAULT, FREEZE, DIE, SLOW, SLOW_EACH, RANDOM } injected_fault;
 
@@ -20,20 +17,13 @@ static struct {
     uint64_t seed;
 } injected;
 
-static void injected_sleep(double seconds) {
-    struct timespec t;
-    t.tv_sec = (time_t)seconds;
-    t.tv_nsec = (long)((seconds - (double)t.tv_sec) * 1e9);
-    while (nanosleep(&t, &t) != 0) continue;
-}
-
 /* The draw depends on the seed and on how many there were, not on who comes first. */
 static void injected_random(void) {
     uint64_t x = __atomic_add_fetch(&injected.seed, 0x9E3779B97F4A7C15u, __ATOMIC_RELAXED);
     x = (x ^ x >> 30) * 0xBF58476D1CE4E5B9u;
     x ^= x >> 27;
     if (x % 4 == 0) sched_yield();
-    else if (x % 16 == 1) injected_sleep((double)(x >> 40) / (1 << 24) * 5e-4);
+    else if (x % 16 == 1) simulated_sleep((double)(x >> 40) / (1 << 24) * 5e-4);
 }
 
 void hook_point(int point, int device, int number) {
@@ -46,15 +36,13 @@ void hook_point(int point, int device, int number) {
     }
     if (__atomic_load_n(&injected.place, __ATOMIC_RELAXED) != 64 * point + device) return;
     if (fault == SLOW_EACH) {
-        injected_sleep(injected.seconds);
+        simulated_sleep(injected.seconds);
         return;
     }
     if (__atomic_add_fetch(&injected.visits, 1, __ATOMIC_RELAXED) != __atomic_load_n(&injected.wait, __ATOMIC_RELAXED)) return;
     if (fault == DIE) pthread_exit(NULL);
-    if (fault == FREEZE) {
-        for (;;) pause();
-    }
-    injected_sleep(injected.seconds);
+    if (fault == FREEZE) simulated_freeze();
+    simulated_sleep(injected.seconds);
     __atomic_store_n(&injected.over, 1, __ATOMIC_RELEASE);
 }
 

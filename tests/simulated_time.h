@@ -3,7 +3,7 @@
 /* Threads of the library in simulated time: what a test asserts then does not depend on the machine.
    One thread runs at a time. Computing takes no time; the clock moves when every thread sleeps or waits, to the next
    moment at which one of them goes on. Works with tests that are linked with parts.a, as it replaces the functions of
-   hooks.h. A thread that polls the clock would poll forever: set MIRT_CORES so low that no team spins. */
+   hooks.h. A test that defines TIMED runs in real time. */
 #include <errno.h>
 #include <math.h>
 #include <pthread.h>
@@ -43,11 +43,12 @@ static struct {
     bool on;     /* changed only while the library has no threads that run */
     double now;  /* seconds */
     double wake; /* simulated seconds from a signal to the moment at which the thread that it wakes runs */
+    double hurry; /* not 0: in real time a timed wait ends after so many seconds, as if it had been woken */
     uint64_t turns;
     simulated_waiter *waiting;
     simulated_thread *threads; /* the newest first: the system uses handles again */
     pthread_mutex_t mutex;     /* guards all of this */
-} simulated = {false, 0, 0, 0, NULL, NULL, PTHREAD_MUTEX_INITIALIZER};
+} simulated = {false, 0, 0, 0, 0, NULL, NULL, PTHREAD_MUTEX_INITIALIZER};
 
 static void simulated_bail_out(const char *why) {
     printf("Bail out! simulated time: %s\n", why);
@@ -136,15 +137,26 @@ SIMULATED_FUNCTION void simulated_freeze(void) {
     }
 }
 
-/* The calling thread is the only one; the others that the library starts from here on are simulated. */
-SIMULATED_FUNCTION void simulated_begin(double wake) {
+/* The calling thread is the only one; the others that the library starts from here on are simulated. `cores` is what the
+   library takes for the number of cores: with as many as threads, teams poll the clock, which then stands still. */
+SIMULATED_FUNCTION void simulated_begin(double wake, int cores) {
+#ifdef TIMED
+    (void)wake, (void)cores;
+#else
+    char text[16];
+    snprintf(text, sizeof text, "%d", cores);
+    setenv("MIRT_CORES", text, 1);
     simulated.wake = wake;
     if (simulated.now <= 0) simulated.now = 1000; /* a clock that stands at 0 may mean that there is none */
     simulated.on = true;
+#endif
 }
 
 /* The library's threads have ended, or are frozen. */
-SIMULATED_FUNCTION void simulated_end(void) { simulated.on = false; }
+SIMULATED_FUNCTION void simulated_end(void) {
+    if (simulated.on) unsetenv("MIRT_CORES");
+    simulated.on = false;
+}
 
 static void simulated_thread_ends(void *arg) {
     pthread_mutex_lock(&simulated.mutex);
@@ -183,6 +195,14 @@ int hook_wait(pthread_cond_t *cond, pthread_mutex_t *mutex) {
 int hook_timedwait(pthread_cond_t *cond, pthread_mutex_t *mutex, const struct timespec *until) {
     if (simulated.on) {
         return simulated_block(cond, (double)until->tv_sec + (double)until->tv_nsec * 1e-9, mutex) ? 0 : ETIMEDOUT;
+    }
+    struct timespec soon;
+    if (simulated.hurry > 0) {
+        clock_gettime(CLOCK_MONOTONIC, &soon);
+        const double nanoseconds = (double)soon.tv_nsec + simulated.hurry * 1e9;
+        soon.tv_sec += (time_t)(nanoseconds / 1e9);
+        soon.tv_nsec = (long)fmod(nanoseconds, 1e9);
+        until = &soon;
     }
     const int code = pthread_cond_timedwait(cond, mutex, until);
     hook_late_unlocked(mutex);

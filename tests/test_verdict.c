@@ -78,10 +78,7 @@ typedef struct run {
 
 /* Trains; whether the seconds of all devices make up the time of the fit. */
 static bool train(const run *r, mirt_timing *t, char text[2048]) {
-#ifndef TIMED
-    simulated_begin(r->wake);
-    setenv("MIRT_CORES", "1", 1); /* teams that spin poll the clock */
-#endif
+    simulated_begin(r->wake, 1);
     mirt_strategy *s = strategy_of(r->devices, r->replicas, 1);
     mirt_model *m = s ? model_of(s, r->hidden) : NULL;
     mirt_fit_desc d;
@@ -118,7 +115,6 @@ static bool train(const run *r, mirt_timing *t, char text[2048]) {
     mirt_dataset_destroy(data);
     mirt_strategy_destroy(s);
     simulated_end();
-    unsetenv("MIRT_CORES");
     return good;
 }
 
