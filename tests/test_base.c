@@ -8,6 +8,9 @@
 #include <unistd.h>
 #include <wchar.h>
 
+#define SIMULATED_WITHOUT_HOOK_THREAD
+#include "simulated_time.h"
+
 static long live_allocations, memory_fails, threads_fail, thread_calls;
 
 void *hook_malloc(size_t size) {
@@ -33,7 +36,7 @@ int hook_cond(pthread_cond_t *cond, const pthread_condattr_t *attributes) {
 }
 int hook_thread(pthread_t *thread, void *(*fn)(void *), void *arg) {
     const int code = thread_call();
-    return code ? code : pthread_create(thread, NULL, fn, arg);
+    return code ? code : simulated_create(thread, fn, arg);
 }
 
 #define MIRRORTRAIN_IMPLEMENTATION
@@ -119,7 +122,7 @@ static mirt_status reach_callback(mirt_strategy *s) {
 }
 static int hang(void *const *out, int64_t index, void *user) {
     (void)out, (void)index, (void)user;
-    for (;;) pause();
+    simulated_freeze();
     return 0;
 }
 static void *given_up[2]; /* still there, as its threads are */
@@ -137,11 +140,14 @@ static mirt_status reach_timeout(mirt_strategy *s) {
     desc.devices = "cpu:0";
     desc.silent = true;
     desc.timeout_seconds = 0.2;
+    simulated_begin(0, 1);
     mirt_strategy *own = mirt_strategy_create(&desc);
     mirt_dataset *data = mirt_batch(mirt_dataset_from_generator(&tap), 4);
     given_up[0] = own;
     given_up[1] = data;
-    return mirt_predict(make_model(own), data, out, 8);
+    const mirt_status status = mirt_predict(make_model(own), data, out, 8);
+    simulated_end();
+    return status;
 }
 static mirt_status reach_drift(mirt_strategy *s) {
     mirt_strategy_desc desc;

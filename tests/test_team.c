@@ -4,6 +4,21 @@
 
 #include "tap.h"
 
+#include <pthread.h>
+#include <sched.h>
+
+void hook_late_unlocked(pthread_mutex_t *mutex); /* hooks.h */
+
+static int asleep; /* atomic: threads that wait for a condition */
+
+int hook_wait(pthread_cond_t *cond, pthread_mutex_t *mutex) {
+    __atomic_add_fetch(&asleep, 1, __ATOMIC_SEQ_CST);
+    const int code = pthread_cond_wait(cond, mutex);
+    __atomic_sub_fetch(&asleep, 1, __ATOMIC_SEQ_CST);
+    hook_late_unlocked(mutex);
+    return code;
+}
+
 #define SIZES 8
 #define TASKS 1000
 
@@ -67,12 +82,8 @@ static void test_size(int size, bool spin) {
     for (int m = 0; m < SIZES; m++) wrong += runs[m] != (m < size ? 500 : 0);
     ok(wrong == 0, "500 jobs run once on every member");
 
-    /* Long enough a pause for the members to fall asleep. */
-    struct timespec pause;
-    pause.tv_sec = 0;
-    pause.tv_nsec = 2000000;
     for (int i = 0; i < 5; i++) {
-        nanosleep(&pause, NULL);
+        while (__atomic_load_n(&asleep, __ATOMIC_SEQ_CST) < size - 1) sched_yield();
         mirt__team_run(team, count_member, runs);
     }
     wrong = 0;

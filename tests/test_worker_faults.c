@@ -5,6 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define SIMULATED_WITHOUT_HOOK_THREAD
+#include "simulated_time.h"
+
 /* Counted for all threads at once; number `fails` fails. */
 static long blocks_asked, blocks_live, block_fails, threads_asked, thread_fails;
 
@@ -21,7 +24,7 @@ void hook_free(void *block) {
 }
 
 int hook_thread(pthread_t *thread, void *(*fn)(void *), void *arg) {
-    return __atomic_add_fetch(&threads_asked, 1, __ATOMIC_SEQ_CST) == thread_fails ? 11 /* EAGAIN */ : pthread_create(thread, NULL, fn, arg);
+    return __atomic_add_fetch(&threads_asked, 1, __ATOMIC_SEQ_CST) == thread_fails ? 11 /* EAGAIN */ : simulated_create(thread, fn, arg);
 }
 
 #define MIRRORTRAIN_IMPLEMENTATION
@@ -42,10 +45,9 @@ static int number_of(void *const *out, int64_t index, void *user) {
 
 /* Slow, so that threads are asked for. */
 static int thrice(const void *const *in, void *const *out, int64_t index, void *user) {
-    struct timespec time = {0, 200000};
     (void)user;
     (void)index;
-    nanosleep(&time, NULL);
+    simulated_sleep(200e-6);
     *(int32_t *)out[0] = 3 * *(const int32_t *)in[0];
     return 0;
 }
@@ -121,11 +123,12 @@ static void check_kind(int kind, bool threads) {
 
 int main(void) {
     snprintf(path, sizeof path, "%s/cache", work_directory());
-    setenv("MIRT_CORES", "4", 1);
+    simulated_begin(20e-6, 4);
     for (int kind = 0; kind < KINDS; kind++) check_kind(kind, false);
 #ifndef MIRRORTRAIN_NO_THREADS
     for (int kind = 0; kind < KINDS; kind++) check_kind(kind, true);
 #endif
+    simulated_end();
     unlink(path);
     rmdir(work_directory());
     return done_testing();

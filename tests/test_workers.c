@@ -3,6 +3,7 @@
 #define MIRRORTRAIN_IMPLEMENTATION
 #include "../mirrortrain.h"
 #include "mirror_util.h"
+#include "simulated_time.h"
 #include "tap.h"
 
 #include <pthread.h>
@@ -27,10 +28,7 @@ static mirt_status source_make(mirt_dataset *dataset, int64_t i, mirt__work *wor
     while (now > most && !__atomic_compare_exchange_n(&source->most, &most, now, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED)) continue;
     if (source->made) __atomic_add_fetch(source->made, 1, __ATOMIC_RELAXED);
     if (!pthread_equal(pthread_self(), source->home)) __atomic_store_n(&source->elsewhere, true, __ATOMIC_RELAXED);
-    if (source->microseconds) {
-        struct timespec time = {0, source->microseconds * 1000 * (i % 7 == 0 ? 3 : 1)};
-        nanosleep(&time, NULL);
-    }
+    simulated_sleep((double)source->microseconds * (i % 7 == 0 ? 3e-6 : 1e-6));
     *index = i;
     uint8_t *room = (uint8_t *)mirt__work_room(work, dataset, IMAGE);
     mirt_status status = room ? MIRT_OK : MIRT_E_NOMEM;
@@ -235,7 +233,7 @@ static void test_breaking_off(void) {
 #ifndef MIRRORTRAIN_NO_THREADS
 static void test_numbers(void) {
     int64_t batches;
-    setenv("MIRT_CORES", "6", 1);
+    simulated_begin(20e-6, 6); /* how many threads there are depends on how long samples take */
     for (int ahead = 0; ahead < 2; ahead++) {
         mirt_dataset *d = mirt_batch(workers_of(source_of(300), 4), 30);
         if (ahead) d = mirt_prefetch(d, 2);
@@ -260,12 +258,11 @@ static void test_numbers(void) {
     mirt__batch b;
     mirt__dataset_begin(d, 11, 0);
     for (int i = 0; i < 10 && mirt__dataset_next(d, &b) == MIRT_OK && b.rows; i++) {
-        struct timespec time = {0, 20000000};
-        nanosleep(&time, NULL);
+        simulated_sleep(0.02);
     }
     ok(source_under(d)->most <= 4, "a consumer that does not wait needs few of them (%d)", source_under(d)->most);
     mirt_dataset_destroy(d);
-    unsetenv("MIRT_CORES");
+    simulated_end();
 }
 #endif
 
@@ -545,8 +542,14 @@ static int note_waiting(const mirt_event *event, void *user) {
     return 0;
 }
 
+void hook_point(int point, int device, int number) {
+    (void)device, (void)number;
+    if (simulated.on && point == MIRT__POINT_REPLAY) simulated_sleep(5e-3);
+}
+
 static void test_waiting(void) {
     for (int slow = 0; slow < 2; slow++) {
+        simulated_begin(20e-6, 1);
         waiting w;
         mirt_fit_desc fit;
         mirt_callback callback;
@@ -567,10 +570,11 @@ static void test_waiting(void) {
         if (slow) source_under(d)->microseconds = 3000;
         mirt_history *h = mirt_fit(m, d, &fit);
         ok(h && w.steps == 3 && w.wrong == 0 && h->input_seconds >= w.waited && h->input_seconds <= h->seconds &&
-               (slow ? h->input_seconds > 0.1 && h->input_seconds > h->seconds / 2 && strstr(w.line, " - waited for input: ") : h->input_seconds < 0.1),
+               (slow ? h->input_seconds > 0.1 && h->input_seconds > h->seconds / 2 && strstr(w.line, " - waited for input: ") : h->input_seconds < 1e-3),
            "%s samples: %.4f of %.4f s waited for input: %s", slow ? "slow" : "fast", h ? h->input_seconds : -1, h ? h->seconds : -1, w.line);
         mirt_dataset_destroy(d);
         mirt_strategy_destroy(s);
+        simulated_end();
     }
 }
 
