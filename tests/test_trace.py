@@ -8,14 +8,14 @@ import tempfile
 
 from tap import done, ok
 
-ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..")
+PROGRAM = os.path.abspath(os.environ.get("MIRRORTRAIN", os.path.join(os.path.dirname(os.path.abspath(__file__)), "../build/mirrortrain")))
 PHASES = {"input wait", "scatter", "forward", "backward", "all-reduce, hidden", "all-reduce, exposed", "update", "imbalance",
           "callbacks", "launch overhead", "waiting for the others' updates"}
 
 
 def trace(folder, *flags):
     path = os.path.join(folder, "trace.json")
-    run = subprocess.run([os.path.join(ROOT, "build", "mirrortrain"), "fit", "--epochs", "1", "--trace", path, *flags],
+    run = subprocess.run([PROGRAM, "fit", "--epochs", "1", "--trace", path, *flags],
                          cwd=folder, capture_output=True, text=True)
     if run.returncode:
         return None, run.stderr
@@ -74,7 +74,7 @@ with tempfile.TemporaryDirectory() as temporary:
     check(temporary, 1, 1, 3)
     check(temporary, 2, 2, 8)
     check(temporary, 2, 4, 5)
-    run = subprocess.run([os.path.join(ROOT, "build", "mirrortrain"), "fit", "--max-steps", "1", "--trace", os.path.join(temporary, "no", "where.json")],
+    run = subprocess.run([PROGRAM, "fit", "--max-steps", "1", "--trace", os.path.join(temporary, "no", "where.json")],
                          cwd=temporary, capture_output=True, text=True)
     ok(run.returncode == 1 and "where.json" in run.stderr, f"a directory that is not there: {run.stderr.strip().splitlines()[-1]}")
 sys.exit(done())
