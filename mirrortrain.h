@@ -448,7 +448,8 @@ typedef struct mirt_strategy_desc {
                             call says so at once, its threads and memory, lent memory too, are left to themselves, and destroying
                             it, its models and the data sets in use returns at once and frees nothing. Other strategies live on. 0: 60, of
                             single steps (mirt_train_step and the like) only for devices behind the first, as the caller is that one;
-                            a number: exactly; negative: none */
+                            a number: exactly; negative: none. The time during which the process is suspended (SIGSTOP, a debugger, a
+                            snapshot of a virtual machine) does not count: the limit then starts again */
     bool winograd;       /* 3x3 convolutions of stride 1 and the gradients of their inputs by Winograd's F(2x2, 3x3), where that is
                             faster (it takes up to half the time): float32, with other roundings. CPUs alone do so */
     bool repeat_devices; /* a GPU may be named several times, and is as many devices: for tests of mirroring on one GPU */
@@ -32905,6 +32906,7 @@ struct mirt__watch {
     void *round_arg;
     /* the one who looks */
     uint32_t seen_state;
+    double looked; /* when it last did */
     mirt__last_seen seen[MIRT__MAX_DEVICES];
     char death[512];
     /* the pilot; the mutex guards the rest */
@@ -33064,13 +33066,22 @@ static void mirt__log_death(const mirt_strategy *s, int device, double now) {
     if (device >= 0) mirt__log_events(s, device, now);
 }
 
+/* Whether this look comes so long after the last that the process must have been suspended (SIGSTOP, a debugger, a snapshot of a virtual
+   machine): then no device could make progress either, and every count restarts. */
+static bool mirt__was_suspended(mirt__watch *w, double now) {
+    const int late = 4; /* periods */
+    const bool suspended = now - w->looked > late * w->period;
+    w->looked = now;
+    return suspended;
+}
+
 /* Asked now and then by the thread that waits; true: the strategy is dead. */
 static bool mirt__watch_look(void *arg) {
     mirt_strategy *s = (mirt_strategy *)arg;
     mirt__watch *w = s->watch;
     const double now = mirt__now();
     uint32_t state = __atomic_load_n(&w->state, __ATOMIC_ACQUIRE), code = state % MIRT__SECTION_CODES;
-    const bool fresh = state != w->seen_state;
+    const bool fresh = mirt__was_suspended(w, now) || state != w->seen_state;
     int device = -1;
     bool late = false;
     w->seen_state = state;

@@ -296,14 +296,35 @@ static void mirt__cu_nap(void) {
     nanosleep(&nap, NULL);
 }
 
+/* A wait that is looked at again and again: when it began, and when it was last looked at. */
+typedef struct mirt__cu_patience {
+    double begin, looked;
+} mirt__cu_patience;
+
+static mirt__cu_patience mirt__cu_begin(const mirt__cu *cu) {
+    mirt__cu_patience wait;
+    wait.begin = wait.looked = cu->host->now();
+    return wait;
+}
+
+/* Seconds that the wait has taken so far. It begins anew when much of the limit has passed since the last look: then the process was suspended
+   (SIGSTOP, a debugger, a snapshot of a virtual machine), and nobody else made progress either. */
+static double mirt__cu_passed(const mirt__cu *cu, mirt__cu_patience *wait) {
+    const double now = cu->host->now(), shortest = 0.004, longest = 1, share = cu->limit / 4;
+    const double late = share < shortest ? shortest : share > longest ? longest : share;
+    if (cu->limit > 0 && now - wait->looked > late) wait->begin = now;
+    wait->looked = now;
+    return now - wait->begin;
+}
+
 /* Until the event has happened or, if it is NULL, the stream is done. Never blocks: another device may be lost that this one waits for. */
 static bool mirt__cu_settled(mirt__cu *cu, cudaStream_t stream, cudaEvent_t event) {
-    const double begin = cu->host->now();
+    mirt__cu_patience wait = mirt__cu_begin(cu);
     bool slow = false;
     for (unsigned turn = 1;; turn++) {
         const cudaError_t state = event ? cudaEventQuery(event) : cudaStreamQuery(stream);
         if (state == cudaSuccess) {
-            const double took = cu->host->now() - begin;
+            const double took = mirt__cu_passed(cu, &wait);
             if (took > MIRT__CU_SHORT) cu->waited = took;
             return true;
         }
@@ -311,7 +332,7 @@ static bool mirt__cu_settled(mirt__cu *cu, cudaStream_t stream, cudaEvent_t even
         (void)cudaGetLastError();
         if (!slow && turn % 64) continue;
         if (!mirt__cu_group_well(cu)) return false;
-        const double passed = cu->host->now() - begin;
+        const double passed = mirt__cu_passed(cu, &wait);
         if (cu->limit > 0 && passed > cu->limit) {
             mirt__cu_fail(cu, MIRT_E_TIMEOUT, "nothing was done in %.3g s; another GPU that it waits for may be lost, or its work may have no end", passed);
             cu->lost = true;
@@ -1863,19 +1884,20 @@ static bool mirt__cu_nccl(mirt__cu *cu, ncclResult_t result, const char *what) {
 
 /* Until what was asked of a communicator has been enqueued. NCCL does that in a thread of its own, unless NCCL_COMM_BLOCKING=1 lets calls block. */
 static bool mirt__cu_nccl_settled(mirt__cu *cu, const char *what) {
-    const double begin = cu->host->now();
+    mirt__cu_patience wait = mirt__cu_begin(cu);
     for (;;) {
         ncclResult_t state = ncclSuccess;
         if (!mirt__cu_nccl(cu, ncclCommGetAsyncError(cu->group->comm[cu->rank], &state), what) || !mirt__cu_nccl(cu, state, what)) return false;
         if (state == ncclSuccess) return true;
         if (__atomic_load_n(&cu->group->broken, __ATOMIC_ACQUIRE) == 2) return mirt__cu_group_well(cu);
-        if (cu->limit > 0 && cu->host->now() - begin > cu->limit) {
+        const double passed = mirt__cu_passed(cu, &wait);
+        if (cu->limit > 0 && passed > cu->limit) {
             mirt__cu_fail(cu, MIRT_E_TIMEOUT, "NCCL, rank %d of %d, %s: nothing came from the others in %.3g s", cu->rank, cu->group->count, what, cu->limit);
             cu->lost = true;
             mirt__cu_group_break(cu);
             return false;
         }
-        if (cu->host->now() - begin > MIRT__CU_SHORT) mirt__cu_nap();
+        if (passed > MIRT__CU_SHORT) mirt__cu_nap();
         else sched_yield();
     }
 }

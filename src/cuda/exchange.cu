@@ -160,19 +160,20 @@ static bool mirt__cu_nccl(mirt__cu *cu, ncclResult_t result, const char *what) {
 
 /* Until what was asked of a communicator has been enqueued. NCCL does that in a thread of its own, unless NCCL_COMM_BLOCKING=1 lets calls block. */
 static bool mirt__cu_nccl_settled(mirt__cu *cu, const char *what) {
-    const double begin = cu->host->now();
+    mirt__cu_patience wait = mirt__cu_begin(cu);
     for (;;) {
         ncclResult_t state = ncclSuccess;
         if (!mirt__cu_nccl(cu, ncclCommGetAsyncError(cu->group->comm[cu->rank], &state), what) || !mirt__cu_nccl(cu, state, what)) return false;
         if (state == ncclSuccess) return true;
         if (__atomic_load_n(&cu->group->broken, __ATOMIC_ACQUIRE) == 2) return mirt__cu_group_well(cu);
-        if (cu->limit > 0 && cu->host->now() - begin > cu->limit) {
+        const double passed = mirt__cu_passed(cu, &wait);
+        if (cu->limit > 0 && passed > cu->limit) {
             mirt__cu_fail(cu, MIRT_E_TIMEOUT, "NCCL, rank %d of %d, %s: nothing came from the others in %.3g s", cu->rank, cu->group->count, what, cu->limit);
             cu->lost = true;
             mirt__cu_group_break(cu);
             return false;
         }
-        if (cu->host->now() - begin > MIRT__CU_SHORT) mirt__cu_nap();
+        if (passed > MIRT__CU_SHORT) mirt__cu_nap();
         else sched_yield();
     }
 }

@@ -57,6 +57,7 @@ struct mirt__watch {
     void *round_arg;
     /* the one who looks */
     uint32_t seen_state;
+    double looked; /* when it last did */
     mirt__last_seen seen[MIRT__MAX_DEVICES];
     char death[512];
     /* the pilot; the mutex guards the rest */
@@ -216,13 +217,22 @@ static void mirt__log_death(const mirt_strategy *s, int device, double now) {
     if (device >= 0) mirt__log_events(s, device, now);
 }
 
+/* Whether this look comes so long after the last that the process must have been suspended (SIGSTOP, a debugger, a snapshot of a virtual
+   machine): then no device could make progress either, and every count restarts. */
+static bool mirt__was_suspended(mirt__watch *w, double now) {
+    const int late = 4; /* periods */
+    const bool suspended = now - w->looked > late * w->period;
+    w->looked = now;
+    return suspended;
+}
+
 /* Asked now and then by the thread that waits; true: the strategy is dead. */
 static bool mirt__watch_look(void *arg) {
     mirt_strategy *s = (mirt_strategy *)arg;
     mirt__watch *w = s->watch;
     const double now = mirt__now();
     uint32_t state = __atomic_load_n(&w->state, __ATOMIC_ACQUIRE), code = state % MIRT__SECTION_CODES;
-    const bool fresh = state != w->seen_state;
+    const bool fresh = mirt__was_suspended(w, now) || state != w->seen_state;
     int device = -1;
     bool late = false;
     w->seen_state = state;

@@ -3,9 +3,11 @@
 #include "sim.h"
 #include "tap.h"
 
+#include <atomic>
 #include <cuda_runtime_api.h>
 #include <math.h>
 #include <string>
+#include <time.h>
 #include <unistd.h>
 
 enum { ROWS = 24, SIDE = 6 };
@@ -173,6 +175,37 @@ static void check_loss(const char *devices, int device) {
     unlink(path.c_str());
 }
 
+/* The library's clock, the system's but for this: the process is suspended for 1000 s, as the clock has it, while a device hangs. After some
+   more looks at the clock the device goes on. */
+static struct {
+    std::atomic<int> looks; /* since the device hangs; negative: it does not */
+    std::atomic<bool> later;
+} suspended = {{-1}, {false}};
+
+extern "C" int hook_clock(clockid_t clock, struct timespec *out) {
+    const int code = clock_gettime(clock, out);
+    const int looks = suspended.looks >= 0 ? suspended.looks++ : -1;
+    if (looks == 20) suspended.later = true;
+    if (looks == 60) mirt_sim::hang_device(0, false);
+    if (suspended.later && clock == CLOCK_MONOTONIC) out->tv_sec += 1000;
+    return code;
+}
+
+/* One step has been taken, so that the next one waits for the device only at its end. */
+static void check_suspended(void) {
+    mirt_strategy *s = strategy("gpu:0", 100);
+    mirt_model *m = s ? network(s) : NULL;
+    double loss;
+    if (!ok(m && mirt_train_step(m, some_x(9), some_y(9), &loss) == MIRT_OK, "a step before the process is suspended: %s", mirt_last_error())) return;
+    mirt_sim::hang_device(0, true);
+    suspended.looks = 0;
+    const mirt_status status = mirt_train_step(m, some_x(9), some_y(9), &loss);
+    ok(status == MIRT_OK && suspended.looks > 60, "a step in which the process is suspended for longer than the limit: %s", status == MIRT_OK ? "done" : mirt_last_error());
+    suspended.looks = -1;
+    suspended.later = false;
+    mirt_strategy_destroy(s);
+}
+
 /* A rank of NCCL's does not come: no strategy in time, what to try, and the next one is as ever. */
 static void check_joining(void) {
     mirt_sim::options().never_joins = 1;
@@ -277,6 +310,7 @@ int main(void) {
     check_driver();
     check_wishes();
     check_joining();
+    check_suspended();
     const char *const steps = "three steps, an evaluation and a weight";
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__) /* a run takes fifty times as long */
     const long few = 7;
