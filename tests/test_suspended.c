@@ -43,9 +43,10 @@ int hook_clock(clockid_t clock, struct timespec *out) {
 }
 
 /* The third time that a device comes here it is stuck until the one who looks has seen the clock `release` times. */
-static void be_stuck(int device) {
+static void come_by(int place, int device) {
     pthread_mutex_lock(&scene.mutex);
-    if (scene.wanted && ++scene.visits[device] == 3) {
+    const bool here = scene.wanted && scene.place == place && (scene.device < 0 || scene.device == device);
+    if (here && ++scene.visits[device] == 3) {
         scene.stuck++;
         while (scene.real && scene.calls < 4) pthread_cond_wait(&scene.moved, &scene.mutex);
         if (scene.real) kill(getpid(), SIGSTOP);
@@ -56,12 +57,12 @@ static void be_stuck(int device) {
 
 void hook_point(int point, int device, int number) {
     (void)number;
-    if (scene.wanted && scene.place == point && (scene.device < 0 || scene.device == device)) be_stuck(device);
+    come_by(point, device);
 }
 
 static int make_sample(void *const *out, int64_t index, void *user) {
     (void)user;
-    if (scene.wanted && scene.place == INPUT && index % 16 == 0) be_stuck(0);
+    if (index % 16 == 0) come_by(INPUT, 0);
     memcpy(out[0], image_pixels[index % IMAGES], IMAGE);
     memcpy(out[1], &image_classes[index % IMAGES], 1);
     return 0;
@@ -117,9 +118,11 @@ static mirt_status train(const way *w, double limit) {
     mirt_dataset *data = samples();
     mirt_status status = m && data ? MIRT_OK : mirt_last_status();
     if (s && w->steps) s->limit_asked = false;
+    pthread_mutex_lock(&scene.mutex);
     scene.place = w->place;
     scene.device = w->device;
     scene.wanted = w->device < 0 ? w->devices : 1;
+    pthread_mutex_unlock(&scene.mutex);
     if (status == MIRT_OK && !w->steps && !mirt_fit(m, data, &fit)) status = mirt_last_status();
     for (int i = 0; i < 6 && w->steps && status == MIRT_OK; i++) status = mirt_train_step(m, images_x(16 * i, 16), images_y(16 * i, 16), NULL);
     pthread_mutex_lock(&scene.mutex);
@@ -136,6 +139,7 @@ static mirt_status train(const way *w, double limit) {
 }
 
 static void set_scene(double jump, int jump_every, int last_jump, int release) {
+    pthread_mutex_lock(&scene.mutex);
     scene.looker = pthread_self();
     scene.jump = jump;
     scene.jump_every = jump_every;
@@ -144,6 +148,7 @@ static void set_scene(double jump, int jump_every, int last_jump, int release) {
     scene.now = 1;
     scene.stuck = scene.calls = 0;
     memset(scene.visits, 0, sizeof scene.visits);
+    pthread_mutex_unlock(&scene.mutex);
 }
 
 static const char *what_failed(mirt_status status) { return status == MIRT_OK ? "no error" : mirt_last_error(); }
