@@ -1121,11 +1121,14 @@ MIRT_API mirt_status mirt_register_layer(mirt_strategy *strategy, const mirt_lay
 MIRT_API mirt_tensor *mirt_layer_variable(mirt_layer *layer, const char *name, mirt_shape shape, mirt_initializer initializer, bool trainable);
 /* In build: adds a number made of weights alone, or one a sample, to the model's loss. Keras: add_loss. */
 MIRT_API void mirt_layer_add_loss(mirt_layer *layer, mirt_tensor *loss);
-/* Declares the model's output or outputs, batched float32; the last call before mirt_compile holds. */
+/* Declares the model's output or outputs, batched float32; the last call before mirt_compile holds. A NULL tensor marks the
+   model, so that mirt_compile fails. A compiled model keeps its outputs: it stays usable, but its next mirt_compile fails. */
 MIRT_API void mirt_model_output(mirt_model *model, mirt_tensor *output);
 MIRT_API void mirt_model_outputs(mirt_model *model, mirt_tensor *const *outputs, int count);
 
-/* An input or output of a model, for its shape: `index` from 0, NULL behind the last. Keras: model.inputs, model.outputs. */
+/* An input or output of a model, for its shape or for more layers: `index` from 0, NULL after the last. Layers may be added to
+   a model that has its weights, such as a ready-made network, until it is compiled; the weights are kept.
+   Keras: model.inputs, model.outputs. */
 MIRT_API mirt_tensor *mirt_input_of(const mirt_model *model, int index);
 MIRT_API mirt_tensor *mirt_output_of(const mirt_model *model, int index);
 
@@ -33859,6 +33862,7 @@ struct mirt_model {
     bool compiled;
     mirt_status failed; /* what the last mirt_compile came to, and, if it failed, why */
     char failure[512];
+    char refusal[512];  /* of outputs, when it was compiled already; the next mirt_compile returns it */
     int busy; /* calls under way (fit, a step, recording) that run code of the user, which must not change what they work on */
     mirt_compile_desc config;
     const char *loss_name[MIRT_MAX_OUTPUTS], *val_loss_name[MIRT_MAX_OUTPUTS]; /* in logs, of models with several outputs */
@@ -33869,6 +33873,8 @@ struct mirt_model {
     uint64_t edits;           /* counts how often weights that are not trained were set */
     int layout;               /* counts how often the variables were given places */
     char *weight[MIRT__MAX_DEVICES];
+    mirt__real *kept;         /* values of the first variables, one after the other, from when there were weights and a layer was added */
+    int num_kept;
     char *slot[MIRT__MAX_SLOTS]; /* optimizer state, once */
     char *remote_weight[MIRT__MAX_DEVICES]; /* in the memory of devices, by remote.c: a root's, */
     char *remote_slot[MIRT__MAX_DEVICES][MIRT__MAX_SLOTS]; /* and what belongs to slot */
@@ -33954,6 +33960,9 @@ MIRT__LIB void mirt__loss_scale_step(mirt_model *root, bool overflow);
 MIRT__LIB void mirt__loss_scale_set(mirt_model *root, double scale, int64_t steps);
 /* Creates the weight blocks and draws the initial values, once. */
 MIRT__LIB mirt_status mirt__model_materialize(mirt_model *model);
+/* Before a variable or layer is added: weights that there are will have their values when they are created again. False with the
+   error set: nothing can be added any more, or there is no memory (then the model is marked). */
+MIRT__LIB bool mirt__model_extend(mirt_model *model, const char *what);
 /* Puts the variables where their flags want them. */
 MIRT__LIB mirt_status mirt__model_arrange(mirt_model *model);
 /* Whether a variable of the outermost model is kept as it is, also where it is a part's. */
@@ -33961,6 +33970,7 @@ MIRT__LIB void mirt__freeze(mirt_model *model, int variable, bool frozen);
 /* One of the model and those that share its weights which is being trained, or NULL. */
 MIRT__LIB mirt_model *mirt__family_busy(mirt_model *model);
 MIRT__LIB void mirt__weights_free(mirt_model *model);
+MIRT__LIB void mirt__kept_free(mirt_model *model);
 MIRT__LIB mirt__real *mirt__weight_at(const mirt_model *model, int device, int variable);
 /* The optimizer's state of a trained variable. */
 MIRT__LIB mirt__real *mirt__slot_at(const mirt_model *model, int slot, int variable);
@@ -36238,12 +36248,7 @@ MIRT__LIB mirt_tensor *mirt__layer_add(mirt_model *model, const mirt__layer_clas
         if (!model) return mirt__fail(MIRT_E_INVALID, "%s: layers belong to models; here only operations are possible", cls->base_name), mirt__graph_poison(in[i]->node->graph), (mirt_tensor *)NULL;
     }
     if (!model || model->graph.status != MIRT_OK || mirt__usable(model->strategy) != MIRT_OK) return NULL;
-    if (model->weight[0]) { /* the model is complete and stays usable, so it is not marked */
-        return mirt__fail(MIRT_E_STATE, "%s has its weights already; layers come before mirt_compile and before weights are read or set", model->name), (mirt_tensor *)NULL;
-    }
-    if (model->owner) {
-        return mirt__fail(MIRT_E_STATE, "%s is a %s %s already; layers come before that", model->name, model->is_view ? "view of" : "part of", model->owner->name), (mirt_tensor *)NULL;
-    }
+    if (!mirt__model_extend(model, "layers")) return NULL;
     mirt__layer *layer = mirt__layer_new(model, cls, desc, name);
     if (!layer) return mirt__model_poison(model);
     model->building = layer;
@@ -36594,10 +36599,11 @@ MIRT_API void mirt_model_destroy(mirt_model *model) {
         model->doomed = true;
         return;
     }
-    const bool weights = mirt__root(model, NULL)->weight[0] != NULL;
+    const bool weights = mirt__root(model, NULL)->weight[0] || model->num_kept;
     mirt__compile_forget(model);
     mirt__functions_free(model);
     mirt__weights_free(model);
+    mirt__kept_free(model);
     mirt__orphan_parts(model, weights);
     if (model->previous) model->previous->next = model->next;
     else model->strategy->models = model->next;
@@ -36626,23 +36632,31 @@ static mirt_status mirt__check_output(const mirt_model *model, const mirt_tensor
     return mirt__fail(MIRT_E_SHAPE, "%s: the output must be a float32 batch", model->name);
 }
 
+/* Outputs may be declared and cannot be used: an error that mirt_compile returns, as nobody asks for those of calls that return nothing. */
+static bool mirt__outputs_allowed(mirt_model *model) {
+    const mirt_model *busy = mirt__family_busy(model);
+    if (model->owner && !model->is_view) mirt__fail(MIRT_E_STATE, "%s is a part of %s already; its outputs are declared before that", model->name, model->owner->name);
+    else if (model->compiled) mirt__fail(MIRT_E_STATE, "%s is compiled; mirt_model_output comes before mirt_compile. To build on it, call it in a new model (mirt_call)", model->name);
+    else if (busy) mirt__fail(MIRT_E_STATE, "%s is being trained or recorded; the outputs of %s have to wait until that call returns", busy->name, model->name);
+    else return true;
+    if (!model->refusal[0]) snprintf(model->refusal, sizeof model->refusal, "%s", mirt_last_error());
+    return false;
+}
+
 MIRT_API void mirt_model_outputs(mirt_model *model, mirt_tensor *const *outputs, int count) {
-    if (!model || !outputs) return;
-    if (model->compiled) {
-        mirt__fail(MIRT_E_STATE, "%s is compiled; mirt_model_output comes before mirt_compile", model->name);
-        return;
-    }
+    if (!model || !mirt__outputs_allowed(model)) return;
     if (count < 1 || count > MIRT_MAX_OUTPUTS) {
         mirt__fail(MIRT_E_INVALID, "%s: %d outputs; it must be 1 to %d", model->name, count, MIRT_MAX_OUTPUTS);
         mirt__model_poison(model);
         return;
     }
     for (int i = 0; i < count; i++) {
-        if (!outputs[i]) return;
-        if (mirt__check_output(model, outputs[i]) == MIRT_OK) continue;
+        if (!outputs || !outputs[i]) mirt__fail_missing("mirt_model_output", "tensor");
+        else if (mirt__check_output(model, outputs[i]) == MIRT_OK) continue;
         mirt__model_poison(model);
         return;
     }
+    mirt__trainer_free(model); /* what it predicts with has the outputs of before */
     for (int i = 0; i < count; i++) model->output[i] = outputs[i];
     model->num_outputs = count;
 }
@@ -36661,6 +36675,7 @@ MIRT_API mirt_tensor *mirt_output_of(const mirt_model *model, int index) {
 
 static mirt_status mirt__compile_check(mirt_model *model, const mirt_compile_desc *desc) {
     if (model->graph.status != MIRT_OK) return mirt__fail(model->graph.status, "%s", model->graph.error);
+    if (model->refusal[0]) return mirt__fail(MIRT_E_STATE, "%s", model->refusal);
     bool bare = !model->num_inputs && !model->num_outputs && !model->num_layers && model->num_variables; /* weights for functions */
     if (!bare && !model->num_inputs) return mirt__fail(MIRT_E_STATE, "%s has no input: begin with mirt_input", model->name);
     if (!bare && !model->num_outputs) return mirt__fail(MIRT_E_STATE, "%s has no output: end with mirt_model_output", model->name);
@@ -36848,6 +36863,12 @@ MIRT__LIB void mirt__weights_free(mirt_model *model) {
     mirt__remote_weights_free(model);
 }
 
+MIRT__LIB void mirt__kept_free(mirt_model *model) {
+    mirt__free(model->kept);
+    model->kept = NULL;
+    model->num_kept = 0;
+}
+
 MIRT__LIB mirt__real *mirt__weight_at(const mirt_model *model, int device, int variable) {
     int first;
     mirt_model *root = mirt__root(model, &first);
@@ -36870,8 +36891,16 @@ static void mirt__write_copies(const mirt_model *model, int variable, const mirt
     mirt__root(model, NULL)->weights_newer = MIRT__NEWER_HERE;
 }
 
+/* What `part` has kept, in `owner`, in which it begins at `first`. */
+static void mirt__take_kept(mirt_model *owner, mirt_model *part, int first) {
+    const mirt__real *at = part->kept;
+    for (int i = 0; i < part->num_kept; at += part->variable[i++].count) mirt__write_copies(owner, first + i, at);
+    mirt__kept_free(part);
+}
+
 /* Parts that have weights of their own hand them over to `owner`, in which `part` begins at `first`. */
 static void mirt__take_parts(mirt_model *owner, mirt_model *part, int first) {
+    mirt__take_kept(owner, part, first);
     if (part->weight[0]) {
         mirt__weights_here(part);
         for (int i = 0; i < part->num_variables; i++) mirt__write_copies(owner, first + i, (const mirt__real *)(const void *)(part->weight[0] + part->variable[i].offset));
@@ -36907,8 +36936,10 @@ static void mirt__draw_variable(void *arg, int64_t variable, int member) {
 
 MIRT__LIB mirt_status mirt__model_materialize(mirt_model *model) {
     if (mirt__usable(model->strategy) != MIRT_OK) return mirt_last_status();
-    mirt_model *root = mirt__root(model, NULL);
-    if (root->weight[0]) return MIRT_OK;
+    if (mirt__root(model, NULL)->weight[0]) return MIRT_OK;
+    for (mirt_model *m = model; m; m = m->owner) {
+        if (m->num_kept) model = m; /* the weights of its parts and views are among those it kept */
+    }
     if (mirt__check_movable(model) != MIRT_OK) return mirt_last_status();
     mirt__variables_place(model);
     if (!mirt__weights_allocate(model, model->weight)) {
@@ -36918,10 +36949,41 @@ MIRT__LIB mirt_status mirt__model_materialize(mirt_model *model) {
     mirt__team *team = model->strategy->device[0].team;
     mirt__team_for(team ? team : model->strategy->leaders, model->num_variables, mirt__draw_variable, model);
     for (int i = 0; i < model->num_variables; i++) mirt__write_copies(model, i, mirt__weight_at(model, 0, i));
+    mirt__take_kept(model, model, 0);
     for (mirt_model *m = model->strategy->models; m; m = m->next) {
         if (m->owner == model) mirt__take_parts(model, m, m->owner_first);
     }
     return MIRT_OK;
+}
+
+/* The weights' values are kept, the blocks are not. Whatever knew their places starts anew. */
+static mirt_status mirt__weights_keep(mirt_model *model) {
+    size_t elements = 0;
+    for (int i = 0; i < model->num_variables; i++) elements += (size_t)model->variable[i].count;
+    if (!(model->kept = (mirt__real *)mirt__calloc(elements + 1, sizeof(mirt__real)))) return mirt_last_status();
+    mirt__weights_here(model);
+    mirt__real *at = model->kept;
+    for (int i = 0; i < model->num_variables; at += model->variable[i++].count)
+        memcpy(at, model->weight[0] + model->variable[i].offset, (size_t)model->variable[i].count * sizeof *at);
+    model->num_kept = model->num_variables;
+    for (mirt_model *m = model->strategy->models; m; m = m->next) {
+        if (mirt__root(m, NULL) == model) mirt__compile_forget(m);
+    }
+    mirt__weights_free(model);
+    model->layout++;
+    return mirt__usable(model->strategy);
+}
+
+MIRT__LIB bool mirt__model_extend(mirt_model *model, const char *what) {
+    const mirt_model *busy = mirt__family_busy(model);
+    if (model->owner) return mirt__fail(MIRT_E_STATE, "%s is a %s %s already; %s come before that", model->name, model->is_view ? "view of" : "part of", model->owner->name, what), false;
+    if (model->compiled) { /* it stays usable, so it is not marked */
+        return mirt__fail(MIRT_E_STATE, "%s is compiled: %s come before mirt_compile. To build on it, call it in a new model: mirt_call(%.64s, mirt_input(new_model, shape), MIRT_TRAINING_AUTO)",
+                          model->name, what, model->name), false;
+    }
+    if (!model->weight[0]) return true;
+    if (busy) return mirt__fail(MIRT_E_STATE, "%s is being trained or recorded; %s of %s have to wait until that call returns", busy->name, what, model->name), false;
+    return mirt__weights_keep(model) == MIRT_OK || mirt__model_poison(model);
 }
 
 /* The variables in a new order, their values kept. Whatever knew the old places starts anew. */
@@ -37128,9 +37190,7 @@ MIRT_API mirt_tensor *mirt_variable(mirt_model *model, const char *name, mirt_sh
     like.initializer = initializer;
     like.fan_in = like.fan_out = (double)like.count;
     if (like.initializer.kind == MIRT_INIT_DEFAULT) like.initializer = mirt_glorot_uniform();
-    if (model->weight[0] || model->owner) {
-        return mirt__fail(MIRT_E_STATE, "%s has its weights already; mirt_variable comes before they are made", model->name), (mirt_tensor *)NULL;
-    }
+    if (mirt__usable(model->strategy) != MIRT_OK || !mirt__model_extend(model, "weights of its own")) return NULL;
     bool taken = false;
     for (int i = 0; name && i < model->num_variables; i++) taken = taken || strcmp(model->variable[i].name, name) == 0;
     if (!name || !*name || taken) mirt__fail(MIRT_E_INVALID, "%s: a weight needs a name of its own%s%s", model->name, taken ? ", not " : "", taken ? name : "");
@@ -40973,7 +41033,7 @@ MIRT__LIB mirt_status mirt__function_begin(mirt_function *f, const mirt__batch *
     f->landed = false;
     if (f->model->strategy->landed != f) f->model->strategy->landed = NULL;
     if (f->root != mirt__root(f->model, NULL) || f->layout != f->root->layout) {
-        return mirt__fail(MIRT_E_STATE, "%s was compiled anew, or became a part of another model, after this function was recorded: record it again", f->model->name);
+        return mirt__fail(MIRT_E_STATE, "%s was compiled anew, was extended, or became a part of another model after this function was recorded: record it again", f->model->name);
     }
     if (batch->rows > f->max_batch) {
         return mirt__fail(MIRT_E_SHAPE, "a batch of %lld samples is larger than the %lld the function was made for", (long long)batch->rows, (long long)f->max_batch);

@@ -130,12 +130,7 @@ MIRT__LIB mirt_tensor *mirt__layer_add(mirt_model *model, const mirt__layer_clas
         if (!model) return mirt__fail(MIRT_E_INVALID, "%s: layers belong to models; here only operations are possible", cls->base_name), mirt__graph_poison(in[i]->node->graph), (mirt_tensor *)NULL;
     }
     if (!model || model->graph.status != MIRT_OK || mirt__usable(model->strategy) != MIRT_OK) return NULL;
-    if (model->weight[0]) { /* the model is complete and stays usable, so it is not marked */
-        return mirt__fail(MIRT_E_STATE, "%s has its weights already; layers come before mirt_compile and before weights are read or set", model->name), (mirt_tensor *)NULL;
-    }
-    if (model->owner) {
-        return mirt__fail(MIRT_E_STATE, "%s is a %s %s already; layers come before that", model->name, model->is_view ? "view of" : "part of", model->owner->name), (mirt_tensor *)NULL;
-    }
+    if (!mirt__model_extend(model, "layers")) return NULL;
     mirt__layer *layer = mirt__layer_new(model, cls, desc, name);
     if (!layer) return mirt__model_poison(model);
     model->building = layer;

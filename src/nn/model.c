@@ -86,10 +86,11 @@ MIRT_API void mirt_model_destroy(mirt_model *model) {
         model->doomed = true;
         return;
     }
-    const bool weights = mirt__root(model, NULL)->weight[0] != NULL;
+    const bool weights = mirt__root(model, NULL)->weight[0] || model->num_kept;
     mirt__compile_forget(model);
     mirt__functions_free(model);
     mirt__weights_free(model);
+    mirt__kept_free(model);
     mirt__orphan_parts(model, weights);
     if (model->previous) model->previous->next = model->next;
     else model->strategy->models = model->next;
@@ -118,23 +119,31 @@ static mirt_status mirt__check_output(const mirt_model *model, const mirt_tensor
     return mirt__fail(MIRT_E_SHAPE, "%s: the output must be a float32 batch", model->name);
 }
 
+/* Outputs may be declared and cannot be used: an error that mirt_compile returns, as nobody asks for those of calls that return nothing. */
+static bool mirt__outputs_allowed(mirt_model *model) {
+    const mirt_model *busy = mirt__family_busy(model);
+    if (model->owner && !model->is_view) mirt__fail(MIRT_E_STATE, "%s is a part of %s already; its outputs are declared before that", model->name, model->owner->name);
+    else if (model->compiled) mirt__fail(MIRT_E_STATE, "%s is compiled; mirt_model_output comes before mirt_compile. To build on it, call it in a new model (mirt_call)", model->name);
+    else if (busy) mirt__fail(MIRT_E_STATE, "%s is being trained or recorded; the outputs of %s have to wait until that call returns", busy->name, model->name);
+    else return true;
+    if (!model->refusal[0]) snprintf(model->refusal, sizeof model->refusal, "%s", mirt_last_error());
+    return false;
+}
+
 MIRT_API void mirt_model_outputs(mirt_model *model, mirt_tensor *const *outputs, int count) {
-    if (!model || !outputs) return;
-    if (model->compiled) {
-        mirt__fail(MIRT_E_STATE, "%s is compiled; mirt_model_output comes before mirt_compile", model->name);
-        return;
-    }
+    if (!model || !mirt__outputs_allowed(model)) return;
     if (count < 1 || count > MIRT_MAX_OUTPUTS) {
         mirt__fail(MIRT_E_INVALID, "%s: %d outputs; it must be 1 to %d", model->name, count, MIRT_MAX_OUTPUTS);
         mirt__model_poison(model);
         return;
     }
     for (int i = 0; i < count; i++) {
-        if (!outputs[i]) return;
-        if (mirt__check_output(model, outputs[i]) == MIRT_OK) continue;
+        if (!outputs || !outputs[i]) mirt__fail_missing("mirt_model_output", "tensor");
+        else if (mirt__check_output(model, outputs[i]) == MIRT_OK) continue;
         mirt__model_poison(model);
         return;
     }
+    mirt__trainer_free(model); /* what it predicts with has the outputs of before */
     for (int i = 0; i < count; i++) model->output[i] = outputs[i];
     model->num_outputs = count;
 }
@@ -153,6 +162,7 @@ MIRT_API mirt_tensor *mirt_output_of(const mirt_model *model, int index) {
 
 static mirt_status mirt__compile_check(mirt_model *model, const mirt_compile_desc *desc) {
     if (model->graph.status != MIRT_OK) return mirt__fail(model->graph.status, "%s", model->graph.error);
+    if (model->refusal[0]) return mirt__fail(MIRT_E_STATE, "%s", model->refusal);
     bool bare = !model->num_inputs && !model->num_outputs && !model->num_layers && model->num_variables; /* weights for functions */
     if (!bare && !model->num_inputs) return mirt__fail(MIRT_E_STATE, "%s has no input: begin with mirt_input", model->name);
     if (!bare && !model->num_outputs) return mirt__fail(MIRT_E_STATE, "%s has no output: end with mirt_model_output", model->name);

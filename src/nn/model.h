@@ -170,6 +170,7 @@ struct mirt_model {
     bool compiled;
     mirt_status failed; /* what the last mirt_compile came to, and, if it failed, why */
     char failure[512];
+    char refusal[512];  /* of outputs, when it was compiled already; the next mirt_compile returns it */
     int busy; /* calls under way (fit, a step, recording) that run code of the user, which must not change what they work on */
     mirt_compile_desc config;
     const char *loss_name[MIRT_MAX_OUTPUTS], *val_loss_name[MIRT_MAX_OUTPUTS]; /* in logs, of models with several outputs */
@@ -180,6 +181,8 @@ struct mirt_model {
     uint64_t edits;           /* counts how often weights that are not trained were set */
     int layout;               /* counts how often the variables were given places */
     char *weight[MIRT__MAX_DEVICES];
+    mirt__real *kept;         /* values of the first variables, one after the other, from when there were weights and a layer was added */
+    int num_kept;
     char *slot[MIRT__MAX_SLOTS]; /* optimizer state, once */
     char *remote_weight[MIRT__MAX_DEVICES]; /* in the memory of devices, by remote.c: a root's, */
     char *remote_slot[MIRT__MAX_DEVICES][MIRT__MAX_SLOTS]; /* and what belongs to slot */
@@ -265,6 +268,9 @@ MIRT__LIB void mirt__loss_scale_step(mirt_model *root, bool overflow);
 MIRT__LIB void mirt__loss_scale_set(mirt_model *root, double scale, int64_t steps);
 /* Creates the weight blocks and draws the initial values, once. */
 MIRT__LIB mirt_status mirt__model_materialize(mirt_model *model);
+/* Before a variable or layer is added: weights that there are will have their values when they are created again. False with the
+   error set: nothing can be added any more, or there is no memory (then the model is marked). */
+MIRT__LIB bool mirt__model_extend(mirt_model *model, const char *what);
 /* Puts the variables where their flags want them. */
 MIRT__LIB mirt_status mirt__model_arrange(mirt_model *model);
 /* Whether a variable of the outermost model is kept as it is, also where it is a part's. */
@@ -272,6 +278,7 @@ MIRT__LIB void mirt__freeze(mirt_model *model, int variable, bool frozen);
 /* One of the model and those that share its weights which is being trained, or NULL. */
 MIRT__LIB mirt_model *mirt__family_busy(mirt_model *model);
 MIRT__LIB void mirt__weights_free(mirt_model *model);
+MIRT__LIB void mirt__kept_free(mirt_model *model);
 MIRT__LIB mirt__real *mirt__weight_at(const mirt_model *model, int device, int variable);
 /* The optimizer's state of a trained variable. */
 MIRT__LIB mirt__real *mirt__slot_at(const mirt_model *model, int slot, int variable);

@@ -77,6 +77,12 @@ MIRT__LIB void mirt__weights_free(mirt_model *model) {
     mirt__remote_weights_free(model);
 }
 
+MIRT__LIB void mirt__kept_free(mirt_model *model) {
+    mirt__free(model->kept);
+    model->kept = NULL;
+    model->num_kept = 0;
+}
+
 MIRT__LIB mirt__real *mirt__weight_at(const mirt_model *model, int device, int variable) {
     int first;
     mirt_model *root = mirt__root(model, &first);
@@ -99,8 +105,16 @@ static void mirt__write_copies(const mirt_model *model, int variable, const mirt
     mirt__root(model, NULL)->weights_newer = MIRT__NEWER_HERE;
 }
 
+/* What `part` has kept, in `owner`, in which it begins at `first`. */
+static void mirt__take_kept(mirt_model *owner, mirt_model *part, int first) {
+    const mirt__real *at = part->kept;
+    for (int i = 0; i < part->num_kept; at += part->variable[i++].count) mirt__write_copies(owner, first + i, at);
+    mirt__kept_free(part);
+}
+
 /* Parts that have weights of their own hand them over to `owner`, in which `part` begins at `first`. */
 static void mirt__take_parts(mirt_model *owner, mirt_model *part, int first) {
+    mirt__take_kept(owner, part, first);
     if (part->weight[0]) {
         mirt__weights_here(part);
         for (int i = 0; i < part->num_variables; i++) mirt__write_copies(owner, first + i, (const mirt__real *)(const void *)(part->weight[0] + part->variable[i].offset));
@@ -136,8 +150,10 @@ static void mirt__draw_variable(void *arg, int64_t variable, int member) {
 
 MIRT__LIB mirt_status mirt__model_materialize(mirt_model *model) {
     if (mirt__usable(model->strategy) != MIRT_OK) return mirt_last_status();
-    mirt_model *root = mirt__root(model, NULL);
-    if (root->weight[0]) return MIRT_OK;
+    if (mirt__root(model, NULL)->weight[0]) return MIRT_OK;
+    for (mirt_model *m = model; m; m = m->owner) {
+        if (m->num_kept) model = m; /* the weights of its parts and views are among those it kept */
+    }
     if (mirt__check_movable(model) != MIRT_OK) return mirt_last_status();
     mirt__variables_place(model);
     if (!mirt__weights_allocate(model, model->weight)) {
@@ -147,10 +163,41 @@ MIRT__LIB mirt_status mirt__model_materialize(mirt_model *model) {
     mirt__team *team = model->strategy->device[0].team;
     mirt__team_for(team ? team : model->strategy->leaders, model->num_variables, mirt__draw_variable, model);
     for (int i = 0; i < model->num_variables; i++) mirt__write_copies(model, i, mirt__weight_at(model, 0, i));
+    mirt__take_kept(model, model, 0);
     for (mirt_model *m = model->strategy->models; m; m = m->next) {
         if (m->owner == model) mirt__take_parts(model, m, m->owner_first);
     }
     return MIRT_OK;
+}
+
+/* The weights' values are kept, the blocks are not. Whatever knew their places starts anew. */
+static mirt_status mirt__weights_keep(mirt_model *model) {
+    size_t elements = 0;
+    for (int i = 0; i < model->num_variables; i++) elements += (size_t)model->variable[i].count;
+    if (!(model->kept = (mirt__real *)mirt__calloc(elements + 1, sizeof(mirt__real)))) return mirt_last_status();
+    mirt__weights_here(model);
+    mirt__real *at = model->kept;
+    for (int i = 0; i < model->num_variables; at += model->variable[i++].count)
+        memcpy(at, model->weight[0] + model->variable[i].offset, (size_t)model->variable[i].count * sizeof *at);
+    model->num_kept = model->num_variables;
+    for (mirt_model *m = model->strategy->models; m; m = m->next) {
+        if (mirt__root(m, NULL) == model) mirt__compile_forget(m);
+    }
+    mirt__weights_free(model);
+    model->layout++;
+    return mirt__usable(model->strategy);
+}
+
+MIRT__LIB bool mirt__model_extend(mirt_model *model, const char *what) {
+    const mirt_model *busy = mirt__family_busy(model);
+    if (model->owner) return mirt__fail(MIRT_E_STATE, "%s is a %s %s already; %s come before that", model->name, model->is_view ? "view of" : "part of", model->owner->name, what), false;
+    if (model->compiled) { /* it stays usable, so it is not marked */
+        return mirt__fail(MIRT_E_STATE, "%s is compiled: %s come before mirt_compile. To build on it, call it in a new model: mirt_call(%.64s, mirt_input(new_model, shape), MIRT_TRAINING_AUTO)",
+                          model->name, what, model->name), false;
+    }
+    if (!model->weight[0]) return true;
+    if (busy) return mirt__fail(MIRT_E_STATE, "%s is being trained or recorded; %s of %s have to wait until that call returns", busy->name, what, model->name), false;
+    return mirt__weights_keep(model) == MIRT_OK || mirt__model_poison(model);
 }
 
 /* The variables in a new order, their values kept. Whatever knew the old places starts anew. */
@@ -357,9 +404,7 @@ MIRT_API mirt_tensor *mirt_variable(mirt_model *model, const char *name, mirt_sh
     like.initializer = initializer;
     like.fan_in = like.fan_out = (double)like.count;
     if (like.initializer.kind == MIRT_INIT_DEFAULT) like.initializer = mirt_glorot_uniform();
-    if (model->weight[0] || model->owner) {
-        return mirt__fail(MIRT_E_STATE, "%s has its weights already; mirt_variable comes before they are made", model->name), (mirt_tensor *)NULL;
-    }
+    if (mirt__usable(model->strategy) != MIRT_OK || !mirt__model_extend(model, "weights of its own")) return NULL;
     bool taken = false;
     for (int i = 0; name && i < model->num_variables; i++) taken = taken || strcmp(model->variable[i].name, name) == 0;
     if (!name || !*name || taken) mirt__fail(MIRT_E_INVALID, "%s: a weight needs a name of its own%s%s", model->name, taken ? ", not " : "", taken ? name : "");

@@ -603,7 +603,7 @@ MIRT__LIB mirt_status mirt__function_begin(mirt_function *f, const mirt__batch *
     f->landed = false;
     if (f->model->strategy->landed != f) f->model->strategy->landed = NULL;
     if (f->root != mirt__root(f->model, NULL) || f->layout != f->root->layout) {
-        return mirt__fail(MIRT_E_STATE, "%s was compiled anew, or became a part of another model, after this function was recorded: record it again", f->model->name);
+        return mirt__fail(MIRT_E_STATE, "%s was compiled anew, was extended, or became a part of another model after this function was recorded: record it again", f->model->name);
     }
     if (batch->rows > f->max_batch) {
         return mirt__fail(MIRT_E_SHAPE, "a batch of %lld samples is larger than the %lld the function was made for", (long long)batch->rows, (long long)f->max_batch);
