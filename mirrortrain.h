@@ -1528,9 +1528,12 @@ typedef struct mirt_early_stopping_desc {
 } mirt_early_stopping_desc;
 MIRT_API mirt_callback *mirt_early_stopping(const mirt_early_stopping_desc *desc);
 
-/* What becomes of a step whose loss is NaN or infinite. The step is run once more to find where the first such number comes from: the log
-   names replica and layer, weights or data. Stop: it is not applied, so weights and optimizer are those before it, and training
-   ends. Warn: it is applied, and the log says so once. */
+/* What happens to a step that has, or would write, a NaN or infinite value. Every step is checked for its loss, for gradients (without clipping
+   those above 1e17 count as well: squares and sums of smaller ones are finite) and for new values of weights that are not trained, such as moving
+   statistics; the first step also for the weights and the optimizer's state. This reads each gradient and new value once more. With mixed_float16
+   the loss scale takes care of gradients. The step is run once more to find where the first such value comes from: the log names replica and layer,
+   weights or data. Stop: the step is not applied, so weights and optimizer state are those before it, and training ends. Warn: it is applied, and
+   the log says so once. */
 typedef enum mirt_nan_policy { MIRT_NAN_STOP = 0, MIRT_NAN_WARN, MIRT_NAN_OFF } mirt_nan_policy;
 /* Keras: TerminateOnNaN. */
 MIRT_API mirt_callback *mirt_terminate_on_nan(mirt_nan_policy policy);
@@ -33894,7 +33897,8 @@ struct mirt_model {
     unsigned traps;            /* of the classic mistakes, those that were told */
     int64_t told_batch;        /* whose shares and memory were told last */
     int nan_watch;             /* by the callback: 0 off, 1 warn, 2 stop */
-    char not_finite[512];      /* where the loss of the last step got it from, or "" */
+    bool nan_first;            /* before its first step, which looks at the weights too */
+    char not_finite[512];      /* what of the last step was not finite, and where it comes from, or "" */
     bool profiled;             /* its functions have clocks */
     double peak_flops, peak_half, peak_bytes; /* a second, of the first device, half: in bfloat16; 0: not measured */
     char **class_names;
@@ -39112,8 +39116,8 @@ struct mirt_function {
     double rate;         /* asked for on the caller's thread: schedules are the user's code */
     const char *failed;  /* the node whose user code failed, */
     int failed_code;     /* and its code */
-    bool finite_only;    /* of this step: a loss that is not finite keeps it from being applied */
-    bool not_finite;     /* atomic: it was such a one */
+    bool finite_only;    /* of this step: values that are not finite keep it from being applied */
+    int not_finite;      /* atomic: which were (MIRT__LOSS_BAD and others) */
     bool overflow;       /* atomic: scaled gradients were not finite, and nothing was applied */
     mirt__finder *finder; /* [devices] while such a step is run again, otherwise NULL */
     mirt__clocks *clocks; /* NULL: it is not being profiled */
@@ -39937,6 +39941,9 @@ MIRT__LIB void mirt__timing_stop(mirt_model *model) {
 #define MIRT__FINITE_H
 /* Numbers that are none: whether there are any, and where they come from. */
 
+/* What of a step is not finite: a set of these. */
+enum { MIRT__LOSS_BAD = 1, MIRT__GRADIENT_BAD = 2, MIRT__STATE_BAD = 4, MIRT__MODEL_BAD = 8 };
+
 /* Of a device while it runs a step again: the first node, in the program's order, with a number that is not finite. */
 struct mirt__finder {
     int node, replica; /* node -1: none so far */
@@ -39944,9 +39951,15 @@ struct mirt__finder {
 };
 /* What it does when a node has run; `finder`: one. */
 MIRT__LIB void mirt__finder_look(void *finder, const mirt__call *call, int number);
-MIRT__LIB bool mirt__device_losses_finite(const mirt_function *function, int device);
-/* One sentence for whatever the devices' finders found. */
-MIRT__LIB void mirt__describe_not_finite(const mirt_function *function, const mirt__finder *finder, int devices, char *out, size_t size);
+/* When the device's replicas have run: their losses, and what the update would read: gradients on this device and new states. Steps whose
+   gradients stay below a bound far from overflow write finite weights and optimizer state, if these were finite before. */
+MIRT__LIB int mirt__device_not_finite(const mirt_function *function, int device);
+/* Gradients that are known by their squares alone, on devices with memory of their own. */
+MIRT__LIB bool mirt__squares_finite(const mirt_model *model);
+/* Before the first step: the weights and the optimizer's state. */
+MIRT__LIB int mirt__model_not_finite(const mirt_function *function);
+/* One sentence for whatever is not finite, by what the devices' finders found. */
+MIRT__LIB void mirt__describe_not_finite(const mirt_function *function, int what, const mirt__finder *finder, int devices, char *out, size_t size);
 
 #endif
 
@@ -40292,8 +40305,8 @@ static bool mirt__remote_comes_back(const mirt_function *f, int device) {
 }
 
 MIRT__LIB void mirt__remote_open(const mirt_function *f, int device, int part) {
-    const bool begins = part == 1 && f->model->step == 0; /* averages begin then */
-    if (mirt__remote_comes_back(f, device)) mirt__backend_of(f)->begin(mirt__remote_of(f, device), f, ((uint64_t)f->rows * 8 + (uint64_t)part * 2 + begins) * 64 + (uint64_t)(f->scaled ? ilogb(f->root->loss_scale) & 63 : 0));
+    const bool other = part == 0 ? f->overlaps : part == 1 && f->model->step == 0; /* exchanges inside of it; averages that begin */
+    if (mirt__remote_comes_back(f, device)) mirt__backend_of(f)->begin(mirt__remote_of(f, device), f, ((uint64_t)f->rows * 8 + (uint64_t)part * 2 + other) * 64 + (uint64_t)(f->scaled ? ilogb(f->root->loss_scale) & 63 : 0));
 }
 
 MIRT__LIB bool mirt__remote_shut(const mirt_function *f, int device) {
@@ -40938,6 +40951,10 @@ static bool mirt__device_new_values(mirt_function *f, int device, bool norms) {
         __atomic_store_n(&f->overflow, true, __ATOMIC_RELAXED);
         return true;
     }
+    if (f->finite_only && norms && !f->scaled && f->model->strategy->backend && !mirt__squares_finite(f->model)) {
+        __atomic_fetch_or(&f->not_finite, MIRT__GRADIENT_BAD, __ATOMIC_RELAXED);
+        return true;
+    }
     mirt__device_states(f, device);
     mirt__device_apply(f, device, norms);
     return true;
@@ -40955,7 +40972,10 @@ static void mirt__remote_update(mirt_function *f, int device, bool norms) {
 }
 
 /* With norms of gradients the machine waits in the middle of the update. */
-static bool mirt__needs_norms(const mirt_function *f) { return f->num_ranges && (f->scaled || mirt__optimizer_norms(&f->model->config.optimizer)); }
+static bool mirt__needs_norms(const mirt_function *f) {
+    const bool looks = f->finite_only && f->model->strategy->backend;
+    return f->num_ranges && (f->scaled || looks || mirt__optimizer_norms(&f->model->config.optimizer));
+}
 
 static void mirt__device_update(void *arg, int device) {
     mirt_function *f = (mirt_function *)arg;
@@ -40973,7 +40993,7 @@ static bool mirt__step_updates(const mirt_function *f) { return f->num_ranges ||
 /* What a step does behind its replicas. False: the devices were given up. */
 static bool mirt__device_step_ends(mirt_function *f, int device) {
     if (mirt__is_remote(f) && !f->holds && (f->finite_only || !mirt__step_updates(f))) mirt__remote_finish(f, device);
-    if (f->finite_only && !mirt__device_losses_finite(f, device)) __atomic_store_n(&f->not_finite, true, __ATOMIC_RELEASE);
+    if (f->finite_only) __atomic_fetch_or(&f->not_finite, mirt__device_not_finite(f, device), __ATOMIC_ACQ_REL);
     if (!mirt__step_updates(f)) return true;
     if (!mirt__device_meets(f, device, MIRT_PHASE_IMBALANCE, -1)) return false;
     if (!mirt__step_failed(f) && !__atomic_load_n(&f->not_finite, __ATOMIC_ACQUIRE)) mirt__device_update(f, device);
@@ -41046,7 +41066,8 @@ MIRT__LIB mirt_status mirt__function_begin(mirt_function *f, const mirt__batch *
     if (mirt__memory_reserve(f->model->strategy, &f->needs) != MIRT_OK || mirt__remote_begin(f) != MIRT_OK) return mirt_last_status();
     mirt__take_memory(f);
     f->failed = NULL;
-    f->finite_only = f->not_finite = f->overlaps = f->overflow = false;
+    f->finite_only = f->overlaps = f->overflow = false;
+    f->not_finite = 0;
     return MIRT_OK;
 }
 
@@ -41103,13 +41124,15 @@ static void mirt__remote_changed(const mirt_function *f) {
 /* The step was not applied. It is run again with an eye on every tensor; then a warning takes it after all. */
 static mirt_status mirt__step_not_finite(mirt_function *f) {
     mirt_strategy *s = f->model->strategy;
-    f->not_finite = false;
+    const int what = f->not_finite;
+    f->not_finite = 0;
+    f->finite_only = false;
     if (!(f->finder = (mirt__finder *)mirt__calloc((size_t)s->num_devices, sizeof *f->finder))) return mirt_last_status();
     for (int d = 0; d < s->num_devices; d++) f->finder[d].node = -1;
     mirt_status status = mirt__run_devices(f, mirt__device_replay, NULL, NULL);
     if (s->death) return status; /* its threads may still be at work */
     if (status == MIRT_OK) status = mirt__check_failed(f);
-    if (status == MIRT_OK) mirt__describe_not_finite(f, f->finder, s->num_devices, f->model->not_finite, sizeof f->model->not_finite);
+    if (status == MIRT_OK) mirt__describe_not_finite(f, what, f->finder, s->num_devices, f->model->not_finite, sizeof f->model->not_finite);
     mirt__free(f->finder);
     f->finder = NULL;
     if (status != MIRT_OK) return status;
@@ -41127,6 +41150,8 @@ MIRT__LIB mirt_status mirt__function_step_ahead(mirt_function *f, mirt__next_fn 
             if (!r->batched) memset(r->data, 0, (size_t)mirt__result_places(f) * (size_t)r->count * mirt__dtype_size(r->dtype));
         }
     }
+    if (f->finite_only && f->model->nan_first) f->not_finite = mirt__model_not_finite(f);
+    f->model->nan_first = false;
     f->overlaps = f->by_replicas && f->num_buckets > 0 && !f->finite_only;
     if (!f->sends_ahead || f->finite_only || f->clocks) next = NULL; /* results are wanted before anything else, or their seconds */
     if (mirt__run_devices(f, f->by_replicas ? mirt__device_step : mirt__device_rows, next, arg) != MIRT_OK) return mirt_last_status();
@@ -44201,7 +44226,7 @@ MIRT_API const char *mirt_graph_text(mirt_model *model, int64_t batch) {
 
 /* >>section train/finite.c */
 
-/* Where the first number that is none comes from. */
+/* Whether a step computes or would write non-finite values, and where the first one comes from. */
 
 static bool mirt__all_finite(const void *data, mirt_dtype dtype, int64_t count) {
     uint16_t half;
@@ -44217,7 +44242,7 @@ static bool mirt__all_finite(const void *data, mirt_dtype dtype, int64_t count) 
 }
 
 /* The losses of the device's replicas: the first result, and the terms among the results. */
-MIRT__LIB bool mirt__device_losses_finite(const mirt_function *f, int device) {
+static bool mirt__device_losses_finite(const mirt_function *f, int device) {
     int first, count = mirt__device_replicas(f->model->strategy, f->replicas, device, &first);
     int64_t begin, end, none;
     mirt__replica_share(f, first, &begin);
@@ -44232,6 +44257,150 @@ MIRT__LIB bool mirt__device_losses_finite(const mirt_function *f, int device) {
     }
     return true;
 }
+
+/* >>what a step reads to write it */
+
+/* Gradients above this count as not finite: sums over replicas, squares and moments of smaller ones stay finite. With clipping
+   large ones are harmless, but their sums must be finite. */
+static float mirt__gradient_bound(const mirt_optimizer *o) { return mirt__optimizer_norms(o) || o->clipvalue > 0 ? FLT_MAX / MIRT__MAX_REPLICAS : 1e17f; }
+
+typedef int32_t mirt__finite_four __attribute__((vector_size(16)));
+
+typedef struct mirt__finite_job {
+    const mirt__real *x;
+    int64_t count;
+    float bound;
+    int32_t bad; /* atomic */
+} mirt__finite_job;
+
+enum { MIRT__FINITE_TASK = 1 << 14 };
+
+/* The bits of numbers without their sign are ordered as the numbers are, with infinity and NaN above all others. */
+static void mirt__finite_task(void *arg, int64_t task, int member) {
+    mirt__finite_job *job = (mirt__finite_job *)arg;
+    const int64_t begin = task * MIRT__FINITE_TASK, left = job->count - begin, count = left < MIRT__FINITE_TASK ? left : MIRT__FINITE_TASK;
+    const mirt__real *x = job->x + begin;
+    int32_t bits, bad = 0;
+    int64_t i = 0;
+    (void)member;
+    memcpy(&bits, &job->bound, sizeof bits);
+    if (sizeof *x == sizeof bits) {
+        const int32_t all = INT32_MAX;
+        const mirt__finite_four most = {bits, bits, bits, bits}, mask = {all, all, all, all};
+        mirt__finite_four some[2], above[2] = {{0, 0, 0, 0}, {0, 0, 0, 0}};
+        for (; i + 8 <= count; i += 8) {
+            memcpy(some, x + i, sizeof some);
+            above[0] |= (mirt__finite_four)((some[0] & mask) > most);
+            above[1] |= (mirt__finite_four)((some[1] & mask) > most);
+        }
+        above[0] |= above[1];
+        bad = above[0][0] | above[0][1] | above[0][2] | above[0][3];
+    }
+    for (; i < count; i++) bad |= !(fabs((double)x[i]) <= (double)job->bound);
+    if (bad) __atomic_store_n(&job->bad, 1, __ATOMIC_RELAXED);
+}
+
+static bool mirt__all_below(mirt__team *team, const mirt__real *x, int64_t count, float bound) {
+    mirt__finite_job job;
+    job.x = x;
+    job.count = count;
+    job.bound = bound;
+    job.bad = 0;
+    mirt__team_for(team, (count + MIRT__FINITE_TASK - 1) / MIRT__FINITE_TASK, mirt__finite_task, &job);
+    return !job.bad;
+}
+
+/* Elements [begin, end) of the gradient buffers that the device's replicas filled. */
+static bool mirt__device_gradients_finite(const mirt_function *f, int device, int64_t begin, int64_t end) {
+    const float bound = mirt__gradient_bound(&f->model->config.optimizer);
+    mirt__exchange x;
+    mirt__exchange_of(f, device, &x);
+    for (int p = 0; p < x.parts; p++) {
+        if (x.device[p] != device) continue;
+        for (int i = 0; i < f->num_ranges; i++) {
+            const int64_t from = f->range[i].begin > begin ? f->range[i].begin : begin, to = f->range[i].end < end ? f->range[i].end : end;
+            if (from < to && !mirt__all_below(f->model->strategy->device[device].team, mirt__gradient_at(f, device, x.slot[p]) + from, to - from, bound)) return false;
+        }
+    }
+    return true;
+}
+
+/* The new states of the device's replicas: moving statistics, for one. */
+static bool mirt__device_states_finite(const mirt_function *f, int device) {
+    int first, count = mirt__device_replicas(f->model->strategy, f->replicas, device, &first);
+    const int active = mirt__active_replicas(f);
+    mirt__bases b;
+    bool finite = true;
+    for (int r = first; f->num_states && r < first + count && r < active && finite; r++) {
+        char *copy = NULL;
+        mirt__replica_bases(f, device, first, r, &b);
+        if (b.remote) {
+            if (!(copy = (char *)mirt__calloc(1, f->state_bytes))) return true;
+            b.backend->fetch(b.remote, copy, b.state, f->state_bytes);
+            if (b.backend->wait(b.remote) != MIRT_OK) memset(copy, 0, f->state_bytes); /* an error of its own */
+        }
+        const mirt__real *state = (const mirt__real *)(const void *)(copy ? copy : b.state);
+        for (int i = 0; i < f->num_states && finite; i++) finite = mirt__all_finite(state + f->state[i].from, MIRT_FLOAT32, f->state[i].count);
+        mirt__free(copy);
+    }
+    return finite;
+}
+
+MIRT__LIB int mirt__device_not_finite(const mirt_function *f, int device) {
+    int what = mirt__device_losses_finite(f, device) ? 0 : MIRT__LOSS_BAD;
+    if (!mirt__device_states_finite(f, device)) what |= MIRT__STATE_BAD;
+    if (!f->scaled && !f->model->strategy->backend && !mirt__device_gradients_finite(f, device, 0, INT64_MAX)) what |= MIRT__GRADIENT_BAD;
+    return what;
+}
+
+/* Whose squares are not finite among the gradients; -1: none. */
+static int mirt__squares_bad(const mirt_model *model) {
+    const double bound = (double)mirt__gradient_bound(&model->config.optimizer);
+    for (int i = 0; i < model->num_pieces; i++) {
+        if (!(model->piece[i].squares <= bound * bound * (double)model->piece[i].count)) return model->piece[i].variable;
+    }
+    return -1;
+}
+
+MIRT__LIB bool mirt__squares_finite(const mirt_model *model) { return mirt__squares_bad(model) < 0; }
+
+/* Names a weight, or the optimizer's state of one, that is not finite on the host; false: all are. */
+static bool mirt__name_not_finite(const mirt_function *f, char *out, size_t size) {
+    const mirt_model *root = f->root;
+    for (int block = 0; block <= MIRT__MAX_SLOTS; block++) {
+        const char *at = block ? f->model->slot[block - 1] : root->weight[0];
+        for (int i = 0; at && i < root->num_variables; i++) {
+            const mirt__variable *v = &root->variable[i];
+            if ((block && !mirt__is_trained(v)) || mirt__all_finite(at + v->offset, MIRT_FLOAT32, v->count)) continue;
+            if (out) snprintf(out, size, "in %s %.200s, which an update before made so, or whoever set them", block ? "the optimizer's state of" : "the weights", v->name);
+            return true;
+        }
+    }
+    return false;
+}
+
+MIRT__LIB int mirt__model_not_finite(const mirt_function *f) {
+    mirt__weights_here(f->root);
+    mirt__slots_here(f->model);
+    return mirt__name_not_finite(f, NULL, 0) ? MIRT__MODEL_BAD : 0;
+}
+
+/* The weight whose gradient is not finite, or NULL. */
+static const char *mirt__gradient_not_finite(const mirt_function *f) {
+    const mirt_model *root = f->root;
+    const int of = f->model->strategy->backend ? mirt__squares_bad(f->model) : -1;
+    if (f->model->strategy->backend) return of < 0 ? NULL : root->variable[of].name;
+    for (int i = 0; i < root->num_variables; i++) {
+        const mirt__variable *v = &root->variable[i];
+        const int64_t begin = (int64_t)(v->offset / sizeof(mirt__real));
+        for (int d = 0; mirt__is_trained(v) && d < f->model->strategy->num_devices; d++) {
+            if (!mirt__device_gradients_finite(f, d, begin, begin + v->count)) return v->name;
+        }
+    }
+    return NULL;
+}
+
+/* >>where it comes from */
 
 static bool mirt__tensor_finite(const mirt__call *call, const mirt_tensor *t) {
     const mirt__bases *b = call->bases;
@@ -44270,15 +44439,24 @@ MIRT__LIB void mirt__finder_look(void *user, const mirt__call *call, int number)
     finder->tensor = found;
 }
 
-MIRT__LIB void mirt__describe_not_finite(const mirt_function *f, const mirt__finder *finder, int devices, char *out, size_t size) {
+/* What is known where no tensor of the step has a number that is not finite. */
+static void mirt__describe_without(const mirt_function *f, int what, char *out, size_t size) {
+    const char *gradient = what & MIRT__GRADIENT_BAD ? mirt__gradient_not_finite(f) : NULL;
+    if (what & MIRT__MODEL_BAD && mirt__name_not_finite(f, out, size)) return;
+    if (gradient) snprintf(out, size, "that of %.200s is above %g or not a number", gradient, (double)mirt__gradient_bound(&f->model->config.optimizer));
+    else snprintf(out, size, "when the step was run again, it was");
+}
+
+MIRT__LIB void mirt__describe_not_finite(const mirt_function *f, int what, const mirt__finder *finder, int devices, char *out, size_t size) {
     const mirt__finder *first = NULL;
     char shape[96];
     for (int d = 0; d < devices; d++) {
         if (finder[d].node >= 0 && (!first || finder[d].node < first->node)) first = &finder[d];
     }
-    size_t used = (size_t)snprintf(out, size, "the loss of step %lld is not finite; ", (long long)f->model->step + 1);
+    const char *name = what & MIRT__LOSS_BAD ? "the loss of" : what & MIRT__MODEL_BAD ? "the model before" : what & MIRT__STATE_BAD ? "a moving statistic or other new state of" : "a gradient of";
+    size_t used = (size_t)snprintf(out, size, "%s step %lld is not finite; ", name, (long long)f->model->step + 1);
     if (!first) {
-        snprintf(out + used, size - used, "when the step was run again, it was");
+        mirt__describe_without(f, what, out + used, size - used);
         return;
     }
     const mirt__node *node = f->program.graph.node[first->node];
@@ -46183,6 +46361,7 @@ typedef struct mirt__terminate_on_nan {
 static int mirt__nan_train_begin(const mirt_event *event, void *user) {
     const mirt__terminate_on_nan *self = (const mirt__terminate_on_nan *)user;
     event->model->nan_watch = self->policy == MIRT_NAN_OFF ? 0 : self->policy == MIRT_NAN_WARN ? 1 : 2;
+    event->model->nan_first = event->model->nan_watch > 0;
     event->model->not_finite[0] = 0;
     return 0;
 }

@@ -8,6 +8,7 @@ typedef struct mirt__terminate_on_nan {
 static int mirt__nan_train_begin(const mirt_event *event, void *user) {
     const mirt__terminate_on_nan *self = (const mirt__terminate_on_nan *)user;
     event->model->nan_watch = self->policy == MIRT_NAN_OFF ? 0 : self->policy == MIRT_NAN_WARN ? 1 : 2;
+    event->model->nan_first = event->model->nan_watch > 0;
     event->model->not_finite[0] = 0;
     return 0;
 }

@@ -202,7 +202,8 @@ struct mirt_model {
     unsigned traps;            /* of the classic mistakes, those that were told */
     int64_t told_batch;        /* whose shares and memory were told last */
     int nan_watch;             /* by the callback: 0 off, 1 warn, 2 stop */
-    char not_finite[512];      /* where the loss of the last step got it from, or "" */
+    bool nan_first;            /* before its first step, which looks at the weights too */
+    char not_finite[512];      /* what of the last step was not finite, and where it comes from, or "" */
     bool profiled;             /* its functions have clocks */
     double peak_flops, peak_half, peak_bytes; /* a second, of the first device, half: in bfloat16; 0: not measured */
     char **class_names;

@@ -1,6 +1,7 @@
 #include "../ops/ops.h"
 #include "finite.h"
-/* Where the first number that is none comes from. */
+#include "remote.h"
+/* Whether a step computes or would write non-finite values, and where the first one comes from. */
 
 static bool mirt__all_finite(const void *data, mirt_dtype dtype, int64_t count) {
     uint16_t half;
@@ -16,7 +17,7 @@ static bool mirt__all_finite(const void *data, mirt_dtype dtype, int64_t count) 
 }
 
 /* The losses of the device's replicas: the first result, and the terms among the results. */
-MIRT__LIB bool mirt__device_losses_finite(const mirt_function *f, int device) {
+static bool mirt__device_losses_finite(const mirt_function *f, int device) {
     int first, count = mirt__device_replicas(f->model->strategy, f->replicas, device, &first);
     int64_t begin, end, none;
     mirt__replica_share(f, first, &begin);
@@ -31,6 +32,150 @@ MIRT__LIB bool mirt__device_losses_finite(const mirt_function *f, int device) {
     }
     return true;
 }
+
+/* >>what a step reads to write it */
+
+/* Gradients above this count as not finite: sums over replicas, squares and moments of smaller ones stay finite. With clipping
+   large ones are harmless, but their sums must be finite. */
+static float mirt__gradient_bound(const mirt_optimizer *o) { return mirt__optimizer_norms(o) || o->clipvalue > 0 ? FLT_MAX / MIRT__MAX_REPLICAS : 1e17f; }
+
+typedef int32_t mirt__finite_four __attribute__((vector_size(16)));
+
+typedef struct mirt__finite_job {
+    const mirt__real *x;
+    int64_t count;
+    float bound;
+    int32_t bad; /* atomic */
+} mirt__finite_job;
+
+enum { MIRT__FINITE_TASK = 1 << 14 };
+
+/* The bits of numbers without their sign are ordered as the numbers are, with infinity and NaN above all others. */
+static void mirt__finite_task(void *arg, int64_t task, int member) {
+    mirt__finite_job *job = (mirt__finite_job *)arg;
+    const int64_t begin = task * MIRT__FINITE_TASK, left = job->count - begin, count = left < MIRT__FINITE_TASK ? left : MIRT__FINITE_TASK;
+    const mirt__real *x = job->x + begin;
+    int32_t bits, bad = 0;
+    int64_t i = 0;
+    (void)member;
+    memcpy(&bits, &job->bound, sizeof bits);
+    if (sizeof *x == sizeof bits) {
+        const int32_t all = INT32_MAX;
+        const mirt__finite_four most = {bits, bits, bits, bits}, mask = {all, all, all, all};
+        mirt__finite_four some[2], above[2] = {{0, 0, 0, 0}, {0, 0, 0, 0}};
+        for (; i + 8 <= count; i += 8) {
+            memcpy(some, x + i, sizeof some);
+            above[0] |= (mirt__finite_four)((some[0] & mask) > most);
+            above[1] |= (mirt__finite_four)((some[1] & mask) > most);
+        }
+        above[0] |= above[1];
+        bad = above[0][0] | above[0][1] | above[0][2] | above[0][3];
+    }
+    for (; i < count; i++) bad |= !(fabs((double)x[i]) <= (double)job->bound);
+    if (bad) __atomic_store_n(&job->bad, 1, __ATOMIC_RELAXED);
+}
+
+static bool mirt__all_below(mirt__team *team, const mirt__real *x, int64_t count, float bound) {
+    mirt__finite_job job;
+    job.x = x;
+    job.count = count;
+    job.bound = bound;
+    job.bad = 0;
+    mirt__team_for(team, (count + MIRT__FINITE_TASK - 1) / MIRT__FINITE_TASK, mirt__finite_task, &job);
+    return !job.bad;
+}
+
+/* Elements [begin, end) of the gradient buffers that the device's replicas filled. */
+static bool mirt__device_gradients_finite(const mirt_function *f, int device, int64_t begin, int64_t end) {
+    const float bound = mirt__gradient_bound(&f->model->config.optimizer);
+    mirt__exchange x;
+    mirt__exchange_of(f, device, &x);
+    for (int p = 0; p < x.parts; p++) {
+        if (x.device[p] != device) continue;
+        for (int i = 0; i < f->num_ranges; i++) {
+            const int64_t from = f->range[i].begin > begin ? f->range[i].begin : begin, to = f->range[i].end < end ? f->range[i].end : end;
+            if (from < to && !mirt__all_below(f->model->strategy->device[device].team, mirt__gradient_at(f, device, x.slot[p]) + from, to - from, bound)) return false;
+        }
+    }
+    return true;
+}
+
+/* The new states of the device's replicas: moving statistics, for one. */
+static bool mirt__device_states_finite(const mirt_function *f, int device) {
+    int first, count = mirt__device_replicas(f->model->strategy, f->replicas, device, &first);
+    const int active = mirt__active_replicas(f);
+    mirt__bases b;
+    bool finite = true;
+    for (int r = first; f->num_states && r < first + count && r < active && finite; r++) {
+        char *copy = NULL;
+        mirt__replica_bases(f, device, first, r, &b);
+        if (b.remote) {
+            if (!(copy = (char *)mirt__calloc(1, f->state_bytes))) return true;
+            b.backend->fetch(b.remote, copy, b.state, f->state_bytes);
+            if (b.backend->wait(b.remote) != MIRT_OK) memset(copy, 0, f->state_bytes); /* an error of its own */
+        }
+        const mirt__real *state = (const mirt__real *)(const void *)(copy ? copy : b.state);
+        for (int i = 0; i < f->num_states && finite; i++) finite = mirt__all_finite(state + f->state[i].from, MIRT_FLOAT32, f->state[i].count);
+        mirt__free(copy);
+    }
+    return finite;
+}
+
+MIRT__LIB int mirt__device_not_finite(const mirt_function *f, int device) {
+    int what = mirt__device_losses_finite(f, device) ? 0 : MIRT__LOSS_BAD;
+    if (!mirt__device_states_finite(f, device)) what |= MIRT__STATE_BAD;
+    if (!f->scaled && !f->model->strategy->backend && !mirt__device_gradients_finite(f, device, 0, INT64_MAX)) what |= MIRT__GRADIENT_BAD;
+    return what;
+}
+
+/* Whose squares are not finite among the gradients; -1: none. */
+static int mirt__squares_bad(const mirt_model *model) {
+    const double bound = (double)mirt__gradient_bound(&model->config.optimizer);
+    for (int i = 0; i < model->num_pieces; i++) {
+        if (!(model->piece[i].squares <= bound * bound * (double)model->piece[i].count)) return model->piece[i].variable;
+    }
+    return -1;
+}
+
+MIRT__LIB bool mirt__squares_finite(const mirt_model *model) { return mirt__squares_bad(model) < 0; }
+
+/* Names a weight, or the optimizer's state of one, that is not finite on the host; false: all are. */
+static bool mirt__name_not_finite(const mirt_function *f, char *out, size_t size) {
+    const mirt_model *root = f->root;
+    for (int block = 0; block <= MIRT__MAX_SLOTS; block++) {
+        const char *at = block ? f->model->slot[block - 1] : root->weight[0];
+        for (int i = 0; at && i < root->num_variables; i++) {
+            const mirt__variable *v = &root->variable[i];
+            if ((block && !mirt__is_trained(v)) || mirt__all_finite(at + v->offset, MIRT_FLOAT32, v->count)) continue;
+            if (out) snprintf(out, size, "in %s %.200s, which an update before made so, or whoever set them", block ? "the optimizer's state of" : "the weights", v->name);
+            return true;
+        }
+    }
+    return false;
+}
+
+MIRT__LIB int mirt__model_not_finite(const mirt_function *f) {
+    mirt__weights_here(f->root);
+    mirt__slots_here(f->model);
+    return mirt__name_not_finite(f, NULL, 0) ? MIRT__MODEL_BAD : 0;
+}
+
+/* The weight whose gradient is not finite, or NULL. */
+static const char *mirt__gradient_not_finite(const mirt_function *f) {
+    const mirt_model *root = f->root;
+    const int of = f->model->strategy->backend ? mirt__squares_bad(f->model) : -1;
+    if (f->model->strategy->backend) return of < 0 ? NULL : root->variable[of].name;
+    for (int i = 0; i < root->num_variables; i++) {
+        const mirt__variable *v = &root->variable[i];
+        const int64_t begin = (int64_t)(v->offset / sizeof(mirt__real));
+        for (int d = 0; mirt__is_trained(v) && d < f->model->strategy->num_devices; d++) {
+            if (!mirt__device_gradients_finite(f, d, begin, begin + v->count)) return v->name;
+        }
+    }
+    return NULL;
+}
+
+/* >>where it comes from */
 
 static bool mirt__tensor_finite(const mirt__call *call, const mirt_tensor *t) {
     const mirt__bases *b = call->bases;
@@ -69,15 +214,24 @@ MIRT__LIB void mirt__finder_look(void *user, const mirt__call *call, int number)
     finder->tensor = found;
 }
 
-MIRT__LIB void mirt__describe_not_finite(const mirt_function *f, const mirt__finder *finder, int devices, char *out, size_t size) {
+/* What is known where no tensor of the step has a number that is not finite. */
+static void mirt__describe_without(const mirt_function *f, int what, char *out, size_t size) {
+    const char *gradient = what & MIRT__GRADIENT_BAD ? mirt__gradient_not_finite(f) : NULL;
+    if (what & MIRT__MODEL_BAD && mirt__name_not_finite(f, out, size)) return;
+    if (gradient) snprintf(out, size, "that of %.200s is above %g or not a number", gradient, (double)mirt__gradient_bound(&f->model->config.optimizer));
+    else snprintf(out, size, "when the step was run again, it was");
+}
+
+MIRT__LIB void mirt__describe_not_finite(const mirt_function *f, int what, const mirt__finder *finder, int devices, char *out, size_t size) {
     const mirt__finder *first = NULL;
     char shape[96];
     for (int d = 0; d < devices; d++) {
         if (finder[d].node >= 0 && (!first || finder[d].node < first->node)) first = &finder[d];
     }
-    size_t used = (size_t)snprintf(out, size, "the loss of step %lld is not finite; ", (long long)f->model->step + 1);
+    const char *name = what & MIRT__LOSS_BAD ? "the loss of" : what & MIRT__MODEL_BAD ? "the model before" : what & MIRT__STATE_BAD ? "a moving statistic or other new state of" : "a gradient of";
+    size_t used = (size_t)snprintf(out, size, "%s step %lld is not finite; ", name, (long long)f->model->step + 1);
     if (!first) {
-        snprintf(out + used, size - used, "when the step was run again, it was");
+        mirt__describe_without(f, what, out + used, size - used);
         return;
     }
     const mirt__node *node = f->program.graph.node[first->node];

@@ -110,8 +110,8 @@ struct mirt_function {
     double rate;         /* asked for on the caller's thread: schedules are the user's code */
     const char *failed;  /* the node whose user code failed, */
     int failed_code;     /* and its code */
-    bool finite_only;    /* of this step: a loss that is not finite keeps it from being applied */
-    bool not_finite;     /* atomic: it was such a one */
+    bool finite_only;    /* of this step: values that are not finite keep it from being applied */
+    int not_finite;      /* atomic: which were (MIRT__LOSS_BAD and others) */
     bool overflow;       /* atomic: scaled gradients were not finite, and nothing was applied */
     mirt__finder *finder; /* [devices] while such a step is run again, otherwise NULL */
     mirt__clocks *clocks; /* NULL: it is not being profiled */

@@ -508,6 +508,10 @@ static bool mirt__device_new_values(mirt_function *f, int device, bool norms) {
         __atomic_store_n(&f->overflow, true, __ATOMIC_RELAXED);
         return true;
     }
+    if (f->finite_only && norms && !f->scaled && f->model->strategy->backend && !mirt__squares_finite(f->model)) {
+        __atomic_fetch_or(&f->not_finite, MIRT__GRADIENT_BAD, __ATOMIC_RELAXED);
+        return true;
+    }
     mirt__device_states(f, device);
     mirt__device_apply(f, device, norms);
     return true;
@@ -525,7 +529,10 @@ static void mirt__remote_update(mirt_function *f, int device, bool norms) {
 }
 
 /* With norms of gradients the machine waits in the middle of the update. */
-static bool mirt__needs_norms(const mirt_function *f) { return f->num_ranges && (f->scaled || mirt__optimizer_norms(&f->model->config.optimizer)); }
+static bool mirt__needs_norms(const mirt_function *f) {
+    const bool looks = f->finite_only && f->model->strategy->backend;
+    return f->num_ranges && (f->scaled || looks || mirt__optimizer_norms(&f->model->config.optimizer));
+}
 
 static void mirt__device_update(void *arg, int device) {
     mirt_function *f = (mirt_function *)arg;
@@ -543,7 +550,7 @@ static bool mirt__step_updates(const mirt_function *f) { return f->num_ranges ||
 /* What a step does behind its replicas. False: the devices were given up. */
 static bool mirt__device_step_ends(mirt_function *f, int device) {
     if (mirt__is_remote(f) && !f->holds && (f->finite_only || !mirt__step_updates(f))) mirt__remote_finish(f, device);
-    if (f->finite_only && !mirt__device_losses_finite(f, device)) __atomic_store_n(&f->not_finite, true, __ATOMIC_RELEASE);
+    if (f->finite_only) __atomic_fetch_or(&f->not_finite, mirt__device_not_finite(f, device), __ATOMIC_ACQ_REL);
     if (!mirt__step_updates(f)) return true;
     if (!mirt__device_meets(f, device, MIRT_PHASE_IMBALANCE, -1)) return false;
     if (!mirt__step_failed(f) && !__atomic_load_n(&f->not_finite, __ATOMIC_ACQUIRE)) mirt__device_update(f, device);
@@ -616,7 +623,8 @@ MIRT__LIB mirt_status mirt__function_begin(mirt_function *f, const mirt__batch *
     if (mirt__memory_reserve(f->model->strategy, &f->needs) != MIRT_OK || mirt__remote_begin(f) != MIRT_OK) return mirt_last_status();
     mirt__take_memory(f);
     f->failed = NULL;
-    f->finite_only = f->not_finite = f->overlaps = f->overflow = false;
+    f->finite_only = f->overlaps = f->overflow = false;
+    f->not_finite = 0;
     return MIRT_OK;
 }
 
@@ -673,13 +681,15 @@ static void mirt__remote_changed(const mirt_function *f) {
 /* The step was not applied. It is run again with an eye on every tensor; then a warning takes it after all. */
 static mirt_status mirt__step_not_finite(mirt_function *f) {
     mirt_strategy *s = f->model->strategy;
-    f->not_finite = false;
+    const int what = f->not_finite;
+    f->not_finite = 0;
+    f->finite_only = false;
     if (!(f->finder = (mirt__finder *)mirt__calloc((size_t)s->num_devices, sizeof *f->finder))) return mirt_last_status();
     for (int d = 0; d < s->num_devices; d++) f->finder[d].node = -1;
     mirt_status status = mirt__run_devices(f, mirt__device_replay, NULL, NULL);
     if (s->death) return status; /* its threads may still be at work */
     if (status == MIRT_OK) status = mirt__check_failed(f);
-    if (status == MIRT_OK) mirt__describe_not_finite(f, f->finder, s->num_devices, f->model->not_finite, sizeof f->model->not_finite);
+    if (status == MIRT_OK) mirt__describe_not_finite(f, what, f->finder, s->num_devices, f->model->not_finite, sizeof f->model->not_finite);
     mirt__free(f->finder);
     f->finder = NULL;
     if (status != MIRT_OK) return status;
@@ -697,6 +707,8 @@ MIRT__LIB mirt_status mirt__function_step_ahead(mirt_function *f, mirt__next_fn 
             if (!r->batched) memset(r->data, 0, (size_t)mirt__result_places(f) * (size_t)r->count * mirt__dtype_size(r->dtype));
         }
     }
+    if (f->finite_only && f->model->nan_first) f->not_finite = mirt__model_not_finite(f);
+    f->model->nan_first = false;
     f->overlaps = f->by_replicas && f->num_buckets > 0 && !f->finite_only;
     if (!f->sends_ahead || f->finite_only || f->clocks) next = NULL; /* results are wanted before anything else, or their seconds */
     if (mirt__run_devices(f, f->by_replicas ? mirt__device_step : mirt__device_rows, next, arg) != MIRT_OK) return mirt_last_status();

@@ -51,12 +51,15 @@ SIM_C_TESTS += test_training
 SIM_C_TESTS += test_ahead
 SIM_C_TESTS += test_corners
 SIM_C_TESTS += test_gpu
+SIM_C_TESTS += test_not_finite
 # How many devices there are, where it is not one, and which seeds it takes where not all.
 test_training_DEVICES = 4
 test_float16_DEVICES = 4
 test_ahead_DEVICES = 4
 test_corners_DEVICES = 4
+test_not_finite_DEVICES = 4
 test_gpu_SEEDS = 1
+test_not_finite_SEEDS = 1
 test_float16_SEEDS = 1
 test_corners_SEEDS = 1
 test_gpu_faults_SEEDS = 1
