@@ -256,6 +256,31 @@ static void check_picture(int classes, const char *const *names) {
     free(counts);
 }
 
+/* Counts that no samples add up to: refused, and nothing is written. */
+static void check_counts_refused(void) {
+    const int64_t most = (int64_t)1 << 53;
+    const struct {
+        const char *what, *says;
+        int64_t counts[9];
+    } cases[] = {
+        {"negative", "row 1, column 2 is -1", {1, 2, 3, 4, 5, -1, 7, 8, 9}},
+        {"INT64_MIN", "row 0, column 0 is -9223372036854775808", {INT64_MIN, 2, 3, 4, 5, 6, 7, 8, 9}},
+        {"above 2^53", "row 2 add up to more than 2^53 (column 1", {1, 2, 3, 4, 5, 6, 7, most, 9}},
+        {"above 2^53 together", "row 0 add up to more than 2^53 (column 2 is 1)", {most - 1, 1, 1, 4, 5, 6, 7, 8, 9}},
+        {"above int64 together", "row 1 add up to more than 2^53", {1, 2, 3, INT64_MAX, INT64_MAX, 6, 7, 8, 9}},
+        {"as large as can be", NULL, {most, 0, 0, 0, most - 5, 5, 0, 0, most}},
+    };
+    char path[300];
+    snprintf(path, sizeof path, "%s/refused.png", work_directory());
+    for (int i = 0; i < MIRT__COUNT(cases); i++) {
+        const mirt_status status = mirt_save_confusion_png(path, cases[i].counts, 3, NULL);
+        const bool written = access(path, F_OK) == 0;
+        if (cases[i].says) ok(status == MIRT_E_INVALID && strstr(mirt_last_error(), cases[i].says) && !written, "%s: %s", cases[i].what, mirt_last_error());
+        else ok(status == MIRT_OK && written, "%s: written", cases[i].what);
+        unlink(path);
+    }
+}
+
 int main(void) {
     static const char *const animals[] = {"cat", "dog"};
     static const char *const long_names[] = {"airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "a name of many letters", "Stra\xc3\x9f" "e"};
@@ -270,6 +295,7 @@ int main(void) {
     check_confusion(1, false);
     check_confusion(5, true);
     check_confusion(9, false);
+    check_counts_refused();
     check_picture(2, animals);
     check_picture(11, long_names);
     check_picture(25, NULL);

@@ -99,6 +99,21 @@ static void mirt__confusion_draw(const mirt__picture *p, const mirt__confusion *
     mirt__picture_write(p, m->left + side / 2 - 54, 6, 2, false, "predicted", 9, ink);
 }
 
+/* Counts are samples: none is negative, and those of a row add up to a number that is exact in double precision. */
+static mirt_status mirt__confusion_check(const int64_t *counts, int classes) {
+    const int64_t most = (int64_t)1 << 53;
+    for (int i = 0; i < classes; i++) {
+        int64_t sum = 0;
+        for (int j = 0; j < classes; j++) {
+            const int64_t count = counts[(size_t)i * (size_t)classes + (size_t)j];
+            if (count < 0) return mirt__fail(MIRT_E_INVALID, "mirt_save_confusion_png: the count of row %d, column %d is %lld; a count cannot be negative", i, j, (long long)count);
+            if (count > most - sum) return mirt__fail(MIRT_E_INVALID, "mirt_save_confusion_png: the counts of row %d add up to more than 2^53 (column %d is %lld)", i, j, (long long)count);
+            sum += count;
+        }
+    }
+    return MIRT_OK;
+}
+
 MIRT_API mirt_status mirt_save_confusion_png(const char *path, const int64_t *counts, int classes, const char *const *names) {
     MIRT__ENTER;
     mirt__confusion m;
@@ -107,6 +122,7 @@ MIRT_API mirt_status mirt_save_confusion_png(const char *path, const int64_t *co
     int longest = 1;
     if (!path || !counts) return mirt__fail_missing("mirt_save_confusion_png", path ? "matrix" : "path");
     if (classes < 2 || classes > 4096) return mirt__fail(MIRT_E_INVALID, "mirt_save_confusion_png: %d classes; 2 to 4096 are possible", classes);
+    if (mirt__confusion_check(counts, classes) != MIRT_OK) return mirt_last_status();
     memset(&m, 0, sizeof m);
     m.counts = counts;
     m.classes = classes;
