@@ -1657,7 +1657,7 @@ typedef struct mirt_fit_desc {
     /* A checkpoint (a file that mirt_model_checkpoint or, in a callback of a fit, mirt_save wrote), or a directory whose newest valid one
        is taken; fit then goes on where that fit was, in the middle of an epoch too, and comes to its weights, logs and history in
        the same bits, on any number of devices. Model, data, this description but for `epochs` and `max_steps`, seed, replicas and global batch
-       have to be the same: otherwise an error, and nothing is changed. Where the directory holds none, or is not there, fit begins anew and says so. */
+       have to be the same: otherwise an error, and nothing is changed. Files without the library's checksums are refused. Where the directory holds none, or is not there, fit begins anew and says so. */
     const char *resume;
     int64_t check_drift_every; /* steps after which mirt_check_drift looks; 0: at the end of every epoch; negative: never */
 } mirt_fit_desc;
@@ -41390,9 +41390,56 @@ MIRT__LIB mirt_status mirt__history_reserve(mirt__fit *fit, int need);
 MIRT__LIB void mirt__tensor_of(const mirt__variable *v, const char *name, const mirt__real *values, mirt__safetensor *out);
 /* The tensor `name` with the variable's shape, or NULL with the error set. */
 MIRT__LIB const mirt__safetensor *mirt__load_find(const mirt__safetensors *file, const char *name, const mirt__variable *v);
-/* Finds every tensor of the weights and of `slots` slots, and takes it over if `take`: without, it
-   checks that all is there before anything changes. */
+/* Finds every tensor of the weights and of `slots` slots, and takes all of them over if `take` and all are there; otherwise nothing
+   changes. */
 MIRT__LIB mirt_status mirt__load_blocks(const mirt__safetensors *file, mirt_model *model, int slots, bool take);
+
+/* --- run_state.c --- */
+#define MIRT__STATE_FIELDS 8     /* most members of a ready-made callback that checkpoints keep */
+#define MIRT__CALLBACK_LABEL 96  /* bytes of a callback's name in a checkpoint */
+
+typedef struct mirt__state_value {
+    double number;
+    int64_t integer;
+    bool truth;
+    char *text; /* allocated, or NULL */
+} mirt__state_value;
+/* The state of a ready-made callback, in the order of its fields. */
+typedef struct mirt__ready_state {
+    mirt__state_value value[MIRT__STATE_FIELDS];
+} mirt__ready_state;
+
+/* What a checkpoint holds of one callback of the fit. */
+typedef struct mirt__loaded_callback {
+    const char *text;         /* its state; NULL: there is none */
+    mirt__ready_state state;  /* of a ready-made one, parsed */
+    const mirt__safetensor *const *kept; /* the weights it kept, one tensor for each of the model's; or NULL */
+} mirt__loaded_callback;
+
+/* What a checkpoint holds of a run, checked against this fit's model, data and callbacks. Points into the file and into `pool`. */
+typedef struct mirt__run_state {
+    mirt__fit *fit;
+    const mirt__safetensors *file;
+    mirt__pool pool;
+    const mirt__json *json;  /* the member "run" */
+    mirt__position position;
+    int64_t step, epoch;     /* the model's counters */
+    int epochs, columns;     /* of the history: a row for each epoch, */
+    const unsigned char *history; /* doubles, not aligned; NULL without epochs */
+    const char *log_name[MIRT_MAX_LOGS]; /* the model's names of the columns after the first */
+    int num_sums;
+    const unsigned char *sums; /* doubles, not aligned; NULL between epochs */
+    mirt__loaded_callback callback[MIRT_MAX_CALLBACKS];
+    size_t unknown;          /* states of callbacks that this fit does not have */
+} mirt__run_state;
+
+/* Parses and checks the whole state of a run, and changes nothing but *state, which is freed after a failure too. Checksums are not its
+   business: `file` may come from mirt__safetensors_open_memory. MIRT_E_FORMAT: no run writes this; MIRT_E_STATE: it is of another run. */
+MIRT__LIB mirt_status mirt__run_parse(mirt__run_state *state, mirt__fit *fit, const mirt__safetensors *file);
+MIRT__LIB void mirt__run_state_free(mirt__run_state *state);
+/* Sets the members that have to be the same when a run is resumed. */
+MIRT__LIB void mirt__run_describe(const mirt__fit *fit, mirt__position *run);
+MIRT__LIB void mirt__run_write_numbers(mirt__position *run, mirt__text *out);
 
 /* --- resume.c --- */
 /* What a checkpoint holds beside the model: a member "run" of the metadata "training", and tensors, of which there are at most
@@ -41401,11 +41448,20 @@ MIRT__LIB int mirt__run_most_tensors(const mirt__fit *fit);
 MIRT__LIB mirt_status mirt__run_write(mirt__fit *fit, mirt__pool *pool, mirt__text *out, mirt__safetensor *tensor, int *count);
 /* A time for a file, later than all before. */
 MIRT__LIB int64_t mirt__run_saved(mirt__fit *fit);
+MIRT__LIB int mirt__num_callbacks(const mirt__fit *fit);
+/* "early_stopping", and for the next one of that name "early_stopping_1". */
+MIRT__LIB const char *mirt__callback_label(const mirt__fit *fit, int index, char out[MIRT__CALLBACK_LABEL]);
+/* "callbacks/early_stopping/conv2d/kernel", or NULL. */
+MIRT__LIB const char *mirt__kept_name(mirt__pool *pool, const char *label, const mirt__variable *v);
+/* Goes on from an open checkpoint: parses all of it (mirt__run_parse), then applies it. */
+MIRT__LIB mirt_status mirt__fit_resume_file(mirt__fit *fit, const mirt__safetensors *file);
 /* Goes on from the checkpoint that the fit was asked to, if it was and there is one. Nothing is changed after a failure: of callbacks
    whose states cannot be told apart, too. */
 MIRT__LIB mirt_status mirt__fit_resume(mirt__fit *fit);
 
 /* --- checkpoint.c --- */
+/* Opens a file that is whole: as mirt__safetensors_open, and MIRT_E_FORMAT for one without checksums, of which nothing tells that. */
+MIRT__LIB mirt_status mirt__checkpoint_open(mirt__safetensors *file, const char *path);
 /* When the newest of a directory was written, whole or not; 0: there is none that can be read. MIRT_E_NOMEM */
 MIRT__LIB mirt_status mirt__checkpoint_newest(const char *directory, int64_t *saved);
 /* Opens the newest valid checkpoint in a directory, and says which: *found false: there is none. `runs`: of those that a fit can go on from. */
@@ -41429,7 +41485,13 @@ typedef struct mirt__state_field {
     const char *name;
     mirt__state_kind kind;
     size_t offset;
+    int64_t least, most; /* of integers */
+    bool (*valid)(const char *text); /* of texts; NULL: any will do */
 } mirt__state_field;
+/* Rows of a table of fields of `type`. Epochs: how many, or the number of one. Bytes: the length of a file. */
+#define MIRT__STATE_EPOCHS(type, member) {#member, MIRT__STATE_INT64, offsetof(type, member), 0, INT_MAX, NULL}
+#define MIRT__STATE_BYTES(type, member) {#member, MIRT__STATE_INT64, offsetof(type, member), 0, (int64_t)1 << 53, NULL}
+#define MIRT__STATE_FLAG(type, member) {#member, MIRT__STATE_BOOL, offsetof(type, member), 0, 0, NULL}
 
 /* What every ready-made callback begins with; its `user` points here. */
 typedef struct mirt__readymade {
@@ -41440,6 +41502,8 @@ typedef struct mirt__readymade {
     /* Called for every moment once all callbacks have been told of it: what checkpoints call. May be NULL. */
     int (*after)(struct mirt__readymade *self, const mirt_event *event, mirt__moment moment);
     void (*release)(struct mirt__readymade *self); /* frees what it holds; may be NULL */
+    /* Whether a state whose fields are valid can be taken: what depends on this callback or its files. May be NULL. */
+    mirt_status (*accepts)(const struct mirt__readymade *self, const mirt__ready_state *state);
     const char *restores; /* the directory whose checkpoint the fit goes on from, or NULL */
     mirt__real *weights; /* a copy of all weights, one after the other, which checkpoints keep; or NULL */
     int64_t num_weights; /* elements there is room for */
@@ -41450,6 +41514,15 @@ typedef struct mirt__readymade {
 MIRT__LIB mirt__readymade *mirt__ready_new(size_t size, const char *name, const mirt__state_field *fields, int num_fields);
 /* The ready-made callback behind a row of functions, or NULL. */
 MIRT__LIB mirt__readymade *mirt__ready_of(const mirt_callback *callback);
+/* A state as mirt__ready_new's callbacks save it: every field is there, of its type and in its range, and the callback accepts it. Freed
+   after a failure too. */
+MIRT__LIB mirt_status mirt__ready_parse(const mirt__readymade *self, const char *text, mirt__ready_state *out);
+/* Takes over a parsed state. */
+MIRT__LIB void mirt__ready_take(mirt__readymade *self, mirt__ready_state *state);
+MIRT__LIB void mirt__ready_state_free(mirt__ready_state *state);
+/* A log of lines that is resumed after its first `length` bytes: a line ends there, unless the file is shorter. MIRT_E_STATE: it is not
+   that run's, and would be damaged. */
+MIRT__LIB mirt_status mirt__log_check_cut(const char *path, int64_t length);
 /* Room for a copy of the model's weights. */
 MIRT__LIB mirt_status mirt__ready_reserve(mirt__readymade *self, const mirt_model *model);
 MIRT__LIB void mirt__ready_keep(mirt__readymade *self, const mirt_model *model);
@@ -41468,7 +41541,7 @@ typedef struct mirt__monitor {
 } mirt__monitor;
 /* What a monitor keeps: rows for a table of fields of `type`, whose member `member` it is. */
 #define MIRT__MONITOR_FIELDS(type, member) \
-    {"has_best", MIRT__STATE_BOOL, offsetof(type, member.has_best)}, {"best", MIRT__STATE_DOUBLE, offsetof(type, member.best)}
+    {"has_best", MIRT__STATE_BOOL, offsetof(type, member.has_best), 0, 0, NULL}, {"best", MIRT__STATE_DOUBLE, offsetof(type, member.best), 0, 0, NULL}
 /* Copies the name; NULL is "val_loss". `who`: for messages, "early stopping". */
 MIRT__LIB mirt_status mirt__monitor_create(mirt__monitor *monitor, const char *who, const char *name, mirt_mode mode, double min_delta);
 /* In train_begin: there will be such a log, and a way in which it is better. */
@@ -45093,15 +45166,20 @@ MIRT__LIB mirt_status mirt__load_blocks(const mirt__safetensors *file, mirt_mode
     mirt__pool pool;
     mirt_status status = MIRT_OK;
     memset(&pool, 0, sizeof pool);
-    for (int b = 0; b < 1 + slots && status == MIRT_OK; b++) {
-        for (int i = 0; i < model->num_variables && status == MIRT_OK; i++) {
-            const mirt__variable *v = &model->variable[i];
-            if (b && !mirt__is_trained(v)) continue;
-            const char *name = b ? mirt__slot_name(&pool, model, b - 1, v) : v->name;
-            const mirt__safetensor *t = name ? mirt__load_find(file, name, v) : NULL;
-            if (!t) status = mirt_last_status();
-            else if (take) mirt__load_take(t, model, b, i);
-        }
+    const size_t variables = (size_t)model->num_variables, most = (size_t)(1 + slots) * variables;
+    const mirt__safetensor **found = (const mirt__safetensor **)mirt__pool_alloc(&pool, (most + 1) * sizeof *found);
+    if (!found) status = mirt_last_status();
+    for (size_t k = 0; k < most && status == MIRT_OK; k++) {
+        const int block = (int)(k / variables);
+        const mirt__variable *v = &model->variable[k % variables];
+        found[k] = NULL;
+        if (block && !mirt__is_trained(v)) continue;
+        const char *name = block ? mirt__slot_name(&pool, model, block - 1, v) : v->name;
+        found[k] = name ? mirt__load_find(file, name, v) : NULL;
+        if (!found[k]) status = mirt_last_status();
+    }
+    for (size_t k = 0; k < most && status == MIRT_OK && take; k++) {
+        if (found[k]) mirt__load_take(found[k], model, (int)(k / variables), (int)(k % variables));
     }
     mirt__pool_free(&pool);
     return status;
@@ -45304,37 +45382,111 @@ MIRT_API mirt_status mirt_load_weights_partial(mirt_model *model, const char *pa
     return status;
 }
 
-/* >>section train/resume.c */
+/* >>section train/run_state.c */
 
-/* What a checkpoint holds of a fit, and going on from there. */
+/* The state of a run in a checkpoint: parsed and checked as a whole before any of it is used. */
 
 /* >>the numbers */
 
-typedef struct mirt__run_field {
+/* Counts stay exact in double precision, and adding to them cannot overflow. */
+#define MIRT__RUN_MOST ((int64_t)1 << 53)
+
+typedef struct mirt__run_int_field {
     const char *name;
     size_t offset;
+    int64_t least, most;
     const char *what; /* NULL, or how a message calls what must be the same: "%lld replicas" */
-} mirt__run_field;
+} mirt__run_int_field;
+
+typedef struct mirt__run_double_field {
+    const char *name;
+    size_t offset;
+    double least, most;
+} mirt__run_double_field;
 
 #define MIRT__RUN(name) #name, offsetof(mirt__position, name)
-static const mirt__run_field mirt__run_ints[] = {
-    {MIRT__RUN(replicas), "%lld replicas"}, {MIRT__RUN(batch), "global batches of %lld samples"},
-    {MIRT__RUN(joined), "steps of %lld batches (mirt_accumulate)"}, {MIRT__RUN(samples), "a data set of %lld samples"},
-    {MIRT__RUN(steps_per_epoch), "epochs of %lld steps (steps_per_epoch; 0: all of the data)"},
-    {MIRT__RUN(epoch), NULL}, {MIRT__RUN(opened), NULL}, {MIRT__RUN(done), NULL}, {MIRT__RUN(begun), NULL}, {MIRT__RUN(pass), NULL},
-    {MIRT__RUN(passed), NULL}, {MIRT__RUN(first_pass), NULL}, {MIRT__RUN(steps), NULL}, {MIRT__RUN(images), NULL}, {MIRT__RUN(count), NULL},
-    {MIRT__RUN(rate_set), NULL}, {MIRT__RUN(saved), NULL}, {MIRT__RUN(scale_steps), NULL},
+static const mirt__run_int_field mirt__run_ints[] = {
+    {MIRT__RUN(replicas), -1, MIRT__RUN_MOST, "%lld replicas"},
+    {MIRT__RUN(batch), -1, MIRT__RUN_MOST, "global batches of %lld samples"},
+    {MIRT__RUN(joined), -1, MIRT__RUN_MOST, "steps of %lld batches (mirt_accumulate)"},
+    {MIRT__RUN(samples), -1, MIRT__RUN_MOST, "a data set of %lld samples"},
+    {MIRT__RUN(steps_per_epoch), -1, MIRT__RUN_MOST, "epochs of %lld steps (steps_per_epoch; 0: all of the data)"},
+    {MIRT__RUN(epoch), 0, INT_MAX - 1, NULL}, {MIRT__RUN(opened), 0, 1, NULL}, {MIRT__RUN(done), 0, MIRT__RUN_MOST, NULL},
+    {MIRT__RUN(begun), 0, 1, NULL}, {MIRT__RUN(pass), 0, MIRT__RUN_MOST, NULL}, {MIRT__RUN(passed), 0, MIRT__RUN_MOST, NULL},
+    {MIRT__RUN(first_pass), 0, MIRT__RUN_MOST, NULL}, {MIRT__RUN(steps), 0, MIRT__RUN_MOST, NULL},
+    {MIRT__RUN(images), 0, MIRT__RUN_MOST, NULL}, {MIRT__RUN(count), 0, MIRT__RUN_MOST, NULL},
+    {MIRT__RUN(rate_set), 0, 1, NULL}, {MIRT__RUN(saved), 0, MIRT__RUN_MOST, NULL}, {MIRT__RUN(scale_steps), 0, 1999, NULL},
 };
-static const mirt__run_field mirt__run_doubles[] = {
-    {MIRT__RUN(rate), NULL}, {MIRT__RUN(seconds), NULL}, {MIRT__RUN(input_seconds), NULL}, {MIRT__RUN(epoch_seconds), NULL},
-    {MIRT__RUN(epoch_input_seconds), NULL}, {MIRT__RUN(loss_scale), NULL},
+/* Differences of times may be a rounding below 0. */
+static const mirt__run_double_field mirt__run_doubles[] = {
+    {MIRT__RUN(rate), 0, (double)FLT_MAX}, {MIRT__RUN(seconds), -1, 1e15}, {MIRT__RUN(input_seconds), -1, 1e15},
+    {MIRT__RUN(epoch_seconds), -1, 1e15}, {MIRT__RUN(epoch_input_seconds), -1, 1e15}, {MIRT__RUN(loss_scale), 0, DBL_MAX},
 };
 #undef MIRT__RUN
 
-static int64_t *mirt__run_int(mirt__position *run, int i) { return (int64_t *)(void *)((char *)run + mirt__run_ints[i].offset); }
-static double *mirt__run_double(mirt__position *run, int i) { return (double *)(void *)((char *)run + mirt__run_doubles[i].offset); }
+static int64_t *mirt__run_int(mirt__position *run, int i) {
+    return (int64_t *)(void *)((char *)run + mirt__run_ints[i].offset);
+}
+static double *mirt__run_double(mirt__position *run, int i) {
+    return (double *)(void *)((char *)run + mirt__run_doubles[i].offset);
+}
 
-static void mirt__run_describe(const mirt__fit *fit, mirt__position *run) {
+MIRT__LIB void mirt__run_write_numbers(mirt__position *run, mirt__text *out) {
+    for (int i = 0; i < MIRT__COUNT(mirt__run_ints); i++) {
+        mirt__text_add(out, ",\"%s\":%lld", mirt__run_ints[i].name, (long long)*mirt__run_int(run, i));
+    }
+    for (int i = 0; i < MIRT__COUNT(mirt__run_doubles); i++) {
+        const double value = *mirt__run_double(run, i);
+        mirt__text_add(out, ",\"%s\":", mirt__run_doubles[i].name);
+        mirt__json_write_number(out, isfinite(value) ? value : 0);
+    }
+}
+
+static mirt_status mirt__run_read_numbers(mirt__run_state *r) {
+    for (int i = 0; i < MIRT__COUNT(mirt__run_ints); i++) {
+        const mirt__run_int_field *f = &mirt__run_ints[i];
+        if (mirt__json_get_int(r->json, f->name, f->least, f->most, mirt__run_int(&r->position, i)) != MIRT_OK) return mirt__fail_at("run");
+    }
+    for (int i = 0; i < MIRT__COUNT(mirt__run_doubles); i++) {
+        const mirt__run_double_field *f = &mirt__run_doubles[i];
+        const mirt__json *value = mirt__json_get(r->json, f->name, MIRT__JSON_NUMBER);
+        if (!value) return mirt__fail_at("run");
+        if (!(value->number >= f->least && value->number <= f->most)) {
+            return mirt__fail(MIRT_E_FORMAT, "run: \"%s\" is %g, but must lie between %g and %g", f->name, value->number, f->least, f->most);
+        }
+        *mirt__run_double(&r->position, i) = value->number;
+    }
+    return MIRT_OK;
+}
+
+/* What the numbers say about each other and about the data, which a run keeps to at each moment at which it can be saved. */
+static mirt_status mirt__run_check_position(const mirt__run_state *r) {
+    const mirt__position *p = &r->position;
+    const long long done = (long long)p->done, passed = (long long)p->passed, steps = (long long)p->steps, per_epoch = (long long)p->steps_per_epoch;
+    const int64_t batches = mirt_dataset_batches(r->fit->train);
+    if (done > steps || passed > steps) {
+        return mirt__fail(MIRT_E_FORMAT, "run: \"steps\" is %lld, but \"done\" is %lld and \"passed\" %lld batches of them", steps, done, passed);
+    }
+    if (done && !p->opened) return mirt__fail(MIRT_E_FORMAT, "run: \"opened\" is 0, but %lld batches of the epoch are done", done);
+    if (batches >= 0 && p->passed > batches) {
+        return mirt__fail(MIRT_E_FORMAT, "run: \"passed\" is %lld batches, but a pass over the data has %lld", passed, (long long)batches);
+    }
+    if (per_epoch > 0 ? done > per_epoch : done > passed) {
+        return mirt__fail(MIRT_E_FORMAT, "run: \"done\" is %lld, but the epoch has had at most %lld batches", done, per_epoch > 0 ? per_epoch : passed);
+    }
+    if ((p->begun || done || passed) && !(p->first_pass <= p->pass && p->pass < r->epoch)) {
+        return mirt__fail(MIRT_E_FORMAT, "run: \"pass\" is %lld, but passes from \"first_pass\" %lld to below \"epoch\" %lld were begun",
+                          (long long)p->pass, (long long)p->first_pass, (long long)r->epoch);
+    }
+    if (done && (p->count < 1 || (p->batch > 0 && (p->count - 1) / p->batch >= p->done))) {
+        return mirt__fail(MIRT_E_FORMAT, "run: \"count\" is %lld samples, but %lld batches of at most %lld are done", (long long)p->count, done, (long long)p->batch);
+    }
+    return MIRT_OK;
+}
+
+/* >>what must be the same */
+
+MIRT__LIB void mirt__run_describe(const mirt__fit *fit, mirt__position *run) {
     const mirt__data_spec *spec = mirt__dataset_spec(fit->train);
     run->replicas = fit->model->strategy->num_replicas;
     run->batch = spec->batch;
@@ -45343,25 +45495,292 @@ static void mirt__run_describe(const mirt__fit *fit, mirt__position *run) {
     run->steps_per_epoch = fit->desc->steps_per_epoch;
 }
 
+/* Both sides of what must be the same. */
+static mirt_status mirt__run_same_settings(const mirt__run_state *r) {
+    mirt__position now, then = r->position;
+    char a[96], b[96];
+    memset(&now, 0, sizeof now);
+    mirt__run_describe(r->fit, &now);
+    const mirt__json *seed = mirt__json_get(r->json, "seed", MIRT__JSON_STRING);
+    if (!seed) return mirt__fail_at("run");
+    snprintf(a, sizeof a, "%llu", (unsigned long long)r->fit->model->strategy->seed);
+    if (strcmp(a, seed->string) != 0) {
+        return mirt__fail(MIRT_E_STATE, "it is of a run with seed %s, this strategy has seed %s: going on needs the same", mirt__json_label(seed->string, b), a);
+    }
+    for (int i = 0; i < MIRT__COUNT(mirt__run_ints); i++) {
+        const char *what = mirt__run_ints[i].what;
+        long long was = *mirt__run_int(&then, i), is = *mirt__run_int(&now, i);
+        if (!what || was == is) continue;
+        const char *rest = strstr(what, "%lld") + 4;
+        const int lead = (int)(rest - what) - 4;
+        if (was < 0) snprintf(a, sizeof a, "data without an end");
+        else snprintf(a, sizeof a, "%.*s%lld%s", lead, what, was, rest);
+        if (is < 0) snprintf(b, sizeof b, "data without an end");
+        else snprintf(b, sizeof b, "%.*s%lld%s", lead, what, is, rest);
+        return mirt__fail(MIRT_E_STATE, "it is of a run with %s, this one has %s: going on needs the same", a, b);
+    }
+    return MIRT_OK;
+}
+
+/* The text of item i of a list, and its length. */
+static const char *mirt__json_item_text(const char *text, const mirt__json *list, size_t i, size_t *size) {
+    size_t begin = list->item[i]->offset, end = i + 1 < list->count ? list->item[i + 1]->offset : begin;
+    if (end == begin) { /* the last: up to its closing brace */
+        int depth = 0;
+        bool quoted = false;
+        for (end = begin; text[end]; end++) {
+            if (text[end] == '\\' && quoted) end++;
+            else if (text[end] == '"') quoted = !quoted;
+            else if (!quoted && text[end] == '{') depth++;
+            else if (!quoted && text[end] == '}' && --depth == 0) break;
+        }
+    }
+    while (end > begin && text[end - 1] != '}') end--;
+    *size = end - begin;
+    return text + begin;
+}
+
+static const char *mirt__json_layer_name(const mirt__json *layer, char out[MIRT__JSON_LABEL]) {
+    const mirt__json *name = mirt__json_member(layer, "name");
+    if (!name) name = mirt__json_member(layer, "op");
+    return mirt__json_label(name && name->type == MIRT__JSON_STRING ? name->string : "?", out);
+}
+
+/* The first layer that is not the same in two texts of architectures. */
+static mirt_status mirt__run_other_model(mirt__run_state *r, const char *was, const char *is) {
+    char a[MIRT__JSON_LABEL], b[MIRT__JSON_LABEL];
+    const mirt__json *then = mirt__json_parse(&r->pool, was, strlen(was)), *now = mirt__json_parse(&r->pool, is, strlen(is));
+    if (!then || !now) return mirt_last_status();
+    const mirt__json *old_list = mirt__json_get(then, "layers", MIRT__JSON_ARRAY), *new_list = mirt__json_get(now, "layers", MIRT__JSON_ARRAY);
+    if (!old_list || !new_list) return mirt_last_status();
+    for (size_t i = 0; i < old_list->count && i < new_list->count; i++) {
+        size_t old_size, new_size;
+        const char *x = mirt__json_item_text(was, old_list, i, &old_size), *y = mirt__json_item_text(is, new_list, i, &new_size);
+        if (old_size == new_size && memcmp(x, y, old_size) == 0) continue;
+        return mirt__fail(MIRT_E_STATE, "it is of another model: its layer %d, \"%s\", is not the layer \"%s\" of %s, or has other settings", (int)i,
+                          mirt__json_layer_name(old_list->item[i], a), mirt__json_layer_name(new_list->item[i], b), r->fit->model->name);
+    }
+    if (old_list->count != new_list->count) {
+        return mirt__fail(MIRT_E_STATE, "it is of another model: that has %d layers, %s has %d", (int)old_list->count, r->fit->model->name, (int)new_list->count);
+    }
+    return mirt__fail(MIRT_E_STATE, "it is of another model: outputs, losses or weights that are not trained are not those of %s", r->fit->model->name);
+}
+
+static mirt_status mirt__run_same_model(mirt__run_state *r) {
+    mirt__text now = {NULL, 0, 0, false};
+    const char *was = mirt__safetensors_metadata(r->file, "architecture");
+    mirt_status status = mirt__architecture_write(r->fit->model, &now);
+    if (status == MIRT_OK && now.failed) status = mirt_last_status();
+    if (status == MIRT_OK && !was) status = mirt__fail(MIRT_E_FORMAT, "it holds no architecture");
+    if (status == MIRT_OK) {
+        const char *x = strstr(was, "\"layers\""), *y = strstr(now.data, "\"layers\""); /* the name of the model does not matter */
+        if (!x || !y || strcmp(x, y) != 0) status = mirt__run_other_model(r, was, now.data);
+    }
+    mirt__text_free(&now);
+    return status;
+}
+
+static mirt_status mirt__run_same_optimizer(mirt__run_state *r) {
+    mirt_compile_desc then;
+    const char *text = mirt__safetensors_metadata(r->file, "compile");
+    const mirt__json *compile = text ? mirt__json_parse(&r->pool, text, strlen(text)) : NULL;
+    if (!text) return mirt__fail(MIRT_E_FORMAT, "it holds no compile settings");
+    if (!compile || mirt__compile_read(r->fit->model->strategy, compile, &then) != MIRT_OK) return mirt_last_status();
+    const mirt_optimizer *now = &r->fit->model->config.optimizer;
+    if (then.optimizer.kind == now->kind && mirt__optimizer_slots(&then.optimizer) == mirt__optimizer_slots(now)) return MIRT_OK;
+    return mirt__fail(MIRT_E_STATE, "it is of a run with the optimizer %s (%d values a weight), this model is compiled with %s (%d)",
+                      mirt__optimizer_class_get(then.optimizer.kind)->name, mirt__optimizer_slots(&then.optimizer), mirt__optimizer_class_get(now->kind)->name, mirt__optimizer_slots(now));
+}
+
+/* >>tensors */
+
+/* The tensor, which must be there, of F64 with this rank and this many columns; NULL with the error set. */
+static const mirt__safetensor *mirt__run_table(const mirt__run_state *r, const char *name, int rank, int64_t columns) {
+    char shape[MIRT__ST_SHAPE_TEXT];
+    const mirt__safetensor *t = mirt__safetensors_find(r->file, name);
+    if (t && t->dtype == MIRT__ST_F64 && t->rank == rank && t->dim[rank - 1] == columns) return t;
+    if (!t) mirt__fail(MIRT_E_FORMAT, "there is no tensor %s", name);
+    else mirt__fail(MIRT_E_STATE, "%s is %s %s, but this model's losses and metrics give F64 of rank %d with %lld columns: it is of a run with others", name,
+                    mirt__st_dtype_name(t->dtype), mirt__st_shape_text(t, shape), rank, (long long)columns);
+    return NULL;
+}
+
+/* The columns' names, as this model's logs have them. */
+static mirt_status mirt__run_read_log_names(mirt__run_state *r, const mirt__json *list) {
+    const char *names[MIRT_MAX_LOGS];
+    char label[MIRT__JSON_LABEL];
+    const int known = mirt__log_names(r->fit->model, true, names);
+    if (list->count > (size_t)known) {
+        return mirt__fail(MIRT_E_STATE, "run: \"logs\" has %zu names, but this model reports at most %d: it is of a run with other losses or metrics", list->count, known);
+    }
+    for (size_t i = 0; i < list->count; i++) {
+        const char *name = list->item[i]->type == MIRT__JSON_STRING ? list->item[i]->string : NULL;
+        if (!name) return mirt__fail(MIRT_E_FORMAT, "run: \"logs\" has %s in it, but must hold names", mirt__json_type_name(list->item[i]->type));
+        for (int k = 0; k < known; k++) {
+            if (strcmp(names[k], name) == 0) r->log_name[i] = names[k];
+        }
+        if (r->log_name[i]) continue;
+        return mirt__fail(MIRT_E_STATE, "its history has \"%s\", which this model does not report: it is of a run with other losses or metrics", mirt__json_label(name, label));
+    }
+    return MIRT_OK;
+}
+
+/* A row for each epoch: how many logs it has, and their values. */
+static mirt_status mirt__run_read_history(mirt__run_state *r) {
+    const mirt__json *list = mirt__json_get(r->json, "logs", MIRT__JSON_ARRAY);
+    if (!list) return mirt__fail_at("run");
+    if (!list->count && !mirt__safetensors_find(r->file, "run/history")) return MIRT_OK;
+    if (!list->count) return mirt__fail(MIRT_E_FORMAT, "run: \"logs\" is empty, but there is a tensor run/history");
+    if (mirt__run_read_log_names(r, list) != MIRT_OK) return mirt_last_status();
+    const mirt__safetensor *t = mirt__run_table(r, "run/history", 2, (int64_t)list->count + 1);
+    if (!t) return mirt_last_status();
+    if (t->dim[0] < 1 || t->dim[0] > r->position.epoch) {
+        return mirt__fail(MIRT_E_FORMAT, "run/history has %lld epochs, but the run has ended %lld", (long long)t->dim[0], (long long)r->position.epoch);
+    }
+    r->epochs = (int)t->dim[0];
+    r->columns = (int)t->dim[1];
+    r->history = (const unsigned char *)t->data;
+    for (int e = 0; e < r->epochs; e++) {
+        double count;
+        memcpy(&count, r->history + (size_t)e * (size_t)r->columns * sizeof count, sizeof count);
+        if (count >= 1 && count <= (double)list->count && count == floor(count)) continue;
+        return mirt__fail(MIRT_E_FORMAT, "run/history: epoch %d has %g logs, but must have 1 to %zu", e, count, list->count);
+    }
+    return MIRT_OK;
+}
+
+/* Sums of the epoch that the run is in the middle of. */
+static mirt_status mirt__run_read_sums(mirt__run_state *r) {
+    mirt__sums sums;
+    mirt__sums_start(r->fit->model, MIRT__TRAIN, &sums);
+    r->num_sums = 1 + MIRT_MAX_OUTPUTS + sums.num_metric;
+    const mirt__safetensor *t = mirt__safetensors_find(r->file, "run/sums");
+    if (!r->position.done) return !t ? MIRT_OK : mirt__fail(MIRT_E_FORMAT, "there is a tensor run/sums, but no batch of the epoch is done");
+    if (!(t = mirt__run_table(r, "run/sums", 1, r->num_sums))) return mirt_last_status();
+    r->sums = (const unsigned char *)t->data;
+    return MIRT_OK;
+}
+
+static mirt_status mirt__run_check_tensors(const mirt__run_state *r) {
+    char label[MIRT__JSON_LABEL];
+    for (int i = 0; i < r->file->count; i++) {
+        const char *name = r->file->tensor[i].name;
+        if (strncmp(name, "run/", 4) != 0 || strcmp(name, "run/history") == 0 || strcmp(name, "run/sums") == 0) continue;
+        return mirt__fail(MIRT_E_FORMAT, "there is a tensor %s, which no run has", mirt__json_label(name, label));
+    }
+    return MIRT_OK;
+}
+
+/* >>callbacks */
+
+/* The weights that a callback kept: all of them, or none. */
+static mirt_status mirt__run_read_kept(mirt__run_state *r, const char *label, mirt__loaded_callback *out) {
+    const mirt_model *model = r->fit->model;
+    const mirt__safetensor **kept = (const mirt__safetensor **)mirt__pool_alloc(&r->pool, ((size_t)model->num_variables + 1) * sizeof *kept);
+    if (!kept) return mirt_last_status();
+    for (int k = 0; k < model->num_variables; k++) {
+        const mirt__variable *v = &model->variable[k];
+        const char *name = mirt__kept_name(&r->pool, label, v);
+        if (!name) return mirt_last_status();
+        if (k == 0 && !mirt__safetensors_find(r->file, name)) return MIRT_OK;
+        if (!(kept[k] = mirt__load_find(r->file, name, v))) return mirt_last_status();
+    }
+    out->kept = model->num_variables ? kept : NULL;
+    return MIRT_OK;
+}
+
+static mirt_status mirt__run_read_callback(mirt__run_state *r, int i, const mirt__json *state, const char *label) {
+    const mirt__readymade *ready = mirt__ready_of(r->fit->desc->callbacks[i]);
+    mirt__loaded_callback *out = &r->callback[i];
+    out->text = state->string;
+    if (!ready) return MIRT_OK;
+    if (mirt__ready_parse(ready, state->string, &out->state) != MIRT_OK) return mirt__fail_at("the state of %s", label);
+    return mirt__run_read_kept(r, label, out);
+}
+
+static mirt_status mirt__run_read_callbacks(mirt__run_state *r) {
+    char label[MIRT__CALLBACK_LABEL], shown[MIRT__JSON_LABEL];
+    const mirt__json *states = mirt__json_get(r->json, "callbacks", MIRT__JSON_OBJECT);
+    if (!states) return mirt__fail_at("run");
+    for (size_t i = 0; i < states->count; i++) {
+        if (states->item[i]->type == MIRT__JSON_STRING) continue;
+        return mirt__fail(MIRT_E_FORMAT, "the state of %s is %s, but must be a string", mirt__json_label(states->item[i]->key, shown),
+                          mirt__json_type_name(states->item[i]->type));
+    }
+    size_t taken = 0;
+    for (int i = 0; i < mirt__num_callbacks(r->fit); i++) {
+        const mirt_callback *callback = r->fit->desc->callbacks[i];
+        if (!callback->name || !callback->load_state) continue;
+        const mirt__json *state = mirt__json_member(states, mirt__callback_label(r->fit, i, label));
+        if (!state) continue;
+        taken++;
+        if (mirt__run_read_callback(r, i, state, label) != MIRT_OK) return mirt_last_status();
+    }
+    r->unknown = states->count - taken;
+    return MIRT_OK;
+}
+
+/* >>all of it */
+
+static mirt_status mirt__run_find(mirt__run_state *r) {
+    const char *text = mirt__safetensors_metadata(r->file, "training");
+    const mirt__json *training = text ? mirt__json_parse(&r->pool, text, strlen(text)) : NULL;
+    if (text && !training) return mirt__fail_at("training");
+    r->json = training && training->type == MIRT__JSON_OBJECT ? mirt__json_member(training, "run") : NULL;
+    if (!r->json || r->json->type != MIRT__JSON_OBJECT) {
+        return mirt__fail(MIRT_E_FORMAT, "it holds a model but no run to go on with; mirt_load and mirt_load_weights read it");
+    }
+    if (mirt__json_get_int(training, "iterations", 0, MIRT__RUN_MOST, &r->step) != MIRT_OK ||
+        mirt__json_get_int(training, "epoch", 0, MIRT__RUN_MOST, &r->epoch) != MIRT_OK) {
+        return mirt__fail_at("training");
+    }
+    return MIRT_OK;
+}
+
+MIRT__LIB mirt_status mirt__run_parse(mirt__run_state *r, mirt__fit *fit, const mirt__safetensors *file) {
+    const int slots = mirt__optimizer_slots(&fit->model->config.optimizer);
+    memset(r, 0, sizeof *r);
+    r->fit = fit;
+    r->file = file;
+    if (mirt__run_find(r) != MIRT_OK || mirt__run_read_numbers(r) != MIRT_OK || mirt__run_same_model(r) != MIRT_OK ||
+        mirt__run_same_optimizer(r) != MIRT_OK || mirt__run_same_settings(r) != MIRT_OK || mirt__run_check_position(r) != MIRT_OK ||
+        mirt__load_blocks(file, fit->model, slots, false) != MIRT_OK || mirt__run_read_history(r) != MIRT_OK ||
+        mirt__run_read_sums(r) != MIRT_OK || mirt__run_check_tensors(r) != MIRT_OK || mirt__run_read_callbacks(r) != MIRT_OK) {
+        return mirt_last_status();
+    }
+    return MIRT_OK;
+}
+
+MIRT__LIB void mirt__run_state_free(mirt__run_state *r) {
+    for (int i = 0; i < MIRT_MAX_CALLBACKS; i++) mirt__ready_state_free(&r->callback[i].state);
+    mirt__pool_free(&r->pool);
+}
+
+#undef MIRT__RUN_MOST
+
+/* >>section train/resume.c */
+
+/* Writes the state of a run into a checkpoint, and resumes from one. */
+
 MIRT__LIB int64_t mirt__run_saved(mirt__fit *fit) {
     struct timespec now;
     int64_t micros = clock_gettime(CLOCK_REALTIME, &now) == 0 ? (int64_t)now.tv_sec * 1000000 + now.tv_nsec / 1000 : 0;
-    return fit->run.saved = micros > fit->run.saved ? micros : fit->run.saved + (fit->run.saved < INT64_MAX);
+    const int64_t most = (int64_t)1 << 53; /* what readers accept */
+    return fit->run.saved = micros > fit->run.saved && micros <= most ? micros : fit->run.saved + (fit->run.saved < most);
 }
 
 /* >>writing */
 
-/* "early_stopping", and for the next one of that name "early_stopping_1". */
-static const char *mirt__callback_label(const mirt__fit *fit, int index, char out[96]) {
+MIRT__LIB const char *mirt__callback_label(const mirt__fit *fit, int index, char out[MIRT__CALLBACK_LABEL]) {
     const char *name = fit->desc->callbacks[index]->name;
     int same = 0;
     for (int i = 0; i < index; i++) same += fit->desc->callbacks[i]->name && strcmp(fit->desc->callbacks[i]->name, name) == 0;
-    if (same) snprintf(out, 96, "%.80s_%d", name, same);
-    else snprintf(out, 96, "%.80s", name);
+    if (same) snprintf(out, MIRT__CALLBACK_LABEL, "%.80s_%d", name, same);
+    else snprintf(out, MIRT__CALLBACK_LABEL, "%.80s", name);
     return out;
 }
 
-static int mirt__num_callbacks(const mirt__fit *fit) {
+MIRT__LIB int mirt__num_callbacks(const mirt__fit *fit) {
     int count = 0;
     while (count < MIRT_MAX_CALLBACKS && fit->desc->callbacks[count]) count++;
     return count;
@@ -45369,7 +45788,7 @@ static int mirt__num_callbacks(const mirt__fit *fit) {
 
 /* Checkpoints could not tell states of one name apart. */
 static mirt_status mirt__run_check_names(const mirt__fit *fit) {
-    char label[MIRT_MAX_CALLBACKS][96];
+    char label[MIRT_MAX_CALLBACKS][MIRT__CALLBACK_LABEL];
     for (int i = 0; i < mirt__num_callbacks(fit); i++) {
         const mirt_callback *callback = fit->desc->callbacks[i];
         label[i][0] = 0;
@@ -45423,7 +45842,7 @@ static size_t mirt__state_of(const mirt__fit *fit, const mirt_callback *callback
 }
 
 static mirt_status mirt__run_write_callbacks(const mirt__fit *fit, mirt__text *out) {
-    char label[96];
+    char label[MIRT__CALLBACK_LABEL];
     bool first = true;
     for (int i = 0; i < mirt__num_callbacks(fit); i++) {
         const mirt_callback *callback = fit->desc->callbacks[i];
@@ -45444,11 +45863,6 @@ static mirt_status mirt__run_write_callbacks(const mirt__fit *fit, mirt__text *o
         first = false;
     }
     return MIRT_OK;
-}
-
-static void mirt__double_write(mirt__text *out, double value) {
-    if (isfinite(value)) mirt__json_write_number(out, value);
-    else mirt__text_add(out, "0");
 }
 
 MIRT__LIB int mirt__run_most_tensors(const mirt__fit *fit) { return 2 + mirt__num_callbacks(fit) * fit->model->num_variables; }
@@ -45503,8 +45917,7 @@ static mirt_status mirt__run_write_sums(const mirt__fit *fit, mirt__pool *pool, 
     return MIRT_OK;
 }
 
-/* "callbacks/early_stopping/conv2d/kernel" */
-static const char *mirt__kept_name(mirt__pool *pool, const char *label, const mirt__variable *v) {
+MIRT__LIB const char *mirt__kept_name(mirt__pool *pool, const char *label, const mirt__variable *v) {
     const size_t size = strlen(label) + strlen(v->name) + 16;
     char *name = (char *)mirt__pool_alloc(pool, size);
     if (name) snprintf(name, size, "callbacks/%s/%s", label, v->name);
@@ -45512,7 +45925,7 @@ static const char *mirt__kept_name(mirt__pool *pool, const char *label, const mi
 }
 
 static mirt_status mirt__run_write_kept(const mirt__fit *fit, mirt__pool *pool, mirt__safetensor *tensor, int *count) {
-    char label[96];
+    char label[MIRT__CALLBACK_LABEL];
     for (int i = 0; i < mirt__num_callbacks(fit); i++) {
         const mirt__readymade *ready = mirt__ready_of(fit->desc->callbacks[i]);
         const mirt__real *values = ready && ready->weights_set ? ready->weights : NULL;
@@ -45548,11 +45961,7 @@ MIRT__LIB mirt_status mirt__run_write(mirt__fit *fit, mirt__pool *pool, mirt__te
     run.loss_scale = mirt__root(model, NULL)->loss_scale;
     run.rate = (double)model->config.optimizer.learning_rate;
     mirt__text_add(out, ",\"run\":{\"seed\":\"%llu\"", (unsigned long long)model->strategy->seed);
-    for (int i = 0; i < MIRT__COUNT(mirt__run_ints); i++) mirt__text_add(out, ",\"%s\":%lld", mirt__run_ints[i].name, (long long)*mirt__run_int(&run, i));
-    for (int i = 0; i < MIRT__COUNT(mirt__run_doubles); i++) {
-        mirt__text_add(out, ",\"%s\":", mirt__run_doubles[i].name);
-        mirt__double_write(out, *mirt__run_double(&run, i));
-    }
+    mirt__run_write_numbers(&run, out);
     if (mirt__run_write_history(model, pool, out, tensor, count) != MIRT_OK) return mirt_last_status();
     if (run.done && mirt__run_write_sums(fit, pool, tensor, count) != MIRT_OK) return mirt_last_status();
     if (mirt__run_write_kept(fit, pool, tensor, count) != MIRT_OK) return mirt_last_status();
@@ -45562,302 +45971,128 @@ MIRT__LIB mirt_status mirt__run_write(mirt__fit *fit, mirt__pool *pool, mirt__te
     return out->failed ? mirt_last_status() : MIRT_OK;
 }
 
-/* >>checking */
+/* >>resuming */
 
-typedef struct mirt__resume {
-    mirt__fit *fit;
-    mirt__safetensors file;
-    mirt__pool pool;
-    const mirt__json *run;
-    mirt__position loaded;
-    const char *log_name[MIRT_MAX_LOGS]; /* of the history's columns */
-    int64_t step, epoch;
-} mirt__resume;
-
-static mirt_status mirt__resume_numbers(mirt__resume *r) {
-    const int64_t most = (int64_t)1 << 53;
-    const mirt__json *run = r->run;
-    for (int i = 0; i < MIRT__COUNT(mirt__run_ints); i++) {
-        if (mirt__json_get_int(run, mirt__run_ints[i].name, -1, most, mirt__run_int(&r->loaded, i)) != MIRT_OK) return mirt_last_status();
-    }
-    for (int i = 0; i < MIRT__COUNT(mirt__run_doubles); i++) {
-        const mirt__json *value = mirt__json_get(run, mirt__run_doubles[i].name, MIRT__JSON_NUMBER);
-        if (!value) return mirt_last_status();
-        *mirt__run_double(&r->loaded, i) = value->number;
-    }
-    const mirt__position *l = &r->loaded;
-    if (l->epoch >= 0 && l->epoch < INT_MAX && l->done >= 0 && l->passed >= 0 && l->pass >= 0 && l->steps >= 0 && l->count >= 0 && l->images >= 0 &&
-        l->first_pass >= 0 && (l->opened || !l->done) && l->rate >= 0 && l->rate <= (double)FLT_MAX) return MIRT_OK;
-    return mirt__fail(MIRT_E_FORMAT, "run: numbers that do not go together");
-}
-
-/* Both sides of what must be the same. */
-static mirt_status mirt__resume_same_run(const mirt__resume *r) {
-    mirt__position now, then = r->loaded;
-    char a[96], b[96];
-    memset(&now, 0, sizeof now);
-    mirt__run_describe(r->fit, &now);
-    const mirt__json *seed = mirt__json_get(r->run, "seed", MIRT__JSON_STRING);
-    if (!seed) return mirt_last_status();
-    snprintf(a, sizeof a, "%llu", (unsigned long long)r->fit->model->strategy->seed);
-    if (strcmp(a, seed->string) != 0) return mirt__fail(MIRT_E_STATE, "it is of a run with seed %s, this strategy has seed %s: going on needs the same", seed->string, a);
-    for (int i = 0; i < MIRT__COUNT(mirt__run_ints); i++) {
-        const char *what = mirt__run_ints[i].what;
-        long long was = *mirt__run_int(&then, i), is = *mirt__run_int(&now, i);
-        if (!what || was == is) continue;
-        const char *rest = strstr(what, "%lld") + 4;
-        const int lead = (int)(rest - what) - 4;
-        if (was < 0) snprintf(a, sizeof a, "data without an end");
-        else snprintf(a, sizeof a, "%.*s%lld%s", lead, what, was, rest);
-        if (is < 0) snprintf(b, sizeof b, "data without an end");
-        else snprintf(b, sizeof b, "%.*s%lld%s", lead, what, is, rest);
-        return mirt__fail(MIRT_E_STATE, "it is of a run with %s, this one has %s: going on needs the same", a, b);
-    }
-    const int64_t batches = mirt_dataset_batches(r->fit->train);
-    if (batches < 0 || then.passed <= batches) return MIRT_OK;
-    return mirt__fail(MIRT_E_FORMAT, "run: %lld batches of a pass over %lld", (long long)then.passed, (long long)batches);
-}
-
-/* The text of item i of a list, and its length. */
-static const char *mirt__json_item_text(const char *text, const mirt__json *list, size_t i, size_t *size) {
-    size_t begin = list->item[i]->offset, end = i + 1 < list->count ? list->item[i + 1]->offset : begin;
-    if (end == begin) { /* the last: up to its closing brace */
-        int depth = 0;
-        bool quoted = false;
-        for (end = begin; text[end]; end++) {
-            if (text[end] == '\\' && quoted) end++;
-            else if (text[end] == '"') quoted = !quoted;
-            else if (!quoted && text[end] == '{') depth++;
-            else if (!quoted && text[end] == '}' && --depth == 0) break;
-        }
-    }
-    while (end > begin && text[end - 1] != '}') end--;
-    *size = end - begin;
-    return text + begin;
-}
-
-static const char *mirt__json_layer_name(const mirt__json *layer, char out[MIRT__JSON_LABEL]) {
-    const mirt__json *name = mirt__json_member(layer, "name");
-    if (!name) name = mirt__json_member(layer, "op");
-    return mirt__json_label(name && name->type == MIRT__JSON_STRING ? name->string : "?", out);
-}
-
-/* The first layer that is not the same in two texts of architectures. */
-static mirt_status mirt__resume_other_model(mirt__resume *r, const char *was, const char *is) {
-    char a[MIRT__JSON_LABEL], b[MIRT__JSON_LABEL];
-    const mirt__json *then = mirt__json_parse(&r->pool, was, strlen(was)), *now = mirt__json_parse(&r->pool, is, strlen(is));
-    if (!then || !now) return mirt_last_status();
-    const mirt__json *old_list = mirt__json_get(then, "layers", MIRT__JSON_ARRAY), *new_list = mirt__json_get(now, "layers", MIRT__JSON_ARRAY);
-    if (!old_list || !new_list) return mirt_last_status();
-    for (size_t i = 0; i < old_list->count && i < new_list->count; i++) {
-        size_t old_size, new_size;
-        const char *x = mirt__json_item_text(was, old_list, i, &old_size), *y = mirt__json_item_text(is, new_list, i, &new_size);
-        if (old_size == new_size && memcmp(x, y, old_size) == 0) continue;
-        return mirt__fail(MIRT_E_STATE, "it is of another model: its layer %d, \"%s\", is not the layer \"%s\" of %s, or has other settings", (int)i,
-                          mirt__json_layer_name(old_list->item[i], a), mirt__json_layer_name(new_list->item[i], b), r->fit->model->name);
-    }
-    if (old_list->count != new_list->count) {
-        return mirt__fail(MIRT_E_STATE, "it is of another model: that has %d layers, %s has %d", (int)old_list->count, r->fit->model->name, (int)new_list->count);
-    }
-    return mirt__fail(MIRT_E_STATE, "it is of another model: outputs, losses or weights that are not trained are not those of %s", r->fit->model->name);
-}
-
-static mirt_status mirt__resume_same_model(mirt__resume *r) {
-    mirt__text now = {NULL, 0, 0, false};
-    const char *was = mirt__safetensors_metadata(&r->file, "architecture");
-    mirt_status status = mirt__architecture_write(r->fit->model, &now);
-    if (status == MIRT_OK && now.failed) status = mirt_last_status();
-    if (status == MIRT_OK && !was) status = mirt__fail(MIRT_E_FORMAT, "it holds no architecture");
-    if (status == MIRT_OK) {
-        const char *x = strstr(was, "\"layers\""), *y = strstr(now.data, "\"layers\""); /* the name of the model does not matter */
-        if (!x || !y || strcmp(x, y) != 0) status = mirt__resume_other_model(r, was, now.data);
-    }
-    mirt__text_free(&now);
-    return status;
-}
-
-static mirt_status mirt__resume_same_optimizer(mirt__resume *r) {
-    mirt_compile_desc then;
-    const char *text = mirt__safetensors_metadata(&r->file, "compile");
-    const mirt__json *compile = text ? mirt__json_parse(&r->pool, text, strlen(text)) : NULL;
-    if (!text) return mirt__fail(MIRT_E_FORMAT, "it holds no compile settings");
-    if (!compile || mirt__compile_read(r->fit->model->strategy, compile, &then) != MIRT_OK) return mirt_last_status();
-    const mirt_optimizer *now = &r->fit->model->config.optimizer;
-    if (then.optimizer.kind == now->kind && mirt__optimizer_slots(&then.optimizer) == mirt__optimizer_slots(now)) return MIRT_OK;
-    return mirt__fail(MIRT_E_STATE, "it is of a run with the optimizer %s (%d values a weight), this model is compiled with %s (%d)",
-                      mirt__optimizer_class_get(then.optimizer.kind)->name, mirt__optimizer_slots(&then.optimizer), mirt__optimizer_class_get(now->kind)->name, mirt__optimizer_slots(now));
-}
-
-/* The tensor as `rows` times `columns` (0: any, taken over) doubles; absent only where nothing is wanted. */
-static const mirt__safetensor *mirt__resume_table(const mirt__resume *r, const char *name, int rank, int64_t columns) {
-    const mirt__safetensor *t = mirt__safetensors_find(&r->file, name);
-    if (t && t->dtype == MIRT__ST_F64 && t->rank == rank && t->dim[rank - 1] == columns) return t;
-    if (!t) mirt__fail(MIRT_E_FORMAT, "there is no tensor %s", name);
-    else mirt__fail(MIRT_E_STATE, "%s has %lld columns, this model's losses and metrics make %lld: it is of a run with others", name, (long long)t->dim[rank - 1], (long long)columns);
-    return NULL;
-}
-
-/* The columns' names, as this model's logs have them. */
-static mirt_status mirt__resume_log_names(mirt__resume *r) {
-    const char *names[MIRT_MAX_LOGS];
-    const int known = mirt__log_names(r->fit->model, true, names);
-    const mirt__json *list = mirt__json_get(r->run, "logs", MIRT__JSON_ARRAY);
-    if (!list) return mirt_last_status();
-    for (size_t i = 0; i < list->count; i++) {
-        const char *name = list->item[i]->type == MIRT__JSON_STRING ? list->item[i]->string : "";
-        for (int k = 0; k < known && i < MIRT_MAX_LOGS; k++) {
-            if (strcmp(names[k], name) == 0) r->log_name[i] = names[k];
-        }
-        if (i < MIRT_MAX_LOGS && r->log_name[i]) continue;
-        return mirt__fail(MIRT_E_STATE, "its history has \"%s\", which this model does not report: it is of a run with other losses or metrics", name);
-    }
-    if (!list->count) return MIRT_OK;
-    const mirt__safetensor *t = mirt__resume_table(r, "run/history", 2, (int64_t)list->count + 1);
-    if (!t) return mirt_last_status();
-    for (int64_t e = 0; e < t->dim[0]; e++) {
-        double count;
-        memcpy(&count, (const char *)t->data + (size_t)(e * t->dim[1]) * sizeof count, sizeof count);
-        if (!(count >= 0 && count <= (double)list->count) || e >= INT_MAX) return mirt__fail(MIRT_E_FORMAT, "run/history: epoch %lld is damaged", (long long)e);
-    }
-    return mirt__history_reserve(r->fit, (int)t->dim[0]);
-}
-
-static mirt_status mirt__resume_sums(mirt__resume *r) {
+/* All that can run out of memory; what is parsed stays as it is. */
+static mirt_status mirt__resume_reserve(const mirt__run_state *r) {
     mirt__fit *fit = r->fit;
-    if (!r->loaded.done) return MIRT_OK;
-    mirt__sums_start(fit->model, MIRT__TRAIN, &fit->sums);
-    const int64_t all = 1 + MIRT_MAX_OUTPUTS + fit->sums.num_metric;
-    const mirt__safetensor *t = mirt__resume_table(r, "run/sums", 1, all);
-    if (!t || !(fit->sums_loaded = (double *)mirt__calloc((size_t)all, sizeof(double)))) return mirt_last_status();
-    memcpy(fit->sums_loaded, t->data, (size_t)all * sizeof(double));
-    return MIRT_OK;
-}
-
-/* >>callbacks */
-
-/* The weights a callback kept: all of them, or none. */
-static mirt_status mirt__resume_kept(mirt__resume *r, mirt__readymade *ready, const char *label) {
-    const mirt_model *model = r->fit->model;
-    for (int pass = 0; pass < 2; pass++) {
-        mirt__real *to = ready->weights;
-        for (int k = 0; k < model->num_variables; k++) {
-            const mirt__variable *v = &model->variable[k];
-            const char *name = mirt__kept_name(&r->pool, label, v);
-            if (!name) return mirt_last_status();
-            if (k == 0 && !mirt__safetensors_find(&r->file, name)) return MIRT_OK;
-            const mirt__safetensor *t = mirt__load_find(&r->file, name, v);
-            if (!t) return mirt_last_status();
-            if (pass) memcpy(to, t->data, t->size);
-            if (pass) to += v->count;
-        }
-        if (!pass && mirt__ready_reserve(ready, model) != MIRT_OK) return mirt_last_status();
+    if (mirt__history_reserve(fit, r->epochs) != MIRT_OK) return mirt_last_status();
+    for (int i = 0; i < mirt__num_callbacks(fit); i++) {
+        mirt__readymade *ready = mirt__ready_of(fit->desc->callbacks[i]);
+        if (ready && r->callback[i].kept && mirt__ready_reserve(ready, fit->model) != MIRT_OK) return mirt_last_status();
     }
-    ready->weights_set = true;
-    return MIRT_OK;
+    mirt__free(fit->sums_loaded);
+    fit->sums_loaded = r->sums ? (double *)mirt__calloc((size_t)r->num_sums, sizeof(double)) : NULL;
+    return r->sums && !fit->sums_loaded ? mirt_last_status() : MIRT_OK;
 }
 
-static mirt_status mirt__resume_callbacks(mirt__resume *r) {
-    char label[96];
-    const mirt__json *states = mirt__json_get(r->run, "callbacks", MIRT__JSON_OBJECT);
-    if (!states) return mirt_last_status();
-    size_t taken = 0;
+/* The caller's own callbacks may refuse their state: the last that can fail. */
+static mirt_status mirt__resume_ask_callbacks(const mirt__run_state *r) {
+    char label[MIRT__CALLBACK_LABEL];
     for (int i = 0; i < mirt__num_callbacks(r->fit); i++) {
         const mirt_callback *callback = r->fit->desc->callbacks[i];
-        if (!callback->name || !callback->load_state) continue;
-        const mirt__json *state = mirt__json_member(states, mirt__callback_label(r->fit, i, label));
-        mirt__readymade *ready = mirt__ready_of(callback);
-        if (!state || state->type != MIRT__JSON_STRING) continue;
-        taken++;
-        if (ready) ready->weights_set = false;
-        const bool good = mirt__load_state(callback, state->string);
-        if (!good && ready) return mirt__fail_at("the state of %s", label);
-        if (!good) return mirt__fail(MIRT_E_FORMAT, "the callback %s cannot use the state it has there", label);
-        if (ready && mirt__resume_kept(r, ready, label) != MIRT_OK) return mirt_last_status();
-    }
-    if (taken < states->count) {
-        mirt__log(r->fit->model->strategy, MIRT_LOG_WARNING, "%s: this fit lacks %d of the callbacks whose state it holds", r->file.origin, (int)(states->count - taken));
+        if (mirt__ready_of(callback) || !r->callback[i].text) continue;
+        if (mirt__load_state(callback, r->callback[i].text)) continue;
+        return mirt__fail(MIRT_E_FORMAT, "the callback %s cannot use the state it has there", mirt__callback_label(r->fit, i, label));
     }
     return MIRT_OK;
 }
 
-/* >>going on */
+static void mirt__resume_take_callbacks(mirt__run_state *r) {
+    const mirt_model *model = r->fit->model;
+    for (int i = 0; i < mirt__num_callbacks(r->fit); i++) {
+        mirt__readymade *ready = mirt__ready_of(r->fit->desc->callbacks[i]);
+        const mirt__safetensor *const *kept = r->callback[i].kept;
+        if (!ready || !r->callback[i].text) continue;
+        mirt__ready_take(ready, &r->callback[i].state);
+        ready->weights_set = kept != NULL;
+        mirt__real *to = ready->weights;
+        for (int k = 0; kept && k < model->num_variables; k++) {
+            memcpy(to, kept[k]->data, kept[k]->size);
+            to += model->variable[k].count;
+        }
+    }
+}
 
-static void mirt__resume_take_history(mirt__resume *r) {
+static void mirt__resume_take_history(const mirt__run_state *r) {
     mirt_model *model = r->fit->model;
-    const mirt__safetensor *t = mirt__safetensors_find(&r->file, "run/history");
-    model->history.epochs = t ? (int)t->dim[0] : 0;
-    for (int e = 0; e < model->history.epochs; e++) {
+    model->history.epochs = r->epochs;
+    for (int e = 0; e < r->epochs; e++) {
         mirt_logs *logs = &model->history_logs[e];
         double row[1 + MIRT_MAX_LOGS];
-        memcpy(row, (const char *)t->data + (size_t)(e * t->dim[1]) * sizeof *row, (size_t)t->dim[1] * sizeof *row);
+        const size_t bytes = (size_t)r->columns * sizeof *row;
+        memcpy(row, r->history + (size_t)e * bytes, bytes);
         logs->count = (int)row[0];
         for (int i = 0; i < logs->count; i++) {
             logs->name[i] = r->log_name[i];
             logs->value[i] = row[1 + i];
         }
     }
-    model->history.steps = r->loaded.steps;
-    model->history.seconds = r->loaded.seconds;
-    model->history.input_seconds = r->loaded.input_seconds;
+    model->history.steps = r->position.steps;
+    model->history.seconds = r->position.seconds;
+    model->history.input_seconds = r->position.input_seconds;
 }
 
 /* Nothing fails from here on but reading the data. */
-static mirt_status mirt__resume_take(mirt__resume *r) {
+static mirt_status mirt__resume_take(mirt__run_state *r) {
     mirt__fit *fit = r->fit;
     mirt_model *model = fit->model;
-    mirt_status status = mirt__load_blocks(&r->file, model, mirt__optimizer_slots(&model->config.optimizer), true);
+    mirt_status status = mirt__load_blocks(r->file, model, mirt__optimizer_slots(&model->config.optimizer), true);
     if (status != MIRT_OK) return status;
     mirt__resume_take_history(r);
+    mirt__resume_take_callbacks(r);
+    if (r->sums) memcpy(fit->sums_loaded, r->sums, (size_t)r->num_sums * sizeof(double));
     model->step = r->step;
     model->epoch = r->epoch;
-    mirt__loss_scale_set(mirt__root(model, NULL), r->loaded.loss_scale, r->loaded.scale_steps);
-    if (r->loaded.rate_set) {
+    mirt__loss_scale_set(mirt__root(model, NULL), r->position.loss_scale, r->position.scale_steps);
+    if (r->position.rate_set) {
         model->rate_set = true;
-        model->config.optimizer.learning_rate = (float)r->loaded.rate;
+        model->config.optimizer.learning_rate = (float)r->position.rate;
     }
-    fit->run = r->loaded;
+    fit->run = r->position;
     fit->event.resumed = true;
+    if (r->unknown) {
+        mirt__log(model->strategy, MIRT_LOG_WARNING, "%s: this fit lacks %d of the callbacks whose state it holds", r->file->origin, (int)r->unknown);
+    }
     char place[64] = "";
     if (fit->run.done) snprintf(place, sizeof place, ", behind %lld of its batches", (long long)fit->run.done);
-    mirt__log(model->strategy, MIRT_LOG_INFO, "%s: going on from %s: step %lld, epoch %lld%s", model->name, r->file.origin, (long long)model->step,
+    mirt__log(model->strategy, MIRT_LOG_INFO, "%s: going on from %s: step %lld, epoch %lld%s", model->name, r->file->origin, (long long)model->step,
               (long long)fit->run.epoch + (fit->run.epoch < fit->event.epochs), place);
     return mirt__fit_reopen(fit);
 }
 
-static mirt_status mirt__resume_from(mirt__resume *r) {
-    const int64_t most = (int64_t)1 << 53;
-    const char *text = mirt__safetensors_metadata(&r->file, "training");
-    const mirt__json *training = text ? mirt__json_parse(&r->pool, text, strlen(text)) : NULL;
-    if (text && !training) return mirt_last_status();
-    r->run = training && training->type == MIRT__JSON_OBJECT ? mirt__json_member(training, "run") : NULL;
-    if (!r->run || r->run->type != MIRT__JSON_OBJECT) {
-        return mirt__fail(MIRT_E_FORMAT, "it holds a model but no run to go on with; mirt_load and mirt_load_weights read it");
+MIRT__LIB mirt_status mirt__fit_resume_file(mirt__fit *fit, const mirt__safetensors *file) {
+    mirt__run_state r;
+    mirt_status status = mirt__run_parse(&r, fit, file);
+    if (status == MIRT_OK) status = mirt__resume_reserve(&r);
+    if (status == MIRT_OK) status = mirt__resume_ask_callbacks(&r);
+    if (status != MIRT_OK) mirt__fail_at("mirt_fit cannot go on from %s", file->origin);
+    else status = mirt__resume_take(&r);
+    for (int i = 0; status != MIRT_OK && i < mirt__num_callbacks(fit); i++) {
+        mirt__readymade *ready = mirt__ready_of(fit->desc->callbacks[i]);
+        if (ready) ready->loaded = false;
     }
-    if (mirt__json_get_int(training, "iterations", 0, most, &r->step) != MIRT_OK || mirt__json_get_int(training, "epoch", 0, most, &r->epoch) != MIRT_OK) return mirt_last_status();
-    if (mirt__resume_numbers(r) != MIRT_OK || mirt__resume_same_model(r) != MIRT_OK || mirt__resume_same_optimizer(r) != MIRT_OK ||
-        mirt__resume_same_run(r) != MIRT_OK || mirt__load_blocks(&r->file, r->fit->model, mirt__optimizer_slots(&r->fit->model->config.optimizer), false) != MIRT_OK ||
-        mirt__resume_log_names(r) != MIRT_OK || mirt__resume_sums(r) != MIRT_OK || mirt__resume_callbacks(r) != MIRT_OK) {
-        return mirt_last_status();
-    }
-    return MIRT_OK;
+    mirt__run_state_free(&r);
+    return status;
 }
 
-static mirt_status mirt__resume_open(mirt__resume *r, const char *path, bool *found) {
-    const mirt_strategy *strategy = r->fit->model->strategy;
+/* Finds and opens the checkpoint, which must have checksums. */
+static mirt_status mirt__resume_open(const mirt__fit *fit, const char *path, mirt__safetensors *file, bool *found) {
+    const mirt_strategy *strategy = fit->model->strategy;
     const size_t length = strlen(path), ending = strlen(".safetensors");
     const bool named = length > ending && strcmp(path + length - ending, ".safetensors") == 0;
     if (!mirt__is_directory(path) && (named || mirt__file_exists(path))) {
         *found = true;
-        return mirt__safetensors_open(&r->file, path);
+        return mirt__checkpoint_open(file, path);
     }
     *found = false;
-    if (mirt__file_exists(path) && mirt__checkpoint_latest(strategy, path, true, &r->file, found) != MIRT_OK) return mirt_last_status();
+    if (mirt__file_exists(path) && mirt__checkpoint_latest(strategy, path, true, file, found) != MIRT_OK) return mirt_last_status();
     if (!*found) mirt__log(strategy, MIRT_LOG_INFO, "%s holds no checkpoint to go on from: training begins anew", path);
     return MIRT_OK;
 }
 
 MIRT__LIB mirt_status mirt__fit_resume(mirt__fit *fit) {
-    mirt__resume r;
+    mirt__safetensors file;
     const char *path = fit->desc->resume;
     bool found;
     if (mirt__run_check_names(fit) != MIRT_OK) return mirt_last_status();
@@ -45866,19 +46101,10 @@ MIRT__LIB mirt_status mirt__fit_resume(mirt__fit *fit) {
         path = ready ? ready->restores : NULL;
     }
     if (!path) return MIRT_OK;
-    memset(&r, 0, sizeof r);
-    r.fit = fit;
-    mirt_status status = mirt__resume_open(&r, path, &found);
+    mirt_status status = mirt__resume_open(fit, path, &file, &found);
     if (status != MIRT_OK || !found) return status;
-    status = mirt__resume_from(&r);
-    for (int i = 0; status != MIRT_OK && i < mirt__num_callbacks(fit); i++) {
-        mirt__readymade *ready = mirt__ready_of(fit->desc->callbacks[i]);
-        if (ready) ready->loaded = false;
-    }
-    if (status != MIRT_OK) mirt__fail_at("mirt_fit cannot go on from %s", r.file.origin);
-    if (status == MIRT_OK) status = mirt__resume_take(&r);
-    mirt__pool_free(&r.pool);
-    mirt__safetensors_close(&r.file);
+    status = mirt__fit_resume_file(fit, &file);
+    mirt__safetensors_close(&file);
     return status;
 }
 
@@ -45921,7 +46147,8 @@ static const mirt__json *mirt__checkpoint_header(mirt__pool *pool, const char *p
 
 static void mirt__candidate_int(const mirt__json *object, const char *key, int64_t *out) {
     const mirt__json *value = object && object->type == MIRT__JSON_OBJECT ? mirt__json_member(object, key) : NULL;
-    if (value && value->type == MIRT__JSON_NUMBER && value->integral) *out = value->integer;
+    const int64_t most = (int64_t)1 << 53; /* as in a run that is resumed; anything else orders as if it were not there */
+    if (value && value->type == MIRT__JSON_NUMBER && value->integral && value->integer >= 0 && value->integer <= most) *out = value->integer;
 }
 
 /* False: it is no file of ours, or *memory is false. */
@@ -46001,6 +46228,19 @@ static mirt_status mirt__candidates_read(mirt__candidates *c, const mirt_strateg
     return status;
 }
 
+static mirt_status mirt__checkpoint_sums(const mirt__safetensors *file) {
+    if (file->sha256[0]) return MIRT_OK;
+    return mirt__fail(MIRT_E_FORMAT, "%s has no checksums (mirrortrain.crc32c, .header and .sha256), so nothing tells whether it is whole: "
+                      "only files as the library wrote them are resumed; mirt_load and mirt_load_weights read this one", file->origin);
+}
+
+MIRT__LIB mirt_status mirt__checkpoint_open(mirt__safetensors *file, const char *path) {
+    mirt_status status = mirt__safetensors_open(file, path);
+    if (status != MIRT_OK) return status;
+    if ((status = mirt__checkpoint_sums(file)) != MIRT_OK) mirt__safetensors_close(file);
+    return status;
+}
+
 MIRT__LIB mirt_status mirt__checkpoint_latest(const mirt_strategy *strategy, const char *directory, bool runs, mirt__safetensors *file, bool *found) {
     mirt__candidates c;
     memset(&c, 0, sizeof c);
@@ -46010,7 +46250,7 @@ MIRT__LIB mirt_status mirt__checkpoint_latest(const mirt_strategy *strategy, con
     if (status == MIRT_OK && c.count) qsort(c.list, (size_t)c.count, sizeof *c.list, mirt__candidate_compare);
     for (int i = 0; i < c.count && status == MIRT_OK && !*found; i++) {
         if (runs && !c.list[i].run) continue;
-        *found = mirt__safetensors_open(file, c.list[i].path) == MIRT_OK;
+        *found = mirt__checkpoint_open(file, c.list[i].path) == MIRT_OK;
         if (!*found && mirt_last_status() == MIRT_E_NOMEM) status = MIRT_E_NOMEM;
         else if (!*found) mirt__checkpoint_damaged(strategy, c.list[i].path);
     }
@@ -46103,45 +46343,97 @@ static size_t mirt__ready_save(char *text, size_t capacity, void *user) {
     return size;
 }
 
-/* False with the error set. */
-static bool mirt__state_read(const mirt__state_field *field, const mirt__json *value, char *self) {
-    char *at = self + field->offset;
-    const bool word = value->type == MIRT__JSON_STRING;
-    double number = value->number;
+static mirt_status mirt__state_read_double(const mirt__state_field *field, const mirt__json *value, double *out) {
+    const char *word = value->type == MIRT__JSON_STRING ? value->string : NULL;
+    *out = value->number;
+    if (!word) return MIRT_OK;
+    if (strcmp(word, "inf") != 0 && strcmp(word, "-inf") != 0) return mirt__fail(MIRT_E_FORMAT, "\"%s\" must be a number, \"inf\" or \"-inf\"", field->name);
+    *out = word[0] == '-' ? -(double)INFINITY : (double)INFINITY;
+    return MIRT_OK;
+}
+
+static mirt_status mirt__state_read_text(const mirt__state_field *field, const mirt__json *value, char **out) {
+    char label[MIRT__JSON_LABEL];
+    if (field->valid && !field->valid(value->string)) {
+        return mirt__fail(MIRT_E_FORMAT, "\"%s\" cannot be \"%s\"", field->name, mirt__json_label(value->string, label));
+    }
+    *out = mirt__strdup(value->string);
+    return *out ? MIRT_OK : mirt_last_status();
+}
+
+static mirt_status mirt__state_read(const mirt__state_field *field, const mirt__json *state, mirt__state_value *out) {
     static const mirt__json_type type[] = {MIRT__JSON_NUMBER, MIRT__JSON_NUMBER, MIRT__JSON_BOOL, MIRT__JSON_STRING};
-    if (value->type != type[field->kind] && !(word && field->kind == MIRT__STATE_DOUBLE)) {
-        return mirt__fail(MIRT_E_FORMAT, "%s is %s", field->name, mirt__json_type_name(value->type)) == MIRT_OK;
-    }
-    char *copy = NULL;
+    const mirt__json *value = mirt__json_member(state, field->name);
+    const bool word = value && value->type == MIRT__JSON_STRING && field->kind == MIRT__STATE_DOUBLE;
+    if (!word && !(value = mirt__json_get(state, field->name, type[field->kind]))) return mirt_last_status();
     switch (field->kind) {
-    case MIRT__STATE_DOUBLE:
-        if (word) number = strcmp(value->string, "inf") == 0 ? (double)INFINITY : strcmp(value->string, "-inf") == 0 ? -(double)INFINITY : (double)NAN;
-        memcpy(at, &number, sizeof number);
-        break;
-    case MIRT__STATE_INT64: *(int64_t *)(void *)at = value->integer; break;
-    case MIRT__STATE_BOOL: *(bool *)at = value->truth; break;
-    case MIRT__STATE_TEXT:
-        if (!(copy = mirt__strdup(value->string))) return false;
-        mirt__free(*(char **)(void *)at);
-        *(char **)(void *)at = copy;
-        break;
+    case MIRT__STATE_DOUBLE: return mirt__state_read_double(field, value, &out->number);
+    case MIRT__STATE_INT64: return mirt__json_get_int(state, field->name, field->least, field->most, &out->integer);
+    case MIRT__STATE_BOOL: out->truth = value->truth; break;
+    case MIRT__STATE_TEXT: return mirt__state_read_text(field, value, &out->text);
     }
-    return true;
+    return MIRT_OK;
+}
+
+MIRT__LIB mirt_status mirt__ready_parse(const mirt__readymade *self, const char *text, mirt__ready_state *out) {
+    mirt__pool pool = {NULL};
+    memset(out, 0, sizeof *out);
+    const mirt__json *state = mirt__json_parse(&pool, text, strlen(text));
+    mirt_status status = !state ? mirt_last_status() : state->type == MIRT__JSON_OBJECT ? MIRT_OK :
+        mirt__fail(MIRT_E_FORMAT, "is %s, but must be an object", mirt__json_type_name(state->type));
+    for (int i = 0; status == MIRT_OK && i < self->num_fields; i++) status = mirt__state_read(&self->fields[i], state, &out->value[i]);
+    mirt__pool_free(&pool);
+    return status == MIRT_OK && self->accepts ? self->accepts(self, out) : status;
+}
+
+MIRT__LIB void mirt__ready_take(mirt__readymade *self, mirt__ready_state *state) {
+    for (int i = 0; i < self->num_fields; i++) {
+        char *at = (char *)self + self->fields[i].offset;
+        mirt__state_value *value = &state->value[i];
+        switch (self->fields[i].kind) {
+        case MIRT__STATE_DOUBLE: memcpy(at, &value->number, sizeof value->number); break;
+        case MIRT__STATE_INT64: *(int64_t *)(void *)at = value->integer; break;
+        case MIRT__STATE_BOOL: *(bool *)at = value->truth; break;
+        case MIRT__STATE_TEXT:
+            mirt__free(*(char **)(void *)at);
+            *(char **)(void *)at = value->text;
+            value->text = NULL;
+            break;
+        }
+    }
+    self->loaded = true;
+}
+
+MIRT__LIB void mirt__ready_state_free(mirt__ready_state *state) {
+    for (int i = 0; i < MIRT__STATE_FIELDS; i++) {
+        mirt__free(state->value[i].text);
+        state->value[i].text = NULL;
+    }
 }
 
 static int mirt__ready_load(const char *text, void *user) {
     mirt__readymade *self = (mirt__readymade *)user;
-    mirt__pool pool = {NULL};
-    const mirt__json *state = mirt__json_parse(&pool, text, strlen(text));
-    bool good = state && state->type == MIRT__JSON_OBJECT;
-    if (state && !good) mirt__fail(MIRT_E_FORMAT, "the state is %s", mirt__json_type_name(state->type));
-    for (int i = 0; good && i < self->num_fields; i++) {
-        const mirt__json *value = mirt__json_member(state, self->fields[i].name);
-        if (value) good = mirt__state_read(&self->fields[i], value, (char *)self);
+    mirt__ready_state state;
+    mirt_status status = mirt__ready_parse(self, text, &state);
+    if (status == MIRT_OK) mirt__ready_take(self, &state);
+    mirt__ready_state_free(&state);
+    return status != MIRT_OK;
+}
+
+MIRT__LIB mirt_status mirt__log_check_cut(const char *path, int64_t length) {
+    uint64_t size;
+    char last = '\n';
+    int fd;
+    mirt_status status = mirt__file_open(path, &fd, &size);
+    if (status == MIRT_E_NOT_FOUND) return MIRT_OK;
+    if (status != MIRT_OK) return status;
+    if (length > 0 && (uint64_t)length <= size && mirt__file_read_at(fd, (uint64_t)length - 1, &last, 1) < 0) {
+        status = mirt__fail(MIRT_E_IO, "%s: cannot read: %s", path, strerror(errno));
     }
-    mirt__pool_free(&pool);
-    self->loaded = good;
-    return !good;
+    mirt__file_close(&fd);
+    if (status != MIRT_OK || last == '\n') return status;
+    return mirt__fail(MIRT_E_STATE, "%s: is not the log of this run: no line ends after %lld bytes, where it would be cut; move the file away or log to another one",
+                      path, (long long)length);
 }
 
 MIRT__LIB mirt__readymade *mirt__ready_new(size_t size, const char *name, const mirt__state_field *fields, int num_fields) {
@@ -46298,9 +46590,9 @@ typedef struct mirt__early_stopping {
 
 static const mirt__state_field mirt__early_stopping_fields[] = {
     MIRT__MONITOR_FIELDS(mirt__early_stopping, monitor),
-    {"wait", MIRT__STATE_INT64, offsetof(mirt__early_stopping, wait)},
-    {"best_epoch", MIRT__STATE_INT64, offsetof(mirt__early_stopping, best_epoch)},
-    {"stopped", MIRT__STATE_INT64, offsetof(mirt__early_stopping, stopped)},
+    MIRT__STATE_EPOCHS(mirt__early_stopping, wait),
+    MIRT__STATE_EPOCHS(mirt__early_stopping, best_epoch),
+    MIRT__STATE_EPOCHS(mirt__early_stopping, stopped),
 };
 
 static const char mirt__early_stopping_who[] = "early stopping";
@@ -46483,9 +46775,9 @@ typedef struct mirt__checkpointer {
 
 static const mirt__state_field mirt__checkpointer_fields[] = {
     MIRT__MONITOR_FIELDS(mirt__checkpointer, monitor),
-    {"files", MIRT__STATE_TEXT, offsetof(mirt__checkpointer, files)},
-    {"last_step", MIRT__STATE_INT64, offsetof(mirt__checkpointer, last_step)},
-    {"last_whole", MIRT__STATE_BOOL, offsetof(mirt__checkpointer, last_whole)},
+    {"files", MIRT__STATE_TEXT, offsetof(mirt__checkpointer, files), 0, 0, NULL},
+    {"last_step", MIRT__STATE_INT64, offsetof(mirt__checkpointer, last_step), -1, (int64_t)1 << 53, NULL},
+    MIRT__STATE_FLAG(mirt__checkpointer, last_whole),
 };
 
 /* >>patterns */
@@ -46652,20 +46944,38 @@ static mirt_status mirt__files_add(mirt__checkpointer *self, const char *path) {
     return MIRT_OK;
 }
 
-/* Whether the pattern can give this name: places hold numbers. */
+/* Whether the pattern can give this name: places hold numbers. The first match of what stands between two places is as good as any later
+   one, as a place that reached that far could hold the rest as well: the time is that of length times length, whatever a file says. */
 static bool mirt__pattern_gives(const char *pattern, const char *path, const char *end) {
-    for (; *pattern; pattern++, path++) {
+    const char *rest = NULL, *from = NULL; /* what follows the last place, and where it was looked for */
+    for (;;) {
         if (*pattern == '{' && pattern[1] != '{') {
-            const char *rest = strchr(pattern, '}') + 1;
-            while (!mirt__pattern_gives(rest, path, end)) {
-                if (path == end || !strchr("0123456789+-.einfa ", *path++)) return false;
-            }
+            rest = pattern = strchr(pattern, '}') + 1;
+            from = path;
+        } else if (!*pattern && path == end) {
             return true;
+        } else if (*pattern && path < end && *path == *pattern) {
+            pattern += 1 + (*pattern == '{' || *pattern == '}');
+            path++;
+        } else {
+            if (!rest || from == end || !strchr("0123456789+-.einfa ", *from)) return false;
+            pattern = rest;
+            path = ++from;
         }
-        if (path == end || *path != *pattern) return false;
-        pattern += *pattern == '{' || *pattern == '}';
     }
-    return path == end;
+}
+
+/* No place has become "." or "..": the name is in a directory that the pattern gives. */
+static bool mirt__pattern_stays(const char *pattern, const char *path, const char *end) {
+    for (;;) {
+        const char *next = (const char *)memchr(path, '/', (size_t)(end - path));
+        const size_t length = (size_t)((next ? next : end) - path), literal = strcspn(pattern, "/");
+        const bool dots = (length == 1 && path[0] == '.') || (length == 2 && path[0] == '.' && path[1] == '.');
+        if (dots && (literal != length || memcmp(path, pattern, length) != 0)) return false;
+        if (!next) return true;
+        path = next + 1;
+        pattern += literal + (pattern[literal] == '/');
+    }
 }
 
 /* A checkpoint may come from a copy of another directory, or from anywhere: what it lists and this pattern does not give is not ours to remove. */
@@ -46673,7 +46983,7 @@ static void mirt__files_own(mirt__checkpointer *self) {
     char *to = self->files;
     for (const char *line = to; line && *line;) {
         const char *end = line + strcspn(line, "\n"), *next = end + (*end == '\n');
-        if (*end && mirt__pattern_gives(self->pattern, line, end)) {
+        if (*end && mirt__pattern_gives(self->pattern, line, end) && mirt__pattern_stays(self->pattern, line, end)) {
             memmove(to, line, (size_t)(next - line));
             to += next - line;
         }
@@ -46697,6 +47007,7 @@ static void mirt__files_trim(mirt__checkpointer *self, const mirt_event *event) 
 static int mirt__checkpointer_save(mirt__checkpointer *self, const mirt_event *event, bool whole) {
     mirt__text_clear(&self->path);
     if (mirt__pattern_write(self->who, self->pattern, event, &self->path) != MIRT_OK) return MIRT_CALLBACK_FAILED;
+    if (mirt__make_directory_of(self->path.data) != MIRT_OK) return MIRT_CALLBACK_FAILED; /* its name may have places, too */
     if (self->desc.keep && mirt__files_add(self, self->path.data) != MIRT_OK) return MIRT_CALLBACK_FAILED;
     self->last_step = event->model->step;
     self->last_whole = whole;
@@ -46843,8 +47154,8 @@ typedef struct mirt__plateau {
 
 static const mirt__state_field mirt__plateau_fields[] = {
     MIRT__MONITOR_FIELDS(mirt__plateau, monitor),
-    {"wait", MIRT__STATE_INT64, offsetof(mirt__plateau, wait)},
-    {"cooldown", MIRT__STATE_INT64, offsetof(mirt__plateau, cooldown)},
+    MIRT__STATE_EPOCHS(mirt__plateau, wait),
+    MIRT__STATE_EPOCHS(mirt__plateau, cooldown),
 };
 
 static const char mirt__plateau_who[] = "reducing the learning rate";
@@ -46952,7 +47263,11 @@ typedef struct mirt__csv_logger {
     mirt__text line;
 } mirt__csv_logger;
 
-static const mirt__state_field mirt__csv_logger_fields[] = {{"length", MIRT__STATE_INT64, offsetof(mirt__csv_logger, length)}};
+static const mirt__state_field mirt__csv_logger_fields[] = {MIRT__STATE_BYTES(mirt__csv_logger, length)};
+
+static mirt_status mirt__csv_accepts(const mirt__readymade *self, const mirt__ready_state *state) {
+    return mirt__log_check_cut(((const mirt__csv_logger *)self)->path, state->value[0].integer);
+}
 
 static void mirt__csv_add(mirt__text *line, const char *word, char separator) {
     if (!strchr(word, separator) && !strpbrk(word, "\"\r\n")) {
@@ -47051,6 +47366,7 @@ MIRT_API mirt_callback *mirt_csv_logger(const mirt_csv_logger_desc *desc) {
     self->separator = desc->separator ? desc->separator : ',';
     self->append = desc->append;
     ready->release = mirt__csv_release;
+    ready->accepts = mirt__csv_accepts;
     ready->base.train_begin = mirt__csv_train_begin;
     ready->base.epoch_end = mirt__csv_epoch_end;
     ready->base.train_end = mirt__csv_train_end;
@@ -47074,9 +47390,13 @@ typedef struct mirt__json_logger {
 } mirt__json_logger;
 
 static const mirt__state_field mirt__json_logger_fields[] = {
-    {"length", MIRT__STATE_INT64, offsetof(mirt__json_logger, length)},
-    {"epochs_ended", MIRT__STATE_INT64, offsetof(mirt__json_logger, epochs_ended)},
+    MIRT__STATE_BYTES(mirt__json_logger, length),
+    MIRT__STATE_EPOCHS(mirt__json_logger, epochs_ended),
 };
+
+static mirt_status mirt__json_accepts(const mirt__readymade *self, const mirt__ready_state *state) {
+    return mirt__log_check_cut(((const mirt__json_logger *)self)->path, state->value[0].integer);
+}
 
 static void mirt__json_line_begin(mirt__json_logger *self, const char *event) {
     mirt__text_clear(&self->line);
@@ -47251,6 +47571,7 @@ MIRT_API mirt_callback *mirt_json_logger(const mirt_json_logger_desc *desc) {
     self->append = desc->append;
     self->steps = desc->steps;
     ready->release = mirt__json_release;
+    ready->accepts = mirt__json_accepts;
     ready->base.train_begin = mirt__json_train_begin;
     ready->base.epoch_begin = ready->base.batch_begin = mirt__json_go_on; /* it may go on in the middle of an epoch */
     ready->base.batch_end = mirt__json_batch_end;
@@ -47278,9 +47599,16 @@ typedef struct mirt__tensorboard {
     mirt__text tag;
 } mirt__tensorboard;
 
+/* A file that is cut back and written to has to be one of events in the directory. */
+static bool mirt__board_name_valid(const char *name) {
+    static const char begin[] = "events.out.tfevents.";
+    return !*name || (strncmp(name, begin, sizeof begin - 1) == 0 && !strchr(name, '/'));
+}
+
 static const mirt__state_field mirt__tensorboard_fields[] = {
 #define MIRT__BOARD_STATE(prefix, number) \
-    {prefix "_file", MIRT__STATE_TEXT, offsetof(mirt__tensorboard, name) + (number) * sizeof(char *)}, {prefix "_length", MIRT__STATE_INT64, offsetof(mirt__tensorboard, length) + (number) * sizeof(int64_t)}
+    {prefix "_file", MIRT__STATE_TEXT, offsetof(mirt__tensorboard, name) + (number) * sizeof(char *), 0, 0, mirt__board_name_valid}, \
+    {prefix "_length", MIRT__STATE_INT64, offsetof(mirt__tensorboard, length) + (number) * sizeof(int64_t), 0, (int64_t)1 << 53, NULL}
     MIRT__BOARD_STATE("root", MIRT__BOARD_ROOT), MIRT__BOARD_STATE("train", MIRT__BOARD_TRAIN), MIRT__BOARD_STATE("validation", MIRT__BOARD_VALIDATION),
 #undef MIRT__BOARD_STATE
 };
@@ -47292,7 +47620,7 @@ static mirt__events *mirt__board_file(mirt__tensorboard *self, int which) {
     mirt__text_clear(&self->tag);
     mirt__text_add(&self->tag, "%s%s", self->log_dir, mirt__board_directory[which]);
     if (self->tag.failed) return NULL;
-    const char *name = self->name[which] && *self->name[which] && !strchr(self->name[which], '/') ? self->name[which] : NULL;
+    const char *name = self->name[which] && *self->name[which] ? self->name[which] : NULL;
     if (mirt__events_open(e, self->tag.data, name, self->length[which]) != MIRT_OK) return NULL;
     self->open[which] = true;
     if (name) return e;

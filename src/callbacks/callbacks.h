@@ -14,7 +14,13 @@ typedef struct mirt__state_field {
     const char *name;
     mirt__state_kind kind;
     size_t offset;
+    int64_t least, most; /* of integers */
+    bool (*valid)(const char *text); /* of texts; NULL: any will do */
 } mirt__state_field;
+/* Rows of a table of fields of `type`. Epochs: how many, or the number of one. Bytes: the length of a file. */
+#define MIRT__STATE_EPOCHS(type, member) {#member, MIRT__STATE_INT64, offsetof(type, member), 0, INT_MAX, NULL}
+#define MIRT__STATE_BYTES(type, member) {#member, MIRT__STATE_INT64, offsetof(type, member), 0, (int64_t)1 << 53, NULL}
+#define MIRT__STATE_FLAG(type, member) {#member, MIRT__STATE_BOOL, offsetof(type, member), 0, 0, NULL}
 
 /* What every ready-made callback begins with; its `user` points here. */
 typedef struct mirt__readymade {
@@ -25,6 +31,8 @@ typedef struct mirt__readymade {
     /* Called for every moment once all callbacks have been told of it: what checkpoints call. May be NULL. */
     int (*after)(struct mirt__readymade *self, const mirt_event *event, mirt__moment moment);
     void (*release)(struct mirt__readymade *self); /* frees what it holds; may be NULL */
+    /* Whether a state whose fields are valid can be taken: what depends on this callback or its files. May be NULL. */
+    mirt_status (*accepts)(const struct mirt__readymade *self, const mirt__ready_state *state);
     const char *restores; /* the directory whose checkpoint the fit goes on from, or NULL */
     mirt__real *weights; /* a copy of all weights, one after the other, which checkpoints keep; or NULL */
     int64_t num_weights; /* elements there is room for */
@@ -35,6 +43,15 @@ typedef struct mirt__readymade {
 MIRT__LIB mirt__readymade *mirt__ready_new(size_t size, const char *name, const mirt__state_field *fields, int num_fields);
 /* The ready-made callback behind a row of functions, or NULL. */
 MIRT__LIB mirt__readymade *mirt__ready_of(const mirt_callback *callback);
+/* A state as mirt__ready_new's callbacks save it: every field is there, of its type and in its range, and the callback accepts it. Freed
+   after a failure too. */
+MIRT__LIB mirt_status mirt__ready_parse(const mirt__readymade *self, const char *text, mirt__ready_state *out);
+/* Takes over a parsed state. */
+MIRT__LIB void mirt__ready_take(mirt__readymade *self, mirt__ready_state *state);
+MIRT__LIB void mirt__ready_state_free(mirt__ready_state *state);
+/* A log of lines that is resumed after its first `length` bytes: a line ends there, unless the file is shorter. MIRT_E_STATE: it is not
+   that run's, and would be damaged. */
+MIRT__LIB mirt_status mirt__log_check_cut(const char *path, int64_t length);
 /* Room for a copy of the model's weights. */
 MIRT__LIB mirt_status mirt__ready_reserve(mirt__readymade *self, const mirt_model *model);
 MIRT__LIB void mirt__ready_keep(mirt__readymade *self, const mirt_model *model);
@@ -53,7 +70,7 @@ typedef struct mirt__monitor {
 } mirt__monitor;
 /* What a monitor keeps: rows for a table of fields of `type`, whose member `member` it is. */
 #define MIRT__MONITOR_FIELDS(type, member) \
-    {"has_best", MIRT__STATE_BOOL, offsetof(type, member.has_best)}, {"best", MIRT__STATE_DOUBLE, offsetof(type, member.best)}
+    {"has_best", MIRT__STATE_BOOL, offsetof(type, member.has_best), 0, 0, NULL}, {"best", MIRT__STATE_DOUBLE, offsetof(type, member.best), 0, 0, NULL}
 /* Copies the name; NULL is "val_loss". `who`: for messages, "early stopping". */
 MIRT__LIB mirt_status mirt__monitor_create(mirt__monitor *monitor, const char *who, const char *name, mirt_mode mode, double min_delta);
 /* In train_begin: there will be such a log, and a way in which it is better. */

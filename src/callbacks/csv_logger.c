@@ -14,7 +14,11 @@ typedef struct mirt__csv_logger {
     mirt__text line;
 } mirt__csv_logger;
 
-static const mirt__state_field mirt__csv_logger_fields[] = {{"length", MIRT__STATE_INT64, offsetof(mirt__csv_logger, length)}};
+static const mirt__state_field mirt__csv_logger_fields[] = {MIRT__STATE_BYTES(mirt__csv_logger, length)};
+
+static mirt_status mirt__csv_accepts(const mirt__readymade *self, const mirt__ready_state *state) {
+    return mirt__log_check_cut(((const mirt__csv_logger *)self)->path, state->value[0].integer);
+}
 
 static void mirt__csv_add(mirt__text *line, const char *word, char separator) {
     if (!strchr(word, separator) && !strpbrk(word, "\"\r\n")) {
@@ -113,6 +117,7 @@ MIRT_API mirt_callback *mirt_csv_logger(const mirt_csv_logger_desc *desc) {
     self->separator = desc->separator ? desc->separator : ',';
     self->append = desc->append;
     ready->release = mirt__csv_release;
+    ready->accepts = mirt__csv_accepts;
     ready->base.train_begin = mirt__csv_train_begin;
     ready->base.epoch_end = mirt__csv_epoch_end;
     ready->base.train_end = mirt__csv_train_end;

@@ -10,9 +10,9 @@ typedef struct mirt__early_stopping {
 
 static const mirt__state_field mirt__early_stopping_fields[] = {
     MIRT__MONITOR_FIELDS(mirt__early_stopping, monitor),
-    {"wait", MIRT__STATE_INT64, offsetof(mirt__early_stopping, wait)},
-    {"best_epoch", MIRT__STATE_INT64, offsetof(mirt__early_stopping, best_epoch)},
-    {"stopped", MIRT__STATE_INT64, offsetof(mirt__early_stopping, stopped)},
+    MIRT__STATE_EPOCHS(mirt__early_stopping, wait),
+    MIRT__STATE_EPOCHS(mirt__early_stopping, best_epoch),
+    MIRT__STATE_EPOCHS(mirt__early_stopping, stopped),
 };
 
 static const char mirt__early_stopping_who[] = "early stopping";

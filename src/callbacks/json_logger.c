@@ -15,9 +15,13 @@ typedef struct mirt__json_logger {
 } mirt__json_logger;
 
 static const mirt__state_field mirt__json_logger_fields[] = {
-    {"length", MIRT__STATE_INT64, offsetof(mirt__json_logger, length)},
-    {"epochs_ended", MIRT__STATE_INT64, offsetof(mirt__json_logger, epochs_ended)},
+    MIRT__STATE_BYTES(mirt__json_logger, length),
+    MIRT__STATE_EPOCHS(mirt__json_logger, epochs_ended),
 };
+
+static mirt_status mirt__json_accepts(const mirt__readymade *self, const mirt__ready_state *state) {
+    return mirt__log_check_cut(((const mirt__json_logger *)self)->path, state->value[0].integer);
+}
 
 static void mirt__json_line_begin(mirt__json_logger *self, const char *event) {
     mirt__text_clear(&self->line);
@@ -192,6 +196,7 @@ MIRT_API mirt_callback *mirt_json_logger(const mirt_json_logger_desc *desc) {
     self->append = desc->append;
     self->steps = desc->steps;
     ready->release = mirt__json_release;
+    ready->accepts = mirt__json_accepts;
     ready->base.train_begin = mirt__json_train_begin;
     ready->base.epoch_begin = ready->base.batch_begin = mirt__json_go_on; /* it may go on in the middle of an epoch */
     ready->base.batch_end = mirt__json_batch_end;

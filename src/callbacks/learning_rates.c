@@ -10,8 +10,8 @@ typedef struct mirt__plateau {
 
 static const mirt__state_field mirt__plateau_fields[] = {
     MIRT__MONITOR_FIELDS(mirt__plateau, monitor),
-    {"wait", MIRT__STATE_INT64, offsetof(mirt__plateau, wait)},
-    {"cooldown", MIRT__STATE_INT64, offsetof(mirt__plateau, cooldown)},
+    MIRT__STATE_EPOCHS(mirt__plateau, wait),
+    MIRT__STATE_EPOCHS(mirt__plateau, cooldown),
 };
 
 static const char mirt__plateau_who[] = "reducing the learning rate";

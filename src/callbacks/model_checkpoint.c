@@ -22,9 +22,9 @@ typedef struct mirt__checkpointer {
 
 static const mirt__state_field mirt__checkpointer_fields[] = {
     MIRT__MONITOR_FIELDS(mirt__checkpointer, monitor),
-    {"files", MIRT__STATE_TEXT, offsetof(mirt__checkpointer, files)},
-    {"last_step", MIRT__STATE_INT64, offsetof(mirt__checkpointer, last_step)},
-    {"last_whole", MIRT__STATE_BOOL, offsetof(mirt__checkpointer, last_whole)},
+    {"files", MIRT__STATE_TEXT, offsetof(mirt__checkpointer, files), 0, 0, NULL},
+    {"last_step", MIRT__STATE_INT64, offsetof(mirt__checkpointer, last_step), -1, (int64_t)1 << 53, NULL},
+    MIRT__STATE_FLAG(mirt__checkpointer, last_whole),
 };
 
 /* >>patterns */
@@ -191,20 +191,38 @@ static mirt_status mirt__files_add(mirt__checkpointer *self, const char *path) {
     return MIRT_OK;
 }
 
-/* Whether the pattern can give this name: places hold numbers. */
+/* Whether the pattern can give this name: places hold numbers. The first match of what stands between two places is as good as any later
+   one, as a place that reached that far could hold the rest as well: the time is that of length times length, whatever a file says. */
 static bool mirt__pattern_gives(const char *pattern, const char *path, const char *end) {
-    for (; *pattern; pattern++, path++) {
+    const char *rest = NULL, *from = NULL; /* what follows the last place, and where it was looked for */
+    for (;;) {
         if (*pattern == '{' && pattern[1] != '{') {
-            const char *rest = strchr(pattern, '}') + 1;
-            while (!mirt__pattern_gives(rest, path, end)) {
-                if (path == end || !strchr("0123456789+-.einfa ", *path++)) return false;
-            }
+            rest = pattern = strchr(pattern, '}') + 1;
+            from = path;
+        } else if (!*pattern && path == end) {
             return true;
+        } else if (*pattern && path < end && *path == *pattern) {
+            pattern += 1 + (*pattern == '{' || *pattern == '}');
+            path++;
+        } else {
+            if (!rest || from == end || !strchr("0123456789+-.einfa ", *from)) return false;
+            pattern = rest;
+            path = ++from;
         }
-        if (path == end || *path != *pattern) return false;
-        pattern += *pattern == '{' || *pattern == '}';
     }
-    return path == end;
+}
+
+/* No place has become "." or "..": the name is in a directory that the pattern gives. */
+static bool mirt__pattern_stays(const char *pattern, const char *path, const char *end) {
+    for (;;) {
+        const char *next = (const char *)memchr(path, '/', (size_t)(end - path));
+        const size_t length = (size_t)((next ? next : end) - path), literal = strcspn(pattern, "/");
+        const bool dots = (length == 1 && path[0] == '.') || (length == 2 && path[0] == '.' && path[1] == '.');
+        if (dots && (literal != length || memcmp(path, pattern, length) != 0)) return false;
+        if (!next) return true;
+        path = next + 1;
+        pattern += literal + (pattern[literal] == '/');
+    }
 }
 
 /* A checkpoint may come from a copy of another directory, or from anywhere: what it lists and this pattern does not give is not ours to remove. */
@@ -212,7 +230,7 @@ static void mirt__files_own(mirt__checkpointer *self) {
     char *to = self->files;
     for (const char *line = to; line && *line;) {
         const char *end = line + strcspn(line, "\n"), *next = end + (*end == '\n');
-        if (*end && mirt__pattern_gives(self->pattern, line, end)) {
+        if (*end && mirt__pattern_gives(self->pattern, line, end) && mirt__pattern_stays(self->pattern, line, end)) {
             memmove(to, line, (size_t)(next - line));
             to += next - line;
         }
@@ -236,6 +254,7 @@ static void mirt__files_trim(mirt__checkpointer *self, const mirt_event *event) 
 static int mirt__checkpointer_save(mirt__checkpointer *self, const mirt_event *event, bool whole) {
     mirt__text_clear(&self->path);
     if (mirt__pattern_write(self->who, self->pattern, event, &self->path) != MIRT_OK) return MIRT_CALLBACK_FAILED;
+    if (mirt__make_directory_of(self->path.data) != MIRT_OK) return MIRT_CALLBACK_FAILED; /* its name may have places, too */
     if (self->desc.keep && mirt__files_add(self, self->path.data) != MIRT_OK) return MIRT_CALLBACK_FAILED;
     self->last_step = event->model->step;
     self->last_whole = whole;

@@ -1,4 +1,5 @@
 /* What ready-made callbacks share: their state as JSON, weights kept aside. */
+#include "../base/file.h"
 #include "callbacks.h"
 
 static void mirt__ready_destroy(void *user) {
@@ -54,45 +55,97 @@ static size_t mirt__ready_save(char *text, size_t capacity, void *user) {
     return size;
 }
 
-/* False with the error set. */
-static bool mirt__state_read(const mirt__state_field *field, const mirt__json *value, char *self) {
-    char *at = self + field->offset;
-    const bool word = value->type == MIRT__JSON_STRING;
-    double number = value->number;
+static mirt_status mirt__state_read_double(const mirt__state_field *field, const mirt__json *value, double *out) {
+    const char *word = value->type == MIRT__JSON_STRING ? value->string : NULL;
+    *out = value->number;
+    if (!word) return MIRT_OK;
+    if (strcmp(word, "inf") != 0 && strcmp(word, "-inf") != 0) return mirt__fail(MIRT_E_FORMAT, "\"%s\" must be a number, \"inf\" or \"-inf\"", field->name);
+    *out = word[0] == '-' ? -(double)INFINITY : (double)INFINITY;
+    return MIRT_OK;
+}
+
+static mirt_status mirt__state_read_text(const mirt__state_field *field, const mirt__json *value, char **out) {
+    char label[MIRT__JSON_LABEL];
+    if (field->valid && !field->valid(value->string)) {
+        return mirt__fail(MIRT_E_FORMAT, "\"%s\" cannot be \"%s\"", field->name, mirt__json_label(value->string, label));
+    }
+    *out = mirt__strdup(value->string);
+    return *out ? MIRT_OK : mirt_last_status();
+}
+
+static mirt_status mirt__state_read(const mirt__state_field *field, const mirt__json *state, mirt__state_value *out) {
     static const mirt__json_type type[] = {MIRT__JSON_NUMBER, MIRT__JSON_NUMBER, MIRT__JSON_BOOL, MIRT__JSON_STRING};
-    if (value->type != type[field->kind] && !(word && field->kind == MIRT__STATE_DOUBLE)) {
-        return mirt__fail(MIRT_E_FORMAT, "%s is %s", field->name, mirt__json_type_name(value->type)) == MIRT_OK;
-    }
-    char *copy = NULL;
+    const mirt__json *value = mirt__json_member(state, field->name);
+    const bool word = value && value->type == MIRT__JSON_STRING && field->kind == MIRT__STATE_DOUBLE;
+    if (!word && !(value = mirt__json_get(state, field->name, type[field->kind]))) return mirt_last_status();
     switch (field->kind) {
-    case MIRT__STATE_DOUBLE:
-        if (word) number = strcmp(value->string, "inf") == 0 ? (double)INFINITY : strcmp(value->string, "-inf") == 0 ? -(double)INFINITY : (double)NAN;
-        memcpy(at, &number, sizeof number);
-        break;
-    case MIRT__STATE_INT64: *(int64_t *)(void *)at = value->integer; break;
-    case MIRT__STATE_BOOL: *(bool *)at = value->truth; break;
-    case MIRT__STATE_TEXT:
-        if (!(copy = mirt__strdup(value->string))) return false;
-        mirt__free(*(char **)(void *)at);
-        *(char **)(void *)at = copy;
-        break;
+    case MIRT__STATE_DOUBLE: return mirt__state_read_double(field, value, &out->number);
+    case MIRT__STATE_INT64: return mirt__json_get_int(state, field->name, field->least, field->most, &out->integer);
+    case MIRT__STATE_BOOL: out->truth = value->truth; break;
+    case MIRT__STATE_TEXT: return mirt__state_read_text(field, value, &out->text);
     }
-    return true;
+    return MIRT_OK;
+}
+
+MIRT__LIB mirt_status mirt__ready_parse(const mirt__readymade *self, const char *text, mirt__ready_state *out) {
+    mirt__pool pool = {NULL};
+    memset(out, 0, sizeof *out);
+    const mirt__json *state = mirt__json_parse(&pool, text, strlen(text));
+    mirt_status status = !state ? mirt_last_status() : state->type == MIRT__JSON_OBJECT ? MIRT_OK :
+        mirt__fail(MIRT_E_FORMAT, "is %s, but must be an object", mirt__json_type_name(state->type));
+    for (int i = 0; status == MIRT_OK && i < self->num_fields; i++) status = mirt__state_read(&self->fields[i], state, &out->value[i]);
+    mirt__pool_free(&pool);
+    return status == MIRT_OK && self->accepts ? self->accepts(self, out) : status;
+}
+
+MIRT__LIB void mirt__ready_take(mirt__readymade *self, mirt__ready_state *state) {
+    for (int i = 0; i < self->num_fields; i++) {
+        char *at = (char *)self + self->fields[i].offset;
+        mirt__state_value *value = &state->value[i];
+        switch (self->fields[i].kind) {
+        case MIRT__STATE_DOUBLE: memcpy(at, &value->number, sizeof value->number); break;
+        case MIRT__STATE_INT64: *(int64_t *)(void *)at = value->integer; break;
+        case MIRT__STATE_BOOL: *(bool *)at = value->truth; break;
+        case MIRT__STATE_TEXT:
+            mirt__free(*(char **)(void *)at);
+            *(char **)(void *)at = value->text;
+            value->text = NULL;
+            break;
+        }
+    }
+    self->loaded = true;
+}
+
+MIRT__LIB void mirt__ready_state_free(mirt__ready_state *state) {
+    for (int i = 0; i < MIRT__STATE_FIELDS; i++) {
+        mirt__free(state->value[i].text);
+        state->value[i].text = NULL;
+    }
 }
 
 static int mirt__ready_load(const char *text, void *user) {
     mirt__readymade *self = (mirt__readymade *)user;
-    mirt__pool pool = {NULL};
-    const mirt__json *state = mirt__json_parse(&pool, text, strlen(text));
-    bool good = state && state->type == MIRT__JSON_OBJECT;
-    if (state && !good) mirt__fail(MIRT_E_FORMAT, "the state is %s", mirt__json_type_name(state->type));
-    for (int i = 0; good && i < self->num_fields; i++) {
-        const mirt__json *value = mirt__json_member(state, self->fields[i].name);
-        if (value) good = mirt__state_read(&self->fields[i], value, (char *)self);
+    mirt__ready_state state;
+    mirt_status status = mirt__ready_parse(self, text, &state);
+    if (status == MIRT_OK) mirt__ready_take(self, &state);
+    mirt__ready_state_free(&state);
+    return status != MIRT_OK;
+}
+
+MIRT__LIB mirt_status mirt__log_check_cut(const char *path, int64_t length) {
+    uint64_t size;
+    char last = '\n';
+    int fd;
+    mirt_status status = mirt__file_open(path, &fd, &size);
+    if (status == MIRT_E_NOT_FOUND) return MIRT_OK;
+    if (status != MIRT_OK) return status;
+    if (length > 0 && (uint64_t)length <= size && mirt__file_read_at(fd, (uint64_t)length - 1, &last, 1) < 0) {
+        status = mirt__fail(MIRT_E_IO, "%s: cannot read: %s", path, strerror(errno));
     }
-    mirt__pool_free(&pool);
-    self->loaded = good;
-    return !good;
+    mirt__file_close(&fd);
+    if (status != MIRT_OK || last == '\n') return status;
+    return mirt__fail(MIRT_E_STATE, "%s: is not the log of this run: no line ends after %lld bytes, where it would be cut; move the file away or log to another one",
+                      path, (long long)length);
 }
 
 MIRT__LIB mirt__readymade *mirt__ready_new(size_t size, const char *name, const mirt__state_field *fields, int num_fields) {

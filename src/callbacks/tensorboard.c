@@ -17,9 +17,16 @@ typedef struct mirt__tensorboard {
     mirt__text tag;
 } mirt__tensorboard;
 
+/* A file that is cut back and written to has to be one of events in the directory. */
+static bool mirt__board_name_valid(const char *name) {
+    static const char begin[] = "events.out.tfevents.";
+    return !*name || (strncmp(name, begin, sizeof begin - 1) == 0 && !strchr(name, '/'));
+}
+
 static const mirt__state_field mirt__tensorboard_fields[] = {
 #define MIRT__BOARD_STATE(prefix, number) \
-    {prefix "_file", MIRT__STATE_TEXT, offsetof(mirt__tensorboard, name) + (number) * sizeof(char *)}, {prefix "_length", MIRT__STATE_INT64, offsetof(mirt__tensorboard, length) + (number) * sizeof(int64_t)}
+    {prefix "_file", MIRT__STATE_TEXT, offsetof(mirt__tensorboard, name) + (number) * sizeof(char *), 0, 0, mirt__board_name_valid}, \
+    {prefix "_length", MIRT__STATE_INT64, offsetof(mirt__tensorboard, length) + (number) * sizeof(int64_t), 0, (int64_t)1 << 53, NULL}
     MIRT__BOARD_STATE("root", MIRT__BOARD_ROOT), MIRT__BOARD_STATE("train", MIRT__BOARD_TRAIN), MIRT__BOARD_STATE("validation", MIRT__BOARD_VALIDATION),
 #undef MIRT__BOARD_STATE
 };
@@ -31,7 +38,7 @@ static mirt__events *mirt__board_file(mirt__tensorboard *self, int which) {
     mirt__text_clear(&self->tag);
     mirt__text_add(&self->tag, "%s%s", self->log_dir, mirt__board_directory[which]);
     if (self->tag.failed) return NULL;
-    const char *name = self->name[which] && *self->name[which] && !strchr(self->name[which], '/') ? self->name[which] : NULL;
+    const char *name = self->name[which] && *self->name[which] ? self->name[which] : NULL;
     if (mirt__events_open(e, self->tag.data, name, self->length[which]) != MIRT_OK) return NULL;
     self->open[which] = true;
     if (name) return e;

@@ -37,7 +37,8 @@ static const mirt__json *mirt__checkpoint_header(mirt__pool *pool, const char *p
 
 static void mirt__candidate_int(const mirt__json *object, const char *key, int64_t *out) {
     const mirt__json *value = object && object->type == MIRT__JSON_OBJECT ? mirt__json_member(object, key) : NULL;
-    if (value && value->type == MIRT__JSON_NUMBER && value->integral) *out = value->integer;
+    const int64_t most = (int64_t)1 << 53; /* as in a run that is resumed; anything else orders as if it were not there */
+    if (value && value->type == MIRT__JSON_NUMBER && value->integral && value->integer >= 0 && value->integer <= most) *out = value->integer;
 }
 
 /* False: it is no file of ours, or *memory is false. */
@@ -117,6 +118,19 @@ static mirt_status mirt__candidates_read(mirt__candidates *c, const mirt_strateg
     return status;
 }
 
+static mirt_status mirt__checkpoint_sums(const mirt__safetensors *file) {
+    if (file->sha256[0]) return MIRT_OK;
+    return mirt__fail(MIRT_E_FORMAT, "%s has no checksums (mirrortrain.crc32c, .header and .sha256), so nothing tells whether it is whole: "
+                      "only files as the library wrote them are resumed; mirt_load and mirt_load_weights read this one", file->origin);
+}
+
+MIRT__LIB mirt_status mirt__checkpoint_open(mirt__safetensors *file, const char *path) {
+    mirt_status status = mirt__safetensors_open(file, path);
+    if (status != MIRT_OK) return status;
+    if ((status = mirt__checkpoint_sums(file)) != MIRT_OK) mirt__safetensors_close(file);
+    return status;
+}
+
 MIRT__LIB mirt_status mirt__checkpoint_latest(const mirt_strategy *strategy, const char *directory, bool runs, mirt__safetensors *file, bool *found) {
     mirt__candidates c;
     memset(&c, 0, sizeof c);
@@ -126,7 +140,7 @@ MIRT__LIB mirt_status mirt__checkpoint_latest(const mirt_strategy *strategy, con
     if (status == MIRT_OK && c.count) qsort(c.list, (size_t)c.count, sizeof *c.list, mirt__candidate_compare);
     for (int i = 0; i < c.count && status == MIRT_OK && !*found; i++) {
         if (runs && !c.list[i].run) continue;
-        *found = mirt__safetensors_open(file, c.list[i].path) == MIRT_OK;
+        *found = mirt__checkpoint_open(file, c.list[i].path) == MIRT_OK;
         if (!*found && mirt_last_status() == MIRT_E_NOMEM) status = MIRT_E_NOMEM;
         else if (!*found) mirt__checkpoint_damaged(strategy, c.list[i].path);
     }

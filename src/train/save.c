@@ -182,15 +182,20 @@ MIRT__LIB mirt_status mirt__load_blocks(const mirt__safetensors *file, mirt_mode
     mirt__pool pool;
     mirt_status status = MIRT_OK;
     memset(&pool, 0, sizeof pool);
-    for (int b = 0; b < 1 + slots && status == MIRT_OK; b++) {
-        for (int i = 0; i < model->num_variables && status == MIRT_OK; i++) {
-            const mirt__variable *v = &model->variable[i];
-            if (b && !mirt__is_trained(v)) continue;
-            const char *name = b ? mirt__slot_name(&pool, model, b - 1, v) : v->name;
-            const mirt__safetensor *t = name ? mirt__load_find(file, name, v) : NULL;
-            if (!t) status = mirt_last_status();
-            else if (take) mirt__load_take(t, model, b, i);
-        }
+    const size_t variables = (size_t)model->num_variables, most = (size_t)(1 + slots) * variables;
+    const mirt__safetensor **found = (const mirt__safetensor **)mirt__pool_alloc(&pool, (most + 1) * sizeof *found);
+    if (!found) status = mirt_last_status();
+    for (size_t k = 0; k < most && status == MIRT_OK; k++) {
+        const int block = (int)(k / variables);
+        const mirt__variable *v = &model->variable[k % variables];
+        found[k] = NULL;
+        if (block && !mirt__is_trained(v)) continue;
+        const char *name = block ? mirt__slot_name(&pool, model, block - 1, v) : v->name;
+        found[k] = name ? mirt__load_find(file, name, v) : NULL;
+        if (!found[k]) status = mirt_last_status();
+    }
+    for (size_t k = 0; k < most && status == MIRT_OK && take; k++) {
+        if (found[k]) mirt__load_take(found[k], model, (int)(k / variables), (int)(k % variables));
     }
     mirt__pool_free(&pool);
     return status;
