@@ -256,6 +256,16 @@ static bool mirt__file_sync(int fd) {
     return result == 0 || errno == EINVAL || errno == ENOSYS || errno == ENOTSUP;
 }
 
+/* The directory that `path` lies in keeps its entry through a power failure. */
+static mirt_status mirt__file_sync_entry(const char *path) {
+    int directory = mirt__file_open_directory(path);
+    if (directory < 0) return errno == EACCES ? MIRT_OK : mirt__file_fail(path, "cannot open its directory"); /* as in mirt__file_commit */
+    const bool synced = mirt__file_sync(directory);
+    mirt_status status = synced ? MIRT_OK : mirt__file_fail(path, "its directory cannot be brought to the disk");
+    mirt__file_close(&directory);
+    return status;
+}
+
 /* Puts the finished temporary file in place. */
 static mirt_status mirt__file_replace(mirt__file_writer *writer, int directory) {
     if (!mirt__file_sync(writer->fd)) return mirt__file_fail(writer->path, "cannot bring the file to the disk");
@@ -325,6 +335,14 @@ MIRT__LIB mirt_status mirt__append(mirt__appender *a, const void *data, size_t s
     return status;
 }
 
+MIRT__LIB mirt_status mirt__append_sync(mirt__appender *a) {
+    if (a->fd < 0) return MIRT_OK;
+    if (!mirt__file_sync(a->fd)) return mirt__file_fail(a->path, "cannot bring the file to the disk");
+    mirt_status status = a->entered ? MIRT_OK : mirt__file_sync_entry(a->path);
+    a->entered = status == MIRT_OK;
+    return status;
+}
+
 MIRT__LIB mirt_status mirt__append_close(mirt__appender *a) {
     mirt_status status = MIRT_OK;
     int fd = a->fd;
@@ -335,10 +353,10 @@ MIRT__LIB mirt_status mirt__append_close(mirt__appender *a) {
     return status;
 }
 
-/* `path` is made, unless it is there; it is written in. */
+/* `path` is made, unless it is there; it is written in, and what is synced there must not be lost with it. */
 static mirt_status mirt__make_one_directory(const char *path) {
     struct stat info;
-    if (MIRRORTRAIN_MKDIR(path, 0777) == 0) return MIRT_OK;
+    if (MIRRORTRAIN_MKDIR(path, 0777) == 0) return mirt__file_sync_entry(path);
     const int code = errno;
     const bool there = MIRRORTRAIN_STAT(path, &info) == 0;
     if (there && S_ISDIR(info.st_mode)) return MIRT_OK;

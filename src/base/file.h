@@ -22,7 +22,7 @@ MIRT__LIB int64_t mirt__file_read_at(int fd, uint64_t offset, void *data, size_t
 MIRT__LIB bool mirt__file_exists(const char *path);
 
 MIRT__LIB bool mirt__is_directory(const char *path);
-/* Makes the directory that `path` lies in, and those above it, unless they are there. */
+/* Makes the directory that `path` lies in, and those above it, unless they are there; they outlast a power failure. */
 MIRT__LIB mirt_status mirt__make_directory_of(const char *path);
 /* Removes a file; that it is not there is no failure. */
 MIRT__LIB mirt_status mirt__file_remove(const char *path);
@@ -59,12 +59,15 @@ typedef struct mirt__appender {
     int fd; /* -1: not open */
     uint64_t size;
     char *path;
+    bool entered; /* its directory was synced since it was opened */
 } mirt__appender;
 
 /* Makes the file, or keeps the first `keep` bytes of what is there; negative: all of it. */
 MIRT__LIB mirt_status mirt__append_open(mirt__appender *appender, const char *path, int64_t keep);
 /* After a failure the file ends where it did, or the next write begins there. */
 MIRT__LIB mirt_status mirt__append(mirt__appender *appender, const void *data, size_t size);
+/* What was written so far stays when power fails, too. */
+MIRT__LIB mirt_status mirt__append_sync(mirt__appender *appender);
 MIRT__LIB mirt_status mirt__append_close(mirt__appender *appender);
 /* Makes a directory, and those it lies in, unless they are there. */
 MIRT__LIB mirt_status mirt__make_directory(const char *path);
