@@ -38,7 +38,7 @@ FUZZ_CC = clang
 FUZZ_RUNS =
 FUZZ_SECONDS = $(if $(FUZZ_RUNS),0,60)
 FUZZ_SEQUENCES = 10000
-KILLS = 200
+KILLS = 1000
 PREFIX = /usr/local
 
 WARNINGS = -Wall -Wextra -Wpedantic -Wshadow -Werror

@@ -41525,6 +41525,8 @@ typedef struct mirt__readymade {
     void (*release)(struct mirt__readymade *self); /* frees what it holds; may be NULL */
     /* Whether a state whose fields are valid can be taken: what depends on this callback or its files. May be NULL. */
     mirt_status (*accepts)(const struct mirt__readymade *self, const mirt__ready_state *state);
+    /* Brings files whose lengths are in its state to the disk, before a checkpoint says what these are. May be NULL. */
+    mirt_status (*sync)(struct mirt__readymade *self);
     const char *restores; /* the directory whose checkpoint the fit goes on from, or NULL */
     mirt__real *weights; /* a copy of all weights, one after the other, which checkpoints keep; or NULL */
     int64_t num_weights; /* elements there is room for */
@@ -45868,6 +45870,8 @@ static mirt_status mirt__run_write_callbacks(const mirt__fit *fit, mirt__text *o
     for (int i = 0; i < mirt__num_callbacks(fit); i++) {
         const mirt_callback *callback = fit->desc->callbacks[i];
         if (!callback->name || !callback->save_state) continue;
+        mirt__readymade *ready = mirt__ready_of(callback);
+        if (ready && ready->sync && ready->sync(ready) != MIRT_OK) return mirt_last_status();
         size_t size = mirt__state_of(fit, callback, NULL, 0);
         if (size == SIZE_MAX) return mirt__ready_of(callback) ? mirt_last_status() : mirt__fail(MIRT_E_CALLBACK, "callback %d has no state to save", i);
         char *text = (char *)mirt__calloc(size + 1, 1);
@@ -47369,6 +47373,8 @@ static int mirt__csv_train_end(const mirt_event *event, void *user) {
     return mirt__callback_result(mirt__append_close(&((mirt__csv_logger *)user)->file));
 }
 
+static mirt_status mirt__csv_sync(mirt__readymade *ready) { return mirt__append_sync(&((mirt__csv_logger *)ready)->file); }
+
 static void mirt__csv_release(mirt__readymade *ready) {
     mirt__csv_logger *self = (mirt__csv_logger *)ready;
     mirt__append_close(&self->file);
@@ -47388,6 +47394,7 @@ MIRT_API mirt_callback *mirt_csv_logger(const mirt_csv_logger_desc *desc) {
     self->append = desc->append;
     ready->release = mirt__csv_release;
     ready->accepts = mirt__csv_accepts;
+    ready->sync = mirt__csv_sync;
     ready->base.train_begin = mirt__csv_train_begin;
     ready->base.epoch_end = mirt__csv_epoch_end;
     ready->base.train_end = mirt__csv_train_end;
@@ -47575,6 +47582,8 @@ static int mirt__json_train_end(const mirt_event *event, void *user) {
     return mirt__callback_result(status);
 }
 
+static mirt_status mirt__json_sync(mirt__readymade *ready) { return mirt__append_sync(&((mirt__json_logger *)ready)->file); }
+
 static void mirt__json_release(mirt__readymade *ready) {
     mirt__json_logger *self = (mirt__json_logger *)ready;
     mirt__append_close(&self->file);
@@ -47593,6 +47602,7 @@ MIRT_API mirt_callback *mirt_json_logger(const mirt_json_logger_desc *desc) {
     self->steps = desc->steps;
     ready->release = mirt__json_release;
     ready->accepts = mirt__json_accepts;
+    ready->sync = mirt__json_sync;
     ready->base.train_begin = mirt__json_train_begin;
     ready->base.epoch_begin = ready->base.batch_begin = mirt__json_go_on; /* it may go on in the middle of an epoch */
     ready->base.batch_end = mirt__json_batch_end;
@@ -47859,6 +47869,14 @@ static int mirt__board_train_end(const mirt_event *event, void *user) {
     return mirt__callback_result(mirt__board_close((mirt__tensorboard *)user));
 }
 
+static mirt_status mirt__board_sync(mirt__readymade *ready) {
+    mirt__tensorboard *self = (mirt__tensorboard *)ready;
+    for (int i = 0; i < MIRT__BOARD_FILES; i++) {
+        if (self->open[i] && mirt__append_sync(&self->events[i].file) != MIRT_OK) return mirt_last_status();
+    }
+    return MIRT_OK;
+}
+
 static void mirt__board_release(mirt__readymade *ready) {
     mirt__tensorboard *self = (mirt__tensorboard *)ready;
     mirt__board_close(self);
@@ -47880,6 +47898,7 @@ MIRT_API mirt_callback *mirt_tensorboard(const mirt_tensorboard_desc *desc) {
     mirt__tensorboard *self = (mirt__tensorboard *)ready;
     self->desc = *desc;
     ready->release = mirt__board_release;
+    ready->sync = mirt__board_sync;
     ready->base.train_begin = mirt__board_train_begin;
     ready->base.batch_end = mirt__board_batch_end;
     ready->base.test_end = mirt__board_test_end;

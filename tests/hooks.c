@@ -14,6 +14,7 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #define DEFAULT __attribute__((weak))
@@ -27,6 +28,9 @@ DEFAULT int hook_join(pthread_t thread, void **result) { return pthread_join(thr
 DEFAULT int hook_signal(pthread_cond_t *cond) { return pthread_cond_signal(cond); }
 DEFAULT int hook_broadcast(pthread_cond_t *cond) { return pthread_cond_broadcast(cond); }
 DEFAULT int hook_pause(void) { return pause(); }
+DEFAULT int hook_unlink(const char *path) { return unlink(path); }
+DEFAULT int hook_mkdir(const char *path, unsigned mode) { return mkdir(path, mode); }
+DEFAULT int hook_ftruncate(int fd, off_t size) { return ftruncate(fd, size); }
 DEFAULT int hook_open(const char *path, int flags, unsigned mode) { return open(path, flags, mode); }
 DEFAULT ssize_t hook_pread(int fd, void *data, size_t size, off_t offset) { return pread(fd, data, size, offset); }
 DEFAULT ssize_t hook_pwrite(int fd, const void *data, size_t size, off_t offset) { return pwrite(fd, data, size, offset); }

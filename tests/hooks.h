@@ -29,6 +29,9 @@ ssize_t hook_pwrite(int fd, const void *data, size_t size, off_t offset);
 int hook_fsync(int fd);
 int hook_close(int fd);
 int hook_rename(const char *from, const char *to);
+int hook_unlink(const char *path);
+int hook_mkdir(const char *path, unsigned mode);
+int hook_ftruncate(int fd, off_t size);
 int hook_clock(clockid_t clock, struct timespec *out);
 void hook_point(int kind, int device, int number); /* base/timeline.h */
 
@@ -49,6 +52,9 @@ void hook_point(int kind, int device, int number); /* base/timeline.h */
 #define MIRRORTRAIN_FSYNC(fd) hook_fsync(fd)
 #define MIRRORTRAIN_CLOSE(fd) hook_close(fd)
 #define MIRRORTRAIN_RENAME(from, to) hook_rename(from, to)
+#define MIRRORTRAIN_UNLINK(path) hook_unlink(path)
+#define MIRRORTRAIN_MKDIR(path, mode) hook_mkdir(path, mode)
+#define MIRRORTRAIN_FTRUNCATE(fd, size) hook_ftruncate(fd, size)
 #define MIRT__TEST_POINT(kind, device, number) hook_point(kind, device, number)
 #define clock_gettime(clock, out) hook_clock(clock, out)
 #endif

@@ -33,6 +33,8 @@ typedef struct mirt__readymade {
     void (*release)(struct mirt__readymade *self); /* frees what it holds; may be NULL */
     /* Whether a state whose fields are valid can be taken: what depends on this callback or its files. May be NULL. */
     mirt_status (*accepts)(const struct mirt__readymade *self, const mirt__ready_state *state);
+    /* Brings files whose lengths are in its state to the disk, before a checkpoint says what these are. May be NULL. */
+    mirt_status (*sync)(struct mirt__readymade *self);
     const char *restores; /* the directory whose checkpoint the fit goes on from, or NULL */
     mirt__real *weights; /* a copy of all weights, one after the other, which checkpoints keep; or NULL */
     int64_t num_weights; /* elements there is room for */

@@ -99,6 +99,8 @@ static int mirt__csv_train_end(const mirt_event *event, void *user) {
     return mirt__callback_result(mirt__append_close(&((mirt__csv_logger *)user)->file));
 }
 
+static mirt_status mirt__csv_sync(mirt__readymade *ready) { return mirt__append_sync(&((mirt__csv_logger *)ready)->file); }
+
 static void mirt__csv_release(mirt__readymade *ready) {
     mirt__csv_logger *self = (mirt__csv_logger *)ready;
     mirt__append_close(&self->file);
@@ -118,6 +120,7 @@ MIRT_API mirt_callback *mirt_csv_logger(const mirt_csv_logger_desc *desc) {
     self->append = desc->append;
     ready->release = mirt__csv_release;
     ready->accepts = mirt__csv_accepts;
+    ready->sync = mirt__csv_sync;
     ready->base.train_begin = mirt__csv_train_begin;
     ready->base.epoch_end = mirt__csv_epoch_end;
     ready->base.train_end = mirt__csv_train_end;

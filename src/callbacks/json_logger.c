@@ -179,6 +179,8 @@ static int mirt__json_train_end(const mirt_event *event, void *user) {
     return mirt__callback_result(status);
 }
 
+static mirt_status mirt__json_sync(mirt__readymade *ready) { return mirt__append_sync(&((mirt__json_logger *)ready)->file); }
+
 static void mirt__json_release(mirt__readymade *ready) {
     mirt__json_logger *self = (mirt__json_logger *)ready;
     mirt__append_close(&self->file);
@@ -197,6 +199,7 @@ MIRT_API mirt_callback *mirt_json_logger(const mirt_json_logger_desc *desc) {
     self->steps = desc->steps;
     ready->release = mirt__json_release;
     ready->accepts = mirt__json_accepts;
+    ready->sync = mirt__json_sync;
     ready->base.train_begin = mirt__json_train_begin;
     ready->base.epoch_begin = ready->base.batch_begin = mirt__json_go_on; /* it may go on in the middle of an epoch */
     ready->base.batch_end = mirt__json_batch_end;

@@ -256,6 +256,14 @@ static int mirt__board_train_end(const mirt_event *event, void *user) {
     return mirt__callback_result(mirt__board_close((mirt__tensorboard *)user));
 }
 
+static mirt_status mirt__board_sync(mirt__readymade *ready) {
+    mirt__tensorboard *self = (mirt__tensorboard *)ready;
+    for (int i = 0; i < MIRT__BOARD_FILES; i++) {
+        if (self->open[i] && mirt__append_sync(&self->events[i].file) != MIRT_OK) return mirt_last_status();
+    }
+    return MIRT_OK;
+}
+
 static void mirt__board_release(mirt__readymade *ready) {
     mirt__tensorboard *self = (mirt__tensorboard *)ready;
     mirt__board_close(self);
@@ -277,6 +285,7 @@ MIRT_API mirt_callback *mirt_tensorboard(const mirt_tensorboard_desc *desc) {
     mirt__tensorboard *self = (mirt__tensorboard *)ready;
     self->desc = *desc;
     ready->release = mirt__board_release;
+    ready->sync = mirt__board_sync;
     ready->base.train_begin = mirt__board_train_begin;
     ready->base.batch_end = mirt__board_batch_end;
     ready->base.test_end = mirt__board_test_end;

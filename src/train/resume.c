@@ -89,6 +89,8 @@ static mirt_status mirt__run_write_callbacks(const mirt__fit *fit, mirt__text *o
     for (int i = 0; i < mirt__num_callbacks(fit); i++) {
         const mirt_callback *callback = fit->desc->callbacks[i];
         if (!callback->name || !callback->save_state) continue;
+        mirt__readymade *ready = mirt__ready_of(callback);
+        if (ready && ready->sync && ready->sync(ready) != MIRT_OK) return mirt_last_status();
         size_t size = mirt__state_of(fit, callback, NULL, 0);
         if (size == SIZE_MAX) return mirt__ready_of(callback) ? mirt_last_status() : mirt__fail(MIRT_E_CALLBACK, "callback %d has no state to save", i);
         char *text = (char *)mirt__calloc(size + 1, 1);
