@@ -4201,7 +4201,9 @@ static bool mirt__file_sync(int fd) {
 /* The directory that `path` lies in keeps its entry through a power failure. */
 static mirt_status mirt__file_sync_entry(const char *path) {
     int directory = mirt__file_open_directory(path);
-    if (directory < 0) return errno == EACCES ? MIRT_OK : mirt__file_fail(path, "cannot open its directory"); /* as in mirt__file_commit */
+    if (directory < 0)
+        return errno == EACCES ? MIRT_OK
+                               : mirt__file_fail(path, "cannot open its directory"); /* as in mirt__file_commit */
     const bool synced = mirt__file_sync(directory);
     mirt_status status = synced ? MIRT_OK : mirt__file_fail(path, "its directory cannot be brought to the disk");
     mirt__file_close(&directory);
@@ -41411,8 +41413,8 @@ MIRT__LIB mirt_status mirt__history_reserve(mirt__fit *fit, int need);
 MIRT__LIB void mirt__tensor_of(const mirt__variable *v, const char *name, const mirt__real *values, mirt__safetensor *out);
 /* The tensor `name` with the variable's shape, or NULL with the error set. */
 MIRT__LIB const mirt__safetensor *mirt__load_find(const mirt__safetensors *file, const char *name, const mirt__variable *v);
-/* Finds every tensor of the weights and of `slots` slots, and takes all of them over if `take` and all are there; otherwise nothing
-   changes. */
+/* Finds every tensor of the weights and of `slots` slots, and takes all of them over if `take` and all are there;
+   otherwise nothing changes. */
 MIRT__LIB mirt_status mirt__load_blocks(const mirt__safetensors *file, mirt_model *model, int slots, bool take);
 
 /* --- run_state.c --- */
@@ -41437,7 +41439,8 @@ typedef struct mirt__loaded_callback {
     const mirt__safetensor *const *kept; /* the weights it kept, one tensor for each of the model's; or NULL */
 } mirt__loaded_callback;
 
-/* What a checkpoint holds of a run, checked against this fit's model, data and callbacks. Points into the file and into `pool`. */
+/* What a checkpoint holds of a run, checked against this fit's model, data and callbacks. Points into the file and into
+   `pool`. */
 typedef struct mirt__run_state {
     mirt__fit *fit;
     const mirt__safetensors *file;
@@ -41454,8 +41457,9 @@ typedef struct mirt__run_state {
     size_t unknown;          /* states of callbacks that this fit does not have */
 } mirt__run_state;
 
-/* Parses and checks the whole state of a run, and changes nothing but *state, which is freed after a failure too. Checksums are not its
-   business: `file` may come from mirt__safetensors_open_memory. MIRT_E_FORMAT: no run writes this; MIRT_E_STATE: it is of another run. */
+/* Parses and checks the whole state of a run, and changes nothing but *state, which is freed after a failure too.
+   Checksums are not its business: `file` may come from mirt__safetensors_open_memory. MIRT_E_FORMAT: no run writes
+   this; MIRT_E_STATE: it is of another run. */
 MIRT__LIB mirt_status mirt__run_parse(mirt__run_state *state, mirt__fit *fit, const mirt__safetensors *file);
 MIRT__LIB void mirt__run_state_free(mirt__run_state *state);
 /* Sets the members that have to be the same when a run is resumed. */
@@ -41481,7 +41485,8 @@ MIRT__LIB mirt_status mirt__fit_resume_file(mirt__fit *fit, const mirt__safetens
 MIRT__LIB mirt_status mirt__fit_resume(mirt__fit *fit);
 
 /* --- checkpoint.c --- */
-/* Opens a file that is whole: as mirt__safetensors_open, and MIRT_E_FORMAT for one without checksums, of which nothing tells that. */
+/* Opens a file that is whole: as mirt__safetensors_open, and MIRT_E_FORMAT for one without checksums, of which nothing
+   tells that. */
 MIRT__LIB mirt_status mirt__checkpoint_open(mirt__safetensors *file, const char *path);
 /* When the newest of a directory was written, whole or not; 0: there is none that can be read. MIRT_E_NOMEM */
 MIRT__LIB mirt_status mirt__checkpoint_newest(const char *directory, int64_t *saved);
@@ -41537,14 +41542,14 @@ typedef struct mirt__readymade {
 MIRT__LIB mirt__readymade *mirt__ready_new(size_t size, const char *name, const mirt__state_field *fields, int num_fields);
 /* The ready-made callback behind a row of functions, or NULL. */
 MIRT__LIB mirt__readymade *mirt__ready_of(const mirt_callback *callback);
-/* A state as mirt__ready_new's callbacks save it: every field is there, of its type and in its range, and the callback accepts it. Freed
-   after a failure too. */
+/* A state as mirt__ready_new's callbacks save it: every field is there, of its type and in its range, and the callback
+   accepts it. Freed after a failure too. */
 MIRT__LIB mirt_status mirt__ready_parse(const mirt__readymade *self, const char *text, mirt__ready_state *out);
 /* Takes over a parsed state. */
 MIRT__LIB void mirt__ready_take(mirt__readymade *self, mirt__ready_state *state);
 MIRT__LIB void mirt__ready_state_free(mirt__ready_state *state);
-/* A log of lines that is resumed after its first `length` bytes: a line ends there, unless the file is shorter. MIRT_E_STATE: it is not
-   that run's, and would be damaged. */
+/* A log of lines that is resumed after its first `length` bytes: a line ends there, unless the file is shorter.
+   MIRT_E_STATE: it is not that run's, and would be damaged. */
 MIRT__LIB mirt_status mirt__log_check_cut(const char *path, int64_t length);
 /* Room for a copy of the model's weights. */
 MIRT__LIB mirt_status mirt__ready_reserve(mirt__readymade *self, const mirt_model *model);
@@ -45468,41 +45473,53 @@ MIRT__LIB void mirt__run_write_numbers(mirt__position *run, mirt__text *out) {
 static mirt_status mirt__run_read_numbers(mirt__run_state *r) {
     for (int i = 0; i < MIRT__COUNT(mirt__run_ints); i++) {
         const mirt__run_int_field *f = &mirt__run_ints[i];
-        if (mirt__json_get_int(r->json, f->name, f->least, f->most, mirt__run_int(&r->position, i)) != MIRT_OK) return mirt__fail_at("run");
+        if (mirt__json_get_int(r->json, f->name, f->least, f->most, mirt__run_int(&r->position, i)) != MIRT_OK)
+            return mirt__fail_at("run");
     }
     for (int i = 0; i < MIRT__COUNT(mirt__run_doubles); i++) {
         const mirt__run_double_field *f = &mirt__run_doubles[i];
         const mirt__json *value = mirt__json_get(r->json, f->name, MIRT__JSON_NUMBER);
         if (!value) return mirt__fail_at("run");
         if (!(value->number >= f->least && value->number <= f->most)) {
-            return mirt__fail(MIRT_E_FORMAT, "run: \"%s\" is %g, but must lie between %g and %g", f->name, value->number, f->least, f->most);
+            return mirt__fail(MIRT_E_FORMAT, "run: \"%s\" is %g, but must lie between %g and %g", f->name,
+                              value->number, f->least, f->most);
         }
         *mirt__run_double(&r->position, i) = value->number;
     }
     return MIRT_OK;
 }
 
-/* What the numbers say about each other and about the data, which a run keeps to at each moment at which it can be saved. */
+/* What the numbers say about each other and about the data, which a run keeps to at each moment at which it can be
+   saved. */
 static mirt_status mirt__run_check_position(const mirt__run_state *r) {
     const mirt__position *p = &r->position;
-    const long long done = (long long)p->done, passed = (long long)p->passed, steps = (long long)p->steps, per_epoch = (long long)p->steps_per_epoch;
+    const long long done = (long long)p->done, passed = (long long)p->passed, steps = (long long)p->steps,
+                    per_epoch = (long long)p->steps_per_epoch;
     const int64_t batches = mirt_dataset_batches(r->fit->train);
     if (done > steps || passed > steps) {
-        return mirt__fail(MIRT_E_FORMAT, "run: \"steps\" is %lld, but \"done\" is %lld and \"passed\" %lld batches of them", steps, done, passed);
+        return mirt__fail(MIRT_E_FORMAT,
+                          "run: \"steps\" is %lld, but \"done\" is %lld and \"passed\" %lld batches of them", steps,
+                          done, passed);
     }
-    if (done && !p->opened) return mirt__fail(MIRT_E_FORMAT, "run: \"opened\" is 0, but %lld batches of the epoch are done", done);
+    if (done && !p->opened)
+        return mirt__fail(MIRT_E_FORMAT, "run: \"opened\" is 0, but %lld batches of the epoch are done", done);
     if (batches >= 0 && p->passed > batches) {
-        return mirt__fail(MIRT_E_FORMAT, "run: \"passed\" is %lld batches, but a pass over the data has %lld", passed, (long long)batches);
+        return mirt__fail(MIRT_E_FORMAT, "run: \"passed\" is %lld batches, but a pass over the data has %lld", passed,
+                          (long long)batches);
     }
     if (per_epoch > 0 ? done > per_epoch : done > passed) {
-        return mirt__fail(MIRT_E_FORMAT, "run: \"done\" is %lld, but the epoch has had at most %lld batches", done, per_epoch > 0 ? per_epoch : passed);
+        return mirt__fail(MIRT_E_FORMAT, "run: \"done\" is %lld, but the epoch has had at most %lld batches", done,
+                          per_epoch > 0 ? per_epoch : passed);
     }
     if ((p->begun || done || passed) && !(p->first_pass <= p->pass && p->pass < r->epoch)) {
-        return mirt__fail(MIRT_E_FORMAT, "run: \"pass\" is %lld, but passes from \"first_pass\" %lld to below \"epoch\" %lld were begun",
-                          (long long)p->pass, (long long)p->first_pass, (long long)r->epoch);
+        return mirt__fail(
+            MIRT_E_FORMAT,
+            "run: \"pass\" is %lld, but passes from \"first_pass\" %lld to below \"epoch\" %lld were begun",
+            (long long)p->pass, (long long)p->first_pass, (long long)r->epoch);
     }
     if (done && (p->count < 1 || (p->batch > 0 && (p->count - 1) / p->batch >= p->done))) {
-        return mirt__fail(MIRT_E_FORMAT, "run: \"count\" is %lld samples, but %lld batches of at most %lld are done", (long long)p->count, done, (long long)p->batch);
+        return mirt__fail(MIRT_E_FORMAT, "run: \"count\" is %lld samples, but %lld batches of at most %lld are done",
+                          (long long)p->count, done, (long long)p->batch);
     }
     return MIRT_OK;
 }
@@ -45528,7 +45545,9 @@ static mirt_status mirt__run_same_settings(const mirt__run_state *r) {
     if (!seed) return mirt__fail_at("run");
     snprintf(a, sizeof a, "%llu", (unsigned long long)r->fit->model->strategy->seed);
     if (strcmp(a, seed->string) != 0) {
-        return mirt__fail(MIRT_E_STATE, "it is of a run with seed %s, this strategy has seed %s: going on needs the same", mirt__json_label(seed->string, b), a);
+        return mirt__fail(MIRT_E_STATE,
+                          "it is of a run with seed %s, this strategy has seed %s: going on needs the same",
+                          mirt__json_label(seed->string, b), a);
     }
     for (int i = 0; i < MIRT__COUNT(mirt__run_ints); i++) {
         const char *what = mirt__run_ints[i].what;
@@ -45572,21 +45591,30 @@ static const char *mirt__json_layer_name(const mirt__json *layer, char out[MIRT_
 /* The first layer that is not the same in two texts of architectures. */
 static mirt_status mirt__run_other_model(mirt__run_state *r, const char *was, const char *is) {
     char a[MIRT__JSON_LABEL], b[MIRT__JSON_LABEL];
-    const mirt__json *then = mirt__json_parse(&r->pool, was, strlen(was)), *now = mirt__json_parse(&r->pool, is, strlen(is));
+    const mirt__json *then = mirt__json_parse(&r->pool, was, strlen(was)),
+                     *now = mirt__json_parse(&r->pool, is, strlen(is));
     if (!then || !now) return mirt_last_status();
-    const mirt__json *old_list = mirt__json_get(then, "layers", MIRT__JSON_ARRAY), *new_list = mirt__json_get(now, "layers", MIRT__JSON_ARRAY);
+    const mirt__json *old_list = mirt__json_get(then, "layers", MIRT__JSON_ARRAY),
+                     *new_list = mirt__json_get(now, "layers", MIRT__JSON_ARRAY);
     if (!old_list || !new_list) return mirt_last_status();
     for (size_t i = 0; i < old_list->count && i < new_list->count; i++) {
         size_t old_size, new_size;
-        const char *x = mirt__json_item_text(was, old_list, i, &old_size), *y = mirt__json_item_text(is, new_list, i, &new_size);
+        const char *x = mirt__json_item_text(was, old_list, i, &old_size),
+                   *y = mirt__json_item_text(is, new_list, i, &new_size);
         if (old_size == new_size && memcmp(x, y, old_size) == 0) continue;
-        return mirt__fail(MIRT_E_STATE, "it is of another model: its layer %d, \"%s\", is not the layer \"%s\" of %s, or has other settings", (int)i,
-                          mirt__json_layer_name(old_list->item[i], a), mirt__json_layer_name(new_list->item[i], b), r->fit->model->name);
+        return mirt__fail(
+            MIRT_E_STATE,
+            "it is of another model: its layer %d, \"%s\", is not the layer \"%s\" of %s, or has other settings",
+            (int)i, mirt__json_layer_name(old_list->item[i], a), mirt__json_layer_name(new_list->item[i], b),
+            r->fit->model->name);
     }
     if (old_list->count != new_list->count) {
-        return mirt__fail(MIRT_E_STATE, "it is of another model: that has %d layers, %s has %d", (int)old_list->count, r->fit->model->name, (int)new_list->count);
+        return mirt__fail(MIRT_E_STATE, "it is of another model: that has %d layers, %s has %d", (int)old_list->count,
+                          r->fit->model->name, (int)new_list->count);
     }
-    return mirt__fail(MIRT_E_STATE, "it is of another model: outputs, losses or weights that are not trained are not those of %s", r->fit->model->name);
+    return mirt__fail(MIRT_E_STATE,
+                      "it is of another model: outputs, losses or weights that are not trained are not those of %s",
+                      r->fit->model->name);
 }
 
 static mirt_status mirt__run_same_model(mirt__run_state *r) {
@@ -45596,7 +45624,8 @@ static mirt_status mirt__run_same_model(mirt__run_state *r) {
     if (status == MIRT_OK && now.failed) status = mirt_last_status();
     if (status == MIRT_OK && !was) status = mirt__fail(MIRT_E_FORMAT, "it holds no architecture");
     if (status == MIRT_OK) {
-        const char *x = strstr(was, "\"layers\""), *y = strstr(now.data, "\"layers\""); /* the name of the model does not matter */
+        const char *x = strstr(was, "\"layers\""),
+                   *y = strstr(now.data, "\"layers\""); /* the name of the model does not matter */
         if (!x || !y || strcmp(x, y) != 0) status = mirt__run_other_model(r, was, now.data);
     }
     mirt__text_free(&now);
@@ -45610,9 +45639,12 @@ static mirt_status mirt__run_same_optimizer(mirt__run_state *r) {
     if (!text) return mirt__fail(MIRT_E_FORMAT, "it holds no compile settings");
     if (!compile || mirt__compile_read(r->fit->model->strategy, compile, &then) != MIRT_OK) return mirt_last_status();
     const mirt_optimizer *now = &r->fit->model->config.optimizer;
-    if (then.optimizer.kind == now->kind && mirt__optimizer_slots(&then.optimizer) == mirt__optimizer_slots(now)) return MIRT_OK;
-    return mirt__fail(MIRT_E_STATE, "it is of a run with the optimizer %s (%d values a weight), this model is compiled with %s (%d)",
-                      mirt__optimizer_class_get(then.optimizer.kind)->name, mirt__optimizer_slots(&then.optimizer), mirt__optimizer_class_get(now->kind)->name, mirt__optimizer_slots(now));
+    if (then.optimizer.kind == now->kind && mirt__optimizer_slots(&then.optimizer) == mirt__optimizer_slots(now))
+        return MIRT_OK;
+    return mirt__fail(MIRT_E_STATE,
+                      "it is of a run with the optimizer %s (%d values a weight), this model is compiled with %s (%d)",
+                      mirt__optimizer_class_get(then.optimizer.kind)->name, mirt__optimizer_slots(&then.optimizer),
+                      mirt__optimizer_class_get(now->kind)->name, mirt__optimizer_slots(now));
 }
 
 /* >>tensors */
@@ -45623,8 +45655,11 @@ static const mirt__safetensor *mirt__run_table(const mirt__run_state *r, const c
     const mirt__safetensor *t = mirt__safetensors_find(r->file, name);
     if (t && t->dtype == MIRT__ST_F64 && t->rank == rank && t->dim[rank - 1] == columns) return t;
     if (!t) mirt__fail(MIRT_E_FORMAT, "there is no tensor %s", name);
-    else mirt__fail(MIRT_E_STATE, "%s is %s %s, but this model's losses and metrics give F64 of rank %d with %lld columns: it is of a run with others", name,
-                    mirt__st_dtype_name(t->dtype), mirt__st_shape_text(t, shape), rank, (long long)columns);
+    else
+        mirt__fail(MIRT_E_STATE,
+                   "%s is %s %s, but this model's losses and metrics give F64 of rank %d with %lld columns: it is of a "
+                   "run with others",
+                   name, mirt__st_dtype_name(t->dtype), mirt__st_shape_text(t, shape), rank, (long long)columns);
     return NULL;
 }
 
@@ -45634,16 +45669,24 @@ static mirt_status mirt__run_read_log_names(mirt__run_state *r, const mirt__json
     char label[MIRT__JSON_LABEL];
     const int known = mirt__log_names(r->fit->model, true, names);
     if (list->count > (size_t)known) {
-        return mirt__fail(MIRT_E_STATE, "run: \"logs\" has %zu names, but this model reports at most %d: it is of a run with other losses or metrics", list->count, known);
+        return mirt__fail(MIRT_E_STATE,
+                          "run: \"logs\" has %zu names, but this model reports at most %d: it is of a run with other "
+                          "losses or metrics",
+                          list->count, known);
     }
     for (size_t i = 0; i < list->count; i++) {
         const char *name = list->item[i]->type == MIRT__JSON_STRING ? list->item[i]->string : NULL;
-        if (!name) return mirt__fail(MIRT_E_FORMAT, "run: \"logs\" has %s in it, but must hold names", mirt__json_type_name(list->item[i]->type));
+        if (!name)
+            return mirt__fail(MIRT_E_FORMAT, "run: \"logs\" has %s in it, but must hold names",
+                              mirt__json_type_name(list->item[i]->type));
         for (int k = 0; k < known; k++) {
             if (strcmp(names[k], name) == 0) r->log_name[i] = names[k];
         }
         if (r->log_name[i]) continue;
-        return mirt__fail(MIRT_E_STATE, "its history has \"%s\", which this model does not report: it is of a run with other losses or metrics", mirt__json_label(name, label));
+        return mirt__fail(
+            MIRT_E_STATE,
+            "its history has \"%s\", which this model does not report: it is of a run with other losses or metrics",
+            mirt__json_label(name, label));
     }
     return MIRT_OK;
 }
@@ -45658,7 +45701,8 @@ static mirt_status mirt__run_read_history(mirt__run_state *r) {
     const mirt__safetensor *t = mirt__run_table(r, "run/history", 2, (int64_t)list->count + 1);
     if (!t) return mirt_last_status();
     if (t->dim[0] < 1 || t->dim[0] > r->position.epoch) {
-        return mirt__fail(MIRT_E_FORMAT, "run/history has %lld epochs, but the run has ended %lld", (long long)t->dim[0], (long long)r->position.epoch);
+        return mirt__fail(MIRT_E_FORMAT, "run/history has %lld epochs, but the run has ended %lld",
+                          (long long)t->dim[0], (long long)r->position.epoch);
     }
     r->epochs = (int)t->dim[0];
     r->columns = (int)t->dim[1];
@@ -45667,7 +45711,8 @@ static mirt_status mirt__run_read_history(mirt__run_state *r) {
         double count;
         memcpy(&count, r->history + (size_t)e * (size_t)r->columns * sizeof count, sizeof count);
         if (count >= 1 && count <= (double)list->count && count == floor(count)) continue;
-        return mirt__fail(MIRT_E_FORMAT, "run/history: epoch %d has %g logs, but must have 1 to %zu", e, count, list->count);
+        return mirt__fail(MIRT_E_FORMAT, "run/history: epoch %d has %g logs, but must have 1 to %zu", e, count,
+                          list->count);
     }
     return MIRT_OK;
 }
@@ -45678,7 +45723,9 @@ static mirt_status mirt__run_read_sums(mirt__run_state *r) {
     mirt__sums_start(r->fit->model, MIRT__TRAIN, &sums);
     r->num_sums = 1 + MIRT_MAX_OUTPUTS + sums.num_metric;
     const mirt__safetensor *t = mirt__safetensors_find(r->file, "run/sums");
-    if (!r->position.done) return !t ? MIRT_OK : mirt__fail(MIRT_E_FORMAT, "there is a tensor run/sums, but no batch of the epoch is done");
+    if (!r->position.done)
+        return !t ? MIRT_OK
+                  : mirt__fail(MIRT_E_FORMAT, "there is a tensor run/sums, but no batch of the epoch is done");
     if (!(t = mirt__run_table(r, "run/sums", 1, r->num_sums))) return mirt_last_status();
     r->sums = (const unsigned char *)t->data;
     return MIRT_OK;
@@ -45688,7 +45735,8 @@ static mirt_status mirt__run_check_tensors(const mirt__run_state *r) {
     char label[MIRT__JSON_LABEL];
     for (int i = 0; i < r->file->count; i++) {
         const char *name = r->file->tensor[i].name;
-        if (strncmp(name, "run/", 4) != 0 || strcmp(name, "run/history") == 0 || strcmp(name, "run/sums") == 0) continue;
+        if (strncmp(name, "run/", 4) != 0 || strcmp(name, "run/history") == 0 || strcmp(name, "run/sums") == 0)
+            continue;
         return mirt__fail(MIRT_E_FORMAT, "there is a tensor %s, which no run has", mirt__json_label(name, label));
     }
     return MIRT_OK;
@@ -45699,7 +45747,8 @@ static mirt_status mirt__run_check_tensors(const mirt__run_state *r) {
 /* The weights that a callback kept: all of them, or none. */
 static mirt_status mirt__run_read_kept(mirt__run_state *r, const char *label, mirt__loaded_callback *out) {
     const mirt_model *model = r->fit->model;
-    const mirt__safetensor **kept = (const mirt__safetensor **)mirt__pool_alloc(&r->pool, ((size_t)model->num_variables + 1) * sizeof *kept);
+    const mirt__safetensor **kept =
+        (const mirt__safetensor **)mirt__pool_alloc(&r->pool, ((size_t)model->num_variables + 1) * sizeof *kept);
     if (!kept) return mirt_last_status();
     for (int k = 0; k < model->num_variables; k++) {
         const mirt__variable *v = &model->variable[k];
@@ -45727,8 +45776,8 @@ static mirt_status mirt__run_read_callbacks(mirt__run_state *r) {
     if (!states) return mirt__fail_at("run");
     for (size_t i = 0; i < states->count; i++) {
         if (states->item[i]->type == MIRT__JSON_STRING) continue;
-        return mirt__fail(MIRT_E_FORMAT, "the state of %s is %s, but must be a string", mirt__json_label(states->item[i]->key, shown),
-                          mirt__json_type_name(states->item[i]->type));
+        return mirt__fail(MIRT_E_FORMAT, "the state of %s is %s, but must be a string",
+                          mirt__json_label(states->item[i]->key, shown), mirt__json_type_name(states->item[i]->type));
     }
     size_t taken = 0;
     for (int i = 0; i < mirt__num_callbacks(r->fit); i++) {
@@ -45751,7 +45800,8 @@ static mirt_status mirt__run_find(mirt__run_state *r) {
     if (text && !training) return mirt__fail_at("training");
     r->json = training && training->type == MIRT__JSON_OBJECT ? mirt__json_member(training, "run") : NULL;
     if (!r->json || r->json->type != MIRT__JSON_OBJECT) {
-        return mirt__fail(MIRT_E_FORMAT, "it holds a model but no run to go on with; mirt_load and mirt_load_weights read it");
+        return mirt__fail(MIRT_E_FORMAT,
+                          "it holds a model but no run to go on with; mirt_load and mirt_load_weights read it");
     }
     if (mirt__json_get_int(training, "iterations", 0, MIRT__RUN_MOST, &r->step) != MIRT_OK ||
         mirt__json_get_int(training, "epoch", 0, MIRT__RUN_MOST, &r->epoch) != MIRT_OK) {
@@ -45766,9 +45816,10 @@ MIRT__LIB mirt_status mirt__run_parse(mirt__run_state *r, mirt__fit *fit, const 
     r->fit = fit;
     r->file = file;
     if (mirt__run_find(r) != MIRT_OK || mirt__run_read_numbers(r) != MIRT_OK || mirt__run_same_model(r) != MIRT_OK ||
-        mirt__run_same_optimizer(r) != MIRT_OK || mirt__run_same_settings(r) != MIRT_OK || mirt__run_check_position(r) != MIRT_OK ||
-        mirt__load_blocks(file, fit->model, slots, false) != MIRT_OK || mirt__run_read_history(r) != MIRT_OK ||
-        mirt__run_read_sums(r) != MIRT_OK || mirt__run_check_tensors(r) != MIRT_OK || mirt__run_read_callbacks(r) != MIRT_OK) {
+        mirt__run_same_optimizer(r) != MIRT_OK || mirt__run_same_settings(r) != MIRT_OK ||
+        mirt__run_check_position(r) != MIRT_OK || mirt__load_blocks(file, fit->model, slots, false) != MIRT_OK ||
+        mirt__run_read_history(r) != MIRT_OK || mirt__run_read_sums(r) != MIRT_OK ||
+        mirt__run_check_tensors(r) != MIRT_OK || mirt__run_read_callbacks(r) != MIRT_OK) {
         return mirt_last_status();
     }
     return MIRT_OK;
@@ -45789,7 +45840,8 @@ MIRT__LIB int64_t mirt__run_saved(mirt__fit *fit) {
     struct timespec now;
     int64_t micros = clock_gettime(CLOCK_REALTIME, &now) == 0 ? (int64_t)now.tv_sec * 1000000 + now.tv_nsec / 1000 : 0;
     const int64_t most = (int64_t)1 << 53; /* what readers accept */
-    return fit->run.saved = micros > fit->run.saved && micros <= most ? micros : fit->run.saved + (fit->run.saved < most);
+    return fit->run.saved =
+               micros > fit->run.saved && micros <= most ? micros : fit->run.saved + (fit->run.saved < most);
 }
 
 /* >>writing */
@@ -46004,7 +46056,8 @@ static mirt_status mirt__resume_reserve(const mirt__run_state *r) {
     if (mirt__history_reserve(fit, r->epochs) != MIRT_OK) return mirt_last_status();
     for (int i = 0; i < mirt__num_callbacks(fit); i++) {
         mirt__readymade *ready = mirt__ready_of(fit->desc->callbacks[i]);
-        if (ready && r->callback[i].kept && mirt__ready_reserve(ready, fit->model) != MIRT_OK) return mirt_last_status();
+        if (ready && r->callback[i].kept && mirt__ready_reserve(ready, fit->model) != MIRT_OK)
+            return mirt_last_status();
     }
     mirt__free(fit->sums_loaded);
     fit->sums_loaded = r->sums ? (double *)mirt__calloc((size_t)r->num_sums, sizeof(double)) : NULL;
@@ -46018,7 +46071,8 @@ static mirt_status mirt__resume_ask_callbacks(const mirt__run_state *r) {
         const mirt_callback *callback = r->fit->desc->callbacks[i];
         if (mirt__ready_of(callback) || !r->callback[i].text) continue;
         if (mirt__load_state(callback, r->callback[i].text)) continue;
-        return mirt__fail(MIRT_E_FORMAT, "the callback %s cannot use the state it has there", mirt__callback_label(r->fit, i, label));
+        return mirt__fail(MIRT_E_FORMAT, "the callback %s cannot use the state it has there",
+                          mirt__callback_label(r->fit, i, label));
     }
     return MIRT_OK;
 }
@@ -46077,12 +46131,14 @@ static mirt_status mirt__resume_take(mirt__run_state *r) {
     fit->run = r->position;
     fit->event.resumed = true;
     if (r->unknown) {
-        mirt__log(model->strategy, MIRT_LOG_WARNING, "%s: this fit lacks %d of the callbacks whose state it holds", r->file->origin, (int)r->unknown);
+        mirt__log(model->strategy, MIRT_LOG_WARNING, "%s: this fit lacks %d of the callbacks whose state it holds",
+                  r->file->origin, (int)r->unknown);
     }
     char place[64] = "";
     if (fit->run.done) snprintf(place, sizeof place, ", behind %lld of its batches", (long long)fit->run.done);
-    mirt__log(model->strategy, MIRT_LOG_INFO, "%s: going on from %s: step %lld, epoch %lld%s", model->name, r->file->origin, (long long)model->step,
-              (long long)fit->run.epoch + (fit->run.epoch < fit->event.epochs), place);
+    mirt__log(model->strategy, MIRT_LOG_INFO, "%s: going on from %s: step %lld, epoch %lld%s", model->name,
+              r->file->origin, (long long)model->step, (long long)fit->run.epoch + (fit->run.epoch < fit->event.epochs),
+              place);
     return mirt__fit_reopen(fit);
 }
 
@@ -46111,7 +46167,8 @@ static mirt_status mirt__resume_open(const mirt__fit *fit, const char *path, mir
         return mirt__checkpoint_open(file, path);
     }
     *found = false;
-    if (mirt__file_exists(path) && mirt__checkpoint_latest(strategy, path, true, file, found) != MIRT_OK) return mirt_last_status();
+    if (mirt__file_exists(path) && mirt__checkpoint_latest(strategy, path, true, file, found) != MIRT_OK)
+        return mirt_last_status();
     if (!*found) mirt__log(strategy, MIRT_LOG_INFO, "%s holds no checkpoint to go on from: training begins anew", path);
     return MIRT_OK;
 }
@@ -46172,8 +46229,10 @@ static const mirt__json *mirt__checkpoint_header(mirt__pool *pool, const char *p
 
 static void mirt__candidate_int(const mirt__json *object, const char *key, int64_t *out) {
     const mirt__json *value = object && object->type == MIRT__JSON_OBJECT ? mirt__json_member(object, key) : NULL;
-    const int64_t most = (int64_t)1 << 53; /* as in a run that is resumed; anything else orders as if it were not there */
-    if (value && value->type == MIRT__JSON_NUMBER && value->integral && value->integer >= 0 && value->integer <= most) *out = value->integer;
+    const int64_t most =
+        (int64_t)1 << 53; /* as in a run that is resumed; anything else orders as if it were not there */
+    if (value && value->type == MIRT__JSON_NUMBER && value->integral && value->integer >= 0 && value->integer <= most)
+        *out = value->integer;
 }
 
 /* False: it is no file of ours, or *memory is false. */
@@ -46255,8 +46314,11 @@ static mirt_status mirt__candidates_read(mirt__candidates *c, const mirt_strateg
 
 static mirt_status mirt__checkpoint_sums(const mirt__safetensors *file) {
     if (file->sha256[0]) return MIRT_OK;
-    return mirt__fail(MIRT_E_FORMAT, "%s has no checksums (mirrortrain.crc32c, .header and .sha256), so nothing tells whether it is whole: "
-                      "only files as the library wrote them are resumed; mirt_load and mirt_load_weights read this one", file->origin);
+    return mirt__fail(
+        MIRT_E_FORMAT,
+        "%s has no checksums (mirrortrain.crc32c, .header and .sha256), so nothing tells whether it is whole: "
+        "only files as the library wrote them are resumed; mirt_load and mirt_load_weights read this one",
+        file->origin);
 }
 
 MIRT__LIB mirt_status mirt__checkpoint_open(mirt__safetensors *file, const char *path) {
@@ -46372,7 +46434,8 @@ static mirt_status mirt__state_read_double(const mirt__state_field *field, const
     const char *word = value->type == MIRT__JSON_STRING ? value->string : NULL;
     *out = value->number;
     if (!word) return MIRT_OK;
-    if (strcmp(word, "inf") != 0 && strcmp(word, "-inf") != 0) return mirt__fail(MIRT_E_FORMAT, "\"%s\" must be a number, \"inf\" or \"-inf\"", field->name);
+    if (strcmp(word, "inf") != 0 && strcmp(word, "-inf") != 0)
+        return mirt__fail(MIRT_E_FORMAT, "\"%s\" must be a number, \"inf\" or \"-inf\"", field->name);
     *out = word[0] == '-' ? -(double)INFINITY : (double)INFINITY;
     return MIRT_OK;
 }
@@ -46380,7 +46443,8 @@ static mirt_status mirt__state_read_double(const mirt__state_field *field, const
 static mirt_status mirt__state_read_text(const mirt__state_field *field, const mirt__json *value, char **out) {
     char label[MIRT__JSON_LABEL];
     if (field->valid && !field->valid(value->string)) {
-        return mirt__fail(MIRT_E_FORMAT, "\"%s\" cannot be \"%s\"", field->name, mirt__json_label(value->string, label));
+        return mirt__fail(MIRT_E_FORMAT, "\"%s\" cannot be \"%s\"", field->name,
+                          mirt__json_label(value->string, label));
     }
     *out = mirt__strdup(value->string);
     return *out ? MIRT_OK : mirt_last_status();
@@ -46406,7 +46470,8 @@ MIRT__LIB mirt_status mirt__ready_parse(const mirt__readymade *self, const char 
     const mirt__json *state = mirt__json_parse(&pool, text, strlen(text));
     mirt_status status = !state ? mirt_last_status() : state->type == MIRT__JSON_OBJECT ? MIRT_OK :
         mirt__fail(MIRT_E_FORMAT, "is %s, but must be an object", mirt__json_type_name(state->type));
-    for (int i = 0; status == MIRT_OK && i < self->num_fields; i++) status = mirt__state_read(&self->fields[i], state, &out->value[i]);
+    for (int i = 0; status == MIRT_OK && i < self->num_fields; i++)
+        status = mirt__state_read(&self->fields[i], state, &out->value[i]);
     mirt__pool_free(&pool);
     return status == MIRT_OK && self->accepts ? self->accepts(self, out) : status;
 }
@@ -46457,7 +46522,9 @@ MIRT__LIB mirt_status mirt__log_check_cut(const char *path, int64_t length) {
     }
     mirt__file_close(&fd);
     if (status != MIRT_OK || last == '\n') return status;
-    return mirt__fail(MIRT_E_STATE, "%s: is not the log of this run: no line ends after %lld bytes, where it would be cut; move the file away or log to another one",
+    return mirt__fail(MIRT_E_STATE,
+                      "%s: is not the log of this run: no line ends after %lld bytes, where it would be cut; move the "
+                      "file away or log to another one",
                       path, (long long)length);
 }
 
@@ -46969,8 +47036,9 @@ static mirt_status mirt__files_add(mirt__checkpointer *self, const char *path) {
     return MIRT_OK;
 }
 
-/* Whether the pattern can give this name: places hold numbers. The first match of what stands between two places is as good as any later
-   one, as a place that reached that far could hold the rest as well: the time is that of length times length, whatever a file says. */
+/* Whether the pattern can give this name: places hold numbers. The earliest match of the text between two places
+   suffices: if a later one fits, its place accepts all characters up to there, and so does the next place. That
+   bounds the time by the product of the lengths, whatever a file lists. */
 static bool mirt__pattern_gives(const char *pattern, const char *path, const char *end) {
     const char *rest = NULL, *from = NULL; /* what follows the last place, and where it was looked for */
     for (;;) {
@@ -47032,7 +47100,8 @@ static void mirt__files_trim(mirt__checkpointer *self, const mirt_event *event) 
 static int mirt__checkpointer_save(mirt__checkpointer *self, const mirt_event *event, bool whole) {
     mirt__text_clear(&self->path);
     if (mirt__pattern_write(self->who, self->pattern, event, &self->path) != MIRT_OK) return MIRT_CALLBACK_FAILED;
-    if (mirt__make_directory_of(self->path.data) != MIRT_OK) return MIRT_CALLBACK_FAILED; /* its name may have places, too */
+    if (mirt__make_directory_of(self->path.data) != MIRT_OK)
+        return MIRT_CALLBACK_FAILED; /* its name may contain places */
     if (self->desc.keep && mirt__files_add(self, self->path.data) != MIRT_OK) return MIRT_CALLBACK_FAILED;
     self->last_step = event->model->step;
     self->last_whole = whole;
@@ -47373,7 +47442,9 @@ static int mirt__csv_train_end(const mirt_event *event, void *user) {
     return mirt__callback_result(mirt__append_close(&((mirt__csv_logger *)user)->file));
 }
 
-static mirt_status mirt__csv_sync(mirt__readymade *ready) { return mirt__append_sync(&((mirt__csv_logger *)ready)->file); }
+static mirt_status mirt__csv_sync(mirt__readymade *ready) {
+    return mirt__append_sync(&((mirt__csv_logger *)ready)->file);
+}
 
 static void mirt__csv_release(mirt__readymade *ready) {
     mirt__csv_logger *self = (mirt__csv_logger *)ready;

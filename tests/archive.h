@@ -1,11 +1,20 @@
 #ifndef ARCHIVE_H
 #define ARCHIVE_H
 /* What wrote the files of tests/archive and what reads them share: data, models and runs, by public calls alone, as
-   both an old version of the library and this one have to compile it. Never changes for a version whose files are there. */
+   both an old version of the library and this one have to compile it. Never changes for a version whose files are
+   there. */
 #include <stdio.h>
 #include <string.h>
 
-enum { ARCHIVE_SIDE = 8, ARCHIVE_IMAGES = 24, ARCHIVE_CLASSES = 3, ARCHIVE_BATCH = 8, ARCHIVE_EPOCHS = 3, ARCHIVE_STEP = 5, ARCHIVE_SHOWN = 4 };
+enum {
+    ARCHIVE_SIDE = 8,
+    ARCHIVE_IMAGES = 24,
+    ARCHIVE_CLASSES = 3,
+    ARCHIVE_BATCH = 8,
+    ARCHIVE_EPOCHS = 3,
+    ARCHIVE_STEP = 5,
+    ARCHIVE_SHOWN = 4
+};
 static unsigned char archive_pixels[ARCHIVE_IMAGES][ARCHIVE_SIDE * ARCHIVE_SIDE], archive_labels[ARCHIVE_IMAGES];
 
 static void archive_draw(void) {
@@ -79,12 +88,13 @@ static unsigned long long archive_digest(mirt_model *m) {
     for (int i = 0; i < mirt_num_weights(m); i++) {
         if (mirt_weight(m, i, &info) != MIRT_OK || info.count > 4096) return 0;
         if (mirt_get_weight(m, info.name, 0, values, (size_t)info.count) != MIRT_OK) return 0;
-        for (size_t k = 0; k < (size_t)info.count * sizeof(float); k++) hash = (hash ^ ((const unsigned char *)values)[k]) * 1099511628211ULL;
+        for (size_t k = 0; k < (size_t)info.count * sizeof(float); k++)
+            hash = (hash ^ ((const unsigned char *)values)[k]) * 1099511628211ULL;
     }
     return hash;
 }
 
-/* >>a run with callbacks, which is broken off in the middle of its second epoch */
+/* >>a run with callbacks, interrupted in the middle of its second epoch */
 
 typedef struct archive_run {
     mirt_model *model;
@@ -93,7 +103,8 @@ typedef struct archive_run {
 } archive_run;
 
 /* `watch` is told of everything last; files are written beside each other in the current directory. */
-static mirt_history *archive_fit(archive_run *r, mirt_strategy *s, const mirt_callback *watch, const char *resume, int max_steps) {
+static mirt_history *archive_fit(archive_run *r, mirt_strategy *s, const mirt_callback *watch, const char *resume,
+                                 int max_steps) {
     mirt_early_stopping_desc early;
     mirt_reduce_lr_desc reduce;
     mirt_model_checkpoint_desc checkpoint;
@@ -116,7 +127,12 @@ static mirt_history *archive_fit(archive_run *r, mirt_strategy *s, const mirt_ca
     scores.units = ARCHIVE_CLASSES;
     scores.name = "scores";
     r->model = mirt_model_create(s, "run");
-    mirt_model_output(r->model, mirt_dense(mirt_dense(mirt_flatten(mirt_rescale(mirt_input(r->model, MIRT_SHAPE(ARCHIVE_SIDE, ARCHIVE_SIDE, 1)), 1.0f / 255, 0)), &hidden), &scores));
+    mirt_model_output(
+        r->model,
+        mirt_dense(mirt_dense(mirt_flatten(mirt_rescale(mirt_input(r->model, MIRT_SHAPE(ARCHIVE_SIDE, ARCHIVE_SIDE, 1)),
+                                                        1.0f / 255, 0)),
+                              &hidden),
+                   &scores));
     mirt_compile_desc c = archive_compile(mirt_adam(1e-2f));
     if (mirt_compile(r->model, &c) != MIRT_OK) return NULL;
     early.monitor = reduce.monitor = "loss";

@@ -1,5 +1,5 @@
-/* Files that version 0.1 wrote are read by every later version: models, weights, a checkpoint with the states of callbacks and
-   their logs, and a cache. tests/archive/write.c wrote them; expected.txt says what it found in them. */
+/* Files that version 0.1 wrote are read by every later version: models, weights, a checkpoint with the states of
+   callbacks and their logs, and a cache. tests/archive/write.c wrote them; expected.txt says what it found in them. */
 #define _POSIX_C_SOURCE 200809L
 #define MIRRORTRAIN_IMPLEMENTATION
 #include "../mirrortrain.h"
@@ -85,7 +85,8 @@ static bool same_model(mirt_model *m, const char *name) {
     double values[ARCHIVE_SHOWN * ARCHIVE_CLASSES];
     if (!m || mirt_predict_arrays(m, archive_x(ARCHIVE_SHOWN), out, MIRT__COUNT(out)) != MIRT_OK) return false;
     for (int i = 0; i < MIRT__COUNT(out); i++) values[i] = (double)out[i];
-    return ok(same_digest(m, "model.weights"), "%s: the weights' bits", name) && ok(differs(expect("model.outputs"), values, MIRT__COUNT(values)) < 1e-5, "%s: what it computes", name);
+    return ok(same_digest(m, "model.weights"), "%s: the weights' bits", name) &&
+           ok(differs(expect("model.outputs"), values, MIRT__COUNT(values)) < 1e-5, "%s: what it computes", name);
 }
 
 static void check_models(void) {
@@ -96,14 +97,19 @@ static void check_models(void) {
     mirt_model *m = mirt_load(s, "model.safetensors");
     ok(same_model(m, "model.safetensors"), "a whole model is loaded%s%s", m ? "" : ": ", m ? "" : mirt_last_error());
     const char *const *names = mirt_model_class_names(m, &count);
-    ok(count == ARCHIVE_CLASSES && strcmp(names[0], "dense") == 0 && strcmp(names[2], "\xc3\xa9toil\xc3\xa9") == 0, "with the names of its classes");
-    ok(m && mirt_step(m) == atoi(expect("model.step")) && mirt_get_learning_rate(m) < 1e-2 && mirt_get_learning_rate(m) > 5e-3, "at its step, with its schedule: %g", mirt_get_learning_rate(m));
+    ok(count == ARCHIVE_CLASSES && strcmp(names[0], "dense") == 0 && strcmp(names[2], "\xc3\xa9toil\xc3\xa9") == 0,
+       "with the names of its classes");
+    ok(m && mirt_step(m) == atoi(expect("model.step")) && mirt_get_learning_rate(m) < 1e-2 &&
+           mirt_get_learning_rate(m) > 5e-3,
+       "at its step, with its schedule: %g", mirt_get_learning_rate(m));
     memset(&batch, 0, sizeof batch);
     batch.x[0] = archive_x(ARCHIVE_BATCH);
     batch.y[0] = archive_y(ARCHIVE_BATCH);
-    ok(m && mirt_train_on_batch(m, &batch, &logs) == MIRT_OK && logs.value[0] > 0.3 && logs.value[0] < 2, "it can be trained on");
+    ok(m && mirt_train_on_batch(m, &batch, &logs) == MIRT_OK && logs.value[0] > 0.3 && logs.value[0] < 2,
+       "it can be trained on");
     m = archive_model(s);
-    ok(m && mirt_load_weights(m, "weights.safetensors") == MIRT_OK && same_model(m, "weights.safetensors"), "weights alone are loaded: %s", mirt_last_error());
+    ok(m && mirt_load_weights(m, "weights.safetensors") == MIRT_OK && same_model(m, "weights.safetensors"),
+       "weights alone are loaded: %s", mirt_last_error());
     mirt_strategy_destroy(s);
 }
 
@@ -119,12 +125,13 @@ static bool same_state(const mirt_callback *callback, const char *key) {
     return size < sizeof text && strcmp(text, expect(key)) == 0;
 }
 
-/* The first that a resumed run tells: what it has loaded. */
+/* train_begin of the resumed run: what it loaded. */
 static int on_begin(const mirt_event *event, void *user) {
     seen *s = (seen *)user;
     s->resumed = event->resumed && mirt_step(event->model) == ARCHIVE_STEP;
     s->weights = same_digest(event->model, "run.weights");
-    s->states = same_state(s->run.ready[0], "state.early_stopping") && same_state(s->run.ready[1], "state.reduce_lr_on_plateau");
+    s->states = same_state(s->run.ready[0], "state.early_stopping") &&
+                same_state(s->run.ready[1], "state.reduce_lr_on_plateau");
     return 0;
 }
 
@@ -151,7 +158,8 @@ static void check_run(const char *archive) {
     watch.user = &told;
     mirt_strategy *s = archive_strategy();
     const mirt_history *h = archive_fit(&told.run, s, &watch, "checkpoint_5.safetensors", 0);
-    ok(h && told.resumed, "a checkpoint in the middle of an epoch is resumed%s%s", h ? "" : ": ", h ? "" : mirt_last_error());
+    ok(h && told.resumed, "a checkpoint in the middle of an epoch is resumed%s%s", h ? "" : ": ",
+       h ? "" : mirt_last_error());
     ok(told.weights, "with its weights' bits");
     ok(told.states, "and the states of callbacks");
     for (int e = 0; h && e < h->epochs && e < ARCHIVE_EPOCHS; e++) {
@@ -159,14 +167,15 @@ static void check_run(const char *archive) {
         values[2 * e + 1] = mirt_logs_value(&h->epoch[e], "accuracy");
     }
     snprintf(digest, sizeof digest, "%s", expect("whole.history"));
-    ok(h && h->epochs == ARCHIVE_EPOCHS && differs(digest, values, MIRT__COUNT(values)) < 1e-4 && values[0] == strtod(digest, NULL),
-       "the first epoch's loss is the one that was kept, the others are those of the run that nobody broke off");
+    ok(h && h->epochs == ARCHIVE_EPOCHS && differs(digest, values, MIRT__COUNT(values)) < 1e-4 &&
+           values[0] == strtod(digest, NULL),
+       "the first epoch's loss is the one that was kept, the others match the uninterrupted run");
     snprintf(path, sizeof path, "%.500s/log.csv", archive);
-    ok(h && begins_as("log.csv", path, 97), "log.csv goes on where it was");
+    ok(h && begins_as("log.csv", path, 97), "log.csv is continued at the checkpoint");
     snprintf(path, sizeof path, "%.500s/log.jsonl", archive);
-    ok(h && begins_as("log.jsonl", path, 2042), "log.jsonl goes on where it was");
+    ok(h && begins_as("log.jsonl", path, 2042), "log.jsonl is continued at the checkpoint");
     snprintf(path, sizeof path, "%.500s/board/train/" EVENTS, archive);
-    ok(h && begins_as("board/train/" EVENTS, path, 431), "so does the file of events");
+    ok(h && begins_as("board/train/" EVENTS, path, 431), "so is the event file");
     archive_run_close(&told.run);
     mirt_strategy_destroy(s);
 }
@@ -185,7 +194,8 @@ static void check_cache(void) {
     mirt_dataset_destroy(d);
     mirt_strategy_destroy(s);
     char *now = file_bytes("cache.bin", &after);
-    ok(good && archive_made == 0 && bytes && now && before == after && memcmp(bytes, now, before) == 0, "a cache is read, and no sample made: %d%s%s", archive_made, good ? "" : ": ", good ? "" : mirt_last_error());
+    ok(good && archive_made == 0 && bytes && now && before == after && memcmp(bytes, now, before) == 0,
+       "a cache is read, and no sample made: %d%s%s", archive_made, good ? "" : ": ", good ? "" : mirt_last_error());
     free(bytes);
     free(now);
 }

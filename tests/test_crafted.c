@@ -1,4 +1,4 @@
-/* Checkpoints crafted to do harm: their checksums are right, what they say is not. None of it is resumed. */
+/* Crafted checkpoints with correct checksums and harmful contents are refused. */
 #define _POSIX_C_SOURCE 200809L
 #define MIRRORTRAIN_IMPLEMENTATION
 #include "../mirrortrain.h"
@@ -9,7 +9,12 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { SAMPLES = 30, BATCH = 8, STEPS = 6, EPOCHS = 3 }; /* 4 steps an epoch: the checkpoint is in the middle of the second */
+enum {
+    SAMPLES = 30,
+    BATCH = 8,
+    STEPS = 6,
+    EPOCHS = 3
+}; /* 4 steps an epoch: the checkpoint is in the middle of the second */
 
 /* No power fails here, and a thousand runs are faster without. */
 int hook_fsync(int fd) { return (void)fd, 0; }
@@ -78,7 +83,8 @@ static void run_open(run *r, const char *resume, int64_t max_steps) {
     r->model = mirt_model_create(r->strategy, "small");
     mirt_compile_desc c = image_compile(mirt_adam(1e-3f));
     mirt_tensor *x = mirt_flatten(mirt_input(r->model, MIRT_SHAPE(IMAGE_H, IMAGE_W, 1)));
-    mirt_model_output(r->model, named_dense(named_dense(x, "hidden", 3, MIRT_RELU), "scores", IMAGE_CLASSES, MIRT_LINEAR));
+    mirt_model_output(r->model,
+                      named_dense(named_dense(x, "hidden", 3, MIRT_RELU), "scores", IMAGE_CLASSES, MIRT_LINEAR));
     mirt_compile(r->model, &c);
     early.monitor = reduce.monitor = "loss";
     early.patience = 5;
@@ -108,7 +114,9 @@ static void run_open(run *r, const char *resume, int64_t max_steps) {
     r->fit.resume = resume;
 }
 
-static mirt_history *run_fit(run *r) { return mirt_fit_arrays(r->model, images_x(0, SAMPLES), images_y(0, SAMPLES), &r->fit); }
+static mirt_history *run_fit(run *r) {
+    return mirt_fit_arrays(r->model, images_x(0, SAMPLES), images_y(0, SAMPLES), &r->fit);
+}
 
 static void run_close(run *r) {
     for (int i = 0; i < 6; i++) mirt_callback_destroy(r->ready[i]);
@@ -139,7 +147,8 @@ static size_t good_size;
 
 /* What is changed in it; the checksums are made anew. */
 typedef struct edit {
-    const char *key, *value;  /* of the metadata "training": the value of the first member `key` becomes this text; NULL: the member goes */
+    const char *key, *value; /* of the metadata "training": the value of the first member `key` becomes this text; NULL:
+                                the member goes */
     const char *tensor;       /* this tensor gets `rows` and `columns`, filled with `fill`; NULL: none */
     int64_t rows, columns;    /* rows < 0: it goes; columns 0: of rank 1 */
     double fill;
@@ -166,7 +175,8 @@ static const char *value_end(const char *at, bool inner) {
     return at;
 }
 
-/* The text with another value of the member `key`, which is there; "early_stopping/wait" is a member of that callback's state. */
+/* The text with another value of the member `key`, which is there; "early_stopping/wait" is a member of that callback's
+   state. */
 static char *with_value(const char *text, const char *key, const char *value) {
     char quoted[200], label[100] = "";
     const char *slash = strchr(key, '/'), *from = text;
@@ -374,14 +384,20 @@ static void check_refused(void) {
     for (int i = 0; i < MIRT__COUNT(edits); i++) {
         const edit *e = &edits[i];
         run r;
-        if (!ok(write_crafted(path, e, 1), "crafted: %s%s%s%s%s", e->key ? e->key : "", e->key ? " = " : "", e->key && e->value ? e->value : "", e->tensor ? " tensor " : "", e->tensor ? e->tensor : "")) continue;
+        if (!ok(write_crafted(path, e, 1), "crafted: %s%s%s%s%s", e->key ? e->key : "", e->key ? " = " : "",
+                e->key && e->value ? e->value : "", e->tensor ? " tensor " : "", e->tensor ? e->tensor : ""))
+            continue;
         run_open(&r, path, 0);
         digest_weights(r.model, 0, before);
         const mirt_history *h = run_fit(&r);
         const mirt_status status = mirt_last_status();
         digest_weights(r.model, 0, after);
-        ok(!h && (status == MIRT_E_FORMAT || status == MIRT_E_STATE || status == MIRT_E_SHAPE || status == MIRT_E_NOT_FOUND) && strstr(mirt_last_error(), e->want) &&
-           strstr(mirt_last_error(), "crafted") && strcmp(before, after) == 0 && mirt_step(r.model) == 0, "is refused, and changes nothing: \"%s\"", h ? "resumed" : mirt_last_error());
+        ok(!h &&
+               (status == MIRT_E_FORMAT || status == MIRT_E_STATE || status == MIRT_E_SHAPE ||
+                status == MIRT_E_NOT_FOUND) &&
+               strstr(mirt_last_error(), e->want) && strstr(mirt_last_error(), "crafted") &&
+               strcmp(before, after) == 0 && mirt_step(r.model) == 0,
+           "is refused, and changes nothing: \"%s\"", h ? "resumed" : mirt_last_error());
         run_close(&r);
     }
     unlink(path);
@@ -407,16 +423,20 @@ static void check_unsummed(void) {
     mkdir(in_work("sums", directory), 0777);
     bool done = write_unsummed(in_work("sums/z.safetensors", path));
     run_open(&r, path, 0);
-    ok(done && !run_fit(&r) && mirt_last_status() == MIRT_E_FORMAT && strstr(mirt_last_error(), "no checksums") && mirt_step(r.model) == 0, "a file without checksums is not resumed: \"%s\"", mirt_last_error());
+    ok(done && !run_fit(&r) && mirt_last_status() == MIRT_E_FORMAT && strstr(mirt_last_error(), "no checksums") &&
+           mirt_step(r.model) == 0,
+       "a file without checksums is not resumed: \"%s\"", mirt_last_error());
     ok(mirt_load(r.strategy, path) != NULL, "but its model can be loaded, as other programs' can");
-    ok(mirt_latest_checkpoint(r.strategy, directory, latest, sizeof latest) == MIRT_E_NOT_FOUND, "it is not the latest of its directory: \"%s\"", mirt_last_error());
+    ok(mirt_latest_checkpoint(r.strategy, directory, latest, sizeof latest) == MIRT_E_NOT_FOUND,
+       "it is not the latest of its directory: \"%s\"", mirt_last_error());
     run_close(&r);
     const edit older = {"saved", "5", NULL, 0, 0, 0, MIRT__ST_BOOL, NULL};
     done = write_crafted(in_work("sums/a.safetensors", path), &older, 1);
     run_open(&r, directory, 0);
     logged[0] = 0;
     done = done && run_fit(&r);
-    ok(done && strstr(logged, "a.safetensors: step 6") && strstr(logged, "z.safetensors is damaged"), "of a directory it is passed over, and the log says so%s%s", done ? "" : ": ", done ? "" : mirt_last_error());
+    ok(done && strstr(logged, "a.safetensors: step 6") && strstr(logged, "z.safetensors is damaged"),
+       "of a directory it is passed over, and the log says so%s%s", done ? "" : ": ", done ? "" : mirt_last_error());
     run_close(&r);
     clean(directory);
     rmdir(directory);
@@ -440,7 +460,8 @@ static void check_newest(void) {
         run_open(&r, work_directory(), 8);
         logged[0] = 0;
         done = done && run_fit(&r);
-        ok(done && strstr(logged, "step 4"), "beside a file saved at %s a run writes checkpoints that are resumed%s%s", claims[i], done ? "" : ": ", done ? "" : mirt_last_error());
+        ok(done && strstr(logged, "step 4"), "beside a file saved at %s a run writes checkpoints that are resumed%s%s",
+           claims[i], done ? "" : ": ", done ? "" : mirt_last_error());
         run_close(&r);
     }
     clean(work_directory());
@@ -448,13 +469,15 @@ static void check_newest(void) {
 
 /* Files that a checkpoint lists are removed only where the run's own pattern puts them. */
 static void check_files(void) {
-    static const char *const patterns[] = {"d/{step}/c", "{step}{epoch}{loss}{step}{accuracy}x", "d{loss:.3f}/{{{step}"};
+    static const char *const patterns[] = {"d/{step}/c", "{step}{epoch}{loss}{step}{accuracy}x",
+                                           "d{loss:.3f}/{{{step}"};
     char path[400], victim[400], text[12000];
     for (int i = 0; i < MIRT__COUNT(patterns); i++) {
         run r;
         clean(work_directory());
         in_work("c", victim);
-        int used = snprintf(text, sizeof text, "\\\"%s/d/../c\\\\n%s/d/./../c\\\\n%s/", work_directory(), work_directory(), work_directory());
+        int used = snprintf(text, sizeof text, "\\\"%s/d/../c\\\\n%s/d/./../c\\\\n%s/", work_directory(),
+                            work_directory(), work_directory());
         for (int k = 0; k < 8000; k++) text[used++] = '1';
         snprintf(text + used, sizeof text - (size_t)used, "\\\\n\\\"");
         const edit e = {"model_checkpoint/files", text, NULL, 0, 0, 0, MIRT__ST_BOOL, NULL};
@@ -465,7 +488,8 @@ static void check_files(void) {
         run_close(&r);
         size_t size;
         char *left = file_bytes(victim, &size);
-        ok(done && left && size == 4, "a list of files to remove leaves those alone that \"%s\" does not give%s%s", pattern, done ? "" : ": ", done ? "" : mirt_last_error());
+        ok(done && left && size == 4, "a list of files to remove leaves those alone that \"%s\" does not give%s%s",
+           pattern, done ? "" : ": ", done ? "" : mirt_last_error());
         free(left);
     }
     pattern = "ckpt_{step:02d}.safetensors";
@@ -475,15 +499,80 @@ static void check_files(void) {
 /* Whatever numbers stand there: a clear error, or a run that ends and whose checkpoints are resumed. */
 static void check_random(void) {
     static const char *const keys[] = {
-        "iterations", "epoch", "done", "opened", "begun", "pass", "passed", "first_pass", "steps", "images", "count", "rate_set", "saved", "scale_steps", "rate",
-        "seconds", "input_seconds", "epoch_seconds", "epoch_input_seconds", "loss_scale", "logs", "replicas", "batch", "joined", "samples", "steps_per_epoch",
-        "early_stopping/wait", "early_stopping/best", "early_stopping/has_best", "early_stopping/best_epoch", "early_stopping/stopped", "reduce_lr_on_plateau/wait",
-        "reduce_lr_on_plateau/cooldown", "reduce_lr_on_plateau/best", "model_checkpoint/files", "model_checkpoint/last_step", "model_checkpoint/last_whole",
-        "csv_logger/length", "json_logger/length", "json_logger/epochs_ended", "tensorboard/train_length", "tensorboard/root_length",
+        "iterations",
+        "epoch",
+        "done",
+        "opened",
+        "begun",
+        "pass",
+        "passed",
+        "first_pass",
+        "steps",
+        "images",
+        "count",
+        "rate_set",
+        "saved",
+        "scale_steps",
+        "rate",
+        "seconds",
+        "input_seconds",
+        "epoch_seconds",
+        "epoch_input_seconds",
+        "loss_scale",
+        "logs",
+        "replicas",
+        "batch",
+        "joined",
+        "samples",
+        "steps_per_epoch",
+        "early_stopping/wait",
+        "early_stopping/best",
+        "early_stopping/has_best",
+        "early_stopping/best_epoch",
+        "early_stopping/stopped",
+        "reduce_lr_on_plateau/wait",
+        "reduce_lr_on_plateau/cooldown",
+        "reduce_lr_on_plateau/best",
+        "model_checkpoint/files",
+        "model_checkpoint/last_step",
+        "model_checkpoint/last_whole",
+        "csv_logger/length",
+        "json_logger/length",
+        "json_logger/epochs_ended",
+        "tensorboard/train_length",
+        "tensorboard/root_length",
     };
-    static const char *const values[] = {"0", "1", "2", "3", "4", "6", "16", "-1", "-2", "0.5", "-0", "1e9", "2147483646", "2147483647", "4294967296", "4503599627370496",
-                                         OVER, "9223372036854775807", "-9223372036854775808", "1e308", "-1e-9", "true", "null", "[]", "{}", "[\"loss\"]", "\"\"", "\\\"\\\"", NULL};
-    static const char *const tensors[] = {"run/history", "run/sums", "callbacks/early_stopping/hidden/kernel", "adam/hidden_bias_velocity", "scores/bias"};
+    static const char *const values[] = {"0",
+                                         "1",
+                                         "2",
+                                         "3",
+                                         "4",
+                                         "6",
+                                         "16",
+                                         "-1",
+                                         "-2",
+                                         "0.5",
+                                         "-0",
+                                         "1e9",
+                                         "2147483646",
+                                         "2147483647",
+                                         "4294967296",
+                                         "4503599627370496",
+                                         OVER,
+                                         "9223372036854775807",
+                                         "-9223372036854775808",
+                                         "1e308",
+                                         "-1e-9",
+                                         "true",
+                                         "null",
+                                         "[]",
+                                         "{}",
+                                         "[\"loss\"]",
+                                         "\"\"",
+                                         "\\\"\\\"",
+                                         NULL};
+    static const char *const tensors[] = {"run/history", "run/sums", "callbacks/early_stopping/hidden/kernel",
+                                          "adam/hidden_bias_velocity", "scores/bias"};
     static const double fills[] = {0, 1, 3, -1, 1e300, 0.5};
     const int rounds = small_tier() ? 300 : 1500;
     char path[400];
@@ -519,15 +608,21 @@ static void check_random(void) {
             fine = run_fit(&r) != NULL;
             run_close(&r);
         }
-        if (!fine && !wrong++) printf("# round %d, %s = %s: %s\n", round, list[0].key ? list[0].key : list[0].tensor, list[0].value ? list[0].value : "-", mirt_last_error());
+        if (!fine && !wrong++)
+            printf("# round %d, %s = %s: %s\n", round, list[0].key ? list[0].key : list[0].tensor,
+                   list[0].value ? list[0].value : "-", mirt_last_error());
         clean(work_directory());
     }
-    ok(!wrong && refused > rounds / 4 && resumed > rounds / 100, "of %d checkpoints with random values %d are refused, and %d resumed; what these write is resumed", rounds, refused, resumed);
+    ok(!wrong && refused > rounds / 4 && resumed > rounds / 100,
+       "of %d checkpoints with random values %d are refused, and %d resumed; what these write is resumed", rounds,
+       refused, resumed);
 }
 
 int main(void) {
     draw_images();
-    if (!ok(make_good(), "a checkpoint in the middle of an epoch%s%s", good_bytes ? "" : ": ", good_bytes ? "" : mirt_last_error())) return done_testing();
+    if (!ok(make_good(), "a checkpoint in the middle of an epoch%s%s", good_bytes ? "" : ": ",
+            good_bytes ? "" : mirt_last_error()))
+        return done_testing();
     check_refused();
     check_unsummed();
     check_newest();

@@ -1,5 +1,5 @@
-/* Power fails at any moment of a run: of what was written and not synced any part may be lost, torn or stored before the rest, of
-   names as well. Whatever is left, the newest checkpoint that was finished is found, and the run resumed from it ends as if nothing had been. */
+/* Simulated power failures: unsynced writes and directory entries are lost, torn or reordered.
+   In every state the newest finished checkpoint is found, and the run resumed from it ends as the uninterrupted run. */
 #define _POSIX_C_SOURCE 200809L
 #define MIRRORTRAIN_IMPLEMENTATION
 #include "../mirrortrain.h"
@@ -19,7 +19,8 @@ typedef enum op_kind { OP_ENTER, OP_LEAVE, OP_WRITE, OP_TRUNCATE, OP_SYNC, OP_FI
 typedef struct op {
     op_kind kind;
     int inode;                /* what is written, synced, or named; a directory has one too */
-    int directory, other;     /* OP_ENTER: `inode` becomes `name` of it, and is no longer `old` of `other` (-1: it was in none) */
+    int directory,
+        other; /* OP_ENTER: `inode` becomes `name` of it, and is no longer `old` of `other` (-1: it was in none) */
     char name[64], old[64];
     int64_t offset;           /* or a size, or the step of the checkpoint that is finished */
     size_t size;
@@ -171,14 +172,17 @@ static void disk_write(disk *d, const op *o, bool torn, mirt__random *random) {
     for (size_t at = 0; at < o->size;) {
         size_t piece = SECTOR - ((size_t)o->offset + at) % SECTOR;
         if (piece > o->size - at) piece = o->size - at;
-        if (!torn || mirt__random_below(random, 2)) memcpy(d->data[o->inode] + (size_t)o->offset + at, o->data + at, piece);
+        if (!torn || mirt__random_below(random, 2))
+            memcpy(d->data[o->inode] + (size_t)o->offset + at, o->data + at, piece);
         at += piece;
     }
 }
 
 static void disk_unname(disk *d, int directory, const char *name, int inode) {
     for (int i = 0; i < d->entries; i++) {
-        if (d->entry[i].directory == directory && strcmp(d->entry[i].name, name) == 0 && (inode < 0 || d->entry[i].inode == inode)) d->entry[i].inode = -1;
+        if (d->entry[i].directory == directory && strcmp(d->entry[i].name, name) == 0 &&
+            (inode < 0 || d->entry[i].inode == inode))
+            d->entry[i].inode = -1;
     }
 }
 
@@ -208,10 +212,12 @@ static void disk_make(disk *d, int until, trust t, mirt__random *random) {
         const op *o = &ops[i];
         if (o->kind == OP_SYNC || o->kind == OP_FINISHED) continue;
         const bool named = o->kind == OP_ENTER || o->kind == OP_LEAVE; /* renames stay within a directory */
-        if (i < synced[named ? (o->kind == OP_ENTER ? o->directory : o->other) : o->inode]) disk_apply(d, o, false, random);
+        if (i < synced[named ? (o->kind == OP_ENTER ? o->directory : o->other) : o->inode])
+            disk_apply(d, o, false, random);
         else loose[count++] = i;
     }
-    const int mood = (int)mirt__random_below(random, 4); /* all is lost, all is stored, or any of it in order or in disorder */
+    const int mood =
+        (int)mirt__random_below(random, 4); /* all is lost, all is stored, or any of it in order or in disorder */
     for (int i = count - 1; mood == 3 && i > 0; i--) {
         const int k = (int)mirt__random_below(random, (uint32_t)i + 1), was = loose[i];
         loose[i] = loose[k];
@@ -292,7 +298,8 @@ static void run(outcome *out) {
     mirt_strategy *strategy = mirt_strategy_create(&s);
     mirt_model *m = mirt_model_create(strategy, "small");
     mirt_compile_desc c = image_compile(mirt_adam(1e-3f));
-    mirt_model_output(m, named_dense(mirt_flatten(mirt_input(m, MIRT_SHAPE(IMAGE_H, IMAGE_W, 1))), "scores", IMAGE_CLASSES, MIRT_LINEAR));
+    mirt_model_output(m, named_dense(mirt_flatten(mirt_input(m, MIRT_SHAPE(IMAGE_H, IMAGE_W, 1))), "scores",
+                                     IMAGE_CLASSES, MIRT_LINEAR));
     mirt_compile(m, &c);
     checkpoint.path = "run/ckpt_{step}";
     checkpoint.every_steps = EVERY;
@@ -351,14 +358,18 @@ static const char *check_state(int until, trust t, const outcome *whole, bool re
     const char *step = strstr(latest, "ckpt_");
     if (least && status != MIRT_OK) problem = "no checkpoint is found";
     else if (least && atoi(step + 5) < least) problem = "an older checkpoint is found";
-    if (problem) snprintf(text, sizeof text, "%s: step %d was finished, there is \"%.60s\": %.300s", problem, (int)least, latest, status == MIRT_OK ? "" : mirt_last_error());
+    if (problem)
+        snprintf(text, sizeof text, "%s: step %d was finished, there is \"%.60s\": %.300s", problem, (int)least, latest,
+                 status == MIRT_OK ? "" : mirt_last_error());
     logged[0] = 0;
     if (!problem && resume) {
         run(&part);
         if (!part.good) problem = "the run cannot be resumed";
         else if (strcmp(part.weights, whole->weights) != 0) problem = "the run ends in other weights";
         else if (strcmp(part.csv, whole->csv) != 0) problem = "log.csv is another one";
-        if (problem) snprintf(text, sizeof text, "%s, step %d was finished: %.300s", problem, (int)least, part.good ? "" : mirt_last_error());
+        if (problem)
+            snprintf(text, sizeof text, "%s, step %d was finished: %.300s", problem, (int)least,
+                     part.good ? "" : mirt_last_error());
     }
     if (chdir("..") != 0) return "..";
     remove_tree("crash");
@@ -382,7 +393,8 @@ int main(void) {
     char here[600];
     const int states = small_tier() ? 300 : 2000;
     draw_images();
-    if (!getcwd(here, sizeof here) || chdir(work_directory()) != 0 || mkdir("live", 0777) != 0 || chdir("live") != 0) return 1;
+    if (!getcwd(here, sizeof here) || chdir(work_directory()) != 0 || mkdir("live", 0777) != 0 || chdir("live") != 0)
+        return 1;
     memset(fd_inode, -1, sizeof fd_inode);
     recording = true;
     new_inode(".", true);
@@ -390,7 +402,8 @@ int main(void) {
     recording = false;
     int finished = 0;
     for (int i = 0; i < num_ops; i++) finished += ops[i].kind == OP_FINISHED;
-    ok(whole.good && renamed_step == EPOCHS * 4 && finished > 5, "a run of %d operations on files: %s", num_ops, whole.good ? "" : mirt_last_error());
+    ok(whole.good && renamed_step == EPOCHS * 4 && finished > 5, "a run of %d operations on files: %s", num_ops,
+       whole.good ? "" : mirt_last_error());
     if (chdir("..") != 0) return 1;
     int wrong = check_states(states, ALL_SYNCS, &whole, true, "power fails");
     ok(!wrong, "of %d states after power failed %d lose what was finished", states, wrong);

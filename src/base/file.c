@@ -259,7 +259,9 @@ static bool mirt__file_sync(int fd) {
 /* The directory that `path` lies in keeps its entry through a power failure. */
 static mirt_status mirt__file_sync_entry(const char *path) {
     int directory = mirt__file_open_directory(path);
-    if (directory < 0) return errno == EACCES ? MIRT_OK : mirt__file_fail(path, "cannot open its directory"); /* as in mirt__file_commit */
+    if (directory < 0)
+        return errno == EACCES ? MIRT_OK
+                               : mirt__file_fail(path, "cannot open its directory"); /* as in mirt__file_commit */
     const bool synced = mirt__file_sync(directory);
     mirt_status status = synced ? MIRT_OK : mirt__file_fail(path, "its directory cannot be brought to the disk");
     mirt__file_close(&directory);

@@ -45,14 +45,14 @@ typedef struct mirt__readymade {
 MIRT__LIB mirt__readymade *mirt__ready_new(size_t size, const char *name, const mirt__state_field *fields, int num_fields);
 /* The ready-made callback behind a row of functions, or NULL. */
 MIRT__LIB mirt__readymade *mirt__ready_of(const mirt_callback *callback);
-/* A state as mirt__ready_new's callbacks save it: every field is there, of its type and in its range, and the callback accepts it. Freed
-   after a failure too. */
+/* A state as mirt__ready_new's callbacks save it: every field is there, of its type and in its range, and the callback
+   accepts it. Freed after a failure too. */
 MIRT__LIB mirt_status mirt__ready_parse(const mirt__readymade *self, const char *text, mirt__ready_state *out);
 /* Takes over a parsed state. */
 MIRT__LIB void mirt__ready_take(mirt__readymade *self, mirt__ready_state *state);
 MIRT__LIB void mirt__ready_state_free(mirt__ready_state *state);
-/* A log of lines that is resumed after its first `length` bytes: a line ends there, unless the file is shorter. MIRT_E_STATE: it is not
-   that run's, and would be damaged. */
+/* A log of lines that is resumed after its first `length` bytes: a line ends there, unless the file is shorter.
+   MIRT_E_STATE: it is not that run's, and would be damaged. */
 MIRT__LIB mirt_status mirt__log_check_cut(const char *path, int64_t length);
 /* Room for a copy of the model's weights. */
 MIRT__LIB mirt_status mirt__ready_reserve(mirt__readymade *self, const mirt_model *model);

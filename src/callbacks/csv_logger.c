@@ -99,7 +99,9 @@ static int mirt__csv_train_end(const mirt_event *event, void *user) {
     return mirt__callback_result(mirt__append_close(&((mirt__csv_logger *)user)->file));
 }
 
-static mirt_status mirt__csv_sync(mirt__readymade *ready) { return mirt__append_sync(&((mirt__csv_logger *)ready)->file); }
+static mirt_status mirt__csv_sync(mirt__readymade *ready) {
+    return mirt__append_sync(&((mirt__csv_logger *)ready)->file);
+}
 
 static void mirt__csv_release(mirt__readymade *ready) {
     mirt__csv_logger *self = (mirt__csv_logger *)ready;

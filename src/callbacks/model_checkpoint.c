@@ -191,8 +191,9 @@ static mirt_status mirt__files_add(mirt__checkpointer *self, const char *path) {
     return MIRT_OK;
 }
 
-/* Whether the pattern can give this name: places hold numbers. The first match of what stands between two places is as good as any later
-   one, as a place that reached that far could hold the rest as well: the time is that of length times length, whatever a file says. */
+/* Whether the pattern can give this name: places hold numbers. The earliest match of the text between two places
+   suffices: if a later one fits, its place accepts all characters up to there, and so does the next place. That
+   bounds the time by the product of the lengths, whatever a file lists. */
 static bool mirt__pattern_gives(const char *pattern, const char *path, const char *end) {
     const char *rest = NULL, *from = NULL; /* what follows the last place, and where it was looked for */
     for (;;) {
@@ -254,7 +255,8 @@ static void mirt__files_trim(mirt__checkpointer *self, const mirt_event *event) 
 static int mirt__checkpointer_save(mirt__checkpointer *self, const mirt_event *event, bool whole) {
     mirt__text_clear(&self->path);
     if (mirt__pattern_write(self->who, self->pattern, event, &self->path) != MIRT_OK) return MIRT_CALLBACK_FAILED;
-    if (mirt__make_directory_of(self->path.data) != MIRT_OK) return MIRT_CALLBACK_FAILED; /* its name may have places, too */
+    if (mirt__make_directory_of(self->path.data) != MIRT_OK)
+        return MIRT_CALLBACK_FAILED; /* its name may contain places */
     if (self->desc.keep && mirt__files_add(self, self->path.data) != MIRT_OK) return MIRT_CALLBACK_FAILED;
     self->last_step = event->model->step;
     self->last_whole = whole;

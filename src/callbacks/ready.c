@@ -59,7 +59,8 @@ static mirt_status mirt__state_read_double(const mirt__state_field *field, const
     const char *word = value->type == MIRT__JSON_STRING ? value->string : NULL;
     *out = value->number;
     if (!word) return MIRT_OK;
-    if (strcmp(word, "inf") != 0 && strcmp(word, "-inf") != 0) return mirt__fail(MIRT_E_FORMAT, "\"%s\" must be a number, \"inf\" or \"-inf\"", field->name);
+    if (strcmp(word, "inf") != 0 && strcmp(word, "-inf") != 0)
+        return mirt__fail(MIRT_E_FORMAT, "\"%s\" must be a number, \"inf\" or \"-inf\"", field->name);
     *out = word[0] == '-' ? -(double)INFINITY : (double)INFINITY;
     return MIRT_OK;
 }
@@ -67,7 +68,8 @@ static mirt_status mirt__state_read_double(const mirt__state_field *field, const
 static mirt_status mirt__state_read_text(const mirt__state_field *field, const mirt__json *value, char **out) {
     char label[MIRT__JSON_LABEL];
     if (field->valid && !field->valid(value->string)) {
-        return mirt__fail(MIRT_E_FORMAT, "\"%s\" cannot be \"%s\"", field->name, mirt__json_label(value->string, label));
+        return mirt__fail(MIRT_E_FORMAT, "\"%s\" cannot be \"%s\"", field->name,
+                          mirt__json_label(value->string, label));
     }
     *out = mirt__strdup(value->string);
     return *out ? MIRT_OK : mirt_last_status();
@@ -93,7 +95,8 @@ MIRT__LIB mirt_status mirt__ready_parse(const mirt__readymade *self, const char 
     const mirt__json *state = mirt__json_parse(&pool, text, strlen(text));
     mirt_status status = !state ? mirt_last_status() : state->type == MIRT__JSON_OBJECT ? MIRT_OK :
         mirt__fail(MIRT_E_FORMAT, "is %s, but must be an object", mirt__json_type_name(state->type));
-    for (int i = 0; status == MIRT_OK && i < self->num_fields; i++) status = mirt__state_read(&self->fields[i], state, &out->value[i]);
+    for (int i = 0; status == MIRT_OK && i < self->num_fields; i++)
+        status = mirt__state_read(&self->fields[i], state, &out->value[i]);
     mirt__pool_free(&pool);
     return status == MIRT_OK && self->accepts ? self->accepts(self, out) : status;
 }
@@ -144,7 +147,9 @@ MIRT__LIB mirt_status mirt__log_check_cut(const char *path, int64_t length) {
     }
     mirt__file_close(&fd);
     if (status != MIRT_OK || last == '\n') return status;
-    return mirt__fail(MIRT_E_STATE, "%s: is not the log of this run: no line ends after %lld bytes, where it would be cut; move the file away or log to another one",
+    return mirt__fail(MIRT_E_STATE,
+                      "%s: is not the log of this run: no line ends after %lld bytes, where it would be cut; move the "
+                      "file away or log to another one",
                       path, (long long)length);
 }
 

@@ -37,8 +37,10 @@ static const mirt__json *mirt__checkpoint_header(mirt__pool *pool, const char *p
 
 static void mirt__candidate_int(const mirt__json *object, const char *key, int64_t *out) {
     const mirt__json *value = object && object->type == MIRT__JSON_OBJECT ? mirt__json_member(object, key) : NULL;
-    const int64_t most = (int64_t)1 << 53; /* as in a run that is resumed; anything else orders as if it were not there */
-    if (value && value->type == MIRT__JSON_NUMBER && value->integral && value->integer >= 0 && value->integer <= most) *out = value->integer;
+    const int64_t most =
+        (int64_t)1 << 53; /* as in a run that is resumed; anything else orders as if it were not there */
+    if (value && value->type == MIRT__JSON_NUMBER && value->integral && value->integer >= 0 && value->integer <= most)
+        *out = value->integer;
 }
 
 /* False: it is no file of ours, or *memory is false. */
@@ -120,8 +122,11 @@ static mirt_status mirt__candidates_read(mirt__candidates *c, const mirt_strateg
 
 static mirt_status mirt__checkpoint_sums(const mirt__safetensors *file) {
     if (file->sha256[0]) return MIRT_OK;
-    return mirt__fail(MIRT_E_FORMAT, "%s has no checksums (mirrortrain.crc32c, .header and .sha256), so nothing tells whether it is whole: "
-                      "only files as the library wrote them are resumed; mirt_load and mirt_load_weights read this one", file->origin);
+    return mirt__fail(
+        MIRT_E_FORMAT,
+        "%s has no checksums (mirrortrain.crc32c, .header and .sha256), so nothing tells whether it is whole: "
+        "only files as the library wrote them are resumed; mirt_load and mirt_load_weights read this one",
+        file->origin);
 }
 
 MIRT__LIB mirt_status mirt__checkpoint_open(mirt__safetensors *file, const char *path) {

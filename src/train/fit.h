@@ -59,8 +59,8 @@ MIRT__LIB mirt_status mirt__history_reserve(mirt__fit *fit, int need);
 MIRT__LIB void mirt__tensor_of(const mirt__variable *v, const char *name, const mirt__real *values, mirt__safetensor *out);
 /* The tensor `name` with the variable's shape, or NULL with the error set. */
 MIRT__LIB const mirt__safetensor *mirt__load_find(const mirt__safetensors *file, const char *name, const mirt__variable *v);
-/* Finds every tensor of the weights and of `slots` slots, and takes all of them over if `take` and all are there; otherwise nothing
-   changes. */
+/* Finds every tensor of the weights and of `slots` slots, and takes all of them over if `take` and all are there;
+   otherwise nothing changes. */
 MIRT__LIB mirt_status mirt__load_blocks(const mirt__safetensors *file, mirt_model *model, int slots, bool take);
 
 /* --- run_state.c --- */
@@ -85,7 +85,8 @@ typedef struct mirt__loaded_callback {
     const mirt__safetensor *const *kept; /* the weights it kept, one tensor for each of the model's; or NULL */
 } mirt__loaded_callback;
 
-/* What a checkpoint holds of a run, checked against this fit's model, data and callbacks. Points into the file and into `pool`. */
+/* What a checkpoint holds of a run, checked against this fit's model, data and callbacks. Points into the file and into
+   `pool`. */
 typedef struct mirt__run_state {
     mirt__fit *fit;
     const mirt__safetensors *file;
@@ -102,8 +103,9 @@ typedef struct mirt__run_state {
     size_t unknown;          /* states of callbacks that this fit does not have */
 } mirt__run_state;
 
-/* Parses and checks the whole state of a run, and changes nothing but *state, which is freed after a failure too. Checksums are not its
-   business: `file` may come from mirt__safetensors_open_memory. MIRT_E_FORMAT: no run writes this; MIRT_E_STATE: it is of another run. */
+/* Parses and checks the whole state of a run, and changes nothing but *state, which is freed after a failure too.
+   Checksums are not its business: `file` may come from mirt__safetensors_open_memory. MIRT_E_FORMAT: no run writes
+   this; MIRT_E_STATE: it is of another run. */
 MIRT__LIB mirt_status mirt__run_parse(mirt__run_state *state, mirt__fit *fit, const mirt__safetensors *file);
 MIRT__LIB void mirt__run_state_free(mirt__run_state *state);
 /* Sets the members that have to be the same when a run is resumed. */
@@ -129,7 +131,8 @@ MIRT__LIB mirt_status mirt__fit_resume_file(mirt__fit *fit, const mirt__safetens
 MIRT__LIB mirt_status mirt__fit_resume(mirt__fit *fit);
 
 /* --- checkpoint.c --- */
-/* Opens a file that is whole: as mirt__safetensors_open, and MIRT_E_FORMAT for one without checksums, of which nothing tells that. */
+/* Opens a file that is whole: as mirt__safetensors_open, and MIRT_E_FORMAT for one without checksums, of which nothing
+   tells that. */
 MIRT__LIB mirt_status mirt__checkpoint_open(mirt__safetensors *file, const char *path);
 /* When the newest of a directory was written, whole or not; 0: there is none that can be read. MIRT_E_NOMEM */
 MIRT__LIB mirt_status mirt__checkpoint_newest(const char *directory, int64_t *saved);

@@ -8,7 +8,8 @@ MIRT__LIB int64_t mirt__run_saved(mirt__fit *fit) {
     struct timespec now;
     int64_t micros = clock_gettime(CLOCK_REALTIME, &now) == 0 ? (int64_t)now.tv_sec * 1000000 + now.tv_nsec / 1000 : 0;
     const int64_t most = (int64_t)1 << 53; /* what readers accept */
-    return fit->run.saved = micros > fit->run.saved && micros <= most ? micros : fit->run.saved + (fit->run.saved < most);
+    return fit->run.saved =
+               micros > fit->run.saved && micros <= most ? micros : fit->run.saved + (fit->run.saved < most);
 }
 
 /* >>writing */
@@ -223,7 +224,8 @@ static mirt_status mirt__resume_reserve(const mirt__run_state *r) {
     if (mirt__history_reserve(fit, r->epochs) != MIRT_OK) return mirt_last_status();
     for (int i = 0; i < mirt__num_callbacks(fit); i++) {
         mirt__readymade *ready = mirt__ready_of(fit->desc->callbacks[i]);
-        if (ready && r->callback[i].kept && mirt__ready_reserve(ready, fit->model) != MIRT_OK) return mirt_last_status();
+        if (ready && r->callback[i].kept && mirt__ready_reserve(ready, fit->model) != MIRT_OK)
+            return mirt_last_status();
     }
     mirt__free(fit->sums_loaded);
     fit->sums_loaded = r->sums ? (double *)mirt__calloc((size_t)r->num_sums, sizeof(double)) : NULL;
@@ -237,7 +239,8 @@ static mirt_status mirt__resume_ask_callbacks(const mirt__run_state *r) {
         const mirt_callback *callback = r->fit->desc->callbacks[i];
         if (mirt__ready_of(callback) || !r->callback[i].text) continue;
         if (mirt__load_state(callback, r->callback[i].text)) continue;
-        return mirt__fail(MIRT_E_FORMAT, "the callback %s cannot use the state it has there", mirt__callback_label(r->fit, i, label));
+        return mirt__fail(MIRT_E_FORMAT, "the callback %s cannot use the state it has there",
+                          mirt__callback_label(r->fit, i, label));
     }
     return MIRT_OK;
 }
@@ -296,12 +299,14 @@ static mirt_status mirt__resume_take(mirt__run_state *r) {
     fit->run = r->position;
     fit->event.resumed = true;
     if (r->unknown) {
-        mirt__log(model->strategy, MIRT_LOG_WARNING, "%s: this fit lacks %d of the callbacks whose state it holds", r->file->origin, (int)r->unknown);
+        mirt__log(model->strategy, MIRT_LOG_WARNING, "%s: this fit lacks %d of the callbacks whose state it holds",
+                  r->file->origin, (int)r->unknown);
     }
     char place[64] = "";
     if (fit->run.done) snprintf(place, sizeof place, ", behind %lld of its batches", (long long)fit->run.done);
-    mirt__log(model->strategy, MIRT_LOG_INFO, "%s: going on from %s: step %lld, epoch %lld%s", model->name, r->file->origin, (long long)model->step,
-              (long long)fit->run.epoch + (fit->run.epoch < fit->event.epochs), place);
+    mirt__log(model->strategy, MIRT_LOG_INFO, "%s: going on from %s: step %lld, epoch %lld%s", model->name,
+              r->file->origin, (long long)model->step, (long long)fit->run.epoch + (fit->run.epoch < fit->event.epochs),
+              place);
     return mirt__fit_reopen(fit);
 }
 
@@ -330,7 +335,8 @@ static mirt_status mirt__resume_open(const mirt__fit *fit, const char *path, mir
         return mirt__checkpoint_open(file, path);
     }
     *found = false;
-    if (mirt__file_exists(path) && mirt__checkpoint_latest(strategy, path, true, file, found) != MIRT_OK) return mirt_last_status();
+    if (mirt__file_exists(path) && mirt__checkpoint_latest(strategy, path, true, file, found) != MIRT_OK)
+        return mirt_last_status();
     if (!*found) mirt__log(strategy, MIRT_LOG_INFO, "%s holds no checkpoint to go on from: training begins anew", path);
     return MIRT_OK;
 }

@@ -61,41 +61,53 @@ MIRT__LIB void mirt__run_write_numbers(mirt__position *run, mirt__text *out) {
 static mirt_status mirt__run_read_numbers(mirt__run_state *r) {
     for (int i = 0; i < MIRT__COUNT(mirt__run_ints); i++) {
         const mirt__run_int_field *f = &mirt__run_ints[i];
-        if (mirt__json_get_int(r->json, f->name, f->least, f->most, mirt__run_int(&r->position, i)) != MIRT_OK) return mirt__fail_at("run");
+        if (mirt__json_get_int(r->json, f->name, f->least, f->most, mirt__run_int(&r->position, i)) != MIRT_OK)
+            return mirt__fail_at("run");
     }
     for (int i = 0; i < MIRT__COUNT(mirt__run_doubles); i++) {
         const mirt__run_double_field *f = &mirt__run_doubles[i];
         const mirt__json *value = mirt__json_get(r->json, f->name, MIRT__JSON_NUMBER);
         if (!value) return mirt__fail_at("run");
         if (!(value->number >= f->least && value->number <= f->most)) {
-            return mirt__fail(MIRT_E_FORMAT, "run: \"%s\" is %g, but must lie between %g and %g", f->name, value->number, f->least, f->most);
+            return mirt__fail(MIRT_E_FORMAT, "run: \"%s\" is %g, but must lie between %g and %g", f->name,
+                              value->number, f->least, f->most);
         }
         *mirt__run_double(&r->position, i) = value->number;
     }
     return MIRT_OK;
 }
 
-/* What the numbers say about each other and about the data, which a run keeps to at each moment at which it can be saved. */
+/* What the numbers say about each other and about the data, which a run keeps to at each moment at which it can be
+   saved. */
 static mirt_status mirt__run_check_position(const mirt__run_state *r) {
     const mirt__position *p = &r->position;
-    const long long done = (long long)p->done, passed = (long long)p->passed, steps = (long long)p->steps, per_epoch = (long long)p->steps_per_epoch;
+    const long long done = (long long)p->done, passed = (long long)p->passed, steps = (long long)p->steps,
+                    per_epoch = (long long)p->steps_per_epoch;
     const int64_t batches = mirt_dataset_batches(r->fit->train);
     if (done > steps || passed > steps) {
-        return mirt__fail(MIRT_E_FORMAT, "run: \"steps\" is %lld, but \"done\" is %lld and \"passed\" %lld batches of them", steps, done, passed);
+        return mirt__fail(MIRT_E_FORMAT,
+                          "run: \"steps\" is %lld, but \"done\" is %lld and \"passed\" %lld batches of them", steps,
+                          done, passed);
     }
-    if (done && !p->opened) return mirt__fail(MIRT_E_FORMAT, "run: \"opened\" is 0, but %lld batches of the epoch are done", done);
+    if (done && !p->opened)
+        return mirt__fail(MIRT_E_FORMAT, "run: \"opened\" is 0, but %lld batches of the epoch are done", done);
     if (batches >= 0 && p->passed > batches) {
-        return mirt__fail(MIRT_E_FORMAT, "run: \"passed\" is %lld batches, but a pass over the data has %lld", passed, (long long)batches);
+        return mirt__fail(MIRT_E_FORMAT, "run: \"passed\" is %lld batches, but a pass over the data has %lld", passed,
+                          (long long)batches);
     }
     if (per_epoch > 0 ? done > per_epoch : done > passed) {
-        return mirt__fail(MIRT_E_FORMAT, "run: \"done\" is %lld, but the epoch has had at most %lld batches", done, per_epoch > 0 ? per_epoch : passed);
+        return mirt__fail(MIRT_E_FORMAT, "run: \"done\" is %lld, but the epoch has had at most %lld batches", done,
+                          per_epoch > 0 ? per_epoch : passed);
     }
     if ((p->begun || done || passed) && !(p->first_pass <= p->pass && p->pass < r->epoch)) {
-        return mirt__fail(MIRT_E_FORMAT, "run: \"pass\" is %lld, but passes from \"first_pass\" %lld to below \"epoch\" %lld were begun",
-                          (long long)p->pass, (long long)p->first_pass, (long long)r->epoch);
+        return mirt__fail(
+            MIRT_E_FORMAT,
+            "run: \"pass\" is %lld, but passes from \"first_pass\" %lld to below \"epoch\" %lld were begun",
+            (long long)p->pass, (long long)p->first_pass, (long long)r->epoch);
     }
     if (done && (p->count < 1 || (p->batch > 0 && (p->count - 1) / p->batch >= p->done))) {
-        return mirt__fail(MIRT_E_FORMAT, "run: \"count\" is %lld samples, but %lld batches of at most %lld are done", (long long)p->count, done, (long long)p->batch);
+        return mirt__fail(MIRT_E_FORMAT, "run: \"count\" is %lld samples, but %lld batches of at most %lld are done",
+                          (long long)p->count, done, (long long)p->batch);
     }
     return MIRT_OK;
 }
@@ -121,7 +133,9 @@ static mirt_status mirt__run_same_settings(const mirt__run_state *r) {
     if (!seed) return mirt__fail_at("run");
     snprintf(a, sizeof a, "%llu", (unsigned long long)r->fit->model->strategy->seed);
     if (strcmp(a, seed->string) != 0) {
-        return mirt__fail(MIRT_E_STATE, "it is of a run with seed %s, this strategy has seed %s: going on needs the same", mirt__json_label(seed->string, b), a);
+        return mirt__fail(MIRT_E_STATE,
+                          "it is of a run with seed %s, this strategy has seed %s: going on needs the same",
+                          mirt__json_label(seed->string, b), a);
     }
     for (int i = 0; i < MIRT__COUNT(mirt__run_ints); i++) {
         const char *what = mirt__run_ints[i].what;
@@ -165,21 +179,30 @@ static const char *mirt__json_layer_name(const mirt__json *layer, char out[MIRT_
 /* The first layer that is not the same in two texts of architectures. */
 static mirt_status mirt__run_other_model(mirt__run_state *r, const char *was, const char *is) {
     char a[MIRT__JSON_LABEL], b[MIRT__JSON_LABEL];
-    const mirt__json *then = mirt__json_parse(&r->pool, was, strlen(was)), *now = mirt__json_parse(&r->pool, is, strlen(is));
+    const mirt__json *then = mirt__json_parse(&r->pool, was, strlen(was)),
+                     *now = mirt__json_parse(&r->pool, is, strlen(is));
     if (!then || !now) return mirt_last_status();
-    const mirt__json *old_list = mirt__json_get(then, "layers", MIRT__JSON_ARRAY), *new_list = mirt__json_get(now, "layers", MIRT__JSON_ARRAY);
+    const mirt__json *old_list = mirt__json_get(then, "layers", MIRT__JSON_ARRAY),
+                     *new_list = mirt__json_get(now, "layers", MIRT__JSON_ARRAY);
     if (!old_list || !new_list) return mirt_last_status();
     for (size_t i = 0; i < old_list->count && i < new_list->count; i++) {
         size_t old_size, new_size;
-        const char *x = mirt__json_item_text(was, old_list, i, &old_size), *y = mirt__json_item_text(is, new_list, i, &new_size);
+        const char *x = mirt__json_item_text(was, old_list, i, &old_size),
+                   *y = mirt__json_item_text(is, new_list, i, &new_size);
         if (old_size == new_size && memcmp(x, y, old_size) == 0) continue;
-        return mirt__fail(MIRT_E_STATE, "it is of another model: its layer %d, \"%s\", is not the layer \"%s\" of %s, or has other settings", (int)i,
-                          mirt__json_layer_name(old_list->item[i], a), mirt__json_layer_name(new_list->item[i], b), r->fit->model->name);
+        return mirt__fail(
+            MIRT_E_STATE,
+            "it is of another model: its layer %d, \"%s\", is not the layer \"%s\" of %s, or has other settings",
+            (int)i, mirt__json_layer_name(old_list->item[i], a), mirt__json_layer_name(new_list->item[i], b),
+            r->fit->model->name);
     }
     if (old_list->count != new_list->count) {
-        return mirt__fail(MIRT_E_STATE, "it is of another model: that has %d layers, %s has %d", (int)old_list->count, r->fit->model->name, (int)new_list->count);
+        return mirt__fail(MIRT_E_STATE, "it is of another model: that has %d layers, %s has %d", (int)old_list->count,
+                          r->fit->model->name, (int)new_list->count);
     }
-    return mirt__fail(MIRT_E_STATE, "it is of another model: outputs, losses or weights that are not trained are not those of %s", r->fit->model->name);
+    return mirt__fail(MIRT_E_STATE,
+                      "it is of another model: outputs, losses or weights that are not trained are not those of %s",
+                      r->fit->model->name);
 }
 
 static mirt_status mirt__run_same_model(mirt__run_state *r) {
@@ -189,7 +212,8 @@ static mirt_status mirt__run_same_model(mirt__run_state *r) {
     if (status == MIRT_OK && now.failed) status = mirt_last_status();
     if (status == MIRT_OK && !was) status = mirt__fail(MIRT_E_FORMAT, "it holds no architecture");
     if (status == MIRT_OK) {
-        const char *x = strstr(was, "\"layers\""), *y = strstr(now.data, "\"layers\""); /* the name of the model does not matter */
+        const char *x = strstr(was, "\"layers\""),
+                   *y = strstr(now.data, "\"layers\""); /* the name of the model does not matter */
         if (!x || !y || strcmp(x, y) != 0) status = mirt__run_other_model(r, was, now.data);
     }
     mirt__text_free(&now);
@@ -203,9 +227,12 @@ static mirt_status mirt__run_same_optimizer(mirt__run_state *r) {
     if (!text) return mirt__fail(MIRT_E_FORMAT, "it holds no compile settings");
     if (!compile || mirt__compile_read(r->fit->model->strategy, compile, &then) != MIRT_OK) return mirt_last_status();
     const mirt_optimizer *now = &r->fit->model->config.optimizer;
-    if (then.optimizer.kind == now->kind && mirt__optimizer_slots(&then.optimizer) == mirt__optimizer_slots(now)) return MIRT_OK;
-    return mirt__fail(MIRT_E_STATE, "it is of a run with the optimizer %s (%d values a weight), this model is compiled with %s (%d)",
-                      mirt__optimizer_class_get(then.optimizer.kind)->name, mirt__optimizer_slots(&then.optimizer), mirt__optimizer_class_get(now->kind)->name, mirt__optimizer_slots(now));
+    if (then.optimizer.kind == now->kind && mirt__optimizer_slots(&then.optimizer) == mirt__optimizer_slots(now))
+        return MIRT_OK;
+    return mirt__fail(MIRT_E_STATE,
+                      "it is of a run with the optimizer %s (%d values a weight), this model is compiled with %s (%d)",
+                      mirt__optimizer_class_get(then.optimizer.kind)->name, mirt__optimizer_slots(&then.optimizer),
+                      mirt__optimizer_class_get(now->kind)->name, mirt__optimizer_slots(now));
 }
 
 /* >>tensors */
@@ -216,8 +243,11 @@ static const mirt__safetensor *mirt__run_table(const mirt__run_state *r, const c
     const mirt__safetensor *t = mirt__safetensors_find(r->file, name);
     if (t && t->dtype == MIRT__ST_F64 && t->rank == rank && t->dim[rank - 1] == columns) return t;
     if (!t) mirt__fail(MIRT_E_FORMAT, "there is no tensor %s", name);
-    else mirt__fail(MIRT_E_STATE, "%s is %s %s, but this model's losses and metrics give F64 of rank %d with %lld columns: it is of a run with others", name,
-                    mirt__st_dtype_name(t->dtype), mirt__st_shape_text(t, shape), rank, (long long)columns);
+    else
+        mirt__fail(MIRT_E_STATE,
+                   "%s is %s %s, but this model's losses and metrics give F64 of rank %d with %lld columns: it is of a "
+                   "run with others",
+                   name, mirt__st_dtype_name(t->dtype), mirt__st_shape_text(t, shape), rank, (long long)columns);
     return NULL;
 }
 
@@ -227,16 +257,24 @@ static mirt_status mirt__run_read_log_names(mirt__run_state *r, const mirt__json
     char label[MIRT__JSON_LABEL];
     const int known = mirt__log_names(r->fit->model, true, names);
     if (list->count > (size_t)known) {
-        return mirt__fail(MIRT_E_STATE, "run: \"logs\" has %zu names, but this model reports at most %d: it is of a run with other losses or metrics", list->count, known);
+        return mirt__fail(MIRT_E_STATE,
+                          "run: \"logs\" has %zu names, but this model reports at most %d: it is of a run with other "
+                          "losses or metrics",
+                          list->count, known);
     }
     for (size_t i = 0; i < list->count; i++) {
         const char *name = list->item[i]->type == MIRT__JSON_STRING ? list->item[i]->string : NULL;
-        if (!name) return mirt__fail(MIRT_E_FORMAT, "run: \"logs\" has %s in it, but must hold names", mirt__json_type_name(list->item[i]->type));
+        if (!name)
+            return mirt__fail(MIRT_E_FORMAT, "run: \"logs\" has %s in it, but must hold names",
+                              mirt__json_type_name(list->item[i]->type));
         for (int k = 0; k < known; k++) {
             if (strcmp(names[k], name) == 0) r->log_name[i] = names[k];
         }
         if (r->log_name[i]) continue;
-        return mirt__fail(MIRT_E_STATE, "its history has \"%s\", which this model does not report: it is of a run with other losses or metrics", mirt__json_label(name, label));
+        return mirt__fail(
+            MIRT_E_STATE,
+            "its history has \"%s\", which this model does not report: it is of a run with other losses or metrics",
+            mirt__json_label(name, label));
     }
     return MIRT_OK;
 }
@@ -251,7 +289,8 @@ static mirt_status mirt__run_read_history(mirt__run_state *r) {
     const mirt__safetensor *t = mirt__run_table(r, "run/history", 2, (int64_t)list->count + 1);
     if (!t) return mirt_last_status();
     if (t->dim[0] < 1 || t->dim[0] > r->position.epoch) {
-        return mirt__fail(MIRT_E_FORMAT, "run/history has %lld epochs, but the run has ended %lld", (long long)t->dim[0], (long long)r->position.epoch);
+        return mirt__fail(MIRT_E_FORMAT, "run/history has %lld epochs, but the run has ended %lld",
+                          (long long)t->dim[0], (long long)r->position.epoch);
     }
     r->epochs = (int)t->dim[0];
     r->columns = (int)t->dim[1];
@@ -260,7 +299,8 @@ static mirt_status mirt__run_read_history(mirt__run_state *r) {
         double count;
         memcpy(&count, r->history + (size_t)e * (size_t)r->columns * sizeof count, sizeof count);
         if (count >= 1 && count <= (double)list->count && count == floor(count)) continue;
-        return mirt__fail(MIRT_E_FORMAT, "run/history: epoch %d has %g logs, but must have 1 to %zu", e, count, list->count);
+        return mirt__fail(MIRT_E_FORMAT, "run/history: epoch %d has %g logs, but must have 1 to %zu", e, count,
+                          list->count);
     }
     return MIRT_OK;
 }
@@ -271,7 +311,9 @@ static mirt_status mirt__run_read_sums(mirt__run_state *r) {
     mirt__sums_start(r->fit->model, MIRT__TRAIN, &sums);
     r->num_sums = 1 + MIRT_MAX_OUTPUTS + sums.num_metric;
     const mirt__safetensor *t = mirt__safetensors_find(r->file, "run/sums");
-    if (!r->position.done) return !t ? MIRT_OK : mirt__fail(MIRT_E_FORMAT, "there is a tensor run/sums, but no batch of the epoch is done");
+    if (!r->position.done)
+        return !t ? MIRT_OK
+                  : mirt__fail(MIRT_E_FORMAT, "there is a tensor run/sums, but no batch of the epoch is done");
     if (!(t = mirt__run_table(r, "run/sums", 1, r->num_sums))) return mirt_last_status();
     r->sums = (const unsigned char *)t->data;
     return MIRT_OK;
@@ -281,7 +323,8 @@ static mirt_status mirt__run_check_tensors(const mirt__run_state *r) {
     char label[MIRT__JSON_LABEL];
     for (int i = 0; i < r->file->count; i++) {
         const char *name = r->file->tensor[i].name;
-        if (strncmp(name, "run/", 4) != 0 || strcmp(name, "run/history") == 0 || strcmp(name, "run/sums") == 0) continue;
+        if (strncmp(name, "run/", 4) != 0 || strcmp(name, "run/history") == 0 || strcmp(name, "run/sums") == 0)
+            continue;
         return mirt__fail(MIRT_E_FORMAT, "there is a tensor %s, which no run has", mirt__json_label(name, label));
     }
     return MIRT_OK;
@@ -292,7 +335,8 @@ static mirt_status mirt__run_check_tensors(const mirt__run_state *r) {
 /* The weights that a callback kept: all of them, or none. */
 static mirt_status mirt__run_read_kept(mirt__run_state *r, const char *label, mirt__loaded_callback *out) {
     const mirt_model *model = r->fit->model;
-    const mirt__safetensor **kept = (const mirt__safetensor **)mirt__pool_alloc(&r->pool, ((size_t)model->num_variables + 1) * sizeof *kept);
+    const mirt__safetensor **kept =
+        (const mirt__safetensor **)mirt__pool_alloc(&r->pool, ((size_t)model->num_variables + 1) * sizeof *kept);
     if (!kept) return mirt_last_status();
     for (int k = 0; k < model->num_variables; k++) {
         const mirt__variable *v = &model->variable[k];
@@ -320,8 +364,8 @@ static mirt_status mirt__run_read_callbacks(mirt__run_state *r) {
     if (!states) return mirt__fail_at("run");
     for (size_t i = 0; i < states->count; i++) {
         if (states->item[i]->type == MIRT__JSON_STRING) continue;
-        return mirt__fail(MIRT_E_FORMAT, "the state of %s is %s, but must be a string", mirt__json_label(states->item[i]->key, shown),
-                          mirt__json_type_name(states->item[i]->type));
+        return mirt__fail(MIRT_E_FORMAT, "the state of %s is %s, but must be a string",
+                          mirt__json_label(states->item[i]->key, shown), mirt__json_type_name(states->item[i]->type));
     }
     size_t taken = 0;
     for (int i = 0; i < mirt__num_callbacks(r->fit); i++) {
@@ -344,7 +388,8 @@ static mirt_status mirt__run_find(mirt__run_state *r) {
     if (text && !training) return mirt__fail_at("training");
     r->json = training && training->type == MIRT__JSON_OBJECT ? mirt__json_member(training, "run") : NULL;
     if (!r->json || r->json->type != MIRT__JSON_OBJECT) {
-        return mirt__fail(MIRT_E_FORMAT, "it holds a model but no run to go on with; mirt_load and mirt_load_weights read it");
+        return mirt__fail(MIRT_E_FORMAT,
+                          "it holds a model but no run to go on with; mirt_load and mirt_load_weights read it");
     }
     if (mirt__json_get_int(training, "iterations", 0, MIRT__RUN_MOST, &r->step) != MIRT_OK ||
         mirt__json_get_int(training, "epoch", 0, MIRT__RUN_MOST, &r->epoch) != MIRT_OK) {
@@ -359,9 +404,10 @@ MIRT__LIB mirt_status mirt__run_parse(mirt__run_state *r, mirt__fit *fit, const 
     r->fit = fit;
     r->file = file;
     if (mirt__run_find(r) != MIRT_OK || mirt__run_read_numbers(r) != MIRT_OK || mirt__run_same_model(r) != MIRT_OK ||
-        mirt__run_same_optimizer(r) != MIRT_OK || mirt__run_same_settings(r) != MIRT_OK || mirt__run_check_position(r) != MIRT_OK ||
-        mirt__load_blocks(file, fit->model, slots, false) != MIRT_OK || mirt__run_read_history(r) != MIRT_OK ||
-        mirt__run_read_sums(r) != MIRT_OK || mirt__run_check_tensors(r) != MIRT_OK || mirt__run_read_callbacks(r) != MIRT_OK) {
+        mirt__run_same_optimizer(r) != MIRT_OK || mirt__run_same_settings(r) != MIRT_OK ||
+        mirt__run_check_position(r) != MIRT_OK || mirt__load_blocks(file, fit->model, slots, false) != MIRT_OK ||
+        mirt__run_read_history(r) != MIRT_OK || mirt__run_read_sums(r) != MIRT_OK ||
+        mirt__run_check_tensors(r) != MIRT_OK || mirt__run_read_callbacks(r) != MIRT_OK) {
         return mirt_last_status();
     }
     return MIRT_OK;

@@ -1,5 +1,6 @@
-/* Writes the files of an archive into the current directory, with the library whose header is two directories above this file:
-   how the files beside it were made. Prints what a reader has to find in them; the directory "whole" is of no further use. */
+/* Writes the files of an archive into the current directory, with the library whose header is two directories above
+   this file: how the files beside it were made. Prints what a reader has to find in them; the directory "whole" is of
+   no further use. */
 #define MIRRORTRAIN_IMPLEMENTATION
 #include "../../mirrortrain.h"
 #include "../archive.h"
@@ -34,7 +35,8 @@ static void show_outputs(mirt_model *m, const char *name) {
 
 static void show_history(const mirt_history *h, const char *name) {
     printf("%s.history", name);
-    for (int e = 0; h && e < h->epochs; e++) printf(" %.17g %.17g", mirt_logs_value(&h->epoch[e], "loss"), mirt_logs_value(&h->epoch[e], "accuracy"));
+    for (int e = 0; h && e < h->epochs; e++)
+        printf(" %.17g %.17g", mirt_logs_value(&h->epoch[e], "loss"), mirt_logs_value(&h->epoch[e], "accuracy"));
     printf("\n");
 }
 
@@ -52,13 +54,16 @@ int main(void) {
     fit.epochs = 2;
     fit.batch = ARCHIVE_BATCH;
     fit.no_progress = true;
-    good = m && mirt_fit_arrays(m, archive_x(ARCHIVE_IMAGES), archive_y(ARCHIVE_IMAGES), &fit) && mirt_set_model_class_names(m, names, ARCHIVE_CLASSES) == MIRT_OK &&
-           mirt_save(m, "model.safetensors", MIRT_SAVE_ALL) == MIRT_OK && mirt_save(m, "weights.safetensors", MIRT_SAVE_WEIGHTS_ONLY) == MIRT_OK;
+    good = m && mirt_fit_arrays(m, archive_x(ARCHIVE_IMAGES), archive_y(ARCHIVE_IMAGES), &fit) &&
+           mirt_set_model_class_names(m, names, ARCHIVE_CLASSES) == MIRT_OK &&
+           mirt_save(m, "model.safetensors", MIRT_SAVE_ALL) == MIRT_OK &&
+           mirt_save(m, "weights.safetensors", MIRT_SAVE_WEIGHTS_ONLY) == MIRT_OK;
     printf("model.weights %016llx\nmodel.step %d\n", archive_digest(m), (int)mirt_step(m));
     show_outputs(m, "model");
     watch.batch_end = on_batch;
     watched = &run;
-    good = good && archive_fit(&run, s, &watch, NULL, ARCHIVE_STEP + 1) != NULL; /* a step is lost: logs go on beyond the checkpoint */
+    good = good && archive_fit(&run, s, &watch, NULL, ARCHIVE_STEP + 1) !=
+                       NULL; /* a step is lost: logs go on beyond the checkpoint */
     archive_run_close(&run);
     mirt_strategy_destroy(s);
     s = archive_strategy();
