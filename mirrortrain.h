@@ -367,6 +367,12 @@ MIRT_API mirt_cause mirt_last_cause(void);
 /* "input", "environment", "configuration", "resources", "bug"; "none". */
 MIRT_API const char *mirt_cause_text(mirt_cause cause);
 
+/* Text that a terminal shows without obeying it: control characters (C0, DEL, C1), those that reorder the text around them, and bytes
+   that are not UTF-8 become \xNN, byte by byte; all else is copied. For names that come from files: of classes, layers, files.
+   Writes at most `size` bytes including the final 0 and cuts between characters; `out` may be NULL if size is 0. Returns the length
+   of the whole text, as snprintf does. The library's own messages, logs and texts went through it. */
+MIRT_API size_t mirt_printable(const char *text, char *out, size_t size);
+
 /* Element types. Pixels stay MIRT_UINT8 until a kernel reads them; a MIRT_BOOL is one byte, 0 or 1. */
 typedef enum mirt_dtype { MIRT_FLOAT32 = 0, MIRT_INT32, MIRT_UINT8, MIRT_BOOL, MIRT__DTYPE_COUNT } mirt_dtype;
 
@@ -3035,6 +3041,15 @@ MIRT__LIB void mirt__text_add_bytes(mirt__text *text, const void *data, size_t s
 MIRT__LIB void mirt__text_clear(mirt__text *text);
 MIRT__LIB void mirt__text_free(mirt__text *text);
 
+/* Bytes of the UTF-8 sequence at `at`, of which `size` may be read; 0 when it is invalid. */
+MIRT__LIB int mirt__utf8_length(const char *at, size_t size);
+MIRT__LIB bool mirt__utf8_valid(const char *text, size_t size);
+/* One line for people: formatted, made printable (see mirt_printable) and cut between characters to `size` bytes. */
+MIRT__LIB void mirt__vprint(char *out, size_t size, const char *format, va_list args);
+/* A name as lines for people show it: printable, cut if it is very long. Returns `out`. */
+#define MIRT__SHOWN 512
+MIRT__LIB const char *mirt__shown(const char *name, char out[MIRT__SHOWN]);
+
 /* Objects of one lifetime: freed together. */
 typedef struct mirt__pool_block mirt__pool_block;
 typedef struct mirt__pool {
@@ -3418,7 +3433,7 @@ MIRT__LIB mirt_status mirt__fail(mirt_status status, const char *format, ...) {
     char text[MIRT__ERROR_SIZE];
     va_list args;
     va_start(args, format);
-    vsnprintf(text, sizeof text, format, args);
+    mirt__vprint(text, sizeof text, format, args);
     va_end(args);
     memcpy(mirt__last_error.text, text, strlen(text) + 1);
     mirt__last_error.status = status;
@@ -3431,7 +3446,7 @@ MIRT__LIB mirt_status mirt__fail_at(const char *format, ...) {
     char text[2 * MIRT__ERROR_SIZE + 4];
     va_list args;
     va_start(args, format);
-    vsnprintf(text, MIRT__ERROR_SIZE, format, args);
+    mirt__vprint(text, MIRT__ERROR_SIZE, format, args);
     va_end(args);
     size_t used = strlen(text);
     snprintf(text + used, sizeof text - used, ": %s", mirt__last_error.text);
@@ -3691,7 +3706,7 @@ MIRT__LIB mirt_status mirt__own_process(int64_t process, const char *call, const
 
 /* >>section base/text.c */
 
-/* Growing texts, and the word that was probably meant. */
+/* Growing texts, text that is safe to print, and the word that was probably meant. */
 
 /* Room for `more` bytes and the final 0. */
 static bool mirt__text_reserve(mirt__text *text, size_t more) {
@@ -3749,6 +3764,84 @@ MIRT__LIB void mirt__text_free(mirt__text *text) {
     mirt__free(text->data);
     memset(text, 0, sizeof *text);
 }
+
+/* >>printable text */
+
+MIRT__LIB int mirt__utf8_length(const char *at, size_t size) {
+    const unsigned char *s = (const unsigned char *)at;
+    unsigned char low = 0x80, high = 0xBF; /* range of the second byte */
+    int length;
+    if (size == 0) return 0;
+    if (s[0] < 0x80) return 1;
+    if (s[0] >= 0xC2 && s[0] <= 0xDF) length = 2;
+    else if (s[0] >= 0xE0 && s[0] <= 0xEF) length = 3;
+    else if (s[0] >= 0xF0 && s[0] <= 0xF4) length = 4;
+    else return 0;
+    if (s[0] == 0xE0) low = 0xA0;  /* shorter forms exist */
+    if (s[0] == 0xED) high = 0x9F; /* surrogates */
+    if (s[0] == 0xF0) low = 0x90;
+    if (s[0] == 0xF4) high = 0x8F; /* beyond U+10FFFF */
+    if (size < (size_t)length || s[1] < low || s[1] > high) return 0;
+    for (int i = 2; i < length; i++)
+        if ((s[i] & 0xC0) != 0x80) return 0;
+    return length;
+}
+
+MIRT__LIB bool mirt__utf8_valid(const char *text, size_t size) {
+    while (size > 0) {
+        int length = mirt__utf8_length(text, size);
+        if (length == 0) return false;
+        text += length;
+        size -= (size_t)length;
+    }
+    return true;
+}
+
+/* Whether the valid character of `length` bytes moves a cursor, starts an escape sequence or reorders the text around it. */
+static bool mirt__steers(const char *text, int length) {
+    const unsigned char *c = (const unsigned char *)text;
+    if (length == 1) return c[0] < 0x20 || c[0] == 0x7F;
+    if (length == 2) return c[0] == 0xC2 && c[1] < 0xA0; /* C1 */
+    /* U+2028 to U+202E, U+2066 to U+2069 */
+    return length == 3 && c[0] == 0xE2 && ((c[1] == 0x80 && c[2] >= 0xA8 && c[2] <= 0xAE) || (c[1] == 0x81 && c[2] >= 0xA6 && c[2] <= 0xA9));
+}
+
+MIRT_API size_t mirt_printable(const char *text, char *out, size_t size) {
+    size_t length = 0, left = text ? strlen(text) : 0, used = 0;
+    bool fits = size > 0;
+    while (left > 0) {
+        int bytes = mirt__utf8_length(text, left);
+        const bool plain = bytes > 0 && !mirt__steers(text, bytes);
+        if (bytes == 0) bytes = 1;
+        const size_t more = (size_t)bytes * (plain ? 1 : 4);
+        fits = fits && more < size - used;
+        for (int i = 0; fits && !plain && i < bytes; i++) snprintf(out + used + 4 * i, 5, "\\x%02x", (unsigned)(unsigned char)text[i]);
+        if (fits && plain) memcpy(out + used, text, (size_t)bytes);
+        if (fits) used += more;
+        length += more;
+        text += bytes;
+        left -= (size_t)bytes;
+    }
+    if (size > 0) out[used] = 0;
+    return length;
+}
+
+MIRT__LIB void mirt__vprint(char *out, size_t size, const char *format, va_list args) {
+    char text[512];
+    const int length = vsnprintf(text, sizeof text, format, args);
+    size_t end = strlen(text), start = end;
+    /* Half a character at the cut is no invalid byte of the text. */
+    while (length >= (int)sizeof text && start > 0 && end - start < 4 && ((unsigned char)text[start - 1] & 0xC0) == 0x80) start--;
+    if (length >= (int)sizeof text && start > 0 && (unsigned char)text[start - 1] >= 0xC0 && !mirt__utf8_length(text + start - 1, end - start + 1)) text[start - 1] = 0;
+    mirt_printable(text, out, size);
+}
+
+MIRT__LIB const char *mirt__shown(const char *name, char out[MIRT__SHOWN]) {
+    mirt_printable(name, out, MIRT__SHOWN);
+    return out;
+}
+
+/* >>the word that was probably meant */
 
 #define MIRT__WORD_MAX 64
 
@@ -19766,10 +19859,6 @@ MIRT__LIB void mirt__json_write_number(mirt__text *text, double value);
    characters replaced. Returns `out`. */
 MIRT__LIB const char *mirt__json_label(const char *name, char out[MIRT__JSON_LABEL]);
 
-/* Bytes of the UTF-8 sequence at `at`, of which `size` may be read; 0 when it is invalid. */
-MIRT__LIB int mirt__utf8_length(const char *at, size_t size);
-MIRT__LIB bool mirt__utf8_valid(const char *text, size_t size);
-
 #endif
 
 /* >>section formats/safetensors.h */
@@ -19927,36 +20016,6 @@ static mirt__json *mirt__json_read_value(mirt__json_reader *in);
 static mirt__json *mirt__json_bad(size_t offset, const char *what) {
     mirt__fail(MIRT_E_FORMAT, "JSON at offset %zu: %s", offset, what);
     return NULL;
-}
-
-MIRT__LIB int mirt__utf8_length(const char *at, size_t size) {
-    const unsigned char *s = (const unsigned char *)at;
-    unsigned char low = 0x80, high = 0xBF; /* range of the second byte */
-    int length;
-    if (size == 0) return 0;
-    if (s[0] < 0x80) return 1;
-    if (s[0] >= 0xC2 && s[0] <= 0xDF) length = 2;
-    else if (s[0] >= 0xE0 && s[0] <= 0xEF) length = 3;
-    else if (s[0] >= 0xF0 && s[0] <= 0xF4) length = 4;
-    else return 0;
-    if (s[0] == 0xE0) low = 0xA0;  /* shorter forms exist */
-    if (s[0] == 0xED) high = 0x9F; /* surrogates */
-    if (s[0] == 0xF0) low = 0x90;
-    if (s[0] == 0xF4) high = 0x8F; /* beyond U+10FFFF */
-    if (size < (size_t)length || s[1] < low || s[1] > high) return 0;
-    for (int i = 2; i < length; i++)
-        if ((s[i] & 0xC0) != 0x80) return 0;
-    return length;
-}
-
-MIRT__LIB bool mirt__utf8_valid(const char *text, size_t size) {
-    while (size > 0) {
-        int length = mirt__utf8_length(text, size);
-        if (length == 0) return false;
-        text += length;
-        size -= (size_t)length;
-    }
-    return true;
 }
 
 MIRT__LIB const char *mirt__json_label(const char *name, char out[MIRT__JSON_LABEL]) {
@@ -20295,19 +20354,25 @@ MIRT__LIB mirt_status mirt__json_get_int(const mirt__json *object, const char *k
     return MIRT_OK;
 }
 
+/* The two bytes of U+0080 to U+009F; the text ends in 0. */
+static bool mirt__is_c1(const unsigned char *at) { return at[0] == 0xC2 && at[1] >= 0x80 && at[1] < 0xA0; }
+
 MIRT__LIB void mirt__json_write_string(mirt__text *text, const char *value) {
     static const char from[] = "\"\\\b\f\n\r\t", to[] = "\"\\bfnrt";
+    const unsigned char *at = (const unsigned char *)value;
     mirt__text_add_bytes(text, "\"", 1);
-    while (*value) {
+    while (*at) {
         size_t plain = 0;
-        while ((unsigned char)value[plain] >= 0x20 && value[plain] != '"' && value[plain] != '\\') plain++;
-        mirt__text_add_bytes(text, value, plain);
-        value += plain;
-        if (!*value) break;
-        const char *known = strchr(from, *value);
-        if (known) mirt__text_add(text, "\\%c", to[known - from]);
-        else mirt__text_add(text, "\\u%04x", (unsigned)(unsigned char)*value);
-        value++;
+        /* DEL and C1 as well: people look at logs in terminals. */
+        while (at[plain] >= 0x20 && at[plain] != '"' && at[plain] != '\\' && at[plain] != 0x7F && !mirt__is_c1(at + plain)) plain++;
+        mirt__text_add_bytes(text, at, plain);
+        at += plain;
+        if (!*at) break;
+        const char *known = strchr(from, *at);
+        if (mirt__is_c1(at)) mirt__text_add(text, "\\u%04x", (unsigned)*++at);
+        else if (known) mirt__text_add(text, "\\%c", to[known - from]);
+        else mirt__text_add(text, "\\u%04x", (unsigned)*at);
+        at++;
     }
     mirt__text_add_bytes(text, "\"", 1);
 }
@@ -27121,7 +27186,7 @@ static void mirt__images_say(const mirt_image_directory_desc *desc, mirt_log_lev
     char text[512];
     va_list args;
     va_start(args, format);
-    vsnprintf(text, sizeof text, format, args);
+    mirt__vprint(text, sizeof text, format, args);
     va_end(args);
     mirt__images_log(desc, level, text);
 }
@@ -32101,7 +32166,8 @@ MIRT__LIB void mirt__program_run(const mirt__program *program, int segment, cons
 static void mirt__lazy_text(const mirt_tensor *t, mirt__text *out) {
     if (!t->lazy) return;
     const mirt__node *node = t->node;
-    mirt__text_add(out, "  reads %s", node->name ? node->name : node->op->name);
+    char shown[MIRT__SHOWN];
+    mirt__text_add(out, "  reads %s", mirt__shown(node->name ? node->name : node->op->name, shown));
     if (node->id == MIRT__OP_binary) mirt__text_add(out, " gate");
     if (node->id == MIRT__OP_norm_grad_input) mirt__text_add(out, "'");
     if (node->a.activation) mirt__text_add(out, "+%s", mirt__activation_get(node->a.activation)->name);
@@ -32124,8 +32190,8 @@ MIRT__LIB void mirt__node_notes(const mirt__node *node, mirt__text *out) {
 
 static void mirt__node_text(const mirt__node *node, mirt__text *out) {
     static const char *const space[] = {"-", "arena", "replica", "weight", "gradient", "state", "io"};
-    char shape[96];
-    mirt__text_add(out, "  %-24s %-14s", node->op->name, node->name ? node->name : "");
+    char shape[96], name[MIRT__SHOWN], op[MIRT__SHOWN];
+    mirt__text_add(out, "  %-24s %-14s", mirt__shown(node->op->name, op), node->name ? mirt__shown(node->name, name) : "");
     for (int k = 0; k < node->num_out; k++) {
         const mirt_tensor *t = node->out[k];
         if (t->space == MIRT__SPACE_NONE) continue;
@@ -33396,7 +33462,8 @@ MIRT__LIB void mirt__log(const mirt_strategy *strategy, mirt_log_level level, co
     line.strategy = strategy;
     line.level = level;
     va_start(args, format);
-    vsnprintf(line.text, sizeof line.text, format, args);
+    if (level == MIRT_LOG_PROGRESS) vsnprintf(line.text, sizeof line.text, format, args); /* it moves the cursor itself */
+    else mirt__vprint(line.text, sizeof line.text, format, args);
     va_end(args);
     if (strategy->log == mirt__log_stderr) mirt__log_write(&line);
     else mirt__on_caller(strategy, mirt__log_write, &line);
@@ -42832,7 +42899,7 @@ static void mirt__progress_bar(char *line, size_t size, int64_t done, int64_t al
 }
 
 MIRT__LIB void mirt__progress_line(mirt__progress *progress, const mirt_model *model, const mirt_event *event, bool done) {
-    char line[480] = "";
+    char line[480] = "", shown[MIRT__SHOWN];
     double now = mirt__now();
     if (!done && (!progress->terminal || now - progress->last < 0.1)) return;
     progress->last = now;
@@ -42844,7 +42911,7 @@ MIRT__LIB void mirt__progress_line(mirt__progress *progress, const mirt_model *m
     for (int i = 0; i < event->logs->count; i++) {
         const char *name = event->logs->name[i];
         if (strcmp(name, "batch_loss") == 0 || strcmp(name, "learning_rate") == 0) continue;
-        mirt__line_add(line, sizeof line, " - %s: %.4f", name, event->logs->value[i]);
+        mirt__line_add(line, sizeof line, " - %s: %.4f", mirt__shown(name, shown), event->logs->value[i]);
     }
     if (done && event->input_seconds > 0.02 * event->seconds)
         mirt__line_add(line, sizeof line, " - waited for input: %.0f%%", 100 * event->input_seconds / event->seconds);
@@ -44055,10 +44122,11 @@ static void mirt__timing_devices(const mirt_timing *t, mirt__text *out) {
 MIRT_API const char *mirt_timing_text(mirt_model *model) {
     MIRT__USE_MODEL(model, NULL);
     mirt_timing t;
+    char shown[MIRT__SHOWN];
     if (mirt_fit_timing(model, &t) != MIRT_OK) return NULL;
     mirt__text *out = &model->timing_text;
     mirt__text_clear(out);
-    mirt__text_add(out, "%s: %lld step%s of %.4g samples on %d device%s of %d thread%s, %.3f ms each, %.0f samples a second\n", model->name, (long long)t.steps, t.steps == 1 ? "" : "s",
+    mirt__text_add(out, "%s: %lld step%s of %.4g samples on %d device%s of %d thread%s, %.3f ms each, %.0f samples a second\n", mirt__shown(model->name, shown), (long long)t.steps, t.steps == 1 ? "" : "s",
                    (double)t.samples / (double)t.steps, t.num_devices, t.num_devices == 1 ? "" : "s", t.threads, t.threads == 1 ? "" : "s",
                    1e3 * t.wall / (double)t.steps, (double)t.samples / t.wall);
     mirt__timing_phases(&t, t.num_devices > 1 ? t.num_devices < MIRT__TIMING_COLUMNS ? t.num_devices : MIRT__TIMING_COLUMNS : 0, out);
@@ -44247,16 +44315,17 @@ static double mirt__layer_macs(const mirt_model *model, const mirt__layer *layer
 static void mirt__summary_layers(const mirt_model *model, mirt__text *out) {
     int64_t parameters = 0, trained = 0;
     double macs = 0;
-    char shape[96], name[128];
+    char shape[96], name[2 * MIRT__SHOWN + 4], shown[MIRT__SHOWN], kind[MIRT__SHOWN];
     int width = 42;
     for (int i = 0; i < model->num_layers; i++) {
-        int wide = (int)(strlen(model->layer[i]->name) + strlen(model->layer[i]->cls->class_name)) + 3;
-        if (wide > width && wide < (int)sizeof name) width = wide;
+        int wide = (int)(mirt_printable(model->layer[i]->name, NULL, 0) + strlen(model->layer[i]->cls->class_name)) + 3;
+        if (wide > width && wide < 128) width = wide;
     }
-    mirt__text_add(out, "Model: \"%s\"\n%-*s %-24s %12s %14s\n", model->name, width, "Layer (type)", "Output shape", "Parameters", "MACs/sample");
+    mirt__text_add(out, "Model: \"%s\"\n%-*s %-24s %12s %14s\n", mirt__shown(model->name, shown), width, "Layer (type)", "Output shape", "Parameters", "MACs/sample");
     for (int i = 0; i < model->num_layers; i++) {
         const mirt__layer *layer = model->layer[i];
-        snprintf(name, sizeof name, "%s (%s)", layer->name, layer->cls->class_name);
+        mirt__shown(layer->name, shown);
+        snprintf(name, sizeof name, "%s (%s)", shown, mirt__shown(layer->cls->class_name, kind));
         mirt__text_add(out, "%-*s %-24s %12lld %14.0f\n", width, name, mirt__shape_text(&layer->out[0]->shape, shape),
                        (long long)mirt__layer_parameters(model, layer), mirt__layer_macs(model, layer));
         macs += mirt__layer_macs(model, layer);
@@ -44929,7 +44998,7 @@ static void mirt__profile_table(const mirt_model *model, const mirt__profile_row
     rest.seconds = step;
     mirt__text_add(out, "%9s %7s %9s %5s %8s %5s\n", "ms", "", "GFLOP/s", "peak", "GB/s", "peak");
     for (int i = 0; i < count; i++) {
-        char what[160] = "";
+        char what[160] = "", name[MIRT__SHOWN], shown[MIRT__SHOWN];
         if (row[i].seconds < 0.0005 * step) {
             rest.count += row[i].node ? row[i].count : 0;
             continue;
@@ -44939,7 +45008,7 @@ static void mirt__profile_table(const mirt_model *model, const mirt__profile_row
         if (row[i].count > 1) snprintf(what, sizeof what, "%d of them", row[i].count);
         else if (row[i].node) mirt__profile_what(row[i].node, what, sizeof what);
         const char *layer = row[i].count == 1 && row[i].node && row[i].node->name ? row[i].node->name : "";
-        mirt__text_add(out, "  %-30s %-28s %s", row[i].name, layer, what);
+        mirt__text_add(out, "  %-30s %-28s %s", mirt__shown(row[i].name, name), mirt__shown(layer, shown), what);
         if (row[i].count == 1 && row[i].node) mirt__node_notes(row[i].node, out);
         mirt__text_add(out, "\n");
     }
@@ -44973,6 +45042,7 @@ static bool mirt__profile_of(const mirt_model *model, const mirt_function *f, co
     const mirt__clocks *c = f->clocks;
     const double step = c->step / (double)c->steps;
     double flops = 0, bytes = 0;
+    char shown[MIRT__SHOWN];
     mirt__profile_row *row = (mirt__profile_row *)mirt__calloc((size_t)f->program.graph.count + 2, sizeof *row);
     if (!row) return false;
     int count = mirt__profile_rows(f, row);
@@ -44982,7 +45052,7 @@ static bool mirt__profile_of(const mirt_model *model, const mirt_function *f, co
         bytes += row[i].bytes;
     }
     mirt__text_add(out, "%s, %s: %lld step%s of %.4g sample%s, %.3f ms each: %.2f GFLOP and %.3f GB on the first device, %.1f GFLOP/s and %.1f GB/s\n",
-                   model->name, name, (long long)c->steps, c->steps == 1 ? "" : "s", (double)c->rows / (double)c->steps, c->rows == c->steps ? "" : "s",
+                   mirt__shown(model->name, shown), name, (long long)c->steps, c->steps == 1 ? "" : "s", (double)c->rows / (double)c->steps, c->rows == c->steps ? "" : "s",
                    step * 1e3, flops * 1e-9, bytes * 1e-9, flops / step * 1e-9, bytes / step * 1e-9);
     mirt__profile_table(model, row, count, step, out);
     mirt__text_add(out, "by kind:\n");
@@ -45340,7 +45410,7 @@ static const char *mirt__load_name(mirt__pool *pool, const mirt__variable *v, co
 
 /* Tensors that are nobody's: not those of an optimizer or a run, which whole models have. */
 static void mirt__load_extras(const mirt__safetensors *file, const bool *used, mirt__text *text, mirt_load_report *report) {
-    char shape[MIRT__ST_SHAPE_TEXT];
+    char shape[MIRT__ST_SHAPE_TEXT], shown[MIRT__SHOWN];
     const bool whole = mirt__safetensors_metadata(file, "compile") != NULL;
     for (int i = 0; i < file->count; i++) {
         const mirt__safetensor *t = &file->tensor[i];
@@ -45352,13 +45422,13 @@ static void mirt__load_extras(const mirt__safetensors *file, const bool *used, m
         slot = slot || (whole && (strncmp(t->name, "run/", 4) == 0 || strncmp(t->name, "callbacks/", 10) == 0));
         if (used[i] || slot) continue;
         report->extra++;
-        mirt__text_add(text, "extra: %s %s\n", t->name, mirt__st_shape_text(t, shape));
+        mirt__text_add(text, "extra: %s %s\n", mirt__shown(t->name, shown), mirt__st_shape_text(t, shape));
     }
 }
 
 static mirt_status mirt__load_some(mirt_model *model, const mirt__safetensors *file, mirt__pool *pool, const mirt_load_desc *desc, mirt_load_report *report) {
     mirt__text *text = &model->load_text;
-    char have[MIRT__ST_SHAPE_TEXT], want[96];
+    char have[MIRT__ST_SHAPE_TEXT], want[96], shown[MIRT__SHOWN];
     int asked = 0;
     bool ok = true, *used = (bool *)mirt__pool_alloc(pool, (size_t)file->count + 1);
     if (!used) return mirt_last_status();
@@ -45376,10 +45446,10 @@ static mirt_status mirt__load_some(mirt_model *model, const mirt__safetensors *f
             report->loaded++;
         } else if (t) {
             report->mismatched++;
-            mirt__text_add(text, "mismatched: %s is %s, in the file %s %s\n", v->name, mirt__shape_text(&v->shape, want), mirt__st_dtype_name(t->dtype), mirt__st_shape_text(t, have));
+            mirt__text_add(text, "mismatched: %s is %s, in the file %s %s\n", mirt__shown(v->name, shown), mirt__shape_text(&v->shape, want), mirt__st_dtype_name(t->dtype), mirt__st_shape_text(t, have));
         } else {
             report->missing++;
-            mirt__text_add(text, "missing: %s %s\n", v->name, mirt__shape_text(&v->shape, want));
+            mirt__text_add(text, "missing: %s %s\n", mirt__shown(v->name, shown), mirt__shape_text(&v->shape, want));
         }
     }
     mirt__load_extras(file, used, text, report);

@@ -95,6 +95,12 @@ MIRT_API mirt_cause mirt_last_cause(void);
 /* "input", "environment", "configuration", "resources", "bug"; "none". */
 MIRT_API const char *mirt_cause_text(mirt_cause cause);
 
+/* Text that a terminal shows without obeying it: control characters (C0, DEL, C1), those that reorder the text around them, and bytes
+   that are not UTF-8 become \xNN, byte by byte; all else is copied. For names that come from files: of classes, layers, files.
+   Writes at most `size` bytes including the final 0 and cuts between characters; `out` may be NULL if size is 0. Returns the length
+   of the whole text, as snprintf does. The library's own messages, logs and texts went through it. */
+MIRT_API size_t mirt_printable(const char *text, char *out, size_t size);
+
 /* Element types. Pixels stay MIRT_UINT8 until a kernel reads them; a MIRT_BOOL is one byte, 0 or 1. */
 typedef enum mirt_dtype { MIRT_FLOAT32 = 0, MIRT_INT32, MIRT_UINT8, MIRT_BOOL, MIRT__DTYPE_COUNT } mirt_dtype;
 

@@ -248,6 +248,97 @@ static void test_texts(void) {
        !mirt__nearest(wide, words, 4), "or none");
 }
 
+/* Whether a terminal shows the text as it is: no byte of it steers. Newlines end lines of texts. */
+static bool tame(const char *text, bool lines) {
+    for (const unsigned char *at = (const unsigned char *)text; at && *at; at++) {
+        if ((*at < 32 && !(lines && *at == '\n')) || *at == 127 || (*at == 0xC2 && at[1] < 0xA0) || *at == 0xFF) return false;
+    }
+    return text != NULL;
+}
+
+static char logged[4096];
+
+static void keep_log(mirt_log_level level, const char *text, void *user) {
+    const size_t used = strlen(logged);
+    (void)level;
+    (void)user;
+    snprintf(logged + used, sizeof logged - used, "%s|", text);
+}
+
+static void test_printable(void) {
+    static const char *const pairs[][2] = {
+        {"cats", "cats"}, {"", ""}, {"a\x1b]0;title\x07", "a\\x1b]0;title\\x07"}, {"x\r\nfinal: loss=0", "x\\x0d\\x0afinal: loss=0"}, {"\x7f", "\\x7f"},
+        {"\xc2\x9b" "31m", "\\xc2\\x9b31m"}, {"\xc2\xa0", "\xc2\xa0"}, {"h\xc3\xa9t\xf0\x9f\x90\xb1", "h\xc3\xa9t\xf0\x9f\x90\xb1"}, {"\x9b" "31m", "\\x9b31m"},
+        {"\xff\xc3", "\\xff\\xc3"}, {"\xed\xa0\x80", "\\xed\\xa0\\x80"}, {"\xc0\x9b", "\\xc0\\x9b"}, {"\xe2\x80\xae" "txt.exe", "\\xe2\\x80\\xaetxt.exe"}, {NULL, ""}};
+    char out[64];
+    int wrong = 0;
+    for (int i = 0; i < MIRT__COUNT(pairs); i++) {
+        const size_t length = mirt_printable(pairs[i][0], out, sizeof out);
+        if (length == strlen(pairs[i][1]) && strcmp(out, pairs[i][1]) == 0 && mirt_printable(out, NULL, 0) == length) continue;
+        wrong++;
+        ok(false, "pair %d is shown as %s", i, out);
+    }
+    ok(wrong == 0, "text is made printable, and once is enough");
+    bool whole = true;
+    for (size_t size = 0; size < 16; size++) {
+        memset(out, '#', sizeof out);
+        whole = whole && mirt_printable("a\xc3\xa9\x1b" "b", out, size) == 8 && out[size] == '#' && (size == 0 || strlen(out) < size);
+        if (size == 3) whole = whole && strcmp(out, "a") == 0;
+        if (size == 7) whole = whole && strcmp(out, "a\xc3\xa9") == 0;
+        if (size == 9) whole = whole && strcmp(out, "a\xc3\xa9\\x1bb") == 0;
+    }
+    ok(whole, "it is cut between characters, within the bytes there are");
+
+    static const char hostile[] = "evil\x1b]0;owned\x07\r\nfinal: loss=0\x7f\xc2\x9b" "2J";
+    char text[700];
+    snprintf(text, sizeof text, "/none/%s/\xff", hostile);
+    mirt_strategy *strategy = make_strategy(1);
+    ok(!mirt_load(strategy, text) && tame(mirt_last_error(), false) && strstr(mirt_last_error(), "evil\\x1b]0;owned\\x07\\x0d\\x0afinal"), "an error about a hostile path: %s", mirt_last_error());
+    for (size_t pad = 500; pad < 520; pad++) { /* where the sentence is cut */
+        memset(text, 'p', pad);
+        snprintf(text + pad, sizeof text - pad, "\xf0\x9f\x90\xb1\x1b");
+        mirt_load(strategy, text);
+        whole = whole && tame(mirt_last_error(), false) && strlen(mirt_last_error()) < 512 && mirt__utf8_valid(mirt_last_error(), strlen(mirt_last_error())) &&
+                !strstr(mirt_last_error(), "\\xf0");
+    }
+    ok(whole, "a sentence that is cut within a character ends before it");
+
+    mirt_compile_desc compile;
+    mirt_dense_desc dense;
+    float x[6] = {1, 2, 3, 4, 5, 6}, y[4] = {1, 0, 0, 1};
+    memset(&compile, 0, sizeof compile);
+    memset(&dense, 0, sizeof dense);
+    mirt_set_log(strategy, keep_log, NULL);
+    compile.loss = MIRT_BINARY_CROSSENTROPY;
+    compile.optimizer = mirt_sgd(0.1f, 0, false);
+    dense.units = 2;
+    dense.name = hostile;
+    mirt_model *model = mirt_model_create(strategy, hostile);
+    mirt_model_output(model, mirt_dense(mirt_input(model, MIRT_SHAPE(3)), &dense));
+    const bool compiled = mirt_compile(model, &compile) == MIRT_OK && mirt_profile_begin(model) == MIRT_OK;
+    ok(compiled && strstr(logged, "evil\\x1b") && tame(logged, false), "a log line about hostile names: %s", logged);
+    mirt_data data;
+    memset(&data, 0, sizeof data);
+    data.x[0] = mirt_make_array(x, MIRT_FLOAT32, MIRT_SHAPE(2, 3));
+    data.y[0] = mirt_make_array(y, MIRT_FLOAT32, MIRT_SHAPE(2, 2));
+    mirt_dataset *dataset = mirt_batch(mirt_arrays_of(&data), 2);
+    mirt_fit_desc fit;
+    memset(&fit, 0, sizeof fit);
+    fit.epochs = 2;
+    ok(mirt_fit(model, dataset, &fit) != NULL, "it trains: %s", mirt_last_error());
+    const char *texts[] = {mirt_summary(model, 2), mirt_graph_text(model, 2), mirt_timing_text(model), mirt_profile_text(model)};
+    static const char *const names[] = {"summary", "graph", "timing", "profile"};
+    for (int i = 0; i < MIRT__COUNT(texts); i++) {
+        ok(texts[i] && strstr(texts[i], "evil\\x1b") && tame(texts[i], true) && !strstr(texts[i], "\nfinal"), "its %s", names[i]);
+    }
+    mirt__text json = {NULL, 0, 0, false};
+    mirt__json_write_string(&json, hostile);
+    ok(tame(json.data, false) && strstr(json.data, "\\u007f\\u009b2J"), "JSON of it: %s", json.data);
+    mirt__text_free(&json);
+    mirt_dataset_destroy(dataset);
+    mirt_strategy_destroy(strategy);
+}
+
 static void test_shapes(void) {
     char out[96];
     mirt_shape shape = mirt_make_shape(1, 2, 3, 4, 5, 6);
@@ -391,6 +482,7 @@ int main(void) {
     test_statuses();
     test_errors();
     test_texts();
+    test_printable();
     test_shapes();
     test_memory();
     test_random();

@@ -59,7 +59,7 @@ MIRT__LIB mirt_status mirt__fail(mirt_status status, const char *format, ...) {
     char text[MIRT__ERROR_SIZE];
     va_list args;
     va_start(args, format);
-    vsnprintf(text, sizeof text, format, args);
+    mirt__vprint(text, sizeof text, format, args);
     va_end(args);
     memcpy(mirt__last_error.text, text, strlen(text) + 1);
     mirt__last_error.status = status;
@@ -72,7 +72,7 @@ MIRT__LIB mirt_status mirt__fail_at(const char *format, ...) {
     char text[2 * MIRT__ERROR_SIZE + 4];
     va_list args;
     va_start(args, format);
-    vsnprintf(text, MIRT__ERROR_SIZE, format, args);
+    mirt__vprint(text, MIRT__ERROR_SIZE, format, args);
     va_end(args);
     size_t used = strlen(text);
     snprintf(text + used, sizeof text - used, ": %s", mirt__last_error.text);

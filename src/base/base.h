@@ -118,6 +118,15 @@ MIRT__LIB void mirt__text_add_bytes(mirt__text *text, const void *data, size_t s
 MIRT__LIB void mirt__text_clear(mirt__text *text);
 MIRT__LIB void mirt__text_free(mirt__text *text);
 
+/* Bytes of the UTF-8 sequence at `at`, of which `size` may be read; 0 when it is invalid. */
+MIRT__LIB int mirt__utf8_length(const char *at, size_t size);
+MIRT__LIB bool mirt__utf8_valid(const char *text, size_t size);
+/* One line for people: formatted, made printable (see mirt_printable) and cut between characters to `size` bytes. */
+MIRT__LIB void mirt__vprint(char *out, size_t size, const char *format, va_list args);
+/* A name as lines for people show it: printable, cut if it is very long. Returns `out`. */
+#define MIRT__SHOWN 512
+MIRT__LIB const char *mirt__shown(const char *name, char out[MIRT__SHOWN]);
+
 /* Objects of one lifetime: freed together. */
 typedef struct mirt__pool_block mirt__pool_block;
 typedef struct mirt__pool {

@@ -1,4 +1,4 @@
-/* Growing texts, and the word that was probably meant. */
+/* Growing texts, text that is safe to print, and the word that was probably meant. */
 
 #include "base.h"
 
@@ -58,6 +58,84 @@ MIRT__LIB void mirt__text_free(mirt__text *text) {
     mirt__free(text->data);
     memset(text, 0, sizeof *text);
 }
+
+/* >>printable text */
+
+MIRT__LIB int mirt__utf8_length(const char *at, size_t size) {
+    const unsigned char *s = (const unsigned char *)at;
+    unsigned char low = 0x80, high = 0xBF; /* range of the second byte */
+    int length;
+    if (size == 0) return 0;
+    if (s[0] < 0x80) return 1;
+    if (s[0] >= 0xC2 && s[0] <= 0xDF) length = 2;
+    else if (s[0] >= 0xE0 && s[0] <= 0xEF) length = 3;
+    else if (s[0] >= 0xF0 && s[0] <= 0xF4) length = 4;
+    else return 0;
+    if (s[0] == 0xE0) low = 0xA0;  /* shorter forms exist */
+    if (s[0] == 0xED) high = 0x9F; /* surrogates */
+    if (s[0] == 0xF0) low = 0x90;
+    if (s[0] == 0xF4) high = 0x8F; /* beyond U+10FFFF */
+    if (size < (size_t)length || s[1] < low || s[1] > high) return 0;
+    for (int i = 2; i < length; i++)
+        if ((s[i] & 0xC0) != 0x80) return 0;
+    return length;
+}
+
+MIRT__LIB bool mirt__utf8_valid(const char *text, size_t size) {
+    while (size > 0) {
+        int length = mirt__utf8_length(text, size);
+        if (length == 0) return false;
+        text += length;
+        size -= (size_t)length;
+    }
+    return true;
+}
+
+/* Whether the valid character of `length` bytes moves a cursor, starts an escape sequence or reorders the text around it. */
+static bool mirt__steers(const char *text, int length) {
+    const unsigned char *c = (const unsigned char *)text;
+    if (length == 1) return c[0] < 0x20 || c[0] == 0x7F;
+    if (length == 2) return c[0] == 0xC2 && c[1] < 0xA0; /* C1 */
+    /* U+2028 to U+202E, U+2066 to U+2069 */
+    return length == 3 && c[0] == 0xE2 && ((c[1] == 0x80 && c[2] >= 0xA8 && c[2] <= 0xAE) || (c[1] == 0x81 && c[2] >= 0xA6 && c[2] <= 0xA9));
+}
+
+MIRT_API size_t mirt_printable(const char *text, char *out, size_t size) {
+    size_t length = 0, left = text ? strlen(text) : 0, used = 0;
+    bool fits = size > 0;
+    while (left > 0) {
+        int bytes = mirt__utf8_length(text, left);
+        const bool plain = bytes > 0 && !mirt__steers(text, bytes);
+        if (bytes == 0) bytes = 1;
+        const size_t more = (size_t)bytes * (plain ? 1 : 4);
+        fits = fits && more < size - used;
+        for (int i = 0; fits && !plain && i < bytes; i++) snprintf(out + used + 4 * i, 5, "\\x%02x", (unsigned)(unsigned char)text[i]);
+        if (fits && plain) memcpy(out + used, text, (size_t)bytes);
+        if (fits) used += more;
+        length += more;
+        text += bytes;
+        left -= (size_t)bytes;
+    }
+    if (size > 0) out[used] = 0;
+    return length;
+}
+
+MIRT__LIB void mirt__vprint(char *out, size_t size, const char *format, va_list args) {
+    char text[512];
+    const int length = vsnprintf(text, sizeof text, format, args);
+    size_t end = strlen(text), start = end;
+    /* Half a character at the cut is no invalid byte of the text. */
+    while (length >= (int)sizeof text && start > 0 && end - start < 4 && ((unsigned char)text[start - 1] & 0xC0) == 0x80) start--;
+    if (length >= (int)sizeof text && start > 0 && (unsigned char)text[start - 1] >= 0xC0 && !mirt__utf8_length(text + start - 1, end - start + 1)) text[start - 1] = 0;
+    mirt_printable(text, out, size);
+}
+
+MIRT__LIB const char *mirt__shown(const char *name, char out[MIRT__SHOWN]) {
+    mirt_printable(name, out, MIRT__SHOWN);
+    return out;
+}
+
+/* >>the word that was probably meant */
 
 #define MIRT__WORD_MAX 64
 

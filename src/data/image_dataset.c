@@ -180,7 +180,7 @@ static void mirt__images_say(const mirt_image_directory_desc *desc, mirt_log_lev
     char text[512];
     va_list args;
     va_start(args, format);
-    vsnprintf(text, sizeof text, format, args);
+    mirt__vprint(text, sizeof text, format, args);
     va_end(args);
     mirt__images_log(desc, level, text);
 }

@@ -14,36 +14,6 @@ static mirt__json *mirt__json_bad(size_t offset, const char *what) {
     return NULL;
 }
 
-MIRT__LIB int mirt__utf8_length(const char *at, size_t size) {
-    const unsigned char *s = (const unsigned char *)at;
-    unsigned char low = 0x80, high = 0xBF; /* range of the second byte */
-    int length;
-    if (size == 0) return 0;
-    if (s[0] < 0x80) return 1;
-    if (s[0] >= 0xC2 && s[0] <= 0xDF) length = 2;
-    else if (s[0] >= 0xE0 && s[0] <= 0xEF) length = 3;
-    else if (s[0] >= 0xF0 && s[0] <= 0xF4) length = 4;
-    else return 0;
-    if (s[0] == 0xE0) low = 0xA0;  /* shorter forms exist */
-    if (s[0] == 0xED) high = 0x9F; /* surrogates */
-    if (s[0] == 0xF0) low = 0x90;
-    if (s[0] == 0xF4) high = 0x8F; /* beyond U+10FFFF */
-    if (size < (size_t)length || s[1] < low || s[1] > high) return 0;
-    for (int i = 2; i < length; i++)
-        if ((s[i] & 0xC0) != 0x80) return 0;
-    return length;
-}
-
-MIRT__LIB bool mirt__utf8_valid(const char *text, size_t size) {
-    while (size > 0) {
-        int length = mirt__utf8_length(text, size);
-        if (length == 0) return false;
-        text += length;
-        size -= (size_t)length;
-    }
-    return true;
-}
-
 MIRT__LIB const char *mirt__json_label(const char *name, char out[MIRT__JSON_LABEL]) {
     size_t used = 0, left = strlen(name);
     while (left > 0) {
@@ -380,19 +350,25 @@ MIRT__LIB mirt_status mirt__json_get_int(const mirt__json *object, const char *k
     return MIRT_OK;
 }
 
+/* The two bytes of U+0080 to U+009F; the text ends in 0. */
+static bool mirt__is_c1(const unsigned char *at) { return at[0] == 0xC2 && at[1] >= 0x80 && at[1] < 0xA0; }
+
 MIRT__LIB void mirt__json_write_string(mirt__text *text, const char *value) {
     static const char from[] = "\"\\\b\f\n\r\t", to[] = "\"\\bfnrt";
+    const unsigned char *at = (const unsigned char *)value;
     mirt__text_add_bytes(text, "\"", 1);
-    while (*value) {
+    while (*at) {
         size_t plain = 0;
-        while ((unsigned char)value[plain] >= 0x20 && value[plain] != '"' && value[plain] != '\\') plain++;
-        mirt__text_add_bytes(text, value, plain);
-        value += plain;
-        if (!*value) break;
-        const char *known = strchr(from, *value);
-        if (known) mirt__text_add(text, "\\%c", to[known - from]);
-        else mirt__text_add(text, "\\u%04x", (unsigned)(unsigned char)*value);
-        value++;
+        /* DEL and C1 as well: people look at logs in terminals. */
+        while (at[plain] >= 0x20 && at[plain] != '"' && at[plain] != '\\' && at[plain] != 0x7F && !mirt__is_c1(at + plain)) plain++;
+        mirt__text_add_bytes(text, at, plain);
+        at += plain;
+        if (!*at) break;
+        const char *known = strchr(from, *at);
+        if (mirt__is_c1(at)) mirt__text_add(text, "\\u%04x", (unsigned)*++at);
+        else if (known) mirt__text_add(text, "\\%c", to[known - from]);
+        else mirt__text_add(text, "\\u%04x", (unsigned)*at);
+        at++;
     }
     mirt__text_add_bytes(text, "\"", 1);
 }

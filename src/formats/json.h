@@ -51,8 +51,4 @@ MIRT__LIB void mirt__json_write_number(mirt__text *text, double value);
    characters replaced. Returns `out`. */
 MIRT__LIB const char *mirt__json_label(const char *name, char out[MIRT__JSON_LABEL]);
 
-/* Bytes of the UTF-8 sequence at `at`, of which `size` may be read; 0 when it is invalid. */
-MIRT__LIB int mirt__utf8_length(const char *at, size_t size);
-MIRT__LIB bool mirt__utf8_valid(const char *text, size_t size);
-
 #endif

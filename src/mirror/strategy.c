@@ -29,7 +29,8 @@ MIRT__LIB void mirt__log(const mirt_strategy *strategy, mirt_log_level level, co
     line.strategy = strategy;
     line.level = level;
     va_start(args, format);
-    vsnprintf(line.text, sizeof line.text, format, args);
+    if (level == MIRT_LOG_PROGRESS) vsnprintf(line.text, sizeof line.text, format, args); /* it moves the cursor itself */
+    else mirt__vprint(line.text, sizeof line.text, format, args);
     va_end(args);
     if (strategy->log == mirt__log_stderr) mirt__log_write(&line);
     else mirt__on_caller(strategy, mirt__log_write, &line);

@@ -177,16 +177,17 @@ static double mirt__layer_macs(const mirt_model *model, const mirt__layer *layer
 static void mirt__summary_layers(const mirt_model *model, mirt__text *out) {
     int64_t parameters = 0, trained = 0;
     double macs = 0;
-    char shape[96], name[128];
+    char shape[96], name[2 * MIRT__SHOWN + 4], shown[MIRT__SHOWN], kind[MIRT__SHOWN];
     int width = 42;
     for (int i = 0; i < model->num_layers; i++) {
-        int wide = (int)(strlen(model->layer[i]->name) + strlen(model->layer[i]->cls->class_name)) + 3;
-        if (wide > width && wide < (int)sizeof name) width = wide;
+        int wide = (int)(mirt_printable(model->layer[i]->name, NULL, 0) + strlen(model->layer[i]->cls->class_name)) + 3;
+        if (wide > width && wide < 128) width = wide;
     }
-    mirt__text_add(out, "Model: \"%s\"\n%-*s %-24s %12s %14s\n", model->name, width, "Layer (type)", "Output shape", "Parameters", "MACs/sample");
+    mirt__text_add(out, "Model: \"%s\"\n%-*s %-24s %12s %14s\n", mirt__shown(model->name, shown), width, "Layer (type)", "Output shape", "Parameters", "MACs/sample");
     for (int i = 0; i < model->num_layers; i++) {
         const mirt__layer *layer = model->layer[i];
-        snprintf(name, sizeof name, "%s (%s)", layer->name, layer->cls->class_name);
+        mirt__shown(layer->name, shown);
+        snprintf(name, sizeof name, "%s (%s)", shown, mirt__shown(layer->cls->class_name, kind));
         mirt__text_add(out, "%-*s %-24s %12lld %14.0f\n", width, name, mirt__shape_text(&layer->out[0]->shape, shape),
                        (long long)mirt__layer_parameters(model, layer), mirt__layer_macs(model, layer));
         macs += mirt__layer_macs(model, layer);

@@ -317,7 +317,7 @@ static void mirt__profile_table(const mirt_model *model, const mirt__profile_row
     rest.seconds = step;
     mirt__text_add(out, "%9s %7s %9s %5s %8s %5s\n", "ms", "", "GFLOP/s", "peak", "GB/s", "peak");
     for (int i = 0; i < count; i++) {
-        char what[160] = "";
+        char what[160] = "", name[MIRT__SHOWN], shown[MIRT__SHOWN];
         if (row[i].seconds < 0.0005 * step) {
             rest.count += row[i].node ? row[i].count : 0;
             continue;
@@ -327,7 +327,7 @@ static void mirt__profile_table(const mirt_model *model, const mirt__profile_row
         if (row[i].count > 1) snprintf(what, sizeof what, "%d of them", row[i].count);
         else if (row[i].node) mirt__profile_what(row[i].node, what, sizeof what);
         const char *layer = row[i].count == 1 && row[i].node && row[i].node->name ? row[i].node->name : "";
-        mirt__text_add(out, "  %-30s %-28s %s", row[i].name, layer, what);
+        mirt__text_add(out, "  %-30s %-28s %s", mirt__shown(row[i].name, name), mirt__shown(layer, shown), what);
         if (row[i].count == 1 && row[i].node) mirt__node_notes(row[i].node, out);
         mirt__text_add(out, "\n");
     }
@@ -361,6 +361,7 @@ static bool mirt__profile_of(const mirt_model *model, const mirt_function *f, co
     const mirt__clocks *c = f->clocks;
     const double step = c->step / (double)c->steps;
     double flops = 0, bytes = 0;
+    char shown[MIRT__SHOWN];
     mirt__profile_row *row = (mirt__profile_row *)mirt__calloc((size_t)f->program.graph.count + 2, sizeof *row);
     if (!row) return false;
     int count = mirt__profile_rows(f, row);
@@ -370,7 +371,7 @@ static bool mirt__profile_of(const mirt_model *model, const mirt_function *f, co
         bytes += row[i].bytes;
     }
     mirt__text_add(out, "%s, %s: %lld step%s of %.4g sample%s, %.3f ms each: %.2f GFLOP and %.3f GB on the first device, %.1f GFLOP/s and %.1f GB/s\n",
-                   model->name, name, (long long)c->steps, c->steps == 1 ? "" : "s", (double)c->rows / (double)c->steps, c->rows == c->steps ? "" : "s",
+                   mirt__shown(model->name, shown), name, (long long)c->steps, c->steps == 1 ? "" : "s", (double)c->rows / (double)c->steps, c->rows == c->steps ? "" : "s",
                    step * 1e3, flops * 1e-9, bytes * 1e-9, flops / step * 1e-9, bytes / step * 1e-9);
     mirt__profile_table(model, row, count, step, out);
     mirt__text_add(out, "by kind:\n");

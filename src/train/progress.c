@@ -32,7 +32,7 @@ static void mirt__progress_bar(char *line, size_t size, int64_t done, int64_t al
 }
 
 MIRT__LIB void mirt__progress_line(mirt__progress *progress, const mirt_model *model, const mirt_event *event, bool done) {
-    char line[480] = "";
+    char line[480] = "", shown[MIRT__SHOWN];
     double now = mirt__now();
     if (!done && (!progress->terminal || now - progress->last < 0.1)) return;
     progress->last = now;
@@ -44,7 +44,7 @@ MIRT__LIB void mirt__progress_line(mirt__progress *progress, const mirt_model *m
     for (int i = 0; i < event->logs->count; i++) {
         const char *name = event->logs->name[i];
         if (strcmp(name, "batch_loss") == 0 || strcmp(name, "learning_rate") == 0) continue;
-        mirt__line_add(line, sizeof line, " - %s: %.4f", name, event->logs->value[i]);
+        mirt__line_add(line, sizeof line, " - %s: %.4f", mirt__shown(name, shown), event->logs->value[i]);
     }
     if (done && event->input_seconds > 0.02 * event->seconds)
         mirt__line_add(line, sizeof line, " - waited for input: %.0f%%", 100 * event->input_seconds / event->seconds);

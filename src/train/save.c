@@ -328,7 +328,7 @@ static const char *mirt__load_name(mirt__pool *pool, const mirt__variable *v, co
 
 /* Tensors that are nobody's: not those of an optimizer or a run, which whole models have. */
 static void mirt__load_extras(const mirt__safetensors *file, const bool *used, mirt__text *text, mirt_load_report *report) {
-    char shape[MIRT__ST_SHAPE_TEXT];
+    char shape[MIRT__ST_SHAPE_TEXT], shown[MIRT__SHOWN];
     const bool whole = mirt__safetensors_metadata(file, "compile") != NULL;
     for (int i = 0; i < file->count; i++) {
         const mirt__safetensor *t = &file->tensor[i];
@@ -340,13 +340,13 @@ static void mirt__load_extras(const mirt__safetensors *file, const bool *used, m
         slot = slot || (whole && (strncmp(t->name, "run/", 4) == 0 || strncmp(t->name, "callbacks/", 10) == 0));
         if (used[i] || slot) continue;
         report->extra++;
-        mirt__text_add(text, "extra: %s %s\n", t->name, mirt__st_shape_text(t, shape));
+        mirt__text_add(text, "extra: %s %s\n", mirt__shown(t->name, shown), mirt__st_shape_text(t, shape));
     }
 }
 
 static mirt_status mirt__load_some(mirt_model *model, const mirt__safetensors *file, mirt__pool *pool, const mirt_load_desc *desc, mirt_load_report *report) {
     mirt__text *text = &model->load_text;
-    char have[MIRT__ST_SHAPE_TEXT], want[96];
+    char have[MIRT__ST_SHAPE_TEXT], want[96], shown[MIRT__SHOWN];
     int asked = 0;
     bool ok = true, *used = (bool *)mirt__pool_alloc(pool, (size_t)file->count + 1);
     if (!used) return mirt_last_status();
@@ -364,10 +364,10 @@ static mirt_status mirt__load_some(mirt_model *model, const mirt__safetensors *f
             report->loaded++;
         } else if (t) {
             report->mismatched++;
-            mirt__text_add(text, "mismatched: %s is %s, in the file %s %s\n", v->name, mirt__shape_text(&v->shape, want), mirt__st_dtype_name(t->dtype), mirt__st_shape_text(t, have));
+            mirt__text_add(text, "mismatched: %s is %s, in the file %s %s\n", mirt__shown(v->name, shown), mirt__shape_text(&v->shape, want), mirt__st_dtype_name(t->dtype), mirt__st_shape_text(t, have));
         } else {
             report->missing++;
-            mirt__text_add(text, "missing: %s %s\n", v->name, mirt__shape_text(&v->shape, want));
+            mirt__text_add(text, "missing: %s %s\n", mirt__shown(v->name, shown), mirt__shape_text(&v->shape, want));
         }
     }
     mirt__load_extras(file, used, text, report);
