@@ -8,7 +8,6 @@
 #include <sys/resource.h>
 #include <sys/types.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 enum { WARM_UP = 2, LEAST_STEPS = 5, DEFAULT_SECONDS = 3, MAX_TIMES = 100000 };
@@ -26,12 +25,6 @@ typedef struct job {
     size_t out_size;
     double *times;
 } job;
-
-static double now(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
-}
 
 /* The most memory this process was given, in bytes. Usage is the second choice: it counts what was there before exec, too. */
 static double peak_memory(void) {
@@ -135,13 +128,13 @@ static int by_size(const void *a, const void *b) {
 static int measure(job *j) {
     const options *o = j->o;
     const double most = o->seconds ? (double)o->seconds : DEFAULT_SECONDS;
-    const double begin = now();
+    const double begin = seconds_now();
     int count = 0;
     while (count < MAX_TIMES) {
-        double start = now();
+        double start = seconds_now();
         if (o->steps ? count >= o->steps : count >= LEAST_STEPS && start - begin >= most) break;
         if (step(j) != MIRT_OK) return 0;
-        j->times[count++] = now() - start;
+        j->times[count++] = seconds_now() - start;
     }
     qsort(j->times, (size_t)count, sizeof *j->times, by_size);
     return count;
@@ -158,8 +151,8 @@ static int report(job *j) {
     if (!count) return complain_of_step(j);
     const double median = (j->times[(count - 1) / 2] + j->times[count / 2]) / 2, peak = peak_memory();
     if (mirt_plan_memory(j->model, j->batch, &plan) != MIRT_OK || mirt_plan_macs(j->model, j->batch, &macs) != MIRT_OK) return complain_of_library();
-    printf("bench: model=%s batch=%lld dtype=%s images_per_second=%.2f ms_per_step=%.3f peak_mb=%.1f gflops=%.1f planned_mb=%.1f "
-           "mode=%s size=%lld devices=%d threads=%d steps=%d%s\n",
+    tell("bench: model=%s batch=%lld dtype=%s images_per_second=%.2f ms_per_step=%.3f peak_mb=%.1f gflops=%.1f planned_mb=%.1f "
+           "mode=%s size=%lld devices=%d threads=%d steps=%d%s",
            o->model, (long long)j->batch, chosen(o->dtype, "bf16") ? "bf16" : "float32", (double)j->batch / median, median * 1e3, peak * 1e-6,
            2 * macs / median * 1e-9, (double)plan.total * 1e-6, o->forward ? "forward" : "train",
            (long long)mirt_tensor_shape(mirt_input_of(j->model, 0)).dim[1], mirt_num_devices(j->strategy), mirt_num_threads(j->strategy), count,

@@ -4,6 +4,8 @@
 
 #include "../mirrortrain.h"
 
+#include <stdio.h>
+
 /* Exit statuses. */
 enum { EXIT_OK = 0, EXIT_FAILED = 1, EXIT_USAGE = 2 };
 
@@ -94,11 +96,37 @@ void print_metrics(const metric_list *list, const mirt_logs *logs, const char *b
 bool write_confusion(mirt_model *model, mirt_dataset *dataset, const char *path);
 /* The name most like `word`, or NULL when none is like it. */
 const char *nearest(const char *word, const char *const *names, int count);
-/* "mirrortrain: <sentence>" on stderr. */
+/* Lines with names in them, which may come from files: what is not printable in them is escaped (mirt_printable), so that no name reaches
+   the terminal as a command or as a line. The end of the line is added. "mirrortrain: <sentence>" on stderr; a line on stderr; a line of
+   results on stdout. */
 #if defined(__GNUC__)
-__attribute__((format(printf, 1, 2)))
+#define ONE_LINE __attribute__((format(printf, 1, 2)))
+#else
+#define ONE_LINE
 #endif
-void complain(const char *format, ...);
+ONE_LINE void complain(const char *format, ...);
+ONE_LINE void note(const char *format, ...);
+ONE_LINE void tell(const char *format, ...);
+
+/* Monotonic. */
+double seconds_now(void);
+
+/* A regular file, or NULL and errno; to append to, one that is there and no link. */
+FILE *open_to_read(const char *path);
+FILE *open_to_append(const char *path);
+/* A descriptor of a regular file that is no link, made if it is not there; -1 and errno. */
+int open_lock(const char *path);
+/* What errno says of a file that these three do not open. */
+const char *reason_of(int code);
+/* Whether there is a regular file, or a link to one. */
+bool is_file(const char *path);
+/* Whether `size` bytes can be written beside `path`: writes zeros to a temporary file, brings them to the disk and removes it. NULL, or what
+   failed. */
+typedef struct probe {
+    int code; /* errno of the failure */
+    double write_seconds, sync_seconds;
+} probe;
+const char *try_to_write(const char *path, size_t size, probe *p);
 /* All of the machine, cores first, to be freed; NULL after a complaint. */
 mirt_device_info *list_devices(int *count, int *cores);
 /* The library's sentence, without the name of the function that says it. */

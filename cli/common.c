@@ -1,18 +1,26 @@
 /* What several commands open: a strategy, a model, data. */
+#define _POSIX_C_SOURCE 200809L
 #include "cli.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #define DEFAULT_DATA "data/mnist"
 #define DRAWN_TRAIN 12000
 #define DRAWN_TEST 2000
 
+double seconds_now(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
 /* The log of jobs whose results are a line or a text. */
 static void log_warnings(mirt_log_level level, const char *message, void *user) {
     (void)user;
-    if (level <= MIRT_LOG_WARNING) fprintf(stderr, "%s\n", message);
+    if (level <= MIRT_LOG_WARNING) note("%s", message);
 }
 
 mirt_strategy *open_strategy(const options *o, bool quiet, int *status) {
@@ -121,10 +129,7 @@ static bool default_data_exists(void) {
         DEFAULT_DATA "/t10k-images-idx3-ubyte", DEFAULT_DATA "/t10k-images-idx3-ubyte.gz",
     };
     for (size_t i = 0; i < sizeof files / sizeof files[0]; i++) {
-        FILE *file = fopen(files[i], "rb");
-        if (!file) continue;
-        fclose(file);
-        return true;
+        if (is_file(files[i])) return true;
     }
     return false;
 }

@@ -4,14 +4,12 @@
 
 #include <dlfcn.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/statvfs.h>
 #include <time.h>
-#include <unistd.h>
 
 enum { MAX_DEVICES = 32, ROUNDS = 9, DISK_BYTES = 8 << 20, WIDTH = 512 /* WIDTH^2 floats are 1 MB */ };
 
@@ -29,20 +27,14 @@ __attribute__((format(printf, 4, 5)))
 #endif
 static void say(visit *v, verdict how, const char *what, const char *format, ...) {
     static const char *const names[] = {"ok", "warning", "FAILED"};
+    char sentence[4096];
     va_list args;
     v->count[how]++;
-    printf("%-8s %-11s ", names[how], what);
     va_start(args, format);
-    vprintf(format, args);
+    vsnprintf(sentence, sizeof sentence, format, args);
     va_end(args);
-    putchar('\n');
+    tell("%-8s %-11s %s", names[how], what, sentence);
     fflush(stdout); /* what comes next may take its time, or never end */
-}
-
-static double now(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
 }
 
 static int by_size(const void *a, const void *b) {
@@ -178,10 +170,10 @@ static void look_at_memory(visit *v) {
 
 static void look_at_clock(visit *v) {
     enum { READS = 100000 };
-    double last = now(), begin = last, end = last;
+    double last = seconds_now(), begin = last, end = last;
     int backwards = 0;
     for (int i = 0; i < READS; i++) {
-        end = now();
+        end = seconds_now();
         backwards += end < last;
         last = end;
     }
@@ -199,42 +191,22 @@ static const char *run_directory(const options *o) {
     return o->operands ? o->operand[0] : temporary && *temporary ? temporary : "/tmp";
 }
 
-static bool write_all(int fd, const char *data, size_t size) {
-    while (size > 0) {
-        ssize_t wrote = write(fd, data, size);
-        if (wrote < 0 && errno == EINTR) continue;
-        if (wrote <= 0) return false;
-        data += wrote;
-        size -= (size_t)wrote;
-    }
-    return true;
-}
-
 static void look_at_disk(visit *v) {
     char path[4096];
     struct statvfs info;
-    const char *directory = run_directory(v->o), *failed = NULL;
-    snprintf(path, sizeof path, "%s/.mirrortrain-doctor-%ld", directory, (long)getpid());
-    char *data = (char *)calloc(1, DISK_BYTES);
-    const int fd = data ? open(path, O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, 0600) : -1;
-    double begin = now(), written = begin, synced = begin;
-    if (fd < 0) failed = "no file can be made there";
-    else if (!write_all(fd, data, DISK_BYTES)) failed = "cannot be written";
-    else if (written = now(), fsync(fd) != 0) failed = "cannot be synced";
-    const int why = errno;
-    synced = now();
-    if (fd >= 0) close(fd), unlink(path);
-    free(data);
+    probe p = {ENAMETOOLONG, 0, 0};
+    const char *directory = run_directory(v->o), *failed = "no file can be made there";
+    if (snprintf(path, sizeof path, "%s/.mirrortrain-doctor", directory) < (int)sizeof path) failed = try_to_write(path, DISK_BYTES, &p);
     if (failed) {
-        say(v, FAILED, "disk", "%s: %s: %s; checkpoints need a directory of yours: mirrortrain doctor DIR", directory, failed, strerror(why));
+        say(v, FAILED, "disk", "%s: %s: %s; checkpoints need a directory of yours: mirrortrain doctor DIR", directory, failed, strerror(p.code));
         return;
     }
     const double space = statvfs(directory, &info) == 0 ? (double)info.f_bavail * (double)info.f_frsize : 0;
-    const double seconds = synced - begin, rate = DISK_BYTES / (seconds > 1e-9 ? seconds : 1e-9) * 1e-6;
+    const double seconds = p.write_seconds + p.sync_seconds, rate = DISK_BYTES / (seconds > 1e-9 ? seconds : 1e-9) * 1e-6;
     const char *advice = space > 0 && space < 1e9 ? ": little for checkpoints; free some, or take another directory"
-                         : synced - written > 1 ? ": slow; a checkpoint waits that long, so write fewer, or elsewhere" : "";
-    say(v, *advice ? WARNED : FINE, "disk", "%s: 8 MB written in %.1f ms and synced in %.1f (%.0f MB/s), %.1f GB free%s", directory, (written - begin) * 1e3,
-        (synced - written) * 1e3, rate, space * 1e-9, advice);
+                         : p.sync_seconds > 1 ? ": slow; a checkpoint waits that long, so write fewer, or elsewhere" : "";
+    say(v, *advice ? WARNED : FINE, "disk", "%s: 8 MB written in %.1f ms and synced in %.1f (%.0f MB/s), %.1f GB free%s", directory, p.write_seconds * 1e3,
+        p.sync_seconds * 1e3, rate, space * 1e-9, advice);
 }
 
 /* A strategy of `devices` devices of one thread, with a model whose gradients are 1 MB. NULL after complaining. */
@@ -286,9 +258,9 @@ static double time_all_reduce(bench *b, float *gradient) {
     double seconds[ROUNDS], loss;
     for (int i = 0; i < ROUNDS; i++) {
         if (mirt_scatter(b->model, b->inputs, b->labels) != MIRT_OK || mirt_grad(b->model, &loss) != MIRT_OK) return -1;
-        const double begin = now();
+        const double begin = seconds_now();
         if (mirt_all_reduce(b->model) != MIRT_OK) return -1;
-        seconds[i] = now() - begin;
+        seconds[i] = seconds_now() - begin;
     }
     qsort(seconds, ROUNDS, sizeof *seconds, by_size);
     const int last = mirt_num_devices(b->strategy) - 1;
@@ -318,9 +290,9 @@ static void look_at_all_reduce(visit *v) {
 static double time_step(bench *b) {
     double least = -1;
     for (int i = 0; i < ROUNDS; i++) {
-        const double begin = now();
+        const double begin = seconds_now();
         if (mirt_train_step(b->model, b->inputs, b->labels, NULL) != MIRT_OK) return -1;
-        const double seconds = now() - begin;
+        const double seconds = seconds_now() - begin;
         if (i && (least < 0 || seconds < least)) least = seconds;
     }
     return least;

@@ -22,21 +22,15 @@ static int print_step(const mirt_event *event, void *user) {
 
 /* Better to hear of a mistyped directory before training than after it. */
 static bool can_save(const char *path) {
-    char probe[4096];
     struct stat info;
+    probe p;
     if (stat(path, &info) == 0 && !S_ISREG(info.st_mode)) {
         complain("--save %s: that is not a file", path);
         return false;
     }
-    int length = snprintf(probe, sizeof probe, "%s.tmp", path);
-    FILE *file = length > 0 && length < (int)sizeof probe ? fopen(probe, "ab") : NULL;
-    if (!file) {
-        complain("--save %s: no file can be written there; is its directory there and yours to write?", path);
-        return false;
-    }
-    fclose(file);
-    remove(probe);
-    return true;
+    if (!try_to_write(path, 0, &p)) return true;
+    complain("--save %s: no file can be written there; is its directory there and yours to write?", path);
+    return false;
 }
 
 static mirt_dataset *open_training_data(const options *o) {
@@ -116,7 +110,7 @@ static int train(const training_job *j, const options *o) {
 
     if (o->save) {
         if (mirt_save(j->model, o->save, MIRT_SAVE_ALL) != MIRT_OK) return complain_of_library();
-        printf("saved: %s\n", o->save);
+        tell("saved: %s", o->save);
     }
     if (o->report && (!log_predictions(o, j->model, o->run) || !write_report(o->run))) return EXIT_FAILED;
     if (metrics.count > 1 && history->epochs) {

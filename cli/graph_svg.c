@@ -296,7 +296,7 @@ int write_graph_svg(mirt_model *model, int64_t batch, const char *path) {
     } else {
         draw(&g, &p);
         if (write_page(&g, path)) {
-            printf("svg: %s\n", path);
+            tell("svg: %s", path);
             status = EXIT_OK;
         }
     }

@@ -9,7 +9,7 @@ enum { SHEET_ROWS = 3, SHEET_COLUMNS = 4, SHEET_SIZE = 224 };
 
 static void print_corrupt(const char *path, const char *reason, void *user) {
     (void)path, (void)user;
-    printf("%s\n", reason);
+    tell("%s", reason);
 }
 
 int run_verify(const options *o) {
@@ -106,6 +106,6 @@ int run_augment(const options *o) {
     if (count < 0) return EXIT_USAGE;
     if (!o->operands) note_drawn_photos(false);
     if (!(o->originals ? save_originals : save_augmented)(o, list, count)) return EXIT_FAILED;
-    printf("saved: %s\n", o->out);
+    tell("saved: %s", o->out);
     return EXIT_OK;
 }

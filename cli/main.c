@@ -5,6 +5,7 @@
 #include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 const command commands[] = {
@@ -23,13 +24,41 @@ const command commands[] = {
 };
 const int command_count = (int)(sizeof commands / sizeof commands[0]);
 
+/* One line, in one piece. */
+static void print_line(FILE *out, const char *before, const char *format, va_list args) {
+    va_list again;
+    va_copy(again, args);
+    const int length = vsnprintf(NULL, 0, format, again);
+    va_end(again);
+    char *text = length >= 0 ? (char *)malloc((size_t)length + 1) : NULL;
+    if (text) vsnprintf(text, (size_t)length + 1, format, args);
+    const size_t size = mirt_printable(text, NULL, 0) + 1;
+    char *shown = text ? (char *)malloc(size) : NULL;
+    if (shown) mirt_printable(text, shown, size);
+    fprintf(out, "%s%s\n", before, shown ? shown : "out of memory");
+    free(shown);
+    free(text);
+}
+
 void complain(const char *format, ...) {
     va_list args;
     va_start(args, format);
     fflush(stdout);
-    fputs("mirrortrain: ", stderr);
-    vfprintf(stderr, format, args);
-    fputc('\n', stderr);
+    print_line(stderr, "mirrortrain: ", format, args);
+    va_end(args);
+}
+
+void note(const char *format, ...) {
+    va_list args;
+    va_start(args, format);
+    print_line(stderr, "", format, args);
+    va_end(args);
+}
+
+void tell(const char *format, ...) {
+    va_list args;
+    va_start(args, format);
+    print_line(stdout, "", format, args);
     va_end(args);
 }
 

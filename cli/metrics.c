@@ -88,7 +88,7 @@ bool write_confusion(mirt_model *model, mirt_dataset *dataset, const char *path)
     const bool good = mirt_confusion_matrix(model, dataset, counts, classes) == MIRT_OK &&
                       mirt_save_confusion_png(path, counts, classes, named == classes ? names : NULL) == MIRT_OK;
     free(counts);
-    if (good) printf("confusion: %s\n", path);
+    if (good) tell("confusion: %s", path);
     else complain_of_library();
     return good;
 }

@@ -20,7 +20,7 @@ static int64_t corrupt; /* photographs, since the data sets are open; a cache th
 static void log_images(mirt_log_level level, const char *text, void *user) {
     (void)user;
     if (level == MIRT_LOG_WARNING) __atomic_fetch_add(&corrupt, 1, __ATOMIC_RELAXED);
-    fprintf(stderr, "%s\n", text);
+    note("%s", text);
 }
 
 /* >>directories */
@@ -211,9 +211,9 @@ bool open_photo_job(mirt_strategy *strategy, const options *o, training_job *j, 
     without.no_top = true;
     *status = EXIT_USAGE;
     if (!check_photo_flags(o) || (o->augment && (count = parse_augment(o, NULL, list)) < 0)) return false;
-    FILE *weights = o->weights ? fopen(o->weights, "rb") : NULL;
+    FILE *weights = o->weights ? open_to_read(o->weights) : NULL;
     if (o->weights && !weights) { /* as of --init: the job fails */
-        complain("%s: cannot open: %s", o->weights, strerror(errno));
+        complain("%s: cannot open: %s", o->weights, reason_of(errno));
         *status = EXIT_FAILED;
         return false;
     }

@@ -42,8 +42,8 @@ static void print_class(const seer *s, const char *path) {
         for (int i = 1; i < s->units; i++) best = s->scores[i] > s->scores[best] ? i : best;
         p = s->scores[best];
     }
-    if (best < names) printf("%s: %s %.4f\n", path, name[best], (double)p);
-    else printf("%s: class %d %.4f\n", path, best, (double)p);
+    if (best < names) tell("%s: %s %.4f", path, name[best], (double)p);
+    else tell("%s: class %d %.4f", path, best, (double)p);
 }
 
 static bool predict_file(const seer *s, const char *path) {

@@ -9,7 +9,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
-#include <unistd.h>
 
 enum { MOST_CLASSES = 64, MOST_PHASES = 16, MOST_SAMPLES = 64, MOST_COLUMNS = 80, MOST_NAME = 120 };
 
@@ -582,22 +581,8 @@ static void add_page(page *p, const run_log *log, const char *directory) {
 }
 
 bool write_page(const page *p, const char *path) {
-    char beside[4200];
-    if (snprintf(beside, sizeof beside, "%s.%ld.tmp", path, (long)getpid()) >= (int)sizeof beside) return complain("%s: the path is too long", path), false;
-    FILE *file = fopen(beside, "wb");
-    bool good = file && fwrite(p->data, 1, p->size, file) == p->size && fflush(file) == 0;
-    int code = errno;
-    if (file && fclose(file) != 0 && good) {
-        good = false;
-        code = errno;
-    }
-    if (good && rename(beside, path) != 0) {
-        good = false;
-        code = errno;
-    }
-    if (good) return true;
-    remove(beside);
-    complain("%s: cannot write: %s", path, strerror(code));
+    if (mirt_write_file(path, p->data, p->size) == MIRT_OK) return true;
+    complain_of_library();
     return false;
 }
 
@@ -614,7 +599,7 @@ bool write_report(const char *directory) {
     if (!good) complain("%s: out of memory", path);
     good = good && write_page(&p, path);
     free(p.data);
-    if (good) printf("report: %s\n", path);
+    if (good) tell("report: %s", path);
     return good;
 }
 

@@ -60,7 +60,7 @@ void add(page *p, const char *format, ...);
 void add_text(page *p, const char *text);
 /* Up to `most` characters of it. */
 void add_start(page *p, const char *text, int most);
-/* Writes it beside `path` first, so that a page that is there stays whole. False after complaining. */
+/* A page that is there stays whole until it is replaced. False after complaining. */
 bool write_page(const page *p, const char *path);
 /* "0.0312", "1.2e-05" */
 void add_number(page *p, double number);

@@ -249,12 +249,12 @@ static bool keep_line(run_log *log, const value *line) {
 }
 
 static char *read_all(const char *path, size_t *size) {
-    FILE *file = fopen(path, "rb");
+    FILE *file = open_to_read(path);
     char *text = NULL;
     size_t capacity = 0;
     *size = 0;
     if (!file) {
-        complain("%s: %s; a run keeps its log there: mirrortrain fit --run DIR", path, strerror(errno));
+        complain("%s: %s; a run keeps its log there: mirrortrain fit --run DIR", path, reason_of(errno));
         return NULL;
     }
     for (;;) {

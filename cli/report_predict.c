@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 enum { MOST_IMAGES = 20000, SHOWN = 24, SHOWN_WRONG = 10, SHOWN_SIDE = 96, MOST_CLASSES = 64 };
 #define MOST_PIXELS ((size_t)32 << 20) /* bytes of images kept to choose from */
@@ -81,7 +82,9 @@ static bool see(gallery *g, mirt_model *model, mirt_dataset *dataset, int64_t ba
 static void print_text(FILE *file, const char *text) {
     putc('"', file);
     for (const unsigned char *at = (const unsigned char *)text; *at; at++) {
-        if (*at < 32 || *at == '"' || *at == '\\') fprintf(file, "\\u%04x", *at);
+        const bool c1 = at[0] == 0xC2 && at[1] >= 0x80 && at[1] < 0xA0; /* as the library's logger */
+        if (c1) at++;
+        if (c1 || *at < 32 || *at == 127 || *at == '"' || *at == '\\') fprintf(file, "\\u%04x", *at);
         else putc(*at, file);
     }
     putc('"', file);
@@ -113,7 +116,7 @@ static void print_confusion(FILE *file, const gallery *g, const mirt_model *mode
 /* The file as base64; false if it cannot be read. */
 static bool print_file(FILE *out, const char *path) {
     static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    FILE *file = fopen(path, "rb");
+    FILE *file = open_to_read(path);
     unsigned char b[3];
     size_t got;
     if (!file) return false;
@@ -129,7 +132,7 @@ static bool print_file(FILE *out, const char *path) {
 
 /* An image as a small PNG, by way of a file in the run's directory. */
 static bool print_image(FILE *out, const gallery *g, int64_t place, const char *directory) {
-    char path[4200];
+    char path[4150], name[4200];
     float small[SHOWN_SIDE * SHOWN_SIDE * 4];
     mirt_image image = {g->pixels + (size_t)place * (size_t)g->height * (size_t)g->width * (size_t)g->channels, g->width, g->height, g->channels};
     mirt_array array = mirt_make_array(image.pixels, MIRT_UINT8, MIRT_SHAPE(g->height, g->width, g->channels));
@@ -139,10 +142,14 @@ static bool print_image(FILE *out, const gallery *g, int64_t place, const char *
         if (mirt_resize_image(&image, height, width, MIRT_BILINEAR, true, small) != MIRT_OK) return complain_of_library(), false;
         array = mirt_make_array(small, MIRT_FLOAT32, MIRT_SHAPE(height, width, g->channels));
     }
-    snprintf(path, sizeof path, "%s/.sample.png", directory);
-    if (mirt_write_png(path, array, 1) != MIRT_OK) return complain_of_library(), false;
-    const bool good = print_file(out, path);
-    remove(path);
+    snprintf(path, sizeof path, "%s/.sample", directory);
+    const int fd = mirt_create_temporary(path, name, sizeof name);
+    if (fd < 0) return complain_of_library(), false;
+    close(fd);
+    bool good = mirt_write_png(name, array, 1) == MIRT_OK;
+    if (good) good = print_file(out, name);
+    else complain_of_library();
+    remove(name);
     return good;
 }
 
@@ -207,7 +214,7 @@ bool log_predictions(const options *o, mirt_model *model, const char *directory)
     g.images = mirt_dataset_size(dataset) < MOST_IMAGES ? mirt_dataset_size(dataset) : MOST_IMAGES;
     snprintf(path, sizeof path, "%s/log.jsonl", directory);
     bool good = see(&g, model, dataset, o->batch);
-    FILE *file = good ? fopen(path, "ab") : NULL;
+    FILE *file = good ? open_to_append(path) : NULL;
     if (good && file) {
         print_confusion(file, &g, model);
         good = print_samples(file, &g, directory);
@@ -219,7 +226,7 @@ bool log_predictions(const options *o, mirt_model *model, const char *directory)
         code = errno;
     }
     if (good && !written) {
-        complain("%s: cannot write: %s", path, strerror(code));
+        complain("%s: cannot write: %s", path, reason_of(code));
         good = false;
     }
     free(g.truth);

@@ -47,9 +47,9 @@ static bool lock_run(const char *directory, int *lock) {
         memset(&whole, 0, sizeof whole);
         whole.l_type = F_WRLCK;
         whole.l_whence = SEEK_SET;
-        *lock = open(path, O_RDWR | O_CREAT, 0666);
+        *lock = open_lock(path);
         if (*lock < 0) {
-            complain("--run %s: %s cannot be opened: %s", directory, path, strerror(errno));
+            complain("--run %s: %s cannot be opened: %s", directory, path, reason_of(errno));
             return false;
         }
         if (fcntl(*lock, F_SETLK, &whole) != 0 && (errno == EACCES || errno == EAGAIN)) {
@@ -65,7 +65,8 @@ static bool lock_run(const char *directory, int *lock) {
 }
 
 bool begin_run(const options *o, int *lock, int *status) {
-    char probe[4200];
+    char path[4200];
+    probe p;
     *lock = -1;
     if (!o->run && flag_of_runs(o)) {
         complain("--%s wants the directory of a run: --run DIR", flag_of_runs(o));
@@ -77,14 +78,10 @@ bool begin_run(const options *o, int *lock, int *status) {
         complain("--run %s: the directory cannot be made: %s", o->run, strerror(errno));
         return false;
     }
-    snprintf(probe, sizeof probe, "%s/.probe-%ld", o->run, (long)getpid());
-    FILE *file = fopen(probe, "wb");
     /* A full disk often has room for the name of a file, and for nothing in it. */
-    bool good = file && fwrite(probe, 1, sizeof probe, file) == sizeof probe && fflush(file) == 0;
-    int code = errno;
-    if (file) fclose(file);
-    if (file) remove(probe);
-    if (!good) complain("--run %s: nothing can be written there: %s", o->run, strerror(code));
+    snprintf(path, sizeof path, "%s/.probe", o->run);
+    const bool good = !try_to_write(path, 4096, &p);
+    if (!good) complain("--run %s: nothing can be written there: %s", o->run, strerror(p.code));
     return good && lock_run(o->run, lock);
 }
 
@@ -161,7 +158,7 @@ bool open_run(const options *o, mirt_fit_desc *desc, run_callbacks *callbacks) {
     if (o->run) good = good && add_callback(callbacks, desc, run_log(o)) && add_callback(callbacks, desc, run_checkpoints(o));
     if (o->run && o->resume) desc->resume = o->run;
     else if (o->run && good && mirt_latest_checkpoint(NULL, o->run, newest, sizeof newest) == MIRT_OK) {
-        fprintf(stderr, "%s is of an earlier run; this one begins anew, --resume would go on from there\n", newest);
+        note("%s is of an earlier run; this one begins anew, --resume would go on from there", newest);
     }
     if (!good) close_run(callbacks);
     return good;

@@ -271,13 +271,16 @@ int run_scaling(const options *given) {
     if (!check_counts(o, cores)) return EXIT_USAGE;
     s.o = o;
     s.threads = gpus ? 1 : o->threads ? (int)o->threads : cores / (int)counts->rows[counts->count - 1];
-    if (gpus) printf("%s: on %d GPU%s; ", o->model, cores, cores == 1 ? "" : "s");
-    else printf("%s: devices of %d thread%s each, on %d core%s; ", o->model, s.threads, s.threads == 1 ? "" : "s", cores, cores == 1 ? "" : "s");
-    printf("an epoch is %d images%s\n", is_for_digits(o) ? DIGITS : PHOTOS, is_for_digits(o) ? ", digits turned and zoomed as they come" : ", drawn as they come");
+    char devices[96];
+    if (gpus) snprintf(devices, sizeof devices, "on %d GPU%s", cores, cores == 1 ? "" : "s");
+    else snprintf(devices, sizeof devices, "devices of %d thread%s each, on %d core%s", s.threads, s.threads == 1 ? "" : "s", cores, cores == 1 ? "" : "s");
+    tell("%s: %s; an epoch is %d images%s", o->model, devices, is_for_digits(o) ? DIGITS : PHOTOS, is_for_digits(o) ? ", digits turned and zoomed as they come" : ", drawn as they come");
     run_counts(&s, false);
     if (s.status == EXIT_OK && counts->count > 1) run_counts(&s, true);
     if (s.status == EXIT_OK) run_prefetch(&s);
     if (s.status == EXIT_OK) run_batches(&s);
-    if (s.status == EXIT_OK) printf("\n%d device%s, batch %lld: %s\n", s.widest.timing.num_devices, s.widest.timing.num_devices == 1 ? "" : "s", (long long)o->batch_list.rows[0], s.widest.timing.verdict);
+    if (s.status != EXIT_OK) return s.status;
+    printf("\n");
+    tell("%d device%s, batch %lld: %s", s.widest.timing.num_devices, s.widest.timing.num_devices == 1 ? "" : "s", (long long)o->batch_list.rows[0], s.widest.timing.verdict);
     return s.status;
 }

@@ -9,7 +9,7 @@ int run_devices(const options *o) {
     mirt_device_info *info = list_devices(&count, &cores);
     (void)o;
     if (!info) return EXIT_USAGE;
-    for (int i = 0; i < count; i++) printf("%-8s %s\n", info[i].name, info[i].description);
+    for (int i = 0; i < count; i++) tell("%-8s %s", info[i].name, info[i].description);
     free(info);
     return EXIT_OK;
 }
@@ -19,7 +19,7 @@ static int show_largest(mirt_model *model, int devices, uint64_t memory) {
     mirt_machine_info machine;
     const int64_t batch = mirt_largest_batch(model, memory);
     if (!batch && mirt_last_status() == MIRT_E_NOMEM) {
-        printf("  largest     %s\n", mirt_last_error());
+        tell("  largest     %s", mirt_last_error());
         return EXIT_OK;
     }
     if (!batch || mirt_machine(&machine) != MIRT_OK) return complain_of_library();

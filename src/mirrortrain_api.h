@@ -101,6 +101,14 @@ MIRT_API const char *mirt_cause_text(mirt_cause cause);
    of the whole text, as snprintf does. The library's own messages, logs and texts went through it. */
 MIRT_API size_t mirt_printable(const char *text, char *out, size_t size);
 
+/* Replaces the file at `path` as a whole, or creates it: after a crash or a power failure it holds the old bytes or the new ones. A symbolic
+   link at `path` is replaced itself. MIRT_E_NOT_FOUND (no such directory), MIRT_E_IO, MIRT_E_NOMEM. */
+MIRT_API mirt_status mirt_write_file(const char *path, const void *data, size_t size);
+/* Creates an empty, private file beside `path` under a name that nothing had before; no link is followed. Returns a descriptor for writing,
+   to be closed by the caller, who also removes or renames the file; -1: failed, and errno says why. `name`, of at least strlen(path) + 48 bytes, receives the
+   name. All temporary files of the library are created this way. */
+MIRT_API int mirt_create_temporary(const char *path, char *name, size_t size);
+
 /* Element types. Pixels stay MIRT_UINT8 until a kernel reads them; a MIRT_BOOL is one byte, 0 or 1. */
 typedef enum mirt_dtype { MIRT_FLOAT32 = 0, MIRT_INT32, MIRT_UINT8, MIRT_BOOL, MIRT__DTYPE_COUNT } mirt_dtype;
 

@@ -166,16 +166,38 @@ MIRT__LIB mirt_status mirt__file_read(const char *path, size_t limit, unsigned c
     return status;
 }
 
-/* Creates a file that did not exist before, next to the final one; names it in writer->temporary. */
-static mirt_status mirt__file_create_temporary(mirt__file_writer *writer, size_t capacity, mode_t mode) {
-    for (int attempt = 0; attempt < 1000; attempt++) {
-        snprintf(writer->temporary, capacity, "%s.%ld-%d.tmp", writer->path, (long)getpid(), attempt);
-        writer->fd = mirt__file_open_as(writer->temporary, O_WRONLY | O_CREAT | O_EXCL, mode);
-        if (writer->fd >= 0) return MIRT_OK;
-        if (errno != EEXIST) break;
+/* >>temporary files */
+
+#define MIRT__TEMPORARY_BYTES 48 /* of a name, beyond those of the path it stands beside */
+
+/* Creates a file that did not exist before, beside `path`, and names it: "PATH.PROCESS-NUMBER.tmp". The number cannot be guessed, so that
+   nobody can occupy the names; what is there all the same, a link too, is neither opened nor followed. -1 and errno. */
+static int mirt__file_open_temporary(const char *path, char *name, size_t capacity, mode_t mode) {
+    int fd = -1;
+    mirt__random numbers = mirt__random_stream((uint64_t)(mirt__clock() * 1e9) ^ (uint64_t)(uintptr_t)name << 20, (uint64_t)getpid() ^ (uint64_t)(mirt__now() * 1e9) << 24);
+    for (int attempt = 0; attempt < 1000 && fd < 0; attempt++) {
+        snprintf(name, capacity, "%s.%ld-%d.tmp", path, (long)getpid(), (int)(mirt__random_u32(&numbers) >> 1));
+        fd = mirt__file_open_as(name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, mode);
+        if (fd < 0 && errno != EEXIST) break;
     }
-    return mirt__file_fail(writer->path, "cannot create a temporary file beside it");
+    return fd;
 }
+
+MIRT_API int mirt_create_temporary(const char *path, char *name, size_t size) {
+    if (!path || !name) return mirt__fail_missing("mirt_create_temporary", path ? "place for the name" : "path"), -1;
+    name[0] = 0;
+    if (size < strlen(path) + MIRT__TEMPORARY_BYTES) return mirt__fail(MIRT_E_INVALID, "mirt_create_temporary: %zu bytes for the name; it takes %zu", size, strlen(path) + MIRT__TEMPORARY_BYTES), -1;
+    const int fd = mirt__file_open_temporary(path, name, size, 0600);
+    if (fd < 0) {
+        const int code = errno;
+        name[0] = 0;
+        mirt__file_fail(path, "cannot create a temporary file beside it");
+        errno = code;
+    }
+    return fd;
+}
+
+/* >>files replaced as a whole */
 
 static void mirt__file_forget(mirt__file_writer *writer) {
     mirt__free(writer->path);
@@ -192,13 +214,16 @@ MIRT__LIB mirt_status mirt__file_begin(mirt__file_writer *writer, const char *pa
     /* Replacing /dev/null or a pipe by a file would harm others. */
     if (exists && !S_ISREG(info.st_mode))
         return writer->status = mirt__fail(MIRT_E_IO, "%s: is not a regular file, so it cannot be replaced", path);
-    size_t capacity = strlen(path) + 48;
+    size_t capacity = strlen(path) + MIRT__TEMPORARY_BYTES;
     writer->path = mirt__strdup(path);
     writer->temporary = (char *)mirt__calloc(capacity, 1);
     /* What was private stays private. */
     mode_t mode = exists ? info.st_mode & 0777 : 0666;
     writer->status = MIRT_E_NOMEM;
-    if (writer->path && writer->temporary) writer->status = mirt__file_create_temporary(writer, capacity, mode);
+    if (writer->path && writer->temporary) {
+        writer->fd = mirt__file_open_temporary(path, writer->temporary, capacity, mode);
+        writer->status = writer->fd >= 0 ? MIRT_OK : mirt__file_fail(path, "cannot create a temporary file beside it");
+    }
     if (writer->status != MIRT_OK) mirt__file_forget(writer);
     return writer->status;
 }
@@ -302,6 +327,16 @@ MIRT__LIB void mirt__file_abort(mirt__file_writer *writer) {
     mirt__file_forget(writer);
 }
 
+MIRT_API mirt_status mirt_write_file(const char *path, const void *data, size_t size) {
+    mirt__file_writer writer;
+    if (!path || (!data && size)) return mirt__fail_missing("mirt_write_file", path ? "data" : "path");
+    if (mirt__file_begin(&writer, path) == MIRT_OK) mirt__file_append(&writer, data, size);
+    if (writer.status == MIRT_OK) return mirt__file_commit(&writer);
+    const mirt_status status = writer.status;
+    mirt__file_abort(&writer);
+    return status;
+}
+
 /* >>logs */
 
 static mirt_status mirt__append_prepare(mirt__appender *a, int64_t keep) {
@@ -316,18 +351,29 @@ static mirt_status mirt__append_prepare(mirt__appender *a, int64_t keep) {
     return MIRT_OK;
 }
 
+static mirt_status mirt__append_forget(mirt__appender *a, mirt_status status) {
+    mirt__file_close(&a->fd);
+    mirt__free(a->path);
+    a->path = NULL;
+    return status;
+}
+
+/* `path` is a link. One to a device or a pipe, such as /dev/stdout, is followed; a file that a link points to is not this log's to shorten. */
+static mirt_status mirt__append_follow(mirt__appender *a, const char *path) {
+    struct stat info;
+    a->fd = mirt__file_open_as(path, O_WRONLY | O_NONBLOCK, 0);
+    if (a->fd >= 0 && MIRRORTRAIN_FSTAT(a->fd, &info) == 0 && !S_ISREG(info.st_mode)) return MIRT_OK;
+    return mirt__append_forget(a, mirt__fail(MIRT_E_IO, "%s: is a symbolic link, and logs do not follow links to files: remove it, or name the file it points to", path));
+}
+
 MIRT__LIB mirt_status mirt__append_open(mirt__appender *a, const char *path, int64_t keep) {
     memset(a, 0, sizeof *a);
     a->fd = -1;
     if (!(a->path = mirt__strdup(path))) return mirt_last_status();
-    a->fd = mirt__file_open_as(path, O_WRONLY | O_CREAT | O_NONBLOCK, 0666);
+    a->fd = mirt__file_open_as(path, O_WRONLY | O_CREAT | O_NONBLOCK | O_NOFOLLOW, 0666);
+    if (a->fd < 0 && (errno == ELOOP || errno == EMLINK)) return mirt__append_follow(a, path);
     mirt_status status = a->fd < 0 ? mirt__file_fail(path, "cannot open for writing") : mirt__append_prepare(a, keep);
-    if (status != MIRT_OK) {
-        mirt__file_close(&a->fd);
-        mirt__free(a->path);
-        a->path = NULL;
-    }
-    return status;
+    return status == MIRT_OK ? MIRT_OK : mirt__append_forget(a, status);
 }
 
 MIRT__LIB mirt_status mirt__append(mirt__appender *a, const void *data, size_t size) {
@@ -393,3 +439,4 @@ MIRT__LIB mirt_status mirt__make_directory_of(const char *path) {
 }
 
 #undef MIRT__FILE_CHUNK
+#undef MIRT__TEMPORARY_BYTES

@@ -1,0 +1,82 @@
+/* Files that commands read and write themselves: regular ones, never through a link that somebody planted. */
+#define _POSIX_C_SOURCE 200809L
+#include "cli.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { DEFAULT_MODE = 0666 };
+
+/* A regular file; O_NONBLOCK, as a pipe without a writer would hold us. -1 and errno. */
+static int open_regular(const char *path, int flags) {
+    struct stat info;
+    int fd;
+    do fd = open(path, flags | O_NONBLOCK | O_CLOEXEC, DEFAULT_MODE);
+    while (fd < 0 && errno == EINTR);
+    if (fd < 0 || (fstat(fd, &info) == 0 && S_ISREG(info.st_mode))) return fd;
+    close(fd);
+    errno = EINVAL;
+    return -1;
+}
+
+const char *reason_of(int code) {
+    return code == EINVAL ? "it is not a regular file" : code == ELOOP || code == EMLINK ? "it is a symbolic link; remove it" : strerror(code);
+}
+
+FILE *open_to_read(const char *path) {
+    const int fd = open_regular(path, O_RDONLY);
+    FILE *file = fd < 0 ? NULL : fdopen(fd, "rb");
+    if (fd >= 0 && !file) close(fd);
+    return file;
+}
+
+FILE *open_to_append(const char *path) {
+    const int fd = open_regular(path, O_WRONLY | O_APPEND | O_NOFOLLOW);
+    FILE *file = fd < 0 ? NULL : fdopen(fd, "ab");
+    if (fd >= 0 && !file) close(fd);
+    return file;
+}
+
+int open_lock(const char *path) { return open_regular(path, O_RDWR | O_CREAT | O_NOFOLLOW); }
+
+bool is_file(const char *path) {
+    struct stat info;
+    return stat(path, &info) == 0 && S_ISREG(info.st_mode);
+}
+
+static bool write_all(int fd, const char *data, size_t size) {
+    while (size > 0) {
+        ssize_t wrote = write(fd, data, size);
+        if (wrote < 0 && errno == EINTR) continue;
+        if (wrote == 0) errno = ENOSPC;
+        if (wrote <= 0) return false;
+        data += wrote;
+        size -= (size_t)wrote;
+    }
+    return true;
+}
+
+const char *try_to_write(const char *path, size_t size, probe *p) {
+    const size_t room = strlen(path) + 48;
+    char *name = (char *)malloc(room), *zeros = (char *)calloc(size + 1, 1);
+    const int fd = name && zeros ? mirt_create_temporary(path, name, room) : -1;
+    const char *failed = NULL;
+    const double begin = seconds_now();
+    double written = begin;
+    memset(p, 0, sizeof *p);
+    if (fd < 0) failed = "no file can be made there";
+    else if (!write_all(fd, zeros, size)) failed = "cannot be written";
+    else if (written = seconds_now(), size && fsync(fd) != 0) failed = "cannot be synced";
+    p->code = fd < 0 && !(name && zeros) ? ENOMEM : errno;
+    p->write_seconds = written - begin;
+    p->sync_seconds = seconds_now() - written;
+    if (fd >= 0) close(fd), unlink(name);
+    free(name);
+    free(zeros);
+    return failed;
+}
