@@ -10,7 +10,7 @@
 #include <string.h>
 #include <time.h>
 
-enum { MOST_CLASSES = 64, MOST_PHASES = 16, MOST_SAMPLES = 64, MOST_COLUMNS = 80, MOST_NAME = 120 };
+enum { MOST_CLASSES = 64, MOST_PHASES = 16, MOST_SAMPLES = 64, MOST_COLUMNS = 80, MOST_ROWS = 2000, MOST_CHARTS = 48, MOST_NAME = 120 };
 
 /* Colors are of Tableau's and of GitHub's kind: told apart by the color-blind, and 4.5:1 where they are text. */
 static const char *const style[] = {
@@ -280,19 +280,20 @@ static void add_rate_chart(page *p, const run_log *log) {
 static void add_epoch_table(page *p, const run_log *log) {
     const value *longest = log->epoch[0];
     const char *keys[MOST_COLUMNS];
+    const int each = (log->epochs - 1) / MOST_ROWS + 1;
     int count = 0;
     for (int i = 1; i < log->epochs; i++) longest = log->epoch[i]->count > longest->count ? log->epoch[i] : longest;
     for (const value *v = longest->first; v && count < MOST_COLUMNS; v = v->next) {
         if (is_log(v)) keys[count++] = v->key;
     }
-    add(p, "<details class=\"card\"%s><summary>All numbers by epoch</summary><div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"All numbers by epoch\"><table><thead><tr><th scope=\"col\">Epoch</th>", log->epochs <= 3 ? " open" : "");
+    add(p, "<details class=\"card\"%s><summary>%s by epoch</summary><div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"Numbers by epoch\"><table><thead><tr><th scope=\"col\">Epoch</th>", log->epochs <= 3 ? " open" : "", each > 1 ? "Some numbers" : "All numbers");
     for (int k = 0; k < count; k++) {
         add(p, "<th scope=\"col\">");
         add_name(p, keys[k], false);
         add(p, "</th>");
     }
     add(p, "<th scope=\"col\">seconds</th></tr></thead><tbody>");
-    for (int i = 0; i < log->epochs; i++) {
+    for (int i = (log->epochs - 1) % each; i < log->epochs; i += each) { /* the last one is always there */
         add(p, "<tr><th scope=\"row\">%.0f</th>", number_of(log->epoch[i], "epoch") + 1);
         for (int k = 0; k < count; k++) {
             const value *v = member(log->epoch[i], keys[k]);
@@ -314,13 +315,15 @@ static void add_curves(page *p, const run_log *log) {
         add(p, "<p class=\"muted\">No epoch has ended yet.</p></section>");
         return;
     }
+    int charts = 0;
     add(p, "<div class=\"charts\">");
     if (!log->epochs) add_metric_chart(p, log, "loss");
     for (const value *v = log->epochs ? log->epoch[0]->first : NULL; v; v = v->next) {
-        if (is_log(v) && strncmp(v->key, "val_", 4) != 0 && strcmp(v->key, "learning_rate") != 0 && strcmp(v->key, "batch_loss") != 0) add_metric_chart(p, log, v->key);
+        if (is_log(v) && strncmp(v->key, "val_", 4) != 0 && strcmp(v->key, "learning_rate") != 0 && strcmp(v->key, "batch_loss") != 0 && charts++ < MOST_CHARTS) add_metric_chart(p, log, v->key);
     }
     add_rate_chart(p, log);
     add(p, "</div>");
+    if (charts > MOST_CHARTS) add(p, "<p class=\"muted\">The log has %d more metrics than are drawn here.</p>", charts - MOST_CHARTS);
     if (log->epochs) add_epoch_table(p, log);
     add(p, "</section>");
 }

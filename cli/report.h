@@ -16,7 +16,9 @@ typedef struct value {
     const char *text;
     const char *key;     /* in an object */
     int count;           /* of a list or object */
+    int place;           /* in the list or object that it is in */
     struct value *first, *next;
+    const struct value **sorted; /* the members of a large object by key; of equal keys the first one first */
 } value;
 
 const value *member(const value *object, const char *key); /* NULL: none */
@@ -39,6 +41,7 @@ typedef struct run_log {
     int steps;
     int strange;    /* lines that could not be read */
     struct block *blocks;
+    size_t bytes;   /* of the blocks */
 } run_log;
 
 /* Reads DIR/log.jsonl. False after complaining. */

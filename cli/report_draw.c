@@ -89,7 +89,7 @@ static void add_value(page *p, double number, bool share) {
 
 /* >>charts */
 
-enum { WIDE = 400, HIGH = 220, LEFT = 46, RIGHT = 12, TOP = 10, BOTTOM = 30 };
+enum { MOST_POINTS = 2000, WIDE = 400, HIGH = 220, LEFT = 46, RIGHT = 12, TOP = 10, BOTTOM = 30 };
 
 typedef struct axes {
     double low[2], high[2], step[2]; /* of x and y */
@@ -164,8 +164,9 @@ static void draw_axes(page *p, const axes *a, bool share) {
 static void draw_line(page *p, const axes *a, const series *line) {
     bool pen = false;
     int lone = 0;
+    const int each = (line->count - 1) / MOST_POINTS + 1; /* more than there are pixels cannot be seen */
     add(p, "<path class=\"line %s\" d=\"", line->style);
-    for (int k = 0; k < line->count; k++) {
+    for (int k = (line->count - 1) % each; k < line->count; k += each) {
         const bool good = isfinite(line->x[k]) && isfinite(line->y[k]);
         if (good) add(p, "%c%.1f %.1f", pen ? 'L' : 'M', place_x(a, line->x[k]), place_y(a, line->y[k]));
         pen = good;

@@ -11,6 +11,8 @@
 
 #define MOST_DEPTH 32
 #define MOST_BYTES ((size_t)1 << 30)
+#define MOST_MEMORY ((size_t)2 << 30) /* of values, which take more than their text */
+enum { FEW_MEMBERS = 16 };            /* so many are searched one by one */
 
 /* >>memory of one lifetime */
 
@@ -24,8 +26,9 @@ static void *take(run_log *log, size_t bytes) {
     block *b = log->blocks;
     if (!b || b->size - b->used < bytes) {
         const size_t size = bytes > (1 << 18) ? bytes : 1 << 18;
-        b = (block *)malloc(sizeof *b + size);
+        b = log->bytes + size <= MOST_MEMORY ? (block *)malloc(sizeof *b + size) : NULL;
         if (!b) return NULL;
+        log->bytes += size;
         b->next = log->blocks;
         b->used = 0;
         b->size = size;
@@ -141,6 +144,22 @@ static bool read_number(reader *r, double *out) {
 
 static value *read_value(reader *r, int depth);
 
+static int by_key(const void *a, const void *b) {
+    const value *x = *(const value *const *)a, *y = *(const value *const *)b;
+    const int order = strcmp(x->key, y->key);
+    return order ? order : x->place - y->place;
+}
+
+/* A line of an epoch may have thousands of members, and each is looked for in every line. */
+static bool sort_members(run_log *log, value *object) {
+    if (object->count <= FEW_MEMBERS) return true;
+    const value **at = object->sorted = (const value **)take(log, (size_t)object->count * sizeof *at);
+    if (!at) return false;
+    for (const value *v = object->first; v; v = v->next) *at++ = v;
+    qsort(object->sorted, (size_t)object->count, sizeof *object->sorted, by_key);
+    return true;
+}
+
 static bool read_members(reader *r, value *v, bool object, int depth) {
     value **last = &v->first;
     if (take_char(r, object ? '}' : ']')) return true;
@@ -150,11 +169,11 @@ static bool read_members(reader *r, value *v, bool object, int depth) {
         value *one = read_value(r, depth + 1);
         if (!one) return false;
         one->key = key;
+        one->place = v->count++;
         *last = one;
         last = &one->next;
-        v->count++;
-    } while (take_char(r, ','));
-    return take_char(r, object ? '}' : ']');
+    } while (v->count < INT32_MAX && take_char(r, ','));
+    return take_char(r, object ? '}' : ']') && (!object || sort_members(r->log, v));
 }
 
 static bool read_word(reader *r, const char *word) {
@@ -198,8 +217,17 @@ static value *read_value(reader *r, int depth) {
 
 const value *member(const value *object, const char *key) {
     const value *at = object && object->kind == VALUE_OBJECT ? object->first : NULL;
-    while (at && strcmp(at->key, key) != 0) at = at->next;
-    return at;
+    if (!at || !object->sorted) {
+        while (at && strcmp(at->key, key) != 0) at = at->next;
+        return at;
+    }
+    int low = 0, high = object->count; /* the first that is not below the key */
+    while (low < high) {
+        const int middle = low + (high - low) / 2;
+        if (strcmp(object->sorted[middle]->key, key) < 0) low = middle + 1;
+        else high = middle;
+    }
+    return low < object->count && strcmp(object->sorted[low]->key, key) == 0 ? object->sorted[low] : NULL;
 }
 
 double number_of(const value *object, const char *key) {

@@ -5,6 +5,7 @@ import html.parser
 import json
 import os
 import re
+import resource
 import struct
 import subprocess
 import sys
@@ -236,7 +237,62 @@ def check_errors(home):
     report_log.write(empty + "/log.jsonl")
     os.mkdir(empty + "/report.html")
     made = report(empty)
-    tap.ok(made.returncode == 1 and "report.html: cannot write" in made.stderr.decode() and os.listdir(empty + "/report.html") == [] and len(os.listdir(empty)) == 2, "a page that cannot be written: " + made.stderr.decode().strip())
+    tap.ok(made.returncode == 1 and "report.html: is not a regular file" in made.stderr.decode() and os.listdir(empty + "/report.html") == [] and len(os.listdir(empty)) == 2, "a page that cannot be written: " + made.stderr.decode().strip())
+
+
+def wide(directory, order):
+    """The log of many epochs with thousands of metrics, in the order of the first epoch, in the reverse one or in another for each."""
+    names, epochs = 4000, 400
+    with open(os.path.join(directory, "log.jsonl"), "w") as f:
+        f.write('{"event":"begin","model":"wide","epochs":%d}\n' % epochs)
+        for e in range(epochs):
+            keys = ["%s%s_metric_%d" % ("common_prefix_of_", "val" if i % 2 else "", i) for i in range(names)]
+            if order == "reversed" and e % 2:
+                keys.reverse()
+            f.write('{"event":"epoch",%s,"epoch":%d,"seconds":1}\n' % (",".join('"%s":%d.5' % (key, e % 7) for key in keys), e))
+
+
+def check_work(home):
+    """Time of the processor, which other programs do not use up: a quadratic report takes a minute of it here, this one half a second."""
+    for order in ("sorted", "reversed"):
+        directory = os.path.join(home, "wide, " + order)
+        os.mkdir(directory)
+        wide(directory, order)
+        made = subprocess.run([PROGRAM, "report", directory], stdout=subprocess.PIPE, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL,
+                              preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_CPU, (20, 20)))
+        size = os.path.getsize(directory + "/report.html") if made.returncode == 0 else -1
+        tap.ok(0 < size < 5 << 20, "400 epochs of 4000 metrics, %s: status %d, a page of %d bytes %s" % (order, made.returncode, size, made.stderr.decode()[-200:]))
+        os.remove(directory + "/log.jsonl")
+    long = os.path.join(home, "long")
+    os.mkdir(long)
+    with open(long + "/log.jsonl", "w") as f:
+        f.write('{"event":"begin","model":"long","epochs":100000}\n')
+        for e in range(100000):
+            f.write('{"event":"epoch","epoch":%d,"loss":%g,"seconds":1}\n' % (e, 1 / (1 + e)))
+    made = report(long)
+    with open(long + "/report.html") as f:
+        text = f.read()
+    page = Page(text)
+    tap.ok(made.returncode == 0 and not page.wrong and len(text) < 2 << 20 and '<th scope="row">100000</th>' in text, "100000 epochs: a page of %d bytes, with the last one" % len(text))
+
+
+def check_places(home):
+    """A log that is no file must not hold the program, a page must not be written through a link."""
+    for kind in ("pipe", "device", "directory", "circle"):
+        directory = os.path.join(home, "log is a " + kind)
+        os.mkdir(directory)
+        path = directory + "/log.jsonl"
+        if kind == "pipe":
+            os.mkfifo(path)
+        elif kind == "directory":
+            os.mkdir(path)
+        else:
+            os.symlink("/dev/zero" if kind == "device" else path, path)
+        try:
+            made = subprocess.run([PROGRAM, "report", directory], stdout=subprocess.PIPE, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL, timeout=60)
+            tap.ok(made.returncode == 1 and os.listdir(directory) == ["log.jsonl"] and path in made.stderr.decode(), "a log that is a %s: %s" % (kind, made.stderr.decode().strip()))
+        except subprocess.TimeoutExpired:
+            tap.ok(False, "a log that is a %s holds the program" % kind)
 
 
 def main():
@@ -245,6 +301,8 @@ def main():
         for name, directory in pages:
             check_page(name, directory)
         check_errors(home)
+        check_places(home)
+        check_work(home)
         pages.append(("a run of its own", check_fit(home)))
         photos = check_photos(home)
         if photos:
