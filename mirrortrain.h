@@ -713,6 +713,9 @@ MIRT_API mirt_status mirt_image_datasets_from_directory(const char *directory, c
 /* Images named in a text file of lines "path,label", paths relative to it; a path with a comma stands in double quotes. A first
    line that begins with "path", or names no file and no image, is a header. Labels are class names, sorted; or with class_names, those. */
 MIRT_API mirt_dataset *mirt_image_dataset_from_csv(const char *csv, const mirt_image_directory_desc *desc);
+/* One file, read as a data set of this description reads it, so that a model sees the same pixels, bit for bit: [height, width, channels] of
+   desc->dtype into `out`. `desc` NULL: all defaults. Errors as mirt_read_image. Keras: load_img, img_to_array. */
+MIRT_API mirt_status mirt_load_image(const char *path, const mirt_image_directory_desc *desc, void *out);
 /* The file of the sample with this index in the first stage's data (Keras: file_paths), or NULL. */
 MIRT_API const char *mirt_dataset_file(const mirt_dataset *dataset, int64_t index);
 
@@ -1431,7 +1434,7 @@ MIRT_API mirt_status mirt_register_loss(mirt_strategy *strategy, const mirt_cust
 MIRT_API mirt_status mirt_register_metric(mirt_strategy *strategy, const mirt_custom_metric *metric);
 
 /* How often samples of class i were taken for class j, over one pass of a data set with labels: counts[i * classes + j]. `classes` is as
-   many as the model's output has, or 2 where that is one number (above 0.5, or with from_logits above 0, is class 1). Needs no
+   many as the model's output has, or 2 where that is one number (above 0.5, or of logits (mirt_output_scores) above 0, is class 1). Needs no
    mirt_compile. Errors as mirt_predict. */
 MIRT_API mirt_status mirt_confusion_matrix(mirt_model *model, mirt_dataset *dataset, int64_t *counts, int classes);
 /* A picture of it, true classes down and predicted ones across, each cell as deep as its share of the row. `names`, of the classes
@@ -1871,6 +1874,13 @@ MIRT_API mirt_status mirt_set_trainable(mirt_model *model, const char *prefix, b
    LossScaleOptimizer): a step whose gradients leave it changes and counts nothing but halves the scale, 32768 at first, which doubles after 2000 that did not. Keras: dtype_policy,
    keras.mixed_precision. MIRT_E_NOT_FOUND with the nearest right name, MIRT_E_INVALID, MIRT_E_STATE. */
 MIRT_API mirt_status mirt_set_dtype_policy(mirt_model *model, const char *policy);
+
+/* What the numbers of an output are: probabilities; logits, which a sigmoid each or a softmax over all makes probabilities; or something else. */
+typedef enum mirt_scores { MIRT_SCORES_OTHER = 0, MIRT_SCORES_PROBABILITIES, MIRT_SCORES_SIGMOID_LOGITS, MIRT_SCORES_SOFTMAX_LOGITS } mirt_scores;
+/* Never guessed from values. A model that ends in a sigmoid or softmax gives probabilities. Otherwise a compiled one gives what its loss
+   takes: logits with from_logits, or else, of a cross-entropy, probabilities. All else is MIRT_SCORES_OTHER: no loss, a loss that is no
+   cross-entropy, or one of your own, without from_logits. Saved files hold both, activation and from_logits, those of version 0.1 too. */
+MIRT_API mirt_scores mirt_output_scores(const mirt_model *model, int output);
 
 /* Names of the classes 0, 1, ... that a model tells apart: mirt_fit takes those of its data (mirt_class_names), if they are as many as
    its output has; they are saved and loaded with the model. UTF-8, copied. */
@@ -27101,24 +27111,28 @@ MIRT__LIB void mirt__images_fit(const mirt_image_directory_desc *desc, const mir
     *offset = (size_t)top * resize->out_stride + (size_t)left * (size_t)channels;
 }
 
-static mirt_status mirt__images_resize(mirt__image_dataset *images, const mirt_image *image, mirt__work *work, void *out) {
+/* `images` with the thread's `work`, whose room is used; or both NULL: memory for this one image. */
+static mirt_status mirt__images_resize(const mirt_image_directory_desc *desc, const mirt_image *image, mirt__image_dataset *images, mirt__work *work, void *out) {
     mirt__pixmap resize;
     size_t offset;
-    mirt__images_fit(&images->desc, image, &resize, &offset);
-    size_t bytes = mirt__pixmap_memory(&resize), size = mirt__dtype_size(images->desc.dtype);
+    mirt__images_fit(desc, image, &resize, &offset);
+    size_t bytes = mirt__pixmap_memory(&resize), size = mirt__dtype_size(desc->dtype);
     if (!bytes) return mirt__no_memory(SIZE_MAX), MIRT_E_NOMEM;
-    void *memory = mirt__work_room(work, &images->base, bytes);
+    void *memory = images ? mirt__work_room(work, &images->base, bytes) : mirt__aligned_alloc(bytes);
     if (!memory) return MIRT_E_NOMEM;
-    if (resize.out_height < images->desc.height || resize.out_width < images->desc.width) memset(out, 0, images->base.spec.field[0].bytes);
+    if (resize.out_height < desc->height || resize.out_width < desc->width)
+        memset(out, 0, (size_t)desc->height * (size_t)desc->width * (size_t)image->channels * size);
     mirt__pixmap_run(&resize, memory, (char *)out + offset * size);
+    if (!images) mirt__aligned_free(memory);
     return MIRT_OK;
 }
 
-static mirt_status mirt__images_load(mirt__image_dataset *images, const char *path, mirt__work *work, void *out) {
+/* The one way from a file to the pixels that a model sees. */
+static mirt_status mirt__images_load(const mirt_image_directory_desc *desc, const char *path, mirt__image_dataset *images, mirt__work *work, void *out) {
     mirt_image image;
-    mirt_status status = mirt_read_image(path, images->desc.color_mode, &images->desc.decode, &image);
+    mirt_status status = mirt_read_image(path, desc->color_mode, &desc->decode, &image);
     if (status != MIRT_OK) return status;
-    status = mirt__images_resize(images, &image, work, out);
+    status = mirt__images_resize(desc, &image, images, work, out);
     mirt_image_free(&image);
     return status;
 }
@@ -27157,7 +27171,7 @@ static mirt_status mirt__images_make(mirt_dataset *dataset, int64_t i, mirt__wor
     if (!field) return images->desc.corrupt == MIRT_CORRUPT_SKIP && __atomic_load_n(&images->reason[i], __ATOMIC_ACQUIRE) ? MIRT__SKIPPED : MIRT_OK;
     if (images->desc.label_mode != MIRT_LABELS_NONE) mirt__images_label(images, i, field[1]);
     mirt__at_begin(dataset, work, images->list.path[i], i);
-    mirt_status status = mirt__images_load(images, images->list.path[i], work, field[0]);
+    mirt_status status = mirt__images_load(&images->desc, images->list.path[i], images, work, field[0]);
     mirt__at_end(dataset, work);
     if (!mirt__images_is_corrupt(status) || images->desc.corrupt == MIRT_CORRUPT_FAIL) return status;
     if (mirt__images_note(images, i) != MIRT_OK) return MIRT_E_NOMEM;
@@ -27406,6 +27420,15 @@ MIRT_API mirt_status mirt_image_datasets_from_directory(const char *directory, c
     mirt_dataset_destroy(*training);
     *training = NULL;
     return status;
+}
+
+MIRT_API mirt_status mirt_load_image(const char *path, const mirt_image_directory_desc *given, void *out) {
+    static const char caller[] = "mirt_load_image";
+    mirt_image_directory_desc desc;
+    if (!path || !out) return mirt__fail_missing(caller, path ? "place for the pixels" : "path");
+    mirt__images_defaults(given, &desc);
+    if (mirt__images_check(caller, &desc) != MIRT_OK) return mirt_last_status();
+    return mirt__images_load(&desc, path, NULL, NULL, out);
 }
 
 /* >>verifying */
@@ -35200,6 +35223,19 @@ static mirt_activation_kind mirt__last_activation(const mirt__node *node) {
     return node->id == MIRT__OP_softmax ? MIRT_SOFTMAX : mirt__activation_of(node);
 }
 
+MIRT_API mirt_scores mirt_output_scores(const mirt_model *model, int output) {
+    if (!model || output < 0 || output >= model->num_outputs) return MIRT_SCORES_OTHER;
+    const mirt__node *node = model->output[output]->node;
+    while (node->id == MIRT__OP_reshape) node = node->in[0]->node; /* flattened, the numbers are the same */
+    const mirt_activation_kind activation = mirt__last_activation(node);
+    if (activation == MIRT_SIGMOID || activation == MIRT_SOFTMAX) return MIRT_SCORES_PROBABILITIES;
+    const mirt__loss_class *cls = model->compiled ? mirt__output_loss(model, output) : NULL;
+    const bool entropy = cls && cls->undo != MIRT_LINEAR, logits = model->compiled && model->config.from_logits;
+    if (!logits) return entropy ? MIRT_SCORES_PROBABILITIES : MIRT_SCORES_OTHER;
+    const bool one = entropy ? cls->undo == MIRT_SIGMOID : mirt__last_dim(model->output[output]) == 1;
+    return one ? MIRT_SCORES_SIGMOID_LOGITS : MIRT_SCORES_SOFTMAX_LOGITS;
+}
+
 /* Probabilities taken for logits, or the sums of a layer for probabilities: both train, and badly. */
 MIRT__LIB void mirt__losses_warn(const mirt_model *model) {
     for (int i = 0; i < model->num_outputs; i++) {
@@ -42884,7 +42920,7 @@ static mirt_status mirt__confusion_pass(mirt_model *model, mirt_dataset *dataset
     const mirt__data_spec *spec = mirt__dataset_spec(dataset);
     const mirt__data_field *y = &spec->field[spec->num_x];
     const int64_t n = f->result[0].count, width = mirt__shape_count(&y->shape);
-    const double middle = model->compiled && model->config.from_logits ? 0 : 0.5;
+    const double middle = mirt_output_scores(model, 0) == MIRT_SCORES_SIGMOID_LOGITS ? 0 : 0.5;
     mirt__batch batch;
     mirt__hold(model);
     mirt_status status = mirt__dataset_begin(dataset, model->strategy->seed, 0);

@@ -147,8 +147,9 @@ int run_doctor(const options *o);
 int run_scaling(const options *o);
 int run_report(const options *o);
 
-/* Scores that are no probabilities, as logits are not, become such. */
-void make_probabilities(float *p, int count);
+/* The class that the outputs for one image name, and its probability; of outputs that are neither probabilities nor logits, their value.
+   One number is class 1 above 0.5, of logits above 0, as for mirt_confusion_matrix. */
+int class_of_scores(mirt_scores kind, const float *scores, int count, float *p);
 /* Adds to a run's log what the model makes of the images it was validated with. False after complaining. */
 bool log_predictions(const options *o, mirt_model *model, const char *directory);
 /* Makes DIR/report.html of DIR/log.jsonl, and says so. False after complaining. */
@@ -166,7 +167,7 @@ enum { MAX_AUGMENTATIONS = 16 };
 int parse_augment(const options *o, const char *otherwise, mirt_augmentation list[MAX_AUGMENTATIONS]);
 /* Says that there are no photographs but drawn ones; `looked`: nor any where they usually are. */
 void note_drawn_photos(bool looked);
-/* Photographs of this size in a directory, one after the other, in the order of their names. */
+/* Photographs of this size in a directory, one after the other, in the order of their names. All commands read photographs this way. */
 void describe_images(const options *o, int height, int width, mirt_image_directory_desc *desc);
 /* The model of --model, not yet compiled; otherwise as open_model. */
 mirt_model *build_model(mirt_strategy *strategy, const options *o, int *status);

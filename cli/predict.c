@@ -8,53 +8,46 @@
 
 /* A model, and room for an image and what it says of it. */
 typedef struct seer {
+    const options *o;
     mirt_model *model;
     mirt_shape x; /* (1, height, width, channels) */
-    float *pixels, *scores;
+    unsigned char *pixels;
+    float *scores;
     int units;
 } seer;
 
-void make_probabilities(float *p, int count) {
-    double sum = 0, most = (double)p[0];
-    bool good = true;
-    for (int i = 0; i < count; i++) {
-        good = good && p[i] >= 0 && p[i] <= 1;
-        sum += (double)p[i];
-        if ((double)p[i] > most) most = (double)p[i];
+int class_of_scores(mirt_scores kind, const float *scores, int count, float *p) {
+    const bool sigmoid = kind == MIRT_SCORES_SIGMOID_LOGITS;
+    double sum = 0;
+    int best = 0;
+    if (count == 1) {
+        const double one = sigmoid ? 1 / (1 + exp(-(double)scores[0])) : (double)scores[0];
+        best = (double)scores[0] > (sigmoid ? 0 : 0.5);
+        *p = (float)(best || kind == MIRT_SCORES_OTHER ? one : 1 - one);
+        return best;
     }
-    if (count == 1 && !good) p[0] = (float)(1 / (1 + exp(-(double)p[0])));
-    if (count == 1 || (good && fabs(sum - 1) < 1e-3)) return;
-    sum = 0;
-    for (int i = 0; i < count; i++) sum += exp((double)p[i] - most);
-    for (int i = 0; i < count; i++) p[i] = (float)(exp((double)p[i] - most) / sum);
+    for (int i = 1; i < count; i++) best = scores[i] > scores[best] ? i : best;
+    for (int i = 0; kind == MIRT_SCORES_SOFTMAX_LOGITS && i < count; i++) sum += exp((double)scores[i] - (double)scores[best]);
+    *p = sigmoid ? (float)(1 / (1 + exp(-(double)scores[best]))) : sum > 0 ? (float)(1 / sum) : scores[best];
+    return best;
 }
 
 /* "photo.jpg: cats 0.9876" */
 static void print_class(const seer *s, const char *path) {
-    int names, best = 0;
+    int names;
     const char *const *name = mirt_model_class_names(s->model, &names);
-    float p = s->scores[0];
-    make_probabilities(s->scores, s->units);
-    if (s->units == 1) {
-        best = s->scores[0] > 0.5f;
-        p = best ? s->scores[0] : 1 - s->scores[0];
-    } else {
-        for (int i = 1; i < s->units; i++) best = s->scores[i] > s->scores[best] ? i : best;
-        p = s->scores[best];
-    }
+    float p;
+    const int best = class_of_scores(mirt_output_scores(s->model, 0), s->scores, s->units, &p);
     if (best < names) tell("%s: %s %.4f", path, name[best], (double)p);
     else tell("%s: class %d %.4f", path, best, (double)p);
 }
 
 static bool predict_file(const seer *s, const char *path) {
-    mirt_image image;
-    mirt_color_mode mode = s->x.dim[3] == 1 ? MIRT_GRAYSCALE : s->x.dim[3] == 4 ? MIRT_RGBA : MIRT_RGB;
-    bool good = mirt_read_image(path, mode, NULL, &image) == MIRT_OK;
-    if (good) {
-        good = mirt_resize_image(&image, (int)s->x.dim[1], (int)s->x.dim[2], MIRT_BILINEAR, false, s->pixels) == MIRT_OK;
-        mirt_image_free(&image);
-    }
-    good = good && mirt_predict_arrays(s->model, mirt_make_array(s->pixels, MIRT_FLOAT32, s->x), s->scores, (size_t)s->units) == MIRT_OK;
+    mirt_image_directory_desc desc;
+    describe_images(s->o, (int)s->x.dim[1], (int)s->x.dim[2], &desc);
+    desc.color_mode = s->x.dim[3] == 1 ? MIRT_GRAYSCALE : s->x.dim[3] == 4 ? MIRT_RGBA : MIRT_RGB;
+    const bool good = mirt_load_image(path, &desc, s->pixels) == MIRT_OK &&
+                      mirt_predict_arrays(s->model, mirt_make_array(s->pixels, MIRT_UINT8, s->x), s->scores, (size_t)s->units) == MIRT_OK;
     if (good) print_class(s, path);
     else complain_of_library();
     return good;
@@ -71,7 +64,7 @@ static bool open_seer(seer *s) {
     }
     s->x.dim[0] = 1;
     s->units = (int)y.dim[1];
-    s->pixels = (float *)malloc((size_t)(s->x.dim[1] * s->x.dim[2] * s->x.dim[3]) * sizeof *s->pixels);
+    s->pixels = (unsigned char *)malloc((size_t)(s->x.dim[1] * s->x.dim[2] * s->x.dim[3]) * sizeof *s->pixels);
     s->scores = (float *)malloc((size_t)s->units * sizeof *s->scores);
     if (s->pixels && s->scores) return true;
     complain("out of memory");
@@ -82,6 +75,7 @@ int run_predict(const options *o) {
     seer s;
     int status = EXIT_FAILED;
     memset(&s, 0, sizeof s);
+    s.o = o;
     if (!o->load || !o->operands) {
         complain("predict wants a model and images: mirrortrain predict --load FILE IMAGE...");
         return EXIT_USAGE;

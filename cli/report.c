@@ -50,9 +50,10 @@ static const char *const style[] = {
 /* Seconds since 1970 as a date. */
 static void add_date(page *p, double when) {
     char text[64];
-    time_t t = (time_t)when;
     struct tm parts;
-    if (isfinite(when) && when > 0 && gmtime_r(&t, &parts) && strftime(text, sizeof text, "%d %B %Y, %H:%M UTC", &parts)) add(p, "<span>%s</span>", text + (*text == '0'));
+    if (!(when > 0 && when < 253402300800.0)) return; /* from 1970 to the year 9999 */
+    const time_t t = (time_t)when;
+    if (gmtime_r(&t, &parts) && strftime(text, sizeof text, "%d %B %Y, %H:%M UTC", &parts)) add(p, "<span>%s</span>", text + (*text == '0'));
 }
 
 static void add_duration(page *p, double seconds) {

@@ -20,6 +20,7 @@ typedef struct gallery {
     int *truth; /* -1: it did not pass */
     unsigned char *pixels;
     float *scores;
+    mirt_scores kind;
     int units, classes;
     int64_t *place; /* of the k-th prediction */
     int64_t predictions;
@@ -40,15 +41,7 @@ static int keep_image(const void *const *in, void *const *out, int64_t index, vo
 }
 
 /* The class a prediction names, and how sure it is of it. */
-static int class_of(const gallery *g, int64_t k, float *score) {
-    float *p = g->scores + k * g->units;
-    int best = 0;
-    make_probabilities(p, g->units);
-    for (int i = 1; i < g->units; i++) best = p[i] > p[best] ? i : best;
-    if (g->units == 1) best = p[0] > 0.5f;
-    *score = g->units > 1 ? p[best] : best ? p[0] : 1 - p[0];
-    return best;
-}
+static int class_of(const gallery *g, int64_t k, float *score) { return class_of_scores(g->kind, g->scores + k * g->units, g->units, score); }
 
 /* Predicts; the data set is used up. */
 static bool see(gallery *g, mirt_model *model, mirt_dataset *dataset, int64_t batch) {
@@ -159,12 +152,12 @@ static int choose(const gallery *g, int64_t chosen_ones[SHOWN]) {
     for (int wrong = 1; wrong >= 0; wrong--) {
         for (int most = wrong ? SHOWN_WRONG : SHOWN; count < most;) {
             int64_t best = -1;
-            float best_score = -1, score;
+            float best_score = 0, score;
             for (int64_t k = 0; k < g->predictions && g->place[k] < g->kept; k++) {
                 bool there = false;
                 for (int i = 0; i < count; i++) there = there || chosen_ones[i] == k;
                 if (there || (class_of(g, k, &score) != g->truth[g->place[k]]) != (wrong == 1)) continue;
-                if (wrong ? score <= best_score : best >= 0) continue;
+                if (best >= 0 && !(wrong && score > best_score)) continue;
                 best = k;
                 best_score = score;
             }
@@ -189,7 +182,8 @@ static bool print_samples(FILE *file, const gallery *g, const char *directory) {
     for (int i = 0; i < count && good; i++) {
         float score;
         const int said = class_of(g, which[i], &score);
-        fprintf(file, "%s{\"index\":%lld,\"true\":%d,\"predicted\":%d,\"score\":%.4f,\"png\":\"", i ? "," : "", (long long)g->place[which[i]], g->truth[g->place[which[i]]], said, (double)score);
+        fprintf(file, "%s{\"index\":%lld,\"true\":%d,\"predicted\":%d,\"score\":", i ? "," : "", (long long)g->place[which[i]], g->truth[g->place[which[i]]], said);
+        fprintf(file, isfinite(score) ? "%.4f,\"png\":\"" : "null,\"png\":\"", (double)score);
         good = print_image(file, g, g->place[which[i]], directory);
         fputs("\"}", file);
     }
@@ -209,6 +203,7 @@ bool log_predictions(const options *o, mirt_model *model, const char *directory)
     g.units = (int)y.dim[1];
     g.classes = g.units > 1 ? g.units : 2;
     g.labels = LABEL_UINT8;
+    g.kind = mirt_output_scores(model, 0);
     mirt_dataset *dataset = is_for_digits(o) ? open_data(o, MIRT_TEST, false) : open_photo_validation(o, g.height, g.width, &g.labels);
     if (!dataset) return false;
     g.images = mirt_dataset_size(dataset) < MOST_IMAGES ? mirt_dataset_size(dataset) : MOST_IMAGES;

@@ -200,6 +200,51 @@ static void test_pads(void) {
     remove_tree();
 }
 
+/* One file by itself gives the same pixels as in a data set. */
+static void test_one_file(void) {
+    static const int sizes[][2] = {{11, 7}, {5, 3}, {4, 6}, {64, 48}};
+    char name[32];
+    int wrong = 0, compared = 0;
+    start_tree("single");
+    for (int i = 0; i < 4; i++) {
+        snprintf(name, sizeof name, "%s/%d.bmp", i % 2 ? "b" : "a", i);
+        put(name, sizes[i][0], sizes[i][1]);
+    }
+    for (int k = 0; k < 24; k++) {
+        unsigned char out[5 * 6 * 3 * 4 + 1];
+        mirt_image_directory_desc desc = small_desc();
+        mirt__batch batch;
+        desc.height = 5;
+        desc.width = 6;
+        desc.dtype = k % 2 ? MIRT_FLOAT32 : MIRT_UINT8;
+        desc.crop_to_aspect_ratio = k / 2 % 3 == 1;
+        desc.pad_to_aspect_ratio = k / 2 % 3 == 2;
+        desc.interpolation = k / 6 % 2 ? MIRT_LANCZOS3 : MIRT_BILINEAR;
+        desc.antialias = k >= 12;
+        desc.color_mode = k % 5 == 0 ? MIRT_GRAYSCALE : MIRT_RGB;
+        mirt_dataset *dataset = mirt_image_dataset_from_directory(root, &desc);
+        const size_t bytes = (size_t)30 * (desc.color_mode == MIRT_RGB ? 3 : 1) * (desc.dtype == MIRT_UINT8 ? 1 : 4);
+        bool good = dataset && mirt__dataset_begin(dataset, 0, 0) == MIRT_OK;
+        for (int i = 0; good && i < 4; i++) {
+            memset(out, 0xA5, sizeof out);
+            good = mirt__dataset_next(dataset, &batch) == MIRT_OK && batch.rows == 1 && mirt_load_image(mirt_dataset_file(dataset, batch.index[0]), &desc, out) == MIRT_OK;
+            if (!good) break;
+            wrong += memcmp(out, batch.field[0], bytes) != 0 || out[bytes] != 0xA5;
+            compared++;
+        }
+        mirt_dataset_destroy(dataset);
+    }
+    ok(wrong == 0 && compared == 96, "%d images read by themselves are those of data sets, bit for bit; %d differ", compared, wrong);
+    mirt_image_directory_desc desc = small_desc();
+    float out[18];
+    desc.dtype = MIRT_INT32;
+    ok(mirt_load_image(at_root("a/0.bmp"), &desc, out) == MIRT_E_INVALID && strstr(mirt_last_error(), "mirt_load_image: pixels"), "%s", mirt_last_error());
+    desc.dtype = MIRT_FLOAT32;
+    ok(mirt_load_image(at_root("a/none.bmp"), &desc, out) == MIRT_E_NOT_FOUND && strstr(mirt_last_error(), "none.bmp"), "%s", mirt_last_error());
+    ok(mirt_load_image(NULL, &desc, out) != MIRT_OK && mirt_load_image("x", &desc, NULL) != MIRT_OK, "%s", mirt_last_error());
+    remove_tree();
+}
+
 static void test_given_labels(void) {
     static const int32_t labels[] = {7, 3, 7};
     int count;
@@ -576,6 +621,7 @@ int main(void) {
     test_lists();
     test_samples();
     test_pads();
+    test_one_file();
     test_given_labels();
     test_wrong_options();
     test_corrupt();

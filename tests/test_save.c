@@ -122,6 +122,69 @@ static void check_mismatches(void) {
     mirt_strategy_destroy(s);
 }
 
+/* What outputs are, as the file says it: by the activation they end in and by from_logits. */
+static void check_scores(void) {
+    static const struct {
+        const char *name;
+        int units;
+        mirt_activation_kind activation;
+        mirt_loss loss;
+        bool from_logits, flatten;
+        mirt_scores want;
+    } cases[] = {
+        {"a sigmoid", 1, MIRT_SIGMOID, MIRT_BINARY_CROSSENTROPY, false, false, MIRT_SCORES_PROBABILITIES},
+        {"a softmax", 3, MIRT_SOFTMAX, MIRT_SPARSE_CATEGORICAL_CROSSENTROPY, false, false, MIRT_SCORES_PROBABILITIES},
+        {"a sigmoid without a loss", 1, MIRT_SIGMOID, MIRT_LOSS_NONE, false, false, MIRT_SCORES_PROBABILITIES},
+        {"a sigmoid, flattened, under another loss", 1, MIRT_SIGMOID, MIRT_MEAN_SQUARED_ERROR, false, true, MIRT_SCORES_PROBABILITIES},
+        {"a sigmoid that from_logits denies", 1, MIRT_SIGMOID, MIRT_BINARY_CROSSENTROPY, true, false, MIRT_SCORES_PROBABILITIES},
+        {"one logit", 1, MIRT_LINEAR, MIRT_BINARY_CROSSENTROPY, true, false, MIRT_SCORES_SIGMOID_LOGITS},
+        {"a logit for each of several labels", 3, MIRT_LINEAR, MIRT_BINARY_CROSSENTROPY, true, false, MIRT_SCORES_SIGMOID_LOGITS},
+        {"logits of classes", 3, MIRT_LINEAR, MIRT_CATEGORICAL_CROSSENTROPY, true, false, MIRT_SCORES_SOFTMAX_LOGITS},
+        {"logits of classes, flattened", 3, MIRT_LINEAR, MIRT_SPARSE_CATEGORICAL_CROSSENTROPY, true, true, MIRT_SCORES_SOFTMAX_LOGITS},
+        {"a tanh from_logits", 1, MIRT_TANH, MIRT_BINARY_CROSSENTROPY, true, false, MIRT_SCORES_SIGMOID_LOGITS},
+        {"one logit without a loss", 1, MIRT_LINEAR, MIRT_LOSS_NONE, true, false, MIRT_SCORES_SIGMOID_LOGITS},
+        {"logits without a loss", 3, MIRT_LINEAR, MIRT_LOSS_NONE, true, false, MIRT_SCORES_SOFTMAX_LOGITS},
+        {"what a cross-entropy takes for probabilities", 1, MIRT_HARD_SIGMOID, MIRT_BINARY_CROSSENTROPY, false, false, MIRT_SCORES_PROBABILITIES},
+        {"a number", 1, MIRT_LINEAR, MIRT_MEAN_SQUARED_ERROR, false, false, MIRT_SCORES_OTHER},
+        {"numbers without a loss", 3, MIRT_LINEAR, MIRT_LOSS_NONE, false, false, MIRT_SCORES_OTHER},
+    };
+    mirt_strategy *s = strategy_of(1, 1, 1);
+    for (int i = 0; i < MIRT__COUNT(cases); i++) {
+        mirt_compile_desc c;
+        mirt_dense_desc d;
+        memset(&c, 0, sizeof c);
+        memset(&d, 0, sizeof d);
+        c.loss = cases[i].loss;
+        c.from_logits = cases[i].from_logits;
+        d.units = cases[i].units;
+        d.activation = cases[i].activation;
+        mirt_model *m = mirt_model_create(s, NULL);
+        mirt_tensor *y = mirt_dense(mirt_input(m, MIRT_SHAPE(4)), &d);
+        mirt_model_output(m, cases[i].flatten ? mirt_flatten(mirt_reshape(y, MIRT_SHAPE(1, cases[i].units))) : y);
+        bool good = mirt_compile(m, &c) == MIRT_OK && mirt_output_scores(m, 0) == cases[i].want && mirt_save(m, path_a, MIRT_SAVE_ALL) == MIRT_OK;
+        mirt_model *loaded = good ? mirt_load(s, path_a) : NULL;
+        ok(good && loaded && mirt_output_scores(loaded, 0) == cases[i].want, "%s: kind %d, also of the loaded model%s%s", cases[i].name, (int)mirt_output_scores(m, 0), loaded ? "" : ": ",
+           loaded ? "" : mirt_last_error());
+        if (cases[i].units == 1 && loaded) { /* class 1 begins at 0.5, of logits at 0 */
+            const float zeros[4] = {0, 0, 0, 0}, bias = 0.3f, label = 1;
+            mirt_data data;
+            int64_t counts[4];
+            memset(&data, 0, sizeof data);
+            data.x[0] = mirt_make_array(zeros, MIRT_FLOAT32, MIRT_SHAPE(1, 4));
+            data.y[0] = mirt_make_array(&label, MIRT_FLOAT32, MIRT_SHAPE(1, 1));
+            mirt_dataset *dataset = mirt_arrays_of(&data);
+            good = mirt_set_weight(loaded, "dense/bias", &bias, 1) == MIRT_OK && mirt_confusion_matrix(loaded, dataset, counts, 2) == MIRT_OK;
+            const bool above = cases[i].activation == MIRT_SIGMOID || cases[i].activation == MIRT_HARD_SIGMOID || cases[i].want == MIRT_SCORES_SIGMOID_LOGITS;
+            ok(good && counts[3] == above && counts[2] == !above, "a sum of 0.3 is class %d: %s", above, good ? "so it is counted" : mirt_last_error());
+            mirt_dataset_destroy(dataset);
+        }
+        mirt_model_destroy(loaded);
+        mirt_model_destroy(m);
+    }
+    ok(mirt_output_scores(NULL, 0) == MIRT_SCORES_OTHER, "no model has no scores");
+    mirt_strategy_destroy(s);
+}
+
 int main(void) {
     draw_images();
     snprintf(path_a, sizeof path_a, "%s/a.safetensors", work_directory());
@@ -132,6 +195,7 @@ int main(void) {
     check_memory_and_weights();
     check_schedule();
     check_mismatches();
+    check_scores();
     unlink(path_a);
     unlink(path_b);
     ok(rmdir(work_directory()) == 0, "saving leaves nothing else behind");

@@ -39,24 +39,28 @@ MIRT__LIB void mirt__images_fit(const mirt_image_directory_desc *desc, const mir
     *offset = (size_t)top * resize->out_stride + (size_t)left * (size_t)channels;
 }
 
-static mirt_status mirt__images_resize(mirt__image_dataset *images, const mirt_image *image, mirt__work *work, void *out) {
+/* `images` with the thread's `work`, whose room is used; or both NULL: memory for this one image. */
+static mirt_status mirt__images_resize(const mirt_image_directory_desc *desc, const mirt_image *image, mirt__image_dataset *images, mirt__work *work, void *out) {
     mirt__pixmap resize;
     size_t offset;
-    mirt__images_fit(&images->desc, image, &resize, &offset);
-    size_t bytes = mirt__pixmap_memory(&resize), size = mirt__dtype_size(images->desc.dtype);
+    mirt__images_fit(desc, image, &resize, &offset);
+    size_t bytes = mirt__pixmap_memory(&resize), size = mirt__dtype_size(desc->dtype);
     if (!bytes) return mirt__no_memory(SIZE_MAX), MIRT_E_NOMEM;
-    void *memory = mirt__work_room(work, &images->base, bytes);
+    void *memory = images ? mirt__work_room(work, &images->base, bytes) : mirt__aligned_alloc(bytes);
     if (!memory) return MIRT_E_NOMEM;
-    if (resize.out_height < images->desc.height || resize.out_width < images->desc.width) memset(out, 0, images->base.spec.field[0].bytes);
+    if (resize.out_height < desc->height || resize.out_width < desc->width)
+        memset(out, 0, (size_t)desc->height * (size_t)desc->width * (size_t)image->channels * size);
     mirt__pixmap_run(&resize, memory, (char *)out + offset * size);
+    if (!images) mirt__aligned_free(memory);
     return MIRT_OK;
 }
 
-static mirt_status mirt__images_load(mirt__image_dataset *images, const char *path, mirt__work *work, void *out) {
+/* The one way from a file to the pixels that a model sees. */
+static mirt_status mirt__images_load(const mirt_image_directory_desc *desc, const char *path, mirt__image_dataset *images, mirt__work *work, void *out) {
     mirt_image image;
-    mirt_status status = mirt_read_image(path, images->desc.color_mode, &images->desc.decode, &image);
+    mirt_status status = mirt_read_image(path, desc->color_mode, &desc->decode, &image);
     if (status != MIRT_OK) return status;
-    status = mirt__images_resize(images, &image, work, out);
+    status = mirt__images_resize(desc, &image, images, work, out);
     mirt_image_free(&image);
     return status;
 }
@@ -95,7 +99,7 @@ static mirt_status mirt__images_make(mirt_dataset *dataset, int64_t i, mirt__wor
     if (!field) return images->desc.corrupt == MIRT_CORRUPT_SKIP && __atomic_load_n(&images->reason[i], __ATOMIC_ACQUIRE) ? MIRT__SKIPPED : MIRT_OK;
     if (images->desc.label_mode != MIRT_LABELS_NONE) mirt__images_label(images, i, field[1]);
     mirt__at_begin(dataset, work, images->list.path[i], i);
-    mirt_status status = mirt__images_load(images, images->list.path[i], work, field[0]);
+    mirt_status status = mirt__images_load(&images->desc, images->list.path[i], images, work, field[0]);
     mirt__at_end(dataset, work);
     if (!mirt__images_is_corrupt(status) || images->desc.corrupt == MIRT_CORRUPT_FAIL) return status;
     if (mirt__images_note(images, i) != MIRT_OK) return MIRT_E_NOMEM;
@@ -344,6 +348,15 @@ MIRT_API mirt_status mirt_image_datasets_from_directory(const char *directory, c
     mirt_dataset_destroy(*training);
     *training = NULL;
     return status;
+}
+
+MIRT_API mirt_status mirt_load_image(const char *path, const mirt_image_directory_desc *given, void *out) {
+    static const char caller[] = "mirt_load_image";
+    mirt_image_directory_desc desc;
+    if (!path || !out) return mirt__fail_missing(caller, path ? "place for the pixels" : "path");
+    mirt__images_defaults(given, &desc);
+    if (mirt__images_check(caller, &desc) != MIRT_OK) return mirt_last_status();
+    return mirt__images_load(&desc, path, NULL, NULL, out);
 }
 
 /* >>verifying */

@@ -79,6 +79,19 @@ static mirt_activation_kind mirt__last_activation(const mirt__node *node) {
     return node->id == MIRT__OP_softmax ? MIRT_SOFTMAX : mirt__activation_of(node);
 }
 
+MIRT_API mirt_scores mirt_output_scores(const mirt_model *model, int output) {
+    if (!model || output < 0 || output >= model->num_outputs) return MIRT_SCORES_OTHER;
+    const mirt__node *node = model->output[output]->node;
+    while (node->id == MIRT__OP_reshape) node = node->in[0]->node; /* flattened, the numbers are the same */
+    const mirt_activation_kind activation = mirt__last_activation(node);
+    if (activation == MIRT_SIGMOID || activation == MIRT_SOFTMAX) return MIRT_SCORES_PROBABILITIES;
+    const mirt__loss_class *cls = model->compiled ? mirt__output_loss(model, output) : NULL;
+    const bool entropy = cls && cls->undo != MIRT_LINEAR, logits = model->compiled && model->config.from_logits;
+    if (!logits) return entropy ? MIRT_SCORES_PROBABILITIES : MIRT_SCORES_OTHER;
+    const bool one = entropy ? cls->undo == MIRT_SIGMOID : mirt__last_dim(model->output[output]) == 1;
+    return one ? MIRT_SCORES_SIGMOID_LOGITS : MIRT_SCORES_SOFTMAX_LOGITS;
+}
+
 /* Probabilities taken for logits, or the sums of a layer for probabilities: both train, and badly. */
 MIRT__LIB void mirt__losses_warn(const mirt_model *model) {
     for (int i = 0; i < model->num_outputs; i++) {

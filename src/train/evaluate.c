@@ -187,7 +187,7 @@ static mirt_status mirt__confusion_pass(mirt_model *model, mirt_dataset *dataset
     const mirt__data_spec *spec = mirt__dataset_spec(dataset);
     const mirt__data_field *y = &spec->field[spec->num_x];
     const int64_t n = f->result[0].count, width = mirt__shape_count(&y->shape);
-    const double middle = model->compiled && model->config.from_logits ? 0 : 0.5;
+    const double middle = mirt_output_scores(model, 0) == MIRT_SCORES_SIGMOID_LOGITS ? 0 : 0.5;
     mirt__batch batch;
     mirt__hold(model);
     mirt_status status = mirt__dataset_begin(dataset, model->strategy->seed, 0);
