@@ -418,6 +418,21 @@ static void spoil(const char *path, long at, int how) {
     fclose(f);
 }
 
+/* Gives a record of the file another index, and the checksum that belongs to it. */
+static void move_sample(const char *path, long record, int64_t index) {
+    unsigned char bytes[IMAGE + 1 + 16];
+    FILE *f = fopen(path, "r+b");
+    if (!f) return;
+    fseek(f, record, SEEK_SET);
+    if (fread(bytes, 1, sizeof bytes, f) != sizeof bytes) printf("# too short\n");
+    memcpy(bytes + IMAGE + 1, &index, sizeof index);
+    const uint32_t crc = mirt__crc32c(0, bytes, IMAGE + 1 + sizeof index);
+    memcpy(bytes + IMAGE + 1 + sizeof index, &crc, sizeof crc);
+    fseek(f, record, SEEK_SET);
+    fwrite(bytes, 1, sizeof bytes, f);
+    fclose(f);
+}
+
 static void test_cache_file(void) {
     char path[300];
     int made;
@@ -450,6 +465,15 @@ static void test_cache_file(void) {
         int64_t got = cached_epoch(d, 140, &made);
         ok(got == -3 && mirt_last_status() == MIRT_E_FORMAT && strstr(mirt_last_error(), "sample 33 of the cache is damaged"), "a damaged sample is named: %s", mirt_last_error());
         spoil(path, head + 33 * record + (i == 0 ? 5 : i == 1 ? IMAGE + 1 : IMAGE + 1 + 8), 0);
+        mirt_dataset_destroy(d);
+    }
+    for (int i = 0; i < 4; i++) { /* memory is kept for each index up to the largest */
+        const int64_t index[] = {140, (int64_t)1 << 40, -1, 33};
+        move_sample(path, head + 33 * record, index[i]);
+        mirt_dataset *d = cached(path, 140, "b", 2, 2);
+        int64_t got = cached_epoch(d, 140, &made);
+        if (index[i] == 33) ok(got == 126, "a sample with its own index is read");
+        else ok(got == -3 && mirt_last_status() == MIRT_E_FORMAT && strstr(mirt_last_error(), "sample 33 of the cache is damaged"), "index %lld of a cache of 140 samples: %s", (long long)index[i], mirt_last_error());
         mirt_dataset_destroy(d);
     }
     for (int seed = 1; seed <= 3; seed++) { /* pictures of another seed in the same file */

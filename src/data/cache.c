@@ -10,6 +10,7 @@ typedef struct mirt__cache_dataset {
     int fd;
     uint64_t start; /* of the first record in the file */
     size_t record;  /* bytes: the fields, mirt__cache_tail */
+    int64_t indices; /* samples have smaller indices than this */
     unsigned char *checked; /* [samples], atomic: records whose checksum was right */
 } mirt__cache_dataset;
 
@@ -198,7 +199,7 @@ static mirt_status mirt__cache_file_make(mirt_dataset *dataset, int64_t i, mirt_
     int64_t got = mirt__file_read_at(cache->fd, at, record, size);
     if (got < 0) return mirt__fail(MIRT_E_IO, "%s cannot be read: %s", cache->path, strerror(errno));
     memcpy(&tail, record + size - sizeof tail, sizeof tail);
-    if ((size_t)got < size || (tail.index >> 48 && tail.index != MIRT__NO_INDEX) ||
+    if ((size_t)got < size || ((tail.index < 0 || tail.index >= cache->indices) && tail.index != MIRT__NO_INDEX) ||
         (field && !__atomic_load_n(&cache->checked[i], __ATOMIC_RELAXED) && mirt__crc32c(0, record, fields + sizeof tail.index) != tail.crc))
         return mirt__fail(MIRT_E_FORMAT, "%s: sample %lld of the cache is damaged; without the file it is made anew", cache->path, (long long)i);
     if (field) __atomic_store_n(&cache->checked[i], 1, __ATOMIC_RELAXED);
@@ -222,6 +223,19 @@ static const mirt__stage mirt__cache_file_stage = {mirt__cache_file_begin, mirt_
                                                    mirt__dataset_fill_made, mirt__cache_file_release, NULL};
 
 /* >>both */
+
+/* One more than the largest index of a sample. Readers keep memory for each index, so a file must not name larger ones. */
+static int64_t mirt__cache_indices(const mirt_dataset *source) {
+    int64_t most = 0;
+    for (; source; source = source->source) {
+        if (source->spec.samples < 0) return (int64_t)1 << 48; /* a part of a stream */
+        if (source->spec.samples > most) most = source->spec.samples;
+        const bool cache = source->stage == &mirt__cache_stage || source->stage == &mirt__cache_file_stage;
+        const int64_t below = cache ? ((const mirt__cache_dataset *)source)->indices : 0; /* it may have left its sources */
+        if (below > most) most = below;
+    }
+    return most;
+}
 
 static mirt_status mirt__cache_check(const mirt_dataset *dataset, const mirt_cache_desc *desc) {
     if (dataset->spec.batch) return mirt__fail(MIRT_E_INVALID, "mirt_cache comes before mirt_batch: samples are cached one by one");
@@ -247,6 +261,7 @@ MIRT_API mirt_dataset *mirt_cache_with(mirt_dataset *dataset, const mirt_cache_d
     mirt__cache_dataset *cache = (mirt__cache_dataset *)stage;
     cache->fd = -1;
     cache->record = mirt__cache_sample_bytes(&stage->spec) + sizeof(mirt__cache_tail);
+    cache->indices = mirt__cache_indices(dataset);
     stage->contiguous = !desc->file && !stage->skips;
     if (stage->varies == 1) stage->varies = 0;
     stage->kept = true;
