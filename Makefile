@@ -11,6 +11,9 @@
 # make test-long     what takes too long for every change
 # make kill-test    a run is killed at KILLS random moments and goes on
 # make fuzz          damaged files, of each kind for FUZZ_SECONDS or FUZZ_RUNS, and FUZZ_SEQUENCES of random calls; needs clang
+#                    FUZZ="csv log" runs these targets alone; fuzz-merge adds what was found to tests/corpus
+# make fuzz-planted  every fuzz target finds a fault planted behind the last check of its parser; fuzz-coverage: lines of the parsers
+# make memcheck      a small tier of tests and all corpora under MemorySanitizer; needs clang
 # make accuracy      bfloat16 trains as well as float32: make accuracy PEER_PYTHON=/path/to/python
 # make accuracy-photos  the program fine-tunes MobileNetV2 on photographs to the accuracy that Keras reaches
 # make parity        networks in training beside float64 Keras: make parity PEER_PYTHON=/path/to/python
@@ -38,6 +41,7 @@ FUZZ_CC = clang
 FUZZ_RUNS =
 FUZZ_SECONDS = $(if $(FUZZ_RUNS),0,60)
 FUZZ_SEQUENCES = 10000
+FUZZ = model image resume cache csv gzip log
 KILLS = 1000
 PREFIX = /usr/local
 
@@ -117,11 +121,38 @@ build/$(1)/mirrortrain: $$(CLI) cli/cli.h cli/report.h build/$(1)/parts.a
 	$(2) -std=c11 $(3) $$(CLI) build/$(1)/parts.a -o $$@ $$(LDLIBS) -ldl
 -include $$(wildcard build/$(1)/parts/*/*.d)
 endef
+# NAME, COMPILER, FLAGS, LIBRARY: the target for logs, whose reader is the program's.
+LOG_READER = cli/report_log.c cli/report.c cli/report_draw.c
+define LOG_RULES
+build/$(1)/fuzz_log: tests/fuzz_log.c $$(LOG_READER) cli/cli.h cli/report.h $(4) $$(TEST_HEADERS)
+	@mkdir -p $$(@D)
+	$(2) -std=c11 $(3) $$< $$(LOG_READER) $(4) -o $$@ $$(LDLIBS)
+endef
+ASAN_FLAGS = -O1 -g -fsanitize=address$(comma)undefined -fno-sanitize-recover=all
+FUZZ_FLAGS = -O2 -g -DFUZZER -DMIRRORTRAIN_NO_SIMD -Wno-pass-failed -fsanitize=fuzzer$(comma)address$(comma)undefined -fno-sanitize-recover=undefined -fsanitize-ignorelist=tests/fuzz_ignore.txt
+MSAN_FLAGS = -O1 -g -DMIRRORTRAIN_NO_SIMD -Wno-pass-failed -fsanitize=memory -fno-omit-frame-pointer -fno-sanitize-recover=all
+COVER_FLAGS = -O0 -g -DMIRRORTRAIN_NO_SIMD --coverage -fprofile-update=atomic
+
 $(eval $(call TEST_RULES,tests,$(CC),$(CFLAGS) -g $(TEST_WARNINGS),test_half test_strips test_models test_profile))
-$(eval $(call TEST_RULES,asan,$(SANITIZE_CC),-O1 -g -fsanitize=address$(comma)undefined -fno-sanitize-recover=all,test_half test_strips))
+$(eval $(call TEST_RULES,asan,$(SANITIZE_CC),$(ASAN_FLAGS),test_half test_strips))
 $(eval $(call TEST_RULES,tsan,$(SANITIZE_CC),-O1 -g -fsanitize=thread,test_half test_strips))
+$(eval $(call TEST_RULES,msan,$(FUZZ_CC),$(MSAN_FLAGS),))
+$(eval $(call TEST_RULES,cover,gcc,$(COVER_FLAGS),))
 $(eval $(call TEST_RULES,arm64,$(ARM64_CC),-O2 $(TEST_WARNINGS),%))
-$(eval $(call TEST_RULES,fuzz,$(FUZZ_CC),-O2 -g -DFUZZER -DMIRRORTRAIN_NO_SIMD -Wno-pass-failed -fsanitize=fuzzer$(comma)address$(comma)undefined -fno-sanitize-recover=undefined -fsanitize-ignorelist=tests/fuzz_ignore.txt,))
+$(eval $(call TEST_RULES,fuzz,$(FUZZ_CC),$(FUZZ_FLAGS),))
+$(eval $(call LOG_RULES,tests,$(CC),$(CFLAGS) -g $(TEST_WARNINGS),build/tests/parts.a))
+$(eval $(call LOG_RULES,asan,$(SANITIZE_CC),$(ASAN_FLAGS),build/asan/parts.a))
+$(eval $(call LOG_RULES,msan,$(FUZZ_CC),$(MSAN_FLAGS),build/msan/parts.a))
+$(eval $(call LOG_RULES,cover,gcc,$(COVER_FLAGS),build/cover/parts.a))
+$(eval $(call LOG_RULES,fuzz,$(FUZZ_CC),$(FUZZ_FLAGS),build/fuzz/parts.a))
+$(eval $(call LOG_RULES,planted,$(FUZZ_CC),$(FUZZ_FLAGS) -DFUZZ_PLANTED,build/fuzz/parts.a))
+
+build/planted/fuzz_image: tests/fuzz_image.c $(TEST_HEADERS)
+	@mkdir -p $(@D)
+	$(FUZZ_CC) -std=c11 $(FUZZ_FLAGS) -DFUZZ_PLANTED $< -o $@ $(LDLIBS)
+build/planted/%: tests/%.c build/parts.h build/fuzz/parts.a $(TEST_HEADERS)
+	@mkdir -p $(@D)
+	$(FUZZ_CC) $(PARTS) $(FUZZ_FLAGS) -DFUZZ_PLANTED -include build/parts.h $< build/fuzz/parts.a -o $@ $(LDLIBS)
 
 build/tests/long_verdict: tests/test_verdict.c
 build/tests/long_watchdog: tests/test_watchdog.c
@@ -137,6 +168,7 @@ smoke-test:
 test-long:
 	@$(MAKE) --no-print-directory -j$(JOBS) build/mirrortrain $(LONG_TESTS:%=build/tests/%)
 	@tests/run -t 3600 tests/check_size.sh $(LONG_TESTS:%=build/tests/%)
+	@$(MAKE) --no-print-directory memcheck
 
 kill-test: build/mirrortrain
 	@python3 tests/test_kill.py $(KILLS)
@@ -145,7 +177,7 @@ kill-test: build/mirrortrain
 sanitize: asan tsan
 
 asan:
-	@$(MAKE) --no-print-directory -j$(JOBS) $(TESTS:%=build/asan/%) build/asan/fuzz_model build/asan/fuzz_image
+	@$(MAKE) --no-print-directory -j$(JOBS) $(TESTS:%=build/asan/%) $(FUZZ:%=build/asan/fuzz_%)
 	@MIRT_TEST_SMALL=1 ASAN_OPTIONS=detect_leaks=1:allocator_may_return_null=1 UBSAN_OPTIONS=print_stacktrace=1 \
 		tests/run -t 400 $(TESTS:%=build/asan/%) tests/fuzz_seeds.sh
 
@@ -168,9 +200,29 @@ test-arm64:
 	@MIRT_TEST_SMALL=1 tests/run -t 600 -r "$(ARM64_RUN)" $(ARM64_TESTS:%=build/arm64/%)
 
 
-fuzz: build/fuzz/fuzz_model build/fuzz/fuzz_image build/tests/test_hostile build/tests/test_images build/asan/test_api_fuzz
-	@tests/fuzz.sh $(FUZZ_SECONDS) $(FUZZ_RUNS)
+# What writes files to begin with.
+FUZZ_SEEDS = build/tests/test_hostile build/tests/test_images build/tests/fuzz_resume
+
+fuzz: $(FUZZ:%=build/fuzz/fuzz_%) $(FUZZ_SEEDS) build/asan/test_api_fuzz
+	@FUZZ="$(FUZZ)" tests/fuzz.sh run $(FUZZ_SECONDS) $(FUZZ_RUNS)
 	build/asan/test_api_fuzz $(FUZZ_SEQUENCES) `date +%s`
+
+fuzz-planted: $(FUZZ:%=build/planted/fuzz_%) $(FUZZ_SEEDS)
+	@FUZZ="$(FUZZ)" tests/fuzz.sh planted
+
+fuzz-merge: $(FUZZ:%=build/fuzz/fuzz_%) $(FUZZ_SEEDS)
+	@FUZZ="$(FUZZ)" tests/fuzz.sh merge
+
+# Files of src/ and cli/ that read what others may have written, by the corpora and these tests.
+PARSER_TESTS = test_base test_json test_hostile test_data test_directory test_images test_resume test_checkpoints test_callbacks test_events test_formats test_save test_workers test_augment test_optimizers
+fuzz-coverage: $(FUZZ:%=build/cover/fuzz_%) $(PARSER_TESTS:%=build/cover/%)
+	@tests/fuzz_coverage.sh $(PARSER_TESTS)
+
+# A small tier: what reads and writes files, and training.
+MEMORY_TESTS = test_base test_json test_formats test_hostile test_data test_directory test_checkpoints test_save test_callbacks test_events test_training test_custom test_metrics
+memcheck:
+	@$(MAKE) --no-print-directory -j$(JOBS) $(FUZZ:%=build/msan/fuzz_%) $(MEMORY_TESTS:%=build/msan/%)
+	@MIRT_TEST_SMALL=1 MSAN_OPTIONS=poison_in_dtor=1 FUZZ_BUILD=msan tests/run -t 600 $(MEMORY_TESTS:%=build/msan/%) tests/fuzz_seeds.sh
 
 # MIRT_CATSDOGS_DIR and MIRT_WEIGHTS_DIR say where photographs and weights are; PARITY: some of the networks.
 accuracy: build/tests/accuracy_networks
@@ -211,4 +263,4 @@ install: build/mirrortrain
 clean:
 	rm -rf build
 
-.PHONY: all cuda cuda-speed header check-header test kill-test smoke-test test-long sanitize asan tsan coverage matrix examples test-arm64 fuzz parity accuracy accuracy-photos convert-test bench install clean
+.PHONY: all cuda cuda-speed header check-header test kill-test smoke-test test-long sanitize asan tsan coverage matrix examples test-arm64 fuzz fuzz-planted fuzz-merge fuzz-coverage memcheck parity accuracy accuracy-photos convert-test bench install clean

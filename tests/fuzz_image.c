@@ -27,7 +27,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
         int height = data[1] % 16 + 1, width = data[1] / 16 + 1;
         if (mirt_resize_image(&image, height, width, (mirt_interpolation)(data[0] / 16 % 8), data[0] & 8, out) != MIRT_OK) __builtin_trap();
         for (int i = 0; i < height * width * image.channels; i++) sum += out[i];
-        if (!(sum > -1e6f && sum < 1e6f)) __builtin_trap();
+        FUZZ_CHECK(sum > -1e6f && sum < 1e6f);
+        const unsigned char *p = image.pixels;
+        FUZZ_PLANT(image.channels == 3 && image.width > 2 && p[0] == 0x5A && p[1] == 0xA5 && p[3] == 0x42);
     }
     mirt_image_free(&image);
     free(exact);

@@ -5,6 +5,7 @@
 #define MIRRORTRAIN_IMPLEMENTATION
 #include "../mirrortrain.h"
 #include "fuzz_main.h"
+#include "fuzz_words.h"
 #include "gallery.h"
 #include "tap.h"
 
@@ -105,7 +106,10 @@ static void fuzz_architecture(const uint8_t *data, size_t size) {
         desc.loss = MIRT_MEAN_SQUARED_ERROR;
         desc.metrics[0] = model->num_outputs == 1 && model->output[0]->shape.rank == 2 ? MIRT_ACCURACY : MIRT_METRIC_NONE;
         if (size % 2 == 0 && model->output[0]->shape.rank == 2) desc.losses[0] = MIRT_SPARSE_CATEGORICAL_CROSSENTROPY;
-        if (mirt_compile(model, &desc) == MIRT_OK) fuzz_run(model);
+        if (mirt_compile(model, &desc) == MIRT_OK) {
+            fuzz_run(model);
+            FUZZ_PLANT(model->output[0]->shape.rank == 2 && model->output[0]->shape.dim[1] == 31);
+        }
     }
     mirt_model_destroy(model);
     mirt__pool_free(&pool);
@@ -139,70 +143,14 @@ static void fuzz_idx(const uint8_t *data, size_t size, bool labels) {
 }
 
 #ifdef FUZZER
-
-/* >>words of JSON exchanged for others */
-
-size_t LLVMFuzzerMutate(uint8_t *data, size_t size, size_t most);
-size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t most, unsigned int seed);
-
-static uint64_t fuzz_random;
-static size_t fuzz_below(size_t bound) {
-    fuzz_random = fuzz_random * 6364136223846793005u + 1442695040888963407u;
-    return bound ? (size_t)(fuzz_random >> 33) % bound : 0;
-}
-
-static bool fuzz_is_edge(uint8_t c) { return strchr(",:[]{}", c) && c; }
-
-/* The word around a random place: up to the next comma or bracket, or a whole bracket. */
-static void fuzz_pick(const uint8_t *data, size_t size, size_t *begin, size_t *end) {
-    size_t at = fuzz_below(size);
-    while (at > 0 && !fuzz_is_edge(data[at - 1])) at--;
-    *begin = at;
-    int depth = 0;
-    bool whole = fuzz_below(3) == 0;
-    while (at < size && (depth > 0 || !fuzz_is_edge(data[at]) || (whole && at == *begin && (data[at] == '{' || data[at] == '[')))) {
-        if (whole && (data[at] == '{' || data[at] == '[')) depth++;
-        if (whole && (data[at] == '}' || data[at] == ']')) depth--;
-        at++;
-        if (whole && depth == 0 && at > *begin && (data[at - 1] == '}' || data[at - 1] == ']')) break;
-    }
-    *end = at;
-}
-
 size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t most, unsigned int seed) {
     static const char *const words[] = {"0", "-1", "1", "2", "3", "4", "5", "6", "7", "8", "31", "32", "0.5", "2147483647", "-2147483648", "1e38", "65536", "1099511627776",
                                         "9223372036854775807", "-9223372036854775808", "true", "false", "null", "[]", "{}", "\"inf\"", "\"nan\"", "\"float32\"", "\"int32\"",
                                         "\"uint8\"", "\"bool\"", "[3]", "[2,3]", "[-1,3]", "[0,1,0,0,0,0]", "\"same\"", "\"softmax\"", "\"kind\":1", "\"axes\":3", "\"axis\":-1"};
-    static uint8_t copy[1 << 16];
     fuzz_random = seed;
     if (size < 2 || data[0] != 3 || fuzz_below(8) == 0) return LLVMFuzzerMutate(data, size, most);
-    for (size_t changes = 1 + fuzz_below(3); changes > 0; changes--) {
-        size_t begin, end, from, to;
-        fuzz_pick(data + 1, size - 1, &begin, &end);
-        begin++, end++;
-        const uint8_t *word;
-        size_t length;
-        if (fuzz_below(2)) {
-            const char *w = words[fuzz_below(MIRT__COUNT(words))];
-            word = (const uint8_t *)w;
-            length = strlen(w);
-        } else {
-            fuzz_pick(data + 1, size - 1, &from, &to);
-            length = to - from < sizeof copy ? to - from : 0;
-            memcpy(copy, data + 1 + from, length);
-            word = copy;
-        }
-        bool insert = fuzz_below(4) == 0;
-        if (insert) end = begin;
-        if (size - (end - begin) + length + 1 > most) continue;
-        memmove(data + begin + length + insert, data + end, size - end);
-        memcpy(data + begin, word, length);
-        if (insert) data[begin + length] = ',';
-        size = size - (end - begin) + length + insert;
-    }
-    return size;
+    return fuzz_exchange_words(data, 1, size, size, most, words, MIRT__COUNT(words));
 }
-
 #endif
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {

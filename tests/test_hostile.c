@@ -355,6 +355,7 @@ static mirt_status load(const unsigned char *data, size_t size, bool *harm) {
 /* Working memory is the strategy's, and grows with what it runs: all of it now, so that nothing is left by a model. */
 static void reserve(void) {
     mirt__layout all;
+    memset(&all, 0, sizeof all);
     all.gradients = all.arena = all.replica = all.shared = all.scratch = (size_t)8 << 20;
     ok(mirt__memory_reserve(strategy, &all) == MIRT_OK, "working memory");
 }
