@@ -167,7 +167,7 @@ smoke-test:
 
 test-long:
 	@$(MAKE) --no-print-directory -j$(JOBS) build/mirrortrain $(LONG_TESTS:%=build/tests/%)
-	@tests/run -t 3600 tests/check_size.sh $(LONG_TESTS:%=build/tests/%)
+	@tests/run -t 3600 tests/check_size.sh tests/check_caller_speed.sh $(LONG_TESTS:%=build/tests/%)
 	@$(MAKE) --no-print-directory memcheck
 
 kill-test: build/mirrortrain
