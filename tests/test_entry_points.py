@@ -19,7 +19,8 @@ ALONE = set("""
     mirt_one_device mirt_central_storage mirt_num_replicas mirt_num_devices mirt_num_threads mirt_model_by_name mirt_mobilenet_v2
     mirt_resnet50 mirt_efficientnet_v2 mirt_next_name mirt_layer_add_loss mirt_model_outputs mirt_model_output mirt_step mirt_add_loss
     mirt_num_weights mirt_weight mirt_request_stop mirt_logs_value mirt_history_last mirt_assign mirt_function_result
-    mirt_model_class_names mirt_replica_rows""".split())
+    mirt_model_class_names mirt_replica_rows mirt_create_temporary mirt_write_file mirt_printable
+    mirt_output_scores""".split())
 
 
 def main():

@@ -351,6 +351,7 @@ MIRT_API mirt_status mirt_image_datasets_from_directory(const char *directory, c
 }
 
 MIRT_API mirt_status mirt_load_image(const char *path, const mirt_image_directory_desc *given, void *out) {
+    MIRT__ENTER;
     static const char caller[] = "mirt_load_image";
     mirt_image_directory_desc desc;
     if (!path || !out) return mirt__fail_missing(caller, path ? "place for the pixels" : "path");
