@@ -367,18 +367,18 @@ MIRT_API mirt_cause mirt_last_cause(void);
 /* "input", "environment", "configuration", "resources", "bug"; "none". */
 MIRT_API const char *mirt_cause_text(mirt_cause cause);
 
-/* Text that a terminal shows without obeying it: control characters (C0, DEL, C1), those that reorder the text around them, and bytes
-   that are not UTF-8 become \xNN, byte by byte; all else is copied. For names that come from files: of classes, layers, files.
-   Writes at most `size` bytes including the final 0 and cuts between characters; `out` may be NULL if size is 0. Returns the length
-   of the whole text, as snprintf does. The library's own messages, logs and texts went through it. */
+/* Makes text safe to print on a terminal: control characters (C0, DEL, C1), characters that reorder the text around them and
+   bytes that are not UTF-8 become \xNN, byte by byte; all else is copied. For names that come from files: of classes, layers,
+   files. Writes at most `size` bytes including the final 0 and cuts between characters; `out` may be NULL if size is 0. Returns
+   the length of the whole text, as snprintf does. The library's own messages, log lines and texts are printable already. */
 MIRT_API size_t mirt_printable(const char *text, char *out, size_t size);
 
-/* Replaces the file at `path` as a whole, or creates it: after a crash or a power failure it holds the old bytes or the new ones. A symbolic
-   link at `path` is replaced itself. MIRT_E_NOT_FOUND (no such directory), MIRT_E_IO, MIRT_E_NOMEM. */
+/* Replaces the file at `path` as a whole, or creates it: after a crash or a power failure it holds the old bytes or the new
+   ones. A symbolic link at `path` is itself replaced. MIRT_E_NOT_FOUND (no such directory), MIRT_E_IO, MIRT_E_NOMEM. */
 MIRT_API mirt_status mirt_write_file(const char *path, const void *data, size_t size);
-/* Creates an empty, private file beside `path` under a name that nothing had before; no link is followed. Returns a descriptor for writing,
-   to be closed by the caller, who also removes or renames the file; -1: failed, and errno says why. `name`, of at least strlen(path) + 48 bytes, receives the
-   name. All temporary files of the library are created this way. */
+/* Creates an empty, private file beside `path` under a name that did not exist before; no link is followed. Returns a descriptor
+   for writing, which the caller closes before removing or renaming the file; -1 on failure, and errno says why. `name`, of at
+   least strlen(path) + 48 bytes, receives the name. The library creates all its temporary files this way. */
 MIRT_API int mirt_create_temporary(const char *path, char *name, size_t size);
 
 /* Element types. Pixels stay MIRT_UINT8 until a kernel reads them; a MIRT_BOOL is one byte, 0 or 1. */
@@ -713,8 +713,8 @@ MIRT_API mirt_status mirt_image_datasets_from_directory(const char *directory, c
 /* Images named in a text file of lines "path,label", paths relative to it; a path with a comma stands in double quotes. A first
    line that begins with "path", or names no file and no image, is a header. Labels are class names, sorted; or with class_names, those. */
 MIRT_API mirt_dataset *mirt_image_dataset_from_csv(const char *csv, const mirt_image_directory_desc *desc);
-/* One file, read as a data set of this description reads it, so that a model sees the same pixels, bit for bit: [height, width, channels] of
-   desc->dtype into `out`. `desc` NULL: all defaults. Errors as mirt_read_image. Keras: load_img, img_to_array. */
+/* Reads one file as a data set of this description does, so that a model sees the same pixels, bit for bit: [height, width,
+   channels] of desc->dtype into `out`. `desc` NULL: all defaults. Errors as mirt_read_image. Keras: load_img, img_to_array. */
 MIRT_API mirt_status mirt_load_image(const char *path, const mirt_image_directory_desc *desc, void *out);
 /* The file of the sample with this index in the first stage's data (Keras: file_paths), or NULL. */
 MIRT_API const char *mirt_dataset_file(const mirt_dataset *dataset, int64_t index);
@@ -1875,11 +1875,14 @@ MIRT_API mirt_status mirt_set_trainable(mirt_model *model, const char *prefix, b
    keras.mixed_precision. MIRT_E_NOT_FOUND with the nearest right name, MIRT_E_INVALID, MIRT_E_STATE. */
 MIRT_API mirt_status mirt_set_dtype_policy(mirt_model *model, const char *policy);
 
-/* What the numbers of an output are: probabilities; logits, which a sigmoid each or a softmax over all makes probabilities; or something else. */
-typedef enum mirt_scores { MIRT_SCORES_OTHER = 0, MIRT_SCORES_PROBABILITIES, MIRT_SCORES_SIGMOID_LOGITS, MIRT_SCORES_SOFTMAX_LOGITS } mirt_scores;
-/* Never guessed from values. A model that ends in a sigmoid or softmax gives probabilities. Otherwise a compiled one gives what its loss
-   takes: logits with from_logits, or else, of a cross-entropy, probabilities. All else is MIRT_SCORES_OTHER: no loss, a loss that is no
-   cross-entropy, or one of your own, without from_logits. Saved files hold both, activation and from_logits, those of version 0.1 too. */
+/* What the numbers of an output are: probabilities; logits, which a sigmoid of each or a softmax over all turns into
+   probabilities; or something else. */
+typedef enum mirt_scores {
+    MIRT_SCORES_OTHER = 0, MIRT_SCORES_PROBABILITIES, MIRT_SCORES_SIGMOID_LOGITS, MIRT_SCORES_SOFTMAX_LOGITS
+} mirt_scores;
+/* Never guessed from values. A model that ends in a sigmoid or softmax gives probabilities. Otherwise a compiled model gives
+   what its loss expects: logits with from_logits; without it, probabilities if the loss is a cross-entropy. All else is
+   MIRT_SCORES_OTHER. Saved files hold both activations and from_logits, those of version 0.1 too. */
 MIRT_API mirt_scores mirt_output_scores(const mirt_model *model, int output);
 
 /* Names of the classes 0, 1, ... that a model tells apart: mirt_fit takes those of its data (mirt_class_names), if they are as many as
@@ -3368,8 +3371,8 @@ typedef struct mirt__appender {
     bool entered; /* its directory was synced since it was opened */
 } mirt__appender;
 
-/* Makes the file, or keeps the first `keep` bytes of what is there; negative: all of it. A symbolic link is followed only to what is no
-   regular file. */
+/* Makes the file, or keeps the first `keep` bytes of what is there; negative: all of it. A symbolic link is followed only to
+   a device or a pipe. */
 MIRT__LIB mirt_status mirt__append_open(mirt__appender *appender, const char *path, int64_t keep);
 /* After a failure the file ends where it did, or the next write begins there. */
 MIRT__LIB mirt_status mirt__append(mirt__appender *appender, const void *data, size_t size);
@@ -3816,13 +3819,14 @@ MIRT__LIB bool mirt__utf8_valid(const char *text, size_t size) {
     return true;
 }
 
-/* Whether the valid character of `length` bytes moves a cursor, starts an escape sequence or reorders the text around it. */
+/* Whether a valid character of `length` bytes moves the cursor, starts an escape sequence or reorders text around it. */
 static bool mirt__steers(const char *text, int length) {
     const unsigned char *c = (const unsigned char *)text;
     if (length == 1) return c[0] < 0x20 || c[0] == 0x7F;
     if (length == 2) return c[0] == 0xC2 && c[1] < 0xA0; /* C1 */
-    /* U+2028 to U+202E, U+2066 to U+2069 */
-    return length == 3 && c[0] == 0xE2 && ((c[1] == 0x80 && c[2] >= 0xA8 && c[2] <= 0xAE) || (c[1] == 0x81 && c[2] >= 0xA6 && c[2] <= 0xA9));
+    if (length != 3 || c[0] != 0xE2) return false;
+    if (c[1] == 0x80) return c[2] >= 0xA8 && c[2] <= 0xAE; /* U+2028 to U+202E */
+    return c[1] == 0x81 && c[2] >= 0xA6 && c[2] <= 0xA9;   /* U+2066 to U+2069 */
 }
 
 MIRT_API size_t mirt_printable(const char *text, char *out, size_t size) {
@@ -3834,7 +3838,9 @@ MIRT_API size_t mirt_printable(const char *text, char *out, size_t size) {
         if (bytes == 0) bytes = 1;
         const size_t more = (size_t)bytes * (plain ? 1 : 4);
         fits = fits && more < size - used;
-        for (int i = 0; fits && !plain && i < bytes; i++) snprintf(out + used + 4 * i, 5, "\\x%02x", (unsigned)(unsigned char)text[i]);
+        for (int i = 0; fits && !plain && i < bytes; i++) {
+            snprintf(out + used + 4 * i, 5, "\\x%02x", (unsigned)(unsigned char)text[i]);
+        }
         if (fits && plain) memcpy(out + used, text, (size_t)bytes);
         if (fits) used += more;
         length += more;
@@ -3845,13 +3851,18 @@ MIRT_API size_t mirt_printable(const char *text, char *out, size_t size) {
     return length;
 }
 
+/* Removes the first bytes of a character whose others were cut off the end of the text. */
+static void mirt__drop_cut_character(char *text) {
+    size_t end = strlen(text), start = end;
+    while (start > 0 && end - start < 3 && ((unsigned char)text[start - 1] & 0xC0) == 0x80) start--;
+    if (start == 0 || (unsigned char)text[--start] < 0xC0) return;
+    if (!mirt__utf8_length(text + start, end - start)) text[start] = 0;
+}
+
 MIRT__LIB void mirt__vprint(char *out, size_t size, const char *format, va_list args) {
     char text[512];
     const int length = vsnprintf(text, sizeof text, format, args);
-    size_t end = strlen(text), start = end;
-    /* Half a character at the cut is no invalid byte of the text. */
-    while (length >= (int)sizeof text && start > 0 && end - start < 4 && ((unsigned char)text[start - 1] & 0xC0) == 0x80) start--;
-    if (length >= (int)sizeof text && start > 0 && (unsigned char)text[start - 1] >= 0xC0 && !mirt__utf8_length(text + start - 1, end - start + 1)) text[start - 1] = 0;
+    if (length >= (int)sizeof text) mirt__drop_cut_character(text);
     mirt_printable(text, out, size);
 }
 
@@ -4224,11 +4235,13 @@ MIRT__LIB mirt_status mirt__file_read(const char *path, size_t limit, unsigned c
 
 #define MIRT__TEMPORARY_BYTES 48 /* of a name, beyond those of the path it stands beside */
 
-/* Creates a file that did not exist before, beside `path`, and names it: "PATH.PROCESS-NUMBER.tmp". The number cannot be guessed, so that
-   nobody can occupy the names; what is there all the same, a link too, is neither opened nor followed. -1 and errno. */
+/* Creates a file that did not exist before, beside `path`, and names it: "PATH.PROCESS-NUMBER.tmp". The number cannot be
+   guessed, so nobody can occupy the names in advance; whatever has the name all the same, links included, is neither
+   opened nor followed. -1 and errno. */
 static int mirt__file_open_temporary(const char *path, char *name, size_t capacity, mode_t mode) {
     int fd = -1;
-    mirt__random numbers = mirt__random_stream((uint64_t)(mirt__clock() * 1e9) ^ (uint64_t)(uintptr_t)name << 20, (uint64_t)getpid() ^ (uint64_t)(mirt__now() * 1e9) << 24);
+    const uint64_t date = (uint64_t)(mirt__clock() * 1e9), time = (uint64_t)(mirt__now() * 1e9);
+    mirt__random numbers = mirt__random_stream(date ^ (uint64_t)(uintptr_t)name << 20, (uint64_t)getpid() ^ time << 24);
     for (int attempt = 0; attempt < 1000 && fd < 0; attempt++) {
         snprintf(name, capacity, "%s.%ld-%d.tmp", path, (long)getpid(), (int)(mirt__random_u32(&numbers) >> 1));
         fd = mirt__file_open_as(name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, mode);
@@ -4240,7 +4253,11 @@ static int mirt__file_open_temporary(const char *path, char *name, size_t capaci
 MIRT_API int mirt_create_temporary(const char *path, char *name, size_t size) {
     if (!path || !name) return mirt__fail_missing("mirt_create_temporary", path ? "place for the name" : "path"), -1;
     name[0] = 0;
-    if (size < strlen(path) + MIRT__TEMPORARY_BYTES) return mirt__fail(MIRT_E_INVALID, "mirt_create_temporary: %zu bytes for the name; it takes %zu", size, strlen(path) + MIRT__TEMPORARY_BYTES), -1;
+    if (size < strlen(path) + MIRT__TEMPORARY_BYTES) {
+        mirt__fail(MIRT_E_INVALID, "mirt_create_temporary: %zu bytes for the name; it takes %zu", size,
+                   strlen(path) + MIRT__TEMPORARY_BYTES);
+        return -1;
+    }
     const int fd = mirt__file_open_temporary(path, name, size, 0600);
     if (fd < 0) {
         const int code = errno;
@@ -4412,12 +4429,15 @@ static mirt_status mirt__append_forget(mirt__appender *a, mirt_status status) {
     return status;
 }
 
-/* `path` is a link. One to a device or a pipe, such as /dev/stdout, is followed; a file that a link points to is not this log's to shorten. */
+/* `path` is a link. One to a device or a pipe, such as /dev/stdout, is followed; a file that it points to may be somebody
+   else's and must not be shortened. */
 static mirt_status mirt__append_follow(mirt__appender *a, const char *path) {
     struct stat info;
     a->fd = mirt__file_open_as(path, O_WRONLY | O_NONBLOCK, 0);
     if (a->fd >= 0 && MIRRORTRAIN_FSTAT(a->fd, &info) == 0 && !S_ISREG(info.st_mode)) return MIRT_OK;
-    return mirt__append_forget(a, mirt__fail(MIRT_E_IO, "%s: is a symbolic link, and logs do not follow links to files: remove it, or name the file it points to", path));
+    mirt__fail(MIRT_E_IO, "%s: is a symbolic link, and logs do not follow links to files: remove it, or name the file it points to",
+               path);
+    return mirt__append_forget(a, MIRT_E_IO);
 }
 
 MIRT__LIB mirt_status mirt__append_open(mirt__appender *a, const char *path, int64_t keep) {
@@ -20430,7 +20450,8 @@ MIRT__LIB void mirt__json_write_string(mirt__text *text, const char *value) {
     while (*at) {
         size_t plain = 0;
         /* DEL and C1 as well: people look at logs in terminals. */
-        while (at[plain] >= 0x20 && at[plain] != '"' && at[plain] != '\\' && at[plain] != 0x7F && !mirt__is_c1(at + plain)) plain++;
+        while (at[plain] >= 0x20 && at[plain] != '"' && at[plain] != '\\' && at[plain] != 0x7F &&
+               !mirt__is_c1(at + plain)) plain++;
         mirt__text_add_bytes(text, at, plain);
         at += plain;
         if (!*at) break;
@@ -27127,7 +27148,8 @@ MIRT__LIB void mirt__images_fit(const mirt_image_directory_desc *desc, const mir
 }
 
 /* `images` with the thread's `work`, whose room is used; or both NULL: memory for this one image. */
-static mirt_status mirt__images_resize(const mirt_image_directory_desc *desc, const mirt_image *image, mirt__image_dataset *images, mirt__work *work, void *out) {
+static mirt_status mirt__images_resize(const mirt_image_directory_desc *desc, const mirt_image *image, mirt__image_dataset *images,
+                                       mirt__work *work, void *out) {
     mirt__pixmap resize;
     size_t offset;
     mirt__images_fit(desc, image, &resize, &offset);
@@ -27143,7 +27165,8 @@ static mirt_status mirt__images_resize(const mirt_image_directory_desc *desc, co
 }
 
 /* The one way from a file to the pixels that a model sees. */
-static mirt_status mirt__images_load(const mirt_image_directory_desc *desc, const char *path, mirt__image_dataset *images, mirt__work *work, void *out) {
+static mirt_status mirt__images_load(const mirt_image_directory_desc *desc, const char *path, mirt__image_dataset *images,
+                                     mirt__work *work, void *out) {
     mirt_image image;
     mirt_status status = mirt_read_image(path, desc->color_mode, &desc->decode, &image);
     if (status != MIRT_OK) return status;

@@ -96,9 +96,8 @@ void print_metrics(const metric_list *list, const mirt_logs *logs, const char *b
 bool write_confusion(mirt_model *model, mirt_dataset *dataset, const char *path);
 /* The name most like `word`, or NULL when none is like it. */
 const char *nearest(const char *word, const char *const *names, int count);
-/* Lines with names in them, which may come from files: what is not printable in them is escaped (mirt_printable), so that no name reaches
-   the terminal as a command or as a line. The end of the line is added. "mirrortrain: <sentence>" on stderr; a line on stderr; a line of
-   results on stdout. */
+/* One line each: "mirrortrain: <sentence>" on stderr, a line on stderr, a line of results on stdout; the newline is added. Names
+   may come from files, so the line is made printable (mirt_printable): no name reaches the terminal as a command or as a line. */
 #if defined(__GNUC__)
 #define ONE_LINE __attribute__((format(printf, 1, 2)))
 #else
@@ -120,7 +119,7 @@ int open_lock(const char *path);
 const char *reason_of(int code);
 /* Whether there is a regular file, or a link to one. */
 bool is_file(const char *path);
-/* Whether `size` bytes can be written beside `path`: writes zeros to a temporary file, brings them to the disk and removes it. NULL, or what
+/* Whether `size` bytes can be written beside `path`: writes zeros to a temporary file, syncs it and removes it. NULL, or what
    failed. */
 typedef struct probe {
     int code; /* errno of the failure */
@@ -147,8 +146,8 @@ int run_doctor(const options *o);
 int run_scaling(const options *o);
 int run_report(const options *o);
 
-/* The class that the outputs for one image name, and its probability; of outputs that are neither probabilities nor logits, their value.
-   One number is class 1 above 0.5, of logits above 0, as for mirt_confusion_matrix. */
+/* The class that the outputs for one image name, and its probability; if they are neither probabilities nor logits, their
+   value. One number is class 1 above 0.5, a logit above 0, as for mirt_confusion_matrix. */
 int class_of_scores(mirt_scores kind, const float *scores, int count, float *p);
 /* Adds to a run's log what the model makes of the images it was validated with. False after complaining. */
 bool log_predictions(const options *o, mirt_model *model, const char *directory);
@@ -167,7 +166,8 @@ enum { MAX_AUGMENTATIONS = 16 };
 int parse_augment(const options *o, const char *otherwise, mirt_augmentation list[MAX_AUGMENTATIONS]);
 /* Says that there are no photographs but drawn ones; `looked`: nor any where they usually are. */
 void note_drawn_photos(bool looked);
-/* Photographs of this size in a directory, one after the other, in the order of their names. All commands read photographs this way. */
+/* Photographs of this size in a directory, one after the other, in the order of their names. All commands read photographs
+   this way, so that a model sees the same pixels in all of them. */
 void describe_images(const options *o, int height, int width, mirt_image_directory_desc *desc);
 /* The model of --model, not yet compiled; otherwise as open_model. */
 mirt_model *build_model(mirt_strategy *strategy, const options *o, int *status);

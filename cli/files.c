@@ -25,7 +25,8 @@ static int open_regular(const char *path, int flags) {
 }
 
 const char *reason_of(int code) {
-    return code == EINVAL ? "it is not a regular file" : code == ELOOP || code == EMLINK ? "it is a symbolic link; remove it" : strerror(code);
+    if (code == EINVAL) return "it is not a regular file";
+    return code == ELOOP || code == EMLINK ? "it is a symbolic link; remove it" : strerror(code);
 }
 
 FILE *open_to_read(const char *path) {

@@ -160,13 +160,15 @@ int run_evaluate(const options *o) {
     mirt_dataset *dataset = NULL;
     mirt_strategy *strategy = open_strategy(o, true, &status);
     mirt_model *model = strategy ? mirt_load(strategy, o->load) : NULL;
-    const bool logit = model && mirt_output_scores(model, 0) == MIRT_SCORES_SIGMOID_LOGITS && mirt_tensor_shape(mirt_output_of(model, 0)).dim[1] == 1;
-    if (logit) { /* Keras's accuracy takes even a logit above 0.5 for class 1; this is the share that predict gets right */
+    const bool logit = model && mirt_output_scores(model, 0) == MIRT_SCORES_SIGMOID_LOGITS &&
+                       mirt_tensor_shape(mirt_output_of(model, 0)).dim[1] == 1;
+    if (logit) { /* Keras's accuracy compares even a logit with 0.5; predict's classes begin at 0 */
         metrics.metric[0] = MIRT_BINARY_ACCURACY;
         metrics.options[0].name = "accuracy";
         metrics.options[0].from_logits = true;
     }
-    if (model && (logit || o->metrics) && mirt_set_metrics(model, metrics.metric, metrics.options, metrics.count) != MIRT_OK) model = NULL;
+    if (model && (logit || o->metrics) &&
+        mirt_set_metrics(model, metrics.metric, metrics.options, metrics.count) != MIRT_OK) model = NULL;
     if (strategy && !model) complain_of_library();
     const bool photos = model && takes_photos(model);
     if (model && (dataset = photos ? open_photo_test(model, o) : open_data(o, MIRT_TEST, true)) != NULL) {

@@ -27,8 +27,9 @@ int class_of_scores(mirt_scores kind, const float *scores, int count, float *p) 
         return best;
     }
     for (int i = 1; i < count; i++) best = scores[i] > scores[best] ? i : best;
-    for (int i = 0; kind == MIRT_SCORES_SOFTMAX_LOGITS && i < count; i++) sum += exp((double)scores[i] - (double)scores[best]);
-    *p = sigmoid ? (float)(1 / (1 + exp(-(double)scores[best]))) : sum > 0 ? (float)(1 / sum) : scores[best];
+    const double most = (double)scores[best];
+    for (int i = 0; kind == MIRT_SCORES_SOFTMAX_LOGITS && i < count; i++) sum += exp((double)scores[i] - most);
+    *p = sigmoid ? (float)(1 / (1 + exp(-most))) : sum > 0 ? (float)(1 / sum) : scores[best];
     return best;
 }
 
@@ -46,8 +47,9 @@ static bool predict_file(const seer *s, const char *path) {
     mirt_image_directory_desc desc;
     describe_images(s->o, (int)s->x.dim[1], (int)s->x.dim[2], &desc);
     desc.color_mode = s->x.dim[3] == 1 ? MIRT_GRAYSCALE : s->x.dim[3] == 4 ? MIRT_RGBA : MIRT_RGB;
+    const mirt_array pixels = mirt_make_array(s->pixels, MIRT_UINT8, s->x);
     const bool good = mirt_load_image(path, &desc, s->pixels) == MIRT_OK &&
-                      mirt_predict_arrays(s->model, mirt_make_array(s->pixels, MIRT_UINT8, s->x), s->scores, (size_t)s->units) == MIRT_OK;
+                      mirt_predict_arrays(s->model, pixels, s->scores, (size_t)s->units) == MIRT_OK;
     if (good) print_class(s, path);
     else complain_of_library();
     return good;

@@ -320,7 +320,8 @@ static void add_curves(page *p, const run_log *log) {
     add(p, "<div class=\"charts\">");
     if (!log->epochs) add_metric_chart(p, log, "loss");
     for (const value *v = log->epochs ? log->epoch[0]->first : NULL; v; v = v->next) {
-        if (is_log(v) && strncmp(v->key, "val_", 4) != 0 && strcmp(v->key, "learning_rate") != 0 && strcmp(v->key, "batch_loss") != 0 && charts++ < MOST_CHARTS) add_metric_chart(p, log, v->key);
+        if (!is_log(v) || strncmp(v->key, "val_", 4) == 0 || strcmp(v->key, "learning_rate") == 0 || strcmp(v->key, "batch_loss") == 0) continue;
+        if (charts++ < MOST_CHARTS) add_metric_chart(p, log, v->key);
     }
     add_rate_chart(p, log);
     add(p, "</div>");

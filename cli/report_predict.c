@@ -41,7 +41,9 @@ static int keep_image(const void *const *in, void *const *out, int64_t index, vo
 }
 
 /* The class a prediction names, and how sure it is of it. */
-static int class_of(const gallery *g, int64_t k, float *score) { return class_of_scores(g->kind, g->scores + k * g->units, g->units, score); }
+static int class_of(const gallery *g, int64_t k, float *score) {
+    return class_of_scores(g->kind, g->scores + k * g->units, g->units, score);
+}
 
 /* Predicts; the data set is used up. */
 static bool see(gallery *g, mirt_model *model, mirt_dataset *dataset, int64_t batch) {

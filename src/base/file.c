@@ -170,11 +170,13 @@ MIRT__LIB mirt_status mirt__file_read(const char *path, size_t limit, unsigned c
 
 #define MIRT__TEMPORARY_BYTES 48 /* of a name, beyond those of the path it stands beside */
 
-/* Creates a file that did not exist before, beside `path`, and names it: "PATH.PROCESS-NUMBER.tmp". The number cannot be guessed, so that
-   nobody can occupy the names; what is there all the same, a link too, is neither opened nor followed. -1 and errno. */
+/* Creates a file that did not exist before, beside `path`, and names it: "PATH.PROCESS-NUMBER.tmp". The number cannot be
+   guessed, so nobody can occupy the names in advance; whatever has the name all the same, links included, is neither
+   opened nor followed. -1 and errno. */
 static int mirt__file_open_temporary(const char *path, char *name, size_t capacity, mode_t mode) {
     int fd = -1;
-    mirt__random numbers = mirt__random_stream((uint64_t)(mirt__clock() * 1e9) ^ (uint64_t)(uintptr_t)name << 20, (uint64_t)getpid() ^ (uint64_t)(mirt__now() * 1e9) << 24);
+    const uint64_t date = (uint64_t)(mirt__clock() * 1e9), time = (uint64_t)(mirt__now() * 1e9);
+    mirt__random numbers = mirt__random_stream(date ^ (uint64_t)(uintptr_t)name << 20, (uint64_t)getpid() ^ time << 24);
     for (int attempt = 0; attempt < 1000 && fd < 0; attempt++) {
         snprintf(name, capacity, "%s.%ld-%d.tmp", path, (long)getpid(), (int)(mirt__random_u32(&numbers) >> 1));
         fd = mirt__file_open_as(name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, mode);
@@ -186,7 +188,11 @@ static int mirt__file_open_temporary(const char *path, char *name, size_t capaci
 MIRT_API int mirt_create_temporary(const char *path, char *name, size_t size) {
     if (!path || !name) return mirt__fail_missing("mirt_create_temporary", path ? "place for the name" : "path"), -1;
     name[0] = 0;
-    if (size < strlen(path) + MIRT__TEMPORARY_BYTES) return mirt__fail(MIRT_E_INVALID, "mirt_create_temporary: %zu bytes for the name; it takes %zu", size, strlen(path) + MIRT__TEMPORARY_BYTES), -1;
+    if (size < strlen(path) + MIRT__TEMPORARY_BYTES) {
+        mirt__fail(MIRT_E_INVALID, "mirt_create_temporary: %zu bytes for the name; it takes %zu", size,
+                   strlen(path) + MIRT__TEMPORARY_BYTES);
+        return -1;
+    }
     const int fd = mirt__file_open_temporary(path, name, size, 0600);
     if (fd < 0) {
         const int code = errno;
@@ -358,12 +364,15 @@ static mirt_status mirt__append_forget(mirt__appender *a, mirt_status status) {
     return status;
 }
 
-/* `path` is a link. One to a device or a pipe, such as /dev/stdout, is followed; a file that a link points to is not this log's to shorten. */
+/* `path` is a link. One to a device or a pipe, such as /dev/stdout, is followed; a file that it points to may be somebody
+   else's and must not be shortened. */
 static mirt_status mirt__append_follow(mirt__appender *a, const char *path) {
     struct stat info;
     a->fd = mirt__file_open_as(path, O_WRONLY | O_NONBLOCK, 0);
     if (a->fd >= 0 && MIRRORTRAIN_FSTAT(a->fd, &info) == 0 && !S_ISREG(info.st_mode)) return MIRT_OK;
-    return mirt__append_forget(a, mirt__fail(MIRT_E_IO, "%s: is a symbolic link, and logs do not follow links to files: remove it, or name the file it points to", path));
+    mirt__fail(MIRT_E_IO, "%s: is a symbolic link, and logs do not follow links to files: remove it, or name the file it points to",
+               path);
+    return mirt__append_forget(a, MIRT_E_IO);
 }
 
 MIRT__LIB mirt_status mirt__append_open(mirt__appender *a, const char *path, int64_t keep) {

@@ -62,8 +62,8 @@ typedef struct mirt__appender {
     bool entered; /* its directory was synced since it was opened */
 } mirt__appender;
 
-/* Makes the file, or keeps the first `keep` bytes of what is there; negative: all of it. A symbolic link is followed only to what is no
-   regular file. */
+/* Makes the file, or keeps the first `keep` bytes of what is there; negative: all of it. A symbolic link is followed only to
+   a device or a pipe. */
 MIRT__LIB mirt_status mirt__append_open(mirt__appender *appender, const char *path, int64_t keep);
 /* After a failure the file ends where it did, or the next write begins there. */
 MIRT__LIB mirt_status mirt__append(mirt__appender *appender, const void *data, size_t size);

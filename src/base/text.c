@@ -91,13 +91,14 @@ MIRT__LIB bool mirt__utf8_valid(const char *text, size_t size) {
     return true;
 }
 
-/* Whether the valid character of `length` bytes moves a cursor, starts an escape sequence or reorders the text around it. */
+/* Whether a valid character of `length` bytes moves the cursor, starts an escape sequence or reorders text around it. */
 static bool mirt__steers(const char *text, int length) {
     const unsigned char *c = (const unsigned char *)text;
     if (length == 1) return c[0] < 0x20 || c[0] == 0x7F;
     if (length == 2) return c[0] == 0xC2 && c[1] < 0xA0; /* C1 */
-    /* U+2028 to U+202E, U+2066 to U+2069 */
-    return length == 3 && c[0] == 0xE2 && ((c[1] == 0x80 && c[2] >= 0xA8 && c[2] <= 0xAE) || (c[1] == 0x81 && c[2] >= 0xA6 && c[2] <= 0xA9));
+    if (length != 3 || c[0] != 0xE2) return false;
+    if (c[1] == 0x80) return c[2] >= 0xA8 && c[2] <= 0xAE; /* U+2028 to U+202E */
+    return c[1] == 0x81 && c[2] >= 0xA6 && c[2] <= 0xA9;   /* U+2066 to U+2069 */
 }
 
 MIRT_API size_t mirt_printable(const char *text, char *out, size_t size) {
@@ -109,7 +110,9 @@ MIRT_API size_t mirt_printable(const char *text, char *out, size_t size) {
         if (bytes == 0) bytes = 1;
         const size_t more = (size_t)bytes * (plain ? 1 : 4);
         fits = fits && more < size - used;
-        for (int i = 0; fits && !plain && i < bytes; i++) snprintf(out + used + 4 * i, 5, "\\x%02x", (unsigned)(unsigned char)text[i]);
+        for (int i = 0; fits && !plain && i < bytes; i++) {
+            snprintf(out + used + 4 * i, 5, "\\x%02x", (unsigned)(unsigned char)text[i]);
+        }
         if (fits && plain) memcpy(out + used, text, (size_t)bytes);
         if (fits) used += more;
         length += more;
@@ -120,13 +123,18 @@ MIRT_API size_t mirt_printable(const char *text, char *out, size_t size) {
     return length;
 }
 
+/* Removes the first bytes of a character whose others were cut off the end of the text. */
+static void mirt__drop_cut_character(char *text) {
+    size_t end = strlen(text), start = end;
+    while (start > 0 && end - start < 3 && ((unsigned char)text[start - 1] & 0xC0) == 0x80) start--;
+    if (start == 0 || (unsigned char)text[--start] < 0xC0) return;
+    if (!mirt__utf8_length(text + start, end - start)) text[start] = 0;
+}
+
 MIRT__LIB void mirt__vprint(char *out, size_t size, const char *format, va_list args) {
     char text[512];
     const int length = vsnprintf(text, sizeof text, format, args);
-    size_t end = strlen(text), start = end;
-    /* Half a character at the cut is no invalid byte of the text. */
-    while (length >= (int)sizeof text && start > 0 && end - start < 4 && ((unsigned char)text[start - 1] & 0xC0) == 0x80) start--;
-    if (length >= (int)sizeof text && start > 0 && (unsigned char)text[start - 1] >= 0xC0 && !mirt__utf8_length(text + start - 1, end - start + 1)) text[start - 1] = 0;
+    if (length >= (int)sizeof text) mirt__drop_cut_character(text);
     mirt_printable(text, out, size);
 }
 

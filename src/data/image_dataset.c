@@ -40,7 +40,8 @@ MIRT__LIB void mirt__images_fit(const mirt_image_directory_desc *desc, const mir
 }
 
 /* `images` with the thread's `work`, whose room is used; or both NULL: memory for this one image. */
-static mirt_status mirt__images_resize(const mirt_image_directory_desc *desc, const mirt_image *image, mirt__image_dataset *images, mirt__work *work, void *out) {
+static mirt_status mirt__images_resize(const mirt_image_directory_desc *desc, const mirt_image *image, mirt__image_dataset *images,
+                                       mirt__work *work, void *out) {
     mirt__pixmap resize;
     size_t offset;
     mirt__images_fit(desc, image, &resize, &offset);
@@ -56,7 +57,8 @@ static mirt_status mirt__images_resize(const mirt_image_directory_desc *desc, co
 }
 
 /* The one way from a file to the pixels that a model sees. */
-static mirt_status mirt__images_load(const mirt_image_directory_desc *desc, const char *path, mirt__image_dataset *images, mirt__work *work, void *out) {
+static mirt_status mirt__images_load(const mirt_image_directory_desc *desc, const char *path, mirt__image_dataset *images,
+                                     mirt__work *work, void *out) {
     mirt_image image;
     mirt_status status = mirt_read_image(path, desc->color_mode, &desc->decode, &image);
     if (status != MIRT_OK) return status;

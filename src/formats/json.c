@@ -360,7 +360,8 @@ MIRT__LIB void mirt__json_write_string(mirt__text *text, const char *value) {
     while (*at) {
         size_t plain = 0;
         /* DEL and C1 as well: people look at logs in terminals. */
-        while (at[plain] >= 0x20 && at[plain] != '"' && at[plain] != '\\' && at[plain] != 0x7F && !mirt__is_c1(at + plain)) plain++;
+        while (at[plain] >= 0x20 && at[plain] != '"' && at[plain] != '\\' && at[plain] != 0x7F &&
+               !mirt__is_c1(at + plain)) plain++;
         mirt__text_add_bytes(text, at, plain);
         at += plain;
         if (!*at) break;
