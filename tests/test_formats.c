@@ -581,6 +581,42 @@ static void test_io_failures(void) {
     }
 }
 
+/* Links planted where files are written: what they point to stays as it is. */
+static void test_planted(void) {
+    char victim[600], link[600], name[700], text[64] = "";
+    size_t size;
+    snprintf(victim, sizeof victim, "%s/victim", directory);
+    snprintf(link, sizeof link, "%s/link", directory);
+    ok(mirt_write_file(victim, "precious", 8) == MIRT_OK && symlink(victim, link) == 0, "a file, and a link to it");
+    const int fd = mirt_create_temporary(link, name, sizeof name), other = mirt_create_temporary(link, name + 350, 350);
+    struct stat info;
+    ok(fd >= 0 && other >= 0 && strcmp(name, name + 350) != 0 && strncmp(name, link, strlen(link)) == 0 && lstat(name, &info) == 0 && S_ISREG(info.st_mode) &&
+           info.st_size == 0 && (info.st_mode & 0777) == 0600, "temporary files have names of their own: %s", strrchr(name, '/'));
+    close(fd);
+    close(other);
+    open_files -= 2;
+    ok(unlink(name) == 0 && unlink(name + 350) == 0, "and are the caller's to remove");
+    ok(mirt_create_temporary(link, name, strlen(link) + 47) == -1 && says("bytes for the name") && !name[0], "%s", mirt_last_error());
+    ok(mirt_create_temporary(NULL, name, sizeof name) == -1 && mirt_create_temporary(link, NULL, 0) == -1, "%s", mirt_last_error());
+    snprintf(name, sizeof name, "%s/none/a", directory);
+    char place[700];
+    ok(mirt_create_temporary(name, place, sizeof place) == -1 && errno == ENOENT && says(name), "%s", mirt_last_error());
+    mirt__appender log;
+    ok(mirt__append_open(&log, link, 0) == MIRT_E_IO && says("symbolic link"), "a log: %s", mirt_last_error());
+    ok(mirt_write_file(link, "new", 3) == MIRT_OK && lstat(link, &info) == 0 && S_ISREG(info.st_mode), "a file that is replaced replaces the link itself");
+    FILE *file = fopen(victim, "rb");
+    size = file ? fread(text, 1, sizeof text, file) : 0;
+    if (file) fclose(file);
+    ok(size == 8 && memcmp(text, "precious", 8) == 0, "what it pointed to is as it was");
+    ok(unlink(link) == 0 && symlink("/dev/null", link) == 0 && mirt__append_open(&log, link, 0) == MIRT_OK && mirt__append(&log, "x", 1) == MIRT_OK &&
+           mirt__append_close(&log) == MIRT_OK, "a log follows a link to a device: %s", mirt_last_error());
+    ok(mirt_write_file(link, NULL, 1) != MIRT_OK && mirt_write_file(NULL, "x", 1) != MIRT_OK && mirt_write_file(victim, NULL, 0) == MIRT_OK && stat(victim, &info) == 0 &&
+           info.st_size == 0, "an empty file, and no data");
+    unlink(link);
+    unlink(victim);
+    ok(live_blocks == 0 && open_files == 0 && temporaries() == 0, "nothing leaks");
+}
+
 static void test_allocation_failures(void) {
     static const char old[] = "old";
     mirt__safetensors_content content = sample();
@@ -707,6 +743,7 @@ int main(void) {
     test_noise();
     test_short_transfers();
     test_io_failures();
+    test_planted();
     test_allocation_failures();
     test_file_limit();
     test_foreign_file();
