@@ -62,6 +62,6 @@ with tempfile.TemporaryDirectory() as folder:
     check(out, 2, 3, 32, "--model", "mobilenet_v2", "--size", "32")
     before = open(out, "rb").read()
     run = draw(os.path.join(folder, "no", "out.svg"))
-    ok(run.returncode == 1 and "out.svg: cannot write" in run.stderr, run.stderr.strip())
+    ok(run.returncode == 1 and "out.svg: cannot create a temporary file" in run.stderr, run.stderr.strip())
     ok(before == open(out, "rb").read() and os.listdir(folder) == ["out.svg"], "nothing else is left behind")
 sys.exit(done())
