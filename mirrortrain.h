@@ -462,8 +462,8 @@ typedef struct mirt_strategy_desc {
                             call says so at once, its threads and memory, lent memory too, are left to themselves, and destroying
                             it, its models and the data sets in use returns at once and frees nothing. Other strategies live on. 0: 60, of
                             single steps (mirt_train_step and the like) only for devices behind the first, as the caller is that one;
-                            a number: exactly; negative: none. The time during which the process is suspended (SIGSTOP, a debugger, a
-                            snapshot of a virtual machine) does not count: the limit then starts again */
+                            a number: exactly; negative: none. While the process is suspended (SIGSTOP, a debugger,
+                            a snapshot of a virtual machine) no time counts: afterwards the limit starts again */
     bool winograd;       /* 3x3 convolutions of stride 1 and the gradients of their inputs by Winograd's F(2x2, 3x3), where that is
                             faster (it takes up to half the time): float32, with other roundings. CPUs alone do so */
     bool repeat_devices; /* a GPU may be named several times, and is as many devices: for tests of mirroring on one GPU */
@@ -1138,13 +1138,14 @@ MIRT_API mirt_status mirt_register_layer(mirt_strategy *strategy, const mirt_lay
 MIRT_API mirt_tensor *mirt_layer_variable(mirt_layer *layer, const char *name, mirt_shape shape, mirt_initializer initializer, bool trainable);
 /* In build: adds a number made of weights alone, or one a sample, to the model's loss. Keras: add_loss. */
 MIRT_API void mirt_layer_add_loss(mirt_layer *layer, mirt_tensor *loss);
-/* Declares the model's output or outputs, batched float32; the last call before mirt_compile holds. A NULL tensor marks the
-   model, so that mirt_compile fails. A compiled model keeps its outputs: it stays usable, but its next mirt_compile fails. */
+/* Declares the model's output or outputs, batched float32; the last call before mirt_compile holds. A NULL tensor
+   marks the model, so that mirt_compile fails. A compiled model keeps its outputs and stays usable, but its next
+   mirt_compile fails. */
 MIRT_API void mirt_model_output(mirt_model *model, mirt_tensor *output);
 MIRT_API void mirt_model_outputs(mirt_model *model, mirt_tensor *const *outputs, int count);
 
-/* An input or output of a model, for its shape or for more layers: `index` from 0, NULL after the last. Layers may be added to
-   a model that has its weights, such as a ready-made network, until it is compiled; the weights are kept.
+/* An input or output of a model, for its shape or for more layers: `index` from 0, NULL after the last. Layers may be
+   added to a model that has its weights, such as a ready-made network, until it is compiled; the weights are kept.
    Keras: model.inputs, model.outputs. */
 MIRT_API mirt_tensor *mirt_input_of(const mirt_model *model, int index);
 MIRT_API mirt_tensor *mirt_output_of(const mirt_model *model, int index);
@@ -1438,8 +1439,8 @@ MIRT_API mirt_status mirt_register_metric(mirt_strategy *strategy, const mirt_cu
    mirt_compile. Errors as mirt_predict. */
 MIRT_API mirt_status mirt_confusion_matrix(mirt_model *model, mirt_dataset *dataset, int64_t *counts, int classes);
 /* A picture of it, true classes down and predicted ones across, each cell as deep as its share of the row. `names`, of the classes
-   (mirt_model_class_names), may be NULL. Up to 4096 classes. MIRT_E_INVALID (also of a negative count, or a row of more than 2^53 samples),
-   MIRT_E_IO, MIRT_E_NOMEM. */
+   (mirt_model_class_names), may be NULL. Up to 4096 classes. MIRT_E_INVALID (also for a negative count, or a row of
+   more than 2^53 samples), MIRT_E_IO, MIRT_E_NOMEM. */
 MIRT_API mirt_status mirt_save_confusion_png(const char *path, const int64_t *counts, int classes, const char *const *names);
 
 
@@ -1546,12 +1547,13 @@ typedef struct mirt_early_stopping_desc {
 } mirt_early_stopping_desc;
 MIRT_API mirt_callback *mirt_early_stopping(const mirt_early_stopping_desc *desc);
 
-/* What happens to a step that has, or would write, a NaN or infinite value. Every step is checked for its loss, for gradients (without clipping
-   those above 1e17 count as well: squares and sums of smaller ones are finite) and for new values of weights that are not trained, such as moving
-   statistics; the first step also for the weights and the optimizer's state. This reads each gradient and new value once more. With mixed_float16
-   the loss scale takes care of gradients. The step is run once more to find where the first such value comes from: the log names replica and layer,
-   weights or data. Stop: the step is not applied, so weights and optimizer state are those before it, and training ends. Warn: it is applied, and
-   the log says so once. */
+/* What happens to a step that has, or would write, a NaN or infinite value. Every step is checked for its loss, for
+   gradients (without clipping those above 1e17 count as well: squares and sums of smaller ones are finite) and for new
+   values of weights that are not trained, such as moving statistics; the first step also for the weights and the
+   optimizer's state. This reads each gradient and new value once more. With mixed_float16 the loss scale takes care of
+   gradients. The step is run once more to find where the first such value comes from: the log names replica and layer,
+   weights or data. Stop: the step is not applied, so weights and optimizer state are those before it, and training
+   ends. Warn: it is applied, and the log says so once. */
 typedef enum mirt_nan_policy { MIRT_NAN_STOP = 0, MIRT_NAN_WARN, MIRT_NAN_OFF } mirt_nan_policy;
 /* Keras: TerminateOnNaN. */
 MIRT_API mirt_callback *mirt_terminate_on_nan(mirt_nan_policy policy);
@@ -21182,8 +21184,16 @@ static mirt_status mirt__confusion_check(const int64_t *counts, int classes) {
         int64_t sum = 0;
         for (int j = 0; j < classes; j++) {
             const int64_t count = counts[(size_t)i * (size_t)classes + (size_t)j];
-            if (count < 0) return mirt__fail(MIRT_E_INVALID, "mirt_save_confusion_png: the count of row %d, column %d is %lld; a count cannot be negative", i, j, (long long)count);
-            if (count > most - sum) return mirt__fail(MIRT_E_INVALID, "mirt_save_confusion_png: the counts of row %d add up to more than 2^53 (column %d is %lld)", i, j, (long long)count);
+            if (count < 0)
+                return mirt__fail(
+                    MIRT_E_INVALID,
+                    "mirt_save_confusion_png: the count of row %d, column %d is %lld; a count cannot be negative", i, j,
+                    (long long)count);
+            if (count > most - sum)
+                return mirt__fail(
+                    MIRT_E_INVALID,
+                    "mirt_save_confusion_png: the counts of row %d add up to more than 2^53 (column %d is %lld)", i, j,
+                    (long long)count);
             sum += count;
         }
     }
@@ -21790,22 +21800,26 @@ static mirt_status mirt__jpeg_header(const unsigned char *bytes, size_t size, mi
     return mirt__fail(MIRT_E_FORMAT, "a JPEG cut short: its %llu bytes end before its pixels do", (unsigned long long)size);
 }
 
-/* Every chunk that stb_image would walk through, up to IEND. It takes a length for an int, goes on in the middle of a chunk when that is
-   negative, takes what it finds there or behind the file's end for a chunk, and reports an unknown one through memory that all threads
-   share. It does not look at checksums. */
+/* Every chunk that stb_image would walk through, up to IEND. It takes a length for an int, goes on in the middle of a
+   chunk when that is negative, takes what it finds there or behind the file's end for a chunk, and reports an unknown
+   one through memory that all threads share. It does not look at checksums. */
 static mirt_status mirt__png_chunks(const unsigned char *bytes, size_t size) {
     static const char *const known[] = {"IHDR", "PLTE", "IDAT", "IEND"};
-    if (size > INT32_MAX) return mirt__fail(MIRT_E_FORMAT, "a PNG of %llu bytes: at most %d can be decoded", (unsigned long long)size, INT32_MAX);
+    if (size > INT32_MAX)
+        return mirt__fail(MIRT_E_FORMAT, "a PNG of %llu bytes: at most %d can be decoded", (unsigned long long)size,
+                          INT32_MAX);
     for (size_t at = 8, length; at + 12 <= size; at += 12 + length) {
         const unsigned char *type = bytes + at + 4;
         int k = 0;
         length = (size_t)mirt__image_big(bytes + at, 4);
         if (length > INT32_MAX)
-            return mirt__fail(MIRT_E_FORMAT, "damaged: a PNG whose chunk at byte %llu claims %llu bytes", (unsigned long long)at, (unsigned long long)length);
+            return mirt__fail(MIRT_E_FORMAT, "damaged: a PNG whose chunk at byte %llu claims %llu bytes",
+                              (unsigned long long)at, (unsigned long long)length);
         while (k < MIRT__COUNT(known) && memcmp(type, known[k], 4) != 0) k++;
         if (k == MIRT__COUNT(known) && !(type[0] & 0x20)) return mirt__fail(MIRT_E_FORMAT, "damaged: a PNG with an unknown chunk at byte %llu", (unsigned long long)at);
         if (length > size - at - 12)
-            return mirt__fail(MIRT_E_FORMAT, "cut short: its %llu bytes end in the chunk at byte %llu", (unsigned long long)size, (unsigned long long)at);
+            return mirt__fail(MIRT_E_FORMAT, "cut short: its %llu bytes end in the chunk at byte %llu",
+                              (unsigned long long)size, (unsigned long long)at);
         if (k < MIRT__COUNT(known) && mirt__crc32(0, type, length + 4) != mirt__image_big(type + 4 + length, 4))
             return mirt__fail(MIRT_E_FORMAT, "damaged: a PNG whose chunk %s at byte %llu has another checksum", known[k], (unsigned long long)at);
         if (k == 3) return MIRT_OK;
@@ -33301,11 +33315,12 @@ static void mirt__log_death(const mirt_strategy *s, int device, double now) {
     if (device >= 0) mirt__log_events(s, device, now);
 }
 
-/* Whether this look comes so long after the last that the process must have been suspended (SIGSTOP, a debugger, a snapshot of a virtual
-   machine): then no device could make progress either, and every count restarts. */
+/* Whether this look comes so long after the last that the process must have been suspended (SIGSTOP, a debugger, a
+   snapshot of a virtual machine): then no device could make progress either, and every count restarts. */
 static bool mirt__was_suspended(mirt__watch *w, double now) {
-    const int late = 4; /* periods */
-    const bool suspended = now - w->looked > late * w->period;
+    const double longest = 1, part = 0.75 * w->limit, least = 4 * w->period;
+    const double late = part < least ? least : part > longest ? longest : part;
+    const bool suspended = now - w->looked > late;
     w->looked = now;
     return suspended;
 }
@@ -34101,7 +34116,8 @@ struct mirt_model {
     uint64_t edits;           /* counts how often weights that are not trained were set */
     int layout;               /* counts how often the variables were given places */
     char *weight[MIRT__MAX_DEVICES];
-    mirt__real *kept;         /* values of the first variables, one after the other, from when there were weights and a layer was added */
+    mirt__real *kept; /* values of the first variables, one after the other, from when there were weights and a layer
+                         was added */
     int num_kept;
     char *slot[MIRT__MAX_SLOTS]; /* optimizer state, once */
     char *remote_weight[MIRT__MAX_DEVICES]; /* in the memory of devices, by remote.c: a root's, */
@@ -34189,8 +34205,8 @@ MIRT__LIB void mirt__loss_scale_step(mirt_model *root, bool overflow);
 MIRT__LIB void mirt__loss_scale_set(mirt_model *root, double scale, int64_t steps);
 /* Creates the weight blocks and draws the initial values, once. */
 MIRT__LIB mirt_status mirt__model_materialize(mirt_model *model);
-/* Before a variable or layer is added: weights that there are will have their values when they are created again. False with the
-   error set: nothing can be added any more, or there is no memory (then the model is marked). */
+/* Before a variable or layer is added: weights that there are will have their values when they are created again. False
+   with the error set: nothing can be added any more, or there is no memory (then the model is marked). */
 MIRT__LIB bool mirt__model_extend(mirt_model *model, const char *what);
 /* Puts the variables where their flags want them. */
 MIRT__LIB mirt_status mirt__model_arrange(mirt_model *model);
@@ -36874,12 +36890,22 @@ static mirt_status mirt__check_output(const mirt_model *model, const mirt_tensor
     return mirt__fail(MIRT_E_SHAPE, "%s: the output must be a float32 batch", model->name);
 }
 
-/* Outputs may be declared and cannot be used: an error that mirt_compile returns, as nobody asks for those of calls that return nothing. */
+/* False: outputs cannot be set. mirt_compile then returns the error, because mirt_model_output returns nothing. */
 static bool mirt__outputs_allowed(mirt_model *model) {
     const mirt_model *busy = mirt__family_busy(model);
-    if (model->owner && !model->is_view) mirt__fail(MIRT_E_STATE, "%s is a part of %s already; its outputs are declared before that", model->name, model->owner->name);
-    else if (model->compiled) mirt__fail(MIRT_E_STATE, "%s is compiled; mirt_model_output comes before mirt_compile. To build on it, call it in a new model (mirt_call)", model->name);
-    else if (busy) mirt__fail(MIRT_E_STATE, "%s is being trained or recorded; the outputs of %s have to wait until that call returns", busy->name, model->name);
+    if (model->owner && !model->is_view)
+        mirt__fail(MIRT_E_STATE, "%s is a part of %s already; its outputs are declared before that", model->name,
+                   model->owner->name);
+    else if (model->compiled)
+        mirt__fail(
+            MIRT_E_STATE,
+            "%s is compiled; mirt_model_output comes before mirt_compile. To build on it, call it in a new model "
+            "(mirt_call)",
+            model->name);
+    else if (busy)
+        mirt__fail(MIRT_E_STATE,
+                   "%s is being trained or recorded; the outputs of %s have to wait until that call returns",
+                   busy->name, model->name);
     else return true;
     if (!model->refusal[0]) snprintf(model->refusal, sizeof model->refusal, "%s", mirt_last_error());
     return false;
@@ -37218,14 +37244,20 @@ static mirt_status mirt__weights_keep(mirt_model *model) {
 
 MIRT__LIB bool mirt__model_extend(mirt_model *model, const char *what) {
     const mirt_model *busy = mirt__family_busy(model);
-    if (model->owner) return mirt__fail(MIRT_E_STATE, "%s is a %s %s already; %s come before that", model->name, model->is_view ? "view of" : "part of", model->owner->name, what), false;
-    if (model->compiled) { /* it stays usable, so it is not marked */
-        return mirt__fail(MIRT_E_STATE, "%s is compiled: %s come before mirt_compile. To build on it, call it in a new model: mirt_call(%.64s, mirt_input(new_model, shape), MIRT_TRAINING_AUTO)",
-                          model->name, what, model->name), false;
-    }
-    if (!model->weight[0]) return true;
-    if (busy) return mirt__fail(MIRT_E_STATE, "%s is being trained or recorded; %s of %s have to wait until that call returns", busy->name, what, model->name), false;
-    return mirt__weights_keep(model) == MIRT_OK || mirt__model_poison(model);
+    if (model->owner)
+        mirt__fail(MIRT_E_STATE, "%s is a %s %s already; %s come before that", model->name,
+                   model->is_view ? "view of" : "part of", model->owner->name, what);
+    else if (model->compiled) /* it stays usable, so it is not marked */
+        mirt__fail(MIRT_E_STATE,
+                   "%s is compiled: %s come before mirt_compile. To build on it, call it in a new model: "
+                   "mirt_call(%.64s, mirt_input(new_model, shape), MIRT_TRAINING_AUTO)",
+                   model->name, what, model->name);
+    else if (!model->weight[0]) return true;
+    else if (busy)
+        mirt__fail(MIRT_E_STATE, "%s is being trained or recorded; %s of %s have to wait until that call returns",
+                   busy->name, what, model->name);
+    else return mirt__weights_keep(model) == MIRT_OK || mirt__model_poison(model);
+    return false;
 }
 
 /* The variables in a new order, their values kept. Whatever knew the old places starts anew. */
@@ -40189,15 +40221,17 @@ struct mirt__finder {
 };
 /* What it does when a node has run; `finder`: one. */
 MIRT__LIB void mirt__finder_look(void *finder, const mirt__call *call, int number);
-/* When the device's replicas have run: their losses, and what the update would read: gradients on this device and new states. Steps whose
-   gradients stay below a bound far from overflow write finite weights and optimizer state, if these were finite before. */
+/* When the device's replicas have run: their losses, and what the update would read: gradients on this device and new
+   states. Steps whose gradients stay below a bound far from overflow write finite weights and optimizer state, if these
+   were finite before. */
 MIRT__LIB int mirt__device_not_finite(const mirt_function *function, int device);
 /* Gradients that are known by their squares alone, on devices with memory of their own. */
 MIRT__LIB bool mirt__squares_finite(const mirt_model *model);
 /* Before the first step: the weights and the optimizer's state. */
 MIRT__LIB int mirt__model_not_finite(const mirt_function *function);
 /* One sentence for whatever is not finite, by what the devices' finders found. */
-MIRT__LIB void mirt__describe_not_finite(const mirt_function *function, int what, const mirt__finder *finder, int devices, char *out, size_t size);
+MIRT__LIB void mirt__describe_not_finite(const mirt_function *function, int what, const mirt__finder *finder,
+                                         int devices, char *out, size_t size);
 
 #endif
 
@@ -40543,8 +40577,12 @@ static bool mirt__remote_comes_back(const mirt_function *f, int device) {
 }
 
 MIRT__LIB void mirt__remote_open(const mirt_function *f, int device, int part) {
-    const bool other = part == 0 ? f->overlaps : part == 1 && f->model->step == 0; /* exchanges inside of it; averages that begin */
-    if (mirt__remote_comes_back(f, device)) mirt__backend_of(f)->begin(mirt__remote_of(f, device), f, ((uint64_t)f->rows * 8 + (uint64_t)part * 2 + other) * 64 + (uint64_t)(f->scaled ? ilogb(f->root->loss_scale) & 63 : 0));
+    const bool other =
+        part == 0 ? f->overlaps : part == 1 && f->model->step == 0; /* exchanges inside of it; averages that begin */
+    if (mirt__remote_comes_back(f, device))
+        mirt__backend_of(f)->begin(mirt__remote_of(f, device), f,
+                                   ((uint64_t)f->rows * 8 + (uint64_t)part * 2 + other) * 64 +
+                                       (uint64_t)(f->scaled ? ilogb(f->root->loss_scale) & 63 : 0));
 }
 
 MIRT__LIB bool mirt__remote_shut(const mirt_function *f, int device) {
@@ -41291,7 +41329,11 @@ MIRT__LIB mirt_status mirt__function_begin(mirt_function *f, const mirt__batch *
     f->landed = false;
     if (f->model->strategy->landed != f) f->model->strategy->landed = NULL;
     if (f->root != mirt__root(f->model, NULL) || f->layout != f->root->layout) {
-        return mirt__fail(MIRT_E_STATE, "%s was compiled anew, was extended, or became a part of another model after this function was recorded: record it again", f->model->name);
+        return mirt__fail(
+            MIRT_E_STATE,
+            "%s was compiled anew, was extended, or became a part of another model after this function was recorded: "
+            "record it again",
+            f->model->name);
     }
     if (batch->rows > f->max_batch) {
         return mirt__fail(MIRT_E_SHAPE, "a batch of %lld samples is larger than the %lld the function was made for", (long long)batch->rows, (long long)f->max_batch);
@@ -41370,7 +41412,9 @@ static mirt_status mirt__step_not_finite(mirt_function *f) {
     mirt_status status = mirt__run_devices(f, mirt__device_replay, NULL, NULL);
     if (s->death) return status; /* its threads may still be at work */
     if (status == MIRT_OK) status = mirt__check_failed(f);
-    if (status == MIRT_OK) mirt__describe_not_finite(f, what, f->finder, s->num_devices, f->model->not_finite, sizeof f->model->not_finite);
+    if (status == MIRT_OK)
+        mirt__describe_not_finite(f, what, f->finder, s->num_devices, f->model->not_finite,
+                                  sizeof f->model->not_finite);
     mirt__free(f->finder);
     f->finder = NULL;
     if (status != MIRT_OK) return status;
@@ -44578,9 +44622,11 @@ static bool mirt__device_losses_finite(const mirt_function *f, int device) {
 
 /* >>what a step reads to write it */
 
-/* Gradients above this count as not finite: sums over replicas, squares and moments of smaller ones stay finite. With clipping
-   large ones are harmless, but their sums must be finite. */
-static float mirt__gradient_bound(const mirt_optimizer *o) { return mirt__optimizer_norms(o) || o->clipvalue > 0 ? FLT_MAX / MIRT__MAX_REPLICAS : 1e17f; }
+/* Gradients above this count as not finite: sums over replicas, squares and moments of smaller ones stay finite. With
+   clipping large ones are harmless, but their sums must be finite. */
+static float mirt__gradient_bound(const mirt_optimizer *o) {
+    return mirt__optimizer_norms(o) || o->clipvalue > 0 ? FLT_MAX / MIRT__MAX_REPLICAS : 1e17f;
+}
 
 typedef int32_t mirt__finite_four __attribute__((vector_size(16)));
 
@@ -44596,7 +44642,8 @@ enum { MIRT__FINITE_TASK = 1 << 14 };
 /* The bits of numbers without their sign are ordered as the numbers are, with infinity and NaN above all others. */
 static void mirt__finite_task(void *arg, int64_t task, int member) {
     mirt__finite_job *job = (mirt__finite_job *)arg;
-    const int64_t begin = task * MIRT__FINITE_TASK, left = job->count - begin, count = left < MIRT__FINITE_TASK ? left : MIRT__FINITE_TASK;
+    const int64_t most_elements = MIRT__FINITE_TASK, begin = task * most_elements, left = job->count - begin;
+    const int64_t count = left < most_elements ? left : most_elements;
     const mirt__real *x = job->x + begin;
     int32_t bits, bad = 0;
     int64_t i = 0;
@@ -44636,8 +44683,11 @@ static bool mirt__device_gradients_finite(const mirt_function *f, int device, in
     for (int p = 0; p < x.parts; p++) {
         if (x.device[p] != device) continue;
         for (int i = 0; i < f->num_ranges; i++) {
-            const int64_t from = f->range[i].begin > begin ? f->range[i].begin : begin, to = f->range[i].end < end ? f->range[i].end : end;
-            if (from < to && !mirt__all_below(f->model->strategy->device[device].team, mirt__gradient_at(f, device, x.slot[p]) + from, to - from, bound)) return false;
+            const int64_t from = f->range[i].begin > begin ? f->range[i].begin : begin,
+                          to = f->range[i].end < end ? f->range[i].end : end;
+            if (from < to && !mirt__all_below(f->model->strategy->device[device].team,
+                                              mirt__gradient_at(f, device, x.slot[p]) + from, to - from, bound))
+                return false;
         }
     }
     return true;
@@ -44658,7 +44708,8 @@ static bool mirt__device_states_finite(const mirt_function *f, int device) {
             if (b.backend->wait(b.remote) != MIRT_OK) memset(copy, 0, f->state_bytes); /* an error of its own */
         }
         const mirt__real *state = (const mirt__real *)(const void *)(copy ? copy : b.state);
-        for (int i = 0; i < f->num_states && finite; i++) finite = mirt__all_finite(state + f->state[i].from, MIRT_FLOAT32, f->state[i].count);
+        for (int i = 0; i < f->num_states && finite; i++)
+            finite = mirt__all_finite(state + f->state[i].from, MIRT_FLOAT32, f->state[i].count);
         mirt__free(copy);
     }
     return finite;
@@ -44667,7 +44718,8 @@ static bool mirt__device_states_finite(const mirt_function *f, int device) {
 MIRT__LIB int mirt__device_not_finite(const mirt_function *f, int device) {
     int what = mirt__device_losses_finite(f, device) ? 0 : MIRT__LOSS_BAD;
     if (!mirt__device_states_finite(f, device)) what |= MIRT__STATE_BAD;
-    if (!f->scaled && !f->model->strategy->backend && !mirt__device_gradients_finite(f, device, 0, INT64_MAX)) what |= MIRT__GRADIENT_BAD;
+    if (!f->scaled && !f->model->strategy->backend && !mirt__device_gradients_finite(f, device, 0, INT64_MAX))
+        what |= MIRT__GRADIENT_BAD;
     return what;
 }
 
@@ -44675,7 +44727,8 @@ MIRT__LIB int mirt__device_not_finite(const mirt_function *f, int device) {
 static int mirt__squares_bad(const mirt_model *model) {
     const double bound = (double)mirt__gradient_bound(&model->config.optimizer);
     for (int i = 0; i < model->num_pieces; i++) {
-        if (!(model->piece[i].squares <= bound * bound * (double)model->piece[i].count)) return model->piece[i].variable;
+        if (!(model->piece[i].squares <= bound * bound * (double)model->piece[i].count))
+            return model->piece[i].variable;
     }
     return -1;
 }
@@ -44690,7 +44743,9 @@ static bool mirt__name_not_finite(const mirt_function *f, char *out, size_t size
         for (int i = 0; at && i < root->num_variables; i++) {
             const mirt__variable *v = &root->variable[i];
             if ((block && !mirt__is_trained(v)) || mirt__all_finite(at + v->offset, MIRT_FLOAT32, v->count)) continue;
-            if (out) snprintf(out, size, "in %s %.200s, which an update before made so, or whoever set them", block ? "the optimizer's state of" : "the weights", v->name);
+            if (out)
+                snprintf(out, size, "in %s %.200s, which an update before made so, or whoever set them",
+                         block ? "the optimizer's state of" : "the weights", v->name);
             return true;
         }
     }
@@ -44761,17 +44816,23 @@ MIRT__LIB void mirt__finder_look(void *user, const mirt__call *call, int number)
 static void mirt__describe_without(const mirt_function *f, int what, char *out, size_t size) {
     const char *gradient = what & MIRT__GRADIENT_BAD ? mirt__gradient_not_finite(f) : NULL;
     if (what & MIRT__MODEL_BAD && mirt__name_not_finite(f, out, size)) return;
-    if (gradient) snprintf(out, size, "that of %.200s is above %g or not a number", gradient, (double)mirt__gradient_bound(&f->model->config.optimizer));
+    if (gradient)
+        snprintf(out, size, "that of %.200s is above %g or not a number", gradient,
+                 (double)mirt__gradient_bound(&f->model->config.optimizer));
     else snprintf(out, size, "when the step was run again, it was");
 }
 
-MIRT__LIB void mirt__describe_not_finite(const mirt_function *f, int what, const mirt__finder *finder, int devices, char *out, size_t size) {
+MIRT__LIB void mirt__describe_not_finite(const mirt_function *f, int what, const mirt__finder *finder, int devices,
+                                         char *out, size_t size) {
     const mirt__finder *first = NULL;
     char shape[96];
     for (int d = 0; d < devices; d++) {
         if (finder[d].node >= 0 && (!first || finder[d].node < first->node)) first = &finder[d];
     }
-    const char *name = what & MIRT__LOSS_BAD ? "the loss of" : what & MIRT__MODEL_BAD ? "the model before" : what & MIRT__STATE_BAD ? "a moving statistic or other new state of" : "a gradient of";
+    const char *name = "a gradient of";
+    if (what & MIRT__LOSS_BAD) name = "the loss of";
+    else if (what & MIRT__MODEL_BAD) name = "the model before";
+    else if (what & MIRT__STATE_BAD) name = "a moving statistic or other new state of";
     size_t used = (size_t)snprintf(out, size, "%s step %lld is not finite; ", name, (long long)f->model->step + 1);
     if (!first) {
         mirt__describe_without(f, what, out + used, size - used);

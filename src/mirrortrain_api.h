@@ -190,8 +190,8 @@ typedef struct mirt_strategy_desc {
                             call says so at once, its threads and memory, lent memory too, are left to themselves, and destroying
                             it, its models and the data sets in use returns at once and frees nothing. Other strategies live on. 0: 60, of
                             single steps (mirt_train_step and the like) only for devices behind the first, as the caller is that one;
-                            a number: exactly; negative: none. The time during which the process is suspended (SIGSTOP, a debugger, a
-                            snapshot of a virtual machine) does not count: the limit then starts again */
+                            a number: exactly; negative: none. While the process is suspended (SIGSTOP, a debugger,
+                            a snapshot of a virtual machine) no time counts: afterwards the limit starts again */
     bool winograd;       /* 3x3 convolutions of stride 1 and the gradients of their inputs by Winograd's F(2x2, 3x3), where that is
                             faster (it takes up to half the time): float32, with other roundings. CPUs alone do so */
     bool repeat_devices; /* a GPU may be named several times, and is as many devices: for tests of mirroring on one GPU */

@@ -429,13 +429,15 @@ static bool has_raw_bytes(const char *text) {
 
 enum { LONG_CHUNKS = 5 };
 
-/* A PNG whose chunk of this number claims another length. stb_image goes on after such a chunk at the next multiple of 128 bytes, or at the
-   end of the file, and takes what is there for a chunk: here one whose name is a terminal's command. */
+/* A PNG whose chunk of this number claims another length. stb_image goes on after such a chunk at the next multiple of
+   128 bytes, or at the end of the file, and takes what is there for a chunk: here one whose name is a terminal's
+   command. */
 static size_t png_long_chunk(int number, unsigned char *out) {
     static const struct {
         const char *type;
         uint32_t length;
-    } claims[LONG_CHUNKS] = {{"teXt", 0x80000000u}, {"teXt", 0xFFFFFFFFu}, {"teXt", 0x7FFFFFFFu}, {"IDAT", 0x80000001u}, {"teXt", 1000}};
+    } claims[LONG_CHUNKS] = {
+        {"teXt", 0x80000000u}, {"teXt", 0xFFFFFFFFu}, {"teXt", 0x7FFFFFFFu}, {"IDAT", 0x80000001u}, {"teXt", 1000}};
     const size_t at = png_begin(out, 2, 2, 8, 2);
     memset(out + at, 0, 256);
     image_put_big(out + at, claims[number].length);
@@ -444,16 +446,20 @@ static size_t png_long_chunk(int number, unsigned char *out) {
     return 256;
 }
 
-/* Whatever stb_image would take for an unknown chunk is found before it is: it says so through memory that threads share. */
+/* What stb_image would take for an unknown chunk is found before: it reports one through memory that threads share. */
 static void test_chunk_lengths(void) {
     static unsigned char file[1024];
-    static const unsigned char pixels[25] = {0x78, 0x01, 1, 14, 0, 0xF1, 0xFF, 0, 1, 2, 3, 4, 5, 6, 0, 7, 8, 9, 10, 11, 12, 0x01, 0x8F, 0x00, 0x4F};
-    static const char *const says[LONG_CHUNKS] = {"a PNG whose chunk at byte 33 claims 2147483648 bytes", "at byte 33 claims 4294967295 bytes", "its 256 bytes end in the chunk at byte 33",
-                                                  "at byte 33 claims 2147483649 bytes", "its 256 bytes end in the chunk at byte 33"};
+    static const unsigned char pixels[25] = {0x78, 0x01, 1, 14, 0, 0xF1, 0xFF, 0,  1,    2,    3,    4,   5,
+                                             6,    0,    7, 8,  9, 10,   11,   12, 0x01, 0x8F, 0x00, 0x4F};
+    static const char *const says[LONG_CHUNKS] = {
+        "a PNG whose chunk at byte 33 claims 2147483648 bytes", "at byte 33 claims 4294967295 bytes",
+        "its 256 bytes end in the chunk at byte 33", "at byte 33 claims 2147483649 bytes",
+        "its 256 bytes end in the chunk at byte 33"};
     for (int k = 0; k < LONG_CHUNKS; k++) {
         const size_t size = png_long_chunk(k, file);
         const bool fails = image_fails(file, size, NULL, MIRT_E_FORMAT, says[k]);
-        ok(fails && !has_raw_bytes(mirt_last_error()), "%s", has_raw_bytes(mirt_last_error()) ? "raw bytes of the file" : mirt_last_error());
+        ok(fails && !has_raw_bytes(mirt_last_error()), "%s",
+           has_raw_bytes(mirt_last_error()) ? "raw bytes of the file" : mirt_last_error());
     }
     size_t size = png_begin(file, 2, 2, 8, 2);
     image_put_big(file + 8, 0x8000000Du);
@@ -461,7 +467,9 @@ static void test_chunk_lengths(void) {
     image_put_big(file + 8, 13);
     size += png_chunk(file + size, "IDAT", pixels, sizeof pixels);
     png_chunk(file + size, "IEND", NULL, 0);
-    for (size_t more = 0; more < 12; more++) ok(image_fails(file, size + more, NULL, MIRT_E_FORMAT, "bytes end before its chunk IEND"), "%s", mirt_last_error());
+    for (size_t more = 0; more < 12; more++)
+        ok(image_fails(file, size + more, NULL, MIRT_E_FORMAT, "bytes end before its chunk IEND"), "%s",
+           mirt_last_error());
     mirt_image image;
     const bool whole = mirt_decode_image(file, size + 12, MIRT_RGB, NULL, &image) == MIRT_OK && image.pixels[11] == 12;
     ok(whole, "with IEND it decodes: %s", whole ? "decoded" : mirt_last_error());
@@ -469,7 +477,8 @@ static void test_chunk_lengths(void) {
     mirt_decode_desc desc;
     memset(&desc, 0, sizeof desc);
     desc.max_bytes = INT64_MAX; /* the file is refused before any of these bytes is read */
-    ok(image_fails(file, (size_t)INT32_MAX + 1, &desc, MIRT_E_FORMAT, "a PNG of 2147483648 bytes"), "%s", mirt_last_error());
+    ok(image_fails(file, (size_t)INT32_MAX + 1, &desc, MIRT_E_FORMAT, "a PNG of 2147483648 bytes"), "%s",
+       mirt_last_error());
 }
 
 /* The checksum of the pixels themselves, behind them in IDAT. Of a wrong one in a chunk of its own libpng only warns. */

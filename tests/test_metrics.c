@@ -275,7 +275,9 @@ static void check_counts_refused(void) {
     for (int i = 0; i < MIRT__COUNT(cases); i++) {
         const mirt_status status = mirt_save_confusion_png(path, cases[i].counts, 3, NULL);
         const bool written = access(path, F_OK) == 0;
-        if (cases[i].says) ok(status == MIRT_E_INVALID && strstr(mirt_last_error(), cases[i].says) && !written, "%s: %s", cases[i].what, mirt_last_error());
+        if (cases[i].says)
+            ok(status == MIRT_E_INVALID && strstr(mirt_last_error(), cases[i].says) && !written, "%s: %s",
+               cases[i].what, mirt_last_error());
         else ok(status == MIRT_OK && written, "%s: written", cases[i].what);
         unlink(path);
     }

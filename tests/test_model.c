@@ -272,7 +272,10 @@ static void check_compile_anew(void) {
 /* Not compiled. */
 static mirt_model *base_model(mirt_strategy *s, const char *name) {
     mirt_model *m = mirt_model_create(s, name);
-    mirt_model_output(m, dense_of(mirt_batch_norm(dense_of(mirt_flatten(mirt_input(m, MIRT_SHAPE(IMAGE_H, IMAGE_W, 1))), 7, "one"), NULL), 6, "two"));
+    mirt_model_output(
+        m, dense_of(
+               mirt_batch_norm(dense_of(mirt_flatten(mirt_input(m, MIRT_SHAPE(IMAGE_H, IMAGE_W, 1))), 7, "one"), NULL),
+               6, "two"));
     return m;
 }
 
@@ -308,21 +311,25 @@ static void check_head(const char *devices) {
         float *before = late ? all_weights(m, 0, &base) : NULL;
         mirt_tensor *x = dense_of(mirt_output_of(m, 0), IMAGE_CLASSES, "head");
         mirt_model_output(m, x);
-        ok(x && compile_head(m) == MIRT_OK && mirt_output_of(m, 0) == x, "%s devices: a head on a model %s weights: %s", devices, late ? "that has its" : "without",
-           x ? "compiled" : mirt_last_error());
+        ok(x && compile_head(m) == MIRT_OK && mirt_output_of(m, 0) == x, "%s devices: a head on a model %s weights: %s",
+           devices, late ? "that has its" : "without", x ? "compiled" : mirt_last_error());
         if (!late) set_all(m, 0.2f);
         float *after = all_weights(m, mirt_num_devices(s) - 1, &all), head[6 * IMAGE_CLASSES], fresh[6 * IMAGE_CLASSES];
         if (late) {
             mirt_model *other = base_model(s, "base");
             dense_of(mirt_output_of(other, 0), IMAGE_CLASSES, "head");
-            const bool read = mirt_get_weight(other, "head/kernel", 0, fresh, 6 * IMAGE_CLASSES) == MIRT_OK && mirt_get_weight(m, "head/kernel", 0, head, 6 * IMAGE_CLASSES) == MIRT_OK;
-            ok(all > base && memcmp(before, after, base * sizeof *before) == 0, "the weights that were there are kept: %d of %d", (int)base, (int)all);
-            ok(read && memcmp(head, fresh, sizeof head) == 0, "the new layer begins as it does in a model recorded at once");
+            const bool read = mirt_get_weight(other, "head/kernel", 0, fresh, 6 * IMAGE_CLASSES) == MIRT_OK &&
+                              mirt_get_weight(m, "head/kernel", 0, head, 6 * IMAGE_CLASSES) == MIRT_OK;
+            ok(all > base && memcmp(before, after, base * sizeof *before) == 0,
+               "the weights that were there are kept: %d of %d", (int)base, (int)all);
+            ok(read && memcmp(head, fresh, sizeof head) == 0,
+               "the new layer begins as it does in a model recorded at once");
             mirt_model_destroy(other);
             set_all(m, 0.2f);
         }
         bool good = true;
-        for (int i = 0; i < 3 && good; i++) good = mirt_train_step(m, images_x(9 * i, 9), images_y(9 * i, 9), NULL) == MIRT_OK;
+        for (int i = 0; i < 3 && good; i++)
+            good = mirt_train_step(m, images_x(9 * i, 9), images_y(9 * i, 9), NULL) == MIRT_OK;
         digest_weights(m, 0, trained[late]);
         ok(good && copies_agree(m), "it trains: %s", good ? "three steps" : mirt_last_error());
         free(before);
@@ -348,10 +355,13 @@ static void check_ready_made(void) {
     mirt_model_output(m, y);
     mirt_weight_info first;
     mirt_weight(trained, 0, &first);
-    float *have = (float *)calloc((size_t)first.count + 1, sizeof *have), *want = (float *)calloc((size_t)first.count + 1, sizeof *want);
+    float *have = (float *)calloc((size_t)first.count + 1, sizeof *have),
+          *want = (float *)calloc((size_t)first.count + 1, sizeof *want);
     const bool compiled = compile_head(m) == MIRT_OK;
-    const bool read = mirt_get_weight(m, first.name, 0, have, (size_t)first.count) == MIRT_OK && mirt_get_weight(trained, first.name, 0, want, (size_t)first.count) == MIRT_OK;
-    ok(y && compiled && mirt_tensor_shape(mirt_output_of(m, 0)).dim[1] == 3 && read && memcmp(have, want, (size_t)first.count * sizeof *have) == 0,
+    const bool read = mirt_get_weight(m, first.name, 0, have, (size_t)first.count) == MIRT_OK &&
+                      mirt_get_weight(trained, first.name, 0, want, (size_t)first.count) == MIRT_OK;
+    ok(y && compiled && mirt_tensor_shape(mirt_output_of(m, 0)).dim[1] == 3 && read &&
+           memcmp(have, want, (size_t)first.count * sizeof *have) == 0,
        "a head on a ready-made network with weights: %s", compiled ? "compiled" : mirt_last_error());
     free(have);
     free(want);
@@ -361,7 +371,9 @@ static void check_ready_made(void) {
 }
 
 static bool call_body(mirt_function *function, void *user) {
-    return mirt_function_result(function, "y", mirt_call((mirt_model *)user, mirt_function_x(function, 0), MIRT_TRAINING_OFF)) == MIRT_OK;
+    return mirt_function_result(function, "y",
+                                mirt_call((mirt_model *)user, mirt_function_x(function, 0), MIRT_TRAINING_OFF)) ==
+           MIRT_OK;
 }
 
 /* What knows the weights' old places: predictions, a view, a part, a function. */
@@ -374,13 +386,18 @@ static void check_sharers(void) {
     mirt_model *view = mirt_model_view(m, &x, 1);
     mirt_dataset *data = mirt_distribute(strategy, mirt_batch(mirt_arrays(images_x(0, 4), images_y(0, 4)), 4));
     mirt_function *f = mirt_function_create(m, data, call_body, part);
-    bool good = view && f && mirt_predict_arrays(m, images_x(0, 1), seen[0], 6) == MIRT_OK && mirt_get_weight(part, "two/kernel", 0, kernel[0], 42) == MIRT_OK;
+    bool good = view && f && mirt_predict_arrays(m, images_x(0, 1), seen[0], 6) == MIRT_OK &&
+                mirt_get_weight(part, "two/kernel", 0, kernel[0], 42) == MIRT_OK;
     ok(good, "a model, a view of it and a part in it: %s", good ? "ready" : mirt_last_error());
     mirt_tensor *y = mirt_multiply(x, mirt_variable(m, "scale", MIRT_SHAPE(6), mirt_constant(2), true));
     mirt_model_output(m, y);
-    ok(y && mirt_get_weight(part, "two/kernel", 0, kernel[1], 42) == MIRT_OK && memcmp(kernel[0], kernel[1], sizeof kernel[0]) == 0, "a part keeps its weights when the whole gets another");
+    ok(y && mirt_get_weight(part, "two/kernel", 0, kernel[1], 42) == MIRT_OK &&
+           memcmp(kernel[0], kernel[1], sizeof kernel[0]) == 0,
+       "a part keeps its weights when the whole gets another");
     y = dense_of(y, 2, "head");
-    ok(y && mirt_predict_arrays(view, images_x(0, 1), seen[1], 6) == MIRT_OK && memcmp(seen[0], seen[1], sizeof seen[0]) == 0, "a view predicts what it did");
+    ok(y && mirt_predict_arrays(view, images_x(0, 1), seen[1], 6) == MIRT_OK &&
+           memcmp(seen[0], seen[1], sizeof seen[0]) == 0,
+       "a view predicts what it did");
     good = mirt_predict_arrays(m, images_x(0, 1), seen[1], 6) == MIRT_OK;
     for (int i = 0; i < 6; i++) good = good && seen[1][i] == 2 * seen[0][i];
     ok(good, "predictions are those of the new output");
@@ -395,21 +412,28 @@ static void check_sharers(void) {
 
 /* What cannot be added is an error of the call, and of the next mirt_compile where the call returns nothing. */
 static void check_dropped(void) {
-    mirt_model *m = base_model(strategy, "base"), *part = base_model(strategy, "part"), *whole = mirt_model_create(strategy, "whole");
+    mirt_model *m = base_model(strategy, "base"), *part = base_model(strategy, "part"),
+               *whole = mirt_model_create(strategy, "whole");
     ok(compile_head(m) == MIRT_OK, "compiled");
     mirt_tensor *x = dense_of(mirt_output_of(m, 0), 5, NULL);
-    ok(!x && mirt_last_status() == MIRT_E_STATE && strstr(mirt_last_error(), "mirt_call(base, mirt_input(new_model"), "a head on a compiled model: \"%s\"", mirt_last_error());
-    ok(!mirt_variable(m, "w", MIRT_SHAPE(2), mirt_zeros(), true) && mirt_last_status() == MIRT_E_STATE, "a weight of its own: \"%s\"", mirt_last_error());
+    ok(!x && mirt_last_status() == MIRT_E_STATE && strstr(mirt_last_error(), "mirt_call(base, mirt_input(new_model"),
+       "a head on a compiled model: \"%s\"", mirt_last_error());
+    ok(!mirt_variable(m, "w", MIRT_SHAPE(2), mirt_zeros(), true) && mirt_last_status() == MIRT_E_STATE,
+       "a weight of its own: \"%s\"", mirt_last_error());
     ok(compile_head(m) == MIRT_OK, "whoever sees that may go on without");
     mirt_model_output(m, x);
     ok(mirt_train_step(m, images_x(0, 9), images_y(0, 9), NULL) == MIRT_OK, "the model is as it was");
-    ok(compile_head(m) == MIRT_E_STATE && strstr(mirt_last_error(), "base is compiled"), "but is not compiled without its new output: \"%s\"", mirt_last_error());
+    ok(compile_head(m) == MIRT_E_STATE && strstr(mirt_last_error(), "base is compiled"),
+       "but is not compiled without its new output: \"%s\"", mirt_last_error());
     mirt_model_destroy(m);
 
     x = mirt_call(part, mirt_input(whole, MIRT_SHAPE(IMAGE_H, IMAGE_W, 1)), MIRT_TRAINING_AUTO);
-    ok(x && !dense_of(mirt_output_of(part, 0), 5, NULL) && mirt_last_status() == MIRT_E_STATE, "a head on a part: \"%s\"", mirt_last_error());
+    ok(x && !dense_of(mirt_output_of(part, 0), 5, NULL) && mirt_last_status() == MIRT_E_STATE,
+       "a head on a part: \"%s\"", mirt_last_error());
     mirt_model_output(part, mirt_relu(mirt_output_of(part, 0)));
-    ok(mirt_last_status() == MIRT_E_STATE && compile_head(part) == MIRT_E_STATE && strstr(mirt_last_error(), "is a part of whole already"), "another output of it: \"%s\"", mirt_last_error());
+    ok(mirt_last_status() == MIRT_E_STATE && compile_head(part) == MIRT_E_STATE &&
+           strstr(mirt_last_error(), "is a part of whole already"),
+       "another output of it: \"%s\"", mirt_last_error());
     mirt_model_output(whole, x);
     ok(compile_head(whole) == MIRT_OK, "the whole compiles");
     mirt_model_destroy(whole);
@@ -420,7 +444,8 @@ static void check_dropped(void) {
         mirt_tensor *none[2] = {mirt_output_of(m, 0), NULL};
         if (k == 0) mirt_model_output(m, NULL);
         else mirt_model_outputs(m, k == 1 ? none : NULL, k == 1 ? 2 : 1);
-        ok(compile_head(m) != MIRT_OK && strstr(mirt_last_error(), "mirt_model_output: no tensor"), "NULL as an output: \"%.120s\"", mirt_last_error());
+        ok(compile_head(m) != MIRT_OK && strstr(mirt_last_error(), "mirt_model_output: no tensor"),
+           "NULL as an output: \"%.120s\"", mirt_last_error());
         mirt_model_destroy(m);
     }
 }

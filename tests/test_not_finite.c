@@ -45,7 +45,9 @@ static mirt_model *unit(mirt_strategy *s, bool normalized, mirt_optimizer optimi
 /* An epoch of 3 batches; returns the steps that were applied, or -1. */
 static int64_t run(mirt_model *m, mirt_nan_policy policy) {
     mirt_callback *callback = mirt_terminate_on_nan(policy);
-    mirt_dataset *data = mirt_batch(mirt_arrays(mirt_make_array(rows_x, MIRT_FLOAT32, MIRT_SHAPE(ROWS, WIDTH)), mirt_make_array(rows_y, MIRT_FLOAT32, MIRT_SHAPE(ROWS, 1))), BATCH);
+    mirt_dataset *data = mirt_batch(mirt_arrays(mirt_make_array(rows_x, MIRT_FLOAT32, MIRT_SHAPE(ROWS, WIDTH)),
+                                                mirt_make_array(rows_y, MIRT_FLOAT32, MIRT_SHAPE(ROWS, 1))),
+                                    BATCH);
     mirt_fit_desc fit;
     memset(&fit, 0, sizeof fit);
     memset(&said, 0, sizeof said);
@@ -88,18 +90,21 @@ static mirt_strategy *hearing(int devices) {
 }
 
 /* The second batch cannot be taken: one step is applied under MIRT_NAN_STOP, and all of them otherwise. */
-static void check_second(const char *what, int devices, bool normalized, mirt_optimizer optimizer, const char *says, const char *names) {
+static void check_second(const char *what, int devices, bool normalized, mirt_optimizer optimizer, const char *says,
+                         const char *names) {
     for (int policy = MIRT_NAN_STOP; policy <= MIRT_NAN_OFF; policy++) {
         mirt_strategy *s = hearing(devices);
         mirt_model *m = unit(s, normalized, optimizer);
         const int64_t steps = run(m, (mirt_nan_policy)policy);
         const bool finite = all_finite(m);
         if (policy == MIRT_NAN_STOP) {
-            ok(steps == 1 && finite && said.lines == 1 && strstr(said.last, says) && strstr(said.last, names) && strstr(said.last, "step 2"), "%s on %d devices: %d step, %s", what, devices,
-               (int)steps, said.last);
+            ok(steps == 1 && finite && said.lines == 1 && strstr(said.last, says) && strstr(said.last, names) &&
+                   strstr(said.last, "step 2"),
+               "%s on %d devices: %d step, %s", what, devices, (int)steps, said.last);
         } else {
             const bool told = policy == MIRT_NAN_OFF ? said.lines == 0 : said.lines == 1 && strstr(said.last, says);
-            ok(steps == 3 && !finite && told, "%s on %d devices, policy %d: %d steps, %s, %d lines", what, devices, policy, (int)steps, finite ? "finite" : "not finite", said.lines);
+            ok(steps == 3 && !finite && told, "%s on %d devices, policy %d: %d steps, %s, %d lines", what, devices,
+               policy, (int)steps, finite ? "finite" : "not finite", said.lines);
         }
         mirt_strategy_destroy(s);
     }
@@ -109,7 +114,8 @@ static void check_steps(int devices) {
     const int bad = BATCH + 5; /* of replica 2 of 4 */
     draw_rows(1);
     for (int k = 0; k < WIDTH; k++) rows_x[bad][k] = 1e20f;
-    check_second("a variance that overflows", devices, true, mirt_adam(1e-3f), "a moving statistic or other new state of", "batch_normalization");
+    check_second("a variance that overflows", devices, true, mirt_adam(1e-3f),
+                 "a moving statistic or other new state of", "batch_normalization");
     draw_rows(1);
     rows_y[bad] = 1e18f; /* its square is a finite loss, and the gradient 1e18 * 1e22 is not */
     rows_x[bad][2] = 1e22f;
@@ -117,7 +123,8 @@ static void check_steps(int devices) {
     draw_rows(1);
     rows_y[bad] = 1e18f;
     rows_x[bad][2] = 1e3f; /* a gradient of 1e20 */
-    check_second("a gradient whose square overflows", devices, false, mirt_adam(1e-3f), "a gradient of", "that of dense/kernel is above 1e+17");
+    check_second("a gradient whose square overflows", devices, false, mirt_adam(1e-3f), "a gradient of",
+                 "that of dense/kernel is above 1e+17");
 }
 
 static void check_clipped(void) {
@@ -128,11 +135,12 @@ static void check_clipped(void) {
     rows_x[3][2] = 1e3f;
     mirt_strategy *s = hearing(2);
     mirt_model *m = unit(s, false, clipped);
-    ok(run(m, MIRT_NAN_STOP) == 3 && said.lines == 0 && all_finite(m), "large gradients that are clipped do no harm: %s", said.last);
+    ok(run(m, MIRT_NAN_STOP) == 3 && said.lines == 0 && all_finite(m),
+       "large gradients that are clipped do no harm: %s", said.last);
     mirt_strategy_destroy(s);
 }
 
-/* What was there before the first step: training does not read these moving statistics, nor an infinite second moment as such. */
+/* What was there before the first step: training does not read moving statistics, nor does a loss show moments. */
 static void check_before(int devices) {
     float infinite[WIDTH];
     for (int k = 0; k < WIDTH; k++) infinite[k] = k == 1 ? INFINITY : 1;
@@ -143,8 +151,11 @@ static void check_before(int devices) {
         if (what == 0) mirt_set_weight(m, "batch_normalization/moving_variance", infinite, WIDTH);
         else mirt__slot_at(m, 1, 0)[1] = INFINITY;
         if (what == 1) mirt__slots_changed(m);
-        const bool named = run(m, MIRT_NAN_STOP) == 0 && strstr(said.last, what ? "the optimizer's state of " : "the weights batch_normalization/moving_variance") != NULL;
-        ok(named && strstr(said.last, "the model before step 1 is not finite"), "on %d devices: %s", devices, said.last);
+        const bool named = run(m, MIRT_NAN_STOP) == 0 &&
+                           strstr(said.last, what ? "the optimizer's state of "
+                                                  : "the weights batch_normalization/moving_variance") != NULL;
+        ok(named && strstr(said.last, "the model before step 1 is not finite"), "on %d devices: %s", devices,
+           said.last);
         mirt_strategy_destroy(s);
     }
 }

@@ -12,9 +12,9 @@
 
 enum { NEVER = 1 << 30, INPUT = -1 };
 
-/* The clock that the library reads. Each call moves it by 1 us, so that no computation ever takes long. While all the threads
-   that are to be stuck are stuck, calls of the thread that looks after them move it by 10 ms, or by `jump`. It begins at 1 s,
-   before now: timed waits, which are the system's, end at once. */
+/* The clock that the library reads. Each call moves it by 1 us, so that no computation ever takes long. While all the
+   threads that are to be stuck are stuck, calls of the thread that looks after them move it by 10 ms, or by `jump`. It
+   begins at 1 s, before now: timed waits, which are the system's, end at once. */
 static struct {
     pthread_mutex_t mutex;
     pthread_cond_t moved;
@@ -30,7 +30,8 @@ static struct {
 int hook_clock(clockid_t clock, struct timespec *out) {
     if (clock != CLOCK_MONOTONIC) return clock_gettime(clock, out);
     pthread_mutex_lock(&scene.mutex);
-    if (scene.wanted && scene.stuck == scene.wanted && scene.calls < scene.release && pthread_equal(scene.looker, pthread_self())) {
+    if (scene.wanted && scene.stuck == scene.wanted && scene.calls < scene.release &&
+        pthread_equal(scene.looker, pthread_self())) {
         scene.calls++;
         const bool jumps = scene.jump_every && scene.calls % scene.jump_every == 0 && scene.calls <= scene.last_jump;
         scene.now += jumps ? scene.jump : 0.01;
@@ -124,7 +125,8 @@ static mirt_status train(const way *w, double limit) {
     scene.wanted = w->device < 0 ? w->devices : 1;
     pthread_mutex_unlock(&scene.mutex);
     if (status == MIRT_OK && !w->steps && !mirt_fit(m, data, &fit)) status = mirt_last_status();
-    for (int i = 0; i < 6 && w->steps && status == MIRT_OK; i++) status = mirt_train_step(m, images_x(16 * i, 16), images_y(16 * i, 16), NULL);
+    for (int i = 0; i < 6 && w->steps && status == MIRT_OK; i++)
+        status = mirt_train_step(m, images_x(16 * i, 16), images_y(16 * i, 16), NULL);
     pthread_mutex_lock(&scene.mutex);
     scene.wanted = 0;
     pthread_mutex_unlock(&scene.mutex);
@@ -164,19 +166,20 @@ static void check_dead(const way *w, const char *what, double jump, int last_jum
     set_scene(jump, 50, last_jump, NEVER);
     const mirt_status status = train(w, 2);
     const bool in_time = scene.calls >= last_jump + 100 && scene.calls < last_jump + 300;
-    ok(status == MIRT_E_TIMEOUT && in_time && strstr(mirt_last_error(), " 2"), "%s: %s, is one: %s", w->name, what, what_failed(status));
+    ok(status == MIRT_E_TIMEOUT && in_time && strstr(mirt_last_error(), " 2"), "%s: %s, is one: %s", w->name, what,
+       what_failed(status));
 }
 
 static void check_way(const way *w) {
     check_alive(w, "1.5 s of work", 0, 0, 150);
     check_alive(w, "0.5 s of work, 10 s suspended, 1 s of work", 10, 50, 150);
-    check_alive(w, "0.7 s suspended after each 0.5 s of work, seven times", 0.7, 350, 400);
+    check_alive(w, "1.2 s suspended after each 0.5 s of work, seven times", 1.2, 350, 400);
     check_dead(w, "nothing for 2 s", 0, 0);
     check_dead(w, "nothing for 2 s, after it was suspended three times", 10, 150);
 }
 
-/* In a process of its own, before this one has threads: a device stops the process for longer than the limit, and goes on
-   when the one who looks has looked some times after that. */
+/* In a process of its own, before this one has threads: a device stops the process for longer than the limit, and goes
+   on when the one who looks has looked some times after that. */
 static void check_really_stopped(void) {
     int status = 0;
     fflush(stdout);
@@ -197,7 +200,8 @@ static void check_really_stopped(void) {
         kill(child, SIGCONT);
         waitpid(child, &status, 0);
     }
-    ok(stopped && WIFEXITED(status) && WEXITSTATUS(status) == 0, "a process stopped for 2.5 s with a limit of 1 s goes on training");
+    ok(stopped && WIFEXITED(status) && WEXITSTATUS(status) == 0,
+       "a process stopped for 2.5 s with a limit of 1 s goes on training");
 }
 
 int main(void) {

@@ -160,10 +160,11 @@ static mirt__cu_patience mirt__cu_begin(const mirt__cu *cu) {
     return wait;
 }
 
-/* Seconds that the wait has taken so far. It begins anew when much of the limit has passed since the last look: then the process was suspended
-   (SIGSTOP, a debugger, a snapshot of a virtual machine), and nobody else made progress either. */
+/* Seconds that the wait has taken so far. It begins anew when much of the limit has passed since the last look: then
+   the process was suspended (SIGSTOP, a debugger, a snapshot of a virtual machine), and nobody else made progress
+   either. */
 static double mirt__cu_passed(const mirt__cu *cu, mirt__cu_patience *wait) {
-    const double now = cu->host->now(), shortest = 0.004, longest = 1, share = cu->limit / 4;
+    const double now = cu->host->now(), shortest = 0.004, longest = 1, share = 0.75 * cu->limit;
     const double late = share < shortest ? shortest : share > longest ? longest : share;
     if (cu->limit > 0 && now - wait->looked > late) wait->begin = now;
     wait->looked = now;

@@ -106,8 +106,16 @@ static mirt_status mirt__confusion_check(const int64_t *counts, int classes) {
         int64_t sum = 0;
         for (int j = 0; j < classes; j++) {
             const int64_t count = counts[(size_t)i * (size_t)classes + (size_t)j];
-            if (count < 0) return mirt__fail(MIRT_E_INVALID, "mirt_save_confusion_png: the count of row %d, column %d is %lld; a count cannot be negative", i, j, (long long)count);
-            if (count > most - sum) return mirt__fail(MIRT_E_INVALID, "mirt_save_confusion_png: the counts of row %d add up to more than 2^53 (column %d is %lld)", i, j, (long long)count);
+            if (count < 0)
+                return mirt__fail(
+                    MIRT_E_INVALID,
+                    "mirt_save_confusion_png: the count of row %d, column %d is %lld; a count cannot be negative", i, j,
+                    (long long)count);
+            if (count > most - sum)
+                return mirt__fail(
+                    MIRT_E_INVALID,
+                    "mirt_save_confusion_png: the counts of row %d add up to more than 2^53 (column %d is %lld)", i, j,
+                    (long long)count);
             sum += count;
         }
     }

@@ -111,22 +111,26 @@ static mirt_status mirt__jpeg_header(const unsigned char *bytes, size_t size, mi
     return mirt__fail(MIRT_E_FORMAT, "a JPEG cut short: its %llu bytes end before its pixels do", (unsigned long long)size);
 }
 
-/* Every chunk that stb_image would walk through, up to IEND. It takes a length for an int, goes on in the middle of a chunk when that is
-   negative, takes what it finds there or behind the file's end for a chunk, and reports an unknown one through memory that all threads
-   share. It does not look at checksums. */
+/* Every chunk that stb_image would walk through, up to IEND. It takes a length for an int, goes on in the middle of a
+   chunk when that is negative, takes what it finds there or behind the file's end for a chunk, and reports an unknown
+   one through memory that all threads share. It does not look at checksums. */
 static mirt_status mirt__png_chunks(const unsigned char *bytes, size_t size) {
     static const char *const known[] = {"IHDR", "PLTE", "IDAT", "IEND"};
-    if (size > INT32_MAX) return mirt__fail(MIRT_E_FORMAT, "a PNG of %llu bytes: at most %d can be decoded", (unsigned long long)size, INT32_MAX);
+    if (size > INT32_MAX)
+        return mirt__fail(MIRT_E_FORMAT, "a PNG of %llu bytes: at most %d can be decoded", (unsigned long long)size,
+                          INT32_MAX);
     for (size_t at = 8, length; at + 12 <= size; at += 12 + length) {
         const unsigned char *type = bytes + at + 4;
         int k = 0;
         length = (size_t)mirt__image_big(bytes + at, 4);
         if (length > INT32_MAX)
-            return mirt__fail(MIRT_E_FORMAT, "damaged: a PNG whose chunk at byte %llu claims %llu bytes", (unsigned long long)at, (unsigned long long)length);
+            return mirt__fail(MIRT_E_FORMAT, "damaged: a PNG whose chunk at byte %llu claims %llu bytes",
+                              (unsigned long long)at, (unsigned long long)length);
         while (k < MIRT__COUNT(known) && memcmp(type, known[k], 4) != 0) k++;
         if (k == MIRT__COUNT(known) && !(type[0] & 0x20)) return mirt__fail(MIRT_E_FORMAT, "damaged: a PNG with an unknown chunk at byte %llu", (unsigned long long)at);
         if (length > size - at - 12)
-            return mirt__fail(MIRT_E_FORMAT, "cut short: its %llu bytes end in the chunk at byte %llu", (unsigned long long)size, (unsigned long long)at);
+            return mirt__fail(MIRT_E_FORMAT, "cut short: its %llu bytes end in the chunk at byte %llu",
+                              (unsigned long long)size, (unsigned long long)at);
         if (k < MIRT__COUNT(known) && mirt__crc32(0, type, length + 4) != mirt__image_big(type + 4 + length, 4))
             return mirt__fail(MIRT_E_FORMAT, "damaged: a PNG whose chunk %s at byte %llu has another checksum", known[k], (unsigned long long)at);
         if (k == 3) return MIRT_OK;

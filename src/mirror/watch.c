@@ -217,11 +217,12 @@ static void mirt__log_death(const mirt_strategy *s, int device, double now) {
     if (device >= 0) mirt__log_events(s, device, now);
 }
 
-/* Whether this look comes so long after the last that the process must have been suspended (SIGSTOP, a debugger, a snapshot of a virtual
-   machine): then no device could make progress either, and every count restarts. */
+/* Whether this look comes so long after the last that the process must have been suspended (SIGSTOP, a debugger, a
+   snapshot of a virtual machine): then no device could make progress either, and every count restarts. */
 static bool mirt__was_suspended(mirt__watch *w, double now) {
-    const int late = 4; /* periods */
-    const bool suspended = now - w->looked > late * w->period;
+    const double longest = 1, part = 0.75 * w->limit, least = 4 * w->period;
+    const double late = part < least ? least : part > longest ? longest : part;
+    const bool suspended = now - w->looked > late;
     w->looked = now;
     return suspended;
 }

@@ -119,12 +119,22 @@ static mirt_status mirt__check_output(const mirt_model *model, const mirt_tensor
     return mirt__fail(MIRT_E_SHAPE, "%s: the output must be a float32 batch", model->name);
 }
 
-/* Outputs may be declared and cannot be used: an error that mirt_compile returns, as nobody asks for those of calls that return nothing. */
+/* False: outputs cannot be set. mirt_compile then returns the error, because mirt_model_output returns nothing. */
 static bool mirt__outputs_allowed(mirt_model *model) {
     const mirt_model *busy = mirt__family_busy(model);
-    if (model->owner && !model->is_view) mirt__fail(MIRT_E_STATE, "%s is a part of %s already; its outputs are declared before that", model->name, model->owner->name);
-    else if (model->compiled) mirt__fail(MIRT_E_STATE, "%s is compiled; mirt_model_output comes before mirt_compile. To build on it, call it in a new model (mirt_call)", model->name);
-    else if (busy) mirt__fail(MIRT_E_STATE, "%s is being trained or recorded; the outputs of %s have to wait until that call returns", busy->name, model->name);
+    if (model->owner && !model->is_view)
+        mirt__fail(MIRT_E_STATE, "%s is a part of %s already; its outputs are declared before that", model->name,
+                   model->owner->name);
+    else if (model->compiled)
+        mirt__fail(
+            MIRT_E_STATE,
+            "%s is compiled; mirt_model_output comes before mirt_compile. To build on it, call it in a new model "
+            "(mirt_call)",
+            model->name);
+    else if (busy)
+        mirt__fail(MIRT_E_STATE,
+                   "%s is being trained or recorded; the outputs of %s have to wait until that call returns",
+                   busy->name, model->name);
     else return true;
     if (!model->refusal[0]) snprintf(model->refusal, sizeof model->refusal, "%s", mirt_last_error());
     return false;

@@ -181,7 +181,8 @@ struct mirt_model {
     uint64_t edits;           /* counts how often weights that are not trained were set */
     int layout;               /* counts how often the variables were given places */
     char *weight[MIRT__MAX_DEVICES];
-    mirt__real *kept;         /* values of the first variables, one after the other, from when there were weights and a layer was added */
+    mirt__real *kept; /* values of the first variables, one after the other, from when there were weights and a layer
+                         was added */
     int num_kept;
     char *slot[MIRT__MAX_SLOTS]; /* optimizer state, once */
     char *remote_weight[MIRT__MAX_DEVICES]; /* in the memory of devices, by remote.c: a root's, */
@@ -269,8 +270,8 @@ MIRT__LIB void mirt__loss_scale_step(mirt_model *root, bool overflow);
 MIRT__LIB void mirt__loss_scale_set(mirt_model *root, double scale, int64_t steps);
 /* Creates the weight blocks and draws the initial values, once. */
 MIRT__LIB mirt_status mirt__model_materialize(mirt_model *model);
-/* Before a variable or layer is added: weights that there are will have their values when they are created again. False with the
-   error set: nothing can be added any more, or there is no memory (then the model is marked). */
+/* Before a variable or layer is added: weights that there are will have their values when they are created again. False
+   with the error set: nothing can be added any more, or there is no memory (then the model is marked). */
 MIRT__LIB bool mirt__model_extend(mirt_model *model, const char *what);
 /* Puts the variables where their flags want them. */
 MIRT__LIB mirt_status mirt__model_arrange(mirt_model *model);

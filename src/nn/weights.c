@@ -190,14 +190,20 @@ static mirt_status mirt__weights_keep(mirt_model *model) {
 
 MIRT__LIB bool mirt__model_extend(mirt_model *model, const char *what) {
     const mirt_model *busy = mirt__family_busy(model);
-    if (model->owner) return mirt__fail(MIRT_E_STATE, "%s is a %s %s already; %s come before that", model->name, model->is_view ? "view of" : "part of", model->owner->name, what), false;
-    if (model->compiled) { /* it stays usable, so it is not marked */
-        return mirt__fail(MIRT_E_STATE, "%s is compiled: %s come before mirt_compile. To build on it, call it in a new model: mirt_call(%.64s, mirt_input(new_model, shape), MIRT_TRAINING_AUTO)",
-                          model->name, what, model->name), false;
-    }
-    if (!model->weight[0]) return true;
-    if (busy) return mirt__fail(MIRT_E_STATE, "%s is being trained or recorded; %s of %s have to wait until that call returns", busy->name, what, model->name), false;
-    return mirt__weights_keep(model) == MIRT_OK || mirt__model_poison(model);
+    if (model->owner)
+        mirt__fail(MIRT_E_STATE, "%s is a %s %s already; %s come before that", model->name,
+                   model->is_view ? "view of" : "part of", model->owner->name, what);
+    else if (model->compiled) /* it stays usable, so it is not marked */
+        mirt__fail(MIRT_E_STATE,
+                   "%s is compiled: %s come before mirt_compile. To build on it, call it in a new model: "
+                   "mirt_call(%.64s, mirt_input(new_model, shape), MIRT_TRAINING_AUTO)",
+                   model->name, what, model->name);
+    else if (!model->weight[0]) return true;
+    else if (busy)
+        mirt__fail(MIRT_E_STATE, "%s is being trained or recorded; %s of %s have to wait until that call returns",
+                   busy->name, what, model->name);
+    else return mirt__weights_keep(model) == MIRT_OK || mirt__model_poison(model);
+    return false;
 }
 
 /* The variables in a new order, their values kept. Whatever knew the old places starts anew. */

@@ -35,9 +35,11 @@ static bool mirt__device_losses_finite(const mirt_function *f, int device) {
 
 /* >>what a step reads to write it */
 
-/* Gradients above this count as not finite: sums over replicas, squares and moments of smaller ones stay finite. With clipping
-   large ones are harmless, but their sums must be finite. */
-static float mirt__gradient_bound(const mirt_optimizer *o) { return mirt__optimizer_norms(o) || o->clipvalue > 0 ? FLT_MAX / MIRT__MAX_REPLICAS : 1e17f; }
+/* Gradients above this count as not finite: sums over replicas, squares and moments of smaller ones stay finite. With
+   clipping large ones are harmless, but their sums must be finite. */
+static float mirt__gradient_bound(const mirt_optimizer *o) {
+    return mirt__optimizer_norms(o) || o->clipvalue > 0 ? FLT_MAX / MIRT__MAX_REPLICAS : 1e17f;
+}
 
 typedef int32_t mirt__finite_four __attribute__((vector_size(16)));
 
@@ -53,7 +55,8 @@ enum { MIRT__FINITE_TASK = 1 << 14 };
 /* The bits of numbers without their sign are ordered as the numbers are, with infinity and NaN above all others. */
 static void mirt__finite_task(void *arg, int64_t task, int member) {
     mirt__finite_job *job = (mirt__finite_job *)arg;
-    const int64_t begin = task * MIRT__FINITE_TASK, left = job->count - begin, count = left < MIRT__FINITE_TASK ? left : MIRT__FINITE_TASK;
+    const int64_t most_elements = MIRT__FINITE_TASK, begin = task * most_elements, left = job->count - begin;
+    const int64_t count = left < most_elements ? left : most_elements;
     const mirt__real *x = job->x + begin;
     int32_t bits, bad = 0;
     int64_t i = 0;
@@ -93,8 +96,11 @@ static bool mirt__device_gradients_finite(const mirt_function *f, int device, in
     for (int p = 0; p < x.parts; p++) {
         if (x.device[p] != device) continue;
         for (int i = 0; i < f->num_ranges; i++) {
-            const int64_t from = f->range[i].begin > begin ? f->range[i].begin : begin, to = f->range[i].end < end ? f->range[i].end : end;
-            if (from < to && !mirt__all_below(f->model->strategy->device[device].team, mirt__gradient_at(f, device, x.slot[p]) + from, to - from, bound)) return false;
+            const int64_t from = f->range[i].begin > begin ? f->range[i].begin : begin,
+                          to = f->range[i].end < end ? f->range[i].end : end;
+            if (from < to && !mirt__all_below(f->model->strategy->device[device].team,
+                                              mirt__gradient_at(f, device, x.slot[p]) + from, to - from, bound))
+                return false;
         }
     }
     return true;
@@ -115,7 +121,8 @@ static bool mirt__device_states_finite(const mirt_function *f, int device) {
             if (b.backend->wait(b.remote) != MIRT_OK) memset(copy, 0, f->state_bytes); /* an error of its own */
         }
         const mirt__real *state = (const mirt__real *)(const void *)(copy ? copy : b.state);
-        for (int i = 0; i < f->num_states && finite; i++) finite = mirt__all_finite(state + f->state[i].from, MIRT_FLOAT32, f->state[i].count);
+        for (int i = 0; i < f->num_states && finite; i++)
+            finite = mirt__all_finite(state + f->state[i].from, MIRT_FLOAT32, f->state[i].count);
         mirt__free(copy);
     }
     return finite;
@@ -124,7 +131,8 @@ static bool mirt__device_states_finite(const mirt_function *f, int device) {
 MIRT__LIB int mirt__device_not_finite(const mirt_function *f, int device) {
     int what = mirt__device_losses_finite(f, device) ? 0 : MIRT__LOSS_BAD;
     if (!mirt__device_states_finite(f, device)) what |= MIRT__STATE_BAD;
-    if (!f->scaled && !f->model->strategy->backend && !mirt__device_gradients_finite(f, device, 0, INT64_MAX)) what |= MIRT__GRADIENT_BAD;
+    if (!f->scaled && !f->model->strategy->backend && !mirt__device_gradients_finite(f, device, 0, INT64_MAX))
+        what |= MIRT__GRADIENT_BAD;
     return what;
 }
 
@@ -132,7 +140,8 @@ MIRT__LIB int mirt__device_not_finite(const mirt_function *f, int device) {
 static int mirt__squares_bad(const mirt_model *model) {
     const double bound = (double)mirt__gradient_bound(&model->config.optimizer);
     for (int i = 0; i < model->num_pieces; i++) {
-        if (!(model->piece[i].squares <= bound * bound * (double)model->piece[i].count)) return model->piece[i].variable;
+        if (!(model->piece[i].squares <= bound * bound * (double)model->piece[i].count))
+            return model->piece[i].variable;
     }
     return -1;
 }
@@ -147,7 +156,9 @@ static bool mirt__name_not_finite(const mirt_function *f, char *out, size_t size
         for (int i = 0; at && i < root->num_variables; i++) {
             const mirt__variable *v = &root->variable[i];
             if ((block && !mirt__is_trained(v)) || mirt__all_finite(at + v->offset, MIRT_FLOAT32, v->count)) continue;
-            if (out) snprintf(out, size, "in %s %.200s, which an update before made so, or whoever set them", block ? "the optimizer's state of" : "the weights", v->name);
+            if (out)
+                snprintf(out, size, "in %s %.200s, which an update before made so, or whoever set them",
+                         block ? "the optimizer's state of" : "the weights", v->name);
             return true;
         }
     }
@@ -218,17 +229,23 @@ MIRT__LIB void mirt__finder_look(void *user, const mirt__call *call, int number)
 static void mirt__describe_without(const mirt_function *f, int what, char *out, size_t size) {
     const char *gradient = what & MIRT__GRADIENT_BAD ? mirt__gradient_not_finite(f) : NULL;
     if (what & MIRT__MODEL_BAD && mirt__name_not_finite(f, out, size)) return;
-    if (gradient) snprintf(out, size, "that of %.200s is above %g or not a number", gradient, (double)mirt__gradient_bound(&f->model->config.optimizer));
+    if (gradient)
+        snprintf(out, size, "that of %.200s is above %g or not a number", gradient,
+                 (double)mirt__gradient_bound(&f->model->config.optimizer));
     else snprintf(out, size, "when the step was run again, it was");
 }
 
-MIRT__LIB void mirt__describe_not_finite(const mirt_function *f, int what, const mirt__finder *finder, int devices, char *out, size_t size) {
+MIRT__LIB void mirt__describe_not_finite(const mirt_function *f, int what, const mirt__finder *finder, int devices,
+                                         char *out, size_t size) {
     const mirt__finder *first = NULL;
     char shape[96];
     for (int d = 0; d < devices; d++) {
         if (finder[d].node >= 0 && (!first || finder[d].node < first->node)) first = &finder[d];
     }
-    const char *name = what & MIRT__LOSS_BAD ? "the loss of" : what & MIRT__MODEL_BAD ? "the model before" : what & MIRT__STATE_BAD ? "a moving statistic or other new state of" : "a gradient of";
+    const char *name = "a gradient of";
+    if (what & MIRT__LOSS_BAD) name = "the loss of";
+    else if (what & MIRT__MODEL_BAD) name = "the model before";
+    else if (what & MIRT__STATE_BAD) name = "a moving statistic or other new state of";
     size_t used = (size_t)snprintf(out, size, "%s step %lld is not finite; ", name, (long long)f->model->step + 1);
     if (!first) {
         mirt__describe_without(f, what, out + used, size - used);

@@ -342,8 +342,12 @@ static bool mirt__remote_comes_back(const mirt_function *f, int device) {
 }
 
 MIRT__LIB void mirt__remote_open(const mirt_function *f, int device, int part) {
-    const bool other = part == 0 ? f->overlaps : part == 1 && f->model->step == 0; /* exchanges inside of it; averages that begin */
-    if (mirt__remote_comes_back(f, device)) mirt__backend_of(f)->begin(mirt__remote_of(f, device), f, ((uint64_t)f->rows * 8 + (uint64_t)part * 2 + other) * 64 + (uint64_t)(f->scaled ? ilogb(f->root->loss_scale) & 63 : 0));
+    const bool other =
+        part == 0 ? f->overlaps : part == 1 && f->model->step == 0; /* exchanges inside of it; averages that begin */
+    if (mirt__remote_comes_back(f, device))
+        mirt__backend_of(f)->begin(mirt__remote_of(f, device), f,
+                                   ((uint64_t)f->rows * 8 + (uint64_t)part * 2 + other) * 64 +
+                                       (uint64_t)(f->scaled ? ilogb(f->root->loss_scale) & 63 : 0));
 }
 
 MIRT__LIB bool mirt__remote_shut(const mirt_function *f, int device) {

@@ -610,7 +610,11 @@ MIRT__LIB mirt_status mirt__function_begin(mirt_function *f, const mirt__batch *
     f->landed = false;
     if (f->model->strategy->landed != f) f->model->strategy->landed = NULL;
     if (f->root != mirt__root(f->model, NULL) || f->layout != f->root->layout) {
-        return mirt__fail(MIRT_E_STATE, "%s was compiled anew, was extended, or became a part of another model after this function was recorded: record it again", f->model->name);
+        return mirt__fail(
+            MIRT_E_STATE,
+            "%s was compiled anew, was extended, or became a part of another model after this function was recorded: "
+            "record it again",
+            f->model->name);
     }
     if (batch->rows > f->max_batch) {
         return mirt__fail(MIRT_E_SHAPE, "a batch of %lld samples is larger than the %lld the function was made for", (long long)batch->rows, (long long)f->max_batch);
@@ -689,7 +693,9 @@ static mirt_status mirt__step_not_finite(mirt_function *f) {
     mirt_status status = mirt__run_devices(f, mirt__device_replay, NULL, NULL);
     if (s->death) return status; /* its threads may still be at work */
     if (status == MIRT_OK) status = mirt__check_failed(f);
-    if (status == MIRT_OK) mirt__describe_not_finite(f, what, f->finder, s->num_devices, f->model->not_finite, sizeof f->model->not_finite);
+    if (status == MIRT_OK)
+        mirt__describe_not_finite(f, what, f->finder, s->num_devices, f->model->not_finite,
+                                  sizeof f->model->not_finite);
     mirt__free(f->finder);
     f->finder = NULL;
     if (status != MIRT_OK) return status;

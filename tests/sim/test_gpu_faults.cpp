@@ -175,8 +175,8 @@ static void check_loss(const char *devices, int device) {
     unlink(path.c_str());
 }
 
-/* The library's clock, the system's but for this: the process is suspended for 1000 s, as the clock has it, while a device hangs. After some
-   more looks at the clock the device goes on. */
+/* The library's clock, the system's but for this: the process is suspended for 1000 s, as the clock has it, while a
+   device hangs. After some more looks at the clock the device goes on. */
 static struct {
     std::atomic<int> looks; /* since the device hangs; negative: it does not */
     std::atomic<bool> later;
@@ -196,11 +196,15 @@ static void check_suspended(void) {
     mirt_strategy *s = strategy("gpu:0", 100);
     mirt_model *m = s ? network(s) : NULL;
     double loss;
-    if (!ok(m && mirt_train_step(m, some_x(9), some_y(9), &loss) == MIRT_OK, "a step before the process is suspended: %s", mirt_last_error())) return;
+    if (!ok(m && mirt_train_step(m, some_x(9), some_y(9), &loss) == MIRT_OK,
+            "a step before the process is suspended: %s", mirt_last_error()))
+        return;
     mirt_sim::hang_device(0, true);
     suspended.looks = 0;
     const mirt_status status = mirt_train_step(m, some_x(9), some_y(9), &loss);
-    ok(status == MIRT_OK && suspended.looks > 60, "a step in which the process is suspended for longer than the limit: %s", status == MIRT_OK ? "done" : mirt_last_error());
+    ok(status == MIRT_OK && suspended.looks > 60,
+       "a step in which the process is suspended for longer than the limit: %s",
+       status == MIRT_OK ? "done" : mirt_last_error());
     suspended.looks = -1;
     suspended.later = false;
     mirt_strategy_destroy(s);
