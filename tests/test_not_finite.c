@@ -78,10 +78,11 @@ static bool all_finite(mirt_model *m) {
 
 /* On the simulated GPUs where there are some. */
 static mirt_strategy *hearing(int devices) {
-    static const char *const gpus[] = {"gpu:0", "gpu:0,gpu:1", "gpu:0,gpu:1,gpu:2"}, *const cores[] = {"1", "2", "3"};
+    static const char *const gpus[] = {"gpu:0", "gpu:0,gpu:1", "gpu:0,gpu:1,gpu:2"};
+    static const char *const cores[] = {"1", "2", "3"};
     mirt_strategy_desc d;
     memset(&d, 0, sizeof d);
-    d.devices = (getenv("MIRT_SIM_DEVICES") ? gpus : cores)[devices - 1];
+    d.devices = getenv("MIRT_SIM_DEVICES") ? gpus[devices - 1] : cores[devices - 1];
     d.replicas = 4;
     d.threads = 1;
     d.seed = 11;

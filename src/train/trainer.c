@@ -290,6 +290,7 @@ static void mirt__say_what_fits(mirt_model *model, const mirt__data_spec *spec, 
 MIRT__LIB mirt_function *mirt__trainer_prepare(mirt_model *model, mirt__program_kind kind, const mirt__data_spec *spec, int64_t most, const mirt_fit_desc *fit) {
     mirt__fit_body body;
     mirt__fit_body_set(&body, kind, fit);
+    if (mirt__model_materialize(model) != MIRT_OK) return NULL; /* trainers of those that share new weights are freed */
     if (!model->trainer && !(model->trainer = (mirt__trainer *)mirt__calloc(1, sizeof *model->trainer))) return NULL;
     mirt__trainer *t = model->trainer;
     if (mirt__trainer_has(model, kind, spec, most, &body)) return t->function[kind];
