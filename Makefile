@@ -8,7 +8,9 @@
 # make coverage      lines and branches of src/ that the tests reach; needs gcc, gcov and python3
 # make matrix        all compilers and languages, exported symbols
 # make test-arm64    the kernels and operations for arm64, emulated
-# make test-long     what takes too long for every change
+# make test-long     what takes too long for every change; wants an idle machine, as it measures
+# make test-busy     make test while other processes keep the cores busy (RUNS times, 5) and with every wake-up of a
+#                   thread delayed; part of test-long, takes more than an hour
 # make kill-test    a run is killed at KILLS random moments and goes on
 # make fuzz          damaged files, of each kind for FUZZ_SECONDS or FUZZ_RUNS, and FUZZ_SEQUENCES of random calls; needs clang
 #                    FUZZ="csv log" runs these targets alone; fuzz-merge adds what was found to tests/corpus
@@ -163,12 +165,18 @@ build/checklist: examples/checklist.c mirrortrain.h
 
 smoke-test:
 	@$(MAKE) --no-print-directory -j$(JOBS) build/mirrortrain build/checklist
-	@tests/run -t 60 tests/smoke_test.sh
+	@tests/run -t 300 tests/smoke_test.sh
 
 test-long:
 	@$(MAKE) --no-print-directory -j$(JOBS) build/mirrortrain $(LONG_TESTS:%=build/tests/%)
 	@tests/run -t 3600 tests/check_size.sh tests/check_caller_speed.sh $(LONG_TESTS:%=build/tests/%)
 	@$(MAKE) --no-print-directory memcheck
+	@CUDA_SECONDS=180 QUICK=1 tests/run -t 3600 tests/check_cuda.sh
+	@$(MAKE) --no-print-directory test-busy
+
+# Seven runs of make test.
+test-busy: build/tests/mirrortrain
+	@MAKE="$(MAKE)" CC="$(CC)" tests/run -t 21600 tests/busy
 
 kill-test: build/mirrortrain
 	@python3 tests/test_kill.py $(KILLS)
@@ -263,4 +271,4 @@ install: build/mirrortrain
 clean:
 	rm -rf build
 
-.PHONY: all cuda cuda-speed header check-header test kill-test smoke-test test-long sanitize asan tsan coverage matrix examples test-arm64 fuzz fuzz-planted fuzz-merge fuzz-coverage memcheck parity accuracy accuracy-photos convert-test bench install clean
+.PHONY: all cuda cuda-speed header check-header test kill-test smoke-test test-long test-busy sanitize asan tsan coverage matrix examples test-arm64 fuzz fuzz-planted fuzz-merge fuzz-coverage memcheck parity accuracy accuracy-photos convert-test bench install clean
