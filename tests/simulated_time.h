@@ -60,7 +60,8 @@ static void simulated_bail_out(const char *why) {
 static void simulated_hand_over(void) {
     simulated_waiter **best = NULL;
     for (simulated_waiter **w = &simulated.waiting; *w; w = &(*w)->next) {
-        if (!best || (*w)->until < (*best)->until || ((*w)->until <= (*best)->until && (*w)->turn < (*best)->turn)) best = w;
+        const bool earlier = !best || (*w)->until < (*best)->until;
+        if (earlier || ((*w)->until <= (*best)->until && (*w)->turn < (*best)->turn)) best = w;
     }
     if (!best || isinf((*best)->until)) simulated_bail_out("every thread waits, and none will ever be woken");
     simulated_waiter *next = *best;
@@ -137,8 +138,8 @@ SIMULATED_FUNCTION void simulated_freeze(void) {
     }
 }
 
-/* The calling thread is the only one; the others that the library starts from here on are simulated. `cores` is what the
-   library takes for the number of cores: with as many as threads, teams poll the clock, which then stands still. */
+/* The calling thread is the only one; the others that the library starts from here on are simulated. `cores` is the
+   number of cores that the library sees: with as many as threads, teams poll the clock, which then stands still. */
 SIMULATED_FUNCTION void simulated_begin(double wake, int cores) {
 #ifdef TIMED
     (void)wake, (void)cores;
@@ -216,8 +217,13 @@ static int simulated_signal(pthread_cond_t *cond, bool all) {
     return 0;
 }
 
-int hook_signal(pthread_cond_t *cond) { return simulated.on ? simulated_signal(cond, false) : pthread_cond_signal(cond); }
-int hook_broadcast(pthread_cond_t *cond) { return simulated.on ? simulated_signal(cond, true) : pthread_cond_broadcast(cond); }
+int hook_signal(pthread_cond_t *cond) {
+    return simulated.on ? simulated_signal(cond, false) : pthread_cond_signal(cond);
+}
+
+int hook_broadcast(pthread_cond_t *cond) {
+    return simulated.on ? simulated_signal(cond, true) : pthread_cond_broadcast(cond);
+}
 
 int hook_pause(void) {
     simulated_freeze();
