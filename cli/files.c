@@ -66,6 +66,7 @@ const char *try_to_write(const char *path, size_t size, probe *p) {
     const size_t room = strlen(path) + 48;
     char *name = (char *)malloc(room), *zeros = (char *)calloc(size + 1, 1);
     const int fd = name && zeros ? mirt_create_temporary(path, name, room) : -1;
+    if (fd >= 0) unlink(name); /* at once, so that a killed process leaves nothing */
     const char *failed = NULL;
     const double begin = seconds_now();
     double written = begin;
@@ -76,7 +77,7 @@ const char *try_to_write(const char *path, size_t size, probe *p) {
     p->code = fd < 0 && !(name && zeros) ? ENOMEM : errno;
     p->write_seconds = written - begin;
     p->sync_seconds = seconds_now() - written;
-    if (fd >= 0) close(fd), unlink(name);
+    if (fd >= 0) close(fd);
     free(name);
     free(zeros);
     return failed;

@@ -148,6 +148,7 @@ MIRT_API void mirt_model_outputs(mirt_model *model, mirt_tensor *const *outputs,
         return;
     }
     for (int i = 0; i < count; i++) {
+        if (model->graph.status != MIRT_OK && (!outputs || !outputs[i])) return; /* it has failed: the first error stays */
         if (!outputs || !outputs[i]) mirt__fail_missing("mirt_model_output", "tensor");
         else if (mirt__check_output(model, outputs[i]) == MIRT_OK) continue;
         mirt__model_poison(model);
