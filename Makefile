@@ -125,12 +125,12 @@ build/$(1)/mirrortrain: $$(CLI) cli/cli.h cli/report.h build/$(1)/parts.a
 	$(2) -std=c11 $(3) $$(CLI) build/$(1)/parts.a -o $$@ $$(LDLIBS) -ldl
 -include $$(wildcard build/$(1)/parts/*/*.d)
 endef
-# NAME, COMPILER, FLAGS, LIBRARY: the target for logs, whose reader is the program's.
-LOG_READER = cli/report_log.c cli/report.c cli/report_draw.c
+# NAME, COMPILER, FLAGS, LIBRARY: the target for logs of runs, which the program reads.
 define LOG_RULES
-build/$(1)/fuzz_log: tests/fuzz_log.c $$(LOG_READER) cli/cli.h cli/report.h $(4) $$(TEST_HEADERS)
+build/$(1)/fuzz_log: tests/fuzz_log.c $$(CLI) cli/cli.h cli/report.h $(4) $$(TEST_HEADERS)
 	@mkdir -p $$(@D)
-	$(2) -std=c11 $(3) $$< $$(LOG_READER) $(4) -o $$@ $$(LDLIBS)
+	$(2) -std=c11 $(3) -Dmain=program_main -c cli/main.c -o build/$(1)/program_main.o
+	$(2) -std=c11 $(3) $$< $$(filter-out cli/main.c,$$(CLI)) build/$(1)/program_main.o $(4) -o $$@ $$(LDLIBS) -ldl
 endef
 ASAN_FLAGS = -O1 -g -fsanitize=address$(comma)undefined -fno-sanitize-recover=all
 FUZZ_FLAGS = -O2 -g -DFUZZER -DMIRRORTRAIN_NO_SIMD -Wno-pass-failed -fsanitize=fuzzer$(comma)address$(comma)undefined -fno-sanitize-recover=undefined -fsanitize-ignorelist=tests/fuzz_ignore.txt

@@ -36,7 +36,7 @@ make_seeds() {
 fuzzer() {
     program=$1
     shift
-    nice "$program" -close_fd_mask=1 -timeout="${FUZZ_TIMEOUT:-20}" -rss_limit_mb=2048 -malloc_limit_mb=300 \
+    nice "$program" -close_fd_mask=3 -timeout="${FUZZ_TIMEOUT:-20}" -rss_limit_mb=2048 -malloc_limit_mb=300 \
         -detect_leaks=0 "$@"
 }
 

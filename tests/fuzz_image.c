@@ -28,8 +28,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
         if (mirt_resize_image(&image, height, width, (mirt_interpolation)(data[0] / 16 % 8), data[0] & 8, out) != MIRT_OK) __builtin_trap();
         for (int i = 0; i < height * width * image.channels; i++) sum += out[i];
         FUZZ_CHECK(sum > -1e6f && sum < 1e6f);
-        const unsigned char *p = image.pixels;
-        FUZZ_PLANT(image.channels == 3 && image.width > 2 && p[0] == 0x5A && p[1] == 0xA5);
+        uint32_t hash = 0; /* one picture in 32,749, whatever its format */
+        for (int i = 0; i < image.width * image.height * image.channels; i++) hash = hash * 31 + image.pixels[i];
+        FUZZ_PLANT(image.channels == 3 && hash % 32749 == 77);
     }
     mirt_image_free(&image);
     free(exact);

@@ -5,16 +5,6 @@
 #include "fuzz_main.h"
 #include "fuzz_words.h"
 
-#include <stdarg.h>
-
-void complain(const char *format, ...) {
-    char text[4096];
-    va_list list;
-    va_start(list, format);
-    FUZZ_CHECK(vsnprintf(text, sizeof text, format, list) >= 0);
-    va_end(list);
-}
-
 /* The files are temporary. */
 int hook_fsync(int fd);
 int hook_fsync(int fd) {
