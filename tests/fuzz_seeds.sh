@@ -1,5 +1,5 @@
 #!/bin/sh
-# Replays the corpora of the fuzz targets and generated seeds under the sanitizers of build/asan, or of build/FUZZ_BUILD.
+# Replays the fuzz targets' corpora and generated seeds under the sanitizers of build/asan, or of build/FUZZ_BUILD.
 cd "$(dirname "$0")/.." || exit 2
 . tests/tap.sh
 build=build/${FUZZ_BUILD:-asan}
