@@ -21954,6 +21954,7 @@ MIRT_API void mirt_image_free(mirt_image *image) {
 static __thread size_t mirt__stb_allowance;
 static __thread bool mirt__stb_memory_failed;
 
+/* Zeroed: of damaged files, stb_image takes tables and pixels that nothing has written, which would show what was in memory before. */
 static void *mirt__stb_malloc(size_t bytes) {
     if (bytes > mirt__stb_allowance) {
         mirt__stb_allowance = 0;
@@ -21961,7 +21962,8 @@ static void *mirt__stb_malloc(size_t bytes) {
     }
     mirt__stb_allowance -= bytes;
     void *block = MIRRORTRAIN_MALLOC(bytes);
-    if (!block) mirt__stb_memory_failed = true;
+    if (block) memset(block, 0, bytes);
+    else mirt__stb_memory_failed = true;
     return block;
 }
 
