@@ -612,6 +612,12 @@ static void test_headers(void) {
         ok(image_fails(file, size, NULL, MIRT_E_FORMAT, "a scan without its tables"), "a JPEG's scan by a table that never came: %s", mirt_last_error());
         file[scan + 6] = tables;
     }
+    size_t frame = 2;
+    while (frame + 20 < size && (file[frame] != 0xFF || (file[frame + 1] & 0xFD) != 0xC0)) frame++;
+    const unsigned char quantizer = file[frame + 12];
+    file[frame + 12] = 3;
+    ok(image_fails(file, size, NULL, MIRT_E_FORMAT, "without one of its quantization tables"), "a quantization table that never came: %s", mirt_last_error());
+    file[frame + 12] = quantizer;
     memset(file, 0, sizeof file);
     memcpy(file, "\xFF\xD8\xFF\xC4", 4);
     file[4] = (2 + 17 + 300) / 256, file[5] = (2 + 17 + 300) % 256;

@@ -34,6 +34,24 @@ static mirt_status mirt__jpeg_tables(const unsigned char *table, size_t size, un
     return MIRT_OK;
 }
 
+/* The quantization tables of a segment, into a set of those that there are; a damaged segment adds none. */
+static void mirt__jpeg_quantizers(const unsigned char *table, size_t size, unsigned *known) {
+    while (size > 0) {
+        const size_t bytes = table[0] / 16 ? 129 : 65;
+        if (size < bytes) return;
+        *known |= 1u << table[0] % 16;
+        table += bytes;
+        size -= bytes;
+    }
+}
+
+/* Those that the components of a frame name. */
+static unsigned mirt__jpeg_quantizers_of(const unsigned char *frame) {
+    unsigned named = 0;
+    for (int i = 0; i < frame[9]; i++) named |= 1u << frame[12 + 3 * i] % 16;
+    return named;
+}
+
 /* Whether the tables that a scan reads have come. */
 static bool mirt__jpeg_scan_known(const unsigned char *scan, size_t length, bool progressive, unsigned known) {
     size_t count = length > 2 ? scan[4] : 0;
@@ -76,7 +94,7 @@ static mirt_status mirt__jpeg_frame(const unsigned char *frame, size_t length, m
 static mirt_status mirt__jpeg_header(const unsigned char *bytes, size_t size, mirt__image_header *out) {
     const int most_scans = 100; /* each may pass over the whole image for a few bytes: as many have no purpose but to take time */
     int scans = 0;
-    unsigned tables = 0;
+    unsigned tables = 0, quantizers = 0, named = 0;
     bool progressive = false;
     for (size_t at = 2; at + 2 <= size;) {
         const unsigned char *next = (const unsigned char *)memchr(bytes + at, 0xFF, size - at - 1);
@@ -87,7 +105,8 @@ static mirt_status mirt__jpeg_header(const unsigned char *bytes, size_t size, mi
             at += marker == 0xFF ? 1 : 2;
             continue;
         }
-        if (marker == 0xD9 && out->channels && scans) return MIRT_OK;
+        if (marker == 0xD9 && out->channels && scans)
+            return named & ~quantizers ? mirt__fail(MIRT_E_FORMAT, "damaged: a JPEG without one of its quantization tables") : MIRT_OK;
         if (marker == 0xD9) break;
         if (at + 4 > size) break;
         size_t length = mirt__image_big(next + 2, 2);
@@ -95,6 +114,9 @@ static mirt_status mirt__jpeg_header(const unsigned char *bytes, size_t size, mi
         if (marker == 0xC4) {
             if (length < 2 || at + 2 + length > size) break;
             status = mirt__jpeg_tables(next + 4, length - 2, &tables);
+        } else if (marker == 0xDB) {
+            if (length < 2 || at + 2 + length > size) break;
+            mirt__jpeg_quantizers(next + 4, length - 2, &quantizers);
         } else if (marker == 0xDA) {
             if (at + 2 + length > size) break;
             if (!mirt__jpeg_scan_known(next, length, progressive, tables)) status = mirt__fail(MIRT_E_FORMAT, "damaged: a scan without its tables");
@@ -103,6 +125,7 @@ static mirt_status mirt__jpeg_header(const unsigned char *bytes, size_t size, mi
             if (at + 10 > size || at + 2 + length > size) break;
             progressive = marker == 0xC2;
             status = out->height ? mirt__fail(MIRT_E_FORMAT, "a JPEG of several frames") : mirt__jpeg_frame(next, length, out);
+            if (status == MIRT_OK) named = mirt__jpeg_quantizers_of(next);
         }
         if (status != MIRT_OK) return status;
         at += 2 + length;
