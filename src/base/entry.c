@@ -12,12 +12,14 @@
 
 static mirt__float_control mirt__float_control_get(void) {
     mirt__float_control control;
+    control.mxcsr = 0; /* MemorySanitizer does not see what assembly writes */
+    control.x87 = 0;
     __asm__ __volatile__("stmxcsr %0\n\tfnstcw %1" : "=m"(control.mxcsr), "=m"(control.x87) : : "memory");
     return control;
 }
 
 static void mirt__float_control_set(const mirt__float_control *control) {
-    uint16_t x87;
+    uint16_t x87 = 0;
     __asm__ __volatile__("ldmxcsr %1\n\tfnstcw %0" : "=m"(x87) : "m"(control->mxcsr) : "memory");
     if (x87 != control->x87) __asm__ __volatile__("fldcw %0" : : "m"(control->x87) : "memory");
 }
