@@ -1,9 +1,17 @@
 #!/usr/bin/env python3
-"""Converted weights predict what they did where they came from: check_convert.py build/tests/predict_file; prints TAP.
+"""Compares converted networks with Keras, torchvision and timm; prints TAP: check_convert.py PREDICT_FILE [NAME...]
 
-Networks of random weights; those of Keras, torchvision and timm, of which this interpreter has some."""
+All networks have random weights and statistics. Packages that are not installed are left out. NAMEs choose among the
+networks of torchvision and timm."""
+import contextlib
+import fnmatch
+import gc
 import importlib
+import io
+import json
 import os
+import re
+import runpy
 import subprocess
 import sys
 import tempfile
@@ -13,6 +21,7 @@ from tap import done, ok
 os.environ.update(TF_CPP_MIN_LOG_LEVEL="3", CUDA_VISIBLE_DEVICES="")
 PROGRAM = os.path.abspath(sys.argv[1])
 CONVERT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "tools", "convert_weights.py")
+sys.path.insert(0, os.path.dirname(CONVERT))
 
 
 def has(package):
@@ -45,7 +54,7 @@ def refuses(source, sentence, target="out.safetensors"):
 
 
 def predict(path, images, *network):
-    """Ours; of a network's weights, which are saved whole then: NETWORK ALPHA SIZE CLASSES SAVED."""
+    """mirrortrain's outputs; network: SAVED, or NETWORK ALPHA SIZE CLASSES SAVED, as predict_file takes them."""
     images.astype(np.float32).tofile("images.f32")
     run = subprocess.run([PROGRAM, path, "images.f32", "out.f32", *map(str, network)], capture_output=True, text=True)
     if run.returncode:
@@ -103,47 +112,464 @@ def check_keras():
 
 # >> torchvision and timm
 
-def check_torch():
+PATTERNS = ("efficientnetv2*", "tf_efficientnetv2*", "mobilenetv2*", "resnet50*")  # of timm's names
+TORCHVISION = ("efficientnet_v2*", "mobilenet_v2", "resnet50")
+# What must be refused, and why. Every other network that is known here must be accepted.
+REFUSED = {
+    "resnet50_clip": "AttentionPool2d",
+    "resnet50x*_clip": "AttentionPool2d",
+    "resnet50_gn": "GroupNorm",
+    "resnet50_mlp": "flattens something other",
+}
+KNOWN = """
+    efficientnetv2_l efficientnetv2_m efficientnetv2_rw_m efficientnetv2_rw_s efficientnetv2_rw_t efficientnetv2_s
+    efficientnetv2_xl tf_efficientnetv2_b0 tf_efficientnetv2_b1 tf_efficientnetv2_b2 tf_efficientnetv2_b3
+    tf_efficientnetv2_l tf_efficientnetv2_m tf_efficientnetv2_s tf_efficientnetv2_xl mobilenetv2_035 mobilenetv2_050
+    mobilenetv2_075 mobilenetv2_100 mobilenetv2_110d mobilenetv2_120d mobilenetv2_140 resnet50 resnet50_clip
+    resnet50_clip_gap resnet50_gn resnet50_mlp resnet50c resnet50d resnet50s resnet50t resnet50x4_clip
+    resnet50x4_clip_gap resnet50x16_clip resnet50x16_clip_gap resnet50x64_clip resnet50x64_clip_gap""".split()
+LIMIT = 1e-4  # of the raw outputs from float64
+IMAGES = 4
+
+
+def command(*args):
+    """Runs convert_weights.py in this process, which already has torch: None, or the message with which it fails."""
+    before, sys.argv = sys.argv, [CONVERT, *map(str, args)]
+    try:
+        with contextlib.redirect_stdout(io.StringIO()):
+            runpy.run_path(CONVERT, run_name="__main__")
+    except SystemExit as stop:
+        return str(stop.code)
+    finally:
+        sys.argv = before
+    return None
+
+
+def says(name, message, *sentences):
+    """Fails unless a conversion was refused with all of these sentences."""
+    good = message is not None and message.startswith("convert_weights: ") and all(s in message for s in sentences)
+    ok(good, "%s: refused: %s" % (name, message) if message else "%s: not refused" % name)
+
+
+def make(package, name, classes=1000):
+    import timm
+    import torchvision
+
+    return (
+        timm.create_model(name, num_classes=classes)
+        if package == "timm"
+        else torchvision.models.get_model(name, num_classes=classes)
+    )
+
+
+def images_for(package, name, size):
+    """Pixels, and the images that the network takes. The last image is the one with which the converter checks itself:
+    far from the images that normalizations have statistics of, deep networks of random weights compute only noise."""
+    import torch
+    import torch_networks
+
+    pixels = np.random.default_rng(1).uniform(0, 255, (IMAGES - 1, size, size, 3))
+    pixels = np.concatenate([pixels, torch_networks.pixels_of(size).numpy().transpose(0, 2, 3, 1)]).astype(np.float32)
+    mean, deviation = preparation(package, name)
+    return pixels, torch.tensor(((pixels / 255.0 - mean) / deviation).transpose(0, 3, 1, 2))
+
+
+def preparation(package, name):
+    import timm
+    import torchvision
+
+    if package == "timm":
+        config = timm.get_pretrained_cfg(name)
+        return np.array(config.mean), np.array(config.std)
+    images = torchvision.models.get_model_weights(name).DEFAULT.transforms()
+    return np.array(images.mean), np.array(images.std)
+
+
+def randomize(model, x):
+    """Random normalizations around the statistics of their inputs. They subtract only a part of the mean, and divide no
+    channel by much less than the others: else each of them would amplify the small differences between random images,
+    and rounding errors with them, and a deep network would compute nothing but noise."""
+    import torch
+
+    def settle(module, inputs):
+        square = (inputs[0] ** 2).mean((0, 2, 3))
+        part = inputs[0].mean((0, 2, 3)) * torch.rand_like(square) * 0.5
+        module.running_mean.copy_(part + 0.1 * square.sqrt() * torch.randn_like(square))
+        module.running_var.copy_((square + square.mean()) * (torch.rand_like(square) + 0.5))
+
+    hooks = []
+    with torch.no_grad():
+        for name, module in model.named_modules():
+            if isinstance(module, torch.nn.BatchNorm2d):
+                module.weight.uniform_(0.5, 1.5)
+                module.bias.normal_(0, 0.1)
+                if re.search(
+                    r"[.](bn3|conv3_1x1[.]bn|block[.]3[.]1|conv[.]3)$", name
+                ):  # ends a branch: deep networks of random weights multiply rounding, by as much in PyTorch
+                    module.weight.mul_(0.2)
+                hooks.append(module.register_forward_pre_hook(settle))
+        model.eval()(x.float())
+    for hook in hooks:
+        hook.remove()
+
+
+def outputs(model, x):
+    import torch
+
+    with torch.no_grad():
+        true = model.double().eval()(x).numpy()
+    model.float()
+    return true
+
+
+def same_state(name, path, model, but=()):
+    """Whether a file holds exactly the model's tensors."""
+    import torch
+
+    have = torch.load(path, weights_only=True) if path.endswith(".pth") else safetensors_of(path)
+    true = {key: value for key, value in model.state_dict().items() if key not in but}
+    different = sorted(set(have) ^ set(true)) + [
+        k for k in true if k in have and not k.endswith("tracked") and not torch.equal(have[k], true[k])
+    ]
+    ok(
+        not different,
+        "%s: its tensors are as before%s" % (name, ", but " + " ".join(different[:3]) if different else ""),
+    )
+
+
+def safetensors_of(path):
+    from safetensors.torch import load_file
+
+    return load_file(path)
+
+
+def save(path, state):
+    import torch
+    from safetensors.torch import save_file
+
+    torch.save(state, path) if path.endswith(".pth") else save_file(state, path)
+
+
+def check_outputs(title, have, true):
+    far, largest = np.abs(have - true).max() if have.shape == true.shape else np.inf, np.abs(true).max()
+    ok(far <= LIMIT and largest > 0.1, "%s: raw outputs up to %.3g are within %.1e of float64" % (title, largest, far))
+
+
+def check_network(package, name, tag, size):
+    """There and back."""
+    import torch
+
+    title = "%s %s at %d" % (package, tag, size)
+    expected = next(
+        (why for pattern, why in REFUSED.items() if package == "timm" and fnmatch.fnmatchcase(name, pattern)), None
+    )
+    torch.manual_seed(3)
+    model = make(package, name)
+    pixels, x = images_for(package, tag, size)
+    randomize(model, x)
+    save("in.safetensors", model.state_dict())
+    flags = "--from", package, "--model", tag, "--size", size, "--logits"
+    message = command("in.safetensors", "out.safetensors", *flags)
+    if expected or (message and name not in KNOWN and package == "timm"):
+        return says(title, message, "cannot be converted: ", expected or "not supported")
+    if message:
+        return ok(False, "%s: %s" % (title, message))
+    true = outputs(model, x)
+    check_outputs(title, predict("out.safetensors", pixels, "saved.safetensors"), true)
+    message = command("saved.safetensors", "back.safetensors", "--to", package, "--model", tag)
+    return (
+        ok(False, "%s, back: %s" % (title, message))
+        if message
+        else same_state(title + ", back", "back.safetensors", model)
+    )
+
+
+def check_normalization():
+    """Of weights of one name that were trained with images normalized in different ways."""
+    for name, tags in (
+        ("tf_efficientnetv2_b3", ("in1k", "in21k_ft_in1k")),
+        ("resnet50d", ("a1_in1k", "ra4_e3600_r224_in1k")),
+    ):
+        save("in.safetensors", make("timm", name).state_dict())
+        says(
+            name,
+            command("in.safetensors", "out.safetensors", "--from", "timm", "--model", name, "--size", 64),
+            "normalized in different ways",
+            name + "." + tags[0],
+        )
+        for tag in tags:
+            message = command(
+                "in.safetensors", "out.safetensors", "--from", "timm", "--model", name + "." + tag, "--size", 64
+            )
+            mean, deviation = preparation("timm", name + "." + tag)
+            have = {} if message else layer_of("out.safetensors", "normalization")
+            ok(
+                have.get("mean", [])[:3] == list(mean) and np.allclose(have["variance"][:3], deviation**2),
+                "%s.%s: its own mean and deviation" % (name, tag),
+            )
+
+
+def layer_of(path, name):
+    from safetensors import safe_open
+
+    with safe_open(path, framework="numpy") as file:
+        return next(
+            layer["config"] for layer in json.loads(file.metadata()["architecture"])["layers"] if layer["name"] == name
+        )
+
+
+def check_forms():
+    """Checkpoints in other forms: .pth with a prefix, other classes, without a last layer, with timm's config.json."""
     import timm
     import torch
+
+    for package, name, classes in (
+        ("timm", "mobilenetv2_035", 7),
+        ("torchvision", "mobilenet_v2", 7),
+        ("timm", "resnet50", 0),
+        ("torchvision", "resnet50", 0),
+    ):
+        torch.manual_seed(4)
+        model = make(package, name, classes or 1000)
+        if not classes:
+            model.fc = torch.nn.Identity()
+        tag, title = "resnet50.a1_in1k" if name == "resnet50" and package == "timm" else name, "%s %s of %d classes" % (
+            package,
+            name,
+            classes,
+        )
+        pixels, x = images_for(package, tag, 64)
+        randomize(model, x)
+        save("in.pth", {"state_dict": {"module." + key: value for key, value in model.state_dict().items()}})
+        message = command("in.pth", "out.safetensors", "--from", package, "--model", tag, "--size", 64, "--logits")
+        check_outputs(
+            title,
+            predict("out.safetensors", pixels, "saved.safetensors") if not message else np.zeros(1),
+            outputs(model, x),
+        )
+        message = message or command("saved.safetensors", "back.pth", "--to", package, "--model", name)
+        same_state(title + ", back", "back.pth", model) if not message else ok(False, message)
+    model = make("timm", "mobilenetv2_050")
+    save("in.safetensors", model.state_dict())
+    says(
+        "no name",
+        command("in.safetensors", "out.safetensors"),
+        "does not say which network it belongs to",
+        "--model NAME",
+    )
+    config = {
+        "architecture": "mobilenetv2_050",
+        "pretrained_cfg": dict(timm.get_pretrained_cfg("mobilenetv2_050").to_dict(), mean=[0.5, 0.25, 0.125]),
+    }
+    with open("config.json", "w", encoding="utf-8") as file:
+        json.dump(config, file)
+    message = command("in.safetensors", "out.safetensors", "--size", 64)
+    ok(
+        not message and layer_of("out.safetensors", "normalization")["mean"][:3] == [0.5, 0.25, 0.125],
+        "config.json names the network and its images: %s" % message,
+    )
+    os.remove("config.json")
+    torch.manual_seed(5)
+    pixels, x = images_for("timm", "mobilenetv2_050.lamb_in1k", 64)
+    randomize(model, x)
+    save("in.safetensors", model.state_dict())
+    command("in.safetensors", "out.safetensors", "--from", "timm", "--model", "mobilenetv2_050", "--size", 64, "--raw")
+    true = outputs(model, x)
+    compare(
+        "--raw",
+        predict("out.safetensors", x.numpy().transpose(0, 2, 3, 1)),
+        np.exp(true) / np.exp(true).sum(1, keepdims=True),
+        LIMIT,
+    )
+
+
+def check_native():
+    """mirrortrain's own networks: EfficientNetV2 pads as timm's tf_ ones do; the others are no networks of PyTorch."""
+    import torch
+
+    torch.manual_seed(6)
+    model = make("timm", "tf_efficientnetv2_b0", 10)
+    pixels, x = images_for("timm", "tf_efficientnetv2_b0.in1k", 64)
+    randomize(model, x)
+    save("in.safetensors", model.state_dict())
+    message = command(
+        "in.safetensors", "weights.safetensors", "--from", "timm", "--model", "tf_efficientnetv2_b0.in1k", "--size", 64
+    )
+    true = outputs(model, x)
+    scores = np.exp(true) / np.exp(true).sum(1, keepdims=True)
+    have = (
+        predict("weights.safetensors", pixels, "efficientnet_v2_b0", 1, 64, 10, "native.safetensors")
+        if not message
+        else np.zeros(1)
+    )
+    compare("efficientnet_v2_b0 with timm's weights", have, scores, LIMIT)
+    message = message or command("native.safetensors", "back.pth", "--to", "timm", "--model", "tf_efficientnetv2_b0")
+    same_state("efficientnet_v2_b0, to timm", "back.pth", model) if not message else ok(False, message)
+    says(
+        "another depth",
+        command("native.safetensors", "no.pth", "--to", "timm", "--model", "tf_efficientnetv2_b1"),
+        "this model is not timm's tf_efficientnetv2_b1: ",
+    )
+    says(
+        "another width",
+        command("native.safetensors", "no.pth", "--to", "timm", "--model", "tf_efficientnetv2_s"),
+        "this model is not timm's tf_efficientnetv2_s: ",
+    )
+    says(
+        "no network",
+        command("native.safetensors", "no.pth", "--to", "timm", "--model", "resnet18"),
+        "timm's resnet18 is not supported",
+    )
+    change = "weights.safetensors", "changed.safetensors"
+    for title, kind, key, value, sentence in (
+        ("epsilon", "BatchNormalization", "epsilon", 1e-5, "epsilon is 1e-05 here and 0.001 there"),
+        ("activation", "Activation", "activation", "relu", "function is relu here and silu there"),
+        ("dilation", "Conv2D", "dilation_rate", [2, 2], "dilation is (2, 2) here and (1, 1) there"),
+    ):
+        edit(*change, kind, key, value)
+        says(
+            "another " + title,
+            command("changed.safetensors", "no.pth", "--to", "timm", "--model", "tf_efficientnetv2_b0"),
+            sentence,
+        )
+    for name, alpha, target in (("mobilenet_v2", 1, "mobilenet_v2"), ("resnet50", 1, "resnet50")):
+        random_weights("native_in.safetensors", target)
+        predict("native_in.safetensors", pixels, name, alpha, 64, 1000, "native.safetensors")
+        says(
+            "mirrortrain's %s" % name,
+            command("native.safetensors", "no.pth", "--to", "torchvision", "--model", target),
+            "this model is not torchvision's",
+            " here and ",
+        )
+    command(
+        "in.safetensors", "whole.safetensors", "--from", "timm", "--model", "tf_efficientnetv2_b0.in1k", "--size", 64
+    )
+    weights_alone("whole.safetensors", "weights.safetensors")
+    says(
+        "weights alone",
+        command("weights.safetensors", "no.pth", "--to", "timm", "--model", "tf_efficientnetv2_b0"),
+        "holds only weights",
+    )
+    ok(
+        not os.path.exists("no.pth") and not [f for f in os.listdir(".") if ".tmp" in f],
+        "what is refused leaves no file",
+    )
+
+
+def edit(source, target, kind, key, value):
+    """A copy of a whole model in which the first layer of that kind has another setting."""
+    from safetensors import safe_open
+    from safetensors.numpy import save_file
+
+    with safe_open(source, framework="numpy") as file:
+        metadata, arrays = file.metadata(), {name: file.get_tensor(name) for name in file.keys()}
+    architecture = json.loads(metadata["architecture"])
+    next(layer for layer in architecture["layers"] if layer["class_name"] == kind)["config"][key] = value
+    save_file(arrays, target, dict(metadata, architecture=json.dumps(architecture)))
+
+
+def weights_alone(source, target):
+    from safetensors.numpy import load_file, save_file
+
+    save_file(load_file(source), target)
+
+
+def random_weights(path, name):
+    """Weights of torchvision's network where they fit mirrortrain's, and zeros where that has biases."""
+    from safetensors.numpy import load_file, save_file
+
+    save("in.pth", make("torchvision", name).state_dict())
+    command("in.pth", path, "--from", "torchvision", "--model", name, "--size", 64)
+    arrays = load_file(path)
+    if name == "resnet50":
+        arrays.update(
+            {
+                key[:-6] + "bias": np.zeros(value.shape[-1], np.float32)
+                for key, value in arrays.items()
+                if key.endswith("_conv/kernel")
+            }
+        )
+    save_file(arrays, path)
+
+
+def check_refusals():
+    import torch
     import torchvision
-    from safetensors.torch import save_file
-    imagenet = np.float32([0.485, 0.456, 0.406]), np.float32([0.229, 0.224, 0.225])
-    cases = [("torchvision mobilenet_v2", torchvision.models.mobilenet_v2, imagenet, ".pth"), ("torchvision resnet50", torchvision.models.resnet50, imagenet, ".pth"),
-             ("torchvision efficientnet_v2_s", torchvision.models.efficientnet_v2_s, imagenet, ".pth")]
-    for name, mean in (("mobilenetv2_100", imagenet), ("mobilenetv2_035", imagenet), ("resnet50", imagenet), ("tf_efficientnetv2_b0", imagenet), ("tf_efficientnetv2_s", (0.5, 0.5))):
-        cases.append(("timm " + name, lambda name=name: timm.create_model(name), mean, ".safetensors"))
-    for name, build, (mean, deviation), suffix in cases:
-        torch.manual_seed(3)
-        model = build()
-        images = np.random.default_rng(1).uniform(0, 255, (4, 96, 96, 3)).astype(np.float32)
-        x = torch.tensor(((images / 255 - mean) / deviation).transpose(0, 3, 1, 2), dtype=torch.float32)
-        with torch.no_grad():
-            for module in model.modules():
-                if isinstance(module, torch.nn.BatchNorm2d):
-                    module.momentum = 1  # one step gives all normalizations the statistics of these images
-                    module.weight.uniform_(0.5, 1.5)
-                    module.bias.normal_(0, 0.1)
-            model.train()(x)
-            true = torch.softmax(model.eval()(x), 1).numpy()
-        if suffix == ".pth":
-            torch.save(model.state_dict(), "in.pth")
-        else:
-            save_file(model.state_dict(), "in.safetensors")
-        if convert("in" + suffix, "out.safetensors", "--size", 96):
-            compare(name, predict("out.safetensors", images), true, 1e-4)
-        else:
-            ok(False, name + ": not converted")
+
     torch.save(torchvision.models.resnet18().state_dict(), "small.pth")
-    refuses("small.pth", "not the weights of MobileNetV2")
-    open("text.pth", "w").write("hello")
-    refuses("text.pth", "PyTorch cannot read it")
+    refuses("small.pth", "does not say which network it belongs to")
+    says(
+        "another network",
+        command("small.pth", "out.safetensors", "--from", "torchvision", "--model", "resnet18"),
+        "torchvision's resnet18 is not supported",
+    )
+    says(
+        "weights of another",
+        command("small.pth", "out.safetensors", "--from", "torchvision", "--model", "resnet50"),
+        "these are not weights of torchvision's resnet50: ",
+    )
+    says(
+        "a name of nothing",
+        command("small.pth", "out.safetensors", "--from", "timm", "--model", "resnet50_none"),
+        "timm has no model resnet50_none",
+    )
+    says(
+        "a tag of nothing",
+        command("small.pth", "out.safetensors", "--from", "timm", "--model", "resnet50.none"),
+        "timm",
+    )
+    state = torchvision.models.mobilenet_v2().state_dict()
+    state["features.0.1.running_var"][3] = float("nan")
+    torch.save(state, "nan.pth")
+    says(
+        "NaN",
+        command("nan.pth", "out.safetensors", "--from", "torchvision", "--model", "mobilenet_v2", "--size", 64),
+        "outputs are not finite",
+    )
+    with open("text.pth", "w", encoding="utf-8") as file:
+        file.write("hello")
+    says(
+        "a text",
+        command("text.pth", "out.safetensors", "--from", "timm", "--model", "resnet50"),
+        "PyTorch cannot read it",
+    )
+    torch.save([1, 2], "list.pth")
+    says(
+        "a list",
+        command("list.pth", "out.safetensors", "--from", "timm", "--model", "resnet50"),
+        "not a dictionary of tensors",
+    )
+
+
+def check_torch(chosen):
+    import timm
+    import torchvision
+
+    networks = [
+        ("torchvision", name)
+        for pattern in TORCHVISION
+        for name in torchvision.models.list_models(module=torchvision.models, include=pattern)
+    ]
+    networks += [("timm", name) for pattern in PATTERNS for name in timm.list_models(pattern)]
+    for package, name in networks:
+        if chosen and name not in chosen:
+            continue
+        tag = (timm.list_models(name + ".*", pretrained=True) or [name])[0] if package == "timm" else name
+        for size in (
+            (96,)
+            if "clip" in name or "mlp" in name
+            else (76, 75) if name in ("resnet50d", "tf_efficientnetv2_b0", "efficientnetv2_rw_t") else (76,)
+        ):
+            check_network(package, name, tag, size)
+            gc.collect()
+    for check in () if chosen else (check_normalization, check_forms, check_native, check_refusals):
+        check()
 
 
 with tempfile.TemporaryDirectory() as directory:
     os.chdir(directory)
-    if has("keras"):
+    if has("keras") and not sys.argv[2:]:
         check_keras()
-    if has("torchvision"):
-        check_torch()
+    if has("torch") and has("torchvision") and has("timm"):
+        check_torch(sys.argv[2:])
 sys.exit(done())

@@ -1,6 +1,5 @@
-/* What a model makes of arrays: predict_file FILE INPUT.f32 OUTPUT.f32 [NETWORK ALPHA SIZE CLASSES SAVED]
-   FILE holds a whole model, or the weights of a network, which is then saved as a whole model, before which CLASSES
-   of 0 leave its top out. */
+/* Predicts arrays: predict_file FILE INPUT.f32 OUTPUT.f32 [SAVED | NETWORK ALPHA SIZE CLASSES SAVED]
+   FILE holds a whole model, or the weights of NETWORK, without its top if CLASSES is 0. SAVED: the whole model is saved there. */
 #define MIRRORTRAIN_IMPLEMENTATION
 #include "../mirrortrain.h"
 
@@ -10,7 +9,10 @@
 
 static mirt_model *open_model(mirt_strategy *strategy, int argc, char **argv) {
     mirt_application_desc desc;
-    if (argc < 9) return mirt_load(strategy, argv[1]);
+    if (argc < 9) {
+        mirt_model *model = mirt_load(strategy, argv[1]);
+        return model && argc > 4 && mirt_save(model, argv[4], MIRT_SAVE_ALL) != MIRT_OK ? NULL : model;
+    }
     memset(&desc, 0, sizeof desc);
     desc.alpha = (float)atof(argv[5]);
     desc.size = atoi(argv[6]);

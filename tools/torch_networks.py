@@ -1,224 +1,545 @@
-"""MobileNetV2, ResNet50 and EfficientNetV2 of torchvision and timm as models of mirrortrain: Keras's names and layouts, PyTorch's
-padding, strides and epsilon."""
+"""MobileNetV2, ResNet50 and EfficientNetV2 of torchvision and timm as whole models of mirrortrain, and back.
+
+What a network computes is read from the modules that torchvision or timm creates, because a file of weights does not
+say how a network pads, or which epsilon and activations it has. Every conversion is checked in float64 before anything
+is written."""
+
+import argparse
+import json
+import os
 import pickle
 import re
 
 import numpy as np
 
-COMPILE = {"optimizer": {"class_name": "sgd", "learning_rate": 0.01, "momentum": 0, "nesterov": False}, "loss": "none", "from_logits": False,
-           "reduction": "sum_over_batch_size", "metrics": []}
+COMPILE = {
+    "optimizer": {"class_name": "sgd", "learning_rate": 0.01, "momentum": 0, "nesterov": False},
+    "loss": "none",
+    "from_logits": False,
+    "reduction": "sum_over_batch_size",
+    "metrics": [],
+}
 NO_BIAS = {"bias_initializer": {"class_name": "Zeros", "config": {}}, "bias_regularizer": None}
 HE = {"class_name": "VarianceScaling", "config": {"scale": 2, "mode": "fan_out", "distribution": "untruncated_normal"}}
 ONES, ZEROS = ({"class_name": name, "config": {}} for name in ("Ones", "Zeros"))
-IMAGENET = (1 / 255, 0, [0.485, 0.456, 0.406, 0], [0.229 ** 2, 0.224 ** 2, 0.225 ** 2, 0])
-STRIDES = (1, 2, 2, 2, 1, 2, 1)  # of the stages of MobileNetV2 and EfficientNetV2
+FAMILIES = {
+    "torchvision": r"(efficientnet_v2_[sml]|mobilenet_v2|resnet50)$",
+    "timm": r"(tf_)?efficientnetv2_|mobilenetv2_|resnet50",
+}
+PACKAGES = tuple(FAMILIES)
+
+# >> files
 
 
 def read(path):
-    """The arrays of a checkpoint."""
+    """The tensors of a checkpoint or .safetensors."""
     import torch
+
+    if path.endswith(".safetensors"):
+        from safetensors.torch import load_file
+
+        state = load_file(path)
+    else:
+        try:
+            with torch.serialization.safe_globals([argparse.Namespace]):  # timm's training script keeps its arguments
+                state = torch.load(path, map_location="cpu", weights_only=True)
+        except (RuntimeError, KeyError, EOFError, pickle.UnpicklingError) as error:
+            raise ValueError("%s: PyTorch cannot read it: %r" % (path, str(error).split("\n")[0]))
+        for key in ("state_dict", "model"):
+            state = state.get(key, state) if isinstance(state, dict) else state
+    if not isinstance(state, dict) or not all(isinstance(value, torch.Tensor) for value in state.values()):
+        raise ValueError("%s: it is not a dictionary of tensors, as state_dict() makes one" % path)
+    return {re.sub("^module[.]", "", name): value for name, value in state.items()}
+
+
+def write(path, model):
+    import torch
+
+    state = {name: value.contiguous() for name, value in model.state_dict().items()}
+    temporary = path + ".tmp%d" % os.getpid()
     try:
-        state = torch.load(path, map_location="cpu", weights_only=True)
-    except (RuntimeError, KeyError, EOFError, pickle.UnpicklingError) as error:
-        raise ValueError("%s: PyTorch cannot read it: %s" % (path, str(error).split("\n")[0]))
-    for key in ("state_dict", "model"):
-        state = state.get(key, state)
-    return {re.sub("^module[.]", "", name): value.float().numpy() for name, value in state.items()}
+        if path.endswith(".safetensors"):
+            from safetensors.torch import save_file
+
+            save_file(state, temporary, {"format": "pt"})
+        else:
+            torch.save(state, temporary)
+        os.replace(temporary, path)
+    finally:
+        if os.path.exists(temporary):
+            os.remove(temporary)
+    return len(state), sum(p.numel() for p in model.parameters())
 
 
-class Network:
-    """A model being made of a checkpoint's modules, layer by layer; x is what the next one reads."""
+def settings_beside(path):
+    """(timm's name, settings) from the config.json that the Hugging Face Hub keeps beside timm's weights, or None."""
+    try:
+        with open(os.path.join(os.path.dirname(path), "config.json"), encoding="utf-8") as file:
+            config = json.load(file)
+    except (OSError, ValueError):
+        return None
+    images = config.get("pretrained_cfg") if isinstance(config, dict) else None
+    if isinstance(images, dict) and {"mean", "std"} <= set(images) and isinstance(config.get("architecture"), str):
+        return config["architecture"], config
+    return None
 
-    def __init__(self, state, name, size, raw, same, preprocessing=IMAGENET):
-        self.state = {key: value for key, value in state.items() if not key.endswith("num_batches_tracked")}
-        self.name, self.same, self.layers, self.arrays, self.x = name, same, [], {}, "input_layer"
-        self.channels = 3  # of x
+
+# >> networks
+
+
+def accepted(package, name):
+    if not re.match(FAMILIES[package], name):
+        raise ValueError("%s's %s is not supported; MobileNetV2, ResNet50 and EfficientNetV2 are" % (package, name))
+
+
+def create(package, name, classes, settings=None):
+    """The network of torchvision or timm with so many classes; 0: without its last layer."""
+    from torch import nn
+
+    if package == "timm":
+        import timm
+
+        accepted(package, name)
+        timm_settings(name)  # raises ValueError where there is no such network
+        options = (settings or {}).get("model_args") or {}
+        return timm.create_model(name, pretrained=False, num_classes=classes, **options).eval()
+    import torchvision
+
+    accepted(package, name)
+    model = torchvision.models.get_model(name, weights=None, num_classes=classes or 1000).eval()
+    if not classes:
+        setattr(model, "fc" if name == "resnet50" else "classifier", nn.Identity())
+    return model
+
+
+def timm_settings(name):
+    """What timm knows of a network's weights: their normalization and last layer; its first weights without a tag."""
+    import timm
+
+    if not timm.is_model(name):
+        raise ValueError("timm has no model %s" % name)
+    try:
+        return timm.get_pretrained_cfg(name, allow_unregistered=True)
+    except RuntimeError as error:
+        raise ValueError("timm has no weights %s: %s" % (name, error))
+
+
+def classes_in(state, package, name):
+    """How many classes the last layer has; 0 without one."""
+    tops = ["fc", "classifier.1"]
+    if package == "timm":
+        config = timm_settings(name)
+        tops = [config.classifier] if config and isinstance(config.classifier, str) else ["fc", "classifier"]
+    return next((state[top + ".weight"].shape[0] for top in tops if top + ".weight" in state), 0)
+
+
+def normalization(package, name, settings):
+    """Mean and standard deviation of the images, whose pixels are from 0 to 1, that the network was trained with."""
+    known = {}
+    if settings:
+        known[tuple(settings["pretrained_cfg"]["mean"]), tuple(settings["pretrained_cfg"]["std"])] = name
+    elif package == "timm":
+        import timm
+
+        tags = [name] if "." in name else timm.list_models(name + ".*", pretrained=True) or [name]
+        for tag in tags:
+            config = timm_settings(tag)
+            known.setdefault((tuple(config.mean), tuple(config.std)), tag)
+    else:
+        import torchvision
+
+        for weights in torchvision.models.get_model_weights(name):
+            images = weights.transforms()
+            known.setdefault((tuple(images.mean), tuple(images.std)), str(weights))
+    if len(known) != 1:
+        raise ValueError(
+            "%s's %s has weights that were trained with images normalized in different ways; give the name "
+            "with its tag: --model %s"
+            % (package, name, " or ".join(known.values()))
+        )
+    mean, deviation = next(iter(known))
+    if len(mean) != 3 or len(deviation) != 3:
+        raise ValueError("it was not trained with images of three channels")
+    return mean, deviation
+
+
+# >> names of layers
+
+# Keras's names for the layers with weights of a block, by their number and in the order of execution.
+EFFICIENTNET = {
+    2: ("project_conv", "project_bn"),
+    4: ("expand_conv", "expand_bn", "project_conv", "project_bn"),
+    8: ("expand_conv", "expand_bn", "dwconv2", "bn", "se_reduce", "se_expand", "project_conv", "project_bn"),
+}
+MOBILENET = {
+    4: ("depthwise", "depthwise_BN", "project", "project_BN"),
+    6: ("expand", "expand_BN", "depthwise", "depthwise_BN", "project", "project_BN"),
+}
+BLOCK = r"blocks[.](\d+)[.](\d+)[.]|features[.](\d+)[.](\d+)[.]block[.]|features[.](\d+)[.]conv[.]"
+RESNET = r"layer(\d)[.](\d+)[.](?:(conv|bn)(\d)|downsample[.]\d+)$"
+
+
+def names_in_blocks(nodes, mobile):
+    """By modules' names, of MobileNetV2 and EfficientNetV2."""
+    blocks, names = {}, {}
+    for node in nodes:
+        found = re.match(BLOCK, node.name)
+        blocks.setdefault(found[0] if found else "top" if blocks and list(blocks) != ["stem"] else "stem", []).append(
+            node.name
+        )
+    stem, top = blocks.pop("stem", []), blocks.pop("top", [])
+    names.update(zip(stem, ("Conv1", "bn_Conv1") if mobile else ("stem_conv", "stem_bn")))
+    names.update(zip(top, ("Conv_1", "Conv_1_bn", "predictions") if mobile else ("top_conv", "top_bn", "predictions")))
+    first = None
+    for number, (block, modules) in enumerate(blocks.items()):
+        place = [int(group) for group in re.match(BLOCK, block).groups() if group]
+        first = place[0] if first is None else first
+        prefix = "block_%d_" % number if number else "expanded_conv_"
+        if not mobile:
+            prefix = "block%d%c_" % (place[0] - first + 1, ord("a") + place[1])
+        known = (MOBILENET if mobile else EFFICIENTNET).get(len(modules))
+        names.update({module: prefix + name for module, name in zip(modules, known or ())})
+    return names
+
+
+def keras_names(nodes):
+    """Keras's names for layers with weights, by modules' names; others are named as PyTorch names them."""
+    weighted = [node for node in nodes if node.weights]
+    names = {node.name: node.name.replace(".", "_") for node in weighted}
+    if not any(node.name.startswith("layer1.") for node in weighted):
+        names.update(names_in_blocks(weighted, mobile=not any("silu" in node.config.values() for node in nodes)))
+        return names
+    for node in weighted:
+        found = re.match(RESNET, node.name)
+        if found:
+            part = "%s_%s" % (found[4] or "0", "bn" if node.kind == "norm" else "conv")
+            names[node.name] = "conv%d_block%d_%s" % (int(found[1]) + 1, int(found[2]) + 1, part)
+        elif node.name in ("conv1", "bn1"):
+            names[node.name] = "conv1_" + node.name.rstrip("1")
+        elif node.kind == "dense" and node is nodes[-1]:
+            names[node.name] = "predictions"
+    return names
+
+
+# >> layers
+
+
+class Layers:
+    """A model of mirrortrain being made of nodes."""
+
+    def __init__(self, name, size):
+        self.name, self.layers, self.arrays, self.used, self.wide = name, [], {}, set(), {}
+        self.x = "input_layer"
         self.layers.append({"class_name": "InputLayer", "name": self.x, "config": {"shape": [size, size, 3]}})
-        if not raw:
-            scale, offset, mean, variance = preprocessing
-            self.add("Rescaling", "rescaling", scale=scale, offset=offset)
-            if mean:
-                self.add("Normalization", "normalization", mean=mean, variance=variance, reverse=False)
 
-    def add(self, kind, name, inputs=None, **config):
-        layer = {"class_name": kind, "name": name, "config": config}
-        layer.update({"inputs": inputs} if inputs else {"input": self.x})
+    def add(self, kind, name, inputs, weights=None, **config):
+        """Names the layer as asked, or with a number where that name is taken."""
+        unique, number = name, 1
+        while unique in self.used:
+            unique, number = "%s_%d" % (name, number), number + 1
+        self.used.add(unique)
+        layer = {"class_name": kind, "name": unique, "config": config}
+        layer.update({"input": inputs[0]} if len(inputs) == 1 else {"inputs": list(inputs)})
         self.layers.append(layer)
-        self.x = name
+        for variable, value in (weights or {}).items():
+            self.arrays["%s/%s" % (unique, variable)] = np.ascontiguousarray(value, np.float32)
+        self.x = unique
+        return unique
 
-    def has(self, module):
-        return module + ".weight" in self.state
+    def padded(self, x, node, name, size):
+        """(input, padding) of a convolution or pooling."""
+        from torch_graph import NONE, pads_of
 
-    def take(self, name, module, *pairs):
+        pads, stride, dilation = node.config["pads"], node.config["stride"], node.config.get("dilation", (1, 1))
+        for padding in ("valid", "same"):
+            if pads == pads_of(padding, size, stride, dilation) and (node.kind == "conv" or pads in (NONE, "same")):
+                return x, padding
+        return self.add("ZeroPadding2D", name + "_pad", [x], padding=[list(p) for p in pads]), "valid"
+
+    def conv(self, node, x, name):
+        kernel = node.weights["kernel"]
+        size, groups, filters = kernel.shape[:2], node.config["groups"], kernel.shape[3]
+        x, padding = self.padded(x, node, name, size)
+        config = dict(
+            NO_BIAS,
+            kernel_size=list(size),
+            strides=list(node.config["stride"]),
+            padding=padding,
+            dilation_rate=list(node.config["dilation"]),
+            activation="linear",
+            use_bias="bias" in node.weights,
+        )
+        if groups == filters > 1 and kernel.shape[2] == 1:
+            weights = dict(node.weights, kernel=kernel.transpose(0, 1, 3, 2))
+            return self.add(
+                "DepthwiseConv2D",
+                name,
+                [x],
+                weights,
+                **config,
+                depth_multiplier=1,
+                depthwise_initializer=HE,
+                depthwise_regularizer=None
+            )
+        return self.add(
+            "Conv2D",
+            name,
+            [x],
+            node.weights,
+            **config,
+            filters=filters,
+            groups=groups,
+            kernel_initializer=HE,
+            kernel_regularizer=None
+        )
+
+    def norm(self, node, x, name):
+        return self.add(
+            "BatchNormalization",
+            name,
+            [x],
+            node.weights,
+            momentum=node.config["momentum"],
+            epsilon=node.config["epsilon"],
+            center="beta" in node.weights,
+            scale="gamma" in node.weights,
+            beta_initializer=ZEROS,
+            gamma_initializer=ONES,
+            moving_mean_initializer=ZEROS,
+            moving_variance_initializer=ONES,
+            beta_regularizer=None,
+            gamma_regularizer=None,
+        )
+
+    def activation(self, node, x, above):
+        """Named after the normalization, convolution or sum before it."""
+        function = node.config["function"]
+        if x.endswith("_add"):
+            name = x[:-3] + "out"
+        elif function == "silu":
+            name = re.sub("bn$", "activation", x) if x.endswith("bn") else x + "_activation"
+        else:
+            name = (
+                re.sub("_(bn|BN)$", "", x.replace("bn_Conv1", "Conv1"))
+                + "_"
+                + ("relu" if function.startswith("relu") else function)
+            )
+        if function.startswith("relu"):
+            return self.add("ReLU", name, [x], max_value=6 if function == "relu6" else 0, negative_slope=0, threshold=0)
+        return self.add("Activation", name, [x], activation=function)
+
+    def pool(self, node, x):
+        kind = "MaxPooling2D" if node.kind == "max_pool" else "AveragePooling2D"
+        name = "pool1" if node.kind == "max_pool" else node.name.replace(".", "_")
+        x, padding = self.padded(x, node, name, node.config["size"])
+        return self.add(
+            kind,
+            name + "_pool",
+            [x],
+            pool_size=list(node.config["size"]),
+            strides=list(node.config["stride"]),
+            padding=padding,
+        )
+
+    def block(self):
+        """The prefix of the newest layer's block, or nothing."""
+        found = re.match(r"(conv\d_block\d+_|block_\d+_|block\d[a-z]_)", self.x)
+        return found[0] if found else ""
+
+    def node(self, node, inputs, names, logits, last):
+        kind, name = node.kind, names.get(node.name)
+        if kind == "conv":
+            return self.conv(node, inputs[0], name)
+        if kind == "norm":
+            return self.norm(node, inputs[0], name)
+        if kind == "dense":
+            activation = "softmax" if last and not logits else "linear"
+            return self.add(
+                "Dense",
+                name,
+                inputs,
+                node.weights,
+                units=node.weights["kernel"].shape[1],
+                activation=activation,
+                use_bias="bias" in node.weights,
+                kernel_initializer=HE,
+                kernel_regularizer=None,
+                **NO_BIAS
+            )
+        if kind == "activation":
+            return self.activation(node, inputs[0], node.inputs[0])
+        if kind in ("max_pool", "average_pool"):
+            return self.pool(node, inputs[0])
+        if kind == "global_pool":
+            name = self.block() + "se_squeeze" if node.config["keepdims"] else "avg_pool"
+            return self.add("GlobalAveragePooling2D", name, inputs, keepdims=node.config["keepdims"])
+        if kind == "dropout":
+            whole = node.config["whole"]
+            if not node.config["rate"]:
+                return inputs[0]
+            return self.add(
+                "Dropout",
+                self.block() + "drop" if whole else "top_dropout",
+                inputs,
+                rate=node.config["rate"],
+                noise_shape=[1, 1, 1] if whole else None,
+            )
+        assert kind in ("add", "multiply"), kind
+        return self.add(kind.capitalize(), self.block() + ("add" if kind == "add" else "se_excite"), inputs)
+
+
+def to_architecture(nodes, name, size, images, logits):
+    """Arrays by mirrortrain's names, and the architecture. images: (mean, standard deviation) or None."""
+    layers, names, made = Layers(name, size), keras_names(nodes), {}
+    if images:
+        layers.add("Rescaling", "rescaling", [layers.x], scale=1 / 255, offset=0)
+        layers.add(
+            "Normalization",
+            "normalization",
+            [layers.x],
+            mean=[*images[0], 0],
+            variance=[*(d * d for d in images[1]), 0],
+            reverse=False,
+        )
+    made[id(nodes[0])] = layers.x
+    for node in nodes[1:]:
+        made[id(node)] = layers.node(node, [made[id(x)] for x in node.inputs], names, logits, node is nodes[-1])
+    return layers.arrays, {"name": name, "layers": layers.layers, "output": made[id(nodes[-1])]}
+
+
+# >> conversions
+
+LIMIT = 1e-4  # of the largest output, in float64: files hold epsilon in float32, and deep networks multiply its rounding
+
+
+def compare(nodes, model, pixels, images):
+    """Raises ValueError unless mirrortrain's nodes give for pixels what the model gives for the images they make."""
+    import torch
+    from torch_graph import compute
+
+    try:
+        with torch.no_grad():
+            ours, true = compute(nodes, pixels), model.double().eval()(images)
+    except RuntimeError as error:
+        raise ValueError(
+            "it cannot take images of %d pixels squared: %s" % (pixels.shape[2], str(error).split("\n")[0])
+        )
+    model.float()
+    if not torch.isfinite(true).all():
+        raise ValueError("the network's outputs are not finite; nothing was written")
+    if nodes[-1].config.get("function") == "softmax":
+        true = torch.softmax(true, 1)
+    far = float((ours - true).abs().max() / true.abs().max()) if ours.shape == true.shape else float("inf")
+    if not far <= LIMIT:
+        raise ValueError(
+            "the check in float64 failed: outputs differ by %.1e of the largest; nothing was written" % far
+        )
+
+
+def normalized(pixels, images):
+    import torch
+
+    mean, deviation = (torch.tensor(v, dtype=torch.float64)[:, None, None] for v in images)
+    return (pixels / 255 - mean) / deviation
+
+
+def load(model, state, what):
+    try:
+        model.load_state_dict(state, strict=True)
+    except RuntimeError as error:
+        lines = [line.strip() for line in str(error).split("\n")[1:]] or [str(error)]
+        raise ValueError("these are not weights of %s: %s" % (what, lines[0][:200]))
+    return model.float()
+
+
+def pixels_of(size):
+    import torch
+
+    return torch.rand((1, 3, size, size), dtype=torch.float64, generator=torch.Generator().manual_seed(1)) * 255
+
+
+def convert(path, package, name, size, raw, logits):
+    """Arrays by Keras's names, and the architecture, from a file of torchvision's or timm's."""
+    import torch_graph
+
+    settings = None
+    if not name and package != "torchvision":
+        found = settings_beside(path)
+        if found:
+            package, (name, settings) = "timm", found
+    if not name or not package:
+        raise ValueError(
+            "a state dictionary of PyTorch does not say which network it belongs to, nor its padding, epsilon and "
+            "normalization; give --from torchvision or --from timm, and --model NAME"
+        )
+    accepted(package, name)
+    what, state = "%s's %s" % (package, name), read(path)
+    model = load(create(package, name, classes_in(state, package, name), settings), state, what)
+    try:
+        nodes = torch_graph.from_torch(model)
+    except ValueError as error:
+        raise ValueError("%s cannot be converted: %s" % (what, error))
+    images = None if raw else normalization(package, name, settings)
+    arrays, architecture = to_architecture(nodes, name.split(".")[0], size, images, logits)
+    pixels, ours = pixels_of(size), torch_graph.from_architecture(architecture, arrays)
+    for a, b in torch_graph.match(ours, nodes):
+        if any(not np.array_equal(a.weights[key], value, equal_nan=True) for key, value in b.weights.items()):
+            raise ValueError("the weights of layer %s are not those of %s; nothing was written" % (a.name, b.name))
+    compare(ours, model, pixels, normalized(pixels, images) if images else pixels)
+    return arrays, architecture
+
+
+def images_of(nodes):
+    """(mean, standard deviation) that the model's first layers apply to pixels divided by 255, or None."""
+    scale, offset, found = np.ones(3), np.zeros(3), False
+    for node in nodes:
+        if node.kind == "affine":
+            if node.config["reverse"]:
+                raise ValueError(
+                    "layer %s reverses the channels, which networks of torchvision and timm do not" % node.name
+                )
+            scale, offset, found = (
+                scale * node.config["scale"],
+                offset * node.config["scale"] + node.config["offset"],
+                True,
+            )
+    return (-offset / (scale * 255), 1 / (scale * 255)) if found else None
+
+
+def assign(model, pairs):
+    """Weights of mirrortrain's nodes into PyTorch's modules."""
+    import torch
+    from torch_graph import ROLES
+
+    with torch.no_grad():
         for ours, theirs in pairs:
-            if module + "." + theirs not in self.state:
-                raise ValueError("there is no %s.%s in it" % (module, theirs))
-            value = self.state.pop(module + "." + theirs)
-            if value.ndim == 4:  # to HWIO, or for a depthwise one (h, w, channels, 1)
-                value = value.transpose((2, 3, 0, 1) if value.shape[1] == 1 and ours == "depthwise" else (2, 3, 1, 0))
-            if value.ndim == 2:
-                value = value.T
-            variable = "kernel" if ours == "depthwise" else ours
-            self.arrays["%s/%s" % (name, variable)] = np.ascontiguousarray(value, np.float32)
-
-    def conv(self, name, module, stride=1, activation="linear"):
-        shape, bias = self.state[module + ".weight"].shape, module + ".bias" in self.state
-        self.channels = shape[0]
-        depthwise = shape[1] == 1 and shape[0] > 1 and shape[2] > 1
-        padding = "same"
-        if stride > 1 and shape[2] > 1 and not self.same:
-            self.add("ZeroPadding2D", name + "_pad", padding=[[shape[2] // 2] * 2] * 2)
-            padding = "valid"
-        config = dict(NO_BIAS, kernel_size=list(shape[2:]), strides=[stride] * 2, padding=padding, dilation_rate=[1, 1], activation=activation, use_bias=bias)
-        if depthwise:
-            config.update(depth_multiplier=1, depthwise_initializer=HE, depthwise_regularizer=None)
-        else:
-            config.update(filters=shape[0], groups=1, kernel_initializer=HE, kernel_regularizer=None)
-        self.add("DepthwiseConv2D" if depthwise else "Conv2D", name, **config)
-        self.take(name, module, ("depthwise" if depthwise else "kernel", "weight"), *[("bias", "bias")] * bias)
-
-    def norm(self, name, module, epsilon):
-        self.add("BatchNormalization", name, momentum=0.9, epsilon=epsilon, center=True, scale=True, beta_initializer=ZEROS, gamma_initializer=ONES,
-                 moving_mean_initializer=ZEROS, moving_variance_initializer=ONES, beta_regularizer=None, gamma_regularizer=None)
-        self.take(name, module, ("gamma", "weight"), ("beta", "bias"), ("moving_mean", "running_mean"), ("moving_variance", "running_var"))
-
-    def relu(self, name, most=0):
-        self.add("ReLU", name, max_value=most, negative_slope=0, threshold=0)
-
-    def activation(self, name, kind):
-        self.add("Activation", name, activation=kind)
-
-    def top(self, module, dropout):
-        self.add("GlobalAveragePooling2D", "avg_pool", keepdims=False)
-        if self.has(module):
-            units = self.state[module + ".weight"].shape[0]
-            if dropout:
-                self.add("Dropout", "top_dropout", rate=dropout)
-            self.add("Dense", "predictions", units=units, activation="softmax", use_bias=True, kernel_initializer=HE, kernel_regularizer=None, **NO_BIAS)
-            self.take("predictions", module, ("kernel", "weight"), ("bias", "bias"))
-        if self.state:
-            raise ValueError("it has %s, which %s does not" % (", ".join(sorted(self.state)[:3]), self.name))
-        return self.arrays, {"name": self.name, "layers": self.layers, "output": self.x}
+            for role, value in ours.weights.items():
+                axes = (3, 2, 0, 1) if value.ndim == 4 else range(value.ndim)[::-1]
+                getattr(model.get_submodule(theirs.name), ROLES[role]).copy_(
+                    torch.tensor(np.ascontiguousarray(value.transpose(*axes)))
+                )
 
 
-def mobilenet_v2(state, size, raw, same, timm):
-    net = Network(state, "mobilenet_v2", size, raw, same)
-    blocks = [(s, i) for s, count in enumerate((1, 2, 3, 4, 3, 3, 1)) for i in range(count)]
+def export(arrays, architecture, package, name):
+    """The network of torchvision or timm with a whole model's weights, and how its images are normalized."""
+    import torch_graph
 
-    def step(conv, norm, prefix, part, modules, stride=1, relu=True):
-        net.conv(prefix + conv, part + modules[0], stride)
-        net.norm(prefix + norm, part + modules[1], 1e-5)
-        if relu:
-            net.relu(prefix + conv + "_relu", 6)
-
-    step("Conv1", "bn_Conv1", "", "", ("conv_stem", "bn1") if timm else ("features.0.0", "features.0.1"), 2)
-    for n, (s, i) in enumerate(blocks):
-        before, channels, stride = net.x, net.channels, 1 if i else STRIDES[s]
-        prefix = "block_%d_" % n if n else "expanded_conv_"
-        part = "blocks.%d.%d." % (s, i) if timm else "features.%d.conv." % (n + 1)
-        if n:
-            modules = ("conv_pw", "bn1", "conv_dw", "bn2", "conv_pwl", "bn3") if timm else ("0.0", "0.1", "1.0", "1.1", "2", "3")
-            step("expand", "expand_BN", prefix, part, modules)
-        else:
-            modules = ("", "") + (("conv_dw", "bn1", "conv_pw", "bn2") if timm else ("0.0", "0.1", "1", "2"))
-        step("depthwise", "depthwise_BN", prefix, part, modules[2:], stride)
-        step("project", "project_BN", prefix, part, modules[4:], relu=False)
-        if stride == 1 and channels == net.channels:
-            net.add("Add", prefix + "add", [before, net.x])
-    step("Conv_1", "Conv_1_bn", "", "", ("conv_head", "bn2") if timm else ("features.18.0", "features.18.1"))
-    return net.top("classifier" if timm else "classifier.1", 0.2)
-
-
-def resnet50(state, size, raw, same, timm):
-    net = Network(state, "resnet50", size, raw, same)
-
-    def step(name, conv, norm, stride=1):
-        net.conv(name + "_conv", conv, stride)
-        net.norm(name + "_bn", norm, 1e-5)
-
-    step("conv1", "conv1", "bn1", 2)
-    net.relu("conv1_relu")
-    net.add("ZeroPadding2D", "pool1_pad", padding=[[1, 1], [1, 1]])
-    net.add("MaxPooling2D", "pool1_pool", pool_size=[3, 3], strides=[2, 2], padding="valid")
-    for s, count in enumerate((3, 4, 6, 3)):
-        for i in range(count):
-            shortcut, stride = net.x, 2 if s and not i else 1
-            part, prefix = "layer%d.%d." % (s + 1, i), "conv%d_block%d_" % (s + 2, i + 1)
-            for k in (1, 2, 3):
-                step(prefix + str(k), part + "conv%d" % k, part + "bn%d" % k, stride if k == 2 else 1)
-                if k < 3:
-                    net.relu(prefix + "%d_relu" % k)
-            branch = net.x
-            if i == 0:
-                net.x = shortcut
-                step(prefix + "0", part + "downsample.0", part + "downsample.1", stride)
-                shortcut = net.x
-            net.add("Add", prefix + "add", [shortcut, branch])
-            net.relu(prefix + "out")
-    return net.top("fc", 0)
-
-
-# Modules of a block in EfficientNetV2 by its kind: convolutions and normalizations in turns, squeeze and excite between.
-TIMM = {"single": ("conv", "bn1"), "fused": ("conv_exp", "bn1", "conv_pwl", "bn2"),
-        "inverted": ("conv_pw", "bn1", "conv_dw", "bn2", "se.conv_reduce", "se.conv_expand", "conv_pwl", "bn3")}
-TORCHVISION = {"single": ("0.0", "0.1"), "fused": ("0.0", "0.1", "1.0", "1.1"), "inverted": ("0.0", "0.1", "1.0", "1.1", "2.fc1", "2.fc2", "3.0", "3.1")}
-
-
-def efficientnet_v2(state, size, raw, same, timm):
-    pattern = re.compile(r"blocks\.(\d+)\.(\d+)\." if timm else r"features\.(\d+)\.(\d+)\.block\.")
-    blocks = sorted({(int(m[1]), int(m[2]), m[0]) for m in map(pattern.match, state) if m})
-    names, few = (TIMM if timm else TORCHVISION), len(blocks) in (21, 27, 28, 32)  # B0 to B3
-    half = len(blocks) == 79 or (timm and not few)
-    net = Network(state, "efficientnet_v2", size, raw, same, (1 / 127.5, -1, None, None) if half else IMAGENET)
-    last = "features.%d." % (blocks[-1][0] + 1)
-
-    def step(conv, norm, name, modules, stride=1):
-        net.conv(conv, modules[0], stride)
-        net.norm(norm, modules[1], 1e-3)
-        if name:
-            net.activation(name, "silu")
-
-    step("stem_conv", "stem_bn", "stem_activation", ("conv_stem", "bn1") if timm else ("features.0.0", "features.0.1"), 2)
-    for number, (stage, i, part) in enumerate(blocks):
-        stage -= not timm
-        prefix, before, channels, stride = "block%d%c_" % (stage + 1, ord("a") + i), net.x, net.channels, STRIDES[stage] if i == 0 else 1
-        kind = next(kind for kind in ("inverted", "fused", "single") if net.has(part + names[kind][-4 if kind == "inverted" else -2]))
-        modules = [part + module for module in names[kind]]
-        if kind == "inverted":
-            step(prefix + "expand_conv", prefix + "expand_bn", prefix + "expand_activation", modules)
-            step(prefix + "dwconv2", prefix + "bn", prefix + "activation", modules[2:], stride)
-            excite(net, prefix, modules[4:])
-        elif kind == "fused":
-            step(prefix + "expand_conv", prefix + "expand_bn", prefix + "expand_activation", modules, stride)
-        step(prefix + "project_conv", prefix + "project_bn", prefix + "project_activation" if kind == "single" else None, modules[-2:],
-             stride if kind == "single" else 1)
-        if stride == 1 and channels == net.channels:
-            if number:
-                net.add("Dropout", prefix + "drop", rate=0.2 * number / len(blocks), noise_shape=[1, 1, 1])
-            net.add("Add", prefix + "add", [net.x, before])
-    step("top_conv", "top_bn", "top_activation", ("conv_head", "bn2") if timm else (last + "0", last + "1"))
-    return net.top("classifier" if timm else "classifier.1", 0.2)
-
-
-def excite(net, prefix, modules):
-    before, channels = net.x, net.channels
-    net.add("GlobalAveragePooling2D", prefix + "se_squeeze", keepdims=False)
-    net.add("Reshape", prefix + "se_reshape", target_shape=[1, 1, channels])
-    net.conv(prefix + "se_reduce", modules[0], activation="silu")
-    net.conv(prefix + "se_expand", modules[1], activation="sigmoid")
-    net.add("Multiply", prefix + "se_excite", [before, net.x])
-
-
-def convert(state, size, raw, padding):
-    """Arrays by Keras's names, and the architecture."""
-    if "layer3.5.conv3.weight" in state and "layer3.6.conv3.weight" not in state:
-        return resnet50(state, size, raw, padding == "same", False)
-    if "features.18.0.weight" in state and "features.1.conv.0.0.weight" in state:
-        return mobilenet_v2(state, size, raw, padding == "same", False)
-    if "blocks.0.0.conv_dw.weight" in state and "blocks.1.0.bn3.weight" in state:
-        return mobilenet_v2(state, size, raw, padding == "same", True)
-    if "features.1.0.block.0.0.weight" in state:
-        return efficientnet_v2(state, size, raw, padding == "same", False)
-    if "conv_stem.weight" in state and "blocks.0.0.conv.weight" in state or "blocks.0.0.conv_exp.weight" in state:
-        return efficientnet_v2(state, size, raw, padding != "symmetric", True)
-    raise ValueError("these are not the weights of MobileNetV2, ResNet50 or EfficientNetV2 as torchvision or timm names them")
+    if not architecture:
+        raise ValueError(
+            "it holds only weights, which do not say how their network pads; save the whole model (mirt_save with "
+            "MIRT_SAVE_ALL)"
+        )
+    what = "%s's %s" % (package, name)
+    ours = torch_graph.from_architecture(architecture, arrays)
+    tops = [node for node in ours if node.kind == "dense"]
+    model = create(package, name, tops[-1].weights["kernel"].shape[1] if tops else 0)
+    try:
+        theirs = torch_graph.from_torch(model)
+        pairs = torch_graph.match(ours, theirs)
+    except ValueError as error:
+        raise ValueError("this model is not %s: %s" % (what, error))
+    assign(model, pairs)
+    images = images_of(ours)
+    pixels = pixels_of(architecture["layers"][0]["config"]["shape"][0])
+    compare(ours, model, pixels, normalized(pixels, images) if images else pixels)
+    return model, images
