@@ -160,6 +160,7 @@ build/planted/%: tests/%.c build/parts.h build/fuzz/parts.a $(TEST_HEADERS)
 
 build/tests/long_verdict: tests/test_verdict.c
 build/tests/long_watchdog: tests/test_watchdog.c
+build/tests/long_suspended: tests/test_suspended.c
 
 build/checklist: examples/checklist.c mirrortrain.h
 	@mkdir -p build

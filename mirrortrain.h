@@ -215,7 +215,8 @@
    created: they sleep between steps, or spin for microseconds where cores are
    free. Callbacks, bodies of functions and the log run in the thread that
    called the library; ops of your own and mirt_map's functions are called by
-   several threads at once. A call on a strategy that another thread is using
+   several threads at once. Your code must not end the thread that called the
+   library (pthread_exit): its strategy would stay claimed. A call on a strategy that another thread is using
    returns MIRT_E_STATE, and the message names both calls; only mirt_request_stop
    may be called from any thread at any time, and from signal handlers.
 
@@ -1548,7 +1549,7 @@ typedef struct mirt_early_stopping_desc {
 MIRT_API mirt_callback *mirt_early_stopping(const mirt_early_stopping_desc *desc);
 
 /* What happens to a step that has, or would write, a NaN or infinite value. Every step is checked for its loss, for
-   gradients (without clipping those above 1e17 count as well: squares and sums of smaller ones are finite) and for new
+   gradients (without clipping those above 1e17 count as well, or 1.8e19 divided by the replicas if that is less: the squares of sums of smaller ones are finite) and for new
    values of weights that are not trained, such as moving statistics; the first step also for the weights and the
    optimizer's state. This reads each gradient and new value once more. With mixed_float16 the loss scale takes care of
    gradients. The step is run once more to find where the first such value comes from: the log names replica and layer,
@@ -1698,7 +1699,7 @@ typedef struct mirt_history {
    NULL: all defaults. */
 MIRT_API mirt_history *mirt_fit(mirt_model *model, mirt_dataset *dataset, const mirt_fit_desc *desc);
 /* Ends the fit of `model` that is running after its current step: fit then returns its history with `stopped` set, without a last
-   validation; checkpoints with at_end are written. Without a running fit, it ends the next one before its first step. Thread safe,
+   validation, though one that is running is finished; checkpoints with at_end are written. Without a running fit, it ends the next one before its first step. Thread safe,
    and safe in signal handlers; the library installs none. NULL is allowed. Keras: Model.stop_training. */
 MIRT_API void mirt_request_stop(mirt_model *model);
 /* The same on arrays, shuffled every epoch as Keras does. */
@@ -3146,17 +3147,16 @@ typedef struct mirt__float_control {
 #endif
 } mirt__float_control;
 
-/* What code of the caller finds on the thread it runs on, and whose thread that one counts as. */
+/* What code of the caller finds on the thread it runs on. */
 typedef struct mirt__caller {
     mirt__float_control control;
-    const void *identity; /* of the thread that owns the strategies in use; NULL: the running thread's own */
 } mirt__caller;
 
 /* The calling thread's caller, to be handed to a thread that works for it. */
 MIRT__LIB mirt__caller mirt__caller_get(void);
-/* On a thread of the library: from now on it works for this caller. Only a thread that its caller waits for may have the caller's
-   identity. */
-MIRT__LIB void mirt__caller_set(const mirt__caller *caller, bool with_identity);
+/* On a thread of the library: from now on it works for this caller, and counts as the thread whose identity *lent is (NULL: as itself).
+   Only a thread that waits may lend its identity, and takes it back by another value in *lent, atomically. */
+MIRT__LIB void mirt__caller_set(const mirt__caller *caller, const void *const *lent);
 /* Whose thread this one counts as: unique among the threads that live. */
 MIRT__LIB const void *mirt__thread_identity(void);
 
@@ -3654,6 +3654,7 @@ static mirt__float_control mirt__float_control_library(void) { return mirt__floa
 
 typedef struct mirt__thread_state {
     mirt__caller caller; /* while inside */
+    const void *const *lent; /* where the identity is that it has, or NULL */
     int inside;          /* calls into the library since code of the caller ran last on this thread */
 } mirt__thread_state;
 
@@ -3687,19 +3688,18 @@ MIRT__LIB void mirt__step_in(int *was_inside) {
 }
 
 MIRT__LIB const void *mirt__thread_identity(void) {
-    return mirt__this_thread.caller.identity ? mirt__this_thread.caller.identity : &mirt__this_thread;
+    return mirt__this_thread.lent ? __atomic_load_n(mirt__this_thread.lent, __ATOMIC_ACQUIRE) : &mirt__this_thread;
 }
 
 MIRT__LIB mirt__caller mirt__caller_get(void) {
     mirt__caller caller = mirt__this_thread.caller;
     if (!mirt__this_thread.inside) caller.control = mirt__float_control_get();
-    caller.identity = mirt__thread_identity();
     return caller;
 }
 
-MIRT__LIB void mirt__caller_set(const mirt__caller *caller, bool with_identity) {
-    mirt__this_thread.caller.control = caller->control;
-    mirt__this_thread.caller.identity = with_identity ? caller->identity : NULL;
+MIRT__LIB void mirt__caller_set(const mirt__caller *caller, const void *const *lent) {
+    mirt__this_thread.caller = *caller;
+    mirt__this_thread.lent = lent;
 }
 
 #ifndef MIRRORTRAIN_NO_THREADS
@@ -3708,7 +3708,7 @@ static void *mirt__thread_main(void *arg) {
     const mirt__thread *thread = (const mirt__thread *)arg;
     const mirt__float_control library = mirt__float_control_library();
     mirt__this_thread.inside = 1;
-    mirt__caller_set(&thread->caller, false);
+    mirt__caller_set(&thread->caller, NULL);
     mirt__float_control_set(&library);
     return thread->fn(thread->arg);
 }
@@ -5116,7 +5116,7 @@ static void mirt__team_work(mirt__team_member *self) {
     for (uint32_t job = 0;; job++) {
         mirt__gate_wait(&team->work, job, team->spin, NULL);
         if (team->quit) return;
-        mirt__caller_set(&team->caller, false);
+        mirt__caller_set(&team->caller, NULL);
         team->fn(team->arg, self->number);
         if (__atomic_sub_fetch(&team->unfinished, 1, __ATOMIC_ACQ_REL) == 0) mirt__gate_move(&team->done);
     }
@@ -23380,7 +23380,7 @@ static void *mirt__crew_main(void *arg) {
     pthread_mutex_lock(&crew->mutex);
     while (!crew->quit) {
         mirt__crew_job *job = mirt__crew_unclaimed(crew);
-        if (job) mirt__caller_set(&job->caller, false);
+        if (job) mirt__caller_set(&job->caller, NULL);
         if (job) mirt__crew_step(crew, job, thread->work);
         else pthread_cond_wait(&crew->to_threads, &crew->mutex);
     }
@@ -25515,7 +25515,7 @@ static void *mirt__prefetch_worker(void *arg) {
     pthread_mutex_lock(&prefetch->mutex);
     while (!prefetch->quit) {
         if (prefetch->busy) {
-            mirt__caller_set(&prefetch->caller, false);
+            mirt__caller_set(&prefetch->caller, NULL);
             mirt__prefetch_epoch(prefetch);
             prefetch->busy = false;
             pthread_cond_signal(&prefetch->to_consumer);
@@ -32462,8 +32462,11 @@ MIRT__LIB void mirt__park_if_given_up(const mirt_strategy *strategy, int device)
    where another thread uses it, or in a child of its process (MIRT_E_STATE). NULL is allowed. */
 #define MIRT__USE(strategy, failed) \
     MIRT__ENTER; \
+    MIRT__CLAIM(strategy, __func__, failed)
+/* Where MIRT__ENTER is in force already. `call`: its name in messages. */
+#define MIRT__CLAIM(strategy, call, failed) \
     mirt_strategy *mirt__used MIRT__AT_END(mirt__use_end) = strategy; \
-    if (!mirt__use_begin(&mirt__used, __func__)) return failed
+    if (!mirt__use_begin(&mirt__used, call)) return failed
 MIRT__LIB bool mirt__use_begin(mirt_strategy **strategy, const char *call);
 MIRT__LIB void mirt__use_end(mirt_strategy **strategy);
 /* Whether what belongs to it can be destroyed now: not while another thread uses it, which is logged, nor in a child of its process,
@@ -32666,6 +32669,7 @@ MIRT__LIB bool mirt__use_begin(mirt_strategy **strategy, const char *call) {
     if (!s) return true;
     *strategy = NULL; /* nothing to end */
     if (mirt__own_process(s->process, call, "strategy") != MIRT_OK) return false;
+    if (s->death || s->lost[0]) return true; /* the call will say so; claims may never end */
     if (__atomic_load_n(&s->owner, __ATOMIC_ACQUIRE) != self) {
         if (!__atomic_compare_exchange_n(&s->owner, &nobody, self, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) {
             if (mirt__may_use(s, call) != MIRT_OK) return false;
@@ -33187,7 +33191,8 @@ struct mirt__watch {
     char death[512];
     /* the pilot; the mutex guards the rest */
     mirt__thread pilot;
-    mirt__caller caller; /* for whom the job is */
+    mirt__caller caller; /* for whom the job is, */
+    const void *lent;    /* and its identity; atomic: w itself when it has stopped waiting */
     bool has_pilot, has_mutex, has_to_pilot, has_to_caller, quit;
     int ended; /* atomic: the pilot's thread has */
     pthread_mutex_t mutex;
@@ -33396,7 +33401,7 @@ static void mirt__pilot_serve(mirt__watch *w) {
         const mirt__caller caller = w->caller;
         pthread_mutex_unlock(&w->mutex);
         mirt__error_set(&w->error);
-        mirt__caller_set(&caller, true);
+        mirt__caller_set(&caller, &w->lent);
         mirt_status status = job(arg);
         mirt__error_get(&w->error);
         pthread_mutex_lock(&w->mutex);
@@ -33470,12 +33475,14 @@ static mirt_status mirt__hand_over(mirt_strategy *s, mirt_status (*fn)(void *arg
     w->job = fn;
     w->job_arg = arg;
     w->caller = mirt__caller_get();
+    __atomic_store_n(&w->lent, mirt__thread_identity(), __ATOMIC_RELEASE);
     for (w->turn = MIRT__TURN_JOB; w->turn != MIRT__TURN_DONE;) {
         pthread_cond_signal(&w->to_pilot);
         bool alive = mirt__await_pilot(s);
         if (!alive || w->turn == MIRT__TURN_DONE) {
             mirt_status status = alive ? w->status : MIRT_E_TIMEOUT;
             w->turn = MIRT__TURN_NOBODY;
+            if (!alive) __atomic_store_n(&w->lent, (const void *)w, __ATOMIC_RELEASE);
             pthread_mutex_unlock(&w->mutex);
             if (alive) mirt__error_set(&w->error);
             return status;
@@ -33486,7 +33493,10 @@ static mirt_status mirt__hand_over(mirt_strategy *s, mirt_status (*fn)(void *arg
         pthread_mutex_unlock(&w->mutex);
         mirt__error_set(&w->error);
         call(call_arg);
-        if (s->death) return mirt__usable(s); /* in a call of the call's */
+        if (s->death) { /* in a call of the call's */
+            __atomic_store_n(&w->lent, (const void *)w, __ATOMIC_RELEASE);
+            return mirt__usable(s);
+        }
         mirt__error_get(&w->error);
         pthread_mutex_lock(&w->mutex);
         w->turn = MIRT__TURN_BACK;
@@ -33630,6 +33640,7 @@ MIRT__LIB void mirt__log(const mirt_strategy *strategy, mirt_log_level level, co
 }
 
 MIRT_API void mirt_set_log(mirt_strategy *strategy, mirt_log_fn fn, void *user) {
+    MIRT__USE(strategy, );
     if (!strategy) return;
     strategy->log = fn;
     strategy->log_user = user;
@@ -34647,6 +34658,7 @@ MIRT_API double mirt_get_learning_rate(const mirt_model *model) {
     const mirt_optimizer *o = &model->config.optimizer;
     if (model->rate_set || (!o->schedule && !o->decay.kind)) return (double)o->learning_rate;
     if (!o->schedule) return mirt__schedule_rate(&o->decay, model->step);
+    MIRT__CLAIM(model->strategy, __func__, (double)NAN);
     mirt__hold((mirt_model *)model);
     double rate;
     {
@@ -36532,6 +36544,7 @@ MIRT__LIB mirt_tensor *mirt__layer_add(mirt_model *model, const mirt__layer_clas
         model = in[i]->node->graph->model;
         if (!model) return mirt__fail(MIRT_E_INVALID, "%s: layers belong to models; here only operations are possible", cls->base_name), mirt__graph_poison(in[i]->node->graph), (mirt_tensor *)NULL;
     }
+    MIRT__CLAIM(mirt__strategy_of_model(model), cls->base_name, NULL);
     if (!model || model->graph.status != MIRT_OK || mirt__usable(model->strategy) != MIRT_OK) return NULL;
     if (!mirt__model_extend(model, "layers")) return NULL;
     mirt__layer *layer = mirt__layer_new(model, cls, desc, name);
@@ -36560,6 +36573,7 @@ MIRT__LIB mirt_tensor *mirt__layer_add(mirt_model *model, const mirt__layer_clas
 }
 
 MIRT_API void mirt_next_name(mirt_model *model, const char *name) {
+    MIRT__USE_MODEL(model, );
     if (!model) return;
     model->next_name = name ? mirt__pool_strdup(&model->graph.pool, name) : NULL;
     if (name && !model->next_name) mirt__model_poison(model);
@@ -36939,6 +36953,7 @@ static bool mirt__outputs_allowed(mirt_model *model) {
 }
 
 MIRT_API void mirt_model_outputs(mirt_model *model, mirt_tensor *const *outputs, int count) {
+    MIRT__USE_MODEL(model, );
     if (!model || !mirt__outputs_allowed(model)) return;
     if (count < 1 || count > MIRT_MAX_OUTPUTS) {
         mirt__fail(MIRT_E_INVALID, "%s: %d outputs; it must be 1 to %d", model->name, count, MIRT_MAX_OUTPUTS);
@@ -36971,7 +36986,11 @@ MIRT_API mirt_tensor *mirt_output_of(const mirt_model *model, int index) {
 
 static mirt_status mirt__compile_check(mirt_model *model, const mirt_compile_desc *desc) {
     if (model->graph.status != MIRT_OK) return mirt__fail(model->graph.status, "%s", model->graph.error);
-    if (model->refusal[0]) return mirt__fail(MIRT_E_STATE, "%s", model->refusal);
+    if (model->refusal[0]) {
+        mirt__fail(MIRT_E_STATE, "%s", model->refusal);
+        model->refusal[0] = 0;
+        return MIRT_E_STATE;
+    }
     bool bare = !model->num_inputs && !model->num_outputs && !model->num_layers && model->num_variables; /* weights for functions */
     if (!bare && !model->num_inputs) return mirt__fail(MIRT_E_STATE, "%s has no input: begin with mirt_input", model->name);
     if (!bare && !model->num_outputs) return mirt__fail(MIRT_E_STATE, "%s has no output: end with mirt_model_output", model->name);
@@ -37270,16 +37289,23 @@ static mirt_status mirt__weights_keep(mirt_model *model) {
     return mirt__usable(model->strategy);
 }
 
+/* A view or a part whose optimizer state would be lost with the weights' places; NULL: none. */
+static const mirt_model *mirt__compiled_relative(const mirt_model *model) {
+    for (const mirt_model *m = model->strategy->models; m; m = m->next)
+        if (m->compiled && mirt__root(m, NULL) == model) return m;
+    return NULL;
+}
+
 MIRT__LIB bool mirt__model_extend(mirt_model *model, const char *what) {
-    const mirt_model *busy = mirt__family_busy(model);
+    const mirt_model *busy = mirt__family_busy(model), *compiled = mirt__compiled_relative(model);
     if (model->owner)
         mirt__fail(MIRT_E_STATE, "%s is a %s %s already; %s come before that", model->name,
                    model->is_view ? "view of" : "part of", model->owner->name, what);
-    else if (model->compiled) /* it stays usable, so it is not marked */
+    else if (compiled) /* it stays usable, so the model is not marked */
         mirt__fail(MIRT_E_STATE,
-                   "%s is compiled: %s come before mirt_compile. To build on it, call it in a new model: "
+                   "%s is compiled: %s come before mirt_compile. To build on %s, call it in a new model: "
                    "mirt_call(%.64s, mirt_input(new_model, shape), MIRT_TRAINING_AUTO)",
-                   model->name, what, model->name);
+                   compiled->name, what, compiled == model ? "it" : model->name, model->name);
     else if (!model->weight[0]) return true;
     else if (busy)
         mirt__fail(MIRT_E_STATE, "%s is being trained or recorded; %s of %s have to wait until that call returns",
@@ -37480,6 +37506,7 @@ MIRT__LIB void mirt__loss_scale_step(mirt_model *root, bool overflow) {
 /* >>reading and setting */
 
 MIRT_API mirt_tensor *mirt_variable(mirt_model *model, const char *name, mirt_shape shape, mirt_initializer initializer, bool trainable) {
+    MIRT__USE_MODEL(model, NULL);
     mirt__variable like;
     char text[96];
     if (!model || model->graph.status != MIRT_OK) return NULL;
@@ -37505,6 +37532,7 @@ MIRT_API mirt_tensor *mirt_variable(mirt_model *model, const char *name, mirt_sh
 }
 
 MIRT_API mirt_status mirt_add_loss(mirt_model *model, mirt_tensor *loss) {
+    MIRT__USE_MODEL(model, mirt_last_status());
     char text[96];
     if (!model) return mirt__fail_missing("mirt_add_loss", "model");
     if (model->graph.status != MIRT_OK) return mirt__fail(model->graph.status, "%s", model->graph.error);
@@ -39226,7 +39254,7 @@ static bool mirt__call_into(mirt__graph *graph, mirt_model *model, mirt_tensor *
 }
 
 MIRT_API mirt_tensor *mirt_call_many(mirt_model *model, mirt_tensor *const *x, int count, mirt_training training, mirt_tensor **out) {
-    MIRT__ENTER;
+    MIRT__USE_MODEL(model, NULL);
     mirt_tensor *own[MIRT_MAX_OUTPUTS], *in[MIRT_MAX_INPUTS];
     if (!x || count < 1 || !x[0]) return NULL;
     mirt__graph *graph = x[0]->node->graph;
@@ -39249,6 +39277,7 @@ MIRT_API mirt_tensor *mirt_call(mirt_model *model, mirt_tensor *x, mirt_training
 /* >>views */
 
 MIRT_API mirt_tensor *mirt_layer_output(mirt_model *model, const char *layer) {
+    MIRT__USE_MODEL(model, NULL);
     if (!model || !layer) return mirt__fail(MIRT_E_INVALID, "mirt_layer_output: no model or no name"), (mirt_tensor *)NULL;
     int index = mirt__layer_find(model, layer);
     return index < 0 ? NULL : model->layer[index]->out[0];
@@ -40254,7 +40283,7 @@ MIRT__LIB void mirt__finder_look(void *finder, const mirt__call *call, int numbe
    were finite before. */
 MIRT__LIB int mirt__device_not_finite(const mirt_function *function, int device);
 /* Gradients that are known by their squares alone, on devices with memory of their own. */
-MIRT__LIB bool mirt__squares_finite(const mirt_model *model);
+MIRT__LIB bool mirt__squares_finite(const mirt_function *function);
 /* Before the first step: the weights and the optimizer's state. */
 MIRT__LIB int mirt__model_not_finite(const mirt_function *function);
 /* One sentence for whatever is not finite, by what the devices' finders found. */
@@ -41255,7 +41284,7 @@ static bool mirt__device_new_values(mirt_function *f, int device, bool norms) {
         __atomic_store_n(&f->overflow, true, __ATOMIC_RELAXED);
         return true;
     }
-    if (f->finite_only && norms && !f->scaled && f->model->strategy->backend && !mirt__squares_finite(f->model)) {
+    if (f->finite_only && norms && !f->scaled && f->model->strategy->backend && !mirt__squares_finite(f)) {
         __atomic_fetch_or(&f->not_finite, MIRT__GRADIENT_BAD, __ATOMIC_RELAXED);
         return true;
     }
@@ -41460,8 +41489,10 @@ MIRT__LIB mirt_status mirt__function_step_ahead(mirt_function *f, mirt__next_fn 
             if (!r->batched) memset(r->data, 0, (size_t)mirt__result_places(f) * (size_t)r->count * mirt__dtype_size(r->dtype));
         }
     }
-    if (f->finite_only && f->model->nan_first) f->not_finite = mirt__model_not_finite(f);
-    f->model->nan_first = false;
+    if (f->finite_only && f->model->nan_first) {
+        f->not_finite = mirt__model_not_finite(f);
+        f->model->nan_first = false;
+    }
     f->overlaps = f->by_replicas && f->num_buckets > 0 && !f->finite_only;
     if (!f->sends_ahead || f->finite_only || f->clocks) next = NULL; /* results are wanted before anything else, or their seconds */
     if (mirt__run_devices(f, f->by_replicas ? mirt__device_step : mirt__device_rows, next, arg) != MIRT_OK) return mirt_last_status();
@@ -44653,8 +44684,11 @@ static bool mirt__device_losses_finite(const mirt_function *f, int device) {
 
 /* Gradients above this count as not finite: sums over replicas, squares and moments of smaller ones stay finite. With
    clipping large ones are harmless, but their sums must be finite. */
-static float mirt__gradient_bound(const mirt_optimizer *o) {
-    return mirt__optimizer_norms(o) || o->clipvalue > 0 ? FLT_MAX / MIRT__MAX_REPLICAS : 1e17f;
+static float mirt__gradient_bound(const mirt_function *f) {
+    const mirt_optimizer *o = &f->model->config.optimizer;
+    const float usual = 1e17f, whole = 1.8e19f; /* its square is finite */
+    if (mirt__optimizer_norms(o) || o->clipvalue > 0) return FLT_MAX / MIRT__MAX_REPLICAS;
+    return whole / (float)f->replicas < usual ? whole / (float)f->replicas : usual;
 }
 
 typedef int32_t mirt__finite_four __attribute__((vector_size(16)));
@@ -44706,7 +44740,7 @@ static bool mirt__all_below(mirt__team *team, const mirt__real *x, int64_t count
 
 /* Elements [begin, end) of the gradient buffers that the device's replicas filled. */
 static bool mirt__device_gradients_finite(const mirt_function *f, int device, int64_t begin, int64_t end) {
-    const float bound = mirt__gradient_bound(&f->model->config.optimizer);
+    const float bound = mirt__gradient_bound(f);
     mirt__exchange x;
     mirt__exchange_of(f, device, &x);
     for (int p = 0; p < x.parts; p++) {
@@ -44753,8 +44787,9 @@ MIRT__LIB int mirt__device_not_finite(const mirt_function *f, int device) {
 }
 
 /* Whose squares are not finite among the gradients; -1: none. */
-static int mirt__squares_bad(const mirt_model *model) {
-    const double bound = (double)mirt__gradient_bound(&model->config.optimizer);
+static int mirt__squares_bad(const mirt_function *f) {
+    const mirt_model *model = f->model;
+    const double bound = (double)mirt__gradient_bound(f);
     for (int i = 0; i < model->num_pieces; i++) {
         if (!(model->piece[i].squares <= bound * bound * (double)model->piece[i].count))
             return model->piece[i].variable;
@@ -44762,7 +44797,7 @@ static int mirt__squares_bad(const mirt_model *model) {
     return -1;
 }
 
-MIRT__LIB bool mirt__squares_finite(const mirt_model *model) { return mirt__squares_bad(model) < 0; }
+MIRT__LIB bool mirt__squares_finite(const mirt_function *function) { return mirt__squares_bad(function) < 0; }
 
 /* Names a weight, or the optimizer's state of one, that is not finite on the host; false: all are. */
 static bool mirt__name_not_finite(const mirt_function *f, char *out, size_t size) {
@@ -44790,7 +44825,7 @@ MIRT__LIB int mirt__model_not_finite(const mirt_function *f) {
 /* The weight whose gradient is not finite, or NULL. */
 static const char *mirt__gradient_not_finite(const mirt_function *f) {
     const mirt_model *root = f->root;
-    const int of = f->model->strategy->backend ? mirt__squares_bad(f->model) : -1;
+    const int of = f->model->strategy->backend ? mirt__squares_bad(f) : -1;
     if (f->model->strategy->backend) return of < 0 ? NULL : root->variable[of].name;
     for (int i = 0; i < root->num_variables; i++) {
         const mirt__variable *v = &root->variable[i];
@@ -44847,7 +44882,7 @@ static void mirt__describe_without(const mirt_function *f, int what, char *out, 
     if (what & MIRT__MODEL_BAD && mirt__name_not_finite(f, out, size)) return;
     if (gradient)
         snprintf(out, size, "that of %.200s is above %g or not a number", gradient,
-                 (double)mirt__gradient_bound(&f->model->config.optimizer));
+                 (double)mirt__gradient_bound(f));
     else snprintf(out, size, "when the step was run again, it was");
 }
 

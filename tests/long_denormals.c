@@ -20,7 +20,7 @@ static int by_size(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-/* The least of the middle three, as another program may take a core in any epoch. */
+/* The least of these epochs, as another program may take a core in any of them. */
 static double least_of(const double *seconds, int count) {
     double sorted[EPOCHS];
     memcpy(sorted, seconds, (size_t)count * sizeof *seconds);

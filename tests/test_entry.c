@@ -422,22 +422,12 @@ static void run_all(int devices, int replicas, int threads) {
 
 /* >>rounding modes and denormals */
 
-static uint64_t weights_of(const char *picture) {
-    uint64_t hash = 1469598103934665603u;
-    static float values[8192];
+static void train_some(char digest[MIRT__SHA256_HEX]) {
     mirt_strategy *strategy = strategy_of(1, 2, 1);
     mirt_model *model = network(strategy);
-    mirt_weight_info info;
-    (void)picture;
     for (int step = 0; step < 4; step++) mirt_train_step(model, images_x(16 * step, 16), images_y(16 * step, 16), NULL);
-    for (int i = 0; i < mirt_num_weights(model); i++) {
-        mirt_weight(model, i, &info);
-        if (info.count > 8192 || mirt_get_weight(model, info.name, 0, values, (size_t)info.count) != MIRT_OK) continue;
-        const unsigned char *bytes = (const unsigned char *)values;
-        for (size_t k = 0; k < (size_t)info.count * sizeof(float); k++) hash = (hash ^ bytes[k]) * 1099511628211u;
-    }
+    digest_weights(model, 0, digest);
     mirt_strategy_destroy(strategy);
-    return hash;
 }
 
 static void *control_of_thread(void *arg) {
@@ -493,7 +483,7 @@ static void test_flags(void) {
 
 int main(void) {
     const int shapes[][3] = {{1, 1, 1}, {2, 4, 2}};
-    uint64_t bits[3] = {0, 0, 0};
+    char bits[3][MIRT__SHA256_HEX];
     look_for_in_use();
     draw_images();
     for (int w = 0; w < MIRT__COUNT(words); w++) {
@@ -502,7 +492,7 @@ int main(void) {
         control_set(words[w]);
         x87_set(words87[w]);
         for (int s = 0; s < MIRT__COUNT(shapes); s++) run_all(shapes[s][0], shapes[s][1], shapes[s][2]);
-        bits[w] = weights_of(NULL);
+        train_some(bits[w]);
     }
     control_set(USUAL);
     x87_set(words87[MIRT__COUNT(words) - 1]);
@@ -510,7 +500,7 @@ int main(void) {
         ok(at[i].wrong == 0 && at[i].dirty == 0, "%s: the caller's control and clean vectors, %d times; %d and %d times not", at[i].name, at[i].seen, at[i].wrong, at[i].dirty);
     ok(places >= 40, "%d places", places);
     ok(points > 100 && points_wrong == 0, "the library's control at %d points on its way, not at %d", points, points_wrong);
-    for (int w = 1; w < MIRT__COUNT(words); w++) ok(bits[w] == bits[0], "the caller's rounding mode changes no weight");
+    for (int w = 1; w < MIRT__COUNT(words); w++) ok(strcmp(bits[w], bits[0]) == 0, "the caller's rounding mode changes no weight");
     if (!says_in_use) skip("which upper halves of vectors are in use: the processor does not say");
     test_changes();
     test_flags();

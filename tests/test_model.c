@@ -404,6 +404,10 @@ static void check_sharers(void) {
     mirt_global_batch batch;
     mirt_dataset_next(data, &batch);
     ok(mirt_function_run(f, &batch) == MIRT_E_STATE, "a function recorded before says so: \"%s\"", mirt_last_error());
+    ok(compile_head(view) == MIRT_OK && mirt_train_step(view, images_x(0, 4), images_y(0, 4), NULL) == MIRT_OK, "the view is trained: %s", mirt_last_error());
+    ok(!dense_of(y, 3, "late") && mirt_last_status() == MIRT_E_STATE && strstr(mirt_last_error(), "is compiled"), "then the whole gets no more layers: \"%s\"",
+       mirt_last_error());
+    ok(mirt_train_step(view, images_x(0, 4), images_y(0, 4), NULL) == MIRT_OK, "and the view's optimizer keeps its state: %s", mirt_last_error());
     mirt_dataset_destroy(data);
     mirt_model_destroy(view);
     mirt_model_destroy(m);
@@ -425,6 +429,7 @@ static void check_dropped(void) {
     ok(mirt_train_step(m, images_x(0, 9), images_y(0, 9), NULL) == MIRT_OK, "the model is as it was");
     ok(compile_head(m) == MIRT_E_STATE && strstr(mirt_last_error(), "base is compiled"),
        "but is not compiled without its new output: \"%s\"", mirt_last_error());
+    ok(compile_head(m) == MIRT_OK, "which is said once: %s", mirt_last_error());
     mirt_model_destroy(m);
 
     x = mirt_call(part, mirt_input(whole, MIRT_SHAPE(IMAGE_H, IMAGE_W, 1)), MIRT_TRAINING_AUTO);

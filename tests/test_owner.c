@@ -25,19 +25,6 @@ static mirt_dataset *batches(int64_t count, int prefetch) {
     return prefetch ? mirt_prefetch(data, prefetch) : data;
 }
 
-static uint64_t bits_of(mirt_model *model) {
-    static float values[8192];
-    uint64_t hash = 1469598103934665603u;
-    mirt_weight_info info;
-    for (int i = 0; i < mirt_num_weights(model); i++) {
-        if (mirt_weight(model, i, &info) != MIRT_OK || info.count > 8192) return 0;
-        if (mirt_get_weight(model, info.name, 0, values, (size_t)info.count) != MIRT_OK) return 0;
-        const unsigned char *bytes = (const unsigned char *)values;
-        for (size_t k = 0; k < (size_t)info.count * sizeof(float); k++) hash = (hash ^ bytes[k]) * 1099511628211u;
-    }
-    return hash;
-}
-
 /* >>fork */
 
 static float out[64 * IMAGE_CLASSES];
@@ -79,7 +66,7 @@ static bool step_body(mirt_function *f, void *user) {
 }
 
 TAP_UNUSED static void test_fork(int devices, int threads) {
-    uint64_t bits[2];
+    char bits[2][MIRT__SHA256_HEX];
     mirt_global_batch batch;
     int state = -1;
     for (int forks = 0; forks < 2; forks++) {
@@ -105,12 +92,12 @@ TAP_UNUSED static void test_fork(int devices, int threads) {
                "its own strategy works (%s %d)", devices, threads, WIFEXITED(state) ? "wrong:" : "signal", WIFEXITED(state) ? WEXITSTATUS(state) : WTERMSIG(state));
         }
         ok(mirt_fit(model, data, &desc) != NULL, "the parent goes on: %s", mirt_last_error());
-        bits[forks] = bits_of(model);
+        digest_weights(model, 0, bits[forks]);
         mirt_dataset_destroy(data);
         mirt_dataset_destroy(given);
         mirt_strategy_destroy(s);
     }
-    ok(bits[0] && bits[0] == bits[1], "the parent's weights are those without a child");
+    ok(strcmp(bits[0], bits[1]) == 0, "the parent's weights are those without a child");
 }
 
 /* >>two threads */
@@ -121,6 +108,7 @@ typedef struct meeting {
     int turn; /* 1: the first thread is in a callback, 2: the second is done */
     mirt_model *model;
     mirt_status predicted, trained, created;
+    int recorded; /* of layers, outputs and variables that should not be */
     char said[512];
     int refused;
 } meeting;
@@ -147,6 +135,14 @@ static void *other_thread(void *user) {
     snprintf(m->said, sizeof m->said, "%s", mirt_last_error());
     m->trained = mirt_train_step(m->model, images_x(0, 16), images_y(0, 16), NULL);
     m->created = mirt_model_create(m->model->strategy, "other") ? MIRT_OK : mirt_last_status();
+    mirt_dense_desc dense;
+    memset(&dense, 0, sizeof dense);
+    dense.units = 2;
+    m->recorded += mirt_dense(mirt_output_of(m->model, 0), &dense) != NULL || mirt_last_status() != MIRT_E_STATE || !strstr(mirt_last_error(), "another thread");
+    m->recorded += mirt_variable(m->model, "late", MIRT_SHAPE(2), mirt_zeros(), true) != NULL || !strstr(mirt_last_error(), "another thread");
+    mirt_model_output(m->model, mirt_output_of(m->model, 0));
+    m->recorded += !strstr(mirt_last_error(), "mirt_model_outputs: another thread");
+    m->recorded += mirt_layer_output(m->model, "dense") != NULL || !strstr(mirt_last_error(), "another thread");
     mirt_model_destroy(m->model);
     mirt_strategy_destroy(m->model->strategy);
     pthread_mutex_lock(&m->mutex);
@@ -188,6 +184,7 @@ static void test_threads(int devices, int threads) {
     ok(history && history->steps == 4, "%d devices: training is not disturbed by another thread: %s", devices, mirt_last_error());
     ok(m.predicted == MIRT_E_STATE && strstr(m.said, "mirt_predict_arrays") && strstr(m.said, "mirt_fit"), "its call is refused, and both are named: %s", m.said);
     ok(m.trained == MIRT_E_STATE && m.created == MIRT_E_STATE, "so are a step and another model");
+    ok(m.recorded == 0, "and a layer, a variable, outputs, an inner output: %d are not", m.recorded);
     ok(m.refused == 2, "and what it wants to destroy stays, which the log says: %d", m.refused);
     ok(mirt_predict_arrays(m.model, images_x(0, 16), out, sizeof out / sizeof *out) == MIRT_OK, "afterwards the first thread can call");
     mirt_strategy_destroy(s);
@@ -290,7 +287,7 @@ static mirt_history *fit_until(mirt_model *model, mirt_dataset *data, int batch,
 static void test_stop(int devices) {
     char checkpoint[512];
     struct sigaction before, after;
-    uint64_t bits[2];
+    char bits[2][MIRT__SHA256_HEX];
     snprintf(checkpoint, sizeof checkpoint, "%s/stop_%ld.safetensors", tap_tmpdir(), (long)getpid());
     for (int stops = 0; stops < 2; stops++) {
         mirt_strategy *s = strategy_of(devices, 2, 1);
@@ -308,12 +305,12 @@ static void test_stop(int devices) {
         }
         mirt_history *history = fit_until(to_stop, data, -1, checkpoint, stops, 2);
         ok(history && !history->stopped && history->epochs == 2 && validations == 2, "%s: %s, %d validations", stops ? "resumed" : "in one go", mirt_last_error(), validations);
-        bits[stops] = bits_of(to_stop);
+        digest_weights(to_stop, 0, bits[stops]);
         mirt_dataset_destroy(data);
         mirt_strategy_destroy(s);
         unlink(checkpoint);
     }
-    ok(bits[0] && bits[0] == bits[1], "stopped and resumed, the weights are bit-identical");
+    ok(strcmp(bits[0], bits[1]) == 0, "stopped and resumed, the weights are bit-identical");
 }
 
 static int stop_training(const mirt_event *event, void *user) { return (void)user, event->epoch == 0; }

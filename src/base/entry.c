@@ -69,6 +69,7 @@ static mirt__float_control mirt__float_control_library(void) { return mirt__floa
 
 typedef struct mirt__thread_state {
     mirt__caller caller; /* while inside */
+    const void *const *lent; /* where the identity is that it has, or NULL */
     int inside;          /* calls into the library since code of the caller ran last on this thread */
 } mirt__thread_state;
 
@@ -102,19 +103,18 @@ MIRT__LIB void mirt__step_in(int *was_inside) {
 }
 
 MIRT__LIB const void *mirt__thread_identity(void) {
-    return mirt__this_thread.caller.identity ? mirt__this_thread.caller.identity : &mirt__this_thread;
+    return mirt__this_thread.lent ? __atomic_load_n(mirt__this_thread.lent, __ATOMIC_ACQUIRE) : &mirt__this_thread;
 }
 
 MIRT__LIB mirt__caller mirt__caller_get(void) {
     mirt__caller caller = mirt__this_thread.caller;
     if (!mirt__this_thread.inside) caller.control = mirt__float_control_get();
-    caller.identity = mirt__thread_identity();
     return caller;
 }
 
-MIRT__LIB void mirt__caller_set(const mirt__caller *caller, bool with_identity) {
-    mirt__this_thread.caller.control = caller->control;
-    mirt__this_thread.caller.identity = with_identity ? caller->identity : NULL;
+MIRT__LIB void mirt__caller_set(const mirt__caller *caller, const void *const *lent) {
+    mirt__this_thread.caller = *caller;
+    mirt__this_thread.lent = lent;
 }
 
 #ifndef MIRRORTRAIN_NO_THREADS
@@ -123,7 +123,7 @@ static void *mirt__thread_main(void *arg) {
     const mirt__thread *thread = (const mirt__thread *)arg;
     const mirt__float_control library = mirt__float_control_library();
     mirt__this_thread.inside = 1;
-    mirt__caller_set(&thread->caller, false);
+    mirt__caller_set(&thread->caller, NULL);
     mirt__float_control_set(&library);
     return thread->fn(thread->arg);
 }

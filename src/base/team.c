@@ -243,7 +243,7 @@ static void mirt__team_work(mirt__team_member *self) {
     for (uint32_t job = 0;; job++) {
         mirt__gate_wait(&team->work, job, team->spin, NULL);
         if (team->quit) return;
-        mirt__caller_set(&team->caller, false);
+        mirt__caller_set(&team->caller, NULL);
         team->fn(team->arg, self->number);
         if (__atomic_sub_fetch(&team->unfinished, 1, __ATOMIC_ACQ_REL) == 0) mirt__gate_move(&team->done);
     }

@@ -119,7 +119,7 @@ static void *mirt__prefetch_worker(void *arg) {
     pthread_mutex_lock(&prefetch->mutex);
     while (!prefetch->quit) {
         if (prefetch->busy) {
-            mirt__caller_set(&prefetch->caller, false);
+            mirt__caller_set(&prefetch->caller, NULL);
             mirt__prefetch_epoch(prefetch);
             prefetch->busy = false;
             pthread_cond_signal(&prefetch->to_consumer);

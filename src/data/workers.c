@@ -262,7 +262,7 @@ static void *mirt__crew_main(void *arg) {
     pthread_mutex_lock(&crew->mutex);
     while (!crew->quit) {
         mirt__crew_job *job = mirt__crew_unclaimed(crew);
-        if (job) mirt__caller_set(&job->caller, false);
+        if (job) mirt__caller_set(&job->caller, NULL);
         if (job) mirt__crew_step(crew, job, thread->work);
         else pthread_cond_wait(&crew->to_threads, &crew->mutex);
     }

@@ -20,6 +20,7 @@ MIRT__LIB bool mirt__use_begin(mirt_strategy **strategy, const char *call) {
     if (!s) return true;
     *strategy = NULL; /* nothing to end */
     if (mirt__own_process(s->process, call, "strategy") != MIRT_OK) return false;
+    if (s->death || s->lost[0]) return true; /* the call will say so; claims may never end */
     if (__atomic_load_n(&s->owner, __ATOMIC_ACQUIRE) != self) {
         if (!__atomic_compare_exchange_n(&s->owner, &nobody, self, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) {
             if (mirt__may_use(s, call) != MIRT_OK) return false;

@@ -37,6 +37,7 @@ MIRT__LIB void mirt__log(const mirt_strategy *strategy, mirt_log_level level, co
 }
 
 MIRT_API void mirt_set_log(mirt_strategy *strategy, mirt_log_fn fn, void *user) {
+    MIRT__USE(strategy, );
     if (!strategy) return;
     strategy->log = fn;
     strategy->log_user = user;

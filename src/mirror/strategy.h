@@ -94,8 +94,11 @@ MIRT__LIB void mirt__park_if_given_up(const mirt_strategy *strategy, int device)
    where another thread uses it, or in a child of its process (MIRT_E_STATE). NULL is allowed. */
 #define MIRT__USE(strategy, failed) \
     MIRT__ENTER; \
+    MIRT__CLAIM(strategy, __func__, failed)
+/* Where MIRT__ENTER is in force already. `call`: its name in messages. */
+#define MIRT__CLAIM(strategy, call, failed) \
     mirt_strategy *mirt__used MIRT__AT_END(mirt__use_end) = strategy; \
-    if (!mirt__use_begin(&mirt__used, __func__)) return failed
+    if (!mirt__use_begin(&mirt__used, call)) return failed
 MIRT__LIB bool mirt__use_begin(mirt_strategy **strategy, const char *call);
 MIRT__LIB void mirt__use_end(mirt_strategy **strategy);
 /* Whether what belongs to it can be destroyed now: not while another thread uses it, which is logged, nor in a child of its process,

@@ -62,7 +62,8 @@ struct mirt__watch {
     char death[512];
     /* the pilot; the mutex guards the rest */
     mirt__thread pilot;
-    mirt__caller caller; /* for whom the job is */
+    mirt__caller caller; /* for whom the job is, */
+    const void *lent;    /* and its identity; atomic: w itself when it has stopped waiting */
     bool has_pilot, has_mutex, has_to_pilot, has_to_caller, quit;
     int ended; /* atomic: the pilot's thread has */
     pthread_mutex_t mutex;
@@ -271,7 +272,7 @@ static void mirt__pilot_serve(mirt__watch *w) {
         const mirt__caller caller = w->caller;
         pthread_mutex_unlock(&w->mutex);
         mirt__error_set(&w->error);
-        mirt__caller_set(&caller, true);
+        mirt__caller_set(&caller, &w->lent);
         mirt_status status = job(arg);
         mirt__error_get(&w->error);
         pthread_mutex_lock(&w->mutex);
@@ -345,12 +346,14 @@ static mirt_status mirt__hand_over(mirt_strategy *s, mirt_status (*fn)(void *arg
     w->job = fn;
     w->job_arg = arg;
     w->caller = mirt__caller_get();
+    __atomic_store_n(&w->lent, mirt__thread_identity(), __ATOMIC_RELEASE);
     for (w->turn = MIRT__TURN_JOB; w->turn != MIRT__TURN_DONE;) {
         pthread_cond_signal(&w->to_pilot);
         bool alive = mirt__await_pilot(s);
         if (!alive || w->turn == MIRT__TURN_DONE) {
             mirt_status status = alive ? w->status : MIRT_E_TIMEOUT;
             w->turn = MIRT__TURN_NOBODY;
+            if (!alive) __atomic_store_n(&w->lent, (const void *)w, __ATOMIC_RELEASE);
             pthread_mutex_unlock(&w->mutex);
             if (alive) mirt__error_set(&w->error);
             return status;
@@ -361,7 +364,10 @@ static mirt_status mirt__hand_over(mirt_strategy *s, mirt_status (*fn)(void *arg
         pthread_mutex_unlock(&w->mutex);
         mirt__error_set(&w->error);
         call(call_arg);
-        if (s->death) return mirt__usable(s); /* in a call of the call's */
+        if (s->death) { /* in a call of the call's */
+            __atomic_store_n(&w->lent, (const void *)w, __ATOMIC_RELEASE);
+            return mirt__usable(s);
+        }
         mirt__error_get(&w->error);
         pthread_mutex_lock(&w->mutex);
         w->turn = MIRT__TURN_BACK;

@@ -149,7 +149,7 @@ static bool mirt__call_into(mirt__graph *graph, mirt_model *model, mirt_tensor *
 }
 
 MIRT_API mirt_tensor *mirt_call_many(mirt_model *model, mirt_tensor *const *x, int count, mirt_training training, mirt_tensor **out) {
-    MIRT__ENTER;
+    MIRT__USE_MODEL(model, NULL);
     mirt_tensor *own[MIRT_MAX_OUTPUTS], *in[MIRT_MAX_INPUTS];
     if (!x || count < 1 || !x[0]) return NULL;
     mirt__graph *graph = x[0]->node->graph;
@@ -172,6 +172,7 @@ MIRT_API mirt_tensor *mirt_call(mirt_model *model, mirt_tensor *x, mirt_training
 /* >>views */
 
 MIRT_API mirt_tensor *mirt_layer_output(mirt_model *model, const char *layer) {
+    MIRT__USE_MODEL(model, NULL);
     if (!model || !layer) return mirt__fail(MIRT_E_INVALID, "mirt_layer_output: no model or no name"), (mirt_tensor *)NULL;
     int index = mirt__layer_find(model, layer);
     return index < 0 ? NULL : model->layer[index]->out[0];

@@ -129,6 +129,7 @@ MIRT__LIB mirt_tensor *mirt__layer_add(mirt_model *model, const mirt__layer_clas
         model = in[i]->node->graph->model;
         if (!model) return mirt__fail(MIRT_E_INVALID, "%s: layers belong to models; here only operations are possible", cls->base_name), mirt__graph_poison(in[i]->node->graph), (mirt_tensor *)NULL;
     }
+    MIRT__CLAIM(mirt__strategy_of_model(model), cls->base_name, NULL);
     if (!model || model->graph.status != MIRT_OK || mirt__usable(model->strategy) != MIRT_OK) return NULL;
     if (!mirt__model_extend(model, "layers")) return NULL;
     mirt__layer *layer = mirt__layer_new(model, cls, desc, name);
@@ -157,6 +158,7 @@ MIRT__LIB mirt_tensor *mirt__layer_add(mirt_model *model, const mirt__layer_clas
 }
 
 MIRT_API void mirt_next_name(mirt_model *model, const char *name) {
+    MIRT__USE_MODEL(model, );
     if (!model) return;
     model->next_name = name ? mirt__pool_strdup(&model->graph.pool, name) : NULL;
     if (name && !model->next_name) mirt__model_poison(model);

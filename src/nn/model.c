@@ -141,6 +141,7 @@ static bool mirt__outputs_allowed(mirt_model *model) {
 }
 
 MIRT_API void mirt_model_outputs(mirt_model *model, mirt_tensor *const *outputs, int count) {
+    MIRT__USE_MODEL(model, );
     if (!model || !mirt__outputs_allowed(model)) return;
     if (count < 1 || count > MIRT_MAX_OUTPUTS) {
         mirt__fail(MIRT_E_INVALID, "%s: %d outputs; it must be 1 to %d", model->name, count, MIRT_MAX_OUTPUTS);
@@ -173,7 +174,11 @@ MIRT_API mirt_tensor *mirt_output_of(const mirt_model *model, int index) {
 
 static mirt_status mirt__compile_check(mirt_model *model, const mirt_compile_desc *desc) {
     if (model->graph.status != MIRT_OK) return mirt__fail(model->graph.status, "%s", model->graph.error);
-    if (model->refusal[0]) return mirt__fail(MIRT_E_STATE, "%s", model->refusal);
+    if (model->refusal[0]) {
+        mirt__fail(MIRT_E_STATE, "%s", model->refusal);
+        model->refusal[0] = 0;
+        return MIRT_E_STATE;
+    }
     bool bare = !model->num_inputs && !model->num_outputs && !model->num_layers && model->num_variables; /* weights for functions */
     if (!bare && !model->num_inputs) return mirt__fail(MIRT_E_STATE, "%s has no input: begin with mirt_input", model->name);
     if (!bare && !model->num_outputs) return mirt__fail(MIRT_E_STATE, "%s has no output: end with mirt_model_output", model->name);

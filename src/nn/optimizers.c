@@ -277,6 +277,7 @@ MIRT_API double mirt_get_learning_rate(const mirt_model *model) {
     const mirt_optimizer *o = &model->config.optimizer;
     if (model->rate_set || (!o->schedule && !o->decay.kind)) return (double)o->learning_rate;
     if (!o->schedule) return mirt__schedule_rate(&o->decay, model->step);
+    MIRT__CLAIM(model->strategy, __func__, (double)NAN);
     mirt__hold((mirt_model *)model);
     double rate;
     {

@@ -188,16 +188,23 @@ static mirt_status mirt__weights_keep(mirt_model *model) {
     return mirt__usable(model->strategy);
 }
 
+/* A view or a part whose optimizer state would be lost with the weights' places; NULL: none. */
+static const mirt_model *mirt__compiled_relative(const mirt_model *model) {
+    for (const mirt_model *m = model->strategy->models; m; m = m->next)
+        if (m->compiled && mirt__root(m, NULL) == model) return m;
+    return NULL;
+}
+
 MIRT__LIB bool mirt__model_extend(mirt_model *model, const char *what) {
-    const mirt_model *busy = mirt__family_busy(model);
+    const mirt_model *busy = mirt__family_busy(model), *compiled = mirt__compiled_relative(model);
     if (model->owner)
         mirt__fail(MIRT_E_STATE, "%s is a %s %s already; %s come before that", model->name,
                    model->is_view ? "view of" : "part of", model->owner->name, what);
-    else if (model->compiled) /* it stays usable, so it is not marked */
+    else if (compiled) /* it stays usable, so the model is not marked */
         mirt__fail(MIRT_E_STATE,
-                   "%s is compiled: %s come before mirt_compile. To build on it, call it in a new model: "
+                   "%s is compiled: %s come before mirt_compile. To build on %s, call it in a new model: "
                    "mirt_call(%.64s, mirt_input(new_model, shape), MIRT_TRAINING_AUTO)",
-                   model->name, what, model->name);
+                   compiled->name, what, compiled == model ? "it" : model->name, model->name);
     else if (!model->weight[0]) return true;
     else if (busy)
         mirt__fail(MIRT_E_STATE, "%s is being trained or recorded; %s of %s have to wait until that call returns",
@@ -398,6 +405,7 @@ MIRT__LIB void mirt__loss_scale_step(mirt_model *root, bool overflow) {
 /* >>reading and setting */
 
 MIRT_API mirt_tensor *mirt_variable(mirt_model *model, const char *name, mirt_shape shape, mirt_initializer initializer, bool trainable) {
+    MIRT__USE_MODEL(model, NULL);
     mirt__variable like;
     char text[96];
     if (!model || model->graph.status != MIRT_OK) return NULL;
@@ -423,6 +431,7 @@ MIRT_API mirt_tensor *mirt_variable(mirt_model *model, const char *name, mirt_sh
 }
 
 MIRT_API mirt_status mirt_add_loss(mirt_model *model, mirt_tensor *loss) {
+    MIRT__USE_MODEL(model, mirt_last_status());
     char text[96];
     if (!model) return mirt__fail_missing("mirt_add_loss", "model");
     if (model->graph.status != MIRT_OK) return mirt__fail(model->graph.status, "%s", model->graph.error);

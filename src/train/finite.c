@@ -37,8 +37,11 @@ static bool mirt__device_losses_finite(const mirt_function *f, int device) {
 
 /* Gradients above this count as not finite: sums over replicas, squares and moments of smaller ones stay finite. With
    clipping large ones are harmless, but their sums must be finite. */
-static float mirt__gradient_bound(const mirt_optimizer *o) {
-    return mirt__optimizer_norms(o) || o->clipvalue > 0 ? FLT_MAX / MIRT__MAX_REPLICAS : 1e17f;
+static float mirt__gradient_bound(const mirt_function *f) {
+    const mirt_optimizer *o = &f->model->config.optimizer;
+    const float usual = 1e17f, whole = 1.8e19f; /* its square is finite */
+    if (mirt__optimizer_norms(o) || o->clipvalue > 0) return FLT_MAX / MIRT__MAX_REPLICAS;
+    return whole / (float)f->replicas < usual ? whole / (float)f->replicas : usual;
 }
 
 typedef int32_t mirt__finite_four __attribute__((vector_size(16)));
@@ -90,7 +93,7 @@ static bool mirt__all_below(mirt__team *team, const mirt__real *x, int64_t count
 
 /* Elements [begin, end) of the gradient buffers that the device's replicas filled. */
 static bool mirt__device_gradients_finite(const mirt_function *f, int device, int64_t begin, int64_t end) {
-    const float bound = mirt__gradient_bound(&f->model->config.optimizer);
+    const float bound = mirt__gradient_bound(f);
     mirt__exchange x;
     mirt__exchange_of(f, device, &x);
     for (int p = 0; p < x.parts; p++) {
@@ -137,8 +140,9 @@ MIRT__LIB int mirt__device_not_finite(const mirt_function *f, int device) {
 }
 
 /* Whose squares are not finite among the gradients; -1: none. */
-static int mirt__squares_bad(const mirt_model *model) {
-    const double bound = (double)mirt__gradient_bound(&model->config.optimizer);
+static int mirt__squares_bad(const mirt_function *f) {
+    const mirt_model *model = f->model;
+    const double bound = (double)mirt__gradient_bound(f);
     for (int i = 0; i < model->num_pieces; i++) {
         if (!(model->piece[i].squares <= bound * bound * (double)model->piece[i].count))
             return model->piece[i].variable;
@@ -146,7 +150,7 @@ static int mirt__squares_bad(const mirt_model *model) {
     return -1;
 }
 
-MIRT__LIB bool mirt__squares_finite(const mirt_model *model) { return mirt__squares_bad(model) < 0; }
+MIRT__LIB bool mirt__squares_finite(const mirt_function *function) { return mirt__squares_bad(function) < 0; }
 
 /* Names a weight, or the optimizer's state of one, that is not finite on the host; false: all are. */
 static bool mirt__name_not_finite(const mirt_function *f, char *out, size_t size) {
@@ -174,7 +178,7 @@ MIRT__LIB int mirt__model_not_finite(const mirt_function *f) {
 /* The weight whose gradient is not finite, or NULL. */
 static const char *mirt__gradient_not_finite(const mirt_function *f) {
     const mirt_model *root = f->root;
-    const int of = f->model->strategy->backend ? mirt__squares_bad(f->model) : -1;
+    const int of = f->model->strategy->backend ? mirt__squares_bad(f) : -1;
     if (f->model->strategy->backend) return of < 0 ? NULL : root->variable[of].name;
     for (int i = 0; i < root->num_variables; i++) {
         const mirt__variable *v = &root->variable[i];
@@ -231,7 +235,7 @@ static void mirt__describe_without(const mirt_function *f, int what, char *out, 
     if (what & MIRT__MODEL_BAD && mirt__name_not_finite(f, out, size)) return;
     if (gradient)
         snprintf(out, size, "that of %.200s is above %g or not a number", gradient,
-                 (double)mirt__gradient_bound(&f->model->config.optimizer));
+                 (double)mirt__gradient_bound(f));
     else snprintf(out, size, "when the step was run again, it was");
 }
 

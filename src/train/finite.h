@@ -18,7 +18,7 @@ MIRT__LIB void mirt__finder_look(void *finder, const mirt__call *call, int numbe
    were finite before. */
 MIRT__LIB int mirt__device_not_finite(const mirt_function *function, int device);
 /* Gradients that are known by their squares alone, on devices with memory of their own. */
-MIRT__LIB bool mirt__squares_finite(const mirt_model *model);
+MIRT__LIB bool mirt__squares_finite(const mirt_function *function);
 /* Before the first step: the weights and the optimizer's state. */
 MIRT__LIB int mirt__model_not_finite(const mirt_function *function);
 /* One sentence for whatever is not finite, by what the devices' finders found. */

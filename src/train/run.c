@@ -508,7 +508,7 @@ static bool mirt__device_new_values(mirt_function *f, int device, bool norms) {
         __atomic_store_n(&f->overflow, true, __ATOMIC_RELAXED);
         return true;
     }
-    if (f->finite_only && norms && !f->scaled && f->model->strategy->backend && !mirt__squares_finite(f->model)) {
+    if (f->finite_only && norms && !f->scaled && f->model->strategy->backend && !mirt__squares_finite(f)) {
         __atomic_fetch_or(&f->not_finite, MIRT__GRADIENT_BAD, __ATOMIC_RELAXED);
         return true;
     }
@@ -713,8 +713,10 @@ MIRT__LIB mirt_status mirt__function_step_ahead(mirt_function *f, mirt__next_fn 
             if (!r->batched) memset(r->data, 0, (size_t)mirt__result_places(f) * (size_t)r->count * mirt__dtype_size(r->dtype));
         }
     }
-    if (f->finite_only && f->model->nan_first) f->not_finite = mirt__model_not_finite(f);
-    f->model->nan_first = false;
+    if (f->finite_only && f->model->nan_first) {
+        f->not_finite = mirt__model_not_finite(f);
+        f->model->nan_first = false;
+    }
     f->overlaps = f->by_replicas && f->num_buckets > 0 && !f->finite_only;
     if (!f->sends_ahead || f->finite_only || f->clocks) next = NULL; /* results are wanted before anything else, or their seconds */
     if (mirt__run_devices(f, f->by_replicas ? mirt__device_step : mirt__device_rows, next, arg) != MIRT_OK) return mirt_last_status();
