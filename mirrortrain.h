@@ -2986,6 +2986,7 @@ const mirt__backend *mirt__cuda_backend(void) MIRT__WEAK;
 /* both given */
 #elif !defined(MIRRORTRAIN_MALLOC) && !defined(MIRRORTRAIN_FREE)
 #define MIRRORTRAIN_MALLOC(size) malloc(size)
+#define MIRT__MALLOC_ZEROED(size) calloc(1, size) /* pages that the system has cleared are not cleared again */
 #define MIRRORTRAIN_FREE(pointer) free(pointer)
 #if defined(__linux__)
 #define MIRT__HUGE_PAGES /* may be asked for, in memory that is of the system's own allocator */
@@ -21986,9 +21987,13 @@ static void *mirt__stb_malloc(size_t bytes) {
         return NULL;
     }
     mirt__stb_allowance -= bytes;
+#ifdef MIRT__MALLOC_ZEROED
+    void *block = MIRT__MALLOC_ZEROED(bytes);
+#else
     void *block = MIRRORTRAIN_MALLOC(bytes);
     if (block) memset(block, 0, bytes);
-    else mirt__stb_memory_failed = true;
+#endif
+    if (!block) mirt__stb_memory_failed = true;
     return block;
 }
 

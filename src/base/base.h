@@ -39,6 +39,7 @@
 /* both given */
 #elif !defined(MIRRORTRAIN_MALLOC) && !defined(MIRRORTRAIN_FREE)
 #define MIRRORTRAIN_MALLOC(size) malloc(size)
+#define MIRT__MALLOC_ZEROED(size) calloc(1, size) /* pages that the system has cleared are not cleared again */
 #define MIRRORTRAIN_FREE(pointer) free(pointer)
 #if defined(__linux__)
 #define MIRT__HUGE_PAGES /* may be asked for, in memory that is of the system's own allocator */

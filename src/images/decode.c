@@ -62,9 +62,13 @@ static void *mirt__stb_malloc(size_t bytes) {
         return NULL;
     }
     mirt__stb_allowance -= bytes;
+#ifdef MIRT__MALLOC_ZEROED
+    void *block = MIRT__MALLOC_ZEROED(bytes);
+#else
     void *block = MIRRORTRAIN_MALLOC(bytes);
     if (block) memset(block, 0, bytes);
-    else mirt__stb_memory_failed = true;
+#endif
+    if (!block) mirt__stb_memory_failed = true;
     return block;
 }
 
