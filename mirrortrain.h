@@ -3334,6 +3334,8 @@ MIRT__LIB int64_t mirt__file_read_at(int fd, uint64_t offset, void *data, size_t
 MIRT__LIB bool mirt__file_exists(const char *path);
 
 MIRT__LIB bool mirt__is_directory(const char *path);
+/* Something that is neither a file nor a directory, such as a pipe or /dev/null: it keeps no bytes to look at. */
+MIRT__LIB bool mirt__is_device(const char *path);
 /* Makes the directory that `path` lies in, and those above it, unless they are there; they outlast a power failure. */
 MIRT__LIB mirt_status mirt__make_directory_of(const char *path);
 /* Removes a file; that it is not there is no failure. */
@@ -4152,6 +4154,11 @@ MIRT__LIB bool mirt__file_exists(const char *path) {
 MIRT__LIB bool mirt__is_directory(const char *path) {
     struct stat info;
     return MIRRORTRAIN_STAT(path, &info) == 0 && S_ISDIR(info.st_mode);
+}
+
+MIRT__LIB bool mirt__is_device(const char *path) {
+    struct stat info;
+    return MIRRORTRAIN_STAT(path, &info) == 0 && !S_ISREG(info.st_mode) && !S_ISDIR(info.st_mode);
 }
 
 MIRT__LIB mirt_status mirt__file_remove(const char *path) {
@@ -46845,6 +46852,7 @@ MIRT__LIB mirt_status mirt__log_check_cut(const char *path, int64_t length) {
     uint64_t size;
     char last = '\n';
     int fd;
+    if (mirt__is_device(path)) return MIRT_OK; /* mirt__append_open cuts nothing there */
     mirt_status status = mirt__file_open(path, &fd, &size);
     if (status == MIRT_E_NOT_FOUND) return MIRT_OK;
     if (status != MIRT_OK) return status;

@@ -203,6 +203,29 @@ static void test_resume(void) {
     mirt_model_destroy(model);
 }
 
+/* Fits with a log to a device, and goes on from the state it has then; a log to a pipe takes up the same state. */
+static void resume_device(const char *what, mirt_callback *c, mirt_callback *piped) {
+    mirt_model *model = make_model();
+    bool good = c && run(model, 1, c, NULL, NULL) != NULL;
+    char *state = good ? state_of(c) : NULL;
+    good = state && c->load_state(state, c->user) == 0 && run(model, 1, c, NULL, NULL) != NULL;
+    ok(good, "%s to /dev/null is gone on with%s%s", what, good ? "" : ": ", good ? "" : mirt_last_error());
+    good = state && piped && piped->load_state(state, piped->user) == 0;
+    ok(good, "nor does a pipe have an end that must fit%s%s", good ? "" : ": ", good ? "" : mirt_last_error());
+    free(state);
+    mirt_callback_destroy(c);
+    mirt_callback_destroy(piped);
+    mirt_model_destroy(model);
+}
+
+static void test_resume_devices(void) {
+    char pipe_path[256];
+    snprintf(pipe_path, sizeof pipe_path, "%s", path_of("pipe"));
+    ok(mkfifo(pipe_path, 0600) == 0, "a pipe");
+    resume_device("a CSV log", csv("/dev/null", 0, false), csv(pipe_path, 0, false));
+    resume_device("a JSON log", json("/dev/null", 1), json(pipe_path, 1));
+}
+
 static void refused(mirt_callback *c, const char *name, const char *what) {
     mirt_model *model = make_model();
     mirt_history *history = c ? run(model, 1, c, NULL, NULL) : NULL;
@@ -276,6 +299,7 @@ int main(int argc, char **argv) {
         test_csv();
         test_json();
         test_resume();
+        test_resume_devices();
         test_failures();
         test_own();
         char command[600];

@@ -84,6 +84,11 @@ MIRT__LIB bool mirt__is_directory(const char *path) {
     return MIRRORTRAIN_STAT(path, &info) == 0 && S_ISDIR(info.st_mode);
 }
 
+MIRT__LIB bool mirt__is_device(const char *path) {
+    struct stat info;
+    return MIRRORTRAIN_STAT(path, &info) == 0 && !S_ISREG(info.st_mode) && !S_ISDIR(info.st_mode);
+}
+
 MIRT__LIB mirt_status mirt__file_remove(const char *path) {
     return MIRRORTRAIN_UNLINK(path) == 0 || errno == ENOENT ? MIRT_OK : mirt__file_fail(path, "cannot remove the file");
 }

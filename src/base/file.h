@@ -22,6 +22,8 @@ MIRT__LIB int64_t mirt__file_read_at(int fd, uint64_t offset, void *data, size_t
 MIRT__LIB bool mirt__file_exists(const char *path);
 
 MIRT__LIB bool mirt__is_directory(const char *path);
+/* Something that is neither a file nor a directory, such as a pipe or /dev/null: it keeps no bytes to look at. */
+MIRT__LIB bool mirt__is_device(const char *path);
 /* Makes the directory that `path` lies in, and those above it, unless they are there; they outlast a power failure. */
 MIRT__LIB mirt_status mirt__make_directory_of(const char *path);
 /* Removes a file; that it is not there is no failure. */
