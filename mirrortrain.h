@@ -1677,7 +1677,9 @@ typedef struct mirt_fit_desc {
     /* A checkpoint (a file that mirt_model_checkpoint or, in a callback of a fit, mirt_save wrote), or a directory whose newest valid one
        is taken; fit then goes on where that fit was, in the middle of an epoch too, and comes to its weights, logs and history in
        the same bits, on any number of devices. Model, data, this description but for `epochs` and `max_steps`, seed, replicas and global batch
-       have to be the same: otherwise an error, and nothing is changed. Files without the library's checksums are refused. Where the directory holds none, or is not there, fit begins anew and says so. */
+       have to be the same: otherwise an error, and nothing is changed. Files that are damaged or without the
+       library's checksums are refused; in a directory they are named in the log and passed over, and if nothing else is there fit fails
+       (MIRT_E_FORMAT). Where the directory holds no checkpoint, or is not there, fit begins anew and says so. */
     const char *resume;
     int64_t check_drift_every; /* steps after which mirt_check_drift looks; 0: at the end of every epoch; negative: never */
 } mirt_fit_desc;
@@ -41803,7 +41805,8 @@ MIRT__LIB mirt_status mirt__fit_resume(mirt__fit *fit);
 MIRT__LIB mirt_status mirt__checkpoint_open(mirt__safetensors *file, const char *path);
 /* When the newest of a directory was written, whole or not; 0: there is none that can be read. MIRT_E_NOMEM */
 MIRT__LIB mirt_status mirt__checkpoint_newest(const char *directory, int64_t *saved);
-/* Opens the newest valid checkpoint in a directory, and says which: *found false: there is none. `runs`: of those that a fit can go on from. */
+/* Opens the newest valid checkpoint in a directory, and says which: *found false: there is none. `runs`: of those that a fit can go on from;
+   where all of these were refused it fails, naming the newest. */
 MIRT__LIB mirt_status mirt__checkpoint_latest(const mirt_strategy *strategy, const char *directory, bool runs, mirt__safetensors *file, bool *found);
 
 #endif
@@ -46545,6 +46548,7 @@ typedef struct mirt__candidates {
     mirt__candidate *list;
     int count, capacity;
     bool others; /* a look is taken at files of others as well, to tell of damaged ones */
+    const char *refused; /* one of these */
 } mirt__candidates;
 
 /* The header of a safetensors file as JSON, NULL if it is none, or if memory ran out. */
@@ -46615,7 +46619,7 @@ static mirt_status mirt__candidate_add(mirt__candidates *c, const mirt_strategy 
         mirt__safetensors file;
         if (!c->others || !mirt__ends_in(name, ".safetensors")) return MIRT_OK;
         if (mirt__safetensors_open(&file, path) == MIRT_OK) mirt__safetensors_close(&file); /* of somebody else */
-        else mirt__checkpoint_damaged(strategy, path);
+        else mirt__checkpoint_damaged(strategy, c->refused = path);
         return MIRT_OK;
     }
     if (c->count == c->capacity) {
@@ -46666,7 +46670,15 @@ MIRT__LIB mirt_status mirt__checkpoint_open(mirt__safetensors *file, const char 
     return status;
 }
 
+/* A run that is lost is not begun anew unasked: `path` was refused, and nothing else in the directory can be gone on with. */
+static mirt_status mirt__checkpoint_lost(const char *directory, const char *path, mirt__safetensors *file, bool *found) {
+    *found = mirt__checkpoint_open(file, path) == MIRT_OK; /* says once more what is wrong */
+    if (*found) return MIRT_OK;
+    return mirt__fail_at("mirt_fit: no checkpoint in %s can be used; move them away to begin anew", directory);
+}
+
 MIRT__LIB mirt_status mirt__checkpoint_latest(const mirt_strategy *strategy, const char *directory, bool runs, mirt__safetensors *file, bool *found) {
+    const char *refused = NULL; /* the newest one */
     mirt__candidates c;
     memset(&c, 0, sizeof c);
     c.others = true;
@@ -46678,7 +46690,10 @@ MIRT__LIB mirt_status mirt__checkpoint_latest(const mirt_strategy *strategy, con
         *found = mirt__checkpoint_open(file, c.list[i].path) == MIRT_OK;
         if (!*found && mirt_last_status() == MIRT_E_NOMEM) status = MIRT_E_NOMEM;
         else if (!*found) mirt__checkpoint_damaged(strategy, c.list[i].path);
+        if (!*found && !refused) refused = c.list[i].path;
     }
+    if (!refused) refused = c.refused;
+    if (runs && status == MIRT_OK && !*found && refused) status = mirt__checkpoint_lost(directory, refused, file, found);
     mirt__free(c.list);
     mirt__pool_free(&c.pool);
     return status;

@@ -503,6 +503,22 @@ static void check_damage(void) {
     good = fit_small(n, &fit) != NULL;
     digest_weights(n, 0, part);
     ok(good && strcmp(whole, part) == 0 && strstr(logged, "c_02.safetensors: step 2"), "going on from the directory comes to the same bits");
+    damage("c_02.safetensors", 1000, true);
+    n = small_model(t, 7, mirt_adam(1e-3f));
+    ok(!fit_small(n, &fit) && mirt_last_status() == MIRT_E_FORMAT && strstr(mirt_last_error(), "c_08.safetensors") && strstr(mirt_last_error(), "begin anew") && mirt_step(n) == 0,
+       "where all are damaged nothing begins anew over them: \"%s\"", mirt_last_error());
+    ok(mirt_latest_checkpoint(t, work_directory(), latest, sizeof latest) == MIRT_E_NOT_FOUND, "none of them is the newest: %s", mirt_last_error());
+    for (int step = 2; step < 8; step += 2) {
+        snprintf(latest, sizeof latest, "c_%02d.safetensors", step);
+        unlink(in_work(latest, path));
+    }
+    damage("c_08.safetensors", 300, false);
+    ok(!fit_small(n, &fit) && mirt_last_status() == MIRT_E_FORMAT && strstr(mirt_last_error(), "c_08.safetensors"), "nor over one whose header is damaged: \"%s\"", mirt_last_error());
+    char half[400];
+    snprintf(latest, sizeof latest, "%s", in_work("c_08.safetensors", path));
+    snprintf(half, sizeof half, "%s", in_work("c_08.safetensors.17-4.tmp", path));
+    logged[0] = 0;
+    ok(rename(latest, half) == 0 && fit_small(n, &fit) && strstr(logged, "begins anew"), "half a file of a killed run is no checkpoint: \"%s\"", logged);
     listing(true);
     logged[0] = 0;
     fit.resume = in_work("not/there", path);

@@ -430,6 +430,11 @@ static void check_unsummed(void) {
     ok(mirt_latest_checkpoint(r.strategy, directory, latest, sizeof latest) == MIRT_E_NOT_FOUND,
        "it is not the latest of its directory: \"%s\"", mirt_last_error());
     run_close(&r);
+    run_open(&r, directory, 0);
+    ok(!run_fit(&r) && mirt_last_status() == MIRT_E_FORMAT && strstr(mirt_last_error(), "z.safetensors") &&
+           strstr(mirt_last_error(), "no checksums") && mirt_step(r.model) == 0,
+       "nor is a directory that holds nothing else: \"%s\"", mirt_last_error());
+    run_close(&r);
     const edit older = {"saved", "5", NULL, 0, 0, 0, MIRT__ST_BOOL, NULL};
     done = write_crafted(in_work("sums/a.safetensors", path), &older, 1);
     run_open(&r, directory, 0);

@@ -15,6 +15,7 @@ typedef struct mirt__candidates {
     mirt__candidate *list;
     int count, capacity;
     bool others; /* a look is taken at files of others as well, to tell of damaged ones */
+    const char *refused; /* one of these */
 } mirt__candidates;
 
 /* The header of a safetensors file as JSON, NULL if it is none, or if memory ran out. */
@@ -85,7 +86,7 @@ static mirt_status mirt__candidate_add(mirt__candidates *c, const mirt_strategy 
         mirt__safetensors file;
         if (!c->others || !mirt__ends_in(name, ".safetensors")) return MIRT_OK;
         if (mirt__safetensors_open(&file, path) == MIRT_OK) mirt__safetensors_close(&file); /* of somebody else */
-        else mirt__checkpoint_damaged(strategy, path);
+        else mirt__checkpoint_damaged(strategy, c->refused = path);
         return MIRT_OK;
     }
     if (c->count == c->capacity) {
@@ -136,7 +137,15 @@ MIRT__LIB mirt_status mirt__checkpoint_open(mirt__safetensors *file, const char 
     return status;
 }
 
+/* A run that is lost is not begun anew unasked: `path` was refused, and nothing else in the directory can be gone on with. */
+static mirt_status mirt__checkpoint_lost(const char *directory, const char *path, mirt__safetensors *file, bool *found) {
+    *found = mirt__checkpoint_open(file, path) == MIRT_OK; /* says once more what is wrong */
+    if (*found) return MIRT_OK;
+    return mirt__fail_at("mirt_fit: no checkpoint in %s can be used; move them away to begin anew", directory);
+}
+
 MIRT__LIB mirt_status mirt__checkpoint_latest(const mirt_strategy *strategy, const char *directory, bool runs, mirt__safetensors *file, bool *found) {
+    const char *refused = NULL; /* the newest one */
     mirt__candidates c;
     memset(&c, 0, sizeof c);
     c.others = true;
@@ -148,7 +157,10 @@ MIRT__LIB mirt_status mirt__checkpoint_latest(const mirt_strategy *strategy, con
         *found = mirt__checkpoint_open(file, c.list[i].path) == MIRT_OK;
         if (!*found && mirt_last_status() == MIRT_E_NOMEM) status = MIRT_E_NOMEM;
         else if (!*found) mirt__checkpoint_damaged(strategy, c.list[i].path);
+        if (!*found && !refused) refused = c.list[i].path;
     }
+    if (!refused) refused = c.refused;
+    if (runs && status == MIRT_OK && !*found && refused) status = mirt__checkpoint_lost(directory, refused, file, found);
     mirt__free(c.list);
     mirt__pool_free(&c.pool);
     return status;

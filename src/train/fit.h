@@ -136,7 +136,8 @@ MIRT__LIB mirt_status mirt__fit_resume(mirt__fit *fit);
 MIRT__LIB mirt_status mirt__checkpoint_open(mirt__safetensors *file, const char *path);
 /* When the newest of a directory was written, whole or not; 0: there is none that can be read. MIRT_E_NOMEM */
 MIRT__LIB mirt_status mirt__checkpoint_newest(const char *directory, int64_t *saved);
-/* Opens the newest valid checkpoint in a directory, and says which: *found false: there is none. `runs`: of those that a fit can go on from. */
+/* Opens the newest valid checkpoint in a directory, and says which: *found false: there is none. `runs`: of those that a fit can go on from;
+   where all of these were refused it fails, naming the newest. */
 MIRT__LIB mirt_status mirt__checkpoint_latest(const mirt_strategy *strategy, const char *directory, bool runs, mirt__safetensors *file, bool *found);
 
 #endif
