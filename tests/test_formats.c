@@ -47,8 +47,20 @@ static size_t transfer(size_t size) {
     return transfer_limit && size > transfer_limit ? transfer_limit : size;
 }
 
+/* What somebody plants, as a link to `trap`, at the first name that a temporary file is to have; and which names were tried. */
+static const char *trap;
+static char trapped[700], second_name[700];
+
+static void plant(const char *path, int flags) {
+    const size_t size = strlen(path);
+    if (!trap || !(flags & O_CREAT) || size < 4 || strcmp(path + size - 4, ".tmp") != 0) return;
+    if (trapped[0]) snprintf(second_name, sizeof second_name, "%s", path);
+    else if (symlink(trap, path) == 0) snprintf(trapped, sizeof trapped, "%s", path);
+}
+
 int hook_open(const char *path, int flags, unsigned mode) {
     if (call_fails("open")) return -1;
+    plant(path, flags);
     int fd = open(path, flags, mode);
     open_files += fd >= 0;
     return fd;
@@ -617,6 +629,42 @@ static void test_planted(void) {
     ok(live_blocks == 0 && open_files == 0 && temporaries() == 0, "nothing leaks");
 }
 
+/* As above, but the link appears at the very name that was drawn, just before the file is created. */
+static void test_planted_in_time(void) {
+    char victim[600], nothing[600], beside[600], name[700], text[64] = "";
+    struct stat info;
+    snprintf(victim, sizeof victim, "%s/victim", directory);
+    snprintf(nothing, sizeof nothing, "%s/nothing", directory);
+    snprintf(beside, sizeof beside, "%s/beside", directory);
+    bool good = mirt_write_file(victim, "precious", 8) == MIRT_OK && chmod(victim, 0640) == 0;
+    for (int how = 0; how < 4; how++) {
+        trap = how < 2 ? victim : nothing; /* a link to nothing is one to a file that would be created */
+        trapped[0] = second_name[0] = 0;
+        int fd = -1;
+        if (how % 2) good = good && mirt_write_file(beside, "new", 3) == MIRT_OK;
+        else good = good && (fd = mirt_create_temporary(beside, name, sizeof name)) >= 0 && strcmp(name, second_name) == 0 && lstat(name, &info) == 0 && S_ISREG(info.st_mode);
+        if (fd >= 0) {
+            good = good && pwrite(fd, "new", 3, 0) == 3 && unlink(name) == 0;
+            close(fd);
+            open_files--;
+        }
+        trap = NULL;
+        FILE *file = fopen(victim, "rb");
+        const size_t size = file ? fread(text, 1, sizeof text, file) : 0;
+        if (file) fclose(file);
+        good = good && size == 8 && memcmp(text, "precious", 8) == 0 && stat(victim, &info) == 0 && (info.st_mode & 0777) == 0640 && access(nothing, F_OK) != 0;
+        good = good && second_name[0] && strcmp(trapped, second_name) != 0 && lstat(trapped, &info) == 0 && S_ISLNK(info.st_mode);
+        ok(good, "%s, a link to %s planted in time: another name is taken%s%s", how % 2 ? "mirt_write_file" : "mirt_create_temporary", how < 2 ? "a file" : "nothing",
+           good ? "" : ", tried second: ", good ? "" : second_name);
+        unlink(trapped);
+        good = true;
+    }
+    unlink(beside);
+    unlink(victim);
+    unlink(nothing);
+    ok(live_blocks == 0 && open_files == 0 && temporaries() == 0, "nothing leaks");
+}
+
 static void test_allocation_failures(void) {
     static const char old[] = "old";
     mirt__safetensors_content content = sample();
@@ -744,6 +792,7 @@ int main(void) {
     test_short_transfers();
     test_io_failures();
     test_planted();
+    test_planted_in_time();
     test_allocation_failures();
     test_file_limit();
     test_foreign_file();
