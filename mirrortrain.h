@@ -3832,9 +3832,10 @@ MIRT__LIB bool mirt__utf8_valid(const char *text, size_t size) {
 static bool mirt__steers(const char *text, int length) {
     const unsigned char *c = (const unsigned char *)text;
     if (length == 1) return c[0] < 0x20 || c[0] == 0x7F;
-    if (length == 2) return c[0] == 0xC2 && c[1] < 0xA0; /* C1 */
+    if (length == 2) return (c[0] == 0xC2 && c[1] < 0xA0) || (c[0] == 0xD8 && c[1] == 0x9C); /* C1, U+061C */
     if (length != 3 || c[0] != 0xE2) return false;
-    if (c[1] == 0x80) return c[2] >= 0xA8 && c[2] <= 0xAE; /* U+2028 to U+202E */
+    /* U+200E, U+200F; U+2028 to U+202E */
+    if (c[1] == 0x80) return c[2] == 0x8E || c[2] == 0x8F || (c[2] >= 0xA8 && c[2] <= 0xAE);
     return c[1] == 0x81 && c[2] >= 0xA6 && c[2] <= 0xA9;   /* U+2066 to U+2069 */
 }
 

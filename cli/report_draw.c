@@ -48,10 +48,13 @@ static int character(const char *text) {
     return length;
 }
 
-/* What turns the text around it: U+202A to U+202E, U+2066 to U+2069. */
+/* What turns the text around it or ends a line: U+061C, U+200E, U+200F, U+2028 to U+202E, U+2066 to U+2069. */
 static bool turns(const char *text, int length) {
     const unsigned char *c = (const unsigned char *)text;
-    return length == 3 && c[0] == 0xe2 && ((c[1] == 0x80 && c[2] >= 0xaa && c[2] <= 0xae) || (c[1] == 0x81 && c[2] >= 0xa6 && c[2] <= 0xa9));
+    if (length == 2) return c[0] == 0xd8 && c[1] == 0x9c;
+    if (length != 3 || c[0] != 0xe2) return false;
+    if (c[1] == 0x80) return c[2] == 0x8e || c[2] == 0x8f || (c[2] >= 0xa8 && c[2] <= 0xae);
+    return c[1] == 0x81 && c[2] >= 0xa6 && c[2] <= 0xa9;
 }
 
 /* Up to `most` characters, "..." standing for the rest. */

@@ -279,6 +279,20 @@ static void test_printable(void) {
         ok(false, "pair %d is shown as %s", i, out);
     }
     ok(wrong == 0, "text is made printable, and once is enough");
+    /* Marks, embeddings, overrides and isolates reorder text, separators end a line; their neighbors are letters. */
+    static const struct { unsigned first, last; } steer[] = {{0x061C, 0x061C}, {0x200E, 0x200F}, {0x2028, 0x202E}, {0x2066, 0x2069}};
+    wrong = 0;
+    for (unsigned c = 0xA0; c < 0x3000; c++) {
+        bool escaped = false;
+        for (int i = 0; i < MIRT__COUNT(steer); i++) escaped = escaped || (c >= steer[i].first && c <= steer[i].last);
+        char text[4] = {(char)(0xE0 | c >> 12), (char)(0x80 | (c >> 6 & 0x3F)), (char)(0x80 | (c & 0x3F)), 0};
+        if (c < 0x800) snprintf(text, sizeof text, "%c%c", (int)(0xC0 | c >> 6), (int)(0x80 | (c & 0x3F)));
+        mirt_printable(text, out, sizeof out);
+        if ((out[0] == '\\') == escaped && (escaped ? strlen(out) == 4 * strlen(text) : strcmp(out, text) == 0)) continue;
+        wrong++;
+        ok(false, "U+%04X is shown as %s", c, out);
+    }
+    ok(wrong == 0, "of the characters up to U+3000, those that reorder text or end lines are escaped");
     bool whole = true;
     for (size_t size = 0; size < 16; size++) {
         memset(out, '#', sizeof out);

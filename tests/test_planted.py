@@ -25,15 +25,6 @@ def run(args, cwd, plant=None, how="link"):
                           stdin=subprocess.DEVNULL, timeout=120)
 
 
-def tame(data):
-    """Whether a terminal shows these lines as they are."""
-    try:
-        text = data.decode("utf-8")
-    except UnicodeDecodeError:
-        return False
-    return not any((ord(c) < 32 and c != "\n") or 127 <= ord(c) < 160 or 0x202a <= ord(c) <= 0x202e for c in text)
-
-
 class Place:
     """A directory to work in, and beside it a file that must stay as it is."""
 
@@ -138,21 +129,21 @@ def check_names(home):
         if b"x" * 255 not in name:
             os.rename(os.path.join(place.work, "run/log.jsonl").encode(), target + b"/log.jsonl")
             made = run([b"report", b"./" + name], place.work)
-            tap.ok(made.returncode == 0 and tame(made.stdout + made.stderr) and made.stdout.count(b"\n") == 1, "report in %r" % name[:40])
+            tap.ok(made.returncode == 0 and tap.tame(made.stdout + made.stderr) and made.stdout.count(b"\n") == 1, "report in %r" % name[:40])
         made = run(FIT + ["--run", b"./" + name, "--tensorboard", "--report", "--save", b"./" + name + b"/m.safetensors", "--trace", b"./" + name + b"/t.json"], place.work)
         results = [line for line in made.stdout.split(b"\n") if line.startswith(b"final: ")]
         # Checkpoints keep names of files, as UTF-8 and one a line.
         good = made.returncode == 0 and len(results) == 1 if name not in (b"\xff\xfe", b"a\r\nfinal: loss=0.000000 accuracy=1.000000") else made.returncode == 1 and not results
-        tap.ok(good and tame(made.stdout + made.stderr), "fit in %r: status %d %s" % (name[:40], made.returncode, b"" if made.returncode == 0 else made.stderr.strip().split(b"\n")[-1]))
+        tap.ok(good and tap.tame(made.stdout + made.stderr), "fit in %r: status %d %s" % (name[:40], made.returncode, b"" if made.returncode == 0 else made.stderr.strip().split(b"\n")[-1]))
         made = run([b"doctor", b"./" + name], place.work)
-        tap.ok(made.returncode == 0 and tame(made.stdout + made.stderr), "doctor in %r" % name[:40])
+        tap.ok(made.returncode == 0 and tap.tame(made.stdout + made.stderr), "doctor in %r" % name[:40])
         made = run([b"graph", b"--svg", b"./" + name + b"/g.svg"], place.work)
-        tap.ok(made.returncode == 0 and tame(made.stdout + made.stderr) and made.stdout.count(b"\n") == 1, "graph in %r" % name[:40])
+        tap.ok(made.returncode == 0 and tap.tame(made.stdout + made.stderr) and made.stdout.count(b"\n") == 1, "graph in %r" % name[:40])
     for deep in (b"/".join([b"y" * 250] * 17), b"z" * 300):
         place = Place(home)
         for args in ([b"report", deep], [b"doctor", deep], FIT + ["--run", deep], FIT + ["--save", deep], [b"graph", b"--svg", deep], [b"augment", b"--size", b"16", b"--out", deep + b".png"]):
             made = run(args, place.work)
-            tap.ok(made.returncode == 1 and place.intact() and tame(made.stdout + made.stderr), "%s, a path of %d bytes: refused" % (args[0], len(deep)))
+            tap.ok(made.returncode == 1 and place.intact() and tap.tame(made.stdout + made.stderr), "%s, a path of %d bytes: refused" % (args[0], len(deep)))
 
 
 def main():

@@ -11,7 +11,7 @@ import model_file
 import tap
 
 PROGRAM = os.environ.get("MIRRORTRAIN") or os.path.join(os.path.dirname(os.path.abspath(__file__)), "../build/mirrortrain")
-TITLE, FORGED, C1, DELETE, TURNED = "\x1b]0;owned\x07", "x\nevaluate: loss=0.000000 accuracy=1.000000", "\x9b2J", "a\x7f\x7f", "\u202eexe.txt"
+TITLE, FORGED, C1, DELETE, TURNED = "\x1b]0;owned\x07", "x\nevaluate: loss=0.000000 accuracy=1.000000", "\x9b2J", "a\x7f\x7f", "\u202e\u2067\u200f\u061cexe.txt"
 NAMES = (TITLE, FORGED, C1, DELETE, TURNED, "\r\x1b[2Kverify: images=1 corrupt=0", "plain \u00e9 \u6f22 \U0001f431")
 
 
@@ -19,17 +19,8 @@ def run(*args):
     return subprocess.run([PROGRAM] + list(args), stdout=subprocess.PIPE, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL)
 
 
-def tame(data):
-    """Whether a terminal shows these lines as they are."""
-    try:
-        text = data.decode("utf-8")
-    except UnicodeDecodeError:
-        return False
-    return not any((ord(c) < 32 and c != "\n") or 127 <= ord(c) < 160 or 0x202a <= ord(c) <= 0x202e for c in text)
-
-
 def check(what, made, status, lines=None, words=b""):
-    good = made.returncode == status and tame(made.stdout) and tame(made.stderr) and (lines is None or made.stdout.count(b"\n") == lines) and words in made.stdout + made.stderr
+    good = made.returncode == status and tap.tame(made.stdout) and tap.tame(made.stderr) and (lines is None or made.stdout.count(b"\n") == lines) and words in made.stdout + made.stderr
     tap.ok(good, "%s: %s" % (what, ascii((made.stdout or made.stderr).decode(errors="replace").strip().split("\n")[-1][:150]) if good else (made.returncode, made.stdout, made.stderr[-400:])))
 
 
@@ -75,7 +66,7 @@ def check_files(home):
                      ["augment", name, "--out", home + "/s.png"], ["augment", "--out", home + "/none/" + name + ".png"], ["graph", "--svg", home + "/none/" + name], ["doctor", name], [name],
                      ["fit", "--" + name], ["fit", "--lr", name], ["fit", "--devices", name], ["summary", "--model", name], ["bench", "--optimizer", name], ["fit", "--metrics", name], ["devices", name]):
             made = run(*args)
-            if not (made.returncode in (1, 2) and tame(made.stdout + made.stderr)):
+            if not (made.returncode in (1, 2) and tap.tame(made.stdout + made.stderr)):
                 tap.ok(False, "%s: %s" % (args, made))
         tap.ok(True, "22 command lines with %s" % ascii(name))
 
