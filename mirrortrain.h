@@ -379,7 +379,8 @@ MIRT_API size_t mirt_printable(const char *text, char *out, size_t size);
 MIRT_API mirt_status mirt_write_file(const char *path, const void *data, size_t size);
 /* Creates an empty, private file beside `path` under a name that did not exist before; no link is followed. Returns a descriptor
    for writing, which the caller closes before removing or renaming the file; -1 on failure, and errno says why. `name`, of at
-   least strlen(path) + 48 bytes, receives the name. The library creates all its temporary files this way. */
+   least strlen(path) + 48 bytes, receives the name. Those of the library itself are made so too, but with the mode
+   of the file that they replace, or for a new one the mode that the umask leaves. */
 MIRT_API int mirt_create_temporary(const char *path, char *name, size_t size);
 
 /* Element types. Pixels stay MIRT_UINT8 until a kernel reads them; a MIRT_BOOL is one byte, 0 or 1. */
@@ -4250,9 +4251,9 @@ MIRT__LIB mirt_status mirt__file_read(const char *path, size_t limit, unsigned c
 
 #define MIRT__TEMPORARY_BYTES 48 /* of a name, beyond those of the path it stands beside */
 
-/* Creates a file that did not exist before, beside `path`, and names it: "PATH.PROCESS-NUMBER.tmp". The number cannot be
-   guessed, so nobody can occupy the names in advance; whatever has the name all the same, links included, is neither
-   opened nor followed. -1 and errno. */
+/* Creates a file that did not exist before, beside `path`, and names it: "PATH.PROCESS-NUMBER.tmp". The number is
+   hard to guess, so that names are rarely occupied; whatever has the name all the same, links included, is neither opened
+   nor followed (O_EXCL), and another name is drawn. -1 and errno. */
 static int mirt__file_open_temporary(const char *path, char *name, size_t capacity, mode_t mode) {
     int fd = -1;
     const uint64_t date = (uint64_t)(mirt__clock() * 1e9), time = (uint64_t)(mirt__now() * 1e9);

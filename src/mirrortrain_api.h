@@ -106,7 +106,8 @@ MIRT_API size_t mirt_printable(const char *text, char *out, size_t size);
 MIRT_API mirt_status mirt_write_file(const char *path, const void *data, size_t size);
 /* Creates an empty, private file beside `path` under a name that did not exist before; no link is followed. Returns a descriptor
    for writing, which the caller closes before removing or renaming the file; -1 on failure, and errno says why. `name`, of at
-   least strlen(path) + 48 bytes, receives the name. The library creates all its temporary files this way. */
+   least strlen(path) + 48 bytes, receives the name. Those of the library itself are made so too, but with the mode
+   of the file that they replace, or for a new one the mode that the umask leaves. */
 MIRT_API int mirt_create_temporary(const char *path, char *name, size_t size);
 
 /* Element types. Pixels stay MIRT_UINT8 until a kernel reads them; a MIRT_BOOL is one byte, 0 or 1. */

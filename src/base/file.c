@@ -175,9 +175,9 @@ MIRT__LIB mirt_status mirt__file_read(const char *path, size_t limit, unsigned c
 
 #define MIRT__TEMPORARY_BYTES 48 /* of a name, beyond those of the path it stands beside */
 
-/* Creates a file that did not exist before, beside `path`, and names it: "PATH.PROCESS-NUMBER.tmp". The number cannot be
-   guessed, so nobody can occupy the names in advance; whatever has the name all the same, links included, is neither
-   opened nor followed. -1 and errno. */
+/* Creates a file that did not exist before, beside `path`, and names it: "PATH.PROCESS-NUMBER.tmp". The number is
+   hard to guess, so that names are rarely occupied; whatever has the name all the same, links included, is neither opened
+   nor followed (O_EXCL), and another name is drawn. -1 and errno. */
 static int mirt__file_open_temporary(const char *path, char *name, size_t capacity, mode_t mode) {
     int fd = -1;
     const uint64_t date = (uint64_t)(mirt__clock() * 1e9), time = (uint64_t)(mirt__now() * 1e9);
