@@ -1,5 +1,5 @@
 /* Files that commands read and write themselves: regular ones, never through a link that somebody planted. */
-#define _POSIX_C_SOURCE 200809L
+#define _GNU_SOURCE /* O_TMPFILE */
 #include "cli.h"
 
 #include <errno.h>
@@ -62,11 +62,22 @@ static bool write_all(int fd, const char *data, size_t size) {
     return true;
 }
 
+/* A file without a name beside `path`, so that a killed process leaves nothing; where there are none such, one that is unlinked at once. */
+static int open_nameless(const char *path, char *name, size_t room) {
+    int fd = -1;
+#ifdef O_TMPFILE
+    const char *slash = strrchr(path, '/');
+    snprintf(name, room, "%.*s", slash ? (int)(slash - path) + 1 : 2, slash ? path : "./");
+    fd = open(name, O_TMPFILE | O_WRONLY | O_CLOEXEC, S_IRUSR | S_IWUSR);
+#endif
+    if (fd < 0 && (fd = mirt_create_temporary(path, name, room)) >= 0) unlink(name);
+    return fd;
+}
+
 const char *try_to_write(const char *path, size_t size, probe *p) {
     const size_t room = strlen(path) + 48;
     char *name = (char *)malloc(room), *zeros = (char *)calloc(size + 1, 1);
-    const int fd = name && zeros ? mirt_create_temporary(path, name, room) : -1;
-    if (fd >= 0) unlink(name); /* at once, so that a killed process leaves nothing */
+    const int fd = name && zeros ? open_nameless(path, name, room) : -1;
     const char *failed = NULL;
     const double begin = seconds_now();
     double written = begin;
