@@ -1795,6 +1795,14 @@ MIRT_API mirt_tensor *mirt_function_y(mirt_function *function, int index);
 MIRT_API mirt_tensor *mirt_function_weights(mirt_function *function);
 MIRT_API mirt_tensor *mirt_function_variable(mirt_function *function, const char *name);
 MIRT_API mirt_tensor *mirt_function_constant(mirt_function *function, mirt_array value);
+/* Keras: model.trainable_variables. All trainable weights of `model` as tensors for mirt_gradients and
+   mirt_apply_gradients; *count of them, perhaps 0. In the body of `function`: `model` is the function's model (NULL:
+   that one) or a part of it. Outside of a body, `function` is NULL, and the tensors belong to the model's own graph: a
+   term of mirt_add_loss may read them. The order is that of mirt_weight, which is Keras's for layers in a chain (Keras
+   sorts parallel branches by their distance from the output). The array belongs to the function or to the model and
+   lives as long. NULL, with *count 0: MIRT_E_INVALID (no model, no count, not a part of the function's model),
+   MIRT_E_STATE (the function is recorded already), MIRT_E_NOMEM, or an earlier error of recording. */
+MIRT_API mirt_tensor *const *mirt_trainable(mirt_function *function, mirt_model *model, int *count);
 /* In the body: one value a sample. Class numbers of the sparse loss are checked with every batch. */
 MIRT_API mirt_tensor *mirt_loss_values(mirt_loss loss, bool from_logits, mirt_tensor *labels, mirt_tensor *output);
 /* In the body: what regularizers and mirt_add_loss add for the models called so far, term by term; `index` from 0; NULL
@@ -34381,6 +34389,9 @@ typedef struct mirt__stretch {
 /* Records into a function's graph what lies between two places of the model, `from` being x there; with the terms of its
    loss where `to` is its outputs. The copies of `to` go to `out`. False with the error set. */
 MIRT__LIB bool mirt__call_stretch(mirt__graph *graph, mirt_model *model, const mirt__stretch *from, mirt_tensor *const *x, const mirt__stretch *to, mirt_tensor **out);
+/* The index of the model's first variable among those of the graph's model; -1 with the error set where it is not a
+   part of that model. */
+MIRT__LIB int mirt__call_variables(const mirt__graph *graph, const mirt_model *model);
 /* The model that was called as this layer, or NULL. */
 MIRT__LIB mirt_model *mirt__layer_part(const mirt__layer *layer, mirt_training *training);
 /* mirt_call_many as the layer `name` of `model`; NULL: the default name. False with the error set. */
@@ -39138,13 +39149,13 @@ static mirt_status mirt__call_check(const mirt_model *model, mirt_tensor *const 
     return MIRT_OK;
 }
 
-/* Where the model's variables are among those of the graph's model; -1 when they are not. */
-static int mirt__call_variables(const mirt__graph *graph, const mirt_model *model) {
+MIRT__LIB int mirt__call_variables(const mirt__graph *graph, const mirt_model *model) {
     const mirt_model *top = graph->root ? graph->root : graph->model;
     int first = 0;
     const mirt_model *m = model;
     for (; m != top && m->owner; m = m->owner) first += m->owner_first;
-    return m == top ? first : -1;
+    if (m == top) return first;
+    return mirt__fail(MIRT_E_INVALID, "%s is not a part of %s, whose function this is", model->name, top->name), -1;
 }
 
 /* Whether a number is made of weights alone. */
@@ -39263,9 +39274,7 @@ MIRT__LIB bool mirt__call_named(mirt_model *model, mirt_model *part, mirt_tensor
 
 static bool mirt__call_into(mirt__graph *graph, mirt_model *model, mirt_tensor *const *x, mirt_training training, mirt_tensor **out) {
     if (graph->model) return mirt__call_as_layer(graph->model, model, x, training, NULL, out);
-    if (mirt__call_variables(graph, model) < 0) {
-        return mirt__fail(MIRT_E_INVALID, "%s is not a part of %s, whose function this is", model->name, graph->root->name), false;
-    }
+    if (mirt__call_variables(graph, model) < 0) return false;
     return mirt__call_all(graph, model, x, training, NULL, mirt__call_number(model, graph), out);
 }
 
@@ -48574,6 +48583,47 @@ MIRT_API mirt_tensor *mirt_function_variable(mirt_function *f, const char *name)
     mirt__root(f->model, &first);
     mirt_tensor *there = mirt__graph_variable(&f->program.graph, first + index);
     return there ? there : mirt__variable_op(&f->program.graph, first + index, &f->root->variable[first + index].shape);
+}
+
+/* The tensors of `model`'s trainable variables in the graph, in their order; NULL with the error set. In the body of a
+   function (`root` given) a variable is trainable if the optimizer updates it, elsewhere if the next mirt_compile
+   makes it so. */
+static mirt_tensor **mirt__trainable_in(mirt__graph *graph, const mirt_model *model, int first, const mirt_model *root,
+                                        int *count) {
+    mirt_tensor **out = (mirt_tensor **)mirt__pool_alloc(&graph->pool, (size_t)model->num_variables * sizeof *out + 1);
+    *count = 0;
+    for (int i = 0; out && i < model->num_variables; i++) {
+        const mirt__variable *v = root ? &root->variable[first + i] : &model->variable[i];
+        if (root ? !mirt__is_trained(v) : !v->trainable || v->freeze) continue;
+        mirt_tensor *t = mirt__graph_variable(graph, first + i);
+        if (!t && root && !(t = mirt__variable_op(graph, first + i, &v->shape))) return NULL;
+        if (t) out[(*count)++] = t; /* the graph of a model may lack weights of a part that no output reads */
+    }
+    return out;
+}
+
+MIRT_API mirt_tensor *const *mirt_trainable(mirt_function *f, mirt_model *model, int *count) {
+    MIRT__USE_MODEL(f ? f->model : model, NULL);
+    int first = 0, n = 0;
+    if (count) *count = 0;
+    if (f && f->program.graph.status != MIRT_OK) {
+        mirt__fail(f->program.graph.status, "%s", f->program.graph.error);
+        return NULL;
+    }
+    if (!f && !model) mirt__fail_missing("mirt_trainable", "model");
+    else if (!count) mirt__fail(MIRT_E_INVALID, "mirt_trainable: no place for the count");
+    else if (!f && model->graph.status != MIRT_OK) mirt__fail(model->graph.status, "%s", model->graph.error);
+    else if (f && !f->recording) {
+        mirt__fail(MIRT_E_STATE, "mirt_trainable: the function is recorded already; call it in the function's body");
+    } else {
+        mirt__graph *graph = f ? &f->program.graph : &model->graph;
+        if (!model) model = f->model;
+        if (f) first = mirt__call_variables(graph, model);
+        mirt_tensor **out = first >= 0 ? mirt__trainable_in(graph, model, first, f ? f->root : NULL, &n) : NULL;
+        if (out) return *count = n, out;
+    }
+    if (f && f->recording) mirt__function_poison(f);
+    return NULL;
 }
 
 MIRT_API mirt_tensor *mirt_function_constant(mirt_function *f, mirt_array value) {

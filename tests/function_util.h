@@ -101,13 +101,11 @@ enum { MOST_WEIGHTS = 32 };
 /* The same by gradients. */
 TAP_UNUSED static bool record_by_hand(mirt_function *f, void *user) {
     mirt_model *m = (mirt_model *)user;
-    mirt_tensor *weight[MOST_WEIGHTS], *total[MOST_WEIGHTS], *part[MOST_WEIGHTS], *term;
+    mirt_tensor *total[MOST_WEIGHTS], *part[MOST_WEIGHTS], *term;
     int n = 0;
     mirt_tensor *out = mirt_call(m, mirt_cast(mirt_function_x(f, 0), MIRT_FLOAT32), MIRT_TRAINING_ON);
-    for (int i = 0; i < mirt_num_weights(m); i++) {
-        mirt_weight_info info;
-        if (mirt_weight(m, i, &info) == MIRT_OK && info.trainable) weight[n++] = mirt_function_variable(f, info.name);
-    }
+    mirt_tensor *const *weight = mirt_trainable(f, m, &n);
+    if (!weight || n > MOST_WEIGHTS) return false;
     mirt_tensor *loss = mirt_loss_values(MIRT_SPARSE_CATEGORICAL_CROSSENTROPY, true, mirt_function_y(f, 0), out);
     if (mirt_gradients(loss, weight, n, total) != MIRT_OK) return false;
     for (int i = 0; (term = mirt_function_loss_term(f, i)) != NULL; i++) {

@@ -13,11 +13,13 @@ static mirt_function *recorded;
 typedef enum mistake {
     WRONG_TENSOR, WRONG_X, WRONG_Y, WRONG_VARIABLE, NO_VARIABLE, NO_RESULT_NAME, SAME_RESULT, MANY_RESULTS, NO_LOSS, LOSS_OF_INTEGERS, BATCHED_REDUCE,
     WRONG_REDUCE, ASSIGN_TRAINED, ASSIGN_NONE, ASSIGN_SHAPE, ASSIGN_TENSOR, APPLY_TWICE, APPLY_AND_MINIMIZE, APPLY_SHAPE, APPLY_TENSOR, APPLY_STATE, APPLY_NOTHING,
-    NOTHING_GIVEN, NO_GRADIENTS, RUNS_ITSELF, DESTROYS_ITSELF, FAILS, OTHER_MODEL, LOSS_SHAPE, MISTAKES
+    NOTHING_GIVEN, NO_GRADIENTS, RUNS_ITSELF, DESTROYS_ITSELF, FAILS, OTHER_MODEL, LOSS_SHAPE,
+    OTHER_TRAINABLE, NO_COUNT, MISTAKES
 } mistake;
 
 static bool record_mistake(mirt_function *f, void *user) {
     mirt_tensor *w = mirt_function_variable(f, "w"), *state = mirt_function_variable(f, "state"), *square = mirt_square(w), *none = NULL;
+    int count;
     switch (*(const mistake *)user) {
     case WRONG_TENSOR: mirt_minimize(f, stray); break;
     case WRONG_X: mirt_function_x(f, 1); break;
@@ -54,6 +56,8 @@ static bool record_mistake(mirt_function *f, void *user) {
     case FAILS: return false;
     case OTHER_MODEL: mirt_call((mirt_model *)stray->node->graph->model, mirt_function_x(f, 0), MIRT_TRAINING_ON); break;
     case LOSS_SHAPE: mirt_minimize(f, w); break;
+    case OTHER_TRAINABLE: mirt_trainable(f, (mirt_model *)stray->node->graph->model, &count); break;
+    case NO_COUNT: mirt_trainable(f, NULL, NULL); break;
     default: break;
     }
     return true;
@@ -74,7 +78,8 @@ static void check_mistakes(void) {
         {MIRT_E_INVALID, "w has a gradient already"}, {MIRT_E_SHAPE, "gradient of w"}, {MIRT_E_INVALID, "not a trainable weight"}, {MIRT_E_INVALID, "not a trainable weight"},
         {MIRT_E_INVALID, "none of the 1"}, {MIRT_E_INVALID, "no variables"}, {MIRT_E_INVALID, "nothing to differentiate"},
         {MIRT_E_CALLBACK, "said that it failed"}, {MIRT_E_CALLBACK, "said that it failed"}, {MIRT_E_CALLBACK, "said that it failed"}, {MIRT_E_INVALID, "not a part of bare"},
-        {MIRT_E_SHAPE, "one number"},
+        {MIRT_E_SHAPE, "one number"}, {MIRT_E_INVALID, "not a part of bare"},
+        {MIRT_E_INVALID, "no place for the count"},
     };
     mirt_strategy *s = strategy_of(1, 2, 1);
     mirt_model *m = bare_model(s, mirt_sgd(0.1f, 0, false)), *other = row_model(s, &plain_net, mirt_sgd(0.1f, 0, false));
@@ -179,6 +184,11 @@ static void check_misuse(void) {
     REFUSED(mirt_minimize(f, f->result[0].tensor) != MIRT_OK, MIRT_E_STATE, "recorded already");
     REFUSED(mirt_minimize(NULL, f->result[0].tensor) != MIRT_OK, mirt_last_status(), "function");
     REFUSED(mirt_gradients(mirt_layer_output(m, "dense"), &stray, 1, &stray) != MIRT_OK, MIRT_E_STATE, "of a model");
+    int count = 7;
+    REFUSED(!mirt_trainable(f, m, &count) && count == 0, MIRT_E_STATE, "recorded already");
+    REFUSED(!mirt_trainable(NULL, NULL, &count), mirt_last_status(), "model");
+    REFUSED(!mirt_trainable(NULL, m, NULL), MIRT_E_INVALID, "no place for the count");
+    ok(mirt_trainable(NULL, m, &count) && count == 4, "outside of a body: %d tensors of the model", count);
     REFUSED(!mirt_replica_all_reduce(mirt_layer_output(loose, "dense"), MIRT_REDUCE_SUM), MIRT_E_INVALID, "body of a function");
 
     mirt_function *bare = mirt_function_create(bare_model(s, mirt_sgd(0.1f, 0, false)), NULL, record_count, NULL);

@@ -531,6 +531,50 @@ static void check_unused(void) {
     mirt_strategy_destroy(s);
 }
 
+/* >>all trainable weights */
+
+static double trainable_squares(mirt_model *m) {
+    float w[ROW_IN * 9];
+    double sum = 0;
+    for (int i = 0; i < mirt_num_weights(m); i++) {
+        mirt_weight_info info;
+        if (mirt_weight(m, i, &info) != MIRT_OK || !info.trainable) continue;
+        if (mirt_get_weight(m, info.name, 0, w, (size_t)info.count) != MIRT_OK) return NAN;
+        for (int64_t k = 0; k < info.count; k++) sum += (double)w[k] * (double)w[k];
+    }
+    return sum;
+}
+
+/* Outside of a body: the sum of their squares as a term of the model's loss, which a frozen weight is no part of. */
+static void check_decay_of_all(void) {
+    double loss[2] = {NAN, NAN}, want = NAN;
+    int count = 0;
+    for (int with = 0; with < 2; with++) {
+        const net_kind kind = {0, 0, 0, false, false, false};
+        mirt_strategy *s = strategy_of(2, 3, 1);
+        mirt_model *part = row_net(s, &kind), *m = mirt_model_create(s, "whole");
+        mirt_compile_desc c = row_compile(mirt_sgd(0.1f, 0, false));
+        mirt_dataset *data = mirt_batch(rows_of(ROW_COUNT), BATCH);
+        mirt_tensor *sum = NULL, *const *all;
+        mirt_logs logs;
+        mirt_model_output(m, mirt_call(part, mirt_input(m, MIRT_SHAPE(ROW_IN)), MIRT_TRAINING_AUTO));
+        mirt_set_trainable(m, "rows/dense_1", false);
+        all = mirt_trainable(NULL, m, &count);
+        for (int i = 0; all && i < count; i++) {
+            mirt_tensor *square = mirt_reduce_sum(mirt_square(all[i]), 0, false);
+            sum = sum ? mirt_add(sum, square) : square;
+        }
+        if (with) mirt_add_loss(m, mirt_scale(sum, 0.01f, 0));
+        if (mirt_compile(m, &c) == MIRT_OK && mirt_evaluate(m, data, &logs) == MIRT_OK) loss[with] = logs.value[0];
+        want = 0.01 * trainable_squares(m);
+        mirt_dataset_destroy(data);
+        mirt_strategy_destroy(s);
+    }
+    ok(count == 2 && want > 0.05 && fabs(loss[1] - loss[0] - want) < 1e-6,
+       "a term made of the %d trainable weights outside of a body adds %.6f to the loss: %.6f", count, want,
+       loss[1] - loss[0]);
+}
+
 /* >>side by side */
 
 /* Functions, fits and models of one strategy take turns on its memory: none changes what another computes. */
@@ -744,6 +788,7 @@ int main(void) {
     check_terms();
     check_assign();
     check_unused();
+    check_decay_of_all();
     check_turns(1, 1);
     check_turns(2, 3);
     check_turns(3, 8);

@@ -17,13 +17,13 @@ static mirt_status mirt__call_check(const mirt_model *model, mirt_tensor *const 
     return MIRT_OK;
 }
 
-/* Where the model's variables are among those of the graph's model; -1 when they are not. */
-static int mirt__call_variables(const mirt__graph *graph, const mirt_model *model) {
+MIRT__LIB int mirt__call_variables(const mirt__graph *graph, const mirt_model *model) {
     const mirt_model *top = graph->root ? graph->root : graph->model;
     int first = 0;
     const mirt_model *m = model;
     for (; m != top && m->owner; m = m->owner) first += m->owner_first;
-    return m == top ? first : -1;
+    if (m == top) return first;
+    return mirt__fail(MIRT_E_INVALID, "%s is not a part of %s, whose function this is", model->name, top->name), -1;
 }
 
 /* Whether a number is made of weights alone. */
@@ -142,9 +142,7 @@ MIRT__LIB bool mirt__call_named(mirt_model *model, mirt_model *part, mirt_tensor
 
 static bool mirt__call_into(mirt__graph *graph, mirt_model *model, mirt_tensor *const *x, mirt_training training, mirt_tensor **out) {
     if (graph->model) return mirt__call_as_layer(graph->model, model, x, training, NULL, out);
-    if (mirt__call_variables(graph, model) < 0) {
-        return mirt__fail(MIRT_E_INVALID, "%s is not a part of %s, whose function this is", model->name, graph->root->name), false;
-    }
+    if (mirt__call_variables(graph, model) < 0) return false;
     return mirt__call_all(graph, model, x, training, NULL, mirt__call_number(model, graph), out);
 }
 

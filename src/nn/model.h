@@ -392,6 +392,9 @@ typedef struct mirt__stretch {
 /* Records into a function's graph what lies between two places of the model, `from` being x there; with the terms of its
    loss where `to` is its outputs. The copies of `to` go to `out`. False with the error set. */
 MIRT__LIB bool mirt__call_stretch(mirt__graph *graph, mirt_model *model, const mirt__stretch *from, mirt_tensor *const *x, const mirt__stretch *to, mirt_tensor **out);
+/* The index of the model's first variable among those of the graph's model; -1 with the error set where it is not a
+   part of that model. */
+MIRT__LIB int mirt__call_variables(const mirt__graph *graph, const mirt_model *model);
 /* The model that was called as this layer, or NULL. */
 MIRT__LIB mirt_model *mirt__layer_part(const mirt__layer *layer, mirt_training *training);
 /* mirt_call_many as the layer `name` of `model`; NULL: the default name. False with the error set. */

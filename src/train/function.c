@@ -179,6 +179,47 @@ MIRT_API mirt_tensor *mirt_function_variable(mirt_function *f, const char *name)
     return there ? there : mirt__variable_op(&f->program.graph, first + index, &f->root->variable[first + index].shape);
 }
 
+/* The tensors of `model`'s trainable variables in the graph, in their order; NULL with the error set. In the body of a
+   function (`root` given) a variable is trainable if the optimizer updates it, elsewhere if the next mirt_compile
+   makes it so. */
+static mirt_tensor **mirt__trainable_in(mirt__graph *graph, const mirt_model *model, int first, const mirt_model *root,
+                                        int *count) {
+    mirt_tensor **out = (mirt_tensor **)mirt__pool_alloc(&graph->pool, (size_t)model->num_variables * sizeof *out + 1);
+    *count = 0;
+    for (int i = 0; out && i < model->num_variables; i++) {
+        const mirt__variable *v = root ? &root->variable[first + i] : &model->variable[i];
+        if (root ? !mirt__is_trained(v) : !v->trainable || v->freeze) continue;
+        mirt_tensor *t = mirt__graph_variable(graph, first + i);
+        if (!t && root && !(t = mirt__variable_op(graph, first + i, &v->shape))) return NULL;
+        if (t) out[(*count)++] = t; /* the graph of a model may lack weights of a part that no output reads */
+    }
+    return out;
+}
+
+MIRT_API mirt_tensor *const *mirt_trainable(mirt_function *f, mirt_model *model, int *count) {
+    MIRT__USE_MODEL(f ? f->model : model, NULL);
+    int first = 0, n = 0;
+    if (count) *count = 0;
+    if (f && f->program.graph.status != MIRT_OK) {
+        mirt__fail(f->program.graph.status, "%s", f->program.graph.error);
+        return NULL;
+    }
+    if (!f && !model) mirt__fail_missing("mirt_trainable", "model");
+    else if (!count) mirt__fail(MIRT_E_INVALID, "mirt_trainable: no place for the count");
+    else if (!f && model->graph.status != MIRT_OK) mirt__fail(model->graph.status, "%s", model->graph.error);
+    else if (f && !f->recording) {
+        mirt__fail(MIRT_E_STATE, "mirt_trainable: the function is recorded already; call it in the function's body");
+    } else {
+        mirt__graph *graph = f ? &f->program.graph : &model->graph;
+        if (!model) model = f->model;
+        if (f) first = mirt__call_variables(graph, model);
+        mirt_tensor **out = first >= 0 ? mirt__trainable_in(graph, model, first, f ? f->root : NULL, &n) : NULL;
+        if (out) return *count = n, out;
+    }
+    if (f && f->recording) mirt__function_poison(f);
+    return NULL;
+}
+
 MIRT_API mirt_tensor *mirt_function_constant(mirt_function *f, mirt_array value) {
     return f && f->program.graph.status == MIRT_OK ? mirt__constant_op(&f->program.graph, value) : NULL;
 }
