@@ -914,7 +914,8 @@ MIRT_API mirt_initializer mirt_glorot_normal(void);
 MIRT_API mirt_initializer mirt_he_uniform(void);
 MIRT_API mirt_initializer mirt_he_normal(void);
 
-/* Adds l1 * sum |w| + l2 * sum w^2 to the loss. Keras: regularizers.L1L2. */
+/* Adds l1 * sum |w| + l2 * sum w^2 to the loss, while the weight is trained: of a frozen one it adds nothing, as in
+   Keras. Keras: regularizers.L1L2. */
 typedef struct mirt_regularizer {
     float l1, l2;
 } mirt_regularizer;
@@ -1388,8 +1389,9 @@ typedef enum mirt_loss {
     MIRT_LOSS_NONE = 0, MIRT_SPARSE_CATEGORICAL_CROSSENTROPY, MIRT_CATEGORICAL_CROSSENTROPY,
     MIRT_BINARY_CROSSENTROPY, MIRT_MEAN_SQUARED_ERROR, MIRT__LOSS_COUNT
 } mirt_loss;
-/* The default divides the sum over the global batch by its true size. MIRT_SUM does not; a loss over
-   several batches then is, as in Keras, the mean of their sums, weighted by their sizes. */
+/* By default the loss is the mean over the global batch and over each sample's positions, such as height and width.
+   MIRT_SUM adds up both; a loss over several batches then is, as in Keras, the mean of their sums, weighted by their
+   sizes. */
 typedef enum mirt_reduction { MIRT_SUM_OVER_BATCH_SIZE = 0, MIRT_SUM } mirt_reduction;
 /* Each is a ratio of sums over all samples: the same on any number of replicas and for any batch size; weights of samples and classes
    do not count. Names in logs are Keras's ("sparse_top_k_categorical_accuracy", "f1_score"). */
@@ -1417,7 +1419,8 @@ typedef struct mirt_metric_options {
 } mirt_metric_options;
 
 /* A loss of one's own: records operations on labels (as they are in the data, cast to float32) and an
-   output; returns one value a sample (the library averages over the global batch). */
+   output; returns one value per sample (the library averages over the global batch), or several, (rows, ...), which are
+   averaged too; MIRT_SUM sums all of them. */
 typedef struct mirt_custom_loss {
     const char *name;
     mirt_tensor *(*record)(mirt_tensor *labels, mirt_tensor *output, void *user);
@@ -1803,16 +1806,17 @@ MIRT_API mirt_tensor *mirt_function_constant(mirt_function *function, mirt_array
    lives as long. NULL, with *count 0: MIRT_E_INVALID (no model, no count, not a part of the function's model),
    MIRT_E_STATE (the function is recorded already), MIRT_E_NOMEM, or an earlier error of recording. */
 MIRT_API mirt_tensor *const *mirt_trainable(mirt_function *function, mirt_model *model, int *count);
-/* In the body: one value a sample. Class numbers of the sparse loss are checked with every batch. */
+/* In the body: one value per sample, the mean over its positions. Class numbers of the sparse loss are checked with
+   every batch. */
 MIRT_API mirt_tensor *mirt_loss_values(mirt_loss loss, bool from_logits, mirt_tensor *labels, mirt_tensor *output);
 /* In the body: what regularizers and mirt_add_loss add for the models called so far, term by term; `index` from 0; NULL
    behind the last. */
 MIRT_API mirt_tensor *mirt_function_loss_term(mirt_function *function, int index);
-/* In the body: adds a term to what the step minimizes. One value a sample (of several, their mean) counts by the global
-   batch's true size; a number made of weights, or of all-reduced values, counts once; a mean over rows is weighted by
-   the replica's rows, with a warning; a sum over rows is taken as it is; a sum of such numbers is taken apart. Trainable
-   weights without a gradient are left alone, with one warning; none at all with one is an error. The compiled optimizer
-   applies the gradients' sum over all replicas when the step is over. */
+/* In the body: adds a term to what the step minimizes. One value a sample (of several, their mean, or with MIRT_SUM
+   their sum) counts by the global batch's true size; a number made of weights, or of all-reduced values, counts once;
+   a mean over rows is weighted by the replica's rows, with a warning; a sum over rows is taken as it is; a sum of such
+   numbers is taken apart. Trainable weights without a gradient are left alone, with one warning; none at all with one
+   is an error. The compiled optimizer applies the gradients' sum over all replicas when the step is over. */
 MIRT_API mirt_status mirt_minimize(mirt_function *function, mirt_tensor *loss);
 /* In the body, by hand: out[i] is the gradient of `loss` (weighted as above) with respect to x[i], of this replica alone;
    NULL, with one warning, where loss does not depend on x[i]; on none of them: MIRT_E_INVALID. Few gradients can be
@@ -27939,6 +27943,7 @@ typedef struct mirt__attrs {
     bool both;             /* an input gradient leaves the weight gradient too */
     bool half;             /* products of bfloat16 */
     bool scaled;           /* a weight of the loss: times the scale that keeps float16 gradients in range */
+    bool regularizer;      /* the penalty of a weight: no term of the loss where that weight is not trained */
     bool winograd;         /* a convolution or gradient of its input may be taken by F(2x2, 3x3) */
 } mirt__attrs;
 
@@ -36475,7 +36480,9 @@ static bool mirt__regularize(mirt__layer *layer, mirt_tensor *w, const mirt_regu
     if (r->l2 != 0) l2 = mirt__unary_op(MIRT__AFFINE, mirt__reduce_op(MIRT__REDUCE_SUM, mirt__unary_op(MIRT__SQUARE, w, 0, 0), all, false), r->l2, 0);
     if ((r->l1 != 0 && !l1) || (r->l2 != 0 && !l2)) return false;
     if (!l1 && !l2) return true;
-    return mirt__term_add(layer->model, l1 && l2 ? mirt__binary_op(MIRT__ADD, l1, l2) : l1 ? l1 : l2);
+    mirt_tensor *penalty = l1 && l2 ? mirt__binary_op(MIRT__ADD, l1, l2) : l1 ? l1 : l2;
+    if (penalty) penalty->node->a.regularizer = true;
+    return mirt__term_add(layer->model, penalty);
 }
 
 MIRT__LIB mirt_tensor *mirt__weight_add(mirt__layer *layer, const char *name, const mirt_shape *shape, mirt_initializer *initializer,
@@ -39169,6 +39176,17 @@ static bool mirt__of_weights(const mirt__graph *graph, const mirt_tensor *t) {
     return true;
 }
 
+/* Whether a term of the model's loss counts in this graph: terms of weights alone count once, however often the model
+   is called; the regularizer of a weight counts while that is trained, as in Keras. */
+static bool mirt__term_counts(const mirt__graph *graph, const mirt_model *model, const mirt_tensor *term, int first,
+                              bool again) {
+    const mirt__node *node = term->node;
+    if (again && mirt__of_weights(&model->graph, term)) return false;
+    if (!graph->root || !node->a.regularizer) return true;
+    while (node->id != MIRT__OP_variable) node = node->in[0]->node;
+    return mirt__is_trained(&graph->root->variable[first + node->a.index]);
+}
+
 static bool mirt__call_copy(mirt__graph *graph, mirt_model *model, const mirt__stretch *from, mirt_tensor *const *x, mirt_training training, const char *prefix,
                             uint64_t salt, const mirt__stretch *to, mirt_tensor **out) {
     mirt__copying c;
@@ -39176,16 +39194,17 @@ static bool mirt__call_copy(mirt__graph *graph, mirt_model *model, const mirt__s
     mirt_tensor **keep = (mirt_tensor **)mirt__pool_alloc(&graph->pool, (size_t)(outputs + terms) * sizeof *keep + 1);
     if (!keep) return false;
     memcpy(keep, to->tensor, (size_t)outputs * sizeof *keep);
-    for (int i = 0; i < terms; i++) { /* terms of weights alone count once, however often the model is called */
+    const int first = mirt__call_variables(graph, model);
+    for (int i = 0; i < terms; i++) {
         mirt_tensor *term = model->graph.term[i];
-        keep[outputs + i] = salt && mirt__of_weights(&model->graph, term) ? NULL : term;
+        keep[outputs + i] = mirt__term_counts(graph, model, term, first, salt != 0) ? term : NULL;
     }
     memset(&c, 0, sizeof c);
     c.source = &model->graph;
     c.replaced = (const mirt_tensor *const *)from->tensor;
     c.replacement = x;
     c.num_replaced = from->count;
-    c.first_variable = mirt__call_variables(graph, model);
+    c.first_variable = first;
     c.prefix = prefix;
     c.salt = salt;
     c.training = training;
@@ -39499,6 +39518,8 @@ MIRT__LIB mirt_status mirt__function_allocate(mirt_function *function);
 MIRT__LIB size_t mirt__function_host(const mirt_function *function);
 /* Places of a result that is not batched. */
 MIRT__LIB int mirt__result_places(const mirt_function *function);
+/* One value per sample of the several in (rows, ...): their mean, or with MIRT_SUM their sum. */
+MIRT__LIB mirt_tensor *mirt__sample_value(const mirt_model *model, mirt_tensor *values);
 /* A term of the loss as a value: per sample, or the replica's part of a number. */
 MIRT__LIB mirt_tensor *mirt__term_value(mirt_function *function, mirt_tensor *term);
 /* Whether recording is under way, and the tensor of this function. */
@@ -39733,8 +39754,13 @@ static void mirt__warn_of_mean(const mirt_function *f, const mirt_tensor *term) 
               f->model->name);
 }
 
-/* One value a sample, or one number. */
-static mirt_tensor *mirt__term_shape(mirt_tensor *term) {
+MIRT__LIB mirt_tensor *mirt__sample_value(const mirt_model *model, mirt_tensor *values) {
+    if (!values || values->shape.rank < 2) return values;
+    return model->config.reduction == MIRT_SUM ? mirt_reduce_sum(values, 0, false) : mirt_reduce_mean(values, 0, false);
+}
+
+/* One value per sample, or one number. */
+static mirt_tensor *mirt__term_shape(const mirt_model *model, mirt_tensor *term) {
     char text[96];
     bool batched = mirt__is_batched(&term->shape);
     if (term->dtype != MIRT_FLOAT32 || (!batched && mirt__shape_count(&term->shape) != 1)) {
@@ -39743,11 +39769,11 @@ static mirt_tensor *mirt__term_shape(mirt_tensor *term) {
         mirt__graph_poison(term->node->graph);
         return NULL;
     }
-    return batched && term->shape.rank > 1 ? mirt_reduce_mean(term, 0, false) : term;
+    return batched ? mirt__sample_value(model, term) : term;
 }
 
 MIRT__LIB mirt_tensor *mirt__term_value(mirt_function *f, mirt_tensor *term) {
-    if (!term || !(term = mirt__term_shape(term)) || mirt__is_batched(&term->shape)) return term;
+    if (!term || !(term = mirt__term_shape(f->model, term)) || mirt__is_batched(&term->shape)) return term;
     mirt_tensor *weight = mirt__loss_weight_op(&f->program.graph, mirt__term_weight(term));
     return mirt__binary_op(MIRT__MULTIPLY, term, mirt__reshape_op(weight, &term->shape));
 }
@@ -39758,7 +39784,7 @@ MIRT__LIB mirt_tensor *mirt__term_value(mirt_function *f, mirt_tensor *term) {
    there are; 0 with the error set. */
 static int mirt__term_summands(mirt_function *f, mirt_tensor *term, mirt_tensor **part) {
     int n = 1;
-    if (!(part[0] = mirt__term_shape(term))) return 0;
+    if (!(part[0] = mirt__term_shape(f->model, term))) return 0;
     for (int i = 0; i < n;) {
         const mirt__node *node = part[i]->node;
         bool sum = node->id == MIRT__OP_binary && (node->a.kind == MIRT__ADD || node->a.kind == MIRT__SUBTRACT) && n < MIRT__MAX_SUMMANDS;
@@ -42041,6 +42067,13 @@ static mirt_tensor *mirt__class_weight(mirt_function *f, const mirt__fit_body *b
     return mirt_reduce_sum(mirt__binary_op(MIRT__MULTIPLY, labels, table), 2, false);
 }
 
+/* A built-in loss is the mean over a sample's positions (height and width, say); MIRT_SUM wants their sum. */
+static mirt_tensor *mirt__sum_of_positions(const mirt_model *model, const mirt_tensor *output, mirt_tensor *loss) {
+    const int64_t positions = mirt__shape_count(&output->shape) / mirt__last_dim(output);
+    if (model->config.reduction != MIRT_SUM || output->shape.rank < 3 || positions < 2) return loss;
+    return mirt__unary_op(MIRT__AFFINE, loss, (double)positions, 0);
+}
+
 /* The loss of each sample, weighted by sample and class. */
 static mirt_tensor *mirt__weighted_loss(mirt_function *f, const mirt__fit_body *body, int number, mirt_tensor *output, mirt_tensor *labels) {
     const mirt__loss_class *cls = mirt__output_loss(f->model, number);
@@ -42052,7 +42085,7 @@ static mirt_tensor *mirt__weighted_loss(mirt_function *f, const mirt__fit_body *
         if (!body->num_class_weights && !f->spec.has_weights) return loss;
         return mirt__fail(MIRT_E_SHAPE, "weights of samples or classes need a loss for each sample; %s is one number for all", mirt__output_loss_name(f->model, number)), (mirt_tensor *)NULL;
     }
-    if (loss->shape.rank > 1) loss = mirt_reduce_mean(loss, 0, false);
+    loss = mirt__sample_value(f->model, cls ? mirt__sum_of_positions(f->model, output, loss) : loss);
     if (body->num_class_weights) loss = mirt__binary_op(MIRT__MULTIPLY, loss, mirt__class_weight(f, body, labels));
     if (f->spec.has_weights) {
         mirt_tensor *weight = mirt__field_as(f, f->spec.num_x + f->spec.num_y, MIRT_FLOAT32);
@@ -42069,7 +42102,7 @@ typedef struct mirt__loss_total {
 static bool mirt__loss_total_add(mirt_function *f, const mirt__fit_body *body, mirt__loss_total *total, mirt_tensor *term) {
     if (!term) return false;
     if (mirt__is_batched(&term->shape)) {
-        if (term->shape.rank > 1) term = mirt_reduce_mean(term, 0, false);
+        if (!(term = mirt__sample_value(f->model, term))) return false;
         total->samples = total->samples ? mirt__binary_op(MIRT__ADD, total->samples, term) : term;
         return total->samples != NULL;
     }

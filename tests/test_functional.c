@@ -277,6 +277,60 @@ static void make_binary_classes(void) {
     weigh_classes(2);
 }
 
+/* >>outputs with positions, frozen regularizers */
+
+static void positions(void) {
+    mirt_tensor *x = dense(mirt_input(s.model, MIRT_SHAPE(6)), "hidden", 5, MIRT_RELU), *out[1];
+    out[0] = dense(x, "flat", 8, MIRT_LINEAR);
+    mirt_next_name(s.model, "map");
+    out[0] = mirt_reshape_layer(out[0], MIRT_SHAPE(2, 2, 2));
+    mirt_model_outputs(s.model, out, 1);
+    input(0, 6);
+    real_labels(8, 4);
+    s.compile.losses[0] = MIRT_MEAN_SQUARED_ERROR;
+    s.compile.loss_weights[0] = 0.0625f;
+    s.compile.reduction = MIRT_SUM;
+}
+static void make_sum_positions(void) { positions(); }
+static void make_sum_positions_weighted(void) {
+    positions();
+    sample_weights();
+}
+static void make_two_positions(void) {
+    mirt_tensor *out[2];
+    positions();
+    out[0] = mirt_layer_output(s.model, "map");
+    out[1] = dense(mirt_layer_output(s.model, "hidden"), "side", 1, MIRT_SIGMOID);
+    mirt_model_outputs(s.model, out, 2);
+    float_classes(1, 1, 2, false);
+    s.compile.losses[1] = MIRT_BINARY_CROSSENTROPY;
+    s.compile.loss_weights[1] = 0.5f;
+}
+static void make_frozen_regularizer(void) {
+    mirt_regularizer l2 = {0, 0.5f}, l1 = {0.01f, 0}, none = {0, 0};
+    mirt_model *base = s.part[0] = mirt_model_create(s.strategy, "base");
+    mirt_model_output(base, dense_of(mirt_input(base, MIRT_SHAPE(6)), "hidden", 5, MIRT_RELU, l2, none));
+    mirt_tensor *x = mirt_call(base, mirt_input(s.model, MIRT_SHAPE(6)), MIRT_TRAINING_AUTO);
+    mirt_model_output(s.model, dense_of(x, "out", 3, MIRT_SOFTMAX, l1, none));
+    mirt_set_trainable(s.model, "base", false);
+    input(0, 6);
+    sparse_labels(0, 0, 3);
+    s.compile.loss = MIRT_SPARSE_CATEGORICAL_CROSSENTROPY;
+}
+
+/* The loss of each position by the user: the library sums these, too. */
+static mirt_tensor *position_loss(mirt_tensor *labels, mirt_tensor *output, void *user) {
+    (void)user;
+    return mirt_reduce_mean(mirt_square(mirt_subtract(output, mirt_reshape(labels, MIRT_SHAPE(2, 2, 2)))), 1u << 3,
+                            false);
+}
+static mirt_custom_loss positions_loss = {"positions", position_loss, NULL};
+static void make_custom_positions(void) {
+    make_sum_positions_weighted();
+    s.compile.losses[0] = MIRT_LOSS_NONE;
+    s.compile.custom_losses[0] = &positions_loss;
+}
+
 /* >>fits */
 
 typedef struct make_case {
@@ -290,6 +344,8 @@ static const make_case makes[] = {
     {"huber", make_huber}, {"focal", make_focal}, {"mean_loss", make_mean_loss}, {"sparse_weighted", make_sparse_weighted},
     {"one_hot_weighted", make_one_hot_weighted}, {"mse_weighted", make_mse_weighted}, {"sum_weighted", make_sum_weighted},
     {"sparse_classes", make_sparse_classes}, {"one_hot_classes", make_one_hot_classes}, {"binary_classes", make_binary_classes},
+    {"sum_positions", make_sum_positions}, {"sum_positions_weighted", make_sum_positions_weighted},
+    {"two_positions", make_two_positions}, {"frozen_regularizer", make_frozen_regularizer},
 };
 
 static mirt_strategy *strategy_of(const char *devices, int replicas) {
@@ -347,25 +403,21 @@ static double logs_off(const golden_fit *g, const mirt_history *h) {
     return worst;
 }
 
-static const make_case *make_of(const char *name) {
-    for (int i = 0; i < MIRT__COUNT(makes); i++) {
-        if (strcmp(makes[i].name, name) == 0) return &makes[i];
-    }
-    return NULL;
-}
-
-/* The model of a case, compiled, with its first weights. */
-static bool begin(const golden_fit *g, const char *devices, int replicas) {
+/* The model of a case, compiled, with its first weights; `make` NULL: the case's own. */
+static bool begin(const golden_fit *g, void (*make)(void), const char *devices, int replicas) {
     memset(&s, 0, sizeof s);
     s.strategy = strategy_of(devices, replicas);
     s.model = mirt_model_create(s.strategy, "model");
     s.compile.optimizer = mirt_sgd(0.1f, 0.9f, false);
-    make_of(g->name)->make();
+    for (int i = 0; i < MIRT__COUNT(makes) && !make; i++) {
+        if (strcmp(makes[i].name, g->name) == 0) make = makes[i].make;
+    }
+    make();
     return mirt_compile(s.model, &s.compile) == MIRT_OK && weights_off(g, true) == 0;
 }
 
-static void test_golden(const golden_fit *g, const char *devices, int replicas) {
-    bool good = begin(g, devices, replicas);
+static void test_golden(const golden_fit *g, void (*make)(void), const char *devices, int replicas) {
+    bool good = begin(g, make, devices, replicas);
     mirt_dataset *train = mirt_arrays_of(&s.data[0]), *validation = mirt_batch(mirt_arrays_of(&s.data[1]), g->validation_batch);
     s.fit.epochs = 4;
     s.fit.batch = g->batch;
@@ -390,8 +442,10 @@ static void test_golden(const golden_fit *g, const char *devices, int replicas) 
 
 int main(void) {
     for (int i = 0; i < MIRT__COUNT(golden_fits); i++) {
-        test_golden(&golden_fits[i], "1", 1);
-        test_golden(&golden_fits[i], "2", 4);
+        test_golden(&golden_fits[i], NULL, "1", 1);
+        test_golden(&golden_fits[i], NULL, "2", 4);
+        if (strcmp(golden_fits[i].name, "sum_positions_weighted") == 0)
+            test_golden(&golden_fits[i], make_custom_positions, "2", 4);
     }
     return done_testing();
 }

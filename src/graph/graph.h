@@ -85,6 +85,7 @@ typedef struct mirt__attrs {
     bool both;             /* an input gradient leaves the weight gradient too */
     bool half;             /* products of bfloat16 */
     bool scaled;           /* a weight of the loss: times the scale that keeps float16 gradients in range */
+    bool regularizer;      /* the penalty of a weight: no term of the loss where that weight is not trained */
     bool winograd;         /* a convolution or gradient of its input may be taken by F(2x2, 3x3) */
 } mirt__attrs;
 

@@ -37,6 +37,17 @@ static bool mirt__of_weights(const mirt__graph *graph, const mirt_tensor *t) {
     return true;
 }
 
+/* Whether a term of the model's loss counts in this graph: terms of weights alone count once, however often the model
+   is called; the regularizer of a weight counts while that is trained, as in Keras. */
+static bool mirt__term_counts(const mirt__graph *graph, const mirt_model *model, const mirt_tensor *term, int first,
+                              bool again) {
+    const mirt__node *node = term->node;
+    if (again && mirt__of_weights(&model->graph, term)) return false;
+    if (!graph->root || !node->a.regularizer) return true;
+    while (node->id != MIRT__OP_variable) node = node->in[0]->node;
+    return mirt__is_trained(&graph->root->variable[first + node->a.index]);
+}
+
 static bool mirt__call_copy(mirt__graph *graph, mirt_model *model, const mirt__stretch *from, mirt_tensor *const *x, mirt_training training, const char *prefix,
                             uint64_t salt, const mirt__stretch *to, mirt_tensor **out) {
     mirt__copying c;
@@ -44,16 +55,17 @@ static bool mirt__call_copy(mirt__graph *graph, mirt_model *model, const mirt__s
     mirt_tensor **keep = (mirt_tensor **)mirt__pool_alloc(&graph->pool, (size_t)(outputs + terms) * sizeof *keep + 1);
     if (!keep) return false;
     memcpy(keep, to->tensor, (size_t)outputs * sizeof *keep);
-    for (int i = 0; i < terms; i++) { /* terms of weights alone count once, however often the model is called */
+    const int first = mirt__call_variables(graph, model);
+    for (int i = 0; i < terms; i++) {
         mirt_tensor *term = model->graph.term[i];
-        keep[outputs + i] = salt && mirt__of_weights(&model->graph, term) ? NULL : term;
+        keep[outputs + i] = mirt__term_counts(graph, model, term, first, salt != 0) ? term : NULL;
     }
     memset(&c, 0, sizeof c);
     c.source = &model->graph;
     c.replaced = (const mirt_tensor *const *)from->tensor;
     c.replacement = x;
     c.num_replaced = from->count;
-    c.first_variable = mirt__call_variables(graph, model);
+    c.first_variable = first;
     c.prefix = prefix;
     c.salt = salt;
     c.training = training;

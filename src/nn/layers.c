@@ -33,7 +33,9 @@ static bool mirt__regularize(mirt__layer *layer, mirt_tensor *w, const mirt_regu
     if (r->l2 != 0) l2 = mirt__unary_op(MIRT__AFFINE, mirt__reduce_op(MIRT__REDUCE_SUM, mirt__unary_op(MIRT__SQUARE, w, 0, 0), all, false), r->l2, 0);
     if ((r->l1 != 0 && !l1) || (r->l2 != 0 && !l2)) return false;
     if (!l1 && !l2) return true;
-    return mirt__term_add(layer->model, l1 && l2 ? mirt__binary_op(MIRT__ADD, l1, l2) : l1 ? l1 : l2);
+    mirt_tensor *penalty = l1 && l2 ? mirt__binary_op(MIRT__ADD, l1, l2) : l1 ? l1 : l2;
+    if (penalty) penalty->node->a.regularizer = true;
+    return mirt__term_add(layer->model, penalty);
 }
 
 MIRT__LIB mirt_tensor *mirt__weight_add(mirt__layer *layer, const char *name, const mirt_shape *shape, mirt_initializer *initializer,

@@ -141,6 +141,8 @@ MIRT__LIB mirt_status mirt__function_allocate(mirt_function *function);
 MIRT__LIB size_t mirt__function_host(const mirt_function *function);
 /* Places of a result that is not batched. */
 MIRT__LIB int mirt__result_places(const mirt_function *function);
+/* One value per sample of the several in (rows, ...): their mean, or with MIRT_SUM their sum. */
+MIRT__LIB mirt_tensor *mirt__sample_value(const mirt_model *model, mirt_tensor *values);
 /* A term of the loss as a value: per sample, or the replica's part of a number. */
 MIRT__LIB mirt_tensor *mirt__term_value(mirt_function *function, mirt_tensor *term);
 /* Whether recording is under way, and the tensor of this function. */

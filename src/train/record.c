@@ -127,8 +127,13 @@ static void mirt__warn_of_mean(const mirt_function *f, const mirt_tensor *term) 
               f->model->name);
 }
 
-/* One value a sample, or one number. */
-static mirt_tensor *mirt__term_shape(mirt_tensor *term) {
+MIRT__LIB mirt_tensor *mirt__sample_value(const mirt_model *model, mirt_tensor *values) {
+    if (!values || values->shape.rank < 2) return values;
+    return model->config.reduction == MIRT_SUM ? mirt_reduce_sum(values, 0, false) : mirt_reduce_mean(values, 0, false);
+}
+
+/* One value per sample, or one number. */
+static mirt_tensor *mirt__term_shape(const mirt_model *model, mirt_tensor *term) {
     char text[96];
     bool batched = mirt__is_batched(&term->shape);
     if (term->dtype != MIRT_FLOAT32 || (!batched && mirt__shape_count(&term->shape) != 1)) {
@@ -137,11 +142,11 @@ static mirt_tensor *mirt__term_shape(mirt_tensor *term) {
         mirt__graph_poison(term->node->graph);
         return NULL;
     }
-    return batched && term->shape.rank > 1 ? mirt_reduce_mean(term, 0, false) : term;
+    return batched ? mirt__sample_value(model, term) : term;
 }
 
 MIRT__LIB mirt_tensor *mirt__term_value(mirt_function *f, mirt_tensor *term) {
-    if (!term || !(term = mirt__term_shape(term)) || mirt__is_batched(&term->shape)) return term;
+    if (!term || !(term = mirt__term_shape(f->model, term)) || mirt__is_batched(&term->shape)) return term;
     mirt_tensor *weight = mirt__loss_weight_op(&f->program.graph, mirt__term_weight(term));
     return mirt__binary_op(MIRT__MULTIPLY, term, mirt__reshape_op(weight, &term->shape));
 }
@@ -152,7 +157,7 @@ MIRT__LIB mirt_tensor *mirt__term_value(mirt_function *f, mirt_tensor *term) {
    there are; 0 with the error set. */
 static int mirt__term_summands(mirt_function *f, mirt_tensor *term, mirt_tensor **part) {
     int n = 1;
-    if (!(part[0] = mirt__term_shape(term))) return 0;
+    if (!(part[0] = mirt__term_shape(f->model, term))) return 0;
     for (int i = 0; i < n;) {
         const mirt__node *node = part[i]->node;
         bool sum = node->id == MIRT__OP_binary && (node->a.kind == MIRT__ADD || node->a.kind == MIRT__SUBTRACT) && n < MIRT__MAX_SUMMANDS;

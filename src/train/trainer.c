@@ -122,6 +122,13 @@ static mirt_tensor *mirt__class_weight(mirt_function *f, const mirt__fit_body *b
     return mirt_reduce_sum(mirt__binary_op(MIRT__MULTIPLY, labels, table), 2, false);
 }
 
+/* A built-in loss is the mean over a sample's positions (height and width, say); MIRT_SUM wants their sum. */
+static mirt_tensor *mirt__sum_of_positions(const mirt_model *model, const mirt_tensor *output, mirt_tensor *loss) {
+    const int64_t positions = mirt__shape_count(&output->shape) / mirt__last_dim(output);
+    if (model->config.reduction != MIRT_SUM || output->shape.rank < 3 || positions < 2) return loss;
+    return mirt__unary_op(MIRT__AFFINE, loss, (double)positions, 0);
+}
+
 /* The loss of each sample, weighted by sample and class. */
 static mirt_tensor *mirt__weighted_loss(mirt_function *f, const mirt__fit_body *body, int number, mirt_tensor *output, mirt_tensor *labels) {
     const mirt__loss_class *cls = mirt__output_loss(f->model, number);
@@ -133,7 +140,7 @@ static mirt_tensor *mirt__weighted_loss(mirt_function *f, const mirt__fit_body *
         if (!body->num_class_weights && !f->spec.has_weights) return loss;
         return mirt__fail(MIRT_E_SHAPE, "weights of samples or classes need a loss for each sample; %s is one number for all", mirt__output_loss_name(f->model, number)), (mirt_tensor *)NULL;
     }
-    if (loss->shape.rank > 1) loss = mirt_reduce_mean(loss, 0, false);
+    loss = mirt__sample_value(f->model, cls ? mirt__sum_of_positions(f->model, output, loss) : loss);
     if (body->num_class_weights) loss = mirt__binary_op(MIRT__MULTIPLY, loss, mirt__class_weight(f, body, labels));
     if (f->spec.has_weights) {
         mirt_tensor *weight = mirt__field_as(f, f->spec.num_x + f->spec.num_y, MIRT_FLOAT32);
@@ -150,7 +157,7 @@ typedef struct mirt__loss_total {
 static bool mirt__loss_total_add(mirt_function *f, const mirt__fit_body *body, mirt__loss_total *total, mirt_tensor *term) {
     if (!term) return false;
     if (mirt__is_batched(&term->shape)) {
-        if (term->shape.rank > 1) term = mirt_reduce_mean(term, 0, false);
+        if (!(term = mirt__sample_value(f->model, term))) return false;
         total->samples = total->samples ? mirt__binary_op(MIRT__ADD, total->samples, term) : term;
         return total->samples != NULL;
     }

@@ -195,6 +195,51 @@ one("sparse_classes", 3, "softmax", 6, lambda v: classes(0, 3, v), dict(loss="sp
 one("one_hot_classes", 3, "softmax", 6, one_hot, dict(loss="categorical_crossentropy", metrics=["accuracy"]), class_weight=weights)
 one("binary_classes", 1, "sigmoid", 6, binary, dict(loss="binary_crossentropy", metrics=["accuracy"]), class_weight={0: 0.5, 1: 2.0})
 
+
+
+# Outputs with positions: reduction "sum" adds their losses up. Keras wants a weight for each position.
+def positions(name, side=False, weighted=False):
+    i = keras.Input((6,))
+    hidden, flat = layers.Dense(5, activation="relu", name="hidden"), layers.Dense(8, name="flat")
+    h = hidden(i)
+    outputs, names = [layers.Reshape((2, 2, 2), name="map")(flat(h))], dense_names(hidden) + dense_names(flat)
+    data = [[x(0, 6, v), [4 * reals(0, 8, v).reshape(-1, 2, 2, 2)]] for v in (False, True)]
+    options = dict(loss=[losses.MeanSquaredError(reduction="sum")], loss_weights=[0.0625])
+    if side:
+        last = layers.Dense(1, activation="sigmoid", name="side")
+        outputs.append(last(h))
+        names += dense_names(last)
+        for d, v in zip(data, (False, True)):
+            d[1].append(binary(v))
+        options["loss"].append(losses.BinaryCrossentropy(reduction="sum"))
+        options["loss_weights"].append(0.5)
+    if weighted:
+        data = [d + [[np.repeat(sample_weights(v), 4).reshape(-1, 2, 2)]] for d, v in zip(data, (False, True))]
+    batches = dict(batch=4, validation_batch=7) if side else {}
+    fit(name, keras.Model(i, outputs), names, data[0], data[1], options, **batches)
+
+
+positions("sum_positions")
+positions("sum_positions_weighted", weighted=True)
+positions("two_positions", side=True)
+
+
+# The regularizer of a weight that is not trained is no part of the loss.
+def frozen_regularizer():
+    i = keras.Input((6,))
+    hidden = layers.Dense(5, activation="relu", name="hidden", kernel_regularizer=keras.regularizers.L2(0.5))
+    out = layers.Dense(3, activation="softmax", name="out", kernel_regularizer=keras.regularizers.L1(0.01))
+    base = keras.Model(i, hidden(i), name="base")
+    base.trainable = False
+    j = keras.Input((6,))
+    model = keras.Model(j, out(base(j)))
+    data = [(x(0, 6, v), classes(0, 3, v)) for v in (False, True)]
+    names = dense_names(hidden, "base/") + dense_names(out)
+    fit("frozen_regularizer", model, names, data[0], data[1], dict(loss="sparse_categorical_crossentropy"))
+
+
+frozen_regularizer()
+
 text.append("\nstatic const golden_fit golden_fits[] = {\n    %s\n};\n#endif\n" % ",\n    ".join(rows))
 with open(os.path.join(os.path.dirname(os.path.abspath(__file__)), "models.h"), "w") as f:
     f.write("".join(text))

@@ -388,26 +388,133 @@ static const double golden_binary_classes_final[] = {
     -0.0830229845844, 0.647221635278, 0.343469849954, 0.368477380925, 1.20595035151, 0.317616565349, 0.765694656778,
     0.669450897606, 0.500466046257, 1.39674487029, 1.273190437
 };
+static const char *const golden_sum_positions_logs[] = {"loss", "val_loss"};
+static const char *const golden_sum_positions_weights[] = {"hidden/kernel", "hidden/bias", "flat/kernel", "flat/bias"};
+static const double golden_sum_positions_value[] = {
+    4.84998848266, 4.33037247886, 3.78061380109, 3.5263950876, 3.91813313056, 3.94290343852, 4.15580288755,
+    4.32142774457
+};
+static const double golden_sum_positions_final[] = {
+    1.18192394244, 0.519747792546, -0.549566444486, 0.0813338268481, 0.282773935073, 0.256699898595, 0.143686448636,
+    -0.243324497898, -0.587332541051, 0.354170025705, 0.277889453027, -0.0308036099765, -0.452743575177,
+    0.171769930878, 0.655919533165, 0.366557699343, -0.204238895448, -0.650907141401, -0.133306690617,
+    -0.0731954651012, 0.123316065431, 0.256847671455, -0.404180651287, 0.0902441427946, -1.11865858075,
+    -0.360277955376, 0.323056398664, 0.407883423306, -0.550810745488, -0.79785200182, 0.213566645546, 0.136902140896,
+    0.299795922867, 0.326824074383, 0.38378380252, 0.225037508299, 0.429118149044, 0.568673259232, 0.557037689451,
+    0.574761963481, 0.32493764938, -0.116760734208, -0.505679000125, 0.349026552739, -0.474948497225, 0.363346151249,
+    -0.00045137528377, 0.14553432753, 0.55039993183, 0.269982053253, -0.611913098714, -0.168180971125,
+    0.0675813731225, -0.0742786014036, -0.753174864554, -0.142767596241, -0.261587228921, 0.596904847336,
+    -0.307395119493, -0.0586512116078, 0.241747984531, -0.312653218962, -0.472648043369, 0.700029526971,
+    -0.498393949473, -0.0416003263425, -0.528797600515, 1.10605933683, 0.197292120808, 0.552478784208, 0.440549882983,
+    0.202996033747, -0.944171958399, 0.710962845673, -0.0134841835478, -0.20071398701, -0.00526666624663,
+    0.467005180826, -0.0790076212098, -0.0608020099356, 0.0357011273353, 0.40250738502, -1.43927130026
+};
+static const char *const golden_sum_positions_weighted_logs[] = {"loss", "val_loss"};
+static const char *const golden_sum_positions_weighted_weights[] = {"hidden/kernel", "hidden/bias", "flat/kernel",
+                                                                    "flat/bias"};
+static const double golden_sum_positions_weighted_value[] = {
+    4.45951300125, 3.97686322063, 3.42068243892, 3.03644365639, 1.86636093367, 1.80929543845, 1.83417394782,
+    1.89371533648
+};
+static const double golden_sum_positions_weighted_final[] = {
+    1.12867148457, 0.798920805701, -0.629944639821, -0.193267692286, 0.515265152976, 0.344650861811, 0.112775991665,
+    -0.377064502237, -0.632396324638, 0.192855973287, 0.626255466783, 0.241775797983, -0.305875997683, 0.217185025849,
+    0.742666759959, 0.435004134455, -0.192385776181, -0.795336883103, -0.143913898199, -0.220556630077,
+    0.103909558426, 0.275592036511, -0.552372934787, -0.113384764025, -0.825653197345, -0.220265727376,
+    0.204122838829, 0.390143354023, -0.492678774229, -0.725912889523, 0.4653754326, 0.417428394756, 0.261078513325,
+    0.112429538521, 0.389800026326, 0.33978606549, 0.587941777139, 0.513805254012, 0.51896139479, 0.657985887294,
+    0.389109736592, -0.178258226055, -0.405244779626, 0.54994888186, -0.50114902533, 0.538132091276, 0.176047088345,
+    0.289078793711, 0.570154119893, 0.254762848641, -0.614314508316, -0.00803537738927, 0.269888993857,
+    -0.158210945112, -1.00559216758, -0.298177343135, -0.448455028198, 0.695576171253, -0.257261882594,
+    -0.0930006016202, 0.379294550824, -0.445337771124, -0.661804705818, 0.384492018538, -0.543982906726,
+    0.0954879793973, -0.441346349059, 1.36561724159, 0.552593898188, 0.330774685328, 0.236145655537, 0.269846684052,
+    -0.72558742166, 0.650752414457, 0.0160430278047, 0.0223461057265, 0.48883277111, 0.233401584426, -0.260145533891,
+    -0.00464062614939, -0.0104615069028, 0.284279929953, -1.22832251777
+};
+static const char *const golden_two_positions_logs[] = {"loss",     "map_loss",     "side_loss",
+                                                        "val_loss", "val_map_loss", "val_side_loss"};
+static const char *const golden_two_positions_weights[] = {"hidden/kernel", "hidden/bias", "flat/kernel",
+                                                           "flat/bias",     "side/kernel", "side/bias"};
+static const double golden_two_positions_value[] = {
+    5.90413643022, 5.26517319913, 4.75198718531, 4.43142296729, 70.4105902191, 62.9499694241, 54.6309138689,
+    49.9260161936, 3.00694908306, 2.66160022026, 2.67511013701, 2.62209391039, 12.8963501243, 13.6571997417,
+    14.7336750894, 14.8613759373, 164.778784415, 164.95199173, 172.623935816, 178.195786073, 5.19535219671,
+    6.6954005172, 7.88935820169, 7.44827861544
+};
+static const double golden_two_positions_final[] = {
+    1.26901931847, 0.433651051066, -0.545000512454, 0.0760441490998, 0.194381971046, 0.453974894941, 0.125437033238,
+    -0.322601684882, -0.486660812852, 0.41480493437, 0.574233566775, -0.0966170495414, -0.347775119052,
+    -0.174214420374, 0.771765132015, 0.469311820824, -0.211161109146, -0.602995397896, -0.142632466375, -0.2327159481,
+    0.503802434974, 0.213165561311, -0.463846757545, -0.116979120137, -0.774286539448, -0.186058500138,
+    0.353273648178, 0.406312425102, -0.641876872512, -0.561016790857, 0.27360003291, 0.0101418703057, 0.203759715199,
+    0.176924476405, 0.433830605924, 0.267351296556, 0.439483863351, 0.589721070888, 0.570842036506, 0.611293539835,
+    0.30138275974, -0.0990107342817, -0.598600374539, 0.319393665864, -0.509329261519, 0.349461610871,
+    -0.00499852251335, 0.0887214146862, 0.47672260716, 0.321032060626, -0.511153046733, -0.0920414821702,
+    0.113098067674, -0.0393255511689, -0.717984383859, -0.142659856243, -0.294244711425, 0.572855652171,
+    -0.283391043486, -0.172628388768, 0.161443028334, -0.322990174433, -0.436203684488, 0.617001550791,
+    -0.522459759042, 0.0318927841323, -0.478521791852, 1.10685346982, 0.146802600313, 0.508117739619, 0.386236090365,
+    0.247926756968, -0.931105674796, 0.707696650502, -0.0835672726547, -0.210437850392, -0.0153192154307,
+    0.389953382088, -0.13629325508, -0.0485840947572, -0.00408851898215, 0.414233835701, -1.43054005763,
+    0.557078805076, 0.205916893523, -0.0615285323366, -0.556556144587, 0.435441515911, 0.585086838595
+};
+static const char *const golden_frozen_regularizer_logs[] = {"loss", "val_loss"};
+static const char *const golden_frozen_regularizer_weights[] = {"base/hidden/kernel", "base/hidden/bias", "out/kernel",
+                                                                "out/bias"};
+static const double golden_frozen_regularizer_value[] = {
+    1.06856292679, 0.990038176343, 0.957077406038, 0.992580273747, 1.23935434959, 1.23688576329, 1.30032115308,
+    1.36232727881
+};
+static const double golden_frozen_regularizer_final[] = {
+    0.491430044174, 0.398140013218, -0.36700719595, 0.0704131126404, 0.169820010662, -0.0072113275528,
+    -0.0544468164444, -0.322189390659, -0.127183258533, 0.158984959126, 0.112569928169, -0.231602370739,
+    -0.446457862854, -0.158229231834, 0.179212510586, 0.455145478249, -0.2703794837, -0.37739944458, -0.25234413147,
+    -0.231821835041, -0.356588482857, 0.474610686302, -0.426662862301, -0.176444590092, -0.0901110768318,
+    0.0460196137428, 0.357736468315, 0.263411223888, -0.450986206532, -0.247985482216, -0.0539326667786,
+    0.446559548378, 0.122117698193, 0.150622904301, 0.430699288845, 0.070765761213, 0.216019315056, 0.111113150975,
+    -0.15170451009, 0.150905410511, 0.744486187639, -0.359204615472, 0.299759983369, 0.0677383754396, -0.580173836469,
+    0.885343863527, -0.0561624013717, -0.30011301448, 0.569535073511, -0.068199988553, -0.453547934296,
+    0.198738685112, -0.465859722354
+};
 
 static const golden_fit golden_fits[] = {
     {"two", 5, 3, 6, 8, golden_two_logs, golden_two_value, golden_two_weights, golden_two_final},
-    {"two_even", 4, 7, 10, 8, golden_two_even_logs, golden_two_even_value, golden_two_even_weights, golden_two_even_final},
-    {"two_weighted", 5, 3, 6, 8, golden_two_weighted_logs, golden_two_weighted_value, golden_two_weighted_weights, golden_two_weighted_final},
-    {"two_regularized", 5, 3, 6, 8, golden_two_regularized_logs, golden_two_regularized_value, golden_two_regularized_weights, golden_two_regularized_final},
+    {"two_even", 4, 7, 10, 8, golden_two_even_logs, golden_two_even_value, golden_two_even_weights,
+     golden_two_even_final},
+    {"two_weighted", 5, 3, 6, 8, golden_two_weighted_logs, golden_two_weighted_value, golden_two_weighted_weights,
+     golden_two_weighted_final},
+    {"two_regularized", 5, 3, 6, 8, golden_two_regularized_logs, golden_two_regularized_value,
+     golden_two_regularized_weights, golden_two_regularized_final},
     {"two_sum", 4, 7, 6, 8, golden_two_sum_logs, golden_two_sum_value, golden_two_sum_weights, golden_two_sum_final},
-    {"two_one_loss", 5, 3, 4, 8, golden_two_one_loss_logs, golden_two_one_loss_value, golden_two_one_loss_weights, golden_two_one_loss_final},
+    {"two_one_loss", 5, 3, 4, 8, golden_two_one_loss_logs, golden_two_one_loss_value, golden_two_one_loss_weights,
+     golden_two_one_loss_final},
     {"siamese", 5, 3, 2, 6, golden_siamese_logs, golden_siamese_value, golden_siamese_weights, golden_siamese_final},
-    {"transfer", 5, 3, 4, 8, golden_transfer_logs, golden_transfer_value, golden_transfer_weights, golden_transfer_final},
+    {"transfer", 5, 3, 4, 8, golden_transfer_logs, golden_transfer_value, golden_transfer_weights,
+     golden_transfer_final},
     {"frozen", 5, 3, 4, 8, golden_frozen_logs, golden_frozen_value, golden_frozen_weights, golden_frozen_final},
     {"huber", 5, 3, 4, 4, golden_huber_logs, golden_huber_value, golden_huber_weights, golden_huber_final},
     {"focal", 5, 3, 6, 4, golden_focal_logs, golden_focal_value, golden_focal_weights, golden_focal_final},
-    {"mean_loss", 5, 3, 2, 4, golden_mean_loss_logs, golden_mean_loss_value, golden_mean_loss_weights, golden_mean_loss_final},
-    {"sparse_weighted", 5, 3, 4, 4, golden_sparse_weighted_logs, golden_sparse_weighted_value, golden_sparse_weighted_weights, golden_sparse_weighted_final},
-    {"one_hot_weighted", 5, 3, 4, 4, golden_one_hot_weighted_logs, golden_one_hot_weighted_value, golden_one_hot_weighted_weights, golden_one_hot_weighted_final},
-    {"mse_weighted", 5, 3, 2, 4, golden_mse_weighted_logs, golden_mse_weighted_value, golden_mse_weighted_weights, golden_mse_weighted_final},
-    {"sum_weighted", 5, 3, 2, 4, golden_sum_weighted_logs, golden_sum_weighted_value, golden_sum_weighted_weights, golden_sum_weighted_final},
-    {"sparse_classes", 5, 3, 4, 4, golden_sparse_classes_logs, golden_sparse_classes_value, golden_sparse_classes_weights, golden_sparse_classes_final},
-    {"one_hot_classes", 5, 3, 4, 4, golden_one_hot_classes_logs, golden_one_hot_classes_value, golden_one_hot_classes_weights, golden_one_hot_classes_final},
-    {"binary_classes", 5, 3, 4, 4, golden_binary_classes_logs, golden_binary_classes_value, golden_binary_classes_weights, golden_binary_classes_final}
-};
+    {"mean_loss", 5, 3, 2, 4, golden_mean_loss_logs, golden_mean_loss_value, golden_mean_loss_weights,
+     golden_mean_loss_final},
+    {"sparse_weighted", 5, 3, 4, 4, golden_sparse_weighted_logs, golden_sparse_weighted_value,
+     golden_sparse_weighted_weights, golden_sparse_weighted_final},
+    {"one_hot_weighted", 5, 3, 4, 4, golden_one_hot_weighted_logs, golden_one_hot_weighted_value,
+     golden_one_hot_weighted_weights, golden_one_hot_weighted_final},
+    {"mse_weighted", 5, 3, 2, 4, golden_mse_weighted_logs, golden_mse_weighted_value, golden_mse_weighted_weights,
+     golden_mse_weighted_final},
+    {"sum_weighted", 5, 3, 2, 4, golden_sum_weighted_logs, golden_sum_weighted_value, golden_sum_weighted_weights,
+     golden_sum_weighted_final},
+    {"sparse_classes", 5, 3, 4, 4, golden_sparse_classes_logs, golden_sparse_classes_value,
+     golden_sparse_classes_weights, golden_sparse_classes_final},
+    {"one_hot_classes", 5, 3, 4, 4, golden_one_hot_classes_logs, golden_one_hot_classes_value,
+     golden_one_hot_classes_weights, golden_one_hot_classes_final},
+    {"binary_classes", 5, 3, 4, 4, golden_binary_classes_logs, golden_binary_classes_value,
+     golden_binary_classes_weights, golden_binary_classes_final},
+    {"sum_positions", 5, 3, 2, 4, golden_sum_positions_logs, golden_sum_positions_value, golden_sum_positions_weights,
+     golden_sum_positions_final},
+    {"sum_positions_weighted", 5, 3, 2, 4, golden_sum_positions_weighted_logs, golden_sum_positions_weighted_value,
+     golden_sum_positions_weighted_weights, golden_sum_positions_weighted_final},
+    {"two_positions", 4, 7, 6, 6, golden_two_positions_logs, golden_two_positions_value, golden_two_positions_weights,
+     golden_two_positions_final},
+    {"frozen_regularizer", 5, 3, 2, 4, golden_frozen_regularizer_logs, golden_frozen_regularizer_value,
+     golden_frozen_regularizer_weights, golden_frozen_regularizer_final}};
 #endif
