@@ -1225,7 +1225,7 @@ typedef enum mirt_fill_mode { MIRT_FILL_REFLECT = 0, MIRT_FILL_CONSTANT, MIRT_FI
 typedef enum mirt_flip_mode { MIRT_FLIP_HORIZONTAL_AND_VERTICAL = 0, MIRT_FLIP_HORIZONTAL, MIRT_FLIP_VERTICAL, MIRT__FLIP_COUNT } mirt_flip_mode;
 
 /* A transform of images, as a layer or in a data set; each kind reads what is said to be its own. A range is {lower, upper};
-   {f, 0} is {-f, f}. */
+   {f, 0} with f above 0 is {-f, f}, and {-f, 0} is the range from -f to 0. The range from 0 to f is {0, f}. */
 typedef struct mirt_augmentation {
     mirt_augmentation_kind kind; /* layers of their own name need none */
     mirt_flip_mode mode;         /* of flips */
@@ -1363,7 +1363,9 @@ typedef struct mirt_optimizer {
     float rho;                     /* RMSprop */
     bool centered;                 /* RMSprop: divided by the standard deviation of gradients */
     float weight_decay;            /* decoupled: weight -= weight * weight_decay * rate before the update. Loshchilov & Hutter 2019 */
-    const char *exclude_from_weight_decay; /* parts of names of weights, by commas: "bias,gamma,beta". Copied by mirt_compile */
+    const char *
+        exclude_from_weight_decay; /* words separated by commas: "bias,gamma,beta". A weight whose own name (that
+                                      after the last '/') contains one of them does not decay. Copied by mirt_compile */
     float clipnorm;                /* the gradient of each weight is scaled down to this norm, */
     float global_clipnorm;         /* or all of them together to this, */
     float clipvalue;               /* or its elements are cut off at this: one of the three */
@@ -1416,6 +1418,7 @@ typedef struct mirt_metric_options {
     bool from_logits;   /* outputs that mirt_compile's from_logits calls logits go through a sigmoid first (a softmax where the loss
                            undoes one), as threshold and AUC are of probabilities; without, they are taken as they are */
     const char *name;   /* in logs; copied. Default: Keras's, and "_1", "_2" behind it where it is taken */
+    bool has_threshold; /* the threshold is as given, 0 too (of logits, say) */
 } mirt_metric_options;
 
 /* A loss of one's own: records operations on labels (as they are in the data, cast to float32) and an
@@ -9094,7 +9097,7 @@ static const struct {
     {MIRT__READS_FACTOR | MIRT__READS_RANGE, -1, 1}, /* random_brightness */
 };
 
-/* {f, 0} is {-f, f}, or {f, f} of contrast. */
+/* {f, 0} is {-f, f}, or {f, f} of contrast; a negative first number and 0 are that range. */
 static bool mirt__transform_factor(const mirt_augmentation *d, const float factor[2], int axis, mirt__transform *out) {
     const float least = mirt__transform_table[d->kind].least, most = mirt__transform_table[d->kind].most;
     float low = factor[0], high = factor[1];
@@ -9106,9 +9109,9 @@ static bool mirt__transform_factor(const mirt_augmentation *d, const float facto
     if (d->kind == MIRT_RANDOM_CONTRAST) {
         if (high == 0) high = low;
         low = -low;
-    } else if (high == 0) {
-        low = -fabsf(low);
-        high = -low;
+    } else if (high == 0 && low > 0) {
+        high = low;
+        low = -low;
     } else if (low > high) {
         low = factor[1];
         high = factor[0];
@@ -34620,8 +34623,9 @@ MIRT__LIB bool mirt__optimizer_by_variable(const mirt_optimizer *o) {
     return o->clipnorm > 0 || (o->weight_decay > 0 && o->exclude_from_weight_decay && *o->exclude_from_weight_decay);
 }
 
-static bool mirt__decays(const mirt_optimizer *o, const char *name) {
-    const char *list = o->exclude_from_weight_decay;
+/* Names to exclude are looked for in the weight's own name, without its layers', as Keras does. */
+static bool mirt__decays(const mirt_optimizer *o, const char *path) {
+    const char *list = o->exclude_from_weight_decay, *last = strrchr(path, '/'), *name = last ? last + 1 : path;
     while (list && *list) {
         const size_t size = strcspn(list, ",");
         for (const char *at = name; size && *at; at++) {
@@ -35493,7 +35497,7 @@ static mirt_status mirt__metric_use_add(mirt_model *model, int output, mirt_metr
     if (custom) use->custom = *custom;
     else use->options = *options;
     if (!use->options.k) use->options.k = 5;
-    if (use->options.threshold == 0) use->options.threshold = 0.5f;
+    if (use->options.threshold == 0 && !use->options.has_threshold) use->options.threshold = 0.5f;
     if (!use->options.num_thresholds) use->options.num_thresholds = 200;
     use->own_name = mirt__metric_name(model, output, custom ? custom->name : use->options.name ? use->options.name : use->cls->name, text, sizeof text);
     if (!use->own_name) return mirt_last_status();
@@ -35572,10 +35576,12 @@ MIRT_API mirt_status mirt_set_metrics(mirt_model *model, const mirt_metric *metr
     return mirt_last_status();
 }
 
-static const mirt__field mirt__option_fields[] = {{"k", MIRT__FIELD_INT, offsetof(mirt_metric_options, k)},
-                                                  {"threshold", MIRT__FIELD_FLOAT, offsetof(mirt_metric_options, threshold)},
-                                                  {"num_thresholds", MIRT__FIELD_INT, offsetof(mirt_metric_options, num_thresholds)},
-                                                  {"from_logits", MIRT__FIELD_BOOL, offsetof(mirt_metric_options, from_logits)}};
+static const mirt__field mirt__option_fields[] = {
+    {"k", MIRT__FIELD_INT, offsetof(mirt_metric_options, k)},
+    {"threshold", MIRT__FIELD_FLOAT, offsetof(mirt_metric_options, threshold)},
+    {"num_thresholds", MIRT__FIELD_INT, offsetof(mirt_metric_options, num_thresholds)},
+    {"from_logits", MIRT__FIELD_BOOL, offsetof(mirt_metric_options, from_logits)},
+    {"has_threshold", MIRT__FIELD_BOOL, offsetof(mirt_metric_options, has_threshold)}};
 
 MIRT__LIB const mirt__field *mirt__metric_fields(int *count) {
     *count = MIRT__COUNT(mirt__option_fields);
@@ -39533,6 +39539,10 @@ MIRT__LIB mirt_status mirt__result_add(mirt_function *function, const char *name
 /* Labels or weights of the batch as a float tensor or as class numbers, cast where they are not. */
 MIRT__LIB mirt_tensor *mirt__field_as(mirt_function *function, int field, mirt_dtype dtype);
 
+/* --- function.c --- */
+/* MIRT_E_INVALID: the data set, or one it reads, is distributed to another strategy than the model's. */
+MIRT__LIB mirt_status mirt__check_distributed(const mirt_model *model, const mirt_dataset *dataset, const char *caller);
+
 /* --- run.c --- */
 /* Makes a batch the one under way: memory is there, class numbers are checked. */
 MIRT__LIB mirt_status mirt__function_begin(mirt_function *function, const mirt__batch *batch);
@@ -42994,6 +43004,8 @@ static mirt_dataset *mirt__ready(mirt_model *model, mirt_dataset *dataset, mirt_
         return NULL;
     }
     if (mirt__watch_mine(model->strategy) != MIRT_OK) return NULL;
+    if (mirt__check_distributed(model, dataset, kind == MIRT__EVALUATE ? "mirt_evaluate" : "mirt_predict") != MIRT_OK)
+        return NULL;
     if (dataset->busy) {
         mirt__fail(MIRT_E_STATE, "this data set is being trained on; give the callback one of its own");
         return NULL;
@@ -48446,6 +48458,7 @@ MIRT_API mirt_status mirt_write_images(mirt_event_writer *writer, const char *ta
 typedef struct mirt__distributed_dataset {
     mirt_dataset base;
     mirt_strategy *strategy;
+    char about[96]; /* the strategy in words, which may be gone when this is needed */
     int64_t epoch; /* of the pass under way */
     bool begun;
 } mirt__distributed_dataset;
@@ -48459,6 +48472,12 @@ static mirt_status mirt__distributed_begin(mirt_dataset *dataset, uint64_t seed,
 static mirt_status mirt__distributed_read(mirt_dataset *dataset, mirt__batch *out) { return mirt__dataset_next(dataset->source, out); }
 
 static const mirt__stage mirt__distributed_stage = {mirt__distributed_begin, mirt__distributed_read, NULL, NULL, NULL, NULL, NULL};
+
+static const char *mirt__strategy_about(const mirt_strategy *s, char out[96]) {
+    snprintf(out, 96, "%d replica%s on %d device%s from %s", s->num_replicas, s->num_replicas == 1 ? "" : "s",
+             s->num_devices, s->num_devices == 1 ? "" : "s", s->device[0].name);
+    return out;
+}
 
 MIRT_API mirt_dataset *mirt_distribute(mirt_strategy *strategy, mirt_dataset *dataset) {
     MIRT__ENTER;
@@ -48475,12 +48494,26 @@ MIRT_API mirt_dataset *mirt_distribute(mirt_strategy *strategy, mirt_dataset *da
     if (out) {
         ((mirt__distributed_dataset *)out)->strategy = strategy;
         ((mirt__distributed_dataset *)out)->epoch = -1;
+        mirt__strategy_about(strategy, ((mirt__distributed_dataset *)out)->about);
     }
     return out;
 }
 
 static const mirt__distributed_dataset *mirt__distributed(const mirt_dataset *dataset) {
     return dataset->stage == &mirt__distributed_stage ? (const mirt__distributed_dataset *)dataset : NULL;
+}
+
+MIRT__LIB mirt_status mirt__check_distributed(const mirt_model *model, const mirt_dataset *dataset,
+                                              const char *caller) {
+    char own[96];
+    for (const mirt_dataset *at = dataset; at; at = at->source) {
+        const mirt__distributed_dataset *d = mirt__distributed(at);
+        if (!d || d->strategy == model->strategy) continue;
+        return mirt__fail(MIRT_E_INVALID,
+                          "%s: the data set is distributed to another strategy (%s) than that of %s (%s)", caller,
+                          d->about, model->name, mirt__strategy_about(model->strategy, own));
+    }
+    return MIRT_OK;
 }
 
 MIRT_API mirt_status mirt_dataset_next(mirt_dataset *dataset, mirt_global_batch *out) {
@@ -48534,8 +48567,8 @@ MIRT_API mirt_function *mirt_function_create(mirt_model *model, mirt_dataset *da
     if (!model) return mirt__fail_missing("mirt_function_create", "model"), (mirt_function *)NULL;
     if (!body) return mirt__fail_missing("mirt_function_create", "body"), (mirt_function *)NULL;
     if (model->graph.status != MIRT_OK) return mirt__fail(model->graph.status, "%s", model->graph.error), (mirt_function *)NULL;
-    const mirt__distributed_dataset *d = dataset ? mirt__distributed(dataset) : NULL;
-    if (dataset && (!d || d->strategy != model->strategy)) {
+    if (dataset && mirt__check_distributed(model, dataset, "mirt_function_create") != MIRT_OK) return NULL;
+    if (dataset && !mirt__distributed(dataset)) {
         mirt__fail(MIRT_E_INVALID, "mirt_function_create: the data set is not distributed to the strategy of %s: mirt_distribute does that", model->name);
         return NULL;
     }
@@ -48825,7 +48858,9 @@ MIRT_API mirt_status mirt_function_run(mirt_function *f, const mirt_global_batch
         b.rows = f->model->strategy->num_replicas;
     } else if (!batch || !batch->dataset || batch->rows < 1) {
         return mirt__fail(MIRT_E_INVALID, "mirt_function_run: takes a batch with rows, which mirt_dataset_next has made");
-    } else if (!mirt__distributed(batch->dataset) || mirt__distributed(batch->dataset)->strategy != f->model->strategy ||
+    } else if (mirt__check_distributed(f->model, batch->dataset, "mirt_function_run") != MIRT_OK) {
+        return mirt_last_status();
+    } else if (!mirt__distributed(batch->dataset) ||
                !mirt__spec_same(mirt__dataset_spec(batch->dataset), &f->spec)) {
         return mirt__fail(MIRT_E_SHAPE, "mirt_function_run: the batch is of a data set unlike the one the function was made for");
     } else {

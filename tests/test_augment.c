@@ -330,6 +330,41 @@ static void test_tables(void) {
 
 /* Half a pixel beyond an edge is nearest to what is outside, as std::round has it: of an image of two by two nothing is left when its pixels
    move to twice their distance. And what repeats its edges is not one warp with what fills them in other ways: each is done on its own. */
+/* {0.25} is both directions, {-0.25, 0} the range from -0.25 to 0. */
+static void test_ranges(void) {
+    static const struct { float factor[2], low, high; } cases[] = {
+        {{0.25f, 0}, -0.25f, 0.25f}, {{-0.25f, 0}, -0.25f, 0}, {{0, 0.25f}, 0, 0.25f}, {{-0.25f, 0.5f}, -0.25f, 0.5f},
+        {{0.5f, 0.25f}, 0.25f, 0.5f},
+    };
+    static const mirt_augmentation_kind kinds[] = {MIRT_RANDOM_ROTATION, MIRT_RANDOM_ZOOM, MIRT_RANDOM_TRANSLATION,
+                                                   MIRT_RANDOM_BRIGHTNESS};
+    int wrong = 0;
+    for (int k = 0; k < MIRT__COUNT(kinds); k++) {
+        for (int i = 0; i < MIRT__COUNT(cases); i++) {
+            mirt_augmentation d;
+            mirt__transform t;
+            memset(&d, 0, sizeof d);
+            d.kind = kinds[k];
+            memcpy(d.factor, cases[i].factor, sizeof d.factor);
+            memcpy(d.height_factor, cases[i].factor, sizeof d.factor);
+            memcpy(d.width_factor, cases[i].factor, sizeof d.factor);
+            const bool two = d.kind == MIRT_RANDOM_ZOOM || d.kind == MIRT_RANDOM_TRANSLATION;
+            const bool made = mirt__transform_of(&d, 8, 8, 3, &t);
+            for (int axis = 0; axis < 1 + two; axis++) {
+                if (made && t.low[axis] == cases[i].low && t.high[axis] == cases[i].high) continue;
+                wrong++;
+                printf("# kind %d, {%g, %g}: %g to %g\n", (int)d.kind, (double)d.factor[0], (double)d.factor[1],
+                       (double)t.low[axis], (double)t.high[axis]);
+            }
+        }
+    }
+    mirt_augmentation read;
+    ok(wrong == 0, "ranges of factors: %d are wrong", wrong);
+    ok(mirt_parse_augmentation("zoom:-0.25", &read, 1) == 1 && read.height_factor[0] == -0.25f &&
+           read.height_factor[1] == 0,
+       "as text, too");
+}
+
 static void test_edges(void) {
     enum { H = 7, W = 9, NUMBERS = H * W * 3 };
     static const char *const lists[] = {"resizing:14:5,rotation:1", "rotation:1,resizing:14:5"};
@@ -856,6 +891,7 @@ int main(void) {
     test_crops();
     test_draws();
     test_tables();
+    test_ranges();
     test_edges();
     test_bytes();
     draw_rows();

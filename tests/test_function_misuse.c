@@ -139,7 +139,7 @@ static void check_misuse(void) {
     REFUSED(!mirt_function_create(NULL, data, record_step, m), mirt_last_status(), "model");
     REFUSED(!mirt_function_create(m, data, NULL, m), mirt_last_status(), "body");
     REFUSED(!mirt_function_create(m, plain, record_step, m), MIRT_E_INVALID, "mirt_distribute");
-    REFUSED(!mirt_function_create(m, elsewhere, record_step, m), MIRT_E_INVALID, "mirt_distribute");
+    REFUSED(!mirt_function_create(m, elsewhere, record_step, m), MIRT_E_INVALID, "another strategy");
     REFUSED(!mirt_function_create(loose, data, record_step, loose), MIRT_E_STATE, "mirt_compile");
     REFUSED(mirt_dataset_next(plain, &batch) != MIRT_OK, MIRT_E_STATE, "mirt_distribute");
     REFUSED(mirt_dataset_next(NULL, &batch) != MIRT_OK, mirt_last_status(), "data set");
@@ -153,7 +153,16 @@ static void check_misuse(void) {
     mirt_dataset_next(wide, &batch);
     REFUSED(mirt_function_run(f, &batch) != MIRT_OK, MIRT_E_SHAPE, "unlike");
     mirt_dataset_next(elsewhere, &batch);
-    REFUSED(mirt_function_run(f, &batch) != MIRT_OK, MIRT_E_SHAPE, "unlike");
+    REFUSED(mirt_function_run(f, &batch) != MIRT_OK, MIRT_E_INVALID, "another strategy (1 replica on 1 device");
+    mirt_fit_desc apart;
+    mirt_logs logs;
+    memset(&apart, 0, sizeof apart);
+    apart.no_progress = true;
+    REFUSED(!mirt_fit(m, elsewhere, &apart), MIRT_E_INVALID, "than that of rows (3 replicas on 2 devices");
+    apart.validation = elsewhere;
+    REFUSED(!mirt_fit(m, plain, &apart), MIRT_E_INVALID, "another strategy");
+    REFUSED(mirt_evaluate(m, elsewhere, &logs) != MIRT_OK, MIRT_E_INVALID, "another strategy");
+    REFUSED(mirt_predict(m, elsewhere, rows, 8) != MIRT_OK, MIRT_E_INVALID, "another strategy");
     /* Two float32 fields both, but the second are weights, not labels. */
     static float pairs[4][ROW_IN], seconds[4];
     mirt_data labelled, weighed;

@@ -70,6 +70,7 @@ static void check_golden(const golden_metric *c) {
     memset(&o, 0, sizeof o);
     o.k = c->k;
     o.threshold = (float)c->threshold;
+    o.has_threshold = true;
     o.num_thresholds = c->thresholds;
     o.curve = strcmp(c->curve, "PR") == 0 ? MIRT_PR : MIRT_ROC;
     draw(c->seed, c->n);
@@ -145,13 +146,14 @@ static void check_in_training(void) {
     mirt_compile_desc c = image_compile(mirt_adam(1e-2f));
     c.metrics[1] = c.metrics[2] = MIRT_SPARSE_TOP_K_CATEGORICAL_ACCURACY;
     c.metrics[3] = c.metrics[4] = MIRT_AUC;
-    c.metrics[5] = MIRT_PRECISION;
+    c.metrics[5] = c.metrics[6] = MIRT_PRECISION;
     c.metric_options[2].k = 2;
     c.metric_options[2].name = "top2";
     c.metric_options[3].from_logits = c.metric_options[4].from_logits = c.metric_options[5].from_logits = true;
     c.metric_options[4].curve = MIRT_PR;
     c.metric_options[4].num_thresholds = 50;
     c.metric_options[5].threshold = 0.25f;
+    c.metric_options[6].has_threshold = true;
     mirt_model *m = image_net(s, 0);
     mirt_dataset *data = mirt_batch(mirt_arrays(images_x(0, IMAGES), images_y(0, IMAGES)), 40), *test = mirt_batch(mirt_arrays(images_x(0, 100), images_y(0, 100)), 31);
     fit.validation = test;

@@ -110,6 +110,36 @@ static void check_update(const golden_update *c, const char *cpu) {
 }
 
 /* What Keras makes of gradients {0.5, bad, -0.25} and {3, 4} clipped to 1. */
+/* Keras looks for the words in a weight's own name: of a layer named "bias_head" the kernel decays, too. */
+static void check_excluded_names(void) {
+    float x[2] = {0, 0}, y[1] = {0}, kernel[2], before[2], bias[1], one[1] = {1};
+    mirt_strategy *s = mirt_one_device("cpu");
+    mirt_model *m = mirt_model_create(s, "named");
+    mirt_dense_desc d;
+    mirt_compile_desc c;
+    memset(&d, 0, sizeof d);
+    memset(&c, 0, sizeof c);
+    mirt_set_log(s, NULL, NULL);
+    d.units = 1;
+    d.name = "bias_head";
+    mirt_model_output(m, mirt_dense(mirt_input(m, MIRT_SHAPE(2)), &d));
+    c.optimizer = mirt_sgd(0.5f, 0, false);
+    c.optimizer.weight_decay = 0.5f;
+    c.optimizer.exclude_from_weight_decay = "gamma,bias";
+    c.loss = MIRT_MEAN_SQUARED_ERROR;
+    y[0] = 1; /* the output is the bias, 1: no gradient */
+    bool good = mirt_compile(m, &c) == MIRT_OK && mirt_set_weight(m, "bias_head/bias", one, 1) == MIRT_OK &&
+                mirt_get_weight(m, "bias_head/kernel", 0, before, 2) == MIRT_OK &&
+                mirt_train_step(m, mirt_make_array(x, MIRT_FLOAT32, MIRT_SHAPE(1, 2)),
+                                mirt_make_array(y, MIRT_FLOAT32, MIRT_SHAPE(1, 1)), NULL) == MIRT_OK &&
+                mirt_get_weight(m, "bias_head/kernel", 0, kernel, 2) == MIRT_OK &&
+                mirt_get_weight(m, "bias_head/bias", 0, bias, 1) == MIRT_OK;
+    ok(good && bias[0] == 1 && kernel[0] == 0.75f * before[0] && kernel[1] == 0.75f * before[1],
+       "words to exclude are sought in a weight's own name, not in its layer's%s%s", good ? "" : ": ",
+       good ? "" : mirt_last_error());
+    mirt_strategy_destroy(s);
+}
+
 static void check_clipping(const char *cpu) {
     const float nan = (float)NAN, inf = (float)INFINITY;
     const struct {
@@ -377,5 +407,6 @@ int main(void) {
     check_set_schedule();
     check_averages();
     check_bad_ones();
+    check_excluded_names();
     return done_testing();
 }

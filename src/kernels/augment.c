@@ -33,7 +33,7 @@ static const struct {
     {MIRT__READS_FACTOR | MIRT__READS_RANGE, -1, 1}, /* random_brightness */
 };
 
-/* {f, 0} is {-f, f}, or {f, f} of contrast. */
+/* {f, 0} is {-f, f}, or {f, f} of contrast; a negative first number and 0 are that range. */
 static bool mirt__transform_factor(const mirt_augmentation *d, const float factor[2], int axis, mirt__transform *out) {
     const float least = mirt__transform_table[d->kind].least, most = mirt__transform_table[d->kind].most;
     float low = factor[0], high = factor[1];
@@ -45,9 +45,9 @@ static bool mirt__transform_factor(const mirt_augmentation *d, const float facto
     if (d->kind == MIRT_RANDOM_CONTRAST) {
         if (high == 0) high = low;
         low = -low;
-    } else if (high == 0) {
-        low = -fabsf(low);
-        high = -low;
+    } else if (high == 0 && low > 0) {
+        high = low;
+        low = -low;
     } else if (low > high) {
         low = factor[1];
         high = factor[0];

@@ -64,7 +64,7 @@ static mirt_status mirt__metric_use_add(mirt_model *model, int output, mirt_metr
     if (custom) use->custom = *custom;
     else use->options = *options;
     if (!use->options.k) use->options.k = 5;
-    if (use->options.threshold == 0) use->options.threshold = 0.5f;
+    if (use->options.threshold == 0 && !use->options.has_threshold) use->options.threshold = 0.5f;
     if (!use->options.num_thresholds) use->options.num_thresholds = 200;
     use->own_name = mirt__metric_name(model, output, custom ? custom->name : use->options.name ? use->options.name : use->cls->name, text, sizeof text);
     if (!use->own_name) return mirt_last_status();
@@ -143,10 +143,12 @@ MIRT_API mirt_status mirt_set_metrics(mirt_model *model, const mirt_metric *metr
     return mirt_last_status();
 }
 
-static const mirt__field mirt__option_fields[] = {{"k", MIRT__FIELD_INT, offsetof(mirt_metric_options, k)},
-                                                  {"threshold", MIRT__FIELD_FLOAT, offsetof(mirt_metric_options, threshold)},
-                                                  {"num_thresholds", MIRT__FIELD_INT, offsetof(mirt_metric_options, num_thresholds)},
-                                                  {"from_logits", MIRT__FIELD_BOOL, offsetof(mirt_metric_options, from_logits)}};
+static const mirt__field mirt__option_fields[] = {
+    {"k", MIRT__FIELD_INT, offsetof(mirt_metric_options, k)},
+    {"threshold", MIRT__FIELD_FLOAT, offsetof(mirt_metric_options, threshold)},
+    {"num_thresholds", MIRT__FIELD_INT, offsetof(mirt_metric_options, num_thresholds)},
+    {"from_logits", MIRT__FIELD_BOOL, offsetof(mirt_metric_options, from_logits)},
+    {"has_threshold", MIRT__FIELD_BOOL, offsetof(mirt_metric_options, has_threshold)}};
 
 MIRT__LIB const mirt__field *mirt__metric_fields(int *count) {
     *count = MIRT__COUNT(mirt__option_fields);

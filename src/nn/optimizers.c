@@ -207,8 +207,9 @@ MIRT__LIB bool mirt__optimizer_by_variable(const mirt_optimizer *o) {
     return o->clipnorm > 0 || (o->weight_decay > 0 && o->exclude_from_weight_decay && *o->exclude_from_weight_decay);
 }
 
-static bool mirt__decays(const mirt_optimizer *o, const char *name) {
-    const char *list = o->exclude_from_weight_decay;
+/* Names to exclude are looked for in the weight's own name, without its layers', as Keras does. */
+static bool mirt__decays(const mirt_optimizer *o, const char *path) {
+    const char *list = o->exclude_from_weight_decay, *last = strrchr(path, '/'), *name = last ? last + 1 : path;
     while (list && *list) {
         const size_t size = strcspn(list, ",");
         for (const char *at = name; size && *at; at++) {

@@ -59,6 +59,8 @@ static mirt_dataset *mirt__ready(mirt_model *model, mirt_dataset *dataset, mirt_
         return NULL;
     }
     if (mirt__watch_mine(model->strategy) != MIRT_OK) return NULL;
+    if (mirt__check_distributed(model, dataset, kind == MIRT__EVALUATE ? "mirt_evaluate" : "mirt_predict") != MIRT_OK)
+        return NULL;
     if (dataset->busy) {
         mirt__fail(MIRT_E_STATE, "this data set is being trained on; give the callback one of its own");
         return NULL;

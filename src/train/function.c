@@ -7,6 +7,7 @@
 typedef struct mirt__distributed_dataset {
     mirt_dataset base;
     mirt_strategy *strategy;
+    char about[96]; /* the strategy in words, which may be gone when this is needed */
     int64_t epoch; /* of the pass under way */
     bool begun;
 } mirt__distributed_dataset;
@@ -20,6 +21,12 @@ static mirt_status mirt__distributed_begin(mirt_dataset *dataset, uint64_t seed,
 static mirt_status mirt__distributed_read(mirt_dataset *dataset, mirt__batch *out) { return mirt__dataset_next(dataset->source, out); }
 
 static const mirt__stage mirt__distributed_stage = {mirt__distributed_begin, mirt__distributed_read, NULL, NULL, NULL, NULL, NULL};
+
+static const char *mirt__strategy_about(const mirt_strategy *s, char out[96]) {
+    snprintf(out, 96, "%d replica%s on %d device%s from %s", s->num_replicas, s->num_replicas == 1 ? "" : "s",
+             s->num_devices, s->num_devices == 1 ? "" : "s", s->device[0].name);
+    return out;
+}
 
 MIRT_API mirt_dataset *mirt_distribute(mirt_strategy *strategy, mirt_dataset *dataset) {
     MIRT__ENTER;
@@ -36,12 +43,26 @@ MIRT_API mirt_dataset *mirt_distribute(mirt_strategy *strategy, mirt_dataset *da
     if (out) {
         ((mirt__distributed_dataset *)out)->strategy = strategy;
         ((mirt__distributed_dataset *)out)->epoch = -1;
+        mirt__strategy_about(strategy, ((mirt__distributed_dataset *)out)->about);
     }
     return out;
 }
 
 static const mirt__distributed_dataset *mirt__distributed(const mirt_dataset *dataset) {
     return dataset->stage == &mirt__distributed_stage ? (const mirt__distributed_dataset *)dataset : NULL;
+}
+
+MIRT__LIB mirt_status mirt__check_distributed(const mirt_model *model, const mirt_dataset *dataset,
+                                              const char *caller) {
+    char own[96];
+    for (const mirt_dataset *at = dataset; at; at = at->source) {
+        const mirt__distributed_dataset *d = mirt__distributed(at);
+        if (!d || d->strategy == model->strategy) continue;
+        return mirt__fail(MIRT_E_INVALID,
+                          "%s: the data set is distributed to another strategy (%s) than that of %s (%s)", caller,
+                          d->about, model->name, mirt__strategy_about(model->strategy, own));
+    }
+    return MIRT_OK;
 }
 
 MIRT_API mirt_status mirt_dataset_next(mirt_dataset *dataset, mirt_global_batch *out) {
@@ -95,8 +116,8 @@ MIRT_API mirt_function *mirt_function_create(mirt_model *model, mirt_dataset *da
     if (!model) return mirt__fail_missing("mirt_function_create", "model"), (mirt_function *)NULL;
     if (!body) return mirt__fail_missing("mirt_function_create", "body"), (mirt_function *)NULL;
     if (model->graph.status != MIRT_OK) return mirt__fail(model->graph.status, "%s", model->graph.error), (mirt_function *)NULL;
-    const mirt__distributed_dataset *d = dataset ? mirt__distributed(dataset) : NULL;
-    if (dataset && (!d || d->strategy != model->strategy)) {
+    if (dataset && mirt__check_distributed(model, dataset, "mirt_function_create") != MIRT_OK) return NULL;
+    if (dataset && !mirt__distributed(dataset)) {
         mirt__fail(MIRT_E_INVALID, "mirt_function_create: the data set is not distributed to the strategy of %s: mirt_distribute does that", model->name);
         return NULL;
     }
@@ -386,7 +407,9 @@ MIRT_API mirt_status mirt_function_run(mirt_function *f, const mirt_global_batch
         b.rows = f->model->strategy->num_replicas;
     } else if (!batch || !batch->dataset || batch->rows < 1) {
         return mirt__fail(MIRT_E_INVALID, "mirt_function_run: takes a batch with rows, which mirt_dataset_next has made");
-    } else if (!mirt__distributed(batch->dataset) || mirt__distributed(batch->dataset)->strategy != f->model->strategy ||
+    } else if (mirt__check_distributed(f->model, batch->dataset, "mirt_function_run") != MIRT_OK) {
+        return mirt_last_status();
+    } else if (!mirt__distributed(batch->dataset) ||
                !mirt__spec_same(mirt__dataset_spec(batch->dataset), &f->spec)) {
         return mirt__fail(MIRT_E_SHAPE, "mirt_function_run: the batch is of a data set unlike the one the function was made for");
     } else {

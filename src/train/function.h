@@ -156,6 +156,10 @@ MIRT__LIB mirt_status mirt__result_add(mirt_function *function, const char *name
 /* Labels or weights of the batch as a float tensor or as class numbers, cast where they are not. */
 MIRT__LIB mirt_tensor *mirt__field_as(mirt_function *function, int field, mirt_dtype dtype);
 
+/* --- function.c --- */
+/* MIRT_E_INVALID: the data set, or one it reads, is distributed to another strategy than the model's. */
+MIRT__LIB mirt_status mirt__check_distributed(const mirt_model *model, const mirt_dataset *dataset, const char *caller);
+
 /* --- run.c --- */
 /* Makes a batch the one under way: memory is there, class numbers are checked. */
 MIRT__LIB mirt_status mirt__function_begin(mirt_function *function, const mirt__batch *batch);

@@ -55,6 +55,8 @@ CASES = [
     ("auc", 1, 0, 0, 0, 11, "PR", lambda: M.AUC(num_thresholds=11, curve="PR")),
     ("mean_absolute_error", 4, 0, 0, 0, 0, "ROC", lambda: M.MeanAbsoluteError()),
     ("mean_squared_error", 4, 0, 0, 0, 0, "ROC", lambda: M.MeanSquaredError()),
+    ("binary_accuracy", 4, 0, 0, 0, 0, "ROC", lambda: M.BinaryAccuracy(threshold=0)),
+    ("precision", 5, 0, 0, 0, 0, "ROC", lambda: M.Precision(thresholds=0)),
 ]
 text = [HEAD % (tf.__version__, keras.__version__)]
 for seed, (name, n, sparse, k, threshold, thresholds, curve, make) in enumerate(CASES):

@@ -40,6 +40,8 @@ static const golden_metric golden_metrics[] = {
     {"auc", 1, 0, 0, 0, 11, "PR", 230, 0.54268837},
     {"mean_absolute_error", 4, 0, 0, 0, 0, "ROC", 240, 0.433693826},
     {"mean_squared_error", 4, 0, 0, 0, 0, "ROC", 250, 0.262156874},
+    {"binary_accuracy", 4, 0, 0, 0, 0, "ROC", 260, 0.278436005},
+    {"precision", 5, 0, 0, 0, 0, "ROC", 270, 0.203721836},
 };
 
 #endif
