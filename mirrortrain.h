@@ -34017,6 +34017,7 @@ typedef struct mirt__variable {
     bool trainable;  /* as it was made */
     bool freeze;     /* by mirt_set_trainable; */
     bool frozen;     /* in force: as it was when the variables were given places */
+    bool loaded;     /* its value is no longer the initializer's: it was set, loaded, restored or trained */
     mirt_initializer initializer;
     double fan_in, fan_out;
 } mirt__variable;
@@ -34280,6 +34281,10 @@ MIRT__LIB mirt_status mirt__model_materialize(mirt_model *model);
 MIRT__LIB bool mirt__model_extend(mirt_model *model, const char *what);
 /* Puts the variables where their flags want them. */
 MIRT__LIB mirt_status mirt__model_arrange(mirt_model *model);
+/* The variable of the model has a value of its own now, in the models that share it too. */
+MIRT__LIB void mirt__variable_loaded(mirt_model *model, int variable);
+/* The same of all that the model's steps have trained. */
+MIRT__LIB void mirt__variables_trained(mirt_model *model);
 /* Whether a variable of the outermost model is kept as it is, also where it is a part's. */
 MIRT__LIB void mirt__freeze(mirt_model *model, int variable, bool frozen);
 /* One of the model and those that share its weights which is being trained, or NULL. */
@@ -37110,6 +37115,7 @@ MIRT_API mirt_status mirt_compile(mirt_model *model, const mirt_compile_desc *de
     mirt__optimizer_defaults(&d.optimizer);
     if (model->busy) return mirt__fail(MIRT_E_STATE, "%s is being trained or recorded; mirt_compile has to wait until that call returns", model->name);
     mirt_compile_desc before = model->config;
+    mirt__variables_trained(model); /* the count of steps begins anew */
     mirt__metric_use metric[MIRT__MAX_METRIC_USES];
     int metrics = model->num_metrics;
     char *slot[MIRT__MAX_SLOTS];
@@ -37246,6 +37252,20 @@ static void mirt__write_copies(const mirt_model *model, int variable, const mirt
     mirt__root(model, NULL)->weights_newer = MIRT__NEWER_HERE;
 }
 
+MIRT__LIB void mirt__variable_loaded(mirt_model *model, int variable) {
+    for (;; model = model->owner) {
+        model->variable[variable].loaded = true;
+        if (!model->owner) return;
+        variable += model->owner_first;
+    }
+}
+
+MIRT__LIB void mirt__variables_trained(mirt_model *model) {
+    for (int i = 0; i < model->num_variables && model->step > 0; i++) {
+        if (mirt__is_trained(&model->variable[i])) mirt__variable_loaded(model, i);
+    }
+}
+
 /* What `part` has kept, in `owner`, in which it begins at `first`. */
 static void mirt__take_kept(mirt_model *owner, mirt_model *part, int first) {
     const mirt__real *at = part->kept;
@@ -37359,6 +37379,9 @@ MIRT__LIB mirt_status mirt__model_arrange(mirt_model *model) {
     mirt_model *root = mirt__root(model, NULL);
     if (mirt__variables_fit(root)) return MIRT_OK;
     if (mirt__check_movable(root) != MIRT_OK) return mirt_last_status();
+    for (mirt_model *m = root->strategy->models; m; m = m->next) {
+        if (mirt__root(m, NULL) == root) mirt__variables_trained(m); /* before they may be frozen */
+    }
     char *block[MIRT__MAX_DEVICES];
     mirt__weights_here(root);
     if (!mirt__weights_allocate(root, block)) return mirt_last_status();
@@ -37446,6 +37469,7 @@ MIRT__LIB mirt_status mirt__adopt(mirt_model *owner, mirt_model *part, const cha
     }
     if (mirt__family_busy(part)) return mirt__fail(MIRT_E_STATE, "is being trained; it can be a part of %s when mirt_fit has returned", owner->name);
     int first = owner->num_variables;
+    mirt__variables_trained(part);
     for (int i = 0; i < part->num_variables; i++) {
         if (mirt__adopt_variable(owner, &part->variable[i], prefix)) continue;
         owner->num_variables = first;
@@ -37651,6 +37675,7 @@ MIRT_API mirt_status mirt_set_weight(mirt_model *model, const char *name, const 
     mirt__real *to = mirt__weight_at(model, 0, index);
     for (size_t i = 0; i < count; i++) to[i] = (mirt__real)values[i];
     mirt__write_copies(model, index, to);
+    mirt__variable_loaded(model, index);
     return MIRT_OK;
 }
 
@@ -40145,6 +40170,8 @@ MIRT__LIB void mirt__timing_start(mirt_model *model);
 MIRT__LIB void mirt__timing_stop(mirt_model *model);
 /* While no device runs: all are at `phase` until the next one. */
 MIRT__LIB void mirt__timing_phase(const mirt_model *model, mirt_phase phase);
+/* Seconds of the fit so far in a phase, the mean over devices; 0 where another model's seconds are counted. */
+MIRT__LIB double mirt__timing_seconds(const mirt_model *model, mirt_phase phase);
 /* What samples cost, before the data set goes. */
 MIRT__LIB void mirt__timing_input(mirt_model *model, const mirt_dataset *dataset);
 
@@ -40312,6 +40339,14 @@ MIRT__LIB void mirt__timing_phase(const mirt_model *model, mirt_phase phase) {
         mirt__lane_flush(&s->lane[d]); /* a step begins */
         __atomic_store_n(&s->lane[d].step, model->step, __ATOMIC_RELAXED);
     }
+}
+
+MIRT__LIB double mirt__timing_seconds(const mirt_model *model, mirt_phase phase) {
+    const mirt_strategy *s = model->strategy;
+    double seconds = 0;
+    if (s->timing != model) return 0;
+    for (int d = 0; d < s->num_devices; d++) seconds += s->lane[d].total[phase] + s->lane[d].lap[phase];
+    return seconds / s->num_devices;
 }
 
 MIRT__LIB void mirt__timing_stop(mirt_model *model) {
@@ -41657,6 +41692,8 @@ MIRT__LIB const char *mirt__bytes_text(double bytes, char out[96]);
 /* --- traps.c --- */
 /* Told once: what fit is about to do on data like these with this function, */
 MIRT__LIB void mirt__traps_before(mirt_model *model, const mirt__data_spec *spec, const mirt_function *function);
+/* Warns once per model of frozen weights that are still the initializers' random numbers. */
+MIRT__LIB void mirt__trap_random(const mirt_model *model);
 /* and what is wrong with its first batch. */
 MIRT__LIB void mirt__traps_in_batch(const mirt_model *model, const mirt__data_spec *spec, const mirt__batch *batch);
 
@@ -41685,7 +41722,6 @@ typedef struct mirt__feed {
     mirt_status status;   /* of reading it, */
     mirt__error error;    /* which is told when its turn has come */
     mirt__batch batch;
-    double seconds;       /* of a fit, in its last step: reading the next batch while no device was at work any more */
 } mirt__feed;
 /* `ahead`: nobody minds that the data are one batch further than the steps. */
 MIRT__LIB void mirt__feed_open(mirt__feed *feed, mirt_model *model, mirt_dataset *dataset, mirt__features *features, bool ahead);
@@ -42931,16 +42967,13 @@ static const mirt__batch *mirt__feed_ahead(void *arg) {
 
 MIRT__LIB mirt_status mirt__feed_step(mirt__feed *feed, mirt_function *f, bool more) {
     mirt_strategy *s = f->model->strategy;
-    const double waited = s->lane[0].lap[MIRT_PHASE_INPUT];
     f->landed = feed->landed && s->landed == f;
     feed->landed = false;
-    feed->seconds = 0;
     if (!feed->ahead || !more) return mirt__function_step(f);
     s->landed = NULL;
     feed->step = f;
     const mirt_status status = mirt__function_step_ahead(f, mirt__feed_ahead, feed);
     feed->landed = s->landed == f;
-    if (s->timing == f->model) feed->seconds = s->lane[0].lap[MIRT_PHASE_INPUT] - waited;
     return status;
 }
 
@@ -43337,7 +43370,14 @@ MIRT_API mirt_status mirt_check_drift(mirt_model *model) {
 
 /* The classic mistakes of training on several devices, told once a model, each with what to do. */
 
-typedef enum mirt__trap { MIRT__TRAP_SHARES = 1, MIRT__TRAP_MEMORY = 2, MIRT__TRAP_SCALE = 4, MIRT__TRAP_SAME = 8, MIRT__TRAP_THRESHOLD = 16 } mirt__trap;
+typedef enum mirt__trap {
+    MIRT__TRAP_SHARES = 1,
+    MIRT__TRAP_MEMORY = 2,
+    MIRT__TRAP_SCALE = 4,
+    MIRT__TRAP_SAME = 8,
+    MIRT__TRAP_THRESHOLD = 16,
+    MIRT__TRAP_RANDOM = 32
+} mirt__trap;
 
 /* Whether it is the first time. */
 static bool mirt__trap_first(const mirt_model *model, mirt__trap trap) {
@@ -43387,6 +43427,51 @@ static void mirt__trap_memory(mirt_model *model, const mirt_function *f, int64_t
     const int64_t largest = mirt_largest_batch(model, 0);
     mirt__log(model->strategy, MIRT_LOG_WARNING, "%s takes %s to train on batches of %lld, and %s are free: the system may end the program; a batch of %lld fits",
               model->name, text[0], (long long)batch, text[5], (long long)largest);
+}
+
+static bool mirt__trap_is_random(const mirt_initializer *i) {
+    return i->kind != MIRT_INIT_ZEROS && i->kind != MIRT_INIT_ONES && i->kind != MIRT_INIT_CONSTANT;
+}
+
+/* Whether the layer has frozen weights, all of which the initializers drew. */
+static bool mirt__trap_drawn(const mirt_model *model, const mirt__layer *layer) {
+    bool drawn = false;
+    for (int i = layer->first_variable; i < layer->first_variable + layer->num_variables; i++) {
+        const mirt__variable *v = &model->variable[i];
+        if (!v->trainable || !v->frozen) continue;
+        if (v->loaded) return false;
+        drawn = drawn || mirt__trap_is_random(&v->initializer);
+    }
+    return drawn;
+}
+
+/* A frozen base without pretrained weights is random features. Layers of the model itself count as one base. */
+MIRT__LIB void mirt__trap_random(const mirt_model *model) {
+    const mirt__layer *first = NULL, *part = NULL;
+    bool loaded = false;
+    int layers = 0;
+    for (int i = 0; i < model->num_layers; i++) {
+        const mirt__layer *layer = model->layer[i];
+        mirt_training training;
+        const bool drawn = mirt__trap_drawn(model, layer), is_part = mirt__layer_part(layer, &training) != NULL;
+        if (drawn && is_part && !part) part = layer;
+        if (drawn && !is_part && !layers++) first = layer;
+        for (int k = 0; k < layer->num_variables && !is_part; k++) {
+            const mirt__variable *v = &model->variable[layer->first_variable + k];
+            loaded = loaded || (v->trainable && v->frozen && v->loaded);
+        }
+    }
+    if (!part && (!layers || loaded)) return;
+    if (!mirt__trap_first(model, MIRT__TRAP_RANDOM)) return;
+    const char *name = part ? part->name : first->name;
+    char more[48] = "";
+    if (!part && layers > 1) snprintf(more, sizeof more, " and %d more layers are", layers - 1);
+    mirt__log(
+        model->strategy, MIRT_LOG_WARNING,
+        "%s: %s%s frozen with the random weights of its initializers, which training does not change: load pretrained "
+        "weights (mirt_load_weights, mirt_load_weights_partial or .weights of the network), or let it be trained "
+        "(mirt_set_trainable)",
+        model->name, name, *more ? more : " is");
 }
 
 MIRT__LIB void mirt__traps_before(mirt_model *model, const mirt__data_spec *spec, const mirt_function *f) {
@@ -43697,11 +43782,12 @@ static mirt_status mirt__fit_read(mirt__fit *fit, mirt__batch *batch) {
 }
 
 static mirt_status mirt__fit_next(mirt__fit *fit, mirt__batch *batch) {
-    double began = mirt__now();
+    const double before = mirt__timing_seconds(fit->model, MIRT_PHASE_INPUT);
     mirt__timing_phase(fit->model, MIRT_PHASE_INPUT);
     mirt_status status = mirt__fit_read(fit, batch);
     mirt__timing_phase(fit->model, MIRT_PHASE_LAUNCH);
-    fit->event.input_seconds += mirt__now() - began;
+    fit->event.input_seconds +=
+        mirt__timing_seconds(fit->model, MIRT_PHASE_INPUT) - before; /* making features is none */
     return status;
 }
 
@@ -43720,8 +43806,9 @@ static mirt_status mirt__train_batch(mirt__fit *fit, const mirt__batch *batch, d
     f->counted = true;
     f->finite_only = fit->model->nan_watch > 0;
     fit->model->not_finite[0] = 0;
+    const double waited = mirt__timing_seconds(fit->model, MIRT_PHASE_INPUT);
     if (mirt__feed_step(&fit->feed, f, mirt__fit_goes_on(fit)) != MIRT_OK) return mirt_last_status();
-    fit->event.input_seconds += fit->feed.seconds;
+    fit->event.input_seconds += mirt__timing_seconds(fit->model, MIRT_PHASE_INPUT) - waited;
     f->finite_only = false;
     *loss = mirt__add_results(f, &fit->sums);
     const int64_t every = fit->desc->check_drift_every;
@@ -43875,6 +43962,7 @@ static mirt_status mirt__fit_run(mirt__fit *fit) {
     fit->run.epoch = fit->desc->initial_epoch;
     fit->run.first_pass = fit->model->epoch;
     if (mirt__fit_resume(fit) != MIRT_OK) return mirt_last_status();
+    mirt__trap_random(fit->model);
     mirt__tell(fit, MIRT__TRAIN_BEGIN);
     for (int epoch = (int)fit->run.epoch; epoch < fit->event.epochs && status == MIRT_OK && !mirt__fit_stops(fit) && (fit->run.opened || !mirt__max_steps_reached(fit)); epoch++) {
         status = mirt__fit_epoch(fit, epoch);
@@ -43910,6 +43998,8 @@ static mirt_history *mirt__fit_any(mirt_model *model, mirt_dataset *dataset, con
     if (mirt__need_compiled(model, "mirt_fit") != MIRT_OK) return NULL;
     if (!dataset) return mirt__fail_missing("mirt_fit", "data set"), (mirt_history *)NULL;
     const mirt_fit_desc *d = fit.desc;
+    if (mirt__check_distributed(model, dataset, "mirt_fit") != MIRT_OK) return NULL;
+    if (d->validation && mirt__check_distributed(model, d->validation, "mirt_fit, validation") != MIRT_OK) return NULL;
     fit.shows = !d->no_progress;
     for (int i = 0; i < MIRT_MAX_CALLBACKS && d->callbacks[i]; i++) fit.shows = fit.shows && !mirt__is_progbar_logger(d->callbacks[i]);
     if (d->epochs < 0 || d->batch < 0 || d->max_steps < 0 || d->initial_epoch < 0 || d->steps_per_epoch < 0 || d->validation_steps < 0 || d->validation_freq < 0) {
@@ -45584,7 +45674,7 @@ static void mirt__load_take(const mirt__safetensor *t, mirt_model *model, int bl
     if (block) memcpy(mirt__slot_at(model, block - 1, variable), t->data, t->size);
     for (int d = 0; !block && d < mirt__weight_copies(model->strategy); d++) memcpy(mirt__weight_at(model, d, variable), t->data, t->size);
     if (block) mirt__slots_changed(model);
-    else mirt__weights_changed(model);
+    else mirt__weights_changed(model), mirt__variable_loaded(model, variable);
 }
 
 MIRT__LIB mirt_status mirt__load_blocks(const mirt__safetensors *file, mirt_model *model, int slots, bool take) {

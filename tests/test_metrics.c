@@ -169,8 +169,10 @@ static void check_in_training(void) {
        h ? "" : mirt_last_error());
     snprintf(path, sizeof path, "%s/metrics.safetensors", work_directory());
     mirt_model *loaded = h && mirt_save(m, path, MIRT_SAVE_ALL) == MIRT_OK ? mirt_load(s, path) : NULL;
-    good = loaded && mirt_evaluate(m, test, &before) == MIRT_OK && mirt_evaluate(loaded, test, &after) == MIRT_OK && before.count == 7 && after.count == 7;
-    for (int i = 0; good && i < 7; i++) good = strcmp(before.name[i], after.name[i]) == 0 && before.value[i] == after.value[i];
+    good = loaded && mirt_evaluate(m, test, &before) == MIRT_OK && mirt_evaluate(loaded, test, &after) == MIRT_OK &&
+           before.count == 8 && after.count == 8;
+    for (int i = 0; good && i < 8; i++)
+        good = strcmp(before.name[i], after.name[i]) == 0 && before.value[i] == after.value[i];
     ok(good, "metrics with their options are saved and loaded%s%s", good ? "" : ": ", good ? "" : mirt_last_error());
     unlink(path);
     mirt_dataset_destroy(data);

@@ -366,8 +366,55 @@ static void check_made(void) {
         mirt_set_log(s, keep_log, NULL);
         bool good = data && mirt_set_trainable(base, NULL, false) == MIRT_OK && mirt_compile(m, &c) == MIRT_OK && mirt_fit(m, data, &fit) != NULL &&
                     mirt_get_weight(m, "head/bias", 0, i ? second : first, 1) == MIRT_OK;
+        mirt_timing timing;
+        memset(&timing, 0, sizeof timing);
+        good = good && mirt_fit_timing(m, &timing) == MIRT_OK;
+        const double waited = timing.seconds[MIRT_PHASE_INPUT];
+        ok(good && fabs(m->history.input_seconds - waited) <= 1e-6 * timing.wall,
+           "the history and the table count the same input wait: %.6f and %.6f of %.6f s", m->history.input_seconds,
+           waited, timing.wall);
         ok(good && (strstr(log_text, "computed once for each of 20") != NULL) == !i, "drawn photographs, %s: %s", i ? "computed anew" : "kept", good ? "" : mirt_last_error());
         if (i) ok(good && memcmp(first, second, sizeof(float)) == 0 && first[0] != 0, "the same bits");
+        mirt_dataset_destroy(data);
+        mirt_strategy_destroy(s);
+    }
+}
+
+static int random_warnings(void) {
+    int count = 0;
+    for (const char *at = log_text; (at = strstr(at, "is frozen with the random weights")) != NULL; at++) count++;
+    return count;
+}
+
+/* How the base of a frozen net got its weights. */
+typedef enum base_weights { DRAWN, SET, LOADED, TRAINED, TRAINED_APART, THAWED, BASES } base_weights;
+
+/* One warning in two fits of a frozen base that has the initializers' random weights, none otherwise. */
+static void check_random_base(void) {
+    static const char *const names[BASES] = {
+        "drawn", "set", "loaded", "trained and frozen then", "compiled anew between", "not frozen"};
+    mirt_fit_desc fit;
+    memset(&fit, 0, sizeof fit);
+    fit.no_progress = true;
+    for (int i = 0; i < BASES; i++) {
+        mirt_strategy *s = strategy_of(2, 2, 1);
+        mirt_model *m = frozen_net(s, false);
+        mirt_dataset *data = mirt_batch(mirt_arrays(images_x(0, 32), images_y(0, 32)), 16);
+        const bool trained = i == TRAINED || i == TRAINED_APART;
+        float kernel[54] = {0};
+        log_text[0] = 0;
+        mirt_set_log(s, keep_log, NULL);
+        bool good = true;
+        if (trained) good = compile_net(m, false) == MIRT_OK && mirt_fit(m, data, &fit) != NULL;
+        if (i == TRAINED_APART) good = good && compile_net(m, false) == MIRT_OK;
+        if (i == SET) good = mirt_set_weight(m, "base/conv2d/kernel", kernel, 54) == MIRT_OK;
+        if (i == LOADED)
+            good = mirt_save(m, path, MIRT_SAVE_WEIGHTS_ONLY) == MIRT_OK && mirt_load_weights(m, path) == MIRT_OK;
+        good = good && compile_net(m, i != THAWED) == MIRT_OK && mirt_fit(m, data, &fit) && mirt_fit(m, data, &fit);
+        ok(good && random_warnings() == (i == DRAWN), "a base with weights that were %s: %d warnings%s%s", names[i],
+           random_warnings(), good ? "" : ": ", good ? "" : mirt_last_error());
+        if (i == DRAWN)
+            ok(strstr(log_text, "pets: base is frozen") && strstr(log_text, "mirt_load_weights"), "%s", log_text);
         mirt_dataset_destroy(data);
         mirt_strategy_destroy(s);
     }
@@ -383,6 +430,7 @@ int main(void) {
     draw_images();
     check_features();
     check_made();
+    check_random_base();
     check_names();
     remove(path);
     remove(path_b);

@@ -258,6 +258,7 @@ MIRT_API mirt_status mirt_compile(mirt_model *model, const mirt_compile_desc *de
     mirt__optimizer_defaults(&d.optimizer);
     if (model->busy) return mirt__fail(MIRT_E_STATE, "%s is being trained or recorded; mirt_compile has to wait until that call returns", model->name);
     mirt_compile_desc before = model->config;
+    mirt__variables_trained(model); /* the count of steps begins anew */
     mirt__metric_use metric[MIRT__MAX_METRIC_USES];
     int metrics = model->num_metrics;
     char *slot[MIRT__MAX_SLOTS];

@@ -12,6 +12,7 @@ typedef struct mirt__variable {
     bool trainable;  /* as it was made */
     bool freeze;     /* by mirt_set_trainable; */
     bool frozen;     /* in force: as it was when the variables were given places */
+    bool loaded;     /* its value is no longer the initializer's: it was set, loaded, restored or trained */
     mirt_initializer initializer;
     double fan_in, fan_out;
 } mirt__variable;
@@ -275,6 +276,10 @@ MIRT__LIB mirt_status mirt__model_materialize(mirt_model *model);
 MIRT__LIB bool mirt__model_extend(mirt_model *model, const char *what);
 /* Puts the variables where their flags want them. */
 MIRT__LIB mirt_status mirt__model_arrange(mirt_model *model);
+/* The variable of the model has a value of its own now, in the models that share it too. */
+MIRT__LIB void mirt__variable_loaded(mirt_model *model, int variable);
+/* The same of all that the model's steps have trained. */
+MIRT__LIB void mirt__variables_trained(mirt_model *model);
 /* Whether a variable of the outermost model is kept as it is, also where it is a part's. */
 MIRT__LIB void mirt__freeze(mirt_model *model, int variable, bool frozen);
 /* One of the model and those that share its weights which is being trained, or NULL. */

@@ -105,6 +105,20 @@ static void mirt__write_copies(const mirt_model *model, int variable, const mirt
     mirt__root(model, NULL)->weights_newer = MIRT__NEWER_HERE;
 }
 
+MIRT__LIB void mirt__variable_loaded(mirt_model *model, int variable) {
+    for (;; model = model->owner) {
+        model->variable[variable].loaded = true;
+        if (!model->owner) return;
+        variable += model->owner_first;
+    }
+}
+
+MIRT__LIB void mirt__variables_trained(mirt_model *model) {
+    for (int i = 0; i < model->num_variables && model->step > 0; i++) {
+        if (mirt__is_trained(&model->variable[i])) mirt__variable_loaded(model, i);
+    }
+}
+
 /* What `part` has kept, in `owner`, in which it begins at `first`. */
 static void mirt__take_kept(mirt_model *owner, mirt_model *part, int first) {
     const mirt__real *at = part->kept;
@@ -218,6 +232,9 @@ MIRT__LIB mirt_status mirt__model_arrange(mirt_model *model) {
     mirt_model *root = mirt__root(model, NULL);
     if (mirt__variables_fit(root)) return MIRT_OK;
     if (mirt__check_movable(root) != MIRT_OK) return mirt_last_status();
+    for (mirt_model *m = root->strategy->models; m; m = m->next) {
+        if (mirt__root(m, NULL) == root) mirt__variables_trained(m); /* before they may be frozen */
+    }
     char *block[MIRT__MAX_DEVICES];
     mirt__weights_here(root);
     if (!mirt__weights_allocate(root, block)) return mirt_last_status();
@@ -305,6 +322,7 @@ MIRT__LIB mirt_status mirt__adopt(mirt_model *owner, mirt_model *part, const cha
     }
     if (mirt__family_busy(part)) return mirt__fail(MIRT_E_STATE, "is being trained; it can be a part of %s when mirt_fit has returned", owner->name);
     int first = owner->num_variables;
+    mirt__variables_trained(part);
     for (int i = 0; i < part->num_variables; i++) {
         if (mirt__adopt_variable(owner, &part->variable[i], prefix)) continue;
         owner->num_variables = first;
@@ -510,5 +528,6 @@ MIRT_API mirt_status mirt_set_weight(mirt_model *model, const char *name, const 
     mirt__real *to = mirt__weight_at(model, 0, index);
     for (size_t i = 0; i < count; i++) to[i] = (mirt__real)values[i];
     mirt__write_copies(model, index, to);
+    mirt__variable_loaded(model, index);
     return MIRT_OK;
 }

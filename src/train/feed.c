@@ -68,15 +68,12 @@ static const mirt__batch *mirt__feed_ahead(void *arg) {
 
 MIRT__LIB mirt_status mirt__feed_step(mirt__feed *feed, mirt_function *f, bool more) {
     mirt_strategy *s = f->model->strategy;
-    const double waited = s->lane[0].lap[MIRT_PHASE_INPUT];
     f->landed = feed->landed && s->landed == f;
     feed->landed = false;
-    feed->seconds = 0;
     if (!feed->ahead || !more) return mirt__function_step(f);
     s->landed = NULL;
     feed->step = f;
     const mirt_status status = mirt__function_step_ahead(f, mirt__feed_ahead, feed);
     feed->landed = s->landed == f;
-    if (s->timing == f->model) feed->seconds = s->lane[0].lap[MIRT_PHASE_INPUT] - waited;
     return status;
 }

@@ -208,11 +208,12 @@ static mirt_status mirt__fit_read(mirt__fit *fit, mirt__batch *batch) {
 }
 
 static mirt_status mirt__fit_next(mirt__fit *fit, mirt__batch *batch) {
-    double began = mirt__now();
+    const double before = mirt__timing_seconds(fit->model, MIRT_PHASE_INPUT);
     mirt__timing_phase(fit->model, MIRT_PHASE_INPUT);
     mirt_status status = mirt__fit_read(fit, batch);
     mirt__timing_phase(fit->model, MIRT_PHASE_LAUNCH);
-    fit->event.input_seconds += mirt__now() - began;
+    fit->event.input_seconds +=
+        mirt__timing_seconds(fit->model, MIRT_PHASE_INPUT) - before; /* making features is none */
     return status;
 }
 
@@ -231,8 +232,9 @@ static mirt_status mirt__train_batch(mirt__fit *fit, const mirt__batch *batch, d
     f->counted = true;
     f->finite_only = fit->model->nan_watch > 0;
     fit->model->not_finite[0] = 0;
+    const double waited = mirt__timing_seconds(fit->model, MIRT_PHASE_INPUT);
     if (mirt__feed_step(&fit->feed, f, mirt__fit_goes_on(fit)) != MIRT_OK) return mirt_last_status();
-    fit->event.input_seconds += fit->feed.seconds;
+    fit->event.input_seconds += mirt__timing_seconds(fit->model, MIRT_PHASE_INPUT) - waited;
     f->finite_only = false;
     *loss = mirt__add_results(f, &fit->sums);
     const int64_t every = fit->desc->check_drift_every;
@@ -386,6 +388,7 @@ static mirt_status mirt__fit_run(mirt__fit *fit) {
     fit->run.epoch = fit->desc->initial_epoch;
     fit->run.first_pass = fit->model->epoch;
     if (mirt__fit_resume(fit) != MIRT_OK) return mirt_last_status();
+    mirt__trap_random(fit->model);
     mirt__tell(fit, MIRT__TRAIN_BEGIN);
     for (int epoch = (int)fit->run.epoch; epoch < fit->event.epochs && status == MIRT_OK && !mirt__fit_stops(fit) && (fit->run.opened || !mirt__max_steps_reached(fit)); epoch++) {
         status = mirt__fit_epoch(fit, epoch);
@@ -421,6 +424,8 @@ static mirt_history *mirt__fit_any(mirt_model *model, mirt_dataset *dataset, con
     if (mirt__need_compiled(model, "mirt_fit") != MIRT_OK) return NULL;
     if (!dataset) return mirt__fail_missing("mirt_fit", "data set"), (mirt_history *)NULL;
     const mirt_fit_desc *d = fit.desc;
+    if (mirt__check_distributed(model, dataset, "mirt_fit") != MIRT_OK) return NULL;
+    if (d->validation && mirt__check_distributed(model, d->validation, "mirt_fit, validation") != MIRT_OK) return NULL;
     fit.shows = !d->no_progress;
     for (int i = 0; i < MIRT_MAX_CALLBACKS && d->callbacks[i]; i++) fit.shows = fit.shows && !mirt__is_progbar_logger(d->callbacks[i]);
     if (d->epochs < 0 || d->batch < 0 || d->max_steps < 0 || d->initial_epoch < 0 || d->steps_per_epoch < 0 || d->validation_steps < 0 || d->validation_freq < 0) {

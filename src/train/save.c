@@ -175,7 +175,7 @@ static void mirt__load_take(const mirt__safetensor *t, mirt_model *model, int bl
     if (block) memcpy(mirt__slot_at(model, block - 1, variable), t->data, t->size);
     for (int d = 0; !block && d < mirt__weight_copies(model->strategy); d++) memcpy(mirt__weight_at(model, d, variable), t->data, t->size);
     if (block) mirt__slots_changed(model);
-    else mirt__weights_changed(model);
+    else mirt__weights_changed(model), mirt__variable_loaded(model, variable);
 }
 
 MIRT__LIB mirt_status mirt__load_blocks(const mirt__safetensors *file, mirt_model *model, int slots, bool take) {

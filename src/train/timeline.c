@@ -152,6 +152,14 @@ MIRT__LIB void mirt__timing_phase(const mirt_model *model, mirt_phase phase) {
     }
 }
 
+MIRT__LIB double mirt__timing_seconds(const mirt_model *model, mirt_phase phase) {
+    const mirt_strategy *s = model->strategy;
+    double seconds = 0;
+    if (s->timing != model) return 0;
+    for (int d = 0; d < s->num_devices; d++) seconds += s->lane[d].total[phase] + s->lane[d].lap[phase];
+    return seconds / s->num_devices;
+}
+
 MIRT__LIB void mirt__timing_stop(mirt_model *model) {
     mirt_strategy *s = model->strategy;
     if (s->death) return;

@@ -58,6 +58,8 @@ MIRT__LIB const char *mirt__bytes_text(double bytes, char out[96]);
 /* --- traps.c --- */
 /* Told once: what fit is about to do on data like these with this function, */
 MIRT__LIB void mirt__traps_before(mirt_model *model, const mirt__data_spec *spec, const mirt_function *function);
+/* Warns once per model of frozen weights that are still the initializers' random numbers. */
+MIRT__LIB void mirt__trap_random(const mirt_model *model);
 /* and what is wrong with its first batch. */
 MIRT__LIB void mirt__traps_in_batch(const mirt_model *model, const mirt__data_spec *spec, const mirt__batch *batch);
 
@@ -86,7 +88,6 @@ typedef struct mirt__feed {
     mirt_status status;   /* of reading it, */
     mirt__error error;    /* which is told when its turn has come */
     mirt__batch batch;
-    double seconds;       /* of a fit, in its last step: reading the next batch while no device was at work any more */
 } mirt__feed;
 /* `ahead`: nobody minds that the data are one batch further than the steps. */
 MIRT__LIB void mirt__feed_open(mirt__feed *feed, mirt_model *model, mirt_dataset *dataset, mirt__features *features, bool ahead);

@@ -2,7 +2,14 @@
 #include "trainer.h"
 /* The classic mistakes of training on several devices, told once a model, each with what to do. */
 
-typedef enum mirt__trap { MIRT__TRAP_SHARES = 1, MIRT__TRAP_MEMORY = 2, MIRT__TRAP_SCALE = 4, MIRT__TRAP_SAME = 8, MIRT__TRAP_THRESHOLD = 16 } mirt__trap;
+typedef enum mirt__trap {
+    MIRT__TRAP_SHARES = 1,
+    MIRT__TRAP_MEMORY = 2,
+    MIRT__TRAP_SCALE = 4,
+    MIRT__TRAP_SAME = 8,
+    MIRT__TRAP_THRESHOLD = 16,
+    MIRT__TRAP_RANDOM = 32
+} mirt__trap;
 
 /* Whether it is the first time. */
 static bool mirt__trap_first(const mirt_model *model, mirt__trap trap) {
@@ -52,6 +59,51 @@ static void mirt__trap_memory(mirt_model *model, const mirt_function *f, int64_t
     const int64_t largest = mirt_largest_batch(model, 0);
     mirt__log(model->strategy, MIRT_LOG_WARNING, "%s takes %s to train on batches of %lld, and %s are free: the system may end the program; a batch of %lld fits",
               model->name, text[0], (long long)batch, text[5], (long long)largest);
+}
+
+static bool mirt__trap_is_random(const mirt_initializer *i) {
+    return i->kind != MIRT_INIT_ZEROS && i->kind != MIRT_INIT_ONES && i->kind != MIRT_INIT_CONSTANT;
+}
+
+/* Whether the layer has frozen weights, all of which the initializers drew. */
+static bool mirt__trap_drawn(const mirt_model *model, const mirt__layer *layer) {
+    bool drawn = false;
+    for (int i = layer->first_variable; i < layer->first_variable + layer->num_variables; i++) {
+        const mirt__variable *v = &model->variable[i];
+        if (!v->trainable || !v->frozen) continue;
+        if (v->loaded) return false;
+        drawn = drawn || mirt__trap_is_random(&v->initializer);
+    }
+    return drawn;
+}
+
+/* A frozen base without pretrained weights is random features. Layers of the model itself count as one base. */
+MIRT__LIB void mirt__trap_random(const mirt_model *model) {
+    const mirt__layer *first = NULL, *part = NULL;
+    bool loaded = false;
+    int layers = 0;
+    for (int i = 0; i < model->num_layers; i++) {
+        const mirt__layer *layer = model->layer[i];
+        mirt_training training;
+        const bool drawn = mirt__trap_drawn(model, layer), is_part = mirt__layer_part(layer, &training) != NULL;
+        if (drawn && is_part && !part) part = layer;
+        if (drawn && !is_part && !layers++) first = layer;
+        for (int k = 0; k < layer->num_variables && !is_part; k++) {
+            const mirt__variable *v = &model->variable[layer->first_variable + k];
+            loaded = loaded || (v->trainable && v->frozen && v->loaded);
+        }
+    }
+    if (!part && (!layers || loaded)) return;
+    if (!mirt__trap_first(model, MIRT__TRAP_RANDOM)) return;
+    const char *name = part ? part->name : first->name;
+    char more[48] = "";
+    if (!part && layers > 1) snprintf(more, sizeof more, " and %d more layers are", layers - 1);
+    mirt__log(
+        model->strategy, MIRT_LOG_WARNING,
+        "%s: %s%s frozen with the random weights of its initializers, which training does not change: load pretrained "
+        "weights (mirt_load_weights, mirt_load_weights_partial or .weights of the network), or let it be trained "
+        "(mirt_set_trainable)",
+        model->name, name, *more ? more : " is");
 }
 
 MIRT__LIB void mirt__traps_before(mirt_model *model, const mirt__data_spec *spec, const mirt_function *f) {
