@@ -1462,7 +1462,8 @@ MIRT_API mirt_status mirt_save_confusion_png(const char *path, const int64_t *co
 typedef struct mirt_compile_desc {
     mirt_optimizer optimizer; /* all zeros: mirt_adam(1e-3) */
     mirt_loss loss;           /* of every output that has none of its own below */
-    bool from_logits;         /* outputs, all of them, are what a softmax or sigmoid would begin with */
+    bool from_logits; /* outputs, all of them, are what a softmax or sigmoid would begin with. For an output that
+                         ends in the loss's own softmax or sigmoid nothing changes, but there is a warning */
     mirt_reduction reduction;
     mirt_metric metrics[MIRT_MAX_METRICS]; /* of every output with a loss; ends at the first MIRT_METRIC_NONE */
     mirt_loss losses[MIRT_MAX_OUTPUTS];
@@ -35379,7 +35380,10 @@ MIRT__LIB void mirt__losses_warn(const mirt_model *model) {
         const char *name = node->name ? node->name : model->name, *softmax = cls && cls->undo == MIRT_SIGMOID ? "sigmoid" : "softmax";
         if (!cls || cls->undo == MIRT_LINEAR) continue;
         if (model->config.from_logits && mirt__last_activation(node) == cls->undo) {
-            mirt__log(model->strategy, MIRT_LOG_WARNING, "%s: %s ends in a %s, which from_logits says it does not: leave out one of the two", model->name, name, softmax);
+            mirt__log(model->strategy, MIRT_LOG_WARNING,
+                      "%s: %s ends in a %s, which from_logits says it does not: the loss reads the input of the %s; "
+                      "leave out one of the two",
+                      model->name, name, softmax, softmax);
         } else if (!model->config.from_logits && (node->id == MIRT__OP_bias_add || node->id == MIRT__OP_matmul || node->id == MIRT__OP_conv2d)) {
             mirt__log(model->strategy, MIRT_LOG_WARNING, "%s: %s takes probabilities, but %s has no activation: give it MIRT_%s, or set from_logits", model->name, cls->name, name,
                       cls->undo == MIRT_SIGMOID ? "SIGMOID" : "SOFTMAX");
@@ -35395,11 +35399,11 @@ MIRT__LIB mirt_tensor *mirt__labels_form(const mirt__loss_class *cls, mirt_tenso
     return labels && mirt__shape_count(&labels->shape) == mirt__shape_count(&shape) ? mirt__reshape_op(labels, &shape) : labels;
 }
 
-/* Where probabilities come straight from the loss's own activation (softmax, sigmoid), it is computed
-   from what went into that, which loses no digits. Keras does the same. */
+/* Where probabilities come straight from the loss's own activation (softmax, sigmoid), it is computed from the input of
+   that, which loses no digits; with from_logits, too, as the output is no logits. Keras does the same. */
 static mirt_tensor *mirt__loss_input(const mirt__loss_class *cls, mirt_tensor *output, bool *from_logits) {
     const mirt__node *node = output->node;
-    if (*from_logits || cls->undo == MIRT_LINEAR || mirt__last_activation(node) != cls->undo) return output;
+    if (cls->undo == MIRT_LINEAR || mirt__last_activation(node) != cls->undo) return output;
     *from_logits = true;
     return node->in[0];
 }
@@ -35605,7 +35609,9 @@ static mirt_tensor *mirt__counted_record(const mirt_model *model, const mirt__me
         return mirt__fail(MIRT_E_SHAPE, "%s of %s compares %lld values a sample; the labels have %lld", use->cls->name, mirt__output_name(model, use->output),
                           (long long)use->elements, (long long)have), (mirt_tensor *)NULL;
     }
-    if (!use->options.from_logits || !model->config.from_logits) return output;
+    const bool probabilities =
+        mirt_output_scores(model, use->output) == MIRT_SCORES_PROBABILITIES; /* by an activation */
+    if (!use->options.from_logits || !model->config.from_logits || probabilities) return output;
     return loss && loss->undo == MIRT_SOFTMAX ? mirt_softmax(output) : mirt__activation_op(MIRT_SIGMOID, output);
 }
 
@@ -43560,7 +43566,9 @@ MIRT__LIB void mirt__trap_thresholds(const mirt_model *model) {
         const mirt__metric_use *use = &model->metric[i];
         const mirt__loss_class *loss = mirt__output_loss(model, use->output);
         const mirt__node *node = model->output[use->output]->node;
-        const bool sums = node->id == MIRT__OP_bias_add || node->id == MIRT__OP_matmul, logits = loss && loss->undo == MIRT_SIGMOID && model->config.from_logits;
+        const bool sums = node->id == MIRT__OP_bias_add || node->id == MIRT__OP_matmul,
+                   logits = mirt_output_scores(model, use->output) == MIRT_SCORES_SIGMOID_LOGITS && loss &&
+                            loss->undo == MIRT_SIGMOID;
         if (!use->cls || !mirt__metric_compares(model, use) || (!logits && (!sums || (loss && loss->undo == MIRT_SIGMOID)))) continue;
         if (!mirt__trap_first(model, MIRT__TRAP_THRESHOLD)) return;
         mirt__log(model->strategy, MIRT_LOG_WARNING, "%s takes outputs above 0.5 for ones, but those of %s are %s: give it MIRT_SIGMOID%s", use->name,

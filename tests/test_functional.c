@@ -306,6 +306,18 @@ static void make_two_positions(void) {
     s.compile.losses[1] = MIRT_BINARY_CROSSENTROPY;
     s.compile.loss_weights[1] = 0.5f;
 }
+static void make_softmax_logits(void) {
+    one(6, 3, MIRT_SOFTMAX, MIRT_SPARSE_CATEGORICAL_CROSSENTROPY);
+    sparse_labels(0, 0, 3);
+    s.compile.from_logits = true;
+    s.compile.metrics[0] = MIRT_METRIC_NONE;
+}
+static void make_sigmoid_logits(void) {
+    one(6, 1, MIRT_SIGMOID, MIRT_BINARY_CROSSENTROPY);
+    float_classes(0, 1, 2, false);
+    s.compile.from_logits = true;
+    s.compile.metrics[0] = MIRT_METRIC_NONE;
+}
 static void make_frozen_regularizer(void) {
     mirt_regularizer l2 = {0, 0.5f}, l1 = {0.01f, 0}, none = {0, 0};
     mirt_model *base = s.part[0] = mirt_model_create(s.strategy, "base");
@@ -345,6 +357,7 @@ static const make_case makes[] = {
     {"one_hot_weighted", make_one_hot_weighted}, {"mse_weighted", make_mse_weighted}, {"sum_weighted", make_sum_weighted},
     {"sparse_classes", make_sparse_classes}, {"one_hot_classes", make_one_hot_classes}, {"binary_classes", make_binary_classes},
     {"sum_positions", make_sum_positions}, {"sum_positions_weighted", make_sum_positions_weighted},
+    {"softmax_logits", make_softmax_logits}, {"sigmoid_logits", make_sigmoid_logits},
     {"two_positions", make_two_positions}, {"frozen_regularizer", make_frozen_regularizer},
 };
 

@@ -100,7 +100,10 @@ MIRT__LIB void mirt__losses_warn(const mirt_model *model) {
         const char *name = node->name ? node->name : model->name, *softmax = cls && cls->undo == MIRT_SIGMOID ? "sigmoid" : "softmax";
         if (!cls || cls->undo == MIRT_LINEAR) continue;
         if (model->config.from_logits && mirt__last_activation(node) == cls->undo) {
-            mirt__log(model->strategy, MIRT_LOG_WARNING, "%s: %s ends in a %s, which from_logits says it does not: leave out one of the two", model->name, name, softmax);
+            mirt__log(model->strategy, MIRT_LOG_WARNING,
+                      "%s: %s ends in a %s, which from_logits says it does not: the loss reads the input of the %s; "
+                      "leave out one of the two",
+                      model->name, name, softmax, softmax);
         } else if (!model->config.from_logits && (node->id == MIRT__OP_bias_add || node->id == MIRT__OP_matmul || node->id == MIRT__OP_conv2d)) {
             mirt__log(model->strategy, MIRT_LOG_WARNING, "%s: %s takes probabilities, but %s has no activation: give it MIRT_%s, or set from_logits", model->name, cls->name, name,
                       cls->undo == MIRT_SIGMOID ? "SIGMOID" : "SOFTMAX");
@@ -116,11 +119,11 @@ MIRT__LIB mirt_tensor *mirt__labels_form(const mirt__loss_class *cls, mirt_tenso
     return labels && mirt__shape_count(&labels->shape) == mirt__shape_count(&shape) ? mirt__reshape_op(labels, &shape) : labels;
 }
 
-/* Where probabilities come straight from the loss's own activation (softmax, sigmoid), it is computed
-   from what went into that, which loses no digits. Keras does the same. */
+/* Where probabilities come straight from the loss's own activation (softmax, sigmoid), it is computed from the input of
+   that, which loses no digits; with from_logits, too, as the output is no logits. Keras does the same. */
 static mirt_tensor *mirt__loss_input(const mirt__loss_class *cls, mirt_tensor *output, bool *from_logits) {
     const mirt__node *node = output->node;
-    if (*from_logits || cls->undo == MIRT_LINEAR || mirt__last_activation(node) != cls->undo) return output;
+    if (cls->undo == MIRT_LINEAR || mirt__last_activation(node) != cls->undo) return output;
     *from_logits = true;
     return node->in[0];
 }

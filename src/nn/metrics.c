@@ -167,7 +167,9 @@ static mirt_tensor *mirt__counted_record(const mirt_model *model, const mirt__me
         return mirt__fail(MIRT_E_SHAPE, "%s of %s compares %lld values a sample; the labels have %lld", use->cls->name, mirt__output_name(model, use->output),
                           (long long)use->elements, (long long)have), (mirt_tensor *)NULL;
     }
-    if (!use->options.from_logits || !model->config.from_logits) return output;
+    const bool probabilities =
+        mirt_output_scores(model, use->output) == MIRT_SCORES_PROBABILITIES; /* by an activation */
+    if (!use->options.from_logits || !model->config.from_logits || probabilities) return output;
     return loss && loss->undo == MIRT_SOFTMAX ? mirt_softmax(output) : mirt__activation_op(MIRT_SIGMOID, output);
 }
 

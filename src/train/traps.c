@@ -192,7 +192,9 @@ MIRT__LIB void mirt__trap_thresholds(const mirt_model *model) {
         const mirt__metric_use *use = &model->metric[i];
         const mirt__loss_class *loss = mirt__output_loss(model, use->output);
         const mirt__node *node = model->output[use->output]->node;
-        const bool sums = node->id == MIRT__OP_bias_add || node->id == MIRT__OP_matmul, logits = loss && loss->undo == MIRT_SIGMOID && model->config.from_logits;
+        const bool sums = node->id == MIRT__OP_bias_add || node->id == MIRT__OP_matmul,
+                   logits = mirt_output_scores(model, use->output) == MIRT_SCORES_SIGMOID_LOGITS && loss &&
+                            loss->undo == MIRT_SIGMOID;
         if (!use->cls || !mirt__metric_compares(model, use) || (!logits && (!sums || (loss && loss->undo == MIRT_SIGMOID)))) continue;
         if (!mirt__trap_first(model, MIRT__TRAP_THRESHOLD)) return;
         mirt__log(model->strategy, MIRT_LOG_WARNING, "%s takes outputs above 0.5 for ones, but those of %s are %s: give it MIRT_SIGMOID%s", use->name,

@@ -457,6 +457,38 @@ static const double golden_two_positions_final[] = {
     0.389953382088, -0.13629325508, -0.0485840947572, -0.00408851898215, 0.414233835701, -1.43054005763,
     0.557078805076, 0.205916893523, -0.0615285323366, -0.556556144587, 0.435441515911, 0.585086838595
 };
+static const char *const golden_softmax_logits_logs[] = {"loss", "val_loss"};
+static const char *const golden_softmax_logits_weights[] = {"hidden/kernel", "hidden/bias", "out/kernel", "out/bias"};
+static const double golden_softmax_logits_value[] = {
+    1.0218728859, 0.916392071393, 0.862824709305, 0.857249479536, 1.1993558178, 1.20944688522, 1.31221593394,
+    1.43861736205
+};
+static const double golden_softmax_logits_final[] = {
+    0.599721108259, 0.420742674444, -0.152639699908, 0.092767709205, 0.308066930211, -0.00193547568957,
+    -0.00700527220682, 0.00932369805703, -0.289447187429, 0.103075525685, -0.0278048478816, -0.251885202066,
+    -0.915275799669, -0.121508005724, 0.0120412843382, 0.381901467659, -0.268958906069, -0.364259734143,
+    -0.304609802807, -0.397303612732, -0.246565491559, 0.503527969837, -0.0154807160502, -0.242606979959,
+    0.0895444849358, -0.0251071777931, 0.372363435365, 0.387860889698, -0.776410668629, -0.371466230465,
+    -0.14032904987, 0.617701967461, -0.0502999617285, 0.496078497318, 0.41361310109, 0.00178376512679, 0.261322939232,
+    0.216498374338, -0.100868318639, 0.190122744578, 0.802590621535, -0.408324626352, 0.0298597939596, 0.357628121463,
+    -0.659961116401, 0.947631557235, 0.0147558377572, -0.398655329266, 0.53030813328, 0.1191879195, -0.454293123945,
+    0.182120345943, -0.448496193536
+};
+static const char *const golden_sigmoid_logits_logs[] = {"loss", "val_loss"};
+static const char *const golden_sigmoid_logits_weights[] = {"hidden/kernel", "hidden/bias", "out/kernel", "out/bias"};
+static const double golden_sigmoid_logits_value[] = {
+    0.709298738562, 0.66491777121, 0.628387864721, 0.630463420561, 0.682795124522, 0.805406491744, 0.996596408472,
+    1.16600890642
+};
+static const double golden_sigmoid_logits_final[] = {
+    0.485157094623, 0.513655729955, -0.466611071056, 0.0651235569652, 0.146075228215, -0.0133081871164,
+    -0.0989818874349, -0.424720359109, -0.142601988815, 0.0230264403051, 0.108164819399, -0.0225271172155,
+    -0.295824818881, -0.096748865429, 0.581080806165, 0.449400842509, -0.206880488913, -0.280789567083,
+    -0.241369418244, -0.0628134831138, -0.350593715507, 0.55800109045, -0.580814702058, -0.167254523724,
+    -0.178495296762, 0.05136540412, 0.359085132361, 0.260048333774, -0.475049284949, -0.31108170542, -0.0715498535645,
+    0.486043449698, 0.138943889994, 0.249818413253, 0.747020197676, 0.10684820728, 0.443923525891, 0.447346172649,
+    0.265092058632, 0.860440519421, 0.31445564894
+};
 static const char *const golden_frozen_regularizer_logs[] = {"loss", "val_loss"};
 static const char *const golden_frozen_regularizer_weights[] = {"base/hidden/kernel", "base/hidden/bias", "out/kernel",
                                                                 "out/bias"};
@@ -515,6 +547,10 @@ static const golden_fit golden_fits[] = {
      golden_sum_positions_weighted_weights, golden_sum_positions_weighted_final},
     {"two_positions", 4, 7, 6, 6, golden_two_positions_logs, golden_two_positions_value, golden_two_positions_weights,
      golden_two_positions_final},
+    {"softmax_logits", 5, 3, 2, 4, golden_softmax_logits_logs, golden_softmax_logits_value,
+     golden_softmax_logits_weights, golden_softmax_logits_final},
+    {"sigmoid_logits", 5, 3, 2, 4, golden_sigmoid_logits_logs, golden_sigmoid_logits_value,
+     golden_sigmoid_logits_weights, golden_sigmoid_logits_final},
     {"frozen_regularizer", 5, 3, 2, 4, golden_frozen_regularizer_logs, golden_frozen_regularizer_value,
      golden_frozen_regularizer_weights, golden_frozen_regularizer_final}};
 #endif
