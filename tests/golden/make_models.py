@@ -225,7 +225,8 @@ positions("two_positions", side=True)
 
 
 # from_logits of a loss after its own activation: Keras warns, and reads the input of that.
-one("softmax_logits", 3, "softmax", 6, lambda v: classes(0, 3, v), dict(loss=losses.SparseCategoricalCrossentropy(from_logits=True)))
+one("softmax_logits", 3, "softmax", 6, lambda v: classes(0, 3, v),
+    dict(loss=losses.SparseCategoricalCrossentropy(from_logits=True)))
 one("sigmoid_logits", 1, "sigmoid", 6, binary, dict(loss=losses.BinaryCrossentropy(from_logits=True)))
 
 
