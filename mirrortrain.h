@@ -3088,6 +3088,8 @@ MIRT__LIB void mirt__text_free(mirt__text *text);
 /* Bytes of the UTF-8 sequence at `at`, of which `size` may be read; 0 when it is invalid. */
 MIRT__LIB int mirt__utf8_length(const char *at, size_t size);
 MIRT__LIB bool mirt__utf8_valid(const char *text, size_t size);
+/* Columns that a terminal needs for valid UTF-8: two for East Asian characters and pictures, none for combining marks. */
+MIRT__LIB int mirt__columns(const char *text);
 /* One line for people: formatted, made printable (see mirt_printable) and cut between characters to `size` bytes. */
 MIRT__LIB void mirt__vprint(char *out, size_t size, const char *format, va_list args);
 /* A name as lines for people show it: printable, cut if it is very long. Returns `out`. */
@@ -3896,6 +3898,40 @@ MIRT__LIB void mirt__vprint(char *out, size_t size, const char *format, va_list 
 MIRT__LIB const char *mirt__shown(const char *name, char out[MIRT__SHOWN]) {
     mirt_printable(name, out, MIRT__SHOWN);
     return out;
+}
+
+/* >>width on a terminal */
+
+typedef struct mirt__code_range {
+    uint32_t first, last;
+    int columns;
+} mirt__code_range;
+
+static int mirt__code_columns(uint32_t code) {
+    static const mirt__code_range ranges[] = {
+        {0x0300, 0x036F, 0}, {0x0483, 0x0489, 0}, {0x0591, 0x05BD, 0}, {0x064B, 0x065F, 0}, {0x1100, 0x115F, 2}, {0x1AB0, 0x1AFF, 0},
+        {0x1DC0, 0x1DFF, 0}, {0x200B, 0x200D, 0}, {0x20D0, 0x20FF, 0}, {0x231A, 0x232A, 2}, {0x23E9, 0x23F3, 2}, {0x25FD, 0x25FE, 2},
+        {0x2600, 0x27BF, 2}, {0x2B1B, 0x2B55, 2}, {0x2E80, 0x303E, 2}, {0x3041, 0xA4CF, 2}, {0xA960, 0xA97F, 2}, {0xAC00, 0xD7A3, 2},
+        {0xF900, 0xFAFF, 2}, {0xFE00, 0xFE0F, 0}, {0xFE10, 0xFE1F, 2}, {0xFE20, 0xFE2F, 0}, {0xFE30, 0xFE6F, 2}, {0xFF01, 0xFF60, 2},
+        {0xFFE0, 0xFFE6, 2}, {0x16FE0, 0x18DFF, 2}, {0x1AFF0, 0x1B2FF, 2}, {0x1F000, 0x1FAFF, 2}, {0x20000, 0x3FFFD, 2}, {0xE0100, 0xE01EF, 0},
+    };
+    for (int i = 0; i < MIRT__COUNT(ranges) && code >= ranges[i].first; i++) {
+        if (code <= ranges[i].last) return ranges[i].columns;
+    }
+    return 1;
+}
+
+MIRT__LIB int mirt__columns(const char *text) {
+    int columns = 0;
+    for (size_t left = strlen(text); left > 0;) {
+        const int length = mirt__utf8_length(text, left), bytes = length > 0 ? length : 1;
+        uint32_t code = (unsigned char)text[0] & (bytes > 1 ? 0x7Fu >> bytes : 0xFFu);
+        for (int i = 1; i < bytes; i++) code = code << 6 | ((unsigned char)text[i] & 0x3Fu);
+        columns += mirt__code_columns(code);
+        text += bytes;
+        left -= (size_t)bytes;
+    }
+    return columns;
 }
 
 /* >>the word that was probably meant */
@@ -32478,8 +32514,9 @@ struct mirt_strategy {
 };
 
 MIRT__LIB void mirt__log(const mirt_strategy *strategy, mirt_log_level level, const char *format, ...) MIRT__PRINTF(3, 4);
-/* Whether the log is the default one on a terminal, where lines can be overwritten. */
-MIRT__LIB bool mirt__log_is_terminal(const mirt_strategy *strategy);
+/* Width of the terminal that the default log writes to, asked for anew by every call: a line can be overwritten there
+   as long as it is no wider. 0: the log goes elsewhere. */
+MIRT__LIB int mirt__log_columns(const mirt_strategy *strategy);
 
 /* --- watch.c --- */
 /* Runs fn for every device, each on its own thread, and returns when all are done. MIRT_E_TIMEOUT: they were given up. */
@@ -33637,6 +33674,7 @@ MIRT__LIB void mirt__watch_destroy(mirt_strategy *s) {
 
 /* >>section mirror/strategy.c */
 
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 static void mirt__log_stderr(mirt_log_level level, const char *text, void *user) {
@@ -33644,7 +33682,17 @@ static void mirt__log_stderr(mirt_log_level level, const char *text, void *user)
     fprintf(stderr, level == MIRT_LOG_PROGRESS && text[0] == '\r' ? "%s" : "%s\n", text);
 }
 
-MIRT__LIB bool mirt__log_is_terminal(const mirt_strategy *strategy) { return strategy->log == mirt__log_stderr && isatty(2); }
+MIRT__LIB int mirt__log_columns(const mirt_strategy *strategy) {
+    enum { USUAL = 80 };
+    if (strategy->log != mirt__log_stderr || !isatty(2)) return 0;
+#ifdef TIOCGWINSZ
+    struct winsize size;
+    if (ioctl(2, TIOCGWINSZ, &size) == 0 && size.ws_col > 0) return size.ws_col;
+#endif
+    const char *text = getenv("COLUMNS");
+    const long columns = text ? strtol(text, NULL, 10) : 0;
+    return columns > 0 && columns <= SHRT_MAX ? (int)columns : USUAL;
+}
 
 typedef struct mirt__log_line {
     const mirt_strategy *strategy;
@@ -41748,6 +41796,7 @@ MIRT__LIB mirt_status mirt__evaluate_pass(mirt_model *model, mirt_dataset *datas
 /* --- progress.c --- */
 typedef struct mirt__progress {
     bool terminal;
+    int columns; /* of the line that a shorter one overwrites */
     double last; /* when the line was last written */
 } mirt__progress;
 MIRT__LIB void mirt__progress_epoch(mirt__progress *progress, const mirt_model *model, int epoch, int epochs);
@@ -43212,11 +43261,14 @@ MIRT_API mirt_status mirt_confusion_matrix(mirt_model *model, mirt_dataset *data
 
 /* >>section train/progress.c */
 
-#define MIRT__BAR 20
+/* The line of progress that fit shows for each epoch. */
+
+enum { MIRT__BAR = 20, MIRT__SHORTEST_BAR = 5, MIRT__PROGRESS_LINE = 480 };
 
 MIRT__LIB void mirt__progress_epoch(mirt__progress *progress, const mirt_model *model, int epoch, int epochs) {
-    progress->terminal = mirt__log_is_terminal(model->strategy);
+    progress->terminal = mirt__log_columns(model->strategy) > 0;
     progress->last = 0;
+    progress->columns = 0;
     mirt__log(model->strategy, MIRT_LOG_PROGRESS, "Epoch %d/%d", epoch + 1, epochs);
 }
 
@@ -43238,29 +43290,85 @@ static void mirt__progress_time(char *line, size_t size, double seconds, int64_t
     else mirt__line_add(line, size, "%.0fus/step", step * 1e6);
 }
 
-static void mirt__progress_bar(char *line, size_t size, int64_t done, int64_t all) {
-    int64_t full = all > 0 ? MIRT__BAR * done / all : MIRT__BAR;
-    for (int i = 0; i < MIRT__BAR; i++) mirt__line_add(line, size, "%s", i < full ? "\xe2\x94\x81" : " ");
+static void mirt__progress_bar(char *line, size_t size, int length, int64_t done, int64_t all) {
+    int64_t full = all > 0 ? length * done / all : length;
+    for (int i = 0; i < length; i++) mirt__line_add(line, size, "%s", i < full ? "\xe2\x94\x81" : " ");
+}
+
+/* Which logs a line has room for first: the loss, validation, training. -1: it never shows them. */
+enum { MIRT__LOG_RANKS = 4 };
+static int mirt__log_rank(const char *name) {
+    if (strcmp(name, "batch_loss") == 0 || strcmp(name, "learning_rate") == 0) return -1;
+    if (strncmp(name, "val_", 4) == 0) return strcmp(name, "val_loss") == 0 ? 1 : 2;
+    return strcmp(name, "loss") == 0 ? 0 : 3;
+}
+
+static void mirt__progress_log(char *out, size_t size, const mirt_logs *logs, int i) {
+    char shown[MIRT__SHOWN];
+    out[0] = 0;
+    mirt__line_add(out, size, " - %s: %.4f", mirt__shown(logs->name[i], shown), logs->value[i]);
+}
+
+/* What is left of a line. */
+typedef struct mirt__line_room {
+    int columns;
+    size_t bytes;
+} mirt__line_room;
+
+/* Whether there is room for the text, which it then takes. */
+static bool mirt__line_take(mirt__line_room *room, const char *text) {
+    const int columns = mirt__columns(text);
+    const size_t bytes = strlen(text);
+    if (!bytes || columns > room->columns || bytes > room->bytes) return false;
+    room->columns -= columns;
+    room->bytes -= bytes;
+    return true;
 }
 
 MIRT__LIB void mirt__progress_line(mirt__progress *progress, const mirt_model *model, const mirt_event *event, bool done) {
-    char line[480] = "", shown[MIRT__SHOWN];
+    char line[MIRT__PROGRESS_LINE] = "", count[64] = "", time[64] = "", wait[64] = "", log[MIRT__SHOWN + 32];
+    bool shown[MIRT_MAX_LOGS] = {false};
+    const int width = progress->terminal ? mirt__log_columns(model->strategy) - 1 : INT_MAX; /* some terminals wrap at the last column */
     double now = mirt__now();
     if (!done && (!progress->terminal || now - progress->last < 0.1)) return;
     progress->last = now;
-    mirt__line_add(line, sizeof line, "%s%lld/", progress->terminal ? "\r" : "", (long long)event->batch);
-    if (event->batches < 0) mirt__line_add(line, sizeof line, "Unknown ");
-    else mirt__line_add(line, sizeof line, "%lld ", (long long)event->batches);
-    mirt__progress_bar(line, sizeof line, event->batch, event->batches);
-    mirt__progress_time(line, sizeof line, event->seconds, event->batch);
-    for (int i = 0; i < event->logs->count; i++) {
-        const char *name = event->logs->name[i];
-        if (strcmp(name, "batch_loss") == 0 || strcmp(name, "learning_rate") == 0) continue;
-        mirt__line_add(line, sizeof line, " - %s: %.4f", mirt__shown(name, shown), event->logs->value[i]);
-    }
+    if (event->batches < 0) snprintf(count, sizeof count, "%lld/Unknown", (long long)event->batch);
+    else snprintf(count, sizeof count, "%lld/%lld", (long long)event->batch, (long long)event->batches);
+    mirt__progress_time(time, sizeof time, event->seconds, event->batch);
     if (done && event->input_seconds > 0.02 * event->seconds)
-        mirt__line_add(line, sizeof line, " - waited for input: %.0f%%", 100 * event->input_seconds / event->seconds);
-    if (progress->terminal && done) mirt__line_add(line, sizeof line, "\n");
+        snprintf(wait, sizeof wait, " - waited for input: %.0f%%", 100 * event->input_seconds / event->seconds);
+
+    /* The bar comes last, as it can be of any length; it is a space and three bytes a column. */
+    mirt__line_room room = {width > 0 ? width : 1, sizeof line - 4 - 3 * MIRT__BAR};
+    if (!mirt__line_take(&room, count)) count[room.columns] = 0; /* digits */
+    bool fits = true;
+    for (int rank = 0; rank < MIRT__LOG_RANKS; rank++) {
+        for (int i = 0; i < event->logs->count && fits; i++) {
+            if (mirt__log_rank(event->logs->name[i]) != rank) continue;
+            mirt__progress_log(log, sizeof log, event->logs, i);
+            shown[i] = fits = mirt__line_take(&room, log);
+        }
+    }
+    const bool timed = mirt__line_take(&room, time);
+    const int left = room.columns - 1 - mirt__columns(wait), bar = left < MIRT__BAR ? room.columns - 1 : MIRT__BAR;
+    mirt__line_add(line, sizeof line, "%s%s", progress->terminal ? "\r" : "", count);
+    if (bar >= MIRT__SHORTEST_BAR) {
+        mirt__line_add(line, sizeof line, " ");
+        mirt__progress_bar(line, sizeof line, bar < MIRT__BAR ? bar : MIRT__BAR, event->batch, event->batches);
+    }
+    if (timed) mirt__line_add(line, sizeof line, "%s", time);
+    for (int i = 0; i < event->logs->count; i++) {
+        if (!shown[i]) continue;
+        mirt__progress_log(log, sizeof log, event->logs, i);
+        mirt__line_add(line, sizeof line, "%s", log);
+    }
+    if (left >= MIRT__BAR && mirt__line_take(&room, wait)) mirt__line_add(line, sizeof line, "%s", wait);
+    if (progress->terminal) {
+        const int columns = mirt__columns(line + 1), rest = (progress->columns < width ? progress->columns : width) - columns;
+        progress->columns = columns;
+        if (rest > 0) mirt__line_add(line, sizeof line - 1, "%*s", rest, ""); /* over what the last line had there */
+        if (done) mirt__line_add(line, sizeof line, "\n");
+    }
     mirt__log(model->strategy, MIRT_LOG_PROGRESS, "%s", line);
 }
 

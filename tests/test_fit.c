@@ -298,6 +298,174 @@ static void take_line(mirt_log_level level, const char *text, void *user) {
     k->clean = k->clean && !strpbrk(text, "\r\n");
 }
 
+/* >>a terminal */
+
+#ifdef __linux__
+#include <fcntl.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+enum { MOST_COLUMNS = 400 };
+/* One row of a terminal, as it shows what was written: characters as numbers, 0 in the second column of a wide one. */
+typedef struct row {
+    int width, at, rows;
+    uint32_t cell[MOST_COLUMNS];
+    bool wrapped;
+} row;
+
+/* Wide characters and combining marks of these tests alone. */
+static int columns_of(uint32_t code) { return code >= 0x2E80 ? 2 : code >= 0x300 && code <= 0x36F ? 0 : 1; }
+
+static void show(row *r, const char *text, size_t size) {
+    for (size_t i = 0; i < size;) {
+        const int length = mirt__utf8_length(text + i, size - i);
+        uint32_t code = (unsigned char)text[i] & (length == 1 ? 0x7Fu : length == 2 ? 0x1Fu : length == 3 ? 0xFu : 7u);
+        for (int k = 1; k < length; k++) code = code << 6 | ((unsigned char)text[i + (size_t)k] & 0x3Fu);
+        i += length > 0 ? (size_t)length : 1;
+        r->rows += code == '\n';
+        if (code == '\r') r->at = 0;
+        if (code == '\r' || code == '\n') continue;
+        const int columns = columns_of(code);
+        r->wrapped = r->wrapped || r->at + columns > r->width;
+        for (int k = 0; k < columns && r->at < MOST_COLUMNS; k++) r->cell[r->at++] = k ? 0 : code;
+    }
+}
+
+/* Whether the row has this text, of ASCII, at column `at`; -1: anywhere. */
+static bool row_has(const row *r, const char *text, int at) {
+    for (int i = at < 0 ? 0 : at; i < (at < 0 ? MOST_COLUMNS : at + 1); i++) {
+        size_t k = 0;
+        while (text[k] && i + (int)k < MOST_COLUMNS && r->cell[i + (int)k] == (unsigned char)text[k]) k++;
+        if (!text[k]) return true;
+    }
+    return false;
+}
+
+/* A terminal of this width; what was written to it goes to a row. */
+static void terminal_resize(int master, row *r, int width) {
+    struct winsize size;
+    memset(&size, 0, sizeof size);
+    size.ws_col = (unsigned short)width;
+    size.ws_row = 24;
+    ioctl(master, TIOCSWINSZ, &size);
+    r->width = width;
+}
+
+static void terminal_read(int master, row *r) {
+    char text[4096];
+    const ssize_t got = read(master, text, sizeof text);
+    if (got > 0) show(r, text, (size_t)got);
+}
+
+static void check_widths(int master, const mirt_model *m) {
+    static const int widths[] = {200, 80, 60, 40, 21, 5, 2, 1};
+    static const char *const names[] = {"loss", "accuracy", "\xe6\xbc\xa2\xe5\xad\x97_\xf0\x9f\x90\xb1", "e\xcc\x81t\xc3\xa9", "batch_loss", "learning_rate",
+                                        "val_loss", "val_accuracy", "val_\xe6\xbc\xa2\xe5\xad\x97_\xf0\x9f\x90\xb1", "val_e\xcc\x81t\xc3\xa9"};
+    mirt_logs logs;
+    mirt_event event;
+    mirt__progress progress;
+    row r;
+    memset(&logs, 0, sizeof logs);
+    memset(&event, 0, sizeof event);
+    event.logs = &logs;
+    for (logs.count = 0; logs.count < MIRT__COUNT(names); logs.count++) {
+        logs.name[logs.count] = names[logs.count];
+        logs.value[logs.count] = 0.5;
+    }
+    for (int i = 0; i < MIRT__COUNT(widths); i++) {
+        memset(&r, 0, sizeof r);
+        memset(&progress, 0, sizeof progress);
+        terminal_resize(master, &r, widths[i]);
+        mirt__progress_epoch(&progress, m, 0, 1);
+        terminal_read(master, &r);
+        memset(&r.cell, 0, sizeof r.cell);
+        r.wrapped = false;
+        event.batches = 1875;
+        event.seconds = 30;
+        event.input_seconds = 3;
+        for (event.batch = 1; event.batch <= 1875; event.batch += 1874) {
+            progress.last = 0;
+            mirt__progress_line(&progress, m, &event, event.batch == 1875);
+            terminal_read(master, &r);
+        }
+        const int w = widths[i];
+        ok(!r.wrapped && row_has(&r, w >= 21 ? "1875/1875" : w > 1 ? "1" : "", 0) && row_has(&r, " - loss: 0.5000", -1) == (w > 24) && row_has(&r, " - val_loss: 0.5000", -1) == (w > 43) &&
+           row_has(&r, " - accuracy: 0.5000", -1) == (w >= 200) && row_has(&r, " - waited for input: 10%", -1) == (w > 200), "%d columns: the line does not wrap, and shows what matters most", w);
+    }
+    /* Alone, with room for all of it. */
+    memset(&r, 0, sizeof r);
+    memset(&progress, 0, sizeof progress);
+    progress.terminal = true;
+    logs.count = 1;
+    terminal_resize(master, &r, 90);
+    event.batch = 1875;
+    mirt__progress_line(&progress, m, &event, true);
+    terminal_read(master, &r);
+    ok(!r.wrapped && row_has(&r, " - waited for input: 10%", -1), "a short line has its bar and the wait for input");
+    /* A longer line leaves nothing behind a shorter one, and the width may change at any time. */
+    memset(&r, 0, sizeof r);
+    memset(&progress, 0, sizeof progress);
+    progress.terminal = true;
+    logs.count = 2;
+    terminal_resize(master, &r, 90);
+    progress.last = 0;
+    mirt__progress_line(&progress, m, &event, false);
+    terminal_read(master, &r);
+    const bool long_one = row_has(&r, " - accuracy: 0.5000", -1);
+    logs.count = 1;
+    progress.last = 0;
+    mirt__progress_line(&progress, m, &event, false);
+    terminal_read(master, &r);
+    ok(long_one && !row_has(&r, "accuracy", -1) && row_has(&r, " - loss: 0.5000 ", -1) && !r.wrapped, "what a longer line left is overwritten");
+    logs.count = 2;
+    for (int w = 90; w > 30; w -= 7) {
+        terminal_resize(master, &r, w);
+        progress.last = 0;
+        mirt__progress_line(&progress, m, &event, false);
+        terminal_read(master, &r);
+    }
+    ok(!r.wrapped, "a terminal that is made narrower while a fit runs");
+}
+
+static void check_terminal(void) {
+    char name[64];
+    int number = 0, locked = 0;
+    const int master = open("/dev/ptmx", O_RDWR | O_NOCTTY);
+    int slave = -1;
+    if (master >= 0 && ioctl(master, TIOCSPTLCK, &locked) == 0 && ioctl(master, TIOCGPTN, &number) == 0) {
+        snprintf(name, sizeof name, "/dev/pts/%d", number);
+        slave = open(name, O_RDWR | O_NOCTTY);
+    }
+    if (slave < 0) {
+        skip("no pseudo-terminal here");
+        return;
+    }
+    mirt_strategy *s = strategy_of(1, 1, 1); /* which is silent */
+    mirt_model *m = image_model(s, mirt_adam(1e-3f), 0);
+    mirt_strategy_desc d;
+    memset(&d, 0, sizeof d);
+    d.threads = 1;
+    const int before = dup(2);
+    fflush(stderr);
+    dup2(slave, 2);
+    mirt_strategy *loud = mirt_strategy_create(&d); /* its log is the default one */
+    mirt_model *shown = loud ? image_model(loud, mirt_adam(1e-3f), 0) : NULL;
+    row r;
+    memset(&r, 0, sizeof r);
+    terminal_read(master, &r);
+    if (ok(m && shown, "a model whose log is a terminal")) check_widths(master, shown);
+    fflush(stderr);
+    dup2(before, 2);
+    close(before);
+    close(slave);
+    close(master);
+    mirt_strategy_destroy(loud);
+    mirt_strategy_destroy(s);
+}
+#else
+static void check_terminal(void) { skip("no pseudo-terminal here"); }
+#endif
+
 static void check_log(void) {
     sink k;
     mirt_strategy_desc d;
@@ -422,6 +590,7 @@ int main(void) {
     check_accuracy_of_own_loss();
     if (!small_tier()) check_it_learns();
     check_log();
+    check_terminal();
     check_errors();
     return done_testing();
 }

@@ -144,6 +144,40 @@ MIRT__LIB const char *mirt__shown(const char *name, char out[MIRT__SHOWN]) {
     return out;
 }
 
+/* >>width on a terminal */
+
+typedef struct mirt__code_range {
+    uint32_t first, last;
+    int columns;
+} mirt__code_range;
+
+static int mirt__code_columns(uint32_t code) {
+    static const mirt__code_range ranges[] = {
+        {0x0300, 0x036F, 0}, {0x0483, 0x0489, 0}, {0x0591, 0x05BD, 0}, {0x064B, 0x065F, 0}, {0x1100, 0x115F, 2}, {0x1AB0, 0x1AFF, 0},
+        {0x1DC0, 0x1DFF, 0}, {0x200B, 0x200D, 0}, {0x20D0, 0x20FF, 0}, {0x231A, 0x232A, 2}, {0x23E9, 0x23F3, 2}, {0x25FD, 0x25FE, 2},
+        {0x2600, 0x27BF, 2}, {0x2B1B, 0x2B55, 2}, {0x2E80, 0x303E, 2}, {0x3041, 0xA4CF, 2}, {0xA960, 0xA97F, 2}, {0xAC00, 0xD7A3, 2},
+        {0xF900, 0xFAFF, 2}, {0xFE00, 0xFE0F, 0}, {0xFE10, 0xFE1F, 2}, {0xFE20, 0xFE2F, 0}, {0xFE30, 0xFE6F, 2}, {0xFF01, 0xFF60, 2},
+        {0xFFE0, 0xFFE6, 2}, {0x16FE0, 0x18DFF, 2}, {0x1AFF0, 0x1B2FF, 2}, {0x1F000, 0x1FAFF, 2}, {0x20000, 0x3FFFD, 2}, {0xE0100, 0xE01EF, 0},
+    };
+    for (int i = 0; i < MIRT__COUNT(ranges) && code >= ranges[i].first; i++) {
+        if (code <= ranges[i].last) return ranges[i].columns;
+    }
+    return 1;
+}
+
+MIRT__LIB int mirt__columns(const char *text) {
+    int columns = 0;
+    for (size_t left = strlen(text); left > 0;) {
+        const int length = mirt__utf8_length(text, left), bytes = length > 0 ? length : 1;
+        uint32_t code = (unsigned char)text[0] & (bytes > 1 ? 0x7Fu >> bytes : 0xFFu);
+        for (int i = 1; i < bytes; i++) code = code << 6 | ((unsigned char)text[i] & 0x3Fu);
+        columns += mirt__code_columns(code);
+        text += bytes;
+        left -= (size_t)bytes;
+    }
+    return columns;
+}
+
 /* >>the word that was probably meant */
 
 #define MIRT__WORD_MAX 64

@@ -1,6 +1,7 @@
 #include "memory.h"
 #include "watch.h"
 
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 static void mirt__log_stderr(mirt_log_level level, const char *text, void *user) {
@@ -8,7 +9,17 @@ static void mirt__log_stderr(mirt_log_level level, const char *text, void *user)
     fprintf(stderr, level == MIRT_LOG_PROGRESS && text[0] == '\r' ? "%s" : "%s\n", text);
 }
 
-MIRT__LIB bool mirt__log_is_terminal(const mirt_strategy *strategy) { return strategy->log == mirt__log_stderr && isatty(2); }
+MIRT__LIB int mirt__log_columns(const mirt_strategy *strategy) {
+    enum { USUAL = 80 };
+    if (strategy->log != mirt__log_stderr || !isatty(2)) return 0;
+#ifdef TIOCGWINSZ
+    struct winsize size;
+    if (ioctl(2, TIOCGWINSZ, &size) == 0 && size.ws_col > 0) return size.ws_col;
+#endif
+    const char *text = getenv("COLUMNS");
+    const long columns = text ? strtol(text, NULL, 10) : 0;
+    return columns > 0 && columns <= SHRT_MAX ? (int)columns : USUAL;
+}
 
 typedef struct mirt__log_line {
     const mirt_strategy *strategy;

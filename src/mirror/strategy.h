@@ -77,8 +77,9 @@ struct mirt_strategy {
 };
 
 MIRT__LIB void mirt__log(const mirt_strategy *strategy, mirt_log_level level, const char *format, ...) MIRT__PRINTF(3, 4);
-/* Whether the log is the default one on a terminal, where lines can be overwritten. */
-MIRT__LIB bool mirt__log_is_terminal(const mirt_strategy *strategy);
+/* Width of the terminal that the default log writes to, asked for anew by every call: a line can be overwritten there
+   as long as it is no wider. 0: the log goes elsewhere. */
+MIRT__LIB int mirt__log_columns(const mirt_strategy *strategy);
 
 /* --- watch.c --- */
 /* Runs fn for every device, each on its own thread, and returns when all are done. MIRT_E_TIMEOUT: they were given up. */

@@ -108,6 +108,7 @@ MIRT__LIB mirt_status mirt__evaluate_pass(mirt_model *model, mirt_dataset *datas
 /* --- progress.c --- */
 typedef struct mirt__progress {
     bool terminal;
+    int columns; /* of the line that a shorter one overwrites */
     double last; /* when the line was last written */
 } mirt__progress;
 MIRT__LIB void mirt__progress_epoch(mirt__progress *progress, const mirt_model *model, int epoch, int epochs);
