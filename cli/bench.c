@@ -6,8 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
-#include <sys/types.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 enum { WARM_UP = 2, LEAST_STEPS = 5, DEFAULT_SECONDS = 3, MAX_TIMES = 100000 };
@@ -202,22 +200,15 @@ static int bench_batch(const options *o, int64_t batch) {
     return status;
 }
 
-/* In a process of its own: the most memory a process was given never falls. */
+/* In its own process: a process's peak memory never falls. */
 static int bench_in_child(const options *o, int64_t batch) {
-    int status;
-    fflush(stdout);
-    fflush(stderr);
-    pid_t child = fork();
-    if (child == 0) {
-        status = bench_batch(o, batch);
-        _exit(fflush(stdout) == 0 ? status : EXIT_FAILED);
-    }
-    if (child < 0 || waitpid(child, &status, 0) != child) {
-        complain("no process could be started for a batch of %lld", (long long)batch);
-        return EXIT_FAILED;
-    }
-    if (WIFEXITED(status)) return WEXITSTATUS(status);
-    complain("the process for a batch of %lld was ended by signal %d", (long long)batch, WTERMSIG(status));
+    char rows[32];
+    const char *const more[] = {"--batch", rows};
+    snprintf(rows, sizeof rows, "%lld", (long long)batch);
+    if (!start_again(o, more, 2)) return EXIT_FAILED;
+    const int status = wait_for_child();
+    if (status >= 0) return status;
+    complain("the process for a batch of %lld was ended by signal %d", (long long)batch, -status);
     return EXIT_FAILED;
 }
 

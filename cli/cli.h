@@ -34,6 +34,8 @@ typedef struct batches {
 
 /* What flags set; the defaults are in parse_flags. */
 typedef struct options {
+    int argc;               /* the whole command line, */
+    const char *const *argv; /* as main received it */
     const char *trace;
     const char *model, *data, *devices, *init, *load, *save;
     const char *validation, *weights, *freeze, *head, *augment, *out; /* of photographs */
@@ -51,6 +53,7 @@ typedef struct options {
     double validation_split;
     batches batch_list; /* of bench and scaling */
     batches device_counts; /* of scaling; none: powers of two */
+    const char *point;     /* of a child of scaling: what it measures */
     const char *svg;       /* of graph */
     float price;           /* of an hour */
     int64_t steps, seconds; /* of bench; 0: its defaults */
@@ -72,7 +75,8 @@ typedef struct command {
 extern const command commands[];
 extern const int command_count;
 
-/* Fills *o from the words after the command's name; false after it has said what is wrong. */
+/* Fills *o from the words after the command's name; false after it has said what is wrong. Reorders words of commands that take
+   operands. */
 bool parse_flags(const command *c, int argc, char **argv, options *o);
 void print_flags(const command *c);
 /* Whether an option that is one of several names is `name`. */
@@ -106,6 +110,12 @@ const char *nearest(const char *word, const char *const *names, int count);
 ONE_LINE void complain(const char *format, ...);
 ONE_LINE void note(const char *format, ...);
 ONE_LINE void tell(const char *format, ...);
+
+/* Starts this program with its own command line and `more` behind it; false after complaining. A fork that goes on would not do: GPU
+   runtimes and threads do not survive it. One child at a time, which signals that end this process end first. */
+bool start_again(const options *o, const char *const *more, int count);
+/* Waits for that child: its exit status, minus the number of the signal that ended it, or -1. */
+int wait_for_child(void);
 
 /* Monotonic. */
 double seconds_now(void);

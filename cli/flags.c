@@ -16,7 +16,7 @@ typedef struct flag {
     int64_t most;  /* of a count */
     size_t offset; /* in options: bool, const char *, int64_t, uint64_t, float, double, rates or batches by kind */
     int commands;
-    const char *help;
+    const char *help; /* NULL: not for users */
 } flag;
 
 #define TRAINS (CMD_FIT | CMD_EVALUATE | CMD_SUMMARY | CMD_GRAPH)
@@ -54,6 +54,7 @@ static const flag flags[] = {
     {"batch", "GLOBAL", FLAG_COUNT, INT32_MAX, AT(batch), TRAINS, "rows a step, over all replicas together; default 64, of photographs 32"},
     {"batch", "N[,N...]", FLAG_BATCHES, INT32_MAX, AT(batch_list), CMD_BENCH | CMD_SCALING, "global batches, each measured in a process of its own; default 32"},
     {"device-counts", "N[,N...]", FLAG_BATCHES, 32, AT(device_counts), CMD_SCALING, "numbers of devices to compare; default 1, 2, 4, ... up to the cores"},
+    {"point", "DEVICES,THREADS,BATCH,PREFETCH,FD", FLAG_TEXT, 0, AT(point), CMD_SCALING, NULL}, /* for its own children */
     {"price", "PER_HOUR", FLAG_NUMBER, 0, AT(price), CMD_SCALING, "of the machine: what an epoch costs"},
     {"replicas", "V", FLAG_COUNT, MAX_REPLICAS, AT(replicas), STRATEGY, "logical replicas, at least one a device; default one a device"},
     {"devices", "P|LIST", FLAG_TEXT, 0, AT(devices), STRATEGY,
@@ -145,6 +146,7 @@ static void complain_of_flag(const command *c, const char *word) {
     const char *names[FLAG_COUNT_OF];
     int count = 0;
     for (int i = 0; i < FLAG_COUNT_OF; i++) {
+        if (!flags[i].help) continue;
         if (flags[i].commands & c->bit) {
             names[count++] = flags[i].name;
         } else if (strcmp(flags[i].name, word) == 0) {
@@ -326,8 +328,12 @@ bool chosen(const char *option, const char *name) {
     return option && strncmp(option, name, size) == 0 && (option[size] == 0 || option[size] == '|');
 }
 
-bool parse_flags(const command *c, int argc, char **argv, options *o) {
+bool parse_flags(const command *c, int whole_argc, char **whole_argv, options *o) {
+    const int argc = whole_argc - 2;
+    char **argv = whole_argv + 2; /* behind the program's name and the command's */
     memset(o, 0, sizeof *o);
+    o->argc = whole_argc;
+    o->argv = (const char *const *)whole_argv;
     o->model = "mnist";
     o->optimizer = "adam";
     o->strategy = "mirrored";
@@ -391,7 +397,7 @@ bool parse_flags(const command *c, int argc, char **argv, options *o) {
 void print_flags(const command *c) {
     for (int i = 0; i < FLAG_COUNT_OF; i++) {
         const flag *f = &flags[i];
-        if (!(f->commands & c->bit)) continue;
+        if (!(f->commands & c->bit) || !f->help) continue;
         char left[48];
         bool name = f->kind == FLAG_NAME;
         snprintf(left, sizeof left, "--%s%s%s", f->name, f->value ? " " : "", name ? "NAME" : f->value ? f->value : "");

@@ -121,7 +121,7 @@ int main(int argc, char **argv) {
     } else {
         options o;
         const command *c = find_command(argv[1]);
-        if (!c || !parse_flags(c, argc - 2, argv + 2, &o)) return EXIT_USAGE;
+        if (!c || !parse_flags(c, argc, argv, &o)) return EXIT_USAGE;
         if (!o.help && o.winograd && chosen(o.dtype, "bf16")) fputs("winograd: no effect with --dtype bf16, whose 3x3 convolutions are multiplied as they are\n", stderr);
         if (o.help) print_command_help(c);
         else status = c->run(&o);

@@ -2,12 +2,13 @@
 #define _POSIX_C_SOURCE 200809L
 #include "cli.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/types.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 enum { WARM_UP = 3, DEFAULT_SECONDS = 2, DIGITS = 60000, PHOTOS = 25000 };
@@ -80,39 +81,62 @@ static int run_point(const options *given, const point *p, mirt_timing *out) {
     return status;
 }
 
-/* In a process of its own, so that points do not share memory, threads or luck. */
+/* The answer of a child, whole or not at all. */
+static bool read_answer(int fd, answer *a) {
+    size_t got = 0;
+    for (ssize_t more = 1; got < sizeof *a && more > 0; got += more > 0 ? (size_t)more : 0) {
+        do more = read(fd, (char *)a + got, sizeof *a - got);
+        while (more < 0 && errno == EINTR);
+    }
+    return got == sizeof *a;
+}
+
+/* In its own process, so that points share neither memory nor threads. */
 static answer ask(const options *o, const point *p) {
     answer a;
+    char words[96];
+    const char *const more[] = {"--point", words};
     int pipes[2];
-    size_t got = 0;
     memset(&a, 0, sizeof a);
     a.status = EXIT_FAILED;
-    fflush(stdout);
-    fflush(stderr);
     if (pipe(pipes) != 0) {
-        complain("no pipe to a process could be had");
+        complain("no pipe to a process could be opened: %s", strerror(errno));
         return a;
     }
-    pid_t child = fork();
-    if (child == 0) {
-        close(pipes[0]);
-        a.status = run_point(o, p, &a.timing);
-        const char *at = (const char *)&a;
-        while (got < sizeof a) {
-            ssize_t put = write(pipes[1], at + got, sizeof a - got);
-            if (put <= 0) break;
-            got += (size_t)put;
-        }
-        _exit(a.status);
-    }
+    fcntl(pipes[0], F_SETFD, FD_CLOEXEC);
+    snprintf(words, sizeof words, "%d,%d,%lld,%d,%d", p->devices, p->threads, (long long)p->batch, p->prefetch, pipes[1]);
+    const bool started = start_again(o, more, 2);
     close(pipes[1]);
-    for (ssize_t more = 1; child > 0 && got < sizeof a && more > 0; got += more > 0 ? (size_t)more : 0) more = read(pipes[0], (char *)&a + got, sizeof a - got);
+    const bool whole = started && read_answer(pipes[0], &a);
     close(pipes[0]);
-    if (child < 0 || waitpid(child, NULL, 0) != child || got < sizeof a) {
-        a.status = EXIT_FAILED;
-        complain("the process for %d devices and a batch of %lld did not come to its end", p->devices, (long long)p->batch);
-    }
+    const int status = started ? wait_for_child() : 0;
+    if (!whole) a.status = EXIT_FAILED;
+    if (started && !whole && status == EXIT_USAGE) a.status = EXIT_USAGE; /* it has complained */
+    else if (started && !whole) complain("the process for %d devices and a batch of %lld did not come to its end", p->devices, (long long)p->batch);
     return a;
+}
+
+/* The child's part: measures the point of --point, and writes its answer to the descriptor named there. */
+static int answer_point(const options *o) {
+    answer a;
+    point p;
+    long long batch;
+    int prefetch, fd, end = 0;
+    memset(&a, 0, sizeof a);
+    memset(&p, 0, sizeof p);
+    if (sscanf(o->point, "%d,%d,%lld,%d,%d%n", &p.devices, &p.threads, &batch, &prefetch, &fd, &end) != 5 || o->point[end] || fcntl(fd, F_GETFD) < 0) {
+        complain("--point is for children of scaling");
+        return EXIT_USAGE;
+    }
+    p.batch = batch;
+    p.prefetch = prefetch != 0;
+    a.status = run_point(o, &p, &a.timing);
+    for (size_t put = 0; put < sizeof a;) {
+        const ssize_t more = write(fd, (const char *)&a + put, sizeof a - put);
+        if (more <= 0 && errno != EINTR) return EXIT_FAILED;
+        if (more > 0) put += (size_t)more;
+    }
+    return a.status;
 }
 
 /* >>tables */
@@ -263,6 +287,7 @@ int run_scaling(const options *given) {
     options own = *given;
     const options *o = &own;
     bool gpus = false;
+    if (o->point) return answer_point(o);
     const int cores = count_devices(&gpus);
     const batches *counts = &o->device_counts;
     memset(&s, 0, sizeof s);

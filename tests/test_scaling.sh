@@ -1,5 +1,5 @@
 #!/bin/sh
-# mirrortrain scaling: a row for each point, and refusals that say why.
+# mirrortrain scaling: a row for each point, and refusals that say why; its child processes, and those of bench.
 cd "$(dirname "$0")/.." || exit 2
 . tests/tap.sh
 program=${MIRRORTRAIN:-build/mirrortrain}
@@ -17,6 +17,35 @@ if "$program" scaling --device-counts 1,2 --batch 16,32 --seconds 1 --price 3.6 
     tap_ok "two numbers of devices, two batches"
 else
     tap_not_ok "two numbers of devices, two batches" "$tmp/err"
+fi
+# Each point runs in a process that was started anew, as GPU runtimes do not survive a fork: the loader writes a file for every one.
+LD_DEBUG=files LD_DEBUG_OUTPUT="$tmp/loaded" "$program" scaling --device-counts 1,2 --batch 16,32 --seconds 1 >/dev/null 2>&1
+started=$(ls "$tmp" | grep -c '^loaded\.')
+if [ "$started" -eq 0 ]; then tap_skip "a loader that does not say what it starts"
+elif [ "$started" -eq 9 ]; then tap_ok "eight points, eight new programs"
+else tap_not_ok "eight points, eight new programs and their parent, not $started"; fi
+rm -f "$tmp"/loaded.*
+LD_DEBUG=files LD_DEBUG_OUTPUT="$tmp/loaded" "$program" bench --batch 4,8 --steps 1 >"$tmp/bench" 2>&1
+started=$(ls "$tmp" | grep -c '^loaded\.')
+if [ "$started" -eq 0 ]; then tap_skip "a loader that does not say what it starts"
+elif [ "$started" -eq 3 ] && [ "$(grep -c '^bench: model=mnist batch=[48] ' "$tmp/bench")" -eq 2 ]; then tap_ok "bench: two batches, two new programs"
+else tap_not_ok "bench: two batches, two new programs and their parent, not $started" "$tmp/bench"; fi
+# A signal for the program alone ends its child, too: the pipe has an end only when both are gone.
+if [ -r "/proc/$$/task/$$/children" ]; then
+    mkfifo "$tmp/fifo"
+    "$program" bench --batch 4,8 --seconds 600 >"$tmp/fifo" 2>&1 &
+    parent=$!
+    {
+        child=
+        while [ -z "$child" ] && kill -0 $parent 2>/dev/null; do child=$(cat /proc/$parent/task/*/children 2>/dev/null); done
+        kill -TERM $parent
+        cat
+    } <"$tmp/fifo" >"$tmp/out"
+    wait $parent
+    status=$?
+    if [ "$status" -eq 143 ]; then tap_ok "SIGTERM ends parent and child"; else tap_not_ok "SIGTERM: status $status" "$tmp/out"; fi
+else
+    tap_skip "no list of children in /proc"
 fi
 rows=$(grep -cE '^ +[12] +(8|16|32) +[0-9.]+ ' "$tmp/table")
 if [ "$rows" -eq 8 ]; then tap_ok "eight points"; else tap_not_ok "eight points, not $rows" "$tmp/table"; fi
