@@ -1408,6 +1408,10 @@ typedef enum mirt_metric {
 } mirt_metric;
 #define MIRT_MAX_METRICS 8
 
+/* Whether small or large values of a log are better: what custom metrics declare, and callbacks that watch a log can be told. Losses
+   and mean errors are minimized, all other built-in metrics maximized. AUTO: not declared; of a callback, as the metric declares. */
+typedef enum mirt_mode { MIRT_MODE_AUTO = 0, MIRT_MODE_MIN, MIRT_MODE_MAX } mirt_mode;
+
 typedef enum mirt_curve { MIRT_ROC = 0, MIRT_PR } mirt_curve;
 /* How a metric is computed; all zeros: as Keras does. */
 typedef struct mirt_metric_options {
@@ -1436,6 +1440,7 @@ typedef struct mirt_custom_metric {
     mirt_tensor *(*record)(mirt_tensor *labels, mirt_tensor *output, void *user);
     double (*result)(const double *sums, int count, int64_t samples, void *user);
     void *user;
+    mirt_mode direction; /* AUTO: not declared. A callback that watches it then needs a `mode`, and reports name no best epoch */
 } mirt_custom_metric;
 
 /* Makes them known to mirt_load, by name, as mirt_compile does too. Copied. MIRT_E_INVALID, MIRT_E_NOMEM. */
@@ -1540,13 +1545,11 @@ typedef struct mirt_callback {
    MIRT_E_NOMEM. What they can only know in a fit, as whether there is a log of that name, is an error of the fit. */
 MIRT_API void mirt_callback_destroy(mirt_callback *callback);
 
-/* Which way a log is better. AUTO: losses and errors are better small, accuracies and the like large; other names are an error. */
-typedef enum mirt_mode { MIRT_MODE_AUTO = 0, MIRT_MODE_MIN, MIRT_MODE_MAX } mirt_mode;
-
 /* Ends training when a log has not become better for `patience` epochs. Keras: EarlyStopping. */
 typedef struct mirt_early_stopping_desc {
     const char *monitor;   /* default "val_loss" */
-    mirt_mode mode;
+    mirt_mode mode;        /* AUTO: the direction that the metric declares; losses are minimized. A log without one, such as a custom
+                              metric whose `direction` is not set, is an error of the fit. Also for the callbacks below */
     double min_delta;      /* what is better by no more than this is not better */
     int patience;
     bool has_baseline;     /* an epoch counts as better only if it is better than `baseline` too */
@@ -1630,7 +1633,8 @@ typedef struct mirt_csv_logger_desc {
 } mirt_csv_logger_desc;
 MIRT_API mirt_callback *mirt_csv_logger(const mirt_csv_logger_desc *desc);
 
-/* A line of JSON for whatever happens: {"event": "begin", ...} with the model, its compilation, strategy and environment; "step";
+/* A line of JSON for whatever happens: {"event": "begin", ...} with the model, its compilation, strategy, environment and, by name, the
+   direction ("min", "max") of each log and whether it is a share from 0 to 1; "step";
    "epoch" with all logs; "timing"; "end" with "status": finished, stopped (before the last epoch) or failed; "resume", where a run was gone on with. */
 typedef struct mirt_json_logger_desc {
     const char *path;
@@ -34180,6 +34184,7 @@ typedef struct mirt__metric_class {
     int sums;
     void (*count)(const mirt__metric_use *use, const mirt__counted *batch, double *sums);
     double (*result)(const mirt__metric_use *use, const double *sums, int64_t samples);
+    mirt_mode direction; /* those that are maximized are shares, from 0 to 1 */
 } mirt__metric_class;
 
 /* A metric of the compiled model. */
@@ -34421,6 +34426,8 @@ MIRT__LIB const mirt_custom_metric *mirt__custom_metric_of(mirt_strategy *strate
 MIRT__LIB double mirt__element(const void *data, mirt_dtype dtype, int64_t i);
 /* NULL when there is no such metric. */
 MIRT__LIB const mirt__metric_class *mirt__metric_class_get(mirt_metric metric);
+/* As its class or its user declares; AUTO: not declared. */
+MIRT__LIB mirt_mode mirt__metric_direction(const mirt__metric_use *use);
 /* How many sums it counts; 0: it is recorded. */
 MIRT__LIB int mirt__metric_sums(const mirt__metric_use *use);
 /* Whether it takes an output above 0.5 for a one. */
@@ -34990,24 +34997,26 @@ static double mirt__auc_of(const mirt__metric_use *use, const double *sum, int64
 /* >>the table */
 
 static const mirt__metric_class mirt__metric_table[MIRT__METRIC_COUNT] = {
-    {NULL, NULL, NULL, 0, NULL, NULL},
-    {"accuracy", mirt__accuracy_check, mirt__accuracy_record, 0, NULL, NULL},
-    {"binary_accuracy", mirt__values_check, NULL, 1, mirt__count_binary, mirt__mean_of_elements},
-    {"categorical_accuracy", mirt__categorical_check, NULL, 1, mirt__count_best, mirt__mean_of_samples},
-    {"sparse_categorical_accuracy", mirt__sparse_check, NULL, 1, mirt__count_best, mirt__mean_of_samples},
-    {"top_k_categorical_accuracy", mirt__categorical_check, NULL, 1, mirt__count_top_k, mirt__mean_of_samples},
-    {"sparse_top_k_categorical_accuracy", mirt__sparse_check, NULL, 1, mirt__count_top_k, mirt__mean_of_samples},
-    {"precision", mirt__any_check, NULL, 3, mirt__count_positives, mirt__precision_of},
-    {"recall", mirt__any_check, NULL, 3, mirt__count_positives, mirt__recall_of},
-    {"f1_score", mirt__any_check, NULL, 3, mirt__count_positives, mirt__f1_of},
-    {"auc", mirt__any_check, NULL, 0, mirt__count_buckets, mirt__auc_of},
-    {"mean_absolute_error", mirt__values_check, NULL, 1, mirt__count_errors, mirt__mean_of_elements},
-    {"mean_squared_error", mirt__values_check, NULL, 1, mirt__count_errors, mirt__mean_of_elements},
+    {NULL, NULL, NULL, 0, NULL, NULL, MIRT_MODE_AUTO},
+    {"accuracy", mirt__accuracy_check, mirt__accuracy_record, 0, NULL, NULL, MIRT_MODE_MAX},
+    {"binary_accuracy", mirt__values_check, NULL, 1, mirt__count_binary, mirt__mean_of_elements, MIRT_MODE_MAX},
+    {"categorical_accuracy", mirt__categorical_check, NULL, 1, mirt__count_best, mirt__mean_of_samples, MIRT_MODE_MAX},
+    {"sparse_categorical_accuracy", mirt__sparse_check, NULL, 1, mirt__count_best, mirt__mean_of_samples, MIRT_MODE_MAX},
+    {"top_k_categorical_accuracy", mirt__categorical_check, NULL, 1, mirt__count_top_k, mirt__mean_of_samples, MIRT_MODE_MAX},
+    {"sparse_top_k_categorical_accuracy", mirt__sparse_check, NULL, 1, mirt__count_top_k, mirt__mean_of_samples, MIRT_MODE_MAX},
+    {"precision", mirt__any_check, NULL, 3, mirt__count_positives, mirt__precision_of, MIRT_MODE_MAX},
+    {"recall", mirt__any_check, NULL, 3, mirt__count_positives, mirt__recall_of, MIRT_MODE_MAX},
+    {"f1_score", mirt__any_check, NULL, 3, mirt__count_positives, mirt__f1_of, MIRT_MODE_MAX},
+    {"auc", mirt__any_check, NULL, 0, mirt__count_buckets, mirt__auc_of, MIRT_MODE_MAX},
+    {"mean_absolute_error", mirt__values_check, NULL, 1, mirt__count_errors, mirt__mean_of_elements, MIRT_MODE_MIN},
+    {"mean_squared_error", mirt__values_check, NULL, 1, mirt__count_errors, mirt__mean_of_elements, MIRT_MODE_MIN},
 };
 
 MIRT__LIB const mirt__metric_class *mirt__metric_class_get(mirt_metric metric) {
     return (int)metric > MIRT_METRIC_NONE && metric < MIRT__METRIC_COUNT ? &mirt__metric_table[metric] : NULL;
 }
+
+MIRT__LIB mirt_mode mirt__metric_direction(const mirt__metric_use *use) { return use->cls ? use->cls->direction : use->custom.direction; }
 
 MIRT__LIB int mirt__metric_sums(const mirt__metric_use *use) {
     return use->cls && use->cls->count ? (use->cls->sums ? use->cls->sums : 2 * use->options.num_thresholds) : 0;
@@ -39118,8 +39127,11 @@ MIRT__LIB const mirt_custom_loss *mirt__custom_loss_of(mirt_strategy *strategy, 
 MIRT__LIB const mirt_custom_metric *mirt__custom_metric_of(mirt_strategy *strategy, const mirt_custom_metric *metric) {
     const char *name;
     if (!metric || !mirt__custom_named(metric->name) || !metric->record) return mirt__fail(MIRT_E_INVALID, "a custom metric needs a name in UTF-8 and a function"), (mirt_custom_metric *)NULL;
+    if ((int)metric->direction < 0 || metric->direction > MIRT_MODE_MAX) {
+        return mirt__fail(MIRT_E_INVALID, "the custom metric %s: invalid direction (%d)", metric->name, (int)metric->direction), (mirt_custom_metric *)NULL;
+    }
     const mirt_custom_metric *known = mirt__custom_metric_by_name(strategy, metric->name);
-    if (known && known->record == metric->record && known->result == metric->result && known->user == metric->user) return known;
+    if (known && known->record == metric->record && known->result == metric->result && known->user == metric->user && known->direction == metric->direction) return known;
     struct mirt__custom_entry *e = mirt__custom_new(strategy, metric->name, &name);
     if (!e) return NULL;
     e->metric = *metric;
@@ -42016,7 +42028,7 @@ MIRT__LIB int mirt__callback_result(mirt_status status);
 /* A log that is watched. */
 typedef struct mirt__monitor {
     char *name;
-    mirt_mode mode;
+    mirt_mode asked, mode; /* as the user says, and what holds for this fit */
     double min_delta;
     bool has_best;
     double best; /* so far */
@@ -42026,7 +42038,7 @@ typedef struct mirt__monitor {
     {"has_best", MIRT__STATE_BOOL, offsetof(type, member.has_best), 0, 0, NULL}, {"best", MIRT__STATE_DOUBLE, offsetof(type, member.best), 0, 0, NULL}
 /* Copies the name; NULL is "val_loss". `who`: for messages, "early stopping". */
 MIRT__LIB mirt_status mirt__monitor_create(mirt__monitor *monitor, const char *who, const char *name, mirt_mode mode, double min_delta);
-/* In train_begin: there will be such a log, and a way in which it is better. */
+/* In train_begin: there will be such a log, and its direction is known. */
 MIRT__LIB mirt_status mirt__monitor_begin(mirt__monitor *monitor, const char *who, const mirt_event *event);
 /* Whether `value` is better than `than` by more than min_delta; what is not a number never is. */
 MIRT__LIB bool mirt__monitor_better(const mirt__monitor *monitor, double value, double than);
@@ -42037,6 +42049,8 @@ MIRT__LIB bool mirt__monitor_improved(mirt__monitor *monitor, double value);
 MIRT__LIB bool mirt__is_progbar_logger(const mirt_callback *callback);
 
 /* --- monitor.c --- */
+/* Whether small or large values of a log of this model are better; AUTO: nothing declares it. */
+MIRT__LIB mirt_mode mirt__log_direction(const mirt_model *model, const char *name);
 /* Names of the logs that a fit of this model has at the end of an epoch; with those of validation. Returns how many. */
 MIRT__LIB int mirt__log_names(const mirt_model *model, bool validation, const char *names[MIRT_MAX_LOGS]);
 MIRT__LIB bool mirt__log_there(const mirt_logs *logs, const char *name);
@@ -47198,7 +47212,7 @@ MIRT__LIB int mirt__callback_result(mirt_status status) { return status == MIRT_
 
 /* >>section callbacks/monitor.c */
 
-/* Logs that callbacks watch: whether there are such, and which way they are better. */
+/* Logs that callbacks watch: whether they exist, and which direction is better. */
 
 MIRT__LIB int mirt__log_names(const mirt_model *model, bool validation, const char *names[MIRT_MAX_LOGS]) {
     int count = 0;
@@ -47249,30 +47263,32 @@ MIRT__LIB mirt_status mirt__log_check(const char *who, const char *name, const m
 MIRT__LIB mirt_status mirt__monitor_create(mirt__monitor *monitor, const char *who, const char *name, mirt_mode mode, double min_delta) {
     if ((int)mode < 0 || mode > MIRT_MODE_MAX) return mirt__fail(MIRT_E_INVALID, "%s: there is no mode number %d", who, (int)mode);
     if (!isfinite(min_delta)) return mirt__fail(MIRT_E_INVALID, "%s: min_delta is %g; it must be a number", who, min_delta);
-    monitor->mode = mode;
+    monitor->asked = monitor->mode = mode;
     monitor->min_delta = fabs(min_delta);
     monitor->name = mirt__strdup(name ? name : "val_loss");
     return monitor->name ? MIRT_OK : MIRT_E_NOMEM;
 }
 
-/* By what the name is made of. */
-static mirt_mode mirt__monitor_direction(const char *name) {
-    static const char *const small[] = {"loss", "error", "mse", "mae", "learning_rate"};
-    static const char *const large[] = {"acc", "precision", "recall", "auc", "f1", "top", "iou"};
-    for (int i = 0; i < MIRT__COUNT(small); i++) {
-        if (strstr(name, small[i])) return MIRT_MODE_MIN;
+/* The log `name`, or the same of validation. */
+static bool mirt__log_is(const char *name, const char *log, const char *val_log) { return strcmp(name, log) == 0 || strcmp(name, val_log) == 0; }
+
+MIRT__LIB mirt_mode mirt__log_direction(const mirt_model *model, const char *name) {
+    bool loss = mirt__log_is(name, "loss", "val_loss");
+    for (int i = 0; i < model->num_outputs; i++) {
+        loss = loss || (mirt__output_has_loss(model, i) && mirt__log_is(name, model->loss_name[i], model->val_loss_name[i]));
     }
-    for (int i = 0; i < MIRT__COUNT(large); i++) {
-        if (strstr(name, large[i])) return MIRT_MODE_MAX;
+    for (int m = 0; m < model->num_metrics && !loss; m++) {
+        if (mirt__log_is(name, model->metric[m].name, model->metric[m].val_name)) return mirt__metric_direction(&model->metric[m]);
     }
-    return MIRT_MODE_AUTO;
+    return loss ? MIRT_MODE_MIN : MIRT_MODE_AUTO;
 }
 
 MIRT__LIB mirt_status mirt__monitor_begin(mirt__monitor *monitor, const char *who, const mirt_event *event) {
     if (mirt__log_check(who, monitor->name, event) != MIRT_OK) return mirt_last_status();
-    if (monitor->mode == MIRT_MODE_AUTO) monitor->mode = mirt__monitor_direction(monitor->name);
+    monitor->mode = monitor->asked != MIRT_MODE_AUTO ? monitor->asked : mirt__log_direction(event->model, monitor->name);
     if (monitor->mode != MIRT_MODE_AUTO) return MIRT_OK;
-    return mirt__fail(MIRT_E_INVALID, "%s watches \"%s\", of which nobody knows whether large or small is better: its mode has to be MIRT_MODE_MAX or MIRT_MODE_MIN", who, monitor->name);
+    return mirt__fail(MIRT_E_INVALID, "%s watches \"%s\", which does not declare whether small or large values are better: set the metric's direction, or the "
+                      "callback's mode, to MIRT_MODE_MIN or MIRT_MODE_MAX", who, monitor->name);
 }
 
 MIRT__LIB bool mirt__monitor_better(const mirt__monitor *monitor, double value, double than) {
@@ -48147,6 +48163,26 @@ static void mirt__json_line_weights(mirt__json_logger *self, const mirt_model *m
     mirt__json_line_int(self, "trained_parameters", trained);
 }
 
+static void mirt__json_line_log(mirt__json_logger *self, const char *name, mirt_mode direction, bool share, bool first) {
+    mirt__write_key(&self->line, name, first);
+    mirt__text_add(&self->line, direction == MIRT_MODE_AUTO ? "{" : direction == MIRT_MODE_MIN ? "{\"direction\":\"min\"" : "{\"direction\":\"max\"");
+    mirt__text_add(&self->line, share ? ",\"share\":true}" : "}");
+}
+
+/* What the values of the log mean, so that readers need not guess from names. */
+static void mirt__json_line_declarations(mirt__json_logger *self, const mirt_model *model) {
+    mirt__text_add(&self->line, ",\"logs\":{");
+    mirt__json_line_log(self, "loss", MIRT_MODE_MIN, false, true);
+    for (int i = 0; i < model->num_outputs && mirt__num_labels(model) > 1; i++) {
+        if (mirt__output_has_loss(model, i)) mirt__json_line_log(self, model->loss_name[i], MIRT_MODE_MIN, false, false);
+    }
+    for (int m = 0; m < model->num_metrics; m++) {
+        const mirt__metric_use *use = &model->metric[m];
+        mirt__json_line_log(self, use->name, mirt__metric_direction(use), use->cls && use->cls->direction == MIRT_MODE_MAX, false);
+    }
+    mirt__text_add(&self->line, "}");
+}
+
 static mirt_status mirt__json_begin_line(mirt__json_logger *self, const mirt_event *event) {
     mirt_model *model = event->model;
     const char *environment = mirt_environment(model->strategy);
@@ -48163,6 +48199,7 @@ static mirt_status mirt__json_begin_line(mirt__json_logger *self, const mirt_eve
     mirt__json_line_int(self, "threads", mirt_num_threads(model->strategy));
     mirt__text_add(&self->line, ",\"seed\":%llu,\"dtype\":\"%s\",\"compile\":", (unsigned long long)model->strategy->seed, mirt__dtype_policy(model));
     mirt__compile_write(model, &self->line);
+    mirt__json_line_declarations(self, model);
     mirt__text_add(&self->line, ",\"environment\":%s", environment);
     return mirt__json_line_end(self);
 }

@@ -52,7 +52,7 @@ static mirt_tensor *gallery_distance(mirt_tensor *labels, mirt_tensor *output, v
     return mirt_square(mirt_subtract(labels, output));
 }
 static const mirt_custom_loss gallery_loss = {"distance", gallery_distance, NULL};
-static const mirt_custom_metric gallery_metric = {"far", gallery_distance, NULL, NULL};
+static const mirt_custom_metric gallery_metric = {"far", gallery_distance, NULL, NULL, MIRT_MODE_MIN};
 
 static void gallery_register(mirt_strategy *s) {
     mirt_register_op(s, &gallery_twice);

@@ -295,8 +295,95 @@ static void check_scheduler(void) {
     mirt_strategy_destroy(s);
 }
 
+/* >>directions */
+
+static mirt_tensor *record_first(mirt_tensor *labels, mirt_tensor *output, void *user) {
+    (void)labels;
+    (void)user;
+    return mirt_reduce_mean(output, 1u << 1, false);
+}
+
+/* What early stopping begins with. */
+typedef struct watcher {
+    mirt__readymade ready;
+    mirt__monitor monitor;
+} watcher;
+
+static mirt_mode mode_of(const mirt_callback *callback) { return ((const watcher *)(const void *)mirt__ready_of(callback))->monitor.mode; }
+
+/* A fit that stops early by a log: whether it begins, and which direction it takes. */
+static void check_direction(mirt_model *m, const char *monitor, mirt_mode asked, mirt_mode want) {
+    mirt_early_stopping_desc d;
+    memset(&d, 0, sizeof d);
+    d.monitor = monitor;
+    d.mode = asked;
+    mirt_callback *c = mirt_early_stopping(&d);
+    const mirt_history *h = fit_with(m, 1, c, NULL, true);
+    if (want == MIRT_MODE_AUTO) ok(!h && mirt_last_status() == MIRT_E_INVALID && strstr(mirt_last_error(), monitor), "%s: \"%s\"", monitor, mirt_last_error());
+    else ok(h && mode_of(c) == want, "%s%s: %s values are better", monitor, asked ? ", as asked" : "", want == MIRT_MODE_MIN ? "small" : "large");
+    mirt_callback_destroy(c);
+}
+
+/* Names that say the opposite of what is declared. */
+static void check_directions(void) {
+    static const mirt_custom_metric up = {"error_found", record_first, NULL, NULL, MIRT_MODE_MAX}, down = {"accuracy_lost", record_first, NULL, NULL, MIRT_MODE_MIN},
+                                    unknown = {"my_accuracy", record_first, NULL, NULL, MIRT_MODE_AUTO}, wrong = {"wrong", record_first, NULL, NULL, (mirt_mode)3};
+    mirt_compile_desc c;
+    char path[300], text[4096] = "";
+    mirt_strategy *s = strategy_of(1, 1, 1);
+    mirt_model *m = mirt_model_create(s, "directions");
+    memset(&c, 0, sizeof c);
+    mirt_dense_desc dense;
+    memset(&dense, 0, sizeof dense);
+    dense.units = IMAGE_CLASSES;
+    mirt_model_output(m, mirt_dense(mirt_flatten(mirt_input(m, MIRT_SHAPE(IMAGE_H, IMAGE_W, 1))), &dense));
+    c.loss = MIRT_SPARSE_CATEGORICAL_CROSSENTROPY;
+    c.from_logits = true;
+    c.metrics[0] = MIRT_SPARSE_TOP_K_CATEGORICAL_ACCURACY;
+    c.metric_options[0].k = 2;
+    c.metric_options[0].name = "loss_of_none";
+    c.metrics[1] = MIRT_AUC;
+    c.custom_metrics[0] = &up;
+    c.custom_metrics[1] = &down;
+    c.custom_metrics[2] = &unknown;
+    c.custom_metrics[3] = &wrong;
+    ok(mirt_compile(m, &c) == MIRT_E_INVALID && strstr(mirt_last_error(), "invalid direction"), "refused: \"%s\"", mirt_last_error());
+    c.custom_metrics[3] = NULL;
+    ok(mirt_compile(m, &c) == MIRT_OK, "metrics of all directions");
+    check_direction(m, "loss", MIRT_MODE_AUTO, MIRT_MODE_MIN);
+    check_direction(m, "val_loss", MIRT_MODE_AUTO, MIRT_MODE_MIN);
+    check_direction(m, "loss_of_none", MIRT_MODE_AUTO, MIRT_MODE_MAX);
+    check_direction(m, "val_auc", MIRT_MODE_AUTO, MIRT_MODE_MAX);
+    check_direction(m, "error_found", MIRT_MODE_AUTO, MIRT_MODE_MAX);
+    check_direction(m, "val_error_found", MIRT_MODE_AUTO, MIRT_MODE_MAX);
+    check_direction(m, "val_accuracy_lost", MIRT_MODE_AUTO, MIRT_MODE_MIN);
+    check_direction(m, "val_accuracy_lost", MIRT_MODE_MAX, MIRT_MODE_MAX);
+    check_direction(m, "my_accuracy", MIRT_MODE_AUTO, MIRT_MODE_AUTO);
+    check_direction(m, "my_accuracy", MIRT_MODE_MIN, MIRT_MODE_MIN);
+    check_direction(m, "learning_rate", MIRT_MODE_AUTO, MIRT_MODE_AUTO);
+
+    mirt_json_logger_desc log;
+    memset(&log, 0, sizeof log);
+    snprintf(path, sizeof path, "%s/directions.jsonl", work_directory());
+    log.path = path;
+    mirt_callback *logger = mirt_json_logger(&log);
+    ok(fit_with(m, 1, logger, NULL, false) != NULL, "a fit with a log");
+    mirt_callback_destroy(logger);
+    FILE *file = fopen(path, "rb");
+    if (file) {
+        const size_t got = fread(text, 1, sizeof text - 1, file);
+        text[got] = 0;
+        fclose(file);
+    }
+    const char *logs = strstr(text, "\"logs\":");
+    ok(logs && strstr(logs, "\"loss\":{\"direction\":\"min\"},\"loss_of_none\":{\"direction\":\"max\",\"share\":true},\"auc\":{\"direction\":\"max\",\"share\":true},"
+       "\"error_found\":{\"direction\":\"max\"},\"accuracy_lost\":{\"direction\":\"min\"},\"my_accuracy\":{}}"), "the log says the direction of each: %.300s", logs ? logs : "");
+    mirt_strategy_destroy(s);
+}
+
 int main(void) {
     draw_images();
+    check_directions();
     check_order();
     check_failing('T', "Tt", "");
     check_failing('E', "TEt", "TEt");

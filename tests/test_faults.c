@@ -50,7 +50,7 @@ static mirt_tensor *record_square(mirt_tensor *y, mirt_tensor *output, void *use
 
 static mirt_status compile_custom(world *w) {
     const mirt_custom_loss loss = {"squares", record_square, NULL};
-    const mirt_custom_metric metric = {"size", record_square, NULL, NULL};
+    const mirt_custom_metric metric = {"size", record_square, NULL, NULL, MIRT_MODE_AUTO};
     mirt_compile_desc desc;
     memset(&desc, 0, sizeof desc);
     desc.custom_losses[0] = &loss;

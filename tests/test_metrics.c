@@ -287,11 +287,23 @@ static void check_counts_refused(void) {
     }
 }
 
+/* Keras 3.15: `_direction` of its metrics. */
+static void check_directions(void) {
+    int wrong = 0;
+    for (int i = 1; i < MIRT__METRIC_COUNT; i++) {
+        const mirt_metric metric = (mirt_metric)i;
+        const mirt_mode want = metric == MIRT_MAE || metric == MIRT_MSE ? MIRT_MODE_MIN : MIRT_MODE_MAX;
+        wrong += mirt__metric_class_get(metric)->direction != want;
+    }
+    ok(!wrong, "every metric declares Keras's direction");
+}
+
 int main(void) {
     static const char *const animals[] = {"cat", "dog"};
     static const char *const long_names[] = {"airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "a name of many letters", "Stra\xc3\x9f" "e"};
     draw_images();
     for (int i = 0; i < MIRT__COUNT(golden_metrics); i++) check_golden(&golden_metrics[i]);
+    check_directions();
     check_not_finite(true);
     check_not_finite(false);
     check_from_logits(1, false);

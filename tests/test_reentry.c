@@ -216,7 +216,7 @@ static void meddled(const char *where) {
 
 static void test_meddling(void) {
     static const mirt_custom_loss loss = {"odd", meddle_in_loss, NULL};
-    static const mirt_custom_metric metric = {"odd", meddle_in_loss, meddle_in_result, NULL};
+    static const mirt_custom_metric metric = {"odd", meddle_in_loss, meddle_in_result, NULL, MIRT_MODE_AUTO};
     mirt_compile_desc desc;
     mirt_map_desc map;
     mirt_logs logs;

@@ -319,7 +319,7 @@ static void test_wrong(mirt_strategy *s) {
     static const char *const words[] = {"", "returned nothing", "returned int32 (rows)", "returned float32 (3)", "another model or function", "the custom"};
     wrong_user user = {NOTHING, NULL};
     mirt_custom_loss loss = {"my_loss", record_wrong, &user};
-    mirt_custom_metric metric = {"my_metric", record_wrong, NULL, &user};
+    mirt_custom_metric metric = {"my_metric", record_wrong, NULL, &user, MIRT_MODE_AUTO};
     mirt_data d = samples();
     char line[401] = "";
     for (int of_metric = 0; of_metric < 2; of_metric++) {
@@ -539,7 +539,7 @@ static void test_on_batch(mirt_strategy *s) {
 /* As many outputs and metrics as there may be: every number has a name in the logs. */
 static void test_many(mirt_strategy *s) {
     mirt_model *m = mirt_model_create(s, "many");
-    mirt_custom_metric metric = {"size", record_wrong, NULL, NULL};
+    mirt_custom_metric metric = {"size", record_wrong, NULL, NULL, MIRT_MODE_AUTO};
     wrong_user user = {RIGHT, NULL};
     mirt_compile_desc c;
     mirt_data d = samples();
@@ -627,7 +627,7 @@ static void test_wide_metrics(mirt_strategy *s) {
     static float ones[N * 3];
     wrong_user user = {RIGHT, NULL};
     mirt_custom_loss loss = {"my_loss", record_wrong, &user};
-    mirt_custom_metric metric = {"labels", record_labels, sum_of, NULL};
+    mirt_custom_metric metric = {"labels", record_labels, sum_of, NULL, MIRT_MODE_AUTO};
     mirt_model *m = classifier(s, "m");
     mirt_data three = samples(), two = three;
     mirt_logs logs;

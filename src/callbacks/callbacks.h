@@ -65,7 +65,7 @@ MIRT__LIB int mirt__callback_result(mirt_status status);
 /* A log that is watched. */
 typedef struct mirt__monitor {
     char *name;
-    mirt_mode mode;
+    mirt_mode asked, mode; /* as the user says, and what holds for this fit */
     double min_delta;
     bool has_best;
     double best; /* so far */
@@ -75,7 +75,7 @@ typedef struct mirt__monitor {
     {"has_best", MIRT__STATE_BOOL, offsetof(type, member.has_best), 0, 0, NULL}, {"best", MIRT__STATE_DOUBLE, offsetof(type, member.best), 0, 0, NULL}
 /* Copies the name; NULL is "val_loss". `who`: for messages, "early stopping". */
 MIRT__LIB mirt_status mirt__monitor_create(mirt__monitor *monitor, const char *who, const char *name, mirt_mode mode, double min_delta);
-/* In train_begin: there will be such a log, and a way in which it is better. */
+/* In train_begin: there will be such a log, and its direction is known. */
 MIRT__LIB mirt_status mirt__monitor_begin(mirt__monitor *monitor, const char *who, const mirt_event *event);
 /* Whether `value` is better than `than` by more than min_delta; what is not a number never is. */
 MIRT__LIB bool mirt__monitor_better(const mirt__monitor *monitor, double value, double than);
@@ -86,6 +86,8 @@ MIRT__LIB bool mirt__monitor_improved(mirt__monitor *monitor, double value);
 MIRT__LIB bool mirt__is_progbar_logger(const mirt_callback *callback);
 
 /* --- monitor.c --- */
+/* Whether small or large values of a log of this model are better; AUTO: nothing declares it. */
+MIRT__LIB mirt_mode mirt__log_direction(const mirt_model *model, const char *name);
 /* Names of the logs that a fit of this model has at the end of an epoch; with those of validation. Returns how many. */
 MIRT__LIB int mirt__log_names(const mirt_model *model, bool validation, const char *names[MIRT_MAX_LOGS]);
 MIRT__LIB bool mirt__log_there(const mirt_logs *logs, const char *name);

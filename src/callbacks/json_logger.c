@@ -57,6 +57,26 @@ static void mirt__json_line_weights(mirt__json_logger *self, const mirt_model *m
     mirt__json_line_int(self, "trained_parameters", trained);
 }
 
+static void mirt__json_line_log(mirt__json_logger *self, const char *name, mirt_mode direction, bool share, bool first) {
+    mirt__write_key(&self->line, name, first);
+    mirt__text_add(&self->line, direction == MIRT_MODE_AUTO ? "{" : direction == MIRT_MODE_MIN ? "{\"direction\":\"min\"" : "{\"direction\":\"max\"");
+    mirt__text_add(&self->line, share ? ",\"share\":true}" : "}");
+}
+
+/* What the values of the log mean, so that readers need not guess from names. */
+static void mirt__json_line_declarations(mirt__json_logger *self, const mirt_model *model) {
+    mirt__text_add(&self->line, ",\"logs\":{");
+    mirt__json_line_log(self, "loss", MIRT_MODE_MIN, false, true);
+    for (int i = 0; i < model->num_outputs && mirt__num_labels(model) > 1; i++) {
+        if (mirt__output_has_loss(model, i)) mirt__json_line_log(self, model->loss_name[i], MIRT_MODE_MIN, false, false);
+    }
+    for (int m = 0; m < model->num_metrics; m++) {
+        const mirt__metric_use *use = &model->metric[m];
+        mirt__json_line_log(self, use->name, mirt__metric_direction(use), use->cls && use->cls->direction == MIRT_MODE_MAX, false);
+    }
+    mirt__text_add(&self->line, "}");
+}
+
 static mirt_status mirt__json_begin_line(mirt__json_logger *self, const mirt_event *event) {
     mirt_model *model = event->model;
     const char *environment = mirt_environment(model->strategy);
@@ -73,6 +93,7 @@ static mirt_status mirt__json_begin_line(mirt__json_logger *self, const mirt_eve
     mirt__json_line_int(self, "threads", mirt_num_threads(model->strategy));
     mirt__text_add(&self->line, ",\"seed\":%llu,\"dtype\":\"%s\",\"compile\":", (unsigned long long)model->strategy->seed, mirt__dtype_policy(model));
     mirt__compile_write(model, &self->line);
+    mirt__json_line_declarations(self, model);
     mirt__text_add(&self->line, ",\"environment\":%s", environment);
     return mirt__json_line_end(self);
 }

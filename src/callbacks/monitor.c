@@ -1,4 +1,4 @@
-/* Logs that callbacks watch: whether there are such, and which way they are better. */
+/* Logs that callbacks watch: whether they exist, and which direction is better. */
 #include "callbacks.h"
 
 MIRT__LIB int mirt__log_names(const mirt_model *model, bool validation, const char *names[MIRT_MAX_LOGS]) {
@@ -50,30 +50,32 @@ MIRT__LIB mirt_status mirt__log_check(const char *who, const char *name, const m
 MIRT__LIB mirt_status mirt__monitor_create(mirt__monitor *monitor, const char *who, const char *name, mirt_mode mode, double min_delta) {
     if ((int)mode < 0 || mode > MIRT_MODE_MAX) return mirt__fail(MIRT_E_INVALID, "%s: there is no mode number %d", who, (int)mode);
     if (!isfinite(min_delta)) return mirt__fail(MIRT_E_INVALID, "%s: min_delta is %g; it must be a number", who, min_delta);
-    monitor->mode = mode;
+    monitor->asked = monitor->mode = mode;
     monitor->min_delta = fabs(min_delta);
     monitor->name = mirt__strdup(name ? name : "val_loss");
     return monitor->name ? MIRT_OK : MIRT_E_NOMEM;
 }
 
-/* By what the name is made of. */
-static mirt_mode mirt__monitor_direction(const char *name) {
-    static const char *const small[] = {"loss", "error", "mse", "mae", "learning_rate"};
-    static const char *const large[] = {"acc", "precision", "recall", "auc", "f1", "top", "iou"};
-    for (int i = 0; i < MIRT__COUNT(small); i++) {
-        if (strstr(name, small[i])) return MIRT_MODE_MIN;
+/* The log `name`, or the same of validation. */
+static bool mirt__log_is(const char *name, const char *log, const char *val_log) { return strcmp(name, log) == 0 || strcmp(name, val_log) == 0; }
+
+MIRT__LIB mirt_mode mirt__log_direction(const mirt_model *model, const char *name) {
+    bool loss = mirt__log_is(name, "loss", "val_loss");
+    for (int i = 0; i < model->num_outputs; i++) {
+        loss = loss || (mirt__output_has_loss(model, i) && mirt__log_is(name, model->loss_name[i], model->val_loss_name[i]));
     }
-    for (int i = 0; i < MIRT__COUNT(large); i++) {
-        if (strstr(name, large[i])) return MIRT_MODE_MAX;
+    for (int m = 0; m < model->num_metrics && !loss; m++) {
+        if (mirt__log_is(name, model->metric[m].name, model->metric[m].val_name)) return mirt__metric_direction(&model->metric[m]);
     }
-    return MIRT_MODE_AUTO;
+    return loss ? MIRT_MODE_MIN : MIRT_MODE_AUTO;
 }
 
 MIRT__LIB mirt_status mirt__monitor_begin(mirt__monitor *monitor, const char *who, const mirt_event *event) {
     if (mirt__log_check(who, monitor->name, event) != MIRT_OK) return mirt_last_status();
-    if (monitor->mode == MIRT_MODE_AUTO) monitor->mode = mirt__monitor_direction(monitor->name);
+    monitor->mode = monitor->asked != MIRT_MODE_AUTO ? monitor->asked : mirt__log_direction(event->model, monitor->name);
     if (monitor->mode != MIRT_MODE_AUTO) return MIRT_OK;
-    return mirt__fail(MIRT_E_INVALID, "%s watches \"%s\", of which nobody knows whether large or small is better: its mode has to be MIRT_MODE_MAX or MIRT_MODE_MIN", who, monitor->name);
+    return mirt__fail(MIRT_E_INVALID, "%s watches \"%s\", which does not declare whether small or large values are better: set the metric's direction, or the "
+                      "callback's mode, to MIRT_MODE_MIN or MIRT_MODE_MAX", who, monitor->name);
 }
 
 MIRT__LIB bool mirt__monitor_better(const mirt__monitor *monitor, double value, double than) {

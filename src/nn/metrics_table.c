@@ -207,24 +207,26 @@ static double mirt__auc_of(const mirt__metric_use *use, const double *sum, int64
 /* >>the table */
 
 static const mirt__metric_class mirt__metric_table[MIRT__METRIC_COUNT] = {
-    {NULL, NULL, NULL, 0, NULL, NULL},
-    {"accuracy", mirt__accuracy_check, mirt__accuracy_record, 0, NULL, NULL},
-    {"binary_accuracy", mirt__values_check, NULL, 1, mirt__count_binary, mirt__mean_of_elements},
-    {"categorical_accuracy", mirt__categorical_check, NULL, 1, mirt__count_best, mirt__mean_of_samples},
-    {"sparse_categorical_accuracy", mirt__sparse_check, NULL, 1, mirt__count_best, mirt__mean_of_samples},
-    {"top_k_categorical_accuracy", mirt__categorical_check, NULL, 1, mirt__count_top_k, mirt__mean_of_samples},
-    {"sparse_top_k_categorical_accuracy", mirt__sparse_check, NULL, 1, mirt__count_top_k, mirt__mean_of_samples},
-    {"precision", mirt__any_check, NULL, 3, mirt__count_positives, mirt__precision_of},
-    {"recall", mirt__any_check, NULL, 3, mirt__count_positives, mirt__recall_of},
-    {"f1_score", mirt__any_check, NULL, 3, mirt__count_positives, mirt__f1_of},
-    {"auc", mirt__any_check, NULL, 0, mirt__count_buckets, mirt__auc_of},
-    {"mean_absolute_error", mirt__values_check, NULL, 1, mirt__count_errors, mirt__mean_of_elements},
-    {"mean_squared_error", mirt__values_check, NULL, 1, mirt__count_errors, mirt__mean_of_elements},
+    {NULL, NULL, NULL, 0, NULL, NULL, MIRT_MODE_AUTO},
+    {"accuracy", mirt__accuracy_check, mirt__accuracy_record, 0, NULL, NULL, MIRT_MODE_MAX},
+    {"binary_accuracy", mirt__values_check, NULL, 1, mirt__count_binary, mirt__mean_of_elements, MIRT_MODE_MAX},
+    {"categorical_accuracy", mirt__categorical_check, NULL, 1, mirt__count_best, mirt__mean_of_samples, MIRT_MODE_MAX},
+    {"sparse_categorical_accuracy", mirt__sparse_check, NULL, 1, mirt__count_best, mirt__mean_of_samples, MIRT_MODE_MAX},
+    {"top_k_categorical_accuracy", mirt__categorical_check, NULL, 1, mirt__count_top_k, mirt__mean_of_samples, MIRT_MODE_MAX},
+    {"sparse_top_k_categorical_accuracy", mirt__sparse_check, NULL, 1, mirt__count_top_k, mirt__mean_of_samples, MIRT_MODE_MAX},
+    {"precision", mirt__any_check, NULL, 3, mirt__count_positives, mirt__precision_of, MIRT_MODE_MAX},
+    {"recall", mirt__any_check, NULL, 3, mirt__count_positives, mirt__recall_of, MIRT_MODE_MAX},
+    {"f1_score", mirt__any_check, NULL, 3, mirt__count_positives, mirt__f1_of, MIRT_MODE_MAX},
+    {"auc", mirt__any_check, NULL, 0, mirt__count_buckets, mirt__auc_of, MIRT_MODE_MAX},
+    {"mean_absolute_error", mirt__values_check, NULL, 1, mirt__count_errors, mirt__mean_of_elements, MIRT_MODE_MIN},
+    {"mean_squared_error", mirt__values_check, NULL, 1, mirt__count_errors, mirt__mean_of_elements, MIRT_MODE_MIN},
 };
 
 MIRT__LIB const mirt__metric_class *mirt__metric_class_get(mirt_metric metric) {
     return (int)metric > MIRT_METRIC_NONE && metric < MIRT__METRIC_COUNT ? &mirt__metric_table[metric] : NULL;
 }
+
+MIRT__LIB mirt_mode mirt__metric_direction(const mirt__metric_use *use) { return use->cls ? use->cls->direction : use->custom.direction; }
 
 MIRT__LIB int mirt__metric_sums(const mirt__metric_use *use) {
     return use->cls && use->cls->count ? (use->cls->sums ? use->cls->sums : 2 * use->options.num_thresholds) : 0;

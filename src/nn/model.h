@@ -126,6 +126,7 @@ typedef struct mirt__metric_class {
     int sums;
     void (*count)(const mirt__metric_use *use, const mirt__counted *batch, double *sums);
     double (*result)(const mirt__metric_use *use, const double *sums, int64_t samples);
+    mirt_mode direction; /* those that are maximized are shares, from 0 to 1 */
 } mirt__metric_class;
 
 /* A metric of the compiled model. */
@@ -367,6 +368,8 @@ MIRT__LIB const mirt_custom_metric *mirt__custom_metric_of(mirt_strategy *strate
 MIRT__LIB double mirt__element(const void *data, mirt_dtype dtype, int64_t i);
 /* NULL when there is no such metric. */
 MIRT__LIB const mirt__metric_class *mirt__metric_class_get(mirt_metric metric);
+/* As its class or its user declares; AUTO: not declared. */
+MIRT__LIB mirt_mode mirt__metric_direction(const mirt__metric_use *use);
 /* How many sums it counts; 0: it is recorded. */
 MIRT__LIB int mirt__metric_sums(const mirt__metric_use *use);
 /* Whether it takes an output above 0.5 for a one. */
