@@ -43986,8 +43986,10 @@ static mirt_status mirt__train_batches(void *arg) {
     fit->event.input_seconds = fit->run.epoch_input_seconds;
     mirt_status status = fit->run.begun ? MIRT_OK : mirt__fit_begin(fit);
     const double began = mirt__now() - fit->run.epoch_seconds; /* loading the data is no training step */
+    const int64_t first = fit->event.batch;
     mirt__timing_start(model);
-    while (status == MIRT_OK && !mirt__fit_stops(fit) && !mirt__max_steps_reached(fit)) {
+    /* A request is looked for after steps and at the end of an epoch, so that whatever it ends has a checkpoint. */
+    while (status == MIRT_OK && !(fit->event.batch > first ? mirt__fit_stops(fit) : fit->stop) && !mirt__max_steps_reached(fit)) {
         status = mirt__fit_next(fit, &batch);
         if (status != MIRT_OK || batch.rows == 0) break;
         fit->event.seconds = mirt__now() - began;
@@ -44075,6 +44077,7 @@ static mirt_status mirt__fit_epoch(mirt__fit *fit, int epoch) {
     fit->run.epoch = epoch + 1;
     fit->run.opened = fit->run.done = 0;
     fit->run.epoch_seconds = fit->run.epoch_input_seconds = 0;
+    mirt__fit_stops(fit); /* a request during validation: callbacks are told that this epoch is the last one */
     mirt__tell(fit, MIRT__EPOCH_END);
     return MIRT_OK;
 }
@@ -44094,7 +44097,8 @@ static mirt_status mirt__fit_run(mirt__fit *fit) {
     if (mirt__fit_resume(fit) != MIRT_OK) return mirt_last_status();
     mirt__trap_random(fit->model);
     mirt__tell(fit, MIRT__TRAIN_BEGIN);
-    for (int epoch = (int)fit->run.epoch; epoch < fit->event.epochs && status == MIRT_OK && !mirt__fit_stops(fit) && (fit->run.opened || !mirt__max_steps_reached(fit)); epoch++) {
+    mirt__fit_stops(fit);
+    for (int epoch = (int)fit->run.epoch; epoch < fit->event.epochs && status == MIRT_OK && !fit->stop && (fit->run.opened || !mirt__max_steps_reached(fit)); epoch++) {
         status = mirt__fit_epoch(fit, epoch);
     }
     if (status == MIRT_OK && fit->model->config.optimizer.use_ema) status = mirt_apply_averages(fit->model);

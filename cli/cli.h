@@ -7,7 +7,7 @@
 #include <stdio.h>
 
 /* Exit statuses. */
-enum { EXIT_OK = 0, EXIT_FAILED = 1, EXIT_USAGE = 2 };
+enum { EXIT_OK = 0, EXIT_FAILED = 1, EXIT_USAGE = 2, EXIT_SIGNAL = 128 /* and the number of the signal */ };
 
 /* One bit a command: which commands take a flag. */
 enum {
@@ -117,6 +117,17 @@ bool start_again(const options *o, const char *const *more, int count);
 /* Waits for that child: its exit status, minus the number of the signal that ended it, or -1. */
 int wait_for_child(void);
 
+/* From here on the first SIGINT, SIGTERM or SIGHUP, unless it is ignored, makes a fit of `model` end after its step; a second one ends
+   the process. */
+void catch_signals(mirt_model *model);
+/* The first signal so far, or 0. */
+int caught_signal(void);
+const char *name_of_signal(int number);
+/* The command line that resumes this run, quoted for a shell; to be freed; NULL: out of memory. */
+char *resume_command(const options *o);
+/* Adds the line "interrupted" to the log of a run. */
+void log_interruption(const options *o, const char *resume);
+
 /* Monotonic. */
 double seconds_now(void);
 
@@ -161,8 +172,11 @@ int run_report(const options *o);
 int class_of_scores(mirt_scores kind, const float *scores, int count, float *p);
 /* Adds to a run's log what the model makes of the images it was validated with. False after complaining. */
 bool log_predictions(const options *o, mirt_model *model, const char *directory);
-/* Makes DIR/report.html of DIR/log.jsonl, and says so. False after complaining. */
-bool write_report(const char *directory);
+/* Makes DIR/report.html of DIR/log.jsonl, and says so. `own`: this process holds the lock of the run. False after complaining. */
+bool write_report(const char *directory, bool own);
+/* Whether a process holds the lock of a run. Not for one's own run: looking would give the lock up. */
+typedef enum run_owner { OWNER_UNKNOWN, OWNER_GONE, OWNER_RUNNING } run_owner;
+run_owner owner_of_run(const char *directory);
 
 /* The strategy the flags ask for. NULL after complaining, with the exit status in *status.
    `quiet`: warnings are all that is logged. */

@@ -4,6 +4,7 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
@@ -80,6 +81,26 @@ static void tell_of_time(mirt_model *model, const mirt_history *history, const o
     if (where) fputs(where, stderr);
 }
 
+/* What a signal leaves of a fit: its checkpoint, or else the file of --save, the report, and how to go on. */
+static int end_interrupted(const training_job *j, const options *o) {
+    const int status = EXIT_SIGNAL + caught_signal();
+    char *words = o->run ? resume_command(o) : NULL;
+    note("interrupted by %s after step %lld", name_of_signal(caught_signal()), (long long)mirt_step(j->model));
+    if (words) {
+        note("resume with: %s", words);
+        log_interruption(o, words);
+    } else if (o->save) {
+        if (mirt_save(j->model, o->save, MIRT_SAVE_ALL) == MIRT_OK) tell("saved: %s", o->save);
+        else complain_of_library();
+    } else {
+        note("nothing was kept; --run DIR keeps checkpoints");
+    }
+    free(words);
+    if (o->trace && mirt_trace_end(j->strategy) != MIRT_OK) complain_of_library();
+    if (o->report) write_report(o->run, true);
+    return status;
+}
+
 /* Trains, saves, prints the last line. */
 static int train(const training_job *j, const options *o) {
     metric_list metrics;
@@ -99,11 +120,13 @@ static int train(const training_job *j, const options *o) {
     if (o->profile && mirt_profile_begin(j->model) != MIRT_OK) return complain_of_library();
     if (o->trace && mirt_trace_begin(j->strategy, o->trace, 0) != MIRT_OK) return complain_of_library();
     if (!open_run(o, &desc, &callbacks)) return EXIT_FAILED;
+    catch_signals(j->model);
     mirt_history *history = mirt_fit(j->model, j->training, &desc);
     const int failed = history ? EXIT_OK : is_for_digits(o) ? complain_of_run(o) : complain_of_photos(o);
     close_run(&callbacks);
-    if (failed && o->report) write_report(o->run); /* of what there was */
+    if (failed && o->report) write_report(o->run, true); /* of what there was */
     if (failed) return failed;
+    if (caught_signal() && history->stopped) return end_interrupted(j, o);
     if (o->trace && mirt_trace_end(j->strategy) != MIRT_OK) return complain_of_library();
     tell_of_corrupt(o);
     tell_of_time(j->model, history, o);
@@ -112,7 +135,8 @@ static int train(const training_job *j, const options *o) {
         if (mirt_save(j->model, o->save, MIRT_SAVE_ALL) != MIRT_OK) return complain_of_library();
         tell("saved: %s", o->save);
     }
-    if (o->report && (!log_predictions(o, j->model, o->run) || !write_report(o->run))) return EXIT_FAILED;
+    if (o->report && !caught_signal() && !log_predictions(o, j->model, o->run)) return EXIT_FAILED;
+    if (o->report && !write_report(o->run, true)) return EXIT_FAILED;
     if (metrics.count > 1 && history->epochs) {
         printf("metrics:");
         print_metrics(&metrics, &history->epoch[history->epochs - 1], "");
@@ -122,7 +146,7 @@ static int train(const training_job *j, const options *o) {
     printf("final: loss=%.6f accuracy=%.6f val_loss=%.6f val_accuracy=%.6f images_per_second=%.0f seconds=%.3f\n",
         last_value(history, "loss"), last_value(history, "accuracy"), last_value(history, "val_loss"),
         last_value(history, "val_accuracy"), history->images_per_second, history->seconds);
-    return EXIT_OK;
+    return caught_signal() ? EXIT_SIGNAL + caught_signal() : EXIT_OK; /* all has been written */
 }
 
 int run_fit(const options *given) {

@@ -81,7 +81,9 @@ static void print_help(FILE *out) {
           "  --help             show this\n"
           "  --version          show the version\n\n"
           "Results go to stdout, all else to stderr.\n"
-          "Exit status: 0 all went well; 1 the job failed; 2 the command line is wrong.\n", out);
+          "Exit status: 0 all went well; 1 the job failed; 2 the command line is wrong; 128 + N: ended by signal N.\n"
+          "Ctrl-C, SIGTERM and SIGHUP let fit finish its step. With --run it then writes a checkpoint and --report, and prints the\n"
+          "command that resumes; without --run it writes --save, if given. A second signal ends it at once.\n", out);
 }
 
 static void print_command_help(const command *c) {

@@ -78,16 +78,26 @@ static void add_known(page *p, const char *format, double number) {
     add(p, "%s", isfinite(number) ? text : "?");
 }
 
-static bool is_share(const char *name) {
-    static const char *const parts[] = {"accuracy", "precision", "recall", "f1", "auc"};
-    for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++) {
-        if (strstr(name, parts[i])) return true;
-    }
-    return false;
+/* What the log declares of the values under a name; those of validation are alike. NULL: nothing. */
+static const value *declared(const run_log *log, const char *name) {
+    const value *logs = member(log->begin, "logs"), *v = member(logs, name);
+    return v || strncmp(name, "val_", 4) != 0 ? v : member(logs, name + 4);
 }
 
-static void add_log(page *p, const char *name, double number) {
-    if (is_share(name) && isfinite(number)) add(p, "%.2f\xc2\xa0%%", 100 * number);
+/* Whether the values are shares, from 0 to 1. */
+static bool is_share(const run_log *log, const char *name) {
+    const value *share = member(declared(log, name), "share");
+    return share && share->kind == VALUE_BOOL && share->number != 0;
+}
+
+/* 1: large values are better, -1: small ones, 0: the log does not say. */
+static int direction_of(const run_log *log, const char *name) {
+    const char *direction = text_of(declared(log, name), "direction");
+    return !direction ? 0 : strcmp(direction, "max") == 0 ? 1 : strcmp(direction, "min") == 0 ? -1 : 0;
+}
+
+static void add_log(page *p, const run_log *log, const char *name, double number) {
+    if (is_share(log, name) && isfinite(number)) add(p, "%.2f\xc2\xa0%%", 100 * number);
     else add_number(p, number);
 }
 
@@ -122,22 +132,22 @@ static double last_of(const run_log *log, const char *name) {
 static void add_fact(page *p, const char *what) { add(p, "<div><dt>%s</dt><dd>", what); }
 
 static void add_metric_fact(page *p, const run_log *log, const char *what, const char *name) {
-    const bool share = is_share(name);
+    const int direction = direction_of(log, name);
     const double last = last_of(log, name);
     double best = last;
     int where = -1;
     if (!isfinite(last)) return;
     for (int i = 0; i < log->epochs; i++) {
         const double number = number_of(log->epoch[i], name);
-        if (!(share ? number > best : number < best)) continue;
+        if (!(direction > 0 ? number > best : direction < 0 && number < best)) continue;
         best = number;
         where = i;
     }
     add_fact(p, what);
-    add_log(p, name, last);
+    add_log(p, log, name, last);
     if (where >= 0 && fabs(best - last) > 1e-4 * fabs(last)) {
         add(p, "<small>best ");
-        add_log(p, name, best);
+        add_log(p, log, name, best);
         add(p, " in epoch %.0f</small>", number_of(log->epoch[where], "epoch") + 1);
     }
     add(p, "</dd></div>");
@@ -178,21 +188,51 @@ static void add_epochs(page *p, const run_log *log) {
     add(p, cut ? "<span>in epoch %.0f of %.0f</span>" : "<span>%.0f of %.0f epochs</span>", number_of(last, "epoch") + 1, all);
 }
 
+/* What has become of the run: a word, its class, and more about it, or NULL. */
+typedef struct outcome {
+    const char *word, *look, *more;
+} outcome;
+
+static outcome outcome_of(const run_log *log) {
+    static const struct { const char *status; outcome is; } ended[] = {
+        {"finished", {"finished", " good", NULL}}, {"stopped", {"stopped", "", "Training ended before the last epoch, as it was asked to."}}, {"failed", {"failed", " bad", NULL}}};
+    const char *status = text_of(log->end, "status");
+    const outcome none[] = {
+        {"no final record", " bad", "The log has no end. The run is still training, or its process ended without writing one."},
+        {"ended without a final record", " bad", "The process was killed or the machine stopped. The same command with --resume goes on from the newest checkpoint."},
+        {"running", "", "This page shows the run as it was when the page was made."}};
+    const outcome interrupted = {"interrupted", "", "A signal ended the run after a whole step, which has a checkpoint. It resumes with:"};
+    for (size_t i = 0; status && i < sizeof ended / sizeof ended[0]; i++) {
+        if (strcmp(status, ended[i].status) != 0) continue;
+        return log->interrupted && i == 1 ? interrupted : ended[i].is;
+    }
+    const outcome other = {status, " bad", NULL};
+    return status ? other : none[log->owner];
+}
+
 static void add_header(page *p, const run_log *log, const char *directory) {
-    const char *model = text_of(log->begin, "model"), *status = text_of(log->end, "status");
-    const bool good = status && strcmp(status, "finished") == 0;
+    const char *model = text_of(log->begin, "model"), *words = text_of(log->interrupted, "resume");
+    const outcome is = outcome_of(log);
     add(p, "<header><p class=\"eyebrow\">mirrortrain run report \xc2\xb7 ");
     add_text(p, directory);
     add(p, "</p><h1>");
     add_start(p, model ? model : "a run", MOST_NAME);
-    add(p, "</h1><p class=\"meta\"><span class=\"pill %s\">", good ? "good" : "bad");
-    add_text(p, status ? status : "did not end");
+    add(p, "</h1><p class=\"meta\"><span class=\"pill%s\">", is.look);
+    add_text(p, is.word);
     add(p, "</span>");
     add_epochs(p, log);
     if (isfinite(number_of(log->end, "step"))) add(p, "<span>%.0f steps</span>", number_of(log->end, "step"));
     if (isfinite(number_of(log->resumed, "step"))) add(p, "<span>resumed at step %.0f</span>", number_of(log->resumed, "step"));
     add_date(p, number_of(log->begin, "time"));
     add(p, "</p>");
+    if (is.more) {
+        add(p, "<p class=\"muted\" style=\"margin-top:8px\">%s</p>", is.more);
+        if (log->interrupted && words) {
+            add(p, "<p class=\"card\"><code>");
+            add_text(p, words);
+            add(p, "</code></p>");
+        }
+    }
     if (text_of(log->end, "error")) {
         add(p, "<p class=\"card\" style=\"margin-top:12px\">");
         add_text(p, text_of(log->end, "error"));
@@ -250,7 +290,7 @@ static void add_series(series *lines, int *count, const char *name, const char *
 }
 
 static void add_metric_chart(page *p, const run_log *log, const char *name) {
-    const bool loss = strcmp(name, "loss") == 0, share = is_share(name);
+    const bool loss = strcmp(name, "loss") == 0, share = is_share(log, name);
     curve c[3] = {{NULL, NULL, 0}, {NULL, NULL, 0}, {NULL, NULL, 0}};
     series lines[3];
     char title[128];
@@ -264,7 +304,7 @@ static void add_metric_chart(page *p, const run_log *log, const char *name) {
     snprintf(title, sizeof title, "%s", name);
     for (char *at = title; *at; at++) *at = *at == '_' ? ' ' : *at;
     if (title[0] >= 'a' && title[0] <= 'z') title[0] = (char)(title[0] - 32);
-    draw_chart(p, title, lines, count, share, share ? 1 : -1);
+    draw_chart(p, title, lines, count, share, direction_of(log, name));
     for (int i = 0; i < 3; i++) free(c[i].x);
 }
 
@@ -300,7 +340,7 @@ static void add_epoch_table(page *p, const run_log *log) {
             const value *v = member(log->epoch[i], keys[k]);
             add(p, "<td>");
             if (!v) add(p, "\xe2\x80\x93");
-            else add_log(p, keys[k], v->kind == VALUE_NUMBER ? v->number : (double)NAN);
+            else add_log(p, log, keys[k], v->kind == VALUE_NUMBER ? v->number : (double)NAN);
             add(p, "</td>");
         }
         add(p, "<td>");
@@ -552,7 +592,7 @@ static void add_pairs(page *p, const value *object, const char *above, const cha
 }
 
 static void add_settings(page *p, const run_log *log) {
-    static const char *const shown[] = {"event", "time", "environment", "model", "classes", NULL};
+    static const char *const shown[] = {"event", "time", "environment", "model", "classes", "logs", NULL};
     const value *environment = member(log->begin, "environment");
     if (!log->begin) return;
     add(p, "<section><h2>Settings and environment</h2><div class=\"two\"><div class=\"card\"><h3>The run</h3><table class=\"pairs\"><tbody>");
@@ -591,12 +631,13 @@ bool write_page(const page *p, const char *path) {
     return false;
 }
 
-bool write_report(const char *directory) {
+bool write_report(const char *directory, bool own) {
     run_log log;
     page p;
     char path[4150];
     memset(&p, 0, sizeof p);
     if (!read_run_log(directory, &log)) return false;
+    if (!own) log.owner = owner_of_run(directory);
     add_page(&p, &log, directory);
     free_run_log(&log);
     snprintf(path, sizeof path, "%s/report.html", directory);
@@ -613,5 +654,5 @@ int run_report(const options *o) {
         complain("report wants the directory of one run: mirrortrain report DIR");
         return EXIT_USAGE;
     }
-    return write_report(o->operand[0]) ? EXIT_OK : EXIT_FAILED;
+    return write_report(o->operand[0], false) ? EXIT_OK : EXIT_FAILED;
 }

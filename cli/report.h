@@ -34,6 +34,8 @@ typedef struct step_line {
 /* What a log says; the last line of a kind counts. */
 typedef struct run_log {
     const value *begin, *end, *timing, *confusion, *samples;
+    const value *interrupted; /* by a signal: how to resume; NULL: it was not */
+    int owner;                /* run_owner */
     const value *resumed; /* where the run was last taken up; NULL: never */
     const value **epoch; /* in their order */
     int epochs;

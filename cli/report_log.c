@@ -263,7 +263,7 @@ static bool keep_step(run_log *log, const value *line) {
 static bool keep_line(run_log *log, const value *line) {
     const struct { const char *name; const value **place; } single[] = {
         {"begin", &log->begin}, {"end", &log->end}, {"timing", &log->timing}, {"confusion", &log->confusion}, {"samples", &log->samples},
-        {"resume", &log->resumed}};
+        {"resume", &log->resumed}, {"interrupted", &log->interrupted}};
     const char *event = text_of(line, "event");
     if (!event) return false;
     for (size_t i = 0; i < sizeof single / sizeof single[0]; i++) {

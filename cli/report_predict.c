@@ -15,7 +15,7 @@ enum { MOST_IMAGES = 20000, SHOWN = 24, SHOWN_WRONG = 10, SHOWN_SIDE = 96, MOST_
 /* Labels and pixels as they pass, by their places in the data. */
 typedef struct gallery {
     label_form labels;
-    int64_t images, kept; /* of `kept` the pixels are there */
+    int64_t images, kept; /* of so many, spread over the data, the pixels are kept */
     int height, width, channels;
     int *truth; /* -1: it did not pass */
     unsigned char *pixels;
@@ -25,6 +25,23 @@ typedef struct gallery {
     int64_t *place; /* of the k-th prediction */
     int64_t predictions;
 } gallery;
+
+static uint64_t scrambled(int64_t number) { return (uint64_t)number * 0x9E3779B97F4A7C15u >> 40; }
+
+/* The place of the image in slot `s`: one of each stretch of the data, which may be sorted by class or alternate between classes. */
+static int64_t place_of_slot(const gallery *g, int64_t s) {
+    const int64_t first = s * g->images / g->kept, next = (s + 1) * g->images / g->kept;
+    return first + (int64_t)(scrambled(s) % (uint64_t)(next - first));
+}
+
+/* The slot that keeps this image, or -1. */
+static int64_t slot_of(const gallery *g, int64_t place) {
+    const int64_t s = g->images ? place * g->kept / g->images : 0;
+    for (int64_t i = s; i <= s + 1 && i < g->kept; i++) {
+        if (place_of_slot(g, i) == place) return i;
+    }
+    return -1;
+}
 
 static int keep_image(const void *const *in, void *const *out, int64_t index, void *user) {
     gallery *g = (gallery *)user;
@@ -36,7 +53,8 @@ static int keep_image(const void *const *in, void *const *out, int64_t index, vo
     if (g->labels == LABEL_INT32) memcpy(&number, in[1], sizeof number);
     else if (g->labels == LABEL_FLOAT32) memcpy(&share, in[1], sizeof share);
     g->truth[index] = g->labels == LABEL_INT32 ? number : g->labels == LABEL_FLOAT32 ? share > 0.5f : *(const unsigned char *)in[1];
-    if (index < g->kept) memcpy(g->pixels + (size_t)index * bytes, in[0], bytes);
+    const int64_t slot = slot_of(g, index);
+    if (slot >= 0) memcpy(g->pixels + (size_t)slot * bytes, in[0], bytes);
     return 0;
 }
 
@@ -85,6 +103,17 @@ static void print_text(FILE *file, const char *text) {
     putc('"', file);
 }
 
+void log_interruption(const options *o, const char *resume) {
+    char path[4200];
+    snprintf(path, sizeof path, "%s/log.jsonl", o->run);
+    FILE *file = open_to_append(path);
+    if (!file) return;
+    fprintf(file, "{\"event\":\"interrupted\",\"signal\":\"%s\",\"resume\":", name_of_signal(caught_signal()));
+    print_text(file, resume);
+    fputs("}\n", file);
+    fclose(file);
+}
+
 static void print_confusion(FILE *file, const gallery *g, const mirt_model *model) {
     int64_t *count = (int64_t *)calloc((size_t)g->classes * (size_t)g->classes, sizeof *count);
     int names;
@@ -129,7 +158,7 @@ static bool print_file(FILE *out, const char *path) {
 static bool print_image(FILE *out, const gallery *g, int64_t place, const char *directory) {
     char path[4150], name[4200];
     float small[SHOWN_SIDE * SHOWN_SIDE * 4];
-    mirt_image image = {g->pixels + (size_t)place * (size_t)g->height * (size_t)g->width * (size_t)g->channels, g->width, g->height, g->channels};
+    mirt_image image = {g->pixels + (size_t)slot_of(g, place) * (size_t)g->height * (size_t)g->width * (size_t)g->channels, g->width, g->height, g->channels};
     mirt_array array = mirt_make_array(image.pixels, MIRT_UINT8, MIRT_SHAPE(g->height, g->width, g->channels));
     const int side = g->height > g->width ? g->height : g->width;
     if (side > SHOWN_SIDE) {
@@ -148,31 +177,61 @@ static bool print_image(FILE *out, const gallery *g, int64_t place, const char *
     return good;
 }
 
-/* Which predictions to show: the most mistaken ones, and then what comes first. In the order of the data. */
+/* A prediction that may be shown. */
+typedef struct candidate {
+    int64_t k;     /* which */
+    int64_t place; /* in the data */
+    int truth, rank; /* rank: how many of its class come before it */
+    float score;
+} candidate;
+
+/* By class, and within it the surest first (of mistakes) or by a scrambled place in the data, as neighbors are often alike. */
+static int by_class(const void *a, const void *b) {
+    const candidate *x = (const candidate *)a, *y = (const candidate *)b;
+    if (x->truth != y->truth) return x->truth < y->truth ? -1 : 1;
+    if (x->score != y->score) return x->score > y->score ? -1 : 1;
+    return x->place < y->place ? -1 : x->place > y->place;
+}
+
+/* The first of every class, then the second of every class ...; of equal ranks the surest. */
+static int by_rank(const void *a, const void *b) {
+    const candidate *x = (const candidate *)a, *y = (const candidate *)b;
+    if (x->rank != y->rank) return x->rank < y->rank ? -1 : 1;
+    if (x->score != y->score) return x->score > y->score ? -1 : 1;
+    return x->place < y->place ? -1 : x->place > y->place;
+}
+
+static int by_place(const void *a, const void *b) {
+    const int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+    return x < y ? -1 : x > y;
+}
+
+/* Adds predictions that are wrong, or right, up to `most`, spread over the classes. */
+static int choose_of(const gallery *g, bool wrong, candidate *list, int64_t chosen_ones[SHOWN], int count, int most) {
+    int64_t candidates = 0;
+    for (int64_t k = 0; k < g->predictions; k++) {
+        candidate c = {k, g->place[k], g->truth[g->place[k]], 0, 0};
+        float score;
+        if ((class_of(g, k, &score) != c.truth) != wrong || slot_of(g, c.place) < 0) continue;
+        /* 24 bits of a scrambled place are exact in a float. */
+        c.score = wrong ? score : (float)scrambled(c.place);
+        list[candidates++] = c;
+    }
+    qsort(list, (size_t)candidates, sizeof *list, by_class);
+    for (int64_t i = 1; i < candidates; i++) list[i].rank = list[i].truth == list[i - 1].truth ? list[i - 1].rank + 1 : 0;
+    qsort(list, (size_t)candidates, sizeof *list, by_rank);
+    for (int64_t i = 0; i < candidates && count < most; i++) chosen_ones[count++] = list[i].k;
+    return count;
+}
+
+/* Which predictions to show: mistakes, the surest of every class first, then right ones of all classes. In the order of the data. */
 static int choose(const gallery *g, int64_t chosen_ones[SHOWN]) {
-    int count = 0;
-    for (int wrong = 1; wrong >= 0; wrong--) {
-        for (int most = wrong ? SHOWN_WRONG : SHOWN; count < most;) {
-            int64_t best = -1;
-            float best_score = 0, score;
-            for (int64_t k = 0; k < g->predictions && g->place[k] < g->kept; k++) {
-                bool there = false;
-                for (int i = 0; i < count; i++) there = there || chosen_ones[i] == k;
-                if (there || (class_of(g, k, &score) != g->truth[g->place[k]]) != (wrong == 1)) continue;
-                if (best >= 0 && !(wrong && score > best_score)) continue;
-                best = k;
-                best_score = score;
-            }
-            if (best < 0) break;
-            chosen_ones[count++] = best;
-        }
-    }
-    for (int i = 1; i < count; i++) { /* by insertion */
-        const int64_t k = chosen_ones[i];
-        int at = i;
-        for (; at > 0 && chosen_ones[at - 1] > k; at--) chosen_ones[at] = chosen_ones[at - 1];
-        chosen_ones[at] = k;
-    }
+    candidate *list = (candidate *)malloc((size_t)(g->predictions + 1) * sizeof *list);
+    if (!list) return 0;
+    int count = choose_of(g, true, list, chosen_ones, 0, SHOWN_WRONG);
+    count = choose_of(g, false, list, chosen_ones, count, SHOWN);
+    free(list);
+    qsort(chosen_ones, (size_t)count, sizeof *chosen_ones, by_place);
     return count;
 }
 

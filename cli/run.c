@@ -85,6 +85,20 @@ bool begin_run(const options *o, int *lock, int *status) {
     return good && lock_run(o->run, lock);
 }
 
+run_owner owner_of_run(const char *directory) {
+    char path[4200];
+    struct flock whole;
+    snprintf(path, sizeof path, "%s/.lock", directory);
+    FILE *file = open_to_read(path);
+    if (!file) return OWNER_UNKNOWN;
+    memset(&whole, 0, sizeof whole);
+    whole.l_type = F_RDLCK;
+    whole.l_whence = SEEK_SET;
+    const bool asked = fcntl(fileno(file), F_GETLK, &whole) == 0;
+    fclose(file);
+    return !asked ? OWNER_UNKNOWN : whole.l_type == F_UNLCK ? OWNER_GONE : OWNER_RUNNING;
+}
+
 void end_run(const options *o, int lock) {
     char path[4200];
     if (lock < 0) return;

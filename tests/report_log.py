@@ -29,6 +29,7 @@ def lines(epochs=6, per_epoch=94, names=None, model="mnist", ended=True, timing=
     n = len(names)
     yield {"event": "begin", "time": 1795300000.25, "model": model, "parameters": 347146, "epochs": epochs, "batch": 128, "batches": per_epoch, "devices": 2, "replicas": 2,
            "threads": 1, "seed": 0, "optimizer": "adam", "learning_rate": 0.001, "loss": "sparse_categorical_crossentropy",
+           "logs": {"loss": {"direction": "min"}, "accuracy": {"direction": "max", "share": True}},
            "environment": {"mirrortrain": "0.1.0", "compiler": "gcc 12.2.0", "language": "C17", "compiled_in": {"optimization": True, "threads": True, "stb_image": True, "cuda": False},
                            "processor": "AMD EPYC 7763 64-Core Processor", "cores": 2, "instructions": "avx2 fma", "kernels": "avx2", "variables": {}}}
     for e in range(epochs):

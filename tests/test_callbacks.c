@@ -381,8 +381,49 @@ static void check_directions(void) {
     mirt_strategy_destroy(s);
 }
 
+/* >>requests to stop */
+
+static int request_at_test(const mirt_event *event, void *user) {
+    (void)user;
+    mirt_request_stop(event->model);
+    return 0;
+}
+
+static int request_at_epoch(const mirt_event *event, void *user) {
+    (void)user;
+    if (event->epoch == 1) mirt_request_stop(event->model);
+    return 0;
+}
+
+/* Wherever a request comes between two steps, the last checkpoint is that of the last step. */
+static void check_request(bool validation) {
+    char path[300], directory[300], name[400], newest[400] = "";
+    mirt_model_checkpoint_desc d;
+    mirt_callback c;
+    mirt_strategy *s = strategy_of(1, 1, 1);
+    mirt_model *m = image_model(s, mirt_adam(1e-3f), 0);
+    memset(&d, 0, sizeof d);
+    memset(&c, 0, sizeof c);
+    if (validation) c.test_begin = request_at_test;
+    else c.epoch_begin = request_at_epoch;
+    snprintf(directory, sizeof directory, "%s/request%d", work_directory(), validation);
+    snprintf(path, sizeof path, "%.250s/{step}.safetensors", directory);
+    d.path = path;
+    d.every_steps = 1000;
+    d.at_end = true;
+    mirt_callback *checkpoint = mirt_model_checkpoint(&d);
+    const mirt_history *h = fit_with(m, 4, &c, checkpoint, true);
+    snprintf(name, sizeof name, "%s/%lld.safetensors", directory, (long long)mirt_step(m));
+    ok(h && h->stopped && mirt_step(m) > 0 && mirt_step(m) < 8 && mirt_latest_checkpoint(NULL, directory, newest, sizeof newest) == MIRT_OK && strcmp(newest, name) == 0,
+       "a request %s: %lld steps, all in the checkpoint %s", validation ? "during validation" : "at the beginning of an epoch", (long long)mirt_step(m), newest);
+    mirt_callback_destroy(checkpoint);
+    mirt_strategy_destroy(s);
+}
+
 int main(void) {
     draw_images();
+    check_request(true);
+    check_request(false);
     check_directions();
     check_order();
     check_failing('T', "Tt", "");

@@ -103,7 +103,7 @@ def main():
                                        stderr=subprocess.PIPE, text=True, preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL))
             name = end_at_random(process, directory)
             out, err = process.communicate()
-            kills += process.returncode == -name
+            kills += process.returncode in (-name, 128 + name)  # Ctrl-C lets the step end
             losses(out, reference, wrong)
             found = re.search(r"going on from .*: step (\d+)", err)
             if found:

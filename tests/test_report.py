@@ -142,7 +142,7 @@ def check_page(name, directory):
     if name == "damaged":
         tap.ok("4 lines of the log could not be read" in page.text, "lines that cannot be read are counted")
     if name.endswith("not ended"):
-        tap.ok("did not end" in page.text, "a run without an end says so")
+        tap.ok("no final record" in page.text and "still training, or its process ended" in page.text, "a run without an end says so")
 
 
 def check_in_browser(shown, name, directory):
@@ -181,6 +181,8 @@ def check_fit(home):
     matrix = next(json.loads(line)["matrix"] for line in log.split("\n") if '"confusion"' in line)
     right, whole = sum(matrix[i][i] for i in range(10)), sum(map(sum, matrix))
     shown = json.loads(log.strip().split("\n")[-1])["items"]
+    classes = {one["true"] for one in shown}
+    tap.ok(len(classes) == 10, "images of %d classes are shown" % len(classes))
     tap.ok(whole == 2000 and len(shown) == 24, "%d of %d images are right" % (right, whole))
     again = fit(*how, "--resume")
     with open(directory + "/log.jsonl") as f:
@@ -223,6 +225,48 @@ def check_photos(home):
         tap.ok(good and not page.wrong and "<u>" not in text and "<script" not in text and (broken or HOSTILE[:18] in page.text), "classes whose directories have such names%s: %s"
                % (", one of them not UTF-8" if broken else "", page.wrong or made.stderr.decode(errors="replace").strip().split("\n")[-1][-200:]))
     return directory
+
+
+def check_states(home):
+    """What has become of a run: the lock tells a running one from one that was killed."""
+    import fcntl
+    directory = os.path.join(home, "states")
+    os.mkdir(directory)
+
+    def words(expected, what, unexpected="x y z"):
+        made = report(directory)
+        with open(directory + "/report.html") as f:
+            page = Page(f.read())
+        tap.ok(made.returncode == 0 and not page.wrong and expected in page.text and unexpected not in page.text, "%s: %s" % (what, expected))
+
+    report_log.write(directory + "/log.jsonl", ended=False)
+    with open(directory + "/.lock", "w") as lock:
+        fcntl.lockf(lock, fcntl.LOCK_EX)
+        words("running", "a run whose lock is held", "without a final record")
+    words("ended without a final record", "a run that was killed")
+    end = {"event": "end", "status": "failed", "error": "the disk is full"}
+    for line, expected in (([end], "the disk is full"), ([dict(end, status="stopped")], "stopped"), ([dict(end, status="stopped"), {"event": "interrupted", "resume": "mirrortrain fit 'a <b>' --resume"}], "mirrortrain fit 'a <b>' --resume")):
+        report_log.write(directory + "/log.jsonl", ended=False)
+        with open(directory + "/log.jsonl", "a") as f:
+            f.write("".join(json.dumps(one) + "\n" for one in line))
+        words(expected, line[-1].get("status", "interrupted"))
+
+
+def check_best(home):
+    """The best epoch follows what the log declares of a metric, whatever its name."""
+    directory = os.path.join(home, "best")
+    os.mkdir(directory)
+    with open(directory + "/log.jsonl", "w") as f:
+        f.write(json.dumps({"event": "begin", "model": "best", "epochs": 3, "logs": {"loss": {"direction": "min"}, "top5": {"direction": "max", "share": True}, "accuracy_lost": {"direction": "min"},
+                                                                                       "error_found": {"direction": "max"}, "odd": {}}}) + "\n")
+        for e, v in enumerate((0.25, 0.75, 0.5)):
+            f.write(json.dumps({"event": "epoch", "epoch": e, "loss": v, "val_top5": v, "top5": v, "accuracy_lost": v, "error_found": v, "odd": v}) + "\n")
+    made = report(directory)
+    with open(directory + "/report.html") as f:
+        text = f.read()
+    charts = {title: part for title, part in re.findall(r"<h3>([^<]*)</h3>(.*?)</figure>", text, re.S)}
+    best = {title: re.findall(r"best[^0-9]*([0-9.]+)", part) for title, part in charts.items()}
+    tap.ok(made.returncode == 0 and best.get("Top5") == ["75.00"] and best.get("Accuracy lost") == ["0.25"] and best.get("Error found") == ["0.75"] and best.get("Odd") == [], "the best epoch by declared directions: %s" % best)
 
 
 def check_errors(home):
@@ -318,6 +362,8 @@ def main():
         for name, directory in pages:
             check_page(name, directory)
         check_errors(home)
+        check_states(home)
+        check_best(home)
         check_places(home)
         check_work(home)
         pages.append(("a run of its own", check_fit(home)))

@@ -1,0 +1,71 @@
+/* Ctrl-C and signals that ask a fit to end: it finishes its step, and the caller writes what there is. */
+#define _POSIX_C_SOURCE 200809L
+#include "cli.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static const int asking[] = {SIGINT, SIGTERM, SIGHUP};
+enum { ASKING = sizeof asking / sizeof asking[0] };
+static struct sigaction before[ASKING];
+static bool taken[ASKING];
+static mirt_model *volatile trained;
+static volatile sig_atomic_t asked;
+
+static void on_signal(int number) {
+    static const char text[] = "\nfinishing the step; a second signal ends at once\n";
+    asked = number;
+    for (int i = 0; i < ASKING; i++) {
+        if (taken[i]) signal(asking[i], SIG_DFL);
+    }
+    mirt_request_stop(trained);
+    const ssize_t wrote = write(2, text, sizeof text - 1);
+    (void)wrote;
+}
+
+void catch_signals(mirt_model *model) {
+    struct sigaction stop;
+    memset(&stop, 0, sizeof stop);
+    stop.sa_handler = on_signal;
+    stop.sa_flags = SA_RESTART;
+    sigemptyset(&stop.sa_mask);
+    for (int i = 0; i < ASKING; i++) sigaddset(&stop.sa_mask, asking[i]); /* the second one waits for the first handler */
+    trained = model;
+    for (int i = 0; i < ASKING; i++) {
+        taken[i] = sigaction(asking[i], NULL, &before[i]) == 0 && before[i].sa_handler == SIG_DFL; /* nohup ignores SIGHUP */
+        if (taken[i]) sigaction(asking[i], &stop, NULL);
+    }
+}
+
+int caught_signal(void) { return asked; }
+
+const char *name_of_signal(int number) { return number == SIGINT ? "SIGINT" : number == SIGTERM ? "SIGTERM" : "SIGHUP"; }
+
+/* A word as a shell takes it. */
+static void add_word(char *out, size_t size, const char *word) {
+    const char *plain = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789%+,-./:=@_";
+    size_t used = strlen(out);
+    if (*word && word[strspn(word, plain)] == 0) {
+        snprintf(out + used, size - used, "%s%s", used ? " " : "", word);
+        return;
+    }
+    snprintf(out + used, size - used, "%s'", used ? " " : "");
+    for (const char *at = word; *at; at++) {
+        used = strlen(out);
+        snprintf(out + used, size - used, *at == '\'' ? "'\\''" : "%c", *at);
+    }
+    used = strlen(out);
+    snprintf(out + used, size - used, "'");
+}
+
+char *resume_command(const options *o) {
+    size_t size = sizeof " --resume";
+    for (int i = 0; i < o->argc; i++) size += 4 * strlen(o->argv[i]) + 4;
+    char *text = (char *)calloc(size, 1);
+    for (int i = 0; text && i < o->argc; i++) add_word(text, size, o->argv[i]);
+    if (text && !o->resume) add_word(text, size, "--resume");
+    return text;
+}
