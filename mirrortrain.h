@@ -1922,8 +1922,11 @@ typedef enum mirt_save_flags { MIRT_SAVE_ALL = 0, MIRT_SAVE_WEIGHTS_ONLY = 1 } m
    the model, operations outside of layers, constants among them), compile settings and names of classes as JSON in its metadata. The same model
    gives the same bytes. Replaces `path` atomically. Code is not saved: of a schedule the rate in force is, and ops, layers,
    losses and metrics of your own are by their names. MIRT_E_STATE: not compiled, or a view (both fine with
-   MIRT_SAVE_WEIGHTS_ONLY); MIRT_E_IO. */
+   MIRT_SAVE_WEIGHTS_ONLY); MIRT_E_INVALID: the name is that of another format (mirt_save_check); MIRT_E_IO. */
 MIRT_API mirt_status mirt_save(mirt_model *model, const char *path, mirt_save_flags flags);
+/* Whether mirt_save accepts the name, before anything is trained: MIRT_E_INVALID for those that end as files of another format do, such as
+   .keras, .h5, .onnx and .pt, and the error names the converter if there is one. Any thread at any time. */
+MIRT_API mirt_status mirt_save_check(const char *path);
 /* Rebuilds a saved model under any strategy, which knows what of it is your own (mirt_register_op, ..._layer, ..._loss,
    ..._metric); ready to evaluate, predict and train on. NULL: MIRT_E_NOT_FOUND, MIRT_E_IO, MIRT_E_FORMAT or MIRT_E_SHAPE
    with file and tensor, MIRT_E_NOMEM. */
@@ -45763,6 +45766,24 @@ static mirt_status mirt__save_any(mirt_model *model, const char *path, bool whol
     return mirt__safetensors_write(path, &content);
 }
 
+MIRT_API mirt_status mirt_save_check(const char *path) {
+    MIRT__ENTER;
+    static const struct { const char *suffix; bool converted; } other[] = {
+        {".keras", true}, {".h5", true}, {".hdf5", true}, {".pt", true}, {".pth", true}, {".onnx", false}, {".tf", false}, {".pb", false},
+        {".tflite", false}};
+    const size_t length = path ? strlen(path) : 0;
+    if (!length) return mirt__fail(MIRT_E_INVALID, "mirt_save: no path");
+    for (int i = 0; i < MIRT__COUNT(other); i++) {
+        const size_t size = strlen(other[i].suffix), at = length > size ? length - size : 0;
+        bool same = at > 0;
+        for (size_t k = 0; same && k < size; k++) same = (path[at + k] | (path[at + k] >= 'A' && path[at + k] <= 'Z' ? 0x20 : 0)) == other[i].suffix[k];
+        if (!same) continue;
+        return mirt__fail(MIRT_E_INVALID, "%s: models are saved as .safetensors, not as %s; name the file so%s", path, other[i].suffix,
+                          other[i].converted ? ", then convert it: tools/convert_weights.py" : "");
+    }
+    return MIRT_OK;
+}
+
 MIRT_API mirt_status mirt_save(mirt_model *model, const char *path, mirt_save_flags flags) {
     MIRT__USE_MODEL(model, mirt_last_status());
     mirt__pool pool;
@@ -45771,6 +45792,7 @@ MIRT_API mirt_status mirt_save(mirt_model *model, const char *path, mirt_save_fl
     memset(&pool, 0, sizeof pool);
     memset(&texts, 0, sizeof texts);
     if (!model || !path) return mirt__fail(MIRT_E_INVALID, "mirt_save: no model or no path");
+    if (mirt_save_check(path) != MIRT_OK) return mirt_last_status();
     if (whole && mirt__need_compiled(model, "mirt_save") != MIRT_OK) return mirt_last_status();
     if (model->graph.status != MIRT_OK) return mirt__fail(model->graph.status, "%s", model->graph.error);
     if (whole && model->is_view) return mirt__fail(MIRT_E_STATE, "mirt_save: a view of %s is saved as weights alone; save %s itself", model->name, model->name);
@@ -47817,6 +47839,7 @@ static mirt_status mirt__checkpointer_check(const char *who, const mirt_model_ch
     if (!desc || !desc->path || !*desc->path) return mirt__fail(MIRT_E_INVALID, "%s: there is no path to write to", who);
     const size_t line = strcspn(desc->path, "\n"); /* a list of files has one a line */
     if (desc->path[line]) return mirt__fail(MIRT_E_INVALID, "%s: the path \"%.*s...\" has the end of a line in it", who, line < 200 ? (int)line : 200, desc->path);
+    if (mirt_save_check(desc->path) != MIRT_OK) return mirt__fail_at("%s", who);
     if (desc->every_steps < 0 || desc->keep < 0) return mirt__fail(MIRT_E_INVALID, "%s: every_steps %lld and keep %d must not be negative", who, (long long)desc->every_steps, desc->keep);
     for (const char *at = desc->path; (at = strpbrk(at, "{}")) != NULL;) {
         if (at[1] == *at) at += 2;

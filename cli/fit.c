@@ -22,9 +22,14 @@ static int print_step(const mirt_event *event, void *user) {
 }
 
 /* Better to hear of a mistyped directory before training than after it. */
-static bool can_save(const char *path) {
+static bool can_save(const char *path, int *status) {
     struct stat info;
     probe p;
+    if (mirt_save_check(path) != MIRT_OK) {
+        complain("--save %s", library_sentence());
+        *status = EXIT_USAGE;
+        return false;
+    }
     if (stat(path, &info) == 0 && !S_ISREG(info.st_mode)) {
         complain("--save %s: that is not a file", path);
         return false;
@@ -156,7 +161,7 @@ int run_fit(const options *given) {
     int status = EXIT_FAILED, lock;
     memset(&j, 0, sizeof j);
     own.batch = batch_of(o);
-    if ((o->save && !can_save(o->save)) || !begin_run(o, &lock, &status)) return status;
+    if ((o->save && !can_save(o->save, &status)) || !begin_run(o, &lock, &status)) return status;
     mirt_strategy *strategy = j.strategy = open_strategy(o, false, &status);
     bool open = strategy && (is_for_digits(o) ? open_digits_job(strategy, o, &j, &status) : open_photo_job(strategy, o, &j, &status));
     if (open && o->init && mirt_load_weights(j.model, o->init) != MIRT_OK) status = complain_of_library();

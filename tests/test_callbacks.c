@@ -422,6 +422,10 @@ static void check_request(bool validation) {
 
 int main(void) {
     draw_images();
+    const mirt_model_checkpoint_desc other = {.path = "ckpt_{epoch}.weights.h5"};
+    ok(!mirt_model_checkpoint(&other) && strstr(mirt_last_error(), "safetensors") && strstr(mirt_last_error(), "tools/convert_weights.py"), "a checkpoint of another format: \"%s\"", mirt_last_error());
+    ok(mirt_save_check("a.keras/b") == MIRT_OK && mirt_save_check("h5") == MIRT_OK && mirt_save_check("a.H5") == MIRT_E_INVALID && mirt_save_check(NULL) == MIRT_E_INVALID,
+       "names are judged by their ends");
     check_request(true);
     check_request(false);
     check_directions();

@@ -562,4 +562,12 @@ if [ -c /dev/full ]; then
 else
     tap_skip "no /dev/full"
 fi
+for name in a.keras a.h5 a.weights.h5 a.hdf5 a.pt A.PTH a.onnx a.tf a.pb; do
+    "$program" fit --max-steps 1 --save "$tmp/$name" >"$tmp/out" 2>&1
+    status=$?
+    converter=tools/convert_weights.py
+    case $name in *.onnx | *.tf | *.pb) converter= ;; esac
+    if [ $status -eq 2 ] && grep -q "saved as .safetensors.*$converter" "$tmp/out" && ! grep -q final "$tmp/out" && [ ! -e "$tmp/$name" ]; then tap_ok "--save: $(tail -1 "$tmp/out")"
+    else tap_not_ok "--save $name: status $status" "$tmp/out"; fi
+done
 tap_done

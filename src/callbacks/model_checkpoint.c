@@ -336,6 +336,7 @@ static mirt_status mirt__checkpointer_check(const char *who, const mirt_model_ch
     if (!desc || !desc->path || !*desc->path) return mirt__fail(MIRT_E_INVALID, "%s: there is no path to write to", who);
     const size_t line = strcspn(desc->path, "\n"); /* a list of files has one a line */
     if (desc->path[line]) return mirt__fail(MIRT_E_INVALID, "%s: the path \"%.*s...\" has the end of a line in it", who, line < 200 ? (int)line : 200, desc->path);
+    if (mirt_save_check(desc->path) != MIRT_OK) return mirt__fail_at("%s", who);
     if (desc->every_steps < 0 || desc->keep < 0) return mirt__fail(MIRT_E_INVALID, "%s: every_steps %lld and keep %d must not be negative", who, (long long)desc->every_steps, desc->keep);
     for (const char *at = desc->path; (at = strpbrk(at, "{}")) != NULL;) {
         if (at[1] == *at) at += 2;

@@ -130,6 +130,24 @@ static mirt_status mirt__save_any(mirt_model *model, const char *path, bool whol
     return mirt__safetensors_write(path, &content);
 }
 
+MIRT_API mirt_status mirt_save_check(const char *path) {
+    MIRT__ENTER;
+    static const struct { const char *suffix; bool converted; } other[] = {
+        {".keras", true}, {".h5", true}, {".hdf5", true}, {".pt", true}, {".pth", true}, {".onnx", false}, {".tf", false}, {".pb", false},
+        {".tflite", false}};
+    const size_t length = path ? strlen(path) : 0;
+    if (!length) return mirt__fail(MIRT_E_INVALID, "mirt_save: no path");
+    for (int i = 0; i < MIRT__COUNT(other); i++) {
+        const size_t size = strlen(other[i].suffix), at = length > size ? length - size : 0;
+        bool same = at > 0;
+        for (size_t k = 0; same && k < size; k++) same = (path[at + k] | (path[at + k] >= 'A' && path[at + k] <= 'Z' ? 0x20 : 0)) == other[i].suffix[k];
+        if (!same) continue;
+        return mirt__fail(MIRT_E_INVALID, "%s: models are saved as .safetensors, not as %s; name the file so%s", path, other[i].suffix,
+                          other[i].converted ? ", then convert it: tools/convert_weights.py" : "");
+    }
+    return MIRT_OK;
+}
+
 MIRT_API mirt_status mirt_save(mirt_model *model, const char *path, mirt_save_flags flags) {
     MIRT__USE_MODEL(model, mirt_last_status());
     mirt__pool pool;
@@ -138,6 +156,7 @@ MIRT_API mirt_status mirt_save(mirt_model *model, const char *path, mirt_save_fl
     memset(&pool, 0, sizeof pool);
     memset(&texts, 0, sizeof texts);
     if (!model || !path) return mirt__fail(MIRT_E_INVALID, "mirt_save: no model or no path");
+    if (mirt_save_check(path) != MIRT_OK) return mirt_last_status();
     if (whole && mirt__need_compiled(model, "mirt_save") != MIRT_OK) return mirt_last_status();
     if (model->graph.status != MIRT_OK) return mirt__fail(model->graph.status, "%s", model->graph.error);
     if (whole && model->is_view) return mirt__fail(MIRT_E_STATE, "mirt_save: a view of %s is saved as weights alone; save %s itself", model->name, model->name);
