@@ -23,11 +23,12 @@
    - MobileNetV2, ResNet50 and EfficientNetV2, layer by layer as in Keras
    - models with several inputs and outputs, models as parts of models, weights
      frozen by name, intermediate outputs
-   - losses: binary, categorical and sparse categorical cross-entropy, mean
-     squared error; optimizers: Adam, SGD with momentum and Nesterov
+   - losses, metrics, optimizers, schedules and callbacks of Keras: see below
    - layers, losses, metrics, ops and callbacks of your own
    - strategies: mirrored, central storage, one device: any number of replicas on
-     any number of devices; a CPU device is a set of cores with threads of its own
+     any number of devices; a CPU device is a set of cores with its own threads
+   - GPUs: one more file on nvcc's command line, mirrortrain_cuda.cu
+   - mixed precision in bfloat16, on GPUs also in float16 with a scaled loss
    - photographs from directories (JPEG, PNG, BMP, GIF by stb_image, where it
      is), verified (mirt_verify_images), augmented as layers or as a stage, laid
      out on sheets (mirt_save_grid); weights from files, in whole or in part;
@@ -45,10 +46,44 @@
    threads, as long as the number of replicas stays the same. The gradient is the
    sum over the global batch divided by its true size, whatever the remainder.
 
+   WHAT THERE IS
+   =============
+   - layers: Rescaling, Dense, Flatten, Reshape, Permute, Dropout, Normalization,
+     Activation, ReLU, LeakyReLU, ELU, PReLU, Softmax, Conv2D, Conv2DTranspose,
+     DepthwiseConv2D, SeparableConv2D, MaxPooling2D, AveragePooling2D,
+     GlobalAveragePooling2D, GlobalMaxPooling2D, ZeroPadding2D, Cropping2D,
+     UpSampling2D, RandomFlip, RandomRotation, RandomZoom, RandomTranslation,
+     RandomCrop, CenterCrop, Resizing, RandomContrast, RandomBrightness,
+     BatchNormalization, LayerNormalization, Add, Subtract, Multiply, Average,
+     Maximum, Minimum, Concatenate
+   - losses: sparse_categorical_crossentropy, categorical_crossentropy,
+     binary_crossentropy, mean_squared_error
+   - metrics: accuracy, binary_accuracy, categorical_accuracy,
+     sparse_categorical_accuracy, top_k_categorical_accuracy,
+     sparse_top_k_categorical_accuracy, precision, recall, f1_score, auc,
+     mean_absolute_error, mean_squared_error
+   - optimizers: adam, sgd, adamw, rmsprop
+   - schedules: PiecewiseConstantDecay, ExponentialDecay, PolynomialDecay,
+     InverseTimeDecay, CosineDecay, CosineDecayRestarts
+   - callbacks: early_stopping, terminate_on_nan, model_checkpoint,
+     backup_and_restore, reduce_lr_on_plateau, learning_rate_scheduler,
+     progbar_logger, csv_logger, json_logger, tensorboard
+   - augmentations: random_flip, random_rotation, random_zoom, random_translation,
+     random_crop, center_crop, resizing, random_contrast, random_brightness
+   - ready-made networks: efficientnet_v2_b0, efficientnet_v2_b1,
+     efficientnet_v2_b2, efficientnet_v2_b3, efficientnet_v2_s, efficientnet_v2_m,
+     efficientnet_v2_l, mobilenet_v2, resnet50, mnist
+   - dtypes of tensors: float32, int32, uint8, bool
+   - dtype policies (mixed_float16: on GPUs): float32, mixed_bfloat16,
+     mixed_float16
+   - files of models: .safetensors; tools/convert_weights.py converts:
+     .weights.h5, .keras, .h5, .pth, .pt, .bin
+
    WHAT IT DOES NOT DO
    ===================
-   - GPUs, several machines, recurrent networks: not in this version
-   - float64, float16 and bfloat16: tensors are float32, int32, uint8 or bool
+   - several machines, recurrent networks: not in this version
+   - float64; weights, or whole models, in float16 or bfloat16: mixed precision
+     keeps weights, optimizer state and losses in float32
    - second derivatives: gradients are not differentiated again
    - change the program behind your back: no files but those you name (and what
      Linux says of free memory, in /proc and /sys), no network, no signal
