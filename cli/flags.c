@@ -73,7 +73,7 @@ static const flag flags[] = {
     {"checkpoint-every", "STEPS", FLAG_COUNT, INT32_MAX, AT(checkpoint_every), CMD_FIT, "with --run: checkpoints after so many steps, and when training ends"},
     {"keep", "K", FLAG_COUNT, INT32_MAX, AT(keep), CMD_FIT, "with --run: the last K checkpoints; default 3"},
     {"tensorboard", NULL, FLAG_SWITCH, 0, AT(tensorboard), CMD_FIT, "with --run: event files in DIR/tensorboard; look at them by tensorboard --logdir DIR/tensorboard"},
-    {"report", NULL, FLAG_SWITCH, 0, AT(report), CMD_FIT, "with --run: DIR/report.html, a page about the run, with what is taken for what"},
+    {"report", NULL, FLAG_SWITCH, 0, AT(report), CMD_FIT, "with --run: DIR/report.html, a page about the run, with its confusion matrix; after Ctrl-C without it"},
     {"resume", NULL, FLAG_SWITCH, 0, AT(resume), CMD_FIT, "with --run: go on from the newest checkpoint in DIR that is whole, in the same bits; without one begin anew"},
     {"early-stopping", "N", FLAG_COUNT, INT32_MAX, AT(early_stopping), CMD_FIT, "end when val_loss has not become better for N epochs, with the best epoch's weights"},
     {"on-nan", "go-on|warn|stop", FLAG_NAME, 0, AT(on_nan), CMD_FIT, "when a loss is not finite: go on (default); or name the layer, and go on, or stop before the weights have it"},
@@ -90,7 +90,7 @@ static const flag flags[] = {
         "learning rate; default 0.001, for sgd 0.01; 0.002,3:0.0002 changes it from epoch 3, the fourth, on; cosine:0.01,warmup:200,alpha:0.1 rises in 200 "
         "steps and falls over all others (or steps:N); exponential:0.01,rate:0.9 by this factor an epoch (or steps:N; staircase:1); "
         "polynomial:0.01,power:2,end:0; restarts:0.01,steps:N,t_mul:2,m_mul:1; ramp:0.0004,start:1e-5,epochs:5,sustain:0,decay:0.8,min:1e-5 by epochs"},
-    {"save", "FILE", FLAG_TEXT, 0, AT(save), CMD_FIT, "write the trained model there, as .safetensors"},
+    {"save", "FILE", FLAG_TEXT, 0, AT(save), CMD_FIT, "write the trained model there, as .safetensors; without --run also after Ctrl-C"},
     {"forward", NULL, FLAG_SWITCH, 0, AT(forward), CMD_BENCH, "measure predicting instead of a step of training with Adam"},
     {"svg", "FILE", FLAG_TEXT, 0, AT(svg), CMD_GRAPH, "draw a picture of it there instead"},
     {"trace", "FILE", FLAG_TEXT, 0, AT(trace), CMD_FIT, "write what each device does there, a row a device, for ui.perfetto.dev"},

@@ -44,6 +44,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     if (!read_run_log(fuzz_path("", home), &log)) return 0;
     look(&log);
     free_run_log(&log);
-    FUZZ_CHECK(write_report(home));
+    FUZZ_CHECK(write_report(home, false));
     return 0;
 }
