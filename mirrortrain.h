@@ -644,6 +644,39 @@ MIRT_API mirt_dataset *mirt_prefetch(mirt_dataset *dataset, int depth);
    batches before mirt_batch. */
 MIRT_API int64_t mirt_dataset_size(const mirt_dataset *dataset);
 MIRT_API int64_t mirt_dataset_batches(const mirt_dataset *dataset);
+
+/* Copies all samples into arrays, in the order of the pass that mirt_dataset_read reads without a description: inputs,
+   labels and weights of the data set's own types, of shape [samples, ...]. Batches are joined; images that
+   MIRT_CORRUPT_SKIP leaves out are missing. The arrays belong to the caller: mirt_data_free. They may go to
+   mirt_fit_arrays or mirt_arrays_of as they are. MIRT_E_INVALID: no end is known (mirt_repeat, a generator that is a
+   stream); mirt_take gives one. Other errors as of mirt_dataset_read. Keras: datasets.mnist.load_data() is this of
+   mirt_mnist. */
+MIRT_API mirt_status mirt_dataset_arrays(mirt_dataset *dataset, mirt_data *out);
+/* Which pass of a data set is read. Zero: the first of a strategy with the default seed. */
+typedef struct mirt_read_desc {
+    int64_t epoch; /* from 0; mirt_fit counts on from fit to fit. Validation data are always read as of epoch 0 */
+    uint64_t seed; /* of the strategy (mirt_strategy_desc) */
+} mirt_read_desc;
+/* Copies element `index` of a pass into arrays: a batch, or where there is no mirt_batch one sample, as [rows, ...].
+   It is the element that mirt_fit trains on in that pass, bit for bit: shuffled, mapped and augmented. The call makes
+   a pass of its own from the first stage on and is the first epoch for mirt_cache and mirt_dataset_workers; passes
+   before and after it are as without it. It reads only this element where the stages have random access, otherwise all
+   elements up to it. The arrays belong to the caller: mirt_data_free; on failure they are empty. desc NULL: zeros.
+   MIRT_E_INVALID: no such element; MIRT_E_STATE: mirt_fit is training on the data set, or mirt_dataset_next is in the
+   middle of an epoch; MIRT_E_SHAPE: samples of MIRT_MAX_RANK dimensions; MIRT_E_NOMEM; and what reading samples may
+   give. tf.data: take(1), skip(index). */
+MIRT_API mirt_status mirt_dataset_read(mirt_dataset *dataset, int64_t index, const mirt_read_desc *desc,
+                                       mirt_data *out);
+/* Frees arrays that mirt_dataset_arrays, mirt_dataset_read or mirt_to_categorical made, and no others, and empties the
+   structure. NULL and empty arrays are allowed. Thread safe. */
+MIRT_API void mirt_data_free(mirt_data *data);
+/* The same for one array. Thread safe. */
+MIRT_API void mirt_array_free(mirt_array *array);
+/* Class numbers [n] or [n, 1] as one-hot rows, float32 [n, classes], into *out: mirt_array_free. `classes` 0: the
+   largest label plus 1. MIRT_E_INVALID: a label that is none of the classes, with its sample; MIRT_E_SHAPE,
+   MIRT_E_NOMEM. Any thread at any time. Keras: utils.to_categorical. */
+MIRT_API mirt_status mirt_to_categorical(mirt_array labels, int64_t classes, mirt_array *out);
+
 /* Names of the classes 0, 1, ...: copied, and kept by all stages behind this one. MNIST's and the
    drawn digits' are "0" to "9". */
 MIRT_API mirt_status mirt_set_class_names(mirt_dataset *dataset, const char *const *names, int count);
@@ -3171,6 +3204,8 @@ MIRT__LIB uint64_t mirt__hash(const char *text);
 MIRT__LIB bool mirt__dtype_known(mirt_dtype dtype); /* to users */
 MIRT__LIB size_t mirt__dtype_size(mirt_dtype dtype); /* of an element in device memory */
 MIRT__LIB const char *mirt__dtype_name(mirt_dtype dtype);
+/* Element i of an array of a user's dtype. */
+MIRT__LIB double mirt__element(const void *data, mirt_dtype dtype, int64_t i);
 /* "(rows, 28, 28, 1)" into `out`, which is also returned. */
 MIRT__LIB const char *mirt__shape_text(const mirt_shape *shape, char out[96]);
 /* Elements of one row of a batched shape, or of the whole of another; -1 on overflow. */
@@ -3588,6 +3623,11 @@ MIRT__LIB size_t mirt__dtype_size(mirt_dtype dtype) {
     case MIRT_BOOL: return 1;
     default: return 0;
     }
+}
+
+MIRT__LIB double mirt__element(const void *data, mirt_dtype dtype, int64_t i) {
+    if (dtype == MIRT_FLOAT32) return (double)((const float *)data)[i];
+    return dtype == MIRT_INT32 ? (double)((const int32_t *)data)[i] : (double)((const uint8_t *)data)[i];
 }
 
 MIRT__LIB const char *mirt__dtype_name(mirt_dtype dtype) {
@@ -22986,6 +23026,13 @@ MIRT__LIB bool mirt__dataset_pass_over(mirt_dataset *dataset, int64_t batches);
 /* Next batch (or single sample, rows == 1, without a batch stage); rows == 0 at the end of the
    epoch. Never allocates. */
 MIRT__LIB mirt_status mirt__dataset_next(mirt_dataset *dataset, mirt__batch *out);
+/* Whether a stage that is not filled yet keeps what its first pass makes, which differs from epoch to epoch. */
+MIRT__LIB bool mirt__dataset_keeps(const mirt_dataset *dataset);
+/* MIRT_E_STATE while another call is in the middle of a pass. */
+MIRT__LIB mirt_status mirt__dataset_idle(const char *caller, const mirt_dataset *dataset);
+/* Copies the next samples of the pass, up to `count` or to its end, into the arrays of `out` that have memory; *rows:
+   their number. */
+MIRT__LIB mirt_status mirt__dataset_pull(mirt_dataset *dataset, int64_t count, mirt_data *out, int64_t *rows);
 /* A batch stage (and before it, if `shuffle`, a shuffle stage) on a data set without one, which is
    borrowed; and a prefetch stage, if its samples cost something. */
 MIRT__LIB mirt_dataset *mirt__dataset_batch_view(mirt_dataset *dataset, int64_t batch, bool shuffle);
@@ -23062,7 +23109,8 @@ struct mirt_dataset {
     bool contiguous;      /* `at` finds sample i + 1 right behind sample i */
     bool pointing;        /* `next` points into memory that stays: preparing ahead would gain nothing */
     bool lent;            /* the next stage calls fill, never next */
-    bool busy;            /* a fit is passing through it */
+    bool busy;            /* mirt_fit or a read is passing through it */
+    bool begun;           /* mirt_dataset_next is in the middle of an epoch */
     bool foreign;         /* code of the user makes its samples */
     char varies;          /* the sample of an index may differ from epoch to epoch; 2: also within one */
     mirt_dataset *samples; /* whose samples, in its order, the batches are made of; NULL: none, or other ones by now */
@@ -23693,7 +23741,17 @@ MIRT__LIB mirt_status mirt__dataset_begin(mirt_dataset *dataset, uint64_t seed, 
     if (dataset->lost) return mirt__fail(MIRT_E_TIMEOUT, "this data set was given up in the middle of an epoch; it cannot be used any more");
     if (mirt__own_process(dataset->process, "reading a data set", "data set") != MIRT_OK) return MIRT_E_STATE;
     dataset->position = 0;
-    return dataset->stage->begin ? dataset->stage->begin(dataset, seed, epoch) : MIRT_OK;
+    mirt_status status = dataset->stage->begin ? dataset->stage->begin(dataset, seed, epoch) : MIRT_OK;
+    /* A later pass must not begin where this one should have begun. */
+    for (mirt_dataset *d = dataset; status != MIRT_OK && d; d = d->source) d->pass_over = 0;
+    return status;
+}
+
+MIRT__LIB bool mirt__dataset_keeps(const mirt_dataset *dataset) {
+    bool keeps = false;
+    for (; dataset; dataset = dataset->source)
+        keeps = keeps || (dataset->kept && dataset->source && (dataset->shuffles || dataset->source->varies));
+    return keeps;
 }
 
 MIRT__LIB bool mirt__dataset_pass_over(mirt_dataset *dataset, int64_t batches) {
@@ -27678,42 +27736,236 @@ MIRT_API mirt_status mirt_verify_images(const char *directory, const mirt_decode
     return status;
 }
 
+/* >>section data/arrays.c */
+
+/* Copies samples of a data set into arrays of the caller. */
+
+MIRT_API void mirt_array_free(mirt_array *array) {
+    if (!array) return;
+    mirt__aligned_free((void *)array->data);
+    memset(array, 0, sizeof *array);
+}
+
+MIRT_API void mirt_data_free(mirt_data *data) {
+    if (!data) return;
+    for (int i = 0; i < MIRT_MAX_INPUTS; i++) mirt_array_free(&data->x[i]);
+    for (int i = 0; i < MIRT_MAX_OUTPUTS; i++) mirt_array_free(&data->y[i]);
+    mirt_array_free(&data->weights);
+}
+
+/* Where field f of the spec is in mirt_data. */
+static mirt_array *mirt__read_array(const mirt__data_spec *spec, int f, mirt_data *data) {
+    if (f < spec->num_x) return &data->x[f];
+    return f < spec->num_x + spec->num_y ? &data->y[f - spec->num_x] : &data->weights;
+}
+
+/* Arrays with room for `rows` samples; their shapes still lack the first dimension's value. */
+static mirt_status mirt__read_allocate(const char *caller, const mirt__data_spec *spec, int64_t rows, mirt_data *out) {
+    char name[16];
+    size_t bytes;
+    for (int f = 0; f < spec->num_fields; f++) {
+        const mirt__data_field *field = &spec->field[f];
+        mirt_array *array = mirt__read_array(spec, f, out);
+        if (field->shape.rank == MIRT_MAX_RANK)
+            return mirt__fail(MIRT_E_SHAPE,
+                              "%s: a sample of %s has %d dimensions; an array of samples would have more than %d",
+                              caller, mirt__field_name(spec, f, name), field->shape.rank, MIRT_MAX_RANK);
+        if ((uint64_t)rows > SIZE_MAX || !mirt__mul_size((size_t)rows, field->bytes, &bytes))
+            return mirt__no_memory(SIZE_MAX), MIRT_E_NOMEM;
+        if (!(array->data = mirt__aligned_alloc(bytes))) return MIRT_E_NOMEM;
+        array->dtype = field->dtype;
+        array->shape.rank = field->shape.rank + 1;
+        for (int i = 0; i < field->shape.rank; i++) array->shape.dim[i + 1] = field->shape.dim[i];
+    }
+    return MIRT_OK;
+}
+
+/* Ends a read: sets the number of samples, or empties `out`. */
+static mirt_status mirt__read_end(mirt_dataset *dataset, mirt_status status, int64_t rows, mirt_data *out) {
+    dataset->busy = false;
+    if (status != MIRT_OK) mirt_data_free(out);
+    for (int f = 0; status == MIRT_OK && f < dataset->spec.num_fields; f++)
+        mirt__read_array(&dataset->spec, f, out)->shape.dim[0] = rows;
+    return status;
+}
+
+/* Copies the batch's first `rows` samples behind the `done` that are in the arrays. */
+static void mirt__read_copy(const mirt__data_spec *spec, const mirt__batch *batch, int64_t rows, int64_t done,
+                            mirt_data *out) {
+    for (int f = 0; f < spec->num_fields; f++) {
+        char *to = (char *)mirt__read_array(spec, f, out)->data;
+        const size_t bytes = spec->field[f].bytes;
+        if (to) memcpy(to + (size_t)done * bytes, batch->field[f], (size_t)rows * bytes);
+    }
+}
+
+MIRT__LIB mirt_status mirt__dataset_pull(mirt_dataset *dataset, int64_t count, mirt_data *out, int64_t *rows) {
+    mirt__batch batch;
+    *rows = 0;
+    while (*rows < count) {
+        mirt_status status = mirt__dataset_next(dataset, &batch);
+        if (status != MIRT_OK || batch.rows == 0) return status;
+        const int64_t left = count - *rows, taken = batch.rows < left ? batch.rows : left;
+        mirt__read_copy(&dataset->spec, &batch, taken, *rows, out);
+        *rows += taken;
+    }
+    return MIRT_OK;
+}
+
+MIRT__LIB mirt_status mirt__dataset_idle(const char *caller, const mirt_dataset *dataset) {
+    if (dataset->busy)
+        return mirt__fail(MIRT_E_STATE, "%s: another call is reading this data set, such as mirt_fit", caller);
+    if (!dataset->begun) return MIRT_OK;
+    return mirt__fail(MIRT_E_STATE, "%s: mirt_dataset_next is in the middle of an epoch of this data set", caller);
+}
+
+static mirt_status mirt__read_check(const char *caller, const mirt_dataset *dataset, mirt_data *out) {
+    if (out) memset(out, 0, sizeof *out);
+    if (!dataset) return mirt__fail_missing(caller, "data set");
+    if (!out) return mirt__fail(MIRT_E_INVALID, "%s: no place for the arrays", caller);
+    return mirt__dataset_idle(caller, dataset);
+}
+
+MIRT_API mirt_status mirt_dataset_arrays(mirt_dataset *dataset, mirt_data *out) {
+    MIRT__ENTER;
+    static const char *const caller = "mirt_dataset_arrays";
+    mirt__batch end;
+    int64_t rows = 0;
+    mirt_status status = mirt__read_check(caller, dataset, out);
+    if (status != MIRT_OK) return status;
+    const int64_t samples = dataset->spec.samples;
+    if (samples < 0)
+        return mirt__fail(MIRT_E_INVALID, "%s: the data set has no end, or none that is known; mirt_take gives it one",
+                          caller);
+    dataset->busy = true;
+    status = mirt__read_allocate(caller, &dataset->spec, samples, out);
+    if (status == MIRT_OK) status = mirt__dataset_begin(dataset, 0, 0);
+    if (status == MIRT_OK) status = mirt__dataset_pull(dataset, samples, out, &rows);
+    /* Files check their ends, such as a checksum, only after the last sample. */
+    if (status == MIRT_OK && rows == samples) status = mirt__dataset_next(dataset, &end);
+    if (status == MIRT_OK && rows == 0) status = mirt__fail(MIRT_E_INVALID, "%s: the data set has no samples", caller);
+    return mirt__read_end(dataset, status, rows, out);
+}
+
+/* Begins the pass at element `index`; *left: elements that are still to be read and dropped before it. */
+static mirt_status mirt__read_begin(mirt_dataset *dataset, int64_t index, const mirt_read_desc *desc, int64_t *left) {
+    mirt_status status = MIRT_OK;
+    *left = index;
+    if (mirt__dataset_keeps(dataset)) status = mirt__dataset_begin(dataset, desc->seed, 0);
+    if (status == MIRT_OK && index > 0 && mirt__dataset_pass_over(dataset, index)) *left = 0;
+    if (status == MIRT_OK) status = mirt__dataset_begin(dataset, desc->seed, desc->epoch);
+    if (status != MIRT_OK || dataset->spec.batch || dataset->skips || !mirt__reachable(dataset)) return status;
+    dataset->position = index;
+    *left = 0;
+    return MIRT_OK;
+}
+
+static mirt_status mirt__read_element(const char *caller, mirt_dataset *dataset, int64_t index,
+                                      const mirt_read_desc *desc, mirt_data *out, int64_t *rows) {
+    const char *element = dataset->spec.batch ? "batch" : "sample";
+    mirt__batch batch;
+    int64_t left;
+    memset(&batch, 0, sizeof batch);
+    batch.rows = 1;
+    mirt_status status = mirt__read_begin(dataset, index, desc, &left);
+    for (; status == MIRT_OK && batch.rows > 0 && left >= 0; left--) status = mirt__dataset_next(dataset, &batch);
+    if (status != MIRT_OK) return status;
+    if (batch.rows == 0)
+        return mirt__fail(MIRT_E_INVALID, "%s: the data set ended before %s %lld", caller, element, (long long)index);
+    *rows = batch.rows;
+    status = mirt__read_allocate(caller, &dataset->spec, batch.rows, out);
+    if (status == MIRT_OK) mirt__read_copy(&dataset->spec, &batch, batch.rows, 0, out);
+    return status;
+}
+
+MIRT_API mirt_status mirt_dataset_read(mirt_dataset *dataset, int64_t index, const mirt_read_desc *desc,
+                                       mirt_data *out) {
+    MIRT__ENTER;
+    static const char *const caller = "mirt_dataset_read";
+    static const mirt_read_desc defaults = {0, 0};
+    int64_t rows = 0;
+    mirt_status status = mirt__read_check(caller, dataset, out);
+    if (status != MIRT_OK) return status;
+    if (!desc) desc = &defaults;
+    const bool batched = dataset->spec.batch > 0;
+    const int64_t have = batched ? dataset->batches : dataset->spec.samples;
+    if (index < 0 || (have >= 0 && index >= have)) {
+        if (have < 0)
+            return mirt__fail(MIRT_E_INVALID, "%s: there is no %s %lld", caller, batched ? "batch" : "sample",
+                              (long long)index);
+        return mirt__fail(MIRT_E_INVALID, "%s: there is no %s %lld; the data set has those from 0 to %lld", caller,
+                          batched ? "batch" : "sample", (long long)index, (long long)have - 1);
+    }
+    if (desc->epoch < 0)
+        return mirt__fail(MIRT_E_INVALID, "%s: epoch %lld is negative", caller, (long long)desc->epoch);
+    dataset->busy = true;
+    status = mirt__read_element(caller, dataset, index, desc, out, &rows);
+    return mirt__read_end(dataset, status, rows, out);
+}
+
+/* >>one-hot labels */
+
+MIRT_API mirt_status mirt_to_categorical(mirt_array labels, int64_t classes, mirt_array *out) {
+    MIRT__ENTER;
+    static const char *const caller = "mirt_to_categorical";
+    char text[96];
+    const int64_t count = mirt__shape_count(&labels.shape);
+    const double most = classes > 0 ? (double)classes : (double)INT32_MAX;
+    double largest = 0;
+    size_t bytes;
+    if (out) memset(out, 0, sizeof *out);
+    if (!labels.data || !out) return mirt__fail_missing(caller, labels.data ? "place for the array" : "labels");
+    if (!mirt__dtype_known(labels.dtype))
+        return mirt__fail(MIRT_E_INVALID, "%s: the labels have the unknown dtype %d", caller, (int)labels.dtype);
+    if (labels.shape.rank < 1 || count < 1 || count != labels.shape.dim[0])
+        return mirt__fail(MIRT_E_SHAPE, "%s: one label per sample is needed, (n) or (n, 1), not %s", caller,
+                          mirt__shape_text(&labels.shape, text));
+    if (classes < 0) return mirt__fail(MIRT_E_INVALID, "%s: %lld classes", caller, (long long)classes);
+    for (int64_t i = 0; i < count; i++) {
+        const double label = mirt__element(labels.data, labels.dtype, i);
+        if (!(label >= 0 && label < most && label == floor(label)))
+            return mirt__fail(MIRT_E_INVALID, "%s: label %g of sample %lld is not one of the classes 0 to %.0f", caller,
+                              label, (long long)i, most - 1);
+        if (label > largest) largest = label;
+    }
+    if (classes == 0) classes = (int64_t)largest + 1;
+    if (!mirt__mul_size((size_t)count, (size_t)classes, &bytes) || !mirt__mul_size(bytes, sizeof(mirt__real), &bytes))
+        return mirt__no_memory(SIZE_MAX), MIRT_E_NOMEM;
+    mirt__real *rows = (mirt__real *)mirt__aligned_alloc(bytes);
+    if (!rows) return MIRT_E_NOMEM;
+    memset(rows, 0, bytes);
+    for (int64_t i = 0; i < count; i++) rows[i * classes + (int64_t)mirt__element(labels.data, labels.dtype, i)] = 1;
+    *out = mirt_make_array(rows, MIRT_FLOAT32, mirt_make_shape(count, classes, 0, 0, 0, 0));
+    return MIRT_OK;
+}
+
 /* >>section data/grid.c */
 
 /* Sheets of the images of a data set. */
-
-/* The first `count` samples of a data set into `out`; how many there were, or -1. */
-static int64_t mirt__grid_pull(mirt_dataset *dataset, int64_t count, char *out) {
-    const size_t bytes = dataset->spec.field[0].bytes;
-    mirt__batch batch;
-    int64_t done = 0;
-    if (mirt__dataset_begin(dataset, 0, 0) != MIRT_OK) return -1;
-    while (done < count) {
-        if (mirt__dataset_next(dataset, &batch) != MIRT_OK) return -1;
-        if (batch.rows == 0) break;
-        const int64_t rows = batch.rows < count - done ? batch.rows : count - done;
-        memcpy(out + (size_t)done * bytes, batch.field[0], (size_t)rows * bytes);
-        done += rows;
-    }
-    return done;
-}
 
 MIRT_API mirt_status mirt_save_grid(const char *path, mirt_dataset *dataset, int rows, int columns) {
     MIRT__ENTER;
     if (!path || !dataset) return mirt__fail_missing("mirt_save_grid", path ? "data set" : "path");
     const mirt__data_field *field = &dataset->spec.field[0];
     size_t bytes;
+    mirt_data images;
+    int64_t have = 0;
+    mirt_status status = mirt__dataset_idle("mirt_save_grid", dataset);
+    if (status != MIRT_OK) return status;
     if (rows < 1 || columns < 1 || rows > 1024 || columns > 1024) return mirt__fail(MIRT_E_INVALID, "mirt_save_grid: %d rows and %d columns; 1 to 1024 are possible", rows, columns);
     if (field->shape.rank != 3) return mirt__fail(MIRT_E_SHAPE, "mirt_save_grid takes images (height, width, channels)");
-    if (dataset->busy) return mirt__fail(MIRT_E_STATE, "mirt_save_grid: mirt_fit is passing through the data set");
     if (!mirt__mul_size(field->bytes, (size_t)(rows * columns), &bytes)) return mirt__fail(MIRT_E_SHAPE, "mirt_save_grid: such images are too large");
-    char *images = (char *)mirt__aligned_alloc(bytes);
-    if (!images) return MIRT_E_NOMEM;
-    mirt_array array = mirt_make_array(images, field->dtype, mirt_make_shape(mirt__grid_pull(dataset, rows * columns, images), field->shape.dim[0], field->shape.dim[1], field->shape.dim[2], 0, 0));
-    mirt_status status = array.shape.dim[0] < 0 ? mirt_last_status() : MIRT_OK;
-    if (array.shape.dim[0] == 0) status = mirt__fail(MIRT_E_INVALID, "mirt_save_grid: the data set has no samples");
-    if (status == MIRT_OK) status = mirt_write_png(path, array, columns);
-    mirt__aligned_free(images);
+    memset(&images, 0, sizeof images);
+    if (!(images.x[0].data = mirt__aligned_alloc(bytes))) return MIRT_E_NOMEM;
+    status = mirt__dataset_begin(dataset, 0, 0);
+    if (status == MIRT_OK) status = mirt__dataset_pull(dataset, rows * columns, &images, &have);
+    if (status == MIRT_OK && have == 0)
+        status = mirt__fail(MIRT_E_INVALID, "mirt_save_grid: the data set has no samples");
+    images.x[0] =
+        mirt_make_array(images.x[0].data, field->dtype,
+                        mirt_make_shape(have, field->shape.dim[0], field->shape.dim[1], field->shape.dim[2], 0, 0));
+    if (status == MIRT_OK) status = mirt_write_png(path, images.x[0], columns);
+    mirt_data_free(&images);
     return status;
 }
 
@@ -34460,8 +34712,6 @@ MIRT__LIB const mirt_custom_loss *mirt__custom_loss_of(mirt_strategy *strategy, 
 MIRT__LIB const mirt_custom_metric *mirt__custom_metric_of(mirt_strategy *strategy, const mirt_custom_metric *metric);
 
 /* --- metrics_table.c --- */
-/* Element i of an array of uint8, int32 or float32. */
-MIRT__LIB double mirt__element(const void *data, mirt_dtype dtype, int64_t i);
 /* NULL when there is no such metric. */
 MIRT__LIB const mirt__metric_class *mirt__metric_class_get(mirt_metric metric);
 /* As its class or its user declares; AUTO: not declared. */
@@ -34889,11 +35139,6 @@ static mirt_status mirt__values_check(const mirt_model *model, const mirt__metri
 }
 
 /* >>counting: a batch's share of the sums */
-
-MIRT__LIB double mirt__element(const void *data, mirt_dtype dtype, int64_t i) {
-    if (dtype == MIRT_FLOAT32) return (double)((const float *)data)[i];
-    return dtype == MIRT_INT32 ? (double)((const int32_t *)data)[i] : (double)((const uint8_t *)data)[i];
-}
 
 static double mirt__label_at(const mirt__counted *c, int64_t i) { return mirt__element(c->labels, c->dtype, i); }
 
@@ -43913,9 +44158,9 @@ static mirt_status mirt__fit_begin(mirt__fit *fit) {
 
 /* What is kept from the first pass on is what that pass made. */
 static mirt_status mirt__fit_first_pass(const mirt__fit *fit) {
-    bool keeps = false;
-    for (const mirt_dataset *d = fit->train; d; d = d->source) keeps = keeps || (d->kept && d->source && (d->shuffles || d->source->varies));
-    return keeps ? mirt__dataset_begin(fit->train, fit->model->strategy->seed, fit->run.first_pass) : MIRT_OK;
+    return mirt__dataset_keeps(fit->train)
+               ? mirt__dataset_begin(fit->train, fit->model->strategy->seed, fit->run.first_pass)
+               : MIRT_OK;
 }
 
 MIRT__LIB mirt_status mirt__fit_reopen(mirt__fit *fit) {
@@ -48765,12 +49010,11 @@ typedef struct mirt__distributed_dataset {
     mirt_strategy *strategy;
     char about[96]; /* the strategy in words, which may be gone when this is needed */
     int64_t epoch; /* of the pass under way */
-    bool begun;
 } mirt__distributed_dataset;
 
 /* Also by mirt_fit and the like, after which the next pass of mirt_dataset_next begins anew. */
 static mirt_status mirt__distributed_begin(mirt_dataset *dataset, uint64_t seed, int64_t epoch) {
-    ((mirt__distributed_dataset *)dataset)->begun = false;
+    dataset->begun = false;
     return mirt__dataset_begin(dataset->source, seed, epoch);
 }
 
@@ -48800,6 +49044,7 @@ MIRT_API mirt_dataset *mirt_distribute(mirt_strategy *strategy, mirt_dataset *da
         ((mirt__distributed_dataset *)out)->strategy = strategy;
         ((mirt__distributed_dataset *)out)->epoch = -1;
         mirt__strategy_about(strategy, ((mirt__distributed_dataset *)out)->about);
+        out->joins = 1;
     }
     return out;
 }
@@ -48831,10 +49076,11 @@ MIRT_API mirt_status mirt_dataset_next(mirt_dataset *dataset, mirt_global_batch 
     if (mirt__own_process(dataset->process, "mirt_dataset_next", "data set") != MIRT_OK) return MIRT_E_STATE;
     if (dataset->busy) return mirt__fail(MIRT_E_STATE, "mirt_dataset_next: this data set is being trained on by mirt_fit");
     mirt__distributed_dataset *d = (mirt__distributed_dataset *)dataset;
-    if (!d->begun && mirt__dataset_begin(dataset, d->strategy->seed, ++d->epoch) != MIRT_OK) return mirt_last_status();
-    d->begun = true;
+    if (!dataset->begun && mirt__dataset_begin(dataset, d->strategy->seed, ++d->epoch) != MIRT_OK)
+        return mirt_last_status();
+    dataset->begun = true;
     if (mirt__dataset_next(dataset, &batch) != MIRT_OK) return mirt_last_status();
-    d->begun = batch.rows > 0;
+    dataset->begun = batch.rows > 0;
     out->rows = batch.rows;
     out->epoch = d->epoch;
     memcpy(out->field, batch.field, sizeof out->field);

@@ -336,6 +336,39 @@ MIRT_API mirt_dataset *mirt_prefetch(mirt_dataset *dataset, int depth);
    batches before mirt_batch. */
 MIRT_API int64_t mirt_dataset_size(const mirt_dataset *dataset);
 MIRT_API int64_t mirt_dataset_batches(const mirt_dataset *dataset);
+
+/* Copies all samples into arrays, in the order of the pass that mirt_dataset_read reads without a description: inputs,
+   labels and weights of the data set's own types, of shape [samples, ...]. Batches are joined; images that
+   MIRT_CORRUPT_SKIP leaves out are missing. The arrays belong to the caller: mirt_data_free. They may go to
+   mirt_fit_arrays or mirt_arrays_of as they are. MIRT_E_INVALID: no end is known (mirt_repeat, a generator that is a
+   stream); mirt_take gives one. Other errors as of mirt_dataset_read. Keras: datasets.mnist.load_data() is this of
+   mirt_mnist. */
+MIRT_API mirt_status mirt_dataset_arrays(mirt_dataset *dataset, mirt_data *out);
+/* Which pass of a data set is read. Zero: the first of a strategy with the default seed. */
+typedef struct mirt_read_desc {
+    int64_t epoch; /* from 0; mirt_fit counts on from fit to fit. Validation data are always read as of epoch 0 */
+    uint64_t seed; /* of the strategy (mirt_strategy_desc) */
+} mirt_read_desc;
+/* Copies element `index` of a pass into arrays: a batch, or where there is no mirt_batch one sample, as [rows, ...].
+   It is the element that mirt_fit trains on in that pass, bit for bit: shuffled, mapped and augmented. The call makes
+   a pass of its own from the first stage on and is the first epoch for mirt_cache and mirt_dataset_workers; passes
+   before and after it are as without it. It reads only this element where the stages have random access, otherwise all
+   elements up to it. The arrays belong to the caller: mirt_data_free; on failure they are empty. desc NULL: zeros.
+   MIRT_E_INVALID: no such element; MIRT_E_STATE: mirt_fit is training on the data set, or mirt_dataset_next is in the
+   middle of an epoch; MIRT_E_SHAPE: samples of MIRT_MAX_RANK dimensions; MIRT_E_NOMEM; and what reading samples may
+   give. tf.data: take(1), skip(index). */
+MIRT_API mirt_status mirt_dataset_read(mirt_dataset *dataset, int64_t index, const mirt_read_desc *desc,
+                                       mirt_data *out);
+/* Frees arrays that mirt_dataset_arrays, mirt_dataset_read or mirt_to_categorical made, and no others, and empties the
+   structure. NULL and empty arrays are allowed. Thread safe. */
+MIRT_API void mirt_data_free(mirt_data *data);
+/* The same for one array. Thread safe. */
+MIRT_API void mirt_array_free(mirt_array *array);
+/* Class numbers [n] or [n, 1] as one-hot rows, float32 [n, classes], into *out: mirt_array_free. `classes` 0: the
+   largest label plus 1. MIRT_E_INVALID: a label that is none of the classes, with its sample; MIRT_E_SHAPE,
+   MIRT_E_NOMEM. Any thread at any time. Keras: utils.to_categorical. */
+MIRT_API mirt_status mirt_to_categorical(mirt_array labels, int64_t classes, mirt_array *out);
+
 /* Names of the classes 0, 1, ...: copied, and kept by all stages behind this one. MNIST's and the
    drawn digits' are "0" to "9". */
 MIRT_API mirt_status mirt_set_class_names(mirt_dataset *dataset, const char *const *names, int count);

@@ -370,6 +370,20 @@ static void test_corrupt(void) {
         else
             ok(status == MIRT_OK && rows == (desc.corrupt == MIRT_CORRUPT_SKIP ? 6 : 10) && zeros == (desc.corrupt == MIRT_CORRUPT_SKIP ? 0 : 4) && count == 2 && noted == 2 && logged == 3,
                "%s, in batches of %d: %d rows in two epochs, %d zero, %d named and counted, %d lines logged", policies[k % 3], (int)desc.batch_size, rows, zeros, noted, logged);
+        if (desc.corrupt ==
+            MIRT_CORRUPT_SKIP) { /* element k is the k-th of those that are left; a batch may lose rows */
+            mirt_data all, last;
+            ok(mirt_dataset_arrays(dataset, &all) == MIRT_OK && all.x[0].shape.dim[0] == 3 &&
+                   mirt_dataset_read(dataset, 2, NULL, &last) == MIRT_OK &&
+                   memcmp((const float *)last.x[0].data + 18 * (last.x[0].shape.dim[0] - 1),
+                          (const float *)all.x[0].data + 36, 18 * sizeof(float)) == 0 &&
+                   ((const int32_t *)all.y[0].data)[0] == 0 && ((const int32_t *)all.y[0].data)[2] == 1,
+               "three images are left");
+            mirt_data_free(&all);
+            mirt_data_free(&last);
+            ok(mirt_dataset_read(dataset, 3, NULL, &last) == MIRT_E_INVALID && !last.x[0].data, "%s",
+               mirt_last_error());
+        }
         mirt_dataset_destroy(dataset);
     }
     int64_t images, corrupt;

@@ -29,7 +29,7 @@ ALONE = set("""
     mirt_resnet50 mirt_efficientnet_v2 mirt_layer_add_loss mirt_model_output mirt_step
     mirt_num_weights mirt_weight mirt_request_stop mirt_logs_value mirt_history_last mirt_assign mirt_function_result
     mirt_model_class_names mirt_replica_rows mirt_create_temporary mirt_write_file mirt_printable
-    mirt_output_scores""".split())
+    mirt_output_scores mirt_array_free mirt_data_free""".split())
 
 
 def main():

@@ -33,6 +33,14 @@ static int evaluate_training_data(const mirt_event *event, void *user) {
     return 0;
 }
 
+static int read_training_data(const mirt_event *event, void *user) {
+    mirt_data data;
+    (void)event, (void)user;
+    seen = mirt_dataset_read(train, 0, NULL, &data);
+    if (seen == mirt_dataset_arrays(train, &data) && seen == mirt_save_grid("nothing.png", train, 1, 1)) return 0;
+    return seen = MIRT_OK;
+}
+
 static int destroy_everything(const mirt_event *event, void *user) {
     (void)user;
     mirt_model_destroy(event->model);
@@ -70,6 +78,9 @@ static void test_callbacks(void) {
     mirt_history *history = fit(model_of(mirt_sgd(0.001f, 0, false)), evaluate_training_data, 3, 0);
     ok(history && history->steps == 15, "every step of three epochs is made");
     ok(seen == MIRT_E_STATE && strstr(mirt_last_error(), "being trained on"), "evaluating the data under way: %s", mirt_last_error());
+    history = fit(model_of(mirt_sgd(0.001f, 0, false)), read_training_data, 1, 0);
+    ok(history && history->steps == 5 && seen == MIRT_E_STATE && strstr(mirt_last_error(), "reading this data set"),
+       "or reading them: %s", mirt_last_error());
     said[0] = 0;
     history = fit(model_of(mirt_sgd(0.001f, 0, false)), destroy_everything, 1, 0);
     ok(history && history->steps == 5 && strstr(said, "being trained"), "destroying what is being trained: %s", said);

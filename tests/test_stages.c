@@ -6,6 +6,7 @@
 
 /* Samples of three inputs, two arrays of labels and a weight, all told from their number. */
 enum { MOST_SAMPLES = 40, LONGEST = 4000, MOST_OPS = 8, NUM_FIELDS = 6, SEED = 11 };
+static uint64_t model_seed = SEED;
 static float in0[MOST_SAMPLES][3];
 static uint8_t in1[MOST_SAMPLES], label1[MOST_SAMPLES][2];
 static int32_t in2[MOST_SAMPLES][1][2], label0[MOST_SAMPLES];
@@ -87,7 +88,7 @@ static void push_element(stream *s, const stream *from, int e) {
 }
 
 static mirt__random shuffle_random(const op *o, int64_t epoch) {
-    return mirt__random_stream(SEED, mirt__hash("shuffle") + ((uint64_t)o->shuffles << 48) + (uint64_t)epoch);
+    return mirt__random_stream(model_seed, mirt__hash("shuffle") + ((uint64_t)o->shuffles << 48) + (uint64_t)epoch);
 }
 
 static void permute(const op *o, int64_t epoch, const stream *in, stream *out) {
@@ -304,6 +305,79 @@ static const char *check_chain(chain *c, stream *s) {
     return problem;
 }
 
+/* >>reads: arrays of single elements and of all samples */
+
+/* Whether the arrays hold samples [first, last) of the stream, in their types and shapes. */
+static bool holds(const mirt_data *data, const stream *s, int first, int last) {
+    const mirt_data like = samples(last - first);
+    const mirt_array *list[NUM_FIELDS] = {&data->x[0], &data->x[1], &data->x[2],
+                                          &data->y[0], &data->y[1], &data->weights};
+    const mirt_array *want[NUM_FIELDS] = {&like.x[0], &like.x[1], &like.x[2], &like.y[0], &like.y[1], &like.weights};
+    static int64_t index[LONGEST];
+    mirt__batch b;
+    if (data->x[3].data || data->y[2].data) return false;
+    for (int f = 0; f < NUM_FIELDS; f++) {
+        if (!list[f]->data || list[f]->dtype != want[f]->dtype || !mirt__shape_equal(&list[f]->shape, &want[f]->shape))
+            return false;
+        b.field[f] = list[f]->data;
+    }
+    b.index = index;
+    for (int i = first; i < last; i++) {
+        index[i - first] = s->number[i];
+        if (!row_is(&b, i - first, s->number[i], s->added[i])) return false;
+    }
+    return true;
+}
+
+/* Reads single elements of two epochs, then goes through one: that has to be as if nothing had been read. */
+static const char *check_reads(chain *c, stream *s) {
+    const char *problem = NULL;
+    mirt_dataset *d = build(c);
+    if (!d) return NULL;
+    model(c, c->ops, 0, s); /* caches keep the first epoch whatever is read first */
+    for (int turn = 0; turn < 6 && !problem; turn++) {
+        mirt_read_desc desc = {turn < 3 ? 2 : 0, SEED};
+        mirt_data data;
+        model(c, c->ops, desc.epoch, s);
+        const int most = s->endless ? 30 : s->elements, e = turn % 3 < 2 ? turn * 7 % most : most;
+        const mirt_status status = mirt_dataset_read(d, e, &desc, &data);
+        if (e < s->elements && s->end[e] <= s->count - (s->endless ? 600 : 0)) {
+            if (status != MIRT_OK || !holds(&data, s, e ? s->end[e - 1] : 0, s->end[e]))
+                problem = "another element was read";
+        } else if (!s->endless && (status != MIRT_E_INVALID || data.x[0].data)) {
+            problem = "an element behind the end was read";
+        }
+        mirt_data_free(&data);
+    }
+    model(c, c->ops, 1, s);
+    if (d && !problem &&
+        (mirt__dataset_begin(d, SEED, 1) != MIRT_OK || differences(d, s, s->endless ? 30 : LONGEST + 1)))
+        problem = "an epoch differs after reads";
+    mirt_dataset_destroy(d);
+    forget(c);
+    return problem;
+}
+
+static const char *check_arrays(chain *c, stream *s) {
+    const char *problem = NULL;
+    mirt_dataset *d = build(c);
+    mirt_data data;
+    if (!d) return NULL;
+    model_seed = 0;
+    model(c, c->ops, 0, s);
+    for (int turn = 0; turn < 2 && !problem; turn++) {
+        const mirt_status status = mirt_dataset_arrays(d, &data);
+        if (s->endless)
+            problem = status == MIRT_E_INVALID && !data.x[0].data ? NULL : "a stream without an end was read";
+        else if (status != MIRT_OK || !holds(&data, s, 0, s->count)) problem = "other arrays";
+        mirt_data_free(&data);
+    }
+    model_seed = SEED;
+    mirt_dataset_destroy(d);
+    forget(c);
+    return problem;
+}
+
 static void test_chains(int many) {
     static stream s;
     static chain c;
@@ -312,6 +386,8 @@ static void test_chains(int many) {
         roll(&c);
         const char *problem = check_chain(&c, &s);
         endless += s.endless;
+        if (!problem) problem = check_reads(&c, &s);
+        if (!problem) problem = check_arrays(&c, &s);
         if (!problem) continue;
         printf("# %s: %s\n", text_of(&c), problem);
         wrong++;

@@ -126,6 +126,11 @@ MIRT__LIB size_t mirt__dtype_size(mirt_dtype dtype) {
     }
 }
 
+MIRT__LIB double mirt__element(const void *data, mirt_dtype dtype, int64_t i) {
+    if (dtype == MIRT_FLOAT32) return (double)((const float *)data)[i];
+    return dtype == MIRT_INT32 ? (double)((const int32_t *)data)[i] : (double)((const uint8_t *)data)[i];
+}
+
 MIRT__LIB const char *mirt__dtype_name(mirt_dtype dtype) {
     switch ((int)dtype) {
     case MIRT_FLOAT32: return "float32";

@@ -163,6 +163,8 @@ MIRT__LIB uint64_t mirt__hash(const char *text);
 MIRT__LIB bool mirt__dtype_known(mirt_dtype dtype); /* to users */
 MIRT__LIB size_t mirt__dtype_size(mirt_dtype dtype); /* of an element in device memory */
 MIRT__LIB const char *mirt__dtype_name(mirt_dtype dtype);
+/* Element i of an array of a user's dtype. */
+MIRT__LIB double mirt__element(const void *data, mirt_dtype dtype, int64_t i);
 /* "(rows, 28, 28, 1)" into `out`, which is also returned. */
 MIRT__LIB const char *mirt__shape_text(const mirt_shape *shape, char out[96]);
 /* Elements of one row of a batched shape, or of the whole of another; -1 on overflow. */

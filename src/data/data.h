@@ -39,6 +39,13 @@ MIRT__LIB bool mirt__dataset_pass_over(mirt_dataset *dataset, int64_t batches);
 /* Next batch (or single sample, rows == 1, without a batch stage); rows == 0 at the end of the
    epoch. Never allocates. */
 MIRT__LIB mirt_status mirt__dataset_next(mirt_dataset *dataset, mirt__batch *out);
+/* Whether a stage that is not filled yet keeps what its first pass makes, which differs from epoch to epoch. */
+MIRT__LIB bool mirt__dataset_keeps(const mirt_dataset *dataset);
+/* MIRT_E_STATE while another call is in the middle of a pass. */
+MIRT__LIB mirt_status mirt__dataset_idle(const char *caller, const mirt_dataset *dataset);
+/* Copies the next samples of the pass, up to `count` or to its end, into the arrays of `out` that have memory; *rows:
+   their number. */
+MIRT__LIB mirt_status mirt__dataset_pull(mirt_dataset *dataset, int64_t count, mirt_data *out, int64_t *rows);
 /* A batch stage (and before it, if `shuffle`, a shuffle stage) on a data set without one, which is
    borrowed; and a prefetch stage, if its samples cost something. */
 MIRT__LIB mirt_dataset *mirt__dataset_batch_view(mirt_dataset *dataset, int64_t batch, bool shuffle);
@@ -115,7 +122,8 @@ struct mirt_dataset {
     bool contiguous;      /* `at` finds sample i + 1 right behind sample i */
     bool pointing;        /* `next` points into memory that stays: preparing ahead would gain nothing */
     bool lent;            /* the next stage calls fill, never next */
-    bool busy;            /* a fit is passing through it */
+    bool busy;            /* mirt_fit or a read is passing through it */
+    bool begun;           /* mirt_dataset_next is in the middle of an epoch */
     bool foreign;         /* code of the user makes its samples */
     char varies;          /* the sample of an index may differ from epoch to epoch; 2: also within one */
     mirt_dataset *samples; /* whose samples, in its order, the batches are made of; NULL: none, or other ones by now */

@@ -10,7 +10,17 @@ MIRT__LIB mirt_status mirt__dataset_begin(mirt_dataset *dataset, uint64_t seed, 
     if (dataset->lost) return mirt__fail(MIRT_E_TIMEOUT, "this data set was given up in the middle of an epoch; it cannot be used any more");
     if (mirt__own_process(dataset->process, "reading a data set", "data set") != MIRT_OK) return MIRT_E_STATE;
     dataset->position = 0;
-    return dataset->stage->begin ? dataset->stage->begin(dataset, seed, epoch) : MIRT_OK;
+    mirt_status status = dataset->stage->begin ? dataset->stage->begin(dataset, seed, epoch) : MIRT_OK;
+    /* A later pass must not begin where this one should have begun. */
+    for (mirt_dataset *d = dataset; status != MIRT_OK && d; d = d->source) d->pass_over = 0;
+    return status;
+}
+
+MIRT__LIB bool mirt__dataset_keeps(const mirt_dataset *dataset) {
+    bool keeps = false;
+    for (; dataset; dataset = dataset->source)
+        keeps = keeps || (dataset->kept && dataset->source && (dataset->shuffles || dataset->source->varies));
+    return keeps;
 }
 
 MIRT__LIB bool mirt__dataset_pass_over(mirt_dataset *dataset, int64_t batches) {

@@ -62,11 +62,6 @@ static mirt_status mirt__values_check(const mirt_model *model, const mirt__metri
 
 /* >>counting: a batch's share of the sums */
 
-MIRT__LIB double mirt__element(const void *data, mirt_dtype dtype, int64_t i) {
-    if (dtype == MIRT_FLOAT32) return (double)((const float *)data)[i];
-    return dtype == MIRT_INT32 ? (double)((const int32_t *)data)[i] : (double)((const uint8_t *)data)[i];
-}
-
 static double mirt__label_at(const mirt__counted *c, int64_t i) { return mirt__element(c->labels, c->dtype, i); }
 
 /* The label of output j in a row: a class number says which one is 1. */

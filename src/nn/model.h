@@ -364,8 +364,6 @@ MIRT__LIB const mirt_custom_loss *mirt__custom_loss_of(mirt_strategy *strategy, 
 MIRT__LIB const mirt_custom_metric *mirt__custom_metric_of(mirt_strategy *strategy, const mirt_custom_metric *metric);
 
 /* --- metrics_table.c --- */
-/* Element i of an array of uint8, int32 or float32. */
-MIRT__LIB double mirt__element(const void *data, mirt_dtype dtype, int64_t i);
 /* NULL when there is no such metric. */
 MIRT__LIB const mirt__metric_class *mirt__metric_class_get(mirt_metric metric);
 /* As its class or its user declares; AUTO: not declared. */

@@ -171,9 +171,9 @@ static mirt_status mirt__fit_begin(mirt__fit *fit) {
 
 /* What is kept from the first pass on is what that pass made. */
 static mirt_status mirt__fit_first_pass(const mirt__fit *fit) {
-    bool keeps = false;
-    for (const mirt_dataset *d = fit->train; d; d = d->source) keeps = keeps || (d->kept && d->source && (d->shuffles || d->source->varies));
-    return keeps ? mirt__dataset_begin(fit->train, fit->model->strategy->seed, fit->run.first_pass) : MIRT_OK;
+    return mirt__dataset_keeps(fit->train)
+               ? mirt__dataset_begin(fit->train, fit->model->strategy->seed, fit->run.first_pass)
+               : MIRT_OK;
 }
 
 MIRT__LIB mirt_status mirt__fit_reopen(mirt__fit *fit) {

@@ -9,12 +9,11 @@ typedef struct mirt__distributed_dataset {
     mirt_strategy *strategy;
     char about[96]; /* the strategy in words, which may be gone when this is needed */
     int64_t epoch; /* of the pass under way */
-    bool begun;
 } mirt__distributed_dataset;
 
 /* Also by mirt_fit and the like, after which the next pass of mirt_dataset_next begins anew. */
 static mirt_status mirt__distributed_begin(mirt_dataset *dataset, uint64_t seed, int64_t epoch) {
-    ((mirt__distributed_dataset *)dataset)->begun = false;
+    dataset->begun = false;
     return mirt__dataset_begin(dataset->source, seed, epoch);
 }
 
@@ -44,6 +43,7 @@ MIRT_API mirt_dataset *mirt_distribute(mirt_strategy *strategy, mirt_dataset *da
         ((mirt__distributed_dataset *)out)->strategy = strategy;
         ((mirt__distributed_dataset *)out)->epoch = -1;
         mirt__strategy_about(strategy, ((mirt__distributed_dataset *)out)->about);
+        out->joins = 1;
     }
     return out;
 }
@@ -75,10 +75,11 @@ MIRT_API mirt_status mirt_dataset_next(mirt_dataset *dataset, mirt_global_batch 
     if (mirt__own_process(dataset->process, "mirt_dataset_next", "data set") != MIRT_OK) return MIRT_E_STATE;
     if (dataset->busy) return mirt__fail(MIRT_E_STATE, "mirt_dataset_next: this data set is being trained on by mirt_fit");
     mirt__distributed_dataset *d = (mirt__distributed_dataset *)dataset;
-    if (!d->begun && mirt__dataset_begin(dataset, d->strategy->seed, ++d->epoch) != MIRT_OK) return mirt_last_status();
-    d->begun = true;
+    if (!dataset->begun && mirt__dataset_begin(dataset, d->strategy->seed, ++d->epoch) != MIRT_OK)
+        return mirt_last_status();
+    dataset->begun = true;
     if (mirt__dataset_next(dataset, &batch) != MIRT_OK) return mirt_last_status();
-    d->begun = batch.rows > 0;
+    dataset->begun = batch.rows > 0;
     out->rows = batch.rows;
     out->epoch = d->epoch;
     memcpy(out->field, batch.field, sizeof out->field);
