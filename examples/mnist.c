@@ -4,7 +4,7 @@
 
        ./mnist [DIR] [DEVICES]
 
-   DIR holds the four files of MNIST, plain or .gz; without it the library draws digits itself.
+   DIR holds the four files of MNIST, plain or .gz; without it, or where it is "", the library draws digits.
    DEVICES is as for mirt_mirrored: "2" splits the cores in two. */
 #define MIRRORTRAIN_IMPLEMENTATION
 #include "../mirrortrain.h"
@@ -72,9 +72,11 @@ static bool run(mirt_model *model, mirt_dataset *train, mirt_dataset *test, mirt
 }
 
 int main(int argc, char **argv) {
-    const char *dir = argc > 1 ? argv[1] : NULL;
+    const char *dir = argc > 1 && *argv[1] ? argv[1] : NULL;
     mirt_strategy *strategy = mirt_mirrored(argc > 2 ? argv[2] : NULL), *plain = mirt_one_device(NULL);
     printf("Number of devices: %d\n", mirt_num_replicas(strategy));
+    if (mirt_num_replicas(strategy) == 1)
+        printf("One replica: all cores are one device. DEVICES \"2\" makes two: ./mnist \"%s\" 2\n", dir ? dir : "");
     const int batch = 64 * mirt_num_replicas(strategy); /* a batch is always the global batch */
 
     mirt_dataset *train = dir ? mirt_mnist(dir, MIRT_TRAIN) : mirt_drawn_digits(12000, 0, MIRT_TRAIN);

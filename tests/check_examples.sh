@@ -1,9 +1,70 @@
 #!/bin/sh
-# Compiles each example by its own first line, with the compiler it names, and runs it in an empty directory. NAME_other.c
-# belongs to NAME.c. With nvcc they are compiled by check_cuda.sh.
+# Compiles each example by its own first line, with the compiler it names, runs it in an empty directory, and checks what
+# it prints. NAME_other.c belongs to NAME.c. With nvcc they are compiled by check_cuda.sh.
 cd "$(dirname "$0")/.." || exit 2
 . tests/tap.sh
 mkdir "$tmp/run"
+
+# NAME PATTERN...: whether the run of the example printed a line for each pattern, in any order.
+prints() {
+    printed=$1
+    shift
+    for pattern; do
+        tap_check "$printed prints: $pattern" grep -E -x -e "$pattern" "$tmp/$printed.out"
+    done
+}
+
+# With one device an example says so, and how to get two; the argument that it names makes two.
+says_replicas() { # NAME ARGUMENTS...
+    name=$1
+    shift
+    if grep -q ": [0-9]* GPU" "$tmp/$name.out"; then tap_skip "$name runs on GPUs"; return; fi
+    prints "$name" "(replicas|Number of devices): 1" \
+        "One replica: all cores are one device\. DEVICES \"2\" makes two: \./$name .* 2"
+    tap_check "$name with DEVICES 2 has 2 replicas" sh -c "cd '$tmp/run' && '$tmp/$name' \"\$@\" 2>&1 |
+        grep -E -e '(replicas|Number of devices): 2$'" sh "$@"
+}
+
+# Twelve different versions of one picture in three rows of four: their mean colors are near each other.
+check_sheet() {
+    python3 - "$1" <<'E'
+import struct, sys, zlib
+data, at, packed = open(sys.argv[1], "rb").read(), 8, b""
+while at < len(data):
+    size, kind = struct.unpack(">I4s", data[at:at + 8])
+    if kind == b"IHDR": width, height = struct.unpack(">II", data[at + 8:at + 16])
+    if kind == b"IDAT": packed += data[at + 8:at + 8 + size]
+    at += 12 + size
+rows, line = zlib.decompress(packed), 1 + 3 * width
+side, gap = (width - 12) // 4, 4
+assert (width, height) == (4 * side + 12, 3 * side + 8) and len(rows) == height * line, (width, height)
+cells = []
+for k in range(12):
+    x, y = k % 4 * (side + gap), k // 4 * (side + gap)
+    cells.append(b"".join(rows[(y + r) * line + 1 + 3 * x:(y + r) * line + 1 + 3 * (x + side)] for r in range(side)))
+assert len(set(cells)) == 12, "%d different pictures" % len(set(cells))
+means = [[sum(c[i::3]) / (side * side) for i in range(3)] for c in cells]
+spread = max(max(m[i] for m in means) - min(m[i] for m in means) for i in range(3))
+print("mean colors differ by up to %.1f" % spread)
+sys.exit(spread > 40)
+E
+}
+
+# Two classes of pictures, split into train/ and validation/ by hand: the examples take these parts, not two classes.
+check_split() {
+    for part in train validation; do
+        mkdir -p "$tmp/split/$part/first" "$tmp/split/$part/second"
+        for i in 1 2 3; do
+            cp "$tmp/run/augmented.png" "$tmp/split/$part/first/$i.png"
+            cp "$tmp/run/augmented.png" "$tmp/split/$part/second/$i.png"
+        done
+    done
+    (cd "$tmp/run" && "$tmp/resnet50_directory" "$tmp/split" 1) >"$tmp/split.out" 2>&1
+    if grep -q "no decoder" "$tmp/split.out"; then tap_skip "train/ and validation/: no decoder"; return; fi
+    tap_check "resnet50_directory of a directory that is split finds the classes" \
+        sh -c "cat '$tmp/split.out'; grep -x 'class 0: first' '$tmp/split.out' && grep -x 'class 1: second' '$tmp/split.out'"
+    tap_check "and ends" grep -E "photographs a second; validation: loss" "$tmp/split.out"
+}
 
 for file in examples/*.c examples/*.cpp; do
     name=$(basename "${file%.*}")
@@ -22,7 +83,7 @@ for file in examples/*.c examples/*.cpp; do
     [ "$name" = "$main" ] || continue
     command=$(echo "${line#// }" | sed "s| -o $name | -o $tmp/$name |")
     tap_check "$file compiles by its first line" sh -c "$command"
-    tap_check "$file runs" sh -c "cd '$tmp/run' && '$tmp/$name'"
+    tap_check "$file runs" sh -c "cd '$tmp/run' && '$tmp/$name' >'$tmp/$name.out' 2>&1 || { cat '$tmp/$name.out'; false; }"
     case $name in
     ai_or_not | cats_vs_dogs)
         mkdir -p "$tmp/void/train"
@@ -30,4 +91,23 @@ for file in examples/*.c examples/*.cpp; do
         ;;
     esac
 done
+
+prints mnist "Learning rate for epoch 3 is 0\.001" "Learning rate for epoch 4 is 0\.0001" "Learning rate for epoch 8 is 1e-05"
+says_replicas mnist "" 2
+prints mnist_mlp "6000 images for training, 1000 for testing" "evaluate: loss 0\..*, accuracy 0\.[89].*" \
+    "predict: [89][0-9][0-9] of 1000 right" "Epoch 10/10"
+says_replicas mnist_mlp "" 2
+prints ai_or_not "network: efficientnet_v2_b0" "augmented\.png: one picture, twelve times as training sees it" \
+    "Epoch 10/10" "Trainable: 1281, not trainable: 5919312"
+tap_check "its sheet has twelve versions of one picture" check_sheet "$tmp/run/augmented.png"
+tap_check "and with weights its network is EfficientNetV2-M" sh -c "cd '$tmp/run' && '$tmp/ai_or_not' '' no.safetensors 2>&1 |
+    grep -x 'network: efficientnet_v2_m'"
+says_replicas ai_or_not "" "" "" 2
+prints cats_vs_dogs "replicas: 1, 96 images, 12 steps of 8 per epoch" "replicas: 2, 96 images, 6 steps of 16 per epoch" \
+    "Epoch 1: learning rate 1e-05" "Epoch 6: learning rate 5e-05" "Epoch 6: learning rate 0\.0001" \
+    "Epoch 10: learning rate 2\.6384e-05" "12/12 .*val_accuracy: .*"
+says_replicas resnet50_directory "" 1 2
+prints resnet50_directory "class 0: cats" "class 1: dogs"
+check_split
+prints custom_loop "all weights are equal, bit for bit"
 tap_done
