@@ -5,9 +5,9 @@
        ./cats_vs_dogs [DIR] [WEIGHTS] [DEVICES] [ALPHA]
 
    DIR has a directory of photographs for each of two classes, or train/ and validation/ with these. Without it, or
-   where it is "", the library draws small pictures. WEIGHTS is a .safetensors file for MobileNetV2 of width ALPHA without its
-   top, as tools/fetch_weights.py makes. DEVICES: "2", the default, splits the cores in two. ALPHA: the tutorial's 1 if
-   not given; 0.35 takes a quarter of the time. */
+   where it is "", the library draws small pictures. WEIGHTS is a .safetensors file for MobileNetV2 of width ALPHA
+   without its top, as tools/fetch_weights.py makes. DEVICES: "2", the default, splits the cores in two. ALPHA: the
+   tutorial's 1 if not given; 0.35 is the smallest for which there are weights. */
 #define MIRRORTRAIN_IMPLEMENTATION
 #include "../mirrortrain.h"
 

@@ -18,7 +18,7 @@ typedef struct arrays {
     mirt_array y;   /* float32 [n, 10] */
 } arrays;
 
-/* Keras: mnist.load_data(), x.reshape(n, 784), to_categorical(y, 10). Pixels stay bytes: the model divides them by 255. */
+/* Keras: mnist.load_data(), x.reshape(n, 784), to_categorical(y, 10). Pixels stay bytes: the model divides by 255. */
 static bool load(const char *dir, mirt_split split, arrays *out) {
     const int drawn = split == MIRT_TRAIN ? 6000 : 1000;
     mirt_dataset *dataset = dir ? mirt_mnist(dir, split) : mirt_drawn_digits(drawn, 0, split);
@@ -64,7 +64,8 @@ int main(int argc, char **argv) {
     mirt_strategy *strategy = mirt_mirrored(argc > 2 ? argv[2] : NULL);
     printf("replicas: %d\n", mirt_num_replicas(strategy));
     if (mirt_num_replicas(strategy) == 1)
-        printf("One replica: all cores are one device. DEVICES \"2\" makes two: ./mnist_mlp \"%s\" 2\n", dir ? dir : "");
+        printf("One replica: all cores are one device. DEVICES \"2\" makes two: ./mnist_mlp \"%s\" 2\n",
+            dir ? dir : "");
     mirt_model *model = build(strategy);
     mirt_history *history = mirt_fit_arrays(model, train.data.x[0], train.y,
         &(mirt_fit_desc){.epochs = EPOCHS, .batch = BATCH});
