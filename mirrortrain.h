@@ -774,12 +774,24 @@ typedef struct mirt_image_directory_desc {
 
 /* Images below a directory, [height, width, channels], with labels from its subdirectories, whose names become those of the
    classes: files that end in .bmp .gif .jpeg .jpg .png, in the order of Keras. With a batch size it is shuffled and batched.
-   `desc` NULL: all defaults; it is copied. Also MIRT_E_NOT_FOUND, MIRT_E_IO.
+   `desc` NULL: all defaults; it is copied. A directory that is already split (see below) is refused with MIRT_E_INVALID
+   where its parts would become classes, unless class_names lists them. Also MIRT_E_NOT_FOUND, MIRT_E_IO.
    Keras: image_dataset_from_directory. */
 MIRT_API mirt_dataset *mirt_image_dataset_from_directory(const char *directory, const mirt_image_directory_desc *desc);
-/* Both subsets of one split; the validation data keep their order. On failure both are NULL. */
+/* Training and validation data; the validation data keep their order. On failure both are NULL. A directory is already
+   split if it has train/ and validation/ (or val/, valid/), and either no other subdirectory but test/, or
+   subdirectories in both of these; links to directories count. Its two parts are then used as they are:
+   validation_split does not apply, no seed is needed, and both must have the same classes; test/ is not read. Any other
+   directory is split by validation_split. With `labels`, and with class_names that are all subdirectories of the
+   directory itself, it does not count as split. Keras: subset="both". */
 MIRT_API mirt_status mirt_image_datasets_from_directory(const char *directory, const mirt_image_directory_desc *desc,
                                                         mirt_dataset **training, mirt_dataset **validation);
+/* The path of one part, MIRT_SUBSET_TRAINING or MIRT_SUBSET_VALIDATION, of a directory that is already split, into
+   `path` of `size` bytes. Of `desc` only class_names matter; NULL: none. MIRT_E_NOT_FOUND: the directory does not exist
+   or is not split; MIRT_E_INVALID: it is not certain which part is for validation, or `path` is too small; MIRT_E_IO,
+   MIRT_E_NOMEM. */
+MIRT_API mirt_status mirt_image_directory_part(const char *directory, const mirt_image_directory_desc *desc,
+                                               mirt_subset part, char *path, size_t size);
 /* Images named in a text file of lines "path,label", paths relative to it; a path with a comma stands in double quotes. A first
    line that begins with "path", or names no file and no image, is a header. Labels are class names, sorted; or with class_names, those. */
 MIRT_API mirt_dataset *mirt_image_dataset_from_csv(const char *csv, const mirt_image_directory_desc *desc);
@@ -26805,6 +26817,16 @@ MIRT__LIB mirt_status mirt__image_list_set_classes(mirt__image_list *list, const
 /* Into an empty list, which is freed on failure. Errors name the culprit. */
 MIRT__LIB mirt_status mirt__image_list_directory(mirt__image_list *list, const char *directory, const mirt_image_directory_desc *desc);
 MIRT__LIB mirt_status mirt__image_list_csv(mirt__image_list *list, const char *csv, const mirt_image_directory_desc *desc);
+/* The parts of a directory that is already split: paths in the pool, both NULL if it is not split. */
+typedef struct mirt__image_parts {
+    mirt__pool pool;
+    const char *training, *validation;
+} mirt__image_parts;
+/* Into uninitialized parts, which the caller frees in any case. MIRT_E_INVALID: split, but it is not certain which part
+   is for validation; the error says what to do. Other errors as mirt_image_dataset_from_directory. */
+MIRT__LIB mirt_status mirt__image_parts_find(mirt__image_parts *parts, const char *directory,
+                                             const mirt_image_directory_desc *desc);
+MIRT__LIB void mirt__image_parts_free(mirt__image_parts *parts);
 /* numpy's RandomState(seed).shuffle. */
 MIRT__LIB void mirt__image_list_shuffle(mirt__image_list *list, uint32_t seed);
 /* A copy of files [first, first + count) into an empty list, which is freed on failure. */
@@ -27159,6 +27181,93 @@ MIRT__LIB mirt_status mirt__image_list_directory(mirt__image_list *list, const c
     if (status != MIRT_OK) mirt__image_list_free(list);
     return status;
 }
+
+/* >>directories that are already split */
+
+/* Three names mean validation. */
+enum { MIRT__PART_TRAIN = 0, MIRT__PART_VALIDATION, MIRT__PART_TEST = 4, MIRT__PARTS };
+static const char *const mirt__part_names[MIRT__PARTS] = {"train", "validation", "val", "valid", "test"};
+
+typedef struct mirt__split {
+    bool found[MIRT__PARTS];
+    int64_t others; /* subdirectories with other names */
+    int chosen;     /* class names that are subdirectories */
+} mirt__split;
+
+static void mirt__split_look(mirt__split *split, const mirt__walk *walk, const mirt_image_directory_desc *desc) {
+    memset(split, 0, sizeof *split);
+    for (int64_t i = 0; i < walk->files; i++) {
+        const char *name = walk->file[i].name;
+        int k = 0;
+        while (k < MIRT__PARTS && strcmp(name, mirt__part_names[k]) != 0) k++;
+        if (k < MIRT__PARTS) split->found[k] = true;
+        else split->others++;
+        for (int c = 0; desc->class_names && c < desc->num_class_names; c++)
+            split->chosen += strcmp(name, desc->class_names[c]) == 0;
+    }
+}
+
+static mirt_status mirt__has_subdirectories(const char *directory, bool *has) {
+    mirt__walk walk;
+    memset(&walk, 0, sizeof walk);
+    mirt_status status = mirt__walk_run(&walk, directory, false, true);
+    *has = walk.files > 0;
+    mirt__walk_free(&walk);
+    return status;
+}
+
+static const char *mirt__part_path(mirt__image_parts *parts, mirt__walk *walk, const char *directory, int part) {
+    const char *path = mirt__walk_join(walk, directory, mirt__part_names[part]);
+    return path ? mirt__pool_strdup(&parts->pool, path) : NULL;
+}
+
+/* Of a directory that has train/ and at least one of the others. */
+static mirt_status mirt__image_parts_choose(mirt__image_parts *parts, mirt__walk *walk, const char *directory,
+                                            const mirt__split *split) {
+    int second[MIRT__PARTS] = {MIRT__PART_TEST}, seconds = 0;
+    bool nested = true;
+    for (int k = MIRT__PART_VALIDATION; k < MIRT__PART_TEST; k++) {
+        if (split->found[k]) second[seconds++] = k;
+    }
+    const char *training = mirt__part_path(parts, walk, directory, MIRT__PART_TRAIN);
+    const char *validation = mirt__part_path(parts, walk, directory, second[0]);
+    mirt_status status = training && validation ? MIRT_OK : MIRT_E_NOMEM;
+    /* Among other classes these could be classes, too, unless they contain classes. */
+    if (status == MIRT_OK && split->others) status = mirt__has_subdirectories(training, &nested);
+    if (status == MIRT_OK && split->others && nested) status = mirt__has_subdirectories(validation, &nested);
+    if (status != MIRT_OK || !nested) return status;
+    if (seconds == 0)
+        return mirt__fail(MIRT_E_INVALID,
+                          "%s is split into train/ and test/, but has no validation/ (or val/, valid/): rename test/, "
+                          "or pass %s and %s separately", directory, training, validation);
+    if (seconds > 1)
+        return mirt__fail(MIRT_E_INVALID,
+                          "%s has both %s/ and %s/: keep one for validation, or pass %s and the other separately",
+                          directory, mirt__part_names[second[0]], mirt__part_names[second[1]], training);
+    parts->training = training;
+    parts->validation = validation;
+    return MIRT_OK;
+}
+
+MIRT__LIB mirt_status mirt__image_parts_find(mirt__image_parts *parts, const char *directory,
+                                             const mirt_image_directory_desc *desc) {
+    mirt__walk walk;
+    mirt__split split;
+    bool second = false;
+    memset(&walk, 0, sizeof walk);
+    memset(parts, 0, sizeof *parts);
+    mirt_status status = mirt__walk_run(&walk, directory, false, true);
+    mirt__split_look(&split, &walk, desc);
+    for (int k = MIRT__PART_VALIDATION; k < MIRT__PARTS; k++) second = second || split.found[k];
+    /* Then the caller says that these are classes. */
+    const bool named = desc->class_names && split.chosen == desc->num_class_names;
+    if (status == MIRT_OK && split.found[MIRT__PART_TRAIN] && second && !named)
+        status = mirt__image_parts_choose(parts, &walk, directory, &split);
+    mirt__walk_free(&walk);
+    return status;
+}
+
+MIRT__LIB void mirt__image_parts_free(mirt__image_parts *parts) { mirt__pool_free(&parts->pool); }
 
 /* >>section data/image_csv.c */
 
@@ -27621,12 +27730,27 @@ static void mirt__images_defaults(const mirt_image_directory_desc *given, mirt_i
     }
 }
 
+/* Parts would become classes. */
+static mirt_status mirt__images_refuse_parts(const char *directory, const mirt_image_directory_desc *desc) {
+    mirt__image_parts parts;
+    if (desc->labels || desc->label_mode == MIRT_LABELS_NONE) return MIRT_OK;
+    mirt_status status = mirt__image_parts_find(&parts, directory, desc);
+    if (status == MIRT_OK && parts.training)
+        status = mirt__fail(MIRT_E_INVALID,
+                            "%s is split into parts, which are not classes: pass %s or %s, or call "
+                            "mirt_image_datasets_from_directory for both; class_names that list them make them classes",
+                            directory, parts.training, parts.validation);
+    mirt__image_parts_free(&parts);
+    return status;
+}
+
 static mirt_dataset *mirt__images_open(const char *caller, const char *path, bool csv, const mirt_image_directory_desc *given) {
     mirt_image_directory_desc desc;
     mirt__image_list list;
     mirt__images_defaults(given, &desc);
     if (!path) return mirt__fail_missing(caller, csv ? "file of paths and labels" : "directory"), (mirt_dataset *)NULL;
     if (mirt__images_check(caller, &desc) != MIRT_OK || mirt__decoder_missing(&desc.decode)) return NULL;
+    if (!csv && mirt__images_refuse_parts(path, &desc) != MIRT_OK) return NULL;
     if (mirt__images_list(path, csv, &desc, &list) != MIRT_OK) return NULL;
     mirt_dataset *dataset = mirt__images_build(path, &list, &desc, desc.subset, !desc.no_shuffle);
     mirt__image_list_free(&list);
@@ -27644,28 +27768,103 @@ MIRT_API mirt_dataset *mirt_image_dataset_from_csv(const char *csv, const mirt_i
     return mirt__images_open("mirt_image_dataset_from_csv", csv, true, desc);
 }
 
+/* Both lists are sorted, or are the class_names that the caller asked for. */
+static mirt_status mirt__images_same_classes(const mirt__image_parts *parts, const mirt__image_list list[2]) {
+    int i = 0;
+    const int counts[] = {list[0].num_classes, list[1].num_classes};
+    while (i < counts[0] && i < counts[1] && strcmp(list[0].classes[i], list[1].classes[i]) == 0) i++;
+    if (i == counts[0] && i == counts[1]) return MIRT_OK;
+    const int extra = i == counts[0] || (i < counts[1] && strcmp(list[0].classes[i], list[1].classes[i]) > 0);
+    const char *path[] = {parts->training, parts->validation};
+    return mirt__fail(MIRT_E_INVALID, "%s has no subdirectory for the class \"%s\", which %s has", path[1 - extra],
+                      list[extra].classes[i], path[extra]);
+}
+
+/* Both parts of a directory that is already split, or NULL for both. */
+static mirt_status mirt__images_open_parts(const mirt__image_parts *parts, const mirt_image_directory_desc *given,
+                                           mirt_dataset *out[2]) {
+    const char *path[] = {parts->training, parts->validation};
+    mirt_image_directory_desc desc = *given;
+    mirt__image_list list[2];
+    memset(list, 0, sizeof list);
+    mirt__images_say(&desc, MIRT_LOG_INFO, "Using %s for training and %s for validation%s.", path[0], path[1],
+                     desc.validation_split > 0 ? "; validation_split does not apply" : "");
+    desc.validation_split = 0;
+    desc.subset = MIRT_SUBSET_ALL;
+    mirt_status status = mirt__images_list(path[0], false, &desc, &list[0]);
+    desc.no_shuffle = true; /* of the validation data */
+    if (status == MIRT_OK) status = mirt__images_list(path[1], false, &desc, &list[1]);
+    if (status == MIRT_OK) status = mirt__images_same_classes(parts, list);
+    for (int i = 0; i < 2 && status == MIRT_OK; i++) {
+        out[i] = mirt__images_build(path[i], &list[i], &desc, MIRT_SUBSET_ALL, i == 0 && !given->no_shuffle);
+        if (!out[i]) status = mirt_last_status();
+    }
+    for (int i = 0; i < 2; i++) mirt__image_list_free(&list[i]);
+    return status;
+}
+
+/* Both sides of a split of one list. */
+static mirt_status mirt__images_open_split(const char *directory, const mirt_image_directory_desc *desc,
+                                           mirt_dataset *out[2]) {
+    mirt__image_list list;
+    mirt_status status = mirt__images_list(directory, false, desc, &list);
+    if (status != MIRT_OK) return status;
+    out[0] = mirt__images_build(directory, &list, desc, MIRT_SUBSET_TRAINING, !desc->no_shuffle);
+    if (out[0]) out[1] = mirt__images_build(directory, &list, desc, MIRT_SUBSET_VALIDATION, false);
+    mirt__image_list_free(&list);
+    return out[1] ? MIRT_OK : mirt_last_status();
+}
+
 MIRT_API mirt_status mirt_image_datasets_from_directory(const char *directory, const mirt_image_directory_desc *given, mirt_dataset **training,
                                                         mirt_dataset **validation) {
     MIRT__ENTER;
     static const char caller[] = "mirt_image_datasets_from_directory";
     mirt_image_directory_desc desc;
-    mirt__image_list list;
+    mirt__image_parts parts;
+    mirt_dataset *out[2] = {NULL, NULL};
     if (!training || !validation) return mirt__fail_missing(caller, "place for the data sets");
     *training = *validation = NULL;
     if (!directory) return mirt__fail_missing(caller, "directory");
     mirt__images_defaults(given, &desc);
-    desc.subset = MIRT_SUBSET_TRAINING;
+    desc.subset = desc.validation_split > 0 ? MIRT_SUBSET_TRAINING : MIRT_SUBSET_ALL;
     mirt_status status = mirt__images_check(caller, &desc);
     if (status == MIRT_OK && mirt__decoder_missing(&desc.decode)) status = MIRT_E_NOT_FOUND;
-    if (status == MIRT_OK) status = mirt__images_list(directory, false, &desc, &list);
     if (status != MIRT_OK) return status;
-    *training = mirt__images_build(directory, &list, &desc, MIRT_SUBSET_TRAINING, !desc.no_shuffle);
-    if (*training) *validation = mirt__images_build(directory, &list, &desc, MIRT_SUBSET_VALIDATION, false);
-    mirt__image_list_free(&list);
-    if (*validation) return MIRT_OK;
-    status = mirt_last_status();
-    mirt_dataset_destroy(*training);
-    *training = NULL;
+    memset(&parts, 0, sizeof parts);
+    if (!desc.labels) status = mirt__image_parts_find(&parts, directory, &desc);
+    if (status == MIRT_OK && parts.training) status = mirt__images_open_parts(&parts, &desc, out);
+    else if (status == MIRT_OK && desc.validation_split > 0) status = mirt__images_open_split(directory, &desc, out);
+    else if (status == MIRT_OK)
+        status = mirt__fail(MIRT_E_INVALID, "%s: %s has no train/ and validation/: validation_split must be above 0",
+                            caller, directory);
+    mirt__image_parts_free(&parts);
+    for (int i = 0; i < 2 && status != MIRT_OK; i++) mirt_dataset_destroy(out[i]);
+    if (status != MIRT_OK) return status;
+    *training = out[0];
+    *validation = out[1];
+    return MIRT_OK;
+}
+
+MIRT_API mirt_status mirt_image_directory_part(const char *directory, const mirt_image_directory_desc *given,
+                                               mirt_subset part, char *path, size_t size) {
+    MIRT__ENTER;
+    static const char caller[] = "mirt_image_directory_part";
+    mirt_image_directory_desc desc;
+    mirt__image_parts parts;
+    if (!directory || !path) return mirt__fail_missing(caller, directory ? "place for the path" : "directory");
+    if (part != MIRT_SUBSET_TRAINING && part != MIRT_SUBSET_VALIDATION)
+        return mirt__fail(MIRT_E_INVALID, "%s: no part %d", caller, (int)part);
+    mirt__images_defaults(given, &desc);
+    mirt_status status = mirt__image_parts_find(&parts, directory, &desc);
+    const char *found = part == MIRT_SUBSET_TRAINING ? parts.training : parts.validation;
+    const size_t length = found ? strlen(found) + 1 : 0;
+    if (status == MIRT_OK && !found)
+        status = mirt__fail(MIRT_E_NOT_FOUND, "%s is not split into train/ and validation/", directory);
+    if (status == MIRT_OK && length > size)
+        status = mirt__fail(MIRT_E_INVALID, "%s: a path of %llu bytes does not fit into %llu", caller,
+                            (unsigned long long)length, (unsigned long long)size);
+    if (status == MIRT_OK) memcpy(path, found, length);
+    mirt__image_parts_free(&parts);
     return status;
 }
 

@@ -193,6 +193,10 @@ void note_drawn_photos(bool looked);
 /* Photographs of this size in a directory, one after the other, in the order of their names. All commands read photographs
    this way, so that a model sees the same pixels in all of them. */
 void describe_images(const options *o, int height, int width, mirt_image_directory_desc *desc);
+enum { MAX_PHOTO_PATH = 4096 };
+/* The path of a part of a directory that is already split, in `path`; of any other directory its own. */
+const char *photo_part(const char *directory, const mirt_image_directory_desc *desc, mirt_subset part,
+                       char path[MAX_PHOTO_PATH]);
 /* The model of --model, not yet compiled; otherwise as open_model. */
 mirt_model *build_model(mirt_strategy *strategy, const options *o, int *status);
 /* The model of --model, compiled. NULL after complaining, with the exit status in *status. */

@@ -26,12 +26,13 @@ int run_verify(const options *o) {
 static mirt_dataset *open_sheet(const options *o) {
     const int size = o->size ? (int)o->size : SHEET_SIZE;
     mirt_image_directory_desc desc;
+    char train[MAX_PHOTO_PATH];
     if (!o->operands) return mirt_drawn_photos(SHEET_ROWS * SHEET_COLUMNS, size, size, o->seed, MIRT_TRAIN);
     describe_images(o, size, size, &desc);
     desc.no_shuffle = false;
     desc.label_mode = MIRT_LABELS_NONE;
     desc.corrupt = MIRT_CORRUPT_SKIP;
-    return mirt_image_dataset_from_directory(o->operand[0], &desc);
+    return mirt_image_dataset_from_directory(photo_part(o->operand[0], &desc, MIRT_SUBSET_TRAINING, train), &desc);
 }
 
 /* Pixels of `count` images; a network that does nothing reads them. */

@@ -12,7 +12,7 @@
 #define DEFAULT_SPLIT 0.2
 #define DRAWN_PHOTOS 400
 #define CACHE_BYTES ((int64_t)1 << 30)
-enum { MAX_HEAD = 256, MAX_PATH = 4096 };
+enum { MAX_HEAD = 256 };
 
 static int64_t corrupt; /* photographs, since the data sets are open; a cache that is full has forgotten them */
 
@@ -30,14 +30,9 @@ static bool is_directory(const char *path) {
     return stat(path, &info) == 0 && S_ISDIR(info.st_mode);
 }
 
-/* directory/name into `out`, if that is a directory. */
-static bool below(const char *directory, const char *name, char out[MAX_PATH]) {
-    int length = snprintf(out, MAX_PATH, "%s/%s", directory, name);
-    return length > 0 && length < MAX_PATH && is_directory(out);
-}
-
-static bool validation_below(const char *directory, char out[MAX_PATH]) {
-    return below(directory, "validation", out) || below(directory, "val", out) || below(directory, "valid", out) || below(directory, "test", out);
+const char *photo_part(const char *directory, const mirt_image_directory_desc *desc, mirt_subset part,
+                       char path[MAX_PHOTO_PATH]) {
+    return mirt_image_directory_part(directory, desc, part, path, MAX_PHOTO_PATH) == MIRT_OK ? path : directory;
 }
 
 /* NULL: the photographs are drawn. */
@@ -68,19 +63,18 @@ void describe_images(const options *o, int height, int width, mirt_image_directo
 
 /* Photographs to train on and to validate with; false after complaining. */
 static bool open_directories(const options *o, const char *directory, const mirt_image_directory_desc *desc, mirt_dataset **training, mirt_dataset **test) {
-    char train[MAX_PATH], validation[MAX_PATH];
+    char train[MAX_PHOTO_PATH], validation[MAX_PHOTO_PATH];
     mirt_image_directory_desc d = *desc;
-    const char *second = o->validation, *first = directory;
-    if (below(directory, "train", train)) first = train;
-    if (!second && first == train && !(o->validation_split > 0) && validation_below(directory, validation)) second = validation;
-    if (second) {
+    const char *first = photo_part(directory, desc, MIRT_SUBSET_TRAINING, train);
+    if (o->validation) {
         *training = mirt_image_dataset_from_directory(first, &d);
         d.class_names = mirt_class_names(*training, &d.num_class_names);
+        const char *second = photo_part(o->validation, &d, MIRT_SUBSET_VALIDATION, validation);
         *test = *training ? mirt_image_dataset_from_directory(second, &d) : NULL;
     } else {
-        d.no_shuffle = false; /* which files are for validation is drawn */
-        d.validation_split = o->validation_split > 0 ? o->validation_split : DEFAULT_SPLIT;
-        mirt_image_datasets_from_directory(first, &d, training, test);
+        d.no_shuffle = first != directory; /* otherwise the files for validation are drawn */
+        d.validation_split = first != directory ? 0 : o->validation_split > 0 ? o->validation_split : DEFAULT_SPLIT;
+        mirt_image_datasets_from_directory(directory, &d, training, test);
     }
     corrupt = 0; /* classes without a photograph are logged too */
     if (*training && *test) return true;
@@ -195,11 +189,15 @@ static mirt_model *build_classifier(mirt_strategy *strategy, const options *o, m
 
 /* Whether the flags go together; false after complaining. */
 static bool check_photo_flags(const options *o) {
+    char train[MAX_PHOTO_PATH];
     if (o->classes) complain("--classes: leave it out; the names of the photographs' directories are the classes");
     else if (chosen(o->pooling, "none")) complain("--pooling none: leave it out; the head wants a number of each feature, by avg or max");
     else if (o->validation && o->validation_split > 0) complain("--validation and --validation-split: one of them; which photographs are to validate with?");
     else if (o->validation && !photo_directory(o)) complain("--validation wants --data DIR as well: photographs to train on");
     else if (o->validation_split > 0 && !photo_directory(o)) complain("--validation-split wants --data DIR: the photographs to split");
+    else if (o->validation_split > 0 && photo_part(photo_directory(o), NULL, MIRT_SUBSET_TRAINING, train) == train)
+        complain("--validation-split: %s is already split into parts; leave it out, or give --data %s",
+                 photo_directory(o), train);
     else return true;
     return false;
 }
@@ -254,13 +252,14 @@ void tell_of_corrupt(const options *o) {
 
 mirt_dataset *open_photo_test(const mirt_model *model, const options *o) {
     mirt_image_directory_desc desc;
-    char validation[MAX_PATH];
+    char part[MAX_PHOTO_PATH];
     mirt_shape shape = mirt_tensor_shape(mirt_input_of(model, 0));
     const char *directory = photo_directory(o);
     mirt_dataset *dataset;
     describe_images(o, (int)shape.dim[1], (int)shape.dim[2], &desc);
     desc.class_names = mirt_model_class_names(model, &desc.num_class_names);
-    if (directory) dataset = mirt_image_dataset_from_directory(validation_below(directory, validation) ? validation : directory, &desc);
+    if (directory) directory = photo_part(directory, &desc, MIRT_SUBSET_VALIDATION, part);
+    if (directory) dataset = mirt_image_dataset_from_directory(directory, &desc);
     else dataset = mirt_drawn_photos(DRAWN_PHOTOS / 4, desc.height, desc.width, o->seed, MIRT_TEST);
     if (!directory) note_drawn_photos(true);
     corrupt = 0;

@@ -282,6 +282,23 @@ case $(cat out err) in
     run fit $net --data photos --epochs 1 --log-steps --seed 3
     losses >below.losses
     tap_check "--validation, or train/ and validation/" cmp split.losses below.losses
+    run fit $net --data photos --validation-split 0.25 --epochs 1
+    refuses "a share of a directory that is split" 2 "--validation-split: photos is already split into parts..."
+    run evaluate --load photos.safetensors --data photos/train --batch 5
+    gives "evaluate on a part" 0 "evaluate: "
+    mkdir -p tested/train tested/test
+    cp -r photos/train/* tested/train/
+    cp -r photos/validation/* tested/test/
+    for command in "fit $net --data tested" "evaluate --load photos.safetensors --data tested"; do
+        run $command
+        refuses "no part for validation: ${command%% *}" 1 "tested is split into train/ and test/, but has no validation/..."
+    done
+    mkdir -p photos/train/drei
+    run fit $net --data photos --epochs 1
+    refuses "parts with different classes" 1 "photos/validation has no subdirectory for the class \"drei\", which photos/train has"
+    rmdir photos/train/drei
+    run predict --load photos.safetensors photos/train
+    is "predict names a directory that is no image" "$status $(grep -c '^mirrortrain: photos/train: ' err)" "1 1"
     run fit $net --data photos/train --validation-split 0.25 --epochs 1
     is "--validation-split" "$(grep -c 'Using 9 files for training' err)" 1
     run fit $net --data photos/train --validation-split 0.0001

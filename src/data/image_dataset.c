@@ -304,12 +304,27 @@ static void mirt__images_defaults(const mirt_image_directory_desc *given, mirt_i
     }
 }
 
+/* Parts would become classes. */
+static mirt_status mirt__images_refuse_parts(const char *directory, const mirt_image_directory_desc *desc) {
+    mirt__image_parts parts;
+    if (desc->labels || desc->label_mode == MIRT_LABELS_NONE) return MIRT_OK;
+    mirt_status status = mirt__image_parts_find(&parts, directory, desc);
+    if (status == MIRT_OK && parts.training)
+        status = mirt__fail(MIRT_E_INVALID,
+                            "%s is split into parts, which are not classes: pass %s or %s, or call "
+                            "mirt_image_datasets_from_directory for both; class_names that list them make them classes",
+                            directory, parts.training, parts.validation);
+    mirt__image_parts_free(&parts);
+    return status;
+}
+
 static mirt_dataset *mirt__images_open(const char *caller, const char *path, bool csv, const mirt_image_directory_desc *given) {
     mirt_image_directory_desc desc;
     mirt__image_list list;
     mirt__images_defaults(given, &desc);
     if (!path) return mirt__fail_missing(caller, csv ? "file of paths and labels" : "directory"), (mirt_dataset *)NULL;
     if (mirt__images_check(caller, &desc) != MIRT_OK || mirt__decoder_missing(&desc.decode)) return NULL;
+    if (!csv && mirt__images_refuse_parts(path, &desc) != MIRT_OK) return NULL;
     if (mirt__images_list(path, csv, &desc, &list) != MIRT_OK) return NULL;
     mirt_dataset *dataset = mirt__images_build(path, &list, &desc, desc.subset, !desc.no_shuffle);
     mirt__image_list_free(&list);
@@ -327,28 +342,103 @@ MIRT_API mirt_dataset *mirt_image_dataset_from_csv(const char *csv, const mirt_i
     return mirt__images_open("mirt_image_dataset_from_csv", csv, true, desc);
 }
 
+/* Both lists are sorted, or are the class_names that the caller asked for. */
+static mirt_status mirt__images_same_classes(const mirt__image_parts *parts, const mirt__image_list list[2]) {
+    int i = 0;
+    const int counts[] = {list[0].num_classes, list[1].num_classes};
+    while (i < counts[0] && i < counts[1] && strcmp(list[0].classes[i], list[1].classes[i]) == 0) i++;
+    if (i == counts[0] && i == counts[1]) return MIRT_OK;
+    const int extra = i == counts[0] || (i < counts[1] && strcmp(list[0].classes[i], list[1].classes[i]) > 0);
+    const char *path[] = {parts->training, parts->validation};
+    return mirt__fail(MIRT_E_INVALID, "%s has no subdirectory for the class \"%s\", which %s has", path[1 - extra],
+                      list[extra].classes[i], path[extra]);
+}
+
+/* Both parts of a directory that is already split, or NULL for both. */
+static mirt_status mirt__images_open_parts(const mirt__image_parts *parts, const mirt_image_directory_desc *given,
+                                           mirt_dataset *out[2]) {
+    const char *path[] = {parts->training, parts->validation};
+    mirt_image_directory_desc desc = *given;
+    mirt__image_list list[2];
+    memset(list, 0, sizeof list);
+    mirt__images_say(&desc, MIRT_LOG_INFO, "Using %s for training and %s for validation%s.", path[0], path[1],
+                     desc.validation_split > 0 ? "; validation_split does not apply" : "");
+    desc.validation_split = 0;
+    desc.subset = MIRT_SUBSET_ALL;
+    mirt_status status = mirt__images_list(path[0], false, &desc, &list[0]);
+    desc.no_shuffle = true; /* of the validation data */
+    if (status == MIRT_OK) status = mirt__images_list(path[1], false, &desc, &list[1]);
+    if (status == MIRT_OK) status = mirt__images_same_classes(parts, list);
+    for (int i = 0; i < 2 && status == MIRT_OK; i++) {
+        out[i] = mirt__images_build(path[i], &list[i], &desc, MIRT_SUBSET_ALL, i == 0 && !given->no_shuffle);
+        if (!out[i]) status = mirt_last_status();
+    }
+    for (int i = 0; i < 2; i++) mirt__image_list_free(&list[i]);
+    return status;
+}
+
+/* Both sides of a split of one list. */
+static mirt_status mirt__images_open_split(const char *directory, const mirt_image_directory_desc *desc,
+                                           mirt_dataset *out[2]) {
+    mirt__image_list list;
+    mirt_status status = mirt__images_list(directory, false, desc, &list);
+    if (status != MIRT_OK) return status;
+    out[0] = mirt__images_build(directory, &list, desc, MIRT_SUBSET_TRAINING, !desc->no_shuffle);
+    if (out[0]) out[1] = mirt__images_build(directory, &list, desc, MIRT_SUBSET_VALIDATION, false);
+    mirt__image_list_free(&list);
+    return out[1] ? MIRT_OK : mirt_last_status();
+}
+
 MIRT_API mirt_status mirt_image_datasets_from_directory(const char *directory, const mirt_image_directory_desc *given, mirt_dataset **training,
                                                         mirt_dataset **validation) {
     MIRT__ENTER;
     static const char caller[] = "mirt_image_datasets_from_directory";
     mirt_image_directory_desc desc;
-    mirt__image_list list;
+    mirt__image_parts parts;
+    mirt_dataset *out[2] = {NULL, NULL};
     if (!training || !validation) return mirt__fail_missing(caller, "place for the data sets");
     *training = *validation = NULL;
     if (!directory) return mirt__fail_missing(caller, "directory");
     mirt__images_defaults(given, &desc);
-    desc.subset = MIRT_SUBSET_TRAINING;
+    desc.subset = desc.validation_split > 0 ? MIRT_SUBSET_TRAINING : MIRT_SUBSET_ALL;
     mirt_status status = mirt__images_check(caller, &desc);
     if (status == MIRT_OK && mirt__decoder_missing(&desc.decode)) status = MIRT_E_NOT_FOUND;
-    if (status == MIRT_OK) status = mirt__images_list(directory, false, &desc, &list);
     if (status != MIRT_OK) return status;
-    *training = mirt__images_build(directory, &list, &desc, MIRT_SUBSET_TRAINING, !desc.no_shuffle);
-    if (*training) *validation = mirt__images_build(directory, &list, &desc, MIRT_SUBSET_VALIDATION, false);
-    mirt__image_list_free(&list);
-    if (*validation) return MIRT_OK;
-    status = mirt_last_status();
-    mirt_dataset_destroy(*training);
-    *training = NULL;
+    memset(&parts, 0, sizeof parts);
+    if (!desc.labels) status = mirt__image_parts_find(&parts, directory, &desc);
+    if (status == MIRT_OK && parts.training) status = mirt__images_open_parts(&parts, &desc, out);
+    else if (status == MIRT_OK && desc.validation_split > 0) status = mirt__images_open_split(directory, &desc, out);
+    else if (status == MIRT_OK)
+        status = mirt__fail(MIRT_E_INVALID, "%s: %s has no train/ and validation/: validation_split must be above 0",
+                            caller, directory);
+    mirt__image_parts_free(&parts);
+    for (int i = 0; i < 2 && status != MIRT_OK; i++) mirt_dataset_destroy(out[i]);
+    if (status != MIRT_OK) return status;
+    *training = out[0];
+    *validation = out[1];
+    return MIRT_OK;
+}
+
+MIRT_API mirt_status mirt_image_directory_part(const char *directory, const mirt_image_directory_desc *given,
+                                               mirt_subset part, char *path, size_t size) {
+    MIRT__ENTER;
+    static const char caller[] = "mirt_image_directory_part";
+    mirt_image_directory_desc desc;
+    mirt__image_parts parts;
+    if (!directory || !path) return mirt__fail_missing(caller, directory ? "place for the path" : "directory");
+    if (part != MIRT_SUBSET_TRAINING && part != MIRT_SUBSET_VALIDATION)
+        return mirt__fail(MIRT_E_INVALID, "%s: no part %d", caller, (int)part);
+    mirt__images_defaults(given, &desc);
+    mirt_status status = mirt__image_parts_find(&parts, directory, &desc);
+    const char *found = part == MIRT_SUBSET_TRAINING ? parts.training : parts.validation;
+    const size_t length = found ? strlen(found) + 1 : 0;
+    if (status == MIRT_OK && !found)
+        status = mirt__fail(MIRT_E_NOT_FOUND, "%s is not split into train/ and validation/", directory);
+    if (status == MIRT_OK && length > size)
+        status = mirt__fail(MIRT_E_INVALID, "%s: a path of %llu bytes does not fit into %llu", caller,
+                            (unsigned long long)length, (unsigned long long)size);
+    if (status == MIRT_OK) memcpy(path, found, length);
+    mirt__image_parts_free(&parts);
     return status;
 }
 

@@ -333,3 +333,90 @@ MIRT__LIB mirt_status mirt__image_list_directory(mirt__image_list *list, const c
     if (status != MIRT_OK) mirt__image_list_free(list);
     return status;
 }
+
+/* >>directories that are already split */
+
+/* Three names mean validation. */
+enum { MIRT__PART_TRAIN = 0, MIRT__PART_VALIDATION, MIRT__PART_TEST = 4, MIRT__PARTS };
+static const char *const mirt__part_names[MIRT__PARTS] = {"train", "validation", "val", "valid", "test"};
+
+typedef struct mirt__split {
+    bool found[MIRT__PARTS];
+    int64_t others; /* subdirectories with other names */
+    int chosen;     /* class names that are subdirectories */
+} mirt__split;
+
+static void mirt__split_look(mirt__split *split, const mirt__walk *walk, const mirt_image_directory_desc *desc) {
+    memset(split, 0, sizeof *split);
+    for (int64_t i = 0; i < walk->files; i++) {
+        const char *name = walk->file[i].name;
+        int k = 0;
+        while (k < MIRT__PARTS && strcmp(name, mirt__part_names[k]) != 0) k++;
+        if (k < MIRT__PARTS) split->found[k] = true;
+        else split->others++;
+        for (int c = 0; desc->class_names && c < desc->num_class_names; c++)
+            split->chosen += strcmp(name, desc->class_names[c]) == 0;
+    }
+}
+
+static mirt_status mirt__has_subdirectories(const char *directory, bool *has) {
+    mirt__walk walk;
+    memset(&walk, 0, sizeof walk);
+    mirt_status status = mirt__walk_run(&walk, directory, false, true);
+    *has = walk.files > 0;
+    mirt__walk_free(&walk);
+    return status;
+}
+
+static const char *mirt__part_path(mirt__image_parts *parts, mirt__walk *walk, const char *directory, int part) {
+    const char *path = mirt__walk_join(walk, directory, mirt__part_names[part]);
+    return path ? mirt__pool_strdup(&parts->pool, path) : NULL;
+}
+
+/* Of a directory that has train/ and at least one of the others. */
+static mirt_status mirt__image_parts_choose(mirt__image_parts *parts, mirt__walk *walk, const char *directory,
+                                            const mirt__split *split) {
+    int second[MIRT__PARTS] = {MIRT__PART_TEST}, seconds = 0;
+    bool nested = true;
+    for (int k = MIRT__PART_VALIDATION; k < MIRT__PART_TEST; k++) {
+        if (split->found[k]) second[seconds++] = k;
+    }
+    const char *training = mirt__part_path(parts, walk, directory, MIRT__PART_TRAIN);
+    const char *validation = mirt__part_path(parts, walk, directory, second[0]);
+    mirt_status status = training && validation ? MIRT_OK : MIRT_E_NOMEM;
+    /* Among other classes these could be classes, too, unless they contain classes. */
+    if (status == MIRT_OK && split->others) status = mirt__has_subdirectories(training, &nested);
+    if (status == MIRT_OK && split->others && nested) status = mirt__has_subdirectories(validation, &nested);
+    if (status != MIRT_OK || !nested) return status;
+    if (seconds == 0)
+        return mirt__fail(MIRT_E_INVALID,
+                          "%s is split into train/ and test/, but has no validation/ (or val/, valid/): rename test/, "
+                          "or pass %s and %s separately", directory, training, validation);
+    if (seconds > 1)
+        return mirt__fail(MIRT_E_INVALID,
+                          "%s has both %s/ and %s/: keep one for validation, or pass %s and the other separately",
+                          directory, mirt__part_names[second[0]], mirt__part_names[second[1]], training);
+    parts->training = training;
+    parts->validation = validation;
+    return MIRT_OK;
+}
+
+MIRT__LIB mirt_status mirt__image_parts_find(mirt__image_parts *parts, const char *directory,
+                                             const mirt_image_directory_desc *desc) {
+    mirt__walk walk;
+    mirt__split split;
+    bool second = false;
+    memset(&walk, 0, sizeof walk);
+    memset(parts, 0, sizeof *parts);
+    mirt_status status = mirt__walk_run(&walk, directory, false, true);
+    mirt__split_look(&split, &walk, desc);
+    for (int k = MIRT__PART_VALIDATION; k < MIRT__PARTS; k++) second = second || split.found[k];
+    /* Then the caller says that these are classes. */
+    const bool named = desc->class_names && split.chosen == desc->num_class_names;
+    if (status == MIRT_OK && split.found[MIRT__PART_TRAIN] && second && !named)
+        status = mirt__image_parts_choose(parts, &walk, directory, &split);
+    mirt__walk_free(&walk);
+    return status;
+}
+
+MIRT__LIB void mirt__image_parts_free(mirt__image_parts *parts) { mirt__pool_free(&parts->pool); }

@@ -23,6 +23,16 @@ MIRT__LIB mirt_status mirt__image_list_set_classes(mirt__image_list *list, const
 /* Into an empty list, which is freed on failure. Errors name the culprit. */
 MIRT__LIB mirt_status mirt__image_list_directory(mirt__image_list *list, const char *directory, const mirt_image_directory_desc *desc);
 MIRT__LIB mirt_status mirt__image_list_csv(mirt__image_list *list, const char *csv, const mirt_image_directory_desc *desc);
+/* The parts of a directory that is already split: paths in the pool, both NULL if it is not split. */
+typedef struct mirt__image_parts {
+    mirt__pool pool;
+    const char *training, *validation;
+} mirt__image_parts;
+/* Into uninitialized parts, which the caller frees in any case. MIRT_E_INVALID: split, but it is not certain which part
+   is for validation; the error says what to do. Other errors as mirt_image_dataset_from_directory. */
+MIRT__LIB mirt_status mirt__image_parts_find(mirt__image_parts *parts, const char *directory,
+                                             const mirt_image_directory_desc *desc);
+MIRT__LIB void mirt__image_parts_free(mirt__image_parts *parts);
 /* numpy's RandomState(seed).shuffle. */
 MIRT__LIB void mirt__image_list_shuffle(mirt__image_list *list, uint32_t seed);
 /* A copy of files [first, first + count) into an empty list, which is freed on failure. */
