@@ -43,7 +43,7 @@ MIRT__LIB mirt__source mirt__source_of(const mirt__reader *reader, float *floats
 }
 
 MIRT__LIB size_t mirt__finishing_floats(const mirt__epilogue *epilogue, int64_t columns) {
-    return (size_t)columns * 3 * ((epilogue->norm != NULL) + (epilogue->slope != NULL));
+    return (size_t)columns * 3 * ((size_t)(epilogue->norm != NULL) + (size_t)(epilogue->slope != NULL));
 }
 
 MIRT__LIB mirt__finishing mirt__finishing_of(const mirt__epilogue *epilogue, int64_t columns, void *y, mirt_dtype dtype, float *floats) {
