@@ -63,7 +63,7 @@ LONG_TESTS = $(patsubst tests/%.c,%,$(wildcard tests/long_*.c))
 TSAN_TESTS = $(filter-out test_base test_checkpoints test_crafted test_power_loss test_archive test_half test_strips test_models test_profile test_memory test_conv_strips test_depthwise test_winograd test_storage test_custom test_events test_event_faults test_faults test_formats test_function_faults test_function_misuse test_golden test_gradients \
 	test_graphs test_hooks test_hostile test_images test_image_faults test_augment_faults test_json test_augment test_functional test_kernels test_layer_faults test_layers test_misuse test_mnist_parity test_model test_models test_norm test_save test_tensors test_transfer,$(TESTS))
 ARM64_TESTS = $(filter test_kernels test_depthwise test_storage test_ops test_tensors test_golden test_team test_tree test_augment,$(TESTS))
-TEST_HEADERS = mirrortrain.h $(wildcard tests/*.h tests/golden/*.h)
+TEST_HEADERS = mirrortrain.h build/decoder $(wildcard tests/*.h tests/golden/*.h)
 CLI = $(wildcard cli/*.c)
 
 all: build/mirrortrain
@@ -71,7 +71,21 @@ all: build/mirrortrain
 build/mirrortrain: $(CLI) cli/cli.h cli/report.h build/mirrortrain.o
 	$(CC) -std=c11 $(CFLAGS) $(CLI) build/mirrortrain.o -o $@ $(LDLIBS) -ldl
 
-build/mirrortrain.o: mirrortrain.c mirrortrain.h
+# Says which stb_image the compiler finds, as src/images/decode.c looks for it; changes only when that does, so that
+# what contains a decoder is compiled again when one was added, removed or replaced.
+FIND_DECODER = '\#if __has_include(<stb/stb_image.h>)\n\#include <stb/stb_image.h>\n' \
+	'\#elif __has_include(<stb_image.h>)\n\#include <stb_image.h>\n\#endif\n'
+build/decoder: FORCE
+	@mkdir -p build
+	@printf '%b' $(FIND_DECODER) | $(CC) $(CFLAGS) -DSTB_IMAGE_IMPLEMENTATION -w -E -x c - >$@.found 2>/dev/null; \
+	if grep -q stbi_load $@.found; then cksum <$@.found >$@.new; else echo none >$@.new; fi; rm -f $@.found; \
+	if cmp -s $@.new $@; then rm -f $@.new; else mv $@.new $@; \
+	if grep -q none $@; then echo "no stb_image.h: no photographs can be read; apt-get install libstb-dev, then make"; fi; fi
+# ccache's direct mode does not see a header that was added.
+build/mirrortrain.o build/%/parts/images/decode.o: export CCACHE_NODIRECT = 1
+FORCE:
+
+build/mirrortrain.o: mirrortrain.c mirrortrain.h build/decoder
 	@mkdir -p build
 	$(CC) -std=c11 $(CFLAGS) -c mirrortrain.c -o $@
 
@@ -109,6 +123,7 @@ define TEST_RULES
 build/$(1)/parts/%.o: src/%.c tests/hooks.h
 	@mkdir -p $$(@D)
 	$(2) $$(PARTS) $(3) -include tests/hooks.h -MMD -MP -c $$< -o $$@
+build/$(1)/parts/images/decode.o: build/decoder
 build/$(1)/parts/hooks.o: tests/hooks.c tests/hooks.h
 	@mkdir -p $$(@D)
 	$(2) $$(PARTS) $(3) -c $$< -o $$@
@@ -274,4 +289,4 @@ install: build/mirrortrain
 clean:
 	rm -rf build
 
-.PHONY: all cuda cuda-speed header check-header test kill-test smoke-test test-long test-busy sanitize asan tsan coverage matrix examples test-arm64 fuzz fuzz-planted fuzz-merge fuzz-coverage memcheck parity accuracy accuracy-photos convert-test bench install clean
+.PHONY: FORCE all cuda cuda-speed header check-header test kill-test smoke-test test-long test-busy sanitize asan tsan coverage matrix examples test-arm64 fuzz fuzz-planted fuzz-merge fuzz-coverage memcheck parity accuracy accuracy-photos convert-test bench install clean

@@ -22566,10 +22566,17 @@ static mirt_status mirt__turbo_decode(const unsigned char *bytes, size_t size, m
 #define MIRT__HAS_DECODER false
 #endif
 
+#ifdef MIRRORTRAIN_NO_STB_IMAGE
+#define MIRT__NO_DECODER "MIRRORTRAIN_NO_STB_IMAGE was defined"
+#else
+#define MIRT__NO_DECODER \
+    "the compiler did not find <stb/stb_image.h>; install it (Debian, Ubuntu: apt-get install libstb-dev) and compile " \
+    "again"
+#endif
+
 MIRT__LIB bool mirt__decoder_missing(const mirt_decode_desc *desc) {
     if (MIRT__HAS_DECODER || desc->decoder) return false;
-    mirt__fail(MIRT_E_NOT_FOUND, "no decoder was compiled in: stb_image.h (Debian: libstb-dev) was not found; mirt_decode_desc takes a "
-                                 "decoder of your own");
+    mirt__fail(MIRT_E_NOT_FOUND, "no decoder was compiled in for images: " MIRT__NO_DECODER);
     return true;
 }
 
@@ -22632,7 +22639,7 @@ static mirt_status mirt__decode_known(const unsigned char *bytes, size_t size, c
     (void)mode;
     (void)scale;
     (void)out;
-    return mirt__fail(MIRT_E_NOT_FOUND, "no decoder for it was compiled in: stb_image.h (Debian: libstb-dev) was not found");
+    return mirt__fail(MIRT_E_NOT_FOUND, "no decoder was compiled in for it: " MIRT__NO_DECODER);
 #endif
 }
 
@@ -22692,6 +22699,7 @@ MIRT_API mirt_status mirt_read_image(const char *path, mirt_color_mode mode, con
 
 #undef MIRT__STB
 #undef MIRT__HAS_DECODER
+#undef MIRT__NO_DECODER
 
 /* >>section images/resize.c */
 

@@ -318,7 +318,8 @@ static void look_at_threads(visit *v) {
 static void look_at_images(visit *v) {
     if (has(v, "turbojpeg")) say(v, FINE, "images", "JPEG by TurboJPEG%s", has(v, "stb_image") ? "; PNG, BMP and GIF by stb_image" : "; no other formats: install libstb-dev and compile again");
     else if (has(v, "stb_image")) say(v, FINE, "images", "JPEG, PNG, BMP and GIF by stb_image");
-    else say(v, WARNED, "images", "no decoder is compiled in; for photographs install libstb-dev and compile again");
+    else say(v, WARNED, "images", "no decoder is compiled in; for photographs install stb_image.h "
+             "(Debian, Ubuntu: apt-get install libstb-dev) and run make again");
 }
 
 /* Variables that change what runs, which may have been forgotten. */
