@@ -28988,7 +28988,7 @@ MIRT__LIB mirt_tensor *mirt__loss_weight_op(mirt__graph *graph, mirt__weight_kin
     mirt_shape shape = mirt_make_shape(kind == MIRT__WEIGHT_SAMPLE, 0, 0, 0, 0, 0);
     mirt__attrs a = mirt__no_attrs();
     if (shape.rank) shape.dim[0] = MIRT_ROWS;
-    a.kind = kind;
+    a.kind = (int)kind;
     a.shape = shape;
     return mirt__record(graph, MIRT__OP_loss_weight, &a, NULL, 0);
 }
@@ -29095,7 +29095,7 @@ static void mirt__unary_run(const mirt__call *call) {
 static mirt_tensor *mirt__binary_with(mirt__binary_kind kind, mirt_tensor *a, mirt_tensor *b, float scale, float offset) {
     if (!a || !b) return NULL;
     mirt__attrs attrs = mirt__no_attrs();
-    attrs.kind = kind;
+    attrs.kind = (int)kind;
     attrs.scale = scale;
     attrs.offset = offset;
     mirt_tensor *in[2] = {a, b};
@@ -29145,7 +29145,7 @@ MIRT__TABLE mirt__op mirt__op_unary = {"unary", mirt__unary_shape, mirt__unary_g
 MIRT__LIB mirt_tensor *mirt__unary_op(mirt__unary_kind kind, mirt_tensor *x, float scale, float offset) {
     if (!x) return NULL;
     mirt__attrs a = mirt__no_attrs();
-    a.kind = kind;
+    a.kind = (int)kind;
     a.scale = scale;
     a.offset = offset;
     return mirt__record(x->node->graph, MIRT__OP_unary, &a, &x, 1);
@@ -29424,7 +29424,7 @@ static mirt_tensor *mirt__logic_record(mirt__logic_kind kind, mirt_tensor *const
         if (!in[i]) return NULL;
     }
     mirt__attrs a = mirt__no_attrs();
-    a.kind = kind;
+    a.kind = (int)kind;
     return mirt__record(in[0]->node->graph, MIRT__OP_logic, &a, in, num_in);
 }
 
@@ -29531,7 +29531,7 @@ MIRT__TABLE mirt__op mirt__op_reduce_max_grad = {
 MIRT__LIB mirt_tensor *mirt__reduce_op(mirt__reduce_kind kind, mirt_tensor *x, unsigned axes, bool keepdims) {
     if (!x) return NULL;
     mirt__attrs a = mirt__no_attrs();
-    a.kind = kind;
+    a.kind = (int)kind;
     a.axes = axes;
     a.keepdims = keepdims;
     return mirt__record(x->node->graph, MIRT__OP_reduce, &a, &x, 1);
@@ -29605,7 +29605,7 @@ static void mirt__scan_run(const mirt__call *call) {
 static mirt_tensor *mirt__scan_op(int kind, mirt_tensor *x, int axis) {
     if (!x) return NULL;
     mirt__attrs a = mirt__no_attrs();
-    a.kind = kind;
+    a.kind = (int)kind;
     a.axis = axis;
     return mirt__record(x->node->graph, MIRT__OP_scan, &a, &x, 1);
 }
@@ -30918,7 +30918,7 @@ MIRT__TABLE mirt__op mirt__op_accuracy = {"accuracy", mirt__per_sample_shape, NU
 MIRT__LIB mirt_tensor *mirt__loss_op(mirt_loss kind, bool from_logits, mirt_tensor *x, mirt_tensor *labels) {
     if (!x || !labels) return NULL;
     mirt__attrs a = mirt__no_attrs();
-    a.kind = kind;
+    a.kind = (int)kind;
     a.from_logits = from_logits;
     mirt_tensor *in[2] = {x, labels};
     return mirt__record(x->node->graph, MIRT__OP_loss, &a, in, 2);
@@ -30927,7 +30927,7 @@ MIRT__LIB mirt_tensor *mirt__loss_op(mirt_loss kind, bool from_logits, mirt_tens
 MIRT__LIB mirt_tensor *mirt__accuracy_op(mirt__accuracy_kind kind, mirt_tensor *x, mirt_tensor *labels) {
     if (!x || !labels) return NULL;
     mirt__attrs a = mirt__no_attrs();
-    a.kind = kind;
+    a.kind = (int)kind;
     mirt_tensor *in[2] = {x, labels};
     return mirt__record(x->node->graph, MIRT__OP_accuracy, &a, in, 2);
 }
@@ -31134,7 +31134,7 @@ MIRT__TABLE mirt__op mirt__op_all_reduce = {"all_reduce", mirt__all_reduce_shape
 
 MIRT__LIB mirt_tensor *mirt__all_reduce_op(mirt_tensor **inout, int count, int kind) {
     mirt__attrs a = mirt__no_attrs();
-    a.kind = kind;
+    a.kind = (int)kind;
     if (!inout[0] || !mirt__record(inout[0]->node->graph, MIRT__OP_all_reduce, &a, inout, count)) return NULL;
     mirt__graph *graph = inout[0]->node->graph;
     for (int i = 0; i < count; i++) inout[i] = graph->node[graph->count - 1]->out[i];
@@ -40890,7 +40890,7 @@ MIRT__LIB void mirt__timing_phase(const mirt_model *model, mirt_phase phase) {
     if (s->timing != model) return;
     const double now = mirt__now();
     for (int d = 0; d < s->num_devices; d++) {
-        mirt__lane_lap(&s->lane[d], phase, now);
+        mirt__lane_lap(&s->lane[d], (int)phase, now);
         if (phase != MIRT_PHASE_INPUT) continue;
         mirt__lane_flush(&s->lane[d]); /* a step begins */
         __atomic_store_n(&s->lane[d].step, model->step, __ATOMIC_RELAXED);
@@ -44000,8 +44000,8 @@ typedef enum mirt__trap {
 /* Whether it is the first time. */
 static bool mirt__trap_first(const mirt_model *model, mirt__trap trap) {
     mirt_model *own = (mirt_model *)model;
-    const bool first = !(own->traps & trap);
-    own->traps |= trap;
+    const bool first = !(own->traps & (unsigned)trap);
+    own->traps |= (unsigned)trap;
     return first;
 }
 
@@ -45822,7 +45822,7 @@ static double mirt__peak_flops(const mirt_strategy *s, float (*chains)(int64_t c
     for (int i = 0; i < MIRT__PEAK_TRIES; i++) {
         double begin = mirt__now();
         mirt__team_run(team, mirt__peak_member, &run);
-        double rate = 2.0 * 12 * lanes * MIRT__PEAK_ROUNDS * mirt__team_size(team) / (mirt__now() - begin);
+        double rate = 2.0 * 12 * lanes * (int)MIRT__PEAK_ROUNDS * mirt__team_size(team) / (mirt__now() - begin);
         if (rate > best) best = rate;
     }
     return best;

@@ -47,8 +47,8 @@ for cc in gcc clang; do
     compile "$cc with MIRRORTRAIN_NO_SIMD" $cc -std=c11 $warnings -DMIRRORTRAIN_NO_SIMD -O0 -I. -c mirrortrain.c -o "$tmp/x.o"
     compile "$cc with MIRRORTRAIN_NO_THREADS" $cc -std=c11 $warnings -DMIRRORTRAIN_NO_THREADS -O0 -I. -c mirrortrain.c -o "$tmp/x.o"
     for language in "$cc -std=c11" "$cxx -x c++ -std=c++17"; do
-        compile "$language declares with -Wconversion" $language $warnings -Wconversion -Wsign-conversion -fsyntax-only -I. \
-            "$tmp/uses.c"
+        compile "$language with -Wconversion" $language $warnings -Wconversion -Wsign-conversion -fsyntax-only -I. \
+            mirrortrain.c "$tmp/uses.c"
     done
     compile "$cc declares, then implements, in one unit" $cc -std=c11 $warnings -fsyntax-only -I. "$tmp/twice.c"
     compile "$cc with MIRRORTRAIN_STATIC" $cc -std=c11 $warnings -O0 -I. "$tmp/static.c" -o "$tmp/$cc-static" -lm -lpthread
@@ -64,7 +64,6 @@ for cc in gcc clang; do
         compile "$compiler: and run" "$tmp/$cc-linked"
     done
 done
-compile "gcc with -Wconversion" gcc -std=c11 $warnings -Wconversion -Wsign-conversion -fsyntax-only -I. mirrortrain.c
 compile "C++ calls what C compiled" g++ "$tmp/gcc-main-cxx.o" "$tmp/gcc-uses-cxx.o" "$tmp/gcc-c.o" -o "$tmp/mixed" -lm -lpthread
 
 # Two private copies in one program: each has its own error text.

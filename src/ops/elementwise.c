@@ -30,7 +30,7 @@ static void mirt__unary_run(const mirt__call *call) {
 static mirt_tensor *mirt__binary_with(mirt__binary_kind kind, mirt_tensor *a, mirt_tensor *b, float scale, float offset) {
     if (!a || !b) return NULL;
     mirt__attrs attrs = mirt__no_attrs();
-    attrs.kind = kind;
+    attrs.kind = (int)kind;
     attrs.scale = scale;
     attrs.offset = offset;
     mirt_tensor *in[2] = {a, b};
@@ -80,7 +80,7 @@ MIRT__TABLE mirt__op mirt__op_unary = {"unary", mirt__unary_shape, mirt__unary_g
 MIRT__LIB mirt_tensor *mirt__unary_op(mirt__unary_kind kind, mirt_tensor *x, float scale, float offset) {
     if (!x) return NULL;
     mirt__attrs a = mirt__no_attrs();
-    a.kind = kind;
+    a.kind = (int)kind;
     a.scale = scale;
     a.offset = offset;
     return mirt__record(x->node->graph, MIRT__OP_unary, &a, &x, 1);

@@ -55,7 +55,7 @@ MIRT__LIB mirt_tensor *mirt__loss_weight_op(mirt__graph *graph, mirt__weight_kin
     mirt_shape shape = mirt_make_shape(kind == MIRT__WEIGHT_SAMPLE, 0, 0, 0, 0, 0);
     mirt__attrs a = mirt__no_attrs();
     if (shape.rank) shape.dim[0] = MIRT_ROWS;
-    a.kind = kind;
+    a.kind = (int)kind;
     a.shape = shape;
     return mirt__record(graph, MIRT__OP_loss_weight, &a, NULL, 0);
 }

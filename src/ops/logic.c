@@ -57,7 +57,7 @@ static mirt_tensor *mirt__logic_record(mirt__logic_kind kind, mirt_tensor *const
         if (!in[i]) return NULL;
     }
     mirt__attrs a = mirt__no_attrs();
-    a.kind = kind;
+    a.kind = (int)kind;
     return mirt__record(in[0]->node->graph, MIRT__OP_logic, &a, in, num_in);
 }
 

@@ -111,7 +111,7 @@ MIRT__TABLE mirt__op mirt__op_accuracy = {"accuracy", mirt__per_sample_shape, NU
 MIRT__LIB mirt_tensor *mirt__loss_op(mirt_loss kind, bool from_logits, mirt_tensor *x, mirt_tensor *labels) {
     if (!x || !labels) return NULL;
     mirt__attrs a = mirt__no_attrs();
-    a.kind = kind;
+    a.kind = (int)kind;
     a.from_logits = from_logits;
     mirt_tensor *in[2] = {x, labels};
     return mirt__record(x->node->graph, MIRT__OP_loss, &a, in, 2);
@@ -120,7 +120,7 @@ MIRT__LIB mirt_tensor *mirt__loss_op(mirt_loss kind, bool from_logits, mirt_tens
 MIRT__LIB mirt_tensor *mirt__accuracy_op(mirt__accuracy_kind kind, mirt_tensor *x, mirt_tensor *labels) {
     if (!x || !labels) return NULL;
     mirt__attrs a = mirt__no_attrs();
-    a.kind = kind;
+    a.kind = (int)kind;
     mirt_tensor *in[2] = {x, labels};
     return mirt__record(x->node->graph, MIRT__OP_accuracy, &a, in, 2);
 }

@@ -79,7 +79,7 @@ MIRT__TABLE mirt__op mirt__op_reduce_max_grad = {
 MIRT__LIB mirt_tensor *mirt__reduce_op(mirt__reduce_kind kind, mirt_tensor *x, unsigned axes, bool keepdims) {
     if (!x) return NULL;
     mirt__attrs a = mirt__no_attrs();
-    a.kind = kind;
+    a.kind = (int)kind;
     a.axes = axes;
     a.keepdims = keepdims;
     return mirt__record(x->node->graph, MIRT__OP_reduce, &a, &x, 1);

@@ -100,7 +100,7 @@ static double mirt__peak_flops(const mirt_strategy *s, float (*chains)(int64_t c
     for (int i = 0; i < MIRT__PEAK_TRIES; i++) {
         double begin = mirt__now();
         mirt__team_run(team, mirt__peak_member, &run);
-        double rate = 2.0 * 12 * lanes * MIRT__PEAK_ROUNDS * mirt__team_size(team) / (mirt__now() - begin);
+        double rate = 2.0 * 12 * lanes * (int)MIRT__PEAK_ROUNDS * mirt__team_size(team) / (mirt__now() - begin);
         if (rate > best) best = rate;
     }
     return best;

@@ -145,7 +145,7 @@ MIRT__LIB void mirt__timing_phase(const mirt_model *model, mirt_phase phase) {
     if (s->timing != model) return;
     const double now = mirt__now();
     for (int d = 0; d < s->num_devices; d++) {
-        mirt__lane_lap(&s->lane[d], phase, now);
+        mirt__lane_lap(&s->lane[d], (int)phase, now);
         if (phase != MIRT_PHASE_INPUT) continue;
         mirt__lane_flush(&s->lane[d]); /* a step begins */
         __atomic_store_n(&s->lane[d].step, model->step, __ATOMIC_RELAXED);

@@ -14,8 +14,8 @@ typedef enum mirt__trap {
 /* Whether it is the first time. */
 static bool mirt__trap_first(const mirt_model *model, mirt__trap trap) {
     mirt_model *own = (mirt_model *)model;
-    const bool first = !(own->traps & trap);
-    own->traps |= trap;
+    const bool first = !(own->traps & (unsigned)trap);
+    own->traps |= (unsigned)trap;
     return first;
 }
 
