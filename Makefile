@@ -19,6 +19,8 @@
 # make accuracy      bfloat16 trains as well as float32: make accuracy PEER_PYTHON=/path/to/python
 # make accuracy-photos  the program fine-tunes MobileNetV2 on photographs to the accuracy that Keras reaches
 # make parity        networks in training beside float64 Keras: make parity PEER_PYTHON=/path/to/python
+# make differential  MODELS models (300) drawn from SEED (0) beside float64 Keras, with metrics, schedules, images and
+#                   directories: make differential PEER_PYTHON=/path/to/python; differential-planted: planted errors are found
 # make convert-test  weights from Keras, torchvision and timm and back: make convert-test PEER_PYTHON=/path/to/python:/another
 # make sim-test      the GPU backend on a simulated CUDA runtime; needs NVIDIA's headers (tests/sim/fetch_headers), no GPU
 #                   sim-full, sim-asan, sim-tsan: more of it; sim-coverage: lines of src/cuda that it reaches
@@ -47,6 +49,8 @@ FUZZ_SECONDS = $(if $(FUZZ_RUNS),0,60)
 FUZZ_SEQUENCES = 10000
 FUZZ = model image resume cache csv gzip log
 KILLS = 1000
+MODELS = 300
+SEED = 0
 PREFIX = /usr/local
 
 WARNINGS = -Wall -Wextra -Wpedantic -Wshadow -Werror
@@ -190,6 +194,7 @@ test-long:
 	@tests/run -t 3600 tests/check_size.sh tests/check_caller_speed.sh $(LONG_TESTS:%=build/tests/%)
 	@$(MAKE) --no-print-directory memcheck
 	@CUDA_SECONDS=180 QUICK=1 tests/run -t 3600 tests/check_cuda.sh
+	@$(MAKE) --no-print-directory differential
 	@$(MAKE) --no-print-directory test-busy
 
 # Seven runs of make test.
@@ -260,6 +265,16 @@ accuracy-photos: build/mirrortrain
 parity: build/tests/parity_networks
 	@$(PEER_PYTHON) tests/parity.py build/tests/parity_networks $(PARITY)
 
+# The C side in several files; MODELS and SEED choose what is drawn.
+build/tests/differential: $(wildcard tests/differential/*.c) tests/differential/runner.h build/parts.h build/tests/parts.a mirrortrain.h
+	$(CC) $(PARTS) $(CFLAGS) -g $(TEST_WARNINGS) -include build/parts.h $(filter %.c,$^) build/tests/parts.a -o $@ $(LDLIBS)
+
+differential: build/tests/differential
+	@$(PEER_PYTHON) tests/differential.py --models $(MODELS) --seed $(SEED) build/tests/differential
+
+differential-planted: build/tests/differential
+	@CC="$(CC)" CFLAGS="$(CFLAGS)" $(PEER_PYTHON) tests/differential.py --planted build/tests/differential
+
 convert-test: build/tests/predict_file
 	@for python in $(subst :, ,$(PEER_PYTHON)); do $$python tests/check_convert.py build/tests/predict_file || exit 1; done
 
@@ -289,4 +304,4 @@ install: build/mirrortrain
 clean:
 	rm -rf build
 
-.PHONY: FORCE all cuda cuda-speed header check-header test kill-test smoke-test test-long test-busy sanitize asan tsan coverage matrix examples test-arm64 fuzz fuzz-planted fuzz-merge fuzz-coverage memcheck parity accuracy accuracy-photos convert-test bench install clean
+.PHONY: FORCE all cuda cuda-speed header check-header test kill-test smoke-test test-long test-busy sanitize asan tsan coverage matrix examples test-arm64 fuzz fuzz-planted fuzz-merge fuzz-coverage memcheck parity differential differential-planted accuracy accuracy-photos convert-test bench install clean

@@ -1,0 +1,84 @@
+"""Compares a drawn model in C with float64 Keras: outputs, losses of its steps, weights and metrics.
+
+The limit of a tensor is FACTOR times the error that float32 Keras makes on the same model: the largest distance from float64 Keras
+over two float32 runs, the second on inputs and weights moved by a rounding; at least FACTOR roundings of the tensor's largest number.
+The error of the very model is the measure because it holds the model's conditioning: a gradient that is zero but for rounding, divided
+by its own size by Adam, is noise of the size of the learning rate in any float32 program.
+
+A derivative that jumps (kinks.py) is not in that measure when no run happens to cross it. Data that come within NEAR, or 32 times
+float32 Keras's error, of such a point are drawn anew, and the model too if that does not help; that looks at Keras alone."""
+import os
+
+import arrays
+import draw
+import keras_side
+import metrics
+import numpy as np
+import spec as texts
+from case import Case, compare
+
+FACTOR = 16
+ROUNDING = 2.0 ** -24
+NEAR = 2e-6
+ATTEMPTS = 6
+
+
+def size_of(a):
+    return float(np.max(np.abs(a))) if a.size else 0.0
+
+
+class Model(Case):
+    part, every = "model", 1
+
+    def __init__(self, seed, scratch):
+        self.attempts = 0
+        for variation in range(4):  # a few models lie at a kink whatever the data
+            self.spec = draw.draw(seed, variation)
+            if self.draw_data():
+                break
+        else:
+            raise RuntimeError("no data stay away from kinks")
+        super().__init__(seed, texts.model_text(self.spec))
+        for kind in "xy":
+            for i, a in enumerate(self.data[kind]):
+                self.files["%s%d.bin" % (kind, i)] = a
+        if self.data["weights"] is not None:
+            self.files["weights.bin"] = self.data["weights"]
+
+    def draw_data(self):
+        """Data, what float64 Keras makes of them, and float32 Keras's errors; False: all data are near a kink."""
+        wide, narrow = keras_side.Side(self.spec, "float64"), keras_side.Side(self.spec, "float32")
+        for attempt in range(ATTEMPTS):
+            self.attempts += 1
+            self.data = arrays.draw_data(self.spec, wide.shapes(), attempt)
+            wide.watch.least = np.inf
+            self.want = wide.run(self.data, watched=True)
+            if wide.watch.least < NEAR:
+                continue
+            runs = [narrow.run(d) for d in (self.data, arrays.perturbed(self.data, attempt))]
+            self.error = {k: max(size_of(r[k] - v) for r in runs) for k, v in self.want.items()}
+            forward = max(self.error[k] / (size_of(v) + 1e-30) for k, v in self.want.items() if k.startswith("before/"))
+            if wide.watch.least >= 32 * forward:
+                return True
+        return False
+
+    def write(self, directory):
+        super().write(directory)
+        arrays.write_safetensors(os.path.join(directory, "weights.safetensors"), self.data["values"])
+
+    def check(self, results, directory):
+        complaints = []
+        for name, want in self.want.items():
+            limit = FACTOR * max(self.error[name], ROUNDING * size_of(want))
+            complaints.append(compare(name, results.get(name), want, limit))
+        for number, out in enumerate(self.spec["outputs"]):
+            predictions = results["after/" + out["layer"]].astype(np.float32).reshape([-1] + list(out["shape"]))
+            for m in self.spec["metrics"]:
+                name = ("%s_%s" % (out["layer"], m["name"])) if len(self.spec["outputs"]) > 1 else m["name"]
+                want = metrics.value(m, out["loss"], self.data["y"][number], predictions)
+                complaints.append(compare("evaluate/" + name, results.get("evaluate/" + name), np.array([want]), metrics.LIMIT))
+        expected = set(self.want) | {"evaluate/" + ("%s_%s" % (o["layer"], m["name"]) if len(self.spec["outputs"]) > 1 else m["name"])
+                                     for o in self.spec["outputs"] for m in self.spec["metrics"]}
+        if set(results) != expected:
+            complaints.append("results are not the expected ones: %s" % ", ".join(sorted(set(results) ^ expected)))
+        return [c for c in complaints if c]

@@ -1,0 +1,1 @@
+def find_all(*a): pass

@@ -1,0 +1,95 @@
+"""Draws how a model is compiled and trained: optimizer, schedule, losses, metrics, weights, replicas."""
+STEPS = 5
+
+
+def draw_optimizer(d):
+    kind = d.pick(["adam", "adam", "adamw", "sgd", "sgd", "rmsprop"])
+    o = {"kind": kind, "learning_rate": d.pick({"sgd": [0.1, 0.05, 0.02]}.get(kind, [0.02, 0.01, 0.003]))}
+    if kind in ("adam", "adamw"):
+        o.update(beta_1=d.pick([0.9, 0.9, 0.5, 0.0]), beta_2=d.pick([0.999, 0.999, 0.99, 0.9]), epsilon=d.pick([1e-7, 1e-7, 1e-3]),
+                 amsgrad=d.chance(0.3))
+    elif kind == "sgd":
+        o.update(momentum=d.pick([0.0, 0.9, 0.5]))
+        o.update(nesterov=bool(o["momentum"]) and d.chance(0.5))
+    else:
+        o.update(rho=d.pick([0.9, 0.9, 0.99, 0.5]), momentum=d.pick([0.0, 0.9, 0.5]), epsilon=d.pick([1e-7, 1e-3]), centered=d.chance(0.4))
+    if kind == "adamw" or d.chance(0.25):
+        o["weight_decay"] = d.pick([0.004, 0.1, 0.5])
+        if d.chance(0.5):
+            o["exclude_from_weight_decay"] = d.pick([["bias"], ["bias", "gamma", "beta"], ["kernel"], ["n1"]])
+    clip = d.pick([None, None, None, "clipnorm", "global_clipnorm", "clipvalue"])
+    if clip:
+        o[clip] = d.pick([0.01, 0.1, 0.5])
+    if d.chance(0.3):
+        o.update(use_ema=True, ema_momentum=d.pick([0.99, 0.9, 0.5]), ema_overwrite_frequency=d.pick([None, None, 2, 3]))
+    return o
+
+
+def draw_schedule(d, rate):
+    """As part of a model, a schedule that changes within its few steps."""
+    kind = d.pick(["piecewise_constant", "exponential_decay", "polynomial_decay", "inverse_time_decay", "cosine_decay", "cosine_restarts"])
+    if kind == "piecewise_constant":
+        return {"kind": kind, "boundaries": [1, 3], "values": [rate, rate / 2, rate * 2]}
+    s = {"kind": kind, "initial": rate, "steps": d.pick([2, 3, 7])}
+    if kind in ("exponential_decay", "inverse_time_decay"):
+        s.update(rate=d.pick([0.5, 0.9]), staircase=d.chance(0.5))
+    elif kind == "polynomial_decay":
+        s.update(end=rate / 8, power=d.pick([1.0, 2.0, 0.5]), cycle=d.chance(0.5))
+    elif kind == "cosine_decay":
+        s.update(alpha=d.pick([0.0, 0.1]))
+        if d.chance(0.5):
+            s.update(warmup_steps=2, warmup_target=rate * 2)
+    else:
+        s.update(t_mul=d.pick([1.0, 2.0]), m_mul=d.pick([1.0, 0.75]), alpha=d.pick([0.0, 0.1]))
+    return s
+
+
+def metrics_of(d, out):
+    loss, units = out["loss"], out["shape"][-1]
+    if loss == "mean_squared_error":
+        return ["mae", "mse"]
+    if loss == "binary_crossentropy":
+        return ["accuracy", "binary_accuracy", "precision", "recall", "auc", "mae"] if len(out["shape"]) == 1 and units == 1 else ["binary_accuracy", "mse"]
+    if loss == "categorical_crossentropy":
+        return ["accuracy", "categorical_accuracy", "top_k_categorical_accuracy"]
+    return ["accuracy", "sparse_categorical_accuracy", "sparse_top_k_categorical_accuracy"]
+
+
+def draw_metrics(d):
+    """Metrics that fit every output."""
+    fitting = [set(metrics_of(d, out)) for out in d.spec["outputs"]]
+    names = sorted(set.intersection(*fitting))
+    chosen = [n for n in names if d.chance(0.6)]
+    return [{"kind": n, "name": "m%d" % i, "k": 2 if "top_k" in n else None} for i, n in enumerate(chosen)]
+
+
+def frozen_layers(d):
+    """Some layers with weights, if others are left."""
+    with_weights = [l["name"] for l in d.spec["layers"] if "activation" in l and "kernel" in str(l) or l["kind"] in ("dense", "batch_norm", "layer_norm", "prelu")]
+    if not d.chance(0.25):
+        return []
+    return [n for n in with_weights[:-1] if d.chance(0.4)]
+
+
+def draw_training(d, from_logits):
+    spec = d.spec
+    replicas = d.pick([1, 1, 2, 3])
+    spec["strategy"] = {"replicas": replicas, "devices": d.random.randint(1, min(2, replicas)),
+                        "kind": d.pick(["mirrored", "mirrored", "central_storage", "one_device"]),
+                        "collective": d.pick(["auto", "tree", "ring", "reduce_to_one_device"])}
+    spec["optimizer"] = draw_optimizer(d)
+    spec["schedule"] = draw_schedule(d, spec["optimizer"]["learning_rate"]) if d.chance(0.25) else None
+    spec["frozen"] = frozen_layers(d)
+    spec["compile"] = {"from_logits": from_logits, "reduction": "sum" if d.chance(0.15) else "sum_over_batch_size",
+                       "loss_weights": [d.pick([1.0, 0.5, 2.0]) for _ in spec["outputs"]] if d.chance(0.3) else None}
+    spec["metrics"] = draw_metrics(d)
+    batch = d.pick([1, 2, 3, 4, 5, 7, 8, 9, 11, 13, 16])
+    batches = d.pick([1, 2, 3, 5])  # in an epoch
+    accumulate = d.pick([2, 3]) if d.chance(0.12) else 1
+    rows = batch * accumulate * batches - (d.random.randint(0, batch - 1) if accumulate == 1 else 0)
+    out = spec["outputs"][0]
+    classes = len(spec["outputs"]) == 1 and "categorical" in out["loss"] and d.chance(0.3)
+    spec["train"] = {
+        "loop": "fit" if classes or accumulate > 1 or d.chance(0.6) else "batch", "batch": batch, "rows": rows, "accumulate": accumulate,
+        "steps": STEPS, "sample_weights": d.chance(0.3),
+        "class_weights": [d.pick([0.5, 1.0, 2.0, 3.0]) for _ in range(out["shape"][-1])] if classes else None}
