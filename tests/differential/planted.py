@@ -1,1 +1,150 @@
-def find_all(*a): pass
+"""Plants one small error at a time in a copy of a source file of the library; some case must fail that passes without it."""
+import os
+import subprocess
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+FLAGS = ["-std=c11", "-D_POSIX_C_SOURCE=200809L", "-DMIRRORTRAIN_SPLIT_BUILD", "-O1", "-w"]
+MODELS = 150  # cases that are drawn
+
+# Family, part, file, what stands there once, what stands there instead, the error in words.
+PLANTS = [
+    ("convolution", "model", "ops/conv.c", "*pad_before = pad / 2;", "*pad_before = (pad + 1) / 2;", "the odd pixel of padding at the top and left"),
+    ("transposed convolution", "model", "ops/conv.c", "dx[0] = mirt__conv2d_op(dy[0], k, &a);\n    if (k->needs_grad) dx[1] = mirt__record(node->graph",
+     "dx[0] = mirt_scale(mirt__conv2d_op(dy[0], k, &a), 0.5f, 0);\n    if (k->needs_grad) dx[1] = mirt__record(node->graph", "half of the input's gradient"),
+    ("depthwise convolution", "model", "nn/layers_conv.c", "mirt_glorot_uniform(), &d->depthwise_regularizer);", "mirt_glorot_uniform(), &d->bias_regularizer);",
+     "the bias's regularizer for the kernel"),
+    ("maximum pooling", "model", "kernels/fast_pool.c", "w.first = ky * p->kw + kx;", "w.first = ky * p->kh + kx;", "places counted by the window's height"),
+    ("average pooling", "model", "kernels/common_pool.c", "const float count = (float)((w.ky1 - w.ky) * (w.kx1 - w.kx));",
+     "const float count = (float)(p->kh * p->kw);", "padding counts in the mean"),
+    ("average pooling", "model", "kernels/common_pool.c", "dx[c] += dy[c] / count;", "dx[c] = dy[c] / count;", "overlapping windows do not add up in the gradient"),
+    ("global pooling", "model", "nn/layers_image.c", "return mirt__global_pool(MIRT__REDUCE_MAX, x, desc);", "return mirt__global_pool(MIRT__REDUCE_MEAN, x, desc);",
+     "the mean instead of the maximum"),
+    ("up-sampling", "model", "kernels/common_resize.c", "y[j] = top + (bottom - top) * v.part;", "y[j] = top + (bottom - top) * u.part;", "one axis's fraction for both"),
+    ("cropping", "model", "nn/layers_image.c", "int64_t begin[4] = {0, d->border[0][0], d->border[1][0], 0}, size[4]",
+     "int64_t begin[4] = {0, d->border[0][1], d->border[1][0], 0}, size[4]", "top and bottom exchanged"),
+    ("batch normalization", "model", "nn/layers_norm.c", "a.epsilon = d->epsilon;\n    a.momentum", "a.epsilon = 1e-5f;\n    a.momentum", "an epsilon of 1e-5"),
+    ("batch normalization", "model", "mirror/aggregate.c", "sum += (double)rows[r] * ((double)value[r][i] - first);",
+     "sum += total / active * ((double)value[r][i] - first);", "moving statistics not weighted by rows"),
+    ("batch normalization", "model", "mirror/aggregate.c", "+ delta * delta * (n * more / all);", "+ 0 * delta;", "global variance without the distance of the means"),
+    ("batch normalization", "model", "ops/norm.c", "if (frozen || !mirt__in_training(node, mode))", "if (!mirt__in_training(node, mode))", "frozen layers use the batch's statistics"),
+    ("layer normalization", "model", "kernels/common_norm.c", "squares = squares / (double)n - sum * sum;", "squares = squares / (double)(n - 1) - sum * sum;", "variance over n - 1"),
+    ("rescaling, normalization", "model", "nn/layers_core.c", "matrix[(d->reverse ? n - 1 - i : i) * n + i] = (float)(1 / deviation);",
+     "matrix[(d->reverse ? n - 1 - i : i) * n + i] = (float)(1 / d->variance[i]);", "the variance instead of its root"),
+    ("activations", "model", "kernels/activations.c", "MIRT__LEAKY_RELU_GRAD, 0.2f}", "MIRT__LEAKY_RELU_GRAD, 0.3f}", "a slope of 0.3"),
+    ("activations", "model", "kernels/common_elementwise.c", "MIRT__BINARY_CASE(MIRT__TANH_GRAD, a * (1 - b * b))", "MIRT__BINARY_CASE(MIRT__TANH_GRAD, a * (1 - b))",
+     "the slope of tanh"),
+    ("activation layers", "model", "nn/layers_activation.c", "x, slope, -slope * threshold)", "x, slope, 0)", "ReLU's threshold not taken off below it"),
+    ("merging", "model", "nn/layers_merge.c", "1.0f / (float)layer->num_in, 0);", "0.5f, 0);", "Average of any number divides by 2"),
+    ("reshaping", "model", "nn/layers_core.c", "permutation[i + 1] = dims->dim[i] > 0 && dims->dim[i] <= dims->rank ? (int)dims->dim[i] : -1;",
+     "permutation[dims->dim[i]] = i + 1;", "Permute the other way round"),
+    ("losses", "model", "kernels/common_loss.c", "dx[j] = scale * (dx[j] * total - t[j]);", "dx[j] = scale * (dx[j] - t[j]);", "labels taken to add up to 1 in the gradient"),
+    ("losses", "model", "kernels/common_loss.c", "if (l->from_logits) dx[j] = share * (1 / (1 + expf(-x[j])) - t[j]);",
+     "if (l->from_logits) dx[j] = scale * (1 / (1 + expf(-x[j])) - t[j]);", "binary cross-entropy's gradient is a sum over outputs"),
+    ("loss weights", "model", "train/trainer.c", "mirt__unary_op(MIRT__AFFINE, own[i], weight, 0) : own[i];", "own[i] : own[i];", "weights of outputs are not used"),
+    ("class weights", "model", "train/trainer.c", "if (body->num_class_weights) loss = mirt__binary_op(MIRT__MULTIPLY, loss,", "if (body->num_class_weights) loss = mirt__binary_op(MIRT__ADD, loss,",
+     "weights of classes are added"),
+    ("sample weights", "model", "train/trainer.c", "loss = mirt__binary_op(MIRT__MULTIPLY, loss, loss ?", "loss = mirt__binary_op(MIRT__MAXIMUM, loss, loss ?", "weights of samples are not multiplied"),
+    ("regularizers", "model", "nn/layers.c", "mirt__unary_op(MIRT__ABS, w, 0, 0), all, false), r->l1, 0)", "mirt__unary_op(MIRT__ABS, w, 0, 0), all, false), r->l2, 0)", "l2 in the place of l1"),
+    ("replicas", "model", "train/run.c", "MIRT_SUM ? 1.0 : 1.0 / (double)f->rows;", "MIRT_SUM ? 1.0 : 1.0 / (double)((f->rows + 1) / 2 * 2);", "the mean over an even number of rows"),
+    ("optimizers", "model", "nn/optimizers.c", "(float)(rate * (sqrt(1 - pow((double)o->beta_2, t)) / (1 - pow((double)o->beta_1, t))));",
+     "(float)(rate / (1 - pow((double)o->beta_1, t)));", "no bias correction of Adam's second moment"),
+    ("optimizers", "model", "nn/optimizers.c", "update->nesterov = o->nesterov;", "update->nesterov = false;", "no Nesterov momentum"),
+    ("optimizers", "model", "nn/optimizers.c", "update->new_1 = (float)(1 - mirt__as_written(o->rho));", "update->new_1 = 0.1f;", "RMSprop's rho is always 0.9"),
+    ("clipping", "model", "nn/optimizers.c", "norm <= (double)most ? 1.0f : (float)((double)most / norm);", "norm <= (double)most ? 1.0f : (float)((double)most / (norm + 1e-3));",
+     "an epsilon in the clipped norm"),
+    ("weight decay", "model", "nn/optimizers.c", "u->decay = mirt__decays(o, v->name) ?", "u->decay = true ?", "exclude_from_weight_decay is passed over"),
+    ("weight averages", "model", "nn/optimizers.c", "(model->step + 1) % o->ema_overwrite_frequency == 0", "model->step % o->ema_overwrite_frequency == 0", "averages overwrite one step late"),
+    ("accumulation", "model", "data/stages.c", "(char *)out->field[f] + (size_t)out->rows * dataset->spec.field[f].bytes;",
+     "(char *)out->field[f] + (size_t)(i ? part.rows : 0) * dataset->spec.field[f].bytes;", "the third batch takes the place of the second"),
+    ("metrics", "metrics", "nn/metrics_table.c", "(int)ceilf(p * (float)(buckets - 1)) - 1;", "(int)floorf(p * (float)(buckets - 1)) - 1;", "AUC counts what equals a threshold as above it"),
+    ("metrics", "metrics", "nn/metrics_table.c", "return mirt__ratio(2 * sum[0], 2 * sum[0] + sum[1] + sum[2]);", "return mirt__ratio(sum[0], sum[0] + sum[1] + sum[2]);", "F1 is the share of hits"),
+    ("metrics", "metrics", "nn/metrics_table.c", "larger += x[j] > x[label];", "larger += x[j] >= x[label] && j != label;", "ties count against a label in the top k"),
+    ("schedules", "schedules", "nn/schedules.c", "step > (double)s->boundary[i]", "step >= (double)s->boundary[i]", "a boundary belongs to the next value"),
+    ("schedules", "schedules", "nn/schedules.c", "double done = (step - warm) / (double)s->steps;", "double done = step / (double)s->steps;", "warm-up counts as decay"),
+    ("resizing", "resize", "images/resize.c", "float at = ((float)i + 0.5f) * scale - 0.5f, whole", "float at = (float)i * scale, whole", "pixels shifted by a half"),
+    ("resizing", "resize", "images/resize.c", "resize->antialias && scale > 1 ? scale : 1;", "resize->antialias ? scale : 1;", "antialiasing narrows the filter of enlarged images"),
+    ("augmentation", "augment", "kernels/transform.h", "middle_x = (w - 1) / 2, middle_y = (h - 1) / 2;", "middle_x = w / 2, middle_y = h / 2;", "images turn around a corner of their middle"),
+    ("augmentation", "augment", "kernels/augment.c", "at = at < -once ? at + twice : -at - 1;", "at = at < -once ? at + twice : -at;", "reflection repeats no edge"),
+    ("directories", "directory", "data/image_dataset.c", "int64_t validation = (int64_t)(split * (double)count);", "int64_t validation = (int64_t)(split * (double)count + 0.5);", "the split is rounded"),
+    ("directories", "directory", "data/image_files.c", "for (int64_t i = list->count - 1; i > 0; i--) {\n        uint32_t most", "for (int64_t i = list->count - 1; i > 1; i--) {\n        uint32_t most",
+     "the shuffle ends one early"),
+]
+
+
+def compile_with(source, place, scratch, objects):
+    """A runner with one source replaced; raises CalledProcessError."""
+    built = os.path.join(scratch, "planted")
+    cc, archive = os.environ.get("CC", "cc").split(), os.path.join(ROOT, "build/tests/parts.a")
+    units = [source] if source.endswith(".c") else ["kernels/augment.c"]  # the one user of a header that is planted in
+    made = []
+    for unit in units:
+        made.append(os.path.join(scratch, os.path.basename(unit) + ".o"))
+        subprocess.run(cc + FLAGS + ["-include", os.path.join(ROOT, "tests/hooks.h"), "-c", os.path.join(place, unit), "-o", made[-1]], check=True)
+    subprocess.run(cc + objects + made + [archive, "-o", built, "-lm", "-lpthread"], check=True)
+    return built
+
+
+def plant(entry, place, scratch, objects):
+    """A runner with the error, or None where the table does not fit the source."""
+    _, _, source, old, new, _ = entry
+    path = os.path.join(place, source)
+    with open(path) as f:
+        text = f.read()
+    if text.count(old) != 1:
+        return None
+    with open(path, "w") as f:
+        f.write(text.replace(old, new))
+    try:
+        return compile_with(source, place, scratch, objects)
+    finally:
+        with open(path, "w") as f:
+            f.write(text)
+
+
+def runner_objects(scratch):
+    here, out = os.path.join(ROOT, "tests/differential"), []
+    for name in sorted(os.listdir(here)):
+        if name.endswith(".c"):
+            out.append(os.path.join(scratch, name + ".runner.o"))
+            subprocess.run(os.environ.get("CC", "cc").split() + FLAGS + ["-include", os.path.join(ROOT, "build/parts.h"), "-c", os.path.join(here, name), "-o", out[-1]], check=True)
+    return out
+
+
+def draw_passing(options, draw_all, run, scratch):
+    """The cases that pass without a planted error, by part."""
+    passing, total = {}, 0
+    for part, seed, _ in draw_all(options, scratch):
+        try:
+            case = part(seed, scratch)
+        except Exception as error:
+            print("%s of seed %d cannot be drawn: %s" % (part.part, seed, error))
+            continue
+        total += 1
+        if not run(case, options.runner, scratch):
+            passing.setdefault(part.part, []).append(case)
+    print("%d of %d cases pass without an error" % (sum(map(len, passing.values())), total), flush=True)
+    return passing
+
+
+def find_all(options, draw_all, run, scratch):
+    place = os.path.join(scratch, "src")
+    subprocess.run(["cp", "-R", os.path.join(ROOT, "src"), place], check=True)
+    objects = runner_objects(scratch)
+    options.models = min(options.models, MODELS)
+    passing = draw_passing(options, draw_all, run, scratch)
+    found = missed = 0
+    for entry in PLANTS:
+        family, part, source, _, _, words = entry
+        runner, by = plant(entry, place, scratch, objects), None
+        tried = 0
+        for case in passing.get(part, []) if runner else []:
+            tried += 1
+            complaints = run(case, runner, scratch)
+            if complaints:
+                by = "seed %d: %s" % (case.seed, complaints[0][:70])
+                break
+        found, missed = found + bool(by), missed + (not by)
+        outcome = "found" if by else "NOT FOUND" if runner else "%s HAS CHANGED" % source
+        print("%-24s %-58s %s" % (family, words, outcome + (" by case %d, %s" % (tried, by) if by else "")), flush=True)
+    print("%d passed, %d failed" % (found, missed))
+    return missed > 0
