@@ -35514,7 +35514,8 @@ MIRT__LIB int mirt__metric_sums(const mirt__metric_use *use) {
 
 MIRT__LIB bool mirt__metric_compares(const mirt_model *model, const mirt__metric_use *use) {
     const mirt__loss_class *loss = mirt__output_loss(model, use->output);
-    if (use->metric == MIRT_ACCURACY) return mirt__accuracy_kind_of(model, use->output) == MIRT__ACCURACY_BINARY;
+    if (use->metric == MIRT_ACCURACY)
+        return mirt__accuracy_kind_of(model, use->output) == MIRT__ACCURACY_BINARY && !use->options.from_logits;
     return use->cls && (use->cls->count == mirt__count_binary || use->cls->count == mirt__count_positives) && !use->options.from_logits &&
            use->options.threshold == 0.5f && !(loss && loss->undo == MIRT_SOFTMAX);
 }
@@ -36148,23 +36149,30 @@ MIRT__LIB bool mirt__metric_shares(const mirt__metric_use *a, const mirt__metric
     return mirt__metric_sums(a) && mirt__metric_sums(b) && a->output == b->output && a->options.from_logits == b->options.from_logits;
 }
 
+/* Predictions as the metric takes them: probabilities, where its options say that the outputs are logits. */
+static mirt_tensor *mirt__metric_scores(const mirt_model *model, const mirt__metric_use *use, mirt_tensor *output) {
+    const mirt__loss_class *loss = mirt__output_loss(model, use->output);
+    const bool probabilities =
+        mirt_output_scores(model, use->output) == MIRT_SCORES_PROBABILITIES; /* by an activation */
+    if (!use->options.from_logits || !model->config.from_logits || probabilities) return output;
+    if (!loss || loss->undo != MIRT_SOFTMAX) return mirt__activation_op(MIRT_SIGMOID, output);
+    /* Rounding in a softmax could tie the largest scores. */
+    return use->metric == MIRT_ACCURACY ? output : mirt_softmax(output);
+}
+
 /* What a counting metric counts: predictions, with the labels as they are in the data. */
 static mirt_tensor *mirt__counted_record(const mirt_model *model, const mirt__metric_use *use, mirt_tensor *output, const mirt_tensor *labels) {
     const int64_t have = mirt__shape_count(&labels->shape);
-    const mirt__loss_class *loss = mirt__output_loss(model, use->output);
     if (have != use->elements && (have != 1 || use->metric == MIRT_MAE || use->metric == MIRT_MSE)) {
         return mirt__fail(MIRT_E_SHAPE, "%s of %s compares %lld values a sample; the labels have %lld", use->cls->name, mirt__output_name(model, use->output),
                           (long long)use->elements, (long long)have), (mirt_tensor *)NULL;
     }
-    const bool probabilities =
-        mirt_output_scores(model, use->output) == MIRT_SCORES_PROBABILITIES; /* by an activation */
-    if (!use->options.from_logits || !model->config.from_logits || probabilities) return output;
-    return loss && loss->undo == MIRT_SOFTMAX ? mirt_softmax(output) : mirt__activation_op(MIRT_SIGMOID, output);
+    return mirt__metric_scores(model, use, output);
 }
 
 MIRT__LIB mirt_tensor *mirt__metric_record(const mirt_model *model, const mirt__metric_use *use, mirt_tensor *output, mirt_tensor *labels) {
     if (use->cls && use->cls->count) return mirt__counted_record(model, use, output, labels);
-    if (use->cls) return use->cls->record(model, use->output, output, labels);
+    if (use->cls) return use->cls->record(model, use->output, mirt__metric_scores(model, use, output), labels);
     mirt_tensor *value, *cast = mirt_cast(labels, MIRT_FLOAT32);
     {
         MIRT__OUTSIDE;

@@ -229,7 +229,8 @@ MIRT__LIB int mirt__metric_sums(const mirt__metric_use *use) {
 
 MIRT__LIB bool mirt__metric_compares(const mirt_model *model, const mirt__metric_use *use) {
     const mirt__loss_class *loss = mirt__output_loss(model, use->output);
-    if (use->metric == MIRT_ACCURACY) return mirt__accuracy_kind_of(model, use->output) == MIRT__ACCURACY_BINARY;
+    if (use->metric == MIRT_ACCURACY)
+        return mirt__accuracy_kind_of(model, use->output) == MIRT__ACCURACY_BINARY && !use->options.from_logits;
     return use->cls && (use->cls->count == mirt__count_binary || use->cls->count == mirt__count_positives) && !use->options.from_logits &&
            use->options.threshold == 0.5f && !(loss && loss->undo == MIRT_SOFTMAX);
 }
