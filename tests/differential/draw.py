@@ -266,7 +266,7 @@ class Drawing:
             names = [x[0], self.at[0]]
             self.random.shuffle(names)
             kind = self.pick(MERGES)
-            self.add(kind, b, names + ([x[0]] if kind != "subtract" and self.chance(0.2) else []))
+            self.add(kind, b, names + ([x[0]] if kind != "subtract" and self.chance(0.4) else []))
         elif len(a) == len(b) and a[:-1] == b[:-1] and (a[-1] + b[-1]) * count(a[:-1]) <= MOST:
             self.add("concatenate", a[:-1] + (a[-1] + b[-1],), [x[0], self.at[0]], axis=-1)
         elif len(a) == len(b) == 3 and a[1:] == b[1:]:

@@ -5,7 +5,7 @@ import random
 from case import Case, compare
 from spec import line
 
-LIMIT = 2e-6  # counts are exact; Keras divides them, and adds up areas, in float32
+LIMIT = 2e-6  # of the metric, or of 1: counts are exact; Keras divides them, and adds up areas, in float32
 CLASSES = {"categorical_accuracy": "CategoricalAccuracy", "sparse_categorical_accuracy": "SparseCategoricalAccuracy",
            "mae": "MeanAbsoluteError", "mse": "MeanSquaredError"}
 
@@ -90,6 +90,6 @@ class Metrics(Case):
         complaints = []
         for m in self.metrics:
             want = value(m, self.loss, self.labels, self.predictions)
-            problem = compare("evaluate/" + m["name"], results.get("evaluate/" + m["name"]), np.array([want]), LIMIT)
+            problem = compare("evaluate/" + m["name"], results.get("evaluate/" + m["name"]), np.array([want]), LIMIT * max(1, abs(want)))
             complaints.append(problem and "%s: %s" % (m["kind"], problem))
         return [c for c in complaints if c]

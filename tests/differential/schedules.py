@@ -17,7 +17,7 @@ def draw_schedule(r, kind):
         return {"kind": kind, "boundaries": boundaries, "values": [rate() for _ in range(len(boundaries) + 1)]}
     s = {"kind": kind, "initial": rate(), "steps": r.randint(1, 200)}
     if kind in ("exponential_decay", "inverse_time_decay"):
-        s.update(rate=round(r.uniform(0.1, 1.2), 2), staircase=r.random() < 0.5)
+        s.update(rate=round(r.uniform(0.1, 1), 2), staircase=r.random() < 0.5)
     elif kind == "polynomial_decay":
         s.update(end=rate(), power=r.choice([1.0, 2.0, 0.5, 3.0]), cycle=r.random() < 0.5)
     elif kind == "cosine_decay":

@@ -16,7 +16,8 @@ def draw_optimizer(d):
     if kind == "adamw" or d.chance(0.25):
         o["weight_decay"] = d.pick([0.004, 0.1, 0.5])
         if d.chance(0.5):
-            o["exclude_from_weight_decay"] = d.pick([["bias"], ["bias", "gamma", "beta"], ["kernel"], ["n1"]])
+            # Names of layers are left out: Keras documents that they do not count, but with TensorFlow they do.
+            o["exclude_from_weight_decay"] = d.pick([["bias"], ["bias", "gamma", "beta"], ["kernel"], ["gamma"]])
     clip = d.pick([None, None, None, "clipnorm", "global_clipnorm", "clipvalue"])
     if clip:
         o[clip] = d.pick([0.01, 0.1, 0.5])
