@@ -1,8 +1,9 @@
 """Compares a drawn model in C with float64 Keras: outputs, losses of its steps, weights and metrics.
 
 The limit of a tensor is FACTOR times the error that float32 Keras makes on the same model: the largest distance from float64 Keras
-over two float32 runs, the second on inputs and weights moved by a rounding; at least FACTOR roundings of the tensor's largest number
-(of a moving mean, of the deviation that belongs to it).
+over two float32 runs, the second on inputs and weights moved by a rounding; at least FACTOR times the model's median of that error over
+tensors (a single number may be near by chance), or FACTOR roundings, relative to the tensor's largest number (for a moving mean, to the
+deviation that belongs to it).
 The error of the very model is the measure because it holds the model's conditioning: a gradient that is zero but for rounding, divided
 by its own size by Adam, is noise of the size of the learning rate in any float32 program.
 
@@ -75,8 +76,9 @@ class Model(Case):
 
     def check(self, results, directory):
         complaints = []
+        usual = float(np.median([self.error[k] / (size_of(v) + 1e-30) for k, v in self.want.items()]))
         for name, want in self.want.items():
-            limit = FACTOR * max(self.error[name], ROUNDING * self.scale(name))
+            limit = FACTOR * max(self.error[name], max(ROUNDING, usual) * self.scale(name))
             complaints.append(compare(name, results.get(name), want, limit))
         for number, out in enumerate(self.spec["outputs"]):
             predictions = results["after/" + out["layer"]].astype(np.float32).reshape([-1] + list(out["shape"]))
