@@ -1,7 +1,9 @@
 #!/usr/bin/env python3
 """Drawn models, metrics, schedules, images and directories in C beside Keras: differential.py [OPTIONS] RUNNER.
 
-The last line is "N passed, N failed"; a failed case is printed with its description and the command that draws it alone."""
+The last line is "N passed, N failed"; a failed case is printed with its description and the command that draws it
+alone."""
+
 import argparse
 import os
 import subprocess
@@ -32,7 +34,13 @@ def run(case, runner, scratch):
     with tempfile.TemporaryDirectory(dir=scratch) as directory:
         case.write(directory)
         try:
-            done = subprocess.run([runner, directory], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=LIMIT)
+            done = subprocess.run(
+                [runner, directory],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                timeout=LIMIT,
+            )
         except subprocess.TimeoutExpired:
             return ["the runner took more than %d s" % LIMIT]
         if done.returncode:
@@ -76,7 +84,10 @@ def compare_all(options, scratch):
         if time.time() - told > 30:
             told = time.time()
             print("%d of %d models, %d s" % (number + 1, options.models, told - began), flush=True)
-    print(", ".join("%d %s" % (n, name) for name, n in count.items()) + "; %d s; data drawn anew %d times, near a kink" % (time.time() - began, again))
+    print(
+        ", ".join("%d %s" % (n, name) for name, n in count.items())
+        + "; %d s; data drawn anew %d times, near a kink" % (time.time() - began, again)
+    )
     print("%d passed, %d failed" % (passed, failed))
     return failed > 0
 
@@ -86,7 +97,9 @@ def main():
     parser.add_argument("runner")
     parser.add_argument("--models", type=int, default=300)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--parts", help="some of: " + ", ".join(p.part for p in parts.PARTS), type=lambda s: s.split(","))
+    parser.add_argument(
+        "--parts", help="some of: " + ", ".join(p.part for p in parts.PARTS), type=lambda s: s.split(",")
+    )
     parser.add_argument("--planted", action="store_true", help="plant errors in the library; each must be found")
     options = parser.parse_args()
     options.runner = os.path.abspath(options.runner)

@@ -1,4 +1,5 @@
 """Draws a model's weights and data in float32, and writes weights as the library reads them."""
+
 import json
 import struct
 
@@ -38,14 +39,23 @@ def draw_labels(random, out, rows, soft):
 
 def draw_data(spec, shapes, attempt):
     """Inputs, labels, weights of samples (or None) and weights by name, `shapes`: theirs."""
-    random = np.random.RandomState((spec["seed"] * 1000003 + attempt) % 2 ** 32)
+    random = np.random.RandomState((spec["seed"] * 1000003 + attempt) % 2**32)
     rows, xs = spec["train"]["rows"], []
     for x in spec["inputs"]:
         shape = [rows] + list(x["shape"])
-        xs.append(random.randint(0, 256, shape).astype(np.uint8) if x["dtype"] == "uint8" else (random.standard_normal(shape) * 0.8).astype(np.float32))
+        xs.append(
+            random.randint(0, 256, shape).astype(np.uint8)
+            if x["dtype"] == "uint8"
+            else (random.standard_normal(shape) * 0.8).astype(np.float32)
+        )
     ys = [draw_labels(random, out, rows, not spec["train"]["class_weights"]) for out in spec["outputs"]]
     weights = random.uniform(0.2, 2, rows).astype(np.float32) if spec["train"]["sample_weights"] else None
-    return {"x": xs, "y": ys, "weights": weights, "values": {path: draw_weight(random, path, shape) for path, shape in shapes.items()}}
+    return {
+        "x": xs,
+        "y": ys,
+        "weights": weights,
+        "values": {path: draw_weight(random, path, shape) for path, shape in shapes.items()},
+    }
 
 
 def perturbed(data, seed):

@@ -1,4 +1,5 @@
 """A drawn comparison: what the C runner is given, and what is wrong with its results."""
+
 import os
 
 import numpy as np
@@ -32,13 +33,19 @@ def compare(name, have, want, limit):
     if have.size == 0 or np.max(excess) <= 0:
         return None
     i = int(np.argmax(excess))
-    return "%s: number %d is %.9g instead of %.9g, limit %.2g" % (name, i, have[i], want[i], np.broadcast_to(limit, want.shape)[i])
+    return "%s: number %d is %.9g instead of %.9g, limit %.2g" % (
+        name,
+        i,
+        have[i],
+        want[i],
+        np.broadcast_to(limit, want.shape)[i],
+    )
 
 
 def read_results(directory):
     values, results, at = np.fromfile(os.path.join(directory, "results.f64")), {}, 0
     for text in open(os.path.join(directory, "results.txt")):
         name, count = text.rsplit(" ", 1)
-        results[name] = values[at:at + int(count)]
+        results[name] = values[at : at + int(count)]
         at += int(count)
     return results

@@ -1,11 +1,25 @@
 """Draws the layers of a model from a seed. Every layer drawn lies on a path to an output."""
+
 import random
 
 from training import draw_training
 
 MOST = 700  # elements of a sample's tensor: models stay small, so that many fit into ten minutes
-ACTIVATIONS = ["linear", "relu", "sigmoid", "tanh", "softmax", "relu6", "leaky_relu", "elu", "gelu", "silu", "hard_sigmoid",
-               "hard_swish", "softplus"]
+ACTIVATIONS = [
+    "linear",
+    "relu",
+    "sigmoid",
+    "tanh",
+    "softmax",
+    "relu6",
+    "leaky_relu",
+    "elu",
+    "gelu",
+    "silu",
+    "hard_sigmoid",
+    "hard_swish",
+    "softplus",
+]
 WIDTHS = [1, 2, 3, 4, 5, 6, 8, 9, 16, 17]  # around the width of a vector, too
 MERGES = ["add", "multiply", "average", "maximum", "minimum", "subtract"]
 
@@ -72,9 +86,13 @@ class Drawing:
         kernel = [self.random.randint(1, 4), self.random.randint(1, 4)]
         strides, dilation = [1, 1], [1, 1]
         if self.chance(0.4):
-            strides = [self.random.randint(1, 3)] * 2 if square else [self.random.randint(1, 3), self.random.randint(1, 3)]
+            strides = (
+                [self.random.randint(1, 3)] * 2 if square else [self.random.randint(1, 3), self.random.randint(1, 3)]
+            )
         elif self.chance(0.25):
-            dilation = [self.random.randint(1, 3)] * 2 if square else [self.random.randint(1, 3), self.random.randint(1, 3)]
+            dilation = (
+                [self.random.randint(1, 3)] * 2 if square else [self.random.randint(1, 3), self.random.randint(1, 3)]
+            )
         size = []
         for i, n in enumerate((h, w)):
             span = (kernel[i] - 1) * dilation[i] + 1
@@ -90,31 +108,59 @@ class Drawing:
             channels = self.shape()[2]
             groups = self.pick([g for g in (1, 2, 3, 4) if channels % g == 0]) if self.chance(0.2) else 1
             filters = groups * self.pick([1, 2, 3]) if groups > 1 else self.width(count(size))
-            self.add("conv2d", size + [filters], filters=filters, groups=groups, **window, **self.with_bias(filters, "kernel"))
+            self.add(
+                "conv2d",
+                size + [filters],
+                filters=filters,
+                groups=groups,
+                **window,
+                **self.with_bias(filters, "kernel")
+            )
 
     def conv2d_transpose(self):
         h, w, _ = self.shape()
-        kernel, strides = [self.random.randint(1, 4), self.random.randint(1, 4)], [self.random.randint(1, 3), self.random.randint(1, 3)]
+        kernel, strides = [self.random.randint(1, 4), self.random.randint(1, 4)], [
+            self.random.randint(1, 3),
+            self.random.randint(1, 3),
+        ]
         padding = self.pick(["valid", "same"])
         size = [n * s if padding == "same" else n * s + max(k - s, 0) for n, s, k in zip((h, w), strides, kernel)]
         if count(size) <= 150:
             filters = self.pick([f for f in WIDTHS if f * count(size) <= MOST])
-            self.add("conv2d_transpose", size + [filters], filters=filters, kernel=kernel, strides=strides, padding=padding,
-                     **self.with_bias(filters, "kernel"))
+            self.add(
+                "conv2d_transpose",
+                size + [filters],
+                filters=filters,
+                kernel=kernel,
+                strides=strides,
+                padding=padding,
+                **self.with_bias(filters, "kernel")
+            )
 
     def depthwise_conv2d(self):
         drawn, multiplier = self.window(square=True), self.random.randint(1, 3)
         if drawn and count(drawn[1]) * self.shape()[2] * multiplier <= MOST:
             channels = self.shape()[2] * multiplier
-            self.add("depthwise_conv2d", drawn[1] + [channels], depth_multiplier=multiplier, **drawn[0],
-                     **self.with_bias(channels, "depthwise"))
+            self.add(
+                "depthwise_conv2d",
+                drawn[1] + [channels],
+                depth_multiplier=multiplier,
+                **drawn[0],
+                **self.with_bias(channels, "depthwise")
+            )
 
     def separable_conv2d(self):
         drawn, multiplier = self.window(square=True), self.random.randint(1, 2)
         if drawn:
             filters = self.width(count(drawn[1]))
-            self.add("separable_conv2d", drawn[1] + [filters], filters=filters, depth_multiplier=multiplier, **drawn[0],
-                     **self.with_bias(filters, "depthwise", "pointwise"))
+            self.add(
+                "separable_conv2d",
+                drawn[1] + [filters],
+                filters=filters,
+                depth_multiplier=multiplier,
+                **drawn[0],
+                **self.with_bias(filters, "depthwise", "pointwise")
+            )
 
     def pool(self):
         h, w, channels = self.shape()
@@ -122,13 +168,18 @@ class Drawing:
         strides = [self.random.randint(1, 3), self.random.randint(1, 3)] if self.chance(0.5) else size
         padding = self.pick(["valid", "same"])
         to = [-(-n // s) if padding == "same" else (n - k) // s + 1 for n, k, s in zip((h, w), size, strides)]
-        self.add(self.pick(["max_pool2d", "average_pool2d"]), to + [channels], size=size, strides=strides, padding=padding)
+        self.add(
+            self.pick(["max_pool2d", "average_pool2d"]), to + [channels], size=size, strides=strides, padding=padding
+        )
 
     def global_pool(self):
         keepdims = self.chance(0.4)
         channels = self.shape()[2]
-        self.add(self.pick(["global_max_pool2d", "global_average_pool2d"]), [1, 1, channels] if keepdims else [channels],
-                 keepdims=keepdims)
+        self.add(
+            self.pick(["global_max_pool2d", "global_average_pool2d"]),
+            [1, 1, channels] if keepdims else [channels],
+            keepdims=keepdims,
+        )
 
     # ---- sizes
 
@@ -155,8 +206,14 @@ class Drawing:
         size = [self.random.randint(1, 9), self.random.randint(1, 9)]
         kind = self.pick(["bilinear", "bilinear", "nearest", "bicubic", "lanczos3", "lanczos5"])
         if size[0] * size[1] * c <= MOST:
-            self.add("resizing", size + [c], size=size, interpolation=kind, crop_to_aspect_ratio=self.chance(0.3),
-                     antialias=kind != "nearest" and self.chance(0.3))
+            self.add(
+                "resizing",
+                size + [c],
+                size=size,
+                interpolation=kind,
+                crop_to_aspect_ratio=self.chance(0.3),
+                antialias=kind != "nearest" and self.chance(0.3),
+            )
 
     def center_crop(self):
         h, w, c = self.shape()
@@ -191,25 +248,48 @@ class Drawing:
 
     def batch_norm(self):
         center, scale = not self.chance(0.2), not self.chance(0.2)
-        self.add("batch_norm", self.shape(), momentum=self.pick([0.99, 0.9, 0.5]), epsilon=self.pick([1e-3, 1e-2, 0.1]), center=center,
-                 scale=scale, synchronized=self.chance(0.5),
-                 **self.regularized(*(["gamma"] if scale else []), *(["beta"] if center else [])))
+        self.add(
+            "batch_norm",
+            self.shape(),
+            momentum=self.pick([0.99, 0.9, 0.5]),
+            epsilon=self.pick([1e-3, 1e-2, 0.1]),
+            center=center,
+            scale=scale,
+            synchronized=self.chance(0.5),
+            **self.regularized(*(["gamma"] if scale else []), *(["beta"] if center else []))
+        )
 
     def layer_norm(self):
         center, scale = not self.chance(0.2), not self.chance(0.2)
         axes = self.random.randint(1, len(self.shape()))
         if count(self.shape()[-axes:]) > 2:  # of two numbers little but their order is left
-            self.add("layer_norm", self.shape(), axes=axes, epsilon=self.pick([1e-3, 1e-2, 0.1]), center=center, scale=scale,
-                     **self.regularized(*(["gamma"] if scale else []), *(["beta"] if center else [])))
+            self.add(
+                "layer_norm",
+                self.shape(),
+                axes=axes,
+                epsilon=self.pick([1e-3, 1e-2, 0.1]),
+                center=center,
+                scale=scale,
+                **self.regularized(*(["gamma"] if scale else []), *(["beta"] if center else []))
+            )
 
     def normalization(self):
         channels = self.shape()[-1]
         if channels <= 4:
-            self.add("normalization", self.shape(), mean=[round(self.random.uniform(-1, 1), 3) for _ in range(channels)],
-                     variance=[round(self.random.uniform(0.3, 2), 3) for _ in range(channels)])
+            self.add(
+                "normalization",
+                self.shape(),
+                mean=[round(self.random.uniform(-1, 1), 3) for _ in range(channels)],
+                variance=[round(self.random.uniform(0.3, 2), 3) for _ in range(channels)],
+            )
 
     def rescaling(self):
-        self.add("rescaling", self.shape(), scale=round(self.random.uniform(0.5, 2), 3), offset=round(self.random.uniform(-0.5, 0.5), 3))
+        self.add(
+            "rescaling",
+            self.shape(),
+            scale=round(self.random.uniform(0.5, 2), 3),
+            offset=round(self.random.uniform(-0.5, 0.5), 3),
+        )
 
     def dropout(self):
         self.add("dropout", self.shape(), rate=0.0)
@@ -220,8 +300,13 @@ class Drawing:
         if kind == "activation":
             self.add(kind, shape, activation=self.activation(last))
         elif kind == "relu":
-            self.add(kind, shape, max_value=self.pick([0.0, 1.5, 6.0]), negative_slope=self.pick([0.0, 0.25]),
-                     threshold=self.pick([0.0, 0.0, 0.5]))
+            self.add(
+                kind,
+                shape,
+                max_value=self.pick([0.0, 1.5, 6.0]),
+                negative_slope=self.pick([0.0, 0.25]),
+                threshold=self.pick([0.0, 0.0, 0.5]),
+            )
         elif kind == "leaky_relu":
             self.add(kind, shape, slope=self.pick([0.3, 0.1]))
         elif kind == "elu":
@@ -243,20 +328,42 @@ class Drawing:
     def residual(self):
         x = self.at
         for _ in range(self.random.randint(1, 2)):
-            self.pick([self.dense, self.activate, self.batch_norm, self.layer_norm] + ([self.same_conv] * 3 if len(x[1]) == 3 else []))()
+            self.pick(
+                [self.dense, self.activate, self.batch_norm, self.layer_norm]
+                + ([self.same_conv] * 3 if len(x[1]) == 3 else [])
+            )()
         self.join(x)
 
     def same_conv(self):
         filters = self.shape()[2]
-        self.add("conv2d", self.shape(), filters=filters, groups=1, kernel=[self.random.randint(1, 3), self.random.randint(1, 3)],
-                 strides=[1, 1], dilation=[1, 1], padding="same", **self.with_bias(filters, "kernel"))
+        self.add(
+            "conv2d",
+            self.shape(),
+            filters=filters,
+            groups=1,
+            kernel=[self.random.randint(1, 3), self.random.randint(1, 3)],
+            strides=[1, 1],
+            dilation=[1, 1],
+            padding="same",
+            **self.with_bias(filters, "kernel")
+        )
 
     def excite(self):
         x = self.at
         if len(x[1]) == 3:
             self.add("global_average_pool2d", [1, 1, x[1][2]], keepdims=True)
-            self.add("conv2d", [1, 1, x[1][2]], filters=x[1][2], groups=1, kernel=[1, 1], strides=[1, 1], dilation=[1, 1],
-                     padding="same", use_bias=True, activation="sigmoid")
+            self.add(
+                "conv2d",
+                [1, 1, x[1][2]],
+                filters=x[1][2],
+                groups=1,
+                kernel=[1, 1],
+                strides=[1, 1],
+                dilation=[1, 1],
+                padding="same",
+                use_bias=True,
+                activation="sigmoid",
+            )
             self.add("multiply", x[1], [x[0], self.at[0]])
 
     def join(self, x):
@@ -278,12 +385,38 @@ class Drawing:
             self.add("concatenate", [flat[1][0] + other[1][0]], [flat[0], other[0]], axis=-1)
 
     def step(self):
-        anywhere = [self.batch_norm, self.layer_norm, self.normalization, self.rescaling, self.dropout, self.activate, self.activate,
-                    self.residual, self.reshape]
+        anywhere = [
+            self.batch_norm,
+            self.layer_norm,
+            self.normalization,
+            self.rescaling,
+            self.dropout,
+            self.activate,
+            self.activate,
+            self.residual,
+            self.reshape,
+        ]
         if len(self.shape()) == 3:
-            self.pick([self.conv2d] * 5 + [self.fused] * 4 + [self.conv2d_transpose, self.depthwise_conv2d, self.separable_conv2d] * 2 +
-                      [self.pool] * 4 + [self.global_pool, self.up_sampling2d, self.zero_padding2d, self.cropping2d, self.resizing,
-                                         self.center_crop, self.permute, self.flatten, self.dense, self.excite, self.residual] + anywhere)()
+            self.pick(
+                [self.conv2d] * 5
+                + [self.fused] * 4
+                + [self.conv2d_transpose, self.depthwise_conv2d, self.separable_conv2d] * 2
+                + [self.pool] * 4
+                + [
+                    self.global_pool,
+                    self.up_sampling2d,
+                    self.zero_padding2d,
+                    self.cropping2d,
+                    self.resizing,
+                    self.center_crop,
+                    self.permute,
+                    self.flatten,
+                    self.dense,
+                    self.excite,
+                    self.residual,
+                ]
+                + anywhere
+            )()
         elif len(self.shape()) == 2:
             self.pick([self.dense] * 3 + [self.permute, self.flatten] + anywhere)()
         else:
@@ -297,7 +430,9 @@ class Drawing:
         size = [self.pick([1, 2, 3, 4, 5, 6, 7, 8, 9, 11, 13]) for _ in range(2)]
         while count(size) * channels > MOST:
             size[self.random.randrange(2)] = 4
-        shape = {"image": size + [channels], "vector": [self.pick(WIDTHS)], "sequence": [size[0], self.pick(WIDTHS)]}[kind]
+        shape = {"image": size + [channels], "vector": [self.pick(WIDTHS)], "sequence": [size[0], self.pick(WIDTHS)]}[
+            kind
+        ]
         pixels = kind == "image" and self.chance(0.25)
         name = "x%d" % number
         self.spec["inputs"].append({"name": name, "shape": shape, "dtype": "uint8" if pixels else "float32"})
@@ -309,9 +444,15 @@ class Drawing:
         """Layers that make an output which the loss takes."""
         x, shaped = self.at, loss in ("binary_crossentropy", "mean_squared_error") and self.chance(0.3)
         if not shaped and len(self.shape()) > 1:
-            self.add("global_average_pool2d", [self.shape()[2]], keepdims=False) if len(self.shape()) == 3 and self.chance(0.5) else self.flatten()
+            (
+                self.add("global_average_pool2d", [self.shape()[2]], keepdims=False)
+                if len(self.shape()) == 3 and self.chance(0.5)
+                else self.flatten()
+            )
         classes = self.pick([2, 3, 5, 7, 10]) if "categorical" in loss else self.pick([1, 2, 3])
-        last = {"mean_squared_error": self.pick(["linear", "tanh", "linear"]), "binary_crossentropy": "sigmoid"}.get(loss, "softmax")
+        last = {"mean_squared_error": self.pick(["linear", "tanh", "linear"]), "binary_crossentropy": "sigmoid"}.get(
+            loss, "softmax"
+        )
         if from_logits and loss != "mean_squared_error":
             last = "linear"
         self.add("dense", list(self.shape()[:-1]) + [classes], units=classes, use_bias=True, activation=last)
@@ -333,7 +474,9 @@ def draw(seed, variation=0):
     for number in range(outputs):
         for _ in range(d.random.randint(1, 3)):
             d.step()
-        loss = d.pick(["sparse_categorical_crossentropy", "categorical_crossentropy", "binary_crossentropy", "mean_squared_error"])
+        loss = d.pick(
+            ["sparse_categorical_crossentropy", "categorical_crossentropy", "binary_crossentropy", "mean_squared_error"]
+        )
         d.head(loss, from_logits)
     draw_training(d, from_logits)
     return d.spec

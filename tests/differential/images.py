@@ -1,4 +1,5 @@
 """Compares resizing of images, and augmentation whose factors are fixed."""
+
 import random
 
 import keras
@@ -9,15 +10,16 @@ from keras import layers as L
 from spec import line
 
 METHODS = ["bilinear", "nearest", "bicubic", "area", "lanczos3", "lanczos5", "gaussian", "mitchellcubic"]
-# Pixels are up to 255 and TensorFlow adds up in float32, some ten products of weights whose own rounding is the largest error.
-RESIZED = 255 * 2.0 ** -18
+# Pixels are up to 255 and TensorFlow adds up in float32, some ten products of weights whose own rounding is the
+# largest error.
+RESIZED = 255 * 2.0**-18
 
 
 class Resize(Case):
     part, every = "resize", 2
 
     def __init__(self, seed, scratch):
-        r, n = random.Random("resize %d" % seed), np.random.RandomState(seed % 2 ** 32)
+        r, n = random.Random("resize %d" % seed), np.random.RandomState(seed % 2**32)
         shape = [r.choice([1, 2, 3, 5, 8, 13]), r.choice([1, 2, 4, 7, 11, 16]), r.choice([1, 3, 4])]
         image = n.randint(0, 256, shape).astype(np.uint8)
         self.want, lines = [], []
@@ -39,6 +41,7 @@ class Resize(Case):
 
 # ---- augmentation: the part of an image that an output pixel comes from, as a matrix of homogeneous x, y
 
+
 def rotation(turns, h, w):
     a, cx, cy = 2 * np.pi * turns, (w - 1) / 2, (h - 1) / 2
     c, s = np.cos(a), np.sin(a)
@@ -55,29 +58,47 @@ def translation(down, right, h, w):
 
 def warp(images, matrix, t):
     rows = np.repeat(matrix.ravel()[None, :8].astype(np.float32), len(images), 0)
-    return np.asarray(tf.raw_ops.ImageProjectiveTransformV3(images=tf.constant(images), transforms=rows, output_shape=images.shape[1:3], fill_value=t.get("fill_value", 0.0),
-                                                            interpolation=t["interpolation"].upper(), fill_mode=t["fill_mode"].upper()), np.float64)
+    return np.asarray(
+        tf.raw_ops.ImageProjectiveTransformV3(
+            images=tf.constant(images),
+            transforms=rows,
+            output_shape=images.shape[1:3],
+            fill_value=t.get("fill_value", 0.0),
+            interpolation=t["interpolation"].upper(),
+            fill_mode=t["fill_mode"].upper(),
+        ),
+        np.float64,
+    )
 
 
 def near_images(images, matrix, t):
-    """How far each pixel is moved by roundings of the matrix: at an edge between two pixels, or of the filled part, by much."""
+    """How far each pixel is moved by roundings of the matrix: at an edge between two pixels, or of the filled part,
+    by much."""
     base = warp(images, matrix, t)
     spread = np.zeros_like(base)
-    by = 2.0 ** -20 * max(images.shape[1:3])
+    by = 2.0**-20 * max(images.shape[1:3])
     for dx, dy in ((by, by), (by, -by), (-by, by), (-by, -by)):
         moved = matrix.copy()
         moved[0, 2] += dx
         moved[1, 2] += dy
         spread = np.maximum(spread, np.abs(warp(images, moved, t) - base))
-    return 4 * spread + 2.0 ** -16
+    return 4 * spread + 2.0**-16
 
 
 class Augment(Case):
     part, every = "augment", 1
-    KINDS = ["random_rotation", "random_zoom", "random_translation", "random_brightness", "random_contrast", "random_flip", "random_crop"]
+    KINDS = [
+        "random_rotation",
+        "random_zoom",
+        "random_translation",
+        "random_brightness",
+        "random_contrast",
+        "random_flip",
+        "random_crop",
+    ]
 
     def __init__(self, seed, scratch):
-        r, n = random.Random("augment %d" % seed), np.random.RandomState(seed % 2 ** 32)
+        r, n = random.Random("augment %d" % seed), np.random.RandomState(seed % 2**32)
         keras.config.set_floatx("float32")  # matrices: RandomRotation knows no other
         keras.config.set_dtype_policy("float64")  # pixels
         shape, rows = [r.randint(2, 11), r.randint(2, 11), r.choice([1, 3, 4])], r.randint(1, 3)
@@ -85,17 +106,32 @@ class Augment(Case):
         t = {"kind": r.choice(self.KINDS)}
         getattr(self, "draw_" + t["kind"])(r, t, shape)
         self.transform = t
-        super().__init__(seed, "\n".join([line("augment", shape=shape, rows=rows, **{"as": r.choice(["layer", "stage"])}),
-                                          line("strategy", replicas=r.choice([1, 2]), devices=1), line("transform", **t)]) + "\n")
+        super().__init__(
+            seed,
+            "\n".join(
+                [
+                    line("augment", shape=shape, rows=rows, **{"as": r.choice(["layer", "stage"])}),
+                    line("strategy", replicas=r.choice([1, 2]), devices=1),
+                    line("transform", **t),
+                ]
+            )
+            + "\n",
+        )
         self.files = {"image.bin": self.images}
 
     def moved(self, t, layer, matrix):
         x = self.images.astype(np.float64)
-        want, limit = np.asarray(layer(tf.constant(x), training=True), np.float64).ravel(), near_images(x, matrix, t).ravel()
+        want, limit = (
+            np.asarray(layer(tf.constant(x), training=True), np.float64).ravel(),
+            near_images(x, matrix, t).ravel(),
+        )
         self.judge = lambda y: compare("pixels", y, want, limit)
 
     def filling(self, r, t):
-        t.update(fill_mode=r.choice(["reflect", "constant", "wrap", "nearest"]), interpolation=r.choice(["bilinear", "nearest"]))
+        t.update(
+            fill_mode=r.choice(["reflect", "constant", "wrap", "nearest"]),
+            interpolation=r.choice(["bilinear", "nearest"]),
+        )
         if t["fill_mode"] == "constant":
             t["fill_value"] = 0.75
         return {k: v for k, v in t.items() if k.startswith("fill") or k == "interpolation"}
@@ -106,9 +142,17 @@ class Augment(Case):
         self.moved(t, L.RandomRotation((turns, turns), **fill), rotation(turns, *shape[:2]))
 
     def draw_random_zoom(self, r, t, shape):
-        high, wide, fill = round(r.uniform(-0.5, 0.9), 3), r.choice([None, round(r.uniform(-0.5, 0.9), 3)]), self.filling(r, t)
+        high, wide, fill = (
+            round(r.uniform(-0.5, 0.9), 3),
+            r.choice([None, round(r.uniform(-0.5, 0.9), 3)]),
+            self.filling(r, t),
+        )
         t.update(height_factor=[high, high], width_factor=wide and [wide, wide])
-        self.moved(t, L.RandomZoom((high, high), wide and (wide, wide), **fill), zoom(high, high if wide is None else wide, *shape[:2]))
+        self.moved(
+            t,
+            L.RandomZoom((high, high), wide and (wide, wide), **fill),
+            zoom(high, high if wide is None else wide, *shape[:2]),
+        )
 
     def draw_random_translation(self, r, t, shape):
         down, right, fill = round(r.uniform(-0.9, 0.9), 3), round(r.uniform(-0.9, 0.9), 3), self.filling(r, t)
@@ -120,7 +164,7 @@ class Augment(Case):
         t.update(factor=[factor, factor], value_range=[0.0, high])
         layer = L.RandomBrightness((factor, factor), value_range=(0.0, high))
         want = np.asarray(layer(tf.constant(self.images.astype(np.float64)), training=True), np.float64).ravel()
-        self.judge = lambda y: compare("pixels", y, want, 2.0 ** -20)
+        self.judge = lambda y: compare("pixels", y, want, 2.0**-20)
 
     def draw_random_contrast(self, r, t, shape):
         """The factor of each image is unknown: one within the range must explain all of its pixels."""
@@ -136,19 +180,28 @@ class Augment(Case):
                 factor = np.sum((away * (out - x.mean((0, 1))))[free]) / (np.sum(np.square(away)[free]) + 1e-30)
                 if not 1 - low - 1e-4 <= factor <= 1 + high + 1e-4:
                     return "a contrast of %.5g; it should lie within %g and %g" % (factor, 1 - low, 1 + high)
-                want = layer.transform_images(tf.constant(x[None]), {"contrast_factor": tf.constant(factor, tf.float64)}, training=True)
+                want = layer.transform_images(
+                    tf.constant(x[None]), {"contrast_factor": tf.constant(factor, tf.float64)}, training=True
+                )
                 problem = compare("contrast %.5g" % factor, out.ravel(), np.asarray(want, np.float64).ravel(), 1e-5)
                 if problem:
                     return problem
             return None
+
         self.judge = judge
 
     def one_of(self, choices):
         def judge(y):
-            for x, out in zip(self.images, (y if y is not None else np.zeros(0)).reshape([len(self.images)] + list(choices(self.images[0])[0].shape))):
+            for x, out in zip(
+                self.images,
+                (y if y is not None else np.zeros(0)).reshape(
+                    [len(self.images)] + list(choices(self.images[0])[0].shape)
+                ),
+            ):
                 if min(float(np.max(np.abs(out - c))) for c in choices(x)) > 1e-6:
                     return "an image that is none of the possible ones"
             return None
+
         self.judge = judge
 
     def draw_random_flip(self, r, t, shape):
@@ -159,7 +212,9 @@ class Augment(Case):
     def draw_random_crop(self, r, t, shape):
         h, w = r.randint(1, shape[0]), r.randint(1, shape[1])
         t["size"] = [h, w]
-        self.one_of(lambda x: [x[i:i + h, j:j + w] for i in range(shape[0] - h + 1) for j in range(shape[1] - w + 1)])
+        self.one_of(
+            lambda x: [x[i : i + h, j : j + w] for i in range(shape[0] - h + 1) for j in range(shape[1] - w + 1)]
+        )
 
     def check(self, results, directory):
         problem = self.judge(results.get("pixels"))

@@ -1,4 +1,5 @@
 """Builds a drawn model in Keras and trains it, in float64 or float32."""
+
 import kinks
 import keras
 import numpy as np
@@ -23,7 +24,13 @@ def window(layer):
 
 def make_conv(layer, watch, name):
     kind = layer["kind"]
-    common = dict(window(layer), use_bias=layer["use_bias"], activation=kinks.activation(layer["activation"], watch), name=name, **regularizers(layer))
+    common = dict(
+        window(layer),
+        use_bias=layer["use_bias"],
+        activation=kinks.activation(layer["activation"], watch),
+        name=name,
+        **regularizers(layer)
+    )
     if kind == "conv2d_transpose":
         return L.Conv2DTranspose(layer["filters"], **common)
     common["dilation_rate"] = layer["dilation"]
@@ -37,13 +44,24 @@ def make_conv(layer, watch, name):
 
 def make_batch_norm(layer, watch, name):
     base = L.BatchNormalization if layer["synchronized"] else kinks.ReplicaBatchNormalization
-    return base(momentum=layer["momentum"], epsilon=layer["epsilon"], center=layer["center"], scale=layer["scale"], name=name, **regularizers(layer))
+    return base(
+        momentum=layer["momentum"],
+        epsilon=layer["epsilon"],
+        center=layer["center"],
+        scale=layer["scale"],
+        name=name,
+        **regularizers(layer)
+    )
 
 
 def make_relu(layer, watch, name):
     points = [layer["threshold"]] + ([layer["max_value"]] if layer["max_value"] else [])
     return kinks.watched(L.ReLU, watch, lambda x: watch.points(x, points))(
-        max_value=layer["max_value"] or None, negative_slope=layer["negative_slope"], threshold=layer["threshold"], name=name)
+        max_value=layer["max_value"] or None,
+        negative_slope=layer["negative_slope"],
+        threshold=layer["threshold"],
+        name=name,
+    )
 
 
 def at_zero(base):
@@ -56,21 +74,44 @@ def border(layer):
 
 
 MAKERS = {
-    "conv2d": make_conv, "conv2d_transpose": make_conv, "depthwise_conv2d": make_conv, "separable_conv2d": make_conv,
-    "batch_norm": make_batch_norm, "relu": make_relu,
-    "dense": lambda l, w, name: L.Dense(l["units"], use_bias=l["use_bias"], activation=kinks.activation(l["activation"], w), name=name, **regularizers(l)),
+    "conv2d": make_conv,
+    "conv2d_transpose": make_conv,
+    "depthwise_conv2d": make_conv,
+    "separable_conv2d": make_conv,
+    "batch_norm": make_batch_norm,
+    "relu": make_relu,
+    "dense": lambda l, w, name: L.Dense(
+        l["units"],
+        use_bias=l["use_bias"],
+        activation=kinks.activation(l["activation"], w),
+        name=name,
+        **regularizers(l)
+    ),
     "max_pool2d": lambda l, w, name: kinks.max_pool(w, l["size"], l["strides"], l["padding"], name),
     "average_pool2d": lambda l, w, name: L.AveragePooling2D(l["size"], l["strides"], l["padding"], name=name),
     "global_max_pool2d": lambda l, w, name: kinks.global_max_pool(w, l["keepdims"], name),
     "global_average_pool2d": lambda l, w, name: L.GlobalAveragePooling2D(keepdims=l["keepdims"], name=name),
-    "up_sampling2d": lambda l, w, name: L.UpSampling2D(l["size"], interpolation="bilinear" if l["bilinear"] else "nearest", name=name),
+    "up_sampling2d": lambda l, w, name: L.UpSampling2D(
+        l["size"], interpolation="bilinear" if l["bilinear"] else "nearest", name=name
+    ),
     "zero_padding2d": lambda l, w, name: L.ZeroPadding2D(border(l), name=name),
     "cropping2d": lambda l, w, name: L.Cropping2D(border(l), name=name),
-    "resizing": lambda l, w, name: kinks.FloatResizing(*l["size"], interpolation=l["interpolation"], crop_to_aspect_ratio=l["crop_to_aspect_ratio"],
-                                              antialias=l["antialias"], name=name),
+    "resizing": lambda l, w, name: kinks.FloatResizing(
+        *l["size"],
+        interpolation=l["interpolation"],
+        crop_to_aspect_ratio=l["crop_to_aspect_ratio"],
+        antialias=l["antialias"],
+        name=name
+    ),
     "center_crop": lambda l, w, name: L.CenterCrop(*l["size"], name=name),
-    "layer_norm": lambda l, w, name: L.LayerNormalization(axis=list(range(-l["axes"], 0)), epsilon=l["epsilon"], center=l["center"], scale=l["scale"],
-                                                          name=name, **regularizers(l)),
+    "layer_norm": lambda l, w, name: L.LayerNormalization(
+        axis=list(range(-l["axes"], 0)),
+        epsilon=l["epsilon"],
+        center=l["center"],
+        scale=l["scale"],
+        name=name,
+        **regularizers(l)
+    ),
     "normalization": lambda l, w, name: L.Normalization(mean=l["mean"], variance=l["variance"], name=name),
     "rescaling": lambda l, w, name: L.Rescaling(l["scale"], l["offset"], name=name),
     "dropout": lambda l, w, name: L.Dropout(l["rate"], name=name),
@@ -83,9 +124,12 @@ MAKERS = {
     "prelu": lambda l, w, name: at_zero(L.PReLU)(l, w, shared_axes=l["shared_axes"], name=name, **regularizers(l)),
     "softmax": lambda l, w, name: L.Softmax(name=name),
     "concatenate": lambda l, w, name: L.Concatenate(axis=l["axis"], name=name),
-    "add": lambda l, w, name: L.Add(name=name), "subtract": lambda l, w, name: L.Subtract(name=name),
-    "multiply": lambda l, w, name: L.Multiply(name=name), "average": lambda l, w, name: L.Average(name=name),
-    "maximum": lambda l, w, name: kinks.extremum(w, L.Maximum, name), "minimum": lambda l, w, name: kinks.extremum(w, L.Minimum, name),
+    "add": lambda l, w, name: L.Add(name=name),
+    "subtract": lambda l, w, name: L.Subtract(name=name),
+    "multiply": lambda l, w, name: L.Multiply(name=name),
+    "average": lambda l, w, name: L.Average(name=name),
+    "maximum": lambda l, w, name: kinks.extremum(w, L.Maximum, name),
+    "minimum": lambda l, w, name: kinks.extremum(w, L.Minimum, name),
 }
 
 
@@ -102,7 +146,9 @@ def make_schedule(s, number=float):
         return S.PolynomialDecay(initial, steps, number(s["end"]), power=number(s["power"]), cycle=s["cycle"])
     if kind == "cosine_restarts":
         return S.CosineDecayRestarts(initial, steps, t_mul=s["t_mul"], m_mul=s["m_mul"], alpha=s["alpha"])
-    warm = {"warmup_target": number(s["warmup_target"]), "warmup_steps": s["warmup_steps"]} if "warmup_steps" in s else {}
+    warm = (
+        {"warmup_target": number(s["warmup_target"]), "warmup_steps": s["warmup_steps"]} if "warmup_steps" in s else {}
+    )
     return S.CosineDecay(initial, steps, alpha=s["alpha"], **warm)
 
 
@@ -162,7 +208,11 @@ class Side:
     def output_losses(self, labels, predictions, weights):
         out = []
         for loss, y, p in zip(self.losses, labels, predictions):
-            w = None if weights is None else tf.constant(weights.reshape([-1] + [1] * max(len(p.shape) - 2, 0)), self.dtype)
+            w = (
+                None
+                if weights is None
+                else tf.constant(weights.reshape([-1] + [1] * max(len(p.shape) - 2, 0)), self.dtype)
+            )
             y = tf.constant(y) if y.dtype == np.int32 else tf.constant(y, self.dtype)
             out.append(loss(y, p, sample_weight=w))
         return out
@@ -176,7 +226,11 @@ class Side:
         if not classes:
             return weights
         y = data["y"][0][part]
-        by_class = np.asarray(classes, np.float64)[y] if y.ndim == 1 else y.astype(np.float64) @ np.asarray(classes, np.float64)
+        by_class = (
+            np.asarray(classes, np.float64)[y]
+            if y.ndim == 1
+            else y.astype(np.float64) @ np.asarray(classes, np.float64)
+        )
         return by_class if weights is None else weights * by_class
 
     def step(self, data, part, optimizer):
@@ -204,7 +258,9 @@ class Side:
             part = slice(first, min(first + batch, rows))
             weights = None if data["weights"] is None else data["weights"][part]
             p = self.model([x[part].astype(self.dtype) for x in data["x"]], training=False)
-            losses = self.output_losses([y[part] for y in data["y"]], p if isinstance(p, (list, tuple)) else [p], weights)
+            losses = self.output_losses(
+                [y[part] for y in data["y"]], p if isinstance(p, (list, tuple)) else [p], weights
+            )
             share = (part.stop - first) / rows
             total += float(self.total(losses)) * share
             parts += np.array([float(l) for l in losses]) * share

@@ -1,7 +1,9 @@
-"""Keras layers that tell how near their inputs are to points where a derivative jumps, and layers that Keras lacks on one device.
+"""Keras layers that tell how near their inputs are to points where a derivative jumps, and layers that Keras lacks on
+one device.
 
-Rounding may move a number to the other side of such a point, and then a gradient changes by far more than rounding does.
-Models whose data come that near in float64 are drawn anew."""
+Rounding may move a number to the other side of such a point, and then a gradient changes by far more than rounding
+does. Models whose data come that near in float64 are drawn anew."""
+
 import os
 
 os.environ.update(TF_CPP_MIN_LOG_LEVEL="3", CUDA_VISIBLE_DEVICES="")
@@ -62,18 +64,24 @@ def window_gaps(x, size, strides, padding):
         total = max((-(-n // s) - 1) * s + k - n, 0) if padding == "same" else 0
         pads.append((total // 2, total - total // 2))
     x = np.pad(x, pads + [(0, 0)], constant_values=-np.inf)
-    windows = np.lib.stride_tricks.sliding_window_view(x, size, axis=(1, 2))[:, ::strides[0], ::strides[1]]
+    windows = np.lib.stride_tricks.sliding_window_view(x, size, axis=(1, 2))[:, :: strides[0], :: strides[1]]
     flat = np.sort(windows.reshape(windows.shape[:4] + (-1,)), axis=-1)
     return flat[..., -1] - flat[..., -2] if flat.shape[-1] > 1 else np.array([])
 
 
 def max_pool(watch, size, strides, padding, name):
-    note = lambda x: watch.note(window_gaps(np.asarray(x), size, strides, padding), np.asarray(x)) if hasattr(x, "numpy") else None
+    note = lambda x: (
+        watch.note(window_gaps(np.asarray(x), size, strides, padding), np.asarray(x)) if hasattr(x, "numpy") else None
+    )
     return watched(keras.layers.MaxPooling2D, watch, note)(size, strides, padding, name=name)
 
 
 def global_max_pool(watch, keepdims, name):
-    note = lambda x: watch.note(window_gaps(np.asarray(x), x.shape[1:3], (1, 1), "valid"), np.asarray(x)) if hasattr(x, "numpy") else None
+    note = lambda x: (
+        watch.note(window_gaps(np.asarray(x), x.shape[1:3], (1, 1), "valid"), np.asarray(x))
+        if hasattr(x, "numpy")
+        else None
+    )
     return watched(keras.layers.GlobalMaxPooling2D, watch, note)(keepdims=keepdims, name=name)
 
 
@@ -84,6 +92,7 @@ def extremum(watch, base, name):
             for i in range(len(flat)):
                 for j in range(i):
                     watch.note(flat[i] - flat[j], flat[i])
+
     return watched(base, watch, note)(name=name)
 
 
@@ -95,8 +104,8 @@ class FloatResizing(keras.layers.Resizing):
 
 
 class GroupedConv2D(keras.layers.Conv2D):
-    """Keras computes groups on CPUs through XLA, anew in every call, which takes seconds. This is what they are by definition;
-    check_groups compares the two."""
+    """Keras computes groups on CPUs through XLA, anew in every call, which takes seconds. This is what they are by
+    definition; check_groups compares the two."""
 
     def convolution_op(self, inputs, kernel):
         x, k = keras.ops.split(inputs, self.groups, axis=-1), keras.ops.split(kernel, self.groups, axis=-1)
@@ -114,7 +123,9 @@ def check_groups():
 
 
 class ReplicaBatchNormalization(keras.layers.BatchNormalization):
-    """With the statistics of each replica's share of the rows; the moving ones go on to the mean of theirs, weighted by rows."""
+    """With the statistics of each replica's share of the rows; the moving ones go on to the mean of theirs, weighted
+    by rows."""
+
     shares = None  # rows of each replica, set before every step
 
     def call(self, inputs, training=None, mask=None):

@@ -1,4 +1,6 @@
-"""Compares metrics: predictions, with ties among them, are the inputs of a model without weights, which evaluates them."""
+"""Compares metrics: predictions, with ties among them, are the inputs of a model without weights, which evaluates
+them."""
+
 import keras
 import numpy as np
 import random
@@ -6,15 +8,23 @@ from case import Case, compare
 from spec import line
 
 LIMIT = 2e-6  # of the metric, or of 1: counts are exact; Keras divides them, and adds up areas, in float32
-CLASSES = {"categorical_accuracy": "CategoricalAccuracy", "sparse_categorical_accuracy": "SparseCategoricalAccuracy",
-           "mae": "MeanAbsoluteError", "mse": "MeanSquaredError"}
+CLASSES = {
+    "categorical_accuracy": "CategoricalAccuracy",
+    "sparse_categorical_accuracy": "SparseCategoricalAccuracy",
+    "mae": "MeanAbsoluteError",
+    "mse": "MeanSquaredError",
+}
 
 
 def keras_metric(m, loss, units):
     M, kind = keras.metrics, m["kind"]
     threshold = 0.5 if m.get("threshold") is None else m["threshold"]
     if kind == "accuracy":
-        kind = "sparse_categorical_accuracy" if loss.startswith("sparse") else "binary_accuracy" if units == 1 else "categorical_accuracy"
+        kind = (
+            "sparse_categorical_accuracy"
+            if loss.startswith("sparse")
+            else "binary_accuracy" if units == 1 else "categorical_accuracy"
+        )
     if kind in CLASSES:
         return getattr(M, CLASSES[kind])()
     if kind == "binary_accuracy":
@@ -31,7 +41,8 @@ def keras_metric(m, loss, units):
 
 
 def value(m, loss, labels, predictions):
-    """Keras's, of float32 predictions (rows, ...); class numbers count as one-hot labels where a metric wants these."""
+    """Keras's, of float32 predictions (rows, ...); class numbers count as one-hot labels where a metric wants
+    these."""
     keras.config.set_floatx("float32")
     keras.config.set_dtype_policy("float32")
     metric = keras_metric(m, loss, predictions.shape[-1])
@@ -57,39 +68,82 @@ class Metrics(Case):
     part, every = "metrics", 1
 
     def __init__(self, seed, scratch):
-        r, n = random.Random("metrics %d" % seed), np.random.RandomState(seed % 2 ** 32)
-        loss = r.choice(["sparse_categorical_crossentropy", "categorical_crossentropy", "binary_crossentropy", "mean_squared_error"])
-        units, rows = r.choice([2, 3, 5, 9]) if "categorical" in loss else r.choice([1, 1, 2, 4]), r.choice([1, 2, 7, 33, 64])
-        fitting = {"sparse_categorical_crossentropy": ["accuracy", "sparse_categorical_accuracy", "sparse_top_k_categorical_accuracy"],
-                   "categorical_crossentropy": ["accuracy", "categorical_accuracy", "top_k_categorical_accuracy", "binary_accuracy", "mae"],
-                   "binary_crossentropy": ["binary_accuracy", "mae", "mse"] + (["accuracy"] if units == 1 else []), "mean_squared_error": ["mae", "mse"]}[loss]
+        r, n = random.Random("metrics %d" % seed), np.random.RandomState(seed % 2**32)
+        loss = r.choice(
+            ["sparse_categorical_crossentropy", "categorical_crossentropy", "binary_crossentropy", "mean_squared_error"]
+        )
+        units, rows = r.choice([2, 3, 5, 9]) if "categorical" in loss else r.choice([1, 1, 2, 4]), r.choice(
+            [1, 2, 7, 33, 64]
+        )
+        fitting = {
+            "sparse_categorical_crossentropy": [
+                "accuracy",
+                "sparse_categorical_accuracy",
+                "sparse_top_k_categorical_accuracy",
+            ],
+            "categorical_crossentropy": [
+                "accuracy",
+                "categorical_accuracy",
+                "top_k_categorical_accuracy",
+                "binary_accuracy",
+                "mae",
+            ],
+            "binary_crossentropy": ["binary_accuracy", "mae", "mse"] + (["accuracy"] if units == 1 else []),
+            "mean_squared_error": ["mae", "mse"],
+        }[loss]
         positives = ["precision", "recall", "f1_score", "auc"] if loss != "mean_squared_error" else []
-        self.metrics = [dict(draw_options(r, k), name="m%d" % i) for i, k in enumerate(r.sample(fitting + positives, min(6, len(fitting + positives))))]
+        self.metrics = [
+            dict(draw_options(r, k), name="m%d" % i)
+            for i, k in enumerate(r.sample(fitting + positives, min(6, len(fitting + positives))))
+        ]
         if r.random() < 0.5 and positives:
             self.metrics.append(dict(draw_options(r, "auc"), name="m9"))
         self.loss, logits = loss, loss != "mean_squared_error" and r.random() < 0.3
-        self.labels = {"s": lambda: n.randint(0, units, rows).astype(np.int32), "c": lambda: np.eye(units, dtype=np.float32)[n.randint(0, units, rows)],
-                       "b": lambda: n.randint(0, 2, (rows, units)).astype(np.float32), "m": lambda: n.standard_normal((rows, units)).astype(np.float32)}[loss[0]]()
+        self.labels = {
+            "s": lambda: n.randint(0, units, rows).astype(np.int32),
+            "c": lambda: np.eye(units, dtype=np.float32)[n.randint(0, units, rows)],
+            "b": lambda: n.randint(0, 2, (rows, units)).astype(np.float32),
+            "m": lambda: n.standard_normal((rows, units)).astype(np.float32),
+        }[loss[0]]()
         x = n.uniform(0, 1, (rows, units)).astype(np.float32)
         tied = n.random_sample(rows) < 0.4
         x[tied] = np.floor(x[tied] * 4) / 4
         self.predictions = x
         if logits:
             x = (x * 6 - 3).astype(np.float32)
-            self.predictions = np.asarray(keras.ops.softmax(x) if "categorical" in loss else keras.ops.sigmoid(x), np.float32)
+            self.predictions = np.asarray(
+                keras.ops.softmax(x) if "categorical" in loss else keras.ops.sigmoid(x), np.float32
+            )
             for m in self.metrics:
                 m["from_logits"] = True
         replicas = r.choice([1, 2, 3])
-        super().__init__(seed, "\n".join(
-            ["metrics", line("strategy", replicas=replicas, devices=1), line("input", name="x0", shape=[units], dtype="float32"),
-             line("layer", kind="rescaling", name="n0", **{"in": "x0"}, scale=1.0, offset=0.0), line("output", layer="n0", loss=loss, shape=[units]),
-             line("compile", from_logits=logits), line("train", rows=rows, batch=r.choice([1, 5, 32]))] + [line("metric", **m) for m in self.metrics]) + "\n")
+        super().__init__(
+            seed,
+            "\n".join(
+                [
+                    "metrics",
+                    line("strategy", replicas=replicas, devices=1),
+                    line("input", name="x0", shape=[units], dtype="float32"),
+                    line("layer", kind="rescaling", name="n0", **{"in": "x0"}, scale=1.0, offset=0.0),
+                    line("output", layer="n0", loss=loss, shape=[units]),
+                    line("compile", from_logits=logits),
+                    line("train", rows=rows, batch=r.choice([1, 5, 32])),
+                ]
+                + [line("metric", **m) for m in self.metrics]
+            )
+            + "\n",
+        )
         self.files = {"x0.bin": x, "y0.bin": self.labels}
 
     def check(self, results, directory):
         complaints = []
         for m in self.metrics:
             want = value(m, self.loss, self.labels, self.predictions)
-            problem = compare("evaluate/" + m["name"], results.get("evaluate/" + m["name"]), np.array([want]), LIMIT * max(1, abs(want)))
+            problem = compare(
+                "evaluate/" + m["name"],
+                results.get("evaluate/" + m["name"]),
+                np.array([want]),
+                LIMIT * max(1, abs(want)),
+            )
             complaints.append(problem and "%s: %s" % (m["kind"], problem))
         return [c for c in complaints if c]

@@ -1,14 +1,16 @@
 """Compares a drawn model in C with float64 Keras: outputs, losses of its steps, weights and metrics.
 
-The limit of a tensor is FACTOR times the error that float32 Keras makes on the same model: the largest distance from float64 Keras
-over two float32 runs, the second on inputs and weights moved by a rounding; at least FACTOR times the model's median of that error over
-tensors (a single number may be near by chance), or FACTOR roundings, relative to the tensor's largest number (for a moving mean, to the
-deviation that belongs to it).
-The error of the very model is the measure because it holds the model's conditioning: a gradient that is zero but for rounding, divided
-by its own size by Adam, is noise of the size of the learning rate in any float32 program.
+The limit of a tensor is FACTOR times the error that float32 Keras makes on the same model: the largest distance from
+float64 Keras over two float32 runs, the second on inputs and weights moved by a rounding; at least FACTOR times the
+model's median of that error over tensors (a single number may be near by chance), or FACTOR roundings, relative to
+the tensor's largest number (for a moving mean, to the deviation that belongs to it). The error of the very model is
+the measure because it holds the model's conditioning: a gradient that is zero but for rounding, divided by its own
+size by Adam, is noise of the size of the learning rate in any float32 program.
 
-A derivative that jumps (kinks.py) is not in that measure when no run happens to cross it. Data that come within NEAR, or 32 times
-float32 Keras's error, of such a point are drawn anew, and the model too if that does not help; that looks at Keras alone."""
+A derivative that jumps (kinks.py) is not in that measure when no run happens to cross it. Data that come within NEAR,
+or 32 times float32 Keras's error, of such a point are drawn anew, and the model too if that does not help; that looks
+at Keras alone."""
+
 import os
 
 import arrays
@@ -20,7 +22,7 @@ import spec as texts
 from case import Case, compare
 
 FACTOR = 16
-ROUNDING = 2.0 ** -24
+ROUNDING = 2.0**-24
 NEAR = 2e-6
 ATTEMPTS = 6
 LARGEST = 1e6  # training that diverges is drawn anew, too
@@ -85,9 +87,19 @@ class Model(Case):
             for m in self.spec["metrics"]:
                 name = ("%s_%s" % (out["layer"], m["name"])) if len(self.spec["outputs"]) > 1 else m["name"]
                 want = metrics.value(m, out["loss"], self.data["y"][number], predictions)
-                complaints.append(compare("evaluate/" + name, results.get("evaluate/" + name), np.array([want]), metrics.LIMIT * max(1, abs(want))))
-        expected = set(self.want) | {"evaluate/" + ("%s_%s" % (o["layer"], m["name"]) if len(self.spec["outputs"]) > 1 else m["name"])
-                                     for o in self.spec["outputs"] for m in self.spec["metrics"]}
+                complaints.append(
+                    compare(
+                        "evaluate/" + name,
+                        results.get("evaluate/" + name),
+                        np.array([want]),
+                        metrics.LIMIT * max(1, abs(want)),
+                    )
+                )
+        expected = set(self.want) | {
+            "evaluate/" + ("%s_%s" % (o["layer"], m["name"]) if len(self.spec["outputs"]) > 1 else m["name"])
+            for o in self.spec["outputs"]
+            for m in self.spec["metrics"]
+        }
         if set(results) != expected:
             complaints.append("results are not the expected ones: %s" % ", ".join(sorted(set(results) ^ expected)))
         return [c for c in complaints if c]

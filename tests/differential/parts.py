@@ -1,4 +1,5 @@
 """What is drawn for each seed; `every`: from that many seeds one."""
+
 import metrics
 import models
 import schedules

@@ -1,5 +1,5 @@
-/* The C side of `make differential`: `runner DIR` runs the case that DIR/spec.txt describes, by the public API alone, and
-   writes DIR/results.txt (name and number of values, by line) and DIR/results.f64. */
+/* The C side of `make differential`: `runner DIR` runs the case that DIR/spec.txt describes, by the public API alone,
+   and writes DIR/results.txt (name and number of values, by line) and DIR/results.f64. */
 #include "runner.h"
 
 #include <stdarg.h>
@@ -156,7 +156,9 @@ void *read_case(const spec *s, const char *name, size_t size) {
 /* ---- results */
 
 void write_result(const char *name, const double *values, size_t count) {
-    if (fprintf(result_names, "%s %zu\n", name, count) < 0 || fwrite(values, sizeof *values, count, result_values) != count) die("results cannot be written");
+    if (fprintf(result_names, "%s %zu\n", name, count) < 0 ||
+        fwrite(values, sizeof *values, count, result_values) != count)
+        die("results cannot be written");
 }
 
 void write_floats(const char *name, const float *values, size_t count) {
@@ -178,8 +180,8 @@ int main(int argc, char **argv) {
     static const struct {
         const char *word;
         void (*run)(const spec *s);
-    } kinds[] = {{"model", run_model}, {"schedules", run_schedule}, {"metrics", run_metrics}, {"resize", run_resize}, {"augment", run_augment},
-                 {"directory", run_directory}};
+    } kinds[] = {{"model", run_model},   {"schedules", run_schedule}, {"metrics", run_metrics},
+                 {"resize", run_resize}, {"augment", run_augment},    {"directory", run_directory}};
     spec s;
     if (argc != 2) die("usage: runner DIR");
     parse_spec(argv[1], &s);

@@ -5,7 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char *const interpolations[] = {"bilinear", "nearest", "bicubic", "area", "lanczos3", "lanczos5", "gaussian", "mitchellcubic", NULL};
+static const char *const interpolations[] = {"bilinear", "nearest",  "bicubic",       "area", "lanczos3",
+                                             "lanczos5", "gaussian", "mitchellcubic", NULL};
 
 /* schedule KIND... at=STEPS -> rate/0, rate/1, ... */
 void run_schedule(const spec *s) {
@@ -34,8 +35,10 @@ void run_resize(const spec *s) {
         const size_t count = (size_t)(size.dim[0] * size.dim[1] * shape.dim[2]);
         float *out = (float *)need_memory(count * sizeof *out);
         char name[32];
-        need(mirt_resize_image(&image, (int)size.dim[0], (int)size.dim[1], (mirt_interpolation)get_name(it, "interpolation", interpolations, 0),
-                               get_bool(it, "antialias", false), out) == MIRT_OK, "resize");
+        need(mirt_resize_image(&image, (int)size.dim[0], (int)size.dim[1],
+                               (mirt_interpolation)get_name(it, "interpolation", interpolations, 0),
+                               get_bool(it, "antialias", false), out) == MIRT_OK,
+             "resize");
         snprintf(name, sizeof name, "resized/%d", number);
         write_floats(name, out, count);
         free(out);
@@ -53,8 +56,9 @@ static void get_range(const item *it, const char *key, float out[2]) {
 }
 
 static mirt_augmentation get_transform(const item *it) {
-    static const char *const kinds[] = {"random_flip", "random_rotation", "random_zoom", "random_translation", "random_crop", "center_crop",
-                                        "resizing", "random_contrast", "random_brightness", NULL};
+    static const char *const kinds[] = {
+        "random_flip", "random_rotation", "random_zoom",     "random_translation", "random_crop",
+        "center_crop", "resizing",        "random_contrast", "random_brightness",  NULL};
     static const char *const modes[] = {"horizontal_and_vertical", "horizontal", "vertical", NULL};
     static const char *const fills[] = {"reflect", "constant", "wrap", "nearest", NULL};
     mirt_augmentation d;
@@ -124,7 +128,8 @@ void run_augment(const spec *s) {
     mirt_strategy *strategy = make_strategy(s);
     memset(&b, 0, sizeof b);
     memset(&none, 0, sizeof none);
-    for (const item *t = next_item(s, "transform", NULL); t && count < 8; t = next_item(s, "transform", t)) list[count++] = get_transform(t);
+    for (const item *t = next_item(s, "transform", NULL); t && count < 8; t = next_item(s, "transform", t))
+        list[count++] = get_transform(t);
     b.model = mirt_model_create(strategy, "augmented");
     b.call = strcmp(get_text(it, "as"), "layer") == 0;
     mirt_tensor *x = mirt_input(b.model, shape);
@@ -132,7 +137,9 @@ void run_augment(const spec *s) {
     mirt_model_output(b.model, mirt_rescale(x, 1, 0));
     need(mirt_compile(b.model, NULL) == MIRT_OK, "compile");
     float *pixels = (float *)read_case(s, "image.bin", (size_t)(rows * shape_count(&shape)) * sizeof(float));
-    mirt_dataset *dataset = mirt_arrays(mirt_make_array(pixels, MIRT_FLOAT32, mirt_make_shape(rows, shape.dim[0], shape.dim[1], shape.dim[2], 0, 0)), none);
+    mirt_dataset *dataset = mirt_arrays(
+        mirt_make_array(pixels, MIRT_FLOAT32, mirt_make_shape(rows, shape.dim[0], shape.dim[1], shape.dim[2], 0, 0)),
+        none);
     if (!b.call) dataset = mirt_augment(dataset, list, count);
     write_samples(strategy, mirt_batch(dataset, rows), &b);
     mirt_strategy_destroy(strategy);
@@ -145,13 +152,16 @@ static void write_paths(const spec *s, const char *root, const mirt_dataset *dat
     char path[2048];
     snprintf(path, sizeof path, "%s/paths.txt", s->dir);
     FILE *f = fopen(path, "wb");
-    for (int64_t i = 0; f && i < mirt_dataset_size(dataset); i++) fprintf(f, "%s\n", mirt_dataset_file(dataset, i) + strlen(root) + 1);
+    for (int64_t i = 0; f && i < mirt_dataset_size(dataset); i++)
+        fprintf(f, "%s\n", mirt_dataset_file(dataset, i) + strlen(root) + 1);
     if (!f || fclose(f)) die("%s cannot be written", path);
 }
 
 /* directory root=PATH options... -> paths.txt, and with pixels=1 pixels and labels in the files' order */
 void run_directory(const spec *s) {
-    static const char *const colors[] = {"rgb", "grayscale", "rgba", NULL}, *const labels[] = {"int", "binary", "categorical", "none", NULL};
+    static const char *const colors[] = {"rgb", "grayscale", "rgba", NULL}, *const labels[] = {"int", "binary",
+                                                                                               "categorical", "none",
+                                                                                               NULL};
     static const char *const subsets[] = {"all", "training", "validation", NULL};
     const item *it = next_item(s, "directory", NULL);
     const char *root = get_text(it, "root"), *names[MAX_LIST];
@@ -188,7 +198,8 @@ void run_directory(const spec *s) {
         memset(&b, 0, sizeof b);
         b.labels = d.label_mode != MIRT_LABELS_NONE;
         b.model = mirt_model_create(strategy, "pixels");
-        mirt_model_output(b.model, mirt_rescale(mirt_input(b.model, mirt_make_shape(d.height, d.width, channels, 0, 0, 0)), 1, 0));
+        mirt_model_output(
+            b.model, mirt_rescale(mirt_input(b.model, mirt_make_shape(d.height, d.width, channels, 0, 0, 0)), 1, 0));
         need(mirt_compile(b.model, NULL) == MIRT_OK, "compile");
         const int64_t count = mirt_dataset_size(dataset);
         write_samples(strategy, mirt_batch(dataset, count), &b);

@@ -4,12 +4,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char *const activations[] = {"linear", "relu", "sigmoid", "tanh", "softmax", "relu6", "leaky_relu", "elu", "gelu", "silu",
+static const char *const activations[] = {"linear",       "relu",       "sigmoid",  "tanh", "softmax",
+                                          "relu6",        "leaky_relu", "elu",      "gelu", "silu",
                                           "hard_sigmoid", "hard_swish", "softplus", NULL};
 static const char *const paddings[] = {"valid", "same", NULL};
-static const char *const interpolations[] = {"bilinear", "nearest", "bicubic", "area", "lanczos3", "lanczos5", "gaussian", "mitchellcubic", NULL};
+static const char *const interpolations[] = {"bilinear", "nearest",  "bicubic",       "area", "lanczos3",
+                                             "lanczos5", "gaussian", "mitchellcubic", NULL};
 
-static mirt_activation_kind get_activation(const item *it) { return (mirt_activation_kind)get_name(it, "activation", activations, MIRT_LINEAR); }
+static mirt_activation_kind get_activation(const item *it) {
+    return (mirt_activation_kind)get_name(it, "activation", activations, MIRT_LINEAR);
+}
 static mirt_padding get_padding(const item *it) { return (mirt_padding)get_name(it, "padding", paddings, MIRT_VALID); }
 
 static void get_pair(const item *it, const char *key, int out[2]) {
@@ -123,8 +127,12 @@ static mirt_tensor *global_pool(const item *it, mirt_tensor *x, bool max) {
     return mirt_global_pool2d(x, &d);
 }
 
-static mirt_tensor *global_max_pool2d(const item *it, mirt_tensor **in, int num_in) { return (void)num_in, global_pool(it, in[0], true); }
-static mirt_tensor *global_average_pool2d(const item *it, mirt_tensor **in, int num_in) { return (void)num_in, global_pool(it, in[0], false); }
+static mirt_tensor *global_max_pool2d(const item *it, mirt_tensor **in, int num_in) {
+    return (void)num_in, global_pool(it, in[0], true);
+}
+static mirt_tensor *global_average_pool2d(const item *it, mirt_tensor **in, int num_in) {
+    return (void)num_in, global_pool(it, in[0], false);
+}
 
 static mirt_tensor *up_sampling2d(const item *it, mirt_tensor **in, int num_in) {
     mirt_up_sampling2d_desc d;
@@ -140,8 +148,12 @@ static mirt_tensor *border(const item *it, mirt_tensor *x, mirt_tensor *(*layer)
     return layer(x, (int)b[0], (int)b[1], (int)b[2], (int)b[3]);
 }
 
-static mirt_tensor *zero_padding2d(const item *it, mirt_tensor **in, int num_in) { return (void)num_in, border(it, in[0], mirt_zero_padding2d); }
-static mirt_tensor *cropping2d(const item *it, mirt_tensor **in, int num_in) { return (void)num_in, border(it, in[0], mirt_cropping2d); }
+static mirt_tensor *zero_padding2d(const item *it, mirt_tensor **in, int num_in) {
+    return (void)num_in, border(it, in[0], mirt_zero_padding2d);
+}
+static mirt_tensor *cropping2d(const item *it, mirt_tensor **in, int num_in) {
+    return (void)num_in, border(it, in[0], mirt_cropping2d);
+}
 
 static mirt_augmentation size_desc(const item *it) {
     mirt_augmentation d;
@@ -208,11 +220,21 @@ static mirt_tensor *rescaling(const item *it, mirt_tensor **in, int num_in) {
     return (void)num_in, mirt_rescale(in[0], get_float(it, "scale", 1), get_float(it, "offset", 0));
 }
 
-static mirt_tensor *dropout(const item *it, mirt_tensor **in, int num_in) { return (void)num_in, mirt_dropout(in[0], get_float(it, "rate", 0)); }
-static mirt_tensor *flatten(const item *it, mirt_tensor **in, int num_in) { return (void)it, (void)num_in, mirt_flatten(in[0]); }
-static mirt_tensor *reshape(const item *it, mirt_tensor **in, int num_in) { return (void)num_in, mirt_reshape_layer(in[0], get_shape(it, "target")); }
-static mirt_tensor *permute(const item *it, mirt_tensor **in, int num_in) { return (void)num_in, mirt_permute(in[0], get_shape(it, "dims")); }
-static mirt_tensor *activation(const item *it, mirt_tensor **in, int num_in) { return (void)num_in, mirt_activation(in[0], get_activation(it)); }
+static mirt_tensor *dropout(const item *it, mirt_tensor **in, int num_in) {
+    return (void)num_in, mirt_dropout(in[0], get_float(it, "rate", 0));
+}
+static mirt_tensor *flatten(const item *it, mirt_tensor **in, int num_in) {
+    return (void)it, (void)num_in, mirt_flatten(in[0]);
+}
+static mirt_tensor *reshape(const item *it, mirt_tensor **in, int num_in) {
+    return (void)num_in, mirt_reshape_layer(in[0], get_shape(it, "target"));
+}
+static mirt_tensor *permute(const item *it, mirt_tensor **in, int num_in) {
+    return (void)num_in, mirt_permute(in[0], get_shape(it, "dims"));
+}
+static mirt_tensor *activation(const item *it, mirt_tensor **in, int num_in) {
+    return (void)num_in, mirt_activation(in[0], get_activation(it));
+}
 
 static mirt_tensor *relu(const item *it, mirt_tensor **in, int num_in) {
     mirt_relu_desc d;
@@ -223,9 +245,15 @@ static mirt_tensor *relu(const item *it, mirt_tensor **in, int num_in) {
     return (void)num_in, mirt_relu_layer(in[0], &d);
 }
 
-static mirt_tensor *leaky_relu(const item *it, mirt_tensor **in, int num_in) { return (void)num_in, mirt_leaky_relu_layer(in[0], get_float(it, "slope", 0)); }
-static mirt_tensor *elu(const item *it, mirt_tensor **in, int num_in) { return (void)num_in, mirt_elu_layer(in[0], get_float(it, "alpha", 1)); }
-static mirt_tensor *softmax(const item *it, mirt_tensor **in, int num_in) { return (void)it, (void)num_in, mirt_softmax_layer(in[0]); }
+static mirt_tensor *leaky_relu(const item *it, mirt_tensor **in, int num_in) {
+    return (void)num_in, mirt_leaky_relu_layer(in[0], get_float(it, "slope", 0));
+}
+static mirt_tensor *elu(const item *it, mirt_tensor **in, int num_in) {
+    return (void)num_in, mirt_elu_layer(in[0], get_float(it, "alpha", 1));
+}
+static mirt_tensor *softmax(const item *it, mirt_tensor **in, int num_in) {
+    return (void)it, (void)num_in, mirt_softmax_layer(in[0]);
+}
 
 static mirt_tensor *prelu(const item *it, mirt_tensor **in, int num_in) {
     mirt_prelu_desc d;
@@ -236,26 +264,64 @@ static mirt_tensor *prelu(const item *it, mirt_tensor **in, int num_in) {
     return (void)num_in, mirt_prelu(in[0], &d);
 }
 
-static mirt_tensor *concatenate(const item *it, mirt_tensor **in, int num_in) { return mirt_concatenate(in, num_in, get_int(it, "axis", -1)); }
+static mirt_tensor *concatenate(const item *it, mirt_tensor **in, int num_in) {
+    return mirt_concatenate(in, num_in, get_int(it, "axis", -1));
+}
 static mirt_tensor *add(const item *it, mirt_tensor **in, int num_in) { return (void)it, mirt_add_layer(in, num_in); }
-static mirt_tensor *subtract(const item *it, mirt_tensor **in, int num_in) { return (void)it, mirt_subtract_layer(in, num_in); }
-static mirt_tensor *multiply(const item *it, mirt_tensor **in, int num_in) { return (void)it, mirt_multiply_layer(in, num_in); }
-static mirt_tensor *average(const item *it, mirt_tensor **in, int num_in) { return (void)it, mirt_average_layer(in, num_in); }
-static mirt_tensor *maximum(const item *it, mirt_tensor **in, int num_in) { return (void)it, mirt_maximum_layer(in, num_in); }
-static mirt_tensor *minimum(const item *it, mirt_tensor **in, int num_in) { return (void)it, mirt_minimum_layer(in, num_in); }
+static mirt_tensor *subtract(const item *it, mirt_tensor **in, int num_in) {
+    return (void)it, mirt_subtract_layer(in, num_in);
+}
+static mirt_tensor *multiply(const item *it, mirt_tensor **in, int num_in) {
+    return (void)it, mirt_multiply_layer(in, num_in);
+}
+static mirt_tensor *average(const item *it, mirt_tensor **in, int num_in) {
+    return (void)it, mirt_average_layer(in, num_in);
+}
+static mirt_tensor *maximum(const item *it, mirt_tensor **in, int num_in) {
+    return (void)it, mirt_maximum_layer(in, num_in);
+}
+static mirt_tensor *minimum(const item *it, mirt_tensor **in, int num_in) {
+    return (void)it, mirt_minimum_layer(in, num_in);
+}
 
 static const struct {
     const char *kind;
     record_fn record;
-} layers[] = {
-    {"conv2d", conv2d}, {"conv2d_transpose", conv2d_transpose}, {"depthwise_conv2d", depthwise_conv2d}, {"separable_conv2d", separable_conv2d},
-    {"dense", dense}, {"max_pool2d", max_pool2d}, {"average_pool2d", average_pool2d}, {"global_max_pool2d", global_max_pool2d},
-    {"global_average_pool2d", global_average_pool2d}, {"up_sampling2d", up_sampling2d}, {"zero_padding2d", zero_padding2d},
-    {"cropping2d", cropping2d}, {"resizing", resizing}, {"center_crop", center_crop}, {"batch_norm", batch_norm}, {"layer_norm", layer_norm},
-    {"normalization", normalization}, {"rescaling", rescaling}, {"dropout", dropout}, {"flatten", flatten}, {"reshape", reshape},
-    {"permute", permute}, {"activation", activation}, {"relu", relu}, {"leaky_relu", leaky_relu}, {"elu", elu}, {"softmax", softmax},
-    {"prelu", prelu}, {"concatenate", concatenate}, {"add", add}, {"subtract", subtract}, {"multiply", multiply}, {"average", average},
-    {"maximum", maximum}, {"minimum", minimum}};
+} layers[] = {{"conv2d", conv2d},
+              {"conv2d_transpose", conv2d_transpose},
+              {"depthwise_conv2d", depthwise_conv2d},
+              {"separable_conv2d", separable_conv2d},
+              {"dense", dense},
+              {"max_pool2d", max_pool2d},
+              {"average_pool2d", average_pool2d},
+              {"global_max_pool2d", global_max_pool2d},
+              {"global_average_pool2d", global_average_pool2d},
+              {"up_sampling2d", up_sampling2d},
+              {"zero_padding2d", zero_padding2d},
+              {"cropping2d", cropping2d},
+              {"resizing", resizing},
+              {"center_crop", center_crop},
+              {"batch_norm", batch_norm},
+              {"layer_norm", layer_norm},
+              {"normalization", normalization},
+              {"rescaling", rescaling},
+              {"dropout", dropout},
+              {"flatten", flatten},
+              {"reshape", reshape},
+              {"permute", permute},
+              {"activation", activation},
+              {"relu", relu},
+              {"leaky_relu", leaky_relu},
+              {"elu", elu},
+              {"softmax", softmax},
+              {"prelu", prelu},
+              {"concatenate", concatenate},
+              {"add", add},
+              {"subtract", subtract},
+              {"multiply", multiply},
+              {"average", average},
+              {"maximum", maximum},
+              {"minimum", minimum}};
 
 mirt_tensor *record_layer(mirt_model *model, const item *it, mirt_tensor **in, int num_in) {
     const char *kind = get_text(it, "kind");

@@ -93,7 +93,8 @@ static void record(run *r) {
 
 mirt_schedule make_schedule(const item *it) {
     const char *kind = get_text(it, "kind");
-    const float initial = get_float(it, "initial", 0), rate = get_float(it, "rate", 0), alpha = get_float(it, "alpha", 0);
+    const float initial = get_float(it, "initial", 0), rate = get_float(it, "rate", 0),
+                alpha = get_float(it, "alpha", 0);
     const int64_t steps = get_int(it, "steps", 0);
     const bool staircase = get_bool(it, "staircase", false);
     if (strcmp(kind, "piecewise_constant") == 0) {
@@ -101,7 +102,8 @@ mirt_schedule make_schedule(const item *it) {
         int64_t at[MIRT_MAX_BOUNDARIES];
         float values[MIRT_MAX_BOUNDARIES + 1];
         const int count = get_list(it, "boundaries", boundary, MIRT_MAX_BOUNDARIES);
-        if (get_list(it, "values", value, MIRT_MAX_BOUNDARIES + 1) != count + 1) die("a piecewise constant rate has one value more than boundaries");
+        if (get_list(it, "values", value, MIRT_MAX_BOUNDARIES + 1) != count + 1)
+            die("a piecewise constant rate has one value more than boundaries");
         for (int i = 0; i <= count; i++) values[i] = (float)value[i];
         for (int i = 0; i < count; i++) at[i] = (int64_t)boundary[i];
         return mirt_piecewise_constant(at, values, count);
@@ -109,9 +111,11 @@ mirt_schedule make_schedule(const item *it) {
     if (strcmp(kind, "exponential_decay") == 0) return mirt_exponential_decay(initial, steps, rate, staircase);
     if (strcmp(kind, "inverse_time_decay") == 0) return mirt_inverse_time_decay(initial, steps, rate, staircase);
     if (strcmp(kind, "polynomial_decay") == 0) {
-        return mirt_polynomial_decay(initial, steps, get_float(it, "end", 0), get_float(it, "power", 1), get_bool(it, "cycle", false));
+        return mirt_polynomial_decay(initial, steps, get_float(it, "end", 0), get_float(it, "power", 1),
+                                     get_bool(it, "cycle", false));
     }
-    if (strcmp(kind, "cosine_restarts") == 0) return mirt_cosine_restarts(initial, steps, get_float(it, "t_mul", 2), get_float(it, "m_mul", 1), alpha);
+    if (strcmp(kind, "cosine_restarts") == 0)
+        return mirt_cosine_restarts(initial, steps, get_float(it, "t_mul", 2), get_float(it, "m_mul", 1), alpha);
     if (strcmp(kind, "cosine_decay") != 0) die("there is no schedule %s", kind);
     mirt_schedule s = mirt_cosine_decay(initial, steps, alpha);
     s.warmup_steps = get_int(it, "warmup_steps", 0);
@@ -123,8 +127,10 @@ static mirt_optimizer make_optimizer(const spec *s) {
     const item *it = next_item(s, "optimizer", NULL), *schedule = next_item(s, "schedule", NULL);
     const char *kind = get_text(it, "kind");
     const float rate = get_float(it, "learning_rate", 0);
-    mirt_optimizer o = strcmp(kind, "adam") == 0 ? mirt_adam(rate) : strcmp(kind, "adamw") == 0 ? mirt_adamw(rate) :
-                       strcmp(kind, "rmsprop") == 0 ? mirt_rmsprop(rate) : mirt_sgd(rate, 0, false);
+    mirt_optimizer o = strcmp(kind, "adam") == 0      ? mirt_adam(rate)
+                       : strcmp(kind, "adamw") == 0   ? mirt_adamw(rate)
+                       : strcmp(kind, "rmsprop") == 0 ? mirt_rmsprop(rate)
+                                                      : mirt_sgd(rate, 0, false);
     o.beta_1 = get_float(it, "beta_1", o.beta_1);
     o.beta_2 = get_float(it, "beta_2", o.beta_2);
     o.epsilon = get_float(it, "epsilon", o.epsilon);
@@ -146,12 +152,27 @@ static mirt_optimizer make_optimizer(const spec *s) {
 }
 
 static void compile(run *r) {
-    static const char *const losses[] = {"none", "sparse_categorical_crossentropy", "categorical_crossentropy", "binary_crossentropy",
-                                         "mean_squared_error", NULL};
+    static const char *const losses[] = {"none",
+                                         "sparse_categorical_crossentropy",
+                                         "categorical_crossentropy",
+                                         "binary_crossentropy",
+                                         "mean_squared_error",
+                                         NULL};
     static const char *const reductions[] = {"sum_over_batch_size", "sum", NULL};
-    static const char *const metrics[] = {"none", "accuracy", "binary_accuracy", "categorical_accuracy", "sparse_categorical_accuracy",
-                                          "top_k_categorical_accuracy", "sparse_top_k_categorical_accuracy", "precision", "recall", "f1_score",
-                                          "auc", "mae", "mse", NULL};
+    static const char *const metrics[] = {"none",
+                                          "accuracy",
+                                          "binary_accuracy",
+                                          "categorical_accuracy",
+                                          "sparse_categorical_accuracy",
+                                          "top_k_categorical_accuracy",
+                                          "sparse_top_k_categorical_accuracy",
+                                          "precision",
+                                          "recall",
+                                          "f1_score",
+                                          "auc",
+                                          "mae",
+                                          "mse",
+                                          NULL};
     static const char *const curves[] = {"ROC", "PR", NULL};
     const item *it = next_item(r->s, "compile", NULL);
     mirt_compile_desc c;
@@ -161,7 +182,8 @@ static void compile(run *r) {
     if (next_item(r->s, "optimizer", NULL)) c.optimizer = make_optimizer(r->s);
     c.from_logits = get_bool(it, "from_logits", false);
     c.reduction = (mirt_reduction)get_name(it, "reduction", reductions, 0);
-    for (const item *out = next_item(r->s, "output", NULL); out; out = next_item(r->s, "output", out)) c.losses[count++] = (mirt_loss)get_name(out, "loss", losses, 0);
+    for (const item *out = next_item(r->s, "output", NULL); out; out = next_item(r->s, "output", out))
+        c.losses[count++] = (mirt_loss)get_name(out, "loss", losses, 0);
     count = get_list(it, "loss_weights", weight, MIRT_MAX_OUTPUTS);
     for (int i = 0; i < count; i++) c.loss_weights[i] = (float)weight[i];
     count = 0;
@@ -193,7 +215,8 @@ static mirt_array read_array(const run *r, const char *name, const char *file, m
     shape.dim[0] = r->rows;
     shape.rank++;
     (void)name;
-    return mirt_make_array(read_case(r->s, file, (size_t)shape_count(&shape) * dtype_sizes[dtype]), (mirt_dtype)dtype, shape);
+    return mirt_make_array(read_case(r->s, file, (size_t)shape_count(&shape) * dtype_sizes[dtype]), (mirt_dtype)dtype,
+                           shape);
 }
 
 static void read_data(run *r) {
@@ -350,8 +373,10 @@ void run_model(const spec *s) {
     snprintf(path, sizeof path, "%s/weights.safetensors", s->dir);
     need(mirt_load_weights(r.model, path) == MIRT_OK, "weights");
     write_outputs(&r, "before");
-    if (strcmp(get_text(train, "loop"), "fit") == 0) train_by_fit(&r, train);
-    else train_by_batch(&r, get_bool(next_item(s, "optimizer", NULL), "use_ema", false));
+    if (strcmp(get_text(train, "loop"), "fit") == 0)
+        train_by_fit(&r, train);
+    else
+        train_by_batch(&r, get_bool(next_item(s, "optimizer", NULL), "use_ema", false));
     write_result("loss", r.loss, (size_t)r.steps);
     write_outputs(&r, "after");
     write_evaluation(&r);

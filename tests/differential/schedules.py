@@ -1,4 +1,5 @@
 """Compares learning-rate schedules at single steps."""
+
 import random
 
 import keras_side
@@ -36,11 +37,24 @@ class Schedules(Case):
         r = random.Random("schedules %d" % seed)
         keras_side.set_dtype("float64")
         self.want, lines = [], []
-        for kind in ("piecewise_constant", "exponential_decay", "polynomial_decay", "inverse_time_decay", "cosine_decay", "cosine_restarts"):
+        for kind in (
+            "piecewise_constant",
+            "exponential_decay",
+            "polynomial_decay",
+            "inverse_time_decay",
+            "cosine_decay",
+            "cosine_restarts",
+        ):
             s = draw_schedule(r, kind)
-            around = s["boundaries"] + [b + 1 for b in s["boundaries"]] if kind == "piecewise_constant" else [s["steps"] - 1, s["steps"], s["steps"] + 1]
+            around = (
+                s["boundaries"] + [b + 1 for b in s["boundaries"]]
+                if kind == "piecewise_constant"
+                else [s["steps"] - 1, s["steps"], s["steps"] + 1]
+            )
             schedule = keras_side.make_schedule(s, np.float64)
-            at = lambda step: float(np.asarray(schedule(tf.constant(step, tf.float64) if kind != "piecewise_constant" else step)))
+            at = lambda step: float(
+                np.asarray(schedule(tf.constant(step, tf.float64) if kind != "piecewise_constant" else step))
+            )
             steps = sorted(set([0, 1] + around + [r.randint(0, 1000) for _ in range(12)]))
             if kind == "cosine_restarts":  # where a period ends, rounding decides which one it is
                 steps = [t for t in steps if abs(at(t + 1e-6) - at(t - 1e-6)) < 1e-4 * s["initial"]]

@@ -1,4 +1,5 @@
 """Draws how a model is compiled and trained: optimizer, schedule, losses, metrics, weights, replicas."""
+
 STEPS = 5
 
 
@@ -6,13 +7,22 @@ def draw_optimizer(d):
     kind = d.pick(["adam", "adam", "adamw", "sgd", "sgd", "rmsprop"])
     o = {"kind": kind, "learning_rate": d.pick({"sgd": [0.1, 0.05, 0.02]}.get(kind, [0.02, 0.01, 0.003]))}
     if kind in ("adam", "adamw"):
-        o.update(beta_1=d.pick([0.9, 0.9, 0.5, 0.0]), beta_2=d.pick([0.999, 0.999, 0.99, 0.9]), epsilon=d.pick([1e-7, 1e-7, 1e-3]),
-                 amsgrad=d.chance(0.3))
+        o.update(
+            beta_1=d.pick([0.9, 0.9, 0.5, 0.0]),
+            beta_2=d.pick([0.999, 0.999, 0.99, 0.9]),
+            epsilon=d.pick([1e-7, 1e-7, 1e-3]),
+            amsgrad=d.chance(0.3),
+        )
     elif kind == "sgd":
         o.update(momentum=d.pick([0.0, 0.9, 0.5]))
         o.update(nesterov=bool(o["momentum"]) and d.chance(0.5))
     else:
-        o.update(rho=d.pick([0.9, 0.9, 0.99, 0.5]), momentum=d.pick([0.0, 0.9, 0.5]), epsilon=d.pick([1e-7, 1e-3]), centered=d.chance(0.4))
+        o.update(
+            rho=d.pick([0.9, 0.9, 0.99, 0.5]),
+            momentum=d.pick([0.0, 0.9, 0.5]),
+            epsilon=d.pick([1e-7, 1e-3]),
+            centered=d.chance(0.4),
+        )
     if kind == "adamw" or d.chance(0.25):
         o["weight_decay"] = d.pick([0.004, 0.1, 0.5])
         if d.chance(0.5):
@@ -22,13 +32,24 @@ def draw_optimizer(d):
     if clip:
         o[clip] = d.pick([0.01, 0.1, 0.5])
     if d.chance(0.3):
-        o.update(use_ema=True, ema_momentum=d.pick([0.99, 0.9, 0.5]), ema_overwrite_frequency=d.pick([None, None, 2, 3]))
+        o.update(
+            use_ema=True, ema_momentum=d.pick([0.99, 0.9, 0.5]), ema_overwrite_frequency=d.pick([None, None, 2, 3])
+        )
     return o
 
 
 def draw_schedule(d, rate):
     """As part of a model, a schedule that changes within its few steps."""
-    kind = d.pick(["piecewise_constant", "exponential_decay", "polynomial_decay", "inverse_time_decay", "cosine_decay", "cosine_restarts"])
+    kind = d.pick(
+        [
+            "piecewise_constant",
+            "exponential_decay",
+            "polynomial_decay",
+            "inverse_time_decay",
+            "cosine_decay",
+            "cosine_restarts",
+        ]
+    )
     if kind == "piecewise_constant":
         return {"kind": kind, "boundaries": [1, 3], "values": [rate, rate / 2, rate * 2]}
     s = {"kind": kind, "initial": rate, "steps": d.pick([2, 3, 7])}
@@ -50,7 +71,11 @@ def metrics_of(d, out):
     if loss == "mean_squared_error":
         return ["mae", "mse"]
     if loss == "binary_crossentropy":
-        return ["accuracy", "binary_accuracy", "precision", "recall", "auc", "mae"] if len(out["shape"]) == 1 and units == 1 else ["binary_accuracy", "mse"]
+        return (
+            ["accuracy", "binary_accuracy", "precision", "recall", "auc", "mae"]
+            if len(out["shape"]) == 1 and units == 1
+            else ["binary_accuracy", "mse"]
+        )
     if loss == "categorical_crossentropy":
         return ["accuracy", "categorical_accuracy", "top_k_categorical_accuracy"]
     return ["accuracy", "sparse_categorical_accuracy", "sparse_top_k_categorical_accuracy"]
@@ -66,7 +91,11 @@ def draw_metrics(d):
 
 def frozen_layers(d):
     """Some layers with weights, if others are left."""
-    with_weights = [l["name"] for l in d.spec["layers"] if "activation" in l and "kernel" in str(l) or l["kind"] in ("dense", "batch_norm", "layer_norm", "prelu")]
+    with_weights = [
+        l["name"]
+        for l in d.spec["layers"]
+        if "activation" in l and "kernel" in str(l) or l["kind"] in ("dense", "batch_norm", "layer_norm", "prelu")
+    ]
     if not d.chance(0.25):
         return []
     return [n for n in with_weights[:-1] if d.chance(0.4)]
@@ -75,14 +104,20 @@ def frozen_layers(d):
 def draw_training(d, from_logits):
     spec = d.spec
     replicas = d.pick([1, 1, 2, 3])
-    spec["strategy"] = {"replicas": replicas, "devices": d.random.randint(1, min(2, replicas)),
-                        "kind": d.pick(["mirrored", "mirrored", "central_storage", "one_device"]),
-                        "collective": d.pick(["auto", "tree", "ring", "reduce_to_one_device"])}
+    spec["strategy"] = {
+        "replicas": replicas,
+        "devices": d.random.randint(1, min(2, replicas)),
+        "kind": d.pick(["mirrored", "mirrored", "central_storage", "one_device"]),
+        "collective": d.pick(["auto", "tree", "ring", "reduce_to_one_device"]),
+    }
     spec["optimizer"] = draw_optimizer(d)
     spec["schedule"] = draw_schedule(d, spec["optimizer"]["learning_rate"]) if d.chance(0.25) else None
     spec["frozen"] = frozen_layers(d)
-    spec["compile"] = {"from_logits": from_logits, "reduction": "sum" if d.chance(0.15) else "sum_over_batch_size",
-                       "loss_weights": [d.pick([1.0, 0.5, 2.0]) for _ in spec["outputs"]] if d.chance(0.3) else None}
+    spec["compile"] = {
+        "from_logits": from_logits,
+        "reduction": "sum" if d.chance(0.15) else "sum_over_batch_size",
+        "loss_weights": [d.pick([1.0, 0.5, 2.0]) for _ in spec["outputs"]] if d.chance(0.3) else None,
+    }
     spec["metrics"] = draw_metrics(d)
     batch = d.pick([1, 2, 3, 4, 5, 7, 8, 9, 11, 13, 16])
     batches = d.pick([1, 2, 3, 5])  # in an epoch
@@ -91,6 +126,11 @@ def draw_training(d, from_logits):
     out = spec["outputs"][0]
     classes = len(spec["outputs"]) == 1 and "categorical" in out["loss"] and d.chance(0.3)
     spec["train"] = {
-        "loop": "fit" if classes or accumulate > 1 or d.chance(0.6) else "batch", "batch": batch, "rows": rows, "accumulate": accumulate,
-        "steps": STEPS, "sample_weights": d.chance(0.3),
-        "class_weights": [d.pick([0.5, 1.0, 2.0, 3.0]) for _ in range(out["shape"][-1])] if classes else None}
+        "loop": "fit" if classes or accumulate > 1 or d.chance(0.6) else "batch",
+        "batch": batch,
+        "rows": rows,
+        "accumulate": accumulate,
+        "steps": STEPS,
+        "sample_weights": d.chance(0.3),
+        "class_weights": [d.pick([0.5, 1.0, 2.0, 3.0]) for _ in range(out["shape"][-1])] if classes else None,
+    }
