@@ -52,7 +52,7 @@ def make_tree(root, classes, r, n, sides, endings):
     """Files at several depths below each class."""
     for name in classes:
         files = 0
-        while files < 2 or r.random() < 0.8:
+        while files < 4 or r.random() < 0.8:
             below = r.choice(["", "", "", "sub", "sub/deep", "sub-2"])
             os.makedirs(os.path.join(root, name, below), exist_ok=True)
             write_image(

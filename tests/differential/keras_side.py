@@ -246,6 +246,9 @@ class Side:
             loss = self.total(self.output_losses([y[part] for y in data["y"]], p, weights))
         variables = self.model.trainable_variables
         gradients = tape.gradient(loss, [v.value for v in variables])
+        for g, v in zip(gradients, variables):
+            if g is not None:
+                self.steepest[v.path] = max(self.steepest.get(v.path, 0.0), float(tf.reduce_max(tf.abs(g))))
         pairs = [(g, v) for g, v in zip(gradients, variables) if g is not None]
         optimizer.apply([g for g, _ in pairs], [v for _, v in pairs])
         return float(loss)
@@ -277,7 +280,7 @@ class Side:
             v.assign(data["values"][path])
         optimizer = make_optimizer(spec["optimizer"], spec["schedule"])
         optimizer.build(self.model.trainable_variables)
-        results, losses = {}, []
+        results, losses, self.steepest = {}, [], {}
         for name, value in zip(self.outputs, self.predict(data)):
             results["before/" + name] = value.ravel()
         size = train["batch"] * train["accumulate"]
