@@ -25,7 +25,8 @@ FACTOR = 16
 ROUNDING = 2.0**-24
 NEAR = 2e-6
 ATTEMPTS = 6
-ZERO = 1e-10  # gradients so small beside the largest are zero: their float32 ones, and what Adam makes of them, are noise
+# Gradients so small beside the largest are zero: their float32 ones, and what Adam makes of them, are noise.
+ZERO = 1e-10
 LARGEST = 1e6  # training that diverges is drawn anew, too
 
 

@@ -159,8 +159,8 @@ PLANTS = [
         "model",
         "nn/layers_merge.c",
         "1.0f / (float)layer->num_in, 0);",
-        "0.5f, 0);",
-        "Average of any number divides by 2",
+        "1.0f / (float)(layer->num_in + 1), 0);",
+        "Average divides by one more than there are",
     ),
     (
         "reshaping",
