@@ -38,9 +38,9 @@ PLANTS = [
         "maximum pooling",
         "model",
         "kernels/fast_pool.c",
-        "const int64_t y = i % p->h + p->pad_top, oy_end",
-        "const int64_t y = i % p->h, oy_end",
-        "the gradient without the padding at the top",
+        "const int64_t last = at / stride + 1, behind",
+        "const int64_t last = at / stride, behind",
+        "the gradient misses each pixel's last window",
     ),
     (
         "average pooling",
