@@ -22,6 +22,7 @@
 # make differential  MODELS models (300) drawn from SEED (0) beside float64 Keras, with metrics, schedules, images and
 #                   directories: make differential PEER_PYTHON=/path/to/python; differential-planted: planted errors are found
 # make convert-test  weights from Keras, torchvision and timm and back: make convert-test PEER_PYTHON=/path/to/python:/another
+# make same-bits     weights after training, beside those of another commit: make same-bits BASE=COMMIT
 # make sim-test      the GPU backend on a simulated CUDA runtime; needs NVIDIA's headers (tests/sim/fetch_headers), no GPU
 #                   sim-full, sim-asan, sim-tsan: more of it; sim-coverage: lines of src/cuda that it reaches
 # make gpu-test      with a GPU: kernels beside the CPUs', training, NCCL, compute-sanitizer, in ten minutes
@@ -278,6 +279,11 @@ differential-planted: build/tests/differential
 convert-test: build/tests/predict_file
 	@for python in $(subst :, ,$(PEER_PYTHON)); do $$python tests/check_convert.py build/tests/predict_file || exit 1; done
 
+# Trained weights of BASE and of this tree, on CPUs and simulated GPUs; STEPS and GPU_STEPS say for how long.
+BASE = HEAD
+same-bits:
+	@python3 tests/same_bits.py $(BASE)
+
 build/pipeline: bench/pipeline.c build/mirrortrain.o
 	$(CC) -std=c11 $(CFLAGS) $(WARNINGS) $< build/mirrortrain.o -o $@ $(LDLIBS)
 
@@ -304,4 +310,4 @@ install: build/mirrortrain
 clean:
 	rm -rf build
 
-.PHONY: FORCE all cuda cuda-speed header check-header test kill-test smoke-test test-long test-busy sanitize asan tsan coverage matrix examples test-arm64 fuzz fuzz-planted fuzz-merge fuzz-coverage memcheck parity differential differential-planted accuracy accuracy-photos convert-test bench install clean
+.PHONY: FORCE all cuda cuda-speed header check-header test kill-test smoke-test test-long test-busy sanitize asan tsan coverage matrix examples test-arm64 fuzz fuzz-planted fuzz-merge fuzz-coverage memcheck parity differential differential-planted accuracy accuracy-photos convert-test same-bits bench install clean
