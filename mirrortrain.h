@@ -27265,6 +27265,7 @@ MIRT__LIB mirt_status mirt__image_parts_find(mirt__image_parts *parts, const cha
     memset(&walk, 0, sizeof walk);
     memset(parts, 0, sizeof *parts);
     mirt_status status = mirt__walk_run(&walk, directory, false, true);
+    if (status != MIRT_OK) walk.files = 0; /* a failed walk leaves names out */
     mirt__split_look(&split, &walk, desc);
     for (int k = MIRT__PART_VALIDATION; k < MIRT__PARTS; k++) second = second || split.found[k];
     /* Then the caller says that these are classes. */
