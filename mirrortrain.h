@@ -42685,7 +42685,7 @@ static mirt_tensor *mirt__class_weight(mirt_function *f, const mirt__fit_body *b
 static mirt_tensor *mirt__sum_of_positions(const mirt_model *model, const mirt_tensor *output, mirt_tensor *loss) {
     const int64_t positions = mirt__shape_count(&output->shape) / mirt__last_dim(output);
     if (model->config.reduction != MIRT_SUM || output->shape.rank < 3 || positions < 2) return loss;
-    return mirt__unary_op(MIRT__AFFINE, loss, (double)positions, 0);
+    return mirt__unary_op(MIRT__AFFINE, loss, (float)positions, 0);
 }
 
 /* The loss of each sample, weighted by sample and class. */
