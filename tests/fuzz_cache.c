@@ -41,10 +41,8 @@ static int64_t read_all(mirt_dataset *dataset, int64_t epoch) {
     while (mirt__dataset_next(dataset, &batch) == MIRT_OK && batch.rows) {
         for (int64_t i = 0; i < batch.rows; i++) {
             const unsigned char *x = (const unsigned char *)batch.field[0] + i * PIXELS;
-            float y;
-            memcpy(&y, (const char *)batch.field[1] + (size_t)i * sizeof y, sizeof y);
             FUZZ_CHECK(batch.index[i] >= 0 && batch.index[i] >> 48 == 0);
-            FUZZ_PLANT(y < 0 && x[1] == 0xA5);
+            FUZZ_PLANT(x[0] == 0xA5 && x[1] == 0x5A);
         }
         rows += batch.rows;
         FUZZ_CHECK(rows <= SAMPLES);
