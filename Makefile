@@ -246,7 +246,7 @@ fuzz-merge: $(FUZZ:%=build/fuzz/fuzz_%) $(FUZZ_SEEDS)
 	@FUZZ="$(FUZZ)" tests/fuzz.sh merge
 
 # Files of src/ and cli/ that read what others may have written, by the corpora and these tests.
-PARSER_TESTS = test_base test_json test_hostile test_data test_directory test_images test_resume test_checkpoints test_callbacks test_events test_formats test_save test_workers test_augment test_optimizers
+PARSER_TESTS = test_base test_json test_crafted test_hostile test_data test_directory test_images test_resume test_checkpoints test_callbacks test_events test_formats test_save test_workers test_augment test_optimizers
 fuzz-coverage: $(FUZZ:%=build/cover/fuzz_%) $(PARSER_TESTS:%=build/cover/%)
 	@tests/fuzz_coverage.sh $(PARSER_TESTS)
 
