@@ -103,7 +103,7 @@ static bool lists_trainable(mirt_model *m, int first, int end, const int *variab
 }
 
 static void check_trainable(void) {
-    static float data[STEP_ROWS][STEP_IN];
+    static mirt__real data[STEP_ROWS][STEP_IN];
     trainable_step step;
     mirt_strategy_desc desc;
     mirt_array none;
@@ -115,7 +115,7 @@ static void check_trainable(void) {
     desc.devices = "1";
     desc.silent = true;
     mirt_strategy *s = mirt_strategy_create(&desc);
-    for (int i = 0; i < STEP_ROWS * STEP_IN; i++) data[i / STEP_IN][i % STEP_IN] = (float)(i * 7 % 11) / 8 - 0.5f;
+    for (int i = 0; i < STEP_ROWS * STEP_IN; i++) data[i / STEP_IN][i % STEP_IN] = (mirt__real)(i * 7 % 11) / 8 - (mirt__real)0.5;
     bool good = make_trainable(s, &step);
     mirt_dataset *rows = mirt_arrays(mirt_make_array(data, MIRT_FLOAT32, MIRT_SHAPE(STEP_ROWS, STEP_IN)), none);
     rows = mirt_distribute(s, mirt_batch(rows, STEP_ROWS));
