@@ -15,6 +15,9 @@ import numpy as np
 
 from tap import done, ok, skip
 
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "differential"))
+from arrays import write_safetensors  # noqa: E402
+
 os.environ.update(TF_CPP_MIN_LOG_LEVEL="3", CUDA_VISIBLE_DEVICES="")
 try:
     import keras
@@ -42,19 +45,6 @@ def read_safetensors(path):
         data = f.read()
     return {k: np.frombuffer(data[v["data_offsets"][0]:v["data_offsets"][1]], np.float32).reshape(v["shape"])
             for k, v in header.items() if k != "__metadata__"}
-
-
-def write_safetensors(path, arrays):
-    header, at = {}, 0
-    for name, a in arrays.items():
-        header[name] = {"dtype": "F32", "shape": list(a.shape), "data_offsets": [at, at + 4 * a.size]}
-        at += 4 * a.size
-    text = json.dumps(header).encode()
-    text += b" " * (-len(text) % 8)
-    with open(path, "wb") as f:
-        f.write(struct.pack("<Q", len(text)) + text)
-        for a in arrays.values():
-            f.write(np.ascontiguousarray(a, np.float32).tobytes())
 
 
 def photographs(number, size):
