@@ -6,7 +6,7 @@ import keras_side
 import numpy as np
 import tensorflow as tf
 from case import Case, compare
-from spec import line
+from spec import SCHEDULES, line
 
 RELATIVE = 1e-6  # rates and their parameters are float32 numbers, formulas are double: a few roundings
 
@@ -37,14 +37,7 @@ class Schedules(Case):
         r = random.Random("schedules %d" % seed)
         keras_side.set_dtype("float64")
         self.want, lines = [], []
-        for kind in (
-            "piecewise_constant",
-            "exponential_decay",
-            "polynomial_decay",
-            "inverse_time_decay",
-            "cosine_decay",
-            "cosine_restarts",
-        ):
+        for kind in SCHEDULES:
             s = draw_schedule(r, kind)
             around = (
                 s["boundaries"] + [b + 1 for b in s["boundaries"]]

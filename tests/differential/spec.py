@@ -28,3 +28,13 @@ def model_text(spec):
     lines += [line("metric", **metric) for metric in spec["metrics"]]
     lines.append(line("train", **spec["train"]))
     return "\n".join(lines) + "\n"
+
+
+SCHEDULES = (
+    "piecewise_constant",
+    "exponential_decay",
+    "polynomial_decay",
+    "inverse_time_decay",
+    "cosine_decay",
+    "cosine_restarts",
+)

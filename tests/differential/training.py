@@ -1,5 +1,7 @@
 """Draws how a model is compiled and trained: optimizer, schedule, losses, metrics, weights, replicas."""
 
+from spec import SCHEDULES
+
 STEPS = 5
 
 
@@ -40,16 +42,7 @@ def draw_optimizer(d):
 
 def draw_schedule(d, rate):
     """As part of a model, a schedule that changes within its few steps."""
-    kind = d.pick(
-        [
-            "piecewise_constant",
-            "exponential_decay",
-            "polynomial_decay",
-            "inverse_time_decay",
-            "cosine_decay",
-            "cosine_restarts",
-        ]
-    )
+    kind = d.pick(SCHEDULES)
     if kind == "piecewise_constant":
         return {"kind": kind, "boundaries": [1, 3], "values": [rate, rate / 2, rate * 2]}
     s = {"kind": kind, "initial": rate, "steps": d.pick([2, 3, 7])}
