@@ -20,7 +20,8 @@
 # make accuracy-photos  the program fine-tunes MobileNetV2 on photographs to the accuracy that Keras reaches
 # make parity        networks in training beside float64 Keras: make parity PEER_PYTHON=/path/to/python
 # make differential  MODELS models (300) drawn from SEED (0) beside float64 Keras, with metrics, schedules, images and
-#                   directories: make differential PEER_PYTHON=/path/to/python; differential-planted: planted errors are found
+#                   directories: make differential PEER_PYTHON=/path/to/python
+#                   differential-planted: errors planted in the library are found
 # make convert-test  weights from Keras, torchvision and timm and back: make convert-test PEER_PYTHON=/path/to/python:/another
 # make same-bits     weights after training, beside those of another commit: make same-bits BASE=COMMIT
 # make sim-test      the GPU backend on a simulated CUDA runtime; needs NVIDIA's headers (tests/sim/fetch_headers), no GPU
@@ -66,8 +67,11 @@ TESTS = $(patsubst tests/%.c,%,$(wildcard tests/test_*.c))
 LONG_TESTS = $(patsubst tests/%.c,%,$(wildcard tests/long_*.c))
 # What runs on several threads; the others would only take longer.
 TSAN_TESTS = $(filter-out test_base test_checkpoints test_crafted test_power_loss test_archive test_half test_strips test_models test_profile test_memory test_conv_strips test_depthwise test_winograd test_storage test_custom test_events test_event_faults test_faults test_formats test_function_faults test_function_misuse test_golden test_gradients \
-	test_graphs test_hooks test_hostile test_images test_image_faults test_augment_faults test_json test_augment test_functional test_kernels test_layer_faults test_layers test_misuse test_mnist_parity test_model test_models test_norm test_save test_tensors test_transfer,$(TESTS))
-ARM64_TESTS = $(filter test_kernels test_depthwise test_storage test_ops test_tensors test_golden test_team test_tree test_augment,$(TESTS))
+	test_graphs test_hooks test_hostile test_images test_image_faults test_augment_faults test_json test_augment \
+	test_augment_layers test_png test_functional test_kernels test_layer_faults test_layers test_misuse test_mnist_parity \
+	test_model test_models test_norm test_save test_tensors test_transfer,$(TESTS))
+ARM64_TESTS = $(filter test_kernels test_depthwise test_storage test_ops test_tensors test_golden test_team test_tree \
+	test_augment test_augment_layers,$(TESTS))
 TEST_HEADERS = mirrortrain.h build/decoder $(wildcard tests/*.h tests/golden/*.h)
 CLI = $(wildcard cli/*.c)
 
@@ -85,7 +89,8 @@ build/decoder: FORCE
 	@printf '%b' $(FIND_DECODER) | $(CC) $(CFLAGS) -DSTB_IMAGE_IMPLEMENTATION -w -E -x c - >$@.found 2>/dev/null; \
 	if grep -q stbi_load $@.found; then cksum <$@.found >$@.new; else echo none >$@.new; fi; rm -f $@.found; \
 	if cmp -s $@.new $@; then rm -f $@.new; else mv $@.new $@; \
-	if grep -q none $@; then echo "no stb_image.h: no photographs can be read; apt-get install libstb-dev, then make"; fi; fi
+	if grep -q none $@; then \
+	echo "no stb_image.h: no photographs can be read; apt-get install libstb-dev, then make"; fi; fi
 # ccache's direct mode does not see a header that was added.
 build/mirrortrain.o build/%/parts/images/decode.o: export CCACHE_NODIRECT = 1
 FORCE:
@@ -246,12 +251,15 @@ fuzz-merge: $(FUZZ:%=build/fuzz/fuzz_%) $(FUZZ_SEEDS)
 	@FUZZ="$(FUZZ)" tests/fuzz.sh merge
 
 # Files of src/ and cli/ that read what others may have written, by the corpora and these tests.
-PARSER_TESTS = test_base test_json test_crafted test_hostile test_data test_directory test_images test_resume test_checkpoints test_callbacks test_events test_formats test_save test_workers test_augment test_optimizers
+PARSER_TESTS = test_base test_json test_crafted test_hostile test_data test_arrays test_directory \
+	test_split_directories test_images test_resume test_checkpoints test_callbacks test_events test_formats \
+	test_save test_workers test_augment_layers test_optimizers
 fuzz-coverage: $(FUZZ:%=build/cover/fuzz_%) $(PARSER_TESTS:%=build/cover/%)
 	@tests/fuzz_coverage.sh $(PARSER_TESTS)
 
 # A small tier: what reads and writes files, and training.
-MEMORY_TESTS = test_base test_json test_formats test_hostile test_data test_directory test_checkpoints test_save test_callbacks test_events test_training test_custom test_metrics
+MEMORY_TESTS = test_base test_json test_formats test_hostile test_data test_arrays test_directory \
+	test_split_directories test_checkpoints test_save test_callbacks test_events test_training test_custom test_metrics
 memcheck:
 	@$(MAKE) --no-print-directory -j$(JOBS) $(FUZZ:%=build/msan/fuzz_%) $(MEMORY_TESTS:%=build/msan/%)
 	@MIRT_TEST_SMALL=1 MSAN_OPTIONS=poison_in_dtor=1 FUZZ_BUILD=msan tests/run -t 600 $(MEMORY_TESTS:%=build/msan/%) tests/fuzz_seeds.sh
@@ -267,8 +275,10 @@ parity: build/tests/parity_networks
 	@$(PEER_PYTHON) tests/parity.py build/tests/parity_networks $(PARITY)
 
 # The C side in several files; MODELS and SEED choose what is drawn.
-build/tests/differential: $(wildcard tests/differential/*.c) tests/differential/runner.h build/parts.h build/tests/parts.a mirrortrain.h
-	$(CC) $(PARTS) $(CFLAGS) -g $(TEST_WARNINGS) -include build/parts.h $(filter %.c,$^) build/tests/parts.a -o $@ $(LDLIBS)
+build/tests/differential: $(wildcard tests/differential/*.c) tests/differential/runner.h build/parts.h \
+		build/tests/parts.a mirrortrain.h
+	$(CC) $(PARTS) $(CFLAGS) -g $(TEST_WARNINGS) -include build/parts.h $(filter %.c,$^) build/tests/parts.a \
+		-o $@ $(LDLIBS)
 
 differential: build/tests/differential
 	@$(PEER_PYTHON) tests/differential.py --models $(MODELS) --seed $(SEED) build/tests/differential
@@ -310,4 +320,7 @@ install: build/mirrortrain
 clean:
 	rm -rf build
 
-.PHONY: FORCE all cuda cuda-speed header check-header test kill-test smoke-test test-long test-busy sanitize asan tsan coverage matrix examples test-arm64 fuzz fuzz-planted fuzz-merge fuzz-coverage memcheck parity differential differential-planted accuracy accuracy-photos convert-test same-bits bench install clean
+.PHONY: FORCE all cuda cuda-speed header check-header test kill-test smoke-test test-long test-busy \
+	sanitize asan tsan coverage matrix examples test-arm64 fuzz fuzz-planted fuzz-merge fuzz-coverage memcheck \
+	parity differential differential-planted accuracy accuracy-photos convert-test same-bits bench install \
+	clean

@@ -1,0 +1,56 @@
+#ifndef AUGMENT_UTIL_H
+#define AUGMENT_UTIL_H
+/* Lists of transforms applied to one image, and a data set of images drawn at random. Include after mirrortrain.h. */
+#include "golden/formula.h"
+#include "tap.h"
+
+/* Reads a list for images of this shape. */
+TAP_UNUSED static int transforms_of(const mirt_augmentation *list, int count, const mirt_shape *shape,
+                                    mirt__transform *out) {
+    int64_t h = shape->dim[0], w = shape->dim[1];
+    for (int i = 0; i < count; i++) {
+        if (!mirt__transform_of(&list[i], h, w, shape->dim[2], &out[i])) return 0;
+        out[i].key = (uint64_t)i + 1;
+        h = out[i].oh;
+        w = out[i].ow;
+    }
+    return count;
+}
+
+TAP_UNUSED static void augment_once(const mirt__transform *t, int count, uint64_t row, mirt_dtype x_dtype,
+                                    const void *x, mirt_dtype y_dtype, void *y) {
+    mirt__augment a;
+    memset(&a, 0, sizeof a);
+    a.transform = t;
+    a.count = count;
+    a.seed = 5;
+    a.row = row;
+    a.x_dtype = x_dtype;
+    a.y_dtype = y_dtype;
+    a.x = x;
+    a.y = y;
+    a.room = mirt__aligned_alloc(mirt__augment_room(t, count, x_dtype, y_dtype) + 1);
+    mirt__augment_image(&a);
+    mirt__aligned_free(a.room);
+}
+
+enum { ROWS = 11, SIDE_H = 10, SIDE_W = 12, PIXELS = SIDE_H * SIDE_W * 3 };
+static unsigned char row_bytes[ROWS][PIXELS];
+static float row_floats[ROWS][PIXELS];
+static int32_t row_labels[ROWS];
+
+TAP_UNUSED static void draw_rows(void) {
+    for (int i = 0; i < ROWS; i++) {
+        row_labels[i] = i;
+        for (int k = 0; k < PIXELS; k++)
+            row_floats[i][k] = row_bytes[i][k] = (unsigned char)(golden_word(9, (uint32_t)(i * PIXELS + k)) >> 24);
+    }
+}
+
+TAP_UNUSED static mirt_dataset *rows_as(mirt_dtype dtype) {
+    return mirt_arrays(mirt_make_array(dtype == MIRT_UINT8 ? (const void *)row_bytes : (const void *)row_floats, dtype,
+                                       MIRT_SHAPE(ROWS, SIDE_H, SIDE_W, 3)),
+                       mirt_make_array(row_labels, MIRT_INT32, MIRT_SHAPE(ROWS)));
+}
+
+#endif
