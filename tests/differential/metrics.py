@@ -53,6 +53,12 @@ def value(m, loss, labels, predictions):
     return float(np.asarray(metric.result()))
 
 
+def complaint(results, name, m, loss, labels, predictions):
+    """None, or how far the evaluated metric is from Keras's."""
+    want = value(m, loss, labels, predictions)
+    return compare(name, results.get(name), np.array([want]), LIMIT * max(1, abs(want)))
+
+
 def draw_options(random, kind):
     m = {"kind": kind}
     if "top_k" in kind and random.random() < 0.8:
@@ -138,12 +144,6 @@ class Metrics(Case):
     def check(self, results, directory):
         complaints = []
         for m in self.metrics:
-            want = value(m, self.loss, self.labels, self.predictions)
-            problem = compare(
-                "evaluate/" + m["name"],
-                results.get("evaluate/" + m["name"]),
-                np.array([want]),
-                LIMIT * max(1, abs(want)),
-            )
+            problem = complaint(results, "evaluate/" + m["name"], m, self.loss, self.labels, self.predictions)
             complaints.append(problem and "%s: %s" % (m["kind"], problem))
         return [c for c in complaints if c]

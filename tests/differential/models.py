@@ -65,9 +65,10 @@ class Model(Case):
             if wide.watch.least < NEAR or not all(size_of(v) < LARGEST for v in self.want.values()):
                 continue
             runs = [narrow.run(d) for d in (self.data, arrays.perturbed(self.data, attempt))]
-            self.error = {k: max(size_of(r[k] - v) for r in runs) for k, v in self.want.items()}
+            self.error = {k: float(np.max([size_of(r[k] - v) for r in runs])) for k, v in self.want.items()}
             forward = max(self.error[k] / (size_of(v) + 1e-30) for k, v in self.want.items() if k.startswith("before/"))
-            if wide.watch.least >= 32 * forward:
+            finite = np.isfinite(list(self.error.values())).all()  # or float32 overflows, and any result would do
+            if finite and wide.watch.least >= 32 * forward:
                 return True
         return False
 
@@ -80,6 +81,10 @@ class Model(Case):
         size = size_of(self.want[name])
         return max(size, size_of(self.want[name[:-4] + "variance"]) ** 0.5) if name.endswith("/moving_mean") else size
 
+    def log_name(self, out, metric):
+        several = len(self.spec["outputs"]) > 1
+        return "evaluate/" + ("%s_%s" % (out["layer"], metric["name"]) if several else metric["name"])
+
     def check(self, results, directory):
         complaints = []
         usual = float(np.median([self.error[k] / (size_of(v) + 1e-30) for k, v in self.want.items()]))
@@ -91,21 +96,11 @@ class Model(Case):
         for number, out in enumerate(self.spec["outputs"]):
             predictions = results["after/" + out["layer"]].astype(np.float32).reshape([-1] + list(out["shape"]))
             for m in self.spec["metrics"]:
-                name = ("%s_%s" % (out["layer"], m["name"])) if len(self.spec["outputs"]) > 1 else m["name"]
-                want = metrics.value(m, out["loss"], self.data["y"][number], predictions)
+                name = self.log_name(out, m)
                 complaints.append(
-                    compare(
-                        "evaluate/" + name,
-                        results.get("evaluate/" + name),
-                        np.array([want]),
-                        metrics.LIMIT * max(1, abs(want)),
-                    )
+                    metrics.complaint(results, name, m, out["loss"], self.data["y"][number], predictions)
                 )
-        expected = set(self.want) | {
-            "evaluate/" + ("%s_%s" % (o["layer"], m["name"]) if len(self.spec["outputs"]) > 1 else m["name"])
-            for o in self.spec["outputs"]
-            for m in self.spec["metrics"]
-        }
+        expected = set(self.want) | {self.log_name(o, m) for o in self.spec["outputs"] for m in self.spec["metrics"]}
         if set(results) != expected:
             complaints.append("results are not the expected ones: %s" % ", ".join(sorted(set(results) ^ expected)))
         return [c for c in complaints if c]

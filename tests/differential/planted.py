@@ -23,7 +23,8 @@ PLANTS = [
         "model",
         "ops/conv.c",
         "dx[0] = mirt__conv2d_op(dy[0], k, &a);\n    if (k->needs_grad) dx[1] = mirt__record(node->graph",
-        "dx[0] = mirt_scale(mirt__conv2d_op(dy[0], k, &a), 0.5f, 0);\n    if (k->needs_grad) dx[1] = mirt__record(node->graph",
+        "dx[0] = mirt_scale(mirt__conv2d_op(dy[0], k, &a), 0.5f, 0);\n"
+        "    if (k->needs_grad) dx[1] = mirt__record(node->graph",
         "half of the input's gradient",
     ),
     (

@@ -35,11 +35,10 @@ static void *read_file(const char *dir, const char *name, size_t *size) {
     snprintf(path, sizeof path, "%s/%s", dir, name);
     FILE *f = fopen(path, "rb");
     if (!f) die("%s cannot be opened", path);
-    fseek(f, 0, SEEK_END);
-    long length = ftell(f);
-    rewind(f);
+    const long length = fseek(f, 0, SEEK_END) ? -1 : ftell(f);
+    if (length < 0 || fseek(f, 0, SEEK_SET)) die("%s cannot be read", path);
     char *data = (char *)need_memory((size_t)length);
-    if (length < 0 || fread(data, 1, (size_t)length, f) != (size_t)length) die("%s cannot be read", path);
+    if (fread(data, 1, (size_t)length, f) != (size_t)length) die("%s cannot be read", path);
     fclose(f);
     *size = (size_t)length;
     return data;
@@ -64,7 +63,9 @@ static void parse_spec(const char *dir, spec *s) {
     size_t size;
     s->dir = dir;
     s->text = (char *)read_file(dir, "spec.txt", &size);
-    s->item = (item *)need_memory((size + 1) * sizeof(item) / 4);
+    s->count = 1;
+    for (size_t i = 0; i < size; i++) s->count += s->text[i] == '\n';
+    s->item = (item *)need_memory((size_t)s->count * sizeof *s->item);
     s->count = 0;
     for (char *line = s->text; line && *line;) {
         char *end = strchr(line, '\n');
@@ -120,6 +121,18 @@ int get_name(const item *it, const char *key, const char *const *names, int fall
     }
     die("%s=%s is not known", key, text);
     return 0;
+}
+
+void get_range(const item *it, const char *key, float out[2]) {
+    double range[2];
+    const int count = get_list(it, key, range, 2);
+    for (int i = 0; i < count; i++) out[i] = (float)range[i];
+}
+
+mirt_interpolation get_interpolation(const item *it) {
+    static const char *const names[] = {"bilinear", "nearest",  "bicubic",       "area", "lanczos3",
+                                        "lanczos5", "gaussian", "mitchellcubic", NULL};
+    return (mirt_interpolation)get_name(it, "interpolation", names, MIRT_BILINEAR);
 }
 
 mirt_shape get_shape(const item *it, const char *key) {

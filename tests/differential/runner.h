@@ -42,6 +42,9 @@ bool get_bool(const item *it, const char *key, bool fallback);
 int get_list(const item *it, const char *key, double *out, int most);
 /* Where the value stands among `names`, which end with NULL; dies if it is not there. */
 int get_name(const item *it, const char *key, const char *const *names, int fallback);
+/* A list of two numbers; without it `out` is left alone. */
+void get_range(const item *it, const char *key, float out[2]);
+mirt_interpolation get_interpolation(const item *it);
 mirt_shape get_shape(const item *it, const char *key);
 int64_t shape_count(const mirt_shape *shape);
 /* Splits a copy of `list` at its commas, in place. */
@@ -55,14 +58,14 @@ void write_floats(const char *name, const float *values, size_t count);
 
 /* runner_layers.c: records a layer line on the tensors in[0 .. num_in); NULL: failed. */
 mirt_tensor *record_layer(mirt_model *model, const item *it, mirt_tensor **in, int num_in);
-/* runner_train.c: a model from its weights to its results. */
+/* runner_train.c: run_model takes a model from its weights to its results. */
 void run_model(const spec *s);
 /* A strategy by the line `strategy`. */
 mirt_strategy *make_strategy(const spec *s);
 mirt_schedule make_schedule(const item *it);
-/* runner_small.c */
-void run_schedule(const spec *s);
 void run_metrics(const spec *s);
+/* runner_images.c */
+void run_schedule(const spec *s);
 void run_resize(const spec *s);
 void run_augment(const spec *s);
 void run_directory(const spec *s);

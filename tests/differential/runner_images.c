@@ -5,9 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char *const interpolations[] = {"bilinear", "nearest",  "bicubic",       "area", "lanczos3",
-                                             "lanczos5", "gaussian", "mitchellcubic", NULL};
-
 /* schedule KIND... at=STEPS -> rate/0, rate/1, ... */
 void run_schedule(const spec *s) {
     int number = 0;
@@ -36,7 +33,7 @@ void run_resize(const spec *s) {
         float *out = (float *)need_memory(count * sizeof *out);
         char name[32];
         need(mirt_resize_image(&image, (int)size.dim[0], (int)size.dim[1],
-                               (mirt_interpolation)get_name(it, "interpolation", interpolations, 0),
+                               get_interpolation(it),
                                get_bool(it, "antialias", false), out) == MIRT_OK,
              "resize");
         snprintf(name, sizeof name, "resized/%d", number);
@@ -48,12 +45,6 @@ void run_resize(const spec *s) {
 }
 
 /* ---- augmentation */
-
-static void get_range(const item *it, const char *key, float out[2]) {
-    double range[2];
-    const int count = get_list(it, key, range, 2);
-    for (int i = 0; i < count; i++) out[i] = (float)range[i];
-}
 
 static mirt_augmentation get_transform(const item *it) {
     static const char *const kinds[] = {
@@ -75,7 +66,7 @@ static mirt_augmentation get_transform(const item *it) {
     d.width = (int)size[1];
     d.fill_mode = (mirt_fill_mode)get_name(it, "fill_mode", fills, 0);
     d.fill_value = get_float(it, "fill_value", 0);
-    d.interpolation = (mirt_interpolation)get_name(it, "interpolation", interpolations, 0);
+    d.interpolation = get_interpolation(it);
     d.crop_to_aspect_ratio = get_bool(it, "crop_to_aspect_ratio", false);
     return d;
 }
@@ -179,7 +170,7 @@ void run_directory(const spec *s) {
     d.seed = (uint32_t)get_number(it, "seed", 0);
     d.validation_split = get_number(it, "validation_split", 0);
     d.subset = (mirt_subset)get_name(it, "subset", subsets, 0);
-    d.interpolation = (mirt_interpolation)get_name(it, "interpolation", interpolations, 0);
+    d.interpolation = get_interpolation(it);
     d.crop_to_aspect_ratio = get_bool(it, "crop_to_aspect_ratio", false);
     d.pad_to_aspect_ratio = get_bool(it, "pad_to_aspect_ratio", false);
     d.follow_links = get_bool(it, "follow_links", false);

@@ -210,11 +210,10 @@ static void compile(run *r) {
 
 /* ---- data */
 
-static mirt_array read_array(const run *r, const char *name, const char *file, mirt_shape shape, int dtype) {
+static mirt_array read_array(const run *r, const char *file, mirt_shape shape, int dtype) {
     memmove(shape.dim + 1, shape.dim, (size_t)shape.rank * sizeof *shape.dim);
     shape.dim[0] = r->rows;
     shape.rank++;
-    (void)name;
     return mirt_make_array(read_case(r->s, file, (size_t)shape_count(&shape) * dtype_sizes[dtype]), (mirt_dtype)dtype,
                            shape);
 }
@@ -226,7 +225,7 @@ static void read_data(run *r) {
     for (const item *it = next_item(r->s, "input", NULL); it; it = next_item(r->s, "input", it)) {
         char file[32];
         snprintf(file, sizeof file, "x%d.bin", r->inputs);
-        r->data.x[r->inputs++] = read_array(r, "input", file, get_shape(it, "shape"), get_name(it, "dtype", dtypes, 0));
+        r->data.x[r->inputs++] = read_array(r, file, get_shape(it, "shape"), get_name(it, "dtype", dtypes, 0));
     }
     for (const item *it = next_item(r->s, "output", NULL); it; it = next_item(r->s, "output", it)) {
         const bool sparse = strncmp(get_text(it, "loss"), "sparse", 6) == 0;
@@ -234,12 +233,12 @@ static void read_data(run *r) {
         char file[32];
         if (sparse) shape.rank = 0;
         snprintf(file, sizeof file, "y%d.bin", r->labels);
-        r->data.y[r->labels++] = read_array(r, "labels", file, shape, sparse ? MIRT_INT32 : MIRT_FLOAT32);
+        r->data.y[r->labels++] = read_array(r, file, shape, sparse ? MIRT_INT32 : MIRT_FLOAT32);
     }
     if (get_bool(train, "sample_weights", false)) {
         mirt_shape none;
         memset(&none, 0, sizeof none);
-        r->data.weights = read_array(r, "weights", "weights.bin", none, MIRT_FLOAT32);
+        r->data.weights = read_array(r, "weights.bin", none, MIRT_FLOAT32);
     }
 }
 
