@@ -341,7 +341,6 @@ static bool row_has(const row *r, const char *text, int at) {
     return false;
 }
 
-/* A terminal of this width; what was written to it goes to a row. */
 static void terminal_resize(int master, row *r, int width) {
     struct winsize size;
     memset(&size, 0, sizeof size);
@@ -351,16 +350,35 @@ static void terminal_resize(int master, row *r, int width) {
     r->width = width;
 }
 
+/* What was written to the terminal goes to the row. */
 static void terminal_read(int master, row *r) {
     char text[4096];
     const ssize_t got = read(master, text, sizeof text);
     if (got > 0) show(r, text, (size_t)got);
 }
 
+/* A line of progress, however soon after the last one, and what the row shows then. */
+static void terminal_line(int master, row *r, mirt__progress *progress, const mirt_model *m, const mirt_event *event,
+                          bool done) {
+    progress->last = 0;
+    mirt__progress_line(progress, m, event, done);
+    terminal_read(master, r);
+}
+
+/* An empty row of a terminal of this width. */
+static void terminal_clear(int master, row *r, mirt__progress *progress, int width) {
+    memset(r, 0, sizeof *r);
+    memset(progress, 0, sizeof *progress);
+    progress->terminal = true;
+    terminal_resize(master, r, width);
+}
+
 static void check_widths(int master, const mirt_model *m) {
     static const int widths[] = {200, 80, 60, 40, 21, 5, 2, 1};
-    static const char *const names[] = {"loss", "accuracy", "\xe6\xbc\xa2\xe5\xad\x97_\xf0\x9f\x90\xb1", "e\xcc\x81t\xc3\xa9", "batch_loss", "learning_rate",
-                                        "val_loss", "val_accuracy", "val_\xe6\xbc\xa2\xe5\xad\x97_\xf0\x9f\x90\xb1", "val_e\xcc\x81t\xc3\xa9"};
+#define WIDE "\xe6\xbc\xa2\xe5\xad\x97_\xf0\x9f\x90\xb1"
+#define COMBINED "e\xcc\x81t\xc3\xa9"
+    static const char *const names[] = {"loss", "accuracy", WIDE, COMBINED, "batch_loss",
+                                        "learning_rate", "val_loss", "val_accuracy", "val_" WIDE, "val_" COMBINED};
     mirt_logs logs;
     mirt_event event;
     mirt__progress progress;
@@ -373,9 +391,7 @@ static void check_widths(int master, const mirt_model *m) {
         logs.value[logs.count] = 0.5;
     }
     for (int i = 0; i < MIRT__COUNT(widths); i++) {
-        memset(&r, 0, sizeof r);
-        memset(&progress, 0, sizeof progress);
-        terminal_resize(master, &r, widths[i]);
+        terminal_clear(master, &r, &progress, widths[i]);
         mirt__progress_epoch(&progress, m, 0, 1);
         terminal_read(master, &r);
         memset(&r.cell, 0, sizeof r.cell);
@@ -383,46 +399,36 @@ static void check_widths(int master, const mirt_model *m) {
         event.batches = 1875;
         event.seconds = 30;
         event.input_seconds = 3;
-        for (event.batch = 1; event.batch <= 1875; event.batch += 1874) {
-            progress.last = 0;
-            mirt__progress_line(&progress, m, &event, event.batch == 1875);
-            terminal_read(master, &r);
-        }
+        for (event.batch = 1; event.batch <= 1875; event.batch += 1874)
+            terminal_line(master, &r, &progress, m, &event, event.batch == 1875);
         const int w = widths[i];
-        ok(!r.wrapped && row_has(&r, w >= 21 ? "1875/1875" : w > 1 ? "1" : "", 0) && row_has(&r, " - loss: 0.5000", -1) == (w > 24) && row_has(&r, " - val_loss: 0.5000", -1) == (w > 43) &&
-           row_has(&r, " - accuracy: 0.5000", -1) == (w >= 200) && row_has(&r, " - waited for input: 10%", -1) == (w > 200), "%d columns: the line does not wrap, and shows what matters most", w);
+        const char *count = w >= 21 ? "1875/1875" : w > 1 ? "1" : "";
+        ok(!r.wrapped &&
+               row_has(&r, count, 0) &&
+               row_has(&r, " - loss: 0.5000", -1) == (w > 24) && row_has(&r, " - val_loss: 0.5000", -1) == (w > 43) &&
+               row_has(&r, " - accuracy: 0.5000", -1) == (w >= 200) &&
+               row_has(&r, " - waited for input: 10%", -1) == (w > 200),
+           "%d columns: the line does not wrap, and shows what matters most", w);
     }
     /* Alone, with room for all of it. */
-    memset(&r, 0, sizeof r);
-    memset(&progress, 0, sizeof progress);
-    progress.terminal = true;
+    terminal_clear(master, &r, &progress, 90);
     logs.count = 1;
-    terminal_resize(master, &r, 90);
     event.batch = 1875;
-    mirt__progress_line(&progress, m, &event, true);
-    terminal_read(master, &r);
+    terminal_line(master, &r, &progress, m, &event, true);
     ok(!r.wrapped && row_has(&r, " - waited for input: 10%", -1), "a short line has its bar and the wait for input");
     /* A longer line leaves nothing behind a shorter one, and the width may change at any time. */
-    memset(&r, 0, sizeof r);
-    memset(&progress, 0, sizeof progress);
-    progress.terminal = true;
+    terminal_clear(master, &r, &progress, 90);
     logs.count = 2;
-    terminal_resize(master, &r, 90);
-    progress.last = 0;
-    mirt__progress_line(&progress, m, &event, false);
-    terminal_read(master, &r);
+    terminal_line(master, &r, &progress, m, &event, false);
     const bool long_one = row_has(&r, " - accuracy: 0.5000", -1);
     logs.count = 1;
-    progress.last = 0;
-    mirt__progress_line(&progress, m, &event, false);
-    terminal_read(master, &r);
-    ok(long_one && !row_has(&r, "accuracy", -1) && row_has(&r, " - loss: 0.5000 ", -1) && !r.wrapped, "what a longer line left is overwritten");
+    terminal_line(master, &r, &progress, m, &event, false);
+    ok(long_one && !row_has(&r, "accuracy", -1) && row_has(&r, " - loss: 0.5000 ", -1) && !r.wrapped,
+       "what a longer line left is overwritten");
     logs.count = 2;
     for (int w = 90; w > 30; w -= 7) {
         terminal_resize(master, &r, w);
-        progress.last = 0;
-        mirt__progress_line(&progress, m, &event, false);
-        terminal_read(master, &r);
+        terminal_line(master, &r, &progress, m, &event, false);
     }
     ok(!r.wrapped, "a terminal that is made narrower while a fit runs");
 }
