@@ -1628,8 +1628,9 @@ MIRT_API void mirt_callback_destroy(mirt_callback *callback);
 /* Ends training when a log has not become better for `patience` epochs. Keras: EarlyStopping. */
 typedef struct mirt_early_stopping_desc {
     const char *monitor;   /* default "val_loss" */
-    mirt_mode mode;        /* AUTO: the direction that the metric declares; losses are minimized. A log without one, such as a custom
-                              metric whose `direction` is not set, is an error of the fit. Also for the callbacks below */
+    mirt_mode mode;        /* AUTO: the direction that the metric declares; losses are minimized. A log without one,
+                              such as a custom metric whose `direction` is not set, is an error of the fit. Also for the
+                              callbacks below */
     double min_delta;      /* what is better by no more than this is not better */
     int patience;
     bool has_baseline;     /* an epoch counts as better only if it is better than `baseline` too */
@@ -1713,9 +1714,10 @@ typedef struct mirt_csv_logger_desc {
 } mirt_csv_logger_desc;
 MIRT_API mirt_callback *mirt_csv_logger(const mirt_csv_logger_desc *desc);
 
-/* A line of JSON for whatever happens: {"event": "begin", ...} with the model, its compilation, strategy, environment and, by name, the
-   direction ("min", "max") of each log and whether it is a share from 0 to 1; "step";
-   "epoch" with all logs; "timing"; "end" with "status": finished, stopped (before the last epoch) or failed; "resume", where a run was gone on with. */
+/* A line of JSON for whatever happens: {"event": "begin", ...} with the model, its compilation, strategy, environment
+   and, by name, the direction ("min", "max") of each log and whether it is a share from 0 to 1; "step"; "epoch" with
+   all logs; "timing"; "end" with "status": finished, stopped (before the last epoch) or failed; "resume", where a run
+   was gone on with. */
 typedef struct mirt_json_logger_desc {
     const char *path;
     bool append;
@@ -2004,8 +2006,9 @@ typedef enum mirt_save_flags { MIRT_SAVE_ALL = 0, MIRT_SAVE_WEIGHTS_ONLY = 1 } m
    losses and metrics of your own are by their names. MIRT_E_STATE: not compiled, or a view (both fine with
    MIRT_SAVE_WEIGHTS_ONLY); MIRT_E_INVALID: the name is that of another format (mirt_save_check); MIRT_E_IO. */
 MIRT_API mirt_status mirt_save(mirt_model *model, const char *path, mirt_save_flags flags);
-/* Whether mirt_save accepts the name, before anything is trained: MIRT_E_INVALID for those that end as files of another format do, such as
-   .keras, .h5, .onnx and .pt, and the error names the converter if there is one. Any thread at any time. */
+/* Whether mirt_save accepts the name, before anything is trained: MIRT_E_INVALID for those that end as files of
+   another format do, such as .keras, .h5, .onnx and .pt, and the error names the converter if there is one. Any
+   thread at any time. */
 MIRT_API mirt_status mirt_save_check(const char *path);
 /* Rebuilds a saved model under any strategy, which knows what of it is your own (mirt_register_op, ..._layer, ..._loss,
    ..._metric); ready to evaluate, predict and train on. NULL: MIRT_E_NOT_FOUND, MIRT_E_IO, MIRT_E_FORMAT or MIRT_E_SHAPE
@@ -3175,7 +3178,8 @@ MIRT__LIB void mirt__text_free(mirt__text *text);
 /* Bytes of the UTF-8 sequence at `at`, of which `size` may be read; 0 when it is invalid. */
 MIRT__LIB int mirt__utf8_length(const char *at, size_t size);
 MIRT__LIB bool mirt__utf8_valid(const char *text, size_t size);
-/* Columns that a terminal needs for valid UTF-8: two for East Asian characters and pictures, none for combining marks. */
+/* Columns that a terminal needs for valid UTF-8: two for East Asian characters and pictures, none for combining
+   marks. */
 MIRT__LIB int mirt__columns(const char *text);
 /* One line for people: formatted, made printable (see mirt_printable) and cut between characters to `size` bytes. */
 MIRT__LIB void mirt__vprint(char *out, size_t size, const char *format, va_list args);
@@ -4003,11 +4007,14 @@ typedef struct mirt__code_range {
 
 static int mirt__code_columns(uint32_t code) {
     static const mirt__code_range ranges[] = {
-        {0x0300, 0x036F, 0}, {0x0483, 0x0489, 0}, {0x0591, 0x05BD, 0}, {0x064B, 0x065F, 0}, {0x1100, 0x115F, 2}, {0x1AB0, 0x1AFF, 0},
-        {0x1DC0, 0x1DFF, 0}, {0x200B, 0x200D, 0}, {0x20D0, 0x20FF, 0}, {0x231A, 0x232A, 2}, {0x23E9, 0x23F3, 2}, {0x25FD, 0x25FE, 2},
-        {0x2600, 0x27BF, 2}, {0x2B1B, 0x2B55, 2}, {0x2E80, 0x303E, 2}, {0x3041, 0xA4CF, 2}, {0xA960, 0xA97F, 2}, {0xAC00, 0xD7A3, 2},
-        {0xF900, 0xFAFF, 2}, {0xFE00, 0xFE0F, 0}, {0xFE10, 0xFE1F, 2}, {0xFE20, 0xFE2F, 0}, {0xFE30, 0xFE6F, 2}, {0xFF01, 0xFF60, 2},
-        {0xFFE0, 0xFFE6, 2}, {0x16FE0, 0x18DFF, 2}, {0x1AFF0, 0x1B2FF, 2}, {0x1F000, 0x1FAFF, 2}, {0x20000, 0x3FFFD, 2}, {0xE0100, 0xE01EF, 0},
+        {0x0300, 0x036F, 0},   {0x0483, 0x0489, 0},   {0x0591, 0x05BD, 0},   {0x064B, 0x065F, 0},
+        {0x1100, 0x115F, 2},   {0x1AB0, 0x1AFF, 0},   {0x1DC0, 0x1DFF, 0},   {0x200B, 0x200D, 0},
+        {0x20D0, 0x20FF, 0},   {0x231A, 0x232A, 2},   {0x23E9, 0x23F3, 2},   {0x25FD, 0x25FE, 2},
+        {0x2600, 0x27BF, 2},   {0x2B1B, 0x2B55, 2},   {0x2E80, 0x303E, 2},   {0x3041, 0xA4CF, 2},
+        {0xA960, 0xA97F, 2},   {0xAC00, 0xD7A3, 2},   {0xF900, 0xFAFF, 2},   {0xFE00, 0xFE0F, 0},
+        {0xFE10, 0xFE1F, 2},   {0xFE20, 0xFE2F, 0},   {0xFE30, 0xFE6F, 2},   {0xFF01, 0xFF60, 2},
+        {0xFFE0, 0xFFE6, 2},   {0x16FE0, 0x18DFF, 2}, {0x1AFF0, 0x1B2FF, 2}, {0x1F000, 0x1FAFF, 2},
+        {0x20000, 0x3FFFD, 2}, {0xE0100, 0xE01EF, 0},
     };
     for (int i = 0; i < MIRT__COUNT(ranges) && code >= ranges[i].first; i++) {
         if (code <= ranges[i].last) return ranges[i].columns;
@@ -35492,9 +35499,12 @@ static const mirt__metric_class mirt__metric_table[MIRT__METRIC_COUNT] = {
     {"accuracy", mirt__accuracy_check, mirt__accuracy_record, 0, NULL, NULL, MIRT_MODE_MAX},
     {"binary_accuracy", mirt__values_check, NULL, 1, mirt__count_binary, mirt__mean_of_elements, MIRT_MODE_MAX},
     {"categorical_accuracy", mirt__categorical_check, NULL, 1, mirt__count_best, mirt__mean_of_samples, MIRT_MODE_MAX},
-    {"sparse_categorical_accuracy", mirt__sparse_check, NULL, 1, mirt__count_best, mirt__mean_of_samples, MIRT_MODE_MAX},
-    {"top_k_categorical_accuracy", mirt__categorical_check, NULL, 1, mirt__count_top_k, mirt__mean_of_samples, MIRT_MODE_MAX},
-    {"sparse_top_k_categorical_accuracy", mirt__sparse_check, NULL, 1, mirt__count_top_k, mirt__mean_of_samples, MIRT_MODE_MAX},
+    {"sparse_categorical_accuracy", mirt__sparse_check, NULL, 1, mirt__count_best, mirt__mean_of_samples,
+     MIRT_MODE_MAX},
+    {"top_k_categorical_accuracy", mirt__categorical_check, NULL, 1, mirt__count_top_k, mirt__mean_of_samples,
+     MIRT_MODE_MAX},
+    {"sparse_top_k_categorical_accuracy", mirt__sparse_check, NULL, 1, mirt__count_top_k, mirt__mean_of_samples,
+     MIRT_MODE_MAX},
     {"precision", mirt__any_check, NULL, 3, mirt__count_positives, mirt__precision_of, MIRT_MODE_MAX},
     {"recall", mirt__any_check, NULL, 3, mirt__count_positives, mirt__recall_of, MIRT_MODE_MAX},
     {"f1_score", mirt__any_check, NULL, 3, mirt__count_positives, mirt__f1_of, MIRT_MODE_MAX},
@@ -35507,7 +35517,9 @@ MIRT__LIB const mirt__metric_class *mirt__metric_class_get(mirt_metric metric) {
     return (int)metric > MIRT_METRIC_NONE && metric < MIRT__METRIC_COUNT ? &mirt__metric_table[metric] : NULL;
 }
 
-MIRT__LIB mirt_mode mirt__metric_direction(const mirt__metric_use *use) { return use->cls ? use->cls->direction : use->custom.direction; }
+MIRT__LIB mirt_mode mirt__metric_direction(const mirt__metric_use *use) {
+    return use->cls ? use->cls->direction : use->custom.direction;
+}
 
 MIRT__LIB int mirt__metric_sums(const mirt__metric_use *use) {
     return use->cls && use->cls->count ? (use->cls->sums ? use->cls->sums : 2 * use->options.num_thresholds) : 0;
@@ -39627,10 +39639,14 @@ MIRT__LIB const mirt_custom_metric *mirt__custom_metric_of(mirt_strategy *strate
     const char *name;
     if (!metric || !mirt__custom_named(metric->name) || !metric->record) return mirt__fail(MIRT_E_INVALID, "a custom metric needs a name in UTF-8 and a function"), (mirt_custom_metric *)NULL;
     if ((int)metric->direction < 0 || metric->direction > MIRT_MODE_MAX) {
-        return mirt__fail(MIRT_E_INVALID, "the custom metric %s: invalid direction (%d)", metric->name, (int)metric->direction), (mirt_custom_metric *)NULL;
+        return mirt__fail(MIRT_E_INVALID, "the custom metric %s: invalid direction (%d)", metric->name,
+                          (int)metric->direction),
+               (mirt_custom_metric *)NULL;
     }
     const mirt_custom_metric *known = mirt__custom_metric_by_name(strategy, metric->name);
-    if (known && known->record == metric->record && known->result == metric->result && known->user == metric->user && known->direction == metric->direction) return known;
+    if (known && known->record == metric->record && known->result == metric->result && known->user == metric->user &&
+        known->direction == metric->direction)
+        return known;
     struct mirt__custom_entry *e = mirt__custom_new(strategy, metric->name, &name);
     if (!e) return NULL;
     e->metric = *metric;

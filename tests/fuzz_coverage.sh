@@ -2,7 +2,8 @@
 # Lines of the parsers that the fuzz targets' corpora and these tests reach, with gcc and gcov: fuzz_coverage.sh TEST...
 # Prints a line for each parser; fails if one is below 95 %. Lines that nothing reached are in build/cover/FILE.gcov.
 cd "$(dirname "$0")/.." || exit 2
-parsers="src/formats/json.c src/formats/safetensors.c src/nn/config.c src/nn/architecture.c src/train/resume.c src/train/run_state.c
+parsers="src/formats/json.c src/formats/safetensors.c src/nn/config.c src/nn/architecture.c
+    src/train/resume.c src/train/run_state.c
     src/callbacks/ready.c src/data/cache.c
     src/data/image_csv.c src/data/idx.c src/data/inflate.c src/images/header.c cli/report_log.c"
 home=$(mktemp -d) || exit 2

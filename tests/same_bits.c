@@ -139,7 +139,8 @@ int main(int argc, char **argv) {
     mirt_strategy *strategy = mirt_strategy_create(&d);
     mirt_model *model = strategy ? build(strategy, argv[1]) : NULL;
     const bool good = model && train(model, argv[1], atoll(argv[3])) && write_weights(model);
-    if (!good) fprintf(stderr, "same_bits %s %s: %s\n", argv[1], argv[2], model ? mirt_last_error() : "no such program");
+    if (!good)
+        fprintf(stderr, "same_bits %s %s: %s\n", argv[1], argv[2], model ? mirt_last_error() : "no such program");
     mirt_strategy_destroy(strategy);
     return good ? 0 : 1;
 }

@@ -51,7 +51,11 @@ def build(tree, gpu):
         print("# " + made.stderr.strip().replace("\n", "\n# "))
         return None
     run(["cc", "-O2", "-c"] + source + ["-o", out + ".o"])
-    run(["g++", "-rdynamic", out + ".o"] + [os.path.join(tree, p) for p in parts] + ["-o", out, "-ldl", "-lm", "-lpthread"])
+    run(
+        ["g++", "-rdynamic", out + ".o"]
+        + [os.path.join(tree, p) for p in parts]
+        + ["-o", out, "-ldl", "-lm", "-lpthread"]
+    )
     return out
 
 

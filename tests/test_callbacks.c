@@ -309,7 +309,9 @@ typedef struct watcher {
     mirt__monitor monitor;
 } watcher;
 
-static mirt_mode mode_of(const mirt_callback *callback) { return ((const watcher *)(const void *)mirt__ready_of(callback))->monitor.mode; }
+static mirt_mode mode_of(const mirt_callback *callback) {
+    return ((const watcher *)(const void *)mirt__ready_of(callback))->monitor.mode;
+}
 
 /* A fit that stops early by a log: whether it begins, and which direction it takes. */
 static void check_direction(mirt_model *m, const char *monitor, mirt_mode asked, mirt_mode want) {
@@ -319,15 +321,21 @@ static void check_direction(mirt_model *m, const char *monitor, mirt_mode asked,
     d.mode = asked;
     mirt_callback *c = mirt_early_stopping(&d);
     const mirt_history *h = fit_with(m, 1, c, NULL, true);
-    if (want == MIRT_MODE_AUTO) ok(!h && mirt_last_status() == MIRT_E_INVALID && strstr(mirt_last_error(), monitor), "%s: \"%s\"", monitor, mirt_last_error());
-    else ok(h && mode_of(c) == want, "%s%s: %s values are better", monitor, asked ? ", as asked" : "", want == MIRT_MODE_MIN ? "small" : "large");
+    if (want == MIRT_MODE_AUTO)
+        ok(!h && mirt_last_status() == MIRT_E_INVALID && strstr(mirt_last_error(), monitor), "%s: \"%s\"", monitor,
+           mirt_last_error());
+    else
+        ok(h && mode_of(c) == want, "%s%s: %s values are better", monitor, asked ? ", as asked" : "",
+           want == MIRT_MODE_MIN ? "small" : "large");
     mirt_callback_destroy(c);
 }
 
 /* Names that say the opposite of what is declared. */
 static void check_directions(void) {
-    static const mirt_custom_metric up = {"error_found", record_first, NULL, NULL, MIRT_MODE_MAX}, down = {"accuracy_lost", record_first, NULL, NULL, MIRT_MODE_MIN},
-                                    unknown = {"my_accuracy", record_first, NULL, NULL, MIRT_MODE_AUTO}, wrong = {"wrong", record_first, NULL, NULL, (mirt_mode)3};
+    static const mirt_custom_metric up = {"error_found", record_first, NULL, NULL, MIRT_MODE_MAX},
+                                    down = {"accuracy_lost", record_first, NULL, NULL, MIRT_MODE_MIN},
+                                    unknown = {"my_accuracy", record_first, NULL, NULL, MIRT_MODE_AUTO},
+                                    wrong = {"wrong", record_first, NULL, NULL, (mirt_mode)3};
     mirt_compile_desc c;
     char path[300], text[4096] = "";
     mirt_strategy *s = strategy_of(1, 1, 1);
@@ -347,7 +355,8 @@ static void check_directions(void) {
     c.custom_metrics[1] = &down;
     c.custom_metrics[2] = &unknown;
     c.custom_metrics[3] = &wrong;
-    ok(mirt_compile(m, &c) == MIRT_E_INVALID && strstr(mirt_last_error(), "invalid direction"), "refused: \"%s\"", mirt_last_error());
+    ok(mirt_compile(m, &c) == MIRT_E_INVALID && strstr(mirt_last_error(), "invalid direction"), "refused: \"%s\"",
+       mirt_last_error());
     c.custom_metrics[3] = NULL;
     ok(mirt_compile(m, &c) == MIRT_OK, "metrics of all directions");
     check_direction(m, "loss", MIRT_MODE_AUTO, MIRT_MODE_MIN);
@@ -376,8 +385,13 @@ static void check_directions(void) {
         fclose(file);
     }
     const char *logs = strstr(text, "\"logs\":");
-    ok(logs && strstr(logs, "\"loss\":{\"direction\":\"min\"},\"loss_of_none\":{\"direction\":\"max\",\"share\":true},\"auc\":{\"direction\":\"max\",\"share\":true},"
-       "\"error_found\":{\"direction\":\"max\"},\"accuracy_lost\":{\"direction\":\"min\"},\"my_accuracy\":{}}"), "the log says the direction of each: %.300s", logs ? logs : "");
+    ok(logs && strstr(logs, "\"loss\":{\"direction\":\"min\"},"
+                            "\"loss_of_none\":{\"direction\":\"max\",\"share\":true},"
+                            "\"auc\":{\"direction\":\"max\",\"share\":true},"
+                            "\"error_found\":{\"direction\":\"max\"},"
+                            "\"accuracy_lost\":{\"direction\":\"min\"},"
+                            "\"my_accuracy\":{}}"),
+       "the log says the direction of each: %.300s", logs ? logs : "");
     mirt_strategy_destroy(s);
 }
 
@@ -414,8 +428,10 @@ static void check_request(bool validation) {
     mirt_callback *checkpoint = mirt_model_checkpoint(&d);
     const mirt_history *h = fit_with(m, 4, &c, checkpoint, true);
     snprintf(name, sizeof name, "%s/%lld.safetensors", directory, (long long)mirt_step(m));
-    ok(h && h->stopped && mirt_step(m) > 0 && mirt_step(m) < 8 && mirt_latest_checkpoint(NULL, directory, newest, sizeof newest) == MIRT_OK && strcmp(newest, name) == 0,
-       "a request %s: %lld steps, all in the checkpoint %s", validation ? "during validation" : "at the beginning of an epoch", (long long)mirt_step(m), newest);
+    ok(h && h->stopped && mirt_step(m) > 0 && mirt_step(m) < 8 &&
+           mirt_latest_checkpoint(NULL, directory, newest, sizeof newest) == MIRT_OK && strcmp(newest, name) == 0,
+       "a request %s: %lld steps, all in the checkpoint %s",
+       validation ? "during validation" : "at the beginning of an epoch", (long long)mirt_step(m), newest);
     mirt_callback_destroy(checkpoint);
     mirt_strategy_destroy(s);
 }
@@ -423,8 +439,11 @@ static void check_request(bool validation) {
 int main(void) {
     draw_images();
     const mirt_model_checkpoint_desc other = {.path = "ckpt_{epoch}.weights.h5"};
-    ok(!mirt_model_checkpoint(&other) && strstr(mirt_last_error(), "safetensors") && strstr(mirt_last_error(), "tools/convert_weights.py"), "a checkpoint of another format: \"%s\"", mirt_last_error());
-    ok(mirt_save_check("a.keras/b") == MIRT_OK && mirt_save_check("h5") == MIRT_OK && mirt_save_check("a.H5") == MIRT_E_INVALID && mirt_save_check(NULL) == MIRT_E_INVALID,
+    ok(!mirt_model_checkpoint(&other) && strstr(mirt_last_error(), "safetensors") &&
+           strstr(mirt_last_error(), "tools/convert_weights.py"),
+       "a checkpoint of another format: \"%s\"", mirt_last_error());
+    ok(mirt_save_check("a.keras/b") == MIRT_OK && mirt_save_check("h5") == MIRT_OK &&
+           mirt_save_check("a.H5") == MIRT_E_INVALID && mirt_save_check(NULL) == MIRT_E_INVALID,
        "names are judged by their ends");
     check_request(true);
     check_request(false);

@@ -291,11 +291,13 @@ case $(cat out err) in
     cp -r photos/validation/* tested/test/
     for command in "fit $net --data tested" "evaluate --load photos.safetensors --data tested"; do
         run $command
-        refuses "no part for validation: ${command%% *}" 1 "tested is split into train/ and test/, but has no validation/..."
+        refuses "no part for validation: ${command%% *}" 1 \
+            "tested is split into train/ and test/, but has no validation/..."
     done
     mkdir -p photos/train/drei
     run fit $net --data photos --epochs 1
-    refuses "parts with different classes" 1 "photos/validation has no subdirectory for the class \"drei\", which photos/train has"
+    refuses "parts with different classes" 1 \
+        "photos/validation has no subdirectory for the class \"drei\", which photos/train has"
     rmdir photos/train/drei
     run predict --load photos.safetensors photos/train
     is "predict names a directory that is no image" "$status $(grep -c '^mirrortrain: photos/train: ' err)" "1 1"
@@ -584,7 +586,8 @@ for name in a.keras a.h5 a.weights.h5 a.hdf5 a.pt A.PTH a.onnx a.tf a.pb; do
     status=$?
     converter=tools/convert_weights.py
     case $name in *.onnx | *.tf | *.pb) converter= ;; esac
-    if [ $status -eq 2 ] && grep -q "saved as .safetensors.*$converter" "$tmp/out" && ! grep -q final "$tmp/out" && [ ! -e "$tmp/$name" ]; then tap_ok "--save: $(tail -1 "$tmp/out")"
+    if [ $status -eq 2 ] && grep -q "saved as .safetensors.*$converter" "$tmp/out" &&
+        ! grep -q final "$tmp/out" && [ ! -e "$tmp/$name" ]; then tap_ok "--save: $(tail -1 "$tmp/out")"
     else tap_not_ok "--save $name: status $status" "$tmp/out"; fi
 done
 tap_done

@@ -24,23 +24,36 @@ cp tests/sim/sim.mk "$tmp/project/tests/sim/"
 cp tests/gpu/gpu.mk "$tmp/project/tests/gpu/"
 : >"$tmp/project/src/FILES"
 : >"$tmp/project/mirrortrain.h"
-printf '#if __has_include(<stb_image.h>)\nint has_decoder;\n#else\nint has_none;\n#endif\n' >"$tmp/project/mirrortrain.c"
+cat >"$tmp/project/mirrortrain.c" <<'C'
+#if __has_include(<stb_image.h>)
+int has_decoder;
+#else
+int has_none;
+#endif
+C
 build() { make -s -C "$tmp/project" build/mirrortrain.o CC="$cc" CFLAGS="$hidden -I$tmp/stb" >"$tmp/made" 2>&1; }
 object=$tmp/project/build/mirrortrain.o
-contains() { nm "$object" 2>/dev/null | grep -q "$1"; }
+contains() { nm "$object" | grep "$1"; }
+stamp() { ls -l --time-style=full-iso "$object" 2>/dev/null || ls -l "$object"; }
+# A check that shows what make said if it fails.
+made() { # DESCRIPTION COMMAND...
+    name=$1
+    shift
+    if "$@" >/dev/null 2>&1; then tap_ok "$name"; else tap_not_ok "$name" "$tmp/made"; fi
+}
 build
-if contains has_none; then tap_ok "built without a decoder"; else tap_not_ok "built without a decoder" "$tmp/made"; fi
-if grep -q 'apt-get install libstb-dev' "$tmp/made"; then tap_ok "make says so"; else tap_not_ok "make says so" "$tmp/made"; fi
+made "built without a decoder" contains has_none
+made "make says so" grep 'apt-get install libstb-dev' "$tmp/made"
 touch -t 200101010000 "$object" "$tmp/project/mirrortrain.c" "$tmp/project/mirrortrain.h" "$tmp/project/build/decoder"
-stamp=$(ls -l --time-style=full-iso "$object" 2>/dev/null || ls -l "$object")
+before=$(stamp)
 build
-tap_check "nothing is compiled again without a change" test "$(ls -l --time-style=full-iso "$object" 2>/dev/null || ls -l "$object")" = "$stamp"
+made "nothing is compiled again without a change" test "$(stamp)" = "$before"
 echo 'int stbi_load(void);' >"$tmp/stb/stb_image.h"
 build
-if contains has_decoder; then tap_ok "a decoder that was added is compiled in"; else tap_not_ok "a decoder that was added is compiled in" "$tmp/made"; fi
+made "a decoder that was added is compiled in" contains has_decoder
 rm "$tmp/stb/stb_image.h"
 build
-if contains has_none; then tap_ok "one that was removed is not"; else tap_not_ok "one that was removed is not" "$tmp/made"; fi
+made "one that was removed is not" contains has_none
 
 # A program built by one line, and the program mirrortrain.
 cat >"$tmp/reads.c" <<'C'
@@ -54,7 +67,11 @@ int main(int argc, char **argv) {
     return 0;
 }
 C
-printf 'BM:\000\000\000\000\000\000\000\066\000\000\000\050\000\000\000\001\000\000\000\001\000\000\000\001\000\030\000\000\000\000\000\004\000\000\000\000\000\000\000\000\000\000\000\000\000\000\000\000\000\000\000\001\002\003\000' >"$tmp/one.bmp"
+{
+    printf 'BM:\000\000\000\000\000\000\000\066\000\000\000\050\000\000\000\001\000\000\000\001\000\000\000\001\000'
+    printf '\030\000\000\000\000\000\004\000\000\000\000\000'
+    printf '\000\000\000\000\000\000\000\000\000\000\000\000\000\000\001\002\003\000'
+} >"$tmp/one.bmp"
 if $cc -O0 $hidden -DMIRRORTRAIN_NO_SIMD -I. "$tmp/reads.c" -o "$tmp/reads" -lm -lpthread >"$tmp/out" 2>&1; then
     "$tmp/reads" "$tmp/one.bmp" >"$tmp/said"
     tap_check "reading an image and a directory names the header and the package" test \
@@ -63,7 +80,8 @@ if $cc -O0 $hidden -DMIRRORTRAIN_NO_SIMD -I. "$tmp/reads.c" -o "$tmp/reads" -lm 
 else
     tap_not_ok "a program compiles without stb" "$tmp/out"
 fi
-if $cc -std=c11 -O0 $hidden -DMIRRORTRAIN_NO_SIMD cli/*.c mirrortrain.c -o "$tmp/mirrortrain" -lm -lpthread -ldl >"$tmp/out" 2>&1; then
+if $cc -std=c11 -O0 $hidden -DMIRRORTRAIN_NO_SIMD cli/*.c mirrortrain.c -o "$tmp/mirrortrain" -lm -lpthread -ldl \
+    >"$tmp/out" 2>&1; then
     "$tmp/mirrortrain" verify "$tmp" >"$tmp/said" 2>&1
     tap_check "mirrortrain verify says it" grep -q 'no decoder was compiled in.*apt-get install libstb-dev' "$tmp/said"
     "$tmp/mirrortrain" doctor "$tmp" >"$tmp/said" 2>&1

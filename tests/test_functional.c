@@ -212,7 +212,8 @@ static mirt_tensor *mean_loss(mirt_tensor *labels, mirt_tensor *output, void *us
 static float huber_delta = 0.5f;
 static int labelled = 1;
 static mirt_custom_loss huber_loss = {"huber", huber, &huber_delta}, focal_loss = {"focal", focal, NULL}, scalar_loss = {"mean", mean_loss, NULL};
-static mirt_custom_metric mae_metric = {"mae", mae, NULL, NULL, MIRT_MODE_MIN}, precision_metric = {"precision", positives, ratio, NULL, MIRT_MODE_MAX},
+static mirt_custom_metric mae_metric = {"mae", mae, NULL, NULL, MIRT_MODE_MIN},
+                          precision_metric = {"precision", positives, ratio, NULL, MIRT_MODE_MAX},
                           recall_metric = {"recall", positives, ratio, &labelled, MIRT_MODE_MAX};
 
 static void make_huber(void) {

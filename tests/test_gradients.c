@@ -115,7 +115,8 @@ static void check_trainable(void) {
     desc.devices = "1";
     desc.silent = true;
     mirt_strategy *s = mirt_strategy_create(&desc);
-    for (int i = 0; i < STEP_ROWS * STEP_IN; i++) data[i / STEP_IN][i % STEP_IN] = (mirt__real)(i * 7 % 11) / 8 - (mirt__real)0.5;
+    for (int i = 0; i < STEP_ROWS * STEP_IN; i++)
+        data[i / STEP_IN][i % STEP_IN] = (mirt__real)(i * 7 % 11) / 8 - (mirt__real)0.5;
     bool good = make_trainable(s, &step);
     mirt_dataset *rows = mirt_arrays(mirt_make_array(data, MIRT_FLOAT32, MIRT_SHAPE(STEP_ROWS, STEP_IN)), none);
     rows = mirt_distribute(s, mirt_batch(rows, STEP_ROWS));

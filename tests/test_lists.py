@@ -1,5 +1,8 @@
 #!/usr/bin/env python3
-"""Lists of what there is, in the manual and docs/from-keras.md, are those of the tables in src/. test_lists.py --write writes them."""
+"""Lists of what there is, in the manual and docs/from-keras.md, are those of the tables in src/.
+
+test_lists.py --write writes them."""
+
 import os
 import re
 import sys
@@ -25,15 +28,24 @@ def table(path, name):
 
 
 def enum(path, first, last):
-    return re.findall(r"\bMIRT_[A-Z0-9_]+", re.search(r"\b%s\b.*?\b%s\b" % (first, last), read(path), re.S).group(0))[:-1]
+    text = re.search(r"\b%s\b.*?\b%s\b" % (first, last), read(path), re.S).group(0)
+    return re.findall(r"\bMIRT_[A-Z0-9_]+", text)[:-1]
 
 
 def layers():
     """Names of Keras, in the order of the library's list."""
     listed = re.findall(r"X\((\w+)\)", read("src/nn/layers.h").split("#ifdef")[0])
-    text = "".join(read("src/nn/" + name) for name in sorted(os.listdir(os.path.join(HOME, "src/nn"))) if name.startswith("layers_"))
+    text = "".join(
+        read("src/nn/" + name)
+        for name in sorted(os.listdir(os.path.join(HOME, "src/nn")))
+        if name.startswith("layers_")
+    )
     names = dict(re.findall(r'\b(?:MIRT__\w+)\((\w+), "(\w+)"', text))
-    names.update((name, keras) for keras, name in re.findall(r'"([A-Z]\w+)", (random_\w+|center_crop|resizing)\b', text) if name in listed)
+    names.update(
+        (name, keras)
+        for keras, name in re.findall(r'"([A-Z]\w+)", (random_\w+|center_crop|resizing)\b', text)
+        if name in listed
+    )
     for name in listed:
         if name not in names:
             found = re.findall(r'\(%s, [^;\n]*?"([A-Z]\w+)"' % name, text)
@@ -44,9 +56,15 @@ def layers():
 def lists():
     """(what, names), in the order in which they are shown."""
     api = read("src/api/callbacks.inc")
-    policies = re.findall(r'"(\w+)"', re.search(r"names\[\] = \{(\"float32\".*?)\};", read("src/nn/weights.c")).group(1))
+    policies = re.findall(
+        r'"(\w+)"', re.search(r"names\[\] = \{(\"float32\".*?)\};", read("src/nn/weights.c")).group(1)
+    )
     converter = read("tools/convert_weights.py")
-    converted = [s for kind in ("KERAS", "TORCH") for s in re.findall(r'"(\.[\w.]+)"', re.search(r"^%s = \((.*)\)" % kind, converter, re.M).group(1))]
+    converted = [
+        s
+        for kind in ("KERAS", "TORCH")
+        for s in re.findall(r'"(\.[\w.]+)"', re.search(r"^%s = \((.*)\)" % kind, converter, re.M).group(1))
+    ]
     return [
         ("layers", layers()),
         ("losses", [n for n in table("src/nn/losses.c", "mirt__loss_table") if n != "none"]),
@@ -54,20 +72,59 @@ def lists():
         ("optimizers", table("src/nn/optimizers.c", "mirt__optimizer_table")),
         ("schedules", table("src/nn/schedules.c", "mirt__schedule_table")),
         ("callbacks", re.findall(r"MIRT_API mirt_callback \*mirt_(\w+)\(", api)),
-        ("augmentations", [n[5:].lower() for n in enum("src/api/augment.inc", "MIRT_RANDOM_FLIP = 0", "MIRT__AUGMENTATION_COUNT") if not n.startswith("MIRT__")]),
+        (
+            "augmentations",
+            [
+                n[5:].lower()
+                for n in enum("src/api/augment.inc", "MIRT_RANDOM_FLIP = 0", "MIRT__AUGMENTATION_COUNT")
+                if not n.startswith("MIRT__")
+            ],
+        ),
         ("ready-made networks", table("src/models/models.c", "mirt__application_table")),
-        ("dtypes of tensors", [n[5:].lower() for n in re.findall(r"MIRT_[A-Z0-9]+", re.search(r"typedef enum mirt_dtype \{(.*?)MIRT__DTYPE", read("src/mirrortrain_api.h")).group(1))]),
+        (
+            "dtypes of tensors",
+            [
+                n[5:].lower()
+                for n in re.findall(
+                    r"MIRT_[A-Z0-9]+",
+                    re.search(r"typedef enum mirt_dtype \{(.*?)MIRT__DTYPE", read("src/mirrortrain_api.h")).group(1),
+                )
+            ],
+        ),
         ("dtype policies (mixed_float16: on GPUs)", policies),
         ("files of models: .safetensors; tools/convert_weights.py converts", converted),
     ]
 
 
 def in_manual():
-    return "\n".join(textwrap.fill("- %s: %s" % (what, ", ".join(names)), 79, subsequent_indent="  ", break_on_hyphens=False, break_long_words=False) for what, names in lists()) + "\n"
+    return (
+        "\n".join(
+            textwrap.fill(
+                "- %s: %s" % (what, ", ".join(names)),
+                79,
+                subsequent_indent="  ",
+                break_on_hyphens=False,
+                break_long_words=False,
+            )
+            for what, names in lists()
+        )
+        + "\n"
+    )
 
 
 def in_docs():
-    return "\n".join(textwrap.fill("- %s: %s" % (what, ", ".join("`%s`" % n if " " not in n else n for n in names)), 118, subsequent_indent="  ", break_on_hyphens=False) for what, names in lists()) + "\n"
+    return (
+        "\n".join(
+            textwrap.fill(
+                "- %s: %s" % (what, ", ".join("`%s`" % n if " " not in n else n for n in names)),
+                118,
+                subsequent_indent="  ",
+                break_on_hyphens=False,
+            )
+            for what, names in lists()
+        )
+        + "\n"
+    )
 
 
 def parts(path):
@@ -83,15 +140,24 @@ def parts(path):
 
 def main():
     for what, names in lists():
-        tap.ok(len(names) >= 3 and len(set(names)) == len(names) and not any(n.startswith("?") for n in names), "%s: %d in the tables %s" % (what, len(names), [n for n in names if n[0] == "?"] or ""))
+        tap.ok(
+            len(names) >= 3 and len(set(names)) == len(names) and not any(n.startswith("?") for n in names),
+            "%s: %d in the tables %s" % (what, len(names), [n for n in names if n[0] == "?"] or ""),
+        )
     for path, want in ((MANUAL, in_manual()), (DOCS, in_docs())):
         before, have, after = parts(path)
         if "--write" in sys.argv:
             with open(os.path.join(HOME, path), "w", encoding="utf-8") as f:
                 f.write(before + want + after)
             continue
-        wrong = [line for line in want.split("\n") if line not in have.split("\n")] + [line for line in have.split("\n") if line not in want.split("\n")]
-        tap.ok(have == want, "%s has the lists of the code%s" % (path, "" if have == want else "; python3 tests/test_lists.py --write corrects it: " + " | ".join(wrong)))
+        wrong = [line for line in want.split("\n") if line not in have.split("\n")] + [
+            line for line in have.split("\n") if line not in want.split("\n")
+        ]
+        tap.ok(
+            have == want,
+            "%s has the lists of the code%s"
+            % (path, "" if have == want else "; python3 tests/test_lists.py --write corrects it: " + " | ".join(wrong)),
+        )
     return tap.done()
 
 

@@ -88,7 +88,8 @@ static void check_golden(const golden_metric *c) {
 
 /* Logits, told to be some, count as the probabilities they stand for. */
 static void check_from_logits(int n, bool sparse) {
-    static const mirt_metric kinds[] = {MIRT_PRECISION, MIRT_RECALL, MIRT_F1_SCORE, MIRT_AUC, MIRT_BINARY_ACCURACY, MIRT_ACCURACY};
+    static const mirt_metric kinds[] = {MIRT_PRECISION, MIRT_RECALL,          MIRT_F1_SCORE,
+                                        MIRT_AUC,       MIRT_BINARY_ACCURACY, MIRT_ACCURACY};
     const int count = n > 1 ? 4 : MIRT__COUNT(kinds); /* accuracies of several classes are the same of logits */
     mirt_strategy *s = strategy_of(1, 2, 1);
     mirt_model *logits = identity(s, n, sparse, MIRT_LINEAR), *probabilities = identity(s, n, sparse, n > 1 ? MIRT_SOFTMAX : MIRT_SIGMOID);

@@ -142,7 +142,10 @@ def check_page(name, directory):
     if name == "damaged":
         tap.ok("4 lines of the log could not be read" in page.text, "lines that cannot be read are counted")
     if name.endswith("not ended"):
-        tap.ok("no final record" in page.text and "still training, or its process ended" in page.text, "a run without an end says so")
+        tap.ok(
+            "no final record" in page.text and "still training, or its process ended" in page.text,
+            "a run without an end says so",
+        )
 
 
 def check_in_browser(shown, name, directory):
@@ -237,7 +240,10 @@ def check_states(home):
         made = report(directory)
         with open(directory + "/report.html") as f:
             page = Page(f.read())
-        tap.ok(made.returncode == 0 and not page.wrong and expected in page.text and unexpected not in page.text, "%s: %s" % (what, expected))
+        tap.ok(
+            made.returncode == 0 and not page.wrong and expected in page.text and unexpected not in page.text,
+            "%s: %s" % (what, expected),
+        )
 
     report_log.write(directory + "/log.jsonl", ended=False)
     with open(directory + "/.lock", "w") as lock:
@@ -245,7 +251,14 @@ def check_states(home):
         words("running", "a run whose lock is held", "without a final record")
     words("ended without a final record", "a run that was killed")
     end = {"event": "end", "status": "failed", "error": "the disk is full"}
-    for line, expected in (([end], "the disk is full"), ([dict(end, status="stopped")], "stopped"), ([dict(end, status="stopped"), {"event": "interrupted", "resume": "mirrortrain fit 'a <b>' --resume"}], "mirrortrain fit 'a <b>' --resume")):
+    for line, expected in (
+        ([end], "the disk is full"),
+        ([dict(end, status="stopped")], "stopped"),
+        (
+            [dict(end, status="stopped"), {"event": "interrupted", "resume": "mirrortrain fit 'a <b>' --resume"}],
+            "mirrortrain fit 'a <b>' --resume",
+        ),
+    ):
         report_log.write(directory + "/log.jsonl", ended=False)
         with open(directory + "/log.jsonl", "a") as f:
             f.write("".join(json.dumps(one) + "\n" for one in line))
@@ -257,16 +270,52 @@ def check_best(home):
     directory = os.path.join(home, "best")
     os.mkdir(directory)
     with open(directory + "/log.jsonl", "w") as f:
-        f.write(json.dumps({"event": "begin", "model": "best", "epochs": 3, "logs": {"loss": {"direction": "min"}, "top5": {"direction": "max", "share": True}, "accuracy_lost": {"direction": "min"},
-                                                                                       "error_found": {"direction": "max"}, "odd": {}}}) + "\n")
+        f.write(
+            json.dumps(
+                {
+                    "event": "begin",
+                    "model": "best",
+                    "epochs": 3,
+                    "logs": {
+                        "loss": {"direction": "min"},
+                        "top5": {"direction": "max", "share": True},
+                        "accuracy_lost": {"direction": "min"},
+                        "error_found": {"direction": "max"},
+                        "odd": {},
+                    },
+                }
+            )
+            + "\n"
+        )
         for e, v in enumerate((0.25, 0.75, 0.5)):
-            f.write(json.dumps({"event": "epoch", "epoch": e, "loss": v, "val_top5": v, "top5": v, "accuracy_lost": v, "error_found": v, "odd": v}) + "\n")
+            f.write(
+                json.dumps(
+                    {
+                        "event": "epoch",
+                        "epoch": e,
+                        "loss": v,
+                        "val_top5": v,
+                        "top5": v,
+                        "accuracy_lost": v,
+                        "error_found": v,
+                        "odd": v,
+                    }
+                )
+                + "\n"
+            )
     made = report(directory)
     with open(directory + "/report.html") as f:
         text = f.read()
     charts = {title: part for title, part in re.findall(r"<h3>([^<]*)</h3>(.*?)</figure>", text, re.S)}
     best = {title: re.findall(r"best[^0-9]*([0-9.]+)", part) for title, part in charts.items()}
-    tap.ok(made.returncode == 0 and best.get("Top5") == ["75.00"] and best.get("Accuracy lost") == ["0.25"] and best.get("Error found") == ["0.75"] and best.get("Odd") == [], "the best epoch by declared directions: %s" % best)
+    tap.ok(
+        made.returncode == 0
+        and best.get("Top5") == ["75.00"]
+        and best.get("Accuracy lost") == ["0.25"]
+        and best.get("Error found") == ["0.75"]
+        and best.get("Odd") == [],
+        "the best epoch by declared directions: %s" % best,
+    )
 
 
 def check_errors(home):

@@ -18,8 +18,10 @@ if "$program" scaling --device-counts 1,2 --batch 16,32 --seconds 1 --price 3.6 
 else
     tap_not_ok "two numbers of devices, two batches" "$tmp/err"
 fi
-# Each point runs in a process that was started anew, as GPU runtimes do not survive a fork: the loader writes a file for every one.
-LD_DEBUG=files LD_DEBUG_OUTPUT="$tmp/loaded" "$program" scaling --device-counts 1,2 --batch 16,32 --seconds 1 >/dev/null 2>&1
+# Each point runs in a process that was started anew, as GPU runtimes do not survive a fork: the loader writes a file
+# for every one.
+LD_DEBUG=files LD_DEBUG_OUTPUT="$tmp/loaded" \
+    "$program" scaling --device-counts 1,2 --batch 16,32 --seconds 1 >/dev/null 2>&1
 started=$(ls "$tmp" | grep -c '^loaded\.')
 if [ "$started" -eq 0 ]; then tap_skip "a loader that does not say what it starts"
 elif [ "$started" -eq 9 ]; then tap_ok "eight points, eight new programs"
@@ -28,7 +30,8 @@ rm -f "$tmp"/loaded.*
 LD_DEBUG=files LD_DEBUG_OUTPUT="$tmp/loaded" "$program" bench --batch 4,8 --steps 1 >"$tmp/bench" 2>&1
 started=$(ls "$tmp" | grep -c '^loaded\.')
 if [ "$started" -eq 0 ]; then tap_skip "a loader that does not say what it starts"
-elif [ "$started" -eq 3 ] && [ "$(grep -c '^bench: model=mnist batch=[48] ' "$tmp/bench")" -eq 2 ]; then tap_ok "bench: two batches, two new programs"
+elif [ "$started" -eq 3 ] && [ "$(grep -c '^bench: model=mnist batch=[48] ' "$tmp/bench")" -eq 2 ]; then
+    tap_ok "bench: two batches, two new programs"
 else tap_not_ok "bench: two batches, two new programs and their parent, not $started" "$tmp/bench"; fi
 # A signal for the program alone ends its child, too: the pipe has an end only when both are gone.
 if [ -r "/proc/$$/task/$$/children" ]; then
@@ -37,13 +40,16 @@ if [ -r "/proc/$$/task/$$/children" ]; then
     parent=$!
     {
         child=
-        while [ -z "$child" ] && kill -0 $parent 2>/dev/null; do child=$(cat /proc/$parent/task/*/children 2>/dev/null); done
+        while [ -z "$child" ] && kill -0 $parent 2>/dev/null; do
+            child=$(cat /proc/$parent/task/*/children 2>/dev/null)
+        done
         kill -TERM $parent
         cat
     } <"$tmp/fifo" >"$tmp/out"
     wait $parent
     status=$?
-    if [ "$status" -eq 143 ]; then tap_ok "SIGTERM ends parent and child"; else tap_not_ok "SIGTERM: status $status" "$tmp/out"; fi
+    if [ "$status" -eq 143 ]; then tap_ok "SIGTERM ends parent and child"
+    else tap_not_ok "SIGTERM: status $status" "$tmp/out"; fi
 else
     tap_skip "no list of children in /proc"
 fi

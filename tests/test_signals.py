@@ -1,5 +1,7 @@
 #!/usr/bin/env python3
-"""Ctrl-C, SIGTERM and SIGHUP in a fit: its step ends, checkpoint and report are written, the printed command resumes it bit-identically."""
+"""Ctrl-C, SIGTERM and SIGHUP in a fit: its step ends, checkpoint and report are written, and the printed command
+resumes it bit-identically."""
+
 import json
 import os
 import shutil
@@ -11,7 +13,9 @@ import tempfile
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import tap
 
-PROGRAM = os.path.abspath(os.environ.get("MIRRORTRAIN", os.path.join(os.path.dirname(os.path.abspath(__file__)), "../build/mirrortrain")))
+PROGRAM = os.path.abspath(
+    os.environ.get("MIRRORTRAIN", os.path.join(os.path.dirname(os.path.abspath(__file__)), "../build/mirrortrain"))
+)
 FIT = ["fit", "--threads", "1", "--batch", "500", "--epochs", "3", "--log-steps"]
 
 
@@ -23,7 +27,9 @@ def defaults():
 def start(args, before=defaults):
     # stdbuf is not everywhere: a pseudo-terminal makes stdout line-buffered.
     master, slave = os.openpty()
-    process = subprocess.Popen([PROGRAM] + args, stdout=slave, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL, preexec_fn=before)
+    process = subprocess.Popen(
+        [PROGRAM] + args, stdout=slave, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL, preexec_fn=before
+    )
     os.close(slave)
     return process, os.fdopen(master, "rb", buffering=0)
 
@@ -70,31 +76,66 @@ def check_resumed(home, number, status):
     directory = os.path.join(home, "a run's $HOME; \"%s\"" % signal.Signals(number).name)
     args = FIT + ["--run", directory, "--checkpoint-every", "1000", "--report"]
     got, last, _, err = interrupted(args + ["--save", home + "/end.safetensors"], number, 13)
-    tap.ok(got == status and newest(directory) == last and 13 <= last < 72 and not os.path.exists(home + "/end.safetensors"), "%s at step 13: status %d, a checkpoint of its last step, %d"
-           % (signal.Signals(number).name, got, last))
+    tap.ok(
+        got == status
+        and newest(directory) == last
+        and 13 <= last < 72
+        and not os.path.exists(home + "/end.safetensors"),
+        "%s at step 13: status %d, a checkpoint of its last step, %d" % (signal.Signals(number).name, got, last),
+    )
     with open(directory + "/log.jsonl") as f:
         events = [json.loads(line) for line in f]
     page = read(directory + "/report.html").decode()
-    command = next((line[len("resume with: "):] for line in err.split("\n") if line.startswith("resume with: ")), "false")
-    tap.ok(events[-1]["event"] == "interrupted" and events[-1]["resume"] == command and ">interrupted<" in page and "--resume</code>" in page, "log and report: " + command)
-    tap.ok(not [name for name in os.listdir(directory) if name == ".lock" or name.endswith(".tmp")], "nothing else is left")
-    again = subprocess.run(["sh", "-c", command], stdout=subprocess.PIPE, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL)
+    command = next(
+        (line[len("resume with: ") :] for line in err.split("\n") if line.startswith("resume with: ")), "false"
+    )
+    tap.ok(
+        events[-1]["event"] == "interrupted"
+        and events[-1]["resume"] == command
+        and ">interrupted<" in page
+        and "--resume</code>" in page,
+        "log and report: " + command,
+    )
+    tap.ok(
+        not [name for name in os.listdir(directory) if name == ".lock" or name.endswith(".tmp")], "nothing else is left"
+    )
+    again = subprocess.run(
+        ["sh", "-c", command], stdout=subprocess.PIPE, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL
+    )
     same = again.returncode == 0 and read(home + "/end.safetensors") == read(home + "/whole.safetensors")
-    tap.ok(same, "the command goes on to the bits of a run without interruption: " + again.stderr.decode()[-200:].replace("\n", " | "))
+    tap.ok(
+        same,
+        "the command goes on to the bits of a run without interruption: "
+        + again.stderr.decode()[-200:].replace("\n", " | "),
+    )
     with open(directory + "/log.jsonl") as f:
-        tap.ok('"interrupted"' not in f.read() and ">finished<" in read(directory + "/report.html").decode(), "whose log and report know of no interruption")
+        tap.ok(
+            '"interrupted"' not in f.read() and ">finished<" in read(directory + "/report.html").decode(),
+            "whose log and report know of no interruption",
+        )
     os.remove(home + "/end.safetensors")
     shutil.rmtree(directory)
 
 
 def check_kept(home):
     got, last, text, err = interrupted(FIT, signal.SIGINT, 5)
-    tap.ok(got == 130 and "nothing was kept" in err and "resume with" not in err, "without --run: status %d, %s" % (got, err.strip().split("\n")[-1]))
+    tap.ok(
+        got == 130 and "nothing was kept" in err and "resume with" not in err,
+        "without --run: status %d, %s" % (got, err.strip().split("\n")[-1]),
+    )
     path = home + "/part.safetensors"
     got, last, text, err = interrupted(FIT + ["--save", path], signal.SIGTERM, 5)
-    tap.ok(got == 143 and os.path.exists(path) and "saved: " + path in text, "with --save alone the weights of the last step are written")
-    got, last, text, err = interrupted(FIT, signal.SIGHUP, 5, lambda: (defaults(), signal.signal(signal.SIGHUP, signal.SIG_IGN)))
-    tap.ok(got == 0 and last == 72, "a signal that was ignored at the start stays ignored, as under nohup: status %d, step %d" % (got, last))
+    tap.ok(
+        got == 143 and os.path.exists(path) and "saved: " + path in text,
+        "with --save alone the weights of the last step are written",
+    )
+    got, last, text, err = interrupted(
+        FIT, signal.SIGHUP, 5, lambda: (defaults(), signal.signal(signal.SIGHUP, signal.SIG_IGN))
+    )
+    tap.ok(
+        got == 0 and last == 72,
+        "a signal that was ignored at the start stays ignored, as under nohup: status %d, step %d" % (got, last),
+    )
 
 
 def check_second(home):
@@ -106,7 +147,9 @@ def check_second(home):
             os.write(write_end, b"x" * 4096)
     except BlockingIOError:
         os.set_blocking(write_end, True)
-    process = subprocess.Popen([PROGRAM] + FIT, stdout=write_end, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL, preexec_fn=defaults)
+    process = subprocess.Popen(
+        [PROGRAM] + FIT, stdout=write_end, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL, preexec_fn=defaults
+    )
     os.close(write_end)
     err = b""
     for words in (b"memory:", b"finishing the step"):  # the fit has begun; the first signal has been taken
@@ -116,13 +159,21 @@ def check_second(home):
                 break
             err += more
         process.send_signal(signal.SIGINT)
-    tap.ok(process.wait() == -signal.SIGINT and b"finishing the step" in err, "a second Ctrl-C ends at once: status %d" % process.returncode)
+    tap.ok(
+        process.wait() == -signal.SIGINT and b"finishing the step" in err,
+        "a second Ctrl-C ends at once: status %d" % process.returncode,
+    )
     os.close(read_end)
 
 
 def main():
     with tempfile.TemporaryDirectory(prefix="mirt_signals.") as home:
-        whole = subprocess.run([PROGRAM] + FIT + ["--save", home + "/whole.safetensors"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL)
+        whole = subprocess.run(
+            [PROGRAM] + FIT + ["--save", home + "/whole.safetensors"],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            stdin=subprocess.DEVNULL,
+        )
         tap.ok(whole.returncode == 0, "a run without interruption")
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             check_resumed(home, number, 128 + number)

@@ -1,5 +1,7 @@
 #!/usr/bin/env python3
-"""What the program writes to a terminal: progress lines fit its width, and names of classes, layers and files are neither obeyed nor taken for results."""
+"""What the program writes to a terminal: progress lines fit its width, and names of classes, layers and files
+are neither obeyed nor taken for results."""
+
 import fcntl
 import os
 import pty
@@ -93,7 +95,13 @@ def written(columns, variables, *args):
     """What the program writes to a terminal of so many columns as its stderr, and its exit status."""
     master, slave = pty.openpty()
     fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
-    process = subprocess.Popen([PROGRAM] + list(args), stdout=subprocess.DEVNULL, stderr=slave, stdin=subprocess.DEVNULL, env={**os.environ, **variables})
+    process = subprocess.Popen(
+        [PROGRAM] + list(args),
+        stdout=subprocess.DEVNULL,
+        stderr=slave,
+        stdin=subprocess.DEVNULL,
+        env={**os.environ, **variables},
+    )
     os.close(slave)
     data = b""
     while True:
@@ -110,14 +118,35 @@ def written(columns, variables, *args):
 
 def check_widths():
     """The progress line stays on one line of the terminal, whose width the terminal or COLUMNS says."""
-    for columns, variables, width in ((40, {}, 40), (60, {}, 60), (80, {}, 80), (200, {}, 200), (0, {"COLUMNS": "50"}, 50), (0, {"COLUMNS": "wide"}, 80), (70, {"COLUMNS": "30"}, 70)):
+    for columns, variables, width in (
+        (40, {}, 40),
+        (60, {}, 60),
+        (80, {}, 80),
+        (200, {}, 200),
+        (0, {"COLUMNS": "50"}, 50),
+        (0, {"COLUMNS": "wide"}, 80),
+        (70, {"COLUMNS": "30"}, 70),
+    ):
         text, status = written(columns, variables, "fit", "--epochs", "2", "--batch", "512", "--metrics", "top5,auc")
         lines = [line for part in text.split("\r\n") for line in part.split("\r") if "/24 " in line]
         longest = max(map(len, lines), default=0)
         last = lines[-1] if lines else ""
-        good = status == 0 and len(lines) >= 2 and longest < width and last.startswith("24/24 ") and all(name in last for name in ("- loss: ", "- val_loss: "))
-        every = width < 200 or all(" - %s: " % name in last for name in ("loss", "accuracy", "top5", "auc", "val_loss", "val_accuracy", "val_top5", "val_auc"))
-        tap.ok(good and every, "%d columns%s: progress of at most %d: %s" % (columns, " and COLUMNS=%s" % variables["COLUMNS"] if variables else "", longest, last.rstrip()))
+        good = (
+            status == 0
+            and len(lines) >= 2
+            and longest < width
+            and last.startswith("24/24 ")
+            and all(name in last for name in ("- loss: ", "- val_loss: "))
+        )
+        every = width < 200 or all(
+            " - %s: " % name in last
+            for name in ("loss", "accuracy", "top5", "auc", "val_loss", "val_accuracy", "val_top5", "val_auc")
+        )
+        tap.ok(
+            good and every,
+            "%d columns%s: progress of at most %d: %s"
+            % (columns, " and COLUMNS=%s" % variables["COLUMNS"] if variables else "", longest, last.rstrip()),
+        )
 
 
 def main():

@@ -122,7 +122,8 @@ MIRT__LIB void mirt__text_free(mirt__text *text);
 /* Bytes of the UTF-8 sequence at `at`, of which `size` may be read; 0 when it is invalid. */
 MIRT__LIB int mirt__utf8_length(const char *at, size_t size);
 MIRT__LIB bool mirt__utf8_valid(const char *text, size_t size);
-/* Columns that a terminal needs for valid UTF-8: two for East Asian characters and pictures, none for combining marks. */
+/* Columns that a terminal needs for valid UTF-8: two for East Asian characters and pictures, none for combining
+   marks. */
 MIRT__LIB int mirt__columns(const char *text);
 /* One line for people: formatted, made printable (see mirt_printable) and cut between characters to `size` bytes. */
 MIRT__LIB void mirt__vprint(char *out, size_t size, const char *format, va_list args);

@@ -46,10 +46,14 @@ MIRT__LIB const mirt_custom_metric *mirt__custom_metric_of(mirt_strategy *strate
     const char *name;
     if (!metric || !mirt__custom_named(metric->name) || !metric->record) return mirt__fail(MIRT_E_INVALID, "a custom metric needs a name in UTF-8 and a function"), (mirt_custom_metric *)NULL;
     if ((int)metric->direction < 0 || metric->direction > MIRT_MODE_MAX) {
-        return mirt__fail(MIRT_E_INVALID, "the custom metric %s: invalid direction (%d)", metric->name, (int)metric->direction), (mirt_custom_metric *)NULL;
+        return mirt__fail(MIRT_E_INVALID, "the custom metric %s: invalid direction (%d)", metric->name,
+                          (int)metric->direction),
+               (mirt_custom_metric *)NULL;
     }
     const mirt_custom_metric *known = mirt__custom_metric_by_name(strategy, metric->name);
-    if (known && known->record == metric->record && known->result == metric->result && known->user == metric->user && known->direction == metric->direction) return known;
+    if (known && known->record == metric->record && known->result == metric->result && known->user == metric->user &&
+        known->direction == metric->direction)
+        return known;
     struct mirt__custom_entry *e = mirt__custom_new(strategy, metric->name, &name);
     if (!e) return NULL;
     e->metric = *metric;

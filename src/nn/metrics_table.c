@@ -206,9 +206,12 @@ static const mirt__metric_class mirt__metric_table[MIRT__METRIC_COUNT] = {
     {"accuracy", mirt__accuracy_check, mirt__accuracy_record, 0, NULL, NULL, MIRT_MODE_MAX},
     {"binary_accuracy", mirt__values_check, NULL, 1, mirt__count_binary, mirt__mean_of_elements, MIRT_MODE_MAX},
     {"categorical_accuracy", mirt__categorical_check, NULL, 1, mirt__count_best, mirt__mean_of_samples, MIRT_MODE_MAX},
-    {"sparse_categorical_accuracy", mirt__sparse_check, NULL, 1, mirt__count_best, mirt__mean_of_samples, MIRT_MODE_MAX},
-    {"top_k_categorical_accuracy", mirt__categorical_check, NULL, 1, mirt__count_top_k, mirt__mean_of_samples, MIRT_MODE_MAX},
-    {"sparse_top_k_categorical_accuracy", mirt__sparse_check, NULL, 1, mirt__count_top_k, mirt__mean_of_samples, MIRT_MODE_MAX},
+    {"sparse_categorical_accuracy", mirt__sparse_check, NULL, 1, mirt__count_best, mirt__mean_of_samples,
+     MIRT_MODE_MAX},
+    {"top_k_categorical_accuracy", mirt__categorical_check, NULL, 1, mirt__count_top_k, mirt__mean_of_samples,
+     MIRT_MODE_MAX},
+    {"sparse_top_k_categorical_accuracy", mirt__sparse_check, NULL, 1, mirt__count_top_k, mirt__mean_of_samples,
+     MIRT_MODE_MAX},
     {"precision", mirt__any_check, NULL, 3, mirt__count_positives, mirt__precision_of, MIRT_MODE_MAX},
     {"recall", mirt__any_check, NULL, 3, mirt__count_positives, mirt__recall_of, MIRT_MODE_MAX},
     {"f1_score", mirt__any_check, NULL, 3, mirt__count_positives, mirt__f1_of, MIRT_MODE_MAX},
@@ -221,7 +224,9 @@ MIRT__LIB const mirt__metric_class *mirt__metric_class_get(mirt_metric metric) {
     return (int)metric > MIRT_METRIC_NONE && metric < MIRT__METRIC_COUNT ? &mirt__metric_table[metric] : NULL;
 }
 
-MIRT__LIB mirt_mode mirt__metric_direction(const mirt__metric_use *use) { return use->cls ? use->cls->direction : use->custom.direction; }
+MIRT__LIB mirt_mode mirt__metric_direction(const mirt__metric_use *use) {
+    return use->cls ? use->cls->direction : use->custom.direction;
+}
 
 MIRT__LIB int mirt__metric_sums(const mirt__metric_use *use) {
     return use->cls && use->cls->count ? (use->cls->sums ? use->cls->sums : 2 * use->options.num_thresholds) : 0;
