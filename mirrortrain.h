@@ -29613,7 +29613,7 @@ static void mirt__scan_run(const mirt__call *call) {
 static mirt_tensor *mirt__scan_op(int kind, mirt_tensor *x, int axis) {
     if (!x) return NULL;
     mirt__attrs a = mirt__no_attrs();
-    a.kind = (int)kind;
+    a.kind = kind;
     a.axis = axis;
     return mirt__record(x->node->graph, MIRT__OP_scan, &a, &x, 1);
 }
@@ -31142,7 +31142,7 @@ MIRT__TABLE mirt__op mirt__op_all_reduce = {"all_reduce", mirt__all_reduce_shape
 
 MIRT__LIB mirt_tensor *mirt__all_reduce_op(mirt_tensor **inout, int count, int kind) {
     mirt__attrs a = mirt__no_attrs();
-    a.kind = (int)kind;
+    a.kind = kind;
     if (!inout[0] || !mirt__record(inout[0]->node->graph, MIRT__OP_all_reduce, &a, inout, count)) return NULL;
     mirt__graph *graph = inout[0]->node->graph;
     for (int i = 0; i < count; i++) inout[i] = graph->node[graph->count - 1]->out[i];

@@ -40,7 +40,7 @@ MIRT__TABLE mirt__op mirt__op_all_reduce = {"all_reduce", mirt__all_reduce_shape
 
 MIRT__LIB mirt_tensor *mirt__all_reduce_op(mirt_tensor **inout, int count, int kind) {
     mirt__attrs a = mirt__no_attrs();
-    a.kind = (int)kind;
+    a.kind = kind;
     if (!inout[0] || !mirt__record(inout[0]->node->graph, MIRT__OP_all_reduce, &a, inout, count)) return NULL;
     mirt__graph *graph = inout[0]->node->graph;
     for (int i = 0; i < count; i++) inout[i] = graph->node[graph->count - 1]->out[i];

@@ -42,7 +42,7 @@ static void mirt__scan_run(const mirt__call *call) {
 static mirt_tensor *mirt__scan_op(int kind, mirt_tensor *x, int axis) {
     if (!x) return NULL;
     mirt__attrs a = mirt__no_attrs();
-    a.kind = (int)kind;
+    a.kind = kind;
     a.axis = axis;
     return mirt__record(x->node->graph, MIRT__OP_scan, &a, &x, 1);
 }
