@@ -1443,9 +1443,9 @@ typedef struct mirt_optimizer {
     float rho;                     /* RMSprop */
     bool centered;                 /* RMSprop: divided by the standard deviation of gradients */
     float weight_decay;            /* decoupled: weight -= weight * weight_decay * rate before the update. Loshchilov & Hutter 2019 */
-    const char *
-        exclude_from_weight_decay; /* words separated by commas: "bias,gamma,beta". A weight whose own name (that
-                                      after the last '/') contains one of them does not decay. Copied by mirt_compile */
+    /* Words separated by commas: "bias,gamma,beta". A weight whose own name (that after the last '/') contains one of
+       them does not decay. Copied by mirt_compile. */
+    const char *exclude_from_weight_decay;
     float clipnorm;                /* the gradient of each weight is scaled down to this norm, */
     float global_clipnorm;         /* or all of them together to this, */
     float clipvalue;               /* or its elements are cut off at this: one of the three */
@@ -1488,8 +1488,9 @@ typedef enum mirt_metric {
 } mirt_metric;
 #define MIRT_MAX_METRICS 8
 
-/* Whether small or large values of a log are better: what custom metrics declare, and callbacks that watch a log can be told. Losses
-   and mean errors are minimized, all other built-in metrics maximized. AUTO: not declared; of a callback, as the metric declares. */
+/* Whether small or large values of a log are better: what custom metrics declare, and callbacks that watch a log can be
+   told. Losses and mean errors are minimized, all other built-in metrics maximized. AUTO: not declared; of a callback,
+   as the metric declares. */
 typedef enum mirt_mode { MIRT_MODE_AUTO = 0, MIRT_MODE_MIN, MIRT_MODE_MAX } mirt_mode;
 
 typedef enum mirt_curve { MIRT_ROC = 0, MIRT_PR } mirt_curve;
@@ -1520,7 +1521,8 @@ typedef struct mirt_custom_metric {
     mirt_tensor *(*record)(mirt_tensor *labels, mirt_tensor *output, void *user);
     double (*result)(const double *sums, int count, int64_t samples, void *user);
     void *user;
-    mirt_mode direction; /* AUTO: not declared. A callback that watches it then needs a `mode`, and reports name no best epoch */
+    /* AUTO: not declared. A callback that watches it then needs a `mode`, and reports name no best epoch. */
+    mirt_mode direction;
 } mirt_custom_metric;
 
 /* Makes them known to mirt_load, by name, as mirt_compile does too. Copied. MIRT_E_INVALID, MIRT_E_NOMEM. */

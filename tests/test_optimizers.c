@@ -109,7 +109,6 @@ static void check_update(const golden_update *c, const char *cpu) {
     unsetenv("MIRT_CPU");
 }
 
-/* What Keras makes of gradients {0.5, bad, -0.25} and {3, 4} clipped to 1. */
 /* Keras looks for the words in a weight's own name: of a layer named "bias_head" the kernel decays, too. */
 static void check_excluded_names(void) {
     float x[2] = {0, 0}, y[1] = {0}, kernel[2], before[2], bias[1], one[1] = {1};
@@ -140,6 +139,7 @@ static void check_excluded_names(void) {
     mirt_strategy_destroy(s);
 }
 
+/* What Keras makes of gradients {0.5, bad, -0.25} and {3, 4} clipped to 1. */
 static void check_clipping(const char *cpu) {
     const float nan = (float)NAN, inf = (float)INFINITY;
     const struct {
