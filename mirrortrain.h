@@ -37759,6 +37759,7 @@ static bool mirt__variables_fit(const mirt_model *model) {
 
 /* What was asked for takes effect, in the models that share the weights too. */
 static void mirt__variables_freeze(mirt_model *model) {
+    mirt__variables_trained(model); /* as it was until now */
     for (int i = 0; i < model->num_variables; i++) model->variable[i].frozen = model->variable[i].freeze;
     for (mirt_model *m = model->strategy->models; m; m = m->next) {
         if (m->owner == model) mirt__variables_freeze(m);
@@ -37955,9 +37956,6 @@ MIRT__LIB mirt_status mirt__model_arrange(mirt_model *model) {
     mirt_model *root = mirt__root(model, NULL);
     if (mirt__variables_fit(root)) return MIRT_OK;
     if (mirt__check_movable(root) != MIRT_OK) return mirt_last_status();
-    for (mirt_model *m = root->strategy->models; m; m = m->next) {
-        if (mirt__root(m, NULL) == root) mirt__variables_trained(m); /* before they may be frozen */
-    }
     char *block[MIRT__MAX_DEVICES];
     mirt__weights_here(root);
     if (!mirt__weights_allocate(root, block)) return mirt_last_status();

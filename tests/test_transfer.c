@@ -382,7 +382,7 @@ static void check_made(void) {
 
 static int random_warnings(void) {
     int count = 0;
-    for (const char *at = log_text; (at = strstr(at, "is frozen with the random weights")) != NULL; at++) count++;
+    for (const char *at = log_text; (at = strstr(at, "frozen with the random weights")) != NULL; at++) count++;
     return count;
 }
 
@@ -420,6 +420,84 @@ static void check_random_base(void) {
     }
 }
 
+/* Logits of flattened images by three layers, the first two of them frozen and drawn by an initializer. */
+static mirt_model *frozen_layers(mirt_strategy *s, const char *name, int frozen, mirt_initializer initializer) {
+    static const char *const names[] = {"first", "second", "head"};
+    static const int units[] = {6, 5, IMAGE_CLASSES};
+    mirt_model *m = mirt_model_create(s, name);
+    mirt_tensor *x = mirt_flatten(mirt_input(m, MIRT_SHAPE(IMAGE_H, IMAGE_W, 1)));
+    for (int i = 0; i < 3; i++) {
+        mirt_dense_desc d;
+        memset(&d, 0, sizeof d);
+        d.units = units[i];
+        d.name = names[i];
+        d.kernel_initializer = initializer;
+        x = mirt_dense(x, &d);
+    }
+    mirt_model_output(m, x);
+    for (int i = 0; i < frozen; i++) mirt_set_trainable(m, names[i], false);
+    return m;
+}
+
+static bool trained_once(mirt_model *m) {
+    mirt_fit_desc fit;
+    memset(&fit, 0, sizeof fit);
+    fit.no_progress = true;
+    mirt_compile_desc c;
+    memset(&c, 0, sizeof c);
+    c.loss = MIRT_SPARSE_CATEGORICAL_CROSSENTROPY;
+    c.from_logits = true;
+    mirt_dataset *data = mirt_batch(mirt_arrays(images_x(0, 32), images_y(0, 32)), 16);
+    const bool good = mirt_compile(m, &c) == MIRT_OK && mirt_fit(m, data, &fit);
+    mirt_dataset_destroy(data);
+    return good;
+}
+
+/* Frozen layers of the model itself count as one base: one of them that was loaded says that all are meant. */
+static void check_random_layers(void) {
+    static const struct {
+        const char *what, *words;
+        int frozen;
+        bool constant, set;
+    } cases[] = {{"one layer", "plain: first is frozen with", 1, false, false},
+                 {"two layers", "plain: first and 1 more layers are frozen with", 2, false, false},
+                 {"two layers, one of them set", NULL, 2, false, true},
+                 {"two layers of a constant", NULL, 2, true, false}};
+    for (int i = 0; i < MIRT__COUNT(cases); i++) {
+        mirt_strategy *s = strategy_of(1, 1, 1);
+        mirt_model *m = frozen_layers(s, "plain", cases[i].frozen,
+                                      cases[i].constant ? mirt_constant(0.5f) : mirt_glorot_uniform());
+        const float bias[6] = {0};
+        log_text[0] = 0;
+        mirt_set_log(s, keep_log, NULL);
+        bool good = !cases[i].set || mirt_set_weight(m, "first/bias", bias, 6) == MIRT_OK;
+        good = good && trained_once(m);
+        ok(good && random_warnings() == (cases[i].words != NULL) &&
+               (!cases[i].words || strstr(log_text, cases[i].words)),
+           "%s frozen: %d warnings%s%s", cases[i].what, random_warnings(), good ? "" : ": ",
+           good ? "" : mirt_last_error());
+        mirt_strategy_destroy(s);
+    }
+}
+
+/* A part that was trained as a model of its own, before or after it became a part, is not random. */
+static void check_trained_part(void) {
+    for (int after = 0; after < 2; after++) {
+        mirt_strategy *s = strategy_of(1, 1, 1);
+        mirt_model *part = frozen_layers(s, "part", 0, mirt_glorot_uniform()), *m = mirt_model_create(s, "whole");
+        log_text[0] = 0;
+        mirt_set_log(s, keep_log, NULL);
+        bool good = after || trained_once(part);
+        mirt_tensor *x = mirt_call(part, mirt_input(m, MIRT_SHAPE(IMAGE_H, IMAGE_W, 1)), MIRT_TRAINING_AUTO);
+        mirt_model_output(m, named_dense(x, "head", IMAGE_CLASSES, MIRT_LINEAR));
+        if (after) good = trained_once(part);
+        good = good && mirt_set_trainable(m, "part", false) == MIRT_OK && trained_once(m);
+        ok(good && random_warnings() == 0, "a part that was trained %s it became one: %d warnings%s%s",
+           after ? "after" : "before", random_warnings(), good ? "" : ": ", good ? "" : mirt_last_error());
+        mirt_strategy_destroy(s);
+    }
+}
+
 int main(void) {
     const char *directory = work_directory();
     if (!directory) return 1;
@@ -431,6 +509,8 @@ int main(void) {
     check_features();
     check_made();
     check_random_base();
+    check_random_layers();
+    check_trained_part();
     check_names();
     remove(path);
     remove(path_b);
