@@ -202,6 +202,11 @@ static void test_categorical(void) {
     NOT_CATEGORICAL(mirt_make_array(bytes, MIRT_UINT8, MIRT_SHAPE(0)), 4, MIRT_E_SHAPE, "one label per sample");
     NOT_CATEGORICAL(mirt_make_array(bytes, (mirt_dtype)9, MIRT_SHAPE(3)), 4, MIRT_E_INVALID, "unknown dtype 9");
     NOT_CATEGORICAL(three, INT64_MAX, MIRT_E_NOMEM, "memory");
+    mirt_array odd = three;
+    for (int k = 0; k < 3; k++) {
+        odd.shape.rank = k == 0 ? -1 : k == 1 ? MIRT_MAX_RANK + 1 : INT_MAX;
+        NOT_CATEGORICAL(odd, 3, MIRT_E_SHAPE, "one label per sample");
+    }
     ok(mirt_to_categorical(mirt_make_array(NULL, MIRT_UINT8, MIRT_SHAPE(3)), 4, &out) != MIRT_OK &&
            mirt_to_categorical(three, 4, NULL) != MIRT_OK,
        "nothing given");

@@ -170,7 +170,6 @@ MIRT_API mirt_status mirt_to_categorical(mirt_array labels, int64_t classes, mir
     MIRT__ENTER;
     static const char *const caller = "mirt_to_categorical";
     char text[96];
-    const int64_t count = mirt__shape_count(&labels.shape);
     const double most = classes > 0 ? (double)classes : (double)INT32_MAX;
     double largest = 0;
     size_t bytes;
@@ -178,7 +177,9 @@ MIRT_API mirt_status mirt_to_categorical(mirt_array labels, int64_t classes, mir
     if (!labels.data || !out) return mirt__fail_missing(caller, labels.data ? "place for the array" : "labels");
     if (!mirt__dtype_known(labels.dtype))
         return mirt__fail(MIRT_E_INVALID, "%s: the labels have the unknown dtype %d", caller, (int)labels.dtype);
-    if (labels.shape.rank < 1 || count < 1 || count != labels.shape.dim[0])
+    const bool ranked = labels.shape.rank >= 1 && labels.shape.rank <= MIRT_MAX_RANK;
+    const int64_t count = ranked ? mirt__shape_count(&labels.shape) : 0;
+    if (count < 1 || count != labels.shape.dim[0])
         return mirt__fail(MIRT_E_SHAPE, "%s: one label per sample is needed, (n) or (n, 1), not %s", caller,
                           mirt__shape_text(&labels.shape, text));
     if (classes < 0) return mirt__fail(MIRT_E_INVALID, "%s: %lld classes", caller, (long long)classes);
