@@ -27593,6 +27593,18 @@ MIRT_API int64_t mirt_corrupt_images(const mirt_dataset *dataset, mirt_corrupt_f
 
 /* >>making data sets */
 
+static mirt_status mirt__images_check_names(const char *caller, const mirt_image_directory_desc *desc) {
+    if (desc->class_names && desc->num_class_names < 1)
+        return mirt__fail(MIRT_E_INVALID, "%s: class_names needs num_class_names", caller);
+    for (int i = 0; desc->class_names && i < desc->num_class_names; i++) {
+        for (int k = 0; k < i || !desc->class_names[i]; k++) {
+            if (!desc->class_names[i] || strcmp(desc->class_names[i], desc->class_names[k]) == 0)
+                return mirt__fail(MIRT_E_INVALID, "%s: class %d has no name of its own", caller, i);
+        }
+    }
+    return MIRT_OK;
+}
+
 static mirt_status mirt__images_check(const char *caller, const mirt_image_directory_desc *desc) {
     const double split = desc->validation_split;
     if (desc->height < 1 || desc->width < 1)
@@ -27607,13 +27619,7 @@ static mirt_status mirt__images_check(const char *caller, const mirt_image_direc
     if (desc->batch_size < MIRT_NO_BATCH) return mirt__fail(MIRT_E_INVALID, "%s: batches of %lld", caller, (long long)desc->batch_size);
     if (desc->crop_to_aspect_ratio && desc->pad_to_aspect_ratio)
         return mirt__fail(MIRT_E_INVALID, "%s: an image is cropped or padded to the aspect ratio, not both", caller);
-    if (desc->class_names && desc->num_class_names < 1) return mirt__fail(MIRT_E_INVALID, "%s: class_names needs num_class_names", caller);
-    for (int i = 0; desc->class_names && i < desc->num_class_names; i++) {
-        for (int k = 0; k < i || !desc->class_names[i]; k++) {
-            if (!desc->class_names[i] || strcmp(desc->class_names[i], desc->class_names[k]) == 0)
-                return mirt__fail(MIRT_E_INVALID, "%s: class %d has no name of its own", caller, i);
-        }
-    }
+    if (mirt__images_check_names(caller, desc) != MIRT_OK) return MIRT_E_INVALID;
     if (desc->class_names && (desc->labels || desc->label_mode == MIRT_LABELS_NONE))
         return mirt__fail(MIRT_E_INVALID, "%s: class_names are for labels by subdirectories", caller);
     if (!(split >= 0 && split < 1)) return mirt__fail(MIRT_E_INVALID, "%s: a validation_split of %g: it must be above 0 and below 1", caller, split);
@@ -27873,6 +27879,7 @@ MIRT_API mirt_status mirt_image_directory_part(const char *directory, const mirt
     if (part != MIRT_SUBSET_TRAINING && part != MIRT_SUBSET_VALIDATION)
         return mirt__fail(MIRT_E_INVALID, "%s: no part %d", caller, (int)part);
     mirt__images_defaults(given, &desc);
+    if (mirt__images_check_names(caller, &desc) != MIRT_OK) return MIRT_E_INVALID;
     mirt_status status = mirt__image_parts_find(&parts, directory, &desc);
     const char *found = part == MIRT_SUBSET_TRAINING ? parts.training : parts.validation;
     const size_t length = found ? strlen(found) + 1 : 0;

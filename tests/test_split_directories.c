@@ -138,6 +138,15 @@ static void test_split_already(void) {
        mirt_last_error());
     ok(mirt_image_directory_part(NULL, NULL, MIRT_SUBSET_TRAINING, path, sizeof path) == MIRT_E_INVALID, "%s",
        mirt_last_error());
+    static const char *const nameless[] = {"train", NULL}, *const same[] = {"train", "train"};
+    mirt_image_directory_desc odd;
+    memset(&odd, 0, sizeof odd);
+    for (int k = 0; k < 3; k++) {
+        odd.class_names = k == 1 ? same : nameless;
+        odd.num_class_names = k < 2 ? 2 : 0;
+        ok(mirt_image_directory_part(root, &odd, MIRT_SUBSET_TRAINING, path, sizeof path) == MIRT_E_INVALID, "%s",
+           mirt_last_error());
+    }
     ok(mirt_image_directory_part(at_root("none"), NULL, MIRT_SUBSET_TRAINING, path, sizeof path) == MIRT_E_NOT_FOUND,
        "%s", mirt_last_error());
     make_directories("old/");
