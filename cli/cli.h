@@ -120,6 +120,8 @@ int wait_for_child(void);
 /* From here on the first SIGINT, SIGTERM or SIGHUP, unless it is ignored, makes a fit of `model` end after its step; a second one ends
    the process. */
 void catch_signals(mirt_model *model);
+/* Before the model is destroyed: the signals end the process again. */
+void release_signals(void);
 /* The first signal so far, or 0. */
 int caught_signal(void);
 const char *name_of_signal(int number);

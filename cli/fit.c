@@ -166,6 +166,7 @@ int run_fit(const options *given) {
     bool open = strategy && (is_for_digits(o) ? open_digits_job(strategy, o, &j, &status) : open_photo_job(strategy, o, &j, &status));
     if (open && o->init && mirt_load_weights(j.model, o->init) != MIRT_OK) status = complain_of_library();
     else if (open) status = train(&j, o);
+    release_signals();
     mirt_dataset_destroy(j.test);
     mirt_dataset_destroy(j.training);
     mirt_strategy_destroy(strategy);

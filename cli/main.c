@@ -130,7 +130,7 @@ int main(int argc, char **argv) {
     }
     if (fflush(stdout) != 0 || ferror(stdout)) {
         complain("stdout cannot be written");
-        return EXIT_FAILED;
+        return status == EXIT_OK ? EXIT_FAILED : status;
     }
     return status;
 }

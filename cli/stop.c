@@ -2,6 +2,8 @@
 #define _POSIX_C_SOURCE 200809L
 #include "cli.h"
 
+#include <errno.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,13 +19,18 @@ static volatile sig_atomic_t asked;
 
 static void on_signal(int number) {
     static const char text[] = "\nfinishing the step; a second signal ends at once\n";
+    const int code = errno; /* of the code that was interrupted */
+    struct pollfd err = {2, POLLOUT, 0};
     asked = number;
+    signal(SIGPIPE, SIG_IGN); /* Ctrl-C ends the reader of a pipe too, and the checkpoint is still to be written */
     for (int i = 0; i < ASKING; i++) {
         if (taken[i]) signal(asking[i], SIG_DFL);
     }
     mirt_request_stop(trained);
-    const ssize_t wrote = write(2, text, sizeof text - 1);
+    /* A pipe that is full and not read would hold the handler, and with it the second signal. */
+    const ssize_t wrote = poll(&err, 1, 0) == 1 ? write(2, text, sizeof text - 1) : 0;
     (void)wrote;
+    errno = code;
 }
 
 void catch_signals(mirt_model *model) {
@@ -38,6 +45,14 @@ void catch_signals(mirt_model *model) {
         taken[i] = sigaction(asking[i], NULL, &before[i]) == 0 && before[i].sa_handler == SIG_DFL; /* nohup ignores SIGHUP */
         if (taken[i]) sigaction(asking[i], &stop, NULL);
     }
+}
+
+void release_signals(void) {
+    for (int i = 0; i < ASKING; i++) {
+        if (taken[i]) signal(asking[i], SIG_DFL);
+        taken[i] = false;
+    }
+    trained = NULL;
 }
 
 int caught_signal(void) { return asked; }
@@ -61,11 +76,28 @@ static void add_word(char *out, size_t size, const char *word) {
     snprintf(out + used, size - used, "'");
 }
 
+/* A command that contains what a line cannot show, such as a newline in a name, as a line that a shell turns into it. */
+static char *one_line(const char *words) {
+    const size_t size = 5 * strlen(words) + 32;
+    char *text = (char *)malloc(size);
+    if (!text) return NULL;
+    size_t used = (size_t)snprintf(text, size, "eval \"$(printf %%b '");
+    for (const unsigned char *at = (const unsigned char *)words; *at; at++) {
+        const bool plain = *at >= ' ' && *at < 127 && *at != '\'' && *at != '\\' && *at != '!';
+        used += (size_t)snprintf(text + used, size - used, plain ? "%c" : "\\0%03o", *at);
+    }
+    snprintf(text + used, size - used, "')\"");
+    return text;
+}
+
 char *resume_command(const options *o) {
     size_t size = sizeof " --resume";
     for (int i = 0; i < o->argc; i++) size += 4 * strlen(o->argv[i]) + 4;
     char *text = (char *)calloc(size, 1);
     for (int i = 0; text && i < o->argc; i++) add_word(text, size, o->argv[i]);
     if (text && !o->resume) add_word(text, size, "--resume");
-    return text;
+    if (!text || mirt_printable(text, NULL, 0) == strlen(text)) return text;
+    char *line = one_line(text);
+    free(text);
+    return line;
 }
