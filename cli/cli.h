@@ -133,6 +133,9 @@ void log_interruption(const options *o, const char *resume);
 /* Monotonic. */
 double seconds_now(void);
 
+/* First of all: no file gets the number of a standard stream that is closed, which would print into it. Printing fails
+   there as before. */
+void hold_streams(void);
 /* A regular file, or NULL and errno; to append to, one that is there and no link. */
 FILE *open_to_read(const char *path);
 FILE *open_to_append(const char *path);

@@ -29,6 +29,13 @@ const char *reason_of(int code) {
     return code == ELOOP || code == EMLINK ? "it is a symbolic link; remove it" : strerror(code);
 }
 
+void hold_streams(void) {
+    for (int fd = 0; fd <= 2; fd++) {
+        if (fcntl(fd, F_GETFD) >= 0 || errno != EBADF) continue;
+        if (open("/dev/null", fd == 0 ? O_WRONLY : O_RDONLY) != fd) return; /* the lowest number that is free */
+    }
+}
+
 FILE *open_to_read(const char *path) {
     const int fd = open_regular(path, O_RDONLY);
     FILE *file = fd < 0 ? NULL : fdopen(fd, "rb");

@@ -106,6 +106,7 @@ static const command *find_command(const char *name) {
 static bool is_help(const char *word) { return strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0 || strcmp(word, "help") == 0; }
 
 int main(int argc, char **argv) {
+    hold_streams();
     signal(SIGXFSZ, SIG_IGN); /* beyond the limit for a file's size a write fails then, with a reason */
     if (argc < 2) {
         print_help(stderr);

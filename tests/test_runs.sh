@@ -57,6 +57,9 @@ kill -9 $at_work
 wait $at_work 2>/dev/null
 tap_check "one that was killed is at work no more" fit busy --max-steps 3
 tap_check "and nothing of the lock is left" test ! -e busy/.lock
+"$program" fit --threads 1 --batch 8 --max-steps 400 --log-steps --run closed <&- >&- 2>&-
+tap_check "without standard streams: status 1, as nothing can be printed" test $? -eq 1
+tap_check "and no file gets what would be printed" sh -c "grep -q '\"end\"' closed/log.jsonl && ! grep -v '^{.*}\$' closed/log.jsonl"
 if (trap '' XFSZ && ulimit -f 100) 2>/dev/null; then
     fit full --max-steps 12 --checkpoint-every 5
     (trap '' XFSZ && ulimit -f 100 && fit full --max-steps 30 --checkpoint-every 5 --resume)
