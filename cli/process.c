@@ -61,6 +61,7 @@ bool start_again(const options *o, const char *const *more, int count) {
         posix_spawnattr_setsigmask(&as, &usual);
         fflush(stdout);
         fflush(stderr);
+        signal(SIGCHLD, SIG_DFL); /* where it is ignored, the status of a child is lost */
         code = access(self, X_OK) == 0 ? posix_spawn(&child, self, NULL, &as, words, environ)
                                        : posix_spawnp(&child, o->argv[0], NULL, &as, words, environ);
         posix_spawnattr_destroy(&as);

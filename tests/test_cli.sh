@@ -108,6 +108,8 @@ line='^bench: model=mnist batch=[0-9]* dtype=float32 images_per_second=[0-9.]* m
 run bench --batch 8,16 --steps 5 --devices 2 --threads 1
 gives "bench" 0 "mode=train size=28 devices=2 threads=1 steps=5"
 is "bench: a line for each batch" "$(grep -c "$line" out) $(sed 's/.* batch=\([0-9]*\) .*/\1/' out | tr '\n' ' ')" "2 8 16 "
+(trap '' CHLD; exec "$program" bench --batch 8,16 --steps 5 --threads 1) >out 2>err </dev/null
+is "bench where SIGCHLD is ignored" "$? $(grep -c "$line" out)" "0 2"
 run bench --forward --profile --batch 4 --steps 5
 gives "bench --forward" 0 "mode=forward"
 gives "bench --profile names the layers" 0 "dense_1"
