@@ -3600,8 +3600,17 @@ MIRT__LIB mirt_status mirt__fail_at(const char *format, ...) {
 
 static const char mirt__error_before[] = "; the failure before it: ";
 
+/* Whether a failed call of the library can be why an argument is NULL: paths, places for results and data are the caller's own. */
+static bool mirt__is_made_here(const char *what) {
+    static const char *const made[] = {"strategy", "model", "data set", "tensor", "output", "function", "writer"};
+    for (int i = 0; i < MIRT__COUNT(made); i++) {
+        if (strcmp(what, made[i]) == 0) return true;
+    }
+    return false;
+}
+
 MIRT__LIB mirt_status mirt__fail_missing(const char *caller, const char *what) {
-    if (mirt__last_error.status == MIRT_OK) return mirt__fail(MIRT_E_INVALID, "%s: no %s", caller, what);
+    if (mirt__last_error.status == MIRT_OK || !mirt__is_made_here(what)) return mirt__fail(MIRT_E_INVALID, "%s: no %s", caller, what);
     char cause[MIRT__ERROR_SIZE];
     const char *last = strstr(mirt__last_error.text, mirt__error_before);
     snprintf(cause, sizeof cause, "%s", last ? last + strlen(mirt__error_before) : mirt__last_error.text);
@@ -27098,6 +27107,32 @@ static void mirt__walk_free(mirt__walk *walk) {
     mirt__free(walk->file);
 }
 
+/* Parts of a directory that is already split; three names mean validation. */
+enum { MIRT__PART_TRAIN = 0, MIRT__PART_VALIDATION, MIRT__PART_TEST = 4, MIRT__PARTS };
+static const char *const mirt__part_names[MIRT__PARTS] = {"train", "validation", "val", "valid", "test"};
+
+/* Whether `path` is below the subdirectory `name` of `root`. */
+static bool mirt__is_below(const char *path, const char *root, const char *name) {
+    const size_t size = strlen(root), length = strlen(name);
+    if (strncmp(path, root, size) != 0) return false;
+    path += size + (path[size] == '/');
+    return strncmp(path, name, length) == 0 && path[length] == '/';
+}
+
+/* What was just walked deeply is a class. One that is split into parts with subdirectories is a data set itself, whose classes
+   would become one; class_names that list it make it a class. */
+static mirt_status mirt__walk_refuse_parts(const mirt__walk *walk, const char *root) {
+    int found[MIRT__PARTS] = {0}, second = MIRT__PART_VALIDATION;
+    for (int64_t i = 1; i < walk->dirs; i++) {
+        for (int k = 0; k < MIRT__PARTS; k++) found[k] |= mirt__is_below(walk->dir[i].path, root, mirt__part_names[k]);
+    }
+    while (second < MIRT__PARTS && !found[second]) second++;
+    if (!found[MIRT__PART_TRAIN] || second == MIRT__PARTS) return MIRT_OK;
+    return mirt__fail(MIRT_E_INVALID,
+                      "%s would be a class, but is split into train/ and %s/ itself: pass %s; class_names that list it make "
+                      "it a class", root, mirt__part_names[second], root);
+}
+
 /* All images below `root`, which get this label. */
 static mirt_status mirt__image_list_add_tree(mirt__image_list *list, mirt__walk *walk, const char *root, bool follow, int32_t label) {
     mirt_status status = mirt__walk_run(walk, root, true, follow);
@@ -27143,6 +27178,7 @@ static mirt_status mirt__image_list_by_class(mirt__image_list *list, mirt__walk 
     for (int i = 0; i < list->num_classes && status == MIRT_OK; i++) {
         const char *root = mirt__walk_join(walk, directory, list->classes[i]);
         status = root ? mirt__image_list_add_tree(list, walk, root, desc->follow_links, i) : MIRT_E_NOMEM;
+        if (status == MIRT_OK && !desc->class_names) status = mirt__walk_refuse_parts(walk, root);
     }
     return status;
 }
@@ -27200,10 +27236,6 @@ MIRT__LIB mirt_status mirt__image_list_directory(mirt__image_list *list, const c
 }
 
 /* >>directories that are already split */
-
-/* Three names mean validation. */
-enum { MIRT__PART_TRAIN = 0, MIRT__PART_VALIDATION, MIRT__PART_TEST = 4, MIRT__PARTS };
-static const char *const mirt__part_names[MIRT__PARTS] = {"train", "validation", "val", "valid", "test"};
 
 typedef struct mirt__split {
     bool found[MIRT__PARTS];

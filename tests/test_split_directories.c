@@ -136,8 +136,10 @@ static void test_split_already(void) {
        mirt_last_error());
     ok(mirt_image_directory_part(root, NULL, MIRT_SUBSET_ALL, path, sizeof path) == MIRT_E_INVALID, "%s",
        mirt_last_error());
-    ok(mirt_image_directory_part(NULL, NULL, MIRT_SUBSET_TRAINING, path, sizeof path) == MIRT_E_INVALID, "%s",
-       mirt_last_error());
+    ok(mirt_image_directory_part(at_root("none"), NULL, MIRT_SUBSET_TRAINING, path, sizeof path) == MIRT_E_NOT_FOUND &&
+           mirt_image_directory_part(NULL, NULL, MIRT_SUBSET_TRAINING, path, sizeof path) == MIRT_E_INVALID &&
+           strcmp(mirt_last_error(), "mirt_image_directory_part: no directory") == 0,
+       "a message that does not depend on the failure before: %s", mirt_last_error());
     static const char *const nameless[] = {"train", NULL}, *const same[] = {"train", "train"};
     mirt_image_directory_desc odd;
     memset(&odd, 0, sizeof odd);
@@ -209,6 +211,32 @@ static void test_split_names(void) {
     remove_tree();
 }
 
+/* A directory one level above the data set would be one class. */
+static void test_split_class(void) {
+    static const char *const nested[] = {"inner", "other", NULL};
+    mirt_image_directory_desc desc = split_desc();
+    desc.validation_split = 0;
+    start_tree("above");
+    put("inner/train/cats/a.bmp", 2, 2);
+    put("inner/val/cats/a.bmp", 2, 2);
+    put("other/a.bmp", 2, 2);
+    ok(refused(root, &desc, MIRT_E_INVALID, "inner would be a class, but is split into train/ and val/ itself: pass "),
+       "a class that is split itself: %s", mirt_last_error());
+    desc.class_names = nested, desc.num_class_names = 2;
+    mirt_dataset *dataset = mirt_image_dataset_from_directory(root, &desc);
+    ok(dataset && mirt_dataset_size(dataset) == 3, "unless class_names list it");
+    mirt_dataset_destroy(dataset);
+    desc.class_names = NULL;
+    put("other/deep/train/cats/a.bmp", 2, 2);
+    put("other/deep/val/cats/a.bmp", 2, 2);
+    ok(refused(at_root("other"), &desc, MIRT_E_INVALID, "other/deep would be a class"), "%s", mirt_last_error());
+    desc.class_names = nested + 1, desc.num_class_names = 1;
+    dataset = mirt_image_dataset_from_directory(root, &desc);
+    ok(dataset && mirt_dataset_size(dataset) == 3, "parts deeper within a class are files of it");
+    mirt_dataset_destroy(dataset);
+    remove_tree();
+}
+
 /* Parts without classes or images, and parts that are links. */
 static void test_split_places(void) {
     static const char *const train[] = {"train", NULL}, *const validation[] = {"validation", NULL};
@@ -243,6 +271,7 @@ static void test_split_places(void) {
 int main(void) {
     test_split_already();
     test_split_names();
+    test_split_class();
     test_split_places();
     return done_testing();
 }

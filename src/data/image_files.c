@@ -233,6 +233,32 @@ static void mirt__walk_free(mirt__walk *walk) {
     mirt__free(walk->file);
 }
 
+/* Parts of a directory that is already split; three names mean validation. */
+enum { MIRT__PART_TRAIN = 0, MIRT__PART_VALIDATION, MIRT__PART_TEST = 4, MIRT__PARTS };
+static const char *const mirt__part_names[MIRT__PARTS] = {"train", "validation", "val", "valid", "test"};
+
+/* Whether `path` is below the subdirectory `name` of `root`. */
+static bool mirt__is_below(const char *path, const char *root, const char *name) {
+    const size_t size = strlen(root), length = strlen(name);
+    if (strncmp(path, root, size) != 0) return false;
+    path += size + (path[size] == '/');
+    return strncmp(path, name, length) == 0 && path[length] == '/';
+}
+
+/* What was just walked deeply is a class. One that is split into parts with subdirectories is a data set itself, whose classes
+   would become one; class_names that list it make it a class. */
+static mirt_status mirt__walk_refuse_parts(const mirt__walk *walk, const char *root) {
+    int found[MIRT__PARTS] = {0}, second = MIRT__PART_VALIDATION;
+    for (int64_t i = 1; i < walk->dirs; i++) {
+        for (int k = 0; k < MIRT__PARTS; k++) found[k] |= mirt__is_below(walk->dir[i].path, root, mirt__part_names[k]);
+    }
+    while (second < MIRT__PARTS && !found[second]) second++;
+    if (!found[MIRT__PART_TRAIN] || second == MIRT__PARTS) return MIRT_OK;
+    return mirt__fail(MIRT_E_INVALID,
+                      "%s would be a class, but is split into train/ and %s/ itself: pass %s; class_names that list it make "
+                      "it a class", root, mirt__part_names[second], root);
+}
+
 /* All images below `root`, which get this label. */
 static mirt_status mirt__image_list_add_tree(mirt__image_list *list, mirt__walk *walk, const char *root, bool follow, int32_t label) {
     mirt_status status = mirt__walk_run(walk, root, true, follow);
@@ -278,6 +304,7 @@ static mirt_status mirt__image_list_by_class(mirt__image_list *list, mirt__walk 
     for (int i = 0; i < list->num_classes && status == MIRT_OK; i++) {
         const char *root = mirt__walk_join(walk, directory, list->classes[i]);
         status = root ? mirt__image_list_add_tree(list, walk, root, desc->follow_links, i) : MIRT_E_NOMEM;
+        if (status == MIRT_OK && !desc->class_names) status = mirt__walk_refuse_parts(walk, root);
     }
     return status;
 }
@@ -335,10 +362,6 @@ MIRT__LIB mirt_status mirt__image_list_directory(mirt__image_list *list, const c
 }
 
 /* >>directories that are already split */
-
-/* Three names mean validation. */
-enum { MIRT__PART_TRAIN = 0, MIRT__PART_VALIDATION, MIRT__PART_TEST = 4, MIRT__PARTS };
-static const char *const mirt__part_names[MIRT__PARTS] = {"train", "validation", "val", "valid", "test"};
 
 typedef struct mirt__split {
     bool found[MIRT__PARTS];
