@@ -4290,6 +4290,11 @@ static mirt_status mirt__file_fail(const char *path, const char *what) {
     return mirt__fail(status, "%s: %s: %s", path, what, strerror(code));
 }
 
+static mirt_status mirt__file_fail_pipe(const char *path) {
+    return mirt__fail(MIRT_E_IO, "%s: is a pipe or a terminal, which cannot be written to at a position; name a regular file",
+                      path);
+}
+
 static mirt_status mirt__file_too_large(const char *path, size_t limit) {
     return mirt__fail(MIRT_E_FORMAT, "%s: the file is larger than the %zu bytes that are allowed here", path, limit);
 }
@@ -4486,6 +4491,7 @@ static mirt_status mirt__file_write_at(int fd, const char *path, uint64_t offset
         ssize_t put = MIRRORTRAIN_PWRITE(fd, from, chunk, (off_t)offset);
         if (put < 0 && errno == EINTR) continue;
         if (put == 0) errno = ENOSPC;
+        if (put < 0 && errno == ESPIPE) return mirt__file_fail_pipe(path);
         if (put <= 0) return mirt__file_fail(path, "cannot write");
         from += put;
         offset += (uint64_t)put;
@@ -4626,7 +4632,9 @@ MIRT__LIB mirt_status mirt__append_open(mirt__appender *a, const char *path, int
     if (!(a->path = mirt__strdup(path))) return mirt_last_status();
     a->fd = mirt__file_open_as(path, O_WRONLY | O_CREAT | O_NONBLOCK | O_NOFOLLOW, 0666);
     if (a->fd < 0 && (errno == ELOOP || errno == EMLINK)) return mirt__append_follow(a, path);
-    mirt_status status = a->fd < 0 ? mirt__file_fail(path, "cannot open for writing") : mirt__append_prepare(a, keep);
+    mirt_status status = a->fd >= 0       ? mirt__append_prepare(a, keep)
+                         : errno == ENXIO ? mirt__file_fail_pipe(path) /* nobody reads from it yet */
+                                          : mirt__file_fail(path, "cannot open for writing");
     return status == MIRT_OK ? MIRT_OK : mirt__append_forget(a, status);
 }
 

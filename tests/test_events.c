@@ -4,6 +4,7 @@
 #include "../mirrortrain.h"
 #include "tap.h"
 
+#include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -245,6 +246,14 @@ static void test_failures(void) {
         refused(csv("/dev/full", 0, false), "/dev/full", "a full disk");
         refused(json("/dev/full", 1), "/dev/full", "the same of JSON");
     }
+    int reader = -1;
+    ok(mkfifo(path_of("refused"), 0600) == 0, "a pipe");
+    for (int i = 0; i < 2; i++) { /* without a reader, and with one */
+        refused(csv(path_of("refused"), 0, false), "a pipe or a terminal, which cannot be written to at a position",
+                i ? "a CSV log to a pipe that is read" : "a CSV log to a pipe");
+        if (i == 0) reader = open(path_of("refused"), O_RDONLY | O_NONBLOCK);
+    }
+    ok(reader >= 0 && close(reader) == 0, "the pipe had a reader");
     ok(!mirt_csv_logger(NULL) && mirt_last_status() == MIRT_E_INVALID, "a log without a path: %s", mirt_last_error());
     ok(!csv("x", '"', false), "a quote as separator: %s", mirt_last_error());
     ok(!json("x", -1), "steps below zero: %s", mirt_last_error());
