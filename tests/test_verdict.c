@@ -363,7 +363,10 @@ static void check_words(void) {
     t.sample_seconds = 62e-3 * 4 / 32 - 1e-5;
     says(&t, MIRT_SLOW_INPUT, "input-bound: 38 % of the step waits for JPEG decoding; 2 workers, 4 would do; if fixed: x1.6");
     t.cores = 2;
-    says(&t, MIRT_SLOW_INPUT, "input-bound: 38 % of the step waits for JPEG decoding; 2 workers, 4 would do, but there are 2 cores: mirt_cache keeps what is made; if fixed: x1.6");
+    says(&t, MIRT_SLOW_INPUT, "input-bound: 38 % of the step waits for JPEG decoding; 2 workers, 4 would do, but there are 2 cores: keep what is made in memory (mirt_cache); if fixed: x1.6");
+    t.steps = 4;
+    says(&t, MIRT_BALANCED, "4 steps: too few to tell what takes the time, 5 are needed");
+    t.steps = 100;
     t.ahead = false;
     says(&t, MIRT_SLOW_INPUT, "input-bound: 38 % of the step waits for JPEG decoding; nothing is made ahead: mirt_prefetch behind mirt_batch; if fixed: x1.6");
     t = numbers(2, 8, update);

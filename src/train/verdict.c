@@ -1,6 +1,8 @@
 #include "timeline.h"
 /* What the seconds of a fit say, in words: a function of the numbers alone. */
 
+enum { MIRT__LEAST_STEPS = 5 };
+
 /* Of the mean step. */
 typedef struct mirt__costs {
     double wall, compute, input, update, reduce, meet, other; /* meet: starting, and waiting for each other */
@@ -104,9 +106,9 @@ static void mirt__verdict_input(mirt_timing *t, const mirt__costs *c) {
     const int needed = left > 0 && t->sample_seconds > 0 ? (int)ceil(t->sample_seconds * rows / left) : 0;
     mirt__say(t, "input-bound: %.0f %% of the step waits for %s; ", 100 * t->share, t->input);
     if (!t->ahead) mirt__say(t, "nothing is made ahead: mirt_prefetch behind mirt_batch");
-    else if (!t->parallel) mirt__say(t, "one thread makes the samples, as a stream must: mirt_cache, or samples that can be reached in any order");
-    else if (needed <= t->workers) mirt__say(t, "%d worker%s, which wait for something themselves: mirt_cache keeps what they make", t->workers, t->workers == 1 ? "" : "s");
-    else if (needed > t->cores) mirt__say(t, "%d worker%s, %d would do, but there %s %d core%s: mirt_cache keeps what is made", t->workers, t->workers == 1 ? "" : "s", needed, t->cores == 1 ? "is" : "are", t->cores, t->cores == 1 ? "" : "s");
+    else if (!t->parallel) mirt__say(t, "one thread makes the samples, as a stream must: keep them in memory (mirt_cache), or take samples that can be reached in any order");
+    else if (needed <= t->workers) mirt__say(t, "%d worker%s, which wait for something themselves: keep what they make in memory (mirt_cache)", t->workers, t->workers == 1 ? "" : "s");
+    else if (needed > t->cores) mirt__say(t, "%d worker%s, %d would do, but there %s %d core%s: keep what is made in memory (mirt_cache)", t->workers, t->workers == 1 ? "" : "s", needed, t->cores == 1 ? "is" : "are", t->cores, t->cores == 1 ? "" : "s");
     else mirt__say(t, "%d worker%s, %d would do", t->workers, t->workers == 1 ? "" : "s", needed);
 }
 
@@ -170,6 +172,11 @@ MIRT__LIB void mirt__verdict(mirt_timing *t) {
     t->speedup = 1;
     t->verdict[0] = 0;
     if (!t->steps || t->wall <= 0) return;
+    if (t->steps < MIRT__LEAST_STEPS) { /* the first step alone, slower than others, would decide */
+        mirt__say(t, "%lld step%s: too few to tell what takes the time, %d are needed", (long long)t->steps,
+                  t->steps == 1 ? "" : "s", MIRT__LEAST_STEPS);
+        return;
+    }
     mirt__costs_of(t, &c);
     if (c.input > 0.12 * c.wall && c.input > 50e-6) mirt__blame(t, MIRT_SLOW_INPUT, c.input, c.wall);
     if (c.other > 0.1 * c.wall) mirt__blame(t, MIRT_SLOW_CALLBACKS, c.other, c.wall);
