@@ -2221,6 +2221,9 @@ typedef double mirt__real;
 typedef float mirt__real;
 #endif
 
+/* Threads that work together (base/team.h). */
+typedef struct mirt__team mirt__team;
+
 /* Functions that CPUs and GPUs both run. */
 #ifdef __CUDACC__
 #define MIRT__BOTH static inline __host__ __device__
@@ -2277,8 +2280,6 @@ MIRT__BOTH void mirt__philox(const uint32_t counter[4], const uint32_t key[2], u
    scratch_per_thread * team size bytes, aligned, where scratch_per_thread comes from the
    ..._scratch function of the call; `shared` likewise from ..._shared, once per call. These two
    depend on the arguments' shapes (at the largest row count), never on the table. */
-
-typedef struct mirt__team mirt__team;
 
 /* Where a kernel runs. */
 typedef struct mirt__where {
@@ -3296,8 +3297,6 @@ MIRT__LIB int mirt__thread_start(mirt__thread *thread, void *(*fn)(void *arg), v
 #ifndef MIRT__TEAM_H
 #define MIRT__TEAM_H
 /* A team of long-lived threads; the caller is always member 0. */
-
-typedef struct mirt__team mirt__team;
 
 /* Starts size - 1 threads. Members spin for a short while between jobs only when `spin`: set it
    false when threads outnumber cores. NULL with the error set. */

@@ -50,6 +50,7 @@ for cc in gcc clang; do
         compile "$language with -Wconversion" $language $warnings -Wconversion -Wsign-conversion -fsyntax-only -I. \
             mirrortrain.c "$tmp/uses.c"
     done
+    compile "$cc declares in C99" $cc -std=c99 $warnings -fsyntax-only -I. "$tmp/uses.c"
     compile "$cc declares, then implements, in one unit" $cc -std=c11 $warnings -fsyntax-only -I. "$tmp/twice.c"
     compile "$cc with MIRRORTRAIN_STATIC" $cc -std=c11 $warnings -O0 -I. "$tmp/static.c" -o "$tmp/$cc-static" -lm -lpthread
     for language in c cxx; do

@@ -4,8 +4,6 @@
 
 #include "base.h"
 
-typedef struct mirt__team mirt__team;
-
 /* Starts size - 1 threads. Members spin for a short while between jobs only when `spin`: set it
    false when threads outnumber cores. NULL with the error set. */
 MIRT__LIB mirt__team *mirt__team_create(int size, bool spin);

@@ -12,6 +12,9 @@ typedef double mirt__real;
 typedef float mirt__real;
 #endif
 
+/* Threads that work together (base/team.h). */
+typedef struct mirt__team mirt__team;
+
 /* Functions that CPUs and GPUs both run. */
 #ifdef __CUDACC__
 #define MIRT__BOTH static inline __host__ __device__

@@ -20,8 +20,6 @@
 
 #include "../base/types.h"
 
-typedef struct mirt__team mirt__team;
-
 /* Where a kernel runs. */
 typedef struct mirt__where {
     mirt__team *team;
