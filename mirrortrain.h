@@ -1914,8 +1914,8 @@ MIRT_API mirt_status mirt_minimize(mirt_function *function, mirt_tensor *loss);
    NULL, with one warning, where loss does not depend on x[i]; on none of them: MIRT_E_INVALID. Few gradients can be
    differentiated again. */
 MIRT_API mirt_status mirt_gradients(mirt_tensor *loss, mirt_tensor *const *x, int count, mirt_tensor **out);
-/* In the body: gives the optimizer gradients[i] for variables[i] (from mirt_function_variable), one for each weight; NULL
-   gradients are left out, all of them NULL is an error. They are summed over all replicas. */
+/* In the body: gives the optimizer gradients[i] for variables[i] (from mirt_function_variable or
+   mirt_trainable), one for each weight; NULL gradients are left out, all of them NULL is an error. They are summed over all replicas. */
 MIRT_API mirt_status mirt_apply_gradients(mirt_function *function, mirt_tensor *const *variables, mirt_tensor *const *gradients, int count);
 typedef enum mirt_reduce_op { MIRT_REDUCE_SUM = 0, MIRT_REDUCE_MEAN } mirt_reduce_op;
 /* In the body: the sum over all replicas, or the mean weighted by their rows, of an unbatched float32 tensor.
