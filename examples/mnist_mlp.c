@@ -53,6 +53,7 @@ static int count_right(const float *scores, const unsigned char *labels, int row
 int main(int argc, char **argv) {
     const char *dir = argc > 1 && *argv[1] ? argv[1] : NULL;
     arrays train = {0}, test = {0};
+    setvbuf(stdout, NULL, _IOLBF, BUFSIZ); /* lines as they come, into a pipe as well */
     if (!load(dir, MIRT_TRAIN, &train) || !load(dir, MIRT_TEST, &test)) {
         fprintf(stderr, "%s\n", mirt_last_error());
         return 1;
