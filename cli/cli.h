@@ -60,7 +60,7 @@ typedef struct options {
     uint64_t memory; /* of summary: bytes a device; 0: what there is */
     const char *run; /* the directory of a run, and what is written there */
     int64_t checkpoint_every, keep, early_stopping; /* 0: none */
-    bool resume, tensorboard, report;
+    bool resume, overwrite, tensorboard, report;
     bool no_top, no_shuffle, no_cache, originals, winograd, log_steps, forward, profile, help;
 } options;
 
@@ -94,6 +94,8 @@ typedef struct metric_list {
 } metric_list;
 /* False after complaining. */
 bool parse_metrics(const options *o, metric_list *list);
+/* Whether a network of so many outputs has them; false after complaining. */
+bool metrics_fit(const metric_list *list, int64_t outputs);
 /* " precision=0.9", of those but accuracy, whose names in `logs` begin with `before`. */
 void print_metrics(const metric_list *list, const mirt_logs *logs, const char *before);
 /* Writes the confusion matrix of a data set as a picture, and says so. False after complaining. */
@@ -158,6 +160,12 @@ mirt_device_info *list_devices(int *count, int *cores);
 const char *library_sentence(void);
 /* Complains with it; returns EXIT_FAILED. */
 int complain_of_library(void);
+/* A text of the library without the names of its functions, "(mirt_...)", to be freed; `cache` stands where it names mirt_cache,
+   unless it is NULL. NULL: out of memory. */
+char *without_calls(const char *text, const char *cache);
+/* Complains with the library's sentence about a run that does not go on as it was begun, and names the flag that it wants; false:
+   the sentence is about something else. */
+bool complain_of_resume(const options *o);
 
 int run_devices(const options *o);
 int run_fit(const options *o);
@@ -240,6 +248,8 @@ mirt_dataset *open_photo_validation(const options *o, int height, int width, lab
 mirt_dataset *open_photo_test(const mirt_model *model, const options *o);
 /* Complains with the library's sentence about a run over photographs, and what can be done about a damaged one; returns EXIT_FAILED. */
 int complain_of_photos(const options *o);
+/* Whether a directory has directories, as photographs have and MNIST's files have not. */
+bool has_directories(const char *path);
 /* Says how many photographs were damaged, if any. */
 void tell_of_corrupt(const options *o);
 /* --data, or data/mnist, or digits drawn here (with a note that says so). NULL after complaining. */

@@ -108,6 +108,10 @@ mirt_model *compile_model(mirt_model *model, const options *o, bool logits, int 
     }
     mirt_shape y = mirt_tensor_shape(mirt_output_of(model, 0));
     if (y.rank == 2) { /* features are not scores of classes */
+        if (!metrics_fit(&list, y.dim[1])) {
+            *status = EXIT_USAGE;
+            return NULL;
+        }
         desc.optimizer = make_optimizer(o);
         desc.loss = y.dim[1] == 1 ? MIRT_BINARY_CROSSENTROPY : MIRT_SPARSE_CATEGORICAL_CROSSENTROPY;
         desc.from_logits = logits;
@@ -161,6 +165,13 @@ mirt_dataset *open_data(const options *o, mirt_split split, bool note) {
         }
         dataset = mirt_drawn_digits(split == MIRT_TRAIN ? DRAWN_TRAIN : DRAWN_TEST, 0, split);
     }
-    if (!dataset) complain_of_library();
+    if (dataset || !o->data || mirt_last_status() != MIRT_E_NOT_FOUND || !has_directories(directory)) {
+        if (!dataset) complain_of_library();
+    } else if (o->load) {
+        complain("%s has directories, as photographs have; %s takes the four files of MNIST", directory, o->load);
+    } else {
+        complain("%s has directories, as photographs have; --model mnist, the default, takes the four files of MNIST: give --model "
+                 "mobilenet_v2, or another network of photographs (fit --help)", directory);
+    }
     return dataset;
 }

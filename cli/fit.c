@@ -82,8 +82,10 @@ static bool open_digits_job(mirt_strategy *strategy, const options *o, training_
 
 static void tell_of_time(mirt_model *model, const mirt_history *history, const options *o) {
     const char *where = history->steps ? mirt_timing_text(model) : NULL, *operations = history->steps && o->profile ? mirt_profile_text(model) : NULL;
+    char *words = where ? without_calls(where, o->no_cache ? "leave out --no-cache" : NULL) : NULL;
     if (operations) fputs(operations, stderr);
-    if (where) fputs(where, stderr);
+    if (words) fputs(words, stderr);
+    free(words);
 }
 
 /* What a signal leaves of a fit: its checkpoint, or else the file of --save, the report, and how to go on. */
@@ -127,7 +129,7 @@ static int train(const training_job *j, const options *o) {
     if (!open_run(o, &desc, &callbacks)) return EXIT_FAILED;
     catch_signals(j->model);
     mirt_history *history = mirt_fit(j->model, j->training, &desc);
-    const int failed = history ? EXIT_OK : is_for_digits(o) ? complain_of_run(o) : complain_of_photos(o);
+    const int failed = history ? EXIT_OK : complain_of_resume(o) ? EXIT_FAILED : is_for_digits(o) ? complain_of_run(o) : complain_of_photos(o);
     close_run(&callbacks);
     if (failed && o->report) write_report(o->run, true); /* of what there was */
     if (failed) return failed;
@@ -196,6 +198,10 @@ int run_evaluate(const options *o) {
         metrics.metric[0] = MIRT_BINARY_ACCURACY;
         metrics.options[0].name = "accuracy";
         metrics.options[0].from_logits = true;
+    }
+    if (model && !metrics_fit(&metrics, mirt_tensor_shape(mirt_output_of(model, 0)).dim[1])) {
+        mirt_strategy_destroy(strategy);
+        return EXIT_USAGE;
     }
     if (model && (logit || o->metrics) &&
         mirt_set_metrics(model, metrics.metric, metrics.options, metrics.count) != MIRT_OK) model = NULL;

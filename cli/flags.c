@@ -41,6 +41,7 @@ static const flag flags[] = {
         "train/ and validation/ with these, default data/cats-vs-dogs. Without: drawn digits or animals"},
     {"validation", "DIR", FLAG_TEXT, 0, AT(validation), CMD_FIT, "photographs of the same classes, to validate with"},
     {"validation-split", "F", FLAG_SHARE, 0, AT(validation_split), CMD_FIT, "or this share of those in --data; default 0.2"},
+    {"validation-split", "F", FLAG_SHARE, 0, AT(validation_split), CMD_EVALUATE, "of photographs: those alone that fit with this share and --seed held out; default all"},
     {"weights", "FILE", FLAG_TEXT, 0, AT(weights), CMD_FIT, "of the network without its top, by Keras's names: .safetensors"},
     {"freeze", "base", FLAG_TEXT, 0, AT(freeze), CMD_FIT, "train the head alone; or keep the layers whose names begin so: \"block_1*\""},
     {"head", "LIST", FLAG_TEXT, 0, AT(head), CMD_FIT, "between pooling and classes: 512,dropout:0.5 is a dense layer of 512 and dropout"},
@@ -65,6 +66,7 @@ static const flag flags[] = {
     {"dtype", "float32|bf16", FLAG_NAME, 0, AT(dtype), CMD_FIT | CMD_SUMMARY | CMD_GRAPH | CMD_BENCH | CMD_SCALING,
         "what convolutions multiply and images are stored as: bf16 is the policy mixed_bfloat16; default float32"},
     {"winograd", NULL, FLAG_SWITCH, 0, AT(winograd), CMD_FIT | CMD_EVALUATE | CMD_BENCH | CMD_SCALING, "faster 3x3 convolutions in float32, with other roundings"},
+    {"seed", "S", FLAG_SEED, 0, AT(seed), CMD_EVALUATE, "fit's, for --validation-split; default 0"},
     {"seed", "S", FLAG_SEED, 0, AT(seed), CMD_FIT | CMD_AUGMENT, "of all that is drawn: initial weights, shuffling, augmentation; default 0"},
     {"init", "FILE", FLAG_TEXT, 0, AT(init), CMD_FIT, "initial weights by name, from a .safetensors file"},
     {"no-shuffle", NULL, FLAG_SWITCH, 0, AT(no_shuffle), CMD_FIT, "take the samples in the order of the files"},
@@ -75,6 +77,7 @@ static const flag flags[] = {
     {"tensorboard", NULL, FLAG_SWITCH, 0, AT(tensorboard), CMD_FIT, "with --run: event files in DIR/tensorboard; look at them by tensorboard --logdir DIR/tensorboard"},
     {"report", NULL, FLAG_SWITCH, 0, AT(report), CMD_FIT, "with --run: DIR/report.html, a page about the run, with its confusion matrix; after Ctrl-C without it"},
     {"resume", NULL, FLAG_SWITCH, 0, AT(resume), CMD_FIT, "with --run: go on from the newest checkpoint in DIR that is whole, in the same bits; without one begin anew"},
+    {"overwrite", NULL, FLAG_SWITCH, 0, AT(overwrite), CMD_FIT, "with --run: begin anew where an earlier run left checkpoints, and remove these"},
     {"early-stopping", "N", FLAG_COUNT, INT32_MAX, AT(early_stopping), CMD_FIT, "end when val_loss has not become better for N epochs, with the best epoch's weights"},
     {"on-nan", "go-on|warn|stop", FLAG_NAME, 0, AT(on_nan), CMD_FIT, "when a loss is not finite: go on (default); or name the layer, and go on, or stop before the weights have it"},
     {"timeout", "SECONDS", FLAG_NUMBER, 0, AT(timeout), CMD_FIT, "end when a device or the input gets on with nothing for so long; default 60"},
@@ -300,7 +303,7 @@ static bool set_flag(const flag *f, const char *value, options *o) {
         complain("--%s is \"%s\"; it wants a share between 0 and 1, such as 0.2", f->name, value);
         return false;
     case FLAG_RATES:
-        if (value[0] >= 'a' && value[0] <= 'z' && strchr(value, ':')) return parse_lr_plan(value, (rates *)field);
+        if (value[0] >= 'a' && value[0] <= 'z') return parse_lr_plan(value, (rates *)field);
         if (parse_rates(value, (rates *)field)) return true;
         if (strpbrk(value, ",:")) {
             complain("--%s is \"%s\"; it wants a rate, then EPOCH:RATE up to %d times with increasing epochs: 0.002,3:0.0002",

@@ -68,6 +68,23 @@ const char *library_sentence(void) {
     return strncmp(text, "mirt_", 5) == 0 && strncmp(text + name, ": ", 2) == 0 ? text + name + 2 : text;
 }
 
+char *without_calls(const char *text, const char *cache) {
+    static const char call[] = " (mirt_", cached[] = " (mirt_cache)";
+    const size_t size = strlen(text) + 1, most = size / (sizeof cached - 1);
+    const size_t room = size + (cache ? most * (strlen(cache) + 3) : 0);
+    char *out = (char *)malloc(room);
+    size_t used = 0;
+    while (out && *text) {
+        const char *end = strncmp(text, call, sizeof call - 1) == 0 ? strchr(text, ')') : NULL;
+        if (end && cache && strncmp(text, cached, sizeof cached - 1) == 0)
+            used += (size_t)snprintf(out + used, room - used, " (%s)", cache);
+        if (end) text = end + 1;
+        else out[used++] = *text++;
+    }
+    if (out) out[used] = 0;
+    return out;
+}
+
 int complain_of_library(void) {
     complain("%s", library_sentence());
     return EXIT_FAILED;

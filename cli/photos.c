@@ -2,6 +2,7 @@
 #define _POSIX_C_SOURCE 200809L
 #include "cli.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -28,6 +29,31 @@ static void log_images(mirt_log_level level, const char *text, void *user) {
 static bool is_directory(const char *path) {
     struct stat info;
     return stat(path, &info) == 0 && S_ISDIR(info.st_mode);
+}
+
+/* The directories in `path` that are not among the `known` names: how many, and some of them in `names`. */
+static int other_directories(const char *path, const char *const *known, int count, char *names, size_t size) {
+    char entry_path[MAX_PHOTO_PATH];
+    int found = 0;
+    names[0] = 0;
+    DIR *stream = opendir(path);
+    for (const struct dirent *entry; stream && (entry = readdir(stream)) != NULL;) {
+        int i = 0;
+        while (i < count && strcmp(known[i], entry->d_name) != 0) i++;
+        const int length = snprintf(entry_path, sizeof entry_path, "%s/%s", path, entry->d_name);
+        if (i < count || entry->d_name[0] == '.' || length < 0 || (size_t)length >= sizeof entry_path || !is_directory(entry_path)) continue;
+        const size_t used = strlen(names);
+        if (used + strlen(entry->d_name) + 8 < size)
+            snprintf(names + used, size - used, "%s\"%s\"", used ? ", " : "", entry->d_name);
+        found++;
+    }
+    if (stream) closedir(stream);
+    return found;
+}
+
+bool has_directories(const char *path) {
+    char names[16];
+    return other_directories(path, NULL, 0, names, sizeof names) > 0;
 }
 
 const char *photo_part(const char *directory, const mirt_image_directory_desc *desc, mirt_subset part,
@@ -61,6 +87,15 @@ void describe_images(const options *o, int height, int width, mirt_image_directo
     desc->log = log_images;
 }
 
+/* Classes that the network does not learn cannot be validated; false after complaining. */
+static bool same_classes(const char *training, const char *validation, const char *const *names, int count) {
+    char more[512];
+    const int found = other_directories(validation, names, count, more, sizeof more);
+    if (!found) return true;
+    complain("--validation %s: %s has no class%s %s", validation, training, found == 1 ? "" : "es", more);
+    return false;
+}
+
 /* Photographs to train on and to validate with; false after complaining. */
 static bool open_directories(const options *o, const char *directory, const mirt_image_directory_desc *desc, mirt_dataset **training, mirt_dataset **test) {
     char train[MAX_PHOTO_PATH], validation[MAX_PHOTO_PATH];
@@ -70,6 +105,7 @@ static bool open_directories(const options *o, const char *directory, const mirt
         *training = mirt_image_dataset_from_directory(first, &d);
         d.class_names = mirt_class_names(*training, &d.num_class_names);
         const char *second = photo_part(o->validation, &d, MIRT_SUBSET_VALIDATION, validation);
+        if (*training && !same_classes(first, second, d.class_names, d.num_class_names)) return false;
         *test = *training ? mirt_image_dataset_from_directory(second, &d) : NULL;
     } else {
         d.no_shuffle = first != directory; /* otherwise the files for validation are drawn */
@@ -187,18 +223,25 @@ static mirt_model *build_classifier(mirt_strategy *strategy, const options *o, m
     return compile_model(model, o, false, status);
 }
 
+/* --validation-split is for directories that are not split yet; false after complaining. */
+static bool check_photo_split(const options *o) {
+    char train[MAX_PHOTO_PATH];
+    const char *directory = photo_directory(o);
+    if (!(o->validation_split > 0)) return true;
+    if (!directory) complain("--validation-split wants --data DIR: the photographs to split");
+    else if (photo_part(directory, NULL, MIRT_SUBSET_TRAINING, train) == train)
+        complain("--validation-split: %s is already split into parts; leave it out, or give --data %s", directory, train);
+    else return true;
+    return false;
+}
+
 /* Whether the flags go together; false after complaining. */
 static bool check_photo_flags(const options *o) {
-    char train[MAX_PHOTO_PATH];
     if (o->classes) complain("--classes: leave it out; the names of the photographs' directories are the classes");
     else if (chosen(o->pooling, "none")) complain("--pooling none: leave it out; the head wants a number of each feature, by avg or max");
     else if (o->validation && o->validation_split > 0) complain("--validation and --validation-split: one of them; which photographs are to validate with?");
     else if (o->validation && !photo_directory(o)) complain("--validation wants --data DIR as well: photographs to train on");
-    else if (o->validation_split > 0 && !photo_directory(o)) complain("--validation-split wants --data DIR: the photographs to split");
-    else if (o->validation_split > 0 && photo_part(photo_directory(o), NULL, MIRT_SUBSET_TRAINING, train) == train)
-        complain("--validation-split: %s is already split into parts; leave it out, or give --data %s",
-                 photo_directory(o), train);
-    else return true;
+    else return check_photo_split(o);
     return false;
 }
 
@@ -218,6 +261,8 @@ bool open_photo_job(mirt_strategy *strategy, const options *o, training_job *j, 
     if (weights) fclose(weights);
     mirt_model *base = build_model(strategy, &without, status);
     if (!base) return false;
+    if (o->freeze && !o->weights && !o->init)
+        note("--freeze without --weights: what is frozen keeps random weights; --weights FILE loads pretrained ones");
     mirt_shape shape = mirt_tensor_shape(mirt_input_of(base, 0));
     const int height = (int)shape.dim[1], width = (int)shape.dim[2];
     if (!augment_fits(o, list, count, height, width)) return false;
@@ -250,18 +295,37 @@ void tell_of_corrupt(const options *o) {
     fprintf(stderr, "corrupt: %lld photograph%s %s\n", (long long)corrupt, corrupt == 1 ? "" : "s", chosen(o->corrupt, "zero") ? "taken as black" : "left out");
 }
 
+/* Which photographs are evaluated: some of them may be those that the model was trained on. */
+static void tell_of_part(const options *o, const char *directory, bool part, int64_t images) {
+    if (part) note("evaluating %s", directory);
+    else if (o->validation_split > 0)
+        note("evaluating the photographs of %s that fit holds out with --validation-split %g and --seed %llu", directory,
+             o->validation_split, (unsigned long long)o->seed);
+    else
+        note("evaluating all %lld photographs of %s, which has no validation/: if fit held out a share of them, the others are "
+             "those it was trained on; --validation-split %g, with fit's share and --seed, evaluates that share alone",
+             (long long)images, directory, DEFAULT_SPLIT);
+}
+
 mirt_dataset *open_photo_test(const mirt_model *model, const options *o) {
     mirt_image_directory_desc desc;
-    char part[MAX_PHOTO_PATH];
+    char validation[MAX_PHOTO_PATH];
     mirt_shape shape = mirt_tensor_shape(mirt_input_of(model, 0));
-    const char *directory = photo_directory(o);
+    const char *directory = photo_directory(o), *part = NULL;
     mirt_dataset *dataset;
+    if (!check_photo_split(o)) return NULL;
     describe_images(o, (int)shape.dim[1], (int)shape.dim[2], &desc);
     desc.class_names = mirt_model_class_names(model, &desc.num_class_names);
-    if (directory) directory = photo_part(directory, &desc, MIRT_SUBSET_VALIDATION, part);
-    if (directory) dataset = mirt_image_dataset_from_directory(directory, &desc);
+    if (directory) part = photo_part(directory, &desc, MIRT_SUBSET_VALIDATION, validation);
+    if (o->validation_split > 0) { /* the files in the order in which fit splits them */
+        desc.no_shuffle = false;
+        desc.validation_split = o->validation_split;
+        desc.subset = MIRT_SUBSET_VALIDATION;
+    }
+    if (directory) dataset = mirt_image_dataset_from_directory(part, &desc);
     else dataset = mirt_drawn_photos(DRAWN_PHOTOS / 4, desc.height, desc.width, o->seed, MIRT_TEST);
     if (!directory) note_drawn_photos(true);
+    else if (dataset) tell_of_part(o, part, part != directory, mirt_dataset_size(dataset));
     corrupt = 0;
     if (!dataset) complain_of_library();
     return dataset;

@@ -430,14 +430,16 @@ static void add_devices(page *p, const value *timing) {
 }
 
 static void add_timing(page *p, const run_log *log) {
-    const char *verdict = text_of(log->timing, "verdict");
+    const char *said = text_of(log->timing, "verdict");
     if (!log->timing) return;
+    char *verdict = said ? without_calls(said, NULL) : NULL;
     add(p, "<section><h2>Where the time goes</h2>");
     if (log->resumed && number_of(log->timing, "steps") > 0) add(p, "<p class=\"muted\">In the %.0f steps since the run was taken up; the time in steps above is that of all.</p>", number_of(log->timing, "steps"));
     if (verdict) {
         add(p, "<div class=\"card verdict\"><p>");
         add_text(p, verdict);
         add(p, "</p></div>");
+        free(verdict);
     }
     add(p, "<div class=\"two\">");
     add_phases(p, log->timing);

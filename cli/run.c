@@ -2,9 +2,11 @@
 #define _POSIX_C_SOURCE 200809L
 #include "cli.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/types.h>
@@ -33,7 +35,33 @@ static bool make_directories(const char *path) {
 
 /* A flag that means nothing without --run, or NULL. */
 static const char *flag_of_runs(const options *o) {
-    return o->checkpoint_every ? "checkpoint-every" : o->keep ? "keep" : o->resume ? "resume" : o->tensorboard ? "tensorboard" : o->report ? "report" : NULL;
+    return o->checkpoint_every ? "checkpoint-every" : o->keep ? "keep" : o->resume ? "resume" : o->overwrite ? "overwrite" : o->tensorboard ? "tensorboard" : o->report ? "report" : NULL;
+}
+
+/* Finds, or removes, the checkpoints of a run: regular files alone, as it writes. How many, and the last one's name. */
+static int find_checkpoints(const char *directory, bool clear, char name[256]) {
+    static const char start[] = "ckpt_", end[] = ".safetensors";
+    int found = 0;
+    DIR *stream = opendir(directory);
+    for (const struct dirent *entry; stream && (entry = readdir(stream)) != NULL;) {
+        struct stat info;
+        const size_t length = strlen(entry->d_name);
+        if (length <= sizeof start + sizeof end || length >= 256 || strncmp(entry->d_name, start, sizeof start - 1) != 0) continue;
+        if (strcmp(entry->d_name + length - (sizeof end - 1), end) != 0) continue;
+        if (fstatat(dirfd(stream), entry->d_name, &info, AT_SYMLINK_NOFOLLOW) != 0 || !S_ISREG(info.st_mode)) continue;
+        if (clear && unlinkat(dirfd(stream), entry->d_name, 0) != 0) continue;
+        if (!found++ || strcmp(name, entry->d_name) < 0) memcpy(name, entry->d_name, length + 1);
+    }
+    if (stream) closedir(stream);
+    return found;
+}
+
+/* A run that begins anew beside the checkpoints of another would lose to them when it is resumed. */
+static bool refuse_earlier(const options *o) {
+    char name[256];
+    if (o->resume || o->overwrite || !find_checkpoints(o->run, false, name)) return false;
+    complain("--run %s: %s is of an earlier run: --resume goes on with it, --overwrite removes it and begins anew", o->run, name);
+    return true;
 }
 
 /* Two runs would overwrite each other's checkpoints and log. The lock ends with its process, however that ends; where there are no locks
@@ -74,6 +102,11 @@ bool begin_run(const options *o, int *lock, int *status) {
         return false;
     }
     if (!o->run) return true;
+    if (o->resume && o->overwrite) {
+        complain("--resume and --overwrite: one of them; is the earlier run to go on, or to be removed?");
+        *status = EXIT_USAGE;
+        return false;
+    }
     if (!make_directories(o->run)) {
         complain("--run %s: the directory cannot be made: %s", o->run, strerror(errno));
         return false;
@@ -82,7 +115,10 @@ bool begin_run(const options *o, int *lock, int *status) {
     snprintf(path, sizeof path, "%s/.probe", o->run);
     const bool good = !try_to_write(path, 4096, &p);
     if (!good) complain("--run %s: nothing can be written there: %s", o->run, strerror(p.code));
-    return good && lock_run(o->run, lock);
+    if (!good || !lock_run(o->run, lock)) return false;
+    if (!refuse_earlier(o)) return true;
+    end_run(o, *lock);
+    return false;
 }
 
 run_owner owner_of_run(const char *directory) {
@@ -163,7 +199,7 @@ static mirt_callback *run_early_stopping(const options *o) {
 }
 
 bool open_run(const options *o, mirt_fit_desc *desc, run_callbacks *callbacks) {
-    char newest[4200];
+    char name[256];
     memset(callbacks, 0, sizeof *callbacks);
     const bool stops = chosen(o->on_nan, "stop"), watches = stops || chosen(o->on_nan, "warn");
     bool good = !watches || add_callback(callbacks, desc, mirt_terminate_on_nan(stops ? MIRT_NAN_STOP : MIRT_NAN_WARN));
@@ -171,11 +207,38 @@ bool open_run(const options *o, mirt_fit_desc *desc, run_callbacks *callbacks) {
     if (o->run && o->tensorboard) good = good && add_callback(callbacks, desc, run_tensorboard(o));
     if (o->run) good = good && add_callback(callbacks, desc, run_log(o)) && add_callback(callbacks, desc, run_checkpoints(o));
     if (o->run && o->resume) desc->resume = o->run;
-    else if (o->run && good && mirt_latest_checkpoint(NULL, o->run, newest, sizeof newest) == MIRT_OK) {
-        note("%s is of an earlier run; this one begins anew, --resume would go on from there", newest);
+    else if (o->run && o->overwrite && good) {
+        char report[4200];
+        const int removed = find_checkpoints(o->run, true, name);
+        snprintf(report, sizeof report, "%s/report.html", o->run);
+        remove(report);
+        if (removed) note("--overwrite: %d checkpoint%s of an earlier run removed", removed, removed == 1 ? "" : "s");
     }
     if (!good) close_run(callbacks);
     return good;
+}
+
+bool complain_of_resume(const options *o) {
+    static const struct {
+        const char *words, *unit, *flag, *more;
+    } same[] = {
+        {"it is of a run with ", " replica", "replicas", ", and at most as many devices"},
+        {"it is of a run with global batches of ", " sample", "batch", ""},
+        {"it is of a run with steps of ", " batch", "accumulate", ""},
+        {"it is of a run with seed ", ",", "seed", ""},
+    };
+    const char *text = library_sentence();
+    if (!o->resume || mirt_last_status() != MIRT_E_STATE) return false;
+    for (size_t i = 0; i < sizeof same / sizeof same[0]; i++) {
+        const char *at = strstr(text, same[i].words), *number = at ? at + strlen(same[i].words) : "";
+        const int digits = (int)strspn(number, "0123456789");
+        if (!digits || strncmp(number + digits, same[i].unit, strlen(same[i].unit)) != 0) continue;
+        char *words = without_calls(text, NULL);
+        complain("%s: give --%s %.*s%s", words ? words : "", same[i].flag, digits, number, same[i].more);
+        free(words);
+        return true;
+    }
+    return false;
 }
 
 void close_run(run_callbacks *callbacks) {

@@ -306,6 +306,9 @@ int run_scaling(const options *given) {
     if (s.status == EXIT_OK) run_batches(&s);
     if (s.status != EXIT_OK) return s.status;
     printf("\n");
-    tell("%d device%s, batch %lld: %s", s.widest.timing.num_devices, s.widest.timing.num_devices == 1 ? "" : "s", (long long)o->batch_list.rows[0], s.widest.timing.verdict);
+    char *words = without_calls(s.widest.timing.verdict, NULL);
+    tell("%d device%s, batch %lld: %s", s.widest.timing.num_devices, s.widest.timing.num_devices == 1 ? "" : "s",
+         (long long)o->batch_list.rows[0], words ? words : "");
+    free(words);
     return s.status;
 }

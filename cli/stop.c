@@ -94,7 +94,9 @@ char *resume_command(const options *o) {
     size_t size = sizeof " --resume";
     for (int i = 0; i < o->argc; i++) size += 4 * strlen(o->argv[i]) + 4;
     char *text = (char *)calloc(size, 1);
-    for (int i = 0; text && i < o->argc; i++) add_word(text, size, o->argv[i]);
+    for (int i = 0; text && i < o->argc; i++) {
+        if (strcmp(o->argv[i], "--overwrite") != 0) add_word(text, size, o->argv[i]);
+    }
     if (text && !o->resume) add_word(text, size, "--resume");
     if (!text || mirt_printable(text, NULL, 0) == strlen(text)) return text;
     char *line = one_line(text);

@@ -275,8 +275,38 @@ case $(cat out err) in
     wanted="evaluate: $(val_of)"
     run evaluate --load photos.safetensors --data photos
     is "evaluate gives what fit's validation gave" "$(cat out)" "$wanted"
+    is "and says of which part" "$(grep -c '^evaluating photos/validation$' err)" 1
     run evaluate --load photos.safetensors --data photos/validation --batch 5 --devices 2
     is "also in other batches on other devices" "$(cat out)" "$wanted"
+    run fit $net --data photos/train --epochs 1 --validation-split 0.4 --seed 5 --save held.safetensors
+    wanted="evaluate: $(val_of)"
+    run evaluate --load held.safetensors --data photos/train --validation-split 0.4 --seed 5
+    is "evaluate on the share that fit held out" "$(cat out)" "$wanted"
+    is "says so" "$(grep -c '^evaluating the photographs of photos/train that fit holds out with --validation-split 0.4 and --seed 5$' err)" 1
+    run evaluate --load held.safetensors --data photos/train
+    is "evaluate on all says what that means" "$status $(grep -c '^evaluating all 12 photographs of photos/train.* --validation-split 0.2' err)" "0 1"
+    run evaluate --load held.safetensors --data photos --validation-split 0.4
+    refuses "evaluate on a share of a directory that is split" 1 "--validation-split: photos is already split into parts..."
+    run fit --data photos/train
+    refuses "photographs for the digits' network" 1 "photos/train has directories, as photographs have; --model mnist, the default, takes the four files of MNIST: give --model mobilenet_v2..."
+    run evaluate --load a.safetensors --data photos/train
+    refuses "photographs for a model of digits" 1 "photos/train has directories, as photographs have; a.safetensors takes the four files of MNIST"
+    run fit $net --data photos --metrics top5
+    refuses "top5 of two classes" 2 "--metrics top5: with two classes the network has one output, which has no top5; it is for three classes or more"
+    run evaluate --load photos.safetensors --data photos --metrics top5
+    refuses "top5 of two classes, evaluated" 2 "--metrics top5: with two classes..."
+    mkdir -p wider/drei
+    cp -r photos/validation/* wider/
+    bitmap wider/drei/1.bmp 3
+    run fit $net --data photos/train --validation wider --epochs 1
+    refuses "classes that training lacks" 1 "--validation wider: photos/train has no class \"drei\""
+    mkdir -p outer/other
+    cp -r photos outer/inner
+    bitmap outer/other/1.bmp 3
+    run fit $net --data outer
+    refuses "a class that is split itself" 1 "outer/inner would be a class, but is split into train/ and validation/ itself: pass outer/inner..."
+    run fit $net --data photos --freeze base --epochs 1
+    is "--freeze without --weights names the flag" "$(grep -c '^--freeze without --weights: .*--weights FILE' err)" 1
     run predict --load photos.safetensors photos/train/eins/1.bmp "photos/train/zwei drei/1.bmp"
     is "predict names classes with probabilities" "$(grep -cE '^photos/train/(eins|zwei drei)/1.bmp: (eins|zwei drei) [01]\.[0-9]{4}$' out)" 2
     run fit $net --data photos/train --validation photos/validation --epochs 1 --log-steps --seed 3
@@ -429,9 +459,13 @@ for value in 3x 0 -1 1.5 "" 99999999999999999999; do
 done
 run fit --seed -1
 refuses "--seed -1" 2 "--seed is \"-1\"; it wants a whole number from 0 to 2^64 - 1"
-for value in 0 -1 nan inf 1e-3x; do
+for value in 0 -1 1e-3x; do
     run fit --lr $value
     refuses "--lr $value" 2 "--lr is \"$value\"; it wants a number above 0, such as 0.001"
+done
+for value in nan inf cosine ramp; do
+    run fit --lr $value
+    refuses "--lr $value names the schedules" 2 "--lr is \"$value\"; it wants a number above 0, such as 0.001, or one of cosine, exponential, polynomial, restarts, ramp with one: cosine:0.001"
 done
 for value in 0.1, 0.1,0.2 0.1,0:0.2 0.1,3:0.2,3:0.1 0.1,3:0 0.1,-1:0.2 0.1,3.5:0.2 0.1,3: 3:0.1 ,3:0.1 "0.1, 3:0.2" 0.1,3:0.2x; do
     run fit --lr "$value"

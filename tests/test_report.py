@@ -218,7 +218,7 @@ def check_photos(home):
             os.makedirs(os.path.join(photos.encode(), name), exist_ok=True)
             for k in range(4):
                 bitmap(os.path.join(photos.encode(), name, b"%d.bmp" % k), 40 * i + k)
-        made = fit("--model", "mobilenet_v2", "--alpha", "0.35", "--size", "32", "--batch", "8", "--data", photos, "--validation-split", "0.4", "--epochs", "1", "--run", directory, "--report")
+        made = fit("--model", "mobilenet_v2", "--alpha", "0.35", "--size", "32", "--batch", "8", "--data", photos, "--validation-split", "0.4", "--epochs", "1", "--run", directory, "--report", "--overwrite")
         if b"no decoder" in made.stderr:
             return tap.skip("no decoder of images was compiled in")
         good = made.returncode == 0

@@ -36,10 +36,32 @@ tap_check "and says what it came to" cmp whole.final parts.final
 
 fit parts --max-steps 60 --resume --replicas 3 --devices 1
 says "other replicas: both sides are named" err.txt "2 replicas, this one has 3 replicas"
+says "and the flag" err.txt "going on needs the same: give --replicas 2, and at most as many devices$"
+fit parts --max-steps 60 --resume --devices 1
+says "one replica is no replicas" err.txt "2 replicas, this one has 1 replica: "
 fit parts --max-steps 60 --resume --batch 32
 says "another batch" err.txt "batches of 64 samples, this one has global batches of 32"
+says "and the flag" err.txt "needs the same: give --batch 64$"
+fit parts --max-steps 60 --resume --seed 3
+says "another seed, and the flag" err.txt "needs the same: give --seed 0$"
+fit parts --max-steps 60 --resume --accumulate 2
+says "other steps, and the flag" err.txt "steps of 1 batch, this one has steps of 2 batches: .*: give --accumulate 1$"
+fit parts --max-steps 52 --resume
+tap_check "the same rate: not a word" test "$(grep -c 'learning rate' err.txt)" -eq 0
+fit parts --max-steps 54 --resume --lr 0.25
+says "another rate is told" err.txt "the learning rate is the optimizer's 0.25 from here on; it was 0.001$"
+echo "an earlier run's" >parts/report.html
+before=$(ls parts)
 fit parts --max-steps 3
-says "without --resume the earlier run is mentioned" err.txt "of an earlier run"
+tap_check "without --resume a directory with checkpoints is refused" test $? -eq 1
+says "and both ways out are named" err.txt "ckpt_00000054.safetensors is of an earlier run: --resume goes on with it, --overwrite removes it"
+tap_check "and left as it is" test "$(ls parts)" = "$before"
+fit parts --max-steps 3 --overwrite --resume
+tap_check "--overwrite and --resume are a wrong command line" test $? -eq 2
+tap_check "--overwrite begins anew" fit parts --max-steps 3 --overwrite
+tap_check "and leaves nothing of the earlier run" test "$(echo $(ls parts | grep ckpt))" = "ckpt_00000003.safetensors" -a ! -e parts/report.html
+fit parts --max-steps 4 --resume
+says "so that resuming goes on with the new one" err.txt "ckpt_00000003.safetensors: step 3"
 
 "$program" fit --resume 2>err.txt
 tap_check "--resume without --run is a wrong command line" test $? -eq 2

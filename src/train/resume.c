@@ -280,6 +280,21 @@ static void mirt__resume_take_history(const mirt__run_state *r) {
     model->history.input_seconds = r->position.input_seconds;
 }
 
+/* The optimizer's own rate is not part of what is gone on with; one that was set during training is. */
+static void mirt__resume_tell_rate(const mirt__run_state *r) {
+    const mirt_model *model = r->fit->model;
+    const mirt_optimizer *o = &model->config.optimizer;
+    const float was = (float)r->position.rate;
+    if (was == o->learning_rate || o->schedule || o->decay.kind || r->fit->desc->learning_rate) return;
+    if (r->position.rate_set)
+        mirt__log(model->strategy, MIRT_LOG_INFO,
+                  "%s: the learning rate goes on at %g, to which it was set during training, not at the optimizer's %g",
+                  model->name, (double)was, (double)o->learning_rate);
+    else
+        mirt__log(model->strategy, MIRT_LOG_INFO, "%s: the learning rate is the optimizer's %g from here on; it was %g",
+                  model->name, (double)o->learning_rate, (double)was);
+}
+
 /* Nothing fails from here on but reading the data. */
 static mirt_status mirt__resume_take(mirt__run_state *r) {
     mirt__fit *fit = r->fit;
@@ -292,6 +307,7 @@ static mirt_status mirt__resume_take(mirt__run_state *r) {
     model->step = r->step;
     model->epoch = r->epoch;
     mirt__loss_scale_set(mirt__root(model, NULL), r->position.loss_scale, r->position.scale_steps);
+    mirt__resume_tell_rate(r);
     if (r->position.rate_set) {
         model->rate_set = true;
         model->config.optimizer.learning_rate = (float)r->position.rate;

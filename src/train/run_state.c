@@ -11,7 +11,7 @@ typedef struct mirt__run_int_field {
     const char *name;
     size_t offset;
     int64_t least, most;
-    const char *what; /* NULL, or how a message calls what must be the same: "%lld replicas" */
+    const char *before, *unit, *plural, *after; /* a message's words for a number that must be the same; unit NULL: it need not be */
 } mirt__run_int_field;
 
 typedef struct mirt__run_double_field {
@@ -21,18 +21,23 @@ typedef struct mirt__run_double_field {
 } mirt__run_double_field;
 
 #define MIRT__RUN(name) #name, offsetof(mirt__position, name)
+#define MIRT__RUN_FREE NULL, NULL, NULL, NULL
 static const mirt__run_int_field mirt__run_ints[] = {
-    {MIRT__RUN(replicas), -1, MIRT__RUN_MOST, "%lld replicas"},
-    {MIRT__RUN(batch), -1, MIRT__RUN_MOST, "global batches of %lld samples"},
-    {MIRT__RUN(joined), -1, MIRT__RUN_MOST, "steps of %lld batches (mirt_accumulate)"},
-    {MIRT__RUN(samples), -1, MIRT__RUN_MOST, "a data set of %lld samples"},
-    {MIRT__RUN(steps_per_epoch), -1, MIRT__RUN_MOST, "epochs of %lld steps (steps_per_epoch; 0: all of the data)"},
-    {MIRT__RUN(epoch), 0, INT_MAX - 1, NULL}, {MIRT__RUN(opened), 0, 1, NULL}, {MIRT__RUN(done), 0, MIRT__RUN_MOST, NULL},
-    {MIRT__RUN(begun), 0, 1, NULL}, {MIRT__RUN(pass), 0, MIRT__RUN_MOST, NULL}, {MIRT__RUN(passed), 0, MIRT__RUN_MOST, NULL},
-    {MIRT__RUN(first_pass), 0, MIRT__RUN_MOST, NULL}, {MIRT__RUN(steps), 0, MIRT__RUN_MOST, NULL},
-    {MIRT__RUN(images), 0, MIRT__RUN_MOST, NULL}, {MIRT__RUN(count), 0, MIRT__RUN_MOST, NULL},
-    {MIRT__RUN(rate_set), 0, 1, NULL}, {MIRT__RUN(saved), 0, MIRT__RUN_MOST, NULL}, {MIRT__RUN(scale_steps), 0, 1999, NULL},
+    {MIRT__RUN(replicas), -1, MIRT__RUN_MOST, "", "replica", "s", ""},
+    {MIRT__RUN(joined), -1, MIRT__RUN_MOST, "steps of ", "batch", "es", " (mirt_accumulate)"},
+    {MIRT__RUN(batch), -1, MIRT__RUN_MOST, "global batches of ", "sample", "s", ""}, /* of all that are joined */
+    {MIRT__RUN(samples), -1, MIRT__RUN_MOST, "a data set of ", "sample", "s", ""},
+    {MIRT__RUN(steps_per_epoch), -1, MIRT__RUN_MOST, "epochs of ", "step", "s",
+     " (steps_per_epoch; 0: all of the data)"},
+    {MIRT__RUN(epoch), 0, INT_MAX - 1, MIRT__RUN_FREE}, {MIRT__RUN(opened), 0, 1, MIRT__RUN_FREE},
+    {MIRT__RUN(done), 0, MIRT__RUN_MOST, MIRT__RUN_FREE}, {MIRT__RUN(begun), 0, 1, MIRT__RUN_FREE},
+    {MIRT__RUN(pass), 0, MIRT__RUN_MOST, MIRT__RUN_FREE}, {MIRT__RUN(passed), 0, MIRT__RUN_MOST, MIRT__RUN_FREE},
+    {MIRT__RUN(first_pass), 0, MIRT__RUN_MOST, MIRT__RUN_FREE}, {MIRT__RUN(steps), 0, MIRT__RUN_MOST, MIRT__RUN_FREE},
+    {MIRT__RUN(images), 0, MIRT__RUN_MOST, MIRT__RUN_FREE}, {MIRT__RUN(count), 0, MIRT__RUN_MOST, MIRT__RUN_FREE},
+    {MIRT__RUN(rate_set), 0, 1, MIRT__RUN_FREE}, {MIRT__RUN(saved), 0, MIRT__RUN_MOST, MIRT__RUN_FREE},
+    {MIRT__RUN(scale_steps), 0, 1999, MIRT__RUN_FREE},
 };
+#undef MIRT__RUN_FREE
 /* Differences of times may be a rounding below 0. */
 static const mirt__run_double_field mirt__run_doubles[] = {
     {MIRT__RUN(rate), 0, (double)FLT_MAX}, {MIRT__RUN(seconds), -1, 1e15}, {MIRT__RUN(input_seconds), -1, 1e15},
@@ -123,6 +128,12 @@ MIRT__LIB void mirt__run_describe(const mirt__fit *fit, mirt__position *run) {
     run->steps_per_epoch = fit->desc->steps_per_epoch;
 }
 
+static const char *mirt__run_words(const mirt__run_int_field *f, long long value, char out[96]) {
+    if (value < 0) snprintf(out, 96, "data without an end");
+    else snprintf(out, 96, "%s%lld %s%s%s", f->before, value, f->unit, value == 1 ? "" : f->plural, f->after);
+    return out;
+}
+
 /* Both sides of what must be the same. */
 static mirt_status mirt__run_same_settings(const mirt__run_state *r) {
     mirt__position now, then = r->position;
@@ -138,16 +149,11 @@ static mirt_status mirt__run_same_settings(const mirt__run_state *r) {
                           mirt__json_label(seed->string, b), a);
     }
     for (int i = 0; i < MIRT__COUNT(mirt__run_ints); i++) {
-        const char *what = mirt__run_ints[i].what;
+        const mirt__run_int_field *f = &mirt__run_ints[i];
         long long was = *mirt__run_int(&then, i), is = *mirt__run_int(&now, i);
-        if (!what || was == is) continue;
-        const char *rest = strstr(what, "%lld") + 4;
-        const int lead = (int)(rest - what) - 4;
-        if (was < 0) snprintf(a, sizeof a, "data without an end");
-        else snprintf(a, sizeof a, "%.*s%lld%s", lead, what, was, rest);
-        if (is < 0) snprintf(b, sizeof b, "data without an end");
-        else snprintf(b, sizeof b, "%.*s%lld%s", lead, what, is, rest);
-        return mirt__fail(MIRT_E_STATE, "it is of a run with %s, this one has %s: going on needs the same", a, b);
+        if (!f->unit || was == is) continue;
+        return mirt__fail(MIRT_E_STATE, "it is of a run with %s, this one has %s: going on needs the same",
+                          mirt__run_words(f, was, a), mirt__run_words(f, is, b));
     }
     return MIRT_OK;
 }
