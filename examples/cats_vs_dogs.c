@@ -101,7 +101,7 @@ int main(int argc, char **argv) {
         printf("%-7s %8.2f %9.2f %20.4f\n", devices[i], seconds[i], seconds[0] / seconds[i], accuracy[i]);
     if (!p.dir) printf("No DIR: the pictures are drawn, and small.\n");
     if (!p.weights)
-        printf("No WEIGHTS: the network begins with random weights. In so few steps the running averages of its batch\n"
-               "normalization, of momentum 0.999, stay far from what it sees, and so validation near 0.5.\n");
+        printf("No WEIGHTS: the network begins with random weights. For its first thousands of steps the running averages\n"
+            "of batch normalization, of momentum 0.999, are far from what it sees: validation stays near 0.5.\n");
     return 0;
 }

@@ -99,6 +99,8 @@ prints mnist "Learning rate for epoch 3 is 0\.001" "Learning rate for epoch 4 is
 says_replicas mnist "" 2
 prints mnist_mlp "6000 images for training, 1000 for testing" "evaluate: loss 0\..*, accuracy 0\.[89].*" \
     "predict: [89][0-9][0-9] of 1000 right" "Epoch 10/10"
+tap_check "mnist_mlp's lines come as it goes: the first one before the library's" \
+    sh -c "head -1 '$tmp/mnist_mlp.out' | grep '^no DIR'"
 says_replicas mnist_mlp "" 2
 prints ai_or_not "network: efficientnet_v2_b0" "augmented\.png: one picture, twelve times as training sees it" \
     "Epoch 10/10" "Trainable: 1281, not trainable: 5919312"
