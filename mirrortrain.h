@@ -775,7 +775,8 @@ typedef struct mirt_image_directory_desc {
 /* Images below a directory, [height, width, channels], with labels from its subdirectories, whose names become those of the
    classes: files that end in .bmp .gif .jpeg .jpg .png, in the order of Keras. With a batch size it is shuffled and batched.
    `desc` NULL: all defaults; it is copied. A directory that is already split (see below) is refused with MIRT_E_INVALID
-   where its parts would become classes, unless class_names lists them. Also MIRT_E_NOT_FOUND, MIRT_E_IO.
+   where its parts would become classes, unless class_names lists them; so is one with a subdirectory that is split into
+   parts with subdirectories itself. Also MIRT_E_NOT_FOUND, MIRT_E_IO.
    Keras: image_dataset_from_directory. */
 MIRT_API mirt_dataset *mirt_image_dataset_from_directory(const char *directory, const mirt_image_directory_desc *desc);
 /* Training and validation data; the validation data keep their order. On failure both are NULL. A directory is already
@@ -1915,7 +1916,8 @@ MIRT_API mirt_status mirt_minimize(mirt_function *function, mirt_tensor *loss);
    differentiated again. */
 MIRT_API mirt_status mirt_gradients(mirt_tensor *loss, mirt_tensor *const *x, int count, mirt_tensor **out);
 /* In the body: gives the optimizer gradients[i] for variables[i] (from mirt_function_variable or
-   mirt_trainable), one for each weight; NULL gradients are left out, all of them NULL is an error. They are summed over all replicas. */
+   mirt_trainable), one for each weight; NULL gradients are left out, all of them NULL is an error. They are summed over
+   all replicas. */
 MIRT_API mirt_status mirt_apply_gradients(mirt_function *function, mirt_tensor *const *variables, mirt_tensor *const *gradients, int count);
 typedef enum mirt_reduce_op { MIRT_REDUCE_SUM = 0, MIRT_REDUCE_MEAN } mirt_reduce_op;
 /* In the body: the sum over all replicas, or the mean weighted by their rows, of an unbatched float32 tensor.
@@ -2157,7 +2159,7 @@ typedef struct mirt_timing {
     int culprit;          /* MIRT_SLOW_DEVICE: which; otherwise -1 */
     double share;         /* of the time, that the bottleneck takes */
     double speedup;       /* of the whole, if it were fixed; 1: balanced */
-    char verdict[320];    /* in words */
+    char verdict[320];    /* in words; of fewer than 5 steps there is none but that */
 } mirt_timing;
 
 /* The seconds of the last fit of this model, or of the one under way, of which a callback may ask. MIRT_E_STATE: there is none, or its
@@ -3599,7 +3601,8 @@ MIRT__LIB mirt_status mirt__fail_at(const char *format, ...) {
 
 static const char mirt__error_before[] = "; the failure before it: ";
 
-/* Whether a failed call of the library can be why an argument is NULL: paths, places for results and data are the caller's own. */
+/* Whether a failed call of the library can be why an argument is NULL: paths, places for results and data are the
+   caller's own. */
 static bool mirt__is_made_here(const char *what) {
     static const char *const made[] = {"strategy", "model", "data set", "tensor", "output", "function", "writer"};
     for (int i = 0; i < MIRT__COUNT(made); i++) {
@@ -3609,7 +3612,8 @@ static bool mirt__is_made_here(const char *what) {
 }
 
 MIRT__LIB mirt_status mirt__fail_missing(const char *caller, const char *what) {
-    if (mirt__last_error.status == MIRT_OK || !mirt__is_made_here(what)) return mirt__fail(MIRT_E_INVALID, "%s: no %s", caller, what);
+    if (mirt__last_error.status == MIRT_OK || !mirt__is_made_here(what))
+        return mirt__fail(MIRT_E_INVALID, "%s: no %s", caller, what);
     char cause[MIRT__ERROR_SIZE];
     const char *last = strstr(mirt__last_error.text, mirt__error_before);
     snprintf(cause, sizeof cause, "%s", last ? last + strlen(mirt__error_before) : mirt__last_error.text);
@@ -4290,8 +4294,8 @@ static mirt_status mirt__file_fail(const char *path, const char *what) {
 }
 
 static mirt_status mirt__file_fail_pipe(const char *path) {
-    return mirt__fail(MIRT_E_IO, "%s: is a pipe or a terminal, which cannot be written to at a position; name a regular file",
-                      path);
+    return mirt__fail(MIRT_E_IO, "%s: is a pipe or a terminal, which cannot be written to at a position; name a regular "
+                      "file", path);
 }
 
 static mirt_status mirt__file_too_large(const char *path, size_t limit) {
@@ -27126,8 +27130,8 @@ static bool mirt__is_below(const char *path, const char *root, const char *name)
     return strncmp(path, name, length) == 0 && path[length] == '/';
 }
 
-/* What was just walked deeply is a class. One that is split into parts with subdirectories is a data set itself, whose classes
-   would become one; class_names that list it make it a class. */
+/* What was just walked deeply is a class. One that is split into parts with subdirectories is a data set itself, whose
+   classes would become one; class_names that list it make it a class. */
 static mirt_status mirt__walk_refuse_parts(const mirt__walk *walk, const char *root) {
     int found[MIRT__PARTS] = {0}, second = MIRT__PART_VALIDATION;
     for (int64_t i = 1; i < walk->dirs; i++) {
@@ -27136,8 +27140,8 @@ static mirt_status mirt__walk_refuse_parts(const mirt__walk *walk, const char *r
     while (second < MIRT__PARTS && !found[second]) second++;
     if (!found[MIRT__PART_TRAIN] || second == MIRT__PARTS) return MIRT_OK;
     return mirt__fail(MIRT_E_INVALID,
-                      "%s would be a class, but is split into train/ and %s/ itself: pass %s; class_names that list it make "
-                      "it a class", root, mirt__part_names[second], root);
+                      "%s would be a class, but is split into train/ and %s/ itself: pass %s; class_names that list it "
+                      "make it a class", root, mirt__part_names[second], root);
 }
 
 /* All images below `root`, which get this label. */
@@ -45043,7 +45047,8 @@ static void mirt__verdict_input(mirt_timing *t, const mirt__costs *c) {
     const int needed = left > 0 && t->sample_seconds > 0 ? (int)ceil(t->sample_seconds * rows / left) : 0;
     mirt__say(t, "input-bound: %.0f %% of the step waits for %s; ", 100 * t->share, t->input);
     if (!t->ahead) mirt__say(t, "nothing is made ahead: mirt_prefetch behind mirt_batch");
-    else if (!t->parallel) mirt__say(t, "one thread makes the samples, as a stream must: keep them in memory (mirt_cache), or take samples that can be reached in any order");
+    else if (!t->parallel) mirt__say(
+        t, "one thread makes the samples, as a stream must: keep them in memory (mirt_cache), or take samples that can be reached in any order");
     else if (needed <= t->workers) mirt__say(t, "%d worker%s, which wait for something themselves: keep what they make in memory (mirt_cache)", t->workers, t->workers == 1 ? "" : "s");
     else if (needed > t->cores) mirt__say(t, "%d worker%s, %d would do, but there %s %d core%s: keep what is made in memory (mirt_cache)", t->workers, t->workers == 1 ? "" : "s", needed, t->cores == 1 ? "is" : "are", t->cores, t->cores == 1 ? "" : "s");
     else mirt__say(t, "%d worker%s, %d would do", t->workers, t->workers == 1 ? "" : "s", needed);
@@ -46632,7 +46637,7 @@ typedef struct mirt__run_int_field {
     const char *name;
     size_t offset;
     int64_t least, most;
-    const char *before, *unit, *plural, *after; /* a message's words for a number that must be the same; unit NULL: it need not be */
+    const char *before, *unit, *plural, *after; /* a message's words for what must be the same; unit NULL: it need not */
 } mirt__run_int_field;
 
 typedef struct mirt__run_double_field {
@@ -50245,7 +50250,8 @@ static mirt_model *mirt__application_build(mirt_strategy *strategy, const mirt__
     mirt_model_output(n.model, n.x);
     if (!n.d.weights || mirt_load_weights(n.model, n.d.weights) == MIRT_OK) return n.model;
     if (row->alpha && mirt_last_status() == MIRT_E_SHAPE)
-        mirt__fail(MIRT_E_SHAPE, "%s; alpha is %g here: is the file of another width?", mirt_last_error(), (double)n.d.alpha);
+        mirt__fail(MIRT_E_SHAPE, "%s; alpha is %g here: is the file of another width?", mirt_last_error(),
+                   (double)n.d.alpha);
     mirt_model_destroy(n.model);
     return NULL;
 }

@@ -160,11 +160,11 @@ mirt_device_info *list_devices(int *count, int *cores);
 const char *library_sentence(void);
 /* Complains with it; returns EXIT_FAILED. */
 int complain_of_library(void);
-/* A text of the library without the names of its functions, "(mirt_...)", to be freed; `cache` stands where it names mirt_cache,
-   unless it is NULL. NULL: out of memory. */
+/* A text of the library without the names of its functions, "(mirt_...)", to be freed; `cache` stands where it names
+   mirt_cache, unless it is NULL. NULL: out of memory. */
 char *without_calls(const char *text, const char *cache);
-/* Complains with the library's sentence about a run that does not go on as it was begun, and names the flag that it wants; false:
-   the sentence is about something else. */
+/* Complains with the library's sentence about a run that does not go on as it was begun, and names the flag that it
+   wants; false: the sentence is about something else. */
 bool complain_of_resume(const options *o);
 
 int run_devices(const options *o);

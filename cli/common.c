@@ -170,8 +170,8 @@ mirt_dataset *open_data(const options *o, mirt_split split, bool note) {
     } else if (o->load) {
         complain("%s has directories, as photographs have; %s takes the four files of MNIST", directory, o->load);
     } else {
-        complain("%s has directories, as photographs have; --model mnist, the default, takes the four files of MNIST: give --model "
-                 "mobilenet_v2, or another network of photographs (fit --help)", directory);
+        complain("%s has directories, as photographs have; --model mnist, the default, takes the four files of MNIST: give "
+                 "--model mobilenet_v2, or another network of photographs (fit --help)", directory);
     }
     return dataset;
 }

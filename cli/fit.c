@@ -129,7 +129,10 @@ static int train(const training_job *j, const options *o) {
     if (!open_run(o, &desc, &callbacks)) return EXIT_FAILED;
     catch_signals(j->model);
     mirt_history *history = mirt_fit(j->model, j->training, &desc);
-    const int failed = history ? EXIT_OK : complain_of_resume(o) ? EXIT_FAILED : is_for_digits(o) ? complain_of_run(o) : complain_of_photos(o);
+    const int failed = history                 ? EXIT_OK
+                       : complain_of_resume(o) ? EXIT_FAILED
+                       : is_for_digits(o)      ? complain_of_run(o)
+                                               : complain_of_photos(o);
     close_run(&callbacks);
     if (failed && o->report) write_report(o->run, true); /* of what there was */
     if (failed) return failed;

@@ -65,8 +65,8 @@ bool parse_metrics(const options *o, metric_list *list) {
 bool metrics_fit(const metric_list *list, int64_t outputs) {
     for (int i = 1; i < list->count; i++) {
         if (outputs > 1 || !list->options[i].k) continue;
-        complain("--metrics %s: with two classes the network has one output, which has no %s; it is for three classes or more",
-                 list->name[i], list->name[i]);
+        complain("--metrics %s: with two classes the network has one output, which has no %s; it is for three classes or "
+                 "more", list->name[i], list->name[i]);
         return false;
     }
     return true;

@@ -41,7 +41,8 @@ static int other_directories(const char *path, const char *const *known, int cou
         int i = 0;
         while (i < count && strcmp(known[i], entry->d_name) != 0) i++;
         const int length = snprintf(entry_path, sizeof entry_path, "%s/%s", path, entry->d_name);
-        if (i < count || entry->d_name[0] == '.' || length < 0 || (size_t)length >= sizeof entry_path || !is_directory(entry_path)) continue;
+        if (i < count || entry->d_name[0] == '.' || length < 0 || (size_t)length >= sizeof entry_path) continue;
+        if (!is_directory(entry_path)) continue;
         const size_t used = strlen(names);
         if (used + strlen(entry->d_name) + 8 < size)
             snprintf(names + used, size - used, "%s\"%s\"", used ? ", " : "", entry->d_name);
@@ -299,11 +300,11 @@ void tell_of_corrupt(const options *o) {
 static void tell_of_part(const options *o, const char *directory, bool part, int64_t images) {
     if (part) note("evaluating %s", directory);
     else if (o->validation_split > 0)
-        note("evaluating the photographs of %s that fit holds out with --validation-split %g and --seed %llu", directory,
-             o->validation_split, (unsigned long long)o->seed);
+        note("evaluating the photographs of %s that fit holds out with --validation-split %g and --seed %llu",
+             directory, o->validation_split, (unsigned long long)o->seed);
     else
-        note("evaluating all %lld photographs of %s, which has no validation/: if fit held out a share of them, the others are "
-             "those it was trained on; --validation-split %g, with fit's share and --seed, evaluates that share alone",
+        note("evaluating all %lld photographs of %s, which has no validation/: if fit held out a share of them, the others "
+             "are those it was trained on; --validation-split %g, with fit's share and --seed, evaluates that share alone",
              (long long)images, directory, DEFAULT_SPLIT);
 }
 

@@ -35,7 +35,8 @@ static bool make_directories(const char *path) {
 
 /* A flag that means nothing without --run, or NULL. */
 static const char *flag_of_runs(const options *o) {
-    return o->checkpoint_every ? "checkpoint-every" : o->keep ? "keep" : o->resume ? "resume" : o->overwrite ? "overwrite" : o->tensorboard ? "tensorboard" : o->report ? "report" : NULL;
+    return o->checkpoint_every ? "checkpoint-every" : o->keep ? "keep" : o->resume ? "resume"
+           : o->overwrite ? "overwrite" : o->tensorboard ? "tensorboard" : o->report ? "report" : NULL;
 }
 
 /* Finds, or removes, the checkpoints of a run: regular files alone, as it writes. How many, and the last one's name. */
@@ -46,7 +47,8 @@ static int find_checkpoints(const char *directory, bool clear, char name[256]) {
     for (const struct dirent *entry; stream && (entry = readdir(stream)) != NULL;) {
         struct stat info;
         const size_t length = strlen(entry->d_name);
-        if (length <= sizeof start + sizeof end || length >= 256 || strncmp(entry->d_name, start, sizeof start - 1) != 0) continue;
+        if (length <= sizeof start + sizeof end || length >= 256) continue;
+        if (strncmp(entry->d_name, start, sizeof start - 1) != 0) continue;
         if (strcmp(entry->d_name + length - (sizeof end - 1), end) != 0) continue;
         if (fstatat(dirfd(stream), entry->d_name, &info, AT_SYMLINK_NOFOLLOW) != 0 || !S_ISREG(info.st_mode)) continue;
         if (clear && unlinkat(dirfd(stream), entry->d_name, 0) != 0) continue;
@@ -60,7 +62,8 @@ static int find_checkpoints(const char *directory, bool clear, char name[256]) {
 static bool refuse_earlier(const options *o) {
     char name[256];
     if (o->resume || o->overwrite || !find_checkpoints(o->run, false, name)) return false;
-    complain("--run %s: %s is of an earlier run: --resume goes on with it, --overwrite removes it and begins anew", o->run, name);
+    complain("--run %s: %s is of an earlier run: --resume goes on with it, --overwrite removes it and begins anew", o->run,
+             name);
     return true;
 }
 

@@ -83,7 +83,8 @@ MIRT__LIB mirt_status mirt__fail_at(const char *format, ...) {
 
 static const char mirt__error_before[] = "; the failure before it: ";
 
-/* Whether a failed call of the library can be why an argument is NULL: paths, places for results and data are the caller's own. */
+/* Whether a failed call of the library can be why an argument is NULL: paths, places for results and data are the
+   caller's own. */
 static bool mirt__is_made_here(const char *what) {
     static const char *const made[] = {"strategy", "model", "data set", "tensor", "output", "function", "writer"};
     for (int i = 0; i < MIRT__COUNT(made); i++) {
@@ -93,7 +94,8 @@ static bool mirt__is_made_here(const char *what) {
 }
 
 MIRT__LIB mirt_status mirt__fail_missing(const char *caller, const char *what) {
-    if (mirt__last_error.status == MIRT_OK || !mirt__is_made_here(what)) return mirt__fail(MIRT_E_INVALID, "%s: no %s", caller, what);
+    if (mirt__last_error.status == MIRT_OK || !mirt__is_made_here(what))
+        return mirt__fail(MIRT_E_INVALID, "%s: no %s", caller, what);
     char cause[MIRT__ERROR_SIZE];
     const char *last = strstr(mirt__last_error.text, mirt__error_before);
     snprintf(cause, sizeof cause, "%s", last ? last + strlen(mirt__error_before) : mirt__last_error.text);

@@ -51,8 +51,8 @@ static mirt_status mirt__file_fail(const char *path, const char *what) {
 }
 
 static mirt_status mirt__file_fail_pipe(const char *path) {
-    return mirt__fail(MIRT_E_IO, "%s: is a pipe or a terminal, which cannot be written to at a position; name a regular file",
-                      path);
+    return mirt__fail(MIRT_E_IO, "%s: is a pipe or a terminal, which cannot be written to at a position; name a regular "
+                      "file", path);
 }
 
 static mirt_status mirt__file_too_large(const char *path, size_t limit) {

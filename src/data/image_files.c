@@ -245,8 +245,8 @@ static bool mirt__is_below(const char *path, const char *root, const char *name)
     return strncmp(path, name, length) == 0 && path[length] == '/';
 }
 
-/* What was just walked deeply is a class. One that is split into parts with subdirectories is a data set itself, whose classes
-   would become one; class_names that list it make it a class. */
+/* What was just walked deeply is a class. One that is split into parts with subdirectories is a data set itself, whose
+   classes would become one; class_names that list it make it a class. */
 static mirt_status mirt__walk_refuse_parts(const mirt__walk *walk, const char *root) {
     int found[MIRT__PARTS] = {0}, second = MIRT__PART_VALIDATION;
     for (int64_t i = 1; i < walk->dirs; i++) {
@@ -255,8 +255,8 @@ static mirt_status mirt__walk_refuse_parts(const mirt__walk *walk, const char *r
     while (second < MIRT__PARTS && !found[second]) second++;
     if (!found[MIRT__PART_TRAIN] || second == MIRT__PARTS) return MIRT_OK;
     return mirt__fail(MIRT_E_INVALID,
-                      "%s would be a class, but is split into train/ and %s/ itself: pass %s; class_names that list it make "
-                      "it a class", root, mirt__part_names[second], root);
+                      "%s would be a class, but is split into train/ and %s/ itself: pass %s; class_names that list it "
+                      "make it a class", root, mirt__part_names[second], root);
 }
 
 /* All images below `root`, which get this label. */

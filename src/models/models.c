@@ -67,7 +67,8 @@ static mirt_model *mirt__application_build(mirt_strategy *strategy, const mirt__
     mirt_model_output(n.model, n.x);
     if (!n.d.weights || mirt_load_weights(n.model, n.d.weights) == MIRT_OK) return n.model;
     if (row->alpha && mirt_last_status() == MIRT_E_SHAPE)
-        mirt__fail(MIRT_E_SHAPE, "%s; alpha is %g here: is the file of another width?", mirt_last_error(), (double)n.d.alpha);
+        mirt__fail(MIRT_E_SHAPE, "%s; alpha is %g here: is the file of another width?", mirt_last_error(),
+                   (double)n.d.alpha);
     mirt_model_destroy(n.model);
     return NULL;
 }

@@ -11,7 +11,7 @@ typedef struct mirt__run_int_field {
     const char *name;
     size_t offset;
     int64_t least, most;
-    const char *before, *unit, *plural, *after; /* a message's words for a number that must be the same; unit NULL: it need not be */
+    const char *before, *unit, *plural, *after; /* a message's words for what must be the same; unit NULL: it need not */
 } mirt__run_int_field;
 
 typedef struct mirt__run_double_field {

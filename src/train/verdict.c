@@ -106,7 +106,8 @@ static void mirt__verdict_input(mirt_timing *t, const mirt__costs *c) {
     const int needed = left > 0 && t->sample_seconds > 0 ? (int)ceil(t->sample_seconds * rows / left) : 0;
     mirt__say(t, "input-bound: %.0f %% of the step waits for %s; ", 100 * t->share, t->input);
     if (!t->ahead) mirt__say(t, "nothing is made ahead: mirt_prefetch behind mirt_batch");
-    else if (!t->parallel) mirt__say(t, "one thread makes the samples, as a stream must: keep them in memory (mirt_cache), or take samples that can be reached in any order");
+    else if (!t->parallel) mirt__say(
+        t, "one thread makes the samples, as a stream must: keep them in memory (mirt_cache), or take samples that can be reached in any order");
     else if (needed <= t->workers) mirt__say(t, "%d worker%s, which wait for something themselves: keep what they make in memory (mirt_cache)", t->workers, t->workers == 1 ? "" : "s");
     else if (needed > t->cores) mirt__say(t, "%d worker%s, %d would do, but there %s %d core%s: keep what is made in memory (mirt_cache)", t->workers, t->workers == 1 ? "" : "s", needed, t->cores == 1 ? "is" : "are", t->cores, t->cores == 1 ? "" : "s");
     else mirt__say(t, "%d worker%s, %d would do", t->workers, t->workers == 1 ? "" : "s", needed);
