@@ -22300,8 +22300,9 @@ static int mirt__stb_block(const unsigned short *quant, int table, int stride) {
 #define idct_block_kernel(out, stride, data) \
     idct_block_kernel(out, mirt__stb_block(z->dequant[z->img_comp[n].tq], z->img_comp[n].tq, stride), data)
 
-/* Take the places of stb_image's functions of these names: only the definitions there are followed by arguments. */
-static void stbi__idct_block(unsigned char *out, int stride, short data[64]) {
+/* These take the places of stb_image's functions, whose names images/stb_begin.inc begins with mirt__: only the definitions there are
+   followed by arguments. */
+static void mirt__stbi__idct_block(unsigned char *out, int stride, short data[64]) {
     mirt__eight v[8], s[8];
     memcpy(v, data, sizeof v);
     memcpy(s, mirt__stb_scale, sizeof s);
@@ -22312,13 +22313,15 @@ static void stbi__idct_block(unsigned char *out, int stride, short data[64]) {
     mirt__idct_turn(v);
     for (int i = 0; i < 8; i++) mirt__eight_store(v[i], out + i * stride);
 }
-__attribute__((unused)) static void stbi__idct_simd(unsigned char *out, int stride, short data[64]) { stbi__idct_block(out, stride, data); }
-#define stbi__idct_block(out, stride, data) mirt__stb_idct_block(out, stride, data)
-#define stbi__idct_simd(out, stride, data) mirt__stb_idct_simd(out, stride, data)
+__attribute__((unused)) static void mirt__stbi__idct_simd(unsigned char *out, int stride, short data[64]) {
+    mirt__stbi__idct_block(out, stride, data);
+}
+#define mirt__stbi__idct_block(out, stride, data) mirt__stb_idct_block(out, stride, data)
+#define mirt__stbi__idct_simd(out, stride, data) mirt__stb_idct_simd(out, stride, data)
 
 /* Takes the place of stb_image's function of this name, which has the last two pixels but one wrong: from half the width to all
    of it, each pixel three quarters of the nearest and one of the next. Only the definition there is followed by arguments. */
-static unsigned char *stbi__resample_row_h_2(unsigned char *out, unsigned char *row, unsigned char *unused, int width, int scale) {
+static unsigned char *mirt__stbi__resample_row_h_2(unsigned char *out, unsigned char *row, unsigned char *unused, int width, int scale) {
     (void)unused;
     (void)scale;
     for (int i = 0; i < width; i++) {
@@ -22327,13 +22330,13 @@ static unsigned char *stbi__resample_row_h_2(unsigned char *out, unsigned char *
     }
     return out;
 }
-#define stbi__resample_row_h_2(out, near, far, width, scale) mirt__stb_resample_row_h_2(out, near, far, width, scale)
+#define mirt__stbi__resample_row_h_2(out, row, other, width, scale) mirt__stb_resample_row_h_2(out, row, other, width, scale)
 
-#if defined(__x86_64__) && !defined(STBI_NO_SIMD)
+#ifdef __x86_64__
 /* In the same way: stb_image makes colors of many pixels at once only where each takes four bytes. */
 static void mirt__stb_colors(unsigned char *out, unsigned char const *y, unsigned char const *blue, unsigned char const *red, int count, int step);
-__attribute__((unused)) static void stbi__YCbCr_to_RGB_simd(unsigned char *out, unsigned char const *y, unsigned char const *blue, unsigned char const *red,
-                                                            int count, int step) {
+__attribute__((unused)) static void mirt__stbi__YCbCr_to_RGB_simd(unsigned char *out, unsigned char const *y, unsigned char const *blue,
+                                                                  unsigned char const *red, int count, int step) {
     unsigned char four[4 * 64];
     if (step != 3) {
         mirt__stb_colors(out, y, blue, red, count, step);
@@ -22346,7 +22349,7 @@ __attribute__((unused)) static void stbi__YCbCr_to_RGB_simd(unsigned char *out, 
         memcpy(out + 3 * (some - 1), four + 4 * (some - 1), 3);
     }
 }
-#define stbi__YCbCr_to_RGB_simd(out, y, blue, red, count, step) mirt__stb_colors(out, y, blue, red, count, step)
+#define mirt__stbi__YCbCr_to_RGB_simd(out, y, blue, red, count, step) mirt__stb_colors(out, y, blue, red, count, step)
 #endif
 
 #ifndef MIRT__TEST_SUM
@@ -22364,13 +22367,389 @@ static int mirt__stb_sum(const char *out, const char *out_end, const unsigned ch
     return !mirt__stb_sum_wrong;
 }
 /* Of stb_image's function of this name the definition, and the call, which has a look at the checksum behind it. */
-#define stbi__parse_zlib(a, header) MIRT__ZLIB_##a, header)
-#define MIRT__ZLIB_stbi__zbuf mirt__stb_parse_zlib(stbi__zbuf
+#define mirt__stbi__parse_zlib(a, header) MIRT__ZLIB_##a, header)
+#define MIRT__ZLIB_stbi__zbuf mirt__stb_parse_zlib(mirt__stbi__zbuf
 #define MIRT__ZLIB_a mirt__stb_parse_zlib(a, parse_header) && mirt__stb_sum(a->zout_start, a->zout, a->zbuffer, a->zbuffer_end, a->num_bits
 
+/* What follows, up to stb_end.inc, may include stb_image, of 2.27 to 2.30, beside one of the program's own in the same unit: names that it
+   declares begin with mirt__ (as configured in decode.c), macros that it reads or defines are put aside. Both lists are sorted. */
+#pragma push_macro("FAST_BITS")
+#pragma push_macro("STBIDEF")
+#pragma push_macro("STBI_ASSERT")
+#pragma push_macro("STBI_EXTERN")
+#pragma push_macro("STBI_FAILURE_USERMSG")
+#pragma push_macro("STBI_FREE")
+#pragma push_macro("STBI_HAS_LROTL")
+#pragma push_macro("STBI_INCLUDE_STB_IMAGE_H")
+#pragma push_macro("STBI_MALLOC")
+#pragma push_macro("STBI_MAX_DIMENSIONS")
+#pragma push_macro("STBI_MINGW_ENABLE_SSE2")
+#pragma push_macro("STBI_NEON")
+#pragma push_macro("STBI_NOTUSED")
+#pragma push_macro("STBI_NO_BMP")
+#pragma push_macro("STBI_NO_FAILURE_STRINGS")
+#pragma push_macro("STBI_NO_GIF")
+#pragma push_macro("STBI_NO_HDR")
+#pragma push_macro("STBI_NO_JPEG")
+#pragma push_macro("STBI_NO_LINEAR")
+#pragma push_macro("STBI_NO_PIC")
+#pragma push_macro("STBI_NO_PNG")
+#pragma push_macro("STBI_NO_PNM")
+#pragma push_macro("STBI_NO_PSD")
+#pragma push_macro("STBI_NO_SIMD")
+#pragma push_macro("STBI_NO_STDIO")
+#pragma push_macro("STBI_NO_TGA")
+#pragma push_macro("STBI_NO_THREAD_LOCALS")
+#pragma push_macro("STBI_NO_ZLIB")
+#pragma push_macro("STBI_ONLY_BMP")
+#pragma push_macro("STBI_ONLY_GIF")
+#pragma push_macro("STBI_ONLY_HDR")
+#pragma push_macro("STBI_ONLY_JPEG")
+#pragma push_macro("STBI_ONLY_PIC")
+#pragma push_macro("STBI_ONLY_PNG")
+#pragma push_macro("STBI_ONLY_PNM")
+#pragma push_macro("STBI_ONLY_PSD")
+#pragma push_macro("STBI_ONLY_TGA")
+#pragma push_macro("STBI_ONLY_ZLIB")
+#pragma push_macro("STBI_REALLOC")
+#pragma push_macro("STBI_REALLOC_SIZED")
+#pragma push_macro("STBI_SIMD_ALIGN")
+#pragma push_macro("STBI_SSE2")
+#pragma push_macro("STBI_SUPPORT_ZLIB")
+#pragma push_macro("STBI_THREAD_LOCAL")
+#pragma push_macro("STBI_VERSION")
+#pragma push_macro("STBI_WINDOWS_UTF8")
+#pragma push_macro("STBI__BYTECAST")
+#pragma push_macro("STBI__COMBO")
+#pragma push_macro("STBI__IDCT_1D")
+#pragma push_macro("STBI__MARKER_none")
+#pragma push_macro("STBI__PNG_TYPE")
+#pragma push_macro("STBI__RESTART")
+#pragma push_macro("STBI__X64_TARGET")
+#pragma push_macro("STBI__X86_TARGET")
+#pragma push_macro("STBI__ZFAST_BITS")
+#pragma push_macro("STBI__ZFAST_MASK")
+#pragma push_macro("STBI__ZNSYMS")
+#pragma push_macro("STB_IMAGE_IMPLEMENTATION")
+#pragma push_macro("STB_IMAGE_STATIC")
+#pragma push_macro("stbi__DNL")
+#pragma push_macro("stbi__EOI")
+#pragma push_macro("stbi__SOF")
+#pragma push_macro("stbi__SOF_progressive")
+#pragma push_macro("stbi__SOI")
+#pragma push_macro("stbi__SOS")
+#pragma push_macro("stbi__de_iphone_flag")
+#pragma push_macro("stbi__div16")
+#pragma push_macro("stbi__div4")
+#pragma push_macro("stbi__err")
+#pragma push_macro("stbi__errpf")
+#pragma push_macro("stbi__errpuc")
+#pragma push_macro("stbi__f2f")
+#pragma push_macro("stbi__float2fixed")
+#pragma push_macro("stbi__fsh")
+#pragma push_macro("stbi__unpremultiply_on_load")
+#pragma push_macro("stbi__vertically_flip_on_load")
+#pragma push_macro("stbi_inline")
+#pragma push_macro("stbi_lrot")
+#undef FAST_BITS
+#undef STBIDEF
+#undef STBI_ASSERT
+#undef STBI_EXTERN
+#undef STBI_FAILURE_USERMSG
+#undef STBI_FREE
+#undef STBI_HAS_LROTL
+#undef STBI_INCLUDE_STB_IMAGE_H
+#undef STBI_MALLOC
+#undef STBI_MAX_DIMENSIONS
+#undef STBI_MINGW_ENABLE_SSE2
+#undef STBI_NEON
+#undef STBI_NOTUSED
+#undef STBI_NO_BMP
+#undef STBI_NO_FAILURE_STRINGS
+#undef STBI_NO_GIF
+#undef STBI_NO_HDR
+#undef STBI_NO_JPEG
+#undef STBI_NO_LINEAR
+#undef STBI_NO_PIC
+#undef STBI_NO_PNG
+#undef STBI_NO_PNM
+#undef STBI_NO_PSD
+#undef STBI_NO_SIMD
+#undef STBI_NO_STDIO
+#undef STBI_NO_TGA
+#undef STBI_NO_THREAD_LOCALS
+#undef STBI_NO_ZLIB
+#undef STBI_ONLY_BMP
+#undef STBI_ONLY_GIF
+#undef STBI_ONLY_HDR
+#undef STBI_ONLY_JPEG
+#undef STBI_ONLY_PIC
+#undef STBI_ONLY_PNG
+#undef STBI_ONLY_PNM
+#undef STBI_ONLY_PSD
+#undef STBI_ONLY_TGA
+#undef STBI_ONLY_ZLIB
+#undef STBI_REALLOC
+#undef STBI_REALLOC_SIZED
+#undef STBI_SIMD_ALIGN
+#undef STBI_SSE2
+#undef STBI_SUPPORT_ZLIB
+#undef STBI_THREAD_LOCAL
+#undef STBI_VERSION
+#undef STBI_WINDOWS_UTF8
+#undef STBI__BYTECAST
+#undef STBI__COMBO
+#undef STBI__IDCT_1D
+#undef STBI__MARKER_none
+#undef STBI__PNG_TYPE
+#undef STBI__RESTART
+#undef STBI__X64_TARGET
+#undef STBI__X86_TARGET
+#undef STBI__ZFAST_BITS
+#undef STBI__ZFAST_MASK
+#undef STBI__ZNSYMS
+#undef STB_IMAGE_IMPLEMENTATION
+#undef STB_IMAGE_STATIC
+#undef stbi__DNL
+#undef stbi__EOI
+#undef stbi__SOF
+#undef stbi__SOF_progressive
+#undef stbi__SOI
+#undef stbi__SOS
+#undef stbi__de_iphone_flag
+#undef stbi__div16
+#undef stbi__div4
+#undef stbi__err
+#undef stbi__errpf
+#undef stbi__errpuc
+#undef stbi__f2f
+#undef stbi__float2fixed
+#undef stbi__fsh
+#undef stbi__unpremultiply_on_load
+#undef stbi__vertically_flip_on_load
+#undef stbi_inline
+#undef stbi_lrot
+#define STBI_ORDER_BGR mirt__STBI_ORDER_BGR
+#define STBI_ORDER_RGB mirt__STBI_ORDER_RGB
+#define STBI__F_avg mirt__STBI__F_avg
+#define STBI__F_avg_first mirt__STBI__F_avg_first
+#define STBI__F_none mirt__STBI__F_none
+#define STBI__F_paeth mirt__STBI__F_paeth
+#define STBI__F_paeth_first mirt__STBI__F_paeth_first
+#define STBI__F_sub mirt__STBI__F_sub
+#define STBI__F_up mirt__STBI__F_up
+#define STBI__SCAN_header mirt__STBI__SCAN_header
+#define STBI__SCAN_load mirt__STBI__SCAN_load
+#define STBI__SCAN_type mirt__STBI__SCAN_type
+#define STBI_default mirt__STBI_default
+#define STBI_grey mirt__STBI_grey
+#define STBI_grey_alpha mirt__STBI_grey_alpha
+#define STBI_rgb mirt__STBI_rgb
+#define STBI_rgb_alpha mirt__STBI_rgb_alpha
+#define first_row_filter mirt__first_row_filter
+#define load_jpeg_image mirt__load_jpeg_image
+#define resample_row_1 mirt__resample_row_1
+#define resample_row_func mirt__resample_row_func
+#define stbi__YCbCr_to_RGB_row mirt__stbi__YCbCr_to_RGB_row
+#define stbi__YCbCr_to_RGB_simd mirt__stbi__YCbCr_to_RGB_simd
+#define stbi__addints_valid mirt__stbi__addints_valid
+#define stbi__addsizes_valid mirt__stbi__addsizes_valid
+#define stbi__at_eof mirt__stbi__at_eof
+#define stbi__bit_reverse mirt__stbi__bit_reverse
+#define stbi__bitcount mirt__stbi__bitcount
+#define stbi__bitreverse16 mirt__stbi__bitreverse16
+#define stbi__blinn_8x8 mirt__stbi__blinn_8x8
+#define stbi__bmask mirt__stbi__bmask
+#define stbi__bmp_data mirt__stbi__bmp_data
+#define stbi__bmp_info mirt__stbi__bmp_info
+#define stbi__bmp_load mirt__stbi__bmp_load
+#define stbi__bmp_parse_header mirt__stbi__bmp_parse_header
+#define stbi__bmp_set_mask_defaults mirt__stbi__bmp_set_mask_defaults
+#define stbi__bmp_test mirt__stbi__bmp_test
+#define stbi__bmp_test_raw mirt__stbi__bmp_test_raw
+#define stbi__build_fast_ac mirt__stbi__build_fast_ac
+#define stbi__build_huffman mirt__stbi__build_huffman
+#define stbi__check_png_header mirt__stbi__check_png_header
+#define stbi__clamp mirt__stbi__clamp
+#define stbi__cleanup_jpeg mirt__stbi__cleanup_jpeg
+#define stbi__compute_huffman_codes mirt__stbi__compute_huffman_codes
+#define stbi__compute_transparency mirt__stbi__compute_transparency
+#define stbi__compute_transparency16 mirt__stbi__compute_transparency16
+#define stbi__compute_y mirt__stbi__compute_y
+#define stbi__compute_y_16 mirt__stbi__compute_y_16
+#define stbi__context mirt__stbi__context
+#define stbi__convert_16_to_8 mirt__stbi__convert_16_to_8
+#define stbi__convert_8_to_16 mirt__stbi__convert_8_to_16
+#define stbi__convert_format mirt__stbi__convert_format
+#define stbi__convert_format16 mirt__stbi__convert_format16
+#define stbi__create_png_alpha_expand8 mirt__stbi__create_png_alpha_expand8
+#define stbi__create_png_image mirt__stbi__create_png_image
+#define stbi__create_png_image_raw mirt__stbi__create_png_image_raw
+#define stbi__de_iphone mirt__stbi__de_iphone
+#define stbi__de_iphone_flag_global mirt__stbi__de_iphone_flag_global
+#define stbi__de_iphone_flag_local mirt__stbi__de_iphone_flag_local
+#define stbi__de_iphone_flag_set mirt__stbi__de_iphone_flag_set
+#define stbi__decode_jpeg_header mirt__stbi__decode_jpeg_header
+#define stbi__decode_jpeg_image mirt__stbi__decode_jpeg_image
+#define stbi__depth_scale_table mirt__stbi__depth_scale_table
+#define stbi__do_png mirt__stbi__do_png
+#define stbi__do_zlib mirt__stbi__do_zlib
+#define stbi__expand_png_palette mirt__stbi__expand_png_palette
+#define stbi__extend_receive mirt__stbi__extend_receive
+#define stbi__fill_bits mirt__stbi__fill_bits
+#define stbi__free_jpeg_components mirt__stbi__free_jpeg_components
+#define stbi__g_failure_reason mirt__stbi__g_failure_reason
+#define stbi__get16be mirt__stbi__get16be
+#define stbi__get16le mirt__stbi__get16le
+#define stbi__get32be mirt__stbi__get32be
+#define stbi__get32le mirt__stbi__get32le
+#define stbi__get8 mirt__stbi__get8
+#define stbi__get_chunk_header mirt__stbi__get_chunk_header
+#define stbi__get_marker mirt__stbi__get_marker
+#define stbi__getn mirt__stbi__getn
+#define stbi__gif mirt__stbi__gif
+#define stbi__gif_header mirt__stbi__gif_header
+#define stbi__gif_info mirt__stbi__gif_info
+#define stbi__gif_info_raw mirt__stbi__gif_info_raw
+#define stbi__gif_load mirt__stbi__gif_load
+#define stbi__gif_load_next mirt__stbi__gif_load_next
+#define stbi__gif_lzw mirt__stbi__gif_lzw
+#define stbi__gif_parse_colortable mirt__stbi__gif_parse_colortable
+#define stbi__gif_test mirt__stbi__gif_test
+#define stbi__gif_test_raw mirt__stbi__gif_test_raw
+#define stbi__grow_buffer_unsafe mirt__stbi__grow_buffer_unsafe
+#define stbi__h2l_gamma_i mirt__stbi__h2l_gamma_i
+#define stbi__h2l_scale_i mirt__stbi__h2l_scale_i
+#define stbi__high_bit mirt__stbi__high_bit
+#define stbi__huffman mirt__stbi__huffman
+#define stbi__idct_block mirt__stbi__idct_block
+#define stbi__idct_simd mirt__stbi__idct_simd
+#define stbi__info_main mirt__stbi__info_main
+#define stbi__int16 mirt__stbi__int16
+#define stbi__int32 mirt__stbi__int32
+#define stbi__is_16_main mirt__stbi__is_16_main
+#define stbi__jbias mirt__stbi__jbias
+#define stbi__jpeg mirt__stbi__jpeg
+#define stbi__jpeg_decode_block mirt__stbi__jpeg_decode_block
+#define stbi__jpeg_decode_block_prog_ac mirt__stbi__jpeg_decode_block_prog_ac
+#define stbi__jpeg_decode_block_prog_dc mirt__stbi__jpeg_decode_block_prog_dc
+#define stbi__jpeg_dequantize mirt__stbi__jpeg_dequantize
+#define stbi__jpeg_dezigzag mirt__stbi__jpeg_dezigzag
+#define stbi__jpeg_finish mirt__stbi__jpeg_finish
+#define stbi__jpeg_get_bit mirt__stbi__jpeg_get_bit
+#define stbi__jpeg_get_bits mirt__stbi__jpeg_get_bits
+#define stbi__jpeg_huff_decode mirt__stbi__jpeg_huff_decode
+#define stbi__jpeg_info mirt__stbi__jpeg_info
+#define stbi__jpeg_info_raw mirt__stbi__jpeg_info_raw
+#define stbi__jpeg_load mirt__stbi__jpeg_load
+#define stbi__jpeg_reset mirt__stbi__jpeg_reset
+#define stbi__jpeg_test mirt__stbi__jpeg_test
+#define stbi__load_and_postprocess_16bit mirt__stbi__load_and_postprocess_16bit
+#define stbi__load_and_postprocess_8bit mirt__stbi__load_and_postprocess_8bit
+#define stbi__load_gif_main mirt__stbi__load_gif_main
+#define stbi__load_gif_main_outofmem mirt__stbi__load_gif_main_outofmem
+#define stbi__load_main mirt__stbi__load_main
+#define stbi__mad2sizes_valid mirt__stbi__mad2sizes_valid
+#define stbi__mad3sizes_valid mirt__stbi__mad3sizes_valid
+#define stbi__malloc mirt__stbi__malloc
+#define stbi__malloc_mad2 mirt__stbi__malloc_mad2
+#define stbi__malloc_mad3 mirt__stbi__malloc_mad3
+#define stbi__mul2shorts_valid mirt__stbi__mul2shorts_valid
+#define stbi__mul2sizes_valid mirt__stbi__mul2sizes_valid
+#define stbi__out_gif_code mirt__stbi__out_gif_code
+#define stbi__paeth mirt__stbi__paeth
+#define stbi__parse_entropy_coded_data mirt__stbi__parse_entropy_coded_data
+#define stbi__parse_huffman_block mirt__stbi__parse_huffman_block
+#define stbi__parse_png_file mirt__stbi__parse_png_file
+#define stbi__parse_uncompressed_block mirt__stbi__parse_uncompressed_block
+#define stbi__parse_zlib mirt__stbi__parse_zlib
+#define stbi__parse_zlib_header mirt__stbi__parse_zlib_header
+#define stbi__png mirt__stbi__png
+#define stbi__png_info mirt__stbi__png_info
+#define stbi__png_info_raw mirt__stbi__png_info_raw
+#define stbi__png_is16 mirt__stbi__png_is16
+#define stbi__png_load mirt__stbi__png_load
+#define stbi__png_test mirt__stbi__png_test
+#define stbi__pngchunk mirt__stbi__pngchunk
+#define stbi__process_frame_header mirt__stbi__process_frame_header
+#define stbi__process_gif_raster mirt__stbi__process_gif_raster
+#define stbi__process_marker mirt__stbi__process_marker
+#define stbi__process_scan_header mirt__stbi__process_scan_header
+#define stbi__refill_buffer mirt__stbi__refill_buffer
+#define stbi__resample mirt__stbi__resample
+#define stbi__resample_row_generic mirt__stbi__resample_row_generic
+#define stbi__resample_row_h_2 mirt__stbi__resample_row_h_2
+#define stbi__resample_row_hv_2 mirt__stbi__resample_row_hv_2
+#define stbi__resample_row_hv_2_simd mirt__stbi__resample_row_hv_2_simd
+#define stbi__resample_row_v_2 mirt__stbi__resample_row_v_2
+#define stbi__result_info mirt__stbi__result_info
+#define stbi__rewind mirt__stbi__rewind
+#define stbi__setup_jpeg mirt__stbi__setup_jpeg
+#define stbi__shiftsigned mirt__stbi__shiftsigned
+#define stbi__skip mirt__stbi__skip
+#define stbi__skip_jpeg_junk_at_end mirt__stbi__skip_jpeg_junk_at_end
+#define stbi__sse2_available mirt__stbi__sse2_available
+#define stbi__start_callbacks mirt__stbi__start_callbacks
+#define stbi__start_mem mirt__stbi__start_mem
+#define stbi__uint16 mirt__stbi__uint16
+#define stbi__uint32 mirt__stbi__uint32
+#define stbi__unpremultiply_on_load_global mirt__stbi__unpremultiply_on_load_global
+#define stbi__unpremultiply_on_load_local mirt__stbi__unpremultiply_on_load_local
+#define stbi__unpremultiply_on_load_set mirt__stbi__unpremultiply_on_load_set
+#define stbi__unpremultiply_on_load_thread mirt__stbi_set_unpremultiply_on_load_thread /* 2.27 declares one and defines the other */
+#define stbi__vertical_flip mirt__stbi__vertical_flip
+#define stbi__vertical_flip_slices mirt__stbi__vertical_flip_slices
+#define stbi__vertically_flip_on_load_global mirt__stbi__vertically_flip_on_load_global
+#define stbi__vertically_flip_on_load_local mirt__stbi__vertically_flip_on_load_local
+#define stbi__vertically_flip_on_load_set mirt__stbi__vertically_flip_on_load_set
+#define stbi__zbuf mirt__stbi__zbuf
+#define stbi__zbuild_huffman mirt__stbi__zbuild_huffman
+#define stbi__zdefault_distance mirt__stbi__zdefault_distance
+#define stbi__zdefault_length mirt__stbi__zdefault_length
+#define stbi__zdist_base mirt__stbi__zdist_base
+#define stbi__zdist_extra mirt__stbi__zdist_extra
+#define stbi__zeof mirt__stbi__zeof
+#define stbi__zexpand mirt__stbi__zexpand
+#define stbi__zget8 mirt__stbi__zget8
+#define stbi__zhuffman mirt__stbi__zhuffman
+#define stbi__zhuffman_decode mirt__stbi__zhuffman_decode
+#define stbi__zhuffman_decode_slowpath mirt__stbi__zhuffman_decode_slowpath
+#define stbi__zlength_base mirt__stbi__zlength_base
+#define stbi__zlength_extra mirt__stbi__zlength_extra
+#define stbi__zreceive mirt__stbi__zreceive
+#define stbi_convert_iphone_png_to_rgb mirt__stbi_convert_iphone_png_to_rgb
+#define stbi_convert_iphone_png_to_rgb_thread mirt__stbi_convert_iphone_png_to_rgb_thread
+#define stbi_failure_reason mirt__stbi_failure_reason
+#define stbi_hdr_to_ldr_gamma mirt__stbi_hdr_to_ldr_gamma
+#define stbi_hdr_to_ldr_scale mirt__stbi_hdr_to_ldr_scale
+#define stbi_image_free mirt__stbi_image_free
+#define stbi_info_from_callbacks mirt__stbi_info_from_callbacks
+#define stbi_info_from_memory mirt__stbi_info_from_memory
+#define stbi_io_callbacks mirt__stbi_io_callbacks
+#define stbi_is_16_bit_from_callbacks mirt__stbi_is_16_bit_from_callbacks
+#define stbi_is_16_bit_from_memory mirt__stbi_is_16_bit_from_memory
+#define stbi_is_hdr_from_callbacks mirt__stbi_is_hdr_from_callbacks
+#define stbi_is_hdr_from_memory mirt__stbi_is_hdr_from_memory
+#define stbi_load_16_from_callbacks mirt__stbi_load_16_from_callbacks
+#define stbi_load_16_from_memory mirt__stbi_load_16_from_memory
+#define stbi_load_from_callbacks mirt__stbi_load_from_callbacks
+#define stbi_load_from_memory mirt__stbi_load_from_memory
+#define stbi_load_gif_from_memory mirt__stbi_load_gif_from_memory
+#define stbi_set_flip_vertically_on_load mirt__stbi_set_flip_vertically_on_load
+#define stbi_set_flip_vertically_on_load_thread mirt__stbi_set_flip_vertically_on_load_thread
+#define stbi_set_unpremultiply_on_load mirt__stbi_set_unpremultiply_on_load
+#define stbi_set_unpremultiply_on_load_thread mirt__stbi_set_unpremultiply_on_load_thread
+#define stbi_uc mirt__stbi_uc
+#define stbi_us mirt__stbi_us
+#define stbi_zlib_decode_buffer mirt__stbi_zlib_decode_buffer
+#define stbi_zlib_decode_malloc mirt__stbi_zlib_decode_malloc
+#define stbi_zlib_decode_malloc_guesssize mirt__stbi_zlib_decode_malloc_guesssize
+#define stbi_zlib_decode_malloc_guesssize_headerflag mirt__stbi_zlib_decode_malloc_guesssize_headerflag
+#define stbi_zlib_decode_noheader_buffer mirt__stbi_zlib_decode_noheader_buffer
+#define stbi_zlib_decode_noheader_malloc mirt__stbi_zlib_decode_noheader_malloc
+#define validate_uint32 mirt__validate_uint32
 #define STB_IMAGE_IMPLEMENTATION
 #define STBIDEF static __attribute__((unused))
-#define stbi__unpremultiply_on_load_thread stbi_set_unpremultiply_on_load_thread /* 2.27 declares one and defines the other */
 #define STBI_ONLY_JPEG
 #define STBI_ONLY_PNG
 #define STBI_ONLY_BMP
@@ -22378,6 +22757,7 @@ static int mirt__stb_sum(const char *out, const char *out_end, const unsigned ch
 #define STBI_NO_STDIO
 #define STBI_NO_LINEAR
 #define STBI_NO_HDR
+#define STBI_NO_FAILURE_STRINGS /* stbi__err is a function and a macro there: no other name can be given to it */
 #define STBI_MAX_DIMENSIONS (1 << 20)
 #define STBI_ASSERT(x) ((void)0)
 #define STBI_MALLOC(size) mirt__stb_malloc(size)
@@ -22398,23 +22778,391 @@ static int mirt__stb_sum(const char *out, const char *out_end, const unsigned ch
 #if !defined(__clang__)
 #pragma GCC pop_options
 #endif
-#undef STB_IMAGE_IMPLEMENTATION
-#undef STBIDEF
-#undef stbi__resample_row_h_2
+/* Ends what stb_begin.inc began: the program's macros are as they were. */
+#undef STBI_ORDER_BGR
+#undef STBI_ORDER_RGB
+#undef STBI__F_avg
+#undef STBI__F_avg_first
+#undef STBI__F_none
+#undef STBI__F_paeth
+#undef STBI__F_paeth_first
+#undef STBI__F_sub
+#undef STBI__F_up
+#undef STBI__SCAN_header
+#undef STBI__SCAN_load
+#undef STBI__SCAN_type
+#undef STBI_default
+#undef STBI_grey
+#undef STBI_grey_alpha
+#undef STBI_rgb
+#undef STBI_rgb_alpha
+#undef first_row_filter
+#undef load_jpeg_image
+#undef resample_row_1
+#undef resample_row_func
+#undef stbi__YCbCr_to_RGB_row
+#undef stbi__YCbCr_to_RGB_simd
+#undef stbi__addints_valid
+#undef stbi__addsizes_valid
+#undef stbi__at_eof
+#undef stbi__bit_reverse
+#undef stbi__bitcount
+#undef stbi__bitreverse16
+#undef stbi__blinn_8x8
+#undef stbi__bmask
+#undef stbi__bmp_data
+#undef stbi__bmp_info
+#undef stbi__bmp_load
+#undef stbi__bmp_parse_header
+#undef stbi__bmp_set_mask_defaults
+#undef stbi__bmp_test
+#undef stbi__bmp_test_raw
+#undef stbi__build_fast_ac
+#undef stbi__build_huffman
+#undef stbi__check_png_header
+#undef stbi__clamp
+#undef stbi__cleanup_jpeg
+#undef stbi__compute_huffman_codes
+#undef stbi__compute_transparency
+#undef stbi__compute_transparency16
+#undef stbi__compute_y
+#undef stbi__compute_y_16
+#undef stbi__context
+#undef stbi__convert_16_to_8
+#undef stbi__convert_8_to_16
+#undef stbi__convert_format
+#undef stbi__convert_format16
+#undef stbi__create_png_alpha_expand8
+#undef stbi__create_png_image
+#undef stbi__create_png_image_raw
+#undef stbi__de_iphone
+#undef stbi__de_iphone_flag_global
+#undef stbi__de_iphone_flag_local
+#undef stbi__de_iphone_flag_set
+#undef stbi__decode_jpeg_header
+#undef stbi__decode_jpeg_image
+#undef stbi__depth_scale_table
+#undef stbi__do_png
+#undef stbi__do_zlib
+#undef stbi__expand_png_palette
+#undef stbi__extend_receive
+#undef stbi__fill_bits
+#undef stbi__free_jpeg_components
+#undef stbi__g_failure_reason
+#undef stbi__get16be
+#undef stbi__get16le
+#undef stbi__get32be
+#undef stbi__get32le
+#undef stbi__get8
+#undef stbi__get_chunk_header
+#undef stbi__get_marker
+#undef stbi__getn
+#undef stbi__gif
+#undef stbi__gif_header
+#undef stbi__gif_info
+#undef stbi__gif_info_raw
+#undef stbi__gif_load
+#undef stbi__gif_load_next
+#undef stbi__gif_lzw
+#undef stbi__gif_parse_colortable
+#undef stbi__gif_test
+#undef stbi__gif_test_raw
+#undef stbi__grow_buffer_unsafe
+#undef stbi__h2l_gamma_i
+#undef stbi__h2l_scale_i
+#undef stbi__high_bit
+#undef stbi__huffman
 #undef stbi__idct_block
-#undef idct_block_kernel
+#undef stbi__idct_simd
+#undef stbi__info_main
+#undef stbi__int16
+#undef stbi__int32
+#undef stbi__is_16_main
+#undef stbi__jbias
+#undef stbi__jpeg
+#undef stbi__jpeg_decode_block
+#undef stbi__jpeg_decode_block_prog_ac
+#undef stbi__jpeg_decode_block_prog_dc
+#undef stbi__jpeg_dequantize
+#undef stbi__jpeg_dezigzag
+#undef stbi__jpeg_finish
+#undef stbi__jpeg_get_bit
+#undef stbi__jpeg_get_bits
+#undef stbi__jpeg_huff_decode
+#undef stbi__jpeg_info
+#undef stbi__jpeg_info_raw
+#undef stbi__jpeg_load
+#undef stbi__jpeg_reset
+#undef stbi__jpeg_test
+#undef stbi__load_and_postprocess_16bit
+#undef stbi__load_and_postprocess_8bit
+#undef stbi__load_gif_main
+#undef stbi__load_gif_main_outofmem
+#undef stbi__load_main
+#undef stbi__mad2sizes_valid
+#undef stbi__mad3sizes_valid
+#undef stbi__malloc
+#undef stbi__malloc_mad2
+#undef stbi__malloc_mad3
+#undef stbi__mul2shorts_valid
+#undef stbi__mul2sizes_valid
+#undef stbi__out_gif_code
+#undef stbi__paeth
+#undef stbi__parse_entropy_coded_data
+#undef stbi__parse_huffman_block
+#undef stbi__parse_png_file
+#undef stbi__parse_uncompressed_block
 #undef stbi__parse_zlib
+#undef stbi__parse_zlib_header
+#undef stbi__png
+#undef stbi__png_info
+#undef stbi__png_info_raw
+#undef stbi__png_is16
+#undef stbi__png_load
+#undef stbi__png_test
+#undef stbi__pngchunk
+#undef stbi__process_frame_header
+#undef stbi__process_gif_raster
+#undef stbi__process_marker
+#undef stbi__process_scan_header
+#undef stbi__refill_buffer
+#undef stbi__resample
+#undef stbi__resample_row_generic
+#undef stbi__resample_row_h_2
+#undef stbi__resample_row_hv_2
+#undef stbi__resample_row_hv_2_simd
+#undef stbi__resample_row_v_2
+#undef stbi__result_info
+#undef stbi__rewind
+#undef stbi__setup_jpeg
+#undef stbi__shiftsigned
+#undef stbi__skip
+#undef stbi__skip_jpeg_junk_at_end
+#undef stbi__sse2_available
+#undef stbi__start_callbacks
+#undef stbi__start_mem
+#undef stbi__uint16
+#undef stbi__uint32
+#undef stbi__unpremultiply_on_load_global
+#undef stbi__unpremultiply_on_load_local
+#undef stbi__unpremultiply_on_load_set
+#undef stbi__unpremultiply_on_load_thread
+#undef stbi__vertical_flip
+#undef stbi__vertical_flip_slices
+#undef stbi__vertically_flip_on_load_global
+#undef stbi__vertically_flip_on_load_local
+#undef stbi__vertically_flip_on_load_set
+#undef stbi__zbuf
+#undef stbi__zbuild_huffman
+#undef stbi__zdefault_distance
+#undef stbi__zdefault_length
+#undef stbi__zdist_base
+#undef stbi__zdist_extra
+#undef stbi__zeof
+#undef stbi__zexpand
+#undef stbi__zget8
+#undef stbi__zhuffman
+#undef stbi__zhuffman_decode
+#undef stbi__zhuffman_decode_slowpath
+#undef stbi__zlength_base
+#undef stbi__zlength_extra
+#undef stbi__zreceive
+#undef stbi_convert_iphone_png_to_rgb
+#undef stbi_convert_iphone_png_to_rgb_thread
+#undef stbi_failure_reason
+#undef stbi_hdr_to_ldr_gamma
+#undef stbi_hdr_to_ldr_scale
+#undef stbi_image_free
+#undef stbi_info_from_callbacks
+#undef stbi_info_from_memory
+#undef stbi_io_callbacks
+#undef stbi_is_16_bit_from_callbacks
+#undef stbi_is_16_bit_from_memory
+#undef stbi_is_hdr_from_callbacks
+#undef stbi_is_hdr_from_memory
+#undef stbi_load_16_from_callbacks
+#undef stbi_load_16_from_memory
+#undef stbi_load_from_callbacks
+#undef stbi_load_from_memory
+#undef stbi_load_gif_from_memory
+#undef stbi_set_flip_vertically_on_load
+#undef stbi_set_flip_vertically_on_load_thread
+#undef stbi_set_unpremultiply_on_load
+#undef stbi_set_unpremultiply_on_load_thread
+#undef stbi_uc
+#undef stbi_us
+#undef stbi_zlib_decode_buffer
+#undef stbi_zlib_decode_malloc
+#undef stbi_zlib_decode_malloc_guesssize
+#undef stbi_zlib_decode_malloc_guesssize_headerflag
+#undef stbi_zlib_decode_noheader_buffer
+#undef stbi_zlib_decode_noheader_malloc
+#undef validate_uint32
+#undef FAST_BITS
+#undef STBIDEF
+#undef STBI_ASSERT
+#undef STBI_EXTERN
+#undef STBI_FAILURE_USERMSG
+#undef STBI_FREE
+#undef STBI_HAS_LROTL
+#undef STBI_INCLUDE_STB_IMAGE_H
+#undef STBI_MALLOC
+#undef STBI_MAX_DIMENSIONS
+#undef STBI_MINGW_ENABLE_SSE2
+#undef STBI_NEON
+#undef STBI_NOTUSED
+#undef STBI_NO_BMP
+#undef STBI_NO_FAILURE_STRINGS
+#undef STBI_NO_GIF
+#undef STBI_NO_HDR
+#undef STBI_NO_JPEG
+#undef STBI_NO_LINEAR
+#undef STBI_NO_PIC
+#undef STBI_NO_PNG
+#undef STBI_NO_PNM
+#undef STBI_NO_PSD
+#undef STBI_NO_SIMD
+#undef STBI_NO_STDIO
+#undef STBI_NO_TGA
+#undef STBI_NO_THREAD_LOCALS
+#undef STBI_NO_ZLIB
+#undef STBI_ONLY_BMP
+#undef STBI_ONLY_GIF
+#undef STBI_ONLY_HDR
+#undef STBI_ONLY_JPEG
+#undef STBI_ONLY_PIC
+#undef STBI_ONLY_PNG
+#undef STBI_ONLY_PNM
+#undef STBI_ONLY_PSD
+#undef STBI_ONLY_TGA
+#undef STBI_ONLY_ZLIB
+#undef STBI_REALLOC
+#undef STBI_REALLOC_SIZED
+#undef STBI_SIMD_ALIGN
+#undef STBI_SSE2
+#undef STBI_SUPPORT_ZLIB
+#undef STBI_THREAD_LOCAL
+#undef STBI_VERSION
+#undef STBI_WINDOWS_UTF8
+#undef STBI__BYTECAST
+#undef STBI__COMBO
+#undef STBI__IDCT_1D
+#undef STBI__MARKER_none
+#undef STBI__PNG_TYPE
+#undef STBI__RESTART
+#undef STBI__X64_TARGET
+#undef STBI__X86_TARGET
+#undef STBI__ZFAST_BITS
+#undef STBI__ZFAST_MASK
+#undef STBI__ZNSYMS
+#undef STB_IMAGE_IMPLEMENTATION
+#undef STB_IMAGE_STATIC
+#undef stbi__DNL
+#undef stbi__EOI
+#undef stbi__SOF
+#undef stbi__SOF_progressive
+#undef stbi__SOI
+#undef stbi__SOS
+#undef stbi__de_iphone_flag
+#undef stbi__div16
+#undef stbi__div4
+#undef stbi__err
+#undef stbi__errpf
+#undef stbi__errpuc
+#undef stbi__f2f
+#undef stbi__float2fixed
+#undef stbi__fsh
+#undef stbi__unpremultiply_on_load
+#undef stbi__vertically_flip_on_load
+#undef stbi_inline
+#undef stbi_lrot
+#pragma pop_macro("FAST_BITS")
+#pragma pop_macro("STBIDEF")
+#pragma pop_macro("STBI_ASSERT")
+#pragma pop_macro("STBI_EXTERN")
+#pragma pop_macro("STBI_FAILURE_USERMSG")
+#pragma pop_macro("STBI_FREE")
+#pragma pop_macro("STBI_HAS_LROTL")
+#pragma pop_macro("STBI_INCLUDE_STB_IMAGE_H")
+#pragma pop_macro("STBI_MALLOC")
+#pragma pop_macro("STBI_MAX_DIMENSIONS")
+#pragma pop_macro("STBI_MINGW_ENABLE_SSE2")
+#pragma pop_macro("STBI_NEON")
+#pragma pop_macro("STBI_NOTUSED")
+#pragma pop_macro("STBI_NO_BMP")
+#pragma pop_macro("STBI_NO_FAILURE_STRINGS")
+#pragma pop_macro("STBI_NO_GIF")
+#pragma pop_macro("STBI_NO_HDR")
+#pragma pop_macro("STBI_NO_JPEG")
+#pragma pop_macro("STBI_NO_LINEAR")
+#pragma pop_macro("STBI_NO_PIC")
+#pragma pop_macro("STBI_NO_PNG")
+#pragma pop_macro("STBI_NO_PNM")
+#pragma pop_macro("STBI_NO_PSD")
+#pragma pop_macro("STBI_NO_SIMD")
+#pragma pop_macro("STBI_NO_STDIO")
+#pragma pop_macro("STBI_NO_TGA")
+#pragma pop_macro("STBI_NO_THREAD_LOCALS")
+#pragma pop_macro("STBI_NO_ZLIB")
+#pragma pop_macro("STBI_ONLY_BMP")
+#pragma pop_macro("STBI_ONLY_GIF")
+#pragma pop_macro("STBI_ONLY_HDR")
+#pragma pop_macro("STBI_ONLY_JPEG")
+#pragma pop_macro("STBI_ONLY_PIC")
+#pragma pop_macro("STBI_ONLY_PNG")
+#pragma pop_macro("STBI_ONLY_PNM")
+#pragma pop_macro("STBI_ONLY_PSD")
+#pragma pop_macro("STBI_ONLY_TGA")
+#pragma pop_macro("STBI_ONLY_ZLIB")
+#pragma pop_macro("STBI_REALLOC")
+#pragma pop_macro("STBI_REALLOC_SIZED")
+#pragma pop_macro("STBI_SIMD_ALIGN")
+#pragma pop_macro("STBI_SSE2")
+#pragma pop_macro("STBI_SUPPORT_ZLIB")
+#pragma pop_macro("STBI_THREAD_LOCAL")
+#pragma pop_macro("STBI_VERSION")
+#pragma pop_macro("STBI_WINDOWS_UTF8")
+#pragma pop_macro("STBI__BYTECAST")
+#pragma pop_macro("STBI__COMBO")
+#pragma pop_macro("STBI__IDCT_1D")
+#pragma pop_macro("STBI__MARKER_none")
+#pragma pop_macro("STBI__PNG_TYPE")
+#pragma pop_macro("STBI__RESTART")
+#pragma pop_macro("STBI__X64_TARGET")
+#pragma pop_macro("STBI__X86_TARGET")
+#pragma pop_macro("STBI__ZFAST_BITS")
+#pragma pop_macro("STBI__ZFAST_MASK")
+#pragma pop_macro("STBI__ZNSYMS")
+#pragma pop_macro("STB_IMAGE_IMPLEMENTATION")
+#pragma pop_macro("STB_IMAGE_STATIC")
+#pragma pop_macro("stbi__DNL")
+#pragma pop_macro("stbi__EOI")
+#pragma pop_macro("stbi__SOF")
+#pragma pop_macro("stbi__SOF_progressive")
+#pragma pop_macro("stbi__SOI")
+#pragma pop_macro("stbi__SOS")
+#pragma pop_macro("stbi__de_iphone_flag")
+#pragma pop_macro("stbi__div16")
+#pragma pop_macro("stbi__div4")
+#pragma pop_macro("stbi__err")
+#pragma pop_macro("stbi__errpf")
+#pragma pop_macro("stbi__errpuc")
+#pragma pop_macro("stbi__f2f")
+#pragma pop_macro("stbi__float2fixed")
+#pragma pop_macro("stbi__fsh")
+#pragma pop_macro("stbi__unpremultiply_on_load")
+#pragma pop_macro("stbi__vertically_flip_on_load")
+#pragma pop_macro("stbi_inline")
+#pragma pop_macro("stbi_lrot")
+#undef mirt__stbi__idct_block
+#undef mirt__stbi__idct_simd
+#undef mirt__stbi__resample_row_h_2
+#undef mirt__stbi__YCbCr_to_RGB_simd
+#undef mirt__stbi__parse_zlib
+#undef idct_block_kernel
 #undef MIRT__ZLIB_stbi__zbuf
 #undef MIRT__ZLIB_a
 #undef MIRT__TEST_SUM
-#undef stbi__idct_simd
-#undef stbi__YCbCr_to_RGB_simd
-#undef stbi__unpremultiply_on_load_thread
-#undef STBI_ASSERT
-#undef STBI_MALLOC
-#undef STBI_REALLOC_SIZED
-#undef STBI_REALLOC
-#undef STBI_FREE
 
 /* The file as stb_image reads it, which takes what lies behind the end for zeros: `missed` says that it wanted that. */
 typedef struct mirt__stb_bytes {
@@ -22444,29 +23192,29 @@ static void mirt__stb_skip(void *user, int count) {
 static int mirt__stb_eof(void *user) { return ((mirt__stb_bytes *)user)->at >= ((mirt__stb_bytes *)user)->size; }
 
 /* Row `y` of a component, as wide as the image. */
-static unsigned char *mirt__stb_ink_row(stbi__jpeg *jpeg, int component, int y) {
+static unsigned char *mirt__stb_ink_row(mirt__stbi__jpeg *jpeg, int component, int y) {
     const int across = jpeg->img_h_max / jpeg->img_comp[component].h, down = jpeg->img_v_max / jpeg->img_comp[component].v;
     const int here = y / down, other = here + (y % down ? 1 : -1), last = jpeg->img_comp[component].y - 1;
     unsigned char *rows = jpeg->img_comp[component].data, *line = jpeg->img_comp[component].linebuf;
     unsigned char *close = rows + (size_t)here * (size_t)jpeg->img_comp[component].w2;
-    unsigned char *far = rows + (size_t)(other < 0 ? 0 : other > last ? last : other) * (size_t)jpeg->img_comp[component].w2;
+    unsigned char *next = rows + (size_t)(other < 0 ? 0 : other > last ? last : other) * (size_t)jpeg->img_comp[component].w2;
     const int width = ((int)jpeg->s->img_x + across - 1) / across;
     if (across == 1 && down == 1) return close;
-    if (across == 1 && down == 2) return stbi__resample_row_v_2(line, close, far, width, across);
-    if (across == 2 && down == 1) return stbi__resample_row_h_2(line, close, far, width, across);
-    if (across == 2 && down == 2) return jpeg->resample_row_hv_2_kernel(line, close, far, width, across);
-    return stbi__resample_row_generic(line, close, far, width, across);
+    if (across == 1 && down == 2) return mirt__stbi__resample_row_v_2(line, close, next, width, across);
+    if (across == 2 && down == 1) return mirt__stbi__resample_row_h_2(line, close, next, width, across);
+    if (across == 2 && down == 2) return jpeg->resample_row_hv_2_kernel(line, close, next, width, across);
+    return mirt__stbi__resample_row_generic(line, close, next, width, across);
 }
 
 /* Cyan, magenta, yellow and black to red, green and blue as TensorFlow has them: Adobe's are inverted, and what does not come out even is
    cut off. stb_image rounds it, and takes what is not Adobe's for colors with something else. */
-static unsigned char *mirt__stb_ink(stbi__jpeg *jpeg) {
-    if (!stbi__decode_jpeg_image(jpeg)) return NULL;
+static unsigned char *mirt__stb_ink(mirt__stbi__jpeg *jpeg) {
+    if (!mirt__stbi__decode_jpeg_image(jpeg)) return NULL;
     const int width = (int)jpeg->s->img_x, height = (int)jpeg->s->img_y, adobe = jpeg->app14_color_transform;
-    if (jpeg->s->img_n != 4) return stbi__errpuc("bad component count", "Corrupt JPEG");
+    if (jpeg->s->img_n != 4) return NULL;
     for (int k = 0; k < 4; k++)
-        if (!(jpeg->img_comp[k].linebuf = (unsigned char *)stbi__malloc((size_t)width + 3))) return stbi__errpuc("outofmem", "Out of memory");
-    unsigned char *made = (unsigned char *)stbi__malloc_mad3(3, width, height, 1), *out = made;
+        if (!(jpeg->img_comp[k].linebuf = (unsigned char *)mirt__stbi__malloc((size_t)width + 3))) return NULL;
+    unsigned char *made = (unsigned char *)mirt__stbi__malloc_mad3(3, width, height, 1), *out = made;
     for (int y = 0; made && y < height; y++, out += 3 * width) {
         unsigned char *row[4];
         for (int k = 0; k < 4; k++) row[k] = mirt__stb_ink_row(jpeg, k, y);
@@ -22479,17 +23227,17 @@ static unsigned char *mirt__stb_ink(stbi__jpeg *jpeg) {
     return made;
 }
 
-static unsigned char *mirt__stb_load_ink(stbi_io_callbacks *reader, mirt__stb_bytes *file, int *width, int *height) {
-    stbi__context context;
-    stbi__jpeg *jpeg = (stbi__jpeg *)stbi__malloc(sizeof *jpeg);
-    if (!jpeg) return stbi__errpuc("outofmem", "Out of memory");
+static unsigned char *mirt__stb_load_ink(mirt__stbi_io_callbacks *reader, mirt__stb_bytes *file, int *width, int *height) {
+    mirt__stbi__context context;
+    mirt__stbi__jpeg *jpeg = (mirt__stbi__jpeg *)mirt__stbi__malloc(sizeof *jpeg);
+    if (!jpeg) return NULL;
     memset(jpeg, 0, sizeof *jpeg);
     memset(&context, 0, sizeof context);
-    stbi__start_callbacks(&context, reader, file);
+    mirt__stbi__start_callbacks(&context, reader, file);
     jpeg->s = &context;
-    stbi__setup_jpeg(jpeg);
+    mirt__stbi__setup_jpeg(jpeg);
     unsigned char *made = mirt__stb_ink(jpeg);
-    stbi__cleanup_jpeg(jpeg);
+    mirt__stbi__cleanup_jpeg(jpeg);
     mirt__stb_free(jpeg);
     *width = (int)context.img_x;
     *height = (int)context.img_y;
@@ -22516,9 +23264,17 @@ static mirt_status mirt__image_reduce(mirt_image *image, int scale) {
     return status;
 }
 
+/* Why stb_image makes nothing of a file whose header is good. */
+static const char *mirt__stb_refused(mirt__image_format format) {
+    if (format == MIRT__FORMAT_JPEG)
+        return "damaged, or a JPEG of 12 bits per channel, lossless or with arithmetic coding, which stb_image does not decode";
+    if (format == MIRT__FORMAT_BMP) return "damaged, or a compressed BMP, which stb_image does not decode";
+    return "damaged: its pixels cannot be decoded";
+}
+
 static mirt_status mirt__stb_decode(const unsigned char *bytes, size_t size, const mirt__image_header *header, mirt_color_mode mode,
                                     int scale, mirt_image *out) {
-    stbi_io_callbacks reader;
+    mirt__stbi_io_callbacks reader;
     mirt__stb_bytes file;
     memset(&file, 0, sizeof file);
     file.bytes = bytes;
@@ -22534,8 +23290,8 @@ static mirt_status mirt__stb_decode(const unsigned char *bytes, size_t size, con
     mirt__stb_allowance = (size_t)(2 * header->memory + 2 * size) + (1 << 20);
     mirt__stb_memory_failed = mirt__stb_sum_wrong = false;
     if (ink) out->pixels = mirt__stb_load_ink(&reader, &file, &out->width, &out->height);
-    else if (header->deep) out->pixels = (unsigned char *)stbi_load_16_from_callbacks(&reader, &file, &out->width, &out->height, &channels, wanted);
-    else out->pixels = stbi_load_from_callbacks(&reader, &file, &out->width, &out->height, &channels, wanted);
+    else if (header->deep) out->pixels = (unsigned char *)mirt__stbi_load_16_from_callbacks(&reader, &file, &out->width, &out->height, &channels, wanted);
+    else out->pixels = mirt__stbi_load_from_callbacks(&reader, &file, &out->width, &out->height, &channels, wanted);
     out->channels = wanted ? wanted : channels;
     /* stb_image's own way from 16 bits to 8 loses the image when there is no memory for another one. */
     for (size_t i = 0; header->deep && out->pixels && i < (size_t)out->width * (size_t)out->height * (size_t)out->channels; i++) {
@@ -22555,7 +23311,7 @@ static mirt_status mirt__stb_decode(const unsigned char *bytes, size_t size, con
         memset(out, 0, sizeof *out);
         if (mirt__stb_sum_wrong) return mirt__fail(MIRT_E_FORMAT, "damaged: its pixels have another checksum, or none");
         if (!mirt__stb_allowance) return mirt__fail(MIRT_E_FORMAT, "damaged: it unpacks to more than its size in pixels");
-        return mirt__fail(MIRT_E_FORMAT, "damaged: %s", stbi_failure_reason());
+        return mirt__fail(MIRT_E_FORMAT, "%s", mirt__stb_refused(header->format));
     }
     return mirt__image_reduce(out, scale);
 }

@@ -189,8 +189,9 @@ static int mirt__stb_block(const unsigned short *quant, int table, int stride) {
 #define idct_block_kernel(out, stride, data) \
     idct_block_kernel(out, mirt__stb_block(z->dequant[z->img_comp[n].tq], z->img_comp[n].tq, stride), data)
 
-/* Take the places of stb_image's functions of these names: only the definitions there are followed by arguments. */
-static void stbi__idct_block(unsigned char *out, int stride, short data[64]) {
+/* These take the places of stb_image's functions, whose names images/stb_begin.inc begins with mirt__: only the definitions there are
+   followed by arguments. */
+static void mirt__stbi__idct_block(unsigned char *out, int stride, short data[64]) {
     mirt__eight v[8], s[8];
     memcpy(v, data, sizeof v);
     memcpy(s, mirt__stb_scale, sizeof s);
@@ -201,13 +202,15 @@ static void stbi__idct_block(unsigned char *out, int stride, short data[64]) {
     mirt__idct_turn(v);
     for (int i = 0; i < 8; i++) mirt__eight_store(v[i], out + i * stride);
 }
-__attribute__((unused)) static void stbi__idct_simd(unsigned char *out, int stride, short data[64]) { stbi__idct_block(out, stride, data); }
-#define stbi__idct_block(out, stride, data) mirt__stb_idct_block(out, stride, data)
-#define stbi__idct_simd(out, stride, data) mirt__stb_idct_simd(out, stride, data)
+__attribute__((unused)) static void mirt__stbi__idct_simd(unsigned char *out, int stride, short data[64]) {
+    mirt__stbi__idct_block(out, stride, data);
+}
+#define mirt__stbi__idct_block(out, stride, data) mirt__stb_idct_block(out, stride, data)
+#define mirt__stbi__idct_simd(out, stride, data) mirt__stb_idct_simd(out, stride, data)
 
 /* Takes the place of stb_image's function of this name, which has the last two pixels but one wrong: from half the width to all
    of it, each pixel three quarters of the nearest and one of the next. Only the definition there is followed by arguments. */
-static unsigned char *stbi__resample_row_h_2(unsigned char *out, unsigned char *row, unsigned char *unused, int width, int scale) {
+static unsigned char *mirt__stbi__resample_row_h_2(unsigned char *out, unsigned char *row, unsigned char *unused, int width, int scale) {
     (void)unused;
     (void)scale;
     for (int i = 0; i < width; i++) {
@@ -216,13 +219,13 @@ static unsigned char *stbi__resample_row_h_2(unsigned char *out, unsigned char *
     }
     return out;
 }
-#define stbi__resample_row_h_2(out, near, far, width, scale) mirt__stb_resample_row_h_2(out, near, far, width, scale)
+#define mirt__stbi__resample_row_h_2(out, row, other, width, scale) mirt__stb_resample_row_h_2(out, row, other, width, scale)
 
-#if defined(__x86_64__) && !defined(STBI_NO_SIMD)
+#ifdef __x86_64__
 /* In the same way: stb_image makes colors of many pixels at once only where each takes four bytes. */
 static void mirt__stb_colors(unsigned char *out, unsigned char const *y, unsigned char const *blue, unsigned char const *red, int count, int step);
-__attribute__((unused)) static void stbi__YCbCr_to_RGB_simd(unsigned char *out, unsigned char const *y, unsigned char const *blue, unsigned char const *red,
-                                                            int count, int step) {
+__attribute__((unused)) static void mirt__stbi__YCbCr_to_RGB_simd(unsigned char *out, unsigned char const *y, unsigned char const *blue,
+                                                                  unsigned char const *red, int count, int step) {
     unsigned char four[4 * 64];
     if (step != 3) {
         mirt__stb_colors(out, y, blue, red, count, step);
@@ -235,7 +238,7 @@ __attribute__((unused)) static void stbi__YCbCr_to_RGB_simd(unsigned char *out, 
         memcpy(out + 3 * (some - 1), four + 4 * (some - 1), 3);
     }
 }
-#define stbi__YCbCr_to_RGB_simd(out, y, blue, red, count, step) mirt__stb_colors(out, y, blue, red, count, step)
+#define mirt__stbi__YCbCr_to_RGB_simd(out, y, blue, red, count, step) mirt__stb_colors(out, y, blue, red, count, step)
 #endif
 
 #ifndef MIRT__TEST_SUM
@@ -253,13 +256,13 @@ static int mirt__stb_sum(const char *out, const char *out_end, const unsigned ch
     return !mirt__stb_sum_wrong;
 }
 /* Of stb_image's function of this name the definition, and the call, which has a look at the checksum behind it. */
-#define stbi__parse_zlib(a, header) MIRT__ZLIB_##a, header)
-#define MIRT__ZLIB_stbi__zbuf mirt__stb_parse_zlib(stbi__zbuf
+#define mirt__stbi__parse_zlib(a, header) MIRT__ZLIB_##a, header)
+#define MIRT__ZLIB_stbi__zbuf mirt__stb_parse_zlib(mirt__stbi__zbuf
 #define MIRT__ZLIB_a mirt__stb_parse_zlib(a, parse_header) && mirt__stb_sum(a->zout_start, a->zout, a->zbuffer, a->zbuffer_end, a->num_bits
 
+#include "stb_begin.inc"
 #define STB_IMAGE_IMPLEMENTATION
 #define STBIDEF static __attribute__((unused))
-#define stbi__unpremultiply_on_load_thread stbi_set_unpremultiply_on_load_thread /* 2.27 declares one and defines the other */
 #define STBI_ONLY_JPEG
 #define STBI_ONLY_PNG
 #define STBI_ONLY_BMP
@@ -267,6 +270,7 @@ static int mirt__stb_sum(const char *out, const char *out_end, const unsigned ch
 #define STBI_NO_STDIO
 #define STBI_NO_LINEAR
 #define STBI_NO_HDR
+#define STBI_NO_FAILURE_STRINGS /* stbi__err is a function and a macro there: no other name can be given to it */
 #define STBI_MAX_DIMENSIONS (1 << 20)
 #define STBI_ASSERT(x) ((void)0)
 #define STBI_MALLOC(size) mirt__stb_malloc(size)
@@ -287,23 +291,16 @@ static int mirt__stb_sum(const char *out, const char *out_end, const unsigned ch
 #if !defined(__clang__)
 #pragma GCC pop_options
 #endif
-#undef STB_IMAGE_IMPLEMENTATION
-#undef STBIDEF
-#undef stbi__resample_row_h_2
-#undef stbi__idct_block
+#include "stb_end.inc"
+#undef mirt__stbi__idct_block
+#undef mirt__stbi__idct_simd
+#undef mirt__stbi__resample_row_h_2
+#undef mirt__stbi__YCbCr_to_RGB_simd
+#undef mirt__stbi__parse_zlib
 #undef idct_block_kernel
-#undef stbi__parse_zlib
 #undef MIRT__ZLIB_stbi__zbuf
 #undef MIRT__ZLIB_a
 #undef MIRT__TEST_SUM
-#undef stbi__idct_simd
-#undef stbi__YCbCr_to_RGB_simd
-#undef stbi__unpremultiply_on_load_thread
-#undef STBI_ASSERT
-#undef STBI_MALLOC
-#undef STBI_REALLOC_SIZED
-#undef STBI_REALLOC
-#undef STBI_FREE
 
 /* The file as stb_image reads it, which takes what lies behind the end for zeros: `missed` says that it wanted that. */
 typedef struct mirt__stb_bytes {
@@ -333,29 +330,29 @@ static void mirt__stb_skip(void *user, int count) {
 static int mirt__stb_eof(void *user) { return ((mirt__stb_bytes *)user)->at >= ((mirt__stb_bytes *)user)->size; }
 
 /* Row `y` of a component, as wide as the image. */
-static unsigned char *mirt__stb_ink_row(stbi__jpeg *jpeg, int component, int y) {
+static unsigned char *mirt__stb_ink_row(mirt__stbi__jpeg *jpeg, int component, int y) {
     const int across = jpeg->img_h_max / jpeg->img_comp[component].h, down = jpeg->img_v_max / jpeg->img_comp[component].v;
     const int here = y / down, other = here + (y % down ? 1 : -1), last = jpeg->img_comp[component].y - 1;
     unsigned char *rows = jpeg->img_comp[component].data, *line = jpeg->img_comp[component].linebuf;
     unsigned char *close = rows + (size_t)here * (size_t)jpeg->img_comp[component].w2;
-    unsigned char *far = rows + (size_t)(other < 0 ? 0 : other > last ? last : other) * (size_t)jpeg->img_comp[component].w2;
+    unsigned char *next = rows + (size_t)(other < 0 ? 0 : other > last ? last : other) * (size_t)jpeg->img_comp[component].w2;
     const int width = ((int)jpeg->s->img_x + across - 1) / across;
     if (across == 1 && down == 1) return close;
-    if (across == 1 && down == 2) return stbi__resample_row_v_2(line, close, far, width, across);
-    if (across == 2 && down == 1) return stbi__resample_row_h_2(line, close, far, width, across);
-    if (across == 2 && down == 2) return jpeg->resample_row_hv_2_kernel(line, close, far, width, across);
-    return stbi__resample_row_generic(line, close, far, width, across);
+    if (across == 1 && down == 2) return mirt__stbi__resample_row_v_2(line, close, next, width, across);
+    if (across == 2 && down == 1) return mirt__stbi__resample_row_h_2(line, close, next, width, across);
+    if (across == 2 && down == 2) return jpeg->resample_row_hv_2_kernel(line, close, next, width, across);
+    return mirt__stbi__resample_row_generic(line, close, next, width, across);
 }
 
 /* Cyan, magenta, yellow and black to red, green and blue as TensorFlow has them: Adobe's are inverted, and what does not come out even is
    cut off. stb_image rounds it, and takes what is not Adobe's for colors with something else. */
-static unsigned char *mirt__stb_ink(stbi__jpeg *jpeg) {
-    if (!stbi__decode_jpeg_image(jpeg)) return NULL;
+static unsigned char *mirt__stb_ink(mirt__stbi__jpeg *jpeg) {
+    if (!mirt__stbi__decode_jpeg_image(jpeg)) return NULL;
     const int width = (int)jpeg->s->img_x, height = (int)jpeg->s->img_y, adobe = jpeg->app14_color_transform;
-    if (jpeg->s->img_n != 4) return stbi__errpuc("bad component count", "Corrupt JPEG");
+    if (jpeg->s->img_n != 4) return NULL;
     for (int k = 0; k < 4; k++)
-        if (!(jpeg->img_comp[k].linebuf = (unsigned char *)stbi__malloc((size_t)width + 3))) return stbi__errpuc("outofmem", "Out of memory");
-    unsigned char *made = (unsigned char *)stbi__malloc_mad3(3, width, height, 1), *out = made;
+        if (!(jpeg->img_comp[k].linebuf = (unsigned char *)mirt__stbi__malloc((size_t)width + 3))) return NULL;
+    unsigned char *made = (unsigned char *)mirt__stbi__malloc_mad3(3, width, height, 1), *out = made;
     for (int y = 0; made && y < height; y++, out += 3 * width) {
         unsigned char *row[4];
         for (int k = 0; k < 4; k++) row[k] = mirt__stb_ink_row(jpeg, k, y);
@@ -368,17 +365,17 @@ static unsigned char *mirt__stb_ink(stbi__jpeg *jpeg) {
     return made;
 }
 
-static unsigned char *mirt__stb_load_ink(stbi_io_callbacks *reader, mirt__stb_bytes *file, int *width, int *height) {
-    stbi__context context;
-    stbi__jpeg *jpeg = (stbi__jpeg *)stbi__malloc(sizeof *jpeg);
-    if (!jpeg) return stbi__errpuc("outofmem", "Out of memory");
+static unsigned char *mirt__stb_load_ink(mirt__stbi_io_callbacks *reader, mirt__stb_bytes *file, int *width, int *height) {
+    mirt__stbi__context context;
+    mirt__stbi__jpeg *jpeg = (mirt__stbi__jpeg *)mirt__stbi__malloc(sizeof *jpeg);
+    if (!jpeg) return NULL;
     memset(jpeg, 0, sizeof *jpeg);
     memset(&context, 0, sizeof context);
-    stbi__start_callbacks(&context, reader, file);
+    mirt__stbi__start_callbacks(&context, reader, file);
     jpeg->s = &context;
-    stbi__setup_jpeg(jpeg);
+    mirt__stbi__setup_jpeg(jpeg);
     unsigned char *made = mirt__stb_ink(jpeg);
-    stbi__cleanup_jpeg(jpeg);
+    mirt__stbi__cleanup_jpeg(jpeg);
     mirt__stb_free(jpeg);
     *width = (int)context.img_x;
     *height = (int)context.img_y;
@@ -405,9 +402,17 @@ static mirt_status mirt__image_reduce(mirt_image *image, int scale) {
     return status;
 }
 
+/* Why stb_image makes nothing of a file whose header is good. */
+static const char *mirt__stb_refused(mirt__image_format format) {
+    if (format == MIRT__FORMAT_JPEG)
+        return "damaged, or a JPEG of 12 bits per channel, lossless or with arithmetic coding, which stb_image does not decode";
+    if (format == MIRT__FORMAT_BMP) return "damaged, or a compressed BMP, which stb_image does not decode";
+    return "damaged: its pixels cannot be decoded";
+}
+
 static mirt_status mirt__stb_decode(const unsigned char *bytes, size_t size, const mirt__image_header *header, mirt_color_mode mode,
                                     int scale, mirt_image *out) {
-    stbi_io_callbacks reader;
+    mirt__stbi_io_callbacks reader;
     mirt__stb_bytes file;
     memset(&file, 0, sizeof file);
     file.bytes = bytes;
@@ -423,8 +428,8 @@ static mirt_status mirt__stb_decode(const unsigned char *bytes, size_t size, con
     mirt__stb_allowance = (size_t)(2 * header->memory + 2 * size) + (1 << 20);
     mirt__stb_memory_failed = mirt__stb_sum_wrong = false;
     if (ink) out->pixels = mirt__stb_load_ink(&reader, &file, &out->width, &out->height);
-    else if (header->deep) out->pixels = (unsigned char *)stbi_load_16_from_callbacks(&reader, &file, &out->width, &out->height, &channels, wanted);
-    else out->pixels = stbi_load_from_callbacks(&reader, &file, &out->width, &out->height, &channels, wanted);
+    else if (header->deep) out->pixels = (unsigned char *)mirt__stbi_load_16_from_callbacks(&reader, &file, &out->width, &out->height, &channels, wanted);
+    else out->pixels = mirt__stbi_load_from_callbacks(&reader, &file, &out->width, &out->height, &channels, wanted);
     out->channels = wanted ? wanted : channels;
     /* stb_image's own way from 16 bits to 8 loses the image when there is no memory for another one. */
     for (size_t i = 0; header->deep && out->pixels && i < (size_t)out->width * (size_t)out->height * (size_t)out->channels; i++) {
@@ -444,7 +449,7 @@ static mirt_status mirt__stb_decode(const unsigned char *bytes, size_t size, con
         memset(out, 0, sizeof *out);
         if (mirt__stb_sum_wrong) return mirt__fail(MIRT_E_FORMAT, "damaged: its pixels have another checksum, or none");
         if (!mirt__stb_allowance) return mirt__fail(MIRT_E_FORMAT, "damaged: it unpacks to more than its size in pixels");
-        return mirt__fail(MIRT_E_FORMAT, "damaged: %s", stbi_failure_reason());
+        return mirt__fail(MIRT_E_FORMAT, "%s", mirt__stb_refused(header->format));
     }
     return mirt__image_reduce(out, scale);
 }
