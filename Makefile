@@ -228,7 +228,7 @@ coverage: header
 	@JOBS=$(JOBS) tests/coverage.py build/coverage $(TESTS) test_cli.sh
 
 matrix:
-	@tests/run -t 900 tests/check_matrix.sh
+	@tests/run -t 1800 tests/check_matrix.sh tests/check_stb_units.sh
 
 examples:
 	@tests/run -t 900 tests/check_examples.sh

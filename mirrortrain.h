@@ -309,7 +309,9 @@
                                 there are no directories of images
    MIRRORTRAIN_NO_SIMD          plain C kernels only
    MIRRORTRAIN_NO_STB_IMAGE     no decoder of images but your own; otherwise
-                                stb_image.h is compiled in where it is found
+                                stb_image.h is compiled in where it is found,
+                                privately: the program may include its own, in
+                                any order and with any configuration
    MIRRORTRAIN_TURBOJPEG        JPEGs by TurboJPEG: link with -lturbojpeg
    MIRRORTRAIN_NO_THREADS       no threads: one device of one thread
 
@@ -3059,6 +3061,19 @@ const mirt__backend *mirt__cuda_backend(void) MIRT__WEAK;
 #pragma nv_diag_suppress 1675
 #endif
 
+/* >>section base/optimize_keep.inc */
+
+/* In C, gcc leaves __OPTIMIZE__ defined after `#pragma GCC optimize`. A program compiled without optimization must not
+   see it: headers that define intrinsics as functions because of it refuse constant arguments there. */
+#pragma push_macro("__OPTIMIZE__")
+#if defined(__GNUC__) && !defined(__clang__) && !defined(__OPTIMIZE__) && defined(__SSE2__)
+#if defined(__x86_64__) && !defined(MIRRORTRAIN_NO_SIMD)
+#include <immintrin.h>
+#else
+#include <emmintrin.h>
+#endif
+#endif
+
 /* >>section base/base.h */
 
 #ifndef MIRT__BASE_H
@@ -4870,11 +4885,11 @@ MIRT__LIB uint64_t mirt__random_below(mirt__random *random, uint64_t bound) {
     if (bound <= 1) return 0;
     if (bound <= UINT32_MAX) {
         /* Lemire 2019: multiply, and draw again only in the short biased stretch. */
-        uint32_t small = (uint32_t)bound;
-        uint64_t product = (uint64_t)mirt__random_u32(random) * small;
-        if ((uint32_t)product < small) {
-            uint32_t threshold = (uint32_t)(0u - small) % small;
-            while ((uint32_t)product < threshold) product = (uint64_t)mirt__random_u32(random) * small;
+        uint32_t bound32 = (uint32_t)bound;
+        uint64_t product = (uint64_t)mirt__random_u32(random) * bound32;
+        if ((uint32_t)product < bound32) {
+            uint32_t threshold = (uint32_t)(0u - bound32) % bound32;
+            while ((uint32_t)product < threshold) product = (uint64_t)mirt__random_u32(random) * bound32;
         }
         return product >> 32;
     }
@@ -10060,9 +10075,9 @@ MIRT__INLINE __m512 mirt__raise_avx512(__m512 x, __m512 n) {
 /* Numbers of bfloat16, and the nearest ones (halfway: the even one) to those of x. */
 MIRT__INLINE __m512 mirt__widen_avx512(__m256i x) { return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(x), 16)); }
 MIRT__INLINE __m512i mirt__rounded_avx512(__m512 x) {
-    const __m512i bits = _mm512_castps_si512(x), near = _mm512_add_epi32(bits, _mm512_set1_epi32(0x7FFF));
+    const __m512i bits = _mm512_castps_si512(x), next = _mm512_add_epi32(bits, _mm512_set1_epi32(0x7FFF));
     const __mmask16 odd = _mm512_test_epi32_mask(bits, _mm512_set1_epi32(0x10000));
-    const __m512i up = _mm512_mask_add_epi32(near, odd, near, _mm512_set1_epi32(1));
+    const __m512i up = _mm512_mask_add_epi32(next, odd, next, _mm512_set1_epi32(1));
     return _mm512_mask_or_epi32(up, _mm512_cmp_ps_mask(x, x, _CMP_UNORD_Q), bits, _mm512_set1_epi32(0x400000));
 }
 MIRT__INLINE __m512 mirt__load_half_avx512(const uint16_t *p) { return mirt__widen_avx512(_mm256_loadu_si256((const __m256i *)(const void *)p)); }
@@ -10329,8 +10344,8 @@ MIRT__INLINE void MIRT__K(store_up_to)(float *p, MIRT__VEC x, int64_t n) {
 typedef uint32_t MIRT__K(bits) __attribute__((vector_size(4 * MIRT__LANES)));
 MIRT__INLINE MIRT__VEC MIRT__K(round)(MIRT__VEC x) {
     const MIRT__K(bits) bits = (MIRT__K(bits))x, nan = (MIRT__K(bits))((bits & 0x7fffffffu) > 0x7f800000u);
-    const MIRT__K(bits) near = bits + 0x7fffu + ((bits >> 16) & 1u);
-    return (MIRT__VEC)(((nan & (bits | 0x400000u)) | (~nan & near)) & 0xffff0000u);
+    const MIRT__K(bits) even = bits + 0x7fffu + ((bits >> 16) & 1u);
+    return (MIRT__VEC)(((nan & (bits | 0x400000u)) | (~nan & even)) & 0xffff0000u);
 }
 static void MIRT__K(round_range)(float *x, int64_t count) {
     int64_t i = 0;
@@ -12682,8 +12697,8 @@ MIRT__INLINE void MIRT__K(store_up_to)(float *p, MIRT__VEC x, int64_t n) {
 typedef uint32_t MIRT__K(bits) __attribute__((vector_size(4 * MIRT__LANES)));
 MIRT__INLINE MIRT__VEC MIRT__K(round)(MIRT__VEC x) {
     const MIRT__K(bits) bits = (MIRT__K(bits))x, nan = (MIRT__K(bits))((bits & 0x7fffffffu) > 0x7f800000u);
-    const MIRT__K(bits) near = bits + 0x7fffu + ((bits >> 16) & 1u);
-    return (MIRT__VEC)(((nan & (bits | 0x400000u)) | (~nan & near)) & 0xffff0000u);
+    const MIRT__K(bits) even = bits + 0x7fffu + ((bits >> 16) & 1u);
+    return (MIRT__VEC)(((nan & (bits | 0x400000u)) | (~nan & even)) & 0xffff0000u);
 }
 static void MIRT__K(round_range)(float *x, int64_t count) {
     int64_t i = 0;
@@ -14350,8 +14365,8 @@ MIRT__INLINE void MIRT__K(store_up_to)(float *p, MIRT__VEC x, int64_t n) {
 typedef uint32_t MIRT__K(bits) __attribute__((vector_size(4 * MIRT__LANES)));
 MIRT__INLINE MIRT__VEC MIRT__K(round)(MIRT__VEC x) {
     const MIRT__K(bits) bits = (MIRT__K(bits))x, nan = (MIRT__K(bits))((bits & 0x7fffffffu) > 0x7f800000u);
-    const MIRT__K(bits) near = bits + 0x7fffu + ((bits >> 16) & 1u);
-    return (MIRT__VEC)(((nan & (bits | 0x400000u)) | (~nan & near)) & 0xffff0000u);
+    const MIRT__K(bits) even = bits + 0x7fffu + ((bits >> 16) & 1u);
+    return (MIRT__VEC)(((nan & (bits | 0x400000u)) | (~nan & even)) & 0xffff0000u);
 }
 static void MIRT__K(round_range)(float *x, int64_t count) {
     int64_t i = 0;
@@ -16028,8 +16043,8 @@ MIRT__INLINE void MIRT__K(store_up_to)(float *p, MIRT__VEC x, int64_t n) {
 typedef uint32_t MIRT__K(bits) __attribute__((vector_size(4 * MIRT__LANES)));
 MIRT__INLINE MIRT__VEC MIRT__K(round)(MIRT__VEC x) {
     const MIRT__K(bits) bits = (MIRT__K(bits))x, nan = (MIRT__K(bits))((bits & 0x7fffffffu) > 0x7f800000u);
-    const MIRT__K(bits) near = bits + 0x7fffu + ((bits >> 16) & 1u);
-    return (MIRT__VEC)(((nan & (bits | 0x400000u)) | (~nan & near)) & 0xffff0000u);
+    const MIRT__K(bits) even = bits + 0x7fffu + ((bits >> 16) & 1u);
+    return (MIRT__VEC)(((nan & (bits | 0x400000u)) | (~nan & even)) & 0xffff0000u);
 }
 static void MIRT__K(round_range)(float *x, int64_t count) {
     int64_t i = 0;
@@ -22300,8 +22315,8 @@ static int mirt__stb_block(const unsigned short *quant, int table, int stride) {
 #define idct_block_kernel(out, stride, data) \
     idct_block_kernel(out, mirt__stb_block(z->dequant[z->img_comp[n].tq], z->img_comp[n].tq, stride), data)
 
-/* These take the places of stb_image's functions, whose names images/stb_begin.inc begins with mirt__: only the definitions there are
-   followed by arguments. */
+/* Functions that replace those of stb_image, which images/stb_begin.inc renames to these: the macros rename them again
+   where arguments follow, which is only at the definitions. */
 static void mirt__stbi__idct_block(unsigned char *out, int stride, short data[64]) {
     mirt__eight v[8], s[8];
     memcpy(v, data, sizeof v);
@@ -22321,7 +22336,8 @@ __attribute__((unused)) static void mirt__stbi__idct_simd(unsigned char *out, in
 
 /* Takes the place of stb_image's function of this name, which has the last two pixels but one wrong: from half the width to all
    of it, each pixel three quarters of the nearest and one of the next. Only the definition there is followed by arguments. */
-static unsigned char *mirt__stbi__resample_row_h_2(unsigned char *out, unsigned char *row, unsigned char *unused, int width, int scale) {
+static unsigned char *mirt__stbi__resample_row_h_2(unsigned char *out, unsigned char *row, unsigned char *unused,
+                                                   int width, int scale) {
     (void)unused;
     (void)scale;
     for (int i = 0; i < width; i++) {
@@ -22330,13 +22346,15 @@ static unsigned char *mirt__stbi__resample_row_h_2(unsigned char *out, unsigned 
     }
     return out;
 }
-#define mirt__stbi__resample_row_h_2(out, row, other, width, scale) mirt__stb_resample_row_h_2(out, row, other, width, scale)
+#define mirt__stbi__resample_row_h_2(out, row, other, width, scale) \
+    mirt__stb_resample_row_h_2(out, row, other, width, scale)
 
 #ifdef __x86_64__
 /* In the same way: stb_image makes colors of many pixels at once only where each takes four bytes. */
 static void mirt__stb_colors(unsigned char *out, unsigned char const *y, unsigned char const *blue, unsigned char const *red, int count, int step);
-__attribute__((unused)) static void mirt__stbi__YCbCr_to_RGB_simd(unsigned char *out, unsigned char const *y, unsigned char const *blue,
-                                                                  unsigned char const *red, int count, int step) {
+__attribute__((unused)) static void mirt__stbi__YCbCr_to_RGB_simd(unsigned char *out, unsigned char const *y,
+                                                                  unsigned char const *blue, unsigned char const *red,
+                                                                  int count, int step) {
     unsigned char four[4 * 64];
     if (step != 3) {
         mirt__stb_colors(out, y, blue, red, count, step);
@@ -22371,8 +22389,9 @@ static int mirt__stb_sum(const char *out, const char *out_end, const unsigned ch
 #define MIRT__ZLIB_stbi__zbuf mirt__stb_parse_zlib(mirt__stbi__zbuf
 #define MIRT__ZLIB_a mirt__stb_parse_zlib(a, parse_header) && mirt__stb_sum(a->zout_start, a->zout, a->zbuffer, a->zbuffer_end, a->num_bits
 
-/* What follows, up to stb_end.inc, may include stb_image, of 2.27 to 2.30, beside one of the program's own in the same unit: names that it
-   declares begin with mirt__ (as configured in decode.c), macros that it reads or defines are put aside. Both lists are sorted. */
+/* From here to stb_end.inc stb_image may be included without meeting one that the program uses in the same unit: each
+   name that it declares at file scope gets the prefix mirt__, each macro that it reads or defines is put aside. The
+   lists are sorted and cover Debian's 2.27 to 2.30 as decode.c configures it. */
 #pragma push_macro("FAST_BITS")
 #pragma push_macro("STBIDEF")
 #pragma push_macro("STBI_ASSERT")
@@ -22696,7 +22715,8 @@ static int mirt__stb_sum(const char *out, const char *out_end, const unsigned ch
 #define stbi__unpremultiply_on_load_global mirt__stbi__unpremultiply_on_load_global
 #define stbi__unpremultiply_on_load_local mirt__stbi__unpremultiply_on_load_local
 #define stbi__unpremultiply_on_load_set mirt__stbi__unpremultiply_on_load_set
-#define stbi__unpremultiply_on_load_thread mirt__stbi_set_unpremultiply_on_load_thread /* 2.27 declares one and defines the other */
+/* Debian's 2.27 declares this one and defines the other. */
+#define stbi__unpremultiply_on_load_thread mirt__stbi_set_unpremultiply_on_load_thread
 #define stbi__vertical_flip mirt__stbi__vertical_flip
 #define stbi__vertical_flip_slices mirt__stbi__vertical_flip_slices
 #define stbi__vertically_flip_on_load_global mirt__stbi__vertically_flip_on_load_global
@@ -23197,7 +23217,8 @@ static unsigned char *mirt__stb_ink_row(mirt__stbi__jpeg *jpeg, int component, i
     const int here = y / down, other = here + (y % down ? 1 : -1), last = jpeg->img_comp[component].y - 1;
     unsigned char *rows = jpeg->img_comp[component].data, *line = jpeg->img_comp[component].linebuf;
     unsigned char *close = rows + (size_t)here * (size_t)jpeg->img_comp[component].w2;
-    unsigned char *next = rows + (size_t)(other < 0 ? 0 : other > last ? last : other) * (size_t)jpeg->img_comp[component].w2;
+    const size_t next_row = (size_t)(other < 0 ? 0 : other > last ? last : other);
+    unsigned char *next = rows + next_row * (size_t)jpeg->img_comp[component].w2;
     const int width = ((int)jpeg->s->img_x + across - 1) / across;
     if (across == 1 && down == 1) return close;
     if (across == 1 && down == 2) return mirt__stbi__resample_row_v_2(line, close, next, width, across);
@@ -23227,7 +23248,8 @@ static unsigned char *mirt__stb_ink(mirt__stbi__jpeg *jpeg) {
     return made;
 }
 
-static unsigned char *mirt__stb_load_ink(mirt__stbi_io_callbacks *reader, mirt__stb_bytes *file, int *width, int *height) {
+static unsigned char *mirt__stb_load_ink(mirt__stbi_io_callbacks *reader, mirt__stb_bytes *file, int *width,
+                                         int *height) {
     mirt__stbi__context context;
     mirt__stbi__jpeg *jpeg = (mirt__stbi__jpeg *)mirt__stbi__malloc(sizeof *jpeg);
     if (!jpeg) return NULL;
@@ -23267,7 +23289,8 @@ static mirt_status mirt__image_reduce(mirt_image *image, int scale) {
 /* Why stb_image makes nothing of a file whose header is good. */
 static const char *mirt__stb_refused(mirt__image_format format) {
     if (format == MIRT__FORMAT_JPEG)
-        return "damaged, or a JPEG of 12 bits per channel, lossless or with arithmetic coding, which stb_image does not decode";
+        return "damaged, or a JPEG of 12 bits per channel, lossless or with arithmetic coding, which stb_image does "
+               "not decode";
     if (format == MIRT__FORMAT_BMP) return "damaged, or a compressed BMP, which stb_image does not decode";
     return "damaged: its pixels cannot be decoded";
 }
@@ -23290,7 +23313,9 @@ static mirt_status mirt__stb_decode(const unsigned char *bytes, size_t size, con
     mirt__stb_allowance = (size_t)(2 * header->memory + 2 * size) + (1 << 20);
     mirt__stb_memory_failed = mirt__stb_sum_wrong = false;
     if (ink) out->pixels = mirt__stb_load_ink(&reader, &file, &out->width, &out->height);
-    else if (header->deep) out->pixels = (unsigned char *)mirt__stbi_load_16_from_callbacks(&reader, &file, &out->width, &out->height, &channels, wanted);
+    else if (header->deep)
+        out->pixels = (unsigned char *)mirt__stbi_load_16_from_callbacks(&reader, &file, &out->width, &out->height,
+                                                                         &channels, wanted);
     else out->pixels = mirt__stbi_load_from_callbacks(&reader, &file, &out->width, &out->height, &channels, wanted);
     out->channels = wanted ? wanted : channels;
     /* stb_image's own way from 16 bits to 8 loses the image when there is no memory for another one. */
@@ -41798,7 +41823,7 @@ MIRT__LIB mirt__where mirt__where_of(const mirt_function *f, int device) {
 /* The room that a replay of `rows` rows takes. Addresses are made up: nothing is read or written. */
 static size_t mirt__remote_room(const mirt_function *f, int64_t rows) {
     const mirt__backend *backend = mirt__backend_of(f);
-    const uintptr_t far = (uintptr_t)1 << 40;
+    const uintptr_t beyond = (uintptr_t)1 << 40;
     mirt__bases b;
     mirt__step_info run;
     memset(&b, 0, sizeof b);
@@ -41806,8 +41831,8 @@ static size_t mirt__remote_room(const mirt_function *f, int64_t rows) {
     b.backend = backend;
     b.remote = mirt__remote_of(f, 0);
     b.float16 = f->scaled;
-    b.arena = b.replica = b.weight = b.gradient = b.state = b.scratch = b.shared = (char *)far; /* NOLINT */
-    for (int i = 0; i < MIRT__MAX_IO; i++) b.io[i] = (char *)far; /* NOLINT */
+    b.arena = b.replica = b.weight = b.gradient = b.state = b.scratch = b.shared = (char *)beyond; /* NOLINT */
+    for (int i = 0; i < MIRT__MAX_IO; i++) b.io[i] = (char *)beyond; /* NOLINT */
     run.global_rows = rows;
     run.loss_scale = 1;
     backend->measure(b.remote, true);
@@ -48902,8 +48927,8 @@ static const char *mirt__blank_read(const char *who, const char *pattern, const 
         if (*end && strchr("dfeg", *end)) out->type = *end++;
     }
     const char *point = strchr(out->flags, '.');
-    bool small = atoi(out->flags) <= 64 && (!point || (atoi(point + 1) <= 64 && !strchr(point + 1, '.')));
-    if (*end == '}' && name > 0 && name < sizeof out->name && length < sizeof out->flags - 1 && small) {
+    bool short_flags = atoi(out->flags) <= 64 && (!point || (atoi(point + 1) <= 64 && !strchr(point + 1, '.')));
+    if (*end == '}' && name > 0 && name < sizeof out->name && length < sizeof out->flags - 1 && short_flags) {
         memcpy(out->name, at + 1, name);
         out->name[name] = 0;
         return end + 1;
@@ -51046,6 +51071,10 @@ MIRT_API mirt_model *mirt_efficientnet_v2(mirt_strategy *strategy, mirt_efficien
 #if defined(__GNUC__) && !defined(__clang__) && defined(__OPTIMIZE__)
 #pragma GCC pop_options
 #endif
+
+/* >>section base/optimize_restore.inc */
+
+#pragma pop_macro("__OPTIMIZE__")
 
 #if defined(__NVCC__) && defined(__CUDACC__)
 #pragma nv_diagnostic pop

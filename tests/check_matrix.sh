@@ -39,6 +39,14 @@ cat >"$tmp/static.c" <<'E'
 int main(void) { return mirt_version() ? 0 : 1; }
 E
 
+cat >"$tmp/macros.c" <<'E'
+#ifndef __cplusplus
+#include <complex.h>
+#endif
+#define MIRRORTRAIN_IMPLEMENTATION
+#include "mirrortrain.h"
+E
+
 for cc in gcc clang; do
     case $cc in gcc) cxx=g++ ;; *) cxx=clang++ ;; esac
     compile "$cc: the program" $cc -std=c11 $warnings -fsyntax-only cli/*.c
@@ -51,6 +59,11 @@ for cc in gcc clang; do
             mirrortrain.c "$tmp/uses.c"
     done
     compile "$cc declares in C99" $cc -std=c99 $warnings -fsyntax-only -I. "$tmp/uses.c"
+    for language in "$cc -std=c11" "$cxx -x c++ -std=c++17"; do
+        compile "$language beside macros that programs define" $language $warnings \
+            -D_POSIX_C_SOURCE=200809L -Dnear= -Dfar= -Dsmall=char \
+            '-Dmin(a,b)=((a)<(b)?(a):(b))' '-Dmax(a,b)=((a)>(b)?(a):(b))' -fsyntax-only -I. "$tmp/macros.c"
+    done
     compile "$cc declares, then implements, in one unit" $cc -std=c11 $warnings -fsyntax-only -I. "$tmp/twice.c"
     compile "$cc with MIRRORTRAIN_STATIC" $cc -std=c11 $warnings -O0 -I. "$tmp/static.c" -o "$tmp/$cc-static" -lm -lpthread
     for language in c cxx; do
@@ -173,6 +186,14 @@ fi
 # Without position independence tables of pointers lie in read-only sections, as they should.
 compile "an object for nm" gcc -std=c11 -O2 -fno-pic -fno-pie -I. -c mirrortrain.c -o "$tmp/nm.o"
 nm "$tmp/nm.o" >"$tmp/symbols"
+
+awk '{ print $NF }' "$tmp/symbols" | grep -v '^mirt__' | grep -E 'stbi|STBI|first_row_filter|invalid_chunk' \
+    >"$tmp/unexpected"
+if [ -s "$tmp/unexpected" ]; then
+    tap_not_ok "no symbol has a name of stb_image's" "$tmp/unexpected"
+else
+    tap_ok "no symbol has a name of stb_image's"
+fi
 
 awk 'NF == 3 && $2 ~ /^[A-Z]$/ && $3 !~ /^mirt_[a-z]/' "$tmp/symbols" >"$tmp/unexpected"
 if [ -s "$tmp/unexpected" ]; then

@@ -1,6 +1,8 @@
-/* A program that uses stb_image itself beside mirrortrain, for tests/test_stb_unit.sh. Prints what each decodes, as checksums of the pixels.
-   USER: 0 does not use stb_image, 1 includes its declarations, 2 its implementation as well; FIRST: before mirrortrain, else behind it.
-   OURS: 0 only declarations of mirrortrain, 1 its decoder src/images/decode.c, 2 the implementation of mirrortrain.h. */
+/* A program that uses stb_image and mirrortrain, for tests/test_stb_unit.sh. Prints checksums of what each decodes.
+   USER: 0 does not include stb_image, 1 includes its declarations, 2 its implementation.
+   FIRST: 1 includes it before mirrortrain, 0 after.
+   OURS: 0 does not decode by mirrortrain; 1 includes its decoder, src/images/decode.c, 2 all of its implementation, 3
+   its declarations. */
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -39,13 +41,15 @@ void *user_malloc(size_t size) { return user_allocations++, malloc(size); }
 void *user_realloc(void *block, size_t size) { return realloc(block, size); }
 void user_free(void *block) { free(block); }
 
-static void print_pixels(const char *who, const char *name, const void *pixels, int width, int height, int channels, size_t bytes) {
+static void print_pixels(const char *who, const char *name, const void *pixels, int width, int height, int channels,
+                         size_t bytes) {
+    const size_t size = (size_t)width * (size_t)height * (size_t)channels * bytes;
     uint32_t sum = 2166136261u;
     if (!pixels) {
         printf("%s %s: none\n", who, name);
         return;
     }
-    for (size_t i = 0; i < (size_t)width * (size_t)height * (size_t)channels * bytes; i++) sum = (sum ^ ((const unsigned char *)pixels)[i]) * 16777619u;
+    for (size_t i = 0; i < size; i++) sum = (sum ^ ((const unsigned char *)pixels)[i]) * 16777619u;
     printf("%s %s: %d x %d x %d, %08x\n", who, name, width, height, channels, (unsigned)sum);
 }
 
@@ -87,7 +91,9 @@ static void use_the_rest(void) {
 #ifndef STBI_NO_STDIO
     int width, height, channels;
     printf("user's file: %d\n", stbi_load("no such file", &width, &height, &channels, STBI_rgb) != NULL);
+#ifndef STBI_NO_LINEAR
     printf("user's floats of a file: %d\n", stbi_loadf("no such file", &width, &height, &channels, STBI_rgb) != NULL);
+#endif
 #else
     printf("user's memory: %d\n", stbi_info_from_memory(none, 4, NULL, NULL, NULL));
 #endif

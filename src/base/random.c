@@ -26,11 +26,11 @@ MIRT__LIB uint64_t mirt__random_below(mirt__random *random, uint64_t bound) {
     if (bound <= 1) return 0;
     if (bound <= UINT32_MAX) {
         /* Lemire 2019: multiply, and draw again only in the short biased stretch. */
-        uint32_t small = (uint32_t)bound;
-        uint64_t product = (uint64_t)mirt__random_u32(random) * small;
-        if ((uint32_t)product < small) {
-            uint32_t threshold = (uint32_t)(0u - small) % small;
-            while ((uint32_t)product < threshold) product = (uint64_t)mirt__random_u32(random) * small;
+        uint32_t bound32 = (uint32_t)bound;
+        uint64_t product = (uint64_t)mirt__random_u32(random) * bound32;
+        if ((uint32_t)product < bound32) {
+            uint32_t threshold = (uint32_t)(0u - bound32) % bound32;
+            while ((uint32_t)product < threshold) product = (uint64_t)mirt__random_u32(random) * bound32;
         }
         return product >> 32;
     }

@@ -50,8 +50,8 @@ static const char *mirt__blank_read(const char *who, const char *pattern, const 
         if (*end && strchr("dfeg", *end)) out->type = *end++;
     }
     const char *point = strchr(out->flags, '.');
-    bool small = atoi(out->flags) <= 64 && (!point || (atoi(point + 1) <= 64 && !strchr(point + 1, '.')));
-    if (*end == '}' && name > 0 && name < sizeof out->name && length < sizeof out->flags - 1 && small) {
+    bool short_flags = atoi(out->flags) <= 64 && (!point || (atoi(point + 1) <= 64 && !strchr(point + 1, '.')));
+    if (*end == '}' && name > 0 && name < sizeof out->name && length < sizeof out->flags - 1 && short_flags) {
         memcpy(out->name, at + 1, name);
         out->name[name] = 0;
         return end + 1;

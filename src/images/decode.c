@@ -189,8 +189,8 @@ static int mirt__stb_block(const unsigned short *quant, int table, int stride) {
 #define idct_block_kernel(out, stride, data) \
     idct_block_kernel(out, mirt__stb_block(z->dequant[z->img_comp[n].tq], z->img_comp[n].tq, stride), data)
 
-/* These take the places of stb_image's functions, whose names images/stb_begin.inc begins with mirt__: only the definitions there are
-   followed by arguments. */
+/* Functions that replace those of stb_image, which images/stb_begin.inc renames to these: the macros rename them again
+   where arguments follow, which is only at the definitions. */
 static void mirt__stbi__idct_block(unsigned char *out, int stride, short data[64]) {
     mirt__eight v[8], s[8];
     memcpy(v, data, sizeof v);
@@ -210,7 +210,8 @@ __attribute__((unused)) static void mirt__stbi__idct_simd(unsigned char *out, in
 
 /* Takes the place of stb_image's function of this name, which has the last two pixels but one wrong: from half the width to all
    of it, each pixel three quarters of the nearest and one of the next. Only the definition there is followed by arguments. */
-static unsigned char *mirt__stbi__resample_row_h_2(unsigned char *out, unsigned char *row, unsigned char *unused, int width, int scale) {
+static unsigned char *mirt__stbi__resample_row_h_2(unsigned char *out, unsigned char *row, unsigned char *unused,
+                                                   int width, int scale) {
     (void)unused;
     (void)scale;
     for (int i = 0; i < width; i++) {
@@ -219,13 +220,15 @@ static unsigned char *mirt__stbi__resample_row_h_2(unsigned char *out, unsigned 
     }
     return out;
 }
-#define mirt__stbi__resample_row_h_2(out, row, other, width, scale) mirt__stb_resample_row_h_2(out, row, other, width, scale)
+#define mirt__stbi__resample_row_h_2(out, row, other, width, scale) \
+    mirt__stb_resample_row_h_2(out, row, other, width, scale)
 
 #ifdef __x86_64__
 /* In the same way: stb_image makes colors of many pixels at once only where each takes four bytes. */
 static void mirt__stb_colors(unsigned char *out, unsigned char const *y, unsigned char const *blue, unsigned char const *red, int count, int step);
-__attribute__((unused)) static void mirt__stbi__YCbCr_to_RGB_simd(unsigned char *out, unsigned char const *y, unsigned char const *blue,
-                                                                  unsigned char const *red, int count, int step) {
+__attribute__((unused)) static void mirt__stbi__YCbCr_to_RGB_simd(unsigned char *out, unsigned char const *y,
+                                                                  unsigned char const *blue, unsigned char const *red,
+                                                                  int count, int step) {
     unsigned char four[4 * 64];
     if (step != 3) {
         mirt__stb_colors(out, y, blue, red, count, step);
@@ -335,7 +338,8 @@ static unsigned char *mirt__stb_ink_row(mirt__stbi__jpeg *jpeg, int component, i
     const int here = y / down, other = here + (y % down ? 1 : -1), last = jpeg->img_comp[component].y - 1;
     unsigned char *rows = jpeg->img_comp[component].data, *line = jpeg->img_comp[component].linebuf;
     unsigned char *close = rows + (size_t)here * (size_t)jpeg->img_comp[component].w2;
-    unsigned char *next = rows + (size_t)(other < 0 ? 0 : other > last ? last : other) * (size_t)jpeg->img_comp[component].w2;
+    const size_t next_row = (size_t)(other < 0 ? 0 : other > last ? last : other);
+    unsigned char *next = rows + next_row * (size_t)jpeg->img_comp[component].w2;
     const int width = ((int)jpeg->s->img_x + across - 1) / across;
     if (across == 1 && down == 1) return close;
     if (across == 1 && down == 2) return mirt__stbi__resample_row_v_2(line, close, next, width, across);
@@ -365,7 +369,8 @@ static unsigned char *mirt__stb_ink(mirt__stbi__jpeg *jpeg) {
     return made;
 }
 
-static unsigned char *mirt__stb_load_ink(mirt__stbi_io_callbacks *reader, mirt__stb_bytes *file, int *width, int *height) {
+static unsigned char *mirt__stb_load_ink(mirt__stbi_io_callbacks *reader, mirt__stb_bytes *file, int *width,
+                                         int *height) {
     mirt__stbi__context context;
     mirt__stbi__jpeg *jpeg = (mirt__stbi__jpeg *)mirt__stbi__malloc(sizeof *jpeg);
     if (!jpeg) return NULL;
@@ -405,7 +410,8 @@ static mirt_status mirt__image_reduce(mirt_image *image, int scale) {
 /* Why stb_image makes nothing of a file whose header is good. */
 static const char *mirt__stb_refused(mirt__image_format format) {
     if (format == MIRT__FORMAT_JPEG)
-        return "damaged, or a JPEG of 12 bits per channel, lossless or with arithmetic coding, which stb_image does not decode";
+        return "damaged, or a JPEG of 12 bits per channel, lossless or with arithmetic coding, which stb_image does "
+               "not decode";
     if (format == MIRT__FORMAT_BMP) return "damaged, or a compressed BMP, which stb_image does not decode";
     return "damaged: its pixels cannot be decoded";
 }
@@ -428,7 +434,9 @@ static mirt_status mirt__stb_decode(const unsigned char *bytes, size_t size, con
     mirt__stb_allowance = (size_t)(2 * header->memory + 2 * size) + (1 << 20);
     mirt__stb_memory_failed = mirt__stb_sum_wrong = false;
     if (ink) out->pixels = mirt__stb_load_ink(&reader, &file, &out->width, &out->height);
-    else if (header->deep) out->pixels = (unsigned char *)mirt__stbi_load_16_from_callbacks(&reader, &file, &out->width, &out->height, &channels, wanted);
+    else if (header->deep)
+        out->pixels = (unsigned char *)mirt__stbi_load_16_from_callbacks(&reader, &file, &out->width, &out->height,
+                                                                         &channels, wanted);
     else out->pixels = mirt__stbi_load_from_callbacks(&reader, &file, &out->width, &out->height, &channels, wanted);
     out->channels = wanted ? wanted : channels;
     /* stb_image's own way from 16 bits to 8 loses the image when there is no memory for another one. */

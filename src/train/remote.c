@@ -22,7 +22,7 @@ MIRT__LIB mirt__where mirt__where_of(const mirt_function *f, int device) {
 /* The room that a replay of `rows` rows takes. Addresses are made up: nothing is read or written. */
 static size_t mirt__remote_room(const mirt_function *f, int64_t rows) {
     const mirt__backend *backend = mirt__backend_of(f);
-    const uintptr_t far = (uintptr_t)1 << 40;
+    const uintptr_t beyond = (uintptr_t)1 << 40;
     mirt__bases b;
     mirt__step_info run;
     memset(&b, 0, sizeof b);
@@ -30,8 +30,8 @@ static size_t mirt__remote_room(const mirt_function *f, int64_t rows) {
     b.backend = backend;
     b.remote = mirt__remote_of(f, 0);
     b.float16 = f->scaled;
-    b.arena = b.replica = b.weight = b.gradient = b.state = b.scratch = b.shared = (char *)far; /* NOLINT */
-    for (int i = 0; i < MIRT__MAX_IO; i++) b.io[i] = (char *)far; /* NOLINT */
+    b.arena = b.replica = b.weight = b.gradient = b.state = b.scratch = b.shared = (char *)beyond; /* NOLINT */
+    for (int i = 0; i < MIRT__MAX_IO; i++) b.io[i] = (char *)beyond; /* NOLINT */
     run.global_rows = rows;
     run.loss_scale = 1;
     backend->measure(b.remote, true);
