@@ -112,7 +112,7 @@ build/amalgamate: tools/amalgamate.c
 
 test:
 	@$(MAKE) --no-print-directory -j$(JOBS) build/mirrortrain $(TESTS:%=build/tests/%)
-	@CC="$(CC)" tests/run -t $(TEST_LIMIT) $(TESTS:%=build/tests/%) tests/check_api.sh tests/run_snippets $(wildcard tests/test_*.sh tests/test_*.py)
+	@CC="$(CC)" tests/run -t $(TEST_LIMIT) $(TESTS:%=build/tests/%) tests/check_api.sh tests/check_language.py tests/run_snippets $(wildcard tests/test_*.sh tests/test_*.py)
 
 
 # Tests of other numbers in place of floats, of how the header is set up, or that look into a file of src/ are compiled with all of the
