@@ -3289,8 +3289,9 @@ typedef struct mirt__caller {
 
 /* The calling thread's caller, to be handed to a thread that works for it. */
 MIRT__LIB mirt__caller mirt__caller_get(void);
-/* On a thread of the library: from now on it works for this caller, and counts as the thread whose identity *lent is (NULL: as itself).
-   Only a thread that waits may lend its identity, and takes it back by another value in *lent, atomically. */
+/* On a thread of the library: from now on it works for this caller, and counts as the thread whose identity *lent is
+   (NULL: as itself). Only a thread that waits may lend its identity, and takes it back by another value in *lent,
+   atomically. */
 MIRT__LIB void mirt__caller_set(const mirt__caller *caller, const void *const *lent);
 /* Whose thread this one counts as: unique among the threads that live. */
 MIRT__LIB const void *mirt__thread_identity(void);
@@ -3352,11 +3353,12 @@ MIRT__LIB void mirt__cond_wait(pthread_cond_t *cond, pthread_mutex_t *mutex, dou
 #define MIRT__TIMELINE_H
 /* Where each device is, what it did last, and where its time goes: a clock read a phase. */
 
-/* Phases that are dealt out to those of users when a step is over: the pass that adds up gradients and updates; waiting behind it; the next batch
-   being read and sent while the device is at work. */
+/* Phases that are dealt out to those of users when a step is over: the pass that adds up gradients and updates; waiting
+   behind it; the next batch being read and sent while the device is at work. */
 enum { MIRT__PHASE_FUSED = MIRT_PHASE_COUNT, MIRT__PHASE_JOIN, MIRT__PHASE_AHEAD, MIRT__PHASES };
 
-/* Where tests that define MIRT__TEST_POINT(kind, device, number) sleep, stop or look; `number` is the step, of a replay the replica. */
+/* Where tests that define MIRT__TEST_POINT(kind, device, number) sleep, stop or look; `number` is the step, of a replay
+   the replica. */
 enum { MIRT__POINT_STEP, MIRT__POINT_REPLAY, MIRT__POINT_BARRIER, MIRT__POINT_COLLECTIVE, MIRT__POINT_UPDATE };
 #ifndef MIRT__TEST_POINT
 #define MIRT__TEST_POINT(kind, device, number) ((void)0)
@@ -3390,7 +3392,7 @@ typedef struct mirt__lane {
     double lap[MIRT__PHASES];       /* seconds of this step */
     double total[MIRT_PHASE_COUNT]; /* of the fit, without this step */
     int64_t samples;                /* of the fit */
-    double least[3];                /* seconds in the best step of the fit: of a sample, of update and exposed all-reduce */
+    double least[3]; /* seconds in the best step of the fit: of a sample, of update and exposed all-reduce */
     int64_t slowest;                /* steps in which it computed longest */
     mirt__trace_slice *slice;        /* NULL: no trace is being made */
     int64_t slices, most_slices, left_out;
@@ -3436,8 +3438,8 @@ MIRT__LIB uint32_t mirt__crc32(uint32_t crc, const void *data, size_t size);
 /* Of all bytes at once. */
 MIRT__LIB uint32_t mirt__adler32(const void *data, size_t size);
 
-/* Of blocks of memory, one after the other, at the speed of memory; the first `hash` is 0. Each step is one to one in what was hashed
-   before: one bit that differs is always seen. For comparing within a run. */
+/* Of blocks of memory, one after the other, at the speed of memory; the first `hash` is 0. Each step is one to one in
+   what was hashed before: one bit that differs is always seen. For comparing within a run. */
 MIRT__LIB uint64_t mirt__hash_bytes(uint64_t hash, const void *block, size_t bytes);
 
 #endif
@@ -3472,7 +3474,8 @@ MIRT__LIB bool mirt__is_device(const char *path);
 MIRT__LIB mirt_status mirt__make_directory_of(const char *path);
 /* Removes a file; that it is not there is no failure. */
 MIRT__LIB mirt_status mirt__file_remove(const char *path);
-/* The beginning of a file of the system's as text, at most `capacity` - 1 bytes of it; "" and no error where there is none. */
+/* The beginning of a file of the system's as text, at most `capacity` - 1 bytes of it; "" and no error where there is
+   none. */
 MIRT__LIB void mirt__file_peek(const char *path, char *text, size_t capacity);
 
 /* Reads all of `path` into *data, which mirt__aligned_free frees; one zero byte follows the *size
@@ -3508,8 +3511,8 @@ typedef struct mirt__appender {
     bool entered; /* its directory was synced since it was opened */
 } mirt__appender;
 
-/* Makes the file, or keeps the first `keep` bytes of what is there; negative: all of it. A symbolic link is followed only to
-   a device or a pipe. */
+/* Makes the file, or keeps the first `keep` bytes of what is there; negative: all of it. A symbolic link is followed
+   only to a device or a pipe. */
 MIRT__LIB mirt_status mirt__append_open(mirt__appender *appender, const char *path, int64_t keep);
 /* After a failure the file ends where it did, or the next write begins there. */
 MIRT__LIB mirt_status mirt__append(mirt__appender *appender, const void *data, size_t size);
@@ -3877,8 +3880,8 @@ MIRT__LIB int64_t mirt__process(void) { return (int64_t)getpid(); }
 
 MIRT__LIB mirt_status mirt__own_process(int64_t process, const char *call, const char *what) {
     if (process == mirt__process()) return MIRT_OK;
-    return mirt__fail(MIRT_E_STATE, "%s: process %lld created this %s; a child process must create its own after fork", call,
-                      (long long)process, what);
+    return mirt__fail(MIRT_E_STATE, "%s: process %lld created this %s; a child process must create its own after fork",
+                      call, (long long)process, what);
 }
 
 /* >>section base/text.c */
@@ -4181,15 +4184,17 @@ MIRT__LIB char *mirt__strdup(const char *text) {
     return copy;
 }
 
-/* Large blocks in huge pages, where the system has some to give: their memory is read twice as fast. Nothing else changes,
-   and nothing is lost where it has none. */
+/* Large blocks in huge pages, where the system has some to give: their memory is read twice as fast. Nothing else
+   changes, and nothing is lost where it has none. */
 #ifdef MIRT__HUGE_PAGES
 #define MIRT__HUGE ((uintptr_t)2 << 20)
 extern int mirt__madvise(void *start, size_t bytes, int advice) __asm__("madvise"); /* POSIX knows less */
 static void mirt__ask_huge(char *block, size_t bytes) {
-    const uintptr_t start = ((uintptr_t)block + MIRT__HUGE - 1) & ~(MIRT__HUGE - 1), end = ((uintptr_t)block + bytes) & ~(MIRT__HUGE - 1);
+    const uintptr_t start = ((uintptr_t)block + MIRT__HUGE - 1) & ~(MIRT__HUGE - 1),
+                    end = ((uintptr_t)block + bytes) & ~(MIRT__HUGE - 1);
     const int number = errno;
-    if (end > start && mirt__madvise(block + (start - (uintptr_t)block), end - start, 14 /* MADV_HUGEPAGE */) != 0) errno = number;
+    if (end > start && mirt__madvise(block + (start - (uintptr_t)block), end - start, 14 /* MADV_HUGEPAGE */) != 0)
+        errno = number;
 }
 #undef MIRT__HUGE
 #else
@@ -4753,16 +4758,19 @@ static void mirt__machine_group(const char *group, const char *most, const char 
     if (limit > 0 && (uint64_t)limit < out->memory_total) {
         snprintf(path, sizeof path, "%s/memory.stat", group);
         mirt__file_peek(path, text, sizeof text);
-        int64_t cached = mirt__machine_line(text, "inactive_file "), left = limit - taken; /* files read, which give way */
+        int64_t cached = mirt__machine_line(text, "inactive_file "),
+                left = limit - taken; /* files read, which give way */
         if (cached > 0 && cached < taken) left += cached;
         if (!out->memory_limit || (uint64_t)limit < out->memory_limit) out->memory_limit = (uint64_t)limit;
-        if (taken >= 0 && (uint64_t)(left > 0 ? left : 0) < out->memory_available) out->memory_available = (uint64_t)(left > 0 ? left : 0);
+        if (taken >= 0 && (uint64_t)(left > 0 ? left : 0) < out->memory_available)
+            out->memory_available = (uint64_t)(left > 0 ? left : 0);
     }
     snprintf(path, sizeof path, "%s/cpu.max", group);
     mirt__file_peek(path, text, sizeof text);
     char *end;
     double quota = strtod(text, &end), period = strtod(end, NULL);
-    if (end != text && quota > 0 && period > 0 && (out->core_limit == 0 || quota / period < out->core_limit)) out->core_limit = quota / period;
+    if (end != text && quota > 0 && period > 0 && (out->core_limit == 0 || quota / period < out->core_limit))
+        out->core_limit = quota / period;
 }
 
 MIRT_API mirt_status mirt_machine(mirt_machine_info *out) {
@@ -4836,7 +4844,10 @@ MIRT__LIB void mirt__lane_slice(mirt__lane *lane, const char *name, double begin
 
 MIRT__LIB void mirt__lane_lap(mirt__lane *lane, int phase, double now) {
     lane->lap[lane->open] += now - lane->since;
-    if (lane->slice) mirt__lane_slice(lane, lane->open == MIRT__PHASE_FUSED && lane->sum_name ? lane->sum_name : mirt__phase_names[lane->open], lane->since, now, lane->replica);
+    if (lane->slice)
+        mirt__lane_slice(
+            lane, lane->open == MIRT__PHASE_FUSED && lane->sum_name ? lane->sum_name : mirt__phase_names[lane->open],
+            lane->since, now, lane->replica);
     lane->since = now;
     lane->open = phase;
 }
@@ -5032,9 +5043,13 @@ static uint32_t mirt__crc_of(uint32_t polynomial, uint32_t crc, const void *data
     return ~crc;
 }
 
-MIRT__LIB uint32_t mirt__crc32c(uint32_t crc, const void *data, size_t size) { return mirt__crc_of(MIRT__CASTAGNOLI, crc, data, size); }
+MIRT__LIB uint32_t mirt__crc32c(uint32_t crc, const void *data, size_t size) {
+    return mirt__crc_of(MIRT__CASTAGNOLI, crc, data, size);
+}
 
-MIRT__LIB uint32_t mirt__crc32(uint32_t crc, const void *data, size_t size) { return mirt__crc_of(MIRT__ETHERNET, crc, data, size); }
+MIRT__LIB uint32_t mirt__crc32(uint32_t crc, const void *data, size_t size) {
+    return mirt__crc_of(MIRT__ETHERNET, crc, data, size);
+}
 
 MIRT__LIB uint32_t mirt__adler32(const void *data, size_t size) {
     const unsigned char *at = (const unsigned char *)data;
@@ -5086,7 +5101,10 @@ MIRT__LIB int mirt__cpu_cores(void) {
         char *end;
         long cores = strtol(pretended, &end, 10);
         if (*end == 0 && cores > 0 && cores <= 4096) return (int)cores;
-        return mirt__fail(MIRT_E_DEVICE, "the environment's MIRT_CORES is \"%s\"; it wants a number of cores from 1 to 4096", pretended), 0;
+        return mirt__fail(MIRT_E_DEVICE,
+                          "the environment's MIRT_CORES is \"%s\"; it wants a number of cores from 1 to 4096",
+                          pretended),
+               0;
     }
 #ifdef MIRRORTRAIN_NO_THREADS
     long online = 1;
@@ -5113,7 +5131,8 @@ static void mirt__team_loop_run(void *arg, int member) {
     }
 }
 
-MIRT__LIB void mirt__team_for(mirt__team *team, int64_t tasks, void (*fn)(void *arg, int64_t task, int member), void *arg) {
+MIRT__LIB void mirt__team_for(mirt__team *team, int64_t tasks, void (*fn)(void *arg, int64_t task, int member),
+                              void *arg) {
     if (tasks <= 1 || mirt__team_size(team) == 1) {
         for (int64_t task = 0; task < tasks; task++) fn(arg, task, 0);
         return;
@@ -5162,7 +5181,9 @@ MIRT__LIB bool mirt__team_run(mirt__team *team, void (*fn)(void *arg, int member
 }
 
 MIRT__LIB bool mirt__team_barrier(mirt__team *team) { return (void)team, true; }
-MIRT__LIB void mirt__team_look(mirt__team *team, bool (*look)(void *arg), void *arg, double seconds) { (void)team, (void)look, (void)arg, (void)seconds; }
+MIRT__LIB void mirt__team_look(mirt__team *team, bool (*look)(void *arg), void *arg, double seconds) {
+    (void)team, (void)look, (void)arg, (void)seconds;
+}
 MIRT__LIB int mirt__team_ended(const mirt__team *team) { return (void)team, 0; }
 
 #else
@@ -5400,7 +5421,8 @@ MIRT__LIB bool mirt__team_run(mirt__team *team, void (*fn)(void *arg, int member
 MIRT__LIB bool mirt__team_barrier(mirt__team *team) {
     if (mirt__team_size(team) == 1) return true;
     uint32_t old = mirt__gate_value(&team->barrier);
-    if (__atomic_add_fetch(&team->arrived, 1, __ATOMIC_ACQ_REL) != team->size) return mirt__gate_wait(&team->barrier, old, team->spin, &team->looker);
+    if (__atomic_add_fetch(&team->arrived, 1, __ATOMIC_ACQ_REL) != team->size)
+        return mirt__gate_wait(&team->barrier, old, team->spin, &team->looker);
     __atomic_store_n(&team->arrived, 0, __ATOMIC_RELAXED);
     mirt__gate_move(&team->barrier);
     return true;
@@ -5414,7 +5436,9 @@ MIRT__LIB void mirt__team_look(mirt__team *team, bool (*look)(void *arg), void *
     team->looker.thread = pthread_self();
 }
 
-MIRT__LIB int mirt__team_ended(const mirt__team *team) { return team ? __atomic_load_n(&team->ended, __ATOMIC_ACQUIRE) : 0; }
+MIRT__LIB int mirt__team_ended(const mirt__team *team) {
+    return team ? __atomic_load_n(&team->ended, __ATOMIC_ACQUIRE) : 0;
+}
 
 #undef MIRT__SPIN_SECONDS
 
@@ -20258,8 +20282,8 @@ typedef struct mirt__events {
     mirt__text record; /* the message being made */
 } mirt__events;
 
-/* Begins a file in `directory`, which is made if it is not there; or, with a name, goes on behind the first `keep` bytes
-   of that file. */
+/* Begins a file in `directory`, which is made if it is not there; or, with a name, goes on behind the first `keep`
+   bytes of that file. */
 MIRT__LIB mirt_status mirt__events_open(mirt__events *events, const char *directory, const char *name, int64_t keep);
 MIRT__LIB mirt_status mirt__events_close(mirt__events *events);
 
@@ -20268,9 +20292,11 @@ MIRT__LIB mirt_status mirt__events_scalar(mirt__events *events, int64_t step, co
 MIRT__LIB mirt_status mirt__events_text(mirt__events *events, int64_t step, const char *tag, const char *text);
 /* As tf.summary.histogram: MIRT__BUCKETS of one width; numbers that are none are left out. */
 #define MIRT__BUCKETS 30
-MIRT__LIB mirt_status mirt__events_histogram(mirt__events *events, int64_t step, const char *tag, const mirt__real *values, int64_t count);
+MIRT__LIB mirt_status mirt__events_histogram(mirt__events *events, int64_t step, const char *tag,
+                                             const mirt__real *values, int64_t count);
 /* One picture; of several images, a sheet in `columns`. */
-MIRT__LIB mirt_status mirt__events_image(mirt__events *events, int64_t step, const char *tag, const mirt_array *images, int columns);
+MIRT__LIB mirt_status mirt__events_image(mirt__events *events, int64_t step, const char *tag, const mirt_array *images,
+                                         int columns);
 /* Layers of an architecture (nn/config.h) as a GraphDef. */
 MIRT__LIB mirt_status mirt__events_graph(mirt__events *events, const mirt__json *architecture);
 
@@ -20281,7 +20307,8 @@ typedef struct mirt__hparam {
 } mirt__hparam;
 /* What the hparams plugin shows of a run and compares runs by: its parameters, and names of metrics, which are tags of
    `metric_group`, a directory below this one. */
-MIRT__LIB mirt_status mirt__events_hparams(mirt__events *events, const mirt__hparam *hparam, int count, const char *const *metric, int num_metrics, const char *metric_group);
+MIRT__LIB mirt_status mirt__events_hparams(mirt__events *events, const mirt__hparam *hparam, int count,
+                                           const char *const *metric, int num_metrics, const char *metric_group);
 
 #endif
 
@@ -20809,9 +20836,9 @@ static mirt_status mirt__st_read_offsets(const mirt__safetensors *file, const mi
         return mirt__st_bad(file, node->key, "data_offsets [%llu, %llu] go beyond the %zu bytes of tensor data", begin,
                             end, file->data_size);
     if (end - begin != tensor->size)
-        return mirt__st_bad(file, node->key, "data_offsets [%llu, %llu] hold %llu bytes, shape %s of %s needs %zu", begin,
-                            end, end - begin, mirt__st_shape_text(tensor, text), mirt__st_dtype_name(tensor->dtype),
-                            tensor->size);
+        return mirt__st_bad(file, node->key, "data_offsets [%llu, %llu] hold %llu bytes, shape %s of %s needs %zu",
+                            begin, end, end - begin, mirt__st_shape_text(tensor, text),
+                            mirt__st_dtype_name(tensor->dtype), tensor->size);
     tensor->data = file->data + begin;
     return MIRT_OK;
 }
@@ -21029,7 +21056,8 @@ static mirt_status mirt__st_check_content(const mirt__safetensors_content *conte
         if (status != MIRT_OK) return status;
         for (int j = 0; j < i; j++)
             if (strcmp(content->tensor[j].name, tensor->name) == 0)
-                return mirt__fail(MIRT_E_INVALID, "two tensors are named \"%s\"", mirt__json_label(tensor->name, label));
+                return mirt__fail(MIRT_E_INVALID, "two tensors are named \"%s\"",
+                                  mirt__json_label(tensor->name, label));
         if (strcmp(tensor->name, "__metadata__") == 0)
             return mirt__fail(MIRT_E_INVALID, "a tensor must not be named \"__metadata__\"");
         if (tensor->rank < 0 || tensor->rank > MIRT__ST_RANK || !mirt__st_bytes(tensor, &bytes) ||
@@ -21183,7 +21211,8 @@ static unsigned char *mirt__png_seal(unsigned char *begin, unsigned char *at) {
 }
 
 /* The file of lines that each begin with a 0 for their filter, `size` bytes in all, into `out`; how long it is. */
-static size_t mirt__png_encode(const unsigned char *lines, size_t size, uint32_t width, uint32_t height, int channels, unsigned char *out) {
+static size_t mirt__png_encode(const unsigned char *lines, size_t size, uint32_t width, uint32_t height, int channels,
+                               unsigned char *out) {
     static const unsigned char signature[8] = {137, 'P', 'N', 'G', 13, 10, 26, 10}, colors[5] = {0, 0, 4, 2, 6};
     const size_t blocks = (size + MIRT__PNG_BLOCK - 1) / MIRT__PNG_BLOCK;
     unsigned char *at = out + sizeof signature, *begin;
@@ -21217,19 +21246,23 @@ static unsigned char mirt__png_pixel(const mirt_array *images, int64_t at) {
 }
 
 /* `lines`: of `height` lines of `line` bytes. */
-static void mirt__png_draw(const mirt_array *images, int64_t count, const int64_t *size, int64_t columns, unsigned char *lines, int64_t line) {
+static void mirt__png_draw(const mirt_array *images, int64_t count, const int64_t *size, int64_t columns,
+                           unsigned char *lines, int64_t line) {
     const int64_t c = size[2], wide = size[1] * c;
     for (int64_t i = 0; i < count; i++) {
         for (int64_t y = 0; y < size[0]; y++) {
-            unsigned char *out = lines + (i / columns * (size[0] + MIRT__PNG_GAP) + y) * line + 1 + i % columns * (size[1] + MIRT__PNG_GAP) * c;
+            unsigned char *out = lines + (i / columns * (size[0] + MIRT__PNG_GAP) + y) * line + 1 +
+                                 i % columns * (size[1] + MIRT__PNG_GAP) * c;
             for (int64_t k = 0; k < wide; k++) out[k] = mirt__png_pixel(images, (i * size[0] + y) * wide + k);
         }
     }
 }
 
-static mirt_status mirt__png_sheet(const mirt_array *images, int64_t count, const int64_t *size, int64_t columns, unsigned char **out, size_t *length) {
+static mirt_status mirt__png_sheet(const mirt_array *images, int64_t count, const int64_t *size, int64_t columns,
+                                   unsigned char **out, size_t *length) {
     const int64_t rows = (count + columns - 1) / columns;
-    const int64_t height = rows * (size[0] + MIRT__PNG_GAP) - MIRT__PNG_GAP, width = columns * (size[1] + MIRT__PNG_GAP) - MIRT__PNG_GAP, line = 1 + width * size[2];
+    const int64_t height = rows * (size[0] + MIRT__PNG_GAP) - MIRT__PNG_GAP,
+                  width = columns * (size[1] + MIRT__PNG_GAP) - MIRT__PNG_GAP, line = 1 + width * size[2];
     if (height > INT32_MAX || width > INT32_MAX || line > (int64_t)MIRT__PNG_MOST / height) {
         return mirt__fail(MIRT_E_SHAPE, "a PNG of %lldx%lld pixels is too large", (long long)width, (long long)height);
     }
@@ -21251,9 +21284,14 @@ MIRT__LIB mirt_status mirt__png_of(const mirt_array *images, int columns, unsign
     const int64_t *dim = &s->dim[s->rank == 4];
     char text[96];
     *out = NULL;
-    bool good = (s->rank == 3 || s->rank == 4) && (images->dtype == MIRT_UINT8 || images->dtype == MIRT_FLOAT32) && mirt__shape_count(s) > 0;
+    bool good = (s->rank == 3 || s->rank == 4) && (images->dtype == MIRT_UINT8 || images->dtype == MIRT_FLOAT32) &&
+                mirt__shape_count(s) > 0;
     for (int i = 0; good && i < s->rank; i++) good = s->dim[i] >= 1 && s->dim[i] <= INT32_MAX;
-    if (!good || dim[2] > 4) return mirt__fail(MIRT_E_SHAPE, "a PNG is made of (height, width, channels) or (n, height, width, channels) of uint8 or float32, 1 to 4 channels, not %s", mirt__shape_text(s, text));
+    if (!good || dim[2] > 4)
+        return mirt__fail(MIRT_E_SHAPE,
+                          "a PNG is made of (height, width, channels) or (n, height, width, channels) of uint8 or "
+                          "float32, 1 to 4 channels, not %s",
+                          mirt__shape_text(s, text));
     const int64_t count = s->rank == 4 ? s->dim[0] : 1;
     if (columns < 1) columns = 1;
     return mirt__png_sheet(images, count, dim, columns < count ? columns : count, out, size);
@@ -21311,12 +21349,15 @@ typedef struct mirt__picture {
 
 static void mirt__picture_fill(const mirt__picture *p, int x, int y, int width, int height, const uint8_t color[3]) {
     for (int i = y < 0 ? 0 : y; i < y + height && i < p->height; i++) {
-        for (int j = x < 0 ? 0 : x; j < x + width && j < p->width; j++) memcpy(p->pixel + ((size_t)i * (size_t)p->width + (size_t)j) * 3, color, 3);
+        for (int j = x < 0 ? 0 : x; j < x + width && j < p->width; j++)
+            memcpy(p->pixel + ((size_t)i * (size_t)p->width + (size_t)j) * 3, color, 3);
     }
 }
 
-/* Letters of 6 by 8 dots of `size` pixels; `up`: from the bottom to the top. A letter that is not ASCII is a question mark. */
-static void mirt__picture_write(const mirt__picture *p, int x, int y, int size, bool up, const char *text, int length, const uint8_t color[3]) {
+/* Letters of 6 by 8 dots of `size` pixels; `up`: from the bottom to the top. A letter that is not ASCII is a question
+   mark. */
+static void mirt__picture_write(const mirt__picture *p, int x, int y, int size, bool up, const char *text, int length,
+                                const uint8_t color[3]) {
     for (int i = 0; i < length; i++) {
         const int letter = text[i] >= 32 && text[i] < 127 ? text[i] - 32 : '?' - 32;
         for (int dot = 0; dot < 40; dot++) {
@@ -21337,7 +21378,8 @@ typedef struct mirt__confusion {
 
 enum { MIRT__NAME_MOST = 16 };
 
-/* A class's name, or its number: a letter of several bytes as one that is not known, a long name cut. Returns its length. */
+/* A class's name, or its number: a letter of several bytes as one that is not known, a long name cut. Returns its
+   length. */
 static int mirt__confusion_name(const mirt__confusion *m, int i, char text[MIRT__NAME_MOST + 1]) {
     int length = 0;
     if (!m->names || !m->names[i]) return snprintf(text, MIRT__NAME_MOST + 1, "%d", i);
@@ -21349,18 +21391,22 @@ static int mirt__confusion_name(const mirt__confusion *m, int i, char text[MIRT_
 
 /* Blue where they agree, orange where not, as deep as the share of the row. */
 static void mirt__confusion_cell(const mirt__picture *p, const mirt__confusion *m, int row, int column, int64_t sum) {
-    static const uint8_t right[3] = {31, 95, 168}, wrong[3] = {214, 90, 24}, dark[3] = {32, 32, 32}, white[3] = {255, 255, 255}, nothing[3] = {247, 247, 247};
+    static const uint8_t right[3] = {31, 95, 168}, wrong[3] = {214, 90, 24}, dark[3] = {32, 32, 32},
+                         white[3] = {255, 255, 255}, nothing[3] = {247, 247, 247};
     const int64_t count = m->counts[(size_t)row * (size_t)m->classes + (size_t)column];
     const double share = sum > 0 ? (double)count / (double)sum : 0, depth = count ? 0.12 + 0.88 * sqrt(share) : 0;
     const uint8_t *deep = row == column ? right : wrong;
     uint8_t color[3];
     char text[32];
     const int gap = m->cell > 6, x = m->left + column * m->cell, y = m->top + row * m->cell;
-    for (int k = 0; k < 3; k++) color[k] = (uint8_t)((double)nothing[k] + depth * ((double)deep[k] - (double)nothing[k]) + 0.5);
+    for (int k = 0; k < 3; k++)
+        color[k] = (uint8_t)((double)nothing[k] + depth * ((double)deep[k] - (double)nothing[k]) + 0.5);
     mirt__picture_fill(p, x, y, m->cell - gap, m->cell - gap, color);
     const int length = snprintf(text, sizeof text, "%lld", (long long)count);
     const int size = m->digits;
-    if (size && count) mirt__picture_write(p, x + (m->cell - gap - length * 6 * size + size) / 2, y + (m->cell - 7 * size) / 2, size, false, text, length, depth > 0.55 ? white : dark);
+    if (size && count)
+        mirt__picture_write(p, x + (m->cell - gap - length * 6 * size + size) / 2, y + (m->cell - 7 * size) / 2, size,
+                            false, text, length, depth > 0.55 ? white : dark);
 }
 
 static void mirt__confusion_draw(const mirt__picture *p, const mirt__confusion *m) {
@@ -21404,14 +21450,16 @@ static mirt_status mirt__confusion_check(const int64_t *counts, int classes) {
     return MIRT_OK;
 }
 
-MIRT_API mirt_status mirt_save_confusion_png(const char *path, const int64_t *counts, int classes, const char *const *names) {
+MIRT_API mirt_status mirt_save_confusion_png(const char *path, const int64_t *counts, int classes,
+                                             const char *const *names) {
     MIRT__ENTER;
     mirt__confusion m;
     mirt__picture p;
     char text[MIRT__NAME_MOST + 1];
     int longest = 1;
     if (!path || !counts) return mirt__fail_missing("mirt_save_confusion_png", path ? "matrix" : "path");
-    if (classes < 2 || classes > 4096) return mirt__fail(MIRT_E_INVALID, "mirt_save_confusion_png: %d classes; 2 to 4096 are possible", classes);
+    if (classes < 2 || classes > 4096)
+        return mirt__fail(MIRT_E_INVALID, "mirt_save_confusion_png: %d classes; 2 to 4096 are possible", classes);
     if (mirt__confusion_check(counts, classes) != MIRT_OK) return mirt_last_status();
     memset(&m, 0, sizeof m);
     m.counts = counts;
@@ -21435,7 +21483,8 @@ MIRT_API mirt_status mirt_save_confusion_png(const char *path, const int64_t *co
     p.pixel = (uint8_t *)mirt__calloc((size_t)p.width * 3, (size_t)p.height);
     if (!p.pixel) return mirt_last_status();
     mirt__confusion_draw(&p, &m);
-    mirt_status status = mirt_write_png(path, mirt_make_array(p.pixel, MIRT_UINT8, mirt_make_shape(p.height, p.width, 3, 0, 0, 0)), 1);
+    mirt_status status = mirt_write_png(
+        path, mirt_make_array(p.pixel, MIRT_UINT8, mirt_make_shape(p.height, p.width, 3, 0, 0, 0)), 1);
     mirt__free(p.pixel);
     return status;
 }
@@ -21447,11 +21496,15 @@ MIRT_API mirt_status mirt_save_confusion_png(const char *path, const int64_t *co
 #include <unistd.h>
 
 /* Fields of Event, Summary.Value, SummaryMetadata and TensorProto, and numbers of data types. */
-enum { MIRT__EVENT_TIME = 1, MIRT__EVENT_STEP = 2, MIRT__EVENT_VERSION = 3, MIRT__EVENT_GRAPH = 4, MIRT__EVENT_SUMMARY = 5 };
+enum {
+    MIRT__EVENT_TIME = 1, MIRT__EVENT_STEP = 2, MIRT__EVENT_VERSION = 3, MIRT__EVENT_GRAPH = 4, MIRT__EVENT_SUMMARY = 5
+};
 enum { MIRT__VALUE_TAG = 1, MIRT__VALUE_TENSOR = 8, MIRT__VALUE_METADATA = 9 };
 enum { MIRT__TENSOR_DTYPE = 1, MIRT__TENSOR_SHAPE = 2, MIRT__TENSOR_CONTENT = 4, MIRT__TENSOR_STRING = 8 };
 enum { MIRT__TF_FLOAT = 1, MIRT__TF_DOUBLE = 2, MIRT__TF_STRING = 7 };
-typedef enum mirt__data_class { MIRT__CLASS_NONE = 0, MIRT__CLASS_SCALAR, MIRT__CLASS_TENSOR, MIRT__CLASS_BLOBS } mirt__data_class;
+typedef enum mirt__data_class {
+    MIRT__CLASS_NONE = 0, MIRT__CLASS_SCALAR, MIRT__CLASS_TENSOR, MIRT__CLASS_BLOBS
+} mirt__data_class;
 
 /* >>messages */
 
@@ -21495,7 +21548,9 @@ static void mirt__pb_bytes(mirt__text *out, unsigned field, const void *data, si
     mirt__text_add_bytes(out, data, size);
 }
 
-static void mirt__pb_string(mirt__text *out, unsigned field, const char *text) { mirt__pb_bytes(out, field, text, strlen(text)); }
+static void mirt__pb_string(mirt__text *out, unsigned field, const char *text) {
+    mirt__pb_bytes(out, field, text, strlen(text));
+}
 
 /* A message inside: what is added until it is closed. Its length comes before it, so it moves when that is known. */
 static size_t mirt__pb_open(mirt__text *out, unsigned field) {
@@ -21551,7 +21606,8 @@ static mirt_status mirt__events_name(mirt__events *e, const char *directory, mir
     if (gethostname(host, sizeof host - 1) != 0 || !host[0] || strchr(host, '/')) memcpy(host, "localhost", 10);
     for (int number = 0;; number++) {
         mirt__text_clear(path);
-        mirt__text_add(path, "%s/events.out.tfevents.%010lld.%s.%ld.%d.v2", directory, (long long)mirt__clock(), host, (long)getpid(), number);
+        mirt__text_add(path, "%s/events.out.tfevents.%010lld.%s.%ld.%d.v2", directory, (long long)mirt__clock(), host,
+                       (long)getpid(), number);
         if (path->failed) return mirt_last_status();
         if (number < 1000 && mirt__file_exists(path->data)) continue;
         e->name = mirt__strdup(path->data + strlen(directory) + 1);
@@ -21599,7 +21655,8 @@ typedef struct mirt__value_marks {
 } mirt__value_marks;
 
 /* A value that `plugin` shows; `content` is the plugin's own. */
-static mirt__value_marks mirt__value_begin(mirt__events *e, int64_t step, const char *tag, const char *plugin, const mirt__text *content, mirt__data_class data_class) {
+static mirt__value_marks mirt__value_begin(mirt__events *e, int64_t step, const char *tag, const char *plugin,
+                                           const mirt__text *content, mirt__data_class data_class) {
     mirt__text *t = &e->record;
     mirt__value_marks marks;
     mirt__event_begin(e, step);
@@ -21656,7 +21713,8 @@ MIRT__LIB mirt_status mirt__events_text(mirt__events *e, int64_t step, const cha
 }
 
 /* Numbers in each bucket between the least and the largest; of equal ones all in the last. */
-static void mirt__histogram_count(const mirt__real *values, int64_t count, double range[2], int64_t bucket[MIRT__BUCKETS]) {
+static void mirt__histogram_count(const mirt__real *values, int64_t count, double range[2],
+                                  int64_t bucket[MIRT__BUCKETS]) {
     range[0] = DBL_MAX;
     range[1] = -DBL_MAX;
     for (int i = 0; i < MIRT__BUCKETS; i++) bucket[i] = 0;
@@ -21675,15 +21733,20 @@ static void mirt__histogram_count(const mirt__real *values, int64_t count, doubl
     }
 }
 
-MIRT__LIB mirt_status mirt__events_histogram(mirt__events *e, int64_t step, const char *tag, const mirt__real *values, int64_t count) {
+MIRT__LIB mirt_status mirt__events_histogram(mirt__events *e, int64_t step, const char *tag, const mirt__real *values,
+                                             int64_t count) {
     const int64_t dim[2] = {MIRT__BUCKETS, 3};
     double range[2];
     int64_t bucket[MIRT__BUCKETS];
     mirt__histogram_count(values, count, range, bucket);
     mirt__value_marks marks = mirt__value_begin(e, step, tag, "histograms", NULL, MIRT__CLASS_TENSOR);
-    const size_t tensor = mirt__tensor_begin(&e->record, MIRT__TF_DOUBLE, dim, 2), content = mirt__pb_open(&e->record, MIRT__TENSOR_CONTENT);
+    const size_t tensor = mirt__tensor_begin(&e->record, MIRT__TF_DOUBLE, dim, 2),
+                 content = mirt__pb_open(&e->record, MIRT__TENSOR_CONTENT);
     for (int i = 0; i < MIRT__BUCKETS; i++) { /* left, right, count */
-        for (int side = 0; side < 2; side++) mirt__pb_double_bytes(&e->record, i + side == MIRT__BUCKETS ? range[1] : range[0] + (i + side) * ((range[1] - range[0]) / MIRT__BUCKETS));
+        for (int side = 0; side < 2; side++)
+            mirt__pb_double_bytes(&e->record, i + side == MIRT__BUCKETS
+                                                  ? range[1]
+                                                  : range[0] + (i + side) * ((range[1] - range[0]) / MIRT__BUCKETS));
         mirt__pb_double_bytes(&e->record, (double)bucket[i]);
     }
     mirt__pb_close(&e->record, content);
@@ -21691,7 +21754,8 @@ MIRT__LIB mirt_status mirt__events_histogram(mirt__events *e, int64_t step, cons
     return mirt__value_end(e, &marks);
 }
 
-MIRT__LIB mirt_status mirt__events_image(mirt__events *e, int64_t step, const char *tag, const mirt_array *images, int columns) {
+MIRT__LIB mirt_status mirt__events_image(mirt__events *e, int64_t step, const char *tag, const mirt_array *images,
+                                         int columns) {
     const int64_t three = 3;
     unsigned char *png;
     size_t size;
@@ -21701,7 +21765,9 @@ MIRT__LIB mirt_status mirt__events_image(mirt__events *e, int64_t step, const ch
     for (int i = 0; i < 2; i++) { /* width and height stand in the file's header, high byte first */
         const unsigned char *at = png + 16 + 4 * i;
         char number[16];
-        snprintf(number, sizeof number, "%lu", (unsigned long)at[0] << 24 | (unsigned long)at[1] << 16 | (unsigned long)at[2] << 8 | (unsigned long)at[3]);
+        snprintf(number, sizeof number, "%lu",
+                 (unsigned long)at[0] << 24 | (unsigned long)at[1] << 16 | (unsigned long)at[2] << 8 |
+                     (unsigned long)at[3]);
         mirt__pb_string(&e->record, MIRT__TENSOR_STRING, number);
     }
     mirt__pb_bytes(&e->record, MIRT__TENSOR_STRING, png, size);
@@ -21728,17 +21794,20 @@ static void mirt__graph_input(mirt__text *out, const char *prefix, const mirt__j
     mirt__pb_close(out, input);
 }
 
-static void mirt__graph_inputs(mirt__text *out, const char *prefix, const mirt__json *of, const char *one, const char *many) {
+static void mirt__graph_inputs(mirt__text *out, const char *prefix, const mirt__json *of, const char *one,
+                               const char *many) {
     const mirt__json *from = mirt__json_member(of, one), *list = mirt__json_member(of, many);
     if (from) mirt__graph_input(out, prefix, from);
-    for (size_t i = 0; list && list->type == MIRT__JSON_ARRAY && i < list->count; i++) mirt__graph_input(out, prefix, list->item[i]);
+    for (size_t i = 0; list && list->type == MIRT__JSON_ARRAY && i < list->count; i++)
+        mirt__graph_input(out, prefix, list->item[i]);
 }
 
 /* The layers of a model, of which those that are models themselves hold theirs under their names. */
 static void mirt__graph_nodes(mirt__text *out, const char *prefix, const mirt__json *architecture) {
     const mirt__json *layers = mirt__json_member(architecture, "layers");
     for (size_t i = 0; layers && layers->type == MIRT__JSON_ARRAY && i < layers->count && !out->failed; i++) {
-        const mirt__json *layer = layers->item[i], *name = mirt__json_member(layer, "name"), *op = mirt__json_member(layer, "op"), *inner = mirt__json_member(layer, "architecture");
+        const mirt__json *layer = layers->item[i], *name = mirt__json_member(layer, "name"),
+                         *op = mirt__json_member(layer, "op"), *inner = mirt__json_member(layer, "architecture");
         if (!op) op = mirt__json_member(layer, "class_name");
         if (!name || !op || name->type != MIRT__JSON_STRING || op->type != MIRT__JSON_STRING) continue;
         if (inner) {
@@ -21777,7 +21846,8 @@ static mirt_status mirt__hparams_write(mirt__events *e, const char *tag, const m
 }
 
 /* Experiment: which parameters and metrics there are. */
-static void mirt__hparams_experiment(mirt__text *t, const mirt__hparam *hparam, int count, const char *const *metric, int num_metrics, const char *group) {
+static void mirt__hparams_experiment(mirt__text *t, const mirt__hparam *hparam, int count, const char *const *metric,
+                                     int num_metrics, const char *group) {
     const size_t experiment = mirt__pb_open(t, 2);
     mirt__pb_double(t, 3, mirt__clock());
     for (int i = 0; i < count; i++) {
@@ -21812,7 +21882,8 @@ static void mirt__hparams_session(mirt__text *t, const mirt__hparam *hparam, int
     mirt__pb_close(t, session);
 }
 
-MIRT__LIB mirt_status mirt__events_hparams(mirt__events *e, const mirt__hparam *hparam, int count, const char *const *metric, int num_metrics, const char *metric_group) {
+MIRT__LIB mirt_status mirt__events_hparams(mirt__events *e, const mirt__hparam *hparam, int count,
+                                           const char *const *metric, int num_metrics, const char *metric_group) {
     mirt_status status = MIRT_OK;
     mirt__text content;
     memset(&content, 0, sizeof content);
@@ -21820,7 +21891,9 @@ MIRT__LIB mirt_status mirt__events_hparams(mirt__events *e, const mirt__hparam *
         mirt__text_clear(&content);
         if (session) mirt__hparams_session(&content, hparam, count);
         else mirt__hparams_experiment(&content, hparam, count, metric, num_metrics, metric_group);
-        status = content.failed ? mirt_last_status() : mirt__hparams_write(e, session ? "_hparams_/session_start_info" : "_hparams_/experiment", &content);
+        status = content.failed ? mirt_last_status()
+                                : mirt__hparams_write(
+                                      e, session ? "_hparams_/session_start_info" : "_hparams_/experiment", &content);
     }
     mirt__text_free(&content);
     return status;
@@ -23851,7 +23924,8 @@ MIRT__LIB const mirt__data_spec *mirt__dataset_spec(const mirt_dataset *dataset)
 /* Starts an epoch (also in mid-epoch): order keyed by (seed, epoch). May load and allocate the
    first time only. */
 MIRT__LIB mirt_status mirt__dataset_begin(mirt_dataset *dataset, uint64_t seed, int64_t epoch);
-/* The next mirt__dataset_begin begins behind the first `batches` batches without making their samples; false: it cannot. */
+/* The next mirt__dataset_begin begins behind the first `batches` batches without making their samples; false: it
+   cannot. */
 MIRT__LIB bool mirt__dataset_pass_over(mirt_dataset *dataset, int64_t batches);
 /* Next batch (or single sample, rows == 1, without a batch stage); rows == 0 at the end of the
    epoch. Never allocates. */
@@ -23897,8 +23971,8 @@ MIRT__LIB void mirt__work_destroy(mirt__work *work);
 /* The data set's own, made when first asked for; false with the error set. */
 MIRT__LIB bool mirt__dataset_work(mirt_dataset *dataset);
 MIRT__LIB bool mirt__dataset_crew(mirt_dataset *dataset, mirt_dataset *source);
-/* This stage's room, at least `bytes`, aligned to MIRT__ALIGN; it keeps its place and what is in it until more is asked for.
-   NULL with the error set. */
+/* This stage's room, at least `bytes`, aligned to MIRT__ALIGN; it keeps its place and what is in it until more is asked
+   for. NULL with the error set. */
 MIRT__LIB void *mirt__work_room(mirt__work *work, const mirt_dataset *stage, size_t bytes);
 
 /* Of `make`, and of `at` where the data set says that it skips: this sample is to be left out. No error is set. */
@@ -23910,14 +23984,17 @@ typedef struct mirt__stage {
     mirt_status (*next)(mirt_dataset *dataset, mirt__batch *out);
     /* Sample i of this epoch's order, without copying; NULL: a stream. */
     mirt_status (*at)(mirt_dataset *dataset, int64_t i, mirt__sample *out);
-    /* Sample i of this epoch's order into field[num_fields] and *index, at some expense; one of `at` and `make` makes a stage
-       reachable. field NULL: the index alone. Called by several threads at once, each with its own work, in any order; what it depends on is set in begin. */
+    /* Sample i of this epoch's order into field[num_fields] and *index, at some expense; one of `at` and `make` makes a
+       stage reachable. field NULL: the index alone. Called by several threads at once, each with its own work, in any
+       order; what it depends on is set in begin. */
     mirt_status (*make)(mirt_dataset *dataset, int64_t i, mirt__work *work, void *const *field, int64_t *index);
-    /* `next` into memory of the caller, who has set `lent` before begin; NULL: copy what next gives. May be MIRT__SKIPPED: again. */
+    /* `next` into memory of the caller, who has set `lent` before begin; NULL: copy what next gives. May be
+       MIRT__SKIPPED: again. */
     mirt_status (*fill)(mirt_dataset *dataset, mirt__slot *out);
     /* Frees what the stage holds, not its slot nor the stage before. */
     void (*release)(mirt_dataset *dataset);
-    /* Samples in the first `batches` batches, of which there are as many; NULL: as many as in those of the stage before. */
+    /* Samples in the first `batches` batches, of which there are as many; NULL: as many as in those of the stage
+       before. */
     int64_t (*rows)(const mirt_dataset *dataset, int64_t batches);
 } mirt__stage;
 
@@ -23955,14 +24032,16 @@ struct mirt_dataset {
     mirt__crew *crew; /* for samples made in parallel */
     int workers;      /* threads that make samples; 0: as the stall says */
     bool fed;         /* the consumer did not wait lately */
-    int joins;        /* batches of the stage before that make one, where passes can begin behind some; -1: the batch stage that does it */
+    int joins; /* batches of the stage before that make one, where passes can begin behind some; -1: the batch stage
+                  that does it */
     int64_t pass_over; /* batches that it leaves out when it begins the next time */
     const char *cost; /* what making samples costs here, for messages; NULL: nothing to speak of */
     bool kept;        /* those of the stages before are made once */
     bool ahead;       /* samples are made while others are used */
     uint64_t identity; /* of what samples are made of and how, for files of them; that of arrays is 0 */
-    /* Where samples come in passes, each of which can be reached by `make`: the next ones are `make`'s first .. first + count - 1,
-       at most `most`, until the next call; count is 0 at the end, and at that of a pass unless `turn`. NULL: position counts. */
+    /* Where samples come in passes, each of which can be reached by `make`: the next ones are `make`'s first .. first +
+       count - 1, at most `most`, until the next call; count is 0 at the end, and at that of a pass unless `turn`. NULL:
+       position counts. */
     mirt_status (*run)(mirt_dataset *dataset, int64_t most, bool turn, int64_t *first, int64_t *count);
     char **names;     /* of classes; NULL: those of the stage before */
     int num_names;
@@ -23974,8 +24053,8 @@ MIRT__LIB mirt_dataset *mirt__dataset_new(size_t size, const mirt__stage *stage,
 /* Around what may take for ever: code of users, files. `work` may be NULL. */
 MIRT__LIB void mirt__at_begin(mirt_dataset *dataset, mirt__work *work, const char *name, int64_t index);
 MIRT__LIB void mirt__at_end(mirt_dataset *dataset, mirt__work *work);
-/* For any thread: how far all stages are; and the sample that some thread is at, the least of them, with its stage's name
-   ("": none). */
+/* For any thread: how far all stages are; and the sample that some thread is at, the least of them, with its stage's
+   name ("": none). */
 MIRT__LIB uint64_t mirt__dataset_made(const mirt_dataset *dataset);
 MIRT__LIB int64_t mirt__dataset_at(const mirt_dataset *dataset, char *name, size_t size);
 /* Destroys the stages before. */
@@ -23993,7 +24072,8 @@ MIRT__LIB mirt_status mirt__dataset_fill_made(mirt_dataset *dataset, mirt__slot 
 /* Whether samples can be reached at random. */
 MIRT__LIB bool mirt__reachable(const mirt_dataset *dataset);
 /* `make` and `run` that hand on to the stage before; field NULL: the index alone. */
-MIRT__LIB mirt_status mirt__dataset_make(mirt_dataset *dataset, int64_t i, mirt__work *work, void *const *field, int64_t *index);
+MIRT__LIB mirt_status mirt__dataset_make(mirt_dataset *dataset, int64_t i, mirt__work *work, void *const *field,
+                                         int64_t *index);
 MIRT__LIB mirt_status mirt__dataset_run(mirt_dataset *dataset, int64_t most, bool turn, int64_t *first, int64_t *count);
 /* Sample i of a reachable data set: where it lies, or made in the work's room. */
 MIRT__LIB mirt_status mirt__dataset_reach(mirt_dataset *dataset, int64_t i, mirt__work *work, mirt__sample *out);
@@ -24029,10 +24109,12 @@ MIRT__LIB void mirt__dataset_cost(const mirt_dataset *dataset, mirt__data_cost *
 /* Copies samples to the place of sample `row`. */
 MIRT__LIB void mirt__slot_put(mirt__slot *slot, const mirt__data_spec *spec, int64_t row, const void *const *from,
                               const int64_t *index, int64_t rows);
-MIRT__LIB void mirt__slot_give(const mirt__slot *slot, const mirt__data_spec *spec, int64_t row, int64_t rows, mirt__batch *out);
+MIRT__LIB void mirt__slot_give(const mirt__slot *slot, const mirt__data_spec *spec, int64_t row, int64_t rows,
+                               mirt__batch *out);
 /* Whether a sample may come more than once in an epoch, by mirt_repeat; `pass` tells its passes apart. */
 MIRT__LIB bool mirt__dataset_repeats(const mirt_dataset *dataset, uint64_t *pass);
-/* Says that what this stage makes of a sample may differ: from epoch to epoch, behind mirt_repeat also from pass to pass. */
+/* Says that what this stage makes of a sample may differ: from epoch to epoch, behind mirt_repeat also from pass to
+   pass. */
 MIRT__LIB void mirt__dataset_vary(mirt_dataset *dataset);
 /* The next batch of `source`, with slot->rows 0 at the end. */
 MIRT__LIB mirt_status mirt__slot_pull(mirt__slot *slot, mirt_dataset *source);
@@ -24040,7 +24122,8 @@ MIRT__LIB mirt_status mirt__slot_pull(mirt__slot *slot, mirt_dataset *source);
 MIRT__LIB mirt_dataset *mirt__shuffle_over(mirt_dataset *source, int64_t buffer, bool borrows);
 MIRT__LIB mirt_dataset *mirt__batch_over(mirt_dataset *source, int64_t batch, bool borrows, bool drop);
 #ifndef MIRRORTRAIN_NO_THREADS
-/* If `dataset` is a batch stage with workers: they begin on the next batch, for the slot of a later `fill`, in the order of calls. */
+/* If `dataset` is a batch stage with workers: they begin on the next batch, for the slot of a later `fill`, in the
+   order of calls. */
 MIRT__LIB bool mirt__batch_ask(mirt_dataset *dataset, const mirt__slot *slot);
 #endif
 
@@ -24092,13 +24175,13 @@ MIRT__LIB void mirt__crew_destroy(mirt__crew *crew);
 MIRT__LIB mirt_status mirt__crew_begin(mirt__crew *crew);
 MIRT__LIB void mirt__crew_drop(mirt__crew *crew);
 
-/* Samples [first, first + count) are wanted in `slot`, whose memory stays until this is finished or dropped. False: too much is
-   asked for already. `ahead`: the one who asks does not wait for it yet. */
+/* Samples [first, first + count) are wanted in `slot`, whose memory stays until this is finished or dropped. False: too
+   much is asked for already. `ahead`: the one who asks does not wait for it yet. */
 MIRT__LIB bool mirt__crew_ask(mirt__crew *crew, const mirt__slot *slot, int64_t first, int64_t count, bool ahead);
 MIRT__LIB void mirt__crew_at(mirt__crew *crew, mirt__at *out);
 MIRT__LIB bool mirt__crew_asked(const mirt__crew *crew);
-/* What was asked for first is there: all samples in their order, but the skipped ones, or with `gaps` in their places, the
-   index of the skipped being MIRT__NO_INDEX. The failure is that of the first sample that failed. */
+/* What was asked for first is there: all samples in their order, but the skipped ones, or with `gaps` in their places,
+   the index of the skipped being MIRT__NO_INDEX. The failure is that of the first sample that failed. */
 MIRT__LIB mirt_status mirt__crew_finish(mirt__crew *crew, bool gaps, int64_t *rows);
 /* The threads that make samples (0: the one who asks does), and the seconds one takes for a sample; 0: not known. */
 MIRT__LIB int mirt__crew_numbers(mirt__crew *crew, double *seconds);
@@ -24198,7 +24281,9 @@ static void mirt__stages_lock(bool locked) { (void)locked; }
 #else
 #include <pthread.h>
 static pthread_mutex_t mirt__stages_mutex = PTHREAD_MUTEX_INITIALIZER;
-static void mirt__stages_lock(bool locked) { locked ? pthread_mutex_lock(&mirt__stages_mutex) : pthread_mutex_unlock(&mirt__stages_mutex); }
+static void mirt__stages_lock(bool locked) {
+    locked ? pthread_mutex_lock(&mirt__stages_mutex) : pthread_mutex_unlock(&mirt__stages_mutex);
+}
 #endif
 
 MIRT__LIB uint64_t mirt__dataset_made(const mirt_dataset *dataset) {
@@ -24288,13 +24373,15 @@ static mirt__crew_job *mirt__crew_job_at(mirt__crew *crew, int64_t number) {
     return &crew->job[number % MIRT__CREW_JOBS];
 }
 
-/* Samples [row, end) of a job, without the mutex; MIRT__SKIPPED rows are marked and counted. Returns the row that failed, or `end`. */
-static int64_t mirt__crew_make(mirt_dataset *source, const mirt__crew_job *job, mirt__work *work, int64_t row, int64_t end, int64_t *skipped,
-                               mirt_status *status) {
+/* Samples [row, end) of a job, without the mutex; MIRT__SKIPPED rows are marked and counted. Returns the row that
+   failed, or `end`. */
+static int64_t mirt__crew_make(mirt_dataset *source, const mirt__crew_job *job, mirt__work *work, int64_t row,
+                               int64_t end, int64_t *skipped, mirt_status *status) {
     const mirt__data_spec *spec = &source->spec;
     void *field[MIRT__MAX_FIELDS];
     for (; row < end; row++) {
-        for (int f = 0; f < spec->num_fields; f++) field[f] = (char *)job->slot.field[f] + (size_t)row * spec->field[f].bytes;
+        for (int f = 0; f < spec->num_fields; f++)
+            field[f] = (char *)job->slot.field[f] + (size_t)row * spec->field[f].bytes;
         *status = source->stage->make(source, job->first + row, work, field, &job->slot.index[row]);
         if (*status == MIRT__SKIPPED) {
             job->slot.index[row] = MIRT__NO_INDEX;
@@ -24383,7 +24470,9 @@ static mirt_status mirt__crew_hire(mirt__crew *crew, int threads) {
         thread->crew = crew;
         if (!thread->work && !(thread->work = mirt__work_create())) return MIRT_E_NOMEM;
         int code = mirt__thread_start(&thread->thread, mirt__crew_main, thread);
-        if (code) return mirt__fail(MIRT_E_THREAD, "worker thread %d of %d could not be started: %s", crew->threads + 1, threads, strerror(code));
+        if (code)
+            return mirt__fail(MIRT_E_THREAD, "worker thread %d of %d could not be started: %s", crew->threads + 1,
+                              threads, strerror(code));
         crew->threads++;
     }
     return MIRT_OK;
@@ -24457,8 +24546,9 @@ MIRT__LIB void mirt__crew_drop(mirt__crew *crew) {
         job->count = job->claimed;
     }
     for (; crew->finished < crew->asked; crew->finished++)
-        MIRT__CREW_CALL(while (mirt__crew_job_at(crew, crew->finished)->done < mirt__crew_job_at(crew, crew->finished)->count)
-                            pthread_cond_wait(&crew->to_asker, &crew->mutex));
+        MIRT__CREW_CALL(
+            while (mirt__crew_job_at(crew, crew->finished)->done < mirt__crew_job_at(crew, crew->finished)->count)
+                pthread_cond_wait(&crew->to_asker, &crew->mutex));
     MIRT__CREW_CALL(pthread_mutex_unlock(&crew->mutex));
 }
 
@@ -24508,7 +24598,8 @@ static int64_t mirt__crew_close_up(const mirt__data_spec *spec, const mirt__slot
         if (slot->index[i] == MIRT__NO_INDEX) continue;
         for (int f = 0; f < spec->num_fields && rows < i; f++) {
             size_t bytes = spec->field[f].bytes;
-            memcpy((char *)slot->field[f] + (size_t)rows * bytes, (const char *)slot->field[f] + (size_t)i * bytes, bytes);
+            memcpy((char *)slot->field[f] + (size_t)rows * bytes, (const char *)slot->field[f] + (size_t)i * bytes,
+                   bytes);
         }
         slot->index[rows++] = slot->index[i];
     }
@@ -24549,7 +24640,8 @@ MIRT__LIB void mirt__dataset_cost(const mirt_dataset *dataset, mirt__data_cost *
     out->workers = 1;
     for (const mirt_dataset *d = dataset; d; d = d->kept ? NULL : d->source) {
         const size_t used = strlen(out->what);
-        if (d->cost && !strstr(out->what, d->cost)) snprintf(out->what + used, sizeof out->what - used, "%s%s", used ? " and " : "", d->cost);
+        if (d->cost && !strstr(out->what, d->cost))
+            snprintf(out->what + used, sizeof out->what - used, "%s%s", used ? " and " : "", d->cost);
         if (d->ahead) out->ahead = true;
         if (!d->crew || out->parallel) continue;
         const int threads = mirt__crew_numbers(d->crew, &out->seconds);
@@ -24568,7 +24660,9 @@ MIRT__LIB const mirt__data_spec *mirt__dataset_spec(const mirt_dataset *dataset)
 }
 
 MIRT__LIB mirt_status mirt__dataset_begin(mirt_dataset *dataset, uint64_t seed, int64_t epoch) {
-    if (dataset->lost) return mirt__fail(MIRT_E_TIMEOUT, "this data set was given up in the middle of an epoch; it cannot be used any more");
+    if (dataset->lost)
+        return mirt__fail(MIRT_E_TIMEOUT,
+                          "this data set was given up in the middle of an epoch; it cannot be used any more");
     if (mirt__own_process(dataset->process, "reading a data set", "data set") != MIRT_OK) return MIRT_E_STATE;
     dataset->position = 0;
     mirt_status status = dataset->stage->begin ? dataset->stage->begin(dataset, seed, epoch) : MIRT_OK;
@@ -24653,9 +24747,12 @@ MIRT_API mirt_status mirt_dataset_workers(mirt_dataset *dataset, int workers) {
     const int most = 256;
     if (!dataset) return mirt__fail_missing("mirt_dataset_workers", "data set");
     if ((workers < 1 || workers > most) && workers != MIRT_AUTOTUNE)
-        return mirt__fail(MIRT_E_INVALID, "mirt_dataset_workers(%d): 1 to %d are possible, or MIRT_AUTOTUNE", workers, most);
+        return mirt__fail(MIRT_E_INVALID, "mirt_dataset_workers(%d): 1 to %d are possible, or MIRT_AUTOTUNE", workers,
+                          most);
     for (mirt_dataset *d = dataset; d; d = d->source)
-        if (d->crew) return mirt__fail(MIRT_E_STATE, "mirt_dataset_workers comes before the first epoch: the threads are at work");
+        if (d->crew)
+            return mirt__fail(MIRT_E_STATE,
+                              "mirt_dataset_workers comes before the first epoch: the threads are at work");
     for (mirt_dataset *d = dataset; d; d = d->source) d->workers = workers == MIRT_AUTOTUNE ? 0 : workers;
     return MIRT_OK;
 }
@@ -24677,7 +24774,8 @@ MIRT__LIB char **mirt__names_copy(const char *caller, const char *const *names, 
     size_t bytes = 0;
     if (!names || count < 1) return mirt__fail(MIRT_E_INVALID, "%s needs at least one name", caller), (char **)NULL;
     for (int i = 0; i < count; i++) {
-        if (!names[i]) return mirt__fail(MIRT_E_INVALID, "%s: class %d of %d has no name", caller, i, count), (char **)NULL;
+        if (!names[i])
+            return mirt__fail(MIRT_E_INVALID, "%s: class %d of %d has no name", caller, i, count), (char **)NULL;
         bytes += sizeof(char *) + strlen(names[i]) + 1;
     }
     /* pointers, and behind them what they point at */
@@ -24710,7 +24808,8 @@ MIRT_API const char *const *mirt_class_names(const mirt_dataset *dataset, int *c
 
 MIRT__LIB mirt_dataset *mirt__dataset_name_digits(mirt_dataset *dataset) {
     static const char *const names[] = {"0", "1", "2", "3", "4", "5", "6", "7", "8", "9"};
-    if (dataset && mirt_set_class_names(dataset, names, MIRT__COUNT(names)) != MIRT_OK) return mirt__dataset_give_up(dataset, false);
+    if (dataset && mirt_set_class_names(dataset, names, MIRT__COUNT(names)) != MIRT_OK)
+        return mirt__dataset_give_up(dataset, false);
     return dataset;
 }
 
@@ -24770,7 +24869,8 @@ MIRT__LIB mirt_status mirt__dataset_set_spec(mirt_dataset *dataset, const mirt__
     for (int f = 0; f < spec->num_fields && status == MIRT_OK; f++)
         status = mirt__data_field_bytes(mirt__field_name(spec, f, name), &dataset->spec.field[f]);
     if (status == MIRT_OK && !mirt__slot_bytes(&dataset->spec, spec->samples < 0 ? 1 : spec->samples, true, &bytes))
-        status = mirt__fail(MIRT_E_SHAPE, "%lld samples of this size are too many for this machine", (long long)spec->samples);
+        status = mirt__fail(MIRT_E_SHAPE, "%lld samples of this size are too many for this machine",
+                            (long long)spec->samples);
     return status;
 }
 
@@ -24807,8 +24907,10 @@ MIRT__LIB void mirt__slot_put(mirt__slot *slot, const mirt__data_spec *spec, int
     memcpy(slot->index + row, index, (size_t)rows * sizeof *index);
 }
 
-MIRT__LIB void mirt__slot_give(const mirt__slot *slot, const mirt__data_spec *spec, int64_t row, int64_t rows, mirt__batch *out) {
-    for (int f = 0; f < spec->num_fields; f++) out->field[f] = (const char *)slot->field[f] + (size_t)row * spec->field[f].bytes;
+MIRT__LIB void mirt__slot_give(const mirt__slot *slot, const mirt__data_spec *spec, int64_t row, int64_t rows,
+                               mirt__batch *out) {
+    for (int f = 0; f < spec->num_fields; f++)
+        out->field[f] = (const char *)slot->field[f] + (size_t)row * spec->field[f].bytes;
     out->index = slot->index + row;
     out->rows = rows;
 }
@@ -24831,7 +24933,8 @@ MIRT__LIB mirt_status mirt__dataset_next_at(mirt_dataset *dataset, mirt__batch *
     memset(out, 0, sizeof *out);
     mirt__sample sample;
     mirt_status status = MIRT__SKIPPED;
-    while (status == MIRT__SKIPPED && dataset->position < dataset->spec.samples) status = dataset->stage->at(dataset, dataset->position++, &sample);
+    while (status == MIRT__SKIPPED && dataset->position < dataset->spec.samples)
+        status = dataset->stage->at(dataset, dataset->position++, &sample);
     if (status != MIRT_OK) return status == MIRT__SKIPPED ? MIRT_OK : status;
     dataset->current = sample.index;
     for (int f = 0; f < dataset->spec.num_fields; f++) out->field[f] = sample.field[f];
@@ -24864,18 +24967,21 @@ MIRT__LIB bool mirt__reachable(const mirt_dataset *dataset) {
     return dataset->stage->at || (dataset->stage->make && !dataset->run);
 }
 
-MIRT__LIB mirt_status mirt__dataset_make(mirt_dataset *dataset, int64_t i, mirt__work *work, void *const *field, int64_t *index) {
+MIRT__LIB mirt_status mirt__dataset_make(mirt_dataset *dataset, int64_t i, mirt__work *work, void *const *field,
+                                         int64_t *index) {
     mirt_dataset *source = dataset->source;
     mirt__sample sample;
     if (!source->stage->at) return source->stage->make(source, i, work, field, index);
     mirt_status status = source->stage->at(source, i, &sample);
     if (status != MIRT_OK) return status;
     *index = sample.index;
-    for (int f = 0; field && f < source->spec.num_fields; f++) memcpy(field[f], sample.field[f], source->spec.field[f].bytes);
+    for (int f = 0; field && f < source->spec.num_fields; f++)
+        memcpy(field[f], sample.field[f], source->spec.field[f].bytes);
     return MIRT_OK;
 }
 
-MIRT__LIB mirt_status mirt__dataset_run(mirt_dataset *dataset, int64_t most, bool turn, int64_t *first, int64_t *count) {
+MIRT__LIB mirt_status mirt__dataset_run(mirt_dataset *dataset, int64_t most, bool turn, int64_t *first,
+                                        int64_t *count) {
     return dataset->source->run(dataset->source, most, turn, first, count);
 }
 
@@ -24900,7 +25006,8 @@ MIRT__LIB mirt_status mirt__dataset_next_filled(mirt_dataset *dataset, mirt__bat
     mirt_status status;
     do status = dataset->stage->fill(dataset, &dataset->slot);
     while (status == MIRT__SKIPPED);
-    if (status == MIRT_OK && dataset->slot.rows) mirt__slot_give(&dataset->slot, &dataset->spec, 0, dataset->slot.rows, out);
+    if (status == MIRT_OK && dataset->slot.rows)
+        mirt__slot_give(&dataset->slot, &dataset->spec, 0, dataset->slot.rows, out);
     return status;
 }
 
@@ -24916,7 +25023,8 @@ MIRT__LIB mirt_dataset *mirt__dataset_batch_view(mirt_dataset *dataset, int64_t 
 MIRT__LIB mirt_status mirt__block_at(mirt_dataset *dataset, int64_t i, mirt__sample *out) {
     const mirt__block_dataset *block = (const mirt__block_dataset *)dataset;
     const mirt__data_spec *spec = &dataset->spec;
-    for (int f = 0; f < spec->num_fields; f++) out->field[f] = (const char *)block->field[f] + (size_t)i * spec->field[f].bytes;
+    for (int f = 0; f < spec->num_fields; f++)
+        out->field[f] = (const char *)block->field[f] + (size_t)i * spec->field[f].bytes;
     out->index = dataset->slot.index ? dataset->slot.index[i] : i;
     return MIRT_OK;
 }
@@ -24930,12 +25038,14 @@ static const mirt__stage mirt__arrays_stage = {NULL, mirt__dataset_next_at, mirt
 static mirt_status mirt__arrays_check(const char *what, const mirt_array *array) {
     char text[96];
     const mirt_shape *shape = &array->shape;
-    if (!mirt__dtype_known(array->dtype)) return mirt__fail(MIRT_E_INVALID, "%s has the unknown dtype %d", what, (int)array->dtype);
+    if (!mirt__dtype_known(array->dtype))
+        return mirt__fail(MIRT_E_INVALID, "%s has the unknown dtype %d", what, (int)array->dtype);
     /* mirt_make_shape ends a shape at its first 0, so no samples means no dimensions. */
     if (shape->rank < 1 || shape->dim[0] == 0)
         return mirt__fail(MIRT_E_INVALID, "%s is empty: its first dimension counts samples and must be positive", what);
     if (shape->rank > MIRT_MAX_RANK)
-        return mirt__fail(MIRT_E_SHAPE, "%s has %d dimensions: at most %d are possible", what, shape->rank, MIRT_MAX_RANK);
+        return mirt__fail(MIRT_E_SHAPE, "%s has %d dimensions: at most %d are possible", what, shape->rank,
+                          MIRT_MAX_RANK);
     for (int i = 0; i < shape->rank; i++) {
         if (shape->dim[i] <= 0)
             return mirt__fail(MIRT_E_SHAPE, "%s has shape %s: every dimension must be positive", what,
@@ -24959,7 +25069,8 @@ static int mirt__arrays_count(const char *what, const mirt_array *list, int most
     while (count < most && list[count].data) count++;
     for (int i = count; i < most; i++) {
         if (!list[i].data) continue;
-        mirt__fail(MIRT_E_INVALID, "%s[%d] has data, but %s[%d] before it has none, which ends the list", what, i, what, count);
+        mirt__fail(MIRT_E_INVALID, "%s[%d] has data, but %s[%d] before it has none, which ends the list", what, i, what,
+                   count);
         return -1;
     }
     return count;
@@ -24972,8 +25083,9 @@ static mirt_status mirt__arrays_add(mirt__data_spec *spec, const mirt_array *arr
     if (status != MIRT_OK) return status;
     if (spec->num_fields == 0) spec->samples = array->shape.dim[0];
     if (array->shape.dim[0] != spec->samples)
-        return mirt__fail(MIRT_E_SHAPE, "%s has %lld samples, %s has %lld: both need the same number", mirt__field_name(spec, 0, first),
-                          (long long)spec->samples, name, (long long)array->shape.dim[0]);
+        return mirt__fail(MIRT_E_SHAPE, "%s has %lld samples, %s has %lld: both need the same number",
+                          mirt__field_name(spec, 0, first), (long long)spec->samples, name,
+                          (long long)array->shape.dim[0]);
     field[spec->num_fields] = array->data;
     mirt__data_add_field(spec, array->dtype, mirt__arrays_sample_shape(&array->shape));
     return MIRT_OK;
@@ -25057,12 +25169,13 @@ typedef struct mirt__cache_head {
 
 static size_t mirt__cache_sample_bytes(const mirt__data_spec *spec) {
     size_t bytes = 0;
-    for (int f = 0; f < spec->num_fields; f++) bytes += spec->field[f].bytes; /* set_spec has seen that all samples have room */
+    for (int f = 0; f < spec->num_fields; f++)
+        bytes += spec->field[f].bytes; /* set_spec has seen that all samples have room */
     return bytes;
 }
 
-/* The stages before have done their work: their buffers and files are not needed again. The last names are kept by the stage
-   that has them, or else by this one. */
+/* The stages before have done their work: their buffers and files are not needed again. The last names are kept by the
+   stage that has them, or else by this one. */
 static void mirt__cache_leave(mirt_dataset *dataset) {
     mirt_dataset *named = mirt__names_of(dataset);
     if (named && named != dataset) {
@@ -25086,8 +25199,8 @@ static mirt_status mirt__cache_pull(mirt_dataset *cache, mirt__slot *slot, int64
         status = mirt__dataset_next(cache->source, &sample);
         if (status != MIRT_OK) return status;
         if (sample.rows == 0)
-            return mirt__fail(MIRT_E_FORMAT, "the data set ended after %lld of its %lld samples", (long long)(first + i),
-                              (long long)cache->spec.samples);
+            return mirt__fail(MIRT_E_FORMAT, "the data set ended after %lld of its %lld samples",
+                              (long long)(first + i), (long long)cache->spec.samples);
         mirt__slot_put(slot, &cache->spec, i, sample.field, sample.index, 1);
     }
     /* Once more past the last sample: files check their ends only there. */
@@ -25108,7 +25221,8 @@ static mirt_status mirt__cache_source(mirt_dataset *cache, uint64_t seed, int64_
 static mirt_status mirt__cache_begin(mirt_dataset *dataset, uint64_t seed, int64_t epoch) {
     if (!dataset->source) return MIRT_OK;
     mirt_status status = mirt__cache_source(dataset, seed, epoch);
-    if (status == MIRT_OK && !dataset->slot.block) status = mirt__slot_create(&dataset->slot, &dataset->spec, dataset->spec.samples, true);
+    if (status == MIRT_OK && !dataset->slot.block)
+        status = mirt__slot_create(&dataset->slot, &dataset->spec, dataset->spec.samples, true);
     if (status == MIRT_OK) status = mirt__cache_pull(dataset, &dataset->slot, 0, dataset->spec.samples);
     if (status != MIRT_OK) {
         mirt__aligned_free(dataset->slot.block);
@@ -25125,7 +25239,9 @@ static mirt_status mirt__cache_at(mirt_dataset *dataset, int64_t i, mirt__sample
     return status == MIRT_OK && out->index == MIRT__NO_INDEX ? MIRT__SKIPPED : status;
 }
 
-static const mirt__stage mirt__cache_stage = {mirt__cache_begin, mirt__dataset_next_at, mirt__cache_at, NULL, NULL, NULL, NULL};
+static const mirt__stage mirt__cache_stage = {
+    mirt__cache_begin, mirt__dataset_next_at, mirt__cache_at, NULL, NULL, NULL, NULL
+};
 
 /* >>in a file */
 
@@ -25134,7 +25250,8 @@ static void mirt__cache_head_of(const mirt_dataset *dataset, uint64_t seed, int6
     memset(head, 0, sizeof *head);
     memcpy(head->magic, "MIRTdat1", sizeof head->magic);
     head->identity = dataset->identity;
-    if (dataset->shuffles) head->identity = mirt__identity_with(mirt__identity_with(head->identity, seed), (uint64_t)epoch + 1);
+    if (dataset->shuffles)
+        head->identity = mirt__identity_with(mirt__identity_with(head->identity, seed), (uint64_t)epoch + 1);
     head->samples = (uint64_t)spec->samples;
     head->record = ((const mirt__cache_dataset *)dataset)->record;
     head->num_fields = (uint32_t)spec->num_fields;
@@ -25151,13 +25268,14 @@ static bool mirt__cache_fits(mirt__cache_dataset *cache, const mirt__cache_head 
     mirt__cache_head found;
     uint64_t size;
     if (mirt__file_open(cache->path, &cache->fd, &size) != MIRT_OK) return false;
-    bool fits = mirt__file_read_at(cache->fd, 0, &found, sizeof found) == (int64_t)sizeof found && memcmp(&found, head, sizeof found) == 0 &&
-                size == sizeof *head + head->samples * head->record;
+    bool fits = mirt__file_read_at(cache->fd, 0, &found, sizeof found) == (int64_t)sizeof found &&
+                memcmp(&found, head, sizeof found) == 0 && size == sizeof *head + head->samples * head->record;
     if (!fits) mirt__file_close(&cache->fd);
     return fits;
 }
 
-static mirt_status mirt__cache_append(mirt__cache_dataset *cache, mirt__file_writer *writer, const mirt__slot *slot, int64_t count) {
+static mirt_status mirt__cache_append(mirt__cache_dataset *cache, mirt__file_writer *writer, const mirt__slot *slot,
+                                      int64_t count) {
     const mirt__data_spec *spec = &cache->block.base.spec;
     for (int64_t row = 0; row < count; row++) {
         mirt__cache_tail tail;
@@ -25176,7 +25294,8 @@ static mirt_status mirt__cache_append(mirt__cache_dataset *cache, mirt__file_wri
     return MIRT_OK;
 }
 
-static mirt_status mirt__cache_write(mirt__cache_dataset *cache, const mirt__cache_head *head, mirt__slot *slot, int64_t rows) {
+static mirt_status mirt__cache_write(mirt__cache_dataset *cache, const mirt__cache_head *head, mirt__slot *slot,
+                                     int64_t rows) {
     mirt__file_writer writer;
     mirt_dataset *dataset = &cache->block.base;
     mirt_status status = mirt__file_begin(&writer, cache->path);
@@ -25199,7 +25318,8 @@ static mirt_status mirt__cache_file_begin(mirt_dataset *dataset, uint64_t seed, 
     mirt__slot slot;
     mirt_status status = mirt__dataset_begin_slot(dataset);
     if (status != MIRT_OK || !dataset->source) return status;
-    if (!cache->checked && !(cache->checked = (unsigned char *)mirt__calloc((size_t)dataset->spec.samples, 1))) return MIRT_E_NOMEM;
+    if (!cache->checked && !(cache->checked = (unsigned char *)mirt__calloc((size_t)dataset->spec.samples, 1)))
+        return MIRT_E_NOMEM;
     mirt__cache_head_of(dataset, seed, epoch, &head);
     if (!mirt__cache_fits(cache, &head)) {
         int64_t rows = (int64_t)(buffer / cache->record) + 1;
@@ -25209,14 +25329,16 @@ static mirt_status mirt__cache_file_begin(mirt_dataset *dataset, uint64_t seed, 
         if (status == MIRT_OK) status = mirt__slot_create(&slot, &dataset->spec, rows, true);
         if (status == MIRT_OK) status = mirt__cache_write(cache, &head, &slot, rows);
         mirt__aligned_free(slot.block);
-        if (status == MIRT_OK && !mirt__cache_fits(cache, &head)) status = mirt__fail(MIRT_E_IO, "%s: the cache cannot be read back", cache->path);
+        if (status == MIRT_OK && !mirt__cache_fits(cache, &head))
+            status = mirt__fail(MIRT_E_IO, "%s: the cache cannot be read back", cache->path);
         if (status != MIRT_OK) return status;
     }
     mirt__cache_leave(dataset);
     return MIRT_OK;
 }
 
-static mirt_status mirt__cache_file_make(mirt_dataset *dataset, int64_t i, mirt__work *work, void *const *field, int64_t *index) {
+static mirt_status mirt__cache_file_make(mirt_dataset *dataset, int64_t i, mirt__work *work, void *const *field,
+                                         int64_t *index) {
     mirt__cache_dataset *cache = (mirt__cache_dataset *)dataset;
     mirt__cache_tail tail;
     const size_t fields = cache->record - sizeof tail, size = field ? cache->record : sizeof tail;
@@ -25227,8 +25349,10 @@ static mirt_status mirt__cache_file_make(mirt_dataset *dataset, int64_t i, mirt_
     if (got < 0) return mirt__fail(MIRT_E_IO, "%s cannot be read: %s", cache->path, strerror(errno));
     memcpy(&tail, record + size - sizeof tail, sizeof tail);
     if ((size_t)got < size || ((tail.index < 0 || tail.index >= cache->indices) && tail.index != MIRT__NO_INDEX) ||
-        (field && !__atomic_load_n(&cache->checked[i], __ATOMIC_RELAXED) && mirt__crc32c(0, record, fields + sizeof tail.index) != tail.crc))
-        return mirt__fail(MIRT_E_FORMAT, "%s: sample %lld of the cache is damaged; without the file it is made anew", cache->path, (long long)i);
+        (field && !__atomic_load_n(&cache->checked[i], __ATOMIC_RELAXED) &&
+         mirt__crc32c(0, record, fields + sizeof tail.index) != tail.crc))
+        return mirt__fail(MIRT_E_FORMAT, "%s: sample %lld of the cache is damaged; without the file it is made anew",
+                          cache->path, (long long)i);
     if (field) __atomic_store_n(&cache->checked[i], 1, __ATOMIC_RELAXED);
     if (tail.index == MIRT__NO_INDEX) return MIRT__SKIPPED;
     *index = tail.index;
@@ -25246,33 +25370,39 @@ static void mirt__cache_file_release(mirt_dataset *dataset) {
     mirt__free(cache->path);
 }
 
-static const mirt__stage mirt__cache_file_stage = {mirt__cache_file_begin, mirt__dataset_next_filled, NULL, mirt__cache_file_make,
-                                                   mirt__dataset_fill_made, mirt__cache_file_release, NULL};
+static const mirt__stage mirt__cache_file_stage = {
+    mirt__cache_file_begin,  mirt__dataset_next_filled, NULL, mirt__cache_file_make,
+    mirt__dataset_fill_made, mirt__cache_file_release,  NULL};
 
 /* >>both */
 
-/* One more than the largest index of a sample. Readers keep memory for each index, so a file must not name larger ones. */
+/* One more than the largest index of a sample. Readers keep memory for each index, so a file must not name larger
+   ones. */
 static int64_t mirt__cache_indices(const mirt_dataset *source) {
     int64_t most = 0;
     for (; source; source = source->source) {
         if (source->spec.samples < 0) return (int64_t)1 << 48; /* a part of a stream */
         if (source->spec.samples > most) most = source->spec.samples;
         const bool cache = source->stage == &mirt__cache_stage || source->stage == &mirt__cache_file_stage;
-        const int64_t below = cache ? ((const mirt__cache_dataset *)source)->indices : 0; /* it may have left its sources */
+        const int64_t below = cache ? ((const mirt__cache_dataset *)source)->indices
+                                    : 0; /* it may have left its sources */
         if (below > most) most = below;
     }
     return most;
 }
 
 static mirt_status mirt__cache_check(const mirt_dataset *dataset, const mirt_cache_desc *desc) {
-    if (dataset->spec.batch) return mirt__fail(MIRT_E_INVALID, "mirt_cache comes before mirt_batch: samples are cached one by one");
+    if (dataset->spec.batch)
+        return mirt__fail(MIRT_E_INVALID, "mirt_cache comes before mirt_batch: samples are cached one by one");
     if (dataset->spec.samples < 0)
-        return mirt__fail(MIRT_E_INVALID, "mirt_cache cannot keep a stream without an end: mirt_take before it, or mirt_repeat behind it");
+        return mirt__fail(
+            MIRT_E_INVALID,
+            "mirt_cache cannot keep a stream without an end: mirt_take before it, or mirt_repeat behind it");
     if (desc->file && !*desc->file) return mirt__fail(MIRT_E_INVALID, "mirt_cache_with: the file has an empty name");
     uint64_t needed = (uint64_t)dataset->spec.samples * mirt__cache_sample_bytes(&dataset->spec);
     if (desc->budget_bytes == 0 || needed <= desc->budget_bytes) return MIRT_OK;
-    return mirt__fail(MIRT_E_NOMEM, "mirt_cache_with: %lld samples take %.1f MiB, above the budget of %.1f MiB", (long long)dataset->spec.samples,
-                      (double)needed / 1048576, (double)desc->budget_bytes / 1048576);
+    return mirt__fail(MIRT_E_NOMEM, "mirt_cache_with: %lld samples take %.1f MiB, above the budget of %.1f MiB",
+                      (long long)dataset->spec.samples, (double)needed / 1048576, (double)desc->budget_bytes / 1048576);
 }
 
 MIRT_API mirt_dataset *mirt_cache_with(mirt_dataset *dataset, const mirt_cache_desc *desc) {
@@ -25283,7 +25413,8 @@ MIRT_API mirt_dataset *mirt_cache_with(mirt_dataset *dataset, const mirt_cache_d
     if (!dataset) return NULL;
     if (dataset->contiguous) return dataset; /* in memory already */
     if (mirt__cache_check(dataset, desc) != MIRT_OK) return mirt__dataset_give_up(dataset, false);
-    mirt_dataset *stage = mirt__dataset_new(sizeof(mirt__cache_dataset), desc->file ? &mirt__cache_file_stage : &mirt__cache_stage, dataset, false);
+    mirt_dataset *stage = mirt__dataset_new(sizeof(mirt__cache_dataset),
+                                            desc->file ? &mirt__cache_file_stage : &mirt__cache_stage, dataset, false);
     if (!stage) return NULL;
     mirt__cache_dataset *cache = (mirt__cache_dataset *)stage;
     cache->fd = -1;
@@ -25323,12 +25454,15 @@ static mirt_status mirt__generator_begin(mirt_dataset *dataset, uint64_t seed, i
         code = generator->desc.begin(epoch, generator->desc.user);
     }
     mirt__at_end(dataset, NULL);
-    if (code) return mirt__fail(MIRT_E_CALLBACK, "%s gave the code %d at the beginning of epoch %lld", generator->name, code, (long long)epoch);
+    if (code)
+        return mirt__fail(MIRT_E_CALLBACK, "%s gave the code %d at the beginning of epoch %lld", generator->name, code,
+                          (long long)epoch);
     return mirt__dataset_begin_filled(dataset, seed, epoch);
 }
 
 /* *end: the function says that there is no such sample, which with `end` NULL is a failure. */
-static mirt_status mirt__generator_write(mirt_dataset *dataset, int64_t i, mirt__work *work, void *const *field, bool *end) {
+static mirt_status mirt__generator_write(mirt_dataset *dataset, int64_t i, mirt__work *work, void *const *field,
+                                         bool *end) {
     const mirt__generator_dataset *generator = (const mirt__generator_dataset *)dataset;
     const float one = 1;
     if (dataset->spec.has_weights) memcpy(field[dataset->spec.num_fields - 1], &one, sizeof one);
@@ -25344,7 +25478,8 @@ static mirt_status mirt__generator_write(mirt_dataset *dataset, int64_t i, mirt_
     return mirt__fail(MIRT_E_CALLBACK, "%s gave the code %d for sample %lld", generator->name, code, (long long)i);
 }
 
-static mirt_status mirt__generator_make(mirt_dataset *dataset, int64_t i, mirt__work *work, void *const *field, int64_t *index) {
+static mirt_status mirt__generator_make(mirt_dataset *dataset, int64_t i, mirt__work *work, void *const *field,
+                                        int64_t *index) {
     *index = i;
     return field ? mirt__generator_write(dataset, i, work, field, NULL) : MIRT_OK;
 }
@@ -25363,25 +25498,30 @@ static mirt_status mirt__generator_fill(mirt_dataset *dataset, mirt__slot *out) 
 
 static void mirt__generator_release(mirt_dataset *dataset) { mirt__free(((mirt__generator_dataset *)dataset)->name); }
 
-static const mirt__stage mirt__generator_stage = {mirt__generator_begin, mirt__dataset_next_filled, NULL, NULL, mirt__generator_fill,
-                                                  mirt__generator_release, NULL};
-static const mirt__stage mirt__generator_make_stage = {mirt__generator_begin, mirt__dataset_next_filled, NULL, mirt__generator_make,
-                                                       mirt__dataset_fill_made, mirt__generator_release, NULL};
+static const mirt__stage mirt__generator_stage = {mirt__generator_begin, mirt__dataset_next_filled, NULL, NULL,
+                                                  mirt__generator_fill,  mirt__generator_release,   NULL};
+static const mirt__stage mirt__generator_make_stage = {
+    mirt__generator_begin,   mirt__dataset_next_filled, NULL, mirt__generator_make,
+    mirt__dataset_fill_made, mirt__generator_release,   NULL};
 
 static mirt_status mirt__generator_check(const mirt_generator_desc *desc) {
     if (!desc || !desc->fn) return mirt__fail(MIRT_E_INVALID, "mirt_dataset_from_generator needs a function");
     if (desc->num_x < 1 || desc->num_x > MIRT_MAX_INPUTS || desc->num_y < 0 || desc->num_y > MIRT_MAX_OUTPUTS)
-        return mirt__fail(MIRT_E_INVALID, "mirt_dataset_from_generator: %d inputs and %d labels: 1 to %d and 0 to %d are possible", desc->num_x,
-                          desc->num_y, MIRT_MAX_INPUTS, MIRT_MAX_OUTPUTS);
+        return mirt__fail(MIRT_E_INVALID,
+                          "mirt_dataset_from_generator: %d inputs and %d labels: 1 to %d and 0 to %d are possible",
+                          desc->num_x, desc->num_y, MIRT_MAX_INPUTS, MIRT_MAX_OUTPUTS);
     if (desc->samples < 0 || desc->samples > INT32_MAX)
-        return mirt__fail(MIRT_E_INVALID, "mirt_dataset_from_generator: %lld samples: 1 to %d are possible, or 0 for a stream",
+        return mirt__fail(MIRT_E_INVALID,
+                          "mirt_dataset_from_generator: %lld samples: 1 to %d are possible, or 0 for a stream",
                           (long long)desc->samples, (int)INT32_MAX);
     if (desc->any_order && desc->samples == 0)
         return mirt__fail(MIRT_E_INVALID, "mirt_dataset_from_generator: samples in any order have a number; it is 0");
     for (int i = 0; i < desc->num_x + desc->num_y; i++) {
         const mirt_shape *shape = i < desc->num_x ? &desc->x[i].shape : &desc->y[i - desc->num_x].shape;
         if (shape->rank < 0 || shape->rank > MIRT_MAX_RANK)
-            return mirt__fail(MIRT_E_SHAPE, "mirt_dataset_from_generator: a shape of %d dimensions: at most %d are possible", shape->rank, MIRT_MAX_RANK);
+            return mirt__fail(MIRT_E_SHAPE,
+                              "mirt_dataset_from_generator: a shape of %d dimensions: at most %d are possible",
+                              shape->rank, MIRT_MAX_RANK);
     }
     return MIRT_OK;
 }
@@ -25391,7 +25531,8 @@ MIRT_API mirt_dataset *mirt_dataset_from_generator(const mirt_generator_desc *de
     mirt__data_spec spec;
     if (mirt__generator_check(desc) != MIRT_OK) return NULL;
     const mirt__stage *stage = desc->any_order ? &mirt__generator_make_stage : &mirt__generator_stage;
-    mirt__generator_dataset *generator = (mirt__generator_dataset *)mirt__dataset_new(sizeof *generator, stage, NULL, false);
+    mirt__generator_dataset *generator = (mirt__generator_dataset *)mirt__dataset_new(sizeof *generator, stage, NULL,
+                                                                                      false);
     if (!generator) return NULL;
     generator->desc = *desc;
     generator->name = mirt__strdup(desc->name ? desc->name : "the generator");
@@ -25454,7 +25595,8 @@ static mirt_status mirt__shuffle_at(mirt_dataset *dataset, int64_t i, mirt__samp
     return dataset->source->stage->at(dataset->source, shuffle->order[i], out);
 }
 
-static mirt_status mirt__shuffle_make(mirt_dataset *dataset, int64_t i, mirt__work *work, void *const *field, int64_t *index) {
+static mirt_status mirt__shuffle_make(mirt_dataset *dataset, int64_t i, mirt__work *work, void *const *field,
+                                      int64_t *index) {
     const mirt__shuffle_dataset *shuffle = (const mirt__shuffle_dataset *)dataset;
     return dataset->source->stage->make(dataset->source, shuffle->order[i], work, field, index);
 }
@@ -25464,10 +25606,11 @@ static void mirt__shuffle_release(mirt_dataset *dataset) {
     mirt__free(shuffle->order);
 }
 
-static const mirt__stage mirt__permutation_stage = {mirt__shuffle_permute, mirt__dataset_next_at, mirt__shuffle_at, NULL, NULL,
-                                                    mirt__shuffle_release, NULL};
-static const mirt__stage mirt__permutation_make_stage = {mirt__shuffle_permute, mirt__dataset_next_filled, NULL, mirt__shuffle_make,
-                                                         mirt__dataset_fill_made, mirt__shuffle_release, NULL};
+static const mirt__stage mirt__permutation_stage = {
+    mirt__shuffle_permute, mirt__dataset_next_at, mirt__shuffle_at, NULL, NULL, mirt__shuffle_release, NULL};
+static const mirt__stage mirt__permutation_make_stage = {
+    mirt__shuffle_permute,   mirt__dataset_next_filled, NULL, mirt__shuffle_make,
+    mirt__dataset_fill_made, mirt__shuffle_release,     NULL};
 
 /* Pulls the stream's next sample into `slot`; *got is false at its end. */
 static mirt_status mirt__shuffle_pull(mirt__shuffle_dataset *shuffle, int64_t slot, bool *got) {
@@ -25525,8 +25668,8 @@ static mirt_status mirt__shuffle_buffer_next(mirt_dataset *dataset, mirt__batch 
     return MIRT_OK;
 }
 
-static const mirt__stage mirt__shuffle_buffer_stage = {mirt__shuffle_buffer_begin, mirt__shuffle_buffer_next, NULL, NULL, NULL,
-                                                       mirt__shuffle_release, NULL};
+static const mirt__stage mirt__shuffle_buffer_stage = {
+    mirt__shuffle_buffer_begin, mirt__shuffle_buffer_next, NULL, NULL, NULL, mirt__shuffle_release, NULL};
 
 MIRT__LIB mirt_dataset *mirt__shuffle_over(mirt_dataset *source, int64_t buffer, bool borrows) {
     if (!source) return NULL;
@@ -25548,7 +25691,8 @@ MIRT__LIB mirt_dataset *mirt__shuffle_over(mirt_dataset *source, int64_t buffer,
     dataset->shuffles++;
     int64_t samples = dataset->spec.samples;
     shuffle->capacity = samples >= 0 && buffer > samples ? samples : buffer;
-    dataset->identity = mirt__identity_with(dataset->identity, mirt__hash("shuffle") + (reachable ? 0 : (uint64_t)shuffle->capacity));
+    dataset->identity = mirt__identity_with(dataset->identity,
+                                            mirt__hash("shuffle") + (reachable ? 0 : (uint64_t)shuffle->capacity));
     mirt_status status = MIRT_OK;
     if (!reachable) status = mirt__slot_create(&dataset->slot, &dataset->spec, shuffle->capacity, true);
     else if (!(shuffle->order = (int64_t *)mirt__calloc((size_t)samples, sizeof(int64_t)))) status = MIRT_E_NOMEM;
@@ -25634,14 +25778,16 @@ MIRT__LIB bool mirt__batch_ask(mirt_dataset *dataset, const mirt__slot *slot) {
     mirt__batch_run_of *rest = &((mirt__batch_dataset *)dataset)->rest;
     /* What does not go together with what follows is left to `fill`. */
     if (rest->count == 0 && mirt__batch_run(dataset, dataset->spec.batch, false, rest) != MIRT_OK) return false;
-    if (rest->count < dataset->spec.batch || !mirt__crew_ask(dataset->crew, slot, rest->first, rest->count, true)) return false;
+    if (rest->count < dataset->spec.batch || !mirt__crew_ask(dataset->crew, slot, rest->first, rest->count, true))
+        return false;
     rest->count = 0;
     return true;
 }
 
 #endif
 
-/* From a stage that makes its samples, in threads; a batch may cross the end of a pass. One that loses all its rows is MIRT__SKIPPED. */
+/* From a stage that makes its samples, in threads; a batch may cross the end of a pass. One that loses all its rows is
+   MIRT__SKIPPED. */
 static mirt_status mirt__batch_made(mirt_dataset *dataset, mirt__slot *out) {
     mirt__batch_run_of *rest = &((mirt__batch_dataset *)dataset)->rest;
     mirt__slot part = *out;
@@ -25731,12 +25877,15 @@ MIRT__LIB mirt_dataset *mirt__batch_over(mirt_dataset *source, int64_t batch, bo
     if (!source) return NULL;
     mirt_status status = MIRT_OK;
     if (batch < 1 || batch > INT32_MAX)
-        status = mirt__fail(MIRT_E_INVALID, "a batch of %lld samples: 1 to %d are possible", (long long)batch, (int)INT32_MAX);
+        status = mirt__fail(MIRT_E_INVALID, "a batch of %lld samples: 1 to %d are possible", (long long)batch,
+                            (int)INT32_MAX);
     if (source->spec.batch)
-        status = mirt__fail(MIRT_E_INVALID, "the data set is already in batches of %lld samples", (long long)source->spec.batch);
+        status = mirt__fail(MIRT_E_INVALID, "the data set is already in batches of %lld samples",
+                            (long long)source->spec.batch);
     int64_t samples = source->spec.samples;
     if (status == MIRT_OK && drop && samples >= 0 && samples < batch)
-        status = mirt__fail(MIRT_E_INVALID, "mirt_batch_drop_remainder(%lld) leaves nothing of %lld samples", (long long)batch, (long long)samples);
+        status = mirt__fail(MIRT_E_INVALID, "mirt_batch_drop_remainder(%lld) leaves nothing of %lld samples",
+                            (long long)batch, (long long)samples);
     if (status != MIRT_OK) return mirt__dataset_give_up(source, borrows);
     mirt_dataset *dataset = mirt__dataset_new(sizeof(mirt__batch_dataset), &mirt__batch_stage, source, borrows);
     if (!dataset) return NULL;
@@ -25747,7 +25896,8 @@ MIRT__LIB mirt_dataset *mirt__batch_over(mirt_dataset *source, int64_t batch, bo
     if (mirt__reachable(source) || source->run) dataset->joins = -1;
     dataset->batches = samples < 0 ? -1 : samples / batch + (samples % batch != 0);
     dataset->pointing = source->contiguous;
-    if (dataset->pointing && mirt__slot_create(&dataset->slot, &dataset->spec, mirt__data_most_rows(&dataset->spec), false) != MIRT_OK)
+    if (dataset->pointing &&
+        mirt__slot_create(&dataset->slot, &dataset->spec, mirt__data_most_rows(&dataset->spec), false) != MIRT_OK)
         return mirt__dataset_give_up(dataset, false);
     return dataset;
 }
@@ -25768,7 +25918,8 @@ MIRT_API mirt_dataset *mirt_batch_drop_remainder(mirt_dataset *dataset, int64_t 
 
 static mirt_status mirt__stage_count(const char *caller, int64_t count, int least) {
     if (count >= least && count <= INT32_MAX) return MIRT_OK;
-    return mirt__fail(MIRT_E_INVALID, "%s(%lld): %d to %d are possible", caller, (long long)count, least, (int)INT32_MAX);
+    return mirt__fail(MIRT_E_INVALID, "%s(%lld): %d to %d are possible", caller, (long long)count, least,
+                      (int)INT32_MAX);
 }
 
 MIRT__LIB int64_t mirt__dataset_rows(const mirt_dataset *dataset, int64_t batches) {
@@ -25807,8 +25958,10 @@ static mirt_status mirt__window_at(mirt_dataset *dataset, int64_t i, mirt__sampl
     return dataset->source->stage->at(dataset->source, ((mirt__window_dataset *)dataset)->first + i, out);
 }
 
-static mirt_status mirt__window_make(mirt_dataset *dataset, int64_t i, mirt__work *work, void *const *field, int64_t *index) {
-    return dataset->source->stage->make(dataset->source, ((mirt__window_dataset *)dataset)->first + i, work, field, index);
+static mirt_status mirt__window_make(mirt_dataset *dataset, int64_t i, mirt__work *work, void *const *field,
+                                     int64_t *index) {
+    return dataset->source->stage->make(dataset->source, ((mirt__window_dataset *)dataset)->first + i, work, field,
+                                        index);
 }
 
 static mirt_status mirt__window_next(mirt_dataset *dataset, mirt__batch *out) {
@@ -25826,14 +25979,22 @@ static mirt_status mirt__window_next(mirt_dataset *dataset, mirt__batch *out) {
 
 static int64_t mirt__window_rows(const mirt_dataset *dataset, int64_t batches) {
     const mirt__window_dataset *window = (const mirt__window_dataset *)dataset;
-    return mirt__dataset_rows(dataset->source, window->first + batches) - mirt__dataset_rows(dataset->source, window->first);
+    return mirt__dataset_rows(dataset->source, window->first + batches) -
+           mirt__dataset_rows(dataset->source, window->first);
 }
 
-static const mirt__stage mirt__window_stage = {mirt__window_begin, mirt__window_next, NULL, NULL, NULL, NULL, mirt__window_rows};
-static const mirt__stage mirt__window_run_stage = {mirt__window_begin, mirt__window_next, NULL, mirt__dataset_make, NULL, NULL, mirt__window_rows};
-static const mirt__stage mirt__window_at_stage = {mirt__window_begin, mirt__dataset_next_at, mirt__window_at, NULL, NULL, NULL, NULL};
-static const mirt__stage mirt__window_make_stage = {mirt__dataset_begin_filled, mirt__dataset_next_filled, NULL, mirt__window_make,
-                                                    mirt__dataset_fill_made, NULL, NULL};
+static const mirt__stage mirt__window_stage = {
+    mirt__window_begin, mirt__window_next, NULL, NULL, NULL, NULL, mirt__window_rows
+};
+static const mirt__stage mirt__window_run_stage = {
+    mirt__window_begin, mirt__window_next, NULL, mirt__dataset_make, NULL, NULL, mirt__window_rows
+};
+static const mirt__stage mirt__window_at_stage = {
+    mirt__window_begin, mirt__dataset_next_at, mirt__window_at, NULL, NULL, NULL, NULL
+};
+static const mirt__stage mirt__window_make_stage = {
+    mirt__dataset_begin_filled, mirt__dataset_next_filled, NULL, mirt__window_make, mirt__dataset_fill_made, NULL, NULL
+};
 
 static mirt_dataset *mirt__window(mirt_dataset *source, int64_t given, bool skips) {
     if (!source) return NULL;
@@ -25842,8 +26003,11 @@ static mirt_dataset *mirt__window(mirt_dataset *source, int64_t given, bool skip
     int64_t have = source->spec.batch ? source->batches : source->spec.samples;
     mirt_status status = mirt__stage_count(caller, given, skips ? 0 : 1);
     if (status == MIRT_OK && have >= 0 && first >= have)
-        status = mirt__fail(MIRT_E_INVALID, "%s(%lld) leaves nothing of %lld %s%s", caller, (long long)first, (long long)have,
-                            source->spec.batch ? "batch" : "sample", have == 1 ? "" : source->spec.batch ? "es" : "s");
+        status = mirt__fail(MIRT_E_INVALID, "%s(%lld) leaves nothing of %lld %s%s", caller, (long long)first,
+                            (long long)have, source->spec.batch ? "batch" : "sample",
+                            have == 1            ? ""
+                            : source->spec.batch ? "es"
+                                                 : "s");
     if (status != MIRT_OK) return mirt__dataset_give_up(source, false);
     const mirt__stage *stage = source->stage->at     ? &mirt__window_at_stage
                                : source->run         ? &mirt__window_run_stage
@@ -25929,7 +26093,8 @@ static mirt_status mirt__repeat_run(mirt_dataset *dataset, int64_t most, bool tu
         *first = dataset->position;
         *count = most < left ? most : left;
         dataset->position += *count;
-        if (*count || !turn || repeat->lost == dataset->source->spec.samples || repeat->pass + 1 == repeat->passes) return MIRT_OK;
+        if (*count || !turn || repeat->lost == dataset->source->spec.samples || repeat->pass + 1 == repeat->passes)
+            return MIRT_OK;
         repeat->pass++;
         dataset->position = 0;
         mirt_status status = mirt__repeat_pass(repeat);
@@ -25937,7 +26102,8 @@ static mirt_status mirt__repeat_run(mirt_dataset *dataset, int64_t most, bool tu
     }
 }
 
-static mirt_status mirt__repeat_make(mirt_dataset *dataset, int64_t i, mirt__work *work, void *const *field, int64_t *index) {
+static mirt_status mirt__repeat_make(mirt_dataset *dataset, int64_t i, mirt__work *work, void *const *field,
+                                     int64_t *index) {
     mirt_status status = mirt__dataset_make(dataset, i, work, field, index);
     if (status == MIRT__SKIPPED) __atomic_add_fetch(&((mirt__repeat_dataset *)dataset)->lost, 1, __ATOMIC_RELAXED);
     return status;
@@ -25950,8 +26116,12 @@ static int64_t mirt__repeat_rows(const mirt_dataset *dataset, int64_t batches) {
     return batches / source->batches * source->spec.samples + mirt__dataset_rows(source, batches % source->batches);
 }
 
-static const mirt__stage mirt__repeat_stage = {mirt__repeat_begin, mirt__repeat_next, NULL, NULL, NULL, NULL, mirt__repeat_rows};
-static const mirt__stage mirt__repeat_run_stage = {mirt__repeat_begin, mirt__repeat_next, NULL, mirt__repeat_make, NULL, NULL, mirt__repeat_rows};
+static const mirt__stage mirt__repeat_stage = {
+    mirt__repeat_begin, mirt__repeat_next, NULL, NULL, NULL, NULL, mirt__repeat_rows
+};
+static const mirt__stage mirt__repeat_run_stage = {
+    mirt__repeat_begin, mirt__repeat_next, NULL, mirt__repeat_make, NULL, NULL, mirt__repeat_rows
+};
 
 MIRT__LIB bool mirt__dataset_repeats(const mirt_dataset *dataset, uint64_t *pass) {
     bool repeats = false;
@@ -25974,11 +26144,12 @@ MIRT_API mirt_dataset *mirt_repeat(mirt_dataset *dataset, int64_t count) {
     mirt_status status = count > 0 ? mirt__stage_count("mirt_repeat", count, 1) : MIRT_OK;
     if (count < 0) count = 0;
     if (status == MIRT_OK && count && dataset->spec.samples > INT64_MAX / count)
-        status = mirt__fail(MIRT_E_INVALID, "mirt_repeat(%lld): %lld samples are too many to repeat that often", (long long)count,
-                            (long long)dataset->spec.samples);
+        status = mirt__fail(MIRT_E_INVALID, "mirt_repeat(%lld): %lld samples are too many to repeat that often",
+                            (long long)count, (long long)dataset->spec.samples);
     if (status != MIRT_OK) return mirt__dataset_give_up(dataset, false);
     bool runs = !dataset->spec.batch && mirt__reachable(dataset);
-    mirt_dataset *stage = mirt__dataset_new(sizeof(mirt__repeat_dataset), runs ? &mirt__repeat_run_stage : &mirt__repeat_stage, dataset, false);
+    mirt_dataset *stage = mirt__dataset_new(sizeof(mirt__repeat_dataset),
+                                            runs ? &mirt__repeat_run_stage : &mirt__repeat_stage, dataset, false);
     if (!stage) return NULL;
     if (runs) stage->run = mirt__repeat_run;
     ((mirt__repeat_dataset *)stage)->passes = count;
@@ -26002,7 +26173,8 @@ typedef struct mirt__map_dataset {
     bool keeps_x; /* x[0] has the shape and type it had */
 } mirt__map_dataset;
 
-static mirt_status mirt__map_apply(mirt__map_dataset *map, const void *const *in, int64_t index, mirt__work *work, void *const *out) {
+static mirt_status mirt__map_apply(mirt__map_dataset *map, const void *const *in, int64_t index, mirt__work *work,
+                                   void *const *out) {
     const mirt__data_spec *from = &map->base.source->spec;
     const float one = 1;
     for (int f = map->keeps_x ? 0 : 1; f < from->num_fields; f++) memcpy(out[f], in[f], from->field[f].bytes);
@@ -26014,7 +26186,8 @@ static mirt_status mirt__map_apply(mirt__map_dataset *map, const void *const *in
         code = map->fn(in, out, index, map->user);
     }
     mirt__at_end(&map->base, work);
-    if (code) return mirt__fail(MIRT_E_CALLBACK, "%s gave the code %d for sample %lld", map->name, code, (long long)index);
+    if (code)
+        return mirt__fail(MIRT_E_CALLBACK, "%s gave the code %d for sample %lld", map->name, code, (long long)index);
     return MIRT_OK;
 }
 
@@ -26029,7 +26202,8 @@ static mirt_status mirt__map_fill(mirt_dataset *dataset, mirt__slot *out) {
     return status;
 }
 
-static mirt_status mirt__map_make(mirt_dataset *dataset, int64_t i, mirt__work *work, void *const *field, int64_t *index) {
+static mirt_status mirt__map_make(mirt_dataset *dataset, int64_t i, mirt__work *work, void *const *field,
+                                  int64_t *index) {
     mirt__sample in;
     if (!field) return mirt__dataset_make(dataset, i, work, NULL, index);
     mirt_status status = mirt__dataset_reach(dataset->source, i, work, &in);
@@ -26040,13 +26214,17 @@ static mirt_status mirt__map_make(mirt_dataset *dataset, int64_t i, mirt__work *
 
 static void mirt__map_release(mirt_dataset *dataset) { mirt__free(((mirt__map_dataset *)dataset)->name); }
 
-static const mirt__stage mirt__map_stage = {mirt__dataset_begin_filled, mirt__dataset_next_filled, NULL, NULL, mirt__map_fill,
-                                            mirt__map_release, NULL};
-static const mirt__stage mirt__map_make_stage = {mirt__dataset_begin_filled, mirt__dataset_next_filled, NULL, mirt__map_make,
-                                                 mirt__dataset_fill_made, mirt__map_release, NULL};
+static const mirt__stage mirt__map_stage = {
+    mirt__dataset_begin_filled, mirt__dataset_next_filled, NULL, NULL, mirt__map_fill, mirt__map_release, NULL
+};
+static const mirt__stage mirt__map_make_stage = {
+    mirt__dataset_begin_filled, mirt__dataset_next_filled, NULL, mirt__map_make, mirt__dataset_fill_made,
+    mirt__map_release, NULL
+};
 
-static const mirt__stage mirt__map_run_stage = {mirt__dataset_begin_filled, mirt__dataset_next_filled, NULL, mirt__map_make,
-                                                mirt__map_fill, mirt__map_release, NULL};
+static const mirt__stage mirt__map_run_stage = {
+    mirt__dataset_begin_filled, mirt__dataset_next_filled, NULL, mirt__map_make, mirt__map_fill, mirt__map_release, NULL
+};
 
 static mirt_status mirt__map_set(mirt_dataset *dataset, const mirt_map_desc *desc) {
     mirt__map_dataset *map = (mirt__map_dataset *)dataset;
@@ -26076,11 +26254,14 @@ MIRT_API mirt_dataset *mirt_map(mirt_dataset *dataset, const mirt_map_desc *desc
     mirt_status status = MIRT_OK;
     if (!desc || !desc->fn) status = mirt__fail(MIRT_E_INVALID, "mirt_map needs a function");
     else if (desc->shape.rank < 0 || desc->shape.rank > MIRT_MAX_RANK)
-        status = mirt__fail(MIRT_E_SHAPE, "mirt_map: a shape of %d dimensions: at most %d are possible", desc->shape.rank, MIRT_MAX_RANK);
+        status = mirt__fail(MIRT_E_SHAPE, "mirt_map: a shape of %d dimensions: at most %d are possible",
+                            desc->shape.rank, MIRT_MAX_RANK);
     else if (dataset->spec.batch)
         status = mirt__fail(MIRT_E_INVALID, "mirt_map comes before mirt_batch: it is given one sample at a time");
     if (status != MIRT_OK) return mirt__dataset_give_up(dataset, false);
-    const mirt__stage *kind = mirt__reachable(dataset) ? &mirt__map_make_stage : dataset->run ? &mirt__map_run_stage : &mirt__map_stage;
+    const mirt__stage *kind = mirt__reachable(dataset) ? &mirt__map_make_stage
+                              : dataset->run           ? &mirt__map_run_stage
+                                                       : &mirt__map_stage;
     mirt_dataset *stage = mirt__dataset_new(sizeof(mirt__map_dataset), kind, dataset, false);
     if (!stage) return NULL;
     if (dataset->run) stage->run = mirt__dataset_run;
@@ -26115,8 +26296,10 @@ static int64_t mirt__accumulate_rows(const mirt_dataset *dataset, int64_t batche
     return mirt__dataset_rows(dataset->source, batches * ((const mirt__accumulate_dataset *)dataset)->joined);
 }
 
-static const mirt__stage mirt__accumulate_stage = {mirt__dataset_begin_filled, mirt__dataset_next_filled, NULL, NULL, mirt__accumulate_fill,
-                                                   NULL, mirt__accumulate_rows};
+static const mirt__stage mirt__accumulate_stage = {
+    mirt__dataset_begin_filled, mirt__dataset_next_filled, NULL, NULL, mirt__accumulate_fill, NULL,
+    mirt__accumulate_rows
+};
 
 MIRT_API mirt_dataset *mirt_accumulate(mirt_dataset *dataset, int batches) {
     MIRT__ENTER;
@@ -26125,8 +26308,8 @@ MIRT_API mirt_dataset *mirt_accumulate(mirt_dataset *dataset, int batches) {
     if (status == MIRT_OK && !dataset->spec.batch)
         status = mirt__fail(MIRT_E_INVALID, "mirt_accumulate comes after mirt_batch: it joins batches to one step");
     if (status == MIRT_OK && dataset->spec.batch > INT32_MAX / batches)
-        status = mirt__fail(MIRT_E_INVALID, "mirt_accumulate(%d): %d batches of %lld samples are too large a step", batches, batches,
-                            (long long)dataset->spec.batch);
+        status = mirt__fail(MIRT_E_INVALID, "mirt_accumulate(%d): %d batches of %lld samples are too large a step",
+                            batches, batches, (long long)dataset->spec.batch);
     if (status != MIRT_OK) return mirt__dataset_give_up(dataset, false);
     if (batches == 1) return dataset;
     mirt_dataset *stage = mirt__dataset_new(sizeof(mirt__accumulate_dataset), &mirt__accumulate_stage, dataset, false);
@@ -26142,7 +26325,8 @@ MIRT_API mirt_dataset *mirt_accumulate(mirt_dataset *dataset, int batches) {
 
 /* >>section data/augment.c */
 
-/* Random transforms of images as a stage, from descriptions that may be read from text, and statistics for normalization. */
+/* Random transforms of images as a stage, from descriptions that may be read from text, and statistics for
+   normalization. */
 
 #define MIRT__MAX_AUGMENTATIONS 32
 
@@ -26161,7 +26345,8 @@ static mirt_status mirt__augment_begin(mirt_dataset *dataset, uint64_t seed, int
     return mirt__dataset_begin_filled(dataset, seed, epoch);
 }
 
-static mirt_status mirt__augment_apply(const mirt__augment_dataset *d, const mirt__sample *in, mirt__work *work, void *const *out) {
+static mirt_status mirt__augment_apply(const mirt__augment_dataset *d, const mirt__sample *in, mirt__work *work,
+                                       void *const *out) {
     mirt__augment a;
     uint64_t pass;
     mirt__dataset_repeats(d->base.source, &pass);
@@ -26180,7 +26365,8 @@ static mirt_status mirt__augment_apply(const mirt__augment_dataset *d, const mir
     return MIRT_OK;
 }
 
-static mirt_status mirt__augment_make(mirt_dataset *dataset, int64_t i, mirt__work *work, void *const *field, int64_t *index) {
+static mirt_status mirt__augment_make(mirt_dataset *dataset, int64_t i, mirt__work *work, void *const *field,
+                                      int64_t *index) {
     mirt__sample in;
     mirt_status status = mirt__dataset_reach(dataset->source, i, work, &in);
     if (status != MIRT_OK) return status;
@@ -26204,12 +26390,17 @@ static mirt_status mirt__augment_fill(mirt_dataset *dataset, mirt__slot *out) {
 
 static void mirt__augment_release(mirt_dataset *dataset) { mirt__free(((mirt__augment_dataset *)dataset)->list); }
 
-static const mirt__stage mirt__augment_stage = {mirt__augment_begin, mirt__dataset_next_filled, NULL, NULL, mirt__augment_fill,
-                                                mirt__augment_release, NULL};
-static const mirt__stage mirt__augment_make_stage = {mirt__augment_begin, mirt__dataset_next_filled, NULL, mirt__augment_make,
-                                                     mirt__dataset_fill_made, mirt__augment_release, NULL};
-static const mirt__stage mirt__augment_run_stage = {mirt__augment_begin, mirt__dataset_next_filled, NULL, mirt__augment_make,
-                                                    mirt__augment_fill, mirt__augment_release, NULL};
+static const mirt__stage mirt__augment_stage = {
+    mirt__augment_begin, mirt__dataset_next_filled, NULL, NULL, mirt__augment_fill, mirt__augment_release, NULL
+};
+static const mirt__stage mirt__augment_make_stage = {
+    mirt__augment_begin, mirt__dataset_next_filled, NULL, mirt__augment_make, mirt__dataset_fill_made,
+    mirt__augment_release, NULL
+};
+static const mirt__stage mirt__augment_run_stage = {
+    mirt__augment_begin, mirt__dataset_next_filled, NULL, mirt__augment_make, mirt__augment_fill, mirt__augment_release,
+    NULL
+};
 
 static mirt_status mirt__augment_set(mirt_dataset *dataset, const mirt_augmentation *list, int count) {
     mirt__augment_dataset *d = (mirt__augment_dataset *)dataset;
@@ -26219,15 +26410,18 @@ static mirt_status mirt__augment_set(mirt_dataset *dataset, const mirt_augmentat
     char text[96];
     for (const mirt_dataset *s = dataset->source; s; s = s->source) key += s->stage->release == mirt__augment_release;
     if (shape->rank != 3 || (spec.field[0].dtype != MIRT_UINT8 && spec.field[0].dtype != MIRT_FLOAT32)) {
-        return mirt__fail(MIRT_E_SHAPE, "mirt_augment takes images (height, width, channels) of uint8 or float32, not %s of %s", mirt__shape_text(shape, text),
-                          mirt__dtype_name(spec.field[0].dtype));
+        return mirt__fail(MIRT_E_SHAPE,
+                          "mirt_augment takes images (height, width, channels) of uint8 or float32, not %s of %s",
+                          mirt__shape_text(shape, text), mirt__dtype_name(spec.field[0].dtype));
     }
     d->list = (mirt__transform *)mirt__calloc((size_t)count, sizeof *d->list);
     if (!d->list) return MIRT_E_NOMEM;
     d->count = count;
     for (int i = 0; i < count; i++) {
-        if (!mirt__transform_of(&list[i], shape->dim[0], shape->dim[1], shape->dim[2], &d->list[i])) return mirt__fail_at("mirt_augment: number %d", i);
-        for (size_t k = 0; k < sizeof d->list[i]; k++) identity = mirt__identity_with(identity, ((const unsigned char *)&d->list[i])[k]);
+        if (!mirt__transform_of(&list[i], shape->dim[0], shape->dim[1], shape->dim[2], &d->list[i]))
+            return mirt__fail_at("mirt_augment: number %d", i);
+        for (size_t k = 0; k < sizeof d->list[i]; k++)
+            identity = mirt__identity_with(identity, ((const unsigned char *)&d->list[i])[k]);
         d->list[i].key = (key ^ (uint64_t)i << 32) * 0x9E3779B97F4A7C15u;
         shape->dim[0] = d->list[i].oh;
         shape->dim[1] = d->list[i].ow;
@@ -26243,10 +26437,15 @@ MIRT_API mirt_dataset *mirt_augment(mirt_dataset *dataset, const mirt_augmentati
     MIRT__ENTER;
     mirt_status status = MIRT_OK;
     if (!dataset) return NULL;
-    if (!list || count < 1 || count > MIRT__MAX_AUGMENTATIONS) status = mirt__fail(MIRT_E_INVALID, "mirt_augment needs a list of 1 to %d augmentations", MIRT__MAX_AUGMENTATIONS);
-    else if (dataset->spec.batch) status = mirt__fail(MIRT_E_INVALID, "mirt_augment comes before mirt_batch: it is given one sample at a time");
+    if (!list || count < 1 || count > MIRT__MAX_AUGMENTATIONS)
+        status = mirt__fail(MIRT_E_INVALID, "mirt_augment needs a list of 1 to %d augmentations",
+                            MIRT__MAX_AUGMENTATIONS);
+    else if (dataset->spec.batch)
+        status = mirt__fail(MIRT_E_INVALID, "mirt_augment comes before mirt_batch: it is given one sample at a time");
     if (status != MIRT_OK) return mirt__dataset_give_up(dataset, false);
-    const mirt__stage *kind = mirt__reachable(dataset) ? &mirt__augment_make_stage : dataset->run ? &mirt__augment_run_stage : &mirt__augment_stage;
+    const mirt__stage *kind = mirt__reachable(dataset) ? &mirt__augment_make_stage
+                              : dataset->run           ? &mirt__augment_run_stage
+                                                       : &mirt__augment_stage;
     mirt_dataset *stage = mirt__dataset_new(sizeof(mirt__augment_dataset), kind, dataset, false);
     if (!stage) return NULL;
     if (dataset->run) stage->run = mirt__dataset_run;
@@ -26256,16 +26455,23 @@ MIRT_API mirt_dataset *mirt_augment(mirt_dataset *dataset, const mirt_augmentati
 
 /* >>text */
 
-typedef enum mirt__augment_words { MIRT__WORDS_FACTOR = 1, MIRT__WORDS_FACTORS, MIRT__WORDS_SIZE, MIRT__WORDS_NONE } mirt__augment_words;
+typedef enum mirt__augment_words {
+    MIRT__WORDS_FACTOR = 1, MIRT__WORDS_FACTORS, MIRT__WORDS_SIZE, MIRT__WORDS_NONE
+} mirt__augment_words;
 static const struct {
     const char *name;
     mirt_augmentation_kind kind;
     mirt__augment_words numbers;
 } mirt__augment_names[] = {
-    {"flip", MIRT_RANDOM_FLIP, MIRT__WORDS_NONE}, {"rotation", MIRT_RANDOM_ROTATION, MIRT__WORDS_FACTOR},
-    {"zoom", MIRT_RANDOM_ZOOM, MIRT__WORDS_FACTORS}, {"translation", MIRT_RANDOM_TRANSLATION, MIRT__WORDS_FACTORS},
-    {"crop", MIRT_RANDOM_CROP, MIRT__WORDS_SIZE}, {"center_crop", MIRT_CENTER_CROP, MIRT__WORDS_SIZE}, {"resizing", MIRT_RESIZING, MIRT__WORDS_SIZE},
-    {"contrast", MIRT_RANDOM_CONTRAST, MIRT__WORDS_FACTOR}, {"brightness", MIRT_RANDOM_BRIGHTNESS, MIRT__WORDS_FACTOR},
+    {"flip", MIRT_RANDOM_FLIP, MIRT__WORDS_NONE},
+    {"rotation", MIRT_RANDOM_ROTATION, MIRT__WORDS_FACTOR},
+    {"zoom", MIRT_RANDOM_ZOOM, MIRT__WORDS_FACTORS},
+    {"translation", MIRT_RANDOM_TRANSLATION, MIRT__WORDS_FACTORS},
+    {"crop", MIRT_RANDOM_CROP, MIRT__WORDS_SIZE},
+    {"center_crop", MIRT_CENTER_CROP, MIRT__WORDS_SIZE},
+    {"resizing", MIRT_RESIZING, MIRT__WORDS_SIZE},
+    {"contrast", MIRT_RANDOM_CONTRAST, MIRT__WORDS_FACTOR},
+    {"brightness", MIRT_RANDOM_BRIGHTNESS, MIRT__WORDS_FACTOR},
 };
 
 /* The next word of *text, up to a ':', a ',' or the end, which `*ended` then is; false: it is too long. */
@@ -26279,17 +26485,20 @@ static bool mirt__augment_word(const char **text, char word[32], char *ended) {
 
 /* A word behind the name: the `numbers`-th number, or a mode. */
 static bool mirt__augment_value(const char *word, mirt__augment_words reads, int numbers, mirt_augmentation *out) {
-    static const char *const modes[] = {"both", "horizontal", "vertical"}, *const fills[] = {"reflect", "constant", "wrap", "nearest"};
+    static const char *const modes[] = {"both", "horizontal", "vertical"},
+                      *const fills[] = {"reflect", "constant", "wrap", "nearest"};
     char *end;
     for (int i = 0; out->kind == MIRT_RANDOM_FLIP && i < MIRT__FLIP_COUNT; i++) {
         if (strcmp(word, modes[i]) == 0) return out->mode = (mirt_flip_mode)i, true;
     }
-    for (int i = 0; out->kind >= MIRT_RANDOM_ROTATION && out->kind <= MIRT_RANDOM_TRANSLATION && i < MIRT__FILL_COUNT; i++) {
+    for (int i = 0; out->kind >= MIRT_RANDOM_ROTATION && out->kind <= MIRT_RANDOM_TRANSLATION && i < MIRT__FILL_COUNT;
+         i++) {
         if (strcmp(word, fills[i]) == 0) return out->fill_mode = (mirt_fill_mode)i, true;
     }
     if (out->kind == MIRT_RESIZING && strcmp(word, "nearest") == 0) return out->interpolation = MIRT_NEAREST, true;
     const float value = strtof(word, &end);
-    if (*end || !isfinite(value) || reads == MIRT__WORDS_NONE || numbers > (reads == MIRT__WORDS_FACTOR ? 0 : 1)) return false;
+    if (*end || !isfinite(value) || reads == MIRT__WORDS_NONE || numbers > (reads == MIRT__WORDS_FACTOR ? 0 : 1))
+        return false;
     if (reads == MIRT__WORDS_FACTOR) {
         out->factor[0] = value;
     } else if (reads == MIRT__WORDS_SIZE) {
@@ -26311,19 +26520,28 @@ static bool mirt__augment_entry(const char **text, mirt_augmentation *out, char 
     const bool named = mirt__augment_word(text, name, ended);
     mirt__suggestion guess = {name, NULL, ""};
     memset(out, 0, sizeof *out);
-    while (named && i < most && strcmp(mirt__augment_names[i].name, name) != 0) mirt__guess(&guess, mirt__augment_names[i++].name);
-    if (!named || i == most) return mirt__fail(MIRT_E_INVALID, "\"%s\" is no augmentation%s", name, mirt__did_you_mean(&guess)), false;
+    while (named && i < most && strcmp(mirt__augment_names[i].name, name) != 0)
+        mirt__guess(&guess, mirt__augment_names[i++].name);
+    if (!named || i == most)
+        return mirt__fail(MIRT_E_INVALID, "\"%s\" is no augmentation%s", name, mirt__did_you_mean(&guess)), false;
     out->kind = mirt__augment_names[i].kind;
     while (*ended == ':') {
-        if (!mirt__augment_word(text, word, ended) || !mirt__augment_value(word, mirt__augment_names[i].numbers, numbers, out)) {
+        if (!mirt__augment_word(text, word, ended) ||
+            !mirt__augment_value(word, mirt__augment_names[i].numbers, numbers, out)) {
             const mirt__augment_words wants = mirt__augment_names[i].numbers;
-            return mirt__fail(MIRT_E_INVALID, "augmentation %s: \"%s\" is nothing it takes; write %s:%s", name, word, name,
-                              wants == MIRT__WORDS_NONE ? "horizontal or :vertical" : wants == MIRT__WORDS_SIZE ? "224 or :224:160" : "0.1"), false;
+            return mirt__fail(MIRT_E_INVALID, "augmentation %s: \"%s\" is nothing it takes; write %s:%s", name, word,
+                              name,
+                              wants == MIRT__WORDS_NONE   ? "horizontal or :vertical"
+                              : wants == MIRT__WORDS_SIZE ? "224 or :224:160"
+                                                          : "0.1"),
+                   false;
         }
         numbers += (word[0] >= '0' && word[0] <= '9') || word[0] == '-' || word[0] == '+' || word[0] == '.';
     }
     if (!numbers && mirt__augment_names[i].numbers != MIRT__WORDS_NONE) {
-        return mirt__fail(MIRT_E_INVALID, "augmentation %s: how much? as in %s:%s", name, name, mirt__augment_names[i].numbers == MIRT__WORDS_SIZE ? "224" : "0.1"), false;
+        return mirt__fail(MIRT_E_INVALID, "augmentation %s: how much? as in %s:%s", name, name,
+                          mirt__augment_names[i].numbers == MIRT__WORDS_SIZE ? "224" : "0.1"),
+               false;
     }
     /* A zoom by one number keeps the aspect ratio. */
     if (numbers == 1 && out->kind == MIRT_RANDOM_ZOOM) out->width_factor[0] = 0;
@@ -26345,12 +26563,14 @@ MIRT_API int mirt_parse_augmentation(const char *text, mirt_augmentation *list, 
 /* >>normalization */
 
 /* Sums and squares of the channels of one image, around `shift`. */
-static void mirt__adapt_add(const mirt__data_field *field, const void *x, int64_t c, const double *shift, double *sum, double *square) {
+static void mirt__adapt_add(const mirt__data_field *field, const void *x, int64_t c, const double *shift, double *sum,
+                            double *square) {
     const int64_t count = (int64_t)(field->bytes / mirt__dtype_size(field->dtype));
     for (int64_t i = 0; i < count; i++) {
         const int64_t j = i % c;
-        const double v = field->dtype == MIRT_FLOAT32 ? (double)((const mirt__real *)x)[i] : field->dtype == MIRT_INT32 ? (double)((const int32_t *)x)[i]
-                                                                                                                         : (double)((const unsigned char *)x)[i];
+        const double v = field->dtype == MIRT_FLOAT32 ? (double)((const mirt__real *)x)[i]
+                         : field->dtype == MIRT_INT32 ? (double)((const int32_t *)x)[i]
+                                                      : (double)((const unsigned char *)x)[i];
         sum[j] += v - shift[j];
         square[j] += (v - shift[j]) * (v - shift[j]);
     }
@@ -26365,9 +26585,11 @@ MIRT_API mirt_status mirt_adapt(mirt_normalization_desc *desc, mirt_dataset *dat
     const mirt__data_field *field = &mirt__dataset_spec(dataset)->field[0];
     const int64_t c = field->shape.rank ? field->shape.dim[field->shape.rank - 1] : 0, limit = dataset->spec.samples;
     if (c < 1 || c > MIRT_MAX_CHANNELS) {
-        return mirt__fail(MIRT_E_SHAPE, "mirt_adapt takes samples of at most %d channels, not %s", MIRT_MAX_CHANNELS, mirt__shape_text(&field->shape, text));
+        return mirt__fail(MIRT_E_SHAPE, "mirt_adapt takes samples of at most %d channels, not %s", MIRT_MAX_CHANNELS,
+                          mirt__shape_text(&field->shape, text));
     }
-    if (limit < 0) return mirt__fail(MIRT_E_INVALID, "mirt_adapt cannot go through a stream without an end: mirt_take before it");
+    if (limit < 0)
+        return mirt__fail(MIRT_E_INVALID, "mirt_adapt cannot go through a stream without an end: mirt_take before it");
     if (dataset->busy) return mirt__fail(MIRT_E_STATE, "mirt_adapt: mirt_fit is passing through the data set");
     mirt_status status = mirt__dataset_begin(dataset, 0, 0);
     for (bool more = status == MIRT_OK; more;) {
@@ -26464,7 +26686,8 @@ static void mirt__prefetch_deepen(mirt__prefetch_dataset *prefetch) {
     size_t bytes = 0;
     for (int f = 0; f < spec->num_fields; f++) bytes += spec->field[f].bytes;
     bytes *= (size_t)mirt__data_most_rows(spec);
-    for (int wanted = 2 * prefetch->slots - 1; prefetch->slots < wanted && prefetch->slots < prefetch->most; prefetch->slots++) {
+    for (int wanted = 2 * prefetch->slots - 1; prefetch->slots < wanted && prefetch->slots < prefetch->most;
+         prefetch->slots++) {
         mirt__berth *ahead = &prefetch->slot[prefetch->slots];
         if (bytes > most_bytes / (size_t)(prefetch->slots + 1)) return;
         if (mirt__slot_create(&ahead->slot, spec, mirt__data_most_rows(spec), true) != MIRT_OK) return;
@@ -26496,7 +26719,8 @@ static void mirt__prefetch_epoch(mirt__prefetch_dataset *prefetch) {
             mirt__berth_push(&prefetch->asked, mirt__berth_pop(&prefetch->free));
         mirt__berth *ahead = mirt__berth_pop(prefetch->asked.first ? &prefetch->asked : &prefetch->free);
         pthread_mutex_unlock(&prefetch->mutex);
-        mirt_status status = source->lent ? source->stage->fill(source, &ahead->slot) : mirt__slot_pull(&ahead->slot, source);
+        mirt_status status = source->lent ? source->stage->fill(source, &ahead->slot)
+                                          : mirt__slot_pull(&ahead->slot, source);
         pthread_mutex_lock(&prefetch->mutex);
         bool any = status == MIRT_OK && ahead->slot.rows > 0;
         mirt__berth_push(any ? &prefetch->filled : &prefetch->free, ahead);
@@ -26666,7 +26890,9 @@ MIRT__LIB mirt_status mirt__bytes_fill(mirt__bytes *bytes) {
     const int64_t got = mirt__file_read_at(bytes->fd, bytes->end, bytes->data, sizeof bytes->data);
     bytes->at = 0;
     bytes->size = got < 0 ? 0 : (size_t)got;
-    if (got < 0) return mirt__fail(MIRT_E_IO, "could not be read at byte %llu: %s", (unsigned long long)bytes->end, strerror(errno));
+    if (got < 0)
+        return mirt__fail(MIRT_E_IO, "could not be read at byte %llu: %s", (unsigned long long)bytes->end,
+                          strerror(errno));
     bytes->end += bytes->size;
     return MIRT_OK;
 }
@@ -26735,7 +26961,8 @@ static void mirt__gunzip_checksum(mirt__gunzip *z, const unsigned char *p, size_
 
 static mirt_status mirt__gunzip_fail(const mirt__gunzip *z, const char *what) {
     uint64_t unread = z->bytes->size - z->bytes->at + (uint64_t)(z->bit_count / 8);
-    return mirt__fail(MIRT_E_FORMAT, "damaged gzip data at byte %llu: %s", (unsigned long long)(z->bytes->end - unread), what);
+    return mirt__fail(MIRT_E_FORMAT, "damaged gzip data at byte %llu: %s", (unsigned long long)(z->bytes->end - unread),
+                      what);
 }
 
 /* Tops the bits up to 56 or more, or to what the file still has. */
@@ -26846,7 +27073,8 @@ static mirt_status mirt__gunzip_symbol(mirt__gunzip *z, const mirt__huffman *h, 
         if (status != MIRT_OK) return status;
     }
     *symbol = mirt__huffman_find(h, z->bits, &length);
-    if (length > z->bit_count || (*symbol < 0 && z->bit_count < 15)) return mirt__gunzip_fail(z, "the file ends too early");
+    if (length > z->bit_count || (*symbol < 0 && z->bit_count < 15))
+        return mirt__gunzip_fail(z, "the file ends too early");
     if (*symbol < 0) return mirt__gunzip_fail(z, "a code word that does not exist");
     mirt__gunzip_drop(z, length);
     return MIRT_OK;
@@ -26962,8 +27190,9 @@ static mirt_status mirt__gunzip_match(mirt__gunzip *z, int symbol) {
                                              31, 35, 43, 51, 59, 67, 83, 99, 115, 131, 163, 195, 227, 258};
     static const unsigned char length_bits[29] = {0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2,
                                                   2, 3, 3, 3, 3, 4, 4, 4, 4, 5, 5, 5, 5, 0};
-    static const uint16_t distance_base[30] = {1,   2,   3,   4,   5,   7,    9,    13,   17,   25,   33,   49,   65,    97,    129,
-                                               193, 257, 385, 513, 769, 1025, 1537, 2049, 3073, 4097, 6145, 8193, 12289, 16385, 24577};
+    static const uint16_t distance_base[30] = {1,    2,    3,    4,    5,    7,    9,    13,    17,    25,
+                                               33,   49,   65,   97,   129,  193,  257,  385,   513,   769,
+                                               1025, 1537, 2049, 3073, 4097, 6145, 8193, 12289, 16385, 24577};
     uint32_t extra;
     if (symbol > 285) return mirt__gunzip_fail(z, "an unknown length");
     mirt_status status = mirt__gunzip_take(z, length_bits[symbol - 257], &extra);
@@ -27064,7 +27293,8 @@ MIRT__LIB mirt_status mirt__gunzip_begin(mirt__gunzip *z) {
     z->crc = 0;
     z->total = 0;
     mirt_status status = mirt__gunzip_take(z, 24, &magic);
-    if (status == MIRT_OK && magic != 0x088B1F) status = mirt__gunzip_fail(z, "not gzip, or packed by another method than deflate");
+    if (status == MIRT_OK && magic != 0x088B1F)
+        status = mirt__gunzip_fail(z, "not gzip, or packed by another method than deflate");
     if (status == MIRT_OK) status = mirt__gunzip_take(z, 8, &flags);
     if (status != MIRT_OK) return status;
     if (flags & 0xE0) return mirt__gunzip_fail(z, "unknown flags");
@@ -27188,8 +27418,10 @@ static void mirt__digit_line(unsigned char *canvas, mirt__digit_point a, mirt__d
     int dx = b.x - a.x, dy = b.y - a.y;
     int64_t length2 = (int64_t)dx * dx + (int64_t)dy * dy;
     int64_t inverse = length2 > 0 ? ((int64_t)1 << 40) / length2 : 0;
-    int left = mirt__digit_pixel((a.x < b.x ? a.x : b.x) - reach), right = mirt__digit_pixel((a.x < b.x ? b.x : a.x) + reach);
-    int top = mirt__digit_pixel((a.y < b.y ? a.y : b.y) - reach), bottom = mirt__digit_pixel((a.y < b.y ? b.y : a.y) + reach);
+    int left = mirt__digit_pixel((a.x < b.x ? a.x : b.x) - reach),
+        right = mirt__digit_pixel((a.x < b.x ? b.x : a.x) + reach);
+    int top = mirt__digit_pixel((a.y < b.y ? a.y : b.y) - reach),
+        bottom = mirt__digit_pixel((a.y < b.y ? b.y : a.y) + reach);
     for (int row = top; row <= bottom; row++) {
         for (int column = left; column <= right; column++) {
             int x = column * MIRT__DIGIT_ONE + half - a.x, y = row * MIRT__DIGIT_ONE + half - a.y;
@@ -27216,7 +27448,8 @@ static void mirt__digit_stroke(unsigned char *canvas, const mirt__digit_point *p
     const int parts = 4;
     mirt__digit_point from = point[0];
     for (int i = 0; i + 1 < count; i++) {
-        mirt__digit_point a = point[i > 0 ? i - 1 : 0], b = point[i], c = point[i + 1], d = point[i + 2 < count ? i + 2 : i + 1];
+        mirt__digit_point a = point[i > 0 ? i - 1 : 0], b = point[i], c = point[i + 1],
+                          d = point[i + 2 < count ? i + 2 : i + 1];
         for (int part = 1; part <= parts; part++) {
             mirt__digit_point to;
             to.x = mirt__digit_spline(a.x, b.x, c.x, d.x, part);
@@ -27281,7 +27514,9 @@ static mirt_status mirt__digits_begin(mirt_dataset *dataset, uint64_t seed, int6
     return MIRT_OK;
 }
 
-static const mirt__stage mirt__digits_stage = {mirt__digits_begin, mirt__dataset_next_at, mirt__block_at, NULL, NULL, NULL, NULL};
+static const mirt__stage mirt__digits_stage = {
+    mirt__digits_begin, mirt__dataset_next_at, mirt__block_at, NULL, NULL, NULL, NULL
+};
 
 MIRT_API mirt_dataset *mirt_drawn_digits(int64_t count, uint64_t seed, mirt_split split) {
     MIRT__ENTER;
@@ -27424,7 +27659,8 @@ static mirt_status mirt__idx_read_header(mirt__idx_file *file, int rank) {
     if (status != MIRT_OK) return status;
     uint32_t magic = mirt__idx_big_endian(word), expected = 0x0800u + (uint32_t)rank;
     if (magic != expected)
-        return mirt__fail(MIRT_E_FORMAT, "%s at byte 0: expected the magic number 0x%08X (unsigned bytes, %d dimension%s), got 0x%08X",
+        return mirt__fail(MIRT_E_FORMAT,
+                          "%s at byte 0: expected the magic number 0x%08X (unsigned bytes, %d dimension%s), got 0x%08X",
                           file->path, (unsigned)expected, rank, rank == 1 ? "" : "s", (unsigned)magic);
     file->rank = rank;
     file->size = 4 + 4 * (uint64_t)rank;
@@ -27433,12 +27669,15 @@ static mirt_status mirt__idx_read_header(mirt__idx_file *file, int rank) {
         status = mirt__idx_read(file, word, 4);
         if (status != MIRT_OK) return status;
         uint32_t dim = mirt__idx_big_endian(word);
-        if (dim == 0 && i == 0) return mirt__fail(MIRT_E_INVALID, "%s holds no samples: at least one is needed", file->path);
+        if (dim == 0 && i == 0)
+            return mirt__fail(MIRT_E_INVALID, "%s holds no samples: at least one is needed", file->path);
         if (dim == 0)
-            return mirt__fail(MIRT_E_FORMAT, "%s at byte %d: a dimension of 0, expected at least 1", file->path, 4 + 4 * i);
+            return mirt__fail(MIRT_E_FORMAT, "%s at byte %d: a dimension of 0, expected at least 1", file->path,
+                              4 + 4 * i);
         if (count > (uint64_t)INT64_MAX / 8 / dim || count * dim > SIZE_MAX / 8)
-            return mirt__fail(MIRT_E_FORMAT, "%s at byte %d: a dimension of %lu makes the file too large for any machine",
-                              file->path, 4 + 4 * i, (unsigned long)dim);
+            return mirt__fail(MIRT_E_FORMAT,
+                              "%s at byte %d: a dimension of %lu makes the file too large for any machine", file->path,
+                              4 + 4 * i, (unsigned long)dim);
         count *= dim;
         file->dim[i] = dim;
     }
@@ -27455,12 +27694,14 @@ static mirt_status mirt__idx_check_size(mirt__idx_file *file) {
             return mirt__fail(MIRT_E_IO, "%s: its end could not be read: %s", file->path, strerror(errno));
         uint32_t size = (uint32_t)last[3] << 24 | (uint32_t)last[2] << 16 | (uint32_t)last[1] << 8 | (uint32_t)last[0];
         if (size != (uint32_t)file->size)
-            return mirt__fail(MIRT_E_FORMAT, "%s is damaged or cut short: expected %llu bytes unpacked, got %lu by its last four bytes",
-                              file->path, (unsigned long long)file->size, (unsigned long)size);
+            return mirt__fail(
+                MIRT_E_FORMAT,
+                "%s is damaged or cut short: expected %llu bytes unpacked, got %lu by its last four bytes", file->path,
+                (unsigned long long)file->size, (unsigned long)size);
         /* Deflate packs at most 1032 to 1, and those four bytes count modulo 2^32. */
         if (file->size / 1032 > packed)
-            return mirt__fail(MIRT_E_FORMAT, "%s is damaged: %llu bytes cannot hold the %llu that its dimensions need", file->path,
-                              (unsigned long long)packed, (unsigned long long)file->size);
+            return mirt__fail(MIRT_E_FORMAT, "%s is damaged: %llu bytes cannot hold the %llu that its dimensions need",
+                              file->path, (unsigned long long)packed, (unsigned long long)file->size);
         return MIRT_OK;
     }
     if (packed != file->size)
@@ -27543,8 +27784,8 @@ static mirt_status mirt__idx_set(mirt__idx_dataset *idx, const char *images_path
         idx->labels = mirt__idx_open(labels_path, 1);
         if (!idx->labels) return mirt_last_status();
         if (idx->labels->dim[0] != dim[0])
-            return mirt__fail(MIRT_E_SHAPE, "%s has %lld images, %s has %lld labels: both need the same number", images_path,
-                              (long long)dim[0], labels_path, (long long)idx->labels->dim[0]);
+            return mirt__fail(MIRT_E_SHAPE, "%s has %lld images, %s has %lld labels: both need the same number",
+                              images_path, (long long)dim[0], labels_path, (long long)idx->labels->dim[0]);
     }
     mirt__data_spec spec;
     memset(&spec, 0, sizeof spec);
@@ -27603,7 +27844,8 @@ MIRT_API mirt_dataset *mirt_mnist(const char *directory, mirt_split split) {
     memset(&images, 0, sizeof images);
     memset(&labels, 0, sizeof labels);
     mirt_dataset *dataset = NULL;
-    if (mirt__mnist_find(&images, directory, split == MIRT_TEST ? "t10k-images-idx3-ubyte" : "train-images-idx3-ubyte") &&
+    if (mirt__mnist_find(&images, directory,
+                         split == MIRT_TEST ? "t10k-images-idx3-ubyte" : "train-images-idx3-ubyte") &&
         mirt__mnist_find(&labels, directory, split == MIRT_TEST ? "t10k-labels-idx1-ubyte" : "train-labels-idx1-ubyte"))
         dataset = mirt__dataset_name_digits(mirt_idx(images.data, labels.data));
     mirt__text_free(&images);
@@ -27633,8 +27875,10 @@ MIRT__LIB void mirt__image_list_free(mirt__image_list *list);
 MIRT__LIB mirt_status mirt__image_list_add(mirt__image_list *list, const char *path, int32_t label);
 MIRT__LIB mirt_status mirt__image_list_set_classes(mirt__image_list *list, const char *const *names, int count);
 /* Into an empty list, which is freed on failure. Errors name the culprit. */
-MIRT__LIB mirt_status mirt__image_list_directory(mirt__image_list *list, const char *directory, const mirt_image_directory_desc *desc);
-MIRT__LIB mirt_status mirt__image_list_csv(mirt__image_list *list, const char *csv, const mirt_image_directory_desc *desc);
+MIRT__LIB mirt_status mirt__image_list_directory(mirt__image_list *list, const char *directory,
+                                                 const mirt_image_directory_desc *desc);
+MIRT__LIB mirt_status mirt__image_list_csv(mirt__image_list *list, const char *csv,
+                                           const mirt_image_directory_desc *desc);
 /* The parts of a directory that is already split: paths in the pool, both NULL if it is not split. */
 typedef struct mirt__image_parts {
     mirt__pool pool;
@@ -27648,7 +27892,8 @@ MIRT__LIB void mirt__image_parts_free(mirt__image_parts *parts);
 /* numpy's RandomState(seed).shuffle. */
 MIRT__LIB void mirt__image_list_shuffle(mirt__image_list *list, uint32_t seed);
 /* A copy of files [first, first + count) into an empty list, which is freed on failure. */
-MIRT__LIB mirt_status mirt__image_list_part(const mirt__image_list *list, int64_t first, int64_t count, mirt__image_list *out);
+MIRT__LIB mirt_status mirt__image_list_part(const mirt__image_list *list, int64_t first, int64_t count,
+                                            mirt__image_list *out);
 
 /* The first stage of image files. */
 typedef struct mirt__image_dataset {
@@ -27660,8 +27905,10 @@ typedef struct mirt__image_dataset {
 /* The first stage before this one, or NULL if it is another. */
 MIRT__LIB const mirt__image_dataset *mirt__images_of(const mirt_dataset *dataset);
 
-/* What a data set of this description does with an image: which part of it fills which part, at `offset` elements, of the output. */
-MIRT__LIB void mirt__images_fit(const mirt_image_directory_desc *desc, const mirt_image *image, mirt__pixmap *resize, size_t *offset);
+/* What a data set of this description does with an image: which part of it fills which part, at `offset` elements, of
+   the output. */
+MIRT__LIB void mirt__images_fit(const mirt_image_directory_desc *desc, const mirt_image *image, mirt__pixmap *resize,
+                                size_t *offset);
 
 #endif
 
@@ -28142,12 +28389,14 @@ static mirt_status mirt__csv_field(mirt__csv *csv, mirt__text *out) {
             }
             csv->at++;
         }
-        if (*csv->at == 0 || (quoted && *csv->at == '\n')) return mirt__csv_fail(csv, *csv->at ? "a quote that is not closed" : "a zero byte: this is no text");
+        if (*csv->at == 0 || (quoted && *csv->at == '\n'))
+            return mirt__csv_fail(csv, *csv->at ? "a quote that is not closed" : "a zero byte: this is no text");
         mirt__text_add_bytes(out, csv->at++, 1);
     }
     if (quoted) return mirt__csv_fail(csv, "a quote that is not closed");
     while (csv->at < csv->end && (*csv->at == '\r' || *csv->at == ' ')) csv->at++;
-    while (out->size && !out->failed && (out->data[out->size - 1] == '\r' || out->data[out->size - 1] == ' ')) out->data[--out->size] = 0;
+    while (out->size && !out->failed && (out->data[out->size - 1] == '\r' || out->data[out->size - 1] == ' '))
+        out->data[--out->size] = 0;
     return out->failed ? MIRT_E_NOMEM : MIRT_OK;
 }
 
@@ -28159,8 +28408,10 @@ static mirt_status mirt__csv_next(mirt__csv *csv, bool *got) {
         if (comma) csv->at++;
         if (status == MIRT_OK) status = mirt__csv_field(csv, &csv->field[1]);
         if (status != MIRT_OK) return status;
-        if (csv->at < csv->end && *csv->at != '\n') return mirt__csv_fail(csv, "more than a path and a label: a path with a comma stands in double quotes");
-        if (csv->labels && csv->field[0].size && !csv->field[1].size) return mirt__csv_fail(csv, "no label: a line is path,label");
+        if (csv->at < csv->end && *csv->at != '\n')
+            return mirt__csv_fail(csv, "more than a path and a label: a path with a comma stands in double quotes");
+        if (csv->labels && csv->field[0].size && !csv->field[1].size)
+            return mirt__csv_fail(csv, "no label: a line is path,label");
         *got = csv->field[0].size > 0;
         if (csv->at < csv->end) csv->at++;
     }
@@ -28187,7 +28438,8 @@ static int mirt__csv_compare(const void *a, const void *b) {
 }
 
 /* From the names of the labels, one a file, to numbers. */
-static mirt_status mirt__csv_classes(mirt__image_list *list, const mirt__csv *csv, const char **name, const mirt_image_directory_desc *desc) {
+static mirt_status mirt__csv_classes(mirt__image_list *list, const mirt__csv *csv, const char **name,
+                                     const mirt_image_directory_desc *desc) {
     int64_t count = 0;
     const char **sorted = (const char **)mirt__calloc((size_t)list->count + 1, sizeof(char *));
     mirt_status status = sorted ? MIRT_OK : MIRT_E_NOMEM;
@@ -28206,11 +28458,13 @@ static mirt_status mirt__csv_classes(mirt__image_list *list, const mirt__csv *cs
         if (desc->class_names) {
             while (k < list->num_classes && strcmp(name[i], list->classes[k]) != 0) k++;
         } else {
-            const char **found = (const char **)bsearch(&name[i], (const void *)sorted, (size_t)count, sizeof(char *), mirt__csv_compare);
+            const char **found = (const char **)bsearch(&name[i], (const void *)sorted, (size_t)count, sizeof(char *),
+                                                        mirt__csv_compare);
             k = found ? (int)(found - sorted) : list->num_classes;
         }
         if (k == list->num_classes)
-            status = mirt__fail(MIRT_E_NOT_FOUND, "%s: %s has the label \"%s\", which is not among the class names", csv->path, list->path[i], name[i]);
+            status = mirt__fail(MIRT_E_NOT_FOUND, "%s: %s has the label \"%s\", which is not among the class names",
+                                csv->path, list->path[i], name[i]);
         list->label[i] = k;
     }
     mirt__free((void *)sorted);
@@ -28227,7 +28481,9 @@ static mirt_status mirt__csv_read(mirt__csv *csv, mirt__image_list *list, const 
         if (status != MIRT_OK || !got) break;
         const char *path = mirt__csv_path(csv, list);
         if (!path) status = MIRT_E_NOMEM;
-        bool header = first && path && (strcmp(csv->field[0].data, "path") == 0 || (!mirt__file_exists(path) && !mirt__image_name(path)));
+        bool header = first && path &&
+                      (strcmp(csv->field[0].data, "path") == 0 ||
+                       (!mirt__file_exists(path) && !mirt__image_name(path)));
         if (status != MIRT_OK || header) continue;
         status = mirt__image_list_add(list, path, 0);
         if (status == MIRT_OK && list->count > most) {
@@ -28242,7 +28498,8 @@ static mirt_status mirt__csv_read(mirt__csv *csv, mirt__image_list *list, const 
     return status;
 }
 
-MIRT__LIB mirt_status mirt__image_list_csv(mirt__image_list *list, const char *path, const mirt_image_directory_desc *desc) {
+MIRT__LIB mirt_status mirt__image_list_csv(mirt__image_list *list, const char *path,
+                                           const mirt_image_directory_desc *desc) {
     const size_t limit = (size_t)1 << 30;
     unsigned char *bytes;
     const char **name = NULL;
@@ -28259,7 +28516,8 @@ MIRT__LIB mirt_status mirt__image_list_csv(mirt__image_list *list, const char *p
     csv.labels = desc->label_mode != MIRT_LABELS_NONE;
     if (size >= 3 && memcmp(bytes, "\xEF\xBB\xBF", 3) == 0) csv.at += 3;
     status = mirt__csv_read(&csv, list, &name);
-    if (status == MIRT_OK && list->count == 0) status = mirt__fail(MIRT_E_NOT_FOUND, "%s: no images found: no line is path,label", path);
+    if (status == MIRT_OK && list->count == 0)
+        status = mirt__fail(MIRT_E_NOT_FOUND, "%s: no images found: no line is path,label", path);
     if (status == MIRT_OK && csv.labels) status = mirt__csv_classes(list, &csv, name, desc);
     for (int i = 0; i < 2; i++) mirt__text_free(&csv.field[i]);
     mirt__free((void *)name);
@@ -29001,9 +29259,13 @@ MIRT_API mirt_status mirt_save_grid(const char *path, mirt_dataset *dataset, int
     int64_t have = 0;
     mirt_status status = mirt__dataset_idle("mirt_save_grid", dataset);
     if (status != MIRT_OK) return status;
-    if (rows < 1 || columns < 1 || rows > 1024 || columns > 1024) return mirt__fail(MIRT_E_INVALID, "mirt_save_grid: %d rows and %d columns; 1 to 1024 are possible", rows, columns);
-    if (field->shape.rank != 3) return mirt__fail(MIRT_E_SHAPE, "mirt_save_grid takes images (height, width, channels)");
-    if (!mirt__mul_size(field->bytes, (size_t)(rows * columns), &bytes)) return mirt__fail(MIRT_E_SHAPE, "mirt_save_grid: such images are too large");
+    if (rows < 1 || columns < 1 || rows > 1024 || columns > 1024)
+        return mirt__fail(MIRT_E_INVALID, "mirt_save_grid: %d rows and %d columns; 1 to 1024 are possible", rows,
+                          columns);
+    if (field->shape.rank != 3)
+        return mirt__fail(MIRT_E_SHAPE, "mirt_save_grid takes images (height, width, channels)");
+    if (!mirt__mul_size(field->bytes, (size_t)(rows * columns), &bytes))
+        return mirt__fail(MIRT_E_SHAPE, "mirt_save_grid: such images are too large");
     memset(&images, 0, sizeof images);
     if (!(images.x[0].data = mirt__aligned_alloc(bytes))) return MIRT_E_NOMEM;
     status = mirt__dataset_begin(dataset, 0, 0);
@@ -29026,9 +29288,9 @@ MIRT_API mirt_status mirt_save_grid(const char *path, mirt_dataset *dataset, int
 
 /* >>section data/photos.c */
 
-/* Pictures of animals' heads, drawn: out of ellipses and triangles, turned, scaled and lit at random, before a cluttered
-   background, with the grain of a film. Cats have pointed ears and slits for pupils, dogs hanging ears and long muzzles; all
-   else they share. In integers, so that every compiler and machine draws the same pixels. */
+/* Pictures of animals' heads, drawn: out of ellipses and triangles, turned, scaled and lit at random, before a
+   cluttered background, with the grain of a film. Cats have pointed ears and slits for pupils, dogs hanging ears and
+   long muzzles; all else they share. In integers, so that every compiler and machine draws the same pixels. */
 
 /* The head's own coordinates: 1024 is about its half width, y points down. */
 typedef struct mirt__photo_shape {
@@ -29072,8 +29334,10 @@ static void mirt__photo_background(mirt__photo *photo) {
             int column = (int)((int64_t)x * MIRT__PHOTO_GRID * 256 / photo->width), u = column & 255;
             for (int c = 0; c < 3; c++) {
                 int above = cloud[row >> 8][column >> 8][c] * (256 - u) + cloud[row >> 8][(column >> 8) + 1][c] * u;
-                int below = cloud[(row >> 8) + 1][column >> 8][c] * (256 - u) + cloud[(row >> 8) + 1][(column >> 8) + 1][c] * u;
-                photo->pixels[((size_t)y * (size_t)photo->width + (size_t)x) * 3 + (size_t)c] = mirt__photo_byte((above * (256 - v) + below * v) / 65536);
+                int below = cloud[(row >> 8) + 1][column >> 8][c] * (256 - u) +
+                            cloud[(row >> 8) + 1][(column >> 8) + 1][c] * u;
+                photo->pixels[((size_t)y * (size_t)photo->width + (size_t)x) * 3 + (size_t)c] = mirt__photo_byte(
+                    (above * (256 - v) + below * v) / 65536);
             }
         }
     }
@@ -29087,7 +29351,8 @@ static bool mirt__photo_inside(const mirt__photo_shape *shape, int64_t x, int64_
         int64_t u = x * 1024 / shape->width, v = y * 1024 / shape->height;
         return u * u + v * v < 1024 * 1024;
     }
-    int64_t down = y + shape->height, half = shape->width * down / (2 * shape->height), middle = shape->lean * (2 * shape->height - down) / (2 * shape->height);
+    int64_t down = y + shape->height, half = shape->width * down / (2 * shape->height),
+            middle = shape->lean * (2 * shape->height - down) / (2 * shape->height);
     return x > middle - half && x < middle + half;
 }
 
@@ -29095,21 +29360,26 @@ static void mirt__photo_paint(mirt__photo *photo, const mirt__photo_shape *shape
     int64_t reach = (shape->width + shape->height + 300) * photo->radius / 1024;
     int64_t x0 = photo->centre_x + (shape->x * 1024 - shape->y * photo->turn) / 1024 * photo->radius / 1024;
     int64_t y0 = photo->centre_y + (shape->y * 1024 + shape->x * photo->turn) / 1024 * photo->radius / 1024;
-    int64_t left = (x0 - reach) / 256, right = (x0 + reach) / 256, top = (y0 - reach) / 256, bottom = (y0 + reach) / 256;
+    int64_t left = (x0 - reach) / 256, right = (x0 + reach) / 256, top = (y0 - reach) / 256,
+            bottom = (y0 + reach) / 256;
     for (int64_t y = top < 0 ? 0 : top; y <= bottom && y < photo->height; y++) {
         for (int64_t x = left < 0 ? 0 : left; x <= right && x < photo->width; x++) {
             int64_t dx = x * 256 + 128 - photo->centre_x, dy = y * 256 + 128 - photo->centre_y;
-            int64_t u = (dx * 1024 + dy * photo->turn) / photo->radius, v = (dy * 1024 - dx * photo->turn) / photo->radius;
+            int64_t u = (dx * 1024 + dy * photo->turn) / photo->radius,
+                    v = (dy * 1024 - dx * photo->turn) / photo->radius;
             if (!mirt__photo_inside(shape, u, v)) continue;
             int shade = (int)(u * photo->light / 1024);
             if (photo->stripes && ((u + 4096) / photo->stripes + (v * v / 400000)) % 2) shade -= 25;
-            for (int c = 0; c < 3; c++) photo->pixels[(size_t)(y * photo->width + x) * 3 + (size_t)c] = mirt__photo_byte(shape->color[c] + shade);
+            for (int c = 0; c < 3; c++)
+                photo->pixels[(size_t)(y * photo->width + x) * 3 + (size_t)c] = mirt__photo_byte(shape->color[c] +
+                                                                                                 shade);
         }
     }
 }
 
 /* One on either side of the head if x is not 0. `color` is varied by up to `vary`. */
-static void mirt__photo_pair(mirt__photo *photo, int x, int y, int width, int height, int lean, const int color[3], int vary) {
+static void mirt__photo_pair(mirt__photo *photo, int x, int y, int width, int height, int lean, const int color[3],
+                             int vary) {
     mirt__photo_shape shape;
     int by = mirt__photo_between(photo, -vary, vary);
     shape.y = y;
@@ -29147,23 +29417,30 @@ static void mirt__photo_head(mirt__photo *photo, bool dog) {
     }
     if (dog) {
         int down = mirt__photo_between(photo, -350, -50);
-        mirt__photo_pair(photo, 0, 0, mirt__photo_between(photo, 720, 880), mirt__photo_between(photo, 850, 1000), round, fur, 0);
-        mirt__photo_pair(photo, mirt__photo_between(photo, 720, 900), down, mirt__photo_between(photo, 190, 320), mirt__photo_between(photo, 480, 700), round, fur, 45);
-        mirt__photo_pair(photo, 0, 430, mirt__photo_between(photo, 330, 470), mirt__photo_between(photo, 350, 480), round, light, 30);
+        mirt__photo_pair(photo, 0, 0, mirt__photo_between(photo, 720, 880), mirt__photo_between(photo, 850, 1000),
+                         round, fur, 0);
+        mirt__photo_pair(photo, mirt__photo_between(photo, 720, 900), down, mirt__photo_between(photo, 190, 320),
+                         mirt__photo_between(photo, 480, 700), round, fur, 45);
+        mirt__photo_pair(photo, 0, 430, mirt__photo_between(photo, 330, 470), mirt__photo_between(photo, 350, 480),
+                         round, light, 30);
     } else {
-        int x = mirt__photo_between(photo, 480, 640), y = mirt__photo_between(photo, -1000, -850), wide = mirt__photo_between(photo, 260, 380);
+        int x = mirt__photo_between(photo, 480, 640), y = mirt__photo_between(photo, -1000, -850),
+            wide = mirt__photo_between(photo, 260, 380);
         mirt__photo_pair(photo, x, y, wide, 480, 120, fur, 20);
         mirt__photo_pair(photo, x, y + 80, wide / 2, 330, 90, pink, 30);
-        mirt__photo_pair(photo, 0, 0, mirt__photo_between(photo, 850, 1000), mirt__photo_between(photo, 740, 880), round, fur, 0);
-        mirt__photo_pair(photo, 0, 330, mirt__photo_between(photo, 240, 380), mirt__photo_between(photo, 160, 260), round, light, 30);
+        mirt__photo_pair(photo, 0, 0, mirt__photo_between(photo, 850, 1000), mirt__photo_between(photo, 740, 880),
+                         round, fur, 0);
+        mirt__photo_pair(photo, 0, 330, mirt__photo_between(photo, 240, 380), mirt__photo_between(photo, 160, 260),
+                         round, light, 30);
     }
     photo->stripes = 0;
-    int x = mirt__photo_between(photo, 290, 420), y = mirt__photo_between(photo, -220, -80), size = mirt__photo_between(photo, 100, 160);
+    int x = mirt__photo_between(photo, 290, 420), y = mirt__photo_between(photo, -220, -80),
+        size = mirt__photo_between(photo, 100, 160);
     mirt__photo_pair(photo, x, y, size + 30, size, round, white, 10);
     mirt__photo_pair(photo, x, y, size, size - 5, round, eye, 20);
     mirt__photo_pair(photo, x, y, dog ? size / 2 : size / 4, dog ? size / 2 : size - 10, round, black, 10);
-    mirt__photo_pair(photo, 0, mirt__photo_between(photo, 180, 280), mirt__photo_between(photo, 80, 180), mirt__photo_between(photo, 60, 130), round,
-                     mirt__photo_between(photo, 0, 2) ? black : pink, 20);
+    mirt__photo_pair(photo, 0, mirt__photo_between(photo, 180, 280), mirt__photo_between(photo, 80, 180),
+                     mirt__photo_between(photo, 60, 130), round, mirt__photo_between(photo, 0, 2) ? black : pink, 20);
 }
 
 static void mirt__photo_grain(mirt__photo *photo) {
@@ -29179,18 +29456,21 @@ static void mirt__photo_grain(mirt__photo *photo) {
 
 /* One of each two is, whatever is asked for of them: so any number has as many of both. */
 static bool mirt__photo_is_dog(const mirt__photos *photos, int64_t i) {
-    mirt__random random = mirt__random_stream(photos->seed, mirt__hash("photos' order") ^ ((uint64_t)(i / 2) * 2 + (uint64_t)photos->split));
+    mirt__random random = mirt__random_stream(photos->seed, mirt__hash("photos' order") ^
+                                                                ((uint64_t)(i / 2) * 2 + (uint64_t)photos->split));
     return (mirt__random_below(&random, 2) + (uint64_t)i) % 2 != 0;
 }
 
-static mirt_status mirt__photos_make(mirt_dataset *dataset, int64_t i, mirt__work *work, void *const *field, int64_t *index) {
+static mirt_status mirt__photos_make(mirt_dataset *dataset, int64_t i, mirt__work *work, void *const *field,
+                                     int64_t *index) {
     const mirt__photos *photos = (const mirt__photos *)dataset;
     mirt__photo photo;
     (void)work;
     *index = i;
     if (!field) return MIRT_OK;
     memset(&photo, 0, sizeof photo);
-    photo.random = mirt__random_stream(photos->seed, mirt__hash("photos") ^ ((uint64_t)i * 2 + (uint64_t)photos->split));
+    photo.random = mirt__random_stream(photos->seed,
+                                       mirt__hash("photos") ^ ((uint64_t)i * 2 + (uint64_t)photos->split));
     photo.pixels = (unsigned char *)field[0];
     photo.height = (int)dataset->spec.field[0].shape.dim[0];
     photo.width = (int)dataset->spec.field[0].shape.dim[1];
@@ -29210,7 +29490,9 @@ static mirt_status mirt__photos_make(mirt_dataset *dataset, int64_t i, mirt__wor
     return MIRT_OK;
 }
 
-static const mirt__stage mirt__photos_stage = {mirt__dataset_begin_filled, mirt__dataset_next_filled, NULL, mirt__photos_make, mirt__dataset_fill_made, NULL, NULL};
+static const mirt__stage mirt__photos_stage = {
+    mirt__dataset_begin_filled, mirt__dataset_next_filled, NULL, mirt__photos_make, mirt__dataset_fill_made, NULL, NULL
+};
 
 MIRT_API mirt_dataset *mirt_drawn_photos(int64_t count, int height, int width, uint64_t seed, mirt_split split) {
     MIRT__ENTER;
@@ -29218,10 +29500,14 @@ MIRT_API mirt_dataset *mirt_drawn_photos(int64_t count, int height, int width, u
     const int most = 4096;
     mirt__data_spec spec;
     if (split != MIRT_TRAIN && split != MIRT_TEST)
-        return mirt__fail(MIRT_E_INVALID, "mirt_drawn_photos has the splits MIRT_TRAIN and MIRT_TEST, not %d", (int)split), (mirt_dataset *)NULL;
+        return mirt__fail(MIRT_E_INVALID, "mirt_drawn_photos has the splits MIRT_TRAIN and MIRT_TEST, not %d",
+                          (int)split),
+               (mirt_dataset *)NULL;
     if (count < 1 || height < 8 || width < 8 || height > most || width > most)
-        return mirt__fail(MIRT_E_INVALID, "mirt_drawn_photos: %lld pictures of %d x %d pixels: at least 1 is needed, of 8 to %d a side", (long long)count, height,
-                          width, most), (mirt_dataset *)NULL;
+        return mirt__fail(MIRT_E_INVALID,
+                          "mirt_drawn_photos: %lld pictures of %d x %d pixels: at least 1 is needed, of 8 to %d a side",
+                          (long long)count, height, width, most),
+               (mirt_dataset *)NULL;
     mirt_dataset *dataset = mirt__dataset_new(sizeof(mirt__photos), &mirt__photos_stage, NULL, false);
     if (!dataset) return NULL;
     ((mirt__photos *)dataset)->seed = seed;
@@ -29233,7 +29519,8 @@ MIRT_API mirt_dataset *mirt_drawn_photos(int64_t count, int height, int width, u
     mirt__data_add_field(&spec, MIRT_UINT8, mirt_make_shape(height, width, 3, 0, 0, 0));
     mirt__data_add_field(&spec, MIRT_FLOAT32, mirt_make_shape(1, 0, 0, 0, 0, 0));
     spec.samples = count;
-    bool good = mirt__dataset_set_spec(dataset, &spec) == MIRT_OK && mirt_set_class_names(dataset, names, MIRT__COUNT(names)) == MIRT_OK;
+    bool good = mirt__dataset_set_spec(dataset, &spec) == MIRT_OK &&
+                mirt_set_class_names(dataset, names, MIRT__COUNT(names)) == MIRT_OK;
     return good ? dataset : mirt__dataset_give_up(dataset, false);
 }
 
@@ -50602,8 +50889,8 @@ typedef struct mirt__network {
 /* Names of layers are the prefix and, in these functions, a suffix. */
 MIRT__LIB const char *mirt__network_name(mirt__network *n, const char *suffix);
 /* Without a bias unless `bias`. */
-MIRT__LIB void mirt__network_conv(mirt__network *n, const char *suffix, int filters, int kernel, int stride, mirt_padding padding, bool bias,
-                                  mirt_activation_kind activation);
+MIRT__LIB void mirt__network_conv(mirt__network *n, const char *suffix, int filters, int kernel, int stride,
+                                  mirt_padding padding, bool bias, mirt_activation_kind activation);
 MIRT__LIB void mirt__network_depthwise(mirt__network *n, const char *suffix, int stride, mirt_padding padding);
 MIRT__LIB void mirt__network_norm(mirt__network *n, const char *suffix);
 MIRT__LIB void mirt__network_activation(mirt__network *n, const char *suffix, mirt_activation_kind kind);
@@ -50611,7 +50898,8 @@ MIRT__LIB void mirt__network_pad(mirt__network *n, const char *suffix, int befor
 MIRT__LIB void mirt__network_dropout(mirt__network *n, const char *suffix, double rate, bool whole_rows);
 /* a + b. */
 MIRT__LIB void mirt__network_add(mirt__network *n, const char *suffix, mirt_tensor *a, mirt_tensor *b);
-/* Pooling, dropout and classes, or what there is without them; `name` of the average, and of the maximum; NULL: the default. */
+/* Pooling, dropout and classes, or what there is without them; `name` of the average, and of the maximum; NULL: the
+   default. */
 MIRT__LIB void mirt__network_top(mirt__network *n, const char *average, const char *max);
 
 MIRT__LIB void mirt__build_mnist(mirt__network *n);
@@ -50630,8 +50918,8 @@ MIRT__LIB const char *mirt__network_name(mirt__network *n, const char *suffix) {
     return n->name;
 }
 
-MIRT__LIB void mirt__network_conv(mirt__network *n, const char *suffix, int filters, int kernel, int stride, mirt_padding padding, bool bias,
-                                  mirt_activation_kind activation) {
+MIRT__LIB void mirt__network_conv(mirt__network *n, const char *suffix, int filters, int kernel, int stride,
+                                  mirt_padding padding, bool bias, mirt_activation_kind activation) {
     mirt_conv2d_desc d;
     memset(&d, 0, sizeof d);
     d.filters = filters;
@@ -50770,7 +51058,9 @@ static void mirt__mobilenet_block(mirt__network *n, int number, int filters, int
 }
 
 MIRT__LIB void mirt__build_mobilenet_v2(mirt__network *n) {
-    static const struct { short filters, stride, blocks; } stages[] = {{16, 1, 1}, {24, 2, 2}, {32, 2, 3}, {64, 2, 4}, {96, 1, 3}, {160, 2, 3}, {320, 1, 1}};
+    static const struct { short filters, stride, blocks; } stages[] = {
+        {16, 1, 1}, {24, 2, 2}, {32, 2, 3}, {64, 2, 4}, {96, 1, 3}, {160, 2, 3}, {320, 1, 1}
+    };
     const double alpha = round((double)n->d.alpha * 1e7) / 1e7; /* 0.35, not the float next to it */
     int number = 0;
     n->momentum = 0.999f;
@@ -50780,11 +51070,13 @@ MIRT__LIB void mirt__build_mobilenet_v2(mirt__network *n) {
     mirt__mobilenet_norm_relu(n, "bn_Conv1", "Conv1_relu");
     for (int i = 0; i < MIRT__COUNT(stages); i++) {
         for (int k = 0; k < stages[i].blocks; k++) {
-            mirt__mobilenet_block(n, number++, mirt__mobilenet_filters(floor(stages[i].filters * alpha)), k ? 1 : stages[i].stride);
+            mirt__mobilenet_block(n, number++, mirt__mobilenet_filters(floor(stages[i].filters * alpha)),
+                                  k ? 1 : stages[i].stride);
         }
     }
     n->prefix[0] = 0;
-    mirt__network_conv(n, "Conv_1", alpha > 1 ? mirt__mobilenet_filters(1280 * alpha) : 1280, 1, 1, MIRT_VALID, false, MIRT_LINEAR);
+    mirt__network_conv(n, "Conv_1", alpha > 1 ? mirt__mobilenet_filters(1280 * alpha) : 1280, 1, 1, MIRT_VALID, false,
+                       MIRT_LINEAR);
     mirt__mobilenet_norm_relu(n, "Conv_1_bn", "out_relu");
     mirt__network_top(n, NULL, NULL);
 }
@@ -50866,12 +51158,16 @@ typedef struct mirt__efficient_variant {
 } mirt__efficient_variant;
 
 #define MIRT__EFFICIENT_B(width, depth) \
-    {width, depth, 32, {{1, 16, 1, 1, true}, {2, 32, 4, 2, true}, {2, 48, 4, 2, true}, {3, 96, 4, 2, false}, {5, 112, 6, 1, false}, {8, 192, 6, 2, false}, {0, 0, 0, 0, false}}}
+    {width, depth, 32, {{1, 16, 1, 1, true}, {2, 32, 4, 2, true}, {2, 48, 4, 2, true}, {3, 96, 4, 2, false}, \
+                        {5, 112, 6, 1, false}, {8, 192, 6, 2, false}, {0, 0, 0, 0, false}}}
 static const mirt__efficient_variant mirt__efficient_variants[] = {
     MIRT__EFFICIENT_B(1.0, 1.0), MIRT__EFFICIENT_B(1.0, 1.1), MIRT__EFFICIENT_B(1.1, 1.2), MIRT__EFFICIENT_B(1.2, 1.4),
-    {1, 1, 24, {{2, 24, 1, 1, true}, {4, 48, 4, 2, true}, {4, 64, 4, 2, true}, {6, 128, 4, 2, false}, {9, 160, 6, 1, false}, {15, 256, 6, 2, false}, {0, 0, 0, 0, false}}},
-    {1, 1, 24, {{3, 24, 1, 1, true}, {5, 48, 4, 2, true}, {5, 80, 4, 2, true}, {7, 160, 4, 2, false}, {14, 176, 6, 1, false}, {18, 304, 6, 2, false}, {5, 512, 6, 1, false}}},
-    {1, 1, 32, {{4, 32, 1, 1, true}, {7, 64, 4, 2, true}, {7, 96, 4, 2, true}, {10, 192, 4, 2, false}, {19, 224, 6, 1, false}, {25, 384, 6, 2, false}, {7, 640, 6, 1, false}}},
+    {1, 1, 24, {{2, 24, 1, 1, true}, {4, 48, 4, 2, true}, {4, 64, 4, 2, true}, {6, 128, 4, 2, false},
+                {9, 160, 6, 1, false}, {15, 256, 6, 2, false}, {0, 0, 0, 0, false}}},
+    {1, 1, 24, {{3, 24, 1, 1, true}, {5, 48, 4, 2, true}, {5, 80, 4, 2, true}, {7, 160, 4, 2, false},
+                {14, 176, 6, 1, false}, {18, 304, 6, 2, false}, {5, 512, 6, 1, false}}},
+    {1, 1, 32, {{4, 32, 1, 1, true}, {7, 64, 4, 2, true}, {7, 96, 4, 2, true}, {10, 192, 4, 2, false},
+                {19, 224, 6, 1, false}, {25, 384, 6, 2, false}, {7, 640, 6, 1, false}}},
 };
 #undef MIRT__EFFICIENT_B
 
@@ -50903,12 +51199,14 @@ static void mirt__efficient_excite(mirt__network *n, int reduced) {
     n->x = mirt_multiply_layer(in, 2);
 }
 
-static void mirt__efficient_block(mirt__network *n, const mirt__efficient_stage *stage, int filters, int stride, double drop) {
+static void mirt__efficient_block(mirt__network *n, const mirt__efficient_stage *stage, int filters, int stride,
+                                  double drop) {
     mirt_tensor *in = n->x;
     const int channels = (int)mirt_tensor_shape(in).dim[3];
     const bool fused = stage->fused, expands = stage->expand != 1;
     if (expands) {
-        mirt__network_conv(n, "expand_conv", stage->expand * channels, fused ? 3 : 1, fused ? stride : 1, MIRT_SAME, false, MIRT_LINEAR);
+        mirt__network_conv(n, "expand_conv", stage->expand * channels, fused ? 3 : 1, fused ? stride : 1, MIRT_SAME,
+                           false, MIRT_LINEAR);
         mirt__efficient_norm_silu(n, "expand_bn", "expand_activation");
     }
     if (!fused) {
@@ -50916,7 +51214,8 @@ static void mirt__efficient_block(mirt__network *n, const mirt__efficient_stage 
         mirt__efficient_norm_silu(n, "bn", "activation");
         mirt__efficient_excite(n, channels / 4);
     }
-    mirt__network_conv(n, "project_conv", filters, expands ? 1 : 3, expands ? 1 : stride, MIRT_SAME, false, MIRT_LINEAR);
+    mirt__network_conv(n, "project_conv", filters, expands ? 1 : 3, expands ? 1 : stride, MIRT_SAME, false,
+                       MIRT_LINEAR);
     mirt__network_norm(n, "project_bn");
     if (!expands) mirt__network_activation(n, "project_activation", MIRT_SILU);
     if (stride != 1 || channels != filters) return;
@@ -50942,7 +51241,8 @@ MIRT__LIB void mirt__build_efficientnet_v2(mirt__network *n) {
     n->momentum = 0.9f;
     n->conv_initializer = mirt_variance_scaling(2, MIRT_FAN_OUT, MIRT_DIST_TRUNCATED_NORMAL);
     n->top_initializer = mirt_variance_scaling(1 / 3.0f, MIRT_FAN_OUT, MIRT_DIST_UNIFORM);
-    if (n->d.preprocessing != MIRT_PREPROCESSING_OFF) mirt__efficient_preprocess(n, n->variant <= MIRT_EFFICIENTNET_V2_B3);
+    if (n->d.preprocessing != MIRT_PREPROCESSING_OFF)
+        mirt__efficient_preprocess(n, n->variant <= MIRT_EFFICIENTNET_V2_B3);
     for (int i = 0; i < MIRT__EFFICIENT_STAGES; i++) blocks += v->stage[i].blocks;
     mirt__network_conv(n, "stem_conv", mirt__efficient_filters(v, v->stem), 3, 2, MIRT_SAME, false, MIRT_LINEAR);
     mirt__efficient_norm_silu(n, "stem_bn", "stem_activation");
@@ -50951,7 +51251,8 @@ MIRT__LIB void mirt__build_efficientnet_v2(mirt__network *n) {
         const int repeats = (int)ceil(v->depth * stage->blocks);
         for (int k = 0; k < repeats; k++, number++) {
             snprintf(n->prefix, sizeof n->prefix, "block%d%c_", i + 1, 'a' + k);
-            mirt__efficient_block(n, stage, mirt__efficient_filters(v, stage->filters), k ? 1 : stage->stride, (double)n->d.drop_connect_rate * number / blocks);
+            mirt__efficient_block(n, stage, mirt__efficient_filters(v, stage->filters), k ? 1 : stage->stride,
+                                  (double)n->d.drop_connect_rate * number / blocks);
         }
     }
     n->prefix[0] = 0;

@@ -5,8 +5,8 @@
 
 #ifndef MIRT__CUDA_CUH
 #define MIRT__CUDA_CUH
-/* What all GPU code stands on. Kernels are C++17 that also compiles for a simulated device (MIRT_SIM): launches by MIRT_LAUNCH,
-   shared memory by MIRT_SHARED, instructions beyond C++ in ptx.cuh alone. */
+/* What all GPU code stands on. Kernels are C++17 that also compiles for a simulated device (MIRT_SIM): launches by
+   MIRT_LAUNCH, shared memory by MIRT_SHARED, instructions beyond C++ in ptx.cuh alone. */
 
 #include <cuda_runtime.h>
 #include <cuda_bf16.h>
@@ -73,13 +73,15 @@ static inline bool mirt__cu_launches(const mirt__cu *cu) {
 /* context.cu: notes the first failure; `what` is what was tried. */
 static void mirt__cu_failed(mirt__cu *cu, cudaError_t error, const char *what);
 static void mirt__cu_fail(mirt__cu *cu, mirt_status status, const char *format, ...);
-/* context.cu: temporary memory of this call, aligned to 256 bytes; one request a kernel function, of all it needs. NULL while measuring or after
-   a failure: go on, nothing is launched then. */
+/* context.cu: temporary memory of this call, aligned to 256 bytes; one request a kernel function, of all it needs. NULL
+   while measuring or after a failure: go on, nothing is launched then. */
 static void *mirt__cu_room(mirt__cu *cu, size_t bytes);
-/* context.cu: where the device finds the `size` <= 256 bytes of `value`, which may change each time the same work comes back. */
+/* context.cu: where the device finds the `size` <= 256 bytes of `value`, which may change each time the same work comes
+   back. */
 static const void *mirt__cu_number(mirt__cu *cu, const void *value, size_t size);
 #define MIRT__CU_NUMBERS ((size_t)1 << 18) /* bytes of a step's */
-/* context.cu: the device's copy of what the host has at `data`, made when it is asked for the first time; NULL after a failure. */
+/* context.cu: the device's copy of what the host has at `data`, made when it is asked for the first time; NULL after a
+   failure. */
 static const void *mirt__cu_constant_copy(mirt__cu *cu, const void *data, size_t bytes);
 /* context.cu: a call of the runtime; false if it failed, which is noted. */
 static bool mirt__cu_try(mirt__cu *cu, cudaError_t error, const char *what);
@@ -87,7 +89,8 @@ static bool mirt__cu_try(mirt__cu *cu, cudaError_t error, const char *what);
 /* The calling thread works on this device from here on: it may have been on another one. */
 static inline void mirt__cu_enter(mirt__cu *cu) {
     int now = -1;
-    if (cudaGetDevice(&now) != cudaSuccess || now != cu->index) mirt__cu_try(cu, cudaSetDevice(cu->index), "choosing the device");
+    if (cudaGetDevice(&now) != cudaSuccess || now != cu->index)
+        mirt__cu_try(cu, cudaSetDevice(cu->index), "choosing the device");
 }
 static inline mirt__cu *mirt__cu_of(const mirt__where *where) {
     mirt__cu_enter(where->remote);
@@ -99,11 +102,13 @@ static inline mirt_dtype mirt__cu_factors(bool half, const mirt__where *where) {
 }
 /* Whether there are instructions for products of such. */
 static inline bool mirt__cu_multiplies(const mirt__cu *cu, mirt_dtype factors) {
-    return (int)factors == MIRT__FLOAT16 ? cu->major * 10 + cu->minor >= 75 : cu->major >= 8 && (int)factors == MIRT__BFLOAT16;
+    return (int)factors == MIRT__FLOAT16 ? cu->major * 10 + cu->minor >= 75
+                                         : cu->major >= 8 && (int)factors == MIRT__BFLOAT16;
 }
 static inline int64_t mirt__cu_ceil(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
-/* Blocks of a kernel that goes over `count` items in steps of the whole grid: enough for the machine, and a function of count alone. */
+/* Blocks of a kernel that goes over `count` items in steps of the whole grid: enough for the machine, and a function of
+   count alone. */
 static inline unsigned mirt__cu_blocks(int64_t count, int threads) {
     const int64_t blocks = mirt__cu_ceil(count, threads);
     return (unsigned)(blocks < 1 ? 1 : blocks > 4096 ? 4096 : blocks);
@@ -115,20 +120,23 @@ template <class T> struct mirt__cu_same {
     typedef T type;
 };
 template <class... P>
-static inline void mirt__cu_enqueue(dim3 grid, dim3 block, size_t shared, cudaStream_t at, const char *name, void (*kernel)(P...),
-                                    typename mirt__cu_same<P>::type... values) {
+static inline void mirt__cu_enqueue(dim3 grid, dim3 block, size_t shared, cudaStream_t at, const char *name,
+                                    void (*kernel)(P...), typename mirt__cu_same<P>::type... values) {
     mirt_sim::launch(grid, block, shared, at, [=] { kernel(values...); }, name, reinterpret_cast<const void *>(kernel));
 }
-#define MIRT__CU_GO(at, kernel, grid, block, shared, ...) mirt__cu_enqueue((grid), (block), (size_t)(shared), (at), #kernel, mirt__cu_kernel, __VA_ARGS__)
+#define MIRT__CU_GO(at, kernel, grid, block, shared, ...) \
+    mirt__cu_enqueue((grid), (block), (size_t)(shared), (at), #kernel, mirt__cu_kernel, __VA_ARGS__)
 #else
-#define MIRT__CU_GO(at, kernel, grid, block, shared, ...) kernel<<<(grid), (block), (size_t)(shared), (at)>>>(__VA_ARGS__)
+#define MIRT__CU_GO(at, kernel, grid, block, shared, ...) \
+    kernel<<<(grid), (block), (size_t)(shared), (at)>>>(__VA_ARGS__)
 #endif
 /* More than 48 KB of shared memory are asked for on each device. */
 #define MIRT__CU_START(cu, at, kernel, grid, block, shared, ...) \
     do { \
         const auto mirt__cu_kernel = kernel; \
         if ((size_t)(shared) > 48 * 1024) { \
-            (void)cudaFuncSetAttribute(reinterpret_cast<const void *>(mirt__cu_kernel), cudaFuncAttributeMaxDynamicSharedMemorySize, (int)(shared)); \
+            (void)cudaFuncSetAttribute(reinterpret_cast<const void *>(mirt__cu_kernel), \
+                                       cudaFuncAttributeMaxDynamicSharedMemorySize, (int)(shared)); \
         } \
         MIRT__CU_GO(at, kernel, grid, block, shared, __VA_ARGS__); \
     } while (0)
@@ -140,7 +148,8 @@ static inline void mirt__cu_enqueue(dim3 grid, dim3 block, size_t shared, cudaSt
         const cudaError_t mirt__cu_launched = cudaGetLastError(); \
         if (mirt__cu_launched != cudaSuccess) mirt__cu_failed(cu, mirt__cu_launched, #kernel); \
     } while (0)
-#define MIRT_LAUNCH(cu, kernel, grid, block, shared, ...) MIRT_LAUNCH_ON(cu, (cu)->stream, kernel, grid, block, shared, __VA_ARGS__)
+#define MIRT_LAUNCH(cu, kernel, grid, block, shared, ...) \
+    MIRT_LAUNCH_ON(cu, (cu)->stream, kernel, grid, block, shared, __VA_ARGS__)
 
 #endif
 
@@ -241,10 +250,12 @@ static const struct {
     {cudaErrorInvalidPc, "a kernel went astray, which is a bug: compute-sanitizer names the kernel"},
     {cudaErrorIllegalInstruction, "compile for this GPU with -arch=native"},
     {cudaErrorHardwareStackError, "a kernel went astray, which is a bug: compute-sanitizer names the kernel"},
-    {cudaErrorLaunchFailure, "a kernel went astray: compute-sanitizer names it; if it comes again elsewhere, the GPU may be damaged"},
+    {cudaErrorLaunchFailure,
+     "a kernel went astray: compute-sanitizer names it; if it comes again elsewhere, the GPU may be damaged"},
     {cudaErrorLaunchTimeout, "the display's watchdog stops long kernels: train on a GPU without a display"},
     {cudaErrorAssert, "a kernel went astray, which is a bug"},
-    {cudaErrorECCUncorrectable, "its memory is damaged: see nvidia-smi -q -d ECC; a reset or a restart of the machine may help"},
+    {cudaErrorECCUncorrectable,
+     "its memory is damaged: see nvidia-smi -q -d ECC; a reset or a restart of the machine may help"},
     {cudaErrorNvlinkUncorrectable, "NVLink failed: see nvidia-smi nvlink -e; restart the machine"},
 #if CUDART_VERSION >= 12080
     {cudaErrorContained, "an error in its memory was contained: restart the program"},
@@ -253,24 +264,27 @@ static const struct {
     {cudaErrorNoDevice, "it has fallen off the bus: see dmesg for Xid 79, and restart the machine"},
     {cudaErrorInvalidDevice, "it has fallen off the bus: see dmesg for Xid 79, and restart the machine"},
     {cudaErrorSystemNotReady, "the machine's services are not ready: is nvidia-fabricmanager running?"},
-    {cudaErrorUnknown, "it may have fallen off the bus: see dmesg for Xid messages, and restart the machine"}
-};
+    {cudaErrorUnknown, "it may have fallen off the bus: see dmesg for Xid messages, and restart the machine"}};
 
 static void mirt__cu_failed(mirt__cu *cu, cudaError_t error, const char *what) {
     size_t left = 0, all = 0;
     (void)cudaGetLastError(); /* or the next launch would seem to have failed */
     for (int i = 0; i < MIRT__COUNT(mirt__cu_losses); i++) {
         if (mirt__cu_losses[i].error != error) continue;
-        mirt__cu_fail(cu, MIRT_E_DEVICE, "lost, %s: %s; %s. Go on from the last checkpoint", what, cudaGetErrorString(error), mirt__cu_losses[i].advice);
+        mirt__cu_fail(cu, MIRT_E_DEVICE, "lost, %s: %s; %s. Go on from the last checkpoint", what,
+                      cudaGetErrorString(error), mirt__cu_losses[i].advice);
         cu->lost = true;
         return;
     }
     if (error == cudaErrorMemoryAllocation) {
         if (cudaMemGetInfo(&left, &all) != cudaSuccess) (void)cudaGetLastError();
-        mirt__cu_fail(cu, MIRT_E_NOMEM, "out of memory, %s: %.1f MB of %.1f MB are free; nvidia-smi shows who has the rest", what, (double)left / 1e6, (double)all / 1e6);
-    } else if (error == cudaErrorNoKernelImageForDevice || error == cudaErrorInvalidDeviceFunction || error == cudaErrorUnsupportedPtxVersion ||
-               error == cudaErrorInvalidKernelImage) {
-        mirt__cu_fail(cu, MIRT_E_DEVICE, "%s: the program has no code for it (%s); compile with nvcc -arch=native, or -arch=sm_%d%d", what,
+        mirt__cu_fail(cu, MIRT_E_NOMEM,
+                      "out of memory, %s: %.1f MB of %.1f MB are free; nvidia-smi shows who has the rest", what,
+                      (double)left / 1e6, (double)all / 1e6);
+    } else if (error == cudaErrorNoKernelImageForDevice || error == cudaErrorInvalidDeviceFunction ||
+               error == cudaErrorUnsupportedPtxVersion || error == cudaErrorInvalidKernelImage) {
+        mirt__cu_fail(cu, MIRT_E_DEVICE,
+                      "%s: the program has no code for it (%s); compile with nvcc -arch=native, or -arch=sm_%d%d", what,
                       cudaGetErrorString(error), cu->major, cu->minor);
     } else {
         mirt__cu_fail(cu, MIRT_E_DEVICE, "%s failed: %s", what, cudaGetErrorString(error));
@@ -318,7 +332,8 @@ static double mirt__cu_passed(const mirt__cu *cu, mirt__cu_patience *wait) {
     return now - wait->begin;
 }
 
-/* Until the event has happened or, if it is NULL, the stream is done. Never blocks: another device may be lost that this one waits for. */
+/* Until the event has happened or, if it is NULL, the stream is done. Never blocks: another device may be lost that
+   this one waits for. */
 static bool mirt__cu_settled(mirt__cu *cu, cudaStream_t stream, cudaEvent_t event) {
     mirt__cu_patience wait = mirt__cu_begin(cu);
     bool slow = false;
@@ -335,17 +350,22 @@ static bool mirt__cu_settled(mirt__cu *cu, cudaStream_t stream, cudaEvent_t even
         if (!mirt__cu_group_well(cu)) return false;
         const double passed = mirt__cu_passed(cu, &wait);
         if (cu->limit > 0 && passed > cu->limit) {
-            mirt__cu_fail(cu, MIRT_E_TIMEOUT, "nothing was done in %.3g s; another GPU that it waits for may be lost, or its work may have no end", passed);
+            mirt__cu_fail(
+                cu, MIRT_E_TIMEOUT,
+                "nothing was done in %.3g s; another GPU that it waits for may be lost, or its work may have no end",
+                passed);
             cu->lost = true;
             mirt__cu_group_fail(cu);
             return false;
         }
-        slow = passed > MIRT__CU_SHORT && (passed < 0.8 * cu->waited || passed > 2 * cu->waited); /* the end is not to be slept over */
+        slow = passed > MIRT__CU_SHORT &&
+               (passed < 0.8 * cu->waited || passed > 2 * cu->waited); /* the end is not to be slept over */
         if (slow) mirt__cu_nap();
     }
 }
 
-/* Freeing waits for all that is at work, on other devices too. What was given up may be so for ever: then nothing is freed. */
+/* Freeing waits for all that is at work, on other devices too. What was given up may be so for ever: then nothing is
+   freed. */
 static bool mirt__cu_idle(mirt__cu *cu) {
     const double begin = cu->host->now(), patience = 1;
     const cudaStream_t stream[3] = {cu->stream, cu->copies, cu->exchanges};
@@ -361,7 +381,8 @@ static bool mirt__cu_idle(mirt__cu *cu) {
 
 /* >>the machine's devices */
 
-/* What the program's code was made for: the best of it that a device can run, as 10 * major + minor; 0: there is none. */
+/* What the program's code was made for: the best of it that a device can run, as 10 * major + minor; 0: there is
+   none. */
 static int mirt__cu_code_for(int device) {
 #ifdef __CUDA_ARCH_LIST__
     static const int made[] = {__CUDA_ARCH_LIST__};
@@ -376,7 +397,10 @@ static int mirt__cu_code_for(int device) {
 }
 
 static const char *mirt__cu_driver_wanted(void) {
-    return CUDART_VERSION >= 14000 ? "that comes with this CUDA" : CUDART_VERSION >= 13000 ? "580.65.06" : CUDART_VERSION >= 12000 ? "525.60.13" : "450.80.02";
+    return CUDART_VERSION >= 14000   ? "that comes with this CUDA"
+           : CUDART_VERSION >= 13000 ? "580.65.06"
+           : CUDART_VERSION >= 12000 ? "525.60.13"
+                                     : "450.80.02";
 }
 
 static int mirt__cu_devices(const mirt__host *host) {
@@ -388,12 +412,17 @@ static int mirt__cu_devices(const mirt__host *host) {
     if (cudaDriverGetVersion(&driver) != cudaSuccess) driver = 0;
     (void)cudaGetLastError();
     if (driver == 0) {
-        host->fail(MIRT_E_NOT_FOUND, "there is no NVIDIA driver: GPUs need one of at least version %s", mirt__cu_driver_wanted());
+        host->fail(MIRT_E_NOT_FOUND, "there is no NVIDIA driver: GPUs need one of at least version %s",
+                   mirt__cu_driver_wanted());
     } else if (error == cudaErrorInsufficientDriver) {
-        host->fail(MIRT_E_DEVICE, "the driver is for CUDA %d.%d; this program was built with %d.%d: install a driver of at least version %s", driver / 1000,
-                   driver % 1000 / 10, CUDART_VERSION / 1000, CUDART_VERSION % 1000 / 10, mirt__cu_driver_wanted());
+        host->fail(
+            MIRT_E_DEVICE,
+            "the driver is for CUDA %d.%d; this program was built with %d.%d: install a driver of at least version %s",
+            driver / 1000, driver % 1000 / 10, CUDART_VERSION / 1000, CUDART_VERSION % 1000 / 10,
+            mirt__cu_driver_wanted());
     } else {
-        host->fail(MIRT_E_DEVICE, "GPUs cannot be used: %s; see nvidia-smi and dmesg, and CUDA_VISIBLE_DEVICES", cudaGetErrorString(error));
+        host->fail(MIRT_E_DEVICE, "GPUs cannot be used: %s; see nvidia-smi and dmesg, and CUDA_VISIBLE_DEVICES",
+                   cudaGetErrorString(error));
     }
     return -1;
 }
@@ -402,13 +431,19 @@ static bool mirt__cu_properties(const mirt__host *host, int index, cudaDevicePro
     const int count = mirt__cu_devices(host);
     if (count < 0) return false;
     if (index < 0 || index >= count) {
-        if (!count) return host->fail(MIRT_E_DEVICE, "there is no gpu:%d: this machine has no GPU, or CUDA_VISIBLE_DEVICES hides it", index), false;
-        return host->fail(MIRT_E_DEVICE, "there is no gpu:%d: this machine has gpu:0 to gpu:%d", index, count - 1), false;
+        if (!count)
+            return host->fail(MIRT_E_DEVICE,
+                              "there is no gpu:%d: this machine has no GPU, or CUDA_VISIBLE_DEVICES hides it", index),
+                   false;
+        return host->fail(MIRT_E_DEVICE, "there is no gpu:%d: this machine has gpu:0 to gpu:%d", index, count - 1),
+               false;
     }
     const cudaError_t error = cudaGetDeviceProperties(out, index);
     if (error == cudaSuccess) return true;
     (void)cudaGetLastError();
-    return host->fail(MIRT_E_DEVICE, "gpu:%d tells nothing of itself: %s; see nvidia-smi", index, cudaGetErrorString(error)), false;
+    return host->fail(MIRT_E_DEVICE, "gpu:%d tells nothing of itself: %s; see nvidia-smi", index,
+                      cudaGetErrorString(error)),
+           false;
 }
 
 static bool mirt__cu_info(const mirt__host *host, int index, mirt__remote_info *out) {
@@ -417,8 +452,9 @@ static bool mirt__cu_info(const mirt__host *host, int index, mirt__remote_info *
     if (!mirt__cu_properties(host, index, &device)) return false;
     const int version = device.major * 10 + device.minor, code = mirt__cu_code_for(version);
     snprintf(out->name, sizeof out->name, "%.63s", device.name);
-    snprintf(out->description, sizeof out->description, "sm_%d, %d processors, %.1f GB%s", version, device.multiProcessorCount,
-             (double)device.totalGlobalMem / 1e9, code < 80 && version >= 80 ? "; compiled for an older one: nvcc -arch=native makes it faster" : "");
+    snprintf(out->description, sizeof out->description, "sm_%d, %d processors, %.1f GB%s", version,
+             device.multiProcessorCount, (double)device.totalGlobalMem / 1e9,
+             code < 80 && version >= 80 ? "; compiled for an older one: nvcc -arch=native makes it faster" : "");
     out->memory = device.totalGlobalMem;
     out->half = code >= 80;
     return true;
@@ -501,9 +537,14 @@ static bool mirt__cu_open_blas(mirt__cu *cu) {
     const cublasMath_t mode = (cublasMath_t)(precise | (int)CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION);
     if (!mirt__cu_try(cu, cudaMalloc(&cu->blas_room, MIRT__CU_BLAS_ROOM), "taking memory for cuBLAS")) return false;
     const cublasStatus_t made = cublasCreate(&cu->blas);
-    if (made != CUBLAS_STATUS_SUCCESS) return mirt__cu_fail(cu, MIRT_E_DEVICE, "cuBLAS cannot be used (status %d): it may not fit the driver", (int)made), false;
-    if (cublasSetStream(cu->blas, cu->stream) == CUBLAS_STATUS_SUCCESS && cublasSetWorkspace(cu->blas, cu->blas_room, MIRT__CU_BLAS_ROOM) == CUBLAS_STATUS_SUCCESS &&
-        cublasSetMathMode(cu->blas, mode) == CUBLAS_STATUS_SUCCESS) return true;
+    if (made != CUBLAS_STATUS_SUCCESS)
+        return mirt__cu_fail(cu, MIRT_E_DEVICE, "cuBLAS cannot be used (status %d): it may not fit the driver",
+                             (int)made),
+               false;
+    if (cublasSetStream(cu->blas, cu->stream) == CUBLAS_STATUS_SUCCESS &&
+        cublasSetWorkspace(cu->blas, cu->blas_room, MIRT__CU_BLAS_ROOM) == CUBLAS_STATUS_SUCCESS &&
+        cublasSetMathMode(cu->blas, mode) == CUBLAS_STATUS_SUCCESS)
+        return true;
     return mirt__cu_fail(cu, MIRT_E_DEVICE, "cuBLAS takes no settings"), false;
 }
 
@@ -513,14 +554,20 @@ static bool mirt__cu_open_parts(mirt__cu *cu) {
     int lowest = 0, highest = 0; /* exchanges have few blocks, which are not to wait behind many */
     if (!mirt__cu_try(cu, cudaDeviceGetStreamPriorityRange(&lowest, &highest), "making streams")) return false;
     for (int i = 0; i < 3; i++) {
-        if (!mirt__cu_try(cu, cudaStreamCreateWithPriority(stream[i], cudaStreamNonBlocking, i == 2 ? highest : lowest), "making streams")) return false;
+        if (!mirt__cu_try(cu, cudaStreamCreateWithPriority(stream[i], cudaStreamNonBlocking, i == 2 ? highest : lowest),
+                          "making streams"))
+            return false;
     }
     for (int i = 0; i < MIRT__COUNT(cu->signal); i++) {
-        if (!mirt__cu_try(cu, cudaEventCreateWithFlags(&cu->signal[i], cudaEventDefault), "making events")) return false;
+        if (!mirt__cu_try(cu, cudaEventCreateWithFlags(&cu->signal[i], cudaEventDefault), "making events"))
+            return false;
     }
-    if (!mirt__cu_try(cu, cudaEventCreateWithFlags(&cu->staging->arrived, cudaEventDisableTiming), "making events")) return false;
-    if (!mirt__cu_try(cu, cudaEventCreateWithFlags(&cu->staging->left, cudaEventDisableTiming), "making events")) return false;
-    return mirt__cu_try(cu, cudaMalloc((void **)&cu->numbers, MIRT__CU_NUMBERS), "taking memory for numbers") && (!mirt__cu_blas_wanted() || mirt__cu_open_blas(cu));
+    if (!mirt__cu_try(cu, cudaEventCreateWithFlags(&cu->staging->arrived, cudaEventDisableTiming), "making events"))
+        return false;
+    if (!mirt__cu_try(cu, cudaEventCreateWithFlags(&cu->staging->left, cudaEventDisableTiming), "making events"))
+        return false;
+    return mirt__cu_try(cu, cudaMalloc((void **)&cu->numbers, MIRT__CU_NUMBERS), "taking memory for numbers") &&
+           (!mirt__cu_blas_wanted() || mirt__cu_open_blas(cu));
 }
 
 static mirt__remote *mirt__cu_open(const mirt__host *host, int index, bool tf32) {
@@ -528,8 +575,10 @@ static mirt__remote *mirt__cu_open(const mirt__host *host, int index, bool tf32)
     if (!mirt__cu_check_switches(host) || !mirt__cu_properties(host, index, &device)) return NULL;
     const int version = device.major * 10 + device.minor, code = mirt__cu_code_for(version);
     if (!code) {
-        host->fail(MIRT_E_DEVICE, "gpu:%d (%s) is sm_%d, and the program has code for newer ones alone: compile with nvcc -arch=native, or -arch=sm_%d", index,
-                   device.name, version, version);
+        host->fail(MIRT_E_DEVICE,
+                   "gpu:%d (%s) is sm_%d, and the program has code for newer ones alone: compile with nvcc "
+                   "-arch=native, or -arch=sm_%d",
+                   index, device.name, version, version);
         return NULL;
     }
     mirt__cu *cu = static_cast<mirt__cu *>(host->calloc(1, sizeof *cu));
@@ -557,7 +606,8 @@ static mirt__remote *mirt__cu_open(const mirt__host *host, int index, bool tf32)
 
 /* >>memory */
 
-/* Memory is given in pieces of 2 MB: of what is free, weights, two slots and the working block may leave as much of their last ones. */
+/* Memory is given in pieces of 2 MB: of what is free, weights, two slots and the working block may leave as much of
+   their last ones. */
 static size_t mirt__cu_free_bytes(mirt__remote *cu) {
     const size_t unused = (size_t)8 << 20;
     size_t left = 0, all = 0;
@@ -582,7 +632,9 @@ static void *mirt__cu_alloc(mirt__remote *cu, size_t bytes) {
     const cudaError_t error = cudaMalloc(&memory, bytes ? bytes : 1);
     if (error == cudaSuccess) {
         /* other streams may use it at once */
-        if (mirt__cu_try(cu, cudaMemsetAsync(memory, 0, bytes ? bytes : 1, cu->stream), "clearing memory") && mirt__cu_settled(cu, cu->stream, NULL)) return memory;
+        if (mirt__cu_try(cu, cudaMemsetAsync(memory, 0, bytes ? bytes : 1, cu->stream), "clearing memory") &&
+            mirt__cu_settled(cu, cu->stream, NULL))
+            return memory;
         mirt__cu_release(cu, memory);
         return mirt__cu_tell(cu), (void *)NULL;
     }
@@ -590,7 +642,8 @@ static void *mirt__cu_alloc(mirt__remote *cu, size_t bytes) {
     if (error != cudaErrorMemoryAllocation) {
         mirt__cu_failed(cu, error, "taking memory");
     } else if (cudaMemGetInfo(&left, &all) == cudaSuccess) {
-        mirt__cu_fail(cu, MIRT_E_NOMEM, "out of memory: %.1f MB are asked for, %.1f MB of %.1f MB are free", (double)bytes / 1e6, (double)left / 1e6, (double)all / 1e6);
+        mirt__cu_fail(cu, MIRT_E_NOMEM, "out of memory: %.1f MB are asked for, %.1f MB of %.1f MB are free",
+                      (double)bytes / 1e6, (double)left / 1e6, (double)all / 1e6);
     } else {
         mirt__cu_failed(cu, error, "taking memory");
     }
@@ -623,19 +676,23 @@ static void mirt__cu_set_room(mirt__remote *cu, void *memory, size_t bytes) {
 static bool mirt__cu_pool_grow(mirt__cu *cu, mirt__cu_pool *pool) {
     mirt__cu_pinned *made = &pool->block[pool->count];
     if (!mirt__cu_try(cu, cudaEventCreateWithFlags(&made->read, cudaEventDisableTiming), "making events")) return false;
-    if (!mirt__cu_try(cu, cudaMallocHost((void **)&made->memory, MIRT__CU_PINNED), "pinning memory of the host")) return (void)cudaEventDestroy(made->read), false;
+    if (!mirt__cu_try(cu, cudaMallocHost((void **)&made->memory, MIRT__CU_PINNED), "pinning memory of the host"))
+        return (void)cudaEventDestroy(made->read), false;
     made->busy = false;
     pool->count++;
     return true;
 }
 
 static bool mirt__cu_fetched_make(mirt__cu *cu) {
-    return cu->staging->fetched || mirt__cu_try(cu, cudaMallocHost((void **)&cu->staging->fetched, MIRT__CU_PINNED), "pinning memory of the host");
+    return cu->staging->fetched || mirt__cu_try(cu, cudaMallocHost((void **)&cu->staging->fetched, MIRT__CU_PINNED),
+                                                "pinning memory of the host");
 }
 
-/* All that steps take. Taking memory may wait for the kernels of all devices, and later one of those may wait for what this device has yet to launch. */
+/* All that steps take. Taking memory may wait for the kernels of all devices, and later one of those may wait for what
+   this device has yet to launch. */
 static bool mirt__cu_take_all(mirt__cu *cu) {
-    if (!mirt__cu_try(cu, cudaMalloc((void **)&cu->staging->small, MIRT__CU_SMALL), "taking memory for constants")) return false;
+    if (!mirt__cu_try(cu, cudaMalloc((void **)&cu->staging->small, MIRT__CU_SMALL), "taking memory for constants"))
+        return false;
     for (int i = 0; i < 2; i++) {
         while (cu->staging->pool[i].count < MIRT__CU_PINNED_MOST) {
             if (!mirt__cu_pool_grow(cu, &cu->staging->pool[i])) return false;
@@ -680,7 +737,10 @@ static void mirt__cu_upload(mirt__cu *cu, void *to, const void *from, size_t byt
         const size_t left = MIRT__CU_PINNED - pool->used, piece = bytes - done < left ? bytes - done : left;
         char *pinned = pool->block[pool->at].memory + pool->used;
         memcpy(pinned, static_cast<const char *>(from) + done, piece);
-        if (!mirt__cu_try(cu, cudaMemcpyAsync(static_cast<char *>(to) + done, pinned, piece, cudaMemcpyHostToDevice, stream), "copying to it")) return;
+        if (!mirt__cu_try(
+                cu, cudaMemcpyAsync(static_cast<char *>(to) + done, pinned, piece, cudaMemcpyHostToDevice, stream),
+                "copying to it"))
+            return;
         done += piece;
         pool->used += (piece + 255) / 256 * 256;
     }
@@ -690,7 +750,8 @@ static void mirt__cu_stage(mirt__remote *cu, void *to, const void *from, size_t 
     mirt__cu_mode mode;
     if (!bytes || !mirt__cu_outside(cu, &mode)) return;
     mirt__cu_upload(cu, to, from, bytes, early);
-    if (early && cu->status == MIRT_OK && mirt__cu_try(cu, cudaEventRecord(cu->staging->arrived, cu->copies), "marking a copy")) {
+    if (early && cu->status == MIRT_OK &&
+        mirt__cu_try(cu, cudaEventRecord(cu->staging->arrived, cu->copies), "marking a copy")) {
         mirt__cu_try(cu, cudaStreamWaitEvent(cu->stream, cu->staging->arrived, 0), "waiting for a copy");
     }
     mirt__cu_inside(cu, mode);
@@ -709,7 +770,8 @@ static void mirt__cu_behind(mirt__remote *cu) {
 static bool mirt__cu_deliver(mirt__cu *cu) {
     mirt__cu_staging *s = cu->staging;
     if (s->deliveries && !mirt__cu_settled(cu, cu->stream, NULL)) return false;
-    for (int i = 0; i < s->deliveries; i++) memcpy(s->delivery[i].to, s->fetched + s->delivery[i].from, s->delivery[i].bytes);
+    for (int i = 0; i < s->deliveries; i++)
+        memcpy(s->delivery[i].to, s->fetched + s->delivery[i].from, s->delivery[i].bytes);
     s->deliveries = 0;
     s->fetched_used = 0;
     return true;
@@ -719,13 +781,18 @@ static void mirt__cu_download(mirt__cu *cu, void *to, const void *from, size_t b
     mirt__cu_staging *s = cu->staging;
     if (!mirt__cu_fetched_make(cu)) return;
     for (size_t done = 0; done < bytes;) {
-        if ((s->fetched_used == MIRT__CU_PINNED || s->deliveries == MIRT__CU_DELIVERIES) && !mirt__cu_deliver(cu)) return;
+        if ((s->fetched_used == MIRT__CU_PINNED || s->deliveries == MIRT__CU_DELIVERIES) && !mirt__cu_deliver(cu))
+            return;
         const size_t left = MIRT__CU_PINNED - s->fetched_used, piece = bytes - done < left ? bytes - done : left;
         mirt__cu_delivery *d = &s->delivery[s->deliveries];
         d->to = static_cast<char *>(to) + done;
         d->from = s->fetched_used;
         d->bytes = piece;
-        if (!mirt__cu_try(cu, cudaMemcpyAsync(s->fetched + d->from, static_cast<const char *>(from) + done, piece, cudaMemcpyDeviceToHost, cu->stream), "copying from it")) return;
+        if (!mirt__cu_try(cu,
+                          cudaMemcpyAsync(s->fetched + d->from, static_cast<const char *>(from) + done, piece,
+                                          cudaMemcpyDeviceToHost, cu->stream),
+                          "copying from it"))
+            return;
         s->deliveries++;
         s->fetched_used += (piece + 255) / 256 * 256;
         done += piece;
@@ -741,19 +808,22 @@ static void mirt__cu_fetch(mirt__remote *cu, void *to, const void *from, size_t 
 
 static void mirt__cu_copy(mirt__remote *cu, void *to, const void *from, size_t bytes) {
     mirt__cu_enter(cu);
-    if (mirt__cu_launches(cu) && bytes) mirt__cu_try(cu, cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, cu->stream), "copying");
+    if (mirt__cu_launches(cu) && bytes)
+        mirt__cu_try(cu, cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, cu->stream), "copying");
 }
 
 static void mirt__cu_clear(mirt__remote *cu, void *memory, size_t bytes) {
     mirt__cu_enter(cu);
-    if (mirt__cu_launches(cu) && bytes) mirt__cu_try(cu, cudaMemsetAsync(memory, 0, bytes, cu->stream), "clearing memory");
+    if (mirt__cu_launches(cu) && bytes)
+        mirt__cu_try(cu, cudaMemsetAsync(memory, 0, bytes, cu->stream), "clearing memory");
 }
 
 static mirt_status mirt__cu_wait(mirt__remote *cu) {
     mirt__cu_staging *s = cu->staging;
     mirt__cu_enter(cu);
     mirt__cu_graphs_settle(cu);
-    const bool done = !cu->lost && mirt__cu_settled(cu, cu->copies, NULL) && mirt__cu_settled(cu, cu->exchanges, NULL) && mirt__cu_settled(cu, cu->stream, NULL);
+    const bool done = !cu->lost && mirt__cu_settled(cu, cu->copies, NULL) &&
+                      mirt__cu_settled(cu, cu->exchanges, NULL) && mirt__cu_settled(cu, cu->stream, NULL);
     if (done && cu->status == MIRT_OK) mirt__cu_deliver(cu);
     s->deliveries = 0;
     s->fetched_used = 0;
@@ -768,12 +838,15 @@ static mirt_status mirt__cu_wait(mirt__remote *cu) {
 
 /* >>numbers and constants */
 
-/* Outside graphs a number travels at once, in the order of the work; for graphs they are gathered, and travel together. */
+/* Outside graphs a number travels at once, in the order of the work; for graphs they are gathered, and travel
+   together. */
 static const void *mirt__cu_number(mirt__cu *cu, const void *value, size_t size) {
     const size_t room = (size + 15) / 16 * 16;
     if (cu->mode == MIRT__CU_MEASURE || cu->status != MIRT_OK) return NULL;
     if (cu->numbers_used + room > MIRT__CU_NUMBERS) {
-        if (cu->mode != MIRT__CU_RUN) return mirt__cu_fail(cu, MIRT_E_STATE, "a step has more than %zu bytes of numbers", MIRT__CU_NUMBERS), (const void *)NULL;
+        if (cu->mode != MIRT__CU_RUN)
+            return mirt__cu_fail(cu, MIRT_E_STATE, "a step has more than %zu bytes of numbers", MIRT__CU_NUMBERS),
+                   (const void *)NULL;
         cu->numbers_used = 0;
     }
     const size_t at = cu->numbers_used;
@@ -789,15 +862,18 @@ static const void *mirt__cu_constant_copy(mirt__cu *cu, const void *data, size_t
     for (const mirt__cu_constants *c = cu->staging->constants; c; c = c->next) {
         if (c->bytes == bytes && memcmp(c->kept, data, bytes) == 0) return c->copy;
     }
-    if (cu->mode == MIRT__CU_CAPTURE) return mirt__cu_fail(cu, MIRT_E_STATE, "a constant was not there before"), (const void *)NULL;
+    if (cu->mode == MIRT__CU_CAPTURE)
+        return mirt__cu_fail(cu, MIRT_E_STATE, "a constant was not there before"), (const void *)NULL;
     mirt__cu_constants *made = static_cast<mirt__cu_constants *>(cu->host->calloc(1, sizeof *made));
     void *kept = made ? cu->host->calloc(bytes ? bytes : 1, 1) : NULL;
     if (made && cu->staging->small && bytes <= MIRT__CU_SMALL - cu->staging->small_used) {
         made->small = true;
         made->copy = cu->staging->small + cu->staging->small_used;
     }
-    if (!kept || (!made->small && !mirt__cu_try(cu, cudaMalloc(&made->copy, bytes ? bytes : 1), "taking memory for a constant"))) {
-        if (cu->status == MIRT_OK) mirt__cu_fail(cu, MIRT_E_NOMEM, "no memory of the host for a constant of %zu bytes", bytes);
+    if (!kept || (!made->small &&
+                  !mirt__cu_try(cu, cudaMalloc(&made->copy, bytes ? bytes : 1), "taking memory for a constant"))) {
+        if (cu->status == MIRT_OK)
+            mirt__cu_fail(cu, MIRT_E_NOMEM, "no memory of the host for a constant of %zu bytes", bytes);
         cu->host->free(kept);
         cu->host->free(made);
         return NULL;
@@ -838,9 +914,9 @@ static double mirt__cu_seconds(mirt__remote *cu, int from, int to) {
 
 /* >>section cuda/graphs.cu */
 
-/* Work that comes back is launched as a whole, or in a few pieces where something stands between that is not part of it. The first time
-   it is just done. The second time it is captured, and nothing is done, so that `end` asks for it once more. From then on only the
-   numbers that change are gathered, by the same code with its launches left out. */
+/* Work that comes back is launched as a whole, or in a few pieces where something stands between that is not part of
+   it. The first time it is just done. The second time it is captured, and nothing is done, so that `end` asks for it
+   once more. From then on only the numbers that change are gathered, by the same code with its launches left out. */
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -910,7 +986,8 @@ static cudaError_t mirt__cu_capture_end(mirt__cu *cu, cudaGraph_t *captured) {
     if (error == cudaSuccess) return error;
     (void)cudaGetLastError();
     *captured = NULL;
-    if (cudaStreamIsCapturing(cu->stream, &state) == cudaSuccess && state != cudaStreamCaptureStatusNone) (void)cudaStreamEndCapture(cu->stream, captured);
+    if (cudaStreamIsCapturing(cu->stream, &state) == cudaSuccess && state != cudaStreamCaptureStatusNone)
+        (void)cudaStreamEndCapture(cu->stream, captured);
     return error;
 }
 
@@ -943,7 +1020,8 @@ static void mirt__cu_captured(mirt__cu *cu, mirt__cu_graph *graph) {
 static void mirt__cu_graph_launch(mirt__cu *cu, mirt__cu_graph *graph) {
     if (cu->status != MIRT_OK) return;
     if (graph->at == graph->pieces || graph->piece[graph->at].numbers != cu->numbers_used) {
-        mirt__cu_fail(cu, MIRT_E_STATE, "work came back with %zu bytes of numbers up to its piece %d of %d", cu->numbers_used, graph->at, graph->pieces);
+        mirt__cu_fail(cu, MIRT_E_STATE, "work came back with %zu bytes of numbers up to its piece %d of %d",
+                      cu->numbers_used, graph->at, graph->pieces);
         return;
     }
     const size_t from = cu->graphs->uploaded, bytes = cu->numbers_used - from;
@@ -984,7 +1062,8 @@ static void mirt__cu_begin(mirt__remote *cu, const void *owner, uint64_t key) {
     mirt__cu_graphs *graphs = cu->graphs;
     if (graphs->off) return;
     mirt__cu_graph *graph = graphs->now = mirt__cu_graph_of(cu, owner, key);
-    if (graphs->again && graphs->again != graph) mirt__cu_fail(cu, MIRT_E_STATE, "work that was captured was not enqueued again");
+    if (graphs->again && graphs->again != graph)
+        mirt__cu_fail(cu, MIRT_E_STATE, "work that was captured was not enqueued again");
     graphs->again = NULL;
     if (!graph || graph->eager || !graph->seen) return;
     cu->numbers_used = graphs->uploaded = 0;
@@ -1060,8 +1139,8 @@ static void mirt__cu_graphs_free(mirt__cu *cu) {
 
 #ifndef MIRT__CUDA_MATH_CUH
 #define MIRT__CUDA_MATH_CUH
-/* Numbers on devices: activations and their slopes, numbers of 16 bits, accesses of several neighbours at a time, quotients by what is the
-   same for a whole kernel, sums over warps and blocks. */
+/* Numbers on devices: activations and their slopes, numbers of 16 bits, accesses of several neighbours at a time,
+   quotients by what is the same for a whole kernel, sums over warps and blocks. */
 
 #include <math.h>
 #include <stdint.h>
@@ -1086,7 +1165,8 @@ static inline __device__ float mirt__cu_normal(float x) { return 0.5f * erfcf(x 
 static inline __device__ float mirt__cu_hard_sigmoid(float x) { return (x < -3 ? 0.0f : x > 3 ? 6.0f : x + 3) / 6.0f; }
 
 /* The rarer ones by a call, which keeps kernels small. */
-static __attribute__((noinline)) __device__ float mirt__cu_activate_curved(mirt_activation_kind kind, float x, float scale) {
+static __attribute__((noinline)) __device__ float mirt__cu_activate_curved(mirt_activation_kind kind, float x,
+                                                                           float scale) {
     switch (kind) {
     case MIRT_TANH: return tanhf(x);
     case MIRT_ELU: return x > 0 ? x : expm1f(x) * scale;
@@ -1097,7 +1177,8 @@ static __attribute__((noinline)) __device__ float mirt__cu_activate_curved(mirt_
     default: return x;
     }
 }
-static __attribute__((noinline)) __device__ float mirt__cu_slope_curved(mirt_activation_kind kind, float u, float scale) {
+static __attribute__((noinline)) __device__ float mirt__cu_slope_curved(mirt_activation_kind kind, float u,
+                                                                        float scale) {
     float s;
     switch (kind) {
     case MIRT_TANH: s = tanhf(u); return 1 - s * s;
@@ -1152,7 +1233,9 @@ static inline __device__ float mirt__cu_activate(mirt_activation_kind kind, floa
 static inline __device__ float mirt__cu_times_slope(mirt_activation_kind kind, float g, float u) {
     return mirt__cu_times_slope_by(kind, g, u, mirt__cu_layer_scale(kind));
 }
-static inline __device__ float mirt__cu_slope_of_output(mirt_activation_kind kind, float y) { return mirt__cu_times_slope_of_output(kind, 1.0f, y); }
+static inline __device__ float mirt__cu_slope_of_output(mirt_activation_kind kind, float y) {
+    return mirt__cu_times_slope_of_output(kind, 1.0f, y);
+}
 
 /* ---- Numbers of 16 bits: bfloat16 as uint16_t, and float16. Rounded to the nearest even; not a number stays none. */
 
@@ -1173,15 +1256,20 @@ static inline __device__ float mirt__cu_from_half(mirt__cu_f16 half) {
     raw.x = half.bits;
     return __half2float(__half(raw));
 }
-static inline __device__ void mirt__cu_to_half(float x, uint16_t *to) { *to = __bfloat16_as_ushort(__float2bfloat16_rn(x)); }
-static inline __device__ void mirt__cu_to_half(float x, mirt__cu_f16 *to) { to->bits = static_cast<__half_raw>(__float2half_rn(x)).x; }
+static inline __device__ void mirt__cu_to_half(float x, uint16_t *to) {
+    *to = __bfloat16_as_ushort(__float2bfloat16_rn(x));
+}
+static inline __device__ void mirt__cu_to_half(float x, mirt__cu_f16 *to) {
+    to->bits = static_cast<__half_raw>(__float2half_rn(x)).x;
+}
 /* Two in a word, the first one low. */
 template <bool FLOAT16> static inline __device__ uint32_t mirt__cu_to_word(float low, float high) {
     if constexpr (FLOAT16) {
         const __half2_raw both = static_cast<__half2_raw>(__floats2half2_rn(low, high));
         return (uint32_t)both.x | (uint32_t)both.y << 16;
     } else {
-        return (uint32_t)__bfloat16_as_ushort(__float2bfloat16_rn(low)) | (uint32_t)__bfloat16_as_ushort(__float2bfloat16_rn(high)) << 16;
+        return (uint32_t)__bfloat16_as_ushort(__float2bfloat16_rn(low)) |
+               (uint32_t)__bfloat16_as_ushort(__float2bfloat16_rn(high)) << 16;
     }
 }
 template <bool FLOAT16> static inline __device__ void mirt__cu_from_word(uint32_t word, float *low, float *high) {
@@ -1203,7 +1291,8 @@ static inline __device__ float mirt__cu_round(float x, mirt_dtype dtype) {
     return (int)dtype == MIRT__BFLOAT16 ? __bfloat162float(__float2bfloat16_rn(x)) : x;
 }
 
-/* ---- Accesses. N neighbours from number `at` on, as float; addresses are multiples of N elements (at most of 16 bytes). */
+/* ---- Accesses. N neighbours from number `at` on, as float; addresses are multiples of N elements (at most of 16
+   bytes). */
 
 template <int BYTES> struct mirt__cu_bytes { /* 4, 8 or 16 as one access */
     uint32_t word[BYTES / 4];
@@ -1216,7 +1305,8 @@ template <int BYTES> static inline __device__ mirt__cu_bytes<BYTES> mirt__cu_loa
 #else
     if (BYTES == 16) {
         const uint4 v = *static_cast<const uint4 *>(from);
-        to.word[0] = v.x, to.word[1 % (BYTES / 4)] = v.y, to.word[2 % (BYTES / 4)] = v.z, to.word[3 % (BYTES / 4)] = v.w;
+        to.word[0] = v.x, to.word[1 % (BYTES / 4)] = v.y, to.word[2 % (BYTES / 4)] = v.z,
+        to.word[3 % (BYTES / 4)] = v.w;
     } else if (BYTES == 8) {
         const uint2 v = *static_cast<const uint2 *>(from);
         to.word[0] = v.x, to.word[1 % (BYTES / 4)] = v.y;
@@ -1232,7 +1322,8 @@ template <int BYTES> static inline __device__ void mirt__cu_store_bytes(void *to
     memcpy(to, from.word, BYTES);
 #else
     if (BYTES == 16) {
-        *static_cast<uint4 *>(to) = make_uint4(from.word[0], from.word[1 % (BYTES / 4)], from.word[2 % (BYTES / 4)], from.word[3 % (BYTES / 4)]);
+        *static_cast<uint4 *>(to) = make_uint4(from.word[0], from.word[1 % (BYTES / 4)], from.word[2 % (BYTES / 4)],
+                                               from.word[3 % (BYTES / 4)]);
     } else if (BYTES == 8) {
         *static_cast<uint2 *>(to) = make_uint2(from.word[0], from.word[1 % (BYTES / 4)]);
     } else {
@@ -1265,8 +1356,14 @@ template <int N, bool FLOAT16, class H> static inline __device__ void mirt__cu_l
 #pragma unroll
     for (int j = 0; j < pairs; j++) mirt__cu_from_word<FLOAT16>(v.word[j], &to[2 * j], &to[2 * j + (N > 1)]);
 }
-template <int N> static inline __device__ void mirt__cu_load_n(const uint16_t *x, float *to) { mirt__cu_load_halves<N, false>(x, to); }
-template <int N> static inline __device__ void mirt__cu_load_n(const mirt__cu_f16 *x, float *to) { mirt__cu_load_halves<N, true>(x, to); }
+template <int N>
+static inline __device__ void mirt__cu_load_n(const uint16_t *x, float *to) {
+    mirt__cu_load_halves<N, false>(x, to);
+}
+template <int N>
+static inline __device__ void mirt__cu_load_n(const mirt__cu_f16 *x, float *to) {
+    mirt__cu_load_halves<N, true>(x, to);
+}
 template <int N> static inline __device__ void mirt__cu_load_n(const uint8_t *x, float *to) {
     if (N < 4) {
 #pragma unroll
@@ -1307,11 +1404,18 @@ template <int N, bool FLOAT16, class H> static inline __device__ void mirt__cu_s
     for (int j = 0; j < pairs; j++) v.word[j] = mirt__cu_to_word<FLOAT16>(from[2 * j], from[2 * j + (N > 1)]);
     mirt__cu_store_bytes<pairs * 4>(y, v);
 }
-template <int N> static inline __device__ void mirt__cu_store_n(uint16_t *y, const float *from) { mirt__cu_store_halves<N, false>(y, from); }
-template <int N> static inline __device__ void mirt__cu_store_n(mirt__cu_f16 *y, const float *from) { mirt__cu_store_halves<N, true>(y, from); }
+template <int N>
+static inline __device__ void mirt__cu_store_n(uint16_t *y, const float *from) {
+    mirt__cu_store_halves<N, false>(y, from);
+}
+template <int N>
+static inline __device__ void mirt__cu_store_n(mirt__cu_f16 *y, const float *from) {
+    mirt__cu_store_halves<N, true>(y, from);
+}
 
 /* Of float32, 16 bits, uint8, bool or int32. */
-template <int N> static inline __device__ void mirt__cu_load_as(const void *x, mirt_dtype dtype, int64_t at, float *to) {
+template <int N>
+static inline __device__ void mirt__cu_load_as(const void *x, mirt_dtype dtype, int64_t at, float *to) {
     switch ((int)dtype) {
     case MIRT__BFLOAT16: mirt__cu_load_n<N>(static_cast<const uint16_t *>(x) + at, to); break;
     case MIRT__FLOAT16: mirt__cu_load_n<N>(static_cast<const mirt__cu_f16 *>(x) + at, to); break;
@@ -1327,18 +1431,23 @@ static inline __device__ float mirt__cu_load(const void *x, mirt_dtype dtype, in
     return value;
 }
 /* To float32 or 16 bits. */
-template <int N> static inline __device__ void mirt__cu_store_as(void *y, mirt_dtype dtype, int64_t at, const float *from) {
+template <int N>
+static inline __device__ void mirt__cu_store_as(void *y, mirt_dtype dtype, int64_t at, const float *from) {
     if ((int)dtype == MIRT__BFLOAT16) mirt__cu_store_n<N>(static_cast<uint16_t *>(y) + at, from);
     else if ((int)dtype == MIRT__FLOAT16) mirt__cu_store_n<N>(static_cast<mirt__cu_f16 *>(y) + at, from);
     else mirt__cu_store_n<N>(static_cast<float *>(y) + at, from);
 }
-static inline __device__ void mirt__cu_store(void *y, mirt_dtype dtype, int64_t at, float value) { mirt__cu_store_as<1>(y, dtype, at, &value); }
+static inline __device__ void mirt__cu_store(void *y, mirt_dtype dtype, int64_t at, float value) {
+    mirt__cu_store_as<1>(y, dtype, at, &value);
+}
 
 static inline int64_t mirt__cu_size(mirt_dtype dtype) {
     return dtype == MIRT_UINT8 || dtype == MIRT_BOOL ? 1 : mirt__cu_is_half(dtype) ? 2 : 4;
 }
 /* Whether `pointer` (NULL: yes) begins at a multiple of `bytes`, a power of two. */
-static inline bool mirt__cu_aligned(const void *pointer, int64_t bytes) { return ((uintptr_t)pointer & (uintptr_t)(bytes - 1)) == 0; }
+static inline bool mirt__cu_aligned(const void *pointer, int64_t bytes) {
+    return ((uintptr_t)pointer & (uintptr_t)(bytes - 1)) == 0;
+}
 /* Whether N neighbours at multiples of N can be accessed at once. */
 static inline bool mirt__cu_aligned_for(const void *pointer, mirt_dtype dtype, int64_t n) {
     const int64_t bytes = n * mirt__cu_size(dtype);
@@ -1371,7 +1480,8 @@ static inline mirt__cu_divisor mirt__cu_divisor_of(int64_t by) {
     return d;
 }
 static inline __device__ int64_t mirt__cu_divide(int64_t n, const mirt__cu_divisor &d) {
-    if ((uint64_t)n >> 31 || d.small == 0) return (int64_t)((__umul64hi((uint64_t)n, d.magic) + (uint64_t)n) >> d.shift);
+    if ((uint64_t)n >> 31 || d.small == 0)
+        return (int64_t)((__umul64hi((uint64_t)n, d.magic) + (uint64_t)n) >> d.shift);
     const uint32_t low = (uint32_t)n;
     return (int64_t)(((uint32_t)(((uint64_t)low * d.small) >> 32) + low) >> d.shift);
 }
@@ -1417,8 +1527,13 @@ template <class T, class F> static inline __device__ T mirt__cu_block_all(T x, F
     __syncthreads();
     return mirt__cu_lanes<32>(lane < warps ? room[lane] : none, what);
 }
-template <class T> static inline __device__ T mirt__cu_block_sum(T x, T *room) { return mirt__cu_block_all(x, mirt__cu_plus(), (T)0, room); }
-static inline __device__ float mirt__cu_block_max(float x, float *room) { return mirt__cu_block_all(x, mirt__cu_greater(), -INFINITY, room); }
+template <class T>
+static inline __device__ T mirt__cu_block_sum(T x, T *room) {
+    return mirt__cu_block_all(x, mirt__cu_plus(), (T)0, room);
+}
+static inline __device__ float mirt__cu_block_max(float x, float *room) {
+    return mirt__cu_block_all(x, mirt__cu_greater(), -INFINITY, room);
+}
 
 #endif
 
@@ -1743,7 +1858,8 @@ static void mirt__cu_aggregate(mirt__remote *cu, const mirt__remote_aggregate *a
 
 #define MIRT__CU_MEMBERS 32
 #ifdef MIRT_SIM
-#define MIRT__CU_INBOX ((int64_t)1 << 13) /* numbers of other devices that one has at a time: in reality those of most buckets */
+#define MIRT__CU_INBOX \
+    ((int64_t)1 << 13) /* numbers of other devices that one has at a time: in reality those of most buckets */
 #define MIRT__CU_TRIAL ((int64_t)1 << 12)
 #else
 #define MIRT__CU_INBOX ((int64_t)8 << 20)
@@ -1779,8 +1895,8 @@ static void mirt__cu_group_break(mirt__cu *cu) {
     __atomic_store_n(&group->broken, 2, __ATOMIC_RELEASE);
 }
 
-/* What is under way of a rank ends, be it joining: even memory could not be freed before. By its own thread, or when it has none any more; another device
-   may be the thread's afterwards. */
+/* What is under way of a rank ends, be it joining: even memory could not be freed before. By its own thread, or when it
+   has none any more; another device may be the thread's afterwards. */
 static void mirt__cu_group_abort(mirt__cu_group *group, int rank) {
 #if MIRT__CU_NCCL
     ncclComm_t comm = __atomic_exchange_n(&group->comm[rank], static_cast<ncclComm_t>(NULL), __ATOMIC_ACQ_REL);
@@ -1811,7 +1927,8 @@ static bool mirt__cu_group_well(mirt__cu *cu) {
     ncclComm_t comm = group->comm[cu->rank];
     if (!comm) return true;
     if (ncclCommGetAsyncError(comm, &state) == ncclSuccess && state != ncclSuccess && state != ncclInProgress) {
-        mirt__cu_fail(cu, MIRT_E_DEVICE, "NCCL failed on rank %d: %s (%s); go on from the last checkpoint", cu->rank, ncclGetErrorString(state), ncclGetLastError(comm));
+        mirt__cu_fail(cu, MIRT_E_DEVICE, "NCCL failed on rank %d: %s (%s); go on from the last checkpoint", cu->rank,
+                      ncclGetErrorString(state), ncclGetLastError(comm));
         mirt__cu_group_break(cu);
     } else if (__atomic_load_n(&group->broken, __ATOMIC_ACQUIRE) == 2) {
         mirt__cu_fail(cu, MIRT_E_DEVICE, "rank %d, which it waits for, failed: %.250s", group->broken_by, group->why);
@@ -1827,7 +1944,8 @@ static bool mirt__cu_group_well(mirt__cu *cu) {
 #endif
 }
 
-/* Freeing waits for the work of all: what waits for others in NCCL ends first, and none is freed of where one of them has no end. */
+/* Freeing waits for the work of all: what waits for others in NCCL ends first, and none is freed of where one of them
+   has no end. */
 static bool mirt__cu_frees(mirt__cu *cu) {
     mirt__cu_group *group = cu->group;
     bool stuck = false;
@@ -1835,7 +1953,8 @@ static bool mirt__cu_frees(mirt__cu *cu) {
         if (group->member[d] && group->member[d]->lost) mirt__cu_group_abort(group, d);
     }
     mirt__cu_enter(cu);
-    for (int d = 0; group && d < group->count; d++) stuck = (group->member[d] && !mirt__cu_idle(group->member[d])) || stuck;
+    for (int d = 0; group && d < group->count; d++)
+        stuck = (group->member[d] && !mirt__cu_idle(group->member[d])) || stuck;
     stuck = !mirt__cu_idle(cu) || stuck;
     for (int d = 0; group && stuck && d < group->count; d++) {
         if (group->member[d]) group->member[d]->stuck = true;
@@ -1848,7 +1967,8 @@ static void mirt__cu_group_leave(mirt__cu *cu) {
     if (!group) return (void)mirt__cu_frees(cu);
     if (cu->status != MIRT_OK) mirt__cu_group_break(cu);
     for (int d = 0; d < group->count; d++) {
-        /* all is done: destroying would wait for the others, which may be closed by this thread later; or else freeing may wait for theirs */
+        /* all is done: destroying would wait for the others, which may be closed by this thread later; or else freeing
+           may wait for theirs */
         if (d == cu->rank || __atomic_load_n(&group->broken, __ATOMIC_ACQUIRE)) mirt__cu_group_abort(group, d);
     }
     mirt__cu_enter(cu);
@@ -1871,29 +1991,36 @@ static bool mirt__cu_exchange_begin(mirt__cu *cu) {
            mirt__cu_try(cu, cudaStreamWaitEvent(cu->exchanges, group->ready[cu->rank], 0), "waiting for an exchange");
 }
 static void mirt__cu_exchange_end(mirt__cu *cu) {
-    if (cu->status == MIRT_OK) cu->group->under_way[cu->rank] = mirt__cu_try(cu, cudaEventRecord(cu->group->done[cu->rank], cu->exchanges), "marking an exchange");
+    if (cu->status == MIRT_OK)
+        cu->group->under_way[cu->rank] = mirt__cu_try(cu, cudaEventRecord(cu->group->done[cu->rank], cu->exchanges),
+                                                      "marking an exchange");
 }
 
 static bool mirt__cu_nccl(mirt__cu *cu, ncclResult_t result, const char *what) {
     ncclComm_t comm = cu->group->comm[cu->rank];
     if (result == ncclSuccess || result == ncclInProgress) return true;
-    mirt__cu_fail(cu, MIRT_E_DEVICE, "NCCL failed on rank %d, %s: %s (%s)", cu->rank, what, ncclGetErrorString(result), comm ? ncclGetLastError(comm) : "");
+    mirt__cu_fail(cu, MIRT_E_DEVICE, "NCCL failed on rank %d, %s: %s (%s)", cu->rank, what, ncclGetErrorString(result),
+                  comm ? ncclGetLastError(comm) : "");
     cu->lost = true;
     mirt__cu_group_break(cu);
     return false;
 }
 
-/* Until what was asked of a communicator has been enqueued. NCCL does that in a thread of its own, unless NCCL_COMM_BLOCKING=1 lets calls block. */
+/* Until what was asked of a communicator has been enqueued. NCCL does that in a thread of its own, unless
+   NCCL_COMM_BLOCKING=1 lets calls block. */
 static bool mirt__cu_nccl_settled(mirt__cu *cu, const char *what) {
     mirt__cu_patience wait = mirt__cu_begin(cu);
     for (;;) {
         ncclResult_t state = ncclSuccess;
-        if (!mirt__cu_nccl(cu, ncclCommGetAsyncError(cu->group->comm[cu->rank], &state), what) || !mirt__cu_nccl(cu, state, what)) return false;
+        if (!mirt__cu_nccl(cu, ncclCommGetAsyncError(cu->group->comm[cu->rank], &state), what) ||
+            !mirt__cu_nccl(cu, state, what))
+            return false;
         if (state == ncclSuccess) return true;
         if (__atomic_load_n(&cu->group->broken, __ATOMIC_ACQUIRE) == 2) return mirt__cu_group_well(cu);
         const double passed = mirt__cu_passed(cu, &wait);
         if (cu->limit > 0 && passed > cu->limit) {
-            mirt__cu_fail(cu, MIRT_E_TIMEOUT, "NCCL, rank %d of %d, %s: nothing came from the others in %.3g s", cu->rank, cu->group->count, what, cu->limit);
+            mirt__cu_fail(cu, MIRT_E_TIMEOUT, "NCCL, rank %d of %d, %s: nothing came from the others in %.3g s",
+                          cu->rank, cu->group->count, what, cu->limit);
             cu->lost = true;
             mirt__cu_group_break(cu);
             return false;
@@ -1921,7 +2048,8 @@ static int64_t mirt__cu_chunk(const mirt__cu_group *group, int64_t length, int d
     return (end < length ? end : length) - *first;
 }
 
-/* Every part's chunk goes to the device that adds it up; those of other devices land in the inbox, one after the other. */
+/* Every part's chunk goes to the device that adds it up; those of other devices land in the inbox, one after the
+   other. */
 static void mirt__cu_tree_send(mirt__cu *cu, const mirt__remote_exchange *args, int64_t at, int64_t length) {
     mirt__cu_group *group = cu->group;
     ncclComm_t comm = group->comm[cu->rank];
@@ -1931,7 +2059,10 @@ static void mirt__cu_tree_send(mirt__cu *cu, const mirt__remote_exchange *args, 
         const int from = args->part_device[p];
         for (int to = 0; from == cu->rank && to < group->count; to++) {
             const int64_t count = mirt__cu_chunk(group, length, to, &first);
-            if (to != cu->rank && count > 0) mirt__cu_nccl(cu, ncclSend(args->part[p] + at + first, (size_t)count, ncclFloat, to, comm, cu->exchanges), "sending");
+            if (to != cu->rank && count > 0)
+                mirt__cu_nccl(cu,
+                              ncclSend(args->part[p] + at + first, (size_t)count, ncclFloat, to, comm, cu->exchanges),
+                              "sending");
         }
         if (from == cu->rank || own <= 0) continue;
         mirt__cu_nccl(cu, ncclRecv(inbox, (size_t)own, ncclFloat, from, comm, cu->exchanges), "receiving");
@@ -2009,18 +2140,25 @@ static void mirt__cu_buckets(mirt__cu *cu, const mirt__remote_exchange *args) {
     }
     if (!part && args->end > args->begin) { /* it had no rows */
         part = args->sum;
-        if (!mirt__cu_try(cu, cudaMemsetAsync(args->sum + args->begin, 0, (size_t)(args->end - args->begin) * sizeof *part, cu->exchanges), "clearing gradients")) return;
+        if (!mirt__cu_try(cu,
+                          cudaMemsetAsync(args->sum + args->begin, 0, (size_t)(args->end - args->begin) * sizeof *part,
+                                          cu->exchanges),
+                          "clearing gradients"))
+            return;
     }
     for (int64_t at = args->begin; at < args->end && cu->status == MIRT_OK; at += bucket, bucket = (int64_t)25 << 18) {
         const int64_t count = args->end - at < bucket ? args->end - at : bucket;
         if (!mirt__cu_nccl_start(cu)) return;
-        mirt__cu_nccl(cu, ncclAllReduce(part + at, args->sum + at, (size_t)count, ncclFloat, ncclSum, comm, cu->exchanges), "adding");
+        mirt__cu_nccl(cu,
+                      ncclAllReduce(part + at, args->sum + at, (size_t)count, ncclFloat, ncclSum, comm, cu->exchanges),
+                      "adding");
         mirt__cu_nccl_end(cu, "adding");
     }
 }
 #endif
 
-/* Whether something that all devices do is to be done. If not since this one failed, the others shall not wait for it. */
+/* Whether something that all devices do is to be done. If not since this one failed, the others shall not wait for
+   it. */
 static bool mirt__cu_meets(mirt__cu *cu, mirt__cu_mode *mode) {
     const bool now = mirt__cu_outside(cu, mode);
     if (cu->group && cu->status != MIRT_OK) mirt__cu_group_break(cu);
@@ -2076,7 +2214,10 @@ static void mirt__cu_gather_now(mirt__cu *cu, char *const *base, const size_t *b
     for (int d = 0; d < devices; d++) {
         const size_t bytes = begin[device + 1] - begin[device];
         if (d == device || base[d] == base[device] || !bytes) continue;
-        mirt__cu_try(cu, cudaMemcpyAsync(base[d] + begin[device], base[device] + begin[device], bytes, cudaMemcpyDefault, cu->stream), "gathering");
+        mirt__cu_try(cu,
+                     cudaMemcpyAsync(base[d] + begin[device], base[device] + begin[device], bytes, cudaMemcpyDefault,
+                                     cu->stream),
+                     "gathering");
     }
 }
 
@@ -2091,7 +2232,8 @@ static void mirt__cu_gather(mirt__remote *cu, char *const *base, const size_t *b
 
 /* What the trial adds up: whole numbers, whose sums are exact in any order. */
 static __global__ void __launch_bounds__(256) mirt__cu_trial_kernel(float *to, int64_t count, float factor) {
-    for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < count; i += (int64_t)gridDim.x * blockDim.x) to[i] = (float)(i % 1021) * factor;
+    for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < count; i += (int64_t)gridDim.x * blockDim.x)
+        to[i] = (float)(i % 1021) * factor;
 }
 
 /* One thread does the work of all devices for once. `share` of each: the sums of what all have. */
@@ -2138,7 +2280,10 @@ static bool mirt__cu_trial_piece(mirt__cu_trial *t, int64_t at, int64_t length, 
             mirt__cu *cu = group->member[d];
             mirt__cu_enter(cu);
             if (whole && stage == 0) {
-                mirt__cu_nccl(cu, ncclAllReduce(t->value[d] + at, t->sum[d] + at, (size_t)length, ncclFloat, ncclSum, group->comm[d], cu->exchanges), "adding");
+                mirt__cu_nccl(cu,
+                              ncclAllReduce(t->value[d] + at, t->sum[d] + at, (size_t)length, ncclFloat, ncclSum,
+                                            group->comm[d], cu->exchanges),
+                              "adding");
             } else if (stage == 0) {
                 mirt__cu_tree_send(cu, &t->exchange[d], at, length);
             } else if (stage == 1) {
@@ -2193,8 +2338,10 @@ static bool mirt__cu_trial_check(mirt__cu_trial *t, int device) {
     good = mirt__cu_settled(cu, cu->stream, NULL) && mirt__cu_deliver(cu);
     for (int i = 0; good && i < SAMPLE; i++) {
         if (sample[i] == (float)((from + i) % 1021 * all)) continue;
-        mirt__cu_fail(cu, MIRT_E_DEVICE, "sums over GPUs come out wrong%s", t->direct ? ": reaching another GPU's memory does not work on this machine (the IOMMU may be in the way); build with NCCL"
-                                                                                        : "");
+        mirt__cu_fail(cu, MIRT_E_DEVICE, "sums over GPUs come out wrong%s",
+                      t->direct ? ": reaching another GPU's memory does not work on this machine (the IOMMU may be in "
+                                  "the way); build with NCCL"
+                                : "");
         good = false;
     }
     cu->host->free(sample);
@@ -2209,12 +2356,14 @@ static double mirt__cu_try_out(mirt__cu_trial *t) {
     for (int d = 0; d < group->count && good; d++) {
         mirt__cu *cu = group->member[d];
         mirt__cu_enter(cu);
-        good = mirt__cu_try(cu, cudaMalloc((void **)&t->value[d], 2 * MIRT__CU_TRIAL * sizeof(float)), "taking memory for a trial");
+        good = mirt__cu_try(cu, cudaMalloc((void **)&t->value[d], 2 * MIRT__CU_TRIAL * sizeof(float)),
+                            "taking memory for a trial");
         if (!good) break;
         t->sum[d] = t->value[d] + MIRT__CU_TRIAL;
         float *value = t->value[d];
         const float factor = (float)(d + 1);
-        MIRT_LAUNCH_ON(cu, cu->exchanges, mirt__cu_trial_kernel, mirt__cu_blocks(MIRT__CU_TRIAL, 256), 256, 0, value, MIRT__CU_TRIAL, factor);
+        MIRT_LAUNCH_ON(cu, cu->exchanges, mirt__cu_trial_kernel, mirt__cu_blocks(MIRT__CU_TRIAL, 256), 256, 0, value,
+                       MIRT__CU_TRIAL, factor);
     }
     good = good && mirt__cu_all_settled(group);
     for (int d = 0; d < group->count && good; d++) {
@@ -2253,10 +2402,12 @@ static bool mirt__cu_reach(const mirt__cu_group *group, const char *why) {
             const int other = group->member[b]->index;
             int can = 0;
             if (other == cu->index) continue;
-            if (!mirt__cu_try(cu, cudaDeviceCanAccessPeer(&can, cu->index, other), "asking for another GPU's memory")) return false;
+            if (!mirt__cu_try(cu, cudaDeviceCanAccessPeer(&can, cu->index, other), "asking for another GPU's memory"))
+                return false;
             if (!can) {
                 mirt__cu_fail(cu, MIRT_E_DEVICE, "it cannot reach the memory of gpu:%d, and %s: %s", other, why,
-                              MIRT__CU_NCCL ? "use one of the two, or mirrored weights on different GPUs" : "build with NCCL (nvcc ... -lnccl), or use one GPU");
+                              MIRT__CU_NCCL ? "use one of the two, or mirrored weights on different GPUs"
+                                            : "build with NCCL (nvcc ... -lnccl), or use one GPU");
                 return false;
             }
             const cudaError_t error = cudaDeviceEnablePeerAccess(other, 0);
@@ -2268,25 +2419,32 @@ static bool mirt__cu_reach(const mirt__cu_group *group, const char *why) {
 }
 
 #if MIRT__CU_NCCL
-/* What to try when devices do not meet. Containers have little of what NCCL shares among its threads where GPUs do not reach each other. */
+/* What to try when devices do not meet. Containers have little of what NCCL shares among its threads where GPUs do not
+   reach each other. */
 static void mirt__cu_advise(mirt__cu *cu) {
     struct statvfs s;
     const size_t used = strlen(cu->error), left = sizeof cu->error - used;
-    const double wanted = 40.0 * cu->group->count, free_mb = statvfs("/dev/shm", &s) == 0 ? (double)s.f_bavail * (double)s.f_frsize / 1e6 : wanted;
-    const int said = snprintf(cu->error + used, left, "; NCCL_DEBUG=INFO tells more; try NCCL_SOCKET_IFNAME=lo, or NCCL_P2P_DISABLE=1");
+    const double wanted = 40.0 * cu->group->count,
+                 free_mb = statvfs("/dev/shm", &s) == 0 ? (double)s.f_bavail * (double)s.f_frsize / 1e6 : wanted;
+    const int said = snprintf(cu->error + used, left,
+                              "; NCCL_DEBUG=INFO tells more; try NCCL_SOCKET_IFNAME=lo, or NCCL_P2P_DISABLE=1");
     if (said < 0 || (size_t)said >= left || free_mb >= wanted) return;
-    snprintf(cu->error + used + said, left - (size_t)said, "; /dev/shm has %.0f MB free, which may be too little (docker run --shm-size=1g)", free_mb);
+    snprintf(cu->error + used + said, left - (size_t)said,
+             "; /dev/shm has %.0f MB free, which may be too little (docker run --shm-size=1g)", free_mb);
 }
 
-/* Communicators that do not block can be given up at any time. Of the versions of NCCL, 2.26 was seen to hang with such. */
+/* Communicators that do not block can be given up at any time. Of the versions of NCCL, 2.26 was seen to hang with
+   such. */
 static bool mirt__cu_join_nccl(mirt__cu_group *group, int *version) {
     mirt__cu *first = group->member[0];
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
     ncclUniqueId id;
     if (!mirt__cu_nccl(first, ncclGetVersion(version), "asking its version")) return false;
     if (*version / 10000 != NCCL_MAJOR || *version < NCCL_VERSION_CODE) {
-        mirt__cu_fail(first, MIRT_E_DEVICE, "the program was built with nccl.h of NCCL %d.%d.%d, and runs with the library of %d.%d.%d: build and run with the same", NCCL_MAJOR, NCCL_MINOR,
-                      NCCL_PATCH, *version / 10000, *version / 100 % 100, *version % 100);
+        mirt__cu_fail(first, MIRT_E_DEVICE,
+                      "the program was built with nccl.h of NCCL %d.%d.%d, and runs with the library of %d.%d.%d: "
+                      "build and run with the same",
+                      NCCL_MAJOR, NCCL_MINOR, NCCL_PATCH, *version / 10000, *version / 100 % 100, *version % 100);
         return false;
     }
     config.blocking = *version / 100 == 226;
@@ -2300,12 +2458,15 @@ static bool mirt__cu_join_nccl(mirt__cu_group *group, int *version) {
     bool good = true;
     for (int d = 0; d < group->count && good; d++) {
         mirt__cu_enter(group->member[d]);
-        good = mirt__cu_nccl(group->member[d], ncclCommInitRankConfig(&group->comm[d], group->count, id, d, &config), "joining");
+        good = mirt__cu_nccl(group->member[d], ncclCommInitRankConfig(&group->comm[d], group->count, id, d, &config),
+                             "joining");
     }
     good = mirt__cu_all_end(group, "joining");
     for (int d = 0; d < group->count && good; d++) {
         mirt__cu_enter(group->member[d]);
-        good = mirt__cu_take_all(group->member[d]) && mirt__cu_try(group->member[d], cudaMalloc((void **)&group->inbox[d], MIRT__CU_INBOX * sizeof(float)), "taking memory for exchanges");
+        good = mirt__cu_take_all(group->member[d]) &&
+               mirt__cu_try(group->member[d], cudaMalloc((void **)&group->inbox[d], MIRT__CU_INBOX * sizeof(float)),
+                            "taking memory for exchanges");
     }
     return good;
 }
@@ -2323,7 +2484,9 @@ static bool mirt__cu_join_group(mirt__cu_group *group, mirt__remote_join *join) 
 #if MIRT__CU_NCCL
     const char *wanted = getenv("MIRT_CUDA_NCCL");
     const bool off = wanted && strcmp(wanted, "0") == 0;
-    const char *why = twice ? "a GPU is named twice" : join->shares ? "the weights are in one place" : "MIRT_CUDA_NCCL is 0";
+    const char *why = twice          ? "a GPU is named twice"
+                      : join->shares ? "the weights are in one place"
+                                     : "MIRT_CUDA_NCCL is 0";
     trial.direct = twice || join->shares || off;
 #else
     const char *why = "the program is built without NCCL";
@@ -2338,7 +2501,8 @@ static bool mirt__cu_join_group(mirt__cu_group *group, mirt__remote_join *join) 
         mirt__cu *cu = group->member[d];
         mirt__cu_enter(cu);
         if (!mirt__cu_try(cu, cudaEventCreateWithFlags(&group->ready[d], cudaEventDisableTiming), "making events") ||
-            !mirt__cu_try(cu, cudaEventCreateWithFlags(&group->done[d], cudaEventDisableTiming), "making events")) return false;
+            !mirt__cu_try(cu, cudaEventCreateWithFlags(&group->done[d], cudaEventDisableTiming), "making events"))
+            return false;
     }
     int version = 0;
 #if MIRT__CU_NCCL
@@ -2347,12 +2511,17 @@ static bool mirt__cu_join_group(mirt__cu_group *group, mirt__remote_join *join) 
     if (trial.direct && !mirt__cu_reach(group, why)) return false;
     const double took = mirt__cu_try_out(&trial);
     if (took < 0 || !mirt__cu_all_well(group, &culprit)) return false;
-    const double speed = (double)MIRT__CU_TRIAL * sizeof(float) / took / 1e9, megabytes = (double)MIRT__CU_TRIAL * sizeof(float) / 1e6;
+    const double speed = (double)MIRT__CU_TRIAL * sizeof(float) / took / 1e9,
+                 megabytes = (double)MIRT__CU_TRIAL * sizeof(float) / 1e6;
     if (trial.direct) {
-        snprintf(join->how, 256, "each reads the others' memory, as %s; %.3g GB/s for sums of %.3g MB", why, speed, megabytes);
+        snprintf(join->how, 256, "each reads the others' memory, as %s; %.3g GB/s for sums of %.3g MB", why, speed,
+                 megabytes);
     } else {
-        snprintf(join->how, 256, "NCCL %d.%d.%d, %s; %.3g GB/s for sums of %.3g MB", version / 10000, version / 100 % 100, version % 100,
-                 join->collective == MIRT_NCCL ? "its all-reduce" : "chunks sent to all, added in the fixed order, sent back", speed, megabytes);
+        snprintf(join->how, 256, "NCCL %d.%d.%d, %s; %.3g GB/s for sums of %.3g MB", version / 10000,
+                 version / 100 % 100, version % 100,
+                 join->collective == MIRT_NCCL ? "its all-reduce"
+                                               : "chunks sent to all, added in the fixed order, sent back",
+                 speed, megabytes);
     }
     return true;
 }
@@ -2364,7 +2533,8 @@ static bool mirt__cu_join(mirt__remote_join *join) {
     join->how[0] = 0;
     if (join->count < 2) return true;
     const mirt__host *host = join->remote[0]->host;
-    if (join->count > MIRT__CU_MEMBERS) return host->fail(MIRT_E_INVALID, "%d devices; at most %d can meet", join->count, MIRT__CU_MEMBERS), false;
+    if (join->count > MIRT__CU_MEMBERS)
+        return host->fail(MIRT_E_INVALID, "%d devices; at most %d can meet", join->count, MIRT__CU_MEMBERS), false;
     mirt__cu_group *group = static_cast<mirt__cu_group *>(host->calloc(1, sizeof *group));
     if (!group) return false;
     group->host = host;
@@ -2389,8 +2559,8 @@ static bool mirt__cu_join(mirt__remote_join *join) {
 
 #ifndef MIRT__CUDA_PTX_CUH
 #define MIRT__CUDA_PTX_CUH
-/* Instructions beyond C++, of compute capability 8.0, those that products of float16 need also of 7.5; the host launches nothing older that
-   comes here. The simulator has its own. */
+/* Instructions beyond C++, of compute capability 8.0, those that products of float16 need also of 7.5; the host
+   launches nothing older that comes here. The simulator has its own. */
 
 #ifndef MIRT_SIM
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 800
@@ -2404,12 +2574,14 @@ static bool mirt__cu_join(mirt__remote_join *join) {
 #define MIRT__CU_PTX75(...) asm volatile(__VA_ARGS__)
 #endif
 
-/* d[16 rows][8 columns] += a[16][16] b[16][8], numbers of bfloat16: lane 4 g + t has d of rows g (two neighbours from column 2 t on) and g + 8,
-   a of rows g and g + 8 at columns 2 t, then of both at 2 t + 8, b of column g at rows 2 t and 2 t + 8. */
+/* d[16 rows][8 columns] += a[16][16] b[16][8], numbers of bfloat16: lane 4 g + t has d of rows g (two neighbours from
+   column 2 t on) and g + 8, a of rows g and g + 8 at columns 2 t, then of both at 2 t + 8, b of column g at rows 2 t
+   and 2 t + 8. */
 static inline __device__ void mirt__cu_mma_bf16(float d[4], const uint32_t a[4], const uint32_t b[2]) {
-    MIRT__CU_PTX("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
-                 : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
-                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+    MIRT__CU_PTX(
+        "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
 }
 /* The same of float16; older machines multiply 8 columns of a at a time. */
 static inline __device__ void mirt__cu_mma_f16(float d[4], const uint32_t a[4], const uint32_t b[2]) {
@@ -2421,30 +2593,40 @@ static inline __device__ void mirt__cu_mma_f16(float d[4], const uint32_t a[4], 
                        : "r"(a[2 * k]), "r"(a[2 * k + 1]), "r"(b[k]));
     }
 #else
-    MIRT__CU_PTX("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
-                 : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
-                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+    MIRT__CU_PTX(
+        "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
 #endif
 }
-/* Of tf32, a[16][8] b[8][8]: a of rows g and g + 8 at column t, then of both at t + 4, b of column g at rows t and t + 4. */
+/* Of tf32, a[16][8] b[8][8]: a of rows g and g + 8 at column t, then of both at t + 4, b of column g at rows t and t +
+   4. */
 static inline __device__ void mirt__cu_mma_tf32(float d[4], const uint32_t a[4], const uint32_t b[2]) {
-    MIRT__CU_PTX("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
-                 : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
-                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+    MIRT__CU_PTX(
+        "mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
 }
-/* Four matrices of 8 rows of 16 bytes in shared memory, whose rows lanes 0 to 7, 8 to 15 ... point at: lane 4 g + t gets numbers 2 t and 2 t + 1
-   of row g; of the transposed ones with _trans. */
+/* Four matrices of 8 rows of 16 bytes in shared memory, whose rows lanes 0 to 7, 8 to 15 ... point at: lane 4 g + t
+   gets numbers 2 t and 2 t + 1 of row g; of the transposed ones with _trans. */
 static inline __device__ void mirt__cu_ldmatrix_x4(uint32_t r[4], const void *row) {
     const unsigned at = (unsigned)__cvta_generic_to_shared(row);
     (void)at;
-    MIRT__CU_PTX75("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];" : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) : "r"(at) : "memory");
+    MIRT__CU_PTX75("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
+                   : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+                   : "r"(at)
+                   : "memory");
 }
 static inline __device__ void mirt__cu_ldmatrix_x4_trans(uint32_t r[4], const void *row) {
     const unsigned at = (unsigned)__cvta_generic_to_shared(row);
     (void)at;
-    MIRT__CU_PTX75("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];" : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) : "r"(at) : "memory");
+    MIRT__CU_PTX75("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];"
+                   : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+                   : "r"(at)
+                   : "memory");
 }
-/* 16 bytes on their way to shared memory, zeros unless `valid`; both aligned to that. Older machines have them there at once. */
+/* 16 bytes on their way to shared memory, zeros unless `valid`; both aligned to that. Older machines have them there at
+   once. */
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 800
 static inline __device__ void mirt__cu_cp_async16(void *shared, const void *global, bool valid) {
     *static_cast<uint4 *>(shared) = valid ? *static_cast<const uint4 *>(global) : make_uint4(0, 0, 0, 0);
@@ -2460,13 +2642,17 @@ static inline __device__ void mirt__cu_cp_async16(void *shared, const void *glob
 }
 static inline __device__ void mirt__cu_cp_async_commit() { MIRT__CU_PTX("cp.async.commit_group;" : : : "memory"); }
 /* Until all but the newest N groups of them are there. */
-template <int N> static inline __device__ void mirt__cu_cp_async_wait() { MIRT__CU_PTX("cp.async.wait_group %0;" : : "n"(N) : "memory"); }
+template <int N>
+static inline __device__ void mirt__cu_cp_async_wait() {
+    MIRT__CU_PTX("cp.async.wait_group %0;" : : "n"(N) : "memory");
+}
 #endif
 #undef MIRT__CU_PTX
 #undef MIRT__CU_PTX75
 #endif
 
-template <bool FLOAT16> static inline __device__ void mirt__cu_mma_half(float d[4], const uint32_t a[4], const uint32_t b[2]) {
+template <bool FLOAT16>
+static inline __device__ void mirt__cu_mma_half(float d[4], const uint32_t a[4], const uint32_t b[2]) {
     if constexpr (FLOAT16) mirt__cu_mma_f16(d, a, b);
     else mirt__cu_mma_bf16(d, a, b);
 }
@@ -2482,16 +2668,20 @@ static inline __device__ uint32_t mirt__cu_to_tf32(float x) {
 
 #ifndef MIRT__CUDA_READER_CUH
 #define MIRT__CUDA_READER_CUH
-/* Inputs as kernels read them (mirt__reader): neighbouring channels of a pixel, as float. What a normalization comes to in a
-   column is worked out once by each thread or block (mirt__cu_columns). */
+/* Inputs as kernels read them (mirt__reader): neighbouring channels of a pixel, as float. What a normalization comes to
+   in a column is worked out once by each thread or block (mirt__cu_columns). */
 
 /* What there is to do beyond loading and `affine`; MIRT__CU_READ_ANY as a kernel's parameter: as the reader says. */
-enum { MIRT__CU_READ_ANY = -1, MIRT__CU_READ_PLAIN = 0, MIRT__CU_READ_NORM = 1, MIRT__CU_READ_GATE = 2, MIRT__CU_READ_BACK = 4 };
+enum {
+    MIRT__CU_READ_ANY = -1, MIRT__CU_READ_PLAIN = 0, MIRT__CU_READ_NORM = 1, MIRT__CU_READ_GATE = 2, MIRT__CU_READ_BACK
+    = 4
+};
 
 typedef struct mirt__cu_reader {
     const void *data, *z;
     mirt_dtype dtype; /* of both */
-    int kind, width;  /* width: 8, 4 or 1, the most neighbours that may be read at once, at multiples of it within a pixel */
+    int kind,
+        width; /* width: 8, 4 or 1, the most neighbours that may be read at once, at multiples of it within a pixel */
     bool affine;
     float scale, offset;
     int64_t channels; /* 0: not known, data is plain */
@@ -2541,15 +2731,21 @@ static mirt__cu_reader mirt__cu_reader_of(const mirt__reader *reader, int64_t ch
         r.gate_pixels = reader->gate_pixels > 0 ? reader->gate_pixels : 1;
     }
     r.width = r.channels % 8 == 0 ? 8 : r.channels % 4 == 0 ? 4 : 1;
-    while (r.width > 1 && !(mirt__cu_aligned_for(r.data, r.dtype, r.width) && mirt__cu_aligned_for(r.z, r.dtype, r.width))) r.width = r.width == 8 ? 4 : 1;
+    while (r.width > 1 &&
+           !(mirt__cu_aligned_for(r.data, r.dtype, r.width) && mirt__cu_aligned_for(r.z, r.dtype, r.width)))
+        r.width = r.width == 8 ? 4 : 1;
     if (!mirt__cu_aligned(r.gate, 16)) r.width = 1;
     return r;
 }
 
 #define MIRT__CU_KIND(known, r) ((known) == MIRT__CU_READ_ANY ? (r).kind : (known))
 
-static inline __device__ float mirt__cu_norm_inverse_of(float variance, float epsilon) { return __fdiv_rn(1.0f, __fsqrt_rn(variance + epsilon)); }
-static inline __device__ float mirt__cu_norm_inverse(const mirt__scaling &n, int64_t j) { return mirt__cu_norm_inverse_of(n.variance[j], n.epsilon); }
+static inline __device__ float mirt__cu_norm_inverse_of(float variance, float epsilon) {
+    return __fdiv_rn(1.0f, __fsqrt_rn(variance + epsilon));
+}
+static inline __device__ float mirt__cu_norm_inverse(const mirt__scaling &n, int64_t j) {
+    return mirt__cu_norm_inverse_of(n.variance[j], n.epsilon);
+}
 /* gamma / sqrt(variance + epsilon) */
 static inline __device__ float mirt__cu_norm_factor(const mirt__scaling &n, int64_t j) {
     const float inverse = mirt__cu_norm_inverse(n, j);
@@ -2560,7 +2756,8 @@ static inline __device__ float mirt__cu_normed(float x, float mean, float factor
 }
 
 /* Columns [j, j + N), which exist. */
-template <int KIND, int N> static inline __device__ void mirt__cu_columns_of(const mirt__cu_reader &r, int64_t j, mirt__cu_columns<N> &c) {
+template <int KIND, int N>
+static inline __device__ void mirt__cu_columns_of(const mirt__cu_reader &r, int64_t j, mirt__cu_columns<N> &c) {
     const int kind = MIRT__CU_KIND(KIND, r);
     if (!(kind & (MIRT__CU_READ_NORM | MIRT__CU_READ_BACK))) return;
 #pragma unroll
@@ -2570,16 +2767,20 @@ template <int KIND, int N> static inline __device__ void mirt__cu_columns_of(con
         c.offset[i] = r.norm.beta ? r.norm.beta[j + i] : 0.0f;
         if (kind & MIRT__CU_READ_BACK) {
             c.less[i] = r.sum[0] ? (float)((double)r.sum[0][j + i] / r.count) : 0.0f;
-            c.part[i] = r.sum[0] ? __fmul_rn((float)((double)r.sum[1][j + i] / r.count), mirt__cu_norm_inverse(r.norm, j + i)) : 0.0f;
+            c.part[i] = r.sum[0] ? __fmul_rn((float)((double)r.sum[1][j + i] / r.count),
+                                             mirt__cu_norm_inverse(r.norm, j + i))
+                                 : 0.0f;
         }
     }
 }
-/* Floats of shared memory for rows of n columns; `some` of these are put there by all threads of a block (a barrier comes after), and got from there. */
+/* Floats of shared memory for rows of n columns; `some` of these are put there by all threads of a block (a barrier
+   comes after), and got from there. */
 static inline __host__ __device__ int mirt__cu_columns_floats(const mirt__cu_reader &r, int n) {
     return r.kind & MIRT__CU_READ_BACK ? 5 * n : r.kind & MIRT__CU_READ_NORM ? 3 * n : 0;
 }
 /* One of them, of `channel`, at place `at` of a row. */
-static inline __device__ void mirt__cu_column_put(const mirt__cu_reader &r, int64_t channel, float *shared, int n, int at) {
+static inline __device__ void mirt__cu_column_put(const mirt__cu_reader &r, int64_t channel, float *shared, int n,
+                                                  int at) {
     mirt__cu_columns<1> c;
     if (!(r.kind & (MIRT__CU_READ_NORM | MIRT__CU_READ_BACK))) return;
     mirt__cu_columns_of<MIRT__CU_READ_ANY, 1>(r, channel, c);
@@ -2590,12 +2791,14 @@ static inline __device__ void mirt__cu_column_put(const mirt__cu_reader &r, int6
     shared[3 * n + at] = c.less[0];
     shared[4 * n + at] = c.part[0];
 }
-static inline __device__ void mirt__cu_columns_put(const mirt__cu_reader &r, int64_t first, int some, int n, float *shared, int thread, int threads) {
+static inline __device__ void mirt__cu_columns_put(const mirt__cu_reader &r, int64_t first, int some, int n,
+                                                   float *shared, int thread, int threads) {
     for (int j = thread; j < some; j += threads) mirt__cu_column_put(r, first + j, shared, n, j);
 }
 /* Columns [j, j + N) of those: N 4 or 8 need n and j to be multiples of 4, and `shared` aligned. */
 template <int KIND, int N>
-static inline __device__ void mirt__cu_columns_get(const mirt__cu_reader &r, const float *shared, int n, int j, mirt__cu_columns<N> &c) {
+static inline __device__ void mirt__cu_columns_get(const mirt__cu_reader &r, const float *shared, int n, int j,
+                                                   mirt__cu_columns<N> &c) {
     const int kind = MIRT__CU_KIND(KIND, r);
     if (!(kind & (MIRT__CU_READ_NORM | MIRT__CU_READ_BACK))) return;
     mirt__cu_load_n<N>(shared + j, c.mean);
@@ -2620,7 +2823,8 @@ template <int N> static inline __device__ void mirt__cu_activate_n(mirt_activati
     for (int i = 0; i < N; i++) x[i] = mirt__cu_activate(kind, x[i]);
 }
 /* g times the slope at u. */
-template <int N> static inline __device__ void mirt__cu_times_slope_n(mirt_activation_kind kind, float *g, const float *u) {
+template <int N>
+static inline __device__ void mirt__cu_times_slope_n(mirt_activation_kind kind, float *g, const float *u) {
     if (kind == MIRT_LINEAR) return;
     if (kind == MIRT_RELU || kind == MIRT_RELU6) {
         const float most = kind == MIRT_RELU6 ? 6.0f : INFINITY;
@@ -2641,11 +2845,14 @@ static inline __device__ int64_t mirt__cu_gate_of(const mirt__cu_reader &r, int6
 template <int N> struct mirt__cu_raw {
     uint32_t x[N], z[N];
 };
-template <int N> static inline __device__ void mirt__cu_fetch_words(const void *from, mirt_dtype dtype, int64_t at, uint32_t *to) {
+template <int N>
+static inline __device__ void mirt__cu_fetch_words(const void *from, mirt_dtype dtype, int64_t at, uint32_t *to) {
     const int size = mirt__cu_is_half(dtype) ? 2 : dtype == MIRT_UINT8 || dtype == MIRT_BOOL ? 1 : 4;
     if (N == 1) {
         if (size == 4) to[0] = static_cast<const uint32_t *>(from)[at];
-        else to[0] = size == 2 ? (uint32_t)static_cast<const uint16_t *>(from)[at] : (uint32_t)static_cast<const uint8_t *>(from)[at];
+        else
+            to[0] = size == 2 ? (uint32_t) static_cast<const uint16_t *>(from)[at]
+                              : (uint32_t) static_cast<const uint8_t *>(from)[at];
     } else if (size == 4) {
 #pragma unroll
         for (int i = 0; i < N; i += 4) {
@@ -2654,11 +2861,15 @@ template <int N> static inline __device__ void mirt__cu_fetch_words(const void *
             for (int j = 0; j < 4; j++) to[(i + j) % N] = v.word[j];
         }
     } else if (size == 2) {
-        const mirt__cu_bytes<N == 8 ? 16 : 8> v = mirt__cu_load_bytes<N == 8 ? 16 : 8>(static_cast<const uint16_t *>(from) + at);
+        const mirt__cu_bytes<N == 8 ? 16 : 8> v = mirt__cu_load_bytes < N == 8
+                                                      ? 16
+                                                      : 8 > (static_cast<const uint16_t *>(from) + at);
 #pragma unroll
         for (int j = 0; j < (N == 8 ? 4 : 2); j++) to[j % N] = v.word[j];
     } else {
-        const mirt__cu_bytes<N == 8 ? 8 : 4> v = mirt__cu_load_bytes<N == 8 ? 8 : 4>(static_cast<const uint8_t *>(from) + at);
+        const mirt__cu_bytes<N == 8 ? 8 : 4> v = mirt__cu_load_bytes < N == 8
+                                                     ? 8
+                                                     : 4 > (static_cast<const uint8_t *>(from) + at);
 #pragma unroll
         for (int j = 0; j < (N == 8 ? 2 : 1); j++) to[j % N] = v.word[j];
     }
@@ -2666,7 +2877,8 @@ template <int N> static inline __device__ void mirt__cu_fetch_words(const void *
 template <bool FLOAT16, int N> static inline __device__ void mirt__cu_make_halves(const uint32_t *words, float *to) {
     float none;
 #pragma unroll
-    for (int i = 0; i < N; i += 2) mirt__cu_from_word<FLOAT16>(words[i / 2], &to[i], i + 1 < N ? &to[(i + 1) % N] : &none);
+    for (int i = 0; i < N; i += 2)
+        mirt__cu_from_word<FLOAT16>(words[i / 2], &to[i], i + 1 < N ? &to[(i + 1) % N] : &none);
 }
 template <int N> static inline __device__ void mirt__cu_make_words(const uint32_t *words, mirt_dtype dtype, float *to) {
     if ((int)dtype == MIRT__BFLOAT16) {
@@ -2685,14 +2897,15 @@ template <int N> static inline __device__ void mirt__cu_make_words(const uint32_
     }
 }
 /* Elements [at, at + N) of a pixel. N is 1, or 4 or 8 and at most the reader's width. */
-template <int KIND, int N> static inline __device__ void mirt__cu_fetch(const mirt__cu_reader &r, int64_t at, mirt__cu_raw<N> &raw) {
+template <int KIND, int N>
+static inline __device__ void mirt__cu_fetch(const mirt__cu_reader &r, int64_t at, mirt__cu_raw<N> &raw) {
     mirt__cu_fetch_words<N>(r.data, r.dtype, at, raw.x);
     if (MIRT__CU_KIND(KIND, r) & MIRT__CU_READ_BACK) mirt__cu_fetch_words<N>(r.z, r.dtype, at, raw.z);
 }
 /* What they are: channels [j, j + N) of a pixel, whose gates are at gate[gates + j]; c has those columns. */
 template <int KIND, int N>
-static inline __device__ void mirt__cu_make(const mirt__cu_reader &r, const mirt__cu_columns<N> &c, const mirt__cu_raw<N> &raw, int64_t gates, int64_t j,
-                                            float *to) {
+static inline __device__ void mirt__cu_make(const mirt__cu_reader &r, const mirt__cu_columns<N> &c,
+                                            const mirt__cu_raw<N> &raw, int64_t gates, int64_t j, float *to) {
     const int kind = MIRT__CU_KIND(KIND, r);
     mirt__cu_make_words<N>(raw.x, r.dtype, to);
     if (kind & MIRT__CU_READ_BACK) {
@@ -2705,7 +2918,8 @@ static inline __device__ void mirt__cu_make(const mirt__cu_reader &r, const mirt
         }
         mirt__cu_times_slope_n<N>(r.norm.activation, to, u);
 #pragma unroll
-        for (int i = 0; i < N; i++) to[i] = __fmul_rn(__fsub_rn(__fsub_rn(to[i], c.less[i]), __fmul_rn(z[i], c.part[i])), c.factor[i]);
+        for (int i = 0; i < N; i++)
+            to[i] = __fmul_rn(__fsub_rn(__fsub_rn(to[i], c.less[i]), __fmul_rn(z[i], c.part[i])), c.factor[i]);
     } else if (kind & MIRT__CU_READ_NORM) {
 #pragma unroll
         for (int i = 0; i < N; i++) to[i] = mirt__cu_normed(to[i], c.mean[i], c.factor[i], c.offset[i]);
@@ -2723,7 +2937,8 @@ static inline __device__ void mirt__cu_make(const mirt__cu_reader &r, const mirt
 }
 /* Both at once. */
 template <int KIND, int N>
-static inline __device__ void mirt__cu_read(const mirt__cu_reader &r, const mirt__cu_columns<N> &c, int64_t at, int64_t gates, int64_t j, float *to) {
+static inline __device__ void mirt__cu_read(const mirt__cu_reader &r, const mirt__cu_columns<N> &c, int64_t at,
+                                            int64_t gates, int64_t j, float *to) {
     mirt__cu_raw<N> raw;
     mirt__cu_fetch<KIND, N>(r, at, raw);
     mirt__cu_make<KIND, N>(r, c, raw, gates, j, to);
@@ -2748,8 +2963,9 @@ static inline __device__ float mirt__cu_read_one(const mirt__cu_reader &r, int64
 
 #ifndef MIRT__CUDA_EPILOGUE_CUH
 #define MIRT__CUDA_EPILOGUE_CUH
-/* What happens to outputs before they are stored (mirt__epilogue), and the sums of their columns: each thread adds up what it
-   stores, a block combines its threads' and leaves them as a chunk, a small kernel adds up chunks in ascending order, in double. */
+/* What happens to outputs before they are stored (mirt__epilogue), and the sums of their columns: each thread adds up
+   what it stores, a block combines its threads' and leaves them as a chunk, a small kernel adds up chunks in ascending
+   order, in double. */
 
 typedef struct mirt__cu_epilogue {
     void *y;
@@ -2779,8 +2995,9 @@ static mirt__cu_epilogue mirt__cu_epilogue_of(const mirt__epilogue *e, void *y, 
     d.slope_x = e->slope ? e->slope_x : NULL;
     d.sums = e->sums;
     d.width = columns % 8 == 0 ? 8 : columns % 4 == 0 ? 4 : 1;
-    while (d.width > 1 && !(mirt__cu_aligned_for(y, dtype, d.width) && mirt__cu_aligned_for(d.add, dtype, d.width) &&
-                            mirt__cu_aligned_for(d.mask, dtype, d.width) && mirt__cu_aligned_for(d.slope_x, dtype, d.width))) {
+    while (d.width > 1 &&
+           !(mirt__cu_aligned_for(y, dtype, d.width) && mirt__cu_aligned_for(d.add, dtype, d.width) &&
+             mirt__cu_aligned_for(d.mask, dtype, d.width) && mirt__cu_aligned_for(d.slope_x, dtype, d.width))) {
         d.width = d.width == 8 ? 4 : 1;
     }
     return d;
@@ -2792,7 +3009,8 @@ template <int N> struct mirt__cu_finish_columns {
 };
 /* Columns [j, j + n), n <= N. */
 template <int N>
-static inline __device__ void mirt__cu_finish_columns_of(const mirt__cu_epilogue &e, int64_t j, int n, mirt__cu_finish_columns<N> &c) {
+static inline __device__ void mirt__cu_finish_columns_of(const mirt__cu_epilogue &e, int64_t j, int n,
+                                                         mirt__cu_finish_columns<N> &c) {
 #pragma unroll
     for (int i = 0; i < N; i++) {
         if (i >= n) break;
@@ -2814,7 +3032,9 @@ static inline __device__ void mirt__cu_finish_columns_of(const mirt__cu_epilogue
 template <int N> struct mirt__cu_finish_raw {
     uint32_t add[N], mask[N], z[N];
 };
-template <int N> static inline __device__ void mirt__cu_finish_words(const mirt__cu_epilogue &e, const void *from, int64_t at, int n, uint32_t *to) {
+template <int N>
+static inline __device__ void mirt__cu_finish_words(const mirt__cu_epilogue &e, const void *from, int64_t at, int n,
+                                                    uint32_t *to) {
     if (n == N && N <= e.width) {
         if (mirt__cu_is_half(e.dtype)) mirt__cu_fetch_words<N>(from, (mirt_dtype)MIRT__BFLOAT16, at, to);
         else mirt__cu_fetch_words<N>(from, MIRT_FLOAT32, at, to);
@@ -2823,7 +3043,9 @@ template <int N> static inline __device__ void mirt__cu_finish_words(const mirt_
 #pragma unroll
     for (int i = 0; i < N; i++) to[i] = i < n ? __float_as_uint(mirt__cu_load(from, e.dtype, at + i)) : 0;
 }
-template <int N> static inline __device__ void mirt__cu_finish_floats(const mirt__cu_epilogue &e, int n, const uint32_t *words, float *to) {
+template <int N>
+static inline __device__ void mirt__cu_finish_floats(const mirt__cu_epilogue &e, int n, const uint32_t *words,
+                                                     float *to) {
     if (n == N && N <= e.width && mirt__cu_is_half(e.dtype)) {
         if ((int)e.dtype == MIRT__FLOAT16) mirt__cu_make_halves<true, N>(words, to);
         else mirt__cu_make_halves<false, N>(words, to);
@@ -2832,15 +3054,17 @@ template <int N> static inline __device__ void mirt__cu_finish_floats(const mirt
 #pragma unroll
     for (int i = 0; i < N; i++) to[i] = __uint_as_float(words[i]);
 }
-template <int N> static inline __device__ void mirt__cu_finish_fetch(const mirt__cu_epilogue &e, int64_t at, int n, mirt__cu_finish_raw<N> &raw) {
+template <int N>
+static inline __device__ void mirt__cu_finish_fetch(const mirt__cu_epilogue &e, int64_t at, int n,
+                                                    mirt__cu_finish_raw<N> &raw) {
     if (e.add) mirt__cu_finish_words<N>(e, e.add, at, n, raw.add);
     if (e.mask) mirt__cu_finish_words<N>(e, e.mask, at, n, raw.mask);
     if (e.slope.mean) mirt__cu_finish_words<N>(e, e.slope_x, at, n, raw.z);
 }
 /* x, n columns, becomes what is to be stored. z takes slope_x, where there is a slope. */
 template <int N>
-static inline __device__ void mirt__cu_finish_with(const mirt__cu_epilogue &e, const mirt__cu_finish_columns<N> &c, const mirt__cu_finish_raw<N> &raw, int n,
-                                                   float *x, float *z) {
+static inline __device__ void mirt__cu_finish_with(const mirt__cu_epilogue &e, const mirt__cu_finish_columns<N> &c,
+                                                   const mirt__cu_finish_raw<N> &raw, int n, float *x, float *z) {
     float other[N];
     if (e.bias) {
 #pragma unroll
@@ -2864,18 +3088,21 @@ static inline __device__ void mirt__cu_finish_with(const mirt__cu_epilogue &e, c
     if (e.slope.mean) {
         mirt__cu_finish_floats<N>(e, n, raw.z, z);
 #pragma unroll
-        for (int i = 0; i < N; i++) other[i] = mirt__cu_normed(z[i], c.slope_mean[i], c.slope_factor[i], c.slope_offset[i]);
+        for (int i = 0; i < N; i++)
+            other[i] = mirt__cu_normed(z[i], c.slope_mean[i], c.slope_factor[i], c.slope_offset[i]);
         mirt__cu_times_slope_n<N>(e.slope.activation, x, other);
     }
 }
 /* Both at once; the first column is element `at` of y. */
 template <int N>
-static inline __device__ void mirt__cu_finish(const mirt__cu_epilogue &e, const mirt__cu_finish_columns<N> &c, int64_t at, int n, float *x, float *z) {
+static inline __device__ void mirt__cu_finish(const mirt__cu_epilogue &e, const mirt__cu_finish_columns<N> &c,
+                                              int64_t at, int n, float *x, float *z) {
     mirt__cu_finish_raw<N> raw;
     mirt__cu_finish_fetch<N>(e, at, n, raw);
     mirt__cu_finish_with<N>(e, c, raw, n, x, z);
 }
-template <int N> static inline __device__ void mirt__cu_finish_store(const mirt__cu_epilogue &e, int64_t at, int n, const float *x) {
+template <int N>
+static inline __device__ void mirt__cu_finish_store(const mirt__cu_epilogue &e, int64_t at, int n, const float *x) {
     if (n == N && N <= e.width) {
         mirt__cu_store_as<N>(e.y, e.dtype, at, x);
         return;
@@ -2888,7 +3115,8 @@ template <int N> static inline __device__ void mirt__cu_finish_store(const mirt_
 
 /* ---- Sums of columns. */
 
-/* What a thread has seen of N columns. Moments are of what lies above the first number; of gradients: dy and dy * (slope_x - mean). */
+/* What a thread has seen of N columns. Moments are of what lies above the first number; of gradients: dy and dy *
+   (slope_x - mean). */
 template <int N> struct mirt__cu_sums {
     float count, shift[N], first[N], second[N];
 };
@@ -2898,8 +3126,8 @@ template <int N> static inline __device__ void mirt__cu_sums_begin(mirt__cu_sums
     for (int i = 0; i < N; i++) s.shift[i] = s.first[i] = s.second[i] = 0;
 }
 template <int N>
-static inline __device__ void mirt__cu_sums_add(const mirt__cu_epilogue &e, const mirt__cu_finish_columns<N> &c, mirt__cu_sums<N> &s, const float *x,
-                                                const float *z) {
+static inline __device__ void mirt__cu_sums_add(const mirt__cu_epilogue &e, const mirt__cu_finish_columns<N> &c,
+                                                mirt__cu_sums<N> &s, const float *x, const float *z) {
     if (e.sums == MIRT__SUMS_NONE) return;
     if (e.sums == MIRT__SUMS_MOMENTS) {
 #pragma unroll
@@ -2919,8 +3147,8 @@ static inline __device__ void mirt__cu_sums_add(const mirt__cu_epilogue &e, cons
     s.count += 1;
 }
 
-/* Where chunks' sums lie: of chunk i, `columns` first sums, second sums and, of moments, what those are above of; and how many numbers.
-   Room of mirt__cu_sums_bytes. */
+/* Where chunks' sums lie: of chunk i, `columns` first sums, second sums and, of moments, what those are above of; and
+   how many numbers. Room of mirt__cu_sums_bytes. */
 typedef struct mirt__cu_chunks {
     float *part, *count;
     double *group;
@@ -2952,11 +3180,14 @@ static mirt__cu_chunks mirt__cu_chunks_of(void *room, mirt__column_sums sums, in
 
 /* Floats of shared memory for mirt__cu_sums_leave. */
 static inline __host__ __device__ int mirt__cu_sums_floats(int lanes, int columns) { return lanes * (3 * columns + 1); }
-/* All threads of a block call: thread `across` + `lane` * (columns / N) has the sums of columns [across * N, ...) of the block's `columns`, of
-   which `n` exist; they become chunk `chunk`'s from column `first` on. `counts`: this block is the one to say how many numbers. */
+/* All threads of a block call: thread `across` + `lane` * (columns / N) has the sums of columns [across * N, ...) of
+   the block's `columns`, of which `n` exist; they become chunk `chunk`'s from column `first` on. `counts`: this block
+   is the one to say how many numbers. */
 template <int N>
-static inline __device__ void mirt__cu_sums_leave(const mirt__cu_epilogue &e, const mirt__cu_chunks &to, const mirt__cu_sums<N> &s, int across, int lane,
-                                                  int lanes, int columns, int n, int64_t chunk, int64_t first, bool counts, float *shared) {
+static inline __device__ void mirt__cu_sums_leave(const mirt__cu_epilogue &e, const mirt__cu_chunks &to,
+                                                  const mirt__cu_sums<N> &s, int across, int lane, int lanes,
+                                                  int columns, int n, int64_t chunk, int64_t first, bool counts,
+                                                  float *shared) {
     float *count = shared + lanes * 3 * columns;
     const bool moments = e.sums == MIRT__SUMS_MOMENTS;
     if (e.sums == MIRT__SUMS_NONE) return;
@@ -2976,7 +3207,8 @@ static inline __device__ void mirt__cu_sums_leave(const mirt__cu_epilogue &e, co
     for (int j = thread; j < n; j += threads) {
         float a = 0, b = 0, shift = 0, all = 0;
         for (int i = 0; i < lanes; i++) {
-            const float more = count[i], x = shared[3 * i * columns + j], y = shared[(3 * i + 1) * columns + j], z = shared[(3 * i + 2) * columns + j];
+            const float more = count[i], x = shared[3 * i * columns + j], y = shared[(3 * i + 1) * columns + j],
+                        z = shared[(3 * i + 2) * columns + j];
             if (more == 0) continue;
             if (all == 0) shift = z;
             if (moments) { /* all are brought above the same number, which is one of them */
@@ -3045,7 +3277,8 @@ mirt__cu_sums_kernel(mirt__cu_epilogue e, mirt__cu_chunks from, float *out0, flo
         out1[j] = (float)(b / sqrt((double)e.slope.variance[j] + (double)e.slope.epsilon));
     }
 }
-static __global__ void __launch_bounds__(128) mirt__cu_sums_groups_kernel(mirt__cu_epilogue e, mirt__cu_chunks from, int64_t groups, float *out0, float *out1) {
+static __global__ void __launch_bounds__(128)
+    mirt__cu_sums_groups_kernel(mirt__cu_epilogue e, mirt__cu_chunks from, int64_t groups, float *out0, float *out1) {
     const int64_t j = (int64_t)blockIdx.x * 128 + threadIdx.x;
     if (j >= from.columns) return;
     double all = 0, a = 0, b = 0;
@@ -3065,7 +3298,8 @@ static __global__ void __launch_bounds__(128) mirt__cu_sums_groups_kernel(mirt__
     }
 }
 /* Means of images, each of which has `each` chunks of sums and `pixels` pixels. */
-static __global__ void __launch_bounds__(128) mirt__cu_sums_images_kernel(mirt__cu_chunks from, int64_t each, double pixels, int64_t images, float *out) {
+static __global__ void __launch_bounds__(128)
+    mirt__cu_sums_images_kernel(mirt__cu_chunks from, int64_t each, double pixels, int64_t images, float *out) {
     const int64_t at = (int64_t)blockIdx.x * 128 + threadIdx.x;
     if (at >= images * from.columns) return;
     const int64_t image = at / from.columns, j = at - image * from.columns;
@@ -3074,10 +3308,10 @@ static __global__ void __launch_bounds__(128) mirt__cu_sums_images_kernel(mirt__
     out[at] = (float)(sum / pixels);
 }
 
-/* The chunks' sums as the epilogue's; chunk 0 has numbers, unless there is none: zeros. Of images: each has as many chunks, `pixels` numbers a
-   column. */
-static void mirt__cu_sums_finish(mirt__cu *cu, const mirt__cu_epilogue *epilogue, const mirt__cu_chunks *chunks, mirt__real *const *sum, int64_t images,
-                                 int64_t pixels) {
+/* The chunks' sums as the epilogue's; chunk 0 has numbers, unless there is none: zeros. Of images: each has as many
+   chunks, `pixels` numbers a column. */
+static void mirt__cu_sums_finish(mirt__cu *cu, const mirt__cu_epilogue *epilogue, const mirt__cu_chunks *chunks,
+                                 mirt__real *const *sum, int64_t images, int64_t pixels) {
     const mirt__cu_epilogue e = *epilogue;
     const mirt__cu_chunks from = *chunks;
     float *out0 = sum[0], *out1 = sum[1];
@@ -3085,13 +3319,16 @@ static void mirt__cu_sums_finish(mirt__cu *cu, const mirt__cu_epilogue *epilogue
     if (e.sums == MIRT__SUMS_IMAGES) {
         if (images < 1 || from.chunks < 1) return;
         const int64_t each = from.chunks / images;
-        MIRT_LAUNCH(cu, mirt__cu_sums_images_kernel, (unsigned)mirt__cu_ceil(images * from.columns, 128), 128, 0, from, each, (double)pixels, images, out0);
+        MIRT_LAUNCH(cu, mirt__cu_sums_images_kernel, (unsigned)mirt__cu_ceil(images * from.columns, 128), 128, 0, from,
+                    each, (double)pixels, images, out0);
         return;
     }
     const int64_t groups = from.chunks > MIRT__CU_SUM_GROUP ? mirt__cu_ceil(from.chunks, MIRT__CU_SUM_GROUP) : 1;
     const dim3 grid((unsigned)mirt__cu_ceil(from.columns, 32), (unsigned)groups), block(32, MIRT__CU_SUM_LANES);
     MIRT_LAUNCH(cu, mirt__cu_sums_kernel, grid, block, 0, e, from, out0, out1);
-    if (groups > 1) MIRT_LAUNCH(cu, mirt__cu_sums_groups_kernel, (unsigned)mirt__cu_ceil(from.columns, 128), 128, 0, e, from, groups, out0, out1);
+    if (groups > 1)
+        MIRT_LAUNCH(cu, mirt__cu_sums_groups_kernel, (unsigned)mirt__cu_ceil(from.columns, 128), 128, 0, e, from,
+                    groups, out0, out1);
 }
 
 #endif
@@ -3102,7 +3339,8 @@ static void mirt__cu_sums_finish(mirt__cu *cu, const mirt__cu_epilogue *epilogue
 #define MIRT__CUDA_LAYOUT_CUH
 /* Kernels whose threads keep their columns (channels): N neighbouring ones each, loaded and stored at once. */
 
-/* A block of across * down threads: thread t has vector t % across of the block's columns, and every down-th of its rows. */
+/* A block of across * down threads: thread t has vector t % across of the block's columns, and every down-th of its
+   rows. */
 typedef struct mirt__cu_layout {
     int across, down;
     unsigned blocks; /* side by side, for all columns */
@@ -3116,24 +3354,33 @@ static inline mirt__cu_layout mirt__cu_layout_of(int64_t vectors, int most, int 
 }
 
 /* What the compiler knows of the dtypes of a kernel's tensors. */
-typedef enum mirt__cu_dtypes { MIRT__CU_FLOATS, MIRT__CU_HALVES /* bfloat16 */, MIRT__CU_FLOAT16S, MIRT__CU_EITHER } mirt__cu_dtypes;
+typedef enum mirt__cu_dtypes {
+    MIRT__CU_FLOATS, MIRT__CU_HALVES /* bfloat16 */, MIRT__CU_FLOAT16S, MIRT__CU_EITHER
+} mirt__cu_dtypes;
 static inline mirt__cu_dtypes mirt__cu_dtypes_of(mirt_dtype dtype) {
-    return (int)dtype == MIRT__FLOAT16 ? MIRT__CU_FLOAT16S : (int)dtype == MIRT__BFLOAT16 ? MIRT__CU_HALVES : MIRT__CU_FLOATS;
+    return (int)dtype == MIRT__FLOAT16    ? MIRT__CU_FLOAT16S
+           : (int)dtype == MIRT__BFLOAT16 ? MIRT__CU_HALVES
+                                          : MIRT__CU_FLOATS;
 }
 #define MIRT__CU_ARE(dtypes, one) (DTYPES == dtypes || (DTYPES == MIRT__CU_EITHER && (int)dtype == one))
-template <int DTYPES, int N> static inline __device__ void mirt__cu_get(const void *x, mirt_dtype dtype, int64_t at, float *to) {
+template <int DTYPES, int N>
+static inline __device__ void mirt__cu_get(const void *x, mirt_dtype dtype, int64_t at, float *to) {
     if (MIRT__CU_ARE(MIRT__CU_HALVES, MIRT__BFLOAT16)) mirt__cu_load_n<N>(static_cast<const uint16_t *>(x) + at, to);
-    else if (MIRT__CU_ARE(MIRT__CU_FLOAT16S, MIRT__FLOAT16)) mirt__cu_load_n<N>(static_cast<const mirt__cu_f16 *>(x) + at, to);
+    else if (MIRT__CU_ARE(MIRT__CU_FLOAT16S, MIRT__FLOAT16))
+        mirt__cu_load_n<N>(static_cast<const mirt__cu_f16 *>(x) + at, to);
     else mirt__cu_load_n<N>(static_cast<const float *>(x) + at, to);
 }
-template <int DTYPES, int N> static inline __device__ void mirt__cu_put(void *y, mirt_dtype dtype, int64_t at, const float *from) {
+template <int DTYPES, int N>
+static inline __device__ void mirt__cu_put(void *y, mirt_dtype dtype, int64_t at, const float *from) {
     if (MIRT__CU_ARE(MIRT__CU_HALVES, MIRT__BFLOAT16)) mirt__cu_store_n<N>(static_cast<uint16_t *>(y) + at, from);
-    else if (MIRT__CU_ARE(MIRT__CU_FLOAT16S, MIRT__FLOAT16)) mirt__cu_store_n<N>(static_cast<mirt__cu_f16 *>(y) + at, from);
+    else if (MIRT__CU_ARE(MIRT__CU_FLOAT16S, MIRT__FLOAT16))
+        mirt__cu_store_n<N>(static_cast<mirt__cu_f16 *>(y) + at, from);
     else mirt__cu_store_n<N>(static_cast<float *>(y) + at, from);
 }
 #undef MIRT__CU_ARE
 
-/* Sums of `count` numbers of each thread over the rows of threads of a block, by a tree: row 0 gets them. `room`: count floats for each thread. */
+/* Sums of `count` numbers of each thread over the rows of threads of a block, by a tree: row 0 gets them. `room`: count
+   floats for each thread. */
 static inline __device__ void mirt__cu_down_sum(float *x, int count, int across, int down, float *room) {
     const int t = (int)threadIdx.x, all = across * down, row = t / across;
     for (int i = 0; i < count; i++) room[i * all + t] = x[i];
@@ -3175,12 +3422,15 @@ typedef struct mirt__cu_norm_call {
 template <int N> struct mirt__cu_norm_column {
     float mean[N], factor[N], offset[N];
 };
-template <int N> static inline __device__ void mirt__cu_norm_columns(const mirt__cu_norm_call &a, int64_t column, mirt__cu_norm_column<N> *k) {
+template <int N>
+static inline __device__ void mirt__cu_norm_columns(const mirt__cu_norm_call &a, int64_t column,
+                                                    mirt__cu_norm_column<N> *k) {
 #pragma unroll
     for (int v = 0; v < N; v++) {
         k->mean[v] = a.by_row ? 0.0f : a.mean[column + v];
         k->factor[v] = a.gamma ? a.gamma[column + v] : 1.0f;
-        if (!a.by_row) k->factor[v] = __fmul_rn(k->factor[v], mirt__cu_norm_inverse_of(a.variance[column + v], a.epsilon));
+        if (!a.by_row)
+            k->factor[v] = __fmul_rn(k->factor[v], mirt__cu_norm_inverse_of(a.variance[column + v], a.epsilon));
         k->offset[v] = a.beta ? a.beta[column + v] : 0.0f;
     }
 }
@@ -3204,7 +3454,8 @@ template <int DTYPES, int N> static __global__ __launch_bounds__(256) void mirt_
         for (int i = 0; i < 2; i++) {
             if (row + i * step >= a.rows) break;
             if (a.by_row) {
-                const float mean = a.mean[row + i * step], inverse = mirt__cu_norm_inverse_of(a.variance[row + i * step], a.epsilon);
+                const float mean = a.mean[row + i * step],
+                            inverse = mirt__cu_norm_inverse_of(a.variance[row + i * step], a.epsilon);
 #pragma unroll
                 for (int v = 0; v < N; v++) x[i][v] = __fmul_rn(x[i][v] - mean, inverse);
             }
@@ -3232,7 +3483,9 @@ template <int DTYPES, int N> static __global__ __launch_bounds__(256) void mirt_
 #pragma unroll
     for (int v = 0; v < N; v++) {
         less[v] = a.sum[0] ? (float)((double)a.sum[0][column + v] * share) : 0.0f;
-        part[v] = a.sum[0] ? (float)((double)a.sum[1][column + v] * share) * mirt__cu_norm_inverse_of(a.variance[column + v], a.epsilon) : 0.0f;
+        part[v] = a.sum[0] ? (float)((double)a.sum[1][column + v] * share) *
+                                 mirt__cu_norm_inverse_of(a.variance[column + v], a.epsilon)
+                           : 0.0f;
     }
     for (int64_t row = (int64_t)blockIdx.x * a.down + (int)threadIdx.x / a.across; row < a.rows; row += 2 * step) {
         float x[2][N], g[2][N];
@@ -3261,10 +3514,13 @@ template <int DTYPES, int N> static __global__ __launch_bounds__(256) void mirt_
 
 /* >>sums of columns */
 
-typedef enum mirt__cu_norm_sum { MIRT__CU_NORM_MOMENTS, MIRT__CU_NORM_GRADIENT, MIRT__CU_NORM_GRADIENT_BY_ROW } mirt__cu_norm_sum;
+typedef enum mirt__cu_norm_sum {
+    MIRT__CU_NORM_MOMENTS, MIRT__CU_NORM_GRADIENT, MIRT__CU_NORM_GRADIENT_BY_ROW
+} mirt__cu_norm_sum;
 
 /* Of the chunk of rows blockIdx.x. Moments: its first row, and the sums of what differs from it and of its squares. */
-template <int DTYPES, int N, int SUM> static __global__ __launch_bounds__(256) void mirt__cu_norm_sums(mirt__cu_norm_call a) {
+template <int DTYPES, int N, int SUM>
+static __global__ __launch_bounds__(256) void mirt__cu_norm_sums(mirt__cu_norm_call a) {
     MIRT_DYNAMIC_SHARED(float, room);
     const int lane = (int)threadIdx.x % a.across;
     const int64_t column = ((int64_t)blockIdx.y * a.across + lane) * N, first = (int64_t)blockIdx.x * a.chunk;
@@ -3282,7 +3538,8 @@ template <int DTYPES, int N, int SUM> static __global__ __launch_bounds__(256) v
         for (int i = 0; i < 2; i++) {
             if (row + i * a.down >= end) break;
             mirt__cu_get<DTYPES, N>(a.x, a.x_dtype, (row + i * a.down) * a.n + column, x[i]);
-            if (SUM != MIRT__CU_NORM_MOMENTS) mirt__cu_get<DTYPES, N>(a.dy, a.dy_dtype, (row + i * a.down) * a.n + column, g[i]);
+            if (SUM != MIRT__CU_NORM_MOMENTS)
+                mirt__cu_get<DTYPES, N>(a.dy, a.dy_dtype, (row + i * a.down) * a.n + column, g[i]);
         }
 #pragma unroll
         for (int i = 0; i < 2; i++) {
@@ -3297,11 +3554,14 @@ template <int DTYPES, int N, int SUM> static __global__ __launch_bounds__(256) v
                 continue;
             }
             const float mean = SUM == MIRT__CU_NORM_GRADIENT_BY_ROW ? a.mean[row + i * a.down] : 0.0f;
-            const float inverse = SUM == MIRT__CU_NORM_GRADIENT_BY_ROW ? mirt__cu_norm_inverse_of(a.variance[row + i * a.down], a.epsilon) : 0.0f;
+            const float inverse = SUM == MIRT__CU_NORM_GRADIENT_BY_ROW
+                                      ? mirt__cu_norm_inverse_of(a.variance[row + i * a.down], a.epsilon)
+                                      : 0.0f;
             float u[N];
 #pragma unroll
             for (int v = 0; v < N; v++) {
-                x[i][v] = SUM == MIRT__CU_NORM_GRADIENT_BY_ROW ? __fmul_rn(x[i][v] - mean, inverse) : x[i][v] - k.mean[v];
+                x[i][v] = SUM == MIRT__CU_NORM_GRADIENT_BY_ROW ? __fmul_rn(x[i][v] - mean, inverse)
+                                                               : x[i][v] - k.mean[v];
                 u[v] = __fadd_rn(__fmul_rn(x[i][v], k.factor[v]), k.offset[v]);
             }
             mirt__cu_times_slope_n<N>(a.activation, g[i], u);
@@ -3343,7 +3603,9 @@ static inline __device__ double mirt__cu_finish_sum(double x, double *room) {
 }
 
 /* All chunks' sums in double: the mean first, then what the chunks' squares are about it, all of one sign. */
-template <int SUM> static __global__ __launch_bounds__(MIRT__CU_FINISH_COLUMNS *MIRT__CU_FINISH_MOST) void mirt__cu_norm_finish(mirt__cu_norm_call a, int64_t chunks) {
+template <int SUM>
+static __global__ __launch_bounds__(MIRT__CU_FINISH_COLUMNS *MIRT__CU_FINISH_MOST) void mirt__cu_norm_finish(
+    mirt__cu_norm_call a, int64_t chunks) {
     MIRT_SHARED(double, room, MIRT__CU_FINISH_COLUMNS * MIRT__CU_FINISH_MOST);
     const int64_t column = (int64_t)blockIdx.x * MIRT__CU_FINISH_COLUMNS + (int)threadIdx.x % MIRT__CU_FINISH_COLUMNS;
     const int64_t first = (int)threadIdx.x / MIRT__CU_FINISH_COLUMNS, step = (int)blockDim.x / MIRT__CU_FINISH_COLUMNS;
@@ -3361,8 +3623,10 @@ template <int SUM> static __global__ __launch_bounds__(MIRT__CU_FINISH_COLUMNS *
         const double share = 1 / (double)a.chunk;
         for (int64_t chunk = first; live && chunk < chunks; chunk += step) {
             const int64_t left = a.rows - chunk * a.chunk, rows = left < a.chunk ? left : a.chunk;
-            const double sum = (double)part[chunk * wide + a.n], average = rows < a.chunk ? sum / (double)rows : sum * share;
-            const double away = (double)part[chunk * wide] - one + average, squares = (double)part[chunk * wide + 2 * a.n] - average * sum;
+            const double sum = (double)part[chunk * wide + a.n],
+                         average = rows < a.chunk ? sum / (double)rows : sum * share;
+            const double away = (double)part[chunk * wide] - one + average,
+                         squares = (double)part[chunk * wide + 2 * a.n] - average * sum;
             two += (squares < 0 ? 0 : squares) + away * away * (double)rows;
         }
         two = mirt__cu_finish_sum(two, room);
@@ -3407,7 +3671,8 @@ template <int N> static __global__ void mirt__cu_norm_row_stats(mirt__cu_norm_ca
                 squares = fmaf(away[v], away[v], squares);
             }
         }
-        const double rest = mirt__cu_block_sum((double)sum, room) / (double)a.n, all = mirt__cu_block_sum((double)squares, room) / (double)a.n - rest * rest;
+        const double rest = mirt__cu_block_sum((double)sum, room) / (double)a.n,
+                     all = mirt__cu_block_sum((double)squares, room) / (double)a.n - rest * rest;
         if (threadIdx.x > 0) continue;
         a.out[0][row] = a.n > 0 ? (float)((double)middle + rest) : 0.0f;
         a.out[1][row] = a.n > 0 && all > 0 ? (float)all : 0.0f;
@@ -3415,7 +3680,9 @@ template <int N> static __global__ void mirt__cu_norm_row_stats(mirt__cu_norm_ca
 }
 
 /* dhat, and hat in place of x. */
-template <int N> static inline __device__ void mirt__cu_norm_row_read(const mirt__cu_norm_call &a, int64_t at, int64_t column, float mean, float inverse, float *hat, float *g) {
+template <int N>
+static inline __device__ void mirt__cu_norm_row_read(const mirt__cu_norm_call &a, int64_t at, int64_t column,
+                                                     float mean, float inverse, float *hat, float *g) {
     float u[N], gamma[N];
     mirt__cu_load_n<N>(static_cast<const float *>(a.x) + at, hat);
     mirt__cu_load_n<N>(static_cast<const float *>(a.dy) + at, g);
@@ -3423,7 +3690,8 @@ template <int N> static inline __device__ void mirt__cu_norm_row_read(const mirt
     for (int v = 0; v < N; v++) {
         hat[v] = __fmul_rn(hat[v] - mean, inverse);
         gamma[v] = a.gamma ? a.gamma[column + v] : 1.0f;
-        u[v] = __fadd_rn(__fmul_rn(hat[v], gamma[v]), a.beta && a.activation != MIRT_LINEAR ? a.beta[column + v] : 0.0f);
+        u[v] = __fadd_rn(__fmul_rn(hat[v], gamma[v]),
+                         a.beta && a.activation != MIRT_LINEAR ? a.beta[column + v] : 0.0f);
     }
     mirt__cu_times_slope_n<N>(a.activation, g, u);
 #pragma unroll
@@ -3442,7 +3710,8 @@ template <int N> static __global__ void mirt__cu_norm_row_back(mirt__cu_norm_cal
                 product = fmaf(g[v], hat[v], product);
             }
         }
-        const float less = (float)(mirt__cu_block_sum((double)sum, room) / (double)a.n), part = (float)(mirt__cu_block_sum((double)product, room) / (double)a.n);
+        const float less = (float)(mirt__cu_block_sum((double)sum, room) / (double)a.n),
+                    part = (float)(mirt__cu_block_sum((double)product, room) / (double)a.n);
         for (int64_t j = (int64_t)threadIdx.x * N; j < a.n; j += (int64_t)blockDim.x * N) {
             mirt__cu_norm_row_read<N>(a, row * a.n + j, j, mean, inverse, hat, g);
 #pragma unroll
@@ -3503,8 +3772,10 @@ static int mirt__cu_norm_vector(const mirt__cu_norm_call *a, bool x, bool dy, bo
 #define MIRT__CU_NORM_LAUNCH_SUMS(sum, dtypes, ...) \
     do { \
         if ((dtypes) == MIRT__CU_FLOATS) MIRT_LAUNCH(cu, (mirt__cu_norm_sums<MIRT__CU_FLOATS, 4, sum>), __VA_ARGS__); \
-        else if ((dtypes) == MIRT__CU_HALVES) MIRT_LAUNCH(cu, (mirt__cu_norm_sums<MIRT__CU_HALVES, 8, sum>), __VA_ARGS__); \
-        else if ((dtypes) == MIRT__CU_FLOAT16S) MIRT_LAUNCH(cu, (mirt__cu_norm_sums<MIRT__CU_FLOAT16S, 8, sum>), __VA_ARGS__); \
+        else if ((dtypes) == MIRT__CU_HALVES) \
+            MIRT_LAUNCH(cu, (mirt__cu_norm_sums<MIRT__CU_HALVES, 8, sum>), __VA_ARGS__); \
+        else if ((dtypes) == MIRT__CU_FLOAT16S) \
+            MIRT_LAUNCH(cu, (mirt__cu_norm_sums<MIRT__CU_FLOAT16S, 8, sum>), __VA_ARGS__); \
         else MIRT_LAUNCH(cu, (mirt__cu_norm_sums<MIRT__CU_EITHER, 1, sum>), __VA_ARGS__); \
     } while (0)
 
@@ -3512,7 +3783,8 @@ static void mirt__cu_norm_column_sums(mirt__cu *cu, mirt__cu_norm_call *a, mirt_
     int dtypes;
     const int64_t vector = mirt__cu_norm_vector(a, true, sum != MIRT__CU_NORM_MOMENTS, false, &dtypes);
     const mirt__cu_layout c = mirt__cu_layout_of(mirt__cu_ceil(a->n, vector), 64, 256);
-    const int64_t most = MIRT__CU_NORM_CHUNKS / c.blocks > 1 ? MIRT__CU_NORM_CHUNKS / c.blocks : 1, share = mirt__cu_ceil(a->rows, most);
+    const int64_t most = MIRT__CU_NORM_CHUNKS / c.blocks > 1 ? MIRT__CU_NORM_CHUNKS / c.blocks : 1,
+                  share = mirt__cu_ceil(a->rows, most);
     const int64_t wide = sum == MIRT__CU_NORM_MOMENTS ? 3 : 2;
     if (a->n == 0) return;
     a->across = c.across;
@@ -3524,20 +3796,27 @@ static void mirt__cu_norm_column_sums(mirt__cu *cu, mirt__cu_norm_call *a, mirt_
     const dim3 grid((unsigned)chunks, c.blocks), block((unsigned)(c.across * c.down));
     const size_t shared = (size_t)(c.across * c.down) * 2 * (size_t)vector * sizeof(float);
     if (chunks > 0) {
-        if (sum == MIRT__CU_NORM_MOMENTS) MIRT__CU_NORM_LAUNCH_SUMS(MIRT__CU_NORM_MOMENTS, dtypes, grid, block, shared, call);
-        else if (sum == MIRT__CU_NORM_GRADIENT) MIRT__CU_NORM_LAUNCH_SUMS(MIRT__CU_NORM_GRADIENT, dtypes, grid, block, shared, call);
+        if (sum == MIRT__CU_NORM_MOMENTS)
+            MIRT__CU_NORM_LAUNCH_SUMS(MIRT__CU_NORM_MOMENTS, dtypes, grid, block, shared, call);
+        else if (sum == MIRT__CU_NORM_GRADIENT)
+            MIRT__CU_NORM_LAUNCH_SUMS(MIRT__CU_NORM_GRADIENT, dtypes, grid, block, shared, call);
         else MIRT__CU_NORM_LAUNCH_SUMS(MIRT__CU_NORM_GRADIENT_BY_ROW, dtypes, grid, block, shared, call);
     }
     int lanes = 4;
     while (lanes < MIRT__CU_FINISH_MOST && lanes < chunks) lanes *= 2;
-    const unsigned blocks = (unsigned)mirt__cu_ceil(a->n, MIRT__CU_FINISH_COLUMNS), threads = (unsigned)(lanes * MIRT__CU_FINISH_COLUMNS);
-    if (sum == MIRT__CU_NORM_MOMENTS) MIRT_LAUNCH(cu, (mirt__cu_norm_finish<MIRT__CU_NORM_MOMENTS>), blocks, threads, 0, call, chunks);
-    else if (sum == MIRT__CU_NORM_GRADIENT) MIRT_LAUNCH(cu, (mirt__cu_norm_finish<MIRT__CU_NORM_GRADIENT>), blocks, threads, 0, call, chunks);
+    const unsigned blocks = (unsigned)mirt__cu_ceil(a->n, MIRT__CU_FINISH_COLUMNS),
+                   threads = (unsigned)(lanes * MIRT__CU_FINISH_COLUMNS);
+    if (sum == MIRT__CU_NORM_MOMENTS)
+        MIRT_LAUNCH(cu, (mirt__cu_norm_finish<MIRT__CU_NORM_MOMENTS>), blocks, threads, 0, call, chunks);
+    else if (sum == MIRT__CU_NORM_GRADIENT)
+        MIRT_LAUNCH(cu, (mirt__cu_norm_finish<MIRT__CU_NORM_GRADIENT>), blocks, threads, 0, call, chunks);
     else MIRT_LAUNCH(cu, (mirt__cu_norm_finish<MIRT__CU_NORM_GRADIENT_BY_ROW>), blocks, threads, 0, call, chunks);
 }
 
 /* Threads for a row. */
-static unsigned mirt__cu_norm_row_threads(int64_t vectors) { return vectors > 1024 ? 256 : vectors > 512 ? 128 : vectors > 256 ? 64 : 32; }
+static unsigned mirt__cu_norm_row_threads(int64_t vectors) {
+    return vectors > 1024 ? 256 : vectors > 512 ? 128 : vectors > 256 ? 64 : 32;
+}
 static unsigned mirt__cu_norm_row_blocks(int64_t rows) { return (unsigned)(rows > 1 << 20 ? 1 << 20 : rows); }
 
 static void mirt__cu_norm_stats(const mirt__norm *args, const mirt__where *where) {
@@ -3557,7 +3836,8 @@ static void mirt__cu_norm_stats(const mirt__norm *args, const mirt__where *where
 /* Of what goes over rows, some of each thread: what columns come to is worked out once by it. */
 static dim3 mirt__cu_norm_grid(mirt__cu_norm_call *a, int64_t vector) {
     const mirt__cu_layout c = mirt__cu_layout_of(mirt__cu_ceil(a->n, vector), 256, 256);
-    const int64_t blocks = mirt__cu_ceil(a->rows, (int64_t)c.down * 4), most = c.blocks < 1024 ? 2048 / (int64_t)c.blocks : 2;
+    const int64_t blocks = mirt__cu_ceil(a->rows, (int64_t)c.down * 4),
+                  most = c.blocks < 1024 ? 2048 / (int64_t)c.blocks : 2;
     a->across = c.across;
     a->down = c.down;
     return dim3((unsigned)(blocks < most ? blocks : most), c.blocks);
@@ -3575,7 +3855,8 @@ static void mirt__cu_normalize(const mirt__norm *args, const mirt__where *where)
 
 static void mirt__cu_norm_grad_sums(const mirt__norm *args, const mirt__where *where) {
     mirt__cu_norm_call a = mirt__cu_norm_call_of(args);
-    mirt__cu_norm_column_sums(mirt__cu_of(where), &a, args->by_row ? MIRT__CU_NORM_GRADIENT_BY_ROW : MIRT__CU_NORM_GRADIENT);
+    mirt__cu_norm_column_sums(mirt__cu_of(where), &a,
+                              args->by_row ? MIRT__CU_NORM_GRADIENT_BY_ROW : MIRT__CU_NORM_GRADIENT);
 }
 
 static void mirt__cu_norm_grad_input(const mirt__norm *args, const mirt__where *where) {
@@ -3590,7 +3871,8 @@ static void mirt__cu_norm_grad_input(const mirt__norm *args, const mirt__where *
         MIRT__CU_NORM_LAUNCH(mirt__cu_norm_back, dtypes, grid, block, 0, a);
         return;
     }
-    const unsigned blocks = mirt__cu_norm_row_blocks(a.rows), threads = mirt__cu_norm_row_threads(vector == 4 ? a.n / 4 : a.n);
+    const unsigned blocks = mirt__cu_norm_row_blocks(a.rows),
+                   threads = mirt__cu_norm_row_threads(vector == 4 ? a.n / 4 : a.n);
     if (vector == 4) MIRT_LAUNCH(cu, (mirt__cu_norm_row_back<4>), blocks, threads, 0, a);
     else MIRT_LAUNCH(cu, (mirt__cu_norm_row_back<1>), blocks, threads, 0, a);
 }
@@ -3601,10 +3883,12 @@ static void mirt__cu_norm_grad_input(const mirt__norm *args, const mirt__where *
 
 /* >>section cuda/pool.cu */
 
-/* Max and average pooling: a thread has N neighbouring channels of a pixel; gradients gather from the windows that a pixel lies in. */
+/* Max and average pooling: a thread has N neighbouring channels of a pixel; gradients gather from the windows that a
+   pixel lies in. */
 
 typedef struct mirt__cu_pool_call {
-    int64_t lines, x_image, y_image; /* rows of the target in all images, below 2^31; numbers in an image of x, of y (as in the forward call) */
+    int64_t lines, x_image, y_image; /* rows of the target in all images, below 2^31; numbers in an image of x, of y (as
+                                        in the forward call) */
     int h, w, c, oh, ow, kh, kw, stride_h, stride_w, pad_top, pad_left;
     const void *x;
     void *y, *which;
@@ -3618,7 +3902,9 @@ template <int N, class PLACE> static inline __device__ void mirt__cu_pool_store(
     if constexpr (sizeof(PLACE) == 1 && N >= 4) {
         mirt__cu_bytes<N> bytes;
 #pragma unroll
-        for (int v = 0; v < N; v += 4) bytes.word[v / 4] = (uint32_t)place[v] | (uint32_t)place[v + 1] << 8 | (uint32_t)place[v + 2] << 16 | (uint32_t)place[v + 3] << 24;
+        for (int v = 0; v < N; v += 4)
+            bytes.word[v / 4] = (uint32_t)place[v] | (uint32_t)place[v + 1] << 8 | (uint32_t)place[v + 2] << 16 |
+                                (uint32_t)place[v + 3] << 24;
         mirt__cu_store_bytes<N>(to, bytes);
     } else {
 #pragma unroll
@@ -3638,20 +3924,29 @@ template <int N, class PLACE> static inline __device__ void mirt__cu_pool_places
 
 /* Goes over the target: N channels from `c` on of pixel `column` of row `y` of image `image`. */
 #define MIRT__CU_POOL_EACH(a) \
-    for (int64_t line = (int64_t)blockIdx.x * a.down + (int)threadIdx.x / a.across; line < a.lines; line += (int64_t)gridDim.x * a.down) \
+    for (int64_t line = (int64_t)blockIdx.x * a.down + (int)threadIdx.x / a.across; line < a.lines; \
+         line += (int64_t)gridDim.x * a.down) \
         for (int item = (int)threadIdx.x % a.across; item < a.items; item += a.across)
 #define MIRT__CU_POOL_PLACE(a) \
     const int64_t image = mirt__cu_divide32((uint32_t)line, a.by_lines), y = line - image * a.by_lines.by; \
-    const int column = (int)mirt__cu_divide32((uint32_t)item, a.by_vectors), c = (item - column * (int)a.by_vectors.by) * N;
+    const int column = (int)mirt__cu_divide32((uint32_t)item, a.by_vectors), \
+              c = (item - column * (int)a.by_vectors.by) * N;
 
 /* The part [first, end) of a window's kernel that lies inside. */
 static inline __device__ int mirt__cu_pool_first(int start) { return start < 0 ? -start : 0; }
-static inline __device__ int mirt__cu_pool_end(int start, int kernel, int size) { return size - start < kernel ? size - start : kernel; }
+static inline __device__ int mirt__cu_pool_end(int start, int kernel, int size) {
+    return size - start < kernel ? size - start : kernel;
+}
 /* The windows [first, end) that place `at` (padding counted) lies in. */
-static inline __device__ int mirt__cu_pool_behind(int at, int kernel, int stride) { return at < kernel ? 0 : (at - kernel) / stride + 1; }
-static inline __device__ int mirt__cu_pool_beyond(int at, int stride, int windows) { return at / stride + 1 < windows ? at / stride + 1 : windows; }
+static inline __device__ int mirt__cu_pool_behind(int at, int kernel, int stride) {
+    return at < kernel ? 0 : (at - kernel) / stride + 1;
+}
+static inline __device__ int mirt__cu_pool_beyond(int at, int stride, int windows) {
+    return at / stride + 1 < windows ? at / stride + 1 : windows;
+}
 
-template <int DTYPES, int N, class PLACE> static __global__ __launch_bounds__(256) void mirt__cu_pool_max(mirt__cu_pool_call a) {
+template <int DTYPES, int N, class PLACE>
+static __global__ __launch_bounds__(256) void mirt__cu_pool_max(mirt__cu_pool_call a) {
     MIRT__CU_POOL_EACH(a) {
         MIRT__CU_POOL_PLACE(a)
         const int top = (int)y * a.stride_h - a.pad_top, left = column * a.stride_w - a.pad_left;
@@ -3666,7 +3961,8 @@ template <int DTYPES, int N, class PLACE> static __global__ __launch_bounds__(25
         bool first = true;
         for (int ky = mirt__cu_pool_first(top); ky < ky1; ky++) {
             for (int kx = mirt__cu_pool_first(left); kx < kx1; kx++, first = false) {
-                mirt__cu_get<DTYPES, N>(a.x, a.dtype, image * a.x_image + ((int64_t)(top + ky) * a.w + left + kx) * a.c + c, value);
+                mirt__cu_get<DTYPES, N>(a.x, a.dtype,
+                                        image * a.x_image + ((int64_t)(top + ky) * a.w + left + kx) * a.c + c, value);
 #pragma unroll
                 for (int v = 0; v < N; v++) {
                     const bool more = value[v] > best[v] || first;
@@ -3681,11 +3977,14 @@ template <int DTYPES, int N, class PLACE> static __global__ __launch_bounds__(25
     }
 }
 
-template <int DTYPES, int N, class PLACE> static __global__ __launch_bounds__(256) void mirt__cu_pool_max_back(mirt__cu_pool_call a) {
+template <int DTYPES, int N, class PLACE>
+static __global__ __launch_bounds__(256) void mirt__cu_pool_max_back(mirt__cu_pool_call a) {
     MIRT__CU_POOL_EACH(a) {
         MIRT__CU_POOL_PLACE(a)
         const int down = (int)y + a.pad_top, right = column + a.pad_left;
-        const int oy1 = mirt__cu_pool_beyond(down, a.stride_h, a.oh), ox0 = mirt__cu_pool_behind(right, a.kw, a.stride_w), ox1 = mirt__cu_pool_beyond(right, a.stride_w, a.ow);
+        const int oy1 = mirt__cu_pool_beyond(down, a.stride_h, a.oh),
+                  ox0 = mirt__cu_pool_behind(right, a.kw, a.stride_w),
+                  ox1 = mirt__cu_pool_beyond(right, a.stride_w, a.ow);
         float sum[N], dy[N];
         int place[N];
 #pragma unroll
@@ -3708,13 +4007,16 @@ template <int N> static __global__ __launch_bounds__(256) void mirt__cu_pool_ave
     MIRT__CU_POOL_EACH(a) {
         MIRT__CU_POOL_PLACE(a)
         const int top = (int)y * a.stride_h - a.pad_top, left = column * a.stride_w - a.pad_left;
-        const int ky0 = mirt__cu_pool_first(top), kx0 = mirt__cu_pool_first(left), ky1 = mirt__cu_pool_end(top, a.kh, a.h), kx1 = mirt__cu_pool_end(left, a.kw, a.w);
+        const int ky0 = mirt__cu_pool_first(top), kx0 = mirt__cu_pool_first(left),
+                  ky1 = mirt__cu_pool_end(top, a.kh, a.h), kx1 = mirt__cu_pool_end(left, a.kw, a.w);
         float sum[N], value[N];
 #pragma unroll
         for (int v = 0; v < N; v++) sum[v] = 0;
         for (int ky = ky0; ky < ky1; ky++) {
             for (int kx = kx0; kx < kx1; kx++) {
-                mirt__cu_load_n<N>(static_cast<const float *>(a.x) + image * a.x_image + ((int64_t)(top + ky) * a.w + left + kx) * a.c + c, value);
+                mirt__cu_load_n<N>(static_cast<const float *>(a.x) + image * a.x_image +
+                                       ((int64_t)(top + ky) * a.w + left + kx) * a.c + c,
+                                   value);
 #pragma unroll
                 for (int v = 0; v < N; v++) sum[v] += value[v];
             }
@@ -3730,16 +4032,21 @@ template <int N> static __global__ __launch_bounds__(256) void mirt__cu_pool_ave
     MIRT__CU_POOL_EACH(a) {
         MIRT__CU_POOL_PLACE(a)
         const int down = (int)y + a.pad_top, right = column + a.pad_left;
-        const int oy1 = mirt__cu_pool_beyond(down, a.stride_h, a.oh), ox0 = mirt__cu_pool_behind(right, a.kw, a.stride_w), ox1 = mirt__cu_pool_beyond(right, a.stride_w, a.ow);
+        const int oy1 = mirt__cu_pool_beyond(down, a.stride_h, a.oh),
+                  ox0 = mirt__cu_pool_behind(right, a.kw, a.stride_w),
+                  ox1 = mirt__cu_pool_beyond(right, a.stride_w, a.ow);
         float sum[N], dy[N];
 #pragma unroll
         for (int v = 0; v < N; v++) sum[v] = 0;
         for (int oy = mirt__cu_pool_behind(down, a.kh, a.stride_h); oy < oy1; oy++) {
-            const int top = oy * a.stride_h - a.pad_top, rows = mirt__cu_pool_end(top, a.kh, a.h) - mirt__cu_pool_first(top);
+            const int top = oy * a.stride_h - a.pad_top,
+                      rows = mirt__cu_pool_end(top, a.kh, a.h) - mirt__cu_pool_first(top);
             for (int ox = ox0; ox < ox1; ox++) {
-                const int left = ox * a.stride_w - a.pad_left, columns = mirt__cu_pool_end(left, a.kw, a.w) - mirt__cu_pool_first(left);
+                const int left = ox * a.stride_w - a.pad_left,
+                          columns = mirt__cu_pool_end(left, a.kw, a.w) - mirt__cu_pool_first(left);
                 const float count = (float)(rows * columns);
-                mirt__cu_load_n<N>(static_cast<const float *>(a.x) + image * a.y_image + ((int64_t)oy * a.ow + ox) * a.c + c, dy);
+                mirt__cu_load_n<N>(
+                    static_cast<const float *>(a.x) + image * a.y_image + ((int64_t)oy * a.ow + ox) * a.c + c, dy);
 #pragma unroll
                 for (int v = 0; v < N; v++) sum[v] += dy[v] / count;
             }
@@ -3751,10 +4058,12 @@ template <int N> static __global__ __launch_bounds__(256) void mirt__cu_pool_ave
 #undef MIRT__CU_POOL_PLACE
 
 /* N, and what is launched: *grid blocks of *threads. */
-static int mirt__cu_pool_call_of(const mirt__pool2d *p, bool back, mirt__cu_pool_call *a, unsigned *grid, unsigned *threads) {
+static int mirt__cu_pool_call_of(const mirt__pool2d *p, bool back, mirt__cu_pool_call *a, unsigned *grid,
+                                 unsigned *threads) {
     const bool wide = (int64_t)p->kh * p->kw > UINT8_MAX + 1;
     const int vector = mirt__cu_is_half(p->dtype) ? 8 : 4;
-    const bool whole = p->c % vector == 0 && mirt__cu_aligned(p->x, 16) && mirt__cu_aligned(p->y, 16) && !wide && mirt__cu_aligned(p->which, vector);
+    const bool whole = p->c % vector == 0 && mirt__cu_aligned(p->x, 16) && mirt__cu_aligned(p->y, 16) && !wide &&
+                       mirt__cu_aligned(p->which, vector);
     const int n = whole ? vector : 1;
     memset(a, 0, sizeof *a);
     a->h = (int)p->h;
@@ -3789,7 +4098,8 @@ static int mirt__cu_pool_call_of(const mirt__pool2d *p, bool back, mirt__cu_pool
 #define MIRT__CU_POOL_LAUNCH(kernel, place) \
     do { \
         if (n == 4) MIRT_LAUNCH(cu, (kernel<MIRT__CU_FLOATS, 4, place>), grid, threads, 0, a); \
-        else if (n == 8 && (int)a.dtype == MIRT__FLOAT16) MIRT_LAUNCH(cu, (kernel<MIRT__CU_FLOAT16S, 8, place>), grid, threads, 0, a); \
+        else if (n == 8 && (int)a.dtype == MIRT__FLOAT16) \
+            MIRT_LAUNCH(cu, (kernel<MIRT__CU_FLOAT16S, 8, place>), grid, threads, 0, a); \
         else if (n == 8) MIRT_LAUNCH(cu, (kernel<MIRT__CU_HALVES, 8, place>), grid, threads, 0, a); \
         else MIRT_LAUNCH(cu, (kernel<MIRT__CU_EITHER, 1, place>), grid, threads, 0, a); \
     } while (0)
@@ -3799,7 +4109,8 @@ static void mirt__cu_max_pool(const mirt__pool2d *args, const mirt__where *where
     unsigned grid, threads;
     const int n = mirt__cu_pool_call_of(args, false, &a, &grid, &threads);
     if (grid == 0) return;
-    if ((int64_t)args->kh * args->kw > UINT8_MAX + 1) MIRT_LAUNCH(cu, (mirt__cu_pool_max<MIRT__CU_EITHER, 1, int32_t>), grid, threads, 0, a);
+    if ((int64_t)args->kh * args->kw > UINT8_MAX + 1)
+        MIRT_LAUNCH(cu, (mirt__cu_pool_max<MIRT__CU_EITHER, 1, int32_t>), grid, threads, 0, a);
     else MIRT__CU_POOL_LAUNCH(mirt__cu_pool_max, uint8_t);
 }
 static void mirt__cu_max_pool_grad(const mirt__pool2d *args, const mirt__where *where) {
@@ -3808,7 +4119,8 @@ static void mirt__cu_max_pool_grad(const mirt__pool2d *args, const mirt__where *
     unsigned grid, threads;
     const int n = mirt__cu_pool_call_of(args, true, &a, &grid, &threads);
     if (grid == 0) return;
-    if ((int64_t)args->kh * args->kw > UINT8_MAX + 1) MIRT_LAUNCH(cu, (mirt__cu_pool_max_back<MIRT__CU_EITHER, 1, int32_t>), grid, threads, 0, a);
+    if ((int64_t)args->kh * args->kw > UINT8_MAX + 1)
+        MIRT_LAUNCH(cu, (mirt__cu_pool_max_back<MIRT__CU_EITHER, 1, int32_t>), grid, threads, 0, a);
     else MIRT__CU_POOL_LAUNCH(mirt__cu_pool_max_back, uint8_t);
 }
 #undef MIRT__CU_POOL_LAUNCH
@@ -3833,7 +4145,8 @@ static void mirt__cu_average_pool_grad(const mirt__pool2d *args, const mirt__whe
 
 /* >>section cuda/resize.cu */
 
-/* Images of another size: a thread has N neighbouring channels of a pixel. Gradients gather from the outputs that read it. */
+/* Images of another size: a thread has N neighbouring channels of a pixel. Gradients gather from the outputs that read
+   it. */
 
 typedef struct mirt__cu_resize_call {
     int64_t lines; /* rows of the target in all images, below 2^31 */
@@ -3881,18 +4194,23 @@ static inline __device__ float mirt__cu_resize_share(const mirt__cu_between &b, 
 }
 
 #define MIRT__CU_RESIZE_EACH(a) \
-    for (int64_t line = (int64_t)blockIdx.x * a.down + (int)threadIdx.x / a.across; line < a.lines; line += (int64_t)gridDim.x * a.down) \
+    for (int64_t line = (int64_t)blockIdx.x * a.down + (int)threadIdx.x / a.across; line < a.lines; \
+         line += (int64_t)gridDim.x * a.down) \
         for (int item = (int)threadIdx.x % a.across; item < a.items; item += a.across)
 #define MIRT__CU_RESIZE_PLACE(a) \
     const int64_t image = mirt__cu_divide32((uint32_t)line, a.by_lines); \
-    const int row = (int)(line - image * a.by_lines.by), column = (int)mirt__cu_divide32((uint32_t)item, a.by_vectors), \
+    const int row = (int)(line - image * a.by_lines.by), \
+              column = (int)mirt__cu_divide32((uint32_t)item, a.by_vectors), \
               c = (item - column * (int)a.by_vectors.by) * N;
 
-template <class I, int N> static __global__ __launch_bounds__(256) void mirt__cu_resize_forward(mirt__cu_resize_call a) {
+template <class I, int N>
+static __global__ __launch_bounds__(256) void mirt__cu_resize_forward(mirt__cu_resize_call a) {
     MIRT__CU_RESIZE_EACH(a) {
         MIRT__CU_RESIZE_PLACE(a)
-        const mirt__cu_between v = mirt__cu_resize_at<I>(row, a.h, a.oh, a.bilinear), u = mirt__cu_resize_at<I>(column, a.w, a.ow, a.bilinear);
-        const float *above = a.x + (image * a.h + v.low) * a.w * a.c + c, *below = a.x + (image * a.h + v.high) * a.w * a.c + c;
+        const mirt__cu_between v = mirt__cu_resize_at<I>(row, a.h, a.oh, a.bilinear),
+                               u = mirt__cu_resize_at<I>(column, a.w, a.ow, a.bilinear);
+        const float *above = a.x + (image * a.h + v.low) * a.w * a.c + c,
+                    *below = a.x + (image * a.h + v.high) * a.w * a.c + c;
         float x[4][N];
         mirt__cu_load_n<N>(above + (int64_t)u.low * a.c, x[0]);
         if (a.bilinear) {
@@ -3901,7 +4219,8 @@ template <class I, int N> static __global__ __launch_bounds__(256) void mirt__cu
             mirt__cu_load_n<N>(below + (int64_t)u.high * a.c, x[3]);
 #pragma unroll
             for (int i = 0; i < N; i++) {
-                const float top = x[0][i] + (x[1][i] - x[0][i]) * u.part, bottom = x[2][i] + (x[3][i] - x[2][i]) * u.part;
+                const float top = x[0][i] + (x[1][i] - x[0][i]) * u.part,
+                            bottom = x[2][i] + (x[3][i] - x[2][i]) * u.part;
                 x[0][i] = top + (bottom - top) * v.part;
             }
         }
@@ -3912,7 +4231,8 @@ template <class I, int N> static __global__ __launch_bounds__(256) void mirt__cu
 template <class I, int N> static __global__ __launch_bounds__(256) void mirt__cu_resize_back(mirt__cu_resize_call a) {
     MIRT__CU_RESIZE_EACH(a) {
         MIRT__CU_RESIZE_PLACE(a)
-        const int oy1 = mirt__cu_resize_end<I>(row, a.h, a.oh), ox0 = mirt__cu_resize_first<I>(column, a.w, a.ow), ox1 = mirt__cu_resize_end<I>(column, a.w, a.ow);
+        const int oy1 = mirt__cu_resize_end<I>(row, a.h, a.oh), ox0 = mirt__cu_resize_first<I>(column, a.w, a.ow),
+                  ox1 = mirt__cu_resize_end<I>(column, a.w, a.ow);
         float sum[N], dy[N];
 #pragma unroll
         for (int i = 0; i < N; i++) sum[i] = 0;
@@ -3920,7 +4240,8 @@ template <class I, int N> static __global__ __launch_bounds__(256) void mirt__cu
             const float down = mirt__cu_resize_share(mirt__cu_resize_at<I>(oy, a.h, a.oh, a.bilinear), row);
             if (down == 0) continue;
             for (int ox = ox0; ox < ox1; ox++) {
-                const float share = down * mirt__cu_resize_share(mirt__cu_resize_at<I>(ox, a.w, a.ow, a.bilinear), column);
+                const float share = down *
+                                    mirt__cu_resize_share(mirt__cu_resize_at<I>(ox, a.w, a.ow, a.bilinear), column);
                 if (share == 0) continue;
                 mirt__cu_load_n<N>(a.x + ((image * a.oh + oy) * a.ow + ox) * a.c + c, dy);
 #pragma unroll
@@ -3966,13 +4287,17 @@ static void mirt__cu_resize_run(const mirt__resize *r, bool back, mirt__cu *cu) 
     else if (four) MIRT_LAUNCH(cu, (mirt__cu_resize_back<int64_t, 4>), grid, threads, 0, a);
     else MIRT_LAUNCH(cu, (mirt__cu_resize_back<int64_t, 1>), grid, threads, 0, a);
 }
-static void mirt__cu_resize(const mirt__resize *args, const mirt__where *where) { mirt__cu_resize_run(args, false, mirt__cu_of(where)); }
-static void mirt__cu_resize_grad(const mirt__resize *args, const mirt__where *where) { mirt__cu_resize_run(args, true, mirt__cu_of(where)); }
+static void mirt__cu_resize(const mirt__resize *args, const mirt__where *where) {
+    mirt__cu_resize_run(args, false, mirt__cu_of(where));
+}
+static void mirt__cu_resize_grad(const mirt__resize *args, const mirt__where *where) {
+    mirt__cu_resize_run(args, true, mirt__cu_of(where));
+}
 
 /* >>section cuda/augment.cu */
 
-/* Random transforms of images, as src/kernels/augment.c: transforms that move pixels and follow each other are one warp, whose matrix each
-   block draws; those of values go over the image in place. */
+/* Random transforms of images, as src/kernels/augment.c: transforms that move pixels and follow each other are one
+   warp, whose matrix each block draws; those of values go over the image in place. */
 
 #define MIRT__CU_AUGMENT_CHANNELS 64 /* whose contrast can change */
 #define MIRT__CU_AUGMENT_PIXELS 2048 /* of a block */
@@ -3994,7 +4319,8 @@ typedef struct mirt__cu_augment {
     bool nearest;
     float value;
     float *mean;                                /* [images][c], of contrast */
-    int h, w, line, c, oh, ow, at_y, at_x;      /* the part of x that is read begins at (at_y, at_x); line: numbers in a row of x */
+    int h, w, line, c, oh, ow, at_y,
+        at_x; /* the part of x that is read begins at (at_y, at_x); line: numbers in a row of x */
     int64_t x_image, y_image;                   /* numbers in images */
     int parts;                                  /* blocks of an image */
     mirt__cu_divisor by_parts, by_line;         /* by_line: of y */
@@ -4003,7 +4329,8 @@ typedef struct mirt__cu_augment {
 /* >>what is drawn */
 
 static inline __device__ void mirt__cu_augment_draw(const mirt__cu_augment &a, int k, int64_t image, double out[4]) {
-    mirt__transform_draw(&a.transform[k], a.numbers->seed, a.numbers->first_row + (uint64_t)image, a.numbers->step, out);
+    mirt__transform_draw(&a.transform[k], a.numbers->seed, a.numbers->first_row + (uint64_t)image, a.numbers->step,
+                         out);
 }
 /* Of all transforms of the pass, one after the other, as float. */
 static __device__ void mirt__cu_augment_matrices(const mirt__cu_augment &a, int64_t image, float *to) {
@@ -4042,7 +4369,9 @@ static inline __device__ int mirt__cu_augment_nearest(float at) {
     return at <= -0.5f ? -1 : whole + (at - (float)whole >= 0.5f ? 1 : 0);
 }
 /* Channel j of a pixel of the image at x, wherever it is. */
-template <class T> static inline __device__ float mirt__cu_augment_read(const mirt__cu_augment &a, const T *x, int row, int column, int j) {
+template <class T>
+static inline __device__ float mirt__cu_augment_read(const mirt__cu_augment &a, const T *x, int row, int column,
+                                                     int j) {
     if (row < 0 || row >= a.h || column < 0 || column >= a.w) return a.value;
     return (float)x[(int64_t)row * a.line + (int64_t)column * a.c + j];
 }
@@ -4065,15 +4394,22 @@ template <class T> static __global__ __launch_bounds__(256) void mirt__cu_augmen
             py = mirt__cu_augment_inside(a.fill, py, a.h);
         }
         const bool outside = !(px > -1 && py > -1 && px < (float)a.w && py < (float)a.h);
-        const int x0 = outside ? -2 : a.nearest ? mirt__cu_augment_nearest(px) : (int)floorf(px), y0 = outside ? -2 : a.nearest ? mirt__cu_augment_nearest(py) : (int)floorf(py);
+        const int x0 = outside     ? -2
+                       : a.nearest ? mirt__cu_augment_nearest(px)
+                                   : (int)floorf(px),
+                  y0 = outside     ? -2
+                       : a.nearest ? mirt__cu_augment_nearest(py)
+                                   : (int)floorf(py);
         const float fx = px - (float)x0, fy = py - (float)y0, gx = (float)x0 + 1 - px, gy = (float)y0 + 1 - py;
         float *y = a.y + image * a.y_image + (int64_t)i * a.c;
         const bool between = !a.nearest && !outside;
         for (int j = 0; j < a.c; j++) {
             float v = mirt__cu_augment_read<T>(a, x, y0, x0, j);
             if (between) {
-                const float right = mirt__cu_augment_read<T>(a, x, y0, x0 + 1, j), below = mirt__cu_augment_read<T>(a, x, y0 + 1, x0, j);
-                v = gy * (gx * v + fx * right) + fy * (gx * below + fx * mirt__cu_augment_read<T>(a, x, y0 + 1, x0 + 1, j));
+                const float right = mirt__cu_augment_read<T>(a, x, y0, x0 + 1, j),
+                            below = mirt__cu_augment_read<T>(a, x, y0 + 1, x0, j);
+                v = gy * (gx * v + fx * right) +
+                    fy * (gx * below + fx * mirt__cu_augment_read<T>(a, x, y0 + 1, x0 + 1, j));
             }
             y[j] = v;
         }
@@ -4088,7 +4424,8 @@ static __global__ __launch_bounds__(256) void mirt__cu_augment_means(mirt__cu_au
     const int t = (int)threadIdx.x, threads = 256 / a.c * a.c;
     const int64_t image = blockIdx.x;
     double sum = 0;
-    for (int64_t i = t; t < threads && i < a.x_image; i += threads) sum += (double)mirt__cu_load(a.x, a.x_dtype, image * a.x_image + i);
+    for (int64_t i = t; t < threads && i < a.x_image; i += threads)
+        sum += (double)mirt__cu_load(a.x, a.x_dtype, image * a.x_image + i);
     room[t] = sum;
     __syncthreads();
     if (t >= a.c) return;
@@ -4115,7 +4452,8 @@ static __global__ __launch_bounds__(256) void mirt__cu_augment_values(mirt__cu_a
     __syncthreads();
     const float factor = drawn[0], shift = drawn[1];
     for (int i = begin + (int)threadIdx.x; i < end; i += (int)blockDim.x) {
-        const float x = mirt__cu_load(a.x, a.x_dtype, image * a.x_image + i), middle = mean[c > 1 ? i - (int)mirt__cu_divide32((uint32_t)i, a.by_line) * c : 0];
+        const float x = mirt__cu_load(a.x, a.x_dtype, image * a.x_image + i),
+                    middle = mean[c > 1 ? i - (int)mirt__cu_divide32((uint32_t)i, a.by_line) * c : 0];
         const float v = __fadd_rn(__fadd_rn(__fmul_rn(x - middle, factor), middle), shift);
         a.y[image * a.x_image + i] = v < low ? low : v > high ? high : v;
     }
@@ -4129,7 +4467,8 @@ static unsigned mirt__cu_augment_blocks(mirt__cu_augment *a, int64_t numbers, in
     a->by_parts = mirt__cu_divisor_of(a->parts);
     return (unsigned)(a->parts * rows);
 }
-static void mirt__cu_augment_run_warp(mirt__cu *cu, mirt__cu_augment a, const mirt__transform_pass *pass, const mirt__transform *t, int64_t rows) {
+static void mirt__cu_augment_run_warp(mirt__cu *cu, mirt__cu_augment a, const mirt__transform_pass *pass,
+                                      const mirt__transform *t, int64_t rows) {
     const mirt__transform *const first = &t[a.first], *const last = &t[pass->end - 1];
     int64_t begin[2] = {0, 0}, size[2] = {first->h, first->w};
     if (mirt__transform_fits(first)) mirt__transform_window(first, begin, size);
@@ -4179,7 +4518,8 @@ static void mirt__cu_augment_all(const mirt__augment_rows *args, const mirt__whe
     /* An image goes to y with the last warp; those before it, and values that come before it, to one of two places. */
     const bool leads = !mirt__transform_pass_of(t, args->count, 0).moves;
     const int between = warps - (leads && warps > 0 ? 0 : 1), buffers = between > 2 ? 2 : between < 0 ? 0 : between;
-    const int64_t half = mirt__cu_ceil(args->rows * most * 4, 256) * 256, means = values ? mirt__cu_ceil(args->rows * t[0].c * 4, 256) * 256 : 0;
+    const int64_t half = mirt__cu_ceil(args->rows * most * 4, 256) * 256,
+                  means = values ? mirt__cu_ceil(args->rows * t[0].c * 4, 256) * 256 : 0;
     char *room = static_cast<char *>(mirt__cu_room(cu, (size_t)(means + buffers * half)));
     memset(&numbers, 0, sizeof numbers);
     numbers.seed = args->seed;
@@ -4199,7 +4539,8 @@ static void mirt__cu_augment_all(const mirt__augment_rows *args, const mirt__whe
         warps -= pass.moves;
         a.first = i;
         a.x_image = t[i].h * t[i].w * t[i].c;
-        if (pass.moves || !old) a.y = warps == 0 ? args->y : room ? (float *)(room + means + (turn++ & 1) * half) : NULL;
+        if (pass.moves || !old)
+            a.y = warps == 0 ? args->y : room ? (float *)(room + means + (turn++ & 1) * half) : NULL;
         if (pass.moves) mirt__cu_augment_run_warp(cu, a, &pass, t, args->rows);
         for (; !pass.moves && a.first < end; a.first++) {
             mirt__cu_augment_run_values(cu, a, t, args->rows);
@@ -4668,7 +5009,9 @@ static void mirt__cu_constant(void *y, const void *data, size_t bytes, const mir
 
 /* ---- move: operand 0 is x, operand 1 is y */
 
-template <class T> static __global__ void __launch_bounds__(MIRT__CU_ELEMENT_BLOCK) mirt__cu_move_kernel(const T *x, T *y, const mirt__cu_walk walk) {
+template <class T>
+static __global__ void __launch_bounds__(MIRT__CU_ELEMENT_BLOCK)
+    mirt__cu_move_kernel(const T *x, T *y, const mirt__cu_walk walk) {
     MIRT__CU_PIECES(at, left, walk.count, 1) {
         int64_t place[2];
         mirt__cu_walk_place<2>(walk, at, place);
@@ -4676,7 +5019,8 @@ template <class T> static __global__ void __launch_bounds__(MIRT__CU_ELEMENT_BLO
     }
 }
 
-/* A transposition: two dimensions, each of which lies side by side in one of x and y, are moved by tiles; `walk` goes over the others. */
+/* A transposition: two dimensions, each of which lies side by side in one of x and y, are moved by tiles; `walk` goes
+   over the others. */
 #define MIRT__CU_TILE 32
 typedef struct mirt__cu_turn {
     mirt__cu_walk walk;
@@ -4685,14 +5029,17 @@ typedef struct mirt__cu_turn {
     mirt__cu_divisor tiles, tiles_across;
 } mirt__cu_turn;
 
-template <class T> static __global__ void __launch_bounds__(MIRT__CU_ELEMENT_BLOCK) mirt__cu_turn_kernel(const T *x, T *y, const mirt__cu_turn turn) {
+template <class T>
+static __global__ void __launch_bounds__(MIRT__CU_ELEMENT_BLOCK)
+    mirt__cu_turn_kernel(const T *x, T *y, const mirt__cu_turn turn) {
     MIRT_SHARED(T, tile, MIRT__CU_TILE * (MIRT__CU_TILE + 1));
     const int lane = (int)threadIdx.x % MIRT__CU_TILE, line = (int)threadIdx.x / MIRT__CU_TILE;
     const int lines = MIRT__CU_ELEMENT_BLOCK / MIRT__CU_TILE;
     for (int64_t at = blockIdx.x; at < turn.walk.count * turn.tiles.by; at += gridDim.x) {
         int64_t rest, column, place[2];
         mirt__cu_walk_place<2>(turn.walk, mirt__cu_divmod(at, turn.tiles, &rest), place);
-        const int64_t down = mirt__cu_divmod(rest, turn.tiles_across, &column) * MIRT__CU_TILE, across = column * MIRT__CU_TILE;
+        const int64_t down = mirt__cu_divmod(rest, turn.tiles_across, &column) * MIRT__CU_TILE,
+                      across = column * MIRT__CU_TILE;
         for (int i = line; i < MIRT__CU_TILE; i += lines) {
             if (down + lane < turn.down && across + i < turn.across) {
                 tile[i * (MIRT__CU_TILE + 1) + lane] = x[place[0] + (across + i) * turn.from_step + down + lane];
@@ -4747,11 +5094,13 @@ template <class T> static void mirt__cu_move_as(mirt__cu *cu, const void *from, 
         mirt__cu_turn turn;
         if (mirt__cu_turn_of(walk, &turn)) {
             const int64_t tiles = turn.walk.count * turn.tiles.by;
-            MIRT_LAUNCH(cu, (mirt__cu_turn_kernel<T>), (unsigned)(tiles < 1 << 20 ? tiles : 1 << 20), MIRT__CU_ELEMENT_BLOCK, 0, x, y, turn);
+            MIRT_LAUNCH(cu, (mirt__cu_turn_kernel<T>), (unsigned)(tiles < 1 << 20 ? tiles : 1 << 20),
+                        MIRT__CU_ELEMENT_BLOCK, 0, x, y, turn);
             return;
         }
     }
-    MIRT_LAUNCH(cu, (mirt__cu_move_kernel<T>), mirt__cu_blocks(walk->count, MIRT__CU_ELEMENT_BLOCK), MIRT__CU_ELEMENT_BLOCK, 0, x, y, *walk);
+    MIRT_LAUNCH(cu, (mirt__cu_move_kernel<T>), mirt__cu_blocks(walk->count, MIRT__CU_ELEMENT_BLOCK),
+                MIRT__CU_ELEMENT_BLOCK, 0, x, y, *walk);
 }
 
 /* Makes elements of n neighbours each, where x and y allow it. */
@@ -4792,7 +5141,8 @@ static void mirt__cu_move(const mirt__move *args, const mirt__where *where) {
 /* ---- one_hot, gather */
 
 static inline __device__ int64_t mirt__cu_index(const void *indices, mirt_dtype dtype, int64_t at) {
-    return dtype == MIRT_UINT8 ? (int64_t) static_cast<const uint8_t *>(indices)[at] : (int64_t) static_cast<const int32_t *>(indices)[at];
+    return dtype == MIRT_UINT8 ? (int64_t) static_cast<const uint8_t *>(indices)[at]
+                               : (int64_t) static_cast<const int32_t *>(indices)[at];
 }
 
 template <int N> static __global__ void __launch_bounds__(MIRT__CU_ELEMENT_BLOCK)
@@ -4818,11 +5168,11 @@ static void mirt__cu_one_hot(const mirt__one_hot *args, const mirt__where *where
     if (count <= 0) return;
     const mirt__cu_divisor depth = mirt__cu_divisor_of(args->depth);
     if (mirt__cu_aligned(args->y, 16)) {
-        MIRT_LAUNCH(cu, (mirt__cu_one_hot_kernel<4>), mirt__cu_blocks(count, MIRT__CU_ELEMENT_BLOCK * 4), MIRT__CU_ELEMENT_BLOCK, 0,
-                    args->x, args->dtype, args->y, count, depth);
+        MIRT_LAUNCH(cu, (mirt__cu_one_hot_kernel<4>), mirt__cu_blocks(count, MIRT__CU_ELEMENT_BLOCK * 4),
+                    MIRT__CU_ELEMENT_BLOCK, 0, args->x, args->dtype, args->y, count, depth);
     } else {
-        MIRT_LAUNCH(cu, (mirt__cu_one_hot_kernel<1>), mirt__cu_blocks(count, MIRT__CU_ELEMENT_BLOCK), MIRT__CU_ELEMENT_BLOCK, 0,
-                    args->x, args->dtype, args->y, count, depth);
+        MIRT_LAUNCH(cu, (mirt__cu_one_hot_kernel<1>), mirt__cu_blocks(count, MIRT__CU_ELEMENT_BLOCK),
+                    MIRT__CU_ELEMENT_BLOCK, 0, args->x, args->dtype, args->y, count, depth);
     }
 }
 
@@ -4836,7 +5186,8 @@ typedef struct mirt__cu_gather_args {
 } mirt__cu_gather_args;
 
 /* N divides the width. */
-template <int N> static __global__ void __launch_bounds__(MIRT__CU_ELEMENT_BLOCK) mirt__cu_gather_kernel(const mirt__cu_gather_args g) {
+template <int N>
+static __global__ void __launch_bounds__(MIRT__CU_ELEMENT_BLOCK) mirt__cu_gather_kernel(const mirt__cu_gather_args g) {
     MIRT__CU_PIECES(at, left, g.count * g.pieces.by, 1) {
         float v[N];
         int64_t piece;
@@ -4848,17 +5199,22 @@ template <int N> static __global__ void __launch_bounds__(MIRT__CU_ELEMENT_BLOCK
     }
 }
 
-/* A warp for each row of y and piece of its columns looks through all indices; so no sum is shared, and its order is theirs. */
-template <int N> static __global__ void __launch_bounds__(MIRT__CU_ELEMENT_BLOCK) mirt__cu_gather_grad_kernel(const mirt__cu_gather_args g) {
+/* A warp for each row of y and piece of its columns looks through all indices; so no sum is shared, and its order is
+   theirs. */
+template <int N>
+static __global__ void __launch_bounds__(MIRT__CU_ELEMENT_BLOCK)
+    mirt__cu_gather_grad_kernel(const mirt__cu_gather_args g) {
     const int lane = (int)threadIdx.x % 32, warps = MIRT__CU_ELEMENT_BLOCK / 32;
-    for (int64_t at = (int64_t)blockIdx.x * warps + threadIdx.x / 32; at < g.n * g.pieces.by; at += (int64_t)gridDim.x * warps) {
+    for (int64_t at = (int64_t)blockIdx.x * warps + threadIdx.x / 32; at < g.n * g.pieces.by;
+         at += (int64_t)gridDim.x * warps) {
         int64_t piece;
         const int64_t row = mirt__cu_divmod(at, g.pieces, &piece), column = (piece * 32 + lane) * N;
         float sum[N];
 #pragma unroll
         for (int j = 0; j < N; j++) sum[j] = 0;
         for (int64_t i = 0; i < g.count; i += 32) {
-            unsigned found = __ballot_sync(MIRT__CU_ALL, i + lane < g.count && mirt__cu_index(g.indices, g.dtype, i + lane) == row);
+            unsigned found = __ballot_sync(MIRT__CU_ALL,
+                                           i + lane < g.count && mirt__cu_index(g.indices, g.dtype, i + lane) == row);
             for (; found; found &= found - 1) {
                 float v[N];
                 if (column >= g.width) continue;
@@ -4919,11 +5275,12 @@ typedef struct mirt__cu_axes {
     int64_t step[MIRT_MAX_RANK];
 } mirt__cu_axes;
 
-/* x's outputs are `kept` by `columns`, those being outputs whose inputs lie side by side; each is made of the elements of `gone`. A block
-   has `down` threads for the elements of each of `across` pieces of columns of each of `rows` of kept, all powers of two, and takes a
-   chunk of those elements, whose sums are added up in a second step. Each thread takes every `down`th element of the chunk. Without
-   columns, elements that lie side by side are taken N at a time instead. All sizes but the number of blocks follow from columns and
-   gone alone, so that a row of kept does not depend on the others. */
+/* x's outputs are `kept` by `columns`, those being outputs whose inputs lie side by side; each is made of the elements
+   of `gone`. A block has `down` threads for the elements of each of `across` pieces of columns of each of `rows` of
+   kept, all powers of two, and takes a chunk of those elements, whose sums are added up in a second step. Each thread
+   takes every `down`th element of the chunk. Without columns, elements that lie side by side are taken N at a time
+   instead. All sizes but the number of blocks follow from columns and gone alone, so that a row of kept does not depend
+   on the others. */
 typedef struct mirt__cu_reduction {
     mirt__reduce_kind kind;
     const void *x;
@@ -4994,8 +5351,8 @@ static mirt__cu_reduction mirt__cu_reduction_of(const mirt__reduce *r, bool spli
     if (s.columns > 1) {
         if (s.columns % 4 || !mirt__cu_aligned(r->y, 16)) *n = 1; /* then all steps are multiples of 4 */
         s.across = mirt__cu_power(mirt__cu_ceil(s.columns, *n), 5);
-    } else if (!split || s.gone.rank == 0 || s.gone.step[0] != 1 || s.gone.dim[0].by % 4 || !mirt__cu_axes_by(&s.gone, 1, 4) ||
-               !mirt__cu_axes_by(&s.kept, 0, 4)) {
+    } else if (!split || s.gone.rank == 0 || s.gone.step[0] != 1 || s.gone.dim[0].by % 4 ||
+               !mirt__cu_axes_by(&s.gone, 1, 4) || !mirt__cu_axes_by(&s.kept, 0, 4)) {
         *n = 1;
     } else if (*n == 4) {
         s.gone.dim[0] = mirt__cu_divisor_of(s.gone.dim[0].by / 4);
@@ -5004,7 +5361,8 @@ static mirt__cu_reduction mirt__cu_reduction_of(const mirt__reduce *r, bool spli
     }
     s.down = mirt__cu_power(s.gone.count, 8 - s.across);
     s.rows = 8 - s.across - s.down;
-    /* Each thread takes 32 elements, or as many as leave not more than 512 chunks, but not above 256, which float32 adds up well. */
+    /* Each thread takes 32 elements, or as many as leave not more than 512 chunks, but not above 256, which float32
+       adds up well. */
     int64_t each = mirt__cu_ceil(s.gone.count, (int64_t)512 << s.down);
     each = each < 32 ? 32 : each > 256 ? 256 : each;
     s.chunk = split ? each << s.down : s.gone.count;
@@ -5050,7 +5408,9 @@ template <int N> static inline __device__ mirt__cu_reducing mirt__cu_reducing_of
 static inline __device__ float mirt__cu_reduce_pair(mirt__reduce_kind kind, float a, float b) {
     return kind == MIRT__REDUCE_MAX ? fmaxf(a, b) : kind == MIRT__REDUCE_MIN ? fminf(a, b) : a + b;
 }
-static inline __device__ float mirt__cu_reduce_none(mirt__reduce_kind kind) { return kind >= MIRT__REDUCE_MAX ? NAN : 0.0f; }
+static inline __device__ float mirt__cu_reduce_none(mirt__reduce_kind kind) {
+    return kind >= MIRT__REDUCE_MAX ? NAN : 0.0f;
+}
 
 /* What becomes of all elements of an output. */
 static inline __device__ float mirt__cu_reduce_done(mirt__reduce_kind kind, float x, int64_t count) {
@@ -5059,20 +5419,23 @@ static inline __device__ float mirt__cu_reduce_done(mirt__reduce_kind kind, floa
     return kind == MIRT__REDUCE_MIN ? INFINITY : -INFINITY;
 }
 
-template <int N, class T, class F> static inline __device__ void mirt__cu_reduce_threads(const mirt__cu_reduction &s, int down, T *sum, T *room, F what) {
+template <int N, class T, class F>
+static inline __device__ void mirt__cu_reduce_threads(const mirt__cu_reduction &s, int down, T *sum, T *room, F what) {
     for (int half = 1 << s.down >> 1; half > 0; half >>= 1) {
 #pragma unroll
         for (int j = 0; j < N; j++) room[j * MIRT__CU_REDUCE_BLOCK + (int)threadIdx.x] = sum[j];
         __syncthreads();
         if (down < half) {
 #pragma unroll
-            for (int j = 0; j < N; j++) sum[j] = what(sum[j], room[j * MIRT__CU_REDUCE_BLOCK + (int)threadIdx.x + (half << s.across)]);
+            for (int j = 0; j < N; j++)
+                sum[j] = what(sum[j], room[j * MIRT__CU_REDUCE_BLOCK + (int)threadIdx.x + (half << s.across)]);
         }
         __syncthreads();
     }
 }
 
-template <int N, class T> static __global__ void __launch_bounds__(MIRT__CU_REDUCE_BLOCK) mirt__cu_reduce_kernel(const mirt__cu_reduction s) {
+template <int N, class T>
+static __global__ void __launch_bounds__(MIRT__CU_REDUCE_BLOCK) mirt__cu_reduce_kernel(const mirt__cu_reduction s) {
     MIRT_SHARED(float, room, N * MIRT__CU_REDUCE_BLOCK);
     const mirt__cu_reducing r = mirt__cu_reducing_of<N>(s);
     const T *x = static_cast<const T *>(s.x) + r.x;
@@ -5087,7 +5450,8 @@ template <int N, class T> static __global__ void __launch_bounds__(MIRT__CU_REDU
 #pragma unroll
         for (int j = 0; j < N; j++) sum[j] = mirt__cu_reduce_pair(kind, sum[j], v[j]);
     }
-    mirt__cu_reduce_threads<N>(s, r.down, sum, room, [=](float a, float b) { return mirt__cu_reduce_pair(kind, a, b); });
+    mirt__cu_reduce_threads<N>(s, r.down, sum, room,
+                               [=](float a, float b) { return mirt__cu_reduce_pair(kind, a, b); });
     if (r.down || !r.has) return;
     if (s.columns == 1) {
 #pragma unroll
@@ -5107,7 +5471,8 @@ template <int N, class T> static __global__ void __launch_bounds__(MIRT__CU_REDU
 /* A warp for the chunks of 32 / LANES outputs, in double. */
 #define MIRT__CU_FINISH_WARPS 32
 static __global__ void __launch_bounds__(1024)
-mirt__cu_reduce_finish_kernel(mirt__reduce_kind kind, const float *partial, float *y, int64_t outputs, int64_t chunks, int64_t count) {
+    mirt__cu_reduce_finish_kernel(mirt__reduce_kind kind, const float *partial, float *y, int64_t outputs,
+                                  int64_t chunks, int64_t count) {
     MIRT_SHARED(double, room, 1024);
     const int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32, warps = (int)blockDim.x / 32;
     const int64_t output = (int64_t)blockIdx.x * 32 + lane;
@@ -5151,12 +5516,14 @@ static void mirt__cu_reduce(const mirt__reduce *args, const mirt__where *where) 
     }
     if (s.chunks > 1) {
         const int warps = s.chunks < 8 ? 4 : s.chunks < 64 ? 8 : MIRT__CU_FINISH_WARPS;
-        MIRT_LAUNCH(cu, mirt__cu_reduce_finish_kernel, (unsigned)mirt__cu_ceil(outputs, 32), warps * 32, 0, s.kind, s.partial, s.y, outputs, s.chunks, s.count);
+        MIRT_LAUNCH(cu, mirt__cu_reduce_finish_kernel, (unsigned)mirt__cu_ceil(outputs, 32), warps * 32, 0, s.kind,
+                    s.partial, s.y, outputs, s.chunks, s.count);
     }
 }
 
 /* A block goes over its elements twice: to count those that equal the extreme, and to share dy among them. */
-static __global__ void __launch_bounds__(MIRT__CU_REDUCE_BLOCK) mirt__cu_reduce_max_grad_kernel(const mirt__cu_reduction s, const float *dy, float *dx) {
+static __global__ void __launch_bounds__(MIRT__CU_REDUCE_BLOCK)
+    mirt__cu_reduce_max_grad_kernel(const mirt__cu_reduction s, const float *dy, float *dx) {
     MIRT_SHARED(int, room, MIRT__CU_REDUCE_BLOCK);
     const mirt__cu_reducing r = mirt__cu_reducing_of<1>(s);
     const float *x = static_cast<const float *>(s.x) + r.x, most = r.has ? s.y[r.y] : 0.0f;
@@ -5185,7 +5552,8 @@ static void mirt__cu_reduce_max_grad(const mirt__reduce_max_grad *args, const mi
         s.blocks = s.pieces = mirt__cu_divisor_of(mirt__cu_ceil(s.columns, (int64_t)1 << s.across));
     }
     if (s.kept.count * s.columns * s.gone.count <= 0) return;
-    MIRT_LAUNCH(cu, mirt__cu_reduce_max_grad_kernel, mirt__cu_reduction_blocks(&s), MIRT__CU_REDUCE_BLOCK, 0, s, args->dy, args->dx);
+    MIRT_LAUNCH(cu, mirt__cu_reduce_max_grad_kernel, mirt__cu_reduction_blocks(&s), MIRT__CU_REDUCE_BLOCK, 0, s,
+                args->dy, args->dx);
 }
 
 /* ---- scan */
@@ -5201,9 +5569,11 @@ typedef struct mirt__cu_scan_args {
 /* A thread for each line. */
 static __global__ void __launch_bounds__(64) mirt__cu_cumsum_kernel(const mirt__cu_scan_args s) {
     const int64_t step = s.kind == MIRT__CUMSUM_BACK ? -s.inner.by : s.inner.by;
-    for (int64_t at = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; at < s.outer * s.inner.by; at += (int64_t)gridDim.x * blockDim.x) {
+    for (int64_t at = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; at < s.outer * s.inner.by;
+         at += (int64_t)gridDim.x * blockDim.x) {
         int64_t column;
-        const int64_t row = mirt__cu_divmod(at, s.inner, &column), first = (row * s.n + (step < 0 ? s.n - 1 : 0)) * s.inner.by + column;
+        const int64_t row = mirt__cu_divmod(at, s.inner, &column),
+                      first = (row * s.n + (step < 0 ? s.n - 1 : 0)) * s.inner.by + column;
         const float *x = s.x + first;
         float *y = static_cast<float *>(s.y) + first, sum = 0;
         for (int64_t i = 0; i < s.n; i++) y[i * step] = sum += x[i * step];
@@ -5211,7 +5581,8 @@ static __global__ void __launch_bounds__(64) mirt__cu_cumsum_kernel(const mirt__
 }
 static __global__ void __launch_bounds__(64) mirt__cu_extreme_kernel(const mirt__cu_scan_args s) {
     const bool least = s.kind == MIRT__ARGMIN;
-    for (int64_t at = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; at < s.outer * s.inner.by; at += (int64_t)gridDim.x * blockDim.x) {
+    for (int64_t at = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; at < s.outer * s.inner.by;
+         at += (int64_t)gridDim.x * blockDim.x) {
         int64_t column;
         const int64_t row = mirt__cu_divmod(at, s.inner, &column);
         const float *line = s.x + row * s.n * s.inner.by + column;
@@ -5228,8 +5599,8 @@ static __global__ void __launch_bounds__(64) mirt__cu_extreme_kernel(const mirt_
     }
 }
 
-/* The place of the first of the largest of n > 0 numbers side by side (`sign` -1: of the smallest), by a whole warp. As one after the
-   other finds it, what is not a number is above none; a first one that is not stays. */
+/* The place of the first of the largest of n > 0 numbers side by side (`sign` -1: of the smallest), by a whole warp. As
+   one after the other finds it, what is not a number is above none; a first one that is not stays. */
 static inline __device__ int32_t mirt__cu_warp_argmax(const float *x, int64_t n, float sign) {
     const int lane = (int)threadIdx.x % 32;
     float most = -INFINITY;
@@ -5256,7 +5627,8 @@ static inline __device__ int32_t mirt__cu_warp_argmax(const float *x, int64_t n,
 /* A warp for each row, along which the numbers lie side by side. */
 static __global__ void __launch_bounds__(MIRT__CU_REDUCE_BLOCK) mirt__cu_argmax_kernel(const mirt__cu_scan_args s) {
     const int warps = MIRT__CU_REDUCE_BLOCK / 32;
-    for (int64_t row = (int64_t)blockIdx.x * warps + threadIdx.x / 32; row < s.outer; row += (int64_t)gridDim.x * warps) {
+    for (int64_t row = (int64_t)blockIdx.x * warps + threadIdx.x / 32; row < s.outer;
+         row += (int64_t)gridDim.x * warps) {
         const int32_t best = mirt__cu_warp_argmax(s.x + row * s.n, s.n, s.kind == MIRT__ARGMIN ? -1.0f : 1.0f);
         if (threadIdx.x % 32 == 0) static_cast<int32_t *>(s.y)[row] = best;
     }
@@ -5276,7 +5648,8 @@ static void mirt__cu_scan(const mirt__scan *args, const mirt__where *where) {
     if (args->kind == MIRT__CUMSUM || args->kind == MIRT__CUMSUM_BACK) {
         MIRT_LAUNCH(cu, mirt__cu_cumsum_kernel, mirt__cu_blocks(lines, 64), 64, 0, s);
     } else if (args->inner == 1) {
-        MIRT_LAUNCH(cu, mirt__cu_argmax_kernel, mirt__cu_blocks(args->outer, MIRT__CU_REDUCE_BLOCK / 32), MIRT__CU_REDUCE_BLOCK, 0, s);
+        MIRT_LAUNCH(cu, mirt__cu_argmax_kernel, mirt__cu_blocks(args->outer, MIRT__CU_REDUCE_BLOCK / 32),
+                    MIRT__CU_REDUCE_BLOCK, 0, s);
     } else {
         MIRT_LAUNCH(cu, mirt__cu_extreme_kernel, mirt__cu_blocks(lines, 64), 64, 0, s);
     }
@@ -5312,22 +5685,29 @@ template <bool BLOCK> struct mirt__cu_crew {
 /* A kernel by rows. */
 #define MIRT__CU_BY_ROWS(cu, kernel, rows, n, ...) \
     do { \
-        if ((n) >= MIRT__CU_LONG_ROW) MIRT_LAUNCH(cu, (kernel<true>), mirt__cu_blocks(rows, 1), MIRT__CU_ROW_BLOCK, 0, __VA_ARGS__); \
-        else MIRT_LAUNCH(cu, (kernel<false>), mirt__cu_blocks(rows, MIRT__CU_ROW_BLOCK / 32), MIRT__CU_ROW_BLOCK, 0, __VA_ARGS__); \
+        if ((n) >= MIRT__CU_LONG_ROW) \
+            MIRT_LAUNCH(cu, (kernel<true>), mirt__cu_blocks(rows, 1), MIRT__CU_ROW_BLOCK, 0, __VA_ARGS__); \
+        else \
+            MIRT_LAUNCH(cu, (kernel<false>), mirt__cu_blocks(rows, MIRT__CU_ROW_BLOCK / 32), MIRT__CU_ROW_BLOCK, 0, \
+                        __VA_ARGS__); \
     } while (0)
 
-template <bool BLOCK> static inline __device__ float mirt__cu_row_max(const mirt__cu_crew<BLOCK> &crew, const float *x, int64_t n) {
+template <bool BLOCK>
+static inline __device__ float mirt__cu_row_max(const mirt__cu_crew<BLOCK> &crew, const float *x, int64_t n) {
     float most = -INFINITY;
     MIRT__CU_EACH(j, n) most = fmaxf(most, x[j]);
     return crew.max(most);
 }
-template <bool BLOCK> static inline __device__ float mirt__cu_row_sum(const mirt__cu_crew<BLOCK> &crew, const float *x, int64_t n) {
+template <bool BLOCK>
+static inline __device__ float mirt__cu_row_sum(const mirt__cu_crew<BLOCK> &crew, const float *x, int64_t n) {
     float sum = 0;
     MIRT__CU_EACH(j, n) sum += x[j];
     return crew.sum(sum);
 }
 /* The sum of exp(x - most). */
-template <bool BLOCK> static inline __device__ float mirt__cu_row_exp(const mirt__cu_crew<BLOCK> &crew, const float *x, int64_t n, float most) {
+template <bool BLOCK>
+static inline __device__ float mirt__cu_row_exp(const mirt__cu_crew<BLOCK> &crew, const float *x, int64_t n,
+                                                float most) {
     float sum = 0;
     MIRT__CU_EACH(j, n) sum += expf(x[j] - most);
     return crew.sum(sum);
@@ -5335,7 +5715,8 @@ template <bool BLOCK> static inline __device__ float mirt__cu_row_exp(const mirt
 
 /* ---- softmax. Each thread reads and writes the same places. */
 
-template <bool BLOCK> static __global__ void __launch_bounds__(MIRT__CU_ROW_BLOCK) mirt__cu_softmax_kernel(const mirt__softmax s) {
+template <bool BLOCK>
+static __global__ void __launch_bounds__(MIRT__CU_ROW_BLOCK) mirt__cu_softmax_kernel(const mirt__softmax s) {
     MIRT_SHARED(float, room, 32);
     const mirt__cu_crew<BLOCK> crew(room);
     for (int64_t r = crew.row; r < s.rows; r += crew.step) {
@@ -5358,7 +5739,8 @@ template <bool BLOCK> static __global__ void __launch_bounds__(MIRT__CU_ROW_BLOC
     }
 }
 
-template <bool BLOCK> static __global__ void __launch_bounds__(MIRT__CU_ROW_BLOCK) mirt__cu_softmax_grad_kernel(const mirt__softmax s) {
+template <bool BLOCK>
+static __global__ void __launch_bounds__(MIRT__CU_ROW_BLOCK) mirt__cu_softmax_grad_kernel(const mirt__softmax s) {
     MIRT_SHARED(float, room, 32);
     const mirt__cu_crew<BLOCK> crew(room);
     for (int64_t r = crew.row; r < s.rows; r += crew.step) {
@@ -5381,11 +5763,15 @@ static void mirt__cu_softmax_grad(const mirt__softmax *args, const mirt__where *
 
 /* ---- losses: the formulas are explained in the library's reference kernels */
 
-static inline __device__ float mirt__cu_clipped(float p) { return p < MIRT__CU_SMALLEST ? MIRT__CU_SMALLEST : p > MIRT__CU_LARGEST ? MIRT__CU_LARGEST : p; }
+static inline __device__ float mirt__cu_clipped(float p) {
+    return p < MIRT__CU_SMALLEST ? MIRT__CU_SMALLEST : p > MIRT__CU_LARGEST ? MIRT__CU_LARGEST : p;
+}
 static inline __device__ bool mirt__cu_is_clipped(float p) { return p < MIRT__CU_SMALLEST || p > MIRT__CU_LARGEST; }
 
 /* -log of the probability of `label`, the sum of clipped probabilities being 1. */
-template <bool BLOCK> static inline __device__ float mirt__cu_sparse(const mirt__cu_crew<BLOCK> &crew, const mirt__loss &l, const float *x, int32_t label) {
+template <bool BLOCK>
+static inline __device__ float mirt__cu_sparse(const mirt__cu_crew<BLOCK> &crew, const mirt__loss &l, const float *x,
+                                               int32_t label) {
     const float at = label >= 0 && label < l.n ? x[label] : NAN;
     if (l.from_logits) {
         const float most = mirt__cu_row_max(crew, x, l.n);
@@ -5396,7 +5782,9 @@ template <bool BLOCK> static inline __device__ float mirt__cu_sparse(const mirt_
     return logf(crew.sum(sum)) - logf(mirt__cu_clipped(at));
 }
 
-template <bool BLOCK> static inline __device__ float mirt__cu_categorical(const mirt__cu_crew<BLOCK> &crew, const mirt__loss &l, const float *x, const float *t) {
+template <bool BLOCK>
+static inline __device__ float mirt__cu_categorical(const mirt__cu_crew<BLOCK> &crew, const mirt__loss &l,
+                                                    const float *x, const float *t) {
     float loss = 0;
     if (l.from_logits) {
         const float most = mirt__cu_row_max(crew, x, l.n), log_sum = logf(mirt__cu_row_exp(crew, x, l.n, most));
@@ -5418,7 +5806,8 @@ static inline __device__ float mirt__cu_binary_loss(bool from_logits, float x, f
     return -(t * logf(p) + (1 - t) * logf(1 - p));
 }
 
-template <bool BLOCK> static __global__ void __launch_bounds__(MIRT__CU_ROW_BLOCK) mirt__cu_loss_kernel(const mirt__loss l) {
+template <bool BLOCK>
+static __global__ void __launch_bounds__(MIRT__CU_ROW_BLOCK) mirt__cu_loss_kernel(const mirt__loss l) {
     MIRT_SHARED(float, room, 32);
     const mirt__cu_crew<BLOCK> crew(room);
     for (int64_t r = crew.row; r < l.rows; r += crew.step) {
@@ -5430,7 +5819,8 @@ template <bool BLOCK> static __global__ void __launch_bounds__(MIRT__CU_ROW_BLOC
             loss = mirt__cu_categorical(crew, l, x, t);
         } else {
             const bool binary = l.kind == MIRT_BINARY_CROSSENTROPY;
-            MIRT__CU_EACH(j, l.n) loss += binary ? mirt__cu_binary_loss(l.from_logits, x[j], t[j]) : (x[j] - t[j]) * (x[j] - t[j]);
+            MIRT__CU_EACH(j, l.n)
+            loss += binary ? mirt__cu_binary_loss(l.from_logits, x[j], t[j]) : (x[j] - t[j]) * (x[j] - t[j]);
             loss = crew.sum(loss) / (float)l.n;
         }
         if (crew.lane == 0) l.loss[r] = loss;
@@ -5439,7 +5829,8 @@ template <bool BLOCK> static __global__ void __launch_bounds__(MIRT__CU_ROW_BLOC
 
 /* In the gradients `scale` is the loss's own gradient. */
 template <bool BLOCK>
-static inline __device__ void mirt__cu_sparse_grad(const mirt__cu_crew<BLOCK> &crew, const mirt__loss &l, const float *x, int32_t label, float scale, float *dx) {
+static inline __device__ void mirt__cu_sparse_grad(const mirt__cu_crew<BLOCK> &crew, const mirt__loss &l,
+                                                   const float *x, int32_t label, float scale, float *dx) {
     if (l.from_logits) {
         const float most = mirt__cu_row_max(crew, x, l.n), sum = mirt__cu_row_exp(crew, x, l.n, most);
         MIRT__CU_EACH(j, l.n) dx[j] = (expf(x[j] - most) / sum - (j == label ? 1.0f : 0.0f)) * scale;
@@ -5452,9 +5843,11 @@ static inline __device__ void mirt__cu_sparse_grad(const mirt__cu_crew<BLOCK> &c
 }
 
 template <bool BLOCK>
-static inline __device__ void mirt__cu_categorical_grad(const mirt__cu_crew<BLOCK> &crew, const mirt__loss &l, const float *x, const float *t, float scale, float *dx) {
+static inline __device__ void mirt__cu_categorical_grad(const mirt__cu_crew<BLOCK> &crew, const mirt__loss &l,
+                                                        const float *x, const float *t, float scale, float *dx) {
     if (l.from_logits) {
-        const float most = mirt__cu_row_max(crew, x, l.n), sum = mirt__cu_row_exp(crew, x, l.n, most), total = mirt__cu_row_sum(crew, t, l.n);
+        const float most = mirt__cu_row_max(crew, x, l.n), sum = mirt__cu_row_exp(crew, x, l.n, most),
+                    total = mirt__cu_row_sum(crew, t, l.n);
         MIRT__CU_EACH(j, l.n) dx[j] = scale * (expf(x[j] - most) / sum * total - t[j]);
         return;
     }
@@ -5476,7 +5869,8 @@ static inline __device__ float mirt__cu_binary_loss_grad(bool from_logits, float
     return mirt__cu_is_clipped(x) ? 0.0f : (1 - t) / (1 - x) - t / x;
 }
 
-template <bool BLOCK> static __global__ void __launch_bounds__(MIRT__CU_ROW_BLOCK) mirt__cu_loss_grad_kernel(const mirt__loss l) {
+template <bool BLOCK>
+static __global__ void __launch_bounds__(MIRT__CU_ROW_BLOCK) mirt__cu_loss_grad_kernel(const mirt__loss l) {
     MIRT_SHARED(float, room, 32);
     const mirt__cu_crew<BLOCK> crew(room);
     for (int64_t r = crew.row; r < l.rows; r += crew.step) {
@@ -5489,7 +5883,8 @@ template <bool BLOCK> static __global__ void __launch_bounds__(MIRT__CU_ROW_BLOC
         } else {
             const bool binary = l.kind == MIRT_BINARY_CROSSENTROPY;
             const float share = scale / (float)l.n;
-            MIRT__CU_EACH(j, l.n) dx[j] = share * (binary ? mirt__cu_binary_loss_grad(l.from_logits, x[j], t[j]) : 2 * (x[j] - t[j]));
+            MIRT__CU_EACH(j, l.n)
+            dx[j] = share * (binary ? mirt__cu_binary_loss_grad(l.from_logits, x[j], t[j]) : 2 * (x[j] - t[j]));
         }
     }
 }
@@ -5506,7 +5901,8 @@ static void mirt__cu_loss_grad(const mirt__loss *args, const mirt__where *where)
 /* ---- accuracy: a warp for each row, however long */
 
 static __global__ void __launch_bounds__(MIRT__CU_ROW_BLOCK)
-mirt__cu_accuracy_kernel(mirt__accuracy_kind kind, int64_t rows, int64_t n, const float *predicted, const void *labels, float *y) {
+    mirt__cu_accuracy_kernel(mirt__accuracy_kind kind, int64_t rows, int64_t n, const float *predicted,
+                             const void *labels, float *y) {
     const mirt__cu_crew<false> crew(NULL);
     for (int64_t r = crew.row; r < rows; r += crew.step) {
         const float *x = predicted + r * n, *t = static_cast<const float *>(labels) + r * n;
@@ -5515,7 +5911,8 @@ mirt__cu_accuracy_kernel(mirt__accuracy_kind kind, int64_t rows, int64_t n, cons
             MIRT__CU_EACH(j, n) right += t[j] == (x[j] > 0.5f ? 1.0f : 0.0f) ? 1.0f : 0.0f;
             right = crew.sum(right) / (float)n;
         } else {
-            const int32_t at = kind == MIRT__ACCURACY_SPARSE ? static_cast<const int32_t *>(labels)[r] : mirt__cu_warp_argmax(t, n, 1.0f);
+            const int32_t at = kind == MIRT__ACCURACY_SPARSE ? static_cast<const int32_t *>(labels)[r]
+                                                             : mirt__cu_warp_argmax(t, n, 1.0f);
             right = mirt__cu_warp_argmax(x, n, 1.0f) == at ? 1.0f : 0.0f;
         }
         if (crew.lane == 0) y[r] = right;
@@ -5525,8 +5922,8 @@ mirt__cu_accuracy_kernel(mirt__accuracy_kind kind, int64_t rows, int64_t n, cons
 static void mirt__cu_accuracy(const mirt__accuracy *args, const mirt__where *where) {
     mirt__cu *cu = mirt__cu_of(where);
     if (args->rows <= 0 || args->n <= 0) return;
-    MIRT_LAUNCH(cu, mirt__cu_accuracy_kernel, mirt__cu_blocks(args->rows, MIRT__CU_ROW_BLOCK / 32), MIRT__CU_ROW_BLOCK, 0,
-                args->kind, args->rows, args->n, args->x, args->labels, args->y);
+    MIRT_LAUNCH(cu, mirt__cu_accuracy_kernel, mirt__cu_blocks(args->rows, MIRT__CU_ROW_BLOCK / 32), MIRT__CU_ROW_BLOCK,
+                0, args->kind, args->rows, args->n, args->x, args->labels, args->y);
 }
 #undef MIRT__CU_EACH
 #undef MIRT__CU_BY_ROWS
@@ -5553,11 +5950,14 @@ typedef struct mirt__cu_dropout_args {
 } mirt__cu_dropout_args;
 
 /* Four elements have the words of one draw. `WHOLE`: rows are whole pieces, and aligned. */
-template <bool WHOLE> static __global__ void __launch_bounds__(MIRT__CU_ELEMENT_BLOCK) mirt__cu_dropout_kernel(const mirt__cu_dropout_args d) {
+template <bool WHOLE>
+static __global__ void __launch_bounds__(MIRT__CU_ELEMENT_BLOCK)
+    mirt__cu_dropout_kernel(const mirt__cu_dropout_args d) {
     const mirt__cu_dropout_draw draw = *d.draw;
     MIRT__CU_PIECES(at, left, d.rows * d.pieces.by, 1) {
         int64_t piece;
-        const int64_t r = mirt__cu_divmod(at, d.pieces, &piece), begin = r * d.n + piece * 4, count = WHOLE ? 4 : d.n - piece * 4;
+        const int64_t r = mirt__cu_divmod(at, d.pieces, &piece), begin = r * d.n + piece * 4,
+                      count = WHOLE ? 4 : d.n - piece * 4;
         const uint64_t row = (uint64_t)(draw.first_row + r);
         const uint32_t counter[4] = {(uint32_t)piece, (uint32_t)row, (uint32_t)(row >> 32), draw.step};
         const uint32_t key[2] = {(uint32_t)draw.key, (uint32_t)(draw.key >> 32)};
@@ -5606,10 +6006,11 @@ static void mirt__cu_dropout(const mirt__dropout *args, const mirt__where *where
 #define MIRT__CUDA_PARTS_CUH
 /* Partial sums of weight gradients, and their total. */
 
-/* to[i] = the sum of part[p * stride + i] over `parts`: by the threads of a column of a block, which each take some that follow each other,
-   then in their order. The first `count` numbers go to `to`, those behind to `behind`. */
-static __global__ void __launch_bounds__(1024) mirt__cu_parts_add(const float *part, int64_t parts, int64_t stride, int64_t count, float *to, int64_t more,
-                                                                  float *behind) {
+/* to[i] = the sum of part[p * stride + i] over `parts`: by the threads of a column of a block, which each take some
+   that follow each other, then in their order. The first `count` numbers go to `to`, those behind to `behind`. */
+static __global__ void __launch_bounds__(1024)
+    mirt__cu_parts_add(const float *part, int64_t parts, int64_t stride, int64_t count, float *to, int64_t more,
+                       float *behind) {
     MIRT_SHARED(float, sums, 1024);
     const int64_t i = (int64_t)blockIdx.x * 32 + threadIdx.x, each = (parts + blockDim.y - 1) / blockDim.y;
     const int64_t first = threadIdx.y * each, end = first + each < parts ? first + each : parts;
@@ -5618,7 +6019,8 @@ static __global__ void __launch_bounds__(1024) mirt__cu_parts_add(const float *p
         const float *from = part + i;
         int64_t p = first;
         for (; p + 4 <= end; p += 4) {
-            const float a = from[p * stride], b = from[(p + 1) * stride], c = from[(p + 2) * stride], d = from[(p + 3) * stride];
+            const float a = from[p * stride], b = from[(p + 1) * stride], c = from[(p + 2) * stride],
+                        d = from[(p + 3) * stride];
             sum += (a + b) + (c + d);
         }
         for (; p < end; p++) sum += from[p * stride];
@@ -5631,26 +6033,29 @@ static __global__ void __launch_bounds__(1024) mirt__cu_parts_add(const float *p
     else behind[i - count] = sum;
 }
 /* No parts: zeros. Where there is nothing behind, `behind` is NULL. */
-static void mirt__cu_parts_total(mirt__cu *cu, const float *part, int64_t parts, int64_t stride, int64_t count, float *to, int64_t more, float *behind) {
+static void mirt__cu_parts_total(mirt__cu *cu, const float *part, int64_t parts, int64_t stride, int64_t count,
+                                 float *to, int64_t more, float *behind) {
     if (!behind) more = 0;
     if (count + more < 1) return;
     const dim3 block(32, parts > 64 ? 32 : 8);
-    MIRT_LAUNCH(cu, mirt__cu_parts_add, (unsigned)mirt__cu_ceil(count + more, 32), block, 0, part, parts, stride, count, to, more, behind);
+    MIRT_LAUNCH(cu, mirt__cu_parts_add, (unsigned)mirt__cu_ceil(count + more, 32), block, 0, part, parts, stride, count,
+                to, more, behind);
 }
 
 #endif
 
 /* >>section cuda/depthwise.cu */
 
-/* Depthwise convolutions: a thread has some neighbouring channels, and goes along a strip of the image's columns with the outputs
-   that the column at hand reaches in registers. What that has no kernels for is done pixel by pixel. Both gradients are made in one pass. */
+/* Depthwise convolutions: a thread has some neighbouring channels, and goes along a strip of the image's columns with
+   the outputs that the column at hand reaches in registers. What that has no kernels for is done pixel by pixel. Both
+   gradients are made in one pass. */
 
 #define MIRT__CU_DEPTH_TAPS 64
 #define MIRT__CU_DEPTH_BLOCKS 1024  /* of a grid, at most: as many chunks of sums */
 #define MIRT__CU_DEPTH_THREADS 262144 /* for which strips are cut shorter */
 
-/* A unit is a strip of `length` columns of a block of rows of an image. Forward they are those of y, backward of dx: there
-   number i of a line stands for those that y's number i is the last to reach, stride * i - padding and on. */
+/* A unit is a strip of `length` columns of a block of rows of an image. Forward they are those of y, backward of dx:
+   there number i of a line stands for those that y's number i is the last to reach, stride * i - padding and on. */
 typedef struct mirt__cu_depth {
     int rows, h, w, c, oh, ow, kh, kw, stride_h, stride_w, dilation_h, dilation_w, top, left;
     mirt__cu_reader x, dy;
@@ -5675,7 +6080,9 @@ template <int HALF, int N> struct mirt__cu_depth_raw {
 template <int HALF> static inline __device__ char *mirt__cu_depth_near(const void *from, int64_t at) {
     return static_cast<char *>(const_cast<void *>(from)) + at * (HALF ? 2 : 4);
 }
-template <int HALF, int N> static inline __device__ void mirt__cu_depth_load(mirt__cu_depth_raw<HALF, N> &raw, const char *near, int away, bool there) {
+template <int HALF, int N>
+static inline __device__ void mirt__cu_depth_load(mirt__cu_depth_raw<HALF, N> &raw, const char *near, int away,
+                                                  bool there) {
     if (there) {
         raw.bytes = mirt__cu_load_bytes<HALF ? 2 * N : 4 * N>(near + (int64_t)away * (HALF ? 2 : 4));
         return;
@@ -5683,7 +6090,8 @@ template <int HALF, int N> static inline __device__ void mirt__cu_depth_load(mir
 #pragma unroll
     for (int i = 0; i < (HALF ? N / 2 : N); i++) raw.bytes.word[i] = 0;
 }
-template <int HALF, int N> static inline __device__ void mirt__cu_depth_floats(const mirt__cu_depth_raw<HALF, N> &raw, float *to) {
+template <int HALF, int N>
+static inline __device__ void mirt__cu_depth_floats(const mirt__cu_depth_raw<HALF, N> &raw, float *to) {
 #pragma unroll
     for (int i = 0; i < N; i++) {
         if constexpr (HALF == MIRT__CU_FLOATS) to[i] = __uint_as_float(raw.bytes.word[i]);
@@ -5705,7 +6113,8 @@ template <int N> static inline __device__ void mirt__cu_depth_activate(mirt_acti
 #pragma unroll
     for (int i = 0; i < N; i++) x[i] = x[i] < 0 ? 0.0f : x[i] > most ? most : x[i];
 }
-template <int N> static inline __device__ void mirt__cu_depth_slope(mirt_activation_kind kind, float *g, const float *u) {
+template <int N>
+static inline __device__ void mirt__cu_depth_slope(mirt_activation_kind kind, float *g, const float *u) {
     if (kind == MIRT_LINEAR) return;
     if (kind == MIRT_SILU) {
 #pragma unroll
@@ -5718,7 +6127,8 @@ template <int N> static inline __device__ void mirt__cu_depth_slope(mirt_activat
 }
 /* x as its reader has it; dy with the z beside it. Zero where there is none. */
 template <int HALF, int N>
-static inline __device__ void mirt__cu_depth_x(const mirt__cu_reader &r, const mirt__cu_columns<N> &c, const mirt__cu_depth_raw<HALF, N> &raw, bool there, float *to) {
+static inline __device__ void mirt__cu_depth_x(const mirt__cu_reader &r, const mirt__cu_columns<N> &c,
+                                               const mirt__cu_depth_raw<HALF, N> &raw, bool there, float *to) {
     mirt__cu_depth_floats<HALF, N>(raw, to);
     if (r.kind == MIRT__CU_READ_PLAIN) return;
 #pragma unroll
@@ -5728,7 +6138,8 @@ static inline __device__ void mirt__cu_depth_x(const mirt__cu_reader &r, const m
     for (int i = 0; i < N; i++) to[i] = there ? to[i] : 0.0f;
 }
 template <int HALF, int N>
-static inline __device__ void mirt__cu_depth_dy(const mirt__cu_reader &r, const mirt__cu_columns<N> &c, const mirt__cu_depth_raw<HALF, N> &raw,
+static inline __device__ void mirt__cu_depth_dy(const mirt__cu_reader &r, const mirt__cu_columns<N> &c,
+                                                const mirt__cu_depth_raw<HALF, N> &raw,
                                                 const mirt__cu_depth_raw<HALF, N> &raw_z, bool there, float *to) {
     float z[N], u[N];
     mirt__cu_depth_floats<HALF, N>(raw, to);
@@ -5765,14 +6176,18 @@ template <int N> static inline __device__ mirt__cu_depth_place mirt__cu_depth_pl
     return p;
 }
 /* The block's sums of columns become a chunk. */
-template <int N> static inline __device__ void mirt__cu_depth_leave(const mirt__cu_depth &d, const mirt__cu_depth_place &p, const mirt__cu_sums<N> &s, float *room) {
+template <int N>
+static inline __device__ void mirt__cu_depth_leave(const mirt__cu_depth &d, const mirt__cu_depth_place &p,
+                                                   const mirt__cu_sums<N> &s, float *room) {
     const int first = (int)blockIdx.y * d.across * N, left = d.c - first, columns = d.across * N;
-    mirt__cu_sums_leave<N>(d.e, d.sums, s, p.column, p.lane, d.down, columns, left < columns ? left : columns, blockIdx.x, first, blockIdx.y == 0, room);
+    mirt__cu_sums_leave<N>(d.e, d.sums, s, p.column, p.lane, d.down, columns, left < columns ? left : columns,
+                           blockIdx.x, first, blockIdx.y == 0, room);
 }
 
 /* >>forward: `LINES` rows of y at a time; column o + t of x, taken S at a time, reaches outputs o, o - 1, ... */
 
-template <int K, int S, int LINES, int N, int HALF> static __global__ __launch_bounds__(128, 2) void mirt__cu_depth_forward(mirt__cu_depth d) {
+template <int K, int S, int LINES, int N, int HALF>
+static __global__ __launch_bounds__(128, 2) void mirt__cu_depth_forward(mirt__cu_depth d) {
     MIRT_DYNAMIC_SHARED(float, room);
     constexpr int OPEN = (K + S - 1) / S, READ = (LINES - 1) * S + K;
     const mirt__cu_depth_place p = mirt__cu_depth_place_of<N>(d);
@@ -5789,9 +6204,11 @@ template <int K, int S, int LINES, int N, int HALF> static __global__ __launch_b
     }
     for (int64_t i = p.begin; p.live && i < d.units; i += p.step) {
         const int64_t unit = p.group * d.units + i;
-        const uint32_t line = mirt__cu_divide32((uint32_t)unit, d.by_strips), image = mirt__cu_divide32(line, d.by_lines);
+        const uint32_t line = mirt__cu_divide32((uint32_t)unit, d.by_strips),
+                       image = mirt__cu_divide32(line, d.by_lines);
         const int oy = (int)(line - image * (uint32_t)d.by_lines.by) * LINES, iy = oy * S - d.top;
-        const int begin = (int)(unit - (int64_t)line * d.by_strips.by) * d.length, end = d.ow - begin < d.length ? d.ow : begin + d.length;
+        const int begin = (int)(unit - (int64_t)line * d.by_strips.by) * d.length,
+                  end = d.ow - begin < d.length ? d.ow : begin + d.length;
         const int row = d.w * d.c, y_row = d.ow * d.c;
         const char *const x_near = mirt__cu_depth_near<HALF>(d.x.data, ((int64_t)image * d.h + iy) * row + p.j);
         char *const y_near = mirt__cu_depth_near<HALF>(d.e.y, ((int64_t)image * d.oh + oy) * y_row + p.j);
@@ -5812,7 +6229,9 @@ template <int K, int S, int LINES, int N, int HALF> static __global__ __launch_b
                 const bool inside = ix >= 0 && ix < d.w;
                 mirt__cu_depth_raw<HALF, N> raw[READ];
 #pragma unroll
-                for (int q = 0; q < READ; q++) mirt__cu_depth_load<HALF, N>(raw[q], x_near, ix * d.c + q * row, inside && iy + q >= 0 && iy + q < d.h);
+                for (int q = 0; q < READ; q++)
+                    mirt__cu_depth_load<HALF, N>(raw[q], x_near, ix * d.c + q * row,
+                                                 inside && iy + q >= 0 && iy + q < d.h);
 #pragma unroll
                 for (int q = 0; q < READ; q++) {
                     float x[N];
@@ -5825,7 +6244,8 @@ template <int K, int S, int LINES, int N, int HALF> static __global__ __launch_b
                         for (int m = 0; m < OPEN; m++) {
                             if (t + m * S >= K) continue;
 #pragma unroll
-                            for (int v = 0; v < N; v++) sum[r][m][v] = fmaf(x[v], k[ky * K + t + m * S][v], sum[r][m][v]);
+                            for (int v = 0; v < N; v++)
+                                sum[r][m][v] = fmaf(x[v], k[ky * K + t + m * S][v], sum[r][m][v]);
                         }
                     }
                 }
@@ -5841,7 +6261,8 @@ template <int K, int S, int LINES, int N, int HALF> static __global__ __launch_b
                     }
                     if (d.e.norm.mean) {
 #pragma unroll
-                        for (int v = 0; v < N; v++) y[v] = mirt__cu_normed(y[v], finish.mean[v], finish.factor[v], finish.offset[v]);
+                        for (int v = 0; v < N; v++)
+                            y[v] = mirt__cu_normed(y[v], finish.mean[v], finish.factor[v], finish.offset[v]);
                     }
                     mirt__cu_depth_activate<N>(d.e.activation, y);
                     mirt__cu_put<HALF, N>(y_near, d.e.dtype, (int64_t)(ox * d.c + r * y_row), y);
@@ -5860,10 +6281,14 @@ template <int K, int S, int LINES, int N, int HALF> static __global__ __launch_b
 
 /* >>backward: column o of dy reaches K columns of dx from o * S - left on; behind it the first S of them are done */
 
-typedef enum mirt__cu_depth_wants { MIRT__CU_DEPTH_DX, MIRT__CU_DEPTH_BOTH, MIRT__CU_DEPTH_DKERNEL } mirt__cu_depth_wants;
+typedef enum mirt__cu_depth_wants {
+    MIRT__CU_DEPTH_DX, MIRT__CU_DEPTH_BOTH, MIRT__CU_DEPTH_DKERNEL
+} mirt__cu_depth_wants;
 
 /* The sums of dkernel and db of a block; `room`: N floats for each thread. */
-template <int TAPS, int N> static inline __device__ void mirt__cu_depth_parts(const mirt__cu_depth &d, const mirt__cu_depth_place &p, float (*sum)[N], float *room) {
+template <int TAPS, int N>
+static inline __device__ void mirt__cu_depth_parts(const mirt__cu_depth &d, const mirt__cu_depth_place &p,
+                                                   float (*sum)[N], float *room) {
     float *part = d.part + (int64_t)blockIdx.x * (TAPS + 1) * d.c + p.j;
 #pragma unroll
     for (int t = 0; t < TAPS + 1; t++) {
@@ -5876,7 +6301,8 @@ template <int TAPS, int N> static inline __device__ void mirt__cu_depth_parts(co
     }
 }
 
-template <int K, int S, int LINES, int N, int HALF, int WANTS> static __global__ __launch_bounds__(128, HALF && K == 3 ? 3 : 2) void mirt__cu_depth_back(mirt__cu_depth d) {
+template <int K, int S, int LINES, int N, int HALF, int WANTS>
+static __global__ __launch_bounds__(128, HALF && K == 3 ? 3 : 2) void mirt__cu_depth_back(mirt__cu_depth d) {
     MIRT_DYNAMIC_SHARED(float, room);
     constexpr int OPEN = (K + S - 1) / S, READ = LINES + OPEN - 1, MAKE = LINES * S;
     constexpr bool DX = WANTS != MIRT__CU_DEPTH_DKERNEL, DK = WANTS != MIRT__CU_DEPTH_DX;
@@ -5901,14 +6327,20 @@ template <int K, int S, int LINES, int N, int HALF, int WANTS> static __global__
         }
     }
     for (int64_t i = p.begin; p.live && i < d.units; i += p.step) {
-        const uint32_t unit = (uint32_t)i, line = mirt__cu_divide32(unit, d.by_strips), image = mirt__cu_divide32(line, d.by_lines);
+        const uint32_t unit = (uint32_t)i, line = mirt__cu_divide32(unit, d.by_strips),
+                       image = mirt__cu_divide32(line, d.by_lines);
         const int a = d.first_y + (int)(line - image * (uint32_t)d.by_lines.by) * LINES, iy = a * S - d.top;
-        const int begin = d.first_x + (int)(unit - line * (uint32_t)d.by_strips.by) * d.length, end = d.end_x - begin < d.length ? d.end_x : begin + d.length;
-        const int x0 = begin * S - d.left > 0 ? begin * S - d.left : 0, x1 = end * S - d.left < d.w ? end * S - d.left : d.w; /* of dx */
+        const int begin = d.first_x + (int)(unit - line * (uint32_t)d.by_strips.by) * d.length,
+                  end = d.end_x - begin < d.length ? d.end_x : begin + d.length;
+        const int x0 = begin * S - d.left > 0 ? begin * S - d.left : 0,
+                  x1 = end * S - d.left < d.w ? end * S - d.left : d.w; /* of dx */
         const int row = d.ow * d.c, x_row = d.w * d.c;
-        const int64_t dy_at = ((int64_t)image * d.oh + a - (OPEN - 1)) * row + p.j, x_at = ((int64_t)image * d.h + iy) * x_row + p.j;
-        const char *const dy_near = mirt__cu_depth_near<HALF>(d.dy.data, dy_at), *const z_near = mirt__cu_depth_near<HALF>(d.dy.z, dy_at);
-        const char *const x_near = mirt__cu_depth_near<HALF>(d.x.data, x_at), *const slope_near = mirt__cu_depth_near<HALF>(d.e.slope_x, x_at);
+        const int64_t dy_at = ((int64_t)image * d.oh + a - (OPEN - 1)) * row + p.j,
+                      x_at = ((int64_t)image * d.h + iy) * x_row + p.j;
+        const char *const dy_near = mirt__cu_depth_near<HALF>(d.dy.data, dy_at),
+                   *const z_near = mirt__cu_depth_near<HALF>(d.dy.z, dy_at);
+        const char *const x_near = mirt__cu_depth_near<HALF>(d.x.data, x_at),
+                   *const slope_near = mirt__cu_depth_near<HALF>(d.e.slope_x, x_at);
         char *const dx_near = mirt__cu_depth_near<HALF>(d.e.y, x_at);
         float sum[DX ? MAKE : 1][K][N], x[DK ? MAKE : 1][K][N];
 #pragma unroll
@@ -5932,7 +6364,8 @@ template <int K, int S, int LINES, int N, int HALF, int WANTS> static __global__
                 const int oy = a - (OPEN - 1) + q;
                 const bool there = inside && oy >= 0 && oy < d.oh;
                 mirt__cu_depth_load<HALF, N>(raw[q], dy_near, o * d.c + q * row, there);
-                if (d.dy.kind != MIRT__CU_READ_PLAIN) mirt__cu_depth_load<HALF, N>(raw_z[q], z_near, o * d.c + q * row, there);
+                if (d.dy.kind != MIRT__CU_READ_PLAIN)
+                    mirt__cu_depth_load<HALF, N>(raw_z[q], z_near, o * d.c + q * row, there);
             }
             if (DK) {
 #pragma unroll
@@ -5949,7 +6382,9 @@ template <int K, int S, int LINES, int N, int HALF, int WANTS> static __global__
 #pragma unroll
                     for (int s = 0; s < S; s++) {
                         const int column = ix + K - S + s;
-                        mirt__cu_depth_x<HALF, N>(d.x, x_columns, raw_x[DK ? q : 0][s], column >= x0 && column < x1 && iy + q >= 0 && iy + q < d.h, x[DK ? q : 0][K - S + s]);
+                        mirt__cu_depth_x<HALF, N>(d.x, x_columns, raw_x[DK ? q : 0][s],
+                                                  column >= x0 && column < x1 && iy + q >= 0 && iy + q < d.h,
+                                                  x[DK ? q : 0][K - S + s]);
                     }
                 }
             }
@@ -5966,8 +6401,12 @@ template <int K, int S, int LINES, int N, int HALF, int WANTS> static __global__
                     for (int kx = 0; kx < K; kx++) {
 #pragma unroll
                         for (int v = 0; v < N; v++) {
-                            if (DX) sum[DX ? made : 0][kx][v] = fmaf(g[v], k[DX ? ky * K + kx : 0][v], sum[DX ? made : 0][kx][v]);
-                            if (DK) dk[DK ? ky * K + kx : 0][v] = fmaf(g[v], x[DK ? made : 0][kx][v], dk[DK ? ky * K + kx : 0][v]);
+                            if (DX)
+                                sum[DX ? made : 0][kx][v] = fmaf(g[v], k[DX ? ky * K + kx : 0][v],
+                                                                 sum[DX ? made : 0][kx][v]);
+                            if (DK)
+                                dk[DK ? ky * K + kx : 0][v] = fmaf(g[v], x[DK ? made : 0][kx][v],
+                                                                   dk[DK ? ky * K + kx : 0][v]);
                         }
                     }
                 }
@@ -5982,7 +6421,8 @@ template <int K, int S, int LINES, int N, int HALF, int WANTS> static __global__
 #pragma unroll
                     for (int q = 0; q < MAKE * S; q++) {
                         mirt__cu_depth_load<HALF, N>(slope[q], slope_near, (ix + q % S) * d.c + q / S * x_row,
-                                                     ix + q % S >= 0 && ix + q % S < d.w && iy + q / S >= 0 && iy + q / S < d.h);
+                                                     ix + q % S >= 0 && ix + q % S < d.w && iy + q / S >= 0 &&
+                                                         iy + q / S < d.h);
                     }
                 }
 #pragma unroll
@@ -5993,7 +6433,9 @@ template <int K, int S, int LINES, int N, int HALF, int WANTS> static __global__
                     if (d.e.slope.mean) {
                         mirt__cu_depth_floats<HALF, N>(slope[q], z);
 #pragma unroll
-                        for (int v = 0; v < N; v++) u[v] = mirt__cu_normed(z[v], finish.slope_mean[v], finish.slope_factor[v], finish.slope_offset[v]);
+                        for (int v = 0; v < N; v++)
+                            u[v] = mirt__cu_normed(z[v], finish.slope_mean[v], finish.slope_factor[v],
+                                                   finish.slope_offset[v]);
                         mirt__cu_depth_slope<N>(d.e.slope.activation, g, u);
                     }
                     mirt__cu_put<HALF, N>(dx_near, d.e.dtype, (int64_t)(column * d.c + q / S * x_row), g);
@@ -6006,7 +6448,8 @@ template <int K, int S, int LINES, int N, int HALF, int WANTS> static __global__
                 for (int kx = 0; kx < K; kx++) {
 #pragma unroll
                     for (int v = 0; v < N; v++) {
-                        if (DX) sum[DX ? q : 0][kx][v] = kx + S < K ? sum[DX ? q : 0][kx + S < K ? kx + S : 0][v] : 0.0f;
+                        if (DX)
+                            sum[DX ? q : 0][kx][v] = kx + S < K ? sum[DX ? q : 0][kx + S < K ? kx + S : 0][v] : 0.0f;
                         if (DK) x[DK ? q : 0][kx][v] = kx + S < K ? x[DK ? q : 0][kx + S < K ? kx + S : 0][v] : 0.0f;
                     }
                 }
@@ -6020,7 +6463,8 @@ template <int K, int S, int LINES, int N, int HALF, int WANTS> static __global__
 /* >>any shape, reader and epilogue: pixel by pixel */
 
 /* Where a target reads an axis of `size` by a tap, or (BACK) is read from by it; below 0: nowhere. */
-template <bool BACK> static inline __device__ int mirt__cu_depth_tap(int at, int tap, int stride, int dilation, int pad, int size) {
+template <bool BACK>
+static inline __device__ int mirt__cu_depth_tap(int at, int tap, int stride, int dilation, int pad, int size) {
     int from = BACK ? at + pad - tap * dilation : at * stride + tap * dilation - pad;
     if (BACK && from >= 0) from = from % stride ? -1 : from / stride;
     return from < size ? from : -1;
@@ -6050,7 +6494,8 @@ template <int N, bool BACK> static __global__ __launch_bounds__(128) void mirt__
                 const int at = mirt__cu_depth_tap<BACK>(column, kx, d.stride_w, d.dilation_w, d.left, wide);
                 if (at < 0) continue;
                 const int64_t pixel = (image * high + y) * wide + at;
-                mirt__cu_read<MIRT__CU_READ_ANY, N>(read, columns, pixel * d.c + p.j, mirt__cu_gate_of(read, pixel), p.j, x);
+                mirt__cu_read<MIRT__CU_READ_ANY, N>(read, columns, pixel * d.c + p.j, mirt__cu_gate_of(read, pixel),
+                                                    p.j, x);
                 mirt__cu_load_n<N>(d.kernel + (int64_t)(ky * d.kw + kx) * d.c + p.j, k);
 #pragma unroll
                 for (int v = 0; v < N; v++) sum[v] = fmaf(x[v], k[v], sum[v]);
@@ -6082,10 +6527,12 @@ template <int N> static __global__ __launch_bounds__(128) void mirt__cu_depth_an
     for (int64_t i = p.begin; p.live && i < d.units; i += p.step) {
         if (tap < taps) {
             const int64_t line = i / d.ow, image = line / d.oh;
-            const int ix = (int)(i - line * d.ow) * d.stride_w + kx * d.dilation_w - d.left, iy = (int)(line - image * d.oh) * d.stride_h + ky * d.dilation_h - d.top;
+            const int ix = (int)(i - line * d.ow) * d.stride_w + kx * d.dilation_w - d.left,
+                      iy = (int)(line - image * d.oh) * d.stride_h + ky * d.dilation_h - d.top;
             if (ix < 0 || ix >= d.w || iy < 0 || iy >= d.h) continue;
             const int64_t pixel = (image * d.h + iy) * d.w + ix;
-            mirt__cu_read<MIRT__CU_READ_ANY, N>(d.x, x_columns, pixel * d.c + p.j, mirt__cu_gate_of(d.x, pixel), p.j, x);
+            mirt__cu_read<MIRT__CU_READ_ANY, N>(d.x, x_columns, pixel * d.c + p.j, mirt__cu_gate_of(d.x, pixel), p.j,
+                                                x);
         }
         mirt__cu_read<MIRT__CU_READ_ANY, N>(d.dy, columns, i * d.c + p.j, mirt__cu_gate_of(d.dy, i), p.j, g);
 #pragma unroll
@@ -6125,32 +6572,45 @@ static bool mirt__cu_depth_is(const mirt__conv *s) {
 }
 /* 3 or 5 where there are kernels for the shape, otherwise 0. */
 static int mirt__cu_depth_size(const mirt__cu_depth *d) {
-    const bool square = d->kh == d->kw && d->stride_h == d->stride_w && d->dilation_h == 1 && d->dilation_w == 1 && d->c % 4 == 0;
-    return square && (d->kh == 3 || d->kh == 5) && (d->stride_h == 1 || d->stride_h == 2) && mirt__cu_aligned(d->kernel, 16) ? d->kh : 0;
+    const bool square = d->kh == d->kw && d->stride_h == d->stride_w && d->dilation_h == 1 && d->dilation_w == 1 &&
+                        d->c % 4 == 0;
+    return square && (d->kh == 3 || d->kh == 5) && (d->stride_h == 1 || d->stride_h == 2) &&
+                   mirt__cu_aligned(d->kernel, 16)
+               ? d->kh
+               : 0;
 }
 /* Whether they can read it; kind: what else it may be but plain. */
 static bool mirt__cu_depth_reads(const mirt__cu_reader *r, int kind, mirt_dtype dtype) {
-    return r->dtype == dtype && (dtype == MIRT_FLOAT32 || mirt__cu_is_half(dtype)) && !r->affine && (r->kind == MIRT__CU_READ_PLAIN || r->kind == kind) &&
-           r->width >= 4 && mirt__cu_depth_simple(r->norm.activation);
+    return r->dtype == dtype && (dtype == MIRT_FLOAT32 || mirt__cu_is_half(dtype)) && !r->affine &&
+           (r->kind == MIRT__CU_READ_PLAIN || r->kind == kind) && r->width >= 4 &&
+           mirt__cu_depth_simple(r->norm.activation);
 }
 static bool mirt__cu_depth_finishes(const mirt__cu_epilogue *e, mirt_dtype dtype) {
-    return e->dtype == dtype && e->width >= 4 && !e->add && !e->mask && mirt__cu_depth_simple(e->activation) && mirt__cu_depth_simple(e->slope.activation);
+    return e->dtype == dtype && e->width >= 4 && !e->add && !e->mask && mirt__cu_depth_simple(e->activation) &&
+           mirt__cu_depth_simple(e->slope.activation);
 }
 
-/* Lines of `lines` rows, strips of `columns` columns: of all images, or of one for sums of each. Returns the blocks of the grid. */
-static unsigned mirt__cu_depth_cut(mirt__cu_depth *d, int64_t lines, int64_t columns, int n, bool whole, bool images, mirt__cu_layout *layout) {
+/* Lines of `lines` rows, strips of `columns` columns: of all images, or of one for sums of each. Returns the blocks of
+   the grid. */
+static unsigned mirt__cu_depth_cut(mirt__cu_depth *d, int64_t lines, int64_t columns, int n, bool whole, bool images,
+                                   mirt__cu_layout *layout) {
     const int64_t vectors = mirt__cu_ceil(d->c, n);
     *layout = mirt__cu_layout_of(vectors, 64, 128);
     d->across = layout->across;
     d->down = layout->down;
     d->length = whole ? 1 : (int)columns;
-    while (!whole && d->length > 16 && (int64_t)d->rows * lines * mirt__cu_ceil(columns, d->length) * vectors < MIRT__CU_DEPTH_THREADS) d->length = (d->length + 1) / 2;
-    const int64_t strips = columns > 0 ? mirt__cu_ceil(columns, d->length < 1 ? 1 : d->length) : 0, image = lines * strips;
+    while (!whole && d->length > 16 &&
+           (int64_t)d->rows * lines * mirt__cu_ceil(columns, d->length) * vectors < MIRT__CU_DEPTH_THREADS)
+        d->length = (d->length + 1) / 2;
+    const int64_t strips = columns > 0 ? mirt__cu_ceil(columns, d->length < 1 ? 1 : d->length) : 0,
+                  image = lines * strips;
     d->by_strips = mirt__cu_divisor_of(strips);
     d->by_lines = mirt__cu_divisor_of(lines);
     d->units = images ? image : image * d->rows;
     if (images && d->down > image) d->down = image < 1 ? 1 : (int)image;
-    const int64_t blocks = mirt__cu_ceil(d->units, d->down), share = MIRT__CU_DEPTH_BLOCKS / layout->blocks / (images && d->rows > 0 ? d->rows : 1), most = share < 1 ? 1 : share;
+    const int64_t blocks = mirt__cu_ceil(d->units, d->down),
+                  share = MIRT__CU_DEPTH_BLOCKS / layout->blocks / (images && d->rows > 0 ? d->rows : 1),
+                  most = share < 1 ? 1 : share;
     d->each = blocks < 1 ? 1 : blocks < most ? blocks : most;
     d->by_each = mirt__cu_divisor_of(d->each);
     return (unsigned)(images ? d->each * d->rows : d->each);
@@ -6171,8 +6631,10 @@ static size_t mirt__cu_depth_shared(const mirt__cu_depth *d, int n) {
 #define MIRT__CU_DEPTH_LAUNCH(kernel) MIRT_LAUNCH(cu, kernel, grid, block, shared, d)
 #define MIRT__CU_DEPTH_FORWARD(K, S, LINES) \
     do { \
-        if (dtypes == MIRT__CU_FLOATS) MIRT__CU_DEPTH_LAUNCH((mirt__cu_depth_forward<K, S, LINES, 4, MIRT__CU_FLOATS>)); \
-        else if (dtypes == MIRT__CU_HALVES) MIRT__CU_DEPTH_LAUNCH((mirt__cu_depth_forward<K, S, LINES, 4, MIRT__CU_HALVES>)); \
+        if (dtypes == MIRT__CU_FLOATS) \
+            MIRT__CU_DEPTH_LAUNCH((mirt__cu_depth_forward<K, S, LINES, 4, MIRT__CU_FLOATS>)); \
+        else if (dtypes == MIRT__CU_HALVES) \
+            MIRT__CU_DEPTH_LAUNCH((mirt__cu_depth_forward<K, S, LINES, 4, MIRT__CU_HALVES>)); \
         else MIRT__CU_DEPTH_LAUNCH((mirt__cu_depth_forward<K, S, LINES, 4, MIRT__CU_FLOAT16S>)); \
     } while (0)
 static bool mirt__cu_depthwise_forward(const mirt__conv_forward *args, mirt__cu *cu) {
@@ -6183,11 +6645,13 @@ static bool mirt__cu_depthwise_forward(const mirt__conv_forward *args, mirt__cu 
     d.e = mirt__cu_epilogue_of(&args->epilogue, args->y, args->y_dtype, args->s.co);
     const mirt__cu_dtypes dtypes = mirt__cu_dtypes_of(args->y_dtype);
     const bool images = d.e.sums == MIRT__SUMS_IMAGES;
-    const bool reads = mirt__cu_depth_reads(&d.x, MIRT__CU_READ_NORM, args->y_dtype) && mirt__cu_depth_finishes(&d.e, args->y_dtype) && !d.e.slope.mean;
+    const bool reads = mirt__cu_depth_reads(&d.x, MIRT__CU_READ_NORM, args->y_dtype) &&
+                       mirt__cu_depth_finishes(&d.e, args->y_dtype) && !d.e.slope.mean;
     const int size = reads ? mirt__cu_depth_size(&d) : 0, stride = d.stride_h, lines = size == 3 && stride == 1 ? 4 : 2;
     const int n = size ? 4 : d.x.width >= 4 && d.e.width >= 4 && mirt__cu_aligned(d.kernel, 16) ? 4 : 1;
     if (images && d.rows == 0) return true;
-    const unsigned blocks = mirt__cu_depth_cut(&d, size ? mirt__cu_ceil(d.oh, lines) : d.oh, d.ow, n, !size, images, &layout);
+    const unsigned blocks = mirt__cu_depth_cut(&d, size ? mirt__cu_ceil(d.oh, lines) : d.oh, d.ow, n, !size, images,
+                                               &layout);
     mirt__cu_depth_room(cu, &d, blocks, 0);
     const dim3 grid(blocks, layout.blocks), block((unsigned)(d.across * d.down));
     const size_t shared = mirt__cu_depth_shared(&d, n);
@@ -6204,8 +6668,10 @@ static bool mirt__cu_depthwise_forward(const mirt__conv_forward *args, mirt__cu 
 /* Kernels of one size and stride, which make what is wanted. */
 #define MIRT__CU_DEPTH_BACK_OF(K, S, LINES, HALF) \
     do { \
-        if (wants == MIRT__CU_DEPTH_DX) MIRT__CU_DEPTH_LAUNCH((mirt__cu_depth_back<K, S, LINES, 2, HALF, MIRT__CU_DEPTH_DX>)); \
-        else if (wants == MIRT__CU_DEPTH_BOTH) MIRT__CU_DEPTH_LAUNCH((mirt__cu_depth_back<K, S, LINES, 2, HALF, MIRT__CU_DEPTH_BOTH>)); \
+        if (wants == MIRT__CU_DEPTH_DX) \
+            MIRT__CU_DEPTH_LAUNCH((mirt__cu_depth_back<K, S, LINES, 2, HALF, MIRT__CU_DEPTH_DX>)); \
+        else if (wants == MIRT__CU_DEPTH_BOTH) \
+            MIRT__CU_DEPTH_LAUNCH((mirt__cu_depth_back<K, S, LINES, 2, HALF, MIRT__CU_DEPTH_BOTH>)); \
         else MIRT__CU_DEPTH_LAUNCH((mirt__cu_depth_back<K, S, LINES, 2, HALF, MIRT__CU_DEPTH_DKERNEL>)); \
     } while (0)
 #define MIRT__CU_DEPTH_BACK(K, S, LINES) \
@@ -6215,17 +6681,21 @@ static bool mirt__cu_depthwise_forward(const mirt__conv_forward *args, mirt__cu 
         else MIRT__CU_DEPTH_BACK_OF(K, S, LINES, MIRT__CU_FLOAT16S); \
     } while (0)
 /* d has what is read, and e where dx is wanted. */
-static void mirt__cu_depth_gradients(mirt__cu *cu, mirt__cu_depth d, mirt__cu_depth_wants wants, mirt__real *const *sum, mirt__real *dkernel, mirt__real *db) {
+static void mirt__cu_depth_gradients(mirt__cu *cu, mirt__cu_depth d, mirt__cu_depth_wants wants, mirt__real *const *sum,
+                                     mirt__real *dkernel, mirt__real *db) {
     const bool dx = wants != MIRT__CU_DEPTH_DKERNEL, dk = wants != MIRT__CU_DEPTH_DX;
     const mirt_dtype dtype = d.dy.dtype;
     const mirt__cu_dtypes dtypes = mirt__cu_dtypes_of(dtype);
-    const bool fast = mirt__cu_depth_reads(&d.dy, MIRT__CU_READ_BACK, dtype) && (!dk || mirt__cu_depth_reads(&d.x, MIRT__CU_READ_NORM, dtype)) &&
-                      (!dx || (mirt__cu_depth_finishes(&d.e, dtype) && !d.e.bias && !d.e.norm.mean && d.e.activation == MIRT_LINEAR));
+    const bool fast = mirt__cu_depth_reads(&d.dy, MIRT__CU_READ_BACK, dtype) &&
+                      (!dk || mirt__cu_depth_reads(&d.x, MIRT__CU_READ_NORM, dtype)) &&
+                      (!dx || (mirt__cu_depth_finishes(&d.e, dtype) && !d.e.bias && !d.e.norm.mean &&
+                               d.e.activation == MIRT_LINEAR));
     const int size = fast ? mirt__cu_depth_size(&d) : 0, stride = d.stride_h, taps = d.kh * d.kw;
     mirt__cu_layout layout;
     d.db = db != NULL;
     if (!size) {
-        const bool four = d.dy.width >= 4 && (!dx || (d.e.width >= 4 && mirt__cu_aligned(d.kernel, 16))) && (!dk || d.x.width >= 4);
+        const bool four = d.dy.width >= 4 && (!dx || (d.e.width >= 4 && mirt__cu_aligned(d.kernel, 16))) &&
+                          (!dk || d.x.width >= 4);
         const int n = four ? 4 : 1;
         mirt__cu_depth weights = d;
         unsigned blocks = 0, weight_blocks = 0;
@@ -6234,7 +6704,8 @@ static void mirt__cu_depth_gradients(mirt__cu *cu, mirt__cu_depth d, mirt__cu_de
         if (dk) weight_blocks = mirt__cu_depth_cut(&weights, d.oh, d.ow, n, true, false, &weight_layout);
         /* One request for both. */
         const int64_t sums = dx ? mirt__cu_round_up((int64_t)mirt__cu_sums_bytes(d.e.sums, d.c, blocks), 256) : 0;
-        char *room = static_cast<char *>(mirt__cu_room(cu, (size_t)(sums + (int64_t)weight_blocks * (taps + 1) * d.c * 4)));
+        char *room = static_cast<char *>(
+            mirt__cu_room(cu, (size_t)(sums + (int64_t)weight_blocks * (taps + 1) * d.c * 4)));
         if (dx) {
             d.sums = mirt__cu_chunks_of(room, d.e.sums, d.c, blocks);
             const dim3 grid(blocks, layout.blocks), block((unsigned)(d.across * d.down));
@@ -6245,11 +6716,13 @@ static void mirt__cu_depth_gradients(mirt__cu *cu, mirt__cu_depth d, mirt__cu_de
         }
         if (!dk) return;
         weights.part = room ? (float *)(room + sums) : NULL;
-        const dim3 grid(weight_blocks, weight_layout.blocks, (unsigned)(taps + (db != NULL))), block((unsigned)(weights.across * weights.down));
+        const dim3 grid(weight_blocks, weight_layout.blocks, (unsigned)(taps + (db != NULL))),
+            block((unsigned)(weights.across * weights.down));
         const size_t shared = mirt__cu_depth_shared(&weights, n);
         if (n == 4) MIRT_LAUNCH(cu, (mirt__cu_depth_any_weights<4>), grid, block, shared, weights);
         else MIRT_LAUNCH(cu, (mirt__cu_depth_any_weights<1>), grid, block, shared, weights);
-        mirt__cu_parts_total(cu, weights.part, weight_blocks, (int64_t)(taps + 1) * d.c, (int64_t)taps * d.c, dkernel, d.c, db);
+        mirt__cu_parts_total(cu, weights.part, weight_blocks, (int64_t)(taps + 1) * d.c, (int64_t)taps * d.c, dkernel,
+                             d.c, db);
         return;
     }
     const int lines = size == 3 && stride == 1 ? 4 : size == 5 && stride == 2 ? 1 : 2;
@@ -6260,7 +6733,8 @@ static void mirt__cu_depth_gradients(mirt__cu *cu, mirt__cu_depth d, mirt__cu_de
     d.end_x = (d.w - 1 + d.left) / stride + 1;
     if (d.end_y < d.oh && db) d.end_y = d.oh;
     if (d.end_x < d.ow && db) d.end_x = d.ow;
-    const unsigned blocks = mirt__cu_depth_cut(&d, mirt__cu_ceil(d.end_y - d.first_y, lines), d.end_x - d.first_x, 2, false, false, &layout);
+    const unsigned blocks = mirt__cu_depth_cut(&d, mirt__cu_ceil(d.end_y - d.first_y, lines), d.end_x - d.first_x, 2,
+                                               false, false, &layout);
     mirt__cu_depth_room(cu, &d, blocks, dk ? taps + 1 : 0);
     const dim3 grid(blocks, layout.blocks), block((unsigned)(d.across * d.down));
     const size_t shared = mirt__cu_depth_shared(&d, 2);
@@ -6282,7 +6756,9 @@ static bool mirt__cu_depthwise_input_grad(const mirt__conv_input_grad *args, mir
     d.dy = mirt__cu_reader_of(&args->dy, args->s.co);
     d.e = mirt__cu_epilogue_of(&args->epilogue, args->dx, args->dx_dtype, args->s.ci);
     if (args->x) d.x = mirt__cu_reader_of(args->x, args->s.ci);
-    mirt__cu_depth_gradients(cu, d, args->x && args->dkernel ? args->dx ? MIRT__CU_DEPTH_BOTH : MIRT__CU_DEPTH_DKERNEL : MIRT__CU_DEPTH_DX, args->epilogue.sum, args->dkernel, args->db);
+    mirt__cu_depth_gradients(
+        cu, d, args->x && args->dkernel ? args->dx ? MIRT__CU_DEPTH_BOTH : MIRT__CU_DEPTH_DKERNEL : MIRT__CU_DEPTH_DX,
+        args->epilogue.sum, args->dkernel, args->db);
     return true;
 }
 static bool mirt__cu_depthwise_weight_grad(const mirt__conv_weight_grad *args, mirt__cu *cu) {
@@ -6299,8 +6775,8 @@ static bool mirt__cu_depthwise_weight_grad(const mirt__conv_weight_grad *args, m
 
 /* >>section cuda/blas.cu */
 
-/* Plain products by cuBLAS: dense layers and convolutions of single pixels whose operands lie in memory as they are multiplied.
-   MIRT_CUDA_BLAS=0 turns it off. */
+/* Plain products by cuBLAS: dense layers and convolutions of single pixels whose operands lie in memory as they are
+   multiplied. MIRT_CUDA_BLAS=0 turns it off. */
 
 #include <cublasLt.h>
 #include <dlfcn.h>
@@ -6309,7 +6785,8 @@ static bool mirt__cu_depthwise_weight_grad(const mirt__conv_weight_grad *args, m
 
 static bool mirt__cu_blas_good(mirt__cu *cu, cublasStatus_t status, const char *what) {
     if (status == CUBLAS_STATUS_SUCCESS) return true;
-    mirt__cu_fail(cu, MIRT_E_DEVICE, "cuBLAS could not %s (status %d); MIRT_CUDA_BLAS=0 does without it", what, (int)status);
+    mirt__cu_fail(cu, MIRT_E_DEVICE, "cuBLAS could not %s (status %d); MIRT_CUDA_BLAS=0 does without it", what,
+                  (int)status);
     return false;
 }
 
@@ -6334,13 +6811,16 @@ template <class F> static bool mirt__cu_lt_find(F *function, const char *name) {
 }
 static mirt__cu_lt mirt__cu_lt_load() {
     mirt__cu_lt lt;
-    lt.there = mirt__cu_lt_find(&lt.desc, "cublasLtMatmulDescCreate") && mirt__cu_lt_find(&lt.desc_destroy, "cublasLtMatmulDescDestroy") &&
-               mirt__cu_lt_find(&lt.desc_set, "cublasLtMatmulDescSetAttribute") && mirt__cu_lt_find(&lt.layout, "cublasLtMatrixLayoutCreate") &&
+    lt.there = mirt__cu_lt_find(&lt.desc, "cublasLtMatmulDescCreate") &&
+               mirt__cu_lt_find(&lt.desc_destroy, "cublasLtMatmulDescDestroy") &&
+               mirt__cu_lt_find(&lt.desc_set, "cublasLtMatmulDescSetAttribute") &&
+               mirt__cu_lt_find(&lt.layout, "cublasLtMatrixLayoutCreate") &&
                mirt__cu_lt_find(&lt.layout_destroy, "cublasLtMatrixLayoutDestroy") &&
                mirt__cu_lt_find(&lt.preference, "cublasLtMatmulPreferenceCreate") &&
                mirt__cu_lt_find(&lt.preference_destroy, "cublasLtMatmulPreferenceDestroy") &&
                mirt__cu_lt_find(&lt.preference_set, "cublasLtMatmulPreferenceSetAttribute") &&
-               mirt__cu_lt_find(&lt.heuristic, "cublasLtMatmulAlgoGetHeuristic") && mirt__cu_lt_find(&lt.matmul, "cublasLtMatmul");
+               mirt__cu_lt_find(&lt.heuristic, "cublasLtMatmulAlgoGetHeuristic") &&
+               mirt__cu_lt_find(&lt.matmul, "cublasLtMatmul");
     return lt;
 }
 
@@ -6354,15 +6834,17 @@ typedef struct mirt__cu_product {
     int a_pitch, b_pitch;
 } mirt__cu_product;
 
-static bool mirt__cu_blas_side(int64_t step, int64_t next, int64_t along, int64_t across, cublasOperation_t *as, int *pitch) {
+static bool mirt__cu_blas_side(int64_t step, int64_t next, int64_t along, int64_t across, cublasOperation_t *as,
+                               int *pitch) {
     const bool plain = next == 1;
     const int64_t line = plain ? along : across, lines = plain ? step : next;
     *as = plain ? CUBLAS_OP_N : CUBLAS_OP_T;
     *pitch = (int)(lines > line ? lines : line);
     return lines <= INT_MAX && line <= INT_MAX;
 }
-static bool mirt__cu_blas_product(mirt__cu_product *p, cudaDataType from, cudaDataType to, int64_t m, int64_t n, int64_t k, const void *a,
-                                  int64_t a_row, int64_t a_col, const void *b, int64_t b_row, int64_t b_col, void *c) {
+static bool mirt__cu_blas_product(mirt__cu_product *p, cudaDataType from, cudaDataType to, int64_t m, int64_t n,
+                                  int64_t k, const void *a, int64_t a_row, int64_t a_col, const void *b, int64_t b_row,
+                                  int64_t b_col, void *c) {
     if (m < 1 || n < 1 || k < 1 || m > INT_MAX || n > INT_MAX || k > INT_MAX) return false;
     p->m = (int)m;
     p->n = (int)n;
@@ -6372,19 +6854,25 @@ static bool mirt__cu_blas_product(mirt__cu_product *p, cudaDataType from, cudaDa
     p->c = c;
     p->from = from;
     p->to = to;
-    return mirt__cu_blas_side(a_row, a_col, k, m, &p->a_as, &p->a_pitch) && mirt__cu_blas_side(b_row, b_col, n, k, &p->b_as, &p->b_pitch);
+    return mirt__cu_blas_side(a_row, a_col, k, m, &p->a_as, &p->a_pitch) &&
+           mirt__cu_blas_side(b_row, b_col, n, k, &p->b_as, &p->b_pitch);
 }
 
 static void mirt__cu_blas_run(mirt__cu *cu, const mirt__cu_product *p) {
     const float one = 1, zero = 0;
     if (!mirt__cu_launches(cu)) return;
     if (p->from == CUDA_R_32F) {
-        mirt__cu_blas_good(cu, cublasSgemm(cu->blas, p->b_as, p->a_as, p->n, p->m, p->k, &one, (const float *)p->b, p->b_pitch,
-                                           (const float *)p->a, p->a_pitch, &zero, (float *)p->c, p->n), "multiply");
+        mirt__cu_blas_good(cu,
+                           cublasSgemm(cu->blas, p->b_as, p->a_as, p->n, p->m, p->k, &one, (const float *)p->b,
+                                       p->b_pitch, (const float *)p->a, p->a_pitch, &zero, (float *)p->c, p->n),
+                           "multiply");
         return;
     }
-    mirt__cu_blas_good(cu, cublasGemmEx(cu->blas, p->b_as, p->a_as, p->n, p->m, p->k, &one, p->b, p->from, p->b_pitch, p->a, p->from,
-                                        p->a_pitch, &zero, p->c, p->to, p->n, CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT), "multiply");
+    mirt__cu_blas_good(cu,
+                       cublasGemmEx(cu->blas, p->b_as, p->a_as, p->n, p->m, p->k, &one, p->b, p->from, p->b_pitch, p->a,
+                                    p->from, p->a_pitch, &zero, p->c, p->to, p->n, CUBLAS_COMPUTE_32F,
+                                    CUBLAS_GEMM_DEFAULT),
+                       "multiply");
 }
 
 static uint32_t mirt__cu_blas_alignment(const void *pointer) {
@@ -6395,11 +6883,13 @@ static uint32_t mirt__cu_blas_alignment(const void *pointer) {
 /* The product of float32 with bias and relu in the same kernel; false where cublasLt has none for it. */
 static bool mirt__cu_blas_fused(mirt__cu *cu, const mirt__cu_product *p, const float *bias, bool relu) {
     static const mirt__cu_lt lt = mirt__cu_lt_load();
-    if (!lt.there || !mirt__cu_aligned(bias, 16)) return false; /* it reads a bias by 16 bytes, whatever it is told of alignment */
+    if (!lt.there || !mirt__cu_aligned(bias, 16))
+        return false; /* it reads a bias by 16 bytes, whatever it is told of alignment */
     const float one = 1, zero = 0;
-    const cublasLtEpilogue_t epilogue = bias ? relu ? CUBLASLT_EPILOGUE_RELU_BIAS : CUBLASLT_EPILOGUE_BIAS : CUBLASLT_EPILOGUE_RELU;
-    const uint32_t align[4] = {mirt__cu_blas_alignment(p->b), mirt__cu_blas_alignment(p->a), mirt__cu_blas_alignment(p->c),
-                               mirt__cu_blas_alignment(p->c)};
+    const cublasLtEpilogue_t epilogue = bias ? relu ? CUBLASLT_EPILOGUE_RELU_BIAS : CUBLASLT_EPILOGUE_BIAS
+                                             : CUBLASLT_EPILOGUE_RELU;
+    const uint32_t align[4] = {mirt__cu_blas_alignment(p->b), mirt__cu_blas_alignment(p->a),
+                               mirt__cu_blas_alignment(p->c), mirt__cu_blas_alignment(p->c)};
     const size_t room = MIRT__CU_BLAS_ROOM;
     cublasLtMatmulDesc_t desc = NULL;
     cublasLtMatrixLayout_t a = NULL, b = NULL, c = NULL;
@@ -6409,27 +6899,31 @@ static bool mirt__cu_blas_fused(mirt__cu *cu, const mirt__cu_product *p, const f
     const bool a_plain = p->a_as == CUBLAS_OP_N, b_plain = p->b_as == CUBLAS_OP_N;
     const uint64_t a_rows = (uint64_t)(a_plain ? p->k : p->m), a_cols = (uint64_t)(a_plain ? p->m : p->k);
     const uint64_t b_rows = (uint64_t)(b_plain ? p->n : p->k), b_cols = (uint64_t)(b_plain ? p->k : p->n);
-    bool fine = lt.desc(&desc, cu->tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F, CUDA_R_32F) == CUBLAS_STATUS_SUCCESS &&
+    bool fine = lt.desc(&desc, cu->tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F, CUDA_R_32F) ==
+                    CUBLAS_STATUS_SUCCESS &&
                 lt.desc_set(desc, CUBLASLT_MATMUL_DESC_TRANSA, &p->b_as, sizeof p->b_as) == CUBLAS_STATUS_SUCCESS &&
                 lt.desc_set(desc, CUBLASLT_MATMUL_DESC_TRANSB, &p->a_as, sizeof p->a_as) == CUBLAS_STATUS_SUCCESS &&
                 lt.desc_set(desc, CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue, sizeof epilogue) == CUBLAS_STATUS_SUCCESS &&
-                (!bias || lt.desc_set(desc, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &bias, sizeof bias) == CUBLAS_STATUS_SUCCESS) &&
+                (!bias ||
+                 lt.desc_set(desc, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &bias, sizeof bias) == CUBLAS_STATUS_SUCCESS) &&
                 lt.layout(&b, CUDA_R_32F, b_rows, b_cols, p->b_pitch) == CUBLAS_STATUS_SUCCESS &&
                 lt.layout(&a, CUDA_R_32F, a_rows, a_cols, p->a_pitch) == CUBLAS_STATUS_SUCCESS &&
                 lt.layout(&c, CUDA_R_32F, (uint64_t)p->n, (uint64_t)p->m, p->n) == CUBLAS_STATUS_SUCCESS &&
                 lt.preference(&preference) == CUBLAS_STATUS_SUCCESS &&
-                lt.preference_set(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &room, sizeof room) == CUBLAS_STATUS_SUCCESS;
+                lt.preference_set(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &room, sizeof room) ==
+                    CUBLAS_STATUS_SUCCESS;
     const cublasLtMatmulPreferenceAttributes_t alignment[4] = {
-        CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES,
-        CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES};
+        CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
+        CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES};
     for (int i = 0; fine && i < 4; i++) {
         fine = lt.preference_set(preference, alignment[i], &align[i], sizeof align[i]) == CUBLAS_STATUS_SUCCESS;
     }
     /* A handle of cuBLAS is one of cublasLt, too. */
     const cublasLtHandle_t handle = reinterpret_cast<cublasLtHandle_t>(cu->blas);
-    fine = fine && lt.heuristic(handle, desc, b, a, c, c, preference, 1, &found, &count) == CUBLAS_STATUS_SUCCESS && count > 0 &&
-           lt.matmul(handle, desc, &one, p->b, b, p->a, a, &zero, p->c, c, p->c, c, &found.algo, cu->blas_room, room, cu->stream) ==
-               CUBLAS_STATUS_SUCCESS;
+    fine = fine && lt.heuristic(handle, desc, b, a, c, c, preference, 1, &found, &count) == CUBLAS_STATUS_SUCCESS &&
+           count > 0 &&
+           lt.matmul(handle, desc, &one, p->b, b, p->a, a, &zero, p->c, c, p->c, c, &found.algo, cu->blas_room, room,
+                     cu->stream) == CUBLAS_STATUS_SUCCESS;
     if (preference) lt.preference_destroy(preference);
     if (c) lt.layout_destroy(c);
     if (a) lt.layout_destroy(a);
@@ -6439,8 +6933,9 @@ static bool mirt__cu_blas_fused(mirt__cu *cu, const mirt__cu_product *p, const f
 }
 
 /* Bias, activation and mask of c [rows, n], in place. */
-static __global__ void __launch_bounds__(256) mirt__cu_blas_finish(float *c, int64_t rows, int64_t n, const float *bias, mirt_activation_kind activation,
-                                                                   const float *mask, mirt_activation_kind mask_activation) {
+static __global__ void __launch_bounds__(256)
+    mirt__cu_blas_finish(float *c, int64_t rows, int64_t n, const float *bias, mirt_activation_kind activation,
+                         const float *mask, mirt_activation_kind mask_activation) {
     const int64_t column = (int64_t)blockIdx.x * 32 + threadIdx.x;
     if (column >= n) return;
     const float add = bias ? bias[column] : 0;
@@ -6454,7 +6949,8 @@ static __global__ void __launch_bounds__(256) mirt__cu_blas_finish(float *c, int
 
 /* Sums of the columns of x [rows, n], `each` rows a part; parts [part, n]. */
 template <class T>
-static __global__ void __launch_bounds__(256) mirt__cu_blas_columns(const T *x, int64_t rows, int64_t n, int64_t each, float *parts) {
+static __global__ void __launch_bounds__(256)
+    mirt__cu_blas_columns(const T *x, int64_t rows, int64_t n, int64_t each, float *parts) {
     MIRT_SHARED(float, sums, 256);
     const int64_t column = (int64_t)blockIdx.x * 32 + threadIdx.x, first = (int64_t)blockIdx.y * each;
     const int64_t end = first + each < rows ? first + each : rows;
@@ -6479,7 +6975,8 @@ static size_t mirt__cu_blas_column_room(int64_t rows, int64_t n) {
     const int64_t parts = mirt__cu_blas_column_parts(rows);
     return parts > 1 ? (size_t)(parts * n) * sizeof(float) : 0;
 }
-template <class T> static void mirt__cu_blas_column_sums(mirt__cu *cu, const T *x, int64_t rows, int64_t n, float *sums, float *room) {
+template <class T>
+static void mirt__cu_blas_column_sums(mirt__cu *cu, const T *x, int64_t rows, int64_t n, float *sums, float *room) {
     const int64_t parts = mirt__cu_blas_column_parts(rows), each = mirt__cu_ceil(rows, parts > 1 ? parts : 1);
     const dim3 block(32, 8);
     const unsigned across = (unsigned)mirt__cu_ceil(n, 32);
@@ -6487,8 +6984,10 @@ template <class T> static void mirt__cu_blas_column_sums(mirt__cu *cu, const T *
         MIRT_LAUNCH(cu, mirt__cu_blas_columns<T>, dim3(across), block, 0, x, rows, n, rows, sums);
         return;
     }
-    MIRT_LAUNCH(cu, mirt__cu_blas_columns<T>, dim3(across, (unsigned)mirt__cu_ceil(rows, each)), block, 0, x, rows, n, each, room);
-    MIRT_LAUNCH(cu, mirt__cu_blas_columns<float>, dim3(across), block, 0, room, mirt__cu_ceil(rows, each), n, parts, sums);
+    MIRT_LAUNCH(cu, mirt__cu_blas_columns<T>, dim3(across, (unsigned)mirt__cu_ceil(rows, each)), block, 0, x, rows, n,
+                each, room);
+    MIRT_LAUNCH(cu, mirt__cu_blas_columns<float>, dim3(across), block, 0, room, mirt__cu_ceil(rows, each), n, parts,
+                sums);
 }
 
 static bool mirt__cu_blas_wanted() {
@@ -6510,7 +7009,8 @@ static bool mirt__cu_blas_nothing(const mirt__epilogue *e) {
 /* Whether that takes a kernel of its own, which small products are not worth. */
 #define MIRT__CU_BLAS_WORTH ((int64_t)1 << 22) /* multiplications */
 static bool mirt__cu_blas_worth(const mirt__cu_product *p, const mirt__epilogue *e) {
-    return (!e->mask && (e->activation == MIRT_LINEAR || e->activation == MIRT_RELU)) || (int64_t)p->m * p->n * p->k >= MIRT__CU_BLAS_WORTH;
+    return (!e->mask && (e->activation == MIRT_LINEAR || e->activation == MIRT_RELU)) ||
+           (int64_t)p->m * p->n * p->k >= MIRT__CU_BLAS_WORTH;
 }
 
 /* The product and what follows it. */
@@ -6521,18 +7021,26 @@ static void mirt__cu_blas_finished(mirt__cu *cu, const mirt__cu_product *p, cons
         mirt__cu_blas_run(cu, p);
         return;
     }
-    if (p->from == CUDA_R_32F && !e->mask && (relu || e->activation == MIRT_LINEAR) && mirt__cu_blas_fused(cu, p, e->bias, relu)) return;
+    if (p->from == CUDA_R_32F && !e->mask && (relu || e->activation == MIRT_LINEAR) &&
+        mirt__cu_blas_fused(cu, p, e->bias, relu))
+        return;
     mirt__cu_blas_run(cu, p);
     const int64_t down = mirt__cu_ceil(p->m, 8);
-    MIRT_LAUNCH(cu, mirt__cu_blas_finish, dim3((unsigned)mirt__cu_ceil(p->n, 32), (unsigned)(down > 4096 ? 4096 : down)), dim3(32, 8), 0,
-                (float *)p->c, (int64_t)p->m, (int64_t)p->n, e->bias, e->activation, (const float *)e->mask, e->mask_activation);
+    MIRT_LAUNCH(cu, mirt__cu_blas_finish,
+                dim3((unsigned)mirt__cu_ceil(p->n, 32), (unsigned)(down > 4096 ? 4096 : down)), dim3(32, 8), 0,
+                (float *)p->c, (int64_t)p->m, (int64_t)p->n, e->bias, e->activation, (const float *)e->mask,
+                e->mask_activation);
 }
 
 static bool mirt__cu_blas_gemm(const mirt__gemm *g, mirt__cu *cu) {
     mirt__cu_product p;
-    if (!mirt__cu_blas_on(cu) || !mirt__cu_blas_plain(&g->a, MIRT_FLOAT32) || !mirt__cu_blas_finishes(&g->epilogue)) return false;
-    if ((g->a_row != 1 && g->a_col != 1) || (g->b_row != 1 && g->b_col != 1) || (g->column_sum && g->b_row != g->n)) return false;
-    if (!mirt__cu_blas_product(&p, CUDA_R_32F, CUDA_R_32F, g->m, g->n, g->k, g->a.data, g->a_row, g->a_col, g->b, g->b_row, g->b_col, g->c)) return false;
+    if (!mirt__cu_blas_on(cu) || !mirt__cu_blas_plain(&g->a, MIRT_FLOAT32) || !mirt__cu_blas_finishes(&g->epilogue))
+        return false;
+    if ((g->a_row != 1 && g->a_col != 1) || (g->b_row != 1 && g->b_col != 1) || (g->column_sum && g->b_row != g->n))
+        return false;
+    if (!mirt__cu_blas_product(&p, CUDA_R_32F, CUDA_R_32F, g->m, g->n, g->k, g->a.data, g->a_row, g->a_col, g->b,
+                               g->b_row, g->b_col, g->c))
+        return false;
     if (!mirt__cu_blas_worth(&p, &g->epilogue)) return false;
     if (g->column_sum) {
         float *room = NULL;
@@ -6545,8 +7053,8 @@ static bool mirt__cu_blas_gemm(const mirt__gemm *g, mirt__cu *cu) {
 }
 
 static bool mirt__cu_blas_pixels(const mirt__conv *s) {
-    return s->kh == 1 && s->kw == 1 && s->stride_h == 1 && s->stride_w == 1 && s->groups == 1 && s->pad_top == 0 && s->pad_left == 0 &&
-           s->oh == s->h && s->ow == s->w;
+    return s->kh == 1 && s->kw == 1 && s->stride_h == 1 && s->stride_w == 1 && s->groups == 1 && s->pad_top == 0 &&
+           s->pad_left == 0 && s->oh == s->h && s->ow == s->w;
 }
 
 static cudaDataType mirt__cu_blas_type(mirt_dtype dtype) {
@@ -6554,17 +7062,20 @@ static cudaDataType mirt__cu_blas_type(mirt_dtype dtype) {
 }
 
 /* Weights rounded to 16 bits. */
-static __global__ void __launch_bounds__(256) mirt__cu_blas_round(const float *x, int64_t count, void *y, mirt_dtype dtype) {
-    for (int64_t i = (int64_t)blockIdx.x * 256 + threadIdx.x; i < count; i += (int64_t)gridDim.x * 256) mirt__cu_store(y, dtype, i, x[i]);
+static __global__ void __launch_bounds__(256)
+    mirt__cu_blas_round(const float *x, int64_t count, void *y, mirt_dtype dtype) {
+    for (int64_t i = (int64_t)blockIdx.x * 256 + threadIdx.x; i < count; i += (int64_t)gridDim.x * 256)
+        mirt__cu_store(y, dtype, i, x[i]);
 }
 
 /* out[pixels, n] = in[pixels, k] and the kernel [k, n], or, for a gradient, [n, k]. */
-static bool mirt__cu_blas_conv(mirt__cu *cu, const mirt__conv *s, bool back, mirt_dtype factors, const mirt__reader *in, const float *kernel, void *out,
-                               mirt_dtype out_dtype, const mirt__epilogue *e) {
+static bool mirt__cu_blas_conv(mirt__cu *cu, const mirt__conv *s, bool back, mirt_dtype factors, const mirt__reader *in,
+                               const float *kernel, void *out, mirt_dtype out_dtype, const mirt__epilogue *e) {
     const bool half = factors != MIRT_FLOAT32;
     mirt__cu_product p;
     if (!mirt__cu_blas_on(cu) || !mirt__cu_blas_pixels(s) || !mirt__cu_blas_plain(in, factors)) return false;
-    if (out_dtype == MIRT_FLOAT32 ? !mirt__cu_blas_finishes(e) : out_dtype != factors || !mirt__cu_blas_nothing(e)) return false;
+    if (out_dtype == MIRT_FLOAT32 ? !mirt__cu_blas_finishes(e) : out_dtype != factors || !mirt__cu_blas_nothing(e))
+        return false;
     if (half && !mirt__cu_multiplies(cu, factors)) return false;
     const int64_t pixels = s->rows * s->h * s->w, n = back ? s->ci : s->co, k = back ? s->co : s->ci;
     const void *b = kernel;
@@ -6591,15 +7102,21 @@ static bool mirt__cu_blas_conv_weight_grad(const mirt__conv_weight_grad *g, mirt
     const mirt__conv *s = &g->s;
     const int64_t pixels = s->rows * s->h * s->w;
     mirt__cu_product p;
-    if (!mirt__cu_blas_on(cu) || !mirt__cu_blas_pixels(s) || !mirt__cu_blas_plain(&g->x, factors) || !mirt__cu_blas_plain(&g->dy, factors)) return false;
+    if (!mirt__cu_blas_on(cu) || !mirt__cu_blas_pixels(s) || !mirt__cu_blas_plain(&g->x, factors) ||
+        !mirt__cu_blas_plain(&g->dy, factors))
+        return false;
     if (factors != MIRT_FLOAT32 && !mirt__cu_multiplies(cu, factors)) return false;
-    if (!mirt__cu_blas_product(&p, mirt__cu_blas_type(factors), CUDA_R_32F, s->ci, s->co, pixels, g->x.data, 1, s->ci, g->dy.data, s->co, 1, g->dkernel)) return false;
+    if (!mirt__cu_blas_product(&p, mirt__cu_blas_type(factors), CUDA_R_32F, s->ci, s->co, pixels, g->x.data, 1, s->ci,
+                               g->dy.data, s->co, 1, g->dkernel))
+        return false;
     if (g->db) {
         float *room = NULL;
         const size_t bytes = mirt__cu_blas_column_room(pixels, s->co);
         if (bytes) room = (float *)mirt__cu_room(cu, bytes);
-        if ((int)factors == MIRT__FLOAT16) mirt__cu_blas_column_sums(cu, (const __half *)g->dy.data, pixels, s->co, g->db, room);
-        else if ((int)factors == MIRT__BFLOAT16) mirt__cu_blas_column_sums(cu, (const __nv_bfloat16 *)g->dy.data, pixels, s->co, g->db, room);
+        if ((int)factors == MIRT__FLOAT16)
+            mirt__cu_blas_column_sums(cu, (const __half *)g->dy.data, pixels, s->co, g->db, room);
+        else if ((int)factors == MIRT__BFLOAT16)
+            mirt__cu_blas_column_sums(cu, (const __nv_bfloat16 *)g->dy.data, pixels, s->co, g->db, room);
         else mirt__cu_blas_column_sums(cu, (const float *)g->dy.data, pixels, s->co, g->db, room);
     }
     mirt__cu_blas_run(cu, &p);
@@ -6608,8 +7125,8 @@ static bool mirt__cu_blas_conv_weight_grad(const mirt__conv_weight_grad *g, mirt
 
 /* >>section cuda/conv_grad.cu */
 
-/* Weight gradients of convolutions: dkernel[tap, c][o] is a product over all pixels of dy, which are cut into parts that depend on
-   the shape alone, and whose sums are added up in order. */
+/* Weight gradients of convolutions: dkernel[tap, c][o] is a product over all pixels of dy, which are cut into parts
+   that depend on the shape alone, and whose sums are added up in order. */
 
 /* How the numbers are multiplied: float32 by FMA, tf32, bfloat16, float16. */
 enum { MIRT__CU_WGRAD_FMA, MIRT__CU_WGRAD_TF32, MIRT__CU_WGRAD_HALF, MIRT__CU_WGRAD_FLOAT16 };
@@ -6657,7 +7174,8 @@ template <int BY, int BM_, int BN_> struct mirt__cu_wgrad_shape {
 };
 
 /* V numbers to shared memory. */
-template <class S, int V> static inline __device__ void mirt__cu_wgrad_put(unsigned char *shared, int at, float *v, mirt_dtype factors) {
+template <class S, int V>
+static inline __device__ void mirt__cu_wgrad_put(unsigned char *shared, int at, float *v, mirt_dtype factors) {
     if constexpr (S::HALF) {
         mirt__cu_store_n<V>(reinterpret_cast<typename S::H *>(shared) + at, v);
     } else {
@@ -6674,9 +7192,11 @@ struct mirt__cu_wgrad_start {
     int count;
 };
 
-/* A thread's share of a tile: V neighbours of every DOWN-th pixel, in raw form from when they are asked for until they are put. */
+/* A thread's share of a tile: V neighbours of every DOWN-th pixel, in raw form from when they are asked for until they
+   are put. */
 template <class S, int BY, int V, bool X> struct mirt__cu_wgrad_side {
-    static constexpr int COLUMNS = X ? S::BM : S::BN, PITCH = X ? S::A_PITCH : S::B_PITCH, ACROSS = COLUMNS / V, DOWN = S::THREADS / ACROSS;
+    static constexpr int COLUMNS = X ? S::BM : S::BN, PITCH = X ? S::A_PITCH : S::B_PITCH, ACROSS = COLUMNS / V,
+                         DOWN = S::THREADS / ACROSS;
     static constexpr int COUNT = V > 1 ? S::BK / DOWN : 1;
     mirt__cu_raw<V> raw[COUNT];
     int64_t gates[X ? COUNT : 1];
@@ -6711,14 +7231,16 @@ template <class S, int BY, int V, bool X> struct mirt__cu_wgrad_side {
         return at < g.m;
     }
     /* Asks for pixel k of the part; false: there is nothing. */
-    __device__ bool fetch_one(const mirt__cu_wgrad &g, const mirt__cu_reader &r, const mirt__cu_wgrad_start &start, int k, mirt__cu_raw<V> &to, int64_t &gate) {
+    __device__ bool fetch_one(const mirt__cu_wgrad &g, const mirt__cu_reader &r, const mirt__cu_wgrad_start &start,
+                              int k, mirt__cu_raw<V> &to, int64_t &gate) {
         int64_t pixel = start.pixel + k;
         if (k >= start.count) return false;
         if (X && (!g.flat || r.kind & MIRT__CU_READ_GATE)) {
             const uint32_t within = start.rest + (uint32_t)k, image = mirt__cu_divide32(within, g.image);
             const int64_t row = start.row + image;
             if (!g.flat) {
-                const uint32_t place = within - image * (uint32_t)g.image.by, oy = mirt__cu_divide32(place, g.line), ox = place - oy * (uint32_t)g.line.by;
+                const uint32_t place = within - image * (uint32_t)g.image.by, oy = mirt__cu_divide32(place, g.line),
+                               ox = place - oy * (uint32_t)g.line.by;
                 const int64_t iy = (int64_t)oy * g.stride_h + y, ix = (int64_t)ox * g.stride_w + x;
                 if (iy < 0 || iy >= g.h || ix < 0 || ix >= g.w) return false;
                 pixel = (row * g.h + iy) * g.w + ix;
@@ -6739,7 +7261,8 @@ template <class S, int BY, int V, bool X> struct mirt__cu_wgrad_side {
             if (mine && fetch_one(g, r, start, k + line + i * DOWN, raw[i], gates[X ? i : 0])) there |= 1u << i;
         }
     }
-    __device__ void put(const mirt__cu_wgrad &g, const mirt__cu_wgrad_start &start, int k, bool mine, const float *columns, unsigned char *shared) {
+    __device__ void put(const mirt__cu_wgrad &g, const mirt__cu_wgrad_start &start, int k, bool mine,
+                        const float *columns, unsigned char *shared) {
         const mirt__cu_reader r = reader(g);
         if constexpr (V > 1) { /* by fours, which take less registers */
 #pragma unroll
@@ -6770,7 +7293,8 @@ template <class S, int BY, int V, bool X> struct mirt__cu_wgrad_side {
 #pragma unroll 2
             for (int i = line; i < S::BK; i += DOWN) {
                 float v[1] = {0};
-                if (mine && fetch_one(g, r, start, k + i, raw[0], gates[0])) mirt__cu_make<MIRT__CU_READ_ANY, 1>(r, c, raw[0], gates[0], channel, v);
+                if (mine && fetch_one(g, r, start, k + i, raw[0], gates[0]))
+                    mirt__cu_make<MIRT__CU_READ_ANY, 1>(r, c, raw[0], gates[0], channel, v);
                 mirt__cu_wgrad_put<S, 1>(shared, i * PITCH + column, v, g.factors);
             }
         }
@@ -6785,7 +7309,8 @@ template <class S, int BY> struct mirt__cu_wgrad_sums {
 };
 
 template <class S, int BY>
-static __device__ void mirt__cu_wgrad_multiply(mirt__cu_wgrad_sums<S, BY> &sums, int thread, const unsigned char *a_shared, const unsigned char *b_shared) {
+static __device__ void mirt__cu_wgrad_multiply(mirt__cu_wgrad_sums<S, BY> &sums, int thread,
+                                               const unsigned char *a_shared, const unsigned char *b_shared) {
     constexpr int MT = S::WM / 16, NT = S::WN / 8;
     const int lane = thread % 32, warp = thread / 32, wm = warp / S::WARPS_N * S::WM, wn = warp % S::WARPS_N * S::WN;
     if constexpr (BY == MIRT__CU_WGRAD_FMA) {
@@ -6829,42 +7354,56 @@ static __device__ void mirt__cu_wgrad_multiply(mirt__cu_wgrad_sums<S, BY> &sums,
             }
         }
     } else {
-        const uint16_t *as = reinterpret_cast<const uint16_t *>(a_shared), *bs = reinterpret_cast<const uint16_t *>(b_shared);
+        const uint16_t *as = reinterpret_cast<const uint16_t *>(a_shared),
+                       *bs = reinterpret_cast<const uint16_t *>(b_shared);
 #pragma unroll
         for (int k = 0; k < S::BK; k += 16) {
             uint32_t a[MT][4], b[NT / 2][4];
 #pragma unroll
-            for (int i = 0; i < MT; i++) mirt__cu_ldmatrix_x4_trans(a[i], as + (k + lane % 8 + lane / 16 * 8) * S::A_PITCH + wm + i * 16 + lane / 8 % 2 * 8);
+            for (int i = 0; i < MT; i++)
+                mirt__cu_ldmatrix_x4_trans(a[i], as + (k + lane % 8 + lane / 16 * 8) * S::A_PITCH + wm + i * 16 +
+                                                     lane / 8 % 2 * 8);
 #pragma unroll
-            for (int j = 0; j < NT / 2; j++) mirt__cu_ldmatrix_x4_trans(b[j], bs + (k + lane % 16) * S::B_PITCH + wn + j * 16 + lane / 16 * 8);
+            for (int j = 0; j < NT / 2; j++)
+                mirt__cu_ldmatrix_x4_trans(b[j], bs + (k + lane % 16) * S::B_PITCH + wn + j * 16 + lane / 16 * 8);
 #pragma unroll
             for (int i = 0; i < MT; i++) {
 #pragma unroll
-                for (int j = 0; j < NT; j++) mirt__cu_mma_half<BY == MIRT__CU_WGRAD_FLOAT16>(sums.d[i][j], a[i], b[j / 2] + j % 2 * 2);
+                for (int j = 0; j < NT; j++)
+                    mirt__cu_mma_half<BY == MIRT__CU_WGRAD_FLOAT16>(sums.d[i][j], a[i], b[j / 2] + j % 2 * 2);
             }
         }
     }
 }
 
-/* A tile of one part's sums: x is read with its taps as the rows of a matrix [pixels][taps * channels], dy is one [pixels][columns]. Both lie
-   in shared memory by pixels, two tiles of each: some warps read the next one while others multiply. */
+/* A tile of one part's sums: x is read with its taps as the rows of a matrix [pixels][taps * channels], dy is one
+   [pixels][columns]. Both lie in shared memory by pixels, two tiles of each: some warps read the next one while others
+   multiply. */
 template <int BY, int BM, int BN, int V>
-static __global__ void __launch_bounds__(mirt__cu_wgrad_shape<BY, BM, BN>::THREADS, BM > 64 ? 1 : BY >= MIRT__CU_WGRAD_HALF && V == 4 ? 2 : 3) mirt__cu_wgrad_kernel(const mirt__cu_wgrad g) {
+static __global__ void __launch_bounds__(mirt__cu_wgrad_shape<BY, BM, BN>::THREADS,
+                                         BM > 64                               ? 1
+                                         : BY >= MIRT__CU_WGRAD_HALF && V == 4 ? 2
+                                                                               : 3)
+    mirt__cu_wgrad_kernel(const mirt__cu_wgrad g) {
     typedef mirt__cu_wgrad_shape<BY, BM, BN> S;
     MIRT_DYNAMIC_SHARED(unsigned char, shared);
     unsigned char *as = shared, *bs = shared + 2 * S::A_BYTES;
-    float *a_columns = reinterpret_cast<float *>(bs + 2 * S::B_BYTES), *b_columns = a_columns + MIRT__CU_COLUMN_ROWS * BM;
+    float *a_columns = reinterpret_cast<float *>(bs + 2 * S::B_BYTES),
+          *b_columns = a_columns + MIRT__CU_COLUMN_ROWS * BM;
     const int thread = (int)threadIdx.x, lane = thread % 32, warp = thread / 32;
-    const int tile_m = (int)(blockIdx.x % (unsigned)g.tiles_m), tile_n = (int)(blockIdx.x / (unsigned)g.tiles_m % (unsigned)g.tiles_n);
+    const int tile_m = (int)(blockIdx.x % (unsigned)g.tiles_m),
+              tile_n = (int)(blockIdx.x / (unsigned)g.tiles_m % (unsigned)g.tiles_n);
     const int64_t group = blockIdx.x / ((unsigned)g.tiles_m * (unsigned)g.tiles_n);
     const int64_t m0 = (int64_t)tile_m * BM, n0 = (int64_t)tile_n * BN;
     for (int i = thread; i < BM; i += S::THREADS) {
         if (m0 + i < g.m) mirt__cu_column_put(g.x, group * g.channels + (m0 + i) % g.channels, a_columns, BM, i);
     }
-    for (int i = thread; i < BN && n0 + i < g.n; i += S::THREADS) mirt__cu_column_put(g.dy, group * g.n + n0 + i, b_columns, BN, i);
+    for (int i = thread; i < BN && n0 + i < g.n; i += S::THREADS)
+        mirt__cu_column_put(g.dy, group * g.n + n0 + i, b_columns, BN, i);
     mirt__cu_wgrad_side<S, BY, V, true> x;
     mirt__cu_wgrad_side<S, BY, V, false> dy;
-    const bool x_mine = x.begin(g, group, m0, thread), dy_mine = dy.begin(g, group, n0, thread), bias = g.bias && tile_m == 0;
+    const bool x_mine = x.begin(g, group, m0, thread), dy_mine = dy.begin(g, group, n0, thread),
+               bias = g.bias && tile_m == 0;
     mirt__cu_wgrad_sums<S, BY> sums;
     float sum = 0;
     memset(&sums, 0, sizeof sums);
@@ -6890,7 +7429,8 @@ static __global__ void __launch_bounds__(mirt__cu_wgrad_shape<BY, BM, BN>::THREA
 #pragma unroll 4
                 for (int i = thread / BN; i < S::BK; i += S::SHARE) {
                     const int from = i * S::B_PITCH + thread % BN;
-                    sum += S::HALF ? mirt__cu_from_half(reinterpret_cast<const typename S::H *>(b)[from]) : reinterpret_cast<const float *>(b)[from];
+                    sum += S::HALF ? mirt__cu_from_half(reinterpret_cast<const typename S::H *>(b)[from])
+                                   : reinterpret_cast<const float *>(b)[from];
                 }
             }
         }
@@ -6937,13 +7477,15 @@ static __global__ void __launch_bounds__(mirt__cu_wgrad_shape<BY, BM, BN>::THREA
     (g.dkernel ? g.db : to + g.m * g.co)[group * g.n + n0 + thread] = sum;
 }
 
-template <int BY, int BM, int BN, int V> static void mirt__cu_wgrad_launch(mirt__cu *cu, const mirt__cu_wgrad *g, int64_t groups, int64_t parts) {
+template <int BY, int BM, int BN, int V>
+static void mirt__cu_wgrad_launch(mirt__cu *cu, const mirt__cu_wgrad *g, int64_t groups, int64_t parts) {
     typedef mirt__cu_wgrad_shape<BY, BM, BN> S;
     const dim3 grid((unsigned)((int64_t)g->tiles_m * g->tiles_n * groups), (unsigned)parts);
     const mirt__cu_wgrad args = *g;
     MIRT_LAUNCH(cu, (mirt__cu_wgrad_kernel<BY, BM, BN, V>), grid, S::THREADS, S::BYTES, args);
 }
-template <int BY, int V> static void mirt__cu_wgrad_by(mirt__cu *cu, const mirt__cu_wgrad *g, int64_t groups, int64_t parts) {
+template <int BY, int V>
+static void mirt__cu_wgrad_by(mirt__cu *cu, const mirt__cu_wgrad *g, int64_t groups, int64_t parts) {
     if (g->large) mirt__cu_wgrad_launch<BY, 128, 128, V>(cu, g, groups, parts);
     else if (g->width == V) mirt__cu_wgrad_launch<BY, 64, 64, V>(cu, g, groups, parts);
     else if (g->width == 4) mirt__cu_wgrad_launch<BY, 64, 64, 4>(cu, g, groups, parts);
@@ -6951,7 +7493,8 @@ template <int BY, int V> static void mirt__cu_wgrad_by(mirt__cu *cu, const mirt_
 }
 
 static bool mirt__cu_wgrad_pixels(const mirt__conv *s) {
-    return s->kh == 1 && s->kw == 1 && s->stride_h == 1 && s->stride_w == 1 && s->pad_top == 0 && s->pad_left == 0 && s->oh == s->h && s->ow == s->w;
+    return s->kh == 1 && s->kw == 1 && s->stride_h == 1 && s->stride_w == 1 && s->pad_top == 0 && s->pad_left == 0 &&
+           s->oh == s->h && s->ow == s->w;
 }
 
 static void mirt__cu_conv_weight_grad(const mirt__conv_weight_grad *args, const mirt__where *where) {
@@ -6991,14 +7534,17 @@ static void mirt__cu_conv_weight_grad(const mirt__conv_weight_grad *args, const 
     const int widest = half && g.x.dtype == factors && g.dy.dtype == g.x.dtype && !g.x.affine && !g.dy.affine ? 8 : 4;
     g.width = widest;
     if (g.x.kind & MIRT__CU_READ_BACK || g.dy.kind & (MIRT__CU_READ_NORM | MIRT__CU_READ_GATE)) g.width = 1;
-    while (g.width > 1 && (g.x.width < g.width || g.dy.width < g.width || g.channels % g.width != 0 || g.n % g.width != 0)) g.width = g.width == 8 ? 4 : 1;
+    while (g.width > 1 &&
+           (g.x.width < g.width || g.dy.width < g.width || g.channels % g.width != 0 || g.n % g.width != 0))
+        g.width = g.width == 8 ? 4 : 1;
     g.large = g.width == (half ? 8 : 4) && g.m > 64 && g.n > 64;
     const int tile = g.large ? 128 : 64;
     g.tiles_m = (int)mirt__cu_ceil(g.m, tile);
     g.tiles_n = (int)mirt__cu_ceil(g.n, tile);
     g.sum_floats = g.m * s->co + (g.bias ? s->co : 0);
     /* Never more parts for fewer pixels. */
-    int64_t parts = (g.large ? MIRT__CU_WGRAD_LARGE : MIRT__CU_WGRAD_BLOCKS) / ((int64_t)g.tiles_m * g.tiles_n * s->groups);
+    int64_t parts = (g.large ? MIRT__CU_WGRAD_LARGE : MIRT__CU_WGRAD_BLOCKS) /
+                    ((int64_t)g.tiles_m * g.tiles_n * s->groups);
     const int64_t worth = g.pixels / MIRT__CU_WGRAD_PIXELS, most = MIRT__CU_WGRAD_SUMS / g.sum_floats;
     if (parts > worth) parts = worth;
     if (parts > most) parts = most;
@@ -7012,9 +7558,11 @@ static void mirt__cu_conv_weight_grad(const mirt__conv_weight_grad *args, const 
     }
     if (parts > 0) {
         g.factors = factors;
-        if (half && (int)factors == MIRT__FLOAT16) mirt__cu_wgrad_by<MIRT__CU_WGRAD_FLOAT16, 8>(cu, &g, s->groups, parts);
+        if (half && (int)factors == MIRT__FLOAT16)
+            mirt__cu_wgrad_by<MIRT__CU_WGRAD_FLOAT16, 8>(cu, &g, s->groups, parts);
         else if (half) mirt__cu_wgrad_by<MIRT__CU_WGRAD_HALF, 8>(cu, &g, s->groups, parts);
-        else if (!args->half && cu->tf32 && cu->major >= 8) mirt__cu_wgrad_by<MIRT__CU_WGRAD_TF32, 4>(cu, &g, s->groups, parts);
+        else if (!args->half && cu->tf32 && cu->major >= 8)
+            mirt__cu_wgrad_by<MIRT__CU_WGRAD_TF32, 4>(cu, &g, s->groups, parts);
         else mirt__cu_wgrad_by<MIRT__CU_WGRAD_FMA, 4>(cu, &g, s->groups, parts);
     }
     if (parts != 1) mirt__cu_parts_total(cu, g.sums, parts, g.sum_floats, g.m * s->co, args->dkernel, s->co, args->db);
@@ -7024,15 +7572,16 @@ static void mirt__cu_conv_weight_grad(const mirt__conv_weight_grad *args, const 
 
 /* Convolutions with 2x2 max pooling, which are the first of small networks: what is pooled away is never stored. */
 
-/* Tiles of windows of an image: the input below one is read into shared memory once, where it has room and is plain. Lanes are channels of y,
-   and the eight warps of a block share its windows. */
+/* Tiles of windows of an image: the input below one is read into shared memory once, where it has room and is plain.
+   Lanes are channels of y, and the eight warps of a block share its windows. */
 typedef struct mirt__cu_pooled {
     mirt__cu_reader x;
     int64_t h, w, ci, co, across, down; /* windows of an image */
     int64_t image;                      /* elements of x in one */
     int kh, kw, taps;                   /* kh * kw * ci */
     int tile_h, tile_w, tiles_x, tiles; /* windows of a tile; tiles of an image */
-    int patch_w, patch_h, pitch;        /* what it reads of x: pixels; floats from row to row, of x itself where it has no room */
+    int patch_w, patch_h,
+        pitch; /* what it reads of x: pixels; floats from row to row, of x itself where it has no room */
     int64_t all;                        /* tiles of all images */
 } mirt__cu_pooled;
 #define MIRT__CU_POOLED_FLOATS 8192 /* of a patch, at most */
@@ -7053,7 +7602,8 @@ static inline __device__ mirt__cu_pooled_tile mirt__cu_pooled_at(const mirt__cu_
     t.first = t.row * p.image + ((int64_t)2 * y * p.w + 2 * x) * p.ci;
     return t;
 }
-static inline __device__ void mirt__cu_pooled_patch(const mirt__cu_pooled &p, const mirt__cu_pooled_tile &t, float *patch) {
+static inline __device__ void mirt__cu_pooled_patch(const mirt__cu_pooled &p, const mirt__cu_pooled_tile &t,
+                                                    float *patch) {
     mirt__cu_reader x = p.x;
     x.kind = MIRT__CU_READ_PLAIN;
     const int line = (2 * t.width + p.kw - 1) * (int)p.ci, lines = 2 * t.height + p.kh - 1;
@@ -7063,7 +7613,8 @@ static inline __device__ void mirt__cu_pooled_patch(const mirt__cu_pooled &p, co
     }
 }
 
-static inline __device__ void mirt__cu_pooled_leave(const float *sum, float bias, int64_t at, float *y, uint8_t *which) {
+static inline __device__ void mirt__cu_pooled_leave(const float *sum, float bias, int64_t at, float *y,
+                                                    uint8_t *which) {
     float best = sum[0] + bias;
     int place = 0;
 #pragma unroll
@@ -7080,8 +7631,8 @@ static inline __device__ void mirt__cu_pooled_leave(const float *sum, float bias
 
 /* K by K taps of C channels, or any with K 0, whose patches may be in memory. */
 template <int K, int C, bool PATCHED>
-static __global__ void __launch_bounds__(256) mirt__cu_pooled_forward(const mirt__cu_pooled p, const float *kernel, const float *bias, float *y,
-                                                                      uint8_t *which) {
+static __global__ void __launch_bounds__(256)
+    mirt__cu_pooled_forward(const mirt__cu_pooled p, const float *kernel, const float *bias, float *y, uint8_t *which) {
     MIRT_DYNAMIC_SHARED(float, patch);
     const int64_t o = (int64_t)blockIdx.y * 32 + threadIdx.x;
     const mirt__cu_pooled_tile t = mirt__cu_pooled_at(p, blockIdx.x);
@@ -7130,7 +7681,8 @@ static __global__ void __launch_bounds__(256) mirt__cu_pooled_forward(const mirt
 #pragma unroll
                     for (int place = 0; place < 4; place++) {
                         const int64_t from = at + place / 2 * p.pitch + place % 2 * ci;
-                        sum[place] = fmaf(PATCHED ? patch[from] : mirt__cu_read_one(p.x, t.first + from), w, sum[place]);
+                        sum[place] = fmaf(PATCHED ? patch[from] : mirt__cu_read_one(p.x, t.first + from), w,
+                                          sum[place]);
                     }
                 }
             }
@@ -7139,11 +7691,12 @@ static __global__ void __launch_bounds__(256) mirt__cu_pooled_forward(const mirt
     }
 }
 
-/* Sums of some tiles: a thread has TAPS rows of dkernel in its column. Blocks of the same blockIdx.x have the same tiles; z: the first of
-   those rows. Then all warps' sums are added up in their order. */
+/* Sums of some tiles: a thread has TAPS rows of dkernel in its column. Blocks of the same blockIdx.x have the same
+   tiles; z: the first of those rows. Then all warps' sums are added up in their order. */
 template <int TAPS, bool PATCHED>
-static __global__ void __launch_bounds__(256) mirt__cu_pooled_grad(const mirt__cu_pooled p, int64_t each, const float *dy, const uint8_t *which,
-                                                                   float *sums, int64_t stride, float *bias_sums, int64_t bias_stride) {
+static __global__ void __launch_bounds__(256)
+    mirt__cu_pooled_grad(const mirt__cu_pooled p, int64_t each, const float *dy, const uint8_t *which, float *sums,
+                         int64_t stride, float *bias_sums, int64_t bias_stride) {
     MIRT_DYNAMIC_SHARED(float, shared);
     float *total = shared, *patch = shared + (TAPS + 1) * 32;
     const int lane = (int)threadIdx.x, first_tap = (int)blockIdx.z * TAPS;
@@ -7191,7 +7744,8 @@ static __global__ void __launch_bounds__(256) mirt__cu_pooled_grad(const mirt__c
     for (int j = (int)threadIdx.y; j < TAPS && first_tap + j < p.taps; j += 8) {
         sums[blockIdx.x * stride + (int64_t)(first_tap + j) * p.co + o] = total[j * 32 + lane];
     }
-    if (bias_sums && first_tap == 0 && threadIdx.y == 0) bias_sums[blockIdx.x * bias_stride + o] = total[TAPS * 32 + lane];
+    if (bias_sums && first_tap == 0 && threadIdx.y == 0)
+        bias_sums[blockIdx.x * bias_stride + o] = total[TAPS * 32 + lane];
 }
 
 /* Tiles of some 64 windows, whose patches have room; *floats: of one, 0 where it has none. */
@@ -7243,15 +7797,20 @@ static void mirt__cu_conv_pool(const mirt__conv_pool *args, const mirt__where *w
     const size_t shared = (size_t)floats * sizeof(float);
     const bool patched = floats > 0, square = patched && p.kh == p.kw;
     if (square && p.kh == 3 && p.ci == 1) {
-        MIRT_LAUNCH(cu, (mirt__cu_pooled_forward<3, 1, true>), grid, block, shared, p, args->kernel, args->bias, args->y, args->which);
+        MIRT_LAUNCH(cu, (mirt__cu_pooled_forward<3, 1, true>), grid, block, shared, p, args->kernel, args->bias,
+                    args->y, args->which);
     } else if (square && p.kh == 3 && p.ci == 3) {
-        MIRT_LAUNCH(cu, (mirt__cu_pooled_forward<3, 3, true>), grid, block, shared, p, args->kernel, args->bias, args->y, args->which);
+        MIRT_LAUNCH(cu, (mirt__cu_pooled_forward<3, 3, true>), grid, block, shared, p, args->kernel, args->bias,
+                    args->y, args->which);
     } else if (square && p.kh == 5 && p.ci == 1) {
-        MIRT_LAUNCH(cu, (mirt__cu_pooled_forward<5, 1, true>), grid, block, shared, p, args->kernel, args->bias, args->y, args->which);
+        MIRT_LAUNCH(cu, (mirt__cu_pooled_forward<5, 1, true>), grid, block, shared, p, args->kernel, args->bias,
+                    args->y, args->which);
     } else if (patched) {
-        MIRT_LAUNCH(cu, (mirt__cu_pooled_forward<0, 0, true>), grid, block, shared, p, args->kernel, args->bias, args->y, args->which);
+        MIRT_LAUNCH(cu, (mirt__cu_pooled_forward<0, 0, true>), grid, block, shared, p, args->kernel, args->bias,
+                    args->y, args->which);
     } else {
-        MIRT_LAUNCH(cu, (mirt__cu_pooled_forward<0, 0, false>), grid, block, 16, p, args->kernel, args->bias, args->y, args->which);
+        MIRT_LAUNCH(cu, (mirt__cu_pooled_forward<0, 0, false>), grid, block, 16, p, args->kernel, args->bias, args->y,
+                    args->which);
     }
 }
 
@@ -7272,7 +7831,8 @@ static void mirt__cu_conv_pool_weight_grad(const mirt__conv_pool_weight_grad *ar
     const int64_t each = mirt__cu_ceil(p.all, parts);
     parts = each > 0 ? mirt__cu_ceil(p.all, each) : 0;
     const int taps = floats == 0 ? 1 : p.taps <= 9 ? 9 : p.taps <= 27 ? 27 : 32;
-    const dim3 grid((unsigned)parts, (unsigned)mirt__cu_ceil(p.co, 32), (unsigned)mirt__cu_ceil(p.taps, taps)), block(32, 8);
+    const dim3 grid((unsigned)parts, (unsigned)mirt__cu_ceil(p.co, 32), (unsigned)mirt__cu_ceil(p.taps, taps)),
+        block(32, 8);
     const size_t shared = (size_t)((taps + 1) * 32 + floats) * sizeof(float);
     float *to = args->dkernel, *bias = args->db;
     if (parts != 1) {
@@ -7280,10 +7840,18 @@ static void mirt__cu_conv_pool_weight_grad(const mirt__conv_pool_weight_grad *ar
         bias = args->db && sums ? sums + count : NULL;
     }
     if (parts > 0) {
-        if (taps == 1) MIRT_LAUNCH(cu, (mirt__cu_pooled_grad<1, false>), grid, block, shared, p, each, args->dy, args->which, to, stride, bias, stride);
-        else if (taps == 9) MIRT_LAUNCH(cu, (mirt__cu_pooled_grad<9, true>), grid, block, shared, p, each, args->dy, args->which, to, stride, bias, stride);
-        else if (taps == 27) MIRT_LAUNCH(cu, (mirt__cu_pooled_grad<27, true>), grid, block, shared, p, each, args->dy, args->which, to, stride, bias, stride);
-        else MIRT_LAUNCH(cu, (mirt__cu_pooled_grad<32, true>), grid, block, shared, p, each, args->dy, args->which, to, stride, bias, stride);
+        if (taps == 1)
+            MIRT_LAUNCH(cu, (mirt__cu_pooled_grad<1, false>), grid, block, shared, p, each, args->dy, args->which, to,
+                        stride, bias, stride);
+        else if (taps == 9)
+            MIRT_LAUNCH(cu, (mirt__cu_pooled_grad<9, true>), grid, block, shared, p, each, args->dy, args->which, to,
+                        stride, bias, stride);
+        else if (taps == 27)
+            MIRT_LAUNCH(cu, (mirt__cu_pooled_grad<27, true>), grid, block, shared, p, each, args->dy, args->which, to,
+                        stride, bias, stride);
+        else
+            MIRT_LAUNCH(cu, (mirt__cu_pooled_grad<32, true>), grid, block, shared, p, each, args->dy, args->which, to,
+                        stride, bias, stride);
     }
     if (parts != 1) mirt__cu_parts_total(cu, sums, parts, stride, count, args->dkernel, p.co, args->db);
 }
@@ -7292,11 +7860,11 @@ static void mirt__cu_conv_pool_weight_grad(const mirt__conv_pool_weight_grad *ar
 
 #ifndef MIRT__CUDA_MULTIPLY_CUH
 #define MIRT__CUDA_MULTIPLY_CUH
-/* Matrix products whose left side is read from images: convolutions, the gradients of their inputs, dense layers. A block makes
-   a tile of the output, pixels by channels, and goes over k = (tap, channel) in ascending order. */
+/* Matrix products whose left side is read from images: convolutions, the gradients of their inputs, dense layers. A
+   block makes a tile of the output, pixels by channels, and goes over k = (tap, channel) in ascending order. */
 
-/* An axis of target and source: target t reads source t * stride - pad + tap * dilation; `back`: the source that reads t so. Then
-   targets fall into phases, by t % stride, each of which has its own taps: every tap_step-th. */
+/* An axis of target and source: target t reads source t * stride - pad + tap * dilation; `back`: the source that reads
+   t so. Then targets fall into phases, by t % stride, each of which has its own taps: every tap_step-th. */
 typedef struct mirt__cu_mm_axis {
     int source, target, kernel, stride, dilation, pad, phases, tap_step;
     bool back;
@@ -7330,13 +7898,14 @@ static inline __host__ __device__ mirt__cu_mm_line mirt__cu_mm_line_of(const mir
     return l;
 }
 
-/* x is float32 or, for products of 16 bits, of those; it is read by 16 bytes, so k is a multiple of 4 or 8, and addresses are of 16. */
+/* x is float32 or, for products of 16 bits, of those; it is read by 16 bytes, so k is a multiple of 4 or 8, and
+   addresses are of 16. */
 typedef struct mirt__cu_multiply {
     mirt__cu_reader x;    /* activations: MIRT__CU_MM_QUICK; gates are of whole images */
     mirt__cu_mm_axis down, across;
     int64_t images;
     int groups, c, k, n;  /* of a pixel of the source; of a group: channels of the source, of the target */
-    const void *b;        /* of each group, phase and k in turn b_row numbers, floats or of 16 bits, aligned to 16 bytes */
+    const void *b; /* of each group, phase and k in turn b_row numbers, floats or of 16 bits, aligned to 16 bytes */
     int64_t b_row, b_group;
     mirt__cu_epilogue e;
     mirt__cu_chunks chunks;
@@ -7344,7 +7913,8 @@ typedef struct mirt__cu_multiply {
     int blocks_m, blocks_n, splits, split_steps; /* of k, each of which leaves its sums in `partial` */
     float *partial;
 } mirt__cu_multiply;
-#define MIRT__CU_MM_QUICK(kind) ((kind) == MIRT_LINEAR || (kind) == MIRT_RELU || (kind) == MIRT_RELU6 || (kind) == MIRT_SILU)
+#define MIRT__CU_MM_QUICK(kind) \
+    ((kind) == MIRT_LINEAR || (kind) == MIRT_RELU || (kind) == MIRT_RELU6 || (kind) == MIRT_SILU)
 
 enum { MIRT__CU_MM_FMA, MIRT__CU_MM_TF32, MIRT__CU_MM_HALF, MIRT__CU_MM_FLOAT16 }; /* half: bfloat16 */
 #define MIRT__CU_MM_SLAB 64 /* rows of a tile that are finished at a time, where shared memory may be short */
@@ -7358,7 +7928,8 @@ template <int BM, int BN, int MATH> struct mirt__cu_mm_tile {
     static const int resident = !half ? 1 : BN == 64 ? 3 : 2; /* blocks of a processor, at least */
     static const int stages = half ? 4 : 2;
     static const int vector = half ? 8 : 4;
-    static const int a_row = BM + (MATH == MIRT__CU_MM_TF32 ? 8 : 4), b_row = BN + (MATH == MIRT__CU_MM_TF32 ? 8 : 0); /* of floats [k][row] */
+    static const int a_row = BM + (MATH == MIRT__CU_MM_TF32 ? 8 : 4),
+                     b_row = BN + (MATH == MIRT__CU_MM_TF32 ? 8 : 0); /* of floats [k][row] */
     static const int a_bytes = half ? BM * k * 2 : a_row * k * 4, b_bytes = half ? BN * k * 2 : b_row * k * 4;
     static const int slab_rows = half ? BM : MIRT__CU_MM_SLAB, slab_row = BN + 4, slab = slab_rows * slab_row * 4;
     static const int info = BM * 32; /* mirt__cu_mm_row, out, image */
@@ -7394,7 +7965,8 @@ struct mirt__cu_mm_block {
     int group, column, steps, first_step, depth, phase; /* depth: of k */
     int64_t row, rows, part, b_at; /* part: of rows, of all phases */
 };
-template <int BM, int BN, int K> static inline __device__ mirt__cu_mm_block mirt__cu_mm_block_of(const mirt__cu_multiply &p) {
+template <int BM, int BN, int K>
+static inline __device__ mirt__cu_mm_block mirt__cu_mm_block_of(const mirt__cu_multiply &p) {
     mirt__cu_mm_block b;
     unsigned at = blockIdx.x;
     b.column = (int)(at % (unsigned)p.blocks_n) * BN;
@@ -7430,11 +8002,14 @@ template <int BM, int BN, int K> static inline __device__ mirt__cu_mm_block mirt
 }
 
 /* Most numbers are short, and so are their divisions. */
-static inline __device__ int64_t mirt__cu_mm_divide(int64_t n, int by) { return (uint64_t)n >> 32 ? n / by : (int64_t)((uint32_t)n / (uint32_t)by); }
+static inline __device__ int64_t mirt__cu_mm_divide(int64_t n, int by) {
+    return (uint64_t)n >> 32 ? n / by : (int64_t)((uint32_t)n / (uint32_t)by);
+}
 
 /* Rows of a tile: what they read, where they are stored (out; -1: nowhere), which image they are of. */
 template <int BM, int THREADS>
-static inline __device__ void mirt__cu_mm_rows_put(const mirt__cu_multiply &p, const mirt__cu_mm_block &b, mirt__cu_mm_row *rows, int64_t *out, int *image) {
+static inline __device__ void mirt__cu_mm_rows_put(const mirt__cu_multiply &p, const mirt__cu_mm_block &b,
+                                                   mirt__cu_mm_row *rows, int64_t *out, int *image) {
     for (int i = (int)threadIdx.x; i < BM; i += THREADS) {
         const int64_t m = b.row + i;
         mirt__cu_mm_row r;
@@ -7448,7 +8023,8 @@ static inline __device__ void mirt__cu_mm_rows_put(const mirt__cu_multiply &p, c
             r.base = of * p.down.source * p.across.source;
             r.y = (int)y * b.down.move + b.down.off;
             r.x = (int)x * b.across.move + b.across.off;
-            to = (of * p.down.target + b.down.first + y * b.down.step) * p.across.target + b.across.first + x * b.across.step;
+            to = (of * p.down.target + b.down.first + y * b.down.step) * p.across.target + b.across.first +
+                 x * b.across.step;
         }
         rows[i] = r;
         out[i] = to;
@@ -7457,16 +8033,21 @@ static inline __device__ void mirt__cu_mm_rows_put(const mirt__cu_multiply &p, c
 }
 
 /* Where the pixel that a row reads by a tap begins, or -1. */
-static inline __device__ int64_t mirt__cu_mm_row_at(const mirt__cu_multiply &p, const mirt__cu_mm_block &b, const mirt__cu_mm_row &r, const mirt__cu_mm_walk &w) {
+static inline __device__ int64_t mirt__cu_mm_row_at(const mirt__cu_multiply &p, const mirt__cu_mm_block &b,
+                                                    const mirt__cu_mm_row &r, const mirt__cu_mm_walk &w) {
     const int y = r.y + w.y * b.down.tap_off, x = r.x + w.x * b.across.tap_off;
-    const bool inside = (unsigned)y < (unsigned)p.down.source && (unsigned)x < (unsigned)p.across.source && w.y < b.down.taps;
+    const bool inside = (unsigned)y < (unsigned)p.down.source && (unsigned)x < (unsigned)p.across.source &&
+                        w.y < b.down.taps;
     return inside ? (r.base + (int64_t)y * p.across.source + x) * p.c + (int64_t)b.group * p.k : -1;
 }
 
-/* Numbers of 16 bits in shared memory: rows of 64 bytes for x, of BN * 2 for b, whose pieces of 16 bytes lie so that eight rows' pieces of
-   the same number lie in different banks. */
+/* Numbers of 16 bits in shared memory: rows of 64 bytes for x, of BN * 2 for b, whose pieces of 16 bytes lie so that
+   eight rows' pieces of the same number lie in different banks. */
 static inline __device__ int mirt__cu_mm_half_a(int row, int piece) { return row * 64 + (piece ^ (row >> 1 & 3)) * 16; }
-template <int BN> static inline __device__ int mirt__cu_mm_half_b(int k, int piece) { return k * BN * 2 + (piece ^ (k & 7)) * 16; }
+template <int BN>
+static inline __device__ int mirt__cu_mm_half_b(int k, int piece) {
+    return k * BN * 2 + (piece ^ (k & 7)) * 16;
+}
 
 /* One step of k: sums += tile of x times tile of b. */
 template <int BM, int BN, int MATH> struct mirt__cu_mm_sums_of {
@@ -7483,22 +8064,26 @@ template <int BM, int BN, int MATH> struct mirt__cu_mm_sums_of {
         const int row = warp / (BN / tile::warp_n) * tile::warp_m, column = warp % (BN / tile::warp_n) * tile::warp_n;
         if constexpr (tile::half) {
             /* Rows 8 apart have their pieces at the same places, which the bits of the others do not touch. */
-            const int a_at = mirt__cu_mm_half_a(row + lane % 16, lane / 16), b_at = mirt__cu_mm_half_b<BN>(lane % 16, column / 8 + lane / 16);
+            const int a_at = mirt__cu_mm_half_a(row + lane % 16, lane / 16),
+                      b_at = mirt__cu_mm_half_b<BN>(lane % 16, column / 8 + lane / 16);
 #pragma unroll
             for (int k = 0; k < 2; k++) {
                 uint32_t b[nt / 2][4];
 #pragma unroll
-                for (int j = 0; j < nt / 2; j++) mirt__cu_ldmatrix_x4_trans(b[j], b_tile + (b_at ^ j * 32) + k * 16 * BN * 2);
+                for (int j = 0; j < nt / 2; j++)
+                    mirt__cu_ldmatrix_x4_trans(b[j], b_tile + (b_at ^ j * 32) + k * 16 * BN * 2);
 #pragma unroll
                 for (int i = 0; i < mt; i++) {
                     uint32_t a[4];
                     mirt__cu_ldmatrix_x4(a, a_tile + (a_at ^ k * 32) + i * 16 * 64);
 #pragma unroll
-                    for (int j = 0; j < nt; j++) mirt__cu_mma_half<MATH == MIRT__CU_MM_FLOAT16>(d[i * nt + j], a, b[j / 2] + j % 2 * 2);
+                    for (int j = 0; j < nt; j++)
+                        mirt__cu_mma_half<MATH == MIRT__CU_MM_FLOAT16>(d[i * nt + j], a, b[j / 2] + j % 2 * 2);
                 }
             }
         } else if constexpr (MATH == MIRT__CU_MM_TF32) {
-            const uint32_t *as = reinterpret_cast<const uint32_t *>(a_tile) + row + lane / 4, *bs = reinterpret_cast<const uint32_t *>(b_tile) + column + lane / 4;
+            const uint32_t *as = reinterpret_cast<const uint32_t *>(a_tile) + row + lane / 4,
+                           *bs = reinterpret_cast<const uint32_t *>(b_tile) + column + lane / 4;
 #pragma unroll
             for (int k = 0; k < tile::k; k += 8) {
                 uint32_t a[mt][4], b[nt][2];
@@ -7523,7 +8108,8 @@ template <int BM, int BN, int MATH> struct mirt__cu_mm_sums_of {
             }
         } else {
             const int x = (int)threadIdx.x % (BN / 8), y = (int)threadIdx.x / (BN / 8);
-            const float *as = reinterpret_cast<const float *>(a_tile) + y * 4, *bs = reinterpret_cast<const float *>(b_tile) + x * 4;
+            const float *as = reinterpret_cast<const float *>(a_tile) + y * 4,
+                        *bs = reinterpret_cast<const float *>(b_tile) + x * 4;
 #pragma unroll
             for (int k = 0; k < tile::k; k++) {
                 float a[8], b[8];
@@ -7552,7 +8138,8 @@ template <int BM, int BN, int MATH> struct mirt__cu_mm_sums_of {
             }
         } else {
             const int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32;
-            const int row = warp / (BN / tile::warp_n) * tile::warp_m - slab * tile::slab_rows, column = warp % (BN / tile::warp_n) * tile::warp_n;
+            const int row = warp / (BN / tile::warp_n) * tile::warp_m - slab * tile::slab_rows,
+                      column = warp % (BN / tile::warp_n) * tile::warp_n;
             if (row < 0 || row >= tile::slab_rows) return;
 #pragma unroll
             for (int i = 0; i < mt; i++) {
@@ -7628,12 +8215,14 @@ template <int BN, int THREADS> struct mirt__cu_mm_finisher {
     }
     __device__ void end(const mirt__cu_multiply &p, int group, int first, int64_t part, float *shared) {
         const int exist = p.n - first < BN ? p.n - first : BN;
-        mirt__cu_sums_leave<4>(p.e, p.chunks, sums, x, lane, lanes, BN, exist, part, (int64_t)group * p.n + first, group == 0 && first == 0, shared);
+        mirt__cu_sums_leave<4>(p.e, p.chunks, sums, x, lane, lanes, BN, exist, part, (int64_t)group * p.n + first,
+                               group == 0 && first == 0, shared);
     }
 };
 template <int BM, int BN, int MATH>
-static inline __device__ void mirt__cu_multiply_end(const mirt__cu_multiply &p, const mirt__cu_mm_block &b, const mirt__cu_mm_sums_of<BM, BN, MATH> &sums,
-                                                   float *slab, const int64_t *out) {
+static inline __device__ void mirt__cu_multiply_end(const mirt__cu_multiply &p, const mirt__cu_mm_block &b,
+                                                    const mirt__cu_mm_sums_of<BM, BN, MATH> &sums, float *slab,
+                                                    const int64_t *out) {
     typedef mirt__cu_mm_tile<BM, BN, MATH> tile;
     mirt__cu_mm_finisher<BN, tile::threads> finisher;
     finisher.begin(p, b.group, b.column);
@@ -7648,7 +8237,9 @@ static inline __device__ void mirt__cu_multiply_end(const mirt__cu_multiply &p, 
 }
 
 /* What a reader makes of N numbers. */
-template <int N> static inline __device__ void mirt__cu_mm_quick(const mirt__cu_reader &r, const mirt__cu_columns<N> &c, float *x, float *z, const float *gate) {
+template <int N>
+static inline __device__ void mirt__cu_mm_quick(const mirt__cu_reader &r, const mirt__cu_columns<N> &c, float *x,
+                                                float *z, const float *gate) {
     const mirt_activation_kind kind = r.norm.activation;
     const float most = kind == MIRT_RELU6 ? 6.0f : INFINITY;
     if (r.kind & MIRT__CU_READ_BACK) {
@@ -7717,13 +8308,15 @@ template <int BM, int BN, int MATH> struct mirt__cu_mm_left {
             if (from[i] < 0) continue;
             live |= 1u << i;
             x[i] = mirt__cu_load_bytes<16>(static_cast<const float *>(p.x.data) + from[i] + c);
-            if (p.x.kind & MIRT__CU_READ_BACK) z[i] = mirt__cu_load_bytes<16>(static_cast<const float *>(p.x.z) + from[i] + c);
+            if (p.x.kind & MIRT__CU_READ_BACK)
+                z[i] = mirt__cu_load_bytes<16>(static_cast<const float *>(p.x.z) + from[i] + c);
         }
         mirt__cu_mm_walk_on(at, tile::k, p.k, b.across.taps);
         if (at.y != was.y || at.x != was.x) look(p, b, info);
     }
     /* What it asked for, as it is read, into the tile. */
-    __device__ void store(const mirt__cu_multiply &p, const mirt__cu_mm_block &b, const int *image, const float *shared, char *to) {
+    __device__ void store(const mirt__cu_multiply &p, const mirt__cu_mm_block &b, const int *image, const float *shared,
+                          char *to) {
         mirt__cu_columns<4> columns;
         if (live) mirt__cu_columns_get<MIRT__CU_READ_ANY, 4>(p.x, shared, p.k, c, columns);
 #pragma unroll
@@ -7736,7 +8329,8 @@ template <int BM, int BN, int MATH> struct mirt__cu_mm_left {
                     value[e] = __uint_as_float(x[i].word[e]);
                     other[e] = __uint_as_float(z[i].word[e]);
                 }
-                mirt__cu_mm_quick<4>(p.x, columns, value, other, p.x.gate + image[line] * p.x.channels + (int64_t)b.group * p.k + c);
+                mirt__cu_mm_quick<4>(p.x, columns, value, other,
+                                     p.x.gate + image[line] * p.x.channels + (int64_t)b.group * p.k + c);
             }
 #pragma unroll
             for (int e = 0; e < 4; e++) {
@@ -7781,8 +8375,10 @@ template <int BM, int BN, int MATH> struct mirt__cu_mm_right {
     }
 };
 template <int BM, int BN, int MATH>
-static inline __device__ void mirt__cu_mm_through_registers(const mirt__cu_multiply &p, const mirt__cu_mm_block &b, const mirt__cu_mm_row *rows, const int *image,
-                                                         const float *columns, char *work, mirt__cu_mm_sums_of<BM, BN, MATH> &sums) {
+static inline __device__ void mirt__cu_mm_through_registers(const mirt__cu_multiply &p, const mirt__cu_mm_block &b,
+                                                            const mirt__cu_mm_row *rows, const int *image,
+                                                            const float *columns, char *work,
+                                                            mirt__cu_mm_sums_of<BM, BN, MATH> &sums) {
     typedef mirt__cu_mm_tile<BM, BN, MATH> tile;
     const int bytes = tile::a_bytes + tile::b_bytes;
     mirt__cu_mm_left<BM, BN, MATH> left;
@@ -7811,19 +8407,27 @@ static inline __device__ void mirt__cu_mm_through_registers(const mirt__cu_multi
     }
 }
 
-/* Of 16 bits, copied to shared memory while older stages are multiplied; each thread makes what it copied there what its reader reads. */
+/* Of 16 bits, copied to shared memory while older stages are multiplied; each thread makes what it copied there what
+   its reader reads. */
 template <int BM, int BN, int MATH>
-static inline __device__ void mirt__cu_mm_through_copies(const mirt__cu_multiply &p, const mirt__cu_mm_block &b, const mirt__cu_mm_row *rows, const int *image,
-                                                      const float *columns, char *work, mirt__cu_mm_sums_of<BM, BN, MATH> &sums) {
+static inline __device__ void mirt__cu_mm_through_copies(const mirt__cu_multiply &p, const mirt__cu_mm_block &b,
+                                                         const mirt__cu_mm_row *rows, const int *image,
+                                                         const float *columns, char *work,
+                                                         mirt__cu_mm_sums_of<BM, BN, MATH> &sums) {
     typedef mirt__cu_mm_tile<BM, BN, MATH> tile;
     typedef typename tile::H H;
-    const int step = tile::threads / 4, count = BM / step, b_step = tile::threads / (BN / 8), b_count = tile::k / b_step, ahead = tile::stages - 1;
-    const int piece = (int)threadIdx.x % 4, row = (int)threadIdx.x / 4, b_piece = (int)threadIdx.x % (BN / 8), b_row = (int)threadIdx.x / (BN / 8);
-    const bool back = (p.x.kind & MIRT__CU_READ_BACK) != 0, bare = p.x.kind == MIRT__CU_READ_PLAIN && !p.x.affine, inside = b.column + b_piece * 8 < p.b_row;
+    const int step = tile::threads / 4, count = BM / step, b_step = tile::threads / (BN / 8),
+              b_count = tile::k / b_step, ahead = tile::stages - 1;
+    const int piece = (int)threadIdx.x % 4, row = (int)threadIdx.x / 4, b_piece = (int)threadIdx.x % (BN / 8),
+              b_row = (int)threadIdx.x / (BN / 8);
+    const bool back = (p.x.kind & MIRT__CU_READ_BACK) != 0, bare = p.x.kind == MIRT__CU_READ_PLAIN && !p.x.affine,
+               inside = b.column + b_piece * 8 < p.b_row;
     const int stage = tile::a_bytes + tile::b_bytes + (back ? tile::a_bytes : 0), first = b.first_step;
-    const int a_at = mirt__cu_mm_half_a(row, piece), b_at = mirt__cu_mm_half_b<BN>(b_row, b_piece); /* those of rows 8 apart lie alike */
+    const int a_at = mirt__cu_mm_half_a(row, piece),
+              b_at = mirt__cu_mm_half_b<BN>(b_row, b_piece); /* those of rows 8 apart lie alike */
     const H *x = static_cast<const H *>(p.x.data), *z = static_cast<const H *>(p.x.z);
-    const H *right = static_cast<const H *>(p.b) + b.b_at + b.column + b_piece * 8 + (int64_t)(first * tile::k + b_row) * p.b_row;
+    const H *right = static_cast<const H *>(p.b) + b.b_at + b.column + b_piece * 8 +
+                     (int64_t)(first * tile::k + b_row) * p.b_row;
     mirt__cu_mm_walk at = {0, 0, 0};
     int64_t from[count];
     unsigned live = 0; /* which of its pieces exist: `count` bits for each stage, the newest's are the lowest */
@@ -7851,8 +8455,11 @@ static inline __device__ void mirt__cu_mm_through_copies(const mirt__cu_multiply
                         H *place = reinterpret_cast<H *>(done + at_byte);
                         float value[4], other[4] = {0, 0, 0, 0};
                         mirt__cu_load_n<4>(place, value);
-                        if (back) mirt__cu_load_n<4>(reinterpret_cast<const H *>(done + tile::a_bytes + tile::b_bytes + at_byte), other);
-                        mirt__cu_mm_quick<4>(p.x, k, value, other, p.x.gate + image[line] * p.x.channels + (int64_t)b.group * p.k + c + part);
+                        if (back)
+                            mirt__cu_load_n<4>(
+                                reinterpret_cast<const H *>(done + tile::a_bytes + tile::b_bytes + at_byte), other);
+                        mirt__cu_mm_quick<4>(p.x, k, value, other,
+                                             p.x.gate + image[line] * p.x.channels + (int64_t)b.group * p.k + c + part);
                         mirt__cu_store_n<4>(place, value);
                     }
                 }
@@ -7869,12 +8476,15 @@ static inline __device__ void mirt__cu_mm_through_copies(const mirt__cu_multiply
                 const bool valid = from[i] >= 0;
                 live |= (valid ? 1u : 0u) << i;
                 mirt__cu_cp_async16(to + a_at + i * step * 64, valid ? x + from[i] + at.c : x, valid);
-                if (back) mirt__cu_cp_async16(to + tile::a_bytes + tile::b_bytes + a_at + i * step * 64, valid ? z + from[i] + at.c : z, valid);
+                if (back)
+                    mirt__cu_cp_async16(to + tile::a_bytes + tile::b_bytes + a_at + i * step * 64,
+                                        valid ? z + from[i] + at.c : z, valid);
             }
 #pragma unroll
             for (int i = 0; i < b_count; i++) {
                 const bool valid = inside && s * tile::k + b_row + i * b_step < b.depth;
-                mirt__cu_cp_async16(to + tile::a_bytes + b_at + i * b_step * BN * 2, valid ? right + i * b_step * (int)p.b_row : static_cast<const H *>(p.b), valid);
+                mirt__cu_cp_async16(to + tile::a_bytes + b_at + i * b_step * BN * 2,
+                                    valid ? right + i * b_step * (int)p.b_row : static_cast<const H *>(p.b), valid);
             }
             right += tile::k * p.b_row;
             const mirt__cu_mm_walk was = at;
@@ -7895,10 +8505,13 @@ static inline __device__ void mirt__cu_mm_through_copies(const mirt__cu_multiply
 }
 
 template <int BM, int BN, int MATH>
-static __global__ void __launch_bounds__((mirt__cu_mm_tile<BM, BN, MATH>::threads), (mirt__cu_mm_tile<BM, BN, MATH>::resident)) mirt__cu_multiply_kernel(mirt__cu_multiply p) {
+static __global__ void __launch_bounds__((mirt__cu_mm_tile<BM, BN, MATH>::threads),
+                                         (mirt__cu_mm_tile<BM, BN, MATH>::resident))
+    mirt__cu_multiply_kernel(mirt__cu_multiply p) {
     typedef mirt__cu_mm_tile<BM, BN, MATH> tile;
     MIRT_DYNAMIC_SHARED(char, work);
-    const int bytes = mirt__cu_mm_work_bytes(tile::stages, tile::a_bytes, tile::b_bytes, tile::slab, tile::half && p.x.kind & MIRT__CU_READ_BACK);
+    const int bytes = mirt__cu_mm_work_bytes(tile::stages, tile::a_bytes, tile::b_bytes, tile::slab,
+                                             tile::half && p.x.kind & MIRT__CU_READ_BACK);
     mirt__cu_mm_row *rows = reinterpret_cast<mirt__cu_mm_row *>(work + bytes);
     int64_t *out = reinterpret_cast<int64_t *>(rows + BM);
     int *image = reinterpret_cast<int *>(out + BM);
@@ -7923,7 +8536,8 @@ static __global__ void __launch_bounds__(256) mirt__cu_multiply_splits_kernel(mi
     const int64_t chunk = blockIdx.x / p.blocks_n, first = chunk * MIRT__CU_MM_SLAB;
     const int splits = p.splits;
     f.begin(p, 0, column);
-    for (int64_t pixel = first + f.lane; pixel < first + MIRT__CU_MM_SLAB && pixel < p.pixels && f.n > 0; pixel += f.lanes) {
+    for (int64_t pixel = first + f.lane; pixel < first + MIRT__CU_MM_SLAB && pixel < p.pixels && f.n > 0;
+         pixel += f.lanes) {
         float value[1][4] = {{0, 0, 0, 0}};
         for (int s = 0; s < splits; s++) {
             const float *from = p.partial + (s * p.pixels + pixel) * p.e.columns + f.column;
@@ -7943,7 +8557,8 @@ static __global__ void __launch_bounds__(256) mirt__cu_multiply_splits_kernel(mi
 
 /* Convolutions, the gradients of their inputs and dense layers, by multiply.cuh. */
 
-/* ---- Weights as products want them: rows of k in the order in which they come, each of a few columns more than there are, zeros. */
+/* ---- Weights as products want them: rows of k in the order in which they come, each of a few columns more than there
+   are, zeros. */
 
 typedef struct mirt__cu_mm_pack {
     const float *from;
@@ -7962,7 +8577,8 @@ static __global__ void __launch_bounds__(256) mirt__cu_mm_pack_kernel(mirt__cu_m
     at /= p.tiles_n;
     const int64_t k0 = at % p.tiles_k * 32;
     at /= p.tiles_k;
-    const int taps = p.down.kernel * p.across.kernel, tap = (int)(at % taps), ky = tap / p.across.kernel, kx = tap - ky * p.across.kernel;
+    const int taps = p.down.kernel * p.across.kernel, tap = (int)(at % taps), ky = tap / p.across.kernel,
+              kx = tap - ky * p.across.kernel;
     const int64_t group = at / taps;
     const int x = (int)threadIdx.x, y = (int)threadIdx.y;
     const float *from = p.from + group * p.group + tap * p.tap;
@@ -7970,7 +8586,8 @@ static __global__ void __launch_bounds__(256) mirt__cu_mm_pack_kernel(mirt__cu_m
     int64_t first = tap;
     if (p.down.back) {
         const int down = ((ky * p.down.dilation - p.down.pad) % p.down.stride + p.down.stride) % p.down.stride;
-        const int across = ((kx * p.across.dilation - p.across.pad) % p.across.stride + p.across.stride) % p.across.stride;
+        const int across = ((kx * p.across.dilation - p.across.pad) % p.across.stride + p.across.stride) %
+                           p.across.stride;
         if (down >= p.down.phases || across >= p.across.phases) return; /* no target reads by it */
         int64_t above = 0, left = 0, all_across = 0;
         for (int i = 0; i < down; i++) above += mirt__cu_mm_line_of(p.down, i).taps;
@@ -7979,8 +8596,8 @@ static __global__ void __launch_bounds__(256) mirt__cu_mm_pack_kernel(mirt__cu_m
             all_across += here;
             left += i < across ? here : 0;
         }
-        first = above * all_across + mirt__cu_mm_line_of(p.down, down).taps * left + (int64_t)(ky / p.down.tap_step) * mirt__cu_mm_line_of(p.across, across).taps +
-                kx / p.across.tap_step;
+        first = above * all_across + mirt__cu_mm_line_of(p.down, down).taps * left +
+                (int64_t)(ky / p.down.tap_step) * mirt__cu_mm_line_of(p.across, across).taps + kx / p.across.tap_step;
     }
     for (int i = y; i < 32; i += 8) {
         const int64_t k = p.row == 1 ? k0 + x : k0 + i, n = p.row == 1 ? n0 + i : n0 + x;
@@ -7995,12 +8612,14 @@ static __global__ void __launch_bounds__(256) mirt__cu_mm_pack_kernel(mirt__cu_m
     }
 }
 
-/* ---- What products cannot read as it lies in memory is written down first: as they want it, each group's channels filled up with zeros. */
+/* ---- What products cannot read as it lies in memory is written down first: as they want it, each group's channels
+   filled up with zeros. */
 
 typedef struct mirt__cu_mm_spread {
     mirt__cu_reader x;
     void *to;
-    int64_t pixels, stride, turned; /* stride: from pixel to pixel; turned: element p * turned + i is channel p of pixel i */
+    int64_t pixels, stride,
+        turned; /* stride: from pixel to pixel; turned: element p * turned + i is channel p of pixel i */
     int k, k_pad, groups;
     mirt_dtype dtype, factors; /* as of weights */
     bool wide; /* all channels of a piece exist and can be read at once */
@@ -8011,7 +8630,8 @@ static __global__ void __launch_bounds__(256) mirt__cu_mm_spread_kernel(mirt__cu
     const int64_t pieces = p.k_pad / 4, all = p.pixels * p.groups * pieces;
     for (int64_t at = (int64_t)blockIdx.x * 256 + threadIdx.x; at < all; at += (int64_t)gridDim.x * 256) {
         float value[4] = {0, 0, 0, 0};
-        const int64_t set = p.turned ? at % p.pixels : at / pieces, pixel = set / p.groups, group = set - pixel * p.groups;
+        const int64_t set = p.turned ? at % p.pixels : at / pieces, pixel = set / p.groups,
+                      group = set - pixel * p.groups;
         const int64_t j = (p.turned ? at / p.pixels : at - set * pieces) * 4;
         const int64_t from = pixel * p.stride + group * p.k + j;
         if (p.wide) {
@@ -8037,7 +8657,8 @@ static __global__ void __launch_bounds__(256) mirt__cu_mm_spread_kernel(mirt__cu
 
 /* ---- Which tile, and what room that takes. */
 
-static mirt__cu_mm_axis mirt__cu_mm_axis_of(bool back, int64_t source, int64_t target, int kernel, int stride, int dilation, int64_t pad) {
+static mirt__cu_mm_axis mirt__cu_mm_axis_of(bool back, int64_t source, int64_t target, int kernel, int stride,
+                                            int dilation, int64_t pad) {
     mirt__cu_mm_axis a;
     a.back = back;
     a.source = (int)source;
@@ -8077,14 +8698,18 @@ typedef struct mirt__cu_mm_job {
 #define MIRT__CU_MULTIPLY_CASE(bm, bn, by) \
     if (tile_m == bm && tile_n == bn && math == by) { \
         typedef mirt__cu_mm_tile<bm, bn, by> tile; \
-        const int bytes = mirt__cu_mm_work_bytes(tile::stages, tile::a_bytes, tile::b_bytes, tile::slab, tile::half && p.x.kind & MIRT__CU_READ_BACK) + tile::info; \
+        const int bytes = mirt__cu_mm_work_bytes(tile::stages, tile::a_bytes, tile::b_bytes, tile::slab, \
+                                                 tile::half && p.x.kind & MIRT__CU_READ_BACK) + \
+                          tile::info; \
         if (launch) MIRT_LAUNCH(cu, (mirt__cu_multiply_kernel<bm, bn, by>), grid, tile::threads, bytes + columns, p); \
         return bytes; \
     }
 /* Launches one of the kernels; returns what it takes of shared memory beside the columns. */
-static int mirt__cu_multiply_launch(mirt__cu *cu, const mirt__cu_multiply *args, int math, int tile_m, int tile_n, int columns, bool launch) {
+static int mirt__cu_multiply_launch(mirt__cu *cu, const mirt__cu_multiply *args, int math, int tile_m, int tile_n,
+                                    int columns, bool launch) {
     const mirt__cu_multiply p = *args;
-    const dim3 grid((unsigned)((int64_t)p.blocks_m * p.blocks_n * p.groups * p.down.phases * p.across.phases), (unsigned)p.splits);
+    const dim3 grid((unsigned)((int64_t)p.blocks_m * p.blocks_n * p.groups * p.down.phases * p.across.phases),
+                    (unsigned)p.splits);
     MIRT__CU_MULTIPLY_CASE(64, 64, MIRT__CU_MM_HALF)
     MIRT__CU_MULTIPLY_CASE(128, 64, MIRT__CU_MM_HALF)
     MIRT__CU_MULTIPLY_CASE(128, 128, MIRT__CU_MM_HALF)
@@ -8114,13 +8739,20 @@ static int64_t mirt__cu_mm_rooms_take(mirt__cu_mm_rooms *r, int64_t bytes) {
 static void mirt__cu_multiply_run(mirt__cu *cu, mirt__cu_mm_job *job) {
     mirt__cu_multiply *p = &job->p;
     mirt__cu_mm_pack *w = &job->pack;
-    const bool half = job->factors != MIRT_FLOAT32, exact = !mirt__cu_multiplies(cu, job->factors); /* exact: rounded numbers are multiplied as floats */
+    const bool half = job->factors != MIRT_FLOAT32,
+               exact = !mirt__cu_multiplies(cu, job->factors); /* exact: rounded numbers are multiplied as floats */
     const mirt_dtype dtype = exact ? MIRT_FLOAT32 : job->factors;
-    const int math = (int)dtype == MIRT__FLOAT16 ? MIRT__CU_MM_FLOAT16 : !exact ? MIRT__CU_MM_HALF : !half && cu->tf32 && cu->major >= 8 ? MIRT__CU_MM_TF32 : MIRT__CU_MM_FMA;
+    const int math = (int)dtype == MIRT__FLOAT16           ? MIRT__CU_MM_FLOAT16
+                     : !exact                              ? MIRT__CU_MM_HALF
+                     : !half && cu->tf32 && cu->major >= 8 ? MIRT__CU_MM_TF32
+                                                           : MIRT__CU_MM_FMA;
     const int vector = exact ? 4 : 8, taps = p->down.kernel * p->across.kernel, k = p->k, size = exact ? 4 : 2;
-    const bool round = half && exact, whole = !(p->x.kind & MIRT__CU_READ_GATE) || p->x.gate_pixels == (int64_t)p->down.source * p->across.source;
+    const bool round = half && exact, whole = !(p->x.kind & MIRT__CU_READ_GATE) ||
+                                              p->x.gate_pixels == (int64_t)p->down.source * p->across.source;
     int columns = mirt__cu_columns_floats(p->x, k) * 4;
-    const bool narrow = columns > MIRT__CU_MM_COLUMNS || (size_t)mirt__cu_multiply_launch(cu, p, math, 64, 64, 0, false) + (size_t)columns > cu->shared_most;
+    const bool narrow = columns > MIRT__CU_MM_COLUMNS ||
+                        (size_t)mirt__cu_multiply_launch(cu, p, math, 64, 64, 0, false) + (size_t)columns >
+                            cu->shared_most;
     const bool spread = narrow || k % vector != 0 || p->x.width < vector || p->x.dtype != dtype || !whole || round ||
                         job->turned || !MIRT__CU_MM_QUICK(p->x.norm.activation);
     mirt__cu_mm_spread s;
@@ -8151,15 +8783,19 @@ static void mirt__cu_multiply_run(mirt__cu *cu, mirt__cu_mm_job *job) {
 
     /* Functions of shapes alone. */
     const mirt__cu_mm_line down = mirt__cu_mm_line_of(p->down, 0), across = mirt__cu_mm_line_of(p->across, 0);
-    const int64_t rows = p->images * down.count * across.count, phases = (int64_t)p->down.phases * p->across.phases, sets = p->groups * phases;
+    const int64_t rows = p->images * down.count * across.count, phases = (int64_t)p->down.phases * p->across.phases,
+                  sets = p->groups * phases;
     int bm = 128, bn = 64;
     if (p->n > 64 && mirt__cu_ceil(rows, 128) * mirt__cu_ceil(p->n, 128) * sets >= MIRT__CU_MM_BLOCKS) bn = 128;
     else if (mirt__cu_ceil(rows, 128) * mirt__cu_ceil(p->n, 64) * sets < MIRT__CU_MM_BLOCKS) bm = 64;
-    if (bn == 128 && (size_t)(mirt__cu_multiply_launch(cu, p, math, bm, bn, 0, false) + columns) > cu->shared_most) bn = 64;
-    if (bm == 128 && (size_t)(mirt__cu_multiply_launch(cu, p, math, bm, bn, 0, false) + columns) > cu->shared_most) bm = 64;
+    if (bn == 128 && (size_t)(mirt__cu_multiply_launch(cu, p, math, bm, bn, 0, false) + columns) > cu->shared_most)
+        bn = 64;
+    if (bm == 128 && (size_t)(mirt__cu_multiply_launch(cu, p, math, bm, bn, 0, false) + columns) > cu->shared_most)
+        bm = 64;
     p->blocks_m = (int)mirt__cu_ceil(rows, bm);
     p->blocks_n = (int)mirt__cu_ceil(p->n, bn);
-    const int64_t blocks = (int64_t)p->blocks_m * p->blocks_n * sets, depth = (int64_t)mirt__cu_mm_axis_taps(&p->down) * mirt__cu_mm_axis_taps(&p->across) * p->k;
+    const int64_t blocks = (int64_t)p->blocks_m * p->blocks_n * sets,
+                  depth = (int64_t)mirt__cu_mm_axis_taps(&p->down) * mirt__cu_mm_axis_taps(&p->across) * p->k;
     const int64_t steps = mirt__cu_ceil(depth, exact ? 16 : 32), all = p->pixels * p->e.columns;
     int64_t splits = 1;
     if (blocks < MIRT__CU_MM_BLOCKS / 2 && steps >= 16 && all <= MIRT__CU_MM_PARTIAL / 2) {
@@ -8172,8 +8808,8 @@ static void mirt__cu_multiply_run(mirt__cu *cu, mirt__cu_mm_job *job) {
     p->splits = splits > 1 ? (int)mirt__cu_ceil(steps, p->split_steps) : 1;
 
     /* Weights are used where they are if they lie as they should. */
-    const bool packed = half || p->k != k || p->down.back || w->column != 1 || w->row % 4 != 0 || p->n % 4 != 0 || (taps > 1 && w->tap != w->row * k) ||
-                        !mirt__cu_aligned(w->from, 16);
+    const bool packed = half || p->k != k || p->down.back || w->column != 1 || w->row % 4 != 0 || p->n % 4 != 0 ||
+                        (taps > 1 && w->tap != w->row * k) || !mirt__cu_aligned(w->from, 16);
     w->k = k;
     w->k_pad = p->k;
     w->n = p->n;
@@ -8196,13 +8832,15 @@ static void mirt__cu_multiply_run(mirt__cu *cu, mirt__cu_mm_job *job) {
     if (spread) {
         s.to = room + r.x;
         p->x.data = s.to;
-        MIRT_LAUNCH(cu, mirt__cu_mm_spread_kernel, mirt__cu_blocks(s.pixels * s.groups * (s.k_pad / 4), 256), 256, 0, s);
+        MIRT_LAUNCH(cu, mirt__cu_mm_spread_kernel, mirt__cu_blocks(s.pixels * s.groups * (s.k_pad / 4), 256), 256, 0,
+                    s);
     }
     if (packed && w->tiles_k > 0) {
         w->to = room + r.b;
         const mirt__cu_mm_pack pack = *w;
         const dim3 block(32, 8);
-        MIRT_LAUNCH(cu, mirt__cu_mm_pack_kernel, (unsigned)(pack.tiles_n * pack.tiles_k * taps * pack.groups), block, 0, pack);
+        MIRT_LAUNCH(cu, mirt__cu_mm_pack_kernel, (unsigned)(pack.tiles_n * pack.tiles_k * taps * pack.groups), block, 0,
+                    pack);
     }
     p->b = packed ? w->to : w->from;
     p->b_row = packed ? w->n_pad : w->row;
@@ -8230,7 +8868,8 @@ static void mirt__cu_mm_nothing(mirt__cu *cu, const mirt__epilogue *epilogue, in
     mirt__cu_sums_finish(cu, &e, &none, epilogue->sum, 0, 0);
 }
 
-static void mirt__cu_conv_job(mirt__cu_mm_job *job, const mirt__conv *s, bool back, const mirt__reader *x, const mirt__real *kernel) {
+static void mirt__cu_conv_job(mirt__cu_mm_job *job, const mirt__conv *s, bool back, const mirt__reader *x,
+                              const mirt__real *kernel) {
     mirt__cu_multiply *p = &job->p;
     memset(job, 0, sizeof *job);
     const int64_t ci = s->ci / s->groups, co = s->co / s->groups;
@@ -8299,7 +8938,8 @@ static void mirt__cu_conv_input_grad(const mirt__conv_input_grad *g, const mirt_
 }
 
 /* The sums over p of b[p, j], 32 columns a block, in double. */
-static __global__ void __launch_bounds__(512) mirt__cu_column_sum_kernel(const float *b, int64_t k, int64_t n, int64_t row, int64_t column, float *out) {
+static __global__ void __launch_bounds__(512)
+    mirt__cu_column_sum_kernel(const float *b, int64_t k, int64_t n, int64_t row, int64_t column, float *out) {
     MIRT_SHARED(double, part, 16 * 32);
     const int x = (int)threadIdx.x, lane = (int)threadIdx.y;
     const int64_t j = (int64_t)blockIdx.x * 32 + x;
@@ -8321,7 +8961,8 @@ static void mirt__cu_gemm(const mirt__gemm *g, const mirt__where *where) {
     mirt__cu_multiply *p = &job.p;
     if (g->n < 1 || mirt__cu_blas_gemm(g, cu)) return;
     if (g->column_sum) {
-        MIRT_LAUNCH(cu, mirt__cu_column_sum_kernel, (unsigned)mirt__cu_ceil(g->n, 32), dim3(32, 16), 0, g->b, g->k, g->n, g->b_row, g->b_col, g->column_sum);
+        MIRT_LAUNCH(cu, mirt__cu_column_sum_kernel, (unsigned)mirt__cu_ceil(g->n, 32), dim3(32, 16), 0, g->b, g->k,
+                    g->n, g->b_row, g->b_col, g->column_sum);
     }
     if (g->m < 1) return;
     memset(&job, 0, sizeof job);
@@ -8395,11 +9036,12 @@ static const mirt__kernels mirt__cu_kernels = {
 
 extern "C" const mirt__backend *mirt__cuda_backend(void) {
     static const mirt__backend backend = {
-        MIRT__BACKEND_VERSION, "gpu", &mirt__cu_kernels, mirt__cu_devices, mirt__cu_info, mirt__cu_open, mirt__cu_close, mirt__cu_join,
-        mirt__cu_alloc, mirt__cu_release, mirt__cu_free_bytes, mirt__cu_stage, mirt__cu_behind, mirt__cu_fetch, mirt__cu_copy, mirt__cu_clear, mirt__cu_wait,
-        mirt__cu_measure, mirt__cu_set_room, mirt__cu_begin, mirt__cu_end, mirt__cu_forget, mirt__cu_signal, mirt__cu_await,
-        mirt__cu_exchange, mirt__cu_exchanged, mirt__cu_gather, mirt__cu_aggregate, mirt__cu_squares, mirt__cu_seconds
-    };
+        MIRT__BACKEND_VERSION, "gpu",           &mirt__cu_kernels,  mirt__cu_devices,  mirt__cu_info,
+        mirt__cu_open,         mirt__cu_close,  mirt__cu_join,      mirt__cu_alloc,    mirt__cu_release,
+        mirt__cu_free_bytes,   mirt__cu_stage,  mirt__cu_behind,    mirt__cu_fetch,    mirt__cu_copy,
+        mirt__cu_clear,        mirt__cu_wait,   mirt__cu_measure,   mirt__cu_set_room, mirt__cu_begin,
+        mirt__cu_end,          mirt__cu_forget, mirt__cu_signal,    mirt__cu_await,    mirt__cu_exchange,
+        mirt__cu_exchanged,    mirt__cu_gather, mirt__cu_aggregate, mirt__cu_squares,  mirt__cu_seconds};
     return &backend;
 }
 

@@ -35,9 +35,13 @@ static uint32_t mirt__crc_of(uint32_t polynomial, uint32_t crc, const void *data
     return ~crc;
 }
 
-MIRT__LIB uint32_t mirt__crc32c(uint32_t crc, const void *data, size_t size) { return mirt__crc_of(MIRT__CASTAGNOLI, crc, data, size); }
+MIRT__LIB uint32_t mirt__crc32c(uint32_t crc, const void *data, size_t size) {
+    return mirt__crc_of(MIRT__CASTAGNOLI, crc, data, size);
+}
 
-MIRT__LIB uint32_t mirt__crc32(uint32_t crc, const void *data, size_t size) { return mirt__crc_of(MIRT__ETHERNET, crc, data, size); }
+MIRT__LIB uint32_t mirt__crc32(uint32_t crc, const void *data, size_t size) {
+    return mirt__crc_of(MIRT__ETHERNET, crc, data, size);
+}
 
 MIRT__LIB uint32_t mirt__adler32(const void *data, size_t size) {
     const unsigned char *at = (const unsigned char *)data;

@@ -24,8 +24,8 @@ MIRT__LIB uint32_t mirt__crc32(uint32_t crc, const void *data, size_t size);
 /* Of all bytes at once. */
 MIRT__LIB uint32_t mirt__adler32(const void *data, size_t size);
 
-/* Of blocks of memory, one after the other, at the speed of memory; the first `hash` is 0. Each step is one to one in what was hashed
-   before: one bit that differs is always seen. For comparing within a run. */
+/* Of blocks of memory, one after the other, at the speed of memory; the first `hash` is 0. Each step is one to one in
+   what was hashed before: one bit that differs is always seen. For comparing within a run. */
 MIRT__LIB uint64_t mirt__hash_bytes(uint64_t hash, const void *block, size_t bytes);
 
 #endif

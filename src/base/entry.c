@@ -141,6 +141,6 @@ MIRT__LIB int64_t mirt__process(void) { return (int64_t)getpid(); }
 
 MIRT__LIB mirt_status mirt__own_process(int64_t process, const char *call, const char *what) {
     if (process == mirt__process()) return MIRT_OK;
-    return mirt__fail(MIRT_E_STATE, "%s: process %lld created this %s; a child process must create its own after fork", call,
-                      (long long)process, what);
+    return mirt__fail(MIRT_E_STATE, "%s: process %lld created this %s; a child process must create its own after fork",
+                      call, (long long)process, what);
 }

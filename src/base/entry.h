@@ -27,8 +27,9 @@ typedef struct mirt__caller {
 
 /* The calling thread's caller, to be handed to a thread that works for it. */
 MIRT__LIB mirt__caller mirt__caller_get(void);
-/* On a thread of the library: from now on it works for this caller, and counts as the thread whose identity *lent is (NULL: as itself).
-   Only a thread that waits may lend its identity, and takes it back by another value in *lent, atomically. */
+/* On a thread of the library: from now on it works for this caller, and counts as the thread whose identity *lent is
+   (NULL: as itself). Only a thread that waits may lend its identity, and takes it back by another value in *lent,
+   atomically. */
 MIRT__LIB void mirt__caller_set(const mirt__caller *caller, const void *const *lent);
 /* Whose thread this one counts as: unique among the threads that live. */
 MIRT__LIB const void *mirt__thread_identity(void);

@@ -28,7 +28,8 @@ MIRT__LIB bool mirt__is_device(const char *path);
 MIRT__LIB mirt_status mirt__make_directory_of(const char *path);
 /* Removes a file; that it is not there is no failure. */
 MIRT__LIB mirt_status mirt__file_remove(const char *path);
-/* The beginning of a file of the system's as text, at most `capacity` - 1 bytes of it; "" and no error where there is none. */
+/* The beginning of a file of the system's as text, at most `capacity` - 1 bytes of it; "" and no error where there is
+   none. */
 MIRT__LIB void mirt__file_peek(const char *path, char *text, size_t capacity);
 
 /* Reads all of `path` into *data, which mirt__aligned_free frees; one zero byte follows the *size
@@ -64,8 +65,8 @@ typedef struct mirt__appender {
     bool entered; /* its directory was synced since it was opened */
 } mirt__appender;
 
-/* Makes the file, or keeps the first `keep` bytes of what is there; negative: all of it. A symbolic link is followed only to
-   a device or a pipe. */
+/* Makes the file, or keeps the first `keep` bytes of what is there; negative: all of it. A symbolic link is followed
+   only to a device or a pipe. */
 MIRT__LIB mirt_status mirt__append_open(mirt__appender *appender, const char *path, int64_t keep);
 /* After a failure the file ends where it did, or the next write begins there. */
 MIRT__LIB mirt_status mirt__append(mirt__appender *appender, const void *data, size_t size);

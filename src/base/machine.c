@@ -31,16 +31,19 @@ static void mirt__machine_group(const char *group, const char *most, const char 
     if (limit > 0 && (uint64_t)limit < out->memory_total) {
         snprintf(path, sizeof path, "%s/memory.stat", group);
         mirt__file_peek(path, text, sizeof text);
-        int64_t cached = mirt__machine_line(text, "inactive_file "), left = limit - taken; /* files read, which give way */
+        int64_t cached = mirt__machine_line(text, "inactive_file "),
+                left = limit - taken; /* files read, which give way */
         if (cached > 0 && cached < taken) left += cached;
         if (!out->memory_limit || (uint64_t)limit < out->memory_limit) out->memory_limit = (uint64_t)limit;
-        if (taken >= 0 && (uint64_t)(left > 0 ? left : 0) < out->memory_available) out->memory_available = (uint64_t)(left > 0 ? left : 0);
+        if (taken >= 0 && (uint64_t)(left > 0 ? left : 0) < out->memory_available)
+            out->memory_available = (uint64_t)(left > 0 ? left : 0);
     }
     snprintf(path, sizeof path, "%s/cpu.max", group);
     mirt__file_peek(path, text, sizeof text);
     char *end;
     double quota = strtod(text, &end), period = strtod(end, NULL);
-    if (end != text && quota > 0 && period > 0 && (out->core_limit == 0 || quota / period < out->core_limit)) out->core_limit = quota / period;
+    if (end != text && quota > 0 && period > 0 && (out->core_limit == 0 || quota / period < out->core_limit))
+        out->core_limit = quota / period;
 }
 
 MIRT_API mirt_status mirt_machine(mirt_machine_info *out) {

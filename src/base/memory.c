@@ -52,15 +52,17 @@ MIRT__LIB char *mirt__strdup(const char *text) {
     return copy;
 }
 
-/* Large blocks in huge pages, where the system has some to give: their memory is read twice as fast. Nothing else changes,
-   and nothing is lost where it has none. */
+/* Large blocks in huge pages, where the system has some to give: their memory is read twice as fast. Nothing else
+   changes, and nothing is lost where it has none. */
 #ifdef MIRT__HUGE_PAGES
 #define MIRT__HUGE ((uintptr_t)2 << 20)
 extern int mirt__madvise(void *start, size_t bytes, int advice) __asm__("madvise"); /* POSIX knows less */
 static void mirt__ask_huge(char *block, size_t bytes) {
-    const uintptr_t start = ((uintptr_t)block + MIRT__HUGE - 1) & ~(MIRT__HUGE - 1), end = ((uintptr_t)block + bytes) & ~(MIRT__HUGE - 1);
+    const uintptr_t start = ((uintptr_t)block + MIRT__HUGE - 1) & ~(MIRT__HUGE - 1),
+                    end = ((uintptr_t)block + bytes) & ~(MIRT__HUGE - 1);
     const int number = errno;
-    if (end > start && mirt__madvise(block + (start - (uintptr_t)block), end - start, 14 /* MADV_HUGEPAGE */) != 0) errno = number;
+    if (end > start && mirt__madvise(block + (start - (uintptr_t)block), end - start, 14 /* MADV_HUGEPAGE */) != 0)
+        errno = number;
 }
 #undef MIRT__HUGE
 #else

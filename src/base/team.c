@@ -11,7 +11,10 @@ MIRT__LIB int mirt__cpu_cores(void) {
         char *end;
         long cores = strtol(pretended, &end, 10);
         if (*end == 0 && cores > 0 && cores <= 4096) return (int)cores;
-        return mirt__fail(MIRT_E_DEVICE, "the environment's MIRT_CORES is \"%s\"; it wants a number of cores from 1 to 4096", pretended), 0;
+        return mirt__fail(MIRT_E_DEVICE,
+                          "the environment's MIRT_CORES is \"%s\"; it wants a number of cores from 1 to 4096",
+                          pretended),
+               0;
     }
 #ifdef MIRRORTRAIN_NO_THREADS
     long online = 1;
@@ -38,7 +41,8 @@ static void mirt__team_loop_run(void *arg, int member) {
     }
 }
 
-MIRT__LIB void mirt__team_for(mirt__team *team, int64_t tasks, void (*fn)(void *arg, int64_t task, int member), void *arg) {
+MIRT__LIB void mirt__team_for(mirt__team *team, int64_t tasks, void (*fn)(void *arg, int64_t task, int member),
+                              void *arg) {
     if (tasks <= 1 || mirt__team_size(team) == 1) {
         for (int64_t task = 0; task < tasks; task++) fn(arg, task, 0);
         return;
@@ -87,7 +91,9 @@ MIRT__LIB bool mirt__team_run(mirt__team *team, void (*fn)(void *arg, int member
 }
 
 MIRT__LIB bool mirt__team_barrier(mirt__team *team) { return (void)team, true; }
-MIRT__LIB void mirt__team_look(mirt__team *team, bool (*look)(void *arg), void *arg, double seconds) { (void)team, (void)look, (void)arg, (void)seconds; }
+MIRT__LIB void mirt__team_look(mirt__team *team, bool (*look)(void *arg), void *arg, double seconds) {
+    (void)team, (void)look, (void)arg, (void)seconds;
+}
 MIRT__LIB int mirt__team_ended(const mirt__team *team) { return (void)team, 0; }
 
 #else
@@ -325,7 +331,8 @@ MIRT__LIB bool mirt__team_run(mirt__team *team, void (*fn)(void *arg, int member
 MIRT__LIB bool mirt__team_barrier(mirt__team *team) {
     if (mirt__team_size(team) == 1) return true;
     uint32_t old = mirt__gate_value(&team->barrier);
-    if (__atomic_add_fetch(&team->arrived, 1, __ATOMIC_ACQ_REL) != team->size) return mirt__gate_wait(&team->barrier, old, team->spin, &team->looker);
+    if (__atomic_add_fetch(&team->arrived, 1, __ATOMIC_ACQ_REL) != team->size)
+        return mirt__gate_wait(&team->barrier, old, team->spin, &team->looker);
     __atomic_store_n(&team->arrived, 0, __ATOMIC_RELAXED);
     mirt__gate_move(&team->barrier);
     return true;
@@ -339,7 +346,9 @@ MIRT__LIB void mirt__team_look(mirt__team *team, bool (*look)(void *arg), void *
     team->looker.thread = pthread_self();
 }
 
-MIRT__LIB int mirt__team_ended(const mirt__team *team) { return team ? __atomic_load_n(&team->ended, __ATOMIC_ACQUIRE) : 0; }
+MIRT__LIB int mirt__team_ended(const mirt__team *team) {
+    return team ? __atomic_load_n(&team->ended, __ATOMIC_ACQUIRE) : 0;
+}
 
 #undef MIRT__SPIN_SECONDS
 

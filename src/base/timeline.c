@@ -37,7 +37,10 @@ MIRT__LIB void mirt__lane_slice(mirt__lane *lane, const char *name, double begin
 
 MIRT__LIB void mirt__lane_lap(mirt__lane *lane, int phase, double now) {
     lane->lap[lane->open] += now - lane->since;
-    if (lane->slice) mirt__lane_slice(lane, lane->open == MIRT__PHASE_FUSED && lane->sum_name ? lane->sum_name : mirt__phase_names[lane->open], lane->since, now, lane->replica);
+    if (lane->slice)
+        mirt__lane_slice(
+            lane, lane->open == MIRT__PHASE_FUSED && lane->sum_name ? lane->sum_name : mirt__phase_names[lane->open],
+            lane->since, now, lane->replica);
     lane->since = now;
     lane->open = phase;
 }

@@ -4,11 +4,12 @@
 
 #include "base.h"
 
-/* Phases that are dealt out to those of users when a step is over: the pass that adds up gradients and updates; waiting behind it; the next batch
-   being read and sent while the device is at work. */
+/* Phases that are dealt out to those of users when a step is over: the pass that adds up gradients and updates; waiting
+   behind it; the next batch being read and sent while the device is at work. */
 enum { MIRT__PHASE_FUSED = MIRT_PHASE_COUNT, MIRT__PHASE_JOIN, MIRT__PHASE_AHEAD, MIRT__PHASES };
 
-/* Where tests that define MIRT__TEST_POINT(kind, device, number) sleep, stop or look; `number` is the step, of a replay the replica. */
+/* Where tests that define MIRT__TEST_POINT(kind, device, number) sleep, stop or look; `number` is the step, of a replay
+   the replica. */
 enum { MIRT__POINT_STEP, MIRT__POINT_REPLAY, MIRT__POINT_BARRIER, MIRT__POINT_COLLECTIVE, MIRT__POINT_UPDATE };
 #ifndef MIRT__TEST_POINT
 #define MIRT__TEST_POINT(kind, device, number) ((void)0)
@@ -42,7 +43,7 @@ typedef struct mirt__lane {
     double lap[MIRT__PHASES];       /* seconds of this step */
     double total[MIRT_PHASE_COUNT]; /* of the fit, without this step */
     int64_t samples;                /* of the fit */
-    double least[3];                /* seconds in the best step of the fit: of a sample, of update and exposed all-reduce */
+    double least[3]; /* seconds in the best step of the fit: of a sample, of update and exposed all-reduce */
     int64_t slowest;                /* steps in which it computed longest */
     mirt__trace_slice *slice;        /* NULL: no trace is being made */
     int64_t slices, most_slices, left_out;

@@ -1,5 +1,5 @@
-/* Random transforms of images, as src/kernels/augment.c: transforms that move pixels and follow each other are one warp, whose matrix each
-   block draws; those of values go over the image in place. */
+/* Random transforms of images, as src/kernels/augment.c: transforms that move pixels and follow each other are one
+   warp, whose matrix each block draws; those of values go over the image in place. */
 #include "../kernels/transform.h"
 #include "math.cuh"
 
@@ -23,7 +23,8 @@ typedef struct mirt__cu_augment {
     bool nearest;
     float value;
     float *mean;                                /* [images][c], of contrast */
-    int h, w, line, c, oh, ow, at_y, at_x;      /* the part of x that is read begins at (at_y, at_x); line: numbers in a row of x */
+    int h, w, line, c, oh, ow, at_y,
+        at_x; /* the part of x that is read begins at (at_y, at_x); line: numbers in a row of x */
     int64_t x_image, y_image;                   /* numbers in images */
     int parts;                                  /* blocks of an image */
     mirt__cu_divisor by_parts, by_line;         /* by_line: of y */
@@ -32,7 +33,8 @@ typedef struct mirt__cu_augment {
 /* >>what is drawn */
 
 static inline __device__ void mirt__cu_augment_draw(const mirt__cu_augment &a, int k, int64_t image, double out[4]) {
-    mirt__transform_draw(&a.transform[k], a.numbers->seed, a.numbers->first_row + (uint64_t)image, a.numbers->step, out);
+    mirt__transform_draw(&a.transform[k], a.numbers->seed, a.numbers->first_row + (uint64_t)image, a.numbers->step,
+                         out);
 }
 /* Of all transforms of the pass, one after the other, as float. */
 static __device__ void mirt__cu_augment_matrices(const mirt__cu_augment &a, int64_t image, float *to) {
@@ -71,7 +73,9 @@ static inline __device__ int mirt__cu_augment_nearest(float at) {
     return at <= -0.5f ? -1 : whole + (at - (float)whole >= 0.5f ? 1 : 0);
 }
 /* Channel j of a pixel of the image at x, wherever it is. */
-template <class T> static inline __device__ float mirt__cu_augment_read(const mirt__cu_augment &a, const T *x, int row, int column, int j) {
+template <class T>
+static inline __device__ float mirt__cu_augment_read(const mirt__cu_augment &a, const T *x, int row, int column,
+                                                     int j) {
     if (row < 0 || row >= a.h || column < 0 || column >= a.w) return a.value;
     return (float)x[(int64_t)row * a.line + (int64_t)column * a.c + j];
 }
@@ -94,15 +98,22 @@ template <class T> static __global__ __launch_bounds__(256) void mirt__cu_augmen
             py = mirt__cu_augment_inside(a.fill, py, a.h);
         }
         const bool outside = !(px > -1 && py > -1 && px < (float)a.w && py < (float)a.h);
-        const int x0 = outside ? -2 : a.nearest ? mirt__cu_augment_nearest(px) : (int)floorf(px), y0 = outside ? -2 : a.nearest ? mirt__cu_augment_nearest(py) : (int)floorf(py);
+        const int x0 = outside     ? -2
+                       : a.nearest ? mirt__cu_augment_nearest(px)
+                                   : (int)floorf(px),
+                  y0 = outside     ? -2
+                       : a.nearest ? mirt__cu_augment_nearest(py)
+                                   : (int)floorf(py);
         const float fx = px - (float)x0, fy = py - (float)y0, gx = (float)x0 + 1 - px, gy = (float)y0 + 1 - py;
         float *y = a.y + image * a.y_image + (int64_t)i * a.c;
         const bool between = !a.nearest && !outside;
         for (int j = 0; j < a.c; j++) {
             float v = mirt__cu_augment_read<T>(a, x, y0, x0, j);
             if (between) {
-                const float right = mirt__cu_augment_read<T>(a, x, y0, x0 + 1, j), below = mirt__cu_augment_read<T>(a, x, y0 + 1, x0, j);
-                v = gy * (gx * v + fx * right) + fy * (gx * below + fx * mirt__cu_augment_read<T>(a, x, y0 + 1, x0 + 1, j));
+                const float right = mirt__cu_augment_read<T>(a, x, y0, x0 + 1, j),
+                            below = mirt__cu_augment_read<T>(a, x, y0 + 1, x0, j);
+                v = gy * (gx * v + fx * right) +
+                    fy * (gx * below + fx * mirt__cu_augment_read<T>(a, x, y0 + 1, x0 + 1, j));
             }
             y[j] = v;
         }
@@ -117,7 +128,8 @@ static __global__ __launch_bounds__(256) void mirt__cu_augment_means(mirt__cu_au
     const int t = (int)threadIdx.x, threads = 256 / a.c * a.c;
     const int64_t image = blockIdx.x;
     double sum = 0;
-    for (int64_t i = t; t < threads && i < a.x_image; i += threads) sum += (double)mirt__cu_load(a.x, a.x_dtype, image * a.x_image + i);
+    for (int64_t i = t; t < threads && i < a.x_image; i += threads)
+        sum += (double)mirt__cu_load(a.x, a.x_dtype, image * a.x_image + i);
     room[t] = sum;
     __syncthreads();
     if (t >= a.c) return;
@@ -144,7 +156,8 @@ static __global__ __launch_bounds__(256) void mirt__cu_augment_values(mirt__cu_a
     __syncthreads();
     const float factor = drawn[0], shift = drawn[1];
     for (int i = begin + (int)threadIdx.x; i < end; i += (int)blockDim.x) {
-        const float x = mirt__cu_load(a.x, a.x_dtype, image * a.x_image + i), middle = mean[c > 1 ? i - (int)mirt__cu_divide32((uint32_t)i, a.by_line) * c : 0];
+        const float x = mirt__cu_load(a.x, a.x_dtype, image * a.x_image + i),
+                    middle = mean[c > 1 ? i - (int)mirt__cu_divide32((uint32_t)i, a.by_line) * c : 0];
         const float v = __fadd_rn(__fadd_rn(__fmul_rn(x - middle, factor), middle), shift);
         a.y[image * a.x_image + i] = v < low ? low : v > high ? high : v;
     }
@@ -158,7 +171,8 @@ static unsigned mirt__cu_augment_blocks(mirt__cu_augment *a, int64_t numbers, in
     a->by_parts = mirt__cu_divisor_of(a->parts);
     return (unsigned)(a->parts * rows);
 }
-static void mirt__cu_augment_run_warp(mirt__cu *cu, mirt__cu_augment a, const mirt__transform_pass *pass, const mirt__transform *t, int64_t rows) {
+static void mirt__cu_augment_run_warp(mirt__cu *cu, mirt__cu_augment a, const mirt__transform_pass *pass,
+                                      const mirt__transform *t, int64_t rows) {
     const mirt__transform *const first = &t[a.first], *const last = &t[pass->end - 1];
     int64_t begin[2] = {0, 0}, size[2] = {first->h, first->w};
     if (mirt__transform_fits(first)) mirt__transform_window(first, begin, size);
@@ -208,7 +222,8 @@ static void mirt__cu_augment_all(const mirt__augment_rows *args, const mirt__whe
     /* An image goes to y with the last warp; those before it, and values that come before it, to one of two places. */
     const bool leads = !mirt__transform_pass_of(t, args->count, 0).moves;
     const int between = warps - (leads && warps > 0 ? 0 : 1), buffers = between > 2 ? 2 : between < 0 ? 0 : between;
-    const int64_t half = mirt__cu_ceil(args->rows * most * 4, 256) * 256, means = values ? mirt__cu_ceil(args->rows * t[0].c * 4, 256) * 256 : 0;
+    const int64_t half = mirt__cu_ceil(args->rows * most * 4, 256) * 256,
+                  means = values ? mirt__cu_ceil(args->rows * t[0].c * 4, 256) * 256 : 0;
     char *room = static_cast<char *>(mirt__cu_room(cu, (size_t)(means + buffers * half)));
     memset(&numbers, 0, sizeof numbers);
     numbers.seed = args->seed;
@@ -228,7 +243,8 @@ static void mirt__cu_augment_all(const mirt__augment_rows *args, const mirt__whe
         warps -= pass.moves;
         a.first = i;
         a.x_image = t[i].h * t[i].w * t[i].c;
-        if (pass.moves || !old) a.y = warps == 0 ? args->y : room ? (float *)(room + means + (turn++ & 1) * half) : NULL;
+        if (pass.moves || !old)
+            a.y = warps == 0 ? args->y : room ? (float *)(room + means + (turn++ & 1) * half) : NULL;
         if (pass.moves) mirt__cu_augment_run_warp(cu, a, &pass, t, args->rows);
         for (; !pass.moves && a.first < end; a.first++) {
             mirt__cu_augment_run_values(cu, a, t, args->rows);

@@ -94,10 +94,12 @@ static const struct {
     {cudaErrorInvalidPc, "a kernel went astray, which is a bug: compute-sanitizer names the kernel"},
     {cudaErrorIllegalInstruction, "compile for this GPU with -arch=native"},
     {cudaErrorHardwareStackError, "a kernel went astray, which is a bug: compute-sanitizer names the kernel"},
-    {cudaErrorLaunchFailure, "a kernel went astray: compute-sanitizer names it; if it comes again elsewhere, the GPU may be damaged"},
+    {cudaErrorLaunchFailure,
+     "a kernel went astray: compute-sanitizer names it; if it comes again elsewhere, the GPU may be damaged"},
     {cudaErrorLaunchTimeout, "the display's watchdog stops long kernels: train on a GPU without a display"},
     {cudaErrorAssert, "a kernel went astray, which is a bug"},
-    {cudaErrorECCUncorrectable, "its memory is damaged: see nvidia-smi -q -d ECC; a reset or a restart of the machine may help"},
+    {cudaErrorECCUncorrectable,
+     "its memory is damaged: see nvidia-smi -q -d ECC; a reset or a restart of the machine may help"},
     {cudaErrorNvlinkUncorrectable, "NVLink failed: see nvidia-smi nvlink -e; restart the machine"},
 #if CUDART_VERSION >= 12080
     {cudaErrorContained, "an error in its memory was contained: restart the program"},
@@ -106,24 +108,27 @@ static const struct {
     {cudaErrorNoDevice, "it has fallen off the bus: see dmesg for Xid 79, and restart the machine"},
     {cudaErrorInvalidDevice, "it has fallen off the bus: see dmesg for Xid 79, and restart the machine"},
     {cudaErrorSystemNotReady, "the machine's services are not ready: is nvidia-fabricmanager running?"},
-    {cudaErrorUnknown, "it may have fallen off the bus: see dmesg for Xid messages, and restart the machine"}
-};
+    {cudaErrorUnknown, "it may have fallen off the bus: see dmesg for Xid messages, and restart the machine"}};
 
 static void mirt__cu_failed(mirt__cu *cu, cudaError_t error, const char *what) {
     size_t left = 0, all = 0;
     (void)cudaGetLastError(); /* or the next launch would seem to have failed */
     for (int i = 0; i < MIRT__COUNT(mirt__cu_losses); i++) {
         if (mirt__cu_losses[i].error != error) continue;
-        mirt__cu_fail(cu, MIRT_E_DEVICE, "lost, %s: %s; %s. Go on from the last checkpoint", what, cudaGetErrorString(error), mirt__cu_losses[i].advice);
+        mirt__cu_fail(cu, MIRT_E_DEVICE, "lost, %s: %s; %s. Go on from the last checkpoint", what,
+                      cudaGetErrorString(error), mirt__cu_losses[i].advice);
         cu->lost = true;
         return;
     }
     if (error == cudaErrorMemoryAllocation) {
         if (cudaMemGetInfo(&left, &all) != cudaSuccess) (void)cudaGetLastError();
-        mirt__cu_fail(cu, MIRT_E_NOMEM, "out of memory, %s: %.1f MB of %.1f MB are free; nvidia-smi shows who has the rest", what, (double)left / 1e6, (double)all / 1e6);
-    } else if (error == cudaErrorNoKernelImageForDevice || error == cudaErrorInvalidDeviceFunction || error == cudaErrorUnsupportedPtxVersion ||
-               error == cudaErrorInvalidKernelImage) {
-        mirt__cu_fail(cu, MIRT_E_DEVICE, "%s: the program has no code for it (%s); compile with nvcc -arch=native, or -arch=sm_%d%d", what,
+        mirt__cu_fail(cu, MIRT_E_NOMEM,
+                      "out of memory, %s: %.1f MB of %.1f MB are free; nvidia-smi shows who has the rest", what,
+                      (double)left / 1e6, (double)all / 1e6);
+    } else if (error == cudaErrorNoKernelImageForDevice || error == cudaErrorInvalidDeviceFunction ||
+               error == cudaErrorUnsupportedPtxVersion || error == cudaErrorInvalidKernelImage) {
+        mirt__cu_fail(cu, MIRT_E_DEVICE,
+                      "%s: the program has no code for it (%s); compile with nvcc -arch=native, or -arch=sm_%d%d", what,
                       cudaGetErrorString(error), cu->major, cu->minor);
     } else {
         mirt__cu_fail(cu, MIRT_E_DEVICE, "%s failed: %s", what, cudaGetErrorString(error));
@@ -171,7 +176,8 @@ static double mirt__cu_passed(const mirt__cu *cu, mirt__cu_patience *wait) {
     return now - wait->begin;
 }
 
-/* Until the event has happened or, if it is NULL, the stream is done. Never blocks: another device may be lost that this one waits for. */
+/* Until the event has happened or, if it is NULL, the stream is done. Never blocks: another device may be lost that
+   this one waits for. */
 static bool mirt__cu_settled(mirt__cu *cu, cudaStream_t stream, cudaEvent_t event) {
     mirt__cu_patience wait = mirt__cu_begin(cu);
     bool slow = false;
@@ -188,17 +194,22 @@ static bool mirt__cu_settled(mirt__cu *cu, cudaStream_t stream, cudaEvent_t even
         if (!mirt__cu_group_well(cu)) return false;
         const double passed = mirt__cu_passed(cu, &wait);
         if (cu->limit > 0 && passed > cu->limit) {
-            mirt__cu_fail(cu, MIRT_E_TIMEOUT, "nothing was done in %.3g s; another GPU that it waits for may be lost, or its work may have no end", passed);
+            mirt__cu_fail(
+                cu, MIRT_E_TIMEOUT,
+                "nothing was done in %.3g s; another GPU that it waits for may be lost, or its work may have no end",
+                passed);
             cu->lost = true;
             mirt__cu_group_fail(cu);
             return false;
         }
-        slow = passed > MIRT__CU_SHORT && (passed < 0.8 * cu->waited || passed > 2 * cu->waited); /* the end is not to be slept over */
+        slow = passed > MIRT__CU_SHORT &&
+               (passed < 0.8 * cu->waited || passed > 2 * cu->waited); /* the end is not to be slept over */
         if (slow) mirt__cu_nap();
     }
 }
 
-/* Freeing waits for all that is at work, on other devices too. What was given up may be so for ever: then nothing is freed. */
+/* Freeing waits for all that is at work, on other devices too. What was given up may be so for ever: then nothing is
+   freed. */
 static bool mirt__cu_idle(mirt__cu *cu) {
     const double begin = cu->host->now(), patience = 1;
     const cudaStream_t stream[3] = {cu->stream, cu->copies, cu->exchanges};
@@ -214,7 +225,8 @@ static bool mirt__cu_idle(mirt__cu *cu) {
 
 /* >>the machine's devices */
 
-/* What the program's code was made for: the best of it that a device can run, as 10 * major + minor; 0: there is none. */
+/* What the program's code was made for: the best of it that a device can run, as 10 * major + minor; 0: there is
+   none. */
 static int mirt__cu_code_for(int device) {
 #ifdef __CUDA_ARCH_LIST__
     static const int made[] = {__CUDA_ARCH_LIST__};
@@ -229,7 +241,10 @@ static int mirt__cu_code_for(int device) {
 }
 
 static const char *mirt__cu_driver_wanted(void) {
-    return CUDART_VERSION >= 14000 ? "that comes with this CUDA" : CUDART_VERSION >= 13000 ? "580.65.06" : CUDART_VERSION >= 12000 ? "525.60.13" : "450.80.02";
+    return CUDART_VERSION >= 14000   ? "that comes with this CUDA"
+           : CUDART_VERSION >= 13000 ? "580.65.06"
+           : CUDART_VERSION >= 12000 ? "525.60.13"
+                                     : "450.80.02";
 }
 
 static int mirt__cu_devices(const mirt__host *host) {
@@ -241,12 +256,17 @@ static int mirt__cu_devices(const mirt__host *host) {
     if (cudaDriverGetVersion(&driver) != cudaSuccess) driver = 0;
     (void)cudaGetLastError();
     if (driver == 0) {
-        host->fail(MIRT_E_NOT_FOUND, "there is no NVIDIA driver: GPUs need one of at least version %s", mirt__cu_driver_wanted());
+        host->fail(MIRT_E_NOT_FOUND, "there is no NVIDIA driver: GPUs need one of at least version %s",
+                   mirt__cu_driver_wanted());
     } else if (error == cudaErrorInsufficientDriver) {
-        host->fail(MIRT_E_DEVICE, "the driver is for CUDA %d.%d; this program was built with %d.%d: install a driver of at least version %s", driver / 1000,
-                   driver % 1000 / 10, CUDART_VERSION / 1000, CUDART_VERSION % 1000 / 10, mirt__cu_driver_wanted());
+        host->fail(
+            MIRT_E_DEVICE,
+            "the driver is for CUDA %d.%d; this program was built with %d.%d: install a driver of at least version %s",
+            driver / 1000, driver % 1000 / 10, CUDART_VERSION / 1000, CUDART_VERSION % 1000 / 10,
+            mirt__cu_driver_wanted());
     } else {
-        host->fail(MIRT_E_DEVICE, "GPUs cannot be used: %s; see nvidia-smi and dmesg, and CUDA_VISIBLE_DEVICES", cudaGetErrorString(error));
+        host->fail(MIRT_E_DEVICE, "GPUs cannot be used: %s; see nvidia-smi and dmesg, and CUDA_VISIBLE_DEVICES",
+                   cudaGetErrorString(error));
     }
     return -1;
 }
@@ -255,13 +275,19 @@ static bool mirt__cu_properties(const mirt__host *host, int index, cudaDevicePro
     const int count = mirt__cu_devices(host);
     if (count < 0) return false;
     if (index < 0 || index >= count) {
-        if (!count) return host->fail(MIRT_E_DEVICE, "there is no gpu:%d: this machine has no GPU, or CUDA_VISIBLE_DEVICES hides it", index), false;
-        return host->fail(MIRT_E_DEVICE, "there is no gpu:%d: this machine has gpu:0 to gpu:%d", index, count - 1), false;
+        if (!count)
+            return host->fail(MIRT_E_DEVICE,
+                              "there is no gpu:%d: this machine has no GPU, or CUDA_VISIBLE_DEVICES hides it", index),
+                   false;
+        return host->fail(MIRT_E_DEVICE, "there is no gpu:%d: this machine has gpu:0 to gpu:%d", index, count - 1),
+               false;
     }
     const cudaError_t error = cudaGetDeviceProperties(out, index);
     if (error == cudaSuccess) return true;
     (void)cudaGetLastError();
-    return host->fail(MIRT_E_DEVICE, "gpu:%d tells nothing of itself: %s; see nvidia-smi", index, cudaGetErrorString(error)), false;
+    return host->fail(MIRT_E_DEVICE, "gpu:%d tells nothing of itself: %s; see nvidia-smi", index,
+                      cudaGetErrorString(error)),
+           false;
 }
 
 static bool mirt__cu_info(const mirt__host *host, int index, mirt__remote_info *out) {
@@ -270,8 +296,9 @@ static bool mirt__cu_info(const mirt__host *host, int index, mirt__remote_info *
     if (!mirt__cu_properties(host, index, &device)) return false;
     const int version = device.major * 10 + device.minor, code = mirt__cu_code_for(version);
     snprintf(out->name, sizeof out->name, "%.63s", device.name);
-    snprintf(out->description, sizeof out->description, "sm_%d, %d processors, %.1f GB%s", version, device.multiProcessorCount,
-             (double)device.totalGlobalMem / 1e9, code < 80 && version >= 80 ? "; compiled for an older one: nvcc -arch=native makes it faster" : "");
+    snprintf(out->description, sizeof out->description, "sm_%d, %d processors, %.1f GB%s", version,
+             device.multiProcessorCount, (double)device.totalGlobalMem / 1e9,
+             code < 80 && version >= 80 ? "; compiled for an older one: nvcc -arch=native makes it faster" : "");
     out->memory = device.totalGlobalMem;
     out->half = code >= 80;
     return true;
@@ -354,9 +381,14 @@ static bool mirt__cu_open_blas(mirt__cu *cu) {
     const cublasMath_t mode = (cublasMath_t)(precise | (int)CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION);
     if (!mirt__cu_try(cu, cudaMalloc(&cu->blas_room, MIRT__CU_BLAS_ROOM), "taking memory for cuBLAS")) return false;
     const cublasStatus_t made = cublasCreate(&cu->blas);
-    if (made != CUBLAS_STATUS_SUCCESS) return mirt__cu_fail(cu, MIRT_E_DEVICE, "cuBLAS cannot be used (status %d): it may not fit the driver", (int)made), false;
-    if (cublasSetStream(cu->blas, cu->stream) == CUBLAS_STATUS_SUCCESS && cublasSetWorkspace(cu->blas, cu->blas_room, MIRT__CU_BLAS_ROOM) == CUBLAS_STATUS_SUCCESS &&
-        cublasSetMathMode(cu->blas, mode) == CUBLAS_STATUS_SUCCESS) return true;
+    if (made != CUBLAS_STATUS_SUCCESS)
+        return mirt__cu_fail(cu, MIRT_E_DEVICE, "cuBLAS cannot be used (status %d): it may not fit the driver",
+                             (int)made),
+               false;
+    if (cublasSetStream(cu->blas, cu->stream) == CUBLAS_STATUS_SUCCESS &&
+        cublasSetWorkspace(cu->blas, cu->blas_room, MIRT__CU_BLAS_ROOM) == CUBLAS_STATUS_SUCCESS &&
+        cublasSetMathMode(cu->blas, mode) == CUBLAS_STATUS_SUCCESS)
+        return true;
     return mirt__cu_fail(cu, MIRT_E_DEVICE, "cuBLAS takes no settings"), false;
 }
 
@@ -366,14 +398,20 @@ static bool mirt__cu_open_parts(mirt__cu *cu) {
     int lowest = 0, highest = 0; /* exchanges have few blocks, which are not to wait behind many */
     if (!mirt__cu_try(cu, cudaDeviceGetStreamPriorityRange(&lowest, &highest), "making streams")) return false;
     for (int i = 0; i < 3; i++) {
-        if (!mirt__cu_try(cu, cudaStreamCreateWithPriority(stream[i], cudaStreamNonBlocking, i == 2 ? highest : lowest), "making streams")) return false;
+        if (!mirt__cu_try(cu, cudaStreamCreateWithPriority(stream[i], cudaStreamNonBlocking, i == 2 ? highest : lowest),
+                          "making streams"))
+            return false;
     }
     for (int i = 0; i < MIRT__COUNT(cu->signal); i++) {
-        if (!mirt__cu_try(cu, cudaEventCreateWithFlags(&cu->signal[i], cudaEventDefault), "making events")) return false;
+        if (!mirt__cu_try(cu, cudaEventCreateWithFlags(&cu->signal[i], cudaEventDefault), "making events"))
+            return false;
     }
-    if (!mirt__cu_try(cu, cudaEventCreateWithFlags(&cu->staging->arrived, cudaEventDisableTiming), "making events")) return false;
-    if (!mirt__cu_try(cu, cudaEventCreateWithFlags(&cu->staging->left, cudaEventDisableTiming), "making events")) return false;
-    return mirt__cu_try(cu, cudaMalloc((void **)&cu->numbers, MIRT__CU_NUMBERS), "taking memory for numbers") && (!mirt__cu_blas_wanted() || mirt__cu_open_blas(cu));
+    if (!mirt__cu_try(cu, cudaEventCreateWithFlags(&cu->staging->arrived, cudaEventDisableTiming), "making events"))
+        return false;
+    if (!mirt__cu_try(cu, cudaEventCreateWithFlags(&cu->staging->left, cudaEventDisableTiming), "making events"))
+        return false;
+    return mirt__cu_try(cu, cudaMalloc((void **)&cu->numbers, MIRT__CU_NUMBERS), "taking memory for numbers") &&
+           (!mirt__cu_blas_wanted() || mirt__cu_open_blas(cu));
 }
 
 static mirt__remote *mirt__cu_open(const mirt__host *host, int index, bool tf32) {
@@ -381,8 +419,10 @@ static mirt__remote *mirt__cu_open(const mirt__host *host, int index, bool tf32)
     if (!mirt__cu_check_switches(host) || !mirt__cu_properties(host, index, &device)) return NULL;
     const int version = device.major * 10 + device.minor, code = mirt__cu_code_for(version);
     if (!code) {
-        host->fail(MIRT_E_DEVICE, "gpu:%d (%s) is sm_%d, and the program has code for newer ones alone: compile with nvcc -arch=native, or -arch=sm_%d", index,
-                   device.name, version, version);
+        host->fail(MIRT_E_DEVICE,
+                   "gpu:%d (%s) is sm_%d, and the program has code for newer ones alone: compile with nvcc "
+                   "-arch=native, or -arch=sm_%d",
+                   index, device.name, version, version);
         return NULL;
     }
     mirt__cu *cu = static_cast<mirt__cu *>(host->calloc(1, sizeof *cu));
@@ -410,7 +450,8 @@ static mirt__remote *mirt__cu_open(const mirt__host *host, int index, bool tf32)
 
 /* >>memory */
 
-/* Memory is given in pieces of 2 MB: of what is free, weights, two slots and the working block may leave as much of their last ones. */
+/* Memory is given in pieces of 2 MB: of what is free, weights, two slots and the working block may leave as much of
+   their last ones. */
 static size_t mirt__cu_free_bytes(mirt__remote *cu) {
     const size_t unused = (size_t)8 << 20;
     size_t left = 0, all = 0;
@@ -435,7 +476,9 @@ static void *mirt__cu_alloc(mirt__remote *cu, size_t bytes) {
     const cudaError_t error = cudaMalloc(&memory, bytes ? bytes : 1);
     if (error == cudaSuccess) {
         /* other streams may use it at once */
-        if (mirt__cu_try(cu, cudaMemsetAsync(memory, 0, bytes ? bytes : 1, cu->stream), "clearing memory") && mirt__cu_settled(cu, cu->stream, NULL)) return memory;
+        if (mirt__cu_try(cu, cudaMemsetAsync(memory, 0, bytes ? bytes : 1, cu->stream), "clearing memory") &&
+            mirt__cu_settled(cu, cu->stream, NULL))
+            return memory;
         mirt__cu_release(cu, memory);
         return mirt__cu_tell(cu), (void *)NULL;
     }
@@ -443,7 +486,8 @@ static void *mirt__cu_alloc(mirt__remote *cu, size_t bytes) {
     if (error != cudaErrorMemoryAllocation) {
         mirt__cu_failed(cu, error, "taking memory");
     } else if (cudaMemGetInfo(&left, &all) == cudaSuccess) {
-        mirt__cu_fail(cu, MIRT_E_NOMEM, "out of memory: %.1f MB are asked for, %.1f MB of %.1f MB are free", (double)bytes / 1e6, (double)left / 1e6, (double)all / 1e6);
+        mirt__cu_fail(cu, MIRT_E_NOMEM, "out of memory: %.1f MB are asked for, %.1f MB of %.1f MB are free",
+                      (double)bytes / 1e6, (double)left / 1e6, (double)all / 1e6);
     } else {
         mirt__cu_failed(cu, error, "taking memory");
     }
@@ -476,19 +520,23 @@ static void mirt__cu_set_room(mirt__remote *cu, void *memory, size_t bytes) {
 static bool mirt__cu_pool_grow(mirt__cu *cu, mirt__cu_pool *pool) {
     mirt__cu_pinned *made = &pool->block[pool->count];
     if (!mirt__cu_try(cu, cudaEventCreateWithFlags(&made->read, cudaEventDisableTiming), "making events")) return false;
-    if (!mirt__cu_try(cu, cudaMallocHost((void **)&made->memory, MIRT__CU_PINNED), "pinning memory of the host")) return (void)cudaEventDestroy(made->read), false;
+    if (!mirt__cu_try(cu, cudaMallocHost((void **)&made->memory, MIRT__CU_PINNED), "pinning memory of the host"))
+        return (void)cudaEventDestroy(made->read), false;
     made->busy = false;
     pool->count++;
     return true;
 }
 
 static bool mirt__cu_fetched_make(mirt__cu *cu) {
-    return cu->staging->fetched || mirt__cu_try(cu, cudaMallocHost((void **)&cu->staging->fetched, MIRT__CU_PINNED), "pinning memory of the host");
+    return cu->staging->fetched || mirt__cu_try(cu, cudaMallocHost((void **)&cu->staging->fetched, MIRT__CU_PINNED),
+                                                "pinning memory of the host");
 }
 
-/* All that steps take. Taking memory may wait for the kernels of all devices, and later one of those may wait for what this device has yet to launch. */
+/* All that steps take. Taking memory may wait for the kernels of all devices, and later one of those may wait for what
+   this device has yet to launch. */
 static bool mirt__cu_take_all(mirt__cu *cu) {
-    if (!mirt__cu_try(cu, cudaMalloc((void **)&cu->staging->small, MIRT__CU_SMALL), "taking memory for constants")) return false;
+    if (!mirt__cu_try(cu, cudaMalloc((void **)&cu->staging->small, MIRT__CU_SMALL), "taking memory for constants"))
+        return false;
     for (int i = 0; i < 2; i++) {
         while (cu->staging->pool[i].count < MIRT__CU_PINNED_MOST) {
             if (!mirt__cu_pool_grow(cu, &cu->staging->pool[i])) return false;
@@ -533,7 +581,10 @@ static void mirt__cu_upload(mirt__cu *cu, void *to, const void *from, size_t byt
         const size_t left = MIRT__CU_PINNED - pool->used, piece = bytes - done < left ? bytes - done : left;
         char *pinned = pool->block[pool->at].memory + pool->used;
         memcpy(pinned, static_cast<const char *>(from) + done, piece);
-        if (!mirt__cu_try(cu, cudaMemcpyAsync(static_cast<char *>(to) + done, pinned, piece, cudaMemcpyHostToDevice, stream), "copying to it")) return;
+        if (!mirt__cu_try(
+                cu, cudaMemcpyAsync(static_cast<char *>(to) + done, pinned, piece, cudaMemcpyHostToDevice, stream),
+                "copying to it"))
+            return;
         done += piece;
         pool->used += (piece + 255) / 256 * 256;
     }
@@ -543,7 +594,8 @@ static void mirt__cu_stage(mirt__remote *cu, void *to, const void *from, size_t 
     mirt__cu_mode mode;
     if (!bytes || !mirt__cu_outside(cu, &mode)) return;
     mirt__cu_upload(cu, to, from, bytes, early);
-    if (early && cu->status == MIRT_OK && mirt__cu_try(cu, cudaEventRecord(cu->staging->arrived, cu->copies), "marking a copy")) {
+    if (early && cu->status == MIRT_OK &&
+        mirt__cu_try(cu, cudaEventRecord(cu->staging->arrived, cu->copies), "marking a copy")) {
         mirt__cu_try(cu, cudaStreamWaitEvent(cu->stream, cu->staging->arrived, 0), "waiting for a copy");
     }
     mirt__cu_inside(cu, mode);
@@ -562,7 +614,8 @@ static void mirt__cu_behind(mirt__remote *cu) {
 static bool mirt__cu_deliver(mirt__cu *cu) {
     mirt__cu_staging *s = cu->staging;
     if (s->deliveries && !mirt__cu_settled(cu, cu->stream, NULL)) return false;
-    for (int i = 0; i < s->deliveries; i++) memcpy(s->delivery[i].to, s->fetched + s->delivery[i].from, s->delivery[i].bytes);
+    for (int i = 0; i < s->deliveries; i++)
+        memcpy(s->delivery[i].to, s->fetched + s->delivery[i].from, s->delivery[i].bytes);
     s->deliveries = 0;
     s->fetched_used = 0;
     return true;
@@ -572,13 +625,18 @@ static void mirt__cu_download(mirt__cu *cu, void *to, const void *from, size_t b
     mirt__cu_staging *s = cu->staging;
     if (!mirt__cu_fetched_make(cu)) return;
     for (size_t done = 0; done < bytes;) {
-        if ((s->fetched_used == MIRT__CU_PINNED || s->deliveries == MIRT__CU_DELIVERIES) && !mirt__cu_deliver(cu)) return;
+        if ((s->fetched_used == MIRT__CU_PINNED || s->deliveries == MIRT__CU_DELIVERIES) && !mirt__cu_deliver(cu))
+            return;
         const size_t left = MIRT__CU_PINNED - s->fetched_used, piece = bytes - done < left ? bytes - done : left;
         mirt__cu_delivery *d = &s->delivery[s->deliveries];
         d->to = static_cast<char *>(to) + done;
         d->from = s->fetched_used;
         d->bytes = piece;
-        if (!mirt__cu_try(cu, cudaMemcpyAsync(s->fetched + d->from, static_cast<const char *>(from) + done, piece, cudaMemcpyDeviceToHost, cu->stream), "copying from it")) return;
+        if (!mirt__cu_try(cu,
+                          cudaMemcpyAsync(s->fetched + d->from, static_cast<const char *>(from) + done, piece,
+                                          cudaMemcpyDeviceToHost, cu->stream),
+                          "copying from it"))
+            return;
         s->deliveries++;
         s->fetched_used += (piece + 255) / 256 * 256;
         done += piece;
@@ -594,19 +652,22 @@ static void mirt__cu_fetch(mirt__remote *cu, void *to, const void *from, size_t 
 
 static void mirt__cu_copy(mirt__remote *cu, void *to, const void *from, size_t bytes) {
     mirt__cu_enter(cu);
-    if (mirt__cu_launches(cu) && bytes) mirt__cu_try(cu, cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, cu->stream), "copying");
+    if (mirt__cu_launches(cu) && bytes)
+        mirt__cu_try(cu, cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, cu->stream), "copying");
 }
 
 static void mirt__cu_clear(mirt__remote *cu, void *memory, size_t bytes) {
     mirt__cu_enter(cu);
-    if (mirt__cu_launches(cu) && bytes) mirt__cu_try(cu, cudaMemsetAsync(memory, 0, bytes, cu->stream), "clearing memory");
+    if (mirt__cu_launches(cu) && bytes)
+        mirt__cu_try(cu, cudaMemsetAsync(memory, 0, bytes, cu->stream), "clearing memory");
 }
 
 static mirt_status mirt__cu_wait(mirt__remote *cu) {
     mirt__cu_staging *s = cu->staging;
     mirt__cu_enter(cu);
     mirt__cu_graphs_settle(cu);
-    const bool done = !cu->lost && mirt__cu_settled(cu, cu->copies, NULL) && mirt__cu_settled(cu, cu->exchanges, NULL) && mirt__cu_settled(cu, cu->stream, NULL);
+    const bool done = !cu->lost && mirt__cu_settled(cu, cu->copies, NULL) &&
+                      mirt__cu_settled(cu, cu->exchanges, NULL) && mirt__cu_settled(cu, cu->stream, NULL);
     if (done && cu->status == MIRT_OK) mirt__cu_deliver(cu);
     s->deliveries = 0;
     s->fetched_used = 0;
@@ -621,12 +682,15 @@ static mirt_status mirt__cu_wait(mirt__remote *cu) {
 
 /* >>numbers and constants */
 
-/* Outside graphs a number travels at once, in the order of the work; for graphs they are gathered, and travel together. */
+/* Outside graphs a number travels at once, in the order of the work; for graphs they are gathered, and travel
+   together. */
 static const void *mirt__cu_number(mirt__cu *cu, const void *value, size_t size) {
     const size_t room = (size + 15) / 16 * 16;
     if (cu->mode == MIRT__CU_MEASURE || cu->status != MIRT_OK) return NULL;
     if (cu->numbers_used + room > MIRT__CU_NUMBERS) {
-        if (cu->mode != MIRT__CU_RUN) return mirt__cu_fail(cu, MIRT_E_STATE, "a step has more than %zu bytes of numbers", MIRT__CU_NUMBERS), (const void *)NULL;
+        if (cu->mode != MIRT__CU_RUN)
+            return mirt__cu_fail(cu, MIRT_E_STATE, "a step has more than %zu bytes of numbers", MIRT__CU_NUMBERS),
+                   (const void *)NULL;
         cu->numbers_used = 0;
     }
     const size_t at = cu->numbers_used;
@@ -642,15 +706,18 @@ static const void *mirt__cu_constant_copy(mirt__cu *cu, const void *data, size_t
     for (const mirt__cu_constants *c = cu->staging->constants; c; c = c->next) {
         if (c->bytes == bytes && memcmp(c->kept, data, bytes) == 0) return c->copy;
     }
-    if (cu->mode == MIRT__CU_CAPTURE) return mirt__cu_fail(cu, MIRT_E_STATE, "a constant was not there before"), (const void *)NULL;
+    if (cu->mode == MIRT__CU_CAPTURE)
+        return mirt__cu_fail(cu, MIRT_E_STATE, "a constant was not there before"), (const void *)NULL;
     mirt__cu_constants *made = static_cast<mirt__cu_constants *>(cu->host->calloc(1, sizeof *made));
     void *kept = made ? cu->host->calloc(bytes ? bytes : 1, 1) : NULL;
     if (made && cu->staging->small && bytes <= MIRT__CU_SMALL - cu->staging->small_used) {
         made->small = true;
         made->copy = cu->staging->small + cu->staging->small_used;
     }
-    if (!kept || (!made->small && !mirt__cu_try(cu, cudaMalloc(&made->copy, bytes ? bytes : 1), "taking memory for a constant"))) {
-        if (cu->status == MIRT_OK) mirt__cu_fail(cu, MIRT_E_NOMEM, "no memory of the host for a constant of %zu bytes", bytes);
+    if (!kept || (!made->small &&
+                  !mirt__cu_try(cu, cudaMalloc(&made->copy, bytes ? bytes : 1), "taking memory for a constant"))) {
+        if (cu->status == MIRT_OK)
+            mirt__cu_fail(cu, MIRT_E_NOMEM, "no memory of the host for a constant of %zu bytes", bytes);
         cu->host->free(kept);
         cu->host->free(made);
         return NULL;

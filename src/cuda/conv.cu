@@ -1,7 +1,8 @@
 /* Convolutions, the gradients of their inputs and dense layers, by multiply.cuh. */
 #include "multiply.cuh"
 
-/* ---- Weights as products want them: rows of k in the order in which they come, each of a few columns more than there are, zeros. */
+/* ---- Weights as products want them: rows of k in the order in which they come, each of a few columns more than there
+   are, zeros. */
 
 typedef struct mirt__cu_mm_pack {
     const float *from;
@@ -20,7 +21,8 @@ static __global__ void __launch_bounds__(256) mirt__cu_mm_pack_kernel(mirt__cu_m
     at /= p.tiles_n;
     const int64_t k0 = at % p.tiles_k * 32;
     at /= p.tiles_k;
-    const int taps = p.down.kernel * p.across.kernel, tap = (int)(at % taps), ky = tap / p.across.kernel, kx = tap - ky * p.across.kernel;
+    const int taps = p.down.kernel * p.across.kernel, tap = (int)(at % taps), ky = tap / p.across.kernel,
+              kx = tap - ky * p.across.kernel;
     const int64_t group = at / taps;
     const int x = (int)threadIdx.x, y = (int)threadIdx.y;
     const float *from = p.from + group * p.group + tap * p.tap;
@@ -28,7 +30,8 @@ static __global__ void __launch_bounds__(256) mirt__cu_mm_pack_kernel(mirt__cu_m
     int64_t first = tap;
     if (p.down.back) {
         const int down = ((ky * p.down.dilation - p.down.pad) % p.down.stride + p.down.stride) % p.down.stride;
-        const int across = ((kx * p.across.dilation - p.across.pad) % p.across.stride + p.across.stride) % p.across.stride;
+        const int across = ((kx * p.across.dilation - p.across.pad) % p.across.stride + p.across.stride) %
+                           p.across.stride;
         if (down >= p.down.phases || across >= p.across.phases) return; /* no target reads by it */
         int64_t above = 0, left = 0, all_across = 0;
         for (int i = 0; i < down; i++) above += mirt__cu_mm_line_of(p.down, i).taps;
@@ -37,8 +40,8 @@ static __global__ void __launch_bounds__(256) mirt__cu_mm_pack_kernel(mirt__cu_m
             all_across += here;
             left += i < across ? here : 0;
         }
-        first = above * all_across + mirt__cu_mm_line_of(p.down, down).taps * left + (int64_t)(ky / p.down.tap_step) * mirt__cu_mm_line_of(p.across, across).taps +
-                kx / p.across.tap_step;
+        first = above * all_across + mirt__cu_mm_line_of(p.down, down).taps * left +
+                (int64_t)(ky / p.down.tap_step) * mirt__cu_mm_line_of(p.across, across).taps + kx / p.across.tap_step;
     }
     for (int i = y; i < 32; i += 8) {
         const int64_t k = p.row == 1 ? k0 + x : k0 + i, n = p.row == 1 ? n0 + i : n0 + x;
@@ -53,12 +56,14 @@ static __global__ void __launch_bounds__(256) mirt__cu_mm_pack_kernel(mirt__cu_m
     }
 }
 
-/* ---- What products cannot read as it lies in memory is written down first: as they want it, each group's channels filled up with zeros. */
+/* ---- What products cannot read as it lies in memory is written down first: as they want it, each group's channels
+   filled up with zeros. */
 
 typedef struct mirt__cu_mm_spread {
     mirt__cu_reader x;
     void *to;
-    int64_t pixels, stride, turned; /* stride: from pixel to pixel; turned: element p * turned + i is channel p of pixel i */
+    int64_t pixels, stride,
+        turned; /* stride: from pixel to pixel; turned: element p * turned + i is channel p of pixel i */
     int k, k_pad, groups;
     mirt_dtype dtype, factors; /* as of weights */
     bool wide; /* all channels of a piece exist and can be read at once */
@@ -69,7 +74,8 @@ static __global__ void __launch_bounds__(256) mirt__cu_mm_spread_kernel(mirt__cu
     const int64_t pieces = p.k_pad / 4, all = p.pixels * p.groups * pieces;
     for (int64_t at = (int64_t)blockIdx.x * 256 + threadIdx.x; at < all; at += (int64_t)gridDim.x * 256) {
         float value[4] = {0, 0, 0, 0};
-        const int64_t set = p.turned ? at % p.pixels : at / pieces, pixel = set / p.groups, group = set - pixel * p.groups;
+        const int64_t set = p.turned ? at % p.pixels : at / pieces, pixel = set / p.groups,
+                      group = set - pixel * p.groups;
         const int64_t j = (p.turned ? at / p.pixels : at - set * pieces) * 4;
         const int64_t from = pixel * p.stride + group * p.k + j;
         if (p.wide) {
@@ -95,7 +101,8 @@ static __global__ void __launch_bounds__(256) mirt__cu_mm_spread_kernel(mirt__cu
 
 /* ---- Which tile, and what room that takes. */
 
-static mirt__cu_mm_axis mirt__cu_mm_axis_of(bool back, int64_t source, int64_t target, int kernel, int stride, int dilation, int64_t pad) {
+static mirt__cu_mm_axis mirt__cu_mm_axis_of(bool back, int64_t source, int64_t target, int kernel, int stride,
+                                            int dilation, int64_t pad) {
     mirt__cu_mm_axis a;
     a.back = back;
     a.source = (int)source;
@@ -135,14 +142,18 @@ typedef struct mirt__cu_mm_job {
 #define MIRT__CU_MULTIPLY_CASE(bm, bn, by) \
     if (tile_m == bm && tile_n == bn && math == by) { \
         typedef mirt__cu_mm_tile<bm, bn, by> tile; \
-        const int bytes = mirt__cu_mm_work_bytes(tile::stages, tile::a_bytes, tile::b_bytes, tile::slab, tile::half && p.x.kind & MIRT__CU_READ_BACK) + tile::info; \
+        const int bytes = mirt__cu_mm_work_bytes(tile::stages, tile::a_bytes, tile::b_bytes, tile::slab, \
+                                                 tile::half && p.x.kind & MIRT__CU_READ_BACK) + \
+                          tile::info; \
         if (launch) MIRT_LAUNCH(cu, (mirt__cu_multiply_kernel<bm, bn, by>), grid, tile::threads, bytes + columns, p); \
         return bytes; \
     }
 /* Launches one of the kernels; returns what it takes of shared memory beside the columns. */
-static int mirt__cu_multiply_launch(mirt__cu *cu, const mirt__cu_multiply *args, int math, int tile_m, int tile_n, int columns, bool launch) {
+static int mirt__cu_multiply_launch(mirt__cu *cu, const mirt__cu_multiply *args, int math, int tile_m, int tile_n,
+                                    int columns, bool launch) {
     const mirt__cu_multiply p = *args;
-    const dim3 grid((unsigned)((int64_t)p.blocks_m * p.blocks_n * p.groups * p.down.phases * p.across.phases), (unsigned)p.splits);
+    const dim3 grid((unsigned)((int64_t)p.blocks_m * p.blocks_n * p.groups * p.down.phases * p.across.phases),
+                    (unsigned)p.splits);
     MIRT__CU_MULTIPLY_CASE(64, 64, MIRT__CU_MM_HALF)
     MIRT__CU_MULTIPLY_CASE(128, 64, MIRT__CU_MM_HALF)
     MIRT__CU_MULTIPLY_CASE(128, 128, MIRT__CU_MM_HALF)
@@ -172,13 +183,20 @@ static int64_t mirt__cu_mm_rooms_take(mirt__cu_mm_rooms *r, int64_t bytes) {
 static void mirt__cu_multiply_run(mirt__cu *cu, mirt__cu_mm_job *job) {
     mirt__cu_multiply *p = &job->p;
     mirt__cu_mm_pack *w = &job->pack;
-    const bool half = job->factors != MIRT_FLOAT32, exact = !mirt__cu_multiplies(cu, job->factors); /* exact: rounded numbers are multiplied as floats */
+    const bool half = job->factors != MIRT_FLOAT32,
+               exact = !mirt__cu_multiplies(cu, job->factors); /* exact: rounded numbers are multiplied as floats */
     const mirt_dtype dtype = exact ? MIRT_FLOAT32 : job->factors;
-    const int math = (int)dtype == MIRT__FLOAT16 ? MIRT__CU_MM_FLOAT16 : !exact ? MIRT__CU_MM_HALF : !half && cu->tf32 && cu->major >= 8 ? MIRT__CU_MM_TF32 : MIRT__CU_MM_FMA;
+    const int math = (int)dtype == MIRT__FLOAT16           ? MIRT__CU_MM_FLOAT16
+                     : !exact                              ? MIRT__CU_MM_HALF
+                     : !half && cu->tf32 && cu->major >= 8 ? MIRT__CU_MM_TF32
+                                                           : MIRT__CU_MM_FMA;
     const int vector = exact ? 4 : 8, taps = p->down.kernel * p->across.kernel, k = p->k, size = exact ? 4 : 2;
-    const bool round = half && exact, whole = !(p->x.kind & MIRT__CU_READ_GATE) || p->x.gate_pixels == (int64_t)p->down.source * p->across.source;
+    const bool round = half && exact, whole = !(p->x.kind & MIRT__CU_READ_GATE) ||
+                                              p->x.gate_pixels == (int64_t)p->down.source * p->across.source;
     int columns = mirt__cu_columns_floats(p->x, k) * 4;
-    const bool narrow = columns > MIRT__CU_MM_COLUMNS || (size_t)mirt__cu_multiply_launch(cu, p, math, 64, 64, 0, false) + (size_t)columns > cu->shared_most;
+    const bool narrow = columns > MIRT__CU_MM_COLUMNS ||
+                        (size_t)mirt__cu_multiply_launch(cu, p, math, 64, 64, 0, false) + (size_t)columns >
+                            cu->shared_most;
     const bool spread = narrow || k % vector != 0 || p->x.width < vector || p->x.dtype != dtype || !whole || round ||
                         job->turned || !MIRT__CU_MM_QUICK(p->x.norm.activation);
     mirt__cu_mm_spread s;
@@ -209,15 +227,19 @@ static void mirt__cu_multiply_run(mirt__cu *cu, mirt__cu_mm_job *job) {
 
     /* Functions of shapes alone. */
     const mirt__cu_mm_line down = mirt__cu_mm_line_of(p->down, 0), across = mirt__cu_mm_line_of(p->across, 0);
-    const int64_t rows = p->images * down.count * across.count, phases = (int64_t)p->down.phases * p->across.phases, sets = p->groups * phases;
+    const int64_t rows = p->images * down.count * across.count, phases = (int64_t)p->down.phases * p->across.phases,
+                  sets = p->groups * phases;
     int bm = 128, bn = 64;
     if (p->n > 64 && mirt__cu_ceil(rows, 128) * mirt__cu_ceil(p->n, 128) * sets >= MIRT__CU_MM_BLOCKS) bn = 128;
     else if (mirt__cu_ceil(rows, 128) * mirt__cu_ceil(p->n, 64) * sets < MIRT__CU_MM_BLOCKS) bm = 64;
-    if (bn == 128 && (size_t)(mirt__cu_multiply_launch(cu, p, math, bm, bn, 0, false) + columns) > cu->shared_most) bn = 64;
-    if (bm == 128 && (size_t)(mirt__cu_multiply_launch(cu, p, math, bm, bn, 0, false) + columns) > cu->shared_most) bm = 64;
+    if (bn == 128 && (size_t)(mirt__cu_multiply_launch(cu, p, math, bm, bn, 0, false) + columns) > cu->shared_most)
+        bn = 64;
+    if (bm == 128 && (size_t)(mirt__cu_multiply_launch(cu, p, math, bm, bn, 0, false) + columns) > cu->shared_most)
+        bm = 64;
     p->blocks_m = (int)mirt__cu_ceil(rows, bm);
     p->blocks_n = (int)mirt__cu_ceil(p->n, bn);
-    const int64_t blocks = (int64_t)p->blocks_m * p->blocks_n * sets, depth = (int64_t)mirt__cu_mm_axis_taps(&p->down) * mirt__cu_mm_axis_taps(&p->across) * p->k;
+    const int64_t blocks = (int64_t)p->blocks_m * p->blocks_n * sets,
+                  depth = (int64_t)mirt__cu_mm_axis_taps(&p->down) * mirt__cu_mm_axis_taps(&p->across) * p->k;
     const int64_t steps = mirt__cu_ceil(depth, exact ? 16 : 32), all = p->pixels * p->e.columns;
     int64_t splits = 1;
     if (blocks < MIRT__CU_MM_BLOCKS / 2 && steps >= 16 && all <= MIRT__CU_MM_PARTIAL / 2) {
@@ -230,8 +252,8 @@ static void mirt__cu_multiply_run(mirt__cu *cu, mirt__cu_mm_job *job) {
     p->splits = splits > 1 ? (int)mirt__cu_ceil(steps, p->split_steps) : 1;
 
     /* Weights are used where they are if they lie as they should. */
-    const bool packed = half || p->k != k || p->down.back || w->column != 1 || w->row % 4 != 0 || p->n % 4 != 0 || (taps > 1 && w->tap != w->row * k) ||
-                        !mirt__cu_aligned(w->from, 16);
+    const bool packed = half || p->k != k || p->down.back || w->column != 1 || w->row % 4 != 0 || p->n % 4 != 0 ||
+                        (taps > 1 && w->tap != w->row * k) || !mirt__cu_aligned(w->from, 16);
     w->k = k;
     w->k_pad = p->k;
     w->n = p->n;
@@ -254,13 +276,15 @@ static void mirt__cu_multiply_run(mirt__cu *cu, mirt__cu_mm_job *job) {
     if (spread) {
         s.to = room + r.x;
         p->x.data = s.to;
-        MIRT_LAUNCH(cu, mirt__cu_mm_spread_kernel, mirt__cu_blocks(s.pixels * s.groups * (s.k_pad / 4), 256), 256, 0, s);
+        MIRT_LAUNCH(cu, mirt__cu_mm_spread_kernel, mirt__cu_blocks(s.pixels * s.groups * (s.k_pad / 4), 256), 256, 0,
+                    s);
     }
     if (packed && w->tiles_k > 0) {
         w->to = room + r.b;
         const mirt__cu_mm_pack pack = *w;
         const dim3 block(32, 8);
-        MIRT_LAUNCH(cu, mirt__cu_mm_pack_kernel, (unsigned)(pack.tiles_n * pack.tiles_k * taps * pack.groups), block, 0, pack);
+        MIRT_LAUNCH(cu, mirt__cu_mm_pack_kernel, (unsigned)(pack.tiles_n * pack.tiles_k * taps * pack.groups), block, 0,
+                    pack);
     }
     p->b = packed ? w->to : w->from;
     p->b_row = packed ? w->n_pad : w->row;
@@ -288,7 +312,8 @@ static void mirt__cu_mm_nothing(mirt__cu *cu, const mirt__epilogue *epilogue, in
     mirt__cu_sums_finish(cu, &e, &none, epilogue->sum, 0, 0);
 }
 
-static void mirt__cu_conv_job(mirt__cu_mm_job *job, const mirt__conv *s, bool back, const mirt__reader *x, const mirt__real *kernel) {
+static void mirt__cu_conv_job(mirt__cu_mm_job *job, const mirt__conv *s, bool back, const mirt__reader *x,
+                              const mirt__real *kernel) {
     mirt__cu_multiply *p = &job->p;
     memset(job, 0, sizeof *job);
     const int64_t ci = s->ci / s->groups, co = s->co / s->groups;
@@ -357,7 +382,8 @@ static void mirt__cu_conv_input_grad(const mirt__conv_input_grad *g, const mirt_
 }
 
 /* The sums over p of b[p, j], 32 columns a block, in double. */
-static __global__ void __launch_bounds__(512) mirt__cu_column_sum_kernel(const float *b, int64_t k, int64_t n, int64_t row, int64_t column, float *out) {
+static __global__ void __launch_bounds__(512)
+    mirt__cu_column_sum_kernel(const float *b, int64_t k, int64_t n, int64_t row, int64_t column, float *out) {
     MIRT_SHARED(double, part, 16 * 32);
     const int x = (int)threadIdx.x, lane = (int)threadIdx.y;
     const int64_t j = (int64_t)blockIdx.x * 32 + x;
@@ -379,7 +405,8 @@ static void mirt__cu_gemm(const mirt__gemm *g, const mirt__where *where) {
     mirt__cu_multiply *p = &job.p;
     if (g->n < 1 || mirt__cu_blas_gemm(g, cu)) return;
     if (g->column_sum) {
-        MIRT_LAUNCH(cu, mirt__cu_column_sum_kernel, (unsigned)mirt__cu_ceil(g->n, 32), dim3(32, 16), 0, g->b, g->k, g->n, g->b_row, g->b_col, g->column_sum);
+        MIRT_LAUNCH(cu, mirt__cu_column_sum_kernel, (unsigned)mirt__cu_ceil(g->n, 32), dim3(32, 16), 0, g->b, g->k,
+                    g->n, g->b_row, g->b_col, g->column_sum);
     }
     if (g->m < 1) return;
     memset(&job, 0, sizeof job);

@@ -1,5 +1,5 @@
-/* Weight gradients of convolutions: dkernel[tap, c][o] is a product over all pixels of dy, which are cut into parts that depend on
-   the shape alone, and whose sums are added up in order. */
+/* Weight gradients of convolutions: dkernel[tap, c][o] is a product over all pixels of dy, which are cut into parts
+   that depend on the shape alone, and whose sums are added up in order. */
 #include "cuda.cuh"
 #include "parts.cuh"
 #include "ptx.cuh"
@@ -51,7 +51,8 @@ template <int BY, int BM_, int BN_> struct mirt__cu_wgrad_shape {
 };
 
 /* V numbers to shared memory. */
-template <class S, int V> static inline __device__ void mirt__cu_wgrad_put(unsigned char *shared, int at, float *v, mirt_dtype factors) {
+template <class S, int V>
+static inline __device__ void mirt__cu_wgrad_put(unsigned char *shared, int at, float *v, mirt_dtype factors) {
     if constexpr (S::HALF) {
         mirt__cu_store_n<V>(reinterpret_cast<typename S::H *>(shared) + at, v);
     } else {
@@ -68,9 +69,11 @@ struct mirt__cu_wgrad_start {
     int count;
 };
 
-/* A thread's share of a tile: V neighbours of every DOWN-th pixel, in raw form from when they are asked for until they are put. */
+/* A thread's share of a tile: V neighbours of every DOWN-th pixel, in raw form from when they are asked for until they
+   are put. */
 template <class S, int BY, int V, bool X> struct mirt__cu_wgrad_side {
-    static constexpr int COLUMNS = X ? S::BM : S::BN, PITCH = X ? S::A_PITCH : S::B_PITCH, ACROSS = COLUMNS / V, DOWN = S::THREADS / ACROSS;
+    static constexpr int COLUMNS = X ? S::BM : S::BN, PITCH = X ? S::A_PITCH : S::B_PITCH, ACROSS = COLUMNS / V,
+                         DOWN = S::THREADS / ACROSS;
     static constexpr int COUNT = V > 1 ? S::BK / DOWN : 1;
     mirt__cu_raw<V> raw[COUNT];
     int64_t gates[X ? COUNT : 1];
@@ -105,14 +108,16 @@ template <class S, int BY, int V, bool X> struct mirt__cu_wgrad_side {
         return at < g.m;
     }
     /* Asks for pixel k of the part; false: there is nothing. */
-    __device__ bool fetch_one(const mirt__cu_wgrad &g, const mirt__cu_reader &r, const mirt__cu_wgrad_start &start, int k, mirt__cu_raw<V> &to, int64_t &gate) {
+    __device__ bool fetch_one(const mirt__cu_wgrad &g, const mirt__cu_reader &r, const mirt__cu_wgrad_start &start,
+                              int k, mirt__cu_raw<V> &to, int64_t &gate) {
         int64_t pixel = start.pixel + k;
         if (k >= start.count) return false;
         if (X && (!g.flat || r.kind & MIRT__CU_READ_GATE)) {
             const uint32_t within = start.rest + (uint32_t)k, image = mirt__cu_divide32(within, g.image);
             const int64_t row = start.row + image;
             if (!g.flat) {
-                const uint32_t place = within - image * (uint32_t)g.image.by, oy = mirt__cu_divide32(place, g.line), ox = place - oy * (uint32_t)g.line.by;
+                const uint32_t place = within - image * (uint32_t)g.image.by, oy = mirt__cu_divide32(place, g.line),
+                               ox = place - oy * (uint32_t)g.line.by;
                 const int64_t iy = (int64_t)oy * g.stride_h + y, ix = (int64_t)ox * g.stride_w + x;
                 if (iy < 0 || iy >= g.h || ix < 0 || ix >= g.w) return false;
                 pixel = (row * g.h + iy) * g.w + ix;
@@ -133,7 +138,8 @@ template <class S, int BY, int V, bool X> struct mirt__cu_wgrad_side {
             if (mine && fetch_one(g, r, start, k + line + i * DOWN, raw[i], gates[X ? i : 0])) there |= 1u << i;
         }
     }
-    __device__ void put(const mirt__cu_wgrad &g, const mirt__cu_wgrad_start &start, int k, bool mine, const float *columns, unsigned char *shared) {
+    __device__ void put(const mirt__cu_wgrad &g, const mirt__cu_wgrad_start &start, int k, bool mine,
+                        const float *columns, unsigned char *shared) {
         const mirt__cu_reader r = reader(g);
         if constexpr (V > 1) { /* by fours, which take less registers */
 #pragma unroll
@@ -164,7 +170,8 @@ template <class S, int BY, int V, bool X> struct mirt__cu_wgrad_side {
 #pragma unroll 2
             for (int i = line; i < S::BK; i += DOWN) {
                 float v[1] = {0};
-                if (mine && fetch_one(g, r, start, k + i, raw[0], gates[0])) mirt__cu_make<MIRT__CU_READ_ANY, 1>(r, c, raw[0], gates[0], channel, v);
+                if (mine && fetch_one(g, r, start, k + i, raw[0], gates[0]))
+                    mirt__cu_make<MIRT__CU_READ_ANY, 1>(r, c, raw[0], gates[0], channel, v);
                 mirt__cu_wgrad_put<S, 1>(shared, i * PITCH + column, v, g.factors);
             }
         }
@@ -179,7 +186,8 @@ template <class S, int BY> struct mirt__cu_wgrad_sums {
 };
 
 template <class S, int BY>
-static __device__ void mirt__cu_wgrad_multiply(mirt__cu_wgrad_sums<S, BY> &sums, int thread, const unsigned char *a_shared, const unsigned char *b_shared) {
+static __device__ void mirt__cu_wgrad_multiply(mirt__cu_wgrad_sums<S, BY> &sums, int thread,
+                                               const unsigned char *a_shared, const unsigned char *b_shared) {
     constexpr int MT = S::WM / 16, NT = S::WN / 8;
     const int lane = thread % 32, warp = thread / 32, wm = warp / S::WARPS_N * S::WM, wn = warp % S::WARPS_N * S::WN;
     if constexpr (BY == MIRT__CU_WGRAD_FMA) {
@@ -223,42 +231,56 @@ static __device__ void mirt__cu_wgrad_multiply(mirt__cu_wgrad_sums<S, BY> &sums,
             }
         }
     } else {
-        const uint16_t *as = reinterpret_cast<const uint16_t *>(a_shared), *bs = reinterpret_cast<const uint16_t *>(b_shared);
+        const uint16_t *as = reinterpret_cast<const uint16_t *>(a_shared),
+                       *bs = reinterpret_cast<const uint16_t *>(b_shared);
 #pragma unroll
         for (int k = 0; k < S::BK; k += 16) {
             uint32_t a[MT][4], b[NT / 2][4];
 #pragma unroll
-            for (int i = 0; i < MT; i++) mirt__cu_ldmatrix_x4_trans(a[i], as + (k + lane % 8 + lane / 16 * 8) * S::A_PITCH + wm + i * 16 + lane / 8 % 2 * 8);
+            for (int i = 0; i < MT; i++)
+                mirt__cu_ldmatrix_x4_trans(a[i], as + (k + lane % 8 + lane / 16 * 8) * S::A_PITCH + wm + i * 16 +
+                                                     lane / 8 % 2 * 8);
 #pragma unroll
-            for (int j = 0; j < NT / 2; j++) mirt__cu_ldmatrix_x4_trans(b[j], bs + (k + lane % 16) * S::B_PITCH + wn + j * 16 + lane / 16 * 8);
+            for (int j = 0; j < NT / 2; j++)
+                mirt__cu_ldmatrix_x4_trans(b[j], bs + (k + lane % 16) * S::B_PITCH + wn + j * 16 + lane / 16 * 8);
 #pragma unroll
             for (int i = 0; i < MT; i++) {
 #pragma unroll
-                for (int j = 0; j < NT; j++) mirt__cu_mma_half<BY == MIRT__CU_WGRAD_FLOAT16>(sums.d[i][j], a[i], b[j / 2] + j % 2 * 2);
+                for (int j = 0; j < NT; j++)
+                    mirt__cu_mma_half<BY == MIRT__CU_WGRAD_FLOAT16>(sums.d[i][j], a[i], b[j / 2] + j % 2 * 2);
             }
         }
     }
 }
 
-/* A tile of one part's sums: x is read with its taps as the rows of a matrix [pixels][taps * channels], dy is one [pixels][columns]. Both lie
-   in shared memory by pixels, two tiles of each: some warps read the next one while others multiply. */
+/* A tile of one part's sums: x is read with its taps as the rows of a matrix [pixels][taps * channels], dy is one
+   [pixels][columns]. Both lie in shared memory by pixels, two tiles of each: some warps read the next one while others
+   multiply. */
 template <int BY, int BM, int BN, int V>
-static __global__ void __launch_bounds__(mirt__cu_wgrad_shape<BY, BM, BN>::THREADS, BM > 64 ? 1 : BY >= MIRT__CU_WGRAD_HALF && V == 4 ? 2 : 3) mirt__cu_wgrad_kernel(const mirt__cu_wgrad g) {
+static __global__ void __launch_bounds__(mirt__cu_wgrad_shape<BY, BM, BN>::THREADS,
+                                         BM > 64                               ? 1
+                                         : BY >= MIRT__CU_WGRAD_HALF && V == 4 ? 2
+                                                                               : 3)
+    mirt__cu_wgrad_kernel(const mirt__cu_wgrad g) {
     typedef mirt__cu_wgrad_shape<BY, BM, BN> S;
     MIRT_DYNAMIC_SHARED(unsigned char, shared);
     unsigned char *as = shared, *bs = shared + 2 * S::A_BYTES;
-    float *a_columns = reinterpret_cast<float *>(bs + 2 * S::B_BYTES), *b_columns = a_columns + MIRT__CU_COLUMN_ROWS * BM;
+    float *a_columns = reinterpret_cast<float *>(bs + 2 * S::B_BYTES),
+          *b_columns = a_columns + MIRT__CU_COLUMN_ROWS * BM;
     const int thread = (int)threadIdx.x, lane = thread % 32, warp = thread / 32;
-    const int tile_m = (int)(blockIdx.x % (unsigned)g.tiles_m), tile_n = (int)(blockIdx.x / (unsigned)g.tiles_m % (unsigned)g.tiles_n);
+    const int tile_m = (int)(blockIdx.x % (unsigned)g.tiles_m),
+              tile_n = (int)(blockIdx.x / (unsigned)g.tiles_m % (unsigned)g.tiles_n);
     const int64_t group = blockIdx.x / ((unsigned)g.tiles_m * (unsigned)g.tiles_n);
     const int64_t m0 = (int64_t)tile_m * BM, n0 = (int64_t)tile_n * BN;
     for (int i = thread; i < BM; i += S::THREADS) {
         if (m0 + i < g.m) mirt__cu_column_put(g.x, group * g.channels + (m0 + i) % g.channels, a_columns, BM, i);
     }
-    for (int i = thread; i < BN && n0 + i < g.n; i += S::THREADS) mirt__cu_column_put(g.dy, group * g.n + n0 + i, b_columns, BN, i);
+    for (int i = thread; i < BN && n0 + i < g.n; i += S::THREADS)
+        mirt__cu_column_put(g.dy, group * g.n + n0 + i, b_columns, BN, i);
     mirt__cu_wgrad_side<S, BY, V, true> x;
     mirt__cu_wgrad_side<S, BY, V, false> dy;
-    const bool x_mine = x.begin(g, group, m0, thread), dy_mine = dy.begin(g, group, n0, thread), bias = g.bias && tile_m == 0;
+    const bool x_mine = x.begin(g, group, m0, thread), dy_mine = dy.begin(g, group, n0, thread),
+               bias = g.bias && tile_m == 0;
     mirt__cu_wgrad_sums<S, BY> sums;
     float sum = 0;
     memset(&sums, 0, sizeof sums);
@@ -284,7 +306,8 @@ static __global__ void __launch_bounds__(mirt__cu_wgrad_shape<BY, BM, BN>::THREA
 #pragma unroll 4
                 for (int i = thread / BN; i < S::BK; i += S::SHARE) {
                     const int from = i * S::B_PITCH + thread % BN;
-                    sum += S::HALF ? mirt__cu_from_half(reinterpret_cast<const typename S::H *>(b)[from]) : reinterpret_cast<const float *>(b)[from];
+                    sum += S::HALF ? mirt__cu_from_half(reinterpret_cast<const typename S::H *>(b)[from])
+                                   : reinterpret_cast<const float *>(b)[from];
                 }
             }
         }
@@ -331,13 +354,15 @@ static __global__ void __launch_bounds__(mirt__cu_wgrad_shape<BY, BM, BN>::THREA
     (g.dkernel ? g.db : to + g.m * g.co)[group * g.n + n0 + thread] = sum;
 }
 
-template <int BY, int BM, int BN, int V> static void mirt__cu_wgrad_launch(mirt__cu *cu, const mirt__cu_wgrad *g, int64_t groups, int64_t parts) {
+template <int BY, int BM, int BN, int V>
+static void mirt__cu_wgrad_launch(mirt__cu *cu, const mirt__cu_wgrad *g, int64_t groups, int64_t parts) {
     typedef mirt__cu_wgrad_shape<BY, BM, BN> S;
     const dim3 grid((unsigned)((int64_t)g->tiles_m * g->tiles_n * groups), (unsigned)parts);
     const mirt__cu_wgrad args = *g;
     MIRT_LAUNCH(cu, (mirt__cu_wgrad_kernel<BY, BM, BN, V>), grid, S::THREADS, S::BYTES, args);
 }
-template <int BY, int V> static void mirt__cu_wgrad_by(mirt__cu *cu, const mirt__cu_wgrad *g, int64_t groups, int64_t parts) {
+template <int BY, int V>
+static void mirt__cu_wgrad_by(mirt__cu *cu, const mirt__cu_wgrad *g, int64_t groups, int64_t parts) {
     if (g->large) mirt__cu_wgrad_launch<BY, 128, 128, V>(cu, g, groups, parts);
     else if (g->width == V) mirt__cu_wgrad_launch<BY, 64, 64, V>(cu, g, groups, parts);
     else if (g->width == 4) mirt__cu_wgrad_launch<BY, 64, 64, 4>(cu, g, groups, parts);
@@ -345,7 +370,8 @@ template <int BY, int V> static void mirt__cu_wgrad_by(mirt__cu *cu, const mirt_
 }
 
 static bool mirt__cu_wgrad_pixels(const mirt__conv *s) {
-    return s->kh == 1 && s->kw == 1 && s->stride_h == 1 && s->stride_w == 1 && s->pad_top == 0 && s->pad_left == 0 && s->oh == s->h && s->ow == s->w;
+    return s->kh == 1 && s->kw == 1 && s->stride_h == 1 && s->stride_w == 1 && s->pad_top == 0 && s->pad_left == 0 &&
+           s->oh == s->h && s->ow == s->w;
 }
 
 static void mirt__cu_conv_weight_grad(const mirt__conv_weight_grad *args, const mirt__where *where) {
@@ -385,14 +411,17 @@ static void mirt__cu_conv_weight_grad(const mirt__conv_weight_grad *args, const 
     const int widest = half && g.x.dtype == factors && g.dy.dtype == g.x.dtype && !g.x.affine && !g.dy.affine ? 8 : 4;
     g.width = widest;
     if (g.x.kind & MIRT__CU_READ_BACK || g.dy.kind & (MIRT__CU_READ_NORM | MIRT__CU_READ_GATE)) g.width = 1;
-    while (g.width > 1 && (g.x.width < g.width || g.dy.width < g.width || g.channels % g.width != 0 || g.n % g.width != 0)) g.width = g.width == 8 ? 4 : 1;
+    while (g.width > 1 &&
+           (g.x.width < g.width || g.dy.width < g.width || g.channels % g.width != 0 || g.n % g.width != 0))
+        g.width = g.width == 8 ? 4 : 1;
     g.large = g.width == (half ? 8 : 4) && g.m > 64 && g.n > 64;
     const int tile = g.large ? 128 : 64;
     g.tiles_m = (int)mirt__cu_ceil(g.m, tile);
     g.tiles_n = (int)mirt__cu_ceil(g.n, tile);
     g.sum_floats = g.m * s->co + (g.bias ? s->co : 0);
     /* Never more parts for fewer pixels. */
-    int64_t parts = (g.large ? MIRT__CU_WGRAD_LARGE : MIRT__CU_WGRAD_BLOCKS) / ((int64_t)g.tiles_m * g.tiles_n * s->groups);
+    int64_t parts = (g.large ? MIRT__CU_WGRAD_LARGE : MIRT__CU_WGRAD_BLOCKS) /
+                    ((int64_t)g.tiles_m * g.tiles_n * s->groups);
     const int64_t worth = g.pixels / MIRT__CU_WGRAD_PIXELS, most = MIRT__CU_WGRAD_SUMS / g.sum_floats;
     if (parts > worth) parts = worth;
     if (parts > most) parts = most;
@@ -406,9 +435,11 @@ static void mirt__cu_conv_weight_grad(const mirt__conv_weight_grad *args, const 
     }
     if (parts > 0) {
         g.factors = factors;
-        if (half && (int)factors == MIRT__FLOAT16) mirt__cu_wgrad_by<MIRT__CU_WGRAD_FLOAT16, 8>(cu, &g, s->groups, parts);
+        if (half && (int)factors == MIRT__FLOAT16)
+            mirt__cu_wgrad_by<MIRT__CU_WGRAD_FLOAT16, 8>(cu, &g, s->groups, parts);
         else if (half) mirt__cu_wgrad_by<MIRT__CU_WGRAD_HALF, 8>(cu, &g, s->groups, parts);
-        else if (!args->half && cu->tf32 && cu->major >= 8) mirt__cu_wgrad_by<MIRT__CU_WGRAD_TF32, 4>(cu, &g, s->groups, parts);
+        else if (!args->half && cu->tf32 && cu->major >= 8)
+            mirt__cu_wgrad_by<MIRT__CU_WGRAD_TF32, 4>(cu, &g, s->groups, parts);
         else mirt__cu_wgrad_by<MIRT__CU_WGRAD_FMA, 4>(cu, &g, s->groups, parts);
     }
     if (parts != 1) mirt__cu_parts_total(cu, g.sums, parts, g.sum_floats, g.m * s->co, args->dkernel, s->co, args->db);

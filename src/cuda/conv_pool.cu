@@ -3,15 +3,16 @@
 #include "parts.cuh"
 #include "reader.cuh"
 
-/* Tiles of windows of an image: the input below one is read into shared memory once, where it has room and is plain. Lanes are channels of y,
-   and the eight warps of a block share its windows. */
+/* Tiles of windows of an image: the input below one is read into shared memory once, where it has room and is plain.
+   Lanes are channels of y, and the eight warps of a block share its windows. */
 typedef struct mirt__cu_pooled {
     mirt__cu_reader x;
     int64_t h, w, ci, co, across, down; /* windows of an image */
     int64_t image;                      /* elements of x in one */
     int kh, kw, taps;                   /* kh * kw * ci */
     int tile_h, tile_w, tiles_x, tiles; /* windows of a tile; tiles of an image */
-    int patch_w, patch_h, pitch;        /* what it reads of x: pixels; floats from row to row, of x itself where it has no room */
+    int patch_w, patch_h,
+        pitch; /* what it reads of x: pixels; floats from row to row, of x itself where it has no room */
     int64_t all;                        /* tiles of all images */
 } mirt__cu_pooled;
 #define MIRT__CU_POOLED_FLOATS 8192 /* of a patch, at most */
@@ -32,7 +33,8 @@ static inline __device__ mirt__cu_pooled_tile mirt__cu_pooled_at(const mirt__cu_
     t.first = t.row * p.image + ((int64_t)2 * y * p.w + 2 * x) * p.ci;
     return t;
 }
-static inline __device__ void mirt__cu_pooled_patch(const mirt__cu_pooled &p, const mirt__cu_pooled_tile &t, float *patch) {
+static inline __device__ void mirt__cu_pooled_patch(const mirt__cu_pooled &p, const mirt__cu_pooled_tile &t,
+                                                    float *patch) {
     mirt__cu_reader x = p.x;
     x.kind = MIRT__CU_READ_PLAIN;
     const int line = (2 * t.width + p.kw - 1) * (int)p.ci, lines = 2 * t.height + p.kh - 1;
@@ -42,7 +44,8 @@ static inline __device__ void mirt__cu_pooled_patch(const mirt__cu_pooled &p, co
     }
 }
 
-static inline __device__ void mirt__cu_pooled_leave(const float *sum, float bias, int64_t at, float *y, uint8_t *which) {
+static inline __device__ void mirt__cu_pooled_leave(const float *sum, float bias, int64_t at, float *y,
+                                                    uint8_t *which) {
     float best = sum[0] + bias;
     int place = 0;
 #pragma unroll
@@ -59,8 +62,8 @@ static inline __device__ void mirt__cu_pooled_leave(const float *sum, float bias
 
 /* K by K taps of C channels, or any with K 0, whose patches may be in memory. */
 template <int K, int C, bool PATCHED>
-static __global__ void __launch_bounds__(256) mirt__cu_pooled_forward(const mirt__cu_pooled p, const float *kernel, const float *bias, float *y,
-                                                                      uint8_t *which) {
+static __global__ void __launch_bounds__(256)
+    mirt__cu_pooled_forward(const mirt__cu_pooled p, const float *kernel, const float *bias, float *y, uint8_t *which) {
     MIRT_DYNAMIC_SHARED(float, patch);
     const int64_t o = (int64_t)blockIdx.y * 32 + threadIdx.x;
     const mirt__cu_pooled_tile t = mirt__cu_pooled_at(p, blockIdx.x);
@@ -109,7 +112,8 @@ static __global__ void __launch_bounds__(256) mirt__cu_pooled_forward(const mirt
 #pragma unroll
                     for (int place = 0; place < 4; place++) {
                         const int64_t from = at + place / 2 * p.pitch + place % 2 * ci;
-                        sum[place] = fmaf(PATCHED ? patch[from] : mirt__cu_read_one(p.x, t.first + from), w, sum[place]);
+                        sum[place] = fmaf(PATCHED ? patch[from] : mirt__cu_read_one(p.x, t.first + from), w,
+                                          sum[place]);
                     }
                 }
             }
@@ -118,11 +122,12 @@ static __global__ void __launch_bounds__(256) mirt__cu_pooled_forward(const mirt
     }
 }
 
-/* Sums of some tiles: a thread has TAPS rows of dkernel in its column. Blocks of the same blockIdx.x have the same tiles; z: the first of
-   those rows. Then all warps' sums are added up in their order. */
+/* Sums of some tiles: a thread has TAPS rows of dkernel in its column. Blocks of the same blockIdx.x have the same
+   tiles; z: the first of those rows. Then all warps' sums are added up in their order. */
 template <int TAPS, bool PATCHED>
-static __global__ void __launch_bounds__(256) mirt__cu_pooled_grad(const mirt__cu_pooled p, int64_t each, const float *dy, const uint8_t *which,
-                                                                   float *sums, int64_t stride, float *bias_sums, int64_t bias_stride) {
+static __global__ void __launch_bounds__(256)
+    mirt__cu_pooled_grad(const mirt__cu_pooled p, int64_t each, const float *dy, const uint8_t *which, float *sums,
+                         int64_t stride, float *bias_sums, int64_t bias_stride) {
     MIRT_DYNAMIC_SHARED(float, shared);
     float *total = shared, *patch = shared + (TAPS + 1) * 32;
     const int lane = (int)threadIdx.x, first_tap = (int)blockIdx.z * TAPS;
@@ -170,7 +175,8 @@ static __global__ void __launch_bounds__(256) mirt__cu_pooled_grad(const mirt__c
     for (int j = (int)threadIdx.y; j < TAPS && first_tap + j < p.taps; j += 8) {
         sums[blockIdx.x * stride + (int64_t)(first_tap + j) * p.co + o] = total[j * 32 + lane];
     }
-    if (bias_sums && first_tap == 0 && threadIdx.y == 0) bias_sums[blockIdx.x * bias_stride + o] = total[TAPS * 32 + lane];
+    if (bias_sums && first_tap == 0 && threadIdx.y == 0)
+        bias_sums[blockIdx.x * bias_stride + o] = total[TAPS * 32 + lane];
 }
 
 /* Tiles of some 64 windows, whose patches have room; *floats: of one, 0 where it has none. */
@@ -222,15 +228,20 @@ static void mirt__cu_conv_pool(const mirt__conv_pool *args, const mirt__where *w
     const size_t shared = (size_t)floats * sizeof(float);
     const bool patched = floats > 0, square = patched && p.kh == p.kw;
     if (square && p.kh == 3 && p.ci == 1) {
-        MIRT_LAUNCH(cu, (mirt__cu_pooled_forward<3, 1, true>), grid, block, shared, p, args->kernel, args->bias, args->y, args->which);
+        MIRT_LAUNCH(cu, (mirt__cu_pooled_forward<3, 1, true>), grid, block, shared, p, args->kernel, args->bias,
+                    args->y, args->which);
     } else if (square && p.kh == 3 && p.ci == 3) {
-        MIRT_LAUNCH(cu, (mirt__cu_pooled_forward<3, 3, true>), grid, block, shared, p, args->kernel, args->bias, args->y, args->which);
+        MIRT_LAUNCH(cu, (mirt__cu_pooled_forward<3, 3, true>), grid, block, shared, p, args->kernel, args->bias,
+                    args->y, args->which);
     } else if (square && p.kh == 5 && p.ci == 1) {
-        MIRT_LAUNCH(cu, (mirt__cu_pooled_forward<5, 1, true>), grid, block, shared, p, args->kernel, args->bias, args->y, args->which);
+        MIRT_LAUNCH(cu, (mirt__cu_pooled_forward<5, 1, true>), grid, block, shared, p, args->kernel, args->bias,
+                    args->y, args->which);
     } else if (patched) {
-        MIRT_LAUNCH(cu, (mirt__cu_pooled_forward<0, 0, true>), grid, block, shared, p, args->kernel, args->bias, args->y, args->which);
+        MIRT_LAUNCH(cu, (mirt__cu_pooled_forward<0, 0, true>), grid, block, shared, p, args->kernel, args->bias,
+                    args->y, args->which);
     } else {
-        MIRT_LAUNCH(cu, (mirt__cu_pooled_forward<0, 0, false>), grid, block, 16, p, args->kernel, args->bias, args->y, args->which);
+        MIRT_LAUNCH(cu, (mirt__cu_pooled_forward<0, 0, false>), grid, block, 16, p, args->kernel, args->bias, args->y,
+                    args->which);
     }
 }
 
@@ -251,7 +262,8 @@ static void mirt__cu_conv_pool_weight_grad(const mirt__conv_pool_weight_grad *ar
     const int64_t each = mirt__cu_ceil(p.all, parts);
     parts = each > 0 ? mirt__cu_ceil(p.all, each) : 0;
     const int taps = floats == 0 ? 1 : p.taps <= 9 ? 9 : p.taps <= 27 ? 27 : 32;
-    const dim3 grid((unsigned)parts, (unsigned)mirt__cu_ceil(p.co, 32), (unsigned)mirt__cu_ceil(p.taps, taps)), block(32, 8);
+    const dim3 grid((unsigned)parts, (unsigned)mirt__cu_ceil(p.co, 32), (unsigned)mirt__cu_ceil(p.taps, taps)),
+        block(32, 8);
     const size_t shared = (size_t)((taps + 1) * 32 + floats) * sizeof(float);
     float *to = args->dkernel, *bias = args->db;
     if (parts != 1) {
@@ -259,10 +271,18 @@ static void mirt__cu_conv_pool_weight_grad(const mirt__conv_pool_weight_grad *ar
         bias = args->db && sums ? sums + count : NULL;
     }
     if (parts > 0) {
-        if (taps == 1) MIRT_LAUNCH(cu, (mirt__cu_pooled_grad<1, false>), grid, block, shared, p, each, args->dy, args->which, to, stride, bias, stride);
-        else if (taps == 9) MIRT_LAUNCH(cu, (mirt__cu_pooled_grad<9, true>), grid, block, shared, p, each, args->dy, args->which, to, stride, bias, stride);
-        else if (taps == 27) MIRT_LAUNCH(cu, (mirt__cu_pooled_grad<27, true>), grid, block, shared, p, each, args->dy, args->which, to, stride, bias, stride);
-        else MIRT_LAUNCH(cu, (mirt__cu_pooled_grad<32, true>), grid, block, shared, p, each, args->dy, args->which, to, stride, bias, stride);
+        if (taps == 1)
+            MIRT_LAUNCH(cu, (mirt__cu_pooled_grad<1, false>), grid, block, shared, p, each, args->dy, args->which, to,
+                        stride, bias, stride);
+        else if (taps == 9)
+            MIRT_LAUNCH(cu, (mirt__cu_pooled_grad<9, true>), grid, block, shared, p, each, args->dy, args->which, to,
+                        stride, bias, stride);
+        else if (taps == 27)
+            MIRT_LAUNCH(cu, (mirt__cu_pooled_grad<27, true>), grid, block, shared, p, each, args->dy, args->which, to,
+                        stride, bias, stride);
+        else
+            MIRT_LAUNCH(cu, (mirt__cu_pooled_grad<32, true>), grid, block, shared, p, each, args->dy, args->which, to,
+                        stride, bias, stride);
     }
     if (parts != 1) mirt__cu_parts_total(cu, sums, parts, stride, count, args->dkernel, p.co, args->db);
 }

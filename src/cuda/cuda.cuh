@@ -1,7 +1,7 @@
 #ifndef MIRT__CUDA_CUH
 #define MIRT__CUDA_CUH
-/* What all GPU code stands on. Kernels are C++17 that also compiles for a simulated device (MIRT_SIM): launches by MIRT_LAUNCH,
-   shared memory by MIRT_SHARED, instructions beyond C++ in ptx.cuh alone. */
+/* What all GPU code stands on. Kernels are C++17 that also compiles for a simulated device (MIRT_SIM): launches by
+   MIRT_LAUNCH, shared memory by MIRT_SHARED, instructions beyond C++ in ptx.cuh alone. */
 
 #include "../mirror/backend.h"
 
@@ -70,13 +70,15 @@ static inline bool mirt__cu_launches(const mirt__cu *cu) {
 /* context.cu: notes the first failure; `what` is what was tried. */
 static void mirt__cu_failed(mirt__cu *cu, cudaError_t error, const char *what);
 static void mirt__cu_fail(mirt__cu *cu, mirt_status status, const char *format, ...);
-/* context.cu: temporary memory of this call, aligned to 256 bytes; one request a kernel function, of all it needs. NULL while measuring or after
-   a failure: go on, nothing is launched then. */
+/* context.cu: temporary memory of this call, aligned to 256 bytes; one request a kernel function, of all it needs. NULL
+   while measuring or after a failure: go on, nothing is launched then. */
 static void *mirt__cu_room(mirt__cu *cu, size_t bytes);
-/* context.cu: where the device finds the `size` <= 256 bytes of `value`, which may change each time the same work comes back. */
+/* context.cu: where the device finds the `size` <= 256 bytes of `value`, which may change each time the same work comes
+   back. */
 static const void *mirt__cu_number(mirt__cu *cu, const void *value, size_t size);
 #define MIRT__CU_NUMBERS ((size_t)1 << 18) /* bytes of a step's */
-/* context.cu: the device's copy of what the host has at `data`, made when it is asked for the first time; NULL after a failure. */
+/* context.cu: the device's copy of what the host has at `data`, made when it is asked for the first time; NULL after a
+   failure. */
 static const void *mirt__cu_constant_copy(mirt__cu *cu, const void *data, size_t bytes);
 /* context.cu: a call of the runtime; false if it failed, which is noted. */
 static bool mirt__cu_try(mirt__cu *cu, cudaError_t error, const char *what);
@@ -84,7 +86,8 @@ static bool mirt__cu_try(mirt__cu *cu, cudaError_t error, const char *what);
 /* The calling thread works on this device from here on: it may have been on another one. */
 static inline void mirt__cu_enter(mirt__cu *cu) {
     int now = -1;
-    if (cudaGetDevice(&now) != cudaSuccess || now != cu->index) mirt__cu_try(cu, cudaSetDevice(cu->index), "choosing the device");
+    if (cudaGetDevice(&now) != cudaSuccess || now != cu->index)
+        mirt__cu_try(cu, cudaSetDevice(cu->index), "choosing the device");
 }
 static inline mirt__cu *mirt__cu_of(const mirt__where *where) {
     mirt__cu_enter(where->remote);
@@ -96,11 +99,13 @@ static inline mirt_dtype mirt__cu_factors(bool half, const mirt__where *where) {
 }
 /* Whether there are instructions for products of such. */
 static inline bool mirt__cu_multiplies(const mirt__cu *cu, mirt_dtype factors) {
-    return (int)factors == MIRT__FLOAT16 ? cu->major * 10 + cu->minor >= 75 : cu->major >= 8 && (int)factors == MIRT__BFLOAT16;
+    return (int)factors == MIRT__FLOAT16 ? cu->major * 10 + cu->minor >= 75
+                                         : cu->major >= 8 && (int)factors == MIRT__BFLOAT16;
 }
 static inline int64_t mirt__cu_ceil(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
-/* Blocks of a kernel that goes over `count` items in steps of the whole grid: enough for the machine, and a function of count alone. */
+/* Blocks of a kernel that goes over `count` items in steps of the whole grid: enough for the machine, and a function of
+   count alone. */
 static inline unsigned mirt__cu_blocks(int64_t count, int threads) {
     const int64_t blocks = mirt__cu_ceil(count, threads);
     return (unsigned)(blocks < 1 ? 1 : blocks > 4096 ? 4096 : blocks);
@@ -112,20 +117,23 @@ template <class T> struct mirt__cu_same {
     typedef T type;
 };
 template <class... P>
-static inline void mirt__cu_enqueue(dim3 grid, dim3 block, size_t shared, cudaStream_t at, const char *name, void (*kernel)(P...),
-                                    typename mirt__cu_same<P>::type... values) {
+static inline void mirt__cu_enqueue(dim3 grid, dim3 block, size_t shared, cudaStream_t at, const char *name,
+                                    void (*kernel)(P...), typename mirt__cu_same<P>::type... values) {
     mirt_sim::launch(grid, block, shared, at, [=] { kernel(values...); }, name, reinterpret_cast<const void *>(kernel));
 }
-#define MIRT__CU_GO(at, kernel, grid, block, shared, ...) mirt__cu_enqueue((grid), (block), (size_t)(shared), (at), #kernel, mirt__cu_kernel, __VA_ARGS__)
+#define MIRT__CU_GO(at, kernel, grid, block, shared, ...) \
+    mirt__cu_enqueue((grid), (block), (size_t)(shared), (at), #kernel, mirt__cu_kernel, __VA_ARGS__)
 #else
-#define MIRT__CU_GO(at, kernel, grid, block, shared, ...) kernel<<<(grid), (block), (size_t)(shared), (at)>>>(__VA_ARGS__)
+#define MIRT__CU_GO(at, kernel, grid, block, shared, ...) \
+    kernel<<<(grid), (block), (size_t)(shared), (at)>>>(__VA_ARGS__)
 #endif
 /* More than 48 KB of shared memory are asked for on each device. */
 #define MIRT__CU_START(cu, at, kernel, grid, block, shared, ...) \
     do { \
         const auto mirt__cu_kernel = kernel; \
         if ((size_t)(shared) > 48 * 1024) { \
-            (void)cudaFuncSetAttribute(reinterpret_cast<const void *>(mirt__cu_kernel), cudaFuncAttributeMaxDynamicSharedMemorySize, (int)(shared)); \
+            (void)cudaFuncSetAttribute(reinterpret_cast<const void *>(mirt__cu_kernel), \
+                                       cudaFuncAttributeMaxDynamicSharedMemorySize, (int)(shared)); \
         } \
         MIRT__CU_GO(at, kernel, grid, block, shared, __VA_ARGS__); \
     } while (0)
@@ -137,6 +145,7 @@ static inline void mirt__cu_enqueue(dim3 grid, dim3 block, size_t shared, cudaSt
         const cudaError_t mirt__cu_launched = cudaGetLastError(); \
         if (mirt__cu_launched != cudaSuccess) mirt__cu_failed(cu, mirt__cu_launched, #kernel); \
     } while (0)
-#define MIRT_LAUNCH(cu, kernel, grid, block, shared, ...) MIRT_LAUNCH_ON(cu, (cu)->stream, kernel, grid, block, shared, __VA_ARGS__)
+#define MIRT_LAUNCH(cu, kernel, grid, block, shared, ...) \
+    MIRT_LAUNCH_ON(cu, (cu)->stream, kernel, grid, block, shared, __VA_ARGS__)
 
 #endif

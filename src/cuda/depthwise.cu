@@ -1,5 +1,6 @@
-/* Depthwise convolutions: a thread has some neighbouring channels, and goes along a strip of the image's columns with the outputs
-   that the column at hand reaches in registers. What that has no kernels for is done pixel by pixel. Both gradients are made in one pass. */
+/* Depthwise convolutions: a thread has some neighbouring channels, and goes along a strip of the image's columns with
+   the outputs that the column at hand reaches in registers. What that has no kernels for is done pixel by pixel. Both
+   gradients are made in one pass. */
 #include "epilogue.cuh"
 #include "layout.cuh"
 #include "parts.cuh"
@@ -8,8 +9,8 @@
 #define MIRT__CU_DEPTH_BLOCKS 1024  /* of a grid, at most: as many chunks of sums */
 #define MIRT__CU_DEPTH_THREADS 262144 /* for which strips are cut shorter */
 
-/* A unit is a strip of `length` columns of a block of rows of an image. Forward they are those of y, backward of dx: there
-   number i of a line stands for those that y's number i is the last to reach, stride * i - padding and on. */
+/* A unit is a strip of `length` columns of a block of rows of an image. Forward they are those of y, backward of dx:
+   there number i of a line stands for those that y's number i is the last to reach, stride * i - padding and on. */
 typedef struct mirt__cu_depth {
     int rows, h, w, c, oh, ow, kh, kw, stride_h, stride_w, dilation_h, dilation_w, top, left;
     mirt__cu_reader x, dy;
@@ -34,7 +35,9 @@ template <int HALF, int N> struct mirt__cu_depth_raw {
 template <int HALF> static inline __device__ char *mirt__cu_depth_near(const void *from, int64_t at) {
     return static_cast<char *>(const_cast<void *>(from)) + at * (HALF ? 2 : 4);
 }
-template <int HALF, int N> static inline __device__ void mirt__cu_depth_load(mirt__cu_depth_raw<HALF, N> &raw, const char *near, int away, bool there) {
+template <int HALF, int N>
+static inline __device__ void mirt__cu_depth_load(mirt__cu_depth_raw<HALF, N> &raw, const char *near, int away,
+                                                  bool there) {
     if (there) {
         raw.bytes = mirt__cu_load_bytes<HALF ? 2 * N : 4 * N>(near + (int64_t)away * (HALF ? 2 : 4));
         return;
@@ -42,7 +45,8 @@ template <int HALF, int N> static inline __device__ void mirt__cu_depth_load(mir
 #pragma unroll
     for (int i = 0; i < (HALF ? N / 2 : N); i++) raw.bytes.word[i] = 0;
 }
-template <int HALF, int N> static inline __device__ void mirt__cu_depth_floats(const mirt__cu_depth_raw<HALF, N> &raw, float *to) {
+template <int HALF, int N>
+static inline __device__ void mirt__cu_depth_floats(const mirt__cu_depth_raw<HALF, N> &raw, float *to) {
 #pragma unroll
     for (int i = 0; i < N; i++) {
         if constexpr (HALF == MIRT__CU_FLOATS) to[i] = __uint_as_float(raw.bytes.word[i]);
@@ -64,7 +68,8 @@ template <int N> static inline __device__ void mirt__cu_depth_activate(mirt_acti
 #pragma unroll
     for (int i = 0; i < N; i++) x[i] = x[i] < 0 ? 0.0f : x[i] > most ? most : x[i];
 }
-template <int N> static inline __device__ void mirt__cu_depth_slope(mirt_activation_kind kind, float *g, const float *u) {
+template <int N>
+static inline __device__ void mirt__cu_depth_slope(mirt_activation_kind kind, float *g, const float *u) {
     if (kind == MIRT_LINEAR) return;
     if (kind == MIRT_SILU) {
 #pragma unroll
@@ -77,7 +82,8 @@ template <int N> static inline __device__ void mirt__cu_depth_slope(mirt_activat
 }
 /* x as its reader has it; dy with the z beside it. Zero where there is none. */
 template <int HALF, int N>
-static inline __device__ void mirt__cu_depth_x(const mirt__cu_reader &r, const mirt__cu_columns<N> &c, const mirt__cu_depth_raw<HALF, N> &raw, bool there, float *to) {
+static inline __device__ void mirt__cu_depth_x(const mirt__cu_reader &r, const mirt__cu_columns<N> &c,
+                                               const mirt__cu_depth_raw<HALF, N> &raw, bool there, float *to) {
     mirt__cu_depth_floats<HALF, N>(raw, to);
     if (r.kind == MIRT__CU_READ_PLAIN) return;
 #pragma unroll
@@ -87,7 +93,8 @@ static inline __device__ void mirt__cu_depth_x(const mirt__cu_reader &r, const m
     for (int i = 0; i < N; i++) to[i] = there ? to[i] : 0.0f;
 }
 template <int HALF, int N>
-static inline __device__ void mirt__cu_depth_dy(const mirt__cu_reader &r, const mirt__cu_columns<N> &c, const mirt__cu_depth_raw<HALF, N> &raw,
+static inline __device__ void mirt__cu_depth_dy(const mirt__cu_reader &r, const mirt__cu_columns<N> &c,
+                                                const mirt__cu_depth_raw<HALF, N> &raw,
                                                 const mirt__cu_depth_raw<HALF, N> &raw_z, bool there, float *to) {
     float z[N], u[N];
     mirt__cu_depth_floats<HALF, N>(raw, to);
@@ -124,14 +131,18 @@ template <int N> static inline __device__ mirt__cu_depth_place mirt__cu_depth_pl
     return p;
 }
 /* The block's sums of columns become a chunk. */
-template <int N> static inline __device__ void mirt__cu_depth_leave(const mirt__cu_depth &d, const mirt__cu_depth_place &p, const mirt__cu_sums<N> &s, float *room) {
+template <int N>
+static inline __device__ void mirt__cu_depth_leave(const mirt__cu_depth &d, const mirt__cu_depth_place &p,
+                                                   const mirt__cu_sums<N> &s, float *room) {
     const int first = (int)blockIdx.y * d.across * N, left = d.c - first, columns = d.across * N;
-    mirt__cu_sums_leave<N>(d.e, d.sums, s, p.column, p.lane, d.down, columns, left < columns ? left : columns, blockIdx.x, first, blockIdx.y == 0, room);
+    mirt__cu_sums_leave<N>(d.e, d.sums, s, p.column, p.lane, d.down, columns, left < columns ? left : columns,
+                           blockIdx.x, first, blockIdx.y == 0, room);
 }
 
 /* >>forward: `LINES` rows of y at a time; column o + t of x, taken S at a time, reaches outputs o, o - 1, ... */
 
-template <int K, int S, int LINES, int N, int HALF> static __global__ __launch_bounds__(128, 2) void mirt__cu_depth_forward(mirt__cu_depth d) {
+template <int K, int S, int LINES, int N, int HALF>
+static __global__ __launch_bounds__(128, 2) void mirt__cu_depth_forward(mirt__cu_depth d) {
     MIRT_DYNAMIC_SHARED(float, room);
     constexpr int OPEN = (K + S - 1) / S, READ = (LINES - 1) * S + K;
     const mirt__cu_depth_place p = mirt__cu_depth_place_of<N>(d);
@@ -148,9 +159,11 @@ template <int K, int S, int LINES, int N, int HALF> static __global__ __launch_b
     }
     for (int64_t i = p.begin; p.live && i < d.units; i += p.step) {
         const int64_t unit = p.group * d.units + i;
-        const uint32_t line = mirt__cu_divide32((uint32_t)unit, d.by_strips), image = mirt__cu_divide32(line, d.by_lines);
+        const uint32_t line = mirt__cu_divide32((uint32_t)unit, d.by_strips),
+                       image = mirt__cu_divide32(line, d.by_lines);
         const int oy = (int)(line - image * (uint32_t)d.by_lines.by) * LINES, iy = oy * S - d.top;
-        const int begin = (int)(unit - (int64_t)line * d.by_strips.by) * d.length, end = d.ow - begin < d.length ? d.ow : begin + d.length;
+        const int begin = (int)(unit - (int64_t)line * d.by_strips.by) * d.length,
+                  end = d.ow - begin < d.length ? d.ow : begin + d.length;
         const int row = d.w * d.c, y_row = d.ow * d.c;
         const char *const x_near = mirt__cu_depth_near<HALF>(d.x.data, ((int64_t)image * d.h + iy) * row + p.j);
         char *const y_near = mirt__cu_depth_near<HALF>(d.e.y, ((int64_t)image * d.oh + oy) * y_row + p.j);
@@ -171,7 +184,9 @@ template <int K, int S, int LINES, int N, int HALF> static __global__ __launch_b
                 const bool inside = ix >= 0 && ix < d.w;
                 mirt__cu_depth_raw<HALF, N> raw[READ];
 #pragma unroll
-                for (int q = 0; q < READ; q++) mirt__cu_depth_load<HALF, N>(raw[q], x_near, ix * d.c + q * row, inside && iy + q >= 0 && iy + q < d.h);
+                for (int q = 0; q < READ; q++)
+                    mirt__cu_depth_load<HALF, N>(raw[q], x_near, ix * d.c + q * row,
+                                                 inside && iy + q >= 0 && iy + q < d.h);
 #pragma unroll
                 for (int q = 0; q < READ; q++) {
                     float x[N];
@@ -184,7 +199,8 @@ template <int K, int S, int LINES, int N, int HALF> static __global__ __launch_b
                         for (int m = 0; m < OPEN; m++) {
                             if (t + m * S >= K) continue;
 #pragma unroll
-                            for (int v = 0; v < N; v++) sum[r][m][v] = fmaf(x[v], k[ky * K + t + m * S][v], sum[r][m][v]);
+                            for (int v = 0; v < N; v++)
+                                sum[r][m][v] = fmaf(x[v], k[ky * K + t + m * S][v], sum[r][m][v]);
                         }
                     }
                 }
@@ -200,7 +216,8 @@ template <int K, int S, int LINES, int N, int HALF> static __global__ __launch_b
                     }
                     if (d.e.norm.mean) {
 #pragma unroll
-                        for (int v = 0; v < N; v++) y[v] = mirt__cu_normed(y[v], finish.mean[v], finish.factor[v], finish.offset[v]);
+                        for (int v = 0; v < N; v++)
+                            y[v] = mirt__cu_normed(y[v], finish.mean[v], finish.factor[v], finish.offset[v]);
                     }
                     mirt__cu_depth_activate<N>(d.e.activation, y);
                     mirt__cu_put<HALF, N>(y_near, d.e.dtype, (int64_t)(ox * d.c + r * y_row), y);
@@ -219,10 +236,14 @@ template <int K, int S, int LINES, int N, int HALF> static __global__ __launch_b
 
 /* >>backward: column o of dy reaches K columns of dx from o * S - left on; behind it the first S of them are done */
 
-typedef enum mirt__cu_depth_wants { MIRT__CU_DEPTH_DX, MIRT__CU_DEPTH_BOTH, MIRT__CU_DEPTH_DKERNEL } mirt__cu_depth_wants;
+typedef enum mirt__cu_depth_wants {
+    MIRT__CU_DEPTH_DX, MIRT__CU_DEPTH_BOTH, MIRT__CU_DEPTH_DKERNEL
+} mirt__cu_depth_wants;
 
 /* The sums of dkernel and db of a block; `room`: N floats for each thread. */
-template <int TAPS, int N> static inline __device__ void mirt__cu_depth_parts(const mirt__cu_depth &d, const mirt__cu_depth_place &p, float (*sum)[N], float *room) {
+template <int TAPS, int N>
+static inline __device__ void mirt__cu_depth_parts(const mirt__cu_depth &d, const mirt__cu_depth_place &p,
+                                                   float (*sum)[N], float *room) {
     float *part = d.part + (int64_t)blockIdx.x * (TAPS + 1) * d.c + p.j;
 #pragma unroll
     for (int t = 0; t < TAPS + 1; t++) {
@@ -235,7 +256,8 @@ template <int TAPS, int N> static inline __device__ void mirt__cu_depth_parts(co
     }
 }
 
-template <int K, int S, int LINES, int N, int HALF, int WANTS> static __global__ __launch_bounds__(128, HALF && K == 3 ? 3 : 2) void mirt__cu_depth_back(mirt__cu_depth d) {
+template <int K, int S, int LINES, int N, int HALF, int WANTS>
+static __global__ __launch_bounds__(128, HALF && K == 3 ? 3 : 2) void mirt__cu_depth_back(mirt__cu_depth d) {
     MIRT_DYNAMIC_SHARED(float, room);
     constexpr int OPEN = (K + S - 1) / S, READ = LINES + OPEN - 1, MAKE = LINES * S;
     constexpr bool DX = WANTS != MIRT__CU_DEPTH_DKERNEL, DK = WANTS != MIRT__CU_DEPTH_DX;
@@ -260,14 +282,20 @@ template <int K, int S, int LINES, int N, int HALF, int WANTS> static __global__
         }
     }
     for (int64_t i = p.begin; p.live && i < d.units; i += p.step) {
-        const uint32_t unit = (uint32_t)i, line = mirt__cu_divide32(unit, d.by_strips), image = mirt__cu_divide32(line, d.by_lines);
+        const uint32_t unit = (uint32_t)i, line = mirt__cu_divide32(unit, d.by_strips),
+                       image = mirt__cu_divide32(line, d.by_lines);
         const int a = d.first_y + (int)(line - image * (uint32_t)d.by_lines.by) * LINES, iy = a * S - d.top;
-        const int begin = d.first_x + (int)(unit - line * (uint32_t)d.by_strips.by) * d.length, end = d.end_x - begin < d.length ? d.end_x : begin + d.length;
-        const int x0 = begin * S - d.left > 0 ? begin * S - d.left : 0, x1 = end * S - d.left < d.w ? end * S - d.left : d.w; /* of dx */
+        const int begin = d.first_x + (int)(unit - line * (uint32_t)d.by_strips.by) * d.length,
+                  end = d.end_x - begin < d.length ? d.end_x : begin + d.length;
+        const int x0 = begin * S - d.left > 0 ? begin * S - d.left : 0,
+                  x1 = end * S - d.left < d.w ? end * S - d.left : d.w; /* of dx */
         const int row = d.ow * d.c, x_row = d.w * d.c;
-        const int64_t dy_at = ((int64_t)image * d.oh + a - (OPEN - 1)) * row + p.j, x_at = ((int64_t)image * d.h + iy) * x_row + p.j;
-        const char *const dy_near = mirt__cu_depth_near<HALF>(d.dy.data, dy_at), *const z_near = mirt__cu_depth_near<HALF>(d.dy.z, dy_at);
-        const char *const x_near = mirt__cu_depth_near<HALF>(d.x.data, x_at), *const slope_near = mirt__cu_depth_near<HALF>(d.e.slope_x, x_at);
+        const int64_t dy_at = ((int64_t)image * d.oh + a - (OPEN - 1)) * row + p.j,
+                      x_at = ((int64_t)image * d.h + iy) * x_row + p.j;
+        const char *const dy_near = mirt__cu_depth_near<HALF>(d.dy.data, dy_at),
+                   *const z_near = mirt__cu_depth_near<HALF>(d.dy.z, dy_at);
+        const char *const x_near = mirt__cu_depth_near<HALF>(d.x.data, x_at),
+                   *const slope_near = mirt__cu_depth_near<HALF>(d.e.slope_x, x_at);
         char *const dx_near = mirt__cu_depth_near<HALF>(d.e.y, x_at);
         float sum[DX ? MAKE : 1][K][N], x[DK ? MAKE : 1][K][N];
 #pragma unroll
@@ -291,7 +319,8 @@ template <int K, int S, int LINES, int N, int HALF, int WANTS> static __global__
                 const int oy = a - (OPEN - 1) + q;
                 const bool there = inside && oy >= 0 && oy < d.oh;
                 mirt__cu_depth_load<HALF, N>(raw[q], dy_near, o * d.c + q * row, there);
-                if (d.dy.kind != MIRT__CU_READ_PLAIN) mirt__cu_depth_load<HALF, N>(raw_z[q], z_near, o * d.c + q * row, there);
+                if (d.dy.kind != MIRT__CU_READ_PLAIN)
+                    mirt__cu_depth_load<HALF, N>(raw_z[q], z_near, o * d.c + q * row, there);
             }
             if (DK) {
 #pragma unroll
@@ -308,7 +337,9 @@ template <int K, int S, int LINES, int N, int HALF, int WANTS> static __global__
 #pragma unroll
                     for (int s = 0; s < S; s++) {
                         const int column = ix + K - S + s;
-                        mirt__cu_depth_x<HALF, N>(d.x, x_columns, raw_x[DK ? q : 0][s], column >= x0 && column < x1 && iy + q >= 0 && iy + q < d.h, x[DK ? q : 0][K - S + s]);
+                        mirt__cu_depth_x<HALF, N>(d.x, x_columns, raw_x[DK ? q : 0][s],
+                                                  column >= x0 && column < x1 && iy + q >= 0 && iy + q < d.h,
+                                                  x[DK ? q : 0][K - S + s]);
                     }
                 }
             }
@@ -325,8 +356,12 @@ template <int K, int S, int LINES, int N, int HALF, int WANTS> static __global__
                     for (int kx = 0; kx < K; kx++) {
 #pragma unroll
                         for (int v = 0; v < N; v++) {
-                            if (DX) sum[DX ? made : 0][kx][v] = fmaf(g[v], k[DX ? ky * K + kx : 0][v], sum[DX ? made : 0][kx][v]);
-                            if (DK) dk[DK ? ky * K + kx : 0][v] = fmaf(g[v], x[DK ? made : 0][kx][v], dk[DK ? ky * K + kx : 0][v]);
+                            if (DX)
+                                sum[DX ? made : 0][kx][v] = fmaf(g[v], k[DX ? ky * K + kx : 0][v],
+                                                                 sum[DX ? made : 0][kx][v]);
+                            if (DK)
+                                dk[DK ? ky * K + kx : 0][v] = fmaf(g[v], x[DK ? made : 0][kx][v],
+                                                                   dk[DK ? ky * K + kx : 0][v]);
                         }
                     }
                 }
@@ -341,7 +376,8 @@ template <int K, int S, int LINES, int N, int HALF, int WANTS> static __global__
 #pragma unroll
                     for (int q = 0; q < MAKE * S; q++) {
                         mirt__cu_depth_load<HALF, N>(slope[q], slope_near, (ix + q % S) * d.c + q / S * x_row,
-                                                     ix + q % S >= 0 && ix + q % S < d.w && iy + q / S >= 0 && iy + q / S < d.h);
+                                                     ix + q % S >= 0 && ix + q % S < d.w && iy + q / S >= 0 &&
+                                                         iy + q / S < d.h);
                     }
                 }
 #pragma unroll
@@ -352,7 +388,9 @@ template <int K, int S, int LINES, int N, int HALF, int WANTS> static __global__
                     if (d.e.slope.mean) {
                         mirt__cu_depth_floats<HALF, N>(slope[q], z);
 #pragma unroll
-                        for (int v = 0; v < N; v++) u[v] = mirt__cu_normed(z[v], finish.slope_mean[v], finish.slope_factor[v], finish.slope_offset[v]);
+                        for (int v = 0; v < N; v++)
+                            u[v] = mirt__cu_normed(z[v], finish.slope_mean[v], finish.slope_factor[v],
+                                                   finish.slope_offset[v]);
                         mirt__cu_depth_slope<N>(d.e.slope.activation, g, u);
                     }
                     mirt__cu_put<HALF, N>(dx_near, d.e.dtype, (int64_t)(column * d.c + q / S * x_row), g);
@@ -365,7 +403,8 @@ template <int K, int S, int LINES, int N, int HALF, int WANTS> static __global__
                 for (int kx = 0; kx < K; kx++) {
 #pragma unroll
                     for (int v = 0; v < N; v++) {
-                        if (DX) sum[DX ? q : 0][kx][v] = kx + S < K ? sum[DX ? q : 0][kx + S < K ? kx + S : 0][v] : 0.0f;
+                        if (DX)
+                            sum[DX ? q : 0][kx][v] = kx + S < K ? sum[DX ? q : 0][kx + S < K ? kx + S : 0][v] : 0.0f;
                         if (DK) x[DK ? q : 0][kx][v] = kx + S < K ? x[DK ? q : 0][kx + S < K ? kx + S : 0][v] : 0.0f;
                     }
                 }
@@ -379,7 +418,8 @@ template <int K, int S, int LINES, int N, int HALF, int WANTS> static __global__
 /* >>any shape, reader and epilogue: pixel by pixel */
 
 /* Where a target reads an axis of `size` by a tap, or (BACK) is read from by it; below 0: nowhere. */
-template <bool BACK> static inline __device__ int mirt__cu_depth_tap(int at, int tap, int stride, int dilation, int pad, int size) {
+template <bool BACK>
+static inline __device__ int mirt__cu_depth_tap(int at, int tap, int stride, int dilation, int pad, int size) {
     int from = BACK ? at + pad - tap * dilation : at * stride + tap * dilation - pad;
     if (BACK && from >= 0) from = from % stride ? -1 : from / stride;
     return from < size ? from : -1;
@@ -409,7 +449,8 @@ template <int N, bool BACK> static __global__ __launch_bounds__(128) void mirt__
                 const int at = mirt__cu_depth_tap<BACK>(column, kx, d.stride_w, d.dilation_w, d.left, wide);
                 if (at < 0) continue;
                 const int64_t pixel = (image * high + y) * wide + at;
-                mirt__cu_read<MIRT__CU_READ_ANY, N>(read, columns, pixel * d.c + p.j, mirt__cu_gate_of(read, pixel), p.j, x);
+                mirt__cu_read<MIRT__CU_READ_ANY, N>(read, columns, pixel * d.c + p.j, mirt__cu_gate_of(read, pixel),
+                                                    p.j, x);
                 mirt__cu_load_n<N>(d.kernel + (int64_t)(ky * d.kw + kx) * d.c + p.j, k);
 #pragma unroll
                 for (int v = 0; v < N; v++) sum[v] = fmaf(x[v], k[v], sum[v]);
@@ -441,10 +482,12 @@ template <int N> static __global__ __launch_bounds__(128) void mirt__cu_depth_an
     for (int64_t i = p.begin; p.live && i < d.units; i += p.step) {
         if (tap < taps) {
             const int64_t line = i / d.ow, image = line / d.oh;
-            const int ix = (int)(i - line * d.ow) * d.stride_w + kx * d.dilation_w - d.left, iy = (int)(line - image * d.oh) * d.stride_h + ky * d.dilation_h - d.top;
+            const int ix = (int)(i - line * d.ow) * d.stride_w + kx * d.dilation_w - d.left,
+                      iy = (int)(line - image * d.oh) * d.stride_h + ky * d.dilation_h - d.top;
             if (ix < 0 || ix >= d.w || iy < 0 || iy >= d.h) continue;
             const int64_t pixel = (image * d.h + iy) * d.w + ix;
-            mirt__cu_read<MIRT__CU_READ_ANY, N>(d.x, x_columns, pixel * d.c + p.j, mirt__cu_gate_of(d.x, pixel), p.j, x);
+            mirt__cu_read<MIRT__CU_READ_ANY, N>(d.x, x_columns, pixel * d.c + p.j, mirt__cu_gate_of(d.x, pixel), p.j,
+                                                x);
         }
         mirt__cu_read<MIRT__CU_READ_ANY, N>(d.dy, columns, i * d.c + p.j, mirt__cu_gate_of(d.dy, i), p.j, g);
 #pragma unroll
@@ -484,32 +527,45 @@ static bool mirt__cu_depth_is(const mirt__conv *s) {
 }
 /* 3 or 5 where there are kernels for the shape, otherwise 0. */
 static int mirt__cu_depth_size(const mirt__cu_depth *d) {
-    const bool square = d->kh == d->kw && d->stride_h == d->stride_w && d->dilation_h == 1 && d->dilation_w == 1 && d->c % 4 == 0;
-    return square && (d->kh == 3 || d->kh == 5) && (d->stride_h == 1 || d->stride_h == 2) && mirt__cu_aligned(d->kernel, 16) ? d->kh : 0;
+    const bool square = d->kh == d->kw && d->stride_h == d->stride_w && d->dilation_h == 1 && d->dilation_w == 1 &&
+                        d->c % 4 == 0;
+    return square && (d->kh == 3 || d->kh == 5) && (d->stride_h == 1 || d->stride_h == 2) &&
+                   mirt__cu_aligned(d->kernel, 16)
+               ? d->kh
+               : 0;
 }
 /* Whether they can read it; kind: what else it may be but plain. */
 static bool mirt__cu_depth_reads(const mirt__cu_reader *r, int kind, mirt_dtype dtype) {
-    return r->dtype == dtype && (dtype == MIRT_FLOAT32 || mirt__cu_is_half(dtype)) && !r->affine && (r->kind == MIRT__CU_READ_PLAIN || r->kind == kind) &&
-           r->width >= 4 && mirt__cu_depth_simple(r->norm.activation);
+    return r->dtype == dtype && (dtype == MIRT_FLOAT32 || mirt__cu_is_half(dtype)) && !r->affine &&
+           (r->kind == MIRT__CU_READ_PLAIN || r->kind == kind) && r->width >= 4 &&
+           mirt__cu_depth_simple(r->norm.activation);
 }
 static bool mirt__cu_depth_finishes(const mirt__cu_epilogue *e, mirt_dtype dtype) {
-    return e->dtype == dtype && e->width >= 4 && !e->add && !e->mask && mirt__cu_depth_simple(e->activation) && mirt__cu_depth_simple(e->slope.activation);
+    return e->dtype == dtype && e->width >= 4 && !e->add && !e->mask && mirt__cu_depth_simple(e->activation) &&
+           mirt__cu_depth_simple(e->slope.activation);
 }
 
-/* Lines of `lines` rows, strips of `columns` columns: of all images, or of one for sums of each. Returns the blocks of the grid. */
-static unsigned mirt__cu_depth_cut(mirt__cu_depth *d, int64_t lines, int64_t columns, int n, bool whole, bool images, mirt__cu_layout *layout) {
+/* Lines of `lines` rows, strips of `columns` columns: of all images, or of one for sums of each. Returns the blocks of
+   the grid. */
+static unsigned mirt__cu_depth_cut(mirt__cu_depth *d, int64_t lines, int64_t columns, int n, bool whole, bool images,
+                                   mirt__cu_layout *layout) {
     const int64_t vectors = mirt__cu_ceil(d->c, n);
     *layout = mirt__cu_layout_of(vectors, 64, 128);
     d->across = layout->across;
     d->down = layout->down;
     d->length = whole ? 1 : (int)columns;
-    while (!whole && d->length > 16 && (int64_t)d->rows * lines * mirt__cu_ceil(columns, d->length) * vectors < MIRT__CU_DEPTH_THREADS) d->length = (d->length + 1) / 2;
-    const int64_t strips = columns > 0 ? mirt__cu_ceil(columns, d->length < 1 ? 1 : d->length) : 0, image = lines * strips;
+    while (!whole && d->length > 16 &&
+           (int64_t)d->rows * lines * mirt__cu_ceil(columns, d->length) * vectors < MIRT__CU_DEPTH_THREADS)
+        d->length = (d->length + 1) / 2;
+    const int64_t strips = columns > 0 ? mirt__cu_ceil(columns, d->length < 1 ? 1 : d->length) : 0,
+                  image = lines * strips;
     d->by_strips = mirt__cu_divisor_of(strips);
     d->by_lines = mirt__cu_divisor_of(lines);
     d->units = images ? image : image * d->rows;
     if (images && d->down > image) d->down = image < 1 ? 1 : (int)image;
-    const int64_t blocks = mirt__cu_ceil(d->units, d->down), share = MIRT__CU_DEPTH_BLOCKS / layout->blocks / (images && d->rows > 0 ? d->rows : 1), most = share < 1 ? 1 : share;
+    const int64_t blocks = mirt__cu_ceil(d->units, d->down),
+                  share = MIRT__CU_DEPTH_BLOCKS / layout->blocks / (images && d->rows > 0 ? d->rows : 1),
+                  most = share < 1 ? 1 : share;
     d->each = blocks < 1 ? 1 : blocks < most ? blocks : most;
     d->by_each = mirt__cu_divisor_of(d->each);
     return (unsigned)(images ? d->each * d->rows : d->each);
@@ -530,8 +586,10 @@ static size_t mirt__cu_depth_shared(const mirt__cu_depth *d, int n) {
 #define MIRT__CU_DEPTH_LAUNCH(kernel) MIRT_LAUNCH(cu, kernel, grid, block, shared, d)
 #define MIRT__CU_DEPTH_FORWARD(K, S, LINES) \
     do { \
-        if (dtypes == MIRT__CU_FLOATS) MIRT__CU_DEPTH_LAUNCH((mirt__cu_depth_forward<K, S, LINES, 4, MIRT__CU_FLOATS>)); \
-        else if (dtypes == MIRT__CU_HALVES) MIRT__CU_DEPTH_LAUNCH((mirt__cu_depth_forward<K, S, LINES, 4, MIRT__CU_HALVES>)); \
+        if (dtypes == MIRT__CU_FLOATS) \
+            MIRT__CU_DEPTH_LAUNCH((mirt__cu_depth_forward<K, S, LINES, 4, MIRT__CU_FLOATS>)); \
+        else if (dtypes == MIRT__CU_HALVES) \
+            MIRT__CU_DEPTH_LAUNCH((mirt__cu_depth_forward<K, S, LINES, 4, MIRT__CU_HALVES>)); \
         else MIRT__CU_DEPTH_LAUNCH((mirt__cu_depth_forward<K, S, LINES, 4, MIRT__CU_FLOAT16S>)); \
     } while (0)
 static bool mirt__cu_depthwise_forward(const mirt__conv_forward *args, mirt__cu *cu) {
@@ -542,11 +600,13 @@ static bool mirt__cu_depthwise_forward(const mirt__conv_forward *args, mirt__cu 
     d.e = mirt__cu_epilogue_of(&args->epilogue, args->y, args->y_dtype, args->s.co);
     const mirt__cu_dtypes dtypes = mirt__cu_dtypes_of(args->y_dtype);
     const bool images = d.e.sums == MIRT__SUMS_IMAGES;
-    const bool reads = mirt__cu_depth_reads(&d.x, MIRT__CU_READ_NORM, args->y_dtype) && mirt__cu_depth_finishes(&d.e, args->y_dtype) && !d.e.slope.mean;
+    const bool reads = mirt__cu_depth_reads(&d.x, MIRT__CU_READ_NORM, args->y_dtype) &&
+                       mirt__cu_depth_finishes(&d.e, args->y_dtype) && !d.e.slope.mean;
     const int size = reads ? mirt__cu_depth_size(&d) : 0, stride = d.stride_h, lines = size == 3 && stride == 1 ? 4 : 2;
     const int n = size ? 4 : d.x.width >= 4 && d.e.width >= 4 && mirt__cu_aligned(d.kernel, 16) ? 4 : 1;
     if (images && d.rows == 0) return true;
-    const unsigned blocks = mirt__cu_depth_cut(&d, size ? mirt__cu_ceil(d.oh, lines) : d.oh, d.ow, n, !size, images, &layout);
+    const unsigned blocks = mirt__cu_depth_cut(&d, size ? mirt__cu_ceil(d.oh, lines) : d.oh, d.ow, n, !size, images,
+                                               &layout);
     mirt__cu_depth_room(cu, &d, blocks, 0);
     const dim3 grid(blocks, layout.blocks), block((unsigned)(d.across * d.down));
     const size_t shared = mirt__cu_depth_shared(&d, n);
@@ -563,8 +623,10 @@ static bool mirt__cu_depthwise_forward(const mirt__conv_forward *args, mirt__cu 
 /* Kernels of one size and stride, which make what is wanted. */
 #define MIRT__CU_DEPTH_BACK_OF(K, S, LINES, HALF) \
     do { \
-        if (wants == MIRT__CU_DEPTH_DX) MIRT__CU_DEPTH_LAUNCH((mirt__cu_depth_back<K, S, LINES, 2, HALF, MIRT__CU_DEPTH_DX>)); \
-        else if (wants == MIRT__CU_DEPTH_BOTH) MIRT__CU_DEPTH_LAUNCH((mirt__cu_depth_back<K, S, LINES, 2, HALF, MIRT__CU_DEPTH_BOTH>)); \
+        if (wants == MIRT__CU_DEPTH_DX) \
+            MIRT__CU_DEPTH_LAUNCH((mirt__cu_depth_back<K, S, LINES, 2, HALF, MIRT__CU_DEPTH_DX>)); \
+        else if (wants == MIRT__CU_DEPTH_BOTH) \
+            MIRT__CU_DEPTH_LAUNCH((mirt__cu_depth_back<K, S, LINES, 2, HALF, MIRT__CU_DEPTH_BOTH>)); \
         else MIRT__CU_DEPTH_LAUNCH((mirt__cu_depth_back<K, S, LINES, 2, HALF, MIRT__CU_DEPTH_DKERNEL>)); \
     } while (0)
 #define MIRT__CU_DEPTH_BACK(K, S, LINES) \
@@ -574,17 +636,21 @@ static bool mirt__cu_depthwise_forward(const mirt__conv_forward *args, mirt__cu 
         else MIRT__CU_DEPTH_BACK_OF(K, S, LINES, MIRT__CU_FLOAT16S); \
     } while (0)
 /* d has what is read, and e where dx is wanted. */
-static void mirt__cu_depth_gradients(mirt__cu *cu, mirt__cu_depth d, mirt__cu_depth_wants wants, mirt__real *const *sum, mirt__real *dkernel, mirt__real *db) {
+static void mirt__cu_depth_gradients(mirt__cu *cu, mirt__cu_depth d, mirt__cu_depth_wants wants, mirt__real *const *sum,
+                                     mirt__real *dkernel, mirt__real *db) {
     const bool dx = wants != MIRT__CU_DEPTH_DKERNEL, dk = wants != MIRT__CU_DEPTH_DX;
     const mirt_dtype dtype = d.dy.dtype;
     const mirt__cu_dtypes dtypes = mirt__cu_dtypes_of(dtype);
-    const bool fast = mirt__cu_depth_reads(&d.dy, MIRT__CU_READ_BACK, dtype) && (!dk || mirt__cu_depth_reads(&d.x, MIRT__CU_READ_NORM, dtype)) &&
-                      (!dx || (mirt__cu_depth_finishes(&d.e, dtype) && !d.e.bias && !d.e.norm.mean && d.e.activation == MIRT_LINEAR));
+    const bool fast = mirt__cu_depth_reads(&d.dy, MIRT__CU_READ_BACK, dtype) &&
+                      (!dk || mirt__cu_depth_reads(&d.x, MIRT__CU_READ_NORM, dtype)) &&
+                      (!dx || (mirt__cu_depth_finishes(&d.e, dtype) && !d.e.bias && !d.e.norm.mean &&
+                               d.e.activation == MIRT_LINEAR));
     const int size = fast ? mirt__cu_depth_size(&d) : 0, stride = d.stride_h, taps = d.kh * d.kw;
     mirt__cu_layout layout;
     d.db = db != NULL;
     if (!size) {
-        const bool four = d.dy.width >= 4 && (!dx || (d.e.width >= 4 && mirt__cu_aligned(d.kernel, 16))) && (!dk || d.x.width >= 4);
+        const bool four = d.dy.width >= 4 && (!dx || (d.e.width >= 4 && mirt__cu_aligned(d.kernel, 16))) &&
+                          (!dk || d.x.width >= 4);
         const int n = four ? 4 : 1;
         mirt__cu_depth weights = d;
         unsigned blocks = 0, weight_blocks = 0;
@@ -593,7 +659,8 @@ static void mirt__cu_depth_gradients(mirt__cu *cu, mirt__cu_depth d, mirt__cu_de
         if (dk) weight_blocks = mirt__cu_depth_cut(&weights, d.oh, d.ow, n, true, false, &weight_layout);
         /* One request for both. */
         const int64_t sums = dx ? mirt__cu_round_up((int64_t)mirt__cu_sums_bytes(d.e.sums, d.c, blocks), 256) : 0;
-        char *room = static_cast<char *>(mirt__cu_room(cu, (size_t)(sums + (int64_t)weight_blocks * (taps + 1) * d.c * 4)));
+        char *room = static_cast<char *>(
+            mirt__cu_room(cu, (size_t)(sums + (int64_t)weight_blocks * (taps + 1) * d.c * 4)));
         if (dx) {
             d.sums = mirt__cu_chunks_of(room, d.e.sums, d.c, blocks);
             const dim3 grid(blocks, layout.blocks), block((unsigned)(d.across * d.down));
@@ -604,11 +671,13 @@ static void mirt__cu_depth_gradients(mirt__cu *cu, mirt__cu_depth d, mirt__cu_de
         }
         if (!dk) return;
         weights.part = room ? (float *)(room + sums) : NULL;
-        const dim3 grid(weight_blocks, weight_layout.blocks, (unsigned)(taps + (db != NULL))), block((unsigned)(weights.across * weights.down));
+        const dim3 grid(weight_blocks, weight_layout.blocks, (unsigned)(taps + (db != NULL))),
+            block((unsigned)(weights.across * weights.down));
         const size_t shared = mirt__cu_depth_shared(&weights, n);
         if (n == 4) MIRT_LAUNCH(cu, (mirt__cu_depth_any_weights<4>), grid, block, shared, weights);
         else MIRT_LAUNCH(cu, (mirt__cu_depth_any_weights<1>), grid, block, shared, weights);
-        mirt__cu_parts_total(cu, weights.part, weight_blocks, (int64_t)(taps + 1) * d.c, (int64_t)taps * d.c, dkernel, d.c, db);
+        mirt__cu_parts_total(cu, weights.part, weight_blocks, (int64_t)(taps + 1) * d.c, (int64_t)taps * d.c, dkernel,
+                             d.c, db);
         return;
     }
     const int lines = size == 3 && stride == 1 ? 4 : size == 5 && stride == 2 ? 1 : 2;
@@ -619,7 +688,8 @@ static void mirt__cu_depth_gradients(mirt__cu *cu, mirt__cu_depth d, mirt__cu_de
     d.end_x = (d.w - 1 + d.left) / stride + 1;
     if (d.end_y < d.oh && db) d.end_y = d.oh;
     if (d.end_x < d.ow && db) d.end_x = d.ow;
-    const unsigned blocks = mirt__cu_depth_cut(&d, mirt__cu_ceil(d.end_y - d.first_y, lines), d.end_x - d.first_x, 2, false, false, &layout);
+    const unsigned blocks = mirt__cu_depth_cut(&d, mirt__cu_ceil(d.end_y - d.first_y, lines), d.end_x - d.first_x, 2,
+                                               false, false, &layout);
     mirt__cu_depth_room(cu, &d, blocks, dk ? taps + 1 : 0);
     const dim3 grid(blocks, layout.blocks), block((unsigned)(d.across * d.down));
     const size_t shared = mirt__cu_depth_shared(&d, 2);
@@ -641,7 +711,9 @@ static bool mirt__cu_depthwise_input_grad(const mirt__conv_input_grad *args, mir
     d.dy = mirt__cu_reader_of(&args->dy, args->s.co);
     d.e = mirt__cu_epilogue_of(&args->epilogue, args->dx, args->dx_dtype, args->s.ci);
     if (args->x) d.x = mirt__cu_reader_of(args->x, args->s.ci);
-    mirt__cu_depth_gradients(cu, d, args->x && args->dkernel ? args->dx ? MIRT__CU_DEPTH_BOTH : MIRT__CU_DEPTH_DKERNEL : MIRT__CU_DEPTH_DX, args->epilogue.sum, args->dkernel, args->db);
+    mirt__cu_depth_gradients(
+        cu, d, args->x && args->dkernel ? args->dx ? MIRT__CU_DEPTH_BOTH : MIRT__CU_DEPTH_DKERNEL : MIRT__CU_DEPTH_DX,
+        args->epilogue.sum, args->dkernel, args->db);
     return true;
 }
 static bool mirt__cu_depthwise_weight_grad(const mirt__conv_weight_grad *args, mirt__cu *cu) {

@@ -20,11 +20,14 @@ typedef struct mirt__cu_dropout_args {
 } mirt__cu_dropout_args;
 
 /* Four elements have the words of one draw. `WHOLE`: rows are whole pieces, and aligned. */
-template <bool WHOLE> static __global__ void __launch_bounds__(MIRT__CU_ELEMENT_BLOCK) mirt__cu_dropout_kernel(const mirt__cu_dropout_args d) {
+template <bool WHOLE>
+static __global__ void __launch_bounds__(MIRT__CU_ELEMENT_BLOCK)
+    mirt__cu_dropout_kernel(const mirt__cu_dropout_args d) {
     const mirt__cu_dropout_draw draw = *d.draw;
     MIRT__CU_PIECES(at, left, d.rows * d.pieces.by, 1) {
         int64_t piece;
-        const int64_t r = mirt__cu_divmod(at, d.pieces, &piece), begin = r * d.n + piece * 4, count = WHOLE ? 4 : d.n - piece * 4;
+        const int64_t r = mirt__cu_divmod(at, d.pieces, &piece), begin = r * d.n + piece * 4,
+                      count = WHOLE ? 4 : d.n - piece * 4;
         const uint64_t row = (uint64_t)(draw.first_row + r);
         const uint32_t counter[4] = {(uint32_t)piece, (uint32_t)row, (uint32_t)(row >> 32), draw.step};
         const uint32_t key[2] = {(uint32_t)draw.key, (uint32_t)(draw.key >> 32)};

@@ -1,7 +1,8 @@
 #ifndef MIRT__CUDA_EPILOGUE_CUH
 #define MIRT__CUDA_EPILOGUE_CUH
-/* What happens to outputs before they are stored (mirt__epilogue), and the sums of their columns: each thread adds up what it
-   stores, a block combines its threads' and leaves them as a chunk, a small kernel adds up chunks in ascending order, in double. */
+/* What happens to outputs before they are stored (mirt__epilogue), and the sums of their columns: each thread adds up
+   what it stores, a block combines its threads' and leaves them as a chunk, a small kernel adds up chunks in ascending
+   order, in double. */
 
 #include "reader.cuh"
 
@@ -33,8 +34,9 @@ static mirt__cu_epilogue mirt__cu_epilogue_of(const mirt__epilogue *e, void *y, 
     d.slope_x = e->slope ? e->slope_x : NULL;
     d.sums = e->sums;
     d.width = columns % 8 == 0 ? 8 : columns % 4 == 0 ? 4 : 1;
-    while (d.width > 1 && !(mirt__cu_aligned_for(y, dtype, d.width) && mirt__cu_aligned_for(d.add, dtype, d.width) &&
-                            mirt__cu_aligned_for(d.mask, dtype, d.width) && mirt__cu_aligned_for(d.slope_x, dtype, d.width))) {
+    while (d.width > 1 &&
+           !(mirt__cu_aligned_for(y, dtype, d.width) && mirt__cu_aligned_for(d.add, dtype, d.width) &&
+             mirt__cu_aligned_for(d.mask, dtype, d.width) && mirt__cu_aligned_for(d.slope_x, dtype, d.width))) {
         d.width = d.width == 8 ? 4 : 1;
     }
     return d;
@@ -46,7 +48,8 @@ template <int N> struct mirt__cu_finish_columns {
 };
 /* Columns [j, j + n), n <= N. */
 template <int N>
-static inline __device__ void mirt__cu_finish_columns_of(const mirt__cu_epilogue &e, int64_t j, int n, mirt__cu_finish_columns<N> &c) {
+static inline __device__ void mirt__cu_finish_columns_of(const mirt__cu_epilogue &e, int64_t j, int n,
+                                                         mirt__cu_finish_columns<N> &c) {
 #pragma unroll
     for (int i = 0; i < N; i++) {
         if (i >= n) break;
@@ -68,7 +71,9 @@ static inline __device__ void mirt__cu_finish_columns_of(const mirt__cu_epilogue
 template <int N> struct mirt__cu_finish_raw {
     uint32_t add[N], mask[N], z[N];
 };
-template <int N> static inline __device__ void mirt__cu_finish_words(const mirt__cu_epilogue &e, const void *from, int64_t at, int n, uint32_t *to) {
+template <int N>
+static inline __device__ void mirt__cu_finish_words(const mirt__cu_epilogue &e, const void *from, int64_t at, int n,
+                                                    uint32_t *to) {
     if (n == N && N <= e.width) {
         if (mirt__cu_is_half(e.dtype)) mirt__cu_fetch_words<N>(from, (mirt_dtype)MIRT__BFLOAT16, at, to);
         else mirt__cu_fetch_words<N>(from, MIRT_FLOAT32, at, to);
@@ -77,7 +82,9 @@ template <int N> static inline __device__ void mirt__cu_finish_words(const mirt_
 #pragma unroll
     for (int i = 0; i < N; i++) to[i] = i < n ? __float_as_uint(mirt__cu_load(from, e.dtype, at + i)) : 0;
 }
-template <int N> static inline __device__ void mirt__cu_finish_floats(const mirt__cu_epilogue &e, int n, const uint32_t *words, float *to) {
+template <int N>
+static inline __device__ void mirt__cu_finish_floats(const mirt__cu_epilogue &e, int n, const uint32_t *words,
+                                                     float *to) {
     if (n == N && N <= e.width && mirt__cu_is_half(e.dtype)) {
         if ((int)e.dtype == MIRT__FLOAT16) mirt__cu_make_halves<true, N>(words, to);
         else mirt__cu_make_halves<false, N>(words, to);
@@ -86,15 +93,17 @@ template <int N> static inline __device__ void mirt__cu_finish_floats(const mirt
 #pragma unroll
     for (int i = 0; i < N; i++) to[i] = __uint_as_float(words[i]);
 }
-template <int N> static inline __device__ void mirt__cu_finish_fetch(const mirt__cu_epilogue &e, int64_t at, int n, mirt__cu_finish_raw<N> &raw) {
+template <int N>
+static inline __device__ void mirt__cu_finish_fetch(const mirt__cu_epilogue &e, int64_t at, int n,
+                                                    mirt__cu_finish_raw<N> &raw) {
     if (e.add) mirt__cu_finish_words<N>(e, e.add, at, n, raw.add);
     if (e.mask) mirt__cu_finish_words<N>(e, e.mask, at, n, raw.mask);
     if (e.slope.mean) mirt__cu_finish_words<N>(e, e.slope_x, at, n, raw.z);
 }
 /* x, n columns, becomes what is to be stored. z takes slope_x, where there is a slope. */
 template <int N>
-static inline __device__ void mirt__cu_finish_with(const mirt__cu_epilogue &e, const mirt__cu_finish_columns<N> &c, const mirt__cu_finish_raw<N> &raw, int n,
-                                                   float *x, float *z) {
+static inline __device__ void mirt__cu_finish_with(const mirt__cu_epilogue &e, const mirt__cu_finish_columns<N> &c,
+                                                   const mirt__cu_finish_raw<N> &raw, int n, float *x, float *z) {
     float other[N];
     if (e.bias) {
 #pragma unroll
@@ -118,18 +127,21 @@ static inline __device__ void mirt__cu_finish_with(const mirt__cu_epilogue &e, c
     if (e.slope.mean) {
         mirt__cu_finish_floats<N>(e, n, raw.z, z);
 #pragma unroll
-        for (int i = 0; i < N; i++) other[i] = mirt__cu_normed(z[i], c.slope_mean[i], c.slope_factor[i], c.slope_offset[i]);
+        for (int i = 0; i < N; i++)
+            other[i] = mirt__cu_normed(z[i], c.slope_mean[i], c.slope_factor[i], c.slope_offset[i]);
         mirt__cu_times_slope_n<N>(e.slope.activation, x, other);
     }
 }
 /* Both at once; the first column is element `at` of y. */
 template <int N>
-static inline __device__ void mirt__cu_finish(const mirt__cu_epilogue &e, const mirt__cu_finish_columns<N> &c, int64_t at, int n, float *x, float *z) {
+static inline __device__ void mirt__cu_finish(const mirt__cu_epilogue &e, const mirt__cu_finish_columns<N> &c,
+                                              int64_t at, int n, float *x, float *z) {
     mirt__cu_finish_raw<N> raw;
     mirt__cu_finish_fetch<N>(e, at, n, raw);
     mirt__cu_finish_with<N>(e, c, raw, n, x, z);
 }
-template <int N> static inline __device__ void mirt__cu_finish_store(const mirt__cu_epilogue &e, int64_t at, int n, const float *x) {
+template <int N>
+static inline __device__ void mirt__cu_finish_store(const mirt__cu_epilogue &e, int64_t at, int n, const float *x) {
     if (n == N && N <= e.width) {
         mirt__cu_store_as<N>(e.y, e.dtype, at, x);
         return;
@@ -142,7 +154,8 @@ template <int N> static inline __device__ void mirt__cu_finish_store(const mirt_
 
 /* ---- Sums of columns. */
 
-/* What a thread has seen of N columns. Moments are of what lies above the first number; of gradients: dy and dy * (slope_x - mean). */
+/* What a thread has seen of N columns. Moments are of what lies above the first number; of gradients: dy and dy *
+   (slope_x - mean). */
 template <int N> struct mirt__cu_sums {
     float count, shift[N], first[N], second[N];
 };
@@ -152,8 +165,8 @@ template <int N> static inline __device__ void mirt__cu_sums_begin(mirt__cu_sums
     for (int i = 0; i < N; i++) s.shift[i] = s.first[i] = s.second[i] = 0;
 }
 template <int N>
-static inline __device__ void mirt__cu_sums_add(const mirt__cu_epilogue &e, const mirt__cu_finish_columns<N> &c, mirt__cu_sums<N> &s, const float *x,
-                                                const float *z) {
+static inline __device__ void mirt__cu_sums_add(const mirt__cu_epilogue &e, const mirt__cu_finish_columns<N> &c,
+                                                mirt__cu_sums<N> &s, const float *x, const float *z) {
     if (e.sums == MIRT__SUMS_NONE) return;
     if (e.sums == MIRT__SUMS_MOMENTS) {
 #pragma unroll
@@ -173,8 +186,8 @@ static inline __device__ void mirt__cu_sums_add(const mirt__cu_epilogue &e, cons
     s.count += 1;
 }
 
-/* Where chunks' sums lie: of chunk i, `columns` first sums, second sums and, of moments, what those are above of; and how many numbers.
-   Room of mirt__cu_sums_bytes. */
+/* Where chunks' sums lie: of chunk i, `columns` first sums, second sums and, of moments, what those are above of; and
+   how many numbers. Room of mirt__cu_sums_bytes. */
 typedef struct mirt__cu_chunks {
     float *part, *count;
     double *group;
@@ -206,11 +219,14 @@ static mirt__cu_chunks mirt__cu_chunks_of(void *room, mirt__column_sums sums, in
 
 /* Floats of shared memory for mirt__cu_sums_leave. */
 static inline __host__ __device__ int mirt__cu_sums_floats(int lanes, int columns) { return lanes * (3 * columns + 1); }
-/* All threads of a block call: thread `across` + `lane` * (columns / N) has the sums of columns [across * N, ...) of the block's `columns`, of
-   which `n` exist; they become chunk `chunk`'s from column `first` on. `counts`: this block is the one to say how many numbers. */
+/* All threads of a block call: thread `across` + `lane` * (columns / N) has the sums of columns [across * N, ...) of
+   the block's `columns`, of which `n` exist; they become chunk `chunk`'s from column `first` on. `counts`: this block
+   is the one to say how many numbers. */
 template <int N>
-static inline __device__ void mirt__cu_sums_leave(const mirt__cu_epilogue &e, const mirt__cu_chunks &to, const mirt__cu_sums<N> &s, int across, int lane,
-                                                  int lanes, int columns, int n, int64_t chunk, int64_t first, bool counts, float *shared) {
+static inline __device__ void mirt__cu_sums_leave(const mirt__cu_epilogue &e, const mirt__cu_chunks &to,
+                                                  const mirt__cu_sums<N> &s, int across, int lane, int lanes,
+                                                  int columns, int n, int64_t chunk, int64_t first, bool counts,
+                                                  float *shared) {
     float *count = shared + lanes * 3 * columns;
     const bool moments = e.sums == MIRT__SUMS_MOMENTS;
     if (e.sums == MIRT__SUMS_NONE) return;
@@ -230,7 +246,8 @@ static inline __device__ void mirt__cu_sums_leave(const mirt__cu_epilogue &e, co
     for (int j = thread; j < n; j += threads) {
         float a = 0, b = 0, shift = 0, all = 0;
         for (int i = 0; i < lanes; i++) {
-            const float more = count[i], x = shared[3 * i * columns + j], y = shared[(3 * i + 1) * columns + j], z = shared[(3 * i + 2) * columns + j];
+            const float more = count[i], x = shared[3 * i * columns + j], y = shared[(3 * i + 1) * columns + j],
+                        z = shared[(3 * i + 2) * columns + j];
             if (more == 0) continue;
             if (all == 0) shift = z;
             if (moments) { /* all are brought above the same number, which is one of them */
@@ -299,7 +316,8 @@ mirt__cu_sums_kernel(mirt__cu_epilogue e, mirt__cu_chunks from, float *out0, flo
         out1[j] = (float)(b / sqrt((double)e.slope.variance[j] + (double)e.slope.epsilon));
     }
 }
-static __global__ void __launch_bounds__(128) mirt__cu_sums_groups_kernel(mirt__cu_epilogue e, mirt__cu_chunks from, int64_t groups, float *out0, float *out1) {
+static __global__ void __launch_bounds__(128)
+    mirt__cu_sums_groups_kernel(mirt__cu_epilogue e, mirt__cu_chunks from, int64_t groups, float *out0, float *out1) {
     const int64_t j = (int64_t)blockIdx.x * 128 + threadIdx.x;
     if (j >= from.columns) return;
     double all = 0, a = 0, b = 0;
@@ -319,7 +337,8 @@ static __global__ void __launch_bounds__(128) mirt__cu_sums_groups_kernel(mirt__
     }
 }
 /* Means of images, each of which has `each` chunks of sums and `pixels` pixels. */
-static __global__ void __launch_bounds__(128) mirt__cu_sums_images_kernel(mirt__cu_chunks from, int64_t each, double pixels, int64_t images, float *out) {
+static __global__ void __launch_bounds__(128)
+    mirt__cu_sums_images_kernel(mirt__cu_chunks from, int64_t each, double pixels, int64_t images, float *out) {
     const int64_t at = (int64_t)blockIdx.x * 128 + threadIdx.x;
     if (at >= images * from.columns) return;
     const int64_t image = at / from.columns, j = at - image * from.columns;
@@ -328,10 +347,10 @@ static __global__ void __launch_bounds__(128) mirt__cu_sums_images_kernel(mirt__
     out[at] = (float)(sum / pixels);
 }
 
-/* The chunks' sums as the epilogue's; chunk 0 has numbers, unless there is none: zeros. Of images: each has as many chunks, `pixels` numbers a
-   column. */
-static void mirt__cu_sums_finish(mirt__cu *cu, const mirt__cu_epilogue *epilogue, const mirt__cu_chunks *chunks, mirt__real *const *sum, int64_t images,
-                                 int64_t pixels) {
+/* The chunks' sums as the epilogue's; chunk 0 has numbers, unless there is none: zeros. Of images: each has as many
+   chunks, `pixels` numbers a column. */
+static void mirt__cu_sums_finish(mirt__cu *cu, const mirt__cu_epilogue *epilogue, const mirt__cu_chunks *chunks,
+                                 mirt__real *const *sum, int64_t images, int64_t pixels) {
     const mirt__cu_epilogue e = *epilogue;
     const mirt__cu_chunks from = *chunks;
     float *out0 = sum[0], *out1 = sum[1];
@@ -339,13 +358,16 @@ static void mirt__cu_sums_finish(mirt__cu *cu, const mirt__cu_epilogue *epilogue
     if (e.sums == MIRT__SUMS_IMAGES) {
         if (images < 1 || from.chunks < 1) return;
         const int64_t each = from.chunks / images;
-        MIRT_LAUNCH(cu, mirt__cu_sums_images_kernel, (unsigned)mirt__cu_ceil(images * from.columns, 128), 128, 0, from, each, (double)pixels, images, out0);
+        MIRT_LAUNCH(cu, mirt__cu_sums_images_kernel, (unsigned)mirt__cu_ceil(images * from.columns, 128), 128, 0, from,
+                    each, (double)pixels, images, out0);
         return;
     }
     const int64_t groups = from.chunks > MIRT__CU_SUM_GROUP ? mirt__cu_ceil(from.chunks, MIRT__CU_SUM_GROUP) : 1;
     const dim3 grid((unsigned)mirt__cu_ceil(from.columns, 32), (unsigned)groups), block(32, MIRT__CU_SUM_LANES);
     MIRT_LAUNCH(cu, mirt__cu_sums_kernel, grid, block, 0, e, from, out0, out1);
-    if (groups > 1) MIRT_LAUNCH(cu, mirt__cu_sums_groups_kernel, (unsigned)mirt__cu_ceil(from.columns, 128), 128, 0, e, from, groups, out0, out1);
+    if (groups > 1)
+        MIRT_LAUNCH(cu, mirt__cu_sums_groups_kernel, (unsigned)mirt__cu_ceil(from.columns, 128), 128, 0, e, from,
+                    groups, out0, out1);
 }
 
 #endif

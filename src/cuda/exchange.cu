@@ -18,7 +18,8 @@
 
 #define MIRT__CU_MEMBERS 32
 #ifdef MIRT_SIM
-#define MIRT__CU_INBOX ((int64_t)1 << 13) /* numbers of other devices that one has at a time: in reality those of most buckets */
+#define MIRT__CU_INBOX \
+    ((int64_t)1 << 13) /* numbers of other devices that one has at a time: in reality those of most buckets */
 #define MIRT__CU_TRIAL ((int64_t)1 << 12)
 #else
 #define MIRT__CU_INBOX ((int64_t)8 << 20)
@@ -54,8 +55,8 @@ static void mirt__cu_group_break(mirt__cu *cu) {
     __atomic_store_n(&group->broken, 2, __ATOMIC_RELEASE);
 }
 
-/* What is under way of a rank ends, be it joining: even memory could not be freed before. By its own thread, or when it has none any more; another device
-   may be the thread's afterwards. */
+/* What is under way of a rank ends, be it joining: even memory could not be freed before. By its own thread, or when it
+   has none any more; another device may be the thread's afterwards. */
 static void mirt__cu_group_abort(mirt__cu_group *group, int rank) {
 #if MIRT__CU_NCCL
     ncclComm_t comm = __atomic_exchange_n(&group->comm[rank], static_cast<ncclComm_t>(NULL), __ATOMIC_ACQ_REL);
@@ -86,7 +87,8 @@ static bool mirt__cu_group_well(mirt__cu *cu) {
     ncclComm_t comm = group->comm[cu->rank];
     if (!comm) return true;
     if (ncclCommGetAsyncError(comm, &state) == ncclSuccess && state != ncclSuccess && state != ncclInProgress) {
-        mirt__cu_fail(cu, MIRT_E_DEVICE, "NCCL failed on rank %d: %s (%s); go on from the last checkpoint", cu->rank, ncclGetErrorString(state), ncclGetLastError(comm));
+        mirt__cu_fail(cu, MIRT_E_DEVICE, "NCCL failed on rank %d: %s (%s); go on from the last checkpoint", cu->rank,
+                      ncclGetErrorString(state), ncclGetLastError(comm));
         mirt__cu_group_break(cu);
     } else if (__atomic_load_n(&group->broken, __ATOMIC_ACQUIRE) == 2) {
         mirt__cu_fail(cu, MIRT_E_DEVICE, "rank %d, which it waits for, failed: %.250s", group->broken_by, group->why);
@@ -102,7 +104,8 @@ static bool mirt__cu_group_well(mirt__cu *cu) {
 #endif
 }
 
-/* Freeing waits for the work of all: what waits for others in NCCL ends first, and none is freed of where one of them has no end. */
+/* Freeing waits for the work of all: what waits for others in NCCL ends first, and none is freed of where one of them
+   has no end. */
 static bool mirt__cu_frees(mirt__cu *cu) {
     mirt__cu_group *group = cu->group;
     bool stuck = false;
@@ -110,7 +113,8 @@ static bool mirt__cu_frees(mirt__cu *cu) {
         if (group->member[d] && group->member[d]->lost) mirt__cu_group_abort(group, d);
     }
     mirt__cu_enter(cu);
-    for (int d = 0; group && d < group->count; d++) stuck = (group->member[d] && !mirt__cu_idle(group->member[d])) || stuck;
+    for (int d = 0; group && d < group->count; d++)
+        stuck = (group->member[d] && !mirt__cu_idle(group->member[d])) || stuck;
     stuck = !mirt__cu_idle(cu) || stuck;
     for (int d = 0; group && stuck && d < group->count; d++) {
         if (group->member[d]) group->member[d]->stuck = true;
@@ -123,7 +127,8 @@ static void mirt__cu_group_leave(mirt__cu *cu) {
     if (!group) return (void)mirt__cu_frees(cu);
     if (cu->status != MIRT_OK) mirt__cu_group_break(cu);
     for (int d = 0; d < group->count; d++) {
-        /* all is done: destroying would wait for the others, which may be closed by this thread later; or else freeing may wait for theirs */
+        /* all is done: destroying would wait for the others, which may be closed by this thread later; or else freeing
+           may wait for theirs */
         if (d == cu->rank || __atomic_load_n(&group->broken, __ATOMIC_ACQUIRE)) mirt__cu_group_abort(group, d);
     }
     mirt__cu_enter(cu);
@@ -146,29 +151,36 @@ static bool mirt__cu_exchange_begin(mirt__cu *cu) {
            mirt__cu_try(cu, cudaStreamWaitEvent(cu->exchanges, group->ready[cu->rank], 0), "waiting for an exchange");
 }
 static void mirt__cu_exchange_end(mirt__cu *cu) {
-    if (cu->status == MIRT_OK) cu->group->under_way[cu->rank] = mirt__cu_try(cu, cudaEventRecord(cu->group->done[cu->rank], cu->exchanges), "marking an exchange");
+    if (cu->status == MIRT_OK)
+        cu->group->under_way[cu->rank] = mirt__cu_try(cu, cudaEventRecord(cu->group->done[cu->rank], cu->exchanges),
+                                                      "marking an exchange");
 }
 
 static bool mirt__cu_nccl(mirt__cu *cu, ncclResult_t result, const char *what) {
     ncclComm_t comm = cu->group->comm[cu->rank];
     if (result == ncclSuccess || result == ncclInProgress) return true;
-    mirt__cu_fail(cu, MIRT_E_DEVICE, "NCCL failed on rank %d, %s: %s (%s)", cu->rank, what, ncclGetErrorString(result), comm ? ncclGetLastError(comm) : "");
+    mirt__cu_fail(cu, MIRT_E_DEVICE, "NCCL failed on rank %d, %s: %s (%s)", cu->rank, what, ncclGetErrorString(result),
+                  comm ? ncclGetLastError(comm) : "");
     cu->lost = true;
     mirt__cu_group_break(cu);
     return false;
 }
 
-/* Until what was asked of a communicator has been enqueued. NCCL does that in a thread of its own, unless NCCL_COMM_BLOCKING=1 lets calls block. */
+/* Until what was asked of a communicator has been enqueued. NCCL does that in a thread of its own, unless
+   NCCL_COMM_BLOCKING=1 lets calls block. */
 static bool mirt__cu_nccl_settled(mirt__cu *cu, const char *what) {
     mirt__cu_patience wait = mirt__cu_begin(cu);
     for (;;) {
         ncclResult_t state = ncclSuccess;
-        if (!mirt__cu_nccl(cu, ncclCommGetAsyncError(cu->group->comm[cu->rank], &state), what) || !mirt__cu_nccl(cu, state, what)) return false;
+        if (!mirt__cu_nccl(cu, ncclCommGetAsyncError(cu->group->comm[cu->rank], &state), what) ||
+            !mirt__cu_nccl(cu, state, what))
+            return false;
         if (state == ncclSuccess) return true;
         if (__atomic_load_n(&cu->group->broken, __ATOMIC_ACQUIRE) == 2) return mirt__cu_group_well(cu);
         const double passed = mirt__cu_passed(cu, &wait);
         if (cu->limit > 0 && passed > cu->limit) {
-            mirt__cu_fail(cu, MIRT_E_TIMEOUT, "NCCL, rank %d of %d, %s: nothing came from the others in %.3g s", cu->rank, cu->group->count, what, cu->limit);
+            mirt__cu_fail(cu, MIRT_E_TIMEOUT, "NCCL, rank %d of %d, %s: nothing came from the others in %.3g s",
+                          cu->rank, cu->group->count, what, cu->limit);
             cu->lost = true;
             mirt__cu_group_break(cu);
             return false;
@@ -196,7 +208,8 @@ static int64_t mirt__cu_chunk(const mirt__cu_group *group, int64_t length, int d
     return (end < length ? end : length) - *first;
 }
 
-/* Every part's chunk goes to the device that adds it up; those of other devices land in the inbox, one after the other. */
+/* Every part's chunk goes to the device that adds it up; those of other devices land in the inbox, one after the
+   other. */
 static void mirt__cu_tree_send(mirt__cu *cu, const mirt__remote_exchange *args, int64_t at, int64_t length) {
     mirt__cu_group *group = cu->group;
     ncclComm_t comm = group->comm[cu->rank];
@@ -206,7 +219,10 @@ static void mirt__cu_tree_send(mirt__cu *cu, const mirt__remote_exchange *args, 
         const int from = args->part_device[p];
         for (int to = 0; from == cu->rank && to < group->count; to++) {
             const int64_t count = mirt__cu_chunk(group, length, to, &first);
-            if (to != cu->rank && count > 0) mirt__cu_nccl(cu, ncclSend(args->part[p] + at + first, (size_t)count, ncclFloat, to, comm, cu->exchanges), "sending");
+            if (to != cu->rank && count > 0)
+                mirt__cu_nccl(cu,
+                              ncclSend(args->part[p] + at + first, (size_t)count, ncclFloat, to, comm, cu->exchanges),
+                              "sending");
         }
         if (from == cu->rank || own <= 0) continue;
         mirt__cu_nccl(cu, ncclRecv(inbox, (size_t)own, ncclFloat, from, comm, cu->exchanges), "receiving");
@@ -284,18 +300,25 @@ static void mirt__cu_buckets(mirt__cu *cu, const mirt__remote_exchange *args) {
     }
     if (!part && args->end > args->begin) { /* it had no rows */
         part = args->sum;
-        if (!mirt__cu_try(cu, cudaMemsetAsync(args->sum + args->begin, 0, (size_t)(args->end - args->begin) * sizeof *part, cu->exchanges), "clearing gradients")) return;
+        if (!mirt__cu_try(cu,
+                          cudaMemsetAsync(args->sum + args->begin, 0, (size_t)(args->end - args->begin) * sizeof *part,
+                                          cu->exchanges),
+                          "clearing gradients"))
+            return;
     }
     for (int64_t at = args->begin; at < args->end && cu->status == MIRT_OK; at += bucket, bucket = (int64_t)25 << 18) {
         const int64_t count = args->end - at < bucket ? args->end - at : bucket;
         if (!mirt__cu_nccl_start(cu)) return;
-        mirt__cu_nccl(cu, ncclAllReduce(part + at, args->sum + at, (size_t)count, ncclFloat, ncclSum, comm, cu->exchanges), "adding");
+        mirt__cu_nccl(cu,
+                      ncclAllReduce(part + at, args->sum + at, (size_t)count, ncclFloat, ncclSum, comm, cu->exchanges),
+                      "adding");
         mirt__cu_nccl_end(cu, "adding");
     }
 }
 #endif
 
-/* Whether something that all devices do is to be done. If not since this one failed, the others shall not wait for it. */
+/* Whether something that all devices do is to be done. If not since this one failed, the others shall not wait for
+   it. */
 static bool mirt__cu_meets(mirt__cu *cu, mirt__cu_mode *mode) {
     const bool now = mirt__cu_outside(cu, mode);
     if (cu->group && cu->status != MIRT_OK) mirt__cu_group_break(cu);
@@ -351,7 +374,10 @@ static void mirt__cu_gather_now(mirt__cu *cu, char *const *base, const size_t *b
     for (int d = 0; d < devices; d++) {
         const size_t bytes = begin[device + 1] - begin[device];
         if (d == device || base[d] == base[device] || !bytes) continue;
-        mirt__cu_try(cu, cudaMemcpyAsync(base[d] + begin[device], base[device] + begin[device], bytes, cudaMemcpyDefault, cu->stream), "gathering");
+        mirt__cu_try(cu,
+                     cudaMemcpyAsync(base[d] + begin[device], base[device] + begin[device], bytes, cudaMemcpyDefault,
+                                     cu->stream),
+                     "gathering");
     }
 }
 
@@ -366,7 +392,8 @@ static void mirt__cu_gather(mirt__remote *cu, char *const *base, const size_t *b
 
 /* What the trial adds up: whole numbers, whose sums are exact in any order. */
 static __global__ void __launch_bounds__(256) mirt__cu_trial_kernel(float *to, int64_t count, float factor) {
-    for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < count; i += (int64_t)gridDim.x * blockDim.x) to[i] = (float)(i % 1021) * factor;
+    for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < count; i += (int64_t)gridDim.x * blockDim.x)
+        to[i] = (float)(i % 1021) * factor;
 }
 
 /* One thread does the work of all devices for once. `share` of each: the sums of what all have. */
@@ -413,7 +440,10 @@ static bool mirt__cu_trial_piece(mirt__cu_trial *t, int64_t at, int64_t length, 
             mirt__cu *cu = group->member[d];
             mirt__cu_enter(cu);
             if (whole && stage == 0) {
-                mirt__cu_nccl(cu, ncclAllReduce(t->value[d] + at, t->sum[d] + at, (size_t)length, ncclFloat, ncclSum, group->comm[d], cu->exchanges), "adding");
+                mirt__cu_nccl(cu,
+                              ncclAllReduce(t->value[d] + at, t->sum[d] + at, (size_t)length, ncclFloat, ncclSum,
+                                            group->comm[d], cu->exchanges),
+                              "adding");
             } else if (stage == 0) {
                 mirt__cu_tree_send(cu, &t->exchange[d], at, length);
             } else if (stage == 1) {
@@ -468,8 +498,10 @@ static bool mirt__cu_trial_check(mirt__cu_trial *t, int device) {
     good = mirt__cu_settled(cu, cu->stream, NULL) && mirt__cu_deliver(cu);
     for (int i = 0; good && i < SAMPLE; i++) {
         if (sample[i] == (float)((from + i) % 1021 * all)) continue;
-        mirt__cu_fail(cu, MIRT_E_DEVICE, "sums over GPUs come out wrong%s", t->direct ? ": reaching another GPU's memory does not work on this machine (the IOMMU may be in the way); build with NCCL"
-                                                                                        : "");
+        mirt__cu_fail(cu, MIRT_E_DEVICE, "sums over GPUs come out wrong%s",
+                      t->direct ? ": reaching another GPU's memory does not work on this machine (the IOMMU may be in "
+                                  "the way); build with NCCL"
+                                : "");
         good = false;
     }
     cu->host->free(sample);
@@ -484,12 +516,14 @@ static double mirt__cu_try_out(mirt__cu_trial *t) {
     for (int d = 0; d < group->count && good; d++) {
         mirt__cu *cu = group->member[d];
         mirt__cu_enter(cu);
-        good = mirt__cu_try(cu, cudaMalloc((void **)&t->value[d], 2 * MIRT__CU_TRIAL * sizeof(float)), "taking memory for a trial");
+        good = mirt__cu_try(cu, cudaMalloc((void **)&t->value[d], 2 * MIRT__CU_TRIAL * sizeof(float)),
+                            "taking memory for a trial");
         if (!good) break;
         t->sum[d] = t->value[d] + MIRT__CU_TRIAL;
         float *value = t->value[d];
         const float factor = (float)(d + 1);
-        MIRT_LAUNCH_ON(cu, cu->exchanges, mirt__cu_trial_kernel, mirt__cu_blocks(MIRT__CU_TRIAL, 256), 256, 0, value, MIRT__CU_TRIAL, factor);
+        MIRT_LAUNCH_ON(cu, cu->exchanges, mirt__cu_trial_kernel, mirt__cu_blocks(MIRT__CU_TRIAL, 256), 256, 0, value,
+                       MIRT__CU_TRIAL, factor);
     }
     good = good && mirt__cu_all_settled(group);
     for (int d = 0; d < group->count && good; d++) {
@@ -528,10 +562,12 @@ static bool mirt__cu_reach(const mirt__cu_group *group, const char *why) {
             const int other = group->member[b]->index;
             int can = 0;
             if (other == cu->index) continue;
-            if (!mirt__cu_try(cu, cudaDeviceCanAccessPeer(&can, cu->index, other), "asking for another GPU's memory")) return false;
+            if (!mirt__cu_try(cu, cudaDeviceCanAccessPeer(&can, cu->index, other), "asking for another GPU's memory"))
+                return false;
             if (!can) {
                 mirt__cu_fail(cu, MIRT_E_DEVICE, "it cannot reach the memory of gpu:%d, and %s: %s", other, why,
-                              MIRT__CU_NCCL ? "use one of the two, or mirrored weights on different GPUs" : "build with NCCL (nvcc ... -lnccl), or use one GPU");
+                              MIRT__CU_NCCL ? "use one of the two, or mirrored weights on different GPUs"
+                                            : "build with NCCL (nvcc ... -lnccl), or use one GPU");
                 return false;
             }
             const cudaError_t error = cudaDeviceEnablePeerAccess(other, 0);
@@ -543,25 +579,32 @@ static bool mirt__cu_reach(const mirt__cu_group *group, const char *why) {
 }
 
 #if MIRT__CU_NCCL
-/* What to try when devices do not meet. Containers have little of what NCCL shares among its threads where GPUs do not reach each other. */
+/* What to try when devices do not meet. Containers have little of what NCCL shares among its threads where GPUs do not
+   reach each other. */
 static void mirt__cu_advise(mirt__cu *cu) {
     struct statvfs s;
     const size_t used = strlen(cu->error), left = sizeof cu->error - used;
-    const double wanted = 40.0 * cu->group->count, free_mb = statvfs("/dev/shm", &s) == 0 ? (double)s.f_bavail * (double)s.f_frsize / 1e6 : wanted;
-    const int said = snprintf(cu->error + used, left, "; NCCL_DEBUG=INFO tells more; try NCCL_SOCKET_IFNAME=lo, or NCCL_P2P_DISABLE=1");
+    const double wanted = 40.0 * cu->group->count,
+                 free_mb = statvfs("/dev/shm", &s) == 0 ? (double)s.f_bavail * (double)s.f_frsize / 1e6 : wanted;
+    const int said = snprintf(cu->error + used, left,
+                              "; NCCL_DEBUG=INFO tells more; try NCCL_SOCKET_IFNAME=lo, or NCCL_P2P_DISABLE=1");
     if (said < 0 || (size_t)said >= left || free_mb >= wanted) return;
-    snprintf(cu->error + used + said, left - (size_t)said, "; /dev/shm has %.0f MB free, which may be too little (docker run --shm-size=1g)", free_mb);
+    snprintf(cu->error + used + said, left - (size_t)said,
+             "; /dev/shm has %.0f MB free, which may be too little (docker run --shm-size=1g)", free_mb);
 }
 
-/* Communicators that do not block can be given up at any time. Of the versions of NCCL, 2.26 was seen to hang with such. */
+/* Communicators that do not block can be given up at any time. Of the versions of NCCL, 2.26 was seen to hang with
+   such. */
 static bool mirt__cu_join_nccl(mirt__cu_group *group, int *version) {
     mirt__cu *first = group->member[0];
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
     ncclUniqueId id;
     if (!mirt__cu_nccl(first, ncclGetVersion(version), "asking its version")) return false;
     if (*version / 10000 != NCCL_MAJOR || *version < NCCL_VERSION_CODE) {
-        mirt__cu_fail(first, MIRT_E_DEVICE, "the program was built with nccl.h of NCCL %d.%d.%d, and runs with the library of %d.%d.%d: build and run with the same", NCCL_MAJOR, NCCL_MINOR,
-                      NCCL_PATCH, *version / 10000, *version / 100 % 100, *version % 100);
+        mirt__cu_fail(first, MIRT_E_DEVICE,
+                      "the program was built with nccl.h of NCCL %d.%d.%d, and runs with the library of %d.%d.%d: "
+                      "build and run with the same",
+                      NCCL_MAJOR, NCCL_MINOR, NCCL_PATCH, *version / 10000, *version / 100 % 100, *version % 100);
         return false;
     }
     config.blocking = *version / 100 == 226;
@@ -575,12 +618,15 @@ static bool mirt__cu_join_nccl(mirt__cu_group *group, int *version) {
     bool good = true;
     for (int d = 0; d < group->count && good; d++) {
         mirt__cu_enter(group->member[d]);
-        good = mirt__cu_nccl(group->member[d], ncclCommInitRankConfig(&group->comm[d], group->count, id, d, &config), "joining");
+        good = mirt__cu_nccl(group->member[d], ncclCommInitRankConfig(&group->comm[d], group->count, id, d, &config),
+                             "joining");
     }
     good = mirt__cu_all_end(group, "joining");
     for (int d = 0; d < group->count && good; d++) {
         mirt__cu_enter(group->member[d]);
-        good = mirt__cu_take_all(group->member[d]) && mirt__cu_try(group->member[d], cudaMalloc((void **)&group->inbox[d], MIRT__CU_INBOX * sizeof(float)), "taking memory for exchanges");
+        good = mirt__cu_take_all(group->member[d]) &&
+               mirt__cu_try(group->member[d], cudaMalloc((void **)&group->inbox[d], MIRT__CU_INBOX * sizeof(float)),
+                            "taking memory for exchanges");
     }
     return good;
 }
@@ -598,7 +644,9 @@ static bool mirt__cu_join_group(mirt__cu_group *group, mirt__remote_join *join) 
 #if MIRT__CU_NCCL
     const char *wanted = getenv("MIRT_CUDA_NCCL");
     const bool off = wanted && strcmp(wanted, "0") == 0;
-    const char *why = twice ? "a GPU is named twice" : join->shares ? "the weights are in one place" : "MIRT_CUDA_NCCL is 0";
+    const char *why = twice          ? "a GPU is named twice"
+                      : join->shares ? "the weights are in one place"
+                                     : "MIRT_CUDA_NCCL is 0";
     trial.direct = twice || join->shares || off;
 #else
     const char *why = "the program is built without NCCL";
@@ -613,7 +661,8 @@ static bool mirt__cu_join_group(mirt__cu_group *group, mirt__remote_join *join) 
         mirt__cu *cu = group->member[d];
         mirt__cu_enter(cu);
         if (!mirt__cu_try(cu, cudaEventCreateWithFlags(&group->ready[d], cudaEventDisableTiming), "making events") ||
-            !mirt__cu_try(cu, cudaEventCreateWithFlags(&group->done[d], cudaEventDisableTiming), "making events")) return false;
+            !mirt__cu_try(cu, cudaEventCreateWithFlags(&group->done[d], cudaEventDisableTiming), "making events"))
+            return false;
     }
     int version = 0;
 #if MIRT__CU_NCCL
@@ -622,12 +671,17 @@ static bool mirt__cu_join_group(mirt__cu_group *group, mirt__remote_join *join) 
     if (trial.direct && !mirt__cu_reach(group, why)) return false;
     const double took = mirt__cu_try_out(&trial);
     if (took < 0 || !mirt__cu_all_well(group, &culprit)) return false;
-    const double speed = (double)MIRT__CU_TRIAL * sizeof(float) / took / 1e9, megabytes = (double)MIRT__CU_TRIAL * sizeof(float) / 1e6;
+    const double speed = (double)MIRT__CU_TRIAL * sizeof(float) / took / 1e9,
+                 megabytes = (double)MIRT__CU_TRIAL * sizeof(float) / 1e6;
     if (trial.direct) {
-        snprintf(join->how, 256, "each reads the others' memory, as %s; %.3g GB/s for sums of %.3g MB", why, speed, megabytes);
+        snprintf(join->how, 256, "each reads the others' memory, as %s; %.3g GB/s for sums of %.3g MB", why, speed,
+                 megabytes);
     } else {
-        snprintf(join->how, 256, "NCCL %d.%d.%d, %s; %.3g GB/s for sums of %.3g MB", version / 10000, version / 100 % 100, version % 100,
-                 join->collective == MIRT_NCCL ? "its all-reduce" : "chunks sent to all, added in the fixed order, sent back", speed, megabytes);
+        snprintf(join->how, 256, "NCCL %d.%d.%d, %s; %.3g GB/s for sums of %.3g MB", version / 10000,
+                 version / 100 % 100, version % 100,
+                 join->collective == MIRT_NCCL ? "its all-reduce"
+                                               : "chunks sent to all, added in the fixed order, sent back",
+                 speed, megabytes);
     }
     return true;
 }
@@ -639,7 +693,8 @@ static bool mirt__cu_join(mirt__remote_join *join) {
     join->how[0] = 0;
     if (join->count < 2) return true;
     const mirt__host *host = join->remote[0]->host;
-    if (join->count > MIRT__CU_MEMBERS) return host->fail(MIRT_E_INVALID, "%d devices; at most %d can meet", join->count, MIRT__CU_MEMBERS), false;
+    if (join->count > MIRT__CU_MEMBERS)
+        return host->fail(MIRT_E_INVALID, "%d devices; at most %d can meet", join->count, MIRT__CU_MEMBERS), false;
     mirt__cu_group *group = static_cast<mirt__cu_group *>(host->calloc(1, sizeof *group));
     if (!group) return false;
     group->host = host;

@@ -1,6 +1,6 @@
-/* Work that comes back is launched as a whole, or in a few pieces where something stands between that is not part of it. The first time
-   it is just done. The second time it is captured, and nothing is done, so that `end` asks for it once more. From then on only the
-   numbers that change are gathered, by the same code with its launches left out. */
+/* Work that comes back is launched as a whole, or in a few pieces where something stands between that is not part of
+   it. The first time it is just done. The second time it is captured, and nothing is done, so that `end` asks for it
+   once more. From then on only the numbers that change are gathered, by the same code with its launches left out. */
 #include "cuda.cuh"
 
 #include <stdio.h>
@@ -71,7 +71,8 @@ static cudaError_t mirt__cu_capture_end(mirt__cu *cu, cudaGraph_t *captured) {
     if (error == cudaSuccess) return error;
     (void)cudaGetLastError();
     *captured = NULL;
-    if (cudaStreamIsCapturing(cu->stream, &state) == cudaSuccess && state != cudaStreamCaptureStatusNone) (void)cudaStreamEndCapture(cu->stream, captured);
+    if (cudaStreamIsCapturing(cu->stream, &state) == cudaSuccess && state != cudaStreamCaptureStatusNone)
+        (void)cudaStreamEndCapture(cu->stream, captured);
     return error;
 }
 
@@ -104,7 +105,8 @@ static void mirt__cu_captured(mirt__cu *cu, mirt__cu_graph *graph) {
 static void mirt__cu_graph_launch(mirt__cu *cu, mirt__cu_graph *graph) {
     if (cu->status != MIRT_OK) return;
     if (graph->at == graph->pieces || graph->piece[graph->at].numbers != cu->numbers_used) {
-        mirt__cu_fail(cu, MIRT_E_STATE, "work came back with %zu bytes of numbers up to its piece %d of %d", cu->numbers_used, graph->at, graph->pieces);
+        mirt__cu_fail(cu, MIRT_E_STATE, "work came back with %zu bytes of numbers up to its piece %d of %d",
+                      cu->numbers_used, graph->at, graph->pieces);
         return;
     }
     const size_t from = cu->graphs->uploaded, bytes = cu->numbers_used - from;
@@ -145,7 +147,8 @@ static void mirt__cu_begin(mirt__remote *cu, const void *owner, uint64_t key) {
     mirt__cu_graphs *graphs = cu->graphs;
     if (graphs->off) return;
     mirt__cu_graph *graph = graphs->now = mirt__cu_graph_of(cu, owner, key);
-    if (graphs->again && graphs->again != graph) mirt__cu_fail(cu, MIRT_E_STATE, "work that was captured was not enqueued again");
+    if (graphs->again && graphs->again != graph)
+        mirt__cu_fail(cu, MIRT_E_STATE, "work that was captured was not enqueued again");
     graphs->again = NULL;
     if (!graph || graph->eager || !graph->seen) return;
     cu->numbers_used = graphs->uploaded = 0;

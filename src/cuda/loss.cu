@@ -28,22 +28,29 @@ template <bool BLOCK> struct mirt__cu_crew {
 /* A kernel by rows. */
 #define MIRT__CU_BY_ROWS(cu, kernel, rows, n, ...) \
     do { \
-        if ((n) >= MIRT__CU_LONG_ROW) MIRT_LAUNCH(cu, (kernel<true>), mirt__cu_blocks(rows, 1), MIRT__CU_ROW_BLOCK, 0, __VA_ARGS__); \
-        else MIRT_LAUNCH(cu, (kernel<false>), mirt__cu_blocks(rows, MIRT__CU_ROW_BLOCK / 32), MIRT__CU_ROW_BLOCK, 0, __VA_ARGS__); \
+        if ((n) >= MIRT__CU_LONG_ROW) \
+            MIRT_LAUNCH(cu, (kernel<true>), mirt__cu_blocks(rows, 1), MIRT__CU_ROW_BLOCK, 0, __VA_ARGS__); \
+        else \
+            MIRT_LAUNCH(cu, (kernel<false>), mirt__cu_blocks(rows, MIRT__CU_ROW_BLOCK / 32), MIRT__CU_ROW_BLOCK, 0, \
+                        __VA_ARGS__); \
     } while (0)
 
-template <bool BLOCK> static inline __device__ float mirt__cu_row_max(const mirt__cu_crew<BLOCK> &crew, const float *x, int64_t n) {
+template <bool BLOCK>
+static inline __device__ float mirt__cu_row_max(const mirt__cu_crew<BLOCK> &crew, const float *x, int64_t n) {
     float most = -INFINITY;
     MIRT__CU_EACH(j, n) most = fmaxf(most, x[j]);
     return crew.max(most);
 }
-template <bool BLOCK> static inline __device__ float mirt__cu_row_sum(const mirt__cu_crew<BLOCK> &crew, const float *x, int64_t n) {
+template <bool BLOCK>
+static inline __device__ float mirt__cu_row_sum(const mirt__cu_crew<BLOCK> &crew, const float *x, int64_t n) {
     float sum = 0;
     MIRT__CU_EACH(j, n) sum += x[j];
     return crew.sum(sum);
 }
 /* The sum of exp(x - most). */
-template <bool BLOCK> static inline __device__ float mirt__cu_row_exp(const mirt__cu_crew<BLOCK> &crew, const float *x, int64_t n, float most) {
+template <bool BLOCK>
+static inline __device__ float mirt__cu_row_exp(const mirt__cu_crew<BLOCK> &crew, const float *x, int64_t n,
+                                                float most) {
     float sum = 0;
     MIRT__CU_EACH(j, n) sum += expf(x[j] - most);
     return crew.sum(sum);
@@ -51,7 +58,8 @@ template <bool BLOCK> static inline __device__ float mirt__cu_row_exp(const mirt
 
 /* ---- softmax. Each thread reads and writes the same places. */
 
-template <bool BLOCK> static __global__ void __launch_bounds__(MIRT__CU_ROW_BLOCK) mirt__cu_softmax_kernel(const mirt__softmax s) {
+template <bool BLOCK>
+static __global__ void __launch_bounds__(MIRT__CU_ROW_BLOCK) mirt__cu_softmax_kernel(const mirt__softmax s) {
     MIRT_SHARED(float, room, 32);
     const mirt__cu_crew<BLOCK> crew(room);
     for (int64_t r = crew.row; r < s.rows; r += crew.step) {
@@ -74,7 +82,8 @@ template <bool BLOCK> static __global__ void __launch_bounds__(MIRT__CU_ROW_BLOC
     }
 }
 
-template <bool BLOCK> static __global__ void __launch_bounds__(MIRT__CU_ROW_BLOCK) mirt__cu_softmax_grad_kernel(const mirt__softmax s) {
+template <bool BLOCK>
+static __global__ void __launch_bounds__(MIRT__CU_ROW_BLOCK) mirt__cu_softmax_grad_kernel(const mirt__softmax s) {
     MIRT_SHARED(float, room, 32);
     const mirt__cu_crew<BLOCK> crew(room);
     for (int64_t r = crew.row; r < s.rows; r += crew.step) {
@@ -97,11 +106,15 @@ static void mirt__cu_softmax_grad(const mirt__softmax *args, const mirt__where *
 
 /* ---- losses: the formulas are explained in the library's reference kernels */
 
-static inline __device__ float mirt__cu_clipped(float p) { return p < MIRT__CU_SMALLEST ? MIRT__CU_SMALLEST : p > MIRT__CU_LARGEST ? MIRT__CU_LARGEST : p; }
+static inline __device__ float mirt__cu_clipped(float p) {
+    return p < MIRT__CU_SMALLEST ? MIRT__CU_SMALLEST : p > MIRT__CU_LARGEST ? MIRT__CU_LARGEST : p;
+}
 static inline __device__ bool mirt__cu_is_clipped(float p) { return p < MIRT__CU_SMALLEST || p > MIRT__CU_LARGEST; }
 
 /* -log of the probability of `label`, the sum of clipped probabilities being 1. */
-template <bool BLOCK> static inline __device__ float mirt__cu_sparse(const mirt__cu_crew<BLOCK> &crew, const mirt__loss &l, const float *x, int32_t label) {
+template <bool BLOCK>
+static inline __device__ float mirt__cu_sparse(const mirt__cu_crew<BLOCK> &crew, const mirt__loss &l, const float *x,
+                                               int32_t label) {
     const float at = label >= 0 && label < l.n ? x[label] : NAN;
     if (l.from_logits) {
         const float most = mirt__cu_row_max(crew, x, l.n);
@@ -112,7 +125,9 @@ template <bool BLOCK> static inline __device__ float mirt__cu_sparse(const mirt_
     return logf(crew.sum(sum)) - logf(mirt__cu_clipped(at));
 }
 
-template <bool BLOCK> static inline __device__ float mirt__cu_categorical(const mirt__cu_crew<BLOCK> &crew, const mirt__loss &l, const float *x, const float *t) {
+template <bool BLOCK>
+static inline __device__ float mirt__cu_categorical(const mirt__cu_crew<BLOCK> &crew, const mirt__loss &l,
+                                                    const float *x, const float *t) {
     float loss = 0;
     if (l.from_logits) {
         const float most = mirt__cu_row_max(crew, x, l.n), log_sum = logf(mirt__cu_row_exp(crew, x, l.n, most));
@@ -134,7 +149,8 @@ static inline __device__ float mirt__cu_binary_loss(bool from_logits, float x, f
     return -(t * logf(p) + (1 - t) * logf(1 - p));
 }
 
-template <bool BLOCK> static __global__ void __launch_bounds__(MIRT__CU_ROW_BLOCK) mirt__cu_loss_kernel(const mirt__loss l) {
+template <bool BLOCK>
+static __global__ void __launch_bounds__(MIRT__CU_ROW_BLOCK) mirt__cu_loss_kernel(const mirt__loss l) {
     MIRT_SHARED(float, room, 32);
     const mirt__cu_crew<BLOCK> crew(room);
     for (int64_t r = crew.row; r < l.rows; r += crew.step) {
@@ -146,7 +162,8 @@ template <bool BLOCK> static __global__ void __launch_bounds__(MIRT__CU_ROW_BLOC
             loss = mirt__cu_categorical(crew, l, x, t);
         } else {
             const bool binary = l.kind == MIRT_BINARY_CROSSENTROPY;
-            MIRT__CU_EACH(j, l.n) loss += binary ? mirt__cu_binary_loss(l.from_logits, x[j], t[j]) : (x[j] - t[j]) * (x[j] - t[j]);
+            MIRT__CU_EACH(j, l.n)
+            loss += binary ? mirt__cu_binary_loss(l.from_logits, x[j], t[j]) : (x[j] - t[j]) * (x[j] - t[j]);
             loss = crew.sum(loss) / (float)l.n;
         }
         if (crew.lane == 0) l.loss[r] = loss;
@@ -155,7 +172,8 @@ template <bool BLOCK> static __global__ void __launch_bounds__(MIRT__CU_ROW_BLOC
 
 /* In the gradients `scale` is the loss's own gradient. */
 template <bool BLOCK>
-static inline __device__ void mirt__cu_sparse_grad(const mirt__cu_crew<BLOCK> &crew, const mirt__loss &l, const float *x, int32_t label, float scale, float *dx) {
+static inline __device__ void mirt__cu_sparse_grad(const mirt__cu_crew<BLOCK> &crew, const mirt__loss &l,
+                                                   const float *x, int32_t label, float scale, float *dx) {
     if (l.from_logits) {
         const float most = mirt__cu_row_max(crew, x, l.n), sum = mirt__cu_row_exp(crew, x, l.n, most);
         MIRT__CU_EACH(j, l.n) dx[j] = (expf(x[j] - most) / sum - (j == label ? 1.0f : 0.0f)) * scale;
@@ -168,9 +186,11 @@ static inline __device__ void mirt__cu_sparse_grad(const mirt__cu_crew<BLOCK> &c
 }
 
 template <bool BLOCK>
-static inline __device__ void mirt__cu_categorical_grad(const mirt__cu_crew<BLOCK> &crew, const mirt__loss &l, const float *x, const float *t, float scale, float *dx) {
+static inline __device__ void mirt__cu_categorical_grad(const mirt__cu_crew<BLOCK> &crew, const mirt__loss &l,
+                                                        const float *x, const float *t, float scale, float *dx) {
     if (l.from_logits) {
-        const float most = mirt__cu_row_max(crew, x, l.n), sum = mirt__cu_row_exp(crew, x, l.n, most), total = mirt__cu_row_sum(crew, t, l.n);
+        const float most = mirt__cu_row_max(crew, x, l.n), sum = mirt__cu_row_exp(crew, x, l.n, most),
+                    total = mirt__cu_row_sum(crew, t, l.n);
         MIRT__CU_EACH(j, l.n) dx[j] = scale * (expf(x[j] - most) / sum * total - t[j]);
         return;
     }
@@ -192,7 +212,8 @@ static inline __device__ float mirt__cu_binary_loss_grad(bool from_logits, float
     return mirt__cu_is_clipped(x) ? 0.0f : (1 - t) / (1 - x) - t / x;
 }
 
-template <bool BLOCK> static __global__ void __launch_bounds__(MIRT__CU_ROW_BLOCK) mirt__cu_loss_grad_kernel(const mirt__loss l) {
+template <bool BLOCK>
+static __global__ void __launch_bounds__(MIRT__CU_ROW_BLOCK) mirt__cu_loss_grad_kernel(const mirt__loss l) {
     MIRT_SHARED(float, room, 32);
     const mirt__cu_crew<BLOCK> crew(room);
     for (int64_t r = crew.row; r < l.rows; r += crew.step) {
@@ -205,7 +226,8 @@ template <bool BLOCK> static __global__ void __launch_bounds__(MIRT__CU_ROW_BLOC
         } else {
             const bool binary = l.kind == MIRT_BINARY_CROSSENTROPY;
             const float share = scale / (float)l.n;
-            MIRT__CU_EACH(j, l.n) dx[j] = share * (binary ? mirt__cu_binary_loss_grad(l.from_logits, x[j], t[j]) : 2 * (x[j] - t[j]));
+            MIRT__CU_EACH(j, l.n)
+            dx[j] = share * (binary ? mirt__cu_binary_loss_grad(l.from_logits, x[j], t[j]) : 2 * (x[j] - t[j]));
         }
     }
 }
@@ -222,7 +244,8 @@ static void mirt__cu_loss_grad(const mirt__loss *args, const mirt__where *where)
 /* ---- accuracy: a warp for each row, however long */
 
 static __global__ void __launch_bounds__(MIRT__CU_ROW_BLOCK)
-mirt__cu_accuracy_kernel(mirt__accuracy_kind kind, int64_t rows, int64_t n, const float *predicted, const void *labels, float *y) {
+    mirt__cu_accuracy_kernel(mirt__accuracy_kind kind, int64_t rows, int64_t n, const float *predicted,
+                             const void *labels, float *y) {
     const mirt__cu_crew<false> crew(NULL);
     for (int64_t r = crew.row; r < rows; r += crew.step) {
         const float *x = predicted + r * n, *t = static_cast<const float *>(labels) + r * n;
@@ -231,7 +254,8 @@ mirt__cu_accuracy_kernel(mirt__accuracy_kind kind, int64_t rows, int64_t n, cons
             MIRT__CU_EACH(j, n) right += t[j] == (x[j] > 0.5f ? 1.0f : 0.0f) ? 1.0f : 0.0f;
             right = crew.sum(right) / (float)n;
         } else {
-            const int32_t at = kind == MIRT__ACCURACY_SPARSE ? static_cast<const int32_t *>(labels)[r] : mirt__cu_warp_argmax(t, n, 1.0f);
+            const int32_t at = kind == MIRT__ACCURACY_SPARSE ? static_cast<const int32_t *>(labels)[r]
+                                                             : mirt__cu_warp_argmax(t, n, 1.0f);
             right = mirt__cu_warp_argmax(x, n, 1.0f) == at ? 1.0f : 0.0f;
         }
         if (crew.lane == 0) y[r] = right;
@@ -241,8 +265,8 @@ mirt__cu_accuracy_kernel(mirt__accuracy_kind kind, int64_t rows, int64_t n, cons
 static void mirt__cu_accuracy(const mirt__accuracy *args, const mirt__where *where) {
     mirt__cu *cu = mirt__cu_of(where);
     if (args->rows <= 0 || args->n <= 0) return;
-    MIRT_LAUNCH(cu, mirt__cu_accuracy_kernel, mirt__cu_blocks(args->rows, MIRT__CU_ROW_BLOCK / 32), MIRT__CU_ROW_BLOCK, 0,
-                args->kind, args->rows, args->n, args->x, args->labels, args->y);
+    MIRT_LAUNCH(cu, mirt__cu_accuracy_kernel, mirt__cu_blocks(args->rows, MIRT__CU_ROW_BLOCK / 32), MIRT__CU_ROW_BLOCK,
+                0, args->kind, args->rows, args->n, args->x, args->labels, args->y);
 }
 #undef MIRT__CU_EACH
 #undef MIRT__CU_BY_ROWS

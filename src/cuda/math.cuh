@@ -1,7 +1,7 @@
 #ifndef MIRT__CUDA_MATH_CUH
 #define MIRT__CUDA_MATH_CUH
-/* Numbers on devices: activations and their slopes, numbers of 16 bits, accesses of several neighbours at a time, quotients by what is the
-   same for a whole kernel, sums over warps and blocks. */
+/* Numbers on devices: activations and their slopes, numbers of 16 bits, accesses of several neighbours at a time,
+   quotients by what is the same for a whole kernel, sums over warps and blocks. */
 
 #include "cuda.cuh"
 
@@ -28,7 +28,8 @@ static inline __device__ float mirt__cu_normal(float x) { return 0.5f * erfcf(x 
 static inline __device__ float mirt__cu_hard_sigmoid(float x) { return (x < -3 ? 0.0f : x > 3 ? 6.0f : x + 3) / 6.0f; }
 
 /* The rarer ones by a call, which keeps kernels small. */
-static __attribute__((noinline)) __device__ float mirt__cu_activate_curved(mirt_activation_kind kind, float x, float scale) {
+static __attribute__((noinline)) __device__ float mirt__cu_activate_curved(mirt_activation_kind kind, float x,
+                                                                           float scale) {
     switch (kind) {
     case MIRT_TANH: return tanhf(x);
     case MIRT_ELU: return x > 0 ? x : expm1f(x) * scale;
@@ -39,7 +40,8 @@ static __attribute__((noinline)) __device__ float mirt__cu_activate_curved(mirt_
     default: return x;
     }
 }
-static __attribute__((noinline)) __device__ float mirt__cu_slope_curved(mirt_activation_kind kind, float u, float scale) {
+static __attribute__((noinline)) __device__ float mirt__cu_slope_curved(mirt_activation_kind kind, float u,
+                                                                        float scale) {
     float s;
     switch (kind) {
     case MIRT_TANH: s = tanhf(u); return 1 - s * s;
@@ -94,7 +96,9 @@ static inline __device__ float mirt__cu_activate(mirt_activation_kind kind, floa
 static inline __device__ float mirt__cu_times_slope(mirt_activation_kind kind, float g, float u) {
     return mirt__cu_times_slope_by(kind, g, u, mirt__cu_layer_scale(kind));
 }
-static inline __device__ float mirt__cu_slope_of_output(mirt_activation_kind kind, float y) { return mirt__cu_times_slope_of_output(kind, 1.0f, y); }
+static inline __device__ float mirt__cu_slope_of_output(mirt_activation_kind kind, float y) {
+    return mirt__cu_times_slope_of_output(kind, 1.0f, y);
+}
 
 /* ---- Numbers of 16 bits: bfloat16 as uint16_t, and float16. Rounded to the nearest even; not a number stays none. */
 
@@ -115,15 +119,20 @@ static inline __device__ float mirt__cu_from_half(mirt__cu_f16 half) {
     raw.x = half.bits;
     return __half2float(__half(raw));
 }
-static inline __device__ void mirt__cu_to_half(float x, uint16_t *to) { *to = __bfloat16_as_ushort(__float2bfloat16_rn(x)); }
-static inline __device__ void mirt__cu_to_half(float x, mirt__cu_f16 *to) { to->bits = static_cast<__half_raw>(__float2half_rn(x)).x; }
+static inline __device__ void mirt__cu_to_half(float x, uint16_t *to) {
+    *to = __bfloat16_as_ushort(__float2bfloat16_rn(x));
+}
+static inline __device__ void mirt__cu_to_half(float x, mirt__cu_f16 *to) {
+    to->bits = static_cast<__half_raw>(__float2half_rn(x)).x;
+}
 /* Two in a word, the first one low. */
 template <bool FLOAT16> static inline __device__ uint32_t mirt__cu_to_word(float low, float high) {
     if constexpr (FLOAT16) {
         const __half2_raw both = static_cast<__half2_raw>(__floats2half2_rn(low, high));
         return (uint32_t)both.x | (uint32_t)both.y << 16;
     } else {
-        return (uint32_t)__bfloat16_as_ushort(__float2bfloat16_rn(low)) | (uint32_t)__bfloat16_as_ushort(__float2bfloat16_rn(high)) << 16;
+        return (uint32_t)__bfloat16_as_ushort(__float2bfloat16_rn(low)) |
+               (uint32_t)__bfloat16_as_ushort(__float2bfloat16_rn(high)) << 16;
     }
 }
 template <bool FLOAT16> static inline __device__ void mirt__cu_from_word(uint32_t word, float *low, float *high) {
@@ -145,7 +154,8 @@ static inline __device__ float mirt__cu_round(float x, mirt_dtype dtype) {
     return (int)dtype == MIRT__BFLOAT16 ? __bfloat162float(__float2bfloat16_rn(x)) : x;
 }
 
-/* ---- Accesses. N neighbours from number `at` on, as float; addresses are multiples of N elements (at most of 16 bytes). */
+/* ---- Accesses. N neighbours from number `at` on, as float; addresses are multiples of N elements (at most of 16
+   bytes). */
 
 template <int BYTES> struct mirt__cu_bytes { /* 4, 8 or 16 as one access */
     uint32_t word[BYTES / 4];
@@ -158,7 +168,8 @@ template <int BYTES> static inline __device__ mirt__cu_bytes<BYTES> mirt__cu_loa
 #else
     if (BYTES == 16) {
         const uint4 v = *static_cast<const uint4 *>(from);
-        to.word[0] = v.x, to.word[1 % (BYTES / 4)] = v.y, to.word[2 % (BYTES / 4)] = v.z, to.word[3 % (BYTES / 4)] = v.w;
+        to.word[0] = v.x, to.word[1 % (BYTES / 4)] = v.y, to.word[2 % (BYTES / 4)] = v.z,
+        to.word[3 % (BYTES / 4)] = v.w;
     } else if (BYTES == 8) {
         const uint2 v = *static_cast<const uint2 *>(from);
         to.word[0] = v.x, to.word[1 % (BYTES / 4)] = v.y;
@@ -174,7 +185,8 @@ template <int BYTES> static inline __device__ void mirt__cu_store_bytes(void *to
     memcpy(to, from.word, BYTES);
 #else
     if (BYTES == 16) {
-        *static_cast<uint4 *>(to) = make_uint4(from.word[0], from.word[1 % (BYTES / 4)], from.word[2 % (BYTES / 4)], from.word[3 % (BYTES / 4)]);
+        *static_cast<uint4 *>(to) = make_uint4(from.word[0], from.word[1 % (BYTES / 4)], from.word[2 % (BYTES / 4)],
+                                               from.word[3 % (BYTES / 4)]);
     } else if (BYTES == 8) {
         *static_cast<uint2 *>(to) = make_uint2(from.word[0], from.word[1 % (BYTES / 4)]);
     } else {
@@ -207,8 +219,14 @@ template <int N, bool FLOAT16, class H> static inline __device__ void mirt__cu_l
 #pragma unroll
     for (int j = 0; j < pairs; j++) mirt__cu_from_word<FLOAT16>(v.word[j], &to[2 * j], &to[2 * j + (N > 1)]);
 }
-template <int N> static inline __device__ void mirt__cu_load_n(const uint16_t *x, float *to) { mirt__cu_load_halves<N, false>(x, to); }
-template <int N> static inline __device__ void mirt__cu_load_n(const mirt__cu_f16 *x, float *to) { mirt__cu_load_halves<N, true>(x, to); }
+template <int N>
+static inline __device__ void mirt__cu_load_n(const uint16_t *x, float *to) {
+    mirt__cu_load_halves<N, false>(x, to);
+}
+template <int N>
+static inline __device__ void mirt__cu_load_n(const mirt__cu_f16 *x, float *to) {
+    mirt__cu_load_halves<N, true>(x, to);
+}
 template <int N> static inline __device__ void mirt__cu_load_n(const uint8_t *x, float *to) {
     if (N < 4) {
 #pragma unroll
@@ -249,11 +267,18 @@ template <int N, bool FLOAT16, class H> static inline __device__ void mirt__cu_s
     for (int j = 0; j < pairs; j++) v.word[j] = mirt__cu_to_word<FLOAT16>(from[2 * j], from[2 * j + (N > 1)]);
     mirt__cu_store_bytes<pairs * 4>(y, v);
 }
-template <int N> static inline __device__ void mirt__cu_store_n(uint16_t *y, const float *from) { mirt__cu_store_halves<N, false>(y, from); }
-template <int N> static inline __device__ void mirt__cu_store_n(mirt__cu_f16 *y, const float *from) { mirt__cu_store_halves<N, true>(y, from); }
+template <int N>
+static inline __device__ void mirt__cu_store_n(uint16_t *y, const float *from) {
+    mirt__cu_store_halves<N, false>(y, from);
+}
+template <int N>
+static inline __device__ void mirt__cu_store_n(mirt__cu_f16 *y, const float *from) {
+    mirt__cu_store_halves<N, true>(y, from);
+}
 
 /* Of float32, 16 bits, uint8, bool or int32. */
-template <int N> static inline __device__ void mirt__cu_load_as(const void *x, mirt_dtype dtype, int64_t at, float *to) {
+template <int N>
+static inline __device__ void mirt__cu_load_as(const void *x, mirt_dtype dtype, int64_t at, float *to) {
     switch ((int)dtype) {
     case MIRT__BFLOAT16: mirt__cu_load_n<N>(static_cast<const uint16_t *>(x) + at, to); break;
     case MIRT__FLOAT16: mirt__cu_load_n<N>(static_cast<const mirt__cu_f16 *>(x) + at, to); break;
@@ -269,18 +294,23 @@ static inline __device__ float mirt__cu_load(const void *x, mirt_dtype dtype, in
     return value;
 }
 /* To float32 or 16 bits. */
-template <int N> static inline __device__ void mirt__cu_store_as(void *y, mirt_dtype dtype, int64_t at, const float *from) {
+template <int N>
+static inline __device__ void mirt__cu_store_as(void *y, mirt_dtype dtype, int64_t at, const float *from) {
     if ((int)dtype == MIRT__BFLOAT16) mirt__cu_store_n<N>(static_cast<uint16_t *>(y) + at, from);
     else if ((int)dtype == MIRT__FLOAT16) mirt__cu_store_n<N>(static_cast<mirt__cu_f16 *>(y) + at, from);
     else mirt__cu_store_n<N>(static_cast<float *>(y) + at, from);
 }
-static inline __device__ void mirt__cu_store(void *y, mirt_dtype dtype, int64_t at, float value) { mirt__cu_store_as<1>(y, dtype, at, &value); }
+static inline __device__ void mirt__cu_store(void *y, mirt_dtype dtype, int64_t at, float value) {
+    mirt__cu_store_as<1>(y, dtype, at, &value);
+}
 
 static inline int64_t mirt__cu_size(mirt_dtype dtype) {
     return dtype == MIRT_UINT8 || dtype == MIRT_BOOL ? 1 : mirt__cu_is_half(dtype) ? 2 : 4;
 }
 /* Whether `pointer` (NULL: yes) begins at a multiple of `bytes`, a power of two. */
-static inline bool mirt__cu_aligned(const void *pointer, int64_t bytes) { return ((uintptr_t)pointer & (uintptr_t)(bytes - 1)) == 0; }
+static inline bool mirt__cu_aligned(const void *pointer, int64_t bytes) {
+    return ((uintptr_t)pointer & (uintptr_t)(bytes - 1)) == 0;
+}
 /* Whether N neighbours at multiples of N can be accessed at once. */
 static inline bool mirt__cu_aligned_for(const void *pointer, mirt_dtype dtype, int64_t n) {
     const int64_t bytes = n * mirt__cu_size(dtype);
@@ -313,7 +343,8 @@ static inline mirt__cu_divisor mirt__cu_divisor_of(int64_t by) {
     return d;
 }
 static inline __device__ int64_t mirt__cu_divide(int64_t n, const mirt__cu_divisor &d) {
-    if ((uint64_t)n >> 31 || d.small == 0) return (int64_t)((__umul64hi((uint64_t)n, d.magic) + (uint64_t)n) >> d.shift);
+    if ((uint64_t)n >> 31 || d.small == 0)
+        return (int64_t)((__umul64hi((uint64_t)n, d.magic) + (uint64_t)n) >> d.shift);
     const uint32_t low = (uint32_t)n;
     return (int64_t)(((uint32_t)(((uint64_t)low * d.small) >> 32) + low) >> d.shift);
 }
@@ -359,7 +390,12 @@ template <class T, class F> static inline __device__ T mirt__cu_block_all(T x, F
     __syncthreads();
     return mirt__cu_lanes<32>(lane < warps ? room[lane] : none, what);
 }
-template <class T> static inline __device__ T mirt__cu_block_sum(T x, T *room) { return mirt__cu_block_all(x, mirt__cu_plus(), (T)0, room); }
-static inline __device__ float mirt__cu_block_max(float x, float *room) { return mirt__cu_block_all(x, mirt__cu_greater(), -INFINITY, room); }
+template <class T>
+static inline __device__ T mirt__cu_block_sum(T x, T *room) {
+    return mirt__cu_block_all(x, mirt__cu_plus(), (T)0, room);
+}
+static inline __device__ float mirt__cu_block_max(float x, float *room) {
+    return mirt__cu_block_all(x, mirt__cu_greater(), -INFINITY, room);
+}
 
 #endif

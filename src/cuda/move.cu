@@ -4,7 +4,9 @@
 
 /* ---- move: operand 0 is x, operand 1 is y */
 
-template <class T> static __global__ void __launch_bounds__(MIRT__CU_ELEMENT_BLOCK) mirt__cu_move_kernel(const T *x, T *y, const mirt__cu_walk walk) {
+template <class T>
+static __global__ void __launch_bounds__(MIRT__CU_ELEMENT_BLOCK)
+    mirt__cu_move_kernel(const T *x, T *y, const mirt__cu_walk walk) {
     MIRT__CU_PIECES(at, left, walk.count, 1) {
         int64_t place[2];
         mirt__cu_walk_place<2>(walk, at, place);
@@ -12,7 +14,8 @@ template <class T> static __global__ void __launch_bounds__(MIRT__CU_ELEMENT_BLO
     }
 }
 
-/* A transposition: two dimensions, each of which lies side by side in one of x and y, are moved by tiles; `walk` goes over the others. */
+/* A transposition: two dimensions, each of which lies side by side in one of x and y, are moved by tiles; `walk` goes
+   over the others. */
 #define MIRT__CU_TILE 32
 typedef struct mirt__cu_turn {
     mirt__cu_walk walk;
@@ -21,14 +24,17 @@ typedef struct mirt__cu_turn {
     mirt__cu_divisor tiles, tiles_across;
 } mirt__cu_turn;
 
-template <class T> static __global__ void __launch_bounds__(MIRT__CU_ELEMENT_BLOCK) mirt__cu_turn_kernel(const T *x, T *y, const mirt__cu_turn turn) {
+template <class T>
+static __global__ void __launch_bounds__(MIRT__CU_ELEMENT_BLOCK)
+    mirt__cu_turn_kernel(const T *x, T *y, const mirt__cu_turn turn) {
     MIRT_SHARED(T, tile, MIRT__CU_TILE * (MIRT__CU_TILE + 1));
     const int lane = (int)threadIdx.x % MIRT__CU_TILE, line = (int)threadIdx.x / MIRT__CU_TILE;
     const int lines = MIRT__CU_ELEMENT_BLOCK / MIRT__CU_TILE;
     for (int64_t at = blockIdx.x; at < turn.walk.count * turn.tiles.by; at += gridDim.x) {
         int64_t rest, column, place[2];
         mirt__cu_walk_place<2>(turn.walk, mirt__cu_divmod(at, turn.tiles, &rest), place);
-        const int64_t down = mirt__cu_divmod(rest, turn.tiles_across, &column) * MIRT__CU_TILE, across = column * MIRT__CU_TILE;
+        const int64_t down = mirt__cu_divmod(rest, turn.tiles_across, &column) * MIRT__CU_TILE,
+                      across = column * MIRT__CU_TILE;
         for (int i = line; i < MIRT__CU_TILE; i += lines) {
             if (down + lane < turn.down && across + i < turn.across) {
                 tile[i * (MIRT__CU_TILE + 1) + lane] = x[place[0] + (across + i) * turn.from_step + down + lane];
@@ -83,11 +89,13 @@ template <class T> static void mirt__cu_move_as(mirt__cu *cu, const void *from, 
         mirt__cu_turn turn;
         if (mirt__cu_turn_of(walk, &turn)) {
             const int64_t tiles = turn.walk.count * turn.tiles.by;
-            MIRT_LAUNCH(cu, (mirt__cu_turn_kernel<T>), (unsigned)(tiles < 1 << 20 ? tiles : 1 << 20), MIRT__CU_ELEMENT_BLOCK, 0, x, y, turn);
+            MIRT_LAUNCH(cu, (mirt__cu_turn_kernel<T>), (unsigned)(tiles < 1 << 20 ? tiles : 1 << 20),
+                        MIRT__CU_ELEMENT_BLOCK, 0, x, y, turn);
             return;
         }
     }
-    MIRT_LAUNCH(cu, (mirt__cu_move_kernel<T>), mirt__cu_blocks(walk->count, MIRT__CU_ELEMENT_BLOCK), MIRT__CU_ELEMENT_BLOCK, 0, x, y, *walk);
+    MIRT_LAUNCH(cu, (mirt__cu_move_kernel<T>), mirt__cu_blocks(walk->count, MIRT__CU_ELEMENT_BLOCK),
+                MIRT__CU_ELEMENT_BLOCK, 0, x, y, *walk);
 }
 
 /* Makes elements of n neighbours each, where x and y allow it. */
@@ -128,7 +136,8 @@ static void mirt__cu_move(const mirt__move *args, const mirt__where *where) {
 /* ---- one_hot, gather */
 
 static inline __device__ int64_t mirt__cu_index(const void *indices, mirt_dtype dtype, int64_t at) {
-    return dtype == MIRT_UINT8 ? (int64_t) static_cast<const uint8_t *>(indices)[at] : (int64_t) static_cast<const int32_t *>(indices)[at];
+    return dtype == MIRT_UINT8 ? (int64_t) static_cast<const uint8_t *>(indices)[at]
+                               : (int64_t) static_cast<const int32_t *>(indices)[at];
 }
 
 template <int N> static __global__ void __launch_bounds__(MIRT__CU_ELEMENT_BLOCK)
@@ -154,11 +163,11 @@ static void mirt__cu_one_hot(const mirt__one_hot *args, const mirt__where *where
     if (count <= 0) return;
     const mirt__cu_divisor depth = mirt__cu_divisor_of(args->depth);
     if (mirt__cu_aligned(args->y, 16)) {
-        MIRT_LAUNCH(cu, (mirt__cu_one_hot_kernel<4>), mirt__cu_blocks(count, MIRT__CU_ELEMENT_BLOCK * 4), MIRT__CU_ELEMENT_BLOCK, 0,
-                    args->x, args->dtype, args->y, count, depth);
+        MIRT_LAUNCH(cu, (mirt__cu_one_hot_kernel<4>), mirt__cu_blocks(count, MIRT__CU_ELEMENT_BLOCK * 4),
+                    MIRT__CU_ELEMENT_BLOCK, 0, args->x, args->dtype, args->y, count, depth);
     } else {
-        MIRT_LAUNCH(cu, (mirt__cu_one_hot_kernel<1>), mirt__cu_blocks(count, MIRT__CU_ELEMENT_BLOCK), MIRT__CU_ELEMENT_BLOCK, 0,
-                    args->x, args->dtype, args->y, count, depth);
+        MIRT_LAUNCH(cu, (mirt__cu_one_hot_kernel<1>), mirt__cu_blocks(count, MIRT__CU_ELEMENT_BLOCK),
+                    MIRT__CU_ELEMENT_BLOCK, 0, args->x, args->dtype, args->y, count, depth);
     }
 }
 
@@ -172,7 +181,8 @@ typedef struct mirt__cu_gather_args {
 } mirt__cu_gather_args;
 
 /* N divides the width. */
-template <int N> static __global__ void __launch_bounds__(MIRT__CU_ELEMENT_BLOCK) mirt__cu_gather_kernel(const mirt__cu_gather_args g) {
+template <int N>
+static __global__ void __launch_bounds__(MIRT__CU_ELEMENT_BLOCK) mirt__cu_gather_kernel(const mirt__cu_gather_args g) {
     MIRT__CU_PIECES(at, left, g.count * g.pieces.by, 1) {
         float v[N];
         int64_t piece;
@@ -184,17 +194,22 @@ template <int N> static __global__ void __launch_bounds__(MIRT__CU_ELEMENT_BLOCK
     }
 }
 
-/* A warp for each row of y and piece of its columns looks through all indices; so no sum is shared, and its order is theirs. */
-template <int N> static __global__ void __launch_bounds__(MIRT__CU_ELEMENT_BLOCK) mirt__cu_gather_grad_kernel(const mirt__cu_gather_args g) {
+/* A warp for each row of y and piece of its columns looks through all indices; so no sum is shared, and its order is
+   theirs. */
+template <int N>
+static __global__ void __launch_bounds__(MIRT__CU_ELEMENT_BLOCK)
+    mirt__cu_gather_grad_kernel(const mirt__cu_gather_args g) {
     const int lane = (int)threadIdx.x % 32, warps = MIRT__CU_ELEMENT_BLOCK / 32;
-    for (int64_t at = (int64_t)blockIdx.x * warps + threadIdx.x / 32; at < g.n * g.pieces.by; at += (int64_t)gridDim.x * warps) {
+    for (int64_t at = (int64_t)blockIdx.x * warps + threadIdx.x / 32; at < g.n * g.pieces.by;
+         at += (int64_t)gridDim.x * warps) {
         int64_t piece;
         const int64_t row = mirt__cu_divmod(at, g.pieces, &piece), column = (piece * 32 + lane) * N;
         float sum[N];
 #pragma unroll
         for (int j = 0; j < N; j++) sum[j] = 0;
         for (int64_t i = 0; i < g.count; i += 32) {
-            unsigned found = __ballot_sync(MIRT__CU_ALL, i + lane < g.count && mirt__cu_index(g.indices, g.dtype, i + lane) == row);
+            unsigned found = __ballot_sync(MIRT__CU_ALL,
+                                           i + lane < g.count && mirt__cu_index(g.indices, g.dtype, i + lane) == row);
             for (; found; found &= found - 1) {
                 float v[N];
                 if (column >= g.width) continue;

@@ -1,13 +1,13 @@
 #ifndef MIRT__CUDA_MULTIPLY_CUH
 #define MIRT__CUDA_MULTIPLY_CUH
-/* Matrix products whose left side is read from images: convolutions, the gradients of their inputs, dense layers. A block makes
-   a tile of the output, pixels by channels, and goes over k = (tap, channel) in ascending order. */
+/* Matrix products whose left side is read from images: convolutions, the gradients of their inputs, dense layers. A
+   block makes a tile of the output, pixels by channels, and goes over k = (tap, channel) in ascending order. */
 
 #include "epilogue.cuh"
 #include "ptx.cuh"
 
-/* An axis of target and source: target t reads source t * stride - pad + tap * dilation; `back`: the source that reads t so. Then
-   targets fall into phases, by t % stride, each of which has its own taps: every tap_step-th. */
+/* An axis of target and source: target t reads source t * stride - pad + tap * dilation; `back`: the source that reads
+   t so. Then targets fall into phases, by t % stride, each of which has its own taps: every tap_step-th. */
 typedef struct mirt__cu_mm_axis {
     int source, target, kernel, stride, dilation, pad, phases, tap_step;
     bool back;
@@ -41,13 +41,14 @@ static inline __host__ __device__ mirt__cu_mm_line mirt__cu_mm_line_of(const mir
     return l;
 }
 
-/* x is float32 or, for products of 16 bits, of those; it is read by 16 bytes, so k is a multiple of 4 or 8, and addresses are of 16. */
+/* x is float32 or, for products of 16 bits, of those; it is read by 16 bytes, so k is a multiple of 4 or 8, and
+   addresses are of 16. */
 typedef struct mirt__cu_multiply {
     mirt__cu_reader x;    /* activations: MIRT__CU_MM_QUICK; gates are of whole images */
     mirt__cu_mm_axis down, across;
     int64_t images;
     int groups, c, k, n;  /* of a pixel of the source; of a group: channels of the source, of the target */
-    const void *b;        /* of each group, phase and k in turn b_row numbers, floats or of 16 bits, aligned to 16 bytes */
+    const void *b; /* of each group, phase and k in turn b_row numbers, floats or of 16 bits, aligned to 16 bytes */
     int64_t b_row, b_group;
     mirt__cu_epilogue e;
     mirt__cu_chunks chunks;
@@ -55,7 +56,8 @@ typedef struct mirt__cu_multiply {
     int blocks_m, blocks_n, splits, split_steps; /* of k, each of which leaves its sums in `partial` */
     float *partial;
 } mirt__cu_multiply;
-#define MIRT__CU_MM_QUICK(kind) ((kind) == MIRT_LINEAR || (kind) == MIRT_RELU || (kind) == MIRT_RELU6 || (kind) == MIRT_SILU)
+#define MIRT__CU_MM_QUICK(kind) \
+    ((kind) == MIRT_LINEAR || (kind) == MIRT_RELU || (kind) == MIRT_RELU6 || (kind) == MIRT_SILU)
 
 enum { MIRT__CU_MM_FMA, MIRT__CU_MM_TF32, MIRT__CU_MM_HALF, MIRT__CU_MM_FLOAT16 }; /* half: bfloat16 */
 #define MIRT__CU_MM_SLAB 64 /* rows of a tile that are finished at a time, where shared memory may be short */
@@ -69,7 +71,8 @@ template <int BM, int BN, int MATH> struct mirt__cu_mm_tile {
     static const int resident = !half ? 1 : BN == 64 ? 3 : 2; /* blocks of a processor, at least */
     static const int stages = half ? 4 : 2;
     static const int vector = half ? 8 : 4;
-    static const int a_row = BM + (MATH == MIRT__CU_MM_TF32 ? 8 : 4), b_row = BN + (MATH == MIRT__CU_MM_TF32 ? 8 : 0); /* of floats [k][row] */
+    static const int a_row = BM + (MATH == MIRT__CU_MM_TF32 ? 8 : 4),
+                     b_row = BN + (MATH == MIRT__CU_MM_TF32 ? 8 : 0); /* of floats [k][row] */
     static const int a_bytes = half ? BM * k * 2 : a_row * k * 4, b_bytes = half ? BN * k * 2 : b_row * k * 4;
     static const int slab_rows = half ? BM : MIRT__CU_MM_SLAB, slab_row = BN + 4, slab = slab_rows * slab_row * 4;
     static const int info = BM * 32; /* mirt__cu_mm_row, out, image */
@@ -105,7 +108,8 @@ struct mirt__cu_mm_block {
     int group, column, steps, first_step, depth, phase; /* depth: of k */
     int64_t row, rows, part, b_at; /* part: of rows, of all phases */
 };
-template <int BM, int BN, int K> static inline __device__ mirt__cu_mm_block mirt__cu_mm_block_of(const mirt__cu_multiply &p) {
+template <int BM, int BN, int K>
+static inline __device__ mirt__cu_mm_block mirt__cu_mm_block_of(const mirt__cu_multiply &p) {
     mirt__cu_mm_block b;
     unsigned at = blockIdx.x;
     b.column = (int)(at % (unsigned)p.blocks_n) * BN;
@@ -141,11 +145,14 @@ template <int BM, int BN, int K> static inline __device__ mirt__cu_mm_block mirt
 }
 
 /* Most numbers are short, and so are their divisions. */
-static inline __device__ int64_t mirt__cu_mm_divide(int64_t n, int by) { return (uint64_t)n >> 32 ? n / by : (int64_t)((uint32_t)n / (uint32_t)by); }
+static inline __device__ int64_t mirt__cu_mm_divide(int64_t n, int by) {
+    return (uint64_t)n >> 32 ? n / by : (int64_t)((uint32_t)n / (uint32_t)by);
+}
 
 /* Rows of a tile: what they read, where they are stored (out; -1: nowhere), which image they are of. */
 template <int BM, int THREADS>
-static inline __device__ void mirt__cu_mm_rows_put(const mirt__cu_multiply &p, const mirt__cu_mm_block &b, mirt__cu_mm_row *rows, int64_t *out, int *image) {
+static inline __device__ void mirt__cu_mm_rows_put(const mirt__cu_multiply &p, const mirt__cu_mm_block &b,
+                                                   mirt__cu_mm_row *rows, int64_t *out, int *image) {
     for (int i = (int)threadIdx.x; i < BM; i += THREADS) {
         const int64_t m = b.row + i;
         mirt__cu_mm_row r;
@@ -159,7 +166,8 @@ static inline __device__ void mirt__cu_mm_rows_put(const mirt__cu_multiply &p, c
             r.base = of * p.down.source * p.across.source;
             r.y = (int)y * b.down.move + b.down.off;
             r.x = (int)x * b.across.move + b.across.off;
-            to = (of * p.down.target + b.down.first + y * b.down.step) * p.across.target + b.across.first + x * b.across.step;
+            to = (of * p.down.target + b.down.first + y * b.down.step) * p.across.target + b.across.first +
+                 x * b.across.step;
         }
         rows[i] = r;
         out[i] = to;
@@ -168,16 +176,21 @@ static inline __device__ void mirt__cu_mm_rows_put(const mirt__cu_multiply &p, c
 }
 
 /* Where the pixel that a row reads by a tap begins, or -1. */
-static inline __device__ int64_t mirt__cu_mm_row_at(const mirt__cu_multiply &p, const mirt__cu_mm_block &b, const mirt__cu_mm_row &r, const mirt__cu_mm_walk &w) {
+static inline __device__ int64_t mirt__cu_mm_row_at(const mirt__cu_multiply &p, const mirt__cu_mm_block &b,
+                                                    const mirt__cu_mm_row &r, const mirt__cu_mm_walk &w) {
     const int y = r.y + w.y * b.down.tap_off, x = r.x + w.x * b.across.tap_off;
-    const bool inside = (unsigned)y < (unsigned)p.down.source && (unsigned)x < (unsigned)p.across.source && w.y < b.down.taps;
+    const bool inside = (unsigned)y < (unsigned)p.down.source && (unsigned)x < (unsigned)p.across.source &&
+                        w.y < b.down.taps;
     return inside ? (r.base + (int64_t)y * p.across.source + x) * p.c + (int64_t)b.group * p.k : -1;
 }
 
-/* Numbers of 16 bits in shared memory: rows of 64 bytes for x, of BN * 2 for b, whose pieces of 16 bytes lie so that eight rows' pieces of
-   the same number lie in different banks. */
+/* Numbers of 16 bits in shared memory: rows of 64 bytes for x, of BN * 2 for b, whose pieces of 16 bytes lie so that
+   eight rows' pieces of the same number lie in different banks. */
 static inline __device__ int mirt__cu_mm_half_a(int row, int piece) { return row * 64 + (piece ^ (row >> 1 & 3)) * 16; }
-template <int BN> static inline __device__ int mirt__cu_mm_half_b(int k, int piece) { return k * BN * 2 + (piece ^ (k & 7)) * 16; }
+template <int BN>
+static inline __device__ int mirt__cu_mm_half_b(int k, int piece) {
+    return k * BN * 2 + (piece ^ (k & 7)) * 16;
+}
 
 /* One step of k: sums += tile of x times tile of b. */
 template <int BM, int BN, int MATH> struct mirt__cu_mm_sums_of {
@@ -194,22 +207,26 @@ template <int BM, int BN, int MATH> struct mirt__cu_mm_sums_of {
         const int row = warp / (BN / tile::warp_n) * tile::warp_m, column = warp % (BN / tile::warp_n) * tile::warp_n;
         if constexpr (tile::half) {
             /* Rows 8 apart have their pieces at the same places, which the bits of the others do not touch. */
-            const int a_at = mirt__cu_mm_half_a(row + lane % 16, lane / 16), b_at = mirt__cu_mm_half_b<BN>(lane % 16, column / 8 + lane / 16);
+            const int a_at = mirt__cu_mm_half_a(row + lane % 16, lane / 16),
+                      b_at = mirt__cu_mm_half_b<BN>(lane % 16, column / 8 + lane / 16);
 #pragma unroll
             for (int k = 0; k < 2; k++) {
                 uint32_t b[nt / 2][4];
 #pragma unroll
-                for (int j = 0; j < nt / 2; j++) mirt__cu_ldmatrix_x4_trans(b[j], b_tile + (b_at ^ j * 32) + k * 16 * BN * 2);
+                for (int j = 0; j < nt / 2; j++)
+                    mirt__cu_ldmatrix_x4_trans(b[j], b_tile + (b_at ^ j * 32) + k * 16 * BN * 2);
 #pragma unroll
                 for (int i = 0; i < mt; i++) {
                     uint32_t a[4];
                     mirt__cu_ldmatrix_x4(a, a_tile + (a_at ^ k * 32) + i * 16 * 64);
 #pragma unroll
-                    for (int j = 0; j < nt; j++) mirt__cu_mma_half<MATH == MIRT__CU_MM_FLOAT16>(d[i * nt + j], a, b[j / 2] + j % 2 * 2);
+                    for (int j = 0; j < nt; j++)
+                        mirt__cu_mma_half<MATH == MIRT__CU_MM_FLOAT16>(d[i * nt + j], a, b[j / 2] + j % 2 * 2);
                 }
             }
         } else if constexpr (MATH == MIRT__CU_MM_TF32) {
-            const uint32_t *as = reinterpret_cast<const uint32_t *>(a_tile) + row + lane / 4, *bs = reinterpret_cast<const uint32_t *>(b_tile) + column + lane / 4;
+            const uint32_t *as = reinterpret_cast<const uint32_t *>(a_tile) + row + lane / 4,
+                           *bs = reinterpret_cast<const uint32_t *>(b_tile) + column + lane / 4;
 #pragma unroll
             for (int k = 0; k < tile::k; k += 8) {
                 uint32_t a[mt][4], b[nt][2];
@@ -234,7 +251,8 @@ template <int BM, int BN, int MATH> struct mirt__cu_mm_sums_of {
             }
         } else {
             const int x = (int)threadIdx.x % (BN / 8), y = (int)threadIdx.x / (BN / 8);
-            const float *as = reinterpret_cast<const float *>(a_tile) + y * 4, *bs = reinterpret_cast<const float *>(b_tile) + x * 4;
+            const float *as = reinterpret_cast<const float *>(a_tile) + y * 4,
+                        *bs = reinterpret_cast<const float *>(b_tile) + x * 4;
 #pragma unroll
             for (int k = 0; k < tile::k; k++) {
                 float a[8], b[8];
@@ -263,7 +281,8 @@ template <int BM, int BN, int MATH> struct mirt__cu_mm_sums_of {
             }
         } else {
             const int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32;
-            const int row = warp / (BN / tile::warp_n) * tile::warp_m - slab * tile::slab_rows, column = warp % (BN / tile::warp_n) * tile::warp_n;
+            const int row = warp / (BN / tile::warp_n) * tile::warp_m - slab * tile::slab_rows,
+                      column = warp % (BN / tile::warp_n) * tile::warp_n;
             if (row < 0 || row >= tile::slab_rows) return;
 #pragma unroll
             for (int i = 0; i < mt; i++) {
@@ -339,12 +358,14 @@ template <int BN, int THREADS> struct mirt__cu_mm_finisher {
     }
     __device__ void end(const mirt__cu_multiply &p, int group, int first, int64_t part, float *shared) {
         const int exist = p.n - first < BN ? p.n - first : BN;
-        mirt__cu_sums_leave<4>(p.e, p.chunks, sums, x, lane, lanes, BN, exist, part, (int64_t)group * p.n + first, group == 0 && first == 0, shared);
+        mirt__cu_sums_leave<4>(p.e, p.chunks, sums, x, lane, lanes, BN, exist, part, (int64_t)group * p.n + first,
+                               group == 0 && first == 0, shared);
     }
 };
 template <int BM, int BN, int MATH>
-static inline __device__ void mirt__cu_multiply_end(const mirt__cu_multiply &p, const mirt__cu_mm_block &b, const mirt__cu_mm_sums_of<BM, BN, MATH> &sums,
-                                                   float *slab, const int64_t *out) {
+static inline __device__ void mirt__cu_multiply_end(const mirt__cu_multiply &p, const mirt__cu_mm_block &b,
+                                                    const mirt__cu_mm_sums_of<BM, BN, MATH> &sums, float *slab,
+                                                    const int64_t *out) {
     typedef mirt__cu_mm_tile<BM, BN, MATH> tile;
     mirt__cu_mm_finisher<BN, tile::threads> finisher;
     finisher.begin(p, b.group, b.column);
@@ -359,7 +380,9 @@ static inline __device__ void mirt__cu_multiply_end(const mirt__cu_multiply &p, 
 }
 
 /* What a reader makes of N numbers. */
-template <int N> static inline __device__ void mirt__cu_mm_quick(const mirt__cu_reader &r, const mirt__cu_columns<N> &c, float *x, float *z, const float *gate) {
+template <int N>
+static inline __device__ void mirt__cu_mm_quick(const mirt__cu_reader &r, const mirt__cu_columns<N> &c, float *x,
+                                                float *z, const float *gate) {
     const mirt_activation_kind kind = r.norm.activation;
     const float most = kind == MIRT_RELU6 ? 6.0f : INFINITY;
     if (r.kind & MIRT__CU_READ_BACK) {
@@ -428,13 +451,15 @@ template <int BM, int BN, int MATH> struct mirt__cu_mm_left {
             if (from[i] < 0) continue;
             live |= 1u << i;
             x[i] = mirt__cu_load_bytes<16>(static_cast<const float *>(p.x.data) + from[i] + c);
-            if (p.x.kind & MIRT__CU_READ_BACK) z[i] = mirt__cu_load_bytes<16>(static_cast<const float *>(p.x.z) + from[i] + c);
+            if (p.x.kind & MIRT__CU_READ_BACK)
+                z[i] = mirt__cu_load_bytes<16>(static_cast<const float *>(p.x.z) + from[i] + c);
         }
         mirt__cu_mm_walk_on(at, tile::k, p.k, b.across.taps);
         if (at.y != was.y || at.x != was.x) look(p, b, info);
     }
     /* What it asked for, as it is read, into the tile. */
-    __device__ void store(const mirt__cu_multiply &p, const mirt__cu_mm_block &b, const int *image, const float *shared, char *to) {
+    __device__ void store(const mirt__cu_multiply &p, const mirt__cu_mm_block &b, const int *image, const float *shared,
+                          char *to) {
         mirt__cu_columns<4> columns;
         if (live) mirt__cu_columns_get<MIRT__CU_READ_ANY, 4>(p.x, shared, p.k, c, columns);
 #pragma unroll
@@ -447,7 +472,8 @@ template <int BM, int BN, int MATH> struct mirt__cu_mm_left {
                     value[e] = __uint_as_float(x[i].word[e]);
                     other[e] = __uint_as_float(z[i].word[e]);
                 }
-                mirt__cu_mm_quick<4>(p.x, columns, value, other, p.x.gate + image[line] * p.x.channels + (int64_t)b.group * p.k + c);
+                mirt__cu_mm_quick<4>(p.x, columns, value, other,
+                                     p.x.gate + image[line] * p.x.channels + (int64_t)b.group * p.k + c);
             }
 #pragma unroll
             for (int e = 0; e < 4; e++) {
@@ -492,8 +518,10 @@ template <int BM, int BN, int MATH> struct mirt__cu_mm_right {
     }
 };
 template <int BM, int BN, int MATH>
-static inline __device__ void mirt__cu_mm_through_registers(const mirt__cu_multiply &p, const mirt__cu_mm_block &b, const mirt__cu_mm_row *rows, const int *image,
-                                                         const float *columns, char *work, mirt__cu_mm_sums_of<BM, BN, MATH> &sums) {
+static inline __device__ void mirt__cu_mm_through_registers(const mirt__cu_multiply &p, const mirt__cu_mm_block &b,
+                                                            const mirt__cu_mm_row *rows, const int *image,
+                                                            const float *columns, char *work,
+                                                            mirt__cu_mm_sums_of<BM, BN, MATH> &sums) {
     typedef mirt__cu_mm_tile<BM, BN, MATH> tile;
     const int bytes = tile::a_bytes + tile::b_bytes;
     mirt__cu_mm_left<BM, BN, MATH> left;
@@ -522,19 +550,27 @@ static inline __device__ void mirt__cu_mm_through_registers(const mirt__cu_multi
     }
 }
 
-/* Of 16 bits, copied to shared memory while older stages are multiplied; each thread makes what it copied there what its reader reads. */
+/* Of 16 bits, copied to shared memory while older stages are multiplied; each thread makes what it copied there what
+   its reader reads. */
 template <int BM, int BN, int MATH>
-static inline __device__ void mirt__cu_mm_through_copies(const mirt__cu_multiply &p, const mirt__cu_mm_block &b, const mirt__cu_mm_row *rows, const int *image,
-                                                      const float *columns, char *work, mirt__cu_mm_sums_of<BM, BN, MATH> &sums) {
+static inline __device__ void mirt__cu_mm_through_copies(const mirt__cu_multiply &p, const mirt__cu_mm_block &b,
+                                                         const mirt__cu_mm_row *rows, const int *image,
+                                                         const float *columns, char *work,
+                                                         mirt__cu_mm_sums_of<BM, BN, MATH> &sums) {
     typedef mirt__cu_mm_tile<BM, BN, MATH> tile;
     typedef typename tile::H H;
-    const int step = tile::threads / 4, count = BM / step, b_step = tile::threads / (BN / 8), b_count = tile::k / b_step, ahead = tile::stages - 1;
-    const int piece = (int)threadIdx.x % 4, row = (int)threadIdx.x / 4, b_piece = (int)threadIdx.x % (BN / 8), b_row = (int)threadIdx.x / (BN / 8);
-    const bool back = (p.x.kind & MIRT__CU_READ_BACK) != 0, bare = p.x.kind == MIRT__CU_READ_PLAIN && !p.x.affine, inside = b.column + b_piece * 8 < p.b_row;
+    const int step = tile::threads / 4, count = BM / step, b_step = tile::threads / (BN / 8),
+              b_count = tile::k / b_step, ahead = tile::stages - 1;
+    const int piece = (int)threadIdx.x % 4, row = (int)threadIdx.x / 4, b_piece = (int)threadIdx.x % (BN / 8),
+              b_row = (int)threadIdx.x / (BN / 8);
+    const bool back = (p.x.kind & MIRT__CU_READ_BACK) != 0, bare = p.x.kind == MIRT__CU_READ_PLAIN && !p.x.affine,
+               inside = b.column + b_piece * 8 < p.b_row;
     const int stage = tile::a_bytes + tile::b_bytes + (back ? tile::a_bytes : 0), first = b.first_step;
-    const int a_at = mirt__cu_mm_half_a(row, piece), b_at = mirt__cu_mm_half_b<BN>(b_row, b_piece); /* those of rows 8 apart lie alike */
+    const int a_at = mirt__cu_mm_half_a(row, piece),
+              b_at = mirt__cu_mm_half_b<BN>(b_row, b_piece); /* those of rows 8 apart lie alike */
     const H *x = static_cast<const H *>(p.x.data), *z = static_cast<const H *>(p.x.z);
-    const H *right = static_cast<const H *>(p.b) + b.b_at + b.column + b_piece * 8 + (int64_t)(first * tile::k + b_row) * p.b_row;
+    const H *right = static_cast<const H *>(p.b) + b.b_at + b.column + b_piece * 8 +
+                     (int64_t)(first * tile::k + b_row) * p.b_row;
     mirt__cu_mm_walk at = {0, 0, 0};
     int64_t from[count];
     unsigned live = 0; /* which of its pieces exist: `count` bits for each stage, the newest's are the lowest */
@@ -562,8 +598,11 @@ static inline __device__ void mirt__cu_mm_through_copies(const mirt__cu_multiply
                         H *place = reinterpret_cast<H *>(done + at_byte);
                         float value[4], other[4] = {0, 0, 0, 0};
                         mirt__cu_load_n<4>(place, value);
-                        if (back) mirt__cu_load_n<4>(reinterpret_cast<const H *>(done + tile::a_bytes + tile::b_bytes + at_byte), other);
-                        mirt__cu_mm_quick<4>(p.x, k, value, other, p.x.gate + image[line] * p.x.channels + (int64_t)b.group * p.k + c + part);
+                        if (back)
+                            mirt__cu_load_n<4>(
+                                reinterpret_cast<const H *>(done + tile::a_bytes + tile::b_bytes + at_byte), other);
+                        mirt__cu_mm_quick<4>(p.x, k, value, other,
+                                             p.x.gate + image[line] * p.x.channels + (int64_t)b.group * p.k + c + part);
                         mirt__cu_store_n<4>(place, value);
                     }
                 }
@@ -580,12 +619,15 @@ static inline __device__ void mirt__cu_mm_through_copies(const mirt__cu_multiply
                 const bool valid = from[i] >= 0;
                 live |= (valid ? 1u : 0u) << i;
                 mirt__cu_cp_async16(to + a_at + i * step * 64, valid ? x + from[i] + at.c : x, valid);
-                if (back) mirt__cu_cp_async16(to + tile::a_bytes + tile::b_bytes + a_at + i * step * 64, valid ? z + from[i] + at.c : z, valid);
+                if (back)
+                    mirt__cu_cp_async16(to + tile::a_bytes + tile::b_bytes + a_at + i * step * 64,
+                                        valid ? z + from[i] + at.c : z, valid);
             }
 #pragma unroll
             for (int i = 0; i < b_count; i++) {
                 const bool valid = inside && s * tile::k + b_row + i * b_step < b.depth;
-                mirt__cu_cp_async16(to + tile::a_bytes + b_at + i * b_step * BN * 2, valid ? right + i * b_step * (int)p.b_row : static_cast<const H *>(p.b), valid);
+                mirt__cu_cp_async16(to + tile::a_bytes + b_at + i * b_step * BN * 2,
+                                    valid ? right + i * b_step * (int)p.b_row : static_cast<const H *>(p.b), valid);
             }
             right += tile::k * p.b_row;
             const mirt__cu_mm_walk was = at;
@@ -606,10 +648,13 @@ static inline __device__ void mirt__cu_mm_through_copies(const mirt__cu_multiply
 }
 
 template <int BM, int BN, int MATH>
-static __global__ void __launch_bounds__((mirt__cu_mm_tile<BM, BN, MATH>::threads), (mirt__cu_mm_tile<BM, BN, MATH>::resident)) mirt__cu_multiply_kernel(mirt__cu_multiply p) {
+static __global__ void __launch_bounds__((mirt__cu_mm_tile<BM, BN, MATH>::threads),
+                                         (mirt__cu_mm_tile<BM, BN, MATH>::resident))
+    mirt__cu_multiply_kernel(mirt__cu_multiply p) {
     typedef mirt__cu_mm_tile<BM, BN, MATH> tile;
     MIRT_DYNAMIC_SHARED(char, work);
-    const int bytes = mirt__cu_mm_work_bytes(tile::stages, tile::a_bytes, tile::b_bytes, tile::slab, tile::half && p.x.kind & MIRT__CU_READ_BACK);
+    const int bytes = mirt__cu_mm_work_bytes(tile::stages, tile::a_bytes, tile::b_bytes, tile::slab,
+                                             tile::half && p.x.kind & MIRT__CU_READ_BACK);
     mirt__cu_mm_row *rows = reinterpret_cast<mirt__cu_mm_row *>(work + bytes);
     int64_t *out = reinterpret_cast<int64_t *>(rows + BM);
     int *image = reinterpret_cast<int *>(out + BM);
@@ -634,7 +679,8 @@ static __global__ void __launch_bounds__(256) mirt__cu_multiply_splits_kernel(mi
     const int64_t chunk = blockIdx.x / p.blocks_n, first = chunk * MIRT__CU_MM_SLAB;
     const int splits = p.splits;
     f.begin(p, 0, column);
-    for (int64_t pixel = first + f.lane; pixel < first + MIRT__CU_MM_SLAB && pixel < p.pixels && f.n > 0; pixel += f.lanes) {
+    for (int64_t pixel = first + f.lane; pixel < first + MIRT__CU_MM_SLAB && pixel < p.pixels && f.n > 0;
+         pixel += f.lanes) {
         float value[1][4] = {{0, 0, 0, 0}};
         for (int s = 0; s < splits; s++) {
             const float *from = p.partial + (s * p.pixels + pixel) * p.e.columns + f.column;

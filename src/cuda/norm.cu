@@ -21,12 +21,15 @@ typedef struct mirt__cu_norm_call {
 template <int N> struct mirt__cu_norm_column {
     float mean[N], factor[N], offset[N];
 };
-template <int N> static inline __device__ void mirt__cu_norm_columns(const mirt__cu_norm_call &a, int64_t column, mirt__cu_norm_column<N> *k) {
+template <int N>
+static inline __device__ void mirt__cu_norm_columns(const mirt__cu_norm_call &a, int64_t column,
+                                                    mirt__cu_norm_column<N> *k) {
 #pragma unroll
     for (int v = 0; v < N; v++) {
         k->mean[v] = a.by_row ? 0.0f : a.mean[column + v];
         k->factor[v] = a.gamma ? a.gamma[column + v] : 1.0f;
-        if (!a.by_row) k->factor[v] = __fmul_rn(k->factor[v], mirt__cu_norm_inverse_of(a.variance[column + v], a.epsilon));
+        if (!a.by_row)
+            k->factor[v] = __fmul_rn(k->factor[v], mirt__cu_norm_inverse_of(a.variance[column + v], a.epsilon));
         k->offset[v] = a.beta ? a.beta[column + v] : 0.0f;
     }
 }
@@ -50,7 +53,8 @@ template <int DTYPES, int N> static __global__ __launch_bounds__(256) void mirt_
         for (int i = 0; i < 2; i++) {
             if (row + i * step >= a.rows) break;
             if (a.by_row) {
-                const float mean = a.mean[row + i * step], inverse = mirt__cu_norm_inverse_of(a.variance[row + i * step], a.epsilon);
+                const float mean = a.mean[row + i * step],
+                            inverse = mirt__cu_norm_inverse_of(a.variance[row + i * step], a.epsilon);
 #pragma unroll
                 for (int v = 0; v < N; v++) x[i][v] = __fmul_rn(x[i][v] - mean, inverse);
             }
@@ -78,7 +82,9 @@ template <int DTYPES, int N> static __global__ __launch_bounds__(256) void mirt_
 #pragma unroll
     for (int v = 0; v < N; v++) {
         less[v] = a.sum[0] ? (float)((double)a.sum[0][column + v] * share) : 0.0f;
-        part[v] = a.sum[0] ? (float)((double)a.sum[1][column + v] * share) * mirt__cu_norm_inverse_of(a.variance[column + v], a.epsilon) : 0.0f;
+        part[v] = a.sum[0] ? (float)((double)a.sum[1][column + v] * share) *
+                                 mirt__cu_norm_inverse_of(a.variance[column + v], a.epsilon)
+                           : 0.0f;
     }
     for (int64_t row = (int64_t)blockIdx.x * a.down + (int)threadIdx.x / a.across; row < a.rows; row += 2 * step) {
         float x[2][N], g[2][N];
@@ -107,10 +113,13 @@ template <int DTYPES, int N> static __global__ __launch_bounds__(256) void mirt_
 
 /* >>sums of columns */
 
-typedef enum mirt__cu_norm_sum { MIRT__CU_NORM_MOMENTS, MIRT__CU_NORM_GRADIENT, MIRT__CU_NORM_GRADIENT_BY_ROW } mirt__cu_norm_sum;
+typedef enum mirt__cu_norm_sum {
+    MIRT__CU_NORM_MOMENTS, MIRT__CU_NORM_GRADIENT, MIRT__CU_NORM_GRADIENT_BY_ROW
+} mirt__cu_norm_sum;
 
 /* Of the chunk of rows blockIdx.x. Moments: its first row, and the sums of what differs from it and of its squares. */
-template <int DTYPES, int N, int SUM> static __global__ __launch_bounds__(256) void mirt__cu_norm_sums(mirt__cu_norm_call a) {
+template <int DTYPES, int N, int SUM>
+static __global__ __launch_bounds__(256) void mirt__cu_norm_sums(mirt__cu_norm_call a) {
     MIRT_DYNAMIC_SHARED(float, room);
     const int lane = (int)threadIdx.x % a.across;
     const int64_t column = ((int64_t)blockIdx.y * a.across + lane) * N, first = (int64_t)blockIdx.x * a.chunk;
@@ -128,7 +137,8 @@ template <int DTYPES, int N, int SUM> static __global__ __launch_bounds__(256) v
         for (int i = 0; i < 2; i++) {
             if (row + i * a.down >= end) break;
             mirt__cu_get<DTYPES, N>(a.x, a.x_dtype, (row + i * a.down) * a.n + column, x[i]);
-            if (SUM != MIRT__CU_NORM_MOMENTS) mirt__cu_get<DTYPES, N>(a.dy, a.dy_dtype, (row + i * a.down) * a.n + column, g[i]);
+            if (SUM != MIRT__CU_NORM_MOMENTS)
+                mirt__cu_get<DTYPES, N>(a.dy, a.dy_dtype, (row + i * a.down) * a.n + column, g[i]);
         }
 #pragma unroll
         for (int i = 0; i < 2; i++) {
@@ -143,11 +153,14 @@ template <int DTYPES, int N, int SUM> static __global__ __launch_bounds__(256) v
                 continue;
             }
             const float mean = SUM == MIRT__CU_NORM_GRADIENT_BY_ROW ? a.mean[row + i * a.down] : 0.0f;
-            const float inverse = SUM == MIRT__CU_NORM_GRADIENT_BY_ROW ? mirt__cu_norm_inverse_of(a.variance[row + i * a.down], a.epsilon) : 0.0f;
+            const float inverse = SUM == MIRT__CU_NORM_GRADIENT_BY_ROW
+                                      ? mirt__cu_norm_inverse_of(a.variance[row + i * a.down], a.epsilon)
+                                      : 0.0f;
             float u[N];
 #pragma unroll
             for (int v = 0; v < N; v++) {
-                x[i][v] = SUM == MIRT__CU_NORM_GRADIENT_BY_ROW ? __fmul_rn(x[i][v] - mean, inverse) : x[i][v] - k.mean[v];
+                x[i][v] = SUM == MIRT__CU_NORM_GRADIENT_BY_ROW ? __fmul_rn(x[i][v] - mean, inverse)
+                                                               : x[i][v] - k.mean[v];
                 u[v] = __fadd_rn(__fmul_rn(x[i][v], k.factor[v]), k.offset[v]);
             }
             mirt__cu_times_slope_n<N>(a.activation, g[i], u);
@@ -189,7 +202,9 @@ static inline __device__ double mirt__cu_finish_sum(double x, double *room) {
 }
 
 /* All chunks' sums in double: the mean first, then what the chunks' squares are about it, all of one sign. */
-template <int SUM> static __global__ __launch_bounds__(MIRT__CU_FINISH_COLUMNS *MIRT__CU_FINISH_MOST) void mirt__cu_norm_finish(mirt__cu_norm_call a, int64_t chunks) {
+template <int SUM>
+static __global__ __launch_bounds__(MIRT__CU_FINISH_COLUMNS *MIRT__CU_FINISH_MOST) void mirt__cu_norm_finish(
+    mirt__cu_norm_call a, int64_t chunks) {
     MIRT_SHARED(double, room, MIRT__CU_FINISH_COLUMNS * MIRT__CU_FINISH_MOST);
     const int64_t column = (int64_t)blockIdx.x * MIRT__CU_FINISH_COLUMNS + (int)threadIdx.x % MIRT__CU_FINISH_COLUMNS;
     const int64_t first = (int)threadIdx.x / MIRT__CU_FINISH_COLUMNS, step = (int)blockDim.x / MIRT__CU_FINISH_COLUMNS;
@@ -207,8 +222,10 @@ template <int SUM> static __global__ __launch_bounds__(MIRT__CU_FINISH_COLUMNS *
         const double share = 1 / (double)a.chunk;
         for (int64_t chunk = first; live && chunk < chunks; chunk += step) {
             const int64_t left = a.rows - chunk * a.chunk, rows = left < a.chunk ? left : a.chunk;
-            const double sum = (double)part[chunk * wide + a.n], average = rows < a.chunk ? sum / (double)rows : sum * share;
-            const double away = (double)part[chunk * wide] - one + average, squares = (double)part[chunk * wide + 2 * a.n] - average * sum;
+            const double sum = (double)part[chunk * wide + a.n],
+                         average = rows < a.chunk ? sum / (double)rows : sum * share;
+            const double away = (double)part[chunk * wide] - one + average,
+                         squares = (double)part[chunk * wide + 2 * a.n] - average * sum;
             two += (squares < 0 ? 0 : squares) + away * away * (double)rows;
         }
         two = mirt__cu_finish_sum(two, room);
@@ -253,7 +270,8 @@ template <int N> static __global__ void mirt__cu_norm_row_stats(mirt__cu_norm_ca
                 squares = fmaf(away[v], away[v], squares);
             }
         }
-        const double rest = mirt__cu_block_sum((double)sum, room) / (double)a.n, all = mirt__cu_block_sum((double)squares, room) / (double)a.n - rest * rest;
+        const double rest = mirt__cu_block_sum((double)sum, room) / (double)a.n,
+                     all = mirt__cu_block_sum((double)squares, room) / (double)a.n - rest * rest;
         if (threadIdx.x > 0) continue;
         a.out[0][row] = a.n > 0 ? (float)((double)middle + rest) : 0.0f;
         a.out[1][row] = a.n > 0 && all > 0 ? (float)all : 0.0f;
@@ -261,7 +279,9 @@ template <int N> static __global__ void mirt__cu_norm_row_stats(mirt__cu_norm_ca
 }
 
 /* dhat, and hat in place of x. */
-template <int N> static inline __device__ void mirt__cu_norm_row_read(const mirt__cu_norm_call &a, int64_t at, int64_t column, float mean, float inverse, float *hat, float *g) {
+template <int N>
+static inline __device__ void mirt__cu_norm_row_read(const mirt__cu_norm_call &a, int64_t at, int64_t column,
+                                                     float mean, float inverse, float *hat, float *g) {
     float u[N], gamma[N];
     mirt__cu_load_n<N>(static_cast<const float *>(a.x) + at, hat);
     mirt__cu_load_n<N>(static_cast<const float *>(a.dy) + at, g);
@@ -269,7 +289,8 @@ template <int N> static inline __device__ void mirt__cu_norm_row_read(const mirt
     for (int v = 0; v < N; v++) {
         hat[v] = __fmul_rn(hat[v] - mean, inverse);
         gamma[v] = a.gamma ? a.gamma[column + v] : 1.0f;
-        u[v] = __fadd_rn(__fmul_rn(hat[v], gamma[v]), a.beta && a.activation != MIRT_LINEAR ? a.beta[column + v] : 0.0f);
+        u[v] = __fadd_rn(__fmul_rn(hat[v], gamma[v]),
+                         a.beta && a.activation != MIRT_LINEAR ? a.beta[column + v] : 0.0f);
     }
     mirt__cu_times_slope_n<N>(a.activation, g, u);
 #pragma unroll
@@ -288,7 +309,8 @@ template <int N> static __global__ void mirt__cu_norm_row_back(mirt__cu_norm_cal
                 product = fmaf(g[v], hat[v], product);
             }
         }
-        const float less = (float)(mirt__cu_block_sum((double)sum, room) / (double)a.n), part = (float)(mirt__cu_block_sum((double)product, room) / (double)a.n);
+        const float less = (float)(mirt__cu_block_sum((double)sum, room) / (double)a.n),
+                    part = (float)(mirt__cu_block_sum((double)product, room) / (double)a.n);
         for (int64_t j = (int64_t)threadIdx.x * N; j < a.n; j += (int64_t)blockDim.x * N) {
             mirt__cu_norm_row_read<N>(a, row * a.n + j, j, mean, inverse, hat, g);
 #pragma unroll
@@ -349,8 +371,10 @@ static int mirt__cu_norm_vector(const mirt__cu_norm_call *a, bool x, bool dy, bo
 #define MIRT__CU_NORM_LAUNCH_SUMS(sum, dtypes, ...) \
     do { \
         if ((dtypes) == MIRT__CU_FLOATS) MIRT_LAUNCH(cu, (mirt__cu_norm_sums<MIRT__CU_FLOATS, 4, sum>), __VA_ARGS__); \
-        else if ((dtypes) == MIRT__CU_HALVES) MIRT_LAUNCH(cu, (mirt__cu_norm_sums<MIRT__CU_HALVES, 8, sum>), __VA_ARGS__); \
-        else if ((dtypes) == MIRT__CU_FLOAT16S) MIRT_LAUNCH(cu, (mirt__cu_norm_sums<MIRT__CU_FLOAT16S, 8, sum>), __VA_ARGS__); \
+        else if ((dtypes) == MIRT__CU_HALVES) \
+            MIRT_LAUNCH(cu, (mirt__cu_norm_sums<MIRT__CU_HALVES, 8, sum>), __VA_ARGS__); \
+        else if ((dtypes) == MIRT__CU_FLOAT16S) \
+            MIRT_LAUNCH(cu, (mirt__cu_norm_sums<MIRT__CU_FLOAT16S, 8, sum>), __VA_ARGS__); \
         else MIRT_LAUNCH(cu, (mirt__cu_norm_sums<MIRT__CU_EITHER, 1, sum>), __VA_ARGS__); \
     } while (0)
 
@@ -358,7 +382,8 @@ static void mirt__cu_norm_column_sums(mirt__cu *cu, mirt__cu_norm_call *a, mirt_
     int dtypes;
     const int64_t vector = mirt__cu_norm_vector(a, true, sum != MIRT__CU_NORM_MOMENTS, false, &dtypes);
     const mirt__cu_layout c = mirt__cu_layout_of(mirt__cu_ceil(a->n, vector), 64, 256);
-    const int64_t most = MIRT__CU_NORM_CHUNKS / c.blocks > 1 ? MIRT__CU_NORM_CHUNKS / c.blocks : 1, share = mirt__cu_ceil(a->rows, most);
+    const int64_t most = MIRT__CU_NORM_CHUNKS / c.blocks > 1 ? MIRT__CU_NORM_CHUNKS / c.blocks : 1,
+                  share = mirt__cu_ceil(a->rows, most);
     const int64_t wide = sum == MIRT__CU_NORM_MOMENTS ? 3 : 2;
     if (a->n == 0) return;
     a->across = c.across;
@@ -370,20 +395,27 @@ static void mirt__cu_norm_column_sums(mirt__cu *cu, mirt__cu_norm_call *a, mirt_
     const dim3 grid((unsigned)chunks, c.blocks), block((unsigned)(c.across * c.down));
     const size_t shared = (size_t)(c.across * c.down) * 2 * (size_t)vector * sizeof(float);
     if (chunks > 0) {
-        if (sum == MIRT__CU_NORM_MOMENTS) MIRT__CU_NORM_LAUNCH_SUMS(MIRT__CU_NORM_MOMENTS, dtypes, grid, block, shared, call);
-        else if (sum == MIRT__CU_NORM_GRADIENT) MIRT__CU_NORM_LAUNCH_SUMS(MIRT__CU_NORM_GRADIENT, dtypes, grid, block, shared, call);
+        if (sum == MIRT__CU_NORM_MOMENTS)
+            MIRT__CU_NORM_LAUNCH_SUMS(MIRT__CU_NORM_MOMENTS, dtypes, grid, block, shared, call);
+        else if (sum == MIRT__CU_NORM_GRADIENT)
+            MIRT__CU_NORM_LAUNCH_SUMS(MIRT__CU_NORM_GRADIENT, dtypes, grid, block, shared, call);
         else MIRT__CU_NORM_LAUNCH_SUMS(MIRT__CU_NORM_GRADIENT_BY_ROW, dtypes, grid, block, shared, call);
     }
     int lanes = 4;
     while (lanes < MIRT__CU_FINISH_MOST && lanes < chunks) lanes *= 2;
-    const unsigned blocks = (unsigned)mirt__cu_ceil(a->n, MIRT__CU_FINISH_COLUMNS), threads = (unsigned)(lanes * MIRT__CU_FINISH_COLUMNS);
-    if (sum == MIRT__CU_NORM_MOMENTS) MIRT_LAUNCH(cu, (mirt__cu_norm_finish<MIRT__CU_NORM_MOMENTS>), blocks, threads, 0, call, chunks);
-    else if (sum == MIRT__CU_NORM_GRADIENT) MIRT_LAUNCH(cu, (mirt__cu_norm_finish<MIRT__CU_NORM_GRADIENT>), blocks, threads, 0, call, chunks);
+    const unsigned blocks = (unsigned)mirt__cu_ceil(a->n, MIRT__CU_FINISH_COLUMNS),
+                   threads = (unsigned)(lanes * MIRT__CU_FINISH_COLUMNS);
+    if (sum == MIRT__CU_NORM_MOMENTS)
+        MIRT_LAUNCH(cu, (mirt__cu_norm_finish<MIRT__CU_NORM_MOMENTS>), blocks, threads, 0, call, chunks);
+    else if (sum == MIRT__CU_NORM_GRADIENT)
+        MIRT_LAUNCH(cu, (mirt__cu_norm_finish<MIRT__CU_NORM_GRADIENT>), blocks, threads, 0, call, chunks);
     else MIRT_LAUNCH(cu, (mirt__cu_norm_finish<MIRT__CU_NORM_GRADIENT_BY_ROW>), blocks, threads, 0, call, chunks);
 }
 
 /* Threads for a row. */
-static unsigned mirt__cu_norm_row_threads(int64_t vectors) { return vectors > 1024 ? 256 : vectors > 512 ? 128 : vectors > 256 ? 64 : 32; }
+static unsigned mirt__cu_norm_row_threads(int64_t vectors) {
+    return vectors > 1024 ? 256 : vectors > 512 ? 128 : vectors > 256 ? 64 : 32;
+}
 static unsigned mirt__cu_norm_row_blocks(int64_t rows) { return (unsigned)(rows > 1 << 20 ? 1 << 20 : rows); }
 
 static void mirt__cu_norm_stats(const mirt__norm *args, const mirt__where *where) {
@@ -403,7 +435,8 @@ static void mirt__cu_norm_stats(const mirt__norm *args, const mirt__where *where
 /* Of what goes over rows, some of each thread: what columns come to is worked out once by it. */
 static dim3 mirt__cu_norm_grid(mirt__cu_norm_call *a, int64_t vector) {
     const mirt__cu_layout c = mirt__cu_layout_of(mirt__cu_ceil(a->n, vector), 256, 256);
-    const int64_t blocks = mirt__cu_ceil(a->rows, (int64_t)c.down * 4), most = c.blocks < 1024 ? 2048 / (int64_t)c.blocks : 2;
+    const int64_t blocks = mirt__cu_ceil(a->rows, (int64_t)c.down * 4),
+                  most = c.blocks < 1024 ? 2048 / (int64_t)c.blocks : 2;
     a->across = c.across;
     a->down = c.down;
     return dim3((unsigned)(blocks < most ? blocks : most), c.blocks);
@@ -421,7 +454,8 @@ static void mirt__cu_normalize(const mirt__norm *args, const mirt__where *where)
 
 static void mirt__cu_norm_grad_sums(const mirt__norm *args, const mirt__where *where) {
     mirt__cu_norm_call a = mirt__cu_norm_call_of(args);
-    mirt__cu_norm_column_sums(mirt__cu_of(where), &a, args->by_row ? MIRT__CU_NORM_GRADIENT_BY_ROW : MIRT__CU_NORM_GRADIENT);
+    mirt__cu_norm_column_sums(mirt__cu_of(where), &a,
+                              args->by_row ? MIRT__CU_NORM_GRADIENT_BY_ROW : MIRT__CU_NORM_GRADIENT);
 }
 
 static void mirt__cu_norm_grad_input(const mirt__norm *args, const mirt__where *where) {
@@ -436,7 +470,8 @@ static void mirt__cu_norm_grad_input(const mirt__norm *args, const mirt__where *
         MIRT__CU_NORM_LAUNCH(mirt__cu_norm_back, dtypes, grid, block, 0, a);
         return;
     }
-    const unsigned blocks = mirt__cu_norm_row_blocks(a.rows), threads = mirt__cu_norm_row_threads(vector == 4 ? a.n / 4 : a.n);
+    const unsigned blocks = mirt__cu_norm_row_blocks(a.rows),
+                   threads = mirt__cu_norm_row_threads(vector == 4 ? a.n / 4 : a.n);
     if (vector == 4) MIRT_LAUNCH(cu, (mirt__cu_norm_row_back<4>), blocks, threads, 0, a);
     else MIRT_LAUNCH(cu, (mirt__cu_norm_row_back<1>), blocks, threads, 0, a);
 }

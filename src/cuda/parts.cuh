@@ -4,10 +4,11 @@
 
 #include "cuda.cuh"
 
-/* to[i] = the sum of part[p * stride + i] over `parts`: by the threads of a column of a block, which each take some that follow each other,
-   then in their order. The first `count` numbers go to `to`, those behind to `behind`. */
-static __global__ void __launch_bounds__(1024) mirt__cu_parts_add(const float *part, int64_t parts, int64_t stride, int64_t count, float *to, int64_t more,
-                                                                  float *behind) {
+/* to[i] = the sum of part[p * stride + i] over `parts`: by the threads of a column of a block, which each take some
+   that follow each other, then in their order. The first `count` numbers go to `to`, those behind to `behind`. */
+static __global__ void __launch_bounds__(1024)
+    mirt__cu_parts_add(const float *part, int64_t parts, int64_t stride, int64_t count, float *to, int64_t more,
+                       float *behind) {
     MIRT_SHARED(float, sums, 1024);
     const int64_t i = (int64_t)blockIdx.x * 32 + threadIdx.x, each = (parts + blockDim.y - 1) / blockDim.y;
     const int64_t first = threadIdx.y * each, end = first + each < parts ? first + each : parts;
@@ -16,7 +17,8 @@ static __global__ void __launch_bounds__(1024) mirt__cu_parts_add(const float *p
         const float *from = part + i;
         int64_t p = first;
         for (; p + 4 <= end; p += 4) {
-            const float a = from[p * stride], b = from[(p + 1) * stride], c = from[(p + 2) * stride], d = from[(p + 3) * stride];
+            const float a = from[p * stride], b = from[(p + 1) * stride], c = from[(p + 2) * stride],
+                        d = from[(p + 3) * stride];
             sum += (a + b) + (c + d);
         }
         for (; p < end; p++) sum += from[p * stride];
@@ -29,11 +31,13 @@ static __global__ void __launch_bounds__(1024) mirt__cu_parts_add(const float *p
     else behind[i - count] = sum;
 }
 /* No parts: zeros. Where there is nothing behind, `behind` is NULL. */
-static void mirt__cu_parts_total(mirt__cu *cu, const float *part, int64_t parts, int64_t stride, int64_t count, float *to, int64_t more, float *behind) {
+static void mirt__cu_parts_total(mirt__cu *cu, const float *part, int64_t parts, int64_t stride, int64_t count,
+                                 float *to, int64_t more, float *behind) {
     if (!behind) more = 0;
     if (count + more < 1) return;
     const dim3 block(32, parts > 64 ? 32 : 8);
-    MIRT_LAUNCH(cu, mirt__cu_parts_add, (unsigned)mirt__cu_ceil(count + more, 32), block, 0, part, parts, stride, count, to, more, behind);
+    MIRT_LAUNCH(cu, mirt__cu_parts_add, (unsigned)mirt__cu_ceil(count + more, 32), block, 0, part, parts, stride, count,
+                to, more, behind);
 }
 
 #endif

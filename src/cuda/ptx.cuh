@@ -1,7 +1,7 @@
 #ifndef MIRT__CUDA_PTX_CUH
 #define MIRT__CUDA_PTX_CUH
-/* Instructions beyond C++, of compute capability 8.0, those that products of float16 need also of 7.5; the host launches nothing older that
-   comes here. The simulator has its own. */
+/* Instructions beyond C++, of compute capability 8.0, those that products of float16 need also of 7.5; the host
+   launches nothing older that comes here. The simulator has its own. */
 
 #include "cuda.cuh"
 
@@ -17,12 +17,14 @@
 #define MIRT__CU_PTX75(...) asm volatile(__VA_ARGS__)
 #endif
 
-/* d[16 rows][8 columns] += a[16][16] b[16][8], numbers of bfloat16: lane 4 g + t has d of rows g (two neighbours from column 2 t on) and g + 8,
-   a of rows g and g + 8 at columns 2 t, then of both at 2 t + 8, b of column g at rows 2 t and 2 t + 8. */
+/* d[16 rows][8 columns] += a[16][16] b[16][8], numbers of bfloat16: lane 4 g + t has d of rows g (two neighbours from
+   column 2 t on) and g + 8, a of rows g and g + 8 at columns 2 t, then of both at 2 t + 8, b of column g at rows 2 t
+   and 2 t + 8. */
 static inline __device__ void mirt__cu_mma_bf16(float d[4], const uint32_t a[4], const uint32_t b[2]) {
-    MIRT__CU_PTX("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
-                 : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
-                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+    MIRT__CU_PTX(
+        "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
 }
 /* The same of float16; older machines multiply 8 columns of a at a time. */
 static inline __device__ void mirt__cu_mma_f16(float d[4], const uint32_t a[4], const uint32_t b[2]) {
@@ -34,30 +36,40 @@ static inline __device__ void mirt__cu_mma_f16(float d[4], const uint32_t a[4], 
                        : "r"(a[2 * k]), "r"(a[2 * k + 1]), "r"(b[k]));
     }
 #else
-    MIRT__CU_PTX("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
-                 : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
-                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+    MIRT__CU_PTX(
+        "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
 #endif
 }
-/* Of tf32, a[16][8] b[8][8]: a of rows g and g + 8 at column t, then of both at t + 4, b of column g at rows t and t + 4. */
+/* Of tf32, a[16][8] b[8][8]: a of rows g and g + 8 at column t, then of both at t + 4, b of column g at rows t and t +
+   4. */
 static inline __device__ void mirt__cu_mma_tf32(float d[4], const uint32_t a[4], const uint32_t b[2]) {
-    MIRT__CU_PTX("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
-                 : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
-                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+    MIRT__CU_PTX(
+        "mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
 }
-/* Four matrices of 8 rows of 16 bytes in shared memory, whose rows lanes 0 to 7, 8 to 15 ... point at: lane 4 g + t gets numbers 2 t and 2 t + 1
-   of row g; of the transposed ones with _trans. */
+/* Four matrices of 8 rows of 16 bytes in shared memory, whose rows lanes 0 to 7, 8 to 15 ... point at: lane 4 g + t
+   gets numbers 2 t and 2 t + 1 of row g; of the transposed ones with _trans. */
 static inline __device__ void mirt__cu_ldmatrix_x4(uint32_t r[4], const void *row) {
     const unsigned at = (unsigned)__cvta_generic_to_shared(row);
     (void)at;
-    MIRT__CU_PTX75("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];" : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) : "r"(at) : "memory");
+    MIRT__CU_PTX75("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
+                   : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+                   : "r"(at)
+                   : "memory");
 }
 static inline __device__ void mirt__cu_ldmatrix_x4_trans(uint32_t r[4], const void *row) {
     const unsigned at = (unsigned)__cvta_generic_to_shared(row);
     (void)at;
-    MIRT__CU_PTX75("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];" : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) : "r"(at) : "memory");
+    MIRT__CU_PTX75("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];"
+                   : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+                   : "r"(at)
+                   : "memory");
 }
-/* 16 bytes on their way to shared memory, zeros unless `valid`; both aligned to that. Older machines have them there at once. */
+/* 16 bytes on their way to shared memory, zeros unless `valid`; both aligned to that. Older machines have them there at
+   once. */
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 800
 static inline __device__ void mirt__cu_cp_async16(void *shared, const void *global, bool valid) {
     *static_cast<uint4 *>(shared) = valid ? *static_cast<const uint4 *>(global) : make_uint4(0, 0, 0, 0);
@@ -73,13 +85,17 @@ static inline __device__ void mirt__cu_cp_async16(void *shared, const void *glob
 }
 static inline __device__ void mirt__cu_cp_async_commit() { MIRT__CU_PTX("cp.async.commit_group;" : : : "memory"); }
 /* Until all but the newest N groups of them are there. */
-template <int N> static inline __device__ void mirt__cu_cp_async_wait() { MIRT__CU_PTX("cp.async.wait_group %0;" : : "n"(N) : "memory"); }
+template <int N>
+static inline __device__ void mirt__cu_cp_async_wait() {
+    MIRT__CU_PTX("cp.async.wait_group %0;" : : "n"(N) : "memory");
+}
 #endif
 #undef MIRT__CU_PTX
 #undef MIRT__CU_PTX75
 #endif
 
-template <bool FLOAT16> static inline __device__ void mirt__cu_mma_half(float d[4], const uint32_t a[4], const uint32_t b[2]) {
+template <bool FLOAT16>
+static inline __device__ void mirt__cu_mma_half(float d[4], const uint32_t a[4], const uint32_t b[2]) {
     if constexpr (FLOAT16) mirt__cu_mma_f16(d, a, b);
     else mirt__cu_mma_bf16(d, a, b);
 }

@@ -1,17 +1,21 @@
 #ifndef MIRT__CUDA_READER_CUH
 #define MIRT__CUDA_READER_CUH
-/* Inputs as kernels read them (mirt__reader): neighbouring channels of a pixel, as float. What a normalization comes to in a
-   column is worked out once by each thread or block (mirt__cu_columns). */
+/* Inputs as kernels read them (mirt__reader): neighbouring channels of a pixel, as float. What a normalization comes to
+   in a column is worked out once by each thread or block (mirt__cu_columns). */
 
 #include "math.cuh"
 
 /* What there is to do beyond loading and `affine`; MIRT__CU_READ_ANY as a kernel's parameter: as the reader says. */
-enum { MIRT__CU_READ_ANY = -1, MIRT__CU_READ_PLAIN = 0, MIRT__CU_READ_NORM = 1, MIRT__CU_READ_GATE = 2, MIRT__CU_READ_BACK = 4 };
+enum {
+    MIRT__CU_READ_ANY = -1, MIRT__CU_READ_PLAIN = 0, MIRT__CU_READ_NORM = 1, MIRT__CU_READ_GATE = 2, MIRT__CU_READ_BACK
+    = 4
+};
 
 typedef struct mirt__cu_reader {
     const void *data, *z;
     mirt_dtype dtype; /* of both */
-    int kind, width;  /* width: 8, 4 or 1, the most neighbours that may be read at once, at multiples of it within a pixel */
+    int kind,
+        width; /* width: 8, 4 or 1, the most neighbours that may be read at once, at multiples of it within a pixel */
     bool affine;
     float scale, offset;
     int64_t channels; /* 0: not known, data is plain */
@@ -61,15 +65,21 @@ static mirt__cu_reader mirt__cu_reader_of(const mirt__reader *reader, int64_t ch
         r.gate_pixels = reader->gate_pixels > 0 ? reader->gate_pixels : 1;
     }
     r.width = r.channels % 8 == 0 ? 8 : r.channels % 4 == 0 ? 4 : 1;
-    while (r.width > 1 && !(mirt__cu_aligned_for(r.data, r.dtype, r.width) && mirt__cu_aligned_for(r.z, r.dtype, r.width))) r.width = r.width == 8 ? 4 : 1;
+    while (r.width > 1 &&
+           !(mirt__cu_aligned_for(r.data, r.dtype, r.width) && mirt__cu_aligned_for(r.z, r.dtype, r.width)))
+        r.width = r.width == 8 ? 4 : 1;
     if (!mirt__cu_aligned(r.gate, 16)) r.width = 1;
     return r;
 }
 
 #define MIRT__CU_KIND(known, r) ((known) == MIRT__CU_READ_ANY ? (r).kind : (known))
 
-static inline __device__ float mirt__cu_norm_inverse_of(float variance, float epsilon) { return __fdiv_rn(1.0f, __fsqrt_rn(variance + epsilon)); }
-static inline __device__ float mirt__cu_norm_inverse(const mirt__scaling &n, int64_t j) { return mirt__cu_norm_inverse_of(n.variance[j], n.epsilon); }
+static inline __device__ float mirt__cu_norm_inverse_of(float variance, float epsilon) {
+    return __fdiv_rn(1.0f, __fsqrt_rn(variance + epsilon));
+}
+static inline __device__ float mirt__cu_norm_inverse(const mirt__scaling &n, int64_t j) {
+    return mirt__cu_norm_inverse_of(n.variance[j], n.epsilon);
+}
 /* gamma / sqrt(variance + epsilon) */
 static inline __device__ float mirt__cu_norm_factor(const mirt__scaling &n, int64_t j) {
     const float inverse = mirt__cu_norm_inverse(n, j);
@@ -80,7 +90,8 @@ static inline __device__ float mirt__cu_normed(float x, float mean, float factor
 }
 
 /* Columns [j, j + N), which exist. */
-template <int KIND, int N> static inline __device__ void mirt__cu_columns_of(const mirt__cu_reader &r, int64_t j, mirt__cu_columns<N> &c) {
+template <int KIND, int N>
+static inline __device__ void mirt__cu_columns_of(const mirt__cu_reader &r, int64_t j, mirt__cu_columns<N> &c) {
     const int kind = MIRT__CU_KIND(KIND, r);
     if (!(kind & (MIRT__CU_READ_NORM | MIRT__CU_READ_BACK))) return;
 #pragma unroll
@@ -90,16 +101,20 @@ template <int KIND, int N> static inline __device__ void mirt__cu_columns_of(con
         c.offset[i] = r.norm.beta ? r.norm.beta[j + i] : 0.0f;
         if (kind & MIRT__CU_READ_BACK) {
             c.less[i] = r.sum[0] ? (float)((double)r.sum[0][j + i] / r.count) : 0.0f;
-            c.part[i] = r.sum[0] ? __fmul_rn((float)((double)r.sum[1][j + i] / r.count), mirt__cu_norm_inverse(r.norm, j + i)) : 0.0f;
+            c.part[i] = r.sum[0] ? __fmul_rn((float)((double)r.sum[1][j + i] / r.count),
+                                             mirt__cu_norm_inverse(r.norm, j + i))
+                                 : 0.0f;
         }
     }
 }
-/* Floats of shared memory for rows of n columns; `some` of these are put there by all threads of a block (a barrier comes after), and got from there. */
+/* Floats of shared memory for rows of n columns; `some` of these are put there by all threads of a block (a barrier
+   comes after), and got from there. */
 static inline __host__ __device__ int mirt__cu_columns_floats(const mirt__cu_reader &r, int n) {
     return r.kind & MIRT__CU_READ_BACK ? 5 * n : r.kind & MIRT__CU_READ_NORM ? 3 * n : 0;
 }
 /* One of them, of `channel`, at place `at` of a row. */
-static inline __device__ void mirt__cu_column_put(const mirt__cu_reader &r, int64_t channel, float *shared, int n, int at) {
+static inline __device__ void mirt__cu_column_put(const mirt__cu_reader &r, int64_t channel, float *shared, int n,
+                                                  int at) {
     mirt__cu_columns<1> c;
     if (!(r.kind & (MIRT__CU_READ_NORM | MIRT__CU_READ_BACK))) return;
     mirt__cu_columns_of<MIRT__CU_READ_ANY, 1>(r, channel, c);
@@ -110,12 +125,14 @@ static inline __device__ void mirt__cu_column_put(const mirt__cu_reader &r, int6
     shared[3 * n + at] = c.less[0];
     shared[4 * n + at] = c.part[0];
 }
-static inline __device__ void mirt__cu_columns_put(const mirt__cu_reader &r, int64_t first, int some, int n, float *shared, int thread, int threads) {
+static inline __device__ void mirt__cu_columns_put(const mirt__cu_reader &r, int64_t first, int some, int n,
+                                                   float *shared, int thread, int threads) {
     for (int j = thread; j < some; j += threads) mirt__cu_column_put(r, first + j, shared, n, j);
 }
 /* Columns [j, j + N) of those: N 4 or 8 need n and j to be multiples of 4, and `shared` aligned. */
 template <int KIND, int N>
-static inline __device__ void mirt__cu_columns_get(const mirt__cu_reader &r, const float *shared, int n, int j, mirt__cu_columns<N> &c) {
+static inline __device__ void mirt__cu_columns_get(const mirt__cu_reader &r, const float *shared, int n, int j,
+                                                   mirt__cu_columns<N> &c) {
     const int kind = MIRT__CU_KIND(KIND, r);
     if (!(kind & (MIRT__CU_READ_NORM | MIRT__CU_READ_BACK))) return;
     mirt__cu_load_n<N>(shared + j, c.mean);
@@ -140,7 +157,8 @@ template <int N> static inline __device__ void mirt__cu_activate_n(mirt_activati
     for (int i = 0; i < N; i++) x[i] = mirt__cu_activate(kind, x[i]);
 }
 /* g times the slope at u. */
-template <int N> static inline __device__ void mirt__cu_times_slope_n(mirt_activation_kind kind, float *g, const float *u) {
+template <int N>
+static inline __device__ void mirt__cu_times_slope_n(mirt_activation_kind kind, float *g, const float *u) {
     if (kind == MIRT_LINEAR) return;
     if (kind == MIRT_RELU || kind == MIRT_RELU6) {
         const float most = kind == MIRT_RELU6 ? 6.0f : INFINITY;
@@ -161,11 +179,14 @@ static inline __device__ int64_t mirt__cu_gate_of(const mirt__cu_reader &r, int6
 template <int N> struct mirt__cu_raw {
     uint32_t x[N], z[N];
 };
-template <int N> static inline __device__ void mirt__cu_fetch_words(const void *from, mirt_dtype dtype, int64_t at, uint32_t *to) {
+template <int N>
+static inline __device__ void mirt__cu_fetch_words(const void *from, mirt_dtype dtype, int64_t at, uint32_t *to) {
     const int size = mirt__cu_is_half(dtype) ? 2 : dtype == MIRT_UINT8 || dtype == MIRT_BOOL ? 1 : 4;
     if (N == 1) {
         if (size == 4) to[0] = static_cast<const uint32_t *>(from)[at];
-        else to[0] = size == 2 ? (uint32_t)static_cast<const uint16_t *>(from)[at] : (uint32_t)static_cast<const uint8_t *>(from)[at];
+        else
+            to[0] = size == 2 ? (uint32_t) static_cast<const uint16_t *>(from)[at]
+                              : (uint32_t) static_cast<const uint8_t *>(from)[at];
     } else if (size == 4) {
 #pragma unroll
         for (int i = 0; i < N; i += 4) {
@@ -174,11 +195,15 @@ template <int N> static inline __device__ void mirt__cu_fetch_words(const void *
             for (int j = 0; j < 4; j++) to[(i + j) % N] = v.word[j];
         }
     } else if (size == 2) {
-        const mirt__cu_bytes<N == 8 ? 16 : 8> v = mirt__cu_load_bytes<N == 8 ? 16 : 8>(static_cast<const uint16_t *>(from) + at);
+        const mirt__cu_bytes<N == 8 ? 16 : 8> v = mirt__cu_load_bytes < N == 8
+                                                      ? 16
+                                                      : 8 > (static_cast<const uint16_t *>(from) + at);
 #pragma unroll
         for (int j = 0; j < (N == 8 ? 4 : 2); j++) to[j % N] = v.word[j];
     } else {
-        const mirt__cu_bytes<N == 8 ? 8 : 4> v = mirt__cu_load_bytes<N == 8 ? 8 : 4>(static_cast<const uint8_t *>(from) + at);
+        const mirt__cu_bytes<N == 8 ? 8 : 4> v = mirt__cu_load_bytes < N == 8
+                                                     ? 8
+                                                     : 4 > (static_cast<const uint8_t *>(from) + at);
 #pragma unroll
         for (int j = 0; j < (N == 8 ? 2 : 1); j++) to[j % N] = v.word[j];
     }
@@ -186,7 +211,8 @@ template <int N> static inline __device__ void mirt__cu_fetch_words(const void *
 template <bool FLOAT16, int N> static inline __device__ void mirt__cu_make_halves(const uint32_t *words, float *to) {
     float none;
 #pragma unroll
-    for (int i = 0; i < N; i += 2) mirt__cu_from_word<FLOAT16>(words[i / 2], &to[i], i + 1 < N ? &to[(i + 1) % N] : &none);
+    for (int i = 0; i < N; i += 2)
+        mirt__cu_from_word<FLOAT16>(words[i / 2], &to[i], i + 1 < N ? &to[(i + 1) % N] : &none);
 }
 template <int N> static inline __device__ void mirt__cu_make_words(const uint32_t *words, mirt_dtype dtype, float *to) {
     if ((int)dtype == MIRT__BFLOAT16) {
@@ -205,14 +231,15 @@ template <int N> static inline __device__ void mirt__cu_make_words(const uint32_
     }
 }
 /* Elements [at, at + N) of a pixel. N is 1, or 4 or 8 and at most the reader's width. */
-template <int KIND, int N> static inline __device__ void mirt__cu_fetch(const mirt__cu_reader &r, int64_t at, mirt__cu_raw<N> &raw) {
+template <int KIND, int N>
+static inline __device__ void mirt__cu_fetch(const mirt__cu_reader &r, int64_t at, mirt__cu_raw<N> &raw) {
     mirt__cu_fetch_words<N>(r.data, r.dtype, at, raw.x);
     if (MIRT__CU_KIND(KIND, r) & MIRT__CU_READ_BACK) mirt__cu_fetch_words<N>(r.z, r.dtype, at, raw.z);
 }
 /* What they are: channels [j, j + N) of a pixel, whose gates are at gate[gates + j]; c has those columns. */
 template <int KIND, int N>
-static inline __device__ void mirt__cu_make(const mirt__cu_reader &r, const mirt__cu_columns<N> &c, const mirt__cu_raw<N> &raw, int64_t gates, int64_t j,
-                                            float *to) {
+static inline __device__ void mirt__cu_make(const mirt__cu_reader &r, const mirt__cu_columns<N> &c,
+                                            const mirt__cu_raw<N> &raw, int64_t gates, int64_t j, float *to) {
     const int kind = MIRT__CU_KIND(KIND, r);
     mirt__cu_make_words<N>(raw.x, r.dtype, to);
     if (kind & MIRT__CU_READ_BACK) {
@@ -225,7 +252,8 @@ static inline __device__ void mirt__cu_make(const mirt__cu_reader &r, const mirt
         }
         mirt__cu_times_slope_n<N>(r.norm.activation, to, u);
 #pragma unroll
-        for (int i = 0; i < N; i++) to[i] = __fmul_rn(__fsub_rn(__fsub_rn(to[i], c.less[i]), __fmul_rn(z[i], c.part[i])), c.factor[i]);
+        for (int i = 0; i < N; i++)
+            to[i] = __fmul_rn(__fsub_rn(__fsub_rn(to[i], c.less[i]), __fmul_rn(z[i], c.part[i])), c.factor[i]);
     } else if (kind & MIRT__CU_READ_NORM) {
 #pragma unroll
         for (int i = 0; i < N; i++) to[i] = mirt__cu_normed(to[i], c.mean[i], c.factor[i], c.offset[i]);
@@ -243,7 +271,8 @@ static inline __device__ void mirt__cu_make(const mirt__cu_reader &r, const mirt
 }
 /* Both at once. */
 template <int KIND, int N>
-static inline __device__ void mirt__cu_read(const mirt__cu_reader &r, const mirt__cu_columns<N> &c, int64_t at, int64_t gates, int64_t j, float *to) {
+static inline __device__ void mirt__cu_read(const mirt__cu_reader &r, const mirt__cu_columns<N> &c, int64_t at,
+                                            int64_t gates, int64_t j, float *to) {
     mirt__cu_raw<N> raw;
     mirt__cu_fetch<KIND, N>(r, at, raw);
     mirt__cu_make<KIND, N>(r, c, raw, gates, j, to);

@@ -12,11 +12,12 @@ typedef struct mirt__cu_axes {
     int64_t step[MIRT_MAX_RANK];
 } mirt__cu_axes;
 
-/* x's outputs are `kept` by `columns`, those being outputs whose inputs lie side by side; each is made of the elements of `gone`. A block
-   has `down` threads for the elements of each of `across` pieces of columns of each of `rows` of kept, all powers of two, and takes a
-   chunk of those elements, whose sums are added up in a second step. Each thread takes every `down`th element of the chunk. Without
-   columns, elements that lie side by side are taken N at a time instead. All sizes but the number of blocks follow from columns and
-   gone alone, so that a row of kept does not depend on the others. */
+/* x's outputs are `kept` by `columns`, those being outputs whose inputs lie side by side; each is made of the elements
+   of `gone`. A block has `down` threads for the elements of each of `across` pieces of columns of each of `rows` of
+   kept, all powers of two, and takes a chunk of those elements, whose sums are added up in a second step. Each thread
+   takes every `down`th element of the chunk. Without columns, elements that lie side by side are taken N at a time
+   instead. All sizes but the number of blocks follow from columns and gone alone, so that a row of kept does not depend
+   on the others. */
 typedef struct mirt__cu_reduction {
     mirt__reduce_kind kind;
     const void *x;
@@ -87,8 +88,8 @@ static mirt__cu_reduction mirt__cu_reduction_of(const mirt__reduce *r, bool spli
     if (s.columns > 1) {
         if (s.columns % 4 || !mirt__cu_aligned(r->y, 16)) *n = 1; /* then all steps are multiples of 4 */
         s.across = mirt__cu_power(mirt__cu_ceil(s.columns, *n), 5);
-    } else if (!split || s.gone.rank == 0 || s.gone.step[0] != 1 || s.gone.dim[0].by % 4 || !mirt__cu_axes_by(&s.gone, 1, 4) ||
-               !mirt__cu_axes_by(&s.kept, 0, 4)) {
+    } else if (!split || s.gone.rank == 0 || s.gone.step[0] != 1 || s.gone.dim[0].by % 4 ||
+               !mirt__cu_axes_by(&s.gone, 1, 4) || !mirt__cu_axes_by(&s.kept, 0, 4)) {
         *n = 1;
     } else if (*n == 4) {
         s.gone.dim[0] = mirt__cu_divisor_of(s.gone.dim[0].by / 4);
@@ -97,7 +98,8 @@ static mirt__cu_reduction mirt__cu_reduction_of(const mirt__reduce *r, bool spli
     }
     s.down = mirt__cu_power(s.gone.count, 8 - s.across);
     s.rows = 8 - s.across - s.down;
-    /* Each thread takes 32 elements, or as many as leave not more than 512 chunks, but not above 256, which float32 adds up well. */
+    /* Each thread takes 32 elements, or as many as leave not more than 512 chunks, but not above 256, which float32
+       adds up well. */
     int64_t each = mirt__cu_ceil(s.gone.count, (int64_t)512 << s.down);
     each = each < 32 ? 32 : each > 256 ? 256 : each;
     s.chunk = split ? each << s.down : s.gone.count;
@@ -143,7 +145,9 @@ template <int N> static inline __device__ mirt__cu_reducing mirt__cu_reducing_of
 static inline __device__ float mirt__cu_reduce_pair(mirt__reduce_kind kind, float a, float b) {
     return kind == MIRT__REDUCE_MAX ? fmaxf(a, b) : kind == MIRT__REDUCE_MIN ? fminf(a, b) : a + b;
 }
-static inline __device__ float mirt__cu_reduce_none(mirt__reduce_kind kind) { return kind >= MIRT__REDUCE_MAX ? NAN : 0.0f; }
+static inline __device__ float mirt__cu_reduce_none(mirt__reduce_kind kind) {
+    return kind >= MIRT__REDUCE_MAX ? NAN : 0.0f;
+}
 
 /* What becomes of all elements of an output. */
 static inline __device__ float mirt__cu_reduce_done(mirt__reduce_kind kind, float x, int64_t count) {
@@ -152,20 +156,23 @@ static inline __device__ float mirt__cu_reduce_done(mirt__reduce_kind kind, floa
     return kind == MIRT__REDUCE_MIN ? INFINITY : -INFINITY;
 }
 
-template <int N, class T, class F> static inline __device__ void mirt__cu_reduce_threads(const mirt__cu_reduction &s, int down, T *sum, T *room, F what) {
+template <int N, class T, class F>
+static inline __device__ void mirt__cu_reduce_threads(const mirt__cu_reduction &s, int down, T *sum, T *room, F what) {
     for (int half = 1 << s.down >> 1; half > 0; half >>= 1) {
 #pragma unroll
         for (int j = 0; j < N; j++) room[j * MIRT__CU_REDUCE_BLOCK + (int)threadIdx.x] = sum[j];
         __syncthreads();
         if (down < half) {
 #pragma unroll
-            for (int j = 0; j < N; j++) sum[j] = what(sum[j], room[j * MIRT__CU_REDUCE_BLOCK + (int)threadIdx.x + (half << s.across)]);
+            for (int j = 0; j < N; j++)
+                sum[j] = what(sum[j], room[j * MIRT__CU_REDUCE_BLOCK + (int)threadIdx.x + (half << s.across)]);
         }
         __syncthreads();
     }
 }
 
-template <int N, class T> static __global__ void __launch_bounds__(MIRT__CU_REDUCE_BLOCK) mirt__cu_reduce_kernel(const mirt__cu_reduction s) {
+template <int N, class T>
+static __global__ void __launch_bounds__(MIRT__CU_REDUCE_BLOCK) mirt__cu_reduce_kernel(const mirt__cu_reduction s) {
     MIRT_SHARED(float, room, N * MIRT__CU_REDUCE_BLOCK);
     const mirt__cu_reducing r = mirt__cu_reducing_of<N>(s);
     const T *x = static_cast<const T *>(s.x) + r.x;
@@ -180,7 +187,8 @@ template <int N, class T> static __global__ void __launch_bounds__(MIRT__CU_REDU
 #pragma unroll
         for (int j = 0; j < N; j++) sum[j] = mirt__cu_reduce_pair(kind, sum[j], v[j]);
     }
-    mirt__cu_reduce_threads<N>(s, r.down, sum, room, [=](float a, float b) { return mirt__cu_reduce_pair(kind, a, b); });
+    mirt__cu_reduce_threads<N>(s, r.down, sum, room,
+                               [=](float a, float b) { return mirt__cu_reduce_pair(kind, a, b); });
     if (r.down || !r.has) return;
     if (s.columns == 1) {
 #pragma unroll
@@ -200,7 +208,8 @@ template <int N, class T> static __global__ void __launch_bounds__(MIRT__CU_REDU
 /* A warp for the chunks of 32 / LANES outputs, in double. */
 #define MIRT__CU_FINISH_WARPS 32
 static __global__ void __launch_bounds__(1024)
-mirt__cu_reduce_finish_kernel(mirt__reduce_kind kind, const float *partial, float *y, int64_t outputs, int64_t chunks, int64_t count) {
+    mirt__cu_reduce_finish_kernel(mirt__reduce_kind kind, const float *partial, float *y, int64_t outputs,
+                                  int64_t chunks, int64_t count) {
     MIRT_SHARED(double, room, 1024);
     const int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32, warps = (int)blockDim.x / 32;
     const int64_t output = (int64_t)blockIdx.x * 32 + lane;
@@ -244,12 +253,14 @@ static void mirt__cu_reduce(const mirt__reduce *args, const mirt__where *where) 
     }
     if (s.chunks > 1) {
         const int warps = s.chunks < 8 ? 4 : s.chunks < 64 ? 8 : MIRT__CU_FINISH_WARPS;
-        MIRT_LAUNCH(cu, mirt__cu_reduce_finish_kernel, (unsigned)mirt__cu_ceil(outputs, 32), warps * 32, 0, s.kind, s.partial, s.y, outputs, s.chunks, s.count);
+        MIRT_LAUNCH(cu, mirt__cu_reduce_finish_kernel, (unsigned)mirt__cu_ceil(outputs, 32), warps * 32, 0, s.kind,
+                    s.partial, s.y, outputs, s.chunks, s.count);
     }
 }
 
 /* A block goes over its elements twice: to count those that equal the extreme, and to share dy among them. */
-static __global__ void __launch_bounds__(MIRT__CU_REDUCE_BLOCK) mirt__cu_reduce_max_grad_kernel(const mirt__cu_reduction s, const float *dy, float *dx) {
+static __global__ void __launch_bounds__(MIRT__CU_REDUCE_BLOCK)
+    mirt__cu_reduce_max_grad_kernel(const mirt__cu_reduction s, const float *dy, float *dx) {
     MIRT_SHARED(int, room, MIRT__CU_REDUCE_BLOCK);
     const mirt__cu_reducing r = mirt__cu_reducing_of<1>(s);
     const float *x = static_cast<const float *>(s.x) + r.x, most = r.has ? s.y[r.y] : 0.0f;
@@ -278,7 +289,8 @@ static void mirt__cu_reduce_max_grad(const mirt__reduce_max_grad *args, const mi
         s.blocks = s.pieces = mirt__cu_divisor_of(mirt__cu_ceil(s.columns, (int64_t)1 << s.across));
     }
     if (s.kept.count * s.columns * s.gone.count <= 0) return;
-    MIRT_LAUNCH(cu, mirt__cu_reduce_max_grad_kernel, mirt__cu_reduction_blocks(&s), MIRT__CU_REDUCE_BLOCK, 0, s, args->dy, args->dx);
+    MIRT_LAUNCH(cu, mirt__cu_reduce_max_grad_kernel, mirt__cu_reduction_blocks(&s), MIRT__CU_REDUCE_BLOCK, 0, s,
+                args->dy, args->dx);
 }
 
 /* ---- scan */
@@ -294,9 +306,11 @@ typedef struct mirt__cu_scan_args {
 /* A thread for each line. */
 static __global__ void __launch_bounds__(64) mirt__cu_cumsum_kernel(const mirt__cu_scan_args s) {
     const int64_t step = s.kind == MIRT__CUMSUM_BACK ? -s.inner.by : s.inner.by;
-    for (int64_t at = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; at < s.outer * s.inner.by; at += (int64_t)gridDim.x * blockDim.x) {
+    for (int64_t at = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; at < s.outer * s.inner.by;
+         at += (int64_t)gridDim.x * blockDim.x) {
         int64_t column;
-        const int64_t row = mirt__cu_divmod(at, s.inner, &column), first = (row * s.n + (step < 0 ? s.n - 1 : 0)) * s.inner.by + column;
+        const int64_t row = mirt__cu_divmod(at, s.inner, &column),
+                      first = (row * s.n + (step < 0 ? s.n - 1 : 0)) * s.inner.by + column;
         const float *x = s.x + first;
         float *y = static_cast<float *>(s.y) + first, sum = 0;
         for (int64_t i = 0; i < s.n; i++) y[i * step] = sum += x[i * step];
@@ -304,7 +318,8 @@ static __global__ void __launch_bounds__(64) mirt__cu_cumsum_kernel(const mirt__
 }
 static __global__ void __launch_bounds__(64) mirt__cu_extreme_kernel(const mirt__cu_scan_args s) {
     const bool least = s.kind == MIRT__ARGMIN;
-    for (int64_t at = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; at < s.outer * s.inner.by; at += (int64_t)gridDim.x * blockDim.x) {
+    for (int64_t at = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; at < s.outer * s.inner.by;
+         at += (int64_t)gridDim.x * blockDim.x) {
         int64_t column;
         const int64_t row = mirt__cu_divmod(at, s.inner, &column);
         const float *line = s.x + row * s.n * s.inner.by + column;
@@ -321,8 +336,8 @@ static __global__ void __launch_bounds__(64) mirt__cu_extreme_kernel(const mirt_
     }
 }
 
-/* The place of the first of the largest of n > 0 numbers side by side (`sign` -1: of the smallest), by a whole warp. As one after the
-   other finds it, what is not a number is above none; a first one that is not stays. */
+/* The place of the first of the largest of n > 0 numbers side by side (`sign` -1: of the smallest), by a whole warp. As
+   one after the other finds it, what is not a number is above none; a first one that is not stays. */
 static inline __device__ int32_t mirt__cu_warp_argmax(const float *x, int64_t n, float sign) {
     const int lane = (int)threadIdx.x % 32;
     float most = -INFINITY;
@@ -349,7 +364,8 @@ static inline __device__ int32_t mirt__cu_warp_argmax(const float *x, int64_t n,
 /* A warp for each row, along which the numbers lie side by side. */
 static __global__ void __launch_bounds__(MIRT__CU_REDUCE_BLOCK) mirt__cu_argmax_kernel(const mirt__cu_scan_args s) {
     const int warps = MIRT__CU_REDUCE_BLOCK / 32;
-    for (int64_t row = (int64_t)blockIdx.x * warps + threadIdx.x / 32; row < s.outer; row += (int64_t)gridDim.x * warps) {
+    for (int64_t row = (int64_t)blockIdx.x * warps + threadIdx.x / 32; row < s.outer;
+         row += (int64_t)gridDim.x * warps) {
         const int32_t best = mirt__cu_warp_argmax(s.x + row * s.n, s.n, s.kind == MIRT__ARGMIN ? -1.0f : 1.0f);
         if (threadIdx.x % 32 == 0) static_cast<int32_t *>(s.y)[row] = best;
     }
@@ -369,7 +385,8 @@ static void mirt__cu_scan(const mirt__scan *args, const mirt__where *where) {
     if (args->kind == MIRT__CUMSUM || args->kind == MIRT__CUMSUM_BACK) {
         MIRT_LAUNCH(cu, mirt__cu_cumsum_kernel, mirt__cu_blocks(lines, 64), 64, 0, s);
     } else if (args->inner == 1) {
-        MIRT_LAUNCH(cu, mirt__cu_argmax_kernel, mirt__cu_blocks(args->outer, MIRT__CU_REDUCE_BLOCK / 32), MIRT__CU_REDUCE_BLOCK, 0, s);
+        MIRT_LAUNCH(cu, mirt__cu_argmax_kernel, mirt__cu_blocks(args->outer, MIRT__CU_REDUCE_BLOCK / 32),
+                    MIRT__CU_REDUCE_BLOCK, 0, s);
     } else {
         MIRT_LAUNCH(cu, mirt__cu_extreme_kernel, mirt__cu_blocks(lines, 64), 64, 0, s);
     }

@@ -1,4 +1,5 @@
-/* Images of another size: a thread has N neighbouring channels of a pixel. Gradients gather from the outputs that read it. */
+/* Images of another size: a thread has N neighbouring channels of a pixel. Gradients gather from the outputs that read
+   it. */
 #include "layout.cuh"
 
 typedef struct mirt__cu_resize_call {
@@ -47,18 +48,23 @@ static inline __device__ float mirt__cu_resize_share(const mirt__cu_between &b, 
 }
 
 #define MIRT__CU_RESIZE_EACH(a) \
-    for (int64_t line = (int64_t)blockIdx.x * a.down + (int)threadIdx.x / a.across; line < a.lines; line += (int64_t)gridDim.x * a.down) \
+    for (int64_t line = (int64_t)blockIdx.x * a.down + (int)threadIdx.x / a.across; line < a.lines; \
+         line += (int64_t)gridDim.x * a.down) \
         for (int item = (int)threadIdx.x % a.across; item < a.items; item += a.across)
 #define MIRT__CU_RESIZE_PLACE(a) \
     const int64_t image = mirt__cu_divide32((uint32_t)line, a.by_lines); \
-    const int row = (int)(line - image * a.by_lines.by), column = (int)mirt__cu_divide32((uint32_t)item, a.by_vectors), \
+    const int row = (int)(line - image * a.by_lines.by), \
+              column = (int)mirt__cu_divide32((uint32_t)item, a.by_vectors), \
               c = (item - column * (int)a.by_vectors.by) * N;
 
-template <class I, int N> static __global__ __launch_bounds__(256) void mirt__cu_resize_forward(mirt__cu_resize_call a) {
+template <class I, int N>
+static __global__ __launch_bounds__(256) void mirt__cu_resize_forward(mirt__cu_resize_call a) {
     MIRT__CU_RESIZE_EACH(a) {
         MIRT__CU_RESIZE_PLACE(a)
-        const mirt__cu_between v = mirt__cu_resize_at<I>(row, a.h, a.oh, a.bilinear), u = mirt__cu_resize_at<I>(column, a.w, a.ow, a.bilinear);
-        const float *above = a.x + (image * a.h + v.low) * a.w * a.c + c, *below = a.x + (image * a.h + v.high) * a.w * a.c + c;
+        const mirt__cu_between v = mirt__cu_resize_at<I>(row, a.h, a.oh, a.bilinear),
+                               u = mirt__cu_resize_at<I>(column, a.w, a.ow, a.bilinear);
+        const float *above = a.x + (image * a.h + v.low) * a.w * a.c + c,
+                    *below = a.x + (image * a.h + v.high) * a.w * a.c + c;
         float x[4][N];
         mirt__cu_load_n<N>(above + (int64_t)u.low * a.c, x[0]);
         if (a.bilinear) {
@@ -67,7 +73,8 @@ template <class I, int N> static __global__ __launch_bounds__(256) void mirt__cu
             mirt__cu_load_n<N>(below + (int64_t)u.high * a.c, x[3]);
 #pragma unroll
             for (int i = 0; i < N; i++) {
-                const float top = x[0][i] + (x[1][i] - x[0][i]) * u.part, bottom = x[2][i] + (x[3][i] - x[2][i]) * u.part;
+                const float top = x[0][i] + (x[1][i] - x[0][i]) * u.part,
+                            bottom = x[2][i] + (x[3][i] - x[2][i]) * u.part;
                 x[0][i] = top + (bottom - top) * v.part;
             }
         }
@@ -78,7 +85,8 @@ template <class I, int N> static __global__ __launch_bounds__(256) void mirt__cu
 template <class I, int N> static __global__ __launch_bounds__(256) void mirt__cu_resize_back(mirt__cu_resize_call a) {
     MIRT__CU_RESIZE_EACH(a) {
         MIRT__CU_RESIZE_PLACE(a)
-        const int oy1 = mirt__cu_resize_end<I>(row, a.h, a.oh), ox0 = mirt__cu_resize_first<I>(column, a.w, a.ow), ox1 = mirt__cu_resize_end<I>(column, a.w, a.ow);
+        const int oy1 = mirt__cu_resize_end<I>(row, a.h, a.oh), ox0 = mirt__cu_resize_first<I>(column, a.w, a.ow),
+                  ox1 = mirt__cu_resize_end<I>(column, a.w, a.ow);
         float sum[N], dy[N];
 #pragma unroll
         for (int i = 0; i < N; i++) sum[i] = 0;
@@ -86,7 +94,8 @@ template <class I, int N> static __global__ __launch_bounds__(256) void mirt__cu
             const float down = mirt__cu_resize_share(mirt__cu_resize_at<I>(oy, a.h, a.oh, a.bilinear), row);
             if (down == 0) continue;
             for (int ox = ox0; ox < ox1; ox++) {
-                const float share = down * mirt__cu_resize_share(mirt__cu_resize_at<I>(ox, a.w, a.ow, a.bilinear), column);
+                const float share = down *
+                                    mirt__cu_resize_share(mirt__cu_resize_at<I>(ox, a.w, a.ow, a.bilinear), column);
                 if (share == 0) continue;
                 mirt__cu_load_n<N>(a.x + ((image * a.oh + oy) * a.ow + ox) * a.c + c, dy);
 #pragma unroll
@@ -132,5 +141,9 @@ static void mirt__cu_resize_run(const mirt__resize *r, bool back, mirt__cu *cu) 
     else if (four) MIRT_LAUNCH(cu, (mirt__cu_resize_back<int64_t, 4>), grid, threads, 0, a);
     else MIRT_LAUNCH(cu, (mirt__cu_resize_back<int64_t, 1>), grid, threads, 0, a);
 }
-static void mirt__cu_resize(const mirt__resize *args, const mirt__where *where) { mirt__cu_resize_run(args, false, mirt__cu_of(where)); }
-static void mirt__cu_resize_grad(const mirt__resize *args, const mirt__where *where) { mirt__cu_resize_run(args, true, mirt__cu_of(where)); }
+static void mirt__cu_resize(const mirt__resize *args, const mirt__where *where) {
+    mirt__cu_resize_run(args, false, mirt__cu_of(where));
+}
+static void mirt__cu_resize_grad(const mirt__resize *args, const mirt__where *where) {
+    mirt__cu_resize_run(args, true, mirt__cu_of(where));
+}

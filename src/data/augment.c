@@ -1,4 +1,5 @@
-/* Random transforms of images as a stage, from descriptions that may be read from text, and statistics for normalization. */
+/* Random transforms of images as a stage, from descriptions that may be read from text, and statistics for
+   normalization. */
 
 #include "../kernels/augment.h"
 #include "data.h"
@@ -20,7 +21,8 @@ static mirt_status mirt__augment_begin(mirt_dataset *dataset, uint64_t seed, int
     return mirt__dataset_begin_filled(dataset, seed, epoch);
 }
 
-static mirt_status mirt__augment_apply(const mirt__augment_dataset *d, const mirt__sample *in, mirt__work *work, void *const *out) {
+static mirt_status mirt__augment_apply(const mirt__augment_dataset *d, const mirt__sample *in, mirt__work *work,
+                                       void *const *out) {
     mirt__augment a;
     uint64_t pass;
     mirt__dataset_repeats(d->base.source, &pass);
@@ -39,7 +41,8 @@ static mirt_status mirt__augment_apply(const mirt__augment_dataset *d, const mir
     return MIRT_OK;
 }
 
-static mirt_status mirt__augment_make(mirt_dataset *dataset, int64_t i, mirt__work *work, void *const *field, int64_t *index) {
+static mirt_status mirt__augment_make(mirt_dataset *dataset, int64_t i, mirt__work *work, void *const *field,
+                                      int64_t *index) {
     mirt__sample in;
     mirt_status status = mirt__dataset_reach(dataset->source, i, work, &in);
     if (status != MIRT_OK) return status;
@@ -63,12 +66,17 @@ static mirt_status mirt__augment_fill(mirt_dataset *dataset, mirt__slot *out) {
 
 static void mirt__augment_release(mirt_dataset *dataset) { mirt__free(((mirt__augment_dataset *)dataset)->list); }
 
-static const mirt__stage mirt__augment_stage = {mirt__augment_begin, mirt__dataset_next_filled, NULL, NULL, mirt__augment_fill,
-                                                mirt__augment_release, NULL};
-static const mirt__stage mirt__augment_make_stage = {mirt__augment_begin, mirt__dataset_next_filled, NULL, mirt__augment_make,
-                                                     mirt__dataset_fill_made, mirt__augment_release, NULL};
-static const mirt__stage mirt__augment_run_stage = {mirt__augment_begin, mirt__dataset_next_filled, NULL, mirt__augment_make,
-                                                    mirt__augment_fill, mirt__augment_release, NULL};
+static const mirt__stage mirt__augment_stage = {
+    mirt__augment_begin, mirt__dataset_next_filled, NULL, NULL, mirt__augment_fill, mirt__augment_release, NULL
+};
+static const mirt__stage mirt__augment_make_stage = {
+    mirt__augment_begin, mirt__dataset_next_filled, NULL, mirt__augment_make, mirt__dataset_fill_made,
+    mirt__augment_release, NULL
+};
+static const mirt__stage mirt__augment_run_stage = {
+    mirt__augment_begin, mirt__dataset_next_filled, NULL, mirt__augment_make, mirt__augment_fill, mirt__augment_release,
+    NULL
+};
 
 static mirt_status mirt__augment_set(mirt_dataset *dataset, const mirt_augmentation *list, int count) {
     mirt__augment_dataset *d = (mirt__augment_dataset *)dataset;
@@ -78,15 +86,18 @@ static mirt_status mirt__augment_set(mirt_dataset *dataset, const mirt_augmentat
     char text[96];
     for (const mirt_dataset *s = dataset->source; s; s = s->source) key += s->stage->release == mirt__augment_release;
     if (shape->rank != 3 || (spec.field[0].dtype != MIRT_UINT8 && spec.field[0].dtype != MIRT_FLOAT32)) {
-        return mirt__fail(MIRT_E_SHAPE, "mirt_augment takes images (height, width, channels) of uint8 or float32, not %s of %s", mirt__shape_text(shape, text),
-                          mirt__dtype_name(spec.field[0].dtype));
+        return mirt__fail(MIRT_E_SHAPE,
+                          "mirt_augment takes images (height, width, channels) of uint8 or float32, not %s of %s",
+                          mirt__shape_text(shape, text), mirt__dtype_name(spec.field[0].dtype));
     }
     d->list = (mirt__transform *)mirt__calloc((size_t)count, sizeof *d->list);
     if (!d->list) return MIRT_E_NOMEM;
     d->count = count;
     for (int i = 0; i < count; i++) {
-        if (!mirt__transform_of(&list[i], shape->dim[0], shape->dim[1], shape->dim[2], &d->list[i])) return mirt__fail_at("mirt_augment: number %d", i);
-        for (size_t k = 0; k < sizeof d->list[i]; k++) identity = mirt__identity_with(identity, ((const unsigned char *)&d->list[i])[k]);
+        if (!mirt__transform_of(&list[i], shape->dim[0], shape->dim[1], shape->dim[2], &d->list[i]))
+            return mirt__fail_at("mirt_augment: number %d", i);
+        for (size_t k = 0; k < sizeof d->list[i]; k++)
+            identity = mirt__identity_with(identity, ((const unsigned char *)&d->list[i])[k]);
         d->list[i].key = (key ^ (uint64_t)i << 32) * 0x9E3779B97F4A7C15u;
         shape->dim[0] = d->list[i].oh;
         shape->dim[1] = d->list[i].ow;
@@ -102,10 +113,15 @@ MIRT_API mirt_dataset *mirt_augment(mirt_dataset *dataset, const mirt_augmentati
     MIRT__ENTER;
     mirt_status status = MIRT_OK;
     if (!dataset) return NULL;
-    if (!list || count < 1 || count > MIRT__MAX_AUGMENTATIONS) status = mirt__fail(MIRT_E_INVALID, "mirt_augment needs a list of 1 to %d augmentations", MIRT__MAX_AUGMENTATIONS);
-    else if (dataset->spec.batch) status = mirt__fail(MIRT_E_INVALID, "mirt_augment comes before mirt_batch: it is given one sample at a time");
+    if (!list || count < 1 || count > MIRT__MAX_AUGMENTATIONS)
+        status = mirt__fail(MIRT_E_INVALID, "mirt_augment needs a list of 1 to %d augmentations",
+                            MIRT__MAX_AUGMENTATIONS);
+    else if (dataset->spec.batch)
+        status = mirt__fail(MIRT_E_INVALID, "mirt_augment comes before mirt_batch: it is given one sample at a time");
     if (status != MIRT_OK) return mirt__dataset_give_up(dataset, false);
-    const mirt__stage *kind = mirt__reachable(dataset) ? &mirt__augment_make_stage : dataset->run ? &mirt__augment_run_stage : &mirt__augment_stage;
+    const mirt__stage *kind = mirt__reachable(dataset) ? &mirt__augment_make_stage
+                              : dataset->run           ? &mirt__augment_run_stage
+                                                       : &mirt__augment_stage;
     mirt_dataset *stage = mirt__dataset_new(sizeof(mirt__augment_dataset), kind, dataset, false);
     if (!stage) return NULL;
     if (dataset->run) stage->run = mirt__dataset_run;
@@ -115,16 +131,23 @@ MIRT_API mirt_dataset *mirt_augment(mirt_dataset *dataset, const mirt_augmentati
 
 /* >>text */
 
-typedef enum mirt__augment_words { MIRT__WORDS_FACTOR = 1, MIRT__WORDS_FACTORS, MIRT__WORDS_SIZE, MIRT__WORDS_NONE } mirt__augment_words;
+typedef enum mirt__augment_words {
+    MIRT__WORDS_FACTOR = 1, MIRT__WORDS_FACTORS, MIRT__WORDS_SIZE, MIRT__WORDS_NONE
+} mirt__augment_words;
 static const struct {
     const char *name;
     mirt_augmentation_kind kind;
     mirt__augment_words numbers;
 } mirt__augment_names[] = {
-    {"flip", MIRT_RANDOM_FLIP, MIRT__WORDS_NONE}, {"rotation", MIRT_RANDOM_ROTATION, MIRT__WORDS_FACTOR},
-    {"zoom", MIRT_RANDOM_ZOOM, MIRT__WORDS_FACTORS}, {"translation", MIRT_RANDOM_TRANSLATION, MIRT__WORDS_FACTORS},
-    {"crop", MIRT_RANDOM_CROP, MIRT__WORDS_SIZE}, {"center_crop", MIRT_CENTER_CROP, MIRT__WORDS_SIZE}, {"resizing", MIRT_RESIZING, MIRT__WORDS_SIZE},
-    {"contrast", MIRT_RANDOM_CONTRAST, MIRT__WORDS_FACTOR}, {"brightness", MIRT_RANDOM_BRIGHTNESS, MIRT__WORDS_FACTOR},
+    {"flip", MIRT_RANDOM_FLIP, MIRT__WORDS_NONE},
+    {"rotation", MIRT_RANDOM_ROTATION, MIRT__WORDS_FACTOR},
+    {"zoom", MIRT_RANDOM_ZOOM, MIRT__WORDS_FACTORS},
+    {"translation", MIRT_RANDOM_TRANSLATION, MIRT__WORDS_FACTORS},
+    {"crop", MIRT_RANDOM_CROP, MIRT__WORDS_SIZE},
+    {"center_crop", MIRT_CENTER_CROP, MIRT__WORDS_SIZE},
+    {"resizing", MIRT_RESIZING, MIRT__WORDS_SIZE},
+    {"contrast", MIRT_RANDOM_CONTRAST, MIRT__WORDS_FACTOR},
+    {"brightness", MIRT_RANDOM_BRIGHTNESS, MIRT__WORDS_FACTOR},
 };
 
 /* The next word of *text, up to a ':', a ',' or the end, which `*ended` then is; false: it is too long. */
@@ -138,17 +161,20 @@ static bool mirt__augment_word(const char **text, char word[32], char *ended) {
 
 /* A word behind the name: the `numbers`-th number, or a mode. */
 static bool mirt__augment_value(const char *word, mirt__augment_words reads, int numbers, mirt_augmentation *out) {
-    static const char *const modes[] = {"both", "horizontal", "vertical"}, *const fills[] = {"reflect", "constant", "wrap", "nearest"};
+    static const char *const modes[] = {"both", "horizontal", "vertical"},
+                      *const fills[] = {"reflect", "constant", "wrap", "nearest"};
     char *end;
     for (int i = 0; out->kind == MIRT_RANDOM_FLIP && i < MIRT__FLIP_COUNT; i++) {
         if (strcmp(word, modes[i]) == 0) return out->mode = (mirt_flip_mode)i, true;
     }
-    for (int i = 0; out->kind >= MIRT_RANDOM_ROTATION && out->kind <= MIRT_RANDOM_TRANSLATION && i < MIRT__FILL_COUNT; i++) {
+    for (int i = 0; out->kind >= MIRT_RANDOM_ROTATION && out->kind <= MIRT_RANDOM_TRANSLATION && i < MIRT__FILL_COUNT;
+         i++) {
         if (strcmp(word, fills[i]) == 0) return out->fill_mode = (mirt_fill_mode)i, true;
     }
     if (out->kind == MIRT_RESIZING && strcmp(word, "nearest") == 0) return out->interpolation = MIRT_NEAREST, true;
     const float value = strtof(word, &end);
-    if (*end || !isfinite(value) || reads == MIRT__WORDS_NONE || numbers > (reads == MIRT__WORDS_FACTOR ? 0 : 1)) return false;
+    if (*end || !isfinite(value) || reads == MIRT__WORDS_NONE || numbers > (reads == MIRT__WORDS_FACTOR ? 0 : 1))
+        return false;
     if (reads == MIRT__WORDS_FACTOR) {
         out->factor[0] = value;
     } else if (reads == MIRT__WORDS_SIZE) {
@@ -170,19 +196,28 @@ static bool mirt__augment_entry(const char **text, mirt_augmentation *out, char 
     const bool named = mirt__augment_word(text, name, ended);
     mirt__suggestion guess = {name, NULL, ""};
     memset(out, 0, sizeof *out);
-    while (named && i < most && strcmp(mirt__augment_names[i].name, name) != 0) mirt__guess(&guess, mirt__augment_names[i++].name);
-    if (!named || i == most) return mirt__fail(MIRT_E_INVALID, "\"%s\" is no augmentation%s", name, mirt__did_you_mean(&guess)), false;
+    while (named && i < most && strcmp(mirt__augment_names[i].name, name) != 0)
+        mirt__guess(&guess, mirt__augment_names[i++].name);
+    if (!named || i == most)
+        return mirt__fail(MIRT_E_INVALID, "\"%s\" is no augmentation%s", name, mirt__did_you_mean(&guess)), false;
     out->kind = mirt__augment_names[i].kind;
     while (*ended == ':') {
-        if (!mirt__augment_word(text, word, ended) || !mirt__augment_value(word, mirt__augment_names[i].numbers, numbers, out)) {
+        if (!mirt__augment_word(text, word, ended) ||
+            !mirt__augment_value(word, mirt__augment_names[i].numbers, numbers, out)) {
             const mirt__augment_words wants = mirt__augment_names[i].numbers;
-            return mirt__fail(MIRT_E_INVALID, "augmentation %s: \"%s\" is nothing it takes; write %s:%s", name, word, name,
-                              wants == MIRT__WORDS_NONE ? "horizontal or :vertical" : wants == MIRT__WORDS_SIZE ? "224 or :224:160" : "0.1"), false;
+            return mirt__fail(MIRT_E_INVALID, "augmentation %s: \"%s\" is nothing it takes; write %s:%s", name, word,
+                              name,
+                              wants == MIRT__WORDS_NONE   ? "horizontal or :vertical"
+                              : wants == MIRT__WORDS_SIZE ? "224 or :224:160"
+                                                          : "0.1"),
+                   false;
         }
         numbers += (word[0] >= '0' && word[0] <= '9') || word[0] == '-' || word[0] == '+' || word[0] == '.';
     }
     if (!numbers && mirt__augment_names[i].numbers != MIRT__WORDS_NONE) {
-        return mirt__fail(MIRT_E_INVALID, "augmentation %s: how much? as in %s:%s", name, name, mirt__augment_names[i].numbers == MIRT__WORDS_SIZE ? "224" : "0.1"), false;
+        return mirt__fail(MIRT_E_INVALID, "augmentation %s: how much? as in %s:%s", name, name,
+                          mirt__augment_names[i].numbers == MIRT__WORDS_SIZE ? "224" : "0.1"),
+               false;
     }
     /* A zoom by one number keeps the aspect ratio. */
     if (numbers == 1 && out->kind == MIRT_RANDOM_ZOOM) out->width_factor[0] = 0;
@@ -204,12 +239,14 @@ MIRT_API int mirt_parse_augmentation(const char *text, mirt_augmentation *list, 
 /* >>normalization */
 
 /* Sums and squares of the channels of one image, around `shift`. */
-static void mirt__adapt_add(const mirt__data_field *field, const void *x, int64_t c, const double *shift, double *sum, double *square) {
+static void mirt__adapt_add(const mirt__data_field *field, const void *x, int64_t c, const double *shift, double *sum,
+                            double *square) {
     const int64_t count = (int64_t)(field->bytes / mirt__dtype_size(field->dtype));
     for (int64_t i = 0; i < count; i++) {
         const int64_t j = i % c;
-        const double v = field->dtype == MIRT_FLOAT32 ? (double)((const mirt__real *)x)[i] : field->dtype == MIRT_INT32 ? (double)((const int32_t *)x)[i]
-                                                                                                                         : (double)((const unsigned char *)x)[i];
+        const double v = field->dtype == MIRT_FLOAT32 ? (double)((const mirt__real *)x)[i]
+                         : field->dtype == MIRT_INT32 ? (double)((const int32_t *)x)[i]
+                                                      : (double)((const unsigned char *)x)[i];
         sum[j] += v - shift[j];
         square[j] += (v - shift[j]) * (v - shift[j]);
     }
@@ -224,9 +261,11 @@ MIRT_API mirt_status mirt_adapt(mirt_normalization_desc *desc, mirt_dataset *dat
     const mirt__data_field *field = &mirt__dataset_spec(dataset)->field[0];
     const int64_t c = field->shape.rank ? field->shape.dim[field->shape.rank - 1] : 0, limit = dataset->spec.samples;
     if (c < 1 || c > MIRT_MAX_CHANNELS) {
-        return mirt__fail(MIRT_E_SHAPE, "mirt_adapt takes samples of at most %d channels, not %s", MIRT_MAX_CHANNELS, mirt__shape_text(&field->shape, text));
+        return mirt__fail(MIRT_E_SHAPE, "mirt_adapt takes samples of at most %d channels, not %s", MIRT_MAX_CHANNELS,
+                          mirt__shape_text(&field->shape, text));
     }
-    if (limit < 0) return mirt__fail(MIRT_E_INVALID, "mirt_adapt cannot go through a stream without an end: mirt_take before it");
+    if (limit < 0)
+        return mirt__fail(MIRT_E_INVALID, "mirt_adapt cannot go through a stream without an end: mirt_take before it");
     if (dataset->busy) return mirt__fail(MIRT_E_STATE, "mirt_adapt: mirt_fit is passing through the data set");
     mirt_status status = mirt__dataset_begin(dataset, 0, 0);
     for (bool more = status == MIRT_OK; more;) {

@@ -72,14 +72,16 @@ MIRT__LIB bool mirt__batch_ask(mirt_dataset *dataset, const mirt__slot *slot) {
     mirt__batch_run_of *rest = &((mirt__batch_dataset *)dataset)->rest;
     /* What does not go together with what follows is left to `fill`. */
     if (rest->count == 0 && mirt__batch_run(dataset, dataset->spec.batch, false, rest) != MIRT_OK) return false;
-    if (rest->count < dataset->spec.batch || !mirt__crew_ask(dataset->crew, slot, rest->first, rest->count, true)) return false;
+    if (rest->count < dataset->spec.batch || !mirt__crew_ask(dataset->crew, slot, rest->first, rest->count, true))
+        return false;
     rest->count = 0;
     return true;
 }
 
 #endif
 
-/* From a stage that makes its samples, in threads; a batch may cross the end of a pass. One that loses all its rows is MIRT__SKIPPED. */
+/* From a stage that makes its samples, in threads; a batch may cross the end of a pass. One that loses all its rows is
+   MIRT__SKIPPED. */
 static mirt_status mirt__batch_made(mirt_dataset *dataset, mirt__slot *out) {
     mirt__batch_run_of *rest = &((mirt__batch_dataset *)dataset)->rest;
     mirt__slot part = *out;
@@ -169,12 +171,15 @@ MIRT__LIB mirt_dataset *mirt__batch_over(mirt_dataset *source, int64_t batch, bo
     if (!source) return NULL;
     mirt_status status = MIRT_OK;
     if (batch < 1 || batch > INT32_MAX)
-        status = mirt__fail(MIRT_E_INVALID, "a batch of %lld samples: 1 to %d are possible", (long long)batch, (int)INT32_MAX);
+        status = mirt__fail(MIRT_E_INVALID, "a batch of %lld samples: 1 to %d are possible", (long long)batch,
+                            (int)INT32_MAX);
     if (source->spec.batch)
-        status = mirt__fail(MIRT_E_INVALID, "the data set is already in batches of %lld samples", (long long)source->spec.batch);
+        status = mirt__fail(MIRT_E_INVALID, "the data set is already in batches of %lld samples",
+                            (long long)source->spec.batch);
     int64_t samples = source->spec.samples;
     if (status == MIRT_OK && drop && samples >= 0 && samples < batch)
-        status = mirt__fail(MIRT_E_INVALID, "mirt_batch_drop_remainder(%lld) leaves nothing of %lld samples", (long long)batch, (long long)samples);
+        status = mirt__fail(MIRT_E_INVALID, "mirt_batch_drop_remainder(%lld) leaves nothing of %lld samples",
+                            (long long)batch, (long long)samples);
     if (status != MIRT_OK) return mirt__dataset_give_up(source, borrows);
     mirt_dataset *dataset = mirt__dataset_new(sizeof(mirt__batch_dataset), &mirt__batch_stage, source, borrows);
     if (!dataset) return NULL;
@@ -185,7 +190,8 @@ MIRT__LIB mirt_dataset *mirt__batch_over(mirt_dataset *source, int64_t batch, bo
     if (mirt__reachable(source) || source->run) dataset->joins = -1;
     dataset->batches = samples < 0 ? -1 : samples / batch + (samples % batch != 0);
     dataset->pointing = source->contiguous;
-    if (dataset->pointing && mirt__slot_create(&dataset->slot, &dataset->spec, mirt__data_most_rows(&dataset->spec), false) != MIRT_OK)
+    if (dataset->pointing &&
+        mirt__slot_create(&dataset->slot, &dataset->spec, mirt__data_most_rows(&dataset->spec), false) != MIRT_OK)
         return mirt__dataset_give_up(dataset, false);
     return dataset;
 }

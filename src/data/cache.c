@@ -30,12 +30,13 @@ typedef struct mirt__cache_head {
 
 static size_t mirt__cache_sample_bytes(const mirt__data_spec *spec) {
     size_t bytes = 0;
-    for (int f = 0; f < spec->num_fields; f++) bytes += spec->field[f].bytes; /* set_spec has seen that all samples have room */
+    for (int f = 0; f < spec->num_fields; f++)
+        bytes += spec->field[f].bytes; /* set_spec has seen that all samples have room */
     return bytes;
 }
 
-/* The stages before have done their work: their buffers and files are not needed again. The last names are kept by the stage
-   that has them, or else by this one. */
+/* The stages before have done their work: their buffers and files are not needed again. The last names are kept by the
+   stage that has them, or else by this one. */
 static void mirt__cache_leave(mirt_dataset *dataset) {
     mirt_dataset *named = mirt__names_of(dataset);
     if (named && named != dataset) {
@@ -59,8 +60,8 @@ static mirt_status mirt__cache_pull(mirt_dataset *cache, mirt__slot *slot, int64
         status = mirt__dataset_next(cache->source, &sample);
         if (status != MIRT_OK) return status;
         if (sample.rows == 0)
-            return mirt__fail(MIRT_E_FORMAT, "the data set ended after %lld of its %lld samples", (long long)(first + i),
-                              (long long)cache->spec.samples);
+            return mirt__fail(MIRT_E_FORMAT, "the data set ended after %lld of its %lld samples",
+                              (long long)(first + i), (long long)cache->spec.samples);
         mirt__slot_put(slot, &cache->spec, i, sample.field, sample.index, 1);
     }
     /* Once more past the last sample: files check their ends only there. */
@@ -81,7 +82,8 @@ static mirt_status mirt__cache_source(mirt_dataset *cache, uint64_t seed, int64_
 static mirt_status mirt__cache_begin(mirt_dataset *dataset, uint64_t seed, int64_t epoch) {
     if (!dataset->source) return MIRT_OK;
     mirt_status status = mirt__cache_source(dataset, seed, epoch);
-    if (status == MIRT_OK && !dataset->slot.block) status = mirt__slot_create(&dataset->slot, &dataset->spec, dataset->spec.samples, true);
+    if (status == MIRT_OK && !dataset->slot.block)
+        status = mirt__slot_create(&dataset->slot, &dataset->spec, dataset->spec.samples, true);
     if (status == MIRT_OK) status = mirt__cache_pull(dataset, &dataset->slot, 0, dataset->spec.samples);
     if (status != MIRT_OK) {
         mirt__aligned_free(dataset->slot.block);
@@ -98,7 +100,9 @@ static mirt_status mirt__cache_at(mirt_dataset *dataset, int64_t i, mirt__sample
     return status == MIRT_OK && out->index == MIRT__NO_INDEX ? MIRT__SKIPPED : status;
 }
 
-static const mirt__stage mirt__cache_stage = {mirt__cache_begin, mirt__dataset_next_at, mirt__cache_at, NULL, NULL, NULL, NULL};
+static const mirt__stage mirt__cache_stage = {
+    mirt__cache_begin, mirt__dataset_next_at, mirt__cache_at, NULL, NULL, NULL, NULL
+};
 
 /* >>in a file */
 
@@ -107,7 +111,8 @@ static void mirt__cache_head_of(const mirt_dataset *dataset, uint64_t seed, int6
     memset(head, 0, sizeof *head);
     memcpy(head->magic, "MIRTdat1", sizeof head->magic);
     head->identity = dataset->identity;
-    if (dataset->shuffles) head->identity = mirt__identity_with(mirt__identity_with(head->identity, seed), (uint64_t)epoch + 1);
+    if (dataset->shuffles)
+        head->identity = mirt__identity_with(mirt__identity_with(head->identity, seed), (uint64_t)epoch + 1);
     head->samples = (uint64_t)spec->samples;
     head->record = ((const mirt__cache_dataset *)dataset)->record;
     head->num_fields = (uint32_t)spec->num_fields;
@@ -124,13 +129,14 @@ static bool mirt__cache_fits(mirt__cache_dataset *cache, const mirt__cache_head 
     mirt__cache_head found;
     uint64_t size;
     if (mirt__file_open(cache->path, &cache->fd, &size) != MIRT_OK) return false;
-    bool fits = mirt__file_read_at(cache->fd, 0, &found, sizeof found) == (int64_t)sizeof found && memcmp(&found, head, sizeof found) == 0 &&
-                size == sizeof *head + head->samples * head->record;
+    bool fits = mirt__file_read_at(cache->fd, 0, &found, sizeof found) == (int64_t)sizeof found &&
+                memcmp(&found, head, sizeof found) == 0 && size == sizeof *head + head->samples * head->record;
     if (!fits) mirt__file_close(&cache->fd);
     return fits;
 }
 
-static mirt_status mirt__cache_append(mirt__cache_dataset *cache, mirt__file_writer *writer, const mirt__slot *slot, int64_t count) {
+static mirt_status mirt__cache_append(mirt__cache_dataset *cache, mirt__file_writer *writer, const mirt__slot *slot,
+                                      int64_t count) {
     const mirt__data_spec *spec = &cache->block.base.spec;
     for (int64_t row = 0; row < count; row++) {
         mirt__cache_tail tail;
@@ -149,7 +155,8 @@ static mirt_status mirt__cache_append(mirt__cache_dataset *cache, mirt__file_wri
     return MIRT_OK;
 }
 
-static mirt_status mirt__cache_write(mirt__cache_dataset *cache, const mirt__cache_head *head, mirt__slot *slot, int64_t rows) {
+static mirt_status mirt__cache_write(mirt__cache_dataset *cache, const mirt__cache_head *head, mirt__slot *slot,
+                                     int64_t rows) {
     mirt__file_writer writer;
     mirt_dataset *dataset = &cache->block.base;
     mirt_status status = mirt__file_begin(&writer, cache->path);
@@ -172,7 +179,8 @@ static mirt_status mirt__cache_file_begin(mirt_dataset *dataset, uint64_t seed, 
     mirt__slot slot;
     mirt_status status = mirt__dataset_begin_slot(dataset);
     if (status != MIRT_OK || !dataset->source) return status;
-    if (!cache->checked && !(cache->checked = (unsigned char *)mirt__calloc((size_t)dataset->spec.samples, 1))) return MIRT_E_NOMEM;
+    if (!cache->checked && !(cache->checked = (unsigned char *)mirt__calloc((size_t)dataset->spec.samples, 1)))
+        return MIRT_E_NOMEM;
     mirt__cache_head_of(dataset, seed, epoch, &head);
     if (!mirt__cache_fits(cache, &head)) {
         int64_t rows = (int64_t)(buffer / cache->record) + 1;
@@ -182,14 +190,16 @@ static mirt_status mirt__cache_file_begin(mirt_dataset *dataset, uint64_t seed, 
         if (status == MIRT_OK) status = mirt__slot_create(&slot, &dataset->spec, rows, true);
         if (status == MIRT_OK) status = mirt__cache_write(cache, &head, &slot, rows);
         mirt__aligned_free(slot.block);
-        if (status == MIRT_OK && !mirt__cache_fits(cache, &head)) status = mirt__fail(MIRT_E_IO, "%s: the cache cannot be read back", cache->path);
+        if (status == MIRT_OK && !mirt__cache_fits(cache, &head))
+            status = mirt__fail(MIRT_E_IO, "%s: the cache cannot be read back", cache->path);
         if (status != MIRT_OK) return status;
     }
     mirt__cache_leave(dataset);
     return MIRT_OK;
 }
 
-static mirt_status mirt__cache_file_make(mirt_dataset *dataset, int64_t i, mirt__work *work, void *const *field, int64_t *index) {
+static mirt_status mirt__cache_file_make(mirt_dataset *dataset, int64_t i, mirt__work *work, void *const *field,
+                                         int64_t *index) {
     mirt__cache_dataset *cache = (mirt__cache_dataset *)dataset;
     mirt__cache_tail tail;
     const size_t fields = cache->record - sizeof tail, size = field ? cache->record : sizeof tail;
@@ -200,8 +210,10 @@ static mirt_status mirt__cache_file_make(mirt_dataset *dataset, int64_t i, mirt_
     if (got < 0) return mirt__fail(MIRT_E_IO, "%s cannot be read: %s", cache->path, strerror(errno));
     memcpy(&tail, record + size - sizeof tail, sizeof tail);
     if ((size_t)got < size || ((tail.index < 0 || tail.index >= cache->indices) && tail.index != MIRT__NO_INDEX) ||
-        (field && !__atomic_load_n(&cache->checked[i], __ATOMIC_RELAXED) && mirt__crc32c(0, record, fields + sizeof tail.index) != tail.crc))
-        return mirt__fail(MIRT_E_FORMAT, "%s: sample %lld of the cache is damaged; without the file it is made anew", cache->path, (long long)i);
+        (field && !__atomic_load_n(&cache->checked[i], __ATOMIC_RELAXED) &&
+         mirt__crc32c(0, record, fields + sizeof tail.index) != tail.crc))
+        return mirt__fail(MIRT_E_FORMAT, "%s: sample %lld of the cache is damaged; without the file it is made anew",
+                          cache->path, (long long)i);
     if (field) __atomic_store_n(&cache->checked[i], 1, __ATOMIC_RELAXED);
     if (tail.index == MIRT__NO_INDEX) return MIRT__SKIPPED;
     *index = tail.index;
@@ -219,33 +231,39 @@ static void mirt__cache_file_release(mirt_dataset *dataset) {
     mirt__free(cache->path);
 }
 
-static const mirt__stage mirt__cache_file_stage = {mirt__cache_file_begin, mirt__dataset_next_filled, NULL, mirt__cache_file_make,
-                                                   mirt__dataset_fill_made, mirt__cache_file_release, NULL};
+static const mirt__stage mirt__cache_file_stage = {
+    mirt__cache_file_begin,  mirt__dataset_next_filled, NULL, mirt__cache_file_make,
+    mirt__dataset_fill_made, mirt__cache_file_release,  NULL};
 
 /* >>both */
 
-/* One more than the largest index of a sample. Readers keep memory for each index, so a file must not name larger ones. */
+/* One more than the largest index of a sample. Readers keep memory for each index, so a file must not name larger
+   ones. */
 static int64_t mirt__cache_indices(const mirt_dataset *source) {
     int64_t most = 0;
     for (; source; source = source->source) {
         if (source->spec.samples < 0) return (int64_t)1 << 48; /* a part of a stream */
         if (source->spec.samples > most) most = source->spec.samples;
         const bool cache = source->stage == &mirt__cache_stage || source->stage == &mirt__cache_file_stage;
-        const int64_t below = cache ? ((const mirt__cache_dataset *)source)->indices : 0; /* it may have left its sources */
+        const int64_t below = cache ? ((const mirt__cache_dataset *)source)->indices
+                                    : 0; /* it may have left its sources */
         if (below > most) most = below;
     }
     return most;
 }
 
 static mirt_status mirt__cache_check(const mirt_dataset *dataset, const mirt_cache_desc *desc) {
-    if (dataset->spec.batch) return mirt__fail(MIRT_E_INVALID, "mirt_cache comes before mirt_batch: samples are cached one by one");
+    if (dataset->spec.batch)
+        return mirt__fail(MIRT_E_INVALID, "mirt_cache comes before mirt_batch: samples are cached one by one");
     if (dataset->spec.samples < 0)
-        return mirt__fail(MIRT_E_INVALID, "mirt_cache cannot keep a stream without an end: mirt_take before it, or mirt_repeat behind it");
+        return mirt__fail(
+            MIRT_E_INVALID,
+            "mirt_cache cannot keep a stream without an end: mirt_take before it, or mirt_repeat behind it");
     if (desc->file && !*desc->file) return mirt__fail(MIRT_E_INVALID, "mirt_cache_with: the file has an empty name");
     uint64_t needed = (uint64_t)dataset->spec.samples * mirt__cache_sample_bytes(&dataset->spec);
     if (desc->budget_bytes == 0 || needed <= desc->budget_bytes) return MIRT_OK;
-    return mirt__fail(MIRT_E_NOMEM, "mirt_cache_with: %lld samples take %.1f MiB, above the budget of %.1f MiB", (long long)dataset->spec.samples,
-                      (double)needed / 1048576, (double)desc->budget_bytes / 1048576);
+    return mirt__fail(MIRT_E_NOMEM, "mirt_cache_with: %lld samples take %.1f MiB, above the budget of %.1f MiB",
+                      (long long)dataset->spec.samples, (double)needed / 1048576, (double)desc->budget_bytes / 1048576);
 }
 
 MIRT_API mirt_dataset *mirt_cache_with(mirt_dataset *dataset, const mirt_cache_desc *desc) {
@@ -256,7 +274,8 @@ MIRT_API mirt_dataset *mirt_cache_with(mirt_dataset *dataset, const mirt_cache_d
     if (!dataset) return NULL;
     if (dataset->contiguous) return dataset; /* in memory already */
     if (mirt__cache_check(dataset, desc) != MIRT_OK) return mirt__dataset_give_up(dataset, false);
-    mirt_dataset *stage = mirt__dataset_new(sizeof(mirt__cache_dataset), desc->file ? &mirt__cache_file_stage : &mirt__cache_stage, dataset, false);
+    mirt_dataset *stage = mirt__dataset_new(sizeof(mirt__cache_dataset),
+                                            desc->file ? &mirt__cache_file_stage : &mirt__cache_stage, dataset, false);
     if (!stage) return NULL;
     mirt__cache_dataset *cache = (mirt__cache_dataset *)stage;
     cache->fd = -1;

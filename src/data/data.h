@@ -34,7 +34,8 @@ MIRT__LIB const mirt__data_spec *mirt__dataset_spec(const mirt_dataset *dataset)
 /* Starts an epoch (also in mid-epoch): order keyed by (seed, epoch). May load and allocate the
    first time only. */
 MIRT__LIB mirt_status mirt__dataset_begin(mirt_dataset *dataset, uint64_t seed, int64_t epoch);
-/* The next mirt__dataset_begin begins behind the first `batches` batches without making their samples; false: it cannot. */
+/* The next mirt__dataset_begin begins behind the first `batches` batches without making their samples; false: it
+   cannot. */
 MIRT__LIB bool mirt__dataset_pass_over(mirt_dataset *dataset, int64_t batches);
 /* Next batch (or single sample, rows == 1, without a batch stage); rows == 0 at the end of the
    epoch. Never allocates. */
@@ -80,8 +81,8 @@ MIRT__LIB void mirt__work_destroy(mirt__work *work);
 /* The data set's own, made when first asked for; false with the error set. */
 MIRT__LIB bool mirt__dataset_work(mirt_dataset *dataset);
 MIRT__LIB bool mirt__dataset_crew(mirt_dataset *dataset, mirt_dataset *source);
-/* This stage's room, at least `bytes`, aligned to MIRT__ALIGN; it keeps its place and what is in it until more is asked for.
-   NULL with the error set. */
+/* This stage's room, at least `bytes`, aligned to MIRT__ALIGN; it keeps its place and what is in it until more is asked
+   for. NULL with the error set. */
 MIRT__LIB void *mirt__work_room(mirt__work *work, const mirt_dataset *stage, size_t bytes);
 
 /* Of `make`, and of `at` where the data set says that it skips: this sample is to be left out. No error is set. */
@@ -93,14 +94,17 @@ typedef struct mirt__stage {
     mirt_status (*next)(mirt_dataset *dataset, mirt__batch *out);
     /* Sample i of this epoch's order, without copying; NULL: a stream. */
     mirt_status (*at)(mirt_dataset *dataset, int64_t i, mirt__sample *out);
-    /* Sample i of this epoch's order into field[num_fields] and *index, at some expense; one of `at` and `make` makes a stage
-       reachable. field NULL: the index alone. Called by several threads at once, each with its own work, in any order; what it depends on is set in begin. */
+    /* Sample i of this epoch's order into field[num_fields] and *index, at some expense; one of `at` and `make` makes a
+       stage reachable. field NULL: the index alone. Called by several threads at once, each with its own work, in any
+       order; what it depends on is set in begin. */
     mirt_status (*make)(mirt_dataset *dataset, int64_t i, mirt__work *work, void *const *field, int64_t *index);
-    /* `next` into memory of the caller, who has set `lent` before begin; NULL: copy what next gives. May be MIRT__SKIPPED: again. */
+    /* `next` into memory of the caller, who has set `lent` before begin; NULL: copy what next gives. May be
+       MIRT__SKIPPED: again. */
     mirt_status (*fill)(mirt_dataset *dataset, mirt__slot *out);
     /* Frees what the stage holds, not its slot nor the stage before. */
     void (*release)(mirt_dataset *dataset);
-    /* Samples in the first `batches` batches, of which there are as many; NULL: as many as in those of the stage before. */
+    /* Samples in the first `batches` batches, of which there are as many; NULL: as many as in those of the stage
+       before. */
     int64_t (*rows)(const mirt_dataset *dataset, int64_t batches);
 } mirt__stage;
 
@@ -138,14 +142,16 @@ struct mirt_dataset {
     mirt__crew *crew; /* for samples made in parallel */
     int workers;      /* threads that make samples; 0: as the stall says */
     bool fed;         /* the consumer did not wait lately */
-    int joins;        /* batches of the stage before that make one, where passes can begin behind some; -1: the batch stage that does it */
+    int joins; /* batches of the stage before that make one, where passes can begin behind some; -1: the batch stage
+                  that does it */
     int64_t pass_over; /* batches that it leaves out when it begins the next time */
     const char *cost; /* what making samples costs here, for messages; NULL: nothing to speak of */
     bool kept;        /* those of the stages before are made once */
     bool ahead;       /* samples are made while others are used */
     uint64_t identity; /* of what samples are made of and how, for files of them; that of arrays is 0 */
-    /* Where samples come in passes, each of which can be reached by `make`: the next ones are `make`'s first .. first + count - 1,
-       at most `most`, until the next call; count is 0 at the end, and at that of a pass unless `turn`. NULL: position counts. */
+    /* Where samples come in passes, each of which can be reached by `make`: the next ones are `make`'s first .. first +
+       count - 1, at most `most`, until the next call; count is 0 at the end, and at that of a pass unless `turn`. NULL:
+       position counts. */
     mirt_status (*run)(mirt_dataset *dataset, int64_t most, bool turn, int64_t *first, int64_t *count);
     char **names;     /* of classes; NULL: those of the stage before */
     int num_names;
@@ -157,8 +163,8 @@ MIRT__LIB mirt_dataset *mirt__dataset_new(size_t size, const mirt__stage *stage,
 /* Around what may take for ever: code of users, files. `work` may be NULL. */
 MIRT__LIB void mirt__at_begin(mirt_dataset *dataset, mirt__work *work, const char *name, int64_t index);
 MIRT__LIB void mirt__at_end(mirt_dataset *dataset, mirt__work *work);
-/* For any thread: how far all stages are; and the sample that some thread is at, the least of them, with its stage's name
-   ("": none). */
+/* For any thread: how far all stages are; and the sample that some thread is at, the least of them, with its stage's
+   name ("": none). */
 MIRT__LIB uint64_t mirt__dataset_made(const mirt_dataset *dataset);
 MIRT__LIB int64_t mirt__dataset_at(const mirt_dataset *dataset, char *name, size_t size);
 /* Destroys the stages before. */
@@ -176,7 +182,8 @@ MIRT__LIB mirt_status mirt__dataset_fill_made(mirt_dataset *dataset, mirt__slot 
 /* Whether samples can be reached at random. */
 MIRT__LIB bool mirt__reachable(const mirt_dataset *dataset);
 /* `make` and `run` that hand on to the stage before; field NULL: the index alone. */
-MIRT__LIB mirt_status mirt__dataset_make(mirt_dataset *dataset, int64_t i, mirt__work *work, void *const *field, int64_t *index);
+MIRT__LIB mirt_status mirt__dataset_make(mirt_dataset *dataset, int64_t i, mirt__work *work, void *const *field,
+                                         int64_t *index);
 MIRT__LIB mirt_status mirt__dataset_run(mirt_dataset *dataset, int64_t most, bool turn, int64_t *first, int64_t *count);
 /* Sample i of a reachable data set: where it lies, or made in the work's room. */
 MIRT__LIB mirt_status mirt__dataset_reach(mirt_dataset *dataset, int64_t i, mirt__work *work, mirt__sample *out);
@@ -212,10 +219,12 @@ MIRT__LIB void mirt__dataset_cost(const mirt_dataset *dataset, mirt__data_cost *
 /* Copies samples to the place of sample `row`. */
 MIRT__LIB void mirt__slot_put(mirt__slot *slot, const mirt__data_spec *spec, int64_t row, const void *const *from,
                               const int64_t *index, int64_t rows);
-MIRT__LIB void mirt__slot_give(const mirt__slot *slot, const mirt__data_spec *spec, int64_t row, int64_t rows, mirt__batch *out);
+MIRT__LIB void mirt__slot_give(const mirt__slot *slot, const mirt__data_spec *spec, int64_t row, int64_t rows,
+                               mirt__batch *out);
 /* Whether a sample may come more than once in an epoch, by mirt_repeat; `pass` tells its passes apart. */
 MIRT__LIB bool mirt__dataset_repeats(const mirt_dataset *dataset, uint64_t *pass);
-/* Says that what this stage makes of a sample may differ: from epoch to epoch, behind mirt_repeat also from pass to pass. */
+/* Says that what this stage makes of a sample may differ: from epoch to epoch, behind mirt_repeat also from pass to
+   pass. */
 MIRT__LIB void mirt__dataset_vary(mirt_dataset *dataset);
 /* The next batch of `source`, with slot->rows 0 at the end. */
 MIRT__LIB mirt_status mirt__slot_pull(mirt__slot *slot, mirt_dataset *source);
@@ -223,7 +232,8 @@ MIRT__LIB mirt_status mirt__slot_pull(mirt__slot *slot, mirt_dataset *source);
 MIRT__LIB mirt_dataset *mirt__shuffle_over(mirt_dataset *source, int64_t buffer, bool borrows);
 MIRT__LIB mirt_dataset *mirt__batch_over(mirt_dataset *source, int64_t batch, bool borrows, bool drop);
 #ifndef MIRRORTRAIN_NO_THREADS
-/* If `dataset` is a batch stage with workers: they begin on the next batch, for the slot of a later `fill`, in the order of calls. */
+/* If `dataset` is a batch stage with workers: they begin on the next batch, for the slot of a later `fill`, in the
+   order of calls. */
 MIRT__LIB bool mirt__batch_ask(mirt_dataset *dataset, const mirt__slot *slot);
 #endif
 

@@ -7,7 +7,9 @@ MIRT__LIB const mirt__data_spec *mirt__dataset_spec(const mirt_dataset *dataset)
 }
 
 MIRT__LIB mirt_status mirt__dataset_begin(mirt_dataset *dataset, uint64_t seed, int64_t epoch) {
-    if (dataset->lost) return mirt__fail(MIRT_E_TIMEOUT, "this data set was given up in the middle of an epoch; it cannot be used any more");
+    if (dataset->lost)
+        return mirt__fail(MIRT_E_TIMEOUT,
+                          "this data set was given up in the middle of an epoch; it cannot be used any more");
     if (mirt__own_process(dataset->process, "reading a data set", "data set") != MIRT_OK) return MIRT_E_STATE;
     dataset->position = 0;
     mirt_status status = dataset->stage->begin ? dataset->stage->begin(dataset, seed, epoch) : MIRT_OK;
@@ -92,9 +94,12 @@ MIRT_API mirt_status mirt_dataset_workers(mirt_dataset *dataset, int workers) {
     const int most = 256;
     if (!dataset) return mirt__fail_missing("mirt_dataset_workers", "data set");
     if ((workers < 1 || workers > most) && workers != MIRT_AUTOTUNE)
-        return mirt__fail(MIRT_E_INVALID, "mirt_dataset_workers(%d): 1 to %d are possible, or MIRT_AUTOTUNE", workers, most);
+        return mirt__fail(MIRT_E_INVALID, "mirt_dataset_workers(%d): 1 to %d are possible, or MIRT_AUTOTUNE", workers,
+                          most);
     for (mirt_dataset *d = dataset; d; d = d->source)
-        if (d->crew) return mirt__fail(MIRT_E_STATE, "mirt_dataset_workers comes before the first epoch: the threads are at work");
+        if (d->crew)
+            return mirt__fail(MIRT_E_STATE,
+                              "mirt_dataset_workers comes before the first epoch: the threads are at work");
     for (mirt_dataset *d = dataset; d; d = d->source) d->workers = workers == MIRT_AUTOTUNE ? 0 : workers;
     return MIRT_OK;
 }
@@ -116,7 +121,8 @@ MIRT__LIB char **mirt__names_copy(const char *caller, const char *const *names, 
     size_t bytes = 0;
     if (!names || count < 1) return mirt__fail(MIRT_E_INVALID, "%s needs at least one name", caller), (char **)NULL;
     for (int i = 0; i < count; i++) {
-        if (!names[i]) return mirt__fail(MIRT_E_INVALID, "%s: class %d of %d has no name", caller, i, count), (char **)NULL;
+        if (!names[i])
+            return mirt__fail(MIRT_E_INVALID, "%s: class %d of %d has no name", caller, i, count), (char **)NULL;
         bytes += sizeof(char *) + strlen(names[i]) + 1;
     }
     /* pointers, and behind them what they point at */
@@ -149,7 +155,8 @@ MIRT_API const char *const *mirt_class_names(const mirt_dataset *dataset, int *c
 
 MIRT__LIB mirt_dataset *mirt__dataset_name_digits(mirt_dataset *dataset) {
     static const char *const names[] = {"0", "1", "2", "3", "4", "5", "6", "7", "8", "9"};
-    if (dataset && mirt_set_class_names(dataset, names, MIRT__COUNT(names)) != MIRT_OK) return mirt__dataset_give_up(dataset, false);
+    if (dataset && mirt_set_class_names(dataset, names, MIRT__COUNT(names)) != MIRT_OK)
+        return mirt__dataset_give_up(dataset, false);
     return dataset;
 }
 
@@ -209,7 +216,8 @@ MIRT__LIB mirt_status mirt__dataset_set_spec(mirt_dataset *dataset, const mirt__
     for (int f = 0; f < spec->num_fields && status == MIRT_OK; f++)
         status = mirt__data_field_bytes(mirt__field_name(spec, f, name), &dataset->spec.field[f]);
     if (status == MIRT_OK && !mirt__slot_bytes(&dataset->spec, spec->samples < 0 ? 1 : spec->samples, true, &bytes))
-        status = mirt__fail(MIRT_E_SHAPE, "%lld samples of this size are too many for this machine", (long long)spec->samples);
+        status = mirt__fail(MIRT_E_SHAPE, "%lld samples of this size are too many for this machine",
+                            (long long)spec->samples);
     return status;
 }
 
@@ -246,8 +254,10 @@ MIRT__LIB void mirt__slot_put(mirt__slot *slot, const mirt__data_spec *spec, int
     memcpy(slot->index + row, index, (size_t)rows * sizeof *index);
 }
 
-MIRT__LIB void mirt__slot_give(const mirt__slot *slot, const mirt__data_spec *spec, int64_t row, int64_t rows, mirt__batch *out) {
-    for (int f = 0; f < spec->num_fields; f++) out->field[f] = (const char *)slot->field[f] + (size_t)row * spec->field[f].bytes;
+MIRT__LIB void mirt__slot_give(const mirt__slot *slot, const mirt__data_spec *spec, int64_t row, int64_t rows,
+                               mirt__batch *out) {
+    for (int f = 0; f < spec->num_fields; f++)
+        out->field[f] = (const char *)slot->field[f] + (size_t)row * spec->field[f].bytes;
     out->index = slot->index + row;
     out->rows = rows;
 }
@@ -270,7 +280,8 @@ MIRT__LIB mirt_status mirt__dataset_next_at(mirt_dataset *dataset, mirt__batch *
     memset(out, 0, sizeof *out);
     mirt__sample sample;
     mirt_status status = MIRT__SKIPPED;
-    while (status == MIRT__SKIPPED && dataset->position < dataset->spec.samples) status = dataset->stage->at(dataset, dataset->position++, &sample);
+    while (status == MIRT__SKIPPED && dataset->position < dataset->spec.samples)
+        status = dataset->stage->at(dataset, dataset->position++, &sample);
     if (status != MIRT_OK) return status == MIRT__SKIPPED ? MIRT_OK : status;
     dataset->current = sample.index;
     for (int f = 0; f < dataset->spec.num_fields; f++) out->field[f] = sample.field[f];
@@ -303,18 +314,21 @@ MIRT__LIB bool mirt__reachable(const mirt_dataset *dataset) {
     return dataset->stage->at || (dataset->stage->make && !dataset->run);
 }
 
-MIRT__LIB mirt_status mirt__dataset_make(mirt_dataset *dataset, int64_t i, mirt__work *work, void *const *field, int64_t *index) {
+MIRT__LIB mirt_status mirt__dataset_make(mirt_dataset *dataset, int64_t i, mirt__work *work, void *const *field,
+                                         int64_t *index) {
     mirt_dataset *source = dataset->source;
     mirt__sample sample;
     if (!source->stage->at) return source->stage->make(source, i, work, field, index);
     mirt_status status = source->stage->at(source, i, &sample);
     if (status != MIRT_OK) return status;
     *index = sample.index;
-    for (int f = 0; field && f < source->spec.num_fields; f++) memcpy(field[f], sample.field[f], source->spec.field[f].bytes);
+    for (int f = 0; field && f < source->spec.num_fields; f++)
+        memcpy(field[f], sample.field[f], source->spec.field[f].bytes);
     return MIRT_OK;
 }
 
-MIRT__LIB mirt_status mirt__dataset_run(mirt_dataset *dataset, int64_t most, bool turn, int64_t *first, int64_t *count) {
+MIRT__LIB mirt_status mirt__dataset_run(mirt_dataset *dataset, int64_t most, bool turn, int64_t *first,
+                                        int64_t *count) {
     return dataset->source->run(dataset->source, most, turn, first, count);
 }
 
@@ -339,7 +353,8 @@ MIRT__LIB mirt_status mirt__dataset_next_filled(mirt_dataset *dataset, mirt__bat
     mirt_status status;
     do status = dataset->stage->fill(dataset, &dataset->slot);
     while (status == MIRT__SKIPPED);
-    if (status == MIRT_OK && dataset->slot.rows) mirt__slot_give(&dataset->slot, &dataset->spec, 0, dataset->slot.rows, out);
+    if (status == MIRT_OK && dataset->slot.rows)
+        mirt__slot_give(&dataset->slot, &dataset->spec, 0, dataset->slot.rows, out);
     return status;
 }
 
@@ -355,7 +370,8 @@ MIRT__LIB mirt_dataset *mirt__dataset_batch_view(mirt_dataset *dataset, int64_t 
 MIRT__LIB mirt_status mirt__block_at(mirt_dataset *dataset, int64_t i, mirt__sample *out) {
     const mirt__block_dataset *block = (const mirt__block_dataset *)dataset;
     const mirt__data_spec *spec = &dataset->spec;
-    for (int f = 0; f < spec->num_fields; f++) out->field[f] = (const char *)block->field[f] + (size_t)i * spec->field[f].bytes;
+    for (int f = 0; f < spec->num_fields; f++)
+        out->field[f] = (const char *)block->field[f] + (size_t)i * spec->field[f].bytes;
     out->index = dataset->slot.index ? dataset->slot.index[i] : i;
     return MIRT_OK;
 }
@@ -369,12 +385,14 @@ static const mirt__stage mirt__arrays_stage = {NULL, mirt__dataset_next_at, mirt
 static mirt_status mirt__arrays_check(const char *what, const mirt_array *array) {
     char text[96];
     const mirt_shape *shape = &array->shape;
-    if (!mirt__dtype_known(array->dtype)) return mirt__fail(MIRT_E_INVALID, "%s has the unknown dtype %d", what, (int)array->dtype);
+    if (!mirt__dtype_known(array->dtype))
+        return mirt__fail(MIRT_E_INVALID, "%s has the unknown dtype %d", what, (int)array->dtype);
     /* mirt_make_shape ends a shape at its first 0, so no samples means no dimensions. */
     if (shape->rank < 1 || shape->dim[0] == 0)
         return mirt__fail(MIRT_E_INVALID, "%s is empty: its first dimension counts samples and must be positive", what);
     if (shape->rank > MIRT_MAX_RANK)
-        return mirt__fail(MIRT_E_SHAPE, "%s has %d dimensions: at most %d are possible", what, shape->rank, MIRT_MAX_RANK);
+        return mirt__fail(MIRT_E_SHAPE, "%s has %d dimensions: at most %d are possible", what, shape->rank,
+                          MIRT_MAX_RANK);
     for (int i = 0; i < shape->rank; i++) {
         if (shape->dim[i] <= 0)
             return mirt__fail(MIRT_E_SHAPE, "%s has shape %s: every dimension must be positive", what,
@@ -398,7 +416,8 @@ static int mirt__arrays_count(const char *what, const mirt_array *list, int most
     while (count < most && list[count].data) count++;
     for (int i = count; i < most; i++) {
         if (!list[i].data) continue;
-        mirt__fail(MIRT_E_INVALID, "%s[%d] has data, but %s[%d] before it has none, which ends the list", what, i, what, count);
+        mirt__fail(MIRT_E_INVALID, "%s[%d] has data, but %s[%d] before it has none, which ends the list", what, i, what,
+                   count);
         return -1;
     }
     return count;
@@ -411,8 +430,9 @@ static mirt_status mirt__arrays_add(mirt__data_spec *spec, const mirt_array *arr
     if (status != MIRT_OK) return status;
     if (spec->num_fields == 0) spec->samples = array->shape.dim[0];
     if (array->shape.dim[0] != spec->samples)
-        return mirt__fail(MIRT_E_SHAPE, "%s has %lld samples, %s has %lld: both need the same number", mirt__field_name(spec, 0, first),
-                          (long long)spec->samples, name, (long long)array->shape.dim[0]);
+        return mirt__fail(MIRT_E_SHAPE, "%s has %lld samples, %s has %lld: both need the same number",
+                          mirt__field_name(spec, 0, first), (long long)spec->samples, name,
+                          (long long)array->shape.dim[0]);
     field[spec->num_fields] = array->data;
     mirt__data_add_field(spec, array->dtype, mirt__arrays_sample_shape(&array->shape));
     return MIRT_OK;

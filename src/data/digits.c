@@ -104,8 +104,10 @@ static void mirt__digit_line(unsigned char *canvas, mirt__digit_point a, mirt__d
     int dx = b.x - a.x, dy = b.y - a.y;
     int64_t length2 = (int64_t)dx * dx + (int64_t)dy * dy;
     int64_t inverse = length2 > 0 ? ((int64_t)1 << 40) / length2 : 0;
-    int left = mirt__digit_pixel((a.x < b.x ? a.x : b.x) - reach), right = mirt__digit_pixel((a.x < b.x ? b.x : a.x) + reach);
-    int top = mirt__digit_pixel((a.y < b.y ? a.y : b.y) - reach), bottom = mirt__digit_pixel((a.y < b.y ? b.y : a.y) + reach);
+    int left = mirt__digit_pixel((a.x < b.x ? a.x : b.x) - reach),
+        right = mirt__digit_pixel((a.x < b.x ? b.x : a.x) + reach);
+    int top = mirt__digit_pixel((a.y < b.y ? a.y : b.y) - reach),
+        bottom = mirt__digit_pixel((a.y < b.y ? b.y : a.y) + reach);
     for (int row = top; row <= bottom; row++) {
         for (int column = left; column <= right; column++) {
             int x = column * MIRT__DIGIT_ONE + half - a.x, y = row * MIRT__DIGIT_ONE + half - a.y;
@@ -132,7 +134,8 @@ static void mirt__digit_stroke(unsigned char *canvas, const mirt__digit_point *p
     const int parts = 4;
     mirt__digit_point from = point[0];
     for (int i = 0; i + 1 < count; i++) {
-        mirt__digit_point a = point[i > 0 ? i - 1 : 0], b = point[i], c = point[i + 1], d = point[i + 2 < count ? i + 2 : i + 1];
+        mirt__digit_point a = point[i > 0 ? i - 1 : 0], b = point[i], c = point[i + 1],
+                          d = point[i + 2 < count ? i + 2 : i + 1];
         for (int part = 1; part <= parts; part++) {
             mirt__digit_point to;
             to.x = mirt__digit_spline(a.x, b.x, c.x, d.x, part);
@@ -197,7 +200,9 @@ static mirt_status mirt__digits_begin(mirt_dataset *dataset, uint64_t seed, int6
     return MIRT_OK;
 }
 
-static const mirt__stage mirt__digits_stage = {mirt__digits_begin, mirt__dataset_next_at, mirt__block_at, NULL, NULL, NULL, NULL};
+static const mirt__stage mirt__digits_stage = {
+    mirt__digits_begin, mirt__dataset_next_at, mirt__block_at, NULL, NULL, NULL, NULL
+};
 
 MIRT_API mirt_dataset *mirt_drawn_digits(int64_t count, uint64_t seed, mirt_split split) {
     MIRT__ENTER;

@@ -19,12 +19,15 @@ static mirt_status mirt__generator_begin(mirt_dataset *dataset, uint64_t seed, i
         code = generator->desc.begin(epoch, generator->desc.user);
     }
     mirt__at_end(dataset, NULL);
-    if (code) return mirt__fail(MIRT_E_CALLBACK, "%s gave the code %d at the beginning of epoch %lld", generator->name, code, (long long)epoch);
+    if (code)
+        return mirt__fail(MIRT_E_CALLBACK, "%s gave the code %d at the beginning of epoch %lld", generator->name, code,
+                          (long long)epoch);
     return mirt__dataset_begin_filled(dataset, seed, epoch);
 }
 
 /* *end: the function says that there is no such sample, which with `end` NULL is a failure. */
-static mirt_status mirt__generator_write(mirt_dataset *dataset, int64_t i, mirt__work *work, void *const *field, bool *end) {
+static mirt_status mirt__generator_write(mirt_dataset *dataset, int64_t i, mirt__work *work, void *const *field,
+                                         bool *end) {
     const mirt__generator_dataset *generator = (const mirt__generator_dataset *)dataset;
     const float one = 1;
     if (dataset->spec.has_weights) memcpy(field[dataset->spec.num_fields - 1], &one, sizeof one);
@@ -40,7 +43,8 @@ static mirt_status mirt__generator_write(mirt_dataset *dataset, int64_t i, mirt_
     return mirt__fail(MIRT_E_CALLBACK, "%s gave the code %d for sample %lld", generator->name, code, (long long)i);
 }
 
-static mirt_status mirt__generator_make(mirt_dataset *dataset, int64_t i, mirt__work *work, void *const *field, int64_t *index) {
+static mirt_status mirt__generator_make(mirt_dataset *dataset, int64_t i, mirt__work *work, void *const *field,
+                                        int64_t *index) {
     *index = i;
     return field ? mirt__generator_write(dataset, i, work, field, NULL) : MIRT_OK;
 }
@@ -59,25 +63,30 @@ static mirt_status mirt__generator_fill(mirt_dataset *dataset, mirt__slot *out) 
 
 static void mirt__generator_release(mirt_dataset *dataset) { mirt__free(((mirt__generator_dataset *)dataset)->name); }
 
-static const mirt__stage mirt__generator_stage = {mirt__generator_begin, mirt__dataset_next_filled, NULL, NULL, mirt__generator_fill,
-                                                  mirt__generator_release, NULL};
-static const mirt__stage mirt__generator_make_stage = {mirt__generator_begin, mirt__dataset_next_filled, NULL, mirt__generator_make,
-                                                       mirt__dataset_fill_made, mirt__generator_release, NULL};
+static const mirt__stage mirt__generator_stage = {mirt__generator_begin, mirt__dataset_next_filled, NULL, NULL,
+                                                  mirt__generator_fill,  mirt__generator_release,   NULL};
+static const mirt__stage mirt__generator_make_stage = {
+    mirt__generator_begin,   mirt__dataset_next_filled, NULL, mirt__generator_make,
+    mirt__dataset_fill_made, mirt__generator_release,   NULL};
 
 static mirt_status mirt__generator_check(const mirt_generator_desc *desc) {
     if (!desc || !desc->fn) return mirt__fail(MIRT_E_INVALID, "mirt_dataset_from_generator needs a function");
     if (desc->num_x < 1 || desc->num_x > MIRT_MAX_INPUTS || desc->num_y < 0 || desc->num_y > MIRT_MAX_OUTPUTS)
-        return mirt__fail(MIRT_E_INVALID, "mirt_dataset_from_generator: %d inputs and %d labels: 1 to %d and 0 to %d are possible", desc->num_x,
-                          desc->num_y, MIRT_MAX_INPUTS, MIRT_MAX_OUTPUTS);
+        return mirt__fail(MIRT_E_INVALID,
+                          "mirt_dataset_from_generator: %d inputs and %d labels: 1 to %d and 0 to %d are possible",
+                          desc->num_x, desc->num_y, MIRT_MAX_INPUTS, MIRT_MAX_OUTPUTS);
     if (desc->samples < 0 || desc->samples > INT32_MAX)
-        return mirt__fail(MIRT_E_INVALID, "mirt_dataset_from_generator: %lld samples: 1 to %d are possible, or 0 for a stream",
+        return mirt__fail(MIRT_E_INVALID,
+                          "mirt_dataset_from_generator: %lld samples: 1 to %d are possible, or 0 for a stream",
                           (long long)desc->samples, (int)INT32_MAX);
     if (desc->any_order && desc->samples == 0)
         return mirt__fail(MIRT_E_INVALID, "mirt_dataset_from_generator: samples in any order have a number; it is 0");
     for (int i = 0; i < desc->num_x + desc->num_y; i++) {
         const mirt_shape *shape = i < desc->num_x ? &desc->x[i].shape : &desc->y[i - desc->num_x].shape;
         if (shape->rank < 0 || shape->rank > MIRT_MAX_RANK)
-            return mirt__fail(MIRT_E_SHAPE, "mirt_dataset_from_generator: a shape of %d dimensions: at most %d are possible", shape->rank, MIRT_MAX_RANK);
+            return mirt__fail(MIRT_E_SHAPE,
+                              "mirt_dataset_from_generator: a shape of %d dimensions: at most %d are possible",
+                              shape->rank, MIRT_MAX_RANK);
     }
     return MIRT_OK;
 }
@@ -87,7 +96,8 @@ MIRT_API mirt_dataset *mirt_dataset_from_generator(const mirt_generator_desc *de
     mirt__data_spec spec;
     if (mirt__generator_check(desc) != MIRT_OK) return NULL;
     const mirt__stage *stage = desc->any_order ? &mirt__generator_make_stage : &mirt__generator_stage;
-    mirt__generator_dataset *generator = (mirt__generator_dataset *)mirt__dataset_new(sizeof *generator, stage, NULL, false);
+    mirt__generator_dataset *generator = (mirt__generator_dataset *)mirt__dataset_new(sizeof *generator, stage, NULL,
+                                                                                      false);
     if (!generator) return NULL;
     generator->desc = *desc;
     generator->name = mirt__strdup(desc->name ? desc->name : "the generator");

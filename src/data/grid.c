@@ -10,9 +10,13 @@ MIRT_API mirt_status mirt_save_grid(const char *path, mirt_dataset *dataset, int
     int64_t have = 0;
     mirt_status status = mirt__dataset_idle("mirt_save_grid", dataset);
     if (status != MIRT_OK) return status;
-    if (rows < 1 || columns < 1 || rows > 1024 || columns > 1024) return mirt__fail(MIRT_E_INVALID, "mirt_save_grid: %d rows and %d columns; 1 to 1024 are possible", rows, columns);
-    if (field->shape.rank != 3) return mirt__fail(MIRT_E_SHAPE, "mirt_save_grid takes images (height, width, channels)");
-    if (!mirt__mul_size(field->bytes, (size_t)(rows * columns), &bytes)) return mirt__fail(MIRT_E_SHAPE, "mirt_save_grid: such images are too large");
+    if (rows < 1 || columns < 1 || rows > 1024 || columns > 1024)
+        return mirt__fail(MIRT_E_INVALID, "mirt_save_grid: %d rows and %d columns; 1 to 1024 are possible", rows,
+                          columns);
+    if (field->shape.rank != 3)
+        return mirt__fail(MIRT_E_SHAPE, "mirt_save_grid takes images (height, width, channels)");
+    if (!mirt__mul_size(field->bytes, (size_t)(rows * columns), &bytes))
+        return mirt__fail(MIRT_E_SHAPE, "mirt_save_grid: such images are too large");
     memset(&images, 0, sizeof images);
     if (!(images.x[0].data = mirt__aligned_alloc(bytes))) return MIRT_E_NOMEM;
     status = mirt__dataset_begin(dataset, 0, 0);

@@ -100,7 +100,8 @@ static mirt_status mirt__idx_read_header(mirt__idx_file *file, int rank) {
     if (status != MIRT_OK) return status;
     uint32_t magic = mirt__idx_big_endian(word), expected = 0x0800u + (uint32_t)rank;
     if (magic != expected)
-        return mirt__fail(MIRT_E_FORMAT, "%s at byte 0: expected the magic number 0x%08X (unsigned bytes, %d dimension%s), got 0x%08X",
+        return mirt__fail(MIRT_E_FORMAT,
+                          "%s at byte 0: expected the magic number 0x%08X (unsigned bytes, %d dimension%s), got 0x%08X",
                           file->path, (unsigned)expected, rank, rank == 1 ? "" : "s", (unsigned)magic);
     file->rank = rank;
     file->size = 4 + 4 * (uint64_t)rank;
@@ -109,12 +110,15 @@ static mirt_status mirt__idx_read_header(mirt__idx_file *file, int rank) {
         status = mirt__idx_read(file, word, 4);
         if (status != MIRT_OK) return status;
         uint32_t dim = mirt__idx_big_endian(word);
-        if (dim == 0 && i == 0) return mirt__fail(MIRT_E_INVALID, "%s holds no samples: at least one is needed", file->path);
+        if (dim == 0 && i == 0)
+            return mirt__fail(MIRT_E_INVALID, "%s holds no samples: at least one is needed", file->path);
         if (dim == 0)
-            return mirt__fail(MIRT_E_FORMAT, "%s at byte %d: a dimension of 0, expected at least 1", file->path, 4 + 4 * i);
+            return mirt__fail(MIRT_E_FORMAT, "%s at byte %d: a dimension of 0, expected at least 1", file->path,
+                              4 + 4 * i);
         if (count > (uint64_t)INT64_MAX / 8 / dim || count * dim > SIZE_MAX / 8)
-            return mirt__fail(MIRT_E_FORMAT, "%s at byte %d: a dimension of %lu makes the file too large for any machine",
-                              file->path, 4 + 4 * i, (unsigned long)dim);
+            return mirt__fail(MIRT_E_FORMAT,
+                              "%s at byte %d: a dimension of %lu makes the file too large for any machine", file->path,
+                              4 + 4 * i, (unsigned long)dim);
         count *= dim;
         file->dim[i] = dim;
     }
@@ -131,12 +135,14 @@ static mirt_status mirt__idx_check_size(mirt__idx_file *file) {
             return mirt__fail(MIRT_E_IO, "%s: its end could not be read: %s", file->path, strerror(errno));
         uint32_t size = (uint32_t)last[3] << 24 | (uint32_t)last[2] << 16 | (uint32_t)last[1] << 8 | (uint32_t)last[0];
         if (size != (uint32_t)file->size)
-            return mirt__fail(MIRT_E_FORMAT, "%s is damaged or cut short: expected %llu bytes unpacked, got %lu by its last four bytes",
-                              file->path, (unsigned long long)file->size, (unsigned long)size);
+            return mirt__fail(
+                MIRT_E_FORMAT,
+                "%s is damaged or cut short: expected %llu bytes unpacked, got %lu by its last four bytes", file->path,
+                (unsigned long long)file->size, (unsigned long)size);
         /* Deflate packs at most 1032 to 1, and those four bytes count modulo 2^32. */
         if (file->size / 1032 > packed)
-            return mirt__fail(MIRT_E_FORMAT, "%s is damaged: %llu bytes cannot hold the %llu that its dimensions need", file->path,
-                              (unsigned long long)packed, (unsigned long long)file->size);
+            return mirt__fail(MIRT_E_FORMAT, "%s is damaged: %llu bytes cannot hold the %llu that its dimensions need",
+                              file->path, (unsigned long long)packed, (unsigned long long)file->size);
         return MIRT_OK;
     }
     if (packed != file->size)
@@ -219,8 +225,8 @@ static mirt_status mirt__idx_set(mirt__idx_dataset *idx, const char *images_path
         idx->labels = mirt__idx_open(labels_path, 1);
         if (!idx->labels) return mirt_last_status();
         if (idx->labels->dim[0] != dim[0])
-            return mirt__fail(MIRT_E_SHAPE, "%s has %lld images, %s has %lld labels: both need the same number", images_path,
-                              (long long)dim[0], labels_path, (long long)idx->labels->dim[0]);
+            return mirt__fail(MIRT_E_SHAPE, "%s has %lld images, %s has %lld labels: both need the same number",
+                              images_path, (long long)dim[0], labels_path, (long long)idx->labels->dim[0]);
     }
     mirt__data_spec spec;
     memset(&spec, 0, sizeof spec);
@@ -279,7 +285,8 @@ MIRT_API mirt_dataset *mirt_mnist(const char *directory, mirt_split split) {
     memset(&images, 0, sizeof images);
     memset(&labels, 0, sizeof labels);
     mirt_dataset *dataset = NULL;
-    if (mirt__mnist_find(&images, directory, split == MIRT_TEST ? "t10k-images-idx3-ubyte" : "train-images-idx3-ubyte") &&
+    if (mirt__mnist_find(&images, directory,
+                         split == MIRT_TEST ? "t10k-images-idx3-ubyte" : "train-images-idx3-ubyte") &&
         mirt__mnist_find(&labels, directory, split == MIRT_TEST ? "t10k-labels-idx1-ubyte" : "train-labels-idx1-ubyte"))
         dataset = mirt__dataset_name_digits(mirt_idx(images.data, labels.data));
     mirt__text_free(&images);

@@ -30,12 +30,14 @@ static mirt_status mirt__csv_field(mirt__csv *csv, mirt__text *out) {
             }
             csv->at++;
         }
-        if (*csv->at == 0 || (quoted && *csv->at == '\n')) return mirt__csv_fail(csv, *csv->at ? "a quote that is not closed" : "a zero byte: this is no text");
+        if (*csv->at == 0 || (quoted && *csv->at == '\n'))
+            return mirt__csv_fail(csv, *csv->at ? "a quote that is not closed" : "a zero byte: this is no text");
         mirt__text_add_bytes(out, csv->at++, 1);
     }
     if (quoted) return mirt__csv_fail(csv, "a quote that is not closed");
     while (csv->at < csv->end && (*csv->at == '\r' || *csv->at == ' ')) csv->at++;
-    while (out->size && !out->failed && (out->data[out->size - 1] == '\r' || out->data[out->size - 1] == ' ')) out->data[--out->size] = 0;
+    while (out->size && !out->failed && (out->data[out->size - 1] == '\r' || out->data[out->size - 1] == ' '))
+        out->data[--out->size] = 0;
     return out->failed ? MIRT_E_NOMEM : MIRT_OK;
 }
 
@@ -47,8 +49,10 @@ static mirt_status mirt__csv_next(mirt__csv *csv, bool *got) {
         if (comma) csv->at++;
         if (status == MIRT_OK) status = mirt__csv_field(csv, &csv->field[1]);
         if (status != MIRT_OK) return status;
-        if (csv->at < csv->end && *csv->at != '\n') return mirt__csv_fail(csv, "more than a path and a label: a path with a comma stands in double quotes");
-        if (csv->labels && csv->field[0].size && !csv->field[1].size) return mirt__csv_fail(csv, "no label: a line is path,label");
+        if (csv->at < csv->end && *csv->at != '\n')
+            return mirt__csv_fail(csv, "more than a path and a label: a path with a comma stands in double quotes");
+        if (csv->labels && csv->field[0].size && !csv->field[1].size)
+            return mirt__csv_fail(csv, "no label: a line is path,label");
         *got = csv->field[0].size > 0;
         if (csv->at < csv->end) csv->at++;
     }
@@ -75,7 +79,8 @@ static int mirt__csv_compare(const void *a, const void *b) {
 }
 
 /* From the names of the labels, one a file, to numbers. */
-static mirt_status mirt__csv_classes(mirt__image_list *list, const mirt__csv *csv, const char **name, const mirt_image_directory_desc *desc) {
+static mirt_status mirt__csv_classes(mirt__image_list *list, const mirt__csv *csv, const char **name,
+                                     const mirt_image_directory_desc *desc) {
     int64_t count = 0;
     const char **sorted = (const char **)mirt__calloc((size_t)list->count + 1, sizeof(char *));
     mirt_status status = sorted ? MIRT_OK : MIRT_E_NOMEM;
@@ -94,11 +99,13 @@ static mirt_status mirt__csv_classes(mirt__image_list *list, const mirt__csv *cs
         if (desc->class_names) {
             while (k < list->num_classes && strcmp(name[i], list->classes[k]) != 0) k++;
         } else {
-            const char **found = (const char **)bsearch(&name[i], (const void *)sorted, (size_t)count, sizeof(char *), mirt__csv_compare);
+            const char **found = (const char **)bsearch(&name[i], (const void *)sorted, (size_t)count, sizeof(char *),
+                                                        mirt__csv_compare);
             k = found ? (int)(found - sorted) : list->num_classes;
         }
         if (k == list->num_classes)
-            status = mirt__fail(MIRT_E_NOT_FOUND, "%s: %s has the label \"%s\", which is not among the class names", csv->path, list->path[i], name[i]);
+            status = mirt__fail(MIRT_E_NOT_FOUND, "%s: %s has the label \"%s\", which is not among the class names",
+                                csv->path, list->path[i], name[i]);
         list->label[i] = k;
     }
     mirt__free((void *)sorted);
@@ -115,7 +122,9 @@ static mirt_status mirt__csv_read(mirt__csv *csv, mirt__image_list *list, const 
         if (status != MIRT_OK || !got) break;
         const char *path = mirt__csv_path(csv, list);
         if (!path) status = MIRT_E_NOMEM;
-        bool header = first && path && (strcmp(csv->field[0].data, "path") == 0 || (!mirt__file_exists(path) && !mirt__image_name(path)));
+        bool header = first && path &&
+                      (strcmp(csv->field[0].data, "path") == 0 ||
+                       (!mirt__file_exists(path) && !mirt__image_name(path)));
         if (status != MIRT_OK || header) continue;
         status = mirt__image_list_add(list, path, 0);
         if (status == MIRT_OK && list->count > most) {
@@ -130,7 +139,8 @@ static mirt_status mirt__csv_read(mirt__csv *csv, mirt__image_list *list, const 
     return status;
 }
 
-MIRT__LIB mirt_status mirt__image_list_csv(mirt__image_list *list, const char *path, const mirt_image_directory_desc *desc) {
+MIRT__LIB mirt_status mirt__image_list_csv(mirt__image_list *list, const char *path,
+                                           const mirt_image_directory_desc *desc) {
     const size_t limit = (size_t)1 << 30;
     unsigned char *bytes;
     const char **name = NULL;
@@ -147,7 +157,8 @@ MIRT__LIB mirt_status mirt__image_list_csv(mirt__image_list *list, const char *p
     csv.labels = desc->label_mode != MIRT_LABELS_NONE;
     if (size >= 3 && memcmp(bytes, "\xEF\xBB\xBF", 3) == 0) csv.at += 3;
     status = mirt__csv_read(&csv, list, &name);
-    if (status == MIRT_OK && list->count == 0) status = mirt__fail(MIRT_E_NOT_FOUND, "%s: no images found: no line is path,label", path);
+    if (status == MIRT_OK && list->count == 0)
+        status = mirt__fail(MIRT_E_NOT_FOUND, "%s: no images found: no line is path,label", path);
     if (status == MIRT_OK && csv.labels) status = mirt__csv_classes(list, &csv, name, desc);
     for (int i = 0; i < 2; i++) mirt__text_free(&csv.field[i]);
     mirt__free((void *)name);

@@ -21,8 +21,10 @@ MIRT__LIB void mirt__image_list_free(mirt__image_list *list);
 MIRT__LIB mirt_status mirt__image_list_add(mirt__image_list *list, const char *path, int32_t label);
 MIRT__LIB mirt_status mirt__image_list_set_classes(mirt__image_list *list, const char *const *names, int count);
 /* Into an empty list, which is freed on failure. Errors name the culprit. */
-MIRT__LIB mirt_status mirt__image_list_directory(mirt__image_list *list, const char *directory, const mirt_image_directory_desc *desc);
-MIRT__LIB mirt_status mirt__image_list_csv(mirt__image_list *list, const char *csv, const mirt_image_directory_desc *desc);
+MIRT__LIB mirt_status mirt__image_list_directory(mirt__image_list *list, const char *directory,
+                                                 const mirt_image_directory_desc *desc);
+MIRT__LIB mirt_status mirt__image_list_csv(mirt__image_list *list, const char *csv,
+                                           const mirt_image_directory_desc *desc);
 /* The parts of a directory that is already split: paths in the pool, both NULL if it is not split. */
 typedef struct mirt__image_parts {
     mirt__pool pool;
@@ -36,7 +38,8 @@ MIRT__LIB void mirt__image_parts_free(mirt__image_parts *parts);
 /* numpy's RandomState(seed).shuffle. */
 MIRT__LIB void mirt__image_list_shuffle(mirt__image_list *list, uint32_t seed);
 /* A copy of files [first, first + count) into an empty list, which is freed on failure. */
-MIRT__LIB mirt_status mirt__image_list_part(const mirt__image_list *list, int64_t first, int64_t count, mirt__image_list *out);
+MIRT__LIB mirt_status mirt__image_list_part(const mirt__image_list *list, int64_t first, int64_t count,
+                                            mirt__image_list *out);
 
 /* The first stage of image files. */
 typedef struct mirt__image_dataset {
@@ -48,7 +51,9 @@ typedef struct mirt__image_dataset {
 /* The first stage before this one, or NULL if it is another. */
 MIRT__LIB const mirt__image_dataset *mirt__images_of(const mirt_dataset *dataset);
 
-/* What a data set of this description does with an image: which part of it fills which part, at `offset` elements, of the output. */
-MIRT__LIB void mirt__images_fit(const mirt_image_directory_desc *desc, const mirt_image *image, mirt__pixmap *resize, size_t *offset);
+/* What a data set of this description does with an image: which part of it fills which part, at `offset` elements, of
+   the output. */
+MIRT__LIB void mirt__images_fit(const mirt_image_directory_desc *desc, const mirt_image *image, mirt__pixmap *resize,
+                                size_t *offset);
 
 #endif

@@ -17,7 +17,9 @@ MIRT__LIB mirt_status mirt__bytes_fill(mirt__bytes *bytes) {
     const int64_t got = mirt__file_read_at(bytes->fd, bytes->end, bytes->data, sizeof bytes->data);
     bytes->at = 0;
     bytes->size = got < 0 ? 0 : (size_t)got;
-    if (got < 0) return mirt__fail(MIRT_E_IO, "could not be read at byte %llu: %s", (unsigned long long)bytes->end, strerror(errno));
+    if (got < 0)
+        return mirt__fail(MIRT_E_IO, "could not be read at byte %llu: %s", (unsigned long long)bytes->end,
+                          strerror(errno));
     bytes->end += bytes->size;
     return MIRT_OK;
 }
@@ -86,7 +88,8 @@ static void mirt__gunzip_checksum(mirt__gunzip *z, const unsigned char *p, size_
 
 static mirt_status mirt__gunzip_fail(const mirt__gunzip *z, const char *what) {
     uint64_t unread = z->bytes->size - z->bytes->at + (uint64_t)(z->bit_count / 8);
-    return mirt__fail(MIRT_E_FORMAT, "damaged gzip data at byte %llu: %s", (unsigned long long)(z->bytes->end - unread), what);
+    return mirt__fail(MIRT_E_FORMAT, "damaged gzip data at byte %llu: %s", (unsigned long long)(z->bytes->end - unread),
+                      what);
 }
 
 /* Tops the bits up to 56 or more, or to what the file still has. */
@@ -197,7 +200,8 @@ static mirt_status mirt__gunzip_symbol(mirt__gunzip *z, const mirt__huffman *h, 
         if (status != MIRT_OK) return status;
     }
     *symbol = mirt__huffman_find(h, z->bits, &length);
-    if (length > z->bit_count || (*symbol < 0 && z->bit_count < 15)) return mirt__gunzip_fail(z, "the file ends too early");
+    if (length > z->bit_count || (*symbol < 0 && z->bit_count < 15))
+        return mirt__gunzip_fail(z, "the file ends too early");
     if (*symbol < 0) return mirt__gunzip_fail(z, "a code word that does not exist");
     mirt__gunzip_drop(z, length);
     return MIRT_OK;
@@ -313,8 +317,9 @@ static mirt_status mirt__gunzip_match(mirt__gunzip *z, int symbol) {
                                              31, 35, 43, 51, 59, 67, 83, 99, 115, 131, 163, 195, 227, 258};
     static const unsigned char length_bits[29] = {0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2,
                                                   2, 3, 3, 3, 3, 4, 4, 4, 4, 5, 5, 5, 5, 0};
-    static const uint16_t distance_base[30] = {1,   2,   3,   4,   5,   7,    9,    13,   17,   25,   33,   49,   65,    97,    129,
-                                               193, 257, 385, 513, 769, 1025, 1537, 2049, 3073, 4097, 6145, 8193, 12289, 16385, 24577};
+    static const uint16_t distance_base[30] = {1,    2,    3,    4,    5,    7,    9,    13,    17,    25,
+                                               33,   49,   65,   97,   129,  193,  257,  385,   513,   769,
+                                               1025, 1537, 2049, 3073, 4097, 6145, 8193, 12289, 16385, 24577};
     uint32_t extra;
     if (symbol > 285) return mirt__gunzip_fail(z, "an unknown length");
     mirt_status status = mirt__gunzip_take(z, length_bits[symbol - 257], &extra);
@@ -415,7 +420,8 @@ MIRT__LIB mirt_status mirt__gunzip_begin(mirt__gunzip *z) {
     z->crc = 0;
     z->total = 0;
     mirt_status status = mirt__gunzip_take(z, 24, &magic);
-    if (status == MIRT_OK && magic != 0x088B1F) status = mirt__gunzip_fail(z, "not gzip, or packed by another method than deflate");
+    if (status == MIRT_OK && magic != 0x088B1F)
+        status = mirt__gunzip_fail(z, "not gzip, or packed by another method than deflate");
     if (status == MIRT_OK) status = mirt__gunzip_take(z, 8, &flags);
     if (status != MIRT_OK) return status;
     if (flags & 0xE0) return mirt__gunzip_fail(z, "unknown flags");

@@ -1,6 +1,6 @@
-/* Pictures of animals' heads, drawn: out of ellipses and triangles, turned, scaled and lit at random, before a cluttered
-   background, with the grain of a film. Cats have pointed ears and slits for pupils, dogs hanging ears and long muzzles; all
-   else they share. In integers, so that every compiler and machine draws the same pixels. */
+/* Pictures of animals' heads, drawn: out of ellipses and triangles, turned, scaled and lit at random, before a
+   cluttered background, with the grain of a film. Cats have pointed ears and slits for pupils, dogs hanging ears and
+   long muzzles; all else they share. In integers, so that every compiler and machine draws the same pixels. */
 
 #include "data.h"
 
@@ -46,8 +46,10 @@ static void mirt__photo_background(mirt__photo *photo) {
             int column = (int)((int64_t)x * MIRT__PHOTO_GRID * 256 / photo->width), u = column & 255;
             for (int c = 0; c < 3; c++) {
                 int above = cloud[row >> 8][column >> 8][c] * (256 - u) + cloud[row >> 8][(column >> 8) + 1][c] * u;
-                int below = cloud[(row >> 8) + 1][column >> 8][c] * (256 - u) + cloud[(row >> 8) + 1][(column >> 8) + 1][c] * u;
-                photo->pixels[((size_t)y * (size_t)photo->width + (size_t)x) * 3 + (size_t)c] = mirt__photo_byte((above * (256 - v) + below * v) / 65536);
+                int below = cloud[(row >> 8) + 1][column >> 8][c] * (256 - u) +
+                            cloud[(row >> 8) + 1][(column >> 8) + 1][c] * u;
+                photo->pixels[((size_t)y * (size_t)photo->width + (size_t)x) * 3 + (size_t)c] = mirt__photo_byte(
+                    (above * (256 - v) + below * v) / 65536);
             }
         }
     }
@@ -61,7 +63,8 @@ static bool mirt__photo_inside(const mirt__photo_shape *shape, int64_t x, int64_
         int64_t u = x * 1024 / shape->width, v = y * 1024 / shape->height;
         return u * u + v * v < 1024 * 1024;
     }
-    int64_t down = y + shape->height, half = shape->width * down / (2 * shape->height), middle = shape->lean * (2 * shape->height - down) / (2 * shape->height);
+    int64_t down = y + shape->height, half = shape->width * down / (2 * shape->height),
+            middle = shape->lean * (2 * shape->height - down) / (2 * shape->height);
     return x > middle - half && x < middle + half;
 }
 
@@ -69,21 +72,26 @@ static void mirt__photo_paint(mirt__photo *photo, const mirt__photo_shape *shape
     int64_t reach = (shape->width + shape->height + 300) * photo->radius / 1024;
     int64_t x0 = photo->centre_x + (shape->x * 1024 - shape->y * photo->turn) / 1024 * photo->radius / 1024;
     int64_t y0 = photo->centre_y + (shape->y * 1024 + shape->x * photo->turn) / 1024 * photo->radius / 1024;
-    int64_t left = (x0 - reach) / 256, right = (x0 + reach) / 256, top = (y0 - reach) / 256, bottom = (y0 + reach) / 256;
+    int64_t left = (x0 - reach) / 256, right = (x0 + reach) / 256, top = (y0 - reach) / 256,
+            bottom = (y0 + reach) / 256;
     for (int64_t y = top < 0 ? 0 : top; y <= bottom && y < photo->height; y++) {
         for (int64_t x = left < 0 ? 0 : left; x <= right && x < photo->width; x++) {
             int64_t dx = x * 256 + 128 - photo->centre_x, dy = y * 256 + 128 - photo->centre_y;
-            int64_t u = (dx * 1024 + dy * photo->turn) / photo->radius, v = (dy * 1024 - dx * photo->turn) / photo->radius;
+            int64_t u = (dx * 1024 + dy * photo->turn) / photo->radius,
+                    v = (dy * 1024 - dx * photo->turn) / photo->radius;
             if (!mirt__photo_inside(shape, u, v)) continue;
             int shade = (int)(u * photo->light / 1024);
             if (photo->stripes && ((u + 4096) / photo->stripes + (v * v / 400000)) % 2) shade -= 25;
-            for (int c = 0; c < 3; c++) photo->pixels[(size_t)(y * photo->width + x) * 3 + (size_t)c] = mirt__photo_byte(shape->color[c] + shade);
+            for (int c = 0; c < 3; c++)
+                photo->pixels[(size_t)(y * photo->width + x) * 3 + (size_t)c] = mirt__photo_byte(shape->color[c] +
+                                                                                                 shade);
         }
     }
 }
 
 /* One on either side of the head if x is not 0. `color` is varied by up to `vary`. */
-static void mirt__photo_pair(mirt__photo *photo, int x, int y, int width, int height, int lean, const int color[3], int vary) {
+static void mirt__photo_pair(mirt__photo *photo, int x, int y, int width, int height, int lean, const int color[3],
+                             int vary) {
     mirt__photo_shape shape;
     int by = mirt__photo_between(photo, -vary, vary);
     shape.y = y;
@@ -121,23 +129,30 @@ static void mirt__photo_head(mirt__photo *photo, bool dog) {
     }
     if (dog) {
         int down = mirt__photo_between(photo, -350, -50);
-        mirt__photo_pair(photo, 0, 0, mirt__photo_between(photo, 720, 880), mirt__photo_between(photo, 850, 1000), round, fur, 0);
-        mirt__photo_pair(photo, mirt__photo_between(photo, 720, 900), down, mirt__photo_between(photo, 190, 320), mirt__photo_between(photo, 480, 700), round, fur, 45);
-        mirt__photo_pair(photo, 0, 430, mirt__photo_between(photo, 330, 470), mirt__photo_between(photo, 350, 480), round, light, 30);
+        mirt__photo_pair(photo, 0, 0, mirt__photo_between(photo, 720, 880), mirt__photo_between(photo, 850, 1000),
+                         round, fur, 0);
+        mirt__photo_pair(photo, mirt__photo_between(photo, 720, 900), down, mirt__photo_between(photo, 190, 320),
+                         mirt__photo_between(photo, 480, 700), round, fur, 45);
+        mirt__photo_pair(photo, 0, 430, mirt__photo_between(photo, 330, 470), mirt__photo_between(photo, 350, 480),
+                         round, light, 30);
     } else {
-        int x = mirt__photo_between(photo, 480, 640), y = mirt__photo_between(photo, -1000, -850), wide = mirt__photo_between(photo, 260, 380);
+        int x = mirt__photo_between(photo, 480, 640), y = mirt__photo_between(photo, -1000, -850),
+            wide = mirt__photo_between(photo, 260, 380);
         mirt__photo_pair(photo, x, y, wide, 480, 120, fur, 20);
         mirt__photo_pair(photo, x, y + 80, wide / 2, 330, 90, pink, 30);
-        mirt__photo_pair(photo, 0, 0, mirt__photo_between(photo, 850, 1000), mirt__photo_between(photo, 740, 880), round, fur, 0);
-        mirt__photo_pair(photo, 0, 330, mirt__photo_between(photo, 240, 380), mirt__photo_between(photo, 160, 260), round, light, 30);
+        mirt__photo_pair(photo, 0, 0, mirt__photo_between(photo, 850, 1000), mirt__photo_between(photo, 740, 880),
+                         round, fur, 0);
+        mirt__photo_pair(photo, 0, 330, mirt__photo_between(photo, 240, 380), mirt__photo_between(photo, 160, 260),
+                         round, light, 30);
     }
     photo->stripes = 0;
-    int x = mirt__photo_between(photo, 290, 420), y = mirt__photo_between(photo, -220, -80), size = mirt__photo_between(photo, 100, 160);
+    int x = mirt__photo_between(photo, 290, 420), y = mirt__photo_between(photo, -220, -80),
+        size = mirt__photo_between(photo, 100, 160);
     mirt__photo_pair(photo, x, y, size + 30, size, round, white, 10);
     mirt__photo_pair(photo, x, y, size, size - 5, round, eye, 20);
     mirt__photo_pair(photo, x, y, dog ? size / 2 : size / 4, dog ? size / 2 : size - 10, round, black, 10);
-    mirt__photo_pair(photo, 0, mirt__photo_between(photo, 180, 280), mirt__photo_between(photo, 80, 180), mirt__photo_between(photo, 60, 130), round,
-                     mirt__photo_between(photo, 0, 2) ? black : pink, 20);
+    mirt__photo_pair(photo, 0, mirt__photo_between(photo, 180, 280), mirt__photo_between(photo, 80, 180),
+                     mirt__photo_between(photo, 60, 130), round, mirt__photo_between(photo, 0, 2) ? black : pink, 20);
 }
 
 static void mirt__photo_grain(mirt__photo *photo) {
@@ -153,18 +168,21 @@ static void mirt__photo_grain(mirt__photo *photo) {
 
 /* One of each two is, whatever is asked for of them: so any number has as many of both. */
 static bool mirt__photo_is_dog(const mirt__photos *photos, int64_t i) {
-    mirt__random random = mirt__random_stream(photos->seed, mirt__hash("photos' order") ^ ((uint64_t)(i / 2) * 2 + (uint64_t)photos->split));
+    mirt__random random = mirt__random_stream(photos->seed, mirt__hash("photos' order") ^
+                                                                ((uint64_t)(i / 2) * 2 + (uint64_t)photos->split));
     return (mirt__random_below(&random, 2) + (uint64_t)i) % 2 != 0;
 }
 
-static mirt_status mirt__photos_make(mirt_dataset *dataset, int64_t i, mirt__work *work, void *const *field, int64_t *index) {
+static mirt_status mirt__photos_make(mirt_dataset *dataset, int64_t i, mirt__work *work, void *const *field,
+                                     int64_t *index) {
     const mirt__photos *photos = (const mirt__photos *)dataset;
     mirt__photo photo;
     (void)work;
     *index = i;
     if (!field) return MIRT_OK;
     memset(&photo, 0, sizeof photo);
-    photo.random = mirt__random_stream(photos->seed, mirt__hash("photos") ^ ((uint64_t)i * 2 + (uint64_t)photos->split));
+    photo.random = mirt__random_stream(photos->seed,
+                                       mirt__hash("photos") ^ ((uint64_t)i * 2 + (uint64_t)photos->split));
     photo.pixels = (unsigned char *)field[0];
     photo.height = (int)dataset->spec.field[0].shape.dim[0];
     photo.width = (int)dataset->spec.field[0].shape.dim[1];
@@ -184,7 +202,9 @@ static mirt_status mirt__photos_make(mirt_dataset *dataset, int64_t i, mirt__wor
     return MIRT_OK;
 }
 
-static const mirt__stage mirt__photos_stage = {mirt__dataset_begin_filled, mirt__dataset_next_filled, NULL, mirt__photos_make, mirt__dataset_fill_made, NULL, NULL};
+static const mirt__stage mirt__photos_stage = {
+    mirt__dataset_begin_filled, mirt__dataset_next_filled, NULL, mirt__photos_make, mirt__dataset_fill_made, NULL, NULL
+};
 
 MIRT_API mirt_dataset *mirt_drawn_photos(int64_t count, int height, int width, uint64_t seed, mirt_split split) {
     MIRT__ENTER;
@@ -192,10 +212,14 @@ MIRT_API mirt_dataset *mirt_drawn_photos(int64_t count, int height, int width, u
     const int most = 4096;
     mirt__data_spec spec;
     if (split != MIRT_TRAIN && split != MIRT_TEST)
-        return mirt__fail(MIRT_E_INVALID, "mirt_drawn_photos has the splits MIRT_TRAIN and MIRT_TEST, not %d", (int)split), (mirt_dataset *)NULL;
+        return mirt__fail(MIRT_E_INVALID, "mirt_drawn_photos has the splits MIRT_TRAIN and MIRT_TEST, not %d",
+                          (int)split),
+               (mirt_dataset *)NULL;
     if (count < 1 || height < 8 || width < 8 || height > most || width > most)
-        return mirt__fail(MIRT_E_INVALID, "mirt_drawn_photos: %lld pictures of %d x %d pixels: at least 1 is needed, of 8 to %d a side", (long long)count, height,
-                          width, most), (mirt_dataset *)NULL;
+        return mirt__fail(MIRT_E_INVALID,
+                          "mirt_drawn_photos: %lld pictures of %d x %d pixels: at least 1 is needed, of 8 to %d a side",
+                          (long long)count, height, width, most),
+               (mirt_dataset *)NULL;
     mirt_dataset *dataset = mirt__dataset_new(sizeof(mirt__photos), &mirt__photos_stage, NULL, false);
     if (!dataset) return NULL;
     ((mirt__photos *)dataset)->seed = seed;
@@ -207,7 +231,8 @@ MIRT_API mirt_dataset *mirt_drawn_photos(int64_t count, int height, int width, u
     mirt__data_add_field(&spec, MIRT_UINT8, mirt_make_shape(height, width, 3, 0, 0, 0));
     mirt__data_add_field(&spec, MIRT_FLOAT32, mirt_make_shape(1, 0, 0, 0, 0, 0));
     spec.samples = count;
-    bool good = mirt__dataset_set_spec(dataset, &spec) == MIRT_OK && mirt_set_class_names(dataset, names, MIRT__COUNT(names)) == MIRT_OK;
+    bool good = mirt__dataset_set_spec(dataset, &spec) == MIRT_OK &&
+                mirt_set_class_names(dataset, names, MIRT__COUNT(names)) == MIRT_OK;
     return good ? dataset : mirt__dataset_give_up(dataset, false);
 }
 

@@ -70,7 +70,8 @@ static void mirt__prefetch_deepen(mirt__prefetch_dataset *prefetch) {
     size_t bytes = 0;
     for (int f = 0; f < spec->num_fields; f++) bytes += spec->field[f].bytes;
     bytes *= (size_t)mirt__data_most_rows(spec);
-    for (int wanted = 2 * prefetch->slots - 1; prefetch->slots < wanted && prefetch->slots < prefetch->most; prefetch->slots++) {
+    for (int wanted = 2 * prefetch->slots - 1; prefetch->slots < wanted && prefetch->slots < prefetch->most;
+         prefetch->slots++) {
         mirt__berth *ahead = &prefetch->slot[prefetch->slots];
         if (bytes > most_bytes / (size_t)(prefetch->slots + 1)) return;
         if (mirt__slot_create(&ahead->slot, spec, mirt__data_most_rows(spec), true) != MIRT_OK) return;
@@ -102,7 +103,8 @@ static void mirt__prefetch_epoch(mirt__prefetch_dataset *prefetch) {
             mirt__berth_push(&prefetch->asked, mirt__berth_pop(&prefetch->free));
         mirt__berth *ahead = mirt__berth_pop(prefetch->asked.first ? &prefetch->asked : &prefetch->free);
         pthread_mutex_unlock(&prefetch->mutex);
-        mirt_status status = source->lent ? source->stage->fill(source, &ahead->slot) : mirt__slot_pull(&ahead->slot, source);
+        mirt_status status = source->lent ? source->stage->fill(source, &ahead->slot)
+                                          : mirt__slot_pull(&ahead->slot, source);
         pthread_mutex_lock(&prefetch->mutex);
         bool any = status == MIRT_OK && ahead->slot.rows > 0;
         mirt__berth_push(any ? &prefetch->filled : &prefetch->free, ahead);

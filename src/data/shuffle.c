@@ -35,7 +35,8 @@ static mirt_status mirt__shuffle_at(mirt_dataset *dataset, int64_t i, mirt__samp
     return dataset->source->stage->at(dataset->source, shuffle->order[i], out);
 }
 
-static mirt_status mirt__shuffle_make(mirt_dataset *dataset, int64_t i, mirt__work *work, void *const *field, int64_t *index) {
+static mirt_status mirt__shuffle_make(mirt_dataset *dataset, int64_t i, mirt__work *work, void *const *field,
+                                      int64_t *index) {
     const mirt__shuffle_dataset *shuffle = (const mirt__shuffle_dataset *)dataset;
     return dataset->source->stage->make(dataset->source, shuffle->order[i], work, field, index);
 }
@@ -45,10 +46,11 @@ static void mirt__shuffle_release(mirt_dataset *dataset) {
     mirt__free(shuffle->order);
 }
 
-static const mirt__stage mirt__permutation_stage = {mirt__shuffle_permute, mirt__dataset_next_at, mirt__shuffle_at, NULL, NULL,
-                                                    mirt__shuffle_release, NULL};
-static const mirt__stage mirt__permutation_make_stage = {mirt__shuffle_permute, mirt__dataset_next_filled, NULL, mirt__shuffle_make,
-                                                         mirt__dataset_fill_made, mirt__shuffle_release, NULL};
+static const mirt__stage mirt__permutation_stage = {
+    mirt__shuffle_permute, mirt__dataset_next_at, mirt__shuffle_at, NULL, NULL, mirt__shuffle_release, NULL};
+static const mirt__stage mirt__permutation_make_stage = {
+    mirt__shuffle_permute,   mirt__dataset_next_filled, NULL, mirt__shuffle_make,
+    mirt__dataset_fill_made, mirt__shuffle_release,     NULL};
 
 /* Pulls the stream's next sample into `slot`; *got is false at its end. */
 static mirt_status mirt__shuffle_pull(mirt__shuffle_dataset *shuffle, int64_t slot, bool *got) {
@@ -106,8 +108,8 @@ static mirt_status mirt__shuffle_buffer_next(mirt_dataset *dataset, mirt__batch 
     return MIRT_OK;
 }
 
-static const mirt__stage mirt__shuffle_buffer_stage = {mirt__shuffle_buffer_begin, mirt__shuffle_buffer_next, NULL, NULL, NULL,
-                                                       mirt__shuffle_release, NULL};
+static const mirt__stage mirt__shuffle_buffer_stage = {
+    mirt__shuffle_buffer_begin, mirt__shuffle_buffer_next, NULL, NULL, NULL, mirt__shuffle_release, NULL};
 
 MIRT__LIB mirt_dataset *mirt__shuffle_over(mirt_dataset *source, int64_t buffer, bool borrows) {
     if (!source) return NULL;
@@ -129,7 +131,8 @@ MIRT__LIB mirt_dataset *mirt__shuffle_over(mirt_dataset *source, int64_t buffer,
     dataset->shuffles++;
     int64_t samples = dataset->spec.samples;
     shuffle->capacity = samples >= 0 && buffer > samples ? samples : buffer;
-    dataset->identity = mirt__identity_with(dataset->identity, mirt__hash("shuffle") + (reachable ? 0 : (uint64_t)shuffle->capacity));
+    dataset->identity = mirt__identity_with(dataset->identity,
+                                            mirt__hash("shuffle") + (reachable ? 0 : (uint64_t)shuffle->capacity));
     mirt_status status = MIRT_OK;
     if (!reachable) status = mirt__slot_create(&dataset->slot, &dataset->spec, shuffle->capacity, true);
     else if (!(shuffle->order = (int64_t *)mirt__calloc((size_t)samples, sizeof(int64_t)))) status = MIRT_E_NOMEM;

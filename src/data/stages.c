@@ -4,7 +4,8 @@
 
 static mirt_status mirt__stage_count(const char *caller, int64_t count, int least) {
     if (count >= least && count <= INT32_MAX) return MIRT_OK;
-    return mirt__fail(MIRT_E_INVALID, "%s(%lld): %d to %d are possible", caller, (long long)count, least, (int)INT32_MAX);
+    return mirt__fail(MIRT_E_INVALID, "%s(%lld): %d to %d are possible", caller, (long long)count, least,
+                      (int)INT32_MAX);
 }
 
 MIRT__LIB int64_t mirt__dataset_rows(const mirt_dataset *dataset, int64_t batches) {
@@ -43,8 +44,10 @@ static mirt_status mirt__window_at(mirt_dataset *dataset, int64_t i, mirt__sampl
     return dataset->source->stage->at(dataset->source, ((mirt__window_dataset *)dataset)->first + i, out);
 }
 
-static mirt_status mirt__window_make(mirt_dataset *dataset, int64_t i, mirt__work *work, void *const *field, int64_t *index) {
-    return dataset->source->stage->make(dataset->source, ((mirt__window_dataset *)dataset)->first + i, work, field, index);
+static mirt_status mirt__window_make(mirt_dataset *dataset, int64_t i, mirt__work *work, void *const *field,
+                                     int64_t *index) {
+    return dataset->source->stage->make(dataset->source, ((mirt__window_dataset *)dataset)->first + i, work, field,
+                                        index);
 }
 
 static mirt_status mirt__window_next(mirt_dataset *dataset, mirt__batch *out) {
@@ -62,14 +65,22 @@ static mirt_status mirt__window_next(mirt_dataset *dataset, mirt__batch *out) {
 
 static int64_t mirt__window_rows(const mirt_dataset *dataset, int64_t batches) {
     const mirt__window_dataset *window = (const mirt__window_dataset *)dataset;
-    return mirt__dataset_rows(dataset->source, window->first + batches) - mirt__dataset_rows(dataset->source, window->first);
+    return mirt__dataset_rows(dataset->source, window->first + batches) -
+           mirt__dataset_rows(dataset->source, window->first);
 }
 
-static const mirt__stage mirt__window_stage = {mirt__window_begin, mirt__window_next, NULL, NULL, NULL, NULL, mirt__window_rows};
-static const mirt__stage mirt__window_run_stage = {mirt__window_begin, mirt__window_next, NULL, mirt__dataset_make, NULL, NULL, mirt__window_rows};
-static const mirt__stage mirt__window_at_stage = {mirt__window_begin, mirt__dataset_next_at, mirt__window_at, NULL, NULL, NULL, NULL};
-static const mirt__stage mirt__window_make_stage = {mirt__dataset_begin_filled, mirt__dataset_next_filled, NULL, mirt__window_make,
-                                                    mirt__dataset_fill_made, NULL, NULL};
+static const mirt__stage mirt__window_stage = {
+    mirt__window_begin, mirt__window_next, NULL, NULL, NULL, NULL, mirt__window_rows
+};
+static const mirt__stage mirt__window_run_stage = {
+    mirt__window_begin, mirt__window_next, NULL, mirt__dataset_make, NULL, NULL, mirt__window_rows
+};
+static const mirt__stage mirt__window_at_stage = {
+    mirt__window_begin, mirt__dataset_next_at, mirt__window_at, NULL, NULL, NULL, NULL
+};
+static const mirt__stage mirt__window_make_stage = {
+    mirt__dataset_begin_filled, mirt__dataset_next_filled, NULL, mirt__window_make, mirt__dataset_fill_made, NULL, NULL
+};
 
 static mirt_dataset *mirt__window(mirt_dataset *source, int64_t given, bool skips) {
     if (!source) return NULL;
@@ -78,8 +89,11 @@ static mirt_dataset *mirt__window(mirt_dataset *source, int64_t given, bool skip
     int64_t have = source->spec.batch ? source->batches : source->spec.samples;
     mirt_status status = mirt__stage_count(caller, given, skips ? 0 : 1);
     if (status == MIRT_OK && have >= 0 && first >= have)
-        status = mirt__fail(MIRT_E_INVALID, "%s(%lld) leaves nothing of %lld %s%s", caller, (long long)first, (long long)have,
-                            source->spec.batch ? "batch" : "sample", have == 1 ? "" : source->spec.batch ? "es" : "s");
+        status = mirt__fail(MIRT_E_INVALID, "%s(%lld) leaves nothing of %lld %s%s", caller, (long long)first,
+                            (long long)have, source->spec.batch ? "batch" : "sample",
+                            have == 1            ? ""
+                            : source->spec.batch ? "es"
+                                                 : "s");
     if (status != MIRT_OK) return mirt__dataset_give_up(source, false);
     const mirt__stage *stage = source->stage->at     ? &mirt__window_at_stage
                                : source->run         ? &mirt__window_run_stage
@@ -165,7 +179,8 @@ static mirt_status mirt__repeat_run(mirt_dataset *dataset, int64_t most, bool tu
         *first = dataset->position;
         *count = most < left ? most : left;
         dataset->position += *count;
-        if (*count || !turn || repeat->lost == dataset->source->spec.samples || repeat->pass + 1 == repeat->passes) return MIRT_OK;
+        if (*count || !turn || repeat->lost == dataset->source->spec.samples || repeat->pass + 1 == repeat->passes)
+            return MIRT_OK;
         repeat->pass++;
         dataset->position = 0;
         mirt_status status = mirt__repeat_pass(repeat);
@@ -173,7 +188,8 @@ static mirt_status mirt__repeat_run(mirt_dataset *dataset, int64_t most, bool tu
     }
 }
 
-static mirt_status mirt__repeat_make(mirt_dataset *dataset, int64_t i, mirt__work *work, void *const *field, int64_t *index) {
+static mirt_status mirt__repeat_make(mirt_dataset *dataset, int64_t i, mirt__work *work, void *const *field,
+                                     int64_t *index) {
     mirt_status status = mirt__dataset_make(dataset, i, work, field, index);
     if (status == MIRT__SKIPPED) __atomic_add_fetch(&((mirt__repeat_dataset *)dataset)->lost, 1, __ATOMIC_RELAXED);
     return status;
@@ -186,8 +202,12 @@ static int64_t mirt__repeat_rows(const mirt_dataset *dataset, int64_t batches) {
     return batches / source->batches * source->spec.samples + mirt__dataset_rows(source, batches % source->batches);
 }
 
-static const mirt__stage mirt__repeat_stage = {mirt__repeat_begin, mirt__repeat_next, NULL, NULL, NULL, NULL, mirt__repeat_rows};
-static const mirt__stage mirt__repeat_run_stage = {mirt__repeat_begin, mirt__repeat_next, NULL, mirt__repeat_make, NULL, NULL, mirt__repeat_rows};
+static const mirt__stage mirt__repeat_stage = {
+    mirt__repeat_begin, mirt__repeat_next, NULL, NULL, NULL, NULL, mirt__repeat_rows
+};
+static const mirt__stage mirt__repeat_run_stage = {
+    mirt__repeat_begin, mirt__repeat_next, NULL, mirt__repeat_make, NULL, NULL, mirt__repeat_rows
+};
 
 MIRT__LIB bool mirt__dataset_repeats(const mirt_dataset *dataset, uint64_t *pass) {
     bool repeats = false;
@@ -210,11 +230,12 @@ MIRT_API mirt_dataset *mirt_repeat(mirt_dataset *dataset, int64_t count) {
     mirt_status status = count > 0 ? mirt__stage_count("mirt_repeat", count, 1) : MIRT_OK;
     if (count < 0) count = 0;
     if (status == MIRT_OK && count && dataset->spec.samples > INT64_MAX / count)
-        status = mirt__fail(MIRT_E_INVALID, "mirt_repeat(%lld): %lld samples are too many to repeat that often", (long long)count,
-                            (long long)dataset->spec.samples);
+        status = mirt__fail(MIRT_E_INVALID, "mirt_repeat(%lld): %lld samples are too many to repeat that often",
+                            (long long)count, (long long)dataset->spec.samples);
     if (status != MIRT_OK) return mirt__dataset_give_up(dataset, false);
     bool runs = !dataset->spec.batch && mirt__reachable(dataset);
-    mirt_dataset *stage = mirt__dataset_new(sizeof(mirt__repeat_dataset), runs ? &mirt__repeat_run_stage : &mirt__repeat_stage, dataset, false);
+    mirt_dataset *stage = mirt__dataset_new(sizeof(mirt__repeat_dataset),
+                                            runs ? &mirt__repeat_run_stage : &mirt__repeat_stage, dataset, false);
     if (!stage) return NULL;
     if (runs) stage->run = mirt__repeat_run;
     ((mirt__repeat_dataset *)stage)->passes = count;
@@ -238,7 +259,8 @@ typedef struct mirt__map_dataset {
     bool keeps_x; /* x[0] has the shape and type it had */
 } mirt__map_dataset;
 
-static mirt_status mirt__map_apply(mirt__map_dataset *map, const void *const *in, int64_t index, mirt__work *work, void *const *out) {
+static mirt_status mirt__map_apply(mirt__map_dataset *map, const void *const *in, int64_t index, mirt__work *work,
+                                   void *const *out) {
     const mirt__data_spec *from = &map->base.source->spec;
     const float one = 1;
     for (int f = map->keeps_x ? 0 : 1; f < from->num_fields; f++) memcpy(out[f], in[f], from->field[f].bytes);
@@ -250,7 +272,8 @@ static mirt_status mirt__map_apply(mirt__map_dataset *map, const void *const *in
         code = map->fn(in, out, index, map->user);
     }
     mirt__at_end(&map->base, work);
-    if (code) return mirt__fail(MIRT_E_CALLBACK, "%s gave the code %d for sample %lld", map->name, code, (long long)index);
+    if (code)
+        return mirt__fail(MIRT_E_CALLBACK, "%s gave the code %d for sample %lld", map->name, code, (long long)index);
     return MIRT_OK;
 }
 
@@ -265,7 +288,8 @@ static mirt_status mirt__map_fill(mirt_dataset *dataset, mirt__slot *out) {
     return status;
 }
 
-static mirt_status mirt__map_make(mirt_dataset *dataset, int64_t i, mirt__work *work, void *const *field, int64_t *index) {
+static mirt_status mirt__map_make(mirt_dataset *dataset, int64_t i, mirt__work *work, void *const *field,
+                                  int64_t *index) {
     mirt__sample in;
     if (!field) return mirt__dataset_make(dataset, i, work, NULL, index);
     mirt_status status = mirt__dataset_reach(dataset->source, i, work, &in);
@@ -276,13 +300,17 @@ static mirt_status mirt__map_make(mirt_dataset *dataset, int64_t i, mirt__work *
 
 static void mirt__map_release(mirt_dataset *dataset) { mirt__free(((mirt__map_dataset *)dataset)->name); }
 
-static const mirt__stage mirt__map_stage = {mirt__dataset_begin_filled, mirt__dataset_next_filled, NULL, NULL, mirt__map_fill,
-                                            mirt__map_release, NULL};
-static const mirt__stage mirt__map_make_stage = {mirt__dataset_begin_filled, mirt__dataset_next_filled, NULL, mirt__map_make,
-                                                 mirt__dataset_fill_made, mirt__map_release, NULL};
+static const mirt__stage mirt__map_stage = {
+    mirt__dataset_begin_filled, mirt__dataset_next_filled, NULL, NULL, mirt__map_fill, mirt__map_release, NULL
+};
+static const mirt__stage mirt__map_make_stage = {
+    mirt__dataset_begin_filled, mirt__dataset_next_filled, NULL, mirt__map_make, mirt__dataset_fill_made,
+    mirt__map_release, NULL
+};
 
-static const mirt__stage mirt__map_run_stage = {mirt__dataset_begin_filled, mirt__dataset_next_filled, NULL, mirt__map_make,
-                                                mirt__map_fill, mirt__map_release, NULL};
+static const mirt__stage mirt__map_run_stage = {
+    mirt__dataset_begin_filled, mirt__dataset_next_filled, NULL, mirt__map_make, mirt__map_fill, mirt__map_release, NULL
+};
 
 static mirt_status mirt__map_set(mirt_dataset *dataset, const mirt_map_desc *desc) {
     mirt__map_dataset *map = (mirt__map_dataset *)dataset;
@@ -312,11 +340,14 @@ MIRT_API mirt_dataset *mirt_map(mirt_dataset *dataset, const mirt_map_desc *desc
     mirt_status status = MIRT_OK;
     if (!desc || !desc->fn) status = mirt__fail(MIRT_E_INVALID, "mirt_map needs a function");
     else if (desc->shape.rank < 0 || desc->shape.rank > MIRT_MAX_RANK)
-        status = mirt__fail(MIRT_E_SHAPE, "mirt_map: a shape of %d dimensions: at most %d are possible", desc->shape.rank, MIRT_MAX_RANK);
+        status = mirt__fail(MIRT_E_SHAPE, "mirt_map: a shape of %d dimensions: at most %d are possible",
+                            desc->shape.rank, MIRT_MAX_RANK);
     else if (dataset->spec.batch)
         status = mirt__fail(MIRT_E_INVALID, "mirt_map comes before mirt_batch: it is given one sample at a time");
     if (status != MIRT_OK) return mirt__dataset_give_up(dataset, false);
-    const mirt__stage *kind = mirt__reachable(dataset) ? &mirt__map_make_stage : dataset->run ? &mirt__map_run_stage : &mirt__map_stage;
+    const mirt__stage *kind = mirt__reachable(dataset) ? &mirt__map_make_stage
+                              : dataset->run           ? &mirt__map_run_stage
+                                                       : &mirt__map_stage;
     mirt_dataset *stage = mirt__dataset_new(sizeof(mirt__map_dataset), kind, dataset, false);
     if (!stage) return NULL;
     if (dataset->run) stage->run = mirt__dataset_run;
@@ -351,8 +382,10 @@ static int64_t mirt__accumulate_rows(const mirt_dataset *dataset, int64_t batche
     return mirt__dataset_rows(dataset->source, batches * ((const mirt__accumulate_dataset *)dataset)->joined);
 }
 
-static const mirt__stage mirt__accumulate_stage = {mirt__dataset_begin_filled, mirt__dataset_next_filled, NULL, NULL, mirt__accumulate_fill,
-                                                   NULL, mirt__accumulate_rows};
+static const mirt__stage mirt__accumulate_stage = {
+    mirt__dataset_begin_filled, mirt__dataset_next_filled, NULL, NULL, mirt__accumulate_fill, NULL,
+    mirt__accumulate_rows
+};
 
 MIRT_API mirt_dataset *mirt_accumulate(mirt_dataset *dataset, int batches) {
     MIRT__ENTER;
@@ -361,8 +394,8 @@ MIRT_API mirt_dataset *mirt_accumulate(mirt_dataset *dataset, int batches) {
     if (status == MIRT_OK && !dataset->spec.batch)
         status = mirt__fail(MIRT_E_INVALID, "mirt_accumulate comes after mirt_batch: it joins batches to one step");
     if (status == MIRT_OK && dataset->spec.batch > INT32_MAX / batches)
-        status = mirt__fail(MIRT_E_INVALID, "mirt_accumulate(%d): %d batches of %lld samples are too large a step", batches, batches,
-                            (long long)dataset->spec.batch);
+        status = mirt__fail(MIRT_E_INVALID, "mirt_accumulate(%d): %d batches of %lld samples are too large a step",
+                            batches, batches, (long long)dataset->spec.batch);
     if (status != MIRT_OK) return mirt__dataset_give_up(dataset, false);
     if (batches == 1) return dataset;
     mirt_dataset *stage = mirt__dataset_new(sizeof(mirt__accumulate_dataset), &mirt__accumulate_stage, dataset, false);

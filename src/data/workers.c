@@ -92,7 +92,9 @@ static void mirt__stages_lock(bool locked) { (void)locked; }
 #else
 #include <pthread.h>
 static pthread_mutex_t mirt__stages_mutex = PTHREAD_MUTEX_INITIALIZER;
-static void mirt__stages_lock(bool locked) { locked ? pthread_mutex_lock(&mirt__stages_mutex) : pthread_mutex_unlock(&mirt__stages_mutex); }
+static void mirt__stages_lock(bool locked) {
+    locked ? pthread_mutex_lock(&mirt__stages_mutex) : pthread_mutex_unlock(&mirt__stages_mutex);
+}
 #endif
 
 MIRT__LIB uint64_t mirt__dataset_made(const mirt_dataset *dataset) {
@@ -182,13 +184,15 @@ static mirt__crew_job *mirt__crew_job_at(mirt__crew *crew, int64_t number) {
     return &crew->job[number % MIRT__CREW_JOBS];
 }
 
-/* Samples [row, end) of a job, without the mutex; MIRT__SKIPPED rows are marked and counted. Returns the row that failed, or `end`. */
-static int64_t mirt__crew_make(mirt_dataset *source, const mirt__crew_job *job, mirt__work *work, int64_t row, int64_t end, int64_t *skipped,
-                               mirt_status *status) {
+/* Samples [row, end) of a job, without the mutex; MIRT__SKIPPED rows are marked and counted. Returns the row that
+   failed, or `end`. */
+static int64_t mirt__crew_make(mirt_dataset *source, const mirt__crew_job *job, mirt__work *work, int64_t row,
+                               int64_t end, int64_t *skipped, mirt_status *status) {
     const mirt__data_spec *spec = &source->spec;
     void *field[MIRT__MAX_FIELDS];
     for (; row < end; row++) {
-        for (int f = 0; f < spec->num_fields; f++) field[f] = (char *)job->slot.field[f] + (size_t)row * spec->field[f].bytes;
+        for (int f = 0; f < spec->num_fields; f++)
+            field[f] = (char *)job->slot.field[f] + (size_t)row * spec->field[f].bytes;
         *status = source->stage->make(source, job->first + row, work, field, &job->slot.index[row]);
         if (*status == MIRT__SKIPPED) {
             job->slot.index[row] = MIRT__NO_INDEX;
@@ -277,7 +281,9 @@ static mirt_status mirt__crew_hire(mirt__crew *crew, int threads) {
         thread->crew = crew;
         if (!thread->work && !(thread->work = mirt__work_create())) return MIRT_E_NOMEM;
         int code = mirt__thread_start(&thread->thread, mirt__crew_main, thread);
-        if (code) return mirt__fail(MIRT_E_THREAD, "worker thread %d of %d could not be started: %s", crew->threads + 1, threads, strerror(code));
+        if (code)
+            return mirt__fail(MIRT_E_THREAD, "worker thread %d of %d could not be started: %s", crew->threads + 1,
+                              threads, strerror(code));
         crew->threads++;
     }
     return MIRT_OK;
@@ -351,8 +357,9 @@ MIRT__LIB void mirt__crew_drop(mirt__crew *crew) {
         job->count = job->claimed;
     }
     for (; crew->finished < crew->asked; crew->finished++)
-        MIRT__CREW_CALL(while (mirt__crew_job_at(crew, crew->finished)->done < mirt__crew_job_at(crew, crew->finished)->count)
-                            pthread_cond_wait(&crew->to_asker, &crew->mutex));
+        MIRT__CREW_CALL(
+            while (mirt__crew_job_at(crew, crew->finished)->done < mirt__crew_job_at(crew, crew->finished)->count)
+                pthread_cond_wait(&crew->to_asker, &crew->mutex));
     MIRT__CREW_CALL(pthread_mutex_unlock(&crew->mutex));
 }
 
@@ -402,7 +409,8 @@ static int64_t mirt__crew_close_up(const mirt__data_spec *spec, const mirt__slot
         if (slot->index[i] == MIRT__NO_INDEX) continue;
         for (int f = 0; f < spec->num_fields && rows < i; f++) {
             size_t bytes = spec->field[f].bytes;
-            memcpy((char *)slot->field[f] + (size_t)rows * bytes, (const char *)slot->field[f] + (size_t)i * bytes, bytes);
+            memcpy((char *)slot->field[f] + (size_t)rows * bytes, (const char *)slot->field[f] + (size_t)i * bytes,
+                   bytes);
         }
         slot->index[rows++] = slot->index[i];
     }
@@ -443,7 +451,8 @@ MIRT__LIB void mirt__dataset_cost(const mirt_dataset *dataset, mirt__data_cost *
     out->workers = 1;
     for (const mirt_dataset *d = dataset; d; d = d->kept ? NULL : d->source) {
         const size_t used = strlen(out->what);
-        if (d->cost && !strstr(out->what, d->cost)) snprintf(out->what + used, sizeof out->what - used, "%s%s", used ? " and " : "", d->cost);
+        if (d->cost && !strstr(out->what, d->cost))
+            snprintf(out->what + used, sizeof out->what - used, "%s%s", used ? " and " : "", d->cost);
         if (d->ahead) out->ahead = true;
         if (!d->crew || out->parallel) continue;
         const int threads = mirt__crew_numbers(d->crew, &out->seconds);

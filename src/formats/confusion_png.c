@@ -29,12 +29,15 @@ typedef struct mirt__picture {
 
 static void mirt__picture_fill(const mirt__picture *p, int x, int y, int width, int height, const uint8_t color[3]) {
     for (int i = y < 0 ? 0 : y; i < y + height && i < p->height; i++) {
-        for (int j = x < 0 ? 0 : x; j < x + width && j < p->width; j++) memcpy(p->pixel + ((size_t)i * (size_t)p->width + (size_t)j) * 3, color, 3);
+        for (int j = x < 0 ? 0 : x; j < x + width && j < p->width; j++)
+            memcpy(p->pixel + ((size_t)i * (size_t)p->width + (size_t)j) * 3, color, 3);
     }
 }
 
-/* Letters of 6 by 8 dots of `size` pixels; `up`: from the bottom to the top. A letter that is not ASCII is a question mark. */
-static void mirt__picture_write(const mirt__picture *p, int x, int y, int size, bool up, const char *text, int length, const uint8_t color[3]) {
+/* Letters of 6 by 8 dots of `size` pixels; `up`: from the bottom to the top. A letter that is not ASCII is a question
+   mark. */
+static void mirt__picture_write(const mirt__picture *p, int x, int y, int size, bool up, const char *text, int length,
+                                const uint8_t color[3]) {
     for (int i = 0; i < length; i++) {
         const int letter = text[i] >= 32 && text[i] < 127 ? text[i] - 32 : '?' - 32;
         for (int dot = 0; dot < 40; dot++) {
@@ -55,7 +58,8 @@ typedef struct mirt__confusion {
 
 enum { MIRT__NAME_MOST = 16 };
 
-/* A class's name, or its number: a letter of several bytes as one that is not known, a long name cut. Returns its length. */
+/* A class's name, or its number: a letter of several bytes as one that is not known, a long name cut. Returns its
+   length. */
 static int mirt__confusion_name(const mirt__confusion *m, int i, char text[MIRT__NAME_MOST + 1]) {
     int length = 0;
     if (!m->names || !m->names[i]) return snprintf(text, MIRT__NAME_MOST + 1, "%d", i);
@@ -67,18 +71,22 @@ static int mirt__confusion_name(const mirt__confusion *m, int i, char text[MIRT_
 
 /* Blue where they agree, orange where not, as deep as the share of the row. */
 static void mirt__confusion_cell(const mirt__picture *p, const mirt__confusion *m, int row, int column, int64_t sum) {
-    static const uint8_t right[3] = {31, 95, 168}, wrong[3] = {214, 90, 24}, dark[3] = {32, 32, 32}, white[3] = {255, 255, 255}, nothing[3] = {247, 247, 247};
+    static const uint8_t right[3] = {31, 95, 168}, wrong[3] = {214, 90, 24}, dark[3] = {32, 32, 32},
+                         white[3] = {255, 255, 255}, nothing[3] = {247, 247, 247};
     const int64_t count = m->counts[(size_t)row * (size_t)m->classes + (size_t)column];
     const double share = sum > 0 ? (double)count / (double)sum : 0, depth = count ? 0.12 + 0.88 * sqrt(share) : 0;
     const uint8_t *deep = row == column ? right : wrong;
     uint8_t color[3];
     char text[32];
     const int gap = m->cell > 6, x = m->left + column * m->cell, y = m->top + row * m->cell;
-    for (int k = 0; k < 3; k++) color[k] = (uint8_t)((double)nothing[k] + depth * ((double)deep[k] - (double)nothing[k]) + 0.5);
+    for (int k = 0; k < 3; k++)
+        color[k] = (uint8_t)((double)nothing[k] + depth * ((double)deep[k] - (double)nothing[k]) + 0.5);
     mirt__picture_fill(p, x, y, m->cell - gap, m->cell - gap, color);
     const int length = snprintf(text, sizeof text, "%lld", (long long)count);
     const int size = m->digits;
-    if (size && count) mirt__picture_write(p, x + (m->cell - gap - length * 6 * size + size) / 2, y + (m->cell - 7 * size) / 2, size, false, text, length, depth > 0.55 ? white : dark);
+    if (size && count)
+        mirt__picture_write(p, x + (m->cell - gap - length * 6 * size + size) / 2, y + (m->cell - 7 * size) / 2, size,
+                            false, text, length, depth > 0.55 ? white : dark);
 }
 
 static void mirt__confusion_draw(const mirt__picture *p, const mirt__confusion *m) {
@@ -122,14 +130,16 @@ static mirt_status mirt__confusion_check(const int64_t *counts, int classes) {
     return MIRT_OK;
 }
 
-MIRT_API mirt_status mirt_save_confusion_png(const char *path, const int64_t *counts, int classes, const char *const *names) {
+MIRT_API mirt_status mirt_save_confusion_png(const char *path, const int64_t *counts, int classes,
+                                             const char *const *names) {
     MIRT__ENTER;
     mirt__confusion m;
     mirt__picture p;
     char text[MIRT__NAME_MOST + 1];
     int longest = 1;
     if (!path || !counts) return mirt__fail_missing("mirt_save_confusion_png", path ? "matrix" : "path");
-    if (classes < 2 || classes > 4096) return mirt__fail(MIRT_E_INVALID, "mirt_save_confusion_png: %d classes; 2 to 4096 are possible", classes);
+    if (classes < 2 || classes > 4096)
+        return mirt__fail(MIRT_E_INVALID, "mirt_save_confusion_png: %d classes; 2 to 4096 are possible", classes);
     if (mirt__confusion_check(counts, classes) != MIRT_OK) return mirt_last_status();
     memset(&m, 0, sizeof m);
     m.counts = counts;
@@ -153,7 +163,8 @@ MIRT_API mirt_status mirt_save_confusion_png(const char *path, const int64_t *co
     p.pixel = (uint8_t *)mirt__calloc((size_t)p.width * 3, (size_t)p.height);
     if (!p.pixel) return mirt_last_status();
     mirt__confusion_draw(&p, &m);
-    mirt_status status = mirt_write_png(path, mirt_make_array(p.pixel, MIRT_UINT8, mirt_make_shape(p.height, p.width, 3, 0, 0, 0)), 1);
+    mirt_status status = mirt_write_png(
+        path, mirt_make_array(p.pixel, MIRT_UINT8, mirt_make_shape(p.height, p.width, 3, 0, 0, 0)), 1);
     mirt__free(p.pixel);
     return status;
 }

@@ -19,7 +19,8 @@ static unsigned char *mirt__png_seal(unsigned char *begin, unsigned char *at) {
 }
 
 /* The file of lines that each begin with a 0 for their filter, `size` bytes in all, into `out`; how long it is. */
-static size_t mirt__png_encode(const unsigned char *lines, size_t size, uint32_t width, uint32_t height, int channels, unsigned char *out) {
+static size_t mirt__png_encode(const unsigned char *lines, size_t size, uint32_t width, uint32_t height, int channels,
+                               unsigned char *out) {
     static const unsigned char signature[8] = {137, 'P', 'N', 'G', 13, 10, 26, 10}, colors[5] = {0, 0, 4, 2, 6};
     const size_t blocks = (size + MIRT__PNG_BLOCK - 1) / MIRT__PNG_BLOCK;
     unsigned char *at = out + sizeof signature, *begin;
@@ -53,19 +54,23 @@ static unsigned char mirt__png_pixel(const mirt_array *images, int64_t at) {
 }
 
 /* `lines`: of `height` lines of `line` bytes. */
-static void mirt__png_draw(const mirt_array *images, int64_t count, const int64_t *size, int64_t columns, unsigned char *lines, int64_t line) {
+static void mirt__png_draw(const mirt_array *images, int64_t count, const int64_t *size, int64_t columns,
+                           unsigned char *lines, int64_t line) {
     const int64_t c = size[2], wide = size[1] * c;
     for (int64_t i = 0; i < count; i++) {
         for (int64_t y = 0; y < size[0]; y++) {
-            unsigned char *out = lines + (i / columns * (size[0] + MIRT__PNG_GAP) + y) * line + 1 + i % columns * (size[1] + MIRT__PNG_GAP) * c;
+            unsigned char *out = lines + (i / columns * (size[0] + MIRT__PNG_GAP) + y) * line + 1 +
+                                 i % columns * (size[1] + MIRT__PNG_GAP) * c;
             for (int64_t k = 0; k < wide; k++) out[k] = mirt__png_pixel(images, (i * size[0] + y) * wide + k);
         }
     }
 }
 
-static mirt_status mirt__png_sheet(const mirt_array *images, int64_t count, const int64_t *size, int64_t columns, unsigned char **out, size_t *length) {
+static mirt_status mirt__png_sheet(const mirt_array *images, int64_t count, const int64_t *size, int64_t columns,
+                                   unsigned char **out, size_t *length) {
     const int64_t rows = (count + columns - 1) / columns;
-    const int64_t height = rows * (size[0] + MIRT__PNG_GAP) - MIRT__PNG_GAP, width = columns * (size[1] + MIRT__PNG_GAP) - MIRT__PNG_GAP, line = 1 + width * size[2];
+    const int64_t height = rows * (size[0] + MIRT__PNG_GAP) - MIRT__PNG_GAP,
+                  width = columns * (size[1] + MIRT__PNG_GAP) - MIRT__PNG_GAP, line = 1 + width * size[2];
     if (height > INT32_MAX || width > INT32_MAX || line > (int64_t)MIRT__PNG_MOST / height) {
         return mirt__fail(MIRT_E_SHAPE, "a PNG of %lldx%lld pixels is too large", (long long)width, (long long)height);
     }
@@ -87,9 +92,14 @@ MIRT__LIB mirt_status mirt__png_of(const mirt_array *images, int columns, unsign
     const int64_t *dim = &s->dim[s->rank == 4];
     char text[96];
     *out = NULL;
-    bool good = (s->rank == 3 || s->rank == 4) && (images->dtype == MIRT_UINT8 || images->dtype == MIRT_FLOAT32) && mirt__shape_count(s) > 0;
+    bool good = (s->rank == 3 || s->rank == 4) && (images->dtype == MIRT_UINT8 || images->dtype == MIRT_FLOAT32) &&
+                mirt__shape_count(s) > 0;
     for (int i = 0; good && i < s->rank; i++) good = s->dim[i] >= 1 && s->dim[i] <= INT32_MAX;
-    if (!good || dim[2] > 4) return mirt__fail(MIRT_E_SHAPE, "a PNG is made of (height, width, channels) or (n, height, width, channels) of uint8 or float32, 1 to 4 channels, not %s", mirt__shape_text(s, text));
+    if (!good || dim[2] > 4)
+        return mirt__fail(MIRT_E_SHAPE,
+                          "a PNG is made of (height, width, channels) or (n, height, width, channels) of uint8 or "
+                          "float32, 1 to 4 channels, not %s",
+                          mirt__shape_text(s, text));
     const int64_t count = s->rank == 4 ? s->dim[0] : 1;
     if (columns < 1) columns = 1;
     return mirt__png_sheet(images, count, dim, columns < count ? columns : count, out, size);

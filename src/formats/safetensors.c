@@ -120,9 +120,9 @@ static mirt_status mirt__st_read_offsets(const mirt__safetensors *file, const mi
         return mirt__st_bad(file, node->key, "data_offsets [%llu, %llu] go beyond the %zu bytes of tensor data", begin,
                             end, file->data_size);
     if (end - begin != tensor->size)
-        return mirt__st_bad(file, node->key, "data_offsets [%llu, %llu] hold %llu bytes, shape %s of %s needs %zu", begin,
-                            end, end - begin, mirt__st_shape_text(tensor, text), mirt__st_dtype_name(tensor->dtype),
-                            tensor->size);
+        return mirt__st_bad(file, node->key, "data_offsets [%llu, %llu] hold %llu bytes, shape %s of %s needs %zu",
+                            begin, end, end - begin, mirt__st_shape_text(tensor, text),
+                            mirt__st_dtype_name(tensor->dtype), tensor->size);
     tensor->data = file->data + begin;
     return MIRT_OK;
 }

@@ -24,7 +24,8 @@ static mirt_status mirt__st_check_content(const mirt__safetensors_content *conte
         if (status != MIRT_OK) return status;
         for (int j = 0; j < i; j++)
             if (strcmp(content->tensor[j].name, tensor->name) == 0)
-                return mirt__fail(MIRT_E_INVALID, "two tensors are named \"%s\"", mirt__json_label(tensor->name, label));
+                return mirt__fail(MIRT_E_INVALID, "two tensors are named \"%s\"",
+                                  mirt__json_label(tensor->name, label));
         if (strcmp(tensor->name, "__metadata__") == 0)
             return mirt__fail(MIRT_E_INVALID, "a tensor must not be named \"__metadata__\"");
         if (tensor->rank < 0 || tensor->rank > MIRT__ST_RANK || !mirt__st_bytes(tensor, &bytes) ||

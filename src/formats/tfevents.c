@@ -7,11 +7,15 @@
 #include <unistd.h>
 
 /* Fields of Event, Summary.Value, SummaryMetadata and TensorProto, and numbers of data types. */
-enum { MIRT__EVENT_TIME = 1, MIRT__EVENT_STEP = 2, MIRT__EVENT_VERSION = 3, MIRT__EVENT_GRAPH = 4, MIRT__EVENT_SUMMARY = 5 };
+enum {
+    MIRT__EVENT_TIME = 1, MIRT__EVENT_STEP = 2, MIRT__EVENT_VERSION = 3, MIRT__EVENT_GRAPH = 4, MIRT__EVENT_SUMMARY = 5
+};
 enum { MIRT__VALUE_TAG = 1, MIRT__VALUE_TENSOR = 8, MIRT__VALUE_METADATA = 9 };
 enum { MIRT__TENSOR_DTYPE = 1, MIRT__TENSOR_SHAPE = 2, MIRT__TENSOR_CONTENT = 4, MIRT__TENSOR_STRING = 8 };
 enum { MIRT__TF_FLOAT = 1, MIRT__TF_DOUBLE = 2, MIRT__TF_STRING = 7 };
-typedef enum mirt__data_class { MIRT__CLASS_NONE = 0, MIRT__CLASS_SCALAR, MIRT__CLASS_TENSOR, MIRT__CLASS_BLOBS } mirt__data_class;
+typedef enum mirt__data_class {
+    MIRT__CLASS_NONE = 0, MIRT__CLASS_SCALAR, MIRT__CLASS_TENSOR, MIRT__CLASS_BLOBS
+} mirt__data_class;
 
 /* >>messages */
 
@@ -55,7 +59,9 @@ static void mirt__pb_bytes(mirt__text *out, unsigned field, const void *data, si
     mirt__text_add_bytes(out, data, size);
 }
 
-static void mirt__pb_string(mirt__text *out, unsigned field, const char *text) { mirt__pb_bytes(out, field, text, strlen(text)); }
+static void mirt__pb_string(mirt__text *out, unsigned field, const char *text) {
+    mirt__pb_bytes(out, field, text, strlen(text));
+}
 
 /* A message inside: what is added until it is closed. Its length comes before it, so it moves when that is known. */
 static size_t mirt__pb_open(mirt__text *out, unsigned field) {
@@ -111,7 +117,8 @@ static mirt_status mirt__events_name(mirt__events *e, const char *directory, mir
     if (gethostname(host, sizeof host - 1) != 0 || !host[0] || strchr(host, '/')) memcpy(host, "localhost", 10);
     for (int number = 0;; number++) {
         mirt__text_clear(path);
-        mirt__text_add(path, "%s/events.out.tfevents.%010lld.%s.%ld.%d.v2", directory, (long long)mirt__clock(), host, (long)getpid(), number);
+        mirt__text_add(path, "%s/events.out.tfevents.%010lld.%s.%ld.%d.v2", directory, (long long)mirt__clock(), host,
+                       (long)getpid(), number);
         if (path->failed) return mirt_last_status();
         if (number < 1000 && mirt__file_exists(path->data)) continue;
         e->name = mirt__strdup(path->data + strlen(directory) + 1);
@@ -159,7 +166,8 @@ typedef struct mirt__value_marks {
 } mirt__value_marks;
 
 /* A value that `plugin` shows; `content` is the plugin's own. */
-static mirt__value_marks mirt__value_begin(mirt__events *e, int64_t step, const char *tag, const char *plugin, const mirt__text *content, mirt__data_class data_class) {
+static mirt__value_marks mirt__value_begin(mirt__events *e, int64_t step, const char *tag, const char *plugin,
+                                           const mirt__text *content, mirt__data_class data_class) {
     mirt__text *t = &e->record;
     mirt__value_marks marks;
     mirt__event_begin(e, step);
@@ -216,7 +224,8 @@ MIRT__LIB mirt_status mirt__events_text(mirt__events *e, int64_t step, const cha
 }
 
 /* Numbers in each bucket between the least and the largest; of equal ones all in the last. */
-static void mirt__histogram_count(const mirt__real *values, int64_t count, double range[2], int64_t bucket[MIRT__BUCKETS]) {
+static void mirt__histogram_count(const mirt__real *values, int64_t count, double range[2],
+                                  int64_t bucket[MIRT__BUCKETS]) {
     range[0] = DBL_MAX;
     range[1] = -DBL_MAX;
     for (int i = 0; i < MIRT__BUCKETS; i++) bucket[i] = 0;
@@ -235,15 +244,20 @@ static void mirt__histogram_count(const mirt__real *values, int64_t count, doubl
     }
 }
 
-MIRT__LIB mirt_status mirt__events_histogram(mirt__events *e, int64_t step, const char *tag, const mirt__real *values, int64_t count) {
+MIRT__LIB mirt_status mirt__events_histogram(mirt__events *e, int64_t step, const char *tag, const mirt__real *values,
+                                             int64_t count) {
     const int64_t dim[2] = {MIRT__BUCKETS, 3};
     double range[2];
     int64_t bucket[MIRT__BUCKETS];
     mirt__histogram_count(values, count, range, bucket);
     mirt__value_marks marks = mirt__value_begin(e, step, tag, "histograms", NULL, MIRT__CLASS_TENSOR);
-    const size_t tensor = mirt__tensor_begin(&e->record, MIRT__TF_DOUBLE, dim, 2), content = mirt__pb_open(&e->record, MIRT__TENSOR_CONTENT);
+    const size_t tensor = mirt__tensor_begin(&e->record, MIRT__TF_DOUBLE, dim, 2),
+                 content = mirt__pb_open(&e->record, MIRT__TENSOR_CONTENT);
     for (int i = 0; i < MIRT__BUCKETS; i++) { /* left, right, count */
-        for (int side = 0; side < 2; side++) mirt__pb_double_bytes(&e->record, i + side == MIRT__BUCKETS ? range[1] : range[0] + (i + side) * ((range[1] - range[0]) / MIRT__BUCKETS));
+        for (int side = 0; side < 2; side++)
+            mirt__pb_double_bytes(&e->record, i + side == MIRT__BUCKETS
+                                                  ? range[1]
+                                                  : range[0] + (i + side) * ((range[1] - range[0]) / MIRT__BUCKETS));
         mirt__pb_double_bytes(&e->record, (double)bucket[i]);
     }
     mirt__pb_close(&e->record, content);
@@ -251,7 +265,8 @@ MIRT__LIB mirt_status mirt__events_histogram(mirt__events *e, int64_t step, cons
     return mirt__value_end(e, &marks);
 }
 
-MIRT__LIB mirt_status mirt__events_image(mirt__events *e, int64_t step, const char *tag, const mirt_array *images, int columns) {
+MIRT__LIB mirt_status mirt__events_image(mirt__events *e, int64_t step, const char *tag, const mirt_array *images,
+                                         int columns) {
     const int64_t three = 3;
     unsigned char *png;
     size_t size;
@@ -261,7 +276,9 @@ MIRT__LIB mirt_status mirt__events_image(mirt__events *e, int64_t step, const ch
     for (int i = 0; i < 2; i++) { /* width and height stand in the file's header, high byte first */
         const unsigned char *at = png + 16 + 4 * i;
         char number[16];
-        snprintf(number, sizeof number, "%lu", (unsigned long)at[0] << 24 | (unsigned long)at[1] << 16 | (unsigned long)at[2] << 8 | (unsigned long)at[3]);
+        snprintf(number, sizeof number, "%lu",
+                 (unsigned long)at[0] << 24 | (unsigned long)at[1] << 16 | (unsigned long)at[2] << 8 |
+                     (unsigned long)at[3]);
         mirt__pb_string(&e->record, MIRT__TENSOR_STRING, number);
     }
     mirt__pb_bytes(&e->record, MIRT__TENSOR_STRING, png, size);
@@ -288,17 +305,20 @@ static void mirt__graph_input(mirt__text *out, const char *prefix, const mirt__j
     mirt__pb_close(out, input);
 }
 
-static void mirt__graph_inputs(mirt__text *out, const char *prefix, const mirt__json *of, const char *one, const char *many) {
+static void mirt__graph_inputs(mirt__text *out, const char *prefix, const mirt__json *of, const char *one,
+                               const char *many) {
     const mirt__json *from = mirt__json_member(of, one), *list = mirt__json_member(of, many);
     if (from) mirt__graph_input(out, prefix, from);
-    for (size_t i = 0; list && list->type == MIRT__JSON_ARRAY && i < list->count; i++) mirt__graph_input(out, prefix, list->item[i]);
+    for (size_t i = 0; list && list->type == MIRT__JSON_ARRAY && i < list->count; i++)
+        mirt__graph_input(out, prefix, list->item[i]);
 }
 
 /* The layers of a model, of which those that are models themselves hold theirs under their names. */
 static void mirt__graph_nodes(mirt__text *out, const char *prefix, const mirt__json *architecture) {
     const mirt__json *layers = mirt__json_member(architecture, "layers");
     for (size_t i = 0; layers && layers->type == MIRT__JSON_ARRAY && i < layers->count && !out->failed; i++) {
-        const mirt__json *layer = layers->item[i], *name = mirt__json_member(layer, "name"), *op = mirt__json_member(layer, "op"), *inner = mirt__json_member(layer, "architecture");
+        const mirt__json *layer = layers->item[i], *name = mirt__json_member(layer, "name"),
+                         *op = mirt__json_member(layer, "op"), *inner = mirt__json_member(layer, "architecture");
         if (!op) op = mirt__json_member(layer, "class_name");
         if (!name || !op || name->type != MIRT__JSON_STRING || op->type != MIRT__JSON_STRING) continue;
         if (inner) {
@@ -337,7 +357,8 @@ static mirt_status mirt__hparams_write(mirt__events *e, const char *tag, const m
 }
 
 /* Experiment: which parameters and metrics there are. */
-static void mirt__hparams_experiment(mirt__text *t, const mirt__hparam *hparam, int count, const char *const *metric, int num_metrics, const char *group) {
+static void mirt__hparams_experiment(mirt__text *t, const mirt__hparam *hparam, int count, const char *const *metric,
+                                     int num_metrics, const char *group) {
     const size_t experiment = mirt__pb_open(t, 2);
     mirt__pb_double(t, 3, mirt__clock());
     for (int i = 0; i < count; i++) {
@@ -372,7 +393,8 @@ static void mirt__hparams_session(mirt__text *t, const mirt__hparam *hparam, int
     mirt__pb_close(t, session);
 }
 
-MIRT__LIB mirt_status mirt__events_hparams(mirt__events *e, const mirt__hparam *hparam, int count, const char *const *metric, int num_metrics, const char *metric_group) {
+MIRT__LIB mirt_status mirt__events_hparams(mirt__events *e, const mirt__hparam *hparam, int count,
+                                           const char *const *metric, int num_metrics, const char *metric_group) {
     mirt_status status = MIRT_OK;
     mirt__text content;
     memset(&content, 0, sizeof content);
@@ -380,7 +402,9 @@ MIRT__LIB mirt_status mirt__events_hparams(mirt__events *e, const mirt__hparam *
         mirt__text_clear(&content);
         if (session) mirt__hparams_session(&content, hparam, count);
         else mirt__hparams_experiment(&content, hparam, count, metric, num_metrics, metric_group);
-        status = content.failed ? mirt_last_status() : mirt__hparams_write(e, session ? "_hparams_/session_start_info" : "_hparams_/experiment", &content);
+        status = content.failed ? mirt_last_status()
+                                : mirt__hparams_write(
+                                      e, session ? "_hparams_/session_start_info" : "_hparams_/experiment", &content);
     }
     mirt__text_free(&content);
     return status;

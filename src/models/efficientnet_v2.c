@@ -11,12 +11,16 @@ typedef struct mirt__efficient_variant {
 } mirt__efficient_variant;
 
 #define MIRT__EFFICIENT_B(width, depth) \
-    {width, depth, 32, {{1, 16, 1, 1, true}, {2, 32, 4, 2, true}, {2, 48, 4, 2, true}, {3, 96, 4, 2, false}, {5, 112, 6, 1, false}, {8, 192, 6, 2, false}, {0, 0, 0, 0, false}}}
+    {width, depth, 32, {{1, 16, 1, 1, true}, {2, 32, 4, 2, true}, {2, 48, 4, 2, true}, {3, 96, 4, 2, false}, \
+                        {5, 112, 6, 1, false}, {8, 192, 6, 2, false}, {0, 0, 0, 0, false}}}
 static const mirt__efficient_variant mirt__efficient_variants[] = {
     MIRT__EFFICIENT_B(1.0, 1.0), MIRT__EFFICIENT_B(1.0, 1.1), MIRT__EFFICIENT_B(1.1, 1.2), MIRT__EFFICIENT_B(1.2, 1.4),
-    {1, 1, 24, {{2, 24, 1, 1, true}, {4, 48, 4, 2, true}, {4, 64, 4, 2, true}, {6, 128, 4, 2, false}, {9, 160, 6, 1, false}, {15, 256, 6, 2, false}, {0, 0, 0, 0, false}}},
-    {1, 1, 24, {{3, 24, 1, 1, true}, {5, 48, 4, 2, true}, {5, 80, 4, 2, true}, {7, 160, 4, 2, false}, {14, 176, 6, 1, false}, {18, 304, 6, 2, false}, {5, 512, 6, 1, false}}},
-    {1, 1, 32, {{4, 32, 1, 1, true}, {7, 64, 4, 2, true}, {7, 96, 4, 2, true}, {10, 192, 4, 2, false}, {19, 224, 6, 1, false}, {25, 384, 6, 2, false}, {7, 640, 6, 1, false}}},
+    {1, 1, 24, {{2, 24, 1, 1, true}, {4, 48, 4, 2, true}, {4, 64, 4, 2, true}, {6, 128, 4, 2, false},
+                {9, 160, 6, 1, false}, {15, 256, 6, 2, false}, {0, 0, 0, 0, false}}},
+    {1, 1, 24, {{3, 24, 1, 1, true}, {5, 48, 4, 2, true}, {5, 80, 4, 2, true}, {7, 160, 4, 2, false},
+                {14, 176, 6, 1, false}, {18, 304, 6, 2, false}, {5, 512, 6, 1, false}}},
+    {1, 1, 32, {{4, 32, 1, 1, true}, {7, 64, 4, 2, true}, {7, 96, 4, 2, true}, {10, 192, 4, 2, false},
+                {19, 224, 6, 1, false}, {25, 384, 6, 2, false}, {7, 640, 6, 1, false}}},
 };
 #undef MIRT__EFFICIENT_B
 
@@ -48,12 +52,14 @@ static void mirt__efficient_excite(mirt__network *n, int reduced) {
     n->x = mirt_multiply_layer(in, 2);
 }
 
-static void mirt__efficient_block(mirt__network *n, const mirt__efficient_stage *stage, int filters, int stride, double drop) {
+static void mirt__efficient_block(mirt__network *n, const mirt__efficient_stage *stage, int filters, int stride,
+                                  double drop) {
     mirt_tensor *in = n->x;
     const int channels = (int)mirt_tensor_shape(in).dim[3];
     const bool fused = stage->fused, expands = stage->expand != 1;
     if (expands) {
-        mirt__network_conv(n, "expand_conv", stage->expand * channels, fused ? 3 : 1, fused ? stride : 1, MIRT_SAME, false, MIRT_LINEAR);
+        mirt__network_conv(n, "expand_conv", stage->expand * channels, fused ? 3 : 1, fused ? stride : 1, MIRT_SAME,
+                           false, MIRT_LINEAR);
         mirt__efficient_norm_silu(n, "expand_bn", "expand_activation");
     }
     if (!fused) {
@@ -61,7 +67,8 @@ static void mirt__efficient_block(mirt__network *n, const mirt__efficient_stage 
         mirt__efficient_norm_silu(n, "bn", "activation");
         mirt__efficient_excite(n, channels / 4);
     }
-    mirt__network_conv(n, "project_conv", filters, expands ? 1 : 3, expands ? 1 : stride, MIRT_SAME, false, MIRT_LINEAR);
+    mirt__network_conv(n, "project_conv", filters, expands ? 1 : 3, expands ? 1 : stride, MIRT_SAME, false,
+                       MIRT_LINEAR);
     mirt__network_norm(n, "project_bn");
     if (!expands) mirt__network_activation(n, "project_activation", MIRT_SILU);
     if (stride != 1 || channels != filters) return;
@@ -87,7 +94,8 @@ MIRT__LIB void mirt__build_efficientnet_v2(mirt__network *n) {
     n->momentum = 0.9f;
     n->conv_initializer = mirt_variance_scaling(2, MIRT_FAN_OUT, MIRT_DIST_TRUNCATED_NORMAL);
     n->top_initializer = mirt_variance_scaling(1 / 3.0f, MIRT_FAN_OUT, MIRT_DIST_UNIFORM);
-    if (n->d.preprocessing != MIRT_PREPROCESSING_OFF) mirt__efficient_preprocess(n, n->variant <= MIRT_EFFICIENTNET_V2_B3);
+    if (n->d.preprocessing != MIRT_PREPROCESSING_OFF)
+        mirt__efficient_preprocess(n, n->variant <= MIRT_EFFICIENTNET_V2_B3);
     for (int i = 0; i < MIRT__EFFICIENT_STAGES; i++) blocks += v->stage[i].blocks;
     mirt__network_conv(n, "stem_conv", mirt__efficient_filters(v, v->stem), 3, 2, MIRT_SAME, false, MIRT_LINEAR);
     mirt__efficient_norm_silu(n, "stem_bn", "stem_activation");
@@ -96,7 +104,8 @@ MIRT__LIB void mirt__build_efficientnet_v2(mirt__network *n) {
         const int repeats = (int)ceil(v->depth * stage->blocks);
         for (int k = 0; k < repeats; k++, number++) {
             snprintf(n->prefix, sizeof n->prefix, "block%d%c_", i + 1, 'a' + k);
-            mirt__efficient_block(n, stage, mirt__efficient_filters(v, stage->filters), k ? 1 : stage->stride, (double)n->d.drop_connect_rate * number / blocks);
+            mirt__efficient_block(n, stage, mirt__efficient_filters(v, stage->filters), k ? 1 : stage->stride,
+                                  (double)n->d.drop_connect_rate * number / blocks);
         }
     }
     n->prefix[0] = 0;

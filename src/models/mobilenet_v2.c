@@ -34,7 +34,9 @@ static void mirt__mobilenet_block(mirt__network *n, int number, int filters, int
 }
 
 MIRT__LIB void mirt__build_mobilenet_v2(mirt__network *n) {
-    static const struct { short filters, stride, blocks; } stages[] = {{16, 1, 1}, {24, 2, 2}, {32, 2, 3}, {64, 2, 4}, {96, 1, 3}, {160, 2, 3}, {320, 1, 1}};
+    static const struct { short filters, stride, blocks; } stages[] = {
+        {16, 1, 1}, {24, 2, 2}, {32, 2, 3}, {64, 2, 4}, {96, 1, 3}, {160, 2, 3}, {320, 1, 1}
+    };
     const double alpha = round((double)n->d.alpha * 1e7) / 1e7; /* 0.35, not the float next to it */
     int number = 0;
     n->momentum = 0.999f;
@@ -44,11 +46,13 @@ MIRT__LIB void mirt__build_mobilenet_v2(mirt__network *n) {
     mirt__mobilenet_norm_relu(n, "bn_Conv1", "Conv1_relu");
     for (int i = 0; i < MIRT__COUNT(stages); i++) {
         for (int k = 0; k < stages[i].blocks; k++) {
-            mirt__mobilenet_block(n, number++, mirt__mobilenet_filters(floor(stages[i].filters * alpha)), k ? 1 : stages[i].stride);
+            mirt__mobilenet_block(n, number++, mirt__mobilenet_filters(floor(stages[i].filters * alpha)),
+                                  k ? 1 : stages[i].stride);
         }
     }
     n->prefix[0] = 0;
-    mirt__network_conv(n, "Conv_1", alpha > 1 ? mirt__mobilenet_filters(1280 * alpha) : 1280, 1, 1, MIRT_VALID, false, MIRT_LINEAR);
+    mirt__network_conv(n, "Conv_1", alpha > 1 ? mirt__mobilenet_filters(1280 * alpha) : 1280, 1, 1, MIRT_VALID, false,
+                       MIRT_LINEAR);
     mirt__mobilenet_norm_relu(n, "Conv_1_bn", "out_relu");
     mirt__network_top(n, NULL, NULL);
 }

@@ -6,8 +6,8 @@ MIRT__LIB const char *mirt__network_name(mirt__network *n, const char *suffix) {
     return n->name;
 }
 
-MIRT__LIB void mirt__network_conv(mirt__network *n, const char *suffix, int filters, int kernel, int stride, mirt_padding padding, bool bias,
-                                  mirt_activation_kind activation) {
+MIRT__LIB void mirt__network_conv(mirt__network *n, const char *suffix, int filters, int kernel, int stride,
+                                  mirt_padding padding, bool bias, mirt_activation_kind activation) {
     mirt_conv2d_desc d;
     memset(&d, 0, sizeof d);
     d.filters = filters;
