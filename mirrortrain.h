@@ -2263,6 +2263,137 @@ MIRT__BOTH void mirt__philox(const uint32_t counter[4], const uint32_t key[2], u
 
 #endif
 
+/* >>section kernels/elementwise.h */
+
+#ifndef MIRT__ELEMENTWISE_H
+#define MIRT__ELEMENTWISE_H
+/* The elementwise kinds: one row provides enumerator, label, kernels, gradient and public function.
+
+   Files store kinds by their numbers: a number never changes meaning, and a new kind takes the next one.
+   Columns, as expressions of the element x (or a and b) and the node's two numbers, scale and offset:
+   - reference: of mirt__real, by the functions of reference.h and reference_elementwise.c
+   - fast: LOOP(expression) becomes a loop that the compiler vectorizes (common_elementwise.c);
+     VECTOR(name) calls a function of simd_math.inc, ACTIVATION and SLOPE the activation of that kind there
+   - gpu: INLINE(expression) is part of the CUDA kernel; CALL(expression) is called, for kinds that are rare or large
+   - gradient: PASS(tensor) records the gradient of x, from x, y = f(x) and dy; SLOPE(kind, of) a binary node of dy and
+     of; with END no gradient passes */
+
+/* X(number, ID, label, public function, reference, fast, gpu, gradient). The public function is mirt_<label> of a
+   tensor and the given count of numbers, or NONE. */
+#define MIRT__UNARY_LIST(X) \
+    X(0, COPY, copy, NONE, x, COPY, INLINE(x), PASS(dy)) \
+    X(1, NEGATIVE, negative, 0, -x, LOOP(-x), INLINE(-x), PASS(mirt__unary_op(MIRT__NEGATIVE, dy, 0, 0))) \
+    X(2, SQUARE, square, 0, x * x, LOOP(x * x), INLINE(x * x), PASS(mirt__affine(mirt__times(dy, x), 2, 0))) \
+    X(3, ACT_RELU, relu, 0, x < 0 ? 0 : x, LOOP(x < 0 ? 0 : x), INLINE(mirt__cu_activate_by(MIRT_RELU, x, 0)), SLOPE(MIRT__RELU_GRAD, y)) \
+    X(4, ACT_SIGMOID, sigmoid, 0, mirt__ref_sigmoid(x), ACTIVATION(MIRT_SIGMOID), INLINE(mirt__cu_sigmoid(x)), SLOPE(MIRT__SIGMOID_GRAD, y)) \
+    X(5, ACT_TANH, tanh, 0, mirt__tanh(x), ACTIVATION(MIRT_TANH), CALL(mirt__cu_activate_curved(MIRT_TANH, x, scale)), \
+      SLOPE(MIRT__TANH_GRAD, y)) \
+    X(6, AFFINE, scale, 2, mirt__fma(x, scale, offset), LOOP(fmaf(x, scale, offset)), INLINE(fmaf(x, scale, offset)), \
+      PASS(mirt__affine(dy, node->a.scale, 0))) \
+    X(7, EXP, exp, 0, mirt__exp(x), VECTOR(exp), CALL(expf(x)), PASS(mirt__times(dy, y))) \
+    X(8, LOG, log, 0, mirt__ln(x), LOOP(logf(x)), CALL(logf(x)), PASS(mirt__binary_op(MIRT__DIVIDE, dy, x))) \
+    X(9, SQRT, sqrt, 0, mirt__sqrt(x), LOOP(sqrtf(x)), INLINE(sqrtf(x)), \
+      PASS(mirt__affine(mirt__binary_op(MIRT__DIVIDE, dy, y), 0.5f, 0))) \
+    X(10, RSQRT, rsqrt, 0, 1 / mirt__sqrt(x), LOOP(1 / sqrtf(x)), INLINE(1 / sqrtf(x)), \
+      PASS(mirt__affine(mirt__times(dy, mirt__times(y, mirt__unary_op(MIRT__SQUARE, y, 0, 0))), -0.5f, 0))) \
+    X(11, ABS, abs, 0, mirt__fabs(x), LOOP(fabsf(x)), INLINE(fabsf(x)), \
+      PASS(mirt__times(dy, mirt__unary_op(MIRT__SIGN, x, 0, 0)))) \
+    X(12, SIGN, sign, 0, x > 0 ? 1 : x < 0 ? -1 : x, LOOP(x > 0 ? 1.0f : x < 0 ? -1.0f : x), \
+      INLINE(x > 0 ? 1.0f : x < 0 ? -1.0f : x), END) \
+    X(13, FLOOR, floor, 0, mirt__floor(x), LOOP(floorf(x)), INLINE(floorf(x)), END) \
+    /* between scale and offset */ \
+    X(14, CLIP, clip, 2, x < scale ? scale : x > offset ? offset : x, LOOP(x < scale ? scale : x > offset ? offset : x), \
+      INLINE(x < scale ? scale : x > offset ? offset : x), \
+      SLOPE(MIRT__CLIP_GRAD, x)) \
+    X(15, POWER, power, 1, mirt__pow(x, scale), LOOP(powf(x, scale)), CALL(powf(x, scale)), \
+      SLOPE(MIRT__POWER_GRAD, x)) \
+    X(16, ACT_RELU6, relu6, 0, x < 0 ? 0 : x > 6 ? 6 : x, LOOP(x < 0 ? 0 : x > 6 ? 6 : x), \
+      INLINE(mirt__cu_activate_by(MIRT_RELU6, x, 0)), SLOPE(MIRT__RELU6_GRAD, y)) \
+    /* x * scale below zero */ \
+    X(17, ACT_LEAKY_RELU, leaky_relu, 1, x > 0 ? x : scale * x, LOOP(x > 0 ? x : x * scale), \
+      INLINE(mirt__cu_activate_by(MIRT_LEAKY_RELU, x, scale)), SLOPE(MIRT__LEAKY_RELU_GRAD, x)) \
+    /* (exp(x) - 1) * scale below zero */ \
+    X(18, ACT_ELU, elu, 1, x > 0 ? x : scale * mirt__expm1(x), ACTIVATION(MIRT_ELU), \
+      CALL(mirt__cu_activate_curved(MIRT_ELU, x, scale)), SLOPE(MIRT__ELU_GRAD, x)) \
+    X(19, ACT_GELU, gelu, 0, x * mirt__ref_normal(x), ACTIVATION(MIRT_GELU), \
+      CALL(mirt__cu_activate_curved(MIRT_GELU, x, scale)), SLOPE(MIRT__GELU_GRAD, x)) \
+    X(20, ACT_SILU, silu, 0, x * mirt__ref_sigmoid(x), ACTIVATION(MIRT_SILU), INLINE(mirt__cu_silu(x)), SLOPE(MIRT__SILU_GRAD, x)) \
+    X(21, ACT_HARD_SIGMOID, hard_sigmoid, 0, mirt__ref_relu6(x + 3) / 6, LOOP(mirt__common_hard_sigmoid(x)), \
+      CALL(mirt__cu_activate_curved(MIRT_HARD_SIGMOID, x, scale)), SLOPE(MIRT__HARD_SIGMOID_GRAD, x)) \
+    X(22, ACT_HARD_SWISH, hard_swish, 0, x * mirt__ref_relu6(x + 3) / 6, LOOP(x * mirt__common_hard_sigmoid(x)), \
+      CALL(mirt__cu_activate_curved(MIRT_HARD_SWISH, x, scale)), SLOPE(MIRT__HARD_SWISH_GRAD, x)) \
+    /* log(1 + exp(x)) */ \
+    X(23, ACT_SOFTPLUS, softplus, 0, (x > 0 ? x : 0) + mirt__log1p(mirt__exp(-mirt__fabs(x))), ACTIVATION(MIRT_SOFTPLUS), \
+      CALL(mirt__cu_activate_curved(MIRT_SOFTPLUS, x, scale)), SLOPE(MIRT__SOFTPLUS_GRAD, x))
+
+/* X(number, ID, label, public function, reference, fast, gpu). The label is the public function's, or the op's.
+   Kinds named after an activation or a unary kind are gradients: a = dy, b = its output for relu, sigmoid, tanh and
+   relu6, and its input for all others; scale and offset are the unary node's. */
+#define MIRT__BINARY_LIST(X) \
+    X(0, ADD, add, 0, a + b, LOOP(a + b), INLINE(a + b)) \
+    X(1, SUBTRACT, subtract, 0, a - b, LOOP(a - b), INLINE(a - b)) \
+    X(2, MULTIPLY, multiply, 0, a * b, LOOP(a * b), INLINE(a * b)) \
+    X(3, DIVIDE, divide, 0, a / b, LOOP(a / b), INLINE(a / b)) \
+    /* NaN where a or b is NaN */ \
+    X(4, MAXIMUM, maximum, 0, a >= b || a != a ? a : b, LOOP(a >= b || a != a ? a : b), INLINE(a >= b || a != a ? a : b)) \
+    X(5, MINIMUM, minimum, 0, a <= b || a != a ? a : b, LOOP(a <= b || a != a ? a : b), INLINE(a <= b || a != a ? a : b)) \
+    X(6, RELU_GRAD, binary, NONE, b > 0 ? a : 0, LOOP(b > 0 ? a : 0), \
+      INLINE(mirt__cu_times_slope_of_output(MIRT_RELU, a, b))) \
+    X(7, SIGMOID_GRAD, binary, NONE, a * (b * (1 - b)), LOOP(a * (b * (1 - b))), \
+      INLINE(mirt__cu_times_slope_of_output(MIRT_SIGMOID, a, b))) \
+    X(8, TANH_GRAD, binary, NONE, a * (1 - b * b), LOOP(a * (1 - b * b)), \
+      INLINE(mirt__cu_times_slope_of_output(MIRT_TANH, a, b))) \
+    X(9, RELU6_GRAD, binary, NONE, a * mirt__ref_is(b > 0 && b < 6), LOOP(b > 0 && b < 6 ? a : 0), \
+      INLINE(mirt__cu_times_slope_of_output(MIRT_RELU6, a, b))) \
+    X(10, LEAKY_RELU_GRAD, binary, NONE, a * (b > 0 ? 1 : scale), LOOP(b > 0 ? a : a * scale), \
+      INLINE(mirt__cu_times_slope_by(MIRT_LEAKY_RELU, a, b, scale))) \
+    X(11, ELU_GRAD, binary, NONE, a * (b > 0 ? 1 : scale * mirt__exp(b)), SLOPE(MIRT_ELU), \
+      CALL(a * mirt__cu_slope_curved(MIRT_ELU, b, scale))) \
+    X(12, GELU_GRAD, binary, NONE, a * (mirt__ref_normal(b) + b * mirt__ref_density(b)), SLOPE(MIRT_GELU), \
+      CALL(a * mirt__cu_slope_curved(MIRT_GELU, b, scale))) \
+    X(13, SILU_GRAD, binary, NONE, a * mirt__ref_silu_slope(b, mirt__ref_sigmoid(b)), SLOPE(MIRT_SILU), \
+      INLINE(mirt__cu_times_slope_by(MIRT_SILU, a, b, 0))) \
+    X(14, HARD_SIGMOID_GRAD, binary, NONE, a * (mirt__ref_is(b > -3 && b < 3) / 6), LOOP(b > -3 && b < 3 ? a / 6 : 0), \
+      CALL(b > -3 && b < 3 ? a / 6 : 0.0f)) \
+    X(15, HARD_SWISH_GRAD, binary, NONE, a * ((mirt__ref_relu6(b + 3) + b * mirt__ref_is(b > -3 && b < 3)) / 6), \
+      LOOP(a * (mirt__common_hard_sigmoid(b) + (b > -3 && b < 3 ? b / 6 : 0))), \
+      CALL(a * mirt__cu_slope_curved(MIRT_HARD_SWISH, b, scale))) \
+    X(16, SOFTPLUS_GRAD, binary, NONE, a * mirt__ref_sigmoid(b), SLOPE(MIRT_SOFTPLUS), INLINE(a * mirt__cu_sigmoid(b))) \
+    X(17, CLIP_GRAD, binary, NONE, a * mirt__ref_is(!(b < scale || b > offset)), LOOP(b < scale || b > offset ? 0 : a), \
+      INLINE(b < scale || b > offset ? 0.0f : a)) \
+    X(18, POWER_GRAD, binary, NONE, a * (scale == 0 ? 0 : scale * mirt__pow(b, scale - 1)), \
+      LOOP(scale == 0 ? 0 : a * (scale * powf(b, scale - 1))), CALL(scale == 0 ? 0.0f : a * (scale * powf(b, scale - 1))))
+
+/* X(number, ID, label, value): value is an expression of a and b, the same in all kernels; a bool is one byte, 0 or 1.
+   CHOICE(number, ID, label): copies an element of a or b. */
+#define MIRT__LOGIC_LIST(X, CHOICE) \
+    X(0, IS_EQUAL, equal, a == b) \
+    X(1, IS_NOT_EQUAL, not_equal, a != b) \
+    X(2, IS_LESS, less, a < b) \
+    X(3, IS_LESS_EQUAL, less_equal, a <= b) \
+    X(4, AND, logical_and, (a != 0) & (b != 0)) \
+    X(5, OR, logical_or, (a != 0) | (b != 0)) \
+    X(6, NOT, logical_not, a == 0) \
+    CHOICE(7, WHERE, where)
+
+/* X(number, ID, label, public function) of the other kinds that files store; NONE: recorded by gradients alone. */
+#define MIRT__REDUCE_LIST(X) \
+    X(0, REDUCE_SUM, reduce_sum, 0) X(1, REDUCE_MEAN, reduce_mean, 0) \
+    X(2, REDUCE_MAX, reduce_max, 0) X(3, REDUCE_MIN, reduce_min, 0)
+#define MIRT__SCAN_LIST(X) \
+    X(0, ARGMAX, argmax, 0) X(1, ARGMIN, argmin, 0) X(2, CUMSUM, cumsum, 0) \
+    X(3, CUMSUM_BACK, scan, NONE)
+
+#define MIRT__KIND_ENUM(number, id, ...) MIRT__##id = number,
+typedef enum mirt__unary_kind { MIRT__UNARY_LIST(MIRT__KIND_ENUM) } mirt__unary_kind;
+typedef enum mirt__binary_kind { MIRT__BINARY_LIST(MIRT__KIND_ENUM) } mirt__binary_kind;
+typedef enum mirt__logic_kind { MIRT__LOGIC_LIST(MIRT__KIND_ENUM, MIRT__KIND_ENUM) } mirt__logic_kind;
+typedef enum mirt__reduce_kind { MIRT__REDUCE_LIST(MIRT__KIND_ENUM) } mirt__reduce_kind;
+typedef enum mirt__scan_kind { MIRT__SCAN_LIST(MIRT__KIND_ENUM) } mirt__scan_kind;
+#undef MIRT__KIND_ENUM
+
+#endif
+
 /* >>section kernels/table.h */
 
 #ifndef MIRT__TABLE_H
@@ -2435,24 +2566,6 @@ typedef struct mirt__pool2d {
                          mirt__pool_wide(kh * kw) */
 } mirt__pool2d;
 
-typedef enum mirt__unary_kind {
-    MIRT__COPY, MIRT__NEGATIVE, MIRT__SQUARE, MIRT__ACT_RELU, MIRT__ACT_SIGMOID, MIRT__ACT_TANH, MIRT__AFFINE,
-    MIRT__EXP, MIRT__LOG, MIRT__SQRT, MIRT__RSQRT, MIRT__ABS, MIRT__SIGN, MIRT__FLOOR,
-    MIRT__CLIP,           /* between scale and offset */
-    MIRT__POWER,          /* to the power of scale */
-    MIRT__ACT_RELU6,
-    MIRT__ACT_LEAKY_RELU, /* x * scale below zero */
-    MIRT__ACT_ELU,        /* (exp(x) - 1) * scale below zero */
-    MIRT__ACT_GELU, MIRT__ACT_SILU, MIRT__ACT_HARD_SIGMOID, MIRT__ACT_HARD_SWISH, MIRT__ACT_SOFTPLUS
-} mirt__unary_kind;
-typedef enum mirt__binary_kind {
-    MIRT__ADD, MIRT__SUBTRACT, MIRT__MULTIPLY, MIRT__DIVIDE,
-    MIRT__MAXIMUM, MIRT__MINIMUM, /* not a number where a or b is none */
-    MIRT__RELU_GRAD, MIRT__SIGMOID_GRAD, MIRT__TANH_GRAD, MIRT__RELU6_GRAD, /* a = dy, b = the activation's output */
-    MIRT__LEAKY_RELU_GRAD, MIRT__ELU_GRAD, MIRT__GELU_GRAD, MIRT__SILU_GRAD, MIRT__HARD_SIGMOID_GRAD, /* a = dy, b = its input */
-    MIRT__HARD_SWISH_GRAD, MIRT__SOFTPLUS_GRAD, MIRT__CLIP_GRAD, MIRT__POWER_GRAD
-} mirt__binary_kind;
-
 /* What there is to know of an activation: the one place where a new one is described. */
 typedef struct mirt__activation_class {
     const char *name;
@@ -2481,13 +2594,7 @@ typedef struct mirt__binary {
     float scale, offset; /* of the unary kind whose gradient it is */
 } mirt__binary;
 
-/* A bool is one byte, 0 or 1. */
-typedef enum mirt__logic_kind {
-    MIRT__IS_EQUAL, MIRT__IS_NOT_EQUAL, MIRT__IS_LESS, MIRT__IS_LESS_EQUAL, /* two of `dtype` -> bool */
-    MIRT__AND, MIRT__OR, MIRT__NOT,                                         /* bools */
-    MIRT__WHERE                                                             /* bool, two of `dtype` -> `dtype` */
-} mirt__logic_kind;
-/* Broadcasting as mirt__binary, over up to three inputs. */
+/* Broadcasting as mirt__binary, over up to three inputs of `dtype`; MIRT__WHERE: a bool, then two. */
 typedef struct mirt__logic {
     mirt__logic_kind kind;
     mirt_dtype dtype;
@@ -2497,7 +2604,6 @@ typedef struct mirt__logic {
     void *y;
 } mirt__logic;
 
-typedef enum mirt__reduce_kind { MIRT__REDUCE_SUM, MIRT__REDUCE_MEAN, MIRT__REDUCE_MAX, MIRT__REDUCE_MIN } mirt__reduce_kind;
 /* x of `rank` dimensions, those in `axes` reduced; y dense over the others. Sums over the reduced
    elements in row-major order, in chunks of MIRT__REDUCE_CHUNK elements, chunk partials by mirt__tree. */
 typedef struct mirt__reduce {
@@ -2518,15 +2624,11 @@ typedef struct mirt__reduce_max_grad {
 #define MIRT__REDUCE_CHUNK 256
 
 /* Along the middle axis of x [outer, n, inner]. */
-typedef enum mirt__scan_kind {
-    MIRT__ARGMAX, MIRT__ARGMIN,   /* y int32 [outer, inner]: the first place of the extreme */
-    MIRT__CUMSUM, MIRT__CUMSUM_BACK /* y as x: one chain of additions, ascending or descending */
-} mirt__scan_kind;
 typedef struct mirt__scan {
     mirt__scan_kind kind;
     int64_t outer, n, inner;
     const mirt__real *x;
-    void *y;
+    void *y; /* argmax, argmin: int32 [outer, inner], the first place of the extreme; cumsum: as x, one chain of additions */
 } mirt__scan;
 
 /* Copies elements of any dtype from one regular place to another: y[at with to] = x[at with from]
@@ -5645,11 +5747,12 @@ MIRT__LIB int64_t mirt__floor_div(int64_t a, int64_t b);
 #define MIRT__INDEPENDENT
 #endif
 
-/* What is made of exponentials, by an instruction set: y = activation(x), dx = dy times the derivative at x, and
-   y = exp(x - less). An output may be an input. `scale` is elu's factor. */
+/* Functions of one instruction set: y = activation(x), dx = dy times the derivative at x, a unary kind whose row says
+   VECTOR, and y = exp(x - less). An output may be an input. `scale` is elu's factor. */
 typedef struct mirt__curves {
     void (*activate)(mirt_activation_kind kind, float scale, const float *x, float *y, int64_t count);
     void (*slope)(mirt_activation_kind kind, float scale, const float *dy, const float *x, float *dx, int64_t count);
+    void (*unary)(mirt__unary_kind kind, const float *x, float *y, int64_t count);
     void (*exp)(const float *x, float less, float *y, int64_t count);
 } mirt__curves;
 /* A call and what its curves are made by. */
@@ -6624,103 +6727,48 @@ MIRT__KERNEL_TABLE mirt__kernels mirt__kernels_reference = {
 /* The standard normal distribution: the probability of less than x. */
 static mirt__real mirt__ref_normal(mirt__real x) { return mirt__erfc(-x * (mirt__real)0.70710678118654752440) / 2; }
 
-MIRT__LIB mirt__real mirt__ref_activate(mirt_activation_kind kind, mirt__real x) {
+/* Its density. */
+static mirt__real mirt__ref_density(mirt__real x) { return mirt__exp(-x * x / 2) * (mirt__real)0.39894228040143267794; }
+static mirt__real mirt__ref_sigmoid(mirt__real x) { return 1 / (1 + mirt__exp(-x)); }
+static mirt__real mirt__ref_relu6(mirt__real x) { return x < 0 ? 0 : x > 6 ? 6 : x; }
+static mirt__real mirt__ref_silu_slope(mirt__real x, mirt__real sigmoid) { return sigmoid + x * sigmoid * (1 - sigmoid); }
+static mirt__real mirt__ref_is(bool condition) { return condition ? (mirt__real)1 : (mirt__real)0; }
+
+static mirt__real mirt__ref_unary_of(mirt__unary_kind kind, mirt__real x, mirt__real scale, mirt__real offset) {
     switch (kind) {
-    case MIRT_RELU: return x < 0 ? 0 : x;
-    case MIRT_RELU6: return x < 0 ? 0 : x > 6 ? 6 : x;
-    case MIRT_SIGMOID: return 1 / (1 + mirt__exp(-x));
-    case MIRT_TANH: return mirt__tanh(x);
-    case MIRT_LEAKY_RELU: return x > 0 ? x : (mirt__real)0.2f * x;
-    case MIRT_ELU: return x > 0 ? x : mirt__expm1(x);
-    case MIRT_GELU: return x * mirt__ref_normal(x);
-    case MIRT_SILU: return x * mirt__ref_activate(MIRT_SIGMOID, x);
-    case MIRT_HARD_SIGMOID: return mirt__ref_activate(MIRT_RELU6, x + 3) / 6;
-    case MIRT_HARD_SWISH: return x * mirt__ref_activate(MIRT_RELU6, x + 3) / 6;
-    case MIRT_SOFTPLUS: return (x > 0 ? x : 0) + mirt__log1p(mirt__exp(-mirt__fabs(x))); /* log(1 + exp(x)) */
-    default: return x;
+#define MIRT__REFERENCE_CASE(number, id, label, function, reference, ...) case MIRT__##id: return reference;
+        MIRT__UNARY_LIST(MIRT__REFERENCE_CASE)
     }
+    return NAN;
+}
+
+static mirt__real mirt__ref_binary_of(mirt__binary_kind kind, mirt__real a, mirt__real b, mirt__real scale, mirt__real offset) {
+    switch (kind) {
+        MIRT__BINARY_LIST(MIRT__REFERENCE_CASE)
+#undef MIRT__REFERENCE_CASE
+    }
+    return NAN;
+}
+
+MIRT__LIB mirt__real mirt__ref_activate(mirt_activation_kind kind, mirt__real x) {
+    const mirt__activation_class *c = mirt__activation_get(kind);
+    return mirt__ref_unary_of(c->unary, x, (mirt__real)c->scale, 0);
 }
 
 MIRT__LIB mirt__real mirt__ref_derivative(mirt_activation_kind kind, mirt__real y) {
-    switch (kind) {
-    case MIRT_RELU: return y > 0 ? (mirt__real)1 : (mirt__real)0;
-    case MIRT_RELU6: return y > 0 && y < 6 ? (mirt__real)1 : (mirt__real)0;
-    case MIRT_SIGMOID: return y * (1 - y);
-    case MIRT_TANH: return 1 - y * y;
-    default: return 1;
-    }
-}
-
-MIRT__LIB void mirt__ref_unary(const mirt__unary *u, const mirt__where *where) {
-    (void)where;
-    for (int64_t i = 0; i < u->count; i++) {
-        const mirt__real x = u->x[i], scale = (mirt__real)u->scale, offset = (mirt__real)u->offset;
-        switch (u->kind) {
-        case MIRT__COPY: u->y[i] = x; break;
-        case MIRT__NEGATIVE: u->y[i] = -x; break;
-        case MIRT__SQUARE: u->y[i] = x * x; break;
-        case MIRT__ACT_RELU: u->y[i] = mirt__ref_activate(MIRT_RELU, x); break;
-        case MIRT__ACT_SIGMOID: u->y[i] = mirt__ref_activate(MIRT_SIGMOID, x); break;
-        case MIRT__ACT_TANH: u->y[i] = mirt__ref_activate(MIRT_TANH, x); break;
-        case MIRT__AFFINE: u->y[i] = mirt__fma(x, scale, offset); break;
-        case MIRT__EXP: u->y[i] = mirt__exp(x); break;
-        case MIRT__LOG: u->y[i] = mirt__ln(x); break;
-        case MIRT__SQRT: u->y[i] = mirt__sqrt(x); break;
-        case MIRT__RSQRT: u->y[i] = 1 / mirt__sqrt(x); break;
-        case MIRT__ABS: u->y[i] = mirt__fabs(x); break;
-        case MIRT__SIGN: u->y[i] = x > 0 ? 1 : x < 0 ? -1 : x; break;
-        case MIRT__FLOOR: u->y[i] = mirt__floor(x); break;
-        case MIRT__CLIP: u->y[i] = x < scale ? scale : x > offset ? offset : x; break;
-        case MIRT__POWER: u->y[i] = mirt__pow(x, scale); break;
-        case MIRT__ACT_RELU6: u->y[i] = mirt__ref_activate(MIRT_RELU6, x); break;
-        case MIRT__ACT_LEAKY_RELU: u->y[i] = x > 0 ? x : scale * x; break;
-        case MIRT__ACT_ELU: u->y[i] = x > 0 ? x : scale * mirt__expm1(x); break;
-        case MIRT__ACT_GELU: u->y[i] = mirt__ref_activate(MIRT_GELU, x); break;
-        case MIRT__ACT_SILU: u->y[i] = mirt__ref_activate(MIRT_SILU, x); break;
-        case MIRT__ACT_HARD_SIGMOID: u->y[i] = mirt__ref_activate(MIRT_HARD_SIGMOID, x); break;
-        case MIRT__ACT_HARD_SWISH: u->y[i] = mirt__ref_activate(MIRT_HARD_SWISH, x); break;
-        case MIRT__ACT_SOFTPLUS: u->y[i] = mirt__ref_activate(MIRT_SOFTPLUS, x); break;
-        }
-    }
-}
-
-/* The derivatives of activations that are functions of the input x. */
-static mirt__real mirt__ref_grad_of(mirt__binary_kind kind, mirt__real x, mirt__real scale, mirt__real offset) {
-    const mirt__real sigmoid = mirt__ref_activate(MIRT_SIGMOID, x), inside = x > -3 && x < 3 ? (mirt__real)1 : (mirt__real)0;
-    switch (kind) {
-    case MIRT__LEAKY_RELU_GRAD: return x > 0 ? 1 : scale;
-    case MIRT__ELU_GRAD: return x > 0 ? 1 : scale * mirt__exp(x);
-    case MIRT__GELU_GRAD: return mirt__ref_normal(x) + x * mirt__exp(-x * x / 2) * (mirt__real)0.39894228040143267794; /* its density */
-    case MIRT__SILU_GRAD: return sigmoid + x * sigmoid * (1 - sigmoid);
-    case MIRT__HARD_SIGMOID_GRAD: return inside / 6;
-    case MIRT__HARD_SWISH_GRAD: return (mirt__ref_activate(MIRT_RELU6, x + 3) + x * inside) / 6;
-    case MIRT__SOFTPLUS_GRAD: return sigmoid;
-    case MIRT__CLIP_GRAD: return x < scale || x > offset ? 0 : 1;
-    case MIRT__POWER_GRAD: return scale == 0 ? 0 : scale * mirt__pow(x, scale - 1);
-    default: return 0;
-    }
+    const mirt__activation_class *c = mirt__activation_get(kind);
+    return c->fused ? mirt__ref_binary_of(c->grad, 1, y, 0, 0) : 1;
 }
 
 MIRT__LIB mirt__real mirt__ref_slope(mirt_activation_kind kind, mirt__real x) {
     const mirt__activation_class *c = mirt__activation_get(kind);
     if (c->fused || c->unary == MIRT__COPY) return mirt__ref_derivative(kind, mirt__ref_activate(kind, x));
-    return mirt__ref_grad_of(c->grad, x, (mirt__real)c->scale, 0);
+    return mirt__ref_binary_of(c->grad, 1, x, (mirt__real)c->scale, 0);
 }
 
-static mirt__real mirt__ref_binary_of(const mirt__binary *args, mirt__real a, mirt__real b) {
-    switch (args->kind) {
-    case MIRT__ADD: return a + b;
-    case MIRT__SUBTRACT: return a - b;
-    case MIRT__MULTIPLY: return a * b;
-    case MIRT__DIVIDE: return a / b;
-    case MIRT__RELU_GRAD: return b > 0 ? a : 0;
-    case MIRT__SIGMOID_GRAD: return a * mirt__ref_derivative(MIRT_SIGMOID, b);
-    case MIRT__TANH_GRAD: return a * mirt__ref_derivative(MIRT_TANH, b);
-    case MIRT__RELU6_GRAD: return a * mirt__ref_derivative(MIRT_RELU6, b);
-    case MIRT__MAXIMUM: return a >= b || a != a ? a : b;
-    case MIRT__MINIMUM: return a <= b || a != a ? a : b;
-    default: return a * mirt__ref_grad_of(args->kind, b, (mirt__real)args->scale, (mirt__real)args->offset);
-    }
+MIRT__LIB void mirt__ref_unary(const mirt__unary *u, const mirt__where *where) {
+    (void)where;
+    for (int64_t i = 0; i < u->count; i++) u->y[i] = mirt__ref_unary_of(u->kind, u->x[i], (mirt__real)u->scale, (mirt__real)u->offset);
 }
 
 /* The index in every dimension of the element at row-major position `at`. */
@@ -6747,7 +6795,7 @@ MIRT__LIB void mirt__ref_binary(const mirt__binary *b, const mirt__where *where)
             a_at += index[i] * b->a_stride[i];
             b_at += index[i] * b->b_stride[i];
         }
-        b->y[at] = mirt__ref_binary_of(b, b->a[a_at], b->b[b_at]);
+        b->y[at] = mirt__ref_binary_of(b->kind, b->a[a_at], b->b[b_at], (mirt__real)b->scale, (mirt__real)b->offset);
     }
 }
 
@@ -6768,14 +6816,12 @@ static void mirt__ref_logic_at(const mirt__logic *l, const int64_t *in, int64_t 
     const size_t size = mirt__dtype_size(l->dtype);
     const int from = where && ((const uint8_t *)l->in[0])[in[0]] ? 1 : 2;
     switch (l->kind) {
-    case MIRT__IS_EQUAL: y[at] = a == b; break;
-    case MIRT__IS_NOT_EQUAL: y[at] = a != b; break;
-    case MIRT__IS_LESS: y[at] = a < b; break;
-    case MIRT__IS_LESS_EQUAL: y[at] = a <= b; break;
-    case MIRT__AND: y[at] = a != 0 && b != 0; break;
-    case MIRT__OR: y[at] = a != 0 || b != 0; break;
-    case MIRT__NOT: y[at] = a == 0; break;
-    case MIRT__WHERE: memcpy(y + (size_t)at * size, (const char *)l->in[from] + (size_t)in[from] * size, size); break;
+#define MIRT__REFERENCE_CASE(number, id, label, value) case MIRT__##id: y[at] = value; break;
+#define MIRT__REFERENCE_CHOICE(number, id, label) \
+    case MIRT__##id: memcpy(y + (size_t)at * size, (const char *)l->in[from] + (size_t)in[from] * size, size); break;
+        MIRT__LOGIC_LIST(MIRT__REFERENCE_CASE, MIRT__REFERENCE_CHOICE)
+#undef MIRT__REFERENCE_CHOICE
+#undef MIRT__REFERENCE_CASE
     }
 }
 
@@ -7779,36 +7825,20 @@ MIRT__LIB int64_t mirt__common_step(int64_t size) {
 
 static float mirt__common_hard_sigmoid(float x) { return (x < -3 ? 0 : x > 3 ? 6 : x + 3) / 6; }
 
-#define MIRT__UNARY_CASE(kind, expression) \
-    case kind: \
-        MIRT__INDEPENDENT \
-        for (int64_t i = begin; i < end; i++) { \
-            const float x = px[i]; \
-            y[i] = (expression); \
-        } \
+#define MIRT__UNARY_LOOP(expression) \
+    MIRT__INDEPENDENT \
+    for (int64_t i = begin; i < end; i++) { \
+        const float x = px[i]; \
+        y[i] = (expression); \
+    }
+#define MIRT__UNARY_COPY \
+    if (px != y) memcpy(y + begin, px + begin, (size_t)(end - begin) * sizeof(float));
+#define MIRT__UNARY_VECTOR(name) curved->curves->unary(u->kind, px + begin, y + begin, end - begin);
+#define MIRT__UNARY_ACTIVATION(kind) curved->curves->activate(kind, scale, px + begin, y + begin, end - begin);
+#define MIRT__UNARY_CASE(number, id, label, function, reference, fast, ...) \
+    case MIRT__##id: \
+        MIRT__UNARY_##fast \
         break;
-
-/* The activation of a kind that is made of exponentials, else linear. */
-static mirt_activation_kind mirt__common_unary_curve(mirt__unary_kind kind) {
-    switch (kind) {
-    case MIRT__ACT_SIGMOID: return MIRT_SIGMOID;
-    case MIRT__ACT_TANH: return MIRT_TANH;
-    case MIRT__ACT_ELU: return MIRT_ELU;
-    case MIRT__ACT_GELU: return MIRT_GELU;
-    case MIRT__ACT_SILU: return MIRT_SILU;
-    case MIRT__ACT_SOFTPLUS: return MIRT_SOFTPLUS;
-    default: return MIRT_LINEAR;
-    }
-}
-static mirt_activation_kind mirt__common_binary_curve(mirt__binary_kind kind) {
-    switch (kind) {
-    case MIRT__ELU_GRAD: return MIRT_ELU;
-    case MIRT__GELU_GRAD: return MIRT_GELU;
-    case MIRT__SILU_GRAD: return MIRT_SILU;
-    case MIRT__SOFTPLUS_GRAD: return MIRT_SOFTPLUS;
-    default: return MIRT_LINEAR;
-    }
-}
 
 static void mirt__common_unary_range(const void *args, int64_t begin, int64_t end, void *scratch) {
     const mirt__common_curved *curved = (const mirt__common_curved *)args;
@@ -7816,31 +7846,13 @@ static void mirt__common_unary_range(const void *args, int64_t begin, int64_t en
     const float *px = u->x, scale = u->scale, offset = u->offset;
     float *y = u->y;
     (void)scratch;
-    switch (u->kind) {
-    case MIRT__COPY:
-        if (px != y) memcpy(y + begin, px + begin, (size_t)(end - begin) * sizeof(float));
-        break;
-        MIRT__UNARY_CASE(MIRT__NEGATIVE, -x)
-        MIRT__UNARY_CASE(MIRT__SQUARE, x * x)
-        MIRT__UNARY_CASE(MIRT__AFFINE, fmaf(x, scale, offset))
-        MIRT__UNARY_CASE(MIRT__LOG, logf(x))
-        MIRT__UNARY_CASE(MIRT__SQRT, sqrtf(x))
-        MIRT__UNARY_CASE(MIRT__RSQRT, 1 / sqrtf(x))
-        MIRT__UNARY_CASE(MIRT__ABS, fabsf(x))
-        MIRT__UNARY_CASE(MIRT__SIGN, x > 0 ? 1.0f : x < 0 ? -1.0f : x)
-        MIRT__UNARY_CASE(MIRT__FLOOR, floorf(x))
-        MIRT__UNARY_CASE(MIRT__CLIP, x < scale ? scale : x > offset ? offset : x)
-        MIRT__UNARY_CASE(MIRT__POWER, powf(x, scale))
-        MIRT__UNARY_CASE(MIRT__ACT_RELU, x < 0 ? 0 : x)
-        MIRT__UNARY_CASE(MIRT__ACT_RELU6, x < 0 ? 0 : x > 6 ? 6 : x)
-        MIRT__UNARY_CASE(MIRT__ACT_LEAKY_RELU, x > 0 ? x : x * scale)
-        MIRT__UNARY_CASE(MIRT__ACT_HARD_SIGMOID, mirt__common_hard_sigmoid(x))
-        MIRT__UNARY_CASE(MIRT__ACT_HARD_SWISH, x * mirt__common_hard_sigmoid(x))
-    case MIRT__EXP: curved->curves->exp(px + begin, 0, y + begin, end - begin); break;
-    default: curved->curves->activate(mirt__common_unary_curve(u->kind), scale, px + begin, y + begin, end - begin); break;
-    }
+    switch (u->kind) { MIRT__UNARY_LIST(MIRT__UNARY_CASE) }
 }
 
+#undef MIRT__UNARY_LOOP
+#undef MIRT__UNARY_COPY
+#undef MIRT__UNARY_VECTOR
+#undef MIRT__UNARY_ACTIVATION
 #undef MIRT__UNARY_CASE
 
 MIRT__LIB void mirt__common_unary(const mirt__unary *args, const mirt__where *where, const mirt__curves *curves) {
@@ -7883,37 +7895,25 @@ MIRT__LIB int64_t mirt__common_walk_line(const mirt__common_walk *w, int64_t at,
 
 #define MIRT__BINARY_PIECE 256 /* elements of an operand gathered at a time */
 
-#define MIRT__BINARY_CASE(kind, expression) \
-    case kind: \
-        MIRT__INDEPENDENT \
-        for (int64_t i = 0; i < count; i++) { \
-            const float a = pa[i], b = pb[i]; \
-            y[i] = (expression); \
-        } \
+#define MIRT__BINARY_LOOP(expression) \
+    MIRT__INDEPENDENT \
+    for (int64_t i = 0; i < count; i++) { \
+        const float a = pa[i], b = pb[i]; \
+        y[i] = (expression); \
+    }
+#define MIRT__BINARY_SLOPE(kind) curves->slope(kind, scale, pa, pb, y, count);
+#define MIRT__BINARY_CASE(number, id, label, function, reference, fast, ...) \
+    case MIRT__##id: \
+        MIRT__BINARY_##fast \
         break;
 
 static void mirt__common_binary_dense(const mirt__binary *args, const mirt__curves *curves, const float *pa, const float *pb, float *y, int64_t count) {
     const float scale = args->scale, offset = args->offset;
-    switch (args->kind) {
-        MIRT__BINARY_CASE(MIRT__ADD, a + b)
-        MIRT__BINARY_CASE(MIRT__SUBTRACT, a - b)
-        MIRT__BINARY_CASE(MIRT__MULTIPLY, a * b)
-        MIRT__BINARY_CASE(MIRT__DIVIDE, a / b)
-        MIRT__BINARY_CASE(MIRT__MAXIMUM, a >= b || a != a ? a : b)
-        MIRT__BINARY_CASE(MIRT__MINIMUM, a <= b || a != a ? a : b)
-        MIRT__BINARY_CASE(MIRT__RELU_GRAD, b > 0 ? a : 0)
-        MIRT__BINARY_CASE(MIRT__RELU6_GRAD, b > 0 && b < 6 ? a : 0)
-        MIRT__BINARY_CASE(MIRT__SIGMOID_GRAD, a * (b * (1 - b)))
-        MIRT__BINARY_CASE(MIRT__TANH_GRAD, a * (1 - b * b))
-        MIRT__BINARY_CASE(MIRT__LEAKY_RELU_GRAD, b > 0 ? a : a * scale)
-        MIRT__BINARY_CASE(MIRT__HARD_SIGMOID_GRAD, b > -3 && b < 3 ? a / 6 : 0)
-        MIRT__BINARY_CASE(MIRT__HARD_SWISH_GRAD, a * (mirt__common_hard_sigmoid(b) + (b > -3 && b < 3 ? b / 6 : 0)))
-        MIRT__BINARY_CASE(MIRT__CLIP_GRAD, b < scale || b > offset ? 0 : a)
-        MIRT__BINARY_CASE(MIRT__POWER_GRAD, scale == 0 ? 0 : a * (scale * powf(b, scale - 1)))
-    default: curves->slope(mirt__common_binary_curve(args->kind), scale, pa, pb, y, count); break;
-    }
+    switch (args->kind) { MIRT__BINARY_LIST(MIRT__BINARY_CASE) }
 }
 
+#undef MIRT__BINARY_LOOP
+#undef MIRT__BINARY_SLOPE
 #undef MIRT__BINARY_CASE
 
 MIRT__LIB void mirt__common_activate(const mirt__curves *curves, mirt_activation_kind kind, float *x, int64_t count) {
@@ -8133,9 +8133,18 @@ MIRT__GATHER(int32_t, i32)
 MIRT__GATHER(uint8_t, u8)
 #undef MIRT__GATHER
 
-#define MIRT__LOGIC_CASE(kind, expression) \
-    case kind: \
-        for (int64_t i = 0; i < count; i++) truth[i] = (uint8_t)(expression); \
+#define MIRT__LOGIC_CASE(number, id, label, value) \
+    case MIRT__##id: \
+        for (int64_t i = 0; i < count; i++) { \
+            const __typeof__(*pa) a = pa[i], b = pb[i]; \
+            (void)b; \
+            truth[i] = (uint8_t)(value); \
+        } \
+        break;
+#define MIRT__LOGIC_CHOICE(number, id, label) \
+    case MIRT__##id: \
+        c = mirt__common_gather_u8((const uint8_t *)l->in[0] + place[0], walk->stride[0][last], conditions, count); \
+        for (int64_t i = 0; i < count; i++) y[i] = c[i] ? pa[i] : pb[i]; \
         break;
 
 /* At most a piece of elements in one line, the operands being of `type`. */
@@ -8145,28 +8154,19 @@ MIRT__GATHER(uint8_t, u8)
         const int last = walk->rank - 1, first = l->kind == MIRT__WHERE; \
         type pieces[2][MIRT__LOGIC_PIECE], *y = (type *)l->y + at; \
         uint8_t conditions[MIRT__LOGIC_PIECE], *truth = (uint8_t *)l->y + at; \
-        const type *a = mirt__common_gather_##name((const type *)l->in[first] + place[first], walk->stride[first][last], pieces[0], count); \
-        const type *b = mirt__common_gather_##name((const type *)l->in[first + 1] + place[first + 1], walk->stride[first + 1][last], pieces[1], count); \
+        const type *pa = mirt__common_gather_##name((const type *)l->in[first] + place[first], walk->stride[first][last], \
+                                                    pieces[0], count); \
+        const type *pb = mirt__common_gather_##name((const type *)l->in[first + 1] + place[first + 1], \
+                                                    walk->stride[first + 1][last], pieces[1], count); \
         const uint8_t *c = NULL; \
-        switch (l->kind) { \
-            MIRT__LOGIC_CASE(MIRT__IS_EQUAL, a[i] == b[i]) \
-            MIRT__LOGIC_CASE(MIRT__IS_NOT_EQUAL, a[i] != b[i]) \
-            MIRT__LOGIC_CASE(MIRT__IS_LESS, a[i] < b[i]) \
-            MIRT__LOGIC_CASE(MIRT__IS_LESS_EQUAL, a[i] <= b[i]) \
-            MIRT__LOGIC_CASE(MIRT__AND, (a[i] != 0) & (b[i] != 0)) \
-            MIRT__LOGIC_CASE(MIRT__OR, (a[i] != 0) | (b[i] != 0)) \
-            MIRT__LOGIC_CASE(MIRT__NOT, a[i] == 0) \
-        case MIRT__WHERE: \
-            c = mirt__common_gather_u8((const uint8_t *)l->in[0] + place[0], walk->stride[0][last], conditions, count); \
-            for (int64_t i = 0; i < count; i++) y[i] = c[i] ? a[i] : b[i]; \
-            break; \
-        } \
+        switch (l->kind) { MIRT__LOGIC_LIST(MIRT__LOGIC_CASE, MIRT__LOGIC_CHOICE) } \
     }
 MIRT__LOGIC(float, f32)
 MIRT__LOGIC(int32_t, i32)
 MIRT__LOGIC(uint8_t, u8)
 #undef MIRT__LOGIC
 #undef MIRT__LOGIC_CASE
+#undef MIRT__LOGIC_CHOICE
 
 static void mirt__common_logic_range(const void *args, int64_t begin, int64_t end, void *scratch) {
     const mirt__common_walk *walk = (const mirt__common_walk *)args;
@@ -10596,12 +10596,29 @@ static void MIRT__K(slope_range)(mirt_activation_kind kind, float scale, const f
     if (!MIRT__COMPACT && kind == MIRT_SILU) MIRT__CURVE(MIRT__K(slope_by)(MIRT__K(load_up_to)(dy + i, count - i), u, MIRT_SILU, u))
     else MIRT__CURVE(MIRT__K(slope_any)(MIRT__K(load_up_to)(dy + i, count - i), u, kind, scale))
 }
+#define MIRT__SIMD_COPY
+#define MIRT__SIMD_LOOP(expression)
+#define MIRT__SIMD_ACTIVATION(kind)
+#define MIRT__SIMD_VECTOR(name) MIRT__CURVE(MIRT__K(name)(u))
+#define MIRT__SIMD_CASE(number, id, label, function, reference, fast, ...) \
+    case MIRT__##id: \
+        MIRT__SIMD_##fast \
+        break;
+static void MIRT__K(unary_range)(mirt__unary_kind kind, const float *x, float *to, int64_t count) {
+    switch (kind) { MIRT__UNARY_LIST(MIRT__SIMD_CASE) }
+}
+#undef MIRT__SIMD_COPY
+#undef MIRT__SIMD_LOOP
+#undef MIRT__SIMD_ACTIVATION
+#undef MIRT__SIMD_VECTOR
+#undef MIRT__SIMD_CASE
 static void MIRT__K(exp_range)(const float *x, float less, float *to, int64_t count) {
     const MIRT__VEC below = MIRT__K(set)(less);
     MIRT__CURVE(MIRT__K(exp)(MIRT__K(sub)(u, below)))
 }
 #undef MIRT__CURVE
-static const mirt__curves MIRT__K(curves) = {MIRT__K(activate_range), MIRT__K(slope_range), MIRT__K(exp_range)};
+static const mirt__curves MIRT__K(curves) = {MIRT__K(activate_range), MIRT__K(slope_range), MIRT__K(unary_range),
+                                             MIRT__K(exp_range)};
 /* What is read into strips, and what happens to outputs on their way to memory. */
 
 /* `whole` vectors, or `n` lanes. */
@@ -12949,12 +12966,29 @@ static void MIRT__K(slope_range)(mirt_activation_kind kind, float scale, const f
     if (!MIRT__COMPACT && kind == MIRT_SILU) MIRT__CURVE(MIRT__K(slope_by)(MIRT__K(load_up_to)(dy + i, count - i), u, MIRT_SILU, u))
     else MIRT__CURVE(MIRT__K(slope_any)(MIRT__K(load_up_to)(dy + i, count - i), u, kind, scale))
 }
+#define MIRT__SIMD_COPY
+#define MIRT__SIMD_LOOP(expression)
+#define MIRT__SIMD_ACTIVATION(kind)
+#define MIRT__SIMD_VECTOR(name) MIRT__CURVE(MIRT__K(name)(u))
+#define MIRT__SIMD_CASE(number, id, label, function, reference, fast, ...) \
+    case MIRT__##id: \
+        MIRT__SIMD_##fast \
+        break;
+static void MIRT__K(unary_range)(mirt__unary_kind kind, const float *x, float *to, int64_t count) {
+    switch (kind) { MIRT__UNARY_LIST(MIRT__SIMD_CASE) }
+}
+#undef MIRT__SIMD_COPY
+#undef MIRT__SIMD_LOOP
+#undef MIRT__SIMD_ACTIVATION
+#undef MIRT__SIMD_VECTOR
+#undef MIRT__SIMD_CASE
 static void MIRT__K(exp_range)(const float *x, float less, float *to, int64_t count) {
     const MIRT__VEC below = MIRT__K(set)(less);
     MIRT__CURVE(MIRT__K(exp)(MIRT__K(sub)(u, below)))
 }
 #undef MIRT__CURVE
-static const mirt__curves MIRT__K(curves) = {MIRT__K(activate_range), MIRT__K(slope_range), MIRT__K(exp_range)};
+static const mirt__curves MIRT__K(curves) = {MIRT__K(activate_range), MIRT__K(slope_range), MIRT__K(unary_range),
+                                             MIRT__K(exp_range)};
 /* What is read into strips, and what happens to outputs on their way to memory. */
 
 /* `whole` vectors, or `n` lanes. */
@@ -14617,12 +14651,29 @@ static void MIRT__K(slope_range)(mirt_activation_kind kind, float scale, const f
     if (!MIRT__COMPACT && kind == MIRT_SILU) MIRT__CURVE(MIRT__K(slope_by)(MIRT__K(load_up_to)(dy + i, count - i), u, MIRT_SILU, u))
     else MIRT__CURVE(MIRT__K(slope_any)(MIRT__K(load_up_to)(dy + i, count - i), u, kind, scale))
 }
+#define MIRT__SIMD_COPY
+#define MIRT__SIMD_LOOP(expression)
+#define MIRT__SIMD_ACTIVATION(kind)
+#define MIRT__SIMD_VECTOR(name) MIRT__CURVE(MIRT__K(name)(u))
+#define MIRT__SIMD_CASE(number, id, label, function, reference, fast, ...) \
+    case MIRT__##id: \
+        MIRT__SIMD_##fast \
+        break;
+static void MIRT__K(unary_range)(mirt__unary_kind kind, const float *x, float *to, int64_t count) {
+    switch (kind) { MIRT__UNARY_LIST(MIRT__SIMD_CASE) }
+}
+#undef MIRT__SIMD_COPY
+#undef MIRT__SIMD_LOOP
+#undef MIRT__SIMD_ACTIVATION
+#undef MIRT__SIMD_VECTOR
+#undef MIRT__SIMD_CASE
 static void MIRT__K(exp_range)(const float *x, float less, float *to, int64_t count) {
     const MIRT__VEC below = MIRT__K(set)(less);
     MIRT__CURVE(MIRT__K(exp)(MIRT__K(sub)(u, below)))
 }
 #undef MIRT__CURVE
-static const mirt__curves MIRT__K(curves) = {MIRT__K(activate_range), MIRT__K(slope_range), MIRT__K(exp_range)};
+static const mirt__curves MIRT__K(curves) = {MIRT__K(activate_range), MIRT__K(slope_range), MIRT__K(unary_range),
+                                             MIRT__K(exp_range)};
 /* What is read into strips, and what happens to outputs on their way to memory. */
 
 /* `whole` vectors, or `n` lanes. */
@@ -16295,12 +16346,29 @@ static void MIRT__K(slope_range)(mirt_activation_kind kind, float scale, const f
     if (!MIRT__COMPACT && kind == MIRT_SILU) MIRT__CURVE(MIRT__K(slope_by)(MIRT__K(load_up_to)(dy + i, count - i), u, MIRT_SILU, u))
     else MIRT__CURVE(MIRT__K(slope_any)(MIRT__K(load_up_to)(dy + i, count - i), u, kind, scale))
 }
+#define MIRT__SIMD_COPY
+#define MIRT__SIMD_LOOP(expression)
+#define MIRT__SIMD_ACTIVATION(kind)
+#define MIRT__SIMD_VECTOR(name) MIRT__CURVE(MIRT__K(name)(u))
+#define MIRT__SIMD_CASE(number, id, label, function, reference, fast, ...) \
+    case MIRT__##id: \
+        MIRT__SIMD_##fast \
+        break;
+static void MIRT__K(unary_range)(mirt__unary_kind kind, const float *x, float *to, int64_t count) {
+    switch (kind) { MIRT__UNARY_LIST(MIRT__SIMD_CASE) }
+}
+#undef MIRT__SIMD_COPY
+#undef MIRT__SIMD_LOOP
+#undef MIRT__SIMD_ACTIVATION
+#undef MIRT__SIMD_VECTOR
+#undef MIRT__SIMD_CASE
 static void MIRT__K(exp_range)(const float *x, float less, float *to, int64_t count) {
     const MIRT__VEC below = MIRT__K(set)(less);
     MIRT__CURVE(MIRT__K(exp)(MIRT__K(sub)(u, below)))
 }
 #undef MIRT__CURVE
-static const mirt__curves MIRT__K(curves) = {MIRT__K(activate_range), MIRT__K(slope_range), MIRT__K(exp_range)};
+static const mirt__curves MIRT__K(curves) = {MIRT__K(activate_range), MIRT__K(slope_range), MIRT__K(unary_range),
+                                             MIRT__K(exp_range)};
 /* What is read into strips, and what happens to outputs on their way to memory. */
 
 /* `whole` vectors, or `n` lanes. */
@@ -29936,6 +30004,9 @@ MIRT__OP_LIST(MIRT__OP_EXTERN)
 #endif
 
 MIRT__LIB const mirt__op *mirt__op_get(mirt__op_id id);
+/* The label of a kind that has a public function, and which files may hold; NULL: there is no such kind. Op without
+   kinds: its name for kind 0. */
+MIRT__LIB const char *mirt__kind_label(mirt__op_id id, int kind);
 /* What messages call an op: the name of the function that records it. */
 MIRT__LIB const char *mirt__called_name(mirt__op_id id, const mirt__attrs *attrs);
 MIRT__LIB mirt__attrs mirt__no_attrs(void);
@@ -30235,39 +30306,27 @@ MIRT__LIB mirt_tensor *mirt__binary_op(mirt__binary_kind kind, mirt_tensor *a, m
     return mirt__binary_with(kind, a, b, 0, 0);
 }
 
-/* dy times the derivative of an activation's node. */
-static mirt_tensor *mirt__unary_activation_grad(const mirt__node *node, mirt_tensor *dy) {
-    for (int i = 0; i < MIRT__ACTIVATION_COUNT; i++) {
-        const mirt__activation_class *activation = mirt__activation_get((mirt_activation_kind)i);
-        if (activation->unary == MIRT__COPY || (int)activation->unary != node->a.kind) continue;
-        return mirt__binary_with(activation->grad, dy, activation->fused ? node->out[0] : node->in[0], node->a.scale, node->a.offset);
-    }
-    return NULL;
+static mirt_tensor *mirt__times(mirt_tensor *a, mirt_tensor *b) { return mirt__binary_op(MIRT__MULTIPLY, a, b); }
+static mirt_tensor *mirt__affine(mirt_tensor *x, float scale, float offset) {
+    return mirt__unary_op(MIRT__AFFINE, x, scale, offset);
 }
 
+#define MIRT__GRADIENT_PASS(tensor) dx[0] = tensor; break;
+#define MIRT__GRADIENT_SLOPE(kind, of) dx[0] = mirt__binary_with(kind, dy, of, node->a.scale, node->a.offset); break;
+#define MIRT__GRADIENT_END return true;
+#define MIRT__GRADIENT_CASE(number, id, label, function, reference, fast, gpu, gradient) \
+    case MIRT__##id: MIRT__GRADIENT_##gradient
+
 static bool mirt__unary_gradient(mirt__node *node, mirt_tensor *const *dys, mirt_tensor **dx) {
-    mirt_tensor *x = node->in[0], *y = node->out[0], *dy = dys[0], *t;
-    switch ((mirt__unary_kind)node->a.kind) {
-    case MIRT__COPY: dx[0] = dy; break;
-    case MIRT__NEGATIVE: dx[0] = mirt__unary_op(MIRT__NEGATIVE, dy, 0, 0); break;
-    case MIRT__SQUARE: dx[0] = mirt__unary_op(MIRT__AFFINE, mirt__binary_op(MIRT__MULTIPLY, dy, x), 2, 0); break;
-    case MIRT__AFFINE: dx[0] = mirt__unary_op(MIRT__AFFINE, dy, node->a.scale, 0); break;
-    case MIRT__EXP: dx[0] = mirt__binary_op(MIRT__MULTIPLY, dy, y); break;
-    case MIRT__LOG: dx[0] = mirt__binary_op(MIRT__DIVIDE, dy, x); break;
-    case MIRT__SQRT: dx[0] = mirt__unary_op(MIRT__AFFINE, mirt__binary_op(MIRT__DIVIDE, dy, y), 0.5f, 0); break;
-    case MIRT__RSQRT: /* -y^3 / 2 */
-        t = mirt__binary_op(MIRT__MULTIPLY, y, mirt__unary_op(MIRT__SQUARE, y, 0, 0));
-        dx[0] = mirt__unary_op(MIRT__AFFINE, mirt__binary_op(MIRT__MULTIPLY, dy, t), -0.5f, 0);
-        break;
-    case MIRT__ABS: dx[0] = mirt__binary_op(MIRT__MULTIPLY, dy, mirt__unary_op(MIRT__SIGN, x, 0, 0)); break;
-    case MIRT__CLIP: dx[0] = mirt__binary_with(MIRT__CLIP_GRAD, dy, x, node->a.scale, node->a.offset); break;
-    case MIRT__POWER: dx[0] = mirt__binary_with(MIRT__POWER_GRAD, dy, x, node->a.scale, 0); break;
-    case MIRT__SIGN:
-    case MIRT__FLOOR: return true; /* constant but for jumps: gradients end here */
-    default: dx[0] = mirt__unary_activation_grad(node, dy); break;
-    }
+    mirt_tensor *x = node->in[0], *y = node->out[0], *dy = dys[0];
+    switch ((mirt__unary_kind)node->a.kind) { MIRT__UNARY_LIST(MIRT__GRADIENT_CASE) }
     return dx[0] != NULL;
 }
+
+#undef MIRT__GRADIENT_PASS
+#undef MIRT__GRADIENT_SLOPE
+#undef MIRT__GRADIENT_END
+#undef MIRT__GRADIENT_CASE
 
 MIRT__TABLE mirt__op mirt__op_unary = {"unary", mirt__unary_shape, mirt__unary_gradient, mirt__unary_run, NULL, NULL, false, 0, NULL};
 
@@ -30367,9 +30426,7 @@ static bool mirt__binary_gradient(mirt__node *node, mirt_tensor *const *dy, mirt
     case MIRT__MAXIMUM: /* of equals the first has the gradient, as in TensorFlow */
         return mirt__where_gradient(mirt__logic_op(MIRT__IS_LESS_EQUAL, b, a), a, b, dy[0], dx);
     case MIRT__MINIMUM: return mirt__where_gradient(mirt__logic_op(MIRT__IS_LESS_EQUAL, a, b), a, b, dy[0], dx);
-    default:
-        mirt__fail(MIRT_E_INVALID, "the gradient of a gradient is not available for activations");
-        return false;
+    default: return mirt__fail(MIRT_E_INVALID, "the gradient of a gradient is not available for activations"), false;
     }
     if (a->needs_grad) dx[0] = mirt__unbroadcast(da, a);
     if (b->needs_grad) dx[1] = mirt__unbroadcast(db, b);
@@ -30463,35 +30520,27 @@ MIRT__LIB mirt_tensor *mirt__activation_grad_op(mirt_activation_kind kind, mirt_
     return activation && activation->fused ? mirt__binary_op(activation->grad, dy, y) : dy;
 }
 
-MIRT_API mirt_tensor *mirt_add(mirt_tensor *a, mirt_tensor *b) { return mirt__binary_op(MIRT__ADD, a, b); }
-MIRT_API mirt_tensor *mirt_subtract(mirt_tensor *a, mirt_tensor *b) { return mirt__binary_op(MIRT__SUBTRACT, a, b); }
-MIRT_API mirt_tensor *mirt_multiply(mirt_tensor *a, mirt_tensor *b) { return mirt__binary_op(MIRT__MULTIPLY, a, b); }
-MIRT_API mirt_tensor *mirt_divide(mirt_tensor *a, mirt_tensor *b) { return mirt__binary_op(MIRT__DIVIDE, a, b); }
-MIRT_API mirt_tensor *mirt_negative(mirt_tensor *x) { return mirt__unary_op(MIRT__NEGATIVE, x, 0, 0); }
-MIRT_API mirt_tensor *mirt_square(mirt_tensor *x) { return mirt__unary_op(MIRT__SQUARE, x, 0, 0); }
-MIRT_API mirt_tensor *mirt_relu(mirt_tensor *x) { return mirt__unary_op(MIRT__ACT_RELU, x, 0, 0); }
-MIRT_API mirt_tensor *mirt_sigmoid(mirt_tensor *x) { return mirt__unary_op(MIRT__ACT_SIGMOID, x, 0, 0); }
-MIRT_API mirt_tensor *mirt_tanh(mirt_tensor *x) { return mirt__unary_op(MIRT__ACT_TANH, x, 0, 0); }
-MIRT_API mirt_tensor *mirt_maximum(mirt_tensor *a, mirt_tensor *b) { return mirt__binary_op(MIRT__MAXIMUM, a, b); }
-MIRT_API mirt_tensor *mirt_minimum(mirt_tensor *a, mirt_tensor *b) { return mirt__binary_op(MIRT__MINIMUM, a, b); }
-MIRT_API mirt_tensor *mirt_scale(mirt_tensor *x, float scale, float offset) { return mirt__unary_op(MIRT__AFFINE, x, scale, offset); }
-MIRT_API mirt_tensor *mirt_exp(mirt_tensor *x) { return mirt__unary_op(MIRT__EXP, x, 0, 0); }
-MIRT_API mirt_tensor *mirt_log(mirt_tensor *x) { return mirt__unary_op(MIRT__LOG, x, 0, 0); }
-MIRT_API mirt_tensor *mirt_sqrt(mirt_tensor *x) { return mirt__unary_op(MIRT__SQRT, x, 0, 0); }
-MIRT_API mirt_tensor *mirt_rsqrt(mirt_tensor *x) { return mirt__unary_op(MIRT__RSQRT, x, 0, 0); }
-MIRT_API mirt_tensor *mirt_abs(mirt_tensor *x) { return mirt__unary_op(MIRT__ABS, x, 0, 0); }
-MIRT_API mirt_tensor *mirt_sign(mirt_tensor *x) { return mirt__unary_op(MIRT__SIGN, x, 0, 0); }
-MIRT_API mirt_tensor *mirt_floor(mirt_tensor *x) { return mirt__unary_op(MIRT__FLOOR, x, 0, 0); }
-MIRT_API mirt_tensor *mirt_clip(mirt_tensor *x, float low, float high) { return mirt__unary_op(MIRT__CLIP, x, low, high); }
-MIRT_API mirt_tensor *mirt_power(mirt_tensor *x, float exponent) { return mirt__unary_op(MIRT__POWER, x, exponent, 0); }
-MIRT_API mirt_tensor *mirt_relu6(mirt_tensor *x) { return mirt__unary_op(MIRT__ACT_RELU6, x, 0, 0); }
-MIRT_API mirt_tensor *mirt_leaky_relu(mirt_tensor *x, float slope) { return mirt__unary_op(MIRT__ACT_LEAKY_RELU, x, slope, 0); }
-MIRT_API mirt_tensor *mirt_elu(mirt_tensor *x, float alpha) { return mirt__unary_op(MIRT__ACT_ELU, x, alpha, 0); }
-MIRT_API mirt_tensor *mirt_gelu(mirt_tensor *x) { return mirt__unary_op(MIRT__ACT_GELU, x, 0, 0); }
-MIRT_API mirt_tensor *mirt_silu(mirt_tensor *x) { return mirt__unary_op(MIRT__ACT_SILU, x, 0, 0); }
-MIRT_API mirt_tensor *mirt_hard_sigmoid(mirt_tensor *x) { return mirt__unary_op(MIRT__ACT_HARD_SIGMOID, x, 0, 0); }
-MIRT_API mirt_tensor *mirt_hard_swish(mirt_tensor *x) { return mirt__unary_op(MIRT__ACT_HARD_SWISH, x, 0, 0); }
-MIRT_API mirt_tensor *mirt_softplus(mirt_tensor *x) { return mirt__unary_op(MIRT__ACT_SOFTPLUS, x, 0, 0); }
+/* The public functions: mirt_<label> of the rows that have one. */
+#define MIRT__FUNCTION_NONE(id, label)
+#define MIRT__FUNCTION_0(id, label) \
+    MIRT_API mirt_tensor *mirt_##label(mirt_tensor *x) { return mirt__unary_op(MIRT__##id, x, 0, 0); }
+#define MIRT__FUNCTION_1(id, label) \
+    MIRT_API mirt_tensor *mirt_##label(mirt_tensor *x, float scale) { return mirt__unary_op(MIRT__##id, x, scale, 0); }
+#define MIRT__FUNCTION_2(id, label) \
+    MIRT_API mirt_tensor *mirt_##label(mirt_tensor *x, float scale, float offset) { \
+        return mirt__unary_op(MIRT__##id, x, scale, offset); \
+    }
+#define MIRT__FUNCTION(number, id, label, function, ...) MIRT__FUNCTION_##function(id, label)
+MIRT__UNARY_LIST(MIRT__FUNCTION)
+#undef MIRT__FUNCTION_0
+#define MIRT__FUNCTION_0(id, label) \
+    MIRT_API mirt_tensor *mirt_##label(mirt_tensor *a, mirt_tensor *b) { return mirt__binary_op(MIRT__##id, a, b); }
+MIRT__BINARY_LIST(MIRT__FUNCTION)
+#undef MIRT__FUNCTION_NONE
+#undef MIRT__FUNCTION_0
+#undef MIRT__FUNCTION_1
+#undef MIRT__FUNCTION_2
+#undef MIRT__FUNCTION
 
 /* >>section ops/logic.c */
 
@@ -32744,31 +32793,46 @@ MIRT__LIB const mirt__op *mirt__op_get(mirt__op_id id) {
     }
 }
 
-/* Names of the kinds that have functions of their own, in the order of their enumerations. */
-static const char *const mirt__unary_labels[] = {
-    "copy", "negative", "square", "relu", "sigmoid", "tanh", "scale", "exp", "log", "sqrt", "rsqrt", "abs", "sign", "floor",
-    "clip", "power", "relu6", "leaky_relu", "elu", "gelu", "silu", "hard_sigmoid", "hard_swish", "softplus"};
-static const char *const mirt__binary_labels[] = {"add", "subtract", "multiply", "divide", "maximum", "minimum"};
-static const char *const mirt__logic_labels[] = {"equal", "not_equal", "less", "less_equal", "logical_and", "logical_or", "logical_not", "where"};
-static const char *const mirt__reduce_labels[] = {"reduce_sum", "reduce_mean", "reduce_max", "reduce_min"};
-static const char *const mirt__scan_labels[] = {"argmax", "argmin", "cumsum"};
+#define MIRT__KIND_NAME_NONE(label) NULL
+#define MIRT__KIND_NAME_0(label) #label
+#define MIRT__KIND_NAME_1(label) #label
+#define MIRT__KIND_NAME_2(label) #label
+#define MIRT__KIND_LABEL(number, id, label, function, ...) case MIRT__##id: return MIRT__KIND_NAME_##function(label);
+#define MIRT__PLAIN_LABEL(number, id, label, function) case MIRT__##id: return MIRT__KIND_NAME_##function(label);
+#define MIRT__LOGIC_LABEL(number, id, label, value) case MIRT__##id: return #label;
+#define MIRT__CHOICE_LABEL(number, id, label) case MIRT__##id: return #label;
+
+MIRT__LIB const char *mirt__kind_label(mirt__op_id id, int kind) {
+    if (id == MIRT__OP_unary) {
+        switch ((mirt__unary_kind)kind) { MIRT__UNARY_LIST(MIRT__KIND_LABEL) }
+    } else if (id == MIRT__OP_binary) {
+        switch ((mirt__binary_kind)kind) { MIRT__BINARY_LIST(MIRT__KIND_LABEL) }
+    } else if (id == MIRT__OP_logic) {
+        switch ((mirt__logic_kind)kind) { MIRT__LOGIC_LIST(MIRT__LOGIC_LABEL, MIRT__CHOICE_LABEL) }
+    } else if (id == MIRT__OP_reduce) {
+        switch ((mirt__reduce_kind)kind) { MIRT__REDUCE_LIST(MIRT__PLAIN_LABEL) }
+    } else if (id == MIRT__OP_scan) {
+        switch ((mirt__scan_kind)kind) { MIRT__SCAN_LIST(MIRT__PLAIN_LABEL) }
+    } else if (kind == 0) {
+        return mirt__op_get(id)->name;
+    }
+    return NULL;
+}
+
+#undef MIRT__KIND_NAME_NONE
+#undef MIRT__KIND_NAME_0
+#undef MIRT__KIND_NAME_1
+#undef MIRT__KIND_NAME_2
+#undef MIRT__KIND_LABEL
+#undef MIRT__PLAIN_LABEL
+#undef MIRT__LOGIC_LABEL
+#undef MIRT__CHOICE_LABEL
 
 MIRT__LIB const char *mirt__called_name(mirt__op_id id, const mirt__attrs *a) {
-    const char *const *names = NULL;
-    int count = 0;
     if (!a) return mirt__op_get(id)->name;
-    switch ((int)id) {
-#define MIRT__OP_LABELS(op) case MIRT__OP_##op: names = mirt__##op##_labels, count = MIRT__COUNT(mirt__##op##_labels); break;
-    MIRT__OP_LABELS(unary)
-    MIRT__OP_LABELS(binary)
-    MIRT__OP_LABELS(logic)
-    MIRT__OP_LABELS(reduce)
-    MIRT__OP_LABELS(scan)
-#undef MIRT__OP_LABELS
-    case MIRT__OP_user: return a->user_op->name;
-    default: break;
-    }
-    return a->kind >= 0 && a->kind < count ? names[a->kind] : mirt__op_get(id)->name;
+    if (id == MIRT__OP_user) return a->user_op->name;
+    const char *label = mirt__kind_label(id, a->kind);
+    return label ? label : mirt__op_get(id)->name;
 }
 
 /* >>section base/cold_end.inc */
@@ -40162,31 +40226,30 @@ MIRT__LIB mirt_status mirt__compile_read(const mirt_strategy *strategy, const mi
 typedef struct mirt__file_op {
     mirt__op_id id;
     int min_in, max_in;
-    int kinds; /* a.kind is below */
 } mirt__file_op;
 static const mirt__file_op mirt__file_ops[] = {
-    {MIRT__OP_constant, 0, 0, 1},
-    {MIRT__OP_logic, 1, 3, MIRT__WHERE + 1},
-    {MIRT__OP_stop_gradient, 1, 1, 1},
-    {MIRT__OP_unary, 1, 1, MIRT__ACT_SOFTPLUS + 1},
-    {MIRT__OP_binary, 2, 2, MIRT__MINIMUM + 1},
-    {MIRT__OP_reduce, 1, 1, MIRT__REDUCE_MIN + 1},
-    {MIRT__OP_reshape, 1, 1, 1},
-    {MIRT__OP_cast, 1, 1, 1},
-    {MIRT__OP_one_hot, 1, 1, 1},
-    {MIRT__OP_matmul, 2, 2, 1},
-    {MIRT__OP_softmax, 1, 1, 1},
-    {MIRT__OP_log_softmax, 1, 1, 1},
-    {MIRT__OP_scan, 1, 1, MIRT__CUMSUM + 1},
-    {MIRT__OP_transpose, 1, 1, 1},
-    {MIRT__OP_concat, 1, MIRT__MAX_IN, 1},
-    {MIRT__OP_slice, 1, 1, 1},
-    {MIRT__OP_pad, 1, 1, 1},
-    {MIRT__OP_gather, 2, 2, 1},
-    {MIRT__OP_user, 1, MIRT__MAX_IN - 2, 1},
+    {MIRT__OP_constant, 0, 0},
+    {MIRT__OP_logic, 1, 3},
+    {MIRT__OP_stop_gradient, 1, 1},
+    {MIRT__OP_unary, 1, 1},
+    {MIRT__OP_binary, 2, 2},
+    {MIRT__OP_reduce, 1, 1},
+    {MIRT__OP_reshape, 1, 1},
+    {MIRT__OP_cast, 1, 1},
+    {MIRT__OP_one_hot, 1, 1},
+    {MIRT__OP_matmul, 2, 2},
+    {MIRT__OP_softmax, 1, 1},
+    {MIRT__OP_log_softmax, 1, 1},
+    {MIRT__OP_scan, 1, 1},
+    {MIRT__OP_transpose, 1, 1},
+    {MIRT__OP_concat, 1, MIRT__MAX_IN},
+    {MIRT__OP_slice, 1, 1},
+    {MIRT__OP_pad, 1, 1},
+    {MIRT__OP_gather, 2, 2},
+    {MIRT__OP_user, 1, MIRT__MAX_IN - 2},
 };
 
-/* Attributes that these read. Kinds are saved by their numbers: new ones come last. */
+/* Attributes that these read. */
 typedef struct mirt__file_attr {
     mirt__field field;
     size_t size;
@@ -40602,7 +40665,7 @@ static bool mirt__read_operation(mirt__reading *r, const mirt__json *json, const
     if (!op || !attributes || mirt__read_attributes(attributes, &a) != MIRT_OK) return false;
     const mirt__file_op *row = mirt__file_op_of(op->string);
     if (!row) return mirt__fail(MIRT_E_FORMAT, "operation %s is not one that files may hold", mirt__json_label(op->string, label)), false;
-    if (a.kind >= row->kinds) return mirt__fail(MIRT_E_FORMAT, "there is no %s of kind %d", mirt__op_get(row->id)->name, a.kind), false;
+    if (!mirt__kind_label(row->id, a.kind)) return mirt__fail(MIRT_E_FORMAT, "there is no %s of kind %d", mirt__op_get(row->id)->name, a.kind), false;
     int num_in = mirt__read_tensors(r, json, "input", in, MIRT__MAX_IN), min_in = row->min_in, max_in = row->max_in;
     if (row->id == MIRT__OP_logic) min_in = max_in = a.kind == MIRT__NOT ? 1 : a.kind == MIRT__WHERE ? 3 : 2;
     if ((row->id == MIRT__OP_slice || row->id == MIRT__OP_pad) && num_in == 1 && in[0]->shape.rank != a.shape.rank) num_in = -1;

@@ -4648,50 +4648,34 @@ template <int N, class T> static inline __device__ void mirt__cu_store_left(T *y
 
 /* ---- unary */
 
+/* The rows that say CALL. */
+#define MIRT__CU_RARE_INLINE(expression) break;
+#define MIRT__CU_RARE_CALL(expression) return expression;
+#define MIRT__CU_RARE(number, id, label, function, reference, fast, gpu, gradient) case MIRT__##id: MIRT__CU_RARE_##gpu
 static __attribute__((noinline)) __device__ float mirt__cu_unary_rare(mirt__unary_kind kind, float x, float scale) {
-    switch (kind) {
-    case MIRT__EXP: return expf(x);
-    case MIRT__LOG: return logf(x);
-    case MIRT__POWER: return powf(x, scale);
-    case MIRT__ACT_TANH: return mirt__cu_activate_curved(MIRT_TANH, x, scale);
-    case MIRT__ACT_ELU: return mirt__cu_activate_curved(MIRT_ELU, x, scale);
-    case MIRT__ACT_GELU: return mirt__cu_activate_curved(MIRT_GELU, x, scale);
-    case MIRT__ACT_HARD_SIGMOID: return mirt__cu_activate_curved(MIRT_HARD_SIGMOID, x, scale);
-    case MIRT__ACT_HARD_SWISH: return mirt__cu_activate_curved(MIRT_HARD_SWISH, x, scale);
-    case MIRT__ACT_SOFTPLUS: return mirt__cu_activate_curved(MIRT_SOFTPLUS, x, scale);
-    default: return x;
-    }
+    switch (kind) { MIRT__UNARY_LIST(MIRT__CU_RARE) }
+    return NAN;
 }
 
-#define MIRT__CU_CASE(kind, expression) \
-    case kind: \
-        _Pragma("unroll") for (int j = 0; j < N; j++) v[j] = (expression); \
+#define MIRT__CU_UNARY_INLINE(expression) \
+    _Pragma("unroll") for (int j = 0; j < N; j++) { \
+        const float x = v[j]; \
+        v[j] = (expression); \
+    }
+#define MIRT__CU_UNARY_CALL(expression) rare = true;
+#define MIRT__CU_UNARY(number, id, label, function, reference, fast, gpu, ...) \
+    case MIRT__##id: \
+        MIRT__CU_UNARY_##gpu \
         break;
 
 template <int N> static __global__ void __launch_bounds__(MIRT__CU_ELEMENT_BLOCK) mirt__cu_unary_kernel(const mirt__unary u) {
+    const float scale = u.scale, offset = u.offset;
     MIRT__CU_PIECES(at, left, u.count, N) {
         float v[N];
         mirt__cu_load_left<N>(u.x + at, left, v);
-        switch (u.kind) {
-        case MIRT__COPY: break;
-            MIRT__CU_CASE(MIRT__NEGATIVE, -v[j])
-            MIRT__CU_CASE(MIRT__SQUARE, v[j] * v[j])
-            MIRT__CU_CASE(MIRT__AFFINE, fmaf(v[j], u.scale, u.offset))
-            MIRT__CU_CASE(MIRT__SQRT, sqrtf(v[j]))
-            MIRT__CU_CASE(MIRT__RSQRT, 1 / sqrtf(v[j]))
-            MIRT__CU_CASE(MIRT__ABS, fabsf(v[j]))
-            MIRT__CU_CASE(MIRT__SIGN, v[j] > 0 ? 1.0f : v[j] < 0 ? -1.0f : v[j])
-            MIRT__CU_CASE(MIRT__FLOOR, floorf(v[j]))
-            MIRT__CU_CASE(MIRT__CLIP, v[j] < u.scale ? u.scale : v[j] > u.offset ? u.offset : v[j])
-            MIRT__CU_CASE(MIRT__ACT_RELU, mirt__cu_activate_by(MIRT_RELU, v[j], 0))
-            MIRT__CU_CASE(MIRT__ACT_RELU6, mirt__cu_activate_by(MIRT_RELU6, v[j], 0))
-            MIRT__CU_CASE(MIRT__ACT_LEAKY_RELU, mirt__cu_activate_by(MIRT_LEAKY_RELU, v[j], u.scale))
-            MIRT__CU_CASE(MIRT__ACT_SIGMOID, mirt__cu_sigmoid(v[j]))
-            MIRT__CU_CASE(MIRT__ACT_SILU, mirt__cu_silu(v[j]))
-        default:
-            for (int j = 0; j < N; j++) v[j] = mirt__cu_unary_rare(u.kind, v[j], u.scale);
-            break;
-        }
+        bool rare = false;
+        switch (u.kind) { MIRT__UNARY_LIST(MIRT__CU_UNARY) }
+        for (int j = 0; rare && j < N; j++) v[j] = mirt__cu_unary_rare(u.kind, v[j], scale);
         mirt__cu_store_left<N>(u.y + at, left, v);
     }
 }
@@ -4717,16 +4701,26 @@ typedef struct mirt__cu_binary_args {
     mirt__cu_walk walk;
 } mirt__cu_binary_args;
 
+#undef MIRT__CU_RARE
+#define MIRT__CU_RARE(number, id, label, function, reference, fast, gpu) case MIRT__##id: MIRT__CU_RARE_##gpu
 static __attribute__((noinline)) __device__ float mirt__cu_binary_rare(mirt__binary_kind kind, float a, float b, float scale) {
-    switch (kind) {
-    case MIRT__ELU_GRAD: return a * mirt__cu_slope_curved(MIRT_ELU, b, scale);
-    case MIRT__GELU_GRAD: return a * mirt__cu_slope_curved(MIRT_GELU, b, scale);
-    case MIRT__HARD_SIGMOID_GRAD: return b > -3 && b < 3 ? a / 6 : 0.0f;
-    case MIRT__HARD_SWISH_GRAD: return a * mirt__cu_slope_curved(MIRT_HARD_SWISH, b, scale);
-    case MIRT__POWER_GRAD: return scale == 0 ? 0.0f : a * (scale * powf(b, scale - 1));
-    default: return a;
-    }
+    switch (kind) { MIRT__BINARY_LIST(MIRT__CU_RARE) }
+    return NAN;
 }
+#undef MIRT__CU_RARE_INLINE
+#undef MIRT__CU_RARE_CALL
+#undef MIRT__CU_RARE
+
+#define MIRT__CU_BINARY_INLINE(expression) \
+    _Pragma("unroll") for (int j = 0; j < N; j++) { \
+        const float a = v[j], b = w[j]; \
+        v[j] = (expression); \
+    }
+#define MIRT__CU_BINARY_CALL(expression) rare = true;
+#define MIRT__CU_BINARY(number, id, label, function, reference, fast, gpu) \
+    case MIRT__##id: \
+        MIRT__CU_BINARY_##gpu \
+        break;
 
 /* N neighbours of an operand, or one that stands for all of them. */
 template <int N> static inline __device__ void mirt__cu_load_step(const float *x, int64_t step, int64_t left, float *to) {
@@ -4739,43 +4733,33 @@ template <int N> static inline __device__ void mirt__cu_load_step(const float *x
     mirt__cu_load_left<N>(x, left, to);
 }
 
-template <int N> static __global__ void __launch_bounds__(MIRT__CU_ELEMENT_BLOCK) mirt__cu_binary_kernel(const mirt__cu_binary_args b) {
-    const int last = b.walk.rank - 1;
-    const int64_t a_step = b.walk.stride[0][last], b_step = b.walk.stride[1][last];
-    MIRT__CU_PIECES(at, left, b.walk.count, N) {
+template <int N> static __global__ void __launch_bounds__(MIRT__CU_ELEMENT_BLOCK) mirt__cu_binary_kernel(const mirt__cu_binary_args args) {
+    const float scale = args.scale, offset = args.offset;
+    const int last = args.walk.rank - 1;
+    const int64_t a_step = args.walk.stride[0][last], b_step = args.walk.stride[1][last];
+    MIRT__CU_PIECES(at, left, args.walk.count, N) {
         float v[N], w[N];
         int64_t place[2];
-        mirt__cu_walk_place<2>(b.walk, at, place);
-        mirt__cu_load_step<N>(b.a + place[0], a_step, left, v);
-        if (b.b) {
-            mirt__cu_load_step<N>(b.b + place[1], b_step, left, w);
+        mirt__cu_walk_place<2>(args.walk, at, place);
+        mirt__cu_load_step<N>(args.a + place[0], a_step, left, v);
+        if (args.b) {
+            mirt__cu_load_step<N>(args.b + place[1], b_step, left, w);
         } else {
 #pragma unroll
-            for (int j = 0; j < N; j++) w[j] = b.scale;
+            for (int j = 0; j < N; j++) w[j] = scale;
         }
-        switch (b.kind) {
-            MIRT__CU_CASE(MIRT__ADD, v[j] + w[j])
-            MIRT__CU_CASE(MIRT__SUBTRACT, v[j] - w[j])
-            MIRT__CU_CASE(MIRT__MULTIPLY, v[j] * w[j])
-            MIRT__CU_CASE(MIRT__DIVIDE, v[j] / w[j])
-            MIRT__CU_CASE(MIRT__MAXIMUM, v[j] >= w[j] || v[j] != v[j] ? v[j] : w[j])
-            MIRT__CU_CASE(MIRT__MINIMUM, v[j] <= w[j] || v[j] != v[j] ? v[j] : w[j])
-            MIRT__CU_CASE(MIRT__RELU_GRAD, mirt__cu_times_slope_of_output(MIRT_RELU, v[j], w[j]))
-            MIRT__CU_CASE(MIRT__RELU6_GRAD, mirt__cu_times_slope_of_output(MIRT_RELU6, v[j], w[j]))
-            MIRT__CU_CASE(MIRT__SIGMOID_GRAD, mirt__cu_times_slope_of_output(MIRT_SIGMOID, v[j], w[j]))
-            MIRT__CU_CASE(MIRT__TANH_GRAD, mirt__cu_times_slope_of_output(MIRT_TANH, v[j], w[j]))
-            MIRT__CU_CASE(MIRT__LEAKY_RELU_GRAD, mirt__cu_times_slope_by(MIRT_LEAKY_RELU, v[j], w[j], b.scale))
-            MIRT__CU_CASE(MIRT__SILU_GRAD, mirt__cu_times_slope_by(MIRT_SILU, v[j], w[j], 0))
-            MIRT__CU_CASE(MIRT__SOFTPLUS_GRAD, v[j] * mirt__cu_sigmoid(w[j]))
-            MIRT__CU_CASE(MIRT__CLIP_GRAD, w[j] < b.scale || w[j] > b.offset ? 0.0f : v[j])
-        default:
-            for (int j = 0; j < N; j++) v[j] = mirt__cu_binary_rare(b.kind, v[j], w[j], b.scale);
-            break;
-        }
-        mirt__cu_store_left<N>(b.y + at, left, v);
+        bool rare = false;
+        switch (args.kind) { MIRT__BINARY_LIST(MIRT__CU_BINARY) }
+        for (int j = 0; rare && j < N; j++) v[j] = mirt__cu_binary_rare(args.kind, v[j], w[j], scale);
+        mirt__cu_store_left<N>(args.y + at, left, v);
     }
 }
-#undef MIRT__CU_CASE
+#undef MIRT__CU_UNARY_INLINE
+#undef MIRT__CU_UNARY_CALL
+#undef MIRT__CU_UNARY
+#undef MIRT__CU_BINARY_INLINE
+#undef MIRT__CU_BINARY_CALL
+#undef MIRT__CU_BINARY
 
 static void mirt__cu_binary(const mirt__binary *args, const mirt__where *where) {
     mirt__cu *cu = mirt__cu_of(where);
@@ -4831,15 +4815,11 @@ template <class T> static __global__ void __launch_bounds__(MIRT__CU_ELEMENT_BLO
         }
         const T a = x[place[0]], b = l.kind == MIRT__NOT ? (T)0 : z[place[1]];
         bool is = false;
-        switch (l.kind) {
-        case MIRT__IS_EQUAL: is = a == b; break;
-        case MIRT__IS_NOT_EQUAL: is = a != b; break;
-        case MIRT__IS_LESS: is = a < b; break;
-        case MIRT__IS_LESS_EQUAL: is = a <= b; break;
-        case MIRT__AND: is = a != 0 && b != 0; break;
-        case MIRT__OR: is = a != 0 || b != 0; break;
-        default: is = a == 0; break;
-        }
+#define MIRT__CU_TRUTH(number, id, label, value) case MIRT__##id: is = value; break;
+#define MIRT__CU_CHOICE(number, id, label) case MIRT__##id: break;
+        switch (l.kind) { MIRT__LOGIC_LIST(MIRT__CU_TRUTH, MIRT__CU_CHOICE) }
+#undef MIRT__CU_TRUTH
+#undef MIRT__CU_CHOICE
         truth[at] = is ? 1 : 0;
     }
 }

@@ -7,7 +7,10 @@
 
 /* ---- elementwise */
 
+#define UNARY_KIND(number, id, ...) {MIRT__##id, 37},
+#define BINARY_KIND(number, id, ...) {MIRT__##id, 0, 0, 2, 3, 37},
 static const int32_t unary_shapes[][MAX_NUMBERS] = {
+    MIRT__UNARY_LIST(UNARY_KIND)
     {MIRT__COPY, 1}, {MIRT__COPY, 40000}, {MIRT__COPY, 0}, {MIRT__NEGATIVE, 17}, {MIRT__SQUARE, 33}, {MIRT__ACT_RELU, 100},
     {MIRT__ACT_RELU, 33000}, {MIRT__ACT_SIGMOID, 65}, {MIRT__ACT_TANH, 15}, {MIRT__AFFINE, 19}, {MIRT__EXP, 33},
     {MIRT__LOG, 17}, {MIRT__SQRT, 40}, {MIRT__RSQRT, 33}, {MIRT__ABS, 70}, {MIRT__SIGN, 35}, {MIRT__FLOOR, 21}, {MIRT__CLIP, 99},
@@ -39,6 +42,7 @@ static void unary_run(const job *j, const mirt__kernels *k, const mirt__where *w
 
 enum { B_KIND, B_A_REPEATS, B_B_REPEATS, B_RANK, B_DIM }; /* bit i: repeats along dimension i */
 static const int32_t binary_shapes[][MAX_NUMBERS] = {
+    MIRT__BINARY_LIST(BINARY_KIND)
     {MIRT__ADD, 0, 0, 1, 1}, {MIRT__SUBTRACT, 0, 0, 2, 7, 13}, {MIRT__MULTIPLY, 0, 0, 4, 3, 4, 5, 6},
     {MIRT__DIVIDE, 0, 0, 1, 100}, {MIRT__RELU_GRAD, 0, 0, 2, 9, 33}, {MIRT__SIGMOID_GRAD, 0, 0, 2, 5, 17},
     {MIRT__TANH_GRAD, 0, 0, 2, 4, 65}, {MIRT__MAXIMUM, 0, 0, 2, 6, 50}, {MIRT__MINIMUM, 0, 1, 2, 6, 50}, {MIRT__ADD, 0, 0, 2, 3, 17000},

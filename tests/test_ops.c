@@ -27,6 +27,8 @@ static const op_case large_cases[] = {
 enum { MAX_THREADS = 3 };
 static mirt__team *team[1 + MAX_THREADS]; /* of that many threads; NULL for one */
 static bool op_seen[MIRT__OP_COUNT];
+enum { MAX_KINDS = 64 };
+static bool kind_seen[MIRT__OP_COUNT][MAX_KINDS]; /* of public kinds, which have a label each */
 
 /* One replay's results. */
 typedef struct result {
@@ -127,7 +129,11 @@ static bool rows_keep_their_bits(op_run *r, const mirt__kernels *kernels, const 
 }
 
 static void note_ops(const op_run *r) {
-    for (int i = 0; i < r->program.graph.count; i++) op_seen[r->program.graph.node[i]->id] = true;
+    for (int i = 0; i < r->program.graph.count; i++) {
+        const mirt__node *node = r->program.graph.node[i];
+        op_seen[node->id] = true;
+        if (node->a.kind >= 0 && node->a.kind < MAX_KINDS) kind_seen[node->id][node->a.kind] = true;
+    }
 }
 
 /* The case on all tables; `unfused` is the reference's result without fusion, to be made when NULL. */
@@ -223,6 +229,17 @@ static void check_every_op_has_a_case(void) {
     }
 }
 
+static void check_every_kind_has_a_case(void) {
+    static const mirt__op_id ids[] = {MIRT__OP_unary, MIRT__OP_binary, MIRT__OP_logic, MIRT__OP_reduce, MIRT__OP_scan};
+    for (int i = 0; i < MIRT__COUNT(ids); i++) {
+        for (int kind = 0; kind < MAX_KINDS; kind++) {
+            const char *label = mirt__kind_label(ids[i], kind);
+            if (label) ok(kind_seen[ids[i]][kind], "%s is in the program of a case", label);
+        }
+        ok(!mirt__kind_label(ids[i], -1) && !mirt__kind_label(ids[i], MAX_KINDS), "%s has no kind of another number", mirt__op_get(ids[i])->name);
+    }
+}
+
 static void check_cases(const op_case *cases, int count, const int64_t *rows, int row_counts) {
     for (int c = 0; c < count; c++) {
         for (int i = 0; i < (cases[c].x_shape[0] ? row_counts : 1); i++) {
@@ -245,6 +262,7 @@ int main(void) {
     for (int threads = 2; threads <= MAX_THREADS; threads++) team[threads] = mirt__team_create(threads, false);
     check_cases(op_cases, MIRT__COUNT(op_cases), rows, MIRT__COUNT(rows));
     check_every_op_has_a_case();
+    check_every_kind_has_a_case();
     if (!getenv("MIRT_TEST_SMALL")) check_cases(large_cases, MIRT__COUNT(large_cases), large_rows, MIRT__COUNT(large_rows));
     for (int threads = 2; threads <= MAX_THREADS; threads++) mirt__team_destroy(team[threads]);
     return done_testing();

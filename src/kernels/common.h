@@ -17,11 +17,12 @@
 #define MIRT__INDEPENDENT
 #endif
 
-/* What is made of exponentials, by an instruction set: y = activation(x), dx = dy times the derivative at x, and
-   y = exp(x - less). An output may be an input. `scale` is elu's factor. */
+/* Functions of one instruction set: y = activation(x), dx = dy times the derivative at x, a unary kind whose row says
+   VECTOR, and y = exp(x - less). An output may be an input. `scale` is elu's factor. */
 typedef struct mirt__curves {
     void (*activate)(mirt_activation_kind kind, float scale, const float *x, float *y, int64_t count);
     void (*slope)(mirt_activation_kind kind, float scale, const float *dy, const float *x, float *dx, int64_t count);
+    void (*unary)(mirt__unary_kind kind, const float *x, float *y, int64_t count);
     void (*exp)(const float *x, float less, float *y, int64_t count);
 } mirt__curves;
 /* A call and what its curves are made by. */

@@ -37,36 +37,20 @@ MIRT__LIB int64_t mirt__common_step(int64_t size) {
 
 static float mirt__common_hard_sigmoid(float x) { return (x < -3 ? 0 : x > 3 ? 6 : x + 3) / 6; }
 
-#define MIRT__UNARY_CASE(kind, expression) \
-    case kind: \
-        MIRT__INDEPENDENT \
-        for (int64_t i = begin; i < end; i++) { \
-            const float x = px[i]; \
-            y[i] = (expression); \
-        } \
+#define MIRT__UNARY_LOOP(expression) \
+    MIRT__INDEPENDENT \
+    for (int64_t i = begin; i < end; i++) { \
+        const float x = px[i]; \
+        y[i] = (expression); \
+    }
+#define MIRT__UNARY_COPY \
+    if (px != y) memcpy(y + begin, px + begin, (size_t)(end - begin) * sizeof(float));
+#define MIRT__UNARY_VECTOR(name) curved->curves->unary(u->kind, px + begin, y + begin, end - begin);
+#define MIRT__UNARY_ACTIVATION(kind) curved->curves->activate(kind, scale, px + begin, y + begin, end - begin);
+#define MIRT__UNARY_CASE(number, id, label, function, reference, fast, ...) \
+    case MIRT__##id: \
+        MIRT__UNARY_##fast \
         break;
-
-/* The activation of a kind that is made of exponentials, else linear. */
-static mirt_activation_kind mirt__common_unary_curve(mirt__unary_kind kind) {
-    switch (kind) {
-    case MIRT__ACT_SIGMOID: return MIRT_SIGMOID;
-    case MIRT__ACT_TANH: return MIRT_TANH;
-    case MIRT__ACT_ELU: return MIRT_ELU;
-    case MIRT__ACT_GELU: return MIRT_GELU;
-    case MIRT__ACT_SILU: return MIRT_SILU;
-    case MIRT__ACT_SOFTPLUS: return MIRT_SOFTPLUS;
-    default: return MIRT_LINEAR;
-    }
-}
-static mirt_activation_kind mirt__common_binary_curve(mirt__binary_kind kind) {
-    switch (kind) {
-    case MIRT__ELU_GRAD: return MIRT_ELU;
-    case MIRT__GELU_GRAD: return MIRT_GELU;
-    case MIRT__SILU_GRAD: return MIRT_SILU;
-    case MIRT__SOFTPLUS_GRAD: return MIRT_SOFTPLUS;
-    default: return MIRT_LINEAR;
-    }
-}
 
 static void mirt__common_unary_range(const void *args, int64_t begin, int64_t end, void *scratch) {
     const mirt__common_curved *curved = (const mirt__common_curved *)args;
@@ -74,31 +58,13 @@ static void mirt__common_unary_range(const void *args, int64_t begin, int64_t en
     const float *px = u->x, scale = u->scale, offset = u->offset;
     float *y = u->y;
     (void)scratch;
-    switch (u->kind) {
-    case MIRT__COPY:
-        if (px != y) memcpy(y + begin, px + begin, (size_t)(end - begin) * sizeof(float));
-        break;
-        MIRT__UNARY_CASE(MIRT__NEGATIVE, -x)
-        MIRT__UNARY_CASE(MIRT__SQUARE, x * x)
-        MIRT__UNARY_CASE(MIRT__AFFINE, fmaf(x, scale, offset))
-        MIRT__UNARY_CASE(MIRT__LOG, logf(x))
-        MIRT__UNARY_CASE(MIRT__SQRT, sqrtf(x))
-        MIRT__UNARY_CASE(MIRT__RSQRT, 1 / sqrtf(x))
-        MIRT__UNARY_CASE(MIRT__ABS, fabsf(x))
-        MIRT__UNARY_CASE(MIRT__SIGN, x > 0 ? 1.0f : x < 0 ? -1.0f : x)
-        MIRT__UNARY_CASE(MIRT__FLOOR, floorf(x))
-        MIRT__UNARY_CASE(MIRT__CLIP, x < scale ? scale : x > offset ? offset : x)
-        MIRT__UNARY_CASE(MIRT__POWER, powf(x, scale))
-        MIRT__UNARY_CASE(MIRT__ACT_RELU, x < 0 ? 0 : x)
-        MIRT__UNARY_CASE(MIRT__ACT_RELU6, x < 0 ? 0 : x > 6 ? 6 : x)
-        MIRT__UNARY_CASE(MIRT__ACT_LEAKY_RELU, x > 0 ? x : x * scale)
-        MIRT__UNARY_CASE(MIRT__ACT_HARD_SIGMOID, mirt__common_hard_sigmoid(x))
-        MIRT__UNARY_CASE(MIRT__ACT_HARD_SWISH, x * mirt__common_hard_sigmoid(x))
-    case MIRT__EXP: curved->curves->exp(px + begin, 0, y + begin, end - begin); break;
-    default: curved->curves->activate(mirt__common_unary_curve(u->kind), scale, px + begin, y + begin, end - begin); break;
-    }
+    switch (u->kind) { MIRT__UNARY_LIST(MIRT__UNARY_CASE) }
 }
 
+#undef MIRT__UNARY_LOOP
+#undef MIRT__UNARY_COPY
+#undef MIRT__UNARY_VECTOR
+#undef MIRT__UNARY_ACTIVATION
 #undef MIRT__UNARY_CASE
 
 MIRT__LIB void mirt__common_unary(const mirt__unary *args, const mirt__where *where, const mirt__curves *curves) {
@@ -141,37 +107,25 @@ MIRT__LIB int64_t mirt__common_walk_line(const mirt__common_walk *w, int64_t at,
 
 #define MIRT__BINARY_PIECE 256 /* elements of an operand gathered at a time */
 
-#define MIRT__BINARY_CASE(kind, expression) \
-    case kind: \
-        MIRT__INDEPENDENT \
-        for (int64_t i = 0; i < count; i++) { \
-            const float a = pa[i], b = pb[i]; \
-            y[i] = (expression); \
-        } \
+#define MIRT__BINARY_LOOP(expression) \
+    MIRT__INDEPENDENT \
+    for (int64_t i = 0; i < count; i++) { \
+        const float a = pa[i], b = pb[i]; \
+        y[i] = (expression); \
+    }
+#define MIRT__BINARY_SLOPE(kind) curves->slope(kind, scale, pa, pb, y, count);
+#define MIRT__BINARY_CASE(number, id, label, function, reference, fast, ...) \
+    case MIRT__##id: \
+        MIRT__BINARY_##fast \
         break;
 
 static void mirt__common_binary_dense(const mirt__binary *args, const mirt__curves *curves, const float *pa, const float *pb, float *y, int64_t count) {
     const float scale = args->scale, offset = args->offset;
-    switch (args->kind) {
-        MIRT__BINARY_CASE(MIRT__ADD, a + b)
-        MIRT__BINARY_CASE(MIRT__SUBTRACT, a - b)
-        MIRT__BINARY_CASE(MIRT__MULTIPLY, a * b)
-        MIRT__BINARY_CASE(MIRT__DIVIDE, a / b)
-        MIRT__BINARY_CASE(MIRT__MAXIMUM, a >= b || a != a ? a : b)
-        MIRT__BINARY_CASE(MIRT__MINIMUM, a <= b || a != a ? a : b)
-        MIRT__BINARY_CASE(MIRT__RELU_GRAD, b > 0 ? a : 0)
-        MIRT__BINARY_CASE(MIRT__RELU6_GRAD, b > 0 && b < 6 ? a : 0)
-        MIRT__BINARY_CASE(MIRT__SIGMOID_GRAD, a * (b * (1 - b)))
-        MIRT__BINARY_CASE(MIRT__TANH_GRAD, a * (1 - b * b))
-        MIRT__BINARY_CASE(MIRT__LEAKY_RELU_GRAD, b > 0 ? a : a * scale)
-        MIRT__BINARY_CASE(MIRT__HARD_SIGMOID_GRAD, b > -3 && b < 3 ? a / 6 : 0)
-        MIRT__BINARY_CASE(MIRT__HARD_SWISH_GRAD, a * (mirt__common_hard_sigmoid(b) + (b > -3 && b < 3 ? b / 6 : 0)))
-        MIRT__BINARY_CASE(MIRT__CLIP_GRAD, b < scale || b > offset ? 0 : a)
-        MIRT__BINARY_CASE(MIRT__POWER_GRAD, scale == 0 ? 0 : a * (scale * powf(b, scale - 1)))
-    default: curves->slope(mirt__common_binary_curve(args->kind), scale, pa, pb, y, count); break;
-    }
+    switch (args->kind) { MIRT__BINARY_LIST(MIRT__BINARY_CASE) }
 }
 
+#undef MIRT__BINARY_LOOP
+#undef MIRT__BINARY_SLOPE
 #undef MIRT__BINARY_CASE
 
 MIRT__LIB void mirt__common_activate(const mirt__curves *curves, mirt_activation_kind kind, float *x, int64_t count) {

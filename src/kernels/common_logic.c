@@ -23,9 +23,18 @@ MIRT__GATHER(int32_t, i32)
 MIRT__GATHER(uint8_t, u8)
 #undef MIRT__GATHER
 
-#define MIRT__LOGIC_CASE(kind, expression) \
-    case kind: \
-        for (int64_t i = 0; i < count; i++) truth[i] = (uint8_t)(expression); \
+#define MIRT__LOGIC_CASE(number, id, label, value) \
+    case MIRT__##id: \
+        for (int64_t i = 0; i < count; i++) { \
+            const __typeof__(*pa) a = pa[i], b = pb[i]; \
+            (void)b; \
+            truth[i] = (uint8_t)(value); \
+        } \
+        break;
+#define MIRT__LOGIC_CHOICE(number, id, label) \
+    case MIRT__##id: \
+        c = mirt__common_gather_u8((const uint8_t *)l->in[0] + place[0], walk->stride[0][last], conditions, count); \
+        for (int64_t i = 0; i < count; i++) y[i] = c[i] ? pa[i] : pb[i]; \
         break;
 
 /* At most a piece of elements in one line, the operands being of `type`. */
@@ -35,28 +44,19 @@ MIRT__GATHER(uint8_t, u8)
         const int last = walk->rank - 1, first = l->kind == MIRT__WHERE; \
         type pieces[2][MIRT__LOGIC_PIECE], *y = (type *)l->y + at; \
         uint8_t conditions[MIRT__LOGIC_PIECE], *truth = (uint8_t *)l->y + at; \
-        const type *a = mirt__common_gather_##name((const type *)l->in[first] + place[first], walk->stride[first][last], pieces[0], count); \
-        const type *b = mirt__common_gather_##name((const type *)l->in[first + 1] + place[first + 1], walk->stride[first + 1][last], pieces[1], count); \
+        const type *pa = mirt__common_gather_##name((const type *)l->in[first] + place[first], walk->stride[first][last], \
+                                                    pieces[0], count); \
+        const type *pb = mirt__common_gather_##name((const type *)l->in[first + 1] + place[first + 1], \
+                                                    walk->stride[first + 1][last], pieces[1], count); \
         const uint8_t *c = NULL; \
-        switch (l->kind) { \
-            MIRT__LOGIC_CASE(MIRT__IS_EQUAL, a[i] == b[i]) \
-            MIRT__LOGIC_CASE(MIRT__IS_NOT_EQUAL, a[i] != b[i]) \
-            MIRT__LOGIC_CASE(MIRT__IS_LESS, a[i] < b[i]) \
-            MIRT__LOGIC_CASE(MIRT__IS_LESS_EQUAL, a[i] <= b[i]) \
-            MIRT__LOGIC_CASE(MIRT__AND, (a[i] != 0) & (b[i] != 0)) \
-            MIRT__LOGIC_CASE(MIRT__OR, (a[i] != 0) | (b[i] != 0)) \
-            MIRT__LOGIC_CASE(MIRT__NOT, a[i] == 0) \
-        case MIRT__WHERE: \
-            c = mirt__common_gather_u8((const uint8_t *)l->in[0] + place[0], walk->stride[0][last], conditions, count); \
-            for (int64_t i = 0; i < count; i++) y[i] = c[i] ? a[i] : b[i]; \
-            break; \
-        } \
+        switch (l->kind) { MIRT__LOGIC_LIST(MIRT__LOGIC_CASE, MIRT__LOGIC_CHOICE) } \
     }
 MIRT__LOGIC(float, f32)
 MIRT__LOGIC(int32_t, i32)
 MIRT__LOGIC(uint8_t, u8)
 #undef MIRT__LOGIC
 #undef MIRT__LOGIC_CASE
+#undef MIRT__LOGIC_CHOICE
 
 static void mirt__common_logic_range(const void *args, int64_t begin, int64_t end, void *scratch) {
     const mirt__common_walk *walk = (const mirt__common_walk *)args;

@@ -5,103 +5,48 @@
 /* The standard normal distribution: the probability of less than x. */
 static mirt__real mirt__ref_normal(mirt__real x) { return mirt__erfc(-x * (mirt__real)0.70710678118654752440) / 2; }
 
-MIRT__LIB mirt__real mirt__ref_activate(mirt_activation_kind kind, mirt__real x) {
+/* Its density. */
+static mirt__real mirt__ref_density(mirt__real x) { return mirt__exp(-x * x / 2) * (mirt__real)0.39894228040143267794; }
+static mirt__real mirt__ref_sigmoid(mirt__real x) { return 1 / (1 + mirt__exp(-x)); }
+static mirt__real mirt__ref_relu6(mirt__real x) { return x < 0 ? 0 : x > 6 ? 6 : x; }
+static mirt__real mirt__ref_silu_slope(mirt__real x, mirt__real sigmoid) { return sigmoid + x * sigmoid * (1 - sigmoid); }
+static mirt__real mirt__ref_is(bool condition) { return condition ? (mirt__real)1 : (mirt__real)0; }
+
+static mirt__real mirt__ref_unary_of(mirt__unary_kind kind, mirt__real x, mirt__real scale, mirt__real offset) {
     switch (kind) {
-    case MIRT_RELU: return x < 0 ? 0 : x;
-    case MIRT_RELU6: return x < 0 ? 0 : x > 6 ? 6 : x;
-    case MIRT_SIGMOID: return 1 / (1 + mirt__exp(-x));
-    case MIRT_TANH: return mirt__tanh(x);
-    case MIRT_LEAKY_RELU: return x > 0 ? x : (mirt__real)0.2f * x;
-    case MIRT_ELU: return x > 0 ? x : mirt__expm1(x);
-    case MIRT_GELU: return x * mirt__ref_normal(x);
-    case MIRT_SILU: return x * mirt__ref_activate(MIRT_SIGMOID, x);
-    case MIRT_HARD_SIGMOID: return mirt__ref_activate(MIRT_RELU6, x + 3) / 6;
-    case MIRT_HARD_SWISH: return x * mirt__ref_activate(MIRT_RELU6, x + 3) / 6;
-    case MIRT_SOFTPLUS: return (x > 0 ? x : 0) + mirt__log1p(mirt__exp(-mirt__fabs(x))); /* log(1 + exp(x)) */
-    default: return x;
+#define MIRT__REFERENCE_CASE(number, id, label, function, reference, ...) case MIRT__##id: return reference;
+        MIRT__UNARY_LIST(MIRT__REFERENCE_CASE)
     }
+    return NAN;
+}
+
+static mirt__real mirt__ref_binary_of(mirt__binary_kind kind, mirt__real a, mirt__real b, mirt__real scale, mirt__real offset) {
+    switch (kind) {
+        MIRT__BINARY_LIST(MIRT__REFERENCE_CASE)
+#undef MIRT__REFERENCE_CASE
+    }
+    return NAN;
+}
+
+MIRT__LIB mirt__real mirt__ref_activate(mirt_activation_kind kind, mirt__real x) {
+    const mirt__activation_class *c = mirt__activation_get(kind);
+    return mirt__ref_unary_of(c->unary, x, (mirt__real)c->scale, 0);
 }
 
 MIRT__LIB mirt__real mirt__ref_derivative(mirt_activation_kind kind, mirt__real y) {
-    switch (kind) {
-    case MIRT_RELU: return y > 0 ? (mirt__real)1 : (mirt__real)0;
-    case MIRT_RELU6: return y > 0 && y < 6 ? (mirt__real)1 : (mirt__real)0;
-    case MIRT_SIGMOID: return y * (1 - y);
-    case MIRT_TANH: return 1 - y * y;
-    default: return 1;
-    }
-}
-
-MIRT__LIB void mirt__ref_unary(const mirt__unary *u, const mirt__where *where) {
-    (void)where;
-    for (int64_t i = 0; i < u->count; i++) {
-        const mirt__real x = u->x[i], scale = (mirt__real)u->scale, offset = (mirt__real)u->offset;
-        switch (u->kind) {
-        case MIRT__COPY: u->y[i] = x; break;
-        case MIRT__NEGATIVE: u->y[i] = -x; break;
-        case MIRT__SQUARE: u->y[i] = x * x; break;
-        case MIRT__ACT_RELU: u->y[i] = mirt__ref_activate(MIRT_RELU, x); break;
-        case MIRT__ACT_SIGMOID: u->y[i] = mirt__ref_activate(MIRT_SIGMOID, x); break;
-        case MIRT__ACT_TANH: u->y[i] = mirt__ref_activate(MIRT_TANH, x); break;
-        case MIRT__AFFINE: u->y[i] = mirt__fma(x, scale, offset); break;
-        case MIRT__EXP: u->y[i] = mirt__exp(x); break;
-        case MIRT__LOG: u->y[i] = mirt__ln(x); break;
-        case MIRT__SQRT: u->y[i] = mirt__sqrt(x); break;
-        case MIRT__RSQRT: u->y[i] = 1 / mirt__sqrt(x); break;
-        case MIRT__ABS: u->y[i] = mirt__fabs(x); break;
-        case MIRT__SIGN: u->y[i] = x > 0 ? 1 : x < 0 ? -1 : x; break;
-        case MIRT__FLOOR: u->y[i] = mirt__floor(x); break;
-        case MIRT__CLIP: u->y[i] = x < scale ? scale : x > offset ? offset : x; break;
-        case MIRT__POWER: u->y[i] = mirt__pow(x, scale); break;
-        case MIRT__ACT_RELU6: u->y[i] = mirt__ref_activate(MIRT_RELU6, x); break;
-        case MIRT__ACT_LEAKY_RELU: u->y[i] = x > 0 ? x : scale * x; break;
-        case MIRT__ACT_ELU: u->y[i] = x > 0 ? x : scale * mirt__expm1(x); break;
-        case MIRT__ACT_GELU: u->y[i] = mirt__ref_activate(MIRT_GELU, x); break;
-        case MIRT__ACT_SILU: u->y[i] = mirt__ref_activate(MIRT_SILU, x); break;
-        case MIRT__ACT_HARD_SIGMOID: u->y[i] = mirt__ref_activate(MIRT_HARD_SIGMOID, x); break;
-        case MIRT__ACT_HARD_SWISH: u->y[i] = mirt__ref_activate(MIRT_HARD_SWISH, x); break;
-        case MIRT__ACT_SOFTPLUS: u->y[i] = mirt__ref_activate(MIRT_SOFTPLUS, x); break;
-        }
-    }
-}
-
-/* The derivatives of activations that are functions of the input x. */
-static mirt__real mirt__ref_grad_of(mirt__binary_kind kind, mirt__real x, mirt__real scale, mirt__real offset) {
-    const mirt__real sigmoid = mirt__ref_activate(MIRT_SIGMOID, x), inside = x > -3 && x < 3 ? (mirt__real)1 : (mirt__real)0;
-    switch (kind) {
-    case MIRT__LEAKY_RELU_GRAD: return x > 0 ? 1 : scale;
-    case MIRT__ELU_GRAD: return x > 0 ? 1 : scale * mirt__exp(x);
-    case MIRT__GELU_GRAD: return mirt__ref_normal(x) + x * mirt__exp(-x * x / 2) * (mirt__real)0.39894228040143267794; /* its density */
-    case MIRT__SILU_GRAD: return sigmoid + x * sigmoid * (1 - sigmoid);
-    case MIRT__HARD_SIGMOID_GRAD: return inside / 6;
-    case MIRT__HARD_SWISH_GRAD: return (mirt__ref_activate(MIRT_RELU6, x + 3) + x * inside) / 6;
-    case MIRT__SOFTPLUS_GRAD: return sigmoid;
-    case MIRT__CLIP_GRAD: return x < scale || x > offset ? 0 : 1;
-    case MIRT__POWER_GRAD: return scale == 0 ? 0 : scale * mirt__pow(x, scale - 1);
-    default: return 0;
-    }
+    const mirt__activation_class *c = mirt__activation_get(kind);
+    return c->fused ? mirt__ref_binary_of(c->grad, 1, y, 0, 0) : 1;
 }
 
 MIRT__LIB mirt__real mirt__ref_slope(mirt_activation_kind kind, mirt__real x) {
     const mirt__activation_class *c = mirt__activation_get(kind);
     if (c->fused || c->unary == MIRT__COPY) return mirt__ref_derivative(kind, mirt__ref_activate(kind, x));
-    return mirt__ref_grad_of(c->grad, x, (mirt__real)c->scale, 0);
+    return mirt__ref_binary_of(c->grad, 1, x, (mirt__real)c->scale, 0);
 }
 
-static mirt__real mirt__ref_binary_of(const mirt__binary *args, mirt__real a, mirt__real b) {
-    switch (args->kind) {
-    case MIRT__ADD: return a + b;
-    case MIRT__SUBTRACT: return a - b;
-    case MIRT__MULTIPLY: return a * b;
-    case MIRT__DIVIDE: return a / b;
-    case MIRT__RELU_GRAD: return b > 0 ? a : 0;
-    case MIRT__SIGMOID_GRAD: return a * mirt__ref_derivative(MIRT_SIGMOID, b);
-    case MIRT__TANH_GRAD: return a * mirt__ref_derivative(MIRT_TANH, b);
-    case MIRT__RELU6_GRAD: return a * mirt__ref_derivative(MIRT_RELU6, b);
-    case MIRT__MAXIMUM: return a >= b || a != a ? a : b;
-    case MIRT__MINIMUM: return a <= b || a != a ? a : b;
-    default: return a * mirt__ref_grad_of(args->kind, b, (mirt__real)args->scale, (mirt__real)args->offset);
-    }
+MIRT__LIB void mirt__ref_unary(const mirt__unary *u, const mirt__where *where) {
+    (void)where;
+    for (int64_t i = 0; i < u->count; i++) u->y[i] = mirt__ref_unary_of(u->kind, u->x[i], (mirt__real)u->scale, (mirt__real)u->offset);
 }
 
 /* The index in every dimension of the element at row-major position `at`. */
@@ -128,7 +73,7 @@ MIRT__LIB void mirt__ref_binary(const mirt__binary *b, const mirt__where *where)
             a_at += index[i] * b->a_stride[i];
             b_at += index[i] * b->b_stride[i];
         }
-        b->y[at] = mirt__ref_binary_of(b, b->a[a_at], b->b[b_at]);
+        b->y[at] = mirt__ref_binary_of(b->kind, b->a[a_at], b->b[b_at], (mirt__real)b->scale, (mirt__real)b->offset);
     }
 }
 
@@ -149,14 +94,12 @@ static void mirt__ref_logic_at(const mirt__logic *l, const int64_t *in, int64_t 
     const size_t size = mirt__dtype_size(l->dtype);
     const int from = where && ((const uint8_t *)l->in[0])[in[0]] ? 1 : 2;
     switch (l->kind) {
-    case MIRT__IS_EQUAL: y[at] = a == b; break;
-    case MIRT__IS_NOT_EQUAL: y[at] = a != b; break;
-    case MIRT__IS_LESS: y[at] = a < b; break;
-    case MIRT__IS_LESS_EQUAL: y[at] = a <= b; break;
-    case MIRT__AND: y[at] = a != 0 && b != 0; break;
-    case MIRT__OR: y[at] = a != 0 || b != 0; break;
-    case MIRT__NOT: y[at] = a == 0; break;
-    case MIRT__WHERE: memcpy(y + (size_t)at * size, (const char *)l->in[from] + (size_t)in[from] * size, size); break;
+#define MIRT__REFERENCE_CASE(number, id, label, value) case MIRT__##id: y[at] = value; break;
+#define MIRT__REFERENCE_CHOICE(number, id, label) \
+    case MIRT__##id: memcpy(y + (size_t)at * size, (const char *)l->in[from] + (size_t)in[from] * size, size); break;
+        MIRT__LOGIC_LIST(MIRT__REFERENCE_CASE, MIRT__REFERENCE_CHOICE)
+#undef MIRT__REFERENCE_CHOICE
+#undef MIRT__REFERENCE_CASE
     }
 }
 

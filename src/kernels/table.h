@@ -19,6 +19,7 @@
    depend on the arguments' shapes (at the largest row count), never on the table. */
 
 #include "../base/types.h"
+#include "elementwise.h"
 
 /* Where a kernel runs. */
 typedef struct mirt__where {
@@ -170,24 +171,6 @@ typedef struct mirt__pool2d {
                          mirt__pool_wide(kh * kw) */
 } mirt__pool2d;
 
-typedef enum mirt__unary_kind {
-    MIRT__COPY, MIRT__NEGATIVE, MIRT__SQUARE, MIRT__ACT_RELU, MIRT__ACT_SIGMOID, MIRT__ACT_TANH, MIRT__AFFINE,
-    MIRT__EXP, MIRT__LOG, MIRT__SQRT, MIRT__RSQRT, MIRT__ABS, MIRT__SIGN, MIRT__FLOOR,
-    MIRT__CLIP,           /* between scale and offset */
-    MIRT__POWER,          /* to the power of scale */
-    MIRT__ACT_RELU6,
-    MIRT__ACT_LEAKY_RELU, /* x * scale below zero */
-    MIRT__ACT_ELU,        /* (exp(x) - 1) * scale below zero */
-    MIRT__ACT_GELU, MIRT__ACT_SILU, MIRT__ACT_HARD_SIGMOID, MIRT__ACT_HARD_SWISH, MIRT__ACT_SOFTPLUS
-} mirt__unary_kind;
-typedef enum mirt__binary_kind {
-    MIRT__ADD, MIRT__SUBTRACT, MIRT__MULTIPLY, MIRT__DIVIDE,
-    MIRT__MAXIMUM, MIRT__MINIMUM, /* not a number where a or b is none */
-    MIRT__RELU_GRAD, MIRT__SIGMOID_GRAD, MIRT__TANH_GRAD, MIRT__RELU6_GRAD, /* a = dy, b = the activation's output */
-    MIRT__LEAKY_RELU_GRAD, MIRT__ELU_GRAD, MIRT__GELU_GRAD, MIRT__SILU_GRAD, MIRT__HARD_SIGMOID_GRAD, /* a = dy, b = its input */
-    MIRT__HARD_SWISH_GRAD, MIRT__SOFTPLUS_GRAD, MIRT__CLIP_GRAD, MIRT__POWER_GRAD
-} mirt__binary_kind;
-
 /* What there is to know of an activation: the one place where a new one is described. */
 typedef struct mirt__activation_class {
     const char *name;
@@ -216,13 +199,7 @@ typedef struct mirt__binary {
     float scale, offset; /* of the unary kind whose gradient it is */
 } mirt__binary;
 
-/* A bool is one byte, 0 or 1. */
-typedef enum mirt__logic_kind {
-    MIRT__IS_EQUAL, MIRT__IS_NOT_EQUAL, MIRT__IS_LESS, MIRT__IS_LESS_EQUAL, /* two of `dtype` -> bool */
-    MIRT__AND, MIRT__OR, MIRT__NOT,                                         /* bools */
-    MIRT__WHERE                                                             /* bool, two of `dtype` -> `dtype` */
-} mirt__logic_kind;
-/* Broadcasting as mirt__binary, over up to three inputs. */
+/* Broadcasting as mirt__binary, over up to three inputs of `dtype`; MIRT__WHERE: a bool, then two. */
 typedef struct mirt__logic {
     mirt__logic_kind kind;
     mirt_dtype dtype;
@@ -232,7 +209,6 @@ typedef struct mirt__logic {
     void *y;
 } mirt__logic;
 
-typedef enum mirt__reduce_kind { MIRT__REDUCE_SUM, MIRT__REDUCE_MEAN, MIRT__REDUCE_MAX, MIRT__REDUCE_MIN } mirt__reduce_kind;
 /* x of `rank` dimensions, those in `axes` reduced; y dense over the others. Sums over the reduced
    elements in row-major order, in chunks of MIRT__REDUCE_CHUNK elements, chunk partials by mirt__tree. */
 typedef struct mirt__reduce {
@@ -253,15 +229,11 @@ typedef struct mirt__reduce_max_grad {
 #define MIRT__REDUCE_CHUNK 256
 
 /* Along the middle axis of x [outer, n, inner]. */
-typedef enum mirt__scan_kind {
-    MIRT__ARGMAX, MIRT__ARGMIN,   /* y int32 [outer, inner]: the first place of the extreme */
-    MIRT__CUMSUM, MIRT__CUMSUM_BACK /* y as x: one chain of additions, ascending or descending */
-} mirt__scan_kind;
 typedef struct mirt__scan {
     mirt__scan_kind kind;
     int64_t outer, n, inner;
     const mirt__real *x;
-    void *y;
+    void *y; /* argmax, argmin: int32 [outer, inner], the first place of the extreme; cumsum: as x, one chain of additions */
 } mirt__scan;
 
 /* Copies elements of any dtype from one regular place to another: y[at with to] = x[at with from]

@@ -9,31 +9,30 @@
 typedef struct mirt__file_op {
     mirt__op_id id;
     int min_in, max_in;
-    int kinds; /* a.kind is below */
 } mirt__file_op;
 static const mirt__file_op mirt__file_ops[] = {
-    {MIRT__OP_constant, 0, 0, 1},
-    {MIRT__OP_logic, 1, 3, MIRT__WHERE + 1},
-    {MIRT__OP_stop_gradient, 1, 1, 1},
-    {MIRT__OP_unary, 1, 1, MIRT__ACT_SOFTPLUS + 1},
-    {MIRT__OP_binary, 2, 2, MIRT__MINIMUM + 1},
-    {MIRT__OP_reduce, 1, 1, MIRT__REDUCE_MIN + 1},
-    {MIRT__OP_reshape, 1, 1, 1},
-    {MIRT__OP_cast, 1, 1, 1},
-    {MIRT__OP_one_hot, 1, 1, 1},
-    {MIRT__OP_matmul, 2, 2, 1},
-    {MIRT__OP_softmax, 1, 1, 1},
-    {MIRT__OP_log_softmax, 1, 1, 1},
-    {MIRT__OP_scan, 1, 1, MIRT__CUMSUM + 1},
-    {MIRT__OP_transpose, 1, 1, 1},
-    {MIRT__OP_concat, 1, MIRT__MAX_IN, 1},
-    {MIRT__OP_slice, 1, 1, 1},
-    {MIRT__OP_pad, 1, 1, 1},
-    {MIRT__OP_gather, 2, 2, 1},
-    {MIRT__OP_user, 1, MIRT__MAX_IN - 2, 1},
+    {MIRT__OP_constant, 0, 0},
+    {MIRT__OP_logic, 1, 3},
+    {MIRT__OP_stop_gradient, 1, 1},
+    {MIRT__OP_unary, 1, 1},
+    {MIRT__OP_binary, 2, 2},
+    {MIRT__OP_reduce, 1, 1},
+    {MIRT__OP_reshape, 1, 1},
+    {MIRT__OP_cast, 1, 1},
+    {MIRT__OP_one_hot, 1, 1},
+    {MIRT__OP_matmul, 2, 2},
+    {MIRT__OP_softmax, 1, 1},
+    {MIRT__OP_log_softmax, 1, 1},
+    {MIRT__OP_scan, 1, 1},
+    {MIRT__OP_transpose, 1, 1},
+    {MIRT__OP_concat, 1, MIRT__MAX_IN},
+    {MIRT__OP_slice, 1, 1},
+    {MIRT__OP_pad, 1, 1},
+    {MIRT__OP_gather, 2, 2},
+    {MIRT__OP_user, 1, MIRT__MAX_IN - 2},
 };
 
-/* Attributes that these read. Kinds are saved by their numbers: new ones come last. */
+/* Attributes that these read. */
 typedef struct mirt__file_attr {
     mirt__field field;
     size_t size;
@@ -449,7 +448,7 @@ static bool mirt__read_operation(mirt__reading *r, const mirt__json *json, const
     if (!op || !attributes || mirt__read_attributes(attributes, &a) != MIRT_OK) return false;
     const mirt__file_op *row = mirt__file_op_of(op->string);
     if (!row) return mirt__fail(MIRT_E_FORMAT, "operation %s is not one that files may hold", mirt__json_label(op->string, label)), false;
-    if (a.kind >= row->kinds) return mirt__fail(MIRT_E_FORMAT, "there is no %s of kind %d", mirt__op_get(row->id)->name, a.kind), false;
+    if (!mirt__kind_label(row->id, a.kind)) return mirt__fail(MIRT_E_FORMAT, "there is no %s of kind %d", mirt__op_get(row->id)->name, a.kind), false;
     int num_in = mirt__read_tensors(r, json, "input", in, MIRT__MAX_IN), min_in = row->min_in, max_in = row->max_in;
     if (row->id == MIRT__OP_logic) min_in = max_in = a.kind == MIRT__NOT ? 1 : a.kind == MIRT__WHERE ? 3 : 2;
     if ((row->id == MIRT__OP_slice || row->id == MIRT__OP_pad) && num_in == 1 && in[0]->shape.rank != a.shape.rank) num_in = -1;

@@ -41,39 +41,27 @@ MIRT__LIB mirt_tensor *mirt__binary_op(mirt__binary_kind kind, mirt_tensor *a, m
     return mirt__binary_with(kind, a, b, 0, 0);
 }
 
-/* dy times the derivative of an activation's node. */
-static mirt_tensor *mirt__unary_activation_grad(const mirt__node *node, mirt_tensor *dy) {
-    for (int i = 0; i < MIRT__ACTIVATION_COUNT; i++) {
-        const mirt__activation_class *activation = mirt__activation_get((mirt_activation_kind)i);
-        if (activation->unary == MIRT__COPY || (int)activation->unary != node->a.kind) continue;
-        return mirt__binary_with(activation->grad, dy, activation->fused ? node->out[0] : node->in[0], node->a.scale, node->a.offset);
-    }
-    return NULL;
+static mirt_tensor *mirt__times(mirt_tensor *a, mirt_tensor *b) { return mirt__binary_op(MIRT__MULTIPLY, a, b); }
+static mirt_tensor *mirt__affine(mirt_tensor *x, float scale, float offset) {
+    return mirt__unary_op(MIRT__AFFINE, x, scale, offset);
 }
 
+#define MIRT__GRADIENT_PASS(tensor) dx[0] = tensor; break;
+#define MIRT__GRADIENT_SLOPE(kind, of) dx[0] = mirt__binary_with(kind, dy, of, node->a.scale, node->a.offset); break;
+#define MIRT__GRADIENT_END return true;
+#define MIRT__GRADIENT_CASE(number, id, label, function, reference, fast, gpu, gradient) \
+    case MIRT__##id: MIRT__GRADIENT_##gradient
+
 static bool mirt__unary_gradient(mirt__node *node, mirt_tensor *const *dys, mirt_tensor **dx) {
-    mirt_tensor *x = node->in[0], *y = node->out[0], *dy = dys[0], *t;
-    switch ((mirt__unary_kind)node->a.kind) {
-    case MIRT__COPY: dx[0] = dy; break;
-    case MIRT__NEGATIVE: dx[0] = mirt__unary_op(MIRT__NEGATIVE, dy, 0, 0); break;
-    case MIRT__SQUARE: dx[0] = mirt__unary_op(MIRT__AFFINE, mirt__binary_op(MIRT__MULTIPLY, dy, x), 2, 0); break;
-    case MIRT__AFFINE: dx[0] = mirt__unary_op(MIRT__AFFINE, dy, node->a.scale, 0); break;
-    case MIRT__EXP: dx[0] = mirt__binary_op(MIRT__MULTIPLY, dy, y); break;
-    case MIRT__LOG: dx[0] = mirt__binary_op(MIRT__DIVIDE, dy, x); break;
-    case MIRT__SQRT: dx[0] = mirt__unary_op(MIRT__AFFINE, mirt__binary_op(MIRT__DIVIDE, dy, y), 0.5f, 0); break;
-    case MIRT__RSQRT: /* -y^3 / 2 */
-        t = mirt__binary_op(MIRT__MULTIPLY, y, mirt__unary_op(MIRT__SQUARE, y, 0, 0));
-        dx[0] = mirt__unary_op(MIRT__AFFINE, mirt__binary_op(MIRT__MULTIPLY, dy, t), -0.5f, 0);
-        break;
-    case MIRT__ABS: dx[0] = mirt__binary_op(MIRT__MULTIPLY, dy, mirt__unary_op(MIRT__SIGN, x, 0, 0)); break;
-    case MIRT__CLIP: dx[0] = mirt__binary_with(MIRT__CLIP_GRAD, dy, x, node->a.scale, node->a.offset); break;
-    case MIRT__POWER: dx[0] = mirt__binary_with(MIRT__POWER_GRAD, dy, x, node->a.scale, 0); break;
-    case MIRT__SIGN:
-    case MIRT__FLOOR: return true; /* constant but for jumps: gradients end here */
-    default: dx[0] = mirt__unary_activation_grad(node, dy); break;
-    }
+    mirt_tensor *x = node->in[0], *y = node->out[0], *dy = dys[0];
+    switch ((mirt__unary_kind)node->a.kind) { MIRT__UNARY_LIST(MIRT__GRADIENT_CASE) }
     return dx[0] != NULL;
 }
+
+#undef MIRT__GRADIENT_PASS
+#undef MIRT__GRADIENT_SLOPE
+#undef MIRT__GRADIENT_END
+#undef MIRT__GRADIENT_CASE
 
 MIRT__TABLE mirt__op mirt__op_unary = {"unary", mirt__unary_shape, mirt__unary_gradient, mirt__unary_run, NULL, NULL, false, 0, NULL};
 
@@ -173,9 +161,7 @@ static bool mirt__binary_gradient(mirt__node *node, mirt_tensor *const *dy, mirt
     case MIRT__MAXIMUM: /* of equals the first has the gradient, as in TensorFlow */
         return mirt__where_gradient(mirt__logic_op(MIRT__IS_LESS_EQUAL, b, a), a, b, dy[0], dx);
     case MIRT__MINIMUM: return mirt__where_gradient(mirt__logic_op(MIRT__IS_LESS_EQUAL, a, b), a, b, dy[0], dx);
-    default:
-        mirt__fail(MIRT_E_INVALID, "the gradient of a gradient is not available for activations");
-        return false;
+    default: return mirt__fail(MIRT_E_INVALID, "the gradient of a gradient is not available for activations"), false;
     }
     if (a->needs_grad) dx[0] = mirt__unbroadcast(da, a);
     if (b->needs_grad) dx[1] = mirt__unbroadcast(db, b);
@@ -269,32 +255,24 @@ MIRT__LIB mirt_tensor *mirt__activation_grad_op(mirt_activation_kind kind, mirt_
     return activation && activation->fused ? mirt__binary_op(activation->grad, dy, y) : dy;
 }
 
-MIRT_API mirt_tensor *mirt_add(mirt_tensor *a, mirt_tensor *b) { return mirt__binary_op(MIRT__ADD, a, b); }
-MIRT_API mirt_tensor *mirt_subtract(mirt_tensor *a, mirt_tensor *b) { return mirt__binary_op(MIRT__SUBTRACT, a, b); }
-MIRT_API mirt_tensor *mirt_multiply(mirt_tensor *a, mirt_tensor *b) { return mirt__binary_op(MIRT__MULTIPLY, a, b); }
-MIRT_API mirt_tensor *mirt_divide(mirt_tensor *a, mirt_tensor *b) { return mirt__binary_op(MIRT__DIVIDE, a, b); }
-MIRT_API mirt_tensor *mirt_negative(mirt_tensor *x) { return mirt__unary_op(MIRT__NEGATIVE, x, 0, 0); }
-MIRT_API mirt_tensor *mirt_square(mirt_tensor *x) { return mirt__unary_op(MIRT__SQUARE, x, 0, 0); }
-MIRT_API mirt_tensor *mirt_relu(mirt_tensor *x) { return mirt__unary_op(MIRT__ACT_RELU, x, 0, 0); }
-MIRT_API mirt_tensor *mirt_sigmoid(mirt_tensor *x) { return mirt__unary_op(MIRT__ACT_SIGMOID, x, 0, 0); }
-MIRT_API mirt_tensor *mirt_tanh(mirt_tensor *x) { return mirt__unary_op(MIRT__ACT_TANH, x, 0, 0); }
-MIRT_API mirt_tensor *mirt_maximum(mirt_tensor *a, mirt_tensor *b) { return mirt__binary_op(MIRT__MAXIMUM, a, b); }
-MIRT_API mirt_tensor *mirt_minimum(mirt_tensor *a, mirt_tensor *b) { return mirt__binary_op(MIRT__MINIMUM, a, b); }
-MIRT_API mirt_tensor *mirt_scale(mirt_tensor *x, float scale, float offset) { return mirt__unary_op(MIRT__AFFINE, x, scale, offset); }
-MIRT_API mirt_tensor *mirt_exp(mirt_tensor *x) { return mirt__unary_op(MIRT__EXP, x, 0, 0); }
-MIRT_API mirt_tensor *mirt_log(mirt_tensor *x) { return mirt__unary_op(MIRT__LOG, x, 0, 0); }
-MIRT_API mirt_tensor *mirt_sqrt(mirt_tensor *x) { return mirt__unary_op(MIRT__SQRT, x, 0, 0); }
-MIRT_API mirt_tensor *mirt_rsqrt(mirt_tensor *x) { return mirt__unary_op(MIRT__RSQRT, x, 0, 0); }
-MIRT_API mirt_tensor *mirt_abs(mirt_tensor *x) { return mirt__unary_op(MIRT__ABS, x, 0, 0); }
-MIRT_API mirt_tensor *mirt_sign(mirt_tensor *x) { return mirt__unary_op(MIRT__SIGN, x, 0, 0); }
-MIRT_API mirt_tensor *mirt_floor(mirt_tensor *x) { return mirt__unary_op(MIRT__FLOOR, x, 0, 0); }
-MIRT_API mirt_tensor *mirt_clip(mirt_tensor *x, float low, float high) { return mirt__unary_op(MIRT__CLIP, x, low, high); }
-MIRT_API mirt_tensor *mirt_power(mirt_tensor *x, float exponent) { return mirt__unary_op(MIRT__POWER, x, exponent, 0); }
-MIRT_API mirt_tensor *mirt_relu6(mirt_tensor *x) { return mirt__unary_op(MIRT__ACT_RELU6, x, 0, 0); }
-MIRT_API mirt_tensor *mirt_leaky_relu(mirt_tensor *x, float slope) { return mirt__unary_op(MIRT__ACT_LEAKY_RELU, x, slope, 0); }
-MIRT_API mirt_tensor *mirt_elu(mirt_tensor *x, float alpha) { return mirt__unary_op(MIRT__ACT_ELU, x, alpha, 0); }
-MIRT_API mirt_tensor *mirt_gelu(mirt_tensor *x) { return mirt__unary_op(MIRT__ACT_GELU, x, 0, 0); }
-MIRT_API mirt_tensor *mirt_silu(mirt_tensor *x) { return mirt__unary_op(MIRT__ACT_SILU, x, 0, 0); }
-MIRT_API mirt_tensor *mirt_hard_sigmoid(mirt_tensor *x) { return mirt__unary_op(MIRT__ACT_HARD_SIGMOID, x, 0, 0); }
-MIRT_API mirt_tensor *mirt_hard_swish(mirt_tensor *x) { return mirt__unary_op(MIRT__ACT_HARD_SWISH, x, 0, 0); }
-MIRT_API mirt_tensor *mirt_softplus(mirt_tensor *x) { return mirt__unary_op(MIRT__ACT_SOFTPLUS, x, 0, 0); }
+/* The public functions: mirt_<label> of the rows that have one. */
+#define MIRT__FUNCTION_NONE(id, label)
+#define MIRT__FUNCTION_0(id, label) \
+    MIRT_API mirt_tensor *mirt_##label(mirt_tensor *x) { return mirt__unary_op(MIRT__##id, x, 0, 0); }
+#define MIRT__FUNCTION_1(id, label) \
+    MIRT_API mirt_tensor *mirt_##label(mirt_tensor *x, float scale) { return mirt__unary_op(MIRT__##id, x, scale, 0); }
+#define MIRT__FUNCTION_2(id, label) \
+    MIRT_API mirt_tensor *mirt_##label(mirt_tensor *x, float scale, float offset) { \
+        return mirt__unary_op(MIRT__##id, x, scale, offset); \
+    }
+#define MIRT__FUNCTION(number, id, label, function, ...) MIRT__FUNCTION_##function(id, label)
+MIRT__UNARY_LIST(MIRT__FUNCTION)
+#undef MIRT__FUNCTION_0
+#define MIRT__FUNCTION_0(id, label) \
+    MIRT_API mirt_tensor *mirt_##label(mirt_tensor *a, mirt_tensor *b) { return mirt__binary_op(MIRT__##id, a, b); }
+MIRT__BINARY_LIST(MIRT__FUNCTION)
+#undef MIRT__FUNCTION_NONE
+#undef MIRT__FUNCTION_0
+#undef MIRT__FUNCTION_1
+#undef MIRT__FUNCTION_2
+#undef MIRT__FUNCTION

@@ -9,29 +9,44 @@ MIRT__LIB const mirt__op *mirt__op_get(mirt__op_id id) {
     }
 }
 
-/* Names of the kinds that have functions of their own, in the order of their enumerations. */
-static const char *const mirt__unary_labels[] = {
-    "copy", "negative", "square", "relu", "sigmoid", "tanh", "scale", "exp", "log", "sqrt", "rsqrt", "abs", "sign", "floor",
-    "clip", "power", "relu6", "leaky_relu", "elu", "gelu", "silu", "hard_sigmoid", "hard_swish", "softplus"};
-static const char *const mirt__binary_labels[] = {"add", "subtract", "multiply", "divide", "maximum", "minimum"};
-static const char *const mirt__logic_labels[] = {"equal", "not_equal", "less", "less_equal", "logical_and", "logical_or", "logical_not", "where"};
-static const char *const mirt__reduce_labels[] = {"reduce_sum", "reduce_mean", "reduce_max", "reduce_min"};
-static const char *const mirt__scan_labels[] = {"argmax", "argmin", "cumsum"};
+#define MIRT__KIND_NAME_NONE(label) NULL
+#define MIRT__KIND_NAME_0(label) #label
+#define MIRT__KIND_NAME_1(label) #label
+#define MIRT__KIND_NAME_2(label) #label
+#define MIRT__KIND_LABEL(number, id, label, function, ...) case MIRT__##id: return MIRT__KIND_NAME_##function(label);
+#define MIRT__PLAIN_LABEL(number, id, label, function) case MIRT__##id: return MIRT__KIND_NAME_##function(label);
+#define MIRT__LOGIC_LABEL(number, id, label, value) case MIRT__##id: return #label;
+#define MIRT__CHOICE_LABEL(number, id, label) case MIRT__##id: return #label;
+
+MIRT__LIB const char *mirt__kind_label(mirt__op_id id, int kind) {
+    if (id == MIRT__OP_unary) {
+        switch ((mirt__unary_kind)kind) { MIRT__UNARY_LIST(MIRT__KIND_LABEL) }
+    } else if (id == MIRT__OP_binary) {
+        switch ((mirt__binary_kind)kind) { MIRT__BINARY_LIST(MIRT__KIND_LABEL) }
+    } else if (id == MIRT__OP_logic) {
+        switch ((mirt__logic_kind)kind) { MIRT__LOGIC_LIST(MIRT__LOGIC_LABEL, MIRT__CHOICE_LABEL) }
+    } else if (id == MIRT__OP_reduce) {
+        switch ((mirt__reduce_kind)kind) { MIRT__REDUCE_LIST(MIRT__PLAIN_LABEL) }
+    } else if (id == MIRT__OP_scan) {
+        switch ((mirt__scan_kind)kind) { MIRT__SCAN_LIST(MIRT__PLAIN_LABEL) }
+    } else if (kind == 0) {
+        return mirt__op_get(id)->name;
+    }
+    return NULL;
+}
+
+#undef MIRT__KIND_NAME_NONE
+#undef MIRT__KIND_NAME_0
+#undef MIRT__KIND_NAME_1
+#undef MIRT__KIND_NAME_2
+#undef MIRT__KIND_LABEL
+#undef MIRT__PLAIN_LABEL
+#undef MIRT__LOGIC_LABEL
+#undef MIRT__CHOICE_LABEL
 
 MIRT__LIB const char *mirt__called_name(mirt__op_id id, const mirt__attrs *a) {
-    const char *const *names = NULL;
-    int count = 0;
     if (!a) return mirt__op_get(id)->name;
-    switch ((int)id) {
-#define MIRT__OP_LABELS(op) case MIRT__OP_##op: names = mirt__##op##_labels, count = MIRT__COUNT(mirt__##op##_labels); break;
-    MIRT__OP_LABELS(unary)
-    MIRT__OP_LABELS(binary)
-    MIRT__OP_LABELS(logic)
-    MIRT__OP_LABELS(reduce)
-    MIRT__OP_LABELS(scan)
-#undef MIRT__OP_LABELS
-    case MIRT__OP_user: return a->user_op->name;
-    default: break;
-    }
-    return a->kind >= 0 && a->kind < count ? names[a->kind] : mirt__op_get(id)->name;
+    if (id == MIRT__OP_user) return a->user_op->name;
+    const char *label = mirt__kind_label(id, a->kind);
+    return label ? label : mirt__op_get(id)->name;
 }
