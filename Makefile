@@ -198,7 +198,7 @@ smoke-test:
 
 test-long:
 	@$(MAKE) --no-print-directory -j$(JOBS) build/mirrortrain $(LONG_TESTS:%=build/tests/%)
-	@tests/run -t 3600 tests/check_size.sh tests/check_caller_speed.sh $(LONG_TESTS:%=build/tests/%)
+	@tests/run -t 3600 tests/check_size.sh tests/check_caller_speed.sh tests/check_stb_units.sh $(LONG_TESTS:%=build/tests/%)
 	@$(MAKE) --no-print-directory memcheck
 	@CUDA_SECONDS=180 QUICK=1 tests/run -t 3600 tests/check_cuda.sh
 	@$(MAKE) --no-print-directory differential
@@ -228,7 +228,7 @@ coverage: header
 	@JOBS=$(JOBS) tests/coverage.py build/coverage $(TESTS) test_cli.sh
 
 matrix:
-	@tests/run -t 1800 tests/check_matrix.sh tests/check_stb_units.sh
+	@STB_COMPILERS="g++ clang clang++" tests/run -t 900 tests/check_matrix.sh tests/test_stb_unit.sh
 
 examples:
 	@tests/run -t 900 tests/check_examples.sh

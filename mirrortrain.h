@@ -24084,7 +24084,7 @@ struct mirt_dataset {
     bool contiguous;      /* `at` finds sample i + 1 right behind sample i */
     bool pointing;        /* `next` points into memory that stays: preparing ahead would gain nothing */
     bool lent;            /* the next stage calls fill, never next */
-    bool busy;            /* mirt_fit or a read is passing through it */
+    bool busy;            /* a call is reading it, such as mirt_fit: calls from within are refused */
     bool begun;           /* mirt_dataset_next is in the middle of an epoch */
     bool foreign;         /* code of the user makes its samples */
     char varies;          /* the sample of an index may differ from epoch to epoch; 2: also within one */
@@ -24771,7 +24771,7 @@ MIRT_API void mirt_dataset_destroy(mirt_dataset *dataset) {
     MIRT__ENTER;
     if (dataset && dataset->lost) return; /* threads may still be at work on it */
     if (dataset && dataset->busy) {
-        mirt__fail(MIRT_E_STATE, "this data set is being trained on; it cannot be destroyed before mirt_fit returns");
+        mirt__fail(MIRT_E_STATE, "a call such as mirt_fit is reading this data set; it cannot be destroyed before that call returns");
         return;
     }
     while (dataset && dataset->process == mirt__process()) { /* a child process has none of the threads */
@@ -26658,8 +26658,10 @@ MIRT_API mirt_status mirt_adapt(mirt_normalization_desc *desc, mirt_dataset *dat
     }
     if (limit < 0)
         return mirt__fail(MIRT_E_INVALID, "mirt_adapt cannot go through a stream without an end: mirt_take before it");
-    if (dataset->busy) return mirt__fail(MIRT_E_STATE, "mirt_adapt: mirt_fit is passing through the data set");
-    mirt_status status = mirt__dataset_begin(dataset, 0, 0);
+    mirt_status status = mirt__dataset_idle("mirt_adapt", dataset);
+    if (status != MIRT_OK) return status;
+    dataset->busy = true;
+    status = mirt__dataset_begin(dataset, 0, 0);
     for (bool more = status == MIRT_OK; more;) {
         status = mirt__dataset_next(dataset, &batch);
         more = status == MIRT_OK && batch.rows > 0;
@@ -26674,6 +26676,7 @@ MIRT_API mirt_status mirt_adapt(mirt_normalization_desc *desc, mirt_dataset *dat
             count += (double)(mirt__shape_count(&field->shape) / c);
         }
     }
+    dataset->busy = false;
     if (status != MIRT_OK) return status;
     if (count == 0) return mirt__fail(MIRT_E_INVALID, "mirt_adapt: the data set has no samples");
     for (int64_t j = 0; j < c; j++) {
@@ -29336,8 +29339,10 @@ MIRT_API mirt_status mirt_save_grid(const char *path, mirt_dataset *dataset, int
         return mirt__fail(MIRT_E_SHAPE, "mirt_save_grid: such images are too large");
     memset(&images, 0, sizeof images);
     if (!(images.x[0].data = mirt__aligned_alloc(bytes))) return MIRT_E_NOMEM;
+    dataset->busy = true;
     status = mirt__dataset_begin(dataset, 0, 0);
     if (status == MIRT_OK) status = mirt__dataset_pull(dataset, rows * columns, &images, &have);
+    dataset->busy = false;
     if (status == MIRT_OK && have == 0)
         status = mirt__fail(MIRT_E_INVALID, "mirt_save_grid: the data set has no samples");
     images.x[0] =
@@ -44796,8 +44801,9 @@ MIRT__LIB mirt_dataset *mirt__batched(mirt_dataset *dataset, int64_t batch, bool
     return *view = mirt__dataset_batch_view(dataset, batch > 0 ? batch : 32, shuffle);
 }
 
-/* A batched form of `dataset`, made ready for `kind`; *view is to be destroyed after use. */
+/* A batched form of `dataset`, made ready for `kind` and marked as being read until mirt__unready; *view is its own. */
 static mirt_dataset *mirt__ready(mirt_model *model, mirt_dataset *dataset, mirt__program_kind kind, mirt_dataset **view) {
+    mirt_dataset *const given = dataset;
     if (!dataset) {
         mirt__fail_missing(kind == MIRT__EVALUATE ? "mirt_evaluate" : "mirt_predict", "data set");
         return NULL;
@@ -44806,7 +44812,7 @@ static mirt_dataset *mirt__ready(mirt_model *model, mirt_dataset *dataset, mirt_
     if (mirt__check_distributed(model, dataset, kind == MIRT__EVALUATE ? "mirt_evaluate" : "mirt_predict") != MIRT_OK)
         return NULL;
     if (dataset->busy) {
-        mirt__fail(MIRT_E_STATE, "this data set is being trained on; give the callback one of its own");
+        mirt__fail(MIRT_E_STATE, "another call is reading this data set, such as mirt_fit; give the callback one of its own");
         return NULL;
     }
     if (mirt__dataset_spec(dataset)->samples < 0) {
@@ -44816,7 +44822,14 @@ static mirt_dataset *mirt__ready(mirt_model *model, mirt_dataset *dataset, mirt_
     if (mirt__check_data(model, mirt__dataset_spec(dataset), kind == MIRT__EVALUATE) != MIRT_OK) return NULL;
     if (!(dataset = mirt__batched(dataset, 0, false, view))) return NULL;
     const mirt__data_spec *spec = mirt__dataset_spec(dataset);
-    return mirt__trainer_prepare(model, kind, spec, mirt__data_most_rows(spec), NULL) ? dataset : NULL;
+    if (!mirt__trainer_prepare(model, kind, spec, mirt__data_most_rows(spec), NULL)) return NULL;
+    return given->busy = true, dataset;
+}
+
+/* After mirt__ready, whose result was `ready`, of the data set `given`. */
+static void mirt__unready(mirt_dataset *given, const mirt_dataset *ready, mirt_dataset *view) {
+    if (ready) given->busy = false;
+    mirt_dataset_destroy(view);
 }
 
 MIRT_API mirt_status mirt_evaluate(mirt_model *model, mirt_dataset *dataset, mirt_logs *out) {
@@ -44824,10 +44837,11 @@ MIRT_API mirt_status mirt_evaluate(mirt_model *model, mirt_dataset *dataset, mir
     mirt_dataset *view = NULL;
     mirt__sums sums;
     if (mirt__need_compiled(model, "mirt_evaluate") != MIRT_OK) return mirt_last_status();
+    mirt_dataset *const given = dataset;
     dataset = mirt__ready(model, dataset, MIRT__EVALUATE, &view);
     if (dataset) mirt__sums_start(model, MIRT__EVALUATE, &sums);
     mirt_status status = dataset ? mirt__evaluate_pass(model, dataset, NULL, 0, &sums) : mirt_last_status();
-    mirt_dataset_destroy(view);
+    mirt__unready(given, dataset, view);
     if (status == MIRT_OK && out) {
         memset(out, 0, sizeof *out);
         mirt__sums_to_logs(model, &sums, false, out);
@@ -44879,9 +44893,10 @@ MIRT_API mirt_status mirt_predict_outputs(mirt_model *model, mirt_dataset *datas
     mirt_dataset *view = NULL;
     if (mirt__need_recorded(model, "mirt_predict") != MIRT_OK) return mirt_last_status();
     if (!out || !capacity) return mirt__fail(MIRT_E_INVALID, "mirt_predict: no place for the predictions");
+    mirt_dataset *const given = dataset;
     dataset = mirt__ready(model, dataset, MIRT__PREDICT, &view);
     mirt_status status = dataset ? mirt__predict_pass(model, dataset, out, capacity) : mirt_last_status();
-    mirt_dataset_destroy(view);
+    mirt__unready(given, dataset, view);
     return status;
 }
 
@@ -44960,13 +44975,14 @@ MIRT_API mirt_status mirt_confusion_matrix(mirt_model *model, mirt_dataset *data
     const int64_t n = mirt__shape_count(&model->output[0]->shape), want = n == 1 ? 2 : n;
     if (model->num_outputs != 1) return mirt__fail(MIRT_E_INVALID, "mirt_confusion_matrix is for models with one output; %s has %d", model->name, model->num_outputs);
     if (classes != want) return mirt__fail(MIRT_E_SHAPE, "mirt_confusion_matrix: %s tells %lld classes apart, not %d", model->name, (long long)want, classes);
+    mirt_dataset *const given = dataset;
     if (!(dataset = mirt__ready(model, dataset, MIRT__PREDICT, &view))) return mirt_last_status();
     const mirt__data_spec *spec = mirt__dataset_spec(dataset);
     const int64_t width = spec->num_y == 1 ? mirt__shape_count(&spec->field[spec->num_x].shape) : 0;
     memset(counts, 0, (size_t)classes * (size_t)classes * sizeof *counts);
     mirt_status status = width == 1 || width == n ? mirt__confusion_pass(model, dataset, counts, classes)
                          : mirt__fail(MIRT_E_SHAPE, "mirt_confusion_matrix needs one label a sample: a class number, or as many values as %s has outputs", model->name);
-    mirt_dataset_destroy(view);
+    mirt__unready(given, dataset, view);
     return status;
 }
 
@@ -50518,12 +50534,15 @@ MIRT_API mirt_status mirt_dataset_next(mirt_dataset *dataset, mirt_global_batch 
     memset(out, 0, sizeof *out);
     if (!mirt__distributed(dataset)) return mirt__fail(MIRT_E_STATE, "mirt_dataset_next reads distributed data sets: mirt_distribute makes one");
     if (mirt__own_process(dataset->process, "mirt_dataset_next", "data set") != MIRT_OK) return MIRT_E_STATE;
-    if (dataset->busy) return mirt__fail(MIRT_E_STATE, "mirt_dataset_next: this data set is being trained on by mirt_fit");
+    if (dataset->busy)
+        return mirt__fail(MIRT_E_STATE, "mirt_dataset_next: another call is reading this data set, such as mirt_fit");
     mirt__distributed_dataset *d = (mirt__distributed_dataset *)dataset;
-    if (!dataset->begun && mirt__dataset_begin(dataset, d->strategy->seed, ++d->epoch) != MIRT_OK)
-        return mirt_last_status();
-    dataset->begun = true;
-    if (mirt__dataset_next(dataset, &batch) != MIRT_OK) return mirt_last_status();
+    dataset->busy = true;
+    mirt_status status = dataset->begun ? MIRT_OK : mirt__dataset_begin(dataset, d->strategy->seed, ++d->epoch);
+    dataset->begun = status == MIRT_OK;
+    if (status == MIRT_OK) status = mirt__dataset_next(dataset, &batch);
+    dataset->busy = false;
+    if (status != MIRT_OK) return status;
     dataset->begun = batch.rows > 0;
     out->rows = batch.rows;
     out->epoch = d->epoch;

@@ -77,7 +77,7 @@ static float sick(int64_t step, void *user) {
 static void test_callbacks(void) {
     mirt_history *history = fit(model_of(mirt_sgd(0.001f, 0, false)), evaluate_training_data, 3, 0);
     ok(history && history->steps == 15, "every step of three epochs is made");
-    ok(seen == MIRT_E_STATE && strstr(mirt_last_error(), "being trained on"), "evaluating the data under way: %s", mirt_last_error());
+    ok(seen == MIRT_E_STATE && strstr(mirt_last_error(), "another call is reading this data set"), "evaluating the data under way: %s", mirt_last_error());
     history = fit(model_of(mirt_sgd(0.001f, 0, false)), read_training_data, 1, 0);
     ok(history && history->steps == 5 && seen == MIRT_E_STATE && strstr(mirt_last_error(), "reading this data set"),
        "or reading them: %s", mirt_last_error());
@@ -296,6 +296,66 @@ static void test_orphans(void) {
     mirt_model_destroy(m[0]);
 }
 
+/* >>calls on a data set from the function that makes its samples */
+
+static mirt_dataset *mapped;
+static int inner, entered;
+
+static int call_back(const void *const *in, void *const *out, int64_t index, void *user) {
+    mirt_data data;
+    (void)index, (void)user;
+    memcpy(out[0], in[0], FEATURES * sizeof(float));
+    if (out[1]) memcpy(out[1], in[1], sizeof(float));
+    if (entered++ > 0) return 0;
+    memset(&data, 0, sizeof data);
+    if (inner == 0) seen = mirt_dataset_read(mapped, 1, NULL, &data);
+    else if (inner == 1) seen = mirt_dataset_arrays(mapped, &data);
+    else if (inner == 2) seen = mirt_save_grid("nothing.png", mapped, 1, 1);
+    else mirt_dataset_destroy(mapped), seen = mirt_last_status();
+    mirt_data_free(&data);
+    return 0;
+}
+
+static mirt_status read_whole(mirt_model *model, int outer) {
+    mirt_normalization_desc normalization;
+    mirt_data data;
+    mirt_logs logs;
+    float predicted[SAMPLES];
+    memset(&normalization, 0, sizeof normalization);
+    memset(&data, 0, sizeof data);
+    if (outer == 0) return mirt_evaluate(model, mapped, &logs);
+    if (outer == 1) return mirt_predict(model, mapped, predicted, SAMPLES);
+    if (outer == 2) return mirt_adapt(&normalization, mapped);
+    if (outer == 3) return mirt_save_grid("/dev/null/none.png", mapped, 2, 2);
+    const mirt_status status = mirt_dataset_arrays(mapped, &data);
+    mirt_data_free(&data);
+    return status;
+}
+
+static void test_maps(void) {
+    static const char *const outers[] = {"evaluate", "predict", "adapt", "save_grid", "arrays"};
+    static const char *const inners[] = {"read", "arrays", "save_grid", "destroy"};
+    mirt_model *model = model_of(mirt_sgd(0.1f, 0, false));
+    for (int outer = 0; outer < MIRT__COUNT(outers); outer++) {
+        const bool image = outer == 3;
+        for (inner = 0; inner < MIRT__COUNT(inners); inner++) {
+            mirt_map_desc desc;
+            memset(&desc, 0, sizeof desc);
+            desc.fn = call_back;
+            desc.shape = image ? MIRT_SHAPE(2, 2, 1) : MIRT_SHAPE(FEATURES);
+            entered = 0;
+            seen = MIRT_OK;
+            mapped = mirt_batch(mirt_map(mirt_arrays(mirt_make_array(x, MIRT_FLOAT32, MIRT_SHAPE(SAMPLES, FEATURES)),
+                                                     mirt_make_array(y, MIRT_FLOAT32, MIRT_SHAPE(SAMPLES, 1))), &desc), 3);
+            const mirt_status status = read_whole(model, outer);
+            ok(seen == MIRT_E_STATE && entered > 1 && (status == MIRT_OK) == !image,
+               "%s within %s of the same data set is refused: %s", inners[inner], outers[outer], mirt_last_error());
+            mirt_dataset_destroy(mapped);
+        }
+    }
+    mirt_model_destroy(model);
+}
+
 static void test_nothing(void) {
     mirt_fit(NULL, NULL, NULL);
     mirt_fit(NULL, NULL, NULL);
@@ -320,6 +380,7 @@ int main(void) {
     test_rates();
     test_meddling();
     test_orphans();
+    test_maps();
     test_nothing();
     mirt_dataset_destroy(train);
     mirt_strategy_destroy(strategy);

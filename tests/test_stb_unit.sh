@@ -1,7 +1,7 @@
 #!/bin/sh
 # Programs that use stb_image and mirrortrain, in one unit in every order, and in several units: both decode, each as it
-# does without the other, whatever stb_image is configured with. STB_ALL=1 (make matrix): all configurations, compilers
-# and languages. STB_FLAGS are for the compilers, such as -I for another stb_image.
+# does without the other, whatever stb_image is configured with. STB_COMPILERS (make matrix): these compilers; STB_ALL=1
+# (make test-long): all of them with all configurations. STB_FLAGS are for the compilers, such as -I for another stb_image.
 cd "$(dirname "$0")/.." || exit 2
 . tests/tap.sh
 flags="-Wall -Wextra -Wpedantic -Wshadow -Werror -O0 -D_POSIX_C_SOURCE=200809L ${STB_FLAGS-}"
@@ -104,7 +104,7 @@ no_names() { # OBJECT
 }
 
 split=-DMIRRORTRAIN_SPLIT_BUILD
-if [ "${STB_ALL-}" ]; then compilers="gcc g++ clang clang++"; else compilers=${CC:-cc}; fi
+if [ "${STB_ALL-}" ]; then compilers="gcc g++ clang clang++"; else compilers=${STB_COMPILERS:-${CC:-cc}}; fi
 for compiler in $compilers; do
     case $compiler in *++) language="-x c++ -std=c++17" ;; *) language="-x c -std=c11" ;; esac
     if ! has "$compiler"; then

@@ -266,8 +266,10 @@ MIRT_API mirt_status mirt_adapt(mirt_normalization_desc *desc, mirt_dataset *dat
     }
     if (limit < 0)
         return mirt__fail(MIRT_E_INVALID, "mirt_adapt cannot go through a stream without an end: mirt_take before it");
-    if (dataset->busy) return mirt__fail(MIRT_E_STATE, "mirt_adapt: mirt_fit is passing through the data set");
-    mirt_status status = mirt__dataset_begin(dataset, 0, 0);
+    mirt_status status = mirt__dataset_idle("mirt_adapt", dataset);
+    if (status != MIRT_OK) return status;
+    dataset->busy = true;
+    status = mirt__dataset_begin(dataset, 0, 0);
     for (bool more = status == MIRT_OK; more;) {
         status = mirt__dataset_next(dataset, &batch);
         more = status == MIRT_OK && batch.rows > 0;
@@ -282,6 +284,7 @@ MIRT_API mirt_status mirt_adapt(mirt_normalization_desc *desc, mirt_dataset *dat
             count += (double)(mirt__shape_count(&field->shape) / c);
         }
     }
+    dataset->busy = false;
     if (status != MIRT_OK) return status;
     if (count == 0) return mirt__fail(MIRT_E_INVALID, "mirt_adapt: the data set has no samples");
     for (int64_t j = 0; j < c; j++) {

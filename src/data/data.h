@@ -126,7 +126,7 @@ struct mirt_dataset {
     bool contiguous;      /* `at` finds sample i + 1 right behind sample i */
     bool pointing;        /* `next` points into memory that stays: preparing ahead would gain nothing */
     bool lent;            /* the next stage calls fill, never next */
-    bool busy;            /* mirt_fit or a read is passing through it */
+    bool busy;            /* a call is reading it, such as mirt_fit: calls from within are refused */
     bool begun;           /* mirt_dataset_next is in the middle of an epoch */
     bool foreign;         /* code of the user makes its samples */
     char varies;          /* the sample of an index may differ from epoch to epoch; 2: also within one */

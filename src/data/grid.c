@@ -19,8 +19,10 @@ MIRT_API mirt_status mirt_save_grid(const char *path, mirt_dataset *dataset, int
         return mirt__fail(MIRT_E_SHAPE, "mirt_save_grid: such images are too large");
     memset(&images, 0, sizeof images);
     if (!(images.x[0].data = mirt__aligned_alloc(bytes))) return MIRT_E_NOMEM;
+    dataset->busy = true;
     status = mirt__dataset_begin(dataset, 0, 0);
     if (status == MIRT_OK) status = mirt__dataset_pull(dataset, rows * columns, &images, &have);
+    dataset->busy = false;
     if (status == MIRT_OK && have == 0)
         status = mirt__fail(MIRT_E_INVALID, "mirt_save_grid: the data set has no samples");
     images.x[0] =

@@ -52,8 +52,9 @@ MIRT__LIB mirt_dataset *mirt__batched(mirt_dataset *dataset, int64_t batch, bool
     return *view = mirt__dataset_batch_view(dataset, batch > 0 ? batch : 32, shuffle);
 }
 
-/* A batched form of `dataset`, made ready for `kind`; *view is to be destroyed after use. */
+/* A batched form of `dataset`, made ready for `kind` and marked as being read until mirt__unready; *view is its own. */
 static mirt_dataset *mirt__ready(mirt_model *model, mirt_dataset *dataset, mirt__program_kind kind, mirt_dataset **view) {
+    mirt_dataset *const given = dataset;
     if (!dataset) {
         mirt__fail_missing(kind == MIRT__EVALUATE ? "mirt_evaluate" : "mirt_predict", "data set");
         return NULL;
@@ -62,7 +63,7 @@ static mirt_dataset *mirt__ready(mirt_model *model, mirt_dataset *dataset, mirt_
     if (mirt__check_distributed(model, dataset, kind == MIRT__EVALUATE ? "mirt_evaluate" : "mirt_predict") != MIRT_OK)
         return NULL;
     if (dataset->busy) {
-        mirt__fail(MIRT_E_STATE, "this data set is being trained on; give the callback one of its own");
+        mirt__fail(MIRT_E_STATE, "another call is reading this data set, such as mirt_fit; give the callback one of its own");
         return NULL;
     }
     if (mirt__dataset_spec(dataset)->samples < 0) {
@@ -72,7 +73,14 @@ static mirt_dataset *mirt__ready(mirt_model *model, mirt_dataset *dataset, mirt_
     if (mirt__check_data(model, mirt__dataset_spec(dataset), kind == MIRT__EVALUATE) != MIRT_OK) return NULL;
     if (!(dataset = mirt__batched(dataset, 0, false, view))) return NULL;
     const mirt__data_spec *spec = mirt__dataset_spec(dataset);
-    return mirt__trainer_prepare(model, kind, spec, mirt__data_most_rows(spec), NULL) ? dataset : NULL;
+    if (!mirt__trainer_prepare(model, kind, spec, mirt__data_most_rows(spec), NULL)) return NULL;
+    return given->busy = true, dataset;
+}
+
+/* After mirt__ready, whose result was `ready`, of the data set `given`. */
+static void mirt__unready(mirt_dataset *given, const mirt_dataset *ready, mirt_dataset *view) {
+    if (ready) given->busy = false;
+    mirt_dataset_destroy(view);
 }
 
 MIRT_API mirt_status mirt_evaluate(mirt_model *model, mirt_dataset *dataset, mirt_logs *out) {
@@ -80,10 +88,11 @@ MIRT_API mirt_status mirt_evaluate(mirt_model *model, mirt_dataset *dataset, mir
     mirt_dataset *view = NULL;
     mirt__sums sums;
     if (mirt__need_compiled(model, "mirt_evaluate") != MIRT_OK) return mirt_last_status();
+    mirt_dataset *const given = dataset;
     dataset = mirt__ready(model, dataset, MIRT__EVALUATE, &view);
     if (dataset) mirt__sums_start(model, MIRT__EVALUATE, &sums);
     mirt_status status = dataset ? mirt__evaluate_pass(model, dataset, NULL, 0, &sums) : mirt_last_status();
-    mirt_dataset_destroy(view);
+    mirt__unready(given, dataset, view);
     if (status == MIRT_OK && out) {
         memset(out, 0, sizeof *out);
         mirt__sums_to_logs(model, &sums, false, out);
@@ -135,9 +144,10 @@ MIRT_API mirt_status mirt_predict_outputs(mirt_model *model, mirt_dataset *datas
     mirt_dataset *view = NULL;
     if (mirt__need_recorded(model, "mirt_predict") != MIRT_OK) return mirt_last_status();
     if (!out || !capacity) return mirt__fail(MIRT_E_INVALID, "mirt_predict: no place for the predictions");
+    mirt_dataset *const given = dataset;
     dataset = mirt__ready(model, dataset, MIRT__PREDICT, &view);
     mirt_status status = dataset ? mirt__predict_pass(model, dataset, out, capacity) : mirt_last_status();
-    mirt_dataset_destroy(view);
+    mirt__unready(given, dataset, view);
     return status;
 }
 
@@ -216,12 +226,13 @@ MIRT_API mirt_status mirt_confusion_matrix(mirt_model *model, mirt_dataset *data
     const int64_t n = mirt__shape_count(&model->output[0]->shape), want = n == 1 ? 2 : n;
     if (model->num_outputs != 1) return mirt__fail(MIRT_E_INVALID, "mirt_confusion_matrix is for models with one output; %s has %d", model->name, model->num_outputs);
     if (classes != want) return mirt__fail(MIRT_E_SHAPE, "mirt_confusion_matrix: %s tells %lld classes apart, not %d", model->name, (long long)want, classes);
+    mirt_dataset *const given = dataset;
     if (!(dataset = mirt__ready(model, dataset, MIRT__PREDICT, &view))) return mirt_last_status();
     const mirt__data_spec *spec = mirt__dataset_spec(dataset);
     const int64_t width = spec->num_y == 1 ? mirt__shape_count(&spec->field[spec->num_x].shape) : 0;
     memset(counts, 0, (size_t)classes * (size_t)classes * sizeof *counts);
     mirt_status status = width == 1 || width == n ? mirt__confusion_pass(model, dataset, counts, classes)
                          : mirt__fail(MIRT_E_SHAPE, "mirt_confusion_matrix needs one label a sample: a class number, or as many values as %s has outputs", model->name);
-    mirt_dataset_destroy(view);
+    mirt__unready(given, dataset, view);
     return status;
 }

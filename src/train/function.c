@@ -73,12 +73,15 @@ MIRT_API mirt_status mirt_dataset_next(mirt_dataset *dataset, mirt_global_batch 
     memset(out, 0, sizeof *out);
     if (!mirt__distributed(dataset)) return mirt__fail(MIRT_E_STATE, "mirt_dataset_next reads distributed data sets: mirt_distribute makes one");
     if (mirt__own_process(dataset->process, "mirt_dataset_next", "data set") != MIRT_OK) return MIRT_E_STATE;
-    if (dataset->busy) return mirt__fail(MIRT_E_STATE, "mirt_dataset_next: this data set is being trained on by mirt_fit");
+    if (dataset->busy)
+        return mirt__fail(MIRT_E_STATE, "mirt_dataset_next: another call is reading this data set, such as mirt_fit");
     mirt__distributed_dataset *d = (mirt__distributed_dataset *)dataset;
-    if (!dataset->begun && mirt__dataset_begin(dataset, d->strategy->seed, ++d->epoch) != MIRT_OK)
-        return mirt_last_status();
-    dataset->begun = true;
-    if (mirt__dataset_next(dataset, &batch) != MIRT_OK) return mirt_last_status();
+    dataset->busy = true;
+    mirt_status status = dataset->begun ? MIRT_OK : mirt__dataset_begin(dataset, d->strategy->seed, ++d->epoch);
+    dataset->begun = status == MIRT_OK;
+    if (status == MIRT_OK) status = mirt__dataset_next(dataset, &batch);
+    dataset->busy = false;
+    if (status != MIRT_OK) return status;
     dataset->begun = batch.rows > 0;
     out->rows = batch.rows;
     out->epoch = d->epoch;
