@@ -1430,7 +1430,17 @@ MIRT_API float mirt_lr_ramp(int epoch, float learning_rate, void *desc);
 /* `rate` times the replicas of `strategy`: linear scaling, as the global batch grows with them. Goyal et al. 2017. `rate` for NULL. */
 MIRT_API float mirt_scale_learning_rate(const mirt_strategy *strategy, float rate);
 
-typedef enum mirt_optimizer_kind { MIRT_ADAM = 0, MIRT_SGD, MIRT_ADAMW, MIRT_RMSPROP, MIRT__OPTIMIZER_COUNT } mirt_optimizer_kind;
+/* All optimizers: the constant, Keras's name, and the kernel that updates the weights. The first one is the default. */
+#define MIRT_OPTIMIZER_LIST(X) \
+    X(MIRT_ADAM, adam, adam) \
+    X(MIRT_SGD, sgd, sgd) \
+    X(MIRT_ADAMW, adamw, adam) \
+    X(MIRT_RMSPROP, rmsprop, rmsprop)
+#define MIRT__OPTIMIZER_VALUE(kind, name, kernel) kind,
+typedef enum mirt_optimizer_kind {
+    MIRT_OPTIMIZER_LIST(MIRT__OPTIMIZER_VALUE) MIRT__OPTIMIZER_COUNT
+} mirt_optimizer_kind;
+#undef MIRT__OPTIMIZER_VALUE
 /* Fields that are zero are not used, unless something else is said. Norms are those of the gradient of the mean loss over the global
    batch, summed over all replicas: the same on any number of devices. */
 typedef struct mirt_optimizer {
@@ -2235,6 +2245,12 @@ typedef struct mirt__team mirt__team;
 #define MIRT__BOTH static inline
 #endif
 
+#ifdef __cplusplus
+#define MIRT__STATIC_ASSERT(condition, message) static_assert(condition, message)
+#else
+#define MIRT__STATIC_ASSERT(condition, message) _Static_assert(condition, message)
+#endif
+
 #define MIRT__ALIGN 64
 #define MIRT__COUNT(array) ((int)(sizeof(array) / sizeof((array)[0])))
 
@@ -2749,13 +2765,15 @@ typedef struct mirt__norm {
    before and after. */
 #define MIRT__MAX_PARTS 64
 typedef struct mirt__update {
+    mirt_optimizer_kind kind; /* its kernel is in MIRT_OPTIMIZER_LIST */
     int64_t begin, end;
     int parts;
     const mirt__real *part[MIRT__MAX_PARTS];
     struct { int into, from; } tree[MIRT__MAX_PARTS];
     int copies;
     mirt__real *weight[MIRT__MAX_PARTS];
-    mirt__real *slot[3];
+    mirt__real *slot[3]; /* sgd: momentum, or NULL; adam: m, v, and the largest v or NULL;
+                            rmsprop: velocity, momentum or NULL, average gradient (centered) or NULL */
     float learning_rate; /* Adam: lr * sqrt(1 - b2^t) / (1 - b1^t), computed by the caller in double */
     float new_1, new_2, epsilon, momentum; /* Adam: 1 - beta_1 and 1 - beta_2, RMSprop: 1 - rho, computed by the caller in double */
     bool nesterov;
@@ -2838,10 +2856,7 @@ typedef struct mirt__kernels {
     void (*constant)(void *y, const void *data, size_t bytes, const mirt__where *where);
     /* into[i] = into[i] + from[i] */
     void (*accumulate)(mirt__real *into, const mirt__real *from, int64_t count, const mirt__where *where);
-    void (*sgd)(const mirt__update *args, const mirt__where *where);  /* slot[0]: momentum, NULL when plain */
-    void (*adam)(const mirt__update *args, const mirt__where *where); /* slot[0]: m, slot[1]: v, slot[2]: the largest v, or NULL */
-    /* slot[0]: velocity, slot[1]: momentum or NULL, slot[2]: average gradient (centered) or NULL */
-    void (*rmsprop)(const mirt__update *args, const mirt__where *where);
+    void (*update)(const mirt__update *args, const mirt__where *where);
 } mirt__kernels;
 
 #endif
@@ -6197,9 +6212,10 @@ MIRT__LIB void mirt__ref_normalize(const mirt__norm *args, const mirt__where *wh
 MIRT__LIB void mirt__ref_norm_grad_sums(const mirt__norm *args, const mirt__where *where);
 MIRT__LIB void mirt__ref_norm_grad_input(const mirt__norm *args, const mirt__where *where);
 MIRT__LIB void mirt__ref_accumulate(mirt__real *into, const mirt__real *from, int64_t count, const mirt__where *where);
-MIRT__LIB void mirt__ref_sgd(const mirt__update *args, const mirt__where *where);
-MIRT__LIB void mirt__ref_adam(const mirt__update *args, const mirt__where *where);
-MIRT__LIB void mirt__ref_rmsprop(const mirt__update *args, const mirt__where *where);
+#define MIRT__REF_UPDATE(kind, name, kernel) \
+    MIRT__LIB void mirt__ref_##kernel(const mirt__update *args, const mirt__where *where);
+MIRT_OPTIMIZER_LIST(MIRT__REF_UPDATE)
+#undef MIRT__REF_UPDATE
 
 #endif
 
@@ -6676,6 +6692,15 @@ MIRT__LIB const mirt__activation_class *mirt__activation_get(mirt_activation_kin
 
 /* The table of reference kernels. */
 
+#define MIRT__REF_UPDATE(kind, name, kernel) case kind: mirt__ref_##kernel(args, where); break;
+static void mirt__ref_update(const mirt__update *args, const mirt__where *where) {
+    switch (args->kind) {
+    MIRT_OPTIMIZER_LIST(MIRT__REF_UPDATE)
+    case MIRT__OPTIMIZER_COUNT: break;
+    }
+}
+#undef MIRT__REF_UPDATE
+
 MIRT__KERNEL_TABLE mirt__kernels mirt__kernels_reference = {
     "reference", false, false,
     mirt__ref_gemm,
@@ -6715,9 +6740,7 @@ MIRT__KERNEL_TABLE mirt__kernels mirt__kernels_reference = {
     mirt__ref_fill,
     mirt__ref_constant,
     mirt__ref_accumulate,
-    mirt__ref_sgd,
-    mirt__ref_adam,
-    mirt__ref_rmsprop,
+    mirt__ref_update,
 };
 
 /* >>section kernels/reference_elementwise.c */
@@ -11681,15 +11704,14 @@ static void MIRT__T(max_pool_grad)(const mirt__pool2d *args, const mirt__where *
 static void MIRT__T(accumulate)(float *into, const float *from, int64_t count, const mirt__where *where) {
     mirt__fast_accumulate(&MIRT__T(simd), into, from, count, where);
 }
-static void MIRT__T(sgd)(const mirt__update *args, const mirt__where *where) {
-    mirt__fast_update(where, args, MIRT__K(sgd_range));
+#define MIRT__UPDATE_CASE(kind, name, kernel) case kind: mirt__fast_update(where, args, MIRT__K(kernel##_range)); break;
+static void MIRT__T(update)(const mirt__update *args, const mirt__where *where) {
+    switch (args->kind) {
+    MIRT_OPTIMIZER_LIST(MIRT__UPDATE_CASE)
+    case MIRT__OPTIMIZER_COUNT: break;
+    }
 }
-static void MIRT__T(adam)(const mirt__update *args, const mirt__where *where) {
-    mirt__fast_update(where, args, MIRT__K(adam_range));
-}
-static void MIRT__T(rmsprop)(const mirt__update *args, const mirt__where *where) {
-    mirt__fast_update(where, args, MIRT__K(rmsprop_range));
-}
+#undef MIRT__UPDATE_CASE
 
 #define MIRT__CURVED(name, arguments) \
     static void MIRT__T(name)(const arguments *args, const mirt__where *where) { mirt__common_##name(args, where, &MIRT__K(curves)); }
@@ -11725,7 +11747,7 @@ MIRT__KERNEL_TABLE mirt__kernels MIRT__T(kernels) = {
     mirt__common_resize, mirt__common_resize_grad,
     MIRT__T(norm_stats), MIRT__T(normalize), MIRT__T(norm_grad_sums), MIRT__T(norm_grad_input),
     mirt__augment_batch, mirt__ref_fill, mirt__ref_constant,
-    MIRT__T(accumulate), MIRT__T(sgd), MIRT__T(adam), MIRT__T(rmsprop)
+    MIRT__T(accumulate), MIRT__T(update)
 };
 
 #undef MIRT__T
@@ -12324,15 +12346,14 @@ static void MIRT__T(max_pool_grad)(const mirt__pool2d *args, const mirt__where *
 static void MIRT__T(accumulate)(float *into, const float *from, int64_t count, const mirt__where *where) {
     mirt__fast_accumulate(&MIRT__T(simd), into, from, count, where);
 }
-static void MIRT__T(sgd)(const mirt__update *args, const mirt__where *where) {
-    mirt__fast_update(where, args, MIRT__K(sgd_range));
+#define MIRT__UPDATE_CASE(kind, name, kernel) case kind: mirt__fast_update(where, args, MIRT__K(kernel##_range)); break;
+static void MIRT__T(update)(const mirt__update *args, const mirt__where *where) {
+    switch (args->kind) {
+    MIRT_OPTIMIZER_LIST(MIRT__UPDATE_CASE)
+    case MIRT__OPTIMIZER_COUNT: break;
+    }
 }
-static void MIRT__T(adam)(const mirt__update *args, const mirt__where *where) {
-    mirt__fast_update(where, args, MIRT__K(adam_range));
-}
-static void MIRT__T(rmsprop)(const mirt__update *args, const mirt__where *where) {
-    mirt__fast_update(where, args, MIRT__K(rmsprop_range));
-}
+#undef MIRT__UPDATE_CASE
 
 #define MIRT__CURVED(name, arguments) \
     static void MIRT__T(name)(const arguments *args, const mirt__where *where) { mirt__common_##name(args, where, &MIRT__K(curves)); }
@@ -12368,7 +12389,7 @@ MIRT__KERNEL_TABLE mirt__kernels MIRT__T(kernels) = {
     mirt__common_resize, mirt__common_resize_grad,
     MIRT__T(norm_stats), MIRT__T(normalize), MIRT__T(norm_grad_sums), MIRT__T(norm_grad_input),
     mirt__augment_batch, mirt__ref_fill, mirt__ref_constant,
-    MIRT__T(accumulate), MIRT__T(sgd), MIRT__T(adam), MIRT__T(rmsprop)
+    MIRT__T(accumulate), MIRT__T(update)
 };
 
 #undef MIRT__T
@@ -14051,15 +14072,14 @@ static void MIRT__T(max_pool_grad)(const mirt__pool2d *args, const mirt__where *
 static void MIRT__T(accumulate)(float *into, const float *from, int64_t count, const mirt__where *where) {
     mirt__fast_accumulate(&MIRT__T(simd), into, from, count, where);
 }
-static void MIRT__T(sgd)(const mirt__update *args, const mirt__where *where) {
-    mirt__fast_update(where, args, MIRT__K(sgd_range));
+#define MIRT__UPDATE_CASE(kind, name, kernel) case kind: mirt__fast_update(where, args, MIRT__K(kernel##_range)); break;
+static void MIRT__T(update)(const mirt__update *args, const mirt__where *where) {
+    switch (args->kind) {
+    MIRT_OPTIMIZER_LIST(MIRT__UPDATE_CASE)
+    case MIRT__OPTIMIZER_COUNT: break;
+    }
 }
-static void MIRT__T(adam)(const mirt__update *args, const mirt__where *where) {
-    mirt__fast_update(where, args, MIRT__K(adam_range));
-}
-static void MIRT__T(rmsprop)(const mirt__update *args, const mirt__where *where) {
-    mirt__fast_update(where, args, MIRT__K(rmsprop_range));
-}
+#undef MIRT__UPDATE_CASE
 
 #define MIRT__CURVED(name, arguments) \
     static void MIRT__T(name)(const arguments *args, const mirt__where *where) { mirt__common_##name(args, where, &MIRT__K(curves)); }
@@ -14095,7 +14115,7 @@ MIRT__KERNEL_TABLE mirt__kernels MIRT__T(kernels) = {
     mirt__common_resize, mirt__common_resize_grad,
     MIRT__T(norm_stats), MIRT__T(normalize), MIRT__T(norm_grad_sums), MIRT__T(norm_grad_input),
     mirt__augment_batch, mirt__ref_fill, mirt__ref_constant,
-    MIRT__T(accumulate), MIRT__T(sgd), MIRT__T(adam), MIRT__T(rmsprop)
+    MIRT__T(accumulate), MIRT__T(update)
 };
 
 #undef MIRT__T
@@ -15736,15 +15756,14 @@ static void MIRT__T(max_pool_grad)(const mirt__pool2d *args, const mirt__where *
 static void MIRT__T(accumulate)(float *into, const float *from, int64_t count, const mirt__where *where) {
     mirt__fast_accumulate(&MIRT__T(simd), into, from, count, where);
 }
-static void MIRT__T(sgd)(const mirt__update *args, const mirt__where *where) {
-    mirt__fast_update(where, args, MIRT__K(sgd_range));
+#define MIRT__UPDATE_CASE(kind, name, kernel) case kind: mirt__fast_update(where, args, MIRT__K(kernel##_range)); break;
+static void MIRT__T(update)(const mirt__update *args, const mirt__where *where) {
+    switch (args->kind) {
+    MIRT_OPTIMIZER_LIST(MIRT__UPDATE_CASE)
+    case MIRT__OPTIMIZER_COUNT: break;
+    }
 }
-static void MIRT__T(adam)(const mirt__update *args, const mirt__where *where) {
-    mirt__fast_update(where, args, MIRT__K(adam_range));
-}
-static void MIRT__T(rmsprop)(const mirt__update *args, const mirt__where *where) {
-    mirt__fast_update(where, args, MIRT__K(rmsprop_range));
-}
+#undef MIRT__UPDATE_CASE
 
 #define MIRT__CURVED(name, arguments) \
     static void MIRT__T(name)(const arguments *args, const mirt__where *where) { mirt__common_##name(args, where, &MIRT__K(curves)); }
@@ -15780,7 +15799,7 @@ MIRT__KERNEL_TABLE mirt__kernels MIRT__T(kernels) = {
     mirt__common_resize, mirt__common_resize_grad,
     MIRT__T(norm_stats), MIRT__T(normalize), MIRT__T(norm_grad_sums), MIRT__T(norm_grad_input),
     mirt__augment_batch, mirt__ref_fill, mirt__ref_constant,
-    MIRT__T(accumulate), MIRT__T(sgd), MIRT__T(adam), MIRT__T(rmsprop)
+    MIRT__T(accumulate), MIRT__T(update)
 };
 
 #undef MIRT__T
@@ -17431,15 +17450,14 @@ static void MIRT__T(max_pool_grad)(const mirt__pool2d *args, const mirt__where *
 static void MIRT__T(accumulate)(float *into, const float *from, int64_t count, const mirt__where *where) {
     mirt__fast_accumulate(&MIRT__T(simd), into, from, count, where);
 }
-static void MIRT__T(sgd)(const mirt__update *args, const mirt__where *where) {
-    mirt__fast_update(where, args, MIRT__K(sgd_range));
+#define MIRT__UPDATE_CASE(kind, name, kernel) case kind: mirt__fast_update(where, args, MIRT__K(kernel##_range)); break;
+static void MIRT__T(update)(const mirt__update *args, const mirt__where *where) {
+    switch (args->kind) {
+    MIRT_OPTIMIZER_LIST(MIRT__UPDATE_CASE)
+    case MIRT__OPTIMIZER_COUNT: break;
+    }
 }
-static void MIRT__T(adam)(const mirt__update *args, const mirt__where *where) {
-    mirt__fast_update(where, args, MIRT__K(adam_range));
-}
-static void MIRT__T(rmsprop)(const mirt__update *args, const mirt__where *where) {
-    mirt__fast_update(where, args, MIRT__K(rmsprop_range));
-}
+#undef MIRT__UPDATE_CASE
 
 #define MIRT__CURVED(name, arguments) \
     static void MIRT__T(name)(const arguments *args, const mirt__where *where) { mirt__common_##name(args, where, &MIRT__K(curves)); }
@@ -17475,7 +17493,7 @@ MIRT__KERNEL_TABLE mirt__kernels MIRT__T(kernels) = {
     mirt__common_resize, mirt__common_resize_grad,
     MIRT__T(norm_stats), MIRT__T(normalize), MIRT__T(norm_grad_sums), MIRT__T(norm_grad_input),
     mirt__augment_batch, mirt__ref_fill, mirt__ref_constant,
-    MIRT__T(accumulate), MIRT__T(sgd), MIRT__T(adam), MIRT__T(rmsprop)
+    MIRT__T(accumulate), MIRT__T(update)
 };
 
 #undef MIRT__T
@@ -35822,18 +35840,19 @@ struct mirt_layer {
     mirt__layer *children, *sibling;
 };
 
-typedef void (*mirt__update_fn)(const mirt__update *args, const mirt__where *where);
-
 /* An optimizer's row: slots are blocks as large as the weights. */
 #define MIRT__MAX_SLOTS 4
 typedef struct mirt__optimizer_class {
     const char *name; /* "adam" */
+    mirt_optimizer (*keras)(float learning_rate); /* one with Keras's other numbers */
     const mirt__field *fields; /* of mirt_optimizer, beside the learning rate and those that all have */
     int num_fields;
+    bool amsgrad; /* has this field of those that all have */
     int (*slots)(const mirt_optimizer *optimizer, const char **name); /* how many it uses, and Keras's names of them */
     mirt_status (*check)(const mirt_optimizer *optimizer);
-    /* Fills the numbers of `update` for the 1-based `step` at learning rate `rate`; returns the kernel. */
-    mirt__update_fn (*update)(const mirt_optimizer *optimizer, const mirt__kernels *kernels, int64_t step, double rate, mirt__real *const *slot, mirt__update *update);
+    /* Fills the slots and numbers of `update` for the 1-based `step` at learning rate `rate`. */
+    void (*update)(const mirt_optimizer *optimizer, int64_t step, double rate, mirt__real *const *slot,
+                   mirt__update *update);
 } mirt__optimizer_class;
 
 /* A schedule's row. */
@@ -36069,14 +36088,14 @@ MIRT__LIB const mirt__field *mirt__optimizer_common(int *count);
 MIRT__LIB int mirt__optimizer_slots(const mirt_optimizer *optimizer);
 /* The same, with their names. */
 MIRT__LIB int mirt__optimizer_slot_names(const mirt_optimizer *optimizer, const char *name[MIRT__MAX_SLOTS]);
-/* All zeros mean default: an Adam without betas and epsilon gets Keras's. */
+/* Sets Keras's numbers if none of those that are not 0 in Keras is set. SGD stays as it is: its defaults are zeros. */
 MIRT__LIB void mirt__optimizer_defaults(mirt_optimizer *optimizer);
 MIRT__LIB mirt_status mirt__optimizer_check(const mirt_optimizer *optimizer);
 /* Whether it needs the squares of gradients summed up, and numbers of its own for each variable. */
 MIRT__LIB bool mirt__optimizer_norms(const mirt_optimizer *optimizer);
 MIRT__LIB bool mirt__optimizer_by_variable(const mirt_optimizer *optimizer);
-/* Fills slots (blocks of optimizer state) and numbers of `update` for the model's next step at learning rate `rate`; returns the kernel. */
-MIRT__LIB mirt__update_fn mirt__optimizer_update(const mirt_model *model, char *const *slots, const mirt__kernels *kernels, double rate, mirt__update *update);
+/* Fills kind, slots (blocks of optimizer state) and numbers of `update` for the model's next step at this rate. */
+MIRT__LIB void mirt__optimizer_update(const mirt_model *model, char *const *slots, double rate, mirt__update *update);
 /* What is done to gradients of which all squares add up to this; then, by variable, of which its own do. */
 MIRT__LIB void mirt__optimizer_extras(const mirt_model *model, double squares, mirt__update *update);
 MIRT__LIB void mirt__optimizer_variable(const mirt_model *model, const mirt__variable *variable, double squares, double rate, mirt__update *update);
@@ -36209,18 +36228,6 @@ MIRT_API mirt_optimizer mirt_rmsprop(float learning_rate) {
     return o;
 }
 
-MIRT__LIB void mirt__optimizer_defaults(mirt_optimizer *o) {
-    if (o->use_ema && o->ema_momentum == 0) o->ema_momentum = 0.99f;
-    if (o->kind == MIRT_SGD || o->beta_1 != 0 || o->beta_2 != 0 || o->epsilon != 0 || o->rho != 0) return;
-    const mirt_optimizer keras = o->kind == MIRT_RMSPROP ? mirt_rmsprop(1e-3f) : o->kind == MIRT_ADAMW ? mirt_adamw(1e-3f) : mirt_adam(1e-3f);
-    o->beta_1 = keras.beta_1;
-    o->beta_2 = keras.beta_2;
-    o->epsilon = keras.epsilon;
-    o->rho = keras.rho;
-    if (o->weight_decay == 0) o->weight_decay = keras.weight_decay;
-    if (o->learning_rate == 0 && !o->schedule && !o->decay.kind) o->learning_rate = keras.learning_rate;
-}
-
 static bool mirt__is_share(float x) { return x >= 0 && x < 1; }
 
 MIRT__LIB double mirt__as_written(float x) {
@@ -36241,7 +36248,8 @@ static mirt_status mirt__adam_check(const mirt_optimizer *o) {
                       (double)o->beta_1, (double)o->beta_2, (double)o->epsilon);
 }
 
-static mirt__update_fn mirt__adam_update(const mirt_optimizer *o, const mirt__kernels *kernels, int64_t step, double rate, mirt__real *const *slot, mirt__update *update) {
+static void mirt__adam_update(const mirt_optimizer *o, int64_t step, double rate, mirt__real *const *slot,
+                              mirt__update *update) {
     double t = (double)step;
     memcpy(update->slot, slot, (2 + (size_t)o->amsgrad) * sizeof *slot);
     update->new_1 = (float)(1 - mirt__as_written(o->beta_1));
@@ -36249,8 +36257,17 @@ static mirt__update_fn mirt__adam_update(const mirt_optimizer *o, const mirt__ke
     update->epsilon = o->epsilon;
     /* the powers are of the float32 numbers, as in Keras */
     update->learning_rate = (float)(rate * (sqrt(1 - pow((double)o->beta_2, t)) / (1 - pow((double)o->beta_1, t))));
-    return kernels->adam;
 }
+
+static const mirt__field mirt__adam_fields[] = {{"beta_1", MIRT__FIELD_FLOAT, offsetof(mirt_optimizer, beta_1)},
+                                                {"beta_2", MIRT__FIELD_FLOAT, offsetof(mirt_optimizer, beta_2)},
+                                                {"epsilon", MIRT__FIELD_FLOAT, offsetof(mirt_optimizer, epsilon)}};
+static const mirt__optimizer_class mirt__optimizer_adam = {
+    "adam", mirt_adam, mirt__adam_fields, MIRT__COUNT(mirt__adam_fields), true,
+    mirt__adam_slots, mirt__adam_check, mirt__adam_update};
+static const mirt__optimizer_class mirt__optimizer_adamw = {
+    "adamw", mirt_adamw, mirt__adam_fields, MIRT__COUNT(mirt__adam_fields), true,
+    mirt__adam_slots, mirt__adam_check, mirt__adam_update};
 
 static int mirt__sgd_slots(const mirt_optimizer *o, const char **name) {
     name[0] = "momentum";
@@ -36262,14 +36279,21 @@ static mirt_status mirt__sgd_check(const mirt_optimizer *o) {
     return mirt__fail(MIRT_E_INVALID, "SGD's momentum is %g; it must lie in [0, 1)", (double)o->momentum);
 }
 
-static mirt__update_fn mirt__sgd_update(const mirt_optimizer *o, const mirt__kernels *kernels, int64_t step, double rate, mirt__real *const *slot, mirt__update *update) {
+static void mirt__sgd_update(const mirt_optimizer *o, int64_t step, double rate, mirt__real *const *slot,
+                             mirt__update *update) {
     (void)step;
     if (o->momentum != 0) update->slot[0] = slot[0];
     update->momentum = o->momentum;
     update->nesterov = o->nesterov;
     update->learning_rate = (float)rate;
-    return kernels->sgd;
 }
+
+static mirt_optimizer mirt__sgd_keras(float learning_rate) { return mirt_sgd(learning_rate, 0, false); }
+static const mirt__field mirt__sgd_fields[] = {{"momentum", MIRT__FIELD_FLOAT, offsetof(mirt_optimizer, momentum)},
+                                               {"nesterov", MIRT__FIELD_BOOL, offsetof(mirt_optimizer, nesterov)}};
+static const mirt__optimizer_class mirt__optimizer_sgd = {
+    "sgd", mirt__sgd_keras, mirt__sgd_fields, MIRT__COUNT(mirt__sgd_fields), false,
+    mirt__sgd_slots, mirt__sgd_check, mirt__sgd_update};
 
 static int mirt__rmsprop_slots(const mirt_optimizer *o, const char **name) {
     int count = 1;
@@ -36285,7 +36309,8 @@ static mirt_status mirt__rmsprop_check(const mirt_optimizer *o) {
                       (double)o->rho, (double)o->momentum, (double)o->epsilon);
 }
 
-static mirt__update_fn mirt__rmsprop_update(const mirt_optimizer *o, const mirt__kernels *kernels, int64_t step, double rate, mirt__real *const *slot, mirt__update *update) {
+static void mirt__rmsprop_update(const mirt_optimizer *o, int64_t step, double rate, mirt__real *const *slot,
+                                 mirt__update *update) {
     (void)step;
     update->slot[0] = *slot++;
     if (o->momentum != 0) update->slot[1] = *slot++;
@@ -36294,18 +36319,18 @@ static mirt__update_fn mirt__rmsprop_update(const mirt_optimizer *o, const mirt_
     update->momentum = o->momentum;
     update->epsilon = o->epsilon;
     update->learning_rate = (float)rate;
-    return kernels->rmsprop;
 }
 
-static const mirt__field mirt__adam_fields[] = {{"beta_1", MIRT__FIELD_FLOAT, offsetof(mirt_optimizer, beta_1)},
-                                                {"beta_2", MIRT__FIELD_FLOAT, offsetof(mirt_optimizer, beta_2)},
-                                                {"epsilon", MIRT__FIELD_FLOAT, offsetof(mirt_optimizer, epsilon)}};
-static const mirt__field mirt__sgd_fields[] = {{"momentum", MIRT__FIELD_FLOAT, offsetof(mirt_optimizer, momentum)},
-                                               {"nesterov", MIRT__FIELD_BOOL, offsetof(mirt_optimizer, nesterov)}};
 static const mirt__field mirt__rmsprop_fields[] = {{"rho", MIRT__FIELD_FLOAT, offsetof(mirt_optimizer, rho)},
                                                    {"momentum", MIRT__FIELD_FLOAT, offsetof(mirt_optimizer, momentum)},
                                                    {"epsilon", MIRT__FIELD_FLOAT, offsetof(mirt_optimizer, epsilon)},
                                                    {"centered", MIRT__FIELD_BOOL, offsetof(mirt_optimizer, centered)}};
+static const mirt__optimizer_class mirt__optimizer_rmsprop = {
+    "rmsprop", mirt_rmsprop, mirt__rmsprop_fields, MIRT__COUNT(mirt__rmsprop_fields), false,
+    mirt__rmsprop_slots, mirt__rmsprop_check, mirt__rmsprop_update};
+
+/* >>all optimizers */
+
 /* Of all optimizers; in files where they are not zero. */
 static const mirt__field mirt__common_fields[] = {
     {"amsgrad", MIRT__FIELD_BOOL, offsetof(mirt_optimizer, amsgrad)}, {"weight_decay", MIRT__FIELD_FLOAT, offsetof(mirt_optimizer, weight_decay)},
@@ -36319,18 +36344,46 @@ MIRT__LIB const mirt__field *mirt__optimizer_common(int *count) {
     return mirt__common_fields;
 }
 
-/* One row an optimizer. Slots have Keras's names, which calls Adam's moments momentum and velocity. */
-static const mirt__optimizer_class mirt__optimizer_table[MIRT__OPTIMIZER_COUNT] = {
-    {"adam", mirt__adam_fields, MIRT__COUNT(mirt__adam_fields), mirt__adam_slots, mirt__adam_check, mirt__adam_update},
-    {"sgd", mirt__sgd_fields, MIRT__COUNT(mirt__sgd_fields), mirt__sgd_slots, mirt__sgd_check, mirt__sgd_update},
-    {"adamw", mirt__adam_fields, MIRT__COUNT(mirt__adam_fields), mirt__adam_slots, mirt__adam_check, mirt__adam_update},
-    {"rmsprop", mirt__rmsprop_fields, MIRT__COUNT(mirt__rmsprop_fields), mirt__rmsprop_slots, mirt__rmsprop_check, mirt__rmsprop_update},
-};
+#define MIRT__OPTIMIZER_ROW(kind, name, kernel) &mirt__optimizer_##name,
+static const mirt__optimizer_class *const mirt__optimizer_table[] = {MIRT_OPTIMIZER_LIST(MIRT__OPTIMIZER_ROW)};
+#undef MIRT__OPTIMIZER_ROW
 
-MIRT__LIB const mirt__optimizer_class *mirt__optimizer_class_get(mirt_optimizer_kind kind) { return &mirt__optimizer_table[kind]; }
+MIRT__LIB const mirt__optimizer_class *mirt__optimizer_class_get(mirt_optimizer_kind kind) {
+    return mirt__optimizer_table[kind];
+}
+
+static bool mirt__optimizer_known(const mirt_optimizer *o) {
+    return (int)o->kind >= 0 && o->kind < MIRT__OPTIMIZER_COUNT;
+}
+
+/* The number that is this field; NULL: it is none, or `keras` has 0. */
+static float *mirt__optimizer_number(mirt_optimizer *o, mirt_optimizer *keras, const mirt__field *field) {
+    if (field->kind != MIRT__FIELD_FLOAT || *(float *)(void *)((char *)keras + field->offset) == 0) return NULL;
+    return (float *)(void *)((char *)o + field->offset);
+}
+
+MIRT__LIB void mirt__optimizer_defaults(mirt_optimizer *o) {
+    if (o->use_ema && o->ema_momentum == 0) o->ema_momentum = 0.99f;
+    if (!mirt__optimizer_known(o)) return;
+    const mirt__optimizer_class *cls = mirt__optimizer_class_get(o->kind);
+    mirt_optimizer keras = cls->keras(1e-3f);
+    bool any = false;
+    for (int i = 0; i < cls->num_fields; i++) {
+        const float *own = mirt__optimizer_number(o, &keras, &cls->fields[i]);
+        if (own && *own != 0) return;
+        any = any || own;
+    }
+    for (int i = 0; i < cls->num_fields; i++) {
+        float *own = mirt__optimizer_number(o, &keras, &cls->fields[i]);
+        if (own) *own = *mirt__optimizer_number(&keras, &keras, &cls->fields[i]);
+    }
+    if (!any) return;
+    if (o->weight_decay == 0) o->weight_decay = keras.weight_decay;
+    if (o->learning_rate == 0 && !o->schedule && !o->decay.kind) o->learning_rate = keras.learning_rate;
+}
 
 MIRT__LIB int mirt__optimizer_slot_names(const mirt_optimizer *o, const char *name[MIRT__MAX_SLOTS]) {
-    int count = mirt__optimizer_table[o->kind].slots(o, name);
+    int count = mirt__optimizer_table[o->kind]->slots(o, name);
     if (o->use_ema) name[count++] = "average";
     return count;
 }
@@ -36352,7 +36405,8 @@ static mirt_status mirt__optimizer_extras_check(const mirt_optimizer *o) {
     if (o->use_ema && !(o->ema_momentum < 1)) return mirt__fail(MIRT_E_INVALID, "ema_momentum is %g; it must lie in [0, 1)", (double)o->ema_momentum);
     if (o->ema_overwrite_frequency < 0) return mirt__fail(MIRT_E_INVALID, "ema_overwrite_frequency is %lld; it must be a number of steps, or 0 for none", (long long)o->ema_overwrite_frequency);
     if (!o->use_ema && o->ema_overwrite_frequency) return mirt__fail(MIRT_E_INVALID, "ema_overwrite_frequency is set, but use_ema is not");
-    if (o->amsgrad && o->kind != MIRT_ADAM && o->kind != MIRT_ADAMW) return mirt__fail(MIRT_E_INVALID, "amsgrad is for Adam and AdamW");
+    if (o->amsgrad && !mirt__optimizer_table[o->kind]->amsgrad)
+        return mirt__fail(MIRT_E_INVALID, "amsgrad is for Adam and AdamW");
     if (o->exclude_from_weight_decay && !mirt__utf8_valid(o->exclude_from_weight_decay, strlen(o->exclude_from_weight_decay))) {
         return mirt__fail(MIRT_E_INVALID, "exclude_from_weight_decay is not valid UTF-8");
     }
@@ -36360,13 +36414,13 @@ static mirt_status mirt__optimizer_extras_check(const mirt_optimizer *o) {
 }
 
 MIRT__LIB mirt_status mirt__optimizer_check(const mirt_optimizer *o) {
-    if ((int)o->kind < 0 || o->kind >= MIRT__OPTIMIZER_COUNT) return mirt__fail(MIRT_E_INVALID, "there is no optimizer number %d", (int)o->kind);
+    if (!mirt__optimizer_known(o)) return mirt__fail(MIRT_E_INVALID, "there is no optimizer number %d", (int)o->kind);
     if (o->schedule && o->decay.kind) return mirt__fail(MIRT_E_INVALID, "the optimizer has two learning-rate schedules, a function and one by value");
     if (mirt__schedule_check(&o->decay) != MIRT_OK) return mirt_last_status();
     if (!o->schedule && !o->decay.kind && !(o->learning_rate >= 0 && o->learning_rate <= FLT_MAX)) {
         return mirt__fail(MIRT_E_INVALID, "the learning rate is %g; it must be a number and not negative", (double)o->learning_rate);
     }
-    return mirt__optimizer_table[o->kind].check(o) == MIRT_OK ? mirt__optimizer_extras_check(o) : mirt_last_status();
+    return mirt__optimizer_table[o->kind]->check(o) == MIRT_OK ? mirt__optimizer_extras_check(o) : mirt_last_status();
 }
 
 /* >>what is asked for beside the update */
@@ -36413,10 +36467,11 @@ MIRT__LIB void mirt__optimizer_variable(const mirt_model *model, const mirt__var
     u->decay = mirt__decays(o, v->name) ? (float)(mirt__as_written(o->weight_decay) * rate) : 0;
 }
 
-MIRT__LIB mirt__update_fn mirt__optimizer_update(const mirt_model *model, char *const *slots, const mirt__kernels *kernels, double rate, mirt__update *update) {
+MIRT__LIB void mirt__optimizer_update(const mirt_model *model, char *const *slots, double rate, mirt__update *update) {
     const mirt_optimizer *o = &model->config.optimizer;
     mirt__real *slot[MIRT__MAX_SLOTS];
     for (int i = 0; i < MIRT__MAX_SLOTS; i++) slot[i] = (mirt__real *)(void *)slots[i];
+    update->kind = o->kind;
     update->decay = (float)(mirt__as_written(o->weight_decay) * rate);
     if (o->use_ema) {
         update->average = slot[mirt__optimizer_slots(o) - 1];
@@ -36424,7 +36479,7 @@ MIRT__LIB mirt__update_fn mirt__optimizer_update(const mirt_model *model, char *
         update->fresh = model->step ? (float)(1 - mirt__as_written(o->ema_momentum)) : 1.0f;
         update->overwrite = o->ema_overwrite_frequency && (model->step + 1) % o->ema_overwrite_frequency == 0;
     }
-    return mirt__optimizer_table[o->kind].update(o, kernels, model->step + 1, rate, slot, update);
+    mirt__optimizer_table[o->kind]->update(o, model->step + 1, rate, slot, update);
 }
 
 MIRT_API mirt_status mirt_apply_averages(mirt_model *model) {
@@ -43074,12 +43129,13 @@ static void mirt__unscale(const mirt_function *f, mirt__update *u) {
 /* >>the update */
 
 /* An update of elements [begin, end), one variable at a time where each has its own numbers. */
-static void mirt__update_piece(const mirt_function *f, mirt__update_fn update, mirt__update *u, const mirt__where *where, mirt__range r) {
+static void mirt__update_piece(const mirt_function *f, mirt__update *u, const mirt__where *where, mirt__range r) {
     const mirt_model *root = f->root;
+    const mirt__kernels *kernels = f->model->strategy->kernels;
     const bool by_variable = mirt__optimizer_by_variable(&f->model->config.optimizer);
     u->begin = r.begin;
     u->end = r.end;
-    if (r.begin < r.end && !by_variable) update(u, where);
+    if (r.begin < r.end && !by_variable) kernels->update(u, where);
     for (int i = 0; by_variable && i < root->num_variables; i++) {
         const mirt__variable *v = &root->variable[i];
         const int64_t begin = (int64_t)(v->offset / sizeof(mirt__real));
@@ -43089,7 +43145,7 @@ static void mirt__update_piece(const mirt_function *f, mirt__update_fn update, m
         u->end = own.end;
         mirt__optimizer_variable(f->model, v, mirt__squares_of(f, i), f->rate, u);
         mirt__unscale(f, u);
-        update(u, where);
+        kernels->update(u, where);
     }
 }
 
@@ -43133,12 +43189,12 @@ static void mirt__device_apply(mirt_function *f, int device, bool norms) {
     int64_t begin, end;
     memset(&u, 0, sizeof u);
     mirt__update_parts(f, device, norms || s->backend || f->stage == MIRT__REDUCED, &u);
-    mirt__update_fn update = mirt__optimizer_update(f->model, s->backend ? f->model->remote_slot[device] : f->model->slot, s->kernels, f->rate, &u);
+    mirt__optimizer_update(f->model, s->backend ? f->model->remote_slot[device] : f->model->slot, f->rate, &u);
     mirt__optimizer_extras(f->model, norms ? mirt__squares_of(f, -1) : 0, &u);
     mirt__unscale(f, &u);
     mirt__update_range(s, (int64_t)(f->root->trained_bytes / sizeof(mirt__real)), device, &begin, &end);
     mirt__begin_averages(f, device, &u, begin, end);
-    for (int i = 0; i < f->num_ranges; i++) mirt__update_piece(f, update, &u, &where, mirt__overlap(&f->range[i], begin, end));
+    for (int i = 0; i < f->num_ranges; i++) mirt__update_piece(f, &u, &where, mirt__overlap(&f->range[i], begin, end));
 }
 
 /* False: the devices were given up. */

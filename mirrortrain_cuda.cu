@@ -1618,8 +1618,6 @@ static void mirt__cu_sum_parts(mirt__cu *cu, cudaStream_t stream, const mirt__cu
 
 /* >>updates */
 
-enum { MIRT__CU_SGD, MIRT__CU_ADAM, MIRT__CU_RMSPROP };
-
 /* What a step may change. */
 typedef struct mirt__cu_rates {
     float *average;
@@ -1634,17 +1632,25 @@ typedef struct mirt__cu_updated {
     float *weight[MIRT__MAX_PARTS];
 } mirt__cu_updated;
 
-/* g becomes what is taken off the weight; velocities of SGD are added to it. */
-template <int RULE, int W> static inline __device__ void mirt__cu_update_step(const mirt__cu_updated &u, const mirt__cu_rates &r, int64_t i, int64_t there, float *g) {
-    float a[W], b[W], c[W];
-    if (RULE == MIRT__CU_SGD) {
+/* The kernels of MIRT_OPTIMIZER_LIST: g becomes what is taken off the weight; velocities of SGD are added to it. */
+struct mirt__cu_sgd {
+    template <int W>
+    static inline __device__ void step(const mirt__cu_updated &u, const mirt__cu_rates &r, int64_t i, int64_t there,
+                                       float *g) {
+        float a[W];
         for (int k = 0; k < W; k++) g[k] = __fmul_rn(r.rate, g[k]);
         if (!u.slot[0]) return;
         mirt__cu_take<W>(u.slot[0] + i, there, a);
         for (int k = 0; k < W; k++) a[k] = __fsub_rn(__fmul_rn(r.momentum, a[k]), g[k]);
         mirt__cu_leave<W>(u.slot[0] + i, there, a);
         for (int k = 0; k < W; k++) g[k] = -(r.nesterov ? __fsub_rn(__fmul_rn(r.momentum, a[k]), g[k]) : a[k]);
-    } else if (RULE == MIRT__CU_ADAM) {
+    }
+};
+struct mirt__cu_adam {
+    template <int W>
+    static inline __device__ void step(const mirt__cu_updated &u, const mirt__cu_rates &r, int64_t i, int64_t there,
+                                       float *g) {
+        float a[W], b[W], c[W];
         mirt__cu_take<W>(u.slot[0] + i, there, a);
         mirt__cu_take<W>(u.slot[1] + i, there, b);
         for (int k = 0; k < W; k++) {
@@ -1659,7 +1665,13 @@ template <int RULE, int W> static inline __device__ void mirt__cu_update_step(co
             mirt__cu_leave<W>(u.slot[2] + i, there, b);
         }
         for (int k = 0; k < W; k++) g[k] = __fdiv_rn(__fmul_rn(r.rate, a[k]), __fadd_rn(__fsqrt_rn(b[k]), r.epsilon));
-    } else {
+    }
+};
+struct mirt__cu_rmsprop {
+    template <int W>
+    static inline __device__ void step(const mirt__cu_updated &u, const mirt__cu_rates &r, int64_t i, int64_t there,
+                                       float *g) {
+        float a[W], b[W], c[W];
         mirt__cu_take<W>(u.slot[0] + i, there, b);
         for (int k = 0; k < W; k++) b[k] = __fmaf_rn(__fsub_rn(__fmul_rn(g[k], g[k]), b[k]), r.new_1, b[k]);
         mirt__cu_leave<W>(u.slot[0] + i, there, b);
@@ -1678,9 +1690,9 @@ template <int RULE, int W> static inline __device__ void mirt__cu_update_step(co
         for (int k = 0; k < W; k++) g[k] = __fadd_rn(__fmul_rn(r.momentum, c[k]), g[k]);
         mirt__cu_leave<W>(u.slot[1] + i, there, g);
     }
-}
+};
 
-template <int RULE, int W, int MOST>
+template <class RULE, int W, int MOST>
 static __global__ void __launch_bounds__(256) mirt__cu_update_kernel(const mirt__cu_parts parts, const mirt__cu_updated u, const mirt__cu_rates *rates) {
     const mirt__cu_rates r = *rates;
     const int64_t step = (int64_t)gridDim.x * blockDim.x * W;
@@ -1696,7 +1708,7 @@ static __global__ void __launch_bounds__(256) mirt__cu_update_kernel(const mirt_
                 g[k] = r.clip < g[k] ? r.clip : g[k];
             }
         }
-        mirt__cu_update_step<RULE, W>(u, r, i, there, g);
+        RULE::template step<W>(u, r, i, there, g);
         mirt__cu_take<W>(u.weight[0] + i, there, weight);
         for (int k = 0; k < W; k++) {
             if (r.decay != 0) weight[k] = __fsub_rn(weight[k], __fmul_rn(weight[k], r.decay));
@@ -1713,7 +1725,7 @@ static __global__ void __launch_bounds__(256) mirt__cu_update_kernel(const mirt_
     }
 }
 
-template <int RULE> static void mirt__cu_update(const mirt__update *args, const mirt__where *where) {
+template <class RULE> static void mirt__cu_update_by(const mirt__update *args, const mirt__where *where) {
     mirt__cu *cu = mirt__cu_of(where);
     mirt__cu_parts parts;
     mirt__cu_updated u;
@@ -1758,9 +1770,14 @@ template <int RULE> static void mirt__cu_update(const mirt__update *args, const 
     else MIRT_LAUNCH(cu, (mirt__cu_update_kernel<RULE, 1, MIRT__MAX_PARTS>), blocks, 256, 0, parts, u, rates);
 }
 
-static void mirt__cu_sgd(const mirt__update *args, const mirt__where *where) { mirt__cu_update<MIRT__CU_SGD>(args, where); }
-static void mirt__cu_adam(const mirt__update *args, const mirt__where *where) { mirt__cu_update<MIRT__CU_ADAM>(args, where); }
-static void mirt__cu_rmsprop(const mirt__update *args, const mirt__where *where) { mirt__cu_update<MIRT__CU_RMSPROP>(args, where); }
+#define MIRT__CU_UPDATE(kind, name, kernel) case kind: mirt__cu_update_by<mirt__cu_##kernel>(args, where); break;
+static void mirt__cu_update(const mirt__update *args, const mirt__where *where) {
+    switch (args->kind) {
+    MIRT_OPTIMIZER_LIST(MIRT__CU_UPDATE)
+    case MIRT__OPTIMIZER_COUNT: break;
+    }
+}
+#undef MIRT__CU_UPDATE
 
 /* >>squares and variables */
 
@@ -9005,9 +9022,7 @@ static const mirt__kernels mirt__cu_kernels = {
     mirt__cu_fill,
     mirt__cu_constant,
     mirt__cu_accumulate,
-    mirt__cu_sgd,
-    mirt__cu_adam,
-    mirt__cu_rmsprop
+    mirt__cu_update
 };
 
 /* >>section cuda/backend.cu */

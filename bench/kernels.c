@@ -45,8 +45,7 @@ static void call_pool(const void *args) { kernels->conv_pool((const mirt__conv_p
 static void call_pool_grad(const void *args) {
     kernels->conv_pool_weight_grad((const mirt__conv_pool_weight_grad *)args, &where);
 }
-static void call_adam(const void *args) { kernels->adam((const mirt__update *)args, &where); }
-static void call_sgd(const void *args) { kernels->sgd((const mirt__update *)args, &where); }
+static void call_update(const void *args) { kernels->update((const mirt__update *)args, &where); }
 
 static void report(const char *name, double flops, double seconds) {
     printf("%-44s %8.4f ms %7.1f GFLOP/s\n", name, seconds * 1e3, flops / seconds * 1e-9);
@@ -186,7 +185,10 @@ static void bench_update(int64_t count, int parts, int copies) {
     args.new_1 = 0.1f;
     args.new_2 = 0.001f;
     args.epsilon = 1e-7f;
-    double adam = best(call_adam, &args), sgd = best(call_sgd, &args);
+    args.kind = MIRT_ADAM;
+    double adam = best(call_update, &args);
+    args.kind = MIRT_SGD;
+    double sgd = best(call_update, &args);
     printf("update of %d, %d parts, %d copies: adam %.4f ms %.1f GB/s, sgd momentum %.4f ms\n", (int)count, parts, copies,
            adam * 1e3, (double)count * 4 * (parts + copies + 5) / adam * 1e-9, sgd * 1e3);
     for (int i = 0; i < parts; i++) mirt__aligned_free((void *)args.part[i]);

@@ -61,17 +61,24 @@ bool is_for_digits(const options *o) { return strcmp(o->model, "mnist") == 0; }
 
 int64_t batch_of(const options *o) { return o->batch ? o->batch : is_for_digits(o) ? 64 : 32; }
 
+#define NAME(kind, name, kernel) #name,
 static mirt_optimizer make_optimizer(const options *o) {
+    static const char *const names[] = {MIRT_OPTIMIZER_LIST(NAME)};
     const bool sgd = chosen(o->optimizer, "sgd");
     const float rate = o->lr.count ? o->lr.rate[0] : sgd ? 1e-2f : 1e-3f;
-    mirt_optimizer optimizer = sgd ? mirt_sgd(rate, 0, false) : chosen(o->optimizer, "adamw") ? mirt_adamw(rate)
-                               : chosen(o->optimizer, "rmsprop") ? mirt_rmsprop(rate) : mirt_adam(rate);
+    mirt_optimizer optimizer;
+    memset(&optimizer, 0, sizeof optimizer); /* what stays zero becomes Keras's default */
+    for (int i = 0; i < (int)(sizeof names / sizeof names[0]); i++) {
+        if (chosen(o->optimizer, names[i])) optimizer.kind = (mirt_optimizer_kind)i;
+    }
+    optimizer.learning_rate = rate;
     if (o->weight_decay > 0) optimizer.weight_decay = o->weight_decay;
     optimizer.global_clipnorm = o->clip_norm;
     optimizer.use_ema = o->ema > 0;
     optimizer.ema_momentum = o->ema;
     return optimizer;
 }
+#undef NAME
 
 /* The library's sentence; a name nobody knows is the command line's fault. */
 mirt_model *complain_of_model(int *status) {

@@ -27,6 +27,7 @@ typedef struct flag {
 #define MAX_REPLICAS 4096 /* as the library */
 #define MAX_THREADS 1024
 
+#define OR_NAME(kind, name, kernel) "|" #name
 static const flag flags[] = {
     {"model", "NAME", FLAG_TEXT, 0, AT(model), MODEL,
         "the network: mnist (default), mobilenet_v2, resnet50, efficientnet_v2_b0 to b3, s, m, l"},
@@ -84,7 +85,7 @@ static const flag flags[] = {
     {"on-nan", "go-on|warn|stop", FLAG_NAME, 0, AT(on_nan), CMD_FIT, "when a loss is not finite: go on (default); or name the layer, and go on, or stop before the weights have it"},
     {"timeout", "SECONDS", FLAG_NUMBER, 0, AT(timeout), CMD_FIT, "end when a device or the input gets on with nothing for so long; default 60"},
     {"log-steps", NULL, FLAG_SWITCH, 0, AT(log_steps), CMD_FIT, "print the loss of every step instead of the progress line"},
-    {"optimizer", "adam|adamw|sgd|rmsprop", FLAG_NAME, 0, AT(optimizer), CMD_FIT, "default adam"},
+    {"optimizer", &(MIRT_OPTIMIZER_LIST(OR_NAME))[1], FLAG_NAME, 0, AT(optimizer), CMD_FIT, "default adam"},
     {"weight-decay", "D", FLAG_NUMBER, 0, AT(weight_decay), CMD_FIT, "weights shrink by this times the learning rate every step; default 0, of adamw 0.004"},
     {"clip-norm", "N", FLAG_NUMBER, 0, AT(clip_norm), CMD_FIT, "scale gradients down whose norm, of all weights together, is above this"},
     {"ema", "M", FLAG_NUMBER, 0, AT(ema), CMD_FIT, "end with averages of the weights that keep this share of themselves every step: 0.99"},
@@ -105,6 +106,7 @@ static const flag flags[] = {
     {"memory", "SIZE", FLAG_BYTES, 0, AT(memory), CMD_SUMMARY, "of a device, such as 800M or 8G, for the largest batch that fits; default what is free here"},
     {"help", NULL, FLAG_SWITCH, 0, AT(help), ALL, "show this"},
 };
+#undef OR_NAME
 #define FLAG_COUNT_OF ((int)(sizeof flags / sizeof flags[0]))
 
 /* Edits (insert, delete, replace, swap neighbours) from a to b; words longer than 31 are cut. */

@@ -537,33 +537,48 @@ static void accuracy_run(const job *j, const mirt__kernels *k, const mirt__where
 
 /* ---- optimizers: three or four roundings a number, and one for each part */
 
-enum { U_COUNT, U_PARTS, U_COPIES, U_MOMENTUM, U_MORE, U_SHAPED };
-static const int32_t update_shapes[][MAX_NUMBERS] = {
-    {1, 1, 1, 0, 0, 0}, {33, 2, 1, 0, 0, 1}, {100, 1, 2, 1, 0, 2}, {65, 3, 2, 1, 1, 0}, {1000, 5, 3, 1, 0, 1},
-    {70003, 4, 1, 1, 1, 2}, {15, 7, 1, 0, 1, 1}, {0, 1, 1, 1, 0, 1}, {SHAPE_END}};
-enum { U_SLOT = 1, U_POSITIVE, U_POSITIVE_TOO, U_AVERAGE, U_COPY }; /* buffers behind a weight's */
+enum { U_KIND, U_COUNT, U_PARTS, U_COPIES, U_MOMENTUM, U_MORE, U_SHAPED };
+#define UPDATE_SHAPES(kind, name, kernel) \
+    {kind, 1, 1, 1, 0, 0, 0}, {kind, 33, 2, 1, 0, 0, 1}, {kind, 100, 1, 2, 1, 0, 2}, {kind, 65, 3, 2, 1, 1, 0}, \
+    {kind, 1000, 5, 3, 1, 0, 1}, {kind, 70003, 4, 1, 1, 1, 2}, {kind, 15, 7, 1, 0, 1, 1}, {kind, 0, 1, 1, 1, 0, 1},
+static const int32_t update_shapes[][MAX_NUMBERS] = {MIRT_OPTIMIZER_LIST(UPDATE_SHAPES) {SHAPE_END}};
+enum { U_SLOT = 1, U_AVERAGE = U_SLOT + 3, U_COPY }; /* buffers behind a weight's */
+
+/* With Keras's numbers, and some of its options. */
+static mirt_optimizer update_optimizer(const job *j) {
+    const mirt__optimizer_class *cls = mirt__optimizer_class_get((mirt_optimizer_kind)j->s[U_KIND]);
+    mirt_optimizer o = cls->keras(0.01f);
+    if (j->s[U_MOMENTUM]) o.momentum = 0.9f;
+    o.nesterov = o.centered = j->s[U_MORE] != 0;
+    o.amsgrad = j->s[U_MORE] && cls->amsgrad;
+    return o;
+}
 static void update_buffer(job *j, fill how) {
     j->buffer[add_buffer(j, INOUT, MIRT_FLOAT32, how, 1, j->rows)].roundings = j->s[U_PARTS] + 12;
 }
+/* Velocities are means of squares. The square of the mean gradient stays well below them, as it does in training. */
 static void update_plan(job *j) {
+    const mirt_optimizer o = update_optimizer(j);
+    const char *name[MIRT__MAX_SLOTS];
+    const int slots = mirt__optimizer_slot_names(&o, name);
     j->rows = j->s[U_COUNT];
     j->ranged = true;
-    for (int i = 0; i < U_COPY; i++) update_buffer(j, i == U_POSITIVE || i == U_POSITIVE_TOO ? POSITIVE : UNIT);
+    update_buffer(j, UNIT);
+    for (int i = 0; i < U_AVERAGE - U_SLOT; i++) {
+        update_buffer(j, i < slots && strncmp(name[i], "velocity", 8) == 0 ? POSITIVE : UNIT);
+        float *slot = (float *)j->buffer[U_SLOT + i].initial;
+        for (int64_t k = 0; i < slots && strcmp(name[i], "average_gradient") == 0 && k < j->rows; k++) slot[k] *= 0.05f;
+    }
+    update_buffer(j, UNIT);
     for (int copy = 1; copy < j->s[U_COPIES]; copy++) {
         update_buffer(j, UNIT);
         memcpy(j->buffer[U_COPY + copy - 1].initial, j->buffer[0].initial, (size_t)j->rows * sizeof(float));
     }
     input(j, UNIT, j->rows * j->s[U_PARTS]);
 }
-/* The square of the mean gradient stays well below the mean square, as it does in training. */
-static void rmsprop_plan(job *j) {
-    update_plan(j);
-    for (int64_t i = 0; i < j->rows; i++) ((float *)j->buffer[U_SLOT].initial)[i] *= 0.05f;
-}
 static void update_args(const job *j, mirt__update *u) {
     const int32_t *s = j->s;
     int additions = 0;
-    memset(u, 0, sizeof *u);
     u->begin = j->first;
     u->end = j->first + j->count;
     u->parts = s[U_PARTS];
@@ -576,12 +591,6 @@ static void update_args(const job *j, mirt__update *u) {
     }
     u->copies = s[U_COPIES];
     for (int copy = 0; copy < u->copies; copy++) u->weight[copy] = out_at(j, copy ? U_COPY + copy - 1 : 0);
-    u->learning_rate = 0.01f;
-    u->new_1 = 0.1f;
-    u->new_2 = 0.001f;
-    u->epsilon = 1e-7f;
-    u->momentum = 0.9f;
-    u->nesterov = s[U_MORE] != 0;
     if (!s[U_SHAPED]) return;
     u->shaped = true;
     u->scale = 0.7f;
@@ -592,27 +601,15 @@ static void update_args(const job *j, mirt__update *u) {
     u->fresh = 0.01f;
     u->overwrite = s[U_SHAPED] == 2;
 }
-static void sgd_run(const job *j, const mirt__kernels *k, const mirt__where *where) {
+static void update_run(const job *j, const mirt__kernels *k, const mirt__where *where) {
+    const mirt_optimizer o = update_optimizer(j);
+    mirt__real *const slot[] = {out_at(j, U_SLOT), out_at(j, U_SLOT + 1), out_at(j, U_SLOT + 2)};
     mirt__update u;
+    memset(&u, 0, sizeof u);
+    u.kind = o.kind;
     update_args(j, &u);
-    u.slot[0] = j->s[U_MOMENTUM] ? out_at(j, U_SLOT) : NULL;
-    k->sgd(&u, where);
-}
-static void adam_run(const job *j, const mirt__kernels *k, const mirt__where *where) {
-    mirt__update u;
-    update_args(j, &u);
-    u.slot[0] = out_at(j, U_SLOT);
-    u.slot[1] = out_at(j, U_POSITIVE);
-    u.slot[2] = j->s[U_MORE] ? out_at(j, U_POSITIVE_TOO) : NULL;
-    k->adam(&u, where);
-}
-static void rmsprop_run(const job *j, const mirt__kernels *k, const mirt__where *where) {
-    mirt__update u;
-    update_args(j, &u);
-    u.slot[0] = out_at(j, U_POSITIVE);
-    u.slot[1] = j->s[U_MOMENTUM] ? out_at(j, U_POSITIVE_TOO) : NULL;
-    u.slot[2] = j->s[U_MORE] ? out_at(j, U_SLOT) : NULL;
-    k->rmsprop(&u, where);
+    mirt__optimizer_class_get(o.kind)->update(&o, 3, 0.01, slot, &u);
+    k->update(&u, where);
 }
 
 static const kernel_case kernel_cases[] = {
@@ -653,9 +650,7 @@ static const kernel_case kernel_cases[] = {
     {"fill", fill_plan, fill_run, fill_shapes},
     {"constant", constant_plan, constant_run, fill_shapes},
     {"accumulate", accumulate_plan, accumulate_run, accumulate_shapes},
-    {"sgd", update_plan, sgd_run, update_shapes},
-    {"adam", update_plan, adam_run, update_shapes},
-    {"rmsprop", rmsprop_plan, rmsprop_run, update_shapes},
+    {"update", update_plan, update_run, update_shapes},
 };
 
 #endif

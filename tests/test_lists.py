@@ -27,6 +27,12 @@ def table(path, name):
     return re.findall(r'^\s*\{"(\w+)"', body, re.M)
 
 
+def listed(path, name):
+    """The second words of the rows of a list."""
+    rows = re.search(r"#define %s\(X\)(.*?[^\\])\n" % name, read(path), re.S).group(1)
+    return re.findall(r"^    X\(\w+, (\w+)", rows, re.M)
+
+
 def enum(path, first, last):
     text = re.search(r"\b%s\b.*?\b%s\b" % (first, last), read(path), re.S).group(0)
     return re.findall(r"\bMIRT_[A-Z0-9_]+", text)[:-1]
@@ -69,7 +75,7 @@ def lists():
         ("layers", layers()),
         ("losses", [n for n in table("src/nn/losses.c", "mirt__loss_table") if n != "none"]),
         ("metrics", table("src/nn/metrics_table.c", "mirt__metric_table")),
-        ("optimizers", table("src/nn/optimizers.c", "mirt__optimizer_table")),
+        ("optimizers", listed("src/api/optimizers.inc", "MIRT_OPTIMIZER_LIST")),
         ("schedules", table("src/nn/schedules.c", "mirt__schedule_table")),
         ("callbacks", re.findall(r"MIRT_API mirt_callback \*mirt_(\w+)\(", api)),
         (

@@ -7,10 +7,20 @@
 
 #include <unistd.h>
 
+/* Whether `name` of golden numbers, an optimizer's and some options, begins with this word. */
+static bool is_of(const char *name, const char *optimizer) {
+    const size_t size = strlen(optimizer);
+    return strncmp(name, optimizer, size) == 0 && (name[size] == 0 || name[size] == ' ');
+}
+
+static const mirt__optimizer_class *listed(int kind) { return mirt__optimizer_class_get((mirt_optimizer_kind)kind); }
+
 /* The same optimizers as in make_optimizers.py. */
 static mirt_optimizer optimizer_named(const char *name) {
-    mirt_optimizer o = strstr(name, "adamw") ? mirt_adamw(0.01f) : strstr(name, "adam") ? mirt_adam(0.01f) : strstr(name, "sgd") ? mirt_sgd(0.05f, 0, false) : mirt_rmsprop(0.01f);
-    const bool sgd = o.kind == MIRT_SGD;
+    const bool sgd = is_of(name, "sgd");
+    int kind = 0;
+    while (kind + 1 < MIRT__OPTIMIZER_COUNT && !is_of(name, listed(kind)->name)) kind++;
+    mirt_optimizer o = listed(kind)->keras(sgd ? 0.05f : 0.01f);
     o.amsgrad = strstr(name, "amsgrad") != NULL;
     o.centered = strstr(name, "centered") != NULL;
     o.use_ema = strstr(name, "ema") != NULL;
@@ -107,6 +117,28 @@ static void check_update(const golden_update *c, const char *cpu) {
        OPTIMIZER_STEPS, weights, slots, state, good ? "" : ": ", good ? "" : mirt_last_error());
     mirt_strategy_destroy(s);
     unsetenv("MIRT_CPU");
+}
+
+/* Each optimizer of the list has its own row, golden numbers, and the defaults of its function when all is zero. */
+static void check_listed(mirt_optimizer_kind kind, const char *name) {
+    const mirt__optimizer_class *cls = listed(kind);
+    int golden = 0;
+    for (int i = 0; i < MIRT__COUNT(golden_updates); i++) golden += is_of(golden_updates[i].name, name);
+    ok(strcmp(cls->name, name) == 0 && golden, "%s: its row is that of %s, and make_optimizers.py has it", name,
+       cls->name);
+    const mirt_optimizer keras = cls->keras(0.25f);
+    mirt_optimizer o;
+    memset(&o, 0, sizeof o);
+    o.kind = kind;
+    o.learning_rate = 0.25f;
+    mirt__optimizer_defaults(&o);
+    bool same = keras.kind == kind && o.learning_rate == keras.learning_rate && o.weight_decay == keras.weight_decay;
+    for (int i = 0; i < cls->num_fields; i++) {
+        const mirt__field *field = &cls->fields[i];
+        const size_t at = field->offset, size = field->kind == MIRT__FIELD_BOOL ? sizeof(bool) : sizeof(float);
+        same = same && memcmp((const char *)&o + at, (const char *)&keras + at, size) == 0;
+    }
+    ok(same && mirt__optimizer_check(&o) == MIRT_OK, "%s: zeros become Keras's defaults, which are good", name);
 }
 
 /* Keras looks for the words in a weight's own name: of a layer named "bias_head" the kernel decays, too. */
@@ -399,6 +431,8 @@ int main(void) {
         for (int i = 0; i < MIRT__COUNT(golden_updates); i++) check_update(&golden_updates[i], table[t]->name);
         check_clipping(table[t]->name);
     }
+#define CHECK_LISTED(kind, name, kernel) check_listed(kind, #name);
+    MIRT_OPTIMIZER_LIST(CHECK_LISTED)
     check_schedules();
     check_ramp();
     for (int i = 0; i < MIRT__COUNT(saved); i++) check_saved(saved[i], false);

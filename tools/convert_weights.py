@@ -81,8 +81,8 @@ def read_safetensors(path):
     """The arrays, and the architecture or None."""
     with safe_open(path, framework="numpy") as file:
         metadata = file.metadata() or {}
-        slots = {"adam/", "adamw/", "sgd/", "rmsprop/"} if "compile" in metadata else set()
-        arrays = {name: file.get_tensor(name) for name in file.keys() if not name.startswith(tuple(slots))}
+        slots = json.loads(metadata["compile"])["optimizer"]["class_name"] + "/" if "compile" in metadata else None
+        arrays = {name: file.get_tensor(name) for name in file.keys() if not slots or not name.startswith(slots)}
     return arrays, json.loads(metadata["architecture"]) if "architecture" in metadata else None
 
 

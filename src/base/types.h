@@ -22,6 +22,12 @@ typedef struct mirt__team mirt__team;
 #define MIRT__BOTH static inline
 #endif
 
+#ifdef __cplusplus
+#define MIRT__STATIC_ASSERT(condition, message) static_assert(condition, message)
+#else
+#define MIRT__STATIC_ASSERT(condition, message) _Static_assert(condition, message)
+#endif
+
 #define MIRT__ALIGN 64
 #define MIRT__COUNT(array) ((int)(sizeof(array) / sizeof((array)[0])))
 

@@ -40,7 +40,5 @@ static const mirt__kernels mirt__cu_kernels = {
     mirt__cu_fill,
     mirt__cu_constant,
     mirt__cu_accumulate,
-    mirt__cu_sgd,
-    mirt__cu_adam,
-    mirt__cu_rmsprop
+    mirt__cu_update
 };

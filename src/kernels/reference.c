@@ -3,6 +3,15 @@
 #include "augment.h"
 #include "reference.h"
 
+#define MIRT__REF_UPDATE(kind, name, kernel) case kind: mirt__ref_##kernel(args, where); break;
+static void mirt__ref_update(const mirt__update *args, const mirt__where *where) {
+    switch (args->kind) {
+    MIRT_OPTIMIZER_LIST(MIRT__REF_UPDATE)
+    case MIRT__OPTIMIZER_COUNT: break;
+    }
+}
+#undef MIRT__REF_UPDATE
+
 MIRT__KERNEL_TABLE mirt__kernels mirt__kernels_reference = {
     "reference", false, false,
     mirt__ref_gemm,
@@ -42,7 +51,5 @@ MIRT__KERNEL_TABLE mirt__kernels mirt__kernels_reference = {
     mirt__ref_fill,
     mirt__ref_constant,
     mirt__ref_accumulate,
-    mirt__ref_sgd,
-    mirt__ref_adam,
-    mirt__ref_rmsprop,
+    mirt__ref_update,
 };

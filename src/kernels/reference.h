@@ -83,8 +83,9 @@ MIRT__LIB void mirt__ref_normalize(const mirt__norm *args, const mirt__where *wh
 MIRT__LIB void mirt__ref_norm_grad_sums(const mirt__norm *args, const mirt__where *where);
 MIRT__LIB void mirt__ref_norm_grad_input(const mirt__norm *args, const mirt__where *where);
 MIRT__LIB void mirt__ref_accumulate(mirt__real *into, const mirt__real *from, int64_t count, const mirt__where *where);
-MIRT__LIB void mirt__ref_sgd(const mirt__update *args, const mirt__where *where);
-MIRT__LIB void mirt__ref_adam(const mirt__update *args, const mirt__where *where);
-MIRT__LIB void mirt__ref_rmsprop(const mirt__update *args, const mirt__where *where);
+#define MIRT__REF_UPDATE(kind, name, kernel) \
+    MIRT__LIB void mirt__ref_##kernel(const mirt__update *args, const mirt__where *where);
+MIRT_OPTIMIZER_LIST(MIRT__REF_UPDATE)
+#undef MIRT__REF_UPDATE
 
 #endif

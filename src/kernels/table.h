@@ -354,13 +354,15 @@ typedef struct mirt__norm {
    before and after. */
 #define MIRT__MAX_PARTS 64
 typedef struct mirt__update {
+    mirt_optimizer_kind kind; /* its kernel is in MIRT_OPTIMIZER_LIST */
     int64_t begin, end;
     int parts;
     const mirt__real *part[MIRT__MAX_PARTS];
     struct { int into, from; } tree[MIRT__MAX_PARTS];
     int copies;
     mirt__real *weight[MIRT__MAX_PARTS];
-    mirt__real *slot[3];
+    mirt__real *slot[3]; /* sgd: momentum, or NULL; adam: m, v, and the largest v or NULL;
+                            rmsprop: velocity, momentum or NULL, average gradient (centered) or NULL */
     float learning_rate; /* Adam: lr * sqrt(1 - b2^t) / (1 - b1^t), computed by the caller in double */
     float new_1, new_2, epsilon, momentum; /* Adam: 1 - beta_1 and 1 - beta_2, RMSprop: 1 - rho, computed by the caller in double */
     bool nesterov;
@@ -443,10 +445,7 @@ typedef struct mirt__kernels {
     void (*constant)(void *y, const void *data, size_t bytes, const mirt__where *where);
     /* into[i] = into[i] + from[i] */
     void (*accumulate)(mirt__real *into, const mirt__real *from, int64_t count, const mirt__where *where);
-    void (*sgd)(const mirt__update *args, const mirt__where *where);  /* slot[0]: momentum, NULL when plain */
-    void (*adam)(const mirt__update *args, const mirt__where *where); /* slot[0]: m, slot[1]: v, slot[2]: the largest v, or NULL */
-    /* slot[0]: velocity, slot[1]: momentum or NULL, slot[2]: average gradient (centered) or NULL */
-    void (*rmsprop)(const mirt__update *args, const mirt__where *where);
+    void (*update)(const mirt__update *args, const mirt__where *where);
 } mirt__kernels;
 
 #endif

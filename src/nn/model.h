@@ -69,18 +69,19 @@ struct mirt_layer {
     mirt__layer *children, *sibling;
 };
 
-typedef void (*mirt__update_fn)(const mirt__update *args, const mirt__where *where);
-
 /* An optimizer's row: slots are blocks as large as the weights. */
 #define MIRT__MAX_SLOTS 4
 typedef struct mirt__optimizer_class {
     const char *name; /* "adam" */
+    mirt_optimizer (*keras)(float learning_rate); /* one with Keras's other numbers */
     const mirt__field *fields; /* of mirt_optimizer, beside the learning rate and those that all have */
     int num_fields;
+    bool amsgrad; /* has this field of those that all have */
     int (*slots)(const mirt_optimizer *optimizer, const char **name); /* how many it uses, and Keras's names of them */
     mirt_status (*check)(const mirt_optimizer *optimizer);
-    /* Fills the numbers of `update` for the 1-based `step` at learning rate `rate`; returns the kernel. */
-    mirt__update_fn (*update)(const mirt_optimizer *optimizer, const mirt__kernels *kernels, int64_t step, double rate, mirt__real *const *slot, mirt__update *update);
+    /* Fills the slots and numbers of `update` for the 1-based `step` at learning rate `rate`. */
+    void (*update)(const mirt_optimizer *optimizer, int64_t step, double rate, mirt__real *const *slot,
+                   mirt__update *update);
 } mirt__optimizer_class;
 
 /* A schedule's row. */
@@ -316,14 +317,14 @@ MIRT__LIB const mirt__field *mirt__optimizer_common(int *count);
 MIRT__LIB int mirt__optimizer_slots(const mirt_optimizer *optimizer);
 /* The same, with their names. */
 MIRT__LIB int mirt__optimizer_slot_names(const mirt_optimizer *optimizer, const char *name[MIRT__MAX_SLOTS]);
-/* All zeros mean default: an Adam without betas and epsilon gets Keras's. */
+/* Sets Keras's numbers if none of those that are not 0 in Keras is set. SGD stays as it is: its defaults are zeros. */
 MIRT__LIB void mirt__optimizer_defaults(mirt_optimizer *optimizer);
 MIRT__LIB mirt_status mirt__optimizer_check(const mirt_optimizer *optimizer);
 /* Whether it needs the squares of gradients summed up, and numbers of its own for each variable. */
 MIRT__LIB bool mirt__optimizer_norms(const mirt_optimizer *optimizer);
 MIRT__LIB bool mirt__optimizer_by_variable(const mirt_optimizer *optimizer);
-/* Fills slots (blocks of optimizer state) and numbers of `update` for the model's next step at learning rate `rate`; returns the kernel. */
-MIRT__LIB mirt__update_fn mirt__optimizer_update(const mirt_model *model, char *const *slots, const mirt__kernels *kernels, double rate, mirt__update *update);
+/* Fills kind, slots (blocks of optimizer state) and numbers of `update` for the model's next step at this rate. */
+MIRT__LIB void mirt__optimizer_update(const mirt_model *model, char *const *slots, double rate, mirt__update *update);
 /* What is done to gradients of which all squares add up to this; then, by variable, of which its own do. */
 MIRT__LIB void mirt__optimizer_extras(const mirt_model *model, double squares, mirt__update *update);
 MIRT__LIB void mirt__optimizer_variable(const mirt_model *model, const mirt__variable *variable, double squares, double rate, mirt__update *update);

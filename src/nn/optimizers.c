@@ -39,18 +39,6 @@ MIRT_API mirt_optimizer mirt_rmsprop(float learning_rate) {
     return o;
 }
 
-MIRT__LIB void mirt__optimizer_defaults(mirt_optimizer *o) {
-    if (o->use_ema && o->ema_momentum == 0) o->ema_momentum = 0.99f;
-    if (o->kind == MIRT_SGD || o->beta_1 != 0 || o->beta_2 != 0 || o->epsilon != 0 || o->rho != 0) return;
-    const mirt_optimizer keras = o->kind == MIRT_RMSPROP ? mirt_rmsprop(1e-3f) : o->kind == MIRT_ADAMW ? mirt_adamw(1e-3f) : mirt_adam(1e-3f);
-    o->beta_1 = keras.beta_1;
-    o->beta_2 = keras.beta_2;
-    o->epsilon = keras.epsilon;
-    o->rho = keras.rho;
-    if (o->weight_decay == 0) o->weight_decay = keras.weight_decay;
-    if (o->learning_rate == 0 && !o->schedule && !o->decay.kind) o->learning_rate = keras.learning_rate;
-}
-
 static bool mirt__is_share(float x) { return x >= 0 && x < 1; }
 
 MIRT__LIB double mirt__as_written(float x) {
@@ -71,7 +59,8 @@ static mirt_status mirt__adam_check(const mirt_optimizer *o) {
                       (double)o->beta_1, (double)o->beta_2, (double)o->epsilon);
 }
 
-static mirt__update_fn mirt__adam_update(const mirt_optimizer *o, const mirt__kernels *kernels, int64_t step, double rate, mirt__real *const *slot, mirt__update *update) {
+static void mirt__adam_update(const mirt_optimizer *o, int64_t step, double rate, mirt__real *const *slot,
+                              mirt__update *update) {
     double t = (double)step;
     memcpy(update->slot, slot, (2 + (size_t)o->amsgrad) * sizeof *slot);
     update->new_1 = (float)(1 - mirt__as_written(o->beta_1));
@@ -79,8 +68,17 @@ static mirt__update_fn mirt__adam_update(const mirt_optimizer *o, const mirt__ke
     update->epsilon = o->epsilon;
     /* the powers are of the float32 numbers, as in Keras */
     update->learning_rate = (float)(rate * (sqrt(1 - pow((double)o->beta_2, t)) / (1 - pow((double)o->beta_1, t))));
-    return kernels->adam;
 }
+
+static const mirt__field mirt__adam_fields[] = {{"beta_1", MIRT__FIELD_FLOAT, offsetof(mirt_optimizer, beta_1)},
+                                                {"beta_2", MIRT__FIELD_FLOAT, offsetof(mirt_optimizer, beta_2)},
+                                                {"epsilon", MIRT__FIELD_FLOAT, offsetof(mirt_optimizer, epsilon)}};
+static const mirt__optimizer_class mirt__optimizer_adam = {
+    "adam", mirt_adam, mirt__adam_fields, MIRT__COUNT(mirt__adam_fields), true,
+    mirt__adam_slots, mirt__adam_check, mirt__adam_update};
+static const mirt__optimizer_class mirt__optimizer_adamw = {
+    "adamw", mirt_adamw, mirt__adam_fields, MIRT__COUNT(mirt__adam_fields), true,
+    mirt__adam_slots, mirt__adam_check, mirt__adam_update};
 
 static int mirt__sgd_slots(const mirt_optimizer *o, const char **name) {
     name[0] = "momentum";
@@ -92,14 +90,21 @@ static mirt_status mirt__sgd_check(const mirt_optimizer *o) {
     return mirt__fail(MIRT_E_INVALID, "SGD's momentum is %g; it must lie in [0, 1)", (double)o->momentum);
 }
 
-static mirt__update_fn mirt__sgd_update(const mirt_optimizer *o, const mirt__kernels *kernels, int64_t step, double rate, mirt__real *const *slot, mirt__update *update) {
+static void mirt__sgd_update(const mirt_optimizer *o, int64_t step, double rate, mirt__real *const *slot,
+                             mirt__update *update) {
     (void)step;
     if (o->momentum != 0) update->slot[0] = slot[0];
     update->momentum = o->momentum;
     update->nesterov = o->nesterov;
     update->learning_rate = (float)rate;
-    return kernels->sgd;
 }
+
+static mirt_optimizer mirt__sgd_keras(float learning_rate) { return mirt_sgd(learning_rate, 0, false); }
+static const mirt__field mirt__sgd_fields[] = {{"momentum", MIRT__FIELD_FLOAT, offsetof(mirt_optimizer, momentum)},
+                                               {"nesterov", MIRT__FIELD_BOOL, offsetof(mirt_optimizer, nesterov)}};
+static const mirt__optimizer_class mirt__optimizer_sgd = {
+    "sgd", mirt__sgd_keras, mirt__sgd_fields, MIRT__COUNT(mirt__sgd_fields), false,
+    mirt__sgd_slots, mirt__sgd_check, mirt__sgd_update};
 
 static int mirt__rmsprop_slots(const mirt_optimizer *o, const char **name) {
     int count = 1;
@@ -115,7 +120,8 @@ static mirt_status mirt__rmsprop_check(const mirt_optimizer *o) {
                       (double)o->rho, (double)o->momentum, (double)o->epsilon);
 }
 
-static mirt__update_fn mirt__rmsprop_update(const mirt_optimizer *o, const mirt__kernels *kernels, int64_t step, double rate, mirt__real *const *slot, mirt__update *update) {
+static void mirt__rmsprop_update(const mirt_optimizer *o, int64_t step, double rate, mirt__real *const *slot,
+                                 mirt__update *update) {
     (void)step;
     update->slot[0] = *slot++;
     if (o->momentum != 0) update->slot[1] = *slot++;
@@ -124,18 +130,18 @@ static mirt__update_fn mirt__rmsprop_update(const mirt_optimizer *o, const mirt_
     update->momentum = o->momentum;
     update->epsilon = o->epsilon;
     update->learning_rate = (float)rate;
-    return kernels->rmsprop;
 }
 
-static const mirt__field mirt__adam_fields[] = {{"beta_1", MIRT__FIELD_FLOAT, offsetof(mirt_optimizer, beta_1)},
-                                                {"beta_2", MIRT__FIELD_FLOAT, offsetof(mirt_optimizer, beta_2)},
-                                                {"epsilon", MIRT__FIELD_FLOAT, offsetof(mirt_optimizer, epsilon)}};
-static const mirt__field mirt__sgd_fields[] = {{"momentum", MIRT__FIELD_FLOAT, offsetof(mirt_optimizer, momentum)},
-                                               {"nesterov", MIRT__FIELD_BOOL, offsetof(mirt_optimizer, nesterov)}};
 static const mirt__field mirt__rmsprop_fields[] = {{"rho", MIRT__FIELD_FLOAT, offsetof(mirt_optimizer, rho)},
                                                    {"momentum", MIRT__FIELD_FLOAT, offsetof(mirt_optimizer, momentum)},
                                                    {"epsilon", MIRT__FIELD_FLOAT, offsetof(mirt_optimizer, epsilon)},
                                                    {"centered", MIRT__FIELD_BOOL, offsetof(mirt_optimizer, centered)}};
+static const mirt__optimizer_class mirt__optimizer_rmsprop = {
+    "rmsprop", mirt_rmsprop, mirt__rmsprop_fields, MIRT__COUNT(mirt__rmsprop_fields), false,
+    mirt__rmsprop_slots, mirt__rmsprop_check, mirt__rmsprop_update};
+
+/* >>all optimizers */
+
 /* Of all optimizers; in files where they are not zero. */
 static const mirt__field mirt__common_fields[] = {
     {"amsgrad", MIRT__FIELD_BOOL, offsetof(mirt_optimizer, amsgrad)}, {"weight_decay", MIRT__FIELD_FLOAT, offsetof(mirt_optimizer, weight_decay)},
@@ -149,18 +155,46 @@ MIRT__LIB const mirt__field *mirt__optimizer_common(int *count) {
     return mirt__common_fields;
 }
 
-/* One row an optimizer. Slots have Keras's names, which calls Adam's moments momentum and velocity. */
-static const mirt__optimizer_class mirt__optimizer_table[MIRT__OPTIMIZER_COUNT] = {
-    {"adam", mirt__adam_fields, MIRT__COUNT(mirt__adam_fields), mirt__adam_slots, mirt__adam_check, mirt__adam_update},
-    {"sgd", mirt__sgd_fields, MIRT__COUNT(mirt__sgd_fields), mirt__sgd_slots, mirt__sgd_check, mirt__sgd_update},
-    {"adamw", mirt__adam_fields, MIRT__COUNT(mirt__adam_fields), mirt__adam_slots, mirt__adam_check, mirt__adam_update},
-    {"rmsprop", mirt__rmsprop_fields, MIRT__COUNT(mirt__rmsprop_fields), mirt__rmsprop_slots, mirt__rmsprop_check, mirt__rmsprop_update},
-};
+#define MIRT__OPTIMIZER_ROW(kind, name, kernel) &mirt__optimizer_##name,
+static const mirt__optimizer_class *const mirt__optimizer_table[] = {MIRT_OPTIMIZER_LIST(MIRT__OPTIMIZER_ROW)};
+#undef MIRT__OPTIMIZER_ROW
 
-MIRT__LIB const mirt__optimizer_class *mirt__optimizer_class_get(mirt_optimizer_kind kind) { return &mirt__optimizer_table[kind]; }
+MIRT__LIB const mirt__optimizer_class *mirt__optimizer_class_get(mirt_optimizer_kind kind) {
+    return mirt__optimizer_table[kind];
+}
+
+static bool mirt__optimizer_known(const mirt_optimizer *o) {
+    return (int)o->kind >= 0 && o->kind < MIRT__OPTIMIZER_COUNT;
+}
+
+/* The number that is this field; NULL: it is none, or `keras` has 0. */
+static float *mirt__optimizer_number(mirt_optimizer *o, mirt_optimizer *keras, const mirt__field *field) {
+    if (field->kind != MIRT__FIELD_FLOAT || *(float *)(void *)((char *)keras + field->offset) == 0) return NULL;
+    return (float *)(void *)((char *)o + field->offset);
+}
+
+MIRT__LIB void mirt__optimizer_defaults(mirt_optimizer *o) {
+    if (o->use_ema && o->ema_momentum == 0) o->ema_momentum = 0.99f;
+    if (!mirt__optimizer_known(o)) return;
+    const mirt__optimizer_class *cls = mirt__optimizer_class_get(o->kind);
+    mirt_optimizer keras = cls->keras(1e-3f);
+    bool any = false;
+    for (int i = 0; i < cls->num_fields; i++) {
+        const float *own = mirt__optimizer_number(o, &keras, &cls->fields[i]);
+        if (own && *own != 0) return;
+        any = any || own;
+    }
+    for (int i = 0; i < cls->num_fields; i++) {
+        float *own = mirt__optimizer_number(o, &keras, &cls->fields[i]);
+        if (own) *own = *mirt__optimizer_number(&keras, &keras, &cls->fields[i]);
+    }
+    if (!any) return;
+    if (o->weight_decay == 0) o->weight_decay = keras.weight_decay;
+    if (o->learning_rate == 0 && !o->schedule && !o->decay.kind) o->learning_rate = keras.learning_rate;
+}
 
 MIRT__LIB int mirt__optimizer_slot_names(const mirt_optimizer *o, const char *name[MIRT__MAX_SLOTS]) {
-    int count = mirt__optimizer_table[o->kind].slots(o, name);
+    int count = mirt__optimizer_table[o->kind]->slots(o, name);
     if (o->use_ema) name[count++] = "average";
     return count;
 }
@@ -182,7 +216,8 @@ static mirt_status mirt__optimizer_extras_check(const mirt_optimizer *o) {
     if (o->use_ema && !(o->ema_momentum < 1)) return mirt__fail(MIRT_E_INVALID, "ema_momentum is %g; it must lie in [0, 1)", (double)o->ema_momentum);
     if (o->ema_overwrite_frequency < 0) return mirt__fail(MIRT_E_INVALID, "ema_overwrite_frequency is %lld; it must be a number of steps, or 0 for none", (long long)o->ema_overwrite_frequency);
     if (!o->use_ema && o->ema_overwrite_frequency) return mirt__fail(MIRT_E_INVALID, "ema_overwrite_frequency is set, but use_ema is not");
-    if (o->amsgrad && o->kind != MIRT_ADAM && o->kind != MIRT_ADAMW) return mirt__fail(MIRT_E_INVALID, "amsgrad is for Adam and AdamW");
+    if (o->amsgrad && !mirt__optimizer_table[o->kind]->amsgrad)
+        return mirt__fail(MIRT_E_INVALID, "amsgrad is for Adam and AdamW");
     if (o->exclude_from_weight_decay && !mirt__utf8_valid(o->exclude_from_weight_decay, strlen(o->exclude_from_weight_decay))) {
         return mirt__fail(MIRT_E_INVALID, "exclude_from_weight_decay is not valid UTF-8");
     }
@@ -190,13 +225,13 @@ static mirt_status mirt__optimizer_extras_check(const mirt_optimizer *o) {
 }
 
 MIRT__LIB mirt_status mirt__optimizer_check(const mirt_optimizer *o) {
-    if ((int)o->kind < 0 || o->kind >= MIRT__OPTIMIZER_COUNT) return mirt__fail(MIRT_E_INVALID, "there is no optimizer number %d", (int)o->kind);
+    if (!mirt__optimizer_known(o)) return mirt__fail(MIRT_E_INVALID, "there is no optimizer number %d", (int)o->kind);
     if (o->schedule && o->decay.kind) return mirt__fail(MIRT_E_INVALID, "the optimizer has two learning-rate schedules, a function and one by value");
     if (mirt__schedule_check(&o->decay) != MIRT_OK) return mirt_last_status();
     if (!o->schedule && !o->decay.kind && !(o->learning_rate >= 0 && o->learning_rate <= FLT_MAX)) {
         return mirt__fail(MIRT_E_INVALID, "the learning rate is %g; it must be a number and not negative", (double)o->learning_rate);
     }
-    return mirt__optimizer_table[o->kind].check(o) == MIRT_OK ? mirt__optimizer_extras_check(o) : mirt_last_status();
+    return mirt__optimizer_table[o->kind]->check(o) == MIRT_OK ? mirt__optimizer_extras_check(o) : mirt_last_status();
 }
 
 /* >>what is asked for beside the update */
@@ -243,10 +278,11 @@ MIRT__LIB void mirt__optimizer_variable(const mirt_model *model, const mirt__var
     u->decay = mirt__decays(o, v->name) ? (float)(mirt__as_written(o->weight_decay) * rate) : 0;
 }
 
-MIRT__LIB mirt__update_fn mirt__optimizer_update(const mirt_model *model, char *const *slots, const mirt__kernels *kernels, double rate, mirt__update *update) {
+MIRT__LIB void mirt__optimizer_update(const mirt_model *model, char *const *slots, double rate, mirt__update *update) {
     const mirt_optimizer *o = &model->config.optimizer;
     mirt__real *slot[MIRT__MAX_SLOTS];
     for (int i = 0; i < MIRT__MAX_SLOTS; i++) slot[i] = (mirt__real *)(void *)slots[i];
+    update->kind = o->kind;
     update->decay = (float)(mirt__as_written(o->weight_decay) * rate);
     if (o->use_ema) {
         update->average = slot[mirt__optimizer_slots(o) - 1];
@@ -254,7 +290,7 @@ MIRT__LIB mirt__update_fn mirt__optimizer_update(const mirt_model *model, char *
         update->fresh = model->step ? (float)(1 - mirt__as_written(o->ema_momentum)) : 1.0f;
         update->overwrite = o->ema_overwrite_frequency && (model->step + 1) % o->ema_overwrite_frequency == 0;
     }
-    return mirt__optimizer_table[o->kind].update(o, kernels, model->step + 1, rate, slot, update);
+    mirt__optimizer_table[o->kind]->update(o, model->step + 1, rate, slot, update);
 }
 
 MIRT_API mirt_status mirt_apply_averages(mirt_model *model) {

@@ -434,12 +434,13 @@ static void mirt__unscale(const mirt_function *f, mirt__update *u) {
 /* >>the update */
 
 /* An update of elements [begin, end), one variable at a time where each has its own numbers. */
-static void mirt__update_piece(const mirt_function *f, mirt__update_fn update, mirt__update *u, const mirt__where *where, mirt__range r) {
+static void mirt__update_piece(const mirt_function *f, mirt__update *u, const mirt__where *where, mirt__range r) {
     const mirt_model *root = f->root;
+    const mirt__kernels *kernels = f->model->strategy->kernels;
     const bool by_variable = mirt__optimizer_by_variable(&f->model->config.optimizer);
     u->begin = r.begin;
     u->end = r.end;
-    if (r.begin < r.end && !by_variable) update(u, where);
+    if (r.begin < r.end && !by_variable) kernels->update(u, where);
     for (int i = 0; by_variable && i < root->num_variables; i++) {
         const mirt__variable *v = &root->variable[i];
         const int64_t begin = (int64_t)(v->offset / sizeof(mirt__real));
@@ -449,7 +450,7 @@ static void mirt__update_piece(const mirt_function *f, mirt__update_fn update, m
         u->end = own.end;
         mirt__optimizer_variable(f->model, v, mirt__squares_of(f, i), f->rate, u);
         mirt__unscale(f, u);
-        update(u, where);
+        kernels->update(u, where);
     }
 }
 
@@ -493,12 +494,12 @@ static void mirt__device_apply(mirt_function *f, int device, bool norms) {
     int64_t begin, end;
     memset(&u, 0, sizeof u);
     mirt__update_parts(f, device, norms || s->backend || f->stage == MIRT__REDUCED, &u);
-    mirt__update_fn update = mirt__optimizer_update(f->model, s->backend ? f->model->remote_slot[device] : f->model->slot, s->kernels, f->rate, &u);
+    mirt__optimizer_update(f->model, s->backend ? f->model->remote_slot[device] : f->model->slot, f->rate, &u);
     mirt__optimizer_extras(f->model, norms ? mirt__squares_of(f, -1) : 0, &u);
     mirt__unscale(f, &u);
     mirt__update_range(s, (int64_t)(f->root->trained_bytes / sizeof(mirt__real)), device, &begin, &end);
     mirt__begin_averages(f, device, &u, begin, end);
-    for (int i = 0; i < f->num_ranges; i++) mirt__update_piece(f, update, &u, &where, mirt__overlap(&f->range[i], begin, end));
+    for (int i = 0; i < f->num_ranges; i++) mirt__update_piece(f, &u, &where, mirt__overlap(&f->range[i], begin, end));
 }
 
 /* False: the devices were given up. */

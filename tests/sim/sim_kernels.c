@@ -55,7 +55,7 @@ static void sim_run(const char *row, sim_call *call, const void *args) {
     row(softmax, mirt__softmax) row(softmax_grad, mirt__softmax) row(loss, mirt__loss) row(loss_grad, mirt__loss) row(accuracy, mirt__accuracy) \
     row(dropout, mirt__dropout) row(cast, mirt__cast) row(one_hot, mirt__one_hot) row(resize, mirt__resize) row(resize_grad, mirt__resize) \
     row(norm_stats, mirt__norm) row(normalize, mirt__norm) row(norm_grad_sums, mirt__norm) row(norm_grad_input, mirt__norm) \
-    row(augment, mirt__augment_rows) row(sgd, mirt__update) row(adam, mirt__update) row(rmsprop, mirt__update)
+    row(augment, mirt__augment_rows) row(update, mirt__update)
 
 #define SIM_ROW(name, type) \
     static void sim_call_##name(const void *args, const mirt__where *where) { sim_backend->kernels->name((const type *)args, where); } \

@@ -226,7 +226,6 @@ static void test_copies(mirt__remote *r) {
 /* >>updates: the bits of the CPU */
 
 struct Update {
-    int rule;
     int64_t count;
     mirt__update cpu, gpu;
     std::vector<floats> part, weight;
@@ -235,10 +234,11 @@ struct Update {
 };
 
 static void update_make(Update *u, int number) {
+    static const mirt_optimizer_kind kinds[3] = {MIRT_SGD, MIRT_ADAM, MIRT_RMSPROP};
     static const int tree[6][2] = {{0, 1}, {2, 3}, {0, 2}, {4, 5}, {4, 6}, {0, 4}};
     mirt__update *c = &u->cpu;
     memset(c, 0, sizeof *c);
-    u->rule = number % 3;
+    c->kind = kinds[number % 3];
     u->count = 700 + number * 13;
     c->parts = number % 5 == 4 ? 7 : number % 4 == 3 ? 2 : number % 7 == 1 ? 13 : 1;
     for (int p = 0; p < c->parts; p++) u->part.push_back(numbers(u->count));
@@ -255,9 +255,9 @@ static void update_make(Update *u, int number) {
         for (float &x : u->slot[i]) x = fabsf(x);
     }
     u->average = numbers(u->count);
-    u->has[0] = u->rule != 0 || number % 2;
-    u->has[1] = u->rule == 1 || (u->rule == 2 && number % 4 < 2);
-    u->has[2] = u->rule != 0 && number % 5 < 2;
+    u->has[0] = c->kind != MIRT_SGD || number % 2;
+    u->has[1] = c->kind == MIRT_ADAM || (c->kind == MIRT_RMSPROP && number % 4 < 2);
+    u->has[2] = c->kind != MIRT_SGD && number % 5 < 2;
     u->averages = number % 4 == 1;
     c->learning_rate = 0.01f;
     c->new_1 = 0.1f;
@@ -274,10 +274,6 @@ static void update_make(Update *u, int number) {
     c->overwrite = number % 8 == 1;
 }
 
-static void update_run(const mirt__kernels *kernels, int rule, const mirt__update *u, const mirt__where *where) {
-    (rule == 0 ? kernels->sgd : rule == 1 ? kernels->adam : kernels->rmsprop)(u, where);
-}
-
 static bool update_same(mirt__remote *r, int number) {
     Update u;
     mirt__where where = where_of(r), cpu = where_of(NULL);
@@ -290,8 +286,8 @@ static bool update_same(mirt__remote *r, int number) {
         if (u.has[i]) g->slot[i] = put(r, u.slot[i]), c->slot[i] = u.slot[i].data();
     }
     if (u.averages) g->average = put(r, u.average), c->average = u.average.data();
-    update_run(backend->kernels, u.rule, g, &where);
-    update_run(mirt__kernels_best(), u.rule, c, &cpu);
+    backend->kernels->update(g, &where);
+    mirt__kernels_best()->update(c, &cpu);
     bool same = backend->wait(r) == MIRT_OK;
     for (int k = 0; k < c->copies; k++) same = get(r, g->weight[k], (size_t)u.count) == u.weight[(size_t)k] && same;
     for (int i = 0; i < 3; i++) same = (!u.has[i] || get(r, g->slot[i], (size_t)u.count) == u.slot[i]) && same;
@@ -313,6 +309,7 @@ static void test_updates(mirt__remote *r) {
     floats w(16, 1.0f), g(16, 1.0f);
     mirt__update u;
     memset(&u, 0, sizeof u);
+    u.kind = MIRT_SGD;
     u.end = 16;
     u.parts = u.copies = 1;
     u.part[0] = put(r, g);
@@ -321,11 +318,11 @@ static void test_updates(mirt__remote *r) {
     for (int i = 0; i < 4500; i++) {
         u.learning_rate = i % 2 ? -0.5f : 0.25f;
         want -= (double)u.learning_rate;
-        update_run(backend->kernels, 0, &u, &where);
+        backend->kernels->update(&u, &where);
     }
     ok(get(r, u.weight[0], 16) == floats(16, (float)want), "numbers come to their own work");
     u.begin = u.end;
-    update_run(backend->kernels, 0, &u, &where);
+    backend->kernels->update(&u, &where);
     ok(backend->wait(r) == MIRT_OK, "an update of nothing");
     backend->release(r, const_cast<float *>(u.part[0]));
     backend->release(r, u.weight[0]);
@@ -414,6 +411,7 @@ static bool graph_steps(mirt__remote *r, int *turns, const std::function<void(in
     memset(&u, 0, sizeof u);
     u.end = count;
     u.parts = u.copies = 1;
+    u.kind = MIRT_ADAM;
     u.new_1 = 0.1f;
     u.new_2 = 0.001f;
     u.epsilon = 1e-7f;
@@ -432,13 +430,13 @@ static bool graph_steps(mirt__remote *r, int *turns, const std::function<void(in
         turns[step] = 0;
         do {
             backend->begin(r, turns, 5);
-            update_run(backend->kernels, 1, &u, &where);
+            backend->kernels->update(&u, &where);
             if (between) between(step);
-            update_run(backend->kernels, 1, &u, &where);
+            backend->kernels->update(&u, &where);
             turns[step]++;
         } while (!backend->end(r) && turns[step] < 4);
-        update_run(mirt__kernels_best(), 1, &c, &cpu);
-        update_run(mirt__kernels_best(), 1, &c, &cpu);
+        mirt__kernels_best()->update(&c, &cpu);
+        mirt__kernels_best()->update(&c, &cpu);
         const floats fresh = numbers(count);
         std::copy(fresh.begin(), fresh.end(), g.begin());
         backend->stage(r, const_cast<float *>(u.part[0]), g.data(), (size_t)count * sizeof(float), false);
@@ -485,11 +483,12 @@ static void test_graphs(mirt__remote *r) {
     const auto once = [&](int updates) {
         mirt__update u;
         memset(&u, 0, sizeof u);
+        u.kind = MIRT_SGD;
         u.end = 16;
         u.parts = u.copies = 1;
         u.part[0] = u.weight[0] = cell;
         backend->begin(r, cell, 1);
-        for (int i = 0; i < updates; i++) update_run(backend->kernels, 0, &u, &where);
+        for (int i = 0; i < updates; i++) backend->kernels->update(&u, &where);
     };
     for (int i = 0; i < 3; i++) {
         once(1);
@@ -651,6 +650,7 @@ static bool train(const Group &g, int steps, std::vector<std::vector<floats>> *w
             memset(&u, 0, sizeof u);
             u.end = count;
             u.parts = u.copies = 1;
+            u.kind = MIRT_ADAM;
             u.new_1 = 0.1f;
             u.new_2 = 0.001f;
             u.epsilon = 1e-7f;
@@ -661,7 +661,7 @@ static bool train(const Group &g, int steps, std::vector<std::vector<floats>> *w
             u.slot[1] = v[(size_t)d];
             do {
                 backend->begin(r, weights, 2);
-                update_run(backend->kernels, 1, &u, &where);
+                backend->kernels->update(&u, &where);
             } while (!backend->end(r) && ++turns < 8);
             backend->fetch(r, (*weights)[(size_t)d][(size_t)s + 1].data(), w[(size_t)d], (size_t)count * sizeof(float));
             const mirt_status waited = backend->wait(r);
@@ -704,6 +704,7 @@ static void test_steps(int devices, mirt_collective collective) {
         memset(&u, 0, sizeof u);
         u.end = (int64_t)count;
         u.parts = u.copies = 1;
+        u.kind = MIRT_ADAM;
         u.new_1 = 0.1f;
         u.new_2 = 0.001f;
         u.epsilon = 1e-7f;
@@ -712,7 +713,7 @@ static void test_steps(int devices, mirt_collective collective) {
         u.weight[0] = w.data();
         u.slot[0] = m.data();
         u.slot[1] = v.data();
-        update_run(mirt__kernels_best(), 1, &u, &cpu);
+        mirt__kernels_best()->update(&u, &cpu);
         for (int d = 0; d < devices; d++) same = same && weights[(size_t)d][(size_t)s + 1] == (collective == MIRT_TREE ? w : weights[0][(size_t)s + 1]);
         for (size_t i = 0; i < count; i++) off = fmax(off, fabs((double)weights[0][(size_t)s + 1][i] - (double)w[i]));
     }
