@@ -120,9 +120,11 @@ static void read_list(const char *src, const char *name, source_list *list) {
         if (list->count == MAX_FILES) die("%s:%d: more than %d files; raise MAX_FILES", path, number, MAX_FILES);
         memcpy(list->path[list->count], line, size);
         list->path[list->count][size] = 0;
-        bool snippet = size > 4 && strcmp(list->path[list->count] + size - 4, ".inc") == 0; /* may stand anywhere, often */
+        bool snippet = size > 4 &&
+                       strcmp(list->path[list->count] + size - 4, ".inc") == 0; /* may stand anywhere, often */
         for (int i = 0; i < list->count && !snippet; i++) {
-            if (strcmp(list->path[i], list->path[list->count]) == 0) die("%s:%d: %s is listed twice", path, number, list->path[i]);
+            if (strcmp(list->path[i], list->path[list->count]) == 0)
+                die("%s:%d: %s is listed twice", path, number, list->path[i]);
         }
         list->count++;
     }
@@ -196,7 +198,8 @@ static void append_source(text *out, const char *src, const char *path, const so
             int i = 0;
             while (i < known && strcmp(list->path[i], target) != 0) i++;
             if (i == known) {
-                die("%s:%d: includes \"%s\", which %s/FILES does not list before %s", full, number, name, src, list->path[known]);
+                die("%s:%d: includes \"%s\", which %s/FILES does not list before %s", full, number, name, src,
+                    list->path[known]);
             }
             continue;
         }
@@ -271,16 +274,18 @@ static text make_header(const char *src, const source_list *list) {
     text out = {0};
     int manuals = append_api(&out, src, list->path[0], 0);
     if (manuals != 1) die("%s/%s: has %d lines @MANUAL@, not one", src, list->path[0], manuals);
-    append_string(&out,
-        "\n/* What backends are made of (mirrortrain_cuda.cu defines MIRRORTRAIN_BACKEND); not for programs. */\n"
-        "#if (defined(MIRRORTRAIN_IMPLEMENTATION) || defined(MIRRORTRAIN_BACKEND)) && !defined(MIRRORTRAIN_BACKEND_SHOWN)\n"
-        "#define MIRRORTRAIN_BACKEND_SHOWN\n");
+    append_string(
+        &out, "\n/* What backends are made of (mirrortrain_cuda.cu defines MIRRORTRAIN_BACKEND); not for programs. */\n"
+              "#if (defined(MIRRORTRAIN_IMPLEMENTATION) || defined(MIRRORTRAIN_BACKEND)) && "
+              "!defined(MIRRORTRAIN_BACKEND_SHOWN)\n"
+              "#define MIRRORTRAIN_BACKEND_SHOWN\n");
     append_sections(&out, src, list, 1, list->shared);
-    append_string(&out,
-        "\n#endif /* MIRRORTRAIN_BACKEND */\n"
-        "\n#if defined(MIRRORTRAIN_IMPLEMENTATION) && !defined(MIRRORTRAIN_IMPLEMENTED)\n#define MIRRORTRAIN_IMPLEMENTED\n"
-        "\n/* In .cu files nvcc hands the pragmas for gcc on, but warns of them. */\n"
-        "#if defined(__NVCC__) && defined(__CUDACC__)\n#pragma nv_diagnostic push\n#pragma nv_diag_suppress 1675\n#endif\n");
+    append_string(&out, "\n#endif /* MIRRORTRAIN_BACKEND */\n"
+                        "\n#if defined(MIRRORTRAIN_IMPLEMENTATION) && !defined(MIRRORTRAIN_IMPLEMENTED)\n"
+                        "#define MIRRORTRAIN_IMPLEMENTED\n"
+                        "\n/* In .cu files nvcc hands the pragmas for gcc on, but warns of them. */\n"
+                        "#if defined(__NVCC__) && defined(__CUDACC__)\n#pragma nv_diagnostic push\n"
+                        "#pragma nv_diag_suppress 1675\n#endif\n");
     append_sections(&out, src, list, list->shared, list->count);
     append_string(&out,
         "\n#if defined(__NVCC__) && defined(__CUDACC__)\n#pragma nv_diagnostic pop\n#endif\n"

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Gets a network's ImageNet weights from where Keras has them, as .safetensors for mirrortrain: fetch_weights.py resnet50
+"""Downloads the ImageNet weights of a Keras network as .safetensors for mirrortrain: fetch_weights.py resnet50
 
 Needs keras, safetensors and a network; says where from and how large before it begins. What was fetched is kept."""
 import argparse
@@ -10,18 +10,23 @@ import urllib.request
 
 URL = "https://storage.googleapis.com/tensorflow/keras-applications"
 # Keras's name, its file, and how that is marked when it has no top.
-NETWORKS = {"mobilenet_v2": ("MobileNetV2", "mobilenet_v2/mobilenet_v2_weights_tf_dim_ordering_tf_kernels_{alpha}_{size}{top}.h5", "_no_top"),
+NETWORKS = {"mobilenet_v2": ("MobileNetV2",
+                             "mobilenet_v2/mobilenet_v2_weights_tf_dim_ordering_tf_kernels_{alpha}_{size}{top}.h5",
+                             "_no_top"),
             "resnet50": ("ResNet50", "resnet/resnet50_weights_tf_dim_ordering_tf_kernels{top}.h5", "_notop")}
 for variant in ("b0", "b1", "b2", "b3", "s", "m", "l"):
-    NETWORKS["efficientnet_v2_" + variant] = ("EfficientNetV2" + variant.upper(), "efficientnet_v2/efficientnetv2-%s{top}.h5" % variant, "_notop")
+    NETWORKS["efficientnet_v2_" + variant] = ("EfficientNetV2" + variant.upper(),
+                                             "efficientnet_v2/efficientnetv2-%s{top}.h5" % variant, "_notop")
 
 
 def parse():
     cache = os.path.join(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "mirrortrain")
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("name", choices=NETWORKS, metavar="NAME", help=" ".join(NETWORKS))
-    parser.add_argument("--alpha", default="1.0", choices=("0.35", "0.5", "0.75", "1.0", "1.3", "1.4"), help="width of mobilenet_v2; default 1.0")
-    parser.add_argument("--size", type=int, default=224, choices=(96, 128, 160, 192, 224), help="that mobilenet_v2 was trained with; default 224")
+    parser.add_argument("--alpha", default="1.0", choices=("0.35", "0.5", "0.75", "1.0", "1.3", "1.4"),
+                        help="width of mobilenet_v2; default 1.0")
+    parser.add_argument("--size", type=int, default=224, choices=(96, 128, 160, 192, 224),
+                        help="image size that mobilenet_v2 was trained with; default 224")
     parser.add_argument("--top", action="store_true", help="with the layer of ImageNet's classes")
     parser.add_argument("--out", help="the file; default: into --cache, by its name")
     parser.add_argument("--cache", default=cache, help="directory; default %(default)s")
@@ -50,7 +55,8 @@ def main():
     file = file.format(alpha=args.alpha, size=args.size, top="" if args.top else without)
     url, path = "%s/%s" % (args.url, file), os.path.join(args.cache, os.path.basename(file))
     width = "_%s_%d" % (args.alpha, args.size) if args.name == "mobilenet_v2" else ""
-    out = args.out or os.path.join(args.cache, "%s%s_imagenet%s.safetensors" % (args.name, width, "" if args.top else "_notop"))
+    out = args.out or os.path.join(
+        args.cache, "%s%s_imagenet%s.safetensors" % (args.name, width, "" if args.top else "_notop"))
     try:
         os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
         import keras

@@ -8,8 +8,10 @@ import numpy as np
 
 # In the order in which .weights.h5 numbers them.
 VARIABLES = {
-    "conv2d": ("kernel", "bias"), "conv2d_transpose": ("kernel", "bias"), "depthwise_conv2d": ("kernel", "bias"), "dense": ("kernel", "bias"),
-    "separable_conv2d": ("depthwise_kernel", "pointwise_kernel", "bias"), "batch_normalization": ("gamma", "beta", "moving_mean", "moving_variance"),
+    "conv2d": ("kernel", "bias"), "conv2d_transpose": ("kernel", "bias"), "depthwise_conv2d": ("kernel", "bias"),
+    "dense": ("kernel", "bias"),
+    "separable_conv2d": ("depthwise_kernel", "pointwise_kernel", "bias"),
+    "batch_normalization": ("gamma", "beta", "moving_mean", "moving_variance"),
     "layer_normalization": ("gamma", "beta"), "p_re_lu": ("alpha",),
 }
 STATE = ("normalization", "seed_generator", "random_", "dropout")  # what these keep is no weight of ours
@@ -27,14 +29,16 @@ def read_group(group, path, arrays, prefix=""):
         name = layer["vars"].attrs.get("name")
         values = [layer["vars"][i][()] for i in sorted(layer["vars"], key=int)]
         if name is None and ("layers" in layer or values):
-            raise ValueError("%s: it does not tell its layers' names, as older Keras did not; load and save it with Keras 3.6 or newer" % path)
+            raise ValueError("%s: it does not tell its layers' names, as older Keras did not; "
+                             "load and save it with Keras 3.6 or newer" % path)
         if "layers" in layer:
             read_group(layer["layers"], path, arrays, prefix + name + "/")
         if not values:
             continue
         names = VARIABLES.get(kind, ())
         if len(names) - len(values) not in ((0,) if kind == "batch_normalization" else (0, 1)):
-            raise ValueError("%s: layer %s has %d weights, and which they are this file does not tell; save it as .h5" % (path, name, len(values)))
+            raise ValueError("%s: layer %s has %d weights, and which they are this file does not tell; "
+                             "save it as .h5" % (path, name, len(values)))
         arrays.update({"%s%s/%s" % (prefix, name, variable): value for variable, value in zip(names, values)})
 
 
@@ -119,7 +123,8 @@ def normalize(keras, x, layer):
     if config.get("reverse"):
         x = keras.ops.flip(x, -1)
     variance = [v or 1 for v in config["variance"]]
-    return keras.layers.Normalization(mean=config["mean"][:channels], variance=variance[:channels], name=layer["name"])(x)
+    return keras.layers.Normalization(mean=config["mean"][:channels], variance=variance[:channels],
+                                      name=layer["name"])(x)
 
 
 def build(keras, architecture, name=None):
@@ -151,8 +156,10 @@ def build(keras, architecture, name=None):
         else:
             raise ValueError("%s is a %s, which Keras does not have" % (label, kind))
         tensors[label] = y if isinstance(y, (list, tuple)) else [y]
-    outputs = [named(one) for one in ([architecture["output"]] if "output" in architecture else architecture["outputs"])]
-    return keras.Model(inputs if len(inputs) > 1 else inputs[0], outputs if len(outputs) > 1 else outputs[0], name=name or architecture["name"])
+    last = [architecture["output"]] if "output" in architecture else architecture["outputs"]
+    outputs = [named(one) for one in last]
+    return keras.Model(inputs if len(inputs) > 1 else inputs[0], outputs if len(outputs) > 1 else outputs[0],
+                       name=name or architecture["name"])
 
 
 def application(keras, arrays, size):
@@ -170,9 +177,11 @@ def application(keras, arrays, size):
         return getattr(keras.applications, "EfficientNetV2" + EFFICIENT_BLOCKS[len(blocks)])(**options)
     if "expanded_conv_depthwise/kernel" in arrays:
         for alpha in (1.0, 0.35, 0.5, 0.75, 1.3, 1.4):
-            if all(arrays["block_%d_project/kernel" % n].shape[-1] == rounded(int(f * alpha)) for n, f in ((1, 24), (16, 320))):
+            if all(arrays["block_%d_project/kernel" % n].shape[-1] == rounded(int(f * alpha))
+                   for n, f in ((1, 24), (16, 320))):
                 return keras.applications.MobileNetV2(alpha=alpha, **options)
-    raise ValueError("these are not the weights of MobileNetV2, ResNet50 or EfficientNetV2; of other networks whole models are converted")
+    raise ValueError("these are not the weights of MobileNetV2, ResNet50 or EfficientNetV2; "
+                     "of other networks whole models are converted")
 
 
 def rounded(filters):

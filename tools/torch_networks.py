@@ -409,7 +409,8 @@ def to_architecture(nodes, name, size, images, logits):
 
 # >> conversions
 
-LIMIT = 1e-4  # of the largest output, in float64: files hold epsilon in float32, and deep networks multiply its rounding
+# Relative to the largest output, in float64: files hold epsilon in float32, and deep networks multiply its rounding.
+LIMIT = 1e-4
 
 
 def compare(nodes, model, pixels, images):

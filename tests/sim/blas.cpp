@@ -50,7 +50,8 @@ void write(void *p, cudaDataType type, int64_t i, float v) {
 
 /* Rounded to what a tensor core multiplies. */
 float as_operand(float v, cublasComputeType_t compute) {
-    if (compute == CUBLAS_COMPUTE_32F_FAST_TF32) return bits<float>((bits<uint32_t>(v) + 0x0FFFu + (bits<uint32_t>(v) >> 13 & 1)) & 0xFFFFE000u);
+    if (compute == CUBLAS_COMPUTE_32F_FAST_TF32)
+        return bits<float>((bits<uint32_t>(v) + 0x0FFFu + (bits<uint32_t>(v) >> 13 & 1)) & 0xFFFFE000u);
     if (compute == CUBLAS_COMPUTE_32F_FAST_16BF) return __bfloat162float(__float2bfloat16(v));
     return v;
 }
@@ -103,7 +104,8 @@ struct Product : Work {
                     float v = alpha * sum[i];
                     if (beta != 0) v += beta * read(from, c.type, c.by_rows ? i * c.pitch + j : j * c.pitch + i);
                     if (bias) v += read(bias, bias_type, i);
-                    if (epilogue == CUBLASLT_EPILOGUE_RELU || epilogue == CUBLASLT_EPILOGUE_RELU_BIAS) v = v > 0 ? v : v != v ? v : 0;
+                    if (epilogue == CUBLASLT_EPILOGUE_RELU || epilogue == CUBLASLT_EPILOGUE_RELU_BIAS)
+                        v = v > 0 ? v : v != v ? v : 0;
                     write(to, d.type, d.by_rows ? i * d.pitch + j : j * d.pitch + i, v);
                 }
             }
@@ -131,12 +133,14 @@ void check_matrix(const char *call, const Matrix &x, int64_t batch) {
     if (device_of_address(x.at) < 0 && host_memory()) return;
     if (device_of_address(x.at) < 0) fatal("host pointer: %s of a matrix at %s", call, describe(x.at).c_str());
     check_range(call, x.at, (size_t)((batch - 1) * x.stride + (lines - 1) * x.pitch + length) * size_of(x.type));
-    if (reinterpret_cast<uintptr_t>(x.at) % size_of(x.type)) fatal("misaligned: %s of a matrix at %s", call, describe(x.at).c_str());
+    if (reinterpret_cast<uintptr_t>(x.at) % size_of(x.type))
+        fatal("misaligned: %s of a matrix at %s", call, describe(x.at).c_str());
 }
 
 bool known(cudaDataType type) { return type == CUDA_R_32F || type == CUDA_R_16BF || type == CUDA_R_16F; }
 bool known(cublasComputeType_t t) {
-    return t == CUBLAS_COMPUTE_32F || t == CUBLAS_COMPUTE_32F_PEDANTIC || t == CUBLAS_COMPUTE_32F_FAST_TF32 || t == CUBLAS_COMPUTE_32F_FAST_16BF;
+    return t == CUBLAS_COMPUTE_32F || t == CUBLAS_COMPUTE_32F_PEDANTIC || t == CUBLAS_COMPUTE_32F_FAST_TF32 ||
+           t == CUBLAS_COMPUTE_32F_FAST_16BF;
 }
 
 /* What is read while the result is written, in no order. */
@@ -145,7 +149,9 @@ void check_apart(const char *call, const Product &p) {
     const char *to = static_cast<const char *>(p.d.at), *end = to + p.span(p.d);
     for (const Matrix *x : read) {
         const char *from = static_cast<const char *>(x->at);
-        if (from < end && to < from + p.span(*x)) fatal("overlap: %s writes its result over a matrix that it multiplies, at %s", call, describe(p.d.at).c_str());
+        if (from < end && to < from + p.span(*x))
+            fatal("overlap: %s writes its result over a matrix that it multiplies, at %s", call,
+                  describe(p.d.at).c_str());
     }
 }
 
@@ -163,13 +169,14 @@ cublasStatus_t start(const char *call, const std::shared_ptr<Product> &p, cudaSt
 }
 
 void check_handle(const void *handle, const char *call) {
-    if (!handles.count(static_cast<cublasContext *>(const_cast<void *>(handle)))) fatal("wrong handle: %s of a handle that was destroyed, or never was", call);
+    if (!handles.count(static_cast<cublasContext *>(const_cast<void *>(handle))))
+        fatal("wrong handle: %s of a handle that was destroyed, or never was", call);
 }
 } // namespace
 
-#define BLAS(name, code)                                                                                                                         \
-    Entry entry;                                                                                                                                 \
-    cudaError_t injected = cudaErrorUnknown;                                                                                                     \
+#define BLAS(name, code) \
+    Entry entry; \
+    cudaError_t injected = cudaErrorUnknown; \
     if (entry.fails(name, &injected)) return code
 
 int mirt_sim::blas_leaks() {
@@ -227,17 +234,23 @@ cublasStatus_t cublasGetVersion(cublasHandle_t, int *version) {
     return CUBLAS_STATUS_SUCCESS;
 }
 
-const char *cublasGetStatusString(cublasStatus_t status) { return status == CUBLAS_STATUS_SUCCESS ? "success" : "failure of cuBLAS"; }
+const char *cublasGetStatusString(cublasStatus_t status) {
+    return status == CUBLAS_STATUS_SUCCESS ? "success" : "failure of cuBLAS";
+}
 
-cublasStatus_t cublasGemmStridedBatchedEx(cublasHandle_t handle, cublasOperation_t transa, cublasOperation_t transb, int m, int n, int k,
-                                          const void *alpha, const void *a, cudaDataType a_type, int lda, long long int a_stride, const void *b,
-                                          cudaDataType b_type, int ldb, long long int b_stride, const void *beta, void *c, cudaDataType c_type,
-                                          int ldc, long long int c_stride, int batch, cublasComputeType_t compute, cublasGemmAlgo_t) {
+cublasStatus_t cublasGemmStridedBatchedEx(cublasHandle_t handle, cublasOperation_t transa, cublasOperation_t transb,
+                                          int m, int n, int k, const void *alpha, const void *a, cudaDataType a_type,
+                                          int lda, long long int a_stride, const void *b, cudaDataType b_type, int ldb,
+                                          long long int b_stride, const void *beta, void *c, cudaDataType c_type,
+                                          int ldc, long long int c_stride, int batch, cublasComputeType_t compute,
+                                          cublasGemmAlgo_t) {
     BLAS("a product of cuBLAS", CUBLAS_STATUS_EXECUTION_FAILED);
     check_handle(handle, "a product");
-    if (m < 0 || n < 0 || k < 0 || batch < 0 || lda < (transa == CUBLAS_OP_N ? m : k) || ldb < (transb == CUBLAS_OP_N ? k : n) || ldc < m)
+    if (m < 0 || n < 0 || k < 0 || batch < 0 || lda < (transa == CUBLAS_OP_N ? m : k) ||
+        ldb < (transb == CUBLAS_OP_N ? k : n) || ldc < m)
         return CUBLAS_STATUS_INVALID_VALUE;
-    if (!known(a_type) || a_type != b_type || !known(c_type) || !known(compute) || (a_type == CUDA_R_32F && c_type != CUDA_R_32F) ||
+    if (!known(a_type) || a_type != b_type || !known(c_type) || !known(compute) ||
+        (a_type == CUDA_R_32F && c_type != CUDA_R_32F) ||
         (a_type != CUDA_R_32F && c_type != CUDA_R_32F && c_type != a_type))
         return CUBLAS_STATUS_NOT_SUPPORTED;
     if (!m || !n || !batch) return CUBLAS_STATUS_SUCCESS;
@@ -251,30 +264,37 @@ cublasStatus_t cublasGemmStridedBatchedEx(cublasHandle_t handle, cublasOperation
     memcpy(&p->alpha, alpha, sizeof(float));
     memcpy(&p->beta, beta, sizeof(float));
     p->batch = batch;
-    p->compute = compute == CUBLAS_COMPUTE_32F && a_type == CUDA_R_32F && (handle->mode & 15) == CUBLAS_TF32_TENSOR_OP_MATH ? CUBLAS_COMPUTE_32F_FAST_TF32 : compute;
+    p->compute = compute == CUBLAS_COMPUTE_32F && a_type == CUDA_R_32F &&
+                         (handle->mode & 15) == CUBLAS_TF32_TENSOR_OP_MATH
+                     ? CUBLAS_COMPUTE_32F_FAST_TF32
+                     : compute;
     p->room = handle->room;
     p->room_bytes = handle->room_bytes;
     return start("a product of cuBLAS", p, handle->stream);
 }
 
-cublasStatus_t cublasGemmEx(cublasHandle_t handle, cublasOperation_t transa, cublasOperation_t transb, int m, int n, int k, const void *alpha,
-                            const void *a, cudaDataType a_type, int lda, const void *b, cudaDataType b_type, int ldb, const void *beta, void *c,
-                            cudaDataType c_type, int ldc, cublasComputeType_t compute, cublasGemmAlgo_t algo) {
-    return cublasGemmStridedBatchedEx(handle, transa, transb, m, n, k, alpha, a, a_type, lda, 0, b, b_type, ldb, 0, beta, c, c_type, ldc, 0, 1, compute,
-                                      algo);
+cublasStatus_t cublasGemmEx(cublasHandle_t handle, cublasOperation_t transa, cublasOperation_t transb, int m, int n,
+                            int k, const void *alpha, const void *a, cudaDataType a_type, int lda, const void *b,
+                            cudaDataType b_type, int ldb, const void *beta, void *c, cudaDataType c_type, int ldc,
+                            cublasComputeType_t compute, cublasGemmAlgo_t algo) {
+    return cublasGemmStridedBatchedEx(handle, transa, transb, m, n, k, alpha, a, a_type, lda, 0, b, b_type, ldb, 0,
+                                      beta, c, c_type, ldc, 0, 1, compute, algo);
 }
 
-cublasStatus_t cublasSgemm(cublasHandle_t handle, cublasOperation_t transa, cublasOperation_t transb, int m, int n, int k, const float *alpha,
-                           const float *a, int lda, const float *b, int ldb, const float *beta, float *c, int ldc) {
-    return cublasGemmEx(handle, transa, transb, m, n, k, alpha, a, CUDA_R_32F, lda, b, CUDA_R_32F, ldb, beta, c, CUDA_R_32F, ldc, CUBLAS_COMPUTE_32F,
-                        CUBLAS_GEMM_DEFAULT);
+cublasStatus_t cublasSgemm(cublasHandle_t handle, cublasOperation_t transa, cublasOperation_t transb, int m, int n,
+                           int k, const float *alpha, const float *a, int lda, const float *b, int ldb,
+                           const float *beta, float *c, int ldc) {
+    return cublasGemmEx(handle, transa, transb, m, n, k, alpha, a, CUDA_R_32F, lda, b, CUDA_R_32F, ldb, beta, c,
+                        CUDA_R_32F, ldc, CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT);
 }
 
-cublasStatus_t cublasSgemmStridedBatched(cublasHandle_t handle, cublasOperation_t transa, cublasOperation_t transb, int m, int n, int k,
-                                         const float *alpha, const float *a, int lda, long long int a_stride, const float *b, int ldb,
-                                         long long int b_stride, const float *beta, float *c, int ldc, long long int c_stride, int batch) {
-    return cublasGemmStridedBatchedEx(handle, transa, transb, m, n, k, alpha, a, CUDA_R_32F, lda, a_stride, b, CUDA_R_32F, ldb, b_stride, beta, c,
-                                      CUDA_R_32F, ldc, c_stride, batch, CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT);
+cublasStatus_t cublasSgemmStridedBatched(cublasHandle_t handle, cublasOperation_t transa, cublasOperation_t transb,
+                                         int m, int n, int k, const float *alpha, const float *a, int lda,
+                                         long long int a_stride, const float *b, int ldb, long long int b_stride,
+                                         const float *beta, float *c, int ldc, long long int c_stride, int batch) {
+    return cublasGemmStridedBatchedEx(handle, transa, transb, m, n, k, alpha, a, CUDA_R_32F, lda, a_stride, b,
+                                      CUDA_R_32F, ldb, b_stride, beta, c, CUDA_R_32F, ldc, c_stride, batch,
+                                      CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT);
 }
 
 /* cublasLt. Descriptions live in NVIDIA's opaque structs. */
@@ -294,7 +314,9 @@ struct Layout {
 struct Preference {
     size_t room;
 };
-static_assert(sizeof(Description) <= sizeof(cublasLtMatmulDescOpaque_t) && sizeof(Layout) <= sizeof(cublasLtMatrixLayoutOpaque_t), "room for ours");
+static_assert(sizeof(Description) <= sizeof(cublasLtMatmulDescOpaque_t) &&
+                  sizeof(Layout) <= sizeof(cublasLtMatrixLayoutOpaque_t),
+              "room for ours");
 
 template <class T> T *inside(void *opaque) { return static_cast<T *>(opaque); }
 template <class T> const T *inside(const void *opaque) { return static_cast<const T *>(opaque); }
@@ -312,13 +334,18 @@ Matrix matrix_of(const void *at, const Layout *l) {
 bool supported(const Description *x, const Layout *a, const Layout *b, const Layout *c, const Layout *d) {
     uint64_t m = x->a == CUBLAS_OP_N ? a->rows : a->columns, k = x->a == CUBLAS_OP_N ? a->columns : a->rows;
     uint64_t n = x->b == CUBLAS_OP_N ? b->columns : b->rows, l = x->b == CUBLAS_OP_N ? b->rows : b->columns;
-    return k == l && d->rows == m && d->columns == n && c->rows == m && c->columns == n && known(a->type) && a->type == b->type && c->type == d->type &&
-           known(d->type) && known(x->compute) && (d->type == CUDA_R_32F || d->type == a->type) && a->batch == b->batch && a->batch == d->batch;
+    return k == l && d->rows == m && d->columns == n && c->rows == m && c->columns == n && known(a->type) &&
+           a->type == b->type && c->type == d->type && known(d->type) && known(x->compute) &&
+           (d->type == CUDA_R_32F || d->type == a->type) && a->batch == b->batch && a->batch == d->batch;
 }
 } // namespace
 
-cublasStatus_t cublasLtCreate(cublasLtHandle_t *handle) { return cublasCreate(reinterpret_cast<cublasHandle_t *>(handle)); }
-cublasStatus_t cublasLtDestroy(cublasLtHandle_t handle) { return cublasDestroy(reinterpret_cast<cublasHandle_t>(handle)); }
+cublasStatus_t cublasLtCreate(cublasLtHandle_t *handle) {
+    return cublasCreate(reinterpret_cast<cublasHandle_t *>(handle));
+}
+cublasStatus_t cublasLtDestroy(cublasLtHandle_t handle) {
+    return cublasDestroy(reinterpret_cast<cublasHandle_t>(handle));
+}
 
 cublasStatus_t cublasLtMatmulDescCreate(cublasLtMatmulDesc_t *out, cublasComputeType_t compute, cudaDataType_t scale) {
     BLAS("cublasLtMatmulDescCreate", CUBLAS_STATUS_ALLOC_FAILED);
@@ -332,7 +359,8 @@ cublasStatus_t cublasLtMatmulDescDestroy(cublasLtMatmulDesc_t d) {
     delete d;
     return CUBLAS_STATUS_SUCCESS;
 }
-cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t desc, cublasLtMatmulDescAttributes_t attribute, const void *value, size_t bytes) {
+cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t desc, cublasLtMatmulDescAttributes_t attribute,
+                                              const void *value, size_t bytes) {
     BLAS("cublasLtMatmulDescSetAttribute", CUBLAS_STATUS_INVALID_VALUE);
     Description *d = inside<Description>(desc);
     switch ((int)attribute) {
@@ -346,14 +374,15 @@ cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t desc, cublasL
     int epilogue = 0;
     cublasStatus_t status = take(&epilogue, value, bytes);
     if (status != CUBLAS_STATUS_SUCCESS) return status;
-    if (epilogue != CUBLASLT_EPILOGUE_DEFAULT && epilogue != CUBLASLT_EPILOGUE_BIAS && epilogue != CUBLASLT_EPILOGUE_RELU &&
-        epilogue != CUBLASLT_EPILOGUE_RELU_BIAS)
+    if (epilogue != CUBLASLT_EPILOGUE_DEFAULT && epilogue != CUBLASLT_EPILOGUE_BIAS &&
+        epilogue != CUBLASLT_EPILOGUE_RELU && epilogue != CUBLASLT_EPILOGUE_RELU_BIAS)
         fatal("not simulated: epilogue %d of cublasLt", epilogue);
     d->epilogue = epilogue;
     return CUBLAS_STATUS_SUCCESS;
 }
 
-cublasStatus_t cublasLtMatrixLayoutCreate(cublasLtMatrixLayout_t *out, cudaDataType type, uint64_t rows, uint64_t columns, int64_t pitch) {
+cublasStatus_t cublasLtMatrixLayoutCreate(cublasLtMatrixLayout_t *out, cudaDataType type, uint64_t rows,
+                                          uint64_t columns, int64_t pitch) {
     BLAS("cublasLtMatrixLayoutCreate", CUBLAS_STATUS_ALLOC_FAILED);
     *out = new cublasLtMatrixLayoutOpaque_t();
     Layout l = {type, rows, columns, pitch, 0, 1, CUBLASLT_ORDER_COL};
@@ -364,7 +393,9 @@ cublasStatus_t cublasLtMatrixLayoutDestroy(cublasLtMatrixLayout_t l) {
     delete l;
     return CUBLAS_STATUS_SUCCESS;
 }
-cublasStatus_t cublasLtMatrixLayoutSetAttribute(cublasLtMatrixLayout_t layout, cublasLtMatrixLayoutAttribute_t attribute, const void *value, size_t bytes) {
+cublasStatus_t cublasLtMatrixLayoutSetAttribute(cublasLtMatrixLayout_t layout,
+                                                cublasLtMatrixLayoutAttribute_t attribute, const void *value,
+                                                size_t bytes) {
     BLAS("cublasLtMatrixLayoutSetAttribute", CUBLAS_STATUS_INVALID_VALUE);
     Layout *l = inside<Layout>(layout);
     switch ((int)attribute) {
@@ -384,36 +415,46 @@ cublasStatus_t cublasLtMatmulPreferenceDestroy(cublasLtMatmulPreference_t p) {
     delete p;
     return CUBLAS_STATUS_SUCCESS;
 }
-cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t preference, cublasLtMatmulPreferenceAttributes_t attribute,
-                                                    const void *value, size_t bytes) {
+cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t preference,
+                                                    cublasLtMatmulPreferenceAttributes_t attribute, const void *value,
+                                                    size_t bytes) {
     BLAS("cublasLtMatmulPreferenceSetAttribute", CUBLAS_STATUS_INVALID_VALUE);
-    if (attribute == CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES) return take(&inside<Preference>(preference)->room, value, bytes);
+    if (attribute == CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES)
+        return take(&inside<Preference>(preference)->room, value, bytes);
     return CUBLAS_STATUS_SUCCESS;
 }
 
-cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc, cublasLtMatrixLayout_t a, cublasLtMatrixLayout_t b,
-                                              cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t d, cublasLtMatmulPreference_t preference, int wanted,
+cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc,
+                                              cublasLtMatrixLayout_t a, cublasLtMatrixLayout_t b,
+                                              cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t d,
+                                              cublasLtMatmulPreference_t preference, int wanted,
                                               cublasLtMatmulHeuristicResult_t results[], int *found) {
     BLAS("cublasLtMatmulAlgoGetHeuristic", CUBLAS_STATUS_NOT_SUPPORTED);
     check_handle(handle, "cublasLtMatmulAlgoGetHeuristic");
     *found = 0;
     if (wanted < 1) return CUBLAS_STATUS_INVALID_VALUE;
-    if (!supported(inside<Description>(desc), inside<Layout>(a), inside<Layout>(b), inside<Layout>(c), inside<Layout>(d))) return CUBLAS_STATUS_NOT_SUPPORTED;
+    if (!supported(inside<Description>(desc), inside<Layout>(a), inside<Layout>(b), inside<Layout>(c),
+                   inside<Layout>(d)))
+        return CUBLAS_STATUS_NOT_SUPPORTED;
     memset(static_cast<void *>(results), 0, sizeof results[0]);
-    results[0].workspaceSize = inside<Preference>(preference)->room < 4096 ? inside<Preference>(preference)->room : 4096;
+    results[0].workspaceSize = inside<Preference>(preference)->room < 4096 ? inside<Preference>(preference)->room
+                                                                           : 4096;
     results[0].state = CUBLAS_STATUS_SUCCESS;
     results[0].wavesCount = 1;
     *found = 1;
     return CUBLAS_STATUS_SUCCESS;
 }
 
-cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc, const void *alpha, const void *a, cublasLtMatrixLayout_t a_layout,
-                              const void *b, cublasLtMatrixLayout_t b_layout, const void *beta, const void *c, cublasLtMatrixLayout_t c_layout, void *d,
-                              cublasLtMatrixLayout_t d_layout, const cublasLtMatmulAlgo_t *, void *room, size_t room_bytes, cudaStream_t stream) {
+cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc, const void *alpha, const void *a,
+                              cublasLtMatrixLayout_t a_layout, const void *b, cublasLtMatrixLayout_t b_layout,
+                              const void *beta, const void *c, cublasLtMatrixLayout_t c_layout, void *d,
+                              cublasLtMatrixLayout_t d_layout, const cublasLtMatmulAlgo_t *, void *room,
+                              size_t room_bytes, cudaStream_t stream) {
     BLAS("cublasLtMatmul", CUBLAS_STATUS_EXECUTION_FAILED);
     check_handle(handle, "cublasLtMatmul");
     const Description *x = inside<Description>(desc);
-    const Layout *la = inside<Layout>(a_layout), *lb = inside<Layout>(b_layout), *lc = inside<Layout>(c_layout), *ld = inside<Layout>(d_layout);
+    const Layout *la = inside<Layout>(a_layout), *lb = inside<Layout>(b_layout), *lc = inside<Layout>(c_layout),
+                 *ld = inside<Layout>(d_layout);
     if (!supported(x, la, lb, lc, ld)) return CUBLAS_STATUS_INVALID_VALUE;
     std::shared_ptr<Product> p(new Product());
     p->a_turned = x->a != CUBLAS_OP_N;
@@ -431,7 +472,8 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
         p->bias = x->bias;
         p->bias_type = (int)x->bias_type < 0 ? ld->type : x->bias_type;
         check_aligned(x->bias, 16);
-        check_matrix("the bias of cublasLtMatmul", Matrix{x->bias, p->bias_type, (int64_t)ld->rows, 1, (int64_t)ld->rows, 0, false}, 1);
+        check_matrix("the bias of cublasLtMatmul",
+                     Matrix{x->bias, p->bias_type, (int64_t)ld->rows, 1, (int64_t)ld->rows, 0, false}, 1);
     }
     p->room = room_bytes ? room : nullptr;
     p->room_bytes = room_bytes;

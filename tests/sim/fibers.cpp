@@ -1,5 +1,6 @@
-/* Runs a kernel: its blocks one after another, the threads of a block as function calls one after another on one fiber until one must wait
- * for others; that one keeps the fiber, and the next thread gets another. So kernels whose threads do not wait never switch. */
+/* Runs a kernel: its blocks one after another, the threads of a block as function calls one after another on one fiber
+ * until one must wait for others; that one keeps the fiber, and the next thread gets another. So kernels whose threads
+ * do not wait never switch. */
 #include "sim_internal.h"
 #include <atomic>
 #include <cfenv>
@@ -13,7 +14,8 @@
 #include <vector>
 
 #ifdef MIRT_SIM_TSAN
-/* Every CUDA thread has a fiber of its own, and the sanitizer is told of barriers: it then finds what a barrier lacks. */
+/* Every CUDA thread has a fiber of its own, and the sanitizer is told of barriers: it then finds what a barrier
+   lacks. */
 extern "C" {
 void *__tsan_create_fiber(unsigned);
 void __tsan_destroy_fiber(void *);
@@ -60,7 +62,8 @@ struct Fiber {
     unsigned thread, index;
 };
 
-/* Lanes that meet: all of a mask, the ended ones apart. Slots are double, since the slowest lane still reads while the first writes. */
+/* Lanes that meet: all of a mask, the ended ones apart. Slots are double, since the slowest lane still reads while the
+   first writes. */
 struct Group {
     unsigned mask, arrived, generation, present[2];
     Meeting kind;
@@ -133,10 +136,12 @@ static void *first_frame(char *top) {
 #elif defined(__aarch64__)
 asm(".text\n.globl mirt_sim_swap\n.type mirt_sim_swap,%function\nmirt_sim_swap:\n"
     " sub sp,sp,#160\n"
-    " stp x19,x20,[sp]\n stp x21,x22,[sp,#16]\n stp x23,x24,[sp,#32]\n stp x25,x26,[sp,#48]\n stp x27,x28,[sp,#64]\n stp x29,x30,[sp,#80]\n"
+    " stp x19,x20,[sp]\n stp x21,x22,[sp,#16]\n stp x23,x24,[sp,#32]\n stp x25,x26,[sp,#48]\n stp x27,x28,[sp,#64]\n "
+    "stp x29,x30,[sp,#80]\n"
     " stp d8,d9,[sp,#96]\n stp d10,d11,[sp,#112]\n stp d12,d13,[sp,#128]\n stp d14,d15,[sp,#144]\n"
     " mov x2,sp\n str x2,[x0]\n mov sp,x1\n"
-    " ldp x19,x20,[sp]\n ldp x21,x22,[sp,#16]\n ldp x23,x24,[sp,#32]\n ldp x25,x26,[sp,#48]\n ldp x27,x28,[sp,#64]\n ldp x29,x30,[sp,#80]\n"
+    " ldp x19,x20,[sp]\n ldp x21,x22,[sp,#16]\n ldp x23,x24,[sp,#32]\n ldp x25,x26,[sp,#48]\n ldp x27,x28,[sp,#64]\n "
+    "ldp x29,x30,[sp,#80]\n"
     " ldp d8,d9,[sp,#96]\n ldp d10,d11,[sp,#112]\n ldp d12,d13,[sp,#128]\n ldp d14,d15,[sp,#144]\n"
     " add sp,sp,#160\n ret\n"
     ".size mirt_sim_swap,.-mirt_sim_swap\n");
@@ -207,7 +212,8 @@ static void switch_to(Exec *e, Fiber *to) {
     if (from == to) return;
     e->now = to;
     ASAN(bool host = to == &e->host;)
-    ASAN(__sanitizer_start_switch_fiber(&from->fake, host ? e->host_bottom : to->stack, host ? e->host_size : stack_bytes);)
+    ASAN(__sanitizer_start_switch_fiber(&from->fake, host ? e->host_bottom : to->stack,
+                                        host ? e->host_size : stack_bytes);)
     TSAN(__tsan_switch_to_fiber(to->tsan, 1);)
     mirt_sim_swap(&from->sp, to->sp);
     ASAN(__sanitizer_finish_switch_fiber(from->fake, nullptr, nullptr);)
@@ -225,7 +231,9 @@ static unsigned pop_ready(Exec *e) {
 }
 
 static const char *meeting_name(Meeting kind) {
-    static const char *const names[] = {"__syncwarp", "a shuffle", "a vote", "a reduction", "a matrix product", "ldmatrix"};
+    static const char *const names[] = {
+        "__syncwarp", "a shuffle", "a vote", "a reduction", "a matrix product", "ldmatrix"
+    };
     return names[kind];
 }
 
@@ -236,10 +244,12 @@ static const char *meeting_name(Meeting kind) {
         for (unsigned i = 0; i < e->warps[w].groups; i++) {
             const Group *g = e->warps[w].group[i].get();
             if (!g->arrived) continue;
-            snprintf(text, sizeof text, "; warp %u: lanes 0x%08x wait in %s of mask 0x%08x", (unsigned)w, g->arrived, meeting_name(g->kind), g->mask);
+            snprintf(text, sizeof text, "; warp %u: lanes 0x%08x wait in %s of mask 0x%08x", (unsigned)w, g->arrived,
+                     meeting_name(g->kind), g->mask);
             warps += text;
         }
-    fatal("barrier: threads wait for each other: %u of %u wait in __syncthreads(), %u have ended%s", e->arrived, e->n, e->n - e->alive, warps.c_str());
+    fatal("barrier: threads wait for each other: %u of %u wait in __syncthreads(), %u have ended%s", e->arrived, e->n,
+          e->n - e->alive, warps.c_str());
 }
 
 /* To the next thread that can go on, or that has not begun; to the host when all have ended. */
@@ -301,12 +311,14 @@ static void complete_group(Exec *e, Group *g) {
     g->waits = 0;
 }
 
-char *meet(unsigned mask, Meeting kind, const void *in, unsigned bytes, void (*combine)(char *, unsigned), unsigned *present) {
+char *meet(unsigned mask, Meeting kind, const void *in, unsigned bytes, void (*combine)(char *, unsigned),
+           unsigned *present) {
     Exec *e = exec;
     if (!e || !running.kernel) fatal("warp: %s outside of a kernel", meeting_name(kind));
     unsigned l = state.lin % warp;
     Warp *w = &e->warps[state.lin / warp];
-    if (!(mask >> l & 1)) fatal("warp: a thread calls %s with a mask, 0x%08x, that leaves itself out", meeting_name(kind), mask);
+    if (!(mask >> l & 1))
+        fatal("warp: a thread calls %s with a mask, 0x%08x, that leaves itself out", meeting_name(kind), mask);
     Group *g = nullptr;
     for (unsigned i = 0; i < w->groups && !g; i++)
         if (w->group[i]->mask == mask) g = w->group[i].get();
@@ -318,7 +330,9 @@ char *meet(unsigned mask, Meeting kind, const void *in, unsigned bytes, void (*c
     }
     unsigned at = g->generation & 1;
     if (!g->arrived) g->kind = kind;
-    else if (g->kind != kind) fatal("warp: lanes of one mask, 0x%08x, are in different calls: %s and %s", mask, meeting_name(g->kind), meeting_name(kind));
+    else if (g->kind != kind)
+        fatal("warp: lanes of one mask, 0x%08x, are in different calls: %s and %s", mask, meeting_name(g->kind),
+              meeting_name(kind));
     copy_bytes(g->slots[at] + SLOT * l, in, bytes);
     g->combine = combine;
     g->arrived |= 1u << l;
@@ -387,9 +401,11 @@ static void choose_order(Exec *e) {
 
 static char *array_room(Exec *e, size_t bytes, size_t align, const char *name) {
     size_t at = (e->shared_top + align - 1) / align * align;
-    if (at + bytes + canary_bytes > shared_bytes) fatal("shared memory: '%s' does not fit: %zu bytes are taken", name, e->shared_top);
+    if (at + bytes + canary_bytes > shared_bytes)
+        fatal("shared memory: '%s' does not fit: %zu bytes are taken", name, e->shared_top);
 #ifdef MIRT_SIM_TSAN
-    /* Fresh memory of the lane's own, freed after the launch: else what two blocks do would be a race to the sanitizer. */
+    /* Fresh memory of the lane's own, freed after the launch: else what two blocks do would be a race to the
+       sanitizer. */
     __tsan_switch_to_fiber(e->host.tsan, 1);
     char *p = static_cast<char *>(aligned_alloc(128, (bytes + canary_bytes + 127) / 128 * 128));
     if (!p) fatal("out of memory: no shared memory");
@@ -415,8 +431,11 @@ void *shared_array(Site *site, size_t bytes, size_t align, const char *name) {
     TSAN(if (site->block == e->block) __tsan_acquire(&e->garbage);)
     if (site->block == e->block) return site->at;
     e->static_bytes += bytes;
-    if (e->static_bytes > static_limit) fatal("shared memory: static arrays up to '%s' are %zu bytes, more than 48 KiB", name, e->static_bytes);
-    if (e->static_bytes + e->kernel->shared > most_shared) fatal("shared memory: arrays up to '%s' and what the launch asks for are more than %zu bytes", name, most_shared);
+    if (e->static_bytes > static_limit)
+        fatal("shared memory: static arrays up to '%s' are %zu bytes, more than 48 KiB", name, e->static_bytes);
+    if (e->static_bytes + e->kernel->shared > most_shared)
+        fatal("shared memory: arrays up to '%s' and what the launch asks for are more than %zu bytes", name,
+              most_shared);
     site->at = array_room(e, bytes, align < 16 ? 16 : align, name);
     site->block = e->block;
     TSAN(__tsan_acquire(&e->garbage);)
@@ -507,7 +526,8 @@ static void check_arrays(const Exec *e) {
     for (const Array &a : e->arrays)
         for (size_t i = 0; i < canary_bytes; i++)
             if ((unsigned char)a.at[a.bytes + i] != 0xC5)
-                fatal("shared memory: written beyond array '%s' of %zu bytes, at byte %zu", a.name, a.bytes, a.bytes + i);
+                fatal("shared memory: written beyond array '%s' of %zu bytes, at byte %zu", a.name, a.bytes,
+                      a.bytes + i);
 #else
     (void)e;
 #endif
@@ -516,7 +536,8 @@ static void check_arrays(const Exec *e) {
 static std::unique_ptr<Exec> make_exec() {
     std::unique_ptr<Exec> e(new Exec());
     if (!own_fibers) {
-        e->shared = static_cast<char *>(mmap(nullptr, shared_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+        e->shared = static_cast<char *>(
+            mmap(nullptr, shared_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
         if (e->shared == MAP_FAILED) fatal("out of memory: no shared memory");
     }
     pthread_attr_t attr;
@@ -658,8 +679,9 @@ std::string where() {
     if (running.device < 0) return "host code";
     if (!running.kernel) snprintf(text, sizeof text, "%s of device %d", running.what, running.device);
     else
-        snprintf(text, sizeof text, "kernel %s on device %d, block (%u, %u, %u), thread (%u, %u, %u)", kernel_name(running.what).c_str(), running.device,
-                 state.bid.x, state.bid.y, state.bid.z, state.tid.x, state.tid.y, state.tid.z);
+        snprintf(text, sizeof text, "kernel %s on device %d, block (%u, %u, %u), thread (%u, %u, %u)",
+                 kernel_name(running.what).c_str(), running.device, state.bid.x, state.bid.y, state.bid.z, state.tid.x,
+                 state.tid.y, state.tid.z);
     return text;
 }
 
@@ -685,7 +707,8 @@ template <int K> static void product(char *slots, const float (*a)[16], const fl
         memcpy(d[r], line, sizeof line);
     }
     for (int l = 0; l < 32; l++) {
-        float out[4] = {d[l / 4][l % 4 * 2], d[l / 4][l % 4 * 2 + 1], d[l / 4 + 8][l % 4 * 2], d[l / 4 + 8][l % 4 * 2 + 1]};
+        float out[4] = {d[l / 4][l % 4 * 2], d[l / 4][l % 4 * 2 + 1], d[l / 4 + 8][l % 4 * 2],
+                        d[l / 4 + 8][l % 4 * 2 + 1]};
         memcpy(slots + SLOT * l, out, sizeof out);
     }
 }
@@ -706,7 +729,8 @@ static void mma_half(char *slots, float (*wide)(uint16_t)) {
         uint32_t in[6];
         memcpy(in, slots + SLOT * l, sizeof in);
         for (int i = 0; i < 4; i++)
-            for (int j = 0; j < 2; j++) a[l / 4 + 8 * (i & 1)][l % 4 * 2 + 8 * (i >> 1) + j] = wide((uint16_t)(in[i] >> 16 * j));
+            for (int j = 0; j < 2; j++)
+                a[l / 4 + 8 * (i & 1)][l % 4 * 2 + 8 * (i >> 1) + j] = wide((uint16_t)(in[i] >> 16 * j));
         for (int i = 0; i < 2; i++)
             for (int j = 0; j < 2; j++) b[l % 4 * 2 + 8 * i + j][l / 4] = wide((uint16_t)(in[4 + i] >> 16 * j));
     }

@@ -1,5 +1,6 @@
-/* Device memory: an address range for each device, out of reach except while work of that device runs; every allocation ends at the end of a
- * page, filled with 0xFF, and addresses are not used again while there are others, so that what touches freed memory is caught. */
+/* Device memory: an address range for each device, out of reach except while work of that device runs; every allocation
+ * ends at the end of a page, filled with 0xFF, and addresses are not used again while there are others, so that what
+ * touches freed memory is caught. */
 #include "sim_internal.h"
 #include <atomic>
 #include <cstdio>
@@ -60,7 +61,8 @@ static void protect(Device *device, int protection) {
     device->open = protection != PROT_NONE;
 }
 
-/* Closing costs by the page, so large memories are closed only now and then: whose fault it is to touch them is told sooner or later. */
+/* Closing costs by the page, so large memories are closed only now and then: whose fault it is to touch them is told
+   sooner or later. */
 static bool worth_closing(const Device *device) {
     static uint64_t roll = 1;
     const size_t cheap = 256 * page;
@@ -107,9 +109,11 @@ std::string describe(const void *address) {
     }
     Device *device = &device_of[d];
     if (const auto *b = find(device->live, at))
-        snprintf(text, sizeof text, "byte %td of allocation %ld of device %d, of %zu bytes", at - b->first, b->second.number, d, b->second.bytes);
+        snprintf(text, sizeof text, "byte %td of allocation %ld of device %d, of %zu bytes", at - b->first,
+                 b->second.number, d, b->second.bytes);
     else if (const auto *f = find(device->freed, at))
-        snprintf(text, sizeof text, "byte %td of allocation %ld of device %d, of %zu bytes, which was freed", at - f->first, f->second.number, d, f->second.bytes);
+        snprintf(text, sizeof text, "byte %td of allocation %ld of device %d, of %zu bytes, which was freed",
+                 at - f->first, f->second.number, d, f->second.bytes);
     else snprintf(text, sizeof text, "%p of device %d, where nothing is allocated", address, d);
     return text;
 }
@@ -122,7 +126,8 @@ bool pinned_range(const void *address, size_t bytes) {
     return at + bytes <= i->first + i->second.bytes;
 }
 
-/* Whether it points to memory that a device does not reach. What else may be in an argument, as two small integers, is not mapped. */
+/* Whether it points to memory that a device does not reach. What else may be in an argument, as two small integers, is
+   not mapped. */
 bool host_pointer(const void *address) {
     uintptr_t at = reinterpret_cast<uintptr_t>(address);
     unsigned char resident;
@@ -142,7 +147,8 @@ void check_range(const char *what, const void *address, size_t bytes) {
         const auto *f = find(device_of[d].freed, at);
         fatal("%s: %s of %zu bytes at %s", f ? "use after free" : "out of bounds", what, bytes, describe(at).c_str());
     }
-    if (at < b->first || at + bytes > b->first + b->second.bytes) fatal("out of bounds: %s of %zu bytes at %s", what, bytes, describe(at).c_str());
+    if (at < b->first || at + bytes > b->first + b->second.bytes)
+        fatal("out of bounds: %s of %zu bytes at %s", what, bytes, describe(at).c_str());
 }
 
 /* Where an address lies in its allocation, and how long that is; false if it is in none. */
@@ -165,10 +171,10 @@ static void on_fault(int number, siginfo_t *info, void *) {
     }
     Device *device = &device_of[d];
     const auto *b = find(device->live, at);
-    const char *fault = running.device < 0                                                                            ? "host access to device memory"
-                        : !b && find(device->freed, at)                                                               ? "use after free"
-                        : !b || at < b->first || at >= b->first + b->second.bytes                                     ? "out of bounds"
-                                                                                                                      : "memory of another device";
+    const char *fault = running.device < 0                                        ? "host access to device memory"
+                        : !b && find(device->freed, at)                           ? "use after free"
+                        : !b || at < b->first || at >= b->first + b->second.bytes ? "out of bounds"
+                                                                                  : "memory of another device";
     fatal("%s: an access to %s", fault, describe(at).c_str());
 }
 
@@ -210,9 +216,12 @@ static void check_slack(int d, char *at, const Block &b) {
     char *p = slack(b, at);
     mprotect(b.pages, b.pages_bytes, PROT_READ | PROT_WRITE);
     for (size_t i = 0; i < slack_bytes(b, at); i++)
-        if ((unsigned char)p[i] != 0xC5) fatal("out of bounds: somebody wrote byte %zu of allocation %ld of device %d, of %zu bytes", b.bytes + i, b.number, d, b.bytes);
+        if ((unsigned char)p[i] != 0xC5)
+            fatal("out of bounds: somebody wrote byte %zu of allocation %ld of device %d, of %zu bytes", b.bytes + i,
+                  b.number, d, b.bytes);
     for (p = b.pages; p < at; p++)
-        if ((unsigned char)*p != 0xC5) fatal("out of bounds: somebody wrote %td bytes before allocation %ld of device %d", at - p, b.number, d);
+        if ((unsigned char)*p != 0xC5)
+            fatal("out of bounds: somebody wrote %td bytes before allocation %ld of device %d", at - p, b.number, d);
     if (!open) mprotect(b.pages, b.pages_bytes, PROT_NONE);
 #else
     (void)d;
@@ -274,7 +283,8 @@ static cudaError_t release(void *address) {
     if (d < 0) fatal("wrong pointer: cudaFree of %s", describe(at).c_str());
     Device *device = &device_of[d];
     auto i = device->live.find(at);
-    if (i == device->live.end()) fatal("%s: cudaFree of %s", device->freed.count(at) ? "freed twice" : "wrong pointer", describe(at).c_str());
+    if (i == device->live.end())
+        fatal("%s: cudaFree of %s", device->freed.count(at) ? "freed twice" : "wrong pointer", describe(at).c_str());
     Block b = i->second;
     check_slack(d, at, b);
 #ifdef MIRT_SIM_ASAN
@@ -300,7 +310,8 @@ int memory_leaks() {
             n++;
         }
     for (auto &p : pinned) {
-        fprintf(stderr, "sim: leak: %s host memory %ld, %zu bytes\n", p.second.registered ? "registered" : "pinned", p.second.number, p.second.bytes);
+        fprintf(stderr, "sim: leak: %s host memory %ld, %zu bytes\n", p.second.registered ? "registered" : "pinned",
+                p.second.number, p.second.bytes);
         n++;
     }
     return n;
@@ -358,7 +369,8 @@ cudaError_t cudaHostAlloc(void **out, size_t bytes, unsigned int) {
 
 static void unpin(void *address, bool registered, const char *call) {
     auto i = pinned.find(static_cast<char *>(address));
-    if (i == pinned.end() || i->second.registered != registered) fatal("wrong pointer: %s of %p, which is not such memory", call, address);
+    if (i == pinned.end() || i->second.registered != registered)
+        fatal("wrong pointer: %s of %p, which is not such memory", call, address);
     for (int d = 0; d < options().devices; d++) finish_device(d);
     pinned.erase(i);
 }
@@ -387,7 +399,8 @@ cudaError_t cudaHostUnregister(void *address) {
 
 cudaError_t cudaDeviceCanAccessPeer(int *can, int device, int peer) {
     API("cudaDeviceCanAccessPeer", cudaErrorUnknown);
-    if (device < 0 || peer < 0 || device >= options().devices || peer >= options().devices) return set_error(cudaErrorInvalidDevice);
+    if (device < 0 || peer < 0 || device >= options().devices || peer >= options().devices)
+        return set_error(cudaErrorInvalidDevice);
     *can = device != peer && !(options().no_peers);
     return cudaSuccess;
 }
@@ -395,7 +408,8 @@ cudaError_t cudaDeviceCanAccessPeer(int *can, int device, int peer) {
 cudaError_t cudaDeviceEnablePeerAccess(int peer, unsigned int) {
     API("cudaDeviceEnablePeerAccess", cudaErrorUnknown);
     int d = current_device();
-    if (peer < 0 || peer >= options().devices || peer == d || options().no_peers) return set_error(cudaErrorPeerAccessUnsupported);
+    if (peer < 0 || peer >= options().devices || peer == d || options().no_peers)
+        return set_error(cudaErrorPeerAccessUnsupported);
     Device *device = &device_of[d];
     if (device->peers >> peer & 1) return set_error(cudaErrorPeerAccessAlreadyEnabled);
     device->peers |= 1u << peer;
@@ -412,7 +426,9 @@ cudaError_t cudaPointerGetAttributes(cudaPointerAttributes *attributes, const vo
     API("cudaPointerGetAttributes", cudaErrorUnknown);
     memset(attributes, 0, sizeof *attributes);
     int d = device_of_address(address);
-    attributes->type = d >= 0 ? cudaMemoryTypeDevice : pinned_range(address, 1) ? cudaMemoryTypeHost : cudaMemoryTypeUnregistered;
+    attributes->type = d >= 0                     ? cudaMemoryTypeDevice
+                       : pinned_range(address, 1) ? cudaMemoryTypeHost
+                                                  : cudaMemoryTypeUnregistered;
     attributes->device = d >= 0 ? d : current_device();
     if (d >= 0) attributes->devicePointer = const_cast<void *>(address);
     else attributes->hostPointer = const_cast<void *>(address);

@@ -1,7 +1,9 @@
-/* NCCL among the devices of one program: ranks are communicators of any threads. A call becomes work of its stream; when that comes to the head, the
- * rank has come, and when all have, the data move. Collectives of different kinds or sizes that meet are an error with a name.
- *
- * What is asked of communicators that do not block is under way behind the caller's back, and becomes work when the seed says so: with the call, or not
+/* NCCL among the devices of one program: ranks are communicators of any threads. A call becomes work of its stream;
+   when that comes to the head, the
+ * rank has come, and when all have, the data move. Collectives of different kinds or sizes that meet are an error with
+ a name. *
+ * What is asked of communicators that do not block is under way behind the caller's back, and becomes work when the
+ seed says so: with the call, or not
  * before somebody has asked for their state a few times. Until then they take no calls. */
 #include "sim_internal.h"
 #include <algorithm>
@@ -122,7 +124,8 @@ template <class T, class W> void reduce_as(const std::vector<const void *> &in, 
     for (size_t i = 0; i < count; i++) {
         size_t first = i / chunk + 1;
         T sum = static_cast<const T *>(in[first % n])[i];
-        for (size_t k = 1; k < n; k++) sum = (T)combine<W>((W)sum, (W) static_cast<const T *>(in[(first + k) % n])[i], op);
+        for (size_t k = 1; k < n; k++)
+            sum = (T)combine<W>((W)sum, (W) static_cast<const T *>(in[(first + k) % n])[i], op);
         out[i] = op == ncclAvg ? (T)((W)sum / (W)n) : sum;
     }
 }
@@ -149,8 +152,8 @@ const char *kind_name(const Call &c) { return kind_names[c.kind]; }
 
 std::string describe_call(const Post &p) {
     char text[120];
-    snprintf(text, sizeof text, "rank %d calls %s of %zu (type %d, operation %d, peer or root %d)", p->rank->rank, kind_name(p->call), p->call.count,
-             (int)p->call.type, (int)p->call.op, p->call.peer);
+    snprintf(text, sizeof text, "rank %d calls %s of %zu (type %d, operation %d, peer or root %d)", p->rank->rank,
+             kind_name(p->call), p->call.count, (int)p->call.type, (int)p->call.op, p->call.peer);
     return text;
 }
 
@@ -170,14 +173,18 @@ void move_round(std::vector<Post> &posts) {
         after(meeting);
         for (size_t r = 0; r < n; r++) {
             if (c.kind != BROADCAST || (int)r == c.peer) reads(in[r], c.kind == REDUCE_SCATTER ? bytes * n : bytes);
-            if (c.kind != REDUCE_TO || (int)r == c.peer) writes(posts[r]->call.to, c.kind == ALL_GATHER ? bytes * n : bytes);
+            if (c.kind != REDUCE_TO || (int)r == c.peer)
+                writes(posts[r]->call.to, c.kind == ALL_GATHER ? bytes * n : bytes);
         }
         std::vector<char> data;
         if (c.kind == ALL_REDUCE || c.kind == REDUCE_TO) data = reduced(in, c.count, c.type, c.op);
         else if (c.kind == REDUCE_SCATTER) data = reduced(in, c.count * n, c.type, c.op);
-        else if (c.kind == BROADCAST) data.assign(static_cast<const char *>(in[(size_t)c.peer]), static_cast<const char *>(in[(size_t)c.peer]) + bytes);
+        else if (c.kind == BROADCAST)
+            data.assign(static_cast<const char *>(in[(size_t)c.peer]),
+                        static_cast<const char *>(in[(size_t)c.peer]) + bytes);
         else
-            for (const void *p : in) data.insert(data.end(), static_cast<const char *>(p), static_cast<const char *>(p) + bytes);
+            for (const void *p : in)
+                data.insert(data.end(), static_cast<const char *>(p), static_cast<const char *>(p) + bytes);
         for (size_t r = 0; r < n; r++) {
             if (c.kind == REDUCE_TO && (int)r != c.peer) continue;
             const char *from = data.data() + (c.kind == REDUCE_SCATTER ? r * bytes : 0);
@@ -188,12 +195,15 @@ void move_round(std::vector<Post> &posts) {
     for (const Post &p : posts) p->done = true;
 }
 
-/* Gradients of one layout: where a rank's part lies elsewhere than another's, in memory of the same size, the ranks sum different things. */
+/* Gradients of one layout: where a rank's part lies elsewhere than another's, in memory of the same size, the ranks sum
+   different things. */
 void check_same_place(const Post &a, const Post &b) {
     size_t at, bytes, other, other_bytes;
     if (a->call.kind != ALL_REDUCE || !options().same_places) return;
-    if (place_of(a->call.from, &at, &bytes) && place_of(b->call.from, &other, &other_bytes) && bytes == other_bytes && at != other)
-        fatal("NCCL order: %s at byte %zu of its memory, %s at byte %zu of as much", describe_call(a).c_str(), at, describe_call(b).c_str(), other);
+    if (place_of(a->call.from, &at, &bytes) && place_of(b->call.from, &other, &other_bytes) && bytes == other_bytes &&
+        at != other)
+        fatal("NCCL order: %s at byte %zu of its memory, %s at byte %zu of as much", describe_call(a).c_str(), at,
+              describe_call(b).c_str(), other);
 }
 
 void post_round(const Post &p) {
@@ -203,8 +213,8 @@ void post_round(const Post &p) {
     if (!posts.empty()) {
         const Call &a = posts[0]->call, &b = p->call;
         if (a.kind != b.kind || a.count != b.count || a.type != b.type || a.op != b.op || a.peer != b.peer)
-            fatal("NCCL mismatch: in collective %llu of %d ranks, %s, but %s", (unsigned long long)number + 1, q->n, describe_call(posts[0]).c_str(),
-                  describe_call(p).c_str());
+            fatal("NCCL mismatch: in collective %llu of %d ranks, %s, but %s", (unsigned long long)number + 1, q->n,
+                  describe_call(posts[0]).c_str(), describe_call(p).c_str());
         check_same_place(posts[0], p);
     }
     posts.push_back(p);
@@ -218,7 +228,8 @@ void post_round(const Post &p) {
 void post_mail(const Post &p) {
     Clique *q = p->rank->clique.get();
     bool sends = p->call.kind == SEND;
-    auto &box = q->mail[sends ? std::make_pair(p->rank->rank, p->call.peer) : std::make_pair(p->call.peer, p->rank->rank)];
+    auto &box =
+        q->mail[sends ? std::make_pair(p->rank->rank, p->call.peer) : std::make_pair(p->call.peer, p->rank->rank)];
     (sends ? box.first : box.second).push_back(p);
     auto gone = [](const Post &o) { return o->rank->aborted; };
     box.first.erase(std::remove_if(box.first.begin(), box.first.end(), gone), box.first.end());
@@ -284,7 +295,9 @@ struct Exchange : Work {
             char text[200];
             if (!begun) {
                 snprintf(text, sizeof text, "%s of rank %d, which %s", kind_name(work->calls[0]), r->rank,
-                         r->dead ? "died" : r->clique->ready() ? "has other calls to make first" : "is not joined by all ranks");
+                         r->dead              ? "died"
+                         : r->clique->ready() ? "has other calls to make first"
+                                              : "is not joined by all ranks");
                 return text;
             }
             for (const Post &p : posts) {
@@ -322,7 +335,9 @@ void check_comm(ncclComm_t comm, const char *call) {
 ncclResult_t launch_calls(const Waiting &w) {
     std::shared_ptr<Exchange> work(new Exchange());
     Rank *r = w.comm->rank.get();
-    if (stream_device(w.stream) != r->device) fatal("wrong device: NCCL's rank %d is on device %d, its stream on %d", r->rank, r->device, stream_device(w.stream));
+    if (stream_device(w.stream) != r->device)
+        fatal("wrong device: NCCL's rank %d is on device %d, its stream on %d", r->rank, r->device,
+              stream_device(w.stream));
     work->what = kind_name(w.calls[0]);
     work->rank = w.comm->rank;
     work->device = r->device;
@@ -363,7 +378,8 @@ ncclResult_t begin_job(const Group &g) {
     job->joins = !g.joins.empty();
     for (ncclComm_t c : g.joins) job->ranks.push_back(c->rank);
     for (const Waiting &w : g.calls)
-        if (std::find(job->ranks.begin(), job->ranks.end(), w.comm->rank) == job->ranks.end()) job->ranks.push_back(w.comm->rank);
+        if (std::find(job->ranks.begin(), job->ranks.end(), w.comm->rank) == job->ranks.end())
+            job->ranks.push_back(w.comm->rank);
     bool issues = true;
     for (auto &r : job->ranks) {
         r->job = job;
@@ -390,7 +406,8 @@ ncclResult_t end_group() {
     if (others) return begin_job(g);
     for (ncclComm_t c : g.joins) {
         std::shared_ptr<Rank> r = c->rank;
-        std::string call = "joining a communicator as rank " + std::to_string(r->rank) + " of " + std::to_string(r->clique->n);
+        std::string call = "joining a communicator as rank " + std::to_string(r->rank) + " of " +
+                           std::to_string(r->clique->n);
         wait_until(call.c_str(), nullptr, [=] { return r->clique->ready() || r->clique->failed; });
         if (r->clique->failed) return ncclInvalidUsage;
     }
@@ -408,7 +425,9 @@ ncclResult_t add_call(const char *name, ncclComm_t comm, cudaStream_t stream, co
     check_stream(stream, name);
     Rank *r = comm->rank.get();
     if (in_progress(r)) {
-        fprintf(stderr, "sim: note: NCCL: %s of rank %d before what was asked of it is under way; poll ncclCommGetAsyncError\n", name, r->rank);
+        fprintf(stderr,
+                "sim: note: NCCL: %s of rank %d before what was asked of it is under way; poll ncclCommGetAsyncError\n",
+                name, r->rank);
         r->error = ncclInvalidArgument;
     } else if (!r->clique->ready()) {
         r->error = ncclInvalidUsage;
@@ -423,8 +442,9 @@ ncclResult_t add_call(const char *name, ncclComm_t comm, cudaStream_t stream, co
         size_t bytes = (i ? out : in) * size;
         if (!bytes || !c.count) continue;
         if (device_of_address(buffers[i]) != r->device)
-            fatal("%s: %s of rank %d, on device %d, with memory at %s", device_of_address(buffers[i]) < 0 ? "host pointer" : "memory of another device", name,
-                  r->rank, r->device, describe(buffers[i]).c_str());
+            fatal("%s: %s of rank %d, on device %d, with memory at %s",
+                  device_of_address(buffers[i]) < 0 ? "host pointer" : "memory of another device", name, r->rank,
+                  r->device, describe(buffers[i]).c_str());
         check_range(name, buffers[i], bytes);
     }
     if (c.peer < 0 || c.peer >= r->clique->n) return ncclInvalidArgument;
@@ -459,7 +479,8 @@ ncclResult_t join(ncclComm_t *out, int n, const std::string &id, int rank, int d
     r->blocking = blocking;
     for (auto &other : q->ranks)
         if (other && other->device == device) {
-            fprintf(stderr, "sim: note: NCCL: Duplicate GPU detected: ranks %d and %d both on device %d\n", other->rank, rank, device);
+            fprintf(stderr, "sim: note: NCCL: Duplicate GPU detected: ranks %d and %d both on device %d\n", other->rank,
+                    rank, device);
             q->failed = true;
         }
     q->ranks[(size_t)rank] = r;
@@ -498,14 +519,15 @@ void mirt_sim::kill_rank(int rank, bool silently) {
             for (auto &r : q->ranks) {
                 if (!r || rank >= q->n) continue;
                 if (r->rank == rank) r->dead = true;
-                if (!silently && r->error == ncclSuccess) r->error = r->rank == rank ? ncclSystemError : ncclRemoteError;
+                if (!silently && r->error == ncclSuccess)
+                    r->error = r->rank == rank ? ncclSystemError : ncclRemoteError;
             }
     changed();
 }
 
-#define NCCL(name)                                                                                                                               \
-    Entry entry;                                                                                                                                 \
-    cudaError_t injected = cudaSuccess;                                                                                                          \
+#define NCCL(name) \
+    Entry entry; \
+    cudaError_t injected = cudaSuccess; \
     if (entry.fails(name, &injected)) return injected ? ncclUnhandledCudaError : ncclSystemError
 
 ncclResult_t ncclGetVersion(int *version) {
@@ -529,7 +551,8 @@ static bool blocks(const ncclConfig_t *config) {
 ncclResult_t ncclCommInitRankConfig(ncclComm_t *comm, int n, ncclUniqueId id, int rank, ncclConfig_t *config) {
     NCCL("ncclCommInitRankConfig");
     if (config && (config->magic != 0xcafebeef || config->size != sizeof *config)) return ncclInvalidArgument;
-    ncclResult_t result = join(comm, n, std::string(id.internal, strnlen(id.internal, sizeof id.internal)), rank, current_device(), blocks(config));
+    ncclResult_t result = join(comm, n, std::string(id.internal, strnlen(id.internal, sizeof id.internal)), rank,
+                               current_device(), blocks(config));
     if (result != ncclSuccess) {
         group.failed = group.depth > 0;
         return result;
@@ -538,7 +561,9 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t *comm, int n, ncclUniqueId id, in
     return group.depth ? ncclSuccess : end_group();
 }
 
-ncclResult_t ncclCommInitRank(ncclComm_t *comm, int n, ncclUniqueId id, int rank) { return ncclCommInitRankConfig(comm, n, id, rank, nullptr); }
+ncclResult_t ncclCommInitRank(ncclComm_t *comm, int n, ncclUniqueId id, int rank) {
+    return ncclCommInitRankConfig(comm, n, id, rank, nullptr);
+}
 
 ncclResult_t ncclCommInitAll(ncclComm_t *out, int n, const int *devices) {
     NCCL("ncclCommInitAll");
@@ -561,7 +586,8 @@ static ncclResult_t forget(ncclComm_t comm) {
     bool empty = true;
     for (auto &r : q->ranks) empty = empty && !r;
     if (empty) {
-        for (auto at = meetings.begin(); at != meetings.end(); at = at->second.get() == q ? meetings.erase(at) : std::next(at)) {}
+        for (auto at = meetings.begin(); at != meetings.end();
+             at = at->second.get() == q ? meetings.erase(at) : std::next(at)) {}
         q->rounds.clear();
         q->mail.clear();
     }
@@ -632,8 +658,14 @@ ncclResult_t ncclCommCuDevice(const ncclComm_t comm, int *device) {
 }
 
 const char *ncclGetErrorString(ncclResult_t result) {
-    static const char *const names[] = {"no error", "unhandled cuda error", "unhandled system error", "internal error", "invalid argument", "invalid usage",
-                                        "remote process exited or there was a network error", "NCCL operation in progress"};
+    static const char *const names[] = {"no error",
+                                        "unhandled cuda error",
+                                        "unhandled system error",
+                                        "internal error",
+                                        "invalid argument",
+                                        "invalid usage",
+                                        "remote process exited or there was a network error",
+                                        "NCCL operation in progress"};
     return (unsigned)result < 8 ? names[result] : "unknown result code";
 }
 
@@ -662,31 +694,42 @@ static const Rank *rank_of(ncclComm_t comm) {
     return comm->rank.get();
 }
 
-ncclResult_t ncclAllReduce(const void *from, void *to, size_t count, ncclDataType_t type, ncclRedOp_t op, ncclComm_t comm, cudaStream_t stream) {
+ncclResult_t ncclAllReduce(const void *from, void *to, size_t count, ncclDataType_t type, ncclRedOp_t op,
+                           ncclComm_t comm, cudaStream_t stream) {
     return add_call("ncclAllReduce", comm, stream, {ALL_REDUCE, from, to, count, type, op, 0}, count, count);
 }
 
-ncclResult_t ncclReduce(const void *from, void *to, size_t count, ncclDataType_t type, ncclRedOp_t op, int root, ncclComm_t comm, cudaStream_t stream) {
-    return add_call("ncclReduce", comm, stream, {REDUCE_TO, from, to, count, type, op, root}, count, rank_of(comm)->rank == root ? count : 0);
+ncclResult_t ncclReduce(const void *from, void *to, size_t count, ncclDataType_t type, ncclRedOp_t op, int root,
+                        ncclComm_t comm, cudaStream_t stream) {
+    return add_call("ncclReduce", comm, stream, {REDUCE_TO, from, to, count, type, op, root}, count,
+                    rank_of(comm)->rank == root ? count : 0);
 }
 
-ncclResult_t ncclBroadcast(const void *from, void *to, size_t count, ncclDataType_t type, int root, ncclComm_t comm, cudaStream_t stream) {
-    return add_call("ncclBroadcast", comm, stream, {BROADCAST, from, to, count, type, ncclSum, root}, rank_of(comm)->rank == root ? count : 0, count);
+ncclResult_t ncclBroadcast(const void *from, void *to, size_t count, ncclDataType_t type, int root, ncclComm_t comm,
+                           cudaStream_t stream) {
+    return add_call("ncclBroadcast", comm, stream, {BROADCAST, from, to, count, type, ncclSum, root},
+                    rank_of(comm)->rank == root ? count : 0, count);
 }
 
-ncclResult_t ncclBcast(void *buffer, size_t count, ncclDataType_t type, int root, ncclComm_t comm, cudaStream_t stream) {
+ncclResult_t ncclBcast(void *buffer, size_t count, ncclDataType_t type, int root, ncclComm_t comm,
+                       cudaStream_t stream) {
     return ncclBroadcast(buffer, buffer, count, type, root, comm, stream);
 }
 
-ncclResult_t ncclAllGather(const void *from, void *to, size_t count, ncclDataType_t type, ncclComm_t comm, cudaStream_t stream) {
-    return add_call("ncclAllGather", comm, stream, {ALL_GATHER, from, to, count, type, ncclSum, 0}, count, count * (size_t)rank_of(comm)->clique->n);
+ncclResult_t ncclAllGather(const void *from, void *to, size_t count, ncclDataType_t type, ncclComm_t comm,
+                           cudaStream_t stream) {
+    return add_call("ncclAllGather", comm, stream, {ALL_GATHER, from, to, count, type, ncclSum, 0}, count,
+                    count * (size_t)rank_of(comm)->clique->n);
 }
 
-ncclResult_t ncclReduceScatter(const void *from, void *to, size_t count, ncclDataType_t type, ncclRedOp_t op, ncclComm_t comm, cudaStream_t stream) {
-    return add_call("ncclReduceScatter", comm, stream, {REDUCE_SCATTER, from, to, count, type, op, 0}, count * (size_t)rank_of(comm)->clique->n, count);
+ncclResult_t ncclReduceScatter(const void *from, void *to, size_t count, ncclDataType_t type, ncclRedOp_t op,
+                               ncclComm_t comm, cudaStream_t stream) {
+    return add_call("ncclReduceScatter", comm, stream, {REDUCE_SCATTER, from, to, count, type, op, 0},
+                    count * (size_t)rank_of(comm)->clique->n, count);
 }
 
-ncclResult_t ncclSend(const void *from, size_t count, ncclDataType_t type, int peer, ncclComm_t comm, cudaStream_t stream) {
+ncclResult_t ncclSend(const void *from, size_t count, ncclDataType_t type, int peer, ncclComm_t comm,
+                      cudaStream_t stream) {
     return add_call("ncclSend", comm, stream, {SEND, from, nullptr, count, type, ncclSum, peer}, count, 0);
 }
 

@@ -20,21 +20,25 @@ struct Options {
     int driver;      /* the driver's version; 0: the runtime's; -1: there is none */
     int nccl;        /* NCCL's version; 0: the header's */
     bool same_places; /* ranks that reduce parts of memory of one size reduce the same part: true */
-    int capability;  /* of the devices: 90; below 80 there are matrix products of float16 alone, and no asynchronous copies: they are done at once */
+    int capability;   /* of the devices: 90; below 80 there are matrix products of float16 alone, and no asynchronous
+                         copies: they are done at once */
     int never_joins;  /* the rank of NCCL's that never joins: -1, none */
     int never_issues; /* the rank whose calls are under way for ever: -1, none */
     double patience; /* seconds until a wait for what nobody brings is reported as a deadlock: 20 */
-    bool stack;      /* kernels may be given memory of the stack, where they may be given the host's: true; no GPU takes it */
+    bool
+        stack; /* kernels may be given memory of the stack, where they may be given the host's: true; no GPU takes it */
 };
 Options &options();
 
-/* From now on every call for the device fails with this (a cudaError_t), and its work never ends: it was lost. 0: it is there again. */
+/* From now on every call for the device fails with this (a cudaError_t), and its work never ends: it was lost. 0: it is
+   there again. */
 void lose_device(int device, int error);
 
 /* From now on its work has no end, and calls that wait for it do not come back. */
 void hang_device(int device, bool on);
 
-/* From now on nothing comes from this rank of any communicator. The others are told by their asynchronous error, or silently not. */
+/* From now on nothing comes from this rank of any communicator. The others are told by their asynchronous error, or
+   silently not. */
 void kill_rank(int rank, bool silently);
 /* Kernels and libraries may be given the host's memory: for tests of single kernels. In C: mirt_sim_host_memory(1). */
 bool &host_memory();
@@ -48,14 +52,15 @@ const char *failed_call();
 /* Bytes allocated on a device now, and the most since the program began. */
 size_t device_bytes(int device);
 size_t device_peak(int device);
-/* What is still there of memory, streams, events, graphs, handles, communicators: 0 if nothing is; prints each to stderr, with its number among
- * those of its kind. */
+/* What is still there of memory, streams, events, graphs, handles, communicators: 0 if nothing is; prints each to
+ * stderr, with its number among those of its kind. */
 int report_leaks();
 } // namespace mirt_sim
 extern "C" {
 #endif
 
-/* The same for programs in C. Options by the names of the environment, in lower case: "seed", "devices", "memory", "fail", ... */
+/* The same for programs in C. Options by the names of the environment, in lower case: "seed", "devices", "memory",
+   "fail", ... */
 void mirt_sim_set(const char *option, double value);
 void mirt_sim_lose_device(int device, int error);
 void mirt_sim_hang_device(int device, int on);

@@ -1,5 +1,6 @@
-/* CUDA device code as plain C++17: every source of src/cuda is compiled with this file included first (g++ -x c++ -include). A CUDA thread is
- * a function call that gets a fiber of its own when it first waits for others; see README.md. The runtime is in the other files here. */
+/* CUDA device code as plain C++17: every source of src/cuda is compiled with this file included first (g++ -x c++
+ * -include). A CUDA thread is a function call that gets a fiber of its own when it first waits for others; see
+ * README.md. The runtime is in the other files here. */
 #ifndef MIRT_SIM_DEVICE_H
 #define MIRT_SIM_DEVICE_H
 #ifndef MIRT_SIM
@@ -53,9 +54,11 @@ struct Kernel {
 };
 cudaError_t submit(const Kernel &kernel, cudaStream_t stream);
 
-/* A launch of what a closure does; the name is for messages. The closure is called when the stream comes to it, once a thread. */
+/* A launch of what a closure does; the name is for messages. The closure is called when the stream comes to it, once a
+   thread. */
 template <class F>
-cudaError_t launch(dim3 grid, dim3 block, size_t shared, cudaStream_t stream, F f, const char *name = nullptr, const void *function = nullptr) {
+cudaError_t launch(dim3 grid, dim3 block, size_t shared, cudaStream_t stream, F f, const char *name = nullptr,
+                   const void *function = nullptr) {
     Kernel kernel;
     kernel.grid = grid;
     kernel.block = block;
@@ -82,8 +85,10 @@ template <class T> struct Same {
     typedef T type;
 };
 template <class... P>
-cudaError_t start(dim3 grid, dim3 block, size_t shared, cudaStream_t stream, const char *name, void (*kernel)(P...), typename Same<P>::type... arguments) {
-    return launch(grid, block, shared, stream, [=] { kernel(arguments...); }, name, reinterpret_cast<const void *>(kernel));
+cudaError_t start(dim3 grid, dim3 block, size_t shared, cudaStream_t stream, const char *name, void (*kernel)(P...),
+                  typename Same<P>::type... arguments) {
+    return launch(
+        grid, block, shared, stream, [=] { kernel(arguments...); }, name, reinterpret_cast<const void *>(kernel));
 }
 
 /* Shared memory: one array for a block, filled with 0xFF before the block's first use of it. */
@@ -98,9 +103,10 @@ void *dynamic_shared(size_t align);
 enum Meeting { SYNCWARP, SHUFFLE, VOTE, REDUCE, MMA, LDMATRIX };
 enum { SLOT = 64 };
 int barrier(int value, int *any, int *all);
-/* Each lane of the mask brings bytes; when all are there, one of them calls combine on the slots (SLOT bytes a lane). The slots are good
- * until the lane's next meeting. */
-char *meet(unsigned mask, Meeting kind, const void *in, unsigned bytes, void (*combine)(char *slots, unsigned lanes), unsigned *present);
+/* Each lane of the mask brings bytes; when all are there, one of them calls combine on the slots (SLOT bytes a lane).
+ * The slots are good until the lane's next meeting. */
+char *meet(unsigned mask, Meeting kind, const void *in, unsigned bytes, void (*combine)(char *slots, unsigned lanes),
+           unsigned *present);
 /* Reads a slot behind the thread sanitizer's back, since slots are used again. */
 template <class T>
 #if defined(__SANITIZE_THREAD__) || defined(MIRT_SIM_TSAN)
@@ -112,9 +118,11 @@ inline T slot(const char *slots, unsigned lane) {
     T value;
     const char *from = slots + SLOT * lane;
     if constexpr (sizeof(T) % 4 == 0)
-        for (size_t i = 0; i < sizeof(T) / 4; i++) reinterpret_cast<word *>(&value)[i] = reinterpret_cast<const word *>(from)[i];
+        for (size_t i = 0; i < sizeof(T) / 4; i++)
+            reinterpret_cast<word *>(&value)[i] = reinterpret_cast<const word *>(from)[i];
     else
-        for (size_t i = 0; i < sizeof(T); i++) reinterpret_cast<byte *>(&value)[i] = reinterpret_cast<const byte *>(from)[i];
+        for (size_t i = 0; i < sizeof(T); i++)
+            reinterpret_cast<byte *>(&value)[i] = reinterpret_cast<const byte *>(from)[i];
     return value;
 }
 [[noreturn]] void fatal(const char *format, ...) __attribute__((format(printf, 1, 2)));
@@ -161,8 +169,8 @@ const char *shared_row(const void *row);
 static constexpr int warpSize = 32;
 
 /* Both are aligned to 16 bytes; so must be what stands for them under nvcc. */
-#define MIRT_SHARED(T, name, n)                                                                                                                  \
-    static thread_local ::mirt_sim::Site name##_site;                                                                                            \
+#define MIRT_SHARED(T, name, n) \
+    static thread_local ::mirt_sim::Site name##_site; \
     T(&name)[n] = *reinterpret_cast<T(*)[n]>(::mirt_sim::shared_array(&name##_site, sizeof(T[n]), alignof(T), #name))
 #define MIRT_DYNAMIC_SHARED(T, name) T *name = reinterpret_cast<T *>(::mirt_sim::dynamic_shared(alignof(T)))
 
@@ -178,7 +186,9 @@ inline int __syncthreads_and(int v) {
     ::mirt_sim::barrier(v, nullptr, &all);
     return all;
 }
-inline void __syncwarp(unsigned mask = ~0u) { ::mirt_sim::meet(mask, ::mirt_sim::SYNCWARP, nullptr, 0, nullptr, nullptr); }
+inline void __syncwarp(unsigned mask = ~0u) {
+    ::mirt_sim::meet(mask, ::mirt_sim::SYNCWARP, nullptr, 0, nullptr, nullptr);
+}
 inline void __threadfence() {}
 inline void __threadfence_block() {}
 [[noreturn]] inline void __trap() { ::mirt_sim::fatal("trap: the kernel called __trap()"); }
@@ -217,20 +227,38 @@ template <class T, class F> T reduce(unsigned mask, T v, F f) {
     return v;
 }
 } // namespace mirt_sim
-inline unsigned __reduce_add_sync(unsigned mask, unsigned v) { return ::mirt_sim::reduce(mask, v, [](unsigned a, unsigned b) { return a + b; }); }
+inline unsigned __reduce_add_sync(unsigned mask, unsigned v) {
+    return ::mirt_sim::reduce(mask, v, [](unsigned a, unsigned b) { return a + b; });
+}
 inline int __reduce_add_sync(unsigned mask, int v) { return (int)__reduce_add_sync(mask, (unsigned)v); }
-inline unsigned __reduce_max_sync(unsigned mask, unsigned v) { return ::mirt_sim::reduce(mask, v, [](unsigned a, unsigned b) { return a > b ? a : b; }); }
-inline int __reduce_max_sync(unsigned mask, int v) { return ::mirt_sim::reduce(mask, v, [](int a, int b) { return a > b ? a : b; }); }
-inline unsigned __reduce_or_sync(unsigned mask, unsigned v) { return ::mirt_sim::reduce(mask, v, [](unsigned a, unsigned b) { return a | b; }); }
+inline unsigned __reduce_max_sync(unsigned mask, unsigned v) {
+    return ::mirt_sim::reduce(mask, v, [](unsigned a, unsigned b) { return a > b ? a : b; });
+}
+inline int __reduce_max_sync(unsigned mask, int v) {
+    return ::mirt_sim::reduce(mask, v, [](int a, int b) { return a > b ? a : b; });
+}
+inline unsigned __reduce_or_sync(unsigned mask, unsigned v) {
+    return ::mirt_sim::reduce(mask, v, [](unsigned a, unsigned b) { return a | b; });
+}
 
 /* Atomics on integers only: sums of floats in no order are not deterministic. */
 template <class T> T atomicAdd(T *p, typename std::common_type<T>::type v) {
-    static_assert(std::is_integral<T>::value && sizeof(T) >= 4, "atomicAdd is for integers: the order of a sum of floats must be fixed");
+    static_assert(std::is_integral<T>::value && sizeof(T) >= 4,
+                  "atomicAdd is for integers: the order of a sum of floats must be fixed");
     return __atomic_fetch_add(p, v, __ATOMIC_RELAXED);
 }
-template <class T> T atomicOr(T *p, typename std::common_type<T>::type v) { return __atomic_fetch_or(p, v, __ATOMIC_RELAXED); }
-template <class T> T atomicAnd(T *p, typename std::common_type<T>::type v) { return __atomic_fetch_and(p, v, __ATOMIC_RELAXED); }
-template <class T> T atomicExch(T *p, typename std::common_type<T>::type v) { return __atomic_exchange_n(p, v, __ATOMIC_RELAXED); }
+template <class T>
+T atomicOr(T *p, typename std::common_type<T>::type v) {
+    return __atomic_fetch_or(p, v, __ATOMIC_RELAXED);
+}
+template <class T>
+T atomicAnd(T *p, typename std::common_type<T>::type v) {
+    return __atomic_fetch_and(p, v, __ATOMIC_RELAXED);
+}
+template <class T>
+T atomicExch(T *p, typename std::common_type<T>::type v) {
+    return __atomic_exchange_n(p, v, __ATOMIC_RELAXED);
+}
 template <class T> T atomicCAS(T *p, typename std::common_type<T>::type old, typename std::common_type<T>::type v) {
     __atomic_compare_exchange_n(p, &old, v, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED);
     return old;
@@ -318,8 +346,12 @@ inline unsigned __byte_perm(unsigned x, unsigned y, unsigned s) {
     for (int i = 0; i < 4; i++) r |= (unsigned)(v >> (8 * (s >> (4 * i) & 7)) & 255) << (8 * i);
     return r;
 }
-inline unsigned __funnelshift_l(unsigned lo, unsigned hi, unsigned n) { return (unsigned)((((uint64_t)hi << 32 | lo) << (n & 31)) >> 32); }
-inline unsigned __funnelshift_r(unsigned lo, unsigned hi, unsigned n) { return (unsigned)(((uint64_t)hi << 32 | lo) >> (n & 31)); }
+inline unsigned __funnelshift_l(unsigned lo, unsigned hi, unsigned n) {
+    return (unsigned)((((uint64_t)hi << 32 | lo) << (n & 31)) >> 32);
+}
+inline unsigned __funnelshift_r(unsigned lo, unsigned hi, unsigned n) {
+    return (unsigned)(((uint64_t)hi << 32 | lo) >> (n & 31));
+}
 template <class A, class B, class = std::enable_if_t<std::is_arithmetic<A>::value && std::is_arithmetic<B>::value>>
 inline std::common_type_t<A, B> min(A a, B b) {
     typedef std::common_type_t<A, B> T;
@@ -344,9 +376,15 @@ inline void mma(float d[4], const uint32_t a[4], const uint32_t b[2], void (*com
     for (int i = 0; i < 4; i++) d[i] += r.v[i];
 }
 } // namespace mirt_sim
-inline void mirt__cu_mma_bf16(float d[4], const uint32_t a[4], const uint32_t b[2]) { ::mirt_sim::mma(d, a, b, ::mirt_sim::mma_bf16); }
-inline void mirt__cu_mma_f16(float d[4], const uint32_t a[4], const uint32_t b[2]) { ::mirt_sim::mma(d, a, b, ::mirt_sim::mma_f16); }
-inline void mirt__cu_mma_tf32(float d[4], const uint32_t a[4], const uint32_t b[2]) { ::mirt_sim::mma(d, a, b, ::mirt_sim::mma_tf32); }
+inline void mirt__cu_mma_bf16(float d[4], const uint32_t a[4], const uint32_t b[2]) {
+    ::mirt_sim::mma(d, a, b, ::mirt_sim::mma_bf16);
+}
+inline void mirt__cu_mma_f16(float d[4], const uint32_t a[4], const uint32_t b[2]) {
+    ::mirt_sim::mma(d, a, b, ::mirt_sim::mma_f16);
+}
+inline void mirt__cu_mma_tf32(float d[4], const uint32_t a[4], const uint32_t b[2]) {
+    ::mirt_sim::mma(d, a, b, ::mirt_sim::mma_tf32);
+}
 namespace mirt_sim {
 inline void ldmatrix(uint32_t r[4], const void *row, bool trans) {
     const char *address = shared_row(row);
@@ -366,12 +404,14 @@ inline void mirt__cu_ldmatrix_x4(uint32_t r[4], const void *row) { ::mirt_sim::l
 inline void mirt__cu_ldmatrix_x4_trans(uint32_t r[4], const void *row) { ::mirt_sim::ldmatrix(r, row, true); }
 inline void mirt__cu_cp_async16(void *shared, const void *global, bool valid) {
     const bool later = ::mirt_sim::copy_async(shared, global, valid);
-    for (int i = 0; i < 4; i++) static_cast<uint32_t *>(shared)[i] = later ? ~0u : valid ? static_cast<const uint32_t *>(global)[i] : 0;
+    for (int i = 0; i < 4; i++)
+        static_cast<uint32_t *>(shared)[i] = later ? ~0u : valid ? static_cast<const uint32_t *>(global)[i] : 0;
 }
 inline void mirt__cu_cp_async_commit() { ::mirt_sim::copy_commit(); }
 template <int N> inline void mirt__cu_cp_async_wait() {
     ::mirt_sim::Copy copy;
     while (::mirt_sim::copy_due(N, &copy))
-        for (int i = 0; i < 4; i++) static_cast<uint32_t *>(copy.to)[i] = copy.from ? static_cast<const uint32_t *>(copy.from)[i] : 0;
+        for (int i = 0; i < 4; i++)
+            static_cast<uint32_t *>(copy.to)[i] = copy.from ? static_cast<const uint32_t *>(copy.from)[i] : 0;
 }
 #endif

@@ -25,8 +25,8 @@ struct Running {
 };
 extern __thread Running running;
 
-/* fibers.cpp. The thread sanitizer is told what is ordered and what is not: a stream, and each branch of a graph on it, is a lane, a thread of
- * the sanitizer's own; all else has no lanes and these do nothing. */
+/* fibers.cpp. The thread sanitizer is told what is ordered and what is not: a stream, and each branch of a graph on it,
+ * is a lane, a thread of the sanitizer's own; all else has no lanes and these do nothing. */
 struct Lane;
 #ifdef MIRT_SIM_TSAN
 const bool lanes_matter = true;
@@ -77,9 +77,9 @@ struct Entry {
     Entry &operator=(const Entry &) = delete;
 };
 /* The beginning of every call that can fail, and of those that free. */
-#define API(name, code)                                                                                                                          \
-    ::mirt_sim::Entry entry;                                                                                                                     \
-    cudaError_t injected = code;                                                                                                                 \
+#define API(name, code) \
+    ::mirt_sim::Entry entry; \
+    cudaError_t injected = code; \
     if (entry.fails(name, &injected)) return ::mirt_sim::set_error(injected)
 #define FREEING() ::mirt_sim::Entry entry
 cudaError_t set_error(cudaError_t error);
@@ -116,7 +116,8 @@ bool stream_captures(cudaStream_t stream);
 void check_stream(cudaStream_t stream, const char *call);
 int blas_leaks();
 int nccl_leaks();
-/* Memory that all devices see is taken when no kernel of NCCL is at work on any: it may wait for one that the caller has yet to launch. */
+/* Memory that all devices see is taken when no kernel of NCCL is at work on any: it may wait for one that the caller
+   has yet to launch. */
 void finish_exchanges(const char *call);
 bool ranks_killed(); /* and their communicators are still there */
 } // namespace mirt_sim

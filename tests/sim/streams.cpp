@@ -1,5 +1,6 @@
-/* Streams, events and graphs. A stream is a queue that nothing runs until somebody waits; then work at the heads of all queues runs in some
- * legal order, another one for every seed. One lock guards everything, so work of all devices runs one after another. */
+/* Streams, events and graphs. A stream is a queue that nothing runs until somebody waits; then work at the heads of all
+ * queues runs in some legal order, another one for every seed. One lock guards everything, so work of all devices runs
+ * one after another. */
 #include "sim_internal.h"
 #include <algorithm>
 #include <atomic>
@@ -17,7 +18,9 @@
 using namespace mirt_sim;
 
 namespace mirt_sim {
-static double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
+static double now() {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
 
 struct Node {
     std::shared_ptr<Work> work;
@@ -181,8 +184,10 @@ int stream_device(cudaStream_t stream) { return stream->device; }
 bool stream_captures(cudaStream_t stream) { return stream->capture != nullptr; }
 
 void check_stream(cudaStream_t stream, const char *call) {
-    if (!stream) fatal("legacy stream: %s on the default stream, which waits for all others and may not be captured", call);
-    if (std::find(streams.begin(), streams.end(), stream) == streams.end()) fatal("wrong handle: %s of a stream that was destroyed, or never was", call);
+    if (!stream)
+        fatal("legacy stream: %s on the default stream, which waits for all others and may not be captured", call);
+    if (std::find(streams.begin(), streams.end(), stream) == streams.end())
+        fatal("wrong handle: %s of a stream that was destroyed, or never was", call);
 }
 
 static void check_event(cudaEvent_t event, const char *call) {
@@ -191,7 +196,8 @@ static void check_event(cudaEvent_t event, const char *call) {
 
 bool refused_by_capture(const char *call) {
     for (auto &c : captures)
-        if (c->mode == cudaStreamCaptureModeGlobal || (c->mode == cudaStreamCaptureModeThreadLocal && c->thread == std::this_thread::get_id())) {
+        if (c->mode == cudaStreamCaptureModeGlobal ||
+            (c->mode == cudaStreamCaptureModeThreadLocal && c->thread == std::this_thread::get_id())) {
             fprintf(stderr, "sim: note: %s while a stream is captured\n", call);
             c->invalid = true;
             return true;
@@ -412,8 +418,8 @@ static std::string blocked() {
         else if (op.kind == Op::GRAPH && op.launch)
             for (int n : op.launch->ready)
                 if (op.launch->executions[(size_t)n]) what = op.launch->executions[(size_t)n]->waits_for();
-        snprintf(text, sizeof text, "; stream %ld of device %d, %zu behind it, waits for %s", stream->number, stream->device, stream->queue.size() - 1,
-                 what.c_str());
+        snprintf(text, sizeof text, "; stream %ld of device %d, %zu behind it, waits for %s", stream->number,
+                 stream->device, stream->queue.size() - 1, what.c_str());
         s += text;
     }
     return s;
@@ -428,7 +434,8 @@ static void let_others() {
     for (int i = 0; i < saved; i++) lock.lock();
 }
 
-/* How long nothing has happened, in seconds and in looks: a process that was stopped, or got no time, has not looked. */
+/* How long nothing has happened, in seconds and in looks: a process that was stopped, or got no time, has not
+   looked. */
 struct Idle {
     uint64_t seen = 0;
     double since = 0;
@@ -461,7 +468,8 @@ void wait_until(const char *call, cudaStream_t first, const std::function<bool()
         let_others();
         if (done()) break;
         if (step(only)) continue;
-        if (idle.too_long() || callers() <= 1) fatal("deadlock: %s waits for what nobody brings%s", call, blocked().c_str());
+        if (idle.too_long() || callers() <= 1)
+            fatal("deadlock: %s waits for what nobody brings%s", call, blocked().c_str());
         close_devices();
         rest(std::chrono::milliseconds(20));
     }
@@ -479,7 +487,8 @@ void finish_device(int device) {
         if (s->device == device) after(s);
 }
 
-/* A few steps for those who only ask. They may give up by themselves; who asks for ever is told of the deadlock, unless it was made by a test. */
+/* A few steps for those who only ask. They may give up by themselves; who asks for ever is told of the deadlock, unless
+   it was made by a test. */
 static void some_steps(const char *call) {
     static Idle idle;
     unsigned n = options().seed ? dice() % 4 ? dice() % 64 : 100000 : 100000;
@@ -518,19 +527,21 @@ cudaError_t submit(const Kernel &k, cudaStream_t stream) {
     work->what = k.name;
     API("a kernel launch", cudaErrorLaunchFailure);
     uint64_t threads = (uint64_t)k.block.x * k.block.y * k.block.z;
-    if (!threads || threads > 1024 || k.block.z > 64 || !k.grid.x || !k.grid.y || !k.grid.z || k.grid.x > 0x7fffffffu || k.grid.y > 65535 ||
-        k.grid.z > 65535) {
-        fprintf(stderr, "sim: note: kernel %s launched with grid (%u, %u, %u), block (%u, %u, %u)\n", kernel_name(k.name).c_str(), k.grid.x, k.grid.y,
-                k.grid.z, k.block.x, k.block.y, k.block.z);
+    if (!threads || threads > 1024 || k.block.z > 64 || !k.grid.x || !k.grid.y || !k.grid.z || k.grid.x > 0x7fffffffu ||
+        k.grid.y > 65535 || k.grid.z > 65535) {
+        fprintf(stderr, "sim: note: kernel %s launched with grid (%u, %u, %u), block (%u, %u, %u)\n",
+                kernel_name(k.name).c_str(), k.grid.x, k.grid.y, k.grid.z, k.block.x, k.block.y, k.block.z);
         return set_error(cudaErrorInvalidConfiguration);
     }
     if (k.shared > most_shared) {
-        fprintf(stderr, "sim: note: kernel %s wants %zu bytes of dynamic shared memory, there are %zu\n", kernel_name(k.name).c_str(), k.shared,
-                most_shared);
+        fprintf(stderr, "sim: note: kernel %s wants %zu bytes of dynamic shared memory, there are %zu\n",
+                kernel_name(k.name).c_str(), k.shared, most_shared);
         return set_error(cudaErrorInvalidValue);
     }
     if (k.shared > usual_shared && k.function && k.shared > promised_shared[{k.function, device_now}]) {
-        fprintf(stderr, "sim: note: kernel %s wants %zu bytes of dynamic shared memory, which cudaFuncSetAttribute did not promise it on this device\n",
+        fprintf(stderr,
+                "sim: note: kernel %s wants %zu bytes of dynamic shared memory, which cudaFuncSetAttribute did not "
+                "promise it on this device\n",
                 kernel_name(k.name).c_str(), k.shared);
         return set_error(cudaErrorInvalidValue);
     }
@@ -539,7 +550,9 @@ cudaError_t submit(const Kernel &k, cudaStream_t stream) {
     for (size_t i = 0; i + sizeof(void *) <= k.bytes; i += sizeof(void *)) {
         void *word;
         memcpy(&word, static_cast<const char *>(k.closure) + i, sizeof word);
-        if (host_memory() ? !options().stack && on_stack(word) : host_pointer(word)) fatal("host pointer: %p is among the arguments of kernel %s, at byte %zu", word, kernel_name(k.name).c_str(), i);
+        if (host_memory() ? !options().stack && on_stack(word) : host_pointer(word))
+            fatal("host pointer: %p is among the arguments of kernel %s, at byte %zu", word,
+                  kernel_name(k.name).c_str(), i);
     }
     work->kernel = true;
     work->device = stream->device;
@@ -564,7 +577,8 @@ int report_leaks() {
 cudaError_t cudaGetDeviceCount(int *count) {
     API("cudaGetDeviceCount", cudaErrorInsufficientDriver);
     *count = 0;
-    if (options().driver && options().driver < CUDART_VERSION / 1000 * 1000) return set_error(cudaErrorInsufficientDriver);
+    if (options().driver && options().driver < CUDART_VERSION / 1000 * 1000)
+        return set_error(cudaErrorInsufficientDriver);
     *count = options().devices;
     return options().devices ? cudaSuccess : set_error(cudaErrorNoDevice);
 }
@@ -747,7 +761,9 @@ cudaError_t cudaStreamCreateWithFlags(cudaStream_t *stream, unsigned int flags) 
     return cudaSuccess;
 }
 
-cudaError_t cudaStreamCreateWithPriority(cudaStream_t *stream, unsigned int flags, int) { return cudaStreamCreateWithFlags(stream, flags); }
+cudaError_t cudaStreamCreateWithPriority(cudaStream_t *stream, unsigned int flags, int) {
+    return cudaStreamCreateWithFlags(stream, flags);
+}
 
 cudaError_t cudaDeviceGetStreamPriorityRange(int *least, int *greatest) {
     API("cudaDeviceGetStreamPriorityRange", cudaErrorUnknown);
@@ -812,10 +828,13 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
             e->capture->members.insert(stream);
         }
         for (int t : e->tails)
-            if (std::find(stream->tails.begin(), stream->tails.end(), t) == stream->tails.end()) stream->tails.push_back(t);
+            if (std::find(stream->tails.begin(), stream->tails.end(), t) == stream->tails.end())
+                stream->tails.push_back(t);
         return cudaSuccess;
     }
-    if (!e->recorded) fatal("event: stream %ld of device %d waits for event %ld, which was never recorded", stream->number, stream->device, event->number);
+    if (!e->recorded)
+        fatal("event: stream %ld of device %d waits for event %ld, which was never recorded", stream->number,
+              stream->device, event->number);
     if (stream->capture) {
         stream->capture->invalid = true;
         return set_error(cudaErrorStreamCaptureIsolation);
@@ -898,7 +917,8 @@ cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t start, cudaEvent_t end) 
     check_event(start, "cudaEventElapsedTime");
     check_event(end, "cudaEventElapsedTime");
     EventState *a = start->state.get(), *b = end->state.get();
-    if (!a->timing || !b->timing || !a->recorded || !b->recorded || a->device != b->device) return set_error(cudaErrorInvalidResourceHandle);
+    if (!a->timing || !b->timing || !a->recorded || !b->recorded || a->device != b->device)
+        return set_error(cudaErrorInvalidResourceHandle);
     if (a->done < a->recorded || b->done < b->recorded) return cudaErrorNotReady;
     *ms = (float)((b->time - a->time) * 1e3);
     return cudaSuccess;
@@ -929,7 +949,8 @@ cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t *graph) {
         c->invalid = true;
         return set_error(cudaErrorStreamCaptureUnmatched);
     }
-    if (c->mode != cudaStreamCaptureModeRelaxed && c->thread != std::this_thread::get_id()) return set_error(cudaErrorStreamCaptureWrongThread);
+    if (c->mode != cudaStreamCaptureModeRelaxed && c->thread != std::this_thread::get_id())
+        return set_error(cudaErrorStreamCaptureWrongThread);
     /* All that was captured must lead to the end of the first stream. Edges go from lower to higher nodes. */
     std::vector<bool> leads(c->nodes.size());
     for (int t : stream->tails) leads[(size_t)t] = true;
@@ -962,7 +983,8 @@ cudaError_t cudaStreamIsCapturing(cudaStream_t stream, cudaStreamCaptureStatus *
     return cudaSuccess;
 }
 
-/* A node goes on in the lane of one before it that nobody else goes on in; those that begin, or that others were quicker than, in one more. */
+/* A node goes on in the lane of one before it that nobody else goes on in; those that begin, or that others were
+   quicker than, in one more. */
 static void choose_lanes(std::vector<Node> *nodes) {
     const size_t none = ~(size_t)0;
     size_t lanes = 0;
@@ -1027,7 +1049,8 @@ cudaError_t cudaGraphDestroy(cudaGraph_t graph) {
 
 cudaError_t cudaGraphExecDestroy(cudaGraphExec_t program) {
     FREEING();
-    if (!programs.erase(program)) fatal("wrong handle: cudaGraphExecDestroy of a graph that was destroyed, or never was");
+    if (!programs.erase(program))
+        fatal("wrong handle: cudaGraphExecDestroy of a graph that was destroyed, or never was");
     delete program;
     return cudaSuccess;
 }
@@ -1060,11 +1083,12 @@ struct FillWork : Work {
 
 static void check_direction(const char *call, const void *to, const void *from, cudaMemcpyKind kind) {
     bool to_device = device_of_address(to) >= 0, from_device = device_of_address(from) >= 0;
-    bool right = kind == cudaMemcpyDefault || host_memory() || (to_device == (kind == cudaMemcpyHostToDevice || kind == cudaMemcpyDeviceToDevice) &&
-                                               from_device == (kind == cudaMemcpyDeviceToHost || kind == cudaMemcpyDeviceToDevice));
+    bool right = kind == cudaMemcpyDefault || host_memory() ||
+                 (to_device == (kind == cudaMemcpyHostToDevice || kind == cudaMemcpyDeviceToDevice) &&
+                  from_device == (kind == cudaMemcpyDeviceToHost || kind == cudaMemcpyDeviceToDevice));
     if (!right)
-        fatal("copy direction: %s from %s to %s, but its kind says otherwise (%d)", call, from_device ? "a device" : "the host",
-              to_device ? "a device" : "the host", (int)kind);
+        fatal("copy direction: %s from %s to %s, but its kind says otherwise (%d)", call,
+              from_device ? "a device" : "the host", to_device ? "a device" : "the host", (int)kind);
 }
 
 static std::shared_ptr<CopyWork> copy_work(const char *call, void *to, const void *from, size_t bytes, int device) {
@@ -1100,13 +1124,14 @@ cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, cudaMemcpy
     return error;
 }
 
-cudaError_t cudaMemcpyPeerAsync(void *to, int to_device, const void *from, int from_device, size_t bytes, cudaStream_t stream) {
+cudaError_t cudaMemcpyPeerAsync(void *to, int to_device, const void *from, int from_device, size_t bytes,
+                                cudaStream_t stream) {
     API("cudaMemcpyPeerAsync", cudaErrorUnknown);
     check_stream(stream, "cudaMemcpyPeerAsync");
     if (!bytes) return cudaSuccess;
     if (device_of_address(to) != to_device || device_of_address(from) != from_device)
-        fatal("memory of another device: cudaMemcpyPeerAsync from device %d to %d, but from %s to %s", from_device, to_device, describe(from).c_str(),
-              describe(to).c_str());
+        fatal("memory of another device: cudaMemcpyPeerAsync from device %d to %d, but from %s to %s", from_device,
+              to_device, describe(from).c_str(), describe(to).c_str());
     return enqueue(stream, copy_work("cudaMemcpyPeerAsync", to, from, bytes, stream->device), "cudaMemcpyPeerAsync");
 }
 

@@ -1,5 +1,5 @@
-/* On simulated GPUs the next batch is read, and travels, while a step is at work: the order in which that happens, and that nothing else changes.
-   Four devices (MIRT_SIM_DEVICES). */
+/* On simulated GPUs the next batch is read, and travels, while a step is at work: the order in which that happens, and
+   that nothing else changes. Four devices (MIRT_SIM_DEVICES). */
 #define MIRRORTRAIN_IMPLEMENTATION
 #include "../../mirrortrain.h"
 #include "four_devices.h"
@@ -11,8 +11,8 @@
 
 /* >>a backend that notes what the library asks of the first device */
 
-/* S: a copy that sets out early, B: what later ones come behind, C: a copy on the device, b: work begins, F: results come back, W: a wait.
-   The same several times in a row is one letter. */
+/* S: a copy that sets out early, B: what later ones come behind, C: a copy on the device, b: work begins, F: results
+   come back, W: a wait. The same several times in a row is one letter. */
 static const mirt__backend *real_backend;
 static mirt__backend noting;
 static const mirt__remote *noted;
@@ -80,7 +80,9 @@ static int noted_times(char what) {
 /* >>one training */
 
 enum { PLAIN, CLIPPED, SYNCHRONIZED, FROZEN, KINDS };
-static const char *const kind_name[] = {"a convnet", "clipped by norms", "synchronized normalization", "nothing to train"};
+static const char *const kind_name[] = {
+    "a convnet", "clipped by norms", "synchronized normalization", "nothing to train"
+};
 
 static mirt_model *build(mirt_strategy *s, int kind) {
     mirt_compile_desc c = image_compile(mirt_adam(2e-3f));
@@ -126,13 +128,16 @@ static int tell_epoch(const mirt_event *event, void *user) {
     char *told = (char *)user;
     for (int i = 0; i < event->logs->count; i++) {
         const size_t used = strlen(told);
-        snprintf(told + used, sizeof ((outcome *)NULL)->told - used, "%s=%.9g ", event->logs->name[i], event->logs->value[i]);
+        snprintf(told + used, sizeof((outcome *)NULL)->told - used, "%s=%.9g ", event->logs->name[i],
+                 event->logs->value[i]);
     }
     return 0;
 }
 
 static mirt_dataset *data_of(const training *t) {
-    return t->data ? t->data(t) : mirt_batch(mirt_shuffle(mirt_arrays(images_x(0, t->samples), images_y(0, t->samples)), 64), t->batch);
+    return t->data
+               ? t->data(t)
+               : mirt_batch(mirt_shuffle(mirt_arrays(images_x(0, t->samples), images_y(0, t->samples)), 64), t->batch);
 }
 
 static void train(const training *t, outcome *out) {
@@ -186,7 +191,8 @@ static void train(const training *t, outcome *out) {
 }
 
 static bool same(const outcome *a, const outcome *b) {
-    return strcmp(a->weights, b->weights) == 0 && strcmp(a->told, b->told) == 0 && a->steps == b->steps && strcmp(a->error, b->error) == 0;
+    return strcmp(a->weights, b->weights) == 0 && strcmp(a->told, b->told) == 0 && a->steps == b->steps &&
+           strcmp(a->error, b->error) == 0;
 }
 
 static training training_of(const char *devices, int kind) {
@@ -218,18 +224,23 @@ static void check_order(void) {
     fit.check_drift_every = -1;
     ok(m && mirt_fit(m, data, &fit), "a first epoch");
     notes_begin(s);
-    ok(mirt_fit(m, data, &fit) && strcmp(notes, "SbFbSWCBbFbSWCBbFbSWCBbFbSWCBbFbW") == 0, "five steps: a batch sets out before the step before it is waited for: %s", notes);
+    ok(mirt_fit(m, data, &fit) && strcmp(notes, "SbFbSWCBbFbSWCBbFbSWCBbFbSWCBbFbW") == 0,
+       "five steps: a batch sets out before the step before it is waited for: %s", notes);
     notes_begin(s);
-    ok(mirt_evaluate(m, data, &logs) == MIRT_OK && strcmp(notes, "SbFSWCBbFSWCBbFSWCBbFSWCBbFW") == 0, "so do five batches of an evaluation: %s", notes);
+    ok(mirt_evaluate(m, data, &logs) == MIRT_OK && strcmp(notes, "SbFSWCBbFSWCBbFSWCBbFSWCBbFW") == 0,
+       "so do five batches of an evaluation: %s", notes);
     notes_begin(s);
-    ok(mirt_predict(m, data, out, 40 * IMAGE_CLASSES) == MIRT_OK && strcmp(notes, "SbFSWCBbFSWCBbFSWCBbFSWCBbFW") == 0, "and of predictions: %s", notes);
+    ok(mirt_predict(m, data, out, 40 * IMAGE_CLASSES) == MIRT_OK && strcmp(notes, "SbFSWCBbFSWCBbFSWCBbFSWCBbFW") == 0,
+       "and of predictions: %s", notes);
     fit.callbacks[0] = &batches;
     notes_begin(s);
-    ok(mirt_fit(m, data, &fit) && strcmp(notes, "SbFbWSbFbWSbFbWSbFbWSbFbW") == 0, "with a callback of batches each waits for its results first: %s", notes);
+    ok(mirt_fit(m, data, &fit) && strcmp(notes, "SbFbWSbFbWSbFbWSbFbWSbFbW") == 0,
+       "with a callback of batches each waits for its results first: %s", notes);
     fit.callbacks[0] = NULL;
     fit.max_steps = 1;
     notes_begin(s);
-    ok(mirt_fit(m, data, &fit) && strcmp(notes, "SbFbW") == 0, "nothing sets out behind the only step of a fit: %s", notes);
+    ok(mirt_fit(m, data, &fit) && strcmp(notes, "SbFbW") == 0, "nothing sets out behind the only step of a fit: %s",
+       notes);
     mirt_dataset_destroy(data);
     mirt_strategy_destroy(s);
 }
@@ -239,14 +250,17 @@ static void check_same(training t, const char *what) {
     train(&t, &ahead);
     t.at_once = true;
     train(&t, &at_once);
-    ok(same(&ahead, &at_once) && ahead.ahead > at_once.ahead && (t.validated || !at_once.ahead) && !ahead.error[0], "%s, %s on %s: the bits and logs of waiting at once; %d batches had landed before their step%s%s", what,
+    ok(same(&ahead, &at_once) && ahead.ahead > at_once.ahead && (t.validated || !at_once.ahead) && !ahead.error[0],
+       "%s, %s on %s: the bits and logs of waiting at once; %d batches had landed before their step%s%s", what,
        kind_name[t.kind], t.devices, ahead.ahead, ahead.error[0] ? ": " : "", ahead.error);
 }
 
 static void check_bits(void) {
     static const char *const devices[] = {"gpu:0", "gpu:0,gpu:1", "gpu:0,gpu:1,gpu:2", "gpu"};
-    for (int i = 0; i < 4; i += small_tier() ? 3 : 1) check_same(training_of(devices[i], PLAIN), "an uneven last batch");
-    for (int kind = CLIPPED; kind < KINDS; kind++) check_same(training_of(devices[small_tier() ? 1 : kind], kind), "whole epochs");
+    for (int i = 0; i < 4; i += small_tier() ? 3 : 1)
+        check_same(training_of(devices[i], PLAIN), "an uneven last batch");
+    for (int kind = CLIPPED; kind < KINDS; kind++)
+        check_same(training_of(devices[small_tier() ? 1 : kind], kind), "whole epochs");
     training t = training_of("gpu:0,gpu:1", PLAIN);
     t.validated = true;
     check_same(t, "validation");
@@ -259,10 +273,12 @@ static void check_bits(void) {
     train(&t, &plain);
     t.watched = true;
     train(&t, &watched);
-    ok(same(&plain, &watched) && plain.ahead > 0 && watched.ahead == 0, "who looks for NaN looks before anything is read");
+    ok(same(&plain, &watched) && plain.ahead > 0 && watched.ahead == 0,
+       "who looks for NaN looks before anything is read");
 }
 
-/* The place where batches land is free when the step has taken what is there; who does not wait for that is found out. */
+/* The place where batches land is free when the step has taken what is there; who does not wait for that is found
+   out. */
 static void check_missing_wait(void) {
 #ifdef __SANITIZE_THREAD__ /* it names the places at once, and ends */
     skip("copies that do not wait");
@@ -316,7 +332,8 @@ static mirt_dataset *mislabelled_data(const training *t) {
     static uint8_t labels[IMAGES];
     memcpy(labels, image_classes, sizeof labels);
     labels[40] = IMAGE_CLASSES;
-    return mirt_batch(mirt_arrays(images_x(0, t->samples), mirt_make_array(labels, MIRT_UINT8, MIRT_SHAPE(t->samples))), t->batch);
+    return mirt_batch(mirt_arrays(images_x(0, t->samples), mirt_make_array(labels, MIRT_UINT8, MIRT_SHAPE(t->samples))),
+                      t->batch);
 }
 
 static void check_failing_data(void) {
@@ -327,7 +344,8 @@ static void check_failing_data(void) {
     train(&t, &out);
     t.max_steps = 2;
     train(&t, &want);
-    ok(strstr(out.error, "code 7 for sample 40") && out.steps == 2 && out.ahead == 1 && strcmp(out.weights, want.weights) == 0,
+    ok(strstr(out.error, "code 7 for sample 40") && out.steps == 2 && out.ahead == 1 &&
+           strcmp(out.weights, want.weights) == 0,
        "data that fail in the third batch: two steps are whole, then \"%s\"", out.error);
     t.max_steps = 0;
     t.at_once = true;
@@ -337,11 +355,13 @@ static void check_failing_data(void) {
     failing_sample = -1;
     t.steps_per_epoch = 3; /* without prefetching */
     train(&t, &out);
-    ok(!out.error[0] && out.steps == 3 * t.epochs && out.ahead == 0, "code of the user on the thread of the fit sees the steps before its batch done");
+    ok(!out.error[0] && out.steps == 3 * t.epochs && out.ahead == 0,
+       "code of the user on the thread of the fit sees the steps before its batch done");
     t.steps_per_epoch = 0;
     t.data = mislabelled_data;
     train(&t, &out);
-    ok(strstr(out.error, "label 5 of sample 40") && out.steps == 2 && out.ahead == 1, "a label that is no class, in the third batch: %lld steps, \"%s\"", (long long)out.steps, out.error);
+    ok(strstr(out.error, "label 5 of sample 40") && out.steps == 2 && out.ahead == 1,
+       "a label that is no class, in the third batch: %lld steps, \"%s\"", (long long)out.steps, out.error);
 }
 
 /* Samples that never come, while a step is at work: the wait for them is what is given up. */
@@ -374,7 +394,9 @@ static void check_stuck_data(void) {
     data = mirt_prefetch(mirt_batch(mirt_dataset_from_generator(&d), 17), 1);
     fit.no_progress = true;
     notes_begin(s);
-    ok(m && !mirt_fit(m, data, &fit) && mirt_last_status() == MIRT_E_TIMEOUT && strstr(mirt_last_error(), "for sample 40 of the generator"), "samples that never come: \"%s\"", mirt_last_error());
+    ok(m && !mirt_fit(m, data, &fit) && mirt_last_status() == MIRT_E_TIMEOUT &&
+           strstr(mirt_last_error(), "for sample 40 of the generator"),
+       "samples that never come: \"%s\"", mirt_last_error());
     ok(noted_times('b') > 0 && noted_times('B') == 1, "the second step had begun");
 }
 
@@ -395,8 +417,9 @@ static void check_resume(void) {
         t.devices = step % 4 ? "gpu:0" : "gpu:0,gpu:1,gpu:2";
         t.resume = from;
         train(&t, &rest);
-        ok(!rest.error[0] && rest.ahead > 0 && strcmp(rest.weights, whole.weights) == 0, "from step %d, the next batch of which was read, a fit comes to the same bits%s%s", step, rest.error[0] ? ": " : "",
-           rest.error);
+        ok(!rest.error[0] && rest.ahead > 0 && strcmp(rest.weights, whole.weights) == 0,
+           "from step %d, the next batch of which was read, a fit comes to the same bits%s%s", step,
+           rest.error[0] ? ": " : "", rest.error);
         unlink(from);
     }
     snprintf(from, sizeof from, "%s/ahead_%d.safetensors", work_directory(), 4 * t.epochs);
@@ -434,11 +457,17 @@ static void check_others(void) {
             memset(&other, 0, sizeof other);
             other.x[0] = images_x(100, 17);
             other.y[0] = images_y(100, 17);
-            if (i == 0) good = good && mirt_predict_arrays(m, images_x(90, 200), out, 200 * IMAGE_CLASSES) == MIRT_OK; /* takes more memory */
-            if (i == 1) good = good && mirt_test_on_batch(m, &more, &logs) == MIRT_OK; /* takes no more memory: it lies where the next batch has landed */
+            if (i == 0)
+                good = good && mirt_predict_arrays(m, images_x(90, 200), out, 200 * IMAGE_CLASSES) ==
+                                   MIRT_OK; /* takes more memory */
+            if (i == 1)
+                good = good && mirt_test_on_batch(m, &more, &logs) ==
+                                   MIRT_OK; /* takes no more memory: it lies where the next batch has landed */
             if (i == 2) good = good && mirt_train_on_batch(m, &other, &logs) == MIRT_OK;
         }
-        ok(status == MIRT_OK && good && landed == (k ? 0 : 3), "steps with predicting, testing and training in between, %s", k ? "one after the other" : "each batch sent ahead");
+        ok(status == MIRT_OK && good && landed == (k ? 0 : 3),
+           "steps with predicting, testing and training in between, %s",
+           k ? "one after the other" : "each batch sent ahead");
         digest_weights(m, 0, digest[k]);
         mirt_dataset_destroy(data);
         mirt_strategy_destroy(s);
@@ -500,7 +529,8 @@ static void check_seconds(void) {
             sum += out.timing.device[d].seconds[i];
             least = out.timing.device[d].seconds[i] < least ? out.timing.device[d].seconds[i] : least;
         }
-        ok(out.ahead > 0 && fabs(sum - out.timing.wall) <= 0.001 * out.timing.wall && least > -1e-9, "phases of device %d add up to %.4f s of %.4f s", d, sum, out.timing.wall);
+        ok(out.ahead > 0 && fabs(sum - out.timing.wall) <= 0.001 * out.timing.wall && least > -1e-9,
+           "phases of device %d add up to %.4f s of %.4f s", d, sum, out.timing.wall);
     }
     double waited[2];
     t.epochs = 1;
@@ -511,12 +541,18 @@ static void check_seconds(void) {
         train(&t, &out);
         pretends_to_take = 0;
         waited[k] = out.timing.device[0].seconds[MIRT_PHASE_INPUT];
-        ok(fabs(out.input_seconds - waited[k]) <= 0.001 * waited[k], "the history says %.4f s of waiting for batches, the table %.4f s", out.input_seconds, waited[k]);
+        ok(fabs(out.input_seconds - waited[k]) <= 0.001 * waited[k],
+           "the history says %.4f s of waiting for batches, the table %.4f s", out.input_seconds, waited[k]);
     }
-    ok(fabs(waited[0] - 122 * 4e-3) < 2e-3 && fabs(waited[1] - 8 * 4e-3) < 2e-3, "reading that a device's work hides is no input wait: %.4f s where it is soon done, %.4f s where it is long at work", waited[0], waited[1]);
+    ok(fabs(waited[0] - 122 * 4e-3) < 2e-3 && fabs(waited[1] - 8 * 4e-3) < 2e-3,
+       "reading that a device's work hides is no input wait: %.4f s where it is soon done, %.4f s where it is long at "
+       "work",
+       waited[0], waited[1]);
     t.kind = FROZEN;
     train(&t, &out);
-    ok(!out.error[0] && out.timing.device[0].seconds[MIRT_PHASE_FORWARD] > 0 && out.timing.device[0].seconds[MIRT_PHASE_BACKWARD] <= 0, "with nothing to train no second is backward's");
+    ok(!out.error[0] && out.timing.device[0].seconds[MIRT_PHASE_FORWARD] > 0 &&
+           out.timing.device[0].seconds[MIRT_PHASE_BACKWARD] <= 0,
+       "with nothing to train no second is backward's");
     clock_stands = false;
 }
 
@@ -533,10 +569,13 @@ static void check_memory(void) {
     fit.batch = 64;
     bool good = mirt_plan_memory(m, 64, &plan) == MIRT_OK;
     const size_t before = mirt_sim_device_bytes(0);
-    good = good && mirt_fit_arrays(m, images_x(0, 128), images_y(0, 128), &fit) && mirt__layout_bytes(&s->layout, &block);
+    good = good && mirt_fit_arrays(m, images_x(0, 128), images_y(0, 128), &fit) &&
+           mirt__layout_bytes(&s->layout, &block);
     const size_t taken = mirt_sim_device_bytes(0) - before;
-    ok(good && block == plan.gradients + plan.activations + plan.scratch && plan.scratch >= 2 * 64 * IMAGE && taken >= plan.total,
-       "working memory is %zu bytes as planned, of them %zu for two batches and scratch; the device gave %zu", block, plan.scratch, taken);
+    ok(good && block == plan.gradients + plan.activations + plan.scratch && plan.scratch >= 2 * 64 * IMAGE &&
+           taken >= plan.total,
+       "working memory is %zu bytes as planned, of them %zu for two batches and scratch; the device gave %zu", block,
+       plan.scratch, taken);
     mirt_strategy_destroy(s);
 }
 

@@ -1,7 +1,7 @@
-/* What seldom happens to devices that train together, on simulated GPUs: gradients that leave in several buckets, sums of pieces of a batch,
-   fewer rows that take more room, replicas that have none, statistics that one device reads late, many gradients whose norm is asked for,
-   steps that leave some out, weights in one place that are saved, pinned memory that is full, what is free behind a step. One order is enough
-   for these. Four devices (MIRT_SIM_DEVICES). */
+/* What seldom happens to devices that train together, on simulated GPUs: gradients that leave in several buckets, sums
+   of pieces of a batch, fewer rows that take more room, replicas that have none, statistics that one device reads late,
+   many gradients whose norm is asked for, steps that leave some out, weights in one place that are saved, pinned memory
+   that is full, what is free behind a step. One order is enough for these. Four devices (MIRT_SIM_DEVICES). */
 #define MIRRORTRAIN_IMPLEMENTATION
 #include "../../mirrortrain.h"
 #include "four_devices.h"
@@ -20,7 +20,9 @@ static mirt_data images_of(int64_t first, int64_t count) {
     return data;
 }
 
-static mirt_tensor *pixels_of(mirt_model *m) { return mirt_rescale(mirt_input(m, MIRT_SHAPE(IMAGE_H, IMAGE_W, 1)), 1.0f / 255, 0); }
+static mirt_tensor *pixels_of(mirt_model *m) {
+    return mirt_rescale(mirt_input(m, MIRT_SHAPE(IMAGE_H, IMAGE_W, 1)), 1.0f / 255, 0);
+}
 
 static mirt_model *compiled(mirt_model *m, mirt_optimizer optimizer) {
     const mirt_compile_desc c = image_compile(optimizer);
@@ -48,13 +50,15 @@ static void check_same(mirt_model *m, float **want, const char *what, const char
         *want = have;
         return;
     }
-    ok(good && have && memcmp(have, *want, count * sizeof *have) == 0, "%s on %s: the same bits%s%s", what, devices, good ? "" : ": ", good ? "" : mirt_last_error());
+    ok(good && have && memcmp(have, *want, count * sizeof *have) == 0, "%s on %s: the same bits%s%s", what, devices,
+       good ? "" : ": ", good ? "" : mirt_last_error());
     free(have);
 }
 
 /* >>several buckets */
 
-/* More than a bucket of gradients lies behind two dropouts: their draws are numbers of the second piece of the step's graph. */
+/* More than a bucket of gradients lies behind two dropouts: their draws are numbers of the second piece of the step's
+   graph. */
 static mirt_model *build_wide(mirt_strategy *s) {
     mirt_model *m = mirt_model_create(s, "wide");
     mirt_tensor *x = named_dense(mirt_flatten(pixels_of(m)), "first", 32, MIRT_RELU);
@@ -97,7 +101,8 @@ static void check_sums(void) {
         if (good) mirt_model_output(m, named_dense(x, "logits", IMAGE_CLASSES, MIRT_LINEAR));
         mirt_dataset *data = mirt_batch(mirt_arrays(images_x(0, 61), images_y(0, 61)), 25);
         good = good && compiled(m, mirt_sgd(0.1f, 0, false)) && mirt_evaluate(m, data, &logs) == MIRT_OK;
-        ok(good, "an evaluation with a sum over rows on %s%s%s", k ? "GPUs" : "cores", good ? "" : ": ", good ? "" : mirt_last_error());
+        ok(good, "an evaluation with a sum over rows on %s%s%s", k ? "GPUs" : "cores", good ? "" : ": ",
+           good ? "" : mirt_last_error());
         if (good) loss[k] = mirt_logs_value(&logs, "loss");
         mirt_dataset_destroy(data);
         mirt_strategy_destroy(s);
@@ -105,7 +110,8 @@ static void check_sums(void) {
     ok(loss[0] > 0 && fabs(loss[1] - loss[0]) <= 1e-5 * loss[0], "the loss is %.7g, the CPU's %.7g", loss[1], loss[0]);
 }
 
-/* Of 140 rows a piece of forty is left, which is cut in other ways than the hundreds before it, and takes more room than these. */
+/* Of 140 rows a piece of forty is left, which is cut in other ways than the hundreds before it, and takes more room
+   than these. */
 static void check_fewer(void) {
     double loss[2] = {0, 0};
     for (int k = 0; k < 2; k++) {
@@ -119,9 +125,14 @@ static void check_fewer(void) {
         conv.kernel[0] = conv.kernel[1] = 3;
         mirt_tensor *x = m ? mirt_conv2d(pixels_of(m), &conv) : NULL;
         conv.filters = 16;
-        if (x) mirt_model_output(m, named_dense(mirt_global_average_pool2d(mirt_conv2d(x, &conv)), "logits", IMAGE_CLASSES, MIRT_LINEAR));
-        const bool good = x && compiled(m, mirt_sgd(0.1f, 0, false)) && mirt_test_on_batch(m, &more, &logs) == MIRT_OK && mirt_test_on_batch(m, &fewer, &logs) == MIRT_OK;
-        ok(good, "two hundred rows, then less, on %s%s%s", k ? "a GPU" : "cores", good ? "" : ": ", good ? "" : mirt_last_error());
+        if (x)
+            mirt_model_output(m, named_dense(mirt_global_average_pool2d(mirt_conv2d(x, &conv)), "logits", IMAGE_CLASSES,
+                                             MIRT_LINEAR));
+        const bool good = x && compiled(m, mirt_sgd(0.1f, 0, false)) &&
+                          mirt_test_on_batch(m, &more, &logs) == MIRT_OK &&
+                          mirt_test_on_batch(m, &fewer, &logs) == MIRT_OK;
+        ok(good, "two hundred rows, then less, on %s%s%s", k ? "a GPU" : "cores", good ? "" : ": ",
+           good ? "" : mirt_last_error());
         if (good) loss[k] = mirt_logs_value(&logs, "loss");
         mirt_strategy_destroy(s);
     }
@@ -129,7 +140,8 @@ static void check_fewer(void) {
 }
 
 static bool record_assigned(mirt_function *f, void *user) {
-    mirt_tensor *x = mirt_reshape(mirt_cast(mirt_function_x(f, 0), MIRT_FLOAT32), MIRT_SHAPE(IMAGE)), *state = mirt_function_variable(f, "state");
+    mirt_tensor *x = mirt_reshape(mirt_cast(mirt_function_x(f, 0), MIRT_FLOAT32), MIRT_SHAPE(IMAGE)),
+                *state = mirt_function_variable(f, "state");
     (void)user;
     return state && mirt_assign(f, state, mirt_reduce_sum(x, 1, false), MIRT_AGGREGATE_SUM) == MIRT_OK;
 }
@@ -147,9 +159,11 @@ static void check_assigned(void) {
         mirt_function *f = data ? mirt_function_create(m, data, record_assigned, NULL) : NULL;
         mirt_global_batch batch;
         bool good = f != NULL;
-        for (int i = 0; i < 2; i++) good = good && mirt_dataset_next(data, &batch) == MIRT_OK && mirt_function_run(f, &batch) == MIRT_OK;
+        for (int i = 0; i < 2; i++)
+            good = good && mirt_dataset_next(data, &batch) == MIRT_OK && mirt_function_run(f, &batch) == MIRT_OK;
         good = good && mirt_get_weight(m, "state", 0, state[k], IMAGE) == MIRT_OK;
-        ok(good, "a sum of ten rows is assigned, then of one, on %s%s%s", k ? "GPUs" : "cores", good ? "" : ": ", good ? "" : mirt_last_error());
+        ok(good, "a sum of ten rows is assigned, then of one, on %s%s%s", k ? "GPUs" : "cores", good ? "" : ": ",
+           good ? "" : mirt_last_error());
         if (!good) memset(state[k], 0, sizeof state[k]);
         mirt_dataset_destroy(data);
         mirt_strategy_destroy(s);
@@ -159,14 +173,19 @@ static void check_assigned(void) {
     ok(wrong == 0, "it is the one row");
 }
 
-/* Of two assignments of a variable the later one holds, and only it is made; a gradient that is looked at does not leave before. */
+/* Of two assignments of a variable the later one holds, and only it is made; a gradient that is looked at does not
+   leave before. */
 static bool record_looked_at(mirt_function *f, void *user) {
     mirt_tensor *x = mirt_scale(mirt_cast(mirt_function_x(f, 0), MIRT_FLOAT32), 1.0f / 255, 0), *gradient = NULL;
     mirt_tensor *w = mirt_function_variable(f, "logits/kernel"), *state = mirt_function_variable(f, "state");
     (void)user;
-    mirt_tensor *loss = w ? mirt_reduce_mean(mirt_square(mirt_matmul(mirt_reshape(x, MIRT_SHAPE(IMAGE)), w, false, false)), 0, false) : NULL;
-    return loss && mirt_gradients(loss, &w, 1, &gradient) == MIRT_OK && mirt_apply_gradients(f, &w, &gradient, 1) == MIRT_OK &&
-           mirt_assign(f, state, mirt_scale(state, 0, 5), MIRT_AGGREGATE_MEAN) == MIRT_OK && mirt_assign(f, state, mirt_scale(state, 0, 7), MIRT_AGGREGATE_MEAN) == MIRT_OK &&
+    mirt_tensor *loss = w ? mirt_reduce_mean(
+                                mirt_square(mirt_matmul(mirt_reshape(x, MIRT_SHAPE(IMAGE)), w, false, false)), 0, false)
+                          : NULL;
+    return loss && mirt_gradients(loss, &w, 1, &gradient) == MIRT_OK &&
+           mirt_apply_gradients(f, &w, &gradient, 1) == MIRT_OK &&
+           mirt_assign(f, state, mirt_scale(state, 0, 5), MIRT_AGGREGATE_MEAN) == MIRT_OK &&
+           mirt_assign(f, state, mirt_scale(state, 0, 7), MIRT_AGGREGATE_MEAN) == MIRT_OK &&
            mirt_function_result(f, "squares", mirt_reduce_sum(mirt_square(gradient), 3, false)) == MIRT_OK;
 }
 
@@ -183,18 +202,22 @@ static void check_looked_at(void) {
         mirt_global_batch batch;
         size_t written = 0;
         bool good = f && mirt_dataset_next(data, &batch) == MIRT_OK && mirt_function_run(f, &batch) == MIRT_OK &&
-                    mirt_gather_result(f, "squares", squares[k], 2, &written) == MIRT_OK && mirt_get_weight(m, "state", 0, state, IMAGE) == MIRT_OK;
-        ok(good && state[0] == 7 && f->num_states == 1, "two assignments are one on %s%s%s", k ? "GPUs" : "cores", good ? "" : ": ", good ? "" : mirt_last_error());
+                    mirt_gather_result(f, "squares", squares[k], 2, &written) == MIRT_OK &&
+                    mirt_get_weight(m, "state", 0, state, IMAGE) == MIRT_OK;
+        ok(good && state[0] == 7 && f->num_states == 1, "two assignments are one on %s%s%s", k ? "GPUs" : "cores",
+           good ? "" : ": ", good ? "" : mirt_last_error());
         for (int i = 0; k && good && i < f->program.graph.count; i++) {
             const mirt__node *node = f->program.graph.node[i];
-            for (int j = 0; j < node->num_in; j++) good = good && (node->in[j]->space != MIRT__SPACE_GRADIENT || i <= f->bucket[f->num_buckets - 1].ready);
+            for (int j = 0; j < node->num_in; j++)
+                good = good && (node->in[j]->space != MIRT__SPACE_GRADIENT || i <= f->bucket[f->num_buckets - 1].ready);
         }
         if (k) ok(good && f->num_buckets == 1, "and a gradient leaves behind the last node that reads it");
         mirt_dataset_destroy(data);
         mirt_strategy_destroy(s);
     }
-    ok(squares[0][0] > 0 && fabsf(squares[1][0] / squares[0][0] - 1) < 1e-5f && fabsf(squares[1][1] / squares[0][1] - 1) < 1e-5f, "each replica has seen its own: %g and %g",
-       (double)squares[1][0], (double)squares[1][1]);
+    ok(squares[0][0] > 0 && fabsf(squares[1][0] / squares[0][0] - 1) < 1e-5f &&
+           fabsf(squares[1][1] / squares[0][1] - 1) < 1e-5f,
+       "each replica has seen its own: %g and %g", (double)squares[1][0], (double)squares[1][1]);
 }
 
 /* >>statistics of all replicas */
@@ -203,7 +226,8 @@ static int late_device; /* reads what the others left at a cut late; -1: nobody 
 void hook_point(int kind, int device, int number) {
     const struct timespec nap = {0, 20000000};
     (void)number;
-    if (kind == MIRT__POINT_COLLECTIVE && device == __atomic_load_n(&late_device, __ATOMIC_RELAXED)) nanosleep(&nap, NULL);
+    if (kind == MIRT__POINT_COLLECTIVE && device == __atomic_load_n(&late_device, __ATOMIC_RELAXED))
+        nanosleep(&nap, NULL);
 }
 
 static mirt_model *build_synchronized(mirt_strategy *s) {
@@ -231,7 +255,8 @@ static void check_late(void) {
             good = mirt_train_on_batch(m, &data, &logs) == MIRT_OK;
         }
         __atomic_store_n(&late_device, -1, __ATOMIC_RELAXED);
-        check_same(m, &want, i ? "synchronized statistics, one device late," : "synchronized statistics", "gpu:0,gpu:1", good);
+        check_same(m, &want, i ? "synchronized statistics, one device late," : "synchronized statistics", "gpu:0,gpu:1",
+                   good);
         mirt_strategy_destroy(s);
     }
     free(want);
@@ -247,7 +272,8 @@ static bool record_variables(mirt_function *f, void *user) {
     (void)user;
     for (int i = 0; i < VARIABLES; i++) {
         snprintf(name, sizeof name, "w%d", i);
-        mirt_tensor *w = mirt_function_variable(f, name), *square = w ? mirt_scale(mirt_square(w), i < VARIABLES / 2 ? 0.01f : 1, 0) : NULL;
+        mirt_tensor *w = mirt_function_variable(f, name),
+                    *square = w ? mirt_scale(mirt_square(w), i < VARIABLES / 2 ? 0.01f : 1, 0) : NULL;
         sum = sum ? mirt_add(sum, square) : square;
     }
     return sum && mirt_minimize(f, mirt_reduce_sum(sum, 1, false)) == MIRT_OK;
@@ -271,20 +297,26 @@ static void check_many(void) {
         bool good = m && mirt_compile(m, &c) == MIRT_OK;
         mirt_function *f = good ? mirt_function_create(m, NULL, record_variables, NULL) : NULL;
         for (int step = 0; step < 2; step++) good = f && good && mirt_function_run(f, NULL) == MIRT_OK;
-        ok(good, "%d weights, clipped by the norm of all, on %s%s%s", VARIABLES, k ? "a GPU" : "cores", good ? "" : ": ", good ? "" : mirt_last_error());
+        ok(good, "%d weights, clipped by the norm of all, on %s%s%s", VARIABLES, k ? "a GPU" : "cores",
+           good ? "" : ": ", good ? "" : mirt_last_error());
         if (good) weights[k] = all_weights(m, 0, &count);
         mirt_strategy_destroy(s);
     }
-    if (weights[0] && weights[1]) ok(furthest(weights[1], weights[0], count) < 1e-6, "come to the CPU's, but for %.1e", furthest(weights[1], weights[0], count));
+    if (weights[0] && weights[1])
+        ok(furthest(weights[1], weights[0], count) < 1e-6, "come to the CPU's, but for %.1e",
+           furthest(weights[1], weights[0], count));
     free(weights[0]);
     free(weights[1]);
 }
 
 /* A step of the user's that trains the first layer alone. */
 static bool record_first(mirt_function *f, void *user) {
-    mirt_tensor *x = mirt_scale(mirt_cast(mirt_function_x(f, 0), MIRT_FLOAT32), 1.0f / 255, 0), *w = mirt_function_variable(f, "first/kernel");
+    mirt_tensor *x = mirt_scale(mirt_cast(mirt_function_x(f, 0), MIRT_FLOAT32), 1.0f / 255, 0),
+                *w = mirt_function_variable(f, "first/kernel");
     (void)user;
-    return w && mirt_minimize(f, mirt_reduce_mean(mirt_square(mirt_matmul(mirt_reshape(x, MIRT_SHAPE(IMAGE)), w, false, false)), 0, false)) == MIRT_OK;
+    return w && mirt_minimize(
+                    f, mirt_reduce_mean(mirt_square(mirt_matmul(mirt_reshape(x, MIRT_SHAPE(IMAGE)), w, false, false)),
+                                        0, false)) == MIRT_OK;
 }
 
 /* What it leaves out has no gradient, whatever the step before it, of the whole model, has left in memory. */
@@ -306,14 +338,18 @@ static void check_left_out(void) {
         mirt_logs logs;
         bool good = f != NULL;
         for (int step = 0; step < 2; step++) {
-            good = good && mirt_train_on_batch(m, &whole, &logs) == MIRT_OK && mirt_dataset_next(data, &batch) == MIRT_OK && mirt_function_run(f, &batch) == MIRT_OK;
+            good = good && mirt_train_on_batch(m, &whole, &logs) == MIRT_OK &&
+                   mirt_dataset_next(data, &batch) == MIRT_OK && mirt_function_run(f, &batch) == MIRT_OK;
         }
-        ok(good, "steps of all weights and of some by turns on %s%s%s", k ? "GPUs" : "cores", good ? "" : ": ", good ? "" : mirt_last_error());
+        ok(good, "steps of all weights and of some by turns on %s%s%s", k ? "GPUs" : "cores", good ? "" : ": ",
+           good ? "" : mirt_last_error());
         if (good) weights[k] = all_weights(m, 0, &count);
         mirt_dataset_destroy(data);
         mirt_strategy_destroy(s);
     }
-    if (weights[0] && weights[1]) ok(furthest(weights[1], weights[0], count) < 1e-6, "come to the CPU's, but for %.1e", furthest(weights[1], weights[0], count));
+    if (weights[0] && weights[1])
+        ok(furthest(weights[1], weights[0], count) < 1e-6, "come to the CPU's, but for %.1e",
+           furthest(weights[1], weights[0], count));
     free(weights[0]);
     free(weights[1]);
 }
@@ -332,10 +368,14 @@ static void check_found(void) {
     fit.callbacks[0] = stops;
     for (int i = 0; i < 50 * IMAGE; i++) x[i / IMAGE][i % IMAGE] = (float)image_pixels[i / IMAGE][i % IMAGE] / 255;
     x[47][30] = NAN;
-    if (m) mirt_model_output(m, named_dense(mirt_flatten(mirt_input(m, MIRT_SHAPE(IMAGE_H, IMAGE_W, 1))), "logits", IMAGE_CLASSES, MIRT_LINEAR));
-    mirt_dataset *data = mirt_batch(mirt_arrays(mirt_make_array(x, MIRT_FLOAT32, MIRT_SHAPE(50, IMAGE_H, IMAGE_W, 1)), images_y(0, 50)), 10);
+    if (m)
+        mirt_model_output(m, named_dense(mirt_flatten(mirt_input(m, MIRT_SHAPE(IMAGE_H, IMAGE_W, 1))), "logits",
+                                         IMAGE_CLASSES, MIRT_LINEAR));
+    mirt_dataset *data = mirt_batch(
+        mirt_arrays(mirt_make_array(x, MIRT_FLOAT32, MIRT_SHAPE(50, IMAGE_H, IMAGE_W, 1)), images_y(0, 50)), 10);
     const bool good = compiled(m, mirt_sgd(0.1f, 0, false)) && mirt_fit(m, data, &fit);
-    ok(good && m->not_finite[0] && mirt_step(m) == 4, "four steps, then a number that is none is found: \"%s\"%s%s", m ? m->not_finite : "", good ? "" : ": ", good ? "" : mirt_last_error());
+    ok(good && m->not_finite[0] && mirt_step(m) == 4, "four steps, then a number that is none is found: \"%s\"%s%s",
+       m ? m->not_finite : "", good ? "" : ": ", good ? "" : mirt_last_error());
     mirt_dataset_destroy(data);
     mirt_strategy_destroy(s);
     mirt_callback_destroy(stops);
@@ -365,7 +405,8 @@ static void check_central(void) {
             good = mirt_train_on_batch(m, &data, &logs) == MIRT_OK;
         }
         good = good && mirt_save(m, path, MIRT_SAVE_ALL) == MIRT_OK;
-        ok(good, "three steps, saved, %s%s%s", k ? "with weights in one place" : "on one GPU", good ? "" : ": ", good ? "" : mirt_last_error());
+        ok(good, "three steps, saved, %s%s%s", k ? "with weights in one place" : "on one GPU", good ? "" : ": ",
+           good ? "" : mirt_last_error());
         char *bytes = file_bytes(path, &size);
         digest_of(bytes, size, digest[k]);
         free(bytes);
@@ -384,7 +425,8 @@ static void *let_go_on(void *arg) {
     return arg;
 }
 
-/* More is staged than pinned memory holds while the device does nothing for a while: none of it is written over before it has left. */
+/* More is staged than pinned memory holds while the device does nothing for a while: none of it is written over before
+   it has left. */
 static void check_full(void) {
     enum { BYTES = 6 << 20 };
     mirt_strategy *s = strategy_on("gpu:0", 1);
@@ -424,7 +466,8 @@ static void check_largest(void) {
     const int64_t before = m ? mirt_largest_batch(m, 0) : 0;
     const bool good = before > 40 && mirt_train_on_batch(m, &data, &logs) == MIRT_OK;
     const int64_t after = good ? mirt_largest_batch(m, 0) : 0;
-    ok(good && after > before - before / 20 && after < before + before / 20, "the largest batch is %lld, %lld behind a step%s%s", (long long)before, (long long)after, good ? "" : ": ",
+    ok(good && after > before - before / 20 && after < before + before / 20,
+       "the largest batch is %lld, %lld behind a step%s%s", (long long)before, (long long)after, good ? "" : ": ",
        good ? "" : mirt_last_error());
     mirt_sim_set("memory", 2147483648.0);
     mirt_strategy_destroy(s);

@@ -1,5 +1,6 @@
-/* mixed_float16 on simulated GPUs: conversions at every number there is, kernels that store float16, training whose bits do not depend on
-   how many GPUs there are, and the loss's scale: halved, and nothing else done, when one replica's gradients overflow; doubled in time; saved. Four devices. */
+/* mixed_float16 on simulated GPUs: conversions at every number there is, kernels that store float16, training whose
+   bits do not depend on how many GPUs there are, and the loss's scale: halved, and nothing else done, when one
+   replica's gradients overflow; doubled in time; saved. Four devices. */
 #define MIRRORTRAIN_IMPLEMENTATION
 #include "../../mirrortrain.h"
 #include "../float16.h"
@@ -65,8 +66,10 @@ static void check_rounding(void) {
         infinite += (y[i] & 0x7FFF) == 0x7C00 && fabsf(x[i]) < 1e9f;
         small += (y[i] & 0x7C00) == 0 && (y[i] & 1023) != 0;
     }
-    ok(good && !wrong && infinite > 1 && small > 4000, "%d numbers are rounded to the nearest, %d of them to infinity, %d to what is below the least normal one: %d otherwise", COUNT,
-       infinite, small, wrong);
+    ok(good && !wrong && infinite > 1 && small > 4000,
+       "%d numbers are rounded to the nearest, %d of them to infinity, %d to what is below the least normal one: %d "
+       "otherwise",
+       COUNT, infinite, small, wrong);
     free(x);
     free(y);
 }
@@ -100,7 +103,8 @@ static void check_reading(void) {
     free(y);
 }
 
-/* A product beyond 65504 is infinite, one below is not, whatever multiplies; small ones keep the steps that float16 has there. */
+/* A product beyond 65504 is infinite, one below is not, whatever multiplies; small ones keep the steps that float16 has
+   there. */
 static void check_range(bool blas) {
     enum { PIXELS = 64, CHANNELS = 16 };
     static const double values[] = {65504, 65519, 65521, 1e6, 1, 3e-3, 6e-6, -70000};
@@ -110,7 +114,8 @@ static void check_range(bool blas) {
     int wrong = 0;
     memset(&f, 0, sizeof f);
     memset(kernel, 0, sizeof kernel);
-    for (int i = 0; i < PIXELS * CHANNELS; i++) x[i] = float_to_f16(i % CHANNELS < 8 ? (float)values[i % 8] / 64 : ldexpf((float)(i % 8) + 1.25f, -14));
+    for (int i = 0; i < PIXELS * CHANNELS; i++)
+        x[i] = float_to_f16(i % CHANNELS < 8 ? (float)values[i % 8] / 64 : ldexpf((float)(i % 8) + 1.25f, -14));
     for (int i = 0; i < CHANNELS; i++) kernel[i * CHANNELS + i] = i < 8 ? 64 : 1.0f / 1024;
     f.s.rows = 1;
     f.s.h = f.s.oh = PIXELS;
@@ -127,8 +132,10 @@ static void check_range(bool blas) {
     backend->kernels->conv_forward(&f, &where);
     unsetenv("MIRT_CUDA_BLAS");
     const bool good = get(y, f.y, sizeof y);
-    for (int i = 0; i < PIXELS * CHANNELS; i++) wrong += y[i] != float_to_f16(kernel[i % CHANNELS * (CHANNELS + 1)] * f16_to_float(x[i]));
-    ok(good && !wrong && y[3] == 0x7C00 && y[7] == 0xFC00 && y[0] == 0x7BFF, "products %s: to infinity from 65520 on (%04x %04x %04x), %d otherwise", blas ? "of cuBLAS" : "of our own", y[0],
+    for (int i = 0; i < PIXELS * CHANNELS; i++)
+        wrong += y[i] != float_to_f16(kernel[i % CHANNELS * (CHANNELS + 1)] * f16_to_float(x[i]));
+    ok(good && !wrong && y[3] == 0x7C00 && y[7] == 0xFC00 && y[0] == 0x7BFF,
+       "products %s: to infinity from 65520 on (%04x %04x %04x), %d otherwise", blas ? "of cuBLAS" : "of our own", y[0],
        y[3], y[7], wrong);
 }
 
@@ -145,12 +152,17 @@ static void draw_digits(void) {
     mirt__random random = mirt__random_stream(5, 6);
     for (int i = 0; i < DIGITS; i++) {
         digit_labels[i] = (uint8_t)(i * 7 % 10);
-        for (int k = 0; k < 28 * 28; k++) digit_pixels[i][k] = (uint8_t)((k / 28 * (digit_labels[i] + 1) + k % 28) % 11 < 4 ? 200 + mirt__random_below(&random, 56) : mirt__random_below(&random, 60));
+        for (int k = 0; k < 28 * 28; k++)
+            digit_pixels[i][k] = (uint8_t)((k / 28 * (digit_labels[i] + 1) + k % 28) % 11 < 4
+                                               ? 200 + mirt__random_below(&random, 56)
+                                               : mirt__random_below(&random, 60));
     }
 }
 
 /* MNIST's, as Keras's example has it. */
-static mirt_model *build_mnist(mirt_strategy *s, const char *policy) { return compiled(mirt_application(s, "mnist", NULL), policy, mirt_adam(1e-3f)); }
+static mirt_model *build_mnist(mirt_strategy *s, const char *policy) {
+    return compiled(mirt_application(s, "mnist", NULL), policy, mirt_adam(1e-3f));
+}
 
 /* Images that are stored in 16 bits: normalized, deep, added, pooled. */
 static mirt_model *build_norms(mirt_strategy *s, const char *policy) {
@@ -206,7 +218,8 @@ static float *trained(const network *n, const char *devices, const char *policy,
     bool good = m != NULL;
     for (int step = 0; good && step < steps; step++) good = train(m, step, 1);
     if (good) weights = all_weights(m, 0, count);
-    ok(good && copies_agree(m) && mirt_step(m) == steps, "%s, %s on %s: %d steps%s%s", n->name, policy, devices, steps, good ? "" : ": ", good ? "" : mirt_last_error());
+    ok(good && copies_agree(m) && mirt_step(m) == steps, "%s, %s on %s: %d steps%s%s", n->name, policy, devices, steps,
+       good ? "" : ": ", good ? "" : mirt_last_error());
     mirt_strategy_destroy(s);
     return weights;
 }
@@ -234,22 +247,27 @@ static void check_stored(const network *n) {
             }
         }
     }
-    ok((halves > 4) == n->stores && others == 0, "%s: %d tensors are stored as float16, %d as bfloat16", n->name, halves, others);
+    ok((halves > 4) == n->stores && others == 0, "%s: %d tensors are stored as float16, %d as bfloat16", n->name,
+       halves, others);
     mirt_strategy_destroy(s);
 }
 
 static void check_training(const network *n, int steps) {
     static const char *const devices[] = {"gpu:0,gpu:1", "gpu:0,gpu:1,gpu:2", "gpu"};
     size_t count = 0, own;
-    float *one = trained(n, "gpu:0", "mixed_float16", steps, &count), *plain = trained(n, "cpu", "float32", steps, &own), *brain = trained(n, "gpu:0", "mixed_bfloat16", steps, &own);
+    float *one = trained(n, "gpu:0", "mixed_float16", steps, &count),
+          *plain = trained(n, "cpu", "float32", steps, &own),
+          *brain = trained(n, "gpu:0", "mixed_bfloat16", steps, &own);
     for (int i = small_tier() ? 1 : 0; i < MIRT__COUNT(devices) && one; i++) {
         float *many = trained(n, devices[i], "mixed_float16", steps, &own);
-        ok(many && own == count && memcmp(many, one, count * sizeof *many) == 0, "%s: %s have the bits of one", n->name, devices[i]);
+        ok(many && own == count && memcmp(many, one, count * sizeof *many) == 0, "%s: %s have the bits of one", n->name,
+           devices[i]);
         free(many);
     }
     if (one && plain && brain) {
         const double off = furthest(one, plain, count), brain_off = furthest(brain, plain, count);
-        ok(off > 1e-8 && off < 1e-2 && off < brain_off / 2, "%s: float16's weights are %.1e from float32's, bfloat16's %.1e", n->name, off, brain_off);
+        ok(off > 1e-8 && off < 1e-2 && off < brain_off / 2,
+           "%s: float16's weights are %.1e from float32's, bfloat16's %.1e", n->name, off, brain_off);
     }
     free(one);
     free(plain);
@@ -285,14 +303,18 @@ static void check_overflow(const network *n, const char *devices) {
         m->loss_scale = scale;
     }
     good = good && train(m, 1, 1e5f);
-    ok(good && scale == 32768 && m->loss_scale == 16384 && m->scale_steps == 0, "%s on %s: a gradient beyond float16 halves the scale of the loss, %g to %g", n->name, devices, scale, good ? m->loss_scale : 0);
+    ok(good && scale == 32768 && m->loss_scale == 16384 && m->scale_steps == 0,
+       "%s on %s: a gradient beyond float16 halves the scale of the loss, %g to %g", n->name, devices, scale,
+       good ? m->loss_scale : 0);
     if (good) state_of(m, after);
-    ok(good && strcmp(before, after) == 0 && mirt_step(m) == 1 && copies_agree(m), "weights, statistics, optimizer's state and the number of steps are what they were");
+    ok(good && strcmp(before, after) == 0 && mirt_step(m) == 1 && copies_agree(m),
+       "weights, statistics, optimizer's state and the number of steps are what they were");
     /* And it goes on as if the step had not been. */
     if (good) other->loss_scale = 16384, other->scale_steps = 0;
     good = good && train(m, 2, 1) && train(other, 2, 1) && train(m, 3, 1) && train(other, 3, 1);
     if (good) state_of(m, before), state_of(other, after);
-    ok(good && strcmp(before, after) == 0 && mirt_step(m) == 3 && m->scale_steps == 2, "further steps have the bits of a run without that one");
+    ok(good && strcmp(before, after) == 0 && mirt_step(m) == 3 && m->scale_steps == 2,
+       "further steps have the bits of a run without that one");
     mirt_strategy_destroy(s);
     mirt_strategy_destroy(t);
 }
@@ -303,7 +325,8 @@ static void check_growth(const network *n) {
     bool good = m && train(m, 0, 1);
     if (good) m->scale_steps = 1998;
     good = good && train(m, 1, 1) && m->loss_scale == 32768 && m->scale_steps == 1999 && train(m, 2, 1);
-    ok(good && m->loss_scale == 65536 && m->scale_steps == 0, "after 2000 steps without one the scale doubles: %g", good ? m->loss_scale : 0);
+    ok(good && m->loss_scale == 65536 && m->scale_steps == 0, "after 2000 steps without one the scale doubles: %g",
+       good ? m->loss_scale : 0);
     if (good) m->loss_scale = 1;
     ok(good && train(m, 3, 1e9f) && m->loss_scale == 1, "and it never falls below 1");
     mirt_strategy_destroy(s);
@@ -325,11 +348,13 @@ static void check_saved(const network *n) {
             good = m && m->scaled && m->loss_scale == 16384 && m->scale_steps == 1;
         }
         for (int step = 3; good && step < 6; step++) good = train(m, step, 1);
-        ok(good, "six steps, of which one overflows%s%s%s", k ? ", saved and loaded in between" : "", good ? "" : ": ", good ? "" : mirt_last_error());
+        ok(good, "six steps, of which one overflows%s%s%s", k ? ", saved and loaded in between" : "", good ? "" : ": ",
+           good ? "" : mirt_last_error());
         if (good) state_of(m, k ? have : want);
         mirt_strategy_destroy(s);
     }
-    ok(strcmp(have, want) == 0, "%s: the loss's scale is saved, and training goes on from the file in the same bits", n->name);
+    ok(strcmp(have, want) == 0, "%s: the loss's scale is saved, and training goes on from the file in the same bits",
+       n->name);
     unlink(path);
 }
 
@@ -362,7 +387,11 @@ static void check_resumed(const network *n) {
         fit.resume = k == 2 ? path : NULL;
         mirt_dataset *set = m ? mirt_batch(mirt_shuffle(mirt_arrays_of(&data), 16), BATCH) : NULL;
         const bool good = set && mirt_fit(m, set, &fit) != NULL;
-        ok(good && m->loss_scale < 32768, "a fit%s: the scale is %g%s%s", k == 1 ? ", broken off" : k ? ", resumed" : "", good ? m->loss_scale : 0, good ? "" : ": ", good ? "" : mirt_last_error());
+        ok(good && m->loss_scale < 32768, "a fit%s: the scale is %g%s%s",
+           k == 1 ? ", broken off"
+           : k    ? ", resumed"
+                  : "",
+           good ? m->loss_scale : 0, good ? "" : ": ", good ? "" : mirt_last_error());
         if (good && k != 1) digest_weights(m, 0, k ? have : want);
         mirt_dataset_destroy(set);
         mirt_strategy_destroy(s);
@@ -385,10 +414,12 @@ static void check_seen(const network *n, const char *weight, size_t count) {
         mirt_strategy *s = strategy_on("gpu:0,gpu:1", 2);
         mirt_model *m = s ? n->build(s, policies[k]) : NULL;
         double loss;
-        ok(m && mirt_scatter(m, data.x[0], data.y[0]) == MIRT_OK && mirt_grad(m, &loss) == MIRT_OK && mirt_all_reduce(m) == MIRT_OK &&
-               mirt_get_gradient(m, weight, 0, gradient[k], count) == MIRT_OK && mirt_apply(m) == MIRT_OK && mirt_step(m) == 1 &&
+        ok(m && mirt_scatter(m, data.x[0], data.y[0]) == MIRT_OK && mirt_grad(m, &loss) == MIRT_OK &&
+               mirt_all_reduce(m) == MIRT_OK && mirt_get_gradient(m, weight, 0, gradient[k], count) == MIRT_OK &&
+               mirt_apply(m) == MIRT_OK && mirt_step(m) == 1 &&
                mirt_predict_arrays(m, data.x[0], predicted[k], BATCH * 10) == MIRT_OK,
-           "%s, %s: stages of a step, and predictions%s%s", n->name, policies[k], mirt_last_status() == MIRT_OK ? "" : ": ", mirt_last_status() == MIRT_OK ? "" : mirt_last_error());
+           "%s, %s: stages of a step, and predictions%s%s", n->name, policies[k],
+           mirt_last_status() == MIRT_OK ? "" : ": ", mirt_last_status() == MIRT_OK ? "" : mirt_last_error());
         mirt_strategy_destroy(s);
     }
     off = furthest(gradient[1], gradient[0], count);
@@ -409,8 +440,11 @@ static void check_found(void) {
     fit.callbacks[0] = stops;
     for (int i = 0; i < 72; i++) kernel[i] = 6e4f;
     const bool good = m && mirt_set_weight(m, "conv2d/kernel", kernel, 72) == MIRT_OK &&
-                      mirt_fit_arrays(m, mirt_make_array(digit_pixels, MIRT_UINT8, MIRT_SHAPE(BATCH, 28, 28, 1)), mirt_make_array(digit_labels, MIRT_UINT8, MIRT_SHAPE(BATCH)), &fit);
-    ok(good && strstr(m->not_finite, "conv2d") && strstr(m->not_finite, "float16 (") && !strstr(m->not_finite, "bfloat16"), "an image beyond float16 is found: \"%s\"", m ? m->not_finite : "");
+                      mirt_fit_arrays(m, mirt_make_array(digit_pixels, MIRT_UINT8, MIRT_SHAPE(BATCH, 28, 28, 1)),
+                                      mirt_make_array(digit_labels, MIRT_UINT8, MIRT_SHAPE(BATCH)), &fit);
+    ok(good && strstr(m->not_finite, "conv2d") && strstr(m->not_finite, "float16 (") &&
+           !strstr(m->not_finite, "bfloat16"),
+       "an image beyond float16 is found: \"%s\"", m ? m->not_finite : "");
     mirt_strategy_destroy(s);
     mirt_callback_destroy(stops);
 }

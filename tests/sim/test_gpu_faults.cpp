@@ -45,7 +45,9 @@ static mirt_model *network(mirt_strategy *s) {
     return mirt_compile(m, &c) == MIRT_OK ? m : NULL;
 }
 
-static mirt_array some_x(int64_t rows) { return mirt_make_array(pixels, MIRT_FLOAT32, MIRT_SHAPE(rows, SIDE, SIDE, 1)); }
+static mirt_array some_x(int64_t rows) {
+    return mirt_make_array(pixels, MIRT_FLOAT32, MIRT_SHAPE(rows, SIDE, SIDE, 1));
+}
 static mirt_array some_y(int64_t rows) { return mirt_make_array(labels, MIRT_UINT8, MIRT_SHAPE(rows)); }
 
 /* Makes a strategy and a model, takes two steps, evaluates, reads a weight. */
@@ -57,7 +59,8 @@ static bool whole_run(const char *devices) {
     mirt_logs logs;
     bool good = m != NULL;
     for (int i = 0; i < 3 && good; i++) good = mirt_train_step(m, some_x(9), some_y(9), &loss) == MIRT_OK;
-    good = good && mirt_evaluate_arrays(m, some_x(ROWS), some_y(ROWS), &logs) == MIRT_OK && mirt_get_weight(m, "conv2d/bias", 0, bias, 4) == MIRT_OK;
+    good = good && mirt_evaluate_arrays(m, some_x(ROWS), some_y(ROWS), &logs) == MIRT_OK &&
+           mirt_get_weight(m, "conv2d/bias", 0, bias, 4) == MIRT_OK;
     if (good) result = mirt_logs_value(&logs, "loss") + bias[0];
     mirt_strategy_destroy(s);
     return good;
@@ -73,7 +76,8 @@ static bool stopped_run(const char *devices) {
     fit.no_progress = true;
     const float was = pixels[0][0];
     pixels[0][0] = NAN;
-    const bool good = m && mirt_fit_arrays(m, some_x(6), some_y(6), &fit) && said.find("input number 0") != std::string::npos;
+    const bool good = m && mirt_fit_arrays(m, some_x(6), some_y(6), &fit) &&
+                      said.find("input number 0") != std::string::npos;
     pixels[0][0] = was;
     if (m) result = (double)mirt_step(m);
     mirt_callback_destroy(stop);
@@ -118,12 +122,14 @@ static void check_memory(void) {
     float *x = (float *)calloc((size_t)rows, sizeof pixels[0]);
     uint8_t *y = (uint8_t *)calloc((size_t)rows, 1);
     double loss;
-    const mirt_array many = mirt_make_array(x, MIRT_FLOAT32, MIRT_SHAPE(rows, SIDE, SIDE, 1)), classes = mirt_make_array(y, MIRT_UINT8, MIRT_SHAPE(rows));
+    const mirt_array many = mirt_make_array(x, MIRT_FLOAT32, MIRT_SHAPE(rows, SIDE, SIDE, 1)),
+                     classes = mirt_make_array(y, MIRT_UINT8, MIRT_SHAPE(rows));
     mirt_status status = m ? mirt_train_step(m, many, classes, &loss) : MIRT_E_STATE;
     const char *part = strstr(mirt_last_error(), "do not fit, of ");
     const int64_t fits = part ? atoll(part + 15) : 0;
     ok(status == MIRT_E_NOMEM && fits > 100 && fits < rows, "too large a batch: \"%s\"", mirt_last_error());
-    const mirt_array fitting = mirt_make_array(x, MIRT_FLOAT32, MIRT_SHAPE(fits, SIDE, SIDE, 1)), some = mirt_make_array(y, MIRT_UINT8, MIRT_SHAPE(fits));
+    const mirt_array fitting = mirt_make_array(x, MIRT_FLOAT32, MIRT_SHAPE(fits, SIDE, SIDE, 1)),
+                     some = mirt_make_array(y, MIRT_UINT8, MIRT_SHAPE(fits));
     status = m && fits > 0 ? mirt_train_step(m, fitting, some, &loss) : MIRT_E_STATE;
     ok(status == MIRT_OK, "and that one does: %s", status == MIRT_OK ? "yes" : mirt_last_error());
     mirt_strategy_destroy(s);
@@ -148,7 +154,8 @@ static int lose(const mirt_event *event, void *user) {
 }
 
 static void check_loss(const char *devices, int device) {
-    const std::string path = std::string(tap_tmpdir()) + "/mirrortrain-lost-" + std::to_string((long)getpid()) + ".safetensors";
+    const std::string path = std::string(tap_tmpdir()) + "/mirrortrain-lost-" + std::to_string((long)getpid()) +
+                             ".safetensors";
     losing l = {path.c_str(), device, 0};
     mirt_callback callback = {};
     mirt_fit_desc fit = {};
@@ -161,11 +168,12 @@ static void check_loss(const char *devices, int device) {
     mirt_strategy *s = strategy(devices, 5);
     mirt_model *m = s ? network(s) : NULL;
     mirt_history *history = m ? mirt_fit_arrays(m, some_x(ROWS), some_y(ROWS), &fit) : NULL;
-    ok(m && !history && l.batches >= 2 && (mirt_last_status() == MIRT_E_DEVICE || mirt_last_status() == MIRT_E_TIMEOUT), "gpu:%d of %s is lost in mid-run: \"%s\"", device, devices,
-       mirt_last_error());
+    ok(m && !history && l.batches >= 2 && (mirt_last_status() == MIRT_E_DEVICE || mirt_last_status() == MIRT_E_TIMEOUT),
+       "gpu:%d of %s is lost in mid-run: \"%s\"", device, devices, mirt_last_error());
     double loss;
     const mirt_status status = m ? mirt_train_step(m, some_x(6), some_y(6), &loss) : MIRT_OK;
-    ok(status != MIRT_OK && strstr(mirt_last_error(), "cannot be used any more"), "later calls say so at once: \"%.120s\"", mirt_last_error());
+    ok(status != MIRT_OK && strstr(mirt_last_error(), "cannot be used any more"),
+       "later calls say so at once: \"%.120s\"", mirt_last_error());
     mirt_strategy_destroy(s);
     mirt_sim::lose_device(device, 0);
     s = strategy("cpu");
@@ -214,7 +222,9 @@ static void check_suspended(void) {
 static void check_joining(void) {
     mirt_sim::options().never_joins = 1;
     mirt_strategy *s = strategy("gpu:0,gpu:1", 0.5);
-    ok(!s && mirt_last_status() == MIRT_E_TIMEOUT && strstr(mirt_last_error(), "rank 0 of 2, joining: nothing came from the others in 0.5 s") && strstr(mirt_last_error(), "NCCL_SOCKET_IFNAME=lo"),
+    ok(!s && mirt_last_status() == MIRT_E_TIMEOUT &&
+           strstr(mirt_last_error(), "rank 0 of 2, joining: nothing came from the others in 0.5 s") &&
+           strstr(mirt_last_error(), "NCCL_SOCKET_IFNAME=lo"),
        "GPUs are not joined: \"%s\"", mirt_last_error());
     mirt_sim::options().never_joins = -1;
     ok(mirt_sim::report_leaks() == 0 && whole_run("gpu:0,gpu:1"), "nothing is left of it, and the next ones are");
@@ -223,17 +233,21 @@ static void check_joining(void) {
 static void check_driver(void) {
     mirt_sim::options().driver = 12040;
     mirt_strategy *s = strategy("gpu:0");
-    ok(!s && mirt_last_status() == MIRT_E_DEVICE && strstr(mirt_last_error(), "12.4") && strstr(mirt_last_error(), "driver"), "a driver older than the runtime: \"%s\"", mirt_last_error());
+    ok(!s && mirt_last_status() == MIRT_E_DEVICE && strstr(mirt_last_error(), "12.4") &&
+           strstr(mirt_last_error(), "driver"),
+       "a driver older than the runtime: \"%s\"", mirt_last_error());
     mirt_strategy_destroy(s);
     s = strategy(NULL);
-    ok(s && said.find("12.4") != std::string::npos && said.find("CPU device") != std::string::npos, "without a wish the cores train, and the log says why: \"%s\"", said.c_str());
+    ok(s && said.find("12.4") != std::string::npos && said.find("CPU device") != std::string::npos,
+       "without a wish the cores train, and the log says why: \"%s\"", said.c_str());
     mirt_strategy_destroy(s);
     mirt_sim::options().driver = -1;
     s = strategy("gpu:0");
     ok(!s && strstr(mirt_last_error(), "there is no NVIDIA driver"), "without a driver: \"%s\"", mirt_last_error());
     (void)strategy("nothing");
     s = strategy(NULL);
-    ok(s && said.find("no GPU (no NVIDIA driver), 1 CPU device") != std::string::npos && said.find('\n') == said.size() - 1 && strstr(mirt_last_error(), "\"nothing\""),
+    ok(s && said.find("no GPU (no NVIDIA driver), 1 CPU device") != std::string::npos &&
+           said.find('\n') == said.size() - 1 && strstr(mirt_last_error(), "\"nothing\""),
        "nobody asked for GPUs: one line says what trains, and it is no failure: \"%s\"", said.c_str());
     mirt_strategy_destroy(s);
     mirt_sim::options().driver = 0;
@@ -252,7 +266,10 @@ static void check_wishes(void) {
         {"gpu:0, gpu:1", NULL, "\" gpu:1\" (names are as in", 2},
         {"gpu:0,", NULL, "\"\" (names are as in", 2},
         {"gpu:0,cpu:0", NULL, "a strategy has cores or GPUs, not both", 2},
-        {"gpu:1,gpu:1", NULL, "device gpu:1 is named twice; for more replicas than devices set the replica count, for several devices on one GPU repeat_devices", 2},
+        {"gpu:1,gpu:1", NULL,
+         "device gpu:1 is named twice; for more replicas than devices set the replica count, for several devices on "
+         "one GPU repeat_devices",
+         2},
         {"gpu:99999999999999999999", NULL, "there is no device", 2},
         {"gpu", NULL, "no GPU is visible", 0},
         {"gpu:0", NULL, "\"gpu:0\" (no GPU is visible)", 0},
@@ -267,7 +284,8 @@ static void check_wishes(void) {
         mirt_sim::options().devices = w.there;
         if (w.environment) setenv("MIRT_DEVICES", w.environment, 1);
         mirt_strategy *s = strategy(w.devices);
-        ok(!s && mirt_last_status() == MIRT_E_DEVICE && strstr(mirt_last_error(), w.says), "\"%s\" of %d GPUs: \"%s\"", w.devices ? w.devices : "", w.there, mirt_last_error());
+        ok(!s && mirt_last_status() == MIRT_E_DEVICE && strstr(mirt_last_error(), w.says), "\"%s\" of %d GPUs: \"%s\"",
+           w.devices ? w.devices : "", w.there, mirt_last_error());
         mirt_strategy_destroy(s);
         unsetenv("MIRT_DEVICES");
     }
@@ -278,7 +296,9 @@ static void check_wishes(void) {
     mirt_strategy_destroy(s);
     setenv("MIRT_DEVICES", "gpu", 1);
     s = strategy("1");
-    ok(s && said.find("1 GPU gpu:0") != std::string::npos && said.find("gpu:0 is Simulated GPU 0, sm_90, ") != std::string::npos, "MIRT_DEVICES=gpu: \"%s\"", said.c_str());
+    ok(s && said.find("1 GPU gpu:0") != std::string::npos &&
+           said.find("gpu:0 is Simulated GPU 0, sm_90, ") != std::string::npos,
+       "MIRT_DEVICES=gpu: \"%s\"", said.c_str());
     mirt_strategy_destroy(s);
     unsetenv("MIRT_DEVICES");
     for (const char *name : {"MIRT_CUDA_BLAS", "MIRT_CUDA_GRAPHS", "MIRT_CUDA_NCCL"}) {
@@ -286,7 +306,8 @@ static void check_wishes(void) {
         const std::string before = was ? was : "";
         setenv(name, "off", 1);
         s = strategy("gpu:0");
-        ok(!s && strstr(mirt_last_error(), name) && strstr(mirt_last_error(), "is \"off\"; it may be 0 or 1"), "%s=off: \"%s\"", name, mirt_last_error());
+        ok(!s && strstr(mirt_last_error(), name) && strstr(mirt_last_error(), "is \"off\"; it may be 0 or 1"),
+           "%s=off: \"%s\"", name, mirt_last_error());
         mirt_strategy_destroy(s);
         setenv(name, before.c_str(), 1);
     }
@@ -294,13 +315,16 @@ static void check_wishes(void) {
     mirt_sim::options().memory = 1 << 20;
     setenv("MIRT_CUDA_BLAS", "1", 1);
     s = strategy("gpu:0");
-    ok(!s && mirt_last_status() == MIRT_E_NOMEM && strncmp(mirt_last_error(), "gpu:0 (", 7) == 0 && strstr(mirt_last_error(), " of 1.0 MB are free; nvidia-smi"), "a full GPU: \"%s\"", mirt_last_error());
+    ok(!s && mirt_last_status() == MIRT_E_NOMEM && strncmp(mirt_last_error(), "gpu:0 (", 7) == 0 &&
+           strstr(mirt_last_error(), " of 1.0 MB are free; nvidia-smi"),
+       "a full GPU: \"%s\"", mirt_last_error());
     mirt_strategy_destroy(s);
     mirt_sim::options().memory = memory;
     unsetenv("MIRT_CUDA_BLAS");
     s = strategy("gpu:0");
     mirt_model *m = s ? mirt_model_create(s, "half") : NULL;
-    ok(mirt_set_dtype_policy(m, "float16") != MIRT_OK && strstr(mirt_last_error(), "did you mean \"mixed_float16\""), "a policy: \"%s\"", mirt_last_error());
+    ok(mirt_set_dtype_policy(m, "float16") != MIRT_OK && strstr(mirt_last_error(), "did you mean \"mixed_float16\""),
+       "a policy: \"%s\"", mirt_last_error());
     mirt_strategy_destroy(s);
 }
 

@@ -1,5 +1,6 @@
-/* Products behind convolutions and dense layers (src/cuda/multiply.cuh): every size of tile, FMA, tf32, bfloat16 and float16 with and without tensor
-   cores, k in parts, readers and epilogues; against double arithmetic. Tests of the whole table (sim_kernels.c) have small shapes alone. */
+/* Products behind convolutions and dense layers (src/cuda/multiply.cuh): every size of tile, FMA, tf32, bfloat16 and
+   float16 with and without tensor cores, k in parts, readers and epilogues; against double arithmetic. Tests of the
+   whole table (sim_kernels.c) have small shapes alone. */
 static int least_blocks = 128; /* so many, and tiles are as large as may be */
 #define MIRT__CU_MM_BLOCKS least_blocks
 #include "../../src/cuda/multiply.cuh"
@@ -39,7 +40,8 @@ static float any() { /* in [-1, 1) */
     state = state * 1664525u + 1013904223u;
     return (float)(state >> 8) * (1.0f / 8388608.0f) - 1.0f;
 }
-/* To the nearest number with 8 bits, or of float16 with 11 above the least exponent; half-way to the even one. Neither overflows here. */
+/* To the nearest number with 8 bits, or of float16 with 11 above the least exponent; half-way to the even one. Neither
+   overflows here. */
 static float rounded(float x, mirt_dtype dtype) {
     int exponent;
     if (dtype == MIRT_FLOAT32 || x == 0) return x;
@@ -91,7 +93,8 @@ struct Norm {
     }
 };
 
-static mirt__conv conv(int rows, int h, int w, int ci, int co, int kernel, int stride, int dilation, int groups, int pad) {
+static mirt__conv conv(int rows, int h, int w, int ci, int co, int kernel, int stride, int dilation, int groups,
+                       int pad) {
     mirt__conv s;
     memset(&s, 0, sizeof s);
     s.rows = rows;
@@ -112,12 +115,17 @@ static mirt__conv conv(int rows, int h, int w, int ci, int co, int kernel, int s
 enum Reads { PLAIN, BYTES, NORM, GATED, GATE, BACK };
 enum Ends { NOTHING, FROZEN, MOMENTS, GRADIENT, MASK };
 
-static void check(const char *how, const mirt__conv &s, bool back, Reads reads, mirt_activation_kind kind, Ends ends, mirt_dtype factors, mirt_dtype x_dtype, mirt_dtype y_dtype) {
+static void check(const char *how, const mirt__conv &s, bool back, Reads reads, mirt_activation_kind kind, Ends ends,
+                  mirt_dtype factors, mirt_dtype x_dtype, mirt_dtype y_dtype) {
     const bool half = factors != MIRT_FLOAT32;
-    const int64_t nx = s.rows * s.h * s.w * s.ci, ny = s.rows * s.oh * s.ow * s.co, from = back ? ny : nx, to = back ? nx : ny;
-    const int64_t c = back ? s.co : s.ci, n = back ? s.ci : s.co, pixels = back ? s.oh * s.ow : s.h * s.w, cig = s.ci / s.groups, cog = s.co / s.groups;
-    Numbers x(from, reads == BYTES ? MIRT_UINT8 : x_dtype), z(from, x_dtype), k(s.kh * s.kw * cig * s.co, MIRT_FLOAT32), y(to, y_dtype), add(to, y_dtype), mask(to, y_dtype);
-    Numbers slope_x(to, y_dtype), gate(s.rows * c, MIRT_FLOAT32), sum0(c, MIRT_FLOAT32), sum1(c, MIRT_FLOAT32), bias(n, MIRT_FLOAT32), out0(n, MIRT_FLOAT32), out1(n, MIRT_FLOAT32);
+    const int64_t nx = s.rows * s.h * s.w * s.ci, ny = s.rows * s.oh * s.ow * s.co, from = back ? ny : nx,
+                  to = back ? nx : ny;
+    const int64_t c = back ? s.co : s.ci, n = back ? s.ci : s.co, pixels = back ? s.oh * s.ow : s.h * s.w,
+                  cig = s.ci / s.groups, cog = s.co / s.groups;
+    Numbers x(from, reads == BYTES ? MIRT_UINT8 : x_dtype), z(from, x_dtype), k(s.kh * s.kw * cig * s.co, MIRT_FLOAT32),
+        y(to, y_dtype), add(to, y_dtype), mask(to, y_dtype);
+    Numbers slope_x(to, y_dtype), gate(s.rows * c, MIRT_FLOAT32), sum0(c, MIRT_FLOAT32), sum1(c, MIRT_FLOAT32),
+        bias(n, MIRT_FLOAT32), out0(n, MIRT_FLOAT32), out1(n, MIRT_FLOAT32);
     Norm norm(c, kind), end(n, MIRT_SILU);
     mirt__norm_back gradient;
     mirt__reader r;
@@ -190,7 +198,8 @@ static void check(const char *how, const mirt__conv &s, bool back, Reads reads, 
     }
     mirt__cu_try(&cu, cudaStreamSynchronize(cu.stream), "wait");
 
-    std::vector<double> read((size_t)from), want((size_t)to), size((size_t)to, 0.01), first((size_t)n), second((size_t)n), first_size((size_t)n);
+    std::vector<double> read((size_t)from), want((size_t)to), size((size_t)to, 0.01), first((size_t)n),
+        second((size_t)n), first_size((size_t)n);
     for (int64_t i = 0; i < from; i++) {
         const int64_t j = i % c;
         double v = reads == BYTES ? x[i] * (double)0.01f - 0.5 : x[i];
@@ -204,7 +213,8 @@ static void check(const char *how, const mirt__conv &s, bool back, Reads reads, 
     }
     for (int64_t o = 0; o < s.rows * s.oh * s.ow; o++) {
         for (int64_t t = 0; t < s.kh * s.kw; t++) {
-            const int64_t down = o / s.ow % s.oh * s.stride_h - s.pad_top + t / s.kw * s.dilation_h, across = o % s.ow * s.stride_w - s.pad_left + t % s.kw * s.dilation_w;
+            const int64_t down = o / s.ow % s.oh * s.stride_h - s.pad_top + t / s.kw * s.dilation_h,
+                          across = o % s.ow * s.stride_w - s.pad_left + t % s.kw * s.dilation_w;
             if (down < 0 || down >= s.h || across < 0 || across >= s.w) continue;
             const int64_t pixel = ((o / (s.oh * s.ow) * s.h + down) * s.w + across) * s.ci;
             for (int64_t j = 0; j < s.co; j++) {
@@ -230,7 +240,9 @@ static void check(const char *how, const mirt__conv &s, bool back, Reads reads, 
         }
         if (ends == GRADIENT) v = (v + add[i]) * end.slope(end.of(slope_x[i], j)), large += 2;
         if (ends == MASK && mask[i] <= 0) v = 0;
-        const double off = fabs(y[i] - v) - (y_dtype == bf16 ? fabs(v) / 250 : y_dtype == f16 ? fabs(v) / 2000 + 3e-8 : 0);
+        const double off = fabs(y[i] - v) - (y_dtype == bf16  ? fabs(v) / 250
+                                             : y_dtype == f16 ? fabs(v) / 2000 + 3e-8
+                                                              : 0);
         worst = off / large <= worst ? worst : off / large; /* what is no number is worst */
         first[(size_t)j] += ends == MOMENTS ? v / count : v;
         if (ends == GRADIENT) second[(size_t)j] += v * (slope_x[i] - end.mean[j]) * end.inverse(j);
@@ -241,20 +253,27 @@ static void check(const char *how, const mirt__conv &s, bool back, Reads reads, 
         second[(size_t)(i % n)] += away * away / count;
     }
     for (int64_t j = 0; e.sums != MIRT__SUMS_NONE && j < n; j++) {
-        const double large = first_size[(size_t)j] + 1e-3, a = fabs(out0[j] - first[(size_t)j]) / large, b = fabs(out1[j] - second[(size_t)j]) / (large * (ends == MOMENTS ? large + 1 : 4));
+        const double large = first_size[(size_t)j] + 1e-3, a = fabs(out0[j] - first[(size_t)j]) / large,
+                     b = fabs(out1[j] - second[(size_t)j]) / (large * (ends == MOMENTS ? large + 1 : 4));
         sums = a <= sums ? sums : a;
         sums = b <= sums ? sums : b;
     }
-    const double least = factors == f16 ? 1e-4 : half ? 3e-5 : cu.tf32 ? 1.5e-3 : 2e-6; /* a curve of double may be rounded to another neighbour of 16 bits */
-    ok(worst < least && sums < least, "%s: %s of %dx%dx%dx%d to %d, %dx%d/%d in %d groups, reader %d, epilogue %d: off by %.1e, sums by %.1e", how, back ? "gradient" : "forward", (int)s.rows,
-       (int)s.h, (int)s.w, (int)s.ci, (int)s.co, s.kh, s.kw, s.stride_h, s.groups, reads, ends, worst, sums);
+    const double least = factors == f16 ? 1e-4
+                         : half         ? 3e-5
+                         : cu.tf32      ? 1.5e-3
+                                        : 2e-6; /* a curve of double may be rounded to another neighbour of 16 bits */
+    ok(worst < least && sums < least,
+       "%s: %s of %dx%dx%dx%d to %d, %dx%d/%d in %d groups, reader %d, epilogue %d: off by %.1e, sums by %.1e", how,
+       back ? "gradient" : "forward", (int)s.rows, (int)s.h, (int)s.w, (int)s.ci, (int)s.co, s.kh, s.kw, s.stride_h,
+       s.groups, reads, ends, worst, sums);
 }
 
 /* Of numbers far from zero: the sums of moments lose nothing. */
 static void check_far(const char *how, int side) {
     const mirt__conv s = conv(1, side, side, 4, 4, 1, 1, 1, 1, 0);
     const int64_t n = (int64_t)side * side * 4;
-    Numbers x(n, MIRT_FLOAT32), k(16, MIRT_FLOAT32), y(n, MIRT_FLOAT32), mean(4, MIRT_FLOAT32), variance(4, MIRT_FLOAT32);
+    Numbers x(n, MIRT_FLOAT32), k(16, MIRT_FLOAT32), y(n, MIRT_FLOAT32), mean(4, MIRT_FLOAT32),
+        variance(4, MIRT_FLOAT32);
     mirt__where where;
     mirt__conv_forward f;
     memset(&where, 0, sizeof where);
@@ -279,13 +298,16 @@ static void check_far(const char *how, int side) {
         worst = fabs(variance[j] / v - 1) <= worst ? worst : fabs(variance[j] / v - 1);
         off = fabs(mean[j] / m - 1) <= off ? off : fabs(mean[j] / m - 1);
     }
-    ok(worst < 1e-6 && off < 1.2e-7, "%s: moments of %d numbers at mean / deviation of 1e4: variance off by %.1e, mean by %.1e", how, side * side, worst, off);
+    ok(worst < 1e-6 && off < 1.2e-7,
+       "%s: moments of %d numbers at mean / deviation of 1e4: variance off by %.1e, mean by %.1e", how, side * side,
+       worst, off);
 }
 
 /* Dense layers: a lies by rows, which may be longer than k, or by columns; b likewise. */
 static void check_gemm(const char *how, int64_t m, int64_t n, int64_t k, int64_t more, bool a_turned, bool b_turned) {
     const int64_t a_row = a_turned ? 1 : k + more, a_col = a_turned ? m + more : 1;
-    Numbers a((m + more) * (k + more), MIRT_FLOAT32), b(k * n, MIRT_FLOAT32), c(m * n, MIRT_FLOAT32), sum(n, MIRT_FLOAT32);
+    Numbers a((m + more) * (k + more), MIRT_FLOAT32), b(k * n, MIRT_FLOAT32), c(m * n, MIRT_FLOAT32),
+        sum(n, MIRT_FLOAT32);
     mirt__where where;
     mirt__gemm g;
     memset(&where, 0, sizeof where);
@@ -319,14 +341,19 @@ static void check_gemm(const char *how, int64_t m, int64_t n, int64_t k, int64_t
             if (!(fabs(c[i * n + j] - want) / size <= worst)) worst = fabs(c[i * n + j] - want) / size;
         }
     }
-    ok(worst < (cu.tf32 ? 1.5e-3 : 1e-6), "%s: %d x %d x %d, rows %d longer%s%s: off by %.1e", how, (int)m, (int)n, (int)k, (int)more, a_turned ? ", a turned" : "",
-       b_turned ? ", b turned" : "", worst);
+    ok(worst < (cu.tf32 ? 1.5e-3 : 1e-6), "%s: %d x %d x %d, rows %d longer%s%s: off by %.1e", how, (int)m, (int)n,
+       (int)k, (int)more, a_turned ? ", a turned" : "", b_turned ? ", b turned" : "", worst);
 }
 
 int main() {
-    static const struct { const char *name; int capability; bool tf32; mirt_dtype factors; } ways[] = {
-        {"float32", 90, false, MIRT_FLOAT32}, {"tf32", 90, true, MIRT_FLOAT32}, {"bfloat16", 90, false, bf16}, {"bfloat16 without tensor cores", 75, false, bf16},
-        {"float16", 90, false, f16}, {"float16 of 7.5", 75, false, f16}, {"float16 without tensor cores", 70, false, f16}};
+    static const struct { const char *name; int capability; bool tf32; mirt_dtype factors;
+    } ways[] = {{"float32", 90, false, MIRT_FLOAT32},
+                {"tf32", 90, true, MIRT_FLOAT32},
+                {"bfloat16", 90, false, bf16},
+                {"bfloat16 without tensor cores", 75, false, bf16},
+                {"float16", 90, false, f16},
+                {"float16 of 7.5", 75, false, f16},
+                {"float16 without tensor cores", 70, false, f16}};
     mirt_sim::host_memory() = true;
     cudaSetDevice(0);
     mirt__cu_try(&cu, cudaStreamCreateWithFlags(&cu.stream, cudaStreamNonBlocking), "stream");
@@ -350,7 +377,8 @@ int main() {
         check(name, conv(2, 6, 6, 72, 136, 3, 3, 1, 1, 1), true, PLAIN, MIRT_LINEAR, GRADIENT, t, t, t);
         check(name, conv(1, 12, 12, 3, 20, 3, 2, 1, 1, 0), false, BYTES, MIRT_LINEAR, FROZEN, t, t, t);
         check(name, conv(1, 7, 7, 16, 16, 3, 1, 1, 1, 1), false, NORM, MIRT_GELU, FROZEN, t, t, MIRT_FLOAT32);
-        check(name, conv(1, 7, 7, 16, 18, 3, 1, 1, 2, 1), false, GATE, MIRT_LINEAR, MOMENTS, t, MIRT_FLOAT32, MIRT_FLOAT32);
+        check(name, conv(1, 7, 7, 16, 18, 3, 1, 1, 2, 1), false, GATE, MIRT_LINEAR, MOMENTS, t, MIRT_FLOAT32,
+              MIRT_FLOAT32);
         check(name, conv(3, 2, 2, 8, 8, 3, 4, 1, 1, 1), true, PLAIN, MIRT_LINEAR, NOTHING, t, t, t);
         check(name, conv(1, 4, 4, 2600, 8, 1, 1, 1, 1, 0), false, BACK, MIRT_RELU6, NOTHING, t, t, t);
     }

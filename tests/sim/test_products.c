@@ -1,5 +1,6 @@
-/* Products and convolutions of a simulated GPU beside the reference: what tests of all tables do not ask for. Products of rounded
-   numbers (tf32, bfloat16, float16), those of cuBLAS and what follows them, every kernel of convolutions with pooling. */
+/* Products and convolutions of a simulated GPU beside the reference: what tests of all tables do not ask for. Products
+   of rounded numbers (tf32, bfloat16, float16), those of cuBLAS and what follows them, every kernel of convolutions
+   with pooling. */
 #define MIRRORTRAIN_IMPLEMENTATION
 #include "../../mirrortrain.h"
 #include "../bfloat16.h"
@@ -18,7 +19,9 @@ static float products_draw(void) {
 }
 static const mirt_dtype bf16 = (mirt_dtype)MIRT__BFLOAT16, f16 = (mirt_dtype)MIRT__FLOAT16;
 static uint16_t products_round(float x, mirt_dtype dtype) { return dtype == f16 ? float_to_f16(x) : float_to_half(x); }
-static float products_widen(uint16_t bits, mirt_dtype dtype) { return dtype == f16 ? f16_to_float(bits) : half_to_float(bits); }
+static float products_widen(uint16_t bits, mirt_dtype dtype) {
+    return dtype == f16 ? f16_to_float(bits) : half_to_float(bits);
+}
 
 /* Numbers here, their sizes, and on the device, there of the dtype. */
 typedef struct products_array {
@@ -93,7 +96,9 @@ static void products_run_in(products_call *call, const void *args, bool float16)
     if (room) products_backend->release(products_device, room);
 }
 static void products_run(products_call *call, const void *args) { products_run_in(call, args, false); }
-static void products_gemm(const void *args, const mirt__where *where) { products_backend->kernels->gemm((const mirt__gemm *)args, where); }
+static void products_gemm(const void *args, const mirt__where *where) {
+    products_backend->kernels->gemm((const mirt__gemm *)args, where);
+}
 static void products_forward(const void *args, const mirt__where *where) {
     products_backend->kernels->conv_forward((const mirt__conv_forward *)args, where);
 }
@@ -103,7 +108,9 @@ static void products_input(const void *args, const mirt__where *where) {
 static void products_weights(const void *args, const mirt__where *where) {
     products_backend->kernels->conv_weight_grad((const mirt__conv_weight_grad *)args, where);
 }
-static void products_pool(const void *args, const mirt__where *where) { products_backend->kernels->conv_pool((const mirt__conv_pool *)args, where); }
+static void products_pool(const void *args, const mirt__where *where) {
+    products_backend->kernels->conv_pool((const mirt__conv_pool *)args, where);
+}
 static void products_pool_weights(const void *args, const mirt__where *where) {
     products_backend->kernels->conv_pool_weight_grad((const mirt__conv_pool_weight_grad *)args, where);
 }
@@ -118,8 +125,10 @@ static mirt__reader products_reader(const products_array *a, const void *data, i
 }
 
 /* Dense layers, of each transpose, with bias, activation, mask, and sums of b's columns. */
-static void products_test_gemm(int64_t m, int64_t n, int64_t k, int turned, mirt_activation_kind activation, bool masked, double limit) {
-    products_array a = products_make(m * k, MIRT_FLOAT32), b = products_make(k * n, MIRT_FLOAT32), c = products_make(m * n, MIRT_FLOAT32), bias = products_make(n, MIRT_FLOAT32);
+static void products_test_gemm(int64_t m, int64_t n, int64_t k, int turned, mirt_activation_kind activation,
+                               bool masked, double limit) {
+    products_array a = products_make(m * k, MIRT_FLOAT32), b = products_make(k * n, MIRT_FLOAT32),
+                   c = products_make(m * n, MIRT_FLOAT32), bias = products_make(n, MIRT_FLOAT32);
     products_array mask = products_make(m * n, MIRT_FLOAT32), sum = products_make(n, MIRT_FLOAT32);
     mirt__gemm g;
     memset(&g, 0, sizeof g);
@@ -156,13 +165,14 @@ static void products_test_gemm(int64_t m, int64_t n, int64_t k, int turned, mirt
     g.column_sum = sum.size;
     mirt__ref_gemm(&g, NULL);
     const double error = products_error(&c), sum_error = turned & 2 ? 0 : products_error(&sum);
-    ok(error <= limit && sum_error <= 1e-5, "%dx%dx%d, turned %d, activation %d%s: off by %.1e, sums by %.1e", (int)m, (int)n, (int)k, turned,
-       (int)activation, masked ? ", mask" : "", error, sum_error);
+    ok(error <= limit && sum_error <= 1e-5, "%dx%dx%d, turned %d, activation %d%s: off by %.1e, sums by %.1e", (int)m,
+       (int)n, (int)k, turned, (int)activation, masked ? ", mask" : "", error, sum_error);
     products_array *const all[] = {&a, &b, &c, &bias, &mask, &sum};
     for (int i = 0; i < 6; i++) products_free(all[i]);
 }
 
-static mirt__conv products_conv(int64_t rows, int64_t h, int64_t w, int64_t ci, int64_t co, int kernel, int stride, int64_t pad) {
+static mirt__conv products_conv(int64_t rows, int64_t h, int64_t w, int64_t ci, int64_t co, int kernel, int stride,
+                                int64_t pad) {
     mirt__conv s;
     memset(&s, 0, sizeof s);
     s.rows = rows;
@@ -183,8 +193,10 @@ static mirt__conv products_conv(int64_t rows, int64_t h, int64_t w, int64_t ci, 
 static void products_test_conv(mirt__conv s, mirt_dtype dtype, double limit) {
     const bool half = dtype != MIRT_FLOAT32;
     const int64_t weights = (int64_t)s.kh * s.kw * s.ci * s.co;
-    products_array x = products_make(s.rows * s.h * s.w * s.ci, dtype), y = products_make(s.rows * s.oh * s.ow * s.co, dtype);
-    products_array dy = products_make(y.count, dtype), dx = products_make(x.count, dtype), kernel = products_make(weights, MIRT_FLOAT32);
+    products_array x = products_make(s.rows * s.h * s.w * s.ci, dtype),
+                   y = products_make(s.rows * s.oh * s.ow * s.co, dtype);
+    products_array dy = products_make(y.count, dtype), dx = products_make(x.count, dtype),
+                   kernel = products_make(weights, MIRT_FLOAT32);
     products_array dkernel = products_make(weights, MIRT_FLOAT32), db = products_make(s.co, MIRT_FLOAT32);
     mirt__conv_forward f;
     mirt__conv_input_grad i;
@@ -205,7 +217,8 @@ static void products_test_conv(mirt__conv s, mirt_dtype dtype, double limit) {
     products_run_in(products_forward, &f, dtype == f16);
     products_run_in(products_input, &i, dtype == f16);
     products_run_in(products_weights, &w, dtype == f16);
-    for (int64_t j = 0; f.half && j < weights; j++) kernel.x[j] = products_widen(products_round(kernel.x[j], dtype), dtype);
+    for (int64_t j = 0; f.half && j < weights; j++)
+        kernel.x[j] = products_widen(products_round(kernel.x[j], dtype), dtype);
     f.half = i.half = w.half = false;
     f.y_dtype = i.dx_dtype = MIRT_FLOAT32;
     for (int sizes = 0; sizes < 2; sizes++) {
@@ -221,10 +234,12 @@ static void products_test_conv(mirt__conv s, mirt_dtype dtype, double limit) {
         mirt__ref_conv_weight_grad(&w, NULL);
     }
     /* What is stored in 16 bits is rounded once more. */
-    const double forward = products_error(&y), input = products_error(&dx), kernels = products_error(&dkernel), bias = products_error(&db);
+    const double forward = products_error(&y), input = products_error(&dx), kernels = products_error(&dkernel),
+                 bias = products_error(&db);
     const double stored = dtype == f16 ? limit + 1.0 / 2048 : half ? limit + 1.0 / 256 : limit;
-    ok(forward <= stored && input <= stored && kernels <= limit && bias <= 1e-5, "%s %dx%dx%dx%d to %d, %dx%d/%d: off by %.1e, dx %.1e, dkernel %.1e, db %.1e",
-       mirt__dtype_name(dtype), (int)s.rows, (int)s.h, (int)s.w, (int)s.ci, (int)s.co, s.kh, s.kw, s.stride_h, forward, input, kernels, bias);
+    ok(forward <= stored && input <= stored && kernels <= limit && bias <= 1e-5,
+       "%s %dx%dx%dx%d to %d, %dx%d/%d: off by %.1e, dx %.1e, dkernel %.1e, db %.1e", mirt__dtype_name(dtype),
+       (int)s.rows, (int)s.h, (int)s.w, (int)s.ci, (int)s.co, s.kh, s.kw, s.stride_h, forward, input, kernels, bias);
     products_array *const all[] = {&x, &y, &dy, &dx, &kernel, &dkernel, &db};
     for (int j = 0; j < 7; j++) products_free(all[j]);
 }
@@ -232,8 +247,10 @@ static void products_test_conv(mirt__conv s, mirt_dtype dtype, double limit) {
 static void products_test_pool(int64_t rows, int64_t h, int64_t w, int64_t ci, int64_t co, int taps) {
     const mirt__conv s = products_conv(rows, h, w, ci, co, taps, 1, 0);
     const int64_t weights = (int64_t)taps * taps * ci * co, windows = rows * (s.oh / 2) * (s.ow / 2) * co;
-    products_array x = products_make(rows * h * w * ci, MIRT_FLOAT32), kernel = products_make(weights, MIRT_FLOAT32), bias = products_make(co, MIRT_FLOAT32);
-    products_array y = products_make(windows, MIRT_FLOAT32), dy = products_make(windows, MIRT_FLOAT32), dkernel = products_make(weights, MIRT_FLOAT32), db = products_make(co, MIRT_FLOAT32);
+    products_array x = products_make(rows * h * w * ci, MIRT_FLOAT32), kernel = products_make(weights, MIRT_FLOAT32),
+                   bias = products_make(co, MIRT_FLOAT32);
+    products_array y = products_make(windows, MIRT_FLOAT32), dy = products_make(windows, MIRT_FLOAT32),
+                   dkernel = products_make(weights, MIRT_FLOAT32), db = products_make(co, MIRT_FLOAT32);
     uint8_t *which = (uint8_t *)calloc((size_t)windows + 1, 1), *wanted = (uint8_t *)calloc((size_t)windows + 1, 1);
     void *places = products_backend->alloc(products_device, (size_t)windows + 1);
     mirt__conv_pool p;
@@ -273,8 +290,9 @@ static void products_test_pool(int64_t rows, int64_t h, int64_t w, int64_t ci, i
         mirt__ref_conv_pool_weight_grad(&g, NULL);
     }
     const double forward = products_error(&y), kernels = products_error(&dkernel), sums = products_error(&db);
-    ok(forward <= 1e-6 && kernels <= 1e-5 && sums <= 1e-5 && others * 1000 <= windows, "%dx%dx%dx%d to %d, %dx%d, pooled: off by %.1e, dkernel %.1e, db %.1e, %d other places",
-       (int)rows, (int)h, (int)w, (int)ci, (int)co, taps, taps, forward, kernels, sums, (int)others);
+    ok(forward <= 1e-6 && kernels <= 1e-5 && sums <= 1e-5 && others * 1000 <= windows,
+       "%dx%dx%dx%d to %d, %dx%d, pooled: off by %.1e, dkernel %.1e, db %.1e, %d other places", (int)rows, (int)h,
+       (int)w, (int)ci, (int)co, taps, taps, forward, kernels, sums, (int)others);
     products_array *const all[] = {&x, &kernel, &bias, &y, &dy, &dkernel, &db};
     for (int i = 0; i < 7; i++) products_free(all[i]);
     products_backend->release(products_device, places);
@@ -288,7 +306,8 @@ int main(void) {
         const double limit = tf32 ? 1.1e-3 : 1e-5;
         products_device = products_backend->open(&products_host, 0, tf32 == 1);
         if (!products_device) return 1;
-        for (int turned = 0; turned < 4; turned++) products_test_gemm(7, 20, 33, turned, turned % 2 ? MIRT_RELU : MIRT_LINEAR, false, limit);
+        for (int turned = 0; turned < 4; turned++)
+            products_test_gemm(7, 20, 33, turned, turned % 2 ? MIRT_RELU : MIRT_LINEAR, false, limit);
         products_test_gemm(129, 131, 257, 0, MIRT_TANH, false, limit);
         products_test_gemm(129, 131, 257, 2, MIRT_LINEAR, true, limit);
         products_test_gemm(9, 5, 3000, 1, MIRT_SIGMOID, true, limit);

@@ -12,7 +12,8 @@
 #include <unistd.h>
 #include <vector>
 
-#define LAUNCH(kernel, grid, block, shared, stream, ...) ::mirt_sim::start(grid, block, shared, stream, #kernel, kernel, __VA_ARGS__)
+#define LAUNCH(kernel, grid, block, shared, stream, ...) \
+    ::mirt_sim::start(grid, block, shared, stream, #kernel, kernel, __VA_ARGS__)
 #define COUNT(array) (int)(sizeof(array) / sizeof(array)[0])
 
 typedef std::vector<float> floats;
@@ -95,7 +96,8 @@ static void caught(const char *what, const char *name, const char *detail, const
     int status = 0;
     std::string said = said_by(f, &status), begin = std::string("sim: ") + name + ":";
     if (only >= 0) return;
-    bool right = WIFEXITED(status) && WEXITSTATUS(status) == mirt_sim::FATAL_STATUS && said.find(begin) != std::string::npos && said.find(detail) != std::string::npos;
+    bool right = WIFEXITED(status) && WEXITSTATUS(status) == mirt_sim::FATAL_STATUS &&
+                 said.find(begin) != std::string::npos && said.find(detail) != std::string::npos;
     /* The address sanitizer knows where memory ends, and says so first. */
     right = right || said.find("AddressSanitizer: use-after-poison") != std::string::npos;
     ok(right, "caught: %s", what);
@@ -121,7 +123,8 @@ static void races(const char *what, const char *place, const std::function<bool(
     int status = 0;
     std::string said = said_by([&] { wrong(); }, &status);
     if (only >= 0) return;
-    ok(said.find("ThreadSanitizer: data race") != std::string::npos && said.find(place) != std::string::npos, "caught: %s, as a race in %s", what, place);
+    ok(said.find("ThreadSanitizer: data race") != std::string::npos && said.find(place) != std::string::npos,
+       "caught: %s, as a race in %s", what, place);
 #else
     (void)place;
     differs(what, wrong);
@@ -146,7 +149,8 @@ static int transpose_errors(bool barrier) {
     Device d;
     floats host = numbers((size_t)(rows * columns), 1);
     float *in = d.put(host), *out = d.room<float>(host.size());
-    LAUNCH(transpose, dim3((columns + 31) / 32, (rows + 31) / 32), dim3(32, 8), 0, d.stream, in, out, rows, columns, barrier);
+    LAUNCH(transpose, dim3((columns + 31) / 32, (rows + 31) / 32), dim3(32, 8), 0, d.stream, in, out, rows, columns,
+           barrier);
     floats back = d.get(out, host.size());
     int wrong = 0;
     for (int r = 0; r < rows; r++)
@@ -160,7 +164,8 @@ static __global__ void block_sums(const float *x, float *sums, int *counts, int 
     int i = (int)(blockIdx.x * blockDim.x + threadIdx.x), lane = (int)threadIdx.x % 32;
     if (i >= n && threadIdx.x >= blockDim.x - 3) return; /* some threads end early */
     float v = i < n ? x[i] : 0;
-    unsigned all = threadIdx.x / 32 == blockDim.x / 32 - 1 && (int)((blockIdx.x + 1) * blockDim.x) > n ? 0x1FFFFFFFu : ~0u;
+    unsigned all = threadIdx.x / 32 == blockDim.x / 32 - 1 && (int)((blockIdx.x + 1) * blockDim.x) > n ? 0x1FFFFFFFu
+                                                                                                       : ~0u;
     float sum = v;
     for (int d = 16; d; d >>= 1) {
         float other = __shfl_down_sync(all, sum, (unsigned)d);
@@ -184,7 +189,8 @@ static void test_block_sums() {
     floats x = numbers(n, 2);
     float *in = d.put(x), *sums = d.room<float>(blocks);
     int *counts = d.put(std::vector<int>(2 * blocks));
-    ok(!LAUNCH(block_sums, dim3(blocks), dim3(block), 3 * sizeof(float), d.stream, in, sums, counts, n), "sums over blocks are launched");
+    ok(!LAUNCH(block_sums, dim3(blocks), dim3(block), 3 * sizeof(float), d.stream, in, sums, counts, n),
+       "sums over blocks are launched");
     floats s = d.get(sums, blocks);
     std::vector<int> c = d.get(counts, 2 * blocks);
     double error = 0;
@@ -212,7 +218,8 @@ static __global__ void multiply(const __nv_bfloat16 *a, const __nv_bfloat16 *b, 
         if (step * 16 < k) {
             for (int side = 0; side < 2; side++) {
                 int row = lane / 2 % 16, column = lane % 2 * 8;
-                if (side == 0) mirt__cu_cp_async16(&left[step % 2][row][column], a + row * k + step * 16 + column, true);
+                if (side == 0)
+                    mirt__cu_cp_async16(&left[step % 2][row][column], a + row * k + step * 16 + column, true);
                 else mirt__cu_cp_async16(&right[step % 2][row][column], b + row % 8 * k + step * 16 + column, row < 8);
             }
         }
@@ -253,15 +260,18 @@ static double multiply_error(int late) {
     for (int i = 0; i < 16; i++)
         for (int j = 0; j < 8; j++) {
             double want = 0;
-            for (int p = 0; p < k; p++) want += (double)__bfloat162float(a[(size_t)(i * k + p)]) * __bfloat162float(b[(size_t)(j * k + p)]);
+            for (int p = 0; p < k; p++)
+                want += (double)__bfloat162float(a[(size_t)(i * k + p)]) * __bfloat162float(b[(size_t)(j * k + p)]);
             error = worse(error, fabs(want - c[(size_t)(i * 8 + j)]));
         }
     return error;
 }
 
-static __global__ void multiply_tf32(const float *a, const float *b, float *c, bool transposed, const uint16_t *m, uint32_t *r) {
+static __global__ void multiply_tf32(const float *a, const float *b, float *c, bool transposed, const uint16_t *m,
+                                     uint32_t *r) {
     int lane = (int)threadIdx.x, g = lane / 4, t = lane % 4;
-    uint32_t fa[4] = {__float_as_uint(a[g * 8 + t]), __float_as_uint(a[(g + 8) * 8 + t]), __float_as_uint(a[g * 8 + t + 4]), __float_as_uint(a[(g + 8) * 8 + t + 4])};
+    uint32_t fa[4] = {__float_as_uint(a[g * 8 + t]), __float_as_uint(a[(g + 8) * 8 + t]),
+                      __float_as_uint(a[g * 8 + t + 4]), __float_as_uint(a[(g + 8) * 8 + t + 4])};
     uint32_t fb[2] = {__float_as_uint(b[t * 8 + g]), __float_as_uint(b[(t + 4) * 8 + g])};
     float d[4] = {1, 1, 1, 1};
     mirt__cu_mma_tf32(d, fa, fb);
@@ -333,12 +343,14 @@ static void test_products() {
         float *da = d.put(a), *db = d.put(b), *dc = d.put(c);
         const float alpha = 0.5f, beta = 2;
         bool ta = turned & 1, tb = turned & 2;
-        cublasSgemm(blas, ta ? CUBLAS_OP_T : CUBLAS_OP_N, tb ? CUBLAS_OP_T : CUBLAS_OP_N, m, n, k, &alpha, da, ta ? k : m, db, tb ? n : k, &beta, dc, m);
+        cublasSgemm(blas, ta ? CUBLAS_OP_T : CUBLAS_OP_N, tb ? CUBLAS_OP_T : CUBLAS_OP_N, m, n, k, &alpha, da,
+                    ta ? k : m, db, tb ? n : k, &beta, dc, m);
         floats got = d.get(dc, (size_t)(m * n));
         for (int i = 0; i < m; i++)
             for (int j = 0; j < n; j++) {
                 double want = beta * c[(size_t)(j * m + i)];
-                for (int p = 0; p < k; p++) want += alpha * a[(size_t)(ta ? i * k + p : p * m + i)] * b[(size_t)(tb ? p * n + j : j * k + p)];
+                for (int p = 0; p < k; p++)
+                    want += alpha * a[(size_t)(ta ? i * k + p : p * m + i)] * b[(size_t)(tb ? p * n + j : j * k + p)];
                 error = worse(error, fabs(want - got[(size_t)(j * m + i)]));
             }
     }
@@ -358,7 +370,9 @@ static void test_products() {
     cublasLtMatrixLayoutCreate(&lc, CUDA_R_32F, m, n, m);
     const float one = 1, zero = 0;
     if (matmul)
-        ok(!matmul(reinterpret_cast<cublasLtHandle_t>(blas), desc, &one, da, la, db, lb, &zero, dc, lc, dc, lc, nullptr, room, 1 << 16, d.stream), "cublasLtMatmul is called");
+        ok(!matmul(reinterpret_cast<cublasLtHandle_t>(blas), desc, &one, da, la, db, lb, &zero, dc, lc, dc, lc, nullptr,
+                   room, 1 << 16, d.stream),
+           "cublasLtMatmul is called");
     floats got = d.get(dc, (size_t)(m * n));
     error = 0;
     for (int i = 0; i < m; i++)
@@ -386,7 +400,10 @@ static __global__ void update(float *weights, const float *g, int n) {
     if (i < n) weights[i] -= 0.1f * g[i];
 }
 
-enum Bug { NONE, NO_WAIT_FOR_GRADIENTS, NO_WAIT_FOR_SUMS, LATE_WAIT_FOR_SUMS, OTHER_ORDER, OTHER_COUNT, HOST_READS, OTHER_DEVICE, NEVER_RECORDED, RANK_MISSING, USE_FREED };
+enum Bug {
+    NONE, NO_WAIT_FOR_GRADIENTS, NO_WAIT_FOR_SUMS, LATE_WAIT_FOR_SUMS, OTHER_ORDER, OTHER_COUNT, HOST_READS,
+    OTHER_DEVICE, NEVER_RECORDED, RANK_MISSING, USE_FREED
+};
 enum { BUCKET = 256, BUCKETS = 3, STEPS = 6 };
 
 /* What one device does for a step; the same calls make a graph. */
@@ -434,7 +451,8 @@ struct Trainer {
             if (!(bug == NO_WAIT_FOR_GRADIENTS && b == 2)) cudaStreamWaitEvent(exchange, made[b], 0);
             int place = bug == OTHER_ORDER && device == 1 && b > 0 ? 3 - b : b;
             bucket = g + place * BUCKET;
-            ncclAllReduce(bucket, bucket, bug == OTHER_COUNT && device == 1 && b == 1 ? BUCKET - 1 : BUCKET, ncclFloat, ncclSum, comm, exchange);
+            ncclAllReduce(bucket, bucket, bug == OTHER_COUNT && device == 1 && b == 1 ? BUCKET - 1 : BUCKET, ncclFloat,
+                          ncclSum, comm, exchange);
             for (ncclResult_t state = ncclInProgress; state == ncclInProgress;) ncclCommGetAsyncError(comm, &state);
         }
         cudaEventRecord(summed, exchange);
@@ -487,7 +505,8 @@ static std::vector<floats> train(int devices, bool threads, bool graph, Bug bug)
                 ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
                 config.blocking = 0;
                 ncclCommInitRankConfig(&own.comm, devices, id, d, &config);
-                for (ncclResult_t state = ncclInProgress; state == ncclInProgress;) ncclCommGetAsyncError(own.comm, &state);
+                for (ncclResult_t state = ncclInProgress; state == ncclInProgress;)
+                    ncclCommGetAsyncError(own.comm, &state);
                 own.steps(1);
                 if (graph) own.capture();
                 own.steps(STEPS - 1);
@@ -541,7 +560,8 @@ static void test_training() {
         for (int way = 0; way < 4; way++) {
             std::vector<floats> w = train(devices, way & 1, way & 2, NONE);
             double error = training_error(w);
-            ok(error < 1e-3 && same(w), "%d devices, %s%s: error %g, replicas are the same", devices, way & 1 ? "a thread each" : "one thread", way & 2 ? ", as graphs" : "", error);
+            ok(error < 1e-3 && same(w), "%d devices, %s%s: error %g, replicas are the same", devices,
+               way & 1 ? "a thread each" : "one thread", way & 2 ? ", as graphs" : "", error);
         }
 }
 
@@ -598,8 +618,11 @@ static void test_failures() {
     mirt_sim::options().fail_call = 2;
     cudaStream_t s;
     void *p = nullptr;
-    ok(!cudaStreamCreateWithFlags(&s, 0) && cudaMalloc(&p, 10) == cudaErrorMemoryAllocation && !cudaMalloc(&p, 10), "the second call fails, and no other");
-    ok(!strcmp(mirt_sim::failed_call(), "cudaMalloc") && cudaGetLastError() == cudaErrorMemoryAllocation && !cudaGetLastError(), "which, and what of it");
+    ok(!cudaStreamCreateWithFlags(&s, 0) && cudaMalloc(&p, 10) == cudaErrorMemoryAllocation && !cudaMalloc(&p, 10),
+       "the second call fails, and no other");
+    ok(!strcmp(mirt_sim::failed_call(), "cudaMalloc") && cudaGetLastError() == cudaErrorMemoryAllocation &&
+           !cudaGetLastError(),
+       "which, and what of it");
     mirt_sim::options().fail_call = 0;
     cudaFree(p);
     size_t before = mirt_sim::options().memory;
@@ -607,7 +630,9 @@ static void test_failures() {
     ok(cudaMalloc(&p, 2 << 20) == cudaErrorMemoryAllocation && !p && !cudaMalloc(&p, 1 << 19), "memory has an end");
     mirt_sim::options().memory = before;
     mirt_sim::lose_device(0, cudaErrorDevicesUnavailable);
-    ok(cudaMemsetAsync(p, 0, 10, s) == cudaErrorDevicesUnavailable && cudaStreamSynchronize(s) == cudaErrorDevicesUnavailable, "a lost device says so");
+    ok(cudaMemsetAsync(p, 0, 10, s) == cudaErrorDevicesUnavailable &&
+           cudaStreamSynchronize(s) == cudaErrorDevicesUnavailable,
+       "a lost device says so");
     mirt_sim::lose_device(0, 0);
     cudaFree(p);
     cudaStreamDestroy(s);
@@ -618,7 +643,8 @@ static void test_failures() {
     Device a(0), b(1);
     float *x = a.put(numbers(8, 0)), *y = b.put(numbers(8, 0));
     mirt_sim::kill_rank(1, false);
-    ok(ncclAllReduce(x, x, 8, ncclFloat, ncclSum, comms[0], a.stream) == ncclRemoteError, "a dead rank's peers are told");
+    ok(ncclAllReduce(x, x, 8, ncclFloat, ncclSum, comms[0], a.stream) == ncclRemoteError,
+       "a dead rank's peers are told");
     ncclResult_t state;
     ncclCommGetAsyncError(comms[0], &state);
     ok(state == ncclRemoteError, "by the asynchronous error, too");
@@ -662,7 +688,8 @@ static void test_capture_errors() {
     cudaEventCreateWithFlags(&event, cudaEventDisableTiming);
     cudaEventRecord(event, other);
     cudaStreamBeginCapture(d.stream, cudaStreamCaptureModeThreadLocal);
-    ok(cudaEventQuery(event) == cudaErrorStreamCaptureUnsupported, "while a thread captures, it does not ask what other streams have done");
+    ok(cudaEventQuery(event) == cudaErrorStreamCaptureUnsupported,
+       "while a thread captures, it does not ask what other streams have done");
     cudaStreamEndCapture(d.stream, &graph);
     cudaEventDestroy(event);
     cudaGetLastError();
@@ -684,8 +711,10 @@ static void test_dynamic_shared() {
     Device d;
     float *p = d.room<float>(32);
     const int bytes = 64 << 10;
-    ok(LAUNCH(fill_dynamic, dim3(1), dim3(32), bytes, d.stream, p) == cudaErrorInvalidValue, "more than 48 KB of shared memory have to be asked for");
-    cudaFuncSetAttribute(reinterpret_cast<const void *>(fill_dynamic), cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
+    ok(LAUNCH(fill_dynamic, dim3(1), dim3(32), bytes, d.stream, p) == cudaErrorInvalidValue,
+       "more than 48 KB of shared memory have to be asked for");
+    cudaFuncSetAttribute(reinterpret_cast<const void *>(fill_dynamic), cudaFuncAttributeMaxDynamicSharedMemorySize,
+                         bytes);
     ok(LAUNCH(fill_dynamic, dim3(1), dim3(32), bytes, d.stream, p) == cudaSuccess, "then they are there");
     cudaStreamSynchronize(d.stream);
     cudaGetLastError();
@@ -694,21 +723,28 @@ static void test_dynamic_shared() {
 static void test_faults() {
     races("a missing barrier", "transpose", [] { return transpose_errors(false) > 0; });
     differs("a missing wait for cp.async", [] { return !(multiply_error(1) < 1e-3); });
-    races("a missing wait for gradients", "gradients", [] { return !(training_error(train(3, false, false, NO_WAIT_FOR_GRADIENTS)) < 1e-3); });
-    races("a missing wait for sums", "update", [] { return !(training_error(train(3, false, false, NO_WAIT_FOR_SUMS)) < 1e-3); });
-    races("the same in a graph", "update", [] { return !(training_error(train(3, true, true, LATE_WAIT_FOR_SUMS)) < 1e-3); });
+    races("a missing wait for gradients", "gradients",
+          [] { return !(training_error(train(3, false, false, NO_WAIT_FOR_GRADIENTS)) < 1e-3); });
+    races("a missing wait for sums", "update",
+          [] { return !(training_error(train(3, false, false, NO_WAIT_FOR_SUMS)) < 1e-3); });
+    races("the same in a graph", "update",
+          [] { return !(training_error(train(3, true, true, LATE_WAIT_FOR_SUMS)) < 1e-3); });
     caught("a barrier that not all reach", "barrier", "63 of 64 wait in __syncthreads()", [] {
         Device d;
         int *p = d.room<int>(64);
         LAUNCH(divergent, dim3(1), dim3(64), 0, d.stream, p);
         cudaStreamSynchronize(d.stream);
     });
-    caught("buckets in another order on one rank", "NCCL order", "rank 1 calls AllReduce of 256", [] { train(3, false, false, OTHER_ORDER); });
-    caught("a bucket of another size on one rank", "NCCL mismatch", "AllReduce of 255", [] { train(3, false, false, OTHER_COUNT); });
+    caught("buckets in another order on one rank", "NCCL order", "rank 1 calls AllReduce of 256",
+           [] { train(3, false, false, OTHER_ORDER); });
+    caught("a bucket of another size on one rank", "NCCL mismatch", "AllReduce of 255",
+           [] { train(3, false, false, OTHER_COUNT); });
     caught("a rank that does not come", "deadlock", "not there: rank 0", [] { train(3, false, false, RANK_MISSING); });
     caught("the same with threads", "deadlock", "not there: rank 0", [] { train(3, true, false, RANK_MISSING); });
-    caught("the host reads device memory", "host access to device memory", "of device 0, of 3072 bytes", [] { train(2, false, false, HOST_READS); });
-    caught("a kernel reads memory of another device", "memory of another device", "kernel update on device", [] { train(2, false, false, OTHER_DEVICE); });
+    caught("the host reads device memory", "host access to device memory", "of device 0, of 3072 bytes",
+           [] { train(2, false, false, HOST_READS); });
+    caught("a kernel reads memory of another device", "memory of another device", "kernel update on device",
+           [] { train(2, false, false, OTHER_DEVICE); });
     caught("use after free", "use after free", "", [] { train(2, false, false, USE_FREED); });
     caught("a wait for an event never recorded", "event", "never recorded", [] {
         Device d;

@@ -1,5 +1,5 @@
-/* Training on simulated GPUs: the weights' bits do not depend on how many there are, nor on the order in which streams and threads
-   are served, and the numbers are those of the CPUs. Four devices (MIRT_SIM_DEVICES). */
+/* Training on simulated GPUs: the weights' bits do not depend on how many there are, nor on the order in which streams
+   and threads are served, and the numbers are those of the CPUs. Four devices (MIRT_SIM_DEVICES). */
 #define MIRRORTRAIN_IMPLEMENTATION
 #include "../../mirrortrain.h"
 #include "four_devices.h"
@@ -52,7 +52,8 @@ static float *trained(const network *n, const run *r, size_t *count, double *los
     if (history) {
         *loss = mirt_history_last(history, "loss");
         weights = all_weights(m, 0, count);
-        ok(copies_agree(m) && mirt_check_drift(m) == MIRT_OK, "%s on %s: all devices have the same weights", n->name, r->devices);
+        ok(copies_agree(m) && mirt_check_drift(m) == MIRT_OK, "%s on %s: all devices have the same weights", n->name,
+           r->devices);
     } else {
         ok(false, "%s on %s: %s", n->name, r->devices, mirt_last_error());
     }
@@ -73,14 +74,17 @@ static double furthest(const float *have, const float *want, size_t count) {
 
 /* A GPU's weights beside the CPU's. */
 static void check_near(const network *n, int replicas) {
-    const run cpu = {"cpu", replicas, false, MIRT_COLLECTIVE_AUTO, MIRT_MIRRORED}, one = {"gpu:0", replicas, false, MIRT_COLLECTIVE_AUTO, MIRT_MIRRORED};
+    const run cpu = {"cpu", replicas, false, MIRT_COLLECTIVE_AUTO, MIRT_MIRRORED},
+              one = {"gpu:0", replicas, false, MIRT_COLLECTIVE_AUTO, MIRT_MIRRORED};
     size_t count = 0, own = 0;
     double loss = 0, cpu_loss = 0;
     float *want = trained(n, &cpu, &count, &cpu_loss), *have = trained(n, &one, &own, &loss);
     if (want && have) {
         const double off = furthest(have, want, count);
-        ok(own == count && off <= n->tolerance, "%s: %d steps on a GPU give the CPU's weights but for %.1e of the largest", n->name, n->steps, off);
-        ok(fabs(loss - cpu_loss) <= 1e-4 * fabs(cpu_loss), "%s: the loss is %.7g, the CPU's %.7g", n->name, loss, cpu_loss);
+        ok(own == count && off <= n->tolerance,
+           "%s: %d steps on a GPU give the CPU's weights but for %.1e of the largest", n->name, n->steps, off);
+        ok(fabs(loss - cpu_loss) <= 1e-4 * fabs(cpu_loss), "%s: the loss is %.7g, the CPU's %.7g", n->name, loss,
+           cpu_loss);
     }
     free(want);
     free(have);
@@ -96,20 +100,25 @@ static void check_bits(const network *n, const run *runs, int num_runs) {
         const run *r = &runs[i];
         float *have = trained(n, r, &own, &loss);
         if (!have) continue;
-        if (r->collective == MIRT_COLLECTIVE_AUTO) ok(own == count && memcmp(have, first, count * sizeof *have) == 0, "%s on %s%s%s: the bits of one GPU", n->name, r->devices,
-                                                      r->repeat ? ", repeated" : "", r->kind == MIRT_CENTRAL_STORAGE ? ", central storage" : "");
-        else ok(furthest(have, first, count) < 1e-5, "%s on %s by collective %d: near one GPU's, off by %.1e", n->name, r->devices, (int)r->collective, furthest(have, first, count));
+        if (r->collective == MIRT_COLLECTIVE_AUTO)
+            ok(own == count && memcmp(have, first, count * sizeof *have) == 0, "%s on %s%s%s: the bits of one GPU",
+               n->name, r->devices, r->repeat ? ", repeated" : "",
+               r->kind == MIRT_CENTRAL_STORAGE ? ", central storage" : "");
+        else
+            ok(furthest(have, first, count) < 1e-5, "%s on %s by collective %d: near one GPU's, off by %.1e", n->name,
+               r->devices, (int)r->collective, furthest(have, first, count));
         free(have);
     }
     free(first);
 }
 
-static const run all_runs[] = {
-    {"gpu:0,gpu:1", 4, false, MIRT_COLLECTIVE_AUTO, MIRT_MIRRORED}, {"gpu:0,gpu:1,gpu:2", 4, false, MIRT_COLLECTIVE_AUTO, MIRT_MIRRORED},
-    {"gpu", 4, false, MIRT_COLLECTIVE_AUTO, MIRT_MIRRORED}, {"gpu:0,gpu:0,gpu:0", 4, true, MIRT_COLLECTIVE_AUTO, MIRT_MIRRORED},
-    {"gpu:3,gpu:1", 4, false, MIRT_COLLECTIVE_AUTO, MIRT_CENTRAL_STORAGE}, {"gpu:1,gpu:2", 4, false, MIRT_NCCL, MIRT_MIRRORED},
-    {"gpu:0,gpu:1,gpu:2", 4, false, MIRT_RING, MIRT_MIRRORED}
-};
+static const run all_runs[] = {{"gpu:0,gpu:1", 4, false, MIRT_COLLECTIVE_AUTO, MIRT_MIRRORED},
+                               {"gpu:0,gpu:1,gpu:2", 4, false, MIRT_COLLECTIVE_AUTO, MIRT_MIRRORED},
+                               {"gpu", 4, false, MIRT_COLLECTIVE_AUTO, MIRT_MIRRORED},
+                               {"gpu:0,gpu:0,gpu:0", 4, true, MIRT_COLLECTIVE_AUTO, MIRT_MIRRORED},
+                               {"gpu:3,gpu:1", 4, false, MIRT_COLLECTIVE_AUTO, MIRT_CENTRAL_STORAGE},
+                               {"gpu:1,gpu:2", 4, false, MIRT_NCCL, MIRT_MIRRORED},
+                               {"gpu:0,gpu:1,gpu:2", 4, false, MIRT_RING, MIRT_MIRRORED}};
 
 /* >>networks */
 
@@ -178,7 +187,9 @@ static mirt_model *compiled(mirt_model *m, mirt_optimizer optimizer) {
     return m && mirt_compile(m, &c) == MIRT_OK ? m : NULL;
 }
 
-static mirt_model *build_mnist(mirt_strategy *s) { return compiled(mirt_application(s, "mnist", NULL), mirt_adam(1e-3f)); }
+static mirt_model *build_mnist(mirt_strategy *s) {
+    return compiled(mirt_application(s, "mnist", NULL), mirt_adam(1e-3f));
+}
 
 static mirt_model *build_mobilenet(mirt_strategy *s) {
     mirt_application_desc d;
@@ -198,7 +209,10 @@ static void draw_more(void) {
     mirt__random random = mirt__random_stream(5, 6);
     for (int i = 0; i < 40; i++) some_labels[i] = (uint8_t)(i * 7 % 10);
     for (int i = 0; i < 40; i++) {
-        for (int k = 0; k < 28 * 28; k++) digit_pixels[i][k] = (uint8_t)((k / 28 * (some_labels[i] + 1) + k % 28) % 11 < 4 ? 200 + mirt__random_below(&random, 56) : mirt__random_below(&random, 60));
+        for (int k = 0; k < 28 * 28; k++)
+            digit_pixels[i][k] = (uint8_t)((k / 28 * (some_labels[i] + 1) + k % 28) % 11 < 4
+                                               ? 200 + mirt__random_below(&random, 56)
+                                               : mirt__random_below(&random, 60));
     }
     for (int i = 0; i < 12; i++) {
         for (int k = 0; k < 32 * 32 * 3; k++) photo_pixels[i][k] = (uint8_t)mirt__random_below(&random, 256);
@@ -208,7 +222,8 @@ static void draw_more(void) {
 /* >>what else a fit does */
 
 static void check_results(void) {
-    const run gpus = {"gpu:0,gpu:1", 4, false, MIRT_COLLECTIVE_AUTO, MIRT_MIRRORED}, cpu = {"cpu", 4, false, MIRT_COLLECTIVE_AUTO, MIRT_MIRRORED};
+    const run gpus = {"gpu:0,gpu:1", 4, false, MIRT_COLLECTIVE_AUTO, MIRT_MIRRORED},
+              cpu = {"cpu", 4, false, MIRT_COLLECTIVE_AUTO, MIRT_MIRRORED};
     float predicted[2][IMAGES * IMAGE_CLASSES];
     mirt_logs logs;
     double worst = 0, loss[2] = {0, 0}, accuracy[2] = {0, 0};
@@ -216,7 +231,8 @@ static void check_results(void) {
         mirt_strategy *s = strategy_for(k ? &gpus : &cpu);
         mirt_model *m = s ? image_model(s, mirt_adam(1e-3f), 0.1f) : NULL;
         mirt_dataset *data = mirt_batch(mirt_arrays(images_x(0, 61), images_y(0, 61)), 25);
-        const bool good = m && mirt_evaluate(m, data, &logs) == MIRT_OK && mirt_predict(m, data, predicted[k], IMAGES * IMAGE_CLASSES) == MIRT_OK;
+        const bool good = m && mirt_evaluate(m, data, &logs) == MIRT_OK &&
+                          mirt_predict(m, data, predicted[k], IMAGES * IMAGE_CLASSES) == MIRT_OK;
         ok(good, "evaluate and predict on %s: %s", k ? gpus.devices : "cores", good ? "done" : mirt_last_error());
         if (good) loss[k] = mirt_logs_value(&logs, "loss"), accuracy[k] = mirt_logs_value(&logs, "accuracy");
         mirt_dataset_destroy(data);
@@ -228,8 +244,9 @@ static void check_results(void) {
         worst = d > worst ? d : worst;
     }
     ok(worst < 1e-5, "predictions are the CPU's but for %.1e", worst);
-    ok(fabs(loss[0] - loss[1]) < 1e-5 && accuracy[0] == accuracy[1], "61 samples in batches of 25: loss %.7g and accuracy %.4g of GPUs, %.7g and %.4g of cores", loss[1], accuracy[1], loss[0],
-       accuracy[0]);
+    ok(fabs(loss[0] - loss[1]) < 1e-5 && accuracy[0] == accuracy[1],
+       "61 samples in batches of 25: loss %.7g and accuracy %.4g of GPUs, %.7g and %.4g of cores", loss[1], accuracy[1],
+       loss[0], accuracy[0]);
 }
 
 /* Saved in the middle, on another number of devices, and loaded there: the bits of the run that was not interrupted. */
@@ -248,7 +265,8 @@ static void check_checkpoint(void) {
             for (int step = part ? 3 : 0; m && step < (k && !part ? 3 : 6); step++) {
                 if (mirt_train_step(m, images_x(step * 10, 10), images_y(step * 10, 10), &loss) != MIRT_OK) m = NULL;
             }
-            ok(m && mirt_save(m, path, MIRT_SAVE_ALL) == MIRT_OK, "steps on %s, saved%s%s", r.devices, m ? "" : ": ", m ? "" : mirt_last_error());
+            ok(m && mirt_save(m, path, MIRT_SAVE_ALL) == MIRT_OK, "steps on %s, saved%s%s", r.devices, m ? "" : ": ",
+               m ? "" : mirt_last_error());
             mirt_strategy_destroy(s);
         }
         char *bytes = file_bytes(path, &size);
@@ -272,22 +290,30 @@ static void check_stages(void) {
         for (int step = 0; step < 3 && good; step++) {
             mirt_array x = images_x(step * 7, 7), y = images_y(step * 7, 7);
             if (k == 0) good = mirt_train_step(m, x, y, &loss) == MIRT_OK;
-            else good = mirt_scatter(m, x, y) == MIRT_OK && mirt_grad(m, &loss) == MIRT_OK && mirt_get_gradient(m, "conv2d/bias", 1, sum[0], 6) == MIRT_OK &&
-                        mirt_all_reduce(m) == MIRT_OK && mirt_get_gradient(m, "conv2d/bias", 1, sum[1], 6) == MIRT_OK && mirt_apply(m) == MIRT_OK;
+            else
+                good = mirt_scatter(m, x, y) == MIRT_OK && mirt_grad(m, &loss) == MIRT_OK &&
+                       mirt_get_gradient(m, "conv2d/bias", 1, sum[0], 6) == MIRT_OK && mirt_all_reduce(m) == MIRT_OK &&
+                       mirt_get_gradient(m, "conv2d/bias", 1, sum[1], 6) == MIRT_OK && mirt_apply(m) == MIRT_OK;
         }
-        ok(good, "three steps %s%s%s", k ? "by their stages" : "in one call", good ? "" : ": ", good ? "" : mirt_last_error());
+        ok(good, "three steps %s%s%s", k ? "by their stages" : "in one call", good ? "" : ": ",
+           good ? "" : mirt_last_error());
         if (good) *(k ? &stages : &whole) = all_weights(m, 0, &count);
         mirt_strategy_destroy(s);
     }
-    ok(whole && stages && memcmp(whole, stages, count * sizeof *whole) == 0, "scatter, grad, all-reduce, apply are the bits of a step");
+    ok(whole && stages && memcmp(whole, stages, count * sizeof *whole) == 0,
+       "scatter, grad, all-reduce, apply are the bits of a step");
     ok(memcmp(sum[0], sum[1], sizeof sum[0]) != 0, "a device's own gradient is not the sum of all");
     free(whole);
     free(stages);
 }
 
-/* What is told of the copies: one on each device, which updates the whole of it, or one for all, each of which updates its share. */
+/* What is told of the copies: one on each device, which updates the whole of it, or one for all, each of which updates
+   its share. */
 static void check_copies(void) {
-    static const run runs[] = {{"gpu:0,gpu:1,gpu:2", 3, false, MIRT_COLLECTIVE_AUTO, MIRT_MIRRORED}, {"gpu:0,gpu:1,gpu:2", 3, false, MIRT_COLLECTIVE_AUTO, MIRT_CENTRAL_STORAGE}};
+    static const run runs[] = {
+        {"gpu:0,gpu:1,gpu:2", 3, false, MIRT_COLLECTIVE_AUTO, MIRT_MIRRORED},
+        {"gpu:0,gpu:1,gpu:2", 3, false, MIRT_COLLECTIVE_AUTO, MIRT_CENTRAL_STORAGE}
+    };
     size_t bytes[2] = {0, 0}, weights = 0;
     for (int k = 0; k < 2; k++) {
         mirt_strategy *s = strategy_for(&runs[k]);
@@ -296,8 +322,11 @@ static void check_copies(void) {
         char whole[96];
         memset(&memory, 0, sizeof memory);
         const char *text = m && mirt_plan_memory(m, 30, &memory) == MIRT_OK ? mirt_graph_text(m, 30) : NULL;
-        snprintf(whole, sizeof whole, "gpu:2: adam on elements 0 to %d, written to its weights", (int)(m ? m->trained_bytes / sizeof(float) : 0) - 1);
-        ok(text && (strstr(text, whole) != NULL) == (k == 0) && (strstr(text, "written to the one copy") != NULL) == (k == 1), "the picture of a step with %s", k ? "one copy" : "copies");
+        snprintf(whole, sizeof whole, "gpu:2: adam on elements 0 to %d, written to its weights",
+                 (int)(m ? m->trained_bytes / sizeof(float) : 0) - 1);
+        ok(text && (strstr(text, whole) != NULL) == (k == 0) &&
+               (strstr(text, "written to the one copy") != NULL) == (k == 1),
+           "the picture of a step with %s", k ? "one copy" : "copies");
         bytes[k] = memory.total;
         weights = memory.weights;
         mirt_strategy_destroy(s);
@@ -305,15 +334,19 @@ static void check_copies(void) {
     ok(bytes[0] - bytes[1] == 2 * weights, "three copies of %d bytes take two more than one", (int)weights);
 }
 
-/* Gradients are written where they travel from, so that the first bucket sets out before backward is over; nothing of a layer follows it. */
+/* Gradients are written where they travel from, so that the first bucket sets out before backward is over; nothing of a
+   layer follows it. */
 static void check_buckets(void) {
     const run r = {"gpu:0,gpu:1", 2, false, MIRT_COLLECTIVE_AUTO, MIRT_MIRRORED};
     mirt_strategy *s = strategy_for(&r);
     mirt_model *m = s ? build_mobilenet(s) : NULL;
-    mirt_dataset *data = mirt_batch(mirt_arrays(mirt_make_array(photo_pixels, MIRT_UINT8, MIRT_SHAPE(12, 32, 32, 3)), mirt_make_array(some_labels, MIRT_UINT8, MIRT_SHAPE(12))), 12);
+    mirt_dataset *data = mirt_batch(mirt_arrays(mirt_make_array(photo_pixels, MIRT_UINT8, MIRT_SHAPE(12, 32, 32, 3)),
+                                                mirt_make_array(some_labels, MIRT_UINT8, MIRT_SHAPE(12))),
+                                    12);
     const mirt_function *f = m ? mirt__trainer_prepare(m, MIRT__TRAIN, mirt__dataset_spec(data), 12, NULL) : NULL;
     const char *text = m ? mirt_graph_text(m, 12) : NULL;
-    ok(f && f->num_buckets > 1 && f->bucket[0].ready < f->bucket[1].ready - 50, "MobileNetV2's first bucket is ready behind node %d, its last behind node %d", f ? f->bucket[0].ready : 0,
+    ok(f && f->num_buckets > 1 && f->bucket[0].ready < f->bucket[1].ready - 50,
+       "MobileNetV2's first bucket is ready behind node %d, its last behind node %d", f ? f->bucket[0].ready : 0,
        f ? f->bucket[f->num_buckets - 1].ready : 0);
     ok(text && !strstr(text, "unary"), "no gradient is copied, and moving statistics take nothing of a step");
     mirt_dataset_destroy(data);
@@ -325,7 +358,8 @@ static void check_buckets(void) {
 static void refused(const char *devices, bool repeat, const char *part) {
     const run r = {devices, 0, repeat, MIRT_COLLECTIVE_AUTO, MIRT_MIRRORED};
     mirt_strategy *s = strategy_for(&r);
-    ok(!s && mirt_last_status() == MIRT_E_DEVICE && strstr(mirt_last_error(), part), "devices \"%s\" are refused: \"%s\"", devices, s ? "no" : mirt_last_error());
+    ok(!s && mirt_last_status() == MIRT_E_DEVICE && strstr(mirt_last_error(), part),
+       "devices \"%s\" are refused: \"%s\"", devices, s ? "no" : mirt_last_error());
     mirt_strategy_destroy(s);
 }
 
@@ -351,7 +385,8 @@ static void check_refusals(void) {
     mirt_model_output(m, mirt_custom_op(&own, &x, 1, NULL));
     float some[3] = {0}, out[3];
     mirt_status status = mirt_predict_arrays(m, mirt_make_array(some, MIRT_FLOAT32, MIRT_SHAPE(1, 3)), out, 3);
-    ok(status == MIRT_E_DEVICE && strstr(mirt_last_error(), "code of yours"), "an op of the user's own is refused: \"%s\"", mirt_last_error());
+    ok(status == MIRT_E_DEVICE && strstr(mirt_last_error(), "code of yours"),
+       "an op of the user's own is refused: \"%s\"", mirt_last_error());
     mirt_strategy_destroy(s);
 }
 
@@ -364,13 +399,26 @@ int main(void) {
     const network images = {"a convnet", build_images, images_x(0, 51), images_y(0, 51), 25, small ? 6 : 20, 1e-5};
     const network clipped = {"clipped by norms", build_clipped, images_x(0, 40), images_y(0, 40), 17, 5, 1e-5};
     const network norms = {"batch normalization", build_norms, images_x(0, 51), images_y(0, 51), 25, 6, 1e-5};
-    const network synchronized = {"synchronized normalization", build_synchronized, images_x(0, 40), images_y(0, 40), 17, 4, 1e-5};
+    const network synchronized = {
+        "synchronized normalization", build_synchronized, images_x(0, 40), images_y(0, 40), 17, 4, 1e-5
+    };
     const network augmented = {"augmented images", build_augmented, images_x(0, 40), images_y(0, 40), 17, 4, 1e-5};
-    const network mnist = {"MNIST's convnet", build_mnist, mirt_make_array(digit_pixels, MIRT_UINT8, MIRT_SHAPE(40, 28, 28, 1)),
-                           mirt_make_array(some_labels, MIRT_UINT8, MIRT_SHAPE(40)), 8, 20, 1e-5};
-    /* A step with a rate of 1 adds its gradients to the weights; behind it rounding errors grow by orders, as on any machine. */
-    const network mobilenet = {"MobileNetV2 0.35", build_mobilenet, mirt_make_array(photo_pixels, MIRT_UINT8, MIRT_SHAPE(12, 32, 32, 3)),
-                               mirt_make_array(some_labels, MIRT_UINT8, MIRT_SHAPE(12)), 12, 1, 2e-4};
+    const network mnist = {"MNIST's convnet",
+                           build_mnist,
+                           mirt_make_array(digit_pixels, MIRT_UINT8, MIRT_SHAPE(40, 28, 28, 1)),
+                           mirt_make_array(some_labels, MIRT_UINT8, MIRT_SHAPE(40)),
+                           8,
+                           20,
+                           1e-5};
+    /* A step with a rate of 1 adds its gradients to the weights; behind it rounding errors grow by orders, as on any
+       machine. */
+    const network mobilenet = {"MobileNetV2 0.35",
+                               build_mobilenet,
+                               mirt_make_array(photo_pixels, MIRT_UINT8, MIRT_SHAPE(12, 32, 32, 3)),
+                               mirt_make_array(some_labels, MIRT_UINT8, MIRT_SHAPE(12)),
+                               12,
+                               1,
+                               2e-4};
     network longer = mobilenet;
     longer.steps = 2;
     const network *const many[] = {&images, &norms};
