@@ -84,7 +84,7 @@ static void test_callbacks(void) {
     said[0] = 0;
     history = fit(model_of(mirt_sgd(0.001f, 0, false)), destroy_everything, 1, 0);
     ok(history && history->steps == 5 && strstr(said, "being trained"), "destroying what is being trained: %s", said);
-    ok(seen == MIRT_E_STATE && strstr(mirt_last_error(), "cannot be destroyed before mirt_fit returns"), "and the data: %s", mirt_last_error());
+    ok(seen == MIRT_E_STATE && strstr(mirt_last_error(), "cannot be destroyed before that call returns"), "and the data: %s", mirt_last_error());
 }
 
 static void test_rates(void) {
