@@ -2812,43 +2812,27 @@ typedef struct mirt__augment_rows {
     mirt__real *y;
 } mirt__augment_rows;
 
+/* Kernels that take a description of their work: X(name, arguments, fast). Each table has mirt__<prefix>_<name>; of fast
+   tables COMMON kernels are shared by all instruction sets. */
+#define MIRT__KERNEL_LIST(X) \
+    X(gemm, gemm, OWN) X(conv_forward, conv_forward, OWN) X(conv_input_grad, conv_input_grad, OWN) \
+    X(conv_weight_grad, conv_weight_grad, OWN) X(conv_pool, conv_pool, OWN) \
+    X(conv_pool_weight_grad, conv_pool_weight_grad, OWN) X(max_pool, pool2d, OWN) X(max_pool_grad, pool2d, OWN) \
+    X(average_pool, pool2d, COMMON) X(average_pool_grad, pool2d, COMMON) X(unary, unary, OWN) X(binary, binary, OWN) \
+    X(logic, logic, COMMON) X(reduce, reduce, COMMON) X(reduce_max_grad, reduce_max_grad, COMMON) \
+    X(scan, scan, COMMON) X(move, move, COMMON) X(gather, gather, COMMON) X(gather_grad, gather, COMMON) \
+    X(softmax, softmax, OWN) X(softmax_grad, softmax, COMMON) X(loss, loss, OWN) X(loss_grad, loss, OWN) \
+    X(accuracy, accuracy, COMMON) X(dropout, dropout, OWN) X(cast, cast, COMMON) X(one_hot, one_hot, COMMON) \
+    X(resize, resize, COMMON) X(resize_grad, resize, COMMON) X(norm_stats, norm, OWN) X(normalize, norm, OWN) \
+    X(norm_grad_sums, norm, OWN) X(norm_grad_input, norm, OWN)
+
 typedef struct mirt__kernels {
     const char *name; /* "avx512bf16", "avx512", "avx2", "neon", "plain", "reference" */
     bool strips;      /* reads, epilogues and dtypes beyond the plain ones */
     bool half;        /* has instructions for products of bfloat16; without, they are emulated */
-    void (*gemm)(const mirt__gemm *args, const mirt__where *where);
-    void (*conv_forward)(const mirt__conv_forward *args, const mirt__where *where);
-    void (*conv_input_grad)(const mirt__conv_input_grad *args, const mirt__where *where);
-    void (*conv_weight_grad)(const mirt__conv_weight_grad *args, const mirt__where *where);
-    void (*conv_pool)(const mirt__conv_pool *args, const mirt__where *where);
-    void (*conv_pool_weight_grad)(const mirt__conv_pool_weight_grad *args, const mirt__where *where);
-    void (*max_pool)(const mirt__pool2d *args, const mirt__where *where);
-    void (*max_pool_grad)(const mirt__pool2d *args, const mirt__where *where);
-    void (*average_pool)(const mirt__pool2d *args, const mirt__where *where);
-    void (*average_pool_grad)(const mirt__pool2d *args, const mirt__where *where);
-    void (*unary)(const mirt__unary *args, const mirt__where *where);
-    void (*binary)(const mirt__binary *args, const mirt__where *where);
-    void (*logic)(const mirt__logic *args, const mirt__where *where);
-    void (*reduce)(const mirt__reduce *args, const mirt__where *where);
-    void (*reduce_max_grad)(const mirt__reduce_max_grad *args, const mirt__where *where);
-    void (*scan)(const mirt__scan *args, const mirt__where *where);
-    void (*move)(const mirt__move *args, const mirt__where *where);
-    void (*gather)(const mirt__gather *args, const mirt__where *where);
-    void (*gather_grad)(const mirt__gather *args, const mirt__where *where);
-    void (*softmax)(const mirt__softmax *args, const mirt__where *where);
-    void (*softmax_grad)(const mirt__softmax *args, const mirt__where *where);
-    void (*loss)(const mirt__loss *args, const mirt__where *where);
-    void (*loss_grad)(const mirt__loss *args, const mirt__where *where);
-    void (*accuracy)(const mirt__accuracy *args, const mirt__where *where);
-    void (*dropout)(const mirt__dropout *args, const mirt__where *where);
-    void (*cast)(const mirt__cast *args, const mirt__where *where);
-    void (*one_hot)(const mirt__one_hot *args, const mirt__where *where);
-    void (*resize)(const mirt__resize *args, const mirt__where *where);
-    void (*resize_grad)(const mirt__resize *args, const mirt__where *where);
-    void (*norm_stats)(const mirt__norm *args, const mirt__where *where);
-    void (*normalize)(const mirt__norm *args, const mirt__where *where);
-    void (*norm_grad_sums)(const mirt__norm *args, const mirt__where *where);
-    void (*norm_grad_input)(const mirt__norm *args, const mirt__where *where);
+#define MIRT__KERNEL_MEMBER(name, arguments, fast) void (*name)(const mirt__##arguments *args, const mirt__where *where);
+    MIRT__KERNEL_LIST(MIRT__KERNEL_MEMBER)
+#undef MIRT__KERNEL_MEMBER
     /* `scratch` is mirt__augment_room bytes for float32 */
     void (*augment)(const mirt__augment_rows *args, const mirt__where *where);
     void (*fill)(mirt__real *y, mirt__real value, int64_t count, const mirt__where *where);
@@ -6175,42 +6159,13 @@ MIRT__LIB mirt__real mirt__ref_activate(mirt_activation_kind kind, mirt__real x)
 MIRT__LIB mirt__real mirt__ref_derivative(mirt_activation_kind kind, mirt__real y);
 MIRT__LIB mirt__real mirt__ref_slope(mirt_activation_kind kind, mirt__real x);
 
-MIRT__LIB void mirt__ref_gemm(const mirt__gemm *args, const mirt__where *where);
-MIRT__LIB void mirt__ref_conv_forward(const mirt__conv_forward *args, const mirt__where *where);
-MIRT__LIB void mirt__ref_conv_input_grad(const mirt__conv_input_grad *args, const mirt__where *where);
-MIRT__LIB void mirt__ref_conv_weight_grad(const mirt__conv_weight_grad *args, const mirt__where *where);
-MIRT__LIB void mirt__ref_conv_pool(const mirt__conv_pool *args, const mirt__where *where);
-MIRT__LIB void mirt__ref_conv_pool_weight_grad(const mirt__conv_pool_weight_grad *args, const mirt__where *where);
-MIRT__LIB void mirt__ref_max_pool(const mirt__pool2d *args, const mirt__where *where);
-MIRT__LIB void mirt__ref_max_pool_grad(const mirt__pool2d *args, const mirt__where *where);
-MIRT__LIB void mirt__ref_average_pool(const mirt__pool2d *args, const mirt__where *where);
-MIRT__LIB void mirt__ref_average_pool_grad(const mirt__pool2d *args, const mirt__where *where);
-MIRT__LIB void mirt__ref_unary(const mirt__unary *args, const mirt__where *where);
-MIRT__LIB void mirt__ref_binary(const mirt__binary *args, const mirt__where *where);
-MIRT__LIB void mirt__ref_logic(const mirt__logic *args, const mirt__where *where);
-MIRT__LIB void mirt__ref_reduce(const mirt__reduce *args, const mirt__where *where);
-MIRT__LIB void mirt__ref_reduce_max_grad(const mirt__reduce_max_grad *args, const mirt__where *where);
-MIRT__LIB void mirt__ref_scan(const mirt__scan *args, const mirt__where *where);
-MIRT__LIB void mirt__ref_move(const mirt__move *args, const mirt__where *where);
-MIRT__LIB void mirt__ref_gather(const mirt__gather *args, const mirt__where *where);
-MIRT__LIB void mirt__ref_gather_grad(const mirt__gather *args, const mirt__where *where);
-MIRT__LIB void mirt__ref_softmax(const mirt__softmax *args, const mirt__where *where);
-MIRT__LIB void mirt__ref_softmax_grad(const mirt__softmax *args, const mirt__where *where);
-MIRT__LIB void mirt__ref_loss(const mirt__loss *args, const mirt__where *where);
-MIRT__LIB void mirt__ref_loss_grad(const mirt__loss *args, const mirt__where *where);
-MIRT__LIB void mirt__ref_accuracy(const mirt__accuracy *args, const mirt__where *where);
-MIRT__LIB void mirt__ref_dropout(const mirt__dropout *args, const mirt__where *where);
-MIRT__LIB void mirt__ref_cast(const mirt__cast *args, const mirt__where *where);
+#define MIRT__KERNEL_DECLARE(name, arguments, fast) \
+    MIRT__LIB void mirt__ref_##name(const mirt__##arguments *args, const mirt__where *where);
+MIRT__KERNEL_LIST(MIRT__KERNEL_DECLARE)
+#undef MIRT__KERNEL_DECLARE
 /* These two are the same for every table. */
 MIRT__LIB void mirt__ref_fill(mirt__real *y, mirt__real value, int64_t count, const mirt__where *where);
 MIRT__LIB void mirt__ref_constant(void *y, const void *data, size_t bytes, const mirt__where *where);
-MIRT__LIB void mirt__ref_one_hot(const mirt__one_hot *args, const mirt__where *where);
-MIRT__LIB void mirt__ref_resize(const mirt__resize *args, const mirt__where *where);
-MIRT__LIB void mirt__ref_resize_grad(const mirt__resize *args, const mirt__where *where);
-MIRT__LIB void mirt__ref_norm_stats(const mirt__norm *args, const mirt__where *where);
-MIRT__LIB void mirt__ref_normalize(const mirt__norm *args, const mirt__where *where);
-MIRT__LIB void mirt__ref_norm_grad_sums(const mirt__norm *args, const mirt__where *where);
-MIRT__LIB void mirt__ref_norm_grad_input(const mirt__norm *args, const mirt__where *where);
 MIRT__LIB void mirt__ref_accumulate(mirt__real *into, const mirt__real *from, int64_t count, const mirt__where *where);
 #define MIRT__REF_UPDATE(kind, name, kernel) \
     MIRT__LIB void mirt__ref_##kernel(const mirt__update *args, const mirt__where *where);
@@ -6703,39 +6658,9 @@ static void mirt__ref_update(const mirt__update *args, const mirt__where *where)
 
 MIRT__KERNEL_TABLE mirt__kernels mirt__kernels_reference = {
     "reference", false, false,
-    mirt__ref_gemm,
-    mirt__ref_conv_forward,
-    mirt__ref_conv_input_grad,
-    mirt__ref_conv_weight_grad,
-    mirt__ref_conv_pool,
-    mirt__ref_conv_pool_weight_grad,
-    mirt__ref_max_pool,
-    mirt__ref_max_pool_grad,
-    mirt__ref_average_pool,
-    mirt__ref_average_pool_grad,
-    mirt__ref_unary,
-    mirt__ref_binary,
-    mirt__ref_logic,
-    mirt__ref_reduce,
-    mirt__ref_reduce_max_grad,
-    mirt__ref_scan,
-    mirt__ref_move,
-    mirt__ref_gather,
-    mirt__ref_gather_grad,
-    mirt__ref_softmax,
-    mirt__ref_softmax_grad,
-    mirt__ref_loss,
-    mirt__ref_loss_grad,
-    mirt__ref_accuracy,
-    mirt__ref_dropout,
-    mirt__ref_cast,
-    mirt__ref_one_hot,
-    mirt__ref_resize,
-    mirt__ref_resize_grad,
-    mirt__ref_norm_stats,
-    mirt__ref_normalize,
-    mirt__ref_norm_grad_sums,
-    mirt__ref_norm_grad_input,
+#define MIRT__KERNEL_ENTRY(name, arguments, fast) mirt__ref_##name,
+    MIRT__KERNEL_LIST(MIRT__KERNEL_ENTRY)
+#undef MIRT__KERNEL_ENTRY
     mirt__augment_batch,
     mirt__ref_fill,
     mirt__ref_constant,
@@ -11736,16 +11661,13 @@ static void MIRT__T(dropout)(const mirt__dropout *args, const mirt__where *where
 
 MIRT__KERNEL_TABLE mirt__kernels MIRT__T(kernels) = {
     MIRT__NAME, true, MIRT__HALF,
-    MIRT__T(gemm), MIRT__T(conv_forward), MIRT__T(conv_input_grad), MIRT__T(conv_weight_grad),
-    MIRT__T(conv_pool), MIRT__T(conv_pool_weight_grad),
-    MIRT__T(max_pool), MIRT__T(max_pool_grad), mirt__common_average_pool, mirt__common_average_pool_grad,
-    MIRT__T(unary), MIRT__T(binary), mirt__common_logic,
-    mirt__common_reduce, mirt__common_reduce_max_grad,
-    mirt__common_scan, mirt__common_move, mirt__common_gather, mirt__common_gather_grad,
-    MIRT__T(softmax), mirt__common_softmax_grad, MIRT__T(loss), MIRT__T(loss_grad),
-    mirt__common_accuracy, MIRT__T(dropout), mirt__common_cast, mirt__common_one_hot,
-    mirt__common_resize, mirt__common_resize_grad,
-    MIRT__T(norm_stats), MIRT__T(normalize), MIRT__T(norm_grad_sums), MIRT__T(norm_grad_input),
+#define MIRT__KERNEL_OWN(name) MIRT__T(name)
+#define MIRT__KERNEL_COMMON(name) mirt__common_##name
+#define MIRT__KERNEL_ENTRY(name, arguments, fast) MIRT__KERNEL_##fast(name),
+    MIRT__KERNEL_LIST(MIRT__KERNEL_ENTRY)
+#undef MIRT__KERNEL_OWN
+#undef MIRT__KERNEL_COMMON
+#undef MIRT__KERNEL_ENTRY
     mirt__augment_batch, mirt__ref_fill, mirt__ref_constant,
     MIRT__T(accumulate), MIRT__T(update)
 };
@@ -12378,16 +12300,13 @@ static void MIRT__T(dropout)(const mirt__dropout *args, const mirt__where *where
 
 MIRT__KERNEL_TABLE mirt__kernels MIRT__T(kernels) = {
     MIRT__NAME, true, MIRT__HALF,
-    MIRT__T(gemm), MIRT__T(conv_forward), MIRT__T(conv_input_grad), MIRT__T(conv_weight_grad),
-    MIRT__T(conv_pool), MIRT__T(conv_pool_weight_grad),
-    MIRT__T(max_pool), MIRT__T(max_pool_grad), mirt__common_average_pool, mirt__common_average_pool_grad,
-    MIRT__T(unary), MIRT__T(binary), mirt__common_logic,
-    mirt__common_reduce, mirt__common_reduce_max_grad,
-    mirt__common_scan, mirt__common_move, mirt__common_gather, mirt__common_gather_grad,
-    MIRT__T(softmax), mirt__common_softmax_grad, MIRT__T(loss), MIRT__T(loss_grad),
-    mirt__common_accuracy, MIRT__T(dropout), mirt__common_cast, mirt__common_one_hot,
-    mirt__common_resize, mirt__common_resize_grad,
-    MIRT__T(norm_stats), MIRT__T(normalize), MIRT__T(norm_grad_sums), MIRT__T(norm_grad_input),
+#define MIRT__KERNEL_OWN(name) MIRT__T(name)
+#define MIRT__KERNEL_COMMON(name) mirt__common_##name
+#define MIRT__KERNEL_ENTRY(name, arguments, fast) MIRT__KERNEL_##fast(name),
+    MIRT__KERNEL_LIST(MIRT__KERNEL_ENTRY)
+#undef MIRT__KERNEL_OWN
+#undef MIRT__KERNEL_COMMON
+#undef MIRT__KERNEL_ENTRY
     mirt__augment_batch, mirt__ref_fill, mirt__ref_constant,
     MIRT__T(accumulate), MIRT__T(update)
 };
@@ -14104,16 +14023,13 @@ static void MIRT__T(dropout)(const mirt__dropout *args, const mirt__where *where
 
 MIRT__KERNEL_TABLE mirt__kernels MIRT__T(kernels) = {
     MIRT__NAME, true, MIRT__HALF,
-    MIRT__T(gemm), MIRT__T(conv_forward), MIRT__T(conv_input_grad), MIRT__T(conv_weight_grad),
-    MIRT__T(conv_pool), MIRT__T(conv_pool_weight_grad),
-    MIRT__T(max_pool), MIRT__T(max_pool_grad), mirt__common_average_pool, mirt__common_average_pool_grad,
-    MIRT__T(unary), MIRT__T(binary), mirt__common_logic,
-    mirt__common_reduce, mirt__common_reduce_max_grad,
-    mirt__common_scan, mirt__common_move, mirt__common_gather, mirt__common_gather_grad,
-    MIRT__T(softmax), mirt__common_softmax_grad, MIRT__T(loss), MIRT__T(loss_grad),
-    mirt__common_accuracy, MIRT__T(dropout), mirt__common_cast, mirt__common_one_hot,
-    mirt__common_resize, mirt__common_resize_grad,
-    MIRT__T(norm_stats), MIRT__T(normalize), MIRT__T(norm_grad_sums), MIRT__T(norm_grad_input),
+#define MIRT__KERNEL_OWN(name) MIRT__T(name)
+#define MIRT__KERNEL_COMMON(name) mirt__common_##name
+#define MIRT__KERNEL_ENTRY(name, arguments, fast) MIRT__KERNEL_##fast(name),
+    MIRT__KERNEL_LIST(MIRT__KERNEL_ENTRY)
+#undef MIRT__KERNEL_OWN
+#undef MIRT__KERNEL_COMMON
+#undef MIRT__KERNEL_ENTRY
     mirt__augment_batch, mirt__ref_fill, mirt__ref_constant,
     MIRT__T(accumulate), MIRT__T(update)
 };
@@ -15788,16 +15704,13 @@ static void MIRT__T(dropout)(const mirt__dropout *args, const mirt__where *where
 
 MIRT__KERNEL_TABLE mirt__kernels MIRT__T(kernels) = {
     MIRT__NAME, true, MIRT__HALF,
-    MIRT__T(gemm), MIRT__T(conv_forward), MIRT__T(conv_input_grad), MIRT__T(conv_weight_grad),
-    MIRT__T(conv_pool), MIRT__T(conv_pool_weight_grad),
-    MIRT__T(max_pool), MIRT__T(max_pool_grad), mirt__common_average_pool, mirt__common_average_pool_grad,
-    MIRT__T(unary), MIRT__T(binary), mirt__common_logic,
-    mirt__common_reduce, mirt__common_reduce_max_grad,
-    mirt__common_scan, mirt__common_move, mirt__common_gather, mirt__common_gather_grad,
-    MIRT__T(softmax), mirt__common_softmax_grad, MIRT__T(loss), MIRT__T(loss_grad),
-    mirt__common_accuracy, MIRT__T(dropout), mirt__common_cast, mirt__common_one_hot,
-    mirt__common_resize, mirt__common_resize_grad,
-    MIRT__T(norm_stats), MIRT__T(normalize), MIRT__T(norm_grad_sums), MIRT__T(norm_grad_input),
+#define MIRT__KERNEL_OWN(name) MIRT__T(name)
+#define MIRT__KERNEL_COMMON(name) mirt__common_##name
+#define MIRT__KERNEL_ENTRY(name, arguments, fast) MIRT__KERNEL_##fast(name),
+    MIRT__KERNEL_LIST(MIRT__KERNEL_ENTRY)
+#undef MIRT__KERNEL_OWN
+#undef MIRT__KERNEL_COMMON
+#undef MIRT__KERNEL_ENTRY
     mirt__augment_batch, mirt__ref_fill, mirt__ref_constant,
     MIRT__T(accumulate), MIRT__T(update)
 };
@@ -17482,16 +17395,13 @@ static void MIRT__T(dropout)(const mirt__dropout *args, const mirt__where *where
 
 MIRT__KERNEL_TABLE mirt__kernels MIRT__T(kernels) = {
     MIRT__NAME, true, MIRT__HALF,
-    MIRT__T(gemm), MIRT__T(conv_forward), MIRT__T(conv_input_grad), MIRT__T(conv_weight_grad),
-    MIRT__T(conv_pool), MIRT__T(conv_pool_weight_grad),
-    MIRT__T(max_pool), MIRT__T(max_pool_grad), mirt__common_average_pool, mirt__common_average_pool_grad,
-    MIRT__T(unary), MIRT__T(binary), mirt__common_logic,
-    mirt__common_reduce, mirt__common_reduce_max_grad,
-    mirt__common_scan, mirt__common_move, mirt__common_gather, mirt__common_gather_grad,
-    MIRT__T(softmax), mirt__common_softmax_grad, MIRT__T(loss), MIRT__T(loss_grad),
-    mirt__common_accuracy, MIRT__T(dropout), mirt__common_cast, mirt__common_one_hot,
-    mirt__common_resize, mirt__common_resize_grad,
-    MIRT__T(norm_stats), MIRT__T(normalize), MIRT__T(norm_grad_sums), MIRT__T(norm_grad_input),
+#define MIRT__KERNEL_OWN(name) MIRT__T(name)
+#define MIRT__KERNEL_COMMON(name) mirt__common_##name
+#define MIRT__KERNEL_ENTRY(name, arguments, fast) MIRT__KERNEL_##fast(name),
+    MIRT__KERNEL_LIST(MIRT__KERNEL_ENTRY)
+#undef MIRT__KERNEL_OWN
+#undef MIRT__KERNEL_COMMON
+#undef MIRT__KERNEL_ENTRY
     mirt__augment_batch, mirt__ref_fill, mirt__ref_constant,
     MIRT__T(accumulate), MIRT__T(update)
 };

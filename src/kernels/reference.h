@@ -46,42 +46,13 @@ MIRT__LIB mirt__real mirt__ref_activate(mirt_activation_kind kind, mirt__real x)
 MIRT__LIB mirt__real mirt__ref_derivative(mirt_activation_kind kind, mirt__real y);
 MIRT__LIB mirt__real mirt__ref_slope(mirt_activation_kind kind, mirt__real x);
 
-MIRT__LIB void mirt__ref_gemm(const mirt__gemm *args, const mirt__where *where);
-MIRT__LIB void mirt__ref_conv_forward(const mirt__conv_forward *args, const mirt__where *where);
-MIRT__LIB void mirt__ref_conv_input_grad(const mirt__conv_input_grad *args, const mirt__where *where);
-MIRT__LIB void mirt__ref_conv_weight_grad(const mirt__conv_weight_grad *args, const mirt__where *where);
-MIRT__LIB void mirt__ref_conv_pool(const mirt__conv_pool *args, const mirt__where *where);
-MIRT__LIB void mirt__ref_conv_pool_weight_grad(const mirt__conv_pool_weight_grad *args, const mirt__where *where);
-MIRT__LIB void mirt__ref_max_pool(const mirt__pool2d *args, const mirt__where *where);
-MIRT__LIB void mirt__ref_max_pool_grad(const mirt__pool2d *args, const mirt__where *where);
-MIRT__LIB void mirt__ref_average_pool(const mirt__pool2d *args, const mirt__where *where);
-MIRT__LIB void mirt__ref_average_pool_grad(const mirt__pool2d *args, const mirt__where *where);
-MIRT__LIB void mirt__ref_unary(const mirt__unary *args, const mirt__where *where);
-MIRT__LIB void mirt__ref_binary(const mirt__binary *args, const mirt__where *where);
-MIRT__LIB void mirt__ref_logic(const mirt__logic *args, const mirt__where *where);
-MIRT__LIB void mirt__ref_reduce(const mirt__reduce *args, const mirt__where *where);
-MIRT__LIB void mirt__ref_reduce_max_grad(const mirt__reduce_max_grad *args, const mirt__where *where);
-MIRT__LIB void mirt__ref_scan(const mirt__scan *args, const mirt__where *where);
-MIRT__LIB void mirt__ref_move(const mirt__move *args, const mirt__where *where);
-MIRT__LIB void mirt__ref_gather(const mirt__gather *args, const mirt__where *where);
-MIRT__LIB void mirt__ref_gather_grad(const mirt__gather *args, const mirt__where *where);
-MIRT__LIB void mirt__ref_softmax(const mirt__softmax *args, const mirt__where *where);
-MIRT__LIB void mirt__ref_softmax_grad(const mirt__softmax *args, const mirt__where *where);
-MIRT__LIB void mirt__ref_loss(const mirt__loss *args, const mirt__where *where);
-MIRT__LIB void mirt__ref_loss_grad(const mirt__loss *args, const mirt__where *where);
-MIRT__LIB void mirt__ref_accuracy(const mirt__accuracy *args, const mirt__where *where);
-MIRT__LIB void mirt__ref_dropout(const mirt__dropout *args, const mirt__where *where);
-MIRT__LIB void mirt__ref_cast(const mirt__cast *args, const mirt__where *where);
+#define MIRT__KERNEL_DECLARE(name, arguments, fast) \
+    MIRT__LIB void mirt__ref_##name(const mirt__##arguments *args, const mirt__where *where);
+MIRT__KERNEL_LIST(MIRT__KERNEL_DECLARE)
+#undef MIRT__KERNEL_DECLARE
 /* These two are the same for every table. */
 MIRT__LIB void mirt__ref_fill(mirt__real *y, mirt__real value, int64_t count, const mirt__where *where);
 MIRT__LIB void mirt__ref_constant(void *y, const void *data, size_t bytes, const mirt__where *where);
-MIRT__LIB void mirt__ref_one_hot(const mirt__one_hot *args, const mirt__where *where);
-MIRT__LIB void mirt__ref_resize(const mirt__resize *args, const mirt__where *where);
-MIRT__LIB void mirt__ref_resize_grad(const mirt__resize *args, const mirt__where *where);
-MIRT__LIB void mirt__ref_norm_stats(const mirt__norm *args, const mirt__where *where);
-MIRT__LIB void mirt__ref_normalize(const mirt__norm *args, const mirt__where *where);
-MIRT__LIB void mirt__ref_norm_grad_sums(const mirt__norm *args, const mirt__where *where);
-MIRT__LIB void mirt__ref_norm_grad_input(const mirt__norm *args, const mirt__where *where);
 MIRT__LIB void mirt__ref_accumulate(mirt__real *into, const mirt__real *from, int64_t count, const mirt__where *where);
 #define MIRT__REF_UPDATE(kind, name, kernel) \
     MIRT__LIB void mirt__ref_##kernel(const mirt__update *args, const mirt__where *where);

@@ -401,43 +401,27 @@ typedef struct mirt__augment_rows {
     mirt__real *y;
 } mirt__augment_rows;
 
+/* Kernels that take a description of their work: X(name, arguments, fast). Each table has mirt__<prefix>_<name>; of fast
+   tables COMMON kernels are shared by all instruction sets. */
+#define MIRT__KERNEL_LIST(X) \
+    X(gemm, gemm, OWN) X(conv_forward, conv_forward, OWN) X(conv_input_grad, conv_input_grad, OWN) \
+    X(conv_weight_grad, conv_weight_grad, OWN) X(conv_pool, conv_pool, OWN) \
+    X(conv_pool_weight_grad, conv_pool_weight_grad, OWN) X(max_pool, pool2d, OWN) X(max_pool_grad, pool2d, OWN) \
+    X(average_pool, pool2d, COMMON) X(average_pool_grad, pool2d, COMMON) X(unary, unary, OWN) X(binary, binary, OWN) \
+    X(logic, logic, COMMON) X(reduce, reduce, COMMON) X(reduce_max_grad, reduce_max_grad, COMMON) \
+    X(scan, scan, COMMON) X(move, move, COMMON) X(gather, gather, COMMON) X(gather_grad, gather, COMMON) \
+    X(softmax, softmax, OWN) X(softmax_grad, softmax, COMMON) X(loss, loss, OWN) X(loss_grad, loss, OWN) \
+    X(accuracy, accuracy, COMMON) X(dropout, dropout, OWN) X(cast, cast, COMMON) X(one_hot, one_hot, COMMON) \
+    X(resize, resize, COMMON) X(resize_grad, resize, COMMON) X(norm_stats, norm, OWN) X(normalize, norm, OWN) \
+    X(norm_grad_sums, norm, OWN) X(norm_grad_input, norm, OWN)
+
 typedef struct mirt__kernels {
     const char *name; /* "avx512bf16", "avx512", "avx2", "neon", "plain", "reference" */
     bool strips;      /* reads, epilogues and dtypes beyond the plain ones */
     bool half;        /* has instructions for products of bfloat16; without, they are emulated */
-    void (*gemm)(const mirt__gemm *args, const mirt__where *where);
-    void (*conv_forward)(const mirt__conv_forward *args, const mirt__where *where);
-    void (*conv_input_grad)(const mirt__conv_input_grad *args, const mirt__where *where);
-    void (*conv_weight_grad)(const mirt__conv_weight_grad *args, const mirt__where *where);
-    void (*conv_pool)(const mirt__conv_pool *args, const mirt__where *where);
-    void (*conv_pool_weight_grad)(const mirt__conv_pool_weight_grad *args, const mirt__where *where);
-    void (*max_pool)(const mirt__pool2d *args, const mirt__where *where);
-    void (*max_pool_grad)(const mirt__pool2d *args, const mirt__where *where);
-    void (*average_pool)(const mirt__pool2d *args, const mirt__where *where);
-    void (*average_pool_grad)(const mirt__pool2d *args, const mirt__where *where);
-    void (*unary)(const mirt__unary *args, const mirt__where *where);
-    void (*binary)(const mirt__binary *args, const mirt__where *where);
-    void (*logic)(const mirt__logic *args, const mirt__where *where);
-    void (*reduce)(const mirt__reduce *args, const mirt__where *where);
-    void (*reduce_max_grad)(const mirt__reduce_max_grad *args, const mirt__where *where);
-    void (*scan)(const mirt__scan *args, const mirt__where *where);
-    void (*move)(const mirt__move *args, const mirt__where *where);
-    void (*gather)(const mirt__gather *args, const mirt__where *where);
-    void (*gather_grad)(const mirt__gather *args, const mirt__where *where);
-    void (*softmax)(const mirt__softmax *args, const mirt__where *where);
-    void (*softmax_grad)(const mirt__softmax *args, const mirt__where *where);
-    void (*loss)(const mirt__loss *args, const mirt__where *where);
-    void (*loss_grad)(const mirt__loss *args, const mirt__where *where);
-    void (*accuracy)(const mirt__accuracy *args, const mirt__where *where);
-    void (*dropout)(const mirt__dropout *args, const mirt__where *where);
-    void (*cast)(const mirt__cast *args, const mirt__where *where);
-    void (*one_hot)(const mirt__one_hot *args, const mirt__where *where);
-    void (*resize)(const mirt__resize *args, const mirt__where *where);
-    void (*resize_grad)(const mirt__resize *args, const mirt__where *where);
-    void (*norm_stats)(const mirt__norm *args, const mirt__where *where);
-    void (*normalize)(const mirt__norm *args, const mirt__where *where);
-    void (*norm_grad_sums)(const mirt__norm *args, const mirt__where *where);
-    void (*norm_grad_input)(const mirt__norm *args, const mirt__where *where);
+#define MIRT__KERNEL_MEMBER(name, arguments, fast) void (*name)(const mirt__##arguments *args, const mirt__where *where);
+    MIRT__KERNEL_LIST(MIRT__KERNEL_MEMBER)
+#undef MIRT__KERNEL_MEMBER
     /* `scratch` is mirt__augment_room bytes for float32 */
     void (*augment)(const mirt__augment_rows *args, const mirt__where *where);
     void (*fill)(mirt__real *y, mirt__real value, int64_t count, const mirt__where *where);
