@@ -2392,6 +2392,29 @@ MIRT__BOTH void mirt__philox(const uint32_t counter[4], const uint32_t key[2], u
     X(6, NOT, logical_not, a == 0) \
     CHOICE(7, WHERE, where)
 
+/* X(ID, name, fused, unary kind, gradient's kind, scale), in the order of mirt_activation_kind: see
+   mirt__activation_class. COPY and ADD: it is not elementwise. */
+#define MIRT__ACTIVATION_LIST(X) \
+    X(LINEAR, linear, false, COPY, ADD, 0) \
+    X(RELU, relu, true, ACT_RELU, RELU_GRAD, 0) \
+    X(SIGMOID, sigmoid, true, ACT_SIGMOID, SIGMOID_GRAD, 0) \
+    X(TANH, tanh, true, ACT_TANH, TANH_GRAD, 0) \
+    X(SOFTMAX, softmax, false, COPY, ADD, 0) \
+    X(RELU6, relu6, true, ACT_RELU6, RELU6_GRAD, 0) \
+    X(LEAKY_RELU, leaky_relu, false, ACT_LEAKY_RELU, LEAKY_RELU_GRAD, 0.2f) \
+    X(ELU, elu, false, ACT_ELU, ELU_GRAD, 1) \
+    X(GELU, gelu, false, ACT_GELU, GELU_GRAD, 0) \
+    X(SILU, silu, false, ACT_SILU, SILU_GRAD, 0) \
+    X(HARD_SIGMOID, hard_sigmoid, false, ACT_HARD_SIGMOID, HARD_SIGMOID_GRAD, 0) \
+    X(HARD_SWISH, hard_swish, false, ACT_HARD_SWISH, HARD_SWISH_GRAD, 0) \
+    X(SOFTPLUS, softplus, false, ACT_SOFTPLUS, SOFTPLUS_GRAD, 0)
+
+/* Cases of a switch over mirt_activation_kind that are not elementwise: the compiler then reports one without a case. */
+#define MIRT__NOT_ELEMENTWISE \
+    case MIRT_LINEAR: \
+    case MIRT_SOFTMAX: \
+    case MIRT__ACTIVATION_COUNT: break
+
 /* X(number, ID, label, public function) of the other kinds that files store; NONE: recorded by gradients alone. */
 #define MIRT__REDUCE_LIST(X) \
     X(0, REDUCE_SUM, reduce_sum, 0) X(1, REDUCE_MEAN, reduce_mean, 0) \
@@ -6623,21 +6646,23 @@ MIRT__LIB mirt__between mirt__resize_at(int64_t o, int64_t in, int64_t out, bool
 
 /* The table of activations. */
 
-static const mirt__activation_class mirt__activation_table[MIRT__ACTIVATION_COUNT] = {
-    {"linear", false, MIRT__COPY, MIRT__ADD, 0},
-    {"relu", true, MIRT__ACT_RELU, MIRT__RELU_GRAD, 0},
-    {"sigmoid", true, MIRT__ACT_SIGMOID, MIRT__SIGMOID_GRAD, 0},
-    {"tanh", true, MIRT__ACT_TANH, MIRT__TANH_GRAD, 0},
-    {"softmax", false, MIRT__COPY, MIRT__ADD, 0},
-    {"relu6", true, MIRT__ACT_RELU6, MIRT__RELU6_GRAD, 0},
-    {"leaky_relu", false, MIRT__ACT_LEAKY_RELU, MIRT__LEAKY_RELU_GRAD, 0.2f},
-    {"elu", false, MIRT__ACT_ELU, MIRT__ELU_GRAD, 1},
-    {"gelu", false, MIRT__ACT_GELU, MIRT__GELU_GRAD, 0},
-    {"silu", false, MIRT__ACT_SILU, MIRT__SILU_GRAD, 0},
-    {"hard_sigmoid", false, MIRT__ACT_HARD_SIGMOID, MIRT__HARD_SIGMOID_GRAD, 0},
-    {"hard_swish", false, MIRT__ACT_HARD_SWISH, MIRT__HARD_SWISH_GRAD, 0},
-    {"softplus", false, MIRT__ACT_SOFTPLUS, MIRT__SOFTPLUS_GRAD, 0},
+static const mirt__activation_class mirt__activation_table[] = {
+#define MIRT__ACTIVATION_ROW(id, label, fused, unary, grad, scale) {#label, fused, MIRT__##unary, MIRT__##grad, scale},
+    MIRT__ACTIVATION_LIST(MIRT__ACTIVATION_ROW)
+#undef MIRT__ACTIVATION_ROW
 };
+
+enum {
+#define MIRT__ACTIVATION_PLACE(id, ...) MIRT__PLACE_##id,
+    MIRT__ACTIVATION_LIST(MIRT__ACTIVATION_PLACE)
+#undef MIRT__ACTIVATION_PLACE
+    MIRT__PLACES
+};
+#define MIRT__ACTIVATION_IN_PLACE(id, ...) \
+    MIRT__STATIC_ASSERT((int)MIRT__PLACE_##id == (int)MIRT_##id, "the rows are in the order of the enumerators");
+MIRT__ACTIVATION_LIST(MIRT__ACTIVATION_IN_PLACE)
+#undef MIRT__ACTIVATION_IN_PLACE
+MIRT__STATIC_ASSERT((int)MIRT__PLACES == (int)MIRT__ACTIVATION_COUNT, "each activation has a row");
 
 MIRT__LIB const mirt__activation_class *mirt__activation_get(mirt_activation_kind kind) {
     return (int)kind >= 0 && kind < MIRT__ACTIVATION_COUNT ? &mirt__activation_table[kind] : NULL;
@@ -10450,8 +10475,9 @@ MIRT__INLINE MIRT__VEC MIRT__K(activate_by)(MIRT__VEC x, const mirt_activation_k
     case MIRT_HARD_SIGMOID: return MIRT__K(hard_sigmoid)(x);
     case MIRT_HARD_SWISH: return MIRT__K(mul)(x, MIRT__K(hard_sigmoid)(x));
     case MIRT_SOFTPLUS: return MIRT__K(softplus)(x);
-    default: return x;
+    MIRT__NOT_ELEMENTWISE;
     }
+    return x;
 }
 /* g times the activation's derivative at its input u. */
 MIRT__INLINE MIRT__VEC MIRT__K(slope_by)(MIRT__VEC g, MIRT__VEC u, const mirt_activation_kind kind, MIRT__VEC scale) {
@@ -10480,8 +10506,9 @@ MIRT__INLINE MIRT__VEC MIRT__K(slope_by)(MIRT__VEC g, MIRT__VEC u, const mirt_ac
         s = MIRT__K(div)(MIRT__K(select)(MIRT__K(greater)(three, MIRT__K(abs)(u)), s, zero), six);
         return MIRT__K(mul)(g, kind == MIRT_HARD_SIGMOID ? s : MIRT__K(add)(MIRT__K(hard_sigmoid)(u), s));
     case MIRT_SOFTPLUS: return MIRT__K(mul)(g, MIRT__K(sigmoid)(u));
-    default: return g;
+    MIRT__NOT_ELEMENTWISE;
     }
+    return g;
 }
 
 /* How a loop applies an activation: as clipping alone, as silu, or as any. Loops are compiled once for each, or where
@@ -12812,8 +12839,9 @@ MIRT__INLINE MIRT__VEC MIRT__K(activate_by)(MIRT__VEC x, const mirt_activation_k
     case MIRT_HARD_SIGMOID: return MIRT__K(hard_sigmoid)(x);
     case MIRT_HARD_SWISH: return MIRT__K(mul)(x, MIRT__K(hard_sigmoid)(x));
     case MIRT_SOFTPLUS: return MIRT__K(softplus)(x);
-    default: return x;
+    MIRT__NOT_ELEMENTWISE;
     }
+    return x;
 }
 /* g times the activation's derivative at its input u. */
 MIRT__INLINE MIRT__VEC MIRT__K(slope_by)(MIRT__VEC g, MIRT__VEC u, const mirt_activation_kind kind, MIRT__VEC scale) {
@@ -12842,8 +12870,9 @@ MIRT__INLINE MIRT__VEC MIRT__K(slope_by)(MIRT__VEC g, MIRT__VEC u, const mirt_ac
         s = MIRT__K(div)(MIRT__K(select)(MIRT__K(greater)(three, MIRT__K(abs)(u)), s, zero), six);
         return MIRT__K(mul)(g, kind == MIRT_HARD_SIGMOID ? s : MIRT__K(add)(MIRT__K(hard_sigmoid)(u), s));
     case MIRT_SOFTPLUS: return MIRT__K(mul)(g, MIRT__K(sigmoid)(u));
-    default: return g;
+    MIRT__NOT_ELEMENTWISE;
     }
+    return g;
 }
 
 /* How a loop applies an activation: as clipping alone, as silu, or as any. Loops are compiled once for each, or where
@@ -14493,8 +14522,9 @@ MIRT__INLINE MIRT__VEC MIRT__K(activate_by)(MIRT__VEC x, const mirt_activation_k
     case MIRT_HARD_SIGMOID: return MIRT__K(hard_sigmoid)(x);
     case MIRT_HARD_SWISH: return MIRT__K(mul)(x, MIRT__K(hard_sigmoid)(x));
     case MIRT_SOFTPLUS: return MIRT__K(softplus)(x);
-    default: return x;
+    MIRT__NOT_ELEMENTWISE;
     }
+    return x;
 }
 /* g times the activation's derivative at its input u. */
 MIRT__INLINE MIRT__VEC MIRT__K(slope_by)(MIRT__VEC g, MIRT__VEC u, const mirt_activation_kind kind, MIRT__VEC scale) {
@@ -14523,8 +14553,9 @@ MIRT__INLINE MIRT__VEC MIRT__K(slope_by)(MIRT__VEC g, MIRT__VEC u, const mirt_ac
         s = MIRT__K(div)(MIRT__K(select)(MIRT__K(greater)(three, MIRT__K(abs)(u)), s, zero), six);
         return MIRT__K(mul)(g, kind == MIRT_HARD_SIGMOID ? s : MIRT__K(add)(MIRT__K(hard_sigmoid)(u), s));
     case MIRT_SOFTPLUS: return MIRT__K(mul)(g, MIRT__K(sigmoid)(u));
-    default: return g;
+    MIRT__NOT_ELEMENTWISE;
     }
+    return g;
 }
 
 /* How a loop applies an activation: as clipping alone, as silu, or as any. Loops are compiled once for each, or where
@@ -16184,8 +16215,9 @@ MIRT__INLINE MIRT__VEC MIRT__K(activate_by)(MIRT__VEC x, const mirt_activation_k
     case MIRT_HARD_SIGMOID: return MIRT__K(hard_sigmoid)(x);
     case MIRT_HARD_SWISH: return MIRT__K(mul)(x, MIRT__K(hard_sigmoid)(x));
     case MIRT_SOFTPLUS: return MIRT__K(softplus)(x);
-    default: return x;
+    MIRT__NOT_ELEMENTWISE;
     }
+    return x;
 }
 /* g times the activation's derivative at its input u. */
 MIRT__INLINE MIRT__VEC MIRT__K(slope_by)(MIRT__VEC g, MIRT__VEC u, const mirt_activation_kind kind, MIRT__VEC scale) {
@@ -16214,8 +16246,9 @@ MIRT__INLINE MIRT__VEC MIRT__K(slope_by)(MIRT__VEC g, MIRT__VEC u, const mirt_ac
         s = MIRT__K(div)(MIRT__K(select)(MIRT__K(greater)(three, MIRT__K(abs)(u)), s, zero), six);
         return MIRT__K(mul)(g, kind == MIRT_HARD_SIGMOID ? s : MIRT__K(add)(MIRT__K(hard_sigmoid)(u), s));
     case MIRT_SOFTPLUS: return MIRT__K(mul)(g, MIRT__K(sigmoid)(u));
-    default: return g;
+    MIRT__NOT_ELEMENTWISE;
     }
+    return g;
 }
 
 /* How a loop applies an activation: as clipping alone, as silu, or as any. Loops are compiled once for each, or where

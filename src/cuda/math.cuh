@@ -37,8 +37,14 @@ static __attribute__((noinline)) __device__ float mirt__cu_activate_curved(mirt_
     case MIRT_SOFTPLUS: return mirt__cu_softplus(x);
     case MIRT_HARD_SIGMOID: return mirt__cu_hard_sigmoid(x);
     case MIRT_HARD_SWISH: return x * mirt__cu_hard_sigmoid(x);
-    default: return x;
+    case MIRT_RELU:
+    case MIRT_RELU6:
+    case MIRT_LEAKY_RELU:
+    case MIRT_SIGMOID:
+    case MIRT_SILU: break; /* mirt__cu_activate_by */
+    MIRT__NOT_ELEMENTWISE;
     }
+    return x;
 }
 static __attribute__((noinline)) __device__ float mirt__cu_slope_curved(mirt_activation_kind kind, float u,
                                                                         float scale) {
@@ -50,34 +56,52 @@ static __attribute__((noinline)) __device__ float mirt__cu_slope_curved(mirt_act
     case MIRT_SOFTPLUS: return mirt__cu_sigmoid(u);
     case MIRT_HARD_SIGMOID: return u > -3 && u < 3 ? 1 / 6.0f : 0.0f;
     case MIRT_HARD_SWISH: return mirt__cu_hard_sigmoid(u) + (u > -3 && u < 3 ? u / 6.0f : 0.0f);
-    default: return 1;
+    case MIRT_RELU:
+    case MIRT_RELU6:
+    case MIRT_LEAKY_RELU:
+    case MIRT_SIGMOID:
+    case MIRT_SILU: break; /* mirt__cu_times_slope_by */
+    MIRT__NOT_ELEMENTWISE;
     }
+    return 1;
 }
 
 /* activation(x); `scale` is the slope of leaky relu below zero, or elu's factor. */
 static inline __device__ float mirt__cu_activate_by(mirt_activation_kind kind, float x, float scale) {
     switch (kind) {
-    case MIRT_LINEAR: return x;
     case MIRT_RELU: return x < 0 ? 0.0f : x;
     case MIRT_RELU6: return x < 0 ? 0.0f : x > 6 ? 6.0f : x;
     case MIRT_LEAKY_RELU: return x > 0 ? x : x * scale;
     case MIRT_SIGMOID: return mirt__cu_sigmoid(x);
     case MIRT_SILU: return mirt__cu_silu(x);
-    default: return mirt__cu_activate_curved(kind, x, scale);
+    case MIRT_TANH:
+    case MIRT_ELU:
+    case MIRT_GELU:
+    case MIRT_HARD_SIGMOID:
+    case MIRT_HARD_SWISH:
+    case MIRT_SOFTPLUS: return mirt__cu_activate_curved(kind, x, scale);
+    MIRT__NOT_ELEMENTWISE;
     }
+    return x;
 }
 /* g times the activation's derivative at its input u. */
 static inline __device__ float mirt__cu_times_slope_by(mirt_activation_kind kind, float g, float u, float scale) {
     float s;
     switch (kind) {
-    case MIRT_LINEAR: return g;
     case MIRT_RELU: return u > 0 ? g : 0.0f;
     case MIRT_RELU6: return u > 0 && u < 6 ? g : 0.0f;
     case MIRT_LEAKY_RELU: return u > 0 ? g : g * scale;
     case MIRT_SIGMOID: s = mirt__cu_sigmoid(u); return g * (s * (1 - s));
     case MIRT_SILU: s = mirt__cu_sigmoid(u); return g * (s * fmaf(u, 1 - s, 1.0f));
-    default: return g * mirt__cu_slope_curved(kind, u, scale);
+    case MIRT_TANH:
+    case MIRT_ELU:
+    case MIRT_GELU:
+    case MIRT_HARD_SIGMOID:
+    case MIRT_HARD_SWISH:
+    case MIRT_SOFTPLUS: return g * mirt__cu_slope_curved(kind, u, scale);
+    MIRT__NOT_ELEMENTWISE;
     }
+    return g;
 }
 /* g times the derivative of a fused activation given its output y. */
 static inline __device__ float mirt__cu_times_slope_of_output(mirt_activation_kind kind, float g, float y) {

@@ -109,6 +109,29 @@
     X(6, NOT, logical_not, a == 0) \
     CHOICE(7, WHERE, where)
 
+/* X(ID, name, fused, unary kind, gradient's kind, scale), in the order of mirt_activation_kind: see
+   mirt__activation_class. COPY and ADD: it is not elementwise. */
+#define MIRT__ACTIVATION_LIST(X) \
+    X(LINEAR, linear, false, COPY, ADD, 0) \
+    X(RELU, relu, true, ACT_RELU, RELU_GRAD, 0) \
+    X(SIGMOID, sigmoid, true, ACT_SIGMOID, SIGMOID_GRAD, 0) \
+    X(TANH, tanh, true, ACT_TANH, TANH_GRAD, 0) \
+    X(SOFTMAX, softmax, false, COPY, ADD, 0) \
+    X(RELU6, relu6, true, ACT_RELU6, RELU6_GRAD, 0) \
+    X(LEAKY_RELU, leaky_relu, false, ACT_LEAKY_RELU, LEAKY_RELU_GRAD, 0.2f) \
+    X(ELU, elu, false, ACT_ELU, ELU_GRAD, 1) \
+    X(GELU, gelu, false, ACT_GELU, GELU_GRAD, 0) \
+    X(SILU, silu, false, ACT_SILU, SILU_GRAD, 0) \
+    X(HARD_SIGMOID, hard_sigmoid, false, ACT_HARD_SIGMOID, HARD_SIGMOID_GRAD, 0) \
+    X(HARD_SWISH, hard_swish, false, ACT_HARD_SWISH, HARD_SWISH_GRAD, 0) \
+    X(SOFTPLUS, softplus, false, ACT_SOFTPLUS, SOFTPLUS_GRAD, 0)
+
+/* Cases of a switch over mirt_activation_kind that are not elementwise: the compiler then reports one without a case. */
+#define MIRT__NOT_ELEMENTWISE \
+    case MIRT_LINEAR: \
+    case MIRT_SOFTMAX: \
+    case MIRT__ACTIVATION_COUNT: break
+
 /* X(number, ID, label, public function) of the other kinds that files store; NONE: recorded by gradients alone. */
 #define MIRT__REDUCE_LIST(X) \
     X(0, REDUCE_SUM, reduce_sum, 0) X(1, REDUCE_MEAN, reduce_mean, 0) \
