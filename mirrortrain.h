@@ -3471,10 +3471,10 @@ MIRT__LIB void mirt__cond_wait(pthread_cond_t *cond, pthread_mutex_t *mutex, dou
 
 #endif
 
-/* >>section base/timeline.h */
+/* >>section base/device_timeline.h */
 
-#ifndef MIRT__TIMELINE_H
-#define MIRT__TIMELINE_H
+#ifndef MIRT__DEVICE_TIMELINE_H
+#define MIRT__DEVICE_TIMELINE_H
 /* Where each device is, what it did last, and where its time goes: a clock read a phase. */
 
 /* Phases that are dealt out to those of users when a step is over: the pass that adds up gradients and updates; waiting
@@ -4254,7 +4254,7 @@ MIRT__LIB const char *mirt__did_you_mean(mirt__suggestion *s) {
 
 #undef MIRT__WORD_MAX
 
-/* >>section base/memory.c */
+/* >>section base/allocate.c */
 
 /* Allocation by way of MIRRORTRAIN_MALLOC and MIRRORTRAIN_FREE, always checked. */
 
@@ -4929,7 +4929,7 @@ MIRT_API mirt_status mirt_machine(mirt_machine_info *out) {
 #pragma GCC pop_options
 #endif
 
-/* >>section base/timeline.c */
+/* >>section base/device_timeline.c */
 
 static const char *const mirt__phase_names[] = {
 #define MIRT__PHASE_NAME(code, text) text,
@@ -23613,7 +23613,7 @@ MIRT_API mirt_status mirt_read_image(const char *path, mirt_color_mode mode, con
 #undef MIRT__HAS_DECODER
 #undef MIRT__NO_DECODER
 
-/* >>section images/resize.c */
+/* >>section images/resample.c */
 
 /* Resizing, separably: every pixel of a row or column is a weighted sum of a few neighbouring ones. Weights are those of
    TensorFlow's kernels, computed in float32 as there. */
@@ -26352,7 +26352,7 @@ MIRT_API mirt_dataset *mirt_accumulate(mirt_dataset *dataset, int batches) {
     return stage;
 }
 
-/* >>section data/augment.c */
+/* >>section data/augment_stage.c */
 
 /* Random transforms of images as a stage, from descriptions that may be read from text, and statistics for
    normalization. */
@@ -35902,7 +35902,7 @@ struct mirt_model {
                          was added */
     int num_kept;
     char *slot[MIRT__MAX_SLOTS]; /* optimizer state, once */
-    char *remote_weight[MIRT__MAX_DEVICES]; /* in the memory of devices, by remote.c: a root's, */
+    char *remote_weight[MIRT__MAX_DEVICES]; /* in the memory of devices, by weight_sync.c: a root's, */
     char *remote_slot[MIRT__MAX_DEVICES][MIRT__MAX_SLOTS]; /* and what belongs to slot */
     mirt__newer weights_newer, slots_newer;
     mirt__piece *piece;       /* where the optimizer wants norms */
@@ -35929,7 +35929,7 @@ struct mirt_model {
     mirt__text summary, graph_text, profile_text, load_text, timing_text;
 };
 
-/* --- remote.c; without devices that have memory of their own these do nothing --- */
+/* --- weight_sync.c; without devices that have memory of their own these do nothing --- */
 /* The devices have the weights of a root, or the model's optimizer state, as they are here; */
 MIRT__LIB mirt_status mirt__weights_there(mirt_model *root);
 MIRT__LIB mirt_status mirt__slots_there(mirt_model *model);
@@ -39439,7 +39439,7 @@ MIRT_API mirt_status mirt_set_weight(mirt_model *model, const char *name, const 
     return MIRT_OK;
 }
 
-/* >>section nn/remote.c */
+/* >>section nn/weight_sync.c */
 
 /* Weights and optimizer state of strategies whose devices have memory of their own: the blocks of the model are their mirror in the
    machine's memory. Each side is brought up to date when it is asked for. */
@@ -41916,12 +41916,12 @@ MIRT__LIB void mirt__function_free(mirt_function *f) {
 
 /* >>section train/timeline.h */
 
-#ifndef MIRT__TRAIN_TIMELINE_H
-#define MIRT__TRAIN_TIMELINE_H
+#ifndef MIRT__TIMELINE_H
+#define MIRT__TIMELINE_H
 /* The seconds of a fit, by device and phase. */
 
-/* The one call for clocks, trace and watchdog: `device` enters `phase` (of users, or of base/timeline.h), at work for `replica` and at
-   `node` of the program; -1: none in particular. */
+/* The one call for clocks, trace and watchdog: `device` enters `phase` (of users, or of base/device_timeline.h), at work
+   for `replica` and at `node` of the program; -1: none in particular. */
 MIRT__LIB void mirt__mark(const mirt_function *function, int device, int phase, int replica, int node);
 /* Around a run of the function on the devices, by the caller. */
 MIRT__LIB void mirt__lanes_begin(mirt_function *function);

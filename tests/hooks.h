@@ -33,7 +33,7 @@ int hook_unlink(const char *path);
 int hook_mkdir(const char *path, unsigned mode);
 int hook_ftruncate(int fd, off_t size);
 int hook_clock(clockid_t clock, struct timespec *out);
-void hook_point(int kind, int device, int number); /* base/timeline.h */
+void hook_point(int kind, int device, int number); /* base/device_timeline.h */
 
 #define MIRRORTRAIN_MALLOC(size) hook_malloc(size)
 #define MIRRORTRAIN_FREE(block) hook_free(block)

@@ -1,7 +1,7 @@
 /* Floating-point control and vector state at every boundary between caller and library. */
 #define MIRRORTRAIN_IMPLEMENTATION
 #include "../mirrortrain.h"
-#include "../src/base/timeline.h"
+#include "../src/base/device_timeline.h"
 #include "tap.h"
 #include "mirror_util.h"
 

@@ -3,7 +3,7 @@
 /* The recorded graph. A node is one call of an op; a tensor is one output of a node. Recording
    infers shapes; gradients are recorded as further nodes; a program (program.h) replays a graph. */
 
-#include "../base/timeline.h"
+#include "../base/device_timeline.h"
 #include "../kernels/kernels.h"
 
 #define MIRT__MAX_IN 8        /* of an op as it is recorded */

@@ -4,7 +4,7 @@
    device runs its contiguous block of replicas one after another. */
 #include "../base/entry.h"
 #include "../base/team.h"
-#include "../base/timeline.h"
+#include "../base/device_timeline.h"
 #include "../kernels/kernels.h"
 #include "backend.h"
 

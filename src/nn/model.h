@@ -188,7 +188,7 @@ struct mirt_model {
                          was added */
     int num_kept;
     char *slot[MIRT__MAX_SLOTS]; /* optimizer state, once */
-    char *remote_weight[MIRT__MAX_DEVICES]; /* in the memory of devices, by remote.c: a root's, */
+    char *remote_weight[MIRT__MAX_DEVICES]; /* in the memory of devices, by weight_sync.c: a root's, */
     char *remote_slot[MIRT__MAX_DEVICES][MIRT__MAX_SLOTS]; /* and what belongs to slot */
     mirt__newer weights_newer, slots_newer;
     mirt__piece *piece;       /* where the optimizer wants norms */
@@ -215,7 +215,7 @@ struct mirt_model {
     mirt__text summary, graph_text, profile_text, load_text, timing_text;
 };
 
-/* --- remote.c; without devices that have memory of their own these do nothing --- */
+/* --- weight_sync.c; without devices that have memory of their own these do nothing --- */
 /* The devices have the weights of a root, or the model's optimizer state, as they are here; */
 MIRT__LIB mirt_status mirt__weights_there(mirt_model *root);
 MIRT__LIB mirt_status mirt__slots_there(mirt_model *model);

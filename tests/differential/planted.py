@@ -326,7 +326,7 @@ PLANTS = [
     (
         "resizing",
         "resize",
-        "images/resize.c",
+        "images/resample.c",
         "float at = ((float)i + 0.5f) * scale - 0.5f, whole",
         "float at = (float)i * scale, whole",
         "pixels shifted by a half",
@@ -334,7 +334,7 @@ PLANTS = [
     (
         "resizing",
         "resize",
-        "images/resize.c",
+        "images/resample.c",
         "resize->antialias && scale > 1 ? scale : 1;",
         "resize->antialias ? scale : 1;",
         "antialiasing narrows the filter of enlarged images",

@@ -1,5 +1,5 @@
-#ifndef MIRT__TIMELINE_H
-#define MIRT__TIMELINE_H
+#ifndef MIRT__DEVICE_TIMELINE_H
+#define MIRT__DEVICE_TIMELINE_H
 /* Where each device is, what it did last, and where its time goes: a clock read a phase. */
 
 #include "base.h"

@@ -1,4 +1,4 @@
-#include "timeline.h"
+#include "device_timeline.h"
 
 static const char *const mirt__phase_names[] = {
 #define MIRT__PHASE_NAME(code, text) text,
