@@ -35909,8 +35909,11 @@ struct mirt_model {
     int num_pieces;
     int64_t step;
     bool rate_set;            /* by mirt_set_learning_rate: overrides a schedule */
-    mirt__trainer *trainer;   /* what fit, evaluate and predict run, made when first needed */
-    mirt_function *functions; /* recorded for it, a list */
+    mirt__trainer *trainer;   /* the programs of fit, evaluate and predict, recorded when first needed, */
+    void (*free_trainer)(mirt_model *model); /* and how to free them */
+    mirt_function *functions; /* recorded for it, a list, */
+    void (*free_functions)(mirt_model *model); /* how to free them, */
+    void (*disown_functions)(mirt_model *model); /* and how to keep them from running once their weights are freed */
     int64_t epoch;            /* epochs of training data begun, the key of their order */
     struct mirt__fit *fit;    /* under way, or NULL */
     bool stop_requested;      /* atomic: by mirt_request_stop, until a fit has ended */
@@ -35918,6 +35921,7 @@ struct mirt_model {
     mirt_logs *history_logs;
     int history_capacity;
     unsigned traps;            /* of the classic mistakes, those that were told */
+    bool threshold_warned;     /* by mirt__metrics_warn */
     int64_t told_batch;        /* whose shares and memory were told last */
     int nan_watch;             /* by the callback: 0 off, 1 warn, 2 stop */
     bool nan_first;            /* before its first step, which looks at the weights too */
@@ -35964,6 +35968,8 @@ MIRT__LIB int mirt__variable_find(const mirt_model *model, const char *name);
 MIRT__LIB int mirt__layer_find(const mirt_model *model, const char *name);
 /* Marks the model with the current error and returns NULL. */
 MIRT__LIB mirt_tensor *mirt__model_poison(mirt_model *model);
+/* Frees the programs of fit, evaluate and predict: the outputs, the metrics or the optimizer change. */
+MIRT__LIB void mirt__trainer_drop(mirt_model *model);
 /* Back to before mirt_compile, the weights kept. */
 MIRT__LIB void mirt__compile_forget(mirt_model *model);
 
@@ -36091,6 +36097,8 @@ MIRT__LIB bool mirt__metric_compares(const mirt_model *model, const mirt__metric
 /* --- metrics.c --- */
 /* Makes the list of the compiled model's metrics, and the names for logs. */
 MIRT__LIB mirt_status mirt__metrics_collect(mirt_model *model);
+/* Warns, once per model, of a metric that compares logits, or sums without an activation, with a threshold. */
+MIRT__LIB void mirt__metrics_warn(mirt_model *model);
 /* Its value for each sample, or what it counts. */
 MIRT__LIB mirt_tensor *mirt__metric_record(const mirt_model *model, const mirt__metric_use *use, mirt_tensor *output, mirt_tensor *labels);
 /* Whether two count the same predictions. */
@@ -36120,14 +36128,6 @@ MIRT__LIB int mirt__call_variables(const mirt__graph *graph, const mirt_model *m
 MIRT__LIB mirt_model *mirt__layer_part(const mirt__layer *layer, mirt_training *training);
 /* mirt_call_many as the layer `name` of `model`; NULL: the default name. False with the error set. */
 MIRT__LIB bool mirt__call_named(mirt_model *model, mirt_model *part, mirt_tensor *const *x, int count, mirt_training training, const char *name);
-
-/* --- train/ --- */
-/* Warns of metrics that compare with a threshold what is no probability. */
-MIRT__LIB void mirt__trap_thresholds(const mirt_model *model);
-MIRT__LIB void mirt__trainer_free(mirt_model *model);
-MIRT__LIB void mirt__functions_free(mirt_model *model);
-/* The weights the functions were recorded for are gone. */
-MIRT__LIB void mirt__functions_disown(mirt_model *model);
 
 #endif
 
@@ -37325,7 +37325,7 @@ MIRT_API mirt_status mirt_set_metrics(mirt_model *model, const mirt_metric *metr
         if (options) model->config.metric_options[i] = options[i];
     }
     if (mirt__metrics_collect(model) == MIRT_OK) {
-        mirt__trainer_free(model);
+        mirt__trainer_drop(model);
         return MIRT_OK;
     }
     model->config = config;
@@ -37380,6 +37380,23 @@ MIRT__LIB mirt_tensor *mirt__metric_record(const mirt_model *model, const mirt__
         value = use->custom.record(cast, output, use->custom.user);
     }
     return mirt__custom_result("metric", use->name, output, value, value && mirt__is_batched(&value->shape) && value->shape.rank <= 2, "(rows) or (rows, n)");
+}
+
+MIRT__LIB void mirt__metrics_warn(mirt_model *model) {
+    for (int i = 0; i < model->num_metrics && !model->threshold_warned; i++) {
+        const mirt__metric_use *use = &model->metric[i];
+        const mirt__loss_class *loss = mirt__output_loss(model, use->output);
+        const mirt__node *node = model->output[use->output]->node;
+        const bool sums = node->id == MIRT__OP_bias_add || node->id == MIRT__OP_matmul, sigmoid = loss && loss->undo == MIRT_SIGMOID;
+        const bool logits = sigmoid && mirt_output_scores(model, use->output) == MIRT_SCORES_SIGMOID_LOGITS;
+        if (!use->cls || !mirt__metric_compares(model, use) || (!logits && (!sums || sigmoid))) continue;
+        model->threshold_warned = true;
+        mirt__log(model->strategy, MIRT_LOG_WARNING,
+                  "%s takes outputs above 0.5 for ones, but those of %s are %s: give it MIRT_SIGMOID%s", use->name,
+                  mirt__output_name(model, use->output),
+                  logits ? "logits, which are above 0 then" : "sums of a layer without an activation",
+                  logits ? " and leave out from_logits" : "");
+    }
 }
 
 /* >>section nn/layers.h */
@@ -38672,7 +38689,7 @@ static void mirt__weights_gone(mirt_model *model, const char *owner) {
         snprintf(model->graph.error, sizeof model->graph.error, "the weights of %s went with %s, of which it was a part", model->name, owner);
     }
     mirt__compile_forget(model);
-    mirt__functions_disown(model);
+    if (model->functions) model->disown_functions(model);
     for (mirt_model *m = model->strategy->models; m; m = m->next) {
         if (m->owner == model) mirt__weights_gone(m, owner);
     }
@@ -38707,7 +38724,7 @@ MIRT_API void mirt_model_destroy(mirt_model *model) {
     }
     const bool weights = mirt__root(model, NULL)->weight[0] || model->num_kept;
     mirt__compile_forget(model);
-    mirt__functions_free(model);
+    if (model->functions) model->free_functions(model);
     mirt__weights_free(model);
     mirt__kept_free(model);
     mirt__orphan_parts(model, weights);
@@ -38774,7 +38791,7 @@ MIRT_API void mirt_model_outputs(mirt_model *model, mirt_tensor *const *outputs,
         mirt__model_poison(model);
         return;
     }
-    mirt__trainer_free(model); /* what it predicts with has the outputs of before */
+    mirt__trainer_drop(model); /* what it predicts with has the outputs of before */
     for (int i = 0; i < count; i++) model->output[i] = outputs[i];
     model->num_outputs = count;
 }
@@ -38854,8 +38871,12 @@ static bool mirt__optimizer_own(mirt_model *model, mirt_optimizer *optimizer) {
     return (optimizer->exclude_from_weight_decay = mirt__pool_strdup(&model->graph.pool, optimizer->exclude_from_weight_decay)) != NULL;
 }
 
+MIRT__LIB void mirt__trainer_drop(mirt_model *model) {
+    if (model->trainer) model->free_trainer(model);
+}
+
 MIRT__LIB void mirt__compile_forget(mirt_model *model) {
-    mirt__trainer_free(model);
+    mirt__trainer_drop(model);
     mirt__remote_slots_free(model);
     for (int i = 0; i < MIRT__MAX_SLOTS; i++) {
         mirt__aligned_free(model->slot[i]);
@@ -38904,7 +38925,7 @@ MIRT_API mirt_status mirt_compile(mirt_model *model, const mirt_compile_desc *de
     model->rate_set = false;
     model->compiled = true;
     mirt__losses_warn(model);
-    mirt__trap_thresholds(model);
+    mirt__metrics_warn(model);
     return MIRT_OK;
 }
 
@@ -43428,6 +43449,8 @@ struct mirt__trainer {
 };
 
 /* --- trainer.c --- */
+/* The model's, made if there is none; NULL with the error set. */
+MIRT__LIB mirt__trainer *mirt__trainer_of(mirt_model *model);
 /* The function of `kind` for data like `spec` with batches of up to `most` samples, recorded unless it is
    there. `fit`: for its class weights, or NULL. */
 MIRT__LIB mirt_function *mirt__trainer_prepare(mirt_model *model, mirt__program_kind kind, const mirt__data_spec *spec, int64_t most, const mirt_fit_desc *fit);
@@ -44055,12 +44078,28 @@ static void mirt__say_what_fits(mirt_model *model, const mirt__data_spec *spec, 
     else mirt__error_set(&error);
 }
 
+static void mirt__trainer_free(mirt_model *model) {
+    mirt__trainer *t = model->trainer;
+    if (model->strategy->timed == model) model->strategy->timed = NULL;
+    for (int k = 0; k < MIRT__PROGRAM_KINDS; k++) mirt__function_free(t->function[k]);
+    for (int k = 0; k < 2; k++) mirt__free(t->metric[k]);
+    mirt__free(t->class_weights);
+    mirt__free(t);
+    model->trainer = NULL;
+}
+
+MIRT__LIB mirt__trainer *mirt__trainer_of(mirt_model *model) {
+    if (model->trainer) return model->trainer;
+    model->free_trainer = mirt__trainer_free;
+    return model->trainer = (mirt__trainer *)mirt__calloc(1, sizeof *model->trainer);
+}
+
 MIRT__LIB mirt_function *mirt__trainer_prepare(mirt_model *model, mirt__program_kind kind, const mirt__data_spec *spec, int64_t most, const mirt_fit_desc *fit) {
     mirt__fit_body body;
     mirt__fit_body_set(&body, kind, fit);
     if (mirt__model_materialize(model) != MIRT_OK) return NULL; /* trainers of those that share new weights are freed */
-    if (!model->trainer && !(model->trainer = (mirt__trainer *)mirt__calloc(1, sizeof *model->trainer))) return NULL;
-    mirt__trainer *t = model->trainer;
+    mirt__trainer *t = mirt__trainer_of(model);
+    if (!t) return NULL;
     if (mirt__trainer_has(model, kind, spec, most, &body)) return t->function[kind];
     const mirt_function *old = t->function[kind];
     if (old && old->max_batch > most) most = old->max_batch;
@@ -44080,17 +44119,6 @@ MIRT__LIB mirt_function *mirt__trainer_prepare(mirt_model *model, mirt__program_
         return NULL;
     }
     return t->function[kind] = f;
-}
-
-MIRT__LIB void mirt__trainer_free(mirt_model *model) {
-    mirt__trainer *t = model->trainer;
-    if (!t) return;
-    if (model->strategy->timed == model) model->strategy->timed = NULL;
-    for (int k = 0; k < MIRT__PROGRAM_KINDS; k++) mirt__function_free(t->function[k]);
-    for (int k = 0; k < 2; k++) mirt__free(t->metric[k]);
-    mirt__free(t->class_weights);
-    mirt__free(t);
-    model->trainer = NULL;
 }
 
 /* >>results */
@@ -44632,7 +44660,7 @@ static mirt_status mirt__features_allocate(mirt__features *f) {
 
 MIRT__LIB mirt_status mirt__features_open(mirt_model *model, mirt_dataset *dataset, int64_t *budget, const char *what, mirt__features **out) {
     *out = NULL;
-    if (!model->trainer && !(model->trainer = (mirt__trainer *)mirt__calloc(1, sizeof *model->trainer))) return mirt_last_status();
+    if (!mirt__trainer_of(model)) return mirt_last_status();
     mirt__stretch *cut = &model->trainer->features;
     cut->tensor = model->trainer->cut;
     if (sizeof(mirt__real) != sizeof(float) || *budget <= 0 || !mirt__cut_find(model, cut)) return MIRT_OK;
@@ -45215,8 +45243,7 @@ typedef enum mirt__trap {
     MIRT__TRAP_MEMORY = 2,
     MIRT__TRAP_SCALE = 4,
     MIRT__TRAP_SAME = 8,
-    MIRT__TRAP_THRESHOLD = 16,
-    MIRT__TRAP_RANDOM = 32
+    MIRT__TRAP_RANDOM = 16
 } mirt__trap;
 
 /* Whether it is the first time. */
@@ -45390,25 +45417,6 @@ MIRT__LIB void mirt__traps_in_batch(const mirt_model *model, const mirt__data_sp
     mirt__log(model->strategy, MIRT_LOG_WARNING,
               "all %d replicas get the same %lld samples in the first batch: they do one replica's work. Hand in different ones: the library deals a global batch to "
               "the replicas by itself", model->strategy->num_replicas, (long long)(batch->rows / model->strategy->num_replicas));
-}
-
-/* >>mirt_compile */
-
-/* Of an output that has logits, or sums of a layer that nothing has squeezed between 0 and 1. */
-MIRT__LIB void mirt__trap_thresholds(const mirt_model *model) {
-    for (int i = 0; i < model->num_metrics; i++) {
-        const mirt__metric_use *use = &model->metric[i];
-        const mirt__loss_class *loss = mirt__output_loss(model, use->output);
-        const mirt__node *node = model->output[use->output]->node;
-        const bool sums = node->id == MIRT__OP_bias_add || node->id == MIRT__OP_matmul,
-                   logits = mirt_output_scores(model, use->output) == MIRT_SCORES_SIGMOID_LOGITS && loss &&
-                            loss->undo == MIRT_SIGMOID;
-        if (!use->cls || !mirt__metric_compares(model, use) || (!logits && (!sums || (loss && loss->undo == MIRT_SIGMOID)))) continue;
-        if (!mirt__trap_first(model, MIRT__TRAP_THRESHOLD)) return;
-        mirt__log(model->strategy, MIRT_LOG_WARNING, "%s takes outputs above 0.5 for ones, but those of %s are %s: give it MIRT_SIGMOID%s", use->name,
-                  mirt__output_name(model, use->output), logits ? "logits, which are above 0 then" : "sums of a layer without an activation",
-                  logits ? " and leave out from_logits" : "");
-    }
 }
 
 /* >>section base/cold_end.inc */
@@ -50570,6 +50578,18 @@ static bool mirt__run_user_body(mirt_function *f, void *user) {
     return false;
 }
 
+/* They stay, for whoever holds them, but cannot run again. */
+static void mirt__functions_disown(mirt_model *model) {
+    for (mirt_function *f = model->functions; f; f = f->next) {
+        f->root = f->model;
+        f->layout = -1;
+    }
+}
+
+static void mirt__functions_free(mirt_model *model) {
+    while (model->functions) mirt_function_destroy(model->functions);
+}
+
 MIRT_API mirt_function *mirt_function_create(mirt_model *model, mirt_dataset *dataset, mirt_body_fn body, void *user) {
     MIRT__USE_MODEL(model, NULL);
     mirt__function_desc desc;
@@ -50599,6 +50619,8 @@ MIRT_API mirt_function *mirt_function_create(mirt_model *model, mirt_dataset *da
     }
     f->next = model->functions;
     model->functions = f;
+    model->free_functions = mirt__functions_free;
+    model->disown_functions = mirt__functions_disown;
     return f;
 }
 
@@ -50613,18 +50635,6 @@ MIRT_API void mirt_function_destroy(mirt_function *function) {
     while (*at && *at != function) at = &(*at)->next;
     if (*at) *at = function->next;
     mirt__function_free(function);
-}
-
-/* They stay, for whoever holds them, but cannot run again. */
-MIRT__LIB void mirt__functions_disown(mirt_model *model) {
-    for (mirt_function *f = model->functions; f; f = f->next) {
-        f->root = f->model;
-        f->layout = -1;
-    }
-}
-
-MIRT__LIB void mirt__functions_free(mirt_model *model) {
-    while (model->functions) mirt_function_destroy(model->functions);
 }
 
 /* Sticky as all recording: an error marks the function, and mirt_function_create returns it. */

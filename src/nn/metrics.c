@@ -134,7 +134,7 @@ MIRT_API mirt_status mirt_set_metrics(mirt_model *model, const mirt_metric *metr
         if (options) model->config.metric_options[i] = options[i];
     }
     if (mirt__metrics_collect(model) == MIRT_OK) {
-        mirt__trainer_free(model);
+        mirt__trainer_drop(model);
         return MIRT_OK;
     }
     model->config = config;
@@ -189,4 +189,21 @@ MIRT__LIB mirt_tensor *mirt__metric_record(const mirt_model *model, const mirt__
         value = use->custom.record(cast, output, use->custom.user);
     }
     return mirt__custom_result("metric", use->name, output, value, value && mirt__is_batched(&value->shape) && value->shape.rank <= 2, "(rows) or (rows, n)");
+}
+
+MIRT__LIB void mirt__metrics_warn(mirt_model *model) {
+    for (int i = 0; i < model->num_metrics && !model->threshold_warned; i++) {
+        const mirt__metric_use *use = &model->metric[i];
+        const mirt__loss_class *loss = mirt__output_loss(model, use->output);
+        const mirt__node *node = model->output[use->output]->node;
+        const bool sums = node->id == MIRT__OP_bias_add || node->id == MIRT__OP_matmul, sigmoid = loss && loss->undo == MIRT_SIGMOID;
+        const bool logits = sigmoid && mirt_output_scores(model, use->output) == MIRT_SCORES_SIGMOID_LOGITS;
+        if (!use->cls || !mirt__metric_compares(model, use) || (!logits && (!sums || sigmoid))) continue;
+        model->threshold_warned = true;
+        mirt__log(model->strategy, MIRT_LOG_WARNING,
+                  "%s takes outputs above 0.5 for ones, but those of %s are %s: give it MIRT_SIGMOID%s", use->name,
+                  mirt__output_name(model, use->output),
+                  logits ? "logits, which are above 0 then" : "sums of a layer without an activation",
+                  logits ? " and leave out from_logits" : "");
+    }
 }

@@ -53,7 +53,7 @@ static void mirt__weights_gone(mirt_model *model, const char *owner) {
         snprintf(model->graph.error, sizeof model->graph.error, "the weights of %s went with %s, of which it was a part", model->name, owner);
     }
     mirt__compile_forget(model);
-    mirt__functions_disown(model);
+    if (model->functions) model->disown_functions(model);
     for (mirt_model *m = model->strategy->models; m; m = m->next) {
         if (m->owner == model) mirt__weights_gone(m, owner);
     }
@@ -88,7 +88,7 @@ MIRT_API void mirt_model_destroy(mirt_model *model) {
     }
     const bool weights = mirt__root(model, NULL)->weight[0] || model->num_kept;
     mirt__compile_forget(model);
-    mirt__functions_free(model);
+    if (model->functions) model->free_functions(model);
     mirt__weights_free(model);
     mirt__kept_free(model);
     mirt__orphan_parts(model, weights);
@@ -155,7 +155,7 @@ MIRT_API void mirt_model_outputs(mirt_model *model, mirt_tensor *const *outputs,
         mirt__model_poison(model);
         return;
     }
-    mirt__trainer_free(model); /* what it predicts with has the outputs of before */
+    mirt__trainer_drop(model); /* what it predicts with has the outputs of before */
     for (int i = 0; i < count; i++) model->output[i] = outputs[i];
     model->num_outputs = count;
 }
@@ -235,8 +235,12 @@ static bool mirt__optimizer_own(mirt_model *model, mirt_optimizer *optimizer) {
     return (optimizer->exclude_from_weight_decay = mirt__pool_strdup(&model->graph.pool, optimizer->exclude_from_weight_decay)) != NULL;
 }
 
+MIRT__LIB void mirt__trainer_drop(mirt_model *model) {
+    if (model->trainer) model->free_trainer(model);
+}
+
 MIRT__LIB void mirt__compile_forget(mirt_model *model) {
-    mirt__trainer_free(model);
+    mirt__trainer_drop(model);
     mirt__remote_slots_free(model);
     for (int i = 0; i < MIRT__MAX_SLOTS; i++) {
         mirt__aligned_free(model->slot[i]);
@@ -285,6 +289,6 @@ MIRT_API mirt_status mirt_compile(mirt_model *model, const mirt_compile_desc *de
     model->rate_set = false;
     model->compiled = true;
     mirt__losses_warn(model);
-    mirt__trap_thresholds(model);
+    mirt__metrics_warn(model);
     return MIRT_OK;
 }

@@ -195,8 +195,11 @@ struct mirt_model {
     int num_pieces;
     int64_t step;
     bool rate_set;            /* by mirt_set_learning_rate: overrides a schedule */
-    mirt__trainer *trainer;   /* what fit, evaluate and predict run, made when first needed */
-    mirt_function *functions; /* recorded for it, a list */
+    mirt__trainer *trainer;   /* the programs of fit, evaluate and predict, recorded when first needed, */
+    void (*free_trainer)(mirt_model *model); /* and how to free them */
+    mirt_function *functions; /* recorded for it, a list, */
+    void (*free_functions)(mirt_model *model); /* how to free them, */
+    void (*disown_functions)(mirt_model *model); /* and how to keep them from running once their weights are freed */
     int64_t epoch;            /* epochs of training data begun, the key of their order */
     struct mirt__fit *fit;    /* under way, or NULL */
     bool stop_requested;      /* atomic: by mirt_request_stop, until a fit has ended */
@@ -204,6 +207,7 @@ struct mirt_model {
     mirt_logs *history_logs;
     int history_capacity;
     unsigned traps;            /* of the classic mistakes, those that were told */
+    bool threshold_warned;     /* by mirt__metrics_warn */
     int64_t told_batch;        /* whose shares and memory were told last */
     int nan_watch;             /* by the callback: 0 off, 1 warn, 2 stop */
     bool nan_first;            /* before its first step, which looks at the weights too */
@@ -250,6 +254,8 @@ MIRT__LIB int mirt__variable_find(const mirt_model *model, const char *name);
 MIRT__LIB int mirt__layer_find(const mirt_model *model, const char *name);
 /* Marks the model with the current error and returns NULL. */
 MIRT__LIB mirt_tensor *mirt__model_poison(mirt_model *model);
+/* Frees the programs of fit, evaluate and predict: the outputs, the metrics or the optimizer change. */
+MIRT__LIB void mirt__trainer_drop(mirt_model *model);
 /* Back to before mirt_compile, the weights kept. */
 MIRT__LIB void mirt__compile_forget(mirt_model *model);
 
@@ -377,6 +383,8 @@ MIRT__LIB bool mirt__metric_compares(const mirt_model *model, const mirt__metric
 /* --- metrics.c --- */
 /* Makes the list of the compiled model's metrics, and the names for logs. */
 MIRT__LIB mirt_status mirt__metrics_collect(mirt_model *model);
+/* Warns, once per model, of a metric that compares logits, or sums without an activation, with a threshold. */
+MIRT__LIB void mirt__metrics_warn(mirt_model *model);
 /* Its value for each sample, or what it counts. */
 MIRT__LIB mirt_tensor *mirt__metric_record(const mirt_model *model, const mirt__metric_use *use, mirt_tensor *output, mirt_tensor *labels);
 /* Whether two count the same predictions. */
@@ -406,13 +414,5 @@ MIRT__LIB int mirt__call_variables(const mirt__graph *graph, const mirt_model *m
 MIRT__LIB mirt_model *mirt__layer_part(const mirt__layer *layer, mirt_training *training);
 /* mirt_call_many as the layer `name` of `model`; NULL: the default name. False with the error set. */
 MIRT__LIB bool mirt__call_named(mirt_model *model, mirt_model *part, mirt_tensor *const *x, int count, mirt_training training, const char *name);
-
-/* --- train/ --- */
-/* Warns of metrics that compare with a threshold what is no probability. */
-MIRT__LIB void mirt__trap_thresholds(const mirt_model *model);
-MIRT__LIB void mirt__trainer_free(mirt_model *model);
-MIRT__LIB void mirt__functions_free(mirt_model *model);
-/* The weights the functions were recorded for are gone. */
-MIRT__LIB void mirt__functions_disown(mirt_model *model);
 
 #endif

@@ -256,7 +256,7 @@ static mirt_status mirt__features_allocate(mirt__features *f) {
 
 MIRT__LIB mirt_status mirt__features_open(mirt_model *model, mirt_dataset *dataset, int64_t *budget, const char *what, mirt__features **out) {
     *out = NULL;
-    if (!model->trainer && !(model->trainer = (mirt__trainer *)mirt__calloc(1, sizeof *model->trainer))) return mirt_last_status();
+    if (!mirt__trainer_of(model)) return mirt_last_status();
     mirt__stretch *cut = &model->trainer->features;
     cut->tensor = model->trainer->cut;
     if (sizeof(mirt__real) != sizeof(float) || *budget <= 0 || !mirt__cut_find(model, cut)) return MIRT_OK;

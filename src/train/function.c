@@ -110,6 +110,18 @@ static bool mirt__run_user_body(mirt_function *f, void *user) {
     return false;
 }
 
+/* They stay, for whoever holds them, but cannot run again. */
+static void mirt__functions_disown(mirt_model *model) {
+    for (mirt_function *f = model->functions; f; f = f->next) {
+        f->root = f->model;
+        f->layout = -1;
+    }
+}
+
+static void mirt__functions_free(mirt_model *model) {
+    while (model->functions) mirt_function_destroy(model->functions);
+}
+
 MIRT_API mirt_function *mirt_function_create(mirt_model *model, mirt_dataset *dataset, mirt_body_fn body, void *user) {
     MIRT__USE_MODEL(model, NULL);
     mirt__function_desc desc;
@@ -139,6 +151,8 @@ MIRT_API mirt_function *mirt_function_create(mirt_model *model, mirt_dataset *da
     }
     f->next = model->functions;
     model->functions = f;
+    model->free_functions = mirt__functions_free;
+    model->disown_functions = mirt__functions_disown;
     return f;
 }
 
@@ -153,18 +167,6 @@ MIRT_API void mirt_function_destroy(mirt_function *function) {
     while (*at && *at != function) at = &(*at)->next;
     if (*at) *at = function->next;
     mirt__function_free(function);
-}
-
-/* They stay, for whoever holds them, but cannot run again. */
-MIRT__LIB void mirt__functions_disown(mirt_model *model) {
-    for (mirt_function *f = model->functions; f; f = f->next) {
-        f->root = f->model;
-        f->layout = -1;
-    }
-}
-
-MIRT__LIB void mirt__functions_free(mirt_model *model) {
-    while (model->functions) mirt_function_destroy(model->functions);
 }
 
 /* Sticky as all recording: an error marks the function, and mirt_function_create returns it. */

@@ -294,12 +294,28 @@ static void mirt__say_what_fits(mirt_model *model, const mirt__data_spec *spec, 
     else mirt__error_set(&error);
 }
 
+static void mirt__trainer_free(mirt_model *model) {
+    mirt__trainer *t = model->trainer;
+    if (model->strategy->timed == model) model->strategy->timed = NULL;
+    for (int k = 0; k < MIRT__PROGRAM_KINDS; k++) mirt__function_free(t->function[k]);
+    for (int k = 0; k < 2; k++) mirt__free(t->metric[k]);
+    mirt__free(t->class_weights);
+    mirt__free(t);
+    model->trainer = NULL;
+}
+
+MIRT__LIB mirt__trainer *mirt__trainer_of(mirt_model *model) {
+    if (model->trainer) return model->trainer;
+    model->free_trainer = mirt__trainer_free;
+    return model->trainer = (mirt__trainer *)mirt__calloc(1, sizeof *model->trainer);
+}
+
 MIRT__LIB mirt_function *mirt__trainer_prepare(mirt_model *model, mirt__program_kind kind, const mirt__data_spec *spec, int64_t most, const mirt_fit_desc *fit) {
     mirt__fit_body body;
     mirt__fit_body_set(&body, kind, fit);
     if (mirt__model_materialize(model) != MIRT_OK) return NULL; /* trainers of those that share new weights are freed */
-    if (!model->trainer && !(model->trainer = (mirt__trainer *)mirt__calloc(1, sizeof *model->trainer))) return NULL;
-    mirt__trainer *t = model->trainer;
+    mirt__trainer *t = mirt__trainer_of(model);
+    if (!t) return NULL;
     if (mirt__trainer_has(model, kind, spec, most, &body)) return t->function[kind];
     const mirt_function *old = t->function[kind];
     if (old && old->max_batch > most) most = old->max_batch;
@@ -319,17 +335,6 @@ MIRT__LIB mirt_function *mirt__trainer_prepare(mirt_model *model, mirt__program_
         return NULL;
     }
     return t->function[kind] = f;
-}
-
-MIRT__LIB void mirt__trainer_free(mirt_model *model) {
-    mirt__trainer *t = model->trainer;
-    if (!t) return;
-    if (model->strategy->timed == model) model->strategy->timed = NULL;
-    for (int k = 0; k < MIRT__PROGRAM_KINDS; k++) mirt__function_free(t->function[k]);
-    for (int k = 0; k < 2; k++) mirt__free(t->metric[k]);
-    mirt__free(t->class_weights);
-    mirt__free(t);
-    model->trainer = NULL;
 }
 
 /* >>results */

@@ -27,6 +27,8 @@ struct mirt__trainer {
 };
 
 /* --- trainer.c --- */
+/* The model's, made if there is none; NULL with the error set. */
+MIRT__LIB mirt__trainer *mirt__trainer_of(mirt_model *model);
 /* The function of `kind` for data like `spec` with batches of up to `most` samples, recorded unless it is
    there. `fit`: for its class weights, or NULL. */
 MIRT__LIB mirt_function *mirt__trainer_prepare(mirt_model *model, mirt__program_kind kind, const mirt__data_spec *spec, int64_t most, const mirt_fit_desc *fit);

@@ -7,8 +7,7 @@ typedef enum mirt__trap {
     MIRT__TRAP_MEMORY = 2,
     MIRT__TRAP_SCALE = 4,
     MIRT__TRAP_SAME = 8,
-    MIRT__TRAP_THRESHOLD = 16,
-    MIRT__TRAP_RANDOM = 32
+    MIRT__TRAP_RANDOM = 16
 } mirt__trap;
 
 /* Whether it is the first time. */
@@ -182,23 +181,4 @@ MIRT__LIB void mirt__traps_in_batch(const mirt_model *model, const mirt__data_sp
     mirt__log(model->strategy, MIRT_LOG_WARNING,
               "all %d replicas get the same %lld samples in the first batch: they do one replica's work. Hand in different ones: the library deals a global batch to "
               "the replicas by itself", model->strategy->num_replicas, (long long)(batch->rows / model->strategy->num_replicas));
-}
-
-/* >>mirt_compile */
-
-/* Of an output that has logits, or sums of a layer that nothing has squeezed between 0 and 1. */
-MIRT__LIB void mirt__trap_thresholds(const mirt_model *model) {
-    for (int i = 0; i < model->num_metrics; i++) {
-        const mirt__metric_use *use = &model->metric[i];
-        const mirt__loss_class *loss = mirt__output_loss(model, use->output);
-        const mirt__node *node = model->output[use->output]->node;
-        const bool sums = node->id == MIRT__OP_bias_add || node->id == MIRT__OP_matmul,
-                   logits = mirt_output_scores(model, use->output) == MIRT_SCORES_SIGMOID_LOGITS && loss &&
-                            loss->undo == MIRT_SIGMOID;
-        if (!use->cls || !mirt__metric_compares(model, use) || (!logits && (!sums || (loss && loss->undo == MIRT_SIGMOID)))) continue;
-        if (!mirt__trap_first(model, MIRT__TRAP_THRESHOLD)) return;
-        mirt__log(model->strategy, MIRT_LOG_WARNING, "%s takes outputs above 0.5 for ones, but those of %s are %s: give it MIRT_SIGMOID%s", use->name,
-                  mirt__output_name(model, use->output), logits ? "logits, which are above 0 then" : "sums of a layer without an activation",
-                  logits ? " and leave out from_logits" : "");
-    }
 }
