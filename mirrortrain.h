@@ -43468,6 +43468,8 @@ MIRT__LIB void mirt__sums_start(mirt_model *model, mirt__program_kind kind, mirt
 MIRT__LIB double mirt__add_results(const mirt_function *function, mirt__sums *sums);
 MIRT__LIB void mirt__sums_to_logs(const mirt_model *model, const mirt__sums *sums, bool validation, mirt_logs *logs);
 MIRT__LIB void mirt__logs_add(mirt_logs *logs, const char *name, double value);
+/* Names of the logs that a fit of this model has at the end of an epoch; with those of validation. Returns how many. */
+MIRT__LIB int mirt__log_names(const mirt_model *model, bool validation, const char *names[MIRT_MAX_LOGS]);
 
 /* Whether `rows` predictions fit into the caller's memory, capacity[i] floats for output i. */
 MIRT__LIB mirt_status mirt__check_room(const mirt_function *function, int64_t rows, float *const *out, const size_t *capacity);
@@ -43685,12 +43687,11 @@ MIRT__LIB mirt_status mirt__checkpoint_latest(const mirt_strategy *strategy, con
 
 #endif
 
-/* >>section callbacks/callbacks.h */
+/* >>section train/readymade.h */
 
-#ifndef MIRT__CALLBACKS_H
-#define MIRT__CALLBACKS_H
-/* Ready-made callbacks: one file each. A constructor makes one by mirt__ready_new, says what functions it has, and lists the numbers
-   that are its state; everything it allocates for training it allocates in train_begin. */
+#ifndef MIRT__READYMADE_H
+#define MIRT__READYMADE_H
+/* What fit and its checkpoints know of ready-made callbacks. */
 
 /* Members of a ready-made callback that checkpoints keep. */
 typedef enum mirt__state_kind {
@@ -43722,6 +43723,7 @@ typedef struct mirt__readymade {
     mirt_status (*accepts)(const struct mirt__readymade *self, const mirt__ready_state *state);
     /* Brings files whose lengths are in its state to the disk, before a checkpoint says what these are. May be NULL. */
     mirt_status (*sync)(struct mirt__readymade *self);
+    bool shows_progress; /* fit shows none then */
     const char *restores; /* the directory whose checkpoint the fit goes on from, or NULL */
     mirt__real *weights; /* a copy of all weights, one after the other, which checkpoints keep; or NULL */
     int64_t num_weights; /* elements there is room for */
@@ -43748,38 +43750,6 @@ MIRT__LIB void mirt__ready_keep(mirt__readymade *self, const mirt_model *model);
 MIRT__LIB void mirt__ready_restore(const mirt__readymade *self, mirt_model *model);
 /* Sets the thread's error unless `status` has (it is not MIRT_OK: it did); returns MIRT_CALLBACK_FAILED, or 0 for MIRT_OK. */
 MIRT__LIB int mirt__callback_result(mirt_status status);
-
-/* A log that is watched. */
-typedef struct mirt__monitor {
-    char *name;
-    mirt_mode asked, mode; /* as the user says, and what holds for this fit */
-    double min_delta;
-    bool has_best;
-    double best; /* so far */
-} mirt__monitor;
-/* What a monitor keeps: rows for a table of fields of `type`, whose member `member` it is. */
-#define MIRT__MONITOR_FIELDS(type, member) \
-    {"has_best", MIRT__STATE_BOOL, offsetof(type, member.has_best), 0, 0, NULL}, {"best", MIRT__STATE_DOUBLE, offsetof(type, member.best), 0, 0, NULL}
-/* Copies the name; NULL is "val_loss". `who`: for messages, "early stopping". */
-MIRT__LIB mirt_status mirt__monitor_create(mirt__monitor *monitor, const char *who, const char *name, mirt_mode mode, double min_delta);
-/* In train_begin: there will be such a log, and its direction is known. */
-MIRT__LIB mirt_status mirt__monitor_begin(mirt__monitor *monitor, const char *who, const mirt_event *event);
-/* Whether `value` is better than `than` by more than min_delta; what is not a number never is. */
-MIRT__LIB bool mirt__monitor_better(const mirt__monitor *monitor, double value, double than);
-/* Whether `value` is the best so far, which it becomes. */
-MIRT__LIB bool mirt__monitor_improved(mirt__monitor *monitor, double value);
-
-/* --- progbar_logger.c --- */
-MIRT__LIB bool mirt__is_progbar_logger(const mirt_callback *callback);
-
-/* --- monitor.c --- */
-/* Whether small or large values of a log of this model are better; AUTO: nothing declares it. */
-MIRT__LIB mirt_mode mirt__log_direction(const mirt_model *model, const char *name);
-/* Names of the logs that a fit of this model has at the end of an epoch; with those of validation. Returns how many. */
-MIRT__LIB int mirt__log_names(const mirt_model *model, bool validation, const char *names[MIRT_MAX_LOGS]);
-MIRT__LIB bool mirt__log_there(const mirt_logs *logs, const char *name);
-/* Whether there will be a log of this name; otherwise an error that names the nearest. */
-MIRT__LIB mirt_status mirt__log_check(const char *who, const char *name, const mirt_event *event);
 
 #endif
 
@@ -44219,6 +44189,19 @@ MIRT__LIB void mirt__sums_to_logs(const mirt_model *model, const mirt__sums *sum
         mirt__logs_add(logs, validation ? use->val_name : use->name, value);
         metric += own;
     }
+}
+
+MIRT__LIB int mirt__log_names(const mirt_model *model, bool validation, const char *names[MIRT_MAX_LOGS]) {
+    int count = 0;
+    for (int v = 0; v < 1 + validation; v++) {
+        names[count++] = v ? "val_loss" : "loss";
+        for (int i = 0; i < model->num_outputs && mirt__num_labels(model) > 1 && count < MIRT_MAX_LOGS; i++) {
+            if (mirt__output_has_loss(model, i)) names[count++] = v ? model->val_loss_name[i] : model->loss_name[i];
+        }
+        for (int m = 0; m < model->num_metrics && count < MIRT_MAX_LOGS; m++) names[count++] = v ? model->metric[m].val_name : model->metric[m].name;
+        if (!v && count < MIRT_MAX_LOGS) names[count++] = "learning_rate";
+    }
+    return count;
 }
 
 MIRT__LIB mirt_status mirt__check_room(const mirt_function *f, int64_t rows, float *const *out, const size_t *capacity) {
@@ -45126,6 +45109,214 @@ MIRT__LIB void mirt__progress_line(mirt__progress *progress, const mirt_model *m
     mirt__log(model->strategy, MIRT_LOG_PROGRESS, "%s", line);
 }
 
+/* >>section train/readymade.c */
+
+/* What ready-made callbacks share: their state as JSON, weights kept aside. */
+
+static void mirt__ready_destroy(void *user) {
+    mirt__readymade *self = (mirt__readymade *)user;
+    if (self->release) self->release(self);
+    for (int i = 0; i < self->num_fields; i++) {
+        if (self->fields[i].kind == MIRT__STATE_TEXT) mirt__free(*(char **)(void *)((char *)self + self->fields[i].offset));
+    }
+    mirt__free(self->weights);
+    mirt__free(self);
+}
+
+MIRT_API void mirt_callback_destroy(mirt_callback *callback) {
+    MIRT__ENTER;
+    if (!callback || !callback->destroy) return;
+    if (mirt__ready_of(callback)) {
+        callback->destroy(callback->user);
+        return;
+    }
+    MIRT__OUTSIDE;
+    callback->destroy(callback->user);
+}
+
+static void mirt__state_write(mirt__text *out, const mirt__state_field *field, const char *self) {
+    const char *at = self + field->offset;
+    const char *text = field->kind == MIRT__STATE_TEXT ? *(char *const *)(const void *)at : NULL;
+    double number = 0;
+    mirt__json_write_string(out, field->name);
+    mirt__text_add(out, ":");
+    switch (field->kind) {
+    case MIRT__STATE_DOUBLE:
+        memcpy(&number, at, sizeof number);
+        if (isfinite(number)) mirt__json_write_number(out, number);
+        else mirt__text_add(out, number != number ? "\"nan\"" : number > 0 ? "\"inf\"" : "\"-inf\"");
+        break;
+    case MIRT__STATE_INT64: mirt__text_add(out, "%lld", (long long)*(const int64_t *)(const void *)at); break;
+    case MIRT__STATE_BOOL: mirt__text_add(out, *(const bool *)at ? "true" : "false"); break;
+    case MIRT__STATE_TEXT: mirt__json_write_string(out, text ? text : ""); break;
+    }
+}
+
+static size_t mirt__ready_save(char *text, size_t capacity, void *user) {
+    const mirt__readymade *self = (const mirt__readymade *)user;
+    mirt__text out = {NULL, 0, 0, false};
+    for (int i = 0; i < self->num_fields; i++) {
+        mirt__text_add(&out, i ? "," : "{");
+        mirt__state_write(&out, &self->fields[i], (const char *)self);
+    }
+    mirt__text_add(&out, self->num_fields ? "}" : "{}");
+    size_t size = out.failed ? SIZE_MAX : out.size; /* a size nobody has room for */
+    if (!out.failed && capacity > size) memcpy(text, out.data, size + 1);
+    mirt__text_free(&out);
+    return size;
+}
+
+static mirt_status mirt__state_read_double(const mirt__state_field *field, const mirt__json *value, double *out) {
+    const char *word = value->type == MIRT__JSON_STRING ? value->string : NULL;
+    *out = value->number;
+    if (!word) return MIRT_OK;
+    if (strcmp(word, "inf") != 0 && strcmp(word, "-inf") != 0)
+        return mirt__fail(MIRT_E_FORMAT, "\"%s\" must be a number, \"inf\" or \"-inf\"", field->name);
+    *out = word[0] == '-' ? -(double)INFINITY : (double)INFINITY;
+    return MIRT_OK;
+}
+
+static mirt_status mirt__state_read_text(const mirt__state_field *field, const mirt__json *value, char **out) {
+    char label[MIRT__JSON_LABEL];
+    if (field->valid && !field->valid(value->string)) {
+        return mirt__fail(MIRT_E_FORMAT, "\"%s\" cannot be \"%s\"", field->name,
+                          mirt__json_label(value->string, label));
+    }
+    *out = mirt__strdup(value->string);
+    return *out ? MIRT_OK : mirt_last_status();
+}
+
+static mirt_status mirt__state_read(const mirt__state_field *field, const mirt__json *state, mirt__state_value *out) {
+    static const mirt__json_type type[] = {MIRT__JSON_NUMBER, MIRT__JSON_NUMBER, MIRT__JSON_BOOL, MIRT__JSON_STRING};
+    const mirt__json *value = mirt__json_member(state, field->name);
+    const bool word = value && value->type == MIRT__JSON_STRING && field->kind == MIRT__STATE_DOUBLE;
+    if (!word && !(value = mirt__json_get(state, field->name, type[field->kind]))) return mirt_last_status();
+    switch (field->kind) {
+    case MIRT__STATE_DOUBLE: return mirt__state_read_double(field, value, &out->number);
+    case MIRT__STATE_INT64: return mirt__json_get_int(state, field->name, field->least, field->most, &out->integer);
+    case MIRT__STATE_BOOL: out->truth = value->truth; break;
+    case MIRT__STATE_TEXT: return mirt__state_read_text(field, value, &out->text);
+    }
+    return MIRT_OK;
+}
+
+MIRT__LIB mirt_status mirt__ready_parse(const mirt__readymade *self, const char *text, mirt__ready_state *out) {
+    mirt__pool pool = {NULL};
+    memset(out, 0, sizeof *out);
+    const mirt__json *state = mirt__json_parse(&pool, text, strlen(text));
+    mirt_status status = !state ? mirt_last_status() : state->type == MIRT__JSON_OBJECT ? MIRT_OK :
+        mirt__fail(MIRT_E_FORMAT, "is %s, but must be an object", mirt__json_type_name(state->type));
+    for (int i = 0; status == MIRT_OK && i < self->num_fields; i++)
+        status = mirt__state_read(&self->fields[i], state, &out->value[i]);
+    mirt__pool_free(&pool);
+    return status == MIRT_OK && self->accepts ? self->accepts(self, out) : status;
+}
+
+MIRT__LIB void mirt__ready_take(mirt__readymade *self, mirt__ready_state *state) {
+    for (int i = 0; i < self->num_fields; i++) {
+        char *at = (char *)self + self->fields[i].offset;
+        mirt__state_value *value = &state->value[i];
+        switch (self->fields[i].kind) {
+        case MIRT__STATE_DOUBLE: memcpy(at, &value->number, sizeof value->number); break;
+        case MIRT__STATE_INT64: *(int64_t *)(void *)at = value->integer; break;
+        case MIRT__STATE_BOOL: *(bool *)at = value->truth; break;
+        case MIRT__STATE_TEXT:
+            mirt__free(*(char **)(void *)at);
+            *(char **)(void *)at = value->text;
+            value->text = NULL;
+            break;
+        }
+    }
+    self->loaded = true;
+}
+
+MIRT__LIB void mirt__ready_state_free(mirt__ready_state *state) {
+    for (int i = 0; i < MIRT__STATE_FIELDS; i++) {
+        mirt__free(state->value[i].text);
+        state->value[i].text = NULL;
+    }
+}
+
+static int mirt__ready_load(const char *text, void *user) {
+    mirt__readymade *self = (mirt__readymade *)user;
+    mirt__ready_state state;
+    mirt_status status = mirt__ready_parse(self, text, &state);
+    if (status == MIRT_OK) mirt__ready_take(self, &state);
+    mirt__ready_state_free(&state);
+    return status != MIRT_OK;
+}
+
+MIRT__LIB mirt_status mirt__log_check_cut(const char *path, int64_t length) {
+    uint64_t size;
+    char last = '\n';
+    int fd;
+    if (mirt__is_device(path)) return MIRT_OK; /* mirt__append_open cuts nothing there */
+    mirt_status status = mirt__file_open(path, &fd, &size);
+    if (status == MIRT_E_NOT_FOUND) return MIRT_OK;
+    if (status != MIRT_OK) return status;
+    if (length > 0 && (uint64_t)length <= size && mirt__file_read_at(fd, (uint64_t)length - 1, &last, 1) < 0) {
+        status = mirt__fail(MIRT_E_IO, "%s: cannot read: %s", path, strerror(errno));
+    }
+    mirt__file_close(&fd);
+    if (status != MIRT_OK || last == '\n') return status;
+    return mirt__fail(MIRT_E_STATE,
+                      "%s: is not the log of this run: no line ends after %lld bytes, where it would be cut; move the "
+                      "file away or log to another one",
+                      path, (long long)length);
+}
+
+MIRT__LIB mirt__readymade *mirt__ready_new(size_t size, const char *name, const mirt__state_field *fields, int num_fields) {
+    mirt__readymade *self = (mirt__readymade *)mirt__calloc(1, size);
+    if (!self) return NULL;
+    self->base.user = self;
+    self->base.name = name;
+    self->base.save_state = mirt__ready_save;
+    self->base.load_state = mirt__ready_load;
+    self->base.destroy = mirt__ready_destroy;
+    self->fields = fields;
+    self->num_fields = num_fields;
+    return self;
+}
+
+MIRT__LIB mirt__readymade *mirt__ready_of(const mirt_callback *callback) {
+    return callback && callback->destroy == mirt__ready_destroy ? (mirt__readymade *)callback->user : NULL;
+}
+
+MIRT__LIB mirt_status mirt__ready_reserve(mirt__readymade *self, const mirt_model *model) {
+    int64_t count = 0;
+    for (int i = 0; i < model->num_variables; i++) count += model->variable[i].count;
+    if (self->num_weights == count) return MIRT_OK;
+    mirt__real *weights = (mirt__real *)mirt__calloc((size_t)count, sizeof *weights);
+    if (!weights) return MIRT_E_NOMEM;
+    mirt__free(self->weights);
+    self->weights = weights;
+    self->num_weights = count;
+    self->weights_set = false;
+    return MIRT_OK;
+}
+
+MIRT__LIB void mirt__ready_keep(mirt__readymade *self, const mirt_model *model) {
+    mirt__real *to = self->weights;
+    for (int i = 0; i < model->num_variables; i++) {
+        memcpy(to, mirt__weight_at(model, 0, i), (size_t)model->variable[i].count * sizeof *to);
+        to += model->variable[i].count;
+    }
+    self->weights_set = true;
+}
+
+MIRT__LIB void mirt__ready_restore(const mirt__readymade *self, mirt_model *model) {
+    const mirt__real *from = self->weights;
+    for (int i = 0; i < model->num_variables; i++) {
+        const mirt__variable *v = &model->variable[i];
+        for (int d = 0; d < mirt__weight_copies(model->strategy); d++) memcpy(mirt__weight_at(model, d, i), from, (size_t)v->count * sizeof *from);
+        from += v->count;
+    }
+    mirt__root(model, NULL)->edits++;
+    mirt__weights_changed(model);
+}
+
+MIRT__LIB int mirt__callback_result(mirt_status status) { return status == MIRT_OK ? 0 : MIRT_CALLBACK_FAILED; }
+
 /* >>section train/drift.c */
 
 /* Whether the copies of the weights are what they always should be: the same. */
@@ -45855,7 +46046,10 @@ static mirt_history *mirt__fit_any(mirt_model *model, mirt_dataset *dataset, con
     if (mirt__check_distributed(model, dataset, "mirt_fit") != MIRT_OK) return NULL;
     if (d->validation && mirt__check_distributed(model, d->validation, "mirt_fit, validation") != MIRT_OK) return NULL;
     fit.shows = !d->no_progress;
-    for (int i = 0; i < MIRT_MAX_CALLBACKS && d->callbacks[i]; i++) fit.shows = fit.shows && !mirt__is_progbar_logger(d->callbacks[i]);
+    for (int i = 0; i < MIRT_MAX_CALLBACKS && d->callbacks[i]; i++) {
+        const mirt__readymade *ready = mirt__ready_of(d->callbacks[i]);
+        fit.shows = fit.shows && !(ready && ready->shows_progress);
+    }
     if (d->epochs < 0 || d->batch < 0 || d->max_steps < 0 || d->initial_epoch < 0 || d->steps_per_epoch < 0 || d->validation_steps < 0 || d->validation_freq < 0) {
         return mirt__fail(MIRT_E_INVALID, "mirt_fit: epochs, batch and the numbers of steps cannot be negative"), (mirt_history *)NULL;
     }
@@ -48775,230 +48969,45 @@ MIRT_API mirt_status mirt_latest_checkpoint(const mirt_strategy *strategy, const
     return status;
 }
 
-/* >>section callbacks/ready.c */
+/* >>section callbacks/callbacks.h */
 
-/* What ready-made callbacks share: their state as JSON, weights kept aside. */
+#ifndef MIRT__CALLBACKS_H
+#define MIRT__CALLBACKS_H
+/* Ready-made callbacks: one file each. A constructor makes one by mirt__ready_new, says what functions it has, and lists the numbers
+   that are its state; everything it allocates for training it allocates in train_begin. */
 
-static void mirt__ready_destroy(void *user) {
-    mirt__readymade *self = (mirt__readymade *)user;
-    if (self->release) self->release(self);
-    for (int i = 0; i < self->num_fields; i++) {
-        if (self->fields[i].kind == MIRT__STATE_TEXT) mirt__free(*(char **)(void *)((char *)self + self->fields[i].offset));
-    }
-    mirt__free(self->weights);
-    mirt__free(self);
-}
+/* A log that is watched. */
+typedef struct mirt__monitor {
+    char *name;
+    mirt_mode asked, mode; /* as the user says, and what holds for this fit */
+    double min_delta;
+    bool has_best;
+    double best; /* so far */
+} mirt__monitor;
+/* What a monitor keeps: rows for a table of fields of `type`, whose member `member` it is. */
+#define MIRT__MONITOR_FIELDS(type, member) \
+    {"has_best", MIRT__STATE_BOOL, offsetof(type, member.has_best), 0, 0, NULL}, {"best", MIRT__STATE_DOUBLE, offsetof(type, member.best), 0, 0, NULL}
+/* Copies the name; NULL is "val_loss". `who`: for messages, "early stopping". */
+MIRT__LIB mirt_status mirt__monitor_create(mirt__monitor *monitor, const char *who, const char *name, mirt_mode mode, double min_delta);
+/* In train_begin: there will be such a log, and its direction is known. */
+MIRT__LIB mirt_status mirt__monitor_begin(mirt__monitor *monitor, const char *who, const mirt_event *event);
+/* Whether `value` is better than `than` by more than min_delta; what is not a number never is. */
+MIRT__LIB bool mirt__monitor_better(const mirt__monitor *monitor, double value, double than);
+/* Whether `value` is the best so far, which it becomes. */
+MIRT__LIB bool mirt__monitor_improved(mirt__monitor *monitor, double value);
 
-MIRT_API void mirt_callback_destroy(mirt_callback *callback) {
-    MIRT__ENTER;
-    if (!callback || !callback->destroy) return;
-    if (mirt__ready_of(callback)) {
-        callback->destroy(callback->user);
-        return;
-    }
-    MIRT__OUTSIDE;
-    callback->destroy(callback->user);
-}
+/* --- monitor.c --- */
+/* Whether small or large values of a log of this model are better; AUTO: nothing declares it. */
+MIRT__LIB mirt_mode mirt__log_direction(const mirt_model *model, const char *name);
+MIRT__LIB bool mirt__log_there(const mirt_logs *logs, const char *name);
+/* Whether there will be a log of this name; otherwise an error that names the nearest. */
+MIRT__LIB mirt_status mirt__log_check(const char *who, const char *name, const mirt_event *event);
 
-static void mirt__state_write(mirt__text *out, const mirt__state_field *field, const char *self) {
-    const char *at = self + field->offset;
-    const char *text = field->kind == MIRT__STATE_TEXT ? *(char *const *)(const void *)at : NULL;
-    double number = 0;
-    mirt__json_write_string(out, field->name);
-    mirt__text_add(out, ":");
-    switch (field->kind) {
-    case MIRT__STATE_DOUBLE:
-        memcpy(&number, at, sizeof number);
-        if (isfinite(number)) mirt__json_write_number(out, number);
-        else mirt__text_add(out, number != number ? "\"nan\"" : number > 0 ? "\"inf\"" : "\"-inf\"");
-        break;
-    case MIRT__STATE_INT64: mirt__text_add(out, "%lld", (long long)*(const int64_t *)(const void *)at); break;
-    case MIRT__STATE_BOOL: mirt__text_add(out, *(const bool *)at ? "true" : "false"); break;
-    case MIRT__STATE_TEXT: mirt__json_write_string(out, text ? text : ""); break;
-    }
-}
-
-static size_t mirt__ready_save(char *text, size_t capacity, void *user) {
-    const mirt__readymade *self = (const mirt__readymade *)user;
-    mirt__text out = {NULL, 0, 0, false};
-    for (int i = 0; i < self->num_fields; i++) {
-        mirt__text_add(&out, i ? "," : "{");
-        mirt__state_write(&out, &self->fields[i], (const char *)self);
-    }
-    mirt__text_add(&out, self->num_fields ? "}" : "{}");
-    size_t size = out.failed ? SIZE_MAX : out.size; /* a size nobody has room for */
-    if (!out.failed && capacity > size) memcpy(text, out.data, size + 1);
-    mirt__text_free(&out);
-    return size;
-}
-
-static mirt_status mirt__state_read_double(const mirt__state_field *field, const mirt__json *value, double *out) {
-    const char *word = value->type == MIRT__JSON_STRING ? value->string : NULL;
-    *out = value->number;
-    if (!word) return MIRT_OK;
-    if (strcmp(word, "inf") != 0 && strcmp(word, "-inf") != 0)
-        return mirt__fail(MIRT_E_FORMAT, "\"%s\" must be a number, \"inf\" or \"-inf\"", field->name);
-    *out = word[0] == '-' ? -(double)INFINITY : (double)INFINITY;
-    return MIRT_OK;
-}
-
-static mirt_status mirt__state_read_text(const mirt__state_field *field, const mirt__json *value, char **out) {
-    char label[MIRT__JSON_LABEL];
-    if (field->valid && !field->valid(value->string)) {
-        return mirt__fail(MIRT_E_FORMAT, "\"%s\" cannot be \"%s\"", field->name,
-                          mirt__json_label(value->string, label));
-    }
-    *out = mirt__strdup(value->string);
-    return *out ? MIRT_OK : mirt_last_status();
-}
-
-static mirt_status mirt__state_read(const mirt__state_field *field, const mirt__json *state, mirt__state_value *out) {
-    static const mirt__json_type type[] = {MIRT__JSON_NUMBER, MIRT__JSON_NUMBER, MIRT__JSON_BOOL, MIRT__JSON_STRING};
-    const mirt__json *value = mirt__json_member(state, field->name);
-    const bool word = value && value->type == MIRT__JSON_STRING && field->kind == MIRT__STATE_DOUBLE;
-    if (!word && !(value = mirt__json_get(state, field->name, type[field->kind]))) return mirt_last_status();
-    switch (field->kind) {
-    case MIRT__STATE_DOUBLE: return mirt__state_read_double(field, value, &out->number);
-    case MIRT__STATE_INT64: return mirt__json_get_int(state, field->name, field->least, field->most, &out->integer);
-    case MIRT__STATE_BOOL: out->truth = value->truth; break;
-    case MIRT__STATE_TEXT: return mirt__state_read_text(field, value, &out->text);
-    }
-    return MIRT_OK;
-}
-
-MIRT__LIB mirt_status mirt__ready_parse(const mirt__readymade *self, const char *text, mirt__ready_state *out) {
-    mirt__pool pool = {NULL};
-    memset(out, 0, sizeof *out);
-    const mirt__json *state = mirt__json_parse(&pool, text, strlen(text));
-    mirt_status status = !state ? mirt_last_status() : state->type == MIRT__JSON_OBJECT ? MIRT_OK :
-        mirt__fail(MIRT_E_FORMAT, "is %s, but must be an object", mirt__json_type_name(state->type));
-    for (int i = 0; status == MIRT_OK && i < self->num_fields; i++)
-        status = mirt__state_read(&self->fields[i], state, &out->value[i]);
-    mirt__pool_free(&pool);
-    return status == MIRT_OK && self->accepts ? self->accepts(self, out) : status;
-}
-
-MIRT__LIB void mirt__ready_take(mirt__readymade *self, mirt__ready_state *state) {
-    for (int i = 0; i < self->num_fields; i++) {
-        char *at = (char *)self + self->fields[i].offset;
-        mirt__state_value *value = &state->value[i];
-        switch (self->fields[i].kind) {
-        case MIRT__STATE_DOUBLE: memcpy(at, &value->number, sizeof value->number); break;
-        case MIRT__STATE_INT64: *(int64_t *)(void *)at = value->integer; break;
-        case MIRT__STATE_BOOL: *(bool *)at = value->truth; break;
-        case MIRT__STATE_TEXT:
-            mirt__free(*(char **)(void *)at);
-            *(char **)(void *)at = value->text;
-            value->text = NULL;
-            break;
-        }
-    }
-    self->loaded = true;
-}
-
-MIRT__LIB void mirt__ready_state_free(mirt__ready_state *state) {
-    for (int i = 0; i < MIRT__STATE_FIELDS; i++) {
-        mirt__free(state->value[i].text);
-        state->value[i].text = NULL;
-    }
-}
-
-static int mirt__ready_load(const char *text, void *user) {
-    mirt__readymade *self = (mirt__readymade *)user;
-    mirt__ready_state state;
-    mirt_status status = mirt__ready_parse(self, text, &state);
-    if (status == MIRT_OK) mirt__ready_take(self, &state);
-    mirt__ready_state_free(&state);
-    return status != MIRT_OK;
-}
-
-MIRT__LIB mirt_status mirt__log_check_cut(const char *path, int64_t length) {
-    uint64_t size;
-    char last = '\n';
-    int fd;
-    if (mirt__is_device(path)) return MIRT_OK; /* mirt__append_open cuts nothing there */
-    mirt_status status = mirt__file_open(path, &fd, &size);
-    if (status == MIRT_E_NOT_FOUND) return MIRT_OK;
-    if (status != MIRT_OK) return status;
-    if (length > 0 && (uint64_t)length <= size && mirt__file_read_at(fd, (uint64_t)length - 1, &last, 1) < 0) {
-        status = mirt__fail(MIRT_E_IO, "%s: cannot read: %s", path, strerror(errno));
-    }
-    mirt__file_close(&fd);
-    if (status != MIRT_OK || last == '\n') return status;
-    return mirt__fail(MIRT_E_STATE,
-                      "%s: is not the log of this run: no line ends after %lld bytes, where it would be cut; move the "
-                      "file away or log to another one",
-                      path, (long long)length);
-}
-
-MIRT__LIB mirt__readymade *mirt__ready_new(size_t size, const char *name, const mirt__state_field *fields, int num_fields) {
-    mirt__readymade *self = (mirt__readymade *)mirt__calloc(1, size);
-    if (!self) return NULL;
-    self->base.user = self;
-    self->base.name = name;
-    self->base.save_state = mirt__ready_save;
-    self->base.load_state = mirt__ready_load;
-    self->base.destroy = mirt__ready_destroy;
-    self->fields = fields;
-    self->num_fields = num_fields;
-    return self;
-}
-
-MIRT__LIB mirt__readymade *mirt__ready_of(const mirt_callback *callback) {
-    return callback && callback->destroy == mirt__ready_destroy ? (mirt__readymade *)callback->user : NULL;
-}
-
-MIRT__LIB mirt_status mirt__ready_reserve(mirt__readymade *self, const mirt_model *model) {
-    int64_t count = 0;
-    for (int i = 0; i < model->num_variables; i++) count += model->variable[i].count;
-    if (self->num_weights == count) return MIRT_OK;
-    mirt__real *weights = (mirt__real *)mirt__calloc((size_t)count, sizeof *weights);
-    if (!weights) return MIRT_E_NOMEM;
-    mirt__free(self->weights);
-    self->weights = weights;
-    self->num_weights = count;
-    self->weights_set = false;
-    return MIRT_OK;
-}
-
-MIRT__LIB void mirt__ready_keep(mirt__readymade *self, const mirt_model *model) {
-    mirt__real *to = self->weights;
-    for (int i = 0; i < model->num_variables; i++) {
-        memcpy(to, mirt__weight_at(model, 0, i), (size_t)model->variable[i].count * sizeof *to);
-        to += model->variable[i].count;
-    }
-    self->weights_set = true;
-}
-
-MIRT__LIB void mirt__ready_restore(const mirt__readymade *self, mirt_model *model) {
-    const mirt__real *from = self->weights;
-    for (int i = 0; i < model->num_variables; i++) {
-        const mirt__variable *v = &model->variable[i];
-        for (int d = 0; d < mirt__weight_copies(model->strategy); d++) memcpy(mirt__weight_at(model, d, i), from, (size_t)v->count * sizeof *from);
-        from += v->count;
-    }
-    mirt__root(model, NULL)->edits++;
-    mirt__weights_changed(model);
-}
-
-MIRT__LIB int mirt__callback_result(mirt_status status) { return status == MIRT_OK ? 0 : MIRT_CALLBACK_FAILED; }
+#endif
 
 /* >>section callbacks/monitor.c */
 
 /* Logs that callbacks watch: whether they exist, and which direction is better. */
-
-MIRT__LIB int mirt__log_names(const mirt_model *model, bool validation, const char *names[MIRT_MAX_LOGS]) {
-    int count = 0;
-    for (int v = 0; v < 1 + validation; v++) {
-        names[count++] = v ? "val_loss" : "loss";
-        for (int i = 0; i < model->num_outputs && mirt__num_labels(model) > 1 && count < MIRT_MAX_LOGS; i++) {
-            if (mirt__output_has_loss(model, i)) names[count++] = v ? model->val_loss_name[i] : model->loss_name[i];
-        }
-        for (int m = 0; m < model->num_metrics && count < MIRT_MAX_LOGS; m++) names[count++] = v ? model->metric[m].val_name : model->metric[m].name;
-        if (!v && count < MIRT_MAX_LOGS) names[count++] = "learning_rate";
-    }
-    return count;
-}
 
 MIRT__LIB bool mirt__log_there(const mirt_logs *logs, const char *name) {
     for (int i = 0; i < logs->count; i++) {
@@ -49236,8 +49245,6 @@ static int mirt__progbar_epoch_end(const mirt_event *event, void *user) {
     return 0;
 }
 
-MIRT__LIB bool mirt__is_progbar_logger(const mirt_callback *callback) { return callback->epoch_end == mirt__progbar_epoch_end; }
-
 MIRT_API mirt_callback *mirt_progbar_logger(void) {
     mirt__readymade *ready = mirt__ready_new(sizeof(mirt__progbar_logger), "progbar_logger", NULL, 0);
     if (!ready) return NULL;
@@ -49245,6 +49252,7 @@ MIRT_API mirt_callback *mirt_progbar_logger(void) {
     ready->base.epoch_begin = mirt__progbar_epoch_begin;
     ready->base.batch_end = mirt__progbar_batch_end;
     ready->base.epoch_end = mirt__progbar_epoch_end;
+    ready->shows_progress = true;
     return &ready->base;
 }
 

@@ -1,19 +1,6 @@
 /* Logs that callbacks watch: whether they exist, and which direction is better. */
 #include "callbacks.h"
 
-MIRT__LIB int mirt__log_names(const mirt_model *model, bool validation, const char *names[MIRT_MAX_LOGS]) {
-    int count = 0;
-    for (int v = 0; v < 1 + validation; v++) {
-        names[count++] = v ? "val_loss" : "loss";
-        for (int i = 0; i < model->num_outputs && mirt__num_labels(model) > 1 && count < MIRT_MAX_LOGS; i++) {
-            if (mirt__output_has_loss(model, i)) names[count++] = v ? model->val_loss_name[i] : model->loss_name[i];
-        }
-        for (int m = 0; m < model->num_metrics && count < MIRT_MAX_LOGS; m++) names[count++] = v ? model->metric[m].val_name : model->metric[m].name;
-        if (!v && count < MIRT_MAX_LOGS) names[count++] = "learning_rate";
-    }
-    return count;
-}
-
 MIRT__LIB bool mirt__log_there(const mirt_logs *logs, const char *name) {
     for (int i = 0; i < logs->count; i++) {
         if (strcmp(logs->name[i], name) == 0) return true;

@@ -34,8 +34,6 @@ static int mirt__progbar_epoch_end(const mirt_event *event, void *user) {
     return 0;
 }
 
-MIRT__LIB bool mirt__is_progbar_logger(const mirt_callback *callback) { return callback->epoch_end == mirt__progbar_epoch_end; }
-
 MIRT_API mirt_callback *mirt_progbar_logger(void) {
     mirt__readymade *ready = mirt__ready_new(sizeof(mirt__progbar_logger), "progbar_logger", NULL, 0);
     if (!ready) return NULL;
@@ -43,5 +41,6 @@ MIRT_API mirt_callback *mirt_progbar_logger(void) {
     ready->base.epoch_begin = mirt__progbar_epoch_begin;
     ready->base.batch_end = mirt__progbar_batch_end;
     ready->base.epoch_end = mirt__progbar_epoch_end;
+    ready->shows_progress = true;
     return &ready->base;
 }

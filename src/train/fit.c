@@ -1,4 +1,4 @@
-#include "../callbacks/callbacks.h"
+#include "readymade.h"
 #include "../mirror/watch.h"
 #include "../ops/ops.h"
 #include "timeline.h"
@@ -431,7 +431,10 @@ static mirt_history *mirt__fit_any(mirt_model *model, mirt_dataset *dataset, con
     if (mirt__check_distributed(model, dataset, "mirt_fit") != MIRT_OK) return NULL;
     if (d->validation && mirt__check_distributed(model, d->validation, "mirt_fit, validation") != MIRT_OK) return NULL;
     fit.shows = !d->no_progress;
-    for (int i = 0; i < MIRT_MAX_CALLBACKS && d->callbacks[i]; i++) fit.shows = fit.shows && !mirt__is_progbar_logger(d->callbacks[i]);
+    for (int i = 0; i < MIRT_MAX_CALLBACKS && d->callbacks[i]; i++) {
+        const mirt__readymade *ready = mirt__ready_of(d->callbacks[i]);
+        fit.shows = fit.shows && !(ready && ready->shows_progress);
+    }
     if (d->epochs < 0 || d->batch < 0 || d->max_steps < 0 || d->initial_epoch < 0 || d->steps_per_epoch < 0 || d->validation_steps < 0 || d->validation_freq < 0) {
         return mirt__fail(MIRT_E_INVALID, "mirt_fit: epochs, batch and the numbers of steps cannot be negative"), (mirt_history *)NULL;
     }

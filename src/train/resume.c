@@ -1,5 +1,5 @@
 /* Writes the state of a run into a checkpoint, and resumes from one. */
-#include "../callbacks/callbacks.h"
+#include "readymade.h"
 #include "../base/file.h"
 #include "../mirror/watch.h"
 #include "../nn/config.h"

@@ -1,5 +1,5 @@
 /* The state of a run in a checkpoint: parsed and checked as a whole before any of it is used. */
-#include "../callbacks/callbacks.h"
+#include "readymade.h"
 #include "../nn/config.h"
 
 /* >>the numbers */

@@ -437,6 +437,19 @@ MIRT__LIB void mirt__sums_to_logs(const mirt_model *model, const mirt__sums *sum
     }
 }
 
+MIRT__LIB int mirt__log_names(const mirt_model *model, bool validation, const char *names[MIRT_MAX_LOGS]) {
+    int count = 0;
+    for (int v = 0; v < 1 + validation; v++) {
+        names[count++] = v ? "val_loss" : "loss";
+        for (int i = 0; i < model->num_outputs && mirt__num_labels(model) > 1 && count < MIRT_MAX_LOGS; i++) {
+            if (mirt__output_has_loss(model, i)) names[count++] = v ? model->val_loss_name[i] : model->loss_name[i];
+        }
+        for (int m = 0; m < model->num_metrics && count < MIRT_MAX_LOGS; m++) names[count++] = v ? model->metric[m].val_name : model->metric[m].name;
+        if (!v && count < MIRT_MAX_LOGS) names[count++] = "learning_rate";
+    }
+    return count;
+}
+
 MIRT__LIB mirt_status mirt__check_room(const mirt_function *f, int64_t rows, float *const *out, const size_t *capacity) {
     for (int i = 0; i < f->num_results; i++) {
         size_t each = (size_t)f->result[i].count;

@@ -46,6 +46,8 @@ MIRT__LIB void mirt__sums_start(mirt_model *model, mirt__program_kind kind, mirt
 MIRT__LIB double mirt__add_results(const mirt_function *function, mirt__sums *sums);
 MIRT__LIB void mirt__sums_to_logs(const mirt_model *model, const mirt__sums *sums, bool validation, mirt_logs *logs);
 MIRT__LIB void mirt__logs_add(mirt_logs *logs, const char *name, double value);
+/* Names of the logs that a fit of this model has at the end of an epoch; with those of validation. Returns how many. */
+MIRT__LIB int mirt__log_names(const mirt_model *model, bool validation, const char *names[MIRT_MAX_LOGS]);
 
 /* Whether `rows` predictions fit into the caller's memory, capacity[i] floats for output i. */
 MIRT__LIB mirt_status mirt__check_room(const mirt_function *function, int64_t rows, float *const *out, const size_t *capacity);

@@ -1,6 +1,6 @@
 /* What ready-made callbacks share: their state as JSON, weights kept aside. */
 #include "../base/file.h"
-#include "callbacks.h"
+#include "readymade.h"
 
 static void mirt__ready_destroy(void *user) {
     mirt__readymade *self = (mirt__readymade *)user;
