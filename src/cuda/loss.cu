@@ -8,11 +8,11 @@
 #define MIRT__CU_LARGEST (1.0f - 1e-7f)
 
 /* The threads of a row. */
-template <bool BLOCK> struct mirt__cu_crew {
+template <bool BLOCK> struct mirt__cu_row_group {
     int lane, size;
     int64_t row, step; /* the first row, and how far to the next */
     float *room;
-    __device__ explicit mirt__cu_crew(float *shared) {
+    __device__ explicit mirt__cu_row_group(float *shared) {
         const int warps = MIRT__CU_ROW_BLOCK / 32;
         lane = BLOCK ? (int)threadIdx.x : (int)threadIdx.x % 32;
         size = BLOCK ? MIRT__CU_ROW_BLOCK : 32;
@@ -23,7 +23,7 @@ template <bool BLOCK> struct mirt__cu_crew {
     __device__ float sum(float x) const { return BLOCK ? mirt__cu_block_sum(x, room) : mirt__cu_warp_sum(x); }
     __device__ float max(float x) const { return BLOCK ? mirt__cu_block_max(x, room) : mirt__cu_warp_max(x); }
 };
-#define MIRT__CU_EACH(j, n) for (int64_t j = crew.lane; j < (n); j += crew.size)
+#define MIRT__CU_EACH(j, n) for (int64_t j = group.lane; j < (n); j += group.size)
 
 /* A kernel by rows. */
 #define MIRT__CU_BY_ROWS(cu, kernel, rows, n, ...) \
@@ -36,24 +36,24 @@ template <bool BLOCK> struct mirt__cu_crew {
     } while (0)
 
 template <bool BLOCK>
-static inline __device__ float mirt__cu_row_max(const mirt__cu_crew<BLOCK> &crew, const float *x, int64_t n) {
+static inline __device__ float mirt__cu_row_max(const mirt__cu_row_group<BLOCK> &group, const float *x, int64_t n) {
     float most = -INFINITY;
     MIRT__CU_EACH(j, n) most = fmaxf(most, x[j]);
-    return crew.max(most);
+    return group.max(most);
 }
 template <bool BLOCK>
-static inline __device__ float mirt__cu_row_sum(const mirt__cu_crew<BLOCK> &crew, const float *x, int64_t n) {
+static inline __device__ float mirt__cu_row_sum(const mirt__cu_row_group<BLOCK> &group, const float *x, int64_t n) {
     float sum = 0;
     MIRT__CU_EACH(j, n) sum += x[j];
-    return crew.sum(sum);
+    return group.sum(sum);
 }
 /* The sum of exp(x - most). */
 template <bool BLOCK>
-static inline __device__ float mirt__cu_row_exp(const mirt__cu_crew<BLOCK> &crew, const float *x, int64_t n,
+static inline __device__ float mirt__cu_row_exp(const mirt__cu_row_group<BLOCK> &group, const float *x, int64_t n,
                                                 float most) {
     float sum = 0;
     MIRT__CU_EACH(j, n) sum += expf(x[j] - most);
-    return crew.sum(sum);
+    return group.sum(sum);
 }
 
 /* ---- softmax. Each thread reads and writes the same places. */
@@ -61,13 +61,13 @@ static inline __device__ float mirt__cu_row_exp(const mirt__cu_crew<BLOCK> &crew
 template <bool BLOCK>
 static __global__ void __launch_bounds__(MIRT__CU_ROW_BLOCK) mirt__cu_softmax_kernel(const mirt__softmax s) {
     MIRT_SHARED(float, room, 32);
-    const mirt__cu_crew<BLOCK> crew(room);
-    for (int64_t r = crew.row; r < s.rows; r += crew.step) {
+    const mirt__cu_row_group<BLOCK> group(room);
+    for (int64_t r = group.row; r < s.rows; r += group.step) {
         const float *x = s.x + r * s.n;
         float *y = s.y + r * s.n;
-        const float most = mirt__cu_row_max(crew, x, s.n);
+        const float most = mirt__cu_row_max(group, x, s.n);
         if (s.log) {
-            const float log_sum = logf(mirt__cu_row_exp(crew, x, s.n, most));
+            const float log_sum = logf(mirt__cu_row_exp(group, x, s.n, most));
             MIRT__CU_EACH(j, s.n) y[j] = x[j] - most - log_sum;
             continue;
         }
@@ -77,7 +77,7 @@ static __global__ void __launch_bounds__(MIRT__CU_ROW_BLOCK) mirt__cu_softmax_ke
             y[j] = e;
             sum += e;
         }
-        sum = crew.sum(sum);
+        sum = group.sum(sum);
         MIRT__CU_EACH(j, s.n) y[j] /= sum;
     }
 }
@@ -85,12 +85,12 @@ static __global__ void __launch_bounds__(MIRT__CU_ROW_BLOCK) mirt__cu_softmax_ke
 template <bool BLOCK>
 static __global__ void __launch_bounds__(MIRT__CU_ROW_BLOCK) mirt__cu_softmax_grad_kernel(const mirt__softmax s) {
     MIRT_SHARED(float, room, 32);
-    const mirt__cu_crew<BLOCK> crew(room);
-    for (int64_t r = crew.row; r < s.rows; r += crew.step) {
+    const mirt__cu_row_group<BLOCK> group(room);
+    for (int64_t r = group.row; r < s.rows; r += group.step) {
         const float *p = s.x + r * s.n, *dy = s.dy + r * s.n;
         float *dx = s.y + r * s.n, sum = 0;
         MIRT__CU_EACH(j, s.n) sum += s.log ? dy[j] : dy[j] * p[j];
-        sum = crew.sum(sum);
+        sum = group.sum(sum);
         MIRT__CU_EACH(j, s.n) dx[j] = s.log ? dy[j] - expf(p[j]) * sum : p[j] * (dy[j] - sum);
     }
 }
@@ -113,34 +113,34 @@ static inline __device__ bool mirt__cu_is_clipped(float p) { return p < MIRT__CU
 
 /* -log of the probability of `label`, the sum of clipped probabilities being 1. */
 template <bool BLOCK>
-static inline __device__ float mirt__cu_sparse(const mirt__cu_crew<BLOCK> &crew, const mirt__loss &l, const float *x,
-                                               int32_t label) {
+static inline __device__ float mirt__cu_sparse(const mirt__cu_row_group<BLOCK> &group, const mirt__loss &l,
+                                               const float *x, int32_t label) {
     const float at = label >= 0 && label < l.n ? x[label] : NAN;
     if (l.from_logits) {
-        const float most = mirt__cu_row_max(crew, x, l.n);
-        return logf(mirt__cu_row_exp(crew, x, l.n, most)) - (at - most);
+        const float most = mirt__cu_row_max(group, x, l.n);
+        return logf(mirt__cu_row_exp(group, x, l.n, most)) - (at - most);
     }
     float sum = 0;
     MIRT__CU_EACH(j, l.n) sum += mirt__cu_clipped(x[j]);
-    return logf(crew.sum(sum)) - logf(mirt__cu_clipped(at));
+    return logf(group.sum(sum)) - logf(mirt__cu_clipped(at));
 }
 
 template <bool BLOCK>
-static inline __device__ float mirt__cu_categorical(const mirt__cu_crew<BLOCK> &crew, const mirt__loss &l,
+static inline __device__ float mirt__cu_categorical(const mirt__cu_row_group<BLOCK> &group, const mirt__loss &l,
                                                     const float *x, const float *t) {
     float loss = 0;
     if (l.from_logits) {
-        const float most = mirt__cu_row_max(crew, x, l.n), log_sum = logf(mirt__cu_row_exp(crew, x, l.n, most));
+        const float most = mirt__cu_row_max(group, x, l.n), log_sum = logf(mirt__cu_row_exp(group, x, l.n, most));
         MIRT__CU_EACH(j, l.n) {
             if (t[j] != 0) loss += t[j] * (log_sum - (x[j] - most));
         }
     } else {
-        const float sum = mirt__cu_row_sum(crew, x, l.n);
+        const float sum = mirt__cu_row_sum(group, x, l.n);
         MIRT__CU_EACH(j, l.n) {
             if (t[j] != 0) loss -= t[j] * logf(mirt__cu_clipped(x[j] / sum));
         }
     }
-    return crew.sum(loss);
+    return group.sum(loss);
 }
 
 static inline __device__ float mirt__cu_binary_loss(bool from_logits, float x, float t) {
@@ -152,55 +152,55 @@ static inline __device__ float mirt__cu_binary_loss(bool from_logits, float x, f
 template <bool BLOCK>
 static __global__ void __launch_bounds__(MIRT__CU_ROW_BLOCK) mirt__cu_loss_kernel(const mirt__loss l) {
     MIRT_SHARED(float, room, 32);
-    const mirt__cu_crew<BLOCK> crew(room);
-    for (int64_t r = crew.row; r < l.rows; r += crew.step) {
+    const mirt__cu_row_group<BLOCK> group(room);
+    for (int64_t r = group.row; r < l.rows; r += group.step) {
         const float *x = l.x + r * l.n, *t = static_cast<const float *>(l.labels) + r * l.n;
         float loss = 0;
         if (l.kind == MIRT_SPARSE_CATEGORICAL_CROSSENTROPY) {
-            loss = mirt__cu_sparse(crew, l, x, static_cast<const int32_t *>(l.labels)[r]);
+            loss = mirt__cu_sparse(group, l, x, static_cast<const int32_t *>(l.labels)[r]);
         } else if (l.kind == MIRT_CATEGORICAL_CROSSENTROPY) {
-            loss = mirt__cu_categorical(crew, l, x, t);
+            loss = mirt__cu_categorical(group, l, x, t);
         } else {
             const bool binary = l.kind == MIRT_BINARY_CROSSENTROPY;
             MIRT__CU_EACH(j, l.n)
             loss += binary ? mirt__cu_binary_loss(l.from_logits, x[j], t[j]) : (x[j] - t[j]) * (x[j] - t[j]);
-            loss = crew.sum(loss) / (float)l.n;
+            loss = group.sum(loss) / (float)l.n;
         }
-        if (crew.lane == 0) l.loss[r] = loss;
+        if (group.lane == 0) l.loss[r] = loss;
     }
 }
 
 /* In the gradients `scale` is the loss's own gradient. */
 template <bool BLOCK>
-static inline __device__ void mirt__cu_sparse_grad(const mirt__cu_crew<BLOCK> &crew, const mirt__loss &l,
+static inline __device__ void mirt__cu_sparse_grad(const mirt__cu_row_group<BLOCK> &group, const mirt__loss &l,
                                                    const float *x, int32_t label, float scale, float *dx) {
     if (l.from_logits) {
-        const float most = mirt__cu_row_max(crew, x, l.n), sum = mirt__cu_row_exp(crew, x, l.n, most);
+        const float most = mirt__cu_row_max(group, x, l.n), sum = mirt__cu_row_exp(group, x, l.n, most);
         MIRT__CU_EACH(j, l.n) dx[j] = (expf(x[j] - most) / sum - (j == label ? 1.0f : 0.0f)) * scale;
         return;
     }
     float sum = 0;
     MIRT__CU_EACH(j, l.n) sum += mirt__cu_clipped(x[j]);
-    sum = crew.sum(sum);
+    sum = group.sum(sum);
     MIRT__CU_EACH(j, l.n) dx[j] = mirt__cu_is_clipped(x[j]) ? 0.0f : scale * (1 / sum - (j == label ? 1 / x[j] : 0.0f));
 }
 
 template <bool BLOCK>
-static inline __device__ void mirt__cu_categorical_grad(const mirt__cu_crew<BLOCK> &crew, const mirt__loss &l,
+static inline __device__ void mirt__cu_categorical_grad(const mirt__cu_row_group<BLOCK> &group, const mirt__loss &l,
                                                         const float *x, const float *t, float scale, float *dx) {
     if (l.from_logits) {
-        const float most = mirt__cu_row_max(crew, x, l.n), sum = mirt__cu_row_exp(crew, x, l.n, most),
-                    total = mirt__cu_row_sum(crew, t, l.n);
+        const float most = mirt__cu_row_max(group, x, l.n), sum = mirt__cu_row_exp(group, x, l.n, most),
+                    total = mirt__cu_row_sum(group, t, l.n);
         MIRT__CU_EACH(j, l.n) dx[j] = scale * (expf(x[j] - most) / sum * total - t[j]);
         return;
     }
-    const float sum = mirt__cu_row_sum(crew, x, l.n);
+    const float sum = mirt__cu_row_sum(group, x, l.n);
     float total = 0;
     MIRT__CU_EACH(j, l.n) {
         const float q = x[j] / sum;
         total += mirt__cu_is_clipped(q) ? 0.0f : -t[j] / q * q;
     }
-    total = crew.sum(total);
+    total = group.sum(total);
     MIRT__CU_EACH(j, l.n) {
         const float q = x[j] / sum;
         dx[j] = scale * (((mirt__cu_is_clipped(q) ? 0.0f : -t[j] / q) - total) / sum);
@@ -215,14 +215,14 @@ static inline __device__ float mirt__cu_binary_loss_grad(bool from_logits, float
 template <bool BLOCK>
 static __global__ void __launch_bounds__(MIRT__CU_ROW_BLOCK) mirt__cu_loss_grad_kernel(const mirt__loss l) {
     MIRT_SHARED(float, room, 32);
-    const mirt__cu_crew<BLOCK> crew(room);
-    for (int64_t r = crew.row; r < l.rows; r += crew.step) {
+    const mirt__cu_row_group<BLOCK> group(room);
+    for (int64_t r = group.row; r < l.rows; r += group.step) {
         const float *x = l.x + r * l.n, *t = static_cast<const float *>(l.labels) + r * l.n, scale = l.dloss[r];
         float *dx = l.dx + r * l.n;
         if (l.kind == MIRT_SPARSE_CATEGORICAL_CROSSENTROPY) {
-            mirt__cu_sparse_grad(crew, l, x, static_cast<const int32_t *>(l.labels)[r], scale, dx);
+            mirt__cu_sparse_grad(group, l, x, static_cast<const int32_t *>(l.labels)[r], scale, dx);
         } else if (l.kind == MIRT_CATEGORICAL_CROSSENTROPY) {
-            mirt__cu_categorical_grad(crew, l, x, t, scale, dx);
+            mirt__cu_categorical_grad(group, l, x, t, scale, dx);
         } else {
             const bool binary = l.kind == MIRT_BINARY_CROSSENTROPY;
             const float share = scale / (float)l.n;
@@ -246,19 +246,19 @@ static void mirt__cu_loss_grad(const mirt__loss *args, const mirt__where *where)
 static __global__ void __launch_bounds__(MIRT__CU_ROW_BLOCK)
     mirt__cu_accuracy_kernel(mirt__accuracy_kind kind, int64_t rows, int64_t n, const float *predicted,
                              const void *labels, float *y) {
-    const mirt__cu_crew<false> crew(NULL);
-    for (int64_t r = crew.row; r < rows; r += crew.step) {
+    const mirt__cu_row_group<false> group(NULL);
+    for (int64_t r = group.row; r < rows; r += group.step) {
         const float *x = predicted + r * n, *t = static_cast<const float *>(labels) + r * n;
         float right = 0;
         if (kind == MIRT__ACCURACY_BINARY) {
             MIRT__CU_EACH(j, n) right += t[j] == (x[j] > 0.5f ? 1.0f : 0.0f) ? 1.0f : 0.0f;
-            right = crew.sum(right) / (float)n;
+            right = group.sum(right) / (float)n;
         } else {
             const int32_t at = kind == MIRT__ACCURACY_SPARSE ? static_cast<const int32_t *>(labels)[r]
                                                              : mirt__cu_warp_argmax(t, n, 1.0f);
             right = mirt__cu_warp_argmax(x, n, 1.0f) == at ? 1.0f : 0.0f;
         }
-        if (crew.lane == 0) y[r] = right;
+        if (group.lane == 0) y[r] = right;
     }
 }
 

@@ -68,11 +68,12 @@ static mirt_status mirt__batch_run(mirt_dataset *dataset, int64_t most, bool tur
 #ifndef MIRRORTRAIN_NO_THREADS
 
 MIRT__LIB bool mirt__batch_ask(mirt_dataset *dataset, const mirt__slot *slot) {
-    if (dataset->stage->fill != mirt__batch_fill || !dataset->crew) return false;
+    if (dataset->stage->fill != mirt__batch_fill || !dataset->worker_pool) return false;
     mirt__batch_run_of *rest = &((mirt__batch_dataset *)dataset)->rest;
     /* What does not go together with what follows is left to `fill`. */
     if (rest->count == 0 && mirt__batch_run(dataset, dataset->spec.batch, false, rest) != MIRT_OK) return false;
-    if (rest->count < dataset->spec.batch || !mirt__crew_ask(dataset->crew, slot, rest->first, rest->count, true))
+    if (rest->count < dataset->spec.batch ||
+        !mirt__workers_ask(dataset->worker_pool, slot, rest->first, rest->count, true))
         return false;
     rest->count = 0;
     return true;
@@ -87,9 +88,9 @@ static mirt_status mirt__batch_made(mirt_dataset *dataset, mirt__slot *out) {
     mirt__slot part = *out;
     int64_t tried = 0;
     mirt_status status = MIRT_OK;
-    if (mirt__crew_asked(dataset->crew)) {
+    if (mirt__workers_asked(dataset->worker_pool)) {
         tried = dataset->spec.batch;
-        status = mirt__crew_finish(dataset->crew, false, &out->rows);
+        status = mirt__workers_finish(dataset->worker_pool, false, &out->rows);
     }
     while (tried < dataset->spec.batch && status == MIRT_OK) {
         if (rest->count == 0) status = mirt__batch_run(dataset, dataset->spec.batch - tried, true, rest);
@@ -97,8 +98,8 @@ static mirt_status mirt__batch_made(mirt_dataset *dataset, mirt__slot *out) {
         for (int f = 0; f < dataset->spec.num_fields; f++)
             part.field[f] = (char *)out->field[f] + (size_t)out->rows * dataset->spec.field[f].bytes;
         part.index = out->index + out->rows;
-        mirt__crew_ask(dataset->crew, &part, rest->first, rest->count, false);
-        status = mirt__crew_finish(dataset->crew, false, &part.rows);
+        mirt__workers_ask(dataset->worker_pool, &part, rest->first, rest->count, false);
+        status = mirt__workers_finish(dataset->worker_pool, false, &part.rows);
         out->rows += part.rows;
         tried += rest->count;
         rest->count = 0;
@@ -109,7 +110,7 @@ static mirt_status mirt__batch_made(mirt_dataset *dataset, mirt__slot *out) {
 
 static mirt_status mirt__batch_fill(mirt_dataset *dataset, mirt__slot *out) {
     out->rows = 0;
-    if (dataset->crew) return mirt__batch_made(dataset, out);
+    if (dataset->worker_pool) return mirt__batch_made(dataset, out);
     return dataset->source->stage->at ? mirt__batch_gather(dataset, out) : mirt__batch_collect(dataset, out);
 }
 
@@ -148,8 +149,8 @@ static mirt_status mirt__batch_pass_over(mirt_dataset *dataset, int64_t left) {
 
 static mirt_status mirt__batch_begin(mirt_dataset *dataset, uint64_t seed, int64_t epoch) {
     if (dataset->source->stage->make) {
-        if (!mirt__dataset_crew(dataset, dataset->source)) return mirt_last_status();
-        mirt_status status = mirt__crew_begin(dataset->crew);
+        if (!mirt__dataset_worker_pool(dataset, dataset->source)) return mirt_last_status();
+        mirt_status status = mirt__workers_begin(dataset->worker_pool);
         if (status != MIRT_OK) return status;
         ((mirt__batch_dataset *)dataset)->rest.count = 0;
     }

@@ -52,9 +52,9 @@ static mirt_status mirt__cache_pull(mirt_dataset *cache, mirt__slot *slot, int64
     mirt__batch sample;
     mirt_status status;
     int64_t rows;
-    if (cache->crew) {
-        mirt__crew_ask(cache->crew, slot, first, count, false);
-        return mirt__crew_finish(cache->crew, true, &rows);
+    if (cache->worker_pool) {
+        mirt__workers_ask(cache->worker_pool, slot, first, count, false);
+        return mirt__workers_finish(cache->worker_pool, true, &rows);
     }
     for (int64_t i = 0; i < count; i++) {
         status = mirt__dataset_next(cache->source, &sample);
@@ -71,8 +71,8 @@ static mirt_status mirt__cache_pull(mirt_dataset *cache, mirt__slot *slot, int64
 static mirt_status mirt__cache_source(mirt_dataset *cache, uint64_t seed, int64_t epoch) {
     mirt_dataset *source = cache->source;
     if (source->stage->make && !source->run) {
-        if (!mirt__dataset_crew(cache, source)) return mirt_last_status();
-        if (mirt__crew_begin(cache->crew) != MIRT_OK) return mirt_last_status();
+        if (!mirt__dataset_worker_pool(cache, source)) return mirt_last_status();
+        if (mirt__workers_begin(cache->worker_pool) != MIRT_OK) return mirt_last_status();
     }
     return mirt__dataset_begin(source, seed, epoch);
 }

@@ -75,12 +75,12 @@ typedef struct mirt__slot {
 
 /* What one thread needs to make samples: room for each stage, such as for a sample before it is mapped. */
 typedef struct mirt__work mirt__work;
-typedef struct mirt__crew mirt__crew; /* workers.h */
+typedef struct mirt__worker_pool mirt__worker_pool; /* workers.h */
 MIRT__LIB mirt__work *mirt__work_create(void);
 MIRT__LIB void mirt__work_destroy(mirt__work *work);
 /* The data set's own, made when first asked for; false with the error set. */
 MIRT__LIB bool mirt__dataset_work(mirt_dataset *dataset);
-MIRT__LIB bool mirt__dataset_crew(mirt_dataset *dataset, mirt_dataset *source);
+MIRT__LIB bool mirt__dataset_worker_pool(mirt_dataset *dataset, mirt_dataset *source);
 /* This stage's room, at least `bytes`, aligned to MIRT__ALIGN; it keeps its place and what is in it until more is asked
    for. NULL with the error set. */
 MIRT__LIB void *mirt__work_room(mirt__work *work, const mirt_dataset *stage, size_t bytes);
@@ -139,7 +139,7 @@ struct mirt_dataset {
     int64_t current;  /* index of the sample last given, in stages without batches */
     mirt__slot slot;  /* samples the stage holds, freed with it */
     mirt__work *work; /* for samples made one by one */
-    mirt__crew *crew; /* for samples made in parallel */
+    mirt__worker_pool *worker_pool; /* for samples made in parallel */
     int workers;      /* threads that make samples; 0: as the stall says */
     bool fed;         /* the consumer did not wait lately */
     int joins; /* batches of the stage before that make one, where passes can begin behind some; -1: the batch stage

@@ -55,7 +55,7 @@ MIRT_API void mirt_dataset_destroy(mirt_dataset *dataset) {
     }
     while (dataset && dataset->process == mirt__process()) { /* a child process has none of the threads */
         mirt_dataset *before = dataset->borrows ? NULL : dataset->source;
-        mirt__crew_destroy(dataset->crew);
+        mirt__workers_destroy(dataset->worker_pool);
         if (dataset->stage->release) dataset->stage->release(dataset);
         mirt__aligned_free(dataset->slot.block);
         mirt__work_destroy(dataset->work);
@@ -97,7 +97,7 @@ MIRT_API mirt_status mirt_dataset_workers(mirt_dataset *dataset, int workers) {
         return mirt__fail(MIRT_E_INVALID, "mirt_dataset_workers(%d): 1 to %d are possible, or MIRT_AUTOTUNE", workers,
                           most);
     for (mirt_dataset *d = dataset; d; d = d->source)
-        if (d->crew)
+        if (d->worker_pool)
             return mirt__fail(MIRT_E_STATE,
                               "mirt_dataset_workers comes before the first epoch: the threads are at work");
     for (mirt_dataset *d = dataset; d; d = d->source) d->workers = workers == MIRT_AUTOTUNE ? 0 : workers;

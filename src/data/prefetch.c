@@ -194,7 +194,7 @@ static void mirt__prefetch_release(mirt_dataset *dataset) {
         pthread_join(prefetch->thread.id, NULL);
     }
     /* Its workers may be at slots of this stage. */
-    if (dataset->source->crew) mirt__crew_drop(dataset->source->crew);
+    if (dataset->source->worker_pool) mirt__workers_drop(dataset->source->worker_pool);
     if (prefetch->has_consumer_cond) pthread_cond_destroy(&prefetch->to_consumer);
     if (prefetch->has_worker_cond) pthread_cond_destroy(&prefetch->to_worker);
     if (prefetch->has_mutex) pthread_mutex_destroy(&prefetch->mutex);

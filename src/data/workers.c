@@ -63,9 +63,9 @@ MIRT__LIB bool mirt__dataset_work(mirt_dataset *dataset) {
     return dataset->work != NULL;
 }
 
-MIRT__LIB bool mirt__dataset_crew(mirt_dataset *dataset, mirt_dataset *source) {
-    if (!dataset->crew) __atomic_store_n(&dataset->crew, mirt__crew_create(source), __ATOMIC_RELEASE);
-    return dataset->crew != NULL;
+MIRT__LIB bool mirt__dataset_worker_pool(mirt_dataset *dataset, mirt_dataset *source) {
+    if (!dataset->worker_pool) __atomic_store_n(&dataset->worker_pool, mirt__workers_create(source), __ATOMIC_RELEASE);
+    return dataset->worker_pool != NULL;
 }
 
 /* The lesser of two. */
@@ -79,10 +79,10 @@ static void mirt__at_least(const mirt__at *at, mirt__at *out) {
 
 static void mirt__stage_at(const mirt_dataset *stage, mirt__at *out) {
     mirt__work *work = __atomic_load_n(&stage->work, __ATOMIC_ACQUIRE);
-    mirt__crew *crew = __atomic_load_n(&stage->crew, __ATOMIC_ACQUIRE);
+    mirt__worker_pool *pool = __atomic_load_n(&stage->worker_pool, __ATOMIC_ACQUIRE);
     mirt__at_least(&stage->at, out);
     if (work) mirt__at_least(&work->at, out);
-    if (crew) mirt__crew_at(crew, out);
+    if (pool) mirt__workers_at(pool, out);
 }
 
 /* >>stages seen by a thread that does not go through them, while those before a cache may go */
@@ -122,24 +122,24 @@ MIRT__LIB void mirt__dataset_lose(mirt_dataset *dataset) {
 
 MIRT__LIB void mirt__dataset_leave(mirt_dataset *dataset) {
     mirt_dataset *source = dataset->source;
-    mirt__crew *crew = dataset->crew;
+    mirt__worker_pool *pool = dataset->worker_pool;
     mirt__stages_lock(true);
     dataset->source = NULL;
-    dataset->crew = NULL;
+    dataset->worker_pool = NULL;
     const bool lost = dataset->lost;
     mirt__stages_lock(false);
     if (lost) return;
-    mirt__crew_destroy(crew);
+    mirt__workers_destroy(pool);
     mirt__dataset_give_up(source, dataset->borrows);
 }
 
-/* >>the crew */
+/* >>the worker pool */
 
-#define MIRT__CREW_JOBS 16
-#define MIRT__CREW_MOST 256
+#define MIRT__WORKERS_JOBS 16
+#define MIRT__WORKERS_MOST 256
 
 /* Samples [first, first + count) on their way into the slot; threads claim a few at a time, in ascending order. */
-typedef struct mirt__crew_job {
+typedef struct mirt__worker_job {
     mirt__slot slot;
     int64_t first, count; /* after a failure `count` is what was claimed until then */
     int64_t claimed, done, skipped;
@@ -147,24 +147,24 @@ typedef struct mirt__crew_job {
     mirt_status status;
     char error[512];
     mirt__caller caller;
-} mirt__crew_job;
+} mirt__worker_job;
 
 #ifdef MIRRORTRAIN_NO_THREADS
-#define MIRT__CREW_CALL(call) ((void)0)
+#define MIRT__WORKERS_CALL(call) ((void)0)
 #else
-#define MIRT__CREW_CALL(call) call
-typedef struct mirt__crew_thread {
-    mirt__crew *crew;
+#define MIRT__WORKERS_CALL(call) call
+typedef struct mirt__worker_thread {
+    mirt__worker_pool *pool;
     mirt__work *work;
     mirt__thread thread;
-} mirt__crew_thread;
+} mirt__worker_thread;
 #endif
 
 /* Jobs are a ring, `finished` to `asked`; the mutex guards everything but the memory of claimed samples. */
-struct mirt__crew {
+struct mirt__worker_pool {
     mirt_dataset *source;
     mirt__work *work; /* of the one who asks, who makes samples himself as long as there are no threads */
-    mirt__crew_job job[MIRT__CREW_JOBS];
+    mirt__worker_job job[MIRT__WORKERS_JOBS];
     int64_t asked, finished;
     double seconds, longest; /* that samples took; that of the longest claim, which may have waited for a core */
     int64_t samples;
@@ -172,7 +172,7 @@ struct mirt__crew {
     bool bound;            /* there will be no more threads */
     int threads, cores;
 #ifndef MIRRORTRAIN_NO_THREADS
-    mirt__crew_thread thread[MIRT__CREW_MOST];
+    mirt__worker_thread thread[MIRT__WORKERS_MOST];
     pthread_mutex_t mutex;
     pthread_cond_t to_threads, to_asker;
     int made; /* of these three, in this order */
@@ -180,13 +180,13 @@ struct mirt__crew {
 #endif
 };
 
-static mirt__crew_job *mirt__crew_job_at(mirt__crew *crew, int64_t number) {
-    return &crew->job[number % MIRT__CREW_JOBS];
+static mirt__worker_job *mirt__worker_job_at(mirt__worker_pool *pool, int64_t number) {
+    return &pool->job[number % MIRT__WORKERS_JOBS];
 }
 
 /* Samples [row, end) of a job, without the mutex; MIRT__SKIPPED rows are marked and counted. Returns the row that
    failed, or `end`. */
-static int64_t mirt__crew_make(mirt_dataset *source, const mirt__crew_job *job, mirt__work *work, int64_t row,
+static int64_t mirt__workers_make(mirt_dataset *source, const mirt__worker_job *job, mirt__work *work, int64_t row,
                                int64_t end, int64_t *skipped, mirt_status *status) {
     const mirt__data_spec *spec = &source->spec;
     void *field[MIRT__MAX_FIELDS];
@@ -206,37 +206,37 @@ static int64_t mirt__crew_make(mirt_dataset *source, const mirt__crew_job *job, 
 }
 
 /* Seconds a sample takes; 0 as long as that is not known. */
-static double mirt__crew_pace(const mirt__crew *crew) {
+static double mirt__workers_pace(const mirt__worker_pool *pool) {
     const int64_t few = 4;
-    return crew->samples < few ? 0 : (crew->seconds - crew->longest) / (double)(crew->samples - 1);
+    return pool->samples < few ? 0 : (pool->seconds - pool->longest) / (double)(pool->samples - 1);
 }
 
-static void mirt__crew_measure(mirt__crew *crew, double seconds, int64_t samples) {
+static void mirt__workers_measure(mirt__worker_pool *pool, double seconds, int64_t samples) {
     const int64_t many = 4096;
-    crew->seconds += seconds;
-    crew->samples += samples;
-    if (seconds > crew->longest) crew->longest = seconds;
-    if (crew->samples < many) return;
-    crew->samples /= 2;
-    crew->seconds /= 2;
-    crew->longest = 0;
+    pool->seconds += seconds;
+    pool->samples += samples;
+    if (seconds > pool->longest) pool->longest = seconds;
+    if (pool->samples < many) return;
+    pool->samples /= 2;
+    pool->seconds /= 2;
+    pool->longest = 0;
 }
 
 /* Claims some samples of a job and makes them; called and left with the mutex locked. */
-static void mirt__crew_step(mirt__crew *crew, mirt__crew_job *job, mirt__work *work) {
+static void mirt__workers_step(mirt__worker_pool *pool, mirt__worker_job *job, mirt__work *work) {
     const double least = 20e-6; /* seconds for which it is worth coming */
-    int64_t row = job->claimed, rows = 1, skipped = 0, fair = (job->count - row) / (4 * (crew->threads + 1));
+    int64_t row = job->claimed, rows = 1, skipped = 0, fair = (job->count - row) / (4 * (pool->threads + 1));
     mirt_status status;
-    const double pace = mirt__crew_pace(crew);
+    const double pace = mirt__workers_pace(pool);
     if (pace > 0 && pace < least) rows = (int64_t)(least / pace);
     if (rows > fair) rows = fair > 1 ? fair : 1;
     job->claimed += rows;
-    MIRT__CREW_CALL(pthread_mutex_unlock(&crew->mutex));
+    MIRT__WORKERS_CALL(pthread_mutex_unlock(&pool->mutex));
     double began = mirt__now();
-    int64_t end = mirt__crew_make(crew->source, job, work, row, row + rows, &skipped, &status);
+    int64_t end = mirt__workers_make(pool->source, job, work, row, row + rows, &skipped, &status);
     double seconds = mirt__now() - began;
-    MIRT__CREW_CALL(pthread_mutex_lock(&crew->mutex));
-    mirt__crew_measure(crew, seconds, rows);
+    MIRT__WORKERS_CALL(pthread_mutex_lock(&pool->mutex));
+    mirt__workers_measure(pool, seconds, rows);
     job->done += rows;
     job->skipped += skipped;
     if (status != MIRT_OK) {
@@ -247,163 +247,166 @@ static void mirt__crew_step(mirt__crew *crew, mirt__crew_job *job, mirt__work *w
         }
         job->count = job->claimed;
     }
-    MIRT__CREW_CALL(if (job->done == job->count) pthread_cond_signal(&crew->to_asker));
+    MIRT__WORKERS_CALL(if (job->done == job->count) pthread_cond_signal(&pool->to_asker));
 }
 
 #ifndef MIRRORTRAIN_NO_THREADS
 
-static mirt__crew_job *mirt__crew_unclaimed(mirt__crew *crew) {
-    for (int64_t i = crew->finished; i < crew->asked; i++) {
-        mirt__crew_job *job = mirt__crew_job_at(crew, i);
+static mirt__worker_job *mirt__workers_unclaimed(mirt__worker_pool *pool) {
+    for (int64_t i = pool->finished; i < pool->asked; i++) {
+        mirt__worker_job *job = mirt__worker_job_at(pool, i);
         if (job->claimed < job->count) return job;
     }
     return NULL;
 }
 
-static void *mirt__crew_main(void *arg) {
-    mirt__crew_thread *thread = (mirt__crew_thread *)arg;
-    mirt__crew *crew = thread->crew;
-    pthread_mutex_lock(&crew->mutex);
-    while (!crew->quit) {
-        mirt__crew_job *job = mirt__crew_unclaimed(crew);
+static void *mirt__workers_main(void *arg) {
+    mirt__worker_thread *thread = (mirt__worker_thread *)arg;
+    mirt__worker_pool *pool = thread->pool;
+    pthread_mutex_lock(&pool->mutex);
+    while (!pool->quit) {
+        mirt__worker_job *job = mirt__workers_unclaimed(pool);
         if (job) mirt__caller_set(&job->caller, NULL);
-        if (job) mirt__crew_step(crew, job, thread->work);
-        else pthread_cond_wait(&crew->to_threads, &crew->mutex);
+        if (job) mirt__workers_step(pool, job, thread->work);
+        else pthread_cond_wait(&pool->to_threads, &pool->mutex);
     }
-    pthread_mutex_unlock(&crew->mutex);
+    pthread_mutex_unlock(&pool->mutex);
     return NULL;
 }
 
 /* As many threads in all, by the one who asks, with the mutex locked. */
-static mirt_status mirt__crew_hire(mirt__crew *crew, int threads) {
-    while (crew->threads < threads) {
-        mirt__crew_thread *thread = &crew->thread[crew->threads];
-        thread->crew = crew;
+static mirt_status mirt__workers_start(mirt__worker_pool *pool, int threads) {
+    while (pool->threads < threads) {
+        mirt__worker_thread *thread = &pool->thread[pool->threads];
+        thread->pool = pool;
         if (!thread->work && !(thread->work = mirt__work_create())) return MIRT_E_NOMEM;
-        int code = mirt__thread_start(&thread->thread, mirt__crew_main, thread);
+        int code = mirt__thread_start(&thread->thread, mirt__workers_main, thread);
         if (code)
-            return mirt__fail(MIRT_E_THREAD, "worker thread %d of %d could not be started: %s", crew->threads + 1,
+            return mirt__fail(MIRT_E_THREAD, "worker thread %d of %d could not be started: %s", pool->threads + 1,
                               threads, strerror(code));
-        crew->threads++;
+        pool->threads++;
     }
     return MIRT_OK;
 }
 
 /* More threads, if those who wait for samples do, and if `samples` at a time are worth them. */
-static void mirt__crew_tune(mirt__crew *crew, int64_t samples) {
-    const double worth = 100e-6, left = (double)samples * mirt__crew_pace(crew);
-    int most = crew->cores, threads = crew->threads;
-    if (crew->bound || (crew->ahead && crew->source->fed)) return;
+static void mirt__workers_tune(mirt__worker_pool *pool, int64_t samples) {
+    const double worth = 100e-6, left = (double)samples * mirt__workers_pace(pool);
+    int most = pool->cores, threads = pool->threads;
+    if (pool->bound || (pool->ahead && pool->source->fed)) return;
     if (left < worth * most) most = (int)(left / worth);
-    if (crew->ahead && most > 2 * threads) most = threads ? 2 * threads : 2;
+    if (pool->ahead && most > 2 * threads) most = threads ? 2 * threads : 2;
     if (most < 2 || most <= threads) return;
-    if (mirt__crew_hire(crew, most) != MIRT_OK) crew->bound = true;
+    if (mirt__workers_start(pool, most) != MIRT_OK) pool->bound = true;
 }
 
-MIRT__LIB void mirt__crew_destroy(mirt__crew *crew) {
-    if (!crew) return;
-    if (crew->made == 3) {
-        mirt__crew_drop(crew);
-        pthread_mutex_lock(&crew->mutex);
-        crew->quit = true;
-        pthread_cond_broadcast(&crew->to_threads);
-        pthread_mutex_unlock(&crew->mutex);
-        for (int i = 0; i < crew->threads; i++) pthread_join(crew->thread[i].thread.id, NULL);
+MIRT__LIB void mirt__workers_destroy(mirt__worker_pool *pool) {
+    if (!pool) return;
+    if (pool->made == 3) {
+        mirt__workers_drop(pool);
+        pthread_mutex_lock(&pool->mutex);
+        pool->quit = true;
+        pthread_cond_broadcast(&pool->to_threads);
+        pthread_mutex_unlock(&pool->mutex);
+        for (int i = 0; i < pool->threads; i++) pthread_join(pool->thread[i].thread.id, NULL);
     }
-    for (int i = 0; i < MIRT__CREW_MOST; i++) mirt__work_destroy(crew->thread[i].work);
-    if (crew->made > 2) pthread_cond_destroy(&crew->to_asker);
-    if (crew->made > 1) pthread_cond_destroy(&crew->to_threads);
-    if (crew->made > 0) pthread_mutex_destroy(&crew->mutex);
-    mirt__work_destroy(crew->work);
-    mirt__free(crew);
+    for (int i = 0; i < MIRT__WORKERS_MOST; i++) mirt__work_destroy(pool->thread[i].work);
+    if (pool->made > 2) pthread_cond_destroy(&pool->to_asker);
+    if (pool->made > 1) pthread_cond_destroy(&pool->to_threads);
+    if (pool->made > 0) pthread_mutex_destroy(&pool->mutex);
+    mirt__work_destroy(pool->work);
+    mirt__free(pool);
 }
 
-static mirt_status mirt__crew_init(mirt__crew *crew) {
-    int code = pthread_mutex_init(&crew->mutex, NULL);
-    if (!code && ++crew->made) code = pthread_cond_init(&crew->to_threads, NULL);
-    if (!code && ++crew->made) code = pthread_cond_init(&crew->to_asker, NULL);
-    if (!code) crew->made++;
+static mirt_status mirt__workers_init(mirt__worker_pool *pool) {
+    int code = pthread_mutex_init(&pool->mutex, NULL);
+    if (!code && ++pool->made) code = pthread_cond_init(&pool->to_threads, NULL);
+    if (!code && ++pool->made) code = pthread_cond_init(&pool->to_asker, NULL);
+    if (!code) pool->made++;
     return code ? mirt__fail(MIRT_E_THREAD, "worker threads cannot be had: %s", strerror(code)) : MIRT_OK;
 }
 
 #else
 
-static mirt_status mirt__crew_hire(mirt__crew *crew, int threads) { return (void)crew, (void)threads, MIRT_OK; }
-static void mirt__crew_tune(mirt__crew *crew, int64_t samples) { (void)crew, (void)samples; }
-static mirt_status mirt__crew_init(mirt__crew *crew) { return (void)crew, MIRT_OK; }
+static mirt_status mirt__workers_start(mirt__worker_pool *pool, int threads) {
+    return (void)pool, (void)threads, MIRT_OK;
+}
+static void mirt__workers_tune(mirt__worker_pool *pool, int64_t samples) { (void)pool, (void)samples; }
+static mirt_status mirt__workers_init(mirt__worker_pool *pool) { return (void)pool, MIRT_OK; }
 
-MIRT__LIB void mirt__crew_destroy(mirt__crew *crew) {
-    if (crew) mirt__work_destroy(crew->work);
-    mirt__free(crew);
+MIRT__LIB void mirt__workers_destroy(mirt__worker_pool *pool) {
+    if (pool) mirt__work_destroy(pool->work);
+    mirt__free(pool);
 }
 
 #endif
 
-MIRT__LIB mirt__crew *mirt__crew_create(mirt_dataset *source) {
-    mirt__crew *crew = (mirt__crew *)mirt__calloc(1, sizeof(mirt__crew));
-    if (!crew) return NULL;
-    crew->source = source;
-    crew->cores = mirt__cpu_cores();
-    if (crew->cores > MIRT__CREW_MOST) crew->cores = MIRT__CREW_MOST;
-    if ((crew->work = mirt__work_create()) && mirt__crew_init(crew) == MIRT_OK) return crew;
-    mirt__crew_destroy(crew);
+MIRT__LIB mirt__worker_pool *mirt__workers_create(mirt_dataset *source) {
+    mirt__worker_pool *pool = (mirt__worker_pool *)mirt__calloc(1, sizeof(mirt__worker_pool));
+    if (!pool) return NULL;
+    pool->source = source;
+    pool->cores = mirt__cpu_cores();
+    if (pool->cores > MIRT__WORKERS_MOST) pool->cores = MIRT__WORKERS_MOST;
+    if ((pool->work = mirt__work_create()) && mirt__workers_init(pool) == MIRT_OK) return pool;
+    mirt__workers_destroy(pool);
     return NULL;
 }
 
-MIRT__LIB void mirt__crew_drop(mirt__crew *crew) {
-    MIRT__CREW_CALL(pthread_mutex_lock(&crew->mutex));
-    for (int64_t i = crew->finished; i < crew->asked; i++) {
-        mirt__crew_job *job = mirt__crew_job_at(crew, i);
+MIRT__LIB void mirt__workers_drop(mirt__worker_pool *pool) {
+    MIRT__WORKERS_CALL(pthread_mutex_lock(&pool->mutex));
+    for (int64_t i = pool->finished; i < pool->asked; i++) {
+        mirt__worker_job *job = mirt__worker_job_at(pool, i);
         job->count = job->claimed;
     }
-    for (; crew->finished < crew->asked; crew->finished++)
-        MIRT__CREW_CALL(
-            while (mirt__crew_job_at(crew, crew->finished)->done < mirt__crew_job_at(crew, crew->finished)->count)
-                pthread_cond_wait(&crew->to_asker, &crew->mutex));
-    MIRT__CREW_CALL(pthread_mutex_unlock(&crew->mutex));
+    for (; pool->finished < pool->asked; pool->finished++)
+        MIRT__WORKERS_CALL(
+            while (mirt__worker_job_at(pool, pool->finished)->done < mirt__worker_job_at(pool, pool->finished)->count)
+                pthread_cond_wait(&pool->to_asker, &pool->mutex));
+    MIRT__WORKERS_CALL(pthread_mutex_unlock(&pool->mutex));
 }
 
-MIRT__LIB mirt_status mirt__crew_begin(mirt__crew *crew) {
-    int workers = crew->source->workers;
-    mirt__crew_drop(crew);
+MIRT__LIB mirt_status mirt__workers_begin(mirt__worker_pool *pool) {
+    int workers = pool->source->workers;
+    mirt__workers_drop(pool);
     if (workers == 0) return MIRT_OK;
-    crew->bound = true;
+    pool->bound = true;
     if (workers == 1) return MIRT_OK;
-    MIRT__CREW_CALL(pthread_mutex_lock(&crew->mutex));
-    mirt_status status = mirt__crew_hire(crew, workers);
-    MIRT__CREW_CALL(pthread_mutex_unlock(&crew->mutex));
+    MIRT__WORKERS_CALL(pthread_mutex_lock(&pool->mutex));
+    mirt_status status = mirt__workers_start(pool, workers);
+    MIRT__WORKERS_CALL(pthread_mutex_unlock(&pool->mutex));
     return status;
 }
 
-MIRT__LIB void mirt__crew_at(mirt__crew *crew, mirt__at *out) {
-    MIRT__CREW_CALL(pthread_mutex_lock(&crew->mutex));
-    mirt__at_least(&crew->work->at, out);
-    MIRT__CREW_CALL(for (int i = 0; i < crew->threads; i++) mirt__at_least(&crew->thread[i].work->at, out));
-    MIRT__CREW_CALL(pthread_mutex_unlock(&crew->mutex));
+MIRT__LIB void mirt__workers_at(mirt__worker_pool *pool, mirt__at *out) {
+    MIRT__WORKERS_CALL(pthread_mutex_lock(&pool->mutex));
+    mirt__at_least(&pool->work->at, out);
+    MIRT__WORKERS_CALL(for (int i = 0; i < pool->threads; i++) mirt__at_least(&pool->thread[i].work->at, out));
+    MIRT__WORKERS_CALL(pthread_mutex_unlock(&pool->mutex));
 }
 
-MIRT__LIB bool mirt__crew_asked(const mirt__crew *crew) {
-    return crew->asked > crew->finished;
+MIRT__LIB bool mirt__workers_asked(const mirt__worker_pool *pool) {
+    return pool->asked > pool->finished;
 }
 
-MIRT__LIB bool mirt__crew_ask(mirt__crew *crew, const mirt__slot *slot, int64_t first, int64_t count, bool ahead) {
-    if (crew->asked - crew->finished == MIRT__CREW_JOBS) return false;
-    mirt__crew_job *job = mirt__crew_job_at(crew, crew->asked);
-    MIRT__CREW_CALL(pthread_mutex_lock(&crew->mutex));
+MIRT__LIB bool mirt__workers_ask(mirt__worker_pool *pool, const mirt__slot *slot, int64_t first, int64_t count,
+                                 bool ahead) {
+    if (pool->asked - pool->finished == MIRT__WORKERS_JOBS) return false;
+    mirt__worker_job *job = mirt__worker_job_at(pool, pool->asked);
+    MIRT__WORKERS_CALL(pthread_mutex_lock(&pool->mutex));
     memset(job, 0, sizeof *job);
     job->slot = *slot;
     job->first = first;
     job->count = count;
     job->caller = mirt__caller_get();
-    crew->asked++;
-    crew->ahead = crew->ahead || ahead;
-    MIRT__CREW_CALL(if (crew->threads) pthread_cond_broadcast(&crew->to_threads));
-    MIRT__CREW_CALL(pthread_mutex_unlock(&crew->mutex));
+    pool->asked++;
+    pool->ahead = pool->ahead || ahead;
+    MIRT__WORKERS_CALL(if (pool->threads) pthread_cond_broadcast(&pool->to_threads));
+    MIRT__WORKERS_CALL(pthread_mutex_unlock(&pool->mutex));
     return true;
 }
 
 /* Moves the samples together that were not skipped; returns how many they are. */
-static int64_t mirt__crew_close_up(const mirt__data_spec *spec, const mirt__slot *slot, int64_t count) {
+static int64_t mirt__workers_close_up(const mirt__data_spec *spec, const mirt__slot *slot, int64_t count) {
     int64_t rows = 0;
     for (int64_t i = 0; i < count; i++) {
         if (slot->index[i] == MIRT__NO_INDEX) continue;
@@ -417,32 +420,32 @@ static int64_t mirt__crew_close_up(const mirt__data_spec *spec, const mirt__slot
     return rows;
 }
 
-MIRT__LIB mirt_status mirt__crew_finish(mirt__crew *crew, bool gaps, int64_t *rows) {
-    mirt__crew_job *job = mirt__crew_job_at(crew, crew->finished);
-    MIRT__CREW_CALL(pthread_mutex_lock(&crew->mutex));
-    bool alone = crew->threads == 0;
-    while (!crew->threads && job->claimed < job->count) {
-        mirt__crew_step(crew, job, crew->work);
-        mirt__crew_tune(crew, job->count - job->claimed);
+MIRT__LIB mirt_status mirt__workers_finish(mirt__worker_pool *pool, bool gaps, int64_t *rows) {
+    mirt__worker_job *job = mirt__worker_job_at(pool, pool->finished);
+    MIRT__WORKERS_CALL(pthread_mutex_lock(&pool->mutex));
+    bool alone = pool->threads == 0;
+    while (!pool->threads && job->claimed < job->count) {
+        mirt__workers_step(pool, job, pool->work);
+        mirt__workers_tune(pool, job->count - job->claimed);
     }
-    MIRT__CREW_CALL(while (job->done < job->count) pthread_cond_wait(&crew->to_asker, &crew->mutex));
-    crew->finished++;
-    if (!alone || job->count == 1) mirt__crew_tune(crew, job->count);
-    MIRT__CREW_CALL(pthread_mutex_unlock(&crew->mutex));
+    MIRT__WORKERS_CALL(while (job->done < job->count) pthread_cond_wait(&pool->to_asker, &pool->mutex));
+    pool->finished++;
+    if (!alone || job->count == 1) mirt__workers_tune(pool, job->count);
+    MIRT__WORKERS_CALL(pthread_mutex_unlock(&pool->mutex));
     *rows = 0;
     if (job->status != MIRT_OK) {
-        mirt__crew_drop(crew); /* nobody will want the rest */
+        mirt__workers_drop(pool); /* nobody will want the rest */
         return mirt__fail(job->status, "%s", job->error);
     }
-    *rows = job->skipped && !gaps ? mirt__crew_close_up(&crew->source->spec, &job->slot, job->count) : job->count;
+    *rows = job->skipped && !gaps ? mirt__workers_close_up(&pool->source->spec, &job->slot, job->count) : job->count;
     return MIRT_OK;
 }
 
-MIRT__LIB int mirt__crew_numbers(mirt__crew *crew, double *seconds) {
-    MIRT__CREW_CALL(pthread_mutex_lock(&crew->mutex));
-    const int threads = crew->threads;
-    *seconds = mirt__crew_pace(crew);
-    MIRT__CREW_CALL(pthread_mutex_unlock(&crew->mutex));
+MIRT__LIB int mirt__workers_numbers(mirt__worker_pool *pool, double *seconds) {
+    MIRT__WORKERS_CALL(pthread_mutex_lock(&pool->mutex));
+    const int threads = pool->threads;
+    *seconds = mirt__workers_pace(pool);
+    MIRT__WORKERS_CALL(pthread_mutex_unlock(&pool->mutex));
     return threads;
 }
 
@@ -454,8 +457,8 @@ MIRT__LIB void mirt__dataset_cost(const mirt_dataset *dataset, mirt__data_cost *
         if (d->cost && !strstr(out->what, d->cost))
             snprintf(out->what + used, sizeof out->what - used, "%s%s", used ? " and " : "", d->cost);
         if (d->ahead) out->ahead = true;
-        if (!d->crew || out->parallel) continue;
-        const int threads = mirt__crew_numbers(d->crew, &out->seconds);
+        if (!d->worker_pool || out->parallel) continue;
+        const int threads = mirt__workers_numbers(d->worker_pool, &out->seconds);
         out->parallel = true;
         if (threads > 1) out->workers = threads;
     }
