@@ -3475,10 +3475,10 @@ MIRT__LIB void mirt__cond_wait(pthread_cond_t *cond, pthread_mutex_t *mutex, dou
 
 #ifndef MIRT__DEVICE_TIMELINE_H
 #define MIRT__DEVICE_TIMELINE_H
-/* Where each device is, what it did last, and where its time goes: a clock read a phase. */
+/* Device timelines: current phase, latest events and seconds per phase. The clock is read once per phase. */
 
-/* Phases that are dealt out to those of users when a step is over: the pass that adds up gradients and updates; waiting
-   behind it; the next batch being read and sent while the device is at work. */
+/* Internal phases, whose seconds are distributed over the public phases after each step: the fused pass of reduction
+   and update; the wait after it; reading and sending the next batch while the device works. */
 enum { MIRT__PHASE_FUSED = MIRT_PHASE_COUNT, MIRT__PHASE_JOIN, MIRT__PHASE_AHEAD, MIRT__PHASES };
 
 /* Where tests that define MIRT__TEST_POINT(kind, device, number) sleep, stop or look; `number` is the step, of a replay
@@ -4852,13 +4852,13 @@ MIRT__LIB mirt_status mirt__make_directory_of(const char *path) {
 
 /* >>section base/machine.c */
 
-/* Memory and processor time that the machine, or the container around us, has for this process. */
+/* Memory and processor time that the machine or its container allows this process. */
 
 #include <unistd.h>
 
 #define MIRT__GROUPS "/sys/fs/cgroup"
 
-/* The number behind `name` at the beginning of a line; -1: it is not there. */
+/* The number after `name` at the beginning of a line; -1: not found. */
 static int64_t mirt__machine_line(const char *text, const char *name) {
     const size_t size = strlen(name);
     for (const char *at = text; at; at = strchr(at, '\n') ? strchr(at, '\n') + 1 : NULL) {
@@ -4925,11 +4925,14 @@ MIRT_API mirt_status mirt_machine(mirt_machine_info *out) {
 
 /* >>section base/cold_end.inc */
 
+/* Ends what cold_begin.inc began. */
 #if defined(__GNUC__) && !defined(__clang__) && defined(__OPTIMIZE__)
 #pragma GCC pop_options
 #endif
 
 /* >>section base/device_timeline.c */
+
+/* Records the phases of each device and adds up their seconds. */
 
 static const char *const mirt__phase_names[] = {
 #define MIRT__PHASE_NAME(code, text) text,
@@ -5057,6 +5060,8 @@ MIRT__LIB uint64_t mirt__hash(const char *text) {
 
 /* >>section base/sha256.c */
 
+/* SHA-256 (FIPS 180-4). */
+
 static const uint32_t mirt__sha256_k[64] = {
     0x428a2f98, 0x71374491, 0xb5c0fbcf, 0xe9b5dba5, 0x3956c25b, 0x59f111f1, 0x923f82a4, 0xab1c5ed5,
     0xd807aa98, 0x12835b01, 0x243185be, 0x550c7dc3, 0x72be5d74, 0x80deb1fe, 0x9bdc06a7, 0xc19bf174,
@@ -5131,6 +5136,8 @@ MIRT__LIB void mirt__sha256_end(mirt__sha256 *sha, char out[MIRT__SHA256_HEX]) {
 }
 
 /* >>section base/crc.c */
+
+/* CRC-32, CRC-32C and a fast 64-bit hash. */
 
 #define MIRT__CASTAGNOLI 0x82F63B78u
 #define MIRT__ETHERNET 0xEDB88320u
@@ -7746,6 +7753,7 @@ MIRT__LIB void mirt__ref_resize_grad(const mirt__resize *r, const mirt__where *w
 
 /* >>section base/cold_end.inc */
 
+/* Ends what cold_begin.inc began. */
 #if defined(__GNUC__) && !defined(__clang__) && defined(__OPTIMIZE__)
 #pragma GCC pop_options
 #endif
@@ -20147,6 +20155,7 @@ MIRT__LIB const mirt__kernels *mirt__kernels_best(void) {
 
 /* >>section base/cold_end.inc */
 
+/* Ends what cold_begin.inc began. */
 #if defined(__GNUC__) && !defined(__clang__) && defined(__OPTIMIZE__)
 #pragma GCC pop_options
 #endif
@@ -20178,7 +20187,7 @@ typedef struct mirt__json {
     size_t count;            /* items or members */
     struct mirt__json **item; /* in the order of the text */
     struct mirt__json **by_key; /* members in the order of their keys */
-    struct mirt__json *next; /* the item or member behind this one */
+    struct mirt__json *next; /* the item or member after this one */
 } mirt__json;
 
 /* The whole of `text` as one value allocated from `pool`, or NULL with the error set
@@ -20210,8 +20219,8 @@ MIRT__LIB const char *mirt__json_label(const char *name, char out[MIRT__JSON_LAB
 
 #ifndef MIRT__SAFETENSORS_H
 #define MIRT__SAFETENSORS_H
-/* The safetensors format: 8 bytes of header length, a JSON header, the tensors' bytes, all little
-   endian. Files written here also carry checksums in their metadata:
+/* Reads and writes the safetensors format. That is 8 bytes of header length, a JSON header, the tensors' bytes, all
+   little endian. Files written here also carry checksums in their metadata:
      mirrortrain.crc32c  JSON, {"tensor": "8 hexadecimal digits"}: CRC-32C of each tensor's bytes
      mirrortrain.sha256  SHA-256 of all tensor bytes, 64 digits
      mirrortrain.header  CRC-32C of the header in which these 8 digits are zeros
@@ -20311,15 +20320,15 @@ typedef struct mirt__events {
     mirt__text record; /* the message being made */
 } mirt__events;
 
-/* Begins a file in `directory`, which is made if it is not there; or, with a name, goes on behind the first `keep`
-   bytes of that file. */
+/* Begins a file in `directory`, which is created if missing; or, with a name, continues that file after its first
+   `keep` bytes. */
 MIRT__LIB mirt_status mirt__events_open(mirt__events *events, const char *directory, const char *name, int64_t keep);
 MIRT__LIB mirt_status mirt__events_close(mirt__events *events);
 
 /* Each writes one event; errors name the file. */
 MIRT__LIB mirt_status mirt__events_scalar(mirt__events *events, int64_t step, const char *tag, double value);
 MIRT__LIB mirt_status mirt__events_text(mirt__events *events, int64_t step, const char *tag, const char *text);
-/* As tf.summary.histogram: MIRT__BUCKETS of one width; numbers that are none are left out. */
+/* As tf.summary.histogram: MIRT__BUCKETS of one width; non-finite values are left out. */
 #define MIRT__BUCKETS 30
 MIRT__LIB mirt_status mirt__events_histogram(mirt__events *events, int64_t step, const char *tag,
                                              const mirt__real *values, int64_t count);
@@ -20351,6 +20360,8 @@ MIRT__LIB mirt_status mirt__events_hparams(mirt__events *events, const mirt__hpa
 #endif
 
 /* >>section formats/json.c */
+
+/* Parses and writes JSON. */
 
 typedef struct mirt__json_reader {
     mirt__pool *pool;
@@ -20436,7 +20447,7 @@ static char *mirt__json_put_utf8(char *out, int code) {
 static char *mirt__json_read_escape(mirt__json_reader *in, char *out) {
     static const char from[] = "\"\\/bfnrt", to[] = "\"\\/\b\f\n\r\t";
     size_t start = in->at++;
-    char kind = in->text[in->at++]; /* there is one: the closing quote was found behind it */
+    char kind = in->text[in->at++]; /* there is one: the closing quote was found after it */
     const char *known = kind ? strchr(from, kind) : NULL;
     if (known) {
         *out++ = to[known - from];
@@ -20605,7 +20616,7 @@ static const char *mirt__json_read_key(mirt__json_reader *in) {
     const char *key = mirt__json_read_string(in);
     if (!key) return NULL;
     if (mirt__json_accept(in, ':')) return key;
-    mirt__json_bad(in->at, "expected ':' behind a member's name");
+    mirt__json_bad(in->at, "expected ':' after a member's name");
     return NULL;
 }
 
@@ -20903,7 +20914,7 @@ static int mirt__st_compare_places(const void *a, const void *b) {
     return x->size == y->size ? 0 : x->size < y->size ? -1 : 1;
 }
 
-/* Every byte behind the header belongs to exactly one tensor. */
+/* Every byte after the header belongs to exactly one tensor. */
 static mirt_status mirt__st_check_layout(mirt__safetensors *file) {
     size_t count = (size_t)file->count, end = 0;
     const char *before = "";
@@ -20919,7 +20930,7 @@ static mirt_status mirt__st_check_layout(mirt__safetensors *file) {
             return mirt__st_bad(file, order[i]->name, "begins at %zu, but the bytes from %zu on belong to no tensor",
                                 begin, end);
         if (begin < end)
-            return mirt__st_bad(file, order[i]->name, "begins at %zu, but \"%s\" goes on to %zu: they overlap", begin,
+            return mirt__st_bad(file, order[i]->name, "begins at %zu, but \"%s\" extends to %zu: they overlap", begin,
                                 mirt__json_label(before, label), end);
         end = begin + order[i]->size;
         before = order[i]->name;
@@ -20968,7 +20979,7 @@ static mirt_status mirt__st_check_tensors(mirt__safetensors *file, const char *p
 
 static mirt_status mirt__st_check_header(const mirt__safetensors *file, const mirt__json *promised,
                                          const unsigned char *header, size_t size) {
-    size_t at = promised->offset + 1; /* behind the quote */
+    size_t at = promised->offset + 1; /* after the quote */
     char got[16];
     if (strlen(promised->string) != 8 || memcmp(header + at, promised->string, 8) != 0)
         return mirt__st_bad(file, "mirrortrain.header", "must be 8 hexadecimal digits");
@@ -21223,7 +21234,7 @@ MIRT__LIB mirt_status mirt__safetensors_write(const char *path, const mirt__safe
 
 /* >>section formats/png.c */
 
-/* Images as PNG files, single or as a sheet, stored without compression (RFC 2083, 1950, 1951). */
+/* Writes PNG files of single images or sheets, stored without compression (RFC 2083, 1950, 1951). */
 
 #define MIRT__PNG_GAP 4          /* pixels between the images of a sheet */
 #define MIRT__PNG_BLOCK 65535u   /* bytes of a stored block, at most */
@@ -21234,7 +21245,7 @@ static unsigned char *mirt__png_word(unsigned char *at, uint32_t word) {
     return at + 4;
 }
 
-/* The checksum of a chunk whose type stands at `begin`, up to `at`, behind it. */
+/* Writes the checksum of a chunk, whose type is at `begin` and whose data end at `at`, after it. */
 static unsigned char *mirt__png_seal(unsigned char *begin, unsigned char *at) {
     return mirt__png_word(at, mirt__crc32(0, begin, (size_t)(at - begin)));
 }
@@ -21520,7 +21531,8 @@ MIRT_API mirt_status mirt_save_confusion_png(const char *path, const int64_t *co
 
 /* >>section formats/tfevents.c */
 
-/* Protocol buffers: a field is its number and kind, then a varint, 4 or 8 bytes, or a length and as many bytes. */
+/* Writes TensorBoard's event files. In protocol buffers a field is its number and kind, followed by a varint, 4 or 8
+   bytes, or a length and that many bytes. */
 
 #include <unistd.h>
 
@@ -21932,6 +21944,7 @@ MIRT__LIB mirt_status mirt__events_hparams(mirt__events *e, const mirt__hparam *
 
 /* >>section base/cold_end.inc */
 
+/* Ends what cold_begin.inc began. */
 #if defined(__GNUC__) && !defined(__clang__) && defined(__OPTIMIZE__)
 #pragma GCC pop_options
 #endif
@@ -23953,7 +23966,7 @@ MIRT__LIB const mirt__data_spec *mirt__dataset_spec(const mirt_dataset *dataset)
 /* Starts an epoch (also in mid-epoch): order keyed by (seed, epoch). May load and allocate the
    first time only. */
 MIRT__LIB mirt_status mirt__dataset_begin(mirt_dataset *dataset, uint64_t seed, int64_t epoch);
-/* The next mirt__dataset_begin begins behind the first `batches` batches without making their samples; false: it
+/* The next mirt__dataset_begin begins after the first `batches` batches without making their samples; false: it
    cannot. */
 MIRT__LIB bool mirt__dataset_pass_over(mirt_dataset *dataset, int64_t batches);
 /* Next batch (or single sample, rows == 1, without a batch stage); rows == 0 at the end of the
@@ -24040,9 +24053,9 @@ struct mirt_dataset {
     mirt_dataset *source; /* the stage before, or NULL */
     mirt__at at;          /* of the thread that goes through the stages, where it has no work of its own */
     uint64_t made;        /* atomic: grows with samples, or now and then loses one */
-    bool lost;            /* threads were given up that still have it: nothing of it may be freed */
+    bool lost;            /* abandoned threads may still use it: nothing of it may be freed */
     bool borrows;         /* source is not ours to destroy */
-    bool contiguous;      /* `at` finds sample i + 1 right behind sample i */
+    bool contiguous;      /* `at` finds sample i + 1 right after sample i */
     bool pointing;        /* `next` points into memory that stays: preparing ahead would gain nothing */
     bool lent;            /* the next stage calls fill, never next */
     bool busy;            /* a call is reading it, such as mirt_fit: calls from within are refused */
@@ -24061,8 +24074,8 @@ struct mirt_dataset {
     mirt__worker_pool *worker_pool; /* for samples made in parallel */
     int workers;      /* threads that make samples; 0: as the stall says */
     bool fed;         /* the consumer did not wait lately */
-    int joins; /* batches of the stage before that make one, where passes can begin behind some; -1: the batch stage
-                  that does it */
+    int joins; /* batches of the stage before that make one, where a pass can begin after some of them; -1: the batch
+                  stage that does it */
     int64_t pass_over; /* batches that it leaves out when it begins the next time */
     const char *cost; /* what making samples costs here, for messages; NULL: nothing to speak of */
     bool kept;        /* those of the stages before are made once */
@@ -24142,7 +24155,7 @@ MIRT__LIB void mirt__slot_give(const mirt__slot *slot, const mirt__data_spec *sp
                                mirt__batch *out);
 /* Whether a sample may come more than once in an epoch, by mirt_repeat; `pass` tells its passes apart. */
 MIRT__LIB bool mirt__dataset_repeats(const mirt_dataset *dataset, uint64_t *pass);
-/* Says that what this stage makes of a sample may differ: from epoch to epoch, behind mirt_repeat also from pass to
+/* Says that what this stage makes of a sample may differ: from epoch to epoch, after mirt_repeat also from pass to
    pass. */
 MIRT__LIB void mirt__dataset_vary(mirt_dataset *dataset);
 /* The next batch of `source`, with slot->rows 0 at the end. */
@@ -24695,7 +24708,7 @@ MIRT__LIB const mirt__data_spec *mirt__dataset_spec(const mirt_dataset *dataset)
 MIRT__LIB mirt_status mirt__dataset_begin(mirt_dataset *dataset, uint64_t seed, int64_t epoch) {
     if (dataset->lost)
         return mirt__fail(MIRT_E_TIMEOUT,
-                          "this data set was given up in the middle of an epoch; it cannot be used any more");
+                          "this data set was abandoned in the middle of an epoch; it can no longer be used");
     if (mirt__own_process(dataset->process, "reading a data set", "data set") != MIRT_OK) return MIRT_E_STATE;
     dataset->position = 0;
     mirt_status status = dataset->stage->begin ? dataset->stage->begin(dataset, seed, epoch) : MIRT_OK;
@@ -24811,7 +24824,7 @@ MIRT__LIB char **mirt__names_copy(const char *caller, const char *const *names, 
             return mirt__fail(MIRT_E_INVALID, "%s: class %d of %d has no name", caller, i, count), (char **)NULL;
         bytes += sizeof(char *) + strlen(names[i]) + 1;
     }
-    /* pointers, and behind them what they point at */
+    /* pointers, followed by what they point at */
     char **copy = (char **)mirt__calloc(1, bytes);
     if (!copy) return NULL;
     char *text = (char *)(copy + count);
@@ -25096,7 +25109,7 @@ static mirt_shape mirt__arrays_sample_shape(const mirt_shape *shape) {
     return sample;
 }
 
-/* Arrays of a list, which ends at the first without data; -1: there is one with data behind that. */
+/* Arrays of a list, which ends at the first without data; -1: one after that has data. */
 static int mirt__arrays_count(const char *what, const mirt_array *list, int most) {
     int count = 0;
     while (count < most && list[count].data) count++;
@@ -25174,7 +25187,7 @@ MIRT_API mirt_dataset *mirt_arrays(mirt_array x, mirt_array y) {
 
 /* >>section data/cache.c */
 
-/* Samples kept from the first epoch on: in memory, or in a file that the next run finds again. */
+/* Keeps the samples of the first epoch, in memory or in a reusable file. */
 
 typedef struct mirt__cache_dataset {
     mirt__block_dataset block;
@@ -25186,7 +25199,7 @@ typedef struct mirt__cache_dataset {
     unsigned char *checked; /* [samples], atomic: records whose checksum was right */
 } mirt__cache_dataset;
 
-/* What stands behind the fields of a record; `crc` is of all before it. */
+/* What follows the fields of a record; `crc` covers everything before it. */
 typedef struct mirt__cache_tail {
     int64_t index; /* MIRT__NO_INDEX: skipped */
     uint32_t crc, zero;
@@ -25430,7 +25443,7 @@ static mirt_status mirt__cache_check(const mirt_dataset *dataset, const mirt_cac
     if (dataset->spec.samples < 0)
         return mirt__fail(
             MIRT_E_INVALID,
-            "mirt_cache cannot keep a stream without an end: mirt_take before it, or mirt_repeat behind it");
+            "mirt_cache cannot keep a stream without an end: mirt_take before it, or mirt_repeat after it");
     if (desc->file && !*desc->file) return mirt__fail(MIRT_E_INVALID, "mirt_cache_with: the file has an empty name");
     uint64_t needed = (uint64_t)dataset->spec.samples * mirt__cache_sample_bytes(&dataset->spec);
     if (desc->budget_bytes == 0 || needed <= desc->budget_bytes) return MIRT_OK;
@@ -25587,14 +25600,14 @@ MIRT_API mirt_dataset *mirt_dataset_from_generator(const mirt_generator_desc *de
 
 /* >>section base/cold_end.inc */
 
+/* Ends what cold_begin.inc began. */
 #if defined(__GNUC__) && !defined(__clang__) && defined(__OPTIMIZE__)
 #pragma GCC pop_options
 #endif
 
 /* >>section data/shuffle.c */
 
-/* A new order every epoch: a permutation where samples can be reached at random, a buffer of
-   samples where they come as a stream. */
+/* Shuffles samples anew each epoch. Samples with random access are permuted; a stream goes through a buffer. */
 
 typedef struct mirt__shuffle_dataset {
     mirt_dataset base;
@@ -25739,7 +25752,7 @@ MIRT_API mirt_dataset *mirt_shuffle(mirt_dataset *dataset, int64_t buffer) {
 
 /* >>section data/batch.c */
 
-/* Groups samples into batches: copies them together, or points at them where they lie in order. */
+/* Groups samples into batches: copies them, or points at contiguous ones. */
 
 typedef struct mirt__batch_run_of {
     int64_t first, count;
@@ -25962,7 +25975,7 @@ MIRT__LIB int64_t mirt__dataset_rows(const mirt_dataset *dataset, int64_t batche
 }
 
 /* >>take and skip: elements [first, first + count) of the stage before, which are samples, or
-   batches behind a batch stage */
+   batches after a batch stage */
 
 typedef struct mirt__window_dataset {
     mirt_dataset base;
@@ -26359,8 +26372,7 @@ MIRT_API mirt_dataset *mirt_accumulate(mirt_dataset *dataset, int batches) {
 
 /* >>section data/augment_stage.c */
 
-/* Random transforms of images as a stage, from descriptions that may be read from text, and statistics for
-   normalization. */
+/* Random transforms of images as a stage, and statistics for normalization. Transforms may be described by text. */
 
 #define MIRT__MAX_AUGMENTATIONS 32
 
@@ -26517,7 +26529,7 @@ static bool mirt__augment_word(const char **text, char word[32], char *ended) {
     return size > 0 && size < 32;
 }
 
-/* A word behind the name: the `numbers`-th number, or a mode. */
+/* A word after the name: the `numbers`-th number, or a mode. */
 static bool mirt__augment_value(const char *word, mirt__augment_words reads, int numbers, mirt_augmentation *out) {
     static const char *const modes[] = {"both", "horizontal", "vertical"},
                       *const fills[] = {"reflect", "constant", "wrap", "nearest"};
@@ -27351,9 +27363,9 @@ MIRT__LIB mirt_status mirt__gunzip_begin(mirt__gunzip *z) {
 
 /* >>section data/digits.c */
 
-/* Handwritten-looking digits, drawn: strokes through a few points, bent, slanted, turned, scaled and
-   shifted at random, drawn with a round pen, with noise. All in integers, so that every compiler
-   and machine draws the same pixels. */
+/* Draws digits that look handwritten. Strokes through a few points are bent, slanted, rotated, scaled and shifted at
+   random and drawn with a round pen and noise. All arithmetic is in integers, so that every compiler and machine draws
+   the same pixels. */
 
 #define MIRT__DIGIT_SIDE 28
 #define MIRT__DIGIT_PIXELS (MIRT__DIGIT_SIDE * MIRT__DIGIT_SIDE)
@@ -27423,7 +27435,7 @@ static mirt__digit_hand mirt__digit_draw_hand(mirt__random *random) {
 }
 
 static mirt__digit_point mirt__digit_place(const mirt__digit_hand *hand, mirt__random *random, int x, int y) {
-    const int centre = MIRT__DIGIT_SIDE / 2 * MIRT__DIGIT_ONE;
+    const int center = MIRT__DIGIT_SIDE / 2 * MIRT__DIGIT_ONE;
     x += mirt__digit_between(random, -hand->wobble, hand->wobble) - 50;
     y += mirt__digit_between(random, -hand->wobble, hand->wobble) - 50;
     /* In 1/16 of the square's units from here on. */
@@ -27432,8 +27444,8 @@ static mirt__digit_point mirt__digit_place(const mirt__digit_hand *hand, mirt__r
     int bent_y = y * 16 + (hand->bend[3] * xx + hand->bend[4] * xy + hand->bend[5] * yy) * 16 / (50 * 1024);
     int wide = bent_x * hand->width / 16, high = bent_y * hand->height / 16;
     mirt__digit_point point;
-    point.x = centre + hand->shift_x + wide - high * (hand->turn + hand->slant) / 1024;
-    point.y = centre + hand->shift_y + high + wide * hand->turn / 1024;
+    point.x = center + hand->shift_x + wide - high * (hand->turn + hand->slant) / 1024;
+    point.y = center + hand->shift_y + high + wide * hand->turn / 1024;
     return point;
 }
 
@@ -27441,7 +27453,7 @@ static int mirt__digit_clamp(int value, int low, int high) {
     return value < low ? low : value > high ? high : value;
 }
 
-/* The first pixel of the range [centre - reach, centre + reach], kept inside the canvas. */
+/* The first pixel of the range [center - reach, center + reach], kept inside the canvas. */
 static int mirt__digit_pixel(int coordinate) {
     return mirt__digit_clamp(coordinate, 0, MIRT__DIGIT_SIDE * MIRT__DIGIT_ONE - 1) / MIRT__DIGIT_ONE;
 }
@@ -27661,7 +27673,7 @@ static mirt_status mirt__idx_check_end(mirt__idx_file *file) {
                                       : mirt__idx_read_plain(&file->bytes, &more, 1, &got);
     if (status != MIRT_OK) return mirt__fail_at("%s", file->path);
     if (got > 0)
-        return mirt__fail(MIRT_E_FORMAT, "%s goes on behind its last sample: expected %llu bytes%s", file->path,
+        return mirt__fail(MIRT_E_FORMAT, "%s continues after its last sample: expected %llu bytes%s", file->path,
                           (unsigned long long)file->size, file->gunzip ? " unpacked" : "");
     return MIRT_OK;
 }
@@ -28474,7 +28486,7 @@ static int mirt__csv_compare(const void *a, const void *b) {
     return strcmp(x, y);
 }
 
-/* From the names of the labels, one a file, to numbers. */
+/* Converts the label names, one per file, to numbers. */
 static mirt_status mirt__csv_classes(mirt__image_list *list, const mirt__csv *csv, const char **name,
                                      const mirt_image_directory_desc *desc) {
     int64_t count = 0;
@@ -29321,19 +29333,21 @@ MIRT_API mirt_status mirt_save_grid(const char *path, mirt_dataset *dataset, int
 
 /* >>section base/cold_end.inc */
 
+/* Ends what cold_begin.inc began. */
 #if defined(__GNUC__) && !defined(__clang__) && defined(__OPTIMIZE__)
 #pragma GCC pop_options
 #endif
 
 /* >>section data/photos.c */
 
-/* Pictures of animals' heads, drawn: out of ellipses and triangles, turned, scaled and lit at random, before a
-   cluttered background, with the grain of a film. Cats have pointed ears and slits for pupils, dogs hanging ears and
-   long muzzles; all else they share. In integers, so that every compiler and machine draws the same pixels. */
+/* Draws pictures of cats' and dogs' heads. They consist of ellipses and triangles, rotated, scaled and lit at random,
+   in front of a cluttered background, with film grain. Cats have pointed ears and slit pupils, dogs hanging ears and
+   long muzzles; everything else is the same. All arithmetic is in integers, so that every compiler and machine draws
+   the same pixels. */
 
 /* The head's own coordinates: 1024 is about its half width, y points down. */
 typedef struct mirt__photo_shape {
-    int x, y, width, height; /* centre, and halves */
+    int x, y, width, height; /* center, and halves */
     int lean;                /* of a triangle, which points up: its tip to the side; MIRT__PHOTO_ROUND: an ellipse */
     int color[3];
 } mirt__photo_shape;
@@ -32808,6 +32822,7 @@ MIRT__LIB const char *mirt__called_name(mirt__op_id id, const mirt__attrs *a) {
 
 /* >>section base/cold_end.inc */
 
+/* Ends what cold_begin.inc began. */
 #if defined(__GNUC__) && !defined(__clang__) && defined(__OPTIMIZE__)
 #pragma GCC pop_options
 #endif
@@ -33990,6 +34005,7 @@ MIRT__LIB bool mirt__plan(mirt__program *program, mirt__output *outputs, int num
 
 /* >>section base/cold_end.inc */
 
+/* Ends what cold_begin.inc began. */
 #if defined(__GNUC__) && !defined(__clang__) && defined(__OPTIMIZE__)
 #pragma GCC pop_options
 #endif
@@ -35713,6 +35729,7 @@ MIRT_API const char *mirt_environment(mirt_strategy *strategy) {
 
 /* >>section base/cold_end.inc */
 
+/* Ends what cold_begin.inc began. */
 #if defined(__GNUC__) && !defined(__clang__) && defined(__OPTIMIZE__)
 #pragma GCC pop_options
 #endif
@@ -36728,6 +36745,7 @@ MIRT__LIB bool mirt__metric_compares(const mirt_model *model, const mirt__metric
 
 /* >>section base/cold_end.inc */
 
+/* Ends what cold_begin.inc began. */
 #if defined(__GNUC__) && !defined(__clang__) && defined(__OPTIMIZE__)
 #pragma GCC pop_options
 #endif
@@ -41196,6 +41214,7 @@ MIRT_API mirt_model *mirt_model_view(mirt_model *model, mirt_tensor *const *outp
 
 /* >>section base/cold_end.inc */
 
+/* Ends what cold_begin.inc began. */
 #if defined(__GNUC__) && !defined(__clang__) && defined(__OPTIMIZE__)
 #pragma GCC pop_options
 #endif
@@ -41936,6 +41955,7 @@ MIRT__LIB void mirt__function_free(mirt_function *f) {
 
 /* >>section base/cold_end.inc */
 
+/* Ends what cold_begin.inc began. */
 #if defined(__GNUC__) && !defined(__clang__) && defined(__OPTIMIZE__)
 #pragma GCC pop_options
 #endif
@@ -45617,6 +45637,7 @@ MIRT__LIB void mirt__traps_in_batch(const mirt_model *model, const mirt__data_sp
 
 /* >>section base/cold_end.inc */
 
+/* Ends what cold_begin.inc began. */
 #if defined(__GNUC__) && !defined(__clang__) && defined(__OPTIMIZE__)
 #pragma GCC pop_options
 #endif
@@ -51467,12 +51488,14 @@ MIRT_API mirt_model *mirt_efficientnet_v2(mirt_strategy *strategy, mirt_efficien
 
 /* >>section base/cold_end.inc */
 
+/* Ends what cold_begin.inc began. */
 #if defined(__GNUC__) && !defined(__clang__) && defined(__OPTIMIZE__)
 #pragma GCC pop_options
 #endif
 
 /* >>section base/cold_end.inc */
 
+/* Ends what cold_begin.inc began. */
 #if defined(__GNUC__) && !defined(__clang__) && defined(__OPTIMIZE__)
 #pragma GCC pop_options
 #endif

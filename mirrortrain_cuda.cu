@@ -73,11 +73,11 @@ static inline bool mirt__cu_launches(const mirt__cu *cu) {
 /* context.cu: notes the first failure; `what` is what was tried. */
 static void mirt__cu_failed(mirt__cu *cu, cudaError_t error, const char *what);
 static void mirt__cu_fail(mirt__cu *cu, mirt_status status, const char *format, ...);
-/* context.cu: temporary memory of this call, aligned to 256 bytes; one request a kernel function, of all it needs. NULL
-   while measuring or after a failure: go on, nothing is launched then. */
+/* context.cu: temporary memory of this call, aligned to 256 bytes; one request per kernel function for all it needs.
+   NULL while measuring or after a failure: the caller continues, nothing is launched. */
 static void *mirt__cu_room(mirt__cu *cu, size_t bytes);
-/* context.cu: where the device finds the `size` <= 256 bytes of `value`, which may change each time the same work comes
-   back. */
+/* context.cu: where the device finds the `size` <= 256 bytes of `value`, which may change each time the same work is
+   replayed. */
 static const void *mirt__cu_number(mirt__cu *cu, const void *value, size_t size);
 #define MIRT__CU_NUMBERS ((size_t)1 << 18) /* bytes of a step's */
 /* context.cu: the device's copy of what the host has at `data`, made when it is asked for the first time; NULL after a
@@ -155,7 +155,7 @@ static inline void mirt__cu_enqueue(dim3 grid, dim3 block, size_t shared, cudaSt
 
 /* >>section cuda/context.cu */
 
-/* A device: its memory, its streams, what travels to it and back, and what becomes of failures. */
+/* A device: its memory, its streams, copies from and to the host, and failures. */
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -176,7 +176,7 @@ static inline void mirt__cu_enqueue(dim3 grid, dim3 block, size_t shared, cudaSt
 /* Memory of the host that the machine reads by itself. */
 typedef struct mirt__cu_pinned {
     char *memory;
-    cudaEvent_t read; /* behind the last copy out of it */
+    cudaEvent_t read; /* after the last copy out of it */
     bool busy;
     uint64_t turn;    /* when it was left; the least is the oldest */
 } mirt__cu_pinned;
@@ -239,7 +239,7 @@ static void mirt__cu_fail(mirt__cu *cu, mirt_status status, const char *format, 
     va_end(arguments);
 }
 
-/* Failures after which the device, or this program's part of it, is of no use. */
+/* Failures after which the device, or this program's context on it, can no longer be used. */
 static const struct {
     cudaError_t error;
     const char *advice;
@@ -271,7 +271,7 @@ static void mirt__cu_failed(mirt__cu *cu, cudaError_t error, const char *what) {
     (void)cudaGetLastError(); /* or the next launch would seem to have failed */
     for (int i = 0; i < MIRT__COUNT(mirt__cu_losses); i++) {
         if (mirt__cu_losses[i].error != error) continue;
-        mirt__cu_fail(cu, MIRT_E_DEVICE, "lost, %s: %s; %s. Go on from the last checkpoint", what,
+        mirt__cu_fail(cu, MIRT_E_DEVICE, "lost, %s: %s; %s. Resume from the last checkpoint", what,
                       cudaGetErrorString(error), mirt__cu_losses[i].advice);
         cu->lost = true;
         return;
@@ -364,8 +364,7 @@ static bool mirt__cu_settled(mirt__cu *cu, cudaStream_t stream, cudaEvent_t even
     }
 }
 
-/* Freeing waits for all that is at work, on other devices too. What was given up may be so for ever: then nothing is
-   freed. */
+/* Freeing waits for all work in flight, on other devices too. Abandoned work may never end: then nothing is freed. */
 static bool mirt__cu_idle(mirt__cu *cu) {
     const double begin = cu->host->now(), patience = 1;
     const cudaStream_t stream[3] = {cu->stream, cu->copies, cu->exchanges};
@@ -551,7 +550,7 @@ static bool mirt__cu_open_blas(mirt__cu *cu) {
 static bool mirt__cu_open_parts(mirt__cu *cu) {
     cudaStream_t *const stream[3] = {&cu->stream, &cu->copies, &cu->exchanges};
     if (!mirt__cu_try(cu, cudaSetDevice(cu->index), "choosing the device")) return false;
-    int lowest = 0, highest = 0; /* exchanges have few blocks, which are not to wait behind many */
+    int lowest = 0, highest = 0; /* exchanges have few blocks, which must not queue after many */
     if (!mirt__cu_try(cu, cudaDeviceGetStreamPriorityRange(&lowest, &highest), "making streams")) return false;
     for (int i = 0; i < 3; i++) {
         if (!mirt__cu_try(cu, cudaStreamCreateWithPriority(stream[i], cudaStreamNonBlocking, i == 2 ? highest : lowest),
@@ -838,8 +837,8 @@ static mirt_status mirt__cu_wait(mirt__remote *cu) {
 
 /* >>numbers and constants */
 
-/* Outside graphs a number travels at once, in the order of the work; for graphs they are gathered, and travel
-   together. */
+/* Outside graphs each number is copied at once, in the order of the work; for graphs the numbers are gathered and
+   copied together. */
 static const void *mirt__cu_number(mirt__cu *cu, const void *value, size_t size) {
     const size_t room = (size + 15) / 16 * 16;
     if (cu->mode == MIRT__CU_MEASURE || cu->status != MIRT_OK) return NULL;
@@ -914,9 +913,10 @@ static double mirt__cu_seconds(mirt__remote *cu, int from, int to) {
 
 /* >>section cuda/graphs.cu */
 
-/* Work that comes back is launched as a whole, or in a few pieces where something stands between that is not part of
-   it. The first time it is just done. The second time it is captured, and nothing is done, so that `end` asks for it
-   once more. From then on only the numbers that change are gathered, by the same code with its launches left out. */
+/* CUDA graphs: repeated work is captured once and then replayed. A graph is launched as a whole, or in a few pieces
+   where other work stands between. The first time, the work just runs. The second time it is captured without running,
+   so `end` asks for it once more. From then on the same code runs without its launches and only gathers the numbers
+   that change. */
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -1020,7 +1020,7 @@ static void mirt__cu_captured(mirt__cu *cu, mirt__cu_graph *graph) {
 static void mirt__cu_graph_launch(mirt__cu *cu, mirt__cu_graph *graph) {
     if (cu->status != MIRT_OK) return;
     if (graph->at == graph->pieces || graph->piece[graph->at].numbers != cu->numbers_used) {
-        mirt__cu_fail(cu, MIRT_E_STATE, "work came back with %zu bytes of numbers up to its piece %d of %d",
+        mirt__cu_fail(cu, MIRT_E_STATE, "replayed work has %zu bytes of numbers up to its piece %d of %d",
                       cu->numbers_used, graph->at, graph->pieces);
         return;
     }
@@ -1097,7 +1097,7 @@ static void mirt__cu_graphs_settle(mirt__cu *cu) {
         if (captured) (void)cudaGraphDestroy(captured);
         mirt__cu_graph_clear(cu, graphs->now);
     }
-    if (cu->mode != MIRT__CU_RUN) mirt__cu_fail(cu, MIRT_E_STATE, "work that comes back was begun and not ended");
+    if (cu->mode != MIRT__CU_RUN) mirt__cu_fail(cu, MIRT_E_STATE, "captured work was begun and not ended");
     else if (graphs->now) graphs->now->eager = true;
     if (graphs->again) mirt__cu_fail(cu, MIRT_E_STATE, "work that was captured was not enqueued again");
     cu->mode = MIRT__CU_RUN;
@@ -1139,8 +1139,8 @@ static void mirt__cu_graphs_free(mirt__cu *cu) {
 
 #ifndef MIRT__CUDA_MATH_CUH
 #define MIRT__CUDA_MATH_CUH
-/* Numbers on devices: activations and their slopes, numbers of 16 bits, accesses of several neighbours at a time,
-   quotients by what is the same for a whole kernel, sums over warps and blocks. */
+/* Arithmetic on devices: activations, 16-bit numbers, vector accesses, sums over warps and blocks. Also quotients by a
+   divisor that is the same for a whole kernel. */
 
 #include <math.h>
 #include <stdint.h>
@@ -1315,7 +1315,7 @@ static inline __device__ float mirt__cu_round(float x, mirt_dtype dtype) {
     return (int)dtype == MIRT__BFLOAT16 ? __bfloat162float(__float2bfloat16_rn(x)) : x;
 }
 
-/* ---- Accesses. N neighbours from number `at` on, as float; addresses are multiples of N elements (at most of 16
+/* ---- Accesses. N neighbors from number `at` on, as float; addresses are multiples of N elements (at most of 16
    bytes). */
 
 template <int BYTES> struct mirt__cu_bytes { /* 4, 8 or 16 as one access */
@@ -1472,7 +1472,7 @@ static inline int64_t mirt__cu_size(mirt_dtype dtype) {
 static inline bool mirt__cu_aligned(const void *pointer, int64_t bytes) {
     return ((uintptr_t)pointer & (uintptr_t)(bytes - 1)) == 0;
 }
-/* Whether N neighbours at multiples of N can be accessed at once. */
+/* Whether N neighbors at multiples of N can be accessed at once. */
 static inline bool mirt__cu_aligned_for(const void *pointer, mirt_dtype dtype, int64_t n) {
     const int64_t bytes = n * mirt__cu_size(dtype);
     return mirt__cu_aligned(pointer, bytes < 16 ? bytes : 16);
@@ -1533,7 +1533,7 @@ struct mirt__cu_greater {
 struct mirt__cu_less {
     __device__ float operator()(float a, float b) const { return fminf(a, b); }
 };
-/* Of each `width` neighbouring lanes (a power of two); all of them get it. `what` is commutative. */
+/* Of each `width` neighboring lanes (a power of two); all of them get it. `what` is commutative. */
 template <int WIDTH, class T, class F> static inline __device__ T mirt__cu_lanes(T x, F what) {
 #pragma unroll
     for (int step = WIDTH / 2; step > 0; step /= 2) x = what(x, __shfl_xor_sync(MIRT__CU_ALL, x, step));
@@ -1915,7 +1915,7 @@ struct mirt__cu_group {
     float *inbox[MIRT__CU_MEMBERS];
     cudaEvent_t ready[MIRT__CU_MEMBERS], done[MIRT__CU_MEMBERS]; /* what an exchange reads; the exchange */
     bool under_way[MIRT__CU_MEMBERS];
-    int broken;    /* 1: somebody writes why; 2: it is of no use any more */
+    int broken;    /* 1: a member is writing the reason; 2: the group can no longer be used */
     int broken_by;
     char why[300];
 #if MIRT__CU_NCCL
@@ -1968,7 +1968,7 @@ static bool mirt__cu_group_well(mirt__cu *cu) {
     ncclComm_t comm = group->comm[cu->rank];
     if (!comm) return true;
     if (ncclCommGetAsyncError(comm, &state) == ncclSuccess && state != ncclSuccess && state != ncclInProgress) {
-        mirt__cu_fail(cu, MIRT_E_DEVICE, "NCCL failed on rank %d: %s (%s); go on from the last checkpoint", cu->rank,
+        mirt__cu_fail(cu, MIRT_E_DEVICE, "NCCL failed on rank %d: %s (%s); resume from the last checkpoint", cu->rank,
                       ncclGetErrorString(state), ncclGetLastError(comm));
         mirt__cu_group_break(cu);
     } else if (__atomic_load_n(&group->broken, __ATOMIC_ACQUIRE) == 2) {
@@ -2025,7 +2025,7 @@ static void mirt__cu_group_leave(mirt__cu *cu) {
 /* >>NCCL */
 
 #if MIRT__CU_NCCL
-/* Exchanges go beside the work, behind what was enqueued before. */
+/* Exchanges run beside the work, after what was enqueued before. */
 static bool mirt__cu_exchange_begin(mirt__cu *cu) {
     mirt__cu_group *group = cu->group;
     return mirt__cu_try(cu, cudaEventRecord(group->ready[cu->rank], cu->stream), "marking an exchange") &&
@@ -2225,7 +2225,7 @@ static void mirt__cu_exchange(mirt__remote *cu, const mirt__remote_exchange *arg
     mirt__cu_inside(cu, mode);
 }
 
-/* What is enqueued next comes behind the exchanges. */
+/* What is enqueued next follows the exchanges. */
 static void mirt__cu_exchange_join(mirt__cu *cu) {
     mirt__cu_group *group = cu->group;
     if (!group->under_way[cu->rank] || cu->status != MIRT_OK) return;
@@ -2600,8 +2600,8 @@ static bool mirt__cu_join(mirt__remote_join *join) {
 
 #ifndef MIRT__CUDA_PTX_CUH
 #define MIRT__CUDA_PTX_CUH
-/* Instructions beyond C++, of compute capability 8.0, those that products of float16 need also of 7.5; the host
-   launches nothing older that comes here. The simulator has its own. */
+/* Tensor-core and copy instructions in PTX. They need compute capability 8.0, those for products of float16 only 7.5;
+   the host launches no kernel that uses them on older devices. The simulator has its own. */
 
 #ifndef MIRT_SIM
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 800
@@ -2615,7 +2615,7 @@ static bool mirt__cu_join(mirt__remote_join *join) {
 #define MIRT__CU_PTX75(...) asm volatile(__VA_ARGS__)
 #endif
 
-/* d[16 rows][8 columns] += a[16][16] b[16][8], numbers of bfloat16: lane 4 g + t has d of rows g (two neighbours from
+/* d[16 rows][8 columns] += a[16][16] b[16][8], numbers of bfloat16: lane 4 g + t has d of rows g (two neighbors from
    column 2 t on) and g + 8, a of rows g and g + 8 at columns 2 t, then of both at 2 t + 8, b of column g at rows 2 t
    and 2 t + 8. */
 static inline __device__ void mirt__cu_mma_bf16(float d[4], const uint32_t a[4], const uint32_t b[2]) {
@@ -2709,8 +2709,8 @@ static inline __device__ uint32_t mirt__cu_to_tf32(float x) {
 
 #ifndef MIRT__CUDA_READER_CUH
 #define MIRT__CUDA_READER_CUH
-/* Inputs as kernels read them (mirt__reader): neighbouring channels of a pixel, as float. What a normalization comes to
-   in a column is worked out once by each thread or block (mirt__cu_columns). */
+/* Inputs as kernels read them (mirt__reader): neighboring channels of a pixel, as float. Each thread or block
+   computes the constants of a column's normalization once (mirt__cu_columns). */
 
 /* What there is to do beyond loading and `affine`; MIRT__CU_READ_ANY as a kernel's parameter: as the reader says. */
 enum {
@@ -2722,7 +2722,7 @@ typedef struct mirt__cu_reader {
     const void *data, *z;
     mirt_dtype dtype; /* of both */
     int kind,
-        width; /* width: 8, 4 or 1, the most neighbours that may be read at once, at multiples of it within a pixel */
+        width; /* width: 8, 4 or 1, the most neighbors that may be read at once, at multiples of it within a pixel */
     bool affine;
     float scale, offset;
     int64_t channels; /* 0: not known, data is plain */
@@ -3004,14 +3004,14 @@ static inline __device__ float mirt__cu_read_one(const mirt__cu_reader &r, int64
 
 #ifndef MIRT__CUDA_EPILOGUE_CUH
 #define MIRT__CUDA_EPILOGUE_CUH
-/* What happens to outputs before they are stored (mirt__epilogue), and the sums of their columns: each thread adds up
-   what it stores, a block combines its threads' and leaves them as a chunk, a small kernel adds up chunks in ascending
-   order, in double. */
+/* What happens to outputs before they are stored (mirt__epilogue), and their column sums. Each thread adds up what it
+   stores, a block combines its threads' sums into a chunk, and a small kernel adds the chunks in ascending order, in
+   double. */
 
 typedef struct mirt__cu_epilogue {
     void *y;
     mirt_dtype dtype; /* of y, add, mask and slope_x: float32 or 16 bits */
-    int width;        /* 8, 4 or 1: the most neighbours in a row that may be handled at once, at multiples of it */
+    int width;        /* 8, 4 or 1: the most neighbors in a row that may be handled at once, at multiples of it */
     int64_t columns;
     const float *bias;
     const void *add, *mask, *slope_x;
@@ -3350,7 +3350,7 @@ static __global__ void __launch_bounds__(128)
 }
 
 /* The chunks' sums as the epilogue's; chunk 0 has numbers, unless there is none: zeros. Of images: each has as many
-   chunks, `pixels` numbers a column. */
+   chunks, `pixels` numbers per column. */
 static void mirt__cu_sums_finish(mirt__cu *cu, const mirt__cu_epilogue *epilogue, const mirt__cu_chunks *chunks,
                                  mirt__real *const *sum, int64_t images, int64_t pixels) {
     const mirt__cu_epilogue e = *epilogue;
@@ -3378,7 +3378,7 @@ static void mirt__cu_sums_finish(mirt__cu *cu, const mirt__cu_epilogue *epilogue
 
 #ifndef MIRT__CUDA_LAYOUT_CUH
 #define MIRT__CUDA_LAYOUT_CUH
-/* Kernels whose threads keep their columns (channels): N neighbouring ones each, loaded and stored at once. */
+/* Kernels whose threads keep their columns (channels): N neighbors each, accessed at once. */
 
 /* A block of across * down threads: thread t has vector t % across of the block's columns, and every down-th of its
    rows. */
@@ -3459,7 +3459,7 @@ typedef struct mirt__cu_norm_call {
     int across, down, by_row;
 } mirt__cu_norm_call;
 
-/* What normalization comes to in some columns; by rows mean is 0, factor gamma. */
+/* The constants of a normalization in some columns; by rows mean is 0, factor gamma. */
 template <int N> struct mirt__cu_norm_column {
     float mean[N], factor[N], offset[N];
 };
@@ -3874,7 +3874,7 @@ static void mirt__cu_norm_stats(const mirt__norm *args, const mirt__where *where
     else MIRT_LAUNCH(cu, (mirt__cu_norm_row_stats<1>), blocks, threads, 0, a);
 }
 
-/* Of what goes over rows, some of each thread: what columns come to is worked out once by it. */
+/* The grid of a pass over rows. Each thread takes several, so that it computes the constants of its columns once. */
 static dim3 mirt__cu_norm_grid(mirt__cu_norm_call *a, int64_t vector) {
     const mirt__cu_layout c = mirt__cu_layout_of(mirt__cu_ceil(a->n, vector), 256, 256);
     const int64_t blocks = mirt__cu_ceil(a->rows, (int64_t)c.down * 4),
@@ -3924,8 +3924,8 @@ static void mirt__cu_norm_grad_input(const mirt__norm *args, const mirt__where *
 
 /* >>section cuda/pool.cu */
 
-/* Max and average pooling: a thread has N neighbouring channels of a pixel; gradients gather from the windows that a
-   pixel lies in. */
+/* Max and average pooling and their gradients. A thread owns N neighboring channels of a pixel; gradients gather from
+   the windows that contain the pixel. */
 
 typedef struct mirt__cu_pool_call {
     int64_t lines, x_image, y_image; /* rows of the target in all images, below 2^31; numbers in an image of x, of y (as
@@ -4186,7 +4186,7 @@ static void mirt__cu_average_pool_grad(const mirt__pool2d *args, const mirt__whe
 
 /* >>section cuda/resize.cu */
 
-/* Images of another size: a thread has N neighbouring channels of a pixel. Gradients gather from the outputs that read
+/* Images of another size: a thread has N neighboring channels of a pixel. Gradients gather from the outputs that read
    it. */
 
 typedef struct mirt__cu_resize_call {
@@ -4337,8 +4337,8 @@ static void mirt__cu_resize_grad(const mirt__resize *args, const mirt__where *wh
 
 /* >>section cuda/augment.cu */
 
-/* Random transforms of images, as src/kernels/augment.c: transforms that move pixels and follow each other are one
-   warp, whose matrix each block draws; those of values go over the image in place. */
+/* Random transforms of images, as src/kernels/augment.c. Consecutive transforms that move pixels are one warp, whose
+   matrix each block draws; transforms of values run over the image in place. */
 
 #define MIRT__CU_AUGMENT_CHANNELS 64 /* whose contrast can change */
 #define MIRT__CU_AUGMENT_PIXELS 2048 /* of a block */
@@ -5124,7 +5124,7 @@ template <class T> static void mirt__cu_move_as(mirt__cu *cu, const void *from, 
                 MIRT__CU_ELEMENT_BLOCK, 0, x, y, *walk);
 }
 
-/* Makes elements of n neighbours each, where x and y allow it. */
+/* Makes elements of n neighbors each, where x and y allow it. */
 static bool mirt__cu_move_widen(mirt__cu_walk *w, int64_t n, const void *x, const void *y, int64_t bytes) {
     const int last = w->rank - 1;
     bool can = w->dim[last].by % n == 0 && mirt__cu_aligned(x, bytes) && mirt__cu_aligned(y, bytes);
@@ -5350,7 +5350,7 @@ static bool mirt__cu_axes_by(const mirt__cu_axes *axes, int first, int64_t n) {
     return true;
 }
 
-/* *n: how many neighbours are taken at a time, columns or elements. */
+/* *n: how many neighbors are taken at a time, columns or elements. */
 static mirt__cu_reduction mirt__cu_reduction_of(const mirt__reduce *r, bool split, int *n) {
     mirt__cu_reduction s;
     int64_t step = 1;
@@ -5382,8 +5382,8 @@ static mirt__cu_reduction mirt__cu_reduction_of(const mirt__reduce *r, bool spli
     }
     s.down = mirt__cu_power(s.gone.count, 8 - s.across);
     s.rows = 8 - s.across - s.down;
-    /* Each thread takes 32 elements, or as many as leave not more than 512 chunks, but not above 256, which float32
-       adds up well. */
+    /* Each thread takes 32 elements, or more where there would be over 512 chunks, up to 256, which float32 adds up
+       accurately. */
     int64_t each = mirt__cu_ceil(s.gone.count, (int64_t)512 << s.down);
     each = each < 32 ? 32 : each > 256 ? 256 : each;
     s.chunk = split ? each << s.down : s.gone.count;
@@ -5678,7 +5678,7 @@ static void mirt__cu_scan(const mirt__scan *args, const mirt__where *where) {
 
 /* >>section cuda/loss.cu */
 
-/* Softmax, losses and accuracy, row by row: a warp or, where rows are long, a block for each. */
+/* Softmax, losses and accuracy: one warp, or one block for long rows, per row. */
 
 #define MIRT__CU_ROW_BLOCK 256
 #define MIRT__CU_LONG_ROW 2048 /* from here on a row is a block's */
@@ -6028,10 +6028,10 @@ static void mirt__cu_dropout(const mirt__dropout *args, const mirt__where *where
 /* Partial sums of weight gradients, and their total. */
 
 /* to[i] = the sum of part[p * stride + i] over `parts`: by the threads of a column of a block, which each take some
-   that follow each other, then in their order. The first `count` numbers go to `to`, those behind to `behind`. */
+   that follow each other, then in their order. The first `count` numbers go to `to`, the others to `rest`. */
 static __global__ void __launch_bounds__(1024)
     mirt__cu_parts_add(const float *part, int64_t parts, int64_t stride, int64_t count, float *to, int64_t more,
-                       float *behind) {
+                       float *rest) {
     MIRT_SHARED(float, sums, 1024);
     const int64_t i = (int64_t)blockIdx.x * 32 + threadIdx.x, each = (parts + blockDim.y - 1) / blockDim.y;
     const int64_t first = threadIdx.y * each, end = first + each < parts ? first + each : parts;
@@ -6051,31 +6051,31 @@ static __global__ void __launch_bounds__(1024)
     if (threadIdx.y != 0 || i >= count + more) return;
     for (int t = 1; t < (int)blockDim.y; t++) sum += sums[t * 32 + threadIdx.x];
     if (i < count) to[i] = sum;
-    else behind[i - count] = sum;
+    else rest[i - count] = sum;
 }
-/* No parts: zeros. Where there is nothing behind, `behind` is NULL. */
+/* No parts: zeros. `rest` may be NULL. */
 static void mirt__cu_parts_total(mirt__cu *cu, const float *part, int64_t parts, int64_t stride, int64_t count,
-                                 float *to, int64_t more, float *behind) {
-    if (!behind) more = 0;
+                                 float *to, int64_t more, float *rest) {
+    if (!rest) more = 0;
     if (count + more < 1) return;
     const dim3 block(32, parts > 64 ? 32 : 8);
     MIRT_LAUNCH(cu, mirt__cu_parts_add, (unsigned)mirt__cu_ceil(count + more, 32), block, 0, part, parts, stride, count,
-                to, more, behind);
+                to, more, rest);
 }
 
 #endif
 
 /* >>section cuda/depthwise.cu */
 
-/* Depthwise convolutions: a thread has some neighbouring channels, and goes along a strip of the image's columns with
-   the outputs that the column at hand reaches in registers. What that has no kernels for is done pixel by pixel. Both
-   gradients are made in one pass. */
+/* Depthwise convolutions and both of their gradients in one pass. A thread owns some neighboring channels and walks
+   along a segment of the image's columns, holding in registers the outputs that the current column reaches. Shapes
+   without such a kernel are computed pixel by pixel. */
 
 #define MIRT__CU_DEPTH_TAPS 64
 #define MIRT__CU_DEPTH_BLOCKS 1024  /* of a grid, at most: as many chunks of sums */
-#define MIRT__CU_DEPTH_THREADS 262144 /* for which strips are cut shorter */
+#define MIRT__CU_DEPTH_THREADS 262144 /* for which segments are cut shorter */
 
-/* A unit is a strip of `length` columns of a block of rows of an image. Forward they are those of y, backward of dx:
+/* A unit is a segment of `length` columns of a block of rows of an image. Forward they are those of y, backward of dx:
    there number i of a line stands for those that y's number i is the last to reach, stride * i - padding and on. */
 typedef struct mirt__cu_depth {
     int rows, h, w, c, oh, ow, kh, kw, stride_h, stride_w, dilation_h, dilation_w, top, left;
@@ -6087,7 +6087,7 @@ typedef struct mirt__cu_depth {
     bool db;
     int first_y, first_x, end_y, end_x, length;
     int64_t units, each; /* of an image, where sums are; blocks for those */
-    mirt__cu_divisor by_strips, by_lines, by_each;
+    mirt__cu_divisor by_segments, by_lines, by_each;
     int across, down;
 } mirt__cu_depth;
 
@@ -6225,10 +6225,10 @@ static __global__ __launch_bounds__(128, 2) void mirt__cu_depth_forward(mirt__cu
     }
     for (int64_t i = p.begin; p.live && i < d.units; i += p.step) {
         const int64_t unit = p.group * d.units + i;
-        const uint32_t line = mirt__cu_divide32((uint32_t)unit, d.by_strips),
+        const uint32_t line = mirt__cu_divide32((uint32_t)unit, d.by_segments),
                        image = mirt__cu_divide32(line, d.by_lines);
         const int oy = (int)(line - image * (uint32_t)d.by_lines.by) * LINES, iy = oy * S - d.top;
-        const int begin = (int)(unit - (int64_t)line * d.by_strips.by) * d.length,
+        const int begin = (int)(unit - (int64_t)line * d.by_segments.by) * d.length,
                   end = d.ow - begin < d.length ? d.ow : begin + d.length;
         const int row = d.w * d.c, y_row = d.ow * d.c;
         const char *const x_near = mirt__cu_depth_near<HALF>(d.x.data, ((int64_t)image * d.h + iy) * row + p.j);
@@ -6300,7 +6300,7 @@ static __global__ __launch_bounds__(128, 2) void mirt__cu_depth_forward(mirt__cu
     mirt__cu_depth_leave<N>(d, p, sums, room);
 }
 
-/* >>backward: column o of dy reaches K columns of dx from o * S - left on; behind it the first S of them are done */
+/* >>backward: column o of dy reaches K columns of dx from o * S - left on; after it the first S of them are done */
 
 typedef enum mirt__cu_depth_wants {
     MIRT__CU_DEPTH_DX, MIRT__CU_DEPTH_BOTH, MIRT__CU_DEPTH_DKERNEL
@@ -6348,10 +6348,10 @@ static __global__ __launch_bounds__(128, HALF && K == 3 ? 3 : 2) void mirt__cu_d
         }
     }
     for (int64_t i = p.begin; p.live && i < d.units; i += p.step) {
-        const uint32_t unit = (uint32_t)i, line = mirt__cu_divide32(unit, d.by_strips),
+        const uint32_t unit = (uint32_t)i, line = mirt__cu_divide32(unit, d.by_segments),
                        image = mirt__cu_divide32(line, d.by_lines);
         const int a = d.first_y + (int)(line - image * (uint32_t)d.by_lines.by) * LINES, iy = a * S - d.top;
-        const int begin = d.first_x + (int)(unit - line * (uint32_t)d.by_strips.by) * d.length,
+        const int begin = d.first_x + (int)(unit - line * (uint32_t)d.by_segments.by) * d.length,
                   end = d.end_x - begin < d.length ? d.end_x : begin + d.length;
         const int x0 = begin * S - d.left > 0 ? begin * S - d.left : 0,
                   x1 = end * S - d.left < d.w ? end * S - d.left : d.w; /* of dx */
@@ -6611,8 +6611,8 @@ static bool mirt__cu_depth_finishes(const mirt__cu_epilogue *e, mirt_dtype dtype
            mirt__cu_depth_simple(e->slope.activation);
 }
 
-/* Lines of `lines` rows, strips of `columns` columns: of all images, or of one for sums of each. Returns the blocks of
-   the grid. */
+/* Lines of `lines` rows, segments of `columns` columns: of all images, or of one for sums of each. Returns the blocks
+   of the grid. */
 static unsigned mirt__cu_depth_cut(mirt__cu_depth *d, int64_t lines, int64_t columns, int n, bool whole, bool images,
                                    mirt__cu_layout *layout) {
     const int64_t vectors = mirt__cu_ceil(d->c, n);
@@ -6623,9 +6623,9 @@ static unsigned mirt__cu_depth_cut(mirt__cu_depth *d, int64_t lines, int64_t col
     while (!whole && d->length > 16 &&
            (int64_t)d->rows * lines * mirt__cu_ceil(columns, d->length) * vectors < MIRT__CU_DEPTH_THREADS)
         d->length = (d->length + 1) / 2;
-    const int64_t strips = columns > 0 ? mirt__cu_ceil(columns, d->length < 1 ? 1 : d->length) : 0,
-                  image = lines * strips;
-    d->by_strips = mirt__cu_divisor_of(strips);
+    const int64_t segments = columns > 0 ? mirt__cu_ceil(columns, d->length < 1 ? 1 : d->length) : 0,
+                  image = lines * segments;
+    d->by_segments = mirt__cu_divisor_of(segments);
     d->by_lines = mirt__cu_divisor_of(lines);
     d->units = images ? image : image * d->rows;
     if (images && d->down > image) d->down = image < 1 ? 1 : (int)image;
@@ -6796,8 +6796,8 @@ static bool mirt__cu_depthwise_weight_grad(const mirt__conv_weight_grad *args, m
 
 /* >>section cuda/blas.cu */
 
-/* Plain products by cuBLAS: dense layers and convolutions of single pixels whose operands lie in memory as they are
-   multiplied. MIRT_CUDA_BLAS=0 turns it off. */
+/* Matrix products by cuBLAS, of operands that lie in memory as they are multiplied. That is dense layers and 1x1
+   convolutions. MIRT_CUDA_BLAS=0 turns it off. */
 
 #include <cublasLt.h>
 #include <dlfcn.h>
@@ -7146,8 +7146,8 @@ static bool mirt__cu_blas_conv_weight_grad(const mirt__conv_weight_grad *g, mirt
 
 /* >>section cuda/conv_grad.cu */
 
-/* Weight gradients of convolutions: dkernel[tap, c][o] is a product over all pixels of dy, which are cut into parts
-   that depend on the shape alone, and whose sums are added up in order. */
+/* Weight gradients of convolutions. dkernel[tap, c][o] is a product over all pixels of dy, which are divided into parts
+   that depend on the shape alone; the sums of the parts are added in order. */
 
 /* How the numbers are multiplied: float32 by FMA, tf32, bfloat16, float16. */
 enum { MIRT__CU_WGRAD_FMA, MIRT__CU_WGRAD_TF32, MIRT__CU_WGRAD_HALF, MIRT__CU_WGRAD_FLOAT16 };
@@ -7167,7 +7167,7 @@ typedef struct mirt__cu_wgrad {
     int64_t pixels, part;     /* of dy: all, in a part */
     int tiles_m, tiles_n;
     bool flat;                /* x's pixels are dy's */
-    int width;                /* neighbours that are read at once */
+    int width;                /* neighbors that are read at once */
     bool large;               /* tiles of 128 by 128 */
     mirt_dtype factors;       /* what numbers are rounded to */
     bool gate_images;         /* an image has the same gates */
@@ -7213,7 +7213,7 @@ struct mirt__cu_wgrad_start {
     int count;
 };
 
-/* A thread's share of a tile: V neighbours of every DOWN-th pixel, in raw form from when they are asked for until they
+/* A thread's share of a tile: V neighbors of every DOWN-th pixel, in raw form from when they are asked for until they
    are put. */
 template <class S, int BY, int V, bool X> struct mirt__cu_wgrad_side {
     static constexpr int COLUMNS = X ? S::BM : S::BN, PITCH = X ? S::A_PITCH : S::B_PITCH, ACROSS = COLUMNS / V,
@@ -7225,7 +7225,7 @@ template <class S, int BY, int V, bool X> struct mirt__cu_wgrad_side {
     int column, line;
     int64_t channel, y, x; /* y, x: of its tap, from the first */
 
-    /* As the reader is, but for what is known of it here: the usual ones have neighbours. */
+    /* As the reader is, but for what is known of it here: the usual ones have neighbors. */
     static __device__ mirt__cu_reader reader(const mirt__cu_wgrad &g) {
         mirt__cu_reader r = X ? g.x : g.dy;
         if (V > 1) r.kind &= X ? MIRT__CU_READ_NORM | MIRT__CU_READ_GATE : MIRT__CU_READ_BACK;
@@ -7591,7 +7591,8 @@ static void mirt__cu_conv_weight_grad(const mirt__conv_weight_grad *args, const 
 
 /* >>section cuda/conv_pool.cu */
 
-/* Convolutions with 2x2 max pooling, which are the first of small networks: what is pooled away is never stored. */
+/* Convolutions fused with 2x2 max pooling. Values that pooling drops are never stored; the first layers of small
+   networks are of this kind. */
 
 /* Tiles of windows of an image: the input below one is read into shared memory once, where it has room and is plain.
    Lanes are channels of y, and the eight warps of a block share its windows. */
@@ -7881,8 +7882,8 @@ static void mirt__cu_conv_pool_weight_grad(const mirt__conv_pool_weight_grad *ar
 
 #ifndef MIRT__CUDA_MULTIPLY_CUH
 #define MIRT__CUDA_MULTIPLY_CUH
-/* Matrix products whose left side is read from images: convolutions, the gradients of their inputs, dense layers. A
-   block makes a tile of the output, pixels by channels, and goes over k = (tap, channel) in ascending order. */
+/* Matrix products whose left side is read from images: convolutions, input gradients, dense layers. A block computes a
+   tile of the output, pixels by channels, and goes over k = (tap, channel) in ascending order. */
 
 /* An axis of target and source: target t reads source t * stride - pad + tap * dilation; `back`: the source that reads
    t so. Then targets fall into phases, by t % stride, each of which has its own taps: every tap_step-th. */
@@ -8549,7 +8550,7 @@ static __global__ void __launch_bounds__((mirt__cu_mm_tile<BM, BN, MATH>::thread
     mirt__cu_multiply_end<BM, BN, MATH>(p, b, sums, reinterpret_cast<float *>(work), out);
 }
 
-/* The sums of all parts of k in ascending order, finished: MIRT__CU_MM_SLAB pixels by 128 columns a block. */
+/* The sums of all parts of k in ascending order, finished: MIRT__CU_MM_SLAB pixels by 128 columns per block. */
 static __global__ void __launch_bounds__(256) mirt__cu_multiply_splits_kernel(mirt__cu_multiply p) {
     MIRT_SHARED(float, shared, 8 * (3 * 128 + 1));
     mirt__cu_mm_finisher<128, 256> f;
@@ -8646,7 +8647,7 @@ typedef struct mirt__cu_mm_spread {
     bool wide; /* all channels of a piece exist and can be read at once */
 } mirt__cu_mm_spread;
 
-/* Four channels a thread. */
+/* Four channels per thread. */
 static __global__ void __launch_bounds__(256) mirt__cu_mm_spread_kernel(mirt__cu_mm_spread p) {
     const int64_t pieces = p.k_pad / 4, all = p.pixels * p.groups * pieces;
     for (int64_t at = (int64_t)blockIdx.x * 256 + threadIdx.x; at < all; at += (int64_t)gridDim.x * 256) {
@@ -8958,7 +8959,7 @@ static void mirt__cu_conv_input_grad(const mirt__conv_input_grad *g, const mirt_
     mirt__cu_multiply_run(cu, &job);
 }
 
-/* The sums over p of b[p, j], 32 columns a block, in double. */
+/* The sums over p of b[p, j], 32 columns per block, in double. */
 static __global__ void __launch_bounds__(512)
     mirt__cu_column_sum_kernel(const float *b, int64_t k, int64_t n, int64_t row, int64_t column, float *out) {
     MIRT_SHARED(double, part, 16 * 32);

@@ -260,13 +260,13 @@ static void append_sections(text *out, const char *src, const source_list *list,
     }
 }
 
-static void append_licence(text *out, const char *src) {
+static void append_license(text *out, const char *src) {
     char path[MAX_PATH_LENGTH];
     join(path, src, "../LICENSE");
-    text licence = read_existing(path);
+    text license = read_existing(path);
     append_string(out, "\n/*\n");
-    append(out, licence.data, licence.size);
-    free(licence.data);
+    append(out, license.data, license.size);
+    free(license.data);
     append_string(out, "*/\n");
 }
 
@@ -290,7 +290,7 @@ static text make_header(const char *src, const source_list *list) {
     append_string(&out,
         "\n#if defined(__NVCC__) && defined(__CUDACC__)\n#pragma nv_diagnostic pop\n#endif\n"
         "\n#endif /* MIRRORTRAIN_IMPLEMENTATION */\n");
-    append_licence(&out, src);
+    append_license(&out, src);
     return out;
 }
 
@@ -303,7 +303,7 @@ static text make_cuda(const char *src, const source_list *header) {
     read_list(src, "cuda/FILES", &list);
     append_string(&out, "#define MIRRORTRAIN_BACKEND\n#include \"mirrortrain.h\"\n");
     append_sections(&out, src, &list, header->shared, list.count);
-    append_licence(&out, src);
+    append_license(&out, src);
     return out;
 }
 

@@ -1,3 +1,4 @@
+/* CRC-32, CRC-32C and a fast 64-bit hash. */
 #include "digest.h"
 
 #define MIRT__CASTAGNOLI 0x82F63B78u

@@ -1,3 +1,4 @@
+/* Records the phases of each device and adds up their seconds. */
 #include "device_timeline.h"
 
 static const char *const mirt__phase_names[] = {

@@ -1,11 +1,11 @@
 #ifndef MIRT__DEVICE_TIMELINE_H
 #define MIRT__DEVICE_TIMELINE_H
-/* Where each device is, what it did last, and where its time goes: a clock read a phase. */
+/* Device timelines: current phase, latest events and seconds per phase. The clock is read once per phase. */
 
 #include "base.h"
 
-/* Phases that are dealt out to those of users when a step is over: the pass that adds up gradients and updates; waiting
-   behind it; the next batch being read and sent while the device is at work. */
+/* Internal phases, whose seconds are distributed over the public phases after each step: the fused pass of reduction
+   and update; the wait after it; reading and sending the next batch while the device works. */
 enum { MIRT__PHASE_FUSED = MIRT_PHASE_COUNT, MIRT__PHASE_JOIN, MIRT__PHASE_AHEAD, MIRT__PHASES };
 
 /* Where tests that define MIRT__TEST_POINT(kind, device, number) sleep, stop or look; `number` is the step, of a replay

@@ -1,4 +1,4 @@
-/* Memory and processor time that the machine, or the container around us, has for this process. */
+/* Memory and processor time that the machine or its container allows this process. */
 
 #include "file.h"
 #include "team.h"
@@ -7,7 +7,7 @@
 
 #define MIRT__GROUPS "/sys/fs/cgroup"
 
-/* The number behind `name` at the beginning of a line; -1: it is not there. */
+/* The number after `name` at the beginning of a line; -1: not found. */
 static int64_t mirt__machine_line(const char *text, const char *name) {
     const size_t size = strlen(name);
     for (const char *at = text; at; at = strchr(at, '\n') ? strchr(at, '\n') + 1 : NULL) {

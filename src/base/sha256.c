@@ -1,3 +1,4 @@
+/* SHA-256 (FIPS 180-4). */
 #include "digest.h"
 
 static const uint32_t mirt__sha256_k[64] = {

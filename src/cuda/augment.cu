@@ -1,5 +1,5 @@
-/* Random transforms of images, as src/kernels/augment.c: transforms that move pixels and follow each other are one
-   warp, whose matrix each block draws; those of values go over the image in place. */
+/* Random transforms of images, as src/kernels/augment.c. Consecutive transforms that move pixels are one warp, whose
+   matrix each block draws; transforms of values run over the image in place. */
 #include "../kernels/transform.h"
 #include "math.cuh"
 

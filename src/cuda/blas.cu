@@ -1,5 +1,5 @@
-/* Plain products by cuBLAS: dense layers and convolutions of single pixels whose operands lie in memory as they are
-   multiplied. MIRT_CUDA_BLAS=0 turns it off. */
+/* Matrix products by cuBLAS, of operands that lie in memory as they are multiplied. That is dense layers and 1x1
+   convolutions. MIRT_CUDA_BLAS=0 turns it off. */
 #include "cuda.cuh"
 #include "math.cuh"
 

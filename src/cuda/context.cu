@@ -1,4 +1,4 @@
-/* A device: its memory, its streams, what travels to it and back, and what becomes of failures. */
+/* A device: its memory, its streams, copies from and to the host, and failures. */
 #include "cuda.cuh"
 
 #include <stdarg.h>
@@ -20,7 +20,7 @@
 /* Memory of the host that the machine reads by itself. */
 typedef struct mirt__cu_pinned {
     char *memory;
-    cudaEvent_t read; /* behind the last copy out of it */
+    cudaEvent_t read; /* after the last copy out of it */
     bool busy;
     uint64_t turn;    /* when it was left; the least is the oldest */
 } mirt__cu_pinned;
@@ -83,7 +83,7 @@ static void mirt__cu_fail(mirt__cu *cu, mirt_status status, const char *format, 
     va_end(arguments);
 }
 
-/* Failures after which the device, or this program's part of it, is of no use. */
+/* Failures after which the device, or this program's context on it, can no longer be used. */
 static const struct {
     cudaError_t error;
     const char *advice;
@@ -115,7 +115,7 @@ static void mirt__cu_failed(mirt__cu *cu, cudaError_t error, const char *what) {
     (void)cudaGetLastError(); /* or the next launch would seem to have failed */
     for (int i = 0; i < MIRT__COUNT(mirt__cu_losses); i++) {
         if (mirt__cu_losses[i].error != error) continue;
-        mirt__cu_fail(cu, MIRT_E_DEVICE, "lost, %s: %s; %s. Go on from the last checkpoint", what,
+        mirt__cu_fail(cu, MIRT_E_DEVICE, "lost, %s: %s; %s. Resume from the last checkpoint", what,
                       cudaGetErrorString(error), mirt__cu_losses[i].advice);
         cu->lost = true;
         return;
@@ -208,8 +208,7 @@ static bool mirt__cu_settled(mirt__cu *cu, cudaStream_t stream, cudaEvent_t even
     }
 }
 
-/* Freeing waits for all that is at work, on other devices too. What was given up may be so for ever: then nothing is
-   freed. */
+/* Freeing waits for all work in flight, on other devices too. Abandoned work may never end: then nothing is freed. */
 static bool mirt__cu_idle(mirt__cu *cu) {
     const double begin = cu->host->now(), patience = 1;
     const cudaStream_t stream[3] = {cu->stream, cu->copies, cu->exchanges};
@@ -395,7 +394,7 @@ static bool mirt__cu_open_blas(mirt__cu *cu) {
 static bool mirt__cu_open_parts(mirt__cu *cu) {
     cudaStream_t *const stream[3] = {&cu->stream, &cu->copies, &cu->exchanges};
     if (!mirt__cu_try(cu, cudaSetDevice(cu->index), "choosing the device")) return false;
-    int lowest = 0, highest = 0; /* exchanges have few blocks, which are not to wait behind many */
+    int lowest = 0, highest = 0; /* exchanges have few blocks, which must not queue after many */
     if (!mirt__cu_try(cu, cudaDeviceGetStreamPriorityRange(&lowest, &highest), "making streams")) return false;
     for (int i = 0; i < 3; i++) {
         if (!mirt__cu_try(cu, cudaStreamCreateWithPriority(stream[i], cudaStreamNonBlocking, i == 2 ? highest : lowest),
@@ -682,8 +681,8 @@ static mirt_status mirt__cu_wait(mirt__remote *cu) {
 
 /* >>numbers and constants */
 
-/* Outside graphs a number travels at once, in the order of the work; for graphs they are gathered, and travel
-   together. */
+/* Outside graphs each number is copied at once, in the order of the work; for graphs the numbers are gathered and
+   copied together. */
 static const void *mirt__cu_number(mirt__cu *cu, const void *value, size_t size) {
     const size_t room = (size + 15) / 16 * 16;
     if (cu->mode == MIRT__CU_MEASURE || cu->status != MIRT_OK) return NULL;

@@ -69,7 +69,7 @@ typedef struct mirt__cu_mm_spread {
     bool wide; /* all channels of a piece exist and can be read at once */
 } mirt__cu_mm_spread;
 
-/* Four channels a thread. */
+/* Four channels per thread. */
 static __global__ void __launch_bounds__(256) mirt__cu_mm_spread_kernel(mirt__cu_mm_spread p) {
     const int64_t pieces = p.k_pad / 4, all = p.pixels * p.groups * pieces;
     for (int64_t at = (int64_t)blockIdx.x * 256 + threadIdx.x; at < all; at += (int64_t)gridDim.x * 256) {
@@ -381,7 +381,7 @@ static void mirt__cu_conv_input_grad(const mirt__conv_input_grad *g, const mirt_
     mirt__cu_multiply_run(cu, &job);
 }
 
-/* The sums over p of b[p, j], 32 columns a block, in double. */
+/* The sums over p of b[p, j], 32 columns per block, in double. */
 static __global__ void __launch_bounds__(512)
     mirt__cu_column_sum_kernel(const float *b, int64_t k, int64_t n, int64_t row, int64_t column, float *out) {
     MIRT_SHARED(double, part, 16 * 32);

@@ -1,5 +1,5 @@
-/* Weight gradients of convolutions: dkernel[tap, c][o] is a product over all pixels of dy, which are cut into parts
-   that depend on the shape alone, and whose sums are added up in order. */
+/* Weight gradients of convolutions. dkernel[tap, c][o] is a product over all pixels of dy, which are divided into parts
+   that depend on the shape alone; the sums of the parts are added in order. */
 #include "cuda.cuh"
 #include "parts.cuh"
 #include "ptx.cuh"
@@ -23,7 +23,7 @@ typedef struct mirt__cu_wgrad {
     int64_t pixels, part;     /* of dy: all, in a part */
     int tiles_m, tiles_n;
     bool flat;                /* x's pixels are dy's */
-    int width;                /* neighbours that are read at once */
+    int width;                /* neighbors that are read at once */
     bool large;               /* tiles of 128 by 128 */
     mirt_dtype factors;       /* what numbers are rounded to */
     bool gate_images;         /* an image has the same gates */
@@ -69,7 +69,7 @@ struct mirt__cu_wgrad_start {
     int count;
 };
 
-/* A thread's share of a tile: V neighbours of every DOWN-th pixel, in raw form from when they are asked for until they
+/* A thread's share of a tile: V neighbors of every DOWN-th pixel, in raw form from when they are asked for until they
    are put. */
 template <class S, int BY, int V, bool X> struct mirt__cu_wgrad_side {
     static constexpr int COLUMNS = X ? S::BM : S::BN, PITCH = X ? S::A_PITCH : S::B_PITCH, ACROSS = COLUMNS / V,
@@ -81,7 +81,7 @@ template <class S, int BY, int V, bool X> struct mirt__cu_wgrad_side {
     int column, line;
     int64_t channel, y, x; /* y, x: of its tap, from the first */
 
-    /* As the reader is, but for what is known of it here: the usual ones have neighbours. */
+    /* As the reader is, but for what is known of it here: the usual ones have neighbors. */
     static __device__ mirt__cu_reader reader(const mirt__cu_wgrad &g) {
         mirt__cu_reader r = X ? g.x : g.dy;
         if (V > 1) r.kind &= X ? MIRT__CU_READ_NORM | MIRT__CU_READ_GATE : MIRT__CU_READ_BACK;

@@ -1,4 +1,5 @@
-/* Convolutions with 2x2 max pooling, which are the first of small networks: what is pooled away is never stored. */
+/* Convolutions fused with 2x2 max pooling. Values that pooling drops are never stored; the first layers of small
+   networks are of this kind. */
 #include "cuda.cuh"
 #include "parts.cuh"
 #include "reader.cuh"

@@ -70,11 +70,11 @@ static inline bool mirt__cu_launches(const mirt__cu *cu) {
 /* context.cu: notes the first failure; `what` is what was tried. */
 static void mirt__cu_failed(mirt__cu *cu, cudaError_t error, const char *what);
 static void mirt__cu_fail(mirt__cu *cu, mirt_status status, const char *format, ...);
-/* context.cu: temporary memory of this call, aligned to 256 bytes; one request a kernel function, of all it needs. NULL
-   while measuring or after a failure: go on, nothing is launched then. */
+/* context.cu: temporary memory of this call, aligned to 256 bytes; one request per kernel function for all it needs.
+   NULL while measuring or after a failure: the caller continues, nothing is launched. */
 static void *mirt__cu_room(mirt__cu *cu, size_t bytes);
-/* context.cu: where the device finds the `size` <= 256 bytes of `value`, which may change each time the same work comes
-   back. */
+/* context.cu: where the device finds the `size` <= 256 bytes of `value`, which may change each time the same work is
+   replayed. */
 static const void *mirt__cu_number(mirt__cu *cu, const void *value, size_t size);
 #define MIRT__CU_NUMBERS ((size_t)1 << 18) /* bytes of a step's */
 /* context.cu: the device's copy of what the host has at `data`, made when it is asked for the first time; NULL after a

@@ -1,15 +1,15 @@
-/* Depthwise convolutions: a thread has some neighbouring channels, and goes along a strip of the image's columns with
-   the outputs that the column at hand reaches in registers. What that has no kernels for is done pixel by pixel. Both
-   gradients are made in one pass. */
+/* Depthwise convolutions and both of their gradients in one pass. A thread owns some neighboring channels and walks
+   along a segment of the image's columns, holding in registers the outputs that the current column reaches. Shapes
+   without such a kernel are computed pixel by pixel. */
 #include "epilogue.cuh"
 #include "layout.cuh"
 #include "parts.cuh"
 
 #define MIRT__CU_DEPTH_TAPS 64
 #define MIRT__CU_DEPTH_BLOCKS 1024  /* of a grid, at most: as many chunks of sums */
-#define MIRT__CU_DEPTH_THREADS 262144 /* for which strips are cut shorter */
+#define MIRT__CU_DEPTH_THREADS 262144 /* for which segments are cut shorter */
 
-/* A unit is a strip of `length` columns of a block of rows of an image. Forward they are those of y, backward of dx:
+/* A unit is a segment of `length` columns of a block of rows of an image. Forward they are those of y, backward of dx:
    there number i of a line stands for those that y's number i is the last to reach, stride * i - padding and on. */
 typedef struct mirt__cu_depth {
     int rows, h, w, c, oh, ow, kh, kw, stride_h, stride_w, dilation_h, dilation_w, top, left;
@@ -21,7 +21,7 @@ typedef struct mirt__cu_depth {
     bool db;
     int first_y, first_x, end_y, end_x, length;
     int64_t units, each; /* of an image, where sums are; blocks for those */
-    mirt__cu_divisor by_strips, by_lines, by_each;
+    mirt__cu_divisor by_segments, by_lines, by_each;
     int across, down;
 } mirt__cu_depth;
 
@@ -159,10 +159,10 @@ static __global__ __launch_bounds__(128, 2) void mirt__cu_depth_forward(mirt__cu
     }
     for (int64_t i = p.begin; p.live && i < d.units; i += p.step) {
         const int64_t unit = p.group * d.units + i;
-        const uint32_t line = mirt__cu_divide32((uint32_t)unit, d.by_strips),
+        const uint32_t line = mirt__cu_divide32((uint32_t)unit, d.by_segments),
                        image = mirt__cu_divide32(line, d.by_lines);
         const int oy = (int)(line - image * (uint32_t)d.by_lines.by) * LINES, iy = oy * S - d.top;
-        const int begin = (int)(unit - (int64_t)line * d.by_strips.by) * d.length,
+        const int begin = (int)(unit - (int64_t)line * d.by_segments.by) * d.length,
                   end = d.ow - begin < d.length ? d.ow : begin + d.length;
         const int row = d.w * d.c, y_row = d.ow * d.c;
         const char *const x_near = mirt__cu_depth_near<HALF>(d.x.data, ((int64_t)image * d.h + iy) * row + p.j);
@@ -234,7 +234,7 @@ static __global__ __launch_bounds__(128, 2) void mirt__cu_depth_forward(mirt__cu
     mirt__cu_depth_leave<N>(d, p, sums, room);
 }
 
-/* >>backward: column o of dy reaches K columns of dx from o * S - left on; behind it the first S of them are done */
+/* >>backward: column o of dy reaches K columns of dx from o * S - left on; after it the first S of them are done */
 
 typedef enum mirt__cu_depth_wants {
     MIRT__CU_DEPTH_DX, MIRT__CU_DEPTH_BOTH, MIRT__CU_DEPTH_DKERNEL
@@ -282,10 +282,10 @@ static __global__ __launch_bounds__(128, HALF && K == 3 ? 3 : 2) void mirt__cu_d
         }
     }
     for (int64_t i = p.begin; p.live && i < d.units; i += p.step) {
-        const uint32_t unit = (uint32_t)i, line = mirt__cu_divide32(unit, d.by_strips),
+        const uint32_t unit = (uint32_t)i, line = mirt__cu_divide32(unit, d.by_segments),
                        image = mirt__cu_divide32(line, d.by_lines);
         const int a = d.first_y + (int)(line - image * (uint32_t)d.by_lines.by) * LINES, iy = a * S - d.top;
-        const int begin = d.first_x + (int)(unit - line * (uint32_t)d.by_strips.by) * d.length,
+        const int begin = d.first_x + (int)(unit - line * (uint32_t)d.by_segments.by) * d.length,
                   end = d.end_x - begin < d.length ? d.end_x : begin + d.length;
         const int x0 = begin * S - d.left > 0 ? begin * S - d.left : 0,
                   x1 = end * S - d.left < d.w ? end * S - d.left : d.w; /* of dx */
@@ -545,8 +545,8 @@ static bool mirt__cu_depth_finishes(const mirt__cu_epilogue *e, mirt_dtype dtype
            mirt__cu_depth_simple(e->slope.activation);
 }
 
-/* Lines of `lines` rows, strips of `columns` columns: of all images, or of one for sums of each. Returns the blocks of
-   the grid. */
+/* Lines of `lines` rows, segments of `columns` columns: of all images, or of one for sums of each. Returns the blocks
+   of the grid. */
 static unsigned mirt__cu_depth_cut(mirt__cu_depth *d, int64_t lines, int64_t columns, int n, bool whole, bool images,
                                    mirt__cu_layout *layout) {
     const int64_t vectors = mirt__cu_ceil(d->c, n);
@@ -557,9 +557,9 @@ static unsigned mirt__cu_depth_cut(mirt__cu_depth *d, int64_t lines, int64_t col
     while (!whole && d->length > 16 &&
            (int64_t)d->rows * lines * mirt__cu_ceil(columns, d->length) * vectors < MIRT__CU_DEPTH_THREADS)
         d->length = (d->length + 1) / 2;
-    const int64_t strips = columns > 0 ? mirt__cu_ceil(columns, d->length < 1 ? 1 : d->length) : 0,
-                  image = lines * strips;
-    d->by_strips = mirt__cu_divisor_of(strips);
+    const int64_t segments = columns > 0 ? mirt__cu_ceil(columns, d->length < 1 ? 1 : d->length) : 0,
+                  image = lines * segments;
+    d->by_segments = mirt__cu_divisor_of(segments);
     d->by_lines = mirt__cu_divisor_of(lines);
     d->units = images ? image : image * d->rows;
     if (images && d->down > image) d->down = image < 1 ? 1 : (int)image;

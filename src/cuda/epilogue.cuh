@@ -1,15 +1,15 @@
 #ifndef MIRT__CUDA_EPILOGUE_CUH
 #define MIRT__CUDA_EPILOGUE_CUH
-/* What happens to outputs before they are stored (mirt__epilogue), and the sums of their columns: each thread adds up
-   what it stores, a block combines its threads' and leaves them as a chunk, a small kernel adds up chunks in ascending
-   order, in double. */
+/* What happens to outputs before they are stored (mirt__epilogue), and their column sums. Each thread adds up what it
+   stores, a block combines its threads' sums into a chunk, and a small kernel adds the chunks in ascending order, in
+   double. */
 
 #include "reader.cuh"
 
 typedef struct mirt__cu_epilogue {
     void *y;
     mirt_dtype dtype; /* of y, add, mask and slope_x: float32 or 16 bits */
-    int width;        /* 8, 4 or 1: the most neighbours in a row that may be handled at once, at multiples of it */
+    int width;        /* 8, 4 or 1: the most neighbors in a row that may be handled at once, at multiples of it */
     int64_t columns;
     const float *bias;
     const void *add, *mask, *slope_x;
@@ -348,7 +348,7 @@ static __global__ void __launch_bounds__(128)
 }
 
 /* The chunks' sums as the epilogue's; chunk 0 has numbers, unless there is none: zeros. Of images: each has as many
-   chunks, `pixels` numbers a column. */
+   chunks, `pixels` numbers per column. */
 static void mirt__cu_sums_finish(mirt__cu *cu, const mirt__cu_epilogue *epilogue, const mirt__cu_chunks *chunks,
                                  mirt__real *const *sum, int64_t images, int64_t pixels) {
     const mirt__cu_epilogue e = *epilogue;

@@ -34,7 +34,7 @@ struct mirt__cu_group {
     float *inbox[MIRT__CU_MEMBERS];
     cudaEvent_t ready[MIRT__CU_MEMBERS], done[MIRT__CU_MEMBERS]; /* what an exchange reads; the exchange */
     bool under_way[MIRT__CU_MEMBERS];
-    int broken;    /* 1: somebody writes why; 2: it is of no use any more */
+    int broken;    /* 1: a member is writing the reason; 2: the group can no longer be used */
     int broken_by;
     char why[300];
 #if MIRT__CU_NCCL
@@ -87,7 +87,7 @@ static bool mirt__cu_group_well(mirt__cu *cu) {
     ncclComm_t comm = group->comm[cu->rank];
     if (!comm) return true;
     if (ncclCommGetAsyncError(comm, &state) == ncclSuccess && state != ncclSuccess && state != ncclInProgress) {
-        mirt__cu_fail(cu, MIRT_E_DEVICE, "NCCL failed on rank %d: %s (%s); go on from the last checkpoint", cu->rank,
+        mirt__cu_fail(cu, MIRT_E_DEVICE, "NCCL failed on rank %d: %s (%s); resume from the last checkpoint", cu->rank,
                       ncclGetErrorString(state), ncclGetLastError(comm));
         mirt__cu_group_break(cu);
     } else if (__atomic_load_n(&group->broken, __ATOMIC_ACQUIRE) == 2) {
@@ -144,7 +144,7 @@ static void mirt__cu_group_leave(mirt__cu *cu) {
 /* >>NCCL */
 
 #if MIRT__CU_NCCL
-/* Exchanges go beside the work, behind what was enqueued before. */
+/* Exchanges run beside the work, after what was enqueued before. */
 static bool mirt__cu_exchange_begin(mirt__cu *cu) {
     mirt__cu_group *group = cu->group;
     return mirt__cu_try(cu, cudaEventRecord(group->ready[cu->rank], cu->stream), "marking an exchange") &&
@@ -344,7 +344,7 @@ static void mirt__cu_exchange(mirt__remote *cu, const mirt__remote_exchange *arg
     mirt__cu_inside(cu, mode);
 }
 
-/* What is enqueued next comes behind the exchanges. */
+/* What is enqueued next follows the exchanges. */
 static void mirt__cu_exchange_join(mirt__cu *cu) {
     mirt__cu_group *group = cu->group;
     if (!group->under_way[cu->rank] || cu->status != MIRT_OK) return;

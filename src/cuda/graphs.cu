@@ -1,6 +1,7 @@
-/* Work that comes back is launched as a whole, or in a few pieces where something stands between that is not part of
-   it. The first time it is just done. The second time it is captured, and nothing is done, so that `end` asks for it
-   once more. From then on only the numbers that change are gathered, by the same code with its launches left out. */
+/* CUDA graphs: repeated work is captured once and then replayed. A graph is launched as a whole, or in a few pieces
+   where other work stands between. The first time, the work just runs. The second time it is captured without running,
+   so `end` asks for it once more. From then on the same code runs without its launches and only gathers the numbers
+   that change. */
 #include "cuda.cuh"
 
 #include <stdio.h>
@@ -105,7 +106,7 @@ static void mirt__cu_captured(mirt__cu *cu, mirt__cu_graph *graph) {
 static void mirt__cu_graph_launch(mirt__cu *cu, mirt__cu_graph *graph) {
     if (cu->status != MIRT_OK) return;
     if (graph->at == graph->pieces || graph->piece[graph->at].numbers != cu->numbers_used) {
-        mirt__cu_fail(cu, MIRT_E_STATE, "work came back with %zu bytes of numbers up to its piece %d of %d",
+        mirt__cu_fail(cu, MIRT_E_STATE, "replayed work has %zu bytes of numbers up to its piece %d of %d",
                       cu->numbers_used, graph->at, graph->pieces);
         return;
     }
@@ -182,7 +183,7 @@ static void mirt__cu_graphs_settle(mirt__cu *cu) {
         if (captured) (void)cudaGraphDestroy(captured);
         mirt__cu_graph_clear(cu, graphs->now);
     }
-    if (cu->mode != MIRT__CU_RUN) mirt__cu_fail(cu, MIRT_E_STATE, "work that comes back was begun and not ended");
+    if (cu->mode != MIRT__CU_RUN) mirt__cu_fail(cu, MIRT_E_STATE, "captured work was begun and not ended");
     else if (graphs->now) graphs->now->eager = true;
     if (graphs->again) mirt__cu_fail(cu, MIRT_E_STATE, "work that was captured was not enqueued again");
     cu->mode = MIRT__CU_RUN;

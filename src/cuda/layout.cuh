@@ -1,6 +1,6 @@
 #ifndef MIRT__CUDA_LAYOUT_CUH
 #define MIRT__CUDA_LAYOUT_CUH
-/* Kernels whose threads keep their columns (channels): N neighbouring ones each, loaded and stored at once. */
+/* Kernels whose threads keep their columns (channels): N neighbors each, accessed at once. */
 
 #include "reader.cuh"
 

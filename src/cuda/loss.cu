@@ -1,4 +1,4 @@
-/* Softmax, losses and accuracy, row by row: a warp or, where rows are long, a block for each. */
+/* Softmax, losses and accuracy: one warp, or one block for long rows, per row. */
 #include "cuda.cuh"
 #include "math.cuh"
 

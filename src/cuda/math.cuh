@@ -1,7 +1,7 @@
 #ifndef MIRT__CUDA_MATH_CUH
 #define MIRT__CUDA_MATH_CUH
-/* Numbers on devices: activations and their slopes, numbers of 16 bits, accesses of several neighbours at a time,
-   quotients by what is the same for a whole kernel, sums over warps and blocks. */
+/* Arithmetic on devices: activations, 16-bit numbers, vector accesses, sums over warps and blocks. Also quotients by a
+   divisor that is the same for a whole kernel. */
 
 #include "cuda.cuh"
 
@@ -178,7 +178,7 @@ static inline __device__ float mirt__cu_round(float x, mirt_dtype dtype) {
     return (int)dtype == MIRT__BFLOAT16 ? __bfloat162float(__float2bfloat16_rn(x)) : x;
 }
 
-/* ---- Accesses. N neighbours from number `at` on, as float; addresses are multiples of N elements (at most of 16
+/* ---- Accesses. N neighbors from number `at` on, as float; addresses are multiples of N elements (at most of 16
    bytes). */
 
 template <int BYTES> struct mirt__cu_bytes { /* 4, 8 or 16 as one access */
@@ -335,7 +335,7 @@ static inline int64_t mirt__cu_size(mirt_dtype dtype) {
 static inline bool mirt__cu_aligned(const void *pointer, int64_t bytes) {
     return ((uintptr_t)pointer & (uintptr_t)(bytes - 1)) == 0;
 }
-/* Whether N neighbours at multiples of N can be accessed at once. */
+/* Whether N neighbors at multiples of N can be accessed at once. */
 static inline bool mirt__cu_aligned_for(const void *pointer, mirt_dtype dtype, int64_t n) {
     const int64_t bytes = n * mirt__cu_size(dtype);
     return mirt__cu_aligned(pointer, bytes < 16 ? bytes : 16);
@@ -396,7 +396,7 @@ struct mirt__cu_greater {
 struct mirt__cu_less {
     __device__ float operator()(float a, float b) const { return fminf(a, b); }
 };
-/* Of each `width` neighbouring lanes (a power of two); all of them get it. `what` is commutative. */
+/* Of each `width` neighboring lanes (a power of two); all of them get it. `what` is commutative. */
 template <int WIDTH, class T, class F> static inline __device__ T mirt__cu_lanes(T x, F what) {
 #pragma unroll
     for (int step = WIDTH / 2; step > 0; step /= 2) x = what(x, __shfl_xor_sync(MIRT__CU_ALL, x, step));

@@ -98,7 +98,7 @@ template <class T> static void mirt__cu_move_as(mirt__cu *cu, const void *from, 
                 MIRT__CU_ELEMENT_BLOCK, 0, x, y, *walk);
 }
 
-/* Makes elements of n neighbours each, where x and y allow it. */
+/* Makes elements of n neighbors each, where x and y allow it. */
 static bool mirt__cu_move_widen(mirt__cu_walk *w, int64_t n, const void *x, const void *y, int64_t bytes) {
     const int last = w->rank - 1;
     bool can = w->dim[last].by % n == 0 && mirt__cu_aligned(x, bytes) && mirt__cu_aligned(y, bytes);

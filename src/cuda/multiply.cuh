@@ -1,7 +1,7 @@
 #ifndef MIRT__CUDA_MULTIPLY_CUH
 #define MIRT__CUDA_MULTIPLY_CUH
-/* Matrix products whose left side is read from images: convolutions, the gradients of their inputs, dense layers. A
-   block makes a tile of the output, pixels by channels, and goes over k = (tap, channel) in ascending order. */
+/* Matrix products whose left side is read from images: convolutions, input gradients, dense layers. A block computes a
+   tile of the output, pixels by channels, and goes over k = (tap, channel) in ascending order. */
 
 #include "epilogue.cuh"
 #include "ptx.cuh"
@@ -671,7 +671,7 @@ static __global__ void __launch_bounds__((mirt__cu_mm_tile<BM, BN, MATH>::thread
     mirt__cu_multiply_end<BM, BN, MATH>(p, b, sums, reinterpret_cast<float *>(work), out);
 }
 
-/* The sums of all parts of k in ascending order, finished: MIRT__CU_MM_SLAB pixels by 128 columns a block. */
+/* The sums of all parts of k in ascending order, finished: MIRT__CU_MM_SLAB pixels by 128 columns per block. */
 static __global__ void __launch_bounds__(256) mirt__cu_multiply_splits_kernel(mirt__cu_multiply p) {
     MIRT_SHARED(float, shared, 8 * (3 * 128 + 1));
     mirt__cu_mm_finisher<128, 256> f;

@@ -17,7 +17,7 @@ typedef struct mirt__cu_norm_call {
     int across, down, by_row;
 } mirt__cu_norm_call;
 
-/* What normalization comes to in some columns; by rows mean is 0, factor gamma. */
+/* The constants of a normalization in some columns; by rows mean is 0, factor gamma. */
 template <int N> struct mirt__cu_norm_column {
     float mean[N], factor[N], offset[N];
 };
@@ -432,7 +432,7 @@ static void mirt__cu_norm_stats(const mirt__norm *args, const mirt__where *where
     else MIRT_LAUNCH(cu, (mirt__cu_norm_row_stats<1>), blocks, threads, 0, a);
 }
 
-/* Of what goes over rows, some of each thread: what columns come to is worked out once by it. */
+/* The grid of a pass over rows. Each thread takes several, so that it computes the constants of its columns once. */
 static dim3 mirt__cu_norm_grid(mirt__cu_norm_call *a, int64_t vector) {
     const mirt__cu_layout c = mirt__cu_layout_of(mirt__cu_ceil(a->n, vector), 256, 256);
     const int64_t blocks = mirt__cu_ceil(a->rows, (int64_t)c.down * 4),

@@ -5,10 +5,10 @@
 #include "cuda.cuh"
 
 /* to[i] = the sum of part[p * stride + i] over `parts`: by the threads of a column of a block, which each take some
-   that follow each other, then in their order. The first `count` numbers go to `to`, those behind to `behind`. */
+   that follow each other, then in their order. The first `count` numbers go to `to`, the others to `rest`. */
 static __global__ void __launch_bounds__(1024)
     mirt__cu_parts_add(const float *part, int64_t parts, int64_t stride, int64_t count, float *to, int64_t more,
-                       float *behind) {
+                       float *rest) {
     MIRT_SHARED(float, sums, 1024);
     const int64_t i = (int64_t)blockIdx.x * 32 + threadIdx.x, each = (parts + blockDim.y - 1) / blockDim.y;
     const int64_t first = threadIdx.y * each, end = first + each < parts ? first + each : parts;
@@ -28,16 +28,16 @@ static __global__ void __launch_bounds__(1024)
     if (threadIdx.y != 0 || i >= count + more) return;
     for (int t = 1; t < (int)blockDim.y; t++) sum += sums[t * 32 + threadIdx.x];
     if (i < count) to[i] = sum;
-    else behind[i - count] = sum;
+    else rest[i - count] = sum;
 }
-/* No parts: zeros. Where there is nothing behind, `behind` is NULL. */
+/* No parts: zeros. `rest` may be NULL. */
 static void mirt__cu_parts_total(mirt__cu *cu, const float *part, int64_t parts, int64_t stride, int64_t count,
-                                 float *to, int64_t more, float *behind) {
-    if (!behind) more = 0;
+                                 float *to, int64_t more, float *rest) {
+    if (!rest) more = 0;
     if (count + more < 1) return;
     const dim3 block(32, parts > 64 ? 32 : 8);
     MIRT_LAUNCH(cu, mirt__cu_parts_add, (unsigned)mirt__cu_ceil(count + more, 32), block, 0, part, parts, stride, count,
-                to, more, behind);
+                to, more, rest);
 }
 
 #endif

@@ -1,5 +1,5 @@
-/* Max and average pooling: a thread has N neighbouring channels of a pixel; gradients gather from the windows that a
-   pixel lies in. */
+/* Max and average pooling and their gradients. A thread owns N neighboring channels of a pixel; gradients gather from
+   the windows that contain the pixel. */
 #include "layout.cuh"
 
 typedef struct mirt__cu_pool_call {

@@ -1,7 +1,7 @@
 #ifndef MIRT__CUDA_PTX_CUH
 #define MIRT__CUDA_PTX_CUH
-/* Instructions beyond C++, of compute capability 8.0, those that products of float16 need also of 7.5; the host
-   launches nothing older that comes here. The simulator has its own. */
+/* Tensor-core and copy instructions in PTX. They need compute capability 8.0, those for products of float16 only 7.5;
+   the host launches no kernel that uses them on older devices. The simulator has its own. */
 
 #include "cuda.cuh"
 
@@ -17,7 +17,7 @@
 #define MIRT__CU_PTX75(...) asm volatile(__VA_ARGS__)
 #endif
 
-/* d[16 rows][8 columns] += a[16][16] b[16][8], numbers of bfloat16: lane 4 g + t has d of rows g (two neighbours from
+/* d[16 rows][8 columns] += a[16][16] b[16][8], numbers of bfloat16: lane 4 g + t has d of rows g (two neighbors from
    column 2 t on) and g + 8, a of rows g and g + 8 at columns 2 t, then of both at 2 t + 8, b of column g at rows 2 t
    and 2 t + 8. */
 static inline __device__ void mirt__cu_mma_bf16(float d[4], const uint32_t a[4], const uint32_t b[2]) {

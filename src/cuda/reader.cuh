@@ -1,7 +1,7 @@
 #ifndef MIRT__CUDA_READER_CUH
 #define MIRT__CUDA_READER_CUH
-/* Inputs as kernels read them (mirt__reader): neighbouring channels of a pixel, as float. What a normalization comes to
-   in a column is worked out once by each thread or block (mirt__cu_columns). */
+/* Inputs as kernels read them (mirt__reader): neighboring channels of a pixel, as float. Each thread or block
+   computes the constants of a column's normalization once (mirt__cu_columns). */
 
 #include "math.cuh"
 
@@ -15,7 +15,7 @@ typedef struct mirt__cu_reader {
     const void *data, *z;
     mirt_dtype dtype; /* of both */
     int kind,
-        width; /* width: 8, 4 or 1, the most neighbours that may be read at once, at multiples of it within a pixel */
+        width; /* width: 8, 4 or 1, the most neighbors that may be read at once, at multiples of it within a pixel */
     bool affine;
     float scale, offset;
     int64_t channels; /* 0: not known, data is plain */

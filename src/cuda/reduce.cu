@@ -66,7 +66,7 @@ static bool mirt__cu_axes_by(const mirt__cu_axes *axes, int first, int64_t n) {
     return true;
 }
 
-/* *n: how many neighbours are taken at a time, columns or elements. */
+/* *n: how many neighbors are taken at a time, columns or elements. */
 static mirt__cu_reduction mirt__cu_reduction_of(const mirt__reduce *r, bool split, int *n) {
     mirt__cu_reduction s;
     int64_t step = 1;
@@ -98,8 +98,8 @@ static mirt__cu_reduction mirt__cu_reduction_of(const mirt__reduce *r, bool spli
     }
     s.down = mirt__cu_power(s.gone.count, 8 - s.across);
     s.rows = 8 - s.across - s.down;
-    /* Each thread takes 32 elements, or as many as leave not more than 512 chunks, but not above 256, which float32
-       adds up well. */
+    /* Each thread takes 32 elements, or more where there would be over 512 chunks, up to 256, which float32 adds up
+       accurately. */
     int64_t each = mirt__cu_ceil(s.gone.count, (int64_t)512 << s.down);
     each = each < 32 ? 32 : each > 256 ? 256 : each;
     s.chunk = split ? each << s.down : s.gone.count;

@@ -1,4 +1,4 @@
-/* Images of another size: a thread has N neighbouring channels of a pixel. Gradients gather from the outputs that read
+/* Images of another size: a thread has N neighboring channels of a pixel. Gradients gather from the outputs that read
    it. */
 #include "layout.cuh"
 

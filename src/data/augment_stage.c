@@ -1,5 +1,4 @@
-/* Random transforms of images as a stage, from descriptions that may be read from text, and statistics for
-   normalization. */
+/* Random transforms of images as a stage, and statistics for normalization. Transforms may be described by text. */
 
 #include "../kernels/augment.h"
 #include "data.h"
@@ -159,7 +158,7 @@ static bool mirt__augment_word(const char **text, char word[32], char *ended) {
     return size > 0 && size < 32;
 }
 
-/* A word behind the name: the `numbers`-th number, or a mode. */
+/* A word after the name: the `numbers`-th number, or a mode. */
 static bool mirt__augment_value(const char *word, mirt__augment_words reads, int numbers, mirt_augmentation *out) {
     static const char *const modes[] = {"both", "horizontal", "vertical"},
                       *const fills[] = {"reflect", "constant", "wrap", "nearest"};

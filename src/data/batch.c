@@ -1,4 +1,4 @@
-/* Groups samples into batches: copies them together, or points at them where they lie in order. */
+/* Groups samples into batches: copies them, or points at contiguous ones. */
 
 #include "workers.h"
 

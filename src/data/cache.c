@@ -1,4 +1,4 @@
-/* Samples kept from the first epoch on: in memory, or in a file that the next run finds again. */
+/* Keeps the samples of the first epoch, in memory or in a reusable file. */
 
 #include "../base/digest.h"
 #include "../base/file.h"
@@ -14,7 +14,7 @@ typedef struct mirt__cache_dataset {
     unsigned char *checked; /* [samples], atomic: records whose checksum was right */
 } mirt__cache_dataset;
 
-/* What stands behind the fields of a record; `crc` is of all before it. */
+/* What follows the fields of a record; `crc` covers everything before it. */
 typedef struct mirt__cache_tail {
     int64_t index; /* MIRT__NO_INDEX: skipped */
     uint32_t crc, zero;
@@ -258,7 +258,7 @@ static mirt_status mirt__cache_check(const mirt_dataset *dataset, const mirt_cac
     if (dataset->spec.samples < 0)
         return mirt__fail(
             MIRT_E_INVALID,
-            "mirt_cache cannot keep a stream without an end: mirt_take before it, or mirt_repeat behind it");
+            "mirt_cache cannot keep a stream without an end: mirt_take before it, or mirt_repeat after it");
     if (desc->file && !*desc->file) return mirt__fail(MIRT_E_INVALID, "mirt_cache_with: the file has an empty name");
     uint64_t needed = (uint64_t)dataset->spec.samples * mirt__cache_sample_bytes(&dataset->spec);
     if (desc->budget_bytes == 0 || needed <= desc->budget_bytes) return MIRT_OK;

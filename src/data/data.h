@@ -34,7 +34,7 @@ MIRT__LIB const mirt__data_spec *mirt__dataset_spec(const mirt_dataset *dataset)
 /* Starts an epoch (also in mid-epoch): order keyed by (seed, epoch). May load and allocate the
    first time only. */
 MIRT__LIB mirt_status mirt__dataset_begin(mirt_dataset *dataset, uint64_t seed, int64_t epoch);
-/* The next mirt__dataset_begin begins behind the first `batches` batches without making their samples; false: it
+/* The next mirt__dataset_begin begins after the first `batches` batches without making their samples; false: it
    cannot. */
 MIRT__LIB bool mirt__dataset_pass_over(mirt_dataset *dataset, int64_t batches);
 /* Next batch (or single sample, rows == 1, without a batch stage); rows == 0 at the end of the
@@ -121,9 +121,9 @@ struct mirt_dataset {
     mirt_dataset *source; /* the stage before, or NULL */
     mirt__at at;          /* of the thread that goes through the stages, where it has no work of its own */
     uint64_t made;        /* atomic: grows with samples, or now and then loses one */
-    bool lost;            /* threads were given up that still have it: nothing of it may be freed */
+    bool lost;            /* abandoned threads may still use it: nothing of it may be freed */
     bool borrows;         /* source is not ours to destroy */
-    bool contiguous;      /* `at` finds sample i + 1 right behind sample i */
+    bool contiguous;      /* `at` finds sample i + 1 right after sample i */
     bool pointing;        /* `next` points into memory that stays: preparing ahead would gain nothing */
     bool lent;            /* the next stage calls fill, never next */
     bool busy;            /* a call is reading it, such as mirt_fit: calls from within are refused */
@@ -142,8 +142,8 @@ struct mirt_dataset {
     mirt__worker_pool *worker_pool; /* for samples made in parallel */
     int workers;      /* threads that make samples; 0: as the stall says */
     bool fed;         /* the consumer did not wait lately */
-    int joins; /* batches of the stage before that make one, where passes can begin behind some; -1: the batch stage
-                  that does it */
+    int joins; /* batches of the stage before that make one, where a pass can begin after some of them; -1: the batch
+                  stage that does it */
     int64_t pass_over; /* batches that it leaves out when it begins the next time */
     const char *cost; /* what making samples costs here, for messages; NULL: nothing to speak of */
     bool kept;        /* those of the stages before are made once */
@@ -223,7 +223,7 @@ MIRT__LIB void mirt__slot_give(const mirt__slot *slot, const mirt__data_spec *sp
                                mirt__batch *out);
 /* Whether a sample may come more than once in an epoch, by mirt_repeat; `pass` tells its passes apart. */
 MIRT__LIB bool mirt__dataset_repeats(const mirt_dataset *dataset, uint64_t *pass);
-/* Says that what this stage makes of a sample may differ: from epoch to epoch, behind mirt_repeat also from pass to
+/* Says that what this stage makes of a sample may differ: from epoch to epoch, after mirt_repeat also from pass to
    pass. */
 MIRT__LIB void mirt__dataset_vary(mirt_dataset *dataset);
 /* The next batch of `source`, with slot->rows 0 at the end. */

@@ -9,7 +9,7 @@ MIRT__LIB const mirt__data_spec *mirt__dataset_spec(const mirt_dataset *dataset)
 MIRT__LIB mirt_status mirt__dataset_begin(mirt_dataset *dataset, uint64_t seed, int64_t epoch) {
     if (dataset->lost)
         return mirt__fail(MIRT_E_TIMEOUT,
-                          "this data set was given up in the middle of an epoch; it cannot be used any more");
+                          "this data set was abandoned in the middle of an epoch; it can no longer be used");
     if (mirt__own_process(dataset->process, "reading a data set", "data set") != MIRT_OK) return MIRT_E_STATE;
     dataset->position = 0;
     mirt_status status = dataset->stage->begin ? dataset->stage->begin(dataset, seed, epoch) : MIRT_OK;
@@ -125,7 +125,7 @@ MIRT__LIB char **mirt__names_copy(const char *caller, const char *const *names, 
             return mirt__fail(MIRT_E_INVALID, "%s: class %d of %d has no name", caller, i, count), (char **)NULL;
         bytes += sizeof(char *) + strlen(names[i]) + 1;
     }
-    /* pointers, and behind them what they point at */
+    /* pointers, followed by what they point at */
     char **copy = (char **)mirt__calloc(1, bytes);
     if (!copy) return NULL;
     char *text = (char *)(copy + count);
@@ -410,7 +410,7 @@ static mirt_shape mirt__arrays_sample_shape(const mirt_shape *shape) {
     return sample;
 }
 
-/* Arrays of a list, which ends at the first without data; -1: there is one with data behind that. */
+/* Arrays of a list, which ends at the first without data; -1: one after that has data. */
 static int mirt__arrays_count(const char *what, const mirt_array *list, int most) {
     int count = 0;
     while (count < most && list[count].data) count++;

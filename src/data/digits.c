@@ -1,6 +1,6 @@
-/* Handwritten-looking digits, drawn: strokes through a few points, bent, slanted, turned, scaled and
-   shifted at random, drawn with a round pen, with noise. All in integers, so that every compiler
-   and machine draws the same pixels. */
+/* Draws digits that look handwritten. Strokes through a few points are bent, slanted, rotated, scaled and shifted at
+   random and drawn with a round pen and noise. All arithmetic is in integers, so that every compiler and machine draws
+   the same pixels. */
 
 #include "data.h"
 
@@ -72,7 +72,7 @@ static mirt__digit_hand mirt__digit_draw_hand(mirt__random *random) {
 }
 
 static mirt__digit_point mirt__digit_place(const mirt__digit_hand *hand, mirt__random *random, int x, int y) {
-    const int centre = MIRT__DIGIT_SIDE / 2 * MIRT__DIGIT_ONE;
+    const int center = MIRT__DIGIT_SIDE / 2 * MIRT__DIGIT_ONE;
     x += mirt__digit_between(random, -hand->wobble, hand->wobble) - 50;
     y += mirt__digit_between(random, -hand->wobble, hand->wobble) - 50;
     /* In 1/16 of the square's units from here on. */
@@ -81,8 +81,8 @@ static mirt__digit_point mirt__digit_place(const mirt__digit_hand *hand, mirt__r
     int bent_y = y * 16 + (hand->bend[3] * xx + hand->bend[4] * xy + hand->bend[5] * yy) * 16 / (50 * 1024);
     int wide = bent_x * hand->width / 16, high = bent_y * hand->height / 16;
     mirt__digit_point point;
-    point.x = centre + hand->shift_x + wide - high * (hand->turn + hand->slant) / 1024;
-    point.y = centre + hand->shift_y + high + wide * hand->turn / 1024;
+    point.x = center + hand->shift_x + wide - high * (hand->turn + hand->slant) / 1024;
+    point.y = center + hand->shift_y + high + wide * hand->turn / 1024;
     return point;
 }
 
@@ -90,7 +90,7 @@ static int mirt__digit_clamp(int value, int low, int high) {
     return value < low ? low : value > high ? high : value;
 }
 
-/* The first pixel of the range [centre - reach, centre + reach], kept inside the canvas. */
+/* The first pixel of the range [center - reach, center + reach], kept inside the canvas. */
 static int mirt__digit_pixel(int coordinate) {
     return mirt__digit_clamp(coordinate, 0, MIRT__DIGIT_SIDE * MIRT__DIGIT_ONE - 1) / MIRT__DIGIT_ONE;
 }

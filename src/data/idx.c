@@ -65,7 +65,7 @@ static mirt_status mirt__idx_check_end(mirt__idx_file *file) {
                                       : mirt__idx_read_plain(&file->bytes, &more, 1, &got);
     if (status != MIRT_OK) return mirt__fail_at("%s", file->path);
     if (got > 0)
-        return mirt__fail(MIRT_E_FORMAT, "%s goes on behind its last sample: expected %llu bytes%s", file->path,
+        return mirt__fail(MIRT_E_FORMAT, "%s continues after its last sample: expected %llu bytes%s", file->path,
                           (unsigned long long)file->size, file->gunzip ? " unpacked" : "");
     return MIRT_OK;
 }

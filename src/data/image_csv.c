@@ -78,7 +78,7 @@ static int mirt__csv_compare(const void *a, const void *b) {
     return strcmp(x, y);
 }
 
-/* From the names of the labels, one a file, to numbers. */
+/* Converts the label names, one per file, to numbers. */
 static mirt_status mirt__csv_classes(mirt__image_list *list, const mirt__csv *csv, const char **name,
                                      const mirt_image_directory_desc *desc) {
     int64_t count = 0;

@@ -1,12 +1,13 @@
-/* Pictures of animals' heads, drawn: out of ellipses and triangles, turned, scaled and lit at random, before a
-   cluttered background, with the grain of a film. Cats have pointed ears and slits for pupils, dogs hanging ears and
-   long muzzles; all else they share. In integers, so that every compiler and machine draws the same pixels. */
+/* Draws pictures of cats' and dogs' heads. They consist of ellipses and triangles, rotated, scaled and lit at random,
+   in front of a cluttered background, with film grain. Cats have pointed ears and slit pupils, dogs hanging ears and
+   long muzzles; everything else is the same. All arithmetic is in integers, so that every compiler and machine draws
+   the same pixels. */
 
 #include "data.h"
 
 /* The head's own coordinates: 1024 is about its half width, y points down. */
 typedef struct mirt__photo_shape {
-    int x, y, width, height; /* centre, and halves */
+    int x, y, width, height; /* center, and halves */
     int lean;                /* of a triangle, which points up: its tip to the side; MIRT__PHOTO_ROUND: an ellipse */
     int color[3];
 } mirt__photo_shape;

@@ -1,5 +1,4 @@
-/* A new order every epoch: a permutation where samples can be reached at random, a buffer of
-   samples where they come as a stream. */
+/* Shuffles samples anew each epoch. Samples with random access are permuted; a stream goes through a buffer. */
 
 #include "data.h"
 

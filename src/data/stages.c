@@ -14,7 +14,7 @@ MIRT__LIB int64_t mirt__dataset_rows(const mirt_dataset *dataset, int64_t batche
 }
 
 /* >>take and skip: elements [first, first + count) of the stage before, which are samples, or
-   batches behind a batch stage */
+   batches after a batch stage */
 
 typedef struct mirt__window_dataset {
     mirt_dataset base;

@@ -1,3 +1,4 @@
+/* Parses and writes JSON. */
 #include "json.h"
 
 typedef struct mirt__json_reader {
@@ -84,7 +85,7 @@ static char *mirt__json_put_utf8(char *out, int code) {
 static char *mirt__json_read_escape(mirt__json_reader *in, char *out) {
     static const char from[] = "\"\\/bfnrt", to[] = "\"\\/\b\f\n\r\t";
     size_t start = in->at++;
-    char kind = in->text[in->at++]; /* there is one: the closing quote was found behind it */
+    char kind = in->text[in->at++]; /* there is one: the closing quote was found after it */
     const char *known = kind ? strchr(from, kind) : NULL;
     if (known) {
         *out++ = to[known - from];
@@ -253,7 +254,7 @@ static const char *mirt__json_read_key(mirt__json_reader *in) {
     const char *key = mirt__json_read_string(in);
     if (!key) return NULL;
     if (mirt__json_accept(in, ':')) return key;
-    mirt__json_bad(in->at, "expected ':' behind a member's name");
+    mirt__json_bad(in->at, "expected ':' after a member's name");
     return NULL;
 }
 

@@ -25,7 +25,7 @@ typedef struct mirt__json {
     size_t count;            /* items or members */
     struct mirt__json **item; /* in the order of the text */
     struct mirt__json **by_key; /* members in the order of their keys */
-    struct mirt__json *next; /* the item or member behind this one */
+    struct mirt__json *next; /* the item or member after this one */
 } mirt__json;
 
 /* The whole of `text` as one value allocated from `pool`, or NULL with the error set

@@ -1,4 +1,4 @@
-/* Images as PNG files, single or as a sheet, stored without compression (RFC 2083, 1950, 1951). */
+/* Writes PNG files of single images or sheets, stored without compression (RFC 2083, 1950, 1951). */
 
 #include "../base/digest.h"
 #include "../base/file.h"
@@ -13,7 +13,7 @@ static unsigned char *mirt__png_word(unsigned char *at, uint32_t word) {
     return at + 4;
 }
 
-/* The checksum of a chunk whose type stands at `begin`, up to `at`, behind it. */
+/* Writes the checksum of a chunk, whose type is at `begin` and whose data end at `at`, after it. */
 static unsigned char *mirt__png_seal(unsigned char *begin, unsigned char *at) {
     return mirt__png_word(at, mirt__crc32(0, begin, (size_t)(at - begin)));
 }

@@ -158,7 +158,7 @@ static int mirt__st_compare_places(const void *a, const void *b) {
     return x->size == y->size ? 0 : x->size < y->size ? -1 : 1;
 }
 
-/* Every byte behind the header belongs to exactly one tensor. */
+/* Every byte after the header belongs to exactly one tensor. */
 static mirt_status mirt__st_check_layout(mirt__safetensors *file) {
     size_t count = (size_t)file->count, end = 0;
     const char *before = "";
@@ -174,7 +174,7 @@ static mirt_status mirt__st_check_layout(mirt__safetensors *file) {
             return mirt__st_bad(file, order[i]->name, "begins at %zu, but the bytes from %zu on belong to no tensor",
                                 begin, end);
         if (begin < end)
-            return mirt__st_bad(file, order[i]->name, "begins at %zu, but \"%s\" goes on to %zu: they overlap", begin,
+            return mirt__st_bad(file, order[i]->name, "begins at %zu, but \"%s\" extends to %zu: they overlap", begin,
                                 mirt__json_label(before, label), end);
         end = begin + order[i]->size;
         before = order[i]->name;
@@ -223,7 +223,7 @@ static mirt_status mirt__st_check_tensors(mirt__safetensors *file, const char *p
 
 static mirt_status mirt__st_check_header(const mirt__safetensors *file, const mirt__json *promised,
                                          const unsigned char *header, size_t size) {
-    size_t at = promised->offset + 1; /* behind the quote */
+    size_t at = promised->offset + 1; /* after the quote */
     char got[16];
     if (strlen(promised->string) != 8 || memcmp(header + at, promised->string, 8) != 0)
         return mirt__st_bad(file, "mirrortrain.header", "must be 8 hexadecimal digits");

@@ -1,7 +1,7 @@
 #ifndef MIRT__SAFETENSORS_H
 #define MIRT__SAFETENSORS_H
-/* The safetensors format: 8 bytes of header length, a JSON header, the tensors' bytes, all little
-   endian. Files written here also carry checksums in their metadata:
+/* Reads and writes the safetensors format. That is 8 bytes of header length, a JSON header, the tensors' bytes, all
+   little endian. Files written here also carry checksums in their metadata:
      mirrortrain.crc32c  JSON, {"tensor": "8 hexadecimal digits"}: CRC-32C of each tensor's bytes
      mirrortrain.sha256  SHA-256 of all tensor bytes, 64 digits
      mirrortrain.header  CRC-32C of the header in which these 8 digits are zeros

@@ -1,4 +1,5 @@
-/* Protocol buffers: a field is its number and kind, then a varint, 4 or 8 bytes, or a length and as many bytes. */
+/* Writes TensorBoard's event files. In protocol buffers a field is its number and kind, followed by a varint, 4 or 8
+   bytes, or a length and that many bytes. */
 
 #include "tfevents.h"
 #include "../base/digest.h"

@@ -10,15 +10,15 @@ typedef struct mirt__events {
     mirt__text record; /* the message being made */
 } mirt__events;
 
-/* Begins a file in `directory`, which is made if it is not there; or, with a name, goes on behind the first `keep`
-   bytes of that file. */
+/* Begins a file in `directory`, which is created if missing; or, with a name, continues that file after its first
+   `keep` bytes. */
 MIRT__LIB mirt_status mirt__events_open(mirt__events *events, const char *directory, const char *name, int64_t keep);
 MIRT__LIB mirt_status mirt__events_close(mirt__events *events);
 
 /* Each writes one event; errors name the file. */
 MIRT__LIB mirt_status mirt__events_scalar(mirt__events *events, int64_t step, const char *tag, double value);
 MIRT__LIB mirt_status mirt__events_text(mirt__events *events, int64_t step, const char *tag, const char *text);
-/* As tf.summary.histogram: MIRT__BUCKETS of one width; numbers that are none are left out. */
+/* As tf.summary.histogram: MIRT__BUCKETS of one width; non-finite values are left out. */
 #define MIRT__BUCKETS 30
 MIRT__LIB mirt_status mirt__events_histogram(mirt__events *events, int64_t step, const char *tag,
                                              const mirt__real *values, int64_t count);

@@ -37,7 +37,7 @@ static mirt__where with_room(size_t bytes) {
     return where;
 }
 
-/* Every number of float16, its neighbours in float32, and halfway between them. */
+/* Every number of float16, its neighbors in float32, and halfway between them. */
 static void check_rounding(void) {
     enum { COUNT = 4 * 65536 };
     float *x = (float *)calloc(COUNT, sizeof *x);

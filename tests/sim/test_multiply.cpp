@@ -261,7 +261,7 @@ static void check(const char *how, const mirt__conv &s, bool back, Reads reads, 
     const double least = factors == f16 ? 1e-4
                          : half         ? 3e-5
                          : cu.tf32      ? 1.5e-3
-                                        : 2e-6; /* a curve of double may be rounded to another neighbour of 16 bits */
+                                        : 2e-6; /* a curve of double may be rounded to another neighbor of 16 bits */
     ok(worst < least && sums < least,
        "%s: %s of %dx%dx%dx%d to %d, %dx%d/%d in %d groups, reader %d, epilogue %d: off by %.1e, sums by %.1e", how,
        back ? "gradient" : "forward", (int)s.rows, (int)s.h, (int)s.w, (int)s.ci, (int)s.co, s.kh, s.kw, s.stride_h,
