@@ -3277,9 +3277,9 @@ MIRT__LIB mirt_status mirt__fail_missing(const char *caller, const char *what);
 /* The sentence for out of memory; returns NULL so that allocation failures read `return mirt__no_memory(n)`. */
 MIRT__LIB void *mirt__no_memory(size_t bytes);
 
-/* Both last until the end of the block that they stand in. MIRT__ENTER: the library's floating-point control is in force (round to
-   nearest, no traps, denormals flushed). MIRT__OUTSIDE: the caller's, around a call of code of the caller; what that code changes in
-   it lasts. */
+/* Both last until the end of the block that they stand in. MIRT__ENTER: the library's floating-point control is in
+   force (round to nearest, no traps, denormals flushed). MIRT__OUTSIDE: the caller's, around a call of code of the
+   caller; what that code changes in it lasts. */
 #define MIRT__AT_END(fn) __attribute__((cleanup(fn), unused))
 #define MIRT__ENTER bool mirt__entered MIRT__AT_END(mirt__leave) = mirt__enter()
 #define MIRT__OUTSIDE int mirt__was_inside MIRT__AT_END(mirt__step_in) = mirt__step_out()
@@ -3446,15 +3446,17 @@ MIRT__LIB mirt__team *mirt__team_create(int size, bool spin);
 MIRT__LIB void mirt__team_destroy(mirt__team *team);
 /* 1 for NULL: a NULL team is the caller alone. */
 MIRT__LIB int mirt__team_size(const mirt__team *team);
-/* Runs fn once on every member and returns when all have; false: the caller gave up waiting for them (mirt__team_look). */
+/* Runs fn once on every member and returns when all have; false: the caller gave up waiting for them
+   (mirt__team_look). */
 MIRT__LIB bool mirt__team_run(mirt__team *team, void (*fn)(void *arg, int member), void *arg);
 /* Runs fn for every task in [0, tasks), claimed dynamically: which member runs a task must not
    matter to the result. */
-MIRT__LIB void mirt__team_for(mirt__team *team, int64_t tasks, void (*fn)(void *arg, int64_t task, int member), void *arg);
+MIRT__LIB void mirt__team_for(mirt__team *team, int64_t tasks, void (*fn)(void *arg, int64_t task, int member),
+                              void *arg);
 /* All members of a running mirt__team_run wait here for each other; false: as above. */
 MIRT__LIB bool mirt__team_barrier(mirt__team *team);
-/* While the calling thread waits for the others, look(arg) is asked every `seconds`: true makes it give up. The team is then of no
-   use any more, and is not to be destroyed. look NULL, or another thread: it waits. */
+/* While the calling thread waits for the others, look(arg) is asked every `seconds`: true makes it give up. The team is
+   then of no use any more, and is not to be destroyed. look NULL, or another thread: it waits. */
 MIRT__LIB void mirt__team_look(mirt__team *team, bool (*look)(void *arg), void *arg, double seconds);
 /* A member whose thread has ended in the middle of a job; 0: none. */
 MIRT__LIB int mirt__team_ended(const mirt__team *team);
@@ -3689,7 +3691,9 @@ MIRT__LIB void mirt__error_get(mirt__error *out) { *out = mirt__last_error; }
 MIRT__LIB void mirt__error_set(const mirt__error *error) { mirt__last_error = *error; }
 
 MIRT_API const char *mirt_cause_text(mirt_cause cause) {
-    static const char *const texts[MIRT__CAUSE_COUNT] = {"none", "input", "environment", "configuration", "resources", "bug"};
+    static const char *const texts[MIRT__CAUSE_COUNT] = {
+        "none", "input", "environment", "configuration", "resources", "bug"
+    };
     return (int)cause >= 0 && cause < MIRT__CAUSE_COUNT ? texts[cause] : "unknown cause";
 }
 
@@ -4101,7 +4105,8 @@ MIRT__LIB bool mirt__utf8_valid(const char *text, size_t size) {
     return true;
 }
 
-/* Whether a valid character of `length` bytes moves the cursor, starts an escape sequence or reorders text around it. */
+/* Whether a valid character of `length` bytes moves the cursor, starts an escape sequence or reorders text around
+   it. */
 static bool mirt__steers(const char *text, int length) {
     const unsigned char *c = (const unsigned char *)text;
     if (length == 1) return c[0] < 0x20 || c[0] == 0x7F;
@@ -4199,7 +4204,7 @@ static int mirt__lower(char c) {
     return c >= 'A' && c <= 'Z' ? c - 'A' + 'a' : c;
 }
 
-/* Insertions, deletions, replacements and swaps of neighbours, letters of either case being equal.
+/* Insertions, deletions, replacements and swaps of neighbors, letters of either case being equal.
    Both lengths are below MIRT__WORD_MAX. */
 static int mirt__edit_distance(const char *a, int a_length, const char *b, int b_length) {
     int rows[3][MIRT__WORD_MAX + 1];
@@ -4438,8 +4443,10 @@ static mirt_status mirt__file_fail(const char *path, const char *what) {
 }
 
 static mirt_status mirt__file_fail_pipe(const char *path) {
-    return mirt__fail(MIRT_E_IO, "%s: is a pipe or a terminal, which cannot be written to at a position; name a regular "
-                      "file", path);
+    return mirt__fail(MIRT_E_IO,
+                      "%s: is a pipe or a terminal, which cannot be written to at a position; name a regular "
+                      "file",
+                      path);
 }
 
 static mirt_status mirt__file_too_large(const char *path, size_t limit) {
@@ -4567,8 +4574,8 @@ MIRT__LIB mirt_status mirt__file_read(const char *path, size_t limit, unsigned c
 
 #define MIRT__TEMPORARY_BYTES 48 /* of a name, beyond those of the path it stands beside */
 
-/* Creates a file that did not exist before, beside `path`, and names it: "PATH.PROCESS-NUMBER.tmp". The number is
-   hard to guess, so that names are rarely occupied; whatever has the name all the same, links included, is neither opened
+/* Creates a file that did not exist before, beside `path`, and names it: "PATH.PROCESS-NUMBER.tmp". The number is hard
+   to guess, so that names are rarely occupied; whatever has the name all the same, links included, is neither opened
    nor followed (O_EXCL), and another name is drawn. -1 and errno. */
 static int mirt__file_open_temporary(const char *path, char *name, size_t capacity, mode_t mode) {
     int fd = -1;
@@ -4716,7 +4723,8 @@ MIRT__LIB mirt_status mirt__file_commit(mirt__file_writer *writer) {
     if (writer->status == MIRT_OK) {
         int directory = mirt__file_open_directory(writer->path);
         /* A directory one may write to but not read cannot be synced: that is no reason to lose the file. */
-        if (directory < 0 && errno != EACCES) writer->status = mirt__file_fail(writer->path, "cannot open its directory");
+        if (directory < 0 && errno != EACCES)
+            writer->status = mirt__file_fail(writer->path, "cannot open its directory");
         else writer->status = mirt__file_replace(writer, directory);
         if (directory >= 0) MIRRORTRAIN_CLOSE(directory);
     }
@@ -4762,14 +4770,16 @@ static mirt_status mirt__append_forget(mirt__appender *a, mirt_status status) {
     return status;
 }
 
-/* `path` is a link. One to a device or a pipe, such as /dev/stdout, is followed; a file that it points to may be somebody
-   else's and must not be shortened. */
+/* `path` is a link. One to a device or a pipe, such as /dev/stdout, is followed; a file that it points to may be
+   somebody else's and must not be shortened. */
 static mirt_status mirt__append_follow(mirt__appender *a, const char *path) {
     struct stat info;
     a->fd = mirt__file_open_as(path, O_WRONLY | O_NONBLOCK, 0);
     if (a->fd >= 0 && MIRRORTRAIN_FSTAT(a->fd, &info) == 0 && !S_ISREG(info.st_mode)) return MIRT_OK;
-    mirt__fail(MIRT_E_IO, "%s: is a symbolic link, and logs do not follow links to files: remove it, or name the file it points to",
-               path);
+    mirt__fail(
+        MIRT_E_IO,
+        "%s: is a symbolic link, and logs do not follow links to files: remove it, or name the file it points to",
+        path);
     return mirt__append_forget(a, MIRT_E_IO);
 }
 
@@ -4804,7 +4814,8 @@ MIRT__LIB mirt_status mirt__append_close(mirt__appender *a) {
     mirt_status status = MIRT_OK;
     int fd = a->fd;
     a->fd = -1;
-    if (fd >= 0 && MIRRORTRAIN_CLOSE(fd) != 0 && errno != EINTR) status = mirt__file_fail(a->path, "cannot close the file");
+    if (fd >= 0 && MIRRORTRAIN_CLOSE(fd) != 0 && errno != EINTR)
+        status = mirt__file_fail(a->path, "cannot close the file");
     mirt__free(a->path);
     a->path = NULL;
     return status;
@@ -24749,7 +24760,8 @@ MIRT_API void mirt_dataset_destroy(mirt_dataset *dataset) {
     MIRT__ENTER;
     if (dataset && dataset->lost) return; /* threads may still be at work on it */
     if (dataset && dataset->busy) {
-        mirt__fail(MIRT_E_STATE, "a call such as mirt_fit is reading this data set; it cannot be destroyed before that call returns");
+        mirt__fail(MIRT_E_STATE,
+                   "a call such as mirt_fit is reading this data set; it cannot be destroyed before that call returns");
         return;
     }
     while (dataset && dataset->process == mirt__process()) { /* a child process has none of the threads */
@@ -27989,7 +28001,8 @@ static mirt_status mirt__image_list_reserve(mirt__image_list *list, int64_t capa
 
 MIRT__LIB mirt_status mirt__image_list_add(mirt__image_list *list, const char *path, int32_t label) {
     if (!path) return MIRT_E_NOMEM;
-    if (list->count == list->capacity && mirt__image_list_reserve(list, 2 * list->capacity + 64) != MIRT_OK) return MIRT_E_NOMEM;
+    if (list->count == list->capacity && mirt__image_list_reserve(list, 2 * list->capacity + 64) != MIRT_OK)
+        return MIRT_E_NOMEM;
     list->path[list->count] = path;
     list->label[list->count++] = label;
     return MIRT_OK;
@@ -28005,12 +28018,14 @@ MIRT__LIB mirt_status mirt__image_list_set_classes(mirt__image_list *list, const
     return list->classes ? MIRT_OK : MIRT_E_NOMEM;
 }
 
-MIRT__LIB mirt_status mirt__image_list_part(const mirt__image_list *list, int64_t first, int64_t count, mirt__image_list *out) {
+MIRT__LIB mirt_status mirt__image_list_part(const mirt__image_list *list, int64_t first, int64_t count,
+                                            mirt__image_list *out) {
     memset(out, 0, sizeof *out);
     mirt_status status = mirt__image_list_reserve(out, count);
     for (int64_t i = first; status == MIRT_OK && i < first + count; i++)
         status = mirt__image_list_add(out, mirt__pool_strdup(&out->pool, list->path[i]), list->label[i]);
-    if (status == MIRT_OK && list->classes) status = mirt__image_list_set_classes(out, list->classes, list->num_classes);
+    if (status == MIRT_OK && list->classes)
+        status = mirt__image_list_set_classes(out, list->classes, list->num_classes);
     if (status != MIRT_OK) mirt__image_list_free(out);
     return status;
 }
@@ -28143,7 +28158,8 @@ static mirt_status mirt__walk_entry(mirt__walk *walk, DIR *stream, const char *d
     if (link) found = fstatat(dirfd(stream), name, &info, 0) == 0;
     if (found && S_ISDIR(info.st_mode)) {
         if (!walk->deep) return *name == '.' ? MIRT_OK : mirt__walk_add_file(walk, directory, name);
-        return link && !walk->follow ? MIRT_OK : mirt__walk_add_dir(walk, mirt__walk_join(walk, directory, name), &info, link);
+        return link && !walk->follow ? MIRT_OK
+                                     : mirt__walk_add_dir(walk, mirt__walk_join(walk, directory, name), &info, link);
     }
     /* A link to nowhere is a file: reading it will say why not. */
     return walk->deep && mirt__image_name(name) ? mirt__walk_add_file(walk, directory, name) : MIRT_OK;
@@ -28153,11 +28169,13 @@ static mirt_status mirt__walk_read(mirt__walk *walk, const char *directory) {
     mirt_status status = MIRT_OK;
     DIR *stream = MIRRORTRAIN_OPENDIR(directory);
     if (!stream)
-        return mirt__fail(errno == ENOENT ? MIRT_E_NOT_FOUND : MIRT_E_IO, "%s: cannot open the directory: %s", directory, strerror(errno));
+        return mirt__fail(errno == ENOENT ? MIRT_E_NOT_FOUND : MIRT_E_IO, "%s: cannot open the directory: %s",
+                          directory, strerror(errno));
     for (;;) {
         errno = 0;
         const struct dirent *entry = readdir(stream);
-        if (!entry && errno) status = mirt__fail(MIRT_E_IO, "%s: cannot read the directory: %s", directory, strerror(errno));
+        if (!entry && errno)
+            status = mirt__fail(MIRT_E_IO, "%s: cannot read the directory: %s", directory, strerror(errno));
         if (!entry) break;
         status = mirt__walk_entry(walk, stream, directory, entry->d_name);
         if (status != MIRT_OK) break;
@@ -28180,11 +28198,13 @@ static mirt_status mirt__walk_run(mirt__walk *walk, const char *root, bool deep,
     walk->follow = follow;
     memset(&info, 0, sizeof info);
     if (MIRRORTRAIN_STAT(root, &info) != 0)
-        return mirt__fail(errno == ENOENT || errno == ENOTDIR ? MIRT_E_NOT_FOUND : MIRT_E_IO, "%s: cannot open the directory: %s", root, strerror(errno));
+        return mirt__fail(errno == ENOENT || errno == ENOTDIR ? MIRT_E_NOT_FOUND : MIRT_E_IO,
+                          "%s: cannot open the directory: %s", root, strerror(errno));
     if (!S_ISDIR(info.st_mode)) return mirt__fail(MIRT_E_IO, "%s: is no directory", root);
     mirt_status status = mirt__walk_add_dir(walk, mirt__pool_strdup(&walk->pool, root), &info, false);
     for (int64_t i = 0; i < walk->dirs && status == MIRT_OK; i++) status = mirt__walk_read(walk, walk->dir[i].path);
-    if (status == MIRT_OK && walk->files) qsort(walk->file, (size_t)walk->files, sizeof *walk->file, mirt__walk_compare);
+    if (status == MIRT_OK && walk->files)
+        qsort(walk->file, (size_t)walk->files, sizeof *walk->file, mirt__walk_compare);
     return status;
 }
 
@@ -28222,7 +28242,8 @@ static mirt_status mirt__walk_refuse_parts(const mirt__walk *walk, const char *r
 }
 
 /* All images below `root`, which get this label. */
-static mirt_status mirt__image_list_add_tree(mirt__image_list *list, mirt__walk *walk, const char *root, bool follow, int32_t label) {
+static mirt_status mirt__image_list_add_tree(mirt__image_list *list, mirt__walk *walk, const char *root, bool follow,
+                                             int32_t label) {
     mirt_status status = mirt__walk_run(walk, root, true, follow);
     for (int64_t i = 0; i < walk->files && status == MIRT_OK; i++) {
         const char *path = mirt__walk_join(walk, walk->file[i].directory, walk->file[i].name);
@@ -28232,8 +28253,8 @@ static mirt_status mirt__image_list_add_tree(mirt__image_list *list, mirt__walk 
 }
 
 /* The classes asked for, each of which must be there. */
-static mirt_status mirt__image_list_choose_classes(mirt__image_list *list, const mirt__walk *walk, const char *directory,
-                                                   const mirt_image_directory_desc *desc) {
+static mirt_status mirt__image_list_choose_classes(mirt__image_list *list, const mirt__walk *walk,
+                                                   const char *directory, const mirt_image_directory_desc *desc) {
     for (int i = 0; i < desc->num_class_names; i++) {
         mirt__suggestion guess = {desc->class_names[i], NULL, ""};
         bool found = false;
@@ -28242,8 +28263,8 @@ static mirt_status mirt__image_list_choose_classes(mirt__image_list *list, const
             mirt__guess(&guess, walk->file[k].name);
         }
         if (!found)
-            return mirt__fail(MIRT_E_NOT_FOUND, "%s has no subdirectory for the class \"%s\"%s", directory, desc->class_names[i],
-                              mirt__did_you_mean(&guess));
+            return mirt__fail(MIRT_E_NOT_FOUND, "%s has no subdirectory for the class \"%s\"%s", directory,
+                              desc->class_names[i], mirt__did_you_mean(&guess));
     }
     return mirt__image_list_set_classes(list, desc->class_names, desc->num_class_names);
 }
@@ -28257,12 +28278,15 @@ static mirt_status mirt__image_list_find_classes(mirt__image_list *list, const m
     return status;
 }
 
-static mirt_status mirt__image_list_by_class(mirt__image_list *list, mirt__walk *walk, const char *directory, const mirt_image_directory_desc *desc) {
+static mirt_status mirt__image_list_by_class(mirt__image_list *list, mirt__walk *walk, const char *directory,
+                                             const mirt_image_directory_desc *desc) {
     mirt_status status = mirt__walk_run(walk, directory, false, true);
     if (status != MIRT_OK) return status;
-    if (walk->files == 0) return mirt__fail(MIRT_E_NOT_FOUND, "%s has no subdirectories, which would be the classes", directory);
+    if (walk->files == 0)
+        return mirt__fail(MIRT_E_NOT_FOUND, "%s has no subdirectories, which would be the classes", directory);
     if (walk->files > INT32_MAX) return mirt__fail(MIRT_E_INVALID, "%s has too many subdirectories", directory);
-    status = desc->class_names ? mirt__image_list_choose_classes(list, walk, directory, desc) : mirt__image_list_find_classes(list, walk);
+    status = desc->class_names ? mirt__image_list_choose_classes(list, walk, directory, desc)
+                               : mirt__image_list_find_classes(list, walk);
     for (int i = 0; i < list->num_classes && status == MIRT_OK; i++) {
         const char *root = mirt__walk_join(walk, directory, list->classes[i]);
         status = root ? mirt__image_list_add_tree(list, walk, root, desc->follow_links, i) : MIRT_E_NOMEM;
@@ -28277,10 +28301,11 @@ static int mirt__image_label_compare(const void *a, const void *b) {
 }
 
 /* Labels given one by one: their numbers are the names of the classes. */
-static mirt_status mirt__image_list_set_labels(mirt__image_list *list, const char *directory, const mirt_image_directory_desc *desc) {
+static mirt_status mirt__image_list_set_labels(mirt__image_list *list, const char *directory,
+                                               const mirt_image_directory_desc *desc) {
     if (desc->num_labels != list->count)
-        return mirt__fail(MIRT_E_INVALID, "%lld labels for the %lld images below %s: one each is needed", (long long)desc->num_labels,
-                          (long long)list->count, directory);
+        return mirt__fail(MIRT_E_INVALID, "%lld labels for the %lld images below %s: one each is needed",
+                          (long long)desc->num_labels, (long long)list->count, directory);
     int32_t *sorted = (int32_t *)mirt__calloc((size_t)list->count, sizeof(int32_t));
     const char **names = (const char **)mirt__calloc((size_t)list->count, sizeof(char *));
     mirt_status status = sorted && names ? MIRT_OK : MIRT_E_NOMEM;
@@ -28303,21 +28328,25 @@ static mirt_status mirt__image_list_set_labels(mirt__image_list *list, const cha
     return status;
 }
 
-MIRT__LIB mirt_status mirt__image_list_directory(mirt__image_list *list, const char *directory, const mirt_image_directory_desc *desc) {
+MIRT__LIB mirt_status mirt__image_list_directory(mirt__image_list *list, const char *directory,
+                                                 const mirt_image_directory_desc *desc) {
     mirt__walk walk;
     mirt_status status;
     memset(&walk, 0, sizeof walk);
     memset(list, 0, sizeof *list);
     if (desc->label_mode == MIRT_LABELS_NONE || desc->labels) {
         status = mirt__image_list_add_tree(list, &walk, directory, desc->follow_links, 0);
-        if (status == MIRT_OK && list->count && desc->label_mode != MIRT_LABELS_NONE) status = mirt__image_list_set_labels(list, directory, desc);
+        if (status == MIRT_OK && list->count && desc->label_mode != MIRT_LABELS_NONE)
+            status = mirt__image_list_set_labels(list, directory, desc);
     } else {
         status = mirt__image_list_by_class(list, &walk, directory, desc);
     }
     if (status == MIRT_OK && list->count == 0)
-        status = mirt__fail(MIRT_E_NOT_FOUND, "%s: no images found: no file below it%s ends in .bmp, .gif, .jpeg, .jpg or .png", directory,
-                            list->classes ? "s subdirectories" : "");
-    if (status == MIRT_OK && list->count > UINT32_MAX) status = mirt__fail(MIRT_E_INVALID, "%s: too many images", directory);
+        status = mirt__fail(MIRT_E_NOT_FOUND,
+                            "%s: no images found: no file below it%s ends in .bmp, .gif, .jpeg, .jpg or .png",
+                            directory, list->classes ? "s subdirectories" : "");
+    if (status == MIRT_OK && list->count > UINT32_MAX)
+        status = mirt__fail(MIRT_E_INVALID, "%s: too many images", directory);
     mirt__walk_free(&walk);
     if (status != MIRT_OK) mirt__image_list_free(list);
     return status;
@@ -28581,7 +28610,8 @@ MIRT__LIB mirt_status mirt__image_list_csv(mirt__image_list *list, const char *p
 
 /* >>one image */
 
-MIRT__LIB void mirt__images_fit(const mirt_image_directory_desc *desc, const mirt_image *image, mirt__pixmap *resize, size_t *offset) {
+MIRT__LIB void mirt__images_fit(const mirt_image_directory_desc *desc, const mirt_image *image, mirt__pixmap *resize,
+                                size_t *offset) {
     int channels = image->channels, height = desc->height, width = desc->width, top = 0, left = 0;
     memset(resize, 0, sizeof *resize);
     *offset = 0;
@@ -28591,13 +28621,16 @@ MIRT__LIB void mirt__images_fit(const mirt_image_directory_desc *desc, const mir
     resize->pixels = image->pixels;
     if (desc->crop_to_aspect_ratio) {
         /* Keras: smart_resize, in float32 */
-        int rows = (int)((float)((int64_t)image->width * height) / (float)width), columns = (int)((float)((int64_t)image->height * width) / (float)height);
+        int rows = (int)((float)((int64_t)image->width * height) / (float)width),
+            columns = (int)((float)((int64_t)image->height * width) / (float)height);
         resize->height = rows < 1 ? 1 : rows < image->height ? rows : image->height;
         resize->width = columns < 1 ? 1 : columns < image->width ? columns : image->width;
-        resize->pixels += (size_t)((image->height - resize->height) / 2) * resize->stride + (size_t)((image->width - resize->width) / 2) * (size_t)channels;
+        resize->pixels += (size_t)((image->height - resize->height) / 2) * resize->stride +
+                          (size_t)((image->width - resize->width) / 2) * (size_t)channels;
     } else if (desc->pad_to_aspect_ratio) {
         /* tf.image.resize_with_pad, in float32 */
-        float down = (float)image->height / (float)height, across = (float)image->width / (float)width, ratio = down > across ? down : across;
+        float down = (float)image->height / (float)height, across = (float)image->width / (float)width,
+              ratio = down > across ? down : across;
         float rows = (float)image->height / ratio, columns = (float)image->width / ratio;
         top = (int)(((float)height - rows) / 2);
         left = (int)(((float)width - columns) / 2);
@@ -28615,8 +28648,8 @@ MIRT__LIB void mirt__images_fit(const mirt_image_directory_desc *desc, const mir
 }
 
 /* `images` with the thread's `work`, whose room is used; or both NULL: memory for this one image. */
-static mirt_status mirt__images_resize(const mirt_image_directory_desc *desc, const mirt_image *image, mirt__image_dataset *images,
-                                       mirt__work *work, void *out) {
+static mirt_status mirt__images_resize(const mirt_image_directory_desc *desc, const mirt_image *image,
+                                       mirt__image_dataset *images, mirt__work *work, void *out) {
     mirt__pixmap resize;
     size_t offset;
     mirt__images_fit(desc, image, &resize, &offset);
@@ -28632,8 +28665,8 @@ static mirt_status mirt__images_resize(const mirt_image_directory_desc *desc, co
 }
 
 /* The one way from a file to the pixels that a model sees. */
-static mirt_status mirt__images_load(const mirt_image_directory_desc *desc, const char *path, mirt__image_dataset *images,
-                                     mirt__work *work, void *out) {
+static mirt_status mirt__images_load(const mirt_image_directory_desc *desc, const char *path,
+                                     mirt__image_dataset *images, mirt__work *work, void *out) {
     mirt_image image;
     mirt_status status = mirt_read_image(path, desc->color_mode, &desc->decode, &image);
     if (status != MIRT_OK) return status;
@@ -28657,7 +28690,8 @@ static mirt_status mirt__images_note(mirt__image_dataset *images, int64_t i) {
     if (__atomic_load_n(&images->reason[i], __ATOMIC_ACQUIRE)) return MIRT_OK;
     reason = mirt__strdup(mirt_last_error());
     if (!reason) return MIRT_E_NOMEM;
-    if (!__atomic_compare_exchange_n(&images->reason[i], &none, reason, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) mirt__free(reason);
+    if (!__atomic_compare_exchange_n(&images->reason[i], &none, reason, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
+        mirt__free(reason);
     else mirt__images_log(&images->desc, MIRT_LOG_WARNING, reason);
     return MIRT_OK;
 }
@@ -28667,13 +28701,18 @@ static void mirt__images_label(const mirt__image_dataset *images, int64_t i, voi
     float *number = (float *)out;
     if (images->desc.label_mode == MIRT_LABELS_INT) memcpy(out, &label, sizeof label);
     if (images->desc.label_mode == MIRT_LABELS_BINARY) *number = (float)label;
-    for (int k = 0; images->desc.label_mode == MIRT_LABELS_CATEGORICAL && k < images->list.num_classes; k++) number[k] = k == label ? 1.0f : 0.0f;
+    for (int k = 0; images->desc.label_mode == MIRT_LABELS_CATEGORICAL && k < images->list.num_classes; k++)
+        number[k] = k == label ? 1.0f : 0.0f;
 }
 
-static mirt_status mirt__images_make(mirt_dataset *dataset, int64_t i, mirt__work *work, void *const *field, int64_t *index) {
+static mirt_status mirt__images_make(mirt_dataset *dataset, int64_t i, mirt__work *work, void *const *field,
+                                     int64_t *index) {
     mirt__image_dataset *images = (mirt__image_dataset *)dataset;
     *index = i;
-    if (!field) return images->desc.corrupt == MIRT_CORRUPT_SKIP && __atomic_load_n(&images->reason[i], __ATOMIC_ACQUIRE) ? MIRT__SKIPPED : MIRT_OK;
+    if (!field)
+        return images->desc.corrupt == MIRT_CORRUPT_SKIP && __atomic_load_n(&images->reason[i], __ATOMIC_ACQUIRE)
+                   ? MIRT__SKIPPED
+                   : MIRT_OK;
     if (images->desc.label_mode != MIRT_LABELS_NONE) mirt__images_label(images, i, field[1]);
     mirt__at_begin(dataset, work, images->list.path[i], i);
     mirt_status status = mirt__images_load(&images->desc, images->list.path[i], images, work, field[0]);
@@ -28692,8 +28731,9 @@ static void mirt__images_release(mirt_dataset *dataset) {
     mirt__image_list_free(&images->list);
 }
 
-static const mirt__stage mirt__images_stage = {mirt__dataset_begin_filled, mirt__dataset_next_filled, NULL, mirt__images_make,
-                                               mirt__dataset_fill_made, mirt__images_release, NULL};
+static const mirt__stage mirt__images_stage = {
+    mirt__dataset_begin_filled, mirt__dataset_next_filled, NULL, mirt__images_make,
+    mirt__dataset_fill_made,    mirt__images_release,      NULL};
 
 MIRT__LIB const mirt__image_dataset *mirt__images_of(const mirt_dataset *dataset) {
     while (dataset && dataset->source) dataset = dataset->source;
@@ -28739,30 +28779,41 @@ static mirt_status mirt__images_check_names(const char *caller, const mirt_image
 static mirt_status mirt__images_check(const char *caller, const mirt_image_directory_desc *desc) {
     const double split = desc->validation_split;
     if (desc->height < 1 || desc->width < 1)
-        return mirt__fail(MIRT_E_INVALID, "%s: images of %d x %d pixels: both must be positive", caller, desc->height, desc->width);
-    if (!mirt__mode_known(desc->color_mode)) return mirt__fail(MIRT_E_INVALID, "%s: no color mode %d", caller, (int)desc->color_mode);
+        return mirt__fail(MIRT_E_INVALID, "%s: images of %d x %d pixels: both must be positive", caller, desc->height,
+                          desc->width);
+    if (!mirt__mode_known(desc->color_mode))
+        return mirt__fail(MIRT_E_INVALID, "%s: no color mode %d", caller, (int)desc->color_mode);
     if ((int)desc->interpolation < 0 || desc->interpolation >= MIRT__INTERPOLATION_COUNT)
         return mirt__fail(MIRT_E_INVALID, "%s: no interpolation %d", caller, (int)desc->interpolation);
-    if ((int)desc->label_mode < 0 || desc->label_mode > MIRT_LABELS_NONE) return mirt__fail(MIRT_E_INVALID, "%s: no label mode %d", caller, (int)desc->label_mode);
-    if ((int)desc->corrupt < 0 || desc->corrupt > MIRT_CORRUPT_ZERO) return mirt__fail(MIRT_E_INVALID, "%s: no policy %d for corrupt images", caller, (int)desc->corrupt);
+    if ((int)desc->label_mode < 0 || desc->label_mode > MIRT_LABELS_NONE)
+        return mirt__fail(MIRT_E_INVALID, "%s: no label mode %d", caller, (int)desc->label_mode);
+    if ((int)desc->corrupt < 0 || desc->corrupt > MIRT_CORRUPT_ZERO)
+        return mirt__fail(MIRT_E_INVALID, "%s: no policy %d for corrupt images", caller, (int)desc->corrupt);
     if (desc->dtype != MIRT_FLOAT32 && desc->dtype != MIRT_UINT8)
         return mirt__fail(MIRT_E_INVALID, "%s: pixels can be MIRT_FLOAT32 or MIRT_UINT8", caller);
-    if (desc->batch_size < MIRT_NO_BATCH) return mirt__fail(MIRT_E_INVALID, "%s: batches of %lld", caller, (long long)desc->batch_size);
+    if (desc->batch_size < MIRT_NO_BATCH)
+        return mirt__fail(MIRT_E_INVALID, "%s: batches of %lld", caller, (long long)desc->batch_size);
     if (desc->crop_to_aspect_ratio && desc->pad_to_aspect_ratio)
         return mirt__fail(MIRT_E_INVALID, "%s: an image is cropped or padded to the aspect ratio, not both", caller);
     if (mirt__images_check_names(caller, desc) != MIRT_OK) return MIRT_E_INVALID;
     if (desc->class_names && (desc->labels || desc->label_mode == MIRT_LABELS_NONE))
         return mirt__fail(MIRT_E_INVALID, "%s: class_names are for labels by subdirectories", caller);
-    if (!(split >= 0 && split < 1)) return mirt__fail(MIRT_E_INVALID, "%s: a validation_split of %g: it must be above 0 and below 1", caller, split);
-    if ((int)desc->subset < 0 || desc->subset > MIRT_SUBSET_VALIDATION) return mirt__fail(MIRT_E_INVALID, "%s: no subset %d", caller, (int)desc->subset);
+    if (!(split >= 0 && split < 1))
+        return mirt__fail(MIRT_E_INVALID, "%s: a validation_split of %g: it must be above 0 and below 1", caller,
+                          split);
+    if ((int)desc->subset < 0 || desc->subset > MIRT_SUBSET_VALIDATION)
+        return mirt__fail(MIRT_E_INVALID, "%s: no subset %d", caller, (int)desc->subset);
     if ((split > 0) != (desc->subset != MIRT_SUBSET_ALL))
         return mirt__fail(MIRT_E_INVALID, "%s: validation_split and subset go together: which side is wanted?", caller);
     if (split > 0 && !desc->no_shuffle && !desc->has_seed)
-        return mirt__fail(MIRT_E_INVALID, "%s: a split of shuffled files needs a seed, so that both sides come from the same order", caller);
+        return mirt__fail(MIRT_E_INVALID,
+                          "%s: a split of shuffled files needs a seed, so that both sides come from the same order",
+                          caller);
     return MIRT_OK;
 }
 
-static void mirt__images_say(const mirt_image_directory_desc *desc, mirt_log_level level, const char *format, ...) MIRT__PRINTF(3, 4);
+static void mirt__images_say(const mirt_image_directory_desc *desc, mirt_log_level level, const char *format, ...)
+    MIRT__PRINTF(3, 4);
 static void mirt__images_say(const mirt_image_directory_desc *desc, mirt_log_level level, const char *format, ...) {
     char text[512];
     va_list args;
@@ -28773,33 +28824,40 @@ static void mirt__images_say(const mirt_image_directory_desc *desc, mirt_log_lev
 }
 
 /* Keras takes them without a word; they are names nevertheless, and cost an output. The labels are sorted as yet. */
-static void mirt__images_warn_of_empty(const char *path, const mirt_image_directory_desc *desc, const mirt__image_list *list) {
+static void mirt__images_warn_of_empty(const char *path, const mirt_image_directory_desc *desc,
+                                       const mirt__image_list *list) {
     int64_t i = 0;
     for (int c = 0; c < list->num_classes; c++) {
-        if (i == list->count || list->label[i] != c) mirt__images_say(desc, MIRT_LOG_WARNING, "%s: no image of the class \"%s\"", path, list->classes[c]);
+        if (i == list->count || list->label[i] != c)
+            mirt__images_say(desc, MIRT_LOG_WARNING, "%s: no image of the class \"%s\"", path, list->classes[c]);
         while (i < list->count && list->label[i] == c) i++;
     }
 }
 
-static mirt_status mirt__images_list(const char *path, bool csv, const mirt_image_directory_desc *desc, mirt__image_list *list) {
+static mirt_status mirt__images_list(const char *path, bool csv, const mirt_image_directory_desc *desc,
+                                     mirt__image_list *list) {
     mirt_status status = csv ? mirt__image_list_csv(list, path, desc) : mirt__image_list_directory(list, path, desc);
     if (status != MIRT_OK) return status;
     if (desc->label_mode == MIRT_LABELS_BINARY && list->num_classes != 2)
-        status = mirt__fail(MIRT_E_INVALID, "%s: binary labels are for exactly 2 classes, but there %s %d", path, list->num_classes == 1 ? "is" : "are", list->num_classes);
-    for (int64_t i = 0; desc->label_mode >= MIRT_LABELS_BINARY && desc->label_mode != MIRT_LABELS_NONE && i < list->count && status == MIRT_OK; i++) {
+        status = mirt__fail(MIRT_E_INVALID, "%s: binary labels are for exactly 2 classes, but there %s %d", path,
+                            list->num_classes == 1 ? "is" : "are", list->num_classes);
+    for (int64_t i = 0; desc->label_mode >= MIRT_LABELS_BINARY && desc->label_mode != MIRT_LABELS_NONE &&
+                        i < list->count && status == MIRT_OK;
+         i++) {
         if (list->label[i] < 0 || list->label[i] >= list->num_classes)
-            status = mirt__fail(MIRT_E_INVALID, "%s: the label %ld of %s, of %d classes: 0 to %d are possible", path, (long)list->label[i], list->path[i],
-                                list->num_classes, list->num_classes - 1);
+            status = mirt__fail(MIRT_E_INVALID, "%s: the label %ld of %s, of %d classes: 0 to %d are possible", path,
+                                (long)list->label[i], list->path[i], list->num_classes, list->num_classes - 1);
     }
     if (status != MIRT_OK) {
         mirt__image_list_free(list);
         return status;
     }
     if (list->classes) {
-        mirt__images_say(desc, MIRT_LOG_INFO, "Found %lld file%s belonging to %d class%s.", (long long)list->count, list->count == 1 ? "" : "s",
-                         list->num_classes, list->num_classes == 1 ? "" : "es");
+        mirt__images_say(desc, MIRT_LOG_INFO, "Found %lld file%s belonging to %d class%s.", (long long)list->count,
+                         list->count == 1 ? "" : "s", list->num_classes, list->num_classes == 1 ? "" : "es");
     } else {
-        mirt__images_say(desc, MIRT_LOG_INFO, "Found %lld file%s.", (long long)list->count, list->count == 1 ? "" : "s");
+        mirt__images_say(desc, MIRT_LOG_INFO, "Found %lld file%s.", (long long)list->count,
+                         list->count == 1 ? "" : "s");
     }
     if (list->classes && !csv && !desc->labels) mirt__images_warn_of_empty(path, desc, list);
     if (!desc->no_shuffle) mirt__image_list_shuffle(list, desc->seed);
@@ -28807,23 +28865,38 @@ static mirt_status mirt__images_list(const char *path, bool csv, const mirt_imag
 }
 
 /* Files of a subset. */
-static mirt_status mirt__images_range(const char *path, int64_t count, double split, mirt_subset subset, int64_t *first, int64_t *files) {
+static mirt_status mirt__images_range(const char *path, int64_t count, double split, mirt_subset subset, int64_t *first,
+                                      int64_t *files) {
     int64_t validation = (int64_t)(split * (double)count);
     *first = subset == MIRT_SUBSET_VALIDATION ? count - validation : 0;
     *files = subset == MIRT_SUBSET_ALL ? count : subset == MIRT_SUBSET_VALIDATION ? validation : count - validation;
     if (subset == MIRT_SUBSET_ALL || (validation > 0 && validation < count)) return MIRT_OK;
-    return mirt__fail(MIRT_E_INVALID, "%s: a validation_split of %g of %lld files leaves none for %s: at least %lld are needed", path, split,
-                      (long long)count, validation ? "training" : "validation", (long long)ceil(validation ? 1 / (1 - split) : 1 / split));
+    return mirt__fail(MIRT_E_INVALID,
+                      "%s: a validation_split of %g of %lld files leaves none for %s: at least %lld are needed", path,
+                      split, (long long)count, validation ? "training" : "validation",
+                      (long long)ceil(validation ? 1 / (1 - split) : 1 / split));
 }
 
 /* Of the files' names, not of their contents, and of all that changes pixels or tells corrupt files from others. */
 static uint64_t mirt__images_identity(const mirt__image_list *list, const mirt_image_directory_desc *desc) {
     const mirt_decode_desc *d = &desc->decode;
-    const int64_t option[] = {(int64_t)desc->color_mode, (int64_t)desc->interpolation, desc->antialias, desc->crop_to_aspect_ratio, desc->pad_to_aspect_ratio,
-                              (int64_t)desc->corrupt, d->least_height, d->least_width, d->max_side, d->max_pixels, d->max_bytes, d->decoder != NULL};
+    const int64_t option[] = {(int64_t)desc->color_mode,
+                              (int64_t)desc->interpolation,
+                              desc->antialias,
+                              desc->crop_to_aspect_ratio,
+                              desc->pad_to_aspect_ratio,
+                              (int64_t)desc->corrupt,
+                              d->least_height,
+                              d->least_width,
+                              d->max_side,
+                              d->max_pixels,
+                              d->max_bytes,
+                              d->decoder != NULL};
     uint64_t identity = mirt__hash("images");
     for (int i = 0; i < MIRT__COUNT(option); i++) identity = mirt__identity_with(identity, (uint64_t)option[i]);
-    for (int64_t i = 0; i < list->count; i++) identity = mirt__identity_with(mirt__identity_with(identity, mirt__hash(list->path[i])), (uint64_t)list->label[i]);
+    for (int64_t i = 0; i < list->count; i++)
+        identity = mirt__identity_with(mirt__identity_with(identity, mirt__hash(list->path[i])),
+                                       (uint64_t)list->label[i]);
     return identity;
 }
 
@@ -28846,10 +28919,14 @@ static mirt_dataset *mirt__images_source(mirt__image_list *list, const mirt_imag
     dataset->identity = mirt__images_identity(&images->list, desc);
     memset(&spec, 0, sizeof spec);
     spec.num_x = 1;
-    mirt__data_add_field(&spec, desc->dtype, mirt_make_shape(desc->height, desc->width, mirt__mode_channels(desc->color_mode), 0, 0, 0));
+    mirt__data_add_field(&spec, desc->dtype,
+                         mirt_make_shape(desc->height, desc->width, mirt__mode_channels(desc->color_mode), 0, 0, 0));
     if (desc->label_mode != MIRT_LABELS_NONE) {
-        int64_t numbers = desc->label_mode == MIRT_LABELS_BINARY ? 1 : desc->label_mode == MIRT_LABELS_CATEGORICAL ? list->num_classes : 0;
-        mirt__data_add_field(&spec, desc->label_mode == MIRT_LABELS_INT ? MIRT_INT32 : MIRT_FLOAT32, mirt_make_shape(numbers, 0, 0, 0, 0, 0));
+        int64_t numbers = desc->label_mode == MIRT_LABELS_BINARY        ? 1
+                          : desc->label_mode == MIRT_LABELS_CATEGORICAL ? list->num_classes
+                                                                        : 0;
+        mirt__data_add_field(&spec, desc->label_mode == MIRT_LABELS_INT ? MIRT_INT32 : MIRT_FLOAT32,
+                             mirt_make_shape(numbers, 0, 0, 0, 0, 0));
         spec.num_y = 1;
     }
     spec.samples = list->count;
@@ -28860,12 +28937,14 @@ static mirt_dataset *mirt__images_source(mirt__image_list *list, const mirt_imag
 }
 
 /* The stages for a subset of the files. */
-static mirt_dataset *mirt__images_build(const char *path, const mirt__image_list *list, const mirt_image_directory_desc *desc, mirt_subset subset,
-                                        bool shuffle) {
+static mirt_dataset *mirt__images_build(const char *path, const mirt__image_list *list,
+                                        const mirt_image_directory_desc *desc, mirt_subset subset, bool shuffle) {
     mirt__image_list part;
     int64_t first, files;
     if (mirt__images_range(path, list->count, desc->validation_split, subset, &first, &files) != MIRT_OK) return NULL;
-    if (subset != MIRT_SUBSET_ALL) mirt__images_say(desc, MIRT_LOG_INFO, "Using %lld files for %s.", (long long)files, subset == MIRT_SUBSET_TRAINING ? "training" : "validation");
+    if (subset != MIRT_SUBSET_ALL)
+        mirt__images_say(desc, MIRT_LOG_INFO, "Using %lld files for %s.", (long long)files,
+                         subset == MIRT_SUBSET_TRAINING ? "training" : "validation");
     if (mirt__image_list_part(list, first, files, &part) != MIRT_OK) return NULL;
     mirt_dataset *dataset = mirt__images_source(&part, desc);
     if (desc->batch_size == MIRT_NO_BATCH) return dataset;
@@ -28899,7 +28978,8 @@ static mirt_status mirt__images_refuse_parts(const char *directory, const mirt_i
     return status;
 }
 
-static mirt_dataset *mirt__images_open(const char *caller, const char *path, bool csv, const mirt_image_directory_desc *given) {
+static mirt_dataset *mirt__images_open(const char *caller, const char *path, bool csv,
+                                       const mirt_image_directory_desc *given) {
     mirt_image_directory_desc desc;
     mirt__image_list list;
     mirt__images_defaults(given, &desc);
@@ -28919,7 +28999,8 @@ MIRT_API mirt_dataset *mirt_image_dataset_from_directory(const char *directory, 
 
 MIRT_API mirt_dataset *mirt_image_dataset_from_csv(const char *csv, const mirt_image_directory_desc *desc) {
     MIRT__ENTER;
-    if (desc && desc->labels) return mirt__fail(MIRT_E_INVALID, "mirt_image_dataset_from_csv: labels are in the file"), (mirt_dataset *)NULL;
+    if (desc && desc->labels)
+        return mirt__fail(MIRT_E_INVALID, "mirt_image_dataset_from_csv: labels are in the file"), (mirt_dataset *)NULL;
     return mirt__images_open("mirt_image_dataset_from_csv", csv, true, desc);
 }
 
@@ -28970,8 +29051,8 @@ static mirt_status mirt__images_open_split(const char *directory, const mirt_ima
     return out[1] ? MIRT_OK : mirt_last_status();
 }
 
-MIRT_API mirt_status mirt_image_datasets_from_directory(const char *directory, const mirt_image_directory_desc *given, mirt_dataset **training,
-                                                        mirt_dataset **validation) {
+MIRT_API mirt_status mirt_image_datasets_from_directory(const char *directory, const mirt_image_directory_desc *given,
+                                                        mirt_dataset **training, mirt_dataset **validation) {
     MIRT__ENTER;
     static const char caller[] = "mirt_image_datasets_from_directory";
     mirt_image_directory_desc desc;
@@ -29053,8 +29134,8 @@ static void mirt__verify_one(void *arg, int64_t task, int member) {
     if (status != MIRT_OK && !verify->reason[task]) __atomic_store_n(&verify->no_memory, 1, __ATOMIC_RELAXED);
 }
 
-MIRT_API mirt_status mirt_verify_images(const char *directory, const mirt_decode_desc *decode, mirt_corrupt_fn fn, void *user, int64_t *images,
-                                        int64_t *corrupt) {
+MIRT_API mirt_status mirt_verify_images(const char *directory, const mirt_decode_desc *decode, mirt_corrupt_fn fn,
+                                        void *user, int64_t *images, int64_t *corrupt) {
     MIRT__ENTER;
     mirt_image_directory_desc desc;
     mirt__image_list list;
@@ -51400,7 +51481,8 @@ typedef struct mirt__application_row {
 } mirt__application_row;
 
 static const mirt__application_row mirt__application_table[] = {
-    {"efficientnet_v2_b0", "efficientnetv2-b0", mirt__build_efficientnet_v2, 0, 224, 3, 1000, false, true}, /* by variant */
+    /* by variant */
+    {"efficientnet_v2_b0", "efficientnetv2-b0", mirt__build_efficientnet_v2, 0, 224, 3, 1000, false, true},
     {"efficientnet_v2_b1", "efficientnetv2-b1", mirt__build_efficientnet_v2, 1, 240, 3, 1000, false, true},
     {"efficientnet_v2_b2", "efficientnetv2-b2", mirt__build_efficientnet_v2, 2, 260, 3, 1000, false, true},
     {"efficientnet_v2_b3", "efficientnetv2-b3", mirt__build_efficientnet_v2, 3, 300, 3, 1000, false, true},
@@ -51414,8 +51496,13 @@ static const mirt__application_row mirt__application_table[] = {
 
 /* Whether a rate is one, 0 being the default and a negative one none. */
 static bool mirt__application_rate(const mirt__application_row *row, const char *what, float *rate) {
-    if (!(*rate < 1)) return mirt__fail(MIRT_E_INVALID, "%s: %s is %g; it must be below 1, and a negative one is none", row->name, what, (double)*rate), false;
-    if (*rate > 0 && !row->dropout) return mirt__fail(MIRT_E_INVALID, "%s: %s is %g, but this network has none", row->name, what, (double)*rate), false;
+    if (!(*rate < 1))
+        return mirt__fail(MIRT_E_INVALID, "%s: %s is %g; it must be below 1, and a negative one is none", row->name,
+                          what, (double)*rate),
+               false;
+    if (*rate > 0 && !row->dropout)
+        return mirt__fail(MIRT_E_INVALID, "%s: %s is %g, but this network has none", row->name, what, (double)*rate),
+               false;
     if (*rate == 0) *rate = row->dropout ? 0.2f : 0;
     return true;
 }
@@ -51425,24 +51512,44 @@ static bool mirt__application_settings(const mirt__application_row *row, mirt_ap
     const bool plain = row->build == mirt__build_mnist;
     if (!d->size) d->size = row->size;
     if (plain && (d->size != row->size || d->no_top)) {
-        return mirt__fail(MIRT_E_INVALID, "%s: it is for images of %dx%d, and has its top", row->name, row->size, row->size), false;
+        return mirt__fail(MIRT_E_INVALID, "%s: it is for images of %dx%d, and has its top", row->name, row->size,
+                          row->size),
+               false;
     }
-    if (!plain && d->size < 32) return mirt__fail(MIRT_E_SHAPE, "%s: size is %d; images are halved five times, so it must be at least 32", row->name, d->size), false;
-    if (d->alpha != 0 && d->alpha != 1 && !row->alpha) return mirt__fail(MIRT_E_INVALID, "%s: alpha is %g, but this network has one width", row->name, (double)d->alpha), false;
+    if (!plain && d->size < 32)
+        return mirt__fail(MIRT_E_SHAPE, "%s: size is %d; images are halved five times, so it must be at least 32",
+                          row->name, d->size),
+               false;
+    if (d->alpha != 0 && d->alpha != 1 && !row->alpha)
+        return mirt__fail(MIRT_E_INVALID, "%s: alpha is %g, but this network has one width", row->name,
+                          (double)d->alpha),
+               false;
     if (d->alpha == 0) d->alpha = 1;
-    if (!(d->alpha > 0 && d->alpha <= 16)) return mirt__fail(MIRT_E_INVALID, "%s: alpha is %g; it must be above 0 and at most 16", row->name, (double)d->alpha), false;
-    if (d->classes < 0) return mirt__fail(MIRT_E_INVALID, "%s: classes is %d; it must be positive", row->name, d->classes), false;
-    if (d->classes && d->no_top) return mirt__fail(MIRT_E_INVALID, "%s: classes is %d, but a network without its top has none", row->name, d->classes), false;
+    if (!(d->alpha > 0 && d->alpha <= 16))
+        return mirt__fail(MIRT_E_INVALID, "%s: alpha is %g; it must be above 0 and at most 16", row->name,
+                          (double)d->alpha),
+               false;
+    if (d->classes < 0)
+        return mirt__fail(MIRT_E_INVALID, "%s: classes is %d; it must be positive", row->name, d->classes), false;
+    if (d->classes && d->no_top)
+        return mirt__fail(MIRT_E_INVALID, "%s: classes is %d, but a network without its top has none", row->name,
+                          d->classes),
+               false;
     if (!d->classes) d->classes = row->classes;
-    if ((int)d->pooling < 0 || d->pooling > MIRT_POOLING_MAX) return mirt__fail(MIRT_E_INVALID, "%s: there is no pooling number %d", row->name, (int)d->pooling), false;
-    if (d->pooling && !d->no_top) return mirt__fail(MIRT_E_INVALID, "%s: pooling is of a network without its top", row->name), false;
+    if ((int)d->pooling < 0 || d->pooling > MIRT_POOLING_MAX)
+        return mirt__fail(MIRT_E_INVALID, "%s: there is no pooling number %d", row->name, (int)d->pooling), false;
+    if (d->pooling && !d->no_top)
+        return mirt__fail(MIRT_E_INVALID, "%s: pooling is of a network without its top", row->name), false;
     if ((int)d->preprocessing < 0 || d->preprocessing > MIRT_PREPROCESSING_OFF) {
-        return mirt__fail(MIRT_E_INVALID, "%s: there is no preprocessing number %d", row->name, (int)d->preprocessing), false;
+        return mirt__fail(MIRT_E_INVALID, "%s: there is no preprocessing number %d", row->name, (int)d->preprocessing),
+               false;
     }
-    return mirt__application_rate(row, "dropout_rate", &d->dropout_rate) && mirt__application_rate(row, "drop_connect_rate", &d->drop_connect_rate);
+    return mirt__application_rate(row, "dropout_rate", &d->dropout_rate) &&
+           mirt__application_rate(row, "drop_connect_rate", &d->drop_connect_rate);
 }
 
-static mirt_model *mirt__application_build(mirt_strategy *strategy, const mirt__application_row *row, const mirt_application_desc *desc) {
+static mirt_model *mirt__application_build(mirt_strategy *strategy, const mirt__application_row *row,
+                                           const mirt_application_desc *desc) {
     mirt__network n;
     char name[64];
     memset(&n, 0, sizeof n);
@@ -51472,16 +51579,28 @@ MIRT_API mirt_model *mirt_application(mirt_strategy *strategy, const char *name,
     }
     const char *nearest = name ? mirt__nearest(name, names, MIRT__COUNT(names)) : NULL;
     if (nearest) mirt__fail(MIRT_E_NOT_FOUND, "there is no model \"%s\"; did you mean \"%s\"?", name, nearest);
-    else mirt__fail(MIRT_E_NOT_FOUND, "there is no model \"%s\"; there are mobilenet_v2, resnet50, efficientnet_v2_b0 to _b3, _s, _m, _l, and mnist", name ? name : "");
+    else
+        mirt__fail(MIRT_E_NOT_FOUND,
+                   "there is no model \"%s\"; there are mobilenet_v2, resnet50, efficientnet_v2_b0 to _b3, _s, _m, "
+                   "_l, and mnist",
+                   name ? name : "");
     return NULL;
 }
 
-MIRT_API mirt_model *mirt_model_by_name(mirt_strategy *strategy, const char *name) { return mirt_application(strategy, name, NULL); }
-MIRT_API mirt_model *mirt_mobilenet_v2(mirt_strategy *strategy, const mirt_application_desc *desc) { return mirt_application(strategy, "mobilenet_v2", desc); }
-MIRT_API mirt_model *mirt_resnet50(mirt_strategy *strategy, const mirt_application_desc *desc) { return mirt_application(strategy, "resnet50", desc); }
+MIRT_API mirt_model *mirt_model_by_name(mirt_strategy *strategy, const char *name) {
+    return mirt_application(strategy, name, NULL);
+}
+MIRT_API mirt_model *mirt_mobilenet_v2(mirt_strategy *strategy, const mirt_application_desc *desc) {
+    return mirt_application(strategy, "mobilenet_v2", desc);
+}
+MIRT_API mirt_model *mirt_resnet50(mirt_strategy *strategy, const mirt_application_desc *desc) {
+    return mirt_application(strategy, "resnet50", desc);
+}
 
-MIRT_API mirt_model *mirt_efficientnet_v2(mirt_strategy *strategy, mirt_efficientnet_v2_variant variant, const mirt_application_desc *desc) {
-    if ((int)variant >= 0 && variant <= MIRT_EFFICIENTNET_V2_L) return mirt__application_build(strategy, &mirt__application_table[variant], desc);
+MIRT_API mirt_model *mirt_efficientnet_v2(mirt_strategy *strategy, mirt_efficientnet_v2_variant variant,
+                                          const mirt_application_desc *desc) {
+    if ((int)variant >= 0 && variant <= MIRT_EFFICIENTNET_V2_L)
+        return mirt__application_build(strategy, &mirt__application_table[variant], desc);
     mirt__fail(MIRT_E_INVALID, "there is no EfficientNetV2 number %d", (int)variant);
     return NULL;
 }

@@ -1563,7 +1563,8 @@ static inline __device__ float mirt__cu_block_max(float x, float *room) {
 
 /* >>section cuda/update.cu */
 
-/* Gradients of several buffers are added, and weights are updated: with the roundings of the CPU's kernels, one after the other. */
+/* Gradients of several buffers are added, and weights are updated: with the roundings of the CPU's kernels, one after
+   the other. */
 
 /* Buffers and the additions that make one sum of them, in order. */
 typedef struct mirt__cu_parts {
@@ -1572,7 +1573,8 @@ typedef struct mirt__cu_parts {
     uint8_t into[MIRT__MAX_PARTS], from[MIRT__MAX_PARTS];
 } mirt__cu_parts;
 
-template <class ADDITION> static void mirt__cu_parts_take(mirt__cu_parts *parts, int count, const mirt__real *const *part, const ADDITION *add) {
+template <class ADDITION>
+static void mirt__cu_parts_take(mirt__cu_parts *parts, int count, const mirt__real *const *part, const ADDITION *add) {
     memset(parts, 0, sizeof *parts);
     parts->count = count;
     for (int i = 0; i < count; i++) parts->part[i] = part[i];
@@ -1582,7 +1584,7 @@ template <class ADDITION> static void mirt__cu_parts_take(mirt__cu_parts *parts,
     }
 }
 
-/* Up to W neighbours, as one access where there are as many. */
+/* Up to W neighbors, as one access where there are as many. */
 template <int W> static inline __device__ void mirt__cu_take(const float *at, int64_t there, float *to) {
     if (W == 1 || there >= W) {
         mirt__cu_load_n<W>(at, to);
@@ -1599,7 +1601,8 @@ template <int W> static inline __device__ void mirt__cu_leave(float *at, int64_t
 }
 
 /* The sum of the W elements at i. */
-template <int W, int MOST> static inline __device__ void mirt__cu_parts_sum(const mirt__cu_parts &parts, int64_t i, int64_t there, float *sum) {
+template <int W, int MOST>
+static inline __device__ void mirt__cu_parts_sum(const mirt__cu_parts &parts, int64_t i, int64_t there, float *sum) {
     if (MOST <= 2) {
         mirt__cu_take<W>(parts.part[parts.into[0]] + i, there, sum);
         if (parts.count == 1) return;
@@ -1620,7 +1623,9 @@ template <int W, int MOST> static inline __device__ void mirt__cu_parts_sum(cons
 }
 
 /* sum[0 .. count) of the parts. */
-template <int W, int MOST> static __global__ void __launch_bounds__(256) mirt__cu_sum_kernel(const mirt__cu_parts parts, float *sum, int64_t count) {
+template <int W, int MOST>
+static __global__ void __launch_bounds__(256)
+    mirt__cu_sum_kernel(const mirt__cu_parts parts, float *sum, int64_t count) {
     const int64_t step = (int64_t)gridDim.x * blockDim.x * W;
     for (int64_t i = ((int64_t)blockIdx.x * blockDim.x + threadIdx.x) * W; i < count; i += step) {
         float value[W];
@@ -1629,14 +1634,18 @@ template <int W, int MOST> static __global__ void __launch_bounds__(256) mirt__c
     }
 }
 
-static void mirt__cu_sum_parts(mirt__cu *cu, cudaStream_t stream, const mirt__cu_parts &parts, float *sum, int64_t count) {
+static void mirt__cu_sum_parts(mirt__cu *cu, cudaStream_t stream, const mirt__cu_parts &parts, float *sum,
+                               int64_t count) {
     bool wide = mirt__cu_aligned(sum, 16);
     if (count <= 0 || parts.count < 1) return;
     for (int i = 0; i < parts.count; i++) wide = wide && mirt__cu_aligned(parts.part[i], 16);
     const unsigned blocks = mirt__cu_blocks(mirt__cu_ceil(count, wide ? 4 : 1), 256);
-    if (wide && parts.count <= 2) MIRT_LAUNCH_ON(cu, stream, (mirt__cu_sum_kernel<4, 2>), blocks, 256, 0, parts, sum, count);
-    else if (wide && parts.count <= 8) MIRT_LAUNCH_ON(cu, stream, (mirt__cu_sum_kernel<4, 8>), blocks, 256, 0, parts, sum, count);
-    else if (wide) MIRT_LAUNCH_ON(cu, stream, (mirt__cu_sum_kernel<4, MIRT__MAX_PARTS>), blocks, 256, 0, parts, sum, count);
+    if (wide && parts.count <= 2)
+        MIRT_LAUNCH_ON(cu, stream, (mirt__cu_sum_kernel<4, 2>), blocks, 256, 0, parts, sum, count);
+    else if (wide && parts.count <= 8)
+        MIRT_LAUNCH_ON(cu, stream, (mirt__cu_sum_kernel<4, 8>), blocks, 256, 0, parts, sum, count);
+    else if (wide)
+        MIRT_LAUNCH_ON(cu, stream, (mirt__cu_sum_kernel<4, MIRT__MAX_PARTS>), blocks, 256, 0, parts, sum, count);
     else MIRT_LAUNCH_ON(cu, stream, (mirt__cu_sum_kernel<1, MIRT__MAX_PARTS>), blocks, 256, 0, parts, sum, count);
 }
 
@@ -1717,7 +1726,8 @@ struct mirt__cu_rmsprop {
 };
 
 template <class RULE, int W, int MOST>
-static __global__ void __launch_bounds__(256) mirt__cu_update_kernel(const mirt__cu_parts parts, const mirt__cu_updated u, const mirt__cu_rates *rates) {
+static __global__ void __launch_bounds__(256)
+    mirt__cu_update_kernel(const mirt__cu_parts parts, const mirt__cu_updated u, const mirt__cu_rates *rates) {
     const mirt__cu_rates r = *rates;
     const int64_t step = (int64_t)gridDim.x * blockDim.x * W;
     for (int64_t i = u.begin + ((int64_t)blockIdx.x * blockDim.x + threadIdx.x) * W; i < u.end; i += step) {
@@ -1741,7 +1751,8 @@ static __global__ void __launch_bounds__(256) mirt__cu_update_kernel(const mirt_
         if (r.average) {
             float average[W];
             mirt__cu_take<W>(r.average + i, there, average);
-            for (int k = 0; k < W; k++) average[k] = __fadd_rn(__fmul_rn(r.keep, average[k]), __fmul_rn(r.fresh, weight[k]));
+            for (int k = 0; k < W; k++)
+                average[k] = __fadd_rn(__fmul_rn(r.keep, average[k]), __fmul_rn(r.fresh, weight[k]));
             mirt__cu_leave<W>(r.average + i, there, average);
             for (int k = 0; k < W && r.overwrite; k++) weight[k] = average[k];
         }
@@ -1789,7 +1800,8 @@ template <class RULE> static void mirt__cu_update_by(const mirt__update *args, c
     r.overwrite = args->overwrite;
     const mirt__cu_rates *rates = static_cast<const mirt__cu_rates *>(mirt__cu_number(cu, &r, sizeof r));
     const unsigned blocks = mirt__cu_blocks(mirt__cu_ceil(count, wide ? 4 : 1), 256);
-    if (wide && parts.count <= 2) MIRT_LAUNCH(cu, (mirt__cu_update_kernel<RULE, 4, 2>), blocks, 256, 0, parts, u, rates);
+    if (wide && parts.count <= 2)
+        MIRT_LAUNCH(cu, (mirt__cu_update_kernel<RULE, 4, 2>), blocks, 256, 0, parts, u, rates);
     else if (wide) MIRT_LAUNCH(cu, (mirt__cu_update_kernel<RULE, 4, MIRT__MAX_PARTS>), blocks, 256, 0, parts, u, rates);
     else MIRT_LAUNCH(cu, (mirt__cu_update_kernel<RULE, 1, MIRT__MAX_PARTS>), blocks, 256, 0, parts, u, rates);
 }
@@ -1805,8 +1817,9 @@ static void mirt__cu_update(const mirt__update *args, const mirt__where *where) 
 
 /* >>squares and variables */
 
-/* Eight neighbouring threads a piece, which add up every eighth number; squares of float32 are exact in double. */
-static __global__ void __launch_bounds__(128) mirt__cu_squares_kernel(const float *block, const mirt__remote_piece *piece, int pieces, double *squares) {
+/* Eight neighboring threads a piece, which add up every eighth number; squares of float32 are exact in double. */
+static __global__ void __launch_bounds__(128)
+    mirt__cu_squares_kernel(const float *block, const mirt__remote_piece *piece, int pieces, double *squares) {
     const int64_t thread = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
     const int lane = (int)(thread % 8);
     const int64_t number = thread / 8;
@@ -1821,12 +1834,15 @@ static __global__ void __launch_bounds__(128) mirt__cu_squares_kernel(const floa
     if (lane == 0 && number < pieces) squares[number] = sum;
 }
 
-static void mirt__cu_squares_now(mirt__cu *cu, const mirt__real *block, const mirt__remote_piece *piece, int pieces, double *squares) {
+static void mirt__cu_squares_now(mirt__cu *cu, const mirt__real *block, const mirt__remote_piece *piece, int pieces,
+                                 double *squares) {
     if (pieces > cu->sums_most) {
         if (cu->sums && mirt__cu_settled(cu, cu->stream, NULL)) (void)cudaFree(cu->sums);
         cu->sums = NULL;
         cu->sums_most = 0;
-        if (!mirt__cu_try(cu, cudaMalloc((void **)&cu->sums, (size_t)pieces * (sizeof *piece + sizeof *squares)), "taking memory for sums of squares")) return;
+        if (!mirt__cu_try(cu, cudaMalloc((void **)&cu->sums, (size_t)pieces * (sizeof *piece + sizeof *squares)),
+                          "taking memory for sums of squares"))
+            return;
         cu->sums_most = pieces;
     }
     const mirt__remote_piece *there = reinterpret_cast<const mirt__remote_piece *>(cu->sums);
@@ -1836,7 +1852,8 @@ static void mirt__cu_squares_now(mirt__cu *cu, const mirt__real *block, const mi
     mirt__cu_download(cu, squares, to, (size_t)pieces * sizeof *squares);
 }
 
-static void mirt__cu_squares(mirt__remote *cu, const mirt__real *block, const mirt__remote_piece *piece, int pieces, double *squares) {
+static void mirt__cu_squares(mirt__remote *cu, const mirt__real *block, const mirt__remote_piece *piece, int pieces,
+                             double *squares) {
     mirt__cu_mode mode;
     if (pieces < 1 || !mirt__cu_outside(cu, &mode)) return;
     mirt__cu_squares_now(cu, block, piece, pieces, squares);
@@ -1873,7 +1890,8 @@ static void mirt__cu_aggregate(mirt__remote *cu, const mirt__remote_aggregate *a
         int64_t most = 0;
         for (int i = at; i < at + values; i++) most = args->value[i].count > most ? args->value[i].count : most;
         mirt__remote_aggregate own = *args;
-        own.value = static_cast<const mirt__aggregated *>(mirt__cu_constant_copy(cu, args->value + at, (size_t)values * sizeof *args->value));
+        own.value = static_cast<const mirt__aggregated *>(
+            mirt__cu_constant_copy(cu, args->value + at, (size_t)values * sizeof *args->value));
         MIRT_LAUNCH(cu, mirt__cu_aggregate_kernel, dim3(mirt__cu_blocks(most, 256 * 8), (unsigned)values), 256, 0, own);
     }
 }
@@ -4601,8 +4619,9 @@ static void mirt__cu_augment_all(const mirt__augment_rows *args, const mirt__whe
 
 #define MIRT__CU_ELEMENT_BLOCK 256
 
-/* ---- Elements of operands that are walked through together, in row-major order of `dim`. Dimensions of one are left out, and
-   neighbours that no operand jumps between are one: same shapes become one run, a bias becomes rows by columns. */
+/* ---- Elements of operands that are walked through together, in row-major order of `dim`. Dimensions of one are left
+   out, and neighbors that no operand jumps between are one: same shapes become one run, a bias becomes rows by
+   columns. */
 typedef struct mirt__cu_walk {
     int rank, operands;
     int64_t count;
@@ -4633,7 +4652,8 @@ static mirt__cu_walk mirt__cu_walk_of(int rank, const int64_t *dim, int operands
     return w;
 }
 
-/* Whether n neighbours along the last dimension can be taken at a time: they lie side by side or are one, and all of them begin at multiples of n. */
+/* Whether n neighbors along the last dimension can be taken at a time: they lie side by side or are one, and all of
+   them begin at multiples of n. */
 static bool mirt__cu_walk_by(const mirt__cu_walk *w, int64_t n) {
     const int last = w->rank - 1;
     if (last > 0 && w->dim[last].by % n) return false;
@@ -4647,7 +4667,8 @@ static bool mirt__cu_walk_by(const mirt__cu_walk *w, int64_t n) {
 }
 
 /* Where element number `at` lies in each operand. */
-template <int OPERANDS> static inline __device__ void mirt__cu_walk_place(const mirt__cu_walk &w, int64_t at, int64_t *place) {
+template <int OPERANDS>
+static inline __device__ void mirt__cu_walk_place(const mirt__cu_walk &w, int64_t at, int64_t *place) {
 #pragma unroll
     for (int k = 0; k < OPERANDS; k++) place[k] = 0;
     for (int i = w.rank - 1; i > 0; i--) {
@@ -4664,7 +4685,7 @@ template <int OPERANDS> static inline __device__ void mirt__cu_walk_place(const 
 #define MIRT__CU_PIECES(first, left, count, N) \
     for (int64_t first = ((int64_t)blockIdx.x * blockDim.x + threadIdx.x) * (N), left = (count) - first; left > 0; \
          first += (int64_t)gridDim.x * blockDim.x * (N), left = (count) - first)
-/* Up to N neighbours of x. */
+/* Up to N neighbors of x. */
 template <int N, class T> static inline __device__ void mirt__cu_load_left(const T *x, int64_t left, float *to) {
     if (left >= N) {
         mirt__cu_load_n<N>(x, to);
@@ -4709,7 +4730,8 @@ static __attribute__((noinline)) __device__ float mirt__cu_unary_rare(mirt__unar
         MIRT__CU_UNARY_##gpu \
         break;
 
-template <int N> static __global__ void __launch_bounds__(MIRT__CU_ELEMENT_BLOCK) mirt__cu_unary_kernel(const mirt__unary u) {
+template <int N>
+static __global__ void __launch_bounds__(MIRT__CU_ELEMENT_BLOCK) mirt__cu_unary_kernel(const mirt__unary u) {
     const float scale = u.scale, offset = u.offset;
     MIRT__CU_PIECES(at, left, u.count, N) {
         float v[N];
@@ -4726,9 +4748,11 @@ static void mirt__cu_unary(const mirt__unary *args, const mirt__where *where) {
     const mirt__unary u = *args;
     if (u.count <= 0) return;
     if (mirt__cu_aligned(u.x, 16) && mirt__cu_aligned(u.y, 16)) {
-        MIRT_LAUNCH(cu, (mirt__cu_unary_kernel<4>), mirt__cu_blocks(u.count, MIRT__CU_ELEMENT_BLOCK * 4), MIRT__CU_ELEMENT_BLOCK, 0, u);
+        MIRT_LAUNCH(cu, (mirt__cu_unary_kernel<4>), mirt__cu_blocks(u.count, MIRT__CU_ELEMENT_BLOCK * 4),
+                    MIRT__CU_ELEMENT_BLOCK, 0, u);
     } else {
-        MIRT_LAUNCH(cu, (mirt__cu_unary_kernel<1>), mirt__cu_blocks(u.count, MIRT__CU_ELEMENT_BLOCK), MIRT__CU_ELEMENT_BLOCK, 0, u);
+        MIRT_LAUNCH(cu, (mirt__cu_unary_kernel<1>), mirt__cu_blocks(u.count, MIRT__CU_ELEMENT_BLOCK),
+                    MIRT__CU_ELEMENT_BLOCK, 0, u);
     }
 }
 
@@ -4744,7 +4768,8 @@ typedef struct mirt__cu_binary_args {
 
 #undef MIRT__CU_RARE
 #define MIRT__CU_RARE(number, id, label, function, reference, fast, gpu) case MIRT__##id: MIRT__CU_RARE_##gpu
-static __attribute__((noinline)) __device__ float mirt__cu_binary_rare(mirt__binary_kind kind, float a, float b, float scale) {
+static __attribute__((noinline)) __device__ float mirt__cu_binary_rare(mirt__binary_kind kind, float a, float b,
+                                                                       float scale) {
     switch (kind) { MIRT__BINARY_LIST(MIRT__CU_RARE) }
     return NAN;
 }
@@ -4763,8 +4788,9 @@ static __attribute__((noinline)) __device__ float mirt__cu_binary_rare(mirt__bin
         MIRT__CU_BINARY_##gpu \
         break;
 
-/* N neighbours of an operand, or one that stands for all of them. */
-template <int N> static inline __device__ void mirt__cu_load_step(const float *x, int64_t step, int64_t left, float *to) {
+/* N neighbors of an operand, or one that stands for all of them. */
+template <int N>
+static inline __device__ void mirt__cu_load_step(const float *x, int64_t step, int64_t left, float *to) {
     if (N > 1 && step == 0) {
         const float one = x[0];
 #pragma unroll
@@ -4774,7 +4800,9 @@ template <int N> static inline __device__ void mirt__cu_load_step(const float *x
     mirt__cu_load_left<N>(x, left, to);
 }
 
-template <int N> static __global__ void __launch_bounds__(MIRT__CU_ELEMENT_BLOCK) mirt__cu_binary_kernel(const mirt__cu_binary_args args) {
+template <int N>
+static __global__ void __launch_bounds__(MIRT__CU_ELEMENT_BLOCK)
+    mirt__cu_binary_kernel(const mirt__cu_binary_args args) {
     const float scale = args.scale, offset = args.offset;
     const int last = args.walk.rank - 1;
     const int64_t a_step = args.walk.stride[0][last], b_step = args.walk.stride[1][last];
@@ -4814,10 +4842,13 @@ static void mirt__cu_binary(const mirt__binary *args, const mirt__where *where) 
     b.offset = args->offset;
     b.walk = mirt__cu_walk_of(args->rank, args->dim, 2, stride);
     if (b.walk.count <= 0) return;
-    if (mirt__cu_walk_by(&b.walk, 4) && mirt__cu_aligned(b.a, 16) && mirt__cu_aligned(b.b, 16) && mirt__cu_aligned(b.y, 16)) {
-        MIRT_LAUNCH(cu, (mirt__cu_binary_kernel<4>), mirt__cu_blocks(b.walk.count, MIRT__CU_ELEMENT_BLOCK * 4), MIRT__CU_ELEMENT_BLOCK, 0, b);
+    if (mirt__cu_walk_by(&b.walk, 4) && mirt__cu_aligned(b.a, 16) && mirt__cu_aligned(b.b, 16) &&
+        mirt__cu_aligned(b.y, 16)) {
+        MIRT_LAUNCH(cu, (mirt__cu_binary_kernel<4>), mirt__cu_blocks(b.walk.count, MIRT__CU_ELEMENT_BLOCK * 4),
+                    MIRT__CU_ELEMENT_BLOCK, 0, b);
     } else {
-        MIRT_LAUNCH(cu, (mirt__cu_binary_kernel<1>), mirt__cu_blocks(b.walk.count, MIRT__CU_ELEMENT_BLOCK), MIRT__CU_ELEMENT_BLOCK, 0, b);
+        MIRT_LAUNCH(cu, (mirt__cu_binary_kernel<1>), mirt__cu_blocks(b.walk.count, MIRT__CU_ELEMENT_BLOCK),
+                    MIRT__CU_ELEMENT_BLOCK, 0, b);
     }
 }
 
@@ -4843,7 +4874,8 @@ typedef struct mirt__cu_logic_args {
     mirt__cu_walk walk;
 } mirt__cu_logic_args;
 
-template <class T> static __global__ void __launch_bounds__(MIRT__CU_ELEMENT_BLOCK) mirt__cu_logic_kernel(const mirt__cu_logic_args l) {
+template <class T>
+static __global__ void __launch_bounds__(MIRT__CU_ELEMENT_BLOCK) mirt__cu_logic_kernel(const mirt__cu_logic_args l) {
     const bool choice = l.kind == MIRT__WHERE;
     const T *x = static_cast<const T *>(l.in[choice ? 1 : 0]), *z = static_cast<const T *>(l.in[choice ? 2 : 1]);
     uint8_t *truth = static_cast<uint8_t *>(l.y);
@@ -4872,11 +4904,17 @@ static void mirt__cu_logic(const mirt__logic *args, const mirt__where *where) {
     l.kind = args->kind;
     for (int k = 0; k < 3; k++) l.in[k] = args->in[k];
     l.y = args->y;
-    l.walk = mirt__cu_walk_of(args->rank, args->dim, args->kind == MIRT__WHERE ? 3 : args->kind == MIRT__NOT ? 1 : 2, stride);
+    l.walk = mirt__cu_walk_of(args->rank, args->dim,
+                              args->kind == MIRT__WHERE ? 3
+                              : args->kind == MIRT__NOT ? 1
+                                                        : 2,
+                              stride);
     if (l.walk.count <= 0) return;
     const unsigned blocks = mirt__cu_blocks(l.walk.count, MIRT__CU_ELEMENT_BLOCK);
-    if (args->dtype == MIRT_FLOAT32) MIRT_LAUNCH(cu, (mirt__cu_logic_kernel<float>), blocks, MIRT__CU_ELEMENT_BLOCK, 0, l);
-    else if (args->dtype == MIRT_INT32) MIRT_LAUNCH(cu, (mirt__cu_logic_kernel<int32_t>), blocks, MIRT__CU_ELEMENT_BLOCK, 0, l);
+    if (args->dtype == MIRT_FLOAT32)
+        MIRT_LAUNCH(cu, (mirt__cu_logic_kernel<float>), blocks, MIRT__CU_ELEMENT_BLOCK, 0, l);
+    else if (args->dtype == MIRT_INT32)
+        MIRT_LAUNCH(cu, (mirt__cu_logic_kernel<int32_t>), blocks, MIRT__CU_ELEMENT_BLOCK, 0, l);
     else MIRT_LAUNCH(cu, (mirt__cu_logic_kernel<uint8_t>), blocks, MIRT__CU_ELEMENT_BLOCK, 0, l);
 }
 
@@ -4892,7 +4930,7 @@ static inline __device__ uint8_t mirt__cu_to_byte(float x) { return (uint8_t)(x 
 static inline __device__ uint8_t mirt__cu_to_byte(int32_t x) { return (uint8_t)(x < 0 ? 0 : x > 255 ? 255 : x); }
 static inline __device__ uint8_t mirt__cu_to_byte(uint8_t x) { return x; }
 
-/* N neighbours as one access where there are so many. */
+/* N neighbors as one access where there are so many. */
 template <int N, class T> struct mirt__cu_pack {
     T v[N];
 };
@@ -4908,7 +4946,8 @@ template <int N, class T> static inline __device__ mirt__cu_pack<N, T> mirt__cu_
     for (int j = 0; j < N; j++) p.v[j] = j < left ? x[j] : (T)0;
     return p;
 }
-template <int N, class T> static inline __device__ void mirt__cu_pack_store(T *y, int64_t left, const mirt__cu_pack<N, T> &p) {
+template <int N, class T>
+static inline __device__ void mirt__cu_pack_store(T *y, int64_t left, const mirt__cu_pack<N, T> &p) {
     if (N * sizeof(T) >= 4 && left >= N) {
         const int bytes = N * sizeof(T) < 4 ? 4 : N * sizeof(T) > 16 ? 16 : (int)(N * sizeof(T));
         mirt__cu_bytes<bytes> raw;
@@ -4922,7 +4961,9 @@ template <int N, class T> static inline __device__ void mirt__cu_pack_store(T *y
     }
 }
 
-template <int N, class T> static __global__ void __launch_bounds__(MIRT__CU_ELEMENT_BLOCK) mirt__cu_cast_kernel(const T *x, void *y, mirt_dtype to, int64_t count) {
+template <int N, class T>
+static __global__ void __launch_bounds__(MIRT__CU_ELEMENT_BLOCK)
+    mirt__cu_cast_kernel(const T *x, void *y, mirt_dtype to, int64_t count) {
     MIRT__CU_PIECES(at, left, count, N) {
         const mirt__cu_pack<N, T> from = mirt__cu_pack_load<N>(x + at, left);
         if (to == MIRT_FLOAT32) {
@@ -4948,36 +4989,40 @@ template <int N, class T> static __global__ void __launch_bounds__(MIRT__CU_ELEM
         } else {
             mirt__cu_pack<N, uint8_t> v;
 #pragma unroll
-            for (int j = 0; j < N; j++) v.v[j] = to == MIRT_BOOL ? (uint8_t)(from.v[j] != (T)0) : mirt__cu_to_byte(from.v[j]);
+            for (int j = 0; j < N; j++)
+                v.v[j] = to == MIRT_BOOL ? (uint8_t)(from.v[j] != (T)0) : mirt__cu_to_byte(from.v[j]);
             mirt__cu_pack_store<N>(static_cast<uint8_t *>(y) + at, left, v);
         }
     }
 }
 
-template <class T> static __global__ void __launch_bounds__(MIRT__CU_ELEMENT_BLOCK) mirt__cu_copy_kernel(const T *x, T *y, int64_t count) {
+template <class T>
+static __global__ void __launch_bounds__(MIRT__CU_ELEMENT_BLOCK) mirt__cu_copy_kernel(const T *x, T *y, int64_t count) {
     MIRT__CU_PIECES(at, left, count, 1) y[at] = x[at];
 }
 /* Within the device; `x` and `y` are the same or do not meet. */
 static void mirt__cu_copy_bytes(mirt__cu *cu, void *y, const void *x, int64_t bytes) {
     if (x == y || bytes <= 0) return;
     if (bytes % 16 == 0 && mirt__cu_aligned(x, 16) && mirt__cu_aligned(y, 16)) {
-        MIRT_LAUNCH(cu, (mirt__cu_copy_kernel<uint4>), mirt__cu_blocks(bytes / 16, MIRT__CU_ELEMENT_BLOCK), MIRT__CU_ELEMENT_BLOCK, 0,
-                    static_cast<const uint4 *>(x), static_cast<uint4 *>(y), bytes / 16);
+        MIRT_LAUNCH(cu, (mirt__cu_copy_kernel<uint4>), mirt__cu_blocks(bytes / 16, MIRT__CU_ELEMENT_BLOCK),
+                    MIRT__CU_ELEMENT_BLOCK, 0, static_cast<const uint4 *>(x), static_cast<uint4 *>(y), bytes / 16);
     } else if (bytes % 4 == 0 && mirt__cu_aligned(x, 4) && mirt__cu_aligned(y, 4)) {
-        MIRT_LAUNCH(cu, (mirt__cu_copy_kernel<uint32_t>), mirt__cu_blocks(bytes / 4, MIRT__CU_ELEMENT_BLOCK), MIRT__CU_ELEMENT_BLOCK, 0,
-                    static_cast<const uint32_t *>(x), static_cast<uint32_t *>(y), bytes / 4);
+        MIRT_LAUNCH(cu, (mirt__cu_copy_kernel<uint32_t>), mirt__cu_blocks(bytes / 4, MIRT__CU_ELEMENT_BLOCK),
+                    MIRT__CU_ELEMENT_BLOCK, 0, static_cast<const uint32_t *>(x), static_cast<uint32_t *>(y), bytes / 4);
     } else {
-        MIRT_LAUNCH(cu, (mirt__cu_copy_kernel<uint8_t>), mirt__cu_blocks(bytes, MIRT__CU_ELEMENT_BLOCK), MIRT__CU_ELEMENT_BLOCK, 0,
-                    static_cast<const uint8_t *>(x), static_cast<uint8_t *>(y), bytes);
+        MIRT_LAUNCH(cu, (mirt__cu_copy_kernel<uint8_t>), mirt__cu_blocks(bytes, MIRT__CU_ELEMENT_BLOCK),
+                    MIRT__CU_ELEMENT_BLOCK, 0, static_cast<const uint8_t *>(x), static_cast<uint8_t *>(y), bytes);
     }
 }
 
 template <class T> static void mirt__cu_cast_from(mirt__cu *cu, const mirt__cast *c) {
     const T *x = static_cast<const T *>(c->x);
     if (mirt__cu_aligned_for(c->x, c->from, 4) && mirt__cu_aligned_for(c->y, c->to, 4)) {
-        MIRT_LAUNCH(cu, (mirt__cu_cast_kernel<4, T>), mirt__cu_blocks(c->count, MIRT__CU_ELEMENT_BLOCK * 4), MIRT__CU_ELEMENT_BLOCK, 0, x, c->y, c->to, c->count);
+        MIRT_LAUNCH(cu, (mirt__cu_cast_kernel<4, T>), mirt__cu_blocks(c->count, MIRT__CU_ELEMENT_BLOCK * 4),
+                    MIRT__CU_ELEMENT_BLOCK, 0, x, c->y, c->to, c->count);
     } else {
-        MIRT_LAUNCH(cu, (mirt__cu_cast_kernel<1, T>), mirt__cu_blocks(c->count, MIRT__CU_ELEMENT_BLOCK), MIRT__CU_ELEMENT_BLOCK, 0, x, c->y, c->to, c->count);
+        MIRT_LAUNCH(cu, (mirt__cu_cast_kernel<1, T>), mirt__cu_blocks(c->count, MIRT__CU_ELEMENT_BLOCK),
+                    MIRT__CU_ELEMENT_BLOCK, 0, x, c->y, c->to, c->count);
     }
 }
 
@@ -4997,7 +5042,9 @@ static void mirt__cu_cast(const mirt__cast *args, const mirt__where *where) {
 
 /* ---- fill and constant */
 
-template <int N> static __global__ void __launch_bounds__(MIRT__CU_ELEMENT_BLOCK) mirt__cu_fill_kernel(float *y, const float *value, int64_t count) {
+template <int N>
+static __global__ void __launch_bounds__(MIRT__CU_ELEMENT_BLOCK)
+    mirt__cu_fill_kernel(float *y, const float *value, int64_t count) {
     const float one = *value;
     float v[N];
 #pragma unroll
@@ -5011,9 +5058,11 @@ static void mirt__cu_fill(mirt__real *y, mirt__real value, int64_t count, const 
     if (count <= 0) return;
     const float *number = static_cast<const float *>(mirt__cu_number(cu, &value, sizeof value));
     if (mirt__cu_aligned(y, 16)) {
-        MIRT_LAUNCH(cu, (mirt__cu_fill_kernel<4>), mirt__cu_blocks(count, MIRT__CU_ELEMENT_BLOCK * 4), MIRT__CU_ELEMENT_BLOCK, 0, y, number, count);
+        MIRT_LAUNCH(cu, (mirt__cu_fill_kernel<4>), mirt__cu_blocks(count, MIRT__CU_ELEMENT_BLOCK * 4),
+                    MIRT__CU_ELEMENT_BLOCK, 0, y, number, count);
     } else {
-        MIRT_LAUNCH(cu, (mirt__cu_fill_kernel<1>), mirt__cu_blocks(count, MIRT__CU_ELEMENT_BLOCK), MIRT__CU_ELEMENT_BLOCK, 0, y, number, count);
+        MIRT_LAUNCH(cu, (mirt__cu_fill_kernel<1>), mirt__cu_blocks(count, MIRT__CU_ELEMENT_BLOCK),
+                    MIRT__CU_ELEMENT_BLOCK, 0, y, number, count);
     }
 }
 

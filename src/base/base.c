@@ -29,7 +29,9 @@ MIRT__LIB void mirt__error_get(mirt__error *out) { *out = mirt__last_error; }
 MIRT__LIB void mirt__error_set(const mirt__error *error) { mirt__last_error = *error; }
 
 MIRT_API const char *mirt_cause_text(mirt_cause cause) {
-    static const char *const texts[MIRT__CAUSE_COUNT] = {"none", "input", "environment", "configuration", "resources", "bug"};
+    static const char *const texts[MIRT__CAUSE_COUNT] = {
+        "none", "input", "environment", "configuration", "resources", "bug"
+    };
     return (int)cause >= 0 && cause < MIRT__CAUSE_COUNT ? texts[cause] : "unknown cause";
 }
 

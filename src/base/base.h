@@ -77,9 +77,9 @@ MIRT__LIB mirt_status mirt__fail_missing(const char *caller, const char *what);
 /* The sentence for out of memory; returns NULL so that allocation failures read `return mirt__no_memory(n)`. */
 MIRT__LIB void *mirt__no_memory(size_t bytes);
 
-/* Both last until the end of the block that they stand in. MIRT__ENTER: the library's floating-point control is in force (round to
-   nearest, no traps, denormals flushed). MIRT__OUTSIDE: the caller's, around a call of code of the caller; what that code changes in
-   it lasts. */
+/* Both last until the end of the block that they stand in. MIRT__ENTER: the library's floating-point control is in
+   force (round to nearest, no traps, denormals flushed). MIRT__OUTSIDE: the caller's, around a call of code of the
+   caller; what that code changes in it lasts. */
 #define MIRT__AT_END(fn) __attribute__((cleanup(fn), unused))
 #define MIRT__ENTER bool mirt__entered MIRT__AT_END(mirt__leave) = mirt__enter()
 #define MIRT__OUTSIDE int mirt__was_inside MIRT__AT_END(mirt__step_in) = mirt__step_out()

@@ -51,8 +51,10 @@ static mirt_status mirt__file_fail(const char *path, const char *what) {
 }
 
 static mirt_status mirt__file_fail_pipe(const char *path) {
-    return mirt__fail(MIRT_E_IO, "%s: is a pipe or a terminal, which cannot be written to at a position; name a regular "
-                      "file", path);
+    return mirt__fail(MIRT_E_IO,
+                      "%s: is a pipe or a terminal, which cannot be written to at a position; name a regular "
+                      "file",
+                      path);
 }
 
 static mirt_status mirt__file_too_large(const char *path, size_t limit) {
@@ -180,8 +182,8 @@ MIRT__LIB mirt_status mirt__file_read(const char *path, size_t limit, unsigned c
 
 #define MIRT__TEMPORARY_BYTES 48 /* of a name, beyond those of the path it stands beside */
 
-/* Creates a file that did not exist before, beside `path`, and names it: "PATH.PROCESS-NUMBER.tmp". The number is
-   hard to guess, so that names are rarely occupied; whatever has the name all the same, links included, is neither opened
+/* Creates a file that did not exist before, beside `path`, and names it: "PATH.PROCESS-NUMBER.tmp". The number is hard
+   to guess, so that names are rarely occupied; whatever has the name all the same, links included, is neither opened
    nor followed (O_EXCL), and another name is drawn. -1 and errno. */
 static int mirt__file_open_temporary(const char *path, char *name, size_t capacity, mode_t mode) {
     int fd = -1;
@@ -329,7 +331,8 @@ MIRT__LIB mirt_status mirt__file_commit(mirt__file_writer *writer) {
     if (writer->status == MIRT_OK) {
         int directory = mirt__file_open_directory(writer->path);
         /* A directory one may write to but not read cannot be synced: that is no reason to lose the file. */
-        if (directory < 0 && errno != EACCES) writer->status = mirt__file_fail(writer->path, "cannot open its directory");
+        if (directory < 0 && errno != EACCES)
+            writer->status = mirt__file_fail(writer->path, "cannot open its directory");
         else writer->status = mirt__file_replace(writer, directory);
         if (directory >= 0) MIRRORTRAIN_CLOSE(directory);
     }
@@ -375,14 +378,16 @@ static mirt_status mirt__append_forget(mirt__appender *a, mirt_status status) {
     return status;
 }
 
-/* `path` is a link. One to a device or a pipe, such as /dev/stdout, is followed; a file that it points to may be somebody
-   else's and must not be shortened. */
+/* `path` is a link. One to a device or a pipe, such as /dev/stdout, is followed; a file that it points to may be
+   somebody else's and must not be shortened. */
 static mirt_status mirt__append_follow(mirt__appender *a, const char *path) {
     struct stat info;
     a->fd = mirt__file_open_as(path, O_WRONLY | O_NONBLOCK, 0);
     if (a->fd >= 0 && MIRRORTRAIN_FSTAT(a->fd, &info) == 0 && !S_ISREG(info.st_mode)) return MIRT_OK;
-    mirt__fail(MIRT_E_IO, "%s: is a symbolic link, and logs do not follow links to files: remove it, or name the file it points to",
-               path);
+    mirt__fail(
+        MIRT_E_IO,
+        "%s: is a symbolic link, and logs do not follow links to files: remove it, or name the file it points to",
+        path);
     return mirt__append_forget(a, MIRT_E_IO);
 }
 
@@ -417,7 +422,8 @@ MIRT__LIB mirt_status mirt__append_close(mirt__appender *a) {
     mirt_status status = MIRT_OK;
     int fd = a->fd;
     a->fd = -1;
-    if (fd >= 0 && MIRRORTRAIN_CLOSE(fd) != 0 && errno != EINTR) status = mirt__file_fail(a->path, "cannot close the file");
+    if (fd >= 0 && MIRRORTRAIN_CLOSE(fd) != 0 && errno != EINTR)
+        status = mirt__file_fail(a->path, "cannot close the file");
     mirt__free(a->path);
     a->path = NULL;
     return status;

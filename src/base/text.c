@@ -91,7 +91,8 @@ MIRT__LIB bool mirt__utf8_valid(const char *text, size_t size) {
     return true;
 }
 
-/* Whether a valid character of `length` bytes moves the cursor, starts an escape sequence or reorders text around it. */
+/* Whether a valid character of `length` bytes moves the cursor, starts an escape sequence or reorders text around
+   it. */
 static bool mirt__steers(const char *text, int length) {
     const unsigned char *c = (const unsigned char *)text;
     if (length == 1) return c[0] < 0x20 || c[0] == 0x7F;
@@ -189,7 +190,7 @@ static int mirt__lower(char c) {
     return c >= 'A' && c <= 'Z' ? c - 'A' + 'a' : c;
 }
 
-/* Insertions, deletions, replacements and swaps of neighbours, letters of either case being equal.
+/* Insertions, deletions, replacements and swaps of neighbors, letters of either case being equal.
    Both lengths are below MIRT__WORD_MAX. */
 static int mirt__edit_distance(const char *a, int a_length, const char *b, int b_length) {
     int rows[3][MIRT__WORD_MAX + 1];

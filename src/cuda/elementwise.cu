@@ -4,8 +4,9 @@
 
 #define MIRT__CU_ELEMENT_BLOCK 256
 
-/* ---- Elements of operands that are walked through together, in row-major order of `dim`. Dimensions of one are left out, and
-   neighbours that no operand jumps between are one: same shapes become one run, a bias becomes rows by columns. */
+/* ---- Elements of operands that are walked through together, in row-major order of `dim`. Dimensions of one are left
+   out, and neighbors that no operand jumps between are one: same shapes become one run, a bias becomes rows by
+   columns. */
 typedef struct mirt__cu_walk {
     int rank, operands;
     int64_t count;
@@ -36,7 +37,8 @@ static mirt__cu_walk mirt__cu_walk_of(int rank, const int64_t *dim, int operands
     return w;
 }
 
-/* Whether n neighbours along the last dimension can be taken at a time: they lie side by side or are one, and all of them begin at multiples of n. */
+/* Whether n neighbors along the last dimension can be taken at a time: they lie side by side or are one, and all of
+   them begin at multiples of n. */
 static bool mirt__cu_walk_by(const mirt__cu_walk *w, int64_t n) {
     const int last = w->rank - 1;
     if (last > 0 && w->dim[last].by % n) return false;
@@ -50,7 +52,8 @@ static bool mirt__cu_walk_by(const mirt__cu_walk *w, int64_t n) {
 }
 
 /* Where element number `at` lies in each operand. */
-template <int OPERANDS> static inline __device__ void mirt__cu_walk_place(const mirt__cu_walk &w, int64_t at, int64_t *place) {
+template <int OPERANDS>
+static inline __device__ void mirt__cu_walk_place(const mirt__cu_walk &w, int64_t at, int64_t *place) {
 #pragma unroll
     for (int k = 0; k < OPERANDS; k++) place[k] = 0;
     for (int i = w.rank - 1; i > 0; i--) {
@@ -67,7 +70,7 @@ template <int OPERANDS> static inline __device__ void mirt__cu_walk_place(const 
 #define MIRT__CU_PIECES(first, left, count, N) \
     for (int64_t first = ((int64_t)blockIdx.x * blockDim.x + threadIdx.x) * (N), left = (count) - first; left > 0; \
          first += (int64_t)gridDim.x * blockDim.x * (N), left = (count) - first)
-/* Up to N neighbours of x. */
+/* Up to N neighbors of x. */
 template <int N, class T> static inline __device__ void mirt__cu_load_left(const T *x, int64_t left, float *to) {
     if (left >= N) {
         mirt__cu_load_n<N>(x, to);
@@ -112,7 +115,8 @@ static __attribute__((noinline)) __device__ float mirt__cu_unary_rare(mirt__unar
         MIRT__CU_UNARY_##gpu \
         break;
 
-template <int N> static __global__ void __launch_bounds__(MIRT__CU_ELEMENT_BLOCK) mirt__cu_unary_kernel(const mirt__unary u) {
+template <int N>
+static __global__ void __launch_bounds__(MIRT__CU_ELEMENT_BLOCK) mirt__cu_unary_kernel(const mirt__unary u) {
     const float scale = u.scale, offset = u.offset;
     MIRT__CU_PIECES(at, left, u.count, N) {
         float v[N];
@@ -129,9 +133,11 @@ static void mirt__cu_unary(const mirt__unary *args, const mirt__where *where) {
     const mirt__unary u = *args;
     if (u.count <= 0) return;
     if (mirt__cu_aligned(u.x, 16) && mirt__cu_aligned(u.y, 16)) {
-        MIRT_LAUNCH(cu, (mirt__cu_unary_kernel<4>), mirt__cu_blocks(u.count, MIRT__CU_ELEMENT_BLOCK * 4), MIRT__CU_ELEMENT_BLOCK, 0, u);
+        MIRT_LAUNCH(cu, (mirt__cu_unary_kernel<4>), mirt__cu_blocks(u.count, MIRT__CU_ELEMENT_BLOCK * 4),
+                    MIRT__CU_ELEMENT_BLOCK, 0, u);
     } else {
-        MIRT_LAUNCH(cu, (mirt__cu_unary_kernel<1>), mirt__cu_blocks(u.count, MIRT__CU_ELEMENT_BLOCK), MIRT__CU_ELEMENT_BLOCK, 0, u);
+        MIRT_LAUNCH(cu, (mirt__cu_unary_kernel<1>), mirt__cu_blocks(u.count, MIRT__CU_ELEMENT_BLOCK),
+                    MIRT__CU_ELEMENT_BLOCK, 0, u);
     }
 }
 
@@ -147,7 +153,8 @@ typedef struct mirt__cu_binary_args {
 
 #undef MIRT__CU_RARE
 #define MIRT__CU_RARE(number, id, label, function, reference, fast, gpu) case MIRT__##id: MIRT__CU_RARE_##gpu
-static __attribute__((noinline)) __device__ float mirt__cu_binary_rare(mirt__binary_kind kind, float a, float b, float scale) {
+static __attribute__((noinline)) __device__ float mirt__cu_binary_rare(mirt__binary_kind kind, float a, float b,
+                                                                       float scale) {
     switch (kind) { MIRT__BINARY_LIST(MIRT__CU_RARE) }
     return NAN;
 }
@@ -166,8 +173,9 @@ static __attribute__((noinline)) __device__ float mirt__cu_binary_rare(mirt__bin
         MIRT__CU_BINARY_##gpu \
         break;
 
-/* N neighbours of an operand, or one that stands for all of them. */
-template <int N> static inline __device__ void mirt__cu_load_step(const float *x, int64_t step, int64_t left, float *to) {
+/* N neighbors of an operand, or one that stands for all of them. */
+template <int N>
+static inline __device__ void mirt__cu_load_step(const float *x, int64_t step, int64_t left, float *to) {
     if (N > 1 && step == 0) {
         const float one = x[0];
 #pragma unroll
@@ -177,7 +185,9 @@ template <int N> static inline __device__ void mirt__cu_load_step(const float *x
     mirt__cu_load_left<N>(x, left, to);
 }
 
-template <int N> static __global__ void __launch_bounds__(MIRT__CU_ELEMENT_BLOCK) mirt__cu_binary_kernel(const mirt__cu_binary_args args) {
+template <int N>
+static __global__ void __launch_bounds__(MIRT__CU_ELEMENT_BLOCK)
+    mirt__cu_binary_kernel(const mirt__cu_binary_args args) {
     const float scale = args.scale, offset = args.offset;
     const int last = args.walk.rank - 1;
     const int64_t a_step = args.walk.stride[0][last], b_step = args.walk.stride[1][last];
@@ -217,10 +227,13 @@ static void mirt__cu_binary(const mirt__binary *args, const mirt__where *where) 
     b.offset = args->offset;
     b.walk = mirt__cu_walk_of(args->rank, args->dim, 2, stride);
     if (b.walk.count <= 0) return;
-    if (mirt__cu_walk_by(&b.walk, 4) && mirt__cu_aligned(b.a, 16) && mirt__cu_aligned(b.b, 16) && mirt__cu_aligned(b.y, 16)) {
-        MIRT_LAUNCH(cu, (mirt__cu_binary_kernel<4>), mirt__cu_blocks(b.walk.count, MIRT__CU_ELEMENT_BLOCK * 4), MIRT__CU_ELEMENT_BLOCK, 0, b);
+    if (mirt__cu_walk_by(&b.walk, 4) && mirt__cu_aligned(b.a, 16) && mirt__cu_aligned(b.b, 16) &&
+        mirt__cu_aligned(b.y, 16)) {
+        MIRT_LAUNCH(cu, (mirt__cu_binary_kernel<4>), mirt__cu_blocks(b.walk.count, MIRT__CU_ELEMENT_BLOCK * 4),
+                    MIRT__CU_ELEMENT_BLOCK, 0, b);
     } else {
-        MIRT_LAUNCH(cu, (mirt__cu_binary_kernel<1>), mirt__cu_blocks(b.walk.count, MIRT__CU_ELEMENT_BLOCK), MIRT__CU_ELEMENT_BLOCK, 0, b);
+        MIRT_LAUNCH(cu, (mirt__cu_binary_kernel<1>), mirt__cu_blocks(b.walk.count, MIRT__CU_ELEMENT_BLOCK),
+                    MIRT__CU_ELEMENT_BLOCK, 0, b);
     }
 }
 
@@ -246,7 +259,8 @@ typedef struct mirt__cu_logic_args {
     mirt__cu_walk walk;
 } mirt__cu_logic_args;
 
-template <class T> static __global__ void __launch_bounds__(MIRT__CU_ELEMENT_BLOCK) mirt__cu_logic_kernel(const mirt__cu_logic_args l) {
+template <class T>
+static __global__ void __launch_bounds__(MIRT__CU_ELEMENT_BLOCK) mirt__cu_logic_kernel(const mirt__cu_logic_args l) {
     const bool choice = l.kind == MIRT__WHERE;
     const T *x = static_cast<const T *>(l.in[choice ? 1 : 0]), *z = static_cast<const T *>(l.in[choice ? 2 : 1]);
     uint8_t *truth = static_cast<uint8_t *>(l.y);
@@ -275,11 +289,17 @@ static void mirt__cu_logic(const mirt__logic *args, const mirt__where *where) {
     l.kind = args->kind;
     for (int k = 0; k < 3; k++) l.in[k] = args->in[k];
     l.y = args->y;
-    l.walk = mirt__cu_walk_of(args->rank, args->dim, args->kind == MIRT__WHERE ? 3 : args->kind == MIRT__NOT ? 1 : 2, stride);
+    l.walk = mirt__cu_walk_of(args->rank, args->dim,
+                              args->kind == MIRT__WHERE ? 3
+                              : args->kind == MIRT__NOT ? 1
+                                                        : 2,
+                              stride);
     if (l.walk.count <= 0) return;
     const unsigned blocks = mirt__cu_blocks(l.walk.count, MIRT__CU_ELEMENT_BLOCK);
-    if (args->dtype == MIRT_FLOAT32) MIRT_LAUNCH(cu, (mirt__cu_logic_kernel<float>), blocks, MIRT__CU_ELEMENT_BLOCK, 0, l);
-    else if (args->dtype == MIRT_INT32) MIRT_LAUNCH(cu, (mirt__cu_logic_kernel<int32_t>), blocks, MIRT__CU_ELEMENT_BLOCK, 0, l);
+    if (args->dtype == MIRT_FLOAT32)
+        MIRT_LAUNCH(cu, (mirt__cu_logic_kernel<float>), blocks, MIRT__CU_ELEMENT_BLOCK, 0, l);
+    else if (args->dtype == MIRT_INT32)
+        MIRT_LAUNCH(cu, (mirt__cu_logic_kernel<int32_t>), blocks, MIRT__CU_ELEMENT_BLOCK, 0, l);
     else MIRT_LAUNCH(cu, (mirt__cu_logic_kernel<uint8_t>), blocks, MIRT__CU_ELEMENT_BLOCK, 0, l);
 }
 
@@ -295,7 +315,7 @@ static inline __device__ uint8_t mirt__cu_to_byte(float x) { return (uint8_t)(x 
 static inline __device__ uint8_t mirt__cu_to_byte(int32_t x) { return (uint8_t)(x < 0 ? 0 : x > 255 ? 255 : x); }
 static inline __device__ uint8_t mirt__cu_to_byte(uint8_t x) { return x; }
 
-/* N neighbours as one access where there are so many. */
+/* N neighbors as one access where there are so many. */
 template <int N, class T> struct mirt__cu_pack {
     T v[N];
 };
@@ -311,7 +331,8 @@ template <int N, class T> static inline __device__ mirt__cu_pack<N, T> mirt__cu_
     for (int j = 0; j < N; j++) p.v[j] = j < left ? x[j] : (T)0;
     return p;
 }
-template <int N, class T> static inline __device__ void mirt__cu_pack_store(T *y, int64_t left, const mirt__cu_pack<N, T> &p) {
+template <int N, class T>
+static inline __device__ void mirt__cu_pack_store(T *y, int64_t left, const mirt__cu_pack<N, T> &p) {
     if (N * sizeof(T) >= 4 && left >= N) {
         const int bytes = N * sizeof(T) < 4 ? 4 : N * sizeof(T) > 16 ? 16 : (int)(N * sizeof(T));
         mirt__cu_bytes<bytes> raw;
@@ -325,7 +346,9 @@ template <int N, class T> static inline __device__ void mirt__cu_pack_store(T *y
     }
 }
 
-template <int N, class T> static __global__ void __launch_bounds__(MIRT__CU_ELEMENT_BLOCK) mirt__cu_cast_kernel(const T *x, void *y, mirt_dtype to, int64_t count) {
+template <int N, class T>
+static __global__ void __launch_bounds__(MIRT__CU_ELEMENT_BLOCK)
+    mirt__cu_cast_kernel(const T *x, void *y, mirt_dtype to, int64_t count) {
     MIRT__CU_PIECES(at, left, count, N) {
         const mirt__cu_pack<N, T> from = mirt__cu_pack_load<N>(x + at, left);
         if (to == MIRT_FLOAT32) {
@@ -351,36 +374,40 @@ template <int N, class T> static __global__ void __launch_bounds__(MIRT__CU_ELEM
         } else {
             mirt__cu_pack<N, uint8_t> v;
 #pragma unroll
-            for (int j = 0; j < N; j++) v.v[j] = to == MIRT_BOOL ? (uint8_t)(from.v[j] != (T)0) : mirt__cu_to_byte(from.v[j]);
+            for (int j = 0; j < N; j++)
+                v.v[j] = to == MIRT_BOOL ? (uint8_t)(from.v[j] != (T)0) : mirt__cu_to_byte(from.v[j]);
             mirt__cu_pack_store<N>(static_cast<uint8_t *>(y) + at, left, v);
         }
     }
 }
 
-template <class T> static __global__ void __launch_bounds__(MIRT__CU_ELEMENT_BLOCK) mirt__cu_copy_kernel(const T *x, T *y, int64_t count) {
+template <class T>
+static __global__ void __launch_bounds__(MIRT__CU_ELEMENT_BLOCK) mirt__cu_copy_kernel(const T *x, T *y, int64_t count) {
     MIRT__CU_PIECES(at, left, count, 1) y[at] = x[at];
 }
 /* Within the device; `x` and `y` are the same or do not meet. */
 static void mirt__cu_copy_bytes(mirt__cu *cu, void *y, const void *x, int64_t bytes) {
     if (x == y || bytes <= 0) return;
     if (bytes % 16 == 0 && mirt__cu_aligned(x, 16) && mirt__cu_aligned(y, 16)) {
-        MIRT_LAUNCH(cu, (mirt__cu_copy_kernel<uint4>), mirt__cu_blocks(bytes / 16, MIRT__CU_ELEMENT_BLOCK), MIRT__CU_ELEMENT_BLOCK, 0,
-                    static_cast<const uint4 *>(x), static_cast<uint4 *>(y), bytes / 16);
+        MIRT_LAUNCH(cu, (mirt__cu_copy_kernel<uint4>), mirt__cu_blocks(bytes / 16, MIRT__CU_ELEMENT_BLOCK),
+                    MIRT__CU_ELEMENT_BLOCK, 0, static_cast<const uint4 *>(x), static_cast<uint4 *>(y), bytes / 16);
     } else if (bytes % 4 == 0 && mirt__cu_aligned(x, 4) && mirt__cu_aligned(y, 4)) {
-        MIRT_LAUNCH(cu, (mirt__cu_copy_kernel<uint32_t>), mirt__cu_blocks(bytes / 4, MIRT__CU_ELEMENT_BLOCK), MIRT__CU_ELEMENT_BLOCK, 0,
-                    static_cast<const uint32_t *>(x), static_cast<uint32_t *>(y), bytes / 4);
+        MIRT_LAUNCH(cu, (mirt__cu_copy_kernel<uint32_t>), mirt__cu_blocks(bytes / 4, MIRT__CU_ELEMENT_BLOCK),
+                    MIRT__CU_ELEMENT_BLOCK, 0, static_cast<const uint32_t *>(x), static_cast<uint32_t *>(y), bytes / 4);
     } else {
-        MIRT_LAUNCH(cu, (mirt__cu_copy_kernel<uint8_t>), mirt__cu_blocks(bytes, MIRT__CU_ELEMENT_BLOCK), MIRT__CU_ELEMENT_BLOCK, 0,
-                    static_cast<const uint8_t *>(x), static_cast<uint8_t *>(y), bytes);
+        MIRT_LAUNCH(cu, (mirt__cu_copy_kernel<uint8_t>), mirt__cu_blocks(bytes, MIRT__CU_ELEMENT_BLOCK),
+                    MIRT__CU_ELEMENT_BLOCK, 0, static_cast<const uint8_t *>(x), static_cast<uint8_t *>(y), bytes);
     }
 }
 
 template <class T> static void mirt__cu_cast_from(mirt__cu *cu, const mirt__cast *c) {
     const T *x = static_cast<const T *>(c->x);
     if (mirt__cu_aligned_for(c->x, c->from, 4) && mirt__cu_aligned_for(c->y, c->to, 4)) {
-        MIRT_LAUNCH(cu, (mirt__cu_cast_kernel<4, T>), mirt__cu_blocks(c->count, MIRT__CU_ELEMENT_BLOCK * 4), MIRT__CU_ELEMENT_BLOCK, 0, x, c->y, c->to, c->count);
+        MIRT_LAUNCH(cu, (mirt__cu_cast_kernel<4, T>), mirt__cu_blocks(c->count, MIRT__CU_ELEMENT_BLOCK * 4),
+                    MIRT__CU_ELEMENT_BLOCK, 0, x, c->y, c->to, c->count);
     } else {
-        MIRT_LAUNCH(cu, (mirt__cu_cast_kernel<1, T>), mirt__cu_blocks(c->count, MIRT__CU_ELEMENT_BLOCK), MIRT__CU_ELEMENT_BLOCK, 0, x, c->y, c->to, c->count);
+        MIRT_LAUNCH(cu, (mirt__cu_cast_kernel<1, T>), mirt__cu_blocks(c->count, MIRT__CU_ELEMENT_BLOCK),
+                    MIRT__CU_ELEMENT_BLOCK, 0, x, c->y, c->to, c->count);
     }
 }
 
@@ -400,7 +427,9 @@ static void mirt__cu_cast(const mirt__cast *args, const mirt__where *where) {
 
 /* ---- fill and constant */
 
-template <int N> static __global__ void __launch_bounds__(MIRT__CU_ELEMENT_BLOCK) mirt__cu_fill_kernel(float *y, const float *value, int64_t count) {
+template <int N>
+static __global__ void __launch_bounds__(MIRT__CU_ELEMENT_BLOCK)
+    mirt__cu_fill_kernel(float *y, const float *value, int64_t count) {
     const float one = *value;
     float v[N];
 #pragma unroll
@@ -414,9 +443,11 @@ static void mirt__cu_fill(mirt__real *y, mirt__real value, int64_t count, const 
     if (count <= 0) return;
     const float *number = static_cast<const float *>(mirt__cu_number(cu, &value, sizeof value));
     if (mirt__cu_aligned(y, 16)) {
-        MIRT_LAUNCH(cu, (mirt__cu_fill_kernel<4>), mirt__cu_blocks(count, MIRT__CU_ELEMENT_BLOCK * 4), MIRT__CU_ELEMENT_BLOCK, 0, y, number, count);
+        MIRT_LAUNCH(cu, (mirt__cu_fill_kernel<4>), mirt__cu_blocks(count, MIRT__CU_ELEMENT_BLOCK * 4),
+                    MIRT__CU_ELEMENT_BLOCK, 0, y, number, count);
     } else {
-        MIRT_LAUNCH(cu, (mirt__cu_fill_kernel<1>), mirt__cu_blocks(count, MIRT__CU_ELEMENT_BLOCK), MIRT__CU_ELEMENT_BLOCK, 0, y, number, count);
+        MIRT_LAUNCH(cu, (mirt__cu_fill_kernel<1>), mirt__cu_blocks(count, MIRT__CU_ELEMENT_BLOCK),
+                    MIRT__CU_ELEMENT_BLOCK, 0, y, number, count);
     }
 }
 

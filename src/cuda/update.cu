@@ -1,4 +1,5 @@
-/* Gradients of several buffers are added, and weights are updated: with the roundings of the CPU's kernels, one after the other. */
+/* Gradients of several buffers are added, and weights are updated: with the roundings of the CPU's kernels, one after
+   the other. */
 #include "math.cuh"
 
 /* Buffers and the additions that make one sum of them, in order. */
@@ -8,7 +9,8 @@ typedef struct mirt__cu_parts {
     uint8_t into[MIRT__MAX_PARTS], from[MIRT__MAX_PARTS];
 } mirt__cu_parts;
 
-template <class ADDITION> static void mirt__cu_parts_take(mirt__cu_parts *parts, int count, const mirt__real *const *part, const ADDITION *add) {
+template <class ADDITION>
+static void mirt__cu_parts_take(mirt__cu_parts *parts, int count, const mirt__real *const *part, const ADDITION *add) {
     memset(parts, 0, sizeof *parts);
     parts->count = count;
     for (int i = 0; i < count; i++) parts->part[i] = part[i];
@@ -18,7 +20,7 @@ template <class ADDITION> static void mirt__cu_parts_take(mirt__cu_parts *parts,
     }
 }
 
-/* Up to W neighbours, as one access where there are as many. */
+/* Up to W neighbors, as one access where there are as many. */
 template <int W> static inline __device__ void mirt__cu_take(const float *at, int64_t there, float *to) {
     if (W == 1 || there >= W) {
         mirt__cu_load_n<W>(at, to);
@@ -35,7 +37,8 @@ template <int W> static inline __device__ void mirt__cu_leave(float *at, int64_t
 }
 
 /* The sum of the W elements at i. */
-template <int W, int MOST> static inline __device__ void mirt__cu_parts_sum(const mirt__cu_parts &parts, int64_t i, int64_t there, float *sum) {
+template <int W, int MOST>
+static inline __device__ void mirt__cu_parts_sum(const mirt__cu_parts &parts, int64_t i, int64_t there, float *sum) {
     if (MOST <= 2) {
         mirt__cu_take<W>(parts.part[parts.into[0]] + i, there, sum);
         if (parts.count == 1) return;
@@ -56,7 +59,9 @@ template <int W, int MOST> static inline __device__ void mirt__cu_parts_sum(cons
 }
 
 /* sum[0 .. count) of the parts. */
-template <int W, int MOST> static __global__ void __launch_bounds__(256) mirt__cu_sum_kernel(const mirt__cu_parts parts, float *sum, int64_t count) {
+template <int W, int MOST>
+static __global__ void __launch_bounds__(256)
+    mirt__cu_sum_kernel(const mirt__cu_parts parts, float *sum, int64_t count) {
     const int64_t step = (int64_t)gridDim.x * blockDim.x * W;
     for (int64_t i = ((int64_t)blockIdx.x * blockDim.x + threadIdx.x) * W; i < count; i += step) {
         float value[W];
@@ -65,14 +70,18 @@ template <int W, int MOST> static __global__ void __launch_bounds__(256) mirt__c
     }
 }
 
-static void mirt__cu_sum_parts(mirt__cu *cu, cudaStream_t stream, const mirt__cu_parts &parts, float *sum, int64_t count) {
+static void mirt__cu_sum_parts(mirt__cu *cu, cudaStream_t stream, const mirt__cu_parts &parts, float *sum,
+                               int64_t count) {
     bool wide = mirt__cu_aligned(sum, 16);
     if (count <= 0 || parts.count < 1) return;
     for (int i = 0; i < parts.count; i++) wide = wide && mirt__cu_aligned(parts.part[i], 16);
     const unsigned blocks = mirt__cu_blocks(mirt__cu_ceil(count, wide ? 4 : 1), 256);
-    if (wide && parts.count <= 2) MIRT_LAUNCH_ON(cu, stream, (mirt__cu_sum_kernel<4, 2>), blocks, 256, 0, parts, sum, count);
-    else if (wide && parts.count <= 8) MIRT_LAUNCH_ON(cu, stream, (mirt__cu_sum_kernel<4, 8>), blocks, 256, 0, parts, sum, count);
-    else if (wide) MIRT_LAUNCH_ON(cu, stream, (mirt__cu_sum_kernel<4, MIRT__MAX_PARTS>), blocks, 256, 0, parts, sum, count);
+    if (wide && parts.count <= 2)
+        MIRT_LAUNCH_ON(cu, stream, (mirt__cu_sum_kernel<4, 2>), blocks, 256, 0, parts, sum, count);
+    else if (wide && parts.count <= 8)
+        MIRT_LAUNCH_ON(cu, stream, (mirt__cu_sum_kernel<4, 8>), blocks, 256, 0, parts, sum, count);
+    else if (wide)
+        MIRT_LAUNCH_ON(cu, stream, (mirt__cu_sum_kernel<4, MIRT__MAX_PARTS>), blocks, 256, 0, parts, sum, count);
     else MIRT_LAUNCH_ON(cu, stream, (mirt__cu_sum_kernel<1, MIRT__MAX_PARTS>), blocks, 256, 0, parts, sum, count);
 }
 
@@ -153,7 +162,8 @@ struct mirt__cu_rmsprop {
 };
 
 template <class RULE, int W, int MOST>
-static __global__ void __launch_bounds__(256) mirt__cu_update_kernel(const mirt__cu_parts parts, const mirt__cu_updated u, const mirt__cu_rates *rates) {
+static __global__ void __launch_bounds__(256)
+    mirt__cu_update_kernel(const mirt__cu_parts parts, const mirt__cu_updated u, const mirt__cu_rates *rates) {
     const mirt__cu_rates r = *rates;
     const int64_t step = (int64_t)gridDim.x * blockDim.x * W;
     for (int64_t i = u.begin + ((int64_t)blockIdx.x * blockDim.x + threadIdx.x) * W; i < u.end; i += step) {
@@ -177,7 +187,8 @@ static __global__ void __launch_bounds__(256) mirt__cu_update_kernel(const mirt_
         if (r.average) {
             float average[W];
             mirt__cu_take<W>(r.average + i, there, average);
-            for (int k = 0; k < W; k++) average[k] = __fadd_rn(__fmul_rn(r.keep, average[k]), __fmul_rn(r.fresh, weight[k]));
+            for (int k = 0; k < W; k++)
+                average[k] = __fadd_rn(__fmul_rn(r.keep, average[k]), __fmul_rn(r.fresh, weight[k]));
             mirt__cu_leave<W>(r.average + i, there, average);
             for (int k = 0; k < W && r.overwrite; k++) weight[k] = average[k];
         }
@@ -225,7 +236,8 @@ template <class RULE> static void mirt__cu_update_by(const mirt__update *args, c
     r.overwrite = args->overwrite;
     const mirt__cu_rates *rates = static_cast<const mirt__cu_rates *>(mirt__cu_number(cu, &r, sizeof r));
     const unsigned blocks = mirt__cu_blocks(mirt__cu_ceil(count, wide ? 4 : 1), 256);
-    if (wide && parts.count <= 2) MIRT_LAUNCH(cu, (mirt__cu_update_kernel<RULE, 4, 2>), blocks, 256, 0, parts, u, rates);
+    if (wide && parts.count <= 2)
+        MIRT_LAUNCH(cu, (mirt__cu_update_kernel<RULE, 4, 2>), blocks, 256, 0, parts, u, rates);
     else if (wide) MIRT_LAUNCH(cu, (mirt__cu_update_kernel<RULE, 4, MIRT__MAX_PARTS>), blocks, 256, 0, parts, u, rates);
     else MIRT_LAUNCH(cu, (mirt__cu_update_kernel<RULE, 1, MIRT__MAX_PARTS>), blocks, 256, 0, parts, u, rates);
 }
@@ -241,8 +253,9 @@ static void mirt__cu_update(const mirt__update *args, const mirt__where *where) 
 
 /* >>squares and variables */
 
-/* Eight neighbouring threads a piece, which add up every eighth number; squares of float32 are exact in double. */
-static __global__ void __launch_bounds__(128) mirt__cu_squares_kernel(const float *block, const mirt__remote_piece *piece, int pieces, double *squares) {
+/* Eight neighboring threads a piece, which add up every eighth number; squares of float32 are exact in double. */
+static __global__ void __launch_bounds__(128)
+    mirt__cu_squares_kernel(const float *block, const mirt__remote_piece *piece, int pieces, double *squares) {
     const int64_t thread = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
     const int lane = (int)(thread % 8);
     const int64_t number = thread / 8;
@@ -257,12 +270,15 @@ static __global__ void __launch_bounds__(128) mirt__cu_squares_kernel(const floa
     if (lane == 0 && number < pieces) squares[number] = sum;
 }
 
-static void mirt__cu_squares_now(mirt__cu *cu, const mirt__real *block, const mirt__remote_piece *piece, int pieces, double *squares) {
+static void mirt__cu_squares_now(mirt__cu *cu, const mirt__real *block, const mirt__remote_piece *piece, int pieces,
+                                 double *squares) {
     if (pieces > cu->sums_most) {
         if (cu->sums && mirt__cu_settled(cu, cu->stream, NULL)) (void)cudaFree(cu->sums);
         cu->sums = NULL;
         cu->sums_most = 0;
-        if (!mirt__cu_try(cu, cudaMalloc((void **)&cu->sums, (size_t)pieces * (sizeof *piece + sizeof *squares)), "taking memory for sums of squares")) return;
+        if (!mirt__cu_try(cu, cudaMalloc((void **)&cu->sums, (size_t)pieces * (sizeof *piece + sizeof *squares)),
+                          "taking memory for sums of squares"))
+            return;
         cu->sums_most = pieces;
     }
     const mirt__remote_piece *there = reinterpret_cast<const mirt__remote_piece *>(cu->sums);
@@ -272,7 +288,8 @@ static void mirt__cu_squares_now(mirt__cu *cu, const mirt__real *block, const mi
     mirt__cu_download(cu, squares, to, (size_t)pieces * sizeof *squares);
 }
 
-static void mirt__cu_squares(mirt__remote *cu, const mirt__real *block, const mirt__remote_piece *piece, int pieces, double *squares) {
+static void mirt__cu_squares(mirt__remote *cu, const mirt__real *block, const mirt__remote_piece *piece, int pieces,
+                             double *squares) {
     mirt__cu_mode mode;
     if (pieces < 1 || !mirt__cu_outside(cu, &mode)) return;
     mirt__cu_squares_now(cu, block, piece, pieces, squares);
@@ -309,7 +326,8 @@ static void mirt__cu_aggregate(mirt__remote *cu, const mirt__remote_aggregate *a
         int64_t most = 0;
         for (int i = at; i < at + values; i++) most = args->value[i].count > most ? args->value[i].count : most;
         mirt__remote_aggregate own = *args;
-        own.value = static_cast<const mirt__aggregated *>(mirt__cu_constant_copy(cu, args->value + at, (size_t)values * sizeof *args->value));
+        own.value = static_cast<const mirt__aggregated *>(
+            mirt__cu_constant_copy(cu, args->value + at, (size_t)values * sizeof *args->value));
         MIRT_LAUNCH(cu, mirt__cu_aggregate_kernel, dim3(mirt__cu_blocks(most, 256 * 8), (unsigned)values), 256, 0, own);
     }
 }

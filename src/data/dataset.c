@@ -50,7 +50,8 @@ MIRT_API void mirt_dataset_destroy(mirt_dataset *dataset) {
     MIRT__ENTER;
     if (dataset && dataset->lost) return; /* threads may still be at work on it */
     if (dataset && dataset->busy) {
-        mirt__fail(MIRT_E_STATE, "a call such as mirt_fit is reading this data set; it cannot be destroyed before that call returns");
+        mirt__fail(MIRT_E_STATE,
+                   "a call such as mirt_fit is reading this data set; it cannot be destroyed before that call returns");
         return;
     }
     while (dataset && dataset->process == mirt__process()) { /* a child process has none of the threads */

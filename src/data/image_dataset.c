@@ -6,7 +6,8 @@
 
 /* >>one image */
 
-MIRT__LIB void mirt__images_fit(const mirt_image_directory_desc *desc, const mirt_image *image, mirt__pixmap *resize, size_t *offset) {
+MIRT__LIB void mirt__images_fit(const mirt_image_directory_desc *desc, const mirt_image *image, mirt__pixmap *resize,
+                                size_t *offset) {
     int channels = image->channels, height = desc->height, width = desc->width, top = 0, left = 0;
     memset(resize, 0, sizeof *resize);
     *offset = 0;
@@ -16,13 +17,16 @@ MIRT__LIB void mirt__images_fit(const mirt_image_directory_desc *desc, const mir
     resize->pixels = image->pixels;
     if (desc->crop_to_aspect_ratio) {
         /* Keras: smart_resize, in float32 */
-        int rows = (int)((float)((int64_t)image->width * height) / (float)width), columns = (int)((float)((int64_t)image->height * width) / (float)height);
+        int rows = (int)((float)((int64_t)image->width * height) / (float)width),
+            columns = (int)((float)((int64_t)image->height * width) / (float)height);
         resize->height = rows < 1 ? 1 : rows < image->height ? rows : image->height;
         resize->width = columns < 1 ? 1 : columns < image->width ? columns : image->width;
-        resize->pixels += (size_t)((image->height - resize->height) / 2) * resize->stride + (size_t)((image->width - resize->width) / 2) * (size_t)channels;
+        resize->pixels += (size_t)((image->height - resize->height) / 2) * resize->stride +
+                          (size_t)((image->width - resize->width) / 2) * (size_t)channels;
     } else if (desc->pad_to_aspect_ratio) {
         /* tf.image.resize_with_pad, in float32 */
-        float down = (float)image->height / (float)height, across = (float)image->width / (float)width, ratio = down > across ? down : across;
+        float down = (float)image->height / (float)height, across = (float)image->width / (float)width,
+              ratio = down > across ? down : across;
         float rows = (float)image->height / ratio, columns = (float)image->width / ratio;
         top = (int)(((float)height - rows) / 2);
         left = (int)(((float)width - columns) / 2);
@@ -40,8 +44,8 @@ MIRT__LIB void mirt__images_fit(const mirt_image_directory_desc *desc, const mir
 }
 
 /* `images` with the thread's `work`, whose room is used; or both NULL: memory for this one image. */
-static mirt_status mirt__images_resize(const mirt_image_directory_desc *desc, const mirt_image *image, mirt__image_dataset *images,
-                                       mirt__work *work, void *out) {
+static mirt_status mirt__images_resize(const mirt_image_directory_desc *desc, const mirt_image *image,
+                                       mirt__image_dataset *images, mirt__work *work, void *out) {
     mirt__pixmap resize;
     size_t offset;
     mirt__images_fit(desc, image, &resize, &offset);
@@ -57,8 +61,8 @@ static mirt_status mirt__images_resize(const mirt_image_directory_desc *desc, co
 }
 
 /* The one way from a file to the pixels that a model sees. */
-static mirt_status mirt__images_load(const mirt_image_directory_desc *desc, const char *path, mirt__image_dataset *images,
-                                     mirt__work *work, void *out) {
+static mirt_status mirt__images_load(const mirt_image_directory_desc *desc, const char *path,
+                                     mirt__image_dataset *images, mirt__work *work, void *out) {
     mirt_image image;
     mirt_status status = mirt_read_image(path, desc->color_mode, &desc->decode, &image);
     if (status != MIRT_OK) return status;
@@ -82,7 +86,8 @@ static mirt_status mirt__images_note(mirt__image_dataset *images, int64_t i) {
     if (__atomic_load_n(&images->reason[i], __ATOMIC_ACQUIRE)) return MIRT_OK;
     reason = mirt__strdup(mirt_last_error());
     if (!reason) return MIRT_E_NOMEM;
-    if (!__atomic_compare_exchange_n(&images->reason[i], &none, reason, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) mirt__free(reason);
+    if (!__atomic_compare_exchange_n(&images->reason[i], &none, reason, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
+        mirt__free(reason);
     else mirt__images_log(&images->desc, MIRT_LOG_WARNING, reason);
     return MIRT_OK;
 }
@@ -92,13 +97,18 @@ static void mirt__images_label(const mirt__image_dataset *images, int64_t i, voi
     float *number = (float *)out;
     if (images->desc.label_mode == MIRT_LABELS_INT) memcpy(out, &label, sizeof label);
     if (images->desc.label_mode == MIRT_LABELS_BINARY) *number = (float)label;
-    for (int k = 0; images->desc.label_mode == MIRT_LABELS_CATEGORICAL && k < images->list.num_classes; k++) number[k] = k == label ? 1.0f : 0.0f;
+    for (int k = 0; images->desc.label_mode == MIRT_LABELS_CATEGORICAL && k < images->list.num_classes; k++)
+        number[k] = k == label ? 1.0f : 0.0f;
 }
 
-static mirt_status mirt__images_make(mirt_dataset *dataset, int64_t i, mirt__work *work, void *const *field, int64_t *index) {
+static mirt_status mirt__images_make(mirt_dataset *dataset, int64_t i, mirt__work *work, void *const *field,
+                                     int64_t *index) {
     mirt__image_dataset *images = (mirt__image_dataset *)dataset;
     *index = i;
-    if (!field) return images->desc.corrupt == MIRT_CORRUPT_SKIP && __atomic_load_n(&images->reason[i], __ATOMIC_ACQUIRE) ? MIRT__SKIPPED : MIRT_OK;
+    if (!field)
+        return images->desc.corrupt == MIRT_CORRUPT_SKIP && __atomic_load_n(&images->reason[i], __ATOMIC_ACQUIRE)
+                   ? MIRT__SKIPPED
+                   : MIRT_OK;
     if (images->desc.label_mode != MIRT_LABELS_NONE) mirt__images_label(images, i, field[1]);
     mirt__at_begin(dataset, work, images->list.path[i], i);
     mirt_status status = mirt__images_load(&images->desc, images->list.path[i], images, work, field[0]);
@@ -117,8 +127,9 @@ static void mirt__images_release(mirt_dataset *dataset) {
     mirt__image_list_free(&images->list);
 }
 
-static const mirt__stage mirt__images_stage = {mirt__dataset_begin_filled, mirt__dataset_next_filled, NULL, mirt__images_make,
-                                               mirt__dataset_fill_made, mirt__images_release, NULL};
+static const mirt__stage mirt__images_stage = {
+    mirt__dataset_begin_filled, mirt__dataset_next_filled, NULL, mirt__images_make,
+    mirt__dataset_fill_made,    mirt__images_release,      NULL};
 
 MIRT__LIB const mirt__image_dataset *mirt__images_of(const mirt_dataset *dataset) {
     while (dataset && dataset->source) dataset = dataset->source;
@@ -164,30 +175,41 @@ static mirt_status mirt__images_check_names(const char *caller, const mirt_image
 static mirt_status mirt__images_check(const char *caller, const mirt_image_directory_desc *desc) {
     const double split = desc->validation_split;
     if (desc->height < 1 || desc->width < 1)
-        return mirt__fail(MIRT_E_INVALID, "%s: images of %d x %d pixels: both must be positive", caller, desc->height, desc->width);
-    if (!mirt__mode_known(desc->color_mode)) return mirt__fail(MIRT_E_INVALID, "%s: no color mode %d", caller, (int)desc->color_mode);
+        return mirt__fail(MIRT_E_INVALID, "%s: images of %d x %d pixels: both must be positive", caller, desc->height,
+                          desc->width);
+    if (!mirt__mode_known(desc->color_mode))
+        return mirt__fail(MIRT_E_INVALID, "%s: no color mode %d", caller, (int)desc->color_mode);
     if ((int)desc->interpolation < 0 || desc->interpolation >= MIRT__INTERPOLATION_COUNT)
         return mirt__fail(MIRT_E_INVALID, "%s: no interpolation %d", caller, (int)desc->interpolation);
-    if ((int)desc->label_mode < 0 || desc->label_mode > MIRT_LABELS_NONE) return mirt__fail(MIRT_E_INVALID, "%s: no label mode %d", caller, (int)desc->label_mode);
-    if ((int)desc->corrupt < 0 || desc->corrupt > MIRT_CORRUPT_ZERO) return mirt__fail(MIRT_E_INVALID, "%s: no policy %d for corrupt images", caller, (int)desc->corrupt);
+    if ((int)desc->label_mode < 0 || desc->label_mode > MIRT_LABELS_NONE)
+        return mirt__fail(MIRT_E_INVALID, "%s: no label mode %d", caller, (int)desc->label_mode);
+    if ((int)desc->corrupt < 0 || desc->corrupt > MIRT_CORRUPT_ZERO)
+        return mirt__fail(MIRT_E_INVALID, "%s: no policy %d for corrupt images", caller, (int)desc->corrupt);
     if (desc->dtype != MIRT_FLOAT32 && desc->dtype != MIRT_UINT8)
         return mirt__fail(MIRT_E_INVALID, "%s: pixels can be MIRT_FLOAT32 or MIRT_UINT8", caller);
-    if (desc->batch_size < MIRT_NO_BATCH) return mirt__fail(MIRT_E_INVALID, "%s: batches of %lld", caller, (long long)desc->batch_size);
+    if (desc->batch_size < MIRT_NO_BATCH)
+        return mirt__fail(MIRT_E_INVALID, "%s: batches of %lld", caller, (long long)desc->batch_size);
     if (desc->crop_to_aspect_ratio && desc->pad_to_aspect_ratio)
         return mirt__fail(MIRT_E_INVALID, "%s: an image is cropped or padded to the aspect ratio, not both", caller);
     if (mirt__images_check_names(caller, desc) != MIRT_OK) return MIRT_E_INVALID;
     if (desc->class_names && (desc->labels || desc->label_mode == MIRT_LABELS_NONE))
         return mirt__fail(MIRT_E_INVALID, "%s: class_names are for labels by subdirectories", caller);
-    if (!(split >= 0 && split < 1)) return mirt__fail(MIRT_E_INVALID, "%s: a validation_split of %g: it must be above 0 and below 1", caller, split);
-    if ((int)desc->subset < 0 || desc->subset > MIRT_SUBSET_VALIDATION) return mirt__fail(MIRT_E_INVALID, "%s: no subset %d", caller, (int)desc->subset);
+    if (!(split >= 0 && split < 1))
+        return mirt__fail(MIRT_E_INVALID, "%s: a validation_split of %g: it must be above 0 and below 1", caller,
+                          split);
+    if ((int)desc->subset < 0 || desc->subset > MIRT_SUBSET_VALIDATION)
+        return mirt__fail(MIRT_E_INVALID, "%s: no subset %d", caller, (int)desc->subset);
     if ((split > 0) != (desc->subset != MIRT_SUBSET_ALL))
         return mirt__fail(MIRT_E_INVALID, "%s: validation_split and subset go together: which side is wanted?", caller);
     if (split > 0 && !desc->no_shuffle && !desc->has_seed)
-        return mirt__fail(MIRT_E_INVALID, "%s: a split of shuffled files needs a seed, so that both sides come from the same order", caller);
+        return mirt__fail(MIRT_E_INVALID,
+                          "%s: a split of shuffled files needs a seed, so that both sides come from the same order",
+                          caller);
     return MIRT_OK;
 }
 
-static void mirt__images_say(const mirt_image_directory_desc *desc, mirt_log_level level, const char *format, ...) MIRT__PRINTF(3, 4);
+static void mirt__images_say(const mirt_image_directory_desc *desc, mirt_log_level level, const char *format, ...)
+    MIRT__PRINTF(3, 4);
 static void mirt__images_say(const mirt_image_directory_desc *desc, mirt_log_level level, const char *format, ...) {
     char text[512];
     va_list args;
@@ -198,33 +220,40 @@ static void mirt__images_say(const mirt_image_directory_desc *desc, mirt_log_lev
 }
 
 /* Keras takes them without a word; they are names nevertheless, and cost an output. The labels are sorted as yet. */
-static void mirt__images_warn_of_empty(const char *path, const mirt_image_directory_desc *desc, const mirt__image_list *list) {
+static void mirt__images_warn_of_empty(const char *path, const mirt_image_directory_desc *desc,
+                                       const mirt__image_list *list) {
     int64_t i = 0;
     for (int c = 0; c < list->num_classes; c++) {
-        if (i == list->count || list->label[i] != c) mirt__images_say(desc, MIRT_LOG_WARNING, "%s: no image of the class \"%s\"", path, list->classes[c]);
+        if (i == list->count || list->label[i] != c)
+            mirt__images_say(desc, MIRT_LOG_WARNING, "%s: no image of the class \"%s\"", path, list->classes[c]);
         while (i < list->count && list->label[i] == c) i++;
     }
 }
 
-static mirt_status mirt__images_list(const char *path, bool csv, const mirt_image_directory_desc *desc, mirt__image_list *list) {
+static mirt_status mirt__images_list(const char *path, bool csv, const mirt_image_directory_desc *desc,
+                                     mirt__image_list *list) {
     mirt_status status = csv ? mirt__image_list_csv(list, path, desc) : mirt__image_list_directory(list, path, desc);
     if (status != MIRT_OK) return status;
     if (desc->label_mode == MIRT_LABELS_BINARY && list->num_classes != 2)
-        status = mirt__fail(MIRT_E_INVALID, "%s: binary labels are for exactly 2 classes, but there %s %d", path, list->num_classes == 1 ? "is" : "are", list->num_classes);
-    for (int64_t i = 0; desc->label_mode >= MIRT_LABELS_BINARY && desc->label_mode != MIRT_LABELS_NONE && i < list->count && status == MIRT_OK; i++) {
+        status = mirt__fail(MIRT_E_INVALID, "%s: binary labels are for exactly 2 classes, but there %s %d", path,
+                            list->num_classes == 1 ? "is" : "are", list->num_classes);
+    for (int64_t i = 0; desc->label_mode >= MIRT_LABELS_BINARY && desc->label_mode != MIRT_LABELS_NONE &&
+                        i < list->count && status == MIRT_OK;
+         i++) {
         if (list->label[i] < 0 || list->label[i] >= list->num_classes)
-            status = mirt__fail(MIRT_E_INVALID, "%s: the label %ld of %s, of %d classes: 0 to %d are possible", path, (long)list->label[i], list->path[i],
-                                list->num_classes, list->num_classes - 1);
+            status = mirt__fail(MIRT_E_INVALID, "%s: the label %ld of %s, of %d classes: 0 to %d are possible", path,
+                                (long)list->label[i], list->path[i], list->num_classes, list->num_classes - 1);
     }
     if (status != MIRT_OK) {
         mirt__image_list_free(list);
         return status;
     }
     if (list->classes) {
-        mirt__images_say(desc, MIRT_LOG_INFO, "Found %lld file%s belonging to %d class%s.", (long long)list->count, list->count == 1 ? "" : "s",
-                         list->num_classes, list->num_classes == 1 ? "" : "es");
+        mirt__images_say(desc, MIRT_LOG_INFO, "Found %lld file%s belonging to %d class%s.", (long long)list->count,
+                         list->count == 1 ? "" : "s", list->num_classes, list->num_classes == 1 ? "" : "es");
     } else {
-        mirt__images_say(desc, MIRT_LOG_INFO, "Found %lld file%s.", (long long)list->count, list->count == 1 ? "" : "s");
+        mirt__images_say(desc, MIRT_LOG_INFO, "Found %lld file%s.", (long long)list->count,
+                         list->count == 1 ? "" : "s");
     }
     if (list->classes && !csv && !desc->labels) mirt__images_warn_of_empty(path, desc, list);
     if (!desc->no_shuffle) mirt__image_list_shuffle(list, desc->seed);
@@ -232,23 +261,38 @@ static mirt_status mirt__images_list(const char *path, bool csv, const mirt_imag
 }
 
 /* Files of a subset. */
-static mirt_status mirt__images_range(const char *path, int64_t count, double split, mirt_subset subset, int64_t *first, int64_t *files) {
+static mirt_status mirt__images_range(const char *path, int64_t count, double split, mirt_subset subset, int64_t *first,
+                                      int64_t *files) {
     int64_t validation = (int64_t)(split * (double)count);
     *first = subset == MIRT_SUBSET_VALIDATION ? count - validation : 0;
     *files = subset == MIRT_SUBSET_ALL ? count : subset == MIRT_SUBSET_VALIDATION ? validation : count - validation;
     if (subset == MIRT_SUBSET_ALL || (validation > 0 && validation < count)) return MIRT_OK;
-    return mirt__fail(MIRT_E_INVALID, "%s: a validation_split of %g of %lld files leaves none for %s: at least %lld are needed", path, split,
-                      (long long)count, validation ? "training" : "validation", (long long)ceil(validation ? 1 / (1 - split) : 1 / split));
+    return mirt__fail(MIRT_E_INVALID,
+                      "%s: a validation_split of %g of %lld files leaves none for %s: at least %lld are needed", path,
+                      split, (long long)count, validation ? "training" : "validation",
+                      (long long)ceil(validation ? 1 / (1 - split) : 1 / split));
 }
 
 /* Of the files' names, not of their contents, and of all that changes pixels or tells corrupt files from others. */
 static uint64_t mirt__images_identity(const mirt__image_list *list, const mirt_image_directory_desc *desc) {
     const mirt_decode_desc *d = &desc->decode;
-    const int64_t option[] = {(int64_t)desc->color_mode, (int64_t)desc->interpolation, desc->antialias, desc->crop_to_aspect_ratio, desc->pad_to_aspect_ratio,
-                              (int64_t)desc->corrupt, d->least_height, d->least_width, d->max_side, d->max_pixels, d->max_bytes, d->decoder != NULL};
+    const int64_t option[] = {(int64_t)desc->color_mode,
+                              (int64_t)desc->interpolation,
+                              desc->antialias,
+                              desc->crop_to_aspect_ratio,
+                              desc->pad_to_aspect_ratio,
+                              (int64_t)desc->corrupt,
+                              d->least_height,
+                              d->least_width,
+                              d->max_side,
+                              d->max_pixels,
+                              d->max_bytes,
+                              d->decoder != NULL};
     uint64_t identity = mirt__hash("images");
     for (int i = 0; i < MIRT__COUNT(option); i++) identity = mirt__identity_with(identity, (uint64_t)option[i]);
-    for (int64_t i = 0; i < list->count; i++) identity = mirt__identity_with(mirt__identity_with(identity, mirt__hash(list->path[i])), (uint64_t)list->label[i]);
+    for (int64_t i = 0; i < list->count; i++)
+        identity = mirt__identity_with(mirt__identity_with(identity, mirt__hash(list->path[i])),
+                                       (uint64_t)list->label[i]);
     return identity;
 }
 
@@ -271,10 +315,14 @@ static mirt_dataset *mirt__images_source(mirt__image_list *list, const mirt_imag
     dataset->identity = mirt__images_identity(&images->list, desc);
     memset(&spec, 0, sizeof spec);
     spec.num_x = 1;
-    mirt__data_add_field(&spec, desc->dtype, mirt_make_shape(desc->height, desc->width, mirt__mode_channels(desc->color_mode), 0, 0, 0));
+    mirt__data_add_field(&spec, desc->dtype,
+                         mirt_make_shape(desc->height, desc->width, mirt__mode_channels(desc->color_mode), 0, 0, 0));
     if (desc->label_mode != MIRT_LABELS_NONE) {
-        int64_t numbers = desc->label_mode == MIRT_LABELS_BINARY ? 1 : desc->label_mode == MIRT_LABELS_CATEGORICAL ? list->num_classes : 0;
-        mirt__data_add_field(&spec, desc->label_mode == MIRT_LABELS_INT ? MIRT_INT32 : MIRT_FLOAT32, mirt_make_shape(numbers, 0, 0, 0, 0, 0));
+        int64_t numbers = desc->label_mode == MIRT_LABELS_BINARY        ? 1
+                          : desc->label_mode == MIRT_LABELS_CATEGORICAL ? list->num_classes
+                                                                        : 0;
+        mirt__data_add_field(&spec, desc->label_mode == MIRT_LABELS_INT ? MIRT_INT32 : MIRT_FLOAT32,
+                             mirt_make_shape(numbers, 0, 0, 0, 0, 0));
         spec.num_y = 1;
     }
     spec.samples = list->count;
@@ -285,12 +333,14 @@ static mirt_dataset *mirt__images_source(mirt__image_list *list, const mirt_imag
 }
 
 /* The stages for a subset of the files. */
-static mirt_dataset *mirt__images_build(const char *path, const mirt__image_list *list, const mirt_image_directory_desc *desc, mirt_subset subset,
-                                        bool shuffle) {
+static mirt_dataset *mirt__images_build(const char *path, const mirt__image_list *list,
+                                        const mirt_image_directory_desc *desc, mirt_subset subset, bool shuffle) {
     mirt__image_list part;
     int64_t first, files;
     if (mirt__images_range(path, list->count, desc->validation_split, subset, &first, &files) != MIRT_OK) return NULL;
-    if (subset != MIRT_SUBSET_ALL) mirt__images_say(desc, MIRT_LOG_INFO, "Using %lld files for %s.", (long long)files, subset == MIRT_SUBSET_TRAINING ? "training" : "validation");
+    if (subset != MIRT_SUBSET_ALL)
+        mirt__images_say(desc, MIRT_LOG_INFO, "Using %lld files for %s.", (long long)files,
+                         subset == MIRT_SUBSET_TRAINING ? "training" : "validation");
     if (mirt__image_list_part(list, first, files, &part) != MIRT_OK) return NULL;
     mirt_dataset *dataset = mirt__images_source(&part, desc);
     if (desc->batch_size == MIRT_NO_BATCH) return dataset;
@@ -324,7 +374,8 @@ static mirt_status mirt__images_refuse_parts(const char *directory, const mirt_i
     return status;
 }
 
-static mirt_dataset *mirt__images_open(const char *caller, const char *path, bool csv, const mirt_image_directory_desc *given) {
+static mirt_dataset *mirt__images_open(const char *caller, const char *path, bool csv,
+                                       const mirt_image_directory_desc *given) {
     mirt_image_directory_desc desc;
     mirt__image_list list;
     mirt__images_defaults(given, &desc);
@@ -344,7 +395,8 @@ MIRT_API mirt_dataset *mirt_image_dataset_from_directory(const char *directory, 
 
 MIRT_API mirt_dataset *mirt_image_dataset_from_csv(const char *csv, const mirt_image_directory_desc *desc) {
     MIRT__ENTER;
-    if (desc && desc->labels) return mirt__fail(MIRT_E_INVALID, "mirt_image_dataset_from_csv: labels are in the file"), (mirt_dataset *)NULL;
+    if (desc && desc->labels)
+        return mirt__fail(MIRT_E_INVALID, "mirt_image_dataset_from_csv: labels are in the file"), (mirt_dataset *)NULL;
     return mirt__images_open("mirt_image_dataset_from_csv", csv, true, desc);
 }
 
@@ -395,8 +447,8 @@ static mirt_status mirt__images_open_split(const char *directory, const mirt_ima
     return out[1] ? MIRT_OK : mirt_last_status();
 }
 
-MIRT_API mirt_status mirt_image_datasets_from_directory(const char *directory, const mirt_image_directory_desc *given, mirt_dataset **training,
-                                                        mirt_dataset **validation) {
+MIRT_API mirt_status mirt_image_datasets_from_directory(const char *directory, const mirt_image_directory_desc *given,
+                                                        mirt_dataset **training, mirt_dataset **validation) {
     MIRT__ENTER;
     static const char caller[] = "mirt_image_datasets_from_directory";
     mirt_image_directory_desc desc;
@@ -478,8 +530,8 @@ static void mirt__verify_one(void *arg, int64_t task, int member) {
     if (status != MIRT_OK && !verify->reason[task]) __atomic_store_n(&verify->no_memory, 1, __ATOMIC_RELAXED);
 }
 
-MIRT_API mirt_status mirt_verify_images(const char *directory, const mirt_decode_desc *decode, mirt_corrupt_fn fn, void *user, int64_t *images,
-                                        int64_t *corrupt) {
+MIRT_API mirt_status mirt_verify_images(const char *directory, const mirt_decode_desc *decode, mirt_corrupt_fn fn,
+                                        void *user, int64_t *images, int64_t *corrupt) {
     MIRT__ENTER;
     mirt_image_directory_desc desc;
     mirt__image_list list;

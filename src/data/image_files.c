@@ -27,7 +27,8 @@ static mirt_status mirt__image_list_reserve(mirt__image_list *list, int64_t capa
 
 MIRT__LIB mirt_status mirt__image_list_add(mirt__image_list *list, const char *path, int32_t label) {
     if (!path) return MIRT_E_NOMEM;
-    if (list->count == list->capacity && mirt__image_list_reserve(list, 2 * list->capacity + 64) != MIRT_OK) return MIRT_E_NOMEM;
+    if (list->count == list->capacity && mirt__image_list_reserve(list, 2 * list->capacity + 64) != MIRT_OK)
+        return MIRT_E_NOMEM;
     list->path[list->count] = path;
     list->label[list->count++] = label;
     return MIRT_OK;
@@ -43,12 +44,14 @@ MIRT__LIB mirt_status mirt__image_list_set_classes(mirt__image_list *list, const
     return list->classes ? MIRT_OK : MIRT_E_NOMEM;
 }
 
-MIRT__LIB mirt_status mirt__image_list_part(const mirt__image_list *list, int64_t first, int64_t count, mirt__image_list *out) {
+MIRT__LIB mirt_status mirt__image_list_part(const mirt__image_list *list, int64_t first, int64_t count,
+                                            mirt__image_list *out) {
     memset(out, 0, sizeof *out);
     mirt_status status = mirt__image_list_reserve(out, count);
     for (int64_t i = first; status == MIRT_OK && i < first + count; i++)
         status = mirt__image_list_add(out, mirt__pool_strdup(&out->pool, list->path[i]), list->label[i]);
-    if (status == MIRT_OK && list->classes) status = mirt__image_list_set_classes(out, list->classes, list->num_classes);
+    if (status == MIRT_OK && list->classes)
+        status = mirt__image_list_set_classes(out, list->classes, list->num_classes);
     if (status != MIRT_OK) mirt__image_list_free(out);
     return status;
 }
@@ -181,7 +184,8 @@ static mirt_status mirt__walk_entry(mirt__walk *walk, DIR *stream, const char *d
     if (link) found = fstatat(dirfd(stream), name, &info, 0) == 0;
     if (found && S_ISDIR(info.st_mode)) {
         if (!walk->deep) return *name == '.' ? MIRT_OK : mirt__walk_add_file(walk, directory, name);
-        return link && !walk->follow ? MIRT_OK : mirt__walk_add_dir(walk, mirt__walk_join(walk, directory, name), &info, link);
+        return link && !walk->follow ? MIRT_OK
+                                     : mirt__walk_add_dir(walk, mirt__walk_join(walk, directory, name), &info, link);
     }
     /* A link to nowhere is a file: reading it will say why not. */
     return walk->deep && mirt__image_name(name) ? mirt__walk_add_file(walk, directory, name) : MIRT_OK;
@@ -191,11 +195,13 @@ static mirt_status mirt__walk_read(mirt__walk *walk, const char *directory) {
     mirt_status status = MIRT_OK;
     DIR *stream = MIRRORTRAIN_OPENDIR(directory);
     if (!stream)
-        return mirt__fail(errno == ENOENT ? MIRT_E_NOT_FOUND : MIRT_E_IO, "%s: cannot open the directory: %s", directory, strerror(errno));
+        return mirt__fail(errno == ENOENT ? MIRT_E_NOT_FOUND : MIRT_E_IO, "%s: cannot open the directory: %s",
+                          directory, strerror(errno));
     for (;;) {
         errno = 0;
         const struct dirent *entry = readdir(stream);
-        if (!entry && errno) status = mirt__fail(MIRT_E_IO, "%s: cannot read the directory: %s", directory, strerror(errno));
+        if (!entry && errno)
+            status = mirt__fail(MIRT_E_IO, "%s: cannot read the directory: %s", directory, strerror(errno));
         if (!entry) break;
         status = mirt__walk_entry(walk, stream, directory, entry->d_name);
         if (status != MIRT_OK) break;
@@ -218,11 +224,13 @@ static mirt_status mirt__walk_run(mirt__walk *walk, const char *root, bool deep,
     walk->follow = follow;
     memset(&info, 0, sizeof info);
     if (MIRRORTRAIN_STAT(root, &info) != 0)
-        return mirt__fail(errno == ENOENT || errno == ENOTDIR ? MIRT_E_NOT_FOUND : MIRT_E_IO, "%s: cannot open the directory: %s", root, strerror(errno));
+        return mirt__fail(errno == ENOENT || errno == ENOTDIR ? MIRT_E_NOT_FOUND : MIRT_E_IO,
+                          "%s: cannot open the directory: %s", root, strerror(errno));
     if (!S_ISDIR(info.st_mode)) return mirt__fail(MIRT_E_IO, "%s: is no directory", root);
     mirt_status status = mirt__walk_add_dir(walk, mirt__pool_strdup(&walk->pool, root), &info, false);
     for (int64_t i = 0; i < walk->dirs && status == MIRT_OK; i++) status = mirt__walk_read(walk, walk->dir[i].path);
-    if (status == MIRT_OK && walk->files) qsort(walk->file, (size_t)walk->files, sizeof *walk->file, mirt__walk_compare);
+    if (status == MIRT_OK && walk->files)
+        qsort(walk->file, (size_t)walk->files, sizeof *walk->file, mirt__walk_compare);
     return status;
 }
 
@@ -260,7 +268,8 @@ static mirt_status mirt__walk_refuse_parts(const mirt__walk *walk, const char *r
 }
 
 /* All images below `root`, which get this label. */
-static mirt_status mirt__image_list_add_tree(mirt__image_list *list, mirt__walk *walk, const char *root, bool follow, int32_t label) {
+static mirt_status mirt__image_list_add_tree(mirt__image_list *list, mirt__walk *walk, const char *root, bool follow,
+                                             int32_t label) {
     mirt_status status = mirt__walk_run(walk, root, true, follow);
     for (int64_t i = 0; i < walk->files && status == MIRT_OK; i++) {
         const char *path = mirt__walk_join(walk, walk->file[i].directory, walk->file[i].name);
@@ -270,8 +279,8 @@ static mirt_status mirt__image_list_add_tree(mirt__image_list *list, mirt__walk 
 }
 
 /* The classes asked for, each of which must be there. */
-static mirt_status mirt__image_list_choose_classes(mirt__image_list *list, const mirt__walk *walk, const char *directory,
-                                                   const mirt_image_directory_desc *desc) {
+static mirt_status mirt__image_list_choose_classes(mirt__image_list *list, const mirt__walk *walk,
+                                                   const char *directory, const mirt_image_directory_desc *desc) {
     for (int i = 0; i < desc->num_class_names; i++) {
         mirt__suggestion guess = {desc->class_names[i], NULL, ""};
         bool found = false;
@@ -280,8 +289,8 @@ static mirt_status mirt__image_list_choose_classes(mirt__image_list *list, const
             mirt__guess(&guess, walk->file[k].name);
         }
         if (!found)
-            return mirt__fail(MIRT_E_NOT_FOUND, "%s has no subdirectory for the class \"%s\"%s", directory, desc->class_names[i],
-                              mirt__did_you_mean(&guess));
+            return mirt__fail(MIRT_E_NOT_FOUND, "%s has no subdirectory for the class \"%s\"%s", directory,
+                              desc->class_names[i], mirt__did_you_mean(&guess));
     }
     return mirt__image_list_set_classes(list, desc->class_names, desc->num_class_names);
 }
@@ -295,12 +304,15 @@ static mirt_status mirt__image_list_find_classes(mirt__image_list *list, const m
     return status;
 }
 
-static mirt_status mirt__image_list_by_class(mirt__image_list *list, mirt__walk *walk, const char *directory, const mirt_image_directory_desc *desc) {
+static mirt_status mirt__image_list_by_class(mirt__image_list *list, mirt__walk *walk, const char *directory,
+                                             const mirt_image_directory_desc *desc) {
     mirt_status status = mirt__walk_run(walk, directory, false, true);
     if (status != MIRT_OK) return status;
-    if (walk->files == 0) return mirt__fail(MIRT_E_NOT_FOUND, "%s has no subdirectories, which would be the classes", directory);
+    if (walk->files == 0)
+        return mirt__fail(MIRT_E_NOT_FOUND, "%s has no subdirectories, which would be the classes", directory);
     if (walk->files > INT32_MAX) return mirt__fail(MIRT_E_INVALID, "%s has too many subdirectories", directory);
-    status = desc->class_names ? mirt__image_list_choose_classes(list, walk, directory, desc) : mirt__image_list_find_classes(list, walk);
+    status = desc->class_names ? mirt__image_list_choose_classes(list, walk, directory, desc)
+                               : mirt__image_list_find_classes(list, walk);
     for (int i = 0; i < list->num_classes && status == MIRT_OK; i++) {
         const char *root = mirt__walk_join(walk, directory, list->classes[i]);
         status = root ? mirt__image_list_add_tree(list, walk, root, desc->follow_links, i) : MIRT_E_NOMEM;
@@ -315,10 +327,11 @@ static int mirt__image_label_compare(const void *a, const void *b) {
 }
 
 /* Labels given one by one: their numbers are the names of the classes. */
-static mirt_status mirt__image_list_set_labels(mirt__image_list *list, const char *directory, const mirt_image_directory_desc *desc) {
+static mirt_status mirt__image_list_set_labels(mirt__image_list *list, const char *directory,
+                                               const mirt_image_directory_desc *desc) {
     if (desc->num_labels != list->count)
-        return mirt__fail(MIRT_E_INVALID, "%lld labels for the %lld images below %s: one each is needed", (long long)desc->num_labels,
-                          (long long)list->count, directory);
+        return mirt__fail(MIRT_E_INVALID, "%lld labels for the %lld images below %s: one each is needed",
+                          (long long)desc->num_labels, (long long)list->count, directory);
     int32_t *sorted = (int32_t *)mirt__calloc((size_t)list->count, sizeof(int32_t));
     const char **names = (const char **)mirt__calloc((size_t)list->count, sizeof(char *));
     mirt_status status = sorted && names ? MIRT_OK : MIRT_E_NOMEM;
@@ -341,21 +354,25 @@ static mirt_status mirt__image_list_set_labels(mirt__image_list *list, const cha
     return status;
 }
 
-MIRT__LIB mirt_status mirt__image_list_directory(mirt__image_list *list, const char *directory, const mirt_image_directory_desc *desc) {
+MIRT__LIB mirt_status mirt__image_list_directory(mirt__image_list *list, const char *directory,
+                                                 const mirt_image_directory_desc *desc) {
     mirt__walk walk;
     mirt_status status;
     memset(&walk, 0, sizeof walk);
     memset(list, 0, sizeof *list);
     if (desc->label_mode == MIRT_LABELS_NONE || desc->labels) {
         status = mirt__image_list_add_tree(list, &walk, directory, desc->follow_links, 0);
-        if (status == MIRT_OK && list->count && desc->label_mode != MIRT_LABELS_NONE) status = mirt__image_list_set_labels(list, directory, desc);
+        if (status == MIRT_OK && list->count && desc->label_mode != MIRT_LABELS_NONE)
+            status = mirt__image_list_set_labels(list, directory, desc);
     } else {
         status = mirt__image_list_by_class(list, &walk, directory, desc);
     }
     if (status == MIRT_OK && list->count == 0)
-        status = mirt__fail(MIRT_E_NOT_FOUND, "%s: no images found: no file below it%s ends in .bmp, .gif, .jpeg, .jpg or .png", directory,
-                            list->classes ? "s subdirectories" : "");
-    if (status == MIRT_OK && list->count > UINT32_MAX) status = mirt__fail(MIRT_E_INVALID, "%s: too many images", directory);
+        status = mirt__fail(MIRT_E_NOT_FOUND,
+                            "%s: no images found: no file below it%s ends in .bmp, .gif, .jpeg, .jpg or .png",
+                            directory, list->classes ? "s subdirectories" : "");
+    if (status == MIRT_OK && list->count > UINT32_MAX)
+        status = mirt__fail(MIRT_E_INVALID, "%s: too many images", directory);
     mirt__walk_free(&walk);
     if (status != MIRT_OK) mirt__image_list_free(list);
     return status;

@@ -10,7 +10,8 @@ typedef struct mirt__application_row {
 } mirt__application_row;
 
 static const mirt__application_row mirt__application_table[] = {
-    {"efficientnet_v2_b0", "efficientnetv2-b0", mirt__build_efficientnet_v2, 0, 224, 3, 1000, false, true}, /* by variant */
+    /* by variant */
+    {"efficientnet_v2_b0", "efficientnetv2-b0", mirt__build_efficientnet_v2, 0, 224, 3, 1000, false, true},
     {"efficientnet_v2_b1", "efficientnetv2-b1", mirt__build_efficientnet_v2, 1, 240, 3, 1000, false, true},
     {"efficientnet_v2_b2", "efficientnetv2-b2", mirt__build_efficientnet_v2, 2, 260, 3, 1000, false, true},
     {"efficientnet_v2_b3", "efficientnetv2-b3", mirt__build_efficientnet_v2, 3, 300, 3, 1000, false, true},
@@ -24,8 +25,13 @@ static const mirt__application_row mirt__application_table[] = {
 
 /* Whether a rate is one, 0 being the default and a negative one none. */
 static bool mirt__application_rate(const mirt__application_row *row, const char *what, float *rate) {
-    if (!(*rate < 1)) return mirt__fail(MIRT_E_INVALID, "%s: %s is %g; it must be below 1, and a negative one is none", row->name, what, (double)*rate), false;
-    if (*rate > 0 && !row->dropout) return mirt__fail(MIRT_E_INVALID, "%s: %s is %g, but this network has none", row->name, what, (double)*rate), false;
+    if (!(*rate < 1))
+        return mirt__fail(MIRT_E_INVALID, "%s: %s is %g; it must be below 1, and a negative one is none", row->name,
+                          what, (double)*rate),
+               false;
+    if (*rate > 0 && !row->dropout)
+        return mirt__fail(MIRT_E_INVALID, "%s: %s is %g, but this network has none", row->name, what, (double)*rate),
+               false;
     if (*rate == 0) *rate = row->dropout ? 0.2f : 0;
     return true;
 }
@@ -35,24 +41,44 @@ static bool mirt__application_settings(const mirt__application_row *row, mirt_ap
     const bool plain = row->build == mirt__build_mnist;
     if (!d->size) d->size = row->size;
     if (plain && (d->size != row->size || d->no_top)) {
-        return mirt__fail(MIRT_E_INVALID, "%s: it is for images of %dx%d, and has its top", row->name, row->size, row->size), false;
+        return mirt__fail(MIRT_E_INVALID, "%s: it is for images of %dx%d, and has its top", row->name, row->size,
+                          row->size),
+               false;
     }
-    if (!plain && d->size < 32) return mirt__fail(MIRT_E_SHAPE, "%s: size is %d; images are halved five times, so it must be at least 32", row->name, d->size), false;
-    if (d->alpha != 0 && d->alpha != 1 && !row->alpha) return mirt__fail(MIRT_E_INVALID, "%s: alpha is %g, but this network has one width", row->name, (double)d->alpha), false;
+    if (!plain && d->size < 32)
+        return mirt__fail(MIRT_E_SHAPE, "%s: size is %d; images are halved five times, so it must be at least 32",
+                          row->name, d->size),
+               false;
+    if (d->alpha != 0 && d->alpha != 1 && !row->alpha)
+        return mirt__fail(MIRT_E_INVALID, "%s: alpha is %g, but this network has one width", row->name,
+                          (double)d->alpha),
+               false;
     if (d->alpha == 0) d->alpha = 1;
-    if (!(d->alpha > 0 && d->alpha <= 16)) return mirt__fail(MIRT_E_INVALID, "%s: alpha is %g; it must be above 0 and at most 16", row->name, (double)d->alpha), false;
-    if (d->classes < 0) return mirt__fail(MIRT_E_INVALID, "%s: classes is %d; it must be positive", row->name, d->classes), false;
-    if (d->classes && d->no_top) return mirt__fail(MIRT_E_INVALID, "%s: classes is %d, but a network without its top has none", row->name, d->classes), false;
+    if (!(d->alpha > 0 && d->alpha <= 16))
+        return mirt__fail(MIRT_E_INVALID, "%s: alpha is %g; it must be above 0 and at most 16", row->name,
+                          (double)d->alpha),
+               false;
+    if (d->classes < 0)
+        return mirt__fail(MIRT_E_INVALID, "%s: classes is %d; it must be positive", row->name, d->classes), false;
+    if (d->classes && d->no_top)
+        return mirt__fail(MIRT_E_INVALID, "%s: classes is %d, but a network without its top has none", row->name,
+                          d->classes),
+               false;
     if (!d->classes) d->classes = row->classes;
-    if ((int)d->pooling < 0 || d->pooling > MIRT_POOLING_MAX) return mirt__fail(MIRT_E_INVALID, "%s: there is no pooling number %d", row->name, (int)d->pooling), false;
-    if (d->pooling && !d->no_top) return mirt__fail(MIRT_E_INVALID, "%s: pooling is of a network without its top", row->name), false;
+    if ((int)d->pooling < 0 || d->pooling > MIRT_POOLING_MAX)
+        return mirt__fail(MIRT_E_INVALID, "%s: there is no pooling number %d", row->name, (int)d->pooling), false;
+    if (d->pooling && !d->no_top)
+        return mirt__fail(MIRT_E_INVALID, "%s: pooling is of a network without its top", row->name), false;
     if ((int)d->preprocessing < 0 || d->preprocessing > MIRT_PREPROCESSING_OFF) {
-        return mirt__fail(MIRT_E_INVALID, "%s: there is no preprocessing number %d", row->name, (int)d->preprocessing), false;
+        return mirt__fail(MIRT_E_INVALID, "%s: there is no preprocessing number %d", row->name, (int)d->preprocessing),
+               false;
     }
-    return mirt__application_rate(row, "dropout_rate", &d->dropout_rate) && mirt__application_rate(row, "drop_connect_rate", &d->drop_connect_rate);
+    return mirt__application_rate(row, "dropout_rate", &d->dropout_rate) &&
+           mirt__application_rate(row, "drop_connect_rate", &d->drop_connect_rate);
 }
 
-static mirt_model *mirt__application_build(mirt_strategy *strategy, const mirt__application_row *row, const mirt_application_desc *desc) {
+static mirt_model *mirt__application_build(mirt_strategy *strategy, const mirt__application_row *row,
+                                           const mirt_application_desc *desc) {
     mirt__network n;
     char name[64];
     memset(&n, 0, sizeof n);
@@ -82,16 +108,28 @@ MIRT_API mirt_model *mirt_application(mirt_strategy *strategy, const char *name,
     }
     const char *nearest = name ? mirt__nearest(name, names, MIRT__COUNT(names)) : NULL;
     if (nearest) mirt__fail(MIRT_E_NOT_FOUND, "there is no model \"%s\"; did you mean \"%s\"?", name, nearest);
-    else mirt__fail(MIRT_E_NOT_FOUND, "there is no model \"%s\"; there are mobilenet_v2, resnet50, efficientnet_v2_b0 to _b3, _s, _m, _l, and mnist", name ? name : "");
+    else
+        mirt__fail(MIRT_E_NOT_FOUND,
+                   "there is no model \"%s\"; there are mobilenet_v2, resnet50, efficientnet_v2_b0 to _b3, _s, _m, "
+                   "_l, and mnist",
+                   name ? name : "");
     return NULL;
 }
 
-MIRT_API mirt_model *mirt_model_by_name(mirt_strategy *strategy, const char *name) { return mirt_application(strategy, name, NULL); }
-MIRT_API mirt_model *mirt_mobilenet_v2(mirt_strategy *strategy, const mirt_application_desc *desc) { return mirt_application(strategy, "mobilenet_v2", desc); }
-MIRT_API mirt_model *mirt_resnet50(mirt_strategy *strategy, const mirt_application_desc *desc) { return mirt_application(strategy, "resnet50", desc); }
+MIRT_API mirt_model *mirt_model_by_name(mirt_strategy *strategy, const char *name) {
+    return mirt_application(strategy, name, NULL);
+}
+MIRT_API mirt_model *mirt_mobilenet_v2(mirt_strategy *strategy, const mirt_application_desc *desc) {
+    return mirt_application(strategy, "mobilenet_v2", desc);
+}
+MIRT_API mirt_model *mirt_resnet50(mirt_strategy *strategy, const mirt_application_desc *desc) {
+    return mirt_application(strategy, "resnet50", desc);
+}
 
-MIRT_API mirt_model *mirt_efficientnet_v2(mirt_strategy *strategy, mirt_efficientnet_v2_variant variant, const mirt_application_desc *desc) {
-    if ((int)variant >= 0 && variant <= MIRT_EFFICIENTNET_V2_L) return mirt__application_build(strategy, &mirt__application_table[variant], desc);
+MIRT_API mirt_model *mirt_efficientnet_v2(mirt_strategy *strategy, mirt_efficientnet_v2_variant variant,
+                                          const mirt_application_desc *desc) {
+    if ((int)variant >= 0 && variant <= MIRT_EFFICIENTNET_V2_L)
+        return mirt__application_build(strategy, &mirt__application_table[variant], desc);
     mirt__fail(MIRT_E_INVALID, "there is no EfficientNetV2 number %d", (int)variant);
     return NULL;
 }

@@ -1,5 +1,6 @@
-/* Tests of single kernels give them the host's memory. A simulated device takes any but the stack; a real one takes what is registered: the
-   program's data, and what malloc gives, which comes from one block here (linked with --wrap). Such memory is the device's under the same address. */
+/* Tests of single kernels give them the host's memory. A simulated device takes any but the stack; a real one takes
+   what is registered: the program's data, and what malloc gives, which comes from one block here (linked with --wrap).
+   Such memory is the device's under the same address. */
 #include <cuda_runtime_api.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -23,7 +24,9 @@ void __wrap_free(void *memory);
 void mirt_sim_host_memory(int on);
 extern char __data_start[], _end[];
 
-static int inside(const void *memory) { return block && (const char *)memory >= block && (const char *)memory < block + block_bytes; }
+static int inside(const void *memory) {
+    return block && (const char *)memory >= block && (const char *)memory < block + block_bytes;
+}
 
 /* Pieces by sizes of powers of two; those given back are lists. */
 static void *free_list[48];
@@ -103,7 +106,8 @@ static const char *share(char *begin, size_t bytes) {
 
 /* What sim_kernels.c asks for before it opens the device: from here on memory is the device's, too. */
 void mirt_sim_host_memory(int on) {
-    const uintptr_t page = 4096, begin = (uintptr_t)__data_start & ~(page - 1), end = ((uintptr_t)_end + page - 1) & ~(page - 1);
+    const uintptr_t page = 4096, begin = (uintptr_t)__data_start & ~(page - 1),
+                    end = ((uintptr_t)_end + page - 1) & ~(page - 1);
     const char *why = block ? share((char *)begin, end - begin) : "there is too little";
     if (!why) why = share(block, block_bytes);
     (void)on;

@@ -1,5 +1,6 @@
-/* Real NCCL between two processes that share one GPU: a host identifier of each one's own makes NCCL take them for two machines. The sum by
-   chunks that travel there and back, as the fixed tree of two does it, has the bits of NCCL's own all-reduce. Ends after LIMIT seconds. */
+/* Real NCCL between two processes that share one GPU: a host identifier of each one's own makes NCCL take them for two
+   machines. The sum by chunks that travel there and back, as the fixed tree of two does it, has the bits of NCCL's own
+   all-reduce. Ends after LIMIT seconds. */
 #include <stdio.h>
 #ifdef MIRRORTRAIN_NO_NCCL
 int main(void) { return printf("1..0 # SKIP there is no NCCL\n") < 0; }
@@ -46,7 +47,9 @@ static int run(int id_to, int id_from) {
     setenv("NCCL_HOSTID", rank ? "second" : "first", 1);
     check_cuda(cudaSetDevice(0), "choosing the GPU");
     if (rank == 0) check_nccl(ncclGetUniqueId(&id), "making an identifier");
-    if (rank == 0 ? write(id_to, &id, sizeof id) != (ssize_t)sizeof id : read(id_from, &id, sizeof id) != (ssize_t)sizeof id) return 1;
+    if (rank == 0 ? write(id_to, &id, sizeof id) != (ssize_t)sizeof id
+                  : read(id_from, &id, sizeof id) != (ssize_t)sizeof id)
+        return 1;
     config.blocking = 0;
     config.maxCTAs = 2;
     check_nccl(ncclCommInitRankConfig(&comm, 2, id, rank, &config), "joining");
@@ -61,7 +64,8 @@ static int run(int id_to, int id_from) {
 
     check_nccl(ncclAllReduce(own, sum, COUNT, ncclFloat, ncclSum, comm, stream), "adding");
     settle(comm, "adding");
-    /* The other's half of mine travels there, my half of the other's comes; added up, the sums of halves travel back. */
+    /* The other's half of mine travels there, my half of the other's comes; added up, the sums of halves travel
+       back. */
     float *mine = own + rank * HALF, *theirs = own + (1 - rank) * HALF;
     check_nccl(ncclGroupStart(), "beginning");
     check_nccl(ncclSend(theirs, HALF, ncclFloat, 1 - rank, comm, stream), "sending");
@@ -94,7 +98,8 @@ int main(void) {
     if (child == 0) _exit(failed);
     if (waitpid(child, &status, 0) != child) status = 1;
     (void)ncclGetVersion(&version);
-    printf("%sok 1 - NCCL %d.%d.%d between two processes on one GPU: chunks there and back have the bits of its all-reduce\n1..1\n",
+    printf("%sok 1 - NCCL %d.%d.%d between two processes on one GPU: chunks there and back have the bits of its "
+           "all-reduce\n1..1\n",
            failed || status ? "not " : "", version / 10000, version / 100 % 100, version % 100);
     return failed || status;
 }

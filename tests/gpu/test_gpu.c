@@ -1,6 +1,6 @@
-/* Training on a real GPU beside the CPUs: the same weights but for roundings, the same bits from one GPU and from one that is named four
-   times, graphs as without; what the mixed policies leave of the loss. Small enough for compute-sanitizer with MIRT_TEST_SMALL, and runs on a
-   simulated device too. */
+/* Training on a real GPU beside the CPUs: the same weights but for roundings, the same bits from one GPU and from one
+   that is named four times, graphs as without; what the mixed policies leave of the loss. Small enough for
+   compute-sanitizer with MIRT_TEST_SMALL, and runs on a simulated device too. */
 #define MIRRORTRAIN_IMPLEMENTATION
 #include "../../mirrortrain.h"
 #include "../mirror_util.h"
@@ -13,7 +13,10 @@ static void draw(void) {
     mirt__random random = mirt__random_stream(5, 6);
     for (int i = 0; i < DIGITS; i++) labels[i] = (uint8_t)(i * 7 % 10);
     for (int i = 0; i < DIGITS; i++) {
-        for (int k = 0; k < 28 * 28; k++) digits[i][k] = (uint8_t)((k / 28 * (labels[i] + 1) + k % 28) % 11 < 4 ? 200 + mirt__random_below(&random, 56) : mirt__random_below(&random, 60));
+        for (int k = 0; k < 28 * 28; k++)
+            digits[i][k] = (uint8_t)((k / 28 * (labels[i] + 1) + k % 28) % 11 < 4
+                                         ? 200 + mirt__random_below(&random, 56)
+                                         : mirt__random_below(&random, 60));
     }
     for (int i = 0; i < PHOTOS; i++) {
         for (int k = 0; k < 32 * 32 * 3; k++) photos[i][k] = (uint8_t)mirt__random_below(&random, 256);
@@ -38,7 +41,8 @@ static mirt_model *model_of(const job *j, mirt_strategy *s) {
     mirt_model *m = j->photos ? mirt_mobilenet_v2(s, &d) : mirt_application(s, "mnist", NULL);
     c.from_logits = !j->photos;
     if (!j->photos) c.optimizer = mirt_adam(1e-3f);
-    if (!m || mirt_compile(m, &c) != MIRT_OK || (j->bfloat16 && mirt_set_dtype_policy(m, "mixed_bfloat16") != MIRT_OK)) return NULL;
+    if (!m || mirt_compile(m, &c) != MIRT_OK || (j->bfloat16 && mirt_set_dtype_policy(m, "mixed_bfloat16") != MIRT_OK))
+        return NULL;
     return m;
 }
 
@@ -59,12 +63,14 @@ static float *trained(const job *j, size_t *count, double *loss) {
     bool good = m != NULL;
     for (int step = 0; good && step < j->steps; step++) {
         const int first = j->photos ? 0 : step * batch % DIGITS;
-        const mirt_array x = j->photos ? mirt_make_array(photos, MIRT_UINT8, MIRT_SHAPE(PHOTOS, 32, 32, 3)) : mirt_make_array(digits[first], MIRT_UINT8, MIRT_SHAPE(batch, 28, 28, 1));
+        const mirt_array x = j->photos ? mirt_make_array(photos, MIRT_UINT8, MIRT_SHAPE(PHOTOS, 32, 32, 3))
+                                       : mirt_make_array(digits[first], MIRT_UINT8, MIRT_SHAPE(batch, 28, 28, 1));
         good = mirt_train_step(m, x, mirt_make_array(labels + first, MIRT_UINT8, MIRT_SHAPE(batch)), loss) == MIRT_OK;
     }
     if (good) good = copies_agree(m);
     if (good) weights = all_weights(m, 0, count);
-    ok(good, "%s, %d replicas on %s: %d steps%s%s", j->photos ? "MobileNetV2 0.35" : "MNIST's convnet", j->replicas, j->devices, j->steps, good ? "" : ": ", good ? "" : mirt_last_error());
+    ok(good, "%s, %d replicas on %s: %d steps%s%s", j->photos ? "MobileNetV2 0.35" : "MNIST's convnet", j->replicas,
+       j->devices, j->steps, good ? "" : ": ", good ? "" : mirt_last_error());
     mirt_strategy_destroy(s);
     return weights;
 }
@@ -80,21 +86,30 @@ static double apart(const float *a, const float *b, size_t count) {
 }
 
 static void check(bool of_photos, int steps) {
-    const job cpu = {of_photos, false, "cpu", 4, steps, MIRT_COLLECTIVE_AUTO}, one = {of_photos, false, "gpu:0", 4, steps, MIRT_COLLECTIVE_AUTO};
-    const job four = {of_photos, false, "gpu:0,gpu:0,gpu:0,gpu:0", 4, steps, MIRT_COLLECTIVE_AUTO}, half = {of_photos, true, "gpu:0", 4, steps, MIRT_COLLECTIVE_AUTO};
+    const job cpu = {of_photos, false, "cpu", 4, steps, MIRT_COLLECTIVE_AUTO},
+              one = {of_photos, false, "gpu:0", 4, steps, MIRT_COLLECTIVE_AUTO};
+    const job four = {of_photos, false, "gpu:0,gpu:0,gpu:0,gpu:0", 4, steps, MIRT_COLLECTIVE_AUTO},
+              half = {of_photos, true, "gpu:0", 4, steps, MIRT_COLLECTIVE_AUTO};
     size_t count = 0, other = 0;
     double loss[5] = {0}, own = 0;
     /* Normalization over the three images of a replica makes roundings large: how large, the CPUs' own kernels show. */
     setenv("MIRT_CPU", "reference", 1);
     float *e = trained(&cpu, &count, &loss[4]);
     unsetenv("MIRT_CPU");
-    float *a = trained(&cpu, &count, &loss[0]), *b = trained(&one, &other, &loss[1]), *c = trained(&four, &other, &loss[2]), *d = trained(&half, &other, &loss[3]);
+    float *a = trained(&cpu, &count, &loss[0]), *b = trained(&one, &other, &loss[1]),
+          *c = trained(&four, &other, &loss[2]), *d = trained(&half, &other, &loss[3]);
     const char *name = of_photos ? "MobileNetV2 0.35" : "MNIST's convnet";
     if (a && e) own = apart(e, a, count);
-    if (a && b) ok(apart(b, a, count) < 1e-5 + 5 * own && fabs(loss[1] / loss[0] - 1) < 1e-4 + 5 * fabs(loss[4] / loss[0] - 1),
-                   "%s: the CPUs' weights but for %.1e (the CPUs' own kernels differ by %.1e), loss %.6g and %.6g", name, apart(b, a, count), own, loss[1], loss[0]);
-    if (b && c) ok(memcmp(b, c, count * sizeof *b) == 0, "%s: four replicas on gpu:0, and on gpu:0 four times: the same bits", name);
-    if (b && d) ok(fabs(loss[3] / loss[1] - 1) < (of_photos ? 0.3 : 0.03), "%s: mixed_bfloat16's loss is %.5g, float32's %.5g", name, loss[3], loss[1]);
+    if (a && b)
+        ok(apart(b, a, count) < 1e-5 + 5 * own && fabs(loss[1] / loss[0] - 1) < 1e-4 + 5 * fabs(loss[4] / loss[0] - 1),
+           "%s: the CPUs' weights but for %.1e (the CPUs' own kernels differ by %.1e), loss %.6g and %.6g", name,
+           apart(b, a, count), own, loss[1], loss[0]);
+    if (b && c)
+        ok(memcmp(b, c, count * sizeof *b) == 0, "%s: four replicas on gpu:0, and on gpu:0 four times: the same bits",
+           name);
+    if (b && d)
+        ok(fabs(loss[3] / loss[1] - 1) < (of_photos ? 0.3 : 0.03), "%s: mixed_bfloat16's loss is %.5g, float32's %.5g",
+           name, loss[3], loss[1]);
     free(a);
     free(b);
     free(c);

@@ -1,6 +1,7 @@
-/* The GPU's kernels as one more table beside the reference: linked into tests of kernels with --wrap, this answers in place of
-   mirt__kernel_tables and mirt__kernels_best. Each call is measured, given exactly the room it asked for, run in an order that
-   the seed chooses, and waited for. Buffers stay where tests have them: the simulated device reaches the host's memory. */
+/* The GPU's kernels as one more table beside the reference: linked into tests of kernels with --wrap, this answers in
+   place of mirt__kernel_tables and mirt__kernels_best. Each call is measured, given exactly the room it asked for, run
+   in an order that the seed chooses, and waited for. Buffers stay where tests have them: the simulated device reaches
+   the host's memory. */
 #include "../../src/base/base.h"
 #include "../../src/mirror/backend.h"
 #include <pthread.h>
@@ -48,17 +49,24 @@ static void sim_run(const char *row, sim_call *call, const void *args) {
 
 #define SIM_ROWS(row) \
     row(gemm, mirt__gemm) row(conv_forward, mirt__conv_forward) row(conv_input_grad, mirt__conv_input_grad) \
-    row(conv_weight_grad, mirt__conv_weight_grad) row(conv_pool, mirt__conv_pool) row(conv_pool_weight_grad, mirt__conv_pool_weight_grad) \
-    row(max_pool, mirt__pool2d) row(max_pool_grad, mirt__pool2d) row(average_pool, mirt__pool2d) row(average_pool_grad, mirt__pool2d) \
-    row(unary, mirt__unary) row(binary, mirt__binary) row(logic, mirt__logic) row(reduce, mirt__reduce) \
-    row(reduce_max_grad, mirt__reduce_max_grad) row(scan, mirt__scan) row(move, mirt__move) row(gather, mirt__gather) row(gather_grad, mirt__gather) \
-    row(softmax, mirt__softmax) row(softmax_grad, mirt__softmax) row(loss, mirt__loss) row(loss_grad, mirt__loss) row(accuracy, mirt__accuracy) \
-    row(dropout, mirt__dropout) row(cast, mirt__cast) row(one_hot, mirt__one_hot) row(resize, mirt__resize) row(resize_grad, mirt__resize) \
-    row(norm_stats, mirt__norm) row(normalize, mirt__norm) row(norm_grad_sums, mirt__norm) row(norm_grad_input, mirt__norm) \
-    row(augment, mirt__augment_rows) row(update, mirt__update)
+        row(conv_weight_grad, mirt__conv_weight_grad) row(conv_pool, mirt__conv_pool) \
+            row(conv_pool_weight_grad, mirt__conv_pool_weight_grad) row(max_pool, mirt__pool2d) \
+                row(max_pool_grad, mirt__pool2d) row(average_pool, mirt__pool2d) row(average_pool_grad, mirt__pool2d) \
+                    row(unary, mirt__unary) row(binary, mirt__binary) row(logic, mirt__logic) \
+                        row(reduce, mirt__reduce) row(reduce_max_grad, mirt__reduce_max_grad) row(scan, mirt__scan) \
+                            row(move, mirt__move) row(gather, mirt__gather) row(gather_grad, mirt__gather) \
+                                row(softmax, mirt__softmax) row(softmax_grad, mirt__softmax) row(loss, mirt__loss) \
+                                    row(loss_grad, mirt__loss) row(accuracy, mirt__accuracy) \
+                                        row(dropout, mirt__dropout) row(cast, mirt__cast) row(one_hot, mirt__one_hot) \
+                                            row(resize, mirt__resize) row(resize_grad, mirt__resize) \
+                                                row(norm_stats, mirt__norm) row(normalize, mirt__norm) \
+                                                    row(norm_grad_sums, mirt__norm) row(norm_grad_input, mirt__norm) \
+                                                        row(augment, mirt__augment_rows) row(update, mirt__update)
 
 #define SIM_ROW(name, type) \
-    static void sim_call_##name(const void *args, const mirt__where *where) { sim_backend->kernels->name((const type *)args, where); } \
+    static void sim_call_##name(const void *args, const mirt__where *where) { \
+        sim_backend->kernels->name((const type *)args, where); \
+    } \
     static void sim_##name(const type *args, const mirt__where *where) { \
         if (sim_backend->kernels->name) sim_run(#name, sim_call_##name, args); \
         else sim_reference->name(args, where); \

@@ -1,4 +1,5 @@
-/* The services of the GPUs' backend on simulated devices: copies, graphs, updates, exchanges, and what becomes of failures. */
+/* The services of the GPUs' backend on simulated devices: copies, graphs, updates, exchanges, and what becomes of
+   failures. */
 #define MIRRORTRAIN_BACKEND
 #include "../../mirrortrain.h"
 #include "sim.h"
@@ -16,7 +17,8 @@
 
 extern "C" {
 const mirt__kernels *mirt__kernels_best(void);
-void mirt__aggregate_variable(const mirt__aggregated *a, int active, const mirt__real *const *value, const int64_t *rows, mirt__real *variable);
+void mirt__aggregate_variable(const mirt__aggregated *a, int active, const mirt__real *const *value,
+                              const int64_t *rows, mirt__real *variable);
 }
 
 typedef std::vector<float> floats;
@@ -122,16 +124,20 @@ static std::vector<int> first_devices(int count) {
 static void test_devices(void) {
     mirt__remote_info info;
     ok(backend->devices(&host) == 4, "there are four devices");
-    ok(backend->info(&host, 3, &info) && strstr(info.name, "Simulated") && strstr(info.description, "sm_") && info.memory > 0 && info.half, "a device says what it is: %s, %s",
-       info.name, info.description);
-    ok(!backend->info(&host, 4, &info) && strstr(last_error, "gpu:4") && strstr(last_error, "gpu:0 to gpu:3"), "one that is not there: %s", last_error);
+    ok(backend->info(&host, 3, &info) && strstr(info.name, "Simulated") && strstr(info.description, "sm_") &&
+           info.memory > 0 && info.half,
+       "a device says what it is: %s, %s", info.name, info.description);
+    ok(!backend->info(&host, 4, &info) && strstr(last_error, "gpu:4") && strstr(last_error, "gpu:0 to gpu:3"),
+       "one that is not there: %s", last_error);
     ok(!backend->open(&host, -1, false), "nor is one below 0");
     mirt_sim::options().driver = 12040;
-    const bool old = backend->devices(&host) == -1 && strstr(last_error, "the driver is for CUDA 12.4") && strstr(last_error, "install a driver");
+    const bool old = backend->devices(&host) == -1 && strstr(last_error, "the driver is for CUDA 12.4") &&
+                     strstr(last_error, "install a driver");
     ok(old && !backend->open(&host, 0, false), "an old driver: %s", last_error);
     mirt_sim::options().driver = 0;
     mirt_sim::options().devices = 0;
-    ok(backend->devices(&host) == 0 && !backend->open(&host, 0, false) && strstr(last_error, "no GPU"), "no devices: %s", last_error);
+    ok(backend->devices(&host) == 0 && !backend->open(&host, 0, false) && strstr(last_error, "no GPU"),
+       "no devices: %s", last_error);
     mirt_sim::options().devices = 4;
 }
 
@@ -139,8 +145,10 @@ static void test_memory(mirt__remote *r) {
     const size_t before = backend->free_bytes(r);
     char *memory = (char *)backend->alloc(r, 1000000);
     floats zero = get(r, (float *)memory, 250000);
-    ok(before && backend->free_bytes(r) + 1000000 <= before && zero == floats(250000, 0.0f), "memory is taken, and is zero");
-    ok(!backend->alloc(r, (size_t)1 << 50) && strstr(last_error, "out of memory") && strstr(last_error, "are free"), "too much of it: %s", last_error);
+    ok(before && backend->free_bytes(r) + 1000000 <= before && zero == floats(250000, 0.0f),
+       "memory is taken, and is zero");
+    ok(!backend->alloc(r, (size_t)1 << 50) && strstr(last_error, "out of memory") && strstr(last_error, "are free"),
+       "too much of it: %s", last_error);
     void *nothing = backend->alloc(r, 0);
     ok(nothing && backend->wait(r) == MIRT_OK, "and it goes on");
     backend->release(r, nothing);
@@ -162,7 +170,9 @@ static void test_memory(mirt__remote *r) {
     backend->kernels->reduce(&sum, &where);
     const size_t room = backend->measure(r, false);
     backend->kernels->reduce(&sum, &where);
-    if (room) ok(backend->wait(r) == MIRT_E_STATE && strstr(last_error, "bytes of room"), "a kernel without room: %s", last_error);
+    if (room)
+        ok(backend->wait(r) == MIRT_E_STATE && strstr(last_error, "bytes of room"), "a kernel without room: %s",
+           last_error);
     void *given = backend->alloc(r, room + 1);
     backend->room(r, given, room);
     backend->kernels->reduce(&sum, &where);
@@ -281,7 +291,8 @@ static bool update_same(mirt__remote *r, int number) {
     mirt__update *c = &u.cpu, *g = &u.gpu;
     *g = *c;
     for (int p = 0; p < c->parts; p++) c->part[p] = u.part[(size_t)p].data(), g->part[p] = put(r, u.part[(size_t)p]);
-    for (int k = 0; k < c->copies; k++) g->weight[k] = put(r, u.weight[(size_t)k]), c->weight[k] = u.weight[(size_t)k].data();
+    for (int k = 0; k < c->copies; k++)
+        g->weight[k] = put(r, u.weight[(size_t)k]), c->weight[k] = u.weight[(size_t)k].data();
     for (int i = 0; i < 3; i++) {
         if (u.has[i]) g->slot[i] = put(r, u.slot[i]), c->slot[i] = u.slot[i].data();
     }
@@ -354,7 +365,8 @@ static void test_sums(mirt__remote *r) {
     }
     ok(same, "squares add up in the library's order");
     same = true;
-    /* Of each kind one that takes the value and one that goes on to it, of 1, 300, 5, ... numbers; what lies between them stays. */
+    /* Of each kind one that takes the value and one that goes on to it, of 1, 300, 5, ... numbers; what lies between
+       them stays. */
     std::vector<mirt__aggregated> variables;
     int64_t to = 0, from = 0;
     for (int kind = MIRT_AGGREGATE_MEAN; kind <= MIRT_AGGREGATE_FIRST; kind++) {
@@ -452,7 +464,8 @@ static bool graph_steps(mirt__remote *r, int *turns, const std::function<void(in
 
 static void test_graphs(mirt__remote *r) {
     int turns[7], seen = 0;
-    ok(graph_steps(r, turns, nullptr) && turns[0] == 1 && turns[1] == 2 && turns[2] == 1 && turns[6] == 1, "a graph: its numbers change; the second time asks for the third");
+    ok(graph_steps(r, turns, nullptr) && turns[0] == 1 && turns[1] == 2 && turns[2] == 1 && turns[6] == 1,
+       "a graph: its numbers change; the second time asks for the third");
     float x = 5, back = 0;
     double square = 0;
     float *cell = (float *)backend->alloc(r, 64);
@@ -465,13 +478,25 @@ static void test_graphs(mirt__remote *r) {
         backend->await(r, r, 0);
         mirt__remote_piece piece = {0, 1};
         backend->squares(r, cell, &piece, 1, &square);
-        came = came && (!waits || (backend->wait(r) == MIRT_OK && back == (float)step && square == (double)step * step));
+        came = came &&
+               (!waits || (backend->wait(r) == MIRT_OK && back == (float)step && square == (double)step * step));
     };
     ok(graph_steps(r, turns, pieces) && turns[1] == 2 && turns[3] == 1, "work in several pieces");
     waits = true;
     ok(graph_steps(r, turns, pieces) && turns[1] == 1 && came, "work that waits in the middle stays as it is");
-    ok(graph_steps(r, turns, [&](int) { backend->signal(r, 1); seen++; }) && turns[1] == 2 && turns[2] == 1, "a place marked in the middle");
-    ok(graph_steps(r, turns, [&](int) { for (int i = 0; i < 70; i++) backend->signal(r, 1); }) && turns[1] == 2 && turns[2] == 1, "too many pieces: it stays as it is");
+    ok(graph_steps(r, turns,
+                   [&](int) {
+                       backend->signal(r, 1);
+                       seen++;
+                   }) &&
+           turns[1] == 2 && turns[2] == 1,
+       "a place marked in the middle");
+    ok(graph_steps(r, turns,
+                   [&](int) {
+                       for (int i = 0; i < 70; i++) backend->signal(r, 1);
+                   }) &&
+           turns[1] == 2 && turns[2] == 1,
+       "too many pieces: it stays as it is");
     mirt__where where = where_of(r);
     float data[2] = {1, 2};
     ok(graph_steps(r, turns, [&](int step) {
@@ -496,12 +521,14 @@ static void test_graphs(mirt__remote *r) {
     }
     once(2);
     backend->end(r);
-    ok(backend->wait(r) == MIRT_E_STATE && strstr(last_error, "came back"), "other work under the same key: %s", last_error);
+    ok(backend->wait(r) == MIRT_E_STATE && strstr(last_error, "came back"), "other work under the same key: %s",
+       last_error);
     backend->forget(r, NULL);
     once(1);
     backend->end(r);
     once(1);
-    ok(!backend->end(r) && backend->wait(r) == MIRT_E_STATE && strstr(last_error, "enqueued again"), "captured and not enqueued again: %s", last_error);
+    ok(!backend->end(r) && backend->wait(r) == MIRT_E_STATE && strstr(last_error, "enqueued again"),
+       "captured and not enqueued again: %s", last_error);
     backend->forget(r, NULL);
     once(1);
     backend->end(r);
@@ -518,7 +545,8 @@ static void test_graphs(mirt__remote *r) {
 /* >>meetings */
 
 /* Parts of all devices in the order of devices from `first` on, added one after the other. */
-static void exchange_fill(mirt__remote_exchange *x, const std::vector<std::vector<float *>> &part, int device, int first) {
+static void exchange_fill(mirt__remote_exchange *x, const std::vector<std::vector<float *>> &part, int device,
+                          int first) {
     memset(x, 0, sizeof *x);
     x->sum = part[(size_t)device][0];
     for (size_t i = 0; i < part.size(); i++) {
@@ -592,7 +620,8 @@ static void test_exchange(int devices, mirt_collective collective) {
     }
     for (size_t i = 0; i < got[0].size(); i++) off = fmax(off, fabs((double)got[0][i] - sum[i]));
     const bool fixed = collective == MIRT_TREE || collective == MIRT_REDUCE_TO_ONE_DEVICE;
-    ok(got[0].size() == (size_t)count && equal && off < 1e-5 && (!fixed || got[0] == chain), "sums of %d devices by collective %d: off by %.1e%s", devices, (int)collective, off,
+    ok(got[0].size() == (size_t)count && equal && off < 1e-5 && (!fixed || got[0] == chain),
+       "sums of %d devices by collective %d: off by %.1e%s", devices, (int)collective, off,
        fixed ? ", in the order asked for" : "");
     ok(all, "%d devices gather", devices);
     for (int d = 0; d < devices; d++) {
@@ -601,8 +630,10 @@ static void test_exchange(int devices, mirt_collective collective) {
     }
 }
 
-/* Steps whose exchanges go beside the work that comes behind them, all of it coming back. The weights of each device after each step. */
-static bool train(const Group &g, int steps, std::vector<std::vector<floats>> *weights, std::vector<std::vector<floats>> *input, const std::function<void(int, int)> &before) {
+/* Steps whose exchanges go beside the work that comes behind them, all of it coming back. The weights of each device
+   after each step. */
+static bool train(const Group &g, int steps, std::vector<std::vector<floats>> *weights,
+                  std::vector<std::vector<floats>> *input, const std::function<void(int, int)> &before) {
     const int64_t count = 9000;
     const int devices = g.count();
     const floats zero((size_t)count, 0.0f), w0 = numbers(count);
@@ -621,7 +652,8 @@ static bool train(const Group &g, int steps, std::vector<std::vector<floats>> *w
         m.push_back(put(r, zero));
         v.push_back(put(r, zero));
         for (int s = 0; s < steps; s++) (*input)[(size_t)d].push_back(numbers(count));
-        good = gradient[(size_t)d][0] && in.back() && w.back() && m.back() && v.back() && backend->wait(r) == MIRT_OK && good;
+        good = gradient[(size_t)d][0] && in.back() && w.back() && m.back() && v.back() && backend->wait(r) == MIRT_OK &&
+               good;
     }
     pthread_barrier_init(&all, NULL, (unsigned)devices);
     if (good) g.each([&](int d) {
@@ -634,7 +666,8 @@ static bool train(const Group &g, int steps, std::vector<std::vector<floats>> *w
             mirt__update u;
             if (before) before(d, s);
             exchange_fill(&x, gradient, d, 0);
-            backend->stage(r, in[(size_t)d], (*input)[(size_t)d][(size_t)s].data(), (size_t)count * sizeof(float), true);
+            backend->stage(r, in[(size_t)d], (*input)[(size_t)d][(size_t)s].data(), (size_t)count * sizeof(float),
+                           true);
             do {
                 backend->begin(r, weights, 1);
                 backend->clear(r, own, (size_t)count * sizeof(float));
@@ -665,10 +698,12 @@ static bool train(const Group &g, int steps, std::vector<std::vector<floats>> *w
             } while (!backend->end(r) && ++turns < 8);
             backend->fetch(r, (*weights)[(size_t)d][(size_t)s + 1].data(), w[(size_t)d], (size_t)count * sizeof(float));
             const mirt_status waited = backend->wait(r);
-            if (waited != MIRT_OK || turns > 4) __atomic_store_n(&status[(size_t)d], waited == MIRT_OK ? MIRT_E_STATE : waited, __ATOMIC_RELAXED);
+            if (waited != MIRT_OK || turns > 4)
+                __atomic_store_n(&status[(size_t)d], waited == MIRT_OK ? MIRT_E_STATE : waited, __ATOMIC_RELAXED);
             pthread_barrier_wait(&all);
             bool failed = false;
-            for (int e = 0; e < devices; e++) failed = failed || __atomic_load_n(&status[(size_t)e], __ATOMIC_RELAXED) != MIRT_OK;
+            for (int e = 0; e < devices; e++)
+                failed = failed || __atomic_load_n(&status[(size_t)e], __ATOMIC_RELAXED) != MIRT_OK;
             pthread_barrier_wait(&all);
             if (failed) return;
         }
@@ -678,7 +713,8 @@ static bool train(const Group &g, int steps, std::vector<std::vector<floats>> *w
         mirt__remote *r = g.remote[(size_t)d];
         good = good && status[(size_t)d] == MIRT_OK;
         backend->forget(r, weights);
-        for (float *p : {gradient[(size_t)d][0], in[(size_t)d], w[(size_t)d], m[(size_t)d], v[(size_t)d]}) backend->release(r, p);
+        for (float *p : {gradient[(size_t)d][0], in[(size_t)d], w[(size_t)d], m[(size_t)d], v[(size_t)d]})
+            backend->release(r, p);
     }
     return good;
 }
@@ -688,7 +724,8 @@ static void test_steps(int devices, mirt_collective collective) {
     const int steps = 6;
     Group g(first_devices(devices), collective);
     const bool good = g.good && train(g, steps, &weights, &input, nullptr);
-    ok(good, "steps on %d devices with exchanges in the middle%s%s", devices, good ? "" : ": ", good ? "" : all_errors.c_str());
+    ok(good, "steps on %d devices with exchanges in the middle%s%s", devices, good ? "" : ": ",
+       good ? "" : all_errors.c_str());
     if (!good) return;
     const size_t count = weights[0][0].size();
     floats w = weights[0][0], m(count, 0.0f), v(count, 0.0f);
@@ -714,10 +751,13 @@ static void test_steps(int devices, mirt_collective collective) {
         u.slot[0] = m.data();
         u.slot[1] = v.data();
         mirt__kernels_best()->update(&u, &cpu);
-        for (int d = 0; d < devices; d++) same = same && weights[(size_t)d][(size_t)s + 1] == (collective == MIRT_TREE ? w : weights[0][(size_t)s + 1]);
+        for (int d = 0; d < devices; d++)
+            same = same &&
+                   weights[(size_t)d][(size_t)s + 1] == (collective == MIRT_TREE ? w : weights[0][(size_t)s + 1]);
         for (size_t i = 0; i < count; i++) off = fmax(off, fabs((double)weights[0][(size_t)s + 1][i] - (double)w[i]));
     }
-    ok(same && off < 1e-2, "and the weights are %s", collective == MIRT_TREE ? "those of the CPU, bit by bit" : "the same on all of them");
+    ok(same && off < 1e-2, "and the weights are %s",
+       collective == MIRT_TREE ? "those of the CPU, bit by bit" : "the same on all of them");
 }
 
 /* The kernels of the first wait for the second, which has still to do all that a first step does. */
@@ -739,7 +779,8 @@ static void test_late(void) {
         nanosleep(&while_, NULL);
         backend->stage(r, cell[d], sent[(size_t)d].data(), sent[0].size() * sizeof(float), true);
         backend->stage(r, cell[d], sent[(size_t)d].data(), sent[0].size() * sizeof(float), false);
-        for (int i = 0; i < 3; i++) backend->kernels->constant(cell[d] + i, &sent[(size_t)d][(size_t)(9 + i)], sizeof(float), &where);
+        for (int i = 0; i < 3; i++)
+            backend->kernels->constant(cell[d] + i, &sent[(size_t)d][(size_t)(9 + i)], sizeof(float), &where);
         exchange_fill(&x, gradient, d, 0);
         x.begin = 0;
         x.end = 9000;
@@ -790,7 +831,9 @@ static void test_direct(void) {
             if (backend->wait(r) != MIRT_OK) block[d].clear();
         });
         pthread_barrier_destroy(&all);
-        ok(block[0].size() == 300 && block[0] == block[1] && block[1] == block[2] && block[0][0] == 1 && block[0][150] == 2 && block[0][250] == 3, "they gather in each other's memory");
+        ok(block[0].size() == 300 && block[0] == block[1] && block[1] == block[2] && block[0][0] == 1 &&
+               block[0][150] == 2 && block[0][250] == 3,
+           "they gather in each other's memory");
         for (int d = 0; d < 3; d++) backend->release(g.remote[(size_t)d], base[(size_t)d]);
     }
     {
@@ -809,7 +852,8 @@ static void test_direct(void) {
     mirt_sim::options().no_peers = true;
     {
         Group g({2, 3}, MIRT_TREE);
-        ok(!g.good && strstr(last_error, "cannot reach the memory of gpu:3"), "devices that do not reach each other: %s", last_error);
+        ok(!g.good && strstr(last_error, "cannot reach the memory of gpu:3"),
+           "devices that do not reach each other: %s", last_error);
     }
     mirt_sim::options().no_peers = false;
     unsetenv("MIRT_CUDA_NCCL");
@@ -836,7 +880,8 @@ static void test_loss(void) {
             const bool good = g.good && train(g, 4, &weights, &input, [&](int d, int s) {
                 if (d == 1 && s == 2) mirt_sim::lose_device(1, error);
             });
-            ok(!good && says("gpu:1 (Simulated GPU 1): lost") && says("last checkpoint"), "a device is lost in the middle: %.300s", all_errors.c_str());
+            ok(!good && says("gpu:1 (Simulated GPU 1): lost") && says("last checkpoint"),
+               "a device is lost in the middle: %.300s", all_errors.c_str());
             mirt_sim::lose_device(1, 0);
         }
         ok(mirt_sim::report_leaks() == 0, "and nothing is left behind");
@@ -849,7 +894,8 @@ static void test_loss(void) {
             const bool good = g.good && train(g, 4, &weights, &input, [&](int d, int s) {
                 if (d == 2 && s == 1) mirt_sim::kill_rank(2, silently);
             });
-            ok(!good && host_now() - begin < 60 && (says("NCCL") || says("nothing was done")), "a rank dies%s: %.300s", silently ? " silently" : "", all_errors.c_str());
+            ok(!good && host_now() - begin < 60 && (says("NCCL") || says("nothing was done")), "a rank dies%s: %.300s",
+               silently ? " silently" : "", all_errors.c_str());
         }
         ok(mirt_sim::report_leaks() == 0, "and nothing is left behind");
     }
@@ -880,7 +926,9 @@ static void test_joining(void) {
         const double begin = host_now();
         const bool good = Group(first_devices(3), f.collective, limit).good;
         mirt_sim::options().never_joins = mirt_sim::options().never_issues = -1;
-        ok(!good && host_now() - begin < 30 && says(f.says) && says("NCCL_DEBUG=INFO") && says("NCCL_SOCKET_IFNAME=lo") && says("NCCL_P2P_DISABLE=1"), "%s: %s", f.what, all_errors.c_str());
+        ok(!good && host_now() - begin < 30 && says(f.says) && says("NCCL_DEBUG=INFO") &&
+               says("NCCL_SOCKET_IFNAME=lo") && says("NCCL_P2P_DISABLE=1"),
+           "%s: %s", f.what, all_errors.c_str());
         ok(mirt_sim::report_leaks() == 0, "and nothing is left behind");
     }
     for (int device = 0; device < 3; device++) {
@@ -891,7 +939,8 @@ static void test_joining(void) {
                 if (d == device && s == 2) mirt_sim::options().never_issues = device;
             });
             mirt_sim::options().never_issues = -1;
-            ok(g.good && !good && (says("nothing came from the others") || says("nothing was done")), "an exchange of rank %d never begins: %.200s", device, all_errors.c_str());
+            ok(g.good && !good && (says("nothing came from the others") || says("nothing was done")),
+               "an exchange of rank %d never begins: %.200s", device, all_errors.c_str());
         }
         ok(mirt_sim::report_leaks() == 0, "and nothing is left behind");
     }
@@ -924,7 +973,8 @@ static void test_hanging(int device, bool joined) {
             backend->release(g.remote[(size_t)d], memory[(size_t)d]);
         }
     }
-    ok(says("nothing was done in") && host_now() - begin < 60, "work of gpu:%d has no end: %s", device, all_errors.c_str());
+    ok(says("nothing was done in") && host_now() - begin < 60, "work of gpu:%d has no end: %s", device,
+       all_errors.c_str());
 }
 
 /* Any call fails: an error or none, and never a leak or a wait without end. */
@@ -953,7 +1003,8 @@ static void test_faults(int devices, mirt_collective collective, bool twice, lon
         errors += !good;
         tried++;
     }
-    ok(clean && calls > 0 && bad == 0 && errors > tried / 4, "%d devices: each of %d calls out of %ld may fail; %d did harm and said so", devices, tried, calls, errors);
+    ok(clean && calls > 0 && bad == 0 && errors > tried / 4,
+       "%d devices: each of %d calls out of %ld may fail; %d did harm and said so", devices, tried, calls, errors);
 }
 
 int main(void) {
@@ -978,7 +1029,8 @@ int main(void) {
     backend->close(r);
     unsetenv("MIRT_CUDA_GRAPHS");
     for (int devices = 2; devices <= (small ? 3 : 4); devices++) {
-        for (int collective = MIRT_TREE; collective <= MIRT_NCCL; collective++) test_exchange(devices, (mirt_collective)collective);
+        for (int collective = MIRT_TREE; collective <= MIRT_NCCL; collective++)
+            test_exchange(devices, (mirt_collective)collective);
     }
     test_steps(3, MIRT_TREE);
     test_steps(2, MIRT_NCCL);
