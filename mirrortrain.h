@@ -322,6 +322,16 @@
    Two environment variables are for tests: MIRT_CPU (plain, neon, avx2, avx512,
    avx512bf16, reference) picks the kernels, MIRT_CORES the number of cores to pretend.
 */
+#if defined(__SIZEOF_POINTER__) && __SIZEOF_POINTER__ < 8 && !defined(__wasm__)
+#error "mirrortrain.h: addresses of 64 bits are required; compile without -m32"
+#define MIRRORTRAIN_H
+#undef MIRRORTRAIN_IMPLEMENTATION
+#elif defined(__BYTE_ORDER__) && defined(__ORDER_BIG_ENDIAN__) && __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
+#error "mirrortrain.h: a little-endian processor is required; tensors are read from files in place"
+#define MIRRORTRAIN_H
+#undef MIRRORTRAIN_IMPLEMENTATION
+#endif
+
 #ifndef MIRRORTRAIN_H
 #define MIRRORTRAIN_H
 
@@ -336,17 +346,33 @@
 #define _POSIX_C_SOURCE 200809L
 #endif
 
+/* For debuggers: the plain kernels, optimized as the compiler's flags say and no further. */
+#ifdef MIRRORTRAIN_DEBUG
+#if defined(__NVCC__) && defined(MIRRORTRAIN_IMPLEMENTATION)
+#error "mirrortrain.h: nvcc cannot compile MIRRORTRAIN_DEBUG; compile the implementation with gcc or clang"
+#undef MIRRORTRAIN_IMPLEMENTATION
+#endif
+#ifndef MIRRORTRAIN_NO_SIMD
+#define MIRRORTRAIN_NO_SIMD
+#endif
+#endif
+
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
+/* MIRRORTRAIN_SHARED: compiled with -fvisibility=hidden, a shared library exports the API and nothing else. */
 #ifndef MIRT_API
-#ifdef MIRRORTRAIN_STATIC
-#if defined(__GNUC__)
+#if defined(MIRRORTRAIN_STATIC) && defined(__GNUC__)
 #define MIRT_API static __attribute__((unused))
-#else
+#elif defined(MIRRORTRAIN_STATIC)
 #define MIRT_API static
-#endif
+#elif defined(MIRRORTRAIN_SHARED) && (defined(_WIN32) || defined(__CYGWIN__)) && defined(MIRRORTRAIN_IMPLEMENTATION)
+#define MIRT_API extern __declspec(dllexport)
+#elif defined(MIRRORTRAIN_SHARED) && (defined(_WIN32) || defined(__CYGWIN__))
+#define MIRT_API extern __declspec(dllimport)
+#elif defined(MIRRORTRAIN_SHARED)
+#define MIRT_API extern __attribute__((visibility("default")))
 #else
 #define MIRT_API extern
 #endif
@@ -2217,6 +2243,15 @@ MIRT_API mirt_status mirt_check_drift(mirt_model *model);
 
 #endif /* MIRRORTRAIN_H */
 
+/* A system header that was included before this one has hidden the POSIX names. */
+#if defined(MIRRORTRAIN_IMPLEMENTATION) && !defined(MIRRORTRAIN_IMPLEMENTED)
+#include <time.h>
+#ifndef CLOCK_MONOTONIC
+#error "mirrortrain.h: with -std=c11 include it before any system header, or define _POSIX_C_SOURCE as 200809L"
+#undef MIRRORTRAIN_IMPLEMENTATION
+#endif
+#endif
+
 /* What backends are made of (mirrortrain_cuda.cu defines MIRRORTRAIN_BACKEND); not for programs. */
 #if (defined(MIRRORTRAIN_IMPLEMENTATION) || defined(MIRRORTRAIN_BACKEND)) && !defined(MIRRORTRAIN_BACKEND_SHOWN)
 #define MIRRORTRAIN_BACKEND_SHOWN
@@ -3214,10 +3249,6 @@ const mirt__backend *mirt__cuda_backend(void) MIRT__WEAK;
 #include <string.h>
 #include <time.h>
 
-#ifndef CLOCK_MONOTONIC
-#error "include mirrortrain.h with MIRRORTRAIN_IMPLEMENTATION before any system header, or define _POSIX_C_SOURCE as 200809L"
-#endif
-
 /* Internal functions: static in the single header, extern when src/ is compiled file by file. */
 #ifdef MIRRORTRAIN_SPLIT_BUILD
 #define MIRT__LIB extern
@@ -3657,7 +3688,11 @@ MIRT__LIB mirt_status mirt__make_directory(const char *path);
    weights are the same whatever the flags. */
 #if defined(__GNUC__) && !defined(__clang__) && defined(__OPTIMIZE__)
 #pragma GCC push_options
+#ifdef MIRRORTRAIN_DEBUG
+#pragma GCC optimize("fp-contract=off")
+#else
 #pragma GCC optimize("O1,expensive-optimizations,fp-contract=off")
+#endif
 #endif
 
 /* >>section base/base.c */
@@ -6264,7 +6299,11 @@ MIRT__LIB size_t mirt__augment_room(const mirt__transform *transform, int count,
    weights are the same whatever the flags. */
 #if defined(__GNUC__) && !defined(__clang__) && defined(__OPTIMIZE__)
 #pragma GCC push_options
+#ifdef MIRRORTRAIN_DEBUG
+#pragma GCC optimize("fp-contract=off")
+#else
 #pragma GCC optimize("O1,expensive-optimizations,fp-contract=off")
+#endif
 #endif
 
 /* >>section kernels/shapes.c */
@@ -7783,7 +7822,11 @@ MIRT__LIB void mirt__ref_resize_grad(const mirt__resize *r, const mirt__where *w
 #pragma clang diagnostic ignored "-Wpass-failed" /* a loop marked independent may still call the math library */
 #elif defined(__GNUC__)
 #pragma GCC push_options
+#if !defined(MIRRORTRAIN_DEBUG)
 #pragma GCC optimize("O1,expensive-optimizations,tree-loop-vectorize,vect-cost-model=dynamic,fp-contract=off")
+#elif defined(__OPTIMIZE__)
+#pragma GCC optimize("fp-contract=off")
+#endif
 #endif
 
 typedef struct mirt__common_pieces {
@@ -8104,9 +8147,13 @@ MIRT__LIB void mirt__common_one_hot(const mirt__one_hot *args, const mirt__where
 #pragma clang diagnostic ignored "-Wpass-failed" /* a loop marked independent may still call the math library */
 #elif defined(__GNUC__)
 #pragma GCC push_options
+#if !defined(MIRRORTRAIN_DEBUG)
 #pragma GCC optimize("O1,expensive-optimizations,tree-loop-vectorize,vect-cost-model=dynamic,fp-contract=off")
+#elif defined(__OPTIMIZE__)
+#pragma GCC optimize("fp-contract=off")
 #endif
-#if !defined(__clang__) && defined(__GNUC__)
+#endif
+#if !defined(__clang__) && defined(__GNUC__) && !defined(MIRRORTRAIN_DEBUG)
 /* Making vectors of so many short loops takes longer to compile than it is worth. */
 #pragma GCC optimize("O1,no-tree-loop-vectorize")
 #endif
@@ -8202,7 +8249,11 @@ MIRT__LIB void mirt__common_logic(const mirt__logic *args, const mirt__where *wh
 #pragma clang diagnostic ignored "-Wpass-failed" /* a loop marked independent may still call the math library */
 #elif defined(__GNUC__)
 #pragma GCC push_options
+#if !defined(MIRRORTRAIN_DEBUG)
 #pragma GCC optimize("O1,expensive-optimizations,tree-loop-vectorize,vect-cost-model=dynamic,fp-contract=off")
+#elif defined(__OPTIMIZE__)
+#pragma GCC optimize("fp-contract=off")
+#endif
 #endif
 
 /* `count` elements of `size` bytes, `from` and `to` bytes apart. */
@@ -8339,7 +8390,11 @@ MIRT__LIB void mirt__common_scan(const mirt__scan *args, const mirt__where *wher
 #pragma clang diagnostic ignored "-Wpass-failed" /* a loop marked independent may still call the math library */
 #elif defined(__GNUC__)
 #pragma GCC push_options
+#if !defined(MIRRORTRAIN_DEBUG)
 #pragma GCC optimize("O1,expensive-optimizations,tree-loop-vectorize,vect-cost-model=dynamic,fp-contract=off")
+#elif defined(__OPTIMIZE__)
+#pragma GCC optimize("fp-contract=off")
+#endif
 #endif
 
 /* A set of dimensions: sizes and steps in x, outermost first. */
@@ -8588,7 +8643,11 @@ MIRT__LIB void mirt__common_reduce_max_grad(const mirt__reduce_max_grad *args, c
 #pragma clang diagnostic ignored "-Wpass-failed" /* a loop marked independent may still call the math library */
 #elif defined(__GNUC__)
 #pragma GCC push_options
+#if !defined(MIRRORTRAIN_DEBUG)
 #pragma GCC optimize("O1,expensive-optimizations,tree-loop-vectorize,vect-cost-model=dynamic,fp-contract=off")
+#elif defined(__OPTIMIZE__)
+#pragma GCC optimize("fp-contract=off")
+#endif
 #endif
 
 /* The part [*first, *last) of a window's kernel that lies inside the input. */
@@ -8701,7 +8760,11 @@ MIRT__LIB void mirt__common_average_pool_grad(const mirt__pool2d *p, const mirt_
 #pragma clang diagnostic ignored "-Wpass-failed" /* a loop marked independent may still call the math library */
 #elif defined(__GNUC__)
 #pragma GCC push_options
+#if !defined(MIRRORTRAIN_DEBUG)
 #pragma GCC optimize("O1,expensive-optimizations,tree-loop-vectorize,vect-cost-model=dynamic,fp-contract=off")
+#elif defined(__OPTIMIZE__)
+#pragma GCC optimize("fp-contract=off")
+#endif
 #endif
 
 #define MIRT__SMALLEST 1e-7f
@@ -8970,7 +9033,11 @@ MIRT__LIB void mirt__common_accuracy(const mirt__accuracy *args, const mirt__whe
 #pragma clang diagnostic ignored "-Wpass-failed" /* a loop marked independent may still call the math library */
 #elif defined(__GNUC__)
 #pragma GCC push_options
+#if !defined(MIRRORTRAIN_DEBUG)
 #pragma GCC optimize("O1,expensive-optimizations,tree-loop-vectorize,vect-cost-model=dynamic,fp-contract=off")
+#elif defined(__OPTIMIZE__)
+#pragma GCC optimize("fp-contract=off")
+#endif
 #endif
 
 /* Numbers whose mean a row is shifted by: what is left to add up then has the size of the
@@ -9184,7 +9251,11 @@ MIRT__LIB void mirt__common_norm_grad_input(const mirt__norm *args, const mirt__
 #pragma clang diagnostic ignored "-Wpass-failed" /* a loop marked independent may still call the math library */
 #elif defined(__GNUC__)
 #pragma GCC push_options
+#if !defined(MIRRORTRAIN_DEBUG)
 #pragma GCC optimize("O1,expensive-optimizations,tree-loop-vectorize,vect-cost-model=dynamic,fp-contract=off")
+#elif defined(__OPTIMIZE__)
+#pragma GCC optimize("fp-contract=off")
+#endif
 #endif
 
 static void mirt__common_resize_line(const mirt__resize *r, int64_t row, int64_t oy, float *y) {
@@ -9367,7 +9438,11 @@ MIRT__LIB bool mirt__transform_of(const mirt_augmentation *d, int64_t h, int64_t
 #pragma clang diagnostic ignored "-Wpass-failed" /* a loop marked independent may still call the math library */
 #elif defined(__GNUC__)
 #pragma GCC push_options
+#if !defined(MIRRORTRAIN_DEBUG)
 #pragma GCC optimize("O1,expensive-optimizations,tree-loop-vectorize,vect-cost-model=dynamic,fp-contract=off")
+#elif defined(__OPTIMIZE__)
+#pragma GCC optimize("fp-contract=off")
+#endif
 #endif
 
 #define MIRT__WARP_PIECE 128 /* pixels at a time */
@@ -9802,7 +9877,11 @@ MIRT__LIB void mirt__augment_batch(const mirt__augment_rows *args, const mirt__w
 #pragma clang diagnostic ignored "-Wpass-failed" /* a loop marked independent may still call the math library */
 #elif defined(__GNUC__)
 #pragma GCC push_options
+#if !defined(MIRRORTRAIN_DEBUG)
 #pragma GCC optimize("O1,expensive-optimizations,tree-loop-vectorize,vect-cost-model=dynamic,fp-contract=off")
+#elif defined(__OPTIMIZE__)
+#pragma GCC optimize("fp-contract=off")
+#endif
 #endif
 
 static float mirt__source_inverse(const mirt__scaling *s, int64_t j) { return 1 / sqrtf(s->variance[j] + s->epsilon); }
@@ -10005,9 +10084,13 @@ MIRT__LIB void mirt__counted_sums_run(mirt__team *team, const mirt__epilogue *ep
 #pragma clang diagnostic ignored "-Wpass-failed" /* a loop marked independent may still call the math library */
 #elif defined(__GNUC__)
 #pragma GCC push_options
+#if !defined(MIRRORTRAIN_DEBUG)
 #pragma GCC optimize("O1,expensive-optimizations,tree-loop-vectorize,vect-cost-model=dynamic,fp-contract=off")
+#elif defined(__OPTIMIZE__)
+#pragma GCC optimize("fp-contract=off")
 #endif
-#if !defined(__clang__) && defined(__GNUC__)
+#endif
+#if !defined(__clang__) && defined(__GNUC__) && !defined(MIRRORTRAIN_DEBUG)
 /* The vectors are written out and the loops unrolled: more passes only take longer. */
 #pragma GCC optimize("O1,expensive-optimizations,no-tree-loop-vectorize,schedule-insns2,no-tree-dominator-opts,no-tree-ccp")
 #endif
@@ -17493,7 +17576,11 @@ MIRT__KERNEL_TABLE mirt__kernels MIRT__T(kernels) = {
    weights are the same whatever the flags. */
 #if defined(__GNUC__) && !defined(__clang__) && defined(__OPTIMIZE__)
 #pragma GCC push_options
+#ifdef MIRRORTRAIN_DEBUG
+#pragma GCC optimize("fp-contract=off")
+#else
 #pragma GCC optimize("O1,expensive-optimizations,fp-contract=off")
+#endif
 #endif
 
 /* >>section kernels/fast_gemm.c */
@@ -17512,9 +17599,13 @@ MIRT__KERNEL_TABLE mirt__kernels MIRT__T(kernels) = {
 #pragma clang diagnostic ignored "-Wpass-failed" /* a loop marked independent may still call the math library */
 #elif defined(__GNUC__)
 #pragma GCC push_options
+#if !defined(MIRRORTRAIN_DEBUG)
 #pragma GCC optimize("O1,expensive-optimizations,tree-loop-vectorize,vect-cost-model=dynamic,fp-contract=off")
+#elif defined(__OPTIMIZE__)
+#pragma GCC optimize("fp-contract=off")
 #endif
-#if !defined(__clang__) && defined(__GNUC__)
+#endif
+#if !defined(__clang__) && defined(__GNUC__) && !defined(MIRRORTRAIN_DEBUG)
 #pragma GCC optimize("O1,no-tree-loop-vectorize")
 #endif
 
@@ -17844,9 +17935,13 @@ MIRT__LIB void mirt__fast_update(const mirt__where *where, const mirt__update *a
 #pragma clang diagnostic ignored "-Wpass-failed" /* a loop marked independent may still call the math library */
 #elif defined(__GNUC__)
 #pragma GCC push_options
+#if !defined(MIRRORTRAIN_DEBUG)
 #pragma GCC optimize("O1,expensive-optimizations,tree-loop-vectorize,vect-cost-model=dynamic,fp-contract=off")
+#elif defined(__OPTIMIZE__)
+#pragma GCC optimize("fp-contract=off")
 #endif
-#if !defined(__clang__) && defined(__GNUC__)
+#endif
+#if !defined(__clang__) && defined(__GNUC__) && !defined(MIRRORTRAIN_DEBUG)
 #pragma GCC optimize("O1,no-tree-loop-vectorize")
 #endif
 
@@ -18299,9 +18394,13 @@ MIRT__LIB void mirt__fast_depthwise_weight_grad(const mirt__simd *simd, const mi
 #pragma clang diagnostic ignored "-Wpass-failed" /* a loop marked independent may still call the math library */
 #elif defined(__GNUC__)
 #pragma GCC push_options
+#if !defined(MIRRORTRAIN_DEBUG)
 #pragma GCC optimize("O1,expensive-optimizations,tree-loop-vectorize,vect-cost-model=dynamic,fp-contract=off")
+#elif defined(__OPTIMIZE__)
+#pragma GCC optimize("fp-contract=off")
 #endif
-#if !defined(__clang__) && defined(__GNUC__)
+#endif
+#if !defined(__clang__) && defined(__GNUC__) && !defined(MIRRORTRAIN_DEBUG)
 #pragma GCC optimize("O1,no-tree-loop-vectorize")
 #endif
 
@@ -18515,9 +18614,13 @@ MIRT__LIB void mirt__fast_norm_grad_input(const mirt__simd *simd, const mirt__no
 #pragma clang diagnostic ignored "-Wpass-failed" /* a loop marked independent may still call the math library */
 #elif defined(__GNUC__)
 #pragma GCC push_options
+#if !defined(MIRRORTRAIN_DEBUG)
 #pragma GCC optimize("O1,expensive-optimizations,tree-loop-vectorize,vect-cost-model=dynamic,fp-contract=off")
+#elif defined(__OPTIMIZE__)
+#pragma GCC optimize("fp-contract=off")
 #endif
-#if !defined(__clang__) && defined(__GNUC__)
+#endif
+#if !defined(__clang__) && defined(__GNUC__) && !defined(MIRRORTRAIN_DEBUG)
 #pragma GCC optimize("O1,no-tree-loop-vectorize")
 #endif
 
@@ -18639,9 +18742,13 @@ MIRT__LIB void mirt__fast_max_pool_grad(const mirt__simd *simd, const mirt__pool
 #pragma clang diagnostic ignored "-Wpass-failed" /* a loop marked independent may still call the math library */
 #elif defined(__GNUC__)
 #pragma GCC push_options
+#if !defined(MIRRORTRAIN_DEBUG)
 #pragma GCC optimize("O1,expensive-optimizations,tree-loop-vectorize,vect-cost-model=dynamic,fp-contract=off")
+#elif defined(__OPTIMIZE__)
+#pragma GCC optimize("fp-contract=off")
 #endif
-#if !defined(__clang__) && defined(__GNUC__)
+#endif
+#if !defined(__clang__) && defined(__GNUC__) && !defined(MIRRORTRAIN_DEBUG)
 #pragma GCC optimize("O1,no-tree-loop-vectorize")
 #endif
 
@@ -18908,9 +19015,13 @@ MIRT__LIB void mirt__sweep_run(const mirt__sweep *s) {
 #pragma clang diagnostic ignored "-Wpass-failed" /* a loop marked independent may still call the math library */
 #elif defined(__GNUC__)
 #pragma GCC push_options
+#if !defined(MIRRORTRAIN_DEBUG)
 #pragma GCC optimize("O1,expensive-optimizations,tree-loop-vectorize,vect-cost-model=dynamic,fp-contract=off")
+#elif defined(__OPTIMIZE__)
+#pragma GCC optimize("fp-contract=off")
 #endif
-#if !defined(__clang__) && defined(__GNUC__)
+#endif
+#if !defined(__clang__) && defined(__GNUC__) && !defined(MIRRORTRAIN_DEBUG)
 #pragma GCC optimize("O1,no-tree-loop-vectorize")
 #endif
 
@@ -19115,9 +19226,13 @@ MIRT__LIB void mirt__fast_winograd(const mirt__simd *simd, const mirt__conv *s, 
 #pragma clang diagnostic ignored "-Wpass-failed" /* a loop marked independent may still call the math library */
 #elif defined(__GNUC__)
 #pragma GCC push_options
+#if !defined(MIRRORTRAIN_DEBUG)
 #pragma GCC optimize("O1,expensive-optimizations,tree-loop-vectorize,vect-cost-model=dynamic,fp-contract=off")
+#elif defined(__OPTIMIZE__)
+#pragma GCC optimize("fp-contract=off")
 #endif
-#if !defined(__clang__) && defined(__GNUC__)
+#endif
+#if !defined(__clang__) && defined(__GNUC__) && !defined(MIRRORTRAIN_DEBUG)
 #pragma GCC optimize("O1,no-tree-loop-vectorize")
 #endif
 
@@ -19504,9 +19619,13 @@ MIRT__LIB void mirt__fast_conv_input_grad(const mirt__simd *simd, const mirt__co
 #pragma clang diagnostic ignored "-Wpass-failed" /* a loop marked independent may still call the math library */
 #elif defined(__GNUC__)
 #pragma GCC push_options
+#if !defined(MIRRORTRAIN_DEBUG)
 #pragma GCC optimize("O1,expensive-optimizations,tree-loop-vectorize,vect-cost-model=dynamic,fp-contract=off")
+#elif defined(__OPTIMIZE__)
+#pragma GCC optimize("fp-contract=off")
 #endif
-#if !defined(__clang__) && defined(__GNUC__)
+#endif
+#if !defined(__clang__) && defined(__GNUC__) && !defined(MIRRORTRAIN_DEBUG)
 #pragma GCC optimize("O1,no-tree-loop-vectorize")
 #endif
 
@@ -19870,9 +19989,13 @@ MIRT__LIB void mirt__fast_conv_both(const mirt__simd *simd, const mirt__conv_inp
 #pragma clang diagnostic ignored "-Wpass-failed" /* a loop marked independent may still call the math library */
 #elif defined(__GNUC__)
 #pragma GCC push_options
+#if !defined(MIRRORTRAIN_DEBUG)
 #pragma GCC optimize("O1,expensive-optimizations,tree-loop-vectorize,vect-cost-model=dynamic,fp-contract=off")
+#elif defined(__OPTIMIZE__)
+#pragma GCC optimize("fp-contract=off")
 #endif
-#if !defined(__clang__) && defined(__GNUC__)
+#endif
+#if !defined(__clang__) && defined(__GNUC__) && !defined(MIRRORTRAIN_DEBUG)
 #pragma GCC optimize("O1,no-tree-loop-vectorize")
 #endif
 
@@ -20367,7 +20490,11 @@ MIRT__LIB mirt_status mirt__events_hparams(mirt__events *events, const mirt__hpa
    time when it does not optimize. */
 #if defined(__GNUC__) && !defined(__clang__) && defined(__OPTIMIZE__)
 #pragma GCC push_options
+#ifdef MIRRORTRAIN_DEBUG
+#pragma GCC optimize("fp-contract=off")
+#else
 #pragma GCC optimize("O0,expensive-optimizations,fp-contract=off")
+#endif
 #endif
 
 /* >>section formats/json.c */
@@ -20769,10 +20896,6 @@ MIRT__LIB void mirt__json_write_number(mirt__text *text, double value) {
 /* >>section formats/safetensors.c */
 
 /* Reading: nothing in a file is believed before it was checked. */
-
-#if defined(__BYTE_ORDER__) && defined(__ORDER_BIG_ENDIAN__) && __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
-#error "tensors are read and written in place, which needs a little-endian machine"
-#endif
 
 static const struct {
     const char *name;
@@ -21967,7 +22090,11 @@ MIRT__LIB mirt_status mirt__events_hparams(mirt__events *e, const mirt__hparam *
    weights are the same whatever the flags. */
 #if defined(__GNUC__) && !defined(__clang__) && defined(__OPTIMIZE__)
 #pragma GCC push_options
+#ifdef MIRRORTRAIN_DEBUG
+#pragma GCC optimize("fp-contract=off")
+#else
 #pragma GCC optimize("O1,expensive-optimizations,fp-contract=off")
+#endif
 #endif
 
 /* >>section images/images.h */
@@ -22339,7 +22466,7 @@ static void *mirt__stb_grow(void *block, size_t old, size_t bytes) {
 #ifdef __SSE2__
 #include <emmintrin.h>
 #endif
-#if !defined(__clang__)
+#if !defined(__clang__) && !defined(MIRRORTRAIN_DEBUG)
 #pragma GCC push_options
 #pragma GCC optimize("O1")
 #endif
@@ -22921,7 +23048,7 @@ static int mirt__stb_sum(const char *out, const char *out_end, const unsigned ch
 #include <stb_image.h>
 #endif
 #pragma GCC diagnostic pop
-#if !defined(__clang__)
+#if !defined(__clang__) && !defined(MIRRORTRAIN_DEBUG)
 #pragma GCC pop_options
 #endif
 /* Ends what stb_begin.inc began: the program's macros are as they were. */
@@ -23651,7 +23778,11 @@ MIRT_API mirt_status mirt_read_image(const char *path, mirt_color_mode mode, con
 #pragma clang diagnostic ignored "-Wpass-failed" /* a loop marked independent may still call the math library */
 #elif defined(__GNUC__)
 #pragma GCC push_options
+#if !defined(MIRRORTRAIN_DEBUG)
 #pragma GCC optimize("O1,expensive-optimizations,tree-loop-vectorize,vect-cost-model=dynamic,fp-contract=off")
+#elif defined(__OPTIMIZE__)
+#pragma GCC optimize("fp-contract=off")
+#endif
 #endif
 
 /* >>weights: out pixel i is the sum of weight[i * taps + t] * in pixel first[i] + t */
@@ -25194,7 +25325,11 @@ MIRT_API mirt_dataset *mirt_arrays(mirt_array x, mirt_array y) {
    time when it does not optimize. */
 #if defined(__GNUC__) && !defined(__clang__) && defined(__OPTIMIZE__)
 #pragma GCC push_options
+#ifdef MIRRORTRAIN_DEBUG
+#pragma GCC optimize("fp-contract=off")
+#else
 #pragma GCC optimize("O0,expensive-optimizations,fp-contract=off")
+#endif
 #endif
 
 /* >>section data/cache.c */
@@ -27616,7 +27751,11 @@ MIRT_API mirt_dataset *mirt_drawn_digits(int64_t count, uint64_t seed, mirt_spli
    time when it does not optimize. */
 #if defined(__GNUC__) && !defined(__clang__) && defined(__OPTIMIZE__)
 #pragma GCC push_options
+#ifdef MIRRORTRAIN_DEBUG
+#pragma GCC optimize("fp-contract=off")
+#else
 #pragma GCC optimize("O0,expensive-optimizations,fp-contract=off")
+#endif
 #endif
 
 /* >>section data/idx.c */
@@ -30193,7 +30332,11 @@ MIRT__LIB double mirt__norm_count(const mirt__call *call, const mirt__node *node
    time when it does not optimize. */
 #if defined(__GNUC__) && !defined(__clang__) && defined(__OPTIMIZE__)
 #pragma GCC push_options
+#ifdef MIRRORTRAIN_DEBUG
+#pragma GCC optimize("fp-contract=off")
+#else
 #pragma GCC optimize("O0,expensive-optimizations,fp-contract=off")
+#endif
 #endif
 
 /* >>section ops/leaf.c */
@@ -33242,7 +33385,11 @@ MIRT__LIB bool mirt__gradients(mirt__graph *graph, mirt_tensor *const *y, mirt_t
    time when it does not optimize. */
 #if defined(__GNUC__) && !defined(__clang__) && defined(__OPTIMIZE__)
 #pragma GCC push_options
+#ifdef MIRRORTRAIN_DEBUG
+#pragma GCC optimize("fp-contract=off")
+#else
 #pragma GCC optimize("O0,expensive-optimizations,fp-contract=off")
+#endif
 #endif
 
 /* >>section graph/fuse.c */
@@ -34887,7 +35034,11 @@ MIRT__LIB void mirt__combine_moments(int active, const mirt__real *const *mean, 
    time when it does not optimize. */
 #if defined(__GNUC__) && !defined(__clang__) && defined(__OPTIMIZE__)
 #pragma GCC push_options
+#ifdef MIRRORTRAIN_DEBUG
+#pragma GCC optimize("fp-contract=off")
+#else
 #pragma GCC optimize("O0,expensive-optimizations,fp-contract=off")
+#endif
 #endif
 
 /* >>section mirror/memory.h */
@@ -35647,7 +35798,11 @@ MIRT_API int mirt_num_threads(const mirt_strategy *strategy) { return strategy ?
    time when it does not optimize. */
 #if defined(__GNUC__) && !defined(__clang__) && defined(__OPTIMIZE__)
 #pragma GCC push_options
+#ifdef MIRRORTRAIN_DEBUG
+#pragma GCC optimize("fp-contract=off")
+#else
 #pragma GCC optimize("O0,expensive-optimizations,fp-contract=off")
+#endif
 #endif
 
 /* >>section mirror/environment.c */
@@ -36923,7 +37078,11 @@ MIRT__LIB void mirt__initialize(const mirt__variable *variable, uint64_t seed, m
    time when it does not optimize. */
 #if defined(__GNUC__) && !defined(__clang__) && defined(__OPTIMIZE__)
 #pragma GCC push_options
+#ifdef MIRRORTRAIN_DEBUG
+#pragma GCC optimize("fp-contract=off")
+#else
 #pragma GCC optimize("O0,expensive-optimizations,fp-contract=off")
+#endif
 #endif
 
 /* >>section nn/schedules.c */
@@ -41554,7 +41713,11 @@ MIRT__LIB void mirt__replica_bases(const mirt_function *function, int device, in
    time when it does not optimize. */
 #if defined(__GNUC__) && !defined(__clang__) && defined(__OPTIMIZE__)
 #pragma GCC push_options
+#ifdef MIRRORTRAIN_DEBUG
+#pragma GCC optimize("fp-contract=off")
+#else
 #pragma GCC optimize("O0,expensive-optimizations,fp-contract=off")
+#endif
 #endif
 
 /* >>section train/record.c */
@@ -44335,7 +44498,11 @@ MIRT__LIB void mirt__copy_predictions(const mirt_function *f, int64_t done, floa
    time when it does not optimize. */
 #if defined(__GNUC__) && !defined(__clang__) && defined(__OPTIMIZE__)
 #pragma GCC push_options
+#ifdef MIRRORTRAIN_DEBUG
+#pragma GCC optimize("fp-contract=off")
+#else
 #pragma GCC optimize("O0,expensive-optimizations,fp-contract=off")
+#endif
 #endif
 
 /* >>section train/step.c */
@@ -45528,7 +45695,11 @@ MIRT_API mirt_status mirt_check_drift(mirt_model *model) {
    time when it does not optimize. */
 #if defined(__GNUC__) && !defined(__clang__) && defined(__OPTIMIZE__)
 #pragma GCC push_options
+#ifdef MIRRORTRAIN_DEBUG
+#pragma GCC optimize("fp-contract=off")
+#else
 #pragma GCC optimize("O0,expensive-optimizations,fp-contract=off")
+#endif
 #endif
 
 /* >>section train/traps.c */
@@ -47271,7 +47442,11 @@ MIRT__LIB void mirt__describe_not_finite(const mirt_function *f, int what, const
 #pragma clang diagnostic ignored "-Wpass-failed" /* a loop marked independent may still call the math library */
 #elif defined(__GNUC__)
 #pragma GCC push_options
+#if !defined(MIRRORTRAIN_DEBUG)
 #pragma GCC optimize("O1,expensive-optimizations,tree-loop-vectorize,vect-cost-model=dynamic,fp-contract=off")
+#elif defined(__OPTIMIZE__)
+#pragma GCC optimize("fp-contract=off")
+#endif
 #endif
 #if !defined(MIRRORTRAIN_NO_SIMD) && !defined(MIRT__REAL_DOUBLE) && defined(__x86_64__)
 #define MIRT__PEAK_X86

@@ -12,6 +12,16 @@
 
 @MANUAL@
 */
+#if defined(__SIZEOF_POINTER__) && __SIZEOF_POINTER__ < 8 && !defined(__wasm__)
+#error "mirrortrain.h: addresses of 64 bits are required; compile without -m32"
+#define MIRRORTRAIN_H
+#undef MIRRORTRAIN_IMPLEMENTATION
+#elif defined(__BYTE_ORDER__) && defined(__ORDER_BIG_ENDIAN__) && __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
+#error "mirrortrain.h: a little-endian processor is required; tensors are read from files in place"
+#define MIRRORTRAIN_H
+#undef MIRRORTRAIN_IMPLEMENTATION
+#endif
+
 #ifndef MIRRORTRAIN_H
 #define MIRRORTRAIN_H
 
@@ -20,27 +30,7 @@
 #define MIRT_VERSION_PATCH 0
 #define MIRT_VERSION_STRING "0.1.0"
 
-/* The implementation needs POSIX names (threads, clocks), which -std=c11 hides unless this
-   macro stands before the first system header. */
-#if defined(MIRRORTRAIN_IMPLEMENTATION) && !defined(_POSIX_C_SOURCE) && !defined(_GNU_SOURCE)
-#define _POSIX_C_SOURCE 200809L
-#endif
-
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#ifndef MIRT_API
-#ifdef MIRRORTRAIN_STATIC
-#if defined(__GNUC__)
-#define MIRT_API static __attribute__((unused))
-#else
-#define MIRT_API static
-#endif
-#else
-#define MIRT_API extern
-#endif
-#endif
+#include "api/configuration.inc"
 
 #ifdef __cplusplus
 extern "C" {
@@ -395,3 +385,12 @@ MIRT_API void mirt_dataset_destroy(mirt_dataset *dataset);
 #endif
 
 #endif /* MIRRORTRAIN_H */
+
+/* A system header that was included before this one has hidden the POSIX names. */
+#if defined(MIRRORTRAIN_IMPLEMENTATION) && !defined(MIRRORTRAIN_IMPLEMENTED)
+#include <time.h>
+#ifndef CLOCK_MONOTONIC
+#error "mirrortrain.h: with -std=c11 include it before any system header, or define _POSIX_C_SOURCE as 200809L"
+#undef MIRRORTRAIN_IMPLEMENTATION
+#endif
+#endif

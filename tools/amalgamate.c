@@ -7,7 +7,8 @@
    which stands for SRC_DIR/manual.txt, and the .inc files it includes. What stands before the line
    @IMPLEMENTATION is for backends too. Of the other files only #include "..." lines are changed: a file
    that stands earlier in the list is already there, a .inc file is copied in, and anything else is an
-   error. SRC_DIR/../LICENSE ends the header. SRC_DIR/cuda/FILES lists those of mirrortrain_cuda.cu.
+   error. The files between @WITHOUT MACRO and @END are left out where the program defines MACRO.
+   SRC_DIR/../LICENSE ends the header. SRC_DIR/cuda/FILES lists those of mirrortrain_cuda.cu.
 
    --check compares with what is in OUT_DIR instead. Exit status: 0 ok, 1 stale or failed, 2 usage. */
 #include <errno.h>
@@ -20,6 +21,7 @@
 #define MAX_FILES 500
 #define MAX_PATH_LENGTH 512
 #define MAX_INC_DEPTH 8
+#define MAX_MACRO_LENGTH 64
 
 typedef struct text {
     char *data;
@@ -28,6 +30,7 @@ typedef struct text {
 
 typedef struct source_list {
     char path[MAX_FILES][MAX_PATH_LENGTH]; /* relative to SRC_DIR */
+    char without[MAX_FILES][MAX_MACRO_LENGTH]; /* the macro that leaves the file out, or "" */
     int count;
     int shared; /* so many of them are for backends too */
 } source_list;
@@ -108,10 +111,23 @@ static void read_list(const char *src, const char *name, source_list *list) {
     join(path, src, name);
     text t = read_existing(path);
     const char *cursor = t.data, *line;
+    char without[MAX_MACRO_LENGTH] = "";
     size_t size;
     for (int number = 1; (size = next_line(&cursor, &line)) > 0; number++) {
         while (size > 0 && strchr(" \t\r\n", line[size - 1])) size--;
         if (size == 0 || line[0] == '#') continue;
+        if (size > 9 && memcmp(line, "@WITHOUT ", 9) == 0) {
+            if (without[0]) die("%s:%d: @WITHOUT %s has no @END", path, number, without);
+            if (size - 9 >= MAX_MACRO_LENGTH) die("%s:%d: macro name is too long", path, number);
+            memcpy(without, line + 9, size - 9);
+            without[size - 9] = 0;
+            continue;
+        }
+        if (size == 4 && memcmp(line, "@END", size) == 0) {
+            if (!without[0]) die("%s:%d: @END has no @WITHOUT", path, number);
+            without[0] = 0;
+            continue;
+        }
         if (size == 15 && memcmp(line, "@IMPLEMENTATION", size) == 0) {
             list->shared = list->count;
             continue;
@@ -120,6 +136,7 @@ static void read_list(const char *src, const char *name, source_list *list) {
         if (list->count == MAX_FILES) die("%s:%d: more than %d files; raise MAX_FILES", path, number, MAX_FILES);
         memcpy(list->path[list->count], line, size);
         list->path[list->count][size] = 0;
+        memcpy(list->without[list->count], without, sizeof without);
         bool snippet = size > 4 &&
                        strcmp(list->path[list->count] + size - 4, ".inc") == 0; /* may stand anywhere, often */
         for (int i = 0; i < list->count && !snippet; i++) {
@@ -128,6 +145,7 @@ static void read_list(const char *src, const char *name, source_list *list) {
         }
         list->count++;
     }
+    if (without[0]) die("%s: @WITHOUT %s has no @END", path, without);
     if (list->count == 0) die("%s: lists no file", path);
     free(t.data);
 }
@@ -253,10 +271,21 @@ static int append_api(text *out, const char *src, const char *api, int depth) {
 
 static void append_sections(text *out, const char *src, const source_list *list, int begin, int end) {
     for (int i = begin; i < end; i++) {
+        const char *without = list->without[i];
+        if (without[0] && (i == begin || strcmp(list->without[i - 1], without) != 0)) {
+            append_string(out, "\n#ifndef ");
+            append_string(out, without);
+            append_string(out, "\n");
+        }
         append_string(out, "\n/* >>section ");
         append_string(out, list->path[i]);
         append_string(out, " */\n\n");
         append_source(out, src, list->path[i], list, i, 0);
+        if (without[0] && (i + 1 == end || strcmp(list->without[i + 1], without) != 0)) {
+            append_string(out, "\n#endif /* ");
+            append_string(out, without);
+            append_string(out, " */\n");
+        }
     }
 }
 

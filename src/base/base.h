@@ -14,10 +14,6 @@
 #include <string.h>
 #include <time.h>
 
-#ifndef CLOCK_MONOTONIC
-#error "include mirrortrain.h with MIRRORTRAIN_IMPLEMENTATION before any system header, or define _POSIX_C_SOURCE as 200809L"
-#endif
-
 /* Internal functions: static in the single header, extern when src/ is compiled file by file. */
 #ifdef MIRRORTRAIN_SPLIT_BUILD
 #define MIRT__LIB extern

@@ -3,10 +3,6 @@
 #include "safetensors.h"
 #include "../base/file.h"
 
-#if defined(__BYTE_ORDER__) && defined(__ORDER_BIG_ENDIAN__) && __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
-#error "tensors are read and written in place, which needs a little-endian machine"
-#endif
-
 static const struct {
     const char *name;
     size_t size;

@@ -87,7 +87,7 @@ static void *mirt__stb_grow(void *block, size_t old, size_t bytes) {
 #ifdef __SSE2__
 #include <emmintrin.h>
 #endif
-#if !defined(__clang__)
+#if !defined(__clang__) && !defined(MIRRORTRAIN_DEBUG)
 #pragma GCC push_options
 #pragma GCC optimize("O1")
 #endif
@@ -291,7 +291,7 @@ static int mirt__stb_sum(const char *out, const char *out_end, const unsigned ch
 #include <stb_image.h>
 #endif
 #pragma GCC diagnostic pop
-#if !defined(__clang__)
+#if !defined(__clang__) && !defined(MIRRORTRAIN_DEBUG)
 #pragma GCC pop_options
 #endif
 #include "stb_end.inc"

@@ -4,7 +4,7 @@
 
 #ifndef MIRT__REAL_DOUBLE
 #include "optimize_begin.inc"
-#if !defined(__clang__) && defined(__GNUC__)
+#if !defined(__clang__) && defined(__GNUC__) && !defined(MIRRORTRAIN_DEBUG)
 /* Making vectors of so many short loops takes longer to compile than it is worth. */
 #pragma GCC optimize("O1,no-tree-loop-vectorize")
 #endif

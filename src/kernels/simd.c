@@ -8,7 +8,7 @@
 #ifndef MIRT__REAL_DOUBLE
 
 #include "optimize_begin.inc"
-#if !defined(__clang__) && defined(__GNUC__)
+#if !defined(__clang__) && defined(__GNUC__) && !defined(MIRRORTRAIN_DEBUG)
 /* The vectors are written out and the loops unrolled: more passes only take longer. */
 #pragma GCC optimize("O1,expensive-optimizations,no-tree-loop-vectorize,schedule-insns2,no-tree-dominator-opts,no-tree-ccp")
 #endif
