@@ -357,6 +357,14 @@
 #endif
 #endif
 
+/* What is only for training goes with it. */
+#if defined(MIRRORTRAIN_NO_TRAIN) && !defined(MIRRORTRAIN_NO_CALLBACKS)
+#define MIRRORTRAIN_NO_CALLBACKS
+#endif
+#if defined(MIRRORTRAIN_NO_CALLBACKS) || defined(MIRRORTRAIN_NO_IMAGES) || defined(MIRRORTRAIN_NO_MODELS)
+#define MIRT__PARTIAL_BUILD
+#endif
+
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -721,6 +729,7 @@ typedef struct mirt_image {
     unsigned char *pixels;
     int width, height, channels;
 } mirt_image;
+#ifndef MIRRORTRAIN_NO_IMAGES
 /* Memory for an image; whatever *image held is forgotten. MIRT_E_INVALID, MIRT_E_NOMEM. */
 MIRT_API mirt_status mirt_image_create(mirt_image *image, int width, int height, int channels);
 /* Frees the pixels, and empties *image; NULL and empty images are allowed. */
@@ -754,6 +763,7 @@ typedef struct mirt_decode_desc {
 MIRT_API mirt_status mirt_decode_image(const void *bytes, size_t size, mirt_color_mode mode, const mirt_decode_desc *desc, mirt_image *out);
 /* The same for a file, which the error names. Also MIRT_E_IO; here MIRT_E_NOT_FOUND may mean the file. */
 MIRT_API mirt_status mirt_read_image(const char *path, mirt_color_mode mode, const mirt_decode_desc *desc, mirt_image *out);
+#endif /* MIRRORTRAIN_NO_IMAGES */
 
 /* Keras: interpolation, in tf.image.resize's numbers. */
 typedef enum mirt_interpolation {
@@ -765,6 +775,7 @@ typedef enum mirt_interpolation {
 MIRT_API mirt_status mirt_resize_image(const mirt_image *image, int height, int width, mirt_interpolation interpolation, bool antialias,
                                        float *out);
 
+#ifndef MIRRORTRAIN_NO_IMAGES
 /* What labels are (Keras: label_mode): int32 [], float32 [1] of exactly two classes, float32 [classes], none. */
 typedef enum mirt_label_mode { MIRT_LABELS_INT = 0, MIRT_LABELS_BINARY, MIRT_LABELS_CATEGORICAL, MIRT_LABELS_NONE } mirt_label_mode;
 typedef enum mirt_subset { MIRT_SUBSET_ALL = 0, MIRT_SUBSET_TRAINING, MIRT_SUBSET_VALIDATION } mirt_subset;
@@ -841,7 +852,7 @@ MIRT_API mirt_status mirt_verify_images(const char *directory, const mirt_decode
 /* Drawn pictures of two kinds of animals, "cats" and "dogs", [height, width, 3] uint8, with labels as MIRT_LABELS_BINARY: to try
    programs without photographs; half of them dogs. The same (count, size, seed, split) gives the same pixels everywhere. */
 MIRT_API mirt_dataset *mirt_drawn_photos(int64_t count, int height, int width, uint64_t seed, mirt_split split);
-
+#endif /* MIRRORTRAIN_NO_IMAGES */
 
 /* >>tensors ------------------------------------------------------------------------------- */
 /* Threads: a model, its tensors and functions are for the one thread at a time that has their strategy. */
@@ -1284,6 +1295,7 @@ MIRT_API mirt_tensor *mirt_layer_output(mirt_model *model, const char *layer);
    cannot be a part of another model. */
 MIRT_API mirt_model *mirt_model_view(mirt_model *model, mirt_tensor *const *outputs, int count);
 
+#ifndef MIRRORTRAIN_NO_MODELS
 /* >>applications (names and defaults as in keras.applications) ---------------------------- */
 /* Threads: a model is for the one thread at a time that has its strategy. */
 
@@ -1321,6 +1333,7 @@ MIRT_API mirt_model *mirt_efficientnet_v2(mirt_strategy *strategy, mirt_efficien
    logits. MIRT_E_NOT_FOUND with the nearest right name. */
 MIRT_API mirt_model *mirt_application(mirt_strategy *strategy, const char *name, const mirt_application_desc *desc);
 MIRT_API mirt_model *mirt_model_by_name(mirt_strategy *strategy, const char *name);
+#endif /* MIRRORTRAIN_NO_MODELS */
 
 /* >>augmentation (names and defaults as in keras.layers) ------------------------------------ */
 /* Threads: as models and as datasets; functions without one: any thread at any time. */
@@ -1666,6 +1679,23 @@ typedef struct mirt_callback {
    MIRT_E_NOMEM. What they can only know in a fit, as whether there is a log of that name, is an error of the fit. */
 MIRT_API void mirt_callback_destroy(mirt_callback *callback);
 
+/* What happens to a step that has, or would write, a NaN or infinite value. Every step is checked for its loss, for
+   gradients (without clipping those above 1e17 count as well, or 1.8e19 divided by the replicas if that is less: the squares of sums of smaller ones are finite) and for new
+   values of weights that are not trained, such as moving statistics; the first step also for the weights and the
+   optimizer's state. This reads each gradient and new value once more. With mixed_float16 the loss scale takes care of
+   gradients. The step is run once more to find where the first such value comes from: the log names replica and layer,
+   weights or data. Stop: the step is not applied, so weights and optimizer state are those before it, and training
+   ends. Warn: it is applied, and the log says so once. */
+typedef enum mirt_nan_policy { MIRT_NAN_STOP = 0, MIRT_NAN_WARN, MIRT_NAN_OFF } mirt_nan_policy;
+/* Writes into `path`, which holds `capacity` bytes, the newest checkpoint in a directory (not below it) that is whole, whatever its name:
+   all checksums are verified. Damaged ones are named in the log of `strategy` (NULL: of nobody) and passed over. Keras:
+   tf.train.latest_checkpoint. MIRT_E_NOT_FOUND: there is none, MIRT_E_IO, MIRT_E_SHAPE: too little room. Thread: the strategy's. */
+MIRT_API mirt_status mirt_latest_checkpoint(const mirt_strategy *strategy, const char *directory, char *path, size_t capacity);
+
+/* The learning rate of 0-based `epoch`, given the rate in force. Keras: LearningRateScheduler. */
+typedef float (*mirt_epoch_schedule_fn)(int epoch, float learning_rate, void *user);
+
+#ifndef MIRRORTRAIN_NO_CALLBACKS
 /* Ends training when a log has not become better for `patience` epochs. Keras: EarlyStopping. */
 typedef struct mirt_early_stopping_desc {
     const char *monitor;   /* default "val_loss" */
@@ -1681,14 +1711,6 @@ typedef struct mirt_early_stopping_desc {
 } mirt_early_stopping_desc;
 MIRT_API mirt_callback *mirt_early_stopping(const mirt_early_stopping_desc *desc);
 
-/* What happens to a step that has, or would write, a NaN or infinite value. Every step is checked for its loss, for
-   gradients (without clipping those above 1e17 count as well, or 1.8e19 divided by the replicas if that is less: the squares of sums of smaller ones are finite) and for new
-   values of weights that are not trained, such as moving statistics; the first step also for the weights and the
-   optimizer's state. This reads each gradient and new value once more. With mixed_float16 the loss scale takes care of
-   gradients. The step is run once more to find where the first such value comes from: the log names replica and layer,
-   weights or data. Stop: the step is not applied, so weights and optimizer state are those before it, and training
-   ends. Warn: it is applied, and the log says so once. */
-typedef enum mirt_nan_policy { MIRT_NAN_STOP = 0, MIRT_NAN_WARN, MIRT_NAN_OFF } mirt_nan_policy;
 /* Keras: TerminateOnNaN. */
 MIRT_API mirt_callback *mirt_terminate_on_nan(mirt_nan_policy policy);
 
@@ -1718,11 +1740,6 @@ typedef struct mirt_backup_desc {
 } mirt_backup_desc;
 MIRT_API mirt_callback *mirt_backup_and_restore(const mirt_backup_desc *desc);
 
-/* Writes into `path`, which holds `capacity` bytes, the newest checkpoint in a directory (not below it) that is whole, whatever its name:
-   all checksums are verified. Damaged ones are named in the log of `strategy` (NULL: of nobody) and passed over. Keras:
-   tf.train.latest_checkpoint. MIRT_E_NOT_FOUND: there is none, MIRT_E_IO, MIRT_E_SHAPE: too little room. Thread: the strategy's. */
-MIRT_API mirt_status mirt_latest_checkpoint(const mirt_strategy *strategy, const char *directory, char *path, size_t capacity);
-
 /* Multiplies the learning rate by `factor` when a log has not become better for `patience` epochs. Keras: ReduceLROnPlateau. */
 typedef struct mirt_reduce_lr_desc {
     const char *monitor;   /* default "val_loss" */
@@ -1735,8 +1752,6 @@ typedef struct mirt_reduce_lr_desc {
 } mirt_reduce_lr_desc;
 MIRT_API mirt_callback *mirt_reduce_lr_on_plateau(const mirt_reduce_lr_desc *desc);
 
-/* The learning rate of 0-based `epoch`, given the rate in force. Keras: LearningRateScheduler. */
-typedef float (*mirt_epoch_schedule_fn)(int epoch, float learning_rate, void *user);
 /* Asks `schedule` at the beginning of every epoch; mirt_fit_desc.learning_rate is the short form. */
 MIRT_API mirt_callback *mirt_learning_rate_scheduler(mirt_epoch_schedule_fn schedule, void *user);
 
@@ -1789,6 +1804,7 @@ MIRT_API mirt_status mirt_write_histogram(mirt_event_writer *writer, const char 
 MIRT_API mirt_status mirt_write_images(mirt_event_writer *writer, const char *tag, mirt_array images, int columns, int64_t step);
 /* NULL is allowed. */
 MIRT_API void mirt_event_writer_destroy(mirt_event_writer *writer);
+#endif /* MIRRORTRAIN_NO_CALLBACKS */
 
 typedef struct mirt_fit_desc {
     int epochs;                /* default 1 */
@@ -3218,6 +3234,17 @@ const mirt__backend *mirt__cuda_backend(void) MIRT__WEAK;
 #if defined(__NVCC__) && defined(__CUDACC__)
 #pragma nv_diagnostic push
 #pragma nv_diag_suppress 1675
+#endif
+
+/* >>section base/partial_begin.inc */
+
+/* Without a part of the library, functions that only this part calls are unused. */
+#ifdef MIRT__PARTIAL_BUILD
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wunused-function"
+#if defined(__clang__)
+#pragma clang diagnostic ignored "-Wunneeded-internal-declaration"
+#endif
 #endif
 
 /* >>section base/optimize_keep.inc */
@@ -20442,6 +20469,8 @@ MIRT__LIB mirt_status mirt__png_of(const mirt_array *images, int columns, unsign
 
 #endif
 
+#ifndef MIRRORTRAIN_NO_CALLBACKS
+
 /* >>section formats/tfevents.h */
 
 #ifndef MIRT__TFEVENTS_H
@@ -20483,6 +20512,8 @@ MIRT__LIB mirt_status mirt__events_hparams(mirt__events *events, const mirt__hpa
                                            const char *const *metric, int num_metrics, const char *metric_group);
 
 #endif
+
+#endif /* MIRRORTRAIN_NO_CALLBACKS */
 
 /* >>section base/once_begin.inc */
 
@@ -21663,6 +21694,8 @@ MIRT_API mirt_status mirt_save_confusion_png(const char *path, const int64_t *co
     return status;
 }
 
+#ifndef MIRRORTRAIN_NO_CALLBACKS
+
 /* >>section formats/tfevents.c */
 
 /* Writes TensorBoard's event files. In protocol buffers a field is its number and kind, followed by a varint, 4 or 8
@@ -22076,6 +22109,8 @@ MIRT__LIB mirt_status mirt__events_hparams(mirt__events *e, const mirt__hparam *
 
 #undef MIRT__TFRECORD_HEAD
 
+#endif /* MIRRORTRAIN_NO_CALLBACKS */
+
 /* >>section base/cold_end.inc */
 
 /* Ends what cold_begin.inc began. */
@@ -22103,6 +22138,7 @@ MIRT__LIB mirt_status mirt__events_hparams(mirt__events *e, const mirt__hparam *
 #define MIRT__IMAGES_H
 /* Pictures: from bytes to pixels, from one size to another. */
 
+#ifndef MIRRORTRAIN_NO_IMAGES
 typedef enum mirt__image_format { MIRT__FORMAT_NONE = 0, MIRT__FORMAT_JPEG, MIRT__FORMAT_PNG, MIRT__FORMAT_BMP, MIRT__FORMAT_GIF } mirt__image_format;
 
 /* What a file says of itself, before anything is decoded. */
@@ -22127,6 +22163,7 @@ MIRT__LIB bool mirt__decoder_missing(const mirt_decode_desc *desc);
 MIRT__LIB void mirt__decoders_here(bool *stb_image, bool *turbojpeg);
 /* With all checks of mirt_decode_image, desc being given. */
 MIRT__LIB mirt_status mirt__decode(const unsigned char *bytes, size_t size, mirt_color_mode mode, const mirt_decode_desc *desc, mirt_image *out);
+#endif /* MIRRORTRAIN_NO_IMAGES */
 
 /* Where to resize from and to: rows of `stride` bytes, and of `out_stride` elements. */
 typedef struct mirt__pixmap {
@@ -22144,6 +22181,8 @@ MIRT__LIB bool mirt__pixmap_matrix(mirt_interpolation interpolation, bool antial
 MIRT__LIB void mirt__pixmap_run(const mirt__pixmap *resize, void *memory, void *out);
 
 #endif
+
+#ifndef MIRRORTRAIN_NO_IMAGES
 
 /* >>section images/header.c */
 
@@ -23763,6 +23802,8 @@ MIRT_API mirt_status mirt_read_image(const char *path, mirt_color_mode mode, con
 #undef MIRT__STB
 #undef MIRT__HAS_DECODER
 #undef MIRT__NO_DECODER
+
+#endif /* MIRRORTRAIN_NO_IMAGES */
 
 /* >>section images/resample.c */
 
@@ -28053,6 +28094,8 @@ MIRT_API mirt_dataset *mirt_mnist(const char *directory, mirt_split split) {
     return dataset;
 }
 
+#ifndef MIRRORTRAIN_NO_IMAGES
+
 /* >>section data/image_files.h */
 
 #ifndef MIRT__IMAGE_FILES_H
@@ -29311,6 +29354,8 @@ MIRT_API mirt_status mirt_verify_images(const char *directory, const mirt_decode
     return status;
 }
 
+#endif /* MIRRORTRAIN_NO_IMAGES */
+
 /* >>section data/arrays.c */
 
 /* Copies samples of a data set into arrays of the caller. */
@@ -29558,6 +29603,8 @@ MIRT_API mirt_status mirt_save_grid(const char *path, mirt_dataset *dataset, int
 #pragma GCC pop_options
 #endif
 
+#ifndef MIRRORTRAIN_NO_IMAGES
+
 /* >>section data/photos.c */
 
 /* Draws pictures of cats' and dogs' heads. They consist of ellipses and triangles, rotated, scaled and lit at random,
@@ -29799,6 +29846,8 @@ MIRT_API mirt_dataset *mirt_drawn_photos(int64_t count, int height, int width, u
 
 #undef MIRT__PHOTO_ROUND
 #undef MIRT__PHOTO_GRID
+
+#endif /* MIRRORTRAIN_NO_IMAGES */
 
 /* >>section graph/graph.h */
 
@@ -35839,7 +35888,7 @@ static void mirt__env_int(mirt__text *out, const char *name, int value) {
 }
 
 static void mirt__env_build(mirt__text *out) {
-    bool stb, turbo;
+    bool stb = false, turbo = false;
     mirt__env_string(out, "mirrortrain", MIRT_VERSION_STRING);
 #if defined(__clang__)
     mirt__env_string(out, "compiler", "clang " __clang_version__);
@@ -35853,7 +35902,9 @@ static void mirt__env_build(mirt__text *out) {
 #else
     mirt__env_string(out, "language", __STDC_VERSION__ > 201710L ? "C23" : __STDC_VERSION__ >= 201710L ? "C17" : __STDC_VERSION__ >= 201112L ? "C11" : "C");
 #endif
+#ifndef MIRRORTRAIN_NO_IMAGES
     mirt__decoders_here(&stb, &turbo);
+#endif
     mirt__text_add(out, ", \"compiled_in\": {");
     mirt__env_bool(out, "optimization", MIRT__OPTIMIZED);
 #ifdef MIRRORTRAIN_NO_THREADS
@@ -49366,6 +49417,8 @@ MIRT__LIB bool mirt__monitor_improved(mirt__monitor *monitor, double value) {
     return true;
 }
 
+#ifndef MIRRORTRAIN_NO_CALLBACKS
+
 /* >>section callbacks/early_stopping.c */
 
 typedef struct mirt__early_stopping {
@@ -50756,6 +50809,8 @@ MIRT_API mirt_status mirt_write_images(mirt_event_writer *writer, const char *ta
     return status == MIRT_OK ? mirt__events_image(&writer->events, step, tag, &images, columns) : status;
 }
 
+#endif /* MIRRORTRAIN_NO_CALLBACKS */
+
 /* >>section train/function.c */
 
 /* Functions of the user: recording, running, and reading what they left. */
@@ -51249,6 +51304,8 @@ MIRT_API mirt_status mirt_local_result(mirt_function *f, const char *name, int r
     int64_t rows = mirt__replica_share(f, replica, &first);
     return r->batched ? mirt__copy_result(r, first, rows, out, capacity, written) : mirt__copy_result(r, replica, rows > 0, out, capacity, written);
 }
+
+#ifndef MIRRORTRAIN_NO_MODELS
 
 /* >>section models/models.h */
 
@@ -51780,6 +51837,8 @@ MIRT_API mirt_model *mirt_efficientnet_v2(mirt_strategy *strategy, mirt_efficien
     return NULL;
 }
 
+#endif /* MIRRORTRAIN_NO_MODELS */
+
 /* >>section base/cold_end.inc */
 
 /* Ends what cold_begin.inc began. */
@@ -51797,6 +51856,12 @@ MIRT_API mirt_model *mirt_efficientnet_v2(mirt_strategy *strategy, mirt_efficien
 /* >>section base/optimize_restore.inc */
 
 #pragma pop_macro("__OPTIMIZE__")
+
+/* >>section base/partial_end.inc */
+
+#ifdef MIRT__PARTIAL_BUILD
+#pragma GCC diagnostic pop
+#endif
 
 #if defined(__NVCC__) && defined(__CUDACC__)
 #pragma nv_diagnostic pop

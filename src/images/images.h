@@ -4,6 +4,7 @@
 
 #include "../base/base.h"
 
+#ifndef MIRRORTRAIN_NO_IMAGES
 typedef enum mirt__image_format { MIRT__FORMAT_NONE = 0, MIRT__FORMAT_JPEG, MIRT__FORMAT_PNG, MIRT__FORMAT_BMP, MIRT__FORMAT_GIF } mirt__image_format;
 
 /* What a file says of itself, before anything is decoded. */
@@ -28,6 +29,7 @@ MIRT__LIB bool mirt__decoder_missing(const mirt_decode_desc *desc);
 MIRT__LIB void mirt__decoders_here(bool *stb_image, bool *turbojpeg);
 /* With all checks of mirt_decode_image, desc being given. */
 MIRT__LIB mirt_status mirt__decode(const unsigned char *bytes, size_t size, mirt_color_mode mode, const mirt_decode_desc *desc, mirt_image *out);
+#endif /* MIRRORTRAIN_NO_IMAGES */
 
 /* Where to resize from and to: rows of `stride` bytes, and of `out_stride` elements. */
 typedef struct mirt__pixmap {

@@ -34,7 +34,7 @@ static void mirt__env_int(mirt__text *out, const char *name, int value) {
 }
 
 static void mirt__env_build(mirt__text *out) {
-    bool stb, turbo;
+    bool stb = false, turbo = false;
     mirt__env_string(out, "mirrortrain", MIRT_VERSION_STRING);
 #if defined(__clang__)
     mirt__env_string(out, "compiler", "clang " __clang_version__);
@@ -48,7 +48,9 @@ static void mirt__env_build(mirt__text *out) {
 #else
     mirt__env_string(out, "language", __STDC_VERSION__ > 201710L ? "C23" : __STDC_VERSION__ >= 201710L ? "C17" : __STDC_VERSION__ >= 201112L ? "C11" : "C");
 #endif
+#ifndef MIRRORTRAIN_NO_IMAGES
     mirt__decoders_here(&stb, &turbo);
+#endif
     mirt__text_add(out, ", \"compiled_in\": {");
     mirt__env_bool(out, "optimization", MIRT__OPTIMIZED);
 #ifdef MIRRORTRAIN_NO_THREADS
