@@ -30042,6 +30042,8 @@ typedef struct mirt__workspace {
     size_t shared;  /* bytes per call */
 } mirt__workspace;
 
+#define MIRT__OUTPUT(k) (1u << (k))
+
 /* One row of the op table. */
 struct mirt__op {
     const char *name;
@@ -30059,6 +30061,17 @@ struct mirt__op {
        NULL: the same node. */
     mirt_tensor *(*lower)(mirt__graph *graph, const mirt__node *node, mirt_tensor *const *in, const mirt__mode *mode);
 };
+
+/* A row of the table: MIRT__OP_ROW(NAME, MIRT__SET(FIELD, VALUE) ...). Fields it does not set are NULL, false or 0, the
+   safe choice. Both languages initialize rows at compile time: C by designated initializers, which C++17 lacks. */
+#ifdef __cplusplus
+#define MIRT__SET(field, value) row.field = value;
+#define MIRT__OP_ROW(op, fields) \
+    MIRT__CONSTANT mirt__op mirt__op_##op = [] { mirt__op row = mirt__op(); row.name = #op; fields return row; }();
+#else
+#define MIRT__SET(field, value) .field = value,
+#define MIRT__OP_ROW(op, fields) MIRT__CONSTANT mirt__op mirt__op_##op = {.name = #op, fields};
+#endif
 
 MIRT__LIB void mirt__graph_init(mirt__graph *graph, mirt_model *model);
 MIRT__LIB void mirt__graph_free(mirt__graph *graph);
@@ -30250,11 +30263,21 @@ MIRT__LIB void mirt__fuse_half(mirt__graph *graph, mirt_dtype half, mirt_tensor 
 /* A table that later files name: static in the single header, extern otherwise. */
 #ifdef MIRRORTRAIN_SPLIT_BUILD
 #define MIRT__TABLE const
+#ifdef __cplusplus
+#define MIRT__CONSTANT constexpr
+#else
+#define MIRT__CONSTANT const
+#endif
 #define MIRT__OP_EXTERN(name) extern const mirt__op mirt__op_##name;
 MIRT__OP_LIST(MIRT__OP_EXTERN)
 #undef MIRT__OP_EXTERN
 #else
 #define MIRT__TABLE static const
+#ifdef __cplusplus
+#define MIRT__CONSTANT static constexpr
+#else
+#define MIRT__CONSTANT static const
+#endif
 #endif
 
 MIRT__LIB const mirt__op *mirt__op_get(mirt__op_id id);
@@ -30515,10 +30538,10 @@ MIRT_API mirt_tensor *mirt_constant_tensor(mirt_tensor *like, mirt_array array) 
     return like ? mirt__constant_op(like->node->graph, array) : NULL;
 }
 
-MIRT__TABLE mirt__op mirt__op_constant = {"constant", mirt__leaf_shape, NULL, mirt__constant_run, NULL, NULL, false, 0, NULL};
-MIRT__TABLE mirt__op mirt__op_input = {"input", mirt__leaf_shape, NULL, NULL, NULL, NULL, false, 0, NULL};
-MIRT__TABLE mirt__op mirt__op_variable = {"variable", mirt__leaf_shape, NULL, NULL, NULL, NULL, false, 0, NULL};
-MIRT__TABLE mirt__op mirt__op_loss_weight = {"loss_weight", mirt__leaf_shape, NULL, mirt__loss_weight_run, NULL, NULL, false, 0, NULL};
+MIRT__OP_ROW(constant, MIRT__SET(shape, mirt__leaf_shape) MIRT__SET(run, mirt__constant_run))
+MIRT__OP_ROW(input, MIRT__SET(shape, mirt__leaf_shape))
+MIRT__OP_ROW(variable, MIRT__SET(shape, mirt__leaf_shape))
+MIRT__OP_ROW(loss_weight, MIRT__SET(shape, mirt__leaf_shape) MIRT__SET(run, mirt__loss_weight_run))
 
 /* >>section ops/elementwise.c */
 
@@ -30586,7 +30609,8 @@ static bool mirt__unary_gradient(mirt__node *node, mirt_tensor *const *dys, mirt
 #undef MIRT__GRADIENT_END
 #undef MIRT__GRADIENT_CASE
 
-MIRT__TABLE mirt__op mirt__op_unary = {"unary", mirt__unary_shape, mirt__unary_gradient, mirt__unary_run, NULL, NULL, false, 0, NULL};
+MIRT__OP_ROW(unary,
+    MIRT__SET(shape, mirt__unary_shape) MIRT__SET(gradient, mirt__unary_gradient) MIRT__SET(run, mirt__unary_run))
 
 MIRT__LIB mirt_tensor *mirt__unary_op(mirt__unary_kind kind, mirt_tensor *x, float scale, float offset) {
     if (!x) return NULL;
@@ -30691,7 +30715,8 @@ static bool mirt__binary_gradient(mirt__node *node, mirt_tensor *const *dy, mirt
     return (!a->needs_grad || dx[0]) && (!b->needs_grad || dx[1]);
 }
 
-MIRT__TABLE mirt__op mirt__op_binary = {"binary", mirt__binary_shape, mirt__binary_gradient, mirt__binary_run, NULL, NULL, false, 0, NULL};
+MIRT__OP_ROW(binary,
+    MIRT__SET(shape, mirt__binary_shape) MIRT__SET(gradient, mirt__binary_gradient) MIRT__SET(run, mirt__binary_run))
 
 static bool mirt__broadcast_to_shape(mirt__node *node) {
     return mirt__need_float(node, 1) && mirt__declare(node, MIRT_FLOAT32, &node->in[1]->shape);
@@ -30710,7 +30735,7 @@ static void mirt__broadcast_run(const mirt__call *call) {
     call->kernels->binary(&b, &call->where);
 }
 
-MIRT__TABLE mirt__op mirt__op_broadcast = {"broadcast", mirt__broadcast_to_shape, NULL, mirt__broadcast_run, NULL, NULL, false, 0, NULL};
+MIRT__OP_ROW(broadcast, MIRT__SET(shape, mirt__broadcast_to_shape) MIRT__SET(run, mirt__broadcast_run))
 
 MIRT__LIB mirt_tensor *mirt__broadcast_op(mirt_tensor *x, mirt_tensor *like, bool mean) {
     if (!x || !like) return NULL;
@@ -30739,7 +30764,9 @@ static bool mirt__bias_add_gradient(mirt__node *node, mirt_tensor *const *dy, mi
     return !node->in[1]->needs_grad || dx[1];
 }
 
-MIRT__TABLE mirt__op mirt__op_bias_add = {"bias_add", mirt__bias_add_shape, mirt__bias_add_gradient, mirt__bias_add_run, NULL, NULL, false, 0, NULL};
+MIRT__OP_ROW(bias_add,
+    MIRT__SET(shape, mirt__bias_add_shape) MIRT__SET(gradient, mirt__bias_add_gradient)
+    MIRT__SET(run, mirt__bias_add_run))
 
 MIRT__LIB mirt_tensor *mirt__bias_add_op(mirt_tensor *x, mirt_tensor *bias) {
     if (!x || !bias) return NULL;
@@ -30853,7 +30880,8 @@ static bool mirt__logic_gradient(mirt__node *node, mirt_tensor *const *dy, mirt_
     return mirt__where_gradient(node->in[0], node->in[1], node->in[2], dy[0], dx + 1);
 }
 
-MIRT__TABLE mirt__op mirt__op_logic = {"logic", mirt__logic_shape, mirt__logic_gradient, mirt__logic_run, NULL, NULL, false, 0, NULL};
+MIRT__OP_ROW(logic,
+    MIRT__SET(shape, mirt__logic_shape) MIRT__SET(gradient, mirt__logic_gradient) MIRT__SET(run, mirt__logic_run))
 
 static mirt_tensor *mirt__logic_record(mirt__logic_kind kind, mirt_tensor *const *in, int num_in) {
     for (int i = 0; i < num_in; i++) {
@@ -30947,7 +30975,9 @@ static bool mirt__reduce_gradient(mirt__node *node, mirt_tensor *const *dy, mirt
     return dx[0] != NULL;
 }
 
-MIRT__TABLE mirt__op mirt__op_reduce = {"reduce", mirt__reduce_shape, mirt__reduce_gradient, mirt__reduce_run, mirt__reduce_workspace, NULL, false, 0, NULL};
+MIRT__OP_ROW(reduce,
+    MIRT__SET(shape, mirt__reduce_shape) MIRT__SET(gradient, mirt__reduce_gradient) MIRT__SET(run, mirt__reduce_run)
+    MIRT__SET(workspace, mirt__reduce_workspace))
 
 static bool mirt__reduce_max_grad_shape(mirt__node *node) { return mirt__declare(node, MIRT_FLOAT32, &node->in[0]->shape); }
 
@@ -30961,8 +30991,9 @@ static void mirt__reduce_max_grad_run(const mirt__call *call) {
     call->kernels->reduce_max_grad(&g, &call->where);
 }
 
-MIRT__TABLE mirt__op mirt__op_reduce_max_grad = {
-    "reduce_max_grad", mirt__reduce_max_grad_shape, NULL, mirt__reduce_max_grad_run, mirt__reduce_workspace, NULL, false, 0, NULL};
+MIRT__OP_ROW(reduce_max_grad,
+    MIRT__SET(shape, mirt__reduce_max_grad_shape) MIRT__SET(run, mirt__reduce_max_grad_run)
+    MIRT__SET(workspace, mirt__reduce_workspace))
 
 MIRT__LIB mirt_tensor *mirt__reduce_op(mirt__reduce_kind kind, mirt_tensor *x, unsigned axes, bool keepdims) {
     if (!x) return NULL;
@@ -31052,7 +31083,8 @@ static bool mirt__scan_gradient(mirt__node *node, mirt_tensor *const *dy, mirt_t
     return dx[0] != NULL;
 }
 
-MIRT__TABLE mirt__op mirt__op_scan = {"scan", mirt__scan_shape, mirt__scan_gradient, mirt__scan_run, NULL, NULL, false, 0, NULL};
+MIRT__OP_ROW(scan,
+    MIRT__SET(shape, mirt__scan_shape) MIRT__SET(gradient, mirt__scan_gradient) MIRT__SET(run, mirt__scan_run))
 
 MIRT_API mirt_tensor *mirt_argmax(mirt_tensor *x, int axis) { return mirt__scan_op(MIRT__ARGMAX, x, axis); }
 MIRT_API mirt_tensor *mirt_argmin(mirt_tensor *x, int axis) { return mirt__scan_op(MIRT__ARGMIN, x, axis); }
@@ -31078,7 +31110,8 @@ static bool mirt__reshape_gradient(mirt__node *node, mirt_tensor *const *dy, mir
     return dx[0] != NULL;
 }
 
-MIRT__TABLE mirt__op mirt__op_reshape = {"reshape", mirt__reshape_shape, mirt__reshape_gradient, NULL, NULL, NULL, true, 0, NULL};
+MIRT__OP_ROW(reshape,
+    MIRT__SET(shape, mirt__reshape_shape) MIRT__SET(gradient, mirt__reshape_gradient) MIRT__SET(alias, true))
 
 MIRT__LIB mirt_tensor *mirt__reshape_op(mirt_tensor *x, const mirt_shape *shape) {
     if (!x || mirt__shape_equal(&x->shape, shape)) return x;
@@ -31118,7 +31151,7 @@ static void mirt__cast_run(const mirt__call *call) {
     call->kernels->cast(&c, &call->where);
 }
 
-MIRT__TABLE mirt__op mirt__op_cast = {"cast", mirt__cast_shape, NULL, mirt__cast_run, NULL, NULL, false, 0, NULL};
+MIRT__OP_ROW(cast, MIRT__SET(shape, mirt__cast_shape) MIRT__SET(run, mirt__cast_run))
 
 MIRT_API mirt_tensor *mirt_cast(mirt_tensor *x, mirt_dtype dtype) {
     if (!x || x->dtype == dtype) return x;
@@ -31146,7 +31179,7 @@ static void mirt__one_hot_run(const mirt__call *call) {
     call->kernels->one_hot(&o, &call->where);
 }
 
-MIRT__TABLE mirt__op mirt__op_one_hot = {"one_hot", mirt__one_hot_shape, NULL, mirt__one_hot_run, NULL, NULL, false, 0, NULL};
+MIRT__OP_ROW(one_hot, MIRT__SET(shape, mirt__one_hot_shape) MIRT__SET(run, mirt__one_hot_run))
 
 MIRT_API mirt_tensor *mirt_one_hot(mirt_tensor *x, int64_t depth) {
     if (!x) return NULL;
@@ -31157,7 +31190,7 @@ MIRT_API mirt_tensor *mirt_one_hot(mirt_tensor *x, int64_t depth) {
 
 static bool mirt__stop_gradient_shape(mirt__node *node) { return mirt__declare(node, node->in[0]->dtype, &node->in[0]->shape); }
 
-MIRT__TABLE mirt__op mirt__op_stop_gradient = {"stop_gradient", mirt__stop_gradient_shape, NULL, NULL, NULL, NULL, true, 0, NULL};
+MIRT__OP_ROW(stop_gradient, MIRT__SET(shape, mirt__stop_gradient_shape) MIRT__SET(alias, true))
 
 MIRT_API mirt_tensor *mirt_stop_gradient(mirt_tensor *x) { return x ? mirt__record(x->node->graph, MIRT__OP_stop_gradient, NULL, &x, 1) : NULL; }
 
@@ -31231,7 +31264,9 @@ static bool mirt__transpose_gradient(mirt__node *node, mirt_tensor *const *dy, m
     return dx[0] != NULL;
 }
 
-MIRT__TABLE mirt__op mirt__op_transpose = {"transpose", mirt__transpose_shape, mirt__transpose_gradient, mirt__transpose_run, NULL, NULL, false, 0, NULL};
+MIRT__OP_ROW(transpose,
+    MIRT__SET(shape, mirt__transpose_shape) MIRT__SET(gradient, mirt__transpose_gradient)
+    MIRT__SET(run, mirt__transpose_run))
 
 MIRT_API mirt_tensor *mirt_transpose(mirt_tensor *x, const int *permutation) {
     if (!x) return NULL;
@@ -31306,7 +31341,8 @@ static bool mirt__concat_gradient(mirt__node *node, mirt_tensor *const *dy, mirt
     return true;
 }
 
-MIRT__TABLE mirt__op mirt__op_concat = {"concat", mirt__concat_shape, mirt__concat_gradient, mirt__concat_run, NULL, NULL, false, 0, NULL};
+MIRT__OP_ROW(concat,
+    MIRT__SET(shape, mirt__concat_shape) MIRT__SET(gradient, mirt__concat_gradient) MIRT__SET(run, mirt__concat_run))
 
 MIRT_API mirt_tensor *mirt_concat(mirt_tensor *const *x, int n, int axis) {
     mirt_tensor *in[MIRT__MAX_IN];
@@ -31368,7 +31404,8 @@ static bool mirt__slice_gradient(mirt__node *node, mirt_tensor *const *dy, mirt_
     return dx[0] != NULL;
 }
 
-MIRT__TABLE mirt__op mirt__op_slice = {"slice", mirt__slice_shape, mirt__slice_gradient, mirt__slice_run, NULL, NULL, false, 0, NULL};
+MIRT__OP_ROW(slice,
+    MIRT__SET(shape, mirt__slice_shape) MIRT__SET(gradient, mirt__slice_gradient) MIRT__SET(run, mirt__slice_run))
 
 MIRT_API mirt_tensor *mirt_slice(mirt_tensor *x, const int64_t *begin, const int64_t *size) {
     return mirt__need_lists(x, begin, size, "slice") ? mirt__slice_op(x, begin, size) : NULL;
@@ -31443,7 +31480,8 @@ static bool mirt__pad_gradient(mirt__node *node, mirt_tensor *const *dy, mirt_te
     return dx[0] != NULL;
 }
 
-MIRT__TABLE mirt__op mirt__op_pad = {"pad", mirt__pad_shape, mirt__pad_gradient, mirt__pad_run, NULL, NULL, false, 0, NULL};
+MIRT__OP_ROW(pad,
+    MIRT__SET(shape, mirt__pad_shape) MIRT__SET(gradient, mirt__pad_gradient) MIRT__SET(run, mirt__pad_run))
 
 MIRT_API mirt_tensor *mirt_pad(mirt_tensor *x, const int64_t *before, const int64_t *after, float value) {
     return mirt__need_lists(x, before, after, "pad") ? mirt__pad_op(x, before, after, value) : NULL;
@@ -31495,8 +31533,9 @@ static void mirt__gather_grad_run(const mirt__call *call) {
     call->kernels->gather_grad(&g, &call->where);
 }
 
-MIRT__TABLE mirt__op mirt__op_gather = {"gather", mirt__gather_shape, mirt__gather_gradient, mirt__gather_run, NULL, NULL, false, 0, NULL};
-MIRT__TABLE mirt__op mirt__op_gather_grad = {"gather_grad", mirt__gather_grad_shape, NULL, mirt__gather_grad_run, NULL, NULL, false, 0, NULL};
+MIRT__OP_ROW(gather,
+    MIRT__SET(shape, mirt__gather_shape) MIRT__SET(gradient, mirt__gather_gradient) MIRT__SET(run, mirt__gather_run))
+MIRT__OP_ROW(gather_grad, MIRT__SET(shape, mirt__gather_grad_shape) MIRT__SET(run, mirt__gather_grad_run))
 
 MIRT_API mirt_tensor *mirt_gather(mirt_tensor *table, mirt_tensor *indices) {
     mirt_tensor *in[2] = {table, indices};
@@ -31702,8 +31741,9 @@ static bool mirt__matmul_gradient(mirt__node *node, mirt_tensor *const *dy, mirt
     return true;
 }
 
-MIRT__TABLE mirt__op mirt__op_matmul = {
-    "matmul", mirt__matmul_shape, mirt__matmul_gradient, mirt__matmul_run, mirt__matmul_workspace, mirt__matmul_macs, false, 0, NULL};
+MIRT__OP_ROW(matmul,
+    MIRT__SET(shape, mirt__matmul_shape) MIRT__SET(gradient, mirt__matmul_gradient) MIRT__SET(run, mirt__matmul_run)
+    MIRT__SET(workspace, mirt__matmul_workspace) MIRT__SET(macs, mirt__matmul_macs))
 
 MIRT__LIB mirt_tensor *mirt__matmul_op(mirt_tensor *a, mirt_tensor *b, bool transpose_a, bool transpose_b) {
     if (!a || !b) return NULL;
@@ -31977,8 +32017,9 @@ static bool mirt__conv2d_gradient(mirt__node *node, mirt_tensor *const *dy, mirt
     return dx[0] != NULL;
 }
 
-MIRT__TABLE mirt__op mirt__op_conv2d = {
-    "conv2d", mirt__conv2d_shape, mirt__conv2d_gradient, mirt__conv2d_run, mirt__conv_workspace, mirt__conv_macs, false, 0, NULL};
+MIRT__OP_ROW(conv2d,
+    MIRT__SET(shape, mirt__conv2d_shape) MIRT__SET(gradient, mirt__conv2d_gradient) MIRT__SET(run, mirt__conv2d_run)
+    MIRT__SET(workspace, mirt__conv_workspace) MIRT__SET(macs, mirt__conv_macs))
 
 static bool mirt__conv_grad_shape(mirt__node *node) {
     if (!mirt__declare(node, MIRT_FLOAT32, &node->a.shape)) return false;
@@ -32013,8 +32054,9 @@ static void mirt__conv2d_input_grad_run(const mirt__call *call) {
     call->kernels->conv_input_grad(&g, &call->where);
 }
 
-MIRT__TABLE mirt__op mirt__op_conv2d_input_grad = {
-    "conv2d_input_grad", mirt__conv_grad_shape, NULL, mirt__conv2d_input_grad_run, mirt__conv_workspace, mirt__conv_macs, false, 0, NULL};
+MIRT__OP_ROW(conv2d_input_grad,
+    MIRT__SET(shape, mirt__conv_grad_shape) MIRT__SET(run, mirt__conv2d_input_grad_run)
+    MIRT__SET(workspace, mirt__conv_workspace) MIRT__SET(macs, mirt__conv_macs))
 
 static void mirt__conv2d_weight_grad_run(const mirt__call *call) {
     mirt__conv_weight_grad g;
@@ -32029,8 +32071,9 @@ static void mirt__conv2d_weight_grad_run(const mirt__call *call) {
     call->kernels->conv_weight_grad(&g, &call->where);
 }
 
-MIRT__TABLE mirt__op mirt__op_conv2d_weight_grad = {
-    "conv2d_weight_grad", mirt__conv_grad_shape, NULL, mirt__conv2d_weight_grad_run, mirt__conv_workspace, mirt__conv_macs, false, 0, NULL};
+MIRT__OP_ROW(conv2d_weight_grad,
+    MIRT__SET(shape, mirt__conv_grad_shape) MIRT__SET(run, mirt__conv2d_weight_grad_run)
+    MIRT__SET(workspace, mirt__conv_workspace) MIRT__SET(macs, mirt__conv_macs))
 
 /* The largest output whose convolution has x's size, as Keras without output padding. */
 static bool mirt__conv2d_transpose_shape(mirt__node *node) {
@@ -32065,8 +32108,10 @@ static bool mirt__conv2d_transpose_gradient(mirt__node *node, mirt_tensor *const
     return (!x->needs_grad || dx[0]) && (!k->needs_grad || dx[1]);
 }
 
-MIRT__TABLE mirt__op mirt__op_conv2d_transpose = {
-    "conv2d_transpose", mirt__conv2d_transpose_shape, mirt__conv2d_transpose_gradient, mirt__conv2d_input_grad_run, mirt__conv_workspace, mirt__conv_macs, false, 0, NULL};
+MIRT__OP_ROW(conv2d_transpose,
+    MIRT__SET(shape, mirt__conv2d_transpose_shape) MIRT__SET(gradient, mirt__conv2d_transpose_gradient)
+    MIRT__SET(run, mirt__conv2d_input_grad_run) MIRT__SET(workspace, mirt__conv_workspace)
+    MIRT__SET(macs, mirt__conv_macs))
 
 MIRT__LIB mirt_tensor *mirt__conv2d_transpose_op(mirt_tensor *x, mirt_tensor *kernel, const mirt__attrs *a) {
     mirt__attrs own = *a;
@@ -32102,8 +32147,10 @@ static bool mirt__conv2d_pool_gradient(mirt__node *node, mirt_tensor *const *dy,
     return mirt__conv_weight_gradient(node, dy[0], node->out[1], dx);
 }
 
-MIRT__TABLE mirt__op mirt__op_conv2d_pool = {
-    "conv2d_pool", mirt__conv2d_pool_shape, mirt__conv2d_pool_gradient, mirt__conv2d_pool_run, mirt__conv_workspace, mirt__conv_macs, false, 2u, NULL};
+MIRT__OP_ROW(conv2d_pool,
+    MIRT__SET(shape, mirt__conv2d_pool_shape) MIRT__SET(gradient, mirt__conv2d_pool_gradient)
+    MIRT__SET(run, mirt__conv2d_pool_run) MIRT__SET(workspace, mirt__conv_workspace) MIRT__SET(macs, mirt__conv_macs)
+    MIRT__SET(optional_outputs, MIRT__OUTPUT(1)))
 
 static void mirt__conv2d_pool_weight_grad_run(const mirt__call *call) {
     mirt__conv_pool_weight_grad g;
@@ -32120,8 +32167,9 @@ static void mirt__conv2d_pool_weight_grad_run(const mirt__call *call) {
 /* Of every window's four places one counts at most. */
 static double mirt__conv2d_pool_weight_grad_macs(const mirt__node *node, int64_t rows) { return mirt__conv_macs(node, rows) / 4; }
 
-MIRT__TABLE mirt__op mirt__op_conv2d_pool_weight_grad = {
-    "conv2d_pool_weight_grad", mirt__conv_grad_shape, NULL, mirt__conv2d_pool_weight_grad_run, mirt__conv_workspace, mirt__conv2d_pool_weight_grad_macs, false, 0, NULL};
+MIRT__OP_ROW(conv2d_pool_weight_grad,
+    MIRT__SET(shape, mirt__conv_grad_shape) MIRT__SET(run, mirt__conv2d_pool_weight_grad_run)
+    MIRT__SET(workspace, mirt__conv_workspace) MIRT__SET(macs, mirt__conv2d_pool_weight_grad_macs))
 
 MIRT__LIB mirt_tensor *mirt__conv2d_op(mirt_tensor *x, mirt_tensor *kernel, const mirt__attrs *a) {
     if (!x || !kernel) return NULL;
@@ -32227,11 +32275,12 @@ static void mirt__pool_grad_run(const mirt__call *call) {
     call->kernels->max_pool_grad(&p, &call->where);
 }
 
-MIRT__TABLE mirt__op mirt__op_max_pool2d = {"max_pool2d", mirt__pool_shape, mirt__pool_gradient, mirt__pool_run, NULL, NULL, false, 0, NULL};
-MIRT__TABLE mirt__op mirt__op_max_pool2d_grad = {"max_pool2d_grad", mirt__pool_grad_shape, NULL, mirt__pool_grad_run, NULL, NULL, false, 0, NULL};
-MIRT__TABLE mirt__op mirt__op_average_pool2d = {"average_pool2d", mirt__pool_shape, mirt__pool_gradient, mirt__pool_run, NULL, NULL, false, 0, NULL};
-MIRT__TABLE mirt__op mirt__op_average_pool2d_grad = {
-    "average_pool2d_grad", mirt__pool_grad_shape, NULL, mirt__pool_grad_run, NULL, NULL, false, 0, NULL};
+MIRT__OP_ROW(max_pool2d,
+    MIRT__SET(shape, mirt__pool_shape) MIRT__SET(gradient, mirt__pool_gradient) MIRT__SET(run, mirt__pool_run))
+MIRT__OP_ROW(max_pool2d_grad, MIRT__SET(shape, mirt__pool_grad_shape) MIRT__SET(run, mirt__pool_grad_run))
+MIRT__OP_ROW(average_pool2d,
+    MIRT__SET(shape, mirt__pool_shape) MIRT__SET(gradient, mirt__pool_gradient) MIRT__SET(run, mirt__pool_run))
+MIRT__OP_ROW(average_pool2d_grad, MIRT__SET(shape, mirt__pool_grad_shape) MIRT__SET(run, mirt__pool_grad_run))
 
 MIRT__LIB mirt_tensor *mirt__max_pool2d_op(mirt_tensor *x, const mirt__attrs *a) {
     return x ? mirt__record(x->node->graph, MIRT__OP_max_pool2d, a, &x, 1) : NULL;
@@ -32278,12 +32327,15 @@ static void mirt__softmax_grad_run(const mirt__call *call) {
     call->kernels->softmax_grad(&s, &call->where);
 }
 
-MIRT__TABLE mirt__op mirt__op_softmax = {"softmax", mirt__softmax_shape, mirt__softmax_gradient, mirt__softmax_run, NULL, NULL, false, 0, NULL};
-MIRT__TABLE mirt__op mirt__op_softmax_grad = {"softmax_grad", mirt__softmax_shape, NULL, mirt__softmax_grad_run, NULL, NULL, false, 0, NULL};
+MIRT__OP_ROW(softmax,
+    MIRT__SET(shape, mirt__softmax_shape) MIRT__SET(gradient, mirt__softmax_gradient)
+    MIRT__SET(run, mirt__softmax_run))
+MIRT__OP_ROW(softmax_grad, MIRT__SET(shape, mirt__softmax_shape) MIRT__SET(run, mirt__softmax_grad_run))
 
-MIRT__TABLE mirt__op mirt__op_log_softmax = {"log_softmax", mirt__softmax_shape, mirt__softmax_gradient, mirt__softmax_run, NULL, NULL, false, 0, NULL};
-MIRT__TABLE mirt__op mirt__op_log_softmax_grad = {
-    "log_softmax_grad", mirt__softmax_shape, NULL, mirt__softmax_grad_run, NULL, NULL, false, 0, NULL};
+MIRT__OP_ROW(log_softmax,
+    MIRT__SET(shape, mirt__softmax_shape) MIRT__SET(gradient, mirt__softmax_gradient)
+    MIRT__SET(run, mirt__softmax_run))
+MIRT__OP_ROW(log_softmax_grad, MIRT__SET(shape, mirt__softmax_shape) MIRT__SET(run, mirt__softmax_grad_run))
 
 MIRT_API mirt_tensor *mirt_log_softmax(mirt_tensor *x) { return x ? mirt__record(x->node->graph, MIRT__OP_log_softmax, NULL, &x, 1) : NULL; }
 MIRT_API mirt_tensor *mirt_softmax(mirt_tensor *x) { return x ? mirt__record(x->node->graph, MIRT__OP_softmax, NULL, &x, 1) : NULL; }
@@ -32347,9 +32399,10 @@ static void mirt__accuracy_run(const mirt__call *call) {
     call->kernels->accuracy(&a, &call->where);
 }
 
-MIRT__TABLE mirt__op mirt__op_loss = {"loss", mirt__per_sample_shape, mirt__loss_gradient, mirt__loss_run, NULL, NULL, false, 0, NULL};
-MIRT__TABLE mirt__op mirt__op_loss_grad = {"loss_grad", mirt__loss_grad_shape, NULL, mirt__loss_grad_run, NULL, NULL, false, 0, NULL};
-MIRT__TABLE mirt__op mirt__op_accuracy = {"accuracy", mirt__per_sample_shape, NULL, mirt__accuracy_run, NULL, NULL, false, 0, NULL};
+MIRT__OP_ROW(loss,
+    MIRT__SET(shape, mirt__per_sample_shape) MIRT__SET(gradient, mirt__loss_gradient) MIRT__SET(run, mirt__loss_run))
+MIRT__OP_ROW(loss_grad, MIRT__SET(shape, mirt__loss_grad_shape) MIRT__SET(run, mirt__loss_grad_run))
+MIRT__OP_ROW(accuracy, MIRT__SET(shape, mirt__per_sample_shape) MIRT__SET(run, mirt__accuracy_run))
 
 MIRT__LIB mirt_tensor *mirt__loss_op(mirt_loss kind, bool from_logits, mirt_tensor *x, mirt_tensor *labels) {
     if (!x || !labels) return NULL;
@@ -32413,7 +32466,9 @@ static mirt_tensor *mirt__dropout_lower(mirt__graph *graph, const mirt__node *no
     return node->a.shape.rank ? mirt__masked_op(in[0], &node->a) : mirt__record(graph, MIRT__OP_dropout, &node->a, in, 1);
 }
 
-MIRT__TABLE mirt__op mirt__op_dropout = {"dropout", mirt__dropout_shape, mirt__dropout_gradient, mirt__dropout_run, NULL, NULL, false, 0, mirt__dropout_lower};
+MIRT__OP_ROW(dropout,
+    MIRT__SET(shape, mirt__dropout_shape) MIRT__SET(gradient, mirt__dropout_gradient)
+    MIRT__SET(run, mirt__dropout_run) MIRT__SET(lower, mirt__dropout_lower))
 
 /* Dropout of ones. Of its input it reads nothing: that says only whether there are rows. */
 static bool mirt__dropout_mask_shape(mirt__node *node) { return mirt__declare(node, MIRT_FLOAT32, &node->a.shape); }
@@ -32425,7 +32480,7 @@ static void mirt__dropout_mask_run(const mirt__call *call) {
     mirt__dropout_run(&inplace);
 }
 
-MIRT__TABLE mirt__op mirt__op_dropout_mask = {"dropout_mask", mirt__dropout_mask_shape, NULL, mirt__dropout_mask_run, NULL, NULL, false, 0, NULL};
+MIRT__OP_ROW(dropout_mask, MIRT__SET(shape, mirt__dropout_mask_shape) MIRT__SET(run, mirt__dropout_mask_run))
 
 MIRT__LIB mirt_tensor *mirt__masked_op(mirt_tensor *x, const mirt__attrs *a) {
     mirt_tensor *rows = mirt_stop_gradient(x);
@@ -32506,7 +32561,9 @@ static mirt_tensor *mirt__augment_lower(mirt__graph *graph, const mirt__node *no
     return x;
 }
 
-MIRT__TABLE mirt__op mirt__op_augment = {"augment", mirt__augment_shape, NULL, mirt__augment_run, mirt__augment_workspace, NULL, false, 0, mirt__augment_lower};
+MIRT__OP_ROW(augment,
+    MIRT__SET(shape, mirt__augment_shape) MIRT__SET(run, mirt__augment_run)
+    MIRT__SET(workspace, mirt__augment_workspace) MIRT__SET(lower, mirt__augment_lower))
 
 MIRT__LIB mirt_tensor *mirt__augment_op(mirt_tensor *x, const mirt__transform *t) {
     mirt__graph *graph = x->node->graph;
@@ -32566,7 +32623,9 @@ static bool mirt__all_reduce_gradient(mirt__node *node, mirt_tensor *const *dy, 
     return sum != NULL;
 }
 
-MIRT__TABLE mirt__op mirt__op_all_reduce = {"all_reduce", mirt__all_reduce_shape, mirt__all_reduce_gradient, mirt__all_reduce_run, NULL, NULL, false, 0, NULL};
+MIRT__OP_ROW(all_reduce,
+    MIRT__SET(shape, mirt__all_reduce_shape) MIRT__SET(gradient, mirt__all_reduce_gradient)
+    MIRT__SET(run, mirt__all_reduce_run))
 
 MIRT__LIB mirt_tensor *mirt__all_reduce_op(mirt_tensor **inout, int count, int kind) {
     mirt__attrs a = mirt__no_attrs();
@@ -32662,8 +32721,9 @@ static void mirt__norm_stats_run(const mirt__call *call) {
     call->kernels->norm_stats(&s, &call->where);
 }
 
-MIRT__TABLE mirt__op mirt__op_norm_stats = {
-    "norm_stats", mirt__norm_stats_shape, NULL, mirt__norm_stats_run, mirt__norm_workspace, NULL, false, 0, NULL};
+MIRT__OP_ROW(norm_stats,
+    MIRT__SET(shape, mirt__norm_stats_shape) MIRT__SET(run, mirt__norm_stats_run)
+    MIRT__SET(workspace, mirt__norm_workspace))
 
 /* Of normalize and batch_norm, whose inputs are alike. */
 static bool mirt__normalize_shape(mirt__node *node) {
@@ -32736,8 +32796,9 @@ static bool mirt__normalize_gradient(mirt__node *node, mirt_tensor *const *dys, 
     return !node->in[0]->needs_grad || dx[0];
 }
 
-MIRT__TABLE mirt__op mirt__op_normalize = {
-    "normalize", mirt__normalize_shape, mirt__normalize_gradient, mirt__normalize_run, mirt__norm_workspace, NULL, false, 0, NULL};
+MIRT__OP_ROW(normalize,
+    MIRT__SET(shape, mirt__normalize_shape) MIRT__SET(gradient, mirt__normalize_gradient)
+    MIRT__SET(run, mirt__normalize_run) MIRT__SET(workspace, mirt__norm_workspace))
 
 static bool mirt__norm_grad_sums_shape(mirt__node *node) {
     const mirt_shape last = mirt__norm_last(&node->in[1]->shape, node->a.last_axes);
@@ -32762,8 +32823,9 @@ static void mirt__norm_grad_sums_run(const mirt__call *call) {
     call->kernels->norm_grad_sums(&s, &call->where);
 }
 
-MIRT__TABLE mirt__op mirt__op_norm_grad_sums = {
-    "norm_grad_sums", mirt__norm_grad_sums_shape, NULL, mirt__norm_grad_sums_run, mirt__norm_workspace, NULL, false, 0, NULL};
+MIRT__OP_ROW(norm_grad_sums,
+    MIRT__SET(shape, mirt__norm_grad_sums_shape) MIRT__SET(run, mirt__norm_grad_sums_run)
+    MIRT__SET(workspace, mirt__norm_workspace))
 
 static bool mirt__norm_grad_input_shape(mirt__node *node) { return mirt__declare(node, MIRT_FLOAT32, &node->in[1]->shape); }
 
@@ -32784,8 +32846,9 @@ static void mirt__norm_grad_input_run(const mirt__call *call) {
     call->kernels->norm_grad_input(&s, &call->where);
 }
 
-MIRT__TABLE mirt__op mirt__op_norm_grad_input = {
-    "norm_grad_input", mirt__norm_grad_input_shape, NULL, mirt__norm_grad_input_run, mirt__norm_workspace, NULL, false, 0, NULL};
+MIRT__OP_ROW(norm_grad_input,
+    MIRT__SET(shape, mirt__norm_grad_input_shape) MIRT__SET(run, mirt__norm_grad_input_run)
+    MIRT__SET(workspace, mirt__norm_workspace))
 
 MIRT__LIB mirt_tensor *mirt__normalize_op(mirt_tensor *const *in, const mirt__attrs *a) {
     return in[0] ? mirt__record(in[0]->node->graph, MIRT__OP_normalize, a, in, 3 + a->gamma + a->beta + a->residual) : NULL;
@@ -32866,7 +32929,7 @@ static mirt_tensor *mirt__batch_norm_lower(mirt__graph *graph, const mirt__node 
     return y && mirt__batch_norm_moves(graph, in[1], mean, node->a.momentum) && mirt__batch_norm_moves(graph, in[2], variance, node->a.momentum) ? y : NULL;
 }
 
-MIRT__TABLE mirt__op mirt__op_batch_norm = {"batch_norm", mirt__batch_norm_shape, NULL, NULL, NULL, NULL, false, 0, mirt__batch_norm_lower};
+MIRT__OP_ROW(batch_norm, MIRT__SET(shape, mirt__batch_norm_shape) MIRT__SET(lower, mirt__batch_norm_lower))
 
 /* >>section ops/resize.c */
 
@@ -32915,8 +32978,10 @@ static bool mirt__resize2d_gradient(mirt__node *node, mirt_tensor *const *dy, mi
 
 static bool mirt__resize2d_grad_shape(mirt__node *node) { return mirt__declare(node, MIRT_FLOAT32, &node->a.shape); }
 
-MIRT__TABLE mirt__op mirt__op_resize2d = {"resize2d", mirt__resize2d_shape, mirt__resize2d_gradient, mirt__resize2d_run, NULL, NULL, false, 0, NULL};
-MIRT__TABLE mirt__op mirt__op_resize2d_grad = {"resize2d_grad", mirt__resize2d_grad_shape, NULL, mirt__resize2d_run, NULL, NULL, false, 0, NULL};
+MIRT__OP_ROW(resize2d,
+    MIRT__SET(shape, mirt__resize2d_shape) MIRT__SET(gradient, mirt__resize2d_gradient)
+    MIRT__SET(run, mirt__resize2d_run))
+MIRT__OP_ROW(resize2d_grad, MIRT__SET(shape, mirt__resize2d_grad_shape) MIRT__SET(run, mirt__resize2d_run))
 
 MIRT__LIB mirt_tensor *mirt__resize2d_op(mirt_tensor *x, int height, int width, bool bilinear) {
     if (!x) return NULL;
@@ -33037,8 +33102,10 @@ static bool mirt__user_grad_shape(mirt__node *node) {
     return true;
 }
 
-MIRT__TABLE mirt__op mirt__op_user = {"user", mirt__user_shape, mirt__user_gradient, mirt__user_run, NULL, NULL, false, 0, NULL};
-MIRT__TABLE mirt__op mirt__op_user_grad = {"user_grad", mirt__user_grad_shape, NULL, mirt__user_grad_run, NULL, NULL, false, 0xffu, NULL};
+MIRT__OP_ROW(user,
+    MIRT__SET(shape, mirt__user_shape) MIRT__SET(gradient, mirt__user_gradient) MIRT__SET(run, mirt__user_run))
+MIRT__OP_ROW(user_grad,
+    MIRT__SET(shape, mirt__user_grad_shape) MIRT__SET(run, mirt__user_grad_run) MIRT__SET(optional_outputs, 0xffu))
 
 /* >>section ops/table.c */
 

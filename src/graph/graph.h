@@ -192,6 +192,8 @@ typedef struct mirt__workspace {
     size_t shared;  /* bytes per call */
 } mirt__workspace;
 
+#define MIRT__OUTPUT(k) (1u << (k))
+
 /* One row of the op table. */
 struct mirt__op {
     const char *name;
@@ -209,6 +211,17 @@ struct mirt__op {
        NULL: the same node. */
     mirt_tensor *(*lower)(mirt__graph *graph, const mirt__node *node, mirt_tensor *const *in, const mirt__mode *mode);
 };
+
+/* A row of the table: MIRT__OP_ROW(NAME, MIRT__SET(FIELD, VALUE) ...). Fields it does not set are NULL, false or 0, the
+   safe choice. Both languages initialize rows at compile time: C by designated initializers, which C++17 lacks. */
+#ifdef __cplusplus
+#define MIRT__SET(field, value) row.field = value;
+#define MIRT__OP_ROW(op, fields) \
+    MIRT__CONSTANT mirt__op mirt__op_##op = [] { mirt__op row = mirt__op(); row.name = #op; fields return row; }();
+#else
+#define MIRT__SET(field, value) .field = value,
+#define MIRT__OP_ROW(op, fields) MIRT__CONSTANT mirt__op mirt__op_##op = {.name = #op, fields};
+#endif
 
 MIRT__LIB void mirt__graph_init(mirt__graph *graph, mirt_model *model);
 MIRT__LIB void mirt__graph_free(mirt__graph *graph);

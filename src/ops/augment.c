@@ -60,7 +60,9 @@ static mirt_tensor *mirt__augment_lower(mirt__graph *graph, const mirt__node *no
     return x;
 }
 
-MIRT__TABLE mirt__op mirt__op_augment = {"augment", mirt__augment_shape, NULL, mirt__augment_run, mirt__augment_workspace, NULL, false, 0, mirt__augment_lower};
+MIRT__OP_ROW(augment,
+    MIRT__SET(shape, mirt__augment_shape) MIRT__SET(run, mirt__augment_run)
+    MIRT__SET(workspace, mirt__augment_workspace) MIRT__SET(lower, mirt__augment_lower))
 
 MIRT__LIB mirt_tensor *mirt__augment_op(mirt_tensor *x, const mirt__transform *t) {
     mirt__graph *graph = x->node->graph;

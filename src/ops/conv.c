@@ -257,8 +257,9 @@ static bool mirt__conv2d_gradient(mirt__node *node, mirt_tensor *const *dy, mirt
     return dx[0] != NULL;
 }
 
-MIRT__TABLE mirt__op mirt__op_conv2d = {
-    "conv2d", mirt__conv2d_shape, mirt__conv2d_gradient, mirt__conv2d_run, mirt__conv_workspace, mirt__conv_macs, false, 0, NULL};
+MIRT__OP_ROW(conv2d,
+    MIRT__SET(shape, mirt__conv2d_shape) MIRT__SET(gradient, mirt__conv2d_gradient) MIRT__SET(run, mirt__conv2d_run)
+    MIRT__SET(workspace, mirt__conv_workspace) MIRT__SET(macs, mirt__conv_macs))
 
 static bool mirt__conv_grad_shape(mirt__node *node) {
     if (!mirt__declare(node, MIRT_FLOAT32, &node->a.shape)) return false;
@@ -293,8 +294,9 @@ static void mirt__conv2d_input_grad_run(const mirt__call *call) {
     call->kernels->conv_input_grad(&g, &call->where);
 }
 
-MIRT__TABLE mirt__op mirt__op_conv2d_input_grad = {
-    "conv2d_input_grad", mirt__conv_grad_shape, NULL, mirt__conv2d_input_grad_run, mirt__conv_workspace, mirt__conv_macs, false, 0, NULL};
+MIRT__OP_ROW(conv2d_input_grad,
+    MIRT__SET(shape, mirt__conv_grad_shape) MIRT__SET(run, mirt__conv2d_input_grad_run)
+    MIRT__SET(workspace, mirt__conv_workspace) MIRT__SET(macs, mirt__conv_macs))
 
 static void mirt__conv2d_weight_grad_run(const mirt__call *call) {
     mirt__conv_weight_grad g;
@@ -309,8 +311,9 @@ static void mirt__conv2d_weight_grad_run(const mirt__call *call) {
     call->kernels->conv_weight_grad(&g, &call->where);
 }
 
-MIRT__TABLE mirt__op mirt__op_conv2d_weight_grad = {
-    "conv2d_weight_grad", mirt__conv_grad_shape, NULL, mirt__conv2d_weight_grad_run, mirt__conv_workspace, mirt__conv_macs, false, 0, NULL};
+MIRT__OP_ROW(conv2d_weight_grad,
+    MIRT__SET(shape, mirt__conv_grad_shape) MIRT__SET(run, mirt__conv2d_weight_grad_run)
+    MIRT__SET(workspace, mirt__conv_workspace) MIRT__SET(macs, mirt__conv_macs))
 
 /* The largest output whose convolution has x's size, as Keras without output padding. */
 static bool mirt__conv2d_transpose_shape(mirt__node *node) {
@@ -345,8 +348,10 @@ static bool mirt__conv2d_transpose_gradient(mirt__node *node, mirt_tensor *const
     return (!x->needs_grad || dx[0]) && (!k->needs_grad || dx[1]);
 }
 
-MIRT__TABLE mirt__op mirt__op_conv2d_transpose = {
-    "conv2d_transpose", mirt__conv2d_transpose_shape, mirt__conv2d_transpose_gradient, mirt__conv2d_input_grad_run, mirt__conv_workspace, mirt__conv_macs, false, 0, NULL};
+MIRT__OP_ROW(conv2d_transpose,
+    MIRT__SET(shape, mirt__conv2d_transpose_shape) MIRT__SET(gradient, mirt__conv2d_transpose_gradient)
+    MIRT__SET(run, mirt__conv2d_input_grad_run) MIRT__SET(workspace, mirt__conv_workspace)
+    MIRT__SET(macs, mirt__conv_macs))
 
 MIRT__LIB mirt_tensor *mirt__conv2d_transpose_op(mirt_tensor *x, mirt_tensor *kernel, const mirt__attrs *a) {
     mirt__attrs own = *a;
@@ -382,8 +387,10 @@ static bool mirt__conv2d_pool_gradient(mirt__node *node, mirt_tensor *const *dy,
     return mirt__conv_weight_gradient(node, dy[0], node->out[1], dx);
 }
 
-MIRT__TABLE mirt__op mirt__op_conv2d_pool = {
-    "conv2d_pool", mirt__conv2d_pool_shape, mirt__conv2d_pool_gradient, mirt__conv2d_pool_run, mirt__conv_workspace, mirt__conv_macs, false, 2u, NULL};
+MIRT__OP_ROW(conv2d_pool,
+    MIRT__SET(shape, mirt__conv2d_pool_shape) MIRT__SET(gradient, mirt__conv2d_pool_gradient)
+    MIRT__SET(run, mirt__conv2d_pool_run) MIRT__SET(workspace, mirt__conv_workspace) MIRT__SET(macs, mirt__conv_macs)
+    MIRT__SET(optional_outputs, MIRT__OUTPUT(1)))
 
 static void mirt__conv2d_pool_weight_grad_run(const mirt__call *call) {
     mirt__conv_pool_weight_grad g;
@@ -400,8 +407,9 @@ static void mirt__conv2d_pool_weight_grad_run(const mirt__call *call) {
 /* Of every window's four places one counts at most. */
 static double mirt__conv2d_pool_weight_grad_macs(const mirt__node *node, int64_t rows) { return mirt__conv_macs(node, rows) / 4; }
 
-MIRT__TABLE mirt__op mirt__op_conv2d_pool_weight_grad = {
-    "conv2d_pool_weight_grad", mirt__conv_grad_shape, NULL, mirt__conv2d_pool_weight_grad_run, mirt__conv_workspace, mirt__conv2d_pool_weight_grad_macs, false, 0, NULL};
+MIRT__OP_ROW(conv2d_pool_weight_grad,
+    MIRT__SET(shape, mirt__conv_grad_shape) MIRT__SET(run, mirt__conv2d_pool_weight_grad_run)
+    MIRT__SET(workspace, mirt__conv_workspace) MIRT__SET(macs, mirt__conv2d_pool_weight_grad_macs))
 
 MIRT__LIB mirt_tensor *mirt__conv2d_op(mirt_tensor *x, mirt_tensor *kernel, const mirt__attrs *a) {
     if (!x || !kernel) return NULL;

@@ -42,7 +42,9 @@ static mirt_tensor *mirt__dropout_lower(mirt__graph *graph, const mirt__node *no
     return node->a.shape.rank ? mirt__masked_op(in[0], &node->a) : mirt__record(graph, MIRT__OP_dropout, &node->a, in, 1);
 }
 
-MIRT__TABLE mirt__op mirt__op_dropout = {"dropout", mirt__dropout_shape, mirt__dropout_gradient, mirt__dropout_run, NULL, NULL, false, 0, mirt__dropout_lower};
+MIRT__OP_ROW(dropout,
+    MIRT__SET(shape, mirt__dropout_shape) MIRT__SET(gradient, mirt__dropout_gradient)
+    MIRT__SET(run, mirt__dropout_run) MIRT__SET(lower, mirt__dropout_lower))
 
 /* Dropout of ones. Of its input it reads nothing: that says only whether there are rows. */
 static bool mirt__dropout_mask_shape(mirt__node *node) { return mirt__declare(node, MIRT_FLOAT32, &node->a.shape); }
@@ -54,7 +56,7 @@ static void mirt__dropout_mask_run(const mirt__call *call) {
     mirt__dropout_run(&inplace);
 }
 
-MIRT__TABLE mirt__op mirt__op_dropout_mask = {"dropout_mask", mirt__dropout_mask_shape, NULL, mirt__dropout_mask_run, NULL, NULL, false, 0, NULL};
+MIRT__OP_ROW(dropout_mask, MIRT__SET(shape, mirt__dropout_mask_shape) MIRT__SET(run, mirt__dropout_mask_run))
 
 MIRT__LIB mirt_tensor *mirt__masked_op(mirt_tensor *x, const mirt__attrs *a) {
     mirt_tensor *rows = mirt_stop_gradient(x);

@@ -63,7 +63,8 @@ static bool mirt__unary_gradient(mirt__node *node, mirt_tensor *const *dys, mirt
 #undef MIRT__GRADIENT_END
 #undef MIRT__GRADIENT_CASE
 
-MIRT__TABLE mirt__op mirt__op_unary = {"unary", mirt__unary_shape, mirt__unary_gradient, mirt__unary_run, NULL, NULL, false, 0, NULL};
+MIRT__OP_ROW(unary,
+    MIRT__SET(shape, mirt__unary_shape) MIRT__SET(gradient, mirt__unary_gradient) MIRT__SET(run, mirt__unary_run))
 
 MIRT__LIB mirt_tensor *mirt__unary_op(mirt__unary_kind kind, mirt_tensor *x, float scale, float offset) {
     if (!x) return NULL;
@@ -168,7 +169,8 @@ static bool mirt__binary_gradient(mirt__node *node, mirt_tensor *const *dy, mirt
     return (!a->needs_grad || dx[0]) && (!b->needs_grad || dx[1]);
 }
 
-MIRT__TABLE mirt__op mirt__op_binary = {"binary", mirt__binary_shape, mirt__binary_gradient, mirt__binary_run, NULL, NULL, false, 0, NULL};
+MIRT__OP_ROW(binary,
+    MIRT__SET(shape, mirt__binary_shape) MIRT__SET(gradient, mirt__binary_gradient) MIRT__SET(run, mirt__binary_run))
 
 static bool mirt__broadcast_to_shape(mirt__node *node) {
     return mirt__need_float(node, 1) && mirt__declare(node, MIRT_FLOAT32, &node->in[1]->shape);
@@ -187,7 +189,7 @@ static void mirt__broadcast_run(const mirt__call *call) {
     call->kernels->binary(&b, &call->where);
 }
 
-MIRT__TABLE mirt__op mirt__op_broadcast = {"broadcast", mirt__broadcast_to_shape, NULL, mirt__broadcast_run, NULL, NULL, false, 0, NULL};
+MIRT__OP_ROW(broadcast, MIRT__SET(shape, mirt__broadcast_to_shape) MIRT__SET(run, mirt__broadcast_run))
 
 MIRT__LIB mirt_tensor *mirt__broadcast_op(mirt_tensor *x, mirt_tensor *like, bool mean) {
     if (!x || !like) return NULL;
@@ -216,7 +218,9 @@ static bool mirt__bias_add_gradient(mirt__node *node, mirt_tensor *const *dy, mi
     return !node->in[1]->needs_grad || dx[1];
 }
 
-MIRT__TABLE mirt__op mirt__op_bias_add = {"bias_add", mirt__bias_add_shape, mirt__bias_add_gradient, mirt__bias_add_run, NULL, NULL, false, 0, NULL};
+MIRT__OP_ROW(bias_add,
+    MIRT__SET(shape, mirt__bias_add_shape) MIRT__SET(gradient, mirt__bias_add_gradient)
+    MIRT__SET(run, mirt__bias_add_run))
 
 MIRT__LIB mirt_tensor *mirt__bias_add_op(mirt_tensor *x, mirt_tensor *bias) {
     if (!x || !bias) return NULL;

@@ -36,7 +36,9 @@ static bool mirt__all_reduce_gradient(mirt__node *node, mirt_tensor *const *dy, 
     return sum != NULL;
 }
 
-MIRT__TABLE mirt__op mirt__op_all_reduce = {"all_reduce", mirt__all_reduce_shape, mirt__all_reduce_gradient, mirt__all_reduce_run, NULL, NULL, false, 0, NULL};
+MIRT__OP_ROW(all_reduce,
+    MIRT__SET(shape, mirt__all_reduce_shape) MIRT__SET(gradient, mirt__all_reduce_gradient)
+    MIRT__SET(run, mirt__all_reduce_run))
 
 MIRT__LIB mirt_tensor *mirt__all_reduce_op(mirt_tensor **inout, int count, int kind) {
     mirt__attrs a = mirt__no_attrs();

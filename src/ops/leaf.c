@@ -124,7 +124,7 @@ MIRT_API mirt_tensor *mirt_constant_tensor(mirt_tensor *like, mirt_array array) 
     return like ? mirt__constant_op(like->node->graph, array) : NULL;
 }
 
-MIRT__TABLE mirt__op mirt__op_constant = {"constant", mirt__leaf_shape, NULL, mirt__constant_run, NULL, NULL, false, 0, NULL};
-MIRT__TABLE mirt__op mirt__op_input = {"input", mirt__leaf_shape, NULL, NULL, NULL, NULL, false, 0, NULL};
-MIRT__TABLE mirt__op mirt__op_variable = {"variable", mirt__leaf_shape, NULL, NULL, NULL, NULL, false, 0, NULL};
-MIRT__TABLE mirt__op mirt__op_loss_weight = {"loss_weight", mirt__leaf_shape, NULL, mirt__loss_weight_run, NULL, NULL, false, 0, NULL};
+MIRT__OP_ROW(constant, MIRT__SET(shape, mirt__leaf_shape) MIRT__SET(run, mirt__constant_run))
+MIRT__OP_ROW(input, MIRT__SET(shape, mirt__leaf_shape))
+MIRT__OP_ROW(variable, MIRT__SET(shape, mirt__leaf_shape))
+MIRT__OP_ROW(loss_weight, MIRT__SET(shape, mirt__leaf_shape) MIRT__SET(run, mirt__loss_weight_run))

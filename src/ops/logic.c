@@ -50,7 +50,8 @@ static bool mirt__logic_gradient(mirt__node *node, mirt_tensor *const *dy, mirt_
     return mirt__where_gradient(node->in[0], node->in[1], node->in[2], dy[0], dx + 1);
 }
 
-MIRT__TABLE mirt__op mirt__op_logic = {"logic", mirt__logic_shape, mirt__logic_gradient, mirt__logic_run, NULL, NULL, false, 0, NULL};
+MIRT__OP_ROW(logic,
+    MIRT__SET(shape, mirt__logic_shape) MIRT__SET(gradient, mirt__logic_gradient) MIRT__SET(run, mirt__logic_run))
 
 static mirt_tensor *mirt__logic_record(mirt__logic_kind kind, mirt_tensor *const *in, int num_in) {
     for (int i = 0; i < num_in; i++) {

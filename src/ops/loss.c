@@ -35,12 +35,15 @@ static void mirt__softmax_grad_run(const mirt__call *call) {
     call->kernels->softmax_grad(&s, &call->where);
 }
 
-MIRT__TABLE mirt__op mirt__op_softmax = {"softmax", mirt__softmax_shape, mirt__softmax_gradient, mirt__softmax_run, NULL, NULL, false, 0, NULL};
-MIRT__TABLE mirt__op mirt__op_softmax_grad = {"softmax_grad", mirt__softmax_shape, NULL, mirt__softmax_grad_run, NULL, NULL, false, 0, NULL};
+MIRT__OP_ROW(softmax,
+    MIRT__SET(shape, mirt__softmax_shape) MIRT__SET(gradient, mirt__softmax_gradient)
+    MIRT__SET(run, mirt__softmax_run))
+MIRT__OP_ROW(softmax_grad, MIRT__SET(shape, mirt__softmax_shape) MIRT__SET(run, mirt__softmax_grad_run))
 
-MIRT__TABLE mirt__op mirt__op_log_softmax = {"log_softmax", mirt__softmax_shape, mirt__softmax_gradient, mirt__softmax_run, NULL, NULL, false, 0, NULL};
-MIRT__TABLE mirt__op mirt__op_log_softmax_grad = {
-    "log_softmax_grad", mirt__softmax_shape, NULL, mirt__softmax_grad_run, NULL, NULL, false, 0, NULL};
+MIRT__OP_ROW(log_softmax,
+    MIRT__SET(shape, mirt__softmax_shape) MIRT__SET(gradient, mirt__softmax_gradient)
+    MIRT__SET(run, mirt__softmax_run))
+MIRT__OP_ROW(log_softmax_grad, MIRT__SET(shape, mirt__softmax_shape) MIRT__SET(run, mirt__softmax_grad_run))
 
 MIRT_API mirt_tensor *mirt_log_softmax(mirt_tensor *x) { return x ? mirt__record(x->node->graph, MIRT__OP_log_softmax, NULL, &x, 1) : NULL; }
 MIRT_API mirt_tensor *mirt_softmax(mirt_tensor *x) { return x ? mirt__record(x->node->graph, MIRT__OP_softmax, NULL, &x, 1) : NULL; }
@@ -104,9 +107,10 @@ static void mirt__accuracy_run(const mirt__call *call) {
     call->kernels->accuracy(&a, &call->where);
 }
 
-MIRT__TABLE mirt__op mirt__op_loss = {"loss", mirt__per_sample_shape, mirt__loss_gradient, mirt__loss_run, NULL, NULL, false, 0, NULL};
-MIRT__TABLE mirt__op mirt__op_loss_grad = {"loss_grad", mirt__loss_grad_shape, NULL, mirt__loss_grad_run, NULL, NULL, false, 0, NULL};
-MIRT__TABLE mirt__op mirt__op_accuracy = {"accuracy", mirt__per_sample_shape, NULL, mirt__accuracy_run, NULL, NULL, false, 0, NULL};
+MIRT__OP_ROW(loss,
+    MIRT__SET(shape, mirt__per_sample_shape) MIRT__SET(gradient, mirt__loss_gradient) MIRT__SET(run, mirt__loss_run))
+MIRT__OP_ROW(loss_grad, MIRT__SET(shape, mirt__loss_grad_shape) MIRT__SET(run, mirt__loss_grad_run))
+MIRT__OP_ROW(accuracy, MIRT__SET(shape, mirt__per_sample_shape) MIRT__SET(run, mirt__accuracy_run))
 
 MIRT__LIB mirt_tensor *mirt__loss_op(mirt_loss kind, bool from_logits, mirt_tensor *x, mirt_tensor *labels) {
     if (!x || !labels) return NULL;

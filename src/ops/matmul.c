@@ -196,8 +196,9 @@ static bool mirt__matmul_gradient(mirt__node *node, mirt_tensor *const *dy, mirt
     return true;
 }
 
-MIRT__TABLE mirt__op mirt__op_matmul = {
-    "matmul", mirt__matmul_shape, mirt__matmul_gradient, mirt__matmul_run, mirt__matmul_workspace, mirt__matmul_macs, false, 0, NULL};
+MIRT__OP_ROW(matmul,
+    MIRT__SET(shape, mirt__matmul_shape) MIRT__SET(gradient, mirt__matmul_gradient) MIRT__SET(run, mirt__matmul_run)
+    MIRT__SET(workspace, mirt__matmul_workspace) MIRT__SET(macs, mirt__matmul_macs))
 
 MIRT__LIB mirt_tensor *mirt__matmul_op(mirt_tensor *a, mirt_tensor *b, bool transpose_a, bool transpose_b) {
     if (!a || !b) return NULL;

@@ -60,7 +60,9 @@ static bool mirt__transpose_gradient(mirt__node *node, mirt_tensor *const *dy, m
     return dx[0] != NULL;
 }
 
-MIRT__TABLE mirt__op mirt__op_transpose = {"transpose", mirt__transpose_shape, mirt__transpose_gradient, mirt__transpose_run, NULL, NULL, false, 0, NULL};
+MIRT__OP_ROW(transpose,
+    MIRT__SET(shape, mirt__transpose_shape) MIRT__SET(gradient, mirt__transpose_gradient)
+    MIRT__SET(run, mirt__transpose_run))
 
 MIRT_API mirt_tensor *mirt_transpose(mirt_tensor *x, const int *permutation) {
     if (!x) return NULL;
@@ -135,7 +137,8 @@ static bool mirt__concat_gradient(mirt__node *node, mirt_tensor *const *dy, mirt
     return true;
 }
 
-MIRT__TABLE mirt__op mirt__op_concat = {"concat", mirt__concat_shape, mirt__concat_gradient, mirt__concat_run, NULL, NULL, false, 0, NULL};
+MIRT__OP_ROW(concat,
+    MIRT__SET(shape, mirt__concat_shape) MIRT__SET(gradient, mirt__concat_gradient) MIRT__SET(run, mirt__concat_run))
 
 MIRT_API mirt_tensor *mirt_concat(mirt_tensor *const *x, int n, int axis) {
     mirt_tensor *in[MIRT__MAX_IN];
@@ -197,7 +200,8 @@ static bool mirt__slice_gradient(mirt__node *node, mirt_tensor *const *dy, mirt_
     return dx[0] != NULL;
 }
 
-MIRT__TABLE mirt__op mirt__op_slice = {"slice", mirt__slice_shape, mirt__slice_gradient, mirt__slice_run, NULL, NULL, false, 0, NULL};
+MIRT__OP_ROW(slice,
+    MIRT__SET(shape, mirt__slice_shape) MIRT__SET(gradient, mirt__slice_gradient) MIRT__SET(run, mirt__slice_run))
 
 MIRT_API mirt_tensor *mirt_slice(mirt_tensor *x, const int64_t *begin, const int64_t *size) {
     return mirt__need_lists(x, begin, size, "slice") ? mirt__slice_op(x, begin, size) : NULL;
@@ -272,7 +276,8 @@ static bool mirt__pad_gradient(mirt__node *node, mirt_tensor *const *dy, mirt_te
     return dx[0] != NULL;
 }
 
-MIRT__TABLE mirt__op mirt__op_pad = {"pad", mirt__pad_shape, mirt__pad_gradient, mirt__pad_run, NULL, NULL, false, 0, NULL};
+MIRT__OP_ROW(pad,
+    MIRT__SET(shape, mirt__pad_shape) MIRT__SET(gradient, mirt__pad_gradient) MIRT__SET(run, mirt__pad_run))
 
 MIRT_API mirt_tensor *mirt_pad(mirt_tensor *x, const int64_t *before, const int64_t *after, float value) {
     return mirt__need_lists(x, before, after, "pad") ? mirt__pad_op(x, before, after, value) : NULL;
@@ -324,8 +329,9 @@ static void mirt__gather_grad_run(const mirt__call *call) {
     call->kernels->gather_grad(&g, &call->where);
 }
 
-MIRT__TABLE mirt__op mirt__op_gather = {"gather", mirt__gather_shape, mirt__gather_gradient, mirt__gather_run, NULL, NULL, false, 0, NULL};
-MIRT__TABLE mirt__op mirt__op_gather_grad = {"gather_grad", mirt__gather_grad_shape, NULL, mirt__gather_grad_run, NULL, NULL, false, 0, NULL};
+MIRT__OP_ROW(gather,
+    MIRT__SET(shape, mirt__gather_shape) MIRT__SET(gradient, mirt__gather_gradient) MIRT__SET(run, mirt__gather_run))
+MIRT__OP_ROW(gather_grad, MIRT__SET(shape, mirt__gather_grad_shape) MIRT__SET(run, mirt__gather_grad_run))
 
 MIRT_API mirt_tensor *mirt_gather(mirt_tensor *table, mirt_tensor *indices) {
     mirt_tensor *in[2] = {table, indices};

@@ -82,8 +82,9 @@ static void mirt__norm_stats_run(const mirt__call *call) {
     call->kernels->norm_stats(&s, &call->where);
 }
 
-MIRT__TABLE mirt__op mirt__op_norm_stats = {
-    "norm_stats", mirt__norm_stats_shape, NULL, mirt__norm_stats_run, mirt__norm_workspace, NULL, false, 0, NULL};
+MIRT__OP_ROW(norm_stats,
+    MIRT__SET(shape, mirt__norm_stats_shape) MIRT__SET(run, mirt__norm_stats_run)
+    MIRT__SET(workspace, mirt__norm_workspace))
 
 /* Of normalize and batch_norm, whose inputs are alike. */
 static bool mirt__normalize_shape(mirt__node *node) {
@@ -156,8 +157,9 @@ static bool mirt__normalize_gradient(mirt__node *node, mirt_tensor *const *dys, 
     return !node->in[0]->needs_grad || dx[0];
 }
 
-MIRT__TABLE mirt__op mirt__op_normalize = {
-    "normalize", mirt__normalize_shape, mirt__normalize_gradient, mirt__normalize_run, mirt__norm_workspace, NULL, false, 0, NULL};
+MIRT__OP_ROW(normalize,
+    MIRT__SET(shape, mirt__normalize_shape) MIRT__SET(gradient, mirt__normalize_gradient)
+    MIRT__SET(run, mirt__normalize_run) MIRT__SET(workspace, mirt__norm_workspace))
 
 static bool mirt__norm_grad_sums_shape(mirt__node *node) {
     const mirt_shape last = mirt__norm_last(&node->in[1]->shape, node->a.last_axes);
@@ -182,8 +184,9 @@ static void mirt__norm_grad_sums_run(const mirt__call *call) {
     call->kernels->norm_grad_sums(&s, &call->where);
 }
 
-MIRT__TABLE mirt__op mirt__op_norm_grad_sums = {
-    "norm_grad_sums", mirt__norm_grad_sums_shape, NULL, mirt__norm_grad_sums_run, mirt__norm_workspace, NULL, false, 0, NULL};
+MIRT__OP_ROW(norm_grad_sums,
+    MIRT__SET(shape, mirt__norm_grad_sums_shape) MIRT__SET(run, mirt__norm_grad_sums_run)
+    MIRT__SET(workspace, mirt__norm_workspace))
 
 static bool mirt__norm_grad_input_shape(mirt__node *node) { return mirt__declare(node, MIRT_FLOAT32, &node->in[1]->shape); }
 
@@ -204,8 +207,9 @@ static void mirt__norm_grad_input_run(const mirt__call *call) {
     call->kernels->norm_grad_input(&s, &call->where);
 }
 
-MIRT__TABLE mirt__op mirt__op_norm_grad_input = {
-    "norm_grad_input", mirt__norm_grad_input_shape, NULL, mirt__norm_grad_input_run, mirt__norm_workspace, NULL, false, 0, NULL};
+MIRT__OP_ROW(norm_grad_input,
+    MIRT__SET(shape, mirt__norm_grad_input_shape) MIRT__SET(run, mirt__norm_grad_input_run)
+    MIRT__SET(workspace, mirt__norm_workspace))
 
 MIRT__LIB mirt_tensor *mirt__normalize_op(mirt_tensor *const *in, const mirt__attrs *a) {
     return in[0] ? mirt__record(in[0]->node->graph, MIRT__OP_normalize, a, in, 3 + a->gamma + a->beta + a->residual) : NULL;
@@ -286,4 +290,4 @@ static mirt_tensor *mirt__batch_norm_lower(mirt__graph *graph, const mirt__node 
     return y && mirt__batch_norm_moves(graph, in[1], mean, node->a.momentum) && mirt__batch_norm_moves(graph, in[2], variance, node->a.momentum) ? y : NULL;
 }
 
-MIRT__TABLE mirt__op mirt__op_batch_norm = {"batch_norm", mirt__batch_norm_shape, NULL, NULL, NULL, NULL, false, 0, mirt__batch_norm_lower};
+MIRT__OP_ROW(batch_norm, MIRT__SET(shape, mirt__batch_norm_shape) MIRT__SET(lower, mirt__batch_norm_lower))

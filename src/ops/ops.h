@@ -8,11 +8,21 @@
 /* A table that later files name: static in the single header, extern otherwise. */
 #ifdef MIRRORTRAIN_SPLIT_BUILD
 #define MIRT__TABLE const
+#ifdef __cplusplus
+#define MIRT__CONSTANT constexpr
+#else
+#define MIRT__CONSTANT const
+#endif
 #define MIRT__OP_EXTERN(name) extern const mirt__op mirt__op_##name;
 MIRT__OP_LIST(MIRT__OP_EXTERN)
 #undef MIRT__OP_EXTERN
 #else
 #define MIRT__TABLE static const
+#ifdef __cplusplus
+#define MIRT__CONSTANT static constexpr
+#else
+#define MIRT__CONSTANT static const
+#endif
 #endif
 
 MIRT__LIB const mirt__op *mirt__op_get(mirt__op_id id);

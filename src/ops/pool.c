@@ -78,11 +78,12 @@ static void mirt__pool_grad_run(const mirt__call *call) {
     call->kernels->max_pool_grad(&p, &call->where);
 }
 
-MIRT__TABLE mirt__op mirt__op_max_pool2d = {"max_pool2d", mirt__pool_shape, mirt__pool_gradient, mirt__pool_run, NULL, NULL, false, 0, NULL};
-MIRT__TABLE mirt__op mirt__op_max_pool2d_grad = {"max_pool2d_grad", mirt__pool_grad_shape, NULL, mirt__pool_grad_run, NULL, NULL, false, 0, NULL};
-MIRT__TABLE mirt__op mirt__op_average_pool2d = {"average_pool2d", mirt__pool_shape, mirt__pool_gradient, mirt__pool_run, NULL, NULL, false, 0, NULL};
-MIRT__TABLE mirt__op mirt__op_average_pool2d_grad = {
-    "average_pool2d_grad", mirt__pool_grad_shape, NULL, mirt__pool_grad_run, NULL, NULL, false, 0, NULL};
+MIRT__OP_ROW(max_pool2d,
+    MIRT__SET(shape, mirt__pool_shape) MIRT__SET(gradient, mirt__pool_gradient) MIRT__SET(run, mirt__pool_run))
+MIRT__OP_ROW(max_pool2d_grad, MIRT__SET(shape, mirt__pool_grad_shape) MIRT__SET(run, mirt__pool_grad_run))
+MIRT__OP_ROW(average_pool2d,
+    MIRT__SET(shape, mirt__pool_shape) MIRT__SET(gradient, mirt__pool_gradient) MIRT__SET(run, mirt__pool_run))
+MIRT__OP_ROW(average_pool2d_grad, MIRT__SET(shape, mirt__pool_grad_shape) MIRT__SET(run, mirt__pool_grad_run))
 
 MIRT__LIB mirt_tensor *mirt__max_pool2d_op(mirt_tensor *x, const mirt__attrs *a) {
     return x ? mirt__record(x->node->graph, MIRT__OP_max_pool2d, a, &x, 1) : NULL;

@@ -59,7 +59,9 @@ static bool mirt__reduce_gradient(mirt__node *node, mirt_tensor *const *dy, mirt
     return dx[0] != NULL;
 }
 
-MIRT__TABLE mirt__op mirt__op_reduce = {"reduce", mirt__reduce_shape, mirt__reduce_gradient, mirt__reduce_run, mirt__reduce_workspace, NULL, false, 0, NULL};
+MIRT__OP_ROW(reduce,
+    MIRT__SET(shape, mirt__reduce_shape) MIRT__SET(gradient, mirt__reduce_gradient) MIRT__SET(run, mirt__reduce_run)
+    MIRT__SET(workspace, mirt__reduce_workspace))
 
 static bool mirt__reduce_max_grad_shape(mirt__node *node) { return mirt__declare(node, MIRT_FLOAT32, &node->in[0]->shape); }
 
@@ -73,8 +75,9 @@ static void mirt__reduce_max_grad_run(const mirt__call *call) {
     call->kernels->reduce_max_grad(&g, &call->where);
 }
 
-MIRT__TABLE mirt__op mirt__op_reduce_max_grad = {
-    "reduce_max_grad", mirt__reduce_max_grad_shape, NULL, mirt__reduce_max_grad_run, mirt__reduce_workspace, NULL, false, 0, NULL};
+MIRT__OP_ROW(reduce_max_grad,
+    MIRT__SET(shape, mirt__reduce_max_grad_shape) MIRT__SET(run, mirt__reduce_max_grad_run)
+    MIRT__SET(workspace, mirt__reduce_workspace))
 
 MIRT__LIB mirt_tensor *mirt__reduce_op(mirt__reduce_kind kind, mirt_tensor *x, unsigned axes, bool keepdims) {
     if (!x) return NULL;

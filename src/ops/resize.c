@@ -44,8 +44,10 @@ static bool mirt__resize2d_gradient(mirt__node *node, mirt_tensor *const *dy, mi
 
 static bool mirt__resize2d_grad_shape(mirt__node *node) { return mirt__declare(node, MIRT_FLOAT32, &node->a.shape); }
 
-MIRT__TABLE mirt__op mirt__op_resize2d = {"resize2d", mirt__resize2d_shape, mirt__resize2d_gradient, mirt__resize2d_run, NULL, NULL, false, 0, NULL};
-MIRT__TABLE mirt__op mirt__op_resize2d_grad = {"resize2d_grad", mirt__resize2d_grad_shape, NULL, mirt__resize2d_run, NULL, NULL, false, 0, NULL};
+MIRT__OP_ROW(resize2d,
+    MIRT__SET(shape, mirt__resize2d_shape) MIRT__SET(gradient, mirt__resize2d_gradient)
+    MIRT__SET(run, mirt__resize2d_run))
+MIRT__OP_ROW(resize2d_grad, MIRT__SET(shape, mirt__resize2d_grad_shape) MIRT__SET(run, mirt__resize2d_run))
 
 MIRT__LIB mirt_tensor *mirt__resize2d_op(mirt_tensor *x, int height, int width, bool bilinear) {
     if (!x) return NULL;

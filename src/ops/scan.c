@@ -53,7 +53,8 @@ static bool mirt__scan_gradient(mirt__node *node, mirt_tensor *const *dy, mirt_t
     return dx[0] != NULL;
 }
 
-MIRT__TABLE mirt__op mirt__op_scan = {"scan", mirt__scan_shape, mirt__scan_gradient, mirt__scan_run, NULL, NULL, false, 0, NULL};
+MIRT__OP_ROW(scan,
+    MIRT__SET(shape, mirt__scan_shape) MIRT__SET(gradient, mirt__scan_gradient) MIRT__SET(run, mirt__scan_run))
 
 MIRT_API mirt_tensor *mirt_argmax(mirt_tensor *x, int axis) { return mirt__scan_op(MIRT__ARGMAX, x, axis); }
 MIRT_API mirt_tensor *mirt_argmin(mirt_tensor *x, int axis) { return mirt__scan_op(MIRT__ARGMIN, x, axis); }

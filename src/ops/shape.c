@@ -17,7 +17,8 @@ static bool mirt__reshape_gradient(mirt__node *node, mirt_tensor *const *dy, mir
     return dx[0] != NULL;
 }
 
-MIRT__TABLE mirt__op mirt__op_reshape = {"reshape", mirt__reshape_shape, mirt__reshape_gradient, NULL, NULL, NULL, true, 0, NULL};
+MIRT__OP_ROW(reshape,
+    MIRT__SET(shape, mirt__reshape_shape) MIRT__SET(gradient, mirt__reshape_gradient) MIRT__SET(alias, true))
 
 MIRT__LIB mirt_tensor *mirt__reshape_op(mirt_tensor *x, const mirt_shape *shape) {
     if (!x || mirt__shape_equal(&x->shape, shape)) return x;
@@ -57,7 +58,7 @@ static void mirt__cast_run(const mirt__call *call) {
     call->kernels->cast(&c, &call->where);
 }
 
-MIRT__TABLE mirt__op mirt__op_cast = {"cast", mirt__cast_shape, NULL, mirt__cast_run, NULL, NULL, false, 0, NULL};
+MIRT__OP_ROW(cast, MIRT__SET(shape, mirt__cast_shape) MIRT__SET(run, mirt__cast_run))
 
 MIRT_API mirt_tensor *mirt_cast(mirt_tensor *x, mirt_dtype dtype) {
     if (!x || x->dtype == dtype) return x;
@@ -85,7 +86,7 @@ static void mirt__one_hot_run(const mirt__call *call) {
     call->kernels->one_hot(&o, &call->where);
 }
 
-MIRT__TABLE mirt__op mirt__op_one_hot = {"one_hot", mirt__one_hot_shape, NULL, mirt__one_hot_run, NULL, NULL, false, 0, NULL};
+MIRT__OP_ROW(one_hot, MIRT__SET(shape, mirt__one_hot_shape) MIRT__SET(run, mirt__one_hot_run))
 
 MIRT_API mirt_tensor *mirt_one_hot(mirt_tensor *x, int64_t depth) {
     if (!x) return NULL;
@@ -96,7 +97,7 @@ MIRT_API mirt_tensor *mirt_one_hot(mirt_tensor *x, int64_t depth) {
 
 static bool mirt__stop_gradient_shape(mirt__node *node) { return mirt__declare(node, node->in[0]->dtype, &node->in[0]->shape); }
 
-MIRT__TABLE mirt__op mirt__op_stop_gradient = {"stop_gradient", mirt__stop_gradient_shape, NULL, NULL, NULL, NULL, true, 0, NULL};
+MIRT__OP_ROW(stop_gradient, MIRT__SET(shape, mirt__stop_gradient_shape) MIRT__SET(alias, true))
 
 MIRT_API mirt_tensor *mirt_stop_gradient(mirt_tensor *x) { return x ? mirt__record(x->node->graph, MIRT__OP_stop_gradient, NULL, &x, 1) : NULL; }
 

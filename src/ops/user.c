@@ -98,5 +98,7 @@ static bool mirt__user_grad_shape(mirt__node *node) {
     return true;
 }
 
-MIRT__TABLE mirt__op mirt__op_user = {"user", mirt__user_shape, mirt__user_gradient, mirt__user_run, NULL, NULL, false, 0, NULL};
-MIRT__TABLE mirt__op mirt__op_user_grad = {"user_grad", mirt__user_grad_shape, NULL, mirt__user_grad_run, NULL, NULL, false, 0xffu, NULL};
+MIRT__OP_ROW(user,
+    MIRT__SET(shape, mirt__user_shape) MIRT__SET(gradient, mirt__user_gradient) MIRT__SET(run, mirt__user_run))
+MIRT__OP_ROW(user_grad,
+    MIRT__SET(shape, mirt__user_grad_shape) MIRT__SET(run, mirt__user_grad_run) MIRT__SET(optional_outputs, 0xffu))
