@@ -29939,6 +29939,23 @@ typedef struct mirt__attrs {
     bool winograd;         /* a convolution or gradient of its input may be taken by F(2x2, 3x3) */
 } mirt__attrs;
 
+/* Attributes that files may hold, each with its MIRT__FIELD_... (nn/config.h). */
+#define MIRT__SAVED_ATTR_LIST(X) \
+    X(kind, INT) X(dtype, DTYPE) X(shape, DIMS) X(transpose_a, BOOL) X(transpose_b, BOOL) X(axes, INT) \
+    X(keepdims, BOOL) X(scale, LIMIT) X(offset, LIMIT) X(depth, INT64) X(axis, SIGNED) X(begin, AXES)
+enum {
+#define MIRT__SAVED_ATTR_NUMBER(name, kind) MIRT__NUMBER_OF_##name,
+    MIRT__SAVED_ATTR_LIST(MIRT__SAVED_ATTR_NUMBER) MIRT__NUMBER_OF_data, MIRT__NUMBER_OF_user_op
+#undef MIRT__SAVED_ATTR_NUMBER
+};
+typedef enum mirt__saved_attr {
+#define MIRT__SAVED_ATTR_BIT(name, kind) MIRT__SAVES_##name = 1 << MIRT__NUMBER_OF_##name,
+    MIRT__SAVED_ATTR_LIST(MIRT__SAVED_ATTR_BIT)
+#undef MIRT__SAVED_ATTR_BIT
+    MIRT__SAVES_data = 1 << MIRT__NUMBER_OF_data, /* the bytes of a constant or of a custom op's config */
+    MIRT__SAVES_user_op = 1 << MIRT__NUMBER_OF_user_op
+} mirt__saved_attr;
+
 /* How a model's nodes become those of a program. */
 typedef struct mirt__mode {
     bool training;
@@ -30042,9 +30059,44 @@ typedef struct mirt__workspace {
     size_t shared;  /* bytes per call */
 } mirt__workspace;
 
-#define MIRT__OUTPUT(k) (1u << (k))
+/* How a tensor depends on the rows of a replica. */
+typedef enum mirt__extent {
+    MIRT__EXTENT_NONE, /* not at all: computed from weights, constants and values equal on all replicas */
+    MIRT__EXTENT_SUM,  /* a sum over rows: the sum of the replicas' values is that of the global batch */
+    MIRT__EXTENT_OTHER
+} mirt__extent;
 
-/* One row of the op table. */
+/* What a convolution computes when it reads a tensor that is not stored. */
+typedef enum mirt__lazy {
+    MIRT__LAZY_NONE, /* nothing: the tensor is always stored */
+    MIRT__LAZY_X,    /* a normalized image */
+    MIRT__LAZY_GATE, /* an image, lazy or not, times one number per channel */
+    MIRT__LAZY_DY    /* the gradient of a normalization's input */
+} mirt__lazy;
+
+/* What a node's kernel can do in the same pass. fuse.c: */
+enum {
+    MIRT__TAKES_READER = 1 << 0,     /* convert and scale input 0 while reading it */
+    MIRT__TAKES_BIAS = 1 << 1,       /* add a bias to the output */
+    MIRT__TAKES_ADDEND = 1 << 2,     /* add a tensor of the output's shape */
+    MIRT__TAKES_ACTIVATION = 1 << 3, /* apply an activation last */
+    MIRT__TAKES_MASK = 1 << 4,       /* multiply by the slope of an activation */
+    /* strips.c, where `strips` allows it: */
+    MIRT__TAKES_PADDING = 1 << 5,    /* pad the input with zeros */
+    MIRT__TAKES_SLICE = 1 << 6,      /* leave out the gradient of such zeros */
+    MIRT__TAKES_GRADIENT = 1 << 7,   /* add another gradient of the same tensor */
+    MIRT__TAKES_NORM = 1 << 8,       /* normalize the output by constants, and add a tensor */
+    MIRT__TAKES_MOMENTS = 1 << 9,    /* output the mean and variance per channel too */
+    MIRT__TAKES_MEANS = 1 << 10,     /* output the mean of each image too */
+    MIRT__TAKES_NORM_SUMS = 1 << 11  /* output the two sums of a normalization's gradient too */
+};
+
+#define MIRT__INPUT(k) (1u << (k))
+#define MIRT__OUTPUT(k) (1u << (k))
+#define MIRT__INPUTS_ALL 0xffffu
+#define MIRT__INPUT_RESIDUAL (1u << 31) /* the last input of a node with a.residual */
+
+/* One row of the op table: functions and traits. Defaults are safe: a new op works before any graph pass knows it. */
 struct mirt__op {
     const char *name;
     /* Checks inputs and attributes, declares the outputs by mirt__declare; false with the error set. */
@@ -30055,11 +30107,53 @@ struct mirt__op {
     void (*run)(const mirt__call *call); /* NULL: nothing runs (leaves, aliases) */
     void (*workspace)(const mirt__node *node, int64_t rows, mirt__workspace *out); /* NULL: none */
     double (*macs)(const mirt__node *node, int64_t rows); /* multiply-accumulates; NULL: none to speak of */
-    bool alias; /* output 0 is the bytes of input 0 */
-    unsigned optional_outputs; /* bits of outputs that may be NULL */
     /* What a node of a model is in a program: records it there with the inputs `in`, returns its output.
        NULL: the same node. */
     mirt_tensor *(*lower)(mirt__graph *graph, const mirt__node *node, mirt_tensor *const *in, const mirt__mode *mode);
+
+    /* What it computes. */
+    mirt__space space;   /* leaves: where the bytes of an input or a variable are stored; others: NONE */
+    bool user_code;      /* calls user code, which runs only on CPUs */
+    bool meets;          /* replicas exchange values: the program is cut after this node */
+    bool row_wise;       /* deterministic; each row of an output depends only on that row of the inputs */
+    bool stops_gradient;
+    bool keeps_range;    /* the output stays within the range of values of input 0 */
+    bool multiplies;     /* input 0 by weights, which are input 1 */
+    bool weighted_sum;   /* the output is an unbounded sum of weighted inputs: no activation has been applied */
+    /* Lowered ops: whether the op is row_wise in training too. NULL: never. */
+    bool (*steady)(const mirt__node *node, const mirt__mode *mode);
+    /* How an output without a rows axis depends on a replica's rows; `in` says so of the first two inputs. Called for
+       leaves and where an input depends on rows. NULL: MIRT__EXTENT_NONE for leaves, MIRT__EXTENT_OTHER for others. */
+    mirt__extent (*extent)(const mirt__node *node, const mirt__extent in[2]);
+
+    /* Memory. Sets of inputs and outputs are bits: MIRT__INPUT(0) | MIRT__INPUT(2). */
+    bool alias;                /* output 0 has the bytes of input 0 */
+    unsigned optional_outputs; /* may be NULL in a call */
+    unsigned overwrites;       /* inputs that output 0 may replace in place, given equal shape and dtype */
+    unsigned shape_only;       /* inputs of which only the shape is read */
+
+    /* Fusion. */
+    unsigned takes;      /* MIRT__TAKES_...: what its kernel can do in the same pass */
+    bool slope_of_input; /* its gradient computes the slope of a fused activation from the input */
+    mirt__lazy lazy;     /* how readers can compute its output, so that it need not be stored */
+    bool (*strips)(const mirt__node *node); /* whether its kernel implements what strips.c fuses; NULL: never */
+    unsigned lazy_x, lazy_dy; /* with strips: inputs that may be lazy, read as an image or as its gradient */
+
+    /* Images stored in 16 bits (half.c). */
+    bool (*half)(const mirt__node *node); /* whether its kernel supports them; NULL: never */
+    unsigned half_in;                     /* with half: inputs that may be 16-bit images */
+    bool half_out;                        /* with half: output 0 may be one */
+    bool half_copied;                     /* reads input 0 several times: a 16-bit copy pays off */
+    bool (*half_products)(const mirt__node *node); /* whether it multiplies 16-bit numbers; NULL: never */
+    /* Stores in `tied` the tensors that must have the same dtype, and returns their number. NULL: none. */
+    int (*half_tied)(const mirt__node *node, mirt_tensor **tied);
+
+    /* Model files. */
+    bool saved;           /* files may hold it: public functions record it */
+    int min_in, max_in;   /* number of inputs */
+    unsigned saved_attrs; /* MIRT__SAVES_...: the attributes it reads */
+    /* Whether inputs and attributes match, as far as min_in, max_in and the shape rule do not check. NULL: they do. */
+    bool (*fits)(const mirt__attrs *attrs, mirt_tensor *const *in, int num_in);
 };
 
 /* A row of the table: MIRT__OP_ROW(NAME, MIRT__SET(FIELD, VALUE) ...). Fields it does not set are NULL, false or 0, the
@@ -30122,6 +30216,10 @@ MIRT__LIB bool mirt__gradients(mirt__graph *graph, mirt_tensor *const *y, mirt_t
 MIRT__LIB void mirt__hold(mirt_model *model);
 MIRT__LIB void mirt__let_go(mirt_model *model);
 
+MIRT__LIB bool mirt__is_input(const mirt__node *node);
+MIRT__LIB bool mirt__is_variable(const mirt__node *node);
+/* Whether the node's kernel implements what strips.c fuses. */
+MIRT__LIB bool mirt__by_strips(const mirt__node *node);
 MIRT__LIB bool mirt__is_batched(const mirt_shape *shape);
 /* Elements at `rows` rows. */
 MIRT__LIB int64_t mirt__elements(const mirt_tensor *tensor, int64_t rows);
@@ -30235,8 +30333,6 @@ MIRT__LIB void mirt__fuse_backward(mirt__graph *graph, mirt_tensor *const *keep,
    What is left of normalize, norm_grad_input and multiplications by a gate a channel, and is read by convolutions only,
    becomes lazy: it is never stored, its readers compute it. */
 
-/* Whether it is a convolution, or a gradient of one, that can do more than the plain work. */
-MIRT__LIB bool mirt__strips_conv(const mirt__node *node);
 MIRT__LIB void mirt__fuse_strips(mirt__graph *graph, mirt_tensor *const *keep, int count);
 
 #endif
@@ -30287,6 +30383,8 @@ MIRT__LIB const char *mirt__kind_label(mirt__op_id id, int kind);
 /* What messages call an op: the name of the function that records it. */
 MIRT__LIB const char *mirt__called_name(mirt__op_id id, const mirt__attrs *attrs);
 MIRT__LIB mirt__attrs mirt__no_attrs(void);
+/* For rows of the op table: the output depends on rows as input 0 does. */
+MIRT__LIB mirt__extent mirt__extent_kept(const mirt__node *node, const mirt__extent in[2]);
 /* Whether a node of a model is lowered for training. */
 MIRT__LIB bool mirt__in_training(const mirt__node *node, const mirt__mode *mode);
 
@@ -30421,6 +30519,11 @@ MIRT__LIB mirt__attrs mirt__no_attrs(void) {
     return a;
 }
 
+MIRT__LIB mirt__extent mirt__extent_kept(const mirt__node *node, const mirt__extent in[2]) {
+    (void)node;
+    return in[0];
+}
+
 MIRT__LIB bool mirt__in_training(const mirt__node *node, const mirt__mode *mode) {
     return node->a.training == MIRT_TRAINING_AUTO ? mode->training : node->a.training == MIRT_TRAINING_ON;
 }
@@ -30538,10 +30641,22 @@ MIRT_API mirt_tensor *mirt_constant_tensor(mirt_tensor *like, mirt_array array) 
     return like ? mirt__constant_op(like->node->graph, array) : NULL;
 }
 
-MIRT__OP_ROW(constant, MIRT__SET(shape, mirt__leaf_shape) MIRT__SET(run, mirt__constant_run))
-MIRT__OP_ROW(input, MIRT__SET(shape, mirt__leaf_shape))
-MIRT__OP_ROW(variable, MIRT__SET(shape, mirt__leaf_shape))
-MIRT__OP_ROW(loss_weight, MIRT__SET(shape, mirt__leaf_shape) MIRT__SET(run, mirt__loss_weight_run))
+/* Weights of a share or of the first replica differ between replicas. */
+static mirt__extent mirt__loss_weight_extent(const mirt__node *node, const mirt__extent in[2]) {
+    (void)node;
+    (void)in;
+    return MIRT__EXTENT_OTHER;
+}
+
+MIRT__OP_ROW(constant,
+    MIRT__SET(shape, mirt__leaf_shape) MIRT__SET(run, mirt__constant_run) MIRT__SET(row_wise, true)
+    MIRT__SET(saved, true) MIRT__SET(saved_attrs, MIRT__SAVES_dtype | MIRT__SAVES_shape | MIRT__SAVES_data))
+MIRT__OP_ROW(input, MIRT__SET(shape, mirt__leaf_shape) MIRT__SET(space, MIRT__SPACE_IO) MIRT__SET(row_wise, true))
+MIRT__OP_ROW(variable,
+    MIRT__SET(shape, mirt__leaf_shape) MIRT__SET(space, MIRT__SPACE_WEIGHT) MIRT__SET(row_wise, true))
+MIRT__OP_ROW(loss_weight,
+    MIRT__SET(shape, mirt__leaf_shape) MIRT__SET(run, mirt__loss_weight_run)
+    MIRT__SET(extent, mirt__loss_weight_extent))
 
 /* >>section ops/elementwise.c */
 
@@ -30609,8 +30724,17 @@ static bool mirt__unary_gradient(mirt__node *node, mirt_tensor *const *dys, mirt
 #undef MIRT__GRADIENT_END
 #undef MIRT__GRADIENT_CASE
 
+static mirt__extent mirt__unary_extent(const mirt__node *node, const mirt__extent in[2]) {
+    const int kind = node->a.kind;
+    const bool linear = kind == MIRT__COPY || kind == MIRT__NEGATIVE || (kind == MIRT__AFFINE && node->a.offset == 0);
+    return linear ? in[0] : MIRT__EXTENT_OTHER;
+}
+
 MIRT__OP_ROW(unary,
-    MIRT__SET(shape, mirt__unary_shape) MIRT__SET(gradient, mirt__unary_gradient) MIRT__SET(run, mirt__unary_run))
+    MIRT__SET(shape, mirt__unary_shape) MIRT__SET(gradient, mirt__unary_gradient) MIRT__SET(run, mirt__unary_run)
+    MIRT__SET(row_wise, true) MIRT__SET(extent, mirt__unary_extent) MIRT__SET(overwrites, MIRT__INPUTS_ALL)
+    MIRT__SET(saved, true) MIRT__SET(min_in, 1) MIRT__SET(max_in, 1)
+    MIRT__SET(saved_attrs, MIRT__SAVES_kind | MIRT__SAVES_scale | MIRT__SAVES_offset))
 
 MIRT__LIB mirt_tensor *mirt__unary_op(mirt__unary_kind kind, mirt_tensor *x, float scale, float offset) {
     if (!x) return NULL;
@@ -30715,8 +30839,21 @@ static bool mirt__binary_gradient(mirt__node *node, mirt_tensor *const *dy, mirt
     return (!a->needs_grad || dx[0]) && (!b->needs_grad || dx[1]);
 }
 
+static mirt__extent mirt__binary_extent(const mirt__node *node, const mirt__extent in[2]) {
+    const int kind = node->a.kind;
+    if (kind == MIRT__ADD || kind == MIRT__SUBTRACT) return in[0] == in[1] ? in[0] : MIRT__EXTENT_OTHER;
+    if (kind == MIRT__MULTIPLY && in[0] == MIRT__EXTENT_NONE) return in[1];
+    return (kind == MIRT__MULTIPLY || kind == MIRT__DIVIDE) && in[1] == MIRT__EXTENT_NONE ? in[0] : MIRT__EXTENT_OTHER;
+}
+
+/* Readers of a lazy product read its image directly. */
+static bool mirt__binary_half(const mirt__node *node) { return node->out[0]->lazy; }
+
 MIRT__OP_ROW(binary,
-    MIRT__SET(shape, mirt__binary_shape) MIRT__SET(gradient, mirt__binary_gradient) MIRT__SET(run, mirt__binary_run))
+    MIRT__SET(shape, mirt__binary_shape) MIRT__SET(gradient, mirt__binary_gradient) MIRT__SET(run, mirt__binary_run)
+    MIRT__SET(row_wise, true) MIRT__SET(extent, mirt__binary_extent) MIRT__SET(overwrites, MIRT__INPUTS_ALL)
+    MIRT__SET(lazy, MIRT__LAZY_GATE) MIRT__SET(half, mirt__binary_half) MIRT__SET(half_in, MIRT__INPUT(0))
+    MIRT__SET(saved, true) MIRT__SET(min_in, 2) MIRT__SET(max_in, 2) MIRT__SET(saved_attrs, MIRT__SAVES_kind))
 
 static bool mirt__broadcast_to_shape(mirt__node *node) {
     return mirt__need_float(node, 1) && mirt__declare(node, MIRT_FLOAT32, &node->in[1]->shape);
@@ -30735,7 +30872,9 @@ static void mirt__broadcast_run(const mirt__call *call) {
     call->kernels->binary(&b, &call->where);
 }
 
-MIRT__OP_ROW(broadcast, MIRT__SET(shape, mirt__broadcast_to_shape) MIRT__SET(run, mirt__broadcast_run))
+MIRT__OP_ROW(broadcast,
+    MIRT__SET(shape, mirt__broadcast_to_shape) MIRT__SET(run, mirt__broadcast_run) MIRT__SET(row_wise, true)
+    MIRT__SET(extent, mirt__extent_kept) MIRT__SET(shape_only, MIRT__INPUT(1)))
 
 MIRT__LIB mirt_tensor *mirt__broadcast_op(mirt_tensor *x, mirt_tensor *like, bool mean) {
     if (!x || !like) return NULL;
@@ -30766,7 +30905,8 @@ static bool mirt__bias_add_gradient(mirt__node *node, mirt_tensor *const *dy, mi
 
 MIRT__OP_ROW(bias_add,
     MIRT__SET(shape, mirt__bias_add_shape) MIRT__SET(gradient, mirt__bias_add_gradient)
-    MIRT__SET(run, mirt__bias_add_run))
+    MIRT__SET(run, mirt__bias_add_run) MIRT__SET(row_wise, true) MIRT__SET(weighted_sum, true)
+    MIRT__SET(overwrites, MIRT__INPUT(0)))
 
 MIRT__LIB mirt_tensor *mirt__bias_add_op(mirt_tensor *x, mirt_tensor *bias) {
     if (!x || !bias) return NULL;
@@ -30880,8 +31020,15 @@ static bool mirt__logic_gradient(mirt__node *node, mirt_tensor *const *dy, mirt_
     return mirt__where_gradient(node->in[0], node->in[1], node->in[2], dy[0], dx + 1);
 }
 
+static bool mirt__logic_fits(const mirt__attrs *a, mirt_tensor *const *in, int num_in) {
+    (void)in;
+    return num_in == (a->kind == MIRT__NOT ? 1 : a->kind == MIRT__WHERE ? 3 : 2);
+}
+
 MIRT__OP_ROW(logic,
-    MIRT__SET(shape, mirt__logic_shape) MIRT__SET(gradient, mirt__logic_gradient) MIRT__SET(run, mirt__logic_run))
+    MIRT__SET(shape, mirt__logic_shape) MIRT__SET(gradient, mirt__logic_gradient) MIRT__SET(run, mirt__logic_run)
+    MIRT__SET(row_wise, true) MIRT__SET(saved, true) MIRT__SET(min_in, 1) MIRT__SET(max_in, 3)
+    MIRT__SET(saved_attrs, MIRT__SAVES_kind) MIRT__SET(fits, mirt__logic_fits))
 
 static mirt_tensor *mirt__logic_record(mirt__logic_kind kind, mirt_tensor *const *in, int num_in) {
     for (int i = 0; i < num_in; i++) {
@@ -30975,9 +31122,21 @@ static bool mirt__reduce_gradient(mirt__node *node, mirt_tensor *const *dy, mirt
     return dx[0] != NULL;
 }
 
+static mirt__extent mirt__reduce_extent(const mirt__node *node, const mirt__extent in[2]) {
+    const bool sum = node->a.kind == MIRT__REDUCE_SUM;
+    if (mirt__is_batched(&node->in[0]->shape)) return sum ? MIRT__EXTENT_SUM : MIRT__EXTENT_OTHER;
+    return sum || node->a.kind == MIRT__REDUCE_MEAN ? in[0] : MIRT__EXTENT_OTHER;
+}
+
+static bool mirt__reduce_half(const mirt__node *node) {
+    return node->a.kind == MIRT__REDUCE_SUM || node->a.kind == MIRT__REDUCE_MEAN;
+}
+
 MIRT__OP_ROW(reduce,
     MIRT__SET(shape, mirt__reduce_shape) MIRT__SET(gradient, mirt__reduce_gradient) MIRT__SET(run, mirt__reduce_run)
-    MIRT__SET(workspace, mirt__reduce_workspace))
+    MIRT__SET(workspace, mirt__reduce_workspace) MIRT__SET(row_wise, true) MIRT__SET(extent, mirt__reduce_extent)
+    MIRT__SET(half, mirt__reduce_half) MIRT__SET(half_in, MIRT__INPUT(0)) MIRT__SET(saved, true) MIRT__SET(min_in, 1)
+    MIRT__SET(max_in, 1) MIRT__SET(saved_attrs, MIRT__SAVES_kind | MIRT__SAVES_axes | MIRT__SAVES_keepdims))
 
 static bool mirt__reduce_max_grad_shape(mirt__node *node) { return mirt__declare(node, MIRT_FLOAT32, &node->in[0]->shape); }
 
@@ -31084,7 +31243,9 @@ static bool mirt__scan_gradient(mirt__node *node, mirt_tensor *const *dy, mirt_t
 }
 
 MIRT__OP_ROW(scan,
-    MIRT__SET(shape, mirt__scan_shape) MIRT__SET(gradient, mirt__scan_gradient) MIRT__SET(run, mirt__scan_run))
+    MIRT__SET(shape, mirt__scan_shape) MIRT__SET(gradient, mirt__scan_gradient) MIRT__SET(run, mirt__scan_run)
+    MIRT__SET(row_wise, true) MIRT__SET(saved, true) MIRT__SET(min_in, 1) MIRT__SET(max_in, 1)
+    MIRT__SET(saved_attrs, MIRT__SAVES_kind | MIRT__SAVES_axis))
 
 MIRT_API mirt_tensor *mirt_argmax(mirt_tensor *x, int axis) { return mirt__scan_op(MIRT__ARGMAX, x, axis); }
 MIRT_API mirt_tensor *mirt_argmin(mirt_tensor *x, int axis) { return mirt__scan_op(MIRT__ARGMIN, x, axis); }
@@ -31111,7 +31272,9 @@ static bool mirt__reshape_gradient(mirt__node *node, mirt_tensor *const *dy, mir
 }
 
 MIRT__OP_ROW(reshape,
-    MIRT__SET(shape, mirt__reshape_shape) MIRT__SET(gradient, mirt__reshape_gradient) MIRT__SET(alias, true))
+    MIRT__SET(shape, mirt__reshape_shape) MIRT__SET(gradient, mirt__reshape_gradient) MIRT__SET(alias, true)
+    MIRT__SET(row_wise, true) MIRT__SET(keeps_range, true) MIRT__SET(extent, mirt__extent_kept) MIRT__SET(saved, true)
+    MIRT__SET(min_in, 1) MIRT__SET(max_in, 1) MIRT__SET(saved_attrs, MIRT__SAVES_shape))
 
 MIRT__LIB mirt_tensor *mirt__reshape_op(mirt_tensor *x, const mirt_shape *shape) {
     if (!x || mirt__shape_equal(&x->shape, shape)) return x;
@@ -31151,7 +31314,13 @@ static void mirt__cast_run(const mirt__call *call) {
     call->kernels->cast(&c, &call->where);
 }
 
-MIRT__OP_ROW(cast, MIRT__SET(shape, mirt__cast_shape) MIRT__SET(run, mirt__cast_run))
+static bool mirt__cast_half(const mirt__node *node) { return node->a.half; }
+
+MIRT__OP_ROW(cast,
+    MIRT__SET(shape, mirt__cast_shape) MIRT__SET(run, mirt__cast_run) MIRT__SET(row_wise, true)
+    MIRT__SET(keeps_range, true) MIRT__SET(extent, mirt__extent_kept) MIRT__SET(half, mirt__cast_half)
+    MIRT__SET(half_out, true) MIRT__SET(saved, true) MIRT__SET(min_in, 1) MIRT__SET(max_in, 1)
+    MIRT__SET(saved_attrs, MIRT__SAVES_dtype))
 
 MIRT_API mirt_tensor *mirt_cast(mirt_tensor *x, mirt_dtype dtype) {
     if (!x || x->dtype == dtype) return x;
@@ -31179,7 +31348,9 @@ static void mirt__one_hot_run(const mirt__call *call) {
     call->kernels->one_hot(&o, &call->where);
 }
 
-MIRT__OP_ROW(one_hot, MIRT__SET(shape, mirt__one_hot_shape) MIRT__SET(run, mirt__one_hot_run))
+MIRT__OP_ROW(one_hot,
+    MIRT__SET(shape, mirt__one_hot_shape) MIRT__SET(run, mirt__one_hot_run) MIRT__SET(row_wise, true)
+    MIRT__SET(saved, true) MIRT__SET(min_in, 1) MIRT__SET(max_in, 1) MIRT__SET(saved_attrs, MIRT__SAVES_depth))
 
 MIRT_API mirt_tensor *mirt_one_hot(mirt_tensor *x, int64_t depth) {
     if (!x) return NULL;
@@ -31190,7 +31361,10 @@ MIRT_API mirt_tensor *mirt_one_hot(mirt_tensor *x, int64_t depth) {
 
 static bool mirt__stop_gradient_shape(mirt__node *node) { return mirt__declare(node, node->in[0]->dtype, &node->in[0]->shape); }
 
-MIRT__OP_ROW(stop_gradient, MIRT__SET(shape, mirt__stop_gradient_shape) MIRT__SET(alias, true))
+MIRT__OP_ROW(stop_gradient,
+    MIRT__SET(shape, mirt__stop_gradient_shape) MIRT__SET(alias, true) MIRT__SET(stops_gradient, true)
+    MIRT__SET(row_wise, true) MIRT__SET(extent, mirt__extent_kept) MIRT__SET(saved, true) MIRT__SET(min_in, 1)
+    MIRT__SET(max_in, 1))
 
 MIRT_API mirt_tensor *mirt_stop_gradient(mirt_tensor *x) { return x ? mirt__record(x->node->graph, MIRT__OP_stop_gradient, NULL, &x, 1) : NULL; }
 
@@ -31266,7 +31440,8 @@ static bool mirt__transpose_gradient(mirt__node *node, mirt_tensor *const *dy, m
 
 MIRT__OP_ROW(transpose,
     MIRT__SET(shape, mirt__transpose_shape) MIRT__SET(gradient, mirt__transpose_gradient)
-    MIRT__SET(run, mirt__transpose_run))
+    MIRT__SET(run, mirt__transpose_run) MIRT__SET(row_wise, true) MIRT__SET(keeps_range, true) MIRT__SET(saved, true)
+    MIRT__SET(min_in, 1) MIRT__SET(max_in, 1) MIRT__SET(saved_attrs, MIRT__SAVES_begin))
 
 MIRT_API mirt_tensor *mirt_transpose(mirt_tensor *x, const int *permutation) {
     if (!x) return NULL;
@@ -31342,7 +31517,9 @@ static bool mirt__concat_gradient(mirt__node *node, mirt_tensor *const *dy, mirt
 }
 
 MIRT__OP_ROW(concat,
-    MIRT__SET(shape, mirt__concat_shape) MIRT__SET(gradient, mirt__concat_gradient) MIRT__SET(run, mirt__concat_run))
+    MIRT__SET(shape, mirt__concat_shape) MIRT__SET(gradient, mirt__concat_gradient) MIRT__SET(run, mirt__concat_run)
+    MIRT__SET(row_wise, true) MIRT__SET(keeps_range, true) MIRT__SET(saved, true) MIRT__SET(min_in, 1)
+    MIRT__SET(max_in, MIRT__MAX_IN) MIRT__SET(saved_attrs, MIRT__SAVES_axis))
 
 MIRT_API mirt_tensor *mirt_concat(mirt_tensor *const *x, int n, int axis) {
     mirt_tensor *in[MIRT__MAX_IN];
@@ -31404,8 +31581,17 @@ static bool mirt__slice_gradient(mirt__node *node, mirt_tensor *const *dy, mirt_
     return dx[0] != NULL;
 }
 
+/* Slice and pad: the attributes name every axis. */
+static bool mirt__move_fits(const mirt__attrs *a, mirt_tensor *const *in, int num_in) {
+    (void)num_in;
+    return in[0]->shape.rank == a->shape.rank;
+}
+
 MIRT__OP_ROW(slice,
-    MIRT__SET(shape, mirt__slice_shape) MIRT__SET(gradient, mirt__slice_gradient) MIRT__SET(run, mirt__slice_run))
+    MIRT__SET(shape, mirt__slice_shape) MIRT__SET(gradient, mirt__slice_gradient) MIRT__SET(run, mirt__slice_run)
+    MIRT__SET(row_wise, true) MIRT__SET(keeps_range, true) MIRT__SET(saved, true) MIRT__SET(min_in, 1)
+    MIRT__SET(max_in, 1) MIRT__SET(saved_attrs, MIRT__SAVES_begin | MIRT__SAVES_shape)
+    MIRT__SET(fits, mirt__move_fits))
 
 MIRT_API mirt_tensor *mirt_slice(mirt_tensor *x, const int64_t *begin, const int64_t *size) {
     return mirt__need_lists(x, begin, size, "slice") ? mirt__slice_op(x, begin, size) : NULL;
@@ -31481,7 +31667,10 @@ static bool mirt__pad_gradient(mirt__node *node, mirt_tensor *const *dy, mirt_te
 }
 
 MIRT__OP_ROW(pad,
-    MIRT__SET(shape, mirt__pad_shape) MIRT__SET(gradient, mirt__pad_gradient) MIRT__SET(run, mirt__pad_run))
+    MIRT__SET(shape, mirt__pad_shape) MIRT__SET(gradient, mirt__pad_gradient) MIRT__SET(run, mirt__pad_run)
+    MIRT__SET(row_wise, true) MIRT__SET(keeps_range, true) MIRT__SET(saved, true) MIRT__SET(min_in, 1)
+    MIRT__SET(max_in, 1) MIRT__SET(saved_attrs, MIRT__SAVES_begin | MIRT__SAVES_shape | MIRT__SAVES_scale)
+    MIRT__SET(fits, mirt__move_fits))
 
 MIRT_API mirt_tensor *mirt_pad(mirt_tensor *x, const int64_t *before, const int64_t *after, float value) {
     return mirt__need_lists(x, before, after, "pad") ? mirt__pad_op(x, before, after, value) : NULL;
@@ -31534,7 +31723,8 @@ static void mirt__gather_grad_run(const mirt__call *call) {
 }
 
 MIRT__OP_ROW(gather,
-    MIRT__SET(shape, mirt__gather_shape) MIRT__SET(gradient, mirt__gather_gradient) MIRT__SET(run, mirt__gather_run))
+    MIRT__SET(shape, mirt__gather_shape) MIRT__SET(gradient, mirt__gather_gradient) MIRT__SET(run, mirt__gather_run)
+    MIRT__SET(row_wise, true) MIRT__SET(saved, true) MIRT__SET(min_in, 2) MIRT__SET(max_in, 2))
 MIRT__OP_ROW(gather_grad, MIRT__SET(shape, mirt__gather_grad_shape) MIRT__SET(run, mirt__gather_grad_run))
 
 MIRT_API mirt_tensor *mirt_gather(mirt_tensor *table, mirt_tensor *indices) {
@@ -31741,9 +31931,18 @@ static bool mirt__matmul_gradient(mirt__node *node, mirt_tensor *const *dy, mirt
     return true;
 }
 
+static bool mirt__matmul_half_products(const mirt__node *node) {
+    return !(node->a.transpose_a && node->a.transpose_b) && mirt__shape_count(&node->in[0]->shape) > 0 &&
+           mirt__shape_count(&node->in[1]->shape) > 0;
+}
+
 MIRT__OP_ROW(matmul,
     MIRT__SET(shape, mirt__matmul_shape) MIRT__SET(gradient, mirt__matmul_gradient) MIRT__SET(run, mirt__matmul_run)
-    MIRT__SET(workspace, mirt__matmul_workspace) MIRT__SET(macs, mirt__matmul_macs))
+    MIRT__SET(workspace, mirt__matmul_workspace) MIRT__SET(macs, mirt__matmul_macs) MIRT__SET(row_wise, true)
+    MIRT__SET(multiplies, true) MIRT__SET(weighted_sum, true)
+    MIRT__SET(takes, MIRT__TAKES_READER | MIRT__TAKES_BIAS | MIRT__TAKES_ACTIVATION | MIRT__TAKES_MASK)
+    MIRT__SET(half_products, mirt__matmul_half_products) MIRT__SET(saved, true) MIRT__SET(min_in, 2)
+    MIRT__SET(max_in, 2) MIRT__SET(saved_attrs, MIRT__SAVES_transpose_a | MIRT__SAVES_transpose_b))
 
 MIRT__LIB mirt_tensor *mirt__matmul_op(mirt_tensor *a, mirt_tensor *b, bool transpose_a, bool transpose_b) {
     if (!a || !b) return NULL;
@@ -32017,9 +32216,39 @@ static bool mirt__conv2d_gradient(mirt__node *node, mirt_tensor *const *dy, mirt
     return dx[0] != NULL;
 }
 
+/* Dense or depthwise, between images `a` and `b`. */
+static bool mirt__strips_between(const mirt__node *node, const mirt_tensor *a, const mirt_tensor *b) {
+    return node->a.groups == 1 || (node->a.groups == mirt__last_dim(a) && mirt__last_dim(a) == mirt__last_dim(b));
+}
+static bool mirt__conv2d_strips(const mirt__node *node) {
+    return mirt__strips_between(node, node->in[0], node->out[0]);
+}
+static bool mirt__conv2d_weight_grad_strips(const mirt__node *node) {
+    return mirt__strips_between(node, node->in[0], node->in[1]);
+}
+
+static bool mirt__conv2d_half_products(const mirt__node *node) { return node->a.groups == 1; }
+
+/* Images that an epilogue reads have the output's dtype. */
+static int mirt__conv2d_half_tied(const mirt__node *node, mirt_tensor **tied) {
+    int n = 0;
+    if (!mirt__conv2d_strips(node)) return 0;
+    tied[n++] = node->out[0];
+    for (int k = 2; k < node->num_in - node->a.both; k++) {
+        if (node->in[k]->shape.rank == 4) tied[n++] = node->in[k];
+    }
+    return n;
+}
+
 MIRT__OP_ROW(conv2d,
     MIRT__SET(shape, mirt__conv2d_shape) MIRT__SET(gradient, mirt__conv2d_gradient) MIRT__SET(run, mirt__conv2d_run)
-    MIRT__SET(workspace, mirt__conv_workspace) MIRT__SET(macs, mirt__conv_macs))
+    MIRT__SET(workspace, mirt__conv_workspace) MIRT__SET(macs, mirt__conv_macs) MIRT__SET(row_wise, true)
+    MIRT__SET(multiplies, true) MIRT__SET(weighted_sum, true)
+    MIRT__SET(takes, MIRT__TAKES_READER | MIRT__TAKES_BIAS | MIRT__TAKES_ACTIVATION | MIRT__TAKES_PADDING |
+                     MIRT__TAKES_NORM | MIRT__TAKES_MOMENTS | MIRT__TAKES_MEANS)
+    MIRT__SET(strips, mirt__conv2d_strips) MIRT__SET(lazy_x, MIRT__INPUT(0)) MIRT__SET(half, mirt__conv2d_strips)
+    MIRT__SET(half_in, ~MIRT__INPUT(1)) MIRT__SET(half_out, true) MIRT__SET(half_tied, mirt__conv2d_half_tied)
+    MIRT__SET(half_products, mirt__conv2d_half_products))
 
 static bool mirt__conv_grad_shape(mirt__node *node) {
     if (!mirt__declare(node, MIRT_FLOAT32, &node->a.shape)) return false;
@@ -32056,7 +32285,11 @@ static void mirt__conv2d_input_grad_run(const mirt__call *call) {
 
 MIRT__OP_ROW(conv2d_input_grad,
     MIRT__SET(shape, mirt__conv_grad_shape) MIRT__SET(run, mirt__conv2d_input_grad_run)
-    MIRT__SET(workspace, mirt__conv_workspace) MIRT__SET(macs, mirt__conv_macs))
+    MIRT__SET(workspace, mirt__conv_workspace) MIRT__SET(macs, mirt__conv_macs)
+    MIRT__SET(takes, MIRT__TAKES_MASK | MIRT__TAKES_GRADIENT | MIRT__TAKES_SLICE | MIRT__TAKES_NORM_SUMS)
+    MIRT__SET(strips, mirt__conv2d_strips) MIRT__SET(lazy_dy, MIRT__INPUT(0)) MIRT__SET(half, mirt__conv2d_strips)
+    MIRT__SET(half_in, ~MIRT__INPUT(1)) MIRT__SET(half_out, true) MIRT__SET(half_tied, mirt__conv2d_half_tied)
+    MIRT__SET(half_products, mirt__conv2d_half_products))
 
 static void mirt__conv2d_weight_grad_run(const mirt__call *call) {
     mirt__conv_weight_grad g;
@@ -32073,7 +32306,10 @@ static void mirt__conv2d_weight_grad_run(const mirt__call *call) {
 
 MIRT__OP_ROW(conv2d_weight_grad,
     MIRT__SET(shape, mirt__conv_grad_shape) MIRT__SET(run, mirt__conv2d_weight_grad_run)
-    MIRT__SET(workspace, mirt__conv_workspace) MIRT__SET(macs, mirt__conv_macs))
+    MIRT__SET(workspace, mirt__conv_workspace) MIRT__SET(macs, mirt__conv_macs) MIRT__SET(takes, MIRT__TAKES_PADDING)
+    MIRT__SET(strips, mirt__conv2d_weight_grad_strips) MIRT__SET(lazy_x, MIRT__INPUT(0))
+    MIRT__SET(lazy_dy, MIRT__INPUT(1)) MIRT__SET(half, mirt__conv2d_weight_grad_strips)
+    MIRT__SET(half_in, MIRT__INPUTS_ALL) MIRT__SET(half_products, mirt__conv2d_half_products))
 
 /* The largest output whose convolution has x's size, as Keras without output padding. */
 static bool mirt__conv2d_transpose_shape(mirt__node *node) {
@@ -32111,7 +32347,8 @@ static bool mirt__conv2d_transpose_gradient(mirt__node *node, mirt_tensor *const
 MIRT__OP_ROW(conv2d_transpose,
     MIRT__SET(shape, mirt__conv2d_transpose_shape) MIRT__SET(gradient, mirt__conv2d_transpose_gradient)
     MIRT__SET(run, mirt__conv2d_input_grad_run) MIRT__SET(workspace, mirt__conv_workspace)
-    MIRT__SET(macs, mirt__conv_macs))
+    MIRT__SET(macs, mirt__conv_macs) MIRT__SET(row_wise, true) MIRT__SET(multiplies, true)
+    MIRT__SET(weighted_sum, true))
 
 MIRT__LIB mirt_tensor *mirt__conv2d_transpose_op(mirt_tensor *x, mirt_tensor *kernel, const mirt__attrs *a) {
     mirt__attrs own = *a;
@@ -32275,11 +32512,28 @@ static void mirt__pool_grad_run(const mirt__call *call) {
     call->kernels->max_pool_grad(&p, &call->where);
 }
 
+static bool mirt__max_pool_half(const mirt__node *node) {
+    (void)node;
+    return true;
+}
+
+static int mirt__max_pool_half_tied(const mirt__node *node, mirt_tensor **tied) {
+    tied[0] = node->in[0];
+    tied[1] = node->out[0];
+    return 2;
+}
+
 MIRT__OP_ROW(max_pool2d,
-    MIRT__SET(shape, mirt__pool_shape) MIRT__SET(gradient, mirt__pool_gradient) MIRT__SET(run, mirt__pool_run))
-MIRT__OP_ROW(max_pool2d_grad, MIRT__SET(shape, mirt__pool_grad_shape) MIRT__SET(run, mirt__pool_grad_run))
+    MIRT__SET(shape, mirt__pool_shape) MIRT__SET(gradient, mirt__pool_gradient) MIRT__SET(run, mirt__pool_run)
+    MIRT__SET(row_wise, true) MIRT__SET(keeps_range, true) MIRT__SET(takes, MIRT__TAKES_PADDING)
+    MIRT__SET(half, mirt__max_pool_half) MIRT__SET(half_in, MIRT__INPUT(0)) MIRT__SET(half_out, true)
+    MIRT__SET(half_tied, mirt__max_pool_half_tied))
+MIRT__OP_ROW(max_pool2d_grad,
+    MIRT__SET(shape, mirt__pool_grad_shape) MIRT__SET(run, mirt__pool_grad_run) MIRT__SET(half, mirt__max_pool_half)
+    MIRT__SET(half_in, MIRT__INPUT(0)) MIRT__SET(half_out, true) MIRT__SET(half_tied, mirt__max_pool_half_tied))
 MIRT__OP_ROW(average_pool2d,
-    MIRT__SET(shape, mirt__pool_shape) MIRT__SET(gradient, mirt__pool_gradient) MIRT__SET(run, mirt__pool_run))
+    MIRT__SET(shape, mirt__pool_shape) MIRT__SET(gradient, mirt__pool_gradient) MIRT__SET(run, mirt__pool_run)
+    MIRT__SET(row_wise, true) MIRT__SET(keeps_range, true))
 MIRT__OP_ROW(average_pool2d_grad, MIRT__SET(shape, mirt__pool_grad_shape) MIRT__SET(run, mirt__pool_grad_run))
 
 MIRT__LIB mirt_tensor *mirt__max_pool2d_op(mirt_tensor *x, const mirt__attrs *a) {
@@ -32329,12 +32583,14 @@ static void mirt__softmax_grad_run(const mirt__call *call) {
 
 MIRT__OP_ROW(softmax,
     MIRT__SET(shape, mirt__softmax_shape) MIRT__SET(gradient, mirt__softmax_gradient)
-    MIRT__SET(run, mirt__softmax_run))
+    MIRT__SET(run, mirt__softmax_run) MIRT__SET(row_wise, true) MIRT__SET(saved, true) MIRT__SET(min_in, 1)
+    MIRT__SET(max_in, 1))
 MIRT__OP_ROW(softmax_grad, MIRT__SET(shape, mirt__softmax_shape) MIRT__SET(run, mirt__softmax_grad_run))
 
 MIRT__OP_ROW(log_softmax,
     MIRT__SET(shape, mirt__softmax_shape) MIRT__SET(gradient, mirt__softmax_gradient)
-    MIRT__SET(run, mirt__softmax_run))
+    MIRT__SET(run, mirt__softmax_run) MIRT__SET(row_wise, true) MIRT__SET(saved, true) MIRT__SET(min_in, 1)
+    MIRT__SET(max_in, 1))
 MIRT__OP_ROW(log_softmax_grad, MIRT__SET(shape, mirt__softmax_shape) MIRT__SET(run, mirt__softmax_grad_run))
 
 MIRT_API mirt_tensor *mirt_log_softmax(mirt_tensor *x) { return x ? mirt__record(x->node->graph, MIRT__OP_log_softmax, NULL, &x, 1) : NULL; }
@@ -32400,9 +32656,11 @@ static void mirt__accuracy_run(const mirt__call *call) {
 }
 
 MIRT__OP_ROW(loss,
-    MIRT__SET(shape, mirt__per_sample_shape) MIRT__SET(gradient, mirt__loss_gradient) MIRT__SET(run, mirt__loss_run))
+    MIRT__SET(shape, mirt__per_sample_shape) MIRT__SET(gradient, mirt__loss_gradient) MIRT__SET(run, mirt__loss_run)
+    MIRT__SET(row_wise, true))
 MIRT__OP_ROW(loss_grad, MIRT__SET(shape, mirt__loss_grad_shape) MIRT__SET(run, mirt__loss_grad_run))
-MIRT__OP_ROW(accuracy, MIRT__SET(shape, mirt__per_sample_shape) MIRT__SET(run, mirt__accuracy_run))
+MIRT__OP_ROW(accuracy,
+    MIRT__SET(shape, mirt__per_sample_shape) MIRT__SET(run, mirt__accuracy_run) MIRT__SET(row_wise, true))
 
 MIRT__LIB mirt_tensor *mirt__loss_op(mirt_loss kind, bool from_logits, mirt_tensor *x, mirt_tensor *labels) {
     if (!x || !labels) return NULL;
@@ -32466,9 +32724,15 @@ static mirt_tensor *mirt__dropout_lower(mirt__graph *graph, const mirt__node *no
     return node->a.shape.rank ? mirt__masked_op(in[0], &node->a) : mirt__record(graph, MIRT__OP_dropout, &node->a, in, 1);
 }
 
+static bool mirt__dropout_keeps_all(const mirt__node *node, const mirt__mode *mode) {
+    (void)mode;
+    return node->a.rate == 0;
+}
+
 MIRT__OP_ROW(dropout,
     MIRT__SET(shape, mirt__dropout_shape) MIRT__SET(gradient, mirt__dropout_gradient)
-    MIRT__SET(run, mirt__dropout_run) MIRT__SET(lower, mirt__dropout_lower))
+    MIRT__SET(run, mirt__dropout_run) MIRT__SET(lower, mirt__dropout_lower) MIRT__SET(row_wise, true)
+    MIRT__SET(keeps_range, true) MIRT__SET(steady, mirt__dropout_keeps_all))
 
 /* Dropout of ones. Of its input it reads nothing: that says only whether there are rows. */
 static bool mirt__dropout_mask_shape(mirt__node *node) { return mirt__declare(node, MIRT_FLOAT32, &node->a.shape); }
@@ -32563,7 +32827,8 @@ static mirt_tensor *mirt__augment_lower(mirt__graph *graph, const mirt__node *no
 
 MIRT__OP_ROW(augment,
     MIRT__SET(shape, mirt__augment_shape) MIRT__SET(run, mirt__augment_run)
-    MIRT__SET(workspace, mirt__augment_workspace) MIRT__SET(lower, mirt__augment_lower))
+    MIRT__SET(workspace, mirt__augment_workspace) MIRT__SET(lower, mirt__augment_lower) MIRT__SET(row_wise, true)
+    MIRT__SET(keeps_range, true))
 
 MIRT__LIB mirt_tensor *mirt__augment_op(mirt_tensor *x, const mirt__transform *t) {
     mirt__graph *graph = x->node->graph;
@@ -32623,9 +32888,15 @@ static bool mirt__all_reduce_gradient(mirt__node *node, mirt_tensor *const *dy, 
     return sum != NULL;
 }
 
+static mirt__extent mirt__all_reduce_extent(const mirt__node *node, const mirt__extent in[2]) {
+    (void)node;
+    (void)in;
+    return MIRT__EXTENT_NONE;
+}
+
 MIRT__OP_ROW(all_reduce,
     MIRT__SET(shape, mirt__all_reduce_shape) MIRT__SET(gradient, mirt__all_reduce_gradient)
-    MIRT__SET(run, mirt__all_reduce_run))
+    MIRT__SET(run, mirt__all_reduce_run) MIRT__SET(meets, true) MIRT__SET(extent, mirt__all_reduce_extent))
 
 MIRT__LIB mirt_tensor *mirt__all_reduce_op(mirt_tensor **inout, int count, int kind) {
     mirt__attrs a = mirt__no_attrs();
@@ -32721,9 +32992,13 @@ static void mirt__norm_stats_run(const mirt__call *call) {
     call->kernels->norm_stats(&s, &call->where);
 }
 
+/* Only batch normalization reads and writes 16-bit images. */
+static bool mirt__norm_by_channel(const mirt__node *node) { return node->a.last_axes == 0; }
+
 MIRT__OP_ROW(norm_stats,
     MIRT__SET(shape, mirt__norm_stats_shape) MIRT__SET(run, mirt__norm_stats_run)
-    MIRT__SET(workspace, mirt__norm_workspace))
+    MIRT__SET(workspace, mirt__norm_workspace) MIRT__SET(row_wise, true) MIRT__SET(half, mirt__norm_by_channel)
+    MIRT__SET(half_in, MIRT__INPUTS_ALL))
 
 /* Of normalize and batch_norm, whose inputs are alike. */
 static bool mirt__normalize_shape(mirt__node *node) {
@@ -32798,7 +33073,10 @@ static bool mirt__normalize_gradient(mirt__node *node, mirt_tensor *const *dys, 
 
 MIRT__OP_ROW(normalize,
     MIRT__SET(shape, mirt__normalize_shape) MIRT__SET(gradient, mirt__normalize_gradient)
-    MIRT__SET(run, mirt__normalize_run) MIRT__SET(workspace, mirt__norm_workspace))
+    MIRT__SET(run, mirt__normalize_run) MIRT__SET(workspace, mirt__norm_workspace) MIRT__SET(row_wise, true)
+    MIRT__SET(overwrites, MIRT__INPUT_RESIDUAL) MIRT__SET(takes, MIRT__TAKES_ACTIVATION | MIRT__TAKES_ADDEND)
+    MIRT__SET(slope_of_input, true) MIRT__SET(lazy, MIRT__LAZY_X) MIRT__SET(half, mirt__norm_by_channel)
+    MIRT__SET(half_in, MIRT__INPUTS_ALL) MIRT__SET(half_out, true))
 
 static bool mirt__norm_grad_sums_shape(mirt__node *node) {
     const mirt_shape last = mirt__norm_last(&node->in[1]->shape, node->a.last_axes);
@@ -32825,7 +33103,8 @@ static void mirt__norm_grad_sums_run(const mirt__call *call) {
 
 MIRT__OP_ROW(norm_grad_sums,
     MIRT__SET(shape, mirt__norm_grad_sums_shape) MIRT__SET(run, mirt__norm_grad_sums_run)
-    MIRT__SET(workspace, mirt__norm_workspace))
+    MIRT__SET(workspace, mirt__norm_workspace) MIRT__SET(half, mirt__norm_by_channel)
+    MIRT__SET(half_in, MIRT__INPUTS_ALL) MIRT__SET(half_copied, true))
 
 static bool mirt__norm_grad_input_shape(mirt__node *node) { return mirt__declare(node, MIRT_FLOAT32, &node->in[1]->shape); }
 
@@ -32846,9 +33125,17 @@ static void mirt__norm_grad_input_run(const mirt__call *call) {
     call->kernels->norm_grad_input(&s, &call->where);
 }
 
+/* Readers that compute the gradient read dy and x with one kernel. */
+static int mirt__norm_grad_half_tied(const mirt__node *node, mirt_tensor **tied) {
+    for (int k = 0; k < 2; k++) tied[k] = node->in[k];
+    return node->out[0]->lazy ? 2 : 0;
+}
+
 MIRT__OP_ROW(norm_grad_input,
     MIRT__SET(shape, mirt__norm_grad_input_shape) MIRT__SET(run, mirt__norm_grad_input_run)
-    MIRT__SET(workspace, mirt__norm_workspace))
+    MIRT__SET(workspace, mirt__norm_workspace) MIRT__SET(overwrites, MIRT__INPUT(0)) MIRT__SET(lazy, MIRT__LAZY_DY)
+    MIRT__SET(half, mirt__norm_by_channel) MIRT__SET(half_in, MIRT__INPUTS_ALL) MIRT__SET(half_out, true)
+    MIRT__SET(half_copied, true) MIRT__SET(half_tied, mirt__norm_grad_half_tied))
 
 MIRT__LIB mirt_tensor *mirt__normalize_op(mirt_tensor *const *in, const mirt__attrs *a) {
     return in[0] ? mirt__record(in[0]->node->graph, MIRT__OP_normalize, a, in, 3 + a->gamma + a->beta + a->residual) : NULL;
@@ -32875,7 +33162,8 @@ static bool mirt__batch_norm_shape(mirt__node *node) {
     if (!(a->epsilon >= 0 && a->epsilon <= FLT_MAX)) return mirt__fail(MIRT_E_INVALID, "epsilon is %g; it must not be below 0", (double)a->epsilon), false;
     if (!(a->momentum >= 0 && a->momentum <= 1)) return mirt__fail(MIRT_E_INVALID, "momentum is %g; it must lie in [0, 1]", a->momentum), false;
     for (int i = 1; i < 3; i++) {
-        if (node->in[i]->node->id != MIRT__OP_variable) return mirt__fail(MIRT_E_INVALID, "the moving statistics must be variables"), false;
+        if (mirt__is_variable(node->in[i]->node)) continue;
+        return mirt__fail(MIRT_E_INVALID, "the moving statistics must be variables"), false;
     }
     return mirt__normalize_shape(node);
 }
@@ -32920,16 +33208,25 @@ static bool mirt__batch_norm_moves(mirt__graph *graph, mirt_tensor *moving, mirt
     return earlier->value != NULL;
 }
 
+static bool mirt__norm_frozen(const mirt_tensor *mean, const mirt__mode *mode) {
+    return mode->frozen && mode->frozen(mode->arg, mean->node->a.index);
+}
+static bool mirt__batch_norm_frozen(const mirt__node *node, const mirt__mode *mode) {
+    return mirt__norm_frozen(node->in[1], mode);
+}
+
 /* As Keras, a frozen layer normalizes by its moving statistics even in training. */
 static mirt_tensor *mirt__batch_norm_lower(mirt__graph *graph, const mirt__node *node, mirt_tensor *const *in, const mirt__mode *mode) {
     mirt_tensor *mean, *variance;
-    const bool frozen = mode->frozen && mode->frozen(mode->arg, in[1]->node->a.index);
-    if (frozen || !mirt__in_training(node, mode)) return mirt__batch_norm_inference(in, &node->a);
+    const bool training = mirt__in_training(node, mode) && !mirt__norm_frozen(in[1], mode);
+    if (!training) return mirt__batch_norm_inference(in, &node->a);
     mirt_tensor *y = mirt__batch_norm_training(in, &node->a, &mean, &variance);
     return y && mirt__batch_norm_moves(graph, in[1], mean, node->a.momentum) && mirt__batch_norm_moves(graph, in[2], variance, node->a.momentum) ? y : NULL;
 }
 
-MIRT__OP_ROW(batch_norm, MIRT__SET(shape, mirt__batch_norm_shape) MIRT__SET(lower, mirt__batch_norm_lower))
+MIRT__OP_ROW(batch_norm,
+    MIRT__SET(shape, mirt__batch_norm_shape) MIRT__SET(lower, mirt__batch_norm_lower) MIRT__SET(row_wise, true)
+    MIRT__SET(steady, mirt__batch_norm_frozen))
 
 /* >>section ops/resize.c */
 
@@ -32980,7 +33277,7 @@ static bool mirt__resize2d_grad_shape(mirt__node *node) { return mirt__declare(n
 
 MIRT__OP_ROW(resize2d,
     MIRT__SET(shape, mirt__resize2d_shape) MIRT__SET(gradient, mirt__resize2d_gradient)
-    MIRT__SET(run, mirt__resize2d_run))
+    MIRT__SET(run, mirt__resize2d_run) MIRT__SET(row_wise, true) MIRT__SET(keeps_range, true))
 MIRT__OP_ROW(resize2d_grad, MIRT__SET(shape, mirt__resize2d_grad_shape) MIRT__SET(run, mirt__resize2d_run))
 
 MIRT__LIB mirt_tensor *mirt__resize2d_op(mirt_tensor *x, int height, int width, bool bilinear) {
@@ -33103,9 +33400,12 @@ static bool mirt__user_grad_shape(mirt__node *node) {
 }
 
 MIRT__OP_ROW(user,
-    MIRT__SET(shape, mirt__user_shape) MIRT__SET(gradient, mirt__user_gradient) MIRT__SET(run, mirt__user_run))
+    MIRT__SET(shape, mirt__user_shape) MIRT__SET(gradient, mirt__user_gradient) MIRT__SET(run, mirt__user_run)
+    MIRT__SET(user_code, true) MIRT__SET(saved, true) MIRT__SET(min_in, 1) MIRT__SET(max_in, MIRT__MAX_IN - 2)
+    MIRT__SET(saved_attrs, MIRT__SAVES_dtype | MIRT__SAVES_data | MIRT__SAVES_user_op))
 MIRT__OP_ROW(user_grad,
-    MIRT__SET(shape, mirt__user_grad_shape) MIRT__SET(run, mirt__user_grad_run) MIRT__SET(optional_outputs, 0xffu))
+    MIRT__SET(shape, mirt__user_grad_shape) MIRT__SET(run, mirt__user_grad_run) MIRT__SET(optional_outputs, 0xffu)
+    MIRT__SET(user_code, true))
 
 /* >>section ops/table.c */
 
@@ -33245,7 +33545,13 @@ static mirt__node *mirt__graph_new_node(mirt__graph *graph, mirt__op_id id, cons
     return node;
 }
 
-static bool mirt__passes_gradients(const mirt_tensor *t) { return t->dtype == MIRT_FLOAT32 && t->node->id != MIRT__OP_stop_gradient; }
+MIRT__LIB bool mirt__is_input(const mirt__node *node) { return node->op->space == MIRT__SPACE_IO; }
+MIRT__LIB bool mirt__is_variable(const mirt__node *node) { return node->op->space == MIRT__SPACE_WEIGHT; }
+MIRT__LIB bool mirt__by_strips(const mirt__node *node) { return node->op->strips && node->op->strips(node); }
+
+static bool mirt__passes_gradients(const mirt_tensor *t) {
+    return t->dtype == MIRT_FLOAT32 && !t->node->op->stops_gradient;
+}
 
 MIRT__LIB mirt_tensor *mirt__record(mirt__graph *graph, mirt__op_id id, const mirt__attrs *attrs,
                                     mirt_tensor *const *in, int num_in) {
@@ -33312,7 +33618,7 @@ static uint64_t mirt__copy_key(const mirt__copying *c, uint64_t key) {
 
 MIRT__LIB mirt_tensor *mirt__graph_variable(const mirt__graph *graph, int variable) {
     for (int i = 0; i < graph->count; i++) {
-        if (graph->node[i]->id == MIRT__OP_variable && graph->node[i]->a.index == variable) return graph->node[i]->out[0];
+        if (mirt__is_variable(graph->node[i]) && graph->node[i]->a.index == variable) return graph->node[i]->out[0];
     }
     return NULL;
 }
@@ -33321,7 +33627,7 @@ static bool mirt__copy_node(mirt__graph *graph, const mirt__copying *c, const mi
     mirt_tensor *in[MIRT__MAX_IN];
     mirt__node copy = *from;
     for (int k = 0; k < from->num_in; k++) in[k] = from->in[k]->clone;
-    if (copy.id == MIRT__OP_variable) {
+    if (mirt__is_variable(&copy)) {
         copy.a.index += c->first_variable;
         if ((from->out[0]->clone = mirt__graph_variable(graph, copy.a.index)) != NULL) return true;
     }
@@ -33430,7 +33736,7 @@ MIRT__LIB void mirt__graph_prune(mirt__graph *graph, mirt_tensor *const *keep, i
 MIRT__LIB void mirt__graph_mark_gradients(mirt__graph *graph, bool (*trainable)(const void *arg, int variable), const void *arg) {
     for (int i = 0; i < graph->count; i++) {
         mirt__node *node = graph->node[i];
-        bool needs = node->id == MIRT__OP_variable && trainable(arg, node->a.index);
+        bool needs = mirt__is_variable(node) && trainable(arg, node->a.index);
         for (int k = 0; k < node->num_in; k++) needs = needs || node->in[k]->needs_grad;
         for (int k = 0; k < node->num_out; k++) node->out[k]->needs_grad = needs && mirt__passes_gradients(node->out[k]);
     }
@@ -33521,8 +33827,9 @@ static void mirt__absorb(mirt__node *node, const mirt__node *producer, mirt_tens
     if (extra) node->in[node->num_in++] = extra;
 }
 
-static bool mirt__is_product(const mirt__node *node) {
-    return node->id == MIRT__OP_conv2d || (node->id == MIRT__OP_matmul && !node->a.transpose_a && !node->a.transpose_b);
+/* Forward fusions need an untransposed matrix product. */
+static bool mirt__takes(const mirt__node *node, unsigned what) {
+    return (node->op->takes & what) && !node->a.transpose_a && !node->a.transpose_b;
 }
 
 static bool mirt__reads_data(const mirt__node *node) {
@@ -33564,7 +33871,8 @@ static void mirt__fuse_reader(mirt__node *product) {
 
 static void mirt__fuse_bias(mirt__node *node) {
     const mirt__node *p = node->in[0]->node;
-    if (!mirt__is_product(p) || node->in[0]->uses != 1 || p->a.bias || p->a.activation != MIRT_LINEAR) return;
+    if (!mirt__takes(p, MIRT__TAKES_BIAS) || node->in[0]->uses != 1) return;
+    if (p->a.bias || p->a.activation != MIRT_LINEAR) return;
     mirt__absorb(node, p, node->in[1]);
     node->a.bias = true;
 }
@@ -33572,8 +33880,9 @@ static void mirt__fuse_bias(mirt__node *node) {
 /* Whether `node` can apply the activation to what it computes. Normalizations know the slope from their input, unless
    something else was added to it: as products, they then need one that is known from the output. */
 static bool mirt__takes_activation(const mirt__node *node, mirt_activation_kind kind) {
-    if (node->id != MIRT__OP_normalize) return mirt__is_product(node) && mirt__activation_get(kind)->fused;
-    return mirt__activation_get(kind)->fused || !node->a.residual || !node->out[0]->needs_grad;
+    if (!mirt__takes(node, MIRT__TAKES_ACTIVATION)) return false;
+    if (mirt__activation_get(kind)->fused) return true;
+    return node->op->slope_of_input && (!node->a.residual || !node->out[0]->needs_grad);
 }
 
 static void mirt__fuse_activation(mirt__node *node) {
@@ -33589,7 +33898,8 @@ static void mirt__fuse_residual(mirt__node *node) {
     if (node->a.kind != MIRT__ADD || !mirt__shape_equal(&node->in[0]->shape, &node->in[1]->shape)) return;
     for (int k = 1; k >= 0; k--) {
         const mirt__node *p = node->in[k]->node;
-        if (p->id != MIRT__OP_normalize || p->a.last_axes || node->in[k]->uses != 1 || p->a.activation != MIRT_LINEAR || p->a.residual) continue;
+        if (!mirt__takes(p, MIRT__TAKES_ADDEND) || p->a.last_axes || node->in[k]->uses != 1) continue;
+        if (p->a.activation != MIRT_LINEAR || p->a.residual) continue;
         mirt__absorb(node, p, node->in[1 - k]);
         node->a.residual = true;
         return;
@@ -33617,7 +33927,7 @@ static void mirt__fuse_pool(mirt__node *node) {
 MIRT__LIB void mirt__fuse_forward(mirt__graph *graph, mirt_tensor *const *keep, int count) {
     mirt__graph_count_uses(graph, keep, count);
     for (int i = 0; i < graph->count; i++) {
-        if (mirt__is_product(graph->node[i])) mirt__fuse_reader(graph->node[i]);
+        if (mirt__takes(graph->node[i], MIRT__TAKES_READER)) mirt__fuse_reader(graph->node[i]);
     }
     for (int i = 0; i < graph->count; i++) {
         mirt__node *node = graph->node[i];
@@ -33636,8 +33946,8 @@ MIRT__LIB void mirt__fuse_backward(mirt__graph *graph, mirt_tensor *const *keep,
         mirt_activation_kind kind = mirt__activation_grad_of(node);
         if (kind == MIRT_LINEAR || node->in[0]->uses != 1) continue;
         const mirt__node *p = node->in[0]->node;
-        bool takes_mask = p->id == MIRT__OP_conv2d_input_grad || p->id == MIRT__OP_matmul;
-        if (!takes_mask || p->a.bias || p->a.activation || p->a.mask_activation || p->a.column_sum) continue;
+        if (!(p->op->takes & MIRT__TAKES_MASK) || p->a.bias) continue;
+        if (p->a.activation || p->a.mask_activation || p->a.column_sum) continue;
         if (!mirt__shape_equal(&node->in[0]->shape, &node->in[1]->shape)) continue;
         mirt__absorb(node, p, node->in[1]);
         node->a.mask_activation = kind;
@@ -33665,18 +33975,12 @@ static void mirt__strips_count(mirt__graph *graph, mirt_tensor *const *keep, int
     }
 }
 
-MIRT__LIB bool mirt__strips_conv(const mirt__node *node) {
-    const bool weights = node->id == MIRT__OP_conv2d_weight_grad;
-    if (node->id != MIRT__OP_conv2d && node->id != MIRT__OP_conv2d_input_grad && !weights) return false;
-    const int64_t a = mirt__last_dim(node->in[0]), b = mirt__last_dim(weights ? node->in[1] : node->out[0]);
-    return node->a.groups == 1 || (node->a.groups == a && a == b);
-}
-
-/* Such a node that makes `t`, if nothing is done yet to what it makes but what a.bias and a.activation say. */
-static mirt__node *mirt__strips_maker(const mirt_tensor *t, mirt__op_id id) {
+/* The node that computes `t`, if its kernel can do `what` too and has no epilogue yet but a.bias and a.activation; else
+   NULL. */
+static mirt__node *mirt__strips_maker(const mirt_tensor *t, unsigned what) {
     const mirt__attrs *a = &t->node->a;
-    bool free = t->node->id == id && t->slot == 0 && !a->norm && !a->slope && !a->sums && mirt__strips_conv(t->node);
-    return free ? t->node : NULL;
+    const bool free = t->slot == 0 && !a->norm && !a->slope && !a->sums;
+    return free && (t->node->op->takes & what) && mirt__by_strips(t->node) ? t->node : NULL;
 }
 
 /* Whether `by` can stand where all inputs of `node` are there and none of its own readers has come yet; it then does. */
@@ -33732,7 +34036,8 @@ static void mirt__strips_set_padding(mirt__node *node, const int64_t *begin, con
 /* Whether what `t` holds is nowhere below zero: the greatest number of a window that has zeros beside is the same without,
    and where it is zero no gradient flows on. */
 static bool mirt__strips_rectified(const mirt_tensor *t) {
-    const mirt_activation_kind kind = t->node->id == MIRT__OP_normalize || t->node->id == MIRT__OP_conv2d ? t->node->a.activation : mirt__activation_of(t->node);
+    const bool fused = (t->node->op->takes & MIRT__TAKES_ACTIVATION) != 0;
+    const mirt_activation_kind kind = fused ? t->node->a.activation : mirt__activation_of(t->node);
     return kind == MIRT_RELU || kind == MIRT_RELU6;
 }
 
@@ -33743,7 +34048,6 @@ static bool mirt__strips_sees(const mirt__node *pool, const mirt__node *pad) {
     return sees;
 }
 
-/* Of conv2d, conv2d_weight_grad and max_pool2d. */
 static void mirt__strips_pad(mirt__node *node) {
     const mirt__node *p = node->in[0]->node;
     if (p->id != MIRT__OP_pad || node->a.padding != MIRT_VALID || node->a.padded || node->a.affine || p->a.scale != 0) return;
@@ -33760,7 +34064,7 @@ static void mirt__strips_slice(mirt__node *node) {
     mirt__node *p = node->in[0]->node;
     const mirt_shape *y = &node->out[0]->shape;
     const mirt__attrs *pool = p->id == MIRT__OP_max_pool2d_grad ? &p->in[1]->node->a : NULL;
-    if (pool ? !pool->padded : !mirt__strips_maker(node->in[0], MIRT__OP_conv2d_input_grad)) return;
+    if (pool ? !pool->padded : !mirt__strips_maker(node->in[0], MIRT__TAKES_SLICE)) return;
     if (node->in[0]->uses != 1 || p->a.padding != MIRT_VALID || p->a.padded || p->a.mask_activation || p->a.residual) return;
     if (!mirt__strips_spatial(y, node->a.begin) || y->dim[3] != p->out[0]->shape.dim[3]) return;
     if (pool && (pool->pad[0] != node->a.begin[1] || pool->pad[1] != node->a.begin[2] || !mirt__shape_equal(y, &p->in[1]->node->in[0]->shape))) return;
@@ -33776,7 +34080,7 @@ static void mirt__strips_sum(mirt__graph *graph, mirt__node *node) {
     if (node->a.kind != MIRT__ADD) return;
     for (int k = 1; k >= 0; k--) {
         mirt_tensor *other = node->in[1 - k];
-        mirt__node *p = mirt__strips_maker(node->in[k], MIRT__OP_conv2d_input_grad);
+        mirt__node *p = mirt__strips_maker(node->in[k], MIRT__TAKES_GRADIENT);
         if (!p || node->in[k]->uses != 1 || p->a.residual || p->a.mask_activation || !mirt__shape_equal(&node->in[k]->shape, &other->shape)) continue;
         if (!mirt__strips_place(graph, p, node)) continue;
         p->a.residual = true;
@@ -33788,7 +34092,7 @@ static void mirt__strips_sum(mirt__graph *graph, mirt__node *node) {
 
 static void mirt__strips_mask(mirt__graph *graph, mirt__node *node) {
     const mirt_activation_kind kind = mirt__activation_grad_of(node);
-    mirt__node *p = kind != MIRT_LINEAR ? mirt__strips_maker(node->in[0], MIRT__OP_conv2d_input_grad) : NULL;
+    mirt__node *p = kind != MIRT_LINEAR ? mirt__strips_maker(node->in[0], MIRT__TAKES_MASK) : NULL;
     if (!p || node->in[0]->uses != 1 || p->a.mask_activation || !mirt__shape_equal(&node->in[0]->shape, &node->in[1]->shape)) return;
     if (!mirt__strips_place(graph, p, node)) return;
     p->a.mask_activation = kind;
@@ -33797,7 +34101,7 @@ static void mirt__strips_mask(mirt__graph *graph, mirt__node *node) {
 }
 
 static void mirt__strips_moments(mirt__node *node) {
-    mirt__node *p = mirt__strips_maker(node->in[0], MIRT__OP_conv2d);
+    mirt__node *p = mirt__strips_maker(node->in[0], MIRT__TAKES_MOMENTS);
     if (!p || node->a.last_axes) return;
     p->a.sums = MIRT__SUMS_MOMENTS;
     mirt__strips_add_outs(p, node);
@@ -33807,8 +34111,9 @@ static void mirt__strips_moments(mirt__node *node) {
 static void mirt__strips_means(mirt__node *node) {
     const mirt_tensor *t = node->in[0];
     mirt__node *p = t->node;
-    if (node->a.kind != MIRT__REDUCE_MEAN || node->a.axes != 6 || p->id != MIRT__OP_conv2d || t->slot != 0) return;
-    if (p->a.groups == 1 || !mirt__strips_conv(p) || p->a.sums) return;
+    if (!(p->op->takes & MIRT__TAKES_MEANS) || t->slot != 0) return;
+    if (node->a.kind != MIRT__REDUCE_MEAN || node->a.axes != 6) return;
+    if (p->a.groups == 1 || !mirt__by_strips(p) || p->a.sums) return;
     if (p->in[1]->shape.dim[0] * p->in[1]->shape.dim[1] > MIRT__MAX_TAPS || t->shape.dim[1] * t->shape.dim[2] == 0) return;
     p->a.sums = MIRT__SUMS_IMAGES;
     mirt__strips_add_outs(p, node);
@@ -33819,7 +34124,7 @@ static void mirt__strips_means(mirt__node *node) {
 static void mirt__strips_sums(mirt__graph *graph, mirt__node *node) {
     mirt_tensor *dy = node->in[0];
     const mirt_activation_kind kind = node->a.mask_activation;
-    mirt__node *p = mirt__strips_maker(dy, MIRT__OP_conv2d_input_grad), *input = dy->clone ? dy->clone->node : NULL;
+    mirt__node *p = mirt__strips_maker(dy, MIRT__TAKES_NORM_SUMS), *input = dy->clone ? dy->clone->node : NULL;
     if (!p || node->a.last_axes) return;
     if (input && input->a.of != node->a.of) input = NULL;
     if (kind != MIRT_LINEAR && dy->uses != 1 + (input != NULL)) return;
@@ -33837,7 +34142,7 @@ static void mirt__strips_sums(mirt__graph *graph, mirt__node *node) {
 
 /* What comes after a convolution and is all that is made of it. */
 static void mirt__strips_normalize(mirt__graph *graph, mirt__node *node) {
-    mirt__node *p = mirt__strips_maker(node->in[0], MIRT__OP_conv2d);
+    mirt__node *p = mirt__strips_maker(node->in[0], MIRT__TAKES_NORM);
     if (!p || node->in[0]->uses != 1 || node->a.last_axes || node->a.batch_statistics || p->a.activation || p->a.residual) return;
     if (!mirt__strips_place(graph, p, node)) return;
     p->a.norm = true;
@@ -33852,17 +34157,15 @@ static void mirt__strips_normalize(mirt__graph *graph, mirt__node *node) {
 
 static void mirt__strips_activation(mirt__node *node) {
     const mirt_activation_kind kind = mirt__activation_of(node);
-    mirt__node *p = kind != MIRT_LINEAR ? mirt__strips_maker(node->in[0], MIRT__OP_conv2d) : NULL;
+    mirt__node *p = kind != MIRT_LINEAR ? mirt__strips_maker(node->in[0], MIRT__TAKES_ACTIVATION) : NULL;
     if (!p || node->in[0]->uses != 1 || p->a.activation) return;
     p->a.activation = kind;
     mirt__strips_take(p, node);
 }
 
 static void mirt__strips_rewrite(mirt__graph *graph, mirt__node *node) {
+    if (node->op->takes & MIRT__TAKES_PADDING) mirt__strips_pad(node);
     switch ((int)node->id) {
-    case MIRT__OP_conv2d:
-    case MIRT__OP_conv2d_weight_grad:
-    case MIRT__OP_max_pool2d: mirt__strips_pad(node); break;
     case MIRT__OP_slice: mirt__strips_slice(node); break;
     case MIRT__OP_unary: mirt__strips_activation(node); break;
     case MIRT__OP_binary:
@@ -33881,7 +34184,8 @@ static void mirt__strips_rewrite(mirt__graph *graph, mirt__node *node) {
 
 static void mirt__strips_both(mirt__node *weights) {
     mirt__node *p = weights->in[1]->clone ? weights->in[1]->clone->node : NULL;
-    if (!mirt__strips_conv(weights) || !mirt__conv_both_pays(weights) || !p || p->a.of != weights->a.of || p->a.both) return;
+    if (!mirt__by_strips(weights) || !mirt__conv_both_pays(weights)) return;
+    if (!p || p->a.of != weights->a.of || p->a.both) return;
     if (!mirt__shape_equal(&p->a.shape, &weights->in[0]->shape) || p->a.padded != weights->a.padded) return;
     for (int k = 0; k < weights->num_out; k++) {
         if (weights->out[k]->first < p->position) return;
@@ -33901,20 +34205,19 @@ static void mirt__strips_count_convs(const mirt__graph *graph) {
     }
     for (int i = 0; i < graph->count; i++) {
         const mirt__node *node = graph->node[i];
-        if (!mirt__strips_conv(node)) continue;
-        if (node->id == MIRT__OP_conv2d_input_grad) {
-            node->in[0]->last++;
-            if (node->a.both) node->in[node->num_in - 1]->first++;
-        } else {
-            node->in[0]->first += !node->a.affine;
-            if (node->id == MIRT__OP_conv2d_weight_grad) node->in[1]->last++;
+        if (!mirt__by_strips(node)) continue;
+        for (int k = 0; k < node->num_in; k++) {
+            const bool last = k == node->num_in - 1; /* x of a.both */
+            node->in[k]->first += ((node->op->lazy_x >> k & 1) && !node->a.affine) || (last && node->a.both);
+            node->in[k]->last += node->op->lazy_dy >> k & 1;
         }
     }
 }
 
 /* x [rows, h, w, c] times [rows, 1, 1, c], in either order. */
 static bool mirt__strips_gates(mirt__node *node) {
-    if (node->id != MIRT__OP_binary || node->a.kind != MIRT__MULTIPLY || node->out[0]->shape.rank != 4) return false;
+    if (node->op->lazy != MIRT__LAZY_GATE || node->a.kind != MIRT__MULTIPLY) return false;
+    if (node->out[0]->shape.rank != 4) return false;
     for (int k = 1; k >= 0; k--) {
         mirt_tensor *x = node->in[1 - k], *gate = node->in[k];
         mirt_shape want = x->shape;
@@ -33939,8 +34242,8 @@ static void mirt__strips_lazy(const mirt__graph *graph) {
         const mirt__node *node = graph->node[i];
         mirt_tensor *t = node->out[0];
         if (t->uses == 0 || t->shape.rank != 4 || node->a.last_axes) continue;
-        if (node->id == MIRT__OP_normalize) t->lazy = t->first == t->uses && !node->a.residual;
-        if (node->id == MIRT__OP_norm_grad_input) t->lazy = t->last == t->uses;
+        if (node->op->lazy == MIRT__LAZY_X) t->lazy = t->first == t->uses && !node->a.residual;
+        if (node->op->lazy == MIRT__LAZY_DY) t->lazy = t->last == t->uses;
     }
 }
 
@@ -33965,41 +34268,13 @@ MIRT__LIB void mirt__fuse_strips(mirt__graph *graph, mirt_tensor *const *keep, i
 
 /* Whether the node's kernel can write its first output so. */
 static bool mirt__half_makes(const mirt__node *node) {
-    switch ((int)node->id) {
-    case MIRT__OP_conv2d:
-    case MIRT__OP_conv2d_input_grad: return mirt__strips_conv(node);
-    case MIRT__OP_normalize:
-    case MIRT__OP_norm_grad_input: return node->a.last_axes == 0;
-    case MIRT__OP_cast: return node->a.half;
-    case MIRT__OP_max_pool2d:
-    case MIRT__OP_max_pool2d_grad: return true;
-    default: return false;
-    }
+    return node->op->half_out && node->op->half && node->op->half(node);
 }
 
 /* Whether it can read the input so. Images have four axes, as all that convolutions make. */
 static bool mirt__half_reads(const mirt__node *node, int input) {
-    switch ((int)node->id) {
-    case MIRT__OP_conv2d:
-    case MIRT__OP_conv2d_input_grad: return input != 1 && mirt__strips_conv(node);
-    case MIRT__OP_conv2d_weight_grad: return mirt__strips_conv(node);
-    case MIRT__OP_norm_stats:
-    case MIRT__OP_normalize:
-    case MIRT__OP_norm_grad_sums:
-    case MIRT__OP_norm_grad_input: return node->a.last_axes == 0;
-    case MIRT__OP_max_pool2d:
-    case MIRT__OP_max_pool2d_grad: return input == 0;
-    case MIRT__OP_reduce: return node->a.kind == MIRT__REDUCE_SUM || node->a.kind == MIRT__REDUCE_MEAN;
-    case MIRT__OP_broadcast: return input == 1; /* the shape alone */
-    case MIRT__OP_binary: return node->out[0]->lazy && input == 0;
-    default: return false;
-    }
-}
-
-/* Whether it multiplies in 16 bits. */
-static bool mirt__half_multiplies(const mirt__node *node) {
-    if (node->id == MIRT__OP_matmul) return !(node->a.transpose_a && node->a.transpose_b) && mirt__shape_count(&node->in[0]->shape) > 0 && mirt__shape_count(&node->in[1]->shape) > 0;
-    return node->a.groups == 1 && mirt__strips_conv(node);
+    if (node->op->shape_only >> input & 1) return true;
+    return (node->op->half_in >> input & 1) && node->op->half && node->op->half(node);
 }
 
 /* While it is decided, `first` says whether a tensor can be stored so. False: `t` cannot, and that is news. */
@@ -34017,22 +34292,9 @@ static bool mirt__half_tie(mirt_tensor *const *tied, int count) {
     return news;
 }
 
-/* An epilogue's images are of the output's dtype, z of dy's when their gradient is lazy. */
 static bool mirt__half_ties(const mirt__node *node) {
     mirt_tensor *tied[MIRT__MAX_FUSED_IN + 1];
-    int n = 0;
-    if (node->id == MIRT__OP_norm_grad_input && node->out[0]->lazy) return mirt__half_tie(node->in, 2);
-    if (node->id == MIRT__OP_max_pool2d || node->id == MIRT__OP_max_pool2d_grad) {
-        tied[n++] = node->in[0];
-        tied[n++] = node->out[0];
-        return mirt__half_tie(tied, n);
-    }
-    if ((node->id != MIRT__OP_conv2d && node->id != MIRT__OP_conv2d_input_grad) || !mirt__strips_conv(node)) return false;
-    tied[n++] = node->out[0];
-    for (int k = 2; k < node->num_in - node->a.both; k++) {
-        if (node->in[k]->shape.rank == 4) tied[n++] = node->in[k];
-    }
-    return mirt__half_tie(tied, n);
+    return node->op->half_tied && mirt__half_tie(tied, node->op->half_tied(node, tied));
 }
 
 /* Whether a gradient that is made in float32 is worth a copy of half the size: normalizations read it several times, and
@@ -34057,9 +34319,8 @@ static bool mirt__half_cast(mirt__graph *graph) {
     }
     for (int i = 0; normalized && i < n; i++) {
         const mirt__node *node = graph->node[i];
-        const bool norm = node->id == MIRT__OP_norm_grad_input || node->id == MIRT__OP_norm_grad_sums;
         for (int k = 0; k < node->num_in; k++) node->in[k]->last += mirt__half_reads(node, k);
-        if (norm) normalized[node->in[0]->node->position] = true;
+        if (node->op->half_copied) normalized[node->in[0]->node->position] = true;
     }
     for (int i = 0; normalized && i < n; i++) {
         mirt_tensor *t = graph->node[i]->out[0];
@@ -34106,7 +34367,7 @@ MIRT__LIB void mirt__fuse_half(mirt__graph *graph, mirt_dtype half, mirt_tensor 
     for (int i = 0; i < graph->count; i++) {
         mirt__node *node = graph->node[i];
         if (node->id == MIRT__OP_cast && node->a.half && node->out[0]->first) node->a.dtype = half;
-        else node->a.half = mirt__half_multiplies(node);
+        else node->a.half = node->op->half_products && node->op->half_products(node);
         for (int k = 0; k < node->num_out; k++) {
             if (node->out[k]->first) node->out[k]->dtype = half;
         }
@@ -34147,12 +34408,11 @@ static bool mirt__plan_outputs(mirt__program *program, mirt__output *outputs, in
 static void mirt__plan_leaves(mirt__program *program, const size_t *variable_offset) {
     for (int i = 0; i < program->graph.count; i++) {
         mirt__node *node = program->graph.node[i];
-        if (node->id == MIRT__OP_input) {
-            node->out[0]->space = MIRT__SPACE_IO;
+        if (node->op->space != MIRT__SPACE_NONE) node->out[0]->space = node->op->space;
+        if (mirt__is_input(node)) {
             node->out[0]->offset = (size_t)node->a.index;
             mirt__plan_port(program, node->out[0]);
-        } else if (node->id == MIRT__OP_variable) {
-            node->out[0]->space = MIRT__SPACE_WEIGHT;
+        } else if (mirt__is_variable(node)) {
             node->out[0]->offset = variable_offset[node->a.index];
         }
     }
@@ -34173,8 +34433,9 @@ static void mirt__plan_lifetimes(mirt__graph *graph) {
             node->out[k]->first = node->out[k]->last = i;
             node->out[k]->uses = 0;
         }
-        const int read = node->id == MIRT__OP_broadcast ? 1 : node->num_in; /* of the other, the shape alone */
-        for (int k = 0; k < read; k++) mirt__plan_reads(node->in[k], i);
+        for (int k = 0; k < node->num_in; k++) {
+            if (!(node->op->shape_only >> k & 1)) mirt__plan_reads(node->in[k], i);
+        }
     }
 }
 
@@ -34192,15 +34453,10 @@ static bool mirt__plan_crosses(const mirt__program *program, const mirt_tensor *
 
 /* Whether the kernel of `node` may write output 0 over the input. */
 static bool mirt__plan_overwrites(const mirt__node *node, int input) {
-    if (!mirt__shape_equal(&node->in[input]->shape, &node->out[0]->shape) || node->in[input]->dtype != node->out[0]->dtype) return false;
-    switch ((int)node->id) {
-    case MIRT__OP_unary:
-    case MIRT__OP_binary: return true;
-    case MIRT__OP_bias_add:
-    case MIRT__OP_norm_grad_input: return input == 0;
-    case MIRT__OP_normalize: return node->a.residual && input == node->num_in - 1;
-    default: return false;
-    }
+    const bool last = node->a.residual && input == node->num_in - 1;
+    const bool residual = last && (node->op->overwrites & MIRT__INPUT_RESIDUAL);
+    return (residual || (node->op->overwrites >> input & 1)) && node->in[input]->dtype == node->out[0]->dtype &&
+           mirt__shape_equal(&node->in[input]->shape, &node->out[0]->shape);
 }
 
 /* An output takes the place of an input that dies with the node; `clone` says whose place it has. */
@@ -34322,7 +34578,7 @@ static bool mirt__plan_cuts(mirt__program *program) {
     mirt__graph *graph = &program->graph;
     program->cut = (int *)mirt__pool_alloc(&graph->pool, (size_t)graph->count * sizeof *program->cut + 1);
     for (int i = 0; program->cut && i < graph->count; i++) {
-        if (graph->node[i]->id == MIRT__OP_all_reduce) program->cut[program->num_cuts++] = i;
+        if (graph->node[i]->op->meets) program->cut[program->num_cuts++] = i;
     }
     return program->cut != NULL;
 }
@@ -34421,10 +34677,10 @@ static void mirt__lazy_text(const mirt_tensor *t, mirt__text *out) {
     const mirt__node *node = t->node;
     char shown[MIRT__SHOWN];
     mirt__text_add(out, "  reads %s", mirt__shown(node->name ? node->name : node->op->name, shown));
-    if (node->id == MIRT__OP_binary) mirt__text_add(out, " gate");
-    if (node->id == MIRT__OP_norm_grad_input) mirt__text_add(out, "'");
+    if (node->op->lazy == MIRT__LAZY_GATE) mirt__text_add(out, " gate");
+    if (node->op->lazy == MIRT__LAZY_DY) mirt__text_add(out, "'");
     if (node->a.activation) mirt__text_add(out, "+%s", mirt__activation_get(node->a.activation)->name);
-    if (node->id == MIRT__OP_binary) mirt__lazy_text(node->in[0], out);
+    if (node->op->lazy == MIRT__LAZY_GATE) mirt__lazy_text(node->in[0], out);
 }
 
 MIRT__LIB void mirt__node_notes(const mirt__node *node, mirt__text *out) {
@@ -36351,6 +36607,8 @@ MIRT__LIB void mirt__compile_forget(mirt_model *model);
 
 /* --- weights.c --- */
 MIRT__LIB bool mirt__is_trained(const mirt__variable *variable);
+/* A mirt__mode.frozen; `model` is a mirt_model. */
+MIRT__LIB bool mirt__is_frozen(const void *model, int variable);
 /* MIRT__USE of a model's strategy; the model may be NULL. */
 #define MIRT__USE_MODEL(model, failed) MIRT__USE(mirt__strategy_of_model(model), failed)
 MIRT__LIB mirt_strategy *mirt__strategy_of_model(const mirt_model *model);
@@ -37492,7 +37750,7 @@ static mirt_activation_kind mirt__last_activation(const mirt__node *node) {
 MIRT_API mirt_scores mirt_output_scores(const mirt_model *model, int output) {
     if (!model || output < 0 || output >= model->num_outputs) return MIRT_SCORES_OTHER;
     const mirt__node *node = model->output[output]->node;
-    while (node->id == MIRT__OP_reshape) node = node->in[0]->node; /* flattened, the numbers are the same */
+    while (node->op->alias) node = node->in[0]->node; /* flattened, the numbers are the same */
     const mirt_activation_kind activation = mirt__last_activation(node);
     if (activation == MIRT_SIGMOID || activation == MIRT_SOFTMAX) return MIRT_SCORES_PROBABILITIES;
     const mirt__loss_class *cls = model->compiled ? mirt__output_loss(model, output) : NULL;
@@ -37514,7 +37772,7 @@ MIRT__LIB void mirt__losses_warn(const mirt_model *model) {
                       "%s: %s ends in a %s, which from_logits says it does not: the loss reads the input of the %s; "
                       "leave out one of the two",
                       model->name, name, softmax, softmax);
-        } else if (!model->config.from_logits && (node->id == MIRT__OP_bias_add || node->id == MIRT__OP_matmul || node->id == MIRT__OP_conv2d)) {
+        } else if (!model->config.from_logits && node->op->weighted_sum) {
             mirt__log(model->strategy, MIRT_LOG_WARNING, "%s: %s takes probabilities, but %s has no activation: give it MIRT_%s, or set from_logits", model->name, cls->name, name,
                       cls->undo == MIRT_SIGMOID ? "SIGMOID" : "SOFTMAX");
         }
@@ -37768,7 +38026,7 @@ MIRT__LIB void mirt__metrics_warn(mirt_model *model) {
         const mirt__metric_use *use = &model->metric[i];
         const mirt__loss_class *loss = mirt__output_loss(model, use->output);
         const mirt__node *node = model->output[use->output]->node;
-        const bool sums = node->id == MIRT__OP_bias_add || node->id == MIRT__OP_matmul, sigmoid = loss && loss->undo == MIRT_SIGMOID;
+        const bool sums = node->op->weighted_sum, sigmoid = loss && loss->undo == MIRT_SIGMOID;
         const bool logits = sigmoid && mirt_output_scores(model, use->output) == MIRT_SCORES_SIGMOID_LOGITS;
         if (!use->cls || !mirt__metric_compares(model, use) || (!logits && (!sums || sigmoid))) continue;
         model->threshold_warned = true;
@@ -39321,6 +39579,9 @@ MIRT_API mirt_status mirt_compile(mirt_model *model, const mirt_compile_desc *de
 /* >>layout */
 
 MIRT__LIB bool mirt__is_trained(const mirt__variable *v) { return v->trainable && !v->frozen; }
+MIRT__LIB bool mirt__is_frozen(const void *model, int variable) {
+    return ((const mirt_model *)model)->variable[variable].frozen;
+}
 
 MIRT__LIB mirt_model *mirt__root(const mirt_model *model, int *first) {
     const mirt_model *root = model;
@@ -40627,52 +40888,24 @@ MIRT__LIB mirt_status mirt__compile_read(const mirt_strategy *strategy, const mi
 #define MIRT__MAX_ENTRIES 10000 /* looking for a name goes through all of them */
 #define MIRT__MAX_RECORDED 32768 /* operations of a file's model and its parts: calls of calls multiply */
 
-/* Operations that a file may hold: those that public functions record. */
-typedef struct mirt__file_op {
-    mirt__op_id id;
-    int min_in, max_in;
-} mirt__file_op;
-static const mirt__file_op mirt__file_ops[] = {
-    {MIRT__OP_constant, 0, 0},
-    {MIRT__OP_logic, 1, 3},
-    {MIRT__OP_stop_gradient, 1, 1},
-    {MIRT__OP_unary, 1, 1},
-    {MIRT__OP_binary, 2, 2},
-    {MIRT__OP_reduce, 1, 1},
-    {MIRT__OP_reshape, 1, 1},
-    {MIRT__OP_cast, 1, 1},
-    {MIRT__OP_one_hot, 1, 1},
-    {MIRT__OP_matmul, 2, 2},
-    {MIRT__OP_softmax, 1, 1},
-    {MIRT__OP_log_softmax, 1, 1},
-    {MIRT__OP_scan, 1, 1},
-    {MIRT__OP_transpose, 1, 1},
-    {MIRT__OP_concat, 1, MIRT__MAX_IN},
-    {MIRT__OP_slice, 1, 1},
-    {MIRT__OP_pad, 1, 1},
-    {MIRT__OP_gather, 2, 2},
-    {MIRT__OP_user, 1, MIRT__MAX_IN - 2},
-};
-
-/* Attributes that these read. */
+/* Attributes of the operations in a file. */
 typedef struct mirt__file_attr {
     mirt__field field;
     size_t size;
+    unsigned bit;
 } mirt__file_attr;
-#define MIRT__ATTR(name, kind) {{#name, kind, offsetof(mirt__attrs, name)}, sizeof(((mirt__attrs *)NULL)->name)}
-static const mirt__file_attr mirt__file_attrs[] = {
-    MIRT__ATTR(kind, MIRT__FIELD_INT), MIRT__ATTR(dtype, MIRT__FIELD_DTYPE), MIRT__ATTR(shape, MIRT__FIELD_DIMS),
-    MIRT__ATTR(transpose_a, MIRT__FIELD_BOOL), MIRT__ATTR(transpose_b, MIRT__FIELD_BOOL), MIRT__ATTR(axes, MIRT__FIELD_INT),
-    MIRT__ATTR(keepdims, MIRT__FIELD_BOOL), MIRT__ATTR(scale, MIRT__FIELD_LIMIT), MIRT__ATTR(offset, MIRT__FIELD_LIMIT),
-    MIRT__ATTR(depth, MIRT__FIELD_INT64), MIRT__ATTR(axis, MIRT__FIELD_SIGNED), MIRT__ATTR(begin, MIRT__FIELD_AXES),
-};
-#undef MIRT__ATTR
+#define MIRT__FILE_ATTR(name, kind) \
+    {{#name, MIRT__FIELD_##kind, offsetof(mirt__attrs, name)}, sizeof(((mirt__attrs *)NULL)->name), MIRT__SAVES_##name},
+static const mirt__file_attr mirt__file_attrs[] = {MIRT__SAVED_ATTR_LIST(MIRT__FILE_ATTR)};
+#undef MIRT__FILE_ATTR
 
-static const mirt__file_op *mirt__file_op_of(const char *name) {
-    for (int i = 0; i < MIRT__COUNT(mirt__file_ops); i++) {
-        if (strcmp(mirt__op_get(mirt__file_ops[i].id)->name, name) == 0) return &mirt__file_ops[i];
+/* The op that files call `name`; MIRT__OP_COUNT if they may not hold one of that name. */
+static mirt__op_id mirt__file_op(const char *name) {
+    for (int id = 0; id < MIRT__OP_COUNT; id++) {
+        const mirt__op *op = mirt__op_get((mirt__op_id)id);
+        if (op->saved && strcmp(op->name, name) == 0) return (mirt__op_id)id;
     }
-    return NULL;
+    return MIRT__OP_COUNT;
 }
 
 /* A variable made outside of layers. */
@@ -40711,7 +40944,8 @@ static bool mirt__write_tensor(const mirt_model *model, mirt__text *out, const m
             return false;
         }
     }
-    if (!name) name = node->id == MIRT__OP_variable ? model->variable[node->a.index].name : mirt__op_label(model, index, label);
+    if (!name && mirt__is_variable(node)) name = model->variable[node->a.index].name;
+    if (!name) name = mirt__op_label(model, index, label);
     if (slot) mirt__text_add(out, "[");
     mirt__json_write_string(out, name);
     if (slot) mirt__text_add(out, ",%d]", slot);
@@ -40806,24 +41040,27 @@ static bool mirt__write_operation(const mirt_model *model, mirt__text *out, int 
     char label[64];
     bool plain = true;
     mirt__op_label(model, index, label);
-    if (node->id == MIRT__OP_variable) {
+    if (mirt__is_variable(node)) {
         mirt__write_variable(&model->variable[node->a.index], out, first);
         return true;
     }
-    if (!mirt__file_op_of(node->op->name)) return mirt__fail(MIRT_E_STATE, "%s: such an operation cannot be saved; weights alone can", label), false;
+    if (!node->op->saved) {
+        return mirt__fail(MIRT_E_STATE, "%s: such an operation cannot be saved; weights alone can", label), false;
+    }
     mirt__write_begin(out, "Operation", label, first);
     mirt__write_name(out, "op", node->op->name, false);
     if (node->num_in && !mirt__write_tensors(model, out, "input", node->in, node->num_in, layers, label)) return false;
     mirt__text_add(out, ",\"attributes\":{");
     for (int i = 0; i < MIRT__COUNT(mirt__file_attrs); i++) {
         const mirt__file_attr *a = &mirt__file_attrs[i];
+        if (!(node->op->saved_attrs & a->bit)) continue;
         if (memcmp((const char *)&node->a + a->field.offset, (const char *)&none + a->field.offset, a->size) == 0) continue;
         mirt__write_field(out, &a->field, (const char *)&node->a, plain);
         plain = false;
     }
     mirt__text_add(out, "}");
-    if (node->a.user_op) mirt__write_name(out, "user_op", node->a.user_op->name, false);
-    if (node->a.data) mirt__write_data(out, &node->a);
+    if (node->op->saved_attrs & MIRT__SAVES_user_op) mirt__write_name(out, "user_op", node->a.user_op->name, false);
+    if ((node->op->saved_attrs & MIRT__SAVES_data) && node->a.data) mirt__write_data(out, &node->a);
     mirt__text_add(out, "}");
     return true;
 }
@@ -41044,6 +41281,7 @@ static mirt_tensor *mirt__read_user_op(mirt__reading *r, const mirt__json *json,
     return config || !op->config_size ? mirt__user_op(&r->model->graph, op, in, num_in, config) : NULL;
 }
 
+/* Reads attributes of any op. */
 static mirt_status mirt__read_attributes(const mirt__json *json, mirt__attrs *a) {
     char label[MIRT__JSON_LABEL];
     size_t known = 0;
@@ -41064,19 +41302,32 @@ static mirt_status mirt__read_attributes(const mirt__json *json, mirt__attrs *a)
 
 static bool mirt__read_operation(mirt__reading *r, const mirt__json *json, const char *name) {
     const mirt__json *op = mirt__json_get(json, "op", MIRT__JSON_STRING), *attributes = mirt__json_get(json, "attributes", MIRT__JSON_OBJECT);
+    const mirt__attrs none = mirt__no_attrs();
     mirt_tensor *in[MIRT__MAX_IN], *out;
     char label[MIRT__JSON_LABEL];
     mirt__attrs a;
     if (!op || !attributes || mirt__read_attributes(attributes, &a) != MIRT_OK) return false;
-    const mirt__file_op *row = mirt__file_op_of(op->string);
-    if (!row) return mirt__fail(MIRT_E_FORMAT, "operation %s is not one that files may hold", mirt__json_label(op->string, label)), false;
-    if (!mirt__kind_label(row->id, a.kind)) return mirt__fail(MIRT_E_FORMAT, "there is no %s of kind %d", mirt__op_get(row->id)->name, a.kind), false;
-    int num_in = mirt__read_tensors(r, json, "input", in, MIRT__MAX_IN), min_in = row->min_in, max_in = row->max_in;
-    if (row->id == MIRT__OP_logic) min_in = max_in = a.kind == MIRT__NOT ? 1 : a.kind == MIRT__WHERE ? 3 : 2;
-    if ((row->id == MIRT__OP_slice || row->id == MIRT__OP_pad) && num_in == 1 && in[0]->shape.rank != a.shape.rank) num_in = -1;
-    if (num_in < min_in || num_in > max_in) return mirt__fail(MIRT_E_FORMAT, "its inputs are not what it takes, or not made before it"), false;
-    out = row->id == MIRT__OP_constant ? mirt__read_constant(r, json, &a) :
-          row->id == MIRT__OP_user ? mirt__read_user_op(r, json, in, num_in) : mirt__record(&r->model->graph, row->id, &a, in, num_in);
+    const mirt__op_id id = mirt__file_op(op->string);
+    if (id == MIRT__OP_COUNT) {
+        mirt__json_label(op->string, label);
+        return mirt__fail(MIRT_E_FORMAT, "operation %s is not one that files may hold", label), false;
+    }
+    const mirt__op *row = mirt__op_get(id);
+    if (!mirt__kind_label(id, a.kind)) {
+        return mirt__fail(MIRT_E_FORMAT, "there is no %s of kind %d", row->name, a.kind), false;
+    }
+    for (int i = 0; i < MIRT__COUNT(mirt__file_attrs); i++) {
+        const mirt__file_attr *other = &mirt__file_attrs[i];
+        if (row->saved_attrs & other->bit) continue;
+        memcpy((char *)&a + other->field.offset, (const char *)&none + other->field.offset, other->size);
+    }
+    const int num_in = mirt__read_tensors(r, json, "input", in, MIRT__MAX_IN);
+    if (num_in < row->min_in || num_in > row->max_in || (row->fits && !row->fits(&a, in, num_in))) {
+        return mirt__fail(MIRT_E_FORMAT, "its inputs are not what it takes, or not made before it"), false;
+    }
+    out = row->saved_attrs & MIRT__SAVES_user_op ? mirt__read_user_op(r, json, in, num_in) :
+          row->saved_attrs & MIRT__SAVES_data ? mirt__read_constant(r, json, &a) :
+          mirt__record(&r->model->graph, id, &a, in, num_in);
     return out && mirt__read_done(r, name, out->node->out, out->node->num_out);
 }
 
@@ -41369,7 +41620,7 @@ static bool mirt__of_weights(const mirt__graph *graph, const mirt_tensor *t) {
     for (int i = 0; i < graph->count; i++) graph->node[i]->live = graph->node[i] == t->node;
     for (int i = graph->count - 1; i >= 0; i--) {
         const mirt__node *node = graph->node[i];
-        if (node->live && node->id == MIRT__OP_input) return false;
+        if (node->live && mirt__is_input(node)) return false;
         for (int k = 0; node->live && k < node->num_in; k++) node->in[k]->node->live = true;
     }
     return true;
@@ -41382,7 +41633,7 @@ static bool mirt__term_counts(const mirt__graph *graph, const mirt_model *model,
     const mirt__node *node = term->node;
     if (again && mirt__of_weights(&model->graph, term)) return false;
     if (!graph->root || !node->a.regularizer) return true;
-    while (node->id != MIRT__OP_variable) node = node->in[0]->node;
+    while (!mirt__is_variable(node)) node = node->in[0]->node;
     return mirt__is_trained(&graph->root->variable[first + node->a.index]);
 }
 
@@ -41900,13 +42151,6 @@ MIRT__LIB mirt_status mirt__result_add(mirt_function *f, const char *name, mirt_
 
 /* >>terms of the loss */
 
-/* How a tensor depends on the rows of a replica. */
-typedef enum mirt__extent {
-    MIRT__EXTENT_NONE, /* not at all: made of weights, constants and what all replicas have in common */
-    MIRT__EXTENT_SUM,  /* a sum over rows: the replicas' numbers add up as they are */
-    MIRT__EXTENT_OTHER
-} mirt__extent;
-
 static mirt__extent mirt__node_extent(const mirt__node *node) {
     mirt__extent in[2] = {MIRT__EXTENT_NONE, MIRT__EXTENT_NONE}, most = MIRT__EXTENT_NONE;
     for (int k = 0; k < node->num_out; k++) {
@@ -41917,26 +42161,9 @@ static mirt__extent mirt__node_extent(const mirt__node *node) {
         if (k < 2) in[k] = own;
         if (own > most) most = own;
     }
-    if (node->id == MIRT__OP_all_reduce) return MIRT__EXTENT_NONE;
-    if (most == MIRT__EXTENT_NONE) return node->id == MIRT__OP_loss_weight ? MIRT__EXTENT_OTHER : MIRT__EXTENT_NONE;
-    switch ((int)node->id) {
-    case MIRT__OP_reduce:
-        if (mirt__is_batched(&node->in[0]->shape)) return node->a.kind == MIRT__REDUCE_SUM ? MIRT__EXTENT_SUM : MIRT__EXTENT_OTHER;
-        return node->a.kind == MIRT__REDUCE_SUM || node->a.kind == MIRT__REDUCE_MEAN ? in[0] : MIRT__EXTENT_OTHER;
-    case MIRT__OP_reshape:
-    case MIRT__OP_cast:
-    case MIRT__OP_broadcast:
-    case MIRT__OP_stop_gradient: return in[0];
-    case MIRT__OP_unary: {
-        bool linear = node->a.kind == MIRT__COPY || node->a.kind == MIRT__NEGATIVE || (node->a.kind == MIRT__AFFINE && node->a.offset == 0);
-        return linear ? in[0] : MIRT__EXTENT_OTHER;
-    }
-    case MIRT__OP_binary:
-        if (node->a.kind == MIRT__ADD || node->a.kind == MIRT__SUBTRACT) return in[0] == in[1] ? in[0] : MIRT__EXTENT_OTHER;
-        if (node->a.kind == MIRT__MULTIPLY && in[0] == MIRT__EXTENT_NONE) return in[1];
-        return (node->a.kind == MIRT__MULTIPLY || node->a.kind == MIRT__DIVIDE) && in[1] == MIRT__EXTENT_NONE ? in[0] : MIRT__EXTENT_OTHER;
-    default: return MIRT__EXTENT_OTHER;
-    }
+    if (node->num_in && most == MIRT__EXTENT_NONE) return MIRT__EXTENT_NONE;
+    if (node->op->extent) return node->op->extent(node, in);
+    return node->num_in ? MIRT__EXTENT_OTHER : MIRT__EXTENT_NONE;
 }
 
 /* tensor->first, which is the plan's, holds the extents meanwhile. */
@@ -42032,7 +42259,6 @@ static bool mirt__term_gradients(mirt_function *f, mirt_tensor *const *term, int
 }
 
 static bool mirt__root_trained(const void *arg, int variable) { return mirt__is_trained(&((const mirt_model *)arg)->variable[variable]); }
-static bool mirt__root_frozen(const void *arg, int variable) { return ((const mirt_model *)arg)->variable[variable].frozen; }
 
 MIRT__LIB mirt_status mirt__apply_gradient(mirt_function *f, int variable, mirt_tensor *gradient) {
     for (int i = 0; i < f->num_applied; i++) {
@@ -42090,7 +42316,8 @@ static mirt_status mirt__collect_gradients(mirt_function *f) {
     if (!mirt__term_gradients(f, f->minimized, f->num_minimized)) return mirt_last_status();
     for (int i = 0; i < forward; i++) {
         mirt__node *node = graph->node[i];
-        if (node->id == MIRT__OP_variable && node->out[0]->grad && mirt__apply_gradient(f, node->a.index, node->out[0]->grad) != MIRT_OK) return mirt_last_status();
+        if (!mirt__is_variable(node) || !node->out[0]->grad) continue;
+        if (mirt__apply_gradient(f, node->a.index, node->out[0]->grad) != MIRT_OK) return mirt_last_status();
     }
     return mirt__check_reached(f);
 }
@@ -42285,7 +42512,7 @@ MIRT__LIB mirt_function *mirt__function_new(mirt_model *model, const mirt__funct
     f->scaled = f->root->scaled;
     f->replicas = s->num_replicas * batches;
     f->mode.training = desc->training;
-    f->mode.frozen = mirt__root_frozen;
+    f->mode.frozen = mirt__is_frozen;
     f->mode.arg = f->root;
     mirt__graph_init(&f->program.graph, NULL);
     f->program.graph.function = f;
@@ -42604,7 +42831,7 @@ static size_t mirt__remote_room(const mirt_function *f, int64_t rows) {
 static mirt_status mirt__remote_check(const mirt_function *f) {
     for (int i = 0; i < f->program.graph.count; i++) {
         const mirt__node *node = f->program.graph.node[i];
-        if (node->id != MIRT__OP_user && node->id != MIRT__OP_user_grad) continue;
+        if (!node->op->user_code) continue;
         return mirt__fail(MIRT_E_DEVICE, "%s runs code of yours, which is for CPUs: train on cores (\"cpu\"), or make it of the library's operations", node->a.user_op->name);
     }
     return MIRT_OK;
@@ -44810,15 +45037,16 @@ static bool mirt__node_steady(const mirt_model *model, const mirt__node *node) {
     bool rows = false;
     memset(&training, 0, sizeof training);
     training.training = true;
-    if (node->id == MIRT__OP_variable) return !mirt__is_trained(&model->variable[node->a.index]);
+    training.frozen = mirt__is_frozen;
+    training.arg = model;
+    if (mirt__is_variable(node)) return !mirt__is_trained(&model->variable[node->a.index]);
     for (int k = 0; k < node->num_in; k++) {
         if (!node->in[k]->node->position) return false;
         rows = rows || mirt__is_batched(&node->in[k]->shape);
     }
-    if (node->id == MIRT__OP_user || node->id == MIRT__OP_all_reduce || (rows && !mirt__is_batched(&node->out[0]->shape))) return false;
+    if (!node->op->row_wise || (rows && !mirt__is_batched(&node->out[0]->shape))) return false;
     if (!node->op->lower || !mirt__in_training(node, &training)) return true; /* what is random is so in training, and lowered */
-    if (node->id == MIRT__OP_batch_norm) return model->variable[node->in[1]->node->a.index].frozen;
-    return node->id == MIRT__OP_dropout && node->a.rate == 0;
+    return node->op->steady && node->op->steady(node, &training);
 }
 
 static bool mirt__cut_add(mirt__stretch *cut, mirt_tensor *t) {
@@ -44826,7 +45054,7 @@ static bool mirt__cut_add(mirt__stretch *cut, mirt_tensor *t) {
     for (int i = 0; i < cut->count; i++) {
         if (cut->tensor[i] == t) return true;
     }
-    if (cut->count == MIRT_MAX_INPUTS || t->slot || t->dtype != MIRT_FLOAT32 || t->node->id == MIRT__OP_input) return false;
+    if (cut->count == MIRT_MAX_INPUTS || t->slot || t->dtype != MIRT_FLOAT32 || mirt__is_input(t->node)) return false;
     cut->tensor[cut->count++] = t;
     return true;
 }
@@ -44849,7 +45077,7 @@ static bool mirt__cut_find(mirt_model *model, mirt__stretch *cut) {
         const mirt__node *node = graph->node[i];
         for (int k = 0; node->live && k < node->num_in && good; k++) {
             node->in[k]->node->live = true;
-            if (node->position && node->op->macs && node->in[k]->node->id == MIRT__OP_variable) work = true;
+            if (node->position && node->op->macs && mirt__is_variable(node->in[k]->node)) work = true;
             good = node->position || mirt__cut_add(cut, node->in[k]);
         }
     }
@@ -45936,23 +46164,14 @@ MIRT__LIB void mirt__traps_before(mirt_model *model, const mirt__data_spec *spec
 
 /* >>the first batch */
 
-/* What hands its input on as it is, for all that scale says. */
-static bool mirt__trap_passes(mirt__op_id id) {
-    switch ((int)id) {
-    case MIRT__OP_cast: case MIRT__OP_reshape: case MIRT__OP_transpose: case MIRT__OP_pad: case MIRT__OP_slice: case MIRT__OP_concat:
-    case MIRT__OP_resize2d: case MIRT__OP_augment: case MIRT__OP_dropout: case MIRT__OP_max_pool2d: case MIRT__OP_average_pool2d: return true;
-    default: return false;
-    }
-}
-
 /* The layer that multiplies input number `input` as it comes with weights; NULL: none does, as it is scaled, normalized or looked up first. */
 static const mirt__node *mirt__trap_reader(const mirt_model *model, int input) {
     for (int i = 0; i < model->graph.count; i++) {
         const mirt__node *node = model->graph.node[i];
-        if (node->id != MIRT__OP_matmul && node->id != MIRT__OP_conv2d && node->id != MIRT__OP_conv2d_transpose) continue;
+        if (!node->op->multiplies) continue;
         if (node->in[1]->node->id == MIRT__OP_constant) continue; /* mirt_normalization */
         const mirt__node *at = node->in[0]->node;
-        while (mirt__trap_passes(at->id)) at = at->in[0]->node;
+        while (at->op->keeps_range) at = at->in[0]->node;
         if (at == model->input[input]->node) return node;
     }
     return NULL;
@@ -51153,8 +51372,8 @@ static mirt_status mirt__need_optimizer(mirt_function *f, const char *caller) {
 /* Labels that are the batch's own are checked with every batch. */
 static void mirt__check_labels_of(const mirt_tensor *labels, const mirt_tensor *output) {
     mirt_function *f = output->node->graph->function;
-    while (labels->node->id == MIRT__OP_cast || labels->node->id == MIRT__OP_reshape) labels = labels->node->in[0];
-    if (!f || labels->node->id != MIRT__OP_input) return;
+    while (labels->node->op->alias || labels->node->id == MIRT__OP_cast) labels = labels->node->in[0];
+    if (!f || !mirt__is_input(labels->node)) return;
     int *classes = &f->classes[labels->node->a.index], own = (int)mirt__last_dim(output);
     if (!*classes || own < *classes) *classes = own;
 }
@@ -51225,7 +51444,7 @@ MIRT_API mirt_status mirt_apply_gradients(mirt_function *f, mirt_tensor *const *
         if (!g) continue;
         given++;
         if (mirt__recording(f, v, "mirt_apply_gradients") != MIRT_OK || mirt__recording(f, g, "mirt_apply_gradients") != MIRT_OK) return mirt_last_status();
-        bool variable = v->node->id == MIRT__OP_variable && mirt__is_trained(&f->root->variable[v->node->a.index]);
+        bool variable = mirt__is_variable(v->node) && mirt__is_trained(&f->root->variable[v->node->a.index]);
         if (!variable) mirt__fail(MIRT_E_INVALID, "mirt_apply_gradients: tensor number %d is not a trainable weight", i + 1);
         else if (g->dtype != MIRT_FLOAT32 || !mirt__shape_equal(&v->shape, &g->shape)) {
             mirt__fail(MIRT_E_SHAPE, "mirt_apply_gradients: the gradient of %s is %s, not %s", f->root->variable[v->node->a.index].name,
@@ -51255,7 +51474,7 @@ MIRT_API mirt_tensor *mirt_replica_all_reduce(mirt_tensor *x, mirt_reduce_op op)
 MIRT_API mirt_status mirt_assign(mirt_function *f, mirt_tensor *variable, mirt_tensor *value, mirt_aggregation aggregation) {
     char a[96], b[96];
     if (mirt__recording(f, variable, "mirt_assign") != MIRT_OK || mirt__recording(f, value, "mirt_assign") != MIRT_OK) return mirt_last_status();
-    const mirt__variable *v = variable->node->id == MIRT__OP_variable ? &f->root->variable[variable->node->a.index] : NULL;
+    const mirt__variable *v = mirt__is_variable(variable->node) ? &f->root->variable[variable->node->a.index] : NULL;
     if (!v) mirt__fail(MIRT_E_INVALID, "mirt_assign: what is to be written is not a weight");
     else if (mirt__is_trained(v)) mirt__fail(MIRT_E_INVALID, "mirt_assign: %s is trained: the optimizer writes it", v->name);
     else if ((int)aggregation <= MIRT_AGGREGATE_NONE || aggregation > MIRT_AGGREGATE_FIRST) {

@@ -12,8 +12,9 @@ static void mirt__absorb(mirt__node *node, const mirt__node *producer, mirt_tens
     if (extra) node->in[node->num_in++] = extra;
 }
 
-static bool mirt__is_product(const mirt__node *node) {
-    return node->id == MIRT__OP_conv2d || (node->id == MIRT__OP_matmul && !node->a.transpose_a && !node->a.transpose_b);
+/* Forward fusions need an untransposed matrix product. */
+static bool mirt__takes(const mirt__node *node, unsigned what) {
+    return (node->op->takes & what) && !node->a.transpose_a && !node->a.transpose_b;
 }
 
 static bool mirt__reads_data(const mirt__node *node) {
@@ -55,7 +56,8 @@ static void mirt__fuse_reader(mirt__node *product) {
 
 static void mirt__fuse_bias(mirt__node *node) {
     const mirt__node *p = node->in[0]->node;
-    if (!mirt__is_product(p) || node->in[0]->uses != 1 || p->a.bias || p->a.activation != MIRT_LINEAR) return;
+    if (!mirt__takes(p, MIRT__TAKES_BIAS) || node->in[0]->uses != 1) return;
+    if (p->a.bias || p->a.activation != MIRT_LINEAR) return;
     mirt__absorb(node, p, node->in[1]);
     node->a.bias = true;
 }
@@ -63,8 +65,9 @@ static void mirt__fuse_bias(mirt__node *node) {
 /* Whether `node` can apply the activation to what it computes. Normalizations know the slope from their input, unless
    something else was added to it: as products, they then need one that is known from the output. */
 static bool mirt__takes_activation(const mirt__node *node, mirt_activation_kind kind) {
-    if (node->id != MIRT__OP_normalize) return mirt__is_product(node) && mirt__activation_get(kind)->fused;
-    return mirt__activation_get(kind)->fused || !node->a.residual || !node->out[0]->needs_grad;
+    if (!mirt__takes(node, MIRT__TAKES_ACTIVATION)) return false;
+    if (mirt__activation_get(kind)->fused) return true;
+    return node->op->slope_of_input && (!node->a.residual || !node->out[0]->needs_grad);
 }
 
 static void mirt__fuse_activation(mirt__node *node) {
@@ -80,7 +83,8 @@ static void mirt__fuse_residual(mirt__node *node) {
     if (node->a.kind != MIRT__ADD || !mirt__shape_equal(&node->in[0]->shape, &node->in[1]->shape)) return;
     for (int k = 1; k >= 0; k--) {
         const mirt__node *p = node->in[k]->node;
-        if (p->id != MIRT__OP_normalize || p->a.last_axes || node->in[k]->uses != 1 || p->a.activation != MIRT_LINEAR || p->a.residual) continue;
+        if (!mirt__takes(p, MIRT__TAKES_ADDEND) || p->a.last_axes || node->in[k]->uses != 1) continue;
+        if (p->a.activation != MIRT_LINEAR || p->a.residual) continue;
         mirt__absorb(node, p, node->in[1 - k]);
         node->a.residual = true;
         return;
@@ -108,7 +112,7 @@ static void mirt__fuse_pool(mirt__node *node) {
 MIRT__LIB void mirt__fuse_forward(mirt__graph *graph, mirt_tensor *const *keep, int count) {
     mirt__graph_count_uses(graph, keep, count);
     for (int i = 0; i < graph->count; i++) {
-        if (mirt__is_product(graph->node[i])) mirt__fuse_reader(graph->node[i]);
+        if (mirt__takes(graph->node[i], MIRT__TAKES_READER)) mirt__fuse_reader(graph->node[i]);
     }
     for (int i = 0; i < graph->count; i++) {
         mirt__node *node = graph->node[i];
@@ -127,8 +131,8 @@ MIRT__LIB void mirt__fuse_backward(mirt__graph *graph, mirt_tensor *const *keep,
         mirt_activation_kind kind = mirt__activation_grad_of(node);
         if (kind == MIRT_LINEAR || node->in[0]->uses != 1) continue;
         const mirt__node *p = node->in[0]->node;
-        bool takes_mask = p->id == MIRT__OP_conv2d_input_grad || p->id == MIRT__OP_matmul;
-        if (!takes_mask || p->a.bias || p->a.activation || p->a.mask_activation || p->a.column_sum) continue;
+        if (!(p->op->takes & MIRT__TAKES_MASK) || p->a.bias) continue;
+        if (p->a.activation || p->a.mask_activation || p->a.column_sum) continue;
         if (!mirt__shape_equal(&node->in[0]->shape, &node->in[1]->shape)) continue;
         mirt__absorb(node, p, node->in[1]);
         node->a.mask_activation = kind;

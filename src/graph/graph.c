@@ -77,7 +77,13 @@ static mirt__node *mirt__graph_new_node(mirt__graph *graph, mirt__op_id id, cons
     return node;
 }
 
-static bool mirt__passes_gradients(const mirt_tensor *t) { return t->dtype == MIRT_FLOAT32 && t->node->id != MIRT__OP_stop_gradient; }
+MIRT__LIB bool mirt__is_input(const mirt__node *node) { return node->op->space == MIRT__SPACE_IO; }
+MIRT__LIB bool mirt__is_variable(const mirt__node *node) { return node->op->space == MIRT__SPACE_WEIGHT; }
+MIRT__LIB bool mirt__by_strips(const mirt__node *node) { return node->op->strips && node->op->strips(node); }
+
+static bool mirt__passes_gradients(const mirt_tensor *t) {
+    return t->dtype == MIRT_FLOAT32 && !t->node->op->stops_gradient;
+}
 
 MIRT__LIB mirt_tensor *mirt__record(mirt__graph *graph, mirt__op_id id, const mirt__attrs *attrs,
                                     mirt_tensor *const *in, int num_in) {
@@ -144,7 +150,7 @@ static uint64_t mirt__copy_key(const mirt__copying *c, uint64_t key) {
 
 MIRT__LIB mirt_tensor *mirt__graph_variable(const mirt__graph *graph, int variable) {
     for (int i = 0; i < graph->count; i++) {
-        if (graph->node[i]->id == MIRT__OP_variable && graph->node[i]->a.index == variable) return graph->node[i]->out[0];
+        if (mirt__is_variable(graph->node[i]) && graph->node[i]->a.index == variable) return graph->node[i]->out[0];
     }
     return NULL;
 }
@@ -153,7 +159,7 @@ static bool mirt__copy_node(mirt__graph *graph, const mirt__copying *c, const mi
     mirt_tensor *in[MIRT__MAX_IN];
     mirt__node copy = *from;
     for (int k = 0; k < from->num_in; k++) in[k] = from->in[k]->clone;
-    if (copy.id == MIRT__OP_variable) {
+    if (mirt__is_variable(&copy)) {
         copy.a.index += c->first_variable;
         if ((from->out[0]->clone = mirt__graph_variable(graph, copy.a.index)) != NULL) return true;
     }
@@ -262,7 +268,7 @@ MIRT__LIB void mirt__graph_prune(mirt__graph *graph, mirt_tensor *const *keep, i
 MIRT__LIB void mirt__graph_mark_gradients(mirt__graph *graph, bool (*trainable)(const void *arg, int variable), const void *arg) {
     for (int i = 0; i < graph->count; i++) {
         mirt__node *node = graph->node[i];
-        bool needs = node->id == MIRT__OP_variable && trainable(arg, node->a.index);
+        bool needs = mirt__is_variable(node) && trainable(arg, node->a.index);
         for (int k = 0; k < node->num_in; k++) needs = needs || node->in[k]->needs_grad;
         for (int k = 0; k < node->num_out; k++) node->out[k]->needs_grad = needs && mirt__passes_gradients(node->out[k]);
     }

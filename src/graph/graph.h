@@ -89,6 +89,23 @@ typedef struct mirt__attrs {
     bool winograd;         /* a convolution or gradient of its input may be taken by F(2x2, 3x3) */
 } mirt__attrs;
 
+/* Attributes that files may hold, each with its MIRT__FIELD_... (nn/config.h). */
+#define MIRT__SAVED_ATTR_LIST(X) \
+    X(kind, INT) X(dtype, DTYPE) X(shape, DIMS) X(transpose_a, BOOL) X(transpose_b, BOOL) X(axes, INT) \
+    X(keepdims, BOOL) X(scale, LIMIT) X(offset, LIMIT) X(depth, INT64) X(axis, SIGNED) X(begin, AXES)
+enum {
+#define MIRT__SAVED_ATTR_NUMBER(name, kind) MIRT__NUMBER_OF_##name,
+    MIRT__SAVED_ATTR_LIST(MIRT__SAVED_ATTR_NUMBER) MIRT__NUMBER_OF_data, MIRT__NUMBER_OF_user_op
+#undef MIRT__SAVED_ATTR_NUMBER
+};
+typedef enum mirt__saved_attr {
+#define MIRT__SAVED_ATTR_BIT(name, kind) MIRT__SAVES_##name = 1 << MIRT__NUMBER_OF_##name,
+    MIRT__SAVED_ATTR_LIST(MIRT__SAVED_ATTR_BIT)
+#undef MIRT__SAVED_ATTR_BIT
+    MIRT__SAVES_data = 1 << MIRT__NUMBER_OF_data, /* the bytes of a constant or of a custom op's config */
+    MIRT__SAVES_user_op = 1 << MIRT__NUMBER_OF_user_op
+} mirt__saved_attr;
+
 /* How a model's nodes become those of a program. */
 typedef struct mirt__mode {
     bool training;
@@ -192,9 +209,44 @@ typedef struct mirt__workspace {
     size_t shared;  /* bytes per call */
 } mirt__workspace;
 
-#define MIRT__OUTPUT(k) (1u << (k))
+/* How a tensor depends on the rows of a replica. */
+typedef enum mirt__extent {
+    MIRT__EXTENT_NONE, /* not at all: computed from weights, constants and values equal on all replicas */
+    MIRT__EXTENT_SUM,  /* a sum over rows: the sum of the replicas' values is that of the global batch */
+    MIRT__EXTENT_OTHER
+} mirt__extent;
 
-/* One row of the op table. */
+/* What a convolution computes when it reads a tensor that is not stored. */
+typedef enum mirt__lazy {
+    MIRT__LAZY_NONE, /* nothing: the tensor is always stored */
+    MIRT__LAZY_X,    /* a normalized image */
+    MIRT__LAZY_GATE, /* an image, lazy or not, times one number per channel */
+    MIRT__LAZY_DY    /* the gradient of a normalization's input */
+} mirt__lazy;
+
+/* What a node's kernel can do in the same pass. fuse.c: */
+enum {
+    MIRT__TAKES_READER = 1 << 0,     /* convert and scale input 0 while reading it */
+    MIRT__TAKES_BIAS = 1 << 1,       /* add a bias to the output */
+    MIRT__TAKES_ADDEND = 1 << 2,     /* add a tensor of the output's shape */
+    MIRT__TAKES_ACTIVATION = 1 << 3, /* apply an activation last */
+    MIRT__TAKES_MASK = 1 << 4,       /* multiply by the slope of an activation */
+    /* strips.c, where `strips` allows it: */
+    MIRT__TAKES_PADDING = 1 << 5,    /* pad the input with zeros */
+    MIRT__TAKES_SLICE = 1 << 6,      /* leave out the gradient of such zeros */
+    MIRT__TAKES_GRADIENT = 1 << 7,   /* add another gradient of the same tensor */
+    MIRT__TAKES_NORM = 1 << 8,       /* normalize the output by constants, and add a tensor */
+    MIRT__TAKES_MOMENTS = 1 << 9,    /* output the mean and variance per channel too */
+    MIRT__TAKES_MEANS = 1 << 10,     /* output the mean of each image too */
+    MIRT__TAKES_NORM_SUMS = 1 << 11  /* output the two sums of a normalization's gradient too */
+};
+
+#define MIRT__INPUT(k) (1u << (k))
+#define MIRT__OUTPUT(k) (1u << (k))
+#define MIRT__INPUTS_ALL 0xffffu
+#define MIRT__INPUT_RESIDUAL (1u << 31) /* the last input of a node with a.residual */
+
+/* One row of the op table: functions and traits. Defaults are safe: a new op works before any graph pass knows it. */
 struct mirt__op {
     const char *name;
     /* Checks inputs and attributes, declares the outputs by mirt__declare; false with the error set. */
@@ -205,11 +257,53 @@ struct mirt__op {
     void (*run)(const mirt__call *call); /* NULL: nothing runs (leaves, aliases) */
     void (*workspace)(const mirt__node *node, int64_t rows, mirt__workspace *out); /* NULL: none */
     double (*macs)(const mirt__node *node, int64_t rows); /* multiply-accumulates; NULL: none to speak of */
-    bool alias; /* output 0 is the bytes of input 0 */
-    unsigned optional_outputs; /* bits of outputs that may be NULL */
     /* What a node of a model is in a program: records it there with the inputs `in`, returns its output.
        NULL: the same node. */
     mirt_tensor *(*lower)(mirt__graph *graph, const mirt__node *node, mirt_tensor *const *in, const mirt__mode *mode);
+
+    /* What it computes. */
+    mirt__space space;   /* leaves: where the bytes of an input or a variable are stored; others: NONE */
+    bool user_code;      /* calls user code, which runs only on CPUs */
+    bool meets;          /* replicas exchange values: the program is cut after this node */
+    bool row_wise;       /* deterministic; each row of an output depends only on that row of the inputs */
+    bool stops_gradient;
+    bool keeps_range;    /* the output stays within the range of values of input 0 */
+    bool multiplies;     /* input 0 by weights, which are input 1 */
+    bool weighted_sum;   /* the output is an unbounded sum of weighted inputs: no activation has been applied */
+    /* Lowered ops: whether the op is row_wise in training too. NULL: never. */
+    bool (*steady)(const mirt__node *node, const mirt__mode *mode);
+    /* How an output without a rows axis depends on a replica's rows; `in` says so of the first two inputs. Called for
+       leaves and where an input depends on rows. NULL: MIRT__EXTENT_NONE for leaves, MIRT__EXTENT_OTHER for others. */
+    mirt__extent (*extent)(const mirt__node *node, const mirt__extent in[2]);
+
+    /* Memory. Sets of inputs and outputs are bits: MIRT__INPUT(0) | MIRT__INPUT(2). */
+    bool alias;                /* output 0 has the bytes of input 0 */
+    unsigned optional_outputs; /* may be NULL in a call */
+    unsigned overwrites;       /* inputs that output 0 may replace in place, given equal shape and dtype */
+    unsigned shape_only;       /* inputs of which only the shape is read */
+
+    /* Fusion. */
+    unsigned takes;      /* MIRT__TAKES_...: what its kernel can do in the same pass */
+    bool slope_of_input; /* its gradient computes the slope of a fused activation from the input */
+    mirt__lazy lazy;     /* how readers can compute its output, so that it need not be stored */
+    bool (*strips)(const mirt__node *node); /* whether its kernel implements what strips.c fuses; NULL: never */
+    unsigned lazy_x, lazy_dy; /* with strips: inputs that may be lazy, read as an image or as its gradient */
+
+    /* Images stored in 16 bits (half.c). */
+    bool (*half)(const mirt__node *node); /* whether its kernel supports them; NULL: never */
+    unsigned half_in;                     /* with half: inputs that may be 16-bit images */
+    bool half_out;                        /* with half: output 0 may be one */
+    bool half_copied;                     /* reads input 0 several times: a 16-bit copy pays off */
+    bool (*half_products)(const mirt__node *node); /* whether it multiplies 16-bit numbers; NULL: never */
+    /* Stores in `tied` the tensors that must have the same dtype, and returns their number. NULL: none. */
+    int (*half_tied)(const mirt__node *node, mirt_tensor **tied);
+
+    /* Model files. */
+    bool saved;           /* files may hold it: public functions record it */
+    int min_in, max_in;   /* number of inputs */
+    unsigned saved_attrs; /* MIRT__SAVES_...: the attributes it reads */
+    /* Whether inputs and attributes match, as far as min_in, max_in and the shape rule do not check. NULL: they do. */
+    bool (*fits)(const mirt__attrs *attrs, mirt_tensor *const *in, int num_in);
 };
 
 /* A row of the table: MIRT__OP_ROW(NAME, MIRT__SET(FIELD, VALUE) ...). Fields it does not set are NULL, false or 0, the
@@ -272,6 +366,10 @@ MIRT__LIB bool mirt__gradients(mirt__graph *graph, mirt_tensor *const *y, mirt_t
 MIRT__LIB void mirt__hold(mirt_model *model);
 MIRT__LIB void mirt__let_go(mirt_model *model);
 
+MIRT__LIB bool mirt__is_input(const mirt__node *node);
+MIRT__LIB bool mirt__is_variable(const mirt__node *node);
+/* Whether the node's kernel implements what strips.c fuses. */
+MIRT__LIB bool mirt__by_strips(const mirt__node *node);
 MIRT__LIB bool mirt__is_batched(const mirt_shape *shape);
 /* Elements at `rows` rows. */
 MIRT__LIB int64_t mirt__elements(const mirt_tensor *tensor, int64_t rows);

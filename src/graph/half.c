@@ -1,44 +1,15 @@
 #include "half.h"
-#include "strips.h"
 #include "../ops/ops.h"
 
 /* Whether the node's kernel can write its first output so. */
 static bool mirt__half_makes(const mirt__node *node) {
-    switch ((int)node->id) {
-    case MIRT__OP_conv2d:
-    case MIRT__OP_conv2d_input_grad: return mirt__strips_conv(node);
-    case MIRT__OP_normalize:
-    case MIRT__OP_norm_grad_input: return node->a.last_axes == 0;
-    case MIRT__OP_cast: return node->a.half;
-    case MIRT__OP_max_pool2d:
-    case MIRT__OP_max_pool2d_grad: return true;
-    default: return false;
-    }
+    return node->op->half_out && node->op->half && node->op->half(node);
 }
 
 /* Whether it can read the input so. Images have four axes, as all that convolutions make. */
 static bool mirt__half_reads(const mirt__node *node, int input) {
-    switch ((int)node->id) {
-    case MIRT__OP_conv2d:
-    case MIRT__OP_conv2d_input_grad: return input != 1 && mirt__strips_conv(node);
-    case MIRT__OP_conv2d_weight_grad: return mirt__strips_conv(node);
-    case MIRT__OP_norm_stats:
-    case MIRT__OP_normalize:
-    case MIRT__OP_norm_grad_sums:
-    case MIRT__OP_norm_grad_input: return node->a.last_axes == 0;
-    case MIRT__OP_max_pool2d:
-    case MIRT__OP_max_pool2d_grad: return input == 0;
-    case MIRT__OP_reduce: return node->a.kind == MIRT__REDUCE_SUM || node->a.kind == MIRT__REDUCE_MEAN;
-    case MIRT__OP_broadcast: return input == 1; /* the shape alone */
-    case MIRT__OP_binary: return node->out[0]->lazy && input == 0;
-    default: return false;
-    }
-}
-
-/* Whether it multiplies in 16 bits. */
-static bool mirt__half_multiplies(const mirt__node *node) {
-    if (node->id == MIRT__OP_matmul) return !(node->a.transpose_a && node->a.transpose_b) && mirt__shape_count(&node->in[0]->shape) > 0 && mirt__shape_count(&node->in[1]->shape) > 0;
-    return node->a.groups == 1 && mirt__strips_conv(node);
+    if (node->op->shape_only >> input & 1) return true;
+    return (node->op->half_in >> input & 1) && node->op->half && node->op->half(node);
 }
 
 /* While it is decided, `first` says whether a tensor can be stored so. False: `t` cannot, and that is news. */
@@ -56,22 +27,9 @@ static bool mirt__half_tie(mirt_tensor *const *tied, int count) {
     return news;
 }
 
-/* An epilogue's images are of the output's dtype, z of dy's when their gradient is lazy. */
 static bool mirt__half_ties(const mirt__node *node) {
     mirt_tensor *tied[MIRT__MAX_FUSED_IN + 1];
-    int n = 0;
-    if (node->id == MIRT__OP_norm_grad_input && node->out[0]->lazy) return mirt__half_tie(node->in, 2);
-    if (node->id == MIRT__OP_max_pool2d || node->id == MIRT__OP_max_pool2d_grad) {
-        tied[n++] = node->in[0];
-        tied[n++] = node->out[0];
-        return mirt__half_tie(tied, n);
-    }
-    if ((node->id != MIRT__OP_conv2d && node->id != MIRT__OP_conv2d_input_grad) || !mirt__strips_conv(node)) return false;
-    tied[n++] = node->out[0];
-    for (int k = 2; k < node->num_in - node->a.both; k++) {
-        if (node->in[k]->shape.rank == 4) tied[n++] = node->in[k];
-    }
-    return mirt__half_tie(tied, n);
+    return node->op->half_tied && mirt__half_tie(tied, node->op->half_tied(node, tied));
 }
 
 /* Whether a gradient that is made in float32 is worth a copy of half the size: normalizations read it several times, and
@@ -96,9 +54,8 @@ static bool mirt__half_cast(mirt__graph *graph) {
     }
     for (int i = 0; normalized && i < n; i++) {
         const mirt__node *node = graph->node[i];
-        const bool norm = node->id == MIRT__OP_norm_grad_input || node->id == MIRT__OP_norm_grad_sums;
         for (int k = 0; k < node->num_in; k++) node->in[k]->last += mirt__half_reads(node, k);
-        if (norm) normalized[node->in[0]->node->position] = true;
+        if (node->op->half_copied) normalized[node->in[0]->node->position] = true;
     }
     for (int i = 0; normalized && i < n; i++) {
         mirt_tensor *t = graph->node[i]->out[0];
@@ -145,7 +102,7 @@ MIRT__LIB void mirt__fuse_half(mirt__graph *graph, mirt_dtype half, mirt_tensor 
     for (int i = 0; i < graph->count; i++) {
         mirt__node *node = graph->node[i];
         if (node->id == MIRT__OP_cast && node->a.half && node->out[0]->first) node->a.dtype = half;
-        else node->a.half = mirt__half_multiplies(node);
+        else node->a.half = node->op->half_products && node->op->half_products(node);
         for (int k = 0; k < node->num_out; k++) {
             if (node->out[k]->first) node->out[k]->dtype = half;
         }

@@ -33,12 +33,11 @@ static bool mirt__plan_outputs(mirt__program *program, mirt__output *outputs, in
 static void mirt__plan_leaves(mirt__program *program, const size_t *variable_offset) {
     for (int i = 0; i < program->graph.count; i++) {
         mirt__node *node = program->graph.node[i];
-        if (node->id == MIRT__OP_input) {
-            node->out[0]->space = MIRT__SPACE_IO;
+        if (node->op->space != MIRT__SPACE_NONE) node->out[0]->space = node->op->space;
+        if (mirt__is_input(node)) {
             node->out[0]->offset = (size_t)node->a.index;
             mirt__plan_port(program, node->out[0]);
-        } else if (node->id == MIRT__OP_variable) {
-            node->out[0]->space = MIRT__SPACE_WEIGHT;
+        } else if (mirt__is_variable(node)) {
             node->out[0]->offset = variable_offset[node->a.index];
         }
     }
@@ -59,8 +58,9 @@ static void mirt__plan_lifetimes(mirt__graph *graph) {
             node->out[k]->first = node->out[k]->last = i;
             node->out[k]->uses = 0;
         }
-        const int read = node->id == MIRT__OP_broadcast ? 1 : node->num_in; /* of the other, the shape alone */
-        for (int k = 0; k < read; k++) mirt__plan_reads(node->in[k], i);
+        for (int k = 0; k < node->num_in; k++) {
+            if (!(node->op->shape_only >> k & 1)) mirt__plan_reads(node->in[k], i);
+        }
     }
 }
 
@@ -78,15 +78,10 @@ static bool mirt__plan_crosses(const mirt__program *program, const mirt_tensor *
 
 /* Whether the kernel of `node` may write output 0 over the input. */
 static bool mirt__plan_overwrites(const mirt__node *node, int input) {
-    if (!mirt__shape_equal(&node->in[input]->shape, &node->out[0]->shape) || node->in[input]->dtype != node->out[0]->dtype) return false;
-    switch ((int)node->id) {
-    case MIRT__OP_unary:
-    case MIRT__OP_binary: return true;
-    case MIRT__OP_bias_add:
-    case MIRT__OP_norm_grad_input: return input == 0;
-    case MIRT__OP_normalize: return node->a.residual && input == node->num_in - 1;
-    default: return false;
-    }
+    const bool last = node->a.residual && input == node->num_in - 1;
+    const bool residual = last && (node->op->overwrites & MIRT__INPUT_RESIDUAL);
+    return (residual || (node->op->overwrites >> input & 1)) && node->in[input]->dtype == node->out[0]->dtype &&
+           mirt__shape_equal(&node->in[input]->shape, &node->out[0]->shape);
 }
 
 /* An output takes the place of an input that dies with the node; `clone` says whose place it has. */
@@ -208,7 +203,7 @@ static bool mirt__plan_cuts(mirt__program *program) {
     mirt__graph *graph = &program->graph;
     program->cut = (int *)mirt__pool_alloc(&graph->pool, (size_t)graph->count * sizeof *program->cut + 1);
     for (int i = 0; program->cut && i < graph->count; i++) {
-        if (graph->node[i]->id == MIRT__OP_all_reduce) program->cut[program->num_cuts++] = i;
+        if (graph->node[i]->op->meets) program->cut[program->num_cuts++] = i;
     }
     return program->cut != NULL;
 }

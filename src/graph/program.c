@@ -66,10 +66,10 @@ static void mirt__lazy_text(const mirt_tensor *t, mirt__text *out) {
     const mirt__node *node = t->node;
     char shown[MIRT__SHOWN];
     mirt__text_add(out, "  reads %s", mirt__shown(node->name ? node->name : node->op->name, shown));
-    if (node->id == MIRT__OP_binary) mirt__text_add(out, " gate");
-    if (node->id == MIRT__OP_norm_grad_input) mirt__text_add(out, "'");
+    if (node->op->lazy == MIRT__LAZY_GATE) mirt__text_add(out, " gate");
+    if (node->op->lazy == MIRT__LAZY_DY) mirt__text_add(out, "'");
     if (node->a.activation) mirt__text_add(out, "+%s", mirt__activation_get(node->a.activation)->name);
-    if (node->id == MIRT__OP_binary) mirt__lazy_text(node->in[0], out);
+    if (node->op->lazy == MIRT__LAZY_GATE) mirt__lazy_text(node->in[0], out);
 }
 
 MIRT__LIB void mirt__node_notes(const mirt__node *node, mirt__text *out) {

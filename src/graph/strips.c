@@ -20,18 +20,12 @@ static void mirt__strips_count(mirt__graph *graph, mirt_tensor *const *keep, int
     }
 }
 
-MIRT__LIB bool mirt__strips_conv(const mirt__node *node) {
-    const bool weights = node->id == MIRT__OP_conv2d_weight_grad;
-    if (node->id != MIRT__OP_conv2d && node->id != MIRT__OP_conv2d_input_grad && !weights) return false;
-    const int64_t a = mirt__last_dim(node->in[0]), b = mirt__last_dim(weights ? node->in[1] : node->out[0]);
-    return node->a.groups == 1 || (node->a.groups == a && a == b);
-}
-
-/* Such a node that makes `t`, if nothing is done yet to what it makes but what a.bias and a.activation say. */
-static mirt__node *mirt__strips_maker(const mirt_tensor *t, mirt__op_id id) {
+/* The node that computes `t`, if its kernel can do `what` too and has no epilogue yet but a.bias and a.activation; else
+   NULL. */
+static mirt__node *mirt__strips_maker(const mirt_tensor *t, unsigned what) {
     const mirt__attrs *a = &t->node->a;
-    bool free = t->node->id == id && t->slot == 0 && !a->norm && !a->slope && !a->sums && mirt__strips_conv(t->node);
-    return free ? t->node : NULL;
+    const bool free = t->slot == 0 && !a->norm && !a->slope && !a->sums;
+    return free && (t->node->op->takes & what) && mirt__by_strips(t->node) ? t->node : NULL;
 }
 
 /* Whether `by` can stand where all inputs of `node` are there and none of its own readers has come yet; it then does. */
@@ -87,7 +81,8 @@ static void mirt__strips_set_padding(mirt__node *node, const int64_t *begin, con
 /* Whether what `t` holds is nowhere below zero: the greatest number of a window that has zeros beside is the same without,
    and where it is zero no gradient flows on. */
 static bool mirt__strips_rectified(const mirt_tensor *t) {
-    const mirt_activation_kind kind = t->node->id == MIRT__OP_normalize || t->node->id == MIRT__OP_conv2d ? t->node->a.activation : mirt__activation_of(t->node);
+    const bool fused = (t->node->op->takes & MIRT__TAKES_ACTIVATION) != 0;
+    const mirt_activation_kind kind = fused ? t->node->a.activation : mirt__activation_of(t->node);
     return kind == MIRT_RELU || kind == MIRT_RELU6;
 }
 
@@ -98,7 +93,6 @@ static bool mirt__strips_sees(const mirt__node *pool, const mirt__node *pad) {
     return sees;
 }
 
-/* Of conv2d, conv2d_weight_grad and max_pool2d. */
 static void mirt__strips_pad(mirt__node *node) {
     const mirt__node *p = node->in[0]->node;
     if (p->id != MIRT__OP_pad || node->a.padding != MIRT_VALID || node->a.padded || node->a.affine || p->a.scale != 0) return;
@@ -115,7 +109,7 @@ static void mirt__strips_slice(mirt__node *node) {
     mirt__node *p = node->in[0]->node;
     const mirt_shape *y = &node->out[0]->shape;
     const mirt__attrs *pool = p->id == MIRT__OP_max_pool2d_grad ? &p->in[1]->node->a : NULL;
-    if (pool ? !pool->padded : !mirt__strips_maker(node->in[0], MIRT__OP_conv2d_input_grad)) return;
+    if (pool ? !pool->padded : !mirt__strips_maker(node->in[0], MIRT__TAKES_SLICE)) return;
     if (node->in[0]->uses != 1 || p->a.padding != MIRT_VALID || p->a.padded || p->a.mask_activation || p->a.residual) return;
     if (!mirt__strips_spatial(y, node->a.begin) || y->dim[3] != p->out[0]->shape.dim[3]) return;
     if (pool && (pool->pad[0] != node->a.begin[1] || pool->pad[1] != node->a.begin[2] || !mirt__shape_equal(y, &p->in[1]->node->in[0]->shape))) return;
@@ -131,7 +125,7 @@ static void mirt__strips_sum(mirt__graph *graph, mirt__node *node) {
     if (node->a.kind != MIRT__ADD) return;
     for (int k = 1; k >= 0; k--) {
         mirt_tensor *other = node->in[1 - k];
-        mirt__node *p = mirt__strips_maker(node->in[k], MIRT__OP_conv2d_input_grad);
+        mirt__node *p = mirt__strips_maker(node->in[k], MIRT__TAKES_GRADIENT);
         if (!p || node->in[k]->uses != 1 || p->a.residual || p->a.mask_activation || !mirt__shape_equal(&node->in[k]->shape, &other->shape)) continue;
         if (!mirt__strips_place(graph, p, node)) continue;
         p->a.residual = true;
@@ -143,7 +137,7 @@ static void mirt__strips_sum(mirt__graph *graph, mirt__node *node) {
 
 static void mirt__strips_mask(mirt__graph *graph, mirt__node *node) {
     const mirt_activation_kind kind = mirt__activation_grad_of(node);
-    mirt__node *p = kind != MIRT_LINEAR ? mirt__strips_maker(node->in[0], MIRT__OP_conv2d_input_grad) : NULL;
+    mirt__node *p = kind != MIRT_LINEAR ? mirt__strips_maker(node->in[0], MIRT__TAKES_MASK) : NULL;
     if (!p || node->in[0]->uses != 1 || p->a.mask_activation || !mirt__shape_equal(&node->in[0]->shape, &node->in[1]->shape)) return;
     if (!mirt__strips_place(graph, p, node)) return;
     p->a.mask_activation = kind;
@@ -152,7 +146,7 @@ static void mirt__strips_mask(mirt__graph *graph, mirt__node *node) {
 }
 
 static void mirt__strips_moments(mirt__node *node) {
-    mirt__node *p = mirt__strips_maker(node->in[0], MIRT__OP_conv2d);
+    mirt__node *p = mirt__strips_maker(node->in[0], MIRT__TAKES_MOMENTS);
     if (!p || node->a.last_axes) return;
     p->a.sums = MIRT__SUMS_MOMENTS;
     mirt__strips_add_outs(p, node);
@@ -162,8 +156,9 @@ static void mirt__strips_moments(mirt__node *node) {
 static void mirt__strips_means(mirt__node *node) {
     const mirt_tensor *t = node->in[0];
     mirt__node *p = t->node;
-    if (node->a.kind != MIRT__REDUCE_MEAN || node->a.axes != 6 || p->id != MIRT__OP_conv2d || t->slot != 0) return;
-    if (p->a.groups == 1 || !mirt__strips_conv(p) || p->a.sums) return;
+    if (!(p->op->takes & MIRT__TAKES_MEANS) || t->slot != 0) return;
+    if (node->a.kind != MIRT__REDUCE_MEAN || node->a.axes != 6) return;
+    if (p->a.groups == 1 || !mirt__by_strips(p) || p->a.sums) return;
     if (p->in[1]->shape.dim[0] * p->in[1]->shape.dim[1] > MIRT__MAX_TAPS || t->shape.dim[1] * t->shape.dim[2] == 0) return;
     p->a.sums = MIRT__SUMS_IMAGES;
     mirt__strips_add_outs(p, node);
@@ -174,7 +169,7 @@ static void mirt__strips_means(mirt__node *node) {
 static void mirt__strips_sums(mirt__graph *graph, mirt__node *node) {
     mirt_tensor *dy = node->in[0];
     const mirt_activation_kind kind = node->a.mask_activation;
-    mirt__node *p = mirt__strips_maker(dy, MIRT__OP_conv2d_input_grad), *input = dy->clone ? dy->clone->node : NULL;
+    mirt__node *p = mirt__strips_maker(dy, MIRT__TAKES_NORM_SUMS), *input = dy->clone ? dy->clone->node : NULL;
     if (!p || node->a.last_axes) return;
     if (input && input->a.of != node->a.of) input = NULL;
     if (kind != MIRT_LINEAR && dy->uses != 1 + (input != NULL)) return;
@@ -192,7 +187,7 @@ static void mirt__strips_sums(mirt__graph *graph, mirt__node *node) {
 
 /* What comes after a convolution and is all that is made of it. */
 static void mirt__strips_normalize(mirt__graph *graph, mirt__node *node) {
-    mirt__node *p = mirt__strips_maker(node->in[0], MIRT__OP_conv2d);
+    mirt__node *p = mirt__strips_maker(node->in[0], MIRT__TAKES_NORM);
     if (!p || node->in[0]->uses != 1 || node->a.last_axes || node->a.batch_statistics || p->a.activation || p->a.residual) return;
     if (!mirt__strips_place(graph, p, node)) return;
     p->a.norm = true;
@@ -207,17 +202,15 @@ static void mirt__strips_normalize(mirt__graph *graph, mirt__node *node) {
 
 static void mirt__strips_activation(mirt__node *node) {
     const mirt_activation_kind kind = mirt__activation_of(node);
-    mirt__node *p = kind != MIRT_LINEAR ? mirt__strips_maker(node->in[0], MIRT__OP_conv2d) : NULL;
+    mirt__node *p = kind != MIRT_LINEAR ? mirt__strips_maker(node->in[0], MIRT__TAKES_ACTIVATION) : NULL;
     if (!p || node->in[0]->uses != 1 || p->a.activation) return;
     p->a.activation = kind;
     mirt__strips_take(p, node);
 }
 
 static void mirt__strips_rewrite(mirt__graph *graph, mirt__node *node) {
+    if (node->op->takes & MIRT__TAKES_PADDING) mirt__strips_pad(node);
     switch ((int)node->id) {
-    case MIRT__OP_conv2d:
-    case MIRT__OP_conv2d_weight_grad:
-    case MIRT__OP_max_pool2d: mirt__strips_pad(node); break;
     case MIRT__OP_slice: mirt__strips_slice(node); break;
     case MIRT__OP_unary: mirt__strips_activation(node); break;
     case MIRT__OP_binary:
@@ -236,7 +229,8 @@ static void mirt__strips_rewrite(mirt__graph *graph, mirt__node *node) {
 
 static void mirt__strips_both(mirt__node *weights) {
     mirt__node *p = weights->in[1]->clone ? weights->in[1]->clone->node : NULL;
-    if (!mirt__strips_conv(weights) || !mirt__conv_both_pays(weights) || !p || p->a.of != weights->a.of || p->a.both) return;
+    if (!mirt__by_strips(weights) || !mirt__conv_both_pays(weights)) return;
+    if (!p || p->a.of != weights->a.of || p->a.both) return;
     if (!mirt__shape_equal(&p->a.shape, &weights->in[0]->shape) || p->a.padded != weights->a.padded) return;
     for (int k = 0; k < weights->num_out; k++) {
         if (weights->out[k]->first < p->position) return;
@@ -256,20 +250,19 @@ static void mirt__strips_count_convs(const mirt__graph *graph) {
     }
     for (int i = 0; i < graph->count; i++) {
         const mirt__node *node = graph->node[i];
-        if (!mirt__strips_conv(node)) continue;
-        if (node->id == MIRT__OP_conv2d_input_grad) {
-            node->in[0]->last++;
-            if (node->a.both) node->in[node->num_in - 1]->first++;
-        } else {
-            node->in[0]->first += !node->a.affine;
-            if (node->id == MIRT__OP_conv2d_weight_grad) node->in[1]->last++;
+        if (!mirt__by_strips(node)) continue;
+        for (int k = 0; k < node->num_in; k++) {
+            const bool last = k == node->num_in - 1; /* x of a.both */
+            node->in[k]->first += ((node->op->lazy_x >> k & 1) && !node->a.affine) || (last && node->a.both);
+            node->in[k]->last += node->op->lazy_dy >> k & 1;
         }
     }
 }
 
 /* x [rows, h, w, c] times [rows, 1, 1, c], in either order. */
 static bool mirt__strips_gates(mirt__node *node) {
-    if (node->id != MIRT__OP_binary || node->a.kind != MIRT__MULTIPLY || node->out[0]->shape.rank != 4) return false;
+    if (node->op->lazy != MIRT__LAZY_GATE || node->a.kind != MIRT__MULTIPLY) return false;
+    if (node->out[0]->shape.rank != 4) return false;
     for (int k = 1; k >= 0; k--) {
         mirt_tensor *x = node->in[1 - k], *gate = node->in[k];
         mirt_shape want = x->shape;
@@ -294,8 +287,8 @@ static void mirt__strips_lazy(const mirt__graph *graph) {
         const mirt__node *node = graph->node[i];
         mirt_tensor *t = node->out[0];
         if (t->uses == 0 || t->shape.rank != 4 || node->a.last_axes) continue;
-        if (node->id == MIRT__OP_normalize) t->lazy = t->first == t->uses && !node->a.residual;
-        if (node->id == MIRT__OP_norm_grad_input) t->lazy = t->last == t->uses;
+        if (node->op->lazy == MIRT__LAZY_X) t->lazy = t->first == t->uses && !node->a.residual;
+        if (node->op->lazy == MIRT__LAZY_DY) t->lazy = t->last == t->uses;
     }
 }
 

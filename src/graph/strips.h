@@ -14,8 +14,6 @@
    becomes lazy: it is never stored, its readers compute it. */
 #include "graph.h"
 
-/* Whether it is a convolution, or a gradient of one, that can do more than the plain work. */
-MIRT__LIB bool mirt__strips_conv(const mirt__node *node);
 MIRT__LIB void mirt__fuse_strips(mirt__graph *graph, mirt_tensor *const *keep, int count);
 
 #endif

@@ -5,52 +5,24 @@
 #define MIRT__MAX_ENTRIES 10000 /* looking for a name goes through all of them */
 #define MIRT__MAX_RECORDED 32768 /* operations of a file's model and its parts: calls of calls multiply */
 
-/* Operations that a file may hold: those that public functions record. */
-typedef struct mirt__file_op {
-    mirt__op_id id;
-    int min_in, max_in;
-} mirt__file_op;
-static const mirt__file_op mirt__file_ops[] = {
-    {MIRT__OP_constant, 0, 0},
-    {MIRT__OP_logic, 1, 3},
-    {MIRT__OP_stop_gradient, 1, 1},
-    {MIRT__OP_unary, 1, 1},
-    {MIRT__OP_binary, 2, 2},
-    {MIRT__OP_reduce, 1, 1},
-    {MIRT__OP_reshape, 1, 1},
-    {MIRT__OP_cast, 1, 1},
-    {MIRT__OP_one_hot, 1, 1},
-    {MIRT__OP_matmul, 2, 2},
-    {MIRT__OP_softmax, 1, 1},
-    {MIRT__OP_log_softmax, 1, 1},
-    {MIRT__OP_scan, 1, 1},
-    {MIRT__OP_transpose, 1, 1},
-    {MIRT__OP_concat, 1, MIRT__MAX_IN},
-    {MIRT__OP_slice, 1, 1},
-    {MIRT__OP_pad, 1, 1},
-    {MIRT__OP_gather, 2, 2},
-    {MIRT__OP_user, 1, MIRT__MAX_IN - 2},
-};
-
-/* Attributes that these read. */
+/* Attributes of the operations in a file. */
 typedef struct mirt__file_attr {
     mirt__field field;
     size_t size;
+    unsigned bit;
 } mirt__file_attr;
-#define MIRT__ATTR(name, kind) {{#name, kind, offsetof(mirt__attrs, name)}, sizeof(((mirt__attrs *)NULL)->name)}
-static const mirt__file_attr mirt__file_attrs[] = {
-    MIRT__ATTR(kind, MIRT__FIELD_INT), MIRT__ATTR(dtype, MIRT__FIELD_DTYPE), MIRT__ATTR(shape, MIRT__FIELD_DIMS),
-    MIRT__ATTR(transpose_a, MIRT__FIELD_BOOL), MIRT__ATTR(transpose_b, MIRT__FIELD_BOOL), MIRT__ATTR(axes, MIRT__FIELD_INT),
-    MIRT__ATTR(keepdims, MIRT__FIELD_BOOL), MIRT__ATTR(scale, MIRT__FIELD_LIMIT), MIRT__ATTR(offset, MIRT__FIELD_LIMIT),
-    MIRT__ATTR(depth, MIRT__FIELD_INT64), MIRT__ATTR(axis, MIRT__FIELD_SIGNED), MIRT__ATTR(begin, MIRT__FIELD_AXES),
-};
-#undef MIRT__ATTR
+#define MIRT__FILE_ATTR(name, kind) \
+    {{#name, MIRT__FIELD_##kind, offsetof(mirt__attrs, name)}, sizeof(((mirt__attrs *)NULL)->name), MIRT__SAVES_##name},
+static const mirt__file_attr mirt__file_attrs[] = {MIRT__SAVED_ATTR_LIST(MIRT__FILE_ATTR)};
+#undef MIRT__FILE_ATTR
 
-static const mirt__file_op *mirt__file_op_of(const char *name) {
-    for (int i = 0; i < MIRT__COUNT(mirt__file_ops); i++) {
-        if (strcmp(mirt__op_get(mirt__file_ops[i].id)->name, name) == 0) return &mirt__file_ops[i];
+/* The op that files call `name`; MIRT__OP_COUNT if they may not hold one of that name. */
+static mirt__op_id mirt__file_op(const char *name) {
+    for (int id = 0; id < MIRT__OP_COUNT; id++) {
+        const mirt__op *op = mirt__op_get((mirt__op_id)id);
+        if (op->saved && strcmp(op->name, name) == 0) return (mirt__op_id)id;
     }
-    return NULL;
+    return MIRT__OP_COUNT;
 }
 
 /* A variable made outside of layers. */
@@ -89,7 +61,8 @@ static bool mirt__write_tensor(const mirt_model *model, mirt__text *out, const m
             return false;
         }
     }
-    if (!name) name = node->id == MIRT__OP_variable ? model->variable[node->a.index].name : mirt__op_label(model, index, label);
+    if (!name && mirt__is_variable(node)) name = model->variable[node->a.index].name;
+    if (!name) name = mirt__op_label(model, index, label);
     if (slot) mirt__text_add(out, "[");
     mirt__json_write_string(out, name);
     if (slot) mirt__text_add(out, ",%d]", slot);
@@ -184,24 +157,27 @@ static bool mirt__write_operation(const mirt_model *model, mirt__text *out, int 
     char label[64];
     bool plain = true;
     mirt__op_label(model, index, label);
-    if (node->id == MIRT__OP_variable) {
+    if (mirt__is_variable(node)) {
         mirt__write_variable(&model->variable[node->a.index], out, first);
         return true;
     }
-    if (!mirt__file_op_of(node->op->name)) return mirt__fail(MIRT_E_STATE, "%s: such an operation cannot be saved; weights alone can", label), false;
+    if (!node->op->saved) {
+        return mirt__fail(MIRT_E_STATE, "%s: such an operation cannot be saved; weights alone can", label), false;
+    }
     mirt__write_begin(out, "Operation", label, first);
     mirt__write_name(out, "op", node->op->name, false);
     if (node->num_in && !mirt__write_tensors(model, out, "input", node->in, node->num_in, layers, label)) return false;
     mirt__text_add(out, ",\"attributes\":{");
     for (int i = 0; i < MIRT__COUNT(mirt__file_attrs); i++) {
         const mirt__file_attr *a = &mirt__file_attrs[i];
+        if (!(node->op->saved_attrs & a->bit)) continue;
         if (memcmp((const char *)&node->a + a->field.offset, (const char *)&none + a->field.offset, a->size) == 0) continue;
         mirt__write_field(out, &a->field, (const char *)&node->a, plain);
         plain = false;
     }
     mirt__text_add(out, "}");
-    if (node->a.user_op) mirt__write_name(out, "user_op", node->a.user_op->name, false);
-    if (node->a.data) mirt__write_data(out, &node->a);
+    if (node->op->saved_attrs & MIRT__SAVES_user_op) mirt__write_name(out, "user_op", node->a.user_op->name, false);
+    if ((node->op->saved_attrs & MIRT__SAVES_data) && node->a.data) mirt__write_data(out, &node->a);
     mirt__text_add(out, "}");
     return true;
 }
@@ -422,6 +398,7 @@ static mirt_tensor *mirt__read_user_op(mirt__reading *r, const mirt__json *json,
     return config || !op->config_size ? mirt__user_op(&r->model->graph, op, in, num_in, config) : NULL;
 }
 
+/* Reads attributes of any op. */
 static mirt_status mirt__read_attributes(const mirt__json *json, mirt__attrs *a) {
     char label[MIRT__JSON_LABEL];
     size_t known = 0;
@@ -442,19 +419,32 @@ static mirt_status mirt__read_attributes(const mirt__json *json, mirt__attrs *a)
 
 static bool mirt__read_operation(mirt__reading *r, const mirt__json *json, const char *name) {
     const mirt__json *op = mirt__json_get(json, "op", MIRT__JSON_STRING), *attributes = mirt__json_get(json, "attributes", MIRT__JSON_OBJECT);
+    const mirt__attrs none = mirt__no_attrs();
     mirt_tensor *in[MIRT__MAX_IN], *out;
     char label[MIRT__JSON_LABEL];
     mirt__attrs a;
     if (!op || !attributes || mirt__read_attributes(attributes, &a) != MIRT_OK) return false;
-    const mirt__file_op *row = mirt__file_op_of(op->string);
-    if (!row) return mirt__fail(MIRT_E_FORMAT, "operation %s is not one that files may hold", mirt__json_label(op->string, label)), false;
-    if (!mirt__kind_label(row->id, a.kind)) return mirt__fail(MIRT_E_FORMAT, "there is no %s of kind %d", mirt__op_get(row->id)->name, a.kind), false;
-    int num_in = mirt__read_tensors(r, json, "input", in, MIRT__MAX_IN), min_in = row->min_in, max_in = row->max_in;
-    if (row->id == MIRT__OP_logic) min_in = max_in = a.kind == MIRT__NOT ? 1 : a.kind == MIRT__WHERE ? 3 : 2;
-    if ((row->id == MIRT__OP_slice || row->id == MIRT__OP_pad) && num_in == 1 && in[0]->shape.rank != a.shape.rank) num_in = -1;
-    if (num_in < min_in || num_in > max_in) return mirt__fail(MIRT_E_FORMAT, "its inputs are not what it takes, or not made before it"), false;
-    out = row->id == MIRT__OP_constant ? mirt__read_constant(r, json, &a) :
-          row->id == MIRT__OP_user ? mirt__read_user_op(r, json, in, num_in) : mirt__record(&r->model->graph, row->id, &a, in, num_in);
+    const mirt__op_id id = mirt__file_op(op->string);
+    if (id == MIRT__OP_COUNT) {
+        mirt__json_label(op->string, label);
+        return mirt__fail(MIRT_E_FORMAT, "operation %s is not one that files may hold", label), false;
+    }
+    const mirt__op *row = mirt__op_get(id);
+    if (!mirt__kind_label(id, a.kind)) {
+        return mirt__fail(MIRT_E_FORMAT, "there is no %s of kind %d", row->name, a.kind), false;
+    }
+    for (int i = 0; i < MIRT__COUNT(mirt__file_attrs); i++) {
+        const mirt__file_attr *other = &mirt__file_attrs[i];
+        if (row->saved_attrs & other->bit) continue;
+        memcpy((char *)&a + other->field.offset, (const char *)&none + other->field.offset, other->size);
+    }
+    const int num_in = mirt__read_tensors(r, json, "input", in, MIRT__MAX_IN);
+    if (num_in < row->min_in || num_in > row->max_in || (row->fits && !row->fits(&a, in, num_in))) {
+        return mirt__fail(MIRT_E_FORMAT, "its inputs are not what it takes, or not made before it"), false;
+    }
+    out = row->saved_attrs & MIRT__SAVES_user_op ? mirt__read_user_op(r, json, in, num_in) :
+          row->saved_attrs & MIRT__SAVES_data ? mirt__read_constant(r, json, &a) :
+          mirt__record(&r->model->graph, id, &a, in, num_in);
     return out && mirt__read_done(r, name, out->node->out, out->node->num_out);
 }
 

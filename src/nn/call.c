@@ -31,7 +31,7 @@ static bool mirt__of_weights(const mirt__graph *graph, const mirt_tensor *t) {
     for (int i = 0; i < graph->count; i++) graph->node[i]->live = graph->node[i] == t->node;
     for (int i = graph->count - 1; i >= 0; i--) {
         const mirt__node *node = graph->node[i];
-        if (node->live && node->id == MIRT__OP_input) return false;
+        if (node->live && mirt__is_input(node)) return false;
         for (int k = 0; node->live && k < node->num_in; k++) node->in[k]->node->live = true;
     }
     return true;
@@ -44,7 +44,7 @@ static bool mirt__term_counts(const mirt__graph *graph, const mirt_model *model,
     const mirt__node *node = term->node;
     if (again && mirt__of_weights(&model->graph, term)) return false;
     if (!graph->root || !node->a.regularizer) return true;
-    while (node->id != MIRT__OP_variable) node = node->in[0]->node;
+    while (!mirt__is_variable(node)) node = node->in[0]->node;
     return mirt__is_trained(&graph->root->variable[first + node->a.index]);
 }
 

@@ -82,7 +82,7 @@ static mirt_activation_kind mirt__last_activation(const mirt__node *node) {
 MIRT_API mirt_scores mirt_output_scores(const mirt_model *model, int output) {
     if (!model || output < 0 || output >= model->num_outputs) return MIRT_SCORES_OTHER;
     const mirt__node *node = model->output[output]->node;
-    while (node->id == MIRT__OP_reshape) node = node->in[0]->node; /* flattened, the numbers are the same */
+    while (node->op->alias) node = node->in[0]->node; /* flattened, the numbers are the same */
     const mirt_activation_kind activation = mirt__last_activation(node);
     if (activation == MIRT_SIGMOID || activation == MIRT_SOFTMAX) return MIRT_SCORES_PROBABILITIES;
     const mirt__loss_class *cls = model->compiled ? mirt__output_loss(model, output) : NULL;
@@ -104,7 +104,7 @@ MIRT__LIB void mirt__losses_warn(const mirt_model *model) {
                       "%s: %s ends in a %s, which from_logits says it does not: the loss reads the input of the %s; "
                       "leave out one of the two",
                       model->name, name, softmax, softmax);
-        } else if (!model->config.from_logits && (node->id == MIRT__OP_bias_add || node->id == MIRT__OP_matmul || node->id == MIRT__OP_conv2d)) {
+        } else if (!model->config.from_logits && node->op->weighted_sum) {
             mirt__log(model->strategy, MIRT_LOG_WARNING, "%s: %s takes probabilities, but %s has no activation: give it MIRT_%s, or set from_logits", model->name, cls->name, name,
                       cls->undo == MIRT_SIGMOID ? "SIGMOID" : "SOFTMAX");
         }

@@ -196,7 +196,7 @@ MIRT__LIB void mirt__metrics_warn(mirt_model *model) {
         const mirt__metric_use *use = &model->metric[i];
         const mirt__loss_class *loss = mirt__output_loss(model, use->output);
         const mirt__node *node = model->output[use->output]->node;
-        const bool sums = node->id == MIRT__OP_bias_add || node->id == MIRT__OP_matmul, sigmoid = loss && loss->undo == MIRT_SIGMOID;
+        const bool sums = node->op->weighted_sum, sigmoid = loss && loss->undo == MIRT_SIGMOID;
         const bool logits = sigmoid && mirt_output_scores(model, use->output) == MIRT_SCORES_SIGMOID_LOGITS;
         if (!use->cls || !mirt__metric_compares(model, use) || (!logits && (!sums || sigmoid))) continue;
         model->threshold_warned = true;

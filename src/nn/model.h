@@ -261,6 +261,8 @@ MIRT__LIB void mirt__compile_forget(mirt_model *model);
 
 /* --- weights.c --- */
 MIRT__LIB bool mirt__is_trained(const mirt__variable *variable);
+/* A mirt__mode.frozen; `model` is a mirt_model. */
+MIRT__LIB bool mirt__is_frozen(const void *model, int variable);
 /* MIRT__USE of a model's strategy; the model may be NULL. */
 #define MIRT__USE_MODEL(model, failed) MIRT__USE(mirt__strategy_of_model(model), failed)
 MIRT__LIB mirt_strategy *mirt__strategy_of_model(const mirt_model *model);

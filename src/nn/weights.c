@@ -10,6 +10,9 @@
 /* >>layout */
 
 MIRT__LIB bool mirt__is_trained(const mirt__variable *v) { return v->trainable && !v->frozen; }
+MIRT__LIB bool mirt__is_frozen(const void *model, int variable) {
+    return ((const mirt_model *)model)->variable[variable].frozen;
+}
 
 MIRT__LIB mirt_model *mirt__root(const mirt_model *model, int *first) {
     const mirt_model *root = model;

@@ -257,9 +257,39 @@ static bool mirt__conv2d_gradient(mirt__node *node, mirt_tensor *const *dy, mirt
     return dx[0] != NULL;
 }
 
+/* Dense or depthwise, between images `a` and `b`. */
+static bool mirt__strips_between(const mirt__node *node, const mirt_tensor *a, const mirt_tensor *b) {
+    return node->a.groups == 1 || (node->a.groups == mirt__last_dim(a) && mirt__last_dim(a) == mirt__last_dim(b));
+}
+static bool mirt__conv2d_strips(const mirt__node *node) {
+    return mirt__strips_between(node, node->in[0], node->out[0]);
+}
+static bool mirt__conv2d_weight_grad_strips(const mirt__node *node) {
+    return mirt__strips_between(node, node->in[0], node->in[1]);
+}
+
+static bool mirt__conv2d_half_products(const mirt__node *node) { return node->a.groups == 1; }
+
+/* Images that an epilogue reads have the output's dtype. */
+static int mirt__conv2d_half_tied(const mirt__node *node, mirt_tensor **tied) {
+    int n = 0;
+    if (!mirt__conv2d_strips(node)) return 0;
+    tied[n++] = node->out[0];
+    for (int k = 2; k < node->num_in - node->a.both; k++) {
+        if (node->in[k]->shape.rank == 4) tied[n++] = node->in[k];
+    }
+    return n;
+}
+
 MIRT__OP_ROW(conv2d,
     MIRT__SET(shape, mirt__conv2d_shape) MIRT__SET(gradient, mirt__conv2d_gradient) MIRT__SET(run, mirt__conv2d_run)
-    MIRT__SET(workspace, mirt__conv_workspace) MIRT__SET(macs, mirt__conv_macs))
+    MIRT__SET(workspace, mirt__conv_workspace) MIRT__SET(macs, mirt__conv_macs) MIRT__SET(row_wise, true)
+    MIRT__SET(multiplies, true) MIRT__SET(weighted_sum, true)
+    MIRT__SET(takes, MIRT__TAKES_READER | MIRT__TAKES_BIAS | MIRT__TAKES_ACTIVATION | MIRT__TAKES_PADDING |
+                     MIRT__TAKES_NORM | MIRT__TAKES_MOMENTS | MIRT__TAKES_MEANS)
+    MIRT__SET(strips, mirt__conv2d_strips) MIRT__SET(lazy_x, MIRT__INPUT(0)) MIRT__SET(half, mirt__conv2d_strips)
+    MIRT__SET(half_in, ~MIRT__INPUT(1)) MIRT__SET(half_out, true) MIRT__SET(half_tied, mirt__conv2d_half_tied)
+    MIRT__SET(half_products, mirt__conv2d_half_products))
 
 static bool mirt__conv_grad_shape(mirt__node *node) {
     if (!mirt__declare(node, MIRT_FLOAT32, &node->a.shape)) return false;
@@ -296,7 +326,11 @@ static void mirt__conv2d_input_grad_run(const mirt__call *call) {
 
 MIRT__OP_ROW(conv2d_input_grad,
     MIRT__SET(shape, mirt__conv_grad_shape) MIRT__SET(run, mirt__conv2d_input_grad_run)
-    MIRT__SET(workspace, mirt__conv_workspace) MIRT__SET(macs, mirt__conv_macs))
+    MIRT__SET(workspace, mirt__conv_workspace) MIRT__SET(macs, mirt__conv_macs)
+    MIRT__SET(takes, MIRT__TAKES_MASK | MIRT__TAKES_GRADIENT | MIRT__TAKES_SLICE | MIRT__TAKES_NORM_SUMS)
+    MIRT__SET(strips, mirt__conv2d_strips) MIRT__SET(lazy_dy, MIRT__INPUT(0)) MIRT__SET(half, mirt__conv2d_strips)
+    MIRT__SET(half_in, ~MIRT__INPUT(1)) MIRT__SET(half_out, true) MIRT__SET(half_tied, mirt__conv2d_half_tied)
+    MIRT__SET(half_products, mirt__conv2d_half_products))
 
 static void mirt__conv2d_weight_grad_run(const mirt__call *call) {
     mirt__conv_weight_grad g;
@@ -313,7 +347,10 @@ static void mirt__conv2d_weight_grad_run(const mirt__call *call) {
 
 MIRT__OP_ROW(conv2d_weight_grad,
     MIRT__SET(shape, mirt__conv_grad_shape) MIRT__SET(run, mirt__conv2d_weight_grad_run)
-    MIRT__SET(workspace, mirt__conv_workspace) MIRT__SET(macs, mirt__conv_macs))
+    MIRT__SET(workspace, mirt__conv_workspace) MIRT__SET(macs, mirt__conv_macs) MIRT__SET(takes, MIRT__TAKES_PADDING)
+    MIRT__SET(strips, mirt__conv2d_weight_grad_strips) MIRT__SET(lazy_x, MIRT__INPUT(0))
+    MIRT__SET(lazy_dy, MIRT__INPUT(1)) MIRT__SET(half, mirt__conv2d_weight_grad_strips)
+    MIRT__SET(half_in, MIRT__INPUTS_ALL) MIRT__SET(half_products, mirt__conv2d_half_products))
 
 /* The largest output whose convolution has x's size, as Keras without output padding. */
 static bool mirt__conv2d_transpose_shape(mirt__node *node) {
@@ -351,7 +388,8 @@ static bool mirt__conv2d_transpose_gradient(mirt__node *node, mirt_tensor *const
 MIRT__OP_ROW(conv2d_transpose,
     MIRT__SET(shape, mirt__conv2d_transpose_shape) MIRT__SET(gradient, mirt__conv2d_transpose_gradient)
     MIRT__SET(run, mirt__conv2d_input_grad_run) MIRT__SET(workspace, mirt__conv_workspace)
-    MIRT__SET(macs, mirt__conv_macs))
+    MIRT__SET(macs, mirt__conv_macs) MIRT__SET(row_wise, true) MIRT__SET(multiplies, true)
+    MIRT__SET(weighted_sum, true))
 
 MIRT__LIB mirt_tensor *mirt__conv2d_transpose_op(mirt_tensor *x, mirt_tensor *kernel, const mirt__attrs *a) {
     mirt__attrs own = *a;

@@ -42,9 +42,15 @@ static mirt_tensor *mirt__dropout_lower(mirt__graph *graph, const mirt__node *no
     return node->a.shape.rank ? mirt__masked_op(in[0], &node->a) : mirt__record(graph, MIRT__OP_dropout, &node->a, in, 1);
 }
 
+static bool mirt__dropout_keeps_all(const mirt__node *node, const mirt__mode *mode) {
+    (void)mode;
+    return node->a.rate == 0;
+}
+
 MIRT__OP_ROW(dropout,
     MIRT__SET(shape, mirt__dropout_shape) MIRT__SET(gradient, mirt__dropout_gradient)
-    MIRT__SET(run, mirt__dropout_run) MIRT__SET(lower, mirt__dropout_lower))
+    MIRT__SET(run, mirt__dropout_run) MIRT__SET(lower, mirt__dropout_lower) MIRT__SET(row_wise, true)
+    MIRT__SET(keeps_range, true) MIRT__SET(steady, mirt__dropout_keeps_all))
 
 /* Dropout of ones. Of its input it reads nothing: that says only whether there are rows. */
 static bool mirt__dropout_mask_shape(mirt__node *node) { return mirt__declare(node, MIRT_FLOAT32, &node->a.shape); }

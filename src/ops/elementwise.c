@@ -63,8 +63,17 @@ static bool mirt__unary_gradient(mirt__node *node, mirt_tensor *const *dys, mirt
 #undef MIRT__GRADIENT_END
 #undef MIRT__GRADIENT_CASE
 
+static mirt__extent mirt__unary_extent(const mirt__node *node, const mirt__extent in[2]) {
+    const int kind = node->a.kind;
+    const bool linear = kind == MIRT__COPY || kind == MIRT__NEGATIVE || (kind == MIRT__AFFINE && node->a.offset == 0);
+    return linear ? in[0] : MIRT__EXTENT_OTHER;
+}
+
 MIRT__OP_ROW(unary,
-    MIRT__SET(shape, mirt__unary_shape) MIRT__SET(gradient, mirt__unary_gradient) MIRT__SET(run, mirt__unary_run))
+    MIRT__SET(shape, mirt__unary_shape) MIRT__SET(gradient, mirt__unary_gradient) MIRT__SET(run, mirt__unary_run)
+    MIRT__SET(row_wise, true) MIRT__SET(extent, mirt__unary_extent) MIRT__SET(overwrites, MIRT__INPUTS_ALL)
+    MIRT__SET(saved, true) MIRT__SET(min_in, 1) MIRT__SET(max_in, 1)
+    MIRT__SET(saved_attrs, MIRT__SAVES_kind | MIRT__SAVES_scale | MIRT__SAVES_offset))
 
 MIRT__LIB mirt_tensor *mirt__unary_op(mirt__unary_kind kind, mirt_tensor *x, float scale, float offset) {
     if (!x) return NULL;
@@ -169,8 +178,21 @@ static bool mirt__binary_gradient(mirt__node *node, mirt_tensor *const *dy, mirt
     return (!a->needs_grad || dx[0]) && (!b->needs_grad || dx[1]);
 }
 
+static mirt__extent mirt__binary_extent(const mirt__node *node, const mirt__extent in[2]) {
+    const int kind = node->a.kind;
+    if (kind == MIRT__ADD || kind == MIRT__SUBTRACT) return in[0] == in[1] ? in[0] : MIRT__EXTENT_OTHER;
+    if (kind == MIRT__MULTIPLY && in[0] == MIRT__EXTENT_NONE) return in[1];
+    return (kind == MIRT__MULTIPLY || kind == MIRT__DIVIDE) && in[1] == MIRT__EXTENT_NONE ? in[0] : MIRT__EXTENT_OTHER;
+}
+
+/* Readers of a lazy product read its image directly. */
+static bool mirt__binary_half(const mirt__node *node) { return node->out[0]->lazy; }
+
 MIRT__OP_ROW(binary,
-    MIRT__SET(shape, mirt__binary_shape) MIRT__SET(gradient, mirt__binary_gradient) MIRT__SET(run, mirt__binary_run))
+    MIRT__SET(shape, mirt__binary_shape) MIRT__SET(gradient, mirt__binary_gradient) MIRT__SET(run, mirt__binary_run)
+    MIRT__SET(row_wise, true) MIRT__SET(extent, mirt__binary_extent) MIRT__SET(overwrites, MIRT__INPUTS_ALL)
+    MIRT__SET(lazy, MIRT__LAZY_GATE) MIRT__SET(half, mirt__binary_half) MIRT__SET(half_in, MIRT__INPUT(0))
+    MIRT__SET(saved, true) MIRT__SET(min_in, 2) MIRT__SET(max_in, 2) MIRT__SET(saved_attrs, MIRT__SAVES_kind))
 
 static bool mirt__broadcast_to_shape(mirt__node *node) {
     return mirt__need_float(node, 1) && mirt__declare(node, MIRT_FLOAT32, &node->in[1]->shape);
@@ -189,7 +211,9 @@ static void mirt__broadcast_run(const mirt__call *call) {
     call->kernels->binary(&b, &call->where);
 }
 
-MIRT__OP_ROW(broadcast, MIRT__SET(shape, mirt__broadcast_to_shape) MIRT__SET(run, mirt__broadcast_run))
+MIRT__OP_ROW(broadcast,
+    MIRT__SET(shape, mirt__broadcast_to_shape) MIRT__SET(run, mirt__broadcast_run) MIRT__SET(row_wise, true)
+    MIRT__SET(extent, mirt__extent_kept) MIRT__SET(shape_only, MIRT__INPUT(1)))
 
 MIRT__LIB mirt_tensor *mirt__broadcast_op(mirt_tensor *x, mirt_tensor *like, bool mean) {
     if (!x || !like) return NULL;
@@ -220,7 +244,8 @@ static bool mirt__bias_add_gradient(mirt__node *node, mirt_tensor *const *dy, mi
 
 MIRT__OP_ROW(bias_add,
     MIRT__SET(shape, mirt__bias_add_shape) MIRT__SET(gradient, mirt__bias_add_gradient)
-    MIRT__SET(run, mirt__bias_add_run))
+    MIRT__SET(run, mirt__bias_add_run) MIRT__SET(row_wise, true) MIRT__SET(weighted_sum, true)
+    MIRT__SET(overwrites, MIRT__INPUT(0)))
 
 MIRT__LIB mirt_tensor *mirt__bias_add_op(mirt_tensor *x, mirt_tensor *bias) {
     if (!x || !bias) return NULL;

@@ -36,9 +36,15 @@ static bool mirt__all_reduce_gradient(mirt__node *node, mirt_tensor *const *dy, 
     return sum != NULL;
 }
 
+static mirt__extent mirt__all_reduce_extent(const mirt__node *node, const mirt__extent in[2]) {
+    (void)node;
+    (void)in;
+    return MIRT__EXTENT_NONE;
+}
+
 MIRT__OP_ROW(all_reduce,
     MIRT__SET(shape, mirt__all_reduce_shape) MIRT__SET(gradient, mirt__all_reduce_gradient)
-    MIRT__SET(run, mirt__all_reduce_run))
+    MIRT__SET(run, mirt__all_reduce_run) MIRT__SET(meets, true) MIRT__SET(extent, mirt__all_reduce_extent))
 
 MIRT__LIB mirt_tensor *mirt__all_reduce_op(mirt_tensor **inout, int count, int kind) {
     mirt__attrs a = mirt__no_attrs();

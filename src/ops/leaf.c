@@ -7,6 +7,11 @@ MIRT__LIB mirt__attrs mirt__no_attrs(void) {
     return a;
 }
 
+MIRT__LIB mirt__extent mirt__extent_kept(const mirt__node *node, const mirt__extent in[2]) {
+    (void)node;
+    return in[0];
+}
+
 MIRT__LIB bool mirt__in_training(const mirt__node *node, const mirt__mode *mode) {
     return node->a.training == MIRT_TRAINING_AUTO ? mode->training : node->a.training == MIRT_TRAINING_ON;
 }
@@ -124,7 +129,19 @@ MIRT_API mirt_tensor *mirt_constant_tensor(mirt_tensor *like, mirt_array array) 
     return like ? mirt__constant_op(like->node->graph, array) : NULL;
 }
 
-MIRT__OP_ROW(constant, MIRT__SET(shape, mirt__leaf_shape) MIRT__SET(run, mirt__constant_run))
-MIRT__OP_ROW(input, MIRT__SET(shape, mirt__leaf_shape))
-MIRT__OP_ROW(variable, MIRT__SET(shape, mirt__leaf_shape))
-MIRT__OP_ROW(loss_weight, MIRT__SET(shape, mirt__leaf_shape) MIRT__SET(run, mirt__loss_weight_run))
+/* Weights of a share or of the first replica differ between replicas. */
+static mirt__extent mirt__loss_weight_extent(const mirt__node *node, const mirt__extent in[2]) {
+    (void)node;
+    (void)in;
+    return MIRT__EXTENT_OTHER;
+}
+
+MIRT__OP_ROW(constant,
+    MIRT__SET(shape, mirt__leaf_shape) MIRT__SET(run, mirt__constant_run) MIRT__SET(row_wise, true)
+    MIRT__SET(saved, true) MIRT__SET(saved_attrs, MIRT__SAVES_dtype | MIRT__SAVES_shape | MIRT__SAVES_data))
+MIRT__OP_ROW(input, MIRT__SET(shape, mirt__leaf_shape) MIRT__SET(space, MIRT__SPACE_IO) MIRT__SET(row_wise, true))
+MIRT__OP_ROW(variable,
+    MIRT__SET(shape, mirt__leaf_shape) MIRT__SET(space, MIRT__SPACE_WEIGHT) MIRT__SET(row_wise, true))
+MIRT__OP_ROW(loss_weight,
+    MIRT__SET(shape, mirt__leaf_shape) MIRT__SET(run, mirt__loss_weight_run)
+    MIRT__SET(extent, mirt__loss_weight_extent))

@@ -50,8 +50,15 @@ static bool mirt__logic_gradient(mirt__node *node, mirt_tensor *const *dy, mirt_
     return mirt__where_gradient(node->in[0], node->in[1], node->in[2], dy[0], dx + 1);
 }
 
+static bool mirt__logic_fits(const mirt__attrs *a, mirt_tensor *const *in, int num_in) {
+    (void)in;
+    return num_in == (a->kind == MIRT__NOT ? 1 : a->kind == MIRT__WHERE ? 3 : 2);
+}
+
 MIRT__OP_ROW(logic,
-    MIRT__SET(shape, mirt__logic_shape) MIRT__SET(gradient, mirt__logic_gradient) MIRT__SET(run, mirt__logic_run))
+    MIRT__SET(shape, mirt__logic_shape) MIRT__SET(gradient, mirt__logic_gradient) MIRT__SET(run, mirt__logic_run)
+    MIRT__SET(row_wise, true) MIRT__SET(saved, true) MIRT__SET(min_in, 1) MIRT__SET(max_in, 3)
+    MIRT__SET(saved_attrs, MIRT__SAVES_kind) MIRT__SET(fits, mirt__logic_fits))
 
 static mirt_tensor *mirt__logic_record(mirt__logic_kind kind, mirt_tensor *const *in, int num_in) {
     for (int i = 0; i < num_in; i++) {

@@ -37,12 +37,14 @@ static void mirt__softmax_grad_run(const mirt__call *call) {
 
 MIRT__OP_ROW(softmax,
     MIRT__SET(shape, mirt__softmax_shape) MIRT__SET(gradient, mirt__softmax_gradient)
-    MIRT__SET(run, mirt__softmax_run))
+    MIRT__SET(run, mirt__softmax_run) MIRT__SET(row_wise, true) MIRT__SET(saved, true) MIRT__SET(min_in, 1)
+    MIRT__SET(max_in, 1))
 MIRT__OP_ROW(softmax_grad, MIRT__SET(shape, mirt__softmax_shape) MIRT__SET(run, mirt__softmax_grad_run))
 
 MIRT__OP_ROW(log_softmax,
     MIRT__SET(shape, mirt__softmax_shape) MIRT__SET(gradient, mirt__softmax_gradient)
-    MIRT__SET(run, mirt__softmax_run))
+    MIRT__SET(run, mirt__softmax_run) MIRT__SET(row_wise, true) MIRT__SET(saved, true) MIRT__SET(min_in, 1)
+    MIRT__SET(max_in, 1))
 MIRT__OP_ROW(log_softmax_grad, MIRT__SET(shape, mirt__softmax_shape) MIRT__SET(run, mirt__softmax_grad_run))
 
 MIRT_API mirt_tensor *mirt_log_softmax(mirt_tensor *x) { return x ? mirt__record(x->node->graph, MIRT__OP_log_softmax, NULL, &x, 1) : NULL; }
@@ -108,9 +110,11 @@ static void mirt__accuracy_run(const mirt__call *call) {
 }
 
 MIRT__OP_ROW(loss,
-    MIRT__SET(shape, mirt__per_sample_shape) MIRT__SET(gradient, mirt__loss_gradient) MIRT__SET(run, mirt__loss_run))
+    MIRT__SET(shape, mirt__per_sample_shape) MIRT__SET(gradient, mirt__loss_gradient) MIRT__SET(run, mirt__loss_run)
+    MIRT__SET(row_wise, true))
 MIRT__OP_ROW(loss_grad, MIRT__SET(shape, mirt__loss_grad_shape) MIRT__SET(run, mirt__loss_grad_run))
-MIRT__OP_ROW(accuracy, MIRT__SET(shape, mirt__per_sample_shape) MIRT__SET(run, mirt__accuracy_run))
+MIRT__OP_ROW(accuracy,
+    MIRT__SET(shape, mirt__per_sample_shape) MIRT__SET(run, mirt__accuracy_run) MIRT__SET(row_wise, true))
 
 MIRT__LIB mirt_tensor *mirt__loss_op(mirt_loss kind, bool from_logits, mirt_tensor *x, mirt_tensor *labels) {
     if (!x || !labels) return NULL;

@@ -196,9 +196,18 @@ static bool mirt__matmul_gradient(mirt__node *node, mirt_tensor *const *dy, mirt
     return true;
 }
 
+static bool mirt__matmul_half_products(const mirt__node *node) {
+    return !(node->a.transpose_a && node->a.transpose_b) && mirt__shape_count(&node->in[0]->shape) > 0 &&
+           mirt__shape_count(&node->in[1]->shape) > 0;
+}
+
 MIRT__OP_ROW(matmul,
     MIRT__SET(shape, mirt__matmul_shape) MIRT__SET(gradient, mirt__matmul_gradient) MIRT__SET(run, mirt__matmul_run)
-    MIRT__SET(workspace, mirt__matmul_workspace) MIRT__SET(macs, mirt__matmul_macs))
+    MIRT__SET(workspace, mirt__matmul_workspace) MIRT__SET(macs, mirt__matmul_macs) MIRT__SET(row_wise, true)
+    MIRT__SET(multiplies, true) MIRT__SET(weighted_sum, true)
+    MIRT__SET(takes, MIRT__TAKES_READER | MIRT__TAKES_BIAS | MIRT__TAKES_ACTIVATION | MIRT__TAKES_MASK)
+    MIRT__SET(half_products, mirt__matmul_half_products) MIRT__SET(saved, true) MIRT__SET(min_in, 2)
+    MIRT__SET(max_in, 2) MIRT__SET(saved_attrs, MIRT__SAVES_transpose_a | MIRT__SAVES_transpose_b))
 
 MIRT__LIB mirt_tensor *mirt__matmul_op(mirt_tensor *a, mirt_tensor *b, bool transpose_a, bool transpose_b) {
     if (!a || !b) return NULL;

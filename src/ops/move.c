@@ -62,7 +62,8 @@ static bool mirt__transpose_gradient(mirt__node *node, mirt_tensor *const *dy, m
 
 MIRT__OP_ROW(transpose,
     MIRT__SET(shape, mirt__transpose_shape) MIRT__SET(gradient, mirt__transpose_gradient)
-    MIRT__SET(run, mirt__transpose_run))
+    MIRT__SET(run, mirt__transpose_run) MIRT__SET(row_wise, true) MIRT__SET(keeps_range, true) MIRT__SET(saved, true)
+    MIRT__SET(min_in, 1) MIRT__SET(max_in, 1) MIRT__SET(saved_attrs, MIRT__SAVES_begin))
 
 MIRT_API mirt_tensor *mirt_transpose(mirt_tensor *x, const int *permutation) {
     if (!x) return NULL;
@@ -138,7 +139,9 @@ static bool mirt__concat_gradient(mirt__node *node, mirt_tensor *const *dy, mirt
 }
 
 MIRT__OP_ROW(concat,
-    MIRT__SET(shape, mirt__concat_shape) MIRT__SET(gradient, mirt__concat_gradient) MIRT__SET(run, mirt__concat_run))
+    MIRT__SET(shape, mirt__concat_shape) MIRT__SET(gradient, mirt__concat_gradient) MIRT__SET(run, mirt__concat_run)
+    MIRT__SET(row_wise, true) MIRT__SET(keeps_range, true) MIRT__SET(saved, true) MIRT__SET(min_in, 1)
+    MIRT__SET(max_in, MIRT__MAX_IN) MIRT__SET(saved_attrs, MIRT__SAVES_axis))
 
 MIRT_API mirt_tensor *mirt_concat(mirt_tensor *const *x, int n, int axis) {
     mirt_tensor *in[MIRT__MAX_IN];
@@ -200,8 +203,17 @@ static bool mirt__slice_gradient(mirt__node *node, mirt_tensor *const *dy, mirt_
     return dx[0] != NULL;
 }
 
+/* Slice and pad: the attributes name every axis. */
+static bool mirt__move_fits(const mirt__attrs *a, mirt_tensor *const *in, int num_in) {
+    (void)num_in;
+    return in[0]->shape.rank == a->shape.rank;
+}
+
 MIRT__OP_ROW(slice,
-    MIRT__SET(shape, mirt__slice_shape) MIRT__SET(gradient, mirt__slice_gradient) MIRT__SET(run, mirt__slice_run))
+    MIRT__SET(shape, mirt__slice_shape) MIRT__SET(gradient, mirt__slice_gradient) MIRT__SET(run, mirt__slice_run)
+    MIRT__SET(row_wise, true) MIRT__SET(keeps_range, true) MIRT__SET(saved, true) MIRT__SET(min_in, 1)
+    MIRT__SET(max_in, 1) MIRT__SET(saved_attrs, MIRT__SAVES_begin | MIRT__SAVES_shape)
+    MIRT__SET(fits, mirt__move_fits))
 
 MIRT_API mirt_tensor *mirt_slice(mirt_tensor *x, const int64_t *begin, const int64_t *size) {
     return mirt__need_lists(x, begin, size, "slice") ? mirt__slice_op(x, begin, size) : NULL;
@@ -277,7 +289,10 @@ static bool mirt__pad_gradient(mirt__node *node, mirt_tensor *const *dy, mirt_te
 }
 
 MIRT__OP_ROW(pad,
-    MIRT__SET(shape, mirt__pad_shape) MIRT__SET(gradient, mirt__pad_gradient) MIRT__SET(run, mirt__pad_run))
+    MIRT__SET(shape, mirt__pad_shape) MIRT__SET(gradient, mirt__pad_gradient) MIRT__SET(run, mirt__pad_run)
+    MIRT__SET(row_wise, true) MIRT__SET(keeps_range, true) MIRT__SET(saved, true) MIRT__SET(min_in, 1)
+    MIRT__SET(max_in, 1) MIRT__SET(saved_attrs, MIRT__SAVES_begin | MIRT__SAVES_shape | MIRT__SAVES_scale)
+    MIRT__SET(fits, mirt__move_fits))
 
 MIRT_API mirt_tensor *mirt_pad(mirt_tensor *x, const int64_t *before, const int64_t *after, float value) {
     return mirt__need_lists(x, before, after, "pad") ? mirt__pad_op(x, before, after, value) : NULL;
@@ -330,7 +345,8 @@ static void mirt__gather_grad_run(const mirt__call *call) {
 }
 
 MIRT__OP_ROW(gather,
-    MIRT__SET(shape, mirt__gather_shape) MIRT__SET(gradient, mirt__gather_gradient) MIRT__SET(run, mirt__gather_run))
+    MIRT__SET(shape, mirt__gather_shape) MIRT__SET(gradient, mirt__gather_gradient) MIRT__SET(run, mirt__gather_run)
+    MIRT__SET(row_wise, true) MIRT__SET(saved, true) MIRT__SET(min_in, 2) MIRT__SET(max_in, 2))
 MIRT__OP_ROW(gather_grad, MIRT__SET(shape, mirt__gather_grad_shape) MIRT__SET(run, mirt__gather_grad_run))
 
 MIRT_API mirt_tensor *mirt_gather(mirt_tensor *table, mirt_tensor *indices) {

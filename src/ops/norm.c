@@ -82,9 +82,13 @@ static void mirt__norm_stats_run(const mirt__call *call) {
     call->kernels->norm_stats(&s, &call->where);
 }
 
+/* Only batch normalization reads and writes 16-bit images. */
+static bool mirt__norm_by_channel(const mirt__node *node) { return node->a.last_axes == 0; }
+
 MIRT__OP_ROW(norm_stats,
     MIRT__SET(shape, mirt__norm_stats_shape) MIRT__SET(run, mirt__norm_stats_run)
-    MIRT__SET(workspace, mirt__norm_workspace))
+    MIRT__SET(workspace, mirt__norm_workspace) MIRT__SET(row_wise, true) MIRT__SET(half, mirt__norm_by_channel)
+    MIRT__SET(half_in, MIRT__INPUTS_ALL))
 
 /* Of normalize and batch_norm, whose inputs are alike. */
 static bool mirt__normalize_shape(mirt__node *node) {
@@ -159,7 +163,10 @@ static bool mirt__normalize_gradient(mirt__node *node, mirt_tensor *const *dys, 
 
 MIRT__OP_ROW(normalize,
     MIRT__SET(shape, mirt__normalize_shape) MIRT__SET(gradient, mirt__normalize_gradient)
-    MIRT__SET(run, mirt__normalize_run) MIRT__SET(workspace, mirt__norm_workspace))
+    MIRT__SET(run, mirt__normalize_run) MIRT__SET(workspace, mirt__norm_workspace) MIRT__SET(row_wise, true)
+    MIRT__SET(overwrites, MIRT__INPUT_RESIDUAL) MIRT__SET(takes, MIRT__TAKES_ACTIVATION | MIRT__TAKES_ADDEND)
+    MIRT__SET(slope_of_input, true) MIRT__SET(lazy, MIRT__LAZY_X) MIRT__SET(half, mirt__norm_by_channel)
+    MIRT__SET(half_in, MIRT__INPUTS_ALL) MIRT__SET(half_out, true))
 
 static bool mirt__norm_grad_sums_shape(mirt__node *node) {
     const mirt_shape last = mirt__norm_last(&node->in[1]->shape, node->a.last_axes);
@@ -186,7 +193,8 @@ static void mirt__norm_grad_sums_run(const mirt__call *call) {
 
 MIRT__OP_ROW(norm_grad_sums,
     MIRT__SET(shape, mirt__norm_grad_sums_shape) MIRT__SET(run, mirt__norm_grad_sums_run)
-    MIRT__SET(workspace, mirt__norm_workspace))
+    MIRT__SET(workspace, mirt__norm_workspace) MIRT__SET(half, mirt__norm_by_channel)
+    MIRT__SET(half_in, MIRT__INPUTS_ALL) MIRT__SET(half_copied, true))
 
 static bool mirt__norm_grad_input_shape(mirt__node *node) { return mirt__declare(node, MIRT_FLOAT32, &node->in[1]->shape); }
 
@@ -207,9 +215,17 @@ static void mirt__norm_grad_input_run(const mirt__call *call) {
     call->kernels->norm_grad_input(&s, &call->where);
 }
 
+/* Readers that compute the gradient read dy and x with one kernel. */
+static int mirt__norm_grad_half_tied(const mirt__node *node, mirt_tensor **tied) {
+    for (int k = 0; k < 2; k++) tied[k] = node->in[k];
+    return node->out[0]->lazy ? 2 : 0;
+}
+
 MIRT__OP_ROW(norm_grad_input,
     MIRT__SET(shape, mirt__norm_grad_input_shape) MIRT__SET(run, mirt__norm_grad_input_run)
-    MIRT__SET(workspace, mirt__norm_workspace))
+    MIRT__SET(workspace, mirt__norm_workspace) MIRT__SET(overwrites, MIRT__INPUT(0)) MIRT__SET(lazy, MIRT__LAZY_DY)
+    MIRT__SET(half, mirt__norm_by_channel) MIRT__SET(half_in, MIRT__INPUTS_ALL) MIRT__SET(half_out, true)
+    MIRT__SET(half_copied, true) MIRT__SET(half_tied, mirt__norm_grad_half_tied))
 
 MIRT__LIB mirt_tensor *mirt__normalize_op(mirt_tensor *const *in, const mirt__attrs *a) {
     return in[0] ? mirt__record(in[0]->node->graph, MIRT__OP_normalize, a, in, 3 + a->gamma + a->beta + a->residual) : NULL;
@@ -236,7 +252,8 @@ static bool mirt__batch_norm_shape(mirt__node *node) {
     if (!(a->epsilon >= 0 && a->epsilon <= FLT_MAX)) return mirt__fail(MIRT_E_INVALID, "epsilon is %g; it must not be below 0", (double)a->epsilon), false;
     if (!(a->momentum >= 0 && a->momentum <= 1)) return mirt__fail(MIRT_E_INVALID, "momentum is %g; it must lie in [0, 1]", a->momentum), false;
     for (int i = 1; i < 3; i++) {
-        if (node->in[i]->node->id != MIRT__OP_variable) return mirt__fail(MIRT_E_INVALID, "the moving statistics must be variables"), false;
+        if (mirt__is_variable(node->in[i]->node)) continue;
+        return mirt__fail(MIRT_E_INVALID, "the moving statistics must be variables"), false;
     }
     return mirt__normalize_shape(node);
 }
@@ -281,13 +298,22 @@ static bool mirt__batch_norm_moves(mirt__graph *graph, mirt_tensor *moving, mirt
     return earlier->value != NULL;
 }
 
+static bool mirt__norm_frozen(const mirt_tensor *mean, const mirt__mode *mode) {
+    return mode->frozen && mode->frozen(mode->arg, mean->node->a.index);
+}
+static bool mirt__batch_norm_frozen(const mirt__node *node, const mirt__mode *mode) {
+    return mirt__norm_frozen(node->in[1], mode);
+}
+
 /* As Keras, a frozen layer normalizes by its moving statistics even in training. */
 static mirt_tensor *mirt__batch_norm_lower(mirt__graph *graph, const mirt__node *node, mirt_tensor *const *in, const mirt__mode *mode) {
     mirt_tensor *mean, *variance;
-    const bool frozen = mode->frozen && mode->frozen(mode->arg, in[1]->node->a.index);
-    if (frozen || !mirt__in_training(node, mode)) return mirt__batch_norm_inference(in, &node->a);
+    const bool training = mirt__in_training(node, mode) && !mirt__norm_frozen(in[1], mode);
+    if (!training) return mirt__batch_norm_inference(in, &node->a);
     mirt_tensor *y = mirt__batch_norm_training(in, &node->a, &mean, &variance);
     return y && mirt__batch_norm_moves(graph, in[1], mean, node->a.momentum) && mirt__batch_norm_moves(graph, in[2], variance, node->a.momentum) ? y : NULL;
 }
 
-MIRT__OP_ROW(batch_norm, MIRT__SET(shape, mirt__batch_norm_shape) MIRT__SET(lower, mirt__batch_norm_lower))
+MIRT__OP_ROW(batch_norm,
+    MIRT__SET(shape, mirt__batch_norm_shape) MIRT__SET(lower, mirt__batch_norm_lower) MIRT__SET(row_wise, true)
+    MIRT__SET(steady, mirt__batch_norm_frozen))

@@ -32,6 +32,8 @@ MIRT__LIB const char *mirt__kind_label(mirt__op_id id, int kind);
 /* What messages call an op: the name of the function that records it. */
 MIRT__LIB const char *mirt__called_name(mirt__op_id id, const mirt__attrs *attrs);
 MIRT__LIB mirt__attrs mirt__no_attrs(void);
+/* For rows of the op table: the output depends on rows as input 0 does. */
+MIRT__LIB mirt__extent mirt__extent_kept(const mirt__node *node, const mirt__extent in[2]);
 /* Whether a node of a model is lowered for training. */
 MIRT__LIB bool mirt__in_training(const mirt__node *node, const mirt__mode *mode);
 

@@ -78,11 +78,28 @@ static void mirt__pool_grad_run(const mirt__call *call) {
     call->kernels->max_pool_grad(&p, &call->where);
 }
 
+static bool mirt__max_pool_half(const mirt__node *node) {
+    (void)node;
+    return true;
+}
+
+static int mirt__max_pool_half_tied(const mirt__node *node, mirt_tensor **tied) {
+    tied[0] = node->in[0];
+    tied[1] = node->out[0];
+    return 2;
+}
+
 MIRT__OP_ROW(max_pool2d,
-    MIRT__SET(shape, mirt__pool_shape) MIRT__SET(gradient, mirt__pool_gradient) MIRT__SET(run, mirt__pool_run))
-MIRT__OP_ROW(max_pool2d_grad, MIRT__SET(shape, mirt__pool_grad_shape) MIRT__SET(run, mirt__pool_grad_run))
+    MIRT__SET(shape, mirt__pool_shape) MIRT__SET(gradient, mirt__pool_gradient) MIRT__SET(run, mirt__pool_run)
+    MIRT__SET(row_wise, true) MIRT__SET(keeps_range, true) MIRT__SET(takes, MIRT__TAKES_PADDING)
+    MIRT__SET(half, mirt__max_pool_half) MIRT__SET(half_in, MIRT__INPUT(0)) MIRT__SET(half_out, true)
+    MIRT__SET(half_tied, mirt__max_pool_half_tied))
+MIRT__OP_ROW(max_pool2d_grad,
+    MIRT__SET(shape, mirt__pool_grad_shape) MIRT__SET(run, mirt__pool_grad_run) MIRT__SET(half, mirt__max_pool_half)
+    MIRT__SET(half_in, MIRT__INPUT(0)) MIRT__SET(half_out, true) MIRT__SET(half_tied, mirt__max_pool_half_tied))
 MIRT__OP_ROW(average_pool2d,
-    MIRT__SET(shape, mirt__pool_shape) MIRT__SET(gradient, mirt__pool_gradient) MIRT__SET(run, mirt__pool_run))
+    MIRT__SET(shape, mirt__pool_shape) MIRT__SET(gradient, mirt__pool_gradient) MIRT__SET(run, mirt__pool_run)
+    MIRT__SET(row_wise, true) MIRT__SET(keeps_range, true))
 MIRT__OP_ROW(average_pool2d_grad, MIRT__SET(shape, mirt__pool_grad_shape) MIRT__SET(run, mirt__pool_grad_run))
 
 MIRT__LIB mirt_tensor *mirt__max_pool2d_op(mirt_tensor *x, const mirt__attrs *a) {

@@ -59,9 +59,21 @@ static bool mirt__reduce_gradient(mirt__node *node, mirt_tensor *const *dy, mirt
     return dx[0] != NULL;
 }
 
+static mirt__extent mirt__reduce_extent(const mirt__node *node, const mirt__extent in[2]) {
+    const bool sum = node->a.kind == MIRT__REDUCE_SUM;
+    if (mirt__is_batched(&node->in[0]->shape)) return sum ? MIRT__EXTENT_SUM : MIRT__EXTENT_OTHER;
+    return sum || node->a.kind == MIRT__REDUCE_MEAN ? in[0] : MIRT__EXTENT_OTHER;
+}
+
+static bool mirt__reduce_half(const mirt__node *node) {
+    return node->a.kind == MIRT__REDUCE_SUM || node->a.kind == MIRT__REDUCE_MEAN;
+}
+
 MIRT__OP_ROW(reduce,
     MIRT__SET(shape, mirt__reduce_shape) MIRT__SET(gradient, mirt__reduce_gradient) MIRT__SET(run, mirt__reduce_run)
-    MIRT__SET(workspace, mirt__reduce_workspace))
+    MIRT__SET(workspace, mirt__reduce_workspace) MIRT__SET(row_wise, true) MIRT__SET(extent, mirt__reduce_extent)
+    MIRT__SET(half, mirt__reduce_half) MIRT__SET(half_in, MIRT__INPUT(0)) MIRT__SET(saved, true) MIRT__SET(min_in, 1)
+    MIRT__SET(max_in, 1) MIRT__SET(saved_attrs, MIRT__SAVES_kind | MIRT__SAVES_axes | MIRT__SAVES_keepdims))
 
 static bool mirt__reduce_max_grad_shape(mirt__node *node) { return mirt__declare(node, MIRT_FLOAT32, &node->in[0]->shape); }
 

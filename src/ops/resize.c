@@ -46,7 +46,7 @@ static bool mirt__resize2d_grad_shape(mirt__node *node) { return mirt__declare(n
 
 MIRT__OP_ROW(resize2d,
     MIRT__SET(shape, mirt__resize2d_shape) MIRT__SET(gradient, mirt__resize2d_gradient)
-    MIRT__SET(run, mirt__resize2d_run))
+    MIRT__SET(run, mirt__resize2d_run) MIRT__SET(row_wise, true) MIRT__SET(keeps_range, true))
 MIRT__OP_ROW(resize2d_grad, MIRT__SET(shape, mirt__resize2d_grad_shape) MIRT__SET(run, mirt__resize2d_run))
 
 MIRT__LIB mirt_tensor *mirt__resize2d_op(mirt_tensor *x, int height, int width, bool bilinear) {

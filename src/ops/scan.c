@@ -54,7 +54,9 @@ static bool mirt__scan_gradient(mirt__node *node, mirt_tensor *const *dy, mirt_t
 }
 
 MIRT__OP_ROW(scan,
-    MIRT__SET(shape, mirt__scan_shape) MIRT__SET(gradient, mirt__scan_gradient) MIRT__SET(run, mirt__scan_run))
+    MIRT__SET(shape, mirt__scan_shape) MIRT__SET(gradient, mirt__scan_gradient) MIRT__SET(run, mirt__scan_run)
+    MIRT__SET(row_wise, true) MIRT__SET(saved, true) MIRT__SET(min_in, 1) MIRT__SET(max_in, 1)
+    MIRT__SET(saved_attrs, MIRT__SAVES_kind | MIRT__SAVES_axis))
 
 MIRT_API mirt_tensor *mirt_argmax(mirt_tensor *x, int axis) { return mirt__scan_op(MIRT__ARGMAX, x, axis); }
 MIRT_API mirt_tensor *mirt_argmin(mirt_tensor *x, int axis) { return mirt__scan_op(MIRT__ARGMIN, x, axis); }

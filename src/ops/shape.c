@@ -18,7 +18,9 @@ static bool mirt__reshape_gradient(mirt__node *node, mirt_tensor *const *dy, mir
 }
 
 MIRT__OP_ROW(reshape,
-    MIRT__SET(shape, mirt__reshape_shape) MIRT__SET(gradient, mirt__reshape_gradient) MIRT__SET(alias, true))
+    MIRT__SET(shape, mirt__reshape_shape) MIRT__SET(gradient, mirt__reshape_gradient) MIRT__SET(alias, true)
+    MIRT__SET(row_wise, true) MIRT__SET(keeps_range, true) MIRT__SET(extent, mirt__extent_kept) MIRT__SET(saved, true)
+    MIRT__SET(min_in, 1) MIRT__SET(max_in, 1) MIRT__SET(saved_attrs, MIRT__SAVES_shape))
 
 MIRT__LIB mirt_tensor *mirt__reshape_op(mirt_tensor *x, const mirt_shape *shape) {
     if (!x || mirt__shape_equal(&x->shape, shape)) return x;
@@ -58,7 +60,13 @@ static void mirt__cast_run(const mirt__call *call) {
     call->kernels->cast(&c, &call->where);
 }
 
-MIRT__OP_ROW(cast, MIRT__SET(shape, mirt__cast_shape) MIRT__SET(run, mirt__cast_run))
+static bool mirt__cast_half(const mirt__node *node) { return node->a.half; }
+
+MIRT__OP_ROW(cast,
+    MIRT__SET(shape, mirt__cast_shape) MIRT__SET(run, mirt__cast_run) MIRT__SET(row_wise, true)
+    MIRT__SET(keeps_range, true) MIRT__SET(extent, mirt__extent_kept) MIRT__SET(half, mirt__cast_half)
+    MIRT__SET(half_out, true) MIRT__SET(saved, true) MIRT__SET(min_in, 1) MIRT__SET(max_in, 1)
+    MIRT__SET(saved_attrs, MIRT__SAVES_dtype))
 
 MIRT_API mirt_tensor *mirt_cast(mirt_tensor *x, mirt_dtype dtype) {
     if (!x || x->dtype == dtype) return x;
@@ -86,7 +94,9 @@ static void mirt__one_hot_run(const mirt__call *call) {
     call->kernels->one_hot(&o, &call->where);
 }
 
-MIRT__OP_ROW(one_hot, MIRT__SET(shape, mirt__one_hot_shape) MIRT__SET(run, mirt__one_hot_run))
+MIRT__OP_ROW(one_hot,
+    MIRT__SET(shape, mirt__one_hot_shape) MIRT__SET(run, mirt__one_hot_run) MIRT__SET(row_wise, true)
+    MIRT__SET(saved, true) MIRT__SET(min_in, 1) MIRT__SET(max_in, 1) MIRT__SET(saved_attrs, MIRT__SAVES_depth))
 
 MIRT_API mirt_tensor *mirt_one_hot(mirt_tensor *x, int64_t depth) {
     if (!x) return NULL;
@@ -97,7 +107,10 @@ MIRT_API mirt_tensor *mirt_one_hot(mirt_tensor *x, int64_t depth) {
 
 static bool mirt__stop_gradient_shape(mirt__node *node) { return mirt__declare(node, node->in[0]->dtype, &node->in[0]->shape); }
 
-MIRT__OP_ROW(stop_gradient, MIRT__SET(shape, mirt__stop_gradient_shape) MIRT__SET(alias, true))
+MIRT__OP_ROW(stop_gradient,
+    MIRT__SET(shape, mirt__stop_gradient_shape) MIRT__SET(alias, true) MIRT__SET(stops_gradient, true)
+    MIRT__SET(row_wise, true) MIRT__SET(extent, mirt__extent_kept) MIRT__SET(saved, true) MIRT__SET(min_in, 1)
+    MIRT__SET(max_in, 1))
 
 MIRT_API mirt_tensor *mirt_stop_gradient(mirt_tensor *x) { return x ? mirt__record(x->node->graph, MIRT__OP_stop_gradient, NULL, &x, 1) : NULL; }
 

@@ -99,6 +99,9 @@ static bool mirt__user_grad_shape(mirt__node *node) {
 }
 
 MIRT__OP_ROW(user,
-    MIRT__SET(shape, mirt__user_shape) MIRT__SET(gradient, mirt__user_gradient) MIRT__SET(run, mirt__user_run))
+    MIRT__SET(shape, mirt__user_shape) MIRT__SET(gradient, mirt__user_gradient) MIRT__SET(run, mirt__user_run)
+    MIRT__SET(user_code, true) MIRT__SET(saved, true) MIRT__SET(min_in, 1) MIRT__SET(max_in, MIRT__MAX_IN - 2)
+    MIRT__SET(saved_attrs, MIRT__SAVES_dtype | MIRT__SAVES_data | MIRT__SAVES_user_op))
 MIRT__OP_ROW(user_grad,
-    MIRT__SET(shape, mirt__user_grad_shape) MIRT__SET(run, mirt__user_grad_run) MIRT__SET(optional_outputs, 0xffu))
+    MIRT__SET(shape, mirt__user_grad_shape) MIRT__SET(run, mirt__user_grad_run) MIRT__SET(optional_outputs, 0xffu)
+    MIRT__SET(user_code, true))

@@ -32,15 +32,16 @@ static bool mirt__node_steady(const mirt_model *model, const mirt__node *node) {
     bool rows = false;
     memset(&training, 0, sizeof training);
     training.training = true;
-    if (node->id == MIRT__OP_variable) return !mirt__is_trained(&model->variable[node->a.index]);
+    training.frozen = mirt__is_frozen;
+    training.arg = model;
+    if (mirt__is_variable(node)) return !mirt__is_trained(&model->variable[node->a.index]);
     for (int k = 0; k < node->num_in; k++) {
         if (!node->in[k]->node->position) return false;
         rows = rows || mirt__is_batched(&node->in[k]->shape);
     }
-    if (node->id == MIRT__OP_user || node->id == MIRT__OP_all_reduce || (rows && !mirt__is_batched(&node->out[0]->shape))) return false;
+    if (!node->op->row_wise || (rows && !mirt__is_batched(&node->out[0]->shape))) return false;
     if (!node->op->lower || !mirt__in_training(node, &training)) return true; /* what is random is so in training, and lowered */
-    if (node->id == MIRT__OP_batch_norm) return model->variable[node->in[1]->node->a.index].frozen;
-    return node->id == MIRT__OP_dropout && node->a.rate == 0;
+    return node->op->steady && node->op->steady(node, &training);
 }
 
 static bool mirt__cut_add(mirt__stretch *cut, mirt_tensor *t) {
@@ -48,7 +49,7 @@ static bool mirt__cut_add(mirt__stretch *cut, mirt_tensor *t) {
     for (int i = 0; i < cut->count; i++) {
         if (cut->tensor[i] == t) return true;
     }
-    if (cut->count == MIRT_MAX_INPUTS || t->slot || t->dtype != MIRT_FLOAT32 || t->node->id == MIRT__OP_input) return false;
+    if (cut->count == MIRT_MAX_INPUTS || t->slot || t->dtype != MIRT_FLOAT32 || mirt__is_input(t->node)) return false;
     cut->tensor[cut->count++] = t;
     return true;
 }
@@ -71,7 +72,7 @@ static bool mirt__cut_find(mirt_model *model, mirt__stretch *cut) {
         const mirt__node *node = graph->node[i];
         for (int k = 0; node->live && k < node->num_in && good; k++) {
             node->in[k]->node->live = true;
-            if (node->position && node->op->macs && node->in[k]->node->id == MIRT__OP_variable) work = true;
+            if (node->position && node->op->macs && mirt__is_variable(node->in[k]->node)) work = true;
             good = node->position || mirt__cut_add(cut, node->in[k]);
         }
     }

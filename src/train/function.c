@@ -273,8 +273,8 @@ static mirt_status mirt__need_optimizer(mirt_function *f, const char *caller) {
 /* Labels that are the batch's own are checked with every batch. */
 static void mirt__check_labels_of(const mirt_tensor *labels, const mirt_tensor *output) {
     mirt_function *f = output->node->graph->function;
-    while (labels->node->id == MIRT__OP_cast || labels->node->id == MIRT__OP_reshape) labels = labels->node->in[0];
-    if (!f || labels->node->id != MIRT__OP_input) return;
+    while (labels->node->op->alias || labels->node->id == MIRT__OP_cast) labels = labels->node->in[0];
+    if (!f || !mirt__is_input(labels->node)) return;
     int *classes = &f->classes[labels->node->a.index], own = (int)mirt__last_dim(output);
     if (!*classes || own < *classes) *classes = own;
 }
@@ -345,7 +345,7 @@ MIRT_API mirt_status mirt_apply_gradients(mirt_function *f, mirt_tensor *const *
         if (!g) continue;
         given++;
         if (mirt__recording(f, v, "mirt_apply_gradients") != MIRT_OK || mirt__recording(f, g, "mirt_apply_gradients") != MIRT_OK) return mirt_last_status();
-        bool variable = v->node->id == MIRT__OP_variable && mirt__is_trained(&f->root->variable[v->node->a.index]);
+        bool variable = mirt__is_variable(v->node) && mirt__is_trained(&f->root->variable[v->node->a.index]);
         if (!variable) mirt__fail(MIRT_E_INVALID, "mirt_apply_gradients: tensor number %d is not a trainable weight", i + 1);
         else if (g->dtype != MIRT_FLOAT32 || !mirt__shape_equal(&v->shape, &g->shape)) {
             mirt__fail(MIRT_E_SHAPE, "mirt_apply_gradients: the gradient of %s is %s, not %s", f->root->variable[v->node->a.index].name,
@@ -375,7 +375,7 @@ MIRT_API mirt_tensor *mirt_replica_all_reduce(mirt_tensor *x, mirt_reduce_op op)
 MIRT_API mirt_status mirt_assign(mirt_function *f, mirt_tensor *variable, mirt_tensor *value, mirt_aggregation aggregation) {
     char a[96], b[96];
     if (mirt__recording(f, variable, "mirt_assign") != MIRT_OK || mirt__recording(f, value, "mirt_assign") != MIRT_OK) return mirt_last_status();
-    const mirt__variable *v = variable->node->id == MIRT__OP_variable ? &f->root->variable[variable->node->a.index] : NULL;
+    const mirt__variable *v = mirt__is_variable(variable->node) ? &f->root->variable[variable->node->a.index] : NULL;
     if (!v) mirt__fail(MIRT_E_INVALID, "mirt_assign: what is to be written is not a weight");
     else if (mirt__is_trained(v)) mirt__fail(MIRT_E_INVALID, "mirt_assign: %s is trained: the optimizer writes it", v->name);
     else if ((int)aggregation <= MIRT_AGGREGATE_NONE || aggregation > MIRT_AGGREGATE_FIRST) {

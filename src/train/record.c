@@ -65,13 +65,6 @@ MIRT__LIB mirt_status mirt__result_add(mirt_function *f, const char *name, mirt_
 
 /* >>terms of the loss */
 
-/* How a tensor depends on the rows of a replica. */
-typedef enum mirt__extent {
-    MIRT__EXTENT_NONE, /* not at all: made of weights, constants and what all replicas have in common */
-    MIRT__EXTENT_SUM,  /* a sum over rows: the replicas' numbers add up as they are */
-    MIRT__EXTENT_OTHER
-} mirt__extent;
-
 static mirt__extent mirt__node_extent(const mirt__node *node) {
     mirt__extent in[2] = {MIRT__EXTENT_NONE, MIRT__EXTENT_NONE}, most = MIRT__EXTENT_NONE;
     for (int k = 0; k < node->num_out; k++) {
@@ -82,26 +75,9 @@ static mirt__extent mirt__node_extent(const mirt__node *node) {
         if (k < 2) in[k] = own;
         if (own > most) most = own;
     }
-    if (node->id == MIRT__OP_all_reduce) return MIRT__EXTENT_NONE;
-    if (most == MIRT__EXTENT_NONE) return node->id == MIRT__OP_loss_weight ? MIRT__EXTENT_OTHER : MIRT__EXTENT_NONE;
-    switch ((int)node->id) {
-    case MIRT__OP_reduce:
-        if (mirt__is_batched(&node->in[0]->shape)) return node->a.kind == MIRT__REDUCE_SUM ? MIRT__EXTENT_SUM : MIRT__EXTENT_OTHER;
-        return node->a.kind == MIRT__REDUCE_SUM || node->a.kind == MIRT__REDUCE_MEAN ? in[0] : MIRT__EXTENT_OTHER;
-    case MIRT__OP_reshape:
-    case MIRT__OP_cast:
-    case MIRT__OP_broadcast:
-    case MIRT__OP_stop_gradient: return in[0];
-    case MIRT__OP_unary: {
-        bool linear = node->a.kind == MIRT__COPY || node->a.kind == MIRT__NEGATIVE || (node->a.kind == MIRT__AFFINE && node->a.offset == 0);
-        return linear ? in[0] : MIRT__EXTENT_OTHER;
-    }
-    case MIRT__OP_binary:
-        if (node->a.kind == MIRT__ADD || node->a.kind == MIRT__SUBTRACT) return in[0] == in[1] ? in[0] : MIRT__EXTENT_OTHER;
-        if (node->a.kind == MIRT__MULTIPLY && in[0] == MIRT__EXTENT_NONE) return in[1];
-        return (node->a.kind == MIRT__MULTIPLY || node->a.kind == MIRT__DIVIDE) && in[1] == MIRT__EXTENT_NONE ? in[0] : MIRT__EXTENT_OTHER;
-    default: return MIRT__EXTENT_OTHER;
-    }
+    if (node->num_in && most == MIRT__EXTENT_NONE) return MIRT__EXTENT_NONE;
+    if (node->op->extent) return node->op->extent(node, in);
+    return node->num_in ? MIRT__EXTENT_OTHER : MIRT__EXTENT_NONE;
 }
 
 /* tensor->first, which is the plan's, holds the extents meanwhile. */
@@ -197,7 +173,6 @@ static bool mirt__term_gradients(mirt_function *f, mirt_tensor *const *term, int
 }
 
 static bool mirt__root_trained(const void *arg, int variable) { return mirt__is_trained(&((const mirt_model *)arg)->variable[variable]); }
-static bool mirt__root_frozen(const void *arg, int variable) { return ((const mirt_model *)arg)->variable[variable].frozen; }
 
 MIRT__LIB mirt_status mirt__apply_gradient(mirt_function *f, int variable, mirt_tensor *gradient) {
     for (int i = 0; i < f->num_applied; i++) {
@@ -255,7 +230,8 @@ static mirt_status mirt__collect_gradients(mirt_function *f) {
     if (!mirt__term_gradients(f, f->minimized, f->num_minimized)) return mirt_last_status();
     for (int i = 0; i < forward; i++) {
         mirt__node *node = graph->node[i];
-        if (node->id == MIRT__OP_variable && node->out[0]->grad && mirt__apply_gradient(f, node->a.index, node->out[0]->grad) != MIRT_OK) return mirt_last_status();
+        if (!mirt__is_variable(node) || !node->out[0]->grad) continue;
+        if (mirt__apply_gradient(f, node->a.index, node->out[0]->grad) != MIRT_OK) return mirt_last_status();
     }
     return mirt__check_reached(f);
 }
@@ -450,7 +426,7 @@ MIRT__LIB mirt_function *mirt__function_new(mirt_model *model, const mirt__funct
     f->scaled = f->root->scaled;
     f->replicas = s->num_replicas * batches;
     f->mode.training = desc->training;
-    f->mode.frozen = mirt__root_frozen;
+    f->mode.frozen = mirt__is_frozen;
     f->mode.arg = f->root;
     mirt__graph_init(&f->program.graph, NULL);
     f->program.graph.function = f;

@@ -42,7 +42,7 @@ static size_t mirt__remote_room(const mirt_function *f, int64_t rows) {
 static mirt_status mirt__remote_check(const mirt_function *f) {
     for (int i = 0; i < f->program.graph.count; i++) {
         const mirt__node *node = f->program.graph.node[i];
-        if (node->id != MIRT__OP_user && node->id != MIRT__OP_user_grad) continue;
+        if (!node->op->user_code) continue;
         return mirt__fail(MIRT_E_DEVICE, "%s runs code of yours, which is for CPUs: train on cores (\"cpu\"), or make it of the library's operations", node->a.user_op->name);
     }
     return MIRT_OK;

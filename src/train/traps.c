@@ -114,23 +114,14 @@ MIRT__LIB void mirt__traps_before(mirt_model *model, const mirt__data_spec *spec
 
 /* >>the first batch */
 
-/* What hands its input on as it is, for all that scale says. */
-static bool mirt__trap_passes(mirt__op_id id) {
-    switch ((int)id) {
-    case MIRT__OP_cast: case MIRT__OP_reshape: case MIRT__OP_transpose: case MIRT__OP_pad: case MIRT__OP_slice: case MIRT__OP_concat:
-    case MIRT__OP_resize2d: case MIRT__OP_augment: case MIRT__OP_dropout: case MIRT__OP_max_pool2d: case MIRT__OP_average_pool2d: return true;
-    default: return false;
-    }
-}
-
 /* The layer that multiplies input number `input` as it comes with weights; NULL: none does, as it is scaled, normalized or looked up first. */
 static const mirt__node *mirt__trap_reader(const mirt_model *model, int input) {
     for (int i = 0; i < model->graph.count; i++) {
         const mirt__node *node = model->graph.node[i];
-        if (node->id != MIRT__OP_matmul && node->id != MIRT__OP_conv2d && node->id != MIRT__OP_conv2d_transpose) continue;
+        if (!node->op->multiplies) continue;
         if (node->in[1]->node->id == MIRT__OP_constant) continue; /* mirt_normalization */
         const mirt__node *at = node->in[0]->node;
-        while (mirt__trap_passes(at->id)) at = at->in[0]->node;
+        while (at->op->keeps_range) at = at->in[0]->node;
         if (at == model->input[input]->node) return node;
     }
     return NULL;
