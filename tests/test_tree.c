@@ -91,8 +91,12 @@ static const char *act_out(int replicas, int active, bool slot_per_replica, int 
             }
         }
     }
+    memset(&x, 0x5a, sizeof x);
     mirt__exchange_plan(&plan, replicas, active, slot_per_replica, device, &x);
     if (x.parts < 1 || x.parts > MIRT__MAX_PARTS) return NULL;
+    for (int i = x.parts; i < MIRT__MAX_PARTS; i++) { /* untouched behind what it says */
+        if (x.device[i] != 0x5a5a5a5a || x.slot[i] != 0x5a5a5a5a || x.add[i - 1].into != 0x5a5a5a5a) return NULL;
+    }
     for (int i = 0; i < x.parts; i++) {
         if (x.device[i] < 0 || x.device[i] >= plan.num_devices || x.slot[i] < 0 || x.slot[i] >= slots) return NULL;
     }
@@ -168,6 +172,25 @@ static void check_ranges(void) {
     }
 }
 
+/* Devices that have weights of their own update all of them; those that share one block, or write each other's, a share. */
+static void check_update_ranges(void) {
+    static mirt__backend backend;
+    bool good = true;
+    for (int run = 0; run < 4; run++) {
+        for (int d = 0; d < 3; d++) {
+            int64_t begin, end, own_begin, own_end;
+            make_plan(MIRT_TREE, 3, 3);
+            plan.kind = run & 1 ? MIRT_CENTRAL_STORAGE : MIRT_MIRRORED;
+            if (run & 2) plan.backend = &backend;
+            mirt__exchange_range(&plan, 1000, d, &own_begin, &own_end);
+            mirt__update_range(&plan, 1000, d, &begin, &end);
+            good = good && own_end - own_begin < 1000;
+            good = good && (run == 2 ? begin == 0 && end == 1000 : begin == own_begin && end == own_end);
+        }
+    }
+    ok(good, "a device updates its share of the weights, or all where its memory is its own");
+}
+
 /* The limit on partial sums, against plans made for every number of active replicas. */
 static void check_too_many_parts(void) {
     static mirt__exchange x;
@@ -187,6 +210,44 @@ static void check_too_many_parts(void) {
     make_plan(MIRT_TREE, 32, 32);
     ok(mirt__check_parts(&plan, 4096) == MIRT_OK && mirt__check_parts(&plan, 32 * 7) == MIRT_E_INVALID && strstr(mirt_last_error(), "224 replicas on 32 devices"),
        "4096 replicas on 32 devices work, 224 do not: \"%s\"", mirt_last_error());
+}
+
+/* The complete subtrees, from the left, of a device's replicas that come before `active`. */
+static int subtrees(int replicas, int active, int device) {
+    int64_t first;
+    int count = 0, end = (int)mirt__share(replicas, plan.num_devices, device, &first) + (int)first;
+    for (int lo = (int)first, size = 1; lo < end && lo < active; lo += size, count++) {
+        for (size = 1; lo % (2 * size) == 0 && lo + 2 * size <= end && lo + 2 * size <= active; size *= 2) {}
+    }
+    return count;
+}
+
+/* Buffers and the limit on partial sums, neither too few nor too many, counted for each number of active replicas. */
+static void check_counts(void) {
+    bool slots = true, parts = true;
+    int at_limit = 0;
+    for (int devices = 1; devices <= 32; devices += devices < 5 ? 1 : 3) {
+        for (int replicas = 1; replicas <= 256; replicas += replicas < 80 ? 1 : 11) {
+            int most_parts = 0, most_slots = 1, most_replicas = (replicas + devices - 1) / devices;
+            make_plan(MIRT_TREE, devices, replicas);
+            for (int active = 1; active <= replicas; active++) {
+                int sum = 0;
+                for (int d = 0; d < devices; d++) {
+                    int before = subtrees(replicas, active - 1, d), first, own = mirt__device_replicas(&plan, replicas, d, &first);
+                    sum += subtrees(replicas, active, d);
+                    /* the last replica's gradients are made beside the sums of those before */
+                    if (active > first && active <= first + own && before + 1 > most_slots) most_slots = before + 1;
+                }
+                if (sum > most_parts) most_parts = sum;
+            }
+            slots = slots && mirt__gradient_slots(&plan, replicas, false) == most_slots &&
+                    mirt__gradient_slots(&plan, replicas, true) == (most_replicas > 1 ? most_replicas : 1);
+            parts = parts && (mirt__check_parts(&plan, replicas) == MIRT_OK) == (most_parts <= MIRT__MAX_PARTS);
+            at_limit += most_parts == MIRT__MAX_PARTS;
+        }
+    }
+    ok(slots, "a device has as many buffers of gradients as it needs at once, and none to spare");
+    ok(parts && at_limit, "as many partial sums as fit are allowed, one more is not (%d plans have exactly as many)", at_limit);
 }
 
 /* mirt__tree of the kernels adds its parts in the same order. */
@@ -220,7 +281,9 @@ int main(void) {
         check_plans(MIRT_REDUCE_TO_ONE_DEVICE, "one device", replicas, 5);
     }
     check_ranges();
+    check_update_ranges();
     check_too_many_parts();
+    check_counts();
     check_kernel_tree();
     return done_testing();
 }
