@@ -422,6 +422,52 @@ static void check_bad_ones(void) {
     mirt_strategy_destroy(s);
 }
 
+/* >>the loss's scale of mixed_float16 */
+
+static int scale_logs;
+
+static void count_scale_log(mirt_log_level level, const char *text, void *user) {
+    (void)user;
+    scale_logs += level == MIRT_LOG_INFO && strstr(text, "the loss's scale is ") != NULL;
+}
+
+/* Whether it is `scale`, which did well for `steps`. */
+static bool scale_is(const mirt_model *m, double scale, int64_t steps) {
+    return m->loss_scale == scale && m->scale_steps == steps;
+}
+
+/* As Keras's LossScaleOptimizer: doubled behind 2000 steps that did well, halved by one that did not, never below 1. */
+static void check_loss_scale(void) {
+    static const struct { double scale; int64_t steps; } bad[] = {
+        {0, 0}, {-1, 0}, {INFINITY, 0}, {NAN, 0}, {8, -1}, {8, 2000}};
+    mirt_strategy *s = strategy_of(1, 1, 1);
+    mirt_model *m = mirt_model_create(s, "scaled");
+    bool good = true;
+    mirt_set_log(s, count_scale_log, NULL);
+    mirt__loss_scale_set(m, DBL_MAX, 1999);
+    good = scale_is(m, DBL_MAX, 1999);
+    mirt__loss_scale_set(m, 16, 1);
+    for (int i = 0; i < MIRT__COUNT(bad); i++) {
+        mirt__loss_scale_set(m, bad[i].scale, bad[i].steps);
+        good = good && scale_is(m, 16, 1);
+    }
+    ok(good, "a loss's scale from a file is taken if it can be one");
+    for (int i = 2; i < 2000; i++) mirt__loss_scale_step(m, false);
+    good = scale_is(m, 16, 1999);
+    mirt__loss_scale_step(m, false);
+    good = good && scale_is(m, 32, 0);
+    mirt__loss_scale_step(m, false);
+    ok(good && scale_is(m, 32, 1) && !scale_logs, "2000 steps in range double the loss's scale, in silence");
+    mirt__loss_scale_step(m, true);
+    good = scale_is(m, 16, 0) && scale_logs == 1;
+    for (int i = 0; i < 4; i++) mirt__loss_scale_step(m, true);
+    good = good && scale_is(m, 1, 0);
+    mirt__loss_scale_step(m, false);
+    mirt__loss_scale_step(m, true);
+    ok(good && scale_is(m, 1, 0) && scale_logs == 6, "each step out of range halves it and says so, down to 1");
+    mirt_strategy_destroy(s);
+}
+
 int main(void) {
     static const char *const saved[] = {"adam amsgrad", "adamw excluded", "adamw global_clipnorm ema", "sgd clipnorm", "sgd clipvalue", "sgd cosine", "sgd ema overwritten", "rmsprop centered"};
     draw_images();
@@ -442,5 +488,6 @@ int main(void) {
     check_averages();
     check_bad_ones();
     check_excluded_names();
+    check_loss_scale();
     return done_testing();
 }
