@@ -320,8 +320,9 @@ static void check_aggregation(void) {
     static const mirt__real value[R][N] = {{0.1f, -3, 1e30f, 7, 0}, {0.1f, 5, 2e30f, -7, 0}, {0.1f, 0.25f, -3e30f, 1.5f, 0}};
     static const int64_t rows[R] = {7, 5, 1};
     const mirt__real *at[R] = {value[0], value[1], value[2]};
-    mirt__real out[N], kept[N] = {9, 9, 9, 9, 9};
+    mirt__real out[N + 1], kept[N + 1] = {9, 9, 9, 9, 9, 3}; /* the last of each is not part of it */
     bool mean = true, sum = true;
+    out[N] = 3;
     mirt__aggregate(MIRT_AGGREGATE_MEAN, R, at, rows, N, out);
     for (int i = 0; i < N; i++) {
         double exact = (7 * (double)value[0][i] + 5 * (double)value[1][i] + (double)value[2][i]) / 13;
@@ -339,7 +340,7 @@ static void check_aggregation(void) {
     for (int i = 0; i < N; i++) sum = sum && out[i] == (mirt__real)((double)value[0][i] + (double)value[1][i] + (double)value[2][i]);
     ok(sum, "SUM adds in double precision");
     mirt__aggregate(MIRT_AGGREGATE_FIRST, R, at, rows, N, out);
-    ok(memcmp(out, value[0], sizeof out) == 0, "FIRST is the first replica's");
+    ok(memcmp(out, value[0], sizeof value[0]) == 0, "FIRST is the first replica's");
     mirt__aggregate(MIRT_AGGREGATE_NONE, R, at, rows, N, kept);
     ok(kept[0] == 9 && kept[4] == 9, "NONE changes nothing");
     mirt__aggregated goes = {0, 0, N, MIRT_AGGREGATE_MEAN, 0, 0.99f, 0.01f};
@@ -354,6 +355,10 @@ static void check_aggregation(void) {
     goes.kept = goes.taken = 0;
     mirt__aggregate_variable(&goes, R, at, rows, kept);
     ok(memcmp(kept, out, sizeof out) == 0, "without one the variable takes the value");
+    ok(out[N] == 3 && kept[N] == 3, "numbers next to the value stay");
+    const mirt__real infinite = (mirt__real)INFINITY, *alone[1] = {&infinite};
+    mirt__aggregate(MIRT_AGGREGATE_MEAN, 1, alone, rows, 1, out);
+    ok(out[0] == infinite, "the mean of one infinite value is that value");
 }
 
 /* Moments of shares of the rows, joined, against those of all rows. */
@@ -361,7 +366,7 @@ static void check_moments(void) {
     enum { ROWS = 203, N = 4, R = 4 };
     static double x[ROWS][N];
     static mirt__real mean[R][N], variance[R][N];
-    mirt__real all_mean[N], all_variance[N];
+    mirt__real all_mean[N + 1], all_variance[N + 1];
     const mirt__real *means[R], *variances[R];
     mirt__random random = mirt__random_stream(1, 2);
     for (int i = 0; i < ROWS; i++) {
@@ -371,6 +376,7 @@ static void check_moments(void) {
         static const int64_t share[R] = {1, 100, 2, 100};
         int64_t at = 0;
         double worst = 0;
+        all_mean[N] = all_variance[N] = 3;
         for (int r = 0; r < active; r++) {
             means[r] = mean[r];
             variances[r] = variance[r];
@@ -391,7 +397,7 @@ static void check_moments(void) {
             worst = worse(worst, fabs((double)all_mean[k] - m) / (1 + fabs(m)));
             worst = worse(worst, fabs((double)all_variance[k] - v) / (k == 3 ? 100 : 1)); /* the shares' means are rounded at 1000 */
         }
-        ok(worst < 1e-6, "moments of %d shares join to those of all %d rows, off by %.1e", active, (int)at, worst);
+        ok(worst < 1e-6 && all_mean[N] == 3 && all_variance[N] == 3, "moments of %d shares join to those of all %d rows, off by %.1e", active, (int)at, worst);
     }
 }
 
