@@ -199,6 +199,55 @@ static void test_arguments(void) {
     refused(!mirt_model_create(strategy, "\xff"), MIRT_E_INVALID, "not valid UTF-8");
 }
 
+/* Arrays that are no batch, and rows and gradients of replicas, devices and weights that there are not. */
+static void test_steps(void) {
+    float out[PIXELS * 3];
+    int64_t first = 77;
+    mirt_model *model = small_model();
+    mirt_array bad = xs();
+    ok(mirt_replica_rows(NULL, 0, &first) == 0 && first == 0 && mirt_replica_rows(model, 0, NULL) == 0,
+       "no model, or none that has trained: no rows");
+    bad.data = NULL;
+    refused(mirt_train_step(model, bad, ys(), NULL) != MIRT_OK, MIRT_E_INVALID, "the batch has no samples");
+    bad = xs();
+    bad.shape.rank = 0;
+    refused(mirt_train_step(model, bad, ys(), NULL) != MIRT_OK, MIRT_E_INVALID, "the batch has no samples");
+    bad = xs();
+    bad.shape.dim[0] = 0;
+    refused(mirt_train_step(model, bad, ys(), NULL) != MIRT_OK, MIRT_E_INVALID, "the batch has no samples");
+    bad = ys();
+    bad.data = NULL;
+    refused(mirt_train_step(model, xs(), bad, NULL) != MIRT_OK, MIRT_E_INVALID, "the batch has no labels");
+    bad = ys();
+    bad.shape.rank = 0;
+    refused(mirt_train_step(model, xs(), bad, NULL) != MIRT_OK, MIRT_E_INVALID, "the batch has no labels");
+    refused(mirt_get_gradient(model, "dense/kernel", 0, out, PIXELS * 3) != MIRT_OK, MIRT_E_STATE, "call mirt_grad first");
+    ok(mirt_scatter(model, xs(), ys()) == MIRT_OK, "what was refused changes nothing");
+    refused(mirt_get_gradient(model, "dense/kernel", 0, out, PIXELS * 3) != MIRT_OK, MIRT_E_STATE, "call mirt_grad first");
+    ok(mirt_grad(model, NULL) == MIRT_OK && mirt_get_gradient(model, "dense/kernel", 0, out, PIXELS * 3) == MIRT_OK,
+       "a gradient can be had before the reduction");
+    refused(mirt_get_gradient(model, "dense/kernel", -1, out, PIXELS * 3) != MIRT_OK, MIRT_E_DEVICE, "no device -1");
+    const int devices = mirt_num_devices(strategy);
+    refused(mirt_get_gradient(model, "dense/kernel", devices, out, PIXELS * 3) != MIRT_OK, MIRT_E_DEVICE, "there is no device");
+    refused(mirt_get_gradient(model, "dense/kernel", 0, out, 1) != MIRT_OK, MIRT_E_SHAPE, "elements, not 1");
+    refused(mirt_get_gradient(model, NULL, 0, out, 1) != MIRT_OK, MIRT_E_INVALID, "no weight name");
+    refused(mirt_get_gradient(model, "dense/kernel", 0, NULL, 1) != MIRT_OK, MIRT_E_INVALID, "no place for the values");
+    refused(mirt_get_gradient(NULL, "dense/kernel", 0, out, 1) != MIRT_OK, MIRT_E_STATE, "call mirt_grad first");
+    const int replicas = mirt_num_replicas(strategy);
+    int64_t rows = 0;
+    bool good = true;
+    for (int r = 0; r < replicas; r++) {
+        const int64_t own = mirt_replica_rows(model, r, &first);
+        good = good && first == rows;
+        rows += own;
+    }
+    first = 77;
+    good = good && rows == N && mirt_replica_rows(model, replicas, &first) == 0 && first == 0;
+    first = 77;
+    ok(good && mirt_replica_rows(model, -1, &first) == 0 && first == 0, "rows of all replicas, none of those next to them");
+    mirt_model_destroy(model);
+}
+
 /* The first of the recordings that follow is wrong, and mirt_compile tells which. */
 static void wrong_recording(int which, const char *says) {
     mirt_model *model = mirt_model_create(strategy, NULL);
@@ -263,6 +312,7 @@ int main(void) {
     test_compile_failed();
     test_callbacks();
     test_arguments();
+    test_steps();
     for (int i = 0; i < MIRT__COUNT(says); i++) wrong_recording(i, says[i]);
     desc.collective = (mirt_collective)9;
     refused(!mirt_strategy_create(&desc), MIRT_E_INVALID, "no collective number 9");
