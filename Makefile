@@ -167,7 +167,7 @@ $(eval $(call TEST_RULES,tests,$(CC),$(CFLAGS) -g $(TEST_WARNINGS),test_half tes
 $(eval $(call TEST_RULES,asan,$(SANITIZE_CC),$(ASAN_FLAGS),test_half test_strips))
 $(eval $(call TEST_RULES,tsan,$(SANITIZE_CC),-O1 -g -fsanitize=thread,test_half test_strips))
 $(eval $(call TEST_RULES,msan,$(FUZZ_CC),$(MSAN_FLAGS),))
-$(eval $(call TEST_RULES,cover,gcc,$(COVER_FLAGS),))
+$(eval $(call TEST_RULES,cover,gcc,$(COVER_FLAGS),test_half test_strips test_models test_profile))
 $(eval $(call TEST_RULES,arm64,$(ARM64_CC),-O2 $(TEST_WARNINGS),%))
 $(eval $(call TEST_RULES,fuzz,$(FUZZ_CC),$(FUZZ_FLAGS),))
 $(eval $(call LOG_RULES,tests,$(CC),$(CFLAGS) -g $(TEST_WARNINGS),build/tests/parts.a))
@@ -223,9 +223,13 @@ tsan:
 	@$(MAKE) --no-print-directory -j$(JOBS) $(TSAN_TESTS:%=build/tsan/%)
 	@MIRT_TEST_SMALL=1 TSAN_OPTIONS=halt_on_error=1 tests/run -t 400 $(TSAN_TESTS:%=build/tsan/%)
 
+# Scripts that run the command-line program that the environment variable MIRRORTRAIN names.
+COVERAGE_SCRIPTS = test_cli.sh test_doctor.sh test_runs.sh test_graph_svg.py test_planted.py test_predict.py test_report.py \
+	test_signals.py test_trace.py
+
 # What no test reached is in build/coverage/*.txt.
 coverage: header
-	@JOBS=$(JOBS) tests/coverage.py build/coverage $(TESTS) test_cli.sh
+	@JOBS=$(JOBS) tests/coverage.py build/coverage $(TESTS) $(COVERAGE_SCRIPTS)
 
 matrix:
 	@STB_COMPILERS="g++ clang clang++" tests/run -t 900 tests/check_matrix.sh tests/test_stb_unit.sh

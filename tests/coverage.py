@@ -3,9 +3,10 @@
 
     tests/coverage.py BUILD_DIR TEST...
 
-Builds each test with --coverage and without optimization, runs it, and adds up what gcov says of
-mirrortrain.h over all of them, brought back to the files of src/. Nothing is left out: text that is
-compiled for several instruction sets counts once for each of them, as far as the machine has them.
+Builds each test by the Makefile's rules for build/cover, in a copy of the tree and without optimization, runs it, and
+adds up what gcov says of src/ over all of them; lines of mirrortrain.h, which some tests include as a whole, are
+brought back to the files of src/. Nothing is left out: text that is compiled for several instruction sets counts once
+for each of them, as far as the machine has them.
 Prints a table; what no test reached is in BUILD_DIR/<file>.txt. The last line is the total.
 """
 import concurrent.futures
@@ -17,11 +18,12 @@ import subprocess
 import sys
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-CC = os.environ.get("COVERAGE_CC", "gcc")
 GCOV = os.environ.get("GCOV", "gcov")
-# Threads count at the same time, so counters are atomic.
-FLAGS = ["-std=c11", "-O0", "-ffp-contract=off", "--coverage", "-fprofile-update=atomic"]
-TIME_LIMIT = 600
+JOBS = os.environ.get("JOBS", "2")
+# Threads count at the same time, so counters are atomic. Without expensive optimizations vector registers stay in use
+# behind functions, which test_entry finds.
+FLAGS = "-O0 -fexpensive-optimizations -ffp-contract=off -w --coverage -fprofile-update=atomic"
+TIME_LIMIT = 1200
 
 
 def source_lines(path):
@@ -63,38 +65,43 @@ def map_header(header):
 def make_tree(tree):
     """A copy of what is compiled. Neither optimized nor inlined, every function counts as it is written."""
     shutil.rmtree(tree, ignore_errors=True)
-    for folder in ("tests", "cli"):
+    for folder in ("tests", "cli", "src"):
         shutil.copytree(os.path.join(ROOT, folder), os.path.join(tree, folder))
-    shutil.copy(os.path.join(ROOT, "mirrortrain.c"), tree)
+    for file in ("Makefile", "mirrortrain.h", "mirrortrain.c"):
+        shutil.copy(os.path.join(ROOT, file), tree)
     with open(os.path.join(ROOT, "mirrortrain.h")) as file:
-        text = file.read()
-    with open(os.path.join(tree, "mirrortrain.h"), "w") as file:
-        file.write(re.sub(r"(?m)^#pragma GCC optimize.*$| __attribute__\(\(always_inline\)\)", "", text))
-    return text.splitlines()
+        header = file.read().splitlines()
+    sources = [os.path.join(folder, f) for folder, _, files in os.walk(os.path.join(tree, "src")) for f in files]
+    for path in sources + [os.path.join(tree, "mirrortrain.h")]:
+        with open(path) as file:
+            text = file.read()
+        with open(path, "w") as file:
+            file.write(re.sub(r"(?m)^#pragma GCC optimize.*$| __attribute__\(\(always_inline\)\)", "", text))
+    return header
 
 
 def run(command, **more):
     return subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, **more)
 
 
-def build_and_run(build, tree, name):
-    """Builds and runs one test; returns (name, what went wrong or "")."""
-    place = os.path.join(build, "run", name)
-    os.makedirs(place)
-    program = os.path.join(place, name)
-    environment = dict(os.environ)
-    if name.endswith(".sh"):  # a test of the command-line program
-        program = os.path.join(place, "mirrortrain")
-        sources = [os.path.join(tree, "cli", f) for f in sorted(os.listdir(os.path.join(tree, "cli"))) if f.endswith(".c")]
-        sources.append(os.path.join(tree, "mirrortrain.c"))
-        environment["MIRRORTRAIN"] = program
-        command = [os.path.join(ROOT, "tests", name)]
-    else:
-        sources = [os.path.join(tree, "tests", name + ".c")]
-        command = [program]
-    built = run([CC] + FLAGS + ["-w"] + sources + ["-o", program, "-lm", "-lpthread"], cwd=place)
-    if built.returncode != 0:
-        return name, "does not compile:\n" + built.stdout
+def program_of(name):
+    """What make builds for a test; scripts run the command-line program."""
+    return "build/cover/" + ("mirrortrain" if name.endswith((".sh", ".py")) else name)
+
+
+def build(tree, names):
+    """Returns what the compiler says; programs that it cannot make are absent afterwards."""
+    made = run(["make", "-k", "-j" + JOBS, "COVER_FLAGS=" + FLAGS] + sorted({program_of(n) for n in names}), cwd=tree)
+    return made.stdout if made.returncode else ""
+
+
+def run_test(tree, name):
+    """Returns (name, what went wrong or "")."""
+    program = os.path.join(tree, program_of(name))
+    environment = dict(os.environ, MIRRORTRAIN=program)
+    if not os.path.exists(program):
+        return name, "does not compile"
+    command = [os.path.join(ROOT, "tests", name) if name.endswith((".sh", ".py")) else program]
     try:
         ran = run(command, cwd=ROOT, env=environment, stdin=subprocess.DEVNULL, timeout=TIME_LIMIT)
     except subprocess.TimeoutExpired:
@@ -105,65 +112,78 @@ def build_and_run(build, tree, name):
     return name, ""
 
 
-def add_counts(place, header, lines, branches):
-    """Adds what gcov says of one program. lines: number -> count. branches: (number, function) ->
-    {branches there: [programs, count of each]}: macros may give a line other branches in some tests."""
-    for data in sorted(f for f in os.listdir(place) if f.endswith(".gcda")):
-        said = run([GCOV, "--json-format", "--branch-probabilities", "--stdout", data], cwd=place)
+class Counts:
+    """What gcov says, by the files of src/. lines: (path, line, function) -> count. branches: (path, line, function) ->
+    {branches there: [weight, count of each]}: macros give a line other branches in some tests of the whole header."""
+
+    def __init__(self, tree, places):
+        self.tree, self.places, self.lines, self.branches = tree, places, {}, {}
+
+    def place(self, file, line):
+        """(path below src/, line), or None for what is not part of the library."""
+        if file == "mirrortrain.h":
+            return self.places[line][:2] if line in self.places else None
+        return (file[4:], line) if file.startswith("src/") else None
+
+    def add(self, data):
+        said = run([GCOV, "--json-format", "--branch-probabilities", "--stdout", data], cwd=os.path.dirname(data))
         for text in said.stdout.splitlines():
             if not text.startswith("{"):
                 continue
             for file in json.loads(text)["files"]:
-                if os.path.normpath(os.path.join(place, file["file"])) != header:
-                    continue
+                name = os.path.relpath(os.path.normpath(os.path.join(self.tree, file["file"])), self.tree)
+                # The library's own form of a line is the one in parts.a.
+                weight = 1 if name == "mirrortrain.h" else 1000
                 for line in file["lines"]:
-                    number = line["line_number"]
-                    lines[number] = lines.get(number, 0) + line["count"]
-                    counts = [b["count"] for b in line["branches"] if not b["throw"]]
-                    if not counts:
-                        continue
-                    variants = branches.setdefault((number, line.get("function_name", "")), {})
-                    variant = variants.setdefault(len(counts), [0, [0] * len(counts)])
-                    variant[0] += 1
-                    variant[1] = [a + b for a, b in zip(variant[1], counts)]
+                    place = self.place(name, line["line_number"])
+                    if place:
+                        self.add_line(place + (line.get("function_name", ""),), line, weight)
+
+    def add_line(self, key, line, weight):
+        self.lines[key] = self.lines.get(key, 0) + line["count"]
+        counts = [b["count"] for b in line["branches"] if not b["throw"]]
+        if not counts:
+            return
+        variant = self.branches.setdefault(key, {}).setdefault(len(counts), [0, [0] * len(counts)])
+        variant[0] += weight
+        variant[1] = [a + b for a, b in zip(variant[1], counts)]
 
 
 def percent(part, whole):
     return 100.0 * part / whole if whole else 100.0
 
 
-def report(build, places, lines, branches):
-    files = {}
-    for number, count in lines.items():
-        if number in places:
-            path, line, text = places[number]
-            entry = files.setdefault(path, {"lines": {}, "branches": [0, 0], "missed": []})
-            entry["lines"][number] = entry["lines"].get(number, 0) + count
-    for (number, function), variants in sorted(branches.items()):
-        if number not in places:
+def report(folder, counts):
+    files, text = {}, {}
+    for (path, line, function), count in sorted(counts.lines.items()):
+        entry = files.setdefault(path, {"lines": [0, 0], "branches": [0, 0], "missed": []})
+        if path not in text:
+            with open(os.path.join(ROOT, "src", path)) as file:
+                text[path] = file.read().splitlines()
+        where = "%s:%d: %s: %%s: %s" % (path, line, function, text[path][line - 1].strip().replace("%", "%%"))
+        entry["lines"][0] += count > 0
+        entry["lines"][1] += 1
+        if count == 0:
+            entry["missed"].append(where % "line never ran")
+        variants = counts.branches.get((path, line, function), {})
+        if not variants:
             continue
-        path, line, text = places[number]
-        # The form most programs have, which is that of the library as it is.
-        counts = max(variants.values(), key=lambda v: (v[0], len(v[1])))[1]
-        entry = files[path]
-        entry["branches"][0] += sum(c > 0 for c in counts)
-        entry["branches"][1] += len(counts)
-        if 0 in counts:
-            never = ",".join(str(i) for i, c in enumerate(counts) if c == 0)
-            what = "line never ran" if not any(counts) else "branches %s of %d not taken" % (never, len(counts))
-            entry["missed"].append("%s:%d: %s: %s: %s" % (path, line, function, what, text.strip()))
+        taken = max(variants.values(), key=lambda v: (v[0], len(v[1])))[1]
+        entry["branches"][0] += sum(c > 0 for c in taken)
+        entry["branches"][1] += len(taken)
+        if 0 in taken and count > 0:
+            never = ",".join(str(i) for i, c in enumerate(taken) if c == 0)
+            entry["missed"].append(where % ("branches %s of %d not taken" % (never, len(taken))))
     print("%-32s %17s %19s" % ("", "lines", "branches"))
     sums = [0, 0, 0, 0]
     for path in sorted(files):
         entry = files[path]
-        row = [sum(c > 0 for c in entry["lines"].values()), len(entry["lines"])] + entry["branches"]
+        row = entry["lines"] + entry["branches"]
         sums = [a + b for a, b in zip(sums, row)]
         print("%-32s %5.1f %% %4d/%-4d %6.1f %% %4d/%-4d" %
               (path, percent(row[0], row[1]), row[0], row[1], percent(row[2], row[3]), row[2], row[3]))
-        missed = ["%s:%d: line never ran: %s" % (path, places[n][1], places[n][2].strip())
-                  for n, c in sorted(entry["lines"].items()) if c == 0] + entry["missed"]
-        with open(os.path.join(build, path.replace("/", "_") + ".txt"), "w") as out:
-            out.write("".join(text + "\n" for text in missed))
+        with open(os.path.join(folder, path.replace("/", "_") + ".txt"), "w") as out:
+            out.write("".join(line + "\n" for line in entry["missed"]))
     print("line coverage of src/: %.1f %% (%d of %d)" % (percent(sums[0], sums[1]), sums[0], sums[1]))
     print("branch coverage of src/: %.1f %% (%d of %d)" % (percent(sums[2], sums[3]), sums[2], sums[3]))
 
@@ -171,20 +191,22 @@ def report(build, places, lines, branches):
 def main():
     if len(sys.argv) < 3:
         sys.exit("usage: tests/coverage.py BUILD_DIR TEST...")
-    build = os.path.abspath(sys.argv[1])
-    tree = os.path.join(build, "tree")
-    shutil.rmtree(build, ignore_errors=True)
-    places = map_header(make_tree(tree))
+    folder, names = os.path.abspath(sys.argv[1]), sys.argv[2:]
+    tree = os.path.join(folder, "tree")
+    shutil.rmtree(folder, ignore_errors=True)
+    counts = Counts(tree, map_header(make_tree(tree)))
+    print(build(tree, names), end="")
     failed = 0
-    with concurrent.futures.ThreadPoolExecutor(int(os.environ.get("JOBS", "2"))) as pool:
-        for name, wrong in pool.map(lambda name: build_and_run(build, tree, name), sys.argv[2:]):
+    with concurrent.futures.ThreadPoolExecutor(int(JOBS)) as pool:
+        for name, wrong in pool.map(lambda name: run_test(tree, name), names):
             if wrong:
                 failed += 1
-                print("%s: %s" % (name, wrong))
-    lines, branches = {}, {}
-    for name in sys.argv[2:]:
-        add_counts(os.path.join(build, "run", name), os.path.join(tree, "mirrortrain.h"), lines, branches)
-    report(build, places, lines, branches)
+                print("%s: %s" % (name, wrong), flush=True)
+    for place, _, files in os.walk(os.path.join(tree, "build/cover")):
+        for file in sorted(files):
+            if file.endswith(".gcda"):
+                counts.add(os.path.join(place, file))
+    report(folder, counts)
     if failed:
         sys.exit("%d tests failed: the figures are too low" % failed)
 
