@@ -15,6 +15,8 @@
 # make fuzz          damaged files, of each kind for FUZZ_SECONDS or FUZZ_RUNS, and FUZZ_SEQUENCES of random calls; needs clang
 #                    FUZZ="csv log" runs these targets alone; fuzz-merge adds what was found to tests/corpus
 # make fuzz-planted  every fuzz target finds a fault planted behind the last check of its parser; fuzz-coverage: lines of the parsers
+# make mutants       errors planted in reduction, splitting, scaling, optimizers and step, of which the tests must find 80 %;
+#                   FILES="run.c step.c" takes these alone, LIMIT so many errors of each file, which SEED draws
 # make memcheck      a small tier of tests and all corpora under MemorySanitizer; needs clang
 # make accuracy      bfloat16 trains as well as float32: make accuracy PEER_PYTHON=/path/to/python
 # make accuracy-photos  the program fine-tunes MobileNetV2 on photographs to the accuracy that Keras reaches
@@ -53,6 +55,8 @@ FUZZ = model image resume cache csv gzip log
 KILLS = 1000
 MODELS = 300
 SEED = 0
+LIMIT = 0
+FILES =
 PREFIX = /usr/local
 
 WARNINGS = -Wall -Wextra -Wpedantic -Wshadow -Werror
@@ -168,6 +172,12 @@ $(eval $(call TEST_RULES,asan,$(SANITIZE_CC),$(ASAN_FLAGS),test_half test_strips
 $(eval $(call TEST_RULES,tsan,$(SANITIZE_CC),-O1 -g -fsanitize=thread,test_half test_strips))
 $(eval $(call TEST_RULES,msan,$(FUZZ_CC),$(MSAN_FLAGS),))
 $(eval $(call TEST_RULES,cover,gcc,$(COVER_FLAGS),test_half test_strips test_models test_profile))
+# tests/mutants.py links one changed object of src/ before parts.a. Fewer vectors compile faster; their text is the same.
+MUTANT_FLAGS = -O2 -DMIRRORTRAIN_NO_SIMD -w
+$(eval $(call TEST_RULES,mutants,$(CC),$(MUTANT_FLAGS),))
+build/mutants/%.o: tests/%.c build/parts.h $(TEST_HEADERS)
+	@mkdir -p $(@D)
+	$(CC) $(PARTS) $(MUTANT_FLAGS) -include build/parts.h -c $< -o $@
 $(eval $(call TEST_RULES,arm64,$(ARM64_CC),-O2 $(TEST_WARNINGS),%))
 $(eval $(call TEST_RULES,fuzz,$(FUZZ_CC),$(FUZZ_FLAGS),))
 $(eval $(call LOG_RULES,tests,$(CC),$(CFLAGS) -g $(TEST_WARNINGS),build/tests/parts.a))
@@ -202,6 +212,7 @@ test-long:
 	@$(MAKE) --no-print-directory memcheck
 	@CUDA_SECONDS=180 QUICK=1 tests/run -t 3600 tests/check_cuda.sh
 	@$(MAKE) --no-print-directory differential
+	@$(MAKE) --no-print-directory mutants LIMIT=20
 	@$(MAKE) --no-print-directory test-busy
 
 # Seven runs of make test.
@@ -265,6 +276,11 @@ fuzz-coverage: $(FUZZ:%=build/cover/fuzz_%) $(PARSER_TESTS:%=build/cover/%)
 # A small tier: what reads and writes files, and training.
 MEMORY_TESTS = test_base test_json test_formats test_hostile test_data test_arrays test_directory \
 	test_split_directories test_checkpoints test_save test_callbacks test_events test_training test_custom test_metrics
+# FILES="run.c optimizers.c": these alone; LIMIT: at most so many mutants of each file, which SEED draws.
+mutants:
+	@CC="$(CC)" MUTANT_FLAGS="$(PARTS) $(filter-out -w,$(MUTANT_FLAGS))" SEED=$(SEED) LIMIT=$(LIMIT) JOBS=$(JOBS) \
+		python3 tests/mutants.py $(FILES)
+
 memcheck:
 	@$(MAKE) --no-print-directory -j$(JOBS) $(FUZZ:%=build/msan/fuzz_%) $(MEMORY_TESTS:%=build/msan/%)
 	@MIRT_TEST_SMALL=1 MSAN_OPTIONS=poison_in_dtor=1 FUZZ_BUILD=msan tests/run -t 600 $(MEMORY_TESTS:%=build/msan/%) tests/fuzz_seeds.sh
@@ -327,5 +343,5 @@ clean:
 
 .PHONY: FORCE all cuda cuda-speed header check-header test kill-test smoke-test test-long test-busy \
 	sanitize asan tsan coverage matrix examples test-arm64 fuzz fuzz-planted fuzz-merge fuzz-coverage memcheck \
-	parity differential differential-planted accuracy accuracy-photos convert-test same-bits bench install \
+	mutants parity differential differential-planted accuracy accuracy-photos convert-test same-bits bench install \
 	clean
