@@ -139,6 +139,54 @@ static void check_listed(mirt_optimizer_kind kind, const char *name) {
         same = same && memcmp((const char *)&o + at, (const char *)&keras + at, size) == 0;
     }
     ok(same && mirt__optimizer_check(&o) == MIRT_OK, "%s: zeros become Keras's defaults, which are good", name);
+    same = true;
+    for (int i = 0; i < cls->num_fields; i++) {
+        const mirt__field *field = &cls->fields[i];
+        if (field->kind != MIRT__FIELD_FLOAT || *(const float *)(const void *)((const char *)&keras + field->offset) == 0) continue;
+        memset(&o, 0, sizeof o);
+        o.kind = kind;
+        *(float *)(void *)((char *)&o + field->offset) = 0.5f;
+        const mirt_optimizer before = o;
+        mirt__optimizer_defaults(&o);
+        same = same && memcmp(&before, &o, sizeof o) == 0;
+    }
+    ok(same, "%s: a single number that is set shows that the zeros are meant", name);
+}
+
+static void check_constructors(void) {
+    const mirt_optimizer sgd = mirt_sgd(0.5f, 0.25f, true), adam = mirt_adam(0.5f), adamw = mirt_adamw(0.5f),
+                         rmsprop = mirt_rmsprop(0.5f);
+    ok(sgd.kind == MIRT_SGD && sgd.learning_rate == 0.5f && sgd.momentum == 0.25f && sgd.nesterov, "mirt_sgd");
+    ok(adam.kind == MIRT_ADAM && adam.learning_rate == 0.5f && adam.beta_1 == 0.9f && adam.beta_2 == 0.999f &&
+           adam.epsilon == 1e-7f && adam.weight_decay == 0,
+       "mirt_adam");
+    ok(adamw.kind == MIRT_ADAMW && adamw.learning_rate == 0.5f && adamw.beta_1 == 0.9f && adamw.beta_2 == 0.999f &&
+           adamw.epsilon == 1e-7f && adamw.weight_decay == 0.004f,
+       "mirt_adamw");
+    ok(rmsprop.kind == MIRT_RMSPROP && rmsprop.learning_rate == 0.5f && rmsprop.rho == 0.9f && rmsprop.epsilon == 1e-7f &&
+           rmsprop.momentum == 0 && !rmsprop.centered,
+       "mirt_rmsprop");
+}
+
+/* What most updates do without is not asked for: no scaling, no pass over single variables. */
+static void check_lean_updates(void) {
+    mirt_strategy *s = strategy_of(1, 1, 1);
+    mirt_optimizer o = mirt_adamw(0.5f);
+    mirt__update u;
+    mirt_model *m = golden_model(s, o);
+    memset(&u, 0, sizeof u);
+    if (m) mirt__optimizer_extras(m, 4, &u);
+    ok(m && !u.shaped && u.scale == 1 && u.clip == 0 && !mirt__optimizer_norms(&o) && !mirt__optimizer_by_variable(&o),
+       "without clipping gradients are not scaled, and without words to exclude all weights are updated at once");
+    o.clipnorm = 2;
+    m = golden_model(s, o);
+    memset(&u, 0, sizeof u);
+    if (m) mirt__optimizer_variable(m, &m->variable[0], 4, 0.5, &u);
+    bool good = m && !u.shaped && u.scale == 1 && u.decay == (float)(0.004 * 0.5);
+    if (m) mirt__optimizer_variable(m, &m->variable[0], 16, 0.5, &u);
+    ok(good && u.shaped && u.scale == 0.5f && mirt__optimizer_norms(&o) && mirt__optimizer_by_variable(&o),
+       "gradients are scaled from the norm on that is too large");
+    mirt_strategy_destroy(s);
 }
 
 /* Keras looks for the words in a weight's own name: of a layer named "bias_head" the kernel decays, too. */
@@ -156,7 +204,7 @@ static void check_excluded_names(void) {
     mirt_model_output(m, mirt_dense(mirt_input(m, MIRT_SHAPE(2)), &d));
     c.optimizer = mirt_sgd(0.5f, 0, false);
     c.optimizer.weight_decay = 0.5f;
-    c.optimizer.exclude_from_weight_decay = "gamma,bias";
+    c.optimizer.exclude_from_weight_decay = "gamma,bias\0kernel"; /* it ends before "kernel" */
     c.loss = MIRT_MEAN_SQUARED_ERROR;
     y[0] = 1; /* the output is the bias, 1: no gradient */
     bool good = mirt_compile(m, &c) == MIRT_OK && mirt_set_weight(m, "bias_head/bias", one, 1) == MIRT_OK &&
@@ -387,6 +435,26 @@ static void check_bad_ones(void) {
     o.weight_decay = -1;
     check_bad(s, o, "weight_decay is -1");
     o = mirt_adam(1e-3f);
+    o.kind = (mirt_optimizer_kind)MIRT__OPTIMIZER_COUNT;
+    check_bad(s, o, "there is no optimizer number");
+    o.kind = (mirt_optimizer_kind)-1;
+    check_bad(s, o, "there is no optimizer number -1");
+    for (int without = 0; without < 3; without++) {
+        o = mirt_adam(1e-3f);
+        o.clipnorm = without != 0;
+        o.global_clipnorm = without != 1;
+        o.clipvalue = without != 2;
+        check_bad(s, o, "at most one of clipnorm");
+    }
+    o = mirt_adam(1e-3f);
+    o.use_ema = true;
+    o.ema_overwrite_frequency = -1;
+    check_bad(s, o, "ema_overwrite_frequency is -1");
+    o.ema_overwrite_frequency = 0x7fc00000; /* the bits of NaN */
+    o.ema_momentum = 0.5f;
+    ok(mirt__optimizer_check(&o) == MIRT_OK, "every number of steps is an ema_overwrite_frequency");
+    ok(mirt_get_learning_rate(NULL) == 0 && mirt_step(NULL) == 0, "no model has the rate 0 and no steps");
+    o = mirt_adam(1e-3f);
     o.clipnorm = o.clipvalue = 1;
     check_bad(s, o, "at most one of clipnorm");
     o = mirt_adam(1e-3f);
@@ -479,6 +547,8 @@ int main(void) {
     }
 #define CHECK_LISTED(kind, name, kernel) check_listed(kind, #name);
     MIRT_OPTIMIZER_LIST(CHECK_LISTED)
+    check_constructors();
+    check_lean_updates();
     check_schedules();
     check_ramp();
     for (int i = 0; i < MIRT__COUNT(saved); i++) check_saved(saved[i], false);
