@@ -42017,6 +42017,213 @@ MIRT__LIB void mirt__clocks_free(mirt_function *function);
 
 #endif
 
+/* >>section train/trainer.h */
+
+#ifndef MIRT__TRAINER_H
+#define MIRT__TRAINER_H
+/* What fit, evaluate and predict run: functions recorded for the data at hand. */
+
+typedef enum mirt__program_kind { MIRT__TRAIN, MIRT__EVALUATE, MIRT__PREDICT, MIRT__FEATURES, MIRT__PROGRAM_KINDS } mirt__program_kind;
+
+/* Sums over samples in their order. */
+typedef struct mirt__sums {
+    mirt__program_kind kind; /* of the function whose results they are */
+    double loss;
+    double output_loss[MIRT_MAX_OUTPUTS];
+    int64_t count;
+    double *metric; /* all metrics' sums, one after the other: the trainer's */
+    int num_metric;
+} mirt__sums;
+
+struct mirt__trainer {
+    const mirt__data_spec *asked; /* while a plan for these data is looked for, or NULL */
+    mirt_function *function[MIRT__PROGRAM_KINDS];
+    float *class_weights; /* of the training function */
+    int num_class_weights;
+    double *metric[2];    /* sums for training and evaluation */
+    mirt_tensor *cut[MIRT_MAX_INPUTS]; /* of the model: its features, where data sets are of these (spec.features) */
+    mirt__stretch features;            /* this list */
+    mirt__data_cost cost;              /* of the samples last trained on */
+};
+
+/* --- fit_program.c --- */
+MIRT__LIB mirt_status mirt__need_compiled(const mirt_model *model, const char *caller);
+/* Inputs and outputs are there, which is enough to predict. */
+MIRT__LIB mirt_status mirt__need_recorded(const mirt_model *model, const char *caller);
+/* Whether data of this description fits the model's inputs (and labels). */
+MIRT__LIB mirt_status mirt__check_data(const mirt_model *model, const mirt__data_spec *spec, bool labels);
+/* mirt__function_begin for data whose sample weights are not known to be numbers. */
+MIRT__LIB mirt_status mirt__trainer_begin(mirt_function *function, const mirt__batch *batch);
+/* What a program is recorded for, and the places of its results. */
+typedef struct mirt__fit_body {
+    mirt__program_kind kind;
+    const float *class_weights;
+    int num_class_weights;
+    int terms_result, metric_result[MIRT__MAX_METRIC_USES];
+} mirt__fit_body;
+/* `fit`: for its class weights, or NULL. */
+MIRT__LIB void mirt__fit_body_set(mirt__fit_body *body, mirt__program_kind kind, const mirt_fit_desc *fit);
+/* The function of body->kind for data like `spec` with batches of up to `most` samples, without memory. */
+MIRT__LIB mirt_function *mirt__trainer_record(mirt_model *model, const mirt__data_spec *spec, int64_t most,
+                                              mirt__fit_body *body);
+/* The same without class weights, for plans and pictures; free with mirt__function_free. */
+MIRT__LIB mirt_function *mirt__trainer_dry(mirt_model *model, mirt__program_kind kind, const mirt__data_spec *spec, int64_t most);
+
+/* --- trainer.c --- */
+/* The model's, made if there is none; NULL with the error set. */
+MIRT__LIB mirt__trainer *mirt__trainer_of(mirt_model *model);
+/* The function of `kind` for data like `spec` with batches of up to `most` samples, recorded unless it is
+   there. `fit`: for its class weights, or NULL. */
+MIRT__LIB mirt_function *mirt__trainer_prepare(mirt_model *model, mirt__program_kind kind, const mirt__data_spec *spec, int64_t most, const mirt_fit_desc *fit);
+MIRT__LIB void mirt__sums_start(mirt_model *model, mirt__program_kind kind, mirt__sums *sums);
+/* Adds the results of the batch under way to `sums`; returns the batch's own loss. */
+MIRT__LIB double mirt__add_results(const mirt_function *function, mirt__sums *sums);
+MIRT__LIB void mirt__sums_to_logs(const mirt_model *model, const mirt__sums *sums, bool validation, mirt_logs *logs);
+MIRT__LIB void mirt__logs_add(mirt_logs *logs, const char *name, double value);
+/* Names of the logs that a fit of this model has at the end of an epoch; with those of validation. Returns how many. */
+MIRT__LIB int mirt__log_names(const mirt_model *model, bool validation, const char *names[MIRT_MAX_LOGS]);
+
+/* Whether `rows` predictions fit into the caller's memory, capacity[i] floats for output i. */
+MIRT__LIB mirt_status mirt__check_room(const mirt_function *function, int64_t rows, float *const *out, const size_t *capacity);
+/* Copies the predictions of the batch under way behind the `done` samples before it. */
+MIRT__LIB void mirt__copy_predictions(const mirt_function *function, int64_t done, float *const *out);
+
+/* --- inspect.c --- */
+MIRT__LIB void mirt__memory_of(const mirt_model *model, const mirt_function *function, mirt_memory *out);
+/* "1.40 MB", "812 bytes" into `out`, which is also returned. */
+MIRT__LIB const char *mirt__bytes_text(double bytes, char out[96]);
+
+/* --- traps.c --- */
+/* Told once: what fit is about to do on data like these with this function, */
+MIRT__LIB void mirt__traps_before(mirt_model *model, const mirt__data_spec *spec, const mirt_function *function);
+/* Warns once per model of frozen weights that are still the initializers' random numbers. */
+MIRT__LIB void mirt__trap_random(const mirt_model *model);
+/* and what is wrong with its first batch. */
+MIRT__LIB void mirt__traps_in_batch(const mirt_model *model, const mirt__data_spec *spec, const mirt__batch *batch);
+
+/* --- features.c --- */
+/* What the frozen layers at the beginning of a model make of the samples of a data set, kept while mirt_fit goes over them again. */
+typedef struct mirt__features mirt__features;
+/* *out NULL: the model has no such layers, or they cannot be kept (which the log says). *budget: bytes, of which it takes its
+   share; 0 or less: nothing is kept. */
+MIRT__LIB mirt_status mirt__features_open(mirt_model *model, mirt_dataset *dataset, int64_t *budget, const char *what, mirt__features **out);
+MIRT__LIB void mirt__features_close(mirt__features *features);
+/* As those of the data set, whose place they take; the batches are of features, as this says. */
+MIRT__LIB const mirt__data_spec *mirt__features_spec(const mirt__features *features);
+MIRT__LIB mirt_status mirt__features_begin(mirt__features *features, uint64_t seed, int64_t epoch);
+MIRT__LIB mirt_status mirt__features_next(mirt__features *features, mirt__batch *out);
+
+/* --- feed.c --- */
+/* Batches for a loop over steps: the data set's, or instead the features', with an eye on the time they take. While devices with memory of their own
+   are at work on a step, the next batch is read and sent to them. */
+typedef struct mirt__feed {
+    mirt_model *model;
+    mirt_dataset *dataset;
+    mirt__features *features; /* or NULL */
+    bool ahead;           /* it may do so */
+    mirt_function *step;  /* under way */
+    bool held, landed;    /* the next batch was read; it was sent, too */
+    mirt_status status;   /* of reading it, */
+    mirt__error error;    /* which is told when its turn has come */
+    mirt__batch batch;
+} mirt__feed;
+/* `ahead`: nobody minds that the data are one batch further than the steps. */
+MIRT__LIB void mirt__feed_open(mirt__feed *feed, mirt_model *model, mirt_dataset *dataset, mirt__features *features, bool ahead);
+MIRT__LIB mirt_status mirt__feed_begin(mirt__feed *feed, int64_t epoch);
+MIRT__LIB mirt_status mirt__feed_next(mirt__feed *feed, mirt__batch *out);
+/* mirt__function_step on the batch that came last; `more`: another one will be asked for. */
+MIRT__LIB mirt_status mirt__feed_step(mirt__feed *feed, mirt_function *function, bool more);
+
+/* --- evaluate.c --- */
+/* Runs fn(arg), which goes through `dataset`, watched from the caller's thread; what a dead strategy leaves behind is marked. */
+MIRT__LIB mirt_status mirt__watched_pass(const mirt_model *model, mirt_dataset *dataset, mirt_status (*fn)(void *arg), void *arg);
+/* `dataset` itself when it is batched, otherwise a batching view of it (batch 0: of 32), also put into
+   *view, to be destroyed after use. */
+MIRT__LIB mirt_dataset *mirt__batched(mirt_dataset *dataset, int64_t batch, bool shuffle, mirt_dataset **view);
+/* One pass over `dataset`, already batched and prepared for, or over its features (otherwise NULL); steps 0: all of it. */
+MIRT__LIB mirt_status mirt__evaluate_pass(mirt_model *model, mirt_dataset *dataset, mirt__features *features, int64_t steps, mirt__sums *sums);
+
+/* --- progress.c --- */
+typedef struct mirt__progress {
+    bool terminal;
+    int columns; /* of the line that a shorter one overwrites */
+    double last; /* when the line was last written */
+} mirt__progress;
+MIRT__LIB void mirt__progress_epoch(mirt__progress *progress, const mirt_model *model, int epoch, int epochs);
+/* `done`: the epoch's last line, with validation. */
+MIRT__LIB void mirt__progress_line(mirt__progress *progress, const mirt_model *model, const mirt_event *event, bool done);
+
+#endif
+
+/* >>section train/timeline.h */
+
+#ifndef MIRT__TIMELINE_H
+#define MIRT__TIMELINE_H
+/* The seconds of a fit, by device and phase. */
+
+/* The one call for clocks, trace and watchdog: `device` enters `phase` (of users, or of base/device_timeline.h), at work
+   for `replica` and at `node` of the program; -1: none in particular. */
+MIRT__LIB void mirt__mark(const mirt_function *function, int device, int phase, int replica, int node);
+/* Around a run of the function on the devices, by the caller. */
+MIRT__LIB void mirt__lanes_begin(mirt_function *function);
+MIRT__LIB void mirt__lanes_end(mirt_function *function);
+/* In between: the caller reads the next batch, while they are at work. */
+MIRT__LIB void mirt__lanes_ahead(const mirt_function *function);
+
+/* A fit begins: no seconds yet. */
+MIRT__LIB void mirt__timing_reset(mirt_model *model);
+/* They count, as launch overhead at first; and no longer. */
+MIRT__LIB void mirt__timing_start(mirt_model *model);
+MIRT__LIB void mirt__timing_stop(mirt_model *model);
+/* While no device runs: all are at `phase` until the next one. */
+MIRT__LIB void mirt__timing_phase(const mirt_model *model, mirt_phase phase);
+/* Seconds of the fit so far in a phase, the mean over devices; 0 where another model's seconds are counted. */
+MIRT__LIB double mirt__timing_seconds(const mirt_model *model, mirt_phase phase);
+/* What samples cost, before the data set goes. */
+MIRT__LIB void mirt__timing_input(mirt_model *model, const mirt_dataset *dataset);
+
+/* --- trace.c --- */
+/* Gives the function's operations names, if there is a trace that has none for them yet. */
+MIRT__LIB mirt_status mirt__trace_ready(mirt_function *function);
+/* The function is about to run while there is a trace. */
+MIRT__LIB void mirt__trace_function(const mirt_function *function);
+
+/* --- verdict.c --- */
+/* Fills the bottleneck, and what belongs to it, of the numbers above. */
+MIRT__LIB void mirt__verdict(mirt_timing *timing);
+
+#endif
+
+/* >>section train/finite.h */
+
+#ifndef MIRT__FINITE_H
+#define MIRT__FINITE_H
+/* Numbers that are none: whether there are any, and where they come from. */
+
+/* What of a step is not finite: a set of these. */
+enum { MIRT__LOSS_BAD = 1, MIRT__GRADIENT_BAD = 2, MIRT__STATE_BAD = 4, MIRT__MODEL_BAD = 8 };
+
+/* Of a device while it runs a step again: the first node, in the program's order, with a number that is not finite. */
+struct mirt__finder {
+    int node, replica; /* node -1: none so far */
+    const mirt_tensor *tensor;
+};
+/* What it does when a node has run; `finder`: one. */
+MIRT__LIB void mirt__finder_look(void *finder, const mirt__call *call, int number);
+/* When the device's replicas have run: their losses, and what the update would read: gradients on this device and new
+   states. Steps whose gradients stay below a bound far from overflow write finite weights and optimizer state, if these
+   were finite before. */
+MIRT__LIB int mirt__device_not_finite(const mirt_function *function, int device);
+/* Gradients that are known by their squares alone, on devices with memory of their own. */
+MIRT__LIB bool mirt__squares_finite(const mirt_function *function);
+/* Before the first step: the weights and the optimizer's state. */
+MIRT__LIB int mirt__model_not_finite(const mirt_function *function);
+/* One sentence for whatever is not finite, by what the devices' finders found. */
+MIRT__LIB void mirt__describe_not_finite(const mirt_function *function, int what, const mirt__finder *finder,
+                                         int devices, char *out, size_t size);
+
+#endif
+
 /* >>section train/remote.h */
 
 #ifndef MIRT__TRAIN_REMOTE_H
@@ -42088,6 +42295,869 @@ MIRT__LIB void mirt__replica_bases(const mirt_function *function, int device, in
 #pragma GCC optimize("O0,expensive-optimizations,fp-contract=off")
 #endif
 #endif
+
+/* >>section train/trace.c */
+
+/* What devices do, slice by slice, as a file that Perfetto and chrome://tracing read. */
+
+struct mirt__trace {
+    mirt__file_writer file;
+    mirt__pool pool; /* of names */
+    double began;
+    uint64_t serial; /* tells it from traces before */
+};
+
+static void mirt__trace_free(mirt_strategy *s) {
+    for (int d = 0; d < s->num_devices; d++) {
+        mirt__lane *lane = &s->lane[d];
+        mirt__free(lane->slice);
+        lane->slice = NULL;
+        lane->names = NULL;
+        lane->sum_name = NULL;
+        lane->slices = lane->most_slices = lane->left_out = 0;
+    }
+    mirt__file_abort(&s->trace->file);
+    mirt__pool_free(&s->trace->pool);
+    mirt__free(s->trace);
+    s->trace = NULL;
+}
+
+MIRT_API mirt_status mirt_trace_begin(mirt_strategy *s, const char *path, int64_t most_slices) {
+    MIRT__USE(s, mirt_last_status());
+    const int64_t usual = 200000, most = (int64_t)1 << 30;
+    if (!s) return mirt__fail_missing("mirt_trace_begin", "strategy");
+    if (!path || !*path) return mirt__fail(MIRT_E_INVALID, "mirt_trace_begin: no file");
+    if (most_slices < 0 || most_slices > most) return mirt__fail(MIRT_E_INVALID, "mirt_trace_begin: %lld slices; 0 to %lld are possible", (long long)most_slices, (long long)most);
+    if (s->running) return mirt__fail(MIRT_E_STATE, "mirt_trace_begin: a step is under way");
+    if (s->trace) return mirt__fail(MIRT_E_STATE, "mirt_trace_begin: this strategy is being traced into %s", s->trace->file.path);
+    if (!(s->trace = (struct mirt__trace *)mirt__calloc(1, sizeof *s->trace))) return mirt_last_status();
+    s->drop_trace = mirt__trace_free;
+    s->trace->file.fd = -1;
+    s->trace->serial = ++s->traces;
+    mirt_status status = mirt__file_begin(&s->trace->file, path);
+    const int64_t each = (most_slices ? most_slices : usual) / s->num_devices;
+    for (int d = 0; d < s->num_devices && status == MIRT_OK; d++) {
+        s->lane[d].most_slices = each;
+        if (!(s->lane[d].slice = (mirt__trace_slice *)mirt__calloc((size_t)each + 1, sizeof(mirt__trace_slice)))) status = mirt_last_status();
+    }
+    s->trace->began = mirt__now();
+    if (status != MIRT_OK) mirt__trace_free(s);
+    return status;
+}
+
+/* >>names */
+
+static const char *mirt__trace_node_name(struct mirt__trace *trace, const mirt__node *node) {
+    char text[160];
+    snprintf(text, sizeof text, "%s%s%s", node->op->name, node->name ? " " : "", node->name ? node->name : "");
+    return mirt__pool_strdup(&trace->pool, text);
+}
+
+/* "all-reduce (cpu:0 += cpu:1) and adam" */
+static const char *mirt__trace_sum_name(const mirt_function *f, int device) {
+    const mirt_strategy *s = f->model->strategy;
+    char text[192] = "all-reduce (";
+    mirt__exchange x;
+    mirt__exchange_plan(s, f->replicas, f->rows < f->replicas ? (int)f->rows : f->replicas, f->program.num_cuts > 0, device, &x);
+    for (int i = 0; i + 1 < x.parts; i++) {
+        const size_t used = strlen(text);
+        if (used > 100) {
+            snprintf(text + used, sizeof text - used, ", ...");
+            break;
+        }
+        snprintf(text + used, sizeof text - used, "%s%s += %s", i ? ", " : "", s->device[x.device[x.add[i].into]].name, s->device[x.device[x.add[i].from]].name);
+    }
+    const size_t used = strlen(text);
+    snprintf(text + used, sizeof text - used, ") and %s", mirt__optimizer_class_get(f->model->config.optimizer.kind)->name);
+    return mirt__pool_strdup(&s->trace->pool, text);
+}
+
+MIRT__LIB mirt_status mirt__trace_ready(mirt_function *f) {
+    mirt_strategy *s = f->model->strategy;
+    const int count = f->program.graph.count;
+    if (!s->trace || f->trace_serial == s->trace->serial) return MIRT_OK;
+    const char **name = (const char **)mirt__pool_alloc(&s->trace->pool, ((size_t)count + (size_t)s->num_devices) * sizeof *name);
+    if (!name) return mirt_last_status();
+    for (int i = 0; i < count; i++) {
+        if (!(name[i] = mirt__trace_node_name(s->trace, f->program.graph.node[i]))) return mirt_last_status();
+    }
+    for (int d = 0; d < s->num_devices && f->num_ranges; d++) {
+        if (!(name[count + d] = mirt__trace_sum_name(f, d))) return mirt_last_status();
+    }
+    f->trace_name = name;
+    f->trace_serial = s->trace->serial;
+    return MIRT_OK;
+}
+
+MIRT__LIB void mirt__trace_function(const mirt_function *f) {
+    mirt_strategy *s = f->model->strategy;
+    const bool named = f->trace_serial == s->trace->serial;
+    for (int d = 0; d < s->num_devices; d++) {
+        s->lane[d].names = named ? f->trace_name : NULL;
+        s->lane[d].sum_name = named ? f->trace_name[f->program.graph.count + d] : NULL;
+    }
+}
+
+/* >>writing */
+
+/* Microseconds, whatever the locale. */
+static void mirt__trace_time(mirt__text *text, const char *key, double seconds) {
+    const long long ns = seconds > 0 ? (long long)(seconds * 1e9) : 0;
+    mirt__text_add(text, ",\"%s\":%lld.%03lld", key, ns / 1000, ns % 1000);
+}
+
+static void mirt__trace_row(mirt__text *text, const char *kind, int device, const char *key, const char *value) {
+    mirt__text_add(text, ",\n{\"ph\":\"M\",\"pid\":1,\"tid\":%d,\"name\":\"%s\",\"args\":{\"%s\":", device, kind, key);
+    mirt__json_write_string(text, value);
+    mirt__text_add(text, "}}");
+}
+
+static void mirt__trace_slice_text(mirt__text *text, const mirt__trace_slice *slice, int device, double began) {
+    const double begin = slice->begin > began ? slice->begin : began;
+    mirt__text_add(text, ",\n{\"ph\":\"X\",\"pid\":1,\"tid\":%d", device);
+    mirt__trace_time(text, "ts", begin - began);
+    mirt__trace_time(text, "dur", slice->end - begin);
+    mirt__text_add(text, ",\"name\":");
+    mirt__json_write_string(text, slice->name);
+    mirt__text_add(text, ",\"args\":{\"step\":%lld", (long long)slice->step);
+    if (slice->replica >= 0) mirt__text_add(text, ",\"replica\":%d", slice->replica);
+    mirt__text_add(text, "}}");
+}
+
+static mirt_status mirt__trace_flush(struct mirt__trace *trace, mirt__text *text) {
+    if (text->failed) return mirt_last_status();
+    mirt_status status = mirt__file_append(&trace->file, text->data, text->size);
+    mirt__text_clear(text);
+    return status;
+}
+
+static mirt_status mirt__trace_write(mirt_strategy *s, mirt__text *text) {
+    mirt_status status = MIRT_OK;
+    int64_t left_out = 0;
+    for (int d = 0; d < s->num_devices; d++) left_out += s->lane[d].left_out;
+    mirt__text_add(text, "{\"displayTimeUnit\":\"ms\",\"otherData\":{\"version\":\"%s\",\"left_out\":%lld},\"traceEvents\":[\n", mirt_version(), (long long)left_out);
+    mirt__text_add(text, "{\"ph\":\"M\",\"pid\":1,\"name\":\"process_name\",\"args\":{\"name\":\"mirrortrain\"}}");
+    for (int d = 0; d < s->num_devices && status == MIRT_OK; d++) {
+        const mirt__lane *lane = &s->lane[d];
+        mirt__trace_row(text, "thread_name", d, "name", s->device[d].name);
+        for (int64_t i = 0; i < lane->slices && status == MIRT_OK; i++) {
+            mirt__trace_slice_text(text, &lane->slice[i], d, s->trace->began);
+            if (text->failed || text->size > 60000) status = mirt__trace_flush(s->trace, text);
+        }
+    }
+    mirt__text_add(text, "\n]}\n");
+    if (status == MIRT_OK) status = mirt__trace_flush(s->trace, text);
+    if (left_out) mirt__log(s, MIRT_LOG_WARNING, "the trace is full: it leaves the last %lld slices out", (long long)left_out);
+    return status == MIRT_OK ? mirt__file_commit(&s->trace->file) : status;
+}
+
+MIRT_API mirt_status mirt_trace_end(mirt_strategy *s) {
+    MIRT__USE(s, mirt_last_status());
+    mirt__text text;
+    memset(&text, 0, sizeof text);
+    if (!s) return mirt__fail_missing("mirt_trace_end", "strategy");
+    if (!s->trace || s->running) return mirt__fail(MIRT_E_STATE, s->trace ? "mirt_trace_end: a step is under way" : "mirt_trace_end: no trace was begun");
+    mirt_status status = mirt__trace_write(s, &text);
+    mirt__text_free(&text);
+    mirt__trace_free(s);
+    return status;
+}
+
+/* >>section train/profile.c */
+
+/* Where the time of a step goes, beside what the machine could do. */
+
+/* >>ceilings */
+
+/* Twelve chains of multiply-adds keep two units of four to five cycles' latency busy. */
+#define MIRT__PEAK_CHAINS(X) X(0) X(1) X(2) X(3) X(4) X(5) X(6) X(7) X(8) X(9) X(10) X(11)
+#define MIRT__PEAK_START(i) v##i = start;
+#define MIRT__PEAK_NEXT(i) v##i = MIRT__PEAK_FMA(v##i, factor, start);
+#define MIRT__PEAK_SUM(i) memcpy(lane, &v##i, sizeof v##i), sum += lane[0];
+#define MIRT__PEAK_TEXT(vector, first, second) \
+    vector v0, v1, v2, v3, v4, v5, v6, v7, v8, v9, v10, v11, start = first, factor = second; \
+    float lane[16], sum = 0; \
+    MIRT__PEAK_CHAINS(MIRT__PEAK_START) \
+    for (int64_t i = 0; i < count; i++) { MIRT__PEAK_CHAINS(MIRT__PEAK_NEXT) } \
+    MIRT__PEAK_CHAINS(MIRT__PEAK_SUM) \
+    return sum;
+
+/* The kernels need the optimizer even where the including program goes without it, and the
+   numerical law forbids contracting a * b + c. Clang knows no pragma for the former. gcc -O2 alone
+   makes vectors only of loops of known length; the cost model says that all may be. */
+#if defined(__clang__)
+#pragma STDC FP_CONTRACT OFF
+#pragma clang diagnostic push
+#pragma clang diagnostic ignored "-Wpass-failed" /* a loop marked independent may still call the math library */
+#elif defined(__GNUC__)
+#pragma GCC push_options
+#if !defined(MIRRORTRAIN_DEBUG)
+#pragma GCC optimize("O1,expensive-optimizations,tree-loop-vectorize,vect-cost-model=dynamic,fp-contract=off")
+#elif defined(__OPTIMIZE__)
+#pragma GCC optimize("fp-contract=off")
+#endif
+#endif
+#if !defined(MIRRORTRAIN_NO_SIMD) && !defined(MIRT__REAL_DOUBLE) && defined(__x86_64__)
+#define MIRT__PEAK_X86
+#include <immintrin.h>
+#define MIRT__PEAK_FMA(a, b, c) _mm512_fmadd_ps(a, b, c)
+__attribute__((target("avx512f,fma"))) static float mirt__peak_avx512(int64_t count) { MIRT__PEAK_TEXT(__m512, _mm512_set1_ps(0.5f), _mm512_set1_ps(0.25f)) }
+#undef MIRT__PEAK_FMA
+#define MIRT__PEAK_FMA(a, b, c) _mm256_fmadd_ps(a, b, c)
+__attribute__((target("avx2,fma"))) static float mirt__peak_avx2(int64_t count) { MIRT__PEAK_TEXT(__m256, _mm256_set1_ps(0.5f), _mm256_set1_ps(0.25f)) }
+#undef MIRT__PEAK_FMA
+/* Sums of two products each. */
+#define MIRT__PEAK_FMA(a, b, c) _mm512_dpbf16_ps(c, (__m512bh)_mm512_castps_si512(a), (__m512bh)_mm512_castps_si512(b))
+__attribute__((target("avx512f,avx512bw,avx512vl,avx512bf16"))) static float mirt__peak_bf16(int64_t count) { MIRT__PEAK_TEXT(__m512, _mm512_set1_ps(0.5f), _mm512_set1_ps(0.25f)) }
+#undef MIRT__PEAK_FMA
+#elif !defined(MIRRORTRAIN_NO_SIMD) && !defined(MIRT__REAL_DOUBLE) && defined(__aarch64__)
+#define MIRT__PEAK_NEON
+#include <arm_neon.h>
+#define MIRT__PEAK_FMA(a, b, c) vfmaq_f32(c, a, b)
+static float mirt__peak_neon(int64_t count) { MIRT__PEAK_TEXT(float32x4_t, vdupq_n_f32(0.5f), vdupq_n_f32(0.25f)) }
+#undef MIRT__PEAK_FMA
+#endif
+typedef float mirt__peak_four __attribute__((vector_size(16)));
+#define MIRT__PEAK_FMA(a, b, c) ((a) * (b) + (c))
+static float mirt__peak_plain(int64_t count) {
+    const mirt__peak_four half = {0.5f, 0.5f, 0.5f, 0.5f}, quarter = {0.25f, 0.25f, 0.25f, 0.25f};
+    MIRT__PEAK_TEXT(mirt__peak_four, half, quarter)
+}
+#undef MIRT__PEAK_FMA
+#if defined(__clang__)
+#pragma clang diagnostic pop
+#pragma STDC FP_CONTRACT DEFAULT
+#elif defined(__GNUC__)
+#pragma GCC pop_options
+#endif
+
+#undef MIRT__PEAK_CHAINS
+#undef MIRT__PEAK_START
+#undef MIRT__PEAK_NEXT
+#undef MIRT__PEAK_SUM
+#undef MIRT__PEAK_TEXT
+
+typedef struct mirt__peak {
+    const char *kernels; /* the table these instructions are of */
+    float (*chains)(int64_t count);
+    int lanes;
+    float (*half)(int64_t count); /* with twice the lanes, of bfloat16; NULL: that is emulated */
+} mirt__peak;
+
+static const mirt__peak mirt__peaks[] = {
+#ifdef MIRT__PEAK_X86
+    {"avx512bf16", mirt__peak_avx512, 16, mirt__peak_bf16}, {"avx512", mirt__peak_avx512, 16, NULL}, {"avx2", mirt__peak_avx2, 8, NULL},
+#endif
+#ifdef MIRT__PEAK_NEON
+    {"neon", mirt__peak_neon, 4, NULL},
+#endif
+    {"plain", mirt__peak_plain, 4, NULL}
+};
+#undef MIRT__PEAK_X86
+#undef MIRT__PEAK_NEON
+
+enum { MIRT__PEAK_ROUNDS = 200000, MIRT__PEAK_TRIES = 60, MIRT__PEAK_PASSES = 15, MIRT__PEAK_FLOATS = 16 << 20 };
+
+typedef struct mirt__peak_run {
+    float (*chains)(int64_t count);
+    volatile float sink;
+} mirt__peak_run;
+
+static void mirt__peak_member(void *arg, int member) {
+    mirt__peak_run *run = (mirt__peak_run *)arg;
+    float sum = run->chains(MIRT__PEAK_ROUNDS);
+    if (member == 0) run->sink = sum;
+}
+
+/* The last row is for whatever has none of its own. */
+static const mirt__peak *mirt__peak_of(const mirt_strategy *s) {
+    int i = 0;
+    while (i + 1 < MIRT__COUNT(mirt__peaks) && strcmp(mirt__peaks[i].kernels, s->kernels->name) != 0) i++;
+    return &mirt__peaks[i];
+}
+
+/* Multiply-adds in registers, as FLOP/s of the device's threads: the best of several tries. */
+static double mirt__peak_flops(const mirt_strategy *s, float (*chains)(int64_t count), int lanes) {
+    mirt__team *team = s->device[0].team;
+    mirt__peak_run run;
+    double best = 0;
+    run.chains = chains;
+    for (int i = 0; i < MIRT__PEAK_TRIES; i++) {
+        double begin = mirt__now();
+        mirt__team_run(team, mirt__peak_member, &run);
+        double rate = 2.0 * 12 * lanes * (int)MIRT__PEAK_ROUNDS * mirt__team_size(team) / (mirt__now() - begin);
+        if (rate > best) best = rate;
+    }
+    return best;
+}
+
+/* x += y on blocks larger than caches: bytes a second, two read and one written. 0 with the error set. */
+static double mirt__peak_bytes(const mirt_strategy *s) {
+    const size_t bytes = (size_t)MIRT__PEAK_FLOATS * sizeof(mirt__real);
+    mirt__real *block = (mirt__real *)mirt__aligned_alloc(2 * bytes);
+    mirt__where where;
+    double best = 0;
+    if (!block) return 0;
+    memset(block, 0, 2 * bytes);
+    memset(&where, 0, sizeof where);
+    where.team = s->device[0].team;
+    for (int i = 0; i < MIRT__PEAK_PASSES; i++) {
+        double begin = mirt__now();
+        s->kernels->accumulate(block, block + MIRT__PEAK_FLOATS, MIRT__PEAK_FLOATS, &where);
+        double rate = 3.0 * (double)bytes / (mirt__now() - begin);
+        if (rate > best) best = rate;
+    }
+    mirt__aligned_free(block);
+    return best;
+}
+
+/* >>clocks */
+
+MIRT__LIB void mirt__clocks_free(mirt_function *f) {
+    mirt__free(f->clocks);
+    f->clocks = NULL;
+}
+
+MIRT__LIB mirt_status mirt__clocks_ready(mirt_function *f) {
+    if (!f->model->profiled) mirt__clocks_free(f);
+    if (!f->model->profiled || f->clocks) return MIRT_OK;
+    mirt__clocks *clocks = (mirt__clocks *)mirt__calloc(1, sizeof *clocks + (size_t)f->program.graph.count * sizeof(double));
+    if (!clocks) return mirt_last_status();
+    clocks->node = (double *)(void *)(clocks + 1);
+    f->clocks = clocks;
+    return MIRT_OK;
+}
+
+/* Function number `index` of the model, and what it is called; NULL behind the last. */
+static mirt_function *mirt__profile_function(const mirt_model *model, int index, const char **name) {
+    static const char *const names[MIRT__PROGRAM_KINDS] = {"training", "testing", "predicting", "features"};
+    if (index < MIRT__PROGRAM_KINDS) {
+        *name = names[index];
+        return model->trainer ? model->trainer->function[index] : NULL;
+    }
+    mirt_function *f = model->functions;
+    *name = "a function";
+    for (int i = MIRT__PROGRAM_KINDS; f && i < index; i++) f = f->next;
+    return f;
+}
+
+static void mirt__profile_clear(mirt_model *model) {
+    const char *name;
+    for (int i = 0;; i++) {
+        mirt_function *f = mirt__profile_function(model, i, &name);
+        if (f) mirt__clocks_free(f);
+        else if (i >= MIRT__PROGRAM_KINDS) return;
+    }
+}
+
+MIRT_API mirt_status mirt_profile_begin(mirt_model *model) {
+    MIRT__USE_MODEL(model, mirt_last_status());
+    if (!model) return mirt__fail_missing("mirt_profile_begin", "model");
+    if (model->busy || model->strategy->running) return mirt__fail(MIRT_E_STATE, "mirt_profile_begin: %s is being trained or recorded", model->name);
+    double bytes = mirt__peak_bytes(model->strategy);
+    if (bytes <= 0) return mirt_last_status();
+    mirt__profile_clear(model);
+    model->peak_bytes = bytes;
+    const mirt__peak *peak = mirt__peak_of(model->strategy);
+    model->peak_flops = mirt__peak_flops(model->strategy, peak->chains, peak->lanes);
+    model->peak_half = peak->half ? mirt__peak_flops(model->strategy, peak->half, 2 * peak->lanes) : model->peak_flops;
+    model->profiled = true;
+    return MIRT_OK;
+}
+
+MIRT_API void mirt_profile_end(mirt_model *model) {
+    MIRT__USE_MODEL(model, );
+    if (!model || model->busy || model->strategy->running) return;
+    mirt__profile_clear(model);
+    model->profiled = false;
+}
+
+/* >>text */
+
+/* An operation, or all of a kind, in one step. */
+typedef struct mirt__profile_row {
+    const mirt__node *node; /* NULL: not an operation */
+    char name[48];
+    int count;
+    double seconds, flops, bytes;
+    double least; /* seconds of the flops at their ceiling */
+} mirt__profile_row;
+
+static int mirt__profile_order(const void *a, const void *b) {
+    double x = ((const mirt__profile_row *)a)->seconds, y = ((const mirt__profile_row *)b)->seconds;
+    return x < y ? 1 : x > y ? -1 : 0;
+}
+
+/* What it reads, and what lazy inputs are made of; a tensor without a place is never stored. */
+static double mirt__bytes_read(const mirt__node *node, int64_t rows) {
+    double bytes = 0;
+    for (int k = 0; k < node->num_in; k++) {
+        const mirt_tensor *t = node->in[k];
+        if (t->lazy) bytes += mirt__bytes_read(t->node, rows);
+        else if (t->space != MIRT__SPACE_NONE) bytes += (double)mirt__tensor_bytes(t, rows);
+    }
+    return bytes;
+}
+
+static double mirt__node_bytes(const mirt__node *node, int64_t rows) {
+    double bytes = mirt__bytes_read(node, rows);
+    for (int k = 0; k < node->num_out; k++) {
+        if (node->out[k]->space != MIRT__SPACE_NONE) bytes += (double)mirt__tensor_bytes(node->out[k], rows);
+    }
+    return bytes;
+}
+
+/* The first device's share of the update: each part of the gradient (a device with memory of its own has the sum), weights and slots read, slots and every copy written. */
+static double mirt__update_bytes(const mirt_function *f) {
+    const mirt_strategy *s = f->model->strategy;
+    mirt__exchange x;
+    int64_t begin, end, elements = 0, trained = (int64_t)(f->root->trained_bytes / sizeof(mirt__real));
+    mirt__exchange_plan(s, f->replicas, f->rows < f->replicas ? (int)f->rows : f->replicas, f->program.num_cuts > 0, 0, &x);
+    mirt__update_range(s, trained, 0, &begin, &end);
+    for (int i = 0; i < f->num_ranges; i++) {
+        int64_t from = f->range[i].begin > begin ? f->range[i].begin : begin, to = f->range[i].end < end ? f->range[i].end : end;
+        if (to > from) elements += to - from;
+    }
+    return (double)elements * (double)sizeof(mirt__real) * ((s->backend ? 1 : x.parts) + 1 + mirt__weight_copies(s) + 2 * mirt__optimizer_slots(&f->model->config.optimizer));
+}
+
+/* The kernel of a convolution, or its gradient; NULL for other nodes. */
+static const mirt_tensor *mirt__profile_kernel(const mirt__node *node) {
+    if (!node->a.strides[0] || !node->op->macs) return NULL;
+    for (int k = node->num_in - 1; k >= -1; k--) {
+        const mirt_tensor *t = k < 0 ? node->out[0] : node->in[k];
+        if (t->shape.rank == 4 && !mirt__is_batched(&t->shape)) return t;
+    }
+    return NULL;
+}
+
+/* Convolutions of one size are a kind. */
+static void mirt__profile_name(const mirt__node *node, char out[48]) {
+    const mirt_tensor *kernel = mirt__profile_kernel(node);
+    int used = snprintf(out, 48, "%s", node->op->name);
+    if (!kernel || used < 0 || used > 24) return;
+    snprintf(out + used, 48 - (size_t)used, " %dx%d%s", (int)kernel->shape.dim[0], (int)kernel->shape.dim[1], node->a.groups > 1 ? " grouped" : "");
+}
+
+/* One row an operation, then what is not one. Returns how many. */
+static int mirt__profile_rows(const mirt_function *f, mirt__profile_row *row) {
+    const mirt__clocks *c = f->clocks;
+    const double steps = (double)c->steps, replays = (double)c->replays / steps;
+    const int64_t rows = c->replays ? c->replayed / c->replays : 0;
+    int count = 0;
+    for (int i = 0; i < f->program.graph.count; i++) {
+        const mirt__node *node = f->program.graph.node[i];
+        if (!mirt__node_runs(node)) continue;
+        mirt__profile_row *r = &row[count++];
+        r->node = node;
+        mirt__profile_name(node, r->name);
+        r->count = 1;
+        r->seconds = c->node[i] / steps;
+        r->flops = node->op->macs ? 2 * node->op->macs(node, rows) * replays : 0;
+        r->bytes = mirt__node_bytes(node, rows) * replays;
+        r->least = r->flops / (node->a.half ? f->model->peak_half : f->model->peak_flops);
+    }
+    const char *const names[] = {mirt__optimizer_class_get(f->model->config.optimizer.kind)->name, "(waiting)"};
+    const double seconds[] = {c->update, c->wait};
+    for (int i = 0; f->num_applied && i < MIRT__COUNT(names); i++) {
+        mirt__profile_row *r = &row[count++];
+        memset(r, 0, sizeof *r);
+        snprintf(r->name, sizeof r->name, "%s", names[i]);
+        r->count = 1;
+        r->seconds = seconds[i] / steps;
+        r->bytes = i == 0 ? mirt__update_bytes(f) : 0;
+    }
+    return count;
+}
+
+/* "(3, 3, 96, 1)/2 (rows, 56, 56, 96)": kernel and output, what the times of like operations depend on. */
+static void mirt__profile_what(const mirt__node *node, char *out, size_t size) {
+    char shape[96];
+    const mirt_tensor *t = node->out[0];
+    size_t used = 0;
+    for (int k = 0; k < node->num_out; k++) {
+        if (node->out[k]->space != MIRT__SPACE_NONE) {
+            t = node->out[k];
+            break;
+        }
+    }
+    const mirt_tensor *kernel = mirt__profile_kernel(node);
+    if (kernel && kernel != t) used = (size_t)snprintf(out, size, "%s/%d ", mirt__shape_text(&kernel->shape, shape), node->a.strides[0]);
+    snprintf(out + used, size - used, "%s%s%s", t->dtype == MIRT_FLOAT32 ? "" : mirt__dtype_name(t->dtype), t->dtype == MIRT_FLOAT32 ? "" : " ", mirt__shape_text(&t->shape, shape));
+}
+
+static void mirt__profile_rates(const mirt_model *model, const mirt__profile_row *r, double step, mirt__text *out) {
+    const double flops = r->seconds > 0 ? r->flops / r->seconds : 0, bytes = r->seconds > 0 ? r->bytes / r->seconds : 0;
+    mirt__text_add(out, "%9.3f %6.1f%%", r->seconds * 1e3, step > 0 ? 100 * r->seconds / step : 0);
+    if (r->flops > 0) mirt__text_add(out, " %9.1f %4.0f%%", flops * 1e-9, 100 * r->least / r->seconds);
+    else mirt__text_add(out, " %9s %5s", "", "");
+    if (r->bytes > 0) mirt__text_add(out, " %8.1f %4.0f%%", bytes * 1e-9, 100 * bytes / model->peak_bytes);
+    else mirt__text_add(out, " %8s %5s", "", "");
+}
+
+/* All rows that show in per cent; with what lies between operations, the others are what is left of the step. */
+static void mirt__profile_table(const mirt_model *model, const mirt__profile_row *row, int count, double step, mirt__text *out) {
+    mirt__profile_row rest;
+    memset(&rest, 0, sizeof rest);
+    rest.seconds = step;
+    mirt__text_add(out, "%9s %7s %9s %5s %8s %5s\n", "ms", "", "GFLOP/s", "peak", "GB/s", "peak");
+    for (int i = 0; i < count; i++) {
+        char what[160] = "", name[MIRT__SHOWN], shown[MIRT__SHOWN];
+        if (row[i].seconds < 0.0005 * step) {
+            rest.count += row[i].node ? row[i].count : 0;
+            continue;
+        }
+        rest.seconds -= row[i].seconds;
+        mirt__profile_rates(model, &row[i], step, out);
+        if (row[i].count > 1) snprintf(what, sizeof what, "%d of them", row[i].count);
+        else if (row[i].node) mirt__profile_what(row[i].node, what, sizeof what);
+        const char *layer = row[i].count == 1 && row[i].node && row[i].node->name ? row[i].node->name : "";
+        mirt__text_add(out, "  %-30s %-28s %s", mirt__shown(row[i].name, name), mirt__shown(layer, shown), what);
+        if (row[i].count == 1 && row[i].node) mirt__node_notes(row[i].node, out);
+        mirt__text_add(out, "\n");
+    }
+    mirt__profile_rates(model, &rest, step, out);
+    mirt__text_add(out, "  (the rest)");
+    if (rest.count) mirt__text_add(out, ", with %d operation%s below 0.05 %%", rest.count, rest.count == 1 ? "" : "s");
+    mirt__text_add(out, "\n");
+}
+
+/* Adds up the rows of a name, in the order of their times. Returns how many names there are. */
+static int mirt__profile_kinds(mirt__profile_row *row, int count) {
+    int kinds = 0;
+    for (int i = 0; i < count; i++) {
+        int k = 0;
+        while (k < kinds && strcmp(row[k].name, row[i].name) != 0) k++;
+        if (k == kinds) {
+            row[kinds++] = row[i];
+            continue;
+        }
+        row[k].count++;
+        row[k].seconds += row[i].seconds;
+        row[k].flops += row[i].flops;
+        row[k].least += row[i].least;
+        row[k].bytes += row[i].bytes;
+    }
+    qsort(row, (size_t)kinds, sizeof *row, mirt__profile_order);
+    return kinds;
+}
+
+static bool mirt__profile_of(const mirt_model *model, const mirt_function *f, const char *name, mirt__text *out) {
+    const mirt__clocks *c = f->clocks;
+    const double step = c->step / (double)c->steps;
+    double flops = 0, bytes = 0;
+    char shown[MIRT__SHOWN];
+    mirt__profile_row *row = (mirt__profile_row *)mirt__calloc((size_t)f->program.graph.count + 2, sizeof *row);
+    if (!row) return false;
+    int count = mirt__profile_rows(f, row);
+    qsort(row, (size_t)count, sizeof *row, mirt__profile_order);
+    for (int i = 0; i < count; i++) {
+        flops += row[i].flops;
+        bytes += row[i].bytes;
+    }
+    mirt__text_add(out, "%s, %s: %lld step%s of %.4g sample%s, %.3f ms each: %.2f GFLOP and %.3f GB on the first device, %.1f GFLOP/s and %.1f GB/s\n",
+                   mirt__shown(model->name, shown), name, (long long)c->steps, c->steps == 1 ? "" : "s", (double)c->rows / (double)c->steps, c->rows == c->steps ? "" : "s",
+                   step * 1e3, flops * 1e-9, bytes * 1e-9, flops / step * 1e-9, bytes / step * 1e-9);
+    mirt__profile_table(model, row, count, step, out);
+    mirt__text_add(out, "by kind:\n");
+    mirt__profile_table(model, row, mirt__profile_kinds(row, count), step, out);
+    mirt__free(row);
+    return true;
+}
+
+MIRT_API const char *mirt_profile_text(mirt_model *model) {
+    MIRT__USE_MODEL(model, NULL);
+    const char *name;
+    if (!model) return mirt__fail_missing("mirt_profile_text", "model"), (const char *)NULL;
+    mirt__text *out = &model->profile_text;
+    mirt__text_clear(out);
+    mirt__text_add(out, "ceilings of %s, %d thread%s, %s: %.1f GFLOP/s, in bfloat16 %.1f, %.1f GB/s\n", model->strategy->device[0].name, model->strategy->threads,
+                   model->strategy->threads == 1 ? "" : "s", model->strategy->kernels->name, model->peak_flops * 1e-9, model->peak_half * 1e-9,
+                   model->peak_bytes * 1e-9);
+    bool any = false;
+    for (int i = 0;; i++) {
+        const mirt_function *f = mirt__profile_function(model, i, &name);
+        if (!f && i >= MIRT__PROGRAM_KINDS) break;
+        if (!f || !f->clocks || f->clocks->steps == 0) continue;
+        if (!mirt__profile_of(model, f, name, out)) return NULL;
+        any = true;
+    }
+    if (!any) return mirt__fail(MIRT_E_STATE, "mirt_profile_text: no step of %s has run since mirt_profile_begin", model->name), (const char *)NULL;
+    return out->failed ? NULL : out->data;
+}
+
+/* >>section train/finite.c */
+
+/* Whether a step computes or would write non-finite values, and where the first one comes from. */
+
+static bool mirt__all_finite(const void *data, mirt_dtype dtype, int64_t count) {
+    uint16_t half;
+    for (int64_t i = 0; dtype == MIRT_FLOAT32 && i < count; i++) {
+        if (!(fabs((double)((const mirt__real *)data)[i]) <= DBL_MAX)) return false;
+    }
+    const int exponent = (int)dtype == MIRT__FLOAT16 ? 0x7c00 : 0x7f80;
+    for (int64_t i = 0; (int)dtype >= MIRT__BFLOAT16 && i < count; i++) {
+        memcpy(&half, (const char *)data + 2 * i, sizeof half);
+        if ((half & exponent) == exponent) return false;
+    }
+    return true;
+}
+
+/* The losses of the device's replicas: the first result, and the terms among the results. */
+static bool mirt__device_losses_finite(const mirt_function *f, int device) {
+    int first, count = mirt__device_replicas(f->model->strategy, f->replicas, device, &first);
+    int64_t begin, end, none;
+    mirt__replica_share(f, first, &begin);
+    end = begin;
+    for (int r = first; r < first + count; r++) end += mirt__replica_share(f, r, &none);
+    for (int k = 0; k < 2; k++) {
+        if (k && f->terms_result < 0) continue;
+        const mirt__result *r = &f->result[k ? f->terms_result : 0];
+        int64_t from = r->batched ? begin : first, to = r->batched ? end : first + count;
+        if (!r->batched && to > mirt__active_replicas(f)) to = mirt__active_replicas(f);
+        if (from < to && !mirt__all_finite((const mirt__real *)(const void *)r->data + from * r->count, MIRT_FLOAT32, (to - from) * r->count)) return false;
+    }
+    return true;
+}
+
+/* >>what a step reads to write it */
+
+/* Gradients above this count as not finite: sums over replicas, squares and moments of smaller ones stay finite. With
+   clipping large ones are harmless, but their sums must be finite. */
+static float mirt__gradient_bound(const mirt_function *f) {
+    const mirt_optimizer *o = &f->model->config.optimizer;
+    const float usual = 1e17f, whole = 1.8e19f; /* its square is finite */
+    if (mirt__optimizer_norms(o) || o->clipvalue > 0) return FLT_MAX / MIRT__MAX_REPLICAS;
+    return whole / (float)f->replicas < usual ? whole / (float)f->replicas : usual;
+}
+
+typedef int32_t mirt__finite_four __attribute__((vector_size(16)));
+
+typedef struct mirt__finite_job {
+    const mirt__real *x;
+    int64_t count;
+    float bound;
+    int32_t bad; /* atomic */
+} mirt__finite_job;
+
+enum { MIRT__FINITE_TASK = 1 << 14 };
+
+/* The bits of numbers without their sign are ordered as the numbers are, with infinity and NaN above all others. */
+static void mirt__finite_task(void *arg, int64_t task, int member) {
+    mirt__finite_job *job = (mirt__finite_job *)arg;
+    const int64_t most_elements = MIRT__FINITE_TASK, begin = task * most_elements, left = job->count - begin;
+    const int64_t count = left < most_elements ? left : most_elements;
+    const mirt__real *x = job->x + begin;
+    int32_t bits, bad = 0;
+    int64_t i = 0;
+    (void)member;
+    memcpy(&bits, &job->bound, sizeof bits);
+    if (sizeof *x == sizeof bits) {
+        const int32_t all = INT32_MAX;
+        const mirt__finite_four most = {bits, bits, bits, bits}, mask = {all, all, all, all};
+        mirt__finite_four some[2], above[2] = {{0, 0, 0, 0}, {0, 0, 0, 0}};
+        for (; i + 8 <= count; i += 8) {
+            memcpy(some, x + i, sizeof some);
+            above[0] |= (mirt__finite_four)((some[0] & mask) > most);
+            above[1] |= (mirt__finite_four)((some[1] & mask) > most);
+        }
+        above[0] |= above[1];
+        bad = above[0][0] | above[0][1] | above[0][2] | above[0][3];
+    }
+    for (; i < count; i++) bad |= !(fabs((double)x[i]) <= (double)job->bound);
+    if (bad) __atomic_store_n(&job->bad, 1, __ATOMIC_RELAXED);
+}
+
+static bool mirt__all_below(mirt__team *team, const mirt__real *x, int64_t count, float bound) {
+    mirt__finite_job job;
+    job.x = x;
+    job.count = count;
+    job.bound = bound;
+    job.bad = 0;
+    mirt__team_for(team, (count + MIRT__FINITE_TASK - 1) / MIRT__FINITE_TASK, mirt__finite_task, &job);
+    return !job.bad;
+}
+
+/* Elements [begin, end) of the gradient buffers that the device's replicas filled. */
+static bool mirt__device_gradients_finite(const mirt_function *f, int device, int64_t begin, int64_t end) {
+    const float bound = mirt__gradient_bound(f);
+    mirt__exchange x;
+    mirt__exchange_of(f, device, &x);
+    for (int p = 0; p < x.parts; p++) {
+        if (x.device[p] != device) continue;
+        for (int i = 0; i < f->num_ranges; i++) {
+            const int64_t from = f->range[i].begin > begin ? f->range[i].begin : begin,
+                          to = f->range[i].end < end ? f->range[i].end : end;
+            if (from < to && !mirt__all_below(f->model->strategy->device[device].team,
+                                              mirt__gradient_at(f, device, x.slot[p]) + from, to - from, bound))
+                return false;
+        }
+    }
+    return true;
+}
+
+/* The new states of the device's replicas: moving statistics, for one. */
+static bool mirt__device_states_finite(const mirt_function *f, int device) {
+    int first, count = mirt__device_replicas(f->model->strategy, f->replicas, device, &first);
+    const int active = mirt__active_replicas(f);
+    mirt__bases b;
+    bool finite = true;
+    for (int r = first; f->num_states && r < first + count && r < active && finite; r++) {
+        char *copy = NULL;
+        mirt__replica_bases(f, device, first, r, &b);
+        if (b.remote) {
+            if (!(copy = (char *)mirt__calloc(1, f->state_bytes))) return true;
+            b.backend->fetch(b.remote, copy, b.state, f->state_bytes);
+            if (b.backend->wait(b.remote) != MIRT_OK) memset(copy, 0, f->state_bytes); /* an error of its own */
+        }
+        const mirt__real *state = (const mirt__real *)(const void *)(copy ? copy : b.state);
+        for (int i = 0; i < f->num_states && finite; i++)
+            finite = mirt__all_finite(state + f->state[i].from, MIRT_FLOAT32, f->state[i].count);
+        mirt__free(copy);
+    }
+    return finite;
+}
+
+MIRT__LIB int mirt__device_not_finite(const mirt_function *f, int device) {
+    int what = mirt__device_losses_finite(f, device) ? 0 : MIRT__LOSS_BAD;
+    if (!mirt__device_states_finite(f, device)) what |= MIRT__STATE_BAD;
+    if (!f->scaled && !f->model->strategy->backend && !mirt__device_gradients_finite(f, device, 0, INT64_MAX))
+        what |= MIRT__GRADIENT_BAD;
+    return what;
+}
+
+/* Whose squares are not finite among the gradients; -1: none. */
+static int mirt__squares_bad(const mirt_function *f) {
+    const mirt_model *model = f->model;
+    const double bound = (double)mirt__gradient_bound(f);
+    for (int i = 0; i < model->num_pieces; i++) {
+        if (!(model->piece[i].squares <= bound * bound * (double)model->piece[i].count))
+            return model->piece[i].variable;
+    }
+    return -1;
+}
+
+MIRT__LIB bool mirt__squares_finite(const mirt_function *function) { return mirt__squares_bad(function) < 0; }
+
+/* Names a weight, or the optimizer's state of one, that is not finite on the host; false: all are. */
+static bool mirt__name_not_finite(const mirt_function *f, char *out, size_t size) {
+    const mirt_model *root = f->root;
+    for (int block = 0; block <= MIRT__MAX_SLOTS; block++) {
+        const char *at = block ? f->model->slot[block - 1] : root->weight[0];
+        for (int i = 0; at && i < root->num_variables; i++) {
+            const mirt__variable *v = &root->variable[i];
+            if ((block && !mirt__is_trained(v)) || mirt__all_finite(at + v->offset, MIRT_FLOAT32, v->count)) continue;
+            if (out)
+                snprintf(out, size, "in %s %.200s, which an update before made so, or whoever set them",
+                         block ? "the optimizer's state of" : "the weights", v->name);
+            return true;
+        }
+    }
+    return false;
+}
+
+MIRT__LIB int mirt__model_not_finite(const mirt_function *f) {
+    mirt__weights_here(f->root);
+    mirt__slots_here(f->model);
+    return mirt__name_not_finite(f, NULL, 0) ? MIRT__MODEL_BAD : 0;
+}
+
+/* The weight whose gradient is not finite, or NULL. */
+static const char *mirt__gradient_not_finite(const mirt_function *f) {
+    const mirt_model *root = f->root;
+    const int of = f->model->strategy->backend ? mirt__squares_bad(f) : -1;
+    if (f->model->strategy->backend) return of < 0 ? NULL : root->variable[of].name;
+    for (int i = 0; i < root->num_variables; i++) {
+        const mirt__variable *v = &root->variable[i];
+        const int64_t begin = (int64_t)(v->offset / sizeof(mirt__real));
+        for (int d = 0; mirt__is_trained(v) && d < f->model->strategy->num_devices; d++) {
+            if (!mirt__device_gradients_finite(f, d, begin, begin + v->count)) return v->name;
+        }
+    }
+    return NULL;
+}
+
+/* >>where it comes from */
+
+static bool mirt__tensor_finite(const mirt__call *call, const mirt_tensor *t) {
+    const mirt__bases *b = call->bases;
+    const void *data = mirt__address(b, t);
+    const size_t bytes = mirt__tensor_bytes(t, call->rows);
+    if (!data || t->lazy || !b->remote) return !data || t->lazy || mirt__all_finite(data, t->dtype, mirt__elements(t, call->rows));
+    void *copy = mirt__calloc(1, bytes);
+    if (!copy) return true;
+    b->backend->fetch(b->remote, copy, data, bytes);
+    const bool finite = b->backend->wait(b->remote) != MIRT_OK || mirt__all_finite(copy, t->dtype, mirt__elements(t, call->rows));
+    mirt__free(copy);
+    return finite;
+}
+
+/* What nobody has computed, weights and what is read of the batch; also of what is computed while it is read. */
+static const mirt_tensor *mirt__given_not_finite(const mirt__call *call, const mirt__node *node) {
+    for (int k = 0; k < node->num_in; k++) {
+        const mirt_tensor *t = node->in[k], *found = NULL;
+        if (t->lazy) found = mirt__given_not_finite(call, t->node);
+        else if ((t->space == MIRT__SPACE_WEIGHT || t->space == MIRT__SPACE_IO) && !mirt__tensor_finite(call, t)) found = t;
+        if (found) return found;
+    }
+    return NULL;
+}
+
+MIRT__LIB void mirt__finder_look(void *user, const mirt__call *call, int number) {
+    mirt__finder *finder = (mirt__finder *)user;
+    if (finder->node >= 0 && number >= finder->node) return;
+    const mirt_tensor *found = mirt__given_not_finite(call, call->node);
+    for (int k = 0; k < call->node->num_out && !found; k++) {
+        if (!mirt__tensor_finite(call, call->node->out[k])) found = call->node->out[k];
+    }
+    if (!found) return;
+    finder->node = number;
+    finder->replica = call->run->replica;
+    finder->tensor = found;
+}
+
+/* What is known where no tensor of the step has a number that is not finite. */
+static void mirt__describe_without(const mirt_function *f, int what, char *out, size_t size) {
+    const char *gradient = what & MIRT__GRADIENT_BAD ? mirt__gradient_not_finite(f) : NULL;
+    if (what & MIRT__MODEL_BAD && mirt__name_not_finite(f, out, size)) return;
+    if (gradient)
+        snprintf(out, size, "that of %.200s is above %g or not a number", gradient,
+                 (double)mirt__gradient_bound(f));
+    else snprintf(out, size, "when the step was run again, it was");
+}
+
+MIRT__LIB void mirt__describe_not_finite(const mirt_function *f, int what, const mirt__finder *finder, int devices,
+                                         char *out, size_t size) {
+    const mirt__finder *first = NULL;
+    char shape[96];
+    for (int d = 0; d < devices; d++) {
+        if (finder[d].node >= 0 && (!first || finder[d].node < first->node)) first = &finder[d];
+    }
+    const char *name = "a gradient of";
+    if (what & MIRT__LOSS_BAD) name = "the loss of";
+    else if (what & MIRT__MODEL_BAD) name = "the model before";
+    else if (what & MIRT__STATE_BAD) name = "a moving statistic or other new state of";
+    size_t used = (size_t)snprintf(out, size, "%s step %lld is not finite; ", name, (long long)f->model->step + 1);
+    if (!first) {
+        mirt__describe_without(f, what, out + used, size - used);
+        return;
+    }
+    const mirt__node *node = f->program.graph.node[first->node];
+    const mirt_tensor *t = first->tensor;
+    used += (size_t)snprintf(out + used, size - used, "the first number that is not is in replica %d, ", first->replica);
+    for (int i = 0; t->space == MIRT__SPACE_WEIGHT && i < f->root->num_variables; i++) {
+        if (f->root->variable[i].offset != t->offset) continue;
+        snprintf(out + used, size - used, "in the weights %.200s, which an update before made so, or whoever set them", f->root->variable[i].name);
+        return;
+    }
+    if (t->space == MIRT__SPACE_IO && t->offset < MIRT__MAX_FIELDS && t->node != node) {
+        snprintf(out + used, size - used, "in the data: %s number %d", (int)t->offset < f->spec.num_x ? "input" : "label or weight",
+                 (int)t->offset < f->spec.num_x ? (int)t->offset : (int)t->offset - f->spec.num_x);
+        return;
+    }
+    snprintf(out + used, size - used, "in what layer %.100s (%.40s) makes of finite numbers: %s %.90s", node->name ? node->name : "without a name", node->op->name,
+             mirt__dtype_name(t->dtype), mirt__shape_text(&t->shape, shape));
+}
 
 /* >>section train/record.c */
 
@@ -42549,45 +43619,6 @@ MIRT__LIB void mirt__function_free(mirt_function *f) {
 #pragma GCC pop_options
 #endif
 
-/* >>section train/timeline.h */
-
-#ifndef MIRT__TIMELINE_H
-#define MIRT__TIMELINE_H
-/* The seconds of a fit, by device and phase. */
-
-/* The one call for clocks, trace and watchdog: `device` enters `phase` (of users, or of base/device_timeline.h), at work
-   for `replica` and at `node` of the program; -1: none in particular. */
-MIRT__LIB void mirt__mark(const mirt_function *function, int device, int phase, int replica, int node);
-/* Around a run of the function on the devices, by the caller. */
-MIRT__LIB void mirt__lanes_begin(mirt_function *function);
-MIRT__LIB void mirt__lanes_end(mirt_function *function);
-/* In between: the caller reads the next batch, while they are at work. */
-MIRT__LIB void mirt__lanes_ahead(const mirt_function *function);
-
-/* A fit begins: no seconds yet. */
-MIRT__LIB void mirt__timing_reset(mirt_model *model);
-/* They count, as launch overhead at first; and no longer. */
-MIRT__LIB void mirt__timing_start(mirt_model *model);
-MIRT__LIB void mirt__timing_stop(mirt_model *model);
-/* While no device runs: all are at `phase` until the next one. */
-MIRT__LIB void mirt__timing_phase(const mirt_model *model, mirt_phase phase);
-/* Seconds of the fit so far in a phase, the mean over devices; 0 where another model's seconds are counted. */
-MIRT__LIB double mirt__timing_seconds(const mirt_model *model, mirt_phase phase);
-/* What samples cost, before the data set goes. */
-MIRT__LIB void mirt__timing_input(mirt_model *model, const mirt_dataset *dataset);
-
-/* --- trace.c --- */
-/* Gives the function's operations names, if there is a trace that has none for them yet. */
-MIRT__LIB mirt_status mirt__trace_ready(mirt_function *function);
-/* The function is about to run while there is a trace. */
-MIRT__LIB void mirt__trace_function(const mirt_function *function);
-
-/* --- verdict.c --- */
-/* Fills the bottleneck, and what belongs to it, of the numbers above. */
-MIRT__LIB void mirt__verdict(mirt_timing *timing);
-
-#endif
-
 /* >>section train/timeline.c */
 
 MIRT__LIB void mirt__mark(const mirt_function *f, int device, int phase, int replica, int node) {
@@ -42758,36 +43789,6 @@ MIRT__LIB void mirt__timing_stop(mirt_model *model) {
     s->timing = NULL;
     for (int d = 0; d < s->num_devices; d++) mirt__lane_flush(&s->lane[d]);
 }
-
-/* >>section train/finite.h */
-
-#ifndef MIRT__FINITE_H
-#define MIRT__FINITE_H
-/* Numbers that are none: whether there are any, and where they come from. */
-
-/* What of a step is not finite: a set of these. */
-enum { MIRT__LOSS_BAD = 1, MIRT__GRADIENT_BAD = 2, MIRT__STATE_BAD = 4, MIRT__MODEL_BAD = 8 };
-
-/* Of a device while it runs a step again: the first node, in the program's order, with a number that is not finite. */
-struct mirt__finder {
-    int node, replica; /* node -1: none so far */
-    const mirt_tensor *tensor;
-};
-/* What it does when a node has run; `finder`: one. */
-MIRT__LIB void mirt__finder_look(void *finder, const mirt__call *call, int number);
-/* When the device's replicas have run: their losses, and what the update would read: gradients on this device and new
-   states. Steps whose gradients stay below a bound far from overflow write finite weights and optimizer state, if these
-   were finite before. */
-MIRT__LIB int mirt__device_not_finite(const mirt_function *function, int device);
-/* Gradients that are known by their squares alone, on devices with memory of their own. */
-MIRT__LIB bool mirt__squares_finite(const mirt_function *function);
-/* Before the first step: the weights and the optimizer's state. */
-MIRT__LIB int mirt__model_not_finite(const mirt_function *function);
-/* One sentence for whatever is not finite, by what the devices' finders found. */
-MIRT__LIB void mirt__describe_not_finite(const mirt_function *function, int what, const mirt__finder *finder,
-                                         int devices, char *out, size_t size);
-
-#endif
 
 /* >>section train/remote.c */
 
@@ -44033,341 +45034,523 @@ MIRT__LIB mirt_status mirt__function_update(mirt_function *f) {
     return MIRT_OK;
 }
 
-/* >>section train/trainer.h */
+/* >>section base/once_begin.inc */
 
-#ifndef MIRT__TRAINER_H
-#define MIRT__TRAINER_H
-/* What fit, evaluate and predict run: functions recorded for the data at hand. */
+/* What follows runs once: recording models, reading and writing files. gcc compiles it in half the
+   time when it does not optimize. */
+#if defined(__GNUC__) && !defined(__clang__) && defined(__OPTIMIZE__)
+#pragma GCC push_options
+#ifdef MIRRORTRAIN_DEBUG
+#pragma GCC optimize("fp-contract=off")
+#else
+#pragma GCC optimize("O0,expensive-optimizations,fp-contract=off")
+#endif
+#endif
 
-typedef enum mirt__program_kind { MIRT__TRAIN, MIRT__EVALUATE, MIRT__PREDICT, MIRT__FEATURES, MIRT__PROGRAM_KINDS } mirt__program_kind;
+/* >>section train/function.c */
 
-/* Sums over samples in their order. */
-typedef struct mirt__sums {
-    mirt__program_kind kind; /* of the function whose results they are */
-    double loss;
-    double output_loss[MIRT_MAX_OUTPUTS];
-    int64_t count;
-    double *metric; /* all metrics' sums, one after the other: the trainer's */
-    int num_metric;
-} mirt__sums;
+/* Functions of the user: recording, running, and reading what they left. */
 
-struct mirt__trainer {
-    const mirt__data_spec *asked; /* while a plan for these data is looked for, or NULL */
-    mirt_function *function[MIRT__PROGRAM_KINDS];
-    float *class_weights; /* of the training function */
-    int num_class_weights;
-    double *metric[2];    /* sums for training and evaluation */
-    mirt_tensor *cut[MIRT_MAX_INPUTS]; /* of the model: its features, where data sets are of these (spec.features) */
-    mirt__stretch features;            /* this list */
-    mirt__data_cost cost;              /* of the samples last trained on */
-};
+/* >>distributed data */
 
-/* --- trainer.c --- */
-/* The model's, made if there is none; NULL with the error set. */
-MIRT__LIB mirt__trainer *mirt__trainer_of(mirt_model *model);
-/* The function of `kind` for data like `spec` with batches of up to `most` samples, recorded unless it is
-   there. `fit`: for its class weights, or NULL. */
-MIRT__LIB mirt_function *mirt__trainer_prepare(mirt_model *model, mirt__program_kind kind, const mirt__data_spec *spec, int64_t most, const mirt_fit_desc *fit);
-/* The same without memory, for plans and pictures; free with mirt__function_free. */
-MIRT__LIB mirt_function *mirt__trainer_dry(mirt_model *model, mirt__program_kind kind, const mirt__data_spec *spec, int64_t most);
-MIRT__LIB mirt_status mirt__need_compiled(const mirt_model *model, const char *caller);
-/* Inputs and outputs are there, which is enough to predict. */
-MIRT__LIB mirt_status mirt__need_recorded(const mirt_model *model, const char *caller);
-/* Whether data of this description fits the model's inputs (and labels). */
-MIRT__LIB mirt_status mirt__check_data(const mirt_model *model, const mirt__data_spec *spec, bool labels);
-/* mirt__function_begin for data whose sample weights are not known to be numbers. */
-MIRT__LIB mirt_status mirt__trainer_begin(mirt_function *function, const mirt__batch *batch);
-MIRT__LIB void mirt__sums_start(mirt_model *model, mirt__program_kind kind, mirt__sums *sums);
-/* Adds the results of the batch under way to `sums`; returns the batch's own loss. */
-MIRT__LIB double mirt__add_results(const mirt_function *function, mirt__sums *sums);
-MIRT__LIB void mirt__sums_to_logs(const mirt_model *model, const mirt__sums *sums, bool validation, mirt_logs *logs);
-MIRT__LIB void mirt__logs_add(mirt_logs *logs, const char *name, double value);
-/* Names of the logs that a fit of this model has at the end of an epoch; with those of validation. Returns how many. */
-MIRT__LIB int mirt__log_names(const mirt_model *model, bool validation, const char *names[MIRT_MAX_LOGS]);
+typedef struct mirt__distributed_dataset {
+    mirt_dataset base;
+    mirt_strategy *strategy;
+    char about[96]; /* the strategy in words, which may be gone when this is needed */
+    int64_t epoch; /* of the pass under way */
+} mirt__distributed_dataset;
 
-/* Whether `rows` predictions fit into the caller's memory, capacity[i] floats for output i. */
-MIRT__LIB mirt_status mirt__check_room(const mirt_function *function, int64_t rows, float *const *out, const size_t *capacity);
-/* Copies the predictions of the batch under way behind the `done` samples before it. */
-MIRT__LIB void mirt__copy_predictions(const mirt_function *function, int64_t done, float *const *out);
+/* Also by mirt_fit and the like, after which the next pass of mirt_dataset_next begins anew. */
+static mirt_status mirt__distributed_begin(mirt_dataset *dataset, uint64_t seed, int64_t epoch) {
+    dataset->begun = false;
+    return mirt__dataset_begin(dataset->source, seed, epoch);
+}
 
-/* --- inspect.c --- */
-MIRT__LIB void mirt__memory_of(const mirt_model *model, const mirt_function *function, mirt_memory *out);
-/* "1.40 MB", "812 bytes" into `out`, which is also returned. */
-MIRT__LIB const char *mirt__bytes_text(double bytes, char out[96]);
+static mirt_status mirt__distributed_read(mirt_dataset *dataset, mirt__batch *out) { return mirt__dataset_next(dataset->source, out); }
 
-/* --- traps.c --- */
-/* Told once: what fit is about to do on data like these with this function, */
-MIRT__LIB void mirt__traps_before(mirt_model *model, const mirt__data_spec *spec, const mirt_function *function);
-/* Warns once per model of frozen weights that are still the initializers' random numbers. */
-MIRT__LIB void mirt__trap_random(const mirt_model *model);
-/* and what is wrong with its first batch. */
-MIRT__LIB void mirt__traps_in_batch(const mirt_model *model, const mirt__data_spec *spec, const mirt__batch *batch);
+static const mirt__stage mirt__distributed_stage = {mirt__distributed_begin, mirt__distributed_read, NULL, NULL, NULL, NULL, NULL};
 
-/* --- features.c --- */
-/* What the frozen layers at the beginning of a model make of the samples of a data set, kept while mirt_fit goes over them again. */
-typedef struct mirt__features mirt__features;
-/* *out NULL: the model has no such layers, or they cannot be kept (which the log says). *budget: bytes, of which it takes its
-   share; 0 or less: nothing is kept. */
-MIRT__LIB mirt_status mirt__features_open(mirt_model *model, mirt_dataset *dataset, int64_t *budget, const char *what, mirt__features **out);
-MIRT__LIB void mirt__features_close(mirt__features *features);
-/* As those of the data set, whose place they take; the batches are of features, as this says. */
-MIRT__LIB const mirt__data_spec *mirt__features_spec(const mirt__features *features);
-MIRT__LIB mirt_status mirt__features_begin(mirt__features *features, uint64_t seed, int64_t epoch);
-MIRT__LIB mirt_status mirt__features_next(mirt__features *features, mirt__batch *out);
+static const char *mirt__strategy_about(const mirt_strategy *s, char out[96]) {
+    snprintf(out, 96, "%d replica%s on %d device%s from %s", s->num_replicas, s->num_replicas == 1 ? "" : "s",
+             s->num_devices, s->num_devices == 1 ? "" : "s", s->device[0].name);
+    return out;
+}
 
-/* --- feed.c --- */
-/* Batches for a loop over steps: the data set's, or instead the features', with an eye on the time they take. While devices with memory of their own
-   are at work on a step, the next batch is read and sent to them. */
-typedef struct mirt__feed {
-    mirt_model *model;
-    mirt_dataset *dataset;
-    mirt__features *features; /* or NULL */
-    bool ahead;           /* it may do so */
-    mirt_function *step;  /* under way */
-    bool held, landed;    /* the next batch was read; it was sent, too */
-    mirt_status status;   /* of reading it, */
-    mirt__error error;    /* which is told when its turn has come */
+MIRT_API mirt_dataset *mirt_distribute(mirt_strategy *strategy, mirt_dataset *dataset) {
+    MIRT__ENTER;
+    if (!dataset) return NULL;
+    if (!strategy) {
+        mirt__fail_missing("mirt_distribute", "strategy");
+        return mirt__dataset_give_up(dataset, false);
+    }
+    if (!mirt__dataset_spec(dataset)->batch) {
+        mirt__fail(MIRT_E_INVALID, "mirt_distribute comes after mirt_batch: global batches are dealt to the replicas");
+        return mirt__dataset_give_up(dataset, false);
+    }
+    mirt_dataset *out = mirt__dataset_new(sizeof(mirt__distributed_dataset), &mirt__distributed_stage, dataset, false);
+    if (out) {
+        ((mirt__distributed_dataset *)out)->strategy = strategy;
+        ((mirt__distributed_dataset *)out)->epoch = -1;
+        mirt__strategy_about(strategy, ((mirt__distributed_dataset *)out)->about);
+        out->joins = 1;
+    }
+    return out;
+}
+
+static const mirt__distributed_dataset *mirt__distributed(const mirt_dataset *dataset) {
+    return dataset->stage == &mirt__distributed_stage ? (const mirt__distributed_dataset *)dataset : NULL;
+}
+
+MIRT__LIB mirt_status mirt__check_distributed(const mirt_model *model, const mirt_dataset *dataset,
+                                              const char *caller) {
+    char own[96];
+    for (const mirt_dataset *at = dataset; at; at = at->source) {
+        const mirt__distributed_dataset *d = mirt__distributed(at);
+        if (!d || d->strategy == model->strategy) continue;
+        return mirt__fail(MIRT_E_INVALID,
+                          "%s: the data set is distributed to another strategy (%s) than that of %s (%s)", caller,
+                          d->about, model->name, mirt__strategy_about(model->strategy, own));
+    }
+    return MIRT_OK;
+}
+
+MIRT_API mirt_status mirt_dataset_next(mirt_dataset *dataset, mirt_global_batch *out) {
+    MIRT__ENTER;
     mirt__batch batch;
-} mirt__feed;
-/* `ahead`: nobody minds that the data are one batch further than the steps. */
-MIRT__LIB void mirt__feed_open(mirt__feed *feed, mirt_model *model, mirt_dataset *dataset, mirt__features *features, bool ahead);
-MIRT__LIB mirt_status mirt__feed_begin(mirt__feed *feed, int64_t epoch);
-MIRT__LIB mirt_status mirt__feed_next(mirt__feed *feed, mirt__batch *out);
-/* mirt__function_step on the batch that came last; `more`: another one will be asked for. */
-MIRT__LIB mirt_status mirt__feed_step(mirt__feed *feed, mirt_function *function, bool more);
+    if (!dataset) return mirt__fail_missing("mirt_dataset_next", "data set");
+    if (!out) return mirt__fail(MIRT_E_INVALID, "mirt_dataset_next: no place for the batch");
+    memset(out, 0, sizeof *out);
+    if (!mirt__distributed(dataset)) return mirt__fail(MIRT_E_STATE, "mirt_dataset_next reads distributed data sets: mirt_distribute makes one");
+    if (mirt__own_process(dataset->process, "mirt_dataset_next", "data set") != MIRT_OK) return MIRT_E_STATE;
+    if (dataset->busy)
+        return mirt__fail(MIRT_E_STATE, "mirt_dataset_next: another call is reading this data set, such as mirt_fit");
+    mirt__distributed_dataset *d = (mirt__distributed_dataset *)dataset;
+    dataset->busy = true;
+    mirt_status status = dataset->begun ? MIRT_OK : mirt__dataset_begin(dataset, d->strategy->seed, ++d->epoch);
+    dataset->begun = status == MIRT_OK;
+    if (status == MIRT_OK) status = mirt__dataset_next(dataset, &batch);
+    dataset->busy = false;
+    if (status != MIRT_OK) return status;
+    dataset->begun = batch.rows > 0;
+    out->rows = batch.rows;
+    out->epoch = d->epoch;
+    memcpy(out->field, batch.field, sizeof out->field);
+    out->index = batch.index;
+    out->dataset = dataset;
+    return MIRT_OK;
+}
 
-/* --- evaluate.c --- */
-/* Runs fn(arg), which goes through `dataset`, watched from the caller's thread; what a dead strategy leaves behind is marked. */
-MIRT__LIB mirt_status mirt__watched_pass(const mirt_model *model, mirt_dataset *dataset, mirt_status (*fn)(void *arg), void *arg);
-/* `dataset` itself when it is batched, otherwise a batching view of it (batch 0: of 32), also put into
-   *view, to be destroyed after use. */
-MIRT__LIB mirt_dataset *mirt__batched(mirt_dataset *dataset, int64_t batch, bool shuffle, mirt_dataset **view);
-/* One pass over `dataset`, already batched and prepared for, or over its features (otherwise NULL); steps 0: all of it. */
-MIRT__LIB mirt_status mirt__evaluate_pass(mirt_model *model, mirt_dataset *dataset, mirt__features *features, int64_t steps, mirt__sums *sums);
+/* >>recording */
 
-/* --- progress.c --- */
-typedef struct mirt__progress {
-    bool terminal;
-    int columns; /* of the line that a shorter one overwrites */
-    double last; /* when the line was last written */
-} mirt__progress;
-MIRT__LIB void mirt__progress_epoch(mirt__progress *progress, const mirt_model *model, int epoch, int epochs);
-/* `done`: the epoch's last line, with validation. */
-MIRT__LIB void mirt__progress_line(mirt__progress *progress, const mirt_model *model, const mirt_event *event, bool done);
+typedef struct mirt__user_body {
+    mirt_body_fn fn;
+    void *user;
+} mirt__user_body;
 
+static bool mirt__run_user_body(mirt_function *f, void *user) {
+    const mirt__user_body *body = (const mirt__user_body *)user;
+    bool recorded;
+    {
+        MIRT__OUTSIDE;
+        recorded = body->fn(f, body->user);
+    }
+    if (recorded) return true;
+    if (f->program.graph.status == MIRT_OK) mirt__fail(MIRT_E_CALLBACK, "the body of a function of %s said that it failed", f->model->name);
+    return false;
+}
+
+/* They stay, for whoever holds them, but cannot run again. */
+static void mirt__functions_disown(mirt_model *model) {
+    for (mirt_function *f = model->functions; f; f = f->next) {
+        f->root = f->model;
+        f->layout = -1;
+    }
+}
+
+static void mirt__functions_free(mirt_model *model) {
+    while (model->functions) mirt_function_destroy(model->functions);
+}
+
+MIRT_API mirt_function *mirt_function_create(mirt_model *model, mirt_dataset *dataset, mirt_body_fn body, void *user) {
+    MIRT__USE_MODEL(model, NULL);
+    mirt__function_desc desc;
+    mirt__data_spec none;
+    mirt__user_body b;
+    b.fn = body;
+    b.user = user;
+    if (!model) return mirt__fail_missing("mirt_function_create", "model"), (mirt_function *)NULL;
+    if (!body) return mirt__fail_missing("mirt_function_create", "body"), (mirt_function *)NULL;
+    if (model->graph.status != MIRT_OK) return mirt__fail(model->graph.status, "%s", model->graph.error), (mirt_function *)NULL;
+    if (dataset && mirt__check_distributed(model, dataset, "mirt_function_create") != MIRT_OK) return NULL;
+    if (dataset && !mirt__distributed(dataset)) {
+        mirt__fail(MIRT_E_INVALID, "mirt_function_create: the data set is not distributed to the strategy of %s: mirt_distribute does that", model->name);
+        return NULL;
+    }
+    memset(&none, 0, sizeof none);
+    none.accumulate = 1;
+    memset(&desc, 0, sizeof desc);
+    desc.spec = dataset ? mirt__dataset_spec(dataset) : &none;
+    desc.max_batch = dataset ? mirt__data_most_rows(desc.spec) : model->strategy->num_replicas;
+    desc.by_replicas = true;
+    mirt_function *f = mirt__function_new(model, &desc, mirt__run_user_body, &b);
+    if (!f) return NULL;
+    if (mirt__function_allocate(f) != MIRT_OK) {
+        mirt__function_free(f);
+        return NULL;
+    }
+    f->next = model->functions;
+    model->functions = f;
+    model->free_functions = mirt__functions_free;
+    model->disown_functions = mirt__functions_disown;
+    return f;
+}
+
+MIRT_API void mirt_function_destroy(mirt_function *function) {
+    MIRT__ENTER;
+    if (!function || !mirt__may_destroy(function->model->strategy, "mirt_function_destroy")) return;
+    if (function->recording) {
+        mirt__log(function->model->strategy, MIRT_LOG_ERROR, "a function of %s is being recorded; its body cannot destroy it", function->model->name);
+        return;
+    }
+    mirt_function **at = &function->model->functions;
+    while (*at && *at != function) at = &(*at)->next;
+    if (*at) *at = function->next;
+    mirt__function_free(function);
+}
+
+/* Sticky as all recording: an error marks the function, and mirt_function_create returns it. */
+static mirt_tensor *mirt__function_poison(mirt_function *f) {
+    mirt__graph_poison(&f->program.graph);
+    return NULL;
+}
+
+static mirt_tensor *mirt__function_field(mirt_function *f, int field, bool there, const char *what, int index) {
+    if (!f || f->program.graph.status != MIRT_OK) return NULL;
+    if (there) return f->field[field];
+    mirt__fail(MIRT_E_NOT_FOUND, "the data of this function have no %s number %d", what, index);
+    return mirt__function_poison(f);
+}
+
+MIRT_API mirt_tensor *mirt_function_x(mirt_function *f, int index) {
+    return mirt__function_field(f, index, f && index >= 0 && index < f->spec.num_x, "input", index);
+}
+
+MIRT_API mirt_tensor *mirt_function_y(mirt_function *f, int index) {
+    bool there = f && index >= 0 && index < f->spec.num_y;
+    return mirt__function_field(f, there ? f->spec.num_x + index : 0, there, "label", index);
+}
+
+MIRT_API mirt_tensor *mirt_function_weights(mirt_function *f) {
+    return f && f->spec.has_weights ? f->field[f->spec.num_x + f->spec.num_y] : NULL;
+}
+
+MIRT_API mirt_tensor *mirt_function_variable(mirt_function *f, const char *name) {
+    int first;
+    if (!f || f->program.graph.status != MIRT_OK) return NULL;
+    if (!name) return mirt__fail_missing("mirt_function_variable", "name"), mirt__function_poison(f);
+    int index = mirt__variable_find(f->model, name);
+    if (index < 0) return mirt__function_poison(f);
+    mirt__root(f->model, &first);
+    mirt_tensor *there = mirt__graph_variable(&f->program.graph, first + index);
+    return there ? there : mirt__variable_op(&f->program.graph, first + index, &f->root->variable[first + index].shape);
+}
+
+/* The tensors of `model`'s trainable variables in the graph, in their order; NULL with the error set. In the body of a
+   function (`root` given) a variable is trainable if the optimizer updates it, elsewhere if the next mirt_compile
+   makes it so. */
+static mirt_tensor **mirt__trainable_in(mirt__graph *graph, const mirt_model *model, int first, const mirt_model *root,
+                                        int *count) {
+    mirt_tensor **out = (mirt_tensor **)mirt__pool_alloc(&graph->pool, (size_t)model->num_variables * sizeof *out + 1);
+    *count = 0;
+    for (int i = 0; out && i < model->num_variables; i++) {
+        const mirt__variable *v = root ? &root->variable[first + i] : &model->variable[i];
+        if (root ? !mirt__is_trained(v) : !v->trainable || v->freeze) continue;
+        mirt_tensor *t = mirt__graph_variable(graph, first + i);
+        if (!t && root && !(t = mirt__variable_op(graph, first + i, &v->shape))) return NULL;
+        if (t) out[(*count)++] = t; /* the graph of a model may lack weights of a part that no output reads */
+    }
+    return out;
+}
+
+MIRT_API mirt_tensor *const *mirt_trainable(mirt_function *f, mirt_model *model, int *count) {
+    MIRT__USE_MODEL(f ? f->model : model, NULL);
+    int first = 0, n = 0;
+    if (count) *count = 0;
+    if (f && f->program.graph.status != MIRT_OK) {
+        mirt__fail(f->program.graph.status, "%s", f->program.graph.error);
+        return NULL;
+    }
+    if (!f && !model) mirt__fail_missing("mirt_trainable", "model");
+    else if (!count) mirt__fail(MIRT_E_INVALID, "mirt_trainable: no place for the count");
+    else if (!f && model->graph.status != MIRT_OK) mirt__fail(model->graph.status, "%s", model->graph.error);
+    else if (f && !f->recording) {
+        mirt__fail(MIRT_E_STATE, "mirt_trainable: the function is recorded already; call it in the function's body");
+    } else {
+        mirt__graph *graph = f ? &f->program.graph : &model->graph;
+        if (!model) model = f->model;
+        if (f) first = mirt__call_variables(graph, model);
+        mirt_tensor **out = first >= 0 ? mirt__trainable_in(graph, model, first, f ? f->root : NULL, &n) : NULL;
+        if (out) return *count = n, out;
+    }
+    if (f && f->recording) mirt__function_poison(f);
+    return NULL;
+}
+
+MIRT_API mirt_tensor *mirt_function_constant(mirt_function *f, mirt_array value) {
+    return f && f->program.graph.status == MIRT_OK ? mirt__constant_op(&f->program.graph, value) : NULL;
+}
+
+MIRT_API mirt_tensor *mirt_function_loss_term(mirt_function *f, int index) {
+    return f && index >= 0 && index < f->program.graph.num_terms ? f->program.graph.term[index] : NULL;
+}
+
+/* Whether the call can be made now; marks the function if not. */
+static mirt_status mirt__recording(mirt_function *f, const mirt_tensor *t, const char *caller) {
+    if (f && f->program.graph.status != MIRT_OK) return mirt__fail(f->program.graph.status, "%s", f->program.graph.error);
+    if (mirt__need_recording(f, t, caller) == MIRT_OK) return MIRT_OK;
+    if (f && f->recording) mirt__function_poison(f);
+    return mirt_last_status();
+}
+
+static mirt_status mirt__need_optimizer(mirt_function *f, const char *caller) {
+    if (f->model->compiled) return MIRT_OK;
+    mirt__fail(MIRT_E_STATE, "%s: %s has no optimizer; call mirt_compile before the function is recorded", caller, f->model->name);
+    mirt__function_poison(f);
+    return mirt_last_status();
+}
+
+/* Labels that are the batch's own are checked with every batch. */
+static void mirt__check_labels_of(const mirt_tensor *labels, const mirt_tensor *output) {
+    mirt_function *f = output->node->graph->function;
+    while (labels->node->op->alias || labels->node->id == MIRT__OP_cast) labels = labels->node->in[0];
+    if (!f || !mirt__is_input(labels->node)) return;
+    int *classes = &f->classes[labels->node->a.index], own = (int)mirt__last_dim(output);
+    if (!*classes || own < *classes) *classes = own;
+}
+
+MIRT_API mirt_tensor *mirt_loss_values(mirt_loss loss, bool from_logits, mirt_tensor *labels, mirt_tensor *output) {
+    if (!labels || !output) return NULL;
+    const mirt__loss_class *cls = loss == MIRT_LOSS_NONE ? NULL : mirt__loss_class_get(loss);
+    if (!cls) {
+        mirt__fail(MIRT_E_INVALID, "mirt_loss_values: there is no loss number %d", (int)loss);
+        return mirt__graph_poison(output->node->graph), (mirt_tensor *)NULL;
+    }
+    mirt_tensor *values = mirt__loss_of(loss, from_logits, output, labels);
+    if (values && cls->sparse) mirt__check_labels_of(labels, output);
+    return values;
+}
+
+MIRT_API mirt_status mirt_minimize(mirt_function *f, mirt_tensor *loss) {
+    MIRT__ENTER;
+    if (mirt__recording(f, loss, "mirt_minimize") != MIRT_OK || mirt__need_optimizer(f, "mirt_minimize") != MIRT_OK) return mirt_last_status();
+    if (mirt__minimize(f, loss) == MIRT_OK) return MIRT_OK;
+    mirt__function_poison(f);
+    return mirt_last_status();
+}
+
+MIRT_API mirt_status mirt_gradients(mirt_tensor *loss, mirt_tensor *const *x, int count, mirt_tensor **out) {
+    MIRT__ENTER;
+    mirt_function *f = loss ? loss->node->graph->function : NULL;
+    int missing = 0;
+    if (!loss || !x || !out || count < 1) {
+        mirt__fail(MIRT_E_INVALID, "mirt_gradients: no loss, or nothing to differentiate it by");
+        if (f && f->recording) mirt__function_poison(f);
+        return mirt_last_status();
+    }
+    for (int i = 0; i < count; i++) out[i] = NULL;
+    if (!f) return mirt__fail(MIRT_E_STATE, "mirt_gradients: the loss is of a model; gradients are taken in the body of a function");
+    if (mirt__recording(f, loss, "mirt_gradients") != MIRT_OK) return mirt_last_status();
+    for (int i = 0; i < count; i++) {
+        if (mirt__recording(f, x[i], "mirt_gradients") != MIRT_OK) return mirt_last_status();
+    }
+    if (mirt__record_gradients(f, loss, x, count) != MIRT_OK) {
+        mirt__function_poison(f);
+        return mirt_last_status();
+    }
+    for (int i = 0; i < count; i++) missing += !(out[i] = x[i]->grad);
+    if (missing == count) {
+        mirt__fail(MIRT_E_INVALID, "mirt_gradients: the loss depends on none of the %d tensors", count);
+        mirt__function_poison(f);
+        return mirt_last_status();
+    }
+    if (missing) {
+        mirt__log(f->model->strategy, MIRT_LOG_WARNING, "gradients do not exist for %d of the %d tensors: the loss does not depend on them", missing, count);
+    }
+    return MIRT_OK;
+}
+
+MIRT_API mirt_status mirt_apply_gradients(mirt_function *f, mirt_tensor *const *variables, mirt_tensor *const *gradients, int count) {
+    MIRT__ENTER;
+    char a[96], b[96];
+    int given = 0;
+    if (!variables || !gradients || count < 1) {
+        mirt__fail(MIRT_E_INVALID, "mirt_apply_gradients: no variables or no gradients");
+        if (f && f->recording) mirt__function_poison(f);
+        return mirt_last_status();
+    }
+    if (mirt__recording(f, variables[0], "mirt_apply_gradients") != MIRT_OK || mirt__need_optimizer(f, "mirt_apply_gradients") != MIRT_OK) return mirt_last_status();
+    for (int i = 0; i < count; i++) {
+        const mirt_tensor *v = variables[i], *g = gradients[i];
+        if (!g) continue;
+        given++;
+        if (mirt__recording(f, v, "mirt_apply_gradients") != MIRT_OK || mirt__recording(f, g, "mirt_apply_gradients") != MIRT_OK) return mirt_last_status();
+        bool variable = mirt__is_variable(v->node) && mirt__is_trained(&f->root->variable[v->node->a.index]);
+        if (!variable) mirt__fail(MIRT_E_INVALID, "mirt_apply_gradients: tensor number %d is not a trainable weight", i + 1);
+        else if (g->dtype != MIRT_FLOAT32 || !mirt__shape_equal(&v->shape, &g->shape)) {
+            mirt__fail(MIRT_E_SHAPE, "mirt_apply_gradients: the gradient of %s is %s, not %s", f->root->variable[v->node->a.index].name,
+                       mirt__shape_text(&g->shape, a), mirt__shape_text(&v->shape, b));
+        } else if (mirt__apply_gradient(f, v->node->a.index, gradients[i]) == MIRT_OK) {
+            continue;
+        }
+        mirt__function_poison(f);
+        return mirt_last_status();
+    }
+    if (given) return MIRT_OK;
+    mirt__fail(MIRT_E_INVALID, "mirt_apply_gradients: none of the %d weights has a gradient", count);
+    mirt__function_poison(f);
+    return mirt_last_status();
+}
+
+MIRT_API mirt_tensor *mirt_replica_all_reduce(mirt_tensor *x, mirt_reduce_op op) {
+    if (!x) return NULL;
+    if (!x->node->graph->function || ((int)op != MIRT_REDUCE_SUM && op != MIRT_REDUCE_MEAN)) {
+        mirt__fail(MIRT_E_INVALID, "mirt_replica_all_reduce sums or averages over replicas, in the body of a function");
+        mirt__graph_poison(x->node->graph);
+        return NULL;
+    }
+    return mirt__all_reduce_op(&x, 1, op == MIRT_REDUCE_MEAN ? MIRT__ALL_REDUCE_MEAN : MIRT__ALL_REDUCE_SUM);
+}
+
+MIRT_API mirt_status mirt_assign(mirt_function *f, mirt_tensor *variable, mirt_tensor *value, mirt_aggregation aggregation) {
+    char a[96], b[96];
+    if (mirt__recording(f, variable, "mirt_assign") != MIRT_OK || mirt__recording(f, value, "mirt_assign") != MIRT_OK) return mirt_last_status();
+    const mirt__variable *v = mirt__is_variable(variable->node) ? &f->root->variable[variable->node->a.index] : NULL;
+    if (!v) mirt__fail(MIRT_E_INVALID, "mirt_assign: what is to be written is not a weight");
+    else if (mirt__is_trained(v)) mirt__fail(MIRT_E_INVALID, "mirt_assign: %s is trained: the optimizer writes it", v->name);
+    else if ((int)aggregation <= MIRT_AGGREGATE_NONE || aggregation > MIRT_AGGREGATE_FIRST) {
+        mirt__fail(MIRT_E_INVALID, "mirt_assign: %s is written by every replica; an aggregation has to say which value holds", v->name);
+    } else if (value->dtype != MIRT_FLOAT32 || !mirt__shape_equal(&variable->shape, &value->shape)) {
+        mirt__fail(MIRT_E_SHAPE, "mirt_assign: %s is %s, its new value %s", v->name, mirt__shape_text(&variable->shape, a), mirt__shape_text(&value->shape, b));
+    } else if (mirt__graph_assign(&f->program.graph, variable->node->a.index, value, aggregation, 0)) {
+        return MIRT_OK;
+    }
+    mirt__function_poison(f);
+    return mirt_last_status();
+}
+
+MIRT_API mirt_status mirt_function_result(mirt_function *f, const char *name, mirt_tensor *value) {
+    if (mirt__recording(f, value, "mirt_function_result") != MIRT_OK) return mirt_last_status();
+    bool taken = false;
+    for (int i = 0; name && i < f->num_results; i++) taken = taken || strcmp(f->result[i].name, name) == 0;
+    if (!name || taken) mirt__fail(MIRT_E_INVALID, "mirt_function_result: %s%s", name ? name : "no name", taken ? " is a result already" : "");
+    else if (mirt__result_add(f, name, value) == MIRT_OK) return MIRT_OK;
+    mirt__function_poison(f);
+    return mirt_last_status();
+}
+
+/* >>running */
+
+MIRT_API mirt_status mirt_function_run(mirt_function *f, const mirt_global_batch *batch) {
+    MIRT__USE_MODEL(f ? f->model : NULL, mirt_last_status());
+    mirt__batch b;
+    if (!f) return mirt__fail_missing("mirt_function_run", "function");
+    memset(&b, 0, sizeof b);
+    if (f->recording) return mirt__fail(MIRT_E_STATE, "mirt_function_run: the function is being recorded; it runs when mirt_function_create has returned it");
+    if (f->model->busy) return mirt__fail(MIRT_E_STATE, "mirt_function_run: %s is being trained or recorded", f->model->name);
+    if (f->spec.num_fields == 0) {
+        if (batch) return mirt__fail(MIRT_E_INVALID, "mirt_function_run: this function was made without data; every replica would compute the same");
+        b.rows = f->model->strategy->num_replicas;
+    } else if (!batch || !batch->dataset || batch->rows < 1) {
+        return mirt__fail(MIRT_E_INVALID, "mirt_function_run: takes a batch with rows, which mirt_dataset_next has made");
+    } else if (mirt__check_distributed(f->model, batch->dataset, "mirt_function_run") != MIRT_OK) {
+        return mirt_last_status();
+    } else if (!mirt__distributed(batch->dataset) ||
+               !mirt__spec_same(mirt__dataset_spec(batch->dataset), &f->spec)) {
+        return mirt__fail(MIRT_E_SHAPE, "mirt_function_run: the batch is of a data set unlike the one the function was made for");
+    } else {
+        b.rows = batch->rows;
+        memcpy(b.field, batch->field, sizeof b.field);
+        b.index = batch->index;
+    }
+    mirt_status status = mirt__function_begin(f, &b);
+    return status == MIRT_OK ? mirt__function_step(f) : status;
+}
+
+static const mirt__result *mirt__find_result(const mirt_function *f, const char *name, const char *caller) {
+    mirt__suggestion guess = {name, NULL, ""};
+    if (!f || !name) return mirt__fail(MIRT_E_INVALID, "%s: no function or no name", caller), (const mirt__result *)NULL;
+    for (int i = 0; i < f->num_results; i++) {
+        mirt__guess(&guess, f->result[i].name);
+        if (strcmp(f->result[i].name, name) != 0) continue;
+        if (f->rows > 0) return &f->result[i];
+        mirt__fail(MIRT_E_STATE, "%s: the function has not run yet", caller);
+        return NULL;
+    }
+    mirt__fail(MIRT_E_NOT_FOUND, "%s: there is no result \"%s\"%s", caller, name, mirt__did_you_mean(&guess));
+    return NULL;
+}
+
+static double mirt__result_value(const mirt__result *r, int64_t i) {
+    switch (r->dtype) {
+    case MIRT_FLOAT32: return (double)((const mirt__real *)(const void *)r->data)[i];
+    case MIRT_INT32: return (double)((const int32_t *)(const void *)r->data)[i];
+    default: return (double)((const uint8_t *)r->data)[i];
+    }
+}
+
+MIRT_API mirt_status mirt_reduce(mirt_function *f, const char *name, mirt_reduce_op op, double *out, size_t count) {
+    MIRT__USE_MODEL(f ? f->model : NULL, mirt_last_status());
+    const mirt__result *r = mirt__find_result(f, name, "mirt_reduce");
+    int64_t first;
+    if (!r) return mirt_last_status();
+    if (!out || (int64_t)count != r->count) return mirt__fail(MIRT_E_SHAPE, "mirt_reduce: %s has %lld elements, not %llu", name, (long long)r->count, (unsigned long long)count);
+    if (op != MIRT_REDUCE_SUM && op != MIRT_REDUCE_MEAN) return mirt__fail(MIRT_E_INVALID, "mirt_reduce: there is no operation number %d", (int)op);
+    int64_t parts = r->batched ? f->rows : mirt__active_replicas(f);
+    for (size_t k = 0; k < count; k++) out[k] = 0;
+    for (int64_t i = 0; i < parts; i++) {
+        double weight = op == MIRT_REDUCE_MEAN && !r->batched ? (double)mirt__replica_share(f, (int)i, &first) : 1;
+        for (int64_t k = 0; k < r->count; k++) out[k] += weight * mirt__result_value(r, i * r->count + k);
+    }
+    for (size_t k = 0; k < count && op == MIRT_REDUCE_MEAN; k++) out[k] /= (double)f->rows;
+    return MIRT_OK;
+}
+
+/* `parts` rows or replicas' values from `first`. */
+static mirt_status mirt__copy_result(const mirt__result *r, int64_t first, int64_t parts, float *out, size_t capacity, size_t *written) {
+    if (!out || (int64_t)capacity / (r->count ? r->count : 1) < parts) {
+        return mirt__fail(MIRT_E_SHAPE, "%s has %lld elements, there is room for %llu", r->name, (long long)(parts * r->count), (unsigned long long)capacity);
+    }
+    for (int64_t i = 0; i < parts * r->count; i++) out[i] = (float)mirt__result_value(r, first * r->count + i);
+    if (written) *written = (size_t)(parts * r->count);
+    return MIRT_OK;
+}
+
+MIRT_API mirt_status mirt_gather_result(mirt_function *f, const char *name, float *out, size_t capacity, size_t *written) {
+    MIRT__USE_MODEL(f ? f->model : NULL, mirt_last_status());
+    const mirt__result *r = mirt__find_result(f, name, "mirt_gather_result");
+    return r ? mirt__copy_result(r, 0, r->batched ? f->rows : mirt__active_replicas(f), out, capacity, written) : mirt_last_status();
+}
+
+MIRT_API mirt_status mirt_local_result(mirt_function *f, const char *name, int replica, float *out, size_t capacity, size_t *written) {
+    MIRT__USE_MODEL(f ? f->model : NULL, mirt_last_status());
+    const mirt__result *r = mirt__find_result(f, name, "mirt_local_result");
+    int64_t first;
+    if (!r) return mirt_last_status();
+    if (replica < 0 || replica >= f->replicas) return mirt__fail(MIRT_E_NOT_FOUND, "mirt_local_result: there is no replica %d of %d", replica, f->replicas);
+    int64_t rows = mirt__replica_share(f, replica, &first);
+    return r->batched ? mirt__copy_result(r, first, rows, out, capacity, written) : mirt__copy_result(r, replica, rows > 0, out, capacity, written);
+}
+
+/* >>section base/cold_end.inc */
+
+/* Ends what cold_begin.inc began. */
+#if defined(__GNUC__) && !defined(__clang__) && defined(__OPTIMIZE__)
+#pragma GCC pop_options
 #endif
 
-/* >>section train/fit.h */
+/* >>section train/fit_program.c */
 
-#ifndef MIRT__FIT_H
-#define MIRT__FIT_H
-/* One fit: what it was asked for and where it is. */
-
-typedef enum mirt__moment {
-    MIRT__TRAIN_BEGIN, MIRT__TRAIN_END, MIRT__EPOCH_BEGIN, MIRT__EPOCH_END, MIRT__BATCH_BEGIN, MIRT__BATCH_END, MIRT__TEST_BEGIN, MIRT__TEST_END,
-    MIRT__INTERRUPTED /* training ends in the middle of an epoch: for ready-made callbacks */
-} mirt__moment;
-
-/* Where a fit is, and what it is of: all of it is in its checkpoints. */
-typedef struct mirt__position {
-    int64_t replicas, batch, joined, samples, steps_per_epoch; /* what makes it the same run; joined: by mirt_accumulate */
-    int64_t epoch;   /* under way, or the next one */
-    int64_t opened;  /* 1: epoch_begin has been told of it, */
-    int64_t done;    /* and so many of its batches are trained on */
-    int64_t begun;   /* 1: the data set is in the middle of a pass, */
-    int64_t pass;    /* whose order has this key, */
-    int64_t passed;  /* and so many of its batches are trained on */
-    int64_t first_pass; /* the first key of all */
-    int64_t steps, images, count; /* images: of whole epochs; count: samples in the sums of this one */
-    int64_t rate_set;
-    int64_t saved;   /* microseconds since 1970, and always later than the checkpoint before */
-    int64_t scale_steps; /* of mixed_float16, with its scale: */
-    double rate, seconds, input_seconds, epoch_seconds, epoch_input_seconds, loss_scale;
-} mirt__position;
-
-typedef struct mirt__fit {
-    mirt_model *model;
-    const mirt_fit_desc *desc;
-    mirt_dataset *train, *validation;
-    mirt__features *features[2]; /* of these two, or NULL */
-    mirt_event event;
-    mirt_logs logs;
-    mirt__sums sums;
-    mirt__feed feed;         /* of the epoch under way */
-    mirt__progress progress; /* of the line that it shows without a callback */
-    bool shows;
-    mirt__position run;
-    double *sums_loaded; /* of the epoch that a checkpoint was in the middle of, or NULL */
-    bool stop, warned;
-    bool asked;            /* to stop, by mirt_request_stop */
-    bool trained;          /* all batches of this epoch are: its samples and seconds are among those of the run */
-    int told;              /* callbacks whose train_begin was called */
-    mirt_status status;    /* of a callback that failed, */
-    mirt__error failure;   /* and its error */
-} mirt__fit;
-
-/* --- fit.c --- */
-/* What the user's schedule says of `epoch`. */
-MIRT__LIB float mirt__scheduled_rate(mirt_epoch_schedule_fn schedule, int epoch, const mirt_model *model, void *user);
-/* Begins the pass over the data that run.pass is the key of, behind its first run.passed batches. */
-MIRT__LIB mirt_status mirt__fit_reopen(mirt__fit *fit);
-/* Room for the logs of `need` epochs: for a usual number of epochs all of it at the beginning. */
-MIRT__LIB mirt_status mirt__history_reserve(mirt__fit *fit, int need);
-
-/* --- save.c --- */
-MIRT__LIB void mirt__tensor_of(const mirt__variable *v, const char *name, const mirt__real *values, mirt__safetensor *out);
-/* The tensor `name` with the variable's shape, or NULL with the error set. */
-MIRT__LIB const mirt__safetensor *mirt__load_find(const mirt__safetensors *file, const char *name, const mirt__variable *v);
-/* Finds every tensor of the weights and of `slots` slots, and takes all of them over if `take` and all are there;
-   otherwise nothing changes. */
-MIRT__LIB mirt_status mirt__load_blocks(const mirt__safetensors *file, mirt_model *model, int slots, bool take);
-
-/* --- run_state.c --- */
-#define MIRT__STATE_FIELDS 8     /* most members of a ready-made callback that checkpoints keep */
-#define MIRT__CALLBACK_LABEL 96  /* bytes of a callback's name in a checkpoint */
-
-typedef struct mirt__state_value {
-    double number;
-    int64_t integer;
-    bool truth;
-    char *text; /* allocated, or NULL */
-} mirt__state_value;
-/* The state of a ready-made callback, in the order of its fields. */
-typedef struct mirt__ready_state {
-    mirt__state_value value[MIRT__STATE_FIELDS];
-} mirt__ready_state;
-
-/* What a checkpoint holds of one callback of the fit. */
-typedef struct mirt__loaded_callback {
-    const char *text;         /* its state; NULL: there is none */
-    mirt__ready_state state;  /* of a ready-made one, parsed */
-    const mirt__safetensor *const *kept; /* the weights it kept, one tensor for each of the model's; or NULL */
-} mirt__loaded_callback;
-
-/* What a checkpoint holds of a run, checked against this fit's model, data and callbacks. Points into the file and into
-   `pool`. */
-typedef struct mirt__run_state {
-    mirt__fit *fit;
-    const mirt__safetensors *file;
-    mirt__pool pool;
-    const mirt__json *json;  /* the member "run" */
-    mirt__position position;
-    int64_t step, epoch;     /* the model's counters */
-    int epochs, columns;     /* of the history: a row for each epoch, */
-    const unsigned char *history; /* doubles, not aligned; NULL without epochs */
-    const char *log_name[MIRT_MAX_LOGS]; /* the model's names of the columns after the first */
-    int num_sums;
-    const unsigned char *sums; /* doubles, not aligned; NULL between epochs */
-    mirt__loaded_callback callback[MIRT_MAX_CALLBACKS];
-    size_t unknown;          /* states of callbacks that this fit does not have */
-} mirt__run_state;
-
-/* Parses and checks the whole state of a run, and changes nothing but *state, which is freed after a failure too.
-   Checksums are not its business: `file` may come from mirt__safetensors_open_memory. MIRT_E_FORMAT: no run writes
-   this; MIRT_E_STATE: it is of another run. */
-MIRT__LIB mirt_status mirt__run_parse(mirt__run_state *state, mirt__fit *fit, const mirt__safetensors *file);
-MIRT__LIB void mirt__run_state_free(mirt__run_state *state);
-/* Sets the members that have to be the same when a run is resumed. */
-MIRT__LIB void mirt__run_describe(const mirt__fit *fit, mirt__position *run);
-MIRT__LIB void mirt__run_write_numbers(mirt__position *run, mirt__text *out);
-
-/* --- resume.c --- */
-/* What a checkpoint holds beside the model: a member "run" of the metadata "training", and tensors, of which there are at most
-   mirt__run_most_tensors, appended to tensor[*count]. */
-MIRT__LIB int mirt__run_most_tensors(const mirt__fit *fit);
-MIRT__LIB mirt_status mirt__run_write(mirt__fit *fit, mirt__pool *pool, mirt__text *out, mirt__safetensor *tensor, int *count);
-/* A time for a file, later than all before. */
-MIRT__LIB int64_t mirt__run_saved(mirt__fit *fit);
-MIRT__LIB int mirt__num_callbacks(const mirt__fit *fit);
-/* "early_stopping", and for the next one of that name "early_stopping_1". */
-MIRT__LIB const char *mirt__callback_label(const mirt__fit *fit, int index, char out[MIRT__CALLBACK_LABEL]);
-/* "callbacks/early_stopping/conv2d/kernel", or NULL. */
-MIRT__LIB const char *mirt__kept_name(mirt__pool *pool, const char *label, const mirt__variable *v);
-/* Goes on from an open checkpoint: parses all of it (mirt__run_parse), then applies it. */
-MIRT__LIB mirt_status mirt__fit_resume_file(mirt__fit *fit, const mirt__safetensors *file);
-/* Goes on from the checkpoint that the fit was asked to, if it was and there is one. Nothing is changed after a failure: of callbacks
-   whose states cannot be told apart, too. */
-MIRT__LIB mirt_status mirt__fit_resume(mirt__fit *fit);
-
-/* --- checkpoint.c --- */
-/* Opens a file that is whole: as mirt__safetensors_open, and MIRT_E_FORMAT for one without checksums, of which nothing
-   tells that. */
-MIRT__LIB mirt_status mirt__checkpoint_open(mirt__safetensors *file, const char *path);
-/* When the newest of a directory was written, whole or not; 0: there is none that can be read. MIRT_E_NOMEM */
-MIRT__LIB mirt_status mirt__checkpoint_newest(const char *directory, int64_t *saved);
-/* Opens the newest valid checkpoint in a directory, and says which: *found false: there is none. `runs`: of those that a fit can go on from;
-   where all of these were refused it fails, naming the newest. */
-MIRT__LIB mirt_status mirt__checkpoint_latest(const mirt_strategy *strategy, const char *directory, bool runs, mirt__safetensors *file, bool *found);
-
-#endif
-
-/* >>section train/readymade.h */
-
-#ifndef MIRT__READYMADE_H
-#define MIRT__READYMADE_H
-/* What fit and its checkpoints know of ready-made callbacks. */
-
-/* Members of a ready-made callback that checkpoints keep. */
-typedef enum mirt__state_kind {
-    MIRT__STATE_DOUBLE, MIRT__STATE_INT64, MIRT__STATE_BOOL,
-    MIRT__STATE_TEXT /* char *, allocated, may be NULL */
-} mirt__state_kind;
-typedef struct mirt__state_field {
-    const char *name;
-    mirt__state_kind kind;
-    size_t offset;
-    int64_t least, most; /* of integers */
-    bool (*valid)(const char *text); /* of texts; NULL: any will do */
-} mirt__state_field;
-/* Rows of a table of fields of `type`. Epochs: how many, or the number of one. Bytes: the length of a file. */
-#define MIRT__STATE_EPOCHS(type, member) {#member, MIRT__STATE_INT64, offsetof(type, member), 0, INT_MAX, NULL}
-#define MIRT__STATE_BYTES(type, member) {#member, MIRT__STATE_INT64, offsetof(type, member), 0, (int64_t)1 << 53, NULL}
-#define MIRT__STATE_FLAG(type, member) {#member, MIRT__STATE_BOOL, offsetof(type, member), 0, 0, NULL}
-
-/* What every ready-made callback begins with; its `user` points here. */
-typedef struct mirt__readymade {
-    mirt_callback base;
-    const mirt__state_field *fields;
-    int num_fields;
-    bool loaded; /* the state is that of a checkpoint: train_begin must not start it over, and clears this */
-    /* Called for every moment once all callbacks have been told of it: what checkpoints call. May be NULL. */
-    int (*after)(struct mirt__readymade *self, const mirt_event *event, mirt__moment moment);
-    void (*release)(struct mirt__readymade *self); /* frees what it holds; may be NULL */
-    /* Whether a state whose fields are valid can be taken: what depends on this callback or its files. May be NULL. */
-    mirt_status (*accepts)(const struct mirt__readymade *self, const mirt__ready_state *state);
-    /* Brings files whose lengths are in its state to the disk, before a checkpoint says what these are. May be NULL. */
-    mirt_status (*sync)(struct mirt__readymade *self);
-    bool shows_progress; /* fit shows none then */
-    const char *restores; /* the directory whose checkpoint the fit goes on from, or NULL */
-    mirt__real *weights; /* a copy of all weights, one after the other, which checkpoints keep; or NULL */
-    int64_t num_weights; /* elements there is room for */
-    bool weights_set;
-} mirt__readymade;
-
-/* `size` bytes that begin with mirt__readymade, zeroed, under a name that stays. NULL with the error set. */
-MIRT__LIB mirt__readymade *mirt__ready_new(size_t size, const char *name, const mirt__state_field *fields, int num_fields);
-/* The ready-made callback behind a row of functions, or NULL. */
-MIRT__LIB mirt__readymade *mirt__ready_of(const mirt_callback *callback);
-/* A state as mirt__ready_new's callbacks save it: every field is there, of its type and in its range, and the callback
-   accepts it. Freed after a failure too. */
-MIRT__LIB mirt_status mirt__ready_parse(const mirt__readymade *self, const char *text, mirt__ready_state *out);
-/* Takes over a parsed state. */
-MIRT__LIB void mirt__ready_take(mirt__readymade *self, mirt__ready_state *state);
-MIRT__LIB void mirt__ready_state_free(mirt__ready_state *state);
-/* A log of lines that is resumed after its first `length` bytes: a line ends there, unless the file is shorter.
-   MIRT_E_STATE: it is not that run's, and would be damaged. */
-MIRT__LIB mirt_status mirt__log_check_cut(const char *path, int64_t length);
-/* Room for a copy of the model's weights. */
-MIRT__LIB mirt_status mirt__ready_reserve(mirt__readymade *self, const mirt_model *model);
-MIRT__LIB void mirt__ready_keep(mirt__readymade *self, const mirt_model *model);
-/* The model's weights become those kept, on every device. */
-MIRT__LIB void mirt__ready_restore(const mirt__readymade *self, mirt_model *model);
-/* Sets the thread's error unless `status` has (it is not MIRT_OK: it did); returns MIRT_CALLBACK_FAILED, or 0 for MIRT_OK. */
-MIRT__LIB int mirt__callback_result(mirt_status status);
-
-#endif
-
-/* >>section train/trainer.c */
+/* Records the programs of fit, evaluate and predict. */
 
 MIRT__LIB mirt_status mirt__need_compiled(const mirt_model *model, const char *caller) {
     if (model && mirt__usable(model->strategy) != MIRT_OK) return mirt_last_status();
@@ -44435,13 +45618,6 @@ MIRT__LIB mirt_status mirt__trainer_begin(mirt_function *f, const mirt__batch *b
 }
 
 /* >>what fit records */
-
-typedef struct mirt__fit_body {
-    mirt__program_kind kind;
-    const float *class_weights;
-    int num_class_weights;
-    int terms_result, metric_result[MIRT__MAX_METRIC_USES];
-} mirt__fit_body;
 
 /* The outputs of the model called on the batch, or on features. */
 static bool mirt__record_outputs(mirt_function *f, mirt_tensor **output) {
@@ -44579,19 +45755,7 @@ static bool mirt__record_fit(mirt_function *f, void *user) {
     return mirt__record_outputs(f, output) && mirt__record_losses(f, body, output);
 }
 
-/* >>preparing */
-
-static bool mirt__trainer_has(const mirt_model *model, mirt__program_kind kind, const mirt__data_spec *spec, int64_t most, const mirt__fit_body *body) {
-    const mirt__trainer *t = model->trainer;
-    const mirt_function *f = t ? t->function[kind] : NULL;
-    if (!f || most > f->max_batch || f->layout != mirt__root(model, NULL)->layout || f->root != mirt__root(model, NULL) || f->half != f->root->half || f->scaled != f->root->scaled) return false;
-    if (kind >= MIRT__PREDICT) return mirt__fields_same(&f->spec, spec, spec->num_x);
-    bool weights = kind != MIRT__TRAIN || (t->num_class_weights == body->num_class_weights &&
-                   (!body->num_class_weights || memcmp(t->class_weights, body->class_weights, (size_t)body->num_class_weights * sizeof(float)) == 0));
-    return weights && mirt__spec_same(&f->spec, spec);
-}
-
-static mirt_function *mirt__trainer_record(mirt_model *model, const mirt__data_spec *spec, int64_t most, mirt__fit_body *body) {
+MIRT__LIB mirt_function *mirt__trainer_record(mirt_model *model, const mirt__data_spec *spec, int64_t most, mirt__fit_body *body) {
     mirt__function_desc desc;
     mirt__data_spec own = *spec;
     if (body->kind >= MIRT__PREDICT) { /* of inputs alone */
@@ -44606,7 +45770,7 @@ static mirt_function *mirt__trainer_record(mirt_model *model, const mirt__data_s
     return mirt__function_new(model, &desc, mirt__record_fit, body);
 }
 
-static void mirt__fit_body_set(mirt__fit_body *body, mirt__program_kind kind, const mirt_fit_desc *fit) {
+MIRT__LIB void mirt__fit_body_set(mirt__fit_body *body, mirt__program_kind kind, const mirt_fit_desc *fit) {
     memset(body, 0, sizeof *body);
     body->kind = kind;
     body->terms_result = -1;
@@ -44620,6 +45784,306 @@ MIRT__LIB mirt_function *mirt__trainer_dry(mirt_model *model, mirt__program_kind
     mirt__fit_body_set(&body, kind, NULL);
     return mirt__trainer_record(model, spec, most, &body);
 }
+
+/* >>section base/once_begin.inc */
+
+/* What follows runs once: recording models, reading and writing files. gcc compiles it in half the
+   time when it does not optimize. */
+#if defined(__GNUC__) && !defined(__clang__) && defined(__OPTIMIZE__)
+#pragma GCC push_options
+#ifdef MIRRORTRAIN_DEBUG
+#pragma GCC optimize("fp-contract=off")
+#else
+#pragma GCC optimize("O0,expensive-optimizations,fp-contract=off")
+#endif
+#endif
+
+/* >>section train/inspect.c */
+
+/* Looking inside a model: its memory, its layers, its program before and after mirroring. */
+
+/* Data as the model takes them: of the types seen last, or bytes and labels of the losses' own types. */
+static void mirt__inspect_spec(const mirt_model *model, mirt__program_kind kind, mirt__data_spec *spec) {
+    const mirt_function *seen = model->trainer ? model->trainer->function[kind] : NULL;
+    memset(spec, 0, sizeof *spec);
+    spec->accumulate = 1;
+    const mirt__data_spec *known = seen ? &seen->spec : model->trainer && kind == MIRT__TRAIN ? model->trainer->asked : NULL;
+    if (known) {
+        *spec = *known;
+        return;
+    }
+    for (int i = 0; i < model->num_inputs; i++) {
+        mirt__data_field *field = &spec->field[spec->num_x++];
+        field->dtype = MIRT_UINT8;
+        field->shape.rank = model->input[i]->shape.rank - 1;
+        for (int k = 0; k < field->shape.rank; k++) field->shape.dim[k] = model->input[i]->shape.dim[k + 1];
+    }
+    for (int i = 0; i < model->num_outputs && kind == MIRT__TRAIN; i++) {
+        if (!mirt__output_has_loss(model, i)) continue;
+        const mirt__loss_class *cls = mirt__output_loss(model, i);
+        mirt__data_field *field = &spec->field[spec->num_x + spec->num_y++];
+        field->dtype = cls && cls->sparse ? MIRT_UINT8 : MIRT_FLOAT32;
+        if (cls && cls->sparse) continue;
+        field->shape.rank = model->output[i]->shape.rank - 1;
+        for (int k = 0; k < field->shape.rank; k++) field->shape.dim[k] = model->output[i]->shape.dim[k + 1];
+    }
+    spec->num_fields = spec->num_x + spec->num_y;
+}
+
+/* The training step, or of a model without a loss what it predicts by. */
+static mirt_function *mirt__inspect_plan(mirt_model *model, int64_t batch) {
+    mirt__data_spec spec;
+    mirt__program_kind kind = mirt__num_labels(model) ? MIRT__TRAIN : MIRT__PREDICT;
+    if (batch < 1) return mirt__fail(MIRT_E_INVALID, "a global batch of %lld: it must be positive", (long long)batch), (mirt_function *)NULL;
+    mirt__inspect_spec(model, kind, &spec);
+    return mirt__trainer_dry(model, kind, &spec, batch);
+}
+
+MIRT__LIB void mirt__memory_of(const mirt_model *model, const mirt_function *f, mirt_memory *out) {
+    const mirt__layout *l = &f->needs;
+    size_t devices = (size_t)model->strategy->num_devices, copies = (size_t)mirt__device_copies(model->strategy), block = 0;
+    mirt__layout_bytes(l, &block);
+    out->weights = f->root->weight_bytes;
+    out->gradients = l->gradients;
+    out->activations = l->arena + l->replica;
+    out->scratch = block - l->gradients - l->arena - l->replica;
+    out->slots = (size_t)mirt__optimizer_slots(&model->config.optimizer) * f->root->trained_bytes;
+    out->host = mirt__function_host(f);
+    if (model->strategy->backend) { /* of the devices' memory; what the machine mirrors of it does not count */
+        out->slots *= devices;
+        out->host = 0;
+    }
+    out->total = copies * out->weights + devices * block + out->slots + out->host;
+}
+
+MIRT_API mirt_status mirt_plan_memory(mirt_model *model, int64_t batch, mirt_memory *out) {
+    MIRT__USE_MODEL(model, mirt_last_status());
+    if (mirt__need_compiled(model, "mirt_plan_memory") != MIRT_OK) return mirt_last_status();
+    if (!out) return mirt__fail(MIRT_E_INVALID, "mirt_plan_memory: no place for the answer");
+    mirt_function *t = mirt__inspect_plan(model, batch);
+    if (!t) return mirt_last_status();
+    memset(out, 0, sizeof *out);
+    mirt__memory_of(model, t, out);
+    mirt__function_free(t);
+    return MIRT_OK;
+}
+
+MIRT__LIB const char *mirt__bytes_text(double bytes, char out[96]) {
+    if (bytes >= 1e10) snprintf(out, 96, "%.2f GB", bytes / 1e9);
+    else if (bytes >= 1e5) snprintf(out, 96, "%.2f MB", bytes / 1e6);
+    else if (bytes >= 1e4) snprintf(out, 96, "%.1f kB", bytes / 1e3);
+    else snprintf(out, 96, "%.0f bytes", bytes);
+    return out;
+}
+
+/* Bytes of a plan as a function of the batch, between one that fits and one that does not. */
+typedef struct mirt__fitting {
+    double limit;
+    int64_t fits, fails; /* 0: none known */
+    double fits_bytes, fails_bytes;
+} mirt__fitting;
+
+/* False with the error set, unless the batch is too large for any plan: it does not fit then. */
+static bool mirt__fitting_try(mirt_model *model, int64_t batch, mirt__fitting *s) {
+    mirt_memory m;
+    if (mirt_plan_memory(model, batch, &m) != MIRT_OK) {
+        if (!s->fits || (mirt_last_status() != MIRT_E_SHAPE && mirt_last_status() != MIRT_E_NOMEM)) return false;
+        s->fails = batch;
+        s->fails_bytes = HUGE_VAL;
+        return true;
+    }
+    if ((double)m.total <= s->limit) {
+        s->fits = batch;
+        s->fits_bytes = (double)m.total;
+    } else {
+        s->fails = batch;
+        s->fails_bytes = (double)m.total;
+    }
+    return true;
+}
+
+/* Plans grow almost evenly with the batch, so that a straight line between what is known says where to look; every third
+   time it is the middle, lest the line mislead. */
+static int64_t mirt__fitting_next(const mirt__fitting *s, int tries) {
+    const double slope = (s->fails_bytes - s->fits_bytes) / (double)(s->fails - s->fits);
+    const int64_t least = s->fits + 1, most = s->fails - 1;
+    double at = (double)s->fits + (s->limit - s->fits_bytes) / slope;
+    if (tries % 3 == 2 || !(at >= (double)least)) at = tries % 3 == 2 ? (double)s->fits + (double)(s->fails - s->fits) / 2 : (double)least;
+    return at >= (double)most ? most : (int64_t)at < least ? least : (int64_t)at;
+}
+
+MIRT_API int64_t mirt_largest_batch(mirt_model *model, uint64_t bytes_per_device) {
+    MIRT__USE_MODEL(model, 0);
+    const int64_t most = (int64_t)1 << 30;
+    mirt__fitting s;
+    mirt_machine_info machine;
+    char needs[96], has[96];
+    memset(&s, 0, sizeof s);
+    if (mirt__need_compiled(model, "mirt_largest_batch") != MIRT_OK) return 0;
+    if (!bytes_per_device && model->strategy->backend) bytes_per_device = mirt__remote_free(model);
+    if (!bytes_per_device && mirt_machine(&machine) != MIRT_OK) return 0;
+    s.limit = bytes_per_device ? (double)bytes_per_device * model->strategy->num_devices : (double)machine.memory_available;
+    if (!mirt__fitting_try(model, 1, &s)) return 0;
+    if (s.fails) {
+        mirt__fail(MIRT_E_NOMEM, "not one sample fits: a step of %s takes %s, and %s are there", model->name, mirt__bytes_text(s.fails_bytes, needs),
+                   mirt__bytes_text(s.limit, has));
+        return 0;
+    }
+    for (int64_t batch = 16; !s.fails && s.fits < most; batch = batch > most / 8 ? most : batch * 8) {
+        if (!mirt__fitting_try(model, batch, &s)) return 0;
+    }
+    for (int tries = 0; s.fails && s.fails - s.fits > 1; tries++) {
+        if (!mirt__fitting_try(model, mirt__fitting_next(&s, tries), &s)) return 0;
+    }
+    return s.fits;
+}
+
+MIRT_API mirt_status mirt_plan_macs(mirt_model *model, int64_t batch, double *out) {
+    MIRT__USE_MODEL(model, mirt_last_status());
+    if (mirt__need_compiled(model, "mirt_plan_macs") != MIRT_OK) return mirt_last_status();
+    if (!out) return mirt__fail(MIRT_E_INVALID, "mirt_plan_macs: no place for the answer");
+    mirt_function *f = mirt__inspect_plan(model, batch);
+    if (!f) return mirt_last_status();
+    *out = 0;
+    for (int i = 0; i < f->program.graph.count; i++) {
+        const mirt__node *node = f->program.graph.node[i];
+        if (node->op->macs) *out += node->op->macs(node, batch);
+    }
+    mirt__function_free(f);
+    return MIRT_OK;
+}
+
+static int64_t mirt__layer_parameters(const mirt_model *model, const mirt__layer *layer) {
+    int64_t n = 0;
+    for (int i = 0; i < layer->num_variables; i++) n += model->variable[layer->first_variable + i].count;
+    return n;
+}
+
+/* Whether a node of this name is the layer's, or of a model called as the layer. */
+static bool mirt__is_layers(const char *name, const char *layer) {
+    size_t size = strlen(layer);
+    return strncmp(name, layer, size) == 0 && (name[size] == 0 || name[size] == '/');
+}
+
+/* Multiply-accumulates of one sample in the nodes that carry the layer's name. */
+static double mirt__layer_macs(const mirt_model *model, const mirt__layer *layer) {
+    double macs = 0;
+    for (int i = 0; i < model->graph.count; i++) {
+        const mirt__node *node = model->graph.node[i];
+        if (node->name && node->op->macs && mirt__is_layers(node->name, layer->name)) macs += node->op->macs(node, 1);
+    }
+    return macs;
+}
+
+static void mirt__summary_layers(const mirt_model *model, mirt__text *out) {
+    int64_t parameters = 0, trained = 0;
+    double macs = 0;
+    char shape[96], name[2 * MIRT__SHOWN + 4], shown[MIRT__SHOWN], kind[MIRT__SHOWN];
+    int width = 42;
+    for (int i = 0; i < model->num_layers; i++) {
+        int wide = (int)(mirt_printable(model->layer[i]->name, NULL, 0) + strlen(model->layer[i]->cls->class_name)) + 3;
+        if (wide > width && wide < 128) width = wide;
+    }
+    mirt__text_add(out, "Model: \"%s\"\n%-*s %-24s %12s %14s\n", mirt__shown(model->name, shown), width, "Layer (type)", "Output shape", "Parameters", "MACs/sample");
+    for (int i = 0; i < model->num_layers; i++) {
+        const mirt__layer *layer = model->layer[i];
+        mirt__shown(layer->name, shown);
+        snprintf(name, sizeof name, "%s (%s)", shown, mirt__shown(layer->cls->class_name, kind));
+        mirt__text_add(out, "%-*s %-24s %12lld %14.0f\n", width, name, mirt__shape_text(&layer->out[0]->shape, shape),
+                       (long long)mirt__layer_parameters(model, layer), mirt__layer_macs(model, layer));
+        macs += mirt__layer_macs(model, layer);
+    }
+    for (int i = 0; i < model->num_variables; i++) { /* those outside of layers too */
+        parameters += model->variable[i].count;
+        trained += mirt__is_trained(&model->variable[i]) ? model->variable[i].count : 0;
+    }
+    mirt__text_add(out, "Total parameters: %lld (%s), %.*f million multiply-accumulates a sample\n", (long long)parameters,
+                   mirt__bytes_text((double)parameters * sizeof(mirt__real), shape), macs < 1e9 ? 3 : 0, macs / 1e6);
+    if (trained != parameters) mirt__text_add(out, "Trainable: %lld, not trainable: %lld\n", (long long)trained, (long long)(parameters - trained));
+}
+
+static void mirt__summary_memory(const mirt_model *model, const mirt_function *t, int64_t batch, mirt__text *out) {
+    mirt_memory m;
+    memset(&m, 0, sizeof m);
+    mirt__memory_of(model, t, &m);
+    mirt__text_add(out, "%s with a global batch of %lld on %d device%s, %d replica%s:\n", mirt__num_labels(model) ? "Training" : "Predicting", (long long)batch, model->strategy->num_devices,
+                   model->strategy->num_devices == 1 ? "" : "s", model->strategy->num_replicas, model->strategy->num_replicas == 1 ? "" : "s");
+    char text[4][96];
+    mirt__text_add(out, "  per device  weights %s, gradients %s, activations %s, scratch %s\n", mirt__bytes_text((double)m.weights, text[0]),
+                   mirt__bytes_text((double)m.gradients, text[1]), mirt__bytes_text((double)m.activations, text[2]), mirt__bytes_text((double)m.scratch, text[3]));
+    mirt__text_add(out, "  in all      %s, of which optimizer slots %s\n", mirt__bytes_text((double)m.total, text[0]), mirt__bytes_text((double)m.slots, text[1]));
+}
+
+MIRT_API const char *mirt_summary(mirt_model *model, int64_t batch) {
+    MIRT__USE_MODEL(model, NULL);
+    if (mirt__need_compiled(model, "mirt_summary") != MIRT_OK) return NULL;
+    mirt_function *t = mirt__inspect_plan(model, batch);
+    if (!t) return NULL;
+    mirt__text_clear(&model->summary);
+    mirt__summary_layers(model, &model->summary);
+    mirt__summary_memory(model, t, batch, &model->summary);
+    mirt__function_free(t);
+    return model->summary.failed ? NULL : model->summary.data;
+}
+
+/* What mirroring puts around the program: the split before it, the exchange and the update after it. */
+static void mirt__mirrored_text(const mirt_model *model, int64_t batch, mirt__text *out) {
+    const mirt_strategy *s = model->strategy;
+    mirt__exchange x;
+    int64_t active = batch < s->num_replicas ? batch : s->num_replicas, first, rows;
+    mirt__text_add(out, "\nafter mirroring over %d replica%s on %d device%s:\n", s->num_replicas, s->num_replicas == 1 ? "" : "s", s->num_devices,
+                   s->num_devices == 1 ? "" : "s");
+    for (int r = 0; r < s->num_replicas; r++) {
+        int device = 0;
+        rows = mirt__share(batch, s->num_replicas, r, &first);
+        while (r >= s->device[device].first_replica + s->device[device].num_replicas) device++;
+        if (rows) mirt__text_add(out, "  scatter    rows %lld to %lld -> replica %d on %s\n", (long long)first, (long long)(first + rows - 1), r, s->device[device].name);
+        else mirt__text_add(out, "  scatter    no rows -> replica %d on %s\n", r, s->device[device].name);
+    }
+    mirt__text_add(out, "  grad       the program above, once a replica\n");
+    mirt__exchange_plan(s, s->num_replicas, (int)active, false, 0, &x);
+    for (int i = 0; i + 1 < x.parts; i++) {
+        mirt__text_add(out, "  all-reduce %s buffer %d += %s buffer %d\n", s->device[x.device[x.add[i].into]].name, x.slot[x.add[i].into],
+                       s->device[x.device[x.add[i].from]].name, x.slot[x.add[i].from]);
+    }
+    if (s->collective == MIRT_RING && x.parts > 1) {
+        mirt__text_add(out, "             so for the elements of %s; each other device begins with its own next one\n", s->device[0].name);
+    }
+    const bool own = mirt__device_copies(s) > mirt__weight_copies(s);
+    for (int d = 0; d < s->num_devices; d++) {
+        int64_t begin, end;
+        mirt__update_range(s, (int64_t)(mirt__root(model, NULL)->trained_bytes / sizeof(mirt__real)), d, &begin, &end);
+        if (begin < end) mirt__text_add(out, "  apply      %s: %s on elements %lld to %lld, written to %s\n", s->device[d].name,
+                       mirt__optimizer_class_get(model->config.optimizer.kind)->name, (long long)begin,
+                       (long long)end - 1, own || s->num_devices == 1 ? "its weights" : mirt__device_copies(s) == 1 ? "the one copy" : "every device's copy");
+    }
+}
+
+MIRT_API const char *mirt_graph_text(mirt_model *model, int64_t batch) {
+    MIRT__USE_MODEL(model, NULL);
+    if (mirt__need_compiled(model, "mirt_graph_text") != MIRT_OK) return NULL;
+    if (!mirt__num_labels(model)) return mirt__fail(MIRT_E_STATE, "%s is compiled without a loss: it has no training step", model->name), (const char *)NULL;
+    mirt_function *t = mirt__inspect_plan(model, batch);
+    if (!t) return NULL;
+    mirt__text *out = &model->graph_text;
+    mirt__text_clear(out);
+    mirt__text_add(out, "training step of one replica, as recorded, differentiated and fused:\n");
+    mirt__program_text(&t->program, out);
+    mirt__mirrored_text(model, batch, out);
+    mirt__function_free(t);
+    return out->failed ? NULL : out->data;
+}
+
+/* >>section base/cold_end.inc */
+
+/* Ends what cold_begin.inc began. */
+#if defined(__GNUC__) && !defined(__clang__) && defined(__OPTIMIZE__)
+#pragma GCC pop_options
+#endif
+
+/* >>section train/trainer.c */
+
+/* Keeps the programs of fit, evaluate and predict, and adds up their results. */
 
 /* How many sums a metric keeps. */
 static int mirt__sums_of(const mirt_function *f, int metric) {
@@ -44676,6 +46140,16 @@ MIRT__LIB mirt__trainer *mirt__trainer_of(mirt_model *model) {
     if (model->trainer) return model->trainer;
     model->free_trainer = mirt__trainer_free;
     return model->trainer = (mirt__trainer *)mirt__calloc(1, sizeof *model->trainer);
+}
+
+static bool mirt__trainer_has(const mirt_model *model, mirt__program_kind kind, const mirt__data_spec *spec, int64_t most, const mirt__fit_body *body) {
+    const mirt__trainer *t = model->trainer;
+    const mirt_function *f = t ? t->function[kind] : NULL;
+    if (!f || most > f->max_batch || f->layout != mirt__root(model, NULL)->layout || f->root != mirt__root(model, NULL) || f->half != f->root->half || f->scaled != f->root->scaled) return false;
+    if (kind >= MIRT__PREDICT) return mirt__fields_same(&f->spec, spec, spec->num_x);
+    bool weights = kind != MIRT__TRAIN || (t->num_class_weights == body->num_class_weights &&
+                   (!body->num_class_weights || memcmp(t->class_weights, body->class_weights, (size_t)body->num_class_weights * sizeof(float)) == 0));
+    return weights && mirt__spec_same(&f->spec, spec);
 }
 
 MIRT__LIB mirt_function *mirt__trainer_prepare(mirt_model *model, mirt__program_kind kind, const mirt__data_spec *spec, int64_t most, const mirt_fit_desc *fit) {
@@ -44836,6 +46310,228 @@ MIRT__LIB void mirt__copy_predictions(const mirt_function *f, int64_t done, floa
         for (int64_t k = 0; k < f->rows * f->result[i].count; k++) to[k] = (float)from[k];
     }
 }
+
+/* >>section train/fit.h */
+
+#ifndef MIRT__FIT_H
+#define MIRT__FIT_H
+/* One fit: what it was asked for and where it is. */
+
+typedef enum mirt__moment {
+    MIRT__TRAIN_BEGIN, MIRT__TRAIN_END, MIRT__EPOCH_BEGIN, MIRT__EPOCH_END, MIRT__BATCH_BEGIN, MIRT__BATCH_END, MIRT__TEST_BEGIN, MIRT__TEST_END,
+    MIRT__INTERRUPTED /* training ends in the middle of an epoch: for ready-made callbacks */
+} mirt__moment;
+
+/* Where a fit is, and what it is of: all of it is in its checkpoints. */
+typedef struct mirt__position {
+    int64_t replicas, batch, joined, samples, steps_per_epoch; /* what makes it the same run; joined: by mirt_accumulate */
+    int64_t epoch;   /* under way, or the next one */
+    int64_t opened;  /* 1: epoch_begin has been told of it, */
+    int64_t done;    /* and so many of its batches are trained on */
+    int64_t begun;   /* 1: the data set is in the middle of a pass, */
+    int64_t pass;    /* whose order has this key, */
+    int64_t passed;  /* and so many of its batches are trained on */
+    int64_t first_pass; /* the first key of all */
+    int64_t steps, images, count; /* images: of whole epochs; count: samples in the sums of this one */
+    int64_t rate_set;
+    int64_t saved;   /* microseconds since 1970, and always later than the checkpoint before */
+    int64_t scale_steps; /* of mixed_float16, with its scale: */
+    double rate, seconds, input_seconds, epoch_seconds, epoch_input_seconds, loss_scale;
+} mirt__position;
+
+typedef struct mirt__fit {
+    mirt_model *model;
+    const mirt_fit_desc *desc;
+    mirt_dataset *train, *validation;
+    mirt__features *features[2]; /* of these two, or NULL */
+    mirt_event event;
+    mirt_logs logs;
+    mirt__sums sums;
+    mirt__feed feed;         /* of the epoch under way */
+    mirt__progress progress; /* of the line that it shows without a callback */
+    bool shows;
+    mirt__position run;
+    double *sums_loaded; /* of the epoch that a checkpoint was in the middle of, or NULL */
+    bool stop, warned;
+    bool asked;            /* to stop, by mirt_request_stop */
+    bool trained;          /* all batches of this epoch are: its samples and seconds are among those of the run */
+    int told;              /* callbacks whose train_begin was called */
+    mirt_status status;    /* of a callback that failed, */
+    mirt__error failure;   /* and its error */
+} mirt__fit;
+
+/* --- fit.c --- */
+/* What the user's schedule says of `epoch`. */
+MIRT__LIB float mirt__scheduled_rate(mirt_epoch_schedule_fn schedule, int epoch, const mirt_model *model, void *user);
+
+/* --- fit_position.c --- */
+/* Begins the next pass over the data. */
+MIRT__LIB mirt_status mirt__fit_begin(mirt__fit *fit);
+/* Begins the pass over the data that run.pass is the key of, behind its first run.passed batches. */
+MIRT__LIB mirt_status mirt__fit_reopen(mirt__fit *fit);
+/* Room for the logs of `need` epochs: for a usual number of epochs all of it at the beginning. */
+MIRT__LIB mirt_status mirt__history_reserve(mirt__fit *fit, int need);
+
+/* --- weight_file.c --- */
+/* "adam/conv2d_kernel_momentum", as Keras names it. */
+MIRT__LIB const char *mirt__slot_name(mirt__pool *pool, const mirt_model *model, int slot, const mirt__variable *v);
+MIRT__LIB void mirt__tensor_of(const mirt__variable *v, const char *name, const mirt__real *values, mirt__safetensor *out);
+/* Whether the tensor has the variable's shape. */
+MIRT__LIB bool mirt__load_fits(const mirt__safetensor *t, const mirt__variable *v);
+/* Block 0 is the weights, on every device; the others are optimizer slots. */
+MIRT__LIB void mirt__load_take(const mirt__safetensor *t, mirt_model *model, int block, int variable);
+/* The tensor `name` with the variable's shape, or NULL with the error set. */
+MIRT__LIB const mirt__safetensor *mirt__load_find(const mirt__safetensors *file, const char *name, const mirt__variable *v);
+/* Finds every tensor of the weights and of `slots` slots, and takes all of them over if `take` and all are there;
+   otherwise nothing changes. */
+MIRT__LIB mirt_status mirt__load_blocks(const mirt__safetensors *file, mirt_model *model, int slots, bool take);
+
+/* --- run_state.c --- */
+#define MIRT__STATE_FIELDS 8     /* most members of a ready-made callback that checkpoints keep */
+#define MIRT__CALLBACK_LABEL 96  /* bytes of a callback's name in a checkpoint */
+
+typedef struct mirt__state_value {
+    double number;
+    int64_t integer;
+    bool truth;
+    char *text; /* allocated, or NULL */
+} mirt__state_value;
+/* The state of a ready-made callback, in the order of its fields. */
+typedef struct mirt__ready_state {
+    mirt__state_value value[MIRT__STATE_FIELDS];
+} mirt__ready_state;
+
+/* What a checkpoint holds of one callback of the fit. */
+typedef struct mirt__loaded_callback {
+    const char *text;         /* its state; NULL: there is none */
+    mirt__ready_state state;  /* of a ready-made one, parsed */
+    const mirt__safetensor *const *kept; /* the weights it kept, one tensor for each of the model's; or NULL */
+} mirt__loaded_callback;
+
+/* What a checkpoint holds of a run, checked against this fit's model, data and callbacks. Points into the file and into
+   `pool`. */
+typedef struct mirt__run_state {
+    mirt__fit *fit;
+    const mirt__safetensors *file;
+    mirt__pool pool;
+    const mirt__json *json;  /* the member "run" */
+    mirt__position position;
+    int64_t step, epoch;     /* the model's counters */
+    int epochs, columns;     /* of the history: a row for each epoch, */
+    const unsigned char *history; /* doubles, not aligned; NULL without epochs */
+    const char *log_name[MIRT_MAX_LOGS]; /* the model's names of the columns after the first */
+    int num_sums;
+    const unsigned char *sums; /* doubles, not aligned; NULL between epochs */
+    mirt__loaded_callback callback[MIRT_MAX_CALLBACKS];
+    size_t unknown;          /* states of callbacks that this fit does not have */
+} mirt__run_state;
+
+/* Parses and checks the whole state of a run, and changes nothing but *state, which is freed after a failure too.
+   Checksums are not its business: `file` may come from mirt__safetensors_open_memory. MIRT_E_FORMAT: no run writes
+   this; MIRT_E_STATE: it is of another run. */
+MIRT__LIB mirt_status mirt__run_parse(mirt__run_state *state, mirt__fit *fit, const mirt__safetensors *file);
+MIRT__LIB void mirt__run_state_free(mirt__run_state *state);
+/* Sets the members that have to be the same when a run is resumed. */
+MIRT__LIB void mirt__run_describe(const mirt__fit *fit, mirt__position *run);
+MIRT__LIB void mirt__run_write_numbers(mirt__position *run, mirt__text *out);
+MIRT__LIB int mirt__num_callbacks(const mirt__fit *fit);
+/* "early_stopping", and for the next one of that name "early_stopping_1". */
+MIRT__LIB const char *mirt__callback_label(const mirt__fit *fit, int index, char out[MIRT__CALLBACK_LABEL]);
+/* "callbacks/early_stopping/conv2d/kernel", or NULL. */
+MIRT__LIB const char *mirt__kept_name(mirt__pool *pool, const char *label, const mirt__variable *v);
+
+/* --- run_write.c --- */
+/* What a checkpoint holds beside the model: a member "run" of the metadata "training", and tensors, of which there are at most
+   mirt__run_most_tensors, appended to tensor[*count]. */
+MIRT__LIB int mirt__run_most_tensors(const mirt__fit *fit);
+MIRT__LIB mirt_status mirt__run_write(mirt__fit *fit, mirt__pool *pool, mirt__text *out, mirt__safetensor *tensor, int *count);
+/* A time for a file, later than all before. */
+MIRT__LIB int64_t mirt__run_saved(mirt__fit *fit);
+
+/* --- resume.c --- */
+/* Goes on from an open checkpoint: parses all of it (mirt__run_parse), then applies it. */
+MIRT__LIB mirt_status mirt__fit_resume_file(mirt__fit *fit, const mirt__safetensors *file);
+/* Goes on from the checkpoint that the fit was asked to, if it was and there is one. Nothing is changed after a failure: of callbacks
+   whose states cannot be told apart, too. */
+MIRT__LIB mirt_status mirt__fit_resume(mirt__fit *fit);
+
+/* --- checkpoint.c --- */
+/* Opens a file that is whole: as mirt__safetensors_open, and MIRT_E_FORMAT for one without checksums, of which nothing
+   tells that. */
+MIRT__LIB mirt_status mirt__checkpoint_open(mirt__safetensors *file, const char *path);
+/* When the newest of a directory was written, whole or not; 0: there is none that can be read. MIRT_E_NOMEM */
+MIRT__LIB mirt_status mirt__checkpoint_newest(const char *directory, int64_t *saved);
+/* Opens the newest valid checkpoint in a directory, and says which: *found false: there is none. `runs`: of those that a fit can go on from;
+   where all of these were refused it fails, naming the newest. */
+MIRT__LIB mirt_status mirt__checkpoint_latest(const mirt_strategy *strategy, const char *directory, bool runs, mirt__safetensors *file, bool *found);
+
+#endif
+
+/* >>section train/readymade.h */
+
+#ifndef MIRT__READYMADE_H
+#define MIRT__READYMADE_H
+/* What fit and its checkpoints know of ready-made callbacks. */
+
+/* Members of a ready-made callback that checkpoints keep. */
+typedef enum mirt__state_kind {
+    MIRT__STATE_DOUBLE, MIRT__STATE_INT64, MIRT__STATE_BOOL,
+    MIRT__STATE_TEXT /* char *, allocated, may be NULL */
+} mirt__state_kind;
+typedef struct mirt__state_field {
+    const char *name;
+    mirt__state_kind kind;
+    size_t offset;
+    int64_t least, most; /* of integers */
+    bool (*valid)(const char *text); /* of texts; NULL: any will do */
+} mirt__state_field;
+/* Rows of a table of fields of `type`. Epochs: how many, or the number of one. Bytes: the length of a file. */
+#define MIRT__STATE_EPOCHS(type, member) {#member, MIRT__STATE_INT64, offsetof(type, member), 0, INT_MAX, NULL}
+#define MIRT__STATE_BYTES(type, member) {#member, MIRT__STATE_INT64, offsetof(type, member), 0, (int64_t)1 << 53, NULL}
+#define MIRT__STATE_FLAG(type, member) {#member, MIRT__STATE_BOOL, offsetof(type, member), 0, 0, NULL}
+
+/* What every ready-made callback begins with; its `user` points here. */
+typedef struct mirt__readymade {
+    mirt_callback base;
+    const mirt__state_field *fields;
+    int num_fields;
+    bool loaded; /* the state is that of a checkpoint: train_begin must not start it over, and clears this */
+    /* Called for every moment once all callbacks have been told of it: what checkpoints call. May be NULL. */
+    int (*after)(struct mirt__readymade *self, const mirt_event *event, mirt__moment moment);
+    void (*release)(struct mirt__readymade *self); /* frees what it holds; may be NULL */
+    /* Whether a state whose fields are valid can be taken: what depends on this callback or its files. May be NULL. */
+    mirt_status (*accepts)(const struct mirt__readymade *self, const mirt__ready_state *state);
+    /* Brings files whose lengths are in its state to the disk, before a checkpoint says what these are. May be NULL. */
+    mirt_status (*sync)(struct mirt__readymade *self);
+    bool shows_progress; /* fit shows none then */
+    const char *restores; /* the directory whose checkpoint the fit goes on from, or NULL */
+    mirt__real *weights; /* a copy of all weights, one after the other, which checkpoints keep; or NULL */
+    int64_t num_weights; /* elements there is room for */
+    bool weights_set;
+} mirt__readymade;
+
+/* `size` bytes that begin with mirt__readymade, zeroed, under a name that stays. NULL with the error set. */
+MIRT__LIB mirt__readymade *mirt__ready_new(size_t size, const char *name, const mirt__state_field *fields, int num_fields);
+/* The ready-made callback behind a row of functions, or NULL. */
+MIRT__LIB mirt__readymade *mirt__ready_of(const mirt_callback *callback);
+/* A state as mirt__ready_new's callbacks save it: every field is there, of its type and in its range, and the callback
+   accepts it. Freed after a failure too. */
+MIRT__LIB mirt_status mirt__ready_parse(const mirt__readymade *self, const char *text, mirt__ready_state *out);
+/* Takes over a parsed state. */
+MIRT__LIB void mirt__ready_take(mirt__readymade *self, mirt__ready_state *state);
+MIRT__LIB void mirt__ready_state_free(mirt__ready_state *state);
+/* A log of lines that is resumed after its first `length` bytes: a line ends there, unless the file is shorter.
+   MIRT_E_STATE: it is not that run's, and would be damaged. */
+MIRT__LIB mirt_status mirt__log_check_cut(const char *path, int64_t length);
+/* Room for a copy of the model's weights. */
+MIRT__LIB mirt_status mirt__ready_reserve(mirt__readymade *self, const mirt_model *model);
+MIRT__LIB void mirt__ready_keep(mirt__readymade *self, const mirt_model *model);
+/* The model's weights become those kept, on every device. */
+MIRT__LIB void mirt__ready_restore(const mirt__readymade *self, mirt_model *model);
+/* Sets the thread's error unless `status` has (it is not MIRT_OK: it did); returns MIRT_CALLBACK_FAILED, or 0 for MIRT_OK. */
+MIRT__LIB int mirt__callback_result(mirt_status status);
+
+#endif
 
 /* >>section base/once_begin.inc */
 
@@ -46231,676 +47927,6 @@ MIRT__LIB void mirt__traps_in_batch(const mirt_model *model, const mirt__data_sp
 #pragma GCC pop_options
 #endif
 
-/* >>section train/fit.c */
-
-typedef int (*mirt__callback_fn)(const mirt_event *event, void *user);
-
-static mirt__callback_fn mirt__callback_at(const mirt_callback *c, mirt__moment moment) {
-    switch (moment) {
-    case MIRT__TRAIN_BEGIN: return c->train_begin;
-    case MIRT__TRAIN_END: return c->train_end;
-    case MIRT__EPOCH_BEGIN: return c->epoch_begin;
-    case MIRT__EPOCH_END: return c->epoch_end;
-    case MIRT__BATCH_BEGIN: return c->batch_begin;
-    case MIRT__BATCH_END: return c->batch_end;
-    case MIRT__TEST_BEGIN: return c->test_begin;
-    case MIRT__TEST_END: return c->test_end;
-    default: return NULL;
-    }
-}
-
-/* The error of whatever ends this fit, to be set again when others have had their last word. */
-static void mirt__fit_keep_error(mirt__fit *fit, mirt_status status) {
-    if (fit->status != MIRT_OK || status == MIRT_OK) return;
-    fit->status = status;
-    mirt__error_get(&fit->failure);
-}
-
-/* `before`: the number of the last error, before the callback was called. */
-static void mirt__take_answer(mirt__fit *fit, const mirt_callback *callback, uint32_t before, int code) {
-    if (!code) return;
-    fit->stop = true;
-    if (code != MIRT_CALLBACK_FAILED) return;
-    mirt_status status = mirt_last_status();
-    if (status == MIRT_OK || mirt__error_number() == before) status = mirt__fail(MIRT_E_CALLBACK, "the callback %s failed", callback->name ? callback->name : "of the caller");
-    mirt__fit_keep_error(fit, status);
-}
-
-typedef struct mirt__telling {
-    mirt__callback_fn fn;
-    const mirt_event *event;
-    void *user;
-    int code;
-} mirt__telling;
-
-static void mirt__tell_user(void *arg) {
-    mirt__telling *telling = (mirt__telling *)arg;
-    MIRT__OUTSIDE;
-    telling->code = telling->fn(telling->event, telling->user);
-}
-
-MIRT__LIB float mirt__scheduled_rate(mirt_epoch_schedule_fn schedule, int epoch, const mirt_model *model, void *user) {
-    const float rate = (float)mirt_get_learning_rate(model);
-    MIRT__OUTSIDE;
-    return schedule(epoch, rate, user);
-}
-
-/* Callbacks of the library run on any thread, those of the user on his own. */
-static int mirt__tell_one(mirt__fit *fit, const mirt_callback *callback, mirt__callback_fn fn) {
-    mirt__telling telling;
-    telling.fn = fn;
-    telling.event = &fit->event;
-    telling.user = callback->user;
-    if (mirt__ready_of(callback)) telling.code = fn(telling.event, telling.user);
-    else mirt__on_caller(fit->model->strategy, mirt__tell_user, &telling);
-    return telling.code;
-}
-
-static void mirt__tell(mirt__fit *fit, mirt__moment moment) {
-    if (moment != MIRT__BATCH_END) fit->event.step = fit->model->step; /* a batch keeps its number to its end */
-    mirt__timing_phase(fit->model, MIRT_PHASE_CALLBACKS);
-    for (int i = 0; i < MIRT_MAX_CALLBACKS && fit->desc->callbacks[i]; i++) {
-        const mirt_callback *callback = fit->desc->callbacks[i];
-        if (moment == MIRT__TRAIN_BEGIN && fit->status == MIRT_OK) fit->told = i + 1;
-        if (i >= fit->told) break; /* one before has failed to begin */
-        mirt__callback_fn fn = mirt__callback_at(callback, moment);
-        const uint32_t before = mirt__error_number();
-        if (fn) mirt__take_answer(fit, callback, before, mirt__tell_one(fit, callback, fn));
-    }
-    for (int i = 0; i < fit->told && fit->status == MIRT_OK; i++) {
-        mirt__readymade *ready = mirt__ready_of(fit->desc->callbacks[i]);
-        const uint32_t before = mirt__error_number();
-        if (ready && ready->after) mirt__take_answer(fit, &ready->base, before, ready->after(ready, &fit->event, moment));
-    }
-    mirt__timing_phase(fit->model, MIRT_PHASE_LAUNCH);
-}
-
-/* The training function is kept through the callbacks, which may evaluate other data. */
-static mirt_function *mirt__fit_function(mirt__fit *fit) {
-    const mirt__data_spec *spec = fit->features[0] ? mirt__features_spec(fit->features[0]) : mirt__dataset_spec(fit->train);
-    return mirt__trainer_prepare(fit->model, MIRT__TRAIN, spec, mirt__data_most_rows(spec), fit->desc);
-}
-
-static mirt_status mirt__fit_prepare_validation(mirt__fit *fit) {
-    const mirt__data_spec *spec = fit->features[1] ? mirt__features_spec(fit->features[1]) : mirt__dataset_spec(fit->validation);
-    return mirt__trainer_prepare(fit->model, MIRT__EVALUATE, spec, mirt__data_most_rows(spec), NULL) ? MIRT_OK : mirt_last_status();
-}
-
-static mirt_status mirt__check_class_weights(const mirt__fit *fit) {
-    const mirt_fit_desc *d = fit->desc;
-    const mirt_model *model = fit->model;
-    if (!d->class_weights) return MIRT_OK;
-    if (mirt__num_labels(model) != 1) return mirt__fail(MIRT_E_INVALID, "class weights are for models with one label; %s takes %d", model->name, mirt__num_labels(model));
-    int output = 0;
-    while (!mirt__output_has_loss(model, output)) output++;
-    int64_t classes = mirt__last_dim(model->output[output]) > 1 ? mirt__last_dim(model->output[output]) : 2;
-    if (d->num_class_weights != classes) {
-        return mirt__fail(MIRT_E_SHAPE, "num_class_weights is %d, but %s has %lld classes: each needs a weight", d->num_class_weights, model->name, (long long)classes);
-    }
-    for (int i = 0; i < d->num_class_weights; i++) {
-        if (!(d->class_weights[i] >= 0 && d->class_weights[i] <= FLT_MAX)) {
-            return mirt__fail(MIRT_E_INVALID, "the weight of class %d is %g; it must be a number and not negative", i, (double)d->class_weights[i]);
-        }
-    }
-    return MIRT_OK;
-}
-
-/* A single epoch has no use for them. */
-static mirt_status mirt__fit_open_features(mirt__fit *fit) {
-    const int64_t usual = (int64_t)1 << 30;
-    const mirt_fit_desc *d = fit->desc;
-    int64_t budget = d->feature_cache_bytes ? d->feature_cache_bytes : usual;
-    if (d->epochs - d->initial_epoch < 2) return MIRT_OK;
-    mirt_status status = mirt__features_open(fit->model, fit->train, &budget, "data", &fit->features[0]);
-    if (status != MIRT_OK || !fit->features[0] || !fit->validation) return status;
-    return mirt__features_open(fit->model, fit->validation, &budget, "validation data", &fit->features[1]);
-}
-
-static mirt_status mirt__fit_prepare(mirt__fit *fit) {
-    const mirt__data_spec *spec = mirt__dataset_spec(fit->train);
-    if (spec->samples < 0 && fit->desc->steps_per_epoch < 1 && fit->desc->max_steps < 1) {
-        return mirt__fail(MIRT_E_INVALID, "the data set has no end: steps_per_epoch says where an epoch ends");
-    }
-    if (mirt__check_data(fit->model, spec, true) != MIRT_OK || mirt__check_class_weights(fit) != MIRT_OK) return mirt_last_status();
-    if (fit->validation && mirt__check_data(fit->model, mirt__dataset_spec(fit->validation), true) != MIRT_OK) return mirt__fail_at("validation");
-    if (fit->validation && mirt__dataset_spec(fit->validation)->samples < 0 && fit->desc->validation_steps < 1) {
-        return mirt__fail(MIRT_E_INVALID, "the validation data have no end: validation_steps says how much is used");
-    }
-    if (mirt__fit_open_features(fit) != MIRT_OK || !mirt__fit_function(fit)) return mirt_last_status();
-    mirt__traps_before(fit->model, spec, mirt__fit_function(fit));
-    return fit->validation ? mirt__fit_prepare_validation(fit) : MIRT_OK;
-}
-
-static void mirt__set_logs(mirt__fit *fit, bool with_batch, double batch_loss) {
-    fit->logs.count = 0;
-    mirt__sums_to_logs(fit->model, &fit->sums, false, &fit->logs);
-    if (with_batch) mirt__logs_add(&fit->logs, "batch_loss", batch_loss);
-    mirt__logs_add(&fit->logs, "learning_rate", mirt_get_learning_rate(fit->model));
-}
-
-static bool mirt__max_steps_reached(const mirt__fit *fit) {
-    return fit->desc->max_steps > 0 && fit->model->history.steps >= fit->desc->max_steps;
-}
-
-/* Once a fit: from here on every weight is lost. */
-static void mirt__warn_of_nan(mirt__fit *fit, double loss) {
-    if (loss == loss || fit->warned) return;
-    fit->warned = true;
-    mirt__log(fit->model->strategy, MIRT_LOG_WARNING, "the loss is not a number since step %lld: a lower learning rate may help, or the data holds NaN",
-              (long long)fit->event.step + 1);
-}
-
-static mirt_status mirt__fit_begin(mirt__fit *fit) {
-    const mirt_model *model = fit->model;
-    fit->run.pass = fit->model->epoch++;
-    fit->run.begun = 1;
-    fit->run.passed = 0;
-    return fit->features[0] ? mirt__features_begin(fit->features[0], model->strategy->seed, fit->run.pass)
-                            : mirt__dataset_begin(fit->train, model->strategy->seed, fit->run.pass);
-}
-
-/* What is kept from the first pass on is what that pass made. */
-static mirt_status mirt__fit_first_pass(const mirt__fit *fit) {
-    return mirt__dataset_keeps(fit->train)
-               ? mirt__dataset_begin(fit->train, fit->model->strategy->seed, fit->run.first_pass)
-               : MIRT_OK;
-}
-
-MIRT__LIB mirt_status mirt__fit_reopen(mirt__fit *fit) {
-    const uint64_t seed = fit->model->strategy->seed;
-    mirt__batch batch;
-    if (mirt__fit_first_pass(fit) != MIRT_OK) return mirt_last_status();
-    if (!fit->run.begun && (!fit->run.done || fit->desc->steps_per_epoch > 0)) return MIRT_OK;
-    fit->run.begun = 1; /* behind the last batch of an epoch that is still open, too: its pass has no more of them */
-    int64_t left = mirt__dataset_pass_over(fit->train, fit->run.passed) ? 0 : fit->run.passed;
-    mirt_status status = fit->features[0] ? mirt__features_begin(fit->features[0], seed, fit->run.pass) : mirt__dataset_begin(fit->train, seed, fit->run.pass);
-    for (; left > 0 && status == MIRT_OK; left--) {
-        status = mirt__dataset_next(fit->train, &batch);
-        if (status == MIRT_OK && !batch.rows) return mirt__fail(MIRT_E_INVALID, "the data end before the %lld batches that the checkpoint has gone through", (long long)fit->run.passed);
-    }
-    return status;
-}
-
-/* The next batch; where an epoch is a number of steps, the data are begun again at their end. */
-static mirt_status mirt__fit_read(mirt__fit *fit, mirt__batch *batch) {
-    bool by_steps = fit->desc->steps_per_epoch > 0;
-    memset(batch, 0, sizeof *batch);
-    if (by_steps && fit->event.batch == fit->desc->steps_per_epoch) return MIRT_OK;
-    for (int tries = 0; tries < 2; tries++) {
-        if (!fit->run.begun && mirt__fit_begin(fit) != MIRT_OK) return mirt_last_status();
-        mirt_status status = mirt__feed_next(&fit->feed, batch);
-        if (status != MIRT_OK) return status;
-        if (batch->rows) return MIRT_OK;
-        fit->run.begun = 0;
-        if (!by_steps) return MIRT_OK;
-    }
-    return MIRT_OK;
-}
-
-static mirt_status mirt__fit_next(mirt__fit *fit, mirt__batch *batch) {
-    const double before = mirt__timing_seconds(fit->model, MIRT_PHASE_INPUT);
-    mirt__timing_phase(fit->model, MIRT_PHASE_INPUT);
-    mirt_status status = mirt__fit_read(fit, batch);
-    mirt__timing_phase(fit->model, MIRT_PHASE_LAUNCH);
-    fit->event.input_seconds +=
-        mirt__timing_seconds(fit->model, MIRT_PHASE_INPUT) - before; /* making features is none */
-    return status;
-}
-
-/* Whether another batch is asked for behind the one under way, if nobody stops. */
-static bool mirt__fit_goes_on(const mirt__fit *fit) {
-    const mirt_fit_desc *d = fit->desc;
-    return (d->steps_per_epoch < 1 || fit->event.batch + 1 < d->steps_per_epoch) && (d->max_steps < 1 || fit->model->history.steps + 1 < d->max_steps);
-}
-
-static mirt_status mirt__train_batch(mirt__fit *fit, const mirt__batch *batch, double *loss) {
-    mirt_function *f = mirt__fit_function(fit);
-    mirt__timing_phase(fit->model, MIRT_PHASE_SCATTER);
-    if (!f || mirt__trainer_begin(f, batch) != MIRT_OK) return mirt_last_status();
-    if (!fit->model->history.steps) mirt__traps_in_batch(fit->model, &f->spec, batch);
-    mirt__timing_phase(fit->model, MIRT_PHASE_LAUNCH);
-    f->counted = true;
-    f->finite_only = fit->model->nan_watch > 0;
-    fit->model->not_finite[0] = 0;
-    const double waited = mirt__timing_seconds(fit->model, MIRT_PHASE_INPUT);
-    if (mirt__feed_step(&fit->feed, f, mirt__fit_goes_on(fit)) != MIRT_OK) return mirt_last_status();
-    fit->event.input_seconds += mirt__timing_seconds(fit->model, MIRT_PHASE_INPUT) - waited;
-    f->finite_only = false;
-    *loss = mirt__add_results(f, &fit->sums);
-    const int64_t every = fit->desc->check_drift_every;
-    return every > 0 && fit->model->step % every == 0 ? mirt_check_drift(fit->model) : MIRT_OK;
-}
-
-/* From nothing, or from where a checkpoint was. */
-static void mirt__fit_start_sums(mirt__fit *fit) {
-    const double *loaded = fit->sums_loaded;
-    mirt__sums_start(fit->model, MIRT__TRAIN, &fit->sums);
-    if (!loaded) return;
-    fit->sums.count = fit->run.count;
-    fit->sums.loss = loaded[0];
-    memcpy(fit->sums.output_loss, loaded + 1, sizeof fit->sums.output_loss);
-    memcpy(fit->sums.metric, loaded + 1 + MIRT_MAX_OUTPUTS, (size_t)fit->sums.num_metric * sizeof *loaded);
-    mirt__free(fit->sums_loaded);
-    fit->sums_loaded = NULL;
-}
-
-/* Code of the user is told of batches. */
-static bool mirt__fit_tells_batches(const mirt__fit *fit) {
-    bool tells = false;
-    for (int i = 0; i < fit->told; i++) {
-        const mirt_callback *callback = fit->desc->callbacks[i];
-        tells = tells || ((callback->batch_begin || callback->batch_end) && !mirt__ready_of(callback));
-    }
-    return tells;
-}
-
-/* Whether training ends here, as a callback or mirt_request_stop wants it. */
-static bool mirt__fit_stops(mirt__fit *fit) {
-    if (__atomic_load_n(&fit->model->stop_requested, __ATOMIC_RELAXED)) fit->asked = fit->stop = true;
-    return fit->stop;
-}
-
-static mirt_status mirt__train_batches(void *arg) {
-    mirt__fit *fit = (mirt__fit *)arg;
-    mirt_model *model = fit->model;
-    mirt__batch batch;
-    double loss = 0;
-    mirt__fit_start_sums(fit);
-    mirt__feed_open(&fit->feed, model, fit->train, fit->features[0], !mirt__fit_tells_batches(fit));
-    fit->trained = false;
-    fit->event.batch = fit->run.done;
-    fit->event.input_seconds = fit->run.epoch_input_seconds;
-    mirt_status status = fit->run.begun ? MIRT_OK : mirt__fit_begin(fit);
-    const double began = mirt__now() - fit->run.epoch_seconds; /* loading the data is no training step */
-    const int64_t first = fit->event.batch;
-    mirt__timing_start(model);
-    /* A request is looked for after steps and at the end of an epoch, so that whatever it ends has a checkpoint. */
-    while (status == MIRT_OK && !(fit->event.batch > first ? mirt__fit_stops(fit) : fit->stop) && !mirt__max_steps_reached(fit)) {
-        status = mirt__fit_next(fit, &batch);
-        if (status != MIRT_OK || batch.rows == 0) break;
-        fit->event.seconds = mirt__now() - began;
-        mirt__tell(fit, MIRT__BATCH_BEGIN);
-        if (fit->stop) break;
-        status = mirt__train_batch(fit, &batch, &loss);
-        if (status != MIRT_OK) break;
-        mirt__warn_of_nan(fit, loss);
-        fit->run.done++;
-        fit->run.passed++;
-        model->history.steps++;
-        mirt__set_logs(fit, true, loss);
-        fit->event.seconds = mirt__now() - began;
-        mirt__tell(fit, MIRT__BATCH_END);
-        fit->event.batch++;
-        if (fit->shows) mirt__progress_line(&fit->progress, model, &fit->event, false);
-    }
-    if (status == MIRT_OK && fit->event.batch && (fit->stop || mirt__max_steps_reached(fit))) mirt__tell(fit, MIRT__INTERRUPTED);
-    mirt__timing_stop(model);
-    mirt__timing_input(model, fit->train);
-    fit->event.seconds = mirt__now() - began;
-    model->history.seconds += fit->event.seconds;
-    model->history.input_seconds += fit->event.input_seconds;
-    fit->run.images += fit->sums.count;
-    fit->trained = true;
-    return status;
-}
-
-/* Watched from the caller's thread; but where only the usual time limit is to be kept, not at the cost of going back there twice a batch. */
-static mirt_status mirt__train_epoch(mirt__fit *fit) {
-    return mirt__fit_tells_batches(fit) && !fit->model->strategy->limit_asked ? mirt__train_batches(fit) : mirt__watched_pass(fit->model, fit->train, mirt__train_batches, fit);
-}
-
-MIRT__LIB mirt_status mirt__history_reserve(mirt__fit *fit, int need) {
-    const int usual = 1024, epochs = fit->desc->epochs > 0 ? fit->desc->epochs : 1;
-    mirt_model *model = fit->model;
-    const int used = model->history.epochs;
-    if (need <= model->history_capacity) return MIRT_OK;
-    int capacity = need < usual ? usual : need > INT_MAX / 2 ? INT_MAX : 2 * need;
-    if (capacity > epochs) capacity = epochs < need ? need : epochs;
-    if (!mirt__grow((void **)&model->history_logs, (size_t)used, (size_t)capacity, sizeof *model->history_logs)) return mirt_last_status();
-    memset(model->history_logs + used, 0, (size_t)(capacity - used) * sizeof *model->history_logs); /* memory is taken now, not by and by */
-    model->history_capacity = capacity;
-    model->history.epoch = model->history_logs;
-    return MIRT_OK;
-}
-
-static mirt_status mirt__fit_validate(mirt__fit *fit) {
-    mirt__sums sums;
-    mirt__tell(fit, MIRT__TEST_BEGIN);
-    if (fit->status != MIRT_OK) return MIRT_OK;
-    if (mirt__fit_prepare_validation(fit) != MIRT_OK) return mirt_last_status();
-    mirt__sums_start(fit->model, MIRT__EVALUATE, &sums);
-    if (mirt__evaluate_pass(fit->model, fit->validation, fit->features[1], fit->desc->validation_steps, &sums) != MIRT_OK) return mirt_last_status();
-    mirt__sums_to_logs(fit->model, &sums, true, &fit->logs);
-    mirt__tell(fit, MIRT__TEST_END);
-    return MIRT_OK;
-}
-
-static mirt_status mirt__fit_epoch(mirt__fit *fit, int epoch) {
-    mirt_model *model = fit->model;
-    fit->event.epoch = epoch;
-    fit->run.epoch = epoch;
-    if (!fit->run.opened && fit->desc->learning_rate) {
-        const float rate = mirt__scheduled_rate(fit->desc->learning_rate, epoch, model, fit->desc->learning_rate_user);
-        if (mirt_set_learning_rate(model, (double)rate) != MIRT_OK) return mirt_last_status();
-    }
-    fit->logs.count = 0;
-    if (!fit->run.opened) {
-        fit->run.opened = 1;
-        mirt__tell(fit, MIRT__EPOCH_BEGIN);
-    }
-    if (fit->stop) return MIRT_OK;
-    if (fit->shows) mirt__progress_epoch(&fit->progress, model, epoch, fit->event.epochs);
-    if (mirt__train_epoch(fit) != MIRT_OK) return mirt_last_status();
-    if (fit->desc->check_drift_every == 0 && mirt_check_drift(model) != MIRT_OK) return mirt_last_status();
-    if (fit->sums.count == 0 || fit->status != MIRT_OK) return fit->run.opened = 0, MIRT_OK;
-    mirt__set_logs(fit, false, 0);
-    int every = fit->desc->validation_freq > 0 ? fit->desc->validation_freq : 1;
-    if (fit->validation && !fit->asked && (epoch + 1) % every == 0 && mirt__fit_validate(fit) != MIRT_OK) return mirt_last_status();
-    if (fit->status != MIRT_OK) return MIRT_OK;
-    if (mirt__history_reserve(fit, model->history.epochs + 1) != MIRT_OK) return mirt_last_status();
-    model->history_logs[model->history.epochs++] = fit->logs;
-    if (fit->shows) mirt__progress_line(&fit->progress, model, &fit->event, true);
-    fit->run.epoch = epoch + 1;
-    fit->run.opened = fit->run.done = 0;
-    fit->run.epoch_seconds = fit->run.epoch_input_seconds = 0;
-    mirt__fit_stops(fit); /* a request during validation: callbacks are told that this epoch is the last one */
-    mirt__tell(fit, MIRT__EPOCH_END);
-    return MIRT_OK;
-}
-
-static mirt_status mirt__fit_run(mirt__fit *fit) {
-    mirt_status status = mirt__fit_prepare(fit);
-    if (status != MIRT_OK) return status;
-    fit->event.model = fit->model;
-    fit->event.epochs = fit->desc->epochs > 0 ? fit->desc->epochs : 1;
-    fit->event.batches = fit->desc->steps_per_epoch > 0 ? fit->desc->steps_per_epoch : mirt_dataset_batches(fit->train);
-    fit->event.batch_size = mirt__dataset_spec(fit->train)->batch;
-    fit->event.logs = &fit->logs;
-    fit->event.validation = fit->desc->validation;
-    fit->event.initial_epoch = fit->desc->initial_epoch;
-    fit->run.epoch = fit->desc->initial_epoch;
-    fit->run.first_pass = fit->model->epoch;
-    if (mirt__fit_resume(fit) != MIRT_OK) return mirt_last_status();
-    mirt__trap_random(fit->model);
-    mirt__tell(fit, MIRT__TRAIN_BEGIN);
-    mirt__fit_stops(fit);
-    for (int epoch = (int)fit->run.epoch; epoch < fit->event.epochs && status == MIRT_OK && !fit->stop && (fit->run.opened || !mirt__max_steps_reached(fit)); epoch++) {
-        status = mirt__fit_epoch(fit, epoch);
-    }
-    if (status == MIRT_OK && fit->model->config.optimizer.use_ema) status = mirt_apply_averages(fit->model);
-    mirt__fit_keep_error(fit, status);
-    fit->model->history.stopped = fit->asked || (fit->stop && fit->run.epoch < fit->event.epochs);
-    if (fit->status != MIRT_OK) fit->event.failure = fit->failure.text;
-    if (fit->model->history.seconds > 0) fit->model->history.images_per_second = (double)fit->run.images / fit->model->history.seconds;
-    mirt__tell(fit, MIRT__TRAIN_END);
-    if (fit->status != MIRT_OK) mirt__error_set(&fit->failure);
-    return fit->status;
-}
-
-/* The model's from now on, if it tells these classes apart; names that no file could hold are left out. */
-static mirt_status mirt__fit_class_names(mirt_model *model, const mirt_dataset *dataset) {
-    int count;
-    const char *const *names = mirt_class_names(dataset, &count);
-    const int64_t units = model->num_outputs == 1 ? mirt__last_dim(model->output[0]) : 0;
-    bool fit = names && (units == count || (units == 1 && count == 2));
-    for (int i = 0; fit && i < count; i++) fit = mirt__utf8_valid(names[i], strlen(names[i]));
-    return fit ? mirt_set_model_class_names(model, names, count) : MIRT_OK;
-}
-
-static mirt_history *mirt__fit_any(mirt_model *model, mirt_dataset *dataset, const mirt_fit_desc *desc, bool shuffle) {
-    mirt_fit_desc defaults;
-    mirt_dataset *view[2] = {NULL, NULL};
-    mirt__fit fit;
-    memset(&defaults, 0, sizeof defaults);
-    memset(&fit, 0, sizeof fit);
-    fit.model = model;
-    fit.desc = desc ? desc : &defaults;
-    if (mirt__need_compiled(model, "mirt_fit") != MIRT_OK) return NULL;
-    if (!dataset) return mirt__fail_missing("mirt_fit", "data set"), (mirt_history *)NULL;
-    const mirt_fit_desc *d = fit.desc;
-    if (mirt__check_distributed(model, dataset, "mirt_fit") != MIRT_OK) return NULL;
-    if (d->validation && mirt__check_distributed(model, d->validation, "mirt_fit, validation") != MIRT_OK) return NULL;
-    fit.shows = !d->no_progress;
-    for (int i = 0; i < MIRT_MAX_CALLBACKS && d->callbacks[i]; i++) {
-        const mirt__readymade *ready = mirt__ready_of(d->callbacks[i]);
-        fit.shows = fit.shows && !(ready && ready->shows_progress);
-    }
-    if (d->epochs < 0 || d->batch < 0 || d->max_steps < 0 || d->initial_epoch < 0 || d->steps_per_epoch < 0 || d->validation_steps < 0 || d->validation_freq < 0) {
-        return mirt__fail(MIRT_E_INVALID, "mirt_fit: epochs, batch and the numbers of steps cannot be negative"), (mirt_history *)NULL;
-    }
-    if (model->busy) return mirt__fail(MIRT_E_STATE, "%s is being trained already: mirt_fit was called from its own callback", model->name), (mirt_history *)NULL;
-    if (dataset->busy) return mirt__fail(MIRT_E_STATE, "mirt_fit: this data set is being trained on already"), (mirt_history *)NULL;
-    if (d->validation && d->validation != dataset && d->validation->busy) return mirt__fail(MIRT_E_STATE, "mirt_fit: the validation data are being trained on"), (mirt_history *)NULL;
-    if (d->validation == dataset && d->steps_per_epoch) {
-        return mirt__fail(MIRT_E_INVALID, "mirt_fit: with steps_per_epoch the validation data need a data set of their own"), (mirt_history *)NULL;
-    }
-    const int64_t batches_of = mirt__dataset_spec(dataset)->batch;
-    if (d->batch && batches_of && d->batch != batches_of) {
-        return mirt__fail(MIRT_E_INVALID, "mirt_fit: batch is %lld, but the data set is in batches of %lld already: leave batch 0", (long long)d->batch, (long long)batches_of), (mirt_history *)NULL;
-    }
-    dataset->busy = true;
-    mirt__hold(model);
-    mirt__free(model->history_logs);
-    memset(&model->history, 0, sizeof model->history);
-    model->history_logs = NULL;
-    model->history_capacity = 0;
-    mirt__timing_reset(model);
-    mirt_status status = mirt__history_reserve(&fit, 1);
-    if (status == MIRT_OK) status = mirt__fit_class_names(model, dataset);
-    if (status == MIRT_OK && !(fit.train = mirt__batched(dataset, fit.desc->batch, shuffle, &view[0]))) status = mirt_last_status();
-    if (status == MIRT_OK && fit.desc->validation &&
-        !(fit.validation = mirt__batched(fit.desc->validation, mirt__dataset_spec(fit.train)->batch, false, &view[1]))) {
-        status = mirt_last_status();
-    }
-    model->fit = &fit;
-    if (status == MIRT_OK) status = mirt__fit_run(&fit);
-    __atomic_store_n(&model->stop_requested, false, __ATOMIC_RELAXED);
-    if (model->strategy->death) mirt__dataset_lose(fit.train);
-    model->fit = NULL;
-    mirt__free(fit.sums_loaded);
-    for (int i = 0; i < 2 && !model->strategy->death; i++) mirt__features_close(fit.features[i]);
-    dataset->busy = false;
-    mirt__let_go(model);
-    mirt_dataset_destroy(view[0]);
-    mirt_dataset_destroy(view[1]);
-    return status == MIRT_OK ? &model->history : NULL;
-}
-
-MIRT_API void mirt_request_stop(mirt_model *model) {
-    if (model) __atomic_store_n(&model->stop_requested, true, __ATOMIC_RELAXED);
-}
-
-MIRT_API mirt_history *mirt_fit(mirt_model *model, mirt_dataset *dataset, const mirt_fit_desc *desc) {
-    MIRT__USE_MODEL(model, NULL);
-    return mirt__fit_any(model, dataset, desc, false);
-}
-
-MIRT_API mirt_history *mirt_fit_arrays(mirt_model *model, mirt_array x, mirt_array y, const mirt_fit_desc *desc) {
-    MIRT__USE_MODEL(model, NULL);
-    mirt_dataset *dataset = mirt_arrays(x, y);
-    mirt_history *history = dataset ? mirt__fit_any(model, dataset, desc, true) : NULL;
-    mirt_dataset_destroy(dataset);
-    return history;
-}
-
-MIRT_API double mirt_logs_value(const mirt_logs *logs, const char *name) {
-    for (int i = 0; logs && name && i < logs->count; i++) {
-        if (strcmp(logs->name[i], name) == 0) return logs->value[i];
-    }
-    return (double)NAN;
-}
-
-MIRT_API double mirt_history_last(const mirt_history *history, const char *name) {
-    return mirt_logs_value(history && history->epochs ? &history->epoch[history->epochs - 1] : NULL, name);
-}
-
-/* >>section train/trace.c */
-
-/* What devices do, slice by slice, as a file that Perfetto and chrome://tracing read. */
-
-struct mirt__trace {
-    mirt__file_writer file;
-    mirt__pool pool; /* of names */
-    double began;
-    uint64_t serial; /* tells it from traces before */
-};
-
-static void mirt__trace_free(mirt_strategy *s) {
-    for (int d = 0; d < s->num_devices; d++) {
-        mirt__lane *lane = &s->lane[d];
-        mirt__free(lane->slice);
-        lane->slice = NULL;
-        lane->names = NULL;
-        lane->sum_name = NULL;
-        lane->slices = lane->most_slices = lane->left_out = 0;
-    }
-    mirt__file_abort(&s->trace->file);
-    mirt__pool_free(&s->trace->pool);
-    mirt__free(s->trace);
-    s->trace = NULL;
-}
-
-MIRT_API mirt_status mirt_trace_begin(mirt_strategy *s, const char *path, int64_t most_slices) {
-    MIRT__USE(s, mirt_last_status());
-    const int64_t usual = 200000, most = (int64_t)1 << 30;
-    if (!s) return mirt__fail_missing("mirt_trace_begin", "strategy");
-    if (!path || !*path) return mirt__fail(MIRT_E_INVALID, "mirt_trace_begin: no file");
-    if (most_slices < 0 || most_slices > most) return mirt__fail(MIRT_E_INVALID, "mirt_trace_begin: %lld slices; 0 to %lld are possible", (long long)most_slices, (long long)most);
-    if (s->running) return mirt__fail(MIRT_E_STATE, "mirt_trace_begin: a step is under way");
-    if (s->trace) return mirt__fail(MIRT_E_STATE, "mirt_trace_begin: this strategy is being traced into %s", s->trace->file.path);
-    if (!(s->trace = (struct mirt__trace *)mirt__calloc(1, sizeof *s->trace))) return mirt_last_status();
-    s->drop_trace = mirt__trace_free;
-    s->trace->file.fd = -1;
-    s->trace->serial = ++s->traces;
-    mirt_status status = mirt__file_begin(&s->trace->file, path);
-    const int64_t each = (most_slices ? most_slices : usual) / s->num_devices;
-    for (int d = 0; d < s->num_devices && status == MIRT_OK; d++) {
-        s->lane[d].most_slices = each;
-        if (!(s->lane[d].slice = (mirt__trace_slice *)mirt__calloc((size_t)each + 1, sizeof(mirt__trace_slice)))) status = mirt_last_status();
-    }
-    s->trace->began = mirt__now();
-    if (status != MIRT_OK) mirt__trace_free(s);
-    return status;
-}
-
-/* >>names */
-
-static const char *mirt__trace_node_name(struct mirt__trace *trace, const mirt__node *node) {
-    char text[160];
-    snprintf(text, sizeof text, "%s%s%s", node->op->name, node->name ? " " : "", node->name ? node->name : "");
-    return mirt__pool_strdup(&trace->pool, text);
-}
-
-/* "all-reduce (cpu:0 += cpu:1) and adam" */
-static const char *mirt__trace_sum_name(const mirt_function *f, int device) {
-    const mirt_strategy *s = f->model->strategy;
-    char text[192] = "all-reduce (";
-    mirt__exchange x;
-    mirt__exchange_plan(s, f->replicas, f->rows < f->replicas ? (int)f->rows : f->replicas, f->program.num_cuts > 0, device, &x);
-    for (int i = 0; i + 1 < x.parts; i++) {
-        const size_t used = strlen(text);
-        if (used > 100) {
-            snprintf(text + used, sizeof text - used, ", ...");
-            break;
-        }
-        snprintf(text + used, sizeof text - used, "%s%s += %s", i ? ", " : "", s->device[x.device[x.add[i].into]].name, s->device[x.device[x.add[i].from]].name);
-    }
-    const size_t used = strlen(text);
-    snprintf(text + used, sizeof text - used, ") and %s", mirt__optimizer_class_get(f->model->config.optimizer.kind)->name);
-    return mirt__pool_strdup(&s->trace->pool, text);
-}
-
-MIRT__LIB mirt_status mirt__trace_ready(mirt_function *f) {
-    mirt_strategy *s = f->model->strategy;
-    const int count = f->program.graph.count;
-    if (!s->trace || f->trace_serial == s->trace->serial) return MIRT_OK;
-    const char **name = (const char **)mirt__pool_alloc(&s->trace->pool, ((size_t)count + (size_t)s->num_devices) * sizeof *name);
-    if (!name) return mirt_last_status();
-    for (int i = 0; i < count; i++) {
-        if (!(name[i] = mirt__trace_node_name(s->trace, f->program.graph.node[i]))) return mirt_last_status();
-    }
-    for (int d = 0; d < s->num_devices && f->num_ranges; d++) {
-        if (!(name[count + d] = mirt__trace_sum_name(f, d))) return mirt_last_status();
-    }
-    f->trace_name = name;
-    f->trace_serial = s->trace->serial;
-    return MIRT_OK;
-}
-
-MIRT__LIB void mirt__trace_function(const mirt_function *f) {
-    mirt_strategy *s = f->model->strategy;
-    const bool named = f->trace_serial == s->trace->serial;
-    for (int d = 0; d < s->num_devices; d++) {
-        s->lane[d].names = named ? f->trace_name : NULL;
-        s->lane[d].sum_name = named ? f->trace_name[f->program.graph.count + d] : NULL;
-    }
-}
-
-/* >>writing */
-
-/* Microseconds, whatever the locale. */
-static void mirt__trace_time(mirt__text *text, const char *key, double seconds) {
-    const long long ns = seconds > 0 ? (long long)(seconds * 1e9) : 0;
-    mirt__text_add(text, ",\"%s\":%lld.%03lld", key, ns / 1000, ns % 1000);
-}
-
-static void mirt__trace_row(mirt__text *text, const char *kind, int device, const char *key, const char *value) {
-    mirt__text_add(text, ",\n{\"ph\":\"M\",\"pid\":1,\"tid\":%d,\"name\":\"%s\",\"args\":{\"%s\":", device, kind, key);
-    mirt__json_write_string(text, value);
-    mirt__text_add(text, "}}");
-}
-
-static void mirt__trace_slice_text(mirt__text *text, const mirt__trace_slice *slice, int device, double began) {
-    const double begin = slice->begin > began ? slice->begin : began;
-    mirt__text_add(text, ",\n{\"ph\":\"X\",\"pid\":1,\"tid\":%d", device);
-    mirt__trace_time(text, "ts", begin - began);
-    mirt__trace_time(text, "dur", slice->end - begin);
-    mirt__text_add(text, ",\"name\":");
-    mirt__json_write_string(text, slice->name);
-    mirt__text_add(text, ",\"args\":{\"step\":%lld", (long long)slice->step);
-    if (slice->replica >= 0) mirt__text_add(text, ",\"replica\":%d", slice->replica);
-    mirt__text_add(text, "}}");
-}
-
-static mirt_status mirt__trace_flush(struct mirt__trace *trace, mirt__text *text) {
-    if (text->failed) return mirt_last_status();
-    mirt_status status = mirt__file_append(&trace->file, text->data, text->size);
-    mirt__text_clear(text);
-    return status;
-}
-
-static mirt_status mirt__trace_write(mirt_strategy *s, mirt__text *text) {
-    mirt_status status = MIRT_OK;
-    int64_t left_out = 0;
-    for (int d = 0; d < s->num_devices; d++) left_out += s->lane[d].left_out;
-    mirt__text_add(text, "{\"displayTimeUnit\":\"ms\",\"otherData\":{\"version\":\"%s\",\"left_out\":%lld},\"traceEvents\":[\n", mirt_version(), (long long)left_out);
-    mirt__text_add(text, "{\"ph\":\"M\",\"pid\":1,\"name\":\"process_name\",\"args\":{\"name\":\"mirrortrain\"}}");
-    for (int d = 0; d < s->num_devices && status == MIRT_OK; d++) {
-        const mirt__lane *lane = &s->lane[d];
-        mirt__trace_row(text, "thread_name", d, "name", s->device[d].name);
-        for (int64_t i = 0; i < lane->slices && status == MIRT_OK; i++) {
-            mirt__trace_slice_text(text, &lane->slice[i], d, s->trace->began);
-            if (text->failed || text->size > 60000) status = mirt__trace_flush(s->trace, text);
-        }
-    }
-    mirt__text_add(text, "\n]}\n");
-    if (status == MIRT_OK) status = mirt__trace_flush(s->trace, text);
-    if (left_out) mirt__log(s, MIRT_LOG_WARNING, "the trace is full: it leaves the last %lld slices out", (long long)left_out);
-    return status == MIRT_OK ? mirt__file_commit(&s->trace->file) : status;
-}
-
-MIRT_API mirt_status mirt_trace_end(mirt_strategy *s) {
-    MIRT__USE(s, mirt_last_status());
-    mirt__text text;
-    memset(&text, 0, sizeof text);
-    if (!s) return mirt__fail_missing("mirt_trace_end", "strategy");
-    if (!s->trace || s->running) return mirt__fail(MIRT_E_STATE, s->trace ? "mirt_trace_end: a step is under way" : "mirt_trace_end: no trace was begun");
-    mirt_status status = mirt__trace_write(s, &text);
-    mirt__text_free(&text);
-    mirt__trace_free(s);
-    return status;
-}
-
 /* >>section train/verdict.c */
 
 /* What the seconds of a fit say, in words: a function of the numbers alone. */
@@ -47202,984 +48228,206 @@ MIRT_API const char *mirt_timing_text(mirt_model *model) {
     return out->failed ? NULL : out->data;
 }
 
-/* >>section train/inspect.c */
+/* >>section train/checkpoint.c */
 
-/* Looking inside a model: its memory, its layers, its program before and after mirroring. */
+/* Finding the newest checkpoint that is whole. */
 
-/* Data as the model takes them: of the types seen last, or bytes and labels of the losses' own types. */
-static void mirt__inspect_spec(const mirt_model *model, mirt__program_kind kind, mirt__data_spec *spec) {
-    const mirt_function *seen = model->trainer ? model->trainer->function[kind] : NULL;
-    memset(spec, 0, sizeof *spec);
-    spec->accumulate = 1;
-    const mirt__data_spec *known = seen ? &seen->spec : model->trainer && kind == MIRT__TRAIN ? model->trainer->asked : NULL;
-    if (known) {
-        *spec = *known;
-        return;
-    }
-    for (int i = 0; i < model->num_inputs; i++) {
-        mirt__data_field *field = &spec->field[spec->num_x++];
-        field->dtype = MIRT_UINT8;
-        field->shape.rank = model->input[i]->shape.rank - 1;
-        for (int k = 0; k < field->shape.rank; k++) field->shape.dim[k] = model->input[i]->shape.dim[k + 1];
-    }
-    for (int i = 0; i < model->num_outputs && kind == MIRT__TRAIN; i++) {
-        if (!mirt__output_has_loss(model, i)) continue;
-        const mirt__loss_class *cls = mirt__output_loss(model, i);
-        mirt__data_field *field = &spec->field[spec->num_x + spec->num_y++];
-        field->dtype = cls && cls->sparse ? MIRT_UINT8 : MIRT_FLOAT32;
-        if (cls && cls->sparse) continue;
-        field->shape.rank = model->output[i]->shape.rank - 1;
-        for (int k = 0; k < field->shape.rank; k++) field->shape.dim[k] = model->output[i]->shape.dim[k + 1];
-    }
-    spec->num_fields = spec->num_x + spec->num_y;
+#include <dirent.h>
+
+typedef struct mirt__candidate {
+    const char *path;
+    int64_t saved, step; /* when, by whoever wrote it; training steps */
+    bool run;            /* a fit can go on from it */
+} mirt__candidate;
+
+typedef struct mirt__candidates {
+    mirt__pool pool;
+    mirt__candidate *list;
+    int count, capacity;
+    bool others; /* a look is taken at files of others as well, to tell of damaged ones */
+    const char *refused; /* one of these */
+} mirt__candidates;
+
+/* The header of a safetensors file as JSON, NULL if it is none, or if memory ran out. */
+static const mirt__json *mirt__checkpoint_header(mirt__pool *pool, const char *path, bool *memory) {
+    unsigned char length[8];
+    uint64_t size, header = 0;
+    const mirt__json *json = NULL;
+    int fd;
+    if (mirt__file_open(path, &fd, &size) != MIRT_OK) return NULL;
+    bool good = mirt__file_read_at(fd, 0, length, 8) == 8;
+    for (int i = 7; i >= 0; i--) header = header << 8 | length[i];
+    good = good && header > 0 && header <= MIRT__ST_HEADER_LIMIT && header <= size - 8;
+    char *text = good ? (char *)mirt__pool_alloc(pool, (size_t)header) : NULL;
+    if (text && mirt__file_read_at(fd, 8, text, (size_t)header) != (int64_t)header) good = false;
+    if (text && good) json = mirt__json_parse(pool, text, (size_t)header);
+    *memory = !good || json || mirt_last_status() != MIRT_E_NOMEM;
+    mirt__file_close(&fd);
+    return json && json->type == MIRT__JSON_OBJECT ? json : NULL;
 }
 
-/* The training step, or of a model without a loss what it predicts by. */
-static mirt_function *mirt__inspect_plan(mirt_model *model, int64_t batch) {
-    mirt__data_spec spec;
-    mirt__program_kind kind = mirt__num_labels(model) ? MIRT__TRAIN : MIRT__PREDICT;
-    if (batch < 1) return mirt__fail(MIRT_E_INVALID, "a global batch of %lld: it must be positive", (long long)batch), (mirt_function *)NULL;
-    mirt__inspect_spec(model, kind, &spec);
-    return mirt__trainer_dry(model, kind, &spec, batch);
+static void mirt__candidate_int(const mirt__json *object, const char *key, int64_t *out) {
+    const mirt__json *value = object && object->type == MIRT__JSON_OBJECT ? mirt__json_member(object, key) : NULL;
+    const int64_t most =
+        (int64_t)1 << 53; /* as in a run that is resumed; anything else orders as if it were not there */
+    if (value && value->type == MIRT__JSON_NUMBER && value->integral && value->integer >= 0 && value->integer <= most)
+        *out = value->integer;
 }
 
-MIRT__LIB void mirt__memory_of(const mirt_model *model, const mirt_function *f, mirt_memory *out) {
-    const mirt__layout *l = &f->needs;
-    size_t devices = (size_t)model->strategy->num_devices, copies = (size_t)mirt__device_copies(model->strategy), block = 0;
-    mirt__layout_bytes(l, &block);
-    out->weights = f->root->weight_bytes;
-    out->gradients = l->gradients;
-    out->activations = l->arena + l->replica;
-    out->scratch = block - l->gradients - l->arena - l->replica;
-    out->slots = (size_t)mirt__optimizer_slots(&model->config.optimizer) * f->root->trained_bytes;
-    out->host = mirt__function_host(f);
-    if (model->strategy->backend) { /* of the devices' memory; what the machine mirrors of it does not count */
-        out->slots *= devices;
-        out->host = 0;
+/* False: it is no file of ours, or *memory is false. */
+static bool mirt__candidate_look(const char *path, mirt__candidate *out, bool *memory) {
+    mirt__pool pool = {NULL};
+    const mirt__json *header = mirt__checkpoint_header(&pool, path, memory);
+    const mirt__json *metadata = header ? mirt__json_member(header, "__metadata__") : NULL;
+    const mirt__json *text = metadata && metadata->type == MIRT__JSON_OBJECT ? mirt__json_member(metadata, "training") : NULL;
+    bool ours = text && text->type == MIRT__JSON_STRING;
+    const mirt__json *training = ours ? mirt__json_parse(&pool, text->string, strlen(text->string)) : NULL;
+    const mirt__json *run = training && training->type == MIRT__JSON_OBJECT ? mirt__json_member(training, "run") : NULL;
+    mirt__candidate_int(training, "iterations", &out->step);
+    mirt__candidate_int(run ? run : training, "saved", &out->saved);
+    out->run = run != NULL;
+    if (ours && !training) *memory = mirt_last_status() != MIRT_E_NOMEM;
+    mirt__pool_free(&pool);
+    return ours;
+}
+
+static bool mirt__ends_in(const char *name, const char *ending) {
+    const size_t size = strlen(name), end = strlen(ending);
+    return size >= end && strcmp(name + size - end, ending) == 0;
+}
+
+static void mirt__checkpoint_damaged(const mirt_strategy *strategy, const char *path) {
+    if (strategy) mirt__log(strategy, MIRT_LOG_WARNING, "%s is damaged and passed over: %s", path, mirt_last_error());
+}
+
+static mirt_status mirt__candidate_add(mirt__candidates *c, const mirt_strategy *strategy, const char *directory, const char *name) {
+    mirt__candidate found;
+    const size_t size = strlen(directory) + strlen(name) + 2;
+    if (name[0] == '.' || mirt__ends_in(name, ".tmp")) return MIRT_OK;
+    char *path = (char *)mirt__pool_alloc(&c->pool, size);
+    if (!path) return MIRT_E_NOMEM;
+    snprintf(path, size, "%s%s%s", directory, mirt__ends_in(directory, "/") ? "" : "/", name);
+    memset(&found, 0, sizeof found);
+    found.path = path;
+    if (mirt__is_directory(path)) return MIRT_OK;
+    bool memory = true, ours = mirt__candidate_look(path, &found, &memory);
+    if (!memory) return MIRT_E_NOMEM;
+    if (!ours) {
+        mirt__safetensors file;
+        if (!c->others || !mirt__ends_in(name, ".safetensors")) return MIRT_OK;
+        if (mirt__safetensors_open(&file, path) == MIRT_OK) mirt__safetensors_close(&file); /* of somebody else */
+        else mirt__checkpoint_damaged(strategy, c->refused = path);
+        return MIRT_OK;
     }
-    out->total = copies * out->weights + devices * block + out->slots + out->host;
-}
-
-MIRT_API mirt_status mirt_plan_memory(mirt_model *model, int64_t batch, mirt_memory *out) {
-    MIRT__USE_MODEL(model, mirt_last_status());
-    if (mirt__need_compiled(model, "mirt_plan_memory") != MIRT_OK) return mirt_last_status();
-    if (!out) return mirt__fail(MIRT_E_INVALID, "mirt_plan_memory: no place for the answer");
-    mirt_function *t = mirt__inspect_plan(model, batch);
-    if (!t) return mirt_last_status();
-    memset(out, 0, sizeof *out);
-    mirt__memory_of(model, t, out);
-    mirt__function_free(t);
+    if (c->count == c->capacity) {
+        int capacity = c->capacity ? 2 * c->capacity : 16;
+        if (!mirt__grow((void **)&c->list, (size_t)c->count, (size_t)capacity, sizeof *c->list)) return MIRT_E_NOMEM;
+        c->capacity = capacity;
+    }
+    c->list[c->count++] = found;
     return MIRT_OK;
 }
 
-MIRT__LIB const char *mirt__bytes_text(double bytes, char out[96]) {
-    if (bytes >= 1e10) snprintf(out, 96, "%.2f GB", bytes / 1e9);
-    else if (bytes >= 1e5) snprintf(out, 96, "%.2f MB", bytes / 1e6);
-    else if (bytes >= 1e4) snprintf(out, 96, "%.1f kB", bytes / 1e3);
-    else snprintf(out, 96, "%.0f bytes", bytes);
-    return out;
+/* qsort's comparison: the newest first. */
+static int mirt__candidate_compare(const void *a, const void *b) {
+    const mirt__candidate *x = (const mirt__candidate *)a, *y = (const mirt__candidate *)b;
+    if (x->saved != y->saved) return x->saved > y->saved ? -1 : 1;
+    if (x->step != y->step) return x->step > y->step ? -1 : 1;
+    return strcmp(y->path, x->path);
 }
 
-/* Bytes of a plan as a function of the batch, between one that fits and one that does not. */
-typedef struct mirt__fitting {
-    double limit;
-    int64_t fits, fails; /* 0: none known */
-    double fits_bytes, fails_bytes;
-} mirt__fitting;
-
-/* False with the error set, unless the batch is too large for any plan: it does not fit then. */
-static bool mirt__fitting_try(mirt_model *model, int64_t batch, mirt__fitting *s) {
-    mirt_memory m;
-    if (mirt_plan_memory(model, batch, &m) != MIRT_OK) {
-        if (!s->fits || (mirt_last_status() != MIRT_E_SHAPE && mirt_last_status() != MIRT_E_NOMEM)) return false;
-        s->fails = batch;
-        s->fails_bytes = HUGE_VAL;
-        return true;
+static mirt_status mirt__candidates_read(mirt__candidates *c, const mirt_strategy *strategy, const char *directory) {
+    mirt_status status = MIRT_OK;
+    DIR *stream = MIRRORTRAIN_OPENDIR(directory);
+    if (!stream) return mirt__fail(errno == ENOENT ? MIRT_E_NOT_FOUND : MIRT_E_IO, "%s: cannot open the directory: %s", directory, strerror(errno));
+    while (status == MIRT_OK) {
+        errno = 0;
+        const struct dirent *entry = readdir(stream);
+        if (!entry && errno) status = mirt__fail(MIRT_E_IO, "%s: cannot read the directory: %s", directory, strerror(errno));
+        if (!entry) break;
+        status = mirt__candidate_add(c, strategy, directory, entry->d_name);
     }
-    if ((double)m.total <= s->limit) {
-        s->fits = batch;
-        s->fits_bytes = (double)m.total;
-    } else {
-        s->fails = batch;
-        s->fails_bytes = (double)m.total;
+    closedir(stream);
+    return status;
+}
+
+static mirt_status mirt__checkpoint_sums(const mirt__safetensors *file) {
+    if (file->sha256[0]) return MIRT_OK;
+    return mirt__fail(
+        MIRT_E_FORMAT,
+        "%s has no checksums (mirrortrain.crc32c, .header and .sha256), so nothing tells whether it is whole: "
+        "only files as the library wrote them are resumed; mirt_load and mirt_load_weights read this one",
+        file->origin);
+}
+
+MIRT__LIB mirt_status mirt__checkpoint_open(mirt__safetensors *file, const char *path) {
+    mirt_status status = mirt__safetensors_open(file, path);
+    if (status != MIRT_OK) return status;
+    if ((status = mirt__checkpoint_sums(file)) != MIRT_OK) mirt__safetensors_close(file);
+    return status;
+}
+
+/* A run that is lost is not begun anew unasked: `path` was refused, and nothing else in the directory can be gone on with. */
+static mirt_status mirt__checkpoint_lost(const char *directory, const char *path, mirt__safetensors *file, bool *found) {
+    *found = mirt__checkpoint_open(file, path) == MIRT_OK; /* says once more what is wrong */
+    if (*found) return MIRT_OK;
+    return mirt__fail_at("mirt_fit: no checkpoint in %s can be used; move them away to begin anew", directory);
+}
+
+MIRT__LIB mirt_status mirt__checkpoint_latest(const mirt_strategy *strategy, const char *directory, bool runs, mirt__safetensors *file, bool *found) {
+    const char *refused = NULL; /* the newest one */
+    mirt__candidates c;
+    memset(&c, 0, sizeof c);
+    c.others = true;
+    *found = false;
+    mirt_status status = mirt__candidates_read(&c, strategy, directory);
+    if (status == MIRT_OK && c.count) qsort(c.list, (size_t)c.count, sizeof *c.list, mirt__candidate_compare);
+    for (int i = 0; i < c.count && status == MIRT_OK && !*found; i++) {
+        if (runs && !c.list[i].run) continue;
+        *found = mirt__checkpoint_open(file, c.list[i].path) == MIRT_OK;
+        if (!*found && mirt_last_status() == MIRT_E_NOMEM) status = MIRT_E_NOMEM;
+        else if (!*found) mirt__checkpoint_damaged(strategy, c.list[i].path);
+        if (!*found && !refused) refused = c.list[i].path;
     }
-    return true;
+    if (!refused) refused = c.refused;
+    if (runs && status == MIRT_OK && !*found && refused) status = mirt__checkpoint_lost(directory, refused, file, found);
+    mirt__free(c.list);
+    mirt__pool_free(&c.pool);
+    return status;
 }
 
-/* Plans grow almost evenly with the batch, so that a straight line between what is known says where to look; every third
-   time it is the middle, lest the line mislead. */
-static int64_t mirt__fitting_next(const mirt__fitting *s, int tries) {
-    const double slope = (s->fails_bytes - s->fits_bytes) / (double)(s->fails - s->fits);
-    const int64_t least = s->fits + 1, most = s->fails - 1;
-    double at = (double)s->fits + (s->limit - s->fits_bytes) / slope;
-    if (tries % 3 == 2 || !(at >= (double)least)) at = tries % 3 == 2 ? (double)s->fits + (double)(s->fails - s->fits) / 2 : (double)least;
-    return at >= (double)most ? most : (int64_t)at < least ? least : (int64_t)at;
+MIRT__LIB mirt_status mirt__checkpoint_newest(const char *directory, int64_t *saved) {
+    mirt__candidates c;
+    memset(&c, 0, sizeof c);
+    const bool memory = mirt__candidates_read(&c, NULL, directory) != MIRT_E_NOMEM;
+    *saved = 0;
+    for (int i = 0; i < c.count; i++) *saved = c.list[i].saved > *saved ? c.list[i].saved : *saved;
+    mirt__free(c.list);
+    mirt__pool_free(&c.pool);
+    return memory ? MIRT_OK : mirt_last_status();
 }
 
-MIRT_API int64_t mirt_largest_batch(mirt_model *model, uint64_t bytes_per_device) {
-    MIRT__USE_MODEL(model, 0);
-    const int64_t most = (int64_t)1 << 30;
-    mirt__fitting s;
-    mirt_machine_info machine;
-    char needs[96], has[96];
-    memset(&s, 0, sizeof s);
-    if (mirt__need_compiled(model, "mirt_largest_batch") != MIRT_OK) return 0;
-    if (!bytes_per_device && model->strategy->backend) bytes_per_device = mirt__remote_free(model);
-    if (!bytes_per_device && mirt_machine(&machine) != MIRT_OK) return 0;
-    s.limit = bytes_per_device ? (double)bytes_per_device * model->strategy->num_devices : (double)machine.memory_available;
-    if (!mirt__fitting_try(model, 1, &s)) return 0;
-    if (s.fails) {
-        mirt__fail(MIRT_E_NOMEM, "not one sample fits: a step of %s takes %s, and %s are there", model->name, mirt__bytes_text(s.fails_bytes, needs),
-                   mirt__bytes_text(s.limit, has));
-        return 0;
-    }
-    for (int64_t batch = 16; !s.fails && s.fits < most; batch = batch > most / 8 ? most : batch * 8) {
-        if (!mirt__fitting_try(model, batch, &s)) return 0;
-    }
-    for (int tries = 0; s.fails && s.fails - s.fits > 1; tries++) {
-        if (!mirt__fitting_try(model, mirt__fitting_next(&s, tries), &s)) return 0;
-    }
-    return s.fits;
+MIRT_API mirt_status mirt_latest_checkpoint(const mirt_strategy *strategy, const char *directory, char *path, size_t capacity) {
+    MIRT__ENTER;
+    mirt__safetensors file;
+    bool found;
+    if (!directory || !path || !capacity) return mirt__fail(MIRT_E_INVALID, "mirt_latest_checkpoint: no directory, or no place for the path");
+    path[0] = 0;
+    mirt_status status = mirt__checkpoint_latest(strategy, directory, false, &file, &found);
+    if (status != MIRT_OK) return status;
+    if (!found) return mirt__fail(MIRT_E_NOT_FOUND, "%s: there is no checkpoint in this directory", directory);
+    const size_t size = strlen(file.origin) + 1;
+    if (size <= capacity) memcpy(path, file.origin, size);
+    else status = mirt__fail(MIRT_E_SHAPE, "mirt_latest_checkpoint: the path %s takes %d bytes, there is room for %d", file.origin, (int)size, (int)capacity);
+    mirt__safetensors_close(&file);
+    return status;
 }
 
-MIRT_API mirt_status mirt_plan_macs(mirt_model *model, int64_t batch, double *out) {
-    MIRT__USE_MODEL(model, mirt_last_status());
-    if (mirt__need_compiled(model, "mirt_plan_macs") != MIRT_OK) return mirt_last_status();
-    if (!out) return mirt__fail(MIRT_E_INVALID, "mirt_plan_macs: no place for the answer");
-    mirt_function *f = mirt__inspect_plan(model, batch);
-    if (!f) return mirt_last_status();
-    *out = 0;
-    for (int i = 0; i < f->program.graph.count; i++) {
-        const mirt__node *node = f->program.graph.node[i];
-        if (node->op->macs) *out += node->op->macs(node, batch);
-    }
-    mirt__function_free(f);
-    return MIRT_OK;
-}
+/* >>section train/weight_file.c */
 
-static int64_t mirt__layer_parameters(const mirt_model *model, const mirt__layer *layer) {
-    int64_t n = 0;
-    for (int i = 0; i < layer->num_variables; i++) n += model->variable[layer->first_variable + i].count;
-    return n;
-}
+/* Weights and optimizer state as tensors of a file. */
 
-/* Whether a node of this name is the layer's, or of a model called as the layer. */
-static bool mirt__is_layers(const char *name, const char *layer) {
-    size_t size = strlen(layer);
-    return strncmp(name, layer, size) == 0 && (name[size] == 0 || name[size] == '/');
-}
-
-/* Multiply-accumulates of one sample in the nodes that carry the layer's name. */
-static double mirt__layer_macs(const mirt_model *model, const mirt__layer *layer) {
-    double macs = 0;
-    for (int i = 0; i < model->graph.count; i++) {
-        const mirt__node *node = model->graph.node[i];
-        if (node->name && node->op->macs && mirt__is_layers(node->name, layer->name)) macs += node->op->macs(node, 1);
-    }
-    return macs;
-}
-
-static void mirt__summary_layers(const mirt_model *model, mirt__text *out) {
-    int64_t parameters = 0, trained = 0;
-    double macs = 0;
-    char shape[96], name[2 * MIRT__SHOWN + 4], shown[MIRT__SHOWN], kind[MIRT__SHOWN];
-    int width = 42;
-    for (int i = 0; i < model->num_layers; i++) {
-        int wide = (int)(mirt_printable(model->layer[i]->name, NULL, 0) + strlen(model->layer[i]->cls->class_name)) + 3;
-        if (wide > width && wide < 128) width = wide;
-    }
-    mirt__text_add(out, "Model: \"%s\"\n%-*s %-24s %12s %14s\n", mirt__shown(model->name, shown), width, "Layer (type)", "Output shape", "Parameters", "MACs/sample");
-    for (int i = 0; i < model->num_layers; i++) {
-        const mirt__layer *layer = model->layer[i];
-        mirt__shown(layer->name, shown);
-        snprintf(name, sizeof name, "%s (%s)", shown, mirt__shown(layer->cls->class_name, kind));
-        mirt__text_add(out, "%-*s %-24s %12lld %14.0f\n", width, name, mirt__shape_text(&layer->out[0]->shape, shape),
-                       (long long)mirt__layer_parameters(model, layer), mirt__layer_macs(model, layer));
-        macs += mirt__layer_macs(model, layer);
-    }
-    for (int i = 0; i < model->num_variables; i++) { /* those outside of layers too */
-        parameters += model->variable[i].count;
-        trained += mirt__is_trained(&model->variable[i]) ? model->variable[i].count : 0;
-    }
-    mirt__text_add(out, "Total parameters: %lld (%s), %.*f million multiply-accumulates a sample\n", (long long)parameters,
-                   mirt__bytes_text((double)parameters * sizeof(mirt__real), shape), macs < 1e9 ? 3 : 0, macs / 1e6);
-    if (trained != parameters) mirt__text_add(out, "Trainable: %lld, not trainable: %lld\n", (long long)trained, (long long)(parameters - trained));
-}
-
-static void mirt__summary_memory(const mirt_model *model, const mirt_function *t, int64_t batch, mirt__text *out) {
-    mirt_memory m;
-    memset(&m, 0, sizeof m);
-    mirt__memory_of(model, t, &m);
-    mirt__text_add(out, "%s with a global batch of %lld on %d device%s, %d replica%s:\n", mirt__num_labels(model) ? "Training" : "Predicting", (long long)batch, model->strategy->num_devices,
-                   model->strategy->num_devices == 1 ? "" : "s", model->strategy->num_replicas, model->strategy->num_replicas == 1 ? "" : "s");
-    char text[4][96];
-    mirt__text_add(out, "  per device  weights %s, gradients %s, activations %s, scratch %s\n", mirt__bytes_text((double)m.weights, text[0]),
-                   mirt__bytes_text((double)m.gradients, text[1]), mirt__bytes_text((double)m.activations, text[2]), mirt__bytes_text((double)m.scratch, text[3]));
-    mirt__text_add(out, "  in all      %s, of which optimizer slots %s\n", mirt__bytes_text((double)m.total, text[0]), mirt__bytes_text((double)m.slots, text[1]));
-}
-
-MIRT_API const char *mirt_summary(mirt_model *model, int64_t batch) {
-    MIRT__USE_MODEL(model, NULL);
-    if (mirt__need_compiled(model, "mirt_summary") != MIRT_OK) return NULL;
-    mirt_function *t = mirt__inspect_plan(model, batch);
-    if (!t) return NULL;
-    mirt__text_clear(&model->summary);
-    mirt__summary_layers(model, &model->summary);
-    mirt__summary_memory(model, t, batch, &model->summary);
-    mirt__function_free(t);
-    return model->summary.failed ? NULL : model->summary.data;
-}
-
-/* What mirroring puts around the program: the split before it, the exchange and the update after it. */
-static void mirt__mirrored_text(const mirt_model *model, int64_t batch, mirt__text *out) {
-    const mirt_strategy *s = model->strategy;
-    mirt__exchange x;
-    int64_t active = batch < s->num_replicas ? batch : s->num_replicas, first, rows;
-    mirt__text_add(out, "\nafter mirroring over %d replica%s on %d device%s:\n", s->num_replicas, s->num_replicas == 1 ? "" : "s", s->num_devices,
-                   s->num_devices == 1 ? "" : "s");
-    for (int r = 0; r < s->num_replicas; r++) {
-        int device = 0;
-        rows = mirt__share(batch, s->num_replicas, r, &first);
-        while (r >= s->device[device].first_replica + s->device[device].num_replicas) device++;
-        if (rows) mirt__text_add(out, "  scatter    rows %lld to %lld -> replica %d on %s\n", (long long)first, (long long)(first + rows - 1), r, s->device[device].name);
-        else mirt__text_add(out, "  scatter    no rows -> replica %d on %s\n", r, s->device[device].name);
-    }
-    mirt__text_add(out, "  grad       the program above, once a replica\n");
-    mirt__exchange_plan(s, s->num_replicas, (int)active, false, 0, &x);
-    for (int i = 0; i + 1 < x.parts; i++) {
-        mirt__text_add(out, "  all-reduce %s buffer %d += %s buffer %d\n", s->device[x.device[x.add[i].into]].name, x.slot[x.add[i].into],
-                       s->device[x.device[x.add[i].from]].name, x.slot[x.add[i].from]);
-    }
-    if (s->collective == MIRT_RING && x.parts > 1) {
-        mirt__text_add(out, "             so for the elements of %s; each other device begins with its own next one\n", s->device[0].name);
-    }
-    const bool own = mirt__device_copies(s) > mirt__weight_copies(s);
-    for (int d = 0; d < s->num_devices; d++) {
-        int64_t begin, end;
-        mirt__update_range(s, (int64_t)(mirt__root(model, NULL)->trained_bytes / sizeof(mirt__real)), d, &begin, &end);
-        if (begin < end) mirt__text_add(out, "  apply      %s: %s on elements %lld to %lld, written to %s\n", s->device[d].name,
-                       mirt__optimizer_class_get(model->config.optimizer.kind)->name, (long long)begin,
-                       (long long)end - 1, own || s->num_devices == 1 ? "its weights" : mirt__device_copies(s) == 1 ? "the one copy" : "every device's copy");
-    }
-}
-
-MIRT_API const char *mirt_graph_text(mirt_model *model, int64_t batch) {
-    MIRT__USE_MODEL(model, NULL);
-    if (mirt__need_compiled(model, "mirt_graph_text") != MIRT_OK) return NULL;
-    if (!mirt__num_labels(model)) return mirt__fail(MIRT_E_STATE, "%s is compiled without a loss: it has no training step", model->name), (const char *)NULL;
-    mirt_function *t = mirt__inspect_plan(model, batch);
-    if (!t) return NULL;
-    mirt__text *out = &model->graph_text;
-    mirt__text_clear(out);
-    mirt__text_add(out, "training step of one replica, as recorded, differentiated and fused:\n");
-    mirt__program_text(&t->program, out);
-    mirt__mirrored_text(model, batch, out);
-    mirt__function_free(t);
-    return out->failed ? NULL : out->data;
-}
-
-/* >>section train/finite.c */
-
-/* Whether a step computes or would write non-finite values, and where the first one comes from. */
-
-static bool mirt__all_finite(const void *data, mirt_dtype dtype, int64_t count) {
-    uint16_t half;
-    for (int64_t i = 0; dtype == MIRT_FLOAT32 && i < count; i++) {
-        if (!(fabs((double)((const mirt__real *)data)[i]) <= DBL_MAX)) return false;
-    }
-    const int exponent = (int)dtype == MIRT__FLOAT16 ? 0x7c00 : 0x7f80;
-    for (int64_t i = 0; (int)dtype >= MIRT__BFLOAT16 && i < count; i++) {
-        memcpy(&half, (const char *)data + 2 * i, sizeof half);
-        if ((half & exponent) == exponent) return false;
-    }
-    return true;
-}
-
-/* The losses of the device's replicas: the first result, and the terms among the results. */
-static bool mirt__device_losses_finite(const mirt_function *f, int device) {
-    int first, count = mirt__device_replicas(f->model->strategy, f->replicas, device, &first);
-    int64_t begin, end, none;
-    mirt__replica_share(f, first, &begin);
-    end = begin;
-    for (int r = first; r < first + count; r++) end += mirt__replica_share(f, r, &none);
-    for (int k = 0; k < 2; k++) {
-        if (k && f->terms_result < 0) continue;
-        const mirt__result *r = &f->result[k ? f->terms_result : 0];
-        int64_t from = r->batched ? begin : first, to = r->batched ? end : first + count;
-        if (!r->batched && to > mirt__active_replicas(f)) to = mirt__active_replicas(f);
-        if (from < to && !mirt__all_finite((const mirt__real *)(const void *)r->data + from * r->count, MIRT_FLOAT32, (to - from) * r->count)) return false;
-    }
-    return true;
-}
-
-/* >>what a step reads to write it */
-
-/* Gradients above this count as not finite: sums over replicas, squares and moments of smaller ones stay finite. With
-   clipping large ones are harmless, but their sums must be finite. */
-static float mirt__gradient_bound(const mirt_function *f) {
-    const mirt_optimizer *o = &f->model->config.optimizer;
-    const float usual = 1e17f, whole = 1.8e19f; /* its square is finite */
-    if (mirt__optimizer_norms(o) || o->clipvalue > 0) return FLT_MAX / MIRT__MAX_REPLICAS;
-    return whole / (float)f->replicas < usual ? whole / (float)f->replicas : usual;
-}
-
-typedef int32_t mirt__finite_four __attribute__((vector_size(16)));
-
-typedef struct mirt__finite_job {
-    const mirt__real *x;
-    int64_t count;
-    float bound;
-    int32_t bad; /* atomic */
-} mirt__finite_job;
-
-enum { MIRT__FINITE_TASK = 1 << 14 };
-
-/* The bits of numbers without their sign are ordered as the numbers are, with infinity and NaN above all others. */
-static void mirt__finite_task(void *arg, int64_t task, int member) {
-    mirt__finite_job *job = (mirt__finite_job *)arg;
-    const int64_t most_elements = MIRT__FINITE_TASK, begin = task * most_elements, left = job->count - begin;
-    const int64_t count = left < most_elements ? left : most_elements;
-    const mirt__real *x = job->x + begin;
-    int32_t bits, bad = 0;
-    int64_t i = 0;
-    (void)member;
-    memcpy(&bits, &job->bound, sizeof bits);
-    if (sizeof *x == sizeof bits) {
-        const int32_t all = INT32_MAX;
-        const mirt__finite_four most = {bits, bits, bits, bits}, mask = {all, all, all, all};
-        mirt__finite_four some[2], above[2] = {{0, 0, 0, 0}, {0, 0, 0, 0}};
-        for (; i + 8 <= count; i += 8) {
-            memcpy(some, x + i, sizeof some);
-            above[0] |= (mirt__finite_four)((some[0] & mask) > most);
-            above[1] |= (mirt__finite_four)((some[1] & mask) > most);
-        }
-        above[0] |= above[1];
-        bad = above[0][0] | above[0][1] | above[0][2] | above[0][3];
-    }
-    for (; i < count; i++) bad |= !(fabs((double)x[i]) <= (double)job->bound);
-    if (bad) __atomic_store_n(&job->bad, 1, __ATOMIC_RELAXED);
-}
-
-static bool mirt__all_below(mirt__team *team, const mirt__real *x, int64_t count, float bound) {
-    mirt__finite_job job;
-    job.x = x;
-    job.count = count;
-    job.bound = bound;
-    job.bad = 0;
-    mirt__team_for(team, (count + MIRT__FINITE_TASK - 1) / MIRT__FINITE_TASK, mirt__finite_task, &job);
-    return !job.bad;
-}
-
-/* Elements [begin, end) of the gradient buffers that the device's replicas filled. */
-static bool mirt__device_gradients_finite(const mirt_function *f, int device, int64_t begin, int64_t end) {
-    const float bound = mirt__gradient_bound(f);
-    mirt__exchange x;
-    mirt__exchange_of(f, device, &x);
-    for (int p = 0; p < x.parts; p++) {
-        if (x.device[p] != device) continue;
-        for (int i = 0; i < f->num_ranges; i++) {
-            const int64_t from = f->range[i].begin > begin ? f->range[i].begin : begin,
-                          to = f->range[i].end < end ? f->range[i].end : end;
-            if (from < to && !mirt__all_below(f->model->strategy->device[device].team,
-                                              mirt__gradient_at(f, device, x.slot[p]) + from, to - from, bound))
-                return false;
-        }
-    }
-    return true;
-}
-
-/* The new states of the device's replicas: moving statistics, for one. */
-static bool mirt__device_states_finite(const mirt_function *f, int device) {
-    int first, count = mirt__device_replicas(f->model->strategy, f->replicas, device, &first);
-    const int active = mirt__active_replicas(f);
-    mirt__bases b;
-    bool finite = true;
-    for (int r = first; f->num_states && r < first + count && r < active && finite; r++) {
-        char *copy = NULL;
-        mirt__replica_bases(f, device, first, r, &b);
-        if (b.remote) {
-            if (!(copy = (char *)mirt__calloc(1, f->state_bytes))) return true;
-            b.backend->fetch(b.remote, copy, b.state, f->state_bytes);
-            if (b.backend->wait(b.remote) != MIRT_OK) memset(copy, 0, f->state_bytes); /* an error of its own */
-        }
-        const mirt__real *state = (const mirt__real *)(const void *)(copy ? copy : b.state);
-        for (int i = 0; i < f->num_states && finite; i++)
-            finite = mirt__all_finite(state + f->state[i].from, MIRT_FLOAT32, f->state[i].count);
-        mirt__free(copy);
-    }
-    return finite;
-}
-
-MIRT__LIB int mirt__device_not_finite(const mirt_function *f, int device) {
-    int what = mirt__device_losses_finite(f, device) ? 0 : MIRT__LOSS_BAD;
-    if (!mirt__device_states_finite(f, device)) what |= MIRT__STATE_BAD;
-    if (!f->scaled && !f->model->strategy->backend && !mirt__device_gradients_finite(f, device, 0, INT64_MAX))
-        what |= MIRT__GRADIENT_BAD;
-    return what;
-}
-
-/* Whose squares are not finite among the gradients; -1: none. */
-static int mirt__squares_bad(const mirt_function *f) {
-    const mirt_model *model = f->model;
-    const double bound = (double)mirt__gradient_bound(f);
-    for (int i = 0; i < model->num_pieces; i++) {
-        if (!(model->piece[i].squares <= bound * bound * (double)model->piece[i].count))
-            return model->piece[i].variable;
-    }
-    return -1;
-}
-
-MIRT__LIB bool mirt__squares_finite(const mirt_function *function) { return mirt__squares_bad(function) < 0; }
-
-/* Names a weight, or the optimizer's state of one, that is not finite on the host; false: all are. */
-static bool mirt__name_not_finite(const mirt_function *f, char *out, size_t size) {
-    const mirt_model *root = f->root;
-    for (int block = 0; block <= MIRT__MAX_SLOTS; block++) {
-        const char *at = block ? f->model->slot[block - 1] : root->weight[0];
-        for (int i = 0; at && i < root->num_variables; i++) {
-            const mirt__variable *v = &root->variable[i];
-            if ((block && !mirt__is_trained(v)) || mirt__all_finite(at + v->offset, MIRT_FLOAT32, v->count)) continue;
-            if (out)
-                snprintf(out, size, "in %s %.200s, which an update before made so, or whoever set them",
-                         block ? "the optimizer's state of" : "the weights", v->name);
-            return true;
-        }
-    }
-    return false;
-}
-
-MIRT__LIB int mirt__model_not_finite(const mirt_function *f) {
-    mirt__weights_here(f->root);
-    mirt__slots_here(f->model);
-    return mirt__name_not_finite(f, NULL, 0) ? MIRT__MODEL_BAD : 0;
-}
-
-/* The weight whose gradient is not finite, or NULL. */
-static const char *mirt__gradient_not_finite(const mirt_function *f) {
-    const mirt_model *root = f->root;
-    const int of = f->model->strategy->backend ? mirt__squares_bad(f) : -1;
-    if (f->model->strategy->backend) return of < 0 ? NULL : root->variable[of].name;
-    for (int i = 0; i < root->num_variables; i++) {
-        const mirt__variable *v = &root->variable[i];
-        const int64_t begin = (int64_t)(v->offset / sizeof(mirt__real));
-        for (int d = 0; mirt__is_trained(v) && d < f->model->strategy->num_devices; d++) {
-            if (!mirt__device_gradients_finite(f, d, begin, begin + v->count)) return v->name;
-        }
-    }
-    return NULL;
-}
-
-/* >>where it comes from */
-
-static bool mirt__tensor_finite(const mirt__call *call, const mirt_tensor *t) {
-    const mirt__bases *b = call->bases;
-    const void *data = mirt__address(b, t);
-    const size_t bytes = mirt__tensor_bytes(t, call->rows);
-    if (!data || t->lazy || !b->remote) return !data || t->lazy || mirt__all_finite(data, t->dtype, mirt__elements(t, call->rows));
-    void *copy = mirt__calloc(1, bytes);
-    if (!copy) return true;
-    b->backend->fetch(b->remote, copy, data, bytes);
-    const bool finite = b->backend->wait(b->remote) != MIRT_OK || mirt__all_finite(copy, t->dtype, mirt__elements(t, call->rows));
-    mirt__free(copy);
-    return finite;
-}
-
-/* What nobody has computed, weights and what is read of the batch; also of what is computed while it is read. */
-static const mirt_tensor *mirt__given_not_finite(const mirt__call *call, const mirt__node *node) {
-    for (int k = 0; k < node->num_in; k++) {
-        const mirt_tensor *t = node->in[k], *found = NULL;
-        if (t->lazy) found = mirt__given_not_finite(call, t->node);
-        else if ((t->space == MIRT__SPACE_WEIGHT || t->space == MIRT__SPACE_IO) && !mirt__tensor_finite(call, t)) found = t;
-        if (found) return found;
-    }
-    return NULL;
-}
-
-MIRT__LIB void mirt__finder_look(void *user, const mirt__call *call, int number) {
-    mirt__finder *finder = (mirt__finder *)user;
-    if (finder->node >= 0 && number >= finder->node) return;
-    const mirt_tensor *found = mirt__given_not_finite(call, call->node);
-    for (int k = 0; k < call->node->num_out && !found; k++) {
-        if (!mirt__tensor_finite(call, call->node->out[k])) found = call->node->out[k];
-    }
-    if (!found) return;
-    finder->node = number;
-    finder->replica = call->run->replica;
-    finder->tensor = found;
-}
-
-/* What is known where no tensor of the step has a number that is not finite. */
-static void mirt__describe_without(const mirt_function *f, int what, char *out, size_t size) {
-    const char *gradient = what & MIRT__GRADIENT_BAD ? mirt__gradient_not_finite(f) : NULL;
-    if (what & MIRT__MODEL_BAD && mirt__name_not_finite(f, out, size)) return;
-    if (gradient)
-        snprintf(out, size, "that of %.200s is above %g or not a number", gradient,
-                 (double)mirt__gradient_bound(f));
-    else snprintf(out, size, "when the step was run again, it was");
-}
-
-MIRT__LIB void mirt__describe_not_finite(const mirt_function *f, int what, const mirt__finder *finder, int devices,
-                                         char *out, size_t size) {
-    const mirt__finder *first = NULL;
-    char shape[96];
-    for (int d = 0; d < devices; d++) {
-        if (finder[d].node >= 0 && (!first || finder[d].node < first->node)) first = &finder[d];
-    }
-    const char *name = "a gradient of";
-    if (what & MIRT__LOSS_BAD) name = "the loss of";
-    else if (what & MIRT__MODEL_BAD) name = "the model before";
-    else if (what & MIRT__STATE_BAD) name = "a moving statistic or other new state of";
-    size_t used = (size_t)snprintf(out, size, "%s step %lld is not finite; ", name, (long long)f->model->step + 1);
-    if (!first) {
-        mirt__describe_without(f, what, out + used, size - used);
-        return;
-    }
-    const mirt__node *node = f->program.graph.node[first->node];
-    const mirt_tensor *t = first->tensor;
-    used += (size_t)snprintf(out + used, size - used, "the first number that is not is in replica %d, ", first->replica);
-    for (int i = 0; t->space == MIRT__SPACE_WEIGHT && i < f->root->num_variables; i++) {
-        if (f->root->variable[i].offset != t->offset) continue;
-        snprintf(out + used, size - used, "in the weights %.200s, which an update before made so, or whoever set them", f->root->variable[i].name);
-        return;
-    }
-    if (t->space == MIRT__SPACE_IO && t->offset < MIRT__MAX_FIELDS && t->node != node) {
-        snprintf(out + used, size - used, "in the data: %s number %d", (int)t->offset < f->spec.num_x ? "input" : "label or weight",
-                 (int)t->offset < f->spec.num_x ? (int)t->offset : (int)t->offset - f->spec.num_x);
-        return;
-    }
-    snprintf(out + used, size - used, "in what layer %.100s (%.40s) makes of finite numbers: %s %.90s", node->name ? node->name : "without a name", node->op->name,
-             mirt__dtype_name(t->dtype), mirt__shape_text(&t->shape, shape));
-}
-
-/* >>section train/profile.c */
-
-/* Where the time of a step goes, beside what the machine could do. */
-
-/* >>ceilings */
-
-/* Twelve chains of multiply-adds keep two units of four to five cycles' latency busy. */
-#define MIRT__PEAK_CHAINS(X) X(0) X(1) X(2) X(3) X(4) X(5) X(6) X(7) X(8) X(9) X(10) X(11)
-#define MIRT__PEAK_START(i) v##i = start;
-#define MIRT__PEAK_NEXT(i) v##i = MIRT__PEAK_FMA(v##i, factor, start);
-#define MIRT__PEAK_SUM(i) memcpy(lane, &v##i, sizeof v##i), sum += lane[0];
-#define MIRT__PEAK_TEXT(vector, first, second) \
-    vector v0, v1, v2, v3, v4, v5, v6, v7, v8, v9, v10, v11, start = first, factor = second; \
-    float lane[16], sum = 0; \
-    MIRT__PEAK_CHAINS(MIRT__PEAK_START) \
-    for (int64_t i = 0; i < count; i++) { MIRT__PEAK_CHAINS(MIRT__PEAK_NEXT) } \
-    MIRT__PEAK_CHAINS(MIRT__PEAK_SUM) \
-    return sum;
-
-/* The kernels need the optimizer even where the including program goes without it, and the
-   numerical law forbids contracting a * b + c. Clang knows no pragma for the former. gcc -O2 alone
-   makes vectors only of loops of known length; the cost model says that all may be. */
-#if defined(__clang__)
-#pragma STDC FP_CONTRACT OFF
-#pragma clang diagnostic push
-#pragma clang diagnostic ignored "-Wpass-failed" /* a loop marked independent may still call the math library */
-#elif defined(__GNUC__)
-#pragma GCC push_options
-#if !defined(MIRRORTRAIN_DEBUG)
-#pragma GCC optimize("O1,expensive-optimizations,tree-loop-vectorize,vect-cost-model=dynamic,fp-contract=off")
-#elif defined(__OPTIMIZE__)
-#pragma GCC optimize("fp-contract=off")
-#endif
-#endif
-#if !defined(MIRRORTRAIN_NO_SIMD) && !defined(MIRT__REAL_DOUBLE) && defined(__x86_64__)
-#define MIRT__PEAK_X86
-#include <immintrin.h>
-#define MIRT__PEAK_FMA(a, b, c) _mm512_fmadd_ps(a, b, c)
-__attribute__((target("avx512f,fma"))) static float mirt__peak_avx512(int64_t count) { MIRT__PEAK_TEXT(__m512, _mm512_set1_ps(0.5f), _mm512_set1_ps(0.25f)) }
-#undef MIRT__PEAK_FMA
-#define MIRT__PEAK_FMA(a, b, c) _mm256_fmadd_ps(a, b, c)
-__attribute__((target("avx2,fma"))) static float mirt__peak_avx2(int64_t count) { MIRT__PEAK_TEXT(__m256, _mm256_set1_ps(0.5f), _mm256_set1_ps(0.25f)) }
-#undef MIRT__PEAK_FMA
-/* Sums of two products each. */
-#define MIRT__PEAK_FMA(a, b, c) _mm512_dpbf16_ps(c, (__m512bh)_mm512_castps_si512(a), (__m512bh)_mm512_castps_si512(b))
-__attribute__((target("avx512f,avx512bw,avx512vl,avx512bf16"))) static float mirt__peak_bf16(int64_t count) { MIRT__PEAK_TEXT(__m512, _mm512_set1_ps(0.5f), _mm512_set1_ps(0.25f)) }
-#undef MIRT__PEAK_FMA
-#elif !defined(MIRRORTRAIN_NO_SIMD) && !defined(MIRT__REAL_DOUBLE) && defined(__aarch64__)
-#define MIRT__PEAK_NEON
-#include <arm_neon.h>
-#define MIRT__PEAK_FMA(a, b, c) vfmaq_f32(c, a, b)
-static float mirt__peak_neon(int64_t count) { MIRT__PEAK_TEXT(float32x4_t, vdupq_n_f32(0.5f), vdupq_n_f32(0.25f)) }
-#undef MIRT__PEAK_FMA
-#endif
-typedef float mirt__peak_four __attribute__((vector_size(16)));
-#define MIRT__PEAK_FMA(a, b, c) ((a) * (b) + (c))
-static float mirt__peak_plain(int64_t count) {
-    const mirt__peak_four half = {0.5f, 0.5f, 0.5f, 0.5f}, quarter = {0.25f, 0.25f, 0.25f, 0.25f};
-    MIRT__PEAK_TEXT(mirt__peak_four, half, quarter)
-}
-#undef MIRT__PEAK_FMA
-#if defined(__clang__)
-#pragma clang diagnostic pop
-#pragma STDC FP_CONTRACT DEFAULT
-#elif defined(__GNUC__)
-#pragma GCC pop_options
-#endif
-
-#undef MIRT__PEAK_CHAINS
-#undef MIRT__PEAK_START
-#undef MIRT__PEAK_NEXT
-#undef MIRT__PEAK_SUM
-#undef MIRT__PEAK_TEXT
-
-typedef struct mirt__peak {
-    const char *kernels; /* the table these instructions are of */
-    float (*chains)(int64_t count);
-    int lanes;
-    float (*half)(int64_t count); /* with twice the lanes, of bfloat16; NULL: that is emulated */
-} mirt__peak;
-
-static const mirt__peak mirt__peaks[] = {
-#ifdef MIRT__PEAK_X86
-    {"avx512bf16", mirt__peak_avx512, 16, mirt__peak_bf16}, {"avx512", mirt__peak_avx512, 16, NULL}, {"avx2", mirt__peak_avx2, 8, NULL},
-#endif
-#ifdef MIRT__PEAK_NEON
-    {"neon", mirt__peak_neon, 4, NULL},
-#endif
-    {"plain", mirt__peak_plain, 4, NULL}
-};
-#undef MIRT__PEAK_X86
-#undef MIRT__PEAK_NEON
-
-enum { MIRT__PEAK_ROUNDS = 200000, MIRT__PEAK_TRIES = 60, MIRT__PEAK_PASSES = 15, MIRT__PEAK_FLOATS = 16 << 20 };
-
-typedef struct mirt__peak_run {
-    float (*chains)(int64_t count);
-    volatile float sink;
-} mirt__peak_run;
-
-static void mirt__peak_member(void *arg, int member) {
-    mirt__peak_run *run = (mirt__peak_run *)arg;
-    float sum = run->chains(MIRT__PEAK_ROUNDS);
-    if (member == 0) run->sink = sum;
-}
-
-/* The last row is for whatever has none of its own. */
-static const mirt__peak *mirt__peak_of(const mirt_strategy *s) {
-    int i = 0;
-    while (i + 1 < MIRT__COUNT(mirt__peaks) && strcmp(mirt__peaks[i].kernels, s->kernels->name) != 0) i++;
-    return &mirt__peaks[i];
-}
-
-/* Multiply-adds in registers, as FLOP/s of the device's threads: the best of several tries. */
-static double mirt__peak_flops(const mirt_strategy *s, float (*chains)(int64_t count), int lanes) {
-    mirt__team *team = s->device[0].team;
-    mirt__peak_run run;
-    double best = 0;
-    run.chains = chains;
-    for (int i = 0; i < MIRT__PEAK_TRIES; i++) {
-        double begin = mirt__now();
-        mirt__team_run(team, mirt__peak_member, &run);
-        double rate = 2.0 * 12 * lanes * (int)MIRT__PEAK_ROUNDS * mirt__team_size(team) / (mirt__now() - begin);
-        if (rate > best) best = rate;
-    }
-    return best;
-}
-
-/* x += y on blocks larger than caches: bytes a second, two read and one written. 0 with the error set. */
-static double mirt__peak_bytes(const mirt_strategy *s) {
-    const size_t bytes = (size_t)MIRT__PEAK_FLOATS * sizeof(mirt__real);
-    mirt__real *block = (mirt__real *)mirt__aligned_alloc(2 * bytes);
-    mirt__where where;
-    double best = 0;
-    if (!block) return 0;
-    memset(block, 0, 2 * bytes);
-    memset(&where, 0, sizeof where);
-    where.team = s->device[0].team;
-    for (int i = 0; i < MIRT__PEAK_PASSES; i++) {
-        double begin = mirt__now();
-        s->kernels->accumulate(block, block + MIRT__PEAK_FLOATS, MIRT__PEAK_FLOATS, &where);
-        double rate = 3.0 * (double)bytes / (mirt__now() - begin);
-        if (rate > best) best = rate;
-    }
-    mirt__aligned_free(block);
-    return best;
-}
-
-/* >>clocks */
-
-MIRT__LIB void mirt__clocks_free(mirt_function *f) {
-    mirt__free(f->clocks);
-    f->clocks = NULL;
-}
-
-MIRT__LIB mirt_status mirt__clocks_ready(mirt_function *f) {
-    if (!f->model->profiled) mirt__clocks_free(f);
-    if (!f->model->profiled || f->clocks) return MIRT_OK;
-    mirt__clocks *clocks = (mirt__clocks *)mirt__calloc(1, sizeof *clocks + (size_t)f->program.graph.count * sizeof(double));
-    if (!clocks) return mirt_last_status();
-    clocks->node = (double *)(void *)(clocks + 1);
-    f->clocks = clocks;
-    return MIRT_OK;
-}
-
-/* Function number `index` of the model, and what it is called; NULL behind the last. */
-static mirt_function *mirt__profile_function(const mirt_model *model, int index, const char **name) {
-    static const char *const names[MIRT__PROGRAM_KINDS] = {"training", "testing", "predicting", "features"};
-    if (index < MIRT__PROGRAM_KINDS) {
-        *name = names[index];
-        return model->trainer ? model->trainer->function[index] : NULL;
-    }
-    mirt_function *f = model->functions;
-    *name = "a function";
-    for (int i = MIRT__PROGRAM_KINDS; f && i < index; i++) f = f->next;
-    return f;
-}
-
-static void mirt__profile_clear(mirt_model *model) {
-    const char *name;
-    for (int i = 0;; i++) {
-        mirt_function *f = mirt__profile_function(model, i, &name);
-        if (f) mirt__clocks_free(f);
-        else if (i >= MIRT__PROGRAM_KINDS) return;
-    }
-}
-
-MIRT_API mirt_status mirt_profile_begin(mirt_model *model) {
-    MIRT__USE_MODEL(model, mirt_last_status());
-    if (!model) return mirt__fail_missing("mirt_profile_begin", "model");
-    if (model->busy || model->strategy->running) return mirt__fail(MIRT_E_STATE, "mirt_profile_begin: %s is being trained or recorded", model->name);
-    double bytes = mirt__peak_bytes(model->strategy);
-    if (bytes <= 0) return mirt_last_status();
-    mirt__profile_clear(model);
-    model->peak_bytes = bytes;
-    const mirt__peak *peak = mirt__peak_of(model->strategy);
-    model->peak_flops = mirt__peak_flops(model->strategy, peak->chains, peak->lanes);
-    model->peak_half = peak->half ? mirt__peak_flops(model->strategy, peak->half, 2 * peak->lanes) : model->peak_flops;
-    model->profiled = true;
-    return MIRT_OK;
-}
-
-MIRT_API void mirt_profile_end(mirt_model *model) {
-    MIRT__USE_MODEL(model, );
-    if (!model || model->busy || model->strategy->running) return;
-    mirt__profile_clear(model);
-    model->profiled = false;
-}
-
-/* >>text */
-
-/* An operation, or all of a kind, in one step. */
-typedef struct mirt__profile_row {
-    const mirt__node *node; /* NULL: not an operation */
-    char name[48];
-    int count;
-    double seconds, flops, bytes;
-    double least; /* seconds of the flops at their ceiling */
-} mirt__profile_row;
-
-static int mirt__profile_order(const void *a, const void *b) {
-    double x = ((const mirt__profile_row *)a)->seconds, y = ((const mirt__profile_row *)b)->seconds;
-    return x < y ? 1 : x > y ? -1 : 0;
-}
-
-/* What it reads, and what lazy inputs are made of; a tensor without a place is never stored. */
-static double mirt__bytes_read(const mirt__node *node, int64_t rows) {
-    double bytes = 0;
-    for (int k = 0; k < node->num_in; k++) {
-        const mirt_tensor *t = node->in[k];
-        if (t->lazy) bytes += mirt__bytes_read(t->node, rows);
-        else if (t->space != MIRT__SPACE_NONE) bytes += (double)mirt__tensor_bytes(t, rows);
-    }
-    return bytes;
-}
-
-static double mirt__node_bytes(const mirt__node *node, int64_t rows) {
-    double bytes = mirt__bytes_read(node, rows);
-    for (int k = 0; k < node->num_out; k++) {
-        if (node->out[k]->space != MIRT__SPACE_NONE) bytes += (double)mirt__tensor_bytes(node->out[k], rows);
-    }
-    return bytes;
-}
-
-/* The first device's share of the update: each part of the gradient (a device with memory of its own has the sum), weights and slots read, slots and every copy written. */
-static double mirt__update_bytes(const mirt_function *f) {
-    const mirt_strategy *s = f->model->strategy;
-    mirt__exchange x;
-    int64_t begin, end, elements = 0, trained = (int64_t)(f->root->trained_bytes / sizeof(mirt__real));
-    mirt__exchange_plan(s, f->replicas, f->rows < f->replicas ? (int)f->rows : f->replicas, f->program.num_cuts > 0, 0, &x);
-    mirt__update_range(s, trained, 0, &begin, &end);
-    for (int i = 0; i < f->num_ranges; i++) {
-        int64_t from = f->range[i].begin > begin ? f->range[i].begin : begin, to = f->range[i].end < end ? f->range[i].end : end;
-        if (to > from) elements += to - from;
-    }
-    return (double)elements * (double)sizeof(mirt__real) * ((s->backend ? 1 : x.parts) + 1 + mirt__weight_copies(s) + 2 * mirt__optimizer_slots(&f->model->config.optimizer));
-}
-
-/* The kernel of a convolution, or its gradient; NULL for other nodes. */
-static const mirt_tensor *mirt__profile_kernel(const mirt__node *node) {
-    if (!node->a.strides[0] || !node->op->macs) return NULL;
-    for (int k = node->num_in - 1; k >= -1; k--) {
-        const mirt_tensor *t = k < 0 ? node->out[0] : node->in[k];
-        if (t->shape.rank == 4 && !mirt__is_batched(&t->shape)) return t;
-    }
-    return NULL;
-}
-
-/* Convolutions of one size are a kind. */
-static void mirt__profile_name(const mirt__node *node, char out[48]) {
-    const mirt_tensor *kernel = mirt__profile_kernel(node);
-    int used = snprintf(out, 48, "%s", node->op->name);
-    if (!kernel || used < 0 || used > 24) return;
-    snprintf(out + used, 48 - (size_t)used, " %dx%d%s", (int)kernel->shape.dim[0], (int)kernel->shape.dim[1], node->a.groups > 1 ? " grouped" : "");
-}
-
-/* One row an operation, then what is not one. Returns how many. */
-static int mirt__profile_rows(const mirt_function *f, mirt__profile_row *row) {
-    const mirt__clocks *c = f->clocks;
-    const double steps = (double)c->steps, replays = (double)c->replays / steps;
-    const int64_t rows = c->replays ? c->replayed / c->replays : 0;
-    int count = 0;
-    for (int i = 0; i < f->program.graph.count; i++) {
-        const mirt__node *node = f->program.graph.node[i];
-        if (!mirt__node_runs(node)) continue;
-        mirt__profile_row *r = &row[count++];
-        r->node = node;
-        mirt__profile_name(node, r->name);
-        r->count = 1;
-        r->seconds = c->node[i] / steps;
-        r->flops = node->op->macs ? 2 * node->op->macs(node, rows) * replays : 0;
-        r->bytes = mirt__node_bytes(node, rows) * replays;
-        r->least = r->flops / (node->a.half ? f->model->peak_half : f->model->peak_flops);
-    }
-    const char *const names[] = {mirt__optimizer_class_get(f->model->config.optimizer.kind)->name, "(waiting)"};
-    const double seconds[] = {c->update, c->wait};
-    for (int i = 0; f->num_applied && i < MIRT__COUNT(names); i++) {
-        mirt__profile_row *r = &row[count++];
-        memset(r, 0, sizeof *r);
-        snprintf(r->name, sizeof r->name, "%s", names[i]);
-        r->count = 1;
-        r->seconds = seconds[i] / steps;
-        r->bytes = i == 0 ? mirt__update_bytes(f) : 0;
-    }
-    return count;
-}
-
-/* "(3, 3, 96, 1)/2 (rows, 56, 56, 96)": kernel and output, what the times of like operations depend on. */
-static void mirt__profile_what(const mirt__node *node, char *out, size_t size) {
-    char shape[96];
-    const mirt_tensor *t = node->out[0];
-    size_t used = 0;
-    for (int k = 0; k < node->num_out; k++) {
-        if (node->out[k]->space != MIRT__SPACE_NONE) {
-            t = node->out[k];
-            break;
-        }
-    }
-    const mirt_tensor *kernel = mirt__profile_kernel(node);
-    if (kernel && kernel != t) used = (size_t)snprintf(out, size, "%s/%d ", mirt__shape_text(&kernel->shape, shape), node->a.strides[0]);
-    snprintf(out + used, size - used, "%s%s%s", t->dtype == MIRT_FLOAT32 ? "" : mirt__dtype_name(t->dtype), t->dtype == MIRT_FLOAT32 ? "" : " ", mirt__shape_text(&t->shape, shape));
-}
-
-static void mirt__profile_rates(const mirt_model *model, const mirt__profile_row *r, double step, mirt__text *out) {
-    const double flops = r->seconds > 0 ? r->flops / r->seconds : 0, bytes = r->seconds > 0 ? r->bytes / r->seconds : 0;
-    mirt__text_add(out, "%9.3f %6.1f%%", r->seconds * 1e3, step > 0 ? 100 * r->seconds / step : 0);
-    if (r->flops > 0) mirt__text_add(out, " %9.1f %4.0f%%", flops * 1e-9, 100 * r->least / r->seconds);
-    else mirt__text_add(out, " %9s %5s", "", "");
-    if (r->bytes > 0) mirt__text_add(out, " %8.1f %4.0f%%", bytes * 1e-9, 100 * bytes / model->peak_bytes);
-    else mirt__text_add(out, " %8s %5s", "", "");
-}
-
-/* All rows that show in per cent; with what lies between operations, the others are what is left of the step. */
-static void mirt__profile_table(const mirt_model *model, const mirt__profile_row *row, int count, double step, mirt__text *out) {
-    mirt__profile_row rest;
-    memset(&rest, 0, sizeof rest);
-    rest.seconds = step;
-    mirt__text_add(out, "%9s %7s %9s %5s %8s %5s\n", "ms", "", "GFLOP/s", "peak", "GB/s", "peak");
-    for (int i = 0; i < count; i++) {
-        char what[160] = "", name[MIRT__SHOWN], shown[MIRT__SHOWN];
-        if (row[i].seconds < 0.0005 * step) {
-            rest.count += row[i].node ? row[i].count : 0;
-            continue;
-        }
-        rest.seconds -= row[i].seconds;
-        mirt__profile_rates(model, &row[i], step, out);
-        if (row[i].count > 1) snprintf(what, sizeof what, "%d of them", row[i].count);
-        else if (row[i].node) mirt__profile_what(row[i].node, what, sizeof what);
-        const char *layer = row[i].count == 1 && row[i].node && row[i].node->name ? row[i].node->name : "";
-        mirt__text_add(out, "  %-30s %-28s %s", mirt__shown(row[i].name, name), mirt__shown(layer, shown), what);
-        if (row[i].count == 1 && row[i].node) mirt__node_notes(row[i].node, out);
-        mirt__text_add(out, "\n");
-    }
-    mirt__profile_rates(model, &rest, step, out);
-    mirt__text_add(out, "  (the rest)");
-    if (rest.count) mirt__text_add(out, ", with %d operation%s below 0.05 %%", rest.count, rest.count == 1 ? "" : "s");
-    mirt__text_add(out, "\n");
-}
-
-/* Adds up the rows of a name, in the order of their times. Returns how many names there are. */
-static int mirt__profile_kinds(mirt__profile_row *row, int count) {
-    int kinds = 0;
-    for (int i = 0; i < count; i++) {
-        int k = 0;
-        while (k < kinds && strcmp(row[k].name, row[i].name) != 0) k++;
-        if (k == kinds) {
-            row[kinds++] = row[i];
-            continue;
-        }
-        row[k].count++;
-        row[k].seconds += row[i].seconds;
-        row[k].flops += row[i].flops;
-        row[k].least += row[i].least;
-        row[k].bytes += row[i].bytes;
-    }
-    qsort(row, (size_t)kinds, sizeof *row, mirt__profile_order);
-    return kinds;
-}
-
-static bool mirt__profile_of(const mirt_model *model, const mirt_function *f, const char *name, mirt__text *out) {
-    const mirt__clocks *c = f->clocks;
-    const double step = c->step / (double)c->steps;
-    double flops = 0, bytes = 0;
-    char shown[MIRT__SHOWN];
-    mirt__profile_row *row = (mirt__profile_row *)mirt__calloc((size_t)f->program.graph.count + 2, sizeof *row);
-    if (!row) return false;
-    int count = mirt__profile_rows(f, row);
-    qsort(row, (size_t)count, sizeof *row, mirt__profile_order);
-    for (int i = 0; i < count; i++) {
-        flops += row[i].flops;
-        bytes += row[i].bytes;
-    }
-    mirt__text_add(out, "%s, %s: %lld step%s of %.4g sample%s, %.3f ms each: %.2f GFLOP and %.3f GB on the first device, %.1f GFLOP/s and %.1f GB/s\n",
-                   mirt__shown(model->name, shown), name, (long long)c->steps, c->steps == 1 ? "" : "s", (double)c->rows / (double)c->steps, c->rows == c->steps ? "" : "s",
-                   step * 1e3, flops * 1e-9, bytes * 1e-9, flops / step * 1e-9, bytes / step * 1e-9);
-    mirt__profile_table(model, row, count, step, out);
-    mirt__text_add(out, "by kind:\n");
-    mirt__profile_table(model, row, mirt__profile_kinds(row, count), step, out);
-    mirt__free(row);
-    return true;
-}
-
-MIRT_API const char *mirt_profile_text(mirt_model *model) {
-    MIRT__USE_MODEL(model, NULL);
-    const char *name;
-    if (!model) return mirt__fail_missing("mirt_profile_text", "model"), (const char *)NULL;
-    mirt__text *out = &model->profile_text;
-    mirt__text_clear(out);
-    mirt__text_add(out, "ceilings of %s, %d thread%s, %s: %.1f GFLOP/s, in bfloat16 %.1f, %.1f GB/s\n", model->strategy->device[0].name, model->strategy->threads,
-                   model->strategy->threads == 1 ? "" : "s", model->strategy->kernels->name, model->peak_flops * 1e-9, model->peak_half * 1e-9,
-                   model->peak_bytes * 1e-9);
-    bool any = false;
-    for (int i = 0;; i++) {
-        const mirt_function *f = mirt__profile_function(model, i, &name);
-        if (!f && i >= MIRT__PROGRAM_KINDS) break;
-        if (!f || !f->clocks || f->clocks->steps == 0) continue;
-        if (!mirt__profile_of(model, f, name, out)) return NULL;
-        any = true;
-    }
-    if (!any) return mirt__fail(MIRT_E_STATE, "mirt_profile_text: no step of %s has run since mirt_profile_begin", model->name), (const char *)NULL;
-    return out->failed ? NULL : out->data;
-}
-
-/* >>section train/save.c */
-
-/* >>names */
-
-/* "adam/conv2d_kernel_momentum", as Keras names it. */
-static const char *mirt__slot_name(mirt__pool *pool, const mirt_model *model, int slot, const mirt__variable *v) {
+MIRT__LIB const char *mirt__slot_name(mirt__pool *pool, const mirt_model *model, int slot, const mirt__variable *v) {
     const mirt__optimizer_class *cls = mirt__optimizer_class_get(model->config.optimizer.kind);
     const char *slot_name[MIRT__MAX_SLOTS];
     mirt__optimizer_slot_names(&model->config.optimizer, slot_name);
@@ -48202,151 +48450,7 @@ MIRT__LIB void mirt__tensor_of(const mirt__variable *v, const char *name, const 
     out->data = values;
 }
 
-/* >>names of classes */
-
-MIRT_API mirt_status mirt_set_model_class_names(mirt_model *model, const char *const *names, int count) {
-    MIRT__USE_MODEL(model, mirt_last_status());
-    if (!model) return mirt__fail_missing("mirt_set_model_class_names", "model");
-    for (int i = 0; names && i < count; i++) {
-        if (names[i] && !mirt__utf8_valid(names[i], strlen(names[i]))) return mirt__fail(MIRT_E_INVALID, "%s: the name of class %d is not valid UTF-8", model->name, i);
-    }
-    char **copy = mirt__names_copy("mirt_set_model_class_names", names, count);
-    if (!copy) return mirt_last_status();
-    mirt__free(model->class_names);
-    model->class_names = copy;
-    model->num_class_names = count;
-    return MIRT_OK;
-}
-
-MIRT_API const char *const *mirt_model_class_names(const mirt_model *model, int *count) {
-    if (count) *count = model ? model->num_class_names : 0;
-    return model ? (const char *const *)model->class_names : NULL;
-}
-
-/* >>saving */
-
-static mirt_status mirt__save_tensors(mirt__pool *pool, mirt_model *model, bool slots, mirt__safetensors_content *content, mirt__safetensor **tensors) {
-    int blocks = 1 + (slots ? mirt__optimizer_slots(&model->config.optimizer) : 0);
-    size_t most = (size_t)blocks * (size_t)model->num_variables + (slots && model->fit ? (size_t)mirt__run_most_tensors(model->fit) : 0);
-    mirt__safetensor *tensor = (mirt__safetensor *)mirt__pool_alloc(pool, most * sizeof *tensor + 1);
-    if (!tensor) return mirt_last_status();
-    content->tensor = *tensors = tensor;
-    for (int b = 0; b < blocks; b++) {
-        for (int i = 0; i < model->num_variables; i++) {
-            const mirt__variable *v = &model->variable[i];
-            if (b && !mirt__is_trained(v)) continue;
-            const char *name = b ? mirt__slot_name(pool, model, b - 1, v) : v->name;
-            if (!name) return mirt_last_status();
-            mirt__tensor_of(v, name, b ? mirt__slot_at(model, b - 1, i) : mirt__weight_at(model, 0, i), &tensor[content->count++]);
-        }
-    }
-    return MIRT_OK;
-}
-
-/* The metadata of a file: pairs, and the texts they point into. */
-typedef struct mirt__save_texts {
-    const char *pair[16];
-    int pairs;
-    mirt__text architecture, compile, training, classes;
-} mirt__save_texts;
-
-static void mirt__save_pair(mirt__save_texts *m, const char *key, const char *value) {
-    m->pair[2 * m->pairs] = key;
-    m->pair[2 * m->pairs++ + 1] = value;
-}
-
-/* Where training is, and in a fit all that it needs to go on from there. */
-static mirt_status mirt__save_training(mirt_model *model, bool whole, mirt__pool *pool, mirt__safetensor *tensor, int *count, mirt__save_texts *m) {
-    mirt__text_add(&m->training, "{\"iterations\":%lld,\"epoch\":%lld", (long long)model->step, (long long)model->epoch);
-    if (mirt__root(model, NULL)->scaled) {
-        mirt__text_add(&m->training, ",\"scale_steps\":%lld,\"loss_scale\":%.0f", (long long)mirt__root(model, NULL)->scale_steps, mirt__root(model, NULL)->loss_scale);
-    }
-    if (model->fit && whole && mirt__run_write(model->fit, pool, &m->training, tensor, count) != MIRT_OK) return mirt_last_status();
-    if (model->fit && !whole) mirt__text_add(&m->training, ",\"saved\":%lld", (long long)mirt__run_saved(model->fit));
-    mirt__text_add(&m->training, "}");
-    if (m->training.failed) return mirt_last_status();
-    mirt__save_pair(m, "training", m->training.data);
-    return MIRT_OK;
-}
-
-static mirt_status mirt__save_whole(mirt_model *model, mirt__pool *pool, mirt__safetensor *tensor, int *count, mirt__save_texts *m) {
-    if (mirt__architecture_write(model, &m->architecture) != MIRT_OK) return mirt_last_status();
-    mirt__compile_write(model, &m->compile);
-    for (int i = 0; i < model->num_class_names; i++) {
-        mirt__text_add(&m->classes, i ? "," : "[");
-        mirt__json_write_string(&m->classes, model->class_names[i]);
-    }
-    mirt__text_add(&m->classes, "]");
-    if (m->compile.failed || m->classes.failed) return mirt_last_status();
-    mirt__save_pair(m, "format", "mirrortrain");
-    mirt__save_pair(m, "version", "1");
-    mirt__save_pair(m, "architecture", m->architecture.data);
-    mirt__save_pair(m, "compile", m->compile.data);
-    if (mirt__save_training(model, true, pool, tensor, count, m) != MIRT_OK) return mirt_last_status();
-    if (model->num_class_names) mirt__save_pair(m, "classes", m->classes.data);
-    if (!model->fit) return MIRT_OK;
-    const char *environment = mirt_environment(model->strategy);
-    if (!environment) return mirt_last_status();
-    mirt__save_pair(m, "environment", environment);
-    return MIRT_OK;
-}
-
-static mirt_status mirt__save_any(mirt_model *model, const char *path, bool whole, mirt__pool *pool, mirt__save_texts *m) {
-    mirt__safetensors_content content;
-    mirt__safetensor *tensor = NULL;
-    memset(&content, 0, sizeof content);
-    if (mirt__save_tensors(pool, model, whole, &content, &tensor) != MIRT_OK) return mirt_last_status();
-    mirt_status status = whole ? mirt__save_whole(model, pool, tensor, &content.count, m) : MIRT_OK;
-    if (status == MIRT_OK && !whole && model->fit) status = mirt__save_training(model, false, pool, tensor, &content.count, m);
-    if (status != MIRT_OK) return status;
-    content.metadata = m->pair;
-    content.metadata_count = m->pairs;
-    return mirt__safetensors_write(path, &content);
-}
-
-MIRT_API mirt_status mirt_save_check(const char *path) {
-    MIRT__ENTER;
-    static const struct { const char *suffix; bool converted; } other[] = {
-        {".keras", true}, {".h5", true}, {".hdf5", true}, {".pt", true}, {".pth", true}, {".onnx", false}, {".tf", false}, {".pb", false},
-        {".tflite", false}};
-    const size_t length = path ? strlen(path) : 0;
-    if (!length) return mirt__fail(MIRT_E_INVALID, "mirt_save: no path");
-    for (int i = 0; i < MIRT__COUNT(other); i++) {
-        const size_t size = strlen(other[i].suffix), at = length > size ? length - size : 0;
-        bool same = at > 0;
-        for (size_t k = 0; same && k < size; k++) same = (path[at + k] | (path[at + k] >= 'A' && path[at + k] <= 'Z' ? 0x20 : 0)) == other[i].suffix[k];
-        if (!same) continue;
-        return mirt__fail(MIRT_E_INVALID, "%s: models are saved as .safetensors, not as %s; name the file so%s", path, other[i].suffix,
-                          other[i].converted ? ", then convert it: tools/convert_weights.py" : "");
-    }
-    return MIRT_OK;
-}
-
-MIRT_API mirt_status mirt_save(mirt_model *model, const char *path, mirt_save_flags flags) {
-    MIRT__USE_MODEL(model, mirt_last_status());
-    mirt__pool pool;
-    mirt__save_texts texts;
-    bool whole = flags != MIRT_SAVE_WEIGHTS_ONLY;
-    memset(&pool, 0, sizeof pool);
-    memset(&texts, 0, sizeof texts);
-    if (!model || !path) return mirt__fail(MIRT_E_INVALID, "mirt_save: no model or no path");
-    if (mirt_save_check(path) != MIRT_OK) return mirt_last_status();
-    if (whole && mirt__need_compiled(model, "mirt_save") != MIRT_OK) return mirt_last_status();
-    if (model->graph.status != MIRT_OK) return mirt__fail(model->graph.status, "%s", model->graph.error);
-    if (whole && model->is_view) return mirt__fail(MIRT_E_STATE, "mirt_save: a view of %s is saved as weights alone; save %s itself", model->name, model->name);
-    mirt_status status = mirt__model_materialize(model);
-    if (status == MIRT_OK) status = mirt__save_any(model, path, whole, &pool, &texts);
-    mirt__text_free(&texts.architecture);
-    mirt__text_free(&texts.compile);
-    mirt__text_free(&texts.training);
-    mirt__text_free(&texts.classes);
-    mirt__pool_free(&pool);
-    return status;
-}
-
-/* >>loading */
-
-static bool mirt__load_fits(const mirt__safetensor *t, const mirt__variable *v) {
+MIRT__LIB bool mirt__load_fits(const mirt__safetensor *t, const mirt__variable *v) {
     bool same = t->dtype == MIRT__ST_F32 && t->rank == v->shape.rank;
     for (int i = 0; same && i < t->rank; i++) same = t->dim[i] == v->shape.dim[i];
     return same;
@@ -48362,8 +48466,7 @@ MIRT__LIB const mirt__safetensor *mirt__load_find(const mirt__safetensors *file,
     return NULL;
 }
 
-/* Block 0 is the weights, on every device; the others are optimizer slots. */
-static void mirt__load_take(const mirt__safetensor *t, mirt_model *model, int block, int variable) {
+MIRT__LIB void mirt__load_take(const mirt__safetensor *t, mirt_model *model, int block, int variable) {
     if (!mirt__is_trained(&model->variable[variable])) mirt__root(model, NULL)->edits++;
     if (block) memcpy(mirt__slot_at(model, block - 1, variable), t->data, t->size);
     for (int d = 0; !block && d < mirt__weight_copies(model->strategy); d++) memcpy(mirt__weight_at(model, d, variable), t->data, t->size);
@@ -48394,206 +48497,33 @@ MIRT__LIB mirt_status mirt__load_blocks(const mirt__safetensors *file, mirt_mode
     return status;
 }
 
-static const mirt__json *mirt__load_metadata(const mirt__safetensors *file, mirt__pool *pool, const char *key) {
-    const char *text = mirt__safetensors_metadata(file, key);
-    if (!text) {
-        mirt__fail(MIRT_E_FORMAT, "%s holds no %s: it is not a whole saved model; mirt_load_weights reads weights alone", file->origin, key);
-        return NULL;
-    }
-    const mirt__json *json = mirt__json_parse(pool, text, strlen(text));
-    if (!json) mirt__fail_at("%s: %s", file->origin, key);
-    return json;
-}
-
-static mirt_status mirt__load_training(mirt_model *model, const mirt__json *training) {
-    const int64_t most = (int64_t)1 << 53; /* counts stay exact in double precision */
-    int64_t step, epoch, steps = 0;
-    if (training->type != MIRT__JSON_OBJECT) return mirt__fail(MIRT_E_FORMAT, "the training state is not an object");
-    if (mirt__json_get_int(training, "iterations", 0, most, &step) != MIRT_OK ||
-        mirt__json_get_int(training, "epoch", 0, most, &epoch) != MIRT_OK) {
-        return mirt_last_status();
-    }
-    const mirt__json *scale = mirt__json_member(training, "loss_scale");
-    if (scale && mirt__json_get_int(training, "scale_steps", 0, most, &steps) != MIRT_OK) return mirt_last_status();
-    if (scale && scale->type == MIRT__JSON_NUMBER) mirt__loss_scale_set(mirt__root(model, NULL), scale->number, steps);
-    model->step = step;
-    model->epoch = epoch;
-    return MIRT_OK;
-}
-
-static mirt_status mirt__load_classes(mirt_model *model, const mirt__safetensors *file, mirt__pool *pool) {
-    if (!mirt__safetensors_metadata(file, "classes")) return MIRT_OK;
-    const mirt__json *list = mirt__load_metadata(file, pool, "classes");
-    const char **names = list && list->type == MIRT__JSON_ARRAY ? (const char **)mirt__pool_alloc(pool, (list->count + 1) * sizeof *names) : NULL;
-    if (!list) return mirt_last_status();
-    if (list->type != MIRT__JSON_ARRAY || !list->count || list->count > INT_MAX) return mirt__fail(MIRT_E_FORMAT, "%s: classes: is no list of names", file->origin);
-    if (!names) return mirt_last_status();
-    for (size_t i = 0; i < list->count; i++) {
-        if (list->item[i]->type != MIRT__JSON_STRING) return mirt__fail(MIRT_E_FORMAT, "%s: classes: is no list of names", file->origin);
-        names[i] = list->item[i]->string;
-    }
-    return mirt_set_model_class_names(model, names, (int)list->count);
-}
-
-/* Whatever is wrong with what a file describes is wrong with the file. */
-static mirt_status mirt__load_bad(const mirt__safetensors *file, const char *part) {
-    mirt_status status = mirt_last_status();
-    bool described = status == MIRT_E_INVALID || status == MIRT_E_SHAPE || status == MIRT_E_STATE;
-    mirt__fail(described ? MIRT_E_FORMAT : status, "%s: %s: %s", file->origin, part, mirt_last_error());
-    return mirt_last_status();
-}
-
-static mirt_status mirt__load_into(mirt_model *model, const mirt__safetensors *file, mirt__pool *pool) {
-    mirt_compile_desc config;
-    const mirt__json *architecture = mirt__load_metadata(file, pool, "architecture"), *compile, *training;
-    if (!architecture || !(compile = mirt__load_metadata(file, pool, "compile")) ||
-        !(training = mirt__load_metadata(file, pool, "training"))) {
-        return mirt_last_status();
-    }
-    if (mirt__architecture_read(model, architecture) != MIRT_OK) return mirt__load_bad(file, "architecture");
-    if (mirt__compile_read(model->strategy, compile, &config) != MIRT_OK) return mirt__load_bad(file, "compile");
-    model->config.optimizer = config.optimizer; /* names the slots to look for */
-    if (mirt__optimizer_check(&config.optimizer) != MIRT_OK) return mirt__load_bad(file, "compile");
-    int slots = mirt__optimizer_slots(&config.optimizer);
-    if (mirt__load_blocks(file, model, slots, false) != MIRT_OK) return mirt_last_status();
-    if (mirt_compile(model, &config) != MIRT_OK) return mirt__load_bad(file, "compile");
-    if (mirt__load_blocks(file, model, slots, true) != MIRT_OK) return mirt_last_status();
-    if (mirt__load_training(model, training) != MIRT_OK) return mirt__load_bad(file, "training");
-    return mirt__load_classes(model, file, pool);
-}
-
-/* Closes `file`. */
-static mirt_model *mirt__load_open(mirt_strategy *strategy, mirt__safetensors *file) {
-    mirt__pool pool;
-    memset(&pool, 0, sizeof pool);
-    mirt_model *model = mirt_model_create(strategy, NULL);
-    if (model && mirt__load_into(model, file, &pool) != MIRT_OK) {
-        mirt_model_destroy(model);
-        model = NULL;
-    }
-    mirt__pool_free(&pool);
-    mirt__safetensors_close(file);
-    return model;
-}
-
-MIRT_API mirt_model *mirt_load(mirt_strategy *strategy, const char *path) {
-    MIRT__USE(strategy, NULL);
-    mirt__safetensors file;
-    if (!strategy) return mirt__fail_missing("mirt_load", "strategy"), (mirt_model *)NULL;
-    if (!path) return mirt__fail(MIRT_E_INVALID, "mirt_load: no path"), (mirt_model *)NULL;
-    return mirt__safetensors_open(&file, path) == MIRT_OK ? mirt__load_open(strategy, &file) : NULL;
-}
-
-MIRT_API mirt_model *mirt_load_memory(mirt_strategy *strategy, const void *data, size_t size) {
-    MIRT__USE(strategy, NULL);
-    mirt__safetensors file;
-    if (!strategy) return mirt__fail_missing("mirt_load_memory", "strategy"), (mirt_model *)NULL;
-    if (!data) return mirt__fail(MIRT_E_INVALID, "mirt_load_memory: no data"), (mirt_model *)NULL;
-    return mirt__safetensors_open_memory(&file, data, size) == MIRT_OK ? mirt__load_open(strategy, &file) : NULL;
-}
-
-MIRT_API mirt_status mirt_load_weights(mirt_model *model, const char *path) {
-    MIRT__USE_MODEL(model, mirt_last_status());
-    mirt__safetensors file;
-    if (!model || !path) return mirt__fail(MIRT_E_INVALID, "mirt_load_weights: no model or no path");
-    if (mirt__model_materialize(model) != MIRT_OK || mirt__safetensors_open(&file, path) != MIRT_OK) return mirt_last_status();
-    mirt_status status = mirt__load_blocks(&file, model, 0, false);
-    if (status == MIRT_OK) status = mirt__load_blocks(&file, model, 0, true);
-    mirt__safetensors_close(&file);
-    return status;
-}
-
-/* >>loading a part */
-
-/* The variable's name in the file, or NULL: it is none of those asked for, or (*ok false) memory ran out. */
-static const char *mirt__load_name(mirt__pool *pool, const mirt__variable *v, const mirt_load_desc *desc, bool *ok) {
-    const char *name = v->name;
-    if (!mirt__matches(name, desc->prefix)) return NULL;
-    const size_t cut = desc->prefix ? strlen(desc->prefix) : 0;
-    if (cut && desc->prefix[cut - 1] != '*' && name[cut]) name += cut + 1;
-    if (!desc->file_prefix || !*desc->file_prefix) return name;
-    const size_t size = strlen(desc->file_prefix) + strlen(name) + 2;
-    char *whole = (char *)mirt__pool_alloc(pool, size);
-    *ok = whole != NULL;
-    if (whole) snprintf(whole, size, "%s/%s", desc->file_prefix, name);
-    return whole;
-}
-
-/* Tensors that are nobody's: not those of an optimizer or a run, which whole models have. */
-static void mirt__load_extras(const mirt__safetensors *file, const bool *used, mirt__text *text, mirt_load_report *report) {
-    char shape[MIRT__ST_SHAPE_TEXT], shown[MIRT__SHOWN];
-    const bool whole = mirt__safetensors_metadata(file, "compile") != NULL;
-    for (int i = 0; i < file->count; i++) {
-        const mirt__safetensor *t = &file->tensor[i];
-        bool slot = false;
-        for (int k = 0; whole && k < (int)MIRT__OPTIMIZER_COUNT; k++) {
-            const char *name = mirt__optimizer_class_get((mirt_optimizer_kind)k)->name;
-            slot = slot || (strncmp(t->name, name, strlen(name)) == 0 && t->name[strlen(name)] == '/');
-        }
-        slot = slot || (whole && (strncmp(t->name, "run/", 4) == 0 || strncmp(t->name, "callbacks/", 10) == 0));
-        if (used[i] || slot) continue;
-        report->extra++;
-        mirt__text_add(text, "extra: %s %s\n", mirt__shown(t->name, shown), mirt__st_shape_text(t, shape));
-    }
-}
-
-static mirt_status mirt__load_some(mirt_model *model, const mirt__safetensors *file, mirt__pool *pool, const mirt_load_desc *desc, mirt_load_report *report) {
-    mirt__text *text = &model->load_text;
-    char have[MIRT__ST_SHAPE_TEXT], want[96], shown[MIRT__SHOWN];
-    int asked = 0;
-    bool ok = true, *used = (bool *)mirt__pool_alloc(pool, (size_t)file->count + 1);
-    if (!used) return mirt_last_status();
-    memset(used, 0, (size_t)file->count);
-    for (int i = 0; i < model->num_variables; i++) {
-        const mirt__variable *v = &model->variable[i];
-        const char *name = mirt__load_name(pool, v, desc, &ok);
-        if (!ok) return mirt_last_status();
-        if (!name) continue;
-        asked++;
-        const mirt__safetensor *t = mirt__safetensors_find(file, name);
-        if (t) used[t - file->tensor] = true;
-        if (t && mirt__load_fits(t, v)) {
-            mirt__load_take(t, model, 0, i);
-            report->loaded++;
-        } else if (t) {
-            report->mismatched++;
-            mirt__text_add(text, "mismatched: %s is %s, in the file %s %s\n", mirt__shown(v->name, shown), mirt__shape_text(&v->shape, want), mirt__st_dtype_name(t->dtype), mirt__st_shape_text(t, have));
-        } else {
-            report->missing++;
-            mirt__text_add(text, "missing: %s %s\n", mirt__shown(v->name, shown), mirt__shape_text(&v->shape, want));
-        }
-    }
-    mirt__load_extras(file, used, text, report);
-    report->text = text->data ? text->data : "";
-    if (text->failed) return mirt_last_status();
-    if (report->loaded) return MIRT_OK;
-    if (!asked && desc->prefix && mirt__layer_find(model, desc->prefix) < 0) return mirt_last_status();
-    return mirt__fail(MIRT_E_NOT_FOUND, "%s: none of its %d tensors fits one of the %d weights of %s by name and shape", file->origin, file->count, asked, model->name);
-}
-
-MIRT_API mirt_status mirt_load_weights_partial(mirt_model *model, const char *path, const mirt_load_desc *desc, mirt_load_report *report) {
-    MIRT__USE_MODEL(model, mirt_last_status());
-    mirt__safetensors file;
-    mirt__pool pool;
-    mirt_load_desc all;
-    mirt_load_report own;
-    memset(&pool, 0, sizeof pool);
-    memset(&all, 0, sizeof all);
-    memset(&own, 0, sizeof own);
-    if (report) *report = own;
-    if (!model || !path) return mirt__fail(MIRT_E_INVALID, "mirt_load_weights_partial: no model or no path");
-    mirt__text_clear(&model->load_text);
-    if (mirt__model_materialize(model) != MIRT_OK || mirt__safetensors_open(&file, path) != MIRT_OK) return mirt_last_status();
-    mirt_status status = mirt__load_some(model, &file, &pool, desc ? desc : &all, &own);
-    if (report) *report = own;
-    mirt__pool_free(&pool);
-    mirt__safetensors_close(&file);
-    return status;
-}
-
 /* >>section train/run_state.c */
 
 /* The state of a run in a checkpoint: parsed and checked as a whole before any of it is used. */
+
+/* >>names of callbacks */
+
+MIRT__LIB const char *mirt__callback_label(const mirt__fit *fit, int index, char out[MIRT__CALLBACK_LABEL]) {
+    const char *name = fit->desc->callbacks[index]->name;
+    int same = 0;
+    for (int i = 0; i < index; i++) same += fit->desc->callbacks[i]->name && strcmp(fit->desc->callbacks[i]->name, name) == 0;
+    if (same) snprintf(out, MIRT__CALLBACK_LABEL, "%.80s_%d", name, same);
+    else snprintf(out, MIRT__CALLBACK_LABEL, "%.80s", name);
+    return out;
+}
+
+MIRT__LIB int mirt__num_callbacks(const mirt__fit *fit) {
+    int count = 0;
+    while (count < MIRT_MAX_CALLBACKS && fit->desc->callbacks[count]) count++;
+    return count;
+}
+
+MIRT__LIB const char *mirt__kept_name(mirt__pool *pool, const char *label, const mirt__variable *v) {
+    const size_t size = strlen(label) + strlen(v->name) + 16;
+    char *name = (char *)mirt__pool_alloc(pool, size);
+    if (name) snprintf(name, size, "callbacks/%s/%s", label, v->name);
+    return name;
+}
 
 /* >>the numbers */
 
@@ -49019,9 +48949,9 @@ MIRT__LIB void mirt__run_state_free(mirt__run_state *r) {
 
 #undef MIRT__RUN_MOST
 
-/* >>section train/resume.c */
+/* >>section train/run_write.c */
 
-/* Writes the state of a run into a checkpoint, and resumes from one. */
+/* Writes the state of a run into a checkpoint. */
 
 MIRT__LIB int64_t mirt__run_saved(mirt__fit *fit) {
     struct timespec now;
@@ -49031,55 +48961,11 @@ MIRT__LIB int64_t mirt__run_saved(mirt__fit *fit) {
                micros > fit->run.saved && micros <= most ? micros : fit->run.saved + (fit->run.saved < most);
 }
 
-/* >>writing */
-
-MIRT__LIB const char *mirt__callback_label(const mirt__fit *fit, int index, char out[MIRT__CALLBACK_LABEL]) {
-    const char *name = fit->desc->callbacks[index]->name;
-    int same = 0;
-    for (int i = 0; i < index; i++) same += fit->desc->callbacks[i]->name && strcmp(fit->desc->callbacks[i]->name, name) == 0;
-    if (same) snprintf(out, MIRT__CALLBACK_LABEL, "%.80s_%d", name, same);
-    else snprintf(out, MIRT__CALLBACK_LABEL, "%.80s", name);
-    return out;
-}
-
-MIRT__LIB int mirt__num_callbacks(const mirt__fit *fit) {
-    int count = 0;
-    while (count < MIRT_MAX_CALLBACKS && fit->desc->callbacks[count]) count++;
-    return count;
-}
-
-/* Checkpoints could not tell states of one name apart. */
-static mirt_status mirt__run_check_names(const mirt__fit *fit) {
-    char label[MIRT_MAX_CALLBACKS][MIRT__CALLBACK_LABEL];
-    for (int i = 0; i < mirt__num_callbacks(fit); i++) {
-        const mirt_callback *callback = fit->desc->callbacks[i];
-        label[i][0] = 0;
-        if (!callback->name || !callback->save_state) continue;
-        if (strlen(callback->name) > 80 || !mirt__utf8_valid(callback->name, strlen(callback->name))) {
-            return mirt__fail(MIRT_E_INVALID, "mirt_fit: callback %d keeps a state under a name of more than 80 bytes, or not valid UTF-8", i);
-        }
-        mirt__callback_label(fit, i, label[i]);
-        for (int k = 0; k < i; k++) {
-            const mirt_callback *other = fit->desc->callbacks[k];
-            if (other->name && other->save_state && strcmp(label[i], label[k]) == 0) {
-                return mirt__fail(MIRT_E_INVALID, "mirt_fit: the callbacks %d and %d keep their states under one name, \"%s\"; give one of them another", k, i, label[i]);
-            }
-        }
-    }
-    return MIRT_OK;
-}
-
 typedef struct mirt__state_question {
     const mirt_callback *callback;
     char *text;
     size_t capacity, size;
 } mirt__state_question;
-
-static bool mirt__load_state(const mirt_callback *callback, const char *text) {
-    if (mirt__ready_of(callback)) return !callback->load_state(text, callback->user);
-    MIRT__OUTSIDE;
-    return !callback->load_state(text, callback->user);
-}
 
 static void mirt__ask_state(void *arg) {
     mirt__state_question *q = (mirt__state_question *)arg;
@@ -49181,13 +49067,6 @@ static mirt_status mirt__run_write_sums(const mirt__fit *fit, mirt__pool *pool, 
     return MIRT_OK;
 }
 
-MIRT__LIB const char *mirt__kept_name(mirt__pool *pool, const char *label, const mirt__variable *v) {
-    const size_t size = strlen(label) + strlen(v->name) + 16;
-    char *name = (char *)mirt__pool_alloc(pool, size);
-    if (name) snprintf(name, size, "callbacks/%s/%s", label, v->name);
-    return name;
-}
-
 static mirt_status mirt__run_write_kept(const mirt__fit *fit, mirt__pool *pool, mirt__safetensor *tensor, int *count) {
     char label[MIRT__CALLBACK_LABEL];
     for (int i = 0; i < mirt__num_callbacks(fit); i++) {
@@ -49235,7 +49114,401 @@ MIRT__LIB mirt_status mirt__run_write(mirt__fit *fit, mirt__pool *pool, mirt__te
     return out->failed ? mirt_last_status() : MIRT_OK;
 }
 
-/* >>resuming */
+/* >>section train/save.c */
+
+/* >>names of classes */
+
+MIRT_API mirt_status mirt_set_model_class_names(mirt_model *model, const char *const *names, int count) {
+    MIRT__USE_MODEL(model, mirt_last_status());
+    if (!model) return mirt__fail_missing("mirt_set_model_class_names", "model");
+    for (int i = 0; names && i < count; i++) {
+        if (names[i] && !mirt__utf8_valid(names[i], strlen(names[i]))) return mirt__fail(MIRT_E_INVALID, "%s: the name of class %d is not valid UTF-8", model->name, i);
+    }
+    char **copy = mirt__names_copy("mirt_set_model_class_names", names, count);
+    if (!copy) return mirt_last_status();
+    mirt__free(model->class_names);
+    model->class_names = copy;
+    model->num_class_names = count;
+    return MIRT_OK;
+}
+
+MIRT_API const char *const *mirt_model_class_names(const mirt_model *model, int *count) {
+    if (count) *count = model ? model->num_class_names : 0;
+    return model ? (const char *const *)model->class_names : NULL;
+}
+
+/* >>saving */
+
+static mirt_status mirt__save_tensors(mirt__pool *pool, mirt_model *model, bool slots, mirt__safetensors_content *content, mirt__safetensor **tensors) {
+    int blocks = 1 + (slots ? mirt__optimizer_slots(&model->config.optimizer) : 0);
+    size_t most = (size_t)blocks * (size_t)model->num_variables + (slots && model->fit ? (size_t)mirt__run_most_tensors(model->fit) : 0);
+    mirt__safetensor *tensor = (mirt__safetensor *)mirt__pool_alloc(pool, most * sizeof *tensor + 1);
+    if (!tensor) return mirt_last_status();
+    content->tensor = *tensors = tensor;
+    for (int b = 0; b < blocks; b++) {
+        for (int i = 0; i < model->num_variables; i++) {
+            const mirt__variable *v = &model->variable[i];
+            if (b && !mirt__is_trained(v)) continue;
+            const char *name = b ? mirt__slot_name(pool, model, b - 1, v) : v->name;
+            if (!name) return mirt_last_status();
+            mirt__tensor_of(v, name, b ? mirt__slot_at(model, b - 1, i) : mirt__weight_at(model, 0, i), &tensor[content->count++]);
+        }
+    }
+    return MIRT_OK;
+}
+
+/* The metadata of a file: pairs, and the texts they point into. */
+typedef struct mirt__save_texts {
+    const char *pair[16];
+    int pairs;
+    mirt__text architecture, compile, training, classes;
+} mirt__save_texts;
+
+static void mirt__save_pair(mirt__save_texts *m, const char *key, const char *value) {
+    m->pair[2 * m->pairs] = key;
+    m->pair[2 * m->pairs++ + 1] = value;
+}
+
+/* Where training is, and in a fit all that it needs to go on from there. */
+static mirt_status mirt__save_training(mirt_model *model, bool whole, mirt__pool *pool, mirt__safetensor *tensor, int *count, mirt__save_texts *m) {
+    mirt__text_add(&m->training, "{\"iterations\":%lld,\"epoch\":%lld", (long long)model->step, (long long)model->epoch);
+    if (mirt__root(model, NULL)->scaled) {
+        mirt__text_add(&m->training, ",\"scale_steps\":%lld,\"loss_scale\":%.0f", (long long)mirt__root(model, NULL)->scale_steps, mirt__root(model, NULL)->loss_scale);
+    }
+    if (model->fit && whole && mirt__run_write(model->fit, pool, &m->training, tensor, count) != MIRT_OK) return mirt_last_status();
+    if (model->fit && !whole) mirt__text_add(&m->training, ",\"saved\":%lld", (long long)mirt__run_saved(model->fit));
+    mirt__text_add(&m->training, "}");
+    if (m->training.failed) return mirt_last_status();
+    mirt__save_pair(m, "training", m->training.data);
+    return MIRT_OK;
+}
+
+static mirt_status mirt__save_whole(mirt_model *model, mirt__pool *pool, mirt__safetensor *tensor, int *count, mirt__save_texts *m) {
+    if (mirt__architecture_write(model, &m->architecture) != MIRT_OK) return mirt_last_status();
+    mirt__compile_write(model, &m->compile);
+    for (int i = 0; i < model->num_class_names; i++) {
+        mirt__text_add(&m->classes, i ? "," : "[");
+        mirt__json_write_string(&m->classes, model->class_names[i]);
+    }
+    mirt__text_add(&m->classes, "]");
+    if (m->compile.failed || m->classes.failed) return mirt_last_status();
+    mirt__save_pair(m, "format", "mirrortrain");
+    mirt__save_pair(m, "version", "1");
+    mirt__save_pair(m, "architecture", m->architecture.data);
+    mirt__save_pair(m, "compile", m->compile.data);
+    if (mirt__save_training(model, true, pool, tensor, count, m) != MIRT_OK) return mirt_last_status();
+    if (model->num_class_names) mirt__save_pair(m, "classes", m->classes.data);
+    if (!model->fit) return MIRT_OK;
+    const char *environment = mirt_environment(model->strategy);
+    if (!environment) return mirt_last_status();
+    mirt__save_pair(m, "environment", environment);
+    return MIRT_OK;
+}
+
+static mirt_status mirt__save_any(mirt_model *model, const char *path, bool whole, mirt__pool *pool, mirt__save_texts *m) {
+    mirt__safetensors_content content;
+    mirt__safetensor *tensor = NULL;
+    memset(&content, 0, sizeof content);
+    if (mirt__save_tensors(pool, model, whole, &content, &tensor) != MIRT_OK) return mirt_last_status();
+    mirt_status status = whole ? mirt__save_whole(model, pool, tensor, &content.count, m) : MIRT_OK;
+    if (status == MIRT_OK && !whole && model->fit) status = mirt__save_training(model, false, pool, tensor, &content.count, m);
+    if (status != MIRT_OK) return status;
+    content.metadata = m->pair;
+    content.metadata_count = m->pairs;
+    return mirt__safetensors_write(path, &content);
+}
+
+MIRT_API mirt_status mirt_save_check(const char *path) {
+    MIRT__ENTER;
+    static const struct { const char *suffix; bool converted; } other[] = {
+        {".keras", true}, {".h5", true}, {".hdf5", true}, {".pt", true}, {".pth", true}, {".onnx", false}, {".tf", false}, {".pb", false},
+        {".tflite", false}};
+    const size_t length = path ? strlen(path) : 0;
+    if (!length) return mirt__fail(MIRT_E_INVALID, "mirt_save: no path");
+    for (int i = 0; i < MIRT__COUNT(other); i++) {
+        const size_t size = strlen(other[i].suffix), at = length > size ? length - size : 0;
+        bool same = at > 0;
+        for (size_t k = 0; same && k < size; k++) same = (path[at + k] | (path[at + k] >= 'A' && path[at + k] <= 'Z' ? 0x20 : 0)) == other[i].suffix[k];
+        if (!same) continue;
+        return mirt__fail(MIRT_E_INVALID, "%s: models are saved as .safetensors, not as %s; name the file so%s", path, other[i].suffix,
+                          other[i].converted ? ", then convert it: tools/convert_weights.py" : "");
+    }
+    return MIRT_OK;
+}
+
+MIRT_API mirt_status mirt_save(mirt_model *model, const char *path, mirt_save_flags flags) {
+    MIRT__USE_MODEL(model, mirt_last_status());
+    mirt__pool pool;
+    mirt__save_texts texts;
+    bool whole = flags != MIRT_SAVE_WEIGHTS_ONLY;
+    memset(&pool, 0, sizeof pool);
+    memset(&texts, 0, sizeof texts);
+    if (!model || !path) return mirt__fail(MIRT_E_INVALID, "mirt_save: no model or no path");
+    if (mirt_save_check(path) != MIRT_OK) return mirt_last_status();
+    if (whole && mirt__need_compiled(model, "mirt_save") != MIRT_OK) return mirt_last_status();
+    if (model->graph.status != MIRT_OK) return mirt__fail(model->graph.status, "%s", model->graph.error);
+    if (whole && model->is_view) return mirt__fail(MIRT_E_STATE, "mirt_save: a view of %s is saved as weights alone; save %s itself", model->name, model->name);
+    mirt_status status = mirt__model_materialize(model);
+    if (status == MIRT_OK) status = mirt__save_any(model, path, whole, &pool, &texts);
+    mirt__text_free(&texts.architecture);
+    mirt__text_free(&texts.compile);
+    mirt__text_free(&texts.training);
+    mirt__text_free(&texts.classes);
+    mirt__pool_free(&pool);
+    return status;
+}
+
+/* >>loading */
+
+static const mirt__json *mirt__load_metadata(const mirt__safetensors *file, mirt__pool *pool, const char *key) {
+    const char *text = mirt__safetensors_metadata(file, key);
+    if (!text) {
+        mirt__fail(MIRT_E_FORMAT, "%s holds no %s: it is not a whole saved model; mirt_load_weights reads weights alone", file->origin, key);
+        return NULL;
+    }
+    const mirt__json *json = mirt__json_parse(pool, text, strlen(text));
+    if (!json) mirt__fail_at("%s: %s", file->origin, key);
+    return json;
+}
+
+static mirt_status mirt__load_training(mirt_model *model, const mirt__json *training) {
+    const int64_t most = (int64_t)1 << 53; /* counts stay exact in double precision */
+    int64_t step, epoch, steps = 0;
+    if (training->type != MIRT__JSON_OBJECT) return mirt__fail(MIRT_E_FORMAT, "the training state is not an object");
+    if (mirt__json_get_int(training, "iterations", 0, most, &step) != MIRT_OK ||
+        mirt__json_get_int(training, "epoch", 0, most, &epoch) != MIRT_OK) {
+        return mirt_last_status();
+    }
+    const mirt__json *scale = mirt__json_member(training, "loss_scale");
+    if (scale && mirt__json_get_int(training, "scale_steps", 0, most, &steps) != MIRT_OK) return mirt_last_status();
+    if (scale && scale->type == MIRT__JSON_NUMBER) mirt__loss_scale_set(mirt__root(model, NULL), scale->number, steps);
+    model->step = step;
+    model->epoch = epoch;
+    return MIRT_OK;
+}
+
+static mirt_status mirt__load_classes(mirt_model *model, const mirt__safetensors *file, mirt__pool *pool) {
+    if (!mirt__safetensors_metadata(file, "classes")) return MIRT_OK;
+    const mirt__json *list = mirt__load_metadata(file, pool, "classes");
+    const char **names = list && list->type == MIRT__JSON_ARRAY ? (const char **)mirt__pool_alloc(pool, (list->count + 1) * sizeof *names) : NULL;
+    if (!list) return mirt_last_status();
+    if (list->type != MIRT__JSON_ARRAY || !list->count || list->count > INT_MAX) return mirt__fail(MIRT_E_FORMAT, "%s: classes: is no list of names", file->origin);
+    if (!names) return mirt_last_status();
+    for (size_t i = 0; i < list->count; i++) {
+        if (list->item[i]->type != MIRT__JSON_STRING) return mirt__fail(MIRT_E_FORMAT, "%s: classes: is no list of names", file->origin);
+        names[i] = list->item[i]->string;
+    }
+    return mirt_set_model_class_names(model, names, (int)list->count);
+}
+
+/* Whatever is wrong with what a file describes is wrong with the file. */
+static mirt_status mirt__load_bad(const mirt__safetensors *file, const char *part) {
+    mirt_status status = mirt_last_status();
+    bool described = status == MIRT_E_INVALID || status == MIRT_E_SHAPE || status == MIRT_E_STATE;
+    mirt__fail(described ? MIRT_E_FORMAT : status, "%s: %s: %s", file->origin, part, mirt_last_error());
+    return mirt_last_status();
+}
+
+static mirt_status mirt__load_into(mirt_model *model, const mirt__safetensors *file, mirt__pool *pool) {
+    mirt_compile_desc config;
+    const mirt__json *architecture = mirt__load_metadata(file, pool, "architecture"), *compile, *training;
+    if (!architecture || !(compile = mirt__load_metadata(file, pool, "compile")) ||
+        !(training = mirt__load_metadata(file, pool, "training"))) {
+        return mirt_last_status();
+    }
+    if (mirt__architecture_read(model, architecture) != MIRT_OK) return mirt__load_bad(file, "architecture");
+    if (mirt__compile_read(model->strategy, compile, &config) != MIRT_OK) return mirt__load_bad(file, "compile");
+    model->config.optimizer = config.optimizer; /* names the slots to look for */
+    if (mirt__optimizer_check(&config.optimizer) != MIRT_OK) return mirt__load_bad(file, "compile");
+    int slots = mirt__optimizer_slots(&config.optimizer);
+    if (mirt__load_blocks(file, model, slots, false) != MIRT_OK) return mirt_last_status();
+    if (mirt_compile(model, &config) != MIRT_OK) return mirt__load_bad(file, "compile");
+    if (mirt__load_blocks(file, model, slots, true) != MIRT_OK) return mirt_last_status();
+    if (mirt__load_training(model, training) != MIRT_OK) return mirt__load_bad(file, "training");
+    return mirt__load_classes(model, file, pool);
+}
+
+/* Closes `file`. */
+static mirt_model *mirt__load_open(mirt_strategy *strategy, mirt__safetensors *file) {
+    mirt__pool pool;
+    memset(&pool, 0, sizeof pool);
+    mirt_model *model = mirt_model_create(strategy, NULL);
+    if (model && mirt__load_into(model, file, &pool) != MIRT_OK) {
+        mirt_model_destroy(model);
+        model = NULL;
+    }
+    mirt__pool_free(&pool);
+    mirt__safetensors_close(file);
+    return model;
+}
+
+MIRT_API mirt_model *mirt_load(mirt_strategy *strategy, const char *path) {
+    MIRT__USE(strategy, NULL);
+    mirt__safetensors file;
+    if (!strategy) return mirt__fail_missing("mirt_load", "strategy"), (mirt_model *)NULL;
+    if (!path) return mirt__fail(MIRT_E_INVALID, "mirt_load: no path"), (mirt_model *)NULL;
+    return mirt__safetensors_open(&file, path) == MIRT_OK ? mirt__load_open(strategy, &file) : NULL;
+}
+
+MIRT_API mirt_model *mirt_load_memory(mirt_strategy *strategy, const void *data, size_t size) {
+    MIRT__USE(strategy, NULL);
+    mirt__safetensors file;
+    if (!strategy) return mirt__fail_missing("mirt_load_memory", "strategy"), (mirt_model *)NULL;
+    if (!data) return mirt__fail(MIRT_E_INVALID, "mirt_load_memory: no data"), (mirt_model *)NULL;
+    return mirt__safetensors_open_memory(&file, data, size) == MIRT_OK ? mirt__load_open(strategy, &file) : NULL;
+}
+
+MIRT_API mirt_status mirt_load_weights(mirt_model *model, const char *path) {
+    MIRT__USE_MODEL(model, mirt_last_status());
+    mirt__safetensors file;
+    if (!model || !path) return mirt__fail(MIRT_E_INVALID, "mirt_load_weights: no model or no path");
+    if (mirt__model_materialize(model) != MIRT_OK || mirt__safetensors_open(&file, path) != MIRT_OK) return mirt_last_status();
+    mirt_status status = mirt__load_blocks(&file, model, 0, false);
+    if (status == MIRT_OK) status = mirt__load_blocks(&file, model, 0, true);
+    mirt__safetensors_close(&file);
+    return status;
+}
+
+/* >>loading a part */
+
+/* The variable's name in the file, or NULL: it is none of those asked for, or (*ok false) memory ran out. */
+static const char *mirt__load_name(mirt__pool *pool, const mirt__variable *v, const mirt_load_desc *desc, bool *ok) {
+    const char *name = v->name;
+    if (!mirt__matches(name, desc->prefix)) return NULL;
+    const size_t cut = desc->prefix ? strlen(desc->prefix) : 0;
+    if (cut && desc->prefix[cut - 1] != '*' && name[cut]) name += cut + 1;
+    if (!desc->file_prefix || !*desc->file_prefix) return name;
+    const size_t size = strlen(desc->file_prefix) + strlen(name) + 2;
+    char *whole = (char *)mirt__pool_alloc(pool, size);
+    *ok = whole != NULL;
+    if (whole) snprintf(whole, size, "%s/%s", desc->file_prefix, name);
+    return whole;
+}
+
+/* Tensors that are nobody's: not those of an optimizer or a run, which whole models have. */
+static void mirt__load_extras(const mirt__safetensors *file, const bool *used, mirt__text *text, mirt_load_report *report) {
+    char shape[MIRT__ST_SHAPE_TEXT], shown[MIRT__SHOWN];
+    const bool whole = mirt__safetensors_metadata(file, "compile") != NULL;
+    for (int i = 0; i < file->count; i++) {
+        const mirt__safetensor *t = &file->tensor[i];
+        bool slot = false;
+        for (int k = 0; whole && k < (int)MIRT__OPTIMIZER_COUNT; k++) {
+            const char *name = mirt__optimizer_class_get((mirt_optimizer_kind)k)->name;
+            slot = slot || (strncmp(t->name, name, strlen(name)) == 0 && t->name[strlen(name)] == '/');
+        }
+        slot = slot || (whole && (strncmp(t->name, "run/", 4) == 0 || strncmp(t->name, "callbacks/", 10) == 0));
+        if (used[i] || slot) continue;
+        report->extra++;
+        mirt__text_add(text, "extra: %s %s\n", mirt__shown(t->name, shown), mirt__st_shape_text(t, shape));
+    }
+}
+
+static mirt_status mirt__load_some(mirt_model *model, const mirt__safetensors *file, mirt__pool *pool, const mirt_load_desc *desc, mirt_load_report *report) {
+    mirt__text *text = &model->load_text;
+    char have[MIRT__ST_SHAPE_TEXT], want[96], shown[MIRT__SHOWN];
+    int asked = 0;
+    bool ok = true, *used = (bool *)mirt__pool_alloc(pool, (size_t)file->count + 1);
+    if (!used) return mirt_last_status();
+    memset(used, 0, (size_t)file->count);
+    for (int i = 0; i < model->num_variables; i++) {
+        const mirt__variable *v = &model->variable[i];
+        const char *name = mirt__load_name(pool, v, desc, &ok);
+        if (!ok) return mirt_last_status();
+        if (!name) continue;
+        asked++;
+        const mirt__safetensor *t = mirt__safetensors_find(file, name);
+        if (t) used[t - file->tensor] = true;
+        if (t && mirt__load_fits(t, v)) {
+            mirt__load_take(t, model, 0, i);
+            report->loaded++;
+        } else if (t) {
+            report->mismatched++;
+            mirt__text_add(text, "mismatched: %s is %s, in the file %s %s\n", mirt__shown(v->name, shown), mirt__shape_text(&v->shape, want), mirt__st_dtype_name(t->dtype), mirt__st_shape_text(t, have));
+        } else {
+            report->missing++;
+            mirt__text_add(text, "missing: %s %s\n", mirt__shown(v->name, shown), mirt__shape_text(&v->shape, want));
+        }
+    }
+    mirt__load_extras(file, used, text, report);
+    report->text = text->data ? text->data : "";
+    if (text->failed) return mirt_last_status();
+    if (report->loaded) return MIRT_OK;
+    if (!asked && desc->prefix && mirt__layer_find(model, desc->prefix) < 0) return mirt_last_status();
+    return mirt__fail(MIRT_E_NOT_FOUND, "%s: none of its %d tensors fits one of the %d weights of %s by name and shape", file->origin, file->count, asked, model->name);
+}
+
+MIRT_API mirt_status mirt_load_weights_partial(mirt_model *model, const char *path, const mirt_load_desc *desc, mirt_load_report *report) {
+    MIRT__USE_MODEL(model, mirt_last_status());
+    mirt__safetensors file;
+    mirt__pool pool;
+    mirt_load_desc all;
+    mirt_load_report own;
+    memset(&pool, 0, sizeof pool);
+    memset(&all, 0, sizeof all);
+    memset(&own, 0, sizeof own);
+    if (report) *report = own;
+    if (!model || !path) return mirt__fail(MIRT_E_INVALID, "mirt_load_weights_partial: no model or no path");
+    mirt__text_clear(&model->load_text);
+    if (mirt__model_materialize(model) != MIRT_OK || mirt__safetensors_open(&file, path) != MIRT_OK) return mirt_last_status();
+    mirt_status status = mirt__load_some(model, &file, &pool, desc ? desc : &all, &own);
+    if (report) *report = own;
+    mirt__pool_free(&pool);
+    mirt__safetensors_close(&file);
+    return status;
+}
+
+/* >>section train/fit_position.c */
+
+/* Where a fit is: passes over its data, and room for its history. */
+
+MIRT__LIB mirt_status mirt__fit_begin(mirt__fit *fit) {
+    const mirt_model *model = fit->model;
+    fit->run.pass = fit->model->epoch++;
+    fit->run.begun = 1;
+    fit->run.passed = 0;
+    return fit->features[0] ? mirt__features_begin(fit->features[0], model->strategy->seed, fit->run.pass)
+                            : mirt__dataset_begin(fit->train, model->strategy->seed, fit->run.pass);
+}
+
+/* What is kept from the first pass on is what that pass made. */
+static mirt_status mirt__fit_first_pass(const mirt__fit *fit) {
+    return mirt__dataset_keeps(fit->train)
+               ? mirt__dataset_begin(fit->train, fit->model->strategy->seed, fit->run.first_pass)
+               : MIRT_OK;
+}
+
+MIRT__LIB mirt_status mirt__fit_reopen(mirt__fit *fit) {
+    const uint64_t seed = fit->model->strategy->seed;
+    mirt__batch batch;
+    if (mirt__fit_first_pass(fit) != MIRT_OK) return mirt_last_status();
+    if (!fit->run.begun && (!fit->run.done || fit->desc->steps_per_epoch > 0)) return MIRT_OK;
+    fit->run.begun = 1; /* behind the last batch of an epoch that is still open, too: its pass has no more of them */
+    int64_t left = mirt__dataset_pass_over(fit->train, fit->run.passed) ? 0 : fit->run.passed;
+    mirt_status status = fit->features[0] ? mirt__features_begin(fit->features[0], seed, fit->run.pass) : mirt__dataset_begin(fit->train, seed, fit->run.pass);
+    for (; left > 0 && status == MIRT_OK; left--) {
+        status = mirt__dataset_next(fit->train, &batch);
+        if (status == MIRT_OK && !batch.rows) return mirt__fail(MIRT_E_INVALID, "the data end before the %lld batches that the checkpoint has gone through", (long long)fit->run.passed);
+    }
+    return status;
+}
+
+MIRT__LIB mirt_status mirt__history_reserve(mirt__fit *fit, int need) {
+    const int usual = 1024, epochs = fit->desc->epochs > 0 ? fit->desc->epochs : 1;
+    mirt_model *model = fit->model;
+    const int used = model->history.epochs;
+    if (need <= model->history_capacity) return MIRT_OK;
+    int capacity = need < usual ? usual : need > INT_MAX / 2 ? INT_MAX : 2 * need;
+    if (capacity > epochs) capacity = epochs < need ? need : epochs;
+    if (!mirt__grow((void **)&model->history_logs, (size_t)used, (size_t)capacity, sizeof *model->history_logs)) return mirt_last_status();
+    memset(model->history_logs + used, 0, (size_t)(capacity - used) * sizeof *model->history_logs); /* memory is taken now, not by and by */
+    model->history_capacity = capacity;
+    model->history.epoch = model->history_logs;
+    return MIRT_OK;
+}
+
+/* >>section train/resume.c */
+
+/* Resumes a run from a checkpoint. */
 
 /* All that can run out of memory; what is parsed stays as it is. */
 static mirt_status mirt__resume_reserve(const mirt__run_state *r) {
@@ -49249,6 +49522,12 @@ static mirt_status mirt__resume_reserve(const mirt__run_state *r) {
     mirt__free(fit->sums_loaded);
     fit->sums_loaded = r->sums ? (double *)mirt__calloc((size_t)r->num_sums, sizeof(double)) : NULL;
     return r->sums && !fit->sums_loaded ? mirt_last_status() : MIRT_OK;
+}
+
+static bool mirt__load_state(const mirt_callback *callback, const char *text) {
+    if (mirt__ready_of(callback)) return !callback->load_state(text, callback->user);
+    MIRT__OUTSIDE;
+    return !callback->load_state(text, callback->user);
 }
 
 /* The caller's own callbacks may refuse their state: the last that can fail. */
@@ -49376,6 +49655,27 @@ static mirt_status mirt__resume_open(const mirt__fit *fit, const char *path, mir
     return MIRT_OK;
 }
 
+/* Checkpoints could not tell states of one name apart. */
+static mirt_status mirt__run_check_names(const mirt__fit *fit) {
+    char label[MIRT_MAX_CALLBACKS][MIRT__CALLBACK_LABEL];
+    for (int i = 0; i < mirt__num_callbacks(fit); i++) {
+        const mirt_callback *callback = fit->desc->callbacks[i];
+        label[i][0] = 0;
+        if (!callback->name || !callback->save_state) continue;
+        if (strlen(callback->name) > 80 || !mirt__utf8_valid(callback->name, strlen(callback->name))) {
+            return mirt__fail(MIRT_E_INVALID, "mirt_fit: callback %d keeps a state under a name of more than 80 bytes, or not valid UTF-8", i);
+        }
+        mirt__callback_label(fit, i, label[i]);
+        for (int k = 0; k < i; k++) {
+            const mirt_callback *other = fit->desc->callbacks[k];
+            if (other->name && other->save_state && strcmp(label[i], label[k]) == 0) {
+                return mirt__fail(MIRT_E_INVALID, "mirt_fit: the callbacks %d and %d keep their states under one name, \"%s\"; give one of them another", k, i, label[i]);
+            }
+        }
+    }
+    return MIRT_OK;
+}
+
 MIRT__LIB mirt_status mirt__fit_resume(mirt__fit *fit) {
     mirt__safetensors file;
     const char *path = fit->desc->resume;
@@ -49393,199 +49693,462 @@ MIRT__LIB mirt_status mirt__fit_resume(mirt__fit *fit) {
     return status;
 }
 
-/* >>section train/checkpoint.c */
+/* >>section train/fit.c */
 
-/* Finding the newest checkpoint that is whole. */
+typedef int (*mirt__callback_fn)(const mirt_event *event, void *user);
 
-#include <dirent.h>
-
-typedef struct mirt__candidate {
-    const char *path;
-    int64_t saved, step; /* when, by whoever wrote it; training steps */
-    bool run;            /* a fit can go on from it */
-} mirt__candidate;
-
-typedef struct mirt__candidates {
-    mirt__pool pool;
-    mirt__candidate *list;
-    int count, capacity;
-    bool others; /* a look is taken at files of others as well, to tell of damaged ones */
-    const char *refused; /* one of these */
-} mirt__candidates;
-
-/* The header of a safetensors file as JSON, NULL if it is none, or if memory ran out. */
-static const mirt__json *mirt__checkpoint_header(mirt__pool *pool, const char *path, bool *memory) {
-    unsigned char length[8];
-    uint64_t size, header = 0;
-    const mirt__json *json = NULL;
-    int fd;
-    if (mirt__file_open(path, &fd, &size) != MIRT_OK) return NULL;
-    bool good = mirt__file_read_at(fd, 0, length, 8) == 8;
-    for (int i = 7; i >= 0; i--) header = header << 8 | length[i];
-    good = good && header > 0 && header <= MIRT__ST_HEADER_LIMIT && header <= size - 8;
-    char *text = good ? (char *)mirt__pool_alloc(pool, (size_t)header) : NULL;
-    if (text && mirt__file_read_at(fd, 8, text, (size_t)header) != (int64_t)header) good = false;
-    if (text && good) json = mirt__json_parse(pool, text, (size_t)header);
-    *memory = !good || json || mirt_last_status() != MIRT_E_NOMEM;
-    mirt__file_close(&fd);
-    return json && json->type == MIRT__JSON_OBJECT ? json : NULL;
-}
-
-static void mirt__candidate_int(const mirt__json *object, const char *key, int64_t *out) {
-    const mirt__json *value = object && object->type == MIRT__JSON_OBJECT ? mirt__json_member(object, key) : NULL;
-    const int64_t most =
-        (int64_t)1 << 53; /* as in a run that is resumed; anything else orders as if it were not there */
-    if (value && value->type == MIRT__JSON_NUMBER && value->integral && value->integer >= 0 && value->integer <= most)
-        *out = value->integer;
-}
-
-/* False: it is no file of ours, or *memory is false. */
-static bool mirt__candidate_look(const char *path, mirt__candidate *out, bool *memory) {
-    mirt__pool pool = {NULL};
-    const mirt__json *header = mirt__checkpoint_header(&pool, path, memory);
-    const mirt__json *metadata = header ? mirt__json_member(header, "__metadata__") : NULL;
-    const mirt__json *text = metadata && metadata->type == MIRT__JSON_OBJECT ? mirt__json_member(metadata, "training") : NULL;
-    bool ours = text && text->type == MIRT__JSON_STRING;
-    const mirt__json *training = ours ? mirt__json_parse(&pool, text->string, strlen(text->string)) : NULL;
-    const mirt__json *run = training && training->type == MIRT__JSON_OBJECT ? mirt__json_member(training, "run") : NULL;
-    mirt__candidate_int(training, "iterations", &out->step);
-    mirt__candidate_int(run ? run : training, "saved", &out->saved);
-    out->run = run != NULL;
-    if (ours && !training) *memory = mirt_last_status() != MIRT_E_NOMEM;
-    mirt__pool_free(&pool);
-    return ours;
-}
-
-static bool mirt__ends_in(const char *name, const char *ending) {
-    const size_t size = strlen(name), end = strlen(ending);
-    return size >= end && strcmp(name + size - end, ending) == 0;
-}
-
-static void mirt__checkpoint_damaged(const mirt_strategy *strategy, const char *path) {
-    if (strategy) mirt__log(strategy, MIRT_LOG_WARNING, "%s is damaged and passed over: %s", path, mirt_last_error());
-}
-
-static mirt_status mirt__candidate_add(mirt__candidates *c, const mirt_strategy *strategy, const char *directory, const char *name) {
-    mirt__candidate found;
-    const size_t size = strlen(directory) + strlen(name) + 2;
-    if (name[0] == '.' || mirt__ends_in(name, ".tmp")) return MIRT_OK;
-    char *path = (char *)mirt__pool_alloc(&c->pool, size);
-    if (!path) return MIRT_E_NOMEM;
-    snprintf(path, size, "%s%s%s", directory, mirt__ends_in(directory, "/") ? "" : "/", name);
-    memset(&found, 0, sizeof found);
-    found.path = path;
-    if (mirt__is_directory(path)) return MIRT_OK;
-    bool memory = true, ours = mirt__candidate_look(path, &found, &memory);
-    if (!memory) return MIRT_E_NOMEM;
-    if (!ours) {
-        mirt__safetensors file;
-        if (!c->others || !mirt__ends_in(name, ".safetensors")) return MIRT_OK;
-        if (mirt__safetensors_open(&file, path) == MIRT_OK) mirt__safetensors_close(&file); /* of somebody else */
-        else mirt__checkpoint_damaged(strategy, c->refused = path);
-        return MIRT_OK;
+static mirt__callback_fn mirt__callback_at(const mirt_callback *c, mirt__moment moment) {
+    switch (moment) {
+    case MIRT__TRAIN_BEGIN: return c->train_begin;
+    case MIRT__TRAIN_END: return c->train_end;
+    case MIRT__EPOCH_BEGIN: return c->epoch_begin;
+    case MIRT__EPOCH_END: return c->epoch_end;
+    case MIRT__BATCH_BEGIN: return c->batch_begin;
+    case MIRT__BATCH_END: return c->batch_end;
+    case MIRT__TEST_BEGIN: return c->test_begin;
+    case MIRT__TEST_END: return c->test_end;
+    default: return NULL;
     }
-    if (c->count == c->capacity) {
-        int capacity = c->capacity ? 2 * c->capacity : 16;
-        if (!mirt__grow((void **)&c->list, (size_t)c->count, (size_t)capacity, sizeof *c->list)) return MIRT_E_NOMEM;
-        c->capacity = capacity;
+}
+
+/* The error of whatever ends this fit, to be set again when others have had their last word. */
+static void mirt__fit_keep_error(mirt__fit *fit, mirt_status status) {
+    if (fit->status != MIRT_OK || status == MIRT_OK) return;
+    fit->status = status;
+    mirt__error_get(&fit->failure);
+}
+
+/* `before`: the number of the last error, before the callback was called. */
+static void mirt__take_answer(mirt__fit *fit, const mirt_callback *callback, uint32_t before, int code) {
+    if (!code) return;
+    fit->stop = true;
+    if (code != MIRT_CALLBACK_FAILED) return;
+    mirt_status status = mirt_last_status();
+    if (status == MIRT_OK || mirt__error_number() == before) status = mirt__fail(MIRT_E_CALLBACK, "the callback %s failed", callback->name ? callback->name : "of the caller");
+    mirt__fit_keep_error(fit, status);
+}
+
+typedef struct mirt__telling {
+    mirt__callback_fn fn;
+    const mirt_event *event;
+    void *user;
+    int code;
+} mirt__telling;
+
+static void mirt__tell_user(void *arg) {
+    mirt__telling *telling = (mirt__telling *)arg;
+    MIRT__OUTSIDE;
+    telling->code = telling->fn(telling->event, telling->user);
+}
+
+MIRT__LIB float mirt__scheduled_rate(mirt_epoch_schedule_fn schedule, int epoch, const mirt_model *model, void *user) {
+    const float rate = (float)mirt_get_learning_rate(model);
+    MIRT__OUTSIDE;
+    return schedule(epoch, rate, user);
+}
+
+/* Callbacks of the library run on any thread, those of the user on his own. */
+static int mirt__tell_one(mirt__fit *fit, const mirt_callback *callback, mirt__callback_fn fn) {
+    mirt__telling telling;
+    telling.fn = fn;
+    telling.event = &fit->event;
+    telling.user = callback->user;
+    if (mirt__ready_of(callback)) telling.code = fn(telling.event, telling.user);
+    else mirt__on_caller(fit->model->strategy, mirt__tell_user, &telling);
+    return telling.code;
+}
+
+static void mirt__tell(mirt__fit *fit, mirt__moment moment) {
+    if (moment != MIRT__BATCH_END) fit->event.step = fit->model->step; /* a batch keeps its number to its end */
+    mirt__timing_phase(fit->model, MIRT_PHASE_CALLBACKS);
+    for (int i = 0; i < MIRT_MAX_CALLBACKS && fit->desc->callbacks[i]; i++) {
+        const mirt_callback *callback = fit->desc->callbacks[i];
+        if (moment == MIRT__TRAIN_BEGIN && fit->status == MIRT_OK) fit->told = i + 1;
+        if (i >= fit->told) break; /* one before has failed to begin */
+        mirt__callback_fn fn = mirt__callback_at(callback, moment);
+        const uint32_t before = mirt__error_number();
+        if (fn) mirt__take_answer(fit, callback, before, mirt__tell_one(fit, callback, fn));
     }
-    c->list[c->count++] = found;
+    for (int i = 0; i < fit->told && fit->status == MIRT_OK; i++) {
+        mirt__readymade *ready = mirt__ready_of(fit->desc->callbacks[i]);
+        const uint32_t before = mirt__error_number();
+        if (ready && ready->after) mirt__take_answer(fit, &ready->base, before, ready->after(ready, &fit->event, moment));
+    }
+    mirt__timing_phase(fit->model, MIRT_PHASE_LAUNCH);
+}
+
+/* The training function is kept through the callbacks, which may evaluate other data. */
+static mirt_function *mirt__fit_function(mirt__fit *fit) {
+    const mirt__data_spec *spec = fit->features[0] ? mirt__features_spec(fit->features[0]) : mirt__dataset_spec(fit->train);
+    return mirt__trainer_prepare(fit->model, MIRT__TRAIN, spec, mirt__data_most_rows(spec), fit->desc);
+}
+
+static mirt_status mirt__fit_prepare_validation(mirt__fit *fit) {
+    const mirt__data_spec *spec = fit->features[1] ? mirt__features_spec(fit->features[1]) : mirt__dataset_spec(fit->validation);
+    return mirt__trainer_prepare(fit->model, MIRT__EVALUATE, spec, mirt__data_most_rows(spec), NULL) ? MIRT_OK : mirt_last_status();
+}
+
+static mirt_status mirt__check_class_weights(const mirt__fit *fit) {
+    const mirt_fit_desc *d = fit->desc;
+    const mirt_model *model = fit->model;
+    if (!d->class_weights) return MIRT_OK;
+    if (mirt__num_labels(model) != 1) return mirt__fail(MIRT_E_INVALID, "class weights are for models with one label; %s takes %d", model->name, mirt__num_labels(model));
+    int output = 0;
+    while (!mirt__output_has_loss(model, output)) output++;
+    int64_t classes = mirt__last_dim(model->output[output]) > 1 ? mirt__last_dim(model->output[output]) : 2;
+    if (d->num_class_weights != classes) {
+        return mirt__fail(MIRT_E_SHAPE, "num_class_weights is %d, but %s has %lld classes: each needs a weight", d->num_class_weights, model->name, (long long)classes);
+    }
+    for (int i = 0; i < d->num_class_weights; i++) {
+        if (!(d->class_weights[i] >= 0 && d->class_weights[i] <= FLT_MAX)) {
+            return mirt__fail(MIRT_E_INVALID, "the weight of class %d is %g; it must be a number and not negative", i, (double)d->class_weights[i]);
+        }
+    }
     return MIRT_OK;
 }
 
-/* qsort's comparison: the newest first. */
-static int mirt__candidate_compare(const void *a, const void *b) {
-    const mirt__candidate *x = (const mirt__candidate *)a, *y = (const mirt__candidate *)b;
-    if (x->saved != y->saved) return x->saved > y->saved ? -1 : 1;
-    if (x->step != y->step) return x->step > y->step ? -1 : 1;
-    return strcmp(y->path, x->path);
+/* A single epoch has no use for them. */
+static mirt_status mirt__fit_open_features(mirt__fit *fit) {
+    const int64_t usual = (int64_t)1 << 30;
+    const mirt_fit_desc *d = fit->desc;
+    int64_t budget = d->feature_cache_bytes ? d->feature_cache_bytes : usual;
+    if (d->epochs - d->initial_epoch < 2) return MIRT_OK;
+    mirt_status status = mirt__features_open(fit->model, fit->train, &budget, "data", &fit->features[0]);
+    if (status != MIRT_OK || !fit->features[0] || !fit->validation) return status;
+    return mirt__features_open(fit->model, fit->validation, &budget, "validation data", &fit->features[1]);
 }
 
-static mirt_status mirt__candidates_read(mirt__candidates *c, const mirt_strategy *strategy, const char *directory) {
-    mirt_status status = MIRT_OK;
-    DIR *stream = MIRRORTRAIN_OPENDIR(directory);
-    if (!stream) return mirt__fail(errno == ENOENT ? MIRT_E_NOT_FOUND : MIRT_E_IO, "%s: cannot open the directory: %s", directory, strerror(errno));
-    while (status == MIRT_OK) {
-        errno = 0;
-        const struct dirent *entry = readdir(stream);
-        if (!entry && errno) status = mirt__fail(MIRT_E_IO, "%s: cannot read the directory: %s", directory, strerror(errno));
-        if (!entry) break;
-        status = mirt__candidate_add(c, strategy, directory, entry->d_name);
+static mirt_status mirt__fit_prepare(mirt__fit *fit) {
+    const mirt__data_spec *spec = mirt__dataset_spec(fit->train);
+    if (spec->samples < 0 && fit->desc->steps_per_epoch < 1 && fit->desc->max_steps < 1) {
+        return mirt__fail(MIRT_E_INVALID, "the data set has no end: steps_per_epoch says where an epoch ends");
     }
-    closedir(stream);
-    return status;
-}
-
-static mirt_status mirt__checkpoint_sums(const mirt__safetensors *file) {
-    if (file->sha256[0]) return MIRT_OK;
-    return mirt__fail(
-        MIRT_E_FORMAT,
-        "%s has no checksums (mirrortrain.crc32c, .header and .sha256), so nothing tells whether it is whole: "
-        "only files as the library wrote them are resumed; mirt_load and mirt_load_weights read this one",
-        file->origin);
-}
-
-MIRT__LIB mirt_status mirt__checkpoint_open(mirt__safetensors *file, const char *path) {
-    mirt_status status = mirt__safetensors_open(file, path);
-    if (status != MIRT_OK) return status;
-    if ((status = mirt__checkpoint_sums(file)) != MIRT_OK) mirt__safetensors_close(file);
-    return status;
-}
-
-/* A run that is lost is not begun anew unasked: `path` was refused, and nothing else in the directory can be gone on with. */
-static mirt_status mirt__checkpoint_lost(const char *directory, const char *path, mirt__safetensors *file, bool *found) {
-    *found = mirt__checkpoint_open(file, path) == MIRT_OK; /* says once more what is wrong */
-    if (*found) return MIRT_OK;
-    return mirt__fail_at("mirt_fit: no checkpoint in %s can be used; move them away to begin anew", directory);
-}
-
-MIRT__LIB mirt_status mirt__checkpoint_latest(const mirt_strategy *strategy, const char *directory, bool runs, mirt__safetensors *file, bool *found) {
-    const char *refused = NULL; /* the newest one */
-    mirt__candidates c;
-    memset(&c, 0, sizeof c);
-    c.others = true;
-    *found = false;
-    mirt_status status = mirt__candidates_read(&c, strategy, directory);
-    if (status == MIRT_OK && c.count) qsort(c.list, (size_t)c.count, sizeof *c.list, mirt__candidate_compare);
-    for (int i = 0; i < c.count && status == MIRT_OK && !*found; i++) {
-        if (runs && !c.list[i].run) continue;
-        *found = mirt__checkpoint_open(file, c.list[i].path) == MIRT_OK;
-        if (!*found && mirt_last_status() == MIRT_E_NOMEM) status = MIRT_E_NOMEM;
-        else if (!*found) mirt__checkpoint_damaged(strategy, c.list[i].path);
-        if (!*found && !refused) refused = c.list[i].path;
+    if (mirt__check_data(fit->model, spec, true) != MIRT_OK || mirt__check_class_weights(fit) != MIRT_OK) return mirt_last_status();
+    if (fit->validation && mirt__check_data(fit->model, mirt__dataset_spec(fit->validation), true) != MIRT_OK) return mirt__fail_at("validation");
+    if (fit->validation && mirt__dataset_spec(fit->validation)->samples < 0 && fit->desc->validation_steps < 1) {
+        return mirt__fail(MIRT_E_INVALID, "the validation data have no end: validation_steps says how much is used");
     }
-    if (!refused) refused = c.refused;
-    if (runs && status == MIRT_OK && !*found && refused) status = mirt__checkpoint_lost(directory, refused, file, found);
-    mirt__free(c.list);
-    mirt__pool_free(&c.pool);
+    if (mirt__fit_open_features(fit) != MIRT_OK || !mirt__fit_function(fit)) return mirt_last_status();
+    mirt__traps_before(fit->model, spec, mirt__fit_function(fit));
+    return fit->validation ? mirt__fit_prepare_validation(fit) : MIRT_OK;
+}
+
+static void mirt__set_logs(mirt__fit *fit, bool with_batch, double batch_loss) {
+    fit->logs.count = 0;
+    mirt__sums_to_logs(fit->model, &fit->sums, false, &fit->logs);
+    if (with_batch) mirt__logs_add(&fit->logs, "batch_loss", batch_loss);
+    mirt__logs_add(&fit->logs, "learning_rate", mirt_get_learning_rate(fit->model));
+}
+
+static bool mirt__max_steps_reached(const mirt__fit *fit) {
+    return fit->desc->max_steps > 0 && fit->model->history.steps >= fit->desc->max_steps;
+}
+
+/* Once a fit: from here on every weight is lost. */
+static void mirt__warn_of_nan(mirt__fit *fit, double loss) {
+    if (loss == loss || fit->warned) return;
+    fit->warned = true;
+    mirt__log(fit->model->strategy, MIRT_LOG_WARNING, "the loss is not a number since step %lld: a lower learning rate may help, or the data holds NaN",
+              (long long)fit->event.step + 1);
+}
+
+/* The next batch; where an epoch is a number of steps, the data are begun again at their end. */
+static mirt_status mirt__fit_read(mirt__fit *fit, mirt__batch *batch) {
+    bool by_steps = fit->desc->steps_per_epoch > 0;
+    memset(batch, 0, sizeof *batch);
+    if (by_steps && fit->event.batch == fit->desc->steps_per_epoch) return MIRT_OK;
+    for (int tries = 0; tries < 2; tries++) {
+        if (!fit->run.begun && mirt__fit_begin(fit) != MIRT_OK) return mirt_last_status();
+        mirt_status status = mirt__feed_next(&fit->feed, batch);
+        if (status != MIRT_OK) return status;
+        if (batch->rows) return MIRT_OK;
+        fit->run.begun = 0;
+        if (!by_steps) return MIRT_OK;
+    }
+    return MIRT_OK;
+}
+
+static mirt_status mirt__fit_next(mirt__fit *fit, mirt__batch *batch) {
+    const double before = mirt__timing_seconds(fit->model, MIRT_PHASE_INPUT);
+    mirt__timing_phase(fit->model, MIRT_PHASE_INPUT);
+    mirt_status status = mirt__fit_read(fit, batch);
+    mirt__timing_phase(fit->model, MIRT_PHASE_LAUNCH);
+    fit->event.input_seconds +=
+        mirt__timing_seconds(fit->model, MIRT_PHASE_INPUT) - before; /* making features is none */
     return status;
 }
 
-MIRT__LIB mirt_status mirt__checkpoint_newest(const char *directory, int64_t *saved) {
-    mirt__candidates c;
-    memset(&c, 0, sizeof c);
-    const bool memory = mirt__candidates_read(&c, NULL, directory) != MIRT_E_NOMEM;
-    *saved = 0;
-    for (int i = 0; i < c.count; i++) *saved = c.list[i].saved > *saved ? c.list[i].saved : *saved;
-    mirt__free(c.list);
-    mirt__pool_free(&c.pool);
-    return memory ? MIRT_OK : mirt_last_status();
+/* Whether another batch is asked for behind the one under way, if nobody stops. */
+static bool mirt__fit_goes_on(const mirt__fit *fit) {
+    const mirt_fit_desc *d = fit->desc;
+    return (d->steps_per_epoch < 1 || fit->event.batch + 1 < d->steps_per_epoch) && (d->max_steps < 1 || fit->model->history.steps + 1 < d->max_steps);
 }
 
-MIRT_API mirt_status mirt_latest_checkpoint(const mirt_strategy *strategy, const char *directory, char *path, size_t capacity) {
-    MIRT__ENTER;
-    mirt__safetensors file;
-    bool found;
-    if (!directory || !path || !capacity) return mirt__fail(MIRT_E_INVALID, "mirt_latest_checkpoint: no directory, or no place for the path");
-    path[0] = 0;
-    mirt_status status = mirt__checkpoint_latest(strategy, directory, false, &file, &found);
+static mirt_status mirt__train_batch(mirt__fit *fit, const mirt__batch *batch, double *loss) {
+    mirt_function *f = mirt__fit_function(fit);
+    mirt__timing_phase(fit->model, MIRT_PHASE_SCATTER);
+    if (!f || mirt__trainer_begin(f, batch) != MIRT_OK) return mirt_last_status();
+    if (!fit->model->history.steps) mirt__traps_in_batch(fit->model, &f->spec, batch);
+    mirt__timing_phase(fit->model, MIRT_PHASE_LAUNCH);
+    f->counted = true;
+    f->finite_only = fit->model->nan_watch > 0;
+    fit->model->not_finite[0] = 0;
+    const double waited = mirt__timing_seconds(fit->model, MIRT_PHASE_INPUT);
+    if (mirt__feed_step(&fit->feed, f, mirt__fit_goes_on(fit)) != MIRT_OK) return mirt_last_status();
+    fit->event.input_seconds += mirt__timing_seconds(fit->model, MIRT_PHASE_INPUT) - waited;
+    f->finite_only = false;
+    *loss = mirt__add_results(f, &fit->sums);
+    const int64_t every = fit->desc->check_drift_every;
+    return every > 0 && fit->model->step % every == 0 ? mirt_check_drift(fit->model) : MIRT_OK;
+}
+
+/* From nothing, or from where a checkpoint was. */
+static void mirt__fit_start_sums(mirt__fit *fit) {
+    const double *loaded = fit->sums_loaded;
+    mirt__sums_start(fit->model, MIRT__TRAIN, &fit->sums);
+    if (!loaded) return;
+    fit->sums.count = fit->run.count;
+    fit->sums.loss = loaded[0];
+    memcpy(fit->sums.output_loss, loaded + 1, sizeof fit->sums.output_loss);
+    memcpy(fit->sums.metric, loaded + 1 + MIRT_MAX_OUTPUTS, (size_t)fit->sums.num_metric * sizeof *loaded);
+    mirt__free(fit->sums_loaded);
+    fit->sums_loaded = NULL;
+}
+
+/* Code of the user is told of batches. */
+static bool mirt__fit_tells_batches(const mirt__fit *fit) {
+    bool tells = false;
+    for (int i = 0; i < fit->told; i++) {
+        const mirt_callback *callback = fit->desc->callbacks[i];
+        tells = tells || ((callback->batch_begin || callback->batch_end) && !mirt__ready_of(callback));
+    }
+    return tells;
+}
+
+/* Whether training ends here, as a callback or mirt_request_stop wants it. */
+static bool mirt__fit_stops(mirt__fit *fit) {
+    if (__atomic_load_n(&fit->model->stop_requested, __ATOMIC_RELAXED)) fit->asked = fit->stop = true;
+    return fit->stop;
+}
+
+static mirt_status mirt__train_batches(void *arg) {
+    mirt__fit *fit = (mirt__fit *)arg;
+    mirt_model *model = fit->model;
+    mirt__batch batch;
+    double loss = 0;
+    mirt__fit_start_sums(fit);
+    mirt__feed_open(&fit->feed, model, fit->train, fit->features[0], !mirt__fit_tells_batches(fit));
+    fit->trained = false;
+    fit->event.batch = fit->run.done;
+    fit->event.input_seconds = fit->run.epoch_input_seconds;
+    mirt_status status = fit->run.begun ? MIRT_OK : mirt__fit_begin(fit);
+    const double began = mirt__now() - fit->run.epoch_seconds; /* loading the data is no training step */
+    const int64_t first = fit->event.batch;
+    mirt__timing_start(model);
+    /* A request is looked for after steps and at the end of an epoch, so that whatever it ends has a checkpoint. */
+    while (status == MIRT_OK && !(fit->event.batch > first ? mirt__fit_stops(fit) : fit->stop) && !mirt__max_steps_reached(fit)) {
+        status = mirt__fit_next(fit, &batch);
+        if (status != MIRT_OK || batch.rows == 0) break;
+        fit->event.seconds = mirt__now() - began;
+        mirt__tell(fit, MIRT__BATCH_BEGIN);
+        if (fit->stop) break;
+        status = mirt__train_batch(fit, &batch, &loss);
+        if (status != MIRT_OK) break;
+        mirt__warn_of_nan(fit, loss);
+        fit->run.done++;
+        fit->run.passed++;
+        model->history.steps++;
+        mirt__set_logs(fit, true, loss);
+        fit->event.seconds = mirt__now() - began;
+        mirt__tell(fit, MIRT__BATCH_END);
+        fit->event.batch++;
+        if (fit->shows) mirt__progress_line(&fit->progress, model, &fit->event, false);
+    }
+    if (status == MIRT_OK && fit->event.batch && (fit->stop || mirt__max_steps_reached(fit))) mirt__tell(fit, MIRT__INTERRUPTED);
+    mirt__timing_stop(model);
+    mirt__timing_input(model, fit->train);
+    fit->event.seconds = mirt__now() - began;
+    model->history.seconds += fit->event.seconds;
+    model->history.input_seconds += fit->event.input_seconds;
+    fit->run.images += fit->sums.count;
+    fit->trained = true;
+    return status;
+}
+
+/* Watched from the caller's thread; but where only the usual time limit is to be kept, not at the cost of going back there twice a batch. */
+static mirt_status mirt__train_epoch(mirt__fit *fit) {
+    return mirt__fit_tells_batches(fit) && !fit->model->strategy->limit_asked ? mirt__train_batches(fit) : mirt__watched_pass(fit->model, fit->train, mirt__train_batches, fit);
+}
+
+static mirt_status mirt__fit_validate(mirt__fit *fit) {
+    mirt__sums sums;
+    mirt__tell(fit, MIRT__TEST_BEGIN);
+    if (fit->status != MIRT_OK) return MIRT_OK;
+    if (mirt__fit_prepare_validation(fit) != MIRT_OK) return mirt_last_status();
+    mirt__sums_start(fit->model, MIRT__EVALUATE, &sums);
+    if (mirt__evaluate_pass(fit->model, fit->validation, fit->features[1], fit->desc->validation_steps, &sums) != MIRT_OK) return mirt_last_status();
+    mirt__sums_to_logs(fit->model, &sums, true, &fit->logs);
+    mirt__tell(fit, MIRT__TEST_END);
+    return MIRT_OK;
+}
+
+static mirt_status mirt__fit_epoch(mirt__fit *fit, int epoch) {
+    mirt_model *model = fit->model;
+    fit->event.epoch = epoch;
+    fit->run.epoch = epoch;
+    if (!fit->run.opened && fit->desc->learning_rate) {
+        const float rate = mirt__scheduled_rate(fit->desc->learning_rate, epoch, model, fit->desc->learning_rate_user);
+        if (mirt_set_learning_rate(model, (double)rate) != MIRT_OK) return mirt_last_status();
+    }
+    fit->logs.count = 0;
+    if (!fit->run.opened) {
+        fit->run.opened = 1;
+        mirt__tell(fit, MIRT__EPOCH_BEGIN);
+    }
+    if (fit->stop) return MIRT_OK;
+    if (fit->shows) mirt__progress_epoch(&fit->progress, model, epoch, fit->event.epochs);
+    if (mirt__train_epoch(fit) != MIRT_OK) return mirt_last_status();
+    if (fit->desc->check_drift_every == 0 && mirt_check_drift(model) != MIRT_OK) return mirt_last_status();
+    if (fit->sums.count == 0 || fit->status != MIRT_OK) return fit->run.opened = 0, MIRT_OK;
+    mirt__set_logs(fit, false, 0);
+    int every = fit->desc->validation_freq > 0 ? fit->desc->validation_freq : 1;
+    if (fit->validation && !fit->asked && (epoch + 1) % every == 0 && mirt__fit_validate(fit) != MIRT_OK) return mirt_last_status();
+    if (fit->status != MIRT_OK) return MIRT_OK;
+    if (mirt__history_reserve(fit, model->history.epochs + 1) != MIRT_OK) return mirt_last_status();
+    model->history_logs[model->history.epochs++] = fit->logs;
+    if (fit->shows) mirt__progress_line(&fit->progress, model, &fit->event, true);
+    fit->run.epoch = epoch + 1;
+    fit->run.opened = fit->run.done = 0;
+    fit->run.epoch_seconds = fit->run.epoch_input_seconds = 0;
+    mirt__fit_stops(fit); /* a request during validation: callbacks are told that this epoch is the last one */
+    mirt__tell(fit, MIRT__EPOCH_END);
+    return MIRT_OK;
+}
+
+static mirt_status mirt__fit_run(mirt__fit *fit) {
+    mirt_status status = mirt__fit_prepare(fit);
     if (status != MIRT_OK) return status;
-    if (!found) return mirt__fail(MIRT_E_NOT_FOUND, "%s: there is no checkpoint in this directory", directory);
-    const size_t size = strlen(file.origin) + 1;
-    if (size <= capacity) memcpy(path, file.origin, size);
-    else status = mirt__fail(MIRT_E_SHAPE, "mirt_latest_checkpoint: the path %s takes %d bytes, there is room for %d", file.origin, (int)size, (int)capacity);
-    mirt__safetensors_close(&file);
-    return status;
+    fit->event.model = fit->model;
+    fit->event.epochs = fit->desc->epochs > 0 ? fit->desc->epochs : 1;
+    fit->event.batches = fit->desc->steps_per_epoch > 0 ? fit->desc->steps_per_epoch : mirt_dataset_batches(fit->train);
+    fit->event.batch_size = mirt__dataset_spec(fit->train)->batch;
+    fit->event.logs = &fit->logs;
+    fit->event.validation = fit->desc->validation;
+    fit->event.initial_epoch = fit->desc->initial_epoch;
+    fit->run.epoch = fit->desc->initial_epoch;
+    fit->run.first_pass = fit->model->epoch;
+    if (mirt__fit_resume(fit) != MIRT_OK) return mirt_last_status();
+    mirt__trap_random(fit->model);
+    mirt__tell(fit, MIRT__TRAIN_BEGIN);
+    mirt__fit_stops(fit);
+    for (int epoch = (int)fit->run.epoch; epoch < fit->event.epochs && status == MIRT_OK && !fit->stop && (fit->run.opened || !mirt__max_steps_reached(fit)); epoch++) {
+        status = mirt__fit_epoch(fit, epoch);
+    }
+    if (status == MIRT_OK && fit->model->config.optimizer.use_ema) status = mirt_apply_averages(fit->model);
+    mirt__fit_keep_error(fit, status);
+    fit->model->history.stopped = fit->asked || (fit->stop && fit->run.epoch < fit->event.epochs);
+    if (fit->status != MIRT_OK) fit->event.failure = fit->failure.text;
+    if (fit->model->history.seconds > 0) fit->model->history.images_per_second = (double)fit->run.images / fit->model->history.seconds;
+    mirt__tell(fit, MIRT__TRAIN_END);
+    if (fit->status != MIRT_OK) mirt__error_set(&fit->failure);
+    return fit->status;
+}
+
+/* The model's from now on, if it tells these classes apart; names that no file could hold are left out. */
+static mirt_status mirt__fit_class_names(mirt_model *model, const mirt_dataset *dataset) {
+    int count;
+    const char *const *names = mirt_class_names(dataset, &count);
+    const int64_t units = model->num_outputs == 1 ? mirt__last_dim(model->output[0]) : 0;
+    bool fit = names && (units == count || (units == 1 && count == 2));
+    for (int i = 0; fit && i < count; i++) fit = mirt__utf8_valid(names[i], strlen(names[i]));
+    return fit ? mirt_set_model_class_names(model, names, count) : MIRT_OK;
+}
+
+static mirt_history *mirt__fit_any(mirt_model *model, mirt_dataset *dataset, const mirt_fit_desc *desc, bool shuffle) {
+    mirt_fit_desc defaults;
+    mirt_dataset *view[2] = {NULL, NULL};
+    mirt__fit fit;
+    memset(&defaults, 0, sizeof defaults);
+    memset(&fit, 0, sizeof fit);
+    fit.model = model;
+    fit.desc = desc ? desc : &defaults;
+    if (mirt__need_compiled(model, "mirt_fit") != MIRT_OK) return NULL;
+    if (!dataset) return mirt__fail_missing("mirt_fit", "data set"), (mirt_history *)NULL;
+    const mirt_fit_desc *d = fit.desc;
+    if (mirt__check_distributed(model, dataset, "mirt_fit") != MIRT_OK) return NULL;
+    if (d->validation && mirt__check_distributed(model, d->validation, "mirt_fit, validation") != MIRT_OK) return NULL;
+    fit.shows = !d->no_progress;
+    for (int i = 0; i < MIRT_MAX_CALLBACKS && d->callbacks[i]; i++) {
+        const mirt__readymade *ready = mirt__ready_of(d->callbacks[i]);
+        fit.shows = fit.shows && !(ready && ready->shows_progress);
+    }
+    if (d->epochs < 0 || d->batch < 0 || d->max_steps < 0 || d->initial_epoch < 0 || d->steps_per_epoch < 0 || d->validation_steps < 0 || d->validation_freq < 0) {
+        return mirt__fail(MIRT_E_INVALID, "mirt_fit: epochs, batch and the numbers of steps cannot be negative"), (mirt_history *)NULL;
+    }
+    if (model->busy) return mirt__fail(MIRT_E_STATE, "%s is being trained already: mirt_fit was called from its own callback", model->name), (mirt_history *)NULL;
+    if (dataset->busy) return mirt__fail(MIRT_E_STATE, "mirt_fit: this data set is being trained on already"), (mirt_history *)NULL;
+    if (d->validation && d->validation != dataset && d->validation->busy) return mirt__fail(MIRT_E_STATE, "mirt_fit: the validation data are being trained on"), (mirt_history *)NULL;
+    if (d->validation == dataset && d->steps_per_epoch) {
+        return mirt__fail(MIRT_E_INVALID, "mirt_fit: with steps_per_epoch the validation data need a data set of their own"), (mirt_history *)NULL;
+    }
+    const int64_t batches_of = mirt__dataset_spec(dataset)->batch;
+    if (d->batch && batches_of && d->batch != batches_of) {
+        return mirt__fail(MIRT_E_INVALID, "mirt_fit: batch is %lld, but the data set is in batches of %lld already: leave batch 0", (long long)d->batch, (long long)batches_of), (mirt_history *)NULL;
+    }
+    dataset->busy = true;
+    mirt__hold(model);
+    mirt__free(model->history_logs);
+    memset(&model->history, 0, sizeof model->history);
+    model->history_logs = NULL;
+    model->history_capacity = 0;
+    mirt__timing_reset(model);
+    mirt_status status = mirt__history_reserve(&fit, 1);
+    if (status == MIRT_OK) status = mirt__fit_class_names(model, dataset);
+    if (status == MIRT_OK && !(fit.train = mirt__batched(dataset, fit.desc->batch, shuffle, &view[0]))) status = mirt_last_status();
+    if (status == MIRT_OK && fit.desc->validation &&
+        !(fit.validation = mirt__batched(fit.desc->validation, mirt__dataset_spec(fit.train)->batch, false, &view[1]))) {
+        status = mirt_last_status();
+    }
+    model->fit = &fit;
+    if (status == MIRT_OK) status = mirt__fit_run(&fit);
+    __atomic_store_n(&model->stop_requested, false, __ATOMIC_RELAXED);
+    if (model->strategy->death) mirt__dataset_lose(fit.train);
+    model->fit = NULL;
+    mirt__free(fit.sums_loaded);
+    for (int i = 0; i < 2 && !model->strategy->death; i++) mirt__features_close(fit.features[i]);
+    dataset->busy = false;
+    mirt__let_go(model);
+    mirt_dataset_destroy(view[0]);
+    mirt_dataset_destroy(view[1]);
+    return status == MIRT_OK ? &model->history : NULL;
+}
+
+MIRT_API void mirt_request_stop(mirt_model *model) {
+    if (model) __atomic_store_n(&model->stop_requested, true, __ATOMIC_RELAXED);
+}
+
+MIRT_API mirt_history *mirt_fit(mirt_model *model, mirt_dataset *dataset, const mirt_fit_desc *desc) {
+    MIRT__USE_MODEL(model, NULL);
+    return mirt__fit_any(model, dataset, desc, false);
+}
+
+MIRT_API mirt_history *mirt_fit_arrays(mirt_model *model, mirt_array x, mirt_array y, const mirt_fit_desc *desc) {
+    MIRT__USE_MODEL(model, NULL);
+    mirt_dataset *dataset = mirt_arrays(x, y);
+    mirt_history *history = dataset ? mirt__fit_any(model, dataset, desc, true) : NULL;
+    mirt_dataset_destroy(dataset);
+    return history;
+}
+
+MIRT_API double mirt_logs_value(const mirt_logs *logs, const char *name) {
+    for (int i = 0; logs && name && i < logs->count; i++) {
+        if (strcmp(logs->name[i], name) == 0) return logs->value[i];
+    }
+    return (double)NAN;
+}
+
+MIRT_API double mirt_history_last(const mirt_history *history, const char *name) {
+    return mirt_logs_value(history && history->epochs ? &history->epoch[history->epochs - 1] : NULL, name);
 }
 
 /* >>section callbacks/callbacks.h */
@@ -51096,500 +51659,6 @@ MIRT_API mirt_status mirt_write_images(mirt_event_writer *writer, const char *ta
 }
 
 #endif /* MIRRORTRAIN_NO_CALLBACKS */
-
-/* >>section train/function.c */
-
-/* Functions of the user: recording, running, and reading what they left. */
-
-/* >>distributed data */
-
-typedef struct mirt__distributed_dataset {
-    mirt_dataset base;
-    mirt_strategy *strategy;
-    char about[96]; /* the strategy in words, which may be gone when this is needed */
-    int64_t epoch; /* of the pass under way */
-} mirt__distributed_dataset;
-
-/* Also by mirt_fit and the like, after which the next pass of mirt_dataset_next begins anew. */
-static mirt_status mirt__distributed_begin(mirt_dataset *dataset, uint64_t seed, int64_t epoch) {
-    dataset->begun = false;
-    return mirt__dataset_begin(dataset->source, seed, epoch);
-}
-
-static mirt_status mirt__distributed_read(mirt_dataset *dataset, mirt__batch *out) { return mirt__dataset_next(dataset->source, out); }
-
-static const mirt__stage mirt__distributed_stage = {mirt__distributed_begin, mirt__distributed_read, NULL, NULL, NULL, NULL, NULL};
-
-static const char *mirt__strategy_about(const mirt_strategy *s, char out[96]) {
-    snprintf(out, 96, "%d replica%s on %d device%s from %s", s->num_replicas, s->num_replicas == 1 ? "" : "s",
-             s->num_devices, s->num_devices == 1 ? "" : "s", s->device[0].name);
-    return out;
-}
-
-MIRT_API mirt_dataset *mirt_distribute(mirt_strategy *strategy, mirt_dataset *dataset) {
-    MIRT__ENTER;
-    if (!dataset) return NULL;
-    if (!strategy) {
-        mirt__fail_missing("mirt_distribute", "strategy");
-        return mirt__dataset_give_up(dataset, false);
-    }
-    if (!mirt__dataset_spec(dataset)->batch) {
-        mirt__fail(MIRT_E_INVALID, "mirt_distribute comes after mirt_batch: global batches are dealt to the replicas");
-        return mirt__dataset_give_up(dataset, false);
-    }
-    mirt_dataset *out = mirt__dataset_new(sizeof(mirt__distributed_dataset), &mirt__distributed_stage, dataset, false);
-    if (out) {
-        ((mirt__distributed_dataset *)out)->strategy = strategy;
-        ((mirt__distributed_dataset *)out)->epoch = -1;
-        mirt__strategy_about(strategy, ((mirt__distributed_dataset *)out)->about);
-        out->joins = 1;
-    }
-    return out;
-}
-
-static const mirt__distributed_dataset *mirt__distributed(const mirt_dataset *dataset) {
-    return dataset->stage == &mirt__distributed_stage ? (const mirt__distributed_dataset *)dataset : NULL;
-}
-
-MIRT__LIB mirt_status mirt__check_distributed(const mirt_model *model, const mirt_dataset *dataset,
-                                              const char *caller) {
-    char own[96];
-    for (const mirt_dataset *at = dataset; at; at = at->source) {
-        const mirt__distributed_dataset *d = mirt__distributed(at);
-        if (!d || d->strategy == model->strategy) continue;
-        return mirt__fail(MIRT_E_INVALID,
-                          "%s: the data set is distributed to another strategy (%s) than that of %s (%s)", caller,
-                          d->about, model->name, mirt__strategy_about(model->strategy, own));
-    }
-    return MIRT_OK;
-}
-
-MIRT_API mirt_status mirt_dataset_next(mirt_dataset *dataset, mirt_global_batch *out) {
-    MIRT__ENTER;
-    mirt__batch batch;
-    if (!dataset) return mirt__fail_missing("mirt_dataset_next", "data set");
-    if (!out) return mirt__fail(MIRT_E_INVALID, "mirt_dataset_next: no place for the batch");
-    memset(out, 0, sizeof *out);
-    if (!mirt__distributed(dataset)) return mirt__fail(MIRT_E_STATE, "mirt_dataset_next reads distributed data sets: mirt_distribute makes one");
-    if (mirt__own_process(dataset->process, "mirt_dataset_next", "data set") != MIRT_OK) return MIRT_E_STATE;
-    if (dataset->busy)
-        return mirt__fail(MIRT_E_STATE, "mirt_dataset_next: another call is reading this data set, such as mirt_fit");
-    mirt__distributed_dataset *d = (mirt__distributed_dataset *)dataset;
-    dataset->busy = true;
-    mirt_status status = dataset->begun ? MIRT_OK : mirt__dataset_begin(dataset, d->strategy->seed, ++d->epoch);
-    dataset->begun = status == MIRT_OK;
-    if (status == MIRT_OK) status = mirt__dataset_next(dataset, &batch);
-    dataset->busy = false;
-    if (status != MIRT_OK) return status;
-    dataset->begun = batch.rows > 0;
-    out->rows = batch.rows;
-    out->epoch = d->epoch;
-    memcpy(out->field, batch.field, sizeof out->field);
-    out->index = batch.index;
-    out->dataset = dataset;
-    return MIRT_OK;
-}
-
-/* >>recording */
-
-typedef struct mirt__user_body {
-    mirt_body_fn fn;
-    void *user;
-} mirt__user_body;
-
-static bool mirt__run_user_body(mirt_function *f, void *user) {
-    const mirt__user_body *body = (const mirt__user_body *)user;
-    bool recorded;
-    {
-        MIRT__OUTSIDE;
-        recorded = body->fn(f, body->user);
-    }
-    if (recorded) return true;
-    if (f->program.graph.status == MIRT_OK) mirt__fail(MIRT_E_CALLBACK, "the body of a function of %s said that it failed", f->model->name);
-    return false;
-}
-
-/* They stay, for whoever holds them, but cannot run again. */
-static void mirt__functions_disown(mirt_model *model) {
-    for (mirt_function *f = model->functions; f; f = f->next) {
-        f->root = f->model;
-        f->layout = -1;
-    }
-}
-
-static void mirt__functions_free(mirt_model *model) {
-    while (model->functions) mirt_function_destroy(model->functions);
-}
-
-MIRT_API mirt_function *mirt_function_create(mirt_model *model, mirt_dataset *dataset, mirt_body_fn body, void *user) {
-    MIRT__USE_MODEL(model, NULL);
-    mirt__function_desc desc;
-    mirt__data_spec none;
-    mirt__user_body b;
-    b.fn = body;
-    b.user = user;
-    if (!model) return mirt__fail_missing("mirt_function_create", "model"), (mirt_function *)NULL;
-    if (!body) return mirt__fail_missing("mirt_function_create", "body"), (mirt_function *)NULL;
-    if (model->graph.status != MIRT_OK) return mirt__fail(model->graph.status, "%s", model->graph.error), (mirt_function *)NULL;
-    if (dataset && mirt__check_distributed(model, dataset, "mirt_function_create") != MIRT_OK) return NULL;
-    if (dataset && !mirt__distributed(dataset)) {
-        mirt__fail(MIRT_E_INVALID, "mirt_function_create: the data set is not distributed to the strategy of %s: mirt_distribute does that", model->name);
-        return NULL;
-    }
-    memset(&none, 0, sizeof none);
-    none.accumulate = 1;
-    memset(&desc, 0, sizeof desc);
-    desc.spec = dataset ? mirt__dataset_spec(dataset) : &none;
-    desc.max_batch = dataset ? mirt__data_most_rows(desc.spec) : model->strategy->num_replicas;
-    desc.by_replicas = true;
-    mirt_function *f = mirt__function_new(model, &desc, mirt__run_user_body, &b);
-    if (!f) return NULL;
-    if (mirt__function_allocate(f) != MIRT_OK) {
-        mirt__function_free(f);
-        return NULL;
-    }
-    f->next = model->functions;
-    model->functions = f;
-    model->free_functions = mirt__functions_free;
-    model->disown_functions = mirt__functions_disown;
-    return f;
-}
-
-MIRT_API void mirt_function_destroy(mirt_function *function) {
-    MIRT__ENTER;
-    if (!function || !mirt__may_destroy(function->model->strategy, "mirt_function_destroy")) return;
-    if (function->recording) {
-        mirt__log(function->model->strategy, MIRT_LOG_ERROR, "a function of %s is being recorded; its body cannot destroy it", function->model->name);
-        return;
-    }
-    mirt_function **at = &function->model->functions;
-    while (*at && *at != function) at = &(*at)->next;
-    if (*at) *at = function->next;
-    mirt__function_free(function);
-}
-
-/* Sticky as all recording: an error marks the function, and mirt_function_create returns it. */
-static mirt_tensor *mirt__function_poison(mirt_function *f) {
-    mirt__graph_poison(&f->program.graph);
-    return NULL;
-}
-
-static mirt_tensor *mirt__function_field(mirt_function *f, int field, bool there, const char *what, int index) {
-    if (!f || f->program.graph.status != MIRT_OK) return NULL;
-    if (there) return f->field[field];
-    mirt__fail(MIRT_E_NOT_FOUND, "the data of this function have no %s number %d", what, index);
-    return mirt__function_poison(f);
-}
-
-MIRT_API mirt_tensor *mirt_function_x(mirt_function *f, int index) {
-    return mirt__function_field(f, index, f && index >= 0 && index < f->spec.num_x, "input", index);
-}
-
-MIRT_API mirt_tensor *mirt_function_y(mirt_function *f, int index) {
-    bool there = f && index >= 0 && index < f->spec.num_y;
-    return mirt__function_field(f, there ? f->spec.num_x + index : 0, there, "label", index);
-}
-
-MIRT_API mirt_tensor *mirt_function_weights(mirt_function *f) {
-    return f && f->spec.has_weights ? f->field[f->spec.num_x + f->spec.num_y] : NULL;
-}
-
-MIRT_API mirt_tensor *mirt_function_variable(mirt_function *f, const char *name) {
-    int first;
-    if (!f || f->program.graph.status != MIRT_OK) return NULL;
-    if (!name) return mirt__fail_missing("mirt_function_variable", "name"), mirt__function_poison(f);
-    int index = mirt__variable_find(f->model, name);
-    if (index < 0) return mirt__function_poison(f);
-    mirt__root(f->model, &first);
-    mirt_tensor *there = mirt__graph_variable(&f->program.graph, first + index);
-    return there ? there : mirt__variable_op(&f->program.graph, first + index, &f->root->variable[first + index].shape);
-}
-
-/* The tensors of `model`'s trainable variables in the graph, in their order; NULL with the error set. In the body of a
-   function (`root` given) a variable is trainable if the optimizer updates it, elsewhere if the next mirt_compile
-   makes it so. */
-static mirt_tensor **mirt__trainable_in(mirt__graph *graph, const mirt_model *model, int first, const mirt_model *root,
-                                        int *count) {
-    mirt_tensor **out = (mirt_tensor **)mirt__pool_alloc(&graph->pool, (size_t)model->num_variables * sizeof *out + 1);
-    *count = 0;
-    for (int i = 0; out && i < model->num_variables; i++) {
-        const mirt__variable *v = root ? &root->variable[first + i] : &model->variable[i];
-        if (root ? !mirt__is_trained(v) : !v->trainable || v->freeze) continue;
-        mirt_tensor *t = mirt__graph_variable(graph, first + i);
-        if (!t && root && !(t = mirt__variable_op(graph, first + i, &v->shape))) return NULL;
-        if (t) out[(*count)++] = t; /* the graph of a model may lack weights of a part that no output reads */
-    }
-    return out;
-}
-
-MIRT_API mirt_tensor *const *mirt_trainable(mirt_function *f, mirt_model *model, int *count) {
-    MIRT__USE_MODEL(f ? f->model : model, NULL);
-    int first = 0, n = 0;
-    if (count) *count = 0;
-    if (f && f->program.graph.status != MIRT_OK) {
-        mirt__fail(f->program.graph.status, "%s", f->program.graph.error);
-        return NULL;
-    }
-    if (!f && !model) mirt__fail_missing("mirt_trainable", "model");
-    else if (!count) mirt__fail(MIRT_E_INVALID, "mirt_trainable: no place for the count");
-    else if (!f && model->graph.status != MIRT_OK) mirt__fail(model->graph.status, "%s", model->graph.error);
-    else if (f && !f->recording) {
-        mirt__fail(MIRT_E_STATE, "mirt_trainable: the function is recorded already; call it in the function's body");
-    } else {
-        mirt__graph *graph = f ? &f->program.graph : &model->graph;
-        if (!model) model = f->model;
-        if (f) first = mirt__call_variables(graph, model);
-        mirt_tensor **out = first >= 0 ? mirt__trainable_in(graph, model, first, f ? f->root : NULL, &n) : NULL;
-        if (out) return *count = n, out;
-    }
-    if (f && f->recording) mirt__function_poison(f);
-    return NULL;
-}
-
-MIRT_API mirt_tensor *mirt_function_constant(mirt_function *f, mirt_array value) {
-    return f && f->program.graph.status == MIRT_OK ? mirt__constant_op(&f->program.graph, value) : NULL;
-}
-
-MIRT_API mirt_tensor *mirt_function_loss_term(mirt_function *f, int index) {
-    return f && index >= 0 && index < f->program.graph.num_terms ? f->program.graph.term[index] : NULL;
-}
-
-/* Whether the call can be made now; marks the function if not. */
-static mirt_status mirt__recording(mirt_function *f, const mirt_tensor *t, const char *caller) {
-    if (f && f->program.graph.status != MIRT_OK) return mirt__fail(f->program.graph.status, "%s", f->program.graph.error);
-    if (mirt__need_recording(f, t, caller) == MIRT_OK) return MIRT_OK;
-    if (f && f->recording) mirt__function_poison(f);
-    return mirt_last_status();
-}
-
-static mirt_status mirt__need_optimizer(mirt_function *f, const char *caller) {
-    if (f->model->compiled) return MIRT_OK;
-    mirt__fail(MIRT_E_STATE, "%s: %s has no optimizer; call mirt_compile before the function is recorded", caller, f->model->name);
-    mirt__function_poison(f);
-    return mirt_last_status();
-}
-
-/* Labels that are the batch's own are checked with every batch. */
-static void mirt__check_labels_of(const mirt_tensor *labels, const mirt_tensor *output) {
-    mirt_function *f = output->node->graph->function;
-    while (labels->node->op->alias || labels->node->id == MIRT__OP_cast) labels = labels->node->in[0];
-    if (!f || !mirt__is_input(labels->node)) return;
-    int *classes = &f->classes[labels->node->a.index], own = (int)mirt__last_dim(output);
-    if (!*classes || own < *classes) *classes = own;
-}
-
-MIRT_API mirt_tensor *mirt_loss_values(mirt_loss loss, bool from_logits, mirt_tensor *labels, mirt_tensor *output) {
-    if (!labels || !output) return NULL;
-    const mirt__loss_class *cls = loss == MIRT_LOSS_NONE ? NULL : mirt__loss_class_get(loss);
-    if (!cls) {
-        mirt__fail(MIRT_E_INVALID, "mirt_loss_values: there is no loss number %d", (int)loss);
-        return mirt__graph_poison(output->node->graph), (mirt_tensor *)NULL;
-    }
-    mirt_tensor *values = mirt__loss_of(loss, from_logits, output, labels);
-    if (values && cls->sparse) mirt__check_labels_of(labels, output);
-    return values;
-}
-
-MIRT_API mirt_status mirt_minimize(mirt_function *f, mirt_tensor *loss) {
-    MIRT__ENTER;
-    if (mirt__recording(f, loss, "mirt_minimize") != MIRT_OK || mirt__need_optimizer(f, "mirt_minimize") != MIRT_OK) return mirt_last_status();
-    if (mirt__minimize(f, loss) == MIRT_OK) return MIRT_OK;
-    mirt__function_poison(f);
-    return mirt_last_status();
-}
-
-MIRT_API mirt_status mirt_gradients(mirt_tensor *loss, mirt_tensor *const *x, int count, mirt_tensor **out) {
-    MIRT__ENTER;
-    mirt_function *f = loss ? loss->node->graph->function : NULL;
-    int missing = 0;
-    if (!loss || !x || !out || count < 1) {
-        mirt__fail(MIRT_E_INVALID, "mirt_gradients: no loss, or nothing to differentiate it by");
-        if (f && f->recording) mirt__function_poison(f);
-        return mirt_last_status();
-    }
-    for (int i = 0; i < count; i++) out[i] = NULL;
-    if (!f) return mirt__fail(MIRT_E_STATE, "mirt_gradients: the loss is of a model; gradients are taken in the body of a function");
-    if (mirt__recording(f, loss, "mirt_gradients") != MIRT_OK) return mirt_last_status();
-    for (int i = 0; i < count; i++) {
-        if (mirt__recording(f, x[i], "mirt_gradients") != MIRT_OK) return mirt_last_status();
-    }
-    if (mirt__record_gradients(f, loss, x, count) != MIRT_OK) {
-        mirt__function_poison(f);
-        return mirt_last_status();
-    }
-    for (int i = 0; i < count; i++) missing += !(out[i] = x[i]->grad);
-    if (missing == count) {
-        mirt__fail(MIRT_E_INVALID, "mirt_gradients: the loss depends on none of the %d tensors", count);
-        mirt__function_poison(f);
-        return mirt_last_status();
-    }
-    if (missing) {
-        mirt__log(f->model->strategy, MIRT_LOG_WARNING, "gradients do not exist for %d of the %d tensors: the loss does not depend on them", missing, count);
-    }
-    return MIRT_OK;
-}
-
-MIRT_API mirt_status mirt_apply_gradients(mirt_function *f, mirt_tensor *const *variables, mirt_tensor *const *gradients, int count) {
-    MIRT__ENTER;
-    char a[96], b[96];
-    int given = 0;
-    if (!variables || !gradients || count < 1) {
-        mirt__fail(MIRT_E_INVALID, "mirt_apply_gradients: no variables or no gradients");
-        if (f && f->recording) mirt__function_poison(f);
-        return mirt_last_status();
-    }
-    if (mirt__recording(f, variables[0], "mirt_apply_gradients") != MIRT_OK || mirt__need_optimizer(f, "mirt_apply_gradients") != MIRT_OK) return mirt_last_status();
-    for (int i = 0; i < count; i++) {
-        const mirt_tensor *v = variables[i], *g = gradients[i];
-        if (!g) continue;
-        given++;
-        if (mirt__recording(f, v, "mirt_apply_gradients") != MIRT_OK || mirt__recording(f, g, "mirt_apply_gradients") != MIRT_OK) return mirt_last_status();
-        bool variable = mirt__is_variable(v->node) && mirt__is_trained(&f->root->variable[v->node->a.index]);
-        if (!variable) mirt__fail(MIRT_E_INVALID, "mirt_apply_gradients: tensor number %d is not a trainable weight", i + 1);
-        else if (g->dtype != MIRT_FLOAT32 || !mirt__shape_equal(&v->shape, &g->shape)) {
-            mirt__fail(MIRT_E_SHAPE, "mirt_apply_gradients: the gradient of %s is %s, not %s", f->root->variable[v->node->a.index].name,
-                       mirt__shape_text(&g->shape, a), mirt__shape_text(&v->shape, b));
-        } else if (mirt__apply_gradient(f, v->node->a.index, gradients[i]) == MIRT_OK) {
-            continue;
-        }
-        mirt__function_poison(f);
-        return mirt_last_status();
-    }
-    if (given) return MIRT_OK;
-    mirt__fail(MIRT_E_INVALID, "mirt_apply_gradients: none of the %d weights has a gradient", count);
-    mirt__function_poison(f);
-    return mirt_last_status();
-}
-
-MIRT_API mirt_tensor *mirt_replica_all_reduce(mirt_tensor *x, mirt_reduce_op op) {
-    if (!x) return NULL;
-    if (!x->node->graph->function || ((int)op != MIRT_REDUCE_SUM && op != MIRT_REDUCE_MEAN)) {
-        mirt__fail(MIRT_E_INVALID, "mirt_replica_all_reduce sums or averages over replicas, in the body of a function");
-        mirt__graph_poison(x->node->graph);
-        return NULL;
-    }
-    return mirt__all_reduce_op(&x, 1, op == MIRT_REDUCE_MEAN ? MIRT__ALL_REDUCE_MEAN : MIRT__ALL_REDUCE_SUM);
-}
-
-MIRT_API mirt_status mirt_assign(mirt_function *f, mirt_tensor *variable, mirt_tensor *value, mirt_aggregation aggregation) {
-    char a[96], b[96];
-    if (mirt__recording(f, variable, "mirt_assign") != MIRT_OK || mirt__recording(f, value, "mirt_assign") != MIRT_OK) return mirt_last_status();
-    const mirt__variable *v = mirt__is_variable(variable->node) ? &f->root->variable[variable->node->a.index] : NULL;
-    if (!v) mirt__fail(MIRT_E_INVALID, "mirt_assign: what is to be written is not a weight");
-    else if (mirt__is_trained(v)) mirt__fail(MIRT_E_INVALID, "mirt_assign: %s is trained: the optimizer writes it", v->name);
-    else if ((int)aggregation <= MIRT_AGGREGATE_NONE || aggregation > MIRT_AGGREGATE_FIRST) {
-        mirt__fail(MIRT_E_INVALID, "mirt_assign: %s is written by every replica; an aggregation has to say which value holds", v->name);
-    } else if (value->dtype != MIRT_FLOAT32 || !mirt__shape_equal(&variable->shape, &value->shape)) {
-        mirt__fail(MIRT_E_SHAPE, "mirt_assign: %s is %s, its new value %s", v->name, mirt__shape_text(&variable->shape, a), mirt__shape_text(&value->shape, b));
-    } else if (mirt__graph_assign(&f->program.graph, variable->node->a.index, value, aggregation, 0)) {
-        return MIRT_OK;
-    }
-    mirt__function_poison(f);
-    return mirt_last_status();
-}
-
-MIRT_API mirt_status mirt_function_result(mirt_function *f, const char *name, mirt_tensor *value) {
-    if (mirt__recording(f, value, "mirt_function_result") != MIRT_OK) return mirt_last_status();
-    bool taken = false;
-    for (int i = 0; name && i < f->num_results; i++) taken = taken || strcmp(f->result[i].name, name) == 0;
-    if (!name || taken) mirt__fail(MIRT_E_INVALID, "mirt_function_result: %s%s", name ? name : "no name", taken ? " is a result already" : "");
-    else if (mirt__result_add(f, name, value) == MIRT_OK) return MIRT_OK;
-    mirt__function_poison(f);
-    return mirt_last_status();
-}
-
-/* >>running */
-
-MIRT_API mirt_status mirt_function_run(mirt_function *f, const mirt_global_batch *batch) {
-    MIRT__USE_MODEL(f ? f->model : NULL, mirt_last_status());
-    mirt__batch b;
-    if (!f) return mirt__fail_missing("mirt_function_run", "function");
-    memset(&b, 0, sizeof b);
-    if (f->recording) return mirt__fail(MIRT_E_STATE, "mirt_function_run: the function is being recorded; it runs when mirt_function_create has returned it");
-    if (f->model->busy) return mirt__fail(MIRT_E_STATE, "mirt_function_run: %s is being trained or recorded", f->model->name);
-    if (f->spec.num_fields == 0) {
-        if (batch) return mirt__fail(MIRT_E_INVALID, "mirt_function_run: this function was made without data; every replica would compute the same");
-        b.rows = f->model->strategy->num_replicas;
-    } else if (!batch || !batch->dataset || batch->rows < 1) {
-        return mirt__fail(MIRT_E_INVALID, "mirt_function_run: takes a batch with rows, which mirt_dataset_next has made");
-    } else if (mirt__check_distributed(f->model, batch->dataset, "mirt_function_run") != MIRT_OK) {
-        return mirt_last_status();
-    } else if (!mirt__distributed(batch->dataset) ||
-               !mirt__spec_same(mirt__dataset_spec(batch->dataset), &f->spec)) {
-        return mirt__fail(MIRT_E_SHAPE, "mirt_function_run: the batch is of a data set unlike the one the function was made for");
-    } else {
-        b.rows = batch->rows;
-        memcpy(b.field, batch->field, sizeof b.field);
-        b.index = batch->index;
-    }
-    mirt_status status = mirt__function_begin(f, &b);
-    return status == MIRT_OK ? mirt__function_step(f) : status;
-}
-
-static const mirt__result *mirt__find_result(const mirt_function *f, const char *name, const char *caller) {
-    mirt__suggestion guess = {name, NULL, ""};
-    if (!f || !name) return mirt__fail(MIRT_E_INVALID, "%s: no function or no name", caller), (const mirt__result *)NULL;
-    for (int i = 0; i < f->num_results; i++) {
-        mirt__guess(&guess, f->result[i].name);
-        if (strcmp(f->result[i].name, name) != 0) continue;
-        if (f->rows > 0) return &f->result[i];
-        mirt__fail(MIRT_E_STATE, "%s: the function has not run yet", caller);
-        return NULL;
-    }
-    mirt__fail(MIRT_E_NOT_FOUND, "%s: there is no result \"%s\"%s", caller, name, mirt__did_you_mean(&guess));
-    return NULL;
-}
-
-static double mirt__result_value(const mirt__result *r, int64_t i) {
-    switch (r->dtype) {
-    case MIRT_FLOAT32: return (double)((const mirt__real *)(const void *)r->data)[i];
-    case MIRT_INT32: return (double)((const int32_t *)(const void *)r->data)[i];
-    default: return (double)((const uint8_t *)r->data)[i];
-    }
-}
-
-MIRT_API mirt_status mirt_reduce(mirt_function *f, const char *name, mirt_reduce_op op, double *out, size_t count) {
-    MIRT__USE_MODEL(f ? f->model : NULL, mirt_last_status());
-    const mirt__result *r = mirt__find_result(f, name, "mirt_reduce");
-    int64_t first;
-    if (!r) return mirt_last_status();
-    if (!out || (int64_t)count != r->count) return mirt__fail(MIRT_E_SHAPE, "mirt_reduce: %s has %lld elements, not %llu", name, (long long)r->count, (unsigned long long)count);
-    if (op != MIRT_REDUCE_SUM && op != MIRT_REDUCE_MEAN) return mirt__fail(MIRT_E_INVALID, "mirt_reduce: there is no operation number %d", (int)op);
-    int64_t parts = r->batched ? f->rows : mirt__active_replicas(f);
-    for (size_t k = 0; k < count; k++) out[k] = 0;
-    for (int64_t i = 0; i < parts; i++) {
-        double weight = op == MIRT_REDUCE_MEAN && !r->batched ? (double)mirt__replica_share(f, (int)i, &first) : 1;
-        for (int64_t k = 0; k < r->count; k++) out[k] += weight * mirt__result_value(r, i * r->count + k);
-    }
-    for (size_t k = 0; k < count && op == MIRT_REDUCE_MEAN; k++) out[k] /= (double)f->rows;
-    return MIRT_OK;
-}
-
-/* `parts` rows or replicas' values from `first`. */
-static mirt_status mirt__copy_result(const mirt__result *r, int64_t first, int64_t parts, float *out, size_t capacity, size_t *written) {
-    if (!out || (int64_t)capacity / (r->count ? r->count : 1) < parts) {
-        return mirt__fail(MIRT_E_SHAPE, "%s has %lld elements, there is room for %llu", r->name, (long long)(parts * r->count), (unsigned long long)capacity);
-    }
-    for (int64_t i = 0; i < parts * r->count; i++) out[i] = (float)mirt__result_value(r, first * r->count + i);
-    if (written) *written = (size_t)(parts * r->count);
-    return MIRT_OK;
-}
-
-MIRT_API mirt_status mirt_gather_result(mirt_function *f, const char *name, float *out, size_t capacity, size_t *written) {
-    MIRT__USE_MODEL(f ? f->model : NULL, mirt_last_status());
-    const mirt__result *r = mirt__find_result(f, name, "mirt_gather_result");
-    return r ? mirt__copy_result(r, 0, r->batched ? f->rows : mirt__active_replicas(f), out, capacity, written) : mirt_last_status();
-}
-
-MIRT_API mirt_status mirt_local_result(mirt_function *f, const char *name, int replica, float *out, size_t capacity, size_t *written) {
-    MIRT__USE_MODEL(f ? f->model : NULL, mirt_last_status());
-    const mirt__result *r = mirt__find_result(f, name, "mirt_local_result");
-    int64_t first;
-    if (!r) return mirt_last_status();
-    if (replica < 0 || replica >= f->replicas) return mirt__fail(MIRT_E_NOT_FOUND, "mirt_local_result: there is no replica %d of %d", replica, f->replicas);
-    int64_t rows = mirt__replica_share(f, replica, &first);
-    return r->batched ? mirt__copy_result(r, first, rows, out, capacity, written) : mirt__copy_result(r, replica, rows > 0, out, capacity, written);
-}
 
 #ifndef MIRRORTRAIN_NO_MODELS
 

@@ -50,13 +50,23 @@ typedef struct mirt__fit {
 /* --- fit.c --- */
 /* What the user's schedule says of `epoch`. */
 MIRT__LIB float mirt__scheduled_rate(mirt_epoch_schedule_fn schedule, int epoch, const mirt_model *model, void *user);
+
+/* --- fit_position.c --- */
+/* Begins the next pass over the data. */
+MIRT__LIB mirt_status mirt__fit_begin(mirt__fit *fit);
 /* Begins the pass over the data that run.pass is the key of, behind its first run.passed batches. */
 MIRT__LIB mirt_status mirt__fit_reopen(mirt__fit *fit);
 /* Room for the logs of `need` epochs: for a usual number of epochs all of it at the beginning. */
 MIRT__LIB mirt_status mirt__history_reserve(mirt__fit *fit, int need);
 
-/* --- save.c --- */
+/* --- weight_file.c --- */
+/* "adam/conv2d_kernel_momentum", as Keras names it. */
+MIRT__LIB const char *mirt__slot_name(mirt__pool *pool, const mirt_model *model, int slot, const mirt__variable *v);
 MIRT__LIB void mirt__tensor_of(const mirt__variable *v, const char *name, const mirt__real *values, mirt__safetensor *out);
+/* Whether the tensor has the variable's shape. */
+MIRT__LIB bool mirt__load_fits(const mirt__safetensor *t, const mirt__variable *v);
+/* Block 0 is the weights, on every device; the others are optimizer slots. */
+MIRT__LIB void mirt__load_take(const mirt__safetensor *t, mirt_model *model, int block, int variable);
 /* The tensor `name` with the variable's shape, or NULL with the error set. */
 MIRT__LIB const mirt__safetensor *mirt__load_find(const mirt__safetensors *file, const char *name, const mirt__variable *v);
 /* Finds every tensor of the weights and of `slots` slots, and takes all of them over if `take` and all are there;
@@ -111,19 +121,21 @@ MIRT__LIB void mirt__run_state_free(mirt__run_state *state);
 /* Sets the members that have to be the same when a run is resumed. */
 MIRT__LIB void mirt__run_describe(const mirt__fit *fit, mirt__position *run);
 MIRT__LIB void mirt__run_write_numbers(mirt__position *run, mirt__text *out);
+MIRT__LIB int mirt__num_callbacks(const mirt__fit *fit);
+/* "early_stopping", and for the next one of that name "early_stopping_1". */
+MIRT__LIB const char *mirt__callback_label(const mirt__fit *fit, int index, char out[MIRT__CALLBACK_LABEL]);
+/* "callbacks/early_stopping/conv2d/kernel", or NULL. */
+MIRT__LIB const char *mirt__kept_name(mirt__pool *pool, const char *label, const mirt__variable *v);
 
-/* --- resume.c --- */
+/* --- run_write.c --- */
 /* What a checkpoint holds beside the model: a member "run" of the metadata "training", and tensors, of which there are at most
    mirt__run_most_tensors, appended to tensor[*count]. */
 MIRT__LIB int mirt__run_most_tensors(const mirt__fit *fit);
 MIRT__LIB mirt_status mirt__run_write(mirt__fit *fit, mirt__pool *pool, mirt__text *out, mirt__safetensor *tensor, int *count);
 /* A time for a file, later than all before. */
 MIRT__LIB int64_t mirt__run_saved(mirt__fit *fit);
-MIRT__LIB int mirt__num_callbacks(const mirt__fit *fit);
-/* "early_stopping", and for the next one of that name "early_stopping_1". */
-MIRT__LIB const char *mirt__callback_label(const mirt__fit *fit, int index, char out[MIRT__CALLBACK_LABEL]);
-/* "callbacks/early_stopping/conv2d/kernel", or NULL. */
-MIRT__LIB const char *mirt__kept_name(mirt__pool *pool, const char *label, const mirt__variable *v);
+
+/* --- resume.c --- */
 /* Goes on from an open checkpoint: parses all of it (mirt__run_parse), then applies it. */
 MIRT__LIB mirt_status mirt__fit_resume_file(mirt__fit *fit, const mirt__safetensors *file);
 /* Goes on from the checkpoint that the fit was asked to, if it was and there is one. Nothing is changed after a failure: of callbacks

@@ -2,6 +2,30 @@
 #include "readymade.h"
 #include "../nn/config.h"
 
+/* >>names of callbacks */
+
+MIRT__LIB const char *mirt__callback_label(const mirt__fit *fit, int index, char out[MIRT__CALLBACK_LABEL]) {
+    const char *name = fit->desc->callbacks[index]->name;
+    int same = 0;
+    for (int i = 0; i < index; i++) same += fit->desc->callbacks[i]->name && strcmp(fit->desc->callbacks[i]->name, name) == 0;
+    if (same) snprintf(out, MIRT__CALLBACK_LABEL, "%.80s_%d", name, same);
+    else snprintf(out, MIRT__CALLBACK_LABEL, "%.80s", name);
+    return out;
+}
+
+MIRT__LIB int mirt__num_callbacks(const mirt__fit *fit) {
+    int count = 0;
+    while (count < MIRT_MAX_CALLBACKS && fit->desc->callbacks[count]) count++;
+    return count;
+}
+
+MIRT__LIB const char *mirt__kept_name(mirt__pool *pool, const char *label, const mirt__variable *v) {
+    const size_t size = strlen(label) + strlen(v->name) + 16;
+    char *name = (char *)mirt__pool_alloc(pool, size);
+    if (name) snprintf(name, size, "callbacks/%s/%s", label, v->name);
+    return name;
+}
+
 /* >>the numbers */
 
 /* Counts stay exact in double precision, and adding to them cannot overflow. */

@@ -26,14 +26,7 @@ struct mirt__trainer {
     mirt__data_cost cost;              /* of the samples last trained on */
 };
 
-/* --- trainer.c --- */
-/* The model's, made if there is none; NULL with the error set. */
-MIRT__LIB mirt__trainer *mirt__trainer_of(mirt_model *model);
-/* The function of `kind` for data like `spec` with batches of up to `most` samples, recorded unless it is
-   there. `fit`: for its class weights, or NULL. */
-MIRT__LIB mirt_function *mirt__trainer_prepare(mirt_model *model, mirt__program_kind kind, const mirt__data_spec *spec, int64_t most, const mirt_fit_desc *fit);
-/* The same without memory, for plans and pictures; free with mirt__function_free. */
-MIRT__LIB mirt_function *mirt__trainer_dry(mirt_model *model, mirt__program_kind kind, const mirt__data_spec *spec, int64_t most);
+/* --- fit_program.c --- */
 MIRT__LIB mirt_status mirt__need_compiled(const mirt_model *model, const char *caller);
 /* Inputs and outputs are there, which is enough to predict. */
 MIRT__LIB mirt_status mirt__need_recorded(const mirt_model *model, const char *caller);
@@ -41,6 +34,27 @@ MIRT__LIB mirt_status mirt__need_recorded(const mirt_model *model, const char *c
 MIRT__LIB mirt_status mirt__check_data(const mirt_model *model, const mirt__data_spec *spec, bool labels);
 /* mirt__function_begin for data whose sample weights are not known to be numbers. */
 MIRT__LIB mirt_status mirt__trainer_begin(mirt_function *function, const mirt__batch *batch);
+/* What a program is recorded for, and the places of its results. */
+typedef struct mirt__fit_body {
+    mirt__program_kind kind;
+    const float *class_weights;
+    int num_class_weights;
+    int terms_result, metric_result[MIRT__MAX_METRIC_USES];
+} mirt__fit_body;
+/* `fit`: for its class weights, or NULL. */
+MIRT__LIB void mirt__fit_body_set(mirt__fit_body *body, mirt__program_kind kind, const mirt_fit_desc *fit);
+/* The function of body->kind for data like `spec` with batches of up to `most` samples, without memory. */
+MIRT__LIB mirt_function *mirt__trainer_record(mirt_model *model, const mirt__data_spec *spec, int64_t most,
+                                              mirt__fit_body *body);
+/* The same without class weights, for plans and pictures; free with mirt__function_free. */
+MIRT__LIB mirt_function *mirt__trainer_dry(mirt_model *model, mirt__program_kind kind, const mirt__data_spec *spec, int64_t most);
+
+/* --- trainer.c --- */
+/* The model's, made if there is none; NULL with the error set. */
+MIRT__LIB mirt__trainer *mirt__trainer_of(mirt_model *model);
+/* The function of `kind` for data like `spec` with batches of up to `most` samples, recorded unless it is
+   there. `fit`: for its class weights, or NULL. */
+MIRT__LIB mirt_function *mirt__trainer_prepare(mirt_model *model, mirt__program_kind kind, const mirt__data_spec *spec, int64_t most, const mirt_fit_desc *fit);
 MIRT__LIB void mirt__sums_start(mirt_model *model, mirt__program_kind kind, mirt__sums *sums);
 /* Adds the results of the batch under way to `sums`; returns the batch's own loss. */
 MIRT__LIB double mirt__add_results(const mirt_function *function, mirt__sums *sums);

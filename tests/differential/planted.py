@@ -190,7 +190,7 @@ PLANTS = [
     (
         "loss weights",
         "model",
-        "train/trainer.c",
+        "train/fit_program.c",
         "mirt__unary_op(MIRT__AFFINE, own[i], weight, 0) : own[i];",
         "own[i] : own[i];",
         "weights of outputs are not used",
@@ -198,7 +198,7 @@ PLANTS = [
     (
         "class weights",
         "model",
-        "train/trainer.c",
+        "train/fit_program.c",
         "if (body->num_class_weights) loss = mirt__binary_op(MIRT__MULTIPLY, loss,",
         "if (body->num_class_weights) loss = mirt__binary_op(MIRT__ADD, loss,",
         "weights of classes are added",
@@ -206,7 +206,7 @@ PLANTS = [
     (
         "sample weights",
         "model",
-        "train/trainer.c",
+        "train/fit_program.c",
         "loss = mirt__binary_op(MIRT__MULTIPLY, loss, loss ?",
         "loss = mirt__binary_op(MIRT__MAXIMUM, loss, loss ?",
         "weights of samples are not multiplied",

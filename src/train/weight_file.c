@@ -1,0 +1,73 @@
+/* Weights and optimizer state as tensors of a file. */
+#include "../formats/safetensors.h"
+#include "fit.h"
+
+MIRT__LIB const char *mirt__slot_name(mirt__pool *pool, const mirt_model *model, int slot, const mirt__variable *v) {
+    const mirt__optimizer_class *cls = mirt__optimizer_class_get(model->config.optimizer.kind);
+    const char *slot_name[MIRT__MAX_SLOTS];
+    mirt__optimizer_slot_names(&model->config.optimizer, slot_name);
+    size_t size = strlen(cls->name) + strlen(v->name) + strlen(slot_name[slot]) + 3;
+    char *name = (char *)mirt__pool_alloc(pool, size);
+    if (!name) return NULL;
+    snprintf(name, size, "%s/%s_%s", cls->name, v->name, slot_name[slot]);
+    for (char *at = name + strlen(cls->name) + 1; *at; at++) {
+        if (*at == '/') *at = '_';
+    }
+    return name;
+}
+
+MIRT__LIB void mirt__tensor_of(const mirt__variable *v, const char *name, const mirt__real *values, mirt__safetensor *out) {
+    memset(out, 0, sizeof *out);
+    out->name = name;
+    out->dtype = MIRT__ST_F32;
+    out->rank = v->shape.rank;
+    for (int i = 0; i < v->shape.rank; i++) out->dim[i] = v->shape.dim[i];
+    out->data = values;
+}
+
+MIRT__LIB bool mirt__load_fits(const mirt__safetensor *t, const mirt__variable *v) {
+    bool same = t->dtype == MIRT__ST_F32 && t->rank == v->shape.rank;
+    for (int i = 0; same && i < t->rank; i++) same = t->dim[i] == v->shape.dim[i];
+    return same;
+}
+
+MIRT__LIB const mirt__safetensor *mirt__load_find(const mirt__safetensors *file, const char *name, const mirt__variable *v) {
+    const mirt__safetensor *t = mirt__safetensors_find(file, name);
+    char have[MIRT__ST_SHAPE_TEXT], want[96];
+    if (!t) return mirt__fail(MIRT_E_NOT_FOUND, "%s: there is no tensor \"%s\"", file->origin, name), (const mirt__safetensor *)NULL;
+    if (mirt__load_fits(t, v)) return t;
+    mirt__fail(MIRT_E_SHAPE, "%s: %s is %s %s, the model needs F32 %s", file->origin, name, mirt__st_dtype_name(t->dtype),
+               mirt__st_shape_text(t, have), mirt__shape_text(&v->shape, want));
+    return NULL;
+}
+
+MIRT__LIB void mirt__load_take(const mirt__safetensor *t, mirt_model *model, int block, int variable) {
+    if (!mirt__is_trained(&model->variable[variable])) mirt__root(model, NULL)->edits++;
+    if (block) memcpy(mirt__slot_at(model, block - 1, variable), t->data, t->size);
+    for (int d = 0; !block && d < mirt__weight_copies(model->strategy); d++) memcpy(mirt__weight_at(model, d, variable), t->data, t->size);
+    if (block) mirt__slots_changed(model);
+    else mirt__weights_changed(model), mirt__variable_loaded(model, variable);
+}
+
+MIRT__LIB mirt_status mirt__load_blocks(const mirt__safetensors *file, mirt_model *model, int slots, bool take) {
+    mirt__pool pool;
+    mirt_status status = MIRT_OK;
+    memset(&pool, 0, sizeof pool);
+    const size_t variables = (size_t)model->num_variables, most = (size_t)(1 + slots) * variables;
+    const mirt__safetensor **found = (const mirt__safetensor **)mirt__pool_alloc(&pool, (most + 1) * sizeof *found);
+    if (!found) status = mirt_last_status();
+    for (size_t k = 0; k < most && status == MIRT_OK; k++) {
+        const int block = (int)(k / variables);
+        const mirt__variable *v = &model->variable[k % variables];
+        found[k] = NULL;
+        if (block && !mirt__is_trained(v)) continue;
+        const char *name = block ? mirt__slot_name(&pool, model, block - 1, v) : v->name;
+        found[k] = name ? mirt__load_find(file, name, v) : NULL;
+        if (!found[k]) status = mirt_last_status();
+    }
+    for (size_t k = 0; k < most && status == MIRT_OK && take; k++) {
+        if (found[k]) mirt__load_take(found[k], model, (int)(k / variables), (int)(k % variables));
+    }
+    mirt__pool_free(&pool);
+    return status;
+}
