@@ -30014,6 +30014,8 @@ struct mirt__graph {
     mirt_status status; /* the first error */
     char error[512];
     mirt_model *model;       /* whose graph it is, or NULL */
+    void (*hold)(mirt_model *model);   /* around user code while recording: mirt__hold */
+    void (*let_go)(mirt_model *model); /* and mirt__let_go of the model or of the root */
     mirt_function *function; /* whose program's graph it is, or NULL */
     uint64_t serial;         /* of the graphs of a strategy: tells them apart */
     mirt_model *root;        /* of a function: whose weight block its variables lie in */
@@ -30210,11 +30212,6 @@ MIRT__LIB void mirt__graph_need_gradient(mirt__graph *graph, mirt_tensor *x);
 /* Records the gradient of the sum of all y[i] * dy[i]; afterwards x->grad is the gradient of x, or NULL
    when no y depends on it. */
 MIRT__LIB bool mirt__gradients(mirt__graph *graph, mirt_tensor *const *y, mirt_tensor *const *dy, int count);
-
-/* In nn/model.c, around calls of the user's code: the model and its strategy are not destroyed meanwhile, nor compiled
-   anew, and its weights stay where they are. NULL is allowed: a graph may be of no model. */
-MIRT__LIB void mirt__hold(mirt_model *model);
-MIRT__LIB void mirt__let_go(mirt_model *model);
 
 MIRT__LIB bool mirt__is_input(const mirt__node *node);
 MIRT__LIB bool mirt__is_variable(const mirt__node *node);
@@ -33328,13 +33325,13 @@ static bool mirt__user_shape(mirt__node *node) {
         batched = batched || mirt__is_batched(&in[i]);
     }
     mirt_model *model = node->graph->model ? node->graph->model : node->graph->root;
-    mirt__hold(model);
+    node->graph->hold(model);
     int code = 0;
     if (op->shape) {
         MIRT__OUTSIDE;
         code = op->shape(in, node->num_in, node->a.data, &out, op->user);
     }
-    mirt__let_go(model);
+    node->graph->let_go(model);
     if (code) return mirt__fail(MIRT_E_CALLBACK, "%s does not take these shapes (code %d)", op->name, code), false;
     return mirt__user_out_check(node, &out, batched) && mirt__declare(node, MIRT_FLOAT32, &out);
 }
@@ -36598,6 +36595,12 @@ MIRT__LIB const mirt__layer_class *mirt__layer_class_by_name(const mirt_strategy
 /* The index, or -1 with an error that names the nearest one. */
 MIRT__LIB int mirt__variable_find(const mirt_model *model, const char *name);
 MIRT__LIB int mirt__layer_find(const mirt_model *model, const char *name);
+/* mirt__graph_init of a model's graph or, NULL, a function's. */
+MIRT__LIB void mirt__model_graph_init(mirt__graph *graph, mirt_model *model);
+/* Around calls of user code: the model and its strategy are not destroyed meanwhile, nor compiled anew, and its weights
+   stay where they are. NULL is allowed. */
+MIRT__LIB void mirt__hold(mirt_model *model);
+MIRT__LIB void mirt__let_go(mirt_model *model);
 /* Marks the model with the current error and returns NULL. */
 MIRT__LIB mirt_tensor *mirt__model_poison(mirt_model *model);
 /* Frees the programs of fit, evaluate and predict: the outputs, the metrics or the optimizer change. */
@@ -39292,7 +39295,7 @@ MIRT_API mirt_model *mirt_model_create(mirt_strategy *strategy, const char *name
     if (name && !mirt__utf8_valid(name, strlen(name))) return mirt__fail(MIRT_E_INVALID, "a model's name is not valid UTF-8"), (mirt_model *)NULL;
     mirt_model *model = (mirt_model *)mirt__calloc(1, sizeof *model);
     if (!model) return NULL;
-    mirt__graph_init(&model->graph, model);
+    mirt__model_graph_init(&model->graph, model);
     model->name = mirt__pool_strdup(&model->graph.pool, name ? name : "model");
     if (!model->name) {
         mirt__free(model);
@@ -39308,6 +39311,12 @@ MIRT_API mirt_model *mirt_model_create(mirt_strategy *strategy, const char *name
 }
 
 MIRT__LIB mirt_strategy *mirt__strategy_of_model(const mirt_model *model) { return model ? model->strategy : NULL; }
+
+MIRT__LIB void mirt__model_graph_init(mirt__graph *graph, mirt_model *model) {
+    mirt__graph_init(graph, model);
+    graph->hold = mirt__hold;
+    graph->let_go = mirt__let_go;
+}
 
 MIRT__LIB void mirt__hold(mirt_model *model) {
     if (!model) return;
@@ -43584,7 +43593,7 @@ MIRT__LIB mirt_function *mirt__function_new(mirt_model *model, const mirt__funct
     f->mode.training = desc->training;
     f->mode.frozen = mirt__is_frozen;
     f->mode.arg = f->root;
-    mirt__graph_init(&f->program.graph, NULL);
+    mirt__model_graph_init(&f->program.graph, NULL);
     f->program.graph.function = f;
     f->program.graph.serial = ++model->strategy->graphs;
     f->program.graph.root = f->root;

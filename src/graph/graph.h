@@ -164,6 +164,8 @@ struct mirt__graph {
     mirt_status status; /* the first error */
     char error[512];
     mirt_model *model;       /* whose graph it is, or NULL */
+    void (*hold)(mirt_model *model);   /* around user code while recording: mirt__hold */
+    void (*let_go)(mirt_model *model); /* and mirt__let_go of the model or of the root */
     mirt_function *function; /* whose program's graph it is, or NULL */
     uint64_t serial;         /* of the graphs of a strategy: tells them apart */
     mirt_model *root;        /* of a function: whose weight block its variables lie in */
@@ -360,11 +362,6 @@ MIRT__LIB void mirt__graph_need_gradient(mirt__graph *graph, mirt_tensor *x);
 /* Records the gradient of the sum of all y[i] * dy[i]; afterwards x->grad is the gradient of x, or NULL
    when no y depends on it. */
 MIRT__LIB bool mirt__gradients(mirt__graph *graph, mirt_tensor *const *y, mirt_tensor *const *dy, int count);
-
-/* In nn/model.c, around calls of the user's code: the model and its strategy are not destroyed meanwhile, nor compiled
-   anew, and its weights stay where they are. NULL is allowed: a graph may be of no model. */
-MIRT__LIB void mirt__hold(mirt_model *model);
-MIRT__LIB void mirt__let_go(mirt_model *model);
 
 MIRT__LIB bool mirt__is_input(const mirt__node *node);
 MIRT__LIB bool mirt__is_variable(const mirt__node *node);

@@ -17,7 +17,7 @@ MIRT_API mirt_model *mirt_model_create(mirt_strategy *strategy, const char *name
     if (name && !mirt__utf8_valid(name, strlen(name))) return mirt__fail(MIRT_E_INVALID, "a model's name is not valid UTF-8"), (mirt_model *)NULL;
     mirt_model *model = (mirt_model *)mirt__calloc(1, sizeof *model);
     if (!model) return NULL;
-    mirt__graph_init(&model->graph, model);
+    mirt__model_graph_init(&model->graph, model);
     model->name = mirt__pool_strdup(&model->graph.pool, name ? name : "model");
     if (!model->name) {
         mirt__free(model);
@@ -33,6 +33,12 @@ MIRT_API mirt_model *mirt_model_create(mirt_strategy *strategy, const char *name
 }
 
 MIRT__LIB mirt_strategy *mirt__strategy_of_model(const mirt_model *model) { return model ? model->strategy : NULL; }
+
+MIRT__LIB void mirt__model_graph_init(mirt__graph *graph, mirt_model *model) {
+    mirt__graph_init(graph, model);
+    graph->hold = mirt__hold;
+    graph->let_go = mirt__let_go;
+}
 
 MIRT__LIB void mirt__hold(mirt_model *model) {
     if (!model) return;

@@ -252,6 +252,12 @@ MIRT__LIB const mirt__layer_class *mirt__layer_class_by_name(const mirt_strategy
 /* The index, or -1 with an error that names the nearest one. */
 MIRT__LIB int mirt__variable_find(const mirt_model *model, const char *name);
 MIRT__LIB int mirt__layer_find(const mirt_model *model, const char *name);
+/* mirt__graph_init of a model's graph or, NULL, a function's. */
+MIRT__LIB void mirt__model_graph_init(mirt__graph *graph, mirt_model *model);
+/* Around calls of user code: the model and its strategy are not destroyed meanwhile, nor compiled anew, and its weights
+   stay where they are. NULL is allowed. */
+MIRT__LIB void mirt__hold(mirt_model *model);
+MIRT__LIB void mirt__let_go(mirt_model *model);
 /* Marks the model with the current error and returns NULL. */
 MIRT__LIB mirt_tensor *mirt__model_poison(mirt_model *model);
 /* Frees the programs of fit, evaluate and predict: the outputs, the metrics or the optimizer change. */

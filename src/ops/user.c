@@ -27,13 +27,13 @@ static bool mirt__user_shape(mirt__node *node) {
         batched = batched || mirt__is_batched(&in[i]);
     }
     mirt_model *model = node->graph->model ? node->graph->model : node->graph->root;
-    mirt__hold(model);
+    node->graph->hold(model);
     int code = 0;
     if (op->shape) {
         MIRT__OUTSIDE;
         code = op->shape(in, node->num_in, node->a.data, &out, op->user);
     }
-    mirt__let_go(model);
+    node->graph->let_go(model);
     if (code) return mirt__fail(MIRT_E_CALLBACK, "%s does not take these shapes (code %d)", op->name, code), false;
     return mirt__user_out_check(node, &out, batched) && mirt__declare(node, MIRT_FLOAT32, &out);
 }

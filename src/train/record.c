@@ -428,7 +428,7 @@ MIRT__LIB mirt_function *mirt__function_new(mirt_model *model, const mirt__funct
     f->mode.training = desc->training;
     f->mode.frozen = mirt__is_frozen;
     f->mode.arg = f->root;
-    mirt__graph_init(&f->program.graph, NULL);
+    mirt__model_graph_init(&f->program.graph, NULL);
     f->program.graph.function = f;
     f->program.graph.serial = ++model->strategy->graphs;
     f->program.graph.root = f->root;
