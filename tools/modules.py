@@ -133,10 +133,11 @@ class Sources:
             self.declares[path].add(name)
 
     def order(self):
-        """Modules by their first file after the part that backends see; parts by their .c files."""
+        """Modules by their first file after the part that backends see, if one is there; parts by their .c files."""
         lines = listed(self.src, "FILES")
-        own = [path for path in lines[lines.index(SPLIT) + 1 :] if path in self.text] + self.list
-        between = [module for module in dict.fromkeys(map(module_of, own)) if module not in (API, CUDA)]
+        own = [module_of(path) for path in lines[lines.index(SPLIT) + 1 :] if path in self.text]
+        shared = [module_of(path) for path in self.list if module_of(path) not in own]
+        between = [module for module in dict.fromkeys(shared + own) if module not in (API, CUDA)]
         self.modules = [API] + between + [CUDA]
         place = {}
         for number, path in enumerate(self.list):
