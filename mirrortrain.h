@@ -43711,8 +43711,8 @@ static void mirt__lanes_count(const mirt_function *f) {
         int64_t begin, end;
         int first, count = mirt__device_replicas(s, f->replicas, d, &first);
         const double seconds = lane->lap[MIRT_PHASE_FORWARD] + lane->lap[MIRT_PHASE_BACKWARD];
-        mirt__replica_share(f, first, &begin);
-        mirt__replica_share(f, first + count, &end);
+        mirt__share(f->rows, f->replicas, first, &begin);
+        mirt__share(f->rows, f->replicas, first + count, &end);
         lane->samples += end - begin;
         if (end > begin) mirt__least(&lane->least[0], seconds / (double)(end - begin));
         mirt__least(&lane->least[1], lane->lap[MIRT_PHASE_UPDATE]);
