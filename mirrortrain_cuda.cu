@@ -1563,8 +1563,7 @@ static inline __device__ float mirt__cu_block_max(float x, float *room) {
 
 /* >>section cuda/update.cu */
 
-/* Gradients of several buffers are added, and weights are updated: with the roundings of the CPU's kernels, one after
-   the other. */
+/* Adds gradients of several buffers and updates weights, with the CPU kernels' rounding. */
 
 /* Buffers and the additions that make one sum of them, in order. */
 typedef struct mirt__cu_parts {

@@ -323,7 +323,7 @@ static text make_header(const char *src, const source_list *list) {
     return out;
 }
 
-/* The backend for GPUs: what cuda/FILES lists, behind the header's part for backends. */
+/* The backend for GPUs: what cuda/FILES lists, after the header's part for backends. */
 static text make_cuda(const char *src, const source_list *header) {
     static source_list list;
     text out = {0};

@@ -1,5 +1,4 @@
-/* Gradients of several buffers are added, and weights are updated: with the roundings of the CPU's kernels, one after
-   the other. */
+/* Adds gradients of several buffers and updates weights, with the CPU kernels' rounding. */
 #include "math.cuh"
 
 /* Buffers and the additions that make one sum of them, in order. */

@@ -1,6 +1,6 @@
-/* Real NCCL between two processes that share one GPU: a host identifier of each one's own makes NCCL take them for two
-   machines. The sum by chunks that travel there and back, as the fixed tree of two does it, has the bits of NCCL's own
-   all-reduce. Ends after LIMIT seconds. */
+/* Real NCCL between two processes on one GPU. Separate host identifiers make NCCL take them for two machines. The sum
+   by chunks that travel there and back, as the fixed tree of two does it, has the bits of NCCL's own all-reduce. Ends
+   after LIMIT seconds. */
 #include <stdio.h>
 #ifdef MIRRORTRAIN_NO_NCCL
 int main(void) { return printf("1..0 # SKIP there is no NCCL\n") < 0; }

@@ -1,5 +1,5 @@
-/* Training on a real GPU beside the CPUs: the same weights but for roundings, the same bits from one GPU and from one
-   that is named four times, graphs as without; what the mixed policies leave of the loss. Small enough for
+/* Training on a real GPU against the CPUs. Weights are the same but for rounding; one GPU and a GPU that is named four
+   times give the same bits, as do graphs and single launches; the mixed policies keep the loss. Small enough for
    compute-sanitizer with MIRT_TEST_SMALL, and runs on a simulated device too. */
 #define MIRRORTRAIN_IMPLEMENTATION
 #include "../../mirrortrain.h"

@@ -1,4 +1,4 @@
-/* The products of cuBLAS and cublasLt that are used, in float32 throughout, each element summed in the order of k. */
+/* The products of cuBLAS and cublasLt that the library calls, in float32. Each element is summed in the order of k. */
 #include "sim_internal.h"
 #include <cstdio>
 #include <cublasLt.h>

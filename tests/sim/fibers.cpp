@@ -1,6 +1,6 @@
-/* Runs a kernel: its blocks one after another, the threads of a block as function calls one after another on one fiber
- * until one must wait for others; that one keeps the fiber, and the next thread gets another. So kernels whose threads
- * do not wait never switch. */
+/* Runs a kernel block after block, its threads as function calls on fibers. The threads of a block run
+ * one after another on one fiber until one must wait for others; that one keeps the fiber, and the next thread gets
+ * another. So kernels whose threads do not wait never switch. */
 #include "sim_internal.h"
 #include <atomic>
 #include <cfenv>
@@ -26,7 +26,7 @@ void __tsan_release(void *);
 void __tsan_read_range(void *, unsigned long);
 void __tsan_write_range(void *, unsigned long);
 }
-/* Faults are told of in the signal's handler, after which nothing goes on. */
+/* Faults are reported by the signal handler, and then the process ends. */
 extern "C" const char *__tsan_default_options() { return "report_signal_unsafe=0:atexit_sleep_ms=0"; }
 #define TSAN(x) x
 static const bool own_fibers = true;
@@ -252,7 +252,7 @@ static const char *meeting_name(Meeting kind) {
           e->n - e->alive, warps.c_str());
 }
 
-/* To the next thread that can go on, or that has not begun; to the host when all have ended. */
+/* To the next thread that can continue or has not begun; to the host when all have ended. */
 static void leave(Exec *e) {
     if (e->ready_count && (e->ready_first || e->started == e->n)) return switch_to(e, e->fibers[pop_ready(e)].get());
     if (e->started < e->n) {

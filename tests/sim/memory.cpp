@@ -1,6 +1,6 @@
-/* Device memory: an address range for each device, out of reach except while work of that device runs; every allocation
- * ends at the end of a page, filled with 0xFF, and addresses are not used again while there are others, so that what
- * touches freed memory is caught. */
+/* Device memory, in which accesses that are wrong are caught. Each device has an address range, which is inaccessible
+ * except while work of that device runs. Every allocation ends at the end of a page and is filled with 0xFF, and
+ * addresses are not used again while there are others, so that accesses to freed memory are caught. */
 #include "sim_internal.h"
 #include <atomic>
 #include <cstdio>

@@ -1,10 +1,9 @@
-/* NCCL among the devices of one program: ranks are communicators of any threads. A call becomes work of its stream;
-   when that comes to the head, the
- * rank has come, and when all have, the data move. Collectives of different kinds or sizes that meet are an error with
- a name. *
- * What is asked of communicators that do not block is under way behind the caller's back, and becomes work when the
- seed says so: with the call, or not
- * before somebody has asked for their state a few times. Until then they take no calls. */
+/* NCCL among the devices of one program, between communicators of any threads. A call becomes work of its stream. When
+ * that work reaches the head, its rank has arrived, and when all ranks have, the data move. Collectives of different
+ * kinds or sizes that meet are an error with a name.
+ *
+ * A call on a communicator that does not block becomes work when the seed says so: with the call, or not before
+ * somebody has asked for its state a few times. Until then the communicator takes no calls. */
 #include "sim_internal.h"
 #include <algorithm>
 #include <climits>

@@ -34,7 +34,7 @@ Options &options();
    there again. */
 void lose_device(int device, int error);
 
-/* From now on its work has no end, and calls that wait for it do not come back. */
+/* From now on its work never ends, and calls that wait for it do not return. */
 void hang_device(int device, bool on);
 
 /* From now on nothing comes from this rank of any communicator. The others are told by their asynchronous error, or

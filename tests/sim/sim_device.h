@@ -1,6 +1,6 @@
-/* CUDA device code as plain C++17: every source of src/cuda is compiled with this file included first (g++ -x c++
- * -include). A CUDA thread is a function call that gets a fiber of its own when it first waits for others; see
- * README.md. The runtime is in the other files here. */
+/* CUDA device code as plain C++17. Every source of src/cuda is compiled with this file included first (g++ -x c++
+ * -include). A CUDA thread is a function call that gets its own fiber when it first waits for others; see README.md.
+ * The runtime is in the other files here. */
 #ifndef MIRT_SIM_DEVICE_H
 #define MIRT_SIM_DEVICE_H
 #ifndef MIRT_SIM
@@ -54,7 +54,7 @@ struct Kernel {
 };
 cudaError_t submit(const Kernel &kernel, cudaStream_t stream);
 
-/* A launch of what a closure does; the name is for messages. The closure is called when the stream comes to it, once a
+/* A launch of what a closure does; the name is for messages. The closure is called when the stream reaches it, once per
    thread. */
 template <class F>
 cudaError_t launch(dim3 grid, dim3 block, size_t shared, cudaStream_t stream, F f, const char *name = nullptr,

@@ -1,7 +1,7 @@
-/* The GPU's kernels as one more table beside the reference: linked into tests of kernels with --wrap, this answers in
-   place of mirt__kernel_tables and mirt__kernels_best. Each call is measured, given exactly the room it asked for, run
-   in an order that the seed chooses, and waited for. Buffers stay where tests have them: the simulated device reaches
-   the host's memory. */
+/* The GPU's kernels as one more table beside the reference, for the tests of kernels. Linked with --wrap, this replaces
+   mirt__kernel_tables and mirt__kernels_best. Each call is measured, given exactly the memory it asked for, run in an
+   order that the seed chooses, and waited for. Buffers stay where tests have them: the simulated device reaches the
+   host's memory. */
 #include "../../src/base/base.h"
 #include "../../src/mirror/backend.h"
 #include <pthread.h>

@@ -388,7 +388,7 @@ static bool step(cudaStream_t first) {
     size_t pick = 0;
     if (options().seed) {
         pick = dice() % choices.size();
-        /* Opening and closing memory costs: mostly go on with the same device. */
+        /* Opening and closing memory costs: mostly continue with the same device. */
         if (choices[pick].device != open_now && dice() % 8)
             for (size_t i = 0; i < choices.size(); i++)
                 if (choices[(pick + i) % choices.size()].device == open_now) {
@@ -413,12 +413,12 @@ static std::string blocked() {
         std::string what = "work";
         if (lost[stream->device]) what = "a device that is lost";
         else if (hung[stream->device]) what = "work without end";
-        else if (op.kind == Op::WAIT) what = "an event recorded behind other work";
+        else if (op.kind == Op::WAIT) what = "an event recorded after other work";
         else if (op.kind == Op::WORK && op.execution) what = op.execution->waits_for();
         else if (op.kind == Op::GRAPH && op.launch)
             for (int n : op.launch->ready)
                 if (op.launch->executions[(size_t)n]) what = op.launch->executions[(size_t)n]->waits_for();
-        snprintf(text, sizeof text, "; stream %ld of device %d, %zu behind it, waits for %s", stream->number,
+        snprintf(text, sizeof text, "; stream %ld of device %d, %zu more after it, waits for %s", stream->number,
                  stream->device, stream->queue.size() - 1, what.c_str());
         s += text;
     }
@@ -983,8 +983,7 @@ cudaError_t cudaStreamIsCapturing(cudaStream_t stream, cudaStreamCaptureStatus *
     return cudaSuccess;
 }
 
-/* A node goes on in the lane of one before it that nobody else goes on in; those that begin, or that others were
-   quicker than, in one more. */
+/* A node continues the lane of a predecessor that no other node continues; all other nodes begin a new lane. */
 static void choose_lanes(std::vector<Node> *nodes) {
     const size_t none = ~(size_t)0;
     size_t lanes = 0;

@@ -1,5 +1,5 @@
-/* On simulated GPUs the next batch is read, and travels, while a step is at work: the order in which that happens, and
-   that nothing else changes. Four devices (MIRT_SIM_DEVICES). */
+/* Reading and sending the next batch during a step, on simulated GPUs. Checks the order of the calls, and that nothing
+   else changes. Four devices (MIRT_SIM_DEVICES). */
 #define MIRRORTRAIN_IMPLEMENTATION
 #include "../../mirrortrain.h"
 #include "four_devices.h"
@@ -11,8 +11,8 @@
 
 /* >>a backend that notes what the library asks of the first device */
 
-/* S: a copy that sets out early, B: what later ones come behind, C: a copy on the device, b: work begins, F: results
-   come back, W: a wait. The same several times in a row is one letter. */
+/* S: a copy that is sent early, B: later copies follow the work so far, C: a copy on the device, b: work begins, F:
+   results are fetched, W: a wait. Equal letters in a row count as one. */
 static const mirt__backend *real_backend;
 static mirt__backend noting;
 static const mirt__remote *noted;
@@ -118,7 +118,7 @@ typedef struct training {
 typedef struct outcome {
     char weights[MIRT__SHA256_HEX], error[400], told[4000]; /* told: all logs that a callback sees */
     int64_t steps;
-    int ahead; /* batches that landed before their step */
+    int ahead; /* batches that were prefetched before their step */
     mirt_timing timing;
     double input_seconds;
 } outcome;
@@ -239,7 +239,7 @@ static void check_order(void) {
     fit.callbacks[0] = NULL;
     fit.max_steps = 1;
     notes_begin(s);
-    ok(mirt_fit(m, data, &fit) && strcmp(notes, "SbFbW") == 0, "nothing sets out behind the only step of a fit: %s",
+    ok(mirt_fit(m, data, &fit) && strcmp(notes, "SbFbW") == 0, "nothing is sent after the only step of a fit: %s",
        notes);
     mirt_dataset_destroy(data);
     mirt_strategy_destroy(s);
@@ -251,7 +251,7 @@ static void check_same(training t, const char *what) {
     t.at_once = true;
     train(&t, &at_once);
     ok(same(&ahead, &at_once) && ahead.ahead > at_once.ahead && (t.validated || !at_once.ahead) && !ahead.error[0],
-       "%s, %s on %s: the bits and logs of waiting at once; %d batches had landed before their step%s%s", what,
+       "%s, %s on %s: the bits and logs of waiting at once; %d batches were prefetched%s%s", what,
        kind_name[t.kind], t.devices, ahead.ahead, ahead.error[0] ? ": " : "", ahead.error);
 }
 
@@ -364,7 +364,7 @@ static void check_failing_data(void) {
        "a label that is no class, in the third batch: %lld steps, \"%s\"", (long long)out.steps, out.error);
 }
 
-/* Samples that never come, while a step is at work: the wait for them is what is given up. */
+/* Samples that never arrive while a step runs: the wait for the samples times out. */
 static int samples_end(void *const *field, int64_t i, void *user) {
     while (i == 40) pause();
     return samples_fail(field, i, user);
@@ -418,7 +418,7 @@ static void check_resume(void) {
         t.resume = from;
         train(&t, &rest);
         ok(!rest.error[0] && rest.ahead > 0 && strcmp(rest.weights, whole.weights) == 0,
-           "from step %d, the next batch of which was read, a fit comes to the same bits%s%s", step,
+           "from step %d, the next batch of which was read, a fit is bit-identical%s%s", step,
            rest.error[0] ? ": " : "", rest.error);
         unlink(from);
     }
@@ -426,7 +426,7 @@ static void check_resume(void) {
     unlink(from);
 }
 
-/* Between two steps something else runs, on memory where the next batch has landed. */
+/* Between two steps something else runs, on the memory of the prefetched batch. */
 static void check_others(void) {
     char digest[2][MIRT__SHA256_HEX];
     for (int k = 0; k < 2; k++) {
@@ -462,7 +462,7 @@ static void check_others(void) {
                                    MIRT_OK; /* takes more memory */
             if (i == 1)
                 good = good && mirt_test_on_batch(m, &more, &logs) ==
-                                   MIRT_OK; /* takes no more memory: it lies where the next batch has landed */
+                                   MIRT_OK; /* takes no more memory: it lies where the next batch was prefetched */
             if (i == 2) good = good && mirt_train_on_batch(m, &other, &logs) == MIRT_OK;
         }
         ok(status == MIRT_OK && good && landed == (k ? 0 : 3),
@@ -472,7 +472,7 @@ static void check_others(void) {
         mirt_dataset_destroy(data);
         mirt_strategy_destroy(s);
     }
-    ok(strcmp(digest[0], digest[1]) == 0, "come to the same bits");
+    ok(strcmp(digest[0], digest[1]) == 0, "are bit-identical");
 }
 
 /* >>seconds */

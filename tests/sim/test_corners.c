@@ -1,7 +1,7 @@
-/* What seldom happens to devices that train together, on simulated GPUs: gradients that leave in several buckets, sums
-   of pieces of a batch, fewer rows that take more room, replicas that have none, statistics that one device reads late,
-   many gradients whose norm is asked for, steps that leave some out, weights in one place that are saved, pinned memory
-   that is full, what is free behind a step. One order is enough for these. Four devices (MIRT_SIM_DEVICES). */
+/* Rare cases of devices that train together, on simulated GPUs. Gradients that leave in several buckets, sums of pieces
+   of a batch, fewer rows that take more memory, replicas without rows, statistics that one device reads late, many
+   gradients whose norm is asked for, steps that leave some out, saving weights that are in one place, pinned memory
+   that is full, free memory after a step. One order is enough for these. Four devices (MIRT_SIM_DEVICES). */
 #define MIRRORTRAIN_IMPLEMENTATION
 #include "../../mirrortrain.h"
 #include "four_devices.h"
@@ -57,7 +57,7 @@ static void check_same(mirt_model *m, float **want, const char *what, const char
 
 /* >>several buckets */
 
-/* More than a bucket of gradients lies behind two dropouts: their draws are numbers of the second piece of the step's
+/* More than a bucket of gradients follows two dropouts: their draws are numbers of the second piece of the step's
    graph. */
 static mirt_model *build_wide(mirt_strategy *s) {
     mirt_model *m = mirt_model_create(s, "wide");
@@ -211,7 +211,7 @@ static void check_looked_at(void) {
             for (int j = 0; j < node->num_in; j++)
                 good = good && (node->in[j]->space != MIRT__SPACE_GRADIENT || i <= f->bucket[f->num_buckets - 1].ready);
         }
-        if (k) ok(good && f->num_buckets == 1, "and a gradient leaves behind the last node that reads it");
+        if (k) ok(good && f->num_buckets == 1, "and a gradient leaves after the last node that reads it");
         mirt_dataset_destroy(data);
         mirt_strategy_destroy(s);
     }
@@ -303,7 +303,7 @@ static void check_many(void) {
         mirt_strategy_destroy(s);
     }
     if (weights[0] && weights[1])
-        ok(furthest(weights[1], weights[0], count) < 1e-6, "come to the CPU's, but for %.1e",
+        ok(furthest(weights[1], weights[0], count) < 1e-6, "are the CPU's, but for %.1e",
            furthest(weights[1], weights[0], count));
     free(weights[0]);
     free(weights[1]);
@@ -348,15 +348,15 @@ static void check_left_out(void) {
         mirt_strategy_destroy(s);
     }
     if (weights[0] && weights[1])
-        ok(furthest(weights[1], weights[0], count) < 1e-6, "come to the CPU's, but for %.1e",
+        ok(furthest(weights[1], weights[0], count) < 1e-6, "are the CPU's, but for %.1e",
            furthest(weights[1], weights[0], count));
     free(weights[0]);
     free(weights[1]);
 }
 
-/* >>what is no number */
+/* >>non-finite values */
 
-/* It comes when steps are launched as a whole already; the step in which it is looked for is not. */
+/* It appears when steps are already launched as a whole; the step that searches for it is not. */
 static void check_found(void) {
     static float x[50][IMAGE];
     mirt_strategy *s = strategy_on("gpu:0,gpu:1", 4);
@@ -374,7 +374,7 @@ static void check_found(void) {
     mirt_dataset *data = mirt_batch(
         mirt_arrays(mirt_make_array(x, MIRT_FLOAT32, MIRT_SHAPE(50, IMAGE_H, IMAGE_W, 1)), images_y(0, 50)), 10);
     const bool good = compiled(m, mirt_sgd(0.1f, 0, false)) && mirt_fit(m, data, &fit);
-    ok(good && m->not_finite[0] && mirt_step(m) == 4, "four steps, then a number that is none is found: \"%s\"%s%s",
+    ok(good && m->not_finite[0] && mirt_step(m) == 4, "four steps, then a non-finite value is found: \"%s\"%s%s",
        m ? m->not_finite : "", good ? "" : ": ", good ? "" : mirt_last_error());
     mirt_dataset_destroy(data);
     mirt_strategy_destroy(s);
@@ -456,7 +456,7 @@ static void check_full(void) {
 
 /* >>memory */
 
-/* What the model itself has taken counts as free: the largest batch is the same behind a step as before the first. */
+/* What the model itself has taken counts as free: the largest batch is the same after a step as before the first. */
 static void check_largest(void) {
     mirt_strategy *s = strategy_on("gpu:0", 4);
     mirt_model *m = s ? build_wide(s) : NULL;
@@ -467,7 +467,7 @@ static void check_largest(void) {
     const bool good = before > 40 && mirt_train_on_batch(m, &data, &logs) == MIRT_OK;
     const int64_t after = good ? mirt_largest_batch(m, 0) : 0;
     ok(good && after > before - before / 20 && after < before + before / 20,
-       "the largest batch is %lld, %lld behind a step%s%s", (long long)before, (long long)after, good ? "" : ": ",
+       "the largest batch is %lld, %lld after a step%s%s", (long long)before, (long long)after, good ? "" : ": ",
        good ? "" : mirt_last_error());
     mirt_sim_set("memory", 2147483648.0);
     mirt_strategy_destroy(s);

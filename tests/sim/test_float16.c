@@ -1,6 +1,6 @@
-/* mixed_float16 on simulated GPUs: conversions at every number there is, kernels that store float16, training whose
-   bits do not depend on how many GPUs there are, and the loss's scale: halved, and nothing else done, when one
-   replica's gradients overflow; doubled in time; saved. Four devices. */
+/* mixed_float16 on simulated GPUs: conversions, kernels, training and the loss's scale. Conversions of every float16
+   number; kernels that store float16; training whose bits do not depend on the number of GPUs. The scale is halved, and
+   the step skipped, when one replica's gradients overflow; it is doubled in time, and saved. Four devices. */
 #define MIRRORTRAIN_IMPLEMENTATION
 #include "../../mirrortrain.h"
 #include "../float16.h"
@@ -309,7 +309,7 @@ static void check_overflow(const network *n, const char *devices) {
     if (good) state_of(m, after);
     ok(good && strcmp(before, after) == 0 && mirt_step(m) == 1 && copies_agree(m),
        "weights, statistics, optimizer's state and the number of steps are what they were");
-    /* And it goes on as if the step had not been. */
+    /* And training continues as if the step had not been. */
     if (good) other->loss_scale = 16384, other->scale_steps = 0;
     good = good && train(m, 2, 1) && train(other, 2, 1) && train(m, 3, 1) && train(other, 3, 1);
     if (good) state_of(m, before), state_of(other, after);
@@ -353,7 +353,7 @@ static void check_saved(const network *n) {
         if (good) state_of(m, k ? have : want);
         mirt_strategy_destroy(s);
     }
-    ok(strcmp(have, want) == 0, "%s: the loss's scale is saved, and training goes on from the file in the same bits",
+    ok(strcmp(have, want) == 0, "%s: the loss's scale is saved, and resuming from the file is bit-identical",
        n->name);
     unlink(path);
 }
@@ -397,7 +397,7 @@ static void check_resumed(const network *n) {
         mirt_strategy_destroy(s);
         mirt_callback_destroy(writer);
     }
-    ok(strcmp(have, want) == 0, "a fit that is resumed comes to the same bits");
+    ok(strcmp(have, want) == 0, "a resumed fit is bit-identical");
     unlink(path);
 }
 
@@ -427,7 +427,7 @@ static void check_seen(const network *n, const char *weight, size_t count) {
     ok(off < 5e-3 && worst < 5e-3, "gradients are float32's but for %.1e, predictions but for %.1e", off, worst);
 }
 
-/* An image that leaves float16's range is what a loss that is no number is led back to. */
+/* An image that leaves float16's range is found to be the cause of a loss of NaN. */
 static void check_found(void) {
     mirt_strategy *s = strategy_on("gpu:0,gpu:1", 2);
     mirt_model *m = s ? build_norms(s, "mixed_float16") : NULL;

@@ -1,4 +1,4 @@
-/* What goes wrong with GPUs is an error that says what to do: never a hang, never a crash, nothing left behind. */
+/* Failures of GPUs are errors that say what to do. There is never a hang or a crash, and nothing leaks. */
 #include "../../mirrortrain.h"
 #include "sim.h"
 #include "tap.h"
@@ -14,7 +14,7 @@ enum { ROWS = 24, SIDE = 6 };
 static float pixels[ROWS][SIDE * SIDE];
 static uint8_t labels[ROWS];
 static std::string said;
-static double result; /* of a run that went well: what it is to come to */
+static double result; /* the expected result, that of a run without failures */
 
 static void keep(mirt_log_level, const char *text, void *) { said += std::string(text) + "\n"; }
 
@@ -66,7 +66,7 @@ static bool whole_run(const char *devices) {
     return good;
 }
 
-/* A batch with a number that is none: the step is run again to find where it comes from, and training stops. */
+/* A batch with a NaN: the step is run again to find where it comes from, and training stops. */
 static bool stopped_run(const char *devices) {
     mirt_strategy *s = strategy(devices);
     mirt_model *m = s ? network(s) : NULL;
@@ -139,7 +139,7 @@ static void check_memory(void) {
     mirt_sim::options().memory = before;
 }
 
-/* A callback by which a device is lost behind the second batch. */
+/* A callback that loses a device after the second batch. */
 typedef struct losing {
     const char *path;
     int device, batches;
@@ -178,13 +178,13 @@ static void check_loss(const char *devices, int device) {
     mirt_sim::lose_device(device, 0);
     s = strategy("cpu");
     m = s ? mirt_load(s, path.c_str()) : NULL;
-    ok(m && mirt_step(m) == 2, "what was saved before goes on elsewhere: step %d", m ? (int)mirt_step(m) : -1);
+    ok(m && mirt_step(m) == 2, "what was saved before resumes elsewhere: step %d", m ? (int)mirt_step(m) : -1);
     mirt_strategy_destroy(s);
     unlink(path.c_str());
 }
 
 /* The library's clock, the system's but for this: the process is suspended for 1000 s, as the clock has it, while a
-   device hangs. After some more looks at the clock the device goes on. */
+   device hangs. After some more readings of the clock the device continues. */
 static struct {
     std::atomic<int> looks; /* since the device hangs; negative: it does not */
     std::atomic<bool> later;

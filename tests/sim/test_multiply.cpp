@@ -1,6 +1,6 @@
-/* Products behind convolutions and dense layers (src/cuda/multiply.cuh): every size of tile, FMA, tf32, bfloat16 and
-   float16 with and without tensor cores, k in parts, readers and epilogues; against double arithmetic. Tests of the
-   whole table (sim_kernels.c) have small shapes alone. */
+/* Products of convolutions and dense layers (src/cuda/multiply.cuh) against double arithmetic. Every size of tile, FMA,
+   tf32, bfloat16 and float16 with and without tensor cores, k in parts, readers and epilogues. Tests of the whole table
+   (sim_kernels.c) have small shapes only. */
 static int least_blocks = 128; /* so many, and tiles are as large as may be */
 #define MIRT__CU_MM_BLOCKS least_blocks
 #include "../../src/cuda/multiply.cuh"
@@ -243,7 +243,7 @@ static void check(const char *how, const mirt__conv &s, bool back, Reads reads, 
         const double off = fabs(y[i] - v) - (y_dtype == bf16  ? fabs(v) / 250
                                              : y_dtype == f16 ? fabs(v) / 2000 + 3e-8
                                                               : 0);
-        worst = off / large <= worst ? worst : off / large; /* what is no number is worst */
+        worst = off / large <= worst ? worst : off / large; /* NaN is worst */
         first[(size_t)j] += ends == MOMENTS ? v / count : v;
         if (ends == GRADIENT) second[(size_t)j] += v * (slope_x[i] - end.mean[j]) * end.inverse(j);
         first_size[(size_t)j] += (large + fabs(v)) / (ends == MOMENTS ? count : 1);

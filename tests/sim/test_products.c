@@ -1,4 +1,4 @@
-/* Products and convolutions of a simulated GPU beside the reference: what tests of all tables do not ask for. Products
+/* Products and convolutions of a simulated GPU that other tests leave out, against the reference. Products
    of rounded numbers (tf32, bfloat16, float16), those of cuBLAS and what follows them, every kernel of convolutions
    with pooling. */
 #define MIRRORTRAIN_IMPLEMENTATION

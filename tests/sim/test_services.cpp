@@ -1,5 +1,4 @@
-/* The services of the GPUs' backend on simulated devices: copies, graphs, updates, exchanges, and what becomes of
-   failures. */
+/* The services of the GPUs' backend on simulated devices: copies, graphs, updates, exchanges, failures. */
 #define MIRRORTRAIN_BACKEND
 #include "../../mirrortrain.h"
 #include "sim.h"
@@ -81,7 +80,7 @@ static mirt__where where_of(mirt__remote *remote) {
     return where;
 }
 
-/* Devices that are joined, and closed behind. */
+/* Devices that are joined, and closed afterwards. */
 struct Group {
     std::vector<mirt__remote *> remote;
     mirt__remote_join join;
@@ -150,7 +149,7 @@ static void test_memory(mirt__remote *r) {
     ok(!backend->alloc(r, (size_t)1 << 50) && strstr(last_error, "out of memory") && strstr(last_error, "are free"),
        "too much of it: %s", last_error);
     void *nothing = backend->alloc(r, 0);
-    ok(nothing && backend->wait(r) == MIRT_OK, "and it goes on");
+    ok(nothing && backend->wait(r) == MIRT_OK, "and it continues");
     backend->release(r, nothing);
     backend->release(r, memory);
     backend->release(r, NULL);
@@ -223,7 +222,7 @@ static void test_copies(mirt__remote *r) {
     }
     bool each = true;
     for (int i = 0; i < 4; i++) each = get(r, kept + i * 700, 700) == turns[i] && each;
-    ok(each, "copies that set out early come behind what still needs their place");
+    ok(each, "copies that are sent early follow what still needs their place");
     backend->release(r, kept);
     backend->signal(r, 4);
     backend->clear(r, there, 700 * sizeof(float));
@@ -331,7 +330,7 @@ static void test_updates(mirt__remote *r) {
         want -= (double)u.learning_rate;
         backend->kernels->update(&u, &where);
     }
-    ok(get(r, u.weight[0], 16) == floats(16, (float)want), "numbers come to their own work");
+    ok(get(r, u.weight[0], 16) == floats(16, (float)want), "numbers reach the work they belong to");
     u.begin = u.end;
     backend->kernels->update(&u, &where);
     ok(backend->wait(r) == MIRT_OK, "an update of nothing");
@@ -365,7 +364,7 @@ static void test_sums(mirt__remote *r) {
     }
     ok(same, "squares add up in the library's order");
     same = true;
-    /* Of each kind one that takes the value and one that goes on to it, of 1, 300, 5, ... numbers; what lies between
+    /* Of each kind one that takes the value and one that moves towards it, of 1, 300, 5, ... numbers; what lies between
        them stays. */
     std::vector<mirt__aggregated> variables;
     int64_t to = 0, from = 0;
@@ -411,7 +410,7 @@ static void test_sums(mirt__remote *r) {
     backend->release(r, there);
 }
 
-/* >>work that comes back */
+/* >>captured work */
 
 /* Steps of Adam with another rate each; `between` stands in the middle of the work. */
 static bool graph_steps(mirt__remote *r, int *turns, const std::function<void(int step)> &between) {
@@ -521,7 +520,7 @@ static void test_graphs(mirt__remote *r) {
     }
     once(2);
     backend->end(r);
-    ok(backend->wait(r) == MIRT_E_STATE && strstr(last_error, "came back"), "other work under the same key: %s",
+    ok(backend->wait(r) == MIRT_E_STATE && strstr(last_error, "replayed work"), "other work under the same key: %s",
        last_error);
     backend->forget(r, NULL);
     once(1);
@@ -630,7 +629,7 @@ static void test_exchange(int devices, mirt_collective collective) {
     }
 }
 
-/* Steps whose exchanges go beside the work that comes behind them, all of it coming back. The weights of each device
+/* Steps whose exchanges run beside the work that follows them, all of it replayed. The weights of each device
    after each step. */
 static bool train(const Group &g, int steps, std::vector<std::vector<floats>> *weights,
                   std::vector<std::vector<floats>> *input, const std::function<void(int, int)> &before) {
@@ -901,7 +900,7 @@ static void test_loss(void) {
     }
 }
 
-/* NCCL does not get on: the limit is kept, the sentence says what to try, and afterwards all is as before. */
+/* NCCL makes no progress: the limit is kept, the message says what to try, and afterwards all is as before. */
 static void test_joining(void) {
     static const struct {
         const char *what, *says;
@@ -951,7 +950,7 @@ static void test_joining(void) {
     ok(mirt_sim::report_leaks() == 0, "with calls that block, and without");
 }
 
-/* What has no end is given up, with all that would have to wait for it. Leaves that behind. */
+/* Work without end is abandoned, with all that would have to wait for it. That work stays behind. */
 static void test_hanging(int device, bool joined) {
     all_errors.clear();
     std::vector<void *> memory;

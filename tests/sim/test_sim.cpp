@@ -1,4 +1,4 @@
-/* The simulator itself: what it runs is right in every order, and what must not be done is caught and named. */
+/* The simulator itself: results are right in every order, and misuse is caught and named. */
 #include "sim.h"
 #include "tap.h"
 #include <cublasLt.h>

@@ -1,5 +1,5 @@
-/* Training on simulated GPUs: the weights' bits do not depend on how many there are, nor on the order in which streams
-   and threads are served, and the numbers are those of the CPUs. Four devices (MIRT_SIM_DEVICES). */
+/* Training on simulated GPUs. The weights' bits do not depend on the number of devices, nor on the order in which
+   streams and threads are served, and the numbers are those of the CPUs. Four devices (MIRT_SIM_DEVICES). */
 #define MIRRORTRAIN_IMPLEMENTATION
 #include "../../mirrortrain.h"
 #include "four_devices.h"
@@ -346,7 +346,7 @@ static void check_buckets(void) {
     const mirt_function *f = m ? mirt__trainer_prepare(m, MIRT__TRAIN, mirt__dataset_spec(data), 12, NULL) : NULL;
     const char *text = m ? mirt_graph_text(m, 12) : NULL;
     ok(f && f->num_buckets > 1 && f->bucket[0].ready < f->bucket[1].ready - 50,
-       "MobileNetV2's first bucket is ready behind node %d, its last behind node %d", f ? f->bucket[0].ready : 0,
+       "MobileNetV2's first bucket is ready after node %d, its last after node %d", f ? f->bucket[0].ready : 0,
        f ? f->bucket[f->num_buckets - 1].ready : 0);
     ok(text && !strstr(text, "unary"), "no gradient is copied, and moving statistics take nothing of a step");
     mirt_dataset_destroy(data);
@@ -410,7 +410,7 @@ int main(void) {
                            8,
                            20,
                            1e-5};
-    /* A step with a rate of 1 adds its gradients to the weights; behind it rounding errors grow by orders, as on any
+    /* A step with a rate of 1 adds its gradients to the weights; after it rounding errors grow by orders, as on any
        machine. */
     const network mobilenet = {"MobileNetV2 0.35",
                                build_mobilenet,
