@@ -34899,14 +34899,15 @@ MIRT__LIB void mirt__combine_moments(int active, const mirt__real *const *mean, 
 
 #ifndef MIRT__WATCH_H
 #define MIRT__WATCH_H
-/* The time limit of a strategy. What may hang runs in sections: devices at work, a wait for samples. A thread that only waits
-   looks whether what is under way gets on. When it does not, the section is given up: the strategy is dead, its memory
-   and its threads are left to themselves, and whoever comes back from a section of the dead parks for good.
+/* Watchdog: enforces the time limit of a strategy. Work that may hang runs in sections: devices at work, a wait for
+   samples. A thread that waits anyway checks whether the work in flight makes progress. If it does not, the section is
+   abandoned: the strategy is dead, its memory and threads are left alone, and a thread that returns from a section of a
+   dead strategy parks forever.
 
-   Loops over batches run on a thread of the strategy's own, the pilot, so that the caller is there to look: also after
-   the first device, and after samples. Code of the user that wants the caller's thread is sent back to it. Single steps
-   would pay for the way there and back: they go it only where a time limit was asked for, otherwise the caller is the first
-   device and looks after the others while it waits for them. */
+   Loops over batches run on the strategy's runner thread, so that the caller is free to check, also the first device
+   and waits for samples. User code that wants the caller's thread is handed back to it. Single steps would pay for the
+   switch of threads: they use the runner thread only if a time limit was asked for; otherwise the caller is the first
+   device and checks the others while it waits for them. */
 
 typedef struct mirt__section {
     uint32_t code; /* of its kind */
@@ -34916,13 +34917,13 @@ typedef struct mirt__section {
 MIRT__LIB mirt_status mirt__watch_create(mirt_strategy *strategy, double seconds);
 /* Not of a dead strategy. */
 MIRT__LIB void mirt__watch_destroy(mirt_strategy *strategy);
-/* Runs fn(arg) on the pilot; the error is the caller's as if it had run here. MIRT_E_TIMEOUT: it was given up. */
+/* Runs fn(arg) on the runner thread; its error becomes the caller's. MIRT_E_TIMEOUT: the work was abandoned. */
 MIRT__LIB mirt_status mirt__watched(mirt_strategy *strategy, mirt_status (*fn)(void *arg), void *arg);
-/* MIRT_E_STATE: it is at work for another thread than this one. */
+/* MIRT_E_STATE: the runner thread works for another thread than this one. */
 MIRT__LIB mirt_status mirt__watch_mine(const mirt_strategy *strategy);
-/* On the thread that called: from the pilot by way of it, otherwise at once. */
+/* Runs fn(arg) on the thread that called: handed over from the runner thread, otherwise at once. */
 MIRT__LIB void mirt__on_caller(const mirt_strategy *strategy, void (*fn)(void *arg), void *arg);
-/* A wait for samples, ended with what it returned; false: it was given up. */
+/* Begins a wait for samples; the other call ends it with what the first returned. False: the wait was abandoned. */
 MIRT__LIB mirt__section mirt__watch_input(mirt_strategy *strategy, mirt_dataset *dataset);
 MIRT__LIB bool mirt__watch_leave(mirt_strategy *strategy, mirt__section before);
 
@@ -35483,7 +35484,7 @@ MIRT__LIB void mirt__memory_free(mirt_strategy *s) {
 
 /* >>section mirror/watch.c */
 
-/* Who notices that nothing gets on any more. */
+/* Watchdog: detects devices that make no progress. */
 
 #include <unistd.h>
 
@@ -35496,7 +35497,9 @@ MIRT__LIB mirt_status mirt__usable(const mirt_strategy *s) {
 
 MIRT__LIB mirt_status mirt__watch_create(mirt_strategy *s, double seconds) { return (void)s, (void)seconds, MIRT_OK; }
 MIRT__LIB void mirt__watch_destroy(mirt_strategy *s) { (void)s; }
-MIRT__LIB mirt_status mirt__watched(mirt_strategy *s, mirt_status (*fn)(void *arg), void *arg) { return (void)s, fn(arg); }
+MIRT__LIB mirt_status mirt__watched(mirt_strategy *s, mirt_status (*fn)(void *arg), void *arg) {
+    return (void)s, fn(arg);
+}
 MIRT__LIB void mirt__on_caller(const mirt_strategy *s, void (*fn)(void *arg), void *arg) { (void)s, fn(arg); }
 MIRT__LIB mirt_status mirt__watch_mine(const mirt_strategy *s) { return (void)s, MIRT_OK; }
 MIRT__LIB bool mirt__watch_leave(mirt_strategy *s, mirt__section before) { return (void)s, (void)before, true; }
@@ -35509,7 +35512,9 @@ MIRT__LIB mirt__section mirt__watch_input(mirt_strategy *s, mirt_dataset *datase
     return (void)s, (void)dataset, none;
 }
 
-MIRT__LIB mirt_status mirt__on_devices(mirt_strategy *s, void (*fn)(void *arg, int device), void *arg) { return (void)s, fn(arg, 0), MIRT_OK; }
+MIRT__LIB mirt_status mirt__on_devices(mirt_strategy *s, void (*fn)(void *arg, int device), void *arg) {
+    return (void)s, fn(arg, 0), MIRT_OK;
+}
 
 #else
 
@@ -35541,14 +35546,14 @@ struct mirt__watch {
     double looked; /* when it last did */
     mirt__last_seen seen[MIRT__MAX_DEVICES];
     char death[512];
-    /* the pilot; the mutex guards the rest */
-    mirt__thread pilot;
+    /* the runner thread; the mutex guards the rest */
+    mirt__thread runner;
     mirt__caller caller; /* for whom the job is, */
     const void *lent;    /* and its identity; atomic: w itself when it has stopped waiting */
-    bool has_pilot, has_mutex, has_to_pilot, has_to_caller, quit;
-    int ended; /* atomic: the pilot's thread has */
+    bool has_runner, has_mutex, has_to_runner, has_to_caller, quit;
+    int ended; /* atomic: the runner's thread has */
     pthread_mutex_t mutex;
-    pthread_cond_t to_pilot, to_caller;
+    pthread_cond_t to_runner, to_caller;
     int turn;
     int depth;          /* jobs under way, one in the call of the other, */
     pthread_t owner;    /* of this thread */
@@ -35562,7 +35567,9 @@ struct mirt__watch {
 
 /* >>sections */
 
-static bool mirt__is_pilot(const mirt_strategy *s) { return s->watch && s->watch->has_pilot && pthread_equal(s->watch->pilot.id, pthread_self()); }
+static bool mirt__is_runner(const mirt_strategy *s) {
+    return s->watch && s->watch->has_runner && pthread_equal(s->watch->runner.id, pthread_self());
+}
 
 static bool mirt__given_up(const mirt_strategy *s) {
     return s->watch && __atomic_load_n(&s->watch->state, __ATOMIC_RELAXED) % MIRT__SECTION_CODES == MIRT__SECTION_DEAD;
@@ -35573,17 +35580,17 @@ static void mirt__park(void) {
 }
 
 MIRT__LIB void mirt__park_if_given_up(const mirt_strategy *s, int device) {
-    if (mirt__given_up(s) && (device || mirt__is_pilot(s))) mirt__park();
+    if (mirt__given_up(s) && (device || mirt__is_runner(s))) mirt__park();
 }
 
-/* From the pilot there is no way back out of what was given up. */
+/* The runner thread does not return from an abandoned section. */
 static bool mirt__watch_change(mirt_strategy *s, uint32_t from, uint32_t code, mirt_dataset *data) {
     mirt__watch *w = s->watch;
     uint32_t next = ++w->serial * MIRT__SECTION_CODES + code;
     __atomic_store_n(&w->data, data, __ATOMIC_RELAXED);
     if (from % MIRT__SECTION_CODES != MIRT__SECTION_DEAD &&
         __atomic_compare_exchange_n(&w->state, &from, next, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) return true;
-    if (mirt__is_pilot(s)) mirt__park();
+    if (mirt__is_runner(s)) mirt__park();
     return false;
 }
 
@@ -35602,10 +35609,14 @@ static mirt__section mirt__watch_enter(mirt_strategy *s, uint32_t code, mirt_dat
 MIRT__LIB bool mirt__watch_leave(mirt_strategy *s, mirt__section before) {
     mirt__watch *w = s->watch;
     if (!w) return true;
-    return mirt__watch_change(s, w->serial * MIRT__SECTION_CODES + (w->data ? MIRT__SECTION_INPUT : MIRT__SECTION_DEVICES), before.code, before.data);
+    return mirt__watch_change(s,
+                              w->serial * MIRT__SECTION_CODES + (w->data ? MIRT__SECTION_INPUT : MIRT__SECTION_DEVICES),
+                              before.code, before.data);
 }
 
-MIRT__LIB mirt__section mirt__watch_input(mirt_strategy *s, mirt_dataset *dataset) { return mirt__watch_enter(s, MIRT__SECTION_INPUT, dataset); }
+MIRT__LIB mirt__section mirt__watch_input(mirt_strategy *s, mirt_dataset *dataset) {
+    return mirt__watch_enter(s, MIRT__SECTION_INPUT, dataset);
+}
 
 /* >>looking */
 
@@ -35634,7 +35645,8 @@ static int mirt__look_at_devices(mirt_strategy *s, bool fresh, double now) {
         const mirt__lane *lane = &s->lane[d];
         uint32_t meetings = __atomic_load_n(&w->device[d].meetings, __ATOMIC_RELAXED);
         bool waits = __atomic_load_n(&w->device[d].done, __ATOMIC_RELAXED) || meetings != least;
-        uint64_t at = ((uint64_t)__atomic_load_n(&lane->events, __ATOMIC_RELAXED) << 32 | meetings) ^ (uint64_t)__atomic_load_n(&lane->node, __ATOMIC_RELAXED) << 16;
+        uint64_t at = ((uint64_t)__atomic_load_n(&lane->events, __ATOMIC_RELAXED) << 32 | meetings) ^
+                      (uint64_t)__atomic_load_n(&lane->node, __ATOMIC_RELAXED) << 16;
         bool slow = mirt__seen_too_long(w, &w->seen[d], at, fresh || waits, now);
         if (waits || !(slow || mirt__device_ended(s, d))) continue;
         if (worst < 0 || w->seen[d].since < w->seen[worst].since || mirt__device_ended(s, d)) worst = d;
@@ -35644,7 +35656,9 @@ static int mirt__look_at_devices(mirt_strategy *s, bool fresh, double now) {
 
 /* "conv2d_1 (conv2d)", or "" */
 static const char *mirt__node_label(const mirt_strategy *s, int number, char out[96]) {
-    const mirt__node *node = s->program && number >= 0 && number < s->program->graph.count ? s->program->graph.node[number] : NULL;
+    const mirt__node *node = s->program && number >= 0 && number < s->program->graph.count
+                                 ? s->program->graph.node[number]
+                                 : NULL;
     out[0] = 0;
     if (node && node->name) snprintf(out, 96, ", %.48s (%.32s)", node->name, node->op->name);
     else if (node) snprintf(out, 96, ", %.48s", node->op->name);
@@ -35656,10 +35670,14 @@ static void mirt__describe_device(const mirt_strategy *s, int device, double wai
     const mirt__device *own = &s->device[device];
     char node[96], replica[48], limit[64] = "its thread has ended";
     int at = __atomic_load_n(&lane->replica, __ATOMIC_RELAXED);
-    if (at >= 0 || own->num_replicas == 1) snprintf(replica, sizeof replica, "replica %d", at >= 0 ? at : own->first_replica);
-    else snprintf(replica, sizeof replica, "replicas %d to %d", own->first_replica, own->first_replica + own->num_replicas - 1);
+    if (at >= 0 || own->num_replicas == 1)
+        snprintf(replica, sizeof replica, "replica %d", at >= 0 ? at : own->first_replica);
+    else
+        snprintf(replica, sizeof replica, "replicas %d to %d", own->first_replica,
+                 own->first_replica + own->num_replicas - 1);
     if (!mirt__device_ended(s, device)) snprintf(limit, sizeof limit, "made no progress for %.3g s", waited);
-    snprintf(out, size, "device %s (%s) %s in step %lld: %s%s", own->name, replica, limit, (long long)__atomic_load_n(&lane->step, __ATOMIC_RELAXED) + 1,
+    snprintf(out, size, "device %s (%s) %s in step %lld: %s%s", own->name, replica, limit,
+             (long long)__atomic_load_n(&lane->step, __ATOMIC_RELAXED) + 1,
              mirt_phase_name((mirt_phase)__atomic_load_n(&lane->phase, __ATOMIC_RELAXED)),
              mirt__node_label(s, __atomic_load_n(&lane->node, __ATOMIC_RELAXED), node));
 }
@@ -35683,8 +35701,10 @@ static void mirt__log_events(const mirt_strategy *s, int device, double now) {
         int of = __atomic_load_n(&e->replica, __ATOMIC_RELAXED);
         __atomic_load(&e->time, &time, __ATOMIC_RELAXED);
         if (of >= 0) snprintf(replica, sizeof replica, ", replica %d", of);
-        mirt__log(s, MIRT_LOG_ERROR, "  %9.4f s  step %lld: %s%s%s", time - now, (long long)__atomic_load_n(&e->step, __ATOMIC_RELAXED) + 1,
-                  mirt_phase_name((mirt_phase)__atomic_load_n(&e->phase, __ATOMIC_RELAXED)), replica, mirt__node_label(s, __atomic_load_n(&e->node, __ATOMIC_RELAXED), node));
+        mirt__log(s, MIRT_LOG_ERROR, "  %9.4f s  step %lld: %s%s%s", time - now,
+                  (long long)__atomic_load_n(&e->step, __ATOMIC_RELAXED) + 1,
+                  mirt_phase_name((mirt_phase)__atomic_load_n(&e->phase, __ATOMIC_RELAXED)), replica,
+                  mirt__node_label(s, __atomic_load_n(&e->node, __ATOMIC_RELAXED), node));
     }
 }
 
@@ -35694,7 +35714,8 @@ static void mirt__log_death(const mirt_strategy *s, int device, double now) {
         char text[256];
         if (d == device) continue;
         mirt__describe_device(s, d, now - s->watch->seen[d].since, text, sizeof text);
-        mirt__log(s, MIRT_LOG_ERROR, "at the same time: %s%s", text, __atomic_load_n(&s->watch->device[d].done, __ATOMIC_RELAXED) ? " (done)" : "");
+        mirt__log(s, MIRT_LOG_ERROR, "at the same time: %s%s", text,
+                  __atomic_load_n(&s->watch->device[d].done, __ATOMIC_RELAXED) ? " (done)" : "");
     }
     if (device >= 0) mirt__log_events(s, device, now);
 }
@@ -35722,10 +35743,13 @@ static bool mirt__watch_look(void *arg) {
     if (code == MIRT__SECTION_DEAD) return true;
     if (code == MIRT__SECTION_DEVICES) late = (device = mirt__look_at_devices(s, fresh, now)) >= 0;
     if (code == MIRT__SECTION_INPUT) {
-        late = mirt__seen_too_long(w, &w->seen[0], mirt__dataset_made(__atomic_load_n(&w->data, __ATOMIC_RELAXED)), fresh, now);
+        late = mirt__seen_too_long(w, &w->seen[0], mirt__dataset_made(__atomic_load_n(&w->data, __ATOMIC_RELAXED)),
+                                   fresh, now);
         late = late || __atomic_load_n(&w->ended, __ATOMIC_ACQUIRE);
     }
-    if (!late || !__atomic_compare_exchange_n(&w->state, &state, state - code + MIRT__SECTION_DEAD, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) return false;
+    if (!late || !__atomic_compare_exchange_n(&w->state, &state, state - code + MIRT__SECTION_DEAD, false,
+                                              __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
+        return false;
     const double waited = now - w->seen[device < 0 ? 0 : device].since;
     if (device >= 0) mirt__describe_device(s, device, waited, w->death, sizeof w->death);
     else mirt__describe_input(w->data, waited, w->death, sizeof w->death);
@@ -35737,14 +35761,15 @@ static bool mirt__watch_look(void *arg) {
     return true;
 }
 
-/* >>the pilot */
+/* >>the runner thread */
 
-/* What the caller or the pilot itself hands over is run; returns when a call of the pilot is back, or at the end. */
-static void mirt__pilot_serve(mirt__watch *w) {
+/* Runs what the caller or the runner thread itself hands over; returns when a call that the runner made has ended, or
+   at the end. */
+static void mirt__runner_serve(mirt__watch *w) {
     pthread_mutex_lock(&w->mutex);
     while (!w->quit && w->turn != MIRT__TURN_BACK) {
         if (w->turn != MIRT__TURN_JOB) {
-            pthread_cond_wait(&w->to_pilot, &w->mutex);
+            pthread_cond_wait(&w->to_runner, &w->mutex);
             continue;
         }
         mirt_status (*job)(void *) = w->job;
@@ -35765,21 +35790,21 @@ static void mirt__pilot_serve(mirt__watch *w) {
     pthread_mutex_unlock(&w->mutex);
 }
 
-static void mirt__pilot_note_end(void *arg) {
+static void mirt__runner_note_end(void *arg) {
     pthread_detach(pthread_self());
     __atomic_store_n(&((mirt__watch *)arg)->ended, 1, __ATOMIC_RELEASE);
 }
 
-static void *mirt__pilot_main(void *arg) {
-    pthread_cleanup_push(mirt__pilot_note_end, arg);
-    mirt__pilot_serve((mirt__watch *)arg);
+static void *mirt__runner_main(void *arg) {
+    pthread_cleanup_push(mirt__runner_note_end, arg);
+    mirt__runner_serve((mirt__watch *)arg);
     pthread_cleanup_pop(0);
     return NULL;
 }
 
 MIRT__LIB void mirt__on_caller(const mirt_strategy *s, void (*fn)(void *arg), void *arg) {
     mirt__watch *w = s->watch;
-    if (!mirt__is_pilot(s)) {
+    if (!mirt__is_runner(s)) {
         fn(arg);
         return;
     }
@@ -35790,12 +35815,12 @@ MIRT__LIB void mirt__on_caller(const mirt_strategy *s, void (*fn)(void *arg), vo
     w->turn = MIRT__TURN_CALL;
     pthread_cond_signal(&w->to_caller);
     pthread_mutex_unlock(&w->mutex);
-    mirt__pilot_serve(w);
+    mirt__runner_serve(w);
     mirt__error_set(&w->error);
 }
 
-/* The pilot's turn is over; false: the strategy is dead. With the mutex locked. */
-static bool mirt__await_pilot(mirt_strategy *s) {
+/* The runner's turn is over; false: the strategy is dead. With the mutex locked. */
+static bool mirt__await_runner(mirt_strategy *s) {
     mirt__watch *w = s->watch;
     while (w->turn != MIRT__TURN_DONE && w->turn != MIRT__TURN_CALL) {
         mirt__cond_wait(&w->to_caller, &w->mutex, w->period);
@@ -35809,7 +35834,7 @@ static bool mirt__await_pilot(mirt_strategy *s) {
 }
 
 /* Threads that make samples for a job would wait for themselves. */
-static mirt_status mirt__pilot_take(mirt__watch *w, int jobs) {
+static mirt_status mirt__runner_take(mirt__watch *w, int jobs) {
     pthread_mutex_lock(&w->mutex);
     const bool taken = w->depth && !pthread_equal(w->owner, pthread_self());
     if (!taken) {
@@ -35817,7 +35842,11 @@ static mirt_status mirt__pilot_take(mirt__watch *w, int jobs) {
         w->depth += jobs;
     }
     pthread_mutex_unlock(&w->mutex);
-    return taken ? mirt__fail(MIRT_E_STATE, "another thread is running a model of this strategy: what makes samples for it cannot run one too") : MIRT_OK;
+    return taken
+               ? mirt__fail(
+                     MIRT_E_STATE,
+                     "another thread is running a model of this strategy: what makes samples for it cannot run one too")
+               : MIRT_OK;
 }
 
 static mirt_status mirt__hand_over(mirt_strategy *s, mirt_status (*fn)(void *arg), void *arg) {
@@ -35829,8 +35858,8 @@ static mirt_status mirt__hand_over(mirt_strategy *s, mirt_status (*fn)(void *arg
     w->caller = mirt__caller_get();
     __atomic_store_n(&w->lent, mirt__thread_identity(), __ATOMIC_RELEASE);
     for (w->turn = MIRT__TURN_JOB; w->turn != MIRT__TURN_DONE;) {
-        pthread_cond_signal(&w->to_pilot);
-        bool alive = mirt__await_pilot(s);
+        pthread_cond_signal(&w->to_runner);
+        bool alive = mirt__await_runner(s);
         if (!alive || w->turn == MIRT__TURN_DONE) {
             mirt_status status = alive ? w->status : MIRT_E_TIMEOUT;
             w->turn = MIRT__TURN_NOBODY;
@@ -35859,19 +35888,24 @@ static mirt_status mirt__hand_over(mirt_strategy *s, mirt_status (*fn)(void *arg
 MIRT__LIB mirt_status mirt__watched(mirt_strategy *s, mirt_status (*fn)(void *arg), void *arg) {
     mirt__watch *w = s->watch;
     if (mirt__usable(s) != MIRT_OK) return mirt_last_status();
-    if (!w || mirt__is_pilot(s)) return fn(arg);
-    if (!w->has_pilot) {
-        int code = mirt__thread_start(&w->pilot, mirt__pilot_main, w);
-        if (code) return mirt__fail(MIRT_E_THREAD, "the thread that works while the caller looks at the clock could not be started: %s", strerror(code));
-        w->has_pilot = true;
+    if (!w || mirt__is_runner(s)) return fn(arg);
+    if (!w->has_runner) {
+        int code = mirt__thread_start(&w->runner, mirt__runner_main, w);
+        if (code)
+            return mirt__fail(MIRT_E_THREAD,
+                              "the thread that works while the caller looks at the clock could not be started: %s",
+                              strerror(code));
+        w->has_runner = true;
     }
-    if (mirt__pilot_take(w, 1) != MIRT_OK) return MIRT_E_STATE;
+    if (mirt__runner_take(w, 1) != MIRT_OK) return MIRT_E_STATE;
     const mirt_status status = mirt__hand_over(s, fn, arg);
-    mirt__pilot_take(w, -1);
+    mirt__runner_take(w, -1);
     return status;
 }
 
-MIRT__LIB mirt_status mirt__watch_mine(const mirt_strategy *s) { return s->watch && !mirt__is_pilot(s) ? mirt__pilot_take(s->watch, 0) : MIRT_OK; }
+MIRT__LIB mirt_status mirt__watch_mine(const mirt_strategy *s) {
+    return s->watch && !mirt__is_runner(s) ? mirt__runner_take(s->watch, 0) : MIRT_OK;
+}
 
 /* >>devices */
 
@@ -35883,7 +35917,7 @@ static void mirt__round_device(void *arg, int device) {
 
 static mirt_status mirt__round_run(void *arg) {
     mirt_strategy *s = (mirt_strategy *)arg;
-    const bool looks = !mirt__is_pilot(s);
+    const bool looks = !mirt__is_runner(s);
     for (int d = 0; d < s->num_devices; d++) {
         __atomic_store_n(&s->watch->device[d].meetings, 0, __ATOMIC_RELAXED);
         __atomic_store_n(&s->watch->device[d].done, 0, __ATOMIC_RELAXED);
@@ -35904,7 +35938,8 @@ MIRT__LIB mirt_status mirt__on_devices(mirt_strategy *s, void (*fn)(void *arg, i
 }
 
 MIRT__LIB bool mirt__devices_barrier(mirt_strategy *s, int device) {
-    if (s->watch) __atomic_store_n(&s->watch->device[device].meetings, s->watch->device[device].meetings + 1, __ATOMIC_RELAXED);
+    if (s->watch)
+        __atomic_store_n(&s->watch->device[device].meetings, s->watch->device[device].meetings + 1, __ATOMIC_RELAXED);
     bool met = mirt__team_barrier(s->leaders);
     if (met) mirt__park_if_given_up(s, device);
     return met && !mirt__given_up(s);
@@ -35914,7 +35949,9 @@ MIRT__LIB bool mirt__devices_barrier(mirt_strategy *s, int device) {
 
 MIRT__LIB mirt_status mirt__watch_create(mirt_strategy *s, double seconds) {
     const double usual = 60, longest = 0.25, shortest = 1e-3;
-    if (seconds != seconds || seconds > 1e9) return mirt__fail(MIRT_E_INVALID, "a time limit of %g seconds: it must be below 1e9; negative is none", seconds);
+    if (seconds != seconds || seconds > 1e9)
+        return mirt__fail(MIRT_E_INVALID, "a time limit of %g seconds: it must be below 1e9; negative is none",
+                          seconds);
     if (seconds < 0) return MIRT_OK;
     mirt__watch *w = (mirt__watch *)mirt__aligned_alloc(sizeof *w);
     if (!(s->watch = w)) return mirt_last_status();
@@ -35925,8 +35962,8 @@ MIRT__LIB mirt_status mirt__watch_create(mirt_strategy *s, double seconds) {
     int code = pthread_mutex_init(&w->mutex, NULL);
     w->has_mutex = code == 0;
     if (!code) {
-        code = mirt__cond_create(&w->to_pilot);
-        w->has_to_pilot = code == 0;
+        code = mirt__cond_create(&w->to_runner);
+        w->has_to_runner = code == 0;
     }
     if (!code) {
         code = mirt__cond_create(&w->to_caller);
@@ -35938,15 +35975,15 @@ MIRT__LIB mirt_status mirt__watch_create(mirt_strategy *s, double seconds) {
 MIRT__LIB void mirt__watch_destroy(mirt_strategy *s) {
     mirt__watch *w = s->watch;
     if (!w) return;
-    if (w->has_pilot) {
+    if (w->has_runner) {
         pthread_mutex_lock(&w->mutex);
         w->quit = true;
-        pthread_cond_signal(&w->to_pilot);
+        pthread_cond_signal(&w->to_runner);
         pthread_mutex_unlock(&w->mutex);
-        pthread_join(w->pilot.id, NULL);
+        pthread_join(w->runner.id, NULL);
     }
     if (w->has_to_caller) pthread_cond_destroy(&w->to_caller);
-    if (w->has_to_pilot) pthread_cond_destroy(&w->to_pilot);
+    if (w->has_to_runner) pthread_cond_destroy(&w->to_runner);
     if (w->has_mutex) pthread_mutex_destroy(&w->mutex);
     mirt__aligned_free(w);
     s->watch = NULL;
