@@ -1,5 +1,5 @@
-# The simulated CUDA runtime, and tests that run on it. A test is one line, SIM_TESTS += name: tests/sim/name.cpp, linked with the simulator and
-# with what name_WITH says, compiled with name_FLAGS too.
+# The simulated CUDA runtime, and tests that run on it. A test is one line, SIM_TESTS += name: tests/sim/name.cpp,
+# linked with the simulator and with what name_WITH says, compiled with name_FLAGS too.
 # NVIDIA's headers: those that tests/sim/fetch_headers brought, CUDA's, or where compilers look.
 CUDA_INCLUDE = $(foreach place,$(firstword $(wildcard build/nvidia/include /usr/local/cuda/include)),-isystem $(place))
 SIM_CXX = g++
@@ -42,8 +42,8 @@ $(eval $(call SIM_RULES,sim-asan,-O1 -fsanitize=address,-O1 -fsanitize=address))
 $(eval $(call SIM_RULES,sim-tsan,-DMIRT_SIM_TSAN,-O1 -fsanitize=thread))
 $(eval $(call SIM_RULES,sim-coverage,,--coverage))
 
-# The GPU's kernels as one more table behind tests of the CPUs' (sim_kernels.c). A program in C on simulated devices, tests/sim/NAME.c, tests/gpu/NAME.c or
-# tests/NAME.c, is one line too: SIM_C_TESTS += NAME.
+# The GPU's kernels as one more table in the tests of the CPUs' (sim_kernels.c). A program in C on simulated devices,
+# tests/sim/NAME.c, tests/gpu/NAME.c or tests/NAME.c, is one line too: SIM_C_TESTS += NAME.
 SIM_KERNEL_TESTS = test_kernels test_ops test_storage test_golden test_tensors test_depthwise test_conv_strips test_norm test_augment
 SIM_C_TESTS += test_products
 SIM_C_TESTS += test_float16
@@ -125,7 +125,8 @@ sim-tsan:
 	@$(MAKE) --no-print-directory -j$(JOBS) $(SIM_PROGRAMS:%=build/sim-tsan/%)
 	@MIRT_TEST_SMALL=1 TSAN_OPTIONS=halt_on_error=1 SIM_LIMIT=7200 tests/sim/run_seeds $(JOBS) build/sim-tsan $(call sim_runs,1,$(SIM_PROGRAMS))
 
-# Lines of src/cuda that sim-test reaches with its first two seeds, what is not about single kernels with one; what none did is in build/sim-coverage/*.txt.
+# Lines of src/cuda that sim-test reaches with its first two seeds, what is not about single kernels with one; what none
+# did is in build/sim-coverage/*.txt.
 sim-coverage:
 	@rm -f build/sim-coverage/*.gcda
 	@$(MAKE) --no-print-directory -j$(JOBS) $(SIM_PROGRAMS:%=build/sim-coverage/%)
