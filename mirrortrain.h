@@ -1519,10 +1519,17 @@ MIRT_API mirt_optimizer mirt_rmsprop(float learning_rate);
    to. Nothing before the first step. Keras: finalize_variable_values. MIRT_E_STATE: compiled without use_ema. */
 MIRT_API mirt_status mirt_apply_averages(mirt_model *model);
 
-typedef enum mirt_loss {
-    MIRT_LOSS_NONE = 0, MIRT_SPARSE_CATEGORICAL_CROSSENTROPY, MIRT_CATEGORICAL_CROSSENTROPY,
-    MIRT_BINARY_CROSSENTROPY, MIRT_MEAN_SQUARED_ERROR, MIRT__LOSS_COUNT
-} mirt_loss;
+/* All losses: the constant, Keras's name, the kind of labels, and the activation that from_logits leaves to the loss
+   (MIRT_LINEAR: none). Labels of SPARSE are one class number for each sample, labels of CATEGORICAL one number for each
+   class; both want outputs (rows, classes). ELEMENTS: labels of any output's shape; the loss is the mean over them. */
+#define MIRT_LOSS_LIST(X) \
+    X(MIRT_SPARSE_CATEGORICAL_CROSSENTROPY, sparse_categorical_crossentropy, SPARSE, MIRT_SOFTMAX) \
+    X(MIRT_CATEGORICAL_CROSSENTROPY, categorical_crossentropy, CATEGORICAL, MIRT_SOFTMAX) \
+    X(MIRT_BINARY_CROSSENTROPY, binary_crossentropy, ELEMENTS, MIRT_SIGMOID) \
+    X(MIRT_MEAN_SQUARED_ERROR, mean_squared_error, ELEMENTS, MIRT_LINEAR)
+#define MIRT__LOSS_VALUE(loss, name, labels, activation) loss,
+typedef enum mirt_loss { MIRT_LOSS_NONE = 0, MIRT_LOSS_LIST(MIRT__LOSS_VALUE) MIRT__LOSS_COUNT } mirt_loss;
+#undef MIRT__LOSS_VALUE
 /* By default the loss is the mean over the global batch and over each sample's positions, such as height and width.
    MIRT_SUM adds up both; a loss over several batches then is, as in Keras, the mean of their sums, weighted by their
    sizes. */
@@ -3067,6 +3074,83 @@ MIRT__BOTH mirt__transform_pass mirt__transform_pass_of(const mirt__transform *t
 
 #endif
 
+/* >>section kernels/loss_elements.h */
+
+#ifndef MIRT__LOSS_ELEMENTS_H
+#define MIRT__LOSS_ELEMENTS_H
+/* Losses of ELEMENTS in MIRT_LOSS_LIST, as the CPU's fast kernels and GPUs compute them.
+
+   The loss of a sample is the mean of NAME(logits, x, t) over its n outputs x and labels t; `logits`: x goes into the
+   row's activation first. NAME_grad is the derivative by x, times `scale` and divided by n. */
+
+#include <math.h>
+
+#ifndef MIRT__REAL_DOUBLE
+#ifndef __CUDACC__ /* knows no such pragmas */
+/* The kernels need the optimizer even where the including program goes without it, and the
+   numerical law forbids contracting a * b + c. Clang knows no pragma for the former. gcc -O2 alone
+   makes vectors only of loops of known length; the cost model says that all may be. */
+#if defined(__clang__)
+#pragma STDC FP_CONTRACT OFF
+#pragma clang diagnostic push
+#pragma clang diagnostic ignored "-Wpass-failed" /* a loop marked independent may still call the math library */
+#elif defined(__GNUC__)
+#pragma GCC push_options
+#if !defined(MIRRORTRAIN_DEBUG)
+#pragma GCC optimize("O1,expensive-optimizations,tree-loop-vectorize,vect-cost-model=dynamic,fp-contract=off")
+#elif defined(__OPTIMIZE__)
+#pragma GCC optimize("fp-contract=off")
+#endif
+#endif
+#endif
+/* Inlined without optimization too: loops over elements are as fast as if they held the formula. */
+#define MIRT__ELEMENT MIRT__BOTH __attribute__((always_inline))
+
+#define MIRT__SMALLEST 1e-7f
+#define MIRT__LARGEST (1.0f - 1e-7f)
+
+/* Probabilities of 0 and 1 would have infinite logarithms. */
+MIRT__ELEMENT float mirt__clipped(float p) {
+    return p < MIRT__SMALLEST ? MIRT__SMALLEST : p > MIRT__LARGEST ? MIRT__LARGEST : p;
+}
+
+MIRT__ELEMENT bool mirt__is_clipped(float p) { return p < MIRT__SMALLEST || p > MIRT__LARGEST; }
+
+#undef MIRT__SMALLEST
+#undef MIRT__LARGEST
+
+MIRT__ELEMENT float mirt__binary_crossentropy(bool logits, float x, float t) {
+    if (logits) return (x > 0 ? x : 0) - x * t + log1pf(expf(-fabsf(x)));
+    const float p = mirt__clipped(x);
+    return -(t * logf(p) + (1 - t) * logf(1 - p));
+}
+MIRT__ELEMENT float mirt__binary_crossentropy_grad(bool logits, float x, float t, float scale, float n) {
+    const float share = scale / n;
+    if (logits) return share * (1 / (1 + expf(-x)) - t);
+    return mirt__is_clipped(x) ? 0 : share * ((1 - t) / (1 - x) - t / x);
+}
+
+MIRT__ELEMENT float mirt__mean_squared_error(bool logits, float x, float t) {
+    (void)logits;
+    return (x - t) * (x - t);
+}
+MIRT__ELEMENT float mirt__mean_squared_error_grad(bool logits, float x, float t, float scale, float n) {
+    (void)logits;
+    return scale * (2 * (x - t) / n);
+}
+
+#undef MIRT__ELEMENT
+#ifndef __CUDACC__
+#if defined(__clang__)
+#pragma clang diagnostic pop
+#pragma STDC FP_CONTRACT DEFAULT
+#elif defined(__GNUC__)
+#pragma GCC pop_options
+#endif
+#endif
+#endif
+#endif
+
 /* >>section mirror/backend.h */
 
 #ifndef MIRT__BACKEND_H
@@ -3077,7 +3161,7 @@ MIRT__BOTH mirt__transform_pass mirt__transform_pass_of(const mirt__transform *t
    A strategy opens its devices; from then on each device is used by its own thread alone. Work is enqueued, in order. The first
    thing that fails sticks, makes all further work nothing, and comes out of `wait`. */
 
-#define MIRT__BACKEND_VERSION 3
+#define MIRT__BACKEND_VERSION 4
 
 typedef struct mirt__remote mirt__remote; /* an opened device */
 
@@ -7535,8 +7619,10 @@ static mirt__real mirt__ref_log_sum(const mirt__real *x, int64_t n, mirt__real l
     return mirt__ln(sum);
 }
 
-/* -log of the probability of `label`. Keras normalizes clipped probabilities again. */
-static mirt__real mirt__ref_sparse(const mirt__loss *l, const mirt__real *x, int32_t label) {
+/* -log of the probability of the label of row r. Keras normalizes clipped probabilities again. */
+static mirt__real mirt__ref_sparse_categorical_crossentropy(const mirt__loss *l, int64_t r) {
+    const mirt__real *x = l->x + r * l->n;
+    const int32_t label = ((const int32_t *)l->labels)[r];
     if (l->from_logits) {
         mirt__real largest = mirt__ref_max(x, l->n);
         return mirt__ref_log_sum(x, l->n, largest) - (x[label] - largest);
@@ -7546,8 +7632,25 @@ static mirt__real mirt__ref_sparse(const mirt__loss *l, const mirt__real *x, int
     return mirt__ln(sum) - mirt__ln(mirt__ref_clip(x[label]));
 }
 
+/* d loss / d x of row r, into dx. */
+static void mirt__ref_sparse_categorical_crossentropy_grad(const mirt__loss *l, int64_t r) {
+    const mirt__real *x = l->x + r * l->n;
+    const int32_t label = ((const int32_t *)l->labels)[r];
+    mirt__real *dx = l->dx + r * l->n, largest = mirt__ref_max(x, l->n), sum = 0;
+    for (int64_t j = 0; j < l->n; j++) sum += l->from_logits ? mirt__exp(x[j] - largest) : mirt__ref_clip(x[j]);
+    for (int64_t j = 0; j < l->n; j++) {
+        mirt__real hit = j == label ? (mirt__real)1 : (mirt__real)0;
+        if (l->from_logits) {
+            dx[j] = mirt__exp(x[j] - largest) / sum - hit;
+        } else {
+            dx[j] = mirt__ref_unclipped(x[j]) * (1 / sum - hit / mirt__ref_clip(x[j]));
+        }
+    }
+}
+
 /* The sum of -t * log of the probability of each class; a class with t = 0 counts nothing. */
-static mirt__real mirt__ref_categorical(const mirt__loss *l, const mirt__real *x, const mirt__real *t) {
+static mirt__real mirt__ref_categorical_crossentropy(const mirt__loss *l, int64_t r) {
+    const mirt__real *x = l->x + r * l->n, *t = (const mirt__real *)l->labels + r * l->n;
     mirt__real loss = 0;
     if (l->from_logits) {
         mirt__real largest = mirt__ref_max(x, l->n), log_sum = mirt__ref_log_sum(x, l->n, largest);
@@ -7560,63 +7663,9 @@ static mirt__real mirt__ref_categorical(const mirt__loss *l, const mirt__real *x
     return loss;
 }
 
-/* The mean of -(t log p + (1 - t) log(1 - p)); from logits in the form that cannot overflow. */
-static mirt__real mirt__ref_binary_loss(const mirt__loss *l, const mirt__real *x, const mirt__real *t) {
-    mirt__real loss = 0;
-    for (int64_t j = 0; j < l->n; j++) {
-        if (l->from_logits) {
-            loss += (x[j] > 0 ? x[j] : 0) - x[j] * t[j] + mirt__log1p(mirt__exp(-mirt__fabs(x[j])));
-        } else {
-            mirt__real p = mirt__ref_clip(x[j]);
-            loss -= t[j] * mirt__ln(p) + (1 - t[j]) * mirt__ln(1 - p);
-        }
-    }
-    return loss / (mirt__real)l->n;
-}
-
-static mirt__real mirt__ref_squared(const mirt__loss *l, const mirt__real *x, const mirt__real *t) {
-    mirt__real loss = 0;
-    for (int64_t j = 0; j < l->n; j++) loss += (x[j] - t[j]) * (x[j] - t[j]);
-    return loss / (mirt__real)l->n;
-}
-
-/* Row r of float labels; the sparse loss has none. */
-static const mirt__real *mirt__ref_targets(const void *labels, bool sparse, int64_t r, int64_t n) {
-    return sparse ? NULL : (const mirt__real *)labels + r * n;
-}
-
-MIRT__LIB void mirt__ref_loss(const mirt__loss *l, const mirt__where *where) {
-    (void)where;
-    for (int64_t r = 0; r < l->rows; r++) {
-        const mirt__real *x = l->x + r * l->n;
-        const mirt__real *t = mirt__ref_targets(l->labels, l->kind == MIRT_SPARSE_CATEGORICAL_CROSSENTROPY, r, l->n);
-        switch (l->kind) {
-        case MIRT_SPARSE_CATEGORICAL_CROSSENTROPY:
-            l->loss[r] = mirt__ref_sparse(l, x, ((const int32_t *)l->labels)[r]);
-            break;
-        case MIRT_CATEGORICAL_CROSSENTROPY: l->loss[r] = mirt__ref_categorical(l, x, t); break;
-        case MIRT_BINARY_CROSSENTROPY: l->loss[r] = mirt__ref_binary_loss(l, x, t); break;
-        default: l->loss[r] = mirt__ref_squared(l, x, t); break;
-        }
-    }
-}
-
-/* d loss / d x of one row, into dx. */
-static void mirt__ref_sparse_grad(const mirt__loss *l, const mirt__real *x, int32_t label, mirt__real *dx) {
-    mirt__real largest = mirt__ref_max(x, l->n), sum = 0;
-    for (int64_t j = 0; j < l->n; j++) sum += l->from_logits ? mirt__exp(x[j] - largest) : mirt__ref_clip(x[j]);
-    for (int64_t j = 0; j < l->n; j++) {
-        mirt__real hit = j == label ? (mirt__real)1 : (mirt__real)0;
-        if (l->from_logits) {
-            dx[j] = mirt__exp(x[j] - largest) / sum - hit;
-        } else {
-            dx[j] = mirt__ref_unclipped(x[j]) * (1 / sum - hit / mirt__ref_clip(x[j]));
-        }
-    }
-}
-
-static void mirt__ref_categorical_grad(const mirt__loss *l, const mirt__real *x, const mirt__real *t, mirt__real *dx) {
-    mirt__real largest = mirt__ref_max(x, l->n), sum = 0, total = 0;
+static void mirt__ref_categorical_crossentropy_grad(const mirt__loss *l, int64_t r) {
+    const mirt__real *x = l->x + r * l->n, *t = (const mirt__real *)l->labels + r * l->n;
+    mirt__real *dx = l->dx + r * l->n, largest = mirt__ref_max(x, l->n), sum = 0, total = 0;
     for (int64_t j = 0; j < l->n; j++) sum += l->from_logits ? mirt__exp(x[j] - largest) : x[j];
     if (l->from_logits) {
         for (int64_t j = 0; j < l->n; j++) total += t[j];
@@ -7632,35 +7681,80 @@ static void mirt__ref_categorical_grad(const mirt__loss *l, const mirt__real *x,
     for (int64_t j = 0; j < l->n; j++) dx[j] = (dx[j] - total) / sum;
 }
 
-static void mirt__ref_binary_loss_grad(const mirt__loss *l, const mirt__real *x, const mirt__real *t, mirt__real *dx) {
-    for (int64_t j = 0; j < l->n; j++) {
-        if (l->from_logits) {
-            dx[j] = mirt__ref_activate(MIRT_SIGMOID, x[j]) - t[j];
-        } else {
-            mirt__real p = mirt__ref_clip(x[j]);
-            dx[j] = mirt__ref_unclipped(x[j]) * ((1 - t[j]) / (1 - p) - t[j] / p);
-        }
-        dx[j] /= (mirt__real)l->n;
-    }
+/* Losses of ELEMENTS: the function whose mean is the loss, and its derivative by x. `logits`: x goes into the
+   activation of MIRT_LOSS_LIST first. */
+
+/* -(t log p + (1 - t) log(1 - p)); from logits in the form that cannot overflow. */
+static mirt__real mirt__ref_binary_crossentropy(bool logits, mirt__real x, mirt__real t) {
+    if (logits) return (x > 0 ? x : 0) - x * t + mirt__log1p(mirt__exp(-mirt__fabs(x)));
+    const mirt__real p = mirt__ref_clip(x);
+    return -(t * mirt__ln(p) + (1 - t) * mirt__ln(1 - p));
+}
+static mirt__real mirt__ref_binary_crossentropy_grad(bool logits, mirt__real x, mirt__real t) {
+    if (logits) return mirt__ref_activate(MIRT_SIGMOID, x) - t;
+    const mirt__real p = mirt__ref_clip(x);
+    return mirt__ref_unclipped(x) * ((1 - t) / (1 - p) - t / p);
 }
 
+static mirt__real mirt__ref_mean_squared_error(bool logits, mirt__real x, mirt__real t) {
+    (void)logits;
+    return (x - t) * (x - t);
+}
+static mirt__real mirt__ref_mean_squared_error_grad(bool logits, mirt__real x, mirt__real t) {
+    (void)logits;
+    return 2 * (x - t);
+}
+
+typedef mirt__real (*mirt__ref_element)(bool logits, mirt__real x, mirt__real t);
+
+static mirt__real mirt__ref_mean(const mirt__loss *l, int64_t r, mirt__ref_element element) {
+    const mirt__real *x = l->x + r * l->n, *t = (const mirt__real *)l->labels + r * l->n;
+    mirt__real loss = 0;
+    for (int64_t j = 0; j < l->n; j++) loss += element(l->from_logits, x[j], t[j]);
+    return loss / (mirt__real)l->n;
+}
+
+static void mirt__ref_mean_grad(const mirt__loss *l, int64_t r, mirt__ref_element grad) {
+    const mirt__real *x = l->x + r * l->n, *t = (const mirt__real *)l->labels + r * l->n;
+    for (int64_t j = 0; j < l->n; j++) l->dx[r * l->n + j] = grad(l->from_logits, x[j], t[j]) / (mirt__real)l->n;
+}
+
+#define MIRT__REF_SPARSE(name, grad) mirt__ref_##name##grad(l, r)
+#define MIRT__REF_CATEGORICAL(name, grad) mirt__ref_##name##grad(l, r)
+#define MIRT__REF_ELEMENTS(name, grad) mirt__ref_mean##grad(l, r, mirt__ref_##name##grad)
+#define MIRT__REF_LOSS(kind, name, labels, activation) case kind: l->loss[r] = MIRT__REF_##labels(name, ); break;
+MIRT__LIB void mirt__ref_loss(const mirt__loss *l, const mirt__where *where) {
+    (void)where;
+    for (int64_t r = 0; r < l->rows; r++) {
+        switch (l->kind) {
+        MIRT_LOSS_LIST(MIRT__REF_LOSS)
+        case MIRT_LOSS_NONE:
+        case MIRT__LOSS_COUNT: break;
+        }
+    }
+}
+#undef MIRT__REF_LOSS
+
+#define MIRT__REF_LOSS(kind, name, labels, activation) case kind: MIRT__REF_##labels(name, _grad); break;
 MIRT__LIB void mirt__ref_loss_grad(const mirt__loss *l, const mirt__where *where) {
     (void)where;
     for (int64_t r = 0; r < l->rows; r++) {
-        const mirt__real *x = l->x + r * l->n;
-        const mirt__real *t = mirt__ref_targets(l->labels, l->kind == MIRT_SPARSE_CATEGORICAL_CROSSENTROPY, r, l->n);
-        mirt__real *dx = l->dx + r * l->n;
         switch (l->kind) {
-        case MIRT_SPARSE_CATEGORICAL_CROSSENTROPY:
-            mirt__ref_sparse_grad(l, x, ((const int32_t *)l->labels)[r], dx);
-            break;
-        case MIRT_CATEGORICAL_CROSSENTROPY: mirt__ref_categorical_grad(l, x, t, dx); break;
-        case MIRT_BINARY_CROSSENTROPY: mirt__ref_binary_loss_grad(l, x, t, dx); break;
-        default:
-            for (int64_t j = 0; j < l->n; j++) dx[j] = 2 * (x[j] - t[j]) / (mirt__real)l->n;
+        MIRT_LOSS_LIST(MIRT__REF_LOSS)
+        case MIRT_LOSS_NONE:
+        case MIRT__LOSS_COUNT: break;
         }
-        for (int64_t j = 0; j < l->n; j++) dx[j] *= l->dloss[r];
+        for (int64_t j = 0; j < l->n; j++) l->dx[r * l->n + j] *= l->dloss[r];
     }
+}
+#undef MIRT__REF_SPARSE
+#undef MIRT__REF_CATEGORICAL
+#undef MIRT__REF_ELEMENTS
+#undef MIRT__REF_LOSS
+
+/* Row r of float labels; sparse ones have none. */
+static const mirt__real *mirt__ref_targets(const void *labels, bool sparse, int64_t r, int64_t n) {
+    return sparse ? NULL : (const mirt__real *)labels + r * n;
 }
 
 MIRT__LIB void mirt__ref_accuracy(const mirt__accuracy *a, const mirt__where *where) {
@@ -8794,9 +8888,6 @@ MIRT__LIB void mirt__common_average_pool_grad(const mirt__pool2d *p, const mirt_
 #endif
 #endif
 
-#define MIRT__SMALLEST 1e-7f
-#define MIRT__LARGEST (1.0f - 1e-7f)
-
 static float mirt__common_max(const float *x, int64_t n) {
     float best = x[0];
     for (int64_t j = 1; j < n; j++) best = x[j] > best ? x[j] : best;
@@ -8813,14 +8904,6 @@ static float mirt__common_total(const float *x, int64_t n) {
     float sum = 0;
     for (int64_t j = 0; j < n; j++) sum += x[j];
     return sum;
-}
-
-static float mirt__common_clipped(float p) {
-    return p < MIRT__SMALLEST ? MIRT__SMALLEST : p > MIRT__LARGEST ? MIRT__LARGEST : p;
-}
-
-static bool mirt__common_is_clipped(float p) {
-    return p < MIRT__SMALLEST || p > MIRT__LARGEST;
 }
 
 static void mirt__common_softmax_row(const mirt__curves *curves, const float *x, float *y, int64_t n) {
@@ -8877,17 +8960,21 @@ MIRT__LIB void mirt__common_softmax_grad(const mirt__softmax *args, const mirt__
     mirt__common_range(where, args->rows, mirt__common_step(args->n), mirt__common_softmax_back, args);
 }
 
-static float mirt__common_sparse(const mirt__curves *curves, const mirt__loss *l, const float *x, int32_t label) {
+/* The loss of row r. */
+static float mirt__common_sparse_categorical_crossentropy(const mirt__curves *curves, const mirt__loss *l, int64_t r) {
+    const float *x = l->x + r * l->n;
+    const int32_t label = ((const int32_t *)l->labels)[r];
     if (l->from_logits) {
         const float largest = mirt__common_max(x, l->n);
         return mirt__common_log_sum(curves, x, l->n, largest) - (x[label] - largest);
     }
     float sum = 0;
-    for (int64_t j = 0; j < l->n; j++) sum += mirt__common_clipped(x[j]);
-    return logf(sum) - logf(mirt__common_clipped(x[label]));
+    for (int64_t j = 0; j < l->n; j++) sum += mirt__clipped(x[j]);
+    return logf(sum) - logf(mirt__clipped(x[label]));
 }
 
-static float mirt__common_categorical(const mirt__curves *curves, const mirt__loss *l, const float *x, const float *t) {
+static float mirt__common_categorical_crossentropy(const mirt__curves *curves, const mirt__loss *l, int64_t r) {
+    const float *x = l->x + r * l->n, *t = (const float *)l->labels + r * l->n;
     float loss = 0;
     if (l->from_logits) {
         const float largest = mirt__common_max(x, l->n), log_sum = mirt__common_log_sum(curves, x, l->n, largest);
@@ -8897,51 +8984,47 @@ static float mirt__common_categorical(const mirt__curves *curves, const mirt__lo
     } else {
         const float sum = mirt__common_total(x, l->n);
         for (int64_t j = 0; j < l->n; j++) {
-            if (t[j] != 0) loss -= t[j] * logf(mirt__common_clipped(x[j] / sum));
+            if (t[j] != 0) loss -= t[j] * logf(mirt__clipped(x[j] / sum));
         }
     }
     return loss;
 }
 
-static float mirt__common_binary_loss(const mirt__loss *l, const float *x, const float *t) {
+/* Inlined, so that the loops know what they call. */
+#define MIRT__MEAN_INLINE static inline __attribute__((always_inline))
+MIRT__MEAN_INLINE float mirt__common_mean(const mirt__loss *l, int64_t r,
+                                          float (*element)(bool logits, float x, float t)) {
+    const float *x = l->x + r * l->n, *t = (const float *)l->labels + r * l->n;
     float loss = 0;
-    for (int64_t j = 0; j < l->n; j++) {
-        if (l->from_logits) {
-            loss += (x[j] > 0 ? x[j] : 0) - x[j] * t[j] + log1pf(expf(-fabsf(x[j])));
-        } else {
-            const float p = mirt__common_clipped(x[j]);
-            loss -= t[j] * logf(p) + (1 - t[j]) * logf(1 - p);
-        }
-    }
+    for (int64_t j = 0; j < l->n; j++) loss += element(l->from_logits, x[j], t[j]);
     return loss / (float)l->n;
 }
 
-static float mirt__common_squared(const mirt__loss *l, const float *x, const float *t) {
-    float loss = 0;
-    for (int64_t j = 0; j < l->n; j++) loss += (x[j] - t[j]) * (x[j] - t[j]);
-    return loss / (float)l->n;
-}
-
+/* By the labels of its row in MIRT_LOSS_LIST a loss is a function of rows, or one of elements whose mean is taken. */
+#define MIRT__COMMON_SPARSE(name, grad) mirt__common_##name##grad(curved->curves, l, r)
+#define MIRT__COMMON_CATEGORICAL(name, grad) mirt__common_##name##grad(curved->curves, l, r)
+#define MIRT__COMMON_ELEMENTS(name, grad) mirt__common_mean##grad(l, r, mirt__##name##grad)
+#define MIRT__COMMON_LOSS(kind, name, labels, activation) case kind: l->loss[r] = MIRT__COMMON_##labels(name, ); break;
 static void mirt__common_loss_rows(const void *args, int64_t begin, int64_t end, void *scratch) {
     const mirt__common_curved *curved = (const mirt__common_curved *)args;
     const mirt__loss *l = (const mirt__loss *)curved->args;
-    const float *labels = (const float *)l->labels;
     (void)scratch;
     for (int64_t r = begin; r < end; r++) {
-        const float *x = l->x + r * l->n;
         switch (l->kind) {
-        case MIRT_SPARSE_CATEGORICAL_CROSSENTROPY:
-            l->loss[r] = mirt__common_sparse(curved->curves, l, x, ((const int32_t *)l->labels)[r]);
-            break;
-        case MIRT_CATEGORICAL_CROSSENTROPY: l->loss[r] = mirt__common_categorical(curved->curves, l, x, labels + r * l->n); break;
-        case MIRT_BINARY_CROSSENTROPY: l->loss[r] = mirt__common_binary_loss(l, x, labels + r * l->n); break;
-        default: l->loss[r] = mirt__common_squared(l, x, labels + r * l->n); break;
+        MIRT_LOSS_LIST(MIRT__COMMON_LOSS)
+        case MIRT_LOSS_NONE:
+        case MIRT__LOSS_COUNT: break;
         }
     }
 }
+#undef MIRT__COMMON_LOSS
 
-/* In the gradients `scale` is the loss's own gradient. */
-static void mirt__common_sparse_grad(const mirt__curves *curves, const mirt__loss *l, const float *x, int32_t label, float scale, float *dx) {
+/* The gradient of row r. */
+static void mirt__common_sparse_categorical_crossentropy_grad(const mirt__curves *curves, const mirt__loss *l,
+                                                              int64_t r) {
+    const float *x = l->x + r * l->n, scale = l->dloss[r];
+    const int32_t label = ((const int32_t *)l->labels)[r];
+    float *dx = l->dx + r * l->n;
     if (l->from_logits) {
         mirt__common_softmax_row(curves, x, dx, l->n);
         dx[label] -= 1;
@@ -8949,14 +9032,16 @@ static void mirt__common_sparse_grad(const mirt__curves *curves, const mirt__los
         return;
     }
     float sum = 0;
-    for (int64_t j = 0; j < l->n; j++) sum += mirt__common_clipped(x[j]);
+    for (int64_t j = 0; j < l->n; j++) sum += mirt__clipped(x[j]);
     for (int64_t j = 0; j < l->n; j++) {
-        const float hit = j == label ? 1 / mirt__common_clipped(x[j]) : 0;
-        dx[j] = mirt__common_is_clipped(x[j]) ? 0 : scale * (1 / sum - hit);
+        const float hit = j == label ? 1 / mirt__clipped(x[j]) : 0;
+        dx[j] = mirt__is_clipped(x[j]) ? 0 : scale * (1 / sum - hit);
     }
 }
 
-static void mirt__common_categorical_grad(const mirt__curves *curves, const mirt__loss *l, const float *x, const float *t, float scale, float *dx) {
+static void mirt__common_categorical_crossentropy_grad(const mirt__curves *curves, const mirt__loss *l, int64_t r) {
+    const float *x = l->x + r * l->n, *t = (const float *)l->labels + r * l->n, scale = l->dloss[r];
+    float *dx = l->dx + r * l->n;
     if (l->from_logits) {
         const float total = mirt__common_total(t, l->n);
         mirt__common_softmax_row(curves, x, dx, l->n);
@@ -8967,39 +9052,39 @@ static void mirt__common_categorical_grad(const mirt__curves *curves, const mirt
     float total = 0;
     for (int64_t j = 0; j < l->n; j++) {
         const float q = x[j] / sum;
-        dx[j] = mirt__common_is_clipped(q) ? 0 : -t[j] / q;
+        dx[j] = mirt__is_clipped(q) ? 0 : -t[j] / q;
         total += dx[j] * q;
     }
     for (int64_t j = 0; j < l->n; j++) dx[j] = scale * ((dx[j] - total) / sum);
 }
 
-static void mirt__common_binary_loss_grad(const mirt__loss *l, const float *x, const float *t, float scale, float *dx) {
-    const float share = scale / (float)l->n;
-    for (int64_t j = 0; j < l->n; j++) {
-        if (l->from_logits) dx[j] = share * (1 / (1 + expf(-x[j])) - t[j]);
-        else dx[j] = mirt__common_is_clipped(x[j]) ? 0 : share * ((1 - t[j]) / (1 - x[j]) - t[j] / x[j]);
-    }
+MIRT__MEAN_INLINE void mirt__common_mean_grad(const mirt__loss *l, int64_t r,
+                                              float (*element)(bool logits, float x, float t, float scale, float n)) {
+    const float *x = l->x + r * l->n, *t = (const float *)l->labels + r * l->n;
+    const float scale = l->dloss[r], n = (float)l->n;
+    const bool logits = l->from_logits;
+    float *dx = l->dx + r * l->n;
+    for (int64_t j = 0, count = l->n; j < count; j++) dx[j] = element(logits, x[j], t[j], scale, n);
 }
+#undef MIRT__MEAN_INLINE
 
+#define MIRT__COMMON_LOSS(kind, name, labels, activation) case kind: MIRT__COMMON_##labels(name, _grad); break;
 static void mirt__common_loss_back(const void *args, int64_t begin, int64_t end, void *scratch) {
     const mirt__common_curved *curved = (const mirt__common_curved *)args;
     const mirt__loss *l = (const mirt__loss *)curved->args;
-    const float *labels = (const float *)l->labels;
     (void)scratch;
     for (int64_t r = begin; r < end; r++) {
-        const float *x = l->x + r * l->n, scale = l->dloss[r];
-        float *dx = l->dx + r * l->n;
         switch (l->kind) {
-        case MIRT_SPARSE_CATEGORICAL_CROSSENTROPY:
-            mirt__common_sparse_grad(curved->curves, l, x, ((const int32_t *)l->labels)[r], scale, dx);
-            break;
-        case MIRT_CATEGORICAL_CROSSENTROPY: mirt__common_categorical_grad(curved->curves, l, x, labels + r * l->n, scale, dx); break;
-        case MIRT_BINARY_CROSSENTROPY: mirt__common_binary_loss_grad(l, x, labels + r * l->n, scale, dx); break;
-        default:
-            for (int64_t j = 0; j < l->n; j++) dx[j] = scale * (2 * (x[j] - labels[r * l->n + j]) / (float)l->n);
+        MIRT_LOSS_LIST(MIRT__COMMON_LOSS)
+        case MIRT_LOSS_NONE:
+        case MIRT__LOSS_COUNT: break;
         }
     }
 }
+#undef MIRT__COMMON_SPARSE
+#undef MIRT__COMMON_CATEGORICAL
+#undef MIRT__COMMON_ELEMENTS
+#undef MIRT__COMMON_LOSS
 
 MIRT__LIB void mirt__common_loss(const mirt__loss *args, const mirt__where *where, const mirt__curves *curves) {
     const mirt__common_curved curved = {args, curves};
@@ -9036,8 +9121,6 @@ MIRT__LIB void mirt__common_accuracy(const mirt__accuracy *args, const mirt__whe
     mirt__common_range(where, args->rows, mirt__common_step(args->n), mirt__common_accuracy_rows, args);
 }
 
-#undef MIRT__SMALLEST
-#undef MIRT__LARGEST
 #if defined(__clang__)
 #pragma clang diagnostic pop
 #pragma STDC FP_CONTRACT DEFAULT
@@ -37710,13 +37793,19 @@ MIRT_API float mirt_scale_learning_rate(const mirt_strategy *strategy, float rat
 
 /* >>section nn/losses.c */
 
-static const mirt__loss_class mirt__loss_table[MIRT__LOSS_COUNT] = {
+#define MIRT__LOSS_SPARSE true, true
+#define MIRT__LOSS_CATEGORICAL true, false
+#define MIRT__LOSS_ELEMENTS false, false
+#define MIRT__LOSS_ROW(loss, name, labels, activation) {#name, MIRT__LOSS_##labels, activation},
+static const mirt__loss_class mirt__loss_table[] = {
     {"none", false, false, MIRT_LINEAR},
-    {"sparse_categorical_crossentropy", true, true, MIRT_SOFTMAX},
-    {"categorical_crossentropy", true, false, MIRT_SOFTMAX},
-    {"binary_crossentropy", false, false, MIRT_SIGMOID},
-    {"mean_squared_error", false, false, MIRT_LINEAR},
+    MIRT_LOSS_LIST(MIRT__LOSS_ROW)
 };
+MIRT__STATIC_ASSERT(MIRT__COUNT(mirt__loss_table) == MIRT__LOSS_COUNT, "a row for each loss");
+#undef MIRT__LOSS_SPARSE
+#undef MIRT__LOSS_CATEGORICAL
+#undef MIRT__LOSS_ELEMENTS
+#undef MIRT__LOSS_ROW
 
 MIRT__LIB const mirt__loss_class *mirt__loss_class_get(mirt_loss loss) {
     return (int)loss >= 0 && loss < MIRT__LOSS_COUNT ? &mirt__loss_table[loss] : NULL;

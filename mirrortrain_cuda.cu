@@ -5730,8 +5730,6 @@ static void mirt__cu_scan(const mirt__scan *args, const mirt__where *where) {
 
 #define MIRT__CU_ROW_BLOCK 256
 #define MIRT__CU_LONG_ROW 2048 /* from here on a row is a block's */
-#define MIRT__CU_SMALLEST 1e-7f
-#define MIRT__CU_LARGEST (1.0f - 1e-7f)
 
 /* The threads of a row. */
 template <bool BLOCK> struct mirt__cu_row_group {
@@ -5832,28 +5830,26 @@ static void mirt__cu_softmax_grad(const mirt__softmax *args, const mirt__where *
 
 /* ---- losses: the formulas are explained in the library's reference kernels */
 
-static inline __device__ float mirt__cu_clipped(float p) {
-    return p < MIRT__CU_SMALLEST ? MIRT__CU_SMALLEST : p > MIRT__CU_LARGEST ? MIRT__CU_LARGEST : p;
-}
-static inline __device__ bool mirt__cu_is_clipped(float p) { return p < MIRT__CU_SMALLEST || p > MIRT__CU_LARGEST; }
-
-/* -log of the probability of `label`, the sum of clipped probabilities being 1. */
+/* The loss of row r: -log of the probability of its label, the sum of clipped probabilities being 1. */
 template <bool BLOCK>
-static inline __device__ float mirt__cu_sparse(const mirt__cu_row_group<BLOCK> &group, const mirt__loss &l,
-                                               const float *x, int32_t label) {
+static inline __device__ float mirt__cu_sparse_categorical_crossentropy(const mirt__cu_row_group<BLOCK> &group,
+                                                                        const mirt__loss &l, int64_t r) {
+    const float *x = l.x + r * l.n;
+    const int32_t label = static_cast<const int32_t *>(l.labels)[r];
     const float at = label >= 0 && label < l.n ? x[label] : NAN;
     if (l.from_logits) {
         const float most = mirt__cu_row_max(group, x, l.n);
         return logf(mirt__cu_row_exp(group, x, l.n, most)) - (at - most);
     }
     float sum = 0;
-    MIRT__CU_EACH(j, l.n) sum += mirt__cu_clipped(x[j]);
-    return logf(group.sum(sum)) - logf(mirt__cu_clipped(at));
+    MIRT__CU_EACH(j, l.n) sum += mirt__clipped(x[j]);
+    return logf(group.sum(sum)) - logf(mirt__clipped(at));
 }
 
 template <bool BLOCK>
-static inline __device__ float mirt__cu_categorical(const mirt__cu_row_group<BLOCK> &group, const mirt__loss &l,
-                                                    const float *x, const float *t) {
+static inline __device__ float mirt__cu_categorical_crossentropy(const mirt__cu_row_group<BLOCK> &group,
+                                                                 const mirt__loss &l, int64_t r) {
+    const float *x = l.x + r * l.n, *t = static_cast<const float *>(l.labels) + r * l.n;
     float loss = 0;
     if (l.from_logits) {
         const float most = mirt__cu_row_max(group, x, l.n), log_sum = logf(mirt__cu_row_exp(group, x, l.n, most));
@@ -5863,60 +5859,64 @@ static inline __device__ float mirt__cu_categorical(const mirt__cu_row_group<BLO
     } else {
         const float sum = mirt__cu_row_sum(group, x, l.n);
         MIRT__CU_EACH(j, l.n) {
-            if (t[j] != 0) loss -= t[j] * logf(mirt__cu_clipped(x[j] / sum));
+            if (t[j] != 0) loss -= t[j] * logf(mirt__clipped(x[j] / sum));
         }
     }
     return group.sum(loss);
 }
 
-static inline __device__ float mirt__cu_binary_loss(bool from_logits, float x, float t) {
-    if (from_logits) return (x < 0 ? 0.0f : x) - x * t + log1pf(expf(-fabsf(x)));
-    const float p = mirt__cu_clipped(x);
-    return -(t * logf(p) + (1 - t) * logf(1 - p));
+template <float (*ELEMENT)(bool logits, float x, float t), bool BLOCK>
+static inline __device__ float mirt__cu_mean(const mirt__cu_row_group<BLOCK> &group, const mirt__loss &l, int64_t r) {
+    const float *x = l.x + r * l.n, *t = static_cast<const float *>(l.labels) + r * l.n;
+    float loss = 0;
+    MIRT__CU_EACH(j, l.n) loss += ELEMENT(l.from_logits, x[j], t[j]);
+    return group.sum(loss) / (float)l.n;
 }
 
-template <bool BLOCK>
-static __global__ void __launch_bounds__(MIRT__CU_ROW_BLOCK) mirt__cu_loss_kernel(const mirt__loss l) {
+#define MIRT__CU_SPARSE(name, grad) mirt__cu_##name##grad(group, l, r)
+#define MIRT__CU_CATEGORICAL(name, grad) mirt__cu_##name##grad(group, l, r)
+#define MIRT__CU_ELEMENTS(name, grad) mirt__cu_mean##grad<mirt__##name##grad>(group, l, r)
+#define MIRT__CU_LOSS(kind, name, labels, activation) case kind: loss = MIRT__CU_##labels(name, ); break;
+template <bool BLOCK> static __global__ void __launch_bounds__(MIRT__CU_ROW_BLOCK) mirt__cu_loss_kernel(const mirt__loss l) {
     MIRT_SHARED(float, room, 32);
     const mirt__cu_row_group<BLOCK> group(room);
     for (int64_t r = group.row; r < l.rows; r += group.step) {
-        const float *x = l.x + r * l.n, *t = static_cast<const float *>(l.labels) + r * l.n;
         float loss = 0;
-        if (l.kind == MIRT_SPARSE_CATEGORICAL_CROSSENTROPY) {
-            loss = mirt__cu_sparse(group, l, x, static_cast<const int32_t *>(l.labels)[r]);
-        } else if (l.kind == MIRT_CATEGORICAL_CROSSENTROPY) {
-            loss = mirt__cu_categorical(group, l, x, t);
-        } else {
-            const bool binary = l.kind == MIRT_BINARY_CROSSENTROPY;
-            MIRT__CU_EACH(j, l.n)
-            loss += binary ? mirt__cu_binary_loss(l.from_logits, x[j], t[j]) : (x[j] - t[j]) * (x[j] - t[j]);
-            loss = group.sum(loss) / (float)l.n;
+        switch (l.kind) {
+        MIRT_LOSS_LIST(MIRT__CU_LOSS)
+        case MIRT_LOSS_NONE:
+        case MIRT__LOSS_COUNT: break;
         }
         if (group.lane == 0) l.loss[r] = loss;
     }
 }
+#undef MIRT__CU_LOSS
 
-/* In the gradients `scale` is the loss's own gradient. */
 template <bool BLOCK>
-static inline __device__ void mirt__cu_sparse_grad(const mirt__cu_row_group<BLOCK> &group, const mirt__loss &l,
-                                                   const float *x, int32_t label, float scale, float *dx) {
+static inline __device__ void mirt__cu_sparse_categorical_crossentropy_grad(const mirt__cu_row_group<BLOCK> &group,
+                                                                            const mirt__loss &l, int64_t r) {
+    const float *x = l.x + r * l.n, scale = l.dloss[r];
+    const int32_t label = static_cast<const int32_t *>(l.labels)[r];
+    float *dx = l.dx + r * l.n;
     if (l.from_logits) {
         const float most = mirt__cu_row_max(group, x, l.n), sum = mirt__cu_row_exp(group, x, l.n, most);
         MIRT__CU_EACH(j, l.n) dx[j] = (expf(x[j] - most) / sum - (j == label ? 1.0f : 0.0f)) * scale;
         return;
     }
     float sum = 0;
-    MIRT__CU_EACH(j, l.n) sum += mirt__cu_clipped(x[j]);
+    MIRT__CU_EACH(j, l.n) sum += mirt__clipped(x[j]);
     sum = group.sum(sum);
-    MIRT__CU_EACH(j, l.n) dx[j] = mirt__cu_is_clipped(x[j]) ? 0.0f : scale * (1 / sum - (j == label ? 1 / x[j] : 0.0f));
+    MIRT__CU_EACH(j, l.n) dx[j] = mirt__is_clipped(x[j]) ? 0.0f : scale * (1 / sum - (j == label ? 1 / x[j] : 0.0f));
 }
 
 template <bool BLOCK>
-static inline __device__ void mirt__cu_categorical_grad(const mirt__cu_row_group<BLOCK> &group, const mirt__loss &l,
-                                                        const float *x, const float *t, float scale, float *dx) {
+static inline __device__ void mirt__cu_categorical_crossentropy_grad(const mirt__cu_row_group<BLOCK> &group,
+                                                                     const mirt__loss &l, int64_t r) {
+    const float *x = l.x + r * l.n, *t = static_cast<const float *>(l.labels) + r * l.n, scale = l.dloss[r];
+    float *dx = l.dx + r * l.n;
     if (l.from_logits) {
-        const float most = mirt__cu_row_max(group, x, l.n), sum = mirt__cu_row_exp(group, x, l.n, most),
-                    total = mirt__cu_row_sum(group, t, l.n);
+        const float most = mirt__cu_row_max(group, x, l.n), sum = mirt__cu_row_exp(group, x, l.n, most);
+        const float total = mirt__cu_row_sum(group, t, l.n);
         MIRT__CU_EACH(j, l.n) dx[j] = scale * (expf(x[j] - most) / sum * total - t[j]);
         return;
     }
@@ -5924,39 +5924,39 @@ static inline __device__ void mirt__cu_categorical_grad(const mirt__cu_row_group
     float total = 0;
     MIRT__CU_EACH(j, l.n) {
         const float q = x[j] / sum;
-        total += mirt__cu_is_clipped(q) ? 0.0f : -t[j] / q * q;
+        total += mirt__is_clipped(q) ? 0.0f : -t[j] / q * q;
     }
     total = group.sum(total);
     MIRT__CU_EACH(j, l.n) {
         const float q = x[j] / sum;
-        dx[j] = scale * (((mirt__cu_is_clipped(q) ? 0.0f : -t[j] / q) - total) / sum);
+        dx[j] = scale * (((mirt__is_clipped(q) ? 0.0f : -t[j] / q) - total) / sum);
     }
 }
 
-static inline __device__ float mirt__cu_binary_loss_grad(bool from_logits, float x, float t) {
-    if (from_logits) return mirt__cu_sigmoid(x) - t;
-    return mirt__cu_is_clipped(x) ? 0.0f : (1 - t) / (1 - x) - t / x;
+/* The division by n is done once a row. */
+template <float (*ELEMENT)(bool logits, float x, float t, float scale, float n), bool BLOCK>
+static inline __device__ void mirt__cu_mean_grad(const mirt__cu_row_group<BLOCK> &group, const mirt__loss &l, int64_t r) {
+    const float *x = l.x + r * l.n, *t = static_cast<const float *>(l.labels) + r * l.n;
+    const float share = l.dloss[r] / (float)l.n;
+    MIRT__CU_EACH(j, l.n) l.dx[r * l.n + j] = ELEMENT(l.from_logits, x[j], t[j], share, 1.0f);
 }
 
-template <bool BLOCK>
-static __global__ void __launch_bounds__(MIRT__CU_ROW_BLOCK) mirt__cu_loss_grad_kernel(const mirt__loss l) {
+#define MIRT__CU_LOSS(kind, name, labels, activation) case kind: MIRT__CU_##labels(name, _grad); break;
+template <bool BLOCK> static __global__ void __launch_bounds__(MIRT__CU_ROW_BLOCK) mirt__cu_loss_grad_kernel(const mirt__loss l) {
     MIRT_SHARED(float, room, 32);
     const mirt__cu_row_group<BLOCK> group(room);
     for (int64_t r = group.row; r < l.rows; r += group.step) {
-        const float *x = l.x + r * l.n, *t = static_cast<const float *>(l.labels) + r * l.n, scale = l.dloss[r];
-        float *dx = l.dx + r * l.n;
-        if (l.kind == MIRT_SPARSE_CATEGORICAL_CROSSENTROPY) {
-            mirt__cu_sparse_grad(group, l, x, static_cast<const int32_t *>(l.labels)[r], scale, dx);
-        } else if (l.kind == MIRT_CATEGORICAL_CROSSENTROPY) {
-            mirt__cu_categorical_grad(group, l, x, t, scale, dx);
-        } else {
-            const bool binary = l.kind == MIRT_BINARY_CROSSENTROPY;
-            const float share = scale / (float)l.n;
-            MIRT__CU_EACH(j, l.n)
-            dx[j] = share * (binary ? mirt__cu_binary_loss_grad(l.from_logits, x[j], t[j]) : 2 * (x[j] - t[j]));
+        switch (l.kind) {
+        MIRT_LOSS_LIST(MIRT__CU_LOSS)
+        case MIRT_LOSS_NONE:
+        case MIRT__LOSS_COUNT: break;
         }
     }
 }
+#undef MIRT__CU_SPARSE
+#undef MIRT__CU_CATEGORICAL
+#undef MIRT__CU_ELEMENTS
+#undef MIRT__CU_LOSS
 
 static void mirt__cu_loss(const mirt__loss *args, const mirt__where *where) {
     mirt__cu *cu = mirt__cu_of(where);

@@ -465,7 +465,9 @@ static void softmax_grad_plan(job *j) {
 }
 
 enum { L_N, L_ROWS, L_KIND, L_LOGITS };
+#define LOSS_SHAPES(loss, name, labels, activation) {7, 9, loss, 0}, {7, 9, loss, activation != MIRT_LINEAR},
 static const int32_t loss_shapes[][MAX_NUMBERS] = {
+    MIRT_LOSS_LIST(LOSS_SHAPES)
     {10, 9, MIRT_SPARSE_CATEGORICAL_CROSSENTROPY, 1}, {10, 9, MIRT_SPARSE_CATEGORICAL_CROSSENTROPY, 0},
     {10, 9, MIRT_CATEGORICAL_CROSSENTROPY, 1},        {10, 9, MIRT_CATEGORICAL_CROSSENTROPY, 0},
     {3, 9, MIRT_BINARY_CROSSENTROPY, 1},              {3, 9, MIRT_BINARY_CROSSENTROPY, 0},

@@ -279,13 +279,15 @@ CASE(dropout_channels) { UNUSED; return masked(batch(x, v[0]), 3); }
 /* The class numbers or targets of the losses are made from x itself, so that one input serves. */
 static mirt_tensor *classes(mirt_tensor *x) { return mirt_cast(mirt_reduce_max(x, 0, false), MIRT_INT32); }
 static mirt_tensor *one_hot_classes(mirt_tensor *x, int64_t n) { return mirt_one_hot(classes(x), n); }
-CASE(sparse_logits) { UNUSED; return mirt__loss_op(MIRT_SPARSE_CATEGORICAL_CROSSENTROPY, true, batch(x, v[0]), classes(x)); }
+#define SPARSE_LABELS classes(x)
+#define CATEGORICAL_LABELS one_hot_classes(x, 5)
+#define ELEMENTS_LABELS one_hot_classes(x, 5)
+#define LOSS_CASE(loss, name, labels, activation) \
+    CASE(name) { UNUSED; return mirt__loss_op(loss, activation != MIRT_LINEAR, batch(x, v[0]), labels##_LABELS); }
+MIRT_LOSS_LIST(LOSS_CASE)
 CASE(sparse_probabilities) { UNUSED; return mirt__loss_op(MIRT_SPARSE_CATEGORICAL_CROSSENTROPY, false, mirt_softmax(batch(x, v[0])), classes(x)); }
-CASE(categorical_logits) { UNUSED; return mirt__loss_op(MIRT_CATEGORICAL_CROSSENTROPY, true, batch(x, v[0]), one_hot_classes(x, 5)); }
 CASE(categorical_probabilities) { UNUSED; return mirt__loss_op(MIRT_CATEGORICAL_CROSSENTROPY, false, mirt_softmax(batch(x, v[0])), one_hot_classes(x, 5)); }
-CASE(binary_logits) { UNUSED; return mirt__loss_op(MIRT_BINARY_CROSSENTROPY, true, batch(x, v[0]), one_hot_classes(x, 5)); }
 CASE(binary_probabilities) { UNUSED; return mirt__loss_op(MIRT_BINARY_CROSSENTROPY, false, mirt_sigmoid(batch(x, v[0])), one_hot_classes(x, 5)); }
-CASE(mean_squared_error) { UNUSED; return mirt__loss_op(MIRT_MEAN_SQUARED_ERROR, false, batch(x, v[0]), one_hot_classes(x, 5)); }
 CASE(accuracy_sparse) { UNUSED; return mirt__accuracy_op(MIRT__ACCURACY_SPARSE, x, classes(x)); }
 CASE(accuracy_categorical) { UNUSED; return mirt__accuracy_op(MIRT__ACCURACY_CATEGORICAL, x, one_hot_classes(x, 5)); }
 CASE(accuracy_binary) { UNUSED; return mirt__accuracy_op(MIRT__ACCURACY_BINARY, x, one_hot_classes(x, 5)); }
@@ -516,13 +518,11 @@ static const op_case op_cases[] = {
     {ROW(layer_norm_last_two), 3, {{2, 3, 5}, {3, 5}, {3, 5}}, {2, 3, 5}, MIRT_FLOAT32, WIDE},
     {ROW(layer_norm_plain), 1, {{5, 9}}, {0}, MIRT_FLOAT32, WIDE},
     {ROW(layer_norm_beta), 2, {{4, 3}, {4, 3}}, {0}, MIRT_FLOAT32, WIDE},
-    {ROW(sparse_logits), 1, {{5}}, {5}, MIRT_FLOAT32, WIDE},
+#define LOSS_ROW(loss, name, labels, activation) {ROW(name), 1, {{5}}, {5}, MIRT_FLOAT32, WIDE},
+    MIRT_LOSS_LIST(LOSS_ROW)
     {ROW(sparse_probabilities), 1, {{5}}, {5}, MIRT_FLOAT32, WIDE},
-    {ROW(categorical_logits), 1, {{5}}, {5}, MIRT_FLOAT32, WIDE},
     {ROW(categorical_probabilities), 1, {{5}}, {5}, MIRT_FLOAT32, WIDE},
-    {ROW(binary_logits), 1, {{5}}, {5}, MIRT_FLOAT32, WIDE},
     {ROW(binary_probabilities), 1, {{5}}, {5}, MIRT_FLOAT32, WIDE},
-    {ROW(mean_squared_error), 1, {{5}}, {5}, MIRT_FLOAT32, WIDE},
     {ROW(accuracy_sparse), 0, {{0}}, {5}, MIRT_FLOAT32, WIDE},
     {ROW(accuracy_categorical), 0, {{0}}, {5}, MIRT_FLOAT32, WIDE},
     {ROW(accuracy_binary), 0, {{0}}, {5}, MIRT_FLOAT32, WIDE},

@@ -281,6 +281,12 @@ static void check_loss(const golden_loss *c, int number) {
     }
 }
 
+static void check_listed(mirt_loss loss) {
+    int cases = 0;
+    for (int i = 0; i < MIRT__COUNT(golden_loss_cases); i++) cases += golden_loss_cases[i].kind == loss;
+    ok(cases > 0, "%s: %d cases of Keras's", mirt__loss_name(loss), cases);
+}
+
 /* evaluate gives the mean of the golden losses. */
 static void check_loss_evaluated(const golden_loss *c, int number) {
     mirt_strategy *s = quiet(1);
@@ -398,6 +404,8 @@ int main(void) {
         check_pool(&golden_pool_cases[i], i);
         check_pool_layer(&golden_pool_cases[i], i);
     }
+#define CHECK_LISTED(loss, name, labels, activation) check_listed(loss);
+    MIRT_LOSS_LIST(CHECK_LISTED)
     for (int i = 0; i < MIRT__COUNT(golden_loss_cases); i++) {
         check_loss(&golden_loss_cases[i], i);
         check_loss_evaluated(&golden_loss_cases[i], i);

@@ -73,7 +73,7 @@ def lists():
     ]
     return [
         ("layers", layers()),
-        ("losses", [n for n in table("src/nn/losses.c", "mirt__loss_table") if n != "none"]),
+        ("losses", listed("src/api/optimizers.inc", "MIRT_LOSS_LIST")),
         ("metrics", table("src/nn/metrics_table.c", "mirt__metric_table")),
         ("optimizers", listed("src/api/optimizers.inc", "MIRT_OPTIMIZER_LIST")),
         ("schedules", table("src/nn/schedules.c", "mirt__schedule_table")),

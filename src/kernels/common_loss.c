@@ -2,12 +2,10 @@
    in reference_loss.c. */
 
 #include "common.h"
+#include "loss_elements.h"
 
 #ifndef MIRT__REAL_DOUBLE
 #include "optimize_begin.inc"
-
-#define MIRT__SMALLEST 1e-7f
-#define MIRT__LARGEST (1.0f - 1e-7f)
 
 static float mirt__common_max(const float *x, int64_t n) {
     float best = x[0];
@@ -25,14 +23,6 @@ static float mirt__common_total(const float *x, int64_t n) {
     float sum = 0;
     for (int64_t j = 0; j < n; j++) sum += x[j];
     return sum;
-}
-
-static float mirt__common_clipped(float p) {
-    return p < MIRT__SMALLEST ? MIRT__SMALLEST : p > MIRT__LARGEST ? MIRT__LARGEST : p;
-}
-
-static bool mirt__common_is_clipped(float p) {
-    return p < MIRT__SMALLEST || p > MIRT__LARGEST;
 }
 
 static void mirt__common_softmax_row(const mirt__curves *curves, const float *x, float *y, int64_t n) {
@@ -89,17 +79,21 @@ MIRT__LIB void mirt__common_softmax_grad(const mirt__softmax *args, const mirt__
     mirt__common_range(where, args->rows, mirt__common_step(args->n), mirt__common_softmax_back, args);
 }
 
-static float mirt__common_sparse(const mirt__curves *curves, const mirt__loss *l, const float *x, int32_t label) {
+/* The loss of row r. */
+static float mirt__common_sparse_categorical_crossentropy(const mirt__curves *curves, const mirt__loss *l, int64_t r) {
+    const float *x = l->x + r * l->n;
+    const int32_t label = ((const int32_t *)l->labels)[r];
     if (l->from_logits) {
         const float largest = mirt__common_max(x, l->n);
         return mirt__common_log_sum(curves, x, l->n, largest) - (x[label] - largest);
     }
     float sum = 0;
-    for (int64_t j = 0; j < l->n; j++) sum += mirt__common_clipped(x[j]);
-    return logf(sum) - logf(mirt__common_clipped(x[label]));
+    for (int64_t j = 0; j < l->n; j++) sum += mirt__clipped(x[j]);
+    return logf(sum) - logf(mirt__clipped(x[label]));
 }
 
-static float mirt__common_categorical(const mirt__curves *curves, const mirt__loss *l, const float *x, const float *t) {
+static float mirt__common_categorical_crossentropy(const mirt__curves *curves, const mirt__loss *l, int64_t r) {
+    const float *x = l->x + r * l->n, *t = (const float *)l->labels + r * l->n;
     float loss = 0;
     if (l->from_logits) {
         const float largest = mirt__common_max(x, l->n), log_sum = mirt__common_log_sum(curves, x, l->n, largest);
@@ -109,51 +103,47 @@ static float mirt__common_categorical(const mirt__curves *curves, const mirt__lo
     } else {
         const float sum = mirt__common_total(x, l->n);
         for (int64_t j = 0; j < l->n; j++) {
-            if (t[j] != 0) loss -= t[j] * logf(mirt__common_clipped(x[j] / sum));
+            if (t[j] != 0) loss -= t[j] * logf(mirt__clipped(x[j] / sum));
         }
     }
     return loss;
 }
 
-static float mirt__common_binary_loss(const mirt__loss *l, const float *x, const float *t) {
+/* Inlined, so that the loops know what they call. */
+#define MIRT__MEAN_INLINE static inline __attribute__((always_inline))
+MIRT__MEAN_INLINE float mirt__common_mean(const mirt__loss *l, int64_t r,
+                                          float (*element)(bool logits, float x, float t)) {
+    const float *x = l->x + r * l->n, *t = (const float *)l->labels + r * l->n;
     float loss = 0;
-    for (int64_t j = 0; j < l->n; j++) {
-        if (l->from_logits) {
-            loss += (x[j] > 0 ? x[j] : 0) - x[j] * t[j] + log1pf(expf(-fabsf(x[j])));
-        } else {
-            const float p = mirt__common_clipped(x[j]);
-            loss -= t[j] * logf(p) + (1 - t[j]) * logf(1 - p);
-        }
-    }
+    for (int64_t j = 0; j < l->n; j++) loss += element(l->from_logits, x[j], t[j]);
     return loss / (float)l->n;
 }
 
-static float mirt__common_squared(const mirt__loss *l, const float *x, const float *t) {
-    float loss = 0;
-    for (int64_t j = 0; j < l->n; j++) loss += (x[j] - t[j]) * (x[j] - t[j]);
-    return loss / (float)l->n;
-}
-
+/* By the labels of its row in MIRT_LOSS_LIST a loss is a function of rows, or one of elements whose mean is taken. */
+#define MIRT__COMMON_SPARSE(name, grad) mirt__common_##name##grad(curved->curves, l, r)
+#define MIRT__COMMON_CATEGORICAL(name, grad) mirt__common_##name##grad(curved->curves, l, r)
+#define MIRT__COMMON_ELEMENTS(name, grad) mirt__common_mean##grad(l, r, mirt__##name##grad)
+#define MIRT__COMMON_LOSS(kind, name, labels, activation) case kind: l->loss[r] = MIRT__COMMON_##labels(name, ); break;
 static void mirt__common_loss_rows(const void *args, int64_t begin, int64_t end, void *scratch) {
     const mirt__common_curved *curved = (const mirt__common_curved *)args;
     const mirt__loss *l = (const mirt__loss *)curved->args;
-    const float *labels = (const float *)l->labels;
     (void)scratch;
     for (int64_t r = begin; r < end; r++) {
-        const float *x = l->x + r * l->n;
         switch (l->kind) {
-        case MIRT_SPARSE_CATEGORICAL_CROSSENTROPY:
-            l->loss[r] = mirt__common_sparse(curved->curves, l, x, ((const int32_t *)l->labels)[r]);
-            break;
-        case MIRT_CATEGORICAL_CROSSENTROPY: l->loss[r] = mirt__common_categorical(curved->curves, l, x, labels + r * l->n); break;
-        case MIRT_BINARY_CROSSENTROPY: l->loss[r] = mirt__common_binary_loss(l, x, labels + r * l->n); break;
-        default: l->loss[r] = mirt__common_squared(l, x, labels + r * l->n); break;
+        MIRT_LOSS_LIST(MIRT__COMMON_LOSS)
+        case MIRT_LOSS_NONE:
+        case MIRT__LOSS_COUNT: break;
         }
     }
 }
+#undef MIRT__COMMON_LOSS
 
-/* In the gradients `scale` is the loss's own gradient. */
-static void mirt__common_sparse_grad(const mirt__curves *curves, const mirt__loss *l, const float *x, int32_t label, float scale, float *dx) {
+/* The gradient of row r. */
+static void mirt__common_sparse_categorical_crossentropy_grad(const mirt__curves *curves, const mirt__loss *l,
+                                                              int64_t r) {
+    const float *x = l->x + r * l->n, scale = l->dloss[r];
+    const int32_t label = ((const int32_t *)l->labels)[r];
+    float *dx = l->dx + r * l->n;
     if (l->from_logits) {
         mirt__common_softmax_row(curves, x, dx, l->n);
         dx[label] -= 1;
@@ -161,14 +151,16 @@ static void mirt__common_sparse_grad(const mirt__curves *curves, const mirt__los
         return;
     }
     float sum = 0;
-    for (int64_t j = 0; j < l->n; j++) sum += mirt__common_clipped(x[j]);
+    for (int64_t j = 0; j < l->n; j++) sum += mirt__clipped(x[j]);
     for (int64_t j = 0; j < l->n; j++) {
-        const float hit = j == label ? 1 / mirt__common_clipped(x[j]) : 0;
-        dx[j] = mirt__common_is_clipped(x[j]) ? 0 : scale * (1 / sum - hit);
+        const float hit = j == label ? 1 / mirt__clipped(x[j]) : 0;
+        dx[j] = mirt__is_clipped(x[j]) ? 0 : scale * (1 / sum - hit);
     }
 }
 
-static void mirt__common_categorical_grad(const mirt__curves *curves, const mirt__loss *l, const float *x, const float *t, float scale, float *dx) {
+static void mirt__common_categorical_crossentropy_grad(const mirt__curves *curves, const mirt__loss *l, int64_t r) {
+    const float *x = l->x + r * l->n, *t = (const float *)l->labels + r * l->n, scale = l->dloss[r];
+    float *dx = l->dx + r * l->n;
     if (l->from_logits) {
         const float total = mirt__common_total(t, l->n);
         mirt__common_softmax_row(curves, x, dx, l->n);
@@ -179,39 +171,39 @@ static void mirt__common_categorical_grad(const mirt__curves *curves, const mirt
     float total = 0;
     for (int64_t j = 0; j < l->n; j++) {
         const float q = x[j] / sum;
-        dx[j] = mirt__common_is_clipped(q) ? 0 : -t[j] / q;
+        dx[j] = mirt__is_clipped(q) ? 0 : -t[j] / q;
         total += dx[j] * q;
     }
     for (int64_t j = 0; j < l->n; j++) dx[j] = scale * ((dx[j] - total) / sum);
 }
 
-static void mirt__common_binary_loss_grad(const mirt__loss *l, const float *x, const float *t, float scale, float *dx) {
-    const float share = scale / (float)l->n;
-    for (int64_t j = 0; j < l->n; j++) {
-        if (l->from_logits) dx[j] = share * (1 / (1 + expf(-x[j])) - t[j]);
-        else dx[j] = mirt__common_is_clipped(x[j]) ? 0 : share * ((1 - t[j]) / (1 - x[j]) - t[j] / x[j]);
-    }
+MIRT__MEAN_INLINE void mirt__common_mean_grad(const mirt__loss *l, int64_t r,
+                                              float (*element)(bool logits, float x, float t, float scale, float n)) {
+    const float *x = l->x + r * l->n, *t = (const float *)l->labels + r * l->n;
+    const float scale = l->dloss[r], n = (float)l->n;
+    const bool logits = l->from_logits;
+    float *dx = l->dx + r * l->n;
+    for (int64_t j = 0, count = l->n; j < count; j++) dx[j] = element(logits, x[j], t[j], scale, n);
 }
+#undef MIRT__MEAN_INLINE
 
+#define MIRT__COMMON_LOSS(kind, name, labels, activation) case kind: MIRT__COMMON_##labels(name, _grad); break;
 static void mirt__common_loss_back(const void *args, int64_t begin, int64_t end, void *scratch) {
     const mirt__common_curved *curved = (const mirt__common_curved *)args;
     const mirt__loss *l = (const mirt__loss *)curved->args;
-    const float *labels = (const float *)l->labels;
     (void)scratch;
     for (int64_t r = begin; r < end; r++) {
-        const float *x = l->x + r * l->n, scale = l->dloss[r];
-        float *dx = l->dx + r * l->n;
         switch (l->kind) {
-        case MIRT_SPARSE_CATEGORICAL_CROSSENTROPY:
-            mirt__common_sparse_grad(curved->curves, l, x, ((const int32_t *)l->labels)[r], scale, dx);
-            break;
-        case MIRT_CATEGORICAL_CROSSENTROPY: mirt__common_categorical_grad(curved->curves, l, x, labels + r * l->n, scale, dx); break;
-        case MIRT_BINARY_CROSSENTROPY: mirt__common_binary_loss_grad(l, x, labels + r * l->n, scale, dx); break;
-        default:
-            for (int64_t j = 0; j < l->n; j++) dx[j] = scale * (2 * (x[j] - labels[r * l->n + j]) / (float)l->n);
+        MIRT_LOSS_LIST(MIRT__COMMON_LOSS)
+        case MIRT_LOSS_NONE:
+        case MIRT__LOSS_COUNT: break;
         }
     }
 }
+#undef MIRT__COMMON_SPARSE
+#undef MIRT__COMMON_CATEGORICAL
+#undef MIRT__COMMON_ELEMENTS
+#undef MIRT__COMMON_LOSS
 
 MIRT__LIB void mirt__common_loss(const mirt__loss *args, const mirt__where *where, const mirt__curves *curves) {
     const mirt__common_curved curved = {args, curves};
@@ -248,7 +240,5 @@ MIRT__LIB void mirt__common_accuracy(const mirt__accuracy *args, const mirt__whe
     mirt__common_range(where, args->rows, mirt__common_step(args->n), mirt__common_accuracy_rows, args);
 }
 
-#undef MIRT__SMALLEST
-#undef MIRT__LARGEST
 #include "optimize_end.inc"
 #endif

@@ -59,8 +59,10 @@ static mirt__real mirt__ref_log_sum(const mirt__real *x, int64_t n, mirt__real l
     return mirt__ln(sum);
 }
 
-/* -log of the probability of `label`. Keras normalizes clipped probabilities again. */
-static mirt__real mirt__ref_sparse(const mirt__loss *l, const mirt__real *x, int32_t label) {
+/* -log of the probability of the label of row r. Keras normalizes clipped probabilities again. */
+static mirt__real mirt__ref_sparse_categorical_crossentropy(const mirt__loss *l, int64_t r) {
+    const mirt__real *x = l->x + r * l->n;
+    const int32_t label = ((const int32_t *)l->labels)[r];
     if (l->from_logits) {
         mirt__real largest = mirt__ref_max(x, l->n);
         return mirt__ref_log_sum(x, l->n, largest) - (x[label] - largest);
@@ -70,8 +72,25 @@ static mirt__real mirt__ref_sparse(const mirt__loss *l, const mirt__real *x, int
     return mirt__ln(sum) - mirt__ln(mirt__ref_clip(x[label]));
 }
 
+/* d loss / d x of row r, into dx. */
+static void mirt__ref_sparse_categorical_crossentropy_grad(const mirt__loss *l, int64_t r) {
+    const mirt__real *x = l->x + r * l->n;
+    const int32_t label = ((const int32_t *)l->labels)[r];
+    mirt__real *dx = l->dx + r * l->n, largest = mirt__ref_max(x, l->n), sum = 0;
+    for (int64_t j = 0; j < l->n; j++) sum += l->from_logits ? mirt__exp(x[j] - largest) : mirt__ref_clip(x[j]);
+    for (int64_t j = 0; j < l->n; j++) {
+        mirt__real hit = j == label ? (mirt__real)1 : (mirt__real)0;
+        if (l->from_logits) {
+            dx[j] = mirt__exp(x[j] - largest) / sum - hit;
+        } else {
+            dx[j] = mirt__ref_unclipped(x[j]) * (1 / sum - hit / mirt__ref_clip(x[j]));
+        }
+    }
+}
+
 /* The sum of -t * log of the probability of each class; a class with t = 0 counts nothing. */
-static mirt__real mirt__ref_categorical(const mirt__loss *l, const mirt__real *x, const mirt__real *t) {
+static mirt__real mirt__ref_categorical_crossentropy(const mirt__loss *l, int64_t r) {
+    const mirt__real *x = l->x + r * l->n, *t = (const mirt__real *)l->labels + r * l->n;
     mirt__real loss = 0;
     if (l->from_logits) {
         mirt__real largest = mirt__ref_max(x, l->n), log_sum = mirt__ref_log_sum(x, l->n, largest);
@@ -84,63 +103,9 @@ static mirt__real mirt__ref_categorical(const mirt__loss *l, const mirt__real *x
     return loss;
 }
 
-/* The mean of -(t log p + (1 - t) log(1 - p)); from logits in the form that cannot overflow. */
-static mirt__real mirt__ref_binary_loss(const mirt__loss *l, const mirt__real *x, const mirt__real *t) {
-    mirt__real loss = 0;
-    for (int64_t j = 0; j < l->n; j++) {
-        if (l->from_logits) {
-            loss += (x[j] > 0 ? x[j] : 0) - x[j] * t[j] + mirt__log1p(mirt__exp(-mirt__fabs(x[j])));
-        } else {
-            mirt__real p = mirt__ref_clip(x[j]);
-            loss -= t[j] * mirt__ln(p) + (1 - t[j]) * mirt__ln(1 - p);
-        }
-    }
-    return loss / (mirt__real)l->n;
-}
-
-static mirt__real mirt__ref_squared(const mirt__loss *l, const mirt__real *x, const mirt__real *t) {
-    mirt__real loss = 0;
-    for (int64_t j = 0; j < l->n; j++) loss += (x[j] - t[j]) * (x[j] - t[j]);
-    return loss / (mirt__real)l->n;
-}
-
-/* Row r of float labels; the sparse loss has none. */
-static const mirt__real *mirt__ref_targets(const void *labels, bool sparse, int64_t r, int64_t n) {
-    return sparse ? NULL : (const mirt__real *)labels + r * n;
-}
-
-MIRT__LIB void mirt__ref_loss(const mirt__loss *l, const mirt__where *where) {
-    (void)where;
-    for (int64_t r = 0; r < l->rows; r++) {
-        const mirt__real *x = l->x + r * l->n;
-        const mirt__real *t = mirt__ref_targets(l->labels, l->kind == MIRT_SPARSE_CATEGORICAL_CROSSENTROPY, r, l->n);
-        switch (l->kind) {
-        case MIRT_SPARSE_CATEGORICAL_CROSSENTROPY:
-            l->loss[r] = mirt__ref_sparse(l, x, ((const int32_t *)l->labels)[r]);
-            break;
-        case MIRT_CATEGORICAL_CROSSENTROPY: l->loss[r] = mirt__ref_categorical(l, x, t); break;
-        case MIRT_BINARY_CROSSENTROPY: l->loss[r] = mirt__ref_binary_loss(l, x, t); break;
-        default: l->loss[r] = mirt__ref_squared(l, x, t); break;
-        }
-    }
-}
-
-/* d loss / d x of one row, into dx. */
-static void mirt__ref_sparse_grad(const mirt__loss *l, const mirt__real *x, int32_t label, mirt__real *dx) {
-    mirt__real largest = mirt__ref_max(x, l->n), sum = 0;
-    for (int64_t j = 0; j < l->n; j++) sum += l->from_logits ? mirt__exp(x[j] - largest) : mirt__ref_clip(x[j]);
-    for (int64_t j = 0; j < l->n; j++) {
-        mirt__real hit = j == label ? (mirt__real)1 : (mirt__real)0;
-        if (l->from_logits) {
-            dx[j] = mirt__exp(x[j] - largest) / sum - hit;
-        } else {
-            dx[j] = mirt__ref_unclipped(x[j]) * (1 / sum - hit / mirt__ref_clip(x[j]));
-        }
-    }
-}
-
-static void mirt__ref_categorical_grad(const mirt__loss *l, const mirt__real *x, const mirt__real *t, mirt__real *dx) {
-    mirt__real largest = mirt__ref_max(x, l->n), sum = 0, total = 0;
+static void mirt__ref_categorical_crossentropy_grad(const mirt__loss *l, int64_t r) {
+    const mirt__real *x = l->x + r * l->n, *t = (const mirt__real *)l->labels + r * l->n;
+    mirt__real *dx = l->dx + r * l->n, largest = mirt__ref_max(x, l->n), sum = 0, total = 0;
     for (int64_t j = 0; j < l->n; j++) sum += l->from_logits ? mirt__exp(x[j] - largest) : x[j];
     if (l->from_logits) {
         for (int64_t j = 0; j < l->n; j++) total += t[j];
@@ -156,35 +121,80 @@ static void mirt__ref_categorical_grad(const mirt__loss *l, const mirt__real *x,
     for (int64_t j = 0; j < l->n; j++) dx[j] = (dx[j] - total) / sum;
 }
 
-static void mirt__ref_binary_loss_grad(const mirt__loss *l, const mirt__real *x, const mirt__real *t, mirt__real *dx) {
-    for (int64_t j = 0; j < l->n; j++) {
-        if (l->from_logits) {
-            dx[j] = mirt__ref_activate(MIRT_SIGMOID, x[j]) - t[j];
-        } else {
-            mirt__real p = mirt__ref_clip(x[j]);
-            dx[j] = mirt__ref_unclipped(x[j]) * ((1 - t[j]) / (1 - p) - t[j] / p);
-        }
-        dx[j] /= (mirt__real)l->n;
-    }
+/* Losses of ELEMENTS: the function whose mean is the loss, and its derivative by x. `logits`: x goes into the
+   activation of MIRT_LOSS_LIST first. */
+
+/* -(t log p + (1 - t) log(1 - p)); from logits in the form that cannot overflow. */
+static mirt__real mirt__ref_binary_crossentropy(bool logits, mirt__real x, mirt__real t) {
+    if (logits) return (x > 0 ? x : 0) - x * t + mirt__log1p(mirt__exp(-mirt__fabs(x)));
+    const mirt__real p = mirt__ref_clip(x);
+    return -(t * mirt__ln(p) + (1 - t) * mirt__ln(1 - p));
+}
+static mirt__real mirt__ref_binary_crossentropy_grad(bool logits, mirt__real x, mirt__real t) {
+    if (logits) return mirt__ref_activate(MIRT_SIGMOID, x) - t;
+    const mirt__real p = mirt__ref_clip(x);
+    return mirt__ref_unclipped(x) * ((1 - t) / (1 - p) - t / p);
 }
 
+static mirt__real mirt__ref_mean_squared_error(bool logits, mirt__real x, mirt__real t) {
+    (void)logits;
+    return (x - t) * (x - t);
+}
+static mirt__real mirt__ref_mean_squared_error_grad(bool logits, mirt__real x, mirt__real t) {
+    (void)logits;
+    return 2 * (x - t);
+}
+
+typedef mirt__real (*mirt__ref_element)(bool logits, mirt__real x, mirt__real t);
+
+static mirt__real mirt__ref_mean(const mirt__loss *l, int64_t r, mirt__ref_element element) {
+    const mirt__real *x = l->x + r * l->n, *t = (const mirt__real *)l->labels + r * l->n;
+    mirt__real loss = 0;
+    for (int64_t j = 0; j < l->n; j++) loss += element(l->from_logits, x[j], t[j]);
+    return loss / (mirt__real)l->n;
+}
+
+static void mirt__ref_mean_grad(const mirt__loss *l, int64_t r, mirt__ref_element grad) {
+    const mirt__real *x = l->x + r * l->n, *t = (const mirt__real *)l->labels + r * l->n;
+    for (int64_t j = 0; j < l->n; j++) l->dx[r * l->n + j] = grad(l->from_logits, x[j], t[j]) / (mirt__real)l->n;
+}
+
+#define MIRT__REF_SPARSE(name, grad) mirt__ref_##name##grad(l, r)
+#define MIRT__REF_CATEGORICAL(name, grad) mirt__ref_##name##grad(l, r)
+#define MIRT__REF_ELEMENTS(name, grad) mirt__ref_mean##grad(l, r, mirt__ref_##name##grad)
+#define MIRT__REF_LOSS(kind, name, labels, activation) case kind: l->loss[r] = MIRT__REF_##labels(name, ); break;
+MIRT__LIB void mirt__ref_loss(const mirt__loss *l, const mirt__where *where) {
+    (void)where;
+    for (int64_t r = 0; r < l->rows; r++) {
+        switch (l->kind) {
+        MIRT_LOSS_LIST(MIRT__REF_LOSS)
+        case MIRT_LOSS_NONE:
+        case MIRT__LOSS_COUNT: break;
+        }
+    }
+}
+#undef MIRT__REF_LOSS
+
+#define MIRT__REF_LOSS(kind, name, labels, activation) case kind: MIRT__REF_##labels(name, _grad); break;
 MIRT__LIB void mirt__ref_loss_grad(const mirt__loss *l, const mirt__where *where) {
     (void)where;
     for (int64_t r = 0; r < l->rows; r++) {
-        const mirt__real *x = l->x + r * l->n;
-        const mirt__real *t = mirt__ref_targets(l->labels, l->kind == MIRT_SPARSE_CATEGORICAL_CROSSENTROPY, r, l->n);
-        mirt__real *dx = l->dx + r * l->n;
         switch (l->kind) {
-        case MIRT_SPARSE_CATEGORICAL_CROSSENTROPY:
-            mirt__ref_sparse_grad(l, x, ((const int32_t *)l->labels)[r], dx);
-            break;
-        case MIRT_CATEGORICAL_CROSSENTROPY: mirt__ref_categorical_grad(l, x, t, dx); break;
-        case MIRT_BINARY_CROSSENTROPY: mirt__ref_binary_loss_grad(l, x, t, dx); break;
-        default:
-            for (int64_t j = 0; j < l->n; j++) dx[j] = 2 * (x[j] - t[j]) / (mirt__real)l->n;
+        MIRT_LOSS_LIST(MIRT__REF_LOSS)
+        case MIRT_LOSS_NONE:
+        case MIRT__LOSS_COUNT: break;
         }
-        for (int64_t j = 0; j < l->n; j++) dx[j] *= l->dloss[r];
+        for (int64_t j = 0; j < l->n; j++) l->dx[r * l->n + j] *= l->dloss[r];
     }
+}
+#undef MIRT__REF_SPARSE
+#undef MIRT__REF_CATEGORICAL
+#undef MIRT__REF_ELEMENTS
+#undef MIRT__REF_LOSS
+
+/* Row r of float labels; sparse ones have none. */
+static const mirt__real *mirt__ref_targets(const void *labels, bool sparse, int64_t r, int64_t n) {
+    return sparse ? NULL : (const mirt__real *)labels + r * n;
 }
 
 MIRT__LIB void mirt__ref_accuracy(const mirt__accuracy *a, const mirt__where *where) {

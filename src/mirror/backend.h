@@ -8,7 +8,7 @@
 
 #include "../kernels/table.h"
 
-#define MIRT__BACKEND_VERSION 3
+#define MIRT__BACKEND_VERSION 4
 
 typedef struct mirt__remote mirt__remote; /* an opened device */
 

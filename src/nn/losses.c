@@ -2,13 +2,19 @@
 #include "../formats/json.h"
 #include "../ops/ops.h"
 
-static const mirt__loss_class mirt__loss_table[MIRT__LOSS_COUNT] = {
+#define MIRT__LOSS_SPARSE true, true
+#define MIRT__LOSS_CATEGORICAL true, false
+#define MIRT__LOSS_ELEMENTS false, false
+#define MIRT__LOSS_ROW(loss, name, labels, activation) {#name, MIRT__LOSS_##labels, activation},
+static const mirt__loss_class mirt__loss_table[] = {
     {"none", false, false, MIRT_LINEAR},
-    {"sparse_categorical_crossentropy", true, true, MIRT_SOFTMAX},
-    {"categorical_crossentropy", true, false, MIRT_SOFTMAX},
-    {"binary_crossentropy", false, false, MIRT_SIGMOID},
-    {"mean_squared_error", false, false, MIRT_LINEAR},
+    MIRT_LOSS_LIST(MIRT__LOSS_ROW)
 };
+MIRT__STATIC_ASSERT(MIRT__COUNT(mirt__loss_table) == MIRT__LOSS_COUNT, "a row for each loss");
+#undef MIRT__LOSS_SPARSE
+#undef MIRT__LOSS_CATEGORICAL
+#undef MIRT__LOSS_ELEMENTS
+#undef MIRT__LOSS_ROW
 
 MIRT__LIB const mirt__loss_class *mirt__loss_class_get(mirt_loss loss) {
     return (int)loss >= 0 && loss < MIRT__LOSS_COUNT ? &mirt__loss_table[loss] : NULL;
