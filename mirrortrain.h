@@ -37439,7 +37439,7 @@ static double mirt__auc_of(const mirt__metric_use *use, const double *sum, int64
 
 /* >>the table */
 
-static const mirt__metric_class mirt__metric_table[MIRT__METRIC_COUNT] = {
+static const mirt__metric_class mirt__metric_table[] = {
     {NULL, NULL, NULL, 0, NULL, NULL, MIRT_MODE_AUTO},
     {"accuracy", mirt__accuracy_check, mirt__accuracy_record, 0, NULL, NULL, MIRT_MODE_MAX},
     {"binary_accuracy", mirt__values_check, NULL, 1, mirt__count_binary, mirt__mean_of_elements, MIRT_MODE_MAX},
@@ -37457,6 +37457,7 @@ static const mirt__metric_class mirt__metric_table[MIRT__METRIC_COUNT] = {
     {"mean_absolute_error", mirt__values_check, NULL, 1, mirt__count_errors, mirt__mean_of_elements, MIRT_MODE_MIN},
     {"mean_squared_error", mirt__values_check, NULL, 1, mirt__count_errors, mirt__mean_of_elements, MIRT_MODE_MIN},
 };
+MIRT__STATIC_ASSERT(MIRT__COUNT(mirt__metric_table) == MIRT__METRIC_COUNT, "a row for each metric");
 
 MIRT__LIB const mirt__metric_class *mirt__metric_class_get(mirt_metric metric) {
     return (int)metric > MIRT_METRIC_NONE && metric < MIRT__METRIC_COUNT ? &mirt__metric_table[metric] : NULL;
@@ -37716,7 +37717,7 @@ static const mirt__field mirt__restarts_fields[] = {{"initial_learning_rate", MI
                                                     {"m_mul", MIRT__FIELD_FLOAT, offsetof(mirt_schedule, m_mul)},
                                                     {"alpha", MIRT__FIELD_FLOAT, offsetof(mirt_schedule, alpha)}};
 
-static const mirt__schedule_class mirt__schedule_table[MIRT__SCHEDULE_COUNT] = {
+static const mirt__schedule_class mirt__schedule_table[] = {
     {NULL, NULL, 0, NULL},
     {"PiecewiseConstantDecay", NULL, 0, mirt__piecewise_rate},
     {"ExponentialDecay", mirt__exponential_fields, MIRT__COUNT(mirt__exponential_fields), mirt__exponential_rate},
@@ -37725,6 +37726,7 @@ static const mirt__schedule_class mirt__schedule_table[MIRT__SCHEDULE_COUNT] = {
     {"CosineDecay", mirt__cosine_fields, MIRT__COUNT(mirt__cosine_fields), mirt__cosine_rate},
     {"CosineDecayRestarts", mirt__restarts_fields, MIRT__COUNT(mirt__restarts_fields), mirt__restarts_rate},
 };
+MIRT__STATIC_ASSERT(MIRT__COUNT(mirt__schedule_table) == MIRT__SCHEDULE_COUNT, "a row for each schedule");
 
 MIRT__LIB const mirt__schedule_class *mirt__schedule_class_get(mirt_schedule_kind kind) {
     return (int)kind > MIRT_SCHEDULE_NONE && kind < MIRT__SCHEDULE_COUNT ? &mirt__schedule_table[kind] : NULL;

@@ -201,7 +201,7 @@ static double mirt__auc_of(const mirt__metric_use *use, const double *sum, int64
 
 /* >>the table */
 
-static const mirt__metric_class mirt__metric_table[MIRT__METRIC_COUNT] = {
+static const mirt__metric_class mirt__metric_table[] = {
     {NULL, NULL, NULL, 0, NULL, NULL, MIRT_MODE_AUTO},
     {"accuracy", mirt__accuracy_check, mirt__accuracy_record, 0, NULL, NULL, MIRT_MODE_MAX},
     {"binary_accuracy", mirt__values_check, NULL, 1, mirt__count_binary, mirt__mean_of_elements, MIRT_MODE_MAX},
@@ -219,6 +219,7 @@ static const mirt__metric_class mirt__metric_table[MIRT__METRIC_COUNT] = {
     {"mean_absolute_error", mirt__values_check, NULL, 1, mirt__count_errors, mirt__mean_of_elements, MIRT_MODE_MIN},
     {"mean_squared_error", mirt__values_check, NULL, 1, mirt__count_errors, mirt__mean_of_elements, MIRT_MODE_MIN},
 };
+MIRT__STATIC_ASSERT(MIRT__COUNT(mirt__metric_table) == MIRT__METRIC_COUNT, "a row for each metric");
 
 MIRT__LIB const mirt__metric_class *mirt__metric_class_get(mirt_metric metric) {
     return (int)metric > MIRT_METRIC_NONE && metric < MIRT__METRIC_COUNT ? &mirt__metric_table[metric] : NULL;

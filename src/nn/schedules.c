@@ -129,7 +129,7 @@ static const mirt__field mirt__restarts_fields[] = {{"initial_learning_rate", MI
                                                     {"m_mul", MIRT__FIELD_FLOAT, offsetof(mirt_schedule, m_mul)},
                                                     {"alpha", MIRT__FIELD_FLOAT, offsetof(mirt_schedule, alpha)}};
 
-static const mirt__schedule_class mirt__schedule_table[MIRT__SCHEDULE_COUNT] = {
+static const mirt__schedule_class mirt__schedule_table[] = {
     {NULL, NULL, 0, NULL},
     {"PiecewiseConstantDecay", NULL, 0, mirt__piecewise_rate},
     {"ExponentialDecay", mirt__exponential_fields, MIRT__COUNT(mirt__exponential_fields), mirt__exponential_rate},
@@ -138,6 +138,7 @@ static const mirt__schedule_class mirt__schedule_table[MIRT__SCHEDULE_COUNT] = {
     {"CosineDecay", mirt__cosine_fields, MIRT__COUNT(mirt__cosine_fields), mirt__cosine_rate},
     {"CosineDecayRestarts", mirt__restarts_fields, MIRT__COUNT(mirt__restarts_fields), mirt__restarts_rate},
 };
+MIRT__STATIC_ASSERT(MIRT__COUNT(mirt__schedule_table) == MIRT__SCHEDULE_COUNT, "a row for each schedule");
 
 MIRT__LIB const mirt__schedule_class *mirt__schedule_class_get(mirt_schedule_kind kind) {
     return (int)kind > MIRT_SCHEDULE_NONE && kind < MIRT__SCHEDULE_COUNT ? &mirt__schedule_table[kind] : NULL;
