@@ -34853,7 +34853,7 @@ struct mirt_strategy {
     char *block[MIRT__MAX_DEVICES]; /* the devices' working memory, by memory.c */
     mirt__layout layout;
     const void *in_memory;          /* whose gradients lie in it, */
-    const void *landed;             /* and whose next batch, where it was sent ahead, or NULL */
+    const void *prefetched;             /* and whose next batch, where it was sent ahead, or NULL */
     mirt__lane *lane;               /* [num_devices] */
     const mirt_model *timing;       /* being trained by a fit that counts seconds */
     mirt__watch *watch;      /* NULL: there is no time limit */
@@ -35562,7 +35562,7 @@ MIRT__LIB void mirt__memory_free(mirt_strategy *s) {
     }
     memset(s->block, 0, sizeof s->block);
     memset(&s->layout, 0, sizeof s->layout);
-    s->in_memory = s->landed = NULL;
+    s->in_memory = s->prefetched = NULL;
 }
 
 /* >>section mirror/watch.c */
@@ -42069,7 +42069,7 @@ struct mirt_function {
     mirt__step_stage stage;
     int64_t rows;
     const void *io[MIRT__MAX_FIELDS];
-    bool landed;         /* it was sent ahead: the devices have it */
+    bool prefetched;     /* it was sent ahead: the devices have it */
     bool holds;          /* results of this round of the devices are waited for in the next one, */
     const mirt__batch *ahead; /* and this batch is sent ahead before; NULL: none is */
     double rate;         /* asked for on the caller's thread: schedules are the user's code */
@@ -42131,7 +42131,7 @@ MIRT__LIB mirt_status mirt__function_begin(mirt_function *function, const mirt__
 /* Forward and, where there are gradients, backward, exchange and update. */
 MIRT__LIB mirt_status mirt__function_step(mirt_function *function);
 /* The same; of a function that sends ahead, `next` is called while the devices are at work, if that can be. It gives the next batch, or NULL:
-   it is there, or cannot be had now. Of the batch under way only labels and weights are still there then. The strategy's `landed` tells
+   it is there, or cannot be had now. Of the batch under way only labels and weights are still there then. The strategy's `prefetched` tells
    whether it lies on the devices. */
 typedef const mirt__batch *(*mirt__next_fn)(void *arg);
 MIRT__LIB mirt_status mirt__function_step_ahead(mirt_function *function, mirt__next_fn next, void *arg);
@@ -42259,7 +42259,7 @@ typedef struct mirt__feed {
     mirt__features *features; /* or NULL */
     bool ahead;           /* it may do so */
     mirt_function *step;  /* under way */
-    bool held, landed;    /* the next batch was read; it was sent, too */
+    bool held, prefetched;    /* the next batch was read; it was sent, too */
     mirt_status status;   /* of reading it, */
     mirt__error error;    /* which is told when its turn has come */
     mirt__batch batch;
@@ -43734,7 +43734,7 @@ MIRT__LIB mirt_function *mirt__function_new(mirt_model *model, const mirt__funct
 MIRT__LIB void mirt__function_free(mirt_function *f) {
     if (!f) return;
     if (f->model->strategy->in_memory == f) f->model->strategy->in_memory = NULL;
-    if (f->model->strategy->landed == f) f->model->strategy->landed = NULL;
+    if (f->model->strategy->prefetched == f) f->model->strategy->prefetched = NULL;
     mirt__program_free(&f->program);
     mirt__free(f->minimized);
     mirt__free(f->applied);
@@ -44153,7 +44153,7 @@ static void mirt__remote_send(const mirt_function *f, int device, const void *co
 }
 
 /* Where batches land is not where the program reads: its addresses are the same in every step, and the place is free again at once. */
-static void mirt__remote_take_landed(const mirt_function *f, int device, char *io) {
+static void mirt__remote_take_prefetched(const mirt_function *f, int device, char *io) {
     const mirt__backend *backend = mirt__backend_of(f);
     int64_t first, rows = mirt__remote_rows(f, device, &first);
     for (int i = 0; i < f->spec.num_fields && rows > 0; i++) {
@@ -44169,7 +44169,7 @@ MIRT__LIB void mirt__remote_scatter_ahead(const mirt_function *f, int device) {
 MIRT__LIB void mirt__remote_scatter(const mirt_function *f, int device) {
     const mirt__backend *backend = mirt__backend_of(f);
     char *io = mirt__remote_io(f, device);
-    if (f->landed) mirt__remote_take_landed(f, device, io);
+    if (f->prefetched) mirt__remote_take_prefetched(f, device, io);
     else mirt__remote_send(f, device, f->io, f->rows, io);
     for (int i = 0; i < f->num_results && !f->by_replicas; i++) {
         const mirt__port *port = &f->program.io[MIRT__MAX_FIELDS + i];
@@ -45019,8 +45019,8 @@ static void mirt__take_memory(mirt_function *f) {
 MIRT__LIB mirt_status mirt__function_begin(mirt_function *f, const mirt__batch *batch) {
     if (mirt__usable(f->model->strategy) != MIRT_OK) return mirt_last_status();
     f->stage = MIRT__IDLE;
-    f->landed = false;
-    if (f->model->strategy->landed != f) f->model->strategy->landed = NULL;
+    f->prefetched = false;
+    if (f->model->strategy->prefetched != f) f->model->strategy->prefetched = NULL;
     if (f->root != mirt__root(f->model, NULL) || f->layout != f->root->layout) {
         return mirt__fail(
             MIRT_E_STATE,
@@ -45079,7 +45079,7 @@ static mirt_status mirt__run_devices(mirt_function *f, void (*fn)(void *arg, int
         f->holds = false;
         f->ahead = f->remote_status == MIRT_OK ? next(arg) : NULL;
         status = mirt__run_round(f, mirt__device_step_held);
-        s->landed = status == MIRT_OK && f->ahead ? f : NULL;
+        s->prefetched = status == MIRT_OK && f->ahead ? f : NULL;
     }
     if (status == MIRT_OK) mirt__lanes_end(f);
     mirt__let_go(f->model);
@@ -47200,13 +47200,13 @@ static const mirt__batch *mirt__feed_ahead(void *arg) {
 
 MIRT__LIB mirt_status mirt__feed_step(mirt__feed *feed, mirt_function *f, bool more) {
     mirt_strategy *s = f->model->strategy;
-    f->landed = feed->landed && s->landed == f;
-    feed->landed = false;
+    f->prefetched = feed->prefetched && s->prefetched == f;
+    feed->prefetched = false;
     if (!feed->ahead || !more) return mirt__function_step(f);
-    s->landed = NULL;
+    s->prefetched = NULL;
     feed->step = f;
     const mirt_status status = mirt__function_step_ahead(f, mirt__feed_ahead, feed);
-    feed->landed = s->landed == f;
+    feed->prefetched = s->prefetched == f;
     return status;
 }
 
@@ -52347,6 +52347,7 @@ MIRT_API mirt_model *mirt_efficientnet_v2(mirt_strategy *strategy, mirt_efficien
 
 /* >>section base/optimize_restore.inc */
 
+/* Restores what optimize_keep.inc kept. */
 #pragma pop_macro("__OPTIMIZE__")
 
 /* >>section base/partial_end.inc */

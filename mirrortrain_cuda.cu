@@ -5933,7 +5933,7 @@ static inline __device__ void mirt__cu_categorical_crossentropy_grad(const mirt_
     }
 }
 
-/* The division by n is done once a row. */
+/* The division by n is done once per row. */
 template <float (*ELEMENT)(bool logits, float x, float t, float scale, float n), bool BLOCK>
 static inline __device__ void mirt__cu_mean_grad(const mirt__cu_row_group<BLOCK> &group, const mirt__loss &l, int64_t r) {
     const float *x = l.x + r * l.n, *t = static_cast<const float *>(l.labels) + r * l.n;

@@ -212,7 +212,7 @@ def show(found):
 # Text that each kind finds once, and the line that it is found in.
 PLANTS = {
     "words": ("/* A planted file. */\n\nint planted; /* the strategy is of no\n   use any more */\n",
-              3, '"of no use": write can no longer be used'),
+              3, "write can no longer be used"),
     "columns": ("/* A planted file. */\nint planted[] = {%s0};\n" % ("0, " * COLUMNS),
                 2, "columns: at most %d" % COLUMNS),
     "comments": ("#include <stdio.h>\n/* A planted file:%s. */\n" % (" word" * FIRST_WORDS),

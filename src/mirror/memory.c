@@ -52,5 +52,5 @@ MIRT__LIB void mirt__memory_free(mirt_strategy *s) {
     }
     memset(s->block, 0, sizeof s->block);
     memset(&s->layout, 0, sizeof s->layout);
-    s->in_memory = s->landed = NULL;
+    s->in_memory = s->prefetched = NULL;
 }

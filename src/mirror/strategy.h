@@ -55,7 +55,7 @@ struct mirt_strategy {
     char *block[MIRT__MAX_DEVICES]; /* the devices' working memory, by memory.c */
     mirt__layout layout;
     const void *in_memory;          /* whose gradients lie in it, */
-    const void *landed;             /* and whose next batch, where it was sent ahead, or NULL */
+    const void *prefetched;             /* and whose next batch, where it was sent ahead, or NULL */
     mirt__lane *lane;               /* [num_devices] */
     const mirt_model *timing;       /* being trained by a fit that counts seconds */
     mirt__watch *watch;      /* NULL: there is no time limit */

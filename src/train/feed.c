@@ -68,12 +68,12 @@ static const mirt__batch *mirt__feed_ahead(void *arg) {
 
 MIRT__LIB mirt_status mirt__feed_step(mirt__feed *feed, mirt_function *f, bool more) {
     mirt_strategy *s = f->model->strategy;
-    f->landed = feed->landed && s->landed == f;
-    feed->landed = false;
+    f->prefetched = feed->prefetched && s->prefetched == f;
+    feed->prefetched = false;
     if (!feed->ahead || !more) return mirt__function_step(f);
-    s->landed = NULL;
+    s->prefetched = NULL;
     feed->step = f;
     const mirt_status status = mirt__function_step_ahead(f, mirt__feed_ahead, feed);
-    feed->landed = s->landed == f;
+    feed->prefetched = s->prefetched == f;
     return status;
 }

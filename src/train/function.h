@@ -104,7 +104,7 @@ struct mirt_function {
     mirt__step_stage stage;
     int64_t rows;
     const void *io[MIRT__MAX_FIELDS];
-    bool landed;         /* it was sent ahead: the devices have it */
+    bool prefetched;     /* it was sent ahead: the devices have it */
     bool holds;          /* results of this round of the devices are waited for in the next one, */
     const mirt__batch *ahead; /* and this batch is sent ahead before; NULL: none is */
     double rate;         /* asked for on the caller's thread: schedules are the user's code */
@@ -166,7 +166,7 @@ MIRT__LIB mirt_status mirt__function_begin(mirt_function *function, const mirt__
 /* Forward and, where there are gradients, backward, exchange and update. */
 MIRT__LIB mirt_status mirt__function_step(mirt_function *function);
 /* The same; of a function that sends ahead, `next` is called while the devices are at work, if that can be. It gives the next batch, or NULL:
-   it is there, or cannot be had now. Of the batch under way only labels and weights are still there then. The strategy's `landed` tells
+   it is there, or cannot be had now. Of the batch under way only labels and weights are still there then. The strategy's `prefetched` tells
    whether it lies on the devices. */
 typedef const mirt__batch *(*mirt__next_fn)(void *arg);
 MIRT__LIB mirt_status mirt__function_step_ahead(mirt_function *function, mirt__next_fn next, void *arg);

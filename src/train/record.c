@@ -441,7 +441,7 @@ MIRT__LIB mirt_function *mirt__function_new(mirt_model *model, const mirt__funct
 MIRT__LIB void mirt__function_free(mirt_function *f) {
     if (!f) return;
     if (f->model->strategy->in_memory == f) f->model->strategy->in_memory = NULL;
-    if (f->model->strategy->landed == f) f->model->strategy->landed = NULL;
+    if (f->model->strategy->prefetched == f) f->model->strategy->prefetched = NULL;
     mirt__program_free(&f->program);
     mirt__free(f->minimized);
     mirt__free(f->applied);

@@ -226,7 +226,7 @@ static void mirt__remote_send(const mirt_function *f, int device, const void *co
 }
 
 /* Where batches land is not where the program reads: its addresses are the same in every step, and the place is free again at once. */
-static void mirt__remote_take_landed(const mirt_function *f, int device, char *io) {
+static void mirt__remote_take_prefetched(const mirt_function *f, int device, char *io) {
     const mirt__backend *backend = mirt__backend_of(f);
     int64_t first, rows = mirt__remote_rows(f, device, &first);
     for (int i = 0; i < f->spec.num_fields && rows > 0; i++) {
@@ -242,7 +242,7 @@ MIRT__LIB void mirt__remote_scatter_ahead(const mirt_function *f, int device) {
 MIRT__LIB void mirt__remote_scatter(const mirt_function *f, int device) {
     const mirt__backend *backend = mirt__backend_of(f);
     char *io = mirt__remote_io(f, device);
-    if (f->landed) mirt__remote_take_landed(f, device, io);
+    if (f->prefetched) mirt__remote_take_prefetched(f, device, io);
     else mirt__remote_send(f, device, f->io, f->rows, io);
     for (int i = 0; i < f->num_results && !f->by_replicas; i++) {
         const mirt__port *port = &f->program.io[MIRT__MAX_FIELDS + i];

@@ -608,8 +608,8 @@ static void mirt__take_memory(mirt_function *f) {
 MIRT__LIB mirt_status mirt__function_begin(mirt_function *f, const mirt__batch *batch) {
     if (mirt__usable(f->model->strategy) != MIRT_OK) return mirt_last_status();
     f->stage = MIRT__IDLE;
-    f->landed = false;
-    if (f->model->strategy->landed != f) f->model->strategy->landed = NULL;
+    f->prefetched = false;
+    if (f->model->strategy->prefetched != f) f->model->strategy->prefetched = NULL;
     if (f->root != mirt__root(f->model, NULL) || f->layout != f->root->layout) {
         return mirt__fail(
             MIRT_E_STATE,
@@ -668,7 +668,7 @@ static mirt_status mirt__run_devices(mirt_function *f, void (*fn)(void *arg, int
         f->holds = false;
         f->ahead = f->remote_status == MIRT_OK ? next(arg) : NULL;
         status = mirt__run_round(f, mirt__device_step_held);
-        s->landed = status == MIRT_OK && f->ahead ? f : NULL;
+        s->prefetched = status == MIRT_OK && f->ahead ? f : NULL;
     }
     if (status == MIRT_OK) mirt__lanes_end(f);
     mirt__let_go(f->model);

@@ -102,7 +102,7 @@ typedef struct mirt__feed {
     mirt__features *features; /* or NULL */
     bool ahead;           /* it may do so */
     mirt_function *step;  /* under way */
-    bool held, landed;    /* the next batch was read; it was sent, too */
+    bool held, prefetched;    /* the next batch was read; it was sent, too */
     mirt_status status;   /* of reading it, */
     mirt__error error;    /* which is told when its turn has come */
     mirt__batch batch;

@@ -439,7 +439,7 @@ static void check_others(void) {
         mirt_logs logs;
         static float out[200 * IMAGE_CLASSES];
         mirt_data more;
-        int landed = 0;
+        int prefetched = 0;
         memset(&more, 0, sizeof more);
         more.x[0] = images_x(100, 100);
         more.y[0] = images_y(100, 100);
@@ -452,7 +452,7 @@ static void check_others(void) {
             if (status != MIRT_OK || !batch.rows) break;
             status = mirt__trainer_begin(f, &batch);
             if (status == MIRT_OK) status = mirt__feed_step(&feed, f, true);
-            landed += feed.landed;
+            prefetched += feed.prefetched;
             mirt_data other;
             memset(&other, 0, sizeof other);
             other.x[0] = images_x(100, 17);
@@ -465,7 +465,7 @@ static void check_others(void) {
                                    MIRT_OK; /* takes no more memory: it lies where the next batch was prefetched */
             if (i == 2) good = good && mirt_train_on_batch(m, &other, &logs) == MIRT_OK;
         }
-        ok(status == MIRT_OK && good && landed == (k ? 0 : 3),
+        ok(status == MIRT_OK && good && prefetched == (k ? 0 : 3),
            "steps with predicting, testing and training in between, %s",
            k ? "one after the other" : "each batch sent ahead");
         digest_weights(m, 0, digest[k]);
