@@ -342,6 +342,7 @@ CASE(normalize_gamma) { UNUSED; return own_statistics(v[0], v[1], NULL); }
 CASE(normalize_beta) { UNUSED; return own_statistics(v[0], NULL, v[1]); }
 CASE(normalize_plain) { UNUSED; return own_statistics(v[0], NULL, NULL); }
 CASE(normalize_relu) { UNUSED; return mirt_relu(own_statistics(v[0], v[1], v[2])); }
+CASE(normalize_add_relu) { UNUSED; return mirt_relu(mirt_add(own_statistics(v[0], v[1], v[2]), v[3])); }
 CASE(batch_norm_relu6) {
     UNUSED;
     mirt_tensor *own[2];
@@ -508,6 +509,7 @@ static const op_case op_cases[] = {
     {ROW(normalize_beta), 2, {{9, 17}, {17}}, {0}, MIRT_FLOAT32, WIDE},
     {ROW(normalize_plain), 1, {{6, 3}}, {0}, MIRT_FLOAT32, WIDE},
     {ROW(normalize_relu), 3, {{7, 3, 5}, {5}, {5}}, {0}, MIRT_FLOAT32, WIDE},
+    {ROW(normalize_add_relu), 4, {{7, 3, 5}, {5}, {5}, {7, 3, 5}}, {0}, MIRT_FLOAT32, WIDE},
     {ROW(batch_norm_relu6), 3, {{3, 2, 5}, {5}, {5}}, {3, 2, 5}, MIRT_FLOAT32, -6.0, 6.0},
     {ROW(layer_norm_relu), 3, {{3, 11}, {11}, {11}}, {3, 11}, MIRT_FLOAT32, WIDE},
     {ROW(batch_norm), 3, {{3, 2, 5}, {5}, {5}}, {3, 2, 5}, MIRT_FLOAT32, WIDE},
@@ -630,6 +632,19 @@ static bool op_begin(op_run *r, const op_case *c, int64_t rows, int threads, boo
     return true;
 }
 
+static void op_bases(op_run *r, mirt__bases *b, mirt__team *team) {
+    b->team = team;
+    b->weight = r->weight;
+    b->gradient = r->gradient;
+    b->arena = r->arena;
+    b->scratch = r->scratch;
+    b->scratch_per_thread = r->program.scratch;
+    b->shared = r->shared;
+    b->io[0] = r->x;
+    b->io[1] = r->weight + r->offset[r->operands];
+    b->io[2] = (char *)r->value;
+}
+
 static void op_replay(op_run *r, const mirt__kernels *kernels, mirt__team *team) {
     mirt__bases b;
     mirt__step_info run;
@@ -639,16 +654,7 @@ static void op_replay(op_run *r, const mirt__kernels *kernels, mirt__team *team)
     run.step = 3;
     run.loss_scale = 1;
     run.global_rows = r->rows;
-    b.team = team;
-    b.weight = r->weight;
-    b.gradient = r->gradient;
-    b.arena = r->arena;
-    b.scratch = r->scratch;
-    b.scratch_per_thread = r->program.scratch;
-    b.shared = r->shared;
-    b.io[0] = r->x;
-    b.io[1] = r->weight + r->offset[r->operands];
-    b.io[2] = (char *)r->value;
+    op_bases(r, &b, team);
     replay_alone(&r->program, kernels, &run, &b, r->rows);
 }
 

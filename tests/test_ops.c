@@ -103,15 +103,8 @@ static void replay_rows(op_run *r, const mirt__kernels *kernels, int64_t first, 
     run.first_row = first;
     run.loss_scale = 1;
     run.global_rows = rows;
-    b.weight = r->weight;
-    b.gradient = r->gradient;
-    b.arena = r->arena;
-    b.scratch = r->scratch;
-    b.scratch_per_thread = r->program.scratch;
-    b.shared = r->shared;
+    op_bases(r, &b, NULL);
     b.io[0] = r->x + (size_t)first * r->program.io[0].bytes;
-    b.io[1] = r->weight + r->offset[r->operands];
-    b.io[2] = (char *)r->value;
     replay_alone(&r->program, kernels, &run, &b, rows);
 }
 
@@ -168,6 +161,108 @@ static void check_case(const op_case *c, op_run *r, bool fused, result *unfused)
         drop(&one);
     }
     drop(&best);
+}
+
+/* Runs `call` with its inputs copied, so that neither tensors nor planned overlaps change; input `over` shares its
+   buffer with output 0, unless it is -1. Returns that output, which the caller frees. */
+static char *run_copied(const mirt__call *original, int over) {
+    const mirt__node *node = original->node;
+    mirt__call call = *original;
+    char *copy[MIRT__MAX_FUSED_IN + MIRT__MAX_OUT], *first = NULL;
+    int copies = 0;
+    for (int k = 0; k < node->num_in; k++) {
+        const size_t bytes = mirt__tensor_bytes(node->in[k], call.rows);
+        if (!call.in[k]) continue;
+        call.in[k] = copy[copies++] = (char *)mirt__aligned_alloc(bytes + 1);
+        memcpy(call.in[k], original->in[k], bytes);
+    }
+    for (int k = 0; k < node->num_out; k++) {
+        const size_t bytes = mirt__tensor_bytes(node->out[k], call.rows);
+        if (!call.out[k]) continue;
+        if (k == 0 && over >= 0) call.out[k] = call.in[over];
+        else call.out[k] = copy[copies++] = (char *)mirt__aligned_alloc(bytes + 1);
+    }
+    node->op->run(&call);
+    first = (char *)malloc(mirt__tensor_bytes(node->out[0], call.rows) + 1);
+    memcpy(first, call.out[0], mirt__tensor_bytes(node->out[0], call.rows));
+    for (int i = 0; i < copies; i++) mirt__aligned_free(copy[i]);
+    return first;
+}
+
+static bool may_overwrite(const mirt__node *node, int input) {
+    const mirt_tensor *x = node->in[input], *y = node->out[0];
+    const bool last = node->a.residual && input == node->num_in - 1;
+    const bool named = (node->op->overwrites >> input & 1) || (last && (node->op->overwrites & MIRT__INPUT_RESIDUAL));
+    return named && x->dtype == y->dtype && mirt__shape_equal(&x->shape, &y->shape);
+}
+
+static bool overwrote[MIRT__OP_COUNT], overwrote_wrong[MIRT__OP_COUNT];
+
+/* Runs every node that may write over an input, once with a buffer for its output and once without. */
+static void note_overwriting(op_run *r, const mirt__kernels *kernels) {
+    mirt__program *program = &r->program;
+    mirt__bases b;
+    mirt__step_info run;
+    mirt__call call;
+    char *const replica = (char *)mirt__aligned_alloc(program->replica + 1);
+    memset(&b, 0, sizeof b);
+    memset(&run, 0, sizeof run);
+    memset(&call, 0, sizeof call);
+    poison(r, 1);
+    run.loss_scale = 1;
+    run.global_rows = r->rows;
+    op_bases(r, &b, NULL);
+    b.replica = replica;
+    call.kernels = kernels;
+    call.run = &run;
+    call.bases = &b;
+    call.rows = r->rows;
+    call.where.scratch = b.scratch;
+    call.where.scratch_per_thread = b.scratch_per_thread;
+    call.where.shared = b.shared;
+    for (int i = 0; i < program->graph.count; i++) {
+        const mirt__node *node = program->graph.node[i];
+        if (!mirt__node_runs(node)) continue;
+        call.node = node;
+        for (int k = 0; k < node->num_in; k++) call.in[k] = mirt__address(&b, node->in[k]);
+        for (int k = 0; k < node->num_out; k++) call.out[k] = mirt__address(&b, node->out[k]);
+        for (int k = 0; k < node->num_in; k++) {
+            if (!may_overwrite(node, k) || !call.in[k]) continue;
+            char *apart = run_copied(&call, -1), *over = run_copied(&call, k);
+            overwrote[node->id] = true;
+            if (memcmp(apart, over, mirt__tensor_bytes(node->out[0], r->rows)) != 0) overwrote_wrong[node->id] = true;
+            free(apart);
+            free(over);
+        }
+        node->op->run(&call);
+    }
+    mirt__aligned_free(replica);
+}
+
+/* The traits of each row are consistent, and its kernel may write over the inputs it names. */
+static void check_rows(void) {
+    static const char *const label[] = {
+#define LABEL(name) #name,
+        MIRT__OP_LIST(LABEL)
+#undef LABEL
+    };
+    for (int id = 0; id < MIRT__OP_COUNT; id++) {
+        const mirt__op *op = mirt__op_get((mirt__op_id)id);
+        ok(strcmp(op->name, label[id]) == 0 && op->shape, "%s: the row is in its place", label[id]);
+        const bool leaf = op->space != MIRT__SPACE_NONE;
+        ok(op->run || op->alias || op->lower || leaf, "%s: the output is computed or stored elsewhere", op->name);
+        ok(!op->alias || (!op->run && !op->overwrites), "%s: an alias has no kernel", op->name);
+        ok(!op->steady || op->lower, "%s: only lowered ops differ in training", op->name);
+        ok(!op->strips == !(op->lazy_x | op->lazy_dy), "%s: only convolutions read lazy tensors", op->name);
+        const bool images = op->half_in || op->half_out || op->half_copied || op->half_tied;
+        ok(op->half || !images, "%s: support of 16-bit images has a condition", op->name);
+        const bool counted = op->min_in >= 0 && op->min_in <= op->max_in && op->max_in <= MIRT__MAX_IN;
+        const bool unsaved = !op->min_in && !op->max_in && !op->saved_attrs && !op->fits;
+        ok(op->saved ? counted : unsaved, "%s: traits of files are complete", op->name);
+        if (!op->overwrites) continue;
+        ok(overwrote[id], "%s: a case can write over an input", op->name);
+        ok(!overwrote_wrong[id], "%s: has the same bits if it writes over an input", op->name);
+    }
 }
 
 /* The weight of a sample's loss is a leaf of training programs alone, so it has no row among the cases. */
@@ -241,6 +336,8 @@ static void check_every_kind_has_a_case(void) {
 }
 
 static void check_cases(const op_case *cases, int count, const int64_t *rows, int row_counts) {
+    int tables;
+    const mirt__kernels *const *table = mirt__kernel_tables(&tables);
     for (int c = 0; c < count; c++) {
         for (int i = 0; i < (cases[c].x_shape[0] ? row_counts : 1); i++) {
             result unfused;
@@ -249,6 +346,7 @@ static void check_cases(const op_case *cases, int count, const int64_t *rows, in
                 op_run r;
                 if (!ok(op_begin(&r, &cases[c], rows[i], MAX_THREADS, fuse != 0), "%s, %d rows: recorded", cases[c].name, (int)rows[i])) continue;
                 note_ops(&r);
+                for (int t = 0; t < tables; t++) note_overwriting(&r, table[t]);
                 check_case(&cases[c], &r, fuse != 0, &unfused);
                 op_end(&r);
             }
@@ -263,6 +361,7 @@ int main(void) {
     check_cases(op_cases, MIRT__COUNT(op_cases), rows, MIRT__COUNT(rows));
     check_every_op_has_a_case();
     check_every_kind_has_a_case();
+    check_rows();
     if (!getenv("MIRT_TEST_SMALL")) check_cases(large_cases, MIRT__COUNT(large_cases), large_rows, MIRT__COUNT(large_rows));
     for (int threads = 2; threads <= MAX_THREADS; threads++) mirt__team_destroy(team[threads]);
     return done_testing();
