@@ -199,9 +199,10 @@ static void test_arguments(void) {
     refused(!mirt_model_create(strategy, "\xff"), MIRT_E_INVALID, "not valid UTF-8");
 }
 
-/* Arrays that are no batch, and rows and gradients of replicas, devices and weights that there are not. */
+/* Arrays that are not a batch, and rows and gradients of missing replicas, devices and weights. */
 static void test_steps(void) {
-    float out[PIXELS * 3];
+    enum { count = PIXELS * 3 };
+    float out[count];
     int64_t first = 77;
     mirt_model *model = small_model();
     mirt_array bad = xs();
@@ -221,14 +222,14 @@ static void test_steps(void) {
     bad = ys();
     bad.shape.rank = 0;
     refused(mirt_train_step(model, xs(), bad, NULL) != MIRT_OK, MIRT_E_INVALID, "the batch has no labels");
-    refused(mirt_get_gradient(model, "dense/kernel", 0, out, PIXELS * 3) != MIRT_OK, MIRT_E_STATE, "call mirt_grad first");
+    refused(mirt_get_gradient(model, "dense/kernel", 0, out, count) != MIRT_OK, MIRT_E_STATE, "call mirt_grad first");
     ok(mirt_scatter(model, xs(), ys()) == MIRT_OK, "what was refused changes nothing");
-    refused(mirt_get_gradient(model, "dense/kernel", 0, out, PIXELS * 3) != MIRT_OK, MIRT_E_STATE, "call mirt_grad first");
-    ok(mirt_grad(model, NULL) == MIRT_OK && mirt_get_gradient(model, "dense/kernel", 0, out, PIXELS * 3) == MIRT_OK,
+    refused(mirt_get_gradient(model, "dense/kernel", 0, out, count) != MIRT_OK, MIRT_E_STATE, "call mirt_grad first");
+    ok(mirt_grad(model, NULL) == MIRT_OK && mirt_get_gradient(model, "dense/kernel", 0, out, count) == MIRT_OK,
        "a gradient can be had before the reduction");
-    refused(mirt_get_gradient(model, "dense/kernel", -1, out, PIXELS * 3) != MIRT_OK, MIRT_E_DEVICE, "no device -1");
+    refused(mirt_get_gradient(model, "dense/kernel", -1, out, count) != MIRT_OK, MIRT_E_DEVICE, "no device -1");
     const int devices = mirt_num_devices(strategy);
-    refused(mirt_get_gradient(model, "dense/kernel", devices, out, PIXELS * 3) != MIRT_OK, MIRT_E_DEVICE, "there is no device");
+    refused(mirt_get_gradient(model, "dense/kernel", devices, out, count) != MIRT_OK, MIRT_E_DEVICE, "there is no device");
     refused(mirt_get_gradient(model, "dense/kernel", 0, out, 1) != MIRT_OK, MIRT_E_SHAPE, "elements, not 1");
     refused(mirt_get_gradient(model, NULL, 0, out, 1) != MIRT_OK, MIRT_E_INVALID, "no weight name");
     refused(mirt_get_gradient(model, "dense/kernel", 0, NULL, 1) != MIRT_OK, MIRT_E_INVALID, "no place for the values");
@@ -244,7 +245,7 @@ static void test_steps(void) {
     first = 77;
     good = good && rows == N && mirt_replica_rows(model, replicas, &first) == 0 && first == 0;
     first = 77;
-    ok(good && mirt_replica_rows(model, -1, &first) == 0 && first == 0, "rows of all replicas, none of those next to them");
+    ok(good && mirt_replica_rows(model, -1, &first) == 0 && first == 0, "rows of all replicas, and of no others");
     mirt_model_destroy(model);
 }
 

@@ -142,7 +142,8 @@ static void check_listed(mirt_optimizer_kind kind, const char *name) {
     same = true;
     for (int i = 0; i < cls->num_fields; i++) {
         const mirt__field *field = &cls->fields[i];
-        if (field->kind != MIRT__FIELD_FLOAT || *(const float *)(const void *)((const char *)&keras + field->offset) == 0) continue;
+        const float *usual = (const float *)(const void *)((const char *)&keras + field->offset);
+        if (field->kind != MIRT__FIELD_FLOAT || *usual == 0) continue;
         memset(&o, 0, sizeof o);
         o.kind = kind;
         *(float *)(void *)((char *)&o + field->offset) = 0.5f;
@@ -163,8 +164,8 @@ static void check_constructors(void) {
     ok(adamw.kind == MIRT_ADAMW && adamw.learning_rate == 0.5f && adamw.beta_1 == 0.9f && adamw.beta_2 == 0.999f &&
            adamw.epsilon == 1e-7f && adamw.weight_decay == 0.004f,
        "mirt_adamw");
-    ok(rmsprop.kind == MIRT_RMSPROP && rmsprop.learning_rate == 0.5f && rmsprop.rho == 0.9f && rmsprop.epsilon == 1e-7f &&
-           rmsprop.momentum == 0 && !rmsprop.centered,
+    ok(rmsprop.kind == MIRT_RMSPROP && rmsprop.learning_rate == 0.5f && rmsprop.rho == 0.9f &&
+           rmsprop.epsilon == 1e-7f && rmsprop.momentum == 0 && !rmsprop.centered,
        "mirt_rmsprop");
 }
 
@@ -504,7 +505,7 @@ static bool scale_is(const mirt_model *m, double scale, int64_t steps) {
     return m->loss_scale == scale && m->scale_steps == steps;
 }
 
-/* As Keras's LossScaleOptimizer: doubled behind 2000 steps that did well, halved by one that did not, never below 1. */
+/* As Keras's LossScaleOptimizer: doubled after 2000 good steps, halved by a bad one, never below 1. */
 static void check_loss_scale(void) {
     static const struct { double scale; int64_t steps; } bad[] = {
         {0, 0}, {-1, 0}, {INFINITY, 0}, {NAN, 0}, {8, -1}, {8, 2000}};

@@ -397,7 +397,8 @@ static void check_moments(void) {
             worst = worse(worst, fabs((double)all_mean[k] - m) / (1 + fabs(m)));
             worst = worse(worst, fabs((double)all_variance[k] - v) / (k == 3 ? 100 : 1)); /* the shares' means are rounded at 1000 */
         }
-        ok(worst < 1e-6 && all_mean[N] == 3 && all_variance[N] == 3, "moments of %d shares join to those of all %d rows, off by %.1e", active, (int)at, worst);
+        ok(worst < 1e-6 && all_mean[N] == 3 && all_variance[N] == 3,
+           "moments of %d shares join to those of all %d rows, off by %.1e", active, (int)at, worst);
     }
 }
 

@@ -94,7 +94,7 @@ static const char *act_out(int replicas, int active, bool slot_per_replica, int 
     memset(&x, 0x5a, sizeof x);
     mirt__exchange_plan(&plan, replicas, active, slot_per_replica, device, &x);
     if (x.parts < 1 || x.parts > MIRT__MAX_PARTS) return NULL;
-    for (int i = x.parts; i < MIRT__MAX_PARTS; i++) { /* untouched behind what it says */
+    for (int i = x.parts; i < MIRT__MAX_PARTS; i++) { /* the rest is untouched */
         if (x.device[i] != 0x5a5a5a5a || x.slot[i] != 0x5a5a5a5a || x.add[i - 1].into != 0x5a5a5a5a) return NULL;
     }
     for (int i = 0; i < x.parts; i++) {
@@ -172,7 +172,7 @@ static void check_ranges(void) {
     }
 }
 
-/* Devices that have weights of their own update all of them; those that share one block, or write each other's, a share. */
+/* Devices with their own memory update all weights; devices that share a block, or write all copies, update a share. */
 static void check_update_ranges(void) {
     static mirt__backend backend;
     bool good = true;
@@ -233,7 +233,8 @@ static void check_counts(void) {
             for (int active = 1; active <= replicas; active++) {
                 int sum = 0;
                 for (int d = 0; d < devices; d++) {
-                    int before = subtrees(replicas, active - 1, d), first, own = mirt__device_replicas(&plan, replicas, d, &first);
+                    int first, own = mirt__device_replicas(&plan, replicas, d, &first);
+                    int before = subtrees(replicas, active - 1, d);
                     sum += subtrees(replicas, active, d);
                     /* the last replica's gradients are made beside the sums of those before */
                     if (active > first && active <= first + own && before + 1 > most_slots) most_slots = before + 1;
@@ -247,7 +248,8 @@ static void check_counts(void) {
         }
     }
     ok(slots, "a device has as many buffers of gradients as it needs at once, and none to spare");
-    ok(parts && at_limit, "as many partial sums as fit are allowed, one more is not (%d plans have exactly as many)", at_limit);
+    ok(parts && at_limit, "%d partial sums are allowed, one more is not (%d plans have that many)", MIRT__MAX_PARTS,
+       at_limit);
 }
 
 /* mirt__tree of the kernels adds its parts in the same order. */
