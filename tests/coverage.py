@@ -20,8 +20,8 @@ import sys
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 GCOV = os.environ.get("GCOV", "gcov")
 JOBS = os.environ.get("JOBS", "2")
-# Threads count at the same time, so counters are atomic. Without expensive optimizations functions leave vector registers
-# in use, which test_entry finds.
+# Threads count at the same time, so counters are atomic. Without expensive optimizations functions leave vector
+# registers in use, which test_entry finds.
 FLAGS = "-O0 -fexpensive-optimizations -ffp-contract=off -w --coverage -fprofile-update=atomic"
 TIME_LIMIT = 1200
 

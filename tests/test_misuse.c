@@ -229,7 +229,7 @@ static void test_steps(void) {
        "a gradient can be had before the reduction");
     refused(mirt_get_gradient(model, "dense/kernel", -1, out, count) != MIRT_OK, MIRT_E_DEVICE, "no device -1");
     const int devices = mirt_num_devices(strategy);
-    refused(mirt_get_gradient(model, "dense/kernel", devices, out, count) != MIRT_OK, MIRT_E_DEVICE, "there is no device");
+    refused(mirt_get_gradient(model, "dense/kernel", devices, out, count) != MIRT_OK, MIRT_E_DEVICE, "is no device");
     refused(mirt_get_gradient(model, "dense/kernel", 0, out, 1) != MIRT_OK, MIRT_E_SHAPE, "elements, not 1");
     refused(mirt_get_gradient(model, NULL, 0, out, 1) != MIRT_OK, MIRT_E_INVALID, "no weight name");
     refused(mirt_get_gradient(model, "dense/kernel", 0, NULL, 1) != MIRT_OK, MIRT_E_INVALID, "no place for the values");
