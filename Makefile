@@ -237,10 +237,13 @@ tsan:
 # Scripts that run the command-line program that the environment variable MIRRORTRAIN names.
 COVERAGE_SCRIPTS = test_cli.sh test_doctor.sh test_runs.sh test_graph_svg.py test_planted.py test_predict.py test_report.py \
 	test_signals.py test_trace.py
+# With NVIDIA's headers (tests/sim/sim.mk), what runs GPUs' side of src/ without being about single kernels.
+COVERAGE_SIMULATED = $(if $(SIM_SEEN),$(addprefix sim/,test_float16 test_not_finite test_training test_ahead test_corners \
+	test_services test_gpu_faults))
 
 # What no test reached is in build/coverage/*.txt.
 coverage: header
-	@JOBS=$(JOBS) tests/coverage.py build/coverage $(TESTS) $(COVERAGE_SCRIPTS)
+	@JOBS=$(JOBS) tests/coverage.py build/coverage $(TESTS) $(COVERAGE_SCRIPTS) $(COVERAGE_SIMULATED)
 
 matrix:
 	@STB_COMPILERS="g++ clang clang++" tests/run -t 900 tests/check_matrix.sh tests/test_stb_unit.sh

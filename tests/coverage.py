@@ -85,7 +85,9 @@ def run(command, **more):
 
 
 def program_of(name):
-    """What make builds for a test; scripts run the command-line program."""
+    """What make builds for a test; scripts run the command-line program, sim/NAME runs on simulated GPUs."""
+    if name.startswith("sim/"):
+        return "build/sim-cover/" + name[4:]
     return "build/cover/" + ("mirrortrain" if name.endswith((".sh", ".py")) else name)
 
 
@@ -99,6 +101,8 @@ def run_test(tree, name):
     """Returns (name, what went wrong or "")."""
     program = os.path.join(tree, program_of(name))
     environment = dict(os.environ, MIRRORTRAIN=program)
+    if name.startswith("sim/"):
+        environment.update(MIRT_SIM_SEED="1", MIRT_SIM_DEVICES="4", MIRT_TEST_ALIGNED="1", MIRT_TEST_SMALL="1")
     if not os.path.exists(program):
         return name, "does not compile"
     command = [os.path.join(ROOT, "tests", name) if name.endswith((".sh", ".py")) else program]

@@ -14,7 +14,9 @@ PARTS_sim = build/tests/parts.a
 PARTS_sim-asan = build/asan/parts.a
 PARTS_sim-tsan = build/tsan/parts.a
 PARTS_sim-coverage = build/tests/parts.a
+PARTS_sim-cover = build/cover/parts.a
 LDLIBS_sim-asan = -lubsan
+LDLIBS_sim-cover = -lgcov
 
 SIM_TESTS += test_sim
 SIM_TESTS += test_multiply
@@ -41,6 +43,8 @@ $(eval $(call SIM_RULES,sim-asan,-O1 -fsanitize=address,-O1 -fsanitize=address))
 # The simulator tells the sanitizer what is ordered, and is not looked at itself.
 $(eval $(call SIM_RULES,sim-tsan,-DMIRT_SIM_TSAN,-O1 -fsanitize=thread))
 $(eval $(call SIM_RULES,sim-coverage,,--coverage))
+# Coverage of the rest of src/, not of src/cuda: tests/coverage.py.
+$(eval $(call SIM_RULES,sim-cover,,))
 
 # The GPU's kernels as one more table in the tests of the CPUs' (sim_kernels.c). A program in C on simulated devices,
 # tests/sim/NAME.c, tests/gpu/NAME.c or tests/NAME.c, is one line too: SIM_C_TESTS += NAME.
@@ -92,6 +96,7 @@ $(eval $(call SIM_LIBRARY_RULES,sim,,))
 $(eval $(call SIM_LIBRARY_RULES,sim-asan,-fsanitize=address,))
 $(eval $(call SIM_LIBRARY_RULES,sim-tsan,-fsanitize=thread,))
 $(eval $(call SIM_LIBRARY_RULES,sim-coverage,,--coverage -fprofile-update=atomic))
+$(eval $(call SIM_LIBRARY_RULES,sim-cover,,))
 
 # SEED:PROGRAM, or SEED:PROGRAM:DEVICES. Kernels and the simulator itself in a few orders, networks (SIM_MANY) in many.
 SIM_MANY += test_training
