@@ -33549,9 +33549,13 @@ MIRT__LIB const char *mirt__called_name(mirt__op_id id, const mirt__attrs *a) {
 
 /* >>section graph/graph.c */
 
+/* A graph of no strategy has nothing to hold. */
+static void mirt__hold_nothing(mirt_model *model) { (void)model; }
+
 MIRT__LIB void mirt__graph_init(mirt__graph *graph, mirt_model *model) {
     memset(graph, 0, sizeof *graph);
     graph->model = model;
+    graph->hold = graph->let_go = mirt__hold_nothing;
 }
 
 MIRT__LIB void mirt__graph_free(mirt__graph *graph) {

@@ -14,6 +14,8 @@ static int in_child(int (*fn)(void)) {
     const pid_t child = fork();
     if (child == 0) {
         alarm(MOST_SECONDS); /* a child that hangs is ended by SIGALRM */
+        for (int i = 0; i < (int)(sizeof asking / sizeof *asking); i++)
+            signal(asking[i], SIG_DFL); /* jobs in the background ignore some */
         catch_signals(NULL);
         _exit(fn());
     }
