@@ -192,6 +192,33 @@ static void check_four_stages(int devices, int replicas, mirt_optimizer optimize
     mirt_strategy_destroy(t);
 }
 
+/* A step of rate 1 whose gradients are too large moves the weights by as much as the norm may be. */
+static void check_clipped_step(int devices, int replicas, bool stages) {
+    size_t count, again;
+    double squares = 0;
+    mirt_optimizer o = mirt_sgd(1, 0, false);
+    o.global_clipnorm = 0.03125f;
+    mirt_strategy *s = strategy_of(devices, replicas, 1);
+    mirt_model *m = image_model(s, o, 0);
+    float *before = all_weights(m, 0, &count);
+    bool good = !stages && mirt_train_step(m, images_x(0, 40), images_y(0, 40), NULL) == MIRT_OK;
+    if (stages) {
+        good = mirt_scatter(m, images_x(0, 40), images_y(0, 40)) == MIRT_OK && mirt_grad(m, NULL) == MIRT_OK &&
+               mirt_all_reduce(m) == MIRT_OK && mirt_apply(m) == MIRT_OK;
+    }
+    float *after = all_weights(m, devices - 1, &again);
+    for (size_t i = 0; good && i < count; i++) {
+        const double moved = (double)after[i] - (double)before[i];
+        squares += moved * moved;
+    }
+    ok(good && count == again && fabs(sqrt(squares) - 0.03125) < 1e-6,
+       "%d replicas, %d devices, %s: a gradient clipped to 0.03125 moves the weights by %.7f", replicas, devices,
+       stages ? "four stages" : "one step", sqrt(squares));
+    free(before);
+    free(after);
+    mirt_strategy_destroy(s);
+}
+
 static void check_stage_order(void) {
     mirt_strategy *s = strategy_of(2, 2, 1);
     mirt_model *m = image_model(s, mirt_adam(1e-3f), 0);
@@ -216,6 +243,7 @@ int main(void) {
     check_four_stages(2, 5, mirt_sgd(0.05f, 0.9f, false), "momentum");
     check_four_stages(3, 8, mirt_sgd(0.05f, 0.9f, true), "Nesterov");
     check_four_stages(3, 7, mirt_adam(1e-3f), "Adam");
+    for (int run = 0; run < 4; run++) check_clipped_step(run & 1 ? 3 : 1, run & 1 ? 5 : 1, run & 2);
     check_stage_order();
     rmdir(work_directory());
     return done_testing();
