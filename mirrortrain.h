@@ -2279,6 +2279,20 @@ MIRT_API mirt_status mirt_check_drift(mirt_model *model);
 #if (defined(MIRRORTRAIN_IMPLEMENTATION) || defined(MIRRORTRAIN_BACKEND)) && !defined(MIRRORTRAIN_BACKEND_SHOWN)
 #define MIRRORTRAIN_BACKEND_SHOWN
 
+/* >>section base/optimize_keep.inc */
+
+/* In C, gcc leaves __OPTIMIZE__ defined after `#pragma GCC optimize`. A program compiled without optimization must not
+   see it: headers that define intrinsics as functions because of it refuse constant arguments there. */
+#pragma push_macro("__OPTIMIZE__")
+#if defined(__GNUC__) && !defined(__clang__) && !defined(__OPTIMIZE__) && defined(__SSE2__) && \
+    !defined(__CUDACC__)
+#if defined(__x86_64__) && !defined(MIRRORTRAIN_NO_SIMD)
+#include <immintrin.h>
+#else
+#include <emmintrin.h>
+#endif
+#endif
+
 /* >>section base/types.h */
 
 #ifndef MIRT__TYPES_H
@@ -3328,19 +3342,6 @@ const mirt__backend *mirt__cuda_backend(void) MIRT__WEAK;
 #pragma GCC diagnostic ignored "-Wunused-function"
 #if defined(__clang__)
 #pragma clang diagnostic ignored "-Wunneeded-internal-declaration"
-#endif
-#endif
-
-/* >>section base/optimize_keep.inc */
-
-/* In C, gcc leaves __OPTIMIZE__ defined after `#pragma GCC optimize`. A program compiled without optimization must not
-   see it: headers that define intrinsics as functions because of it refuse constant arguments there. */
-#pragma push_macro("__OPTIMIZE__")
-#if defined(__GNUC__) && !defined(__clang__) && !defined(__OPTIMIZE__) && defined(__SSE2__)
-#if defined(__x86_64__) && !defined(MIRRORTRAIN_NO_SIMD)
-#include <immintrin.h>
-#else
-#include <emmintrin.h>
 #endif
 #endif
 
