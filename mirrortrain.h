@@ -3117,8 +3117,11 @@ MIRT__BOTH mirt__transform_pass mirt__transform_pass_of(const mirt__transform *t
 #endif
 #endif
 #endif
-/* Inlined without optimization too: loops over elements are as fast as if they held the formula. */
+#ifdef __CUDACC__
+#define MIRT__ELEMENT MIRT__BOTH
+#else /* inlined without optimization too: loops over elements are as fast as if they held the formula */
 #define MIRT__ELEMENT MIRT__BOTH __attribute__((always_inline))
+#endif
 
 #define MIRT__SMALLEST 1e-7f
 #define MIRT__LARGEST (1.0f - 1e-7f)
@@ -23165,6 +23168,8 @@ static int mirt__stb_sum(const char *out, const char *out_end, const unsigned ch
 #pragma GCC diagnostic ignored "-Wshadow"
 #pragma GCC diagnostic ignored "-Wpedantic"
 #pragma GCC diagnostic ignored "-Wextra"
+#pragma GCC diagnostic ignored "-Wconversion"
+#pragma GCC diagnostic ignored "-Wsign-conversion"
 #if __has_include(<stb/stb_image.h>)
 #include <stb/stb_image.h>
 #else
@@ -34294,7 +34299,7 @@ static void mirt__strips_count_convs(const mirt__graph *graph) {
         for (int k = 0; k < node->num_in; k++) {
             const bool last = k == node->num_in - 1; /* x of a.both */
             node->in[k]->first += ((node->op->lazy_x >> k & 1) && !node->a.affine) || (last && node->a.both);
-            node->in[k]->last += node->op->lazy_dy >> k & 1;
+            node->in[k]->last += (int)(node->op->lazy_dy >> k & 1);
         }
     }
 }

@@ -254,7 +254,7 @@ static void mirt__strips_count_convs(const mirt__graph *graph) {
         for (int k = 0; k < node->num_in; k++) {
             const bool last = k == node->num_in - 1; /* x of a.both */
             node->in[k]->first += ((node->op->lazy_x >> k & 1) && !node->a.affine) || (last && node->a.both);
-            node->in[k]->last += node->op->lazy_dy >> k & 1;
+            node->in[k]->last += (int)(node->op->lazy_dy >> k & 1);
         }
     }
 }

@@ -285,6 +285,8 @@ static int mirt__stb_sum(const char *out, const char *out_end, const unsigned ch
 #pragma GCC diagnostic ignored "-Wshadow"
 #pragma GCC diagnostic ignored "-Wpedantic"
 #pragma GCC diagnostic ignored "-Wextra"
+#pragma GCC diagnostic ignored "-Wconversion"
+#pragma GCC diagnostic ignored "-Wsign-conversion"
 #if __has_include(<stb/stb_image.h>)
 #include <stb/stb_image.h>
 #else

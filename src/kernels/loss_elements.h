@@ -13,8 +13,11 @@
 #ifndef __CUDACC__ /* knows no such pragmas */
 #include "optimize_begin.inc"
 #endif
-/* Inlined without optimization too: loops over elements are as fast as if they held the formula. */
+#ifdef __CUDACC__
+#define MIRT__ELEMENT MIRT__BOTH
+#else /* inlined without optimization too: loops over elements are as fast as if they held the formula */
 #define MIRT__ELEMENT MIRT__BOTH __attribute__((always_inline))
+#endif
 
 #define MIRT__SMALLEST 1e-7f
 #define MIRT__LARGEST (1.0f - 1e-7f)
