@@ -2372,8 +2372,10 @@ MIRT__BOTH void mirt__philox(const uint32_t counter[4], const uint32_t key[2], u
     X(0, COPY, copy, NONE, x, COPY, INLINE(x), PASS(dy)) \
     X(1, NEGATIVE, negative, 0, -x, LOOP(-x), INLINE(-x), PASS(mirt__unary_op(MIRT__NEGATIVE, dy, 0, 0))) \
     X(2, SQUARE, square, 0, x * x, LOOP(x * x), INLINE(x * x), PASS(mirt__affine(mirt__times(dy, x), 2, 0))) \
-    X(3, ACT_RELU, relu, 0, x < 0 ? 0 : x, LOOP(x < 0 ? 0 : x), INLINE(mirt__cu_activate_by(MIRT_RELU, x, 0)), SLOPE(MIRT__RELU_GRAD, y)) \
-    X(4, ACT_SIGMOID, sigmoid, 0, mirt__ref_sigmoid(x), ACTIVATION(MIRT_SIGMOID), INLINE(mirt__cu_sigmoid(x)), SLOPE(MIRT__SIGMOID_GRAD, y)) \
+    X(3, ACT_RELU, relu, 0, x < 0 ? 0 : x, LOOP(x < 0 ? 0 : x), \
+      INLINE(mirt__cu_activate_by(MIRT_RELU, x, 0)), SLOPE(MIRT__RELU_GRAD, y)) \
+    X(4, ACT_SIGMOID, sigmoid, 0, mirt__ref_sigmoid(x), ACTIVATION(MIRT_SIGMOID), INLINE(mirt__cu_sigmoid(x)), \
+      SLOPE(MIRT__SIGMOID_GRAD, y)) \
     X(5, ACT_TANH, tanh, 0, mirt__tanh(x), ACTIVATION(MIRT_TANH), CALL(mirt__cu_activate_curved(MIRT_TANH, x, scale)), \
       SLOPE(MIRT__TANH_GRAD, y)) \
     X(6, AFFINE, scale, 2, mirt__fma(x, scale, offset), LOOP(fmaf(x, scale, offset)), INLINE(fmaf(x, scale, offset)), \
@@ -2390,7 +2392,8 @@ MIRT__BOTH void mirt__philox(const uint32_t counter[4], const uint32_t key[2], u
       INLINE(x > 0 ? 1.0f : x < 0 ? -1.0f : x), END) \
     X(13, FLOOR, floor, 0, mirt__floor(x), LOOP(floorf(x)), INLINE(floorf(x)), END) \
     /* between scale and offset */ \
-    X(14, CLIP, clip, 2, x < scale ? scale : x > offset ? offset : x, LOOP(x < scale ? scale : x > offset ? offset : x), \
+    X(14, CLIP, clip, 2, x < scale ? scale : x > offset ? offset : x, \
+      LOOP(x < scale ? scale : x > offset ? offset : x), \
       INLINE(x < scale ? scale : x > offset ? offset : x), \
       SLOPE(MIRT__CLIP_GRAD, x)) \
     X(15, POWER, power, 1, mirt__pow(x, scale), LOOP(powf(x, scale)), CALL(powf(x, scale)), \
@@ -2405,14 +2408,15 @@ MIRT__BOTH void mirt__philox(const uint32_t counter[4], const uint32_t key[2], u
       CALL(mirt__cu_activate_curved(MIRT_ELU, x, scale)), SLOPE(MIRT__ELU_GRAD, x)) \
     X(19, ACT_GELU, gelu, 0, x * mirt__ref_normal(x), ACTIVATION(MIRT_GELU), \
       CALL(mirt__cu_activate_curved(MIRT_GELU, x, scale)), SLOPE(MIRT__GELU_GRAD, x)) \
-    X(20, ACT_SILU, silu, 0, x * mirt__ref_sigmoid(x), ACTIVATION(MIRT_SILU), INLINE(mirt__cu_silu(x)), SLOPE(MIRT__SILU_GRAD, x)) \
+    X(20, ACT_SILU, silu, 0, x * mirt__ref_sigmoid(x), ACTIVATION(MIRT_SILU), INLINE(mirt__cu_silu(x)), \
+      SLOPE(MIRT__SILU_GRAD, x)) \
     X(21, ACT_HARD_SIGMOID, hard_sigmoid, 0, mirt__ref_relu6(x + 3) / 6, LOOP(mirt__common_hard_sigmoid(x)), \
       CALL(mirt__cu_activate_curved(MIRT_HARD_SIGMOID, x, scale)), SLOPE(MIRT__HARD_SIGMOID_GRAD, x)) \
     X(22, ACT_HARD_SWISH, hard_swish, 0, x * mirt__ref_relu6(x + 3) / 6, LOOP(x * mirt__common_hard_sigmoid(x)), \
       CALL(mirt__cu_activate_curved(MIRT_HARD_SWISH, x, scale)), SLOPE(MIRT__HARD_SWISH_GRAD, x)) \
     /* log(1 + exp(x)) */ \
-    X(23, ACT_SOFTPLUS, softplus, 0, (x > 0 ? x : 0) + mirt__log1p(mirt__exp(-mirt__fabs(x))), ACTIVATION(MIRT_SOFTPLUS), \
-      CALL(mirt__cu_activate_curved(MIRT_SOFTPLUS, x, scale)), SLOPE(MIRT__SOFTPLUS_GRAD, x))
+    X(23, ACT_SOFTPLUS, softplus, 0, (x > 0 ? x : 0) + mirt__log1p(mirt__exp(-mirt__fabs(x))), \
+      ACTIVATION(MIRT_SOFTPLUS), CALL(mirt__cu_activate_curved(MIRT_SOFTPLUS, x, scale)), SLOPE(MIRT__SOFTPLUS_GRAD, x))
 
 /* X(number, ID, label, public function, reference, fast, gpu). The label is the public function's, or the op's.
    Kinds named after an activation or a unary kind are gradients: a = dy, b = its output for relu, sigmoid, tanh and
@@ -2423,8 +2427,10 @@ MIRT__BOTH void mirt__philox(const uint32_t counter[4], const uint32_t key[2], u
     X(2, MULTIPLY, multiply, 0, a * b, LOOP(a * b), INLINE(a * b)) \
     X(3, DIVIDE, divide, 0, a / b, LOOP(a / b), INLINE(a / b)) \
     /* NaN where a or b is NaN */ \
-    X(4, MAXIMUM, maximum, 0, a >= b || a != a ? a : b, LOOP(a >= b || a != a ? a : b), INLINE(a >= b || a != a ? a : b)) \
-    X(5, MINIMUM, minimum, 0, a <= b || a != a ? a : b, LOOP(a <= b || a != a ? a : b), INLINE(a <= b || a != a ? a : b)) \
+    X(4, MAXIMUM, maximum, 0, a >= b || a != a ? a : b, \
+      LOOP(a >= b || a != a ? a : b), INLINE(a >= b || a != a ? a : b)) \
+    X(5, MINIMUM, minimum, 0, a <= b || a != a ? a : b, \
+      LOOP(a <= b || a != a ? a : b), INLINE(a <= b || a != a ? a : b)) \
     X(6, RELU_GRAD, binary, NONE, b > 0 ? a : 0, LOOP(b > 0 ? a : 0), \
       INLINE(mirt__cu_times_slope_of_output(MIRT_RELU, a, b))) \
     X(7, SIGMOID_GRAD, binary, NONE, a * (b * (1 - b)), LOOP(a * (b * (1 - b))), \
@@ -2446,11 +2452,13 @@ MIRT__BOTH void mirt__philox(const uint32_t counter[4], const uint32_t key[2], u
     X(15, HARD_SWISH_GRAD, binary, NONE, a * ((mirt__ref_relu6(b + 3) + b * mirt__ref_is(b > -3 && b < 3)) / 6), \
       LOOP(a * (mirt__common_hard_sigmoid(b) + (b > -3 && b < 3 ? b / 6 : 0))), \
       CALL(a * mirt__cu_slope_curved(MIRT_HARD_SWISH, b, scale))) \
-    X(16, SOFTPLUS_GRAD, binary, NONE, a * mirt__ref_sigmoid(b), SLOPE(MIRT_SOFTPLUS), INLINE(a * mirt__cu_sigmoid(b))) \
-    X(17, CLIP_GRAD, binary, NONE, a * mirt__ref_is(!(b < scale || b > offset)), LOOP(b < scale || b > offset ? 0 : a), \
-      INLINE(b < scale || b > offset ? 0.0f : a)) \
+    X(16, SOFTPLUS_GRAD, binary, NONE, a * mirt__ref_sigmoid(b), SLOPE(MIRT_SOFTPLUS), \
+      INLINE(a * mirt__cu_sigmoid(b))) \
+    X(17, CLIP_GRAD, binary, NONE, a * mirt__ref_is(!(b < scale || b > offset)), \
+      LOOP(b < scale || b > offset ? 0 : a), INLINE(b < scale || b > offset ? 0.0f : a)) \
     X(18, POWER_GRAD, binary, NONE, a * (scale == 0 ? 0 : scale * mirt__pow(b, scale - 1)), \
-      LOOP(scale == 0 ? 0 : a * (scale * powf(b, scale - 1))), CALL(scale == 0 ? 0.0f : a * (scale * powf(b, scale - 1))))
+      LOOP(scale == 0 ? 0 : a * (scale * powf(b, scale - 1))), \
+      CALL(scale == 0 ? 0.0f : a * (scale * powf(b, scale - 1))))
 
 /* X(number, ID, label, value): value is an expression of a and b, the same in all kernels; a bool is one byte, 0 or 1.
    CHOICE(number, ID, label): copies an element of a or b. */
@@ -2481,7 +2489,8 @@ MIRT__BOTH void mirt__philox(const uint32_t counter[4], const uint32_t key[2], u
     X(HARD_SWISH, hard_swish, false, ACT_HARD_SWISH, HARD_SWISH_GRAD, 0) \
     X(SOFTPLUS, softplus, false, ACT_SOFTPLUS, SOFTPLUS_GRAD, 0)
 
-/* Cases of a switch over mirt_activation_kind that are not elementwise: the compiler then reports one without a case. */
+/* Cases of a switch over mirt_activation_kind that are not elementwise, so that the compiler reports one without a
+   case. */
 #define MIRT__NOT_ELEMENTWISE \
     case MIRT_LINEAR: \
     case MIRT_SOFTMAX: \
@@ -2739,7 +2748,8 @@ typedef struct mirt__scan {
     mirt__scan_kind kind;
     int64_t outer, n, inner;
     const mirt__real *x;
-    void *y; /* argmax, argmin: int32 [outer, inner], the first place of the extreme; cumsum: as x, one chain of additions */
+    /* argmax, argmin: int32 [outer, inner], the first place of the extreme; cumsum: as x, one chain of additions */
+    void *y;
 } mirt__scan;
 
 /* Copies elements of any dtype from one regular place to another: y[at with to] = x[at with from]
@@ -2907,8 +2917,8 @@ typedef struct mirt__augment_rows {
     mirt__real *y;
 } mirt__augment_rows;
 
-/* Kernels that take a description of their work: X(name, arguments, fast). Each table has mirt__<prefix>_<name>; of fast
-   tables COMMON kernels are shared by all instruction sets. */
+/* Kernels that take a description of their work: X(name, arguments, fast). Each table has mirt__<prefix>_<name>; COMMON
+   kernels are shared by all fast tables. */
 #define MIRT__KERNEL_LIST(X) \
     X(gemm, gemm, OWN) X(conv_forward, conv_forward, OWN) X(conv_input_grad, conv_input_grad, OWN) \
     X(conv_weight_grad, conv_weight_grad, OWN) X(conv_pool, conv_pool, OWN) \
@@ -2925,7 +2935,8 @@ typedef struct mirt__kernels {
     const char *name; /* "avx512bf16", "avx512", "avx2", "neon", "plain", "reference" */
     bool strips;      /* reads, epilogues and dtypes beyond the plain ones */
     bool half;        /* has instructions for products of bfloat16; without, they are emulated */
-#define MIRT__KERNEL_MEMBER(name, arguments, fast) void (*name)(const mirt__##arguments *args, const mirt__where *where);
+#define MIRT__KERNEL_MEMBER(name, arguments, fast) \
+    void (*name)(const mirt__##arguments *args, const mirt__where *where);
     MIRT__KERNEL_LIST(MIRT__KERNEL_MEMBER)
 #undef MIRT__KERNEL_MEMBER
     /* `scratch` is mirt__augment_room bytes for float32 */
@@ -3601,8 +3612,8 @@ MIRT__LIB void mirt__team_for(mirt__team *team, int64_t tasks, void (*fn)(void *
                               void *arg);
 /* All members of a running mirt__team_run wait here for each other; false: as above. */
 MIRT__LIB bool mirt__team_barrier(mirt__team *team);
-/* While the calling thread waits for the others, look(arg) is asked every `seconds`: true makes it give up. The team can
-   then no longer be used, and must not be destroyed. look NULL, or another thread: it waits. */
+/* While the calling thread waits for the others, look(arg) is asked every `seconds`: true makes it give up. The team
+   can then no longer be used, and must not be destroyed. look NULL, or another thread: it waits. */
 MIRT__LIB void mirt__team_look(mirt__team *team, bool (*look)(void *arg), void *arg, double seconds);
 /* A member whose thread has ended in the middle of a job; 0: none. */
 MIRT__LIB int mirt__team_ended(const mirt__team *team);
@@ -6876,7 +6887,9 @@ static mirt__real mirt__ref_normal(mirt__real x) { return mirt__erfc(-x * (mirt_
 static mirt__real mirt__ref_density(mirt__real x) { return mirt__exp(-x * x / 2) * (mirt__real)0.39894228040143267794; }
 static mirt__real mirt__ref_sigmoid(mirt__real x) { return 1 / (1 + mirt__exp(-x)); }
 static mirt__real mirt__ref_relu6(mirt__real x) { return x < 0 ? 0 : x > 6 ? 6 : x; }
-static mirt__real mirt__ref_silu_slope(mirt__real x, mirt__real sigmoid) { return sigmoid + x * sigmoid * (1 - sigmoid); }
+static mirt__real mirt__ref_silu_slope(mirt__real x, mirt__real sigmoid) {
+    return sigmoid + x * sigmoid * (1 - sigmoid);
+}
 static mirt__real mirt__ref_is(bool condition) { return condition ? (mirt__real)1 : (mirt__real)0; }
 
 static mirt__real mirt__ref_unary_of(mirt__unary_kind kind, mirt__real x, mirt__real scale, mirt__real offset) {
@@ -6887,7 +6900,8 @@ static mirt__real mirt__ref_unary_of(mirt__unary_kind kind, mirt__real x, mirt__
     return NAN;
 }
 
-static mirt__real mirt__ref_binary_of(mirt__binary_kind kind, mirt__real a, mirt__real b, mirt__real scale, mirt__real offset) {
+static mirt__real mirt__ref_binary_of(mirt__binary_kind kind, mirt__real a, mirt__real b, mirt__real scale,
+                                    mirt__real offset) {
     switch (kind) {
         MIRT__BINARY_LIST(MIRT__REFERENCE_CASE)
 #undef MIRT__REFERENCE_CASE
@@ -6913,7 +6927,8 @@ MIRT__LIB mirt__real mirt__ref_slope(mirt_activation_kind kind, mirt__real x) {
 
 MIRT__LIB void mirt__ref_unary(const mirt__unary *u, const mirt__where *where) {
     (void)where;
-    for (int64_t i = 0; i < u->count; i++) u->y[i] = mirt__ref_unary_of(u->kind, u->x[i], (mirt__real)u->scale, (mirt__real)u->offset);
+    for (int64_t i = 0; i < u->count; i++)
+        u->y[i] = mirt__ref_unary_of(u->kind, u->x[i], (mirt__real)u->scale, (mirt__real)u->offset);
 }
 
 /* The index in every dimension of the element at row-major position `at`. */
@@ -8313,7 +8328,8 @@ MIRT__GATHER(uint8_t, u8)
 
 /* At most a piece of elements in one line, the operands being of `type`. */
 #define MIRT__LOGIC(type, name) \
-    static void mirt__common_logic_##name(const mirt__common_walk *walk, const int64_t *place, int64_t at, int64_t count) { \
+    static void mirt__common_logic_##name(const mirt__common_walk *walk, const int64_t *place, int64_t at, \
+                                          int64_t count) { \
         const mirt__logic *l = (const mirt__logic *)walk->args; \
         const int last = walk->rank - 1, first = l->kind == MIRT__WHERE; \
         type pieces[2][MIRT__LOGIC_PIECE], *y = (type *)l->y + at; \
@@ -47284,7 +47300,8 @@ static mirt_dataset *mirt__ready(mirt_model *model, mirt_dataset *dataset, mirt_
     if (mirt__check_distributed(model, dataset, kind == MIRT__EVALUATE ? "mirt_evaluate" : "mirt_predict") != MIRT_OK)
         return NULL;
     if (dataset->busy) {
-        mirt__fail(MIRT_E_STATE, "another call is reading this data set, such as mirt_fit; give the callback one of its own");
+        mirt__fail(MIRT_E_STATE, "another call is reading this data set, such as mirt_fit; give the callback one of its "
+                                  "own");
         return NULL;
     }
     if (mirt__dataset_spec(dataset)->samples < 0) {

@@ -331,7 +331,8 @@ static void check_every_kind_has_a_case(void) {
             const char *label = mirt__kind_label(ids[i], kind);
             if (label) ok(kind_seen[ids[i]][kind], "%s is in the program of a case", label);
         }
-        ok(!mirt__kind_label(ids[i], -1) && !mirt__kind_label(ids[i], MAX_KINDS), "%s has no kind of another number", mirt__op_get(ids[i])->name);
+        ok(!mirt__kind_label(ids[i], -1) && !mirt__kind_label(ids[i], MAX_KINDS), "%s has no kind of another number",
+           mirt__op_get(ids[i])->name);
     }
 }
 

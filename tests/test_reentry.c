@@ -77,14 +77,16 @@ static float sick(int64_t step, void *user) {
 static void test_callbacks(void) {
     mirt_history *history = fit(model_of(mirt_sgd(0.001f, 0, false)), evaluate_training_data, 3, 0);
     ok(history && history->steps == 15, "every step of three epochs is made");
-    ok(seen == MIRT_E_STATE && strstr(mirt_last_error(), "another call is reading this data set"), "evaluating the data under way: %s", mirt_last_error());
+    ok(seen == MIRT_E_STATE && strstr(mirt_last_error(), "another call is reading this data set"),
+       "evaluating the data under way: %s", mirt_last_error());
     history = fit(model_of(mirt_sgd(0.001f, 0, false)), read_training_data, 1, 0);
     ok(history && history->steps == 5 && seen == MIRT_E_STATE && strstr(mirt_last_error(), "reading this data set"),
        "or reading them: %s", mirt_last_error());
     said[0] = 0;
     history = fit(model_of(mirt_sgd(0.001f, 0, false)), destroy_everything, 1, 0);
     ok(history && history->steps == 5 && strstr(said, "being trained"), "destroying what is being trained: %s", said);
-    ok(seen == MIRT_E_STATE && strstr(mirt_last_error(), "cannot be destroyed before that call returns"), "and the data: %s", mirt_last_error());
+    ok(seen == MIRT_E_STATE && strstr(mirt_last_error(), "cannot be destroyed before that call returns"),
+       "and the data: %s", mirt_last_error());
 }
 
 static void test_rates(void) {

@@ -19,8 +19,8 @@ MIRT__LIB void mirt__team_for(mirt__team *team, int64_t tasks, void (*fn)(void *
                               void *arg);
 /* All members of a running mirt__team_run wait here for each other; false: as above. */
 MIRT__LIB bool mirt__team_barrier(mirt__team *team);
-/* While the calling thread waits for the others, look(arg) is asked every `seconds`: true makes it give up. The team can
-   then no longer be used, and must not be destroyed. look NULL, or another thread: it waits. */
+/* While the calling thread waits for the others, look(arg) is asked every `seconds`: true makes it give up. The team
+   can then no longer be used, and must not be destroyed. look NULL, or another thread: it waits. */
 MIRT__LIB void mirt__team_look(mirt__team *team, bool (*look)(void *arg), void *arg, double seconds);
 /* A member whose thread has ended in the middle of a job; 0: none. */
 MIRT__LIB int mirt__team_ended(const mirt__team *team);

@@ -151,7 +151,8 @@ static inline __device__ float mirt__cu_mean(const mirt__cu_row_group<BLOCK> &gr
 #define MIRT__CU_CATEGORICAL(name, grad) mirt__cu_##name##grad(group, l, r)
 #define MIRT__CU_ELEMENTS(name, grad) mirt__cu_mean##grad<mirt__##name##grad>(group, l, r)
 #define MIRT__CU_LOSS(kind, name, labels, activation) case kind: loss = MIRT__CU_##labels(name, ); break;
-template <bool BLOCK> static __global__ void __launch_bounds__(MIRT__CU_ROW_BLOCK) mirt__cu_loss_kernel(const mirt__loss l) {
+template <bool BLOCK>
+static __global__ void __launch_bounds__(MIRT__CU_ROW_BLOCK) mirt__cu_loss_kernel(const mirt__loss l) {
     MIRT_SHARED(float, room, 32);
     const mirt__cu_row_group<BLOCK> group(room);
     for (int64_t r = group.row; r < l.rows; r += group.step) {
@@ -209,14 +210,16 @@ static inline __device__ void mirt__cu_categorical_crossentropy_grad(const mirt_
 
 /* The division by n is done once per row. */
 template <float (*ELEMENT)(bool logits, float x, float t, float scale, float n), bool BLOCK>
-static inline __device__ void mirt__cu_mean_grad(const mirt__cu_row_group<BLOCK> &group, const mirt__loss &l, int64_t r) {
+static inline __device__ void mirt__cu_mean_grad(const mirt__cu_row_group<BLOCK> &group, const mirt__loss &l,
+                                                 int64_t r) {
     const float *x = l.x + r * l.n, *t = static_cast<const float *>(l.labels) + r * l.n;
     const float share = l.dloss[r] / (float)l.n;
     MIRT__CU_EACH(j, l.n) l.dx[r * l.n + j] = ELEMENT(l.from_logits, x[j], t[j], share, 1.0f);
 }
 
 #define MIRT__CU_LOSS(kind, name, labels, activation) case kind: MIRT__CU_##labels(name, _grad); break;
-template <bool BLOCK> static __global__ void __launch_bounds__(MIRT__CU_ROW_BLOCK) mirt__cu_loss_grad_kernel(const mirt__loss l) {
+template <bool BLOCK>
+static __global__ void __launch_bounds__(MIRT__CU_ROW_BLOCK) mirt__cu_loss_grad_kernel(const mirt__loss l) {
     MIRT_SHARED(float, room, 32);
     const mirt__cu_row_group<BLOCK> group(room);
     for (int64_t r = group.row; r < l.rows; r += group.step) {

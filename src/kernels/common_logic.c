@@ -39,7 +39,8 @@ MIRT__GATHER(uint8_t, u8)
 
 /* At most a piece of elements in one line, the operands being of `type`. */
 #define MIRT__LOGIC(type, name) \
-    static void mirt__common_logic_##name(const mirt__common_walk *walk, const int64_t *place, int64_t at, int64_t count) { \
+    static void mirt__common_logic_##name(const mirt__common_walk *walk, const int64_t *place, int64_t at, \
+                                          int64_t count) { \
         const mirt__logic *l = (const mirt__logic *)walk->args; \
         const int last = walk->rank - 1, first = l->kind == MIRT__WHERE; \
         type pieces[2][MIRT__LOGIC_PIECE], *y = (type *)l->y + at; \

@@ -17,8 +17,10 @@
     X(0, COPY, copy, NONE, x, COPY, INLINE(x), PASS(dy)) \
     X(1, NEGATIVE, negative, 0, -x, LOOP(-x), INLINE(-x), PASS(mirt__unary_op(MIRT__NEGATIVE, dy, 0, 0))) \
     X(2, SQUARE, square, 0, x * x, LOOP(x * x), INLINE(x * x), PASS(mirt__affine(mirt__times(dy, x), 2, 0))) \
-    X(3, ACT_RELU, relu, 0, x < 0 ? 0 : x, LOOP(x < 0 ? 0 : x), INLINE(mirt__cu_activate_by(MIRT_RELU, x, 0)), SLOPE(MIRT__RELU_GRAD, y)) \
-    X(4, ACT_SIGMOID, sigmoid, 0, mirt__ref_sigmoid(x), ACTIVATION(MIRT_SIGMOID), INLINE(mirt__cu_sigmoid(x)), SLOPE(MIRT__SIGMOID_GRAD, y)) \
+    X(3, ACT_RELU, relu, 0, x < 0 ? 0 : x, LOOP(x < 0 ? 0 : x), \
+      INLINE(mirt__cu_activate_by(MIRT_RELU, x, 0)), SLOPE(MIRT__RELU_GRAD, y)) \
+    X(4, ACT_SIGMOID, sigmoid, 0, mirt__ref_sigmoid(x), ACTIVATION(MIRT_SIGMOID), INLINE(mirt__cu_sigmoid(x)), \
+      SLOPE(MIRT__SIGMOID_GRAD, y)) \
     X(5, ACT_TANH, tanh, 0, mirt__tanh(x), ACTIVATION(MIRT_TANH), CALL(mirt__cu_activate_curved(MIRT_TANH, x, scale)), \
       SLOPE(MIRT__TANH_GRAD, y)) \
     X(6, AFFINE, scale, 2, mirt__fma(x, scale, offset), LOOP(fmaf(x, scale, offset)), INLINE(fmaf(x, scale, offset)), \
@@ -35,7 +37,8 @@
       INLINE(x > 0 ? 1.0f : x < 0 ? -1.0f : x), END) \
     X(13, FLOOR, floor, 0, mirt__floor(x), LOOP(floorf(x)), INLINE(floorf(x)), END) \
     /* between scale and offset */ \
-    X(14, CLIP, clip, 2, x < scale ? scale : x > offset ? offset : x, LOOP(x < scale ? scale : x > offset ? offset : x), \
+    X(14, CLIP, clip, 2, x < scale ? scale : x > offset ? offset : x, \
+      LOOP(x < scale ? scale : x > offset ? offset : x), \
       INLINE(x < scale ? scale : x > offset ? offset : x), \
       SLOPE(MIRT__CLIP_GRAD, x)) \
     X(15, POWER, power, 1, mirt__pow(x, scale), LOOP(powf(x, scale)), CALL(powf(x, scale)), \
@@ -50,14 +53,15 @@
       CALL(mirt__cu_activate_curved(MIRT_ELU, x, scale)), SLOPE(MIRT__ELU_GRAD, x)) \
     X(19, ACT_GELU, gelu, 0, x * mirt__ref_normal(x), ACTIVATION(MIRT_GELU), \
       CALL(mirt__cu_activate_curved(MIRT_GELU, x, scale)), SLOPE(MIRT__GELU_GRAD, x)) \
-    X(20, ACT_SILU, silu, 0, x * mirt__ref_sigmoid(x), ACTIVATION(MIRT_SILU), INLINE(mirt__cu_silu(x)), SLOPE(MIRT__SILU_GRAD, x)) \
+    X(20, ACT_SILU, silu, 0, x * mirt__ref_sigmoid(x), ACTIVATION(MIRT_SILU), INLINE(mirt__cu_silu(x)), \
+      SLOPE(MIRT__SILU_GRAD, x)) \
     X(21, ACT_HARD_SIGMOID, hard_sigmoid, 0, mirt__ref_relu6(x + 3) / 6, LOOP(mirt__common_hard_sigmoid(x)), \
       CALL(mirt__cu_activate_curved(MIRT_HARD_SIGMOID, x, scale)), SLOPE(MIRT__HARD_SIGMOID_GRAD, x)) \
     X(22, ACT_HARD_SWISH, hard_swish, 0, x * mirt__ref_relu6(x + 3) / 6, LOOP(x * mirt__common_hard_sigmoid(x)), \
       CALL(mirt__cu_activate_curved(MIRT_HARD_SWISH, x, scale)), SLOPE(MIRT__HARD_SWISH_GRAD, x)) \
     /* log(1 + exp(x)) */ \
-    X(23, ACT_SOFTPLUS, softplus, 0, (x > 0 ? x : 0) + mirt__log1p(mirt__exp(-mirt__fabs(x))), ACTIVATION(MIRT_SOFTPLUS), \
-      CALL(mirt__cu_activate_curved(MIRT_SOFTPLUS, x, scale)), SLOPE(MIRT__SOFTPLUS_GRAD, x))
+    X(23, ACT_SOFTPLUS, softplus, 0, (x > 0 ? x : 0) + mirt__log1p(mirt__exp(-mirt__fabs(x))), \
+      ACTIVATION(MIRT_SOFTPLUS), CALL(mirt__cu_activate_curved(MIRT_SOFTPLUS, x, scale)), SLOPE(MIRT__SOFTPLUS_GRAD, x))
 
 /* X(number, ID, label, public function, reference, fast, gpu). The label is the public function's, or the op's.
    Kinds named after an activation or a unary kind are gradients: a = dy, b = its output for relu, sigmoid, tanh and
@@ -68,8 +72,10 @@
     X(2, MULTIPLY, multiply, 0, a * b, LOOP(a * b), INLINE(a * b)) \
     X(3, DIVIDE, divide, 0, a / b, LOOP(a / b), INLINE(a / b)) \
     /* NaN where a or b is NaN */ \
-    X(4, MAXIMUM, maximum, 0, a >= b || a != a ? a : b, LOOP(a >= b || a != a ? a : b), INLINE(a >= b || a != a ? a : b)) \
-    X(5, MINIMUM, minimum, 0, a <= b || a != a ? a : b, LOOP(a <= b || a != a ? a : b), INLINE(a <= b || a != a ? a : b)) \
+    X(4, MAXIMUM, maximum, 0, a >= b || a != a ? a : b, \
+      LOOP(a >= b || a != a ? a : b), INLINE(a >= b || a != a ? a : b)) \
+    X(5, MINIMUM, minimum, 0, a <= b || a != a ? a : b, \
+      LOOP(a <= b || a != a ? a : b), INLINE(a <= b || a != a ? a : b)) \
     X(6, RELU_GRAD, binary, NONE, b > 0 ? a : 0, LOOP(b > 0 ? a : 0), \
       INLINE(mirt__cu_times_slope_of_output(MIRT_RELU, a, b))) \
     X(7, SIGMOID_GRAD, binary, NONE, a * (b * (1 - b)), LOOP(a * (b * (1 - b))), \
@@ -91,11 +97,13 @@
     X(15, HARD_SWISH_GRAD, binary, NONE, a * ((mirt__ref_relu6(b + 3) + b * mirt__ref_is(b > -3 && b < 3)) / 6), \
       LOOP(a * (mirt__common_hard_sigmoid(b) + (b > -3 && b < 3 ? b / 6 : 0))), \
       CALL(a * mirt__cu_slope_curved(MIRT_HARD_SWISH, b, scale))) \
-    X(16, SOFTPLUS_GRAD, binary, NONE, a * mirt__ref_sigmoid(b), SLOPE(MIRT_SOFTPLUS), INLINE(a * mirt__cu_sigmoid(b))) \
-    X(17, CLIP_GRAD, binary, NONE, a * mirt__ref_is(!(b < scale || b > offset)), LOOP(b < scale || b > offset ? 0 : a), \
-      INLINE(b < scale || b > offset ? 0.0f : a)) \
+    X(16, SOFTPLUS_GRAD, binary, NONE, a * mirt__ref_sigmoid(b), SLOPE(MIRT_SOFTPLUS), \
+      INLINE(a * mirt__cu_sigmoid(b))) \
+    X(17, CLIP_GRAD, binary, NONE, a * mirt__ref_is(!(b < scale || b > offset)), \
+      LOOP(b < scale || b > offset ? 0 : a), INLINE(b < scale || b > offset ? 0.0f : a)) \
     X(18, POWER_GRAD, binary, NONE, a * (scale == 0 ? 0 : scale * mirt__pow(b, scale - 1)), \
-      LOOP(scale == 0 ? 0 : a * (scale * powf(b, scale - 1))), CALL(scale == 0 ? 0.0f : a * (scale * powf(b, scale - 1))))
+      LOOP(scale == 0 ? 0 : a * (scale * powf(b, scale - 1))), \
+      CALL(scale == 0 ? 0.0f : a * (scale * powf(b, scale - 1))))
 
 /* X(number, ID, label, value): value is an expression of a and b, the same in all kernels; a bool is one byte, 0 or 1.
    CHOICE(number, ID, label): copies an element of a or b. */
@@ -126,7 +134,8 @@
     X(HARD_SWISH, hard_swish, false, ACT_HARD_SWISH, HARD_SWISH_GRAD, 0) \
     X(SOFTPLUS, softplus, false, ACT_SOFTPLUS, SOFTPLUS_GRAD, 0)
 
-/* Cases of a switch over mirt_activation_kind that are not elementwise: the compiler then reports one without a case. */
+/* Cases of a switch over mirt_activation_kind that are not elementwise, so that the compiler reports one without a
+   case. */
 #define MIRT__NOT_ELEMENTWISE \
     case MIRT_LINEAR: \
     case MIRT_SOFTMAX: \

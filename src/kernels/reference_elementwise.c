@@ -9,7 +9,9 @@ static mirt__real mirt__ref_normal(mirt__real x) { return mirt__erfc(-x * (mirt_
 static mirt__real mirt__ref_density(mirt__real x) { return mirt__exp(-x * x / 2) * (mirt__real)0.39894228040143267794; }
 static mirt__real mirt__ref_sigmoid(mirt__real x) { return 1 / (1 + mirt__exp(-x)); }
 static mirt__real mirt__ref_relu6(mirt__real x) { return x < 0 ? 0 : x > 6 ? 6 : x; }
-static mirt__real mirt__ref_silu_slope(mirt__real x, mirt__real sigmoid) { return sigmoid + x * sigmoid * (1 - sigmoid); }
+static mirt__real mirt__ref_silu_slope(mirt__real x, mirt__real sigmoid) {
+    return sigmoid + x * sigmoid * (1 - sigmoid);
+}
 static mirt__real mirt__ref_is(bool condition) { return condition ? (mirt__real)1 : (mirt__real)0; }
 
 static mirt__real mirt__ref_unary_of(mirt__unary_kind kind, mirt__real x, mirt__real scale, mirt__real offset) {
@@ -20,7 +22,8 @@ static mirt__real mirt__ref_unary_of(mirt__unary_kind kind, mirt__real x, mirt__
     return NAN;
 }
 
-static mirt__real mirt__ref_binary_of(mirt__binary_kind kind, mirt__real a, mirt__real b, mirt__real scale, mirt__real offset) {
+static mirt__real mirt__ref_binary_of(mirt__binary_kind kind, mirt__real a, mirt__real b, mirt__real scale,
+                                    mirt__real offset) {
     switch (kind) {
         MIRT__BINARY_LIST(MIRT__REFERENCE_CASE)
 #undef MIRT__REFERENCE_CASE
@@ -46,7 +49,8 @@ MIRT__LIB mirt__real mirt__ref_slope(mirt_activation_kind kind, mirt__real x) {
 
 MIRT__LIB void mirt__ref_unary(const mirt__unary *u, const mirt__where *where) {
     (void)where;
-    for (int64_t i = 0; i < u->count; i++) u->y[i] = mirt__ref_unary_of(u->kind, u->x[i], (mirt__real)u->scale, (mirt__real)u->offset);
+    for (int64_t i = 0; i < u->count; i++)
+        u->y[i] = mirt__ref_unary_of(u->kind, u->x[i], (mirt__real)u->scale, (mirt__real)u->offset);
 }
 
 /* The index in every dimension of the element at row-major position `at`. */

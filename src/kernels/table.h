@@ -233,7 +233,8 @@ typedef struct mirt__scan {
     mirt__scan_kind kind;
     int64_t outer, n, inner;
     const mirt__real *x;
-    void *y; /* argmax, argmin: int32 [outer, inner], the first place of the extreme; cumsum: as x, one chain of additions */
+    /* argmax, argmin: int32 [outer, inner], the first place of the extreme; cumsum: as x, one chain of additions */
+    void *y;
 } mirt__scan;
 
 /* Copies elements of any dtype from one regular place to another: y[at with to] = x[at with from]
@@ -401,8 +402,8 @@ typedef struct mirt__augment_rows {
     mirt__real *y;
 } mirt__augment_rows;
 
-/* Kernels that take a description of their work: X(name, arguments, fast). Each table has mirt__<prefix>_<name>; of fast
-   tables COMMON kernels are shared by all instruction sets. */
+/* Kernels that take a description of their work: X(name, arguments, fast). Each table has mirt__<prefix>_<name>; COMMON
+   kernels are shared by all fast tables. */
 #define MIRT__KERNEL_LIST(X) \
     X(gemm, gemm, OWN) X(conv_forward, conv_forward, OWN) X(conv_input_grad, conv_input_grad, OWN) \
     X(conv_weight_grad, conv_weight_grad, OWN) X(conv_pool, conv_pool, OWN) \
@@ -419,7 +420,8 @@ typedef struct mirt__kernels {
     const char *name; /* "avx512bf16", "avx512", "avx2", "neon", "plain", "reference" */
     bool strips;      /* reads, epilogues and dtypes beyond the plain ones */
     bool half;        /* has instructions for products of bfloat16; without, they are emulated */
-#define MIRT__KERNEL_MEMBER(name, arguments, fast) void (*name)(const mirt__##arguments *args, const mirt__where *where);
+#define MIRT__KERNEL_MEMBER(name, arguments, fast) \
+    void (*name)(const mirt__##arguments *args, const mirt__where *where);
     MIRT__KERNEL_LIST(MIRT__KERNEL_MEMBER)
 #undef MIRT__KERNEL_MEMBER
     /* `scratch` is mirt__augment_room bytes for float32 */

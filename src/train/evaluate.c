@@ -63,7 +63,8 @@ static mirt_dataset *mirt__ready(mirt_model *model, mirt_dataset *dataset, mirt_
     if (mirt__check_distributed(model, dataset, kind == MIRT__EVALUATE ? "mirt_evaluate" : "mirt_predict") != MIRT_OK)
         return NULL;
     if (dataset->busy) {
-        mirt__fail(MIRT_E_STATE, "another call is reading this data set, such as mirt_fit; give the callback one of its own");
+        mirt__fail(MIRT_E_STATE, "another call is reading this data set, such as mirt_fit; give the callback one of its "
+                                  "own");
         return NULL;
     }
     if (mirt__dataset_spec(dataset)->samples < 0) {
