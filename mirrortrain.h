@@ -1932,8 +1932,8 @@ typedef struct mirt_global_batch {
 /* Deals a batched data set (which it takes over) to a strategy's replicas: the last stage. When
    the strategy is gone it can only be destroyed. Keras: experimental_distribute_dataset. */
 MIRT_API mirt_dataset *mirt_distribute(mirt_strategy *strategy, mirt_dataset *dataset);
-/* The next batch of a distributed data set; after the end of an epoch the next call begins the next one, in
-   its own order. MIRT_E_STATE: not distributed; and what the data's files may give. */
+/* The next batch of a distributed data set; after the end of an epoch, or an error, the next call begins the next one,
+   in its own order. MIRT_E_STATE: not distributed, or another call reads it; and what the data's files may give. */
 MIRT_API mirt_status mirt_dataset_next(mirt_dataset *dataset, mirt_global_batch *out);
 
 /* Records the step; returns false when it failed (an error inside the library needs no return value). */
@@ -30479,8 +30479,8 @@ MIRT__OP_LIST(MIRT__OP_EXTERN)
 #endif
 
 MIRT__LIB const mirt__op *mirt__op_get(mirt__op_id id);
-/* The label of a kind that has a public function, and which files may hold; NULL: there is no such kind. Op without
-   kinds: its name for kind 0. */
+/* The label of a kind that files may hold; NULL: there is no such kind, or gradients alone record it. Op without kinds:
+   its name for kind 0. */
 MIRT__LIB const char *mirt__kind_label(mirt__op_id id, int kind);
 /* What messages call an op: the name of the function that records it. */
 MIRT__LIB const char *mirt__called_name(mirt__op_id id, const mirt__attrs *attrs);
@@ -33522,16 +33522,15 @@ MIRT__LIB const mirt__op *mirt__op_get(mirt__op_id id) {
 
 #define MIRT__KIND_NAME_NONE(label) NULL
 #define MIRT__KIND_NAME_0(label) #label
-#define MIRT__KIND_NAME_1(label) #label
-#define MIRT__KIND_NAME_2(label) #label
 #define MIRT__KIND_LABEL(number, id, label, function, ...) case MIRT__##id: return MIRT__KIND_NAME_##function(label);
+#define MIRT__UNARY_LABEL(number, id, label, ...) case MIRT__##id: return #label; /* also the copy, which has no function */
 #define MIRT__PLAIN_LABEL(number, id, label, function) case MIRT__##id: return MIRT__KIND_NAME_##function(label);
 #define MIRT__LOGIC_LABEL(number, id, label, value) case MIRT__##id: return #label;
 #define MIRT__CHOICE_LABEL(number, id, label) case MIRT__##id: return #label;
 
 MIRT__LIB const char *mirt__kind_label(mirt__op_id id, int kind) {
     if (id == MIRT__OP_unary) {
-        switch ((mirt__unary_kind)kind) { MIRT__UNARY_LIST(MIRT__KIND_LABEL) }
+        switch ((mirt__unary_kind)kind) { MIRT__UNARY_LIST(MIRT__UNARY_LABEL) }
     } else if (id == MIRT__OP_binary) {
         switch ((mirt__binary_kind)kind) { MIRT__BINARY_LIST(MIRT__KIND_LABEL) }
     } else if (id == MIRT__OP_logic) {
@@ -33548,9 +33547,8 @@ MIRT__LIB const char *mirt__kind_label(mirt__op_id id, int kind) {
 
 #undef MIRT__KIND_NAME_NONE
 #undef MIRT__KIND_NAME_0
-#undef MIRT__KIND_NAME_1
-#undef MIRT__KIND_NAME_2
 #undef MIRT__KIND_LABEL
+#undef MIRT__UNARY_LABEL
 #undef MIRT__PLAIN_LABEL
 #undef MIRT__LOGIC_LABEL
 #undef MIRT__CHOICE_LABEL
@@ -45290,11 +45288,10 @@ MIRT_API mirt_status mirt_dataset_next(mirt_dataset *dataset, mirt_global_batch 
     mirt__distributed_dataset *d = (mirt__distributed_dataset *)dataset;
     dataset->busy = true;
     mirt_status status = dataset->begun ? MIRT_OK : mirt__dataset_begin(dataset, d->strategy->seed, ++d->epoch);
-    dataset->begun = status == MIRT_OK;
     if (status == MIRT_OK) status = mirt__dataset_next(dataset, &batch);
     dataset->busy = false;
+    dataset->begun = status == MIRT_OK && batch.rows > 0;
     if (status != MIRT_OK) return status;
-    dataset->begun = batch.rows > 0;
     out->rows = batch.rows;
     out->epoch = d->epoch;
     memcpy(out->field, batch.field, sizeof out->field);

@@ -334,6 +334,35 @@ static mirt_status read_whole(mirt_model *model, int outer) {
     return status;
 }
 
+static int fails;
+
+static int fail_once(const void *const *in, void *const *out, int64_t index, void *user) {
+    (void)index, (void)user;
+    memcpy(out[0], in[0], FEATURES * sizeof(float));
+    if (out[1]) memcpy(out[1], in[1], sizeof(float));
+    return fails++ == 4;
+}
+
+static void test_failed_epoch(void) {
+    mirt_global_batch batch;
+    mirt_map_desc desc;
+    mirt_data data;
+    memset(&desc, 0, sizeof desc);
+    desc.fn = fail_once;
+    desc.shape = MIRT_SHAPE(FEATURES);
+    mirt_dataset *d = mirt_batch(mirt_map(mirt_arrays(mirt_make_array(x, MIRT_FLOAT32, MIRT_SHAPE(SAMPLES, FEATURES)),
+                                                      mirt_make_array(y, MIRT_FLOAT32, MIRT_SHAPE(SAMPLES, 1))), &desc),
+                                 2);
+    d = mirt_distribute(strategy, d);
+    int before = 0;
+    while (mirt_dataset_next(d, &batch) == MIRT_OK && before < SAMPLES) before++;
+    ok(before < SAMPLES / 2, "an epoch fails after %d batches: %s", before, mirt_last_error());
+    ok(mirt_dataset_read(d, 0, NULL, &data) == MIRT_OK, "then no epoch has begun: %s", mirt_last_error());
+    mirt_data_free(&data);
+    ok(mirt_dataset_next(d, &batch) == MIRT_OK && batch.epoch == 1 && batch.rows == 2, "and the next call begins one");
+    mirt_dataset_destroy(d);
+}
+
 static void test_maps(void) {
     static const char *const outers[] = {"evaluate", "predict", "adapt", "save_grid", "arrays"};
     static const char *const inners[] = {"read", "arrays", "save_grid", "destroy"};
@@ -383,6 +412,7 @@ int main(void) {
     test_meddling();
     test_orphans();
     test_maps();
+    test_failed_epoch();
     test_nothing();
     mirt_dataset_destroy(train);
     mirt_strategy_destroy(strategy);

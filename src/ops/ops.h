@@ -26,8 +26,8 @@ MIRT__OP_LIST(MIRT__OP_EXTERN)
 #endif
 
 MIRT__LIB const mirt__op *mirt__op_get(mirt__op_id id);
-/* The label of a kind that has a public function, and which files may hold; NULL: there is no such kind. Op without
-   kinds: its name for kind 0. */
+/* The label of a kind that files may hold; NULL: there is no such kind, or gradients alone record it. Op without kinds:
+   its name for kind 0. */
 MIRT__LIB const char *mirt__kind_label(mirt__op_id id, int kind);
 /* What messages call an op: the name of the function that records it. */
 MIRT__LIB const char *mirt__called_name(mirt__op_id id, const mirt__attrs *attrs);

@@ -11,16 +11,15 @@ MIRT__LIB const mirt__op *mirt__op_get(mirt__op_id id) {
 
 #define MIRT__KIND_NAME_NONE(label) NULL
 #define MIRT__KIND_NAME_0(label) #label
-#define MIRT__KIND_NAME_1(label) #label
-#define MIRT__KIND_NAME_2(label) #label
 #define MIRT__KIND_LABEL(number, id, label, function, ...) case MIRT__##id: return MIRT__KIND_NAME_##function(label);
+#define MIRT__UNARY_LABEL(number, id, label, ...) case MIRT__##id: return #label; /* also the copy, which has no function */
 #define MIRT__PLAIN_LABEL(number, id, label, function) case MIRT__##id: return MIRT__KIND_NAME_##function(label);
 #define MIRT__LOGIC_LABEL(number, id, label, value) case MIRT__##id: return #label;
 #define MIRT__CHOICE_LABEL(number, id, label) case MIRT__##id: return #label;
 
 MIRT__LIB const char *mirt__kind_label(mirt__op_id id, int kind) {
     if (id == MIRT__OP_unary) {
-        switch ((mirt__unary_kind)kind) { MIRT__UNARY_LIST(MIRT__KIND_LABEL) }
+        switch ((mirt__unary_kind)kind) { MIRT__UNARY_LIST(MIRT__UNARY_LABEL) }
     } else if (id == MIRT__OP_binary) {
         switch ((mirt__binary_kind)kind) { MIRT__BINARY_LIST(MIRT__KIND_LABEL) }
     } else if (id == MIRT__OP_logic) {
@@ -37,9 +36,8 @@ MIRT__LIB const char *mirt__kind_label(mirt__op_id id, int kind) {
 
 #undef MIRT__KIND_NAME_NONE
 #undef MIRT__KIND_NAME_0
-#undef MIRT__KIND_NAME_1
-#undef MIRT__KIND_NAME_2
 #undef MIRT__KIND_LABEL
+#undef MIRT__UNARY_LABEL
 #undef MIRT__PLAIN_LABEL
 #undef MIRT__LOGIC_LABEL
 #undef MIRT__CHOICE_LABEL

@@ -78,11 +78,10 @@ MIRT_API mirt_status mirt_dataset_next(mirt_dataset *dataset, mirt_global_batch 
     mirt__distributed_dataset *d = (mirt__distributed_dataset *)dataset;
     dataset->busy = true;
     mirt_status status = dataset->begun ? MIRT_OK : mirt__dataset_begin(dataset, d->strategy->seed, ++d->epoch);
-    dataset->begun = status == MIRT_OK;
     if (status == MIRT_OK) status = mirt__dataset_next(dataset, &batch);
     dataset->busy = false;
+    dataset->begun = status == MIRT_OK && batch.rows > 0;
     if (status != MIRT_OK) return status;
-    dataset->begun = batch.rows > 0;
     out->rows = batch.rows;
     out->epoch = d->epoch;
     memcpy(out->field, batch.field, sizeof out->field);
