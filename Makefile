@@ -6,7 +6,7 @@
 # make examples      compiles each example by its own first line, and runs it
 # make sanitize      the tests under ASan and UBSan (make asan), and under TSan (make tsan)
 # make coverage      lines and branches of src/ that the tests reach; needs gcc, gcov and python3
-# make matrix        all compilers and languages, exported symbols
+# make matrix        all compilers and languages, exported symbols, builds without parts of the library
 # make test-arm64    the kernels and operations for arm64, emulated
 # make test-long     what takes too long for every change; wants an idle machine, as it measures
 # make test-busy     make test while other processes keep the cores busy (RUNS times, 5) and with every wake-up of a
@@ -246,7 +246,8 @@ coverage: header
 	@JOBS=$(JOBS) tests/coverage.py build/coverage $(TESTS) $(COVERAGE_SCRIPTS) $(COVERAGE_SIMULATED)
 
 matrix:
-	@STB_COMPILERS="g++ clang clang++" tests/run -t 900 tests/check_matrix.sh tests/test_stb_unit.sh
+	@STB_COMPILERS="g++ clang clang++" tests/run -t 900 tests/check_matrix.sh tests/check_builds.sh \
+		tests/test_stb_unit.sh
 
 examples:
 	@tests/run -t 900 tests/check_examples.sh

@@ -282,8 +282,9 @@
 
    CONFIGURATION
    =============
-   Define these before the implementation; they change nothing that other files
-   see.
+   Define these before the implementation. MIRRORTRAIN_NO_CALLBACKS, _NO_IMAGES,
+   _NO_MODELS and MIRRORTRAIN_SHARED also change the declarations: define them for
+   all files, as with -D. The others change nothing that other files see.
 
    MIRRORTRAIN_IMPLEMENTATION   create the implementation here
    MIRRORTRAIN_STATIC           make all functions static: a private copy for this
@@ -314,6 +315,15 @@
                                 any order and with any configuration
    MIRRORTRAIN_TURBOJPEG        JPEGs by TurboJPEG: link with -lturbojpeg
    MIRRORTRAIN_NO_THREADS       no threads: one device of one thread
+   MIRRORTRAIN_NO_CALLBACKS     without the ready-made callbacks and event files;
+                                callbacks of the program work
+   MIRRORTRAIN_NO_IMAGES        without decoding images and data sets of images
+   MIRRORTRAIN_NO_MODELS        without the ready-made networks
+   MIRRORTRAIN_SHARED           for a shared library and its users: marks the API as
+                                exported; compile with -fvisibility=hidden
+   MIRRORTRAIN_DEBUG            for debuggers, with -O0: plain C kernels, optimized
+                                as the compiler's flags say and no further; the
+                                bits are those of MIRT_CPU=plain. Not with nvcc
 
    The implementation sets _POSIX_C_SOURCE, so include it before any system
    header. With gcc it optimizes its kernels itself; with clang compile it at -O2
