@@ -45,7 +45,8 @@ done <"$tmp/absent"
 for compiler in "gcc -std=c11" "clang -std=c11" "g++ -x c++ -std=c++17" "clang++ -x c++ -std=c++17"; do
     if ! has "${compiler%% *}"; then tap_skip "no ${compiler%% *}"; continue; fi
     for switch in CALLBACKS IMAGES MODELS; do
-        tap_check "$compiler without $switch" $compiler $warnings -DMIRRORTRAIN_NO_$switch -fsyntax-only -I. mirrortrain.c
+        tap_check "$compiler without $switch" $compiler $warnings -DMIRRORTRAIN_NO_$switch -fsyntax-only -I. \
+            mirrortrain.c
     done
     tap_check "$compiler without all three" $compiler $warnings $small -fsyntax-only -I. mirrortrain.c
     tap_check "$compiler: MIRRORTRAIN_DEBUG" $compiler $warnings -DMIRRORTRAIN_DEBUG -fsyntax-only -I. mirrortrain.c
@@ -67,7 +68,9 @@ run() { # NAME COMMAND FILE: what it prints
     "$tmp/$1" "$2" "$3" 2>"$tmp/log"
 }
 equal() { # DESCRIPTION ONE OTHER
-    if [ -n "$2" ] && [ "$2" = "$3" ]; then tap_ok "$1"; else echo "$2 and $3" >"$tmp/out"; tap_not_ok "$1" "$tmp/out"; fi
+    if [ -n "$2" ] && [ "$2" = "$3" ]; then tap_ok "$1"; return; fi
+    echo "$2 and $3" >"$tmp/out"
+    tap_not_ok "$1" "$tmp/out"
 }
 build full
 full=$(run full train "$tmp/model.safetensors")
@@ -102,7 +105,8 @@ cat >"$tmp/user.c" <<'E2'
 #include "mirrortrain.h"
 int main(void) { return mirt_version() && mirt_status_text(MIRT_OK) ? 0 : 1; }
 E2
-tap_check "a shared library" gcc -std=c11 $warnings -O0 -fPIC -fvisibility=hidden -shared -DMIRRORTRAIN_SHARED $small -I. \
+tap_check "a shared library" gcc -std=c11 $warnings -O0 -fPIC -fvisibility=hidden -shared -DMIRRORTRAIN_SHARED \
+    $small -I. \
     mirrortrain.c -o "$tmp/libmirrortrain.so" -lm -lpthread
 nm -D --defined-only "$tmp/libmirrortrain.so" | awk '{ print $3 }' | sort -u >"$tmp/exported"
 declared $small | comm -3 - "$tmp/exported" >"$tmp/difference"
@@ -111,7 +115,8 @@ if [ -s "$tmp/difference" ]; then
 else
     tap_ok "exports the API and nothing else"
 fi
-tap_check "a program links with it" gcc -std=c11 $warnings -DMIRRORTRAIN_SHARED $small -I. "$tmp/user.c" -L"$tmp" -lmirrortrain \
+tap_check "a program links with it" gcc -std=c11 $warnings -DMIRRORTRAIN_SHARED $small -I. "$tmp/user.c" -L"$tmp" \
+    -lmirrortrain \
     -Wl,-rpath,"$tmp" -o "$tmp/user"
 tap_check "and runs" "$tmp/user"
 
@@ -127,13 +132,16 @@ refused() { # DESCRIPTION MESSAGE COMMAND...
     fi
 }
 printf '#include <stdio.h>\n#define MIRRORTRAIN_IMPLEMENTATION\n#include "mirrortrain.h"\n' >"$tmp/late.c"
-printf '#include "mirrortrain.h"\n#define MIRRORTRAIN_IMPLEMENTATION\n#include "mirrortrain.h"\n' >"$tmp/declared_first.c"
+printf '#include "mirrortrain.h"\n#define MIRRORTRAIN_IMPLEMENTATION\n#include "mirrortrain.h"\n' \
+    >"$tmp/declared_first.c"
 for cc in gcc clang; do
     has $cc || continue
     refused "$cc -m32" "compile without -m32" $cc -m32 -fsyntax-only -I. mirrortrain.c
-    refused "$cc, big-endian" "little-endian" $cc -U__BYTE_ORDER__ -D__BYTE_ORDER__=__ORDER_BIG_ENDIAN__ -fsyntax-only -I. mirrortrain.c
+    refused "$cc, big-endian" "little-endian" $cc -U__BYTE_ORDER__ -D__BYTE_ORDER__=__ORDER_BIG_ENDIAN__ \
+        -fsyntax-only -I. mirrortrain.c
     refused "$cc -std=c11 after a system header" "before any system header" $cc -std=c11 -fsyntax-only -I. "$tmp/late.c"
-    refused "$cc -std=c11 after its own declarations" "before any system header" $cc -std=c11 -fsyntax-only -I. "$tmp/declared_first.c"
+    refused "$cc -std=c11 after its own declarations" "before any system header" $cc -std=c11 -fsyntax-only -I. \
+        "$tmp/declared_first.c"
     refused "MIRRORTRAIN_DEBUG with nvcc" "nvcc" $cc -D__NVCC__ -DMIRRORTRAIN_DEBUG -fsyntax-only -I. mirrortrain.c
 done
 tap_done
