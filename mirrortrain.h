@@ -2719,7 +2719,8 @@ typedef struct mirt__binary {
     mirt__binary_kind kind;
     int rank;
     int64_t dim[MIRT_MAX_RANK], a_stride[MIRT_MAX_RANK], b_stride[MIRT_MAX_RANK];
-    const mirt__real *a, *b; /* b NULL, on devices with memory of their own: `scale` for all */
+    const mirt__real *a, *b;
+    bool number; /* b is one number, in the host's memory: the value of `scale` */
     mirt__real *y;
     float scale, offset; /* of the unary kind whose gradient it is */
 } mirt__binary;
@@ -3189,19 +3190,31 @@ MIRT__ELEMENT float mirt__mean_squared_error_grad(bool logits, float x, float t,
 #endif
 #endif
 
-/* >>section mirror/backend.h */
+/* >>section device/device.h */
 
-#ifndef MIRT__BACKEND_H
-#define MIRT__BACKEND_H
-/* Devices with memory of their own. A backend is another file on the compiler's command line (mirrortrain_cuda.cu), which the
-   library finds by a weak symbol. It is a table of kernels, whose pointers are into a device's memory, and what follows.
+#ifndef MIRT__DEVICE_H
+#define MIRT__DEVICE_H
+/* The table that every kind of device fills: CPU cores, GPUs, and test devices.
 
-   A strategy opens its devices; from then on each device is used by its own thread alone. Work is enqueued, in order. The first
-   thing that fails sticks, makes all further work nothing, and comes out of `wait`. */
+   Cores fill it in device/cores.c. The table of GPUs is in another file on the compiler's command line
+   (mirrortrain_cuda.cu), which the library finds by a weak symbol.
 
-#define MIRT__BACKEND_VERSION 4
+   A strategy opens its devices; afterwards only the device's own thread uses it. Work runs in the order in which it is
+   enqueued (cores: at once). The first failure sticks: all work after it is skipped, and `wait` returns it. */
+
+#define MIRT__BACKEND_VERSION 5
+#define MIRT__MAX_DEVICES 32
 
 typedef struct mirt__remote mirt__remote; /* an opened device */
+
+/* What the devices of a strategy can do; set by `join`. The abilities do not depend on each other. */
+typedef struct mirt__abilities {
+    bool in_place; /* kernels work on the host's memory: batches, results and weights need no copy, user code can run */
+    bool direct;   /* each device reads and writes the memory of the others */
+    bool shards;   /* each device updates its share of the weights in all copies, and adds up partial sums as it does */
+    bool queues;   /* work is enqueued: the host can read the next batch meanwhile */
+    bool float16;  /* products of float16 with scaled gradients */
+} mirt__abilities;
 
 /* What the library does for a backend. */
 typedef struct mirt__host {
@@ -3214,7 +3227,8 @@ typedef struct mirt__host {
 /* Asked for without touching the device's memory. */
 typedef struct mirt__remote_info {
     char name[64], description[128];
-    size_t memory;       /* bytes */
+    size_t memory;       /* bytes; 0: the host's */
+    int cores;           /* of a CPU, otherwise 0 */
     bool half;           /* multiplies bfloat16 in hardware */
 } mirt__remote_info;
 
@@ -3225,24 +3239,35 @@ typedef struct mirt__remote_join {
     mirt_collective collective;
     bool shares;  /* they have memory in common: `direct` is asked for */
     double limit; /* seconds without progress, then a wait fails; 0: none */
-    char *how;    /* takes a sentence for the log: the algorithm, why, its speed, of one device nothing; 256 bytes */
-    bool direct;  /* out: each device can read and write the others' memory, and `exchange` is not to be called */
+    char *how;    /* out: a sentence for the log: the algorithm, why, its speed; one device: nothing; 256 bytes */
+    mirt__abilities able; /* out */
 } mirt__remote_join;
 
-/* The sum of gradients over devices, of elements [begin, end) of a block: like mirt__update's, parts by device and address in its
-   memory, and the additions of the fixed tree. Afterwards slot 0 of each device has the sum. With MIRT_NCCL each device has one part. */
-typedef struct mirt__remote_exchange {
+/* How a device is opened. */
+typedef struct mirt__opening {
+    int index;         /* among the devices of its kind on this machine */
+    bool tf32;         /* products of float32 may be rounded so */
+    int devices;       /* that the strategy has in all */
+    mirt__team *team;  /* the threads of a device of cores; NULL: one thread */
+} mirt__opening;
+
+/* The sum of gradients over devices, of elements [begin, end) of a block: the partial sums by device and address in its
+   memory, and the additions of the collective in their order. Afterwards `sum` of each device has it. */
+typedef struct mirt__reduction {
     int64_t begin, end;
     int parts;
     int part_device[MIRT__MAX_PARTS];
     mirt__real *part[MIRT__MAX_PARTS];
     struct { int into, from; } add[MIRT__MAX_PARTS];
-    mirt__real *sum; /* where this device wants it: its first buffer */
-} mirt__remote_exchange;
+    int64_t own_begin, own_end; /* what this device adds up where devices are direct; otherwise not read */
+    int devices;
+    mirt__real *sum[MIRT__MAX_DEVICES]; /* each device's first buffer */
+    int device;      /* this one */
+} mirt__reduction;
 
-/* What a variable becomes: its numbers begin at element `to` of the weights. `kind` makes one value of those of all replicas, which begin at element
-   `from` of their states; with `kept` above 0 the variable goes on to it: kept * itself + taken * the value, each product and the sum rounded, as
-   in Keras. */
+/* What a variable becomes: its numbers begin at element `to` of the weights. `kind` makes one value of those of all
+   replicas, which begin at element `from` of their states; with `kept` above 0 the variable goes on to it: kept *
+   itself + taken * the value, each product and the sum rounded, as in Keras. */
 typedef struct mirt__aggregated {
     int64_t from, to, count;
     mirt_aggregation kind; /* not MIRT_AGGREGATE_NONE */
@@ -3250,8 +3275,8 @@ typedef struct mirt__aggregated {
     float kept, taken;
 } mirt__aggregated;
 
-/* Of `active` replicas, whose states lie `stride` numbers apart, in double precision and in the order of replicas. Of `rows` rows in all the first
-   rows % replicas replicas have one more. */
+/* Of `active` replicas, whose states lie `stride` numbers apart, in double precision and in the order of replicas. Of
+   `rows` rows in all the first rows % replicas replicas have one more. */
 typedef struct mirt__remote_aggregate {
     const mirt__aggregated *value;
     int values, active, replicas;
@@ -3260,71 +3285,86 @@ typedef struct mirt__remote_aggregate {
     mirt__real *to;
 } mirt__remote_aggregate;
 
-/* Squares of the numbers of pieces of a block, added up as in the library: eight sums of every eighth number from the first, the
-   rest of count % 8 into the first, then by pairs. */
+/* Squares of the numbers of pieces of a block, added up as in the library: eight sums of every eighth number from the
+   first, the rest of count % 8 into the first, then by pairs. */
 typedef struct mirt__remote_piece {
     int64_t begin, count;
 } mirt__remote_piece;
 
+/* Memory that the kernels of one replay need beside the tensors, in bytes. */
+typedef struct mirt__kernel_room {
+    size_t scratch; /* of all threads of the device */
+    size_t shared;
+} mirt__kernel_room;
+
 typedef struct mirt__backend {
     int version;
-    const char *name; /* "gpu" */
-    const mirt__kernels *kernels;
-    /* Of this machine; 0: there are none; -1: with the error set (MIRT_E_NOT_FOUND: no driver; others: one that is too old, or fails). */
+    const char *name; /* of one device, without its number: "cpu", "gpu" */
+    const mirt__kernels *(*kernels)(void); /* NULL with the error set */
+    /* How many there are on this machine. 0: none; -1: with the error set (MIRT_E_NOT_FOUND: no driver; others: the
+       driver is too old, or fails). */
     int (*devices)(const mirt__host *host);
     bool (*info)(const mirt__host *host, int index, mirt__remote_info *out);
-    /* NULL with the error set. tf32: products of float32 may be rounded so. */
-    mirt__remote *(*open)(const mirt__host *host, int index, bool tf32);
+    /* Threads of each of `devices` devices: `asked` by the user (0: not asked), of `cores` that they may use. */
+    int (*threads)(int asked, int cores, int devices);
+    /* NULL with the error set. */
+    mirt__remote *(*open)(const mirt__host *host, const mirt__opening *how);
     void (*close)(mirt__remote *remote);
     /* Once, by one thread, before the devices are used; false with the error set. */
     bool (*join)(mirt__remote_join *join);
 
-    /* Device memory, zeroed; NULL with the error set. */
+    /* Device memory, not initialized; NULL with the error set. */
     void *(*alloc)(mirt__remote *remote, size_t bytes);
     void (*release)(mirt__remote *remote, void *memory);
-    /* Bytes that are free for an alloc. */
+    /* Bytes that an alloc can get. */
     size_t (*free_bytes)(mirt__remote *remote);
 
-    /* Copies. stage: from any memory of the host, which may change when it returns; behind all that was enqueued unless `early`, then beside
-       it, and before what is enqueued next (inputs of the next step). behind: what is staged early from here on begins when all that was
-       enqueued so far is done. fetch: to memory of the host, there when `wait` returns. */
-    void (*stage)(mirt__remote *remote, void *to, const void *from, size_t bytes, bool early);
+    /* Copies; where source and target are the same memory, nothing is copied.
+       copy_in: from any memory of the host, which may change when it returns; after all that was enqueued unless
+       `early`, then beside it, and before what is enqueued next (inputs of the next step). behind: early copies from
+       here on begin when all that was enqueued so far is done. copy_out: to memory of the host, complete when `wait`
+       returns. copy: within the device, or from another device's memory. */
+    void (*copy_in)(mirt__remote *remote, void *to, const void *from, size_t bytes, bool early);
     void (*behind)(mirt__remote *remote);
-    void (*fetch)(mirt__remote *remote, void *to, const void *from, size_t bytes);
-    void (*copy)(mirt__remote *remote, void *to, const void *from, size_t bytes); /* within the device, or from another one's memory */
+    void (*copy_out)(mirt__remote *remote, void *to, const void *from, size_t bytes);
+    void (*copy)(mirt__remote *remote, void *to, const void *from, size_t bytes);
     void (*clear)(mirt__remote *remote, void *memory, size_t bytes);
     /* Until all that was enqueued is done; MIRT_OK, or the first failure since the last wait that returned one. */
     mirt_status (*wait)(mirt__remote *remote);
 
-    /* Room that kernels take for themselves: between measure(true) and measure(false) nothing is enqueued, and the latter returns the
-       bytes that calls want at most; room() gives them that memory. */
-    size_t (*measure)(mirt__remote *remote, bool on);
+    /* What the kernels of replay(arg) need. On entry `room` has what the ops declare. A device whose kernels choose
+       their room themselves calls replay, which then computes nothing. */
+    void (*measure)(mirt__remote *remote, void (*replay)(void *arg), void *arg, mirt__kernel_room *room);
+    /* Memory for it; valid until the next call. */
     void (*room)(mirt__remote *remote, void *memory, size_t bytes);
 
-    /* Work that comes back: what is enqueued between begin and end with the same (owner, key) is the same but for numbers that kernels
-       say may change, so that from the third time on it is launched as a whole. No copies to or from the host, no meetings
-       in between. When `end` returns false, nothing of it was done: begin and enqueue it once more (never twice in a row).
-       forget: owner's memory has moved or is gone (NULL: everybody's). */
+    /* Captured work: what is enqueued between begin and end with the same (owner, key) is identical except for the
+       scalars that kernels declare as variable; from the third time on it can be launched as a whole. No copies to or
+       from the host, no meetings in between. When `end` returns false, none of it was done: begin and enqueue it once
+       more (never twice in a row). forget: the owner's memory has moved or is freed (NULL: everybody's). */
     void (*begin)(mirt__remote *remote, const void *owner, uint64_t key);
     bool (*end)(mirt__remote *remote);
     void (*forget)(mirt__remote *remote, const void *owner);
 
-    /* A meeting on devices: `signal` marks the place in one's own work, `await` holds up what is enqueued next until another device has
-       come to the place it marked last under the same number (0 to 7). The threads have met in between. */
+    /* A meeting of devices: `signal` marks a place in this device's work, `await` delays what is enqueued next until
+       another device has reached the place it marked last with the same number (0 to 7). Between the two calls the
+       devices' threads have met. */
     void (*signal)(mirt__remote *remote, int number);
     void (*await)(mirt__remote *remote, mirt__remote *other, int number);
 
-    /* Behind what was enqueued so far and beside what is enqueued next, until `exchanged`: several, of ranges that do not overlap, on all
-       devices in the same order; also between begin and end. */
-    void (*exchange)(mirt__remote *remote, const mirt__remote_exchange *args);
-    void (*exchanged)(mirt__remote *remote); /* what is enqueued next comes behind all exchanges */
-    /* Every device has bytes [begin[d], begin[d + 1]) of a block at the same place `base[d]` + begin[d]: all of it, on all of them.
-       Needs meetings before and behind where devices are direct. */
+    /* Reduces a range: after what was enqueued so far and beside what is enqueued next, until `reduced`. Several, of
+       ranges that do not overlap, on all devices in the same order; also between begin and end. Direct devices have
+       met before, and meet before they read the sums. */
+    void (*reduce)(mirt__remote *remote, const mirt__reduction *args);
+    void (*reduced)(mirt__remote *remote); /* what is enqueued next follows all reductions */
+    /* Every device has bytes [begin[d], begin[d + 1]) of a block at base[d] + begin[d]; afterwards each has all of
+       them. Direct devices have met before, and meet afterwards. */
     void (*gather)(mirt__remote *remote, char *const *base, const size_t *begin, int devices);
     void (*aggregate)(mirt__remote *remote, const mirt__remote_aggregate *args);
-    /* Into squares[pieces], memory of the host, there when `wait` returns. */
-    void (*squares)(mirt__remote *remote, const mirt__real *block, const mirt__remote_piece *piece, int pieces, double *squares);
-    /* Seconds between the signals `from` and `to` of what was done last; after a wait. */
+    /* Into squares[pieces], memory of the host, complete when `wait` returns. */
+    void (*squares)(mirt__remote *remote, const mirt__real *block, const mirt__remote_piece *piece, int pieces,
+                    double *squares);
+    /* Seconds between the signals `from` and `to` that were given last; after a wait. 0: not known. */
     double (*seconds)(mirt__remote *remote, int from, int to);
 } mirt__backend;
 
@@ -20434,6 +20474,479 @@ MIRT__LIB const mirt__kernels *mirt__kernels_best(void) {
 #pragma GCC pop_options
 #endif
 
+/* >>section device/devices.h */
+
+#ifndef MIRT__DEVICES_H
+#define MIRT__DEVICES_H
+/* Which devices there are, the CPU's table, and how replicas' values become one. */
+
+#define MIRT__MAX_REPLICAS 4096
+
+/* --- cores.c --- */
+MIRT__LIB const mirt__backend *mirt__cores_backend(void);
+
+/* --- devices.c --- */
+/* What a description of devices names. */
+typedef struct mirt__found {
+    const mirt__backend *backend; /* of all of them */
+    int count;
+    char name[MIRT__MAX_DEVICES][32];
+    int index[MIRT__MAX_DEVICES]; /* among the devices of their kind on this machine */
+    bool named;        /* cores by name, each with one thread */
+    bool default_cores; /* nothing was asked for: cores, as there is no GPU, */
+    bool no_driver;    /* and no driver for one */
+    char warning[600]; /* why GPUs that were not asked for cannot be used, or "" */
+} mirt__found;
+/* `text`: the user's description; NULL: the default. `one`: only the first device. `repeat`: a GPU may be named twice.
+ */
+MIRT__LIB mirt_status mirt__find_devices(const char *text, bool one, bool repeat, mirt__found *out);
+/* Whether the program is built with a table of GPUs. */
+MIRT__LIB bool mirt__has_backend(void);
+MIRT__LIB const mirt__host *mirt__backend_host(void);
+
+/* --- aggregate.c --- */
+/* Balanced, contiguous shares: the first (total % shares) get one more. */
+MIRT__LIB int64_t mirt__share(int64_t total, int64_t shares, int64_t index, int64_t *first);
+/* One value of `count` elements from those of `active` replicas in their order, in double precision; `out` may be one
+   of them. The mean of equal values is that value. NONE leaves `out` alone. */
+MIRT__LIB void mirt__aggregate(mirt_aggregation kind, int active, const mirt__real *const *value, const int64_t *rows,
+                               int64_t count, mirt__real *out);
+/* A variable's new value (mirt__aggregated). */
+MIRT__LIB void mirt__aggregate_variable(const mirt__aggregated *a, int active, const mirt__real *const *value,
+                                        const int64_t *rows, mirt__real *variable);
+/* Mean and biased variance of all rows from those of each replica's. */
+MIRT__LIB void mirt__combine_moments(int active, const mirt__real *const *mean, const mirt__real *const *variance,
+                                     const int64_t *rows, int64_t count, mirt__real *mean_out,
+                                     mirt__real *variance_out);
+
+#endif
+
+/* >>section device/aggregate.c */
+
+/* Combines the values of replicas into one. */
+
+MIRT__LIB int64_t mirt__share(int64_t total, int64_t shares, int64_t index, int64_t *first) {
+    int64_t each = total / shares, extra = total % shares;
+    *first = index * each + (index < extra ? index : extra);
+    return each + (index < extra);
+}
+
+/* Number `i` of `active` values; a mean from differences to the first one: exactly that number when all are equal. */
+static mirt__real mirt__aggregate_number(mirt_aggregation kind, int active, const mirt__real *const *value,
+                                         const int64_t *rows, double total, int64_t i) {
+    const double first = (double)value[0][i];
+    double sum = 0;
+    if (kind == MIRT_AGGREGATE_MEAN) {
+        for (int r = 1; r < active; r++) sum += (double)rows[r] * ((double)value[r][i] - first);
+        sum /= total;
+    }
+    for (int r = 1; r < active && kind == MIRT_AGGREGATE_SUM; r++) sum += (double)value[r][i];
+    return (mirt__real)(first + sum);
+}
+
+static double mirt__aggregate_rows(int active, const int64_t *rows) {
+    double total = 0;
+    for (int r = 0; r < active; r++) total += (double)rows[r];
+    return total;
+}
+
+MIRT__LIB void mirt__aggregate(mirt_aggregation kind, int active, const mirt__real *const *value, const int64_t *rows,
+                               int64_t count, mirt__real *out) {
+    const double total = mirt__aggregate_rows(active, rows);
+    for (int64_t i = 0; i < count && kind != MIRT_AGGREGATE_NONE; i++)
+        out[i] = mirt__aggregate_number(kind, active, value, rows, total, i);
+}
+
+MIRT__LIB void mirt__aggregate_variable(const mirt__aggregated *a, int active, const mirt__real *const *value,
+                                        const int64_t *rows, mirt__real *variable) {
+    const double total = mirt__aggregate_rows(active, rows);
+    for (int64_t i = 0; i < a->count; i++) {
+        const mirt__real now = mirt__aggregate_number(a->kind, active, value, rows, total, i);
+        /* products are rounded by the conversion: nothing is left to fuse */
+        const mirt__real kept = (mirt__real)((double)a->kept * (double)variable[i]),
+                         taken = (mirt__real)((double)a->taken * (double)now);
+        variable[i] = a->kept > 0 ? kept + taken : now;
+    }
+}
+
+/* Chan, Golub and LeVeque: moments of two sets of rows joined. */
+MIRT__LIB void mirt__combine_moments(int active, const mirt__real *const *mean, const mirt__real *const *variance,
+                                     const int64_t *rows, int64_t count, mirt__real *mean_out,
+                                     mirt__real *variance_out) {
+    for (int64_t i = 0; i < count; i++) {
+        double n = (double)rows[0], m = (double)mean[0][i], squares = n * (double)variance[0][i];
+        for (int r = 1; r < active; r++) {
+            double more = (double)rows[r], delta = (double)mean[r][i] - m, all = n + more;
+            m += delta * (more / all);
+            squares += more * (double)variance[r][i] + delta * delta * (n * more / all);
+            n = all;
+        }
+        mean_out[i] = (mirt__real)m;
+        variance_out[i] = (mirt__real)(squares / n);
+    }
+}
+
+/* >>section base/once_begin.inc */
+
+/* What follows runs once: recording models, reading and writing files. gcc compiles it in half the
+   time when it does not optimize. */
+#if defined(__GNUC__) && !defined(__clang__) && defined(__OPTIMIZE__)
+#pragma GCC push_options
+#ifdef MIRRORTRAIN_DEBUG
+#pragma GCC optimize("fp-contract=off")
+#else
+#pragma GCC optimize("O0,expensive-optimizations,fp-contract=off")
+#endif
+#endif
+
+/* >>section device/cores.c */
+
+/* The device table of this machine's CPU cores: work is done when the call returns. */
+
+typedef struct mirt__core {
+    mirt__team *team;
+    const mirt__kernels *kernels;
+    int devices; /* of the strategy, which share the machine's memory */
+} mirt__core;
+
+static mirt__core *mirt__core_of(mirt__remote *remote) { return (mirt__core *)(void *)remote; }
+
+static int mirt__core_devices(const mirt__host *host) { return (void)host, mirt__cpu_cores(); }
+
+static bool mirt__core_info(const mirt__host *host, int index, mirt__remote_info *out) {
+    const mirt__kernels *kernels = mirt__kernels_best();
+    (void)host;
+    memset(out, 0, sizeof *out);
+    if (!kernels) return false;
+    snprintf(out->name, sizeof out->name, "core %d", index);
+    snprintf(out->description, sizeof out->description, "core %d of %d, %s kernels", index + 1, mirt__cpu_cores(),
+             kernels->name);
+    out->cores = 1;
+    return true;
+}
+
+static int mirt__core_threads(int asked, int cores, int devices) {
+    return asked ? asked : cores / devices > 1 ? cores / devices : 1;
+}
+
+static mirt__remote *mirt__core_open(const mirt__host *host, const mirt__opening *how) {
+    mirt__core *core = (mirt__core *)host->calloc(1, sizeof *core);
+    if (!core) return NULL;
+    core->team = how->team;
+    core->kernels = mirt__kernels_best();
+    core->devices = how->devices;
+    return (mirt__remote *)(void *)core;
+}
+
+static void mirt__core_close(mirt__remote *remote) { mirt__free(remote); }
+
+static bool mirt__core_join(mirt__remote_join *join) {
+    if (join->collective == MIRT_NCCL) {
+        mirt__fail(MIRT_E_INVALID, "NCCL joins GPUs, and these devices are cores: leave the collective out");
+        return false;
+    }
+    join->able.in_place = join->able.direct = join->able.shards = true;
+    return true;
+}
+
+/* >>memory */
+
+static void *mirt__core_alloc(mirt__remote *remote, size_t bytes) { return (void)remote, mirt__aligned_alloc(bytes); }
+static void mirt__core_release(mirt__remote *remote, void *memory) { (void)remote, mirt__aligned_free(memory); }
+
+static size_t mirt__core_free_bytes(mirt__remote *remote) {
+    mirt_machine_info machine;
+    return mirt_machine(&machine) == MIRT_OK ? (size_t)machine.memory_available / (size_t)mirt__core_of(remote)->devices
+                                             : 0;
+}
+
+static void mirt__core_copy(mirt__remote *remote, void *to, const void *from, size_t bytes) {
+    (void)remote;
+    if (to != from && bytes) memcpy(to, from, bytes);
+}
+
+static void mirt__core_copy_in(mirt__remote *remote, void *to, const void *from, size_t bytes, bool early) {
+    (void)early;
+    mirt__core_copy(remote, to, from, bytes);
+}
+
+static void mirt__core_clear(mirt__remote *remote, void *memory, size_t bytes) {
+    (void)remote, memset(memory, 0, bytes);
+}
+
+/* >>order: everything is done already */
+
+static void mirt__core_nothing(mirt__remote *remote) { (void)remote; }
+static mirt_status mirt__core_wait(mirt__remote *remote) { return (void)remote, MIRT_OK; }
+static void mirt__core_begin(mirt__remote *remote, const void *owner, uint64_t key) {
+    (void)remote, (void)owner, (void)key;
+}
+static bool mirt__core_end(mirt__remote *remote) { return (void)remote, true; }
+static void mirt__core_forget(mirt__remote *remote, const void *owner) { (void)remote, (void)owner; }
+static void mirt__core_signal(mirt__remote *remote, int number) { (void)remote, (void)number; }
+static void mirt__core_await(mirt__remote *remote, mirt__remote *other, int number) {
+    (void)remote, (void)other, (void)number;
+}
+static double mirt__core_seconds(mirt__remote *remote, int from, int to) {
+    return (void)remote, (void)from, (void)to, 0;
+}
+
+/* Kernels of cores take what the ops declare. */
+static void mirt__core_measure(mirt__remote *remote, void (*replay)(void *arg), void *arg, mirt__kernel_room *room) {
+    (void)remote, (void)replay, (void)arg, (void)room;
+}
+static void mirt__core_room(mirt__remote *remote, void *memory, size_t bytes) {
+    (void)remote, (void)memory, (void)bytes;
+}
+
+/* >>reductions */
+
+static void mirt__core_reduce(mirt__remote *remote, const mirt__reduction *r) {
+    const mirt__core *core = mirt__core_of(remote);
+    const int64_t begin = r->own_begin, count = r->own_end - r->own_begin;
+    mirt__where where;
+    memset(&where, 0, sizeof where);
+    where.team = core->team;
+    if (count <= 0) return;
+    for (int i = 0; i + 1 < r->parts; i++)
+        core->kernels->accumulate(r->part[r->add[i].into] + begin, r->part[r->add[i].from] + begin, count, &where);
+    for (int d = 0; d < r->devices; d++)
+        mirt__core_copy(remote, r->sum[d] + begin, r->part[0] + begin, (size_t)count * sizeof(mirt__real));
+}
+
+/* Replicas' states are in the host's memory, where every device finds all of them. */
+static void mirt__core_gather(mirt__remote *remote, char *const *base, const size_t *begin, int devices) {
+    (void)remote, (void)base, (void)begin, (void)devices;
+}
+
+static void mirt__core_aggregate(mirt__remote *remote, const mirt__remote_aggregate *a) {
+    const mirt__real *value[MIRT__MAX_REPLICAS];
+    int64_t rows[MIRT__MAX_REPLICAS], first;
+    (void)remote;
+    for (int r = 0; r < a->active; r++) rows[r] = mirt__share(a->rows, a->replicas, r, &first);
+    for (int i = 0; i < a->values; i++) {
+        for (int r = 0; r < a->active; r++) value[r] = a->from + r * a->stride + a->value[i].from;
+        mirt__aggregate_variable(&a->value[i], a->active, value, rows, a->to + a->value[i].to);
+    }
+}
+
+typedef struct mirt__squares_job {
+    const mirt__real *block;
+    const mirt__remote_piece *piece;
+    double *squares;
+} mirt__squares_job;
+
+/* Squares of float32 numbers are exact in double, and the order of additions depends on the elements' places alone. */
+static void mirt__squares_task(void *arg, int64_t task, int member) {
+    const mirt__squares_job *job = (const mirt__squares_job *)arg;
+    const mirt__remote_piece *p = &job->piece[task];
+    const mirt__real *g = job->block + p->begin;
+    double sum[8] = {0, 0, 0, 0, 0, 0, 0, 0};
+    int64_t i = 0;
+    (void)member;
+    for (; i + 8 <= p->count; i += 8) {
+        for (int k = 0; k < 8; k++) sum[k] += (double)g[i + k] * (double)g[i + k];
+    }
+    for (; i < p->count; i++) sum[0] += (double)g[i] * (double)g[i];
+    job->squares[task] = ((sum[0] + sum[1]) + (sum[2] + sum[3])) + ((sum[4] + sum[5]) + (sum[6] + sum[7]));
+}
+
+static void mirt__core_squares(mirt__remote *remote, const mirt__real *block, const mirt__remote_piece *piece,
+                               int pieces, double *squares) {
+    mirt__squares_job job;
+    job.block = block;
+    job.piece = piece;
+    job.squares = squares;
+    mirt__team_for(mirt__core_of(remote)->team, pieces, mirt__squares_task, &job);
+}
+
+MIRT__LIB const mirt__backend *mirt__cores_backend(void) {
+    static const mirt__backend cores = {
+        MIRT__BACKEND_VERSION, "cpu",
+        mirt__kernels_best,    mirt__core_devices, mirt__core_info,     mirt__core_threads,   mirt__core_open,
+        mirt__core_close,      mirt__core_join,    mirt__core_alloc,    mirt__core_release,   mirt__core_free_bytes,
+        mirt__core_copy_in,    mirt__core_nothing, mirt__core_copy,     mirt__core_copy,      mirt__core_clear,
+        mirt__core_wait,       mirt__core_measure, mirt__core_room,     mirt__core_begin,     mirt__core_end,
+        mirt__core_forget,     mirt__core_signal,  mirt__core_await,    mirt__core_reduce,    mirt__core_nothing,
+        mirt__core_gather,     mirt__core_aggregate, mirt__core_squares, mirt__core_seconds};
+    return &cores;
+}
+
+/* >>section device/devices.c */
+
+/* Lists the devices of this machine and finds those that a description names. */
+
+MIRT__LIB const mirt__host *mirt__backend_host(void) {
+    static const mirt__host host = {mirt__fail, mirt__calloc, mirt__free, mirt__now};
+    return &host;
+}
+
+/* NULL: this program is built without one. */
+static const mirt__backend *mirt__backend_get(void) {
+#if defined(__ELF__) || defined(MIRRORTRAIN_CUDA)
+    const mirt__backend *backend = mirt__cuda_backend ? mirt__cuda_backend() : NULL;
+    return backend && backend->version == MIRT__BACKEND_VERSION ? backend : NULL;
+#else
+    return NULL;
+#endif
+}
+
+MIRT__LIB bool mirt__has_backend(void) { return mirt__backend_get() != NULL; }
+
+/* How many the backend has; 0: there are none; -1: they cannot be used, and the last error says why. */
+static int mirt__count_gpus(const mirt__backend *backend) {
+    return backend ? backend->devices(mirt__backend_host()) : 0;
+}
+
+MIRT_API int mirt_devices(mirt_device_info *out, int capacity) {
+    MIRT__ENTER;
+    const mirt__backend *kind[] = {mirt__cores_backend(), mirt__backend_get()};
+    const int first = kind[0]->kernels() ? kind[0]->devices(mirt__backend_host()) : 0;
+    int count = 0;
+    for (int k = 0; first && k < MIRT__COUNT(kind); k++) {
+        const int own = k ? mirt__count_gpus(kind[k]) : first;
+        for (int i = 0; i < own; i++, count++) {
+            mirt__remote_info info;
+            if (!out || count >= capacity) continue;
+            memset(&out[count], 0, sizeof out[count]);
+            if (!kind[k]->info(mirt__backend_host(), i, &info)) continue;
+            snprintf(out[count].name, sizeof out[count].name, "%s:%d", kind[k]->name, i);
+            snprintf(out[count].description, sizeof out[count].description, "%.95s", info.description);
+            out[count].memory = info.memory;
+            out[count].cores = info.cores;
+        }
+    }
+    return count;
+}
+
+/* The number behind `prefix` in the `length` letters of `name`, or -1. */
+static long mirt__device_number(const char *name, size_t length, const char *prefix) {
+    const size_t front = strlen(prefix);
+    char *end;
+    if (length <= front || strncmp(name, prefix, front) != 0 || name[front] < '0' || name[front] > '9') return -1;
+    const long index = strtol(name + front, &end, 10);
+    return end == name + length ? index : -1;
+}
+
+static mirt_status mirt__no_such_device(const char *name, size_t length) {
+    const mirt__backend *backend = mirt__backend_get();
+    const int cores = mirt__cpu_cores(), gpus = mirt__count_gpus(backend);
+    const bool gpu = (length == 3 && strncmp(name, "gpu", 3) == 0) || mirt__device_number(name, length, "gpu:") >= 0;
+    char more[32] = "", others[48] = "", why[320] = "";
+    if (!gpu && mirt__device_number(name, length, "cpu:") < 0)
+        snprintf(why, sizeof why, " (names are as in \"gpu:0,gpu:1\" and \"cpu:0\")");
+    else if (gpu && gpus < 0) snprintf(why, sizeof why, " (%.300s)", mirt_last_error());
+    else if (gpu && !gpus)
+        snprintf(why, sizeof why,
+                 backend ? " (no GPU is visible)" : " (this build has no GPU code: add mirrortrain_cuda.cu)");
+    if (cores > 1) snprintf(more, sizeof more, " to cpu:%d", cores - 1);
+    if (gpus == 1) snprintf(others, sizeof others, " and gpu:0");
+    else if (gpus > 1) snprintf(others, sizeof others, " and gpu:0 to gpu:%d", gpus - 1);
+    return mirt__fail(MIRT_E_DEVICE, "there is no device \"%.*s\"%s; this machine has cpu:0%s%s", (int)length, name,
+                      why, more, others);
+}
+
+static mirt_status mirt__add_device(mirt__found *found, long index, bool repeated) {
+    if (found->count == MIRT__MAX_DEVICES)
+        return mirt__fail(MIRT_E_DEVICE, "more than %d devices are named", MIRT__MAX_DEVICES);
+    char *name = found->name[found->count];
+    snprintf(name, sizeof found->name[0], "%s:%ld", found->backend->name, index);
+    found->index[found->count] = (int)index;
+    for (int d = 0; d < found->count && !repeated; d++) {
+        if (strcmp(found->name[d], name) != 0) continue;
+        return mirt__fail(
+            MIRT_E_DEVICE, "device %s is named twice; for more replicas than devices set the replica count%s", name,
+            found->backend == mirt__cores_backend() ? "" : ", for several devices on one GPU repeat_devices");
+    }
+    found->count++;
+    return MIRT_OK;
+}
+
+static mirt_status mirt__all_of_backend(mirt__found *found, const mirt__backend *backend, long count, bool one) {
+    found->backend = backend;
+    for (long i = 0; i < (one ? 1 : count); i++) {
+        if (mirt__add_device(found, i, false) != MIRT_OK) return mirt_last_status();
+    }
+    return MIRT_OK;
+}
+
+static mirt_status mirt__shares_of_cores(mirt__found *found, long count) {
+    if (count < 1 || count > MIRT__MAX_DEVICES) {
+        return mirt__fail(MIRT_E_DEVICE, "%ld devices asked for; it must be between 1 and %d", count,
+                          MIRT__MAX_DEVICES);
+    }
+    return mirt__all_of_backend(found, mirt__cores_backend(), count, false);
+}
+
+/* "cpu:0,cpu:1": these cores; "gpu:0,gpu:2": these GPUs. */
+static mirt_status mirt__named_devices(mirt__found *found, const char *text, bool repeat) {
+    const mirt__backend *cores = mirt__cores_backend(), *gpus = mirt__backend_get();
+    int others = -1;
+    for (const char *at = text; ; at += strcspn(at, ",") + 1) {
+        const size_t length = strcspn(at, ",");
+        const long core = mirt__device_number(at, length, "cpu:"),
+                   gpu = gpus ? mirt__device_number(at, length, "gpu:") : -1;
+        const mirt__backend *own = gpu >= 0 ? gpus : cores;
+        if (gpu >= 0 && others < 0) others = mirt__count_gpus(gpus);
+        if (gpu < 0 ? core < 0 || core >= mirt__cpu_cores() : gpu >= others) return mirt__no_such_device(at, length);
+        if (found->count && own != found->backend)
+            return mirt__fail(MIRT_E_DEVICE, "a strategy has cores or GPUs, not both, as in \"%.100s\"", text);
+        found->backend = own;
+        if (mirt__add_device(found, gpu >= 0 ? gpu : core, gpu >= 0 && repeat) != MIRT_OK) return mirt_last_status();
+        if (!at[length]) break;
+    }
+    found->named = found->backend == cores;
+    return MIRT_OK;
+}
+
+/* How many GPUs a wish for all or for a number of devices finds, as the environment has it; 0: it is one for cores; -1
+ * with the error set. */
+static int mirt__wanted_gpus(mirt__found *found, const mirt__backend *gpus, const char *asked) {
+    const char *kind = getenv("MIRT_DEVICES");
+    const bool gpu = kind && strcmp(kind, "gpu") == 0, cpu = kind && strcmp(kind, "cpu") == 0;
+    mirt__error before;
+    if (kind && *kind && !gpu && !cpu)
+        return mirt__fail(MIRT_E_DEVICE, "the environment's MIRT_DEVICES is \"%.100s\"; it may be \"cpu\" or \"gpu\"",
+                          kind),
+               -1;
+    if (asked ? !gpu : cpu) return 0;
+    mirt__error_get(&before);
+    const int count = mirt__count_gpus(gpus);
+    if (count > 0) return count;
+    if (gpu) return mirt__no_such_device("gpu", 3), mirt__fail_at("the environment's MIRT_DEVICES is \"gpu\""), -1;
+    found->no_driver = count < 0 && mirt_last_status() == MIRT_E_NOT_FOUND;
+    if (count < 0 && !found->no_driver)
+        snprintf(found->warning, sizeof found->warning, "GPUs cannot be used: %s", mirt_last_error());
+    mirt__error_set(&before); /* nothing failed */
+    return 0;
+}
+
+MIRT__LIB mirt_status mirt__find_devices(const char *text, bool one, bool repeat, mirt__found *found) {
+    const mirt__backend *gpus = mirt__backend_get();
+    char *end;
+    memset(found, 0, sizeof *found);
+    if (text && strcmp(text, "gpu") == 0) {
+        const int all = mirt__count_gpus(gpus);
+        return all > 0 ? mirt__all_of_backend(found, gpus, all, one) : mirt__no_such_device(text, strlen(text));
+    }
+    if (text && strcmp(text, "cpu") == 0) return mirt__shares_of_cores(found, 1);
+    const long count = text ? strtol(text, &end, 10) : 1;
+    if (text && (end == text || *end != 0)) return mirt__named_devices(found, text, repeat);
+    const int wanted = mirt__wanted_gpus(found, gpus, text);
+    if (wanted < 0) return mirt_last_status();
+    found->default_cores = !text;
+    if (!wanted || count < 1) return mirt__shares_of_cores(found, count);
+    if (count > wanted) return mirt__fail(MIRT_E_DEVICE, "%ld GPUs asked for; this machine has %d", count, wanted);
+    return mirt__all_of_backend(found, gpus, text ? count : wanted, one);
+}
+
+/* >>section base/cold_end.inc */
+
+/* Ends what cold_begin.inc began. */
+#if defined(__GNUC__) && !defined(__clang__) && defined(__OPTIMIZE__)
+#pragma GCC pop_options
+#endif
+
 /* >>section formats/json.h */
 
 #ifndef MIRT__JSON_H
@@ -30373,8 +30886,8 @@ typedef struct mirt__program {
 /* The memory one replay works on. */
 typedef struct mirt__bases {
     mirt__team *team;
-    const mirt__backend *backend; /* of a device with memory of its own, */
-    mirt__remote *remote;         /* otherwise NULL */
+    const mirt__backend *backend; /* of the device, */
+    mirt__remote *remote;         /* and the device */
     bool float16;                 /* as in mirt__where */
     char *arena, *replica, *weight, *gradient, *state, *scratch, *shared;
     size_t scratch_per_thread;
@@ -30979,7 +31492,8 @@ static void mirt__broadcast_run(const mirt__call *call) {
     mirt__binary b;
     mirt__binary_args(call, &b);
     b.kind = MIRT__MULTIPLY;
-    b.b = call->where.remote ? NULL : &factor;
+    b.b = &factor;
+    b.number = true;
     b.scale = (float)factor;
     call->kernels->binary(&b, &call->where);
 }
@@ -34777,7 +35291,7 @@ MIRT__LIB void mirt__program_run(const mirt__program *program, int segment, cons
         node->op->run(&call);
         if (run->look) run->look(run->look_user, &call, i);
         if (!clocked) continue;
-        if (bases->remote) bases->backend->wait(bases->remote);
+        bases->backend->wait(bases->remote);
         double now = mirt__now();
         if (run->clock) run->clock[i] += now - last;
         if (slices) mirt__lane_slice(lane, lane->names[i], last, now, run->replica);
@@ -34843,20 +35357,17 @@ MIRT__LIB void mirt__program_text(const mirt__program *program, mirt__text *out)
 struct mirt__program;
 typedef struct mirt__watch mirt__watch;
 
-#define MIRT__MAX_DEVICES 32
-#define MIRT__MAX_REPLICAS 4096
-
 typedef struct mirt__device {
     char name[32];
     mirt__team *team; /* NULL when it has one thread */
     int first_replica, num_replicas;
-    int index;             /* of a GPU, among those of the machine, */
-    mirt__remote *remote;  /* which is opened; NULL: it is of the machine's cores */
+    int index;             /* among the devices of its kind on this machine */
+    mirt__remote *remote;  /* opened */
 } mirt__device;
 
 /* Bytes of the parts of a device's working memory, in this order. */
 typedef struct mirt__layout {
-    size_t gradients, arena, replica, shared, scratch, io; /* io: of devices with memory of their own, copies of the batch and results */
+    size_t gradients, arena, replica, shared, scratch, io; /* io: copies of the batch and of results */
 } mirt__layout;
 
 struct mirt_strategy {
@@ -34869,11 +35380,10 @@ struct mirt_strategy {
     int num_devices, num_replicas, threads;
     uint64_t seed;
     bool winograd;
-    bool named; /* devices by name, each one core */
-    bool no_driver; /* cores took the place of GPUs, for which there is no driver */
-    const mirt__backend *backend; /* of devices with memory of their own; NULL: cores of this machine */
-    bool direct;                  /* these read each other's memory */
-    char lost[512];               /* why they are of no use any more, or "" */
+    const mirt__backend *backend; /* the devices' table, */
+    mirt__abilities able;         /* and what they can do */
+    mirt__error device_error;     /* of the first that failed in a step */
+    char lost[512];               /* why the devices can no longer be used, or "" */
     mirt__device device[MIRT__MAX_DEVICES];
     mirt__team *leaders; /* one member a device; NULL for one device */
     const mirt__kernels *kernels;
@@ -34937,27 +35447,17 @@ MIRT__LIB void mirt__use_end(mirt_strategy **strategy);
 /* Whether what belongs to it can be destroyed now: not while another thread uses it, which is logged, nor in a child of its process,
    nor when it timed out, as its threads may still run. */
 MIRT__LIB bool mirt__may_destroy(const mirt_strategy *strategy, const char *call);
-/* --- devices.c --- */
-/* Whether the program is built with one. */
-MIRT__LIB bool mirt__has_backend(void);
-/* Reads a description of devices (NULL: the default) into num_devices, their names and, where they have memory of their own, the backend;
-   sets `named` where it names cores. */
-MIRT__LIB mirt_status mirt__parse_devices(mirt_strategy *strategy, const mirt_strategy_desc *desc);
-/* Opens and closes those with memory of their own. `about`: what the first is; `how`: how they meet; sentences. */
-MIRT__LIB mirt_status mirt__devices_open(mirt_strategy *strategy, const mirt_strategy_desc *desc, char about[256], char how[256]);
-MIRT__LIB void mirt__devices_close(mirt_strategy *strategy);
-
 /* --- strategy.c --- */
 
-/* Blocks of weights in the machine's memory: one a device, or one that all devices read. */
-MIRT__LIB int mirt__weight_copies(const mirt_strategy *strategy);
-/* Copies that devices read, in memory of their own where they have it: one a device, or one for all. */
+/* Opens and closes the devices. `about`: what the first is; `how`: how they meet; sentences. */
+MIRT__LIB mirt_status mirt__devices_open(mirt_strategy *strategy, const mirt_strategy_desc *desc, char about[256], char how[256]);
+MIRT__LIB void mirt__devices_close(mirt_strategy *strategy);
+/* Copies of the weights that devices read: one per device, or one for all. */
 MIRT__LIB int mirt__device_copies(const mirt_strategy *strategy);
+/* Those that one device writes in an update. */
+MIRT__LIB int mirt__written_copies(const mirt_strategy *strategy);
 
 /* --- replicas.c --- */
-/* Balanced, contiguous shares: the first (total % shares) get one more. */
-MIRT__LIB int64_t mirt__share(int64_t total, int64_t shares, int64_t index, int64_t *first);
-
 /* The fixed binary tree over replicas [0, count): a node over [lo, hi) splits at the largest power
    of two below hi - lo, so that its left child is complete. A stack of complete subtrees is a
    binary counter: pushing a subtree merges it with its left sibling as long as there is one. */
@@ -35000,16 +35500,6 @@ MIRT__LIB void mirt__update_range(const mirt_strategy *strategy, int64_t element
 /* NULL when there is no such collective; the reasons to take it in *why. */
 MIRT__LIB const char *mirt__collective_name(mirt_collective collective, const char **why);
 
-/* --- aggregate.c --- */
-/* One value of `count` elements from those of `active` replicas in their order, in double precision;
-   `out` may be one of them. The mean of equal values is that value. NONE leaves `out` alone. */
-MIRT__LIB void mirt__aggregate(mirt_aggregation kind, int active, const mirt__real *const *value, const int64_t *rows, int64_t count, mirt__real *out);
-/* A variable's new value (mirt__aggregated). */
-MIRT__LIB void mirt__aggregate_variable(const mirt__aggregated *a, int active, const mirt__real *const *value, const int64_t *rows, mirt__real *variable);
-/* Mean and biased variance of all rows from those of each replica's. */
-MIRT__LIB void mirt__combine_moments(int active, const mirt__real *const *mean, const mirt__real *const *variance, const int64_t *rows, int64_t count,
-                                     mirt__real *mean_out, mirt__real *variance_out);
-
 #endif
 
 /* >>section mirror/watch.h */
@@ -35047,12 +35537,6 @@ MIRT__LIB bool mirt__watch_leave(mirt_strategy *strategy, mirt__section before);
 #endif
 
 /* >>section mirror/replicas.c */
-
-MIRT__LIB int64_t mirt__share(int64_t total, int64_t shares, int64_t index, int64_t *first) {
-    int64_t each = total / shares, extra = total % shares;
-    *first = index * each + (index < extra ? index : extra);
-    return each + (index < extra);
-}
 
 MIRT__LIB int mirt__tree_push(mirt__tree_stack *stack, int lo, int size) {
     int merges = 0;
@@ -35277,242 +35761,7 @@ MIRT__LIB void mirt__exchange_range(const mirt_strategy *strategy, int64_t eleme
 MIRT__LIB void mirt__update_range(const mirt_strategy *strategy, int64_t elements, int device, int64_t *begin, int64_t *end) {
     *begin = 0;
     *end = elements;
-    if (mirt__device_copies(strategy) <= mirt__weight_copies(strategy)) mirt__exchange_range(strategy, elements, device, begin, end);
-}
-
-/* >>section mirror/devices.c */
-
-/* What devices there are, and which of them a strategy has. */
-
-static const mirt__host mirt__host_of_backends = {mirt__fail, mirt__calloc, mirt__free, mirt__now};
-
-/* NULL: this program is built without one. */
-static const mirt__backend *mirt__backend_get(void) {
-#if defined(__ELF__) || defined(MIRRORTRAIN_CUDA)
-    const mirt__backend *backend = mirt__cuda_backend ? mirt__cuda_backend() : NULL;
-    return backend && backend->version == MIRT__BACKEND_VERSION ? backend : NULL;
-#else
-    return NULL;
-#endif
-}
-
-MIRT__LIB bool mirt__has_backend(void) { return mirt__backend_get() != NULL; }
-
-/* How many the backend has; 0: there are none; -1: they cannot be used, and the last error says why. */
-static int mirt__count_gpus(const mirt__backend *backend) { return backend ? backend->devices(&mirt__host_of_backends) : 0; }
-
-MIRT_API int mirt_devices(mirt_device_info *out, int capacity) {
-    MIRT__ENTER;
-    const int cores = mirt__cpu_cores();
-    const mirt__kernels *kernels = cores ? mirt__kernels_best() : NULL;
-    const mirt__backend *backend = mirt__backend_get();
-    mirt__remote_info info;
-    if (!kernels) return 0;
-    const int others = mirt__count_gpus(backend), count = cores + (others > 0 ? others : 0);
-    for (int i = 0; out && i < count && i < capacity; i++) {
-        memset(&out[i], 0, sizeof out[i]);
-        if (i < cores) {
-            snprintf(out[i].name, sizeof out[i].name, "cpu:%d", i);
-            snprintf(out[i].description, sizeof out[i].description, "core %d of %d, %s kernels", i + 1, cores, kernels->name);
-            out[i].cores = 1;
-        } else if (backend->info(&mirt__host_of_backends, i - cores, &info)) {
-            snprintf(out[i].name, sizeof out[i].name, "%s:%d", backend->name, i - cores);
-            snprintf(out[i].description, sizeof out[i].description, "%.95s", info.description);
-            out[i].memory = info.memory;
-        }
-    }
-    return count;
-}
-
-/* The number behind `prefix` in the `length` letters of `name`, or -1. */
-static long mirt__device_number(const char *name, size_t length, const char *prefix) {
-    const size_t front = strlen(prefix);
-    char *end;
-    if (length <= front || strncmp(name, prefix, front) != 0 || name[front] < '0' || name[front] > '9') return -1;
-    const long index = strtol(name + front, &end, 10);
-    return end == name + length ? index : -1;
-}
-
-static mirt_status mirt__no_such_device(const char *name, size_t length) {
-    const mirt__backend *backend = mirt__backend_get();
-    const int cores = mirt__cpu_cores(), gpus = mirt__count_gpus(backend);
-    const bool gpu = (length == 3 && strncmp(name, "gpu", 3) == 0) || mirt__device_number(name, length, "gpu:") >= 0;
-    char more[32] = "", others[48] = "", why[320] = "";
-    if (!gpu && mirt__device_number(name, length, "cpu:") < 0) snprintf(why, sizeof why, " (names are as in \"gpu:0,gpu:1\" and \"cpu:0\")");
-    else if (gpu && gpus < 0) snprintf(why, sizeof why, " (%.300s)", mirt_last_error());
-    else if (gpu && !gpus) snprintf(why, sizeof why, backend ? " (no GPU is visible)" : " (this build has no GPU code: add mirrortrain_cuda.cu)");
-    if (cores > 1) snprintf(more, sizeof more, " to cpu:%d", cores - 1);
-    if (gpus == 1) snprintf(others, sizeof others, " and gpu:0");
-    else if (gpus > 1) snprintf(others, sizeof others, " and gpu:0 to gpu:%d", gpus - 1);
-    return mirt__fail(MIRT_E_DEVICE, "there is no device \"%.*s\"%s; this machine has cpu:0%s%s", (int)length, name, why, more, others);
-}
-
-static mirt_status mirt__add_device(mirt_strategy *s, const char *kind, long index, bool repeated) {
-    if (s->num_devices == MIRT__MAX_DEVICES) return mirt__fail(MIRT_E_DEVICE, "more than %d devices are named", MIRT__MAX_DEVICES);
-    mirt__device *own = &s->device[s->num_devices];
-    snprintf(own->name, sizeof own->name, "%s:%ld", kind, index);
-    own->index = (int)index;
-    for (int d = 0; d < s->num_devices && !repeated; d++) {
-        if (strcmp(s->device[d].name, own->name) != 0) continue;
-        return mirt__fail(MIRT_E_DEVICE, "device %s is named twice; for more replicas than devices set the replica count%s", own->name,
-                          s->backend ? ", for several devices on one GPU repeat_devices" : "");
-    }
-    s->num_devices++;
-    return MIRT_OK;
-}
-
-static mirt_status mirt__all_of_backend(mirt_strategy *s, const mirt__backend *backend, int count) {
-    s->backend = backend;
-    for (int i = 0; i < count; i++) {
-        if (mirt__add_device(s, backend->name, i, false) != MIRT_OK) return mirt_last_status();
-        if (s->kind == MIRT_ONE_DEVICE) break;
-    }
-    return MIRT_OK;
-}
-
-static mirt_status mirt__shares_of_cores(mirt_strategy *s, long count) {
-    if (count < 1 || count > MIRT__MAX_DEVICES) {
-        return mirt__fail(MIRT_E_DEVICE, "%ld devices asked for; it must be between 1 and %d", count, MIRT__MAX_DEVICES);
-    }
-    for (long i = 0; i < count; i++) {
-        if (mirt__add_device(s, "cpu", i, false) != MIRT_OK) return mirt_last_status();
-    }
-    return MIRT_OK;
-}
-
-/* "cpu:0,cpu:1": these cores; "gpu:0,gpu:2": these GPUs. */
-static mirt_status mirt__named_devices(mirt_strategy *s, const char *text, bool repeat) {
-    const mirt__backend *backend = mirt__backend_get();
-    int gpus = -1;
-    for (const char *at = text; ; at += strcspn(at, ",") + 1) {
-        const size_t length = strcspn(at, ",");
-        const long core = mirt__device_number(at, length, "cpu:"), gpu = backend ? mirt__device_number(at, length, "gpu:") : -1;
-        if (gpu >= 0 && gpus < 0) gpus = mirt__count_gpus(backend);
-        if (gpu < 0 ? core < 0 || core >= mirt__cpu_cores() : gpu >= gpus) return mirt__no_such_device(at, length);
-        if (s->num_devices && (gpu >= 0) != (s->backend != NULL)) return mirt__fail(MIRT_E_DEVICE, "a strategy has cores or GPUs, not both, as in \"%.100s\"", text);
-        if (gpu >= 0) s->backend = backend;
-        if (mirt__add_device(s, gpu >= 0 ? "gpu" : "cpu", gpu >= 0 ? gpu : core, gpu >= 0 && repeat) != MIRT_OK) return mirt_last_status();
-        if (!at[length]) break;
-    }
-    s->named = !s->backend;
-    return MIRT_OK;
-}
-
-/* How many GPUs a wish for all or for a number of devices finds, as the environment has it; 0: it is one for cores; -1 with the error set. */
-static int mirt__wanted_gpus(mirt_strategy *s, const mirt__backend *backend, const char *asked) {
-    const char *kind = getenv("MIRT_DEVICES");
-    const bool gpu = kind && strcmp(kind, "gpu") == 0, cpu = kind && strcmp(kind, "cpu") == 0;
-    mirt__error before;
-    if (kind && *kind && !gpu && !cpu) return mirt__fail(MIRT_E_DEVICE, "the environment's MIRT_DEVICES is \"%.100s\"; it may be \"cpu\" or \"gpu\"", kind), -1;
-    if (asked ? !gpu : cpu) return 0;
-    mirt__error_get(&before);
-    const int count = mirt__count_gpus(backend);
-    if (count > 0) return count;
-    if (gpu) return mirt__no_such_device("gpu", 3), mirt__fail_at("the environment's MIRT_DEVICES is \"gpu\""), -1;
-    s->no_driver = count < 0 && mirt_last_status() == MIRT_E_NOT_FOUND;
-    if (count < 0 && !s->no_driver) mirt__log(s, MIRT_LOG_WARNING, "GPUs cannot be used: %s", mirt_last_error());
-    mirt__error_set(&before); /* nothing failed */
-    return 0;
-}
-
-MIRT__LIB mirt_status mirt__parse_devices(mirt_strategy *s, const mirt_strategy_desc *desc) {
-    const mirt__backend *backend = mirt__backend_get();
-    const char *text = desc->devices;
-    char *end;
-    s->num_devices = 0;
-    if (text && strcmp(text, "gpu") == 0) {
-        const int all = mirt__count_gpus(backend);
-        return all > 0 ? mirt__all_of_backend(s, backend, all) : mirt__no_such_device(text, strlen(text));
-    }
-    if (text && strcmp(text, "cpu") == 0) return mirt__shares_of_cores(s, 1);
-    const long count = text ? strtol(text, &end, 10) : 1;
-    if (text && (end == text || *end != 0)) return mirt__named_devices(s, text, desc->repeat_devices);
-    const int gpus = mirt__wanted_gpus(s, backend, text);
-    if (gpus < 0) return mirt_last_status();
-    if (!gpus || count < 1) return mirt__shares_of_cores(s, count);
-    if (count > gpus) return mirt__fail(MIRT_E_DEVICE, "%ld GPUs asked for; this machine has %d", count, gpus);
-    return mirt__all_of_backend(s, backend, text ? (int)count : gpus);
-}
-
-MIRT__LIB mirt_status mirt__devices_open(mirt_strategy *s, const mirt_strategy_desc *desc, char about[256], char how[256]) {
-    mirt__remote_info info;
-    mirt__remote *remote[MIRT__MAX_DEVICES];
-    mirt__remote_join join;
-    for (int d = 0; d < s->num_devices; d++) {
-        s->device[d].remote = remote[d] = s->backend->open(&mirt__host_of_backends, s->device[d].index, desc->tf32);
-        if (!remote[d]) return mirt_last_status();
-    }
-    memset(&join, 0, sizeof join);
-    join.remote = remote;
-    join.count = s->num_devices;
-    join.collective = s->collective;
-    join.shares = s->kind == MIRT_CENTRAL_STORAGE;
-    join.limit = desc->timeout_seconds < 0 ? 0 : desc->timeout_seconds > 0 ? desc->timeout_seconds : 60;
-    join.how = how;
-    if (!s->backend->join(&join)) return mirt_last_status();
-    s->direct = join.direct;
-    if (s->backend->info(&mirt__host_of_backends, s->device[0].index, &info)) snprintf(about, 256, "%s is %s, %s", s->device[0].name, info.name, info.description);
-    return MIRT_OK;
-}
-
-MIRT__LIB void mirt__devices_close(mirt_strategy *s) {
-    for (int d = 0; d < s->num_devices; d++) {
-        if (s->device[d].remote) s->backend->close(s->device[d].remote);
-        s->device[d].remote = NULL;
-    }
-}
-
-/* >>section mirror/aggregate.c */
-
-/* Values of replicas made into one. */
-
-/* Number `i` of `active` values; a mean from differences to the first one: exactly that number when all are equal. */
-static mirt__real mirt__aggregate_number(mirt_aggregation kind, int active, const mirt__real *const *value, const int64_t *rows, double total, int64_t i) {
-    const double first = (double)value[0][i];
-    double sum = 0;
-    if (kind == MIRT_AGGREGATE_MEAN) {
-        for (int r = 1; r < active; r++) sum += (double)rows[r] * ((double)value[r][i] - first);
-        sum /= total;
-    }
-    for (int r = 1; r < active && kind == MIRT_AGGREGATE_SUM; r++) sum += (double)value[r][i];
-    return (mirt__real)(first + sum);
-}
-
-static double mirt__aggregate_rows(int active, const int64_t *rows) {
-    double total = 0;
-    for (int r = 0; r < active; r++) total += (double)rows[r];
-    return total;
-}
-
-MIRT__LIB void mirt__aggregate(mirt_aggregation kind, int active, const mirt__real *const *value, const int64_t *rows, int64_t count, mirt__real *out) {
-    const double total = mirt__aggregate_rows(active, rows);
-    for (int64_t i = 0; i < count && kind != MIRT_AGGREGATE_NONE; i++) out[i] = mirt__aggregate_number(kind, active, value, rows, total, i);
-}
-
-MIRT__LIB void mirt__aggregate_variable(const mirt__aggregated *a, int active, const mirt__real *const *value, const int64_t *rows, mirt__real *variable) {
-    const double total = mirt__aggregate_rows(active, rows);
-    for (int64_t i = 0; i < a->count; i++) {
-        const mirt__real now = mirt__aggregate_number(a->kind, active, value, rows, total, i);
-        /* products are rounded by the conversion: nothing is left to fuse */
-        const mirt__real kept = (mirt__real)((double)a->kept * (double)variable[i]), taken = (mirt__real)((double)a->taken * (double)now);
-        variable[i] = a->kept > 0 ? kept + taken : now;
-    }
-}
-
-/* Chan, Golub and LeVeque: moments of two sets of rows joined. */
-MIRT__LIB void mirt__combine_moments(int active, const mirt__real *const *mean, const mirt__real *const *variance, const int64_t *rows, int64_t count,
-                                     mirt__real *mean_out, mirt__real *variance_out) {
-    for (int64_t i = 0; i < count; i++) {
-        double n = (double)rows[0], m = (double)mean[0][i], squares = n * (double)variance[0][i];
-        for (int r = 1; r < active; r++) {
-            double more = (double)rows[r], delta = (double)mean[r][i] - m, all = n + more;
-            m += delta * (more / all);
-            squares += more * (double)variance[r][i] + delta * delta * (n * more / all);
-            n = all;
-        }
-        mean_out[i] = (mirt__real)m;
-        variance_out[i] = (mirt__real)(squares / n);
-    }
+    if (strategy->able.shards || mirt__device_copies(strategy) == 1) mirt__exchange_range(strategy, elements, device, begin, end);
 }
 
 /* >>section base/once_begin.inc */
@@ -35556,10 +35805,6 @@ MIRT__LIB bool mirt__layout_bytes(const mirt__layout *l, size_t *bytes) {
 static size_t mirt__larger(size_t a, size_t b) { return a > b ? a : b; }
 
 static void mirt__block_free(const mirt_strategy *s, int device, char *block) {
-    if (!s->backend) {
-        mirt__aligned_free(block);
-        return;
-    }
     s->backend->forget(s->device[device].remote, NULL);
     s->backend->release(s->device[device].remote, block);
 }
@@ -35577,14 +35822,13 @@ MIRT__LIB mirt_status mirt__memory_reserve(mirt_strategy *s, const mirt__layout 
     all.io = mirt__larger(s->layout.io, needs->io);
     if (s->block[0] && memcmp(&all, &s->layout, sizeof all) == 0) return MIRT_OK;
     if (!mirt__layout_bytes(&all, &bytes)) return mirt__fail(MIRT_E_NOMEM, "a batch of this size needs more memory than can be addressed");
-    if (s->backend) mirt__memory_free(s); /* there may not be room for both */
+    mirt__memory_free(s); /* there may not be room for both */
     for (int d = 0; d < s->num_devices; d++) {
-        block[d] = (char *)(s->backend ? s->backend->alloc(s->device[d].remote, bytes) : mirt__aligned_alloc(bytes));
+        block[d] = (char *)s->backend->alloc(s->device[d].remote, bytes);
         if (block[d]) continue;
         while (d-- > 0) mirt__block_free(s, d, block[d]);
         return mirt_last_status();
     }
-    mirt__memory_free(s);
     memcpy(s->block, block, (size_t)s->num_devices * sizeof *block);
     s->layout = all;
     return MIRT_OK;
@@ -36192,9 +36436,9 @@ static mirt_status mirt__start_threads(mirt_strategy *s, int cores) {
 }
 
 /* What became of the cores. */
-static void mirt__introduce_cores(const mirt_strategy *s, const mirt_strategy_desc *desc, int cores) {
+static void mirt__introduce_cores(const mirt_strategy *s, bool asked, int cores) {
     const int idle = cores - s->num_devices * s->threads;
-    if (idle > 0 && (s->named || desc->threads)) {
+    if (idle > 0 && asked) {
         mirt__log(s, MIRT_LOG_INFO, "%d of %d cores are left to others, as asked for", idle, cores);
     } else if (idle > 0) {
         mirt__log(s, MIRT_LOG_WARNING, "%d of %d cores stay idle: %d devices get %d each; a number of devices that divides %d uses all", idle, cores,
@@ -36206,51 +36450,98 @@ static void mirt__introduce_cores(const mirt_strategy *s, const mirt_strategy_de
     }
 }
 
-static void mirt__introduce(const mirt_strategy *s, const mirt_strategy_desc *desc, int cores, const char *about, const char *joined) {
-    const char *why = "", *name = mirt__collective_name(s->collective, &why);
-    char how[160] = "", names[MIRT__MAX_DEVICES * 10] = "", kind[MIRT__MAX_DEVICES * 10 + 96];
-    for (int d = 0; (s->named || s->backend) && d < s->num_devices; d++) {
+/* What the devices are, in words: "2 CPU devices cpu:0 cpu:1 of 1 thread (avx512)". */
+static void mirt__introduce_devices(const mirt_strategy *s, const mirt__found *found, char *out, size_t size) {
+    char names[MIRT__MAX_DEVICES * 10] = "";
+    for (int d = 0; (found->named || !s->able.in_place) && d < s->num_devices; d++) {
         size_t used = strlen(names);
         snprintf(names + used, sizeof names - used, " %s", s->device[d].name);
     }
-    if (s->backend) {
-        snprintf(kind, sizeof kind, "%d GPU%s%s", s->num_devices, s->num_devices == 1 ? "" : "s", names);
-    } else {
-        snprintf(kind, sizeof kind, "%s%d CPU device%s%s of %d thread%s (%s)", desc->devices ? "" : s->no_driver ? "no GPU (no NVIDIA driver), " : "no GPU, ", s->num_devices,
-                 s->num_devices == 1 ? "" : "s", names, s->threads, s->threads == 1 ? "" : "s", s->kernels->name);
-    }
+    const char *several = s->num_devices == 1 ? "" : "s";
+    if (!s->able.in_place) snprintf(out, size, "%d GPU%s%s", s->num_devices, several, names);
+    else snprintf(out, size, "%s%d CPU device%s%s of %d thread%s (%s)", !found->default_cores ? "" : found->no_driver ? "no GPU (no NVIDIA driver), " : "no GPU, ",
+                  s->num_devices, several, names, s->threads, s->threads == 1 ? "" : "s", s->kernels->name);
+}
+
+static void mirt__introduce(const mirt_strategy *s, const mirt__found *found, const char *about, const char *joined) {
+    const char *why = "", *name = mirt__collective_name(s->collective, &why);
+    char how[160] = "", kind[MIRT__MAX_DEVICES * 10 + 96];
+    mirt__introduce_devices(s, found, kind, sizeof kind);
     if (s->num_replicas > 1) snprintf(how, sizeof how, ", gradients summed by %s (%s: %s)", name, s->collective == MIRT_COLLECTIVE_AUTO ? "auto" : "asked for", why);
     mirt__log(s, MIRT_LOG_INFO, "mirrortrain %s: %s, %d replica%s%s%s%s", mirt_version(), kind, s->num_replicas, s->num_replicas == 1 ? "" : "s",
               s->kind == MIRT_CENTRAL_STORAGE ? ", one copy of the weights" : "",
-              s->winograd && !s->backend ? ", Winograd's convolutions" : "", how);
+              s->winograd && s->able.in_place ? ", Winograd's convolutions" : "", how);
     if (*about) mirt__log(s, MIRT_LOG_INFO, "%s", about);
     if (*joined) mirt__log(s, MIRT_LOG_INFO, "%s", joined);
-    if (!s->backend) mirt__introduce_cores(s, desc, cores);
+}
+
+/* >>devices */
+
+MIRT__LIB mirt_status mirt__devices_open(mirt_strategy *s, const mirt_strategy_desc *desc, char about[256], char how[256]) {
+    mirt__remote_info info;
+    mirt__remote *remote[MIRT__MAX_DEVICES];
+    mirt__remote_join join;
+    for (int d = 0; d < s->num_devices; d++) {
+        mirt__opening opening;
+        opening.index = s->device[d].index;
+        opening.tf32 = desc->tf32;
+        opening.devices = s->num_devices;
+        opening.team = s->device[d].team;
+        s->device[d].remote = remote[d] = s->backend->open(mirt__backend_host(), &opening);
+        if (!remote[d]) return mirt_last_status();
+    }
+    memset(&join, 0, sizeof join);
+    join.remote = remote;
+    join.count = s->num_devices;
+    join.collective = s->collective;
+    join.shares = s->kind == MIRT_CENTRAL_STORAGE;
+    join.limit = desc->timeout_seconds < 0 ? 0 : desc->timeout_seconds > 0 ? desc->timeout_seconds : 60;
+    join.how = how;
+    if (!s->backend->join(&join)) return mirt_last_status();
+    s->able = join.able;
+    if (s->backend->info(mirt__backend_host(), s->device[0].index, &info) && !info.cores)
+        snprintf(about, 256, "%s is %s, %s", s->device[0].name, info.name, info.description);
+    return MIRT_OK;
+}
+
+MIRT__LIB void mirt__devices_close(mirt_strategy *s) {
+    for (int d = 0; d < s->num_devices; d++) {
+        if (s->device[d].remote) s->backend->close(s->device[d].remote);
+        s->device[d].remote = NULL;
+    }
+}
+
+static mirt_status mirt__devices_take(mirt_strategy *s, const mirt_strategy_desc *desc, mirt__found *found) {
+    if (mirt__find_devices(desc->devices, s->kind == MIRT_ONE_DEVICE, desc->repeat_devices, found) != MIRT_OK) return mirt_last_status();
+    if (found->warning[0]) mirt__log(s, MIRT_LOG_WARNING, "%s", found->warning);
+    s->backend = found->backend;
+    s->num_devices = found->count;
+    for (int d = 0; d < found->count; d++) {
+        memcpy(s->device[d].name, found->name[d], sizeof s->device[d].name);
+        s->device[d].index = found->index[d];
+    }
+    return (s->kernels = s->backend->kernels()) ? MIRT_OK : mirt_last_status();
 }
 
 static mirt_status mirt__strategy_start(mirt_strategy *s, const mirt_strategy_desc *desc) {
     int cores = mirt__cpu_cores();
     char about[256] = "", joined[256] = "";
+    mirt__found found;
     s->process = mirt__process();
     s->log = desc->silent ? NULL : desc->log ? desc->log : mirt__log_stderr;
     s->log_user = desc->log_user;
     s->seed = desc->seed;
-    if (!cores || !(s->kernels = mirt__kernels_best())) return mirt_last_status();
+    if (!cores || !mirt__kernels_best()) return mirt_last_status();
     if ((int)desc->kind < 0 || desc->kind > MIRT_CENTRAL_STORAGE) return mirt__fail(MIRT_E_INVALID, "there is no kind of strategy number %d", (int)desc->kind);
     s->kind = desc->kind;
-    if (mirt__parse_devices(s, desc) != MIRT_OK) return mirt_last_status();
+    if (mirt__devices_take(s, desc, &found) != MIRT_OK) return mirt_last_status();
     const char *why;
     if (!mirt__collective_name(desc->collective, &why)) return mirt__fail(MIRT_E_INVALID, "there is no collective number %d", (int)desc->collective);
-    if (desc->collective == MIRT_NCCL && !s->backend) return mirt__fail(MIRT_E_INVALID, "NCCL joins GPUs, and these devices are cores: leave the collective out");
     s->winograd = desc->winograd;
     s->collective = desc->collective;
     if (desc->replicas < 0 || desc->threads < 0) return mirt__fail(MIRT_E_INVALID, "replicas and threads cannot be negative");
     s->num_replicas = desc->replicas ? desc->replicas : s->num_devices;
-    s->threads = desc->threads ? desc->threads : !s->named && !s->backend && cores / s->num_devices > 1 ? cores / s->num_devices : 1;
-    if (s->backend) {
-        s->threads = 1;
-        s->kernels = s->backend->kernels;
-    }
+    s->threads = s->backend->threads(desc->threads, found.named ? s->num_devices : cores, s->num_devices);
     for (int d = 0; d < s->num_devices; d++) {
         s->device[d].num_replicas = mirt__device_replicas(s, s->num_replicas, d, &s->device[d].first_replica);
     }
@@ -36260,8 +36551,9 @@ static mirt_status mirt__strategy_start(mirt_strategy *s, const mirt_strategy_de
     if (!(s->lane = (mirt__lane *)mirt__aligned_alloc(lanes))) return mirt_last_status();
     memset(s->lane, 0, lanes);
     for (int d = 0; d < s->num_devices; d++) mirt__lane_reset(&s->lane[d]);
-    if (s->backend && mirt__devices_open(s, desc, about, joined) != MIRT_OK) return mirt_last_status();
-    mirt__introduce(s, desc, cores, about, joined);
+    if (mirt__devices_open(s, desc, about, joined) != MIRT_OK) return mirt_last_status();
+    mirt__introduce(s, &found, about, joined);
+    if (s->able.in_place) mirt__introduce_cores(s, found.named || desc->threads, cores);
     return MIRT_OK;
 }
 
@@ -36309,7 +36601,7 @@ MIRT_API void mirt_strategy_destroy(mirt_strategy *strategy) {
 }
 
 MIRT__LIB int mirt__device_copies(const mirt_strategy *strategy) { return strategy->kind == MIRT_CENTRAL_STORAGE ? 1 : strategy->num_devices; }
-MIRT__LIB int mirt__weight_copies(const mirt_strategy *strategy) { return strategy->backend ? 1 : mirt__device_copies(strategy); }
+MIRT__LIB int mirt__written_copies(const mirt_strategy *strategy) { return strategy->able.shards ? mirt__device_copies(strategy) : 1; }
 
 MIRT_API int mirt_num_replicas(const mirt_strategy *strategy) { return strategy ? strategy->num_replicas : 0; }
 MIRT_API int mirt_num_devices(const mirt_strategy *strategy) { return strategy ? strategy->num_devices : 0; }
@@ -36488,12 +36780,1225 @@ MIRT_API const char *mirt_environment(mirt_strategy *strategy) {
     return out->failed ? NULL : out->data;
 }
 
+/* >>section mirror/step.h */
+
+#ifndef MIRT__STEP_H
+#define MIRT__STEP_H
+/* A mirrored step: its program, its memory on the devices, and its stages. */
+
+#define MIRT__MAX_SLOTS 4 /* blocks of optimizer state */
+
+/* Elements of the weight block. */
+typedef struct mirt__range {
+    int64_t begin, end;
+} mirt__range;
+
+/* Elements of the gradients that are reduced and updated together. */
+typedef struct mirt__bucket {
+    int64_t begin, end;
+    int64_t elements; /* of gradients among them; the others are padding */
+    int ready;        /* the node of the last replica after which they are complete */
+} mirt__bucket;
+
+/* A piece of a gradient whose norm is wanted: elements of one variable, cut by its shape alone. */
+typedef struct mirt__piece {
+    int variable;
+    int64_t begin, count; /* in the weight block */
+    double squares;       /* their sum, in the step under way */
+} mirt__piece;
+
+/* Seconds of the first device's work, added up over steps. */
+typedef struct mirt__clocks {
+    double *node;        /* [program.graph.count] */
+    double step, wait, update; /* the whole; for other devices; the optimizer */
+    int64_t steps, rows;
+    int64_t replays, replayed; /* of the program, and its rows */
+} mirt__clocks;
+
+/* How gradients become weights: what the optimizer supplies. */
+typedef struct mirt__rule {
+    void *user;
+    bool norms;         /* it needs the squares of the gradients' sum, by pieces */
+    mirt__piece *piece; /* whose squares are set before `accepts` */
+    int num_pieces;
+    /* With norms, before anything is updated; false: nothing is. */
+    bool (*accepts)(void *user);
+    /* Sets what the updates of [begin, end) have in common; `slot`: the device's optimizer state. */
+    void (*prepare)(void *user, int device, char *const *slot, int64_t begin, int64_t end, mirt__update *update);
+    void (*update)(void *user, const mirt__where *where, mirt__range range, mirt__update *update);
+} mirt__rule;
+
+typedef struct mirt__step {
+    mirt_strategy *strategy;
+    const void *owner;    /* what runs it; the devices' gradient buffers and captured work are told apart by it */
+    mirt__program program;
+    int64_t max_rows;     /* of a batch */
+    int replicas;         /* V, or k * V when k batches make a step */
+    bool by_replicas;     /* every replica takes its share; otherwise devices share the rows as they like */
+    bool float16;         /* products of float16, gradients scaled by info.gradient_scale */
+    bool sends_ahead;     /* devices have room for the next batch too */
+    int num_fields, num_results, result_port; /* results are the program's io from result_port on */
+    char **result;        /* [num_results] on the host: of every row when batched, otherwise by places */
+
+    char *const *weight;  /* [devices] in the devices' memory, */
+    char *(*slot)[MIRT__MAX_SLOTS]; /* [devices] as is the optimizer's state */
+    size_t gradient_bytes; /* of one gradient buffer: the front of the weights that is trained */
+    bool has_gradients;
+    mirt__range *range;   /* what the optimizer updates */
+    int num_ranges;
+    mirt__bucket *bucket; /* covers the gradients, from the back, where backward begins */
+    int num_buckets;
+    mirt__aggregated *state; /* variables that get new values from all replicas' */
+    int num_states;
+    size_t state_bytes;   /* per replica */
+    char *states;         /* [replicas] on the host */
+    mirt__rule rule;
+
+    mirt__layout needs;
+    size_t *io_at, states_at; /* [MIRT__MAX_IO] bytes into a device's `io`; in place: NULL */
+    size_t ahead_at;      /* the next batch's fields lie this far after those of the batch under way */
+    bool *measured;       /* [program.max_rows + 1]: whether the room for that many rows is known; in place: NULL */
+    mirt__real *cut_values; /* at a cut: of each replica cut_stride numbers, then as many of each device */
+    size_t cut_stride;
+
+    /* the batch under way */
+    int64_t rows;
+    const void **io;      /* [num_fields] on the host */
+    mirt__step_info info; /* what every replay is told */
+    bool prefetched;      /* the devices have it already */
+    const void *const *ahead; /* fields of the next batch, sent while this one is under way; NULL: none */
+    int64_t ahead_rows;
+    bool holds;           /* results of this round are waited for in the next one */
+    bool overlaps;        /* buckets are reduced while backward runs */
+    bool reduced;         /* every device has the gradients' sum */
+    bool captures;        /* work may be captured */
+    int (*check)(void *owner,
+                 int device); /* NULL, or what of the device's results is not finite: then nothing is applied */
+    int not_finite;       /* atomic: what `check` and the rule found */
+    void (*look)(void *user, const mirt__call *call, int node); /* NULL, or told of every node that has run, */
+    char *look_user;      /* with this of the devices, */
+    size_t look_bytes;    /* of this size each */
+    mirt__clocks *clocks; /* NULL: it is not profiled */
+    const char *failed;   /* the node whose user code failed, */
+    int failed_code;      /* and its code */
+    int device_status;    /* atomic: of the first device that failed in this run, */
+    int device_failed;    /* and which it is */
+} mirt__step;
+
+/* --- step.c: called by every device's thread inside mirt__on_devices --- */
+/* Scatter, run, reduce, apply. */
+MIRT__LIB void mirt__step_run(void *step, int device);
+/* The second round of a step that holds: the next batch sets out, then results are waited for. */
+MIRT__LIB void mirt__step_run_held(void *step, int device);
+/* Rows that do not depend on each other: scatter and run, without regard to replicas. */
+MIRT__LIB void mirt__step_run_rows(void *step, int device);
+/* The stages one by one. */
+MIRT__LIB void mirt__step_replicas(void *step, int device);
+MIRT__LIB void mirt__step_all_reduce(void *step, int device);
+MIRT__LIB void mirt__step_update(void *step, int device);
+/* Whether it leaves anything but results. */
+MIRT__LIB bool mirt__step_updates(const mirt__step *step);
+
+/* --- place.c: where a step's data are on the devices --- */
+/* Rows of the batch under way that `replica` owns. */
+MIRT__LIB int64_t mirt__replica_share(const mirt__step *step, int replica, int64_t *first);
+/* The replicas that have rows are the first ones. */
+MIRT__LIB int mirt__active_replicas(const mirt__step *step);
+/* The gradient buffer `slot` of `device`. */
+MIRT__LIB mirt__real *mirt__gradient_at(const mirt__step *step, int device, int slot);
+/* Fills `needs` for the recorded program, and checks that the devices can run it. */
+MIRT__LIB mirt_status mirt__step_needs(mirt__step *step);
+/* A batch is about to run: reserves memory. The devices' weights are there. */
+MIRT__LIB mirt_status mirt__step_reserve(mirt__step *step);
+/* Gradient buffers belong to the step that ran last: clears what another one left. */
+MIRT__LIB void mirt__step_take_memory(mirt__step *step);
+MIRT__LIB void mirt__step_free(mirt__step *step);
+/* Places of a result that is not batched. */
+MIRT__LIB int mirt__result_places(const mirt__step *step);
+/* Where kernels outside of the program run. */
+MIRT__LIB mirt__where mirt__where_of(const mirt__step *step, int device);
+/* Of a device, without rows; of one of its replicas, the first of which is `first`. */
+MIRT__LIB void mirt__device_bases(const mirt__step *step, int device, mirt__bases *bases);
+MIRT__LIB void mirt__replica_bases(const mirt__step *step, int device, int first, int replica, mirt__bases *bases);
+/* `place`: where results that are not batched go. */
+MIRT__LIB void mirt__row_bases(const mirt__step *step, int device, mirt__bases *bases, int64_t first_row, int place);
+/* All replicas' states, in the device's memory. */
+MIRT__LIB char *mirt__states_of(const mirt__step *step, int device);
+/* The device's rows of the batch under way, or (ahead) of the next one, go to its memory; */
+MIRT__LIB void mirt__step_scatter(const mirt__step *step, int device);
+MIRT__LIB void mirt__step_scatter_ahead(const mirt__step *step, int device);
+/* its results come back, complete when it has been waited for. */
+MIRT__LIB void mirt__step_fetch(const mirt__step *step, int device);
+
+/* --- meetings.c: where devices meet --- */
+/* Waits for the other devices; the seconds count as `phase`. False: the devices were given up. */
+MIRT__LIB bool mirt__step_meet(const mirt__step *step, int device, int phase, int node);
+/* The same, and what is enqueued next may read what the others had enqueued. */
+MIRT__LIB bool mirt__step_meet_work(const mirt__step *step, int device, int number, int phase);
+/* At a cut: all replicas' inputs of the node make its outputs. False: the devices were given up. */
+MIRT__LIB bool mirt__step_cut(mirt__step *step, int device, int cut);
+/* How the partial sums of the active replicas become one, as seen by `device`. */
+MIRT__LIB void mirt__step_plan(const mirt__step *step, int device, mirt__exchange *out);
+/* Reduces a bucket; its sum is there once the devices have met again. */
+MIRT__LIB void mirt__step_reduce(const mirt__step *step, int device, const mirt__bucket *bucket);
+/* All replicas' states on every device. */
+MIRT__LIB void mirt__step_gather_states(const mirt__step *step, int device);
+/* `count` elements from `at` of the device's own gradient, or after the all-reduce of the sum of all. */
+MIRT__LIB mirt_status mirt__device_gradient(mirt__step *step, int device, int64_t at, int64_t count, float *out);
+
+/* --- waits.c: captured work, waits, clocks and failures of devices --- */
+/* The one call for clocks, trace and watchdog: `device` enters `phase` (of users, or of base/device_timeline.h), at
+   work for `replica` and at `node` of the program; -1: none in particular. */
+MIRT__LIB void mirt__step_mark(const mirt__step *step, int device, int phase, int replica, int node);
+/* Around work that is identical in every step: a part of it, 0 to 3. end false: none of it was done; begin and do it
+ * once more. */
+MIRT__LIB void mirt__step_begin(const mirt__step *step, int device, int part);
+MIRT__LIB bool mirt__step_end(const mirt__step *step, int device);
+/* The end of a stage, for the clock: 0 the beginning, 1 replicas, 2 reduction, 3 update. */
+MIRT__LIB void mirt__step_clock(const mirt__step *step, int device, int stage);
+/* Waits for the device. False: it failed, which is kept for the caller. */
+MIRT__LIB bool mirt__step_finish(mirt__step *step, int device);
+/* What failed on the devices, if anything. */
+MIRT__LIB mirt_status mirt__step_failure(mirt__step *step);
+
+/* --- transform.c --- */
+/* A variable's gradient in the weight block. */
+typedef struct mirt__gradient_part {
+    int64_t begin, count;
+} mirt__gradient_part;
+/* Mirrors a program: puts the gradients, sorted by `begin`, into buckets. */
+MIRT__LIB mirt_status mirt__mirror(mirt__step *step, const mirt__gradient_part *part, int count);
+
+#endif
+
+/* >>section mirror/transform.c */
+
+/* Turns a program into a mirrored one: gradients are reduced and updated by buckets. */
+
+/* The node after which the gradients of elements [begin, end) are complete, and nobody reads them any more: sums take
+ * their place. */
+static int mirt__bucket_ready(const mirt__program *program, int64_t begin, int64_t end) {
+    int ready = 0;
+    for (int i = 0; i < program->graph.count; i++) {
+        const mirt__node *node = program->graph.node[i];
+        for (int k = 0; k < node->num_out; k++) {
+            const mirt_tensor *t = node->out[k];
+            const int64_t at = (int64_t)(t->offset / sizeof(mirt__real));
+            if (t->space == MIRT__SPACE_GRADIENT && at >= begin && at < end && t->last > ready) ready = t->last;
+        }
+    }
+    return ready;
+}
+
+/* From the back of the block, where backward begins: whole variables, a small bucket first so that something travels
+ * early. */
+MIRT__LIB mirt_status mirt__mirror(mirt__step *step, const mirt__gradient_part *part, int count) {
+    const int64_t first = (1 << 20) / (int64_t)sizeof(mirt__real), each = (25 << 20) / (int64_t)sizeof(mirt__real);
+    int64_t end = (int64_t)(step->gradient_bytes / sizeof(mirt__real));
+    if (!count) return MIRT_OK;
+    if (!(step->bucket = (mirt__bucket *)mirt__calloc((size_t)count, sizeof *step->bucket))) return mirt_last_status();
+    while (count > 0) {
+        mirt__bucket *b = &step->bucket[step->num_buckets];
+        b->begin = b->end = end;
+        while (count > 0 && b->end - b->begin < (step->num_buckets ? each : first)) {
+            const mirt__gradient_part *p = &part[--count];
+            b->begin = count ? p->begin : 0;
+            b->elements += p->count;
+        }
+        b->ready = mirt__bucket_ready(&step->program, b->begin, b->end);
+        if (step->num_buckets && b->ready < b[-1].ready) b->ready = b[-1].ready;
+        end = b->begin;
+        step->num_buckets++;
+    }
+    return MIRT_OK;
+}
+
 /* >>section base/cold_end.inc */
 
 /* Ends what cold_begin.inc began. */
 #if defined(__GNUC__) && !defined(__clang__) && defined(__OPTIMIZE__)
 #pragma GCC pop_options
 #endif
+
+/* >>section mirror/place.c */
+
+/* Where a step's data are on the devices, and how they get there. */
+
+MIRT__LIB int64_t mirt__replica_share(const mirt__step *step, int replica, int64_t *first) {
+    return mirt__share(step->rows, step->replicas, replica, first);
+}
+
+MIRT__LIB int mirt__active_replicas(const mirt__step *step) {
+    return step->rows < step->replicas ? (int)step->rows : step->replicas;
+}
+
+MIRT__LIB mirt__real *mirt__gradient_at(const mirt__step *step, int device, int slot) {
+    return (mirt__real *)(void *)(step->strategy->block[device] + (size_t)slot * step->gradient_bytes);
+}
+
+static mirt__remote *mirt__device_of(const mirt__step *step, int device) {
+    return step->strategy->device[device].remote;
+}
+
+MIRT__LIB mirt__where mirt__where_of(const mirt__step *step, int device) {
+    mirt__where where;
+    memset(&where, 0, sizeof where);
+    where.team = step->strategy->device[device].team;
+    where.remote = mirt__device_of(step, device);
+    return where;
+}
+
+/* >>what a step needs */
+
+/* A replay that computes nothing: addresses are made up. */
+typedef struct mirt__dry {
+    const mirt__step *step;
+    int64_t rows;
+} mirt__dry;
+
+static void mirt__dry_replay(void *arg) {
+    const mirt__dry *dry = (const mirt__dry *)arg;
+    const mirt__step *step = dry->step;
+    const uintptr_t beyond = (uintptr_t)1 << 40;
+    mirt__bases b;
+    mirt__step_info run;
+    memset(&b, 0, sizeof b);
+    memset(&run, 0, sizeof run);
+    b.backend = step->strategy->backend;
+    b.remote = mirt__device_of(step, 0);
+    b.float16 = step->float16;
+    b.arena = b.replica = b.weight = b.gradient = b.state = b.scratch = b.shared = (char *)beyond; /* NOLINT */
+    for (int i = 0; i < MIRT__MAX_IO; i++) b.io[i] = (char *)beyond; /* NOLINT */
+    run.global_rows = dry->rows;
+    run.loss_scale = 1;
+    for (int segment = 0; segment <= step->program.num_cuts; segment++)
+        mirt__program_run(&step->program, segment, step->strategy->kernels, &run, &b, dry->rows);
+}
+
+/* Room for a replay of `rows` rows; false where it cannot be counted. */
+static bool mirt__step_room(const mirt__step *step, int64_t rows, mirt__kernel_room *room) {
+    const mirt_strategy *s = step->strategy;
+    mirt__dry dry;
+    dry.step = step;
+    dry.rows = rows;
+    room->shared = step->program.shared;
+    if (!mirt__mul_size(step->program.scratch, (size_t)s->threads, &room->scratch)) return false;
+    s->backend->measure(mirt__device_of(step, 0), mirt__dry_replay, &dry, room);
+    return true;
+}
+
+static mirt_status mirt__check_user_code(const mirt__step *step) {
+    for (int i = 0; i < step->program.graph.count && !step->strategy->able.in_place; i++) {
+        const mirt__node *node = step->program.graph.node[i];
+        if (!node->op->user_code) continue;
+        return mirt__fail(MIRT_E_DEVICE,
+                          "%s runs code of yours, which is for CPUs: train on cores (\"cpu\"), or make it of the "
+                          "library's operations",
+                          node->a.user_op->name);
+    }
+    return MIRT_OK;
+}
+
+/* Rows of a batch that one device can have at most. */
+static int64_t mirt__device_rows_most(const mirt__step *step) {
+    const int devices = step->strategy->num_devices;
+    const int64_t replicas = (step->replicas + devices - 1) / devices, by_replicas = replicas * step->program.max_rows,
+                  by_rows = (step->max_rows + devices - 1) / devices;
+    const int64_t most = by_replicas > by_rows ? by_replicas : by_rows;
+    return most < step->max_rows ? most : step->max_rows;
+}
+
+static bool mirt__place_copy(size_t *total, size_t count, size_t bytes, size_t *at) {
+    size_t size;
+    *at = *total;
+    return mirt__mul_size(count, bytes, &size) && size < SIZE_MAX / 4 &&
+           mirt__add_size(*total, mirt__align_up(size + 256), total);
+}
+
+/* Copies of the batch, of results and states, where the device needs them; false on overflow. */
+static bool mirt__place_copies(mirt__step *step) {
+    size_t *total = &step->needs.io;
+    const size_t rows = (size_t)mirt__device_rows_most(step);
+    bool good = true;
+    for (int i = 0; i < step->num_fields; i++)
+        good = good && mirt__place_copy(total, rows, step->program.io[i].bytes, &step->io_at[i]);
+    const size_t fields = *total;
+    for (int i = step->result_port; i < step->result_port + step->num_results; i++) {
+        const mirt__port *port = &step->program.io[i];
+        good = good && mirt__place_copy(total, port->batched ? rows : (size_t)mirt__result_places(step), port->bytes,
+                                        &step->io_at[i]);
+    }
+    good = good && mirt__place_copy(total, (size_t)step->replicas, step->state_bytes, &step->states_at);
+    return good && (!step->sends_ahead || mirt__place_copy(total, 1, fields, &step->ahead_at));
+}
+
+static mirt_status mirt__place_cuts(mirt__step *step) {
+    const size_t holders = (size_t)step->replicas + (size_t)step->strategy->num_devices;
+    for (int i = 0; i < step->program.num_cuts; i++) {
+        const mirt__node *node = step->program.graph.node[step->program.cut[i]];
+        size_t count = 0;
+        for (int k = 0; k < node->num_in; k++) count += (size_t)mirt__shape_count(&node->in[k]->shape);
+        if (count > step->cut_stride) step->cut_stride = count;
+    }
+    if (!step->cut_stride) return MIRT_OK;
+    step->cut_values = (mirt__real *)mirt__calloc(step->cut_stride * holders, sizeof *step->cut_values);
+    return step->cut_values ? MIRT_OK : mirt_last_status();
+}
+
+MIRT__LIB mirt_status mirt__step_needs(mirt__step *step) {
+    const mirt_strategy *s = step->strategy;
+    const mirt__program *p = &step->program;
+    mirt__layout *l = &step->needs;
+    mirt__kernel_room room;
+    const size_t local = (size_t)((step->replicas + s->num_devices - 1) / s->num_devices);
+    const size_t slots = step->has_gradients ? (size_t)mirt__gradient_slots(s, step->replicas, p->num_cuts > 0) : 0;
+    if (mirt__check_user_code(step) != MIRT_OK) return mirt_last_status();
+    if (!s->able.in_place) {
+        step->io_at = (size_t *)mirt__pool_alloc(&step->program.graph.pool, MIRT__MAX_IO * sizeof *step->io_at);
+        step->measured = (bool *)mirt__calloc((size_t)p->max_rows + 1, sizeof *step->measured);
+        if (!step->io_at || !step->measured) return mirt_last_status();
+        step->measured[p->max_rows] = true;
+    }
+    l->arena = p->arena;
+    if (!mirt__mul_size(slots, step->gradient_bytes, &l->gradients) ||
+        !mirt__mul_size(local, p->replica, &l->replica) || (step->io_at && !mirt__place_copies(step)) ||
+        !mirt__step_room(step, p->max_rows, &room)) {
+        return mirt__fail(MIRT_E_NOMEM, "a batch of this size needs more memory than can be addressed");
+    }
+    l->shared = room.shared;
+    l->scratch = room.scratch;
+    return mirt__place_cuts(step);
+}
+
+/* Fewer rows may be split in other ways, which take more room. */
+static void mirt__step_measure(mirt__step *step, int64_t rows) {
+    mirt__kernel_room room;
+    if (!step->measured || rows < 1 || rows > step->program.max_rows || step->measured[rows]) return;
+    step->measured[rows] = true;
+    if (mirt__step_room(step, rows, &room) && room.shared > step->needs.shared) step->needs.shared = room.shared;
+}
+
+MIRT__LIB mirt_status mirt__step_reserve(mirt__step *step) {
+    const mirt_strategy *s = step->strategy;
+    const int64_t most = step->program.max_rows;
+    for (int d = 0; d < s->num_devices; d++) {
+        int64_t first, rows = mirt__share(step->rows, s->num_devices, d, &first);
+        if (!step->by_replicas) mirt__step_measure(step, rows < most ? rows : rows % most);
+    }
+    for (int more = 0; more < 2 && step->by_replicas; more++)
+        mirt__step_measure(step, step->rows / step->replicas + more);
+    if (mirt__memory_reserve(step->strategy, &step->needs) != MIRT_OK) return mirt_last_status();
+    for (int d = 0; d < s->num_devices; d++) {
+        mirt__bases b;
+        mirt__device_bases(step, d, &b);
+        s->backend->room(b.remote, b.shared, s->layout.shared);
+    }
+    return MIRT_OK;
+}
+
+MIRT__LIB void mirt__step_take_memory(mirt__step *step) {
+    mirt_strategy *s = step->strategy;
+    if (s->in_memory == step->owner) return;
+    for (int d = 0; d < s->num_devices; d++)
+        s->backend->clear(mirt__device_of(step, d), s->block[d], step->needs.gradients);
+    s->in_memory = step->owner;
+}
+
+MIRT__LIB void mirt__step_free(mirt__step *step) {
+    mirt_strategy *s = step->strategy;
+    if (s->in_memory == step->owner) s->in_memory = NULL;
+    if (s->prefetched == step->owner) s->prefetched = NULL;
+    mirt__program_free(&step->program);
+    mirt__free(step->state);
+    mirt__free(step->range);
+    mirt__free(step->bucket);
+    mirt__free(step->measured);
+    mirt__free(step->cut_values);
+    for (int d = 0; d < s->num_devices; d++) s->backend->forget(mirt__device_of(step, d), step->owner);
+}
+
+/* Results that are not batched have a place for every replica, and for every piece in which devices share rows. */
+MIRT__LIB int mirt__result_places(const mirt__step *step) { return step->replicas + 3 * step->strategy->num_devices; }
+
+/* >>addresses */
+
+MIRT__LIB void mirt__device_bases(const mirt__step *step, int device, mirt__bases *b) {
+    const mirt_strategy *s = step->strategy;
+    const mirt__layout *l = &s->layout;
+    memset(b, 0, sizeof *b);
+    b->team = s->device[device].team;
+    b->backend = s->backend;
+    b->remote = s->device[device].remote;
+    b->float16 = step->float16;
+    b->weight = step->weight[device];
+    b->gradient = s->block[device];
+    b->arena = b->gradient + mirt__align_up(l->gradients);
+    b->replica = b->arena + mirt__align_up(l->arena);
+    b->shared = b->replica + mirt__align_up(l->replica);
+    b->scratch = b->shared + mirt__align_up(l->shared);
+    b->scratch_per_thread = l->scratch / (size_t)s->threads;
+}
+
+static size_t mirt__port_place(const mirt__step *step, int port) { return step->io_at ? step->io_at[port] : 0; }
+
+/* The device's copies of batch, results and states. */
+static char *mirt__copies_of(const mirt__step *step, int device) {
+    const mirt__layout *l = &step->strategy->layout;
+    return step->strategy->block[device] + mirt__align_up(l->gradients) + mirt__align_up(l->arena) +
+           mirt__align_up(l->replica) + mirt__align_up(l->shared) + mirt__align_up(l->scratch);
+}
+
+/* Where the device has what is at `host`, or `at` bytes into its copies. */
+static char *mirt__placed(const mirt__step *step, int device, char *host, size_t at) {
+    return step->strategy->able.in_place ? host : mirt__copies_of(step, device) + at;
+}
+
+MIRT__LIB char *mirt__states_of(const mirt__step *step, int device) {
+    return mirt__placed(step, device, step->states, step->states_at);
+}
+
+/* The rows that the device has of a batch of `rows`. */
+static int64_t mirt__device_rows(const mirt__step *step, int64_t rows, int device, int64_t *first) {
+    const mirt_strategy *s = step->strategy;
+    if (!step->by_replicas) return mirt__share(rows, s->num_devices, device, first);
+    int replica, count = mirt__device_replicas(s, step->replicas, device, &replica);
+    int64_t end;
+    mirt__share(rows, step->replicas, replica, first);
+    mirt__share(rows, step->replicas, replica + count, &end);
+    return end - *first;
+}
+
+/* The device's first row of a field, on the host. A program never writes an input. */
+static char *mirt__field_host(const void *const *field, int i, size_t row_bytes, int64_t first) {
+    char *base;
+    memcpy(&base, &field[i], sizeof base);
+    return base ? base + (size_t)first * row_bytes : NULL;
+}
+
+/* Its first row of a field or of a batched result, or the first place of another result; NULL: the batch lacks the
+ * field. */
+static char *mirt__port_at(const mirt__step *step, int device, int port, int64_t first) {
+    const mirt__port *p = &step->program.io[port];
+    char *host;
+    if (port < step->result_port) host = mirt__field_host(step->io, port, p->bytes, first);
+    else host = step->result[port - step->result_port] + (p->batched ? (size_t)first * p->bytes : 0);
+    return host ? mirt__placed(step, device, host, mirt__port_place(step, port)) : NULL;
+}
+
+MIRT__LIB void mirt__row_bases(const mirt__step *step, int device, mirt__bases *b, int64_t first_row, int place) {
+    int64_t own; /* the device's first row */
+    mirt__device_rows(step, step->rows, device, &own);
+    for (int i = 0; i < step->num_fields; i++) {
+        char *base = mirt__port_at(step, device, i, own);
+        b->io[i] = base ? base + (size_t)(first_row - own) * step->program.io[i].bytes : NULL;
+    }
+    for (int i = step->result_port; i < step->result_port + step->num_results; i++) {
+        const mirt__port *p = &step->program.io[i];
+        b->io[i] =
+            mirt__port_at(step, device, i, own) + (size_t)(p->batched ? first_row - own : (int64_t)place) * p->bytes;
+    }
+    b->state = mirt__states_of(step, device) + (size_t)place * step->state_bytes;
+}
+
+MIRT__LIB void mirt__replica_bases(const mirt__step *step, int device, int first, int replica, mirt__bases *b) {
+    int64_t row;
+    mirt__device_bases(step, device, b);
+    mirt__replica_share(step, replica, &row);
+    mirt__row_bases(step, device, b, row, replica);
+    b->replica += (size_t)(replica - first) * step->program.replica;
+    if (step->program.num_cuts)
+        b->gradient = (char *)mirt__gradient_at(step, device, replica - first); /* a cut may read it */
+}
+
+/* >>scatter and fetch */
+
+/* The places of results that are not batched which the device fills. */
+static int mirt__device_places(const mirt__step *step, int device, int *first) {
+    const mirt_strategy *s = step->strategy;
+    if (!step->by_replicas) {
+        const int each = (step->replicas + s->num_devices - 1) / s->num_devices + 2;
+        *first = device * each;
+        return each;
+    }
+    const int active = mirt__active_replicas(step), count = mirt__device_replicas(s, step->replicas, device, first);
+    return *first + count <= active ? count : active > *first ? active - *first : 0;
+}
+
+/* The device's part of a batch of `all` rows, to copies that lie `behind` bytes after those of the batch under way. */
+static void mirt__send(const mirt__step *step, int device, const void *const *field, int64_t all, size_t behind) {
+    const mirt__backend *backend = step->strategy->backend;
+    int64_t first, rows = mirt__device_rows(step, all, device, &first);
+    for (int i = 0; i < step->num_fields && rows > 0; i++) {
+        const size_t row = step->program.io[i].bytes;
+        char *host = mirt__field_host(field, i, row, first);
+        if (row && host)
+            backend->copy_in(mirt__device_of(step, device),
+                             mirt__placed(step, device, host, mirt__port_place(step, i) + behind), host,
+                             (size_t)rows * row, true);
+    }
+}
+
+/* Batches are not sent to where the program reads: its addresses are the same in every step, and the place is free
+ * again at once. */
+static void mirt__take_prefetched(const mirt__step *step, int device) {
+    const mirt__backend *backend = step->strategy->backend;
+    const char *copies = mirt__copies_of(step, device);
+    int64_t first, rows = mirt__device_rows(step, step->rows, device, &first);
+    for (int i = 0; i < step->num_fields && rows > 0; i++) {
+        char *to = mirt__port_at(step, device, i, first);
+        if (to)
+            backend->copy(mirt__device_of(step, device), to, copies + step->ahead_at + step->io_at[i],
+                          (size_t)rows * step->program.io[i].bytes);
+    }
+    backend->behind(mirt__device_of(step, device));
+}
+
+MIRT__LIB void mirt__step_scatter_ahead(const mirt__step *step, int device) {
+    if (step->ahead) mirt__send(step, device, step->ahead, step->ahead_rows, step->ahead_at);
+}
+
+MIRT__LIB void mirt__step_scatter(const mirt__step *step, int device) {
+    const mirt__backend *backend = step->strategy->backend;
+    int place, places = mirt__device_places(step, device, &place);
+    if (step->prefetched) mirt__take_prefetched(step, device);
+    else mirt__send(step, device, step->io, step->rows, 0);
+    for (int i = step->result_port; i < step->result_port + step->num_results && !step->by_replicas; i++) {
+        const mirt__port *port = &step->program.io[i];
+        if (!port->batched)
+            backend->clear(mirt__device_of(step, device),
+                           mirt__port_at(step, device, i, 0) + (size_t)place * port->bytes,
+                           (size_t)places * port->bytes);
+    }
+}
+
+MIRT__LIB void mirt__step_fetch(const mirt__step *step, int device) {
+    const mirt__backend *backend = step->strategy->backend;
+    int place, places = mirt__device_places(step, device, &place);
+    int64_t first, rows = mirt__device_rows(step, step->rows, device, &first);
+    for (int i = 0; i < step->num_results; i++) {
+        const mirt__port *port = &step->program.io[step->result_port + i];
+        const size_t at = (size_t)(port->batched ? first : (int64_t)place) * port->bytes;
+        const char *from = mirt__port_at(step, device, step->result_port + i, first) + (port->batched ? 0 : at);
+        const int64_t count = port->batched ? rows : (int64_t)places;
+        if (count > 0)
+            backend->copy_out(mirt__device_of(step, device), step->result[i] + at, from, (size_t)count * port->bytes);
+    }
+}
+
+/* >>section mirror/meetings.c */
+
+/* Where the devices of a step meet: at cuts of the program, and to reduce gradients. */
+
+MIRT__LIB bool mirt__step_meet(const mirt__step *step, int device, int phase, int node) {
+    mirt__step_mark(step, device, phase, -1, node);
+    MIRT__TEST_POINT(MIRT__POINT_BARRIER, device, (int)step->info.step);
+    return mirt__devices_barrier(step->strategy, device);
+}
+
+MIRT__LIB bool mirt__step_meet_work(const mirt__step *step, int device, int number, int phase) {
+    const mirt_strategy *s = step->strategy;
+    const bool ordered = s->able.direct && s->num_devices > 1;
+    if (ordered) s->backend->signal(s->device[device].remote, number);
+    if (!mirt__step_meet(step, device, phase, -1)) return false;
+    for (int d = 0; ordered && d < s->num_devices; d++) {
+        if (d != device) s->backend->await(s->device[device].remote, s->device[d].remote, number);
+    }
+    return true;
+}
+
+/* >>cuts */
+
+/* The outputs of an all_reduce node from `active` replicas' inputs. */
+static void mirt__all_reduce_values(const mirt__node *node, int active, const mirt__real *value[][MIRT__MAX_REPLICAS],
+                                    const int64_t *rows, mirt__real **out) {
+    int64_t count = mirt__shape_count(&node->out[0]->shape);
+    if (node->a.kind == MIRT__ALL_REDUCE_MOMENTS) {
+        mirt__combine_moments(active, value[0], value[1], rows, count, out[0], out[1]);
+        return;
+    }
+    mirt_aggregation kind = node->a.kind == MIRT__ALL_REDUCE_MEAN ? MIRT_AGGREGATE_MEAN : MIRT_AGGREGATE_SUM;
+    for (int k = 0; k < node->num_in; k++)
+        mirt__aggregate(kind, active, value[k], rows, mirt__shape_count(&node->out[k]->shape), out[k]);
+}
+
+/* Replica `holder`'s values at a cut; those after the replicas' are the devices'. */
+static mirt__real *mirt__cut_values_of(const mirt__step *step, int holder) {
+    return step->cut_values + (size_t)holder * step->cut_stride;
+}
+
+/* The inputs of the node at a cut, of the device's replicas [first, end), come to the host. */
+static void mirt__cut_fetch(const mirt__step *step, int device, const mirt__node *node, int first, int end) {
+    mirt__bases b;
+    for (int r = first; r < end; r++) {
+        mirt__real *at = mirt__cut_values_of(step, r);
+        mirt__replica_bases(step, device, first, r, &b);
+        for (int k = 0; k < node->num_in; k++) {
+            b.backend->copy_out(b.remote, at, mirt__address(&b, node->in[k]), mirt__tensor_bytes(node->in[k], 1));
+            at += mirt__shape_count(&node->in[k]->shape);
+        }
+    }
+}
+
+/* Every device computes the same outputs from the values of all replicas. */
+static void mirt__cut_compute(const mirt__step *step, int device, const mirt__node *node, mirt__real **out) {
+    const mirt__real *value[2][MIRT__MAX_REPLICAS];
+    int64_t rows[MIRT__MAX_REPLICAS], none;
+    const int active = mirt__active_replicas(step);
+    for (int r = 0; r < active; r++) {
+        const mirt__real *at = mirt__cut_values_of(step, r);
+        rows[r] = mirt__replica_share(step, r, &none);
+        for (int k = 0; k < node->num_in; at += mirt__shape_count(&node->in[k]->shape), k++) value[k][r] = at;
+    }
+    mirt__real *at = mirt__cut_values_of(step, step->replicas + device);
+    for (int k = 0; k < node->num_out; at += mirt__shape_count(&node->out[k]->shape), k++) out[k] = at;
+    if (active) mirt__all_reduce_values(node, active, value, rows, out);
+}
+
+/* Through the host's memory: cuts are few, and their values small. */
+MIRT__LIB bool mirt__step_cut(mirt__step *step, int device, int cut) {
+    const mirt__node *node = step->program.graph.node[cut];
+    mirt__real *out[MIRT__MAX_OUT];
+    mirt__bases b;
+    const int active = mirt__active_replicas(step);
+    int first, count = mirt__device_replicas(step->strategy, step->replicas, device, &first);
+    const int end = first + count < active ? first + count : active;
+    mirt__cut_fetch(step, device, node, first, end);
+    mirt__step_finish(step, device);
+    if (!mirt__step_meet(step, device, MIRT_PHASE_IMBALANCE, cut)) return false;
+    mirt__step_mark(step, device, MIRT_PHASE_REDUCE, -1, cut);
+    MIRT__TEST_POINT(MIRT__POINT_COLLECTIVE, device, (int)step->info.step);
+    mirt__cut_compute(step, device, node, out);
+    for (int r = first; r < end; r++) {
+        mirt__replica_bases(step, device, first, r, &b);
+        for (int k = 0; k < node->num_out; k++)
+            b.backend->copy_in(b.remote, mirt__address(&b, node->out[k]), out[k], mirt__tensor_bytes(node->out[k], 1),
+                               false);
+    }
+    return mirt__step_meet(step, device, MIRT_PHASE_REDUCE, cut);
+}
+
+/* >>gradients and states */
+
+MIRT__LIB void mirt__step_plan(const mirt__step *step, int device, mirt__exchange *x) {
+    mirt__exchange_plan(step->strategy, step->replicas, mirt__active_replicas(step), step->program.num_cuts > 0, device,
+                        x);
+}
+
+MIRT__LIB void mirt__step_reduce(const mirt__step *step, int device, const mirt__bucket *bucket) {
+    const mirt_strategy *s = step->strategy;
+    mirt__exchange x;
+    mirt__reduction r;
+    memset(&r, 0, sizeof r);
+    mirt__step_mark(step, device, MIRT_PHASE_REDUCE, -1, -1);
+    MIRT__TEST_POINT(MIRT__POINT_COLLECTIVE, device, (int)step->info.step);
+    mirt__step_plan(step, device, &x);
+    r.begin = bucket->begin;
+    r.end = bucket->end;
+    mirt__exchange_range(s, (int64_t)(step->gradient_bytes / sizeof(mirt__real)), device, &r.own_begin, &r.own_end);
+    if (r.own_begin < r.begin) r.own_begin = r.begin;
+    if (r.own_end > r.end) r.own_end = r.end;
+    r.device = device;
+    r.devices = s->num_devices;
+    for (int d = 0; d < s->num_devices; d++) r.sum[d] = mirt__gradient_at(step, d, 0);
+    r.parts = x.parts;
+    for (int i = 0; i < x.parts; i++) {
+        r.part_device[i] = x.device[i];
+        r.part[i] = mirt__gradient_at(step, x.device[i], x.slot[i]);
+    }
+    for (int i = 0; i + 1 < x.parts; i++) {
+        r.add[i].into = x.add[i].into;
+        r.add[i].from = x.add[i].from;
+    }
+    s->backend->reduce(s->device[device].remote, &r);
+}
+
+MIRT__LIB void mirt__step_gather_states(const mirt__step *step, int device) {
+    const mirt_strategy *s = step->strategy;
+    char *base[MIRT__MAX_DEVICES];
+    size_t begin[MIRT__MAX_DEVICES + 1];
+    int first = 0, count = 0;
+    if (s->num_devices == 1 || !step->num_states) return;
+    for (int d = 0; d < s->num_devices; d++) {
+        count = mirt__device_replicas(s, step->replicas, d, &first);
+        base[d] = mirt__states_of(step, d);
+        begin[d] = (size_t)first * step->state_bytes;
+    }
+    begin[s->num_devices] = (size_t)(first + count) * step->state_bytes;
+    s->backend->gather(s->device[device].remote, base, begin, s->num_devices);
+}
+
+/* The device's own sum: the later parts are added to the earlier as the tree does. */
+MIRT__LIB mirt_status mirt__device_gradient(mirt__step *step, int device, int64_t at, int64_t count, float *out) {
+    const mirt_strategy *s = step->strategy;
+    mirt__exchange x;
+    bool any = false, good = true;
+    mirt__real *copy = (mirt__real *)mirt__calloc((size_t)count, sizeof *copy);
+    if (!copy) return mirt_last_status();
+    mirt__step_plan(step, device, &x);
+    for (int64_t i = 0; i < count; i++) out[i] = 0;
+    for (int p = x.parts - 1; p >= 0 && good; p--) {
+        if (step->reduced ? p > 0 : x.device[p] != device) continue;
+        const mirt__real *part = mirt__gradient_at(step, device, step->reduced ? 0 : x.slot[p]) + at;
+        s->backend->copy_out(s->device[device].remote, copy, part, (size_t)count * sizeof *copy);
+        good = mirt__step_finish(step, device);
+        for (int64_t i = 0; i < count; i++) out[i] = any ? (float)copy[i] + out[i] : (float)copy[i];
+        any = true;
+    }
+    mirt__free(copy);
+    for (int64_t i = 0; step->float16 && i < count; i++) out[i] = (float)((double)out[i] / step->info.gradient_scale);
+    return good ? MIRT_OK : mirt__step_failure(step);
+}
+
+/* >>section mirror/waits.c */
+
+/* Captured work, waits, clocks and failures of a step's devices. */
+
+enum { MIRT__TIMING_EVENT = 4 }; /* the first of the signals that tell stages of a step apart */
+
+MIRT__LIB void mirt__step_mark(const mirt__step *step, int device, int phase, int replica, int node) {
+    mirt__lane_mark(&step->strategy->lane[device], phase, replica, node);
+}
+
+/* >>captured work */
+
+static bool mirt__step_captured(const mirt__step *step, int device) {
+    return step->captures && step->program.num_cuts == 0 && !step->clocks && !step->look &&
+           !step->strategy->lane[device].names;
+}
+
+MIRT__LIB void mirt__step_begin(const mirt__step *step, int device, int part) {
+    const mirt_strategy *s = step->strategy;
+    /* it contains reductions, or it starts averages */
+    const bool other = part == 0 ? step->overlaps : part == 1 && step->info.step == 0;
+    const uint64_t scale = step->float16 ? (uint64_t)(ilogb(step->info.gradient_scale) & 63) : 0;
+    if (mirt__step_captured(step, device))
+        s->backend->begin(s->device[device].remote, step->owner,
+                          ((uint64_t)step->rows * 8 + (uint64_t)part * 2 + other) * 64 + scale);
+}
+
+MIRT__LIB bool mirt__step_end(const mirt__step *step, int device) {
+    const mirt_strategy *s = step->strategy;
+    return !mirt__step_captured(step, device) || s->backend->end(s->device[device].remote);
+}
+
+/* >>clocks of devices that queue their work */
+
+MIRT__LIB void mirt__step_clock(const mirt__step *step, int device, int stage) {
+    const mirt_strategy *s = step->strategy;
+    mirt__lane *lane = &s->lane[device];
+    if (!lane->timed) return;
+    if (stage == 0) lane->begun = mirt__now();
+    s->backend->signal(s->device[device].remote, MIRT__TIMING_EVENT + stage);
+}
+
+/* Seconds of the step's stages by phase; returns their sum. Two thirds of a training replica's are its backward part.
+ */
+static double mirt__stage_seconds(const mirt__step *step, int device, double seconds[4]) {
+    const mirt_strategy *s = step->strategy;
+    double sum = 0;
+    memset(seconds, 0, 4 * sizeof *seconds);
+    for (int stage = 1; stage < 4 && (stage == 1 || mirt__step_updates(step)); stage++) {
+        const double took =
+            s->backend->seconds(s->device[device].remote, MIRT__TIMING_EVENT + stage - 1, MIRT__TIMING_EVENT + stage);
+        if (!(took > 0)) continue;
+        if (stage > 1 || step->program.first_gradient < 0) seconds[stage == 1 ? 0 : stage] = took;
+        else seconds[0] = took / 3, seconds[1] = took * 2 / 3;
+        sum += took;
+    }
+    return sum;
+}
+
+/* The seconds of a wait are those of the device's stages, in the order in which they ended, and so are those of reading
+   the next batch in which the device was still at work. */
+static void mirt__stages_count(const mirt__step *step, int device, double from, double to) {
+    static const int phase[] = {MIRT_PHASE_FORWARD, MIRT_PHASE_BACKWARD, MIRT_PHASE_REDUCE, MIRT_PHASE_UPDATE};
+    mirt__lane *lane = &step->strategy->lane[device];
+    double seconds[4], at = from;
+    const double sum = mirt__stage_seconds(step, device, seconds);
+    if (!(sum > 0)) return;
+    for (int i = 0; i < 4; i++) {
+        if (!(seconds[i] > 0)) continue;
+        mirt__lane_lap(lane, phase[i], at);
+        at += (to - from) * seconds[i] / sum;
+    }
+    const double ahead = lane->lap[MIRT__PHASE_AHEAD], work = lane->begun + sum - (from - ahead),
+                 hidden = work > ahead ? ahead
+                          : work > 0   ? work
+                                       : 0;
+    for (int i = 0; i < 4; i++) lane->lap[phase[i]] += hidden * seconds[i] / sum;
+    lane->lap[MIRT__PHASE_AHEAD] -= hidden;
+    mirt__step_mark(step, device, MIRT__PHASE_JOIN, -1, -1);
+}
+
+/* >>waits */
+
+MIRT__LIB bool mirt__step_finish(mirt__step *step, int device) {
+    const mirt_strategy *s = step->strategy;
+    const bool timed = s->lane[device].timed;
+    const double from = timed ? mirt__now() : 0;
+    int none = MIRT_OK;
+    const mirt_status status = s->backend->wait(s->device[device].remote);
+    if (timed && status == MIRT_OK) mirt__stages_count(step, device, from, mirt__now());
+    if (status == MIRT_OK) return true;
+    if (__atomic_compare_exchange_n(&step->device_status, &none, (int)status, false, __ATOMIC_ACQ_REL,
+                                    __ATOMIC_ACQUIRE)) {
+        mirt__error_get(&step->strategy->device_error);
+        step->device_failed = device;
+    }
+    return false;
+}
+
+MIRT__LIB mirt_status mirt__step_failure(mirt__step *step) {
+    mirt_strategy *s = step->strategy;
+    const int status = __atomic_load_n(&step->device_status, __ATOMIC_ACQUIRE);
+    if (status == MIRT_OK) return MIRT_OK;
+    step->device_status = MIRT_OK;
+    mirt__error_set(&s->device_error);
+    mirt__fail_at("device %s", s->device[step->device_failed].name);
+    if (!s->lost[0]) snprintf(s->lost, sizeof s->lost, "%s", mirt_last_error());
+    return mirt_last_status();
+}
+
+/* >>section mirror/step.c */
+
+/* The mirrored step: scatter, run, reduce, apply. The devices' threads run it at the same time. */
+
+MIRT__LIB bool mirt__step_updates(const mirt__step *step) { return step->num_ranges || step->num_states; }
+
+/* Whether the update needs the squares of the gradients' sum: the optimizer does, or they tell whether it is finite. */
+static bool mirt__step_norms(const mirt__step *step) {
+    return step->num_ranges && (step->rule.norms || (step->check && !step->strategy->able.in_place));
+}
+
+/* Whether the sum has to be complete before the update, which otherwise adds up the partial sums itself. */
+static bool mirt__step_sums_first(const mirt__step *step) {
+    return mirt__step_norms(step) || !step->strategy->able.shards;
+}
+
+/* >>run: replicas leave their gradients in a binary counter of buffers */
+
+typedef struct mirt__counter {
+    mirt__tree_stack stack;
+    int first; /* replica of the device */
+    bool slot_per_replica;
+} mirt__counter;
+
+static int mirt__counter_slot(const mirt__counter *c, int depth) {
+    return c->slot_per_replica ? c->stack.node[depth].lo - c->first : depth;
+}
+
+static mirt__range mirt__overlap(const mirt__range *a, int64_t begin, int64_t end) {
+    mirt__range r;
+    r.begin = a->begin > begin ? a->begin : begin;
+    r.end = a->end < end ? a->end : end;
+    return r;
+}
+
+/* The additions of the gradients of `replica`, of elements [begin, end). */
+static void mirt__counter_add(const mirt__step *step, const mirt__counter *c, int device, int replica, int64_t begin,
+                              int64_t end) {
+    int slot[64];
+    mirt__tree_stack stack = c->stack;
+    const mirt__where where = mirt__where_of(step, device);
+    for (int i = 0; i < stack.depth; i++) slot[i] = mirt__counter_slot(c, i);
+    slot[stack.depth] = c->slot_per_replica ? replica - c->first : stack.depth;
+    int merges = mirt__tree_push(&stack, replica, 1);
+    if (merges && step->num_ranges) mirt__step_mark(step, device, MIRT_PHASE_REDUCE_HIDDEN, replica, -1);
+    for (int top = stack.depth - 1 + merges; merges > 0; merges--, top--) {
+        mirt__real *into = mirt__gradient_at(step, device, slot[top - 1]),
+                   *from = mirt__gradient_at(step, device, slot[top]);
+        for (int i = 0; i < step->num_ranges; i++) {
+            const mirt__range range = mirt__overlap(&step->range[i], begin, end);
+            if (range.begin < range.end)
+                step->strategy->kernels->accumulate(into + range.begin, from + range.begin, range.end - range.begin,
+                                                    &where);
+        }
+    }
+}
+
+/* The last replica of a device, whose buckets are reduced as backward completes them. */
+typedef struct mirt__sending {
+    const mirt__step *step;
+    const mirt__counter *counter;
+    int device, replica, next; /* replica -1: the device has none in this step */
+} mirt__sending;
+
+static void mirt__send_bucket(mirt__sending *s) {
+    const mirt__bucket *bucket = &s->step->bucket[s->next++];
+    if (s->replica >= 0) mirt__counter_add(s->step, s->counter, s->device, s->replica, bucket->begin, bucket->end);
+    mirt__step_reduce(s->step, s->device, bucket);
+}
+
+static void mirt__send_ready(void *user, const mirt__call *call, int node) {
+    mirt__sending *s = (mirt__sending *)user;
+    (void)call;
+    while (s->next < s->step->num_buckets && s->step->bucket[s->next].ready <= node) mirt__send_bucket(s);
+}
+
+/* One segment of the program. `sending`: what is told of every node, or NULL. */
+static void mirt__replay(mirt__step *step, int segment, int device, const mirt__bases *b, int replica,
+                         int64_t first_row, int64_t rows, mirt__sending *sending) {
+    mirt__step_info run = step->info;
+    run.first_row = first_row;
+    run.replica = replica;
+    run.clock = device == 0 && step->clocks ? step->clocks->node : NULL;
+    run.look = step->look ? step->look : sending ? mirt__send_ready : NULL;
+    run.look_user = step->look ? (void *)(step->look_user + (size_t)device * step->look_bytes) : (void *)sending;
+    run.lane = &step->strategy->lane[device];
+    const int at = step->program.first_gradient, begin = segment ? step->program.cut[segment - 1] : 0;
+    mirt__step_mark(step, device, at >= 0 && begin > at ? MIRT_PHASE_BACKWARD : MIRT_PHASE_FORWARD, replica, -1);
+    MIRT__TEST_POINT(MIRT__POINT_REPLAY, device, replica);
+    mirt__park_if_given_up(step->strategy, device);
+    if (run.clock && segment == 0) {
+        step->clocks->replays++;
+        step->clocks->replayed += rows;
+    }
+    mirt__program_run(&step->program, segment, step->strategy->kernels, &run, b, rows);
+}
+
+/* The replicas [counter->first, end) through one segment. */
+static void mirt__run_segment(mirt__step *step, int device, int segment, int end, mirt__counter *counter,
+                              mirt__sending *sending) {
+    mirt__bases bases;
+    for (int r = counter->first; r < end; r++) {
+        const bool sends = step->overlaps && r == end - 1;
+        int64_t first_row, rows = mirt__replica_share(step, r, &first_row);
+        mirt__replica_bases(step, device, counter->first, r, &bases);
+        if (!step->program.num_cuts) bases.gradient = (char *)mirt__gradient_at(step, device, counter->stack.depth);
+        if (sends) sending->replica = r;
+        mirt__replay(step, segment, device, &bases, r, first_row, rows, sends ? sending : NULL);
+        if (segment < step->program.num_cuts || sends) continue;
+        mirt__counter_add(step, counter, device, r, 0, INT64_MAX);
+        mirt__tree_push(&counter->stack, r, 1);
+    }
+}
+
+/* False: the devices were given up. */
+static bool mirt__run_segments(mirt__step *step, int device) {
+    const int cuts = step->program.num_cuts, active = mirt__active_replicas(step);
+    mirt__counter counter;
+    mirt__sending sending;
+    memset(&counter, 0, sizeof counter);
+    counter.slot_per_replica = cuts > 0;
+    int own = mirt__device_replicas(step->strategy, step->replicas, device, &counter.first), end = counter.first + own;
+    memset(&sending, 0, sizeof sending);
+    sending.step = step;
+    sending.counter = &counter;
+    sending.device = device;
+    sending.replica = -1;
+    for (int segment = 0; segment <= cuts; segment++) {
+        mirt__run_segment(step, device, segment, end < active ? end : active, &counter, &sending);
+        if (segment < cuts && !mirt__step_cut(step, device, step->program.cut[segment])) return false;
+    }
+    while (step->overlaps && sending.next < step->num_buckets) mirt__send_bucket(&sending);
+    if (step->overlaps) step->strategy->backend->reduced(step->strategy->device[device].remote);
+    return true;
+}
+
+/* Scatter, and all replicas of the device. */
+static bool mirt__run_replicas(mirt__step *step, int device) {
+    mirt__step_scatter(step, device);
+    mirt__step_clock(step, device, 0);
+    do {
+        mirt__step_begin(step, device, 0);
+        if (!mirt__run_segments(step, device)) return false;
+    } while (!mirt__step_end(step, device));
+    mirt__step_clock(step, device, 1);
+    mirt__step_fetch(step, device);
+    return true;
+}
+
+MIRT__LIB void mirt__step_replicas(void *arg, int device) {
+    mirt__step *step = (mirt__step *)arg;
+    if (mirt__run_replicas(step, device)) mirt__step_finish(step, device);
+}
+
+/* The device's rows, as many at a time as the program takes. */
+static void mirt__run_pieces(mirt__step *step, int device) {
+    const int devices = step->strategy->num_devices;
+    int place = device * ((step->replicas + devices - 1) / devices + 2);
+    mirt__bases bases;
+    int64_t first, rows = mirt__share(step->rows, devices, device, &first);
+    mirt__device_bases(step, device, &bases);
+    for (int64_t end = first + rows; first < end; first += rows) {
+        rows = end - first < step->program.max_rows ? end - first : step->program.max_rows;
+        mirt__row_bases(step, device, &bases, first, place++);
+        mirt__replay(step, 0, device, &bases, first != 0, first, rows, NULL);
+    }
+}
+
+MIRT__LIB void mirt__step_run_rows(void *arg, int device) {
+    mirt__step *step = (mirt__step *)arg;
+    mirt__step_scatter(step, device);
+    mirt__step_clock(step, device, 0);
+    do {
+        mirt__step_begin(step, device, 2);
+        mirt__run_pieces(step, device);
+    } while (!mirt__step_end(step, device));
+    mirt__step_clock(step, device, 1);
+    mirt__step_fetch(step, device);
+    if (!step->holds) mirt__step_finish(step, device);
+    mirt__step_mark(step, device, MIRT__PHASE_JOIN, -1, -1);
+}
+
+/* >>reduce */
+
+/* The sum of all buckets on every device, once the devices have met. */
+static void mirt__reduce_all(const mirt__step *step, int device) {
+    const mirt_strategy *s = step->strategy;
+    if (step->overlaps) return; /* it is on its way */
+    for (int i = 0; i < step->num_buckets; i++) mirt__step_reduce(step, device, &step->bucket[i]);
+    s->backend->reduced(s->device[device].remote);
+}
+
+MIRT__LIB void mirt__step_all_reduce(void *arg, int device) {
+    mirt__step *step = (mirt__step *)arg;
+    mirt__reduce_all(step, device);
+    mirt__step_finish(step, device);
+}
+
+/* The squares of all pieces of the sum, of which each device takes its share. False: it failed, or was given up. */
+static bool mirt__reduce_squares(mirt__step *step, int device) {
+    enum { MOST = 1024 };
+    const mirt_strategy *s = step->strategy;
+    mirt__remote_piece piece[MOST];
+    double squares[MOST];
+    int64_t at, left = mirt__share(step->rule.num_pieces, s->num_devices, device, &at);
+    for (; left > 0; at += MOST, left -= MOST) {
+        mirt__piece *own = step->rule.piece + at;
+        const int pieces = left < (int64_t)MOST ? (int)left : (int)MOST;
+        for (int i = 0; i < pieces; i++) {
+            piece[i].begin = own[i].begin;
+            piece[i].count = own[i].count;
+            squares[i] = 0;
+        }
+        s->backend->squares(s->device[device].remote, mirt__gradient_at(step, device, 0), piece, pieces, squares);
+        if (!mirt__step_finish(step, device)) break;
+        for (int i = 0; i < pieces; i++) own[i].squares = squares[i];
+    }
+    return mirt__step_meet(step, device, MIRT_PHASE_UPDATE, -1);
+}
+
+/* >>apply */
+
+/* New values of variables from all replicas', written into the device's copy. */
+static void mirt__apply_states(const mirt__step *step, int device) {
+    const mirt_strategy *s = step->strategy;
+    mirt__remote_aggregate a;
+    if (device >= mirt__device_copies(s) || !step->num_states) return;
+    a.value = step->state;
+    a.values = step->num_states;
+    a.active = mirt__active_replicas(step);
+    a.replicas = step->replicas;
+    a.rows = step->rows;
+    a.stride = (int64_t)(step->state_bytes / sizeof(mirt__real));
+    a.from = (const mirt__real *)(const void *)mirt__states_of(step, device);
+    a.to = (mirt__real *)(void *)step->weight[device];
+    s->backend->aggregate(s->device[device].remote, &a);
+}
+
+/* Where the device finds the gradients' parts, and the weights it writes. */
+static void mirt__apply_parts(const mirt__step *step, int device, mirt__update *u) {
+    const mirt_strategy *s = step->strategy;
+    const bool shards = s->able.shards;
+    mirt__exchange x;
+    u->parts = 1;
+    u->part[0] = mirt__gradient_at(step, device, 0);
+    u->copies = mirt__written_copies(s);
+    for (int d = 0; d < u->copies; d++) u->weight[d] = (mirt__real *)(void *)step->weight[shards ? d : device];
+    if (step->reduced || mirt__step_sums_first(step)) return;
+    mirt__step_plan(step, device, &x);
+    u->parts = x.parts;
+    for (int i = 0; i < x.parts; i++) u->part[i] = mirt__gradient_at(step, x.device[i], x.slot[i]);
+    for (int i = 0; i + 1 < x.parts; i++) {
+        u->tree[i].into = x.add[i].into;
+        u->tree[i].from = x.add[i].from;
+    }
+    if (u->parts == 1) return;
+    mirt__step_mark(step, device, MIRT_PHASE_REDUCE, -1, -1);
+    MIRT__TEST_POINT(MIRT__POINT_COLLECTIVE, device, (int)step->info.step);
+    mirt__step_mark(step, device, MIRT__PHASE_FUSED, -1, -1);
+}
+
+/* Updates the device's share of a bucket: sums the parts, if they are several, and writes every copy. */
+static void mirt__apply_bucket(const mirt__step *step, int device, const mirt__bucket *bucket, mirt__update u) {
+    const mirt__where where = mirt__where_of(step, device);
+    mirt__range own;
+    mirt__update_range(step->strategy, (int64_t)(step->gradient_bytes / sizeof(mirt__real)), device, &own.begin,
+                       &own.end);
+    own = mirt__overlap(&own, bucket->begin, bucket->end);
+    if (own.begin >= own.end) return;
+    step->rule.prepare(step->rule.user, device, step->slot[device], own.begin, own.end, &u);
+    for (int i = 0; i < step->num_ranges; i++) {
+        const mirt__range range = mirt__overlap(&step->range[i], own.begin, own.end);
+        if (range.begin < range.end) step->rule.update(step->rule.user, &where, range, &u);
+    }
+}
+
+/* False: the devices were given up. */
+static bool mirt__apply(mirt__step *step, int device) {
+    const bool norms = mirt__step_norms(step);
+    mirt__update u;
+    if (norms && !mirt__reduce_squares(step, device)) return false;
+    if (norms && !step->rule.accepts(step->rule.user)) return true;
+    mirt__apply_states(step, device);
+    memset(&u, 0, sizeof u);
+    if (step->num_ranges) mirt__apply_parts(step, device, &u);
+    for (int i = 0; i < step->num_buckets && step->num_ranges; i++)
+        mirt__apply_bucket(step, device, &step->bucket[i], u);
+    return true;
+}
+
+MIRT__LIB void mirt__step_update(void *arg, int device) {
+    mirt__step *step = (mirt__step *)arg;
+    const mirt_strategy *s = step->strategy;
+    const bool norms = mirt__step_norms(step), sums = step->num_ranges && !step->reduced && mirt__step_sums_first(step);
+    mirt__step_mark(step, device, MIRT_PHASE_UPDATE, -1, -1);
+    MIRT__TEST_POINT(MIRT__POINT_UPDATE, device, (int)step->info.step);
+    if (sums) mirt__reduce_all(step, device);
+    mirt__step_gather_states(step, device);
+    if (s->able.direct && (sums || (step->num_states && !s->able.in_place)) &&
+        !mirt__step_meet_work(step, device, 1, MIRT_PHASE_REDUCE))
+        return;
+    mirt__step_clock(step, device, 2);
+    do {
+        if (!norms) mirt__step_begin(step, device, 1); /* with norms it waits in between */
+        if (!mirt__apply(step, device)) return;
+    } while (!norms && !mirt__step_end(step, device));
+    mirt__step_clock(step, device, 3);
+    if (mirt__device_copies(s) < s->num_devices && !mirt__step_meet_work(step, device, 2, MIRT_PHASE_IMBALANCE)) return;
+    if (!step->holds) mirt__step_finish(step, device);
+}
+
+/* >>the step */
+
+/* What follows the replicas. False: the devices were given up. */
+static bool mirt__step_ends(mirt__step *step, int device) {
+    if (!step->holds && (step->check || !mirt__step_updates(step))) mirt__step_finish(step, device);
+    if (step->check) __atomic_fetch_or(&step->not_finite, step->check(step->rule.user, device), __ATOMIC_ACQ_REL);
+    if (!mirt__step_updates(step)) return true;
+    if (!mirt__step_meet_work(step, device, 0, MIRT_PHASE_IMBALANCE)) return false;
+    if (!__atomic_load_n(&step->failed, __ATOMIC_ACQUIRE) && !__atomic_load_n(&step->not_finite, __ATOMIC_ACQUIRE))
+        mirt__step_update(step, device);
+    return true;
+}
+
+MIRT__LIB void mirt__step_run(void *arg, int device) {
+    mirt__step *step = (mirt__step *)arg;
+    MIRT__TEST_POINT(MIRT__POINT_STEP, device, (int)step->info.step);
+    if (!mirt__run_replicas(step, device)) return;
+    if ((!step->holds || !mirt__step_norms(step)) && !mirt__step_ends(step, device)) return;
+    mirt__step_mark(step, device, MIRT__PHASE_JOIN, -1, -1);
+}
+
+MIRT__LIB void mirt__step_run_held(void *arg, int device) {
+    mirt__step *step = (mirt__step *)arg;
+    mirt__step_scatter_ahead(step, device);
+    mirt__step_mark(step, device, mirt__step_updates(step) ? MIRT_PHASE_UPDATE : MIRT_PHASE_FORWARD, -1, -1);
+    if (!mirt__step_norms(step)) mirt__step_finish(step, device);
+    else if (!mirt__step_ends(step, device)) return;
+    mirt__step_mark(step, device, MIRT__PHASE_JOIN, -1, -1);
+}
 
 /* >>section nn/model.h */
 
@@ -36567,7 +38072,6 @@ struct mirt_layer {
 };
 
 /* An optimizer's row: slots are blocks as large as the weights. */
-#define MIRT__MAX_SLOTS 4
 typedef struct mirt__optimizer_class {
     const char *name; /* "adam" */
     mirt_optimizer (*keras)(float learning_rate); /* one with Keras's other numbers */
@@ -36588,13 +38092,6 @@ typedef struct mirt__schedule_class {
     int num_fields;
     double (*rate)(const mirt_schedule *schedule, double step);
 } mirt__schedule_class;
-
-/* A piece of a gradient whose norm is wanted: elements of one variable, cut by its shape alone. */
-typedef struct mirt__piece {
-    int variable;
-    int64_t begin, count; /* in the weight block */
-    double squares;       /* their sum, of the step under way */
-} mirt__piece;
 
 /* A loss's row. */
 typedef struct mirt__loss_class {
@@ -36642,7 +38139,7 @@ struct mirt__metric_use {
 typedef struct mirt__trainer mirt__trainer;
 
 /* Which of two copies has changed since they were the same: the machine's, or the devices'. */
-typedef enum mirt__newer { MIRT__NEWER_HERE, MIRT__NEWER_THERE, MIRT__NEWER_NOWHERE } mirt__newer;
+typedef enum mirt__newer { MIRT__NEWER_HOST, MIRT__NEWER_DEVICES, MIRT__NEWER_NOWHERE } mirt__newer;
 
 struct mirt_model {
     mirt_strategy *strategy;
@@ -36680,13 +38177,13 @@ struct mirt_model {
     size_t trained_bytes;     /* the front of it: variables that are trained */
     uint64_t edits;           /* counts how often weights that are not trained were set */
     int layout;               /* counts how often the variables were given places */
-    char *weight[MIRT__MAX_DEVICES];
+    char *weight;             /* the host's copy of a root's variables; NULL: not materialized */
     mirt__real *kept; /* values of the first variables, one after the other, from when there were weights and a layer
                          was added */
     int num_kept;
     char *slot[MIRT__MAX_SLOTS]; /* optimizer state, once */
-    char *remote_weight[MIRT__MAX_DEVICES]; /* in the memory of devices, by weight_sync.c: a root's, */
-    char *remote_slot[MIRT__MAX_DEVICES][MIRT__MAX_SLOTS]; /* and what belongs to slot */
+    char *device_weight[MIRT__MAX_DEVICES]; /* the devices' copies of `weight` */
+    char *device_slot[MIRT__MAX_DEVICES][MIRT__MAX_SLOTS]; /* and of `slot` */
     mirt__newer weights_newer, slots_newer;
     mirt__piece *piece;       /* where the optimizer wants norms */
     int num_pieces;
@@ -36716,25 +38213,25 @@ struct mirt_model {
     mirt__text summary, graph_text, profile_text, load_text, timing_text;
 };
 
-/* --- weight_sync.c; without devices that have memory of their own these do nothing --- */
-/* The devices have the weights of a root, or the model's optimizer state, as they are here; */
+/* --- weight_sync.c --- */
+/* Makes room for the weights of a root on the devices. */
+MIRT__LIB mirt_status mirt__weights_place(mirt_model *root);
+/* The devices get the weights of a root, or the model's optimizer state, if the host's are newer; */
 MIRT__LIB mirt_status mirt__weights_there(mirt_model *root);
 MIRT__LIB mirt_status mirt__slots_there(mirt_model *model);
-/* and these are here as they are there. What fails goes to the log, and the strategy is of no use any more. */
+/* the host gets them if the devices' are newer. Failures go to the log, and the strategy can no longer be used. */
 MIRT__LIB void mirt__weights_here(mirt_model *root);
 MIRT__LIB void mirt__slots_here(mirt_model *model);
-/* A variable as a device has it. */
-MIRT__LIB mirt_status mirt__remote_weight(mirt_model *model, int device, int variable, float *out);
-/* They were changed here. */
+/* A device's copy of a variable. */
+MIRT__LIB mirt_status mirt__device_weight_get(mirt_model *model, int device, int variable, float *out);
+/* The host's were changed. */
 MIRT__LIB void mirt__weights_changed(mirt_model *model);
 MIRT__LIB void mirt__slots_changed(mirt_model *model);
-MIRT__LIB void mirt__remote_weights_free(mirt_model *root);
-MIRT__LIB void mirt__remote_slots_free(mirt_model *model);
-/* A device's memory; NULL with the error set. */
-MIRT__LIB char *mirt__remote_block(const mirt_strategy *strategy, int device, size_t bytes);
-/* Bytes that each device has for the model's training, with what it has of them already. */
-MIRT__LIB size_t mirt__remote_free(const mirt_model *model);
-MIRT__LIB void mirt__remote_release(const mirt_strategy *strategy, int device, char **block);
+/* The devices' copies; before the host's blocks are freed. */
+MIRT__LIB void mirt__device_weights_free(mirt_model *root);
+MIRT__LIB void mirt__device_slots_free(mirt_model *model);
+/* Bytes that each device has for the model's training, including what the model uses already. */
+MIRT__LIB size_t mirt__device_free(const mirt_model *model);
 
 /* --- layers.c, model.c --- */
 /* Adds a layer of class `cls` on the `num_in` tensors of `in` to `model` (NULL: theirs): `desc` is cls->desc_size
@@ -36799,7 +38296,7 @@ MIRT__LIB void mirt__freeze(mirt_model *model, int variable, bool frozen);
 MIRT__LIB mirt_model *mirt__family_busy(mirt_model *model);
 MIRT__LIB void mirt__weights_free(mirt_model *model);
 MIRT__LIB void mirt__kept_free(mirt_model *model);
-MIRT__LIB mirt__real *mirt__weight_at(const mirt_model *model, int device, int variable);
+MIRT__LIB mirt__real *mirt__weight_at(const mirt_model *model, int variable);
 /* The optimizer's state of a trained variable. */
 MIRT__LIB mirt__real *mirt__slot_at(const mirt_model *model, int slot, int variable);
 /* Declares a variable like `from`, of another model. */
@@ -37224,7 +38721,7 @@ MIRT_API mirt_status mirt_apply_averages(mirt_model *model) {
     mirt__weights_here(root);
     mirt__slots_here(model);
     const char *average = model->slot[mirt__optimizer_slots(&model->config.optimizer) - 1];
-    for (int d = 0; model->step && d < mirt__weight_copies(model->strategy); d++) memcpy(root->weight[d], average, root->trained_bytes);
+    if (model->step) memcpy(root->weight, average, root->trained_bytes);
     mirt__weights_changed(root);
     return MIRT_OK;
 }
@@ -39532,7 +41029,7 @@ MIRT_API void mirt_model_destroy(mirt_model *model) {
         model->doomed = true;
         return;
     }
-    const bool weights = mirt__root(model, NULL)->weight[0] || model->num_kept;
+    const bool weights = mirt__root(model, NULL)->weight || model->num_kept;
     mirt__compile_forget(model);
     if (model->functions) model->free_functions(model);
     mirt__weights_free(model);
@@ -39660,7 +41157,7 @@ static bool mirt__pieces_create(const mirt_model *model, const mirt_optimizer *o
     size_t pieces = 0;
     *out = NULL;
     *count = 0;
-    if (!mirt__optimizer_norms(optimizer) && !model->strategy->backend) return true; /* there float16 may want them */
+    if (!mirt__optimizer_norms(optimizer) && model->strategy->able.in_place) return true; /* float16, or a search for NaN, may need them */
     for (int i = 0; i < root->num_variables; i++) pieces += mirt__is_trained(&root->variable[i]) ? (size_t)((root->variable[i].count + most - 1) / most) : 0;
     if (!(*out = (mirt__piece *)mirt__calloc(pieces + 1, sizeof **out))) return false;
     for (int i = 0; i < root->num_variables; i++) {
@@ -39687,7 +41184,7 @@ MIRT__LIB void mirt__trainer_drop(mirt_model *model) {
 
 MIRT__LIB void mirt__compile_forget(mirt_model *model) {
     mirt__trainer_drop(model);
-    mirt__remote_slots_free(model);
+    mirt__device_slots_free(model);
     for (int i = 0; i < MIRT__MAX_SLOTS; i++) {
         mirt__aligned_free(model->slot[i]);
         model->slot[i] = NULL;
@@ -39760,7 +41257,7 @@ MIRT__LIB mirt_model *mirt__root(const mirt_model *model, int *first) {
     if (first) *first = 0;
     for (const mirt_model *m = model; m->owner; m = m->owner) {
         at += m->owner_first;
-        if (!m->owner->weight[0]) continue;
+        if (!m->owner->weight) continue;
         root = m->owner;
         if (first) *first = at;
     }
@@ -39802,23 +41299,16 @@ static void mirt__variables_place(mirt_model *model) {
     model->layout++;
 }
 
-/* One copy a device, or for all of them one; false with the error set and nothing made. */
-static bool mirt__weights_allocate(const mirt_model *model, char **block) {
-    int copies = mirt__weight_copies(model->strategy);
-    for (int d = 0; d < model->strategy->num_devices; d++) {
-        block[d] = d < copies ? (char *)mirt__aligned_alloc(model->weight_bytes) : block[0];
-        if (block[d]) continue;
-        while (d-- > 0) mirt__aligned_free(block[d]);
-        return false;
-    }
-    for (int d = 0; d < copies; d++) memset(block[d], 0, model->weight_bytes);
-    return true;
+/* NULL with the error set. */
+static char *mirt__weights_allocate(const mirt_model *model) {
+    char *block = (char *)mirt__aligned_alloc(model->weight_bytes);
+    return block ? (char *)memset(block, 0, model->weight_bytes) : NULL;
 }
 
 MIRT__LIB void mirt__weights_free(mirt_model *model) {
-    for (int d = 0; d < mirt__weight_copies(model->strategy); d++) mirt__aligned_free(model->weight[d]);
-    memset(model->weight, 0, sizeof model->weight);
-    mirt__remote_weights_free(model);
+    mirt__device_weights_free(model);
+    mirt__aligned_free(model->weight);
+    model->weight = NULL;
 }
 
 MIRT__LIB void mirt__kept_free(mirt_model *model) {
@@ -39827,11 +41317,11 @@ MIRT__LIB void mirt__kept_free(mirt_model *model) {
     model->num_kept = 0;
 }
 
-MIRT__LIB mirt__real *mirt__weight_at(const mirt_model *model, int device, int variable) {
+MIRT__LIB mirt__real *mirt__weight_at(const mirt_model *model, int variable) {
     int first;
     mirt_model *root = mirt__root(model, &first);
     mirt__weights_here(root);
-    return (mirt__real *)(void *)(root->weight[device] + root->variable[first + variable].offset);
+    return (mirt__real *)(void *)(root->weight + root->variable[first + variable].offset);
 }
 
 MIRT__LIB mirt__real *mirt__slot_at(const mirt_model *model, int slot, int variable) {
@@ -39841,12 +41331,10 @@ MIRT__LIB mirt__real *mirt__slot_at(const mirt_model *model, int slot, int varia
     return (mirt__real *)(void *)(model->slot[slot] + root->variable[first + variable].offset);
 }
 
-static void mirt__write_copies(const mirt_model *model, int variable, const mirt__real *values) {
+static void mirt__write_weight(const mirt_model *model, int variable, const mirt__real *values) {
     if (!mirt__is_trained(&model->variable[variable])) mirt__root(model, NULL)->edits++;
-    for (int d = 0; d < mirt__weight_copies(model->strategy); d++) {
-        memcpy(mirt__weight_at(model, d, variable), values, (size_t)model->variable[variable].count * sizeof *values);
-    }
-    mirt__root(model, NULL)->weights_newer = MIRT__NEWER_HERE;
+    memcpy(mirt__weight_at(model, variable), values, (size_t)model->variable[variable].count * sizeof *values);
+    mirt__root(model, NULL)->weights_newer = MIRT__NEWER_HOST;
 }
 
 MIRT__LIB void mirt__variable_loaded(mirt_model *model, int variable) {
@@ -39866,16 +41354,16 @@ MIRT__LIB void mirt__variables_trained(mirt_model *model) {
 /* What `part` has kept, in `owner`, in which it begins at `first`. */
 static void mirt__take_kept(mirt_model *owner, mirt_model *part, int first) {
     const mirt__real *at = part->kept;
-    for (int i = 0; i < part->num_kept; at += part->variable[i++].count) mirt__write_copies(owner, first + i, at);
+    for (int i = 0; i < part->num_kept; at += part->variable[i++].count) mirt__write_weight(owner, first + i, at);
     mirt__kept_free(part);
 }
 
 /* Parts that have weights of their own hand them over to `owner`, in which `part` begins at `first`. */
 static void mirt__take_parts(mirt_model *owner, mirt_model *part, int first) {
     mirt__take_kept(owner, part, first);
-    if (part->weight[0]) {
+    if (part->weight) {
         mirt__weights_here(part);
-        for (int i = 0; i < part->num_variables; i++) mirt__write_copies(owner, first + i, (const mirt__real *)(const void *)(part->weight[0] + part->variable[i].offset));
+        for (int i = 0; i < part->num_variables; i++) mirt__write_weight(owner, first + i, (const mirt__real *)(const void *)(part->weight + part->variable[i].offset));
         mirt__weights_free(part);
     }
     for (mirt_model *m = part->strategy->models; m; m = m->next) {
@@ -39903,24 +41391,22 @@ static mirt_status mirt__check_movable(mirt_model *model) {
 static void mirt__draw_variable(void *arg, int64_t variable, int member) {
     const mirt_model *model = (const mirt_model *)arg;
     (void)member;
-    mirt__initialize(&model->variable[variable], model->strategy->seed, mirt__weight_at(model, 0, (int)variable));
+    mirt__initialize(&model->variable[variable], model->strategy->seed, mirt__weight_at(model, (int)variable));
 }
 
 MIRT__LIB mirt_status mirt__model_materialize(mirt_model *model) {
     if (mirt__usable(model->strategy) != MIRT_OK) return mirt_last_status();
-    if (mirt__root(model, NULL)->weight[0]) return MIRT_OK;
+    if (mirt__root(model, NULL)->weight) return MIRT_OK;
     for (mirt_model *m = model; m; m = m->owner) {
         if (m->num_kept) model = m; /* the weights of its parts and views are among those it kept */
     }
     if (mirt__check_movable(model) != MIRT_OK) return mirt_last_status();
     mirt__variables_place(model);
-    if (!mirt__weights_allocate(model, model->weight)) {
-        memset(model->weight, 0, sizeof model->weight);
-        return mirt_last_status();
-    }
+    if (!(model->weight = mirt__weights_allocate(model))) return mirt_last_status();
     mirt__team *team = model->strategy->device[0].team;
     mirt__team_for(team ? team : model->strategy->leaders, model->num_variables, mirt__draw_variable, model);
-    for (int i = 0; i < model->num_variables; i++) mirt__write_copies(model, i, mirt__weight_at(model, 0, i));
+    for (int i = 0; i < model->num_variables; i++) model->edits += !mirt__is_trained(&model->variable[i]);
+    mirt__weights_changed(model);
     mirt__take_kept(model, model, 0);
     for (mirt_model *m = model->strategy->models; m; m = m->next) {
         if (m->owner == model) mirt__take_parts(model, m, m->owner_first);
@@ -39936,7 +41422,7 @@ static mirt_status mirt__weights_keep(mirt_model *model) {
     mirt__weights_here(model);
     mirt__real *at = model->kept;
     for (int i = 0; i < model->num_variables; at += model->variable[i++].count)
-        memcpy(at, model->weight[0] + model->variable[i].offset, (size_t)model->variable[i].count * sizeof *at);
+        memcpy(at, model->weight + model->variable[i].offset, (size_t)model->variable[i].count * sizeof *at);
     model->num_kept = model->num_variables;
     for (mirt_model *m = model->strategy->models; m; m = m->next) {
         if (mirt__root(m, NULL) == model) mirt__compile_forget(m);
@@ -39963,7 +41449,7 @@ MIRT__LIB bool mirt__model_extend(mirt_model *model, const char *what) {
                    "%s is compiled: %s come before mirt_compile. To build on %s, call it in a new model: "
                    "mirt_call(%.64s, mirt_input(new_model, shape), MIRT_TRAINING_AUTO)",
                    compiled->name, what, compiled == model ? "it" : model->name, model->name);
-    else if (!model->weight[0]) return true;
+    else if (!model->weight) return true;
     else if (busy)
         mirt__fail(MIRT_E_STATE, "%s is being trained or recorded; %s of %s have to wait until that call returns",
                    busy->name, what, model->name);
@@ -39976,24 +41462,22 @@ MIRT__LIB mirt_status mirt__model_arrange(mirt_model *model) {
     mirt_model *root = mirt__root(model, NULL);
     if (mirt__variables_fit(root)) return MIRT_OK;
     if (mirt__check_movable(root) != MIRT_OK) return mirt_last_status();
-    char *block[MIRT__MAX_DEVICES];
     mirt__weights_here(root);
-    if (!mirt__weights_allocate(root, block)) return mirt_last_status();
+    char *block = mirt__weights_allocate(root);
+    if (!block) return mirt_last_status();
     size_t *old = (size_t *)mirt__calloc((size_t)root->num_variables + 1, sizeof *old);
     if (!old) {
-        for (int d = 0; d < mirt__weight_copies(root->strategy); d++) mirt__aligned_free(block[d]);
+        mirt__aligned_free(block);
         return mirt_last_status();
     }
     for (int i = 0; i < root->num_variables; i++) old[i] = root->variable[i].offset;
     mirt__variables_place(root);
-    for (int d = 0; d < mirt__weight_copies(root->strategy); d++) {
-        for (int i = 0; i < root->num_variables; i++) {
-            const mirt__variable *v = &root->variable[i];
-            memcpy(block[d] + v->offset, root->weight[d] + old[i], (size_t)v->count * sizeof(mirt__real));
-        }
+    for (int i = 0; i < root->num_variables; i++) {
+        const mirt__variable *v = &root->variable[i];
+        memcpy(block + v->offset, root->weight + old[i], (size_t)v->count * sizeof(mirt__real));
     }
     mirt__weights_free(root);
-    memcpy(root->weight, block, (size_t)root->strategy->num_devices * sizeof *block);
+    root->weight = block;
     mirt__free(old);
     for (mirt_model *m = root->strategy->models; m; m = m->next) {
         if (m != model && mirt__root(m, NULL) == root) mirt__compile_forget(m);
@@ -40119,7 +41603,7 @@ MIRT_API mirt_status mirt_set_dtype_policy(mirt_model *model, const char *policy
     if (!model) return mirt__fail_missing("mirt_set_dtype_policy", "model");
     if (!policy) return mirt__fail(MIRT_E_INVALID, "mirt_set_dtype_policy: no policy");
     while (index < MIRT__COUNT(names) && strcmp(policy, names[index]) != 0) index++;
-    if ((index == 2 || strcmp(policy, "float16") == 0) && !model->strategy->backend) {
+    if ((index == 2 || strcmp(policy, "float16") == 0) && !model->strategy->able.float16) {
         return mirt__fail(MIRT_E_INVALID, "the policy %s is for GPUs, whose float16 needs a scaled loss; mixed_bfloat16 is as fast and needs none", policy);
     }
     if (index == MIRT__COUNT(names)) {
@@ -40140,7 +41624,7 @@ MIRT__LIB void mirt__set_half(mirt_model *model, bool half, bool scaled) {
     if (half && !k->strips) mirt__log(model->strategy, MIRT_LOG_WARNING, "the %s kernels know no bfloat16: %s is computed in float32", k->name, model->name);
     else if (half && !scaled && !k->half) mirt__log(model->strategy, MIRT_LOG_WARNING, "products of bfloat16 are emulated on this machine: %s needs less memory, not less time", model->name);
     model->half = half;
-    model->scaled = scaled && model->strategy->backend; /* cores take a model that was trained so for one of bfloat16 */
+    model->scaled = scaled && model->strategy->able.float16; /* cores take a model that was trained so for one of bfloat16 */
     if (model->scaled && model->loss_scale == 0) model->loss_scale = MIRT__LOSS_SCALE;
 }
 
@@ -40255,8 +41739,8 @@ MIRT_API mirt_status mirt_get_weight(mirt_model *model, const char *name, int de
     if (!out) return mirt__fail(MIRT_E_INVALID, "mirt_get_weight: no place for the values");
     int index = mirt__variable_checked(model, name, device, count, "mirt_get_weight");
     if (index < 0) return mirt_last_status();
-    if (device > 0 && model->strategy->backend) return mirt__remote_weight(model, device, index, out);
-    const mirt__real *from = mirt__weight_at(model, device, index);
+    if (device > 0) return mirt__device_weight_get(model, device, index, out);
+    const mirt__real *from = mirt__weight_at(model, index);
     for (size_t i = 0; i < count; i++) out[i] = (float)from[i];
     return mirt__usable(model->strategy);
 }
@@ -40266,20 +41750,19 @@ MIRT_API mirt_status mirt_set_weight(mirt_model *model, const char *name, const 
     if (!values) return mirt__fail(MIRT_E_INVALID, "mirt_set_weight: no values");
     int index = mirt__variable_checked(model, name, 0, count, "mirt_set_weight");
     if (index < 0) return mirt_last_status();
-    mirt__real *to = mirt__weight_at(model, 0, index);
+    mirt__real *to = mirt__weight_at(model, index);
     for (size_t i = 0; i < count; i++) to[i] = (mirt__real)values[i];
-    mirt__write_copies(model, index, to);
+    mirt__write_weight(model, index, to);
     mirt__variable_loaded(model, index);
     return MIRT_OK;
 }
 
 /* >>section nn/weight_sync.c */
 
-/* Weights and optimizer state of strategies whose devices have memory of their own: the blocks of the model are their mirror in the
-   machine's memory. Each side is brought up to date when it is asked for. */
+/* Keeps the host's and the devices' weights and optimizer state in step: each side is updated when it is read. */
 
 /* What cannot be copied any more leaves the strategy without use. */
-static mirt_status mirt__remote_lost(mirt_strategy *s) {
+static mirt_status mirt__weights_lost(mirt_strategy *s) {
     if (!s->lost[0]) {
         snprintf(s->lost, sizeof s->lost, "%s", mirt_last_error());
         mirt__log(s, MIRT_LOG_ERROR, "weights could not be copied: %s", s->lost);
@@ -40287,10 +41770,13 @@ static mirt_status mirt__remote_lost(mirt_strategy *s) {
     return mirt_last_status();
 }
 
-MIRT__LIB char *mirt__remote_block(const mirt_strategy *s, int device, size_t bytes) { return (char *)s->backend->alloc(s->device[device].remote, bytes); }
+/* A device's memory for a block of the host: that block itself where the device works in place; NULL with the error set. */
+static char *mirt__device_block(const mirt_strategy *s, int device, char *host, size_t bytes) {
+    return s->able.in_place && host ? host : (char *)s->backend->alloc(s->device[device].remote, bytes);
+}
 
-MIRT__LIB void mirt__remote_release(const mirt_strategy *s, int device, char **block) {
-    if (*block) {
+static void mirt__device_release(const mirt_strategy *s, int device, const char *host, char **block) {
+    if (*block && *block != host) {
         s->backend->forget(s->device[device].remote, NULL);
         s->backend->release(s->device[device].remote, *block);
     }
@@ -40299,34 +41785,36 @@ MIRT__LIB void mirt__remote_release(const mirt_strategy *s, int device, char **b
 
 /* >>weights */
 
-static bool mirt__remote_weights_allocate(mirt_model *root) {
+/* Every device has a copy of its own, but the first may have the host's. */
+MIRT__LIB mirt_status mirt__weights_place(mirt_model *root) {
     mirt_strategy *s = root->strategy;
     for (int d = 0; d < s->num_devices; d++) {
-        if (root->remote_weight[d]) continue;
-        root->remote_weight[d] = d >= mirt__device_copies(s) ? root->remote_weight[0] : mirt__remote_block(s, d, root->weight_bytes);
-        if (!root->remote_weight[d]) return false;
+        if (root->device_weight[d]) continue;
+        if (d >= mirt__device_copies(s)) root->device_weight[d] = root->device_weight[0];
+        else root->device_weight[d] = mirt__device_block(s, d, d ? NULL : root->weight, root->weight_bytes);
+        if (!root->device_weight[d]) return mirt_last_status();
     }
-    return true;
+    return MIRT_OK;
 }
 
-MIRT__LIB void mirt__remote_weights_free(mirt_model *root) {
+MIRT__LIB void mirt__device_weights_free(mirt_model *root) {
     const mirt_strategy *s = root->strategy;
-    for (int d = 0; s->backend && d < s->num_devices; d++) {
-        if (d >= mirt__device_copies(s)) root->remote_weight[d] = NULL;
-        else mirt__remote_release(s, d, &root->remote_weight[d]);
+    for (int d = 0; d < s->num_devices; d++) {
+        if (d >= mirt__device_copies(s)) root->device_weight[d] = NULL;
+        else mirt__device_release(s, d, root->weight, &root->device_weight[d]);
     }
-    root->weights_newer = MIRT__NEWER_HERE;
+    root->weights_newer = MIRT__NEWER_HOST;
 }
 
 MIRT__LIB mirt_status mirt__weights_there(mirt_model *root) {
     mirt_strategy *s = root->strategy;
-    if (!s->backend || root->weights_newer != MIRT__NEWER_HERE) return MIRT_OK;
-    if (!mirt__remote_weights_allocate(root)) return mirt_last_status();
+    if (root->weights_newer != MIRT__NEWER_HOST) return MIRT_OK;
+    if (mirt__weights_place(root) != MIRT_OK) return mirt_last_status();
     for (int d = 0; d < mirt__device_copies(s); d++) {
-        s->backend->stage(s->device[d].remote, root->remote_weight[d], root->weight[0], root->weight_bytes, false);
+        s->backend->copy_in(s->device[d].remote, root->device_weight[d], root->weight, root->weight_bytes, false);
     }
     for (int d = 0; d < mirt__device_copies(s); d++) {
-        if (s->backend->wait(s->device[d].remote) != MIRT_OK) return mirt__remote_lost(s);
+        if (s->backend->wait(s->device[d].remote) != MIRT_OK) return mirt__weights_lost(s);
     }
     root->weights_newer = MIRT__NEWER_NOWHERE;
     return MIRT_OK;
@@ -40334,80 +41822,80 @@ MIRT__LIB mirt_status mirt__weights_there(mirt_model *root) {
 
 MIRT__LIB void mirt__weights_here(mirt_model *root) {
     mirt_strategy *s = root->strategy;
-    if (!s->backend || root->weights_newer != MIRT__NEWER_THERE || s->lost[0]) return;
-    s->backend->fetch(s->device[0].remote, root->weight[0], root->remote_weight[0], root->weight_bytes);
+    if (root->weights_newer != MIRT__NEWER_DEVICES || s->lost[0]) return;
+    s->backend->copy_out(s->device[0].remote, root->weight, root->device_weight[0], root->weight_bytes);
     if (s->backend->wait(s->device[0].remote) == MIRT_OK) root->weights_newer = MIRT__NEWER_NOWHERE;
-    else mirt__remote_lost(s);
+    else mirt__weights_lost(s);
 }
 
-MIRT__LIB mirt_status mirt__remote_weight(mirt_model *model, int device, int variable, float *out) {
+MIRT__LIB mirt_status mirt__device_weight_get(mirt_model *model, int device, int variable, float *out) {
     int first;
     mirt_model *root = mirt__root(model, &first);
     mirt_strategy *s = root->strategy;
     const mirt__variable *v = &root->variable[first + variable];
     if (mirt__usable(s) != MIRT_OK || mirt__weights_there(root) != MIRT_OK) return mirt_last_status();
-    s->backend->fetch(s->device[device].remote, out, root->remote_weight[device] + v->offset, (size_t)v->count * sizeof *out);
-    return s->backend->wait(s->device[device].remote) == MIRT_OK ? MIRT_OK : mirt__remote_lost(s);
+    s->backend->copy_out(s->device[device].remote, out, root->device_weight[device] + v->offset, (size_t)v->count * sizeof *out);
+    return s->backend->wait(s->device[device].remote) == MIRT_OK ? MIRT_OK : mirt__weights_lost(s);
 }
 
-MIRT__LIB void mirt__weights_changed(mirt_model *model) { mirt__root(model, NULL)->weights_newer = MIRT__NEWER_HERE; }
+MIRT__LIB void mirt__weights_changed(mirt_model *model) { mirt__root(model, NULL)->weights_newer = MIRT__NEWER_HOST; }
 
 /* >>slots */
 
-MIRT__LIB void mirt__remote_slots_free(mirt_model *model) {
+MIRT__LIB void mirt__device_slots_free(mirt_model *model) {
     const mirt_strategy *s = model->strategy;
-    for (int d = 0; s->backend && d < s->num_devices; d++) {
-        for (int i = 0; i < MIRT__MAX_SLOTS; i++) mirt__remote_release(s, d, &model->remote_slot[d][i]);
+    for (int d = 0; d < s->num_devices; d++) {
+        for (int i = 0; i < MIRT__MAX_SLOTS; i++) mirt__device_release(s, d, model->slot[i], &model->device_slot[d][i]);
     }
-    model->slots_newer = MIRT__NEWER_HERE;
+    model->slots_newer = MIRT__NEWER_HOST;
 }
 
 MIRT__LIB mirt_status mirt__slots_there(mirt_model *model) {
     mirt_strategy *s = model->strategy;
     const size_t bytes = mirt__root(model, NULL)->trained_bytes;
-    if (!s->backend || model->slots_newer != MIRT__NEWER_HERE) return MIRT_OK;
+    if (model->slots_newer != MIRT__NEWER_HOST) return MIRT_OK;
     for (int d = 0; d < s->num_devices; d++) {
         for (int i = 0; i < MIRT__MAX_SLOTS && model->slot[i]; i++) {
-            if (!model->remote_slot[d][i] && !(model->remote_slot[d][i] = mirt__remote_block(s, d, bytes))) return mirt_last_status();
-            s->backend->stage(s->device[d].remote, model->remote_slot[d][i], model->slot[i], bytes, false);
+            if (!model->device_slot[d][i] && !(model->device_slot[d][i] = mirt__device_block(s, d, model->slot[i], bytes))) return mirt_last_status();
+            s->backend->copy_in(s->device[d].remote, model->device_slot[d][i], model->slot[i], bytes, false);
         }
-        if (s->backend->wait(s->device[d].remote) != MIRT_OK) return mirt__remote_lost(s);
+        if (s->backend->wait(s->device[d].remote) != MIRT_OK) return mirt__weights_lost(s);
     }
     model->slots_newer = MIRT__NEWER_NOWHERE;
     return MIRT_OK;
 }
 
-/* With one copy of the weights a device has the state of its share alone. */
+/* Devices that update a share have the state of that share alone. */
 MIRT__LIB void mirt__slots_here(mirt_model *model) {
     mirt_strategy *s = model->strategy;
     const size_t bytes = mirt__root(model, NULL)->trained_bytes;
-    if (!s->backend || model->slots_newer != MIRT__NEWER_THERE || s->lost[0]) return;
-    for (int d = 0; d < (mirt__device_copies(s) > 1 ? 1 : s->num_devices); d++) {
+    if (model->slots_newer != MIRT__NEWER_DEVICES || s->lost[0]) return;
+    for (int d = 0; d < (mirt__device_copies(s) > 1 && !s->able.shards ? 1 : s->num_devices); d++) {
         int64_t begin, end;
         mirt__update_range(s, (int64_t)(bytes / sizeof(mirt__real)), d, &begin, &end);
         const size_t from = (size_t)begin * sizeof(mirt__real), size = (size_t)(end - begin) * sizeof(mirt__real);
         for (int i = 0; i < MIRT__MAX_SLOTS && model->slot[i] && size; i++) {
-            s->backend->fetch(s->device[d].remote, model->slot[i] + from, model->remote_slot[d][i] + from, size);
+            s->backend->copy_out(s->device[d].remote, model->slot[i] + from, model->device_slot[d][i] + from, size);
         }
         if (s->backend->wait(s->device[d].remote) != MIRT_OK) {
-            mirt__remote_lost(s);
+            mirt__weights_lost(s);
             return;
         }
     }
     model->slots_newer = MIRT__NEWER_NOWHERE;
 }
 
-MIRT__LIB void mirt__slots_changed(mirt_model *model) { model->slots_newer = MIRT__NEWER_HERE; }
+MIRT__LIB void mirt__slots_changed(mirt_model *model) { model->slots_newer = MIRT__NEWER_HOST; }
 
-MIRT__LIB size_t mirt__remote_free(const mirt_model *model) {
+MIRT__LIB size_t mirt__device_free(const mirt_model *model) {
     const mirt_strategy *s = model->strategy;
     const mirt_model *root = mirt__root(model, NULL);
     size_t least = SIZE_MAX, block = 0;
     mirt__layout_bytes(&s->layout, &block);
     for (int d = 0; d < s->num_devices; d++) {
         size_t bytes = s->backend->free_bytes(s->device[d].remote) + (s->block[d] ? block : 0);
-        if (root->remote_weight[d] && d < mirt__device_copies(s)) bytes += root->weight_bytes;
-        for (int i = 0; i < MIRT__MAX_SLOTS; i++) bytes += model->remote_slot[d][i] ? root->trained_bytes : 0;
+        if (root->device_weight[d] && d < mirt__device_copies(s)) bytes += root->weight_bytes;
+        for (int i = 0; i < MIRT__MAX_SLOTS; i++) bytes += model->device_slot[d][i] ? root->trained_bytes : 0;
         if (bytes < least) least = bytes;
     }
     return least;
@@ -42026,44 +43514,18 @@ typedef struct mirt__applied {
     mirt_tensor *gradient;
 } mirt__applied;
 
-/* Elements of the weight block. */
-typedef struct mirt__range {
-    int64_t begin, end;
-} mirt__range;
-
-/* Elements of the gradients that travel together, once node `ready` of the last replica has run. */
-typedef struct mirt__bucket {
-    int64_t begin, end;
-    int ready;
-} mirt__bucket;
-
 typedef enum mirt__step_stage { MIRT__IDLE, MIRT__SCATTERED, MIRT__GRADIENTS, MIRT__REDUCED } mirt__step_stage;
-
-typedef struct mirt__finder mirt__finder;
-
-/* Seconds of the first device's work, added up over steps. */
-typedef struct mirt__clocks {
-    double *node;        /* [program.graph.count] */
-    double step, wait, update; /* the whole; for other devices; the optimizer */
-    int64_t steps, rows;
-    int64_t replays, replayed; /* of the program, and its rows */
-} mirt__clocks;
 
 struct mirt_function {
     mirt_model *model; /* whose weights, optimizer and step count it uses */
     mirt_model *root;
     mirt_function *next; /* of the model's */
     int layout;          /* the root's, when it was recorded */
-    mirt__data_spec spec;
-    int64_t max_batch;
-    int replicas;        /* V, or k * V when k batches make a step */
-    bool half;           /* recorded under the policy mixed_bfloat16, or: */
-    bool scaled;         /* mixed_float16: products of float16, gradients scaled */
-    bool by_replicas;    /* every replica takes its share; otherwise devices share the rows as they like */
-    bool sends_ahead;    /* its devices have room for the next batch too */
-    mirt__program program;
-    mirt__layout needs;
+    mirt__step step;     /* what runs on the devices */
+    bool half;           /* recorded under the policy mixed_bfloat16, or mixed_float16 */
 
+    /* recording */
+    mirt__data_spec spec;
     bool recording;
     mirt__mode mode;
     mirt_tensor *field[MIRT__MAX_FIELDS];
@@ -42073,48 +43535,21 @@ struct mirt_function {
     mirt__applied *applied;
     int num_applied, applied_capacity;
 
-    mirt__result result[MIRT__MAX_RESULTS];
-    int num_results;
+    /* results */
+    mirt__result *result;
+    int num_results, results_capacity;
     int terms_result; /* of fit: the numbers among the loss's terms; -1: there are none */
     int metric_result[MIRT__MAX_METRIC_USES]; /* of fit: each metric's values, or the predictions that it counts */
-    mirt__aggregated *state;
-    int num_states;
-    size_t state_bytes; /* per replica */
-    mirt__range *range; /* what the optimizer updates */
-    int num_ranges;
     char *host;         /* results and states */
-    char *states;
     char *labels; /* of the batch under way, and its weights, while the next one is read, if it sends ahead */
 
-    /* on devices with memory of their own, by remote.c: bytes into a device's `io` */
-    size_t *io_at, states_at; /* [MIRT__MAX_IO] */
-    size_t landing_at;        /* the next batch's fields lie so much behind those of the batch under way */
-    bool *measured;           /* [program.max_rows + 1]: whether the room for so many rows is known */
-    mirt__real *cut_values;   /* at a cut: of each replica cut_stride numbers, then as many of each device */
-    size_t cut_stride;
-    mirt__bucket *bucket;     /* in the order in which backward makes them; NULL: gradients meet when it is over */
-    int num_buckets;
-    bool overlaps;            /* in this step they travel so */
-    int remote_status;        /* atomic: of the first that failed in this run, */
-    int remote_device;
-    mirt__error *remote_error; /* and why */
-
     /* the batch under way */
+    const void *io[MIRT__MAX_FIELDS]; /* the step's */
     mirt__step_stage stage;
-    int64_t rows;
-    const void *io[MIRT__MAX_FIELDS];
-    bool prefetched;     /* it was sent ahead: the devices have it */
-    bool holds;          /* results of this round of the devices are waited for in the next one, */
-    const mirt__batch *ahead; /* and this batch is sent ahead before; NULL: none is */
     double rate;         /* asked for on the caller's thread: schedules are the user's code */
-    const char *failed;  /* the node whose user code failed, */
-    int failed_code;     /* and its code */
-    bool finite_only;    /* of this step: values that are not finite keep it from being applied */
-    int not_finite;      /* atomic: which were (MIRT__LOSS_BAD and others) */
+    bool finite_only;    /* in this step: non-finite values keep it from being applied */
     bool overflow;       /* atomic: scaled gradients were not finite, and nothing was applied */
-    mirt__finder *finder; /* [devices] while such a step is run again, otherwise NULL */
-    mirt__clocks *clocks; /* NULL: it is not being profiled */
-    bool counted;         /* its steps are those of a fit */
+    bool counted;        /* its steps are those of a fit */
     const char *const *trace_name; /* of nodes, then of what devices add up: the trace's, if it is this one: */
     uint64_t trace_serial;
 };
@@ -42138,8 +43573,6 @@ MIRT__LIB void mirt__function_free(mirt_function *function);
 MIRT__LIB mirt_status mirt__function_allocate(mirt_function *function);
 /* Bytes of the results' memory. */
 MIRT__LIB size_t mirt__function_host(const mirt_function *function);
-/* Places of a result that is not batched. */
-MIRT__LIB int mirt__result_places(const mirt_function *function);
 /* One value per sample of the several in (rows, ...): their mean, or with MIRT_SUM their sum. */
 MIRT__LIB mirt_tensor *mirt__sample_value(const mirt_model *model, mirt_tensor *values);
 /* A term of the loss as a value: per sample, or the replica's part of a number. */
@@ -42173,13 +43606,10 @@ MIRT__LIB mirt_status mirt__function_step_ahead(mirt_function *function, mirt__n
 MIRT__LIB mirt_status mirt__function_replicas(mirt_function *function);
 MIRT__LIB mirt_status mirt__function_all_reduce(mirt_function *function);
 MIRT__LIB mirt_status mirt__function_update(mirt_function *function);
-/* Rows of the batch under way that `replica` owns. */
-MIRT__LIB int64_t mirt__replica_share(const mirt_function *function, int replica, int64_t *first);
-/* `count` elements from `at` of the device's own gradient, or after the all-reduce of the sum of all. */
-MIRT__LIB mirt_status mirt__device_gradient(mirt_function *function, int device, int64_t at, int64_t count, float *out);
-/* The gradient buffer `slot` of `device`. */
-MIRT__LIB mirt__real *mirt__gradient_at(const mirt_function *function, int device, int slot);
-MIRT__LIB int mirt__active_replicas(const mirt_function *function);
+
+/* --- rule.c --- */
+/* How the function's gradients become weights. */
+MIRT__LIB void mirt__rule_set(mirt_function *function);
 
 /* --- profile.c --- */
 /* Before a step: the function has clocks when its model is profiled, otherwise none. */
@@ -42332,9 +43762,6 @@ MIRT__LIB void mirt__progress_line(mirt__progress *progress, const mirt_model *m
 #define MIRT__TIMELINE_H
 /* The seconds of a fit, by device and phase. */
 
-/* The one call for clocks, trace and watchdog: `device` enters `phase` (of users, or of base/device_timeline.h), at work
-   for `replica` and at `node` of the program; -1: none in particular. */
-MIRT__LIB void mirt__mark(const mirt_function *function, int device, int phase, int replica, int node);
 /* Around a run of the function on the devices, by the caller. */
 MIRT__LIB void mirt__lanes_begin(mirt_function *function);
 MIRT__LIB void mirt__lanes_end(mirt_function *function);
@@ -42375,16 +43802,16 @@ MIRT__LIB void mirt__verdict(mirt_timing *timing);
 enum { MIRT__LOSS_BAD = 1, MIRT__GRADIENT_BAD = 2, MIRT__STATE_BAD = 4, MIRT__MODEL_BAD = 8 };
 
 /* Of a device while it runs a step again: the first node, in the program's order, with a number that is not finite. */
-struct mirt__finder {
+typedef struct mirt__finder {
     int node, replica; /* node -1: none so far */
     const mirt_tensor *tensor;
-};
+} mirt__finder;
 /* What it does when a node has run; `finder`: one. */
 MIRT__LIB void mirt__finder_look(void *finder, const mirt__call *call, int number);
 /* When the device's replicas have run: their losses, and what the update would read: gradients on this device and new
    states. Steps whose gradients stay below a bound far from overflow write finite weights and optimizer state, if these
    were finite before. */
-MIRT__LIB int mirt__device_not_finite(const mirt_function *function, int device);
+MIRT__LIB int mirt__device_not_finite(void *function, int device);
 /* Gradients that are known by their squares alone, on devices with memory of their own. */
 MIRT__LIB bool mirt__squares_finite(const mirt_function *function);
 /* Before the first step: the weights and the optimizer's state. */
@@ -42392,65 +43819,6 @@ MIRT__LIB int mirt__model_not_finite(const mirt_function *function);
 /* One sentence for whatever is not finite, by what the devices' finders found. */
 MIRT__LIB void mirt__describe_not_finite(const mirt_function *function, int what, const mirt__finder *finder,
                                          int devices, char *out, size_t size);
-
-#endif
-
-/* >>section train/remote.h */
-
-#ifndef MIRT__TRAIN_REMOTE_H
-#define MIRT__TRAIN_REMOTE_H
-/* Running a function on devices with memory of their own (mirror/backend.h): what travels, and when. */
-
-/* Whether the function's devices are such. */
-MIRT__LIB bool mirt__is_remote(const mirt_function *function);
-/* Where kernels outside of the program run. */
-MIRT__LIB mirt__where mirt__where_of(const mirt_function *function, int device);
-/* The program can run there; bytes of its room and of copies of batch and results into function->needs. */
-MIRT__LIB mirt_status mirt__remote_needs(mirt_function *function);
-/* A batch is about to run: room for its rows, weights and optimizer state are there. Memory has been reserved. */
-MIRT__LIB mirt_status mirt__remote_begin(mirt_function *function);
-/* The part of the bases that depends on the rows; `place` is where results that are not batched go. */
-MIRT__LIB void mirt__remote_bases(const mirt_function *function, int device, mirt__bases *bases);
-MIRT__LIB void mirt__remote_row_bases(const mirt_function *function, int device, mirt__bases *bases, int64_t first_row, int place);
-
-/* The following are called by a device's thread. */
-/* Its rows of the batch under way go there, */
-MIRT__LIB void mirt__remote_scatter(const mirt_function *function, int device);
-/* and those of the batch that is sent ahead, beside its work. */
-MIRT__LIB void mirt__remote_scatter_ahead(const mirt_function *function, int device);
-/* Its results come back, once it has waited. */
-MIRT__LIB void mirt__remote_fetch(const mirt_function *function, int device);
-/* Around work that comes back the same: a part of a step, 0 to 3. shut false: nothing of it was done; open and do it once more. */
-MIRT__LIB void mirt__remote_open(const mirt_function *function, int device, int part);
-MIRT__LIB bool mirt__remote_shut(const mirt_function *function, int device);
-/* Marks the end of a stage of the step, for its clock: 0 the beginning, 1 replicas, 2 exchange, 3 update. */
-MIRT__LIB void mirt__remote_stage(const mirt_function *function, int device, int stage);
-/* Waits. False: something failed, which is kept for the caller. */
-MIRT__LIB bool mirt__remote_finish(mirt_function *function, int device);
-/* All devices have come this far in their work; false: they were given up. */
-MIRT__LIB bool mirt__remote_meet(const mirt_function *function, int device, int number);
-/* At a cut: the values of the node's inputs of all replicas make its outputs. False: they were given up. */
-MIRT__LIB bool mirt__remote_cut(mirt_function *function, const mirt__node *node, int device);
-/* Elements [begin, end) of the gradients travel, beside what is enqueued next. */
-MIRT__LIB void mirt__remote_exchange_range(const mirt_function *function, int device, int64_t begin, int64_t end);
-/* They are all there before what is enqueued next. */
-MIRT__LIB void mirt__remote_exchanged(const mirt_function *function, int device);
-/* Afterwards every device has the sum of all gradients in its first buffer, and all replicas' states. */
-MIRT__LIB bool mirt__remote_reduce(mirt_function *function, int device);
-/* Variables get their new values. */
-MIRT__LIB void mirt__remote_states(const mirt_function *function, int device);
-/* Squares of pieces [first, first + count) of the gradients' sum, into the model's. */
-MIRT__LIB void mirt__remote_squares(mirt_function *function, int device, int64_t first, int64_t count);
-/* What failed on the devices, if anything. */
-MIRT__LIB mirt_status mirt__remote_failure(mirt_function *function);
-
-/* --- run.c --- */
-/* The outputs of an all_reduce node from `active` replicas' inputs. */
-MIRT__LIB void mirt__all_reduce_values(const mirt__node *node, int active, const mirt__real *value[][MIRT__MAX_REPLICAS], const int64_t *rows, mirt__real **out);
-MIRT__LIB bool mirt__device_meets(const mirt_function *function, int device, int phase, int node);
-MIRT__LIB void mirt__exchange_of(const mirt_function *function, int device, mirt__exchange *out);
-MIRT__LIB void mirt__device_sum(const mirt_function *function, int device);
-MIRT__LIB void mirt__replica_bases(const mirt_function *function, int device, int first, int replica, mirt__bases *bases);
 
 #endif
 
@@ -42529,7 +43897,7 @@ static const char *mirt__trace_sum_name(const mirt_function *f, int device) {
     const mirt_strategy *s = f->model->strategy;
     char text[192] = "all-reduce (";
     mirt__exchange x;
-    mirt__exchange_plan(s, f->replicas, f->rows < f->replicas ? (int)f->rows : f->replicas, f->program.num_cuts > 0, device, &x);
+    mirt__exchange_plan(s, f->step.replicas, f->step.rows < f->step.replicas ? (int)f->step.rows : f->step.replicas, f->step.program.num_cuts > 0, device, &x);
     for (int i = 0; i + 1 < x.parts; i++) {
         const size_t used = strlen(text);
         if (used > 100) {
@@ -42545,14 +43913,14 @@ static const char *mirt__trace_sum_name(const mirt_function *f, int device) {
 
 MIRT__LIB mirt_status mirt__trace_ready(mirt_function *f) {
     mirt_strategy *s = f->model->strategy;
-    const int count = f->program.graph.count;
+    const int count = f->step.program.graph.count;
     if (!s->trace || f->trace_serial == s->trace->serial) return MIRT_OK;
     const char **name = (const char **)mirt__pool_alloc(&s->trace->pool, ((size_t)count + (size_t)s->num_devices) * sizeof *name);
     if (!name) return mirt_last_status();
     for (int i = 0; i < count; i++) {
-        if (!(name[i] = mirt__trace_node_name(s->trace, f->program.graph.node[i]))) return mirt_last_status();
+        if (!(name[i] = mirt__trace_node_name(s->trace, f->step.program.graph.node[i]))) return mirt_last_status();
     }
-    for (int d = 0; d < s->num_devices && f->num_ranges; d++) {
+    for (int d = 0; d < s->num_devices && f->step.num_ranges; d++) {
         if (!(name[count + d] = mirt__trace_sum_name(f, d))) return mirt_last_status();
     }
     f->trace_name = name;
@@ -42565,7 +43933,7 @@ MIRT__LIB void mirt__trace_function(const mirt_function *f) {
     const bool named = f->trace_serial == s->trace->serial;
     for (int d = 0; d < s->num_devices; d++) {
         s->lane[d].names = named ? f->trace_name : NULL;
-        s->lane[d].sum_name = named ? f->trace_name[f->program.graph.count + d] : NULL;
+        s->lane[d].sum_name = named ? f->trace_name[f->step.program.graph.count + d] : NULL;
     }
 }
 
@@ -42785,17 +44153,17 @@ static double mirt__peak_bytes(const mirt_strategy *s) {
 /* >>clocks */
 
 MIRT__LIB void mirt__clocks_free(mirt_function *f) {
-    mirt__free(f->clocks);
-    f->clocks = NULL;
+    mirt__free(f->step.clocks);
+    f->step.clocks = NULL;
 }
 
 MIRT__LIB mirt_status mirt__clocks_ready(mirt_function *f) {
     if (!f->model->profiled) mirt__clocks_free(f);
-    if (!f->model->profiled || f->clocks) return MIRT_OK;
-    mirt__clocks *clocks = (mirt__clocks *)mirt__calloc(1, sizeof *clocks + (size_t)f->program.graph.count * sizeof(double));
+    if (!f->model->profiled || f->step.clocks) return MIRT_OK;
+    mirt__clocks *clocks = (mirt__clocks *)mirt__calloc(1, sizeof *clocks + (size_t)f->step.program.graph.count * sizeof(double));
     if (!clocks) return mirt_last_status();
     clocks->node = (double *)(void *)(clocks + 1);
-    f->clocks = clocks;
+    f->step.clocks = clocks;
     return MIRT_OK;
 }
 
@@ -42883,13 +44251,13 @@ static double mirt__update_bytes(const mirt_function *f) {
     const mirt_strategy *s = f->model->strategy;
     mirt__exchange x;
     int64_t begin, end, elements = 0, trained = (int64_t)(f->root->trained_bytes / sizeof(mirt__real));
-    mirt__exchange_plan(s, f->replicas, f->rows < f->replicas ? (int)f->rows : f->replicas, f->program.num_cuts > 0, 0, &x);
+    mirt__exchange_plan(s, f->step.replicas, f->step.rows < f->step.replicas ? (int)f->step.rows : f->step.replicas, f->step.program.num_cuts > 0, 0, &x);
     mirt__update_range(s, trained, 0, &begin, &end);
-    for (int i = 0; i < f->num_ranges; i++) {
-        int64_t from = f->range[i].begin > begin ? f->range[i].begin : begin, to = f->range[i].end < end ? f->range[i].end : end;
+    for (int i = 0; i < f->step.num_ranges; i++) {
+        int64_t from = f->step.range[i].begin > begin ? f->step.range[i].begin : begin, to = f->step.range[i].end < end ? f->step.range[i].end : end;
         if (to > from) elements += to - from;
     }
-    return (double)elements * (double)sizeof(mirt__real) * ((s->backend ? 1 : x.parts) + 1 + mirt__weight_copies(s) + 2 * mirt__optimizer_slots(&f->model->config.optimizer));
+    return (double)elements * (double)sizeof(mirt__real) * ((s->able.shards ? x.parts : 1) + 1 + mirt__written_copies(s) + 2 * mirt__optimizer_slots(&f->model->config.optimizer));
 }
 
 /* The kernel of a convolution, or its gradient; NULL for other nodes. */
@@ -42912,12 +44280,12 @@ static void mirt__profile_name(const mirt__node *node, char out[48]) {
 
 /* One row an operation, then what is not one. Returns how many. */
 static int mirt__profile_rows(const mirt_function *f, mirt__profile_row *row) {
-    const mirt__clocks *c = f->clocks;
+    const mirt__clocks *c = f->step.clocks;
     const double steps = (double)c->steps, replays = (double)c->replays / steps;
     const int64_t rows = c->replays ? c->replayed / c->replays : 0;
     int count = 0;
-    for (int i = 0; i < f->program.graph.count; i++) {
-        const mirt__node *node = f->program.graph.node[i];
+    for (int i = 0; i < f->step.program.graph.count; i++) {
+        const mirt__node *node = f->step.program.graph.node[i];
         if (!mirt__node_runs(node)) continue;
         mirt__profile_row *r = &row[count++];
         r->node = node;
@@ -43014,11 +44382,11 @@ static int mirt__profile_kinds(mirt__profile_row *row, int count) {
 }
 
 static bool mirt__profile_of(const mirt_model *model, const mirt_function *f, const char *name, mirt__text *out) {
-    const mirt__clocks *c = f->clocks;
+    const mirt__clocks *c = f->step.clocks;
     const double step = c->step / (double)c->steps;
     double flops = 0, bytes = 0;
     char shown[MIRT__SHOWN];
-    mirt__profile_row *row = (mirt__profile_row *)mirt__calloc((size_t)f->program.graph.count + 2, sizeof *row);
+    mirt__profile_row *row = (mirt__profile_row *)mirt__calloc((size_t)f->step.program.graph.count + 2, sizeof *row);
     if (!row) return false;
     int count = mirt__profile_rows(f, row);
     qsort(row, (size_t)count, sizeof *row, mirt__profile_order);
@@ -43049,7 +44417,7 @@ MIRT_API const char *mirt_profile_text(mirt_model *model) {
     for (int i = 0;; i++) {
         const mirt_function *f = mirt__profile_function(model, i, &name);
         if (!f && i >= MIRT__PROGRAM_KINDS) break;
-        if (!f || !f->clocks || f->clocks->steps == 0) continue;
+        if (!f || !f->step.clocks || f->step.clocks->steps == 0) continue;
         if (!mirt__profile_of(model, f, name, out)) return NULL;
         any = true;
     }
@@ -43076,16 +44444,16 @@ static bool mirt__all_finite(const void *data, mirt_dtype dtype, int64_t count) 
 
 /* The losses of the device's replicas: the first result, and the terms among the results. */
 static bool mirt__device_losses_finite(const mirt_function *f, int device) {
-    int first, count = mirt__device_replicas(f->model->strategy, f->replicas, device, &first);
+    int first, count = mirt__device_replicas(f->model->strategy, f->step.replicas, device, &first);
     int64_t begin, end, none;
-    mirt__replica_share(f, first, &begin);
+    mirt__replica_share(&f->step, first, &begin);
     end = begin;
-    for (int r = first; r < first + count; r++) end += mirt__replica_share(f, r, &none);
+    for (int r = first; r < first + count; r++) end += mirt__replica_share(&f->step, r, &none);
     for (int k = 0; k < 2; k++) {
         if (k && f->terms_result < 0) continue;
         const mirt__result *r = &f->result[k ? f->terms_result : 0];
         int64_t from = r->batched ? begin : first, to = r->batched ? end : first + count;
-        if (!r->batched && to > mirt__active_replicas(f)) to = mirt__active_replicas(f);
+        if (!r->batched && to > mirt__active_replicas(&f->step)) to = mirt__active_replicas(&f->step);
         if (from < to && !mirt__all_finite((const mirt__real *)(const void *)r->data + from * r->count, MIRT_FLOAT32, (to - from) * r->count)) return false;
     }
     return true;
@@ -43099,7 +44467,7 @@ static float mirt__gradient_bound(const mirt_function *f) {
     const mirt_optimizer *o = &f->model->config.optimizer;
     const float usual = 1e17f, whole = 1.8e19f; /* its square is finite */
     if (mirt__optimizer_norms(o) || o->clipvalue > 0) return FLT_MAX / MIRT__MAX_REPLICAS;
-    return whole / (float)f->replicas < usual ? whole / (float)f->replicas : usual;
+    return whole / (float)f->step.replicas < usual ? whole / (float)f->step.replicas : usual;
 }
 
 typedef int32_t mirt__finite_four __attribute__((vector_size(16)));
@@ -43153,14 +44521,14 @@ static bool mirt__all_below(mirt__team *team, const mirt__real *x, int64_t count
 static bool mirt__device_gradients_finite(const mirt_function *f, int device, int64_t begin, int64_t end) {
     const float bound = mirt__gradient_bound(f);
     mirt__exchange x;
-    mirt__exchange_of(f, device, &x);
+    mirt__step_plan(&f->step, device, &x);
     for (int p = 0; p < x.parts; p++) {
         if (x.device[p] != device) continue;
-        for (int i = 0; i < f->num_ranges; i++) {
-            const int64_t from = f->range[i].begin > begin ? f->range[i].begin : begin,
-                          to = f->range[i].end < end ? f->range[i].end : end;
+        for (int i = 0; i < f->step.num_ranges; i++) {
+            const int64_t from = f->step.range[i].begin > begin ? f->step.range[i].begin : begin,
+                          to = f->step.range[i].end < end ? f->step.range[i].end : end;
             if (from < to && !mirt__all_below(f->model->strategy->device[device].team,
-                                              mirt__gradient_at(f, device, x.slot[p]) + from, to - from, bound))
+                                              mirt__gradient_at(&f->step, device, x.slot[p]) + from, to - from, bound))
                 return false;
         }
     }
@@ -43169,30 +44537,29 @@ static bool mirt__device_gradients_finite(const mirt_function *f, int device, in
 
 /* The new states of the device's replicas: moving statistics, for one. */
 static bool mirt__device_states_finite(const mirt_function *f, int device) {
-    int first, count = mirt__device_replicas(f->model->strategy, f->replicas, device, &first);
-    const int active = mirt__active_replicas(f);
+    int first, count = mirt__device_replicas(f->model->strategy, f->step.replicas, device, &first);
+    const int active = mirt__active_replicas(&f->step);
     mirt__bases b;
     bool finite = true;
-    for (int r = first; f->num_states && r < first + count && r < active && finite; r++) {
-        char *copy = NULL;
-        mirt__replica_bases(f, device, first, r, &b);
-        if (b.remote) {
-            if (!(copy = (char *)mirt__calloc(1, f->state_bytes))) return true;
-            b.backend->fetch(b.remote, copy, b.state, f->state_bytes);
-            if (b.backend->wait(b.remote) != MIRT_OK) memset(copy, 0, f->state_bytes); /* an error of its own */
-        }
-        const mirt__real *state = (const mirt__real *)(const void *)(copy ? copy : b.state);
-        for (int i = 0; i < f->num_states && finite; i++)
-            finite = mirt__all_finite(state + f->state[i].from, MIRT_FLOAT32, f->state[i].count);
+    for (int r = first; f->step.num_states && r < first + count && r < active && finite; r++) {
+        char *copy = (char *)mirt__calloc(1, f->step.state_bytes);
+        if (!copy) return true;
+        mirt__replica_bases(&f->step, device, first, r, &b);
+        b.backend->copy_out(b.remote, copy, b.state, f->step.state_bytes);
+        if (b.backend->wait(b.remote) != MIRT_OK) memset(copy, 0, f->step.state_bytes); /* an error of its own */
+        const mirt__real *state = (const mirt__real *)(const void *)copy;
+        for (int i = 0; i < f->step.num_states && finite; i++)
+            finite = mirt__all_finite(state + f->step.state[i].from, MIRT_FLOAT32, f->step.state[i].count);
         mirt__free(copy);
     }
     return finite;
 }
 
-MIRT__LIB int mirt__device_not_finite(const mirt_function *f, int device) {
+MIRT__LIB int mirt__device_not_finite(void *function, int device) {
+    const mirt_function *f = (const mirt_function *)function;
     int what = mirt__device_losses_finite(f, device) ? 0 : MIRT__LOSS_BAD;
     if (!mirt__device_states_finite(f, device)) what |= MIRT__STATE_BAD;
-    if (!f->scaled && !f->model->strategy->backend && !mirt__device_gradients_finite(f, device, 0, INT64_MAX))
+    if (!f->step.float16 && f->model->strategy->able.in_place && !mirt__device_gradients_finite(f, device, 0, INT64_MAX))
         what |= MIRT__GRADIENT_BAD;
     return what;
 }
@@ -43214,7 +44581,7 @@ MIRT__LIB bool mirt__squares_finite(const mirt_function *function) { return mirt
 static bool mirt__name_not_finite(const mirt_function *f, char *out, size_t size) {
     const mirt_model *root = f->root;
     for (int block = 0; block <= MIRT__MAX_SLOTS; block++) {
-        const char *at = block ? f->model->slot[block - 1] : root->weight[0];
+        const char *at = block ? f->model->slot[block - 1] : root->weight;
         for (int i = 0; at && i < root->num_variables; i++) {
             const mirt__variable *v = &root->variable[i];
             if ((block && !mirt__is_trained(v)) || mirt__all_finite(at + v->offset, MIRT_FLOAT32, v->count)) continue;
@@ -43236,8 +44603,9 @@ MIRT__LIB int mirt__model_not_finite(const mirt_function *f) {
 /* The weight whose gradient is not finite, or NULL. */
 static const char *mirt__gradient_not_finite(const mirt_function *f) {
     const mirt_model *root = f->root;
-    const int of = f->model->strategy->backend ? mirt__squares_bad(f) : -1;
-    if (f->model->strategy->backend) return of < 0 ? NULL : root->variable[of].name;
+    const bool in_place = f->model->strategy->able.in_place;
+    const int of = in_place ? -1 : mirt__squares_bad(f);
+    if (!in_place) return of < 0 ? NULL : root->variable[of].name;
     for (int i = 0; i < root->num_variables; i++) {
         const mirt__variable *v = &root->variable[i];
         const int64_t begin = (int64_t)(v->offset / sizeof(mirt__real));
@@ -43254,10 +44622,10 @@ static bool mirt__tensor_finite(const mirt__call *call, const mirt_tensor *t) {
     const mirt__bases *b = call->bases;
     const void *data = mirt__address(b, t);
     const size_t bytes = mirt__tensor_bytes(t, call->rows);
-    if (!data || t->lazy || !b->remote) return !data || t->lazy || mirt__all_finite(data, t->dtype, mirt__elements(t, call->rows));
+    if (!data || t->lazy) return true;
     void *copy = mirt__calloc(1, bytes);
     if (!copy) return true;
-    b->backend->fetch(b->remote, copy, data, bytes);
+    b->backend->copy_out(b->remote, copy, data, bytes);
     const bool finite = b->backend->wait(b->remote) != MIRT_OK || mirt__all_finite(copy, t->dtype, mirt__elements(t, call->rows));
     mirt__free(copy);
     return finite;
@@ -43313,7 +44681,7 @@ MIRT__LIB void mirt__describe_not_finite(const mirt_function *f, int what, const
         mirt__describe_without(f, what, out + used, size - used);
         return;
     }
-    const mirt__node *node = f->program.graph.node[first->node];
+    const mirt__node *node = f->step.program.graph.node[first->node];
     const mirt_tensor *t = first->tensor;
     used += (size_t)snprintf(out + used, size - used, "the first number that is not is in replica %d, ", first->replica);
     for (int i = 0; t->space == MIRT__SPACE_WEIGHT && i < f->root->num_variables; i++) {
@@ -43350,7 +44718,7 @@ static bool mirt__record_fields(mirt_function *f) {
         for (int k = shape.rank; k > 0; k--) shape.dim[k] = shape.dim[k - 1];
         shape.dim[0] = MIRT_ROWS;
         shape.rank++;
-        if (!(f->field[i] = mirt__input_op(&f->program.graph, i, field->dtype, &shape))) return false;
+        if (!(f->field[i] = mirt__input_op(&f->step.program.graph, i, field->dtype, &shape))) return false;
     }
     return true;
 }
@@ -43373,14 +44741,16 @@ MIRT__LIB mirt_status mirt__need_recording(const mirt_function *f, const mirt_te
     if (!f) return mirt__fail_missing(caller, "function");
     if (!f->recording) return mirt__fail(MIRT_E_STATE, "%s: the function is recorded already; it is called in its body", caller);
     if (!t) return mirt__fail_missing(caller, "tensor");
-    if (t->node->graph == &f->program.graph) return MIRT_OK;
+    if (t->node->graph == &f->step.program.graph) return MIRT_OK;
     return mirt__fail(MIRT_E_INVALID, "%s: the tensor is of a model or of another function; mirt_call brings a model in", caller);
 }
 
 MIRT__LIB mirt_status mirt__result_add(mirt_function *f, const char *name, mirt_tensor *tensor) {
     if (f->num_results == MIRT__MAX_RESULTS) return mirt__fail(MIRT_E_INVALID, "a function has at most %d results", MIRT__MAX_RESULTS);
+    if (!mirt__grow_list((void **)&f->result, f->num_results, &f->results_capacity, sizeof *f->result)) return mirt_last_status();
     mirt__result *r = &f->result[f->num_results];
-    if (!(r->name = mirt__pool_strdup(&f->program.graph.pool, name))) return mirt_last_status();
+    memset(r, 0, sizeof *r);
+    if (!(r->name = mirt__pool_strdup(&f->step.program.graph.pool, name))) return mirt_last_status();
     r->tensor = tensor;
     r->dtype = tensor->dtype;
     r->shape = tensor->shape;
@@ -43450,7 +44820,7 @@ static mirt_tensor *mirt__term_shape(const mirt_model *model, mirt_tensor *term)
 
 MIRT__LIB mirt_tensor *mirt__term_value(mirt_function *f, mirt_tensor *term) {
     if (!term || !(term = mirt__term_shape(f->model, term)) || mirt__is_batched(&term->shape)) return term;
-    mirt_tensor *weight = mirt__loss_weight_op(&f->program.graph, mirt__term_weight(term));
+    mirt_tensor *weight = mirt__loss_weight_op(&f->step.program.graph, mirt__term_weight(term));
     return mirt__binary_op(MIRT__MULTIPLY, term, mirt__reshape_op(weight, &term->shape));
 }
 
@@ -43487,12 +44857,12 @@ MIRT__LIB mirt_status mirt__minimize(mirt_function *f, mirt_tensor *term) {
 
 /* The gradient of each term's value: its weight. */
 static bool mirt__term_gradients(mirt_function *f, mirt_tensor *const *term, int count) {
-    mirt__graph *graph = &f->program.graph;
+    mirt__graph *graph = &f->step.program.graph;
     mirt_tensor **seed = (mirt_tensor **)mirt__pool_alloc(&graph->pool, (size_t)count * sizeof *seed + 1);
     if (!seed) return false;
     for (int i = 0; i < count; i++) {
         seed[i] = mirt__loss_weight_op(graph, mirt__term_weight(term[i]));
-        if (seed[i]) seed[i]->node->a.scaled = f->scaled && term == f->minimized; /* gradients that users see are not */
+        if (seed[i]) seed[i]->node->a.scaled = f->step.float16 && term == f->minimized; /* gradients that users see are not */
         if (seed[i] && !mirt__is_batched(&term[i]->shape)) seed[i] = mirt__reshape_op(seed[i], &term[i]->shape);
         if (!seed[i]) return false;
     }
@@ -43513,7 +44883,7 @@ MIRT__LIB mirt_status mirt__apply_gradient(mirt_function *f, int variable, mirt_
 }
 
 MIRT__LIB mirt_status mirt__record_gradients(mirt_function *f, mirt_tensor *loss, mirt_tensor *const *x, int count) {
-    mirt__graph *graph = &f->program.graph;
+    mirt__graph *graph = &f->step.program.graph;
     mirt_tensor *part[MIRT__MAX_SUMMANDS];
     int n = mirt__term_summands(f, loss, part);
     if (!n) return mirt_last_status();
@@ -43551,7 +44921,7 @@ static mirt_status mirt__check_reached(const mirt_function *f) {
 }
 
 static mirt_status mirt__collect_gradients(mirt_function *f) {
-    mirt__graph *graph = &f->program.graph;
+    mirt__graph *graph = &f->step.program.graph;
     int forward = graph->count;
     if (!f->num_minimized) return MIRT_OK;
     if (!mirt__term_gradients(f, f->minimized, f->num_minimized)) return mirt_last_status();
@@ -43565,7 +44935,7 @@ static mirt_status mirt__collect_gradients(mirt_function *f) {
 
 /* Everything that is to survive: results, losses, new values, gradients. */
 static int mirt__collect_kept(const mirt_function *f, mirt_tensor **keep) {
-    const mirt__graph *graph = &f->program.graph;
+    const mirt__graph *graph = &f->step.program.graph;
     int n = 0;
     for (int i = 0; i < f->num_results; i++) keep[n++] = f->result[i].tensor;
     for (int i = 0; i < graph->num_assignments; i++) keep[n++] = graph->assignment[i].value;
@@ -43574,23 +44944,23 @@ static int mirt__collect_kept(const mirt_function *f, mirt_tensor **keep) {
 }
 
 static mirt_status mirt__collect_states(mirt_function *f) {
-    const mirt__graph *graph = &f->program.graph;
+    const mirt__graph *graph = &f->step.program.graph;
     if (!graph->num_assignments) return MIRT_OK;
-    f->state = (mirt__aggregated *)mirt__calloc((size_t)graph->num_assignments, sizeof *f->state);
-    if (!f->state) return mirt_last_status();
+    f->step.state = (mirt__aggregated *)mirt__calloc((size_t)graph->num_assignments, sizeof *f->step.state);
+    if (!f->step.state) return mirt_last_status();
     for (int i = 0; i < graph->num_assignments; i++) {
         const mirt__assignment *a = &graph->assignment[i];
-        mirt__aggregated *s = &f->state[f->num_states++];
+        mirt__aggregated *s = &f->step.state[f->step.num_states++];
         s->variable = a->variable;
         s->kind = a->aggregation;
-        s->from = (int64_t)(f->state_bytes / sizeof(mirt__real));
+        s->from = (int64_t)(f->step.state_bytes / sizeof(mirt__real));
         s->to = (int64_t)(f->root->variable[a->variable].offset / sizeof(mirt__real));
         s->count = f->root->variable[a->variable].count;
         if (a->momentum > 0) {
             s->kept = (float)a->momentum;
             s->taken = (float)(1 - a->momentum);
         }
-        f->state_bytes += mirt__align_up(mirt__tensor_bytes(a->value, 1));
+        f->step.state_bytes += mirt__align_up(mirt__tensor_bytes(a->value, 1));
     }
     return MIRT_OK;
 }
@@ -43604,47 +44974,64 @@ static int mirt__by_offset(const void *a, const void *b) {
 static mirt_status mirt__collect_ranges(mirt_function *f) {
     const int64_t vector = MIRT__ALIGN / (int64_t)sizeof(mirt__real);
     if (!f->num_applied) return MIRT_OK;
-    f->range = (mirt__range *)mirt__calloc((size_t)f->num_applied, sizeof *f->range);
-    if (!f->range) return mirt_last_status();
+    f->step.range = (mirt__range *)mirt__calloc((size_t)f->num_applied, sizeof *f->step.range);
+    if (!f->step.range) return mirt_last_status();
     for (int i = 0; i < f->num_applied; i++) {
         const mirt__variable *v = &f->root->variable[f->applied[i].variable];
-        f->range[i].begin = (int64_t)(v->offset / sizeof(mirt__real));
-        f->range[i].end = f->range[i].begin + (v->count + vector - 1) / vector * vector;
+        f->step.range[i].begin = (int64_t)(v->offset / sizeof(mirt__real));
+        f->step.range[i].end = f->step.range[i].begin + (v->count + vector - 1) / vector * vector;
     }
-    qsort(f->range, (size_t)f->num_applied, sizeof *f->range, mirt__by_offset);
+    qsort(f->step.range, (size_t)f->num_applied, sizeof *f->step.range, mirt__by_offset);
     for (int i = 0; i < f->num_applied; i++) {
-        if (f->num_ranges && f->range[f->num_ranges - 1].end == f->range[i].begin) f->range[f->num_ranges - 1].end = f->range[i].end;
-        else f->range[f->num_ranges++] = f->range[i];
+        if (f->step.num_ranges && f->step.range[f->step.num_ranges - 1].end == f->step.range[i].begin) f->step.range[f->step.num_ranges - 1].end = f->step.range[i].end;
+        else f->step.range[f->step.num_ranges++] = f->step.range[i];
     }
     return MIRT_OK;
 }
 
 static mirt_status mirt__plan_function(mirt_function *f, mirt__output *outputs, size_t *offset) {
-    const mirt__graph *graph = &f->program.graph;
-    int64_t rows = f->max_batch / f->replicas + (f->max_batch % f->replicas != 0);
+    const mirt__graph *graph = &f->step.program.graph;
+    int64_t rows = f->step.max_rows / f->step.replicas + (f->step.max_rows % f->step.replicas != 0);
     int n = 0;
-    if (!mirt__plan_fits(graph, rows)) return mirt__fail(MIRT_E_NOMEM, "a batch of %lld samples needs more memory than any machine has", (long long)f->max_batch);
+    if (!mirt__plan_fits(graph, rows)) return mirt__fail(MIRT_E_NOMEM, "a batch of %lld samples needs more memory than any machine has", (long long)f->step.max_rows);
     for (int i = 0; i < f->root->num_variables; i++) offset[i] = f->root->variable[i].offset;
     for (int i = 0; i < f->num_results; i++) {
         outputs[n].tensor = f->result[i].tensor;
         outputs[n].space = MIRT__SPACE_IO;
         outputs[n++].offset = (size_t)(MIRT__MAX_FIELDS + i);
     }
-    for (int i = 0; i < f->num_states; i++) {
+    for (int i = 0; i < f->step.num_states; i++) {
         outputs[n].tensor = graph->assignment[i].value;
         outputs[n].space = MIRT__SPACE_STATE;
-        outputs[n++].offset = (size_t)f->state[i].from * sizeof(mirt__real);
+        outputs[n++].offset = (size_t)f->step.state[i].from * sizeof(mirt__real);
     }
     for (int i = 0; i < f->num_applied; i++) {
         outputs[n].tensor = f->applied[i].gradient;
         outputs[n].space = MIRT__SPACE_GRADIENT;
         outputs[n++].offset = f->root->variable[f->applied[i].variable].offset;
     }
-    return mirt__plan(&f->program, outputs, n, offset, rows) ? MIRT_OK : mirt_last_status();
+    return mirt__plan(&f->step.program, outputs, n, offset, rows) ? MIRT_OK : mirt_last_status();
+}
+
+static int mirt__by_begin(const void *a, const void *b) {
+    const mirt__gradient_part *x = (const mirt__gradient_part *)a, *y = (const mirt__gradient_part *)b;
+    return x->begin < y->begin ? -1 : x->begin > y->begin;
+}
+
+static mirt_status mirt__mirror_function(mirt_function *f) {
+    mirt__gradient_part *part = (mirt__gradient_part *)mirt__pool_alloc(&f->step.program.graph.pool, ((size_t)f->num_applied + 1) * sizeof *part);
+    if (!part) return mirt_last_status();
+    for (int i = 0; i < f->num_applied; i++) {
+        const mirt__variable *v = &f->root->variable[f->applied[i].variable];
+        part[i].begin = (int64_t)(v->offset / sizeof(mirt__real));
+        part[i].count = v->count;
+    }
+    qsort(part, (size_t)f->num_applied, sizeof *part, mirt__by_begin);
+    return mirt__mirror(&f->step, part, f->num_applied);
 }
 
 static mirt_status mirt__finish(mirt_function *f) {
-    mirt__graph *graph = &f->program.graph;
+    mirt__graph *graph = &f->step.program.graph;
     size_t most = (size_t)(f->num_results + graph->num_assignments + f->num_applied + f->num_minimized + f->root->num_variables) + 1;
     mirt__pool *pool = &graph->pool;
     mirt_tensor **keep = (mirt_tensor **)mirt__pool_alloc(pool, most * sizeof *keep);
@@ -43660,59 +45047,45 @@ static mirt_status mirt__finish(mirt_function *f) {
     mirt__fuse_backward(graph, keep, kept);
     if (f->model->strategy->kernels->strips) {
         mirt__fuse_strips(graph, keep, kept);
-        if (f->half) mirt__fuse_half(graph, f->scaled ? (mirt_dtype)MIRT__FLOAT16 : (mirt_dtype)MIRT__BFLOAT16, keep, kept);
+        if (f->half) mirt__fuse_half(graph, f->step.float16 ? (mirt_dtype)MIRT__FLOAT16 : (mirt_dtype)MIRT__BFLOAT16, keep, kept);
         if (graph->status != MIRT_OK) return graph->status;
         for (int i = 0; i < graph->count; i++) graph->node[i]->a.winograd = f->model->strategy->winograd;
     }
     if (mirt__collect_states(f) != MIRT_OK || mirt__collect_ranges(f) != MIRT_OK) return mirt_last_status();
-    return mirt__plan_function(f, outputs, offset);
+    f->step.gradient_bytes = f->root->trained_bytes;
+    f->step.has_gradients = f->num_applied > 0;
+    f->step.num_results = f->num_results;
+    return mirt__plan_function(f, outputs, offset) == MIRT_OK ? mirt__mirror_function(f) : mirt_last_status();
 }
 
 /* >>memory */
 
-static mirt_status mirt__function_needs(mirt_function *f) {
-    const mirt_strategy *s = f->model->strategy;
-    const mirt__program *p = &f->program;
-    mirt__layout *l = &f->needs;
-    size_t local = (size_t)((f->replicas + s->num_devices - 1) / s->num_devices);
-    size_t slots = f->num_applied ? (size_t)mirt__gradient_slots(s, f->replicas, p->num_cuts > 0) : 0;
-    l->arena = p->arena;
-    l->shared = p->shared;
-    if (mirt__mul_size(slots, f->root->trained_bytes, &l->gradients) && mirt__mul_size(local, p->replica, &l->replica) &&
-        mirt__mul_size(p->scratch, (size_t)s->threads, &l->scratch)) {
-        return s->backend ? mirt__remote_needs(f) : MIRT_OK;
-    }
-    return mirt__fail(MIRT_E_NOMEM, "a batch of this size needs more memory than can be addressed");
-}
-
-/* Unbatched results have a place for every replica, and for every piece in which devices share rows. */
-MIRT__LIB int mirt__result_places(const mirt_function *f) { return f->replicas + 3 * f->model->strategy->num_devices; }
-
 MIRT__LIB size_t mirt__function_host(const mirt_function *f) {
-    size_t total = mirt__align_up((size_t)f->replicas * f->state_bytes);
+    size_t total = mirt__align_up((size_t)f->step.replicas * f->step.state_bytes);
     for (int i = 0; i < f->num_results; i++) {
         const mirt__result *r = &f->result[i];
-        size_t places = r->batched ? (size_t)f->max_batch : (size_t)mirt__result_places(f);
+        size_t places = r->batched ? (size_t)f->step.max_rows : (size_t)mirt__result_places(&f->step);
         total += mirt__align_up(places * (size_t)r->count * mirt__dtype_size(r->dtype));
     }
-    for (int i = f->spec.num_x; i < f->spec.num_fields && f->sends_ahead; i++) total += mirt__align_up((size_t)f->max_batch * f->spec.field[i].bytes);
+    for (int i = f->spec.num_x; i < f->spec.num_fields && f->step.sends_ahead; i++) total += mirt__align_up((size_t)f->step.max_rows * f->spec.field[i].bytes);
     return total;
 }
 
 MIRT__LIB mirt_status mirt__function_allocate(mirt_function *f) {
     size_t total = mirt__function_host(f);
-    if (!(f->host = (char *)mirt__aligned_alloc(total))) return mirt_last_status();
+    f->step.result = (char **)mirt__pool_alloc(&f->step.program.graph.pool, ((size_t)f->num_results + 1) * sizeof *f->step.result);
+    if (!f->step.result || !(f->host = (char *)mirt__aligned_alloc(total))) return mirt_last_status();
     memset(f->host, 0, total);
     char *at = f->host;
     for (int i = 0; i < f->num_results; i++) {
         mirt__result *r = &f->result[i];
-        size_t places = r->batched ? (size_t)f->max_batch : (size_t)mirt__result_places(f);
-        r->data = at;
+        size_t places = r->batched ? (size_t)f->step.max_rows : (size_t)mirt__result_places(&f->step);
+        r->data = f->step.result[i] = at;
         at += mirt__align_up(places * (size_t)r->count * mirt__dtype_size(r->dtype));
     }
-    f->states = at;
-    f->labels = at + mirt__align_up((size_t)f->replicas * f->state_bytes);
-    return mirt__memory_reserve(f->model->strategy, &f->needs);
+    f->step.states = at;
+    f->labels = at + mirt__align_up((size_t)f->step.replicas * f->step.state_bytes);
+    return mirt__weights_place(f->root) == MIRT_OK ? mirt__memory_reserve(f->model->strategy, &f->step.needs) : mirt_last_status();
 }
 
 /* >>making one */
@@ -43724,11 +45097,27 @@ static mirt_status mirt__function_record(mirt_function *f, mirt__body body, void
     bool good = body(f, user);
     mirt__let_go(f->model);
     f->recording = false;
-    if (f->program.graph.status != MIRT_OK) return mirt__fail(f->program.graph.status, "%s", f->program.graph.error);
+    if (f->step.program.graph.status != MIRT_OK) return mirt__fail(f->step.program.graph.status, "%s", f->step.program.graph.error);
     if (!good) return mirt_last_status();
     if (mirt__finish(f) != MIRT_OK) return mirt_last_status();
-    if (f->program.num_cuts || f->num_states) f->by_replicas = true; /* its results are not those of rows alone */
-    return mirt__function_needs(f);
+    if (f->step.program.num_cuts || f->step.num_states) f->step.by_replicas = true; /* its results are not those of rows alone */
+    return mirt__step_needs(&f->step);
+}
+
+static void mirt__step_set(mirt_function *f, const mirt__function_desc *desc, int replicas) {
+    mirt__step *step = &f->step;
+    step->strategy = f->model->strategy;
+    step->owner = f;
+    step->max_rows = desc->max_batch;
+    step->replicas = replicas;
+    step->by_replicas = desc->by_replicas;
+    step->float16 = f->root->scaled;
+    step->sends_ahead = desc->sends_ahead && step->strategy->able.queues;
+    step->num_fields = f->spec.num_fields;
+    step->result_port = MIRT__MAX_FIELDS;
+    step->io = f->io;
+    step->weight = f->root->device_weight;
+    step->slot = f->model->device_slot;
 }
 
 MIRT__LIB mirt_function *mirt__function_new(mirt_model *model, const mirt__function_desc *desc, mirt__body body, void *user) {
@@ -43746,39 +45135,28 @@ MIRT__LIB mirt_function *mirt__function_new(mirt_model *model, const mirt__funct
     f->root = mirt__root(model, NULL);
     f->layout = f->root->layout;
     f->spec = *desc->spec;
-    f->max_batch = desc->max_batch;
-    f->by_replicas = desc->by_replicas;
-    f->sends_ahead = desc->sends_ahead && s->backend;
+    mirt__step_set(f, desc, s->num_replicas * batches);
     f->half = f->root->half;
-    f->scaled = f->root->scaled;
-    f->replicas = s->num_replicas * batches;
     f->mode.training = desc->training;
     f->mode.frozen = mirt__is_frozen;
     f->mode.arg = f->root;
-    mirt__model_graph_init(&f->program.graph, NULL);
-    f->program.graph.function = f;
-    f->program.graph.serial = ++model->strategy->graphs;
-    f->program.graph.root = f->root;
-    f->program.graph.mode = &f->mode;
-    if (mirt__check_parts(s, f->replicas) == MIRT_OK && mirt__function_record(f, body, user) == MIRT_OK) return f;
+    mirt__model_graph_init(&f->step.program.graph, NULL);
+    f->step.program.graph.function = f;
+    f->step.program.graph.serial = ++model->strategy->graphs;
+    f->step.program.graph.root = f->root;
+    f->step.program.graph.mode = &f->mode;
+    if (mirt__check_parts(s, f->step.replicas) == MIRT_OK && mirt__function_record(f, body, user) == MIRT_OK) return f;
     mirt__function_free(f);
     return NULL;
 }
 
 MIRT__LIB void mirt__function_free(mirt_function *f) {
     if (!f) return;
-    if (f->model->strategy->in_memory == f) f->model->strategy->in_memory = NULL;
-    if (f->model->strategy->prefetched == f) f->model->strategy->prefetched = NULL;
-    mirt__program_free(&f->program);
+    mirt__step_free(&f->step);
     mirt__free(f->minimized);
+    mirt__free(f->result);
     mirt__free(f->applied);
-    mirt__free(f->state);
-    mirt__free(f->range);
     mirt__aligned_free(f->host);
-    mirt__free(f->measured);
-    mirt__free(f->bucket);
-    mirt__free(f->cut_values);
-    for (int d = 0; f->model->strategy->backend && d < f->model->strategy->num_devices; d++) f->model->strategy->backend->forget(f->model->strategy->device[d].remote, f);
     mirt__clocks_free(f);
     mirt__free(f);
 }
@@ -43792,15 +45170,11 @@ MIRT__LIB void mirt__function_free(mirt_function *f) {
 
 /* >>section train/timeline.c */
 
-MIRT__LIB void mirt__mark(const mirt_function *f, int device, int phase, int replica, int node) {
-    mirt__lane_mark(&f->model->strategy->lane[device], phase, replica, node);
-}
-
 static bool mirt__lanes_counted(const mirt_function *f) { return f->counted && f->model->strategy->timing == f->model; }
 
 MIRT__LIB void mirt__lanes_begin(mirt_function *f) {
     mirt_strategy *s = f->model->strategy;
-    const bool counted = mirt__lanes_counted(f), timed = counted || f->clocks || s->trace;
+    const bool counted = mirt__lanes_counted(f), timed = counted || f->step.clocks || s->trace;
     const double now = timed && !counted ? mirt__now() : 0;
     if (s->trace) mirt__trace_function(f);
     for (int d = 0; d < s->num_devices; d++) {
@@ -43826,8 +45200,8 @@ MIRT__LIB void mirt__lanes_ahead(const mirt_function *f) {
 static double mirt__reduce_share(const mirt_function *f) {
     const mirt_strategy *s = f->model->strategy;
     mirt__exchange x;
-    mirt__exchange_plan(s, f->replicas, f->rows < f->replicas ? (int)f->rows : f->replicas, f->program.num_cuts > 0, 0, &x);
-    const double more = x.parts - 1 + mirt__weight_copies(s) - 1;
+    mirt__exchange_plan(s, f->step.replicas, f->step.rows < f->step.replicas ? (int)f->step.rows : f->step.replicas, f->step.program.num_cuts > 0, 0, &x);
+    const double more = x.parts - 1 + mirt__written_copies(s) - 1;
     return more / (more + 3 + 2 * mirt__optimizer_slots(&f->model->config.optimizer)); /* gradient and weight read, weight written */
 }
 
@@ -43835,7 +45209,7 @@ static double mirt__reduce_share(const mirt_function *f) {
    that is imbalance: the last one began late, as a wake-up may cost more than the pass. */
 static void mirt__lanes_deal(const mirt_function *f) {
     const mirt_strategy *s = f->model->strategy;
-    const double share = f->num_ranges ? mirt__reduce_share(f) : 0;
+    const double share = f->step.num_ranges ? mirt__reduce_share(f) : 0;
     const mirt__lane *last = &s->lane[0];
     for (int d = 0; d < s->num_devices; d++) {
         double *lap = s->lane[d].lap;
@@ -43871,10 +45245,10 @@ static void mirt__lanes_count(const mirt_function *f) {
     for (int d = 0; d < s->num_devices; d++) {
         mirt__lane *lane = &s->lane[d];
         int64_t begin, end;
-        int first, count = mirt__device_replicas(s, f->replicas, d, &first);
+        int first, count = mirt__device_replicas(s, f->step.replicas, d, &first);
         const double seconds = lane->lap[MIRT_PHASE_FORWARD] + lane->lap[MIRT_PHASE_BACKWARD];
-        mirt__share(f->rows, f->replicas, first, &begin);
-        mirt__share(f->rows, f->replicas, first + count, &end);
+        mirt__share(f->step.rows, f->step.replicas, first, &begin);
+        mirt__share(f->step.rows, f->step.replicas, first + count, &end);
         lane->samples += end - begin;
         if (end > begin) mirt__least(&lane->least[0], seconds / (double)(end - begin));
         mirt__least(&lane->least[1], lane->lap[MIRT_PHASE_UPDATE]);
@@ -43893,9 +45267,9 @@ MIRT__LIB void mirt__lanes_end(mirt_function *f) {
     }
     if (!timed) return;
     mirt__lanes_deal(f);
-    if (f->clocks) {
-        f->clocks->wait += s->lane[0].lap[MIRT_PHASE_IMBALANCE];
-        f->clocks->update += s->lane[0].lap[MIRT_PHASE_UPDATE] + s->lane[0].lap[MIRT_PHASE_REDUCE];
+    if (f->step.clocks) {
+        f->step.clocks->wait += s->lane[0].lap[MIRT_PHASE_IMBALANCE];
+        f->step.clocks->update += s->lane[0].lap[MIRT_PHASE_UPDATE] + s->lane[0].lap[MIRT_PHASE_REDUCE];
     }
     if (counted) mirt__lanes_count(f);
     for (int d = 0; d < s->num_devices && !counted; d++) {
@@ -43961,1068 +45335,88 @@ MIRT__LIB void mirt__timing_stop(mirt_model *model) {
     for (int d = 0; d < s->num_devices; d++) mirt__lane_flush(&s->lane[d]);
 }
 
-/* >>section train/remote.c */
+/* >>section train/rule.c */
 
-enum { MIRT__TIMING_EVENT = 4 }; /* the first of the signals that tell stages of a step apart */
+/* How the optimizer makes weights of gradients: the rule of a function's step. */
 
-MIRT__LIB bool mirt__is_remote(const mirt_function *f) { return f->model->strategy->backend != NULL; }
-
-static mirt__remote *mirt__remote_of(const mirt_function *f, int device) { return f->model->strategy->device[device].remote; }
-static const mirt__backend *mirt__backend_of(const mirt_function *f) { return f->model->strategy->backend; }
-
-MIRT__LIB mirt__where mirt__where_of(const mirt_function *f, int device) {
-    mirt__where where;
-    memset(&where, 0, sizeof where);
-    where.team = f->model->strategy->device[device].team;
-    where.remote = mirt__remote_of(f, device);
-    return where;
-}
-
-/* >>what a function needs there */
-
-/* The room that a replay of `rows` rows takes. Addresses are made up: nothing is read or written. */
-static size_t mirt__remote_room(const mirt_function *f, int64_t rows) {
-    const mirt__backend *backend = mirt__backend_of(f);
-    const uintptr_t beyond = (uintptr_t)1 << 40;
-    mirt__bases b;
-    mirt__step_info run;
-    memset(&b, 0, sizeof b);
-    memset(&run, 0, sizeof run);
-    b.backend = backend;
-    b.remote = mirt__remote_of(f, 0);
-    b.float16 = f->scaled;
-    b.arena = b.replica = b.weight = b.gradient = b.state = b.scratch = b.shared = (char *)beyond; /* NOLINT */
-    for (int i = 0; i < MIRT__MAX_IO; i++) b.io[i] = (char *)beyond; /* NOLINT */
-    run.global_rows = rows;
-    run.loss_scale = 1;
-    backend->measure(b.remote, true);
-    for (int segment = 0; segment <= f->program.num_cuts; segment++) mirt__program_run(&f->program, segment, f->model->strategy->kernels, &run, &b, rows);
-    return backend->measure(b.remote, false);
-}
-
-static mirt_status mirt__remote_check(const mirt_function *f) {
-    for (int i = 0; i < f->program.graph.count; i++) {
-        const mirt__node *node = f->program.graph.node[i];
-        if (!node->op->user_code) continue;
-        return mirt__fail(MIRT_E_DEVICE, "%s runs code of yours, which is for CPUs: train on cores (\"cpu\"), or make it of the library's operations", node->a.user_op->name);
-    }
-    return MIRT_OK;
-}
-
-/* Rows of a batch that one device can have at most. */
-static int64_t mirt__remote_rows_most(const mirt_function *f) {
-    const int devices = f->model->strategy->num_devices;
-    const int64_t replicas = (f->replicas + devices - 1) / devices, by_replicas = replicas * f->program.max_rows, by_rows = (f->max_batch + devices - 1) / devices;
-    const int64_t most = by_replicas > by_rows ? by_replicas : by_rows;
-    return most < f->max_batch ? most : f->max_batch;
-}
-
-static bool mirt__remote_place(size_t *total, size_t count, size_t bytes, size_t *at) {
-    size_t size;
-    *at = *total;
-    return mirt__mul_size(count, bytes, &size) && size < SIZE_MAX / 4 && mirt__add_size(*total, mirt__align_up(size + 256), total);
-}
-
-/* The node behind which the gradients of elements [begin, end) are there, and nobody reads them any more: sums take their place. */
-static int mirt__remote_ready(const mirt_function *f, int64_t begin, int64_t end) {
-    int ready = 0;
-    for (int i = 0; i < f->program.graph.count; i++) {
-        const mirt__node *node = f->program.graph.node[i];
-        for (int k = 0; k < node->num_out; k++) {
-            const mirt_tensor *t = node->out[k];
-            const int64_t at = (int64_t)(t->offset / sizeof(mirt__real));
-            if (t->space == MIRT__SPACE_GRADIENT && at >= begin && at < end && t->last > ready) ready = t->last;
-        }
-    }
-    return ready;
-}
-
-/* From the back of the block, where backward begins: whole variables, a small bucket first so that something travels early. */
-static mirt_status mirt__remote_buckets(mirt_function *f) {
-    const mirt_strategy *s = f->model->strategy;
-    const int64_t first = (1 << 20) / (int64_t)sizeof(mirt__real), each = (25 << 20) / (int64_t)sizeof(mirt__real);
-    int64_t end = (int64_t)(f->root->trained_bytes / sizeof(mirt__real));
-    if (s->direct || s->num_devices == 1 || !f->num_applied || f->program.num_cuts) return MIRT_OK;
-    if (!(f->bucket = (mirt__bucket *)mirt__calloc((size_t)f->root->num_variables + 1, sizeof *f->bucket))) return mirt_last_status();
-    while (end > 0) {
-        mirt__bucket *b = &f->bucket[f->num_buckets];
-        b->begin = b->end = end;
-        while (b->begin > 0 && b->end - b->begin < (f->num_buckets ? each : first)) {
-            int64_t before = 0; /* where the last variable in front of it begins */
-            for (int i = 0; i < f->root->num_variables; i++) {
-                const int64_t at = (int64_t)(f->root->variable[i].offset / sizeof(mirt__real));
-                if (at < b->begin && at > before) before = at;
-            }
-            b->begin = before;
-        }
-        b->ready = mirt__remote_ready(f, b->begin, b->end);
-        if (f->num_buckets && b->ready < b[-1].ready) b->ready = b[-1].ready;
-        end = b->begin;
-        f->num_buckets++;
-    }
-    return MIRT_OK;
-}
-
-MIRT__LIB mirt_status mirt__remote_needs(mirt_function *f) {
-    mirt__layout *l = &f->needs;
-    const size_t rows = (size_t)mirt__remote_rows_most(f);
-    bool good = true;
-    if (mirt__remote_check(f) != MIRT_OK) return mirt_last_status();
-    f->io_at = (size_t *)mirt__pool_alloc(&f->program.graph.pool, MIRT__MAX_IO * sizeof *f->io_at);
-    f->remote_error = (mirt__error *)mirt__pool_alloc(&f->program.graph.pool, sizeof *f->remote_error);
-    if (!f->io_at || !f->remote_error) return mirt_last_status();
-    for (int i = 0; i < f->spec.num_fields; i++) good = good && mirt__remote_place(&l->io, rows, f->program.io[i].bytes, &f->io_at[i]);
-    const size_t fields = l->io;
-    for (int i = 0; i < f->num_results; i++) {
-        const mirt__port *port = &f->program.io[MIRT__MAX_FIELDS + i];
-        good = good && mirt__remote_place(&l->io, port->batched ? rows : (size_t)mirt__result_places(f), port->bytes, &f->io_at[MIRT__MAX_FIELDS + i]);
-    }
-    good = good && mirt__remote_place(&l->io, (size_t)f->replicas, f->state_bytes, &f->states_at);
-    if (f->sends_ahead) good = good && mirt__remote_place(&l->io, 1, fields, &f->landing_at);
-    if (!good) return mirt__fail(MIRT_E_NOMEM, "a batch of this size needs more memory than can be addressed");
-    size_t values = 0;
-    for (int i = 0; i < f->program.num_cuts; i++) {
-        const mirt__node *node = f->program.graph.node[f->program.cut[i]];
-        size_t count = 0;
-        for (int k = 0; k < node->num_in; k++) count += (size_t)mirt__shape_count(&node->in[k]->shape);
-        if (count > values) values = count;
-    }
-    if (values && !(f->cut_values = (mirt__real *)mirt__calloc(values * ((size_t)f->replicas + (size_t)f->model->strategy->num_devices), sizeof *f->cut_values))) return mirt_last_status();
-    if (!(f->measured = (bool *)mirt__calloc((size_t)f->program.max_rows + 1, sizeof *f->measured))) return mirt_last_status();
-    f->cut_stride = values;
-    l->scratch = 0;
-    l->shared = mirt__remote_room(f, f->program.max_rows);
-    f->measured[f->program.max_rows] = true;
-    return mirt__remote_buckets(f);
-}
-
-/* Fewer rows may be cut in other ways, which take more room. */
-static mirt_status mirt__remote_measure(mirt_function *f, int64_t rows) {
-    if (rows < 1 || rows > f->program.max_rows || f->measured[rows]) return MIRT_OK;
-    const size_t room = mirt__remote_room(f, rows);
-    f->measured[rows] = true;
-    if (room <= f->needs.shared) return MIRT_OK;
-    f->needs.shared = room;
-    return mirt__memory_reserve(f->model->strategy, &f->needs);
-}
-
-MIRT__LIB mirt_status mirt__remote_begin(mirt_function *f) {
-    const mirt_strategy *s = f->model->strategy;
-    const mirt__backend *backend = s->backend;
-    if (!backend) return MIRT_OK;
-    if (f->by_replicas) {
-        if (mirt__remote_measure(f, f->rows / f->replicas) != MIRT_OK || mirt__remote_measure(f, f->rows / f->replicas + 1) != MIRT_OK) return mirt_last_status();
-    } else {
-        for (int d = 0; d < s->num_devices; d++) {
-            int64_t first, rows = mirt__share(f->rows, s->num_devices, d, &first);
-            if (mirt__remote_measure(f, rows < f->program.max_rows ? rows : rows % f->program.max_rows) != MIRT_OK) return mirt_last_status();
-        }
-    }
-    for (int d = 0; d < s->num_devices; d++) {
-        mirt__bases b;
-        memset(&b, 0, sizeof b);
-        mirt__remote_bases(f, d, &b);
-        backend->room(s->device[d].remote, b.shared, s->layout.shared);
-    }
-    if (mirt__weights_there(f->root) != MIRT_OK) return mirt_last_status();
-    return f->num_applied ? mirt__slots_there(f->model) : MIRT_OK;
-}
-
-/* >>where things are */
-
-static char *mirt__remote_io(const mirt_function *f, int device) {
-    const mirt__layout *l = &f->model->strategy->layout;
-    return f->model->strategy->block[device] + mirt__align_up(l->gradients) + mirt__align_up(l->arena) + mirt__align_up(l->replica) + mirt__align_up(l->shared) + mirt__align_up(l->scratch);
-}
-
-static char *mirt__remote_states_of(const mirt_function *f, int device) { return mirt__remote_io(f, device) + f->states_at; }
-
-/* The rows that the device has of a batch of `rows`. */
-static int64_t mirt__remote_rows_of(const mirt_function *f, int64_t rows, int device, int64_t *first) {
-    const mirt_strategy *s = f->model->strategy;
-    if (!f->by_replicas) return mirt__share(rows, s->num_devices, device, first);
-    int replica, count = mirt__device_replicas(s, f->replicas, device, &replica);
-    int64_t end;
-    mirt__share(rows, f->replicas, replica, first);
-    mirt__share(rows, f->replicas, replica + count, &end);
-    return end - *first;
-}
-
-static int64_t mirt__remote_rows(const mirt_function *f, int device, int64_t *first) { return mirt__remote_rows_of(f, f->rows, device, first); }
-
-MIRT__LIB void mirt__remote_bases(const mirt_function *f, int device, mirt__bases *b) {
-    const mirt_strategy *s = f->model->strategy;
-    const mirt__layout *l = &s->layout;
-    b->backend = s->backend;
-    b->remote = s->device[device].remote;
-    b->float16 = f->scaled;
-    b->weight = f->root->remote_weight[device];
-    b->gradient = s->block[device];
-    b->arena = b->gradient + mirt__align_up(l->gradients);
-    b->replica = b->arena + mirt__align_up(l->arena);
-    b->shared = b->replica + mirt__align_up(l->replica);
-}
-
-MIRT__LIB void mirt__remote_row_bases(const mirt_function *f, int device, mirt__bases *b, int64_t first_row, int place) {
-    char *io = mirt__remote_io(f, device);
-    int64_t own;
-    mirt__remote_rows(f, device, &own);
-    for (int i = 0; i < f->spec.num_fields; i++) b->io[i] = f->io[i] ? io + f->io_at[i] + (size_t)(first_row - own) * f->program.io[i].bytes : NULL;
-    for (int i = 0; i < f->num_results; i++) {
-        const mirt__port *port = &f->program.io[MIRT__MAX_FIELDS + i];
-        b->io[MIRT__MAX_FIELDS + i] = io + f->io_at[MIRT__MAX_FIELDS + i] + (size_t)(port->batched ? first_row - own : (int64_t)place) * port->bytes;
-    }
-    b->state = mirt__remote_states_of(f, device) + (size_t)place * f->state_bytes;
-}
-
-/* >>a device's step */
-
-/* The device's part of a batch of `all` rows to `io`. */
-static void mirt__remote_send(const mirt_function *f, int device, const void *const *field, int64_t all, char *io) {
-    int64_t first, rows = mirt__remote_rows_of(f, all, device, &first);
-    for (int i = 0; i < f->spec.num_fields && rows > 0; i++) {
-        const size_t row = f->program.io[i].bytes;
-        if (row && field[i]) mirt__backend_of(f)->stage(mirt__remote_of(f, device), io + f->io_at[i], (const char *)field[i] + (size_t)first * row, (size_t)rows * row, true);
-    }
-}
-
-/* Where batches land is not where the program reads: its addresses are the same in every step, and the place is free again at once. */
-static void mirt__remote_take_prefetched(const mirt_function *f, int device, char *io) {
-    const mirt__backend *backend = mirt__backend_of(f);
-    int64_t first, rows = mirt__remote_rows(f, device, &first);
-    for (int i = 0; i < f->spec.num_fields && rows > 0; i++) {
-        if (f->io[i]) backend->copy(mirt__remote_of(f, device), io + f->io_at[i], io + f->landing_at + f->io_at[i], (size_t)rows * f->program.io[i].bytes);
-    }
-    backend->behind(mirt__remote_of(f, device));
-}
-
-MIRT__LIB void mirt__remote_scatter_ahead(const mirt_function *f, int device) {
-    mirt__remote_send(f, device, f->ahead->field, f->ahead->rows, mirt__remote_io(f, device) + f->landing_at);
-}
-
-MIRT__LIB void mirt__remote_scatter(const mirt_function *f, int device) {
-    const mirt__backend *backend = mirt__backend_of(f);
-    char *io = mirt__remote_io(f, device);
-    if (f->prefetched) mirt__remote_take_prefetched(f, device, io);
-    else mirt__remote_send(f, device, f->io, f->rows, io);
-    for (int i = 0; i < f->num_results && !f->by_replicas; i++) {
-        const mirt__port *port = &f->program.io[MIRT__MAX_FIELDS + i];
-        if (!port->batched) backend->clear(mirt__remote_of(f, device), io + f->io_at[MIRT__MAX_FIELDS + i], (size_t)mirt__result_places(f) * port->bytes);
-    }
-}
-
-/* The places of results that are not batched which the device fills. */
-static int mirt__remote_places(const mirt_function *f, int device, int *first) {
-    const mirt_strategy *s = f->model->strategy;
-    if (!f->by_replicas) {
-        const int each = (f->replicas + s->num_devices - 1) / s->num_devices + 2;
-        *first = device * each;
-        return each;
-    }
-    const int active = mirt__active_replicas(f), count = mirt__device_replicas(s, f->replicas, device, first);
-    return *first + count <= active ? count : active > *first ? active - *first : 0;
-}
-
-MIRT__LIB void mirt__remote_fetch(const mirt_function *f, int device) {
-    const mirt__backend *backend = mirt__backend_of(f);
-    const char *io = mirt__remote_io(f, device);
-    int place, places = mirt__remote_places(f, device, &place);
-    int64_t first, rows = mirt__remote_rows(f, device, &first);
-    for (int i = 0; i < f->num_results; i++) {
-        const mirt__port *port = &f->program.io[MIRT__MAX_FIELDS + i];
-        const char *from = io + f->io_at[MIRT__MAX_FIELDS + i];
-        if (port->batched && rows > 0) backend->fetch(mirt__remote_of(f, device), f->result[i].data + (size_t)first * port->bytes, from, (size_t)rows * port->bytes);
-        if (!port->batched && places > 0)
-            backend->fetch(mirt__remote_of(f, device), f->result[i].data + (size_t)place * port->bytes, from + (size_t)place * port->bytes, (size_t)places * port->bytes);
-    }
-}
-
-MIRT__LIB void mirt__remote_stage(const mirt_function *f, int device, int stage) {
-    mirt__lane *lane = &f->model->strategy->lane[device];
-    if (!lane->timed) return;
-    if (stage == 0) lane->begun = mirt__now();
-    mirt__backend_of(f)->signal(mirt__remote_of(f, device), MIRT__TIMING_EVENT + stage);
-}
-
-/* The seconds of a wait are those of the device's stages, in the order in which they ended, and so are those of reading the next batch in which
-   the device was still at work. Two thirds of a training replica's are its backward part. */
-static void mirt__remote_deal(const mirt_function *f, int device, double from, double to) {
-    static const int phase[] = {MIRT_PHASE_FORWARD, MIRT_PHASE_BACKWARD, MIRT_PHASE_REDUCE, MIRT_PHASE_UPDATE};
-    mirt__lane *lane = &f->model->strategy->lane[device];
-    double seconds[4] = {0, 0, 0, 0}, sum = 0, at = from;
-    for (int stage = 1; stage < 4 && (stage == 1 || f->num_ranges || f->num_states); stage++) {
-        const double took = mirt__backend_of(f)->seconds(mirt__remote_of(f, device), MIRT__TIMING_EVENT + stage - 1, MIRT__TIMING_EVENT + stage);
-        if (!(took > 0)) continue;
-        if (stage > 1 || f->program.first_gradient < 0) seconds[stage == 1 ? 0 : stage] = took;
-        else seconds[0] = took / 3, seconds[1] = took * 2 / 3;
-        sum += took;
-    }
-    for (int i = 0; i < 4; i++) {
-        if (!(seconds[i] > 0)) continue;
-        mirt__lane_lap(lane, phase[i], at);
-        at += (to - from) * seconds[i] / sum;
-    }
-    const double ahead = lane->lap[MIRT__PHASE_AHEAD], work = lane->begun + sum - (from - ahead), hidden = work > ahead ? ahead : work > 0 ? work : 0;
-    for (int i = 0; i < 4 && sum > 0; i++) lane->lap[phase[i]] += hidden * seconds[i] / sum;
-    if (sum > 0) lane->lap[MIRT__PHASE_AHEAD] -= hidden;
-}
-
-MIRT__LIB bool mirt__remote_finish(mirt_function *f, int device) {
-    mirt__lane *lane = &f->model->strategy->lane[device];
-    const double from = lane->timed ? mirt__now() : 0;
-    int none = MIRT_OK;
-    const mirt_status status = mirt__backend_of(f)->wait(mirt__remote_of(f, device));
-    if (lane->timed && status == MIRT_OK) {
-        mirt__remote_deal(f, device, from, mirt__now());
-        mirt__mark(f, device, MIRT__PHASE_JOIN, -1, -1);
-    }
-    if (status == MIRT_OK) return true;
-    if (__atomic_compare_exchange_n(&f->remote_status, &none, (int)status, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) {
-        mirt__error_get(f->remote_error);
-        f->remote_device = device;
-    }
-    return false;
-}
-
-MIRT__LIB mirt_status mirt__remote_failure(mirt_function *f) {
-    mirt_strategy *s = f->model->strategy;
-    const int status = __atomic_load_n(&f->remote_status, __ATOMIC_ACQUIRE);
-    if (status == MIRT_OK) return MIRT_OK;
-    f->remote_status = MIRT_OK;
-    mirt__error_set(f->remote_error);
-    mirt__fail_at("device %s", s->device[f->remote_device].name);
-    if (!s->lost[0]) snprintf(s->lost, sizeof s->lost, "%s", mirt_last_error());
-    return mirt_last_status();
-}
-
-/* >>work that comes back */
-
-static bool mirt__remote_comes_back(const mirt_function *f, int device) {
-    const mirt__lane *lane = &f->model->strategy->lane[device];
-    return f->program.num_cuts == 0 && !f->clocks && !f->finder && !lane->names && !(f->model->profiled);
-}
-
-MIRT__LIB void mirt__remote_open(const mirt_function *f, int device, int part) {
-    const bool other =
-        part == 0 ? f->overlaps : part == 1 && f->model->step == 0; /* exchanges inside of it; averages that begin */
-    if (mirt__remote_comes_back(f, device))
-        mirt__backend_of(f)->begin(mirt__remote_of(f, device), f,
-                                   ((uint64_t)f->rows * 8 + (uint64_t)part * 2 + other) * 64 +
-                                       (uint64_t)(f->scaled ? ilogb(f->root->loss_scale) & 63 : 0));
-}
-
-MIRT__LIB bool mirt__remote_shut(const mirt_function *f, int device) {
-    return !mirt__remote_comes_back(f, device) || mirt__backend_of(f)->end(mirt__remote_of(f, device));
-}
-
-/* >>meetings */
-
-MIRT__LIB bool mirt__remote_meet(const mirt_function *f, int device, int number) {
-    const mirt_strategy *s = f->model->strategy;
-    if (s->num_devices == 1) return true;
-    s->backend->signal(s->device[device].remote, number);
-    if (!mirt__device_meets(f, device, MIRT_PHASE_IMBALANCE, -1)) return false;
-    for (int d = 0; d < s->num_devices; d++) {
-        if (d != device) s->backend->await(s->device[device].remote, s->device[d].remote, number);
-    }
-    return true;
-}
-
-/* Through the machine's memory: cuts are few, and their values small. Each device computes the same from all of them. */
-MIRT__LIB bool mirt__remote_cut(mirt_function *f, const mirt__node *node, int device) {
-    const mirt_strategy *s = f->model->strategy;
-    const mirt__real *value[2][MIRT__MAX_REPLICAS];
-    mirt__real *out[MIRT__MAX_OUT], *at;
-    int64_t rows[MIRT__MAX_REPLICAS], none;
-    int active = mirt__active_replicas(f), first, own = mirt__device_replicas(s, f->replicas, device, &first);
-    mirt__bases b;
-    for (int r = first; r < first + own && r < active; r++) {
-        at = f->cut_values + (size_t)r * f->cut_stride;
-        mirt__replica_bases(f, device, first, r, &b);
-        for (int k = 0; k < node->num_in; k++) {
-            s->backend->fetch(b.remote, at, mirt__address(&b, node->in[k]), mirt__tensor_bytes(node->in[k], 1));
-            at += mirt__shape_count(&node->in[k]->shape);
-        }
-    }
-    mirt__remote_finish(f, device);
-    if (!mirt__device_meets(f, device, MIRT_PHASE_IMBALANCE, -1)) return false;
-    MIRT__TEST_POINT(MIRT__POINT_COLLECTIVE, device, (int)f->model->step);
-    for (int r = 0; r < active; r++) {
-        at = f->cut_values + (size_t)r * f->cut_stride;
-        rows[r] = mirt__replica_share(f, r, &none);
-        for (int k = 0; k < node->num_in; at += mirt__shape_count(&node->in[k]->shape), k++) value[k][r] = at;
-    }
-    at = f->cut_values + (size_t)(f->replicas + device) * f->cut_stride;
-    for (int k = 0; k < node->num_out; at += mirt__shape_count(&node->out[k]->shape), k++) out[k] = at;
-    if (active) mirt__all_reduce_values(node, active, value, rows, out);
-    for (int r = first; r < first + own && r < active; r++) {
-        mirt__replica_bases(f, device, first, r, &b);
-        for (int k = 0; k < node->num_out; k++) s->backend->stage(b.remote, mirt__address(&b, node->out[k]), out[k], mirt__tensor_bytes(node->out[k], 1), false);
-    }
-    return mirt__device_meets(f, device, MIRT_PHASE_REDUCE, -1);
-}
-
-/* >>exchange and update */
-
-MIRT__LIB void mirt__remote_exchange_range(const mirt_function *f, int device, int64_t begin, int64_t end) {
-    const mirt_strategy *s = f->model->strategy;
-    mirt__exchange x;
-    mirt__remote_exchange args;
-    memset(&args, 0, sizeof args);
-    mirt__exchange_of(f, device, &x);
-    args.begin = begin;
-    args.end = end;
-    args.parts = x.parts;
-    args.sum = mirt__gradient_at(f, device, 0);
-    for (int i = 0; i < x.parts; i++) {
-        args.part_device[i] = x.device[i];
-        args.part[i] = mirt__gradient_at(f, x.device[i], x.slot[i]);
-    }
-    for (int i = 0; i + 1 < x.parts; i++) {
-        args.add[i].into = x.add[i].into;
-        args.add[i].from = x.add[i].from;
-    }
-    s->backend->exchange(s->device[device].remote, &args);
-}
-
-MIRT__LIB void mirt__remote_exchanged(const mirt_function *f, int device) { mirt__backend_of(f)->exchanged(mirt__remote_of(f, device)); }
-
-static void mirt__remote_gather_states(const mirt_function *f, int device) {
-    const mirt_strategy *s = f->model->strategy;
-    char *base[MIRT__MAX_DEVICES];
-    size_t begin[MIRT__MAX_DEVICES + 1];
-    int first = 0, count = 0;
-    for (int d = 0; d < s->num_devices; d++) {
-        count = mirt__device_replicas(s, f->replicas, d, &first);
-        base[d] = mirt__remote_states_of(f, d);
-        begin[d] = (size_t)first * f->state_bytes;
-    }
-    begin[s->num_devices] = (size_t)(first + count) * f->state_bytes;
-    s->backend->gather(s->device[device].remote, base, begin, s->num_devices);
-}
-
-MIRT__LIB bool mirt__remote_reduce(mirt_function *f, int device) {
-    const mirt_strategy *s = f->model->strategy;
-    const bool alone = s->num_devices == 1;
-    if (!alone && s->direct && !mirt__remote_meet(f, device, 0)) return false;
-    if (f->num_ranges && f->stage != MIRT__REDUCED) {
-        if (alone || s->direct) mirt__device_sum(f, device);
-        else if (!f->overlaps) mirt__remote_exchange_range(f, device, 0, (int64_t)(f->root->trained_bytes / sizeof(mirt__real)));
-        if (!alone && !s->direct && !f->overlaps) s->backend->exchanged(s->device[device].remote);
-    }
-    if (!alone && f->num_states) mirt__remote_gather_states(f, device);
-    return alone || !s->direct || mirt__remote_meet(f, device, 1);
-}
-
-MIRT__LIB void mirt__remote_states(const mirt_function *f, int device) {
-    const mirt_strategy *s = f->model->strategy;
-    mirt__remote_aggregate args;
-    if (device >= mirt__device_copies(s) || !f->num_states) return;
-    args.value = f->state;
-    args.values = f->num_states;
-    args.active = mirt__active_replicas(f);
-    args.replicas = f->replicas;
-    args.rows = f->rows;
-    args.stride = (int64_t)(f->state_bytes / sizeof(mirt__real));
-    args.from = (const mirt__real *)(const void *)mirt__remote_states_of(f, device);
-    args.to = (mirt__real *)(void *)f->root->remote_weight[device];
-    s->backend->aggregate(s->device[device].remote, &args);
-}
-
-MIRT__LIB void mirt__remote_squares(mirt_function *f, int device, int64_t first, int64_t count) {
-    enum { MOST = 1024 };
-    mirt__remote_piece piece[MOST];
-    double squares[MOST];
-    for (int64_t at = first, left = count; left > 0; at += MOST, left -= MOST) {
-        const int pieces = left < (int64_t)MOST ? (int)left : (int)MOST;
-        for (int i = 0; i < pieces; i++) {
-            piece[i].begin = f->model->piece[at + i].begin;
-            piece[i].count = f->model->piece[at + i].count;
-            squares[i] = 0;
-        }
-        mirt__backend_of(f)->squares(mirt__remote_of(f, device), mirt__gradient_at(f, device, 0), piece, pieces, squares);
-        if (!mirt__remote_finish(f, device)) return;
-        for (int i = 0; i < pieces; i++) f->model->piece[at + i].squares = squares[i];
-    }
-}
-
-/* >>section train/run.c */
-
-MIRT__LIB int64_t mirt__replica_share(const mirt_function *f, int replica, int64_t *first) {
-    return mirt__share(f->rows, f->replicas, replica, first);
-}
-
-/* The replicas that have rows are the first ones. */
-MIRT__LIB int mirt__active_replicas(const mirt_function *f) { return f->rows < f->replicas ? (int)f->rows : f->replicas; }
-
-MIRT__LIB mirt__real *mirt__gradient_at(const mirt_function *f, int device, int slot) {
-    return (mirt__real *)(void *)(f->model->strategy->block[device] + (size_t)slot * f->root->trained_bytes);
-}
-
-/* >>replay */
-
-/* The device's part of the bases; the replica's is set below. */
-static void mirt__device_bases(const mirt_function *f, int device, mirt__bases *b) {
-    const mirt_strategy *s = f->model->strategy;
-    const mirt__layout *l = &s->layout;
-    memset(b, 0, sizeof *b);
-    if (s->backend) {
-        mirt__remote_bases(f, device, b);
-        return;
-    }
-    b->team = s->device[device].team;
-    b->weight = f->root->weight[device];
-    b->gradient = s->block[device];
-    b->arena = b->gradient + mirt__align_up(l->gradients);
-    b->replica = b->arena + mirt__align_up(l->arena);
-    b->shared = b->replica + mirt__align_up(l->replica);
-    b->scratch = b->shared + mirt__align_up(l->shared);
-    b->scratch_per_thread = l->scratch / (size_t)s->threads;
-}
-
-/* `place` is where results that are not batched go. */
-static void mirt__row_bases(const mirt_function *f, int device, mirt__bases *b, int64_t first_row, int place) {
-    if (mirt__is_remote(f)) {
-        mirt__remote_row_bases(f, device, b, first_row, place);
-        return;
-    }
-    for (int i = 0; i < f->spec.num_fields; i++) {
-        char *base;
-        memcpy(&base, &f->io[i], sizeof base); /* read only: a program never writes an input */
-        b->io[i] = base ? base + (size_t)first_row * f->program.io[i].bytes : NULL;
-    }
-    for (int i = 0; i < f->num_results; i++) {
-        const mirt__port *port = &f->program.io[MIRT__MAX_FIELDS + i];
-        b->io[MIRT__MAX_FIELDS + i] = f->result[i].data + (size_t)(port->batched ? first_row : (int64_t)place) * port->bytes;
-    }
-}
-
-MIRT__LIB void mirt__replica_bases(const mirt_function *f, int device, int first, int replica, mirt__bases *b) {
-    int64_t row;
-    mirt__device_bases(f, device, b);
-    mirt__replica_share(f, replica, &row);
-    mirt__row_bases(f, device, b, row, replica);
-    b->replica += (size_t)(replica - first) * f->program.replica;
-    if (!b->remote) b->state = f->states + (size_t)replica * f->state_bytes;
-    if (f->program.num_cuts) b->gradient = (char *)mirt__gradient_at(f, device, replica - first); /* a gradient may be what a cut reads */
-}
-
-typedef struct mirt__sending mirt__sending;
-static void mirt__send_ready(void *user, const mirt__call *call, int node);
-
-/* `sending`: what is told of every node, or NULL. */
-static void mirt__replay(mirt_function *f, int segment, int device, const mirt__bases *b, int replica, int64_t first_row, int64_t rows, mirt__sending *sending) {
-    const mirt_model *model = f->model;
-    mirt__step_info run;
-    run.seed = model->strategy->seed;
-    run.step = model->step;
-    run.first_row = first_row;
-    run.global_rows = f->rows;
-    run.replica = replica;
-    run.loss_scale = model->config.reduction == MIRT_SUM ? 1.0 : 1.0 / (double)f->rows;
-    run.gradient_scale = f->root->loss_scale;
-    run.failed = &f->failed;
-    run.failed_code = &f->failed_code;
-    run.clock = device == 0 && f->clocks ? f->clocks->node : NULL;
-    run.look = f->finder ? mirt__finder_look : sending ? mirt__send_ready : NULL;
-    run.look_user = f->finder ? (void *)&f->finder[device] : (void *)sending;
-    run.lane = &model->strategy->lane[device];
-    const int at = f->program.first_gradient, begin = segment ? f->program.cut[segment - 1] : 0;
-    mirt__mark(f, device, at >= 0 && begin > at ? MIRT_PHASE_BACKWARD : MIRT_PHASE_FORWARD, replica, -1);
-    MIRT__TEST_POINT(MIRT__POINT_REPLAY, device, replica);
-    mirt__park_if_given_up(model->strategy, device);
-    if (run.clock && segment == 0) {
-        f->clocks->replays++;
-        f->clocks->replayed += rows;
-    }
-    mirt__program_run(&f->program, segment, model->strategy->kernels, &run, b, rows);
-}
-
-/* >>cuts */
-
-MIRT__LIB void mirt__all_reduce_values(const mirt__node *node, int active, const mirt__real *value[][MIRT__MAX_REPLICAS], const int64_t *rows, mirt__real **out) {
-    int64_t count = mirt__shape_count(&node->out[0]->shape);
-    if (node->a.kind == MIRT__ALL_REDUCE_MOMENTS) {
-        mirt__combine_moments(active, value[0], value[1], rows, count, out[0], out[1]);
-        return;
-    }
-    mirt_aggregation kind = node->a.kind == MIRT__ALL_REDUCE_MEAN ? MIRT_AGGREGATE_MEAN : MIRT_AGGREGATE_SUM;
-    for (int k = 0; k < node->num_in; k++) mirt__aggregate(kind, active, value[k], rows, mirt__shape_count(&node->out[k]->shape), out[k]);
-}
-
-/* Fills the outputs of the node at a cut for every replica of the device, from all replicas' inputs. */
-static void mirt__device_cut(const mirt_function *f, const mirt__node *node, int device) {
-    const mirt_strategy *s = f->model->strategy;
-    const mirt__real *value[2][MIRT__MAX_REPLICAS];
-    int64_t rows[MIRT__MAX_REPLICAS], row;
-    int active = mirt__active_replicas(f), own_first, own = mirt__device_replicas(s, f->replicas, device, &own_first), first;
-    mirt__bases b;
-    for (int d = 0; d < s->num_devices; d++) {
-        int count = mirt__device_replicas(s, f->replicas, d, &first);
-        for (int r = first; r < first + count && r < active; r++) {
-            mirt__replica_bases(f, d, first, r, &b);
-            rows[r] = mirt__replica_share(f, r, &row);
-            for (int k = 0; k < node->num_in; k++) value[k][r] = (const mirt__real *)mirt__address(&b, node->in[k]);
-        }
-    }
-    mirt__real *done[MIRT__MAX_OUT] = {NULL};
-    for (int r = own_first; r < own_first + own && r < active; r++) {
-        mirt__real *out[MIRT__MAX_OUT];
-        mirt__replica_bases(f, device, own_first, r, &b);
-        for (int k = 0; k < node->num_out; k++) out[k] = (mirt__real *)mirt__address(&b, node->out[k]);
-        for (int k = 0; k < node->num_out && done[0]; k++) memcpy(out[k], done[k], mirt__tensor_bytes(node->out[k], 1));
-        if (!done[0]) mirt__all_reduce_values(node, active, value, rows, out);
-        memcpy(done, out, sizeof done);
-    }
-}
-
-/* >>a device's replicas */
-
-static mirt__range mirt__overlap(const mirt__range *a, int64_t begin, int64_t end) {
-    mirt__range r;
-    r.begin = a->begin > begin ? a->begin : begin;
-    r.end = a->end < end ? a->end : end;
-    return r;
-}
-
-typedef struct mirt__counter {
-    mirt__tree_stack stack;
-    int first;
-    bool slot_per_replica;
-} mirt__counter;
-
-static int mirt__counter_slot(const mirt__counter *c, int depth) {
-    return c->slot_per_replica ? c->stack.node[depth].lo - c->first : depth;
-}
-
-/* The gradients of `replica` join the binary counter of buffers: its additions, of elements [begin, end). */
-static void mirt__counter_add(const mirt_function *f, const mirt__counter *c, int device, int replica, int64_t begin, int64_t end) {
-    const mirt_strategy *s = f->model->strategy;
-    int slot[64];
-    mirt__tree_stack stack = c->stack;
-    const mirt__where where = mirt__where_of(f, device);
-    for (int i = 0; i < stack.depth; i++) slot[i] = mirt__counter_slot(c, i);
-    slot[stack.depth] = c->slot_per_replica ? replica - c->first : stack.depth;
-    int merges = mirt__tree_push(&stack, replica, 1);
-    if (merges && f->num_ranges) mirt__mark(f, device, MIRT_PHASE_REDUCE_HIDDEN, replica, -1);
-    for (int top = stack.depth - 1 + merges; merges > 0; merges--, top--) {
-        for (int i = 0; i < f->num_ranges; i++) {
-            const mirt__range range = mirt__overlap(&f->range[i], begin, end);
-            if (range.begin >= range.end) continue;
-            s->kernels->accumulate(mirt__gradient_at(f, device, slot[top - 1]) + range.begin, mirt__gradient_at(f, device, slot[top]) + range.begin,
-                                   range.end - range.begin, &where);
-        }
-    }
-}
-
-/* The last replica of a device, whose gradients travel as backward makes them. */
-struct mirt__sending {
-    const mirt_function *f;
-    const mirt__counter *counter;
-    int device, replica, next; /* replica -1: the device has none in this step */
-};
-
-static void mirt__send(mirt__sending *s) {
-    const mirt__bucket *b = &s->f->bucket[s->next++];
-    if (s->replica >= 0) mirt__counter_add(s->f, s->counter, s->device, s->replica, b->begin, b->end);
-    mirt__remote_exchange_range(s->f, s->device, b->begin, b->end);
-}
-
-static void mirt__send_ready(void *user, const mirt__call *call, int node) {
-    mirt__sending *s = (mirt__sending *)user;
-    (void)call;
-    while (s->next < s->f->num_buckets && s->f->bucket[s->next].ready <= node) mirt__send(s);
-}
-
-/* Waits for the other devices; the seconds count as `phase`. False: nobody waits for this one any more. */
-MIRT__LIB bool mirt__device_meets(const mirt_function *f, int device, int phase, int node) {
-    mirt__mark(f, device, phase, -1, node);
-    MIRT__TEST_POINT(MIRT__POINT_BARRIER, device, (int)f->model->step);
-    return mirt__devices_barrier(f->model->strategy, device);
-}
-
-/* At a cut every replica's values become all replicas'. False: they were given up. */
-static bool mirt__device_at_cut(mirt_function *f, int device, int cut) {
-    if (mirt__is_remote(f)) return mirt__remote_cut(f, f->program.graph.node[cut], device);
-    if (!mirt__device_meets(f, device, MIRT_PHASE_IMBALANCE, cut)) return false;
-    mirt__mark(f, device, MIRT_PHASE_REDUCE, -1, cut);
-    MIRT__TEST_POINT(MIRT__POINT_COLLECTIVE, device, (int)f->model->step);
-    mirt__device_cut(f, f->program.graph.node[cut], device);
-    return mirt__device_meets(f, device, MIRT_PHASE_REDUCE, cut);
-}
-
-/* The replicas [counter->first, end) through one segment. */
-static void mirt__device_segment(mirt_function *f, int device, int segment, int end, mirt__counter *counter, mirt__sending *sending) {
-    mirt__bases bases;
-    for (int r = counter->first; r < end; r++) {
-        const bool sends = f->overlaps && r == end - 1;
-        int64_t first_row, rows = mirt__replica_share(f, r, &first_row);
-        mirt__replica_bases(f, device, counter->first, r, &bases);
-        if (!f->program.num_cuts) bases.gradient = (char *)mirt__gradient_at(f, device, counter->stack.depth);
-        if (sends) sending->replica = r;
-        mirt__replay(f, segment, device, &bases, r, first_row, rows, sends ? sending : NULL);
-        if (segment < f->program.num_cuts || sends) continue;
-        mirt__counter_add(f, counter, device, r, 0, INT64_MAX);
-        mirt__tree_push(&counter->stack, r, 1);
-    }
-}
-
-static bool mirt__device_segments(void *arg, int device) {
-    mirt_function *f = (mirt_function *)arg;
-    int cuts = f->program.num_cuts, active = mirt__active_replicas(f);
-    mirt__counter counter;
-    mirt__sending sending;
-    memset(&counter, 0, sizeof counter);
-    counter.slot_per_replica = cuts > 0;
-    int own = mirt__device_replicas(f->model->strategy, f->replicas, device, &counter.first), end = counter.first + own;
-    memset(&sending, 0, sizeof sending);
-    sending.f = f;
-    sending.counter = &counter;
-    sending.device = device;
-    sending.replica = -1;
-    for (int segment = 0; segment <= cuts; segment++) {
-        mirt__device_segment(f, device, segment, end < active ? end : active, &counter, &sending);
-        if (segment < cuts && !mirt__device_at_cut(f, device, f->program.cut[segment])) return false;
-    }
-    while (f->overlaps && sending.next < f->num_buckets) mirt__send(&sending);
-    if (f->overlaps) mirt__remote_exchanged(f, device);
-    return true;
-}
-
-/* All replicas of the device. */
-static bool mirt__device_replicas_run(mirt_function *f, int device) {
-    if (!mirt__is_remote(f)) return mirt__device_segments(f, device);
-    mirt__remote_scatter(f, device);
-    mirt__remote_stage(f, device, 0);
-    do {
-        mirt__remote_open(f, device, 0);
-        if (!mirt__device_segments(f, device)) return false;
-    } while (!mirt__remote_shut(f, device));
-    mirt__remote_stage(f, device, 1);
-    return true;
-}
-
-static void mirt__device_replay(void *arg, int device) {
-    mirt_function *f = (mirt_function *)arg;
-    if (!mirt__device_replicas_run(f, device) || !mirt__is_remote(f)) return;
-    mirt__remote_fetch(f, device);
-    mirt__remote_finish(f, device);
-}
-
-/* Rows do not depend on each other here, so devices share them without regard to replicas. */
-static void mirt__device_pieces(mirt_function *f, int device) {
-    int devices = f->model->strategy->num_devices, place = device * ((f->replicas + devices - 1) / devices + 2);
-    mirt__bases bases;
-    int64_t first, rows = mirt__share(f->rows, devices, device, &first);
-    mirt__device_bases(f, device, &bases);
-    for (int64_t end = first + rows; first < end; first += rows) {
-        rows = end - first < f->program.max_rows ? end - first : f->program.max_rows;
-        mirt__row_bases(f, device, &bases, first, place++);
-        mirt__replay(f, 0, device, &bases, first != 0, first, rows, NULL);
-    }
-}
-
-static void mirt__device_rows(void *arg, int device) {
-    mirt_function *f = (mirt_function *)arg;
-    if (mirt__is_remote(f)) {
-        mirt__remote_scatter(f, device);
-        mirt__remote_stage(f, device, 0);
-        do {
-            mirt__remote_open(f, device, 2);
-            mirt__device_pieces(f, device);
-        } while (!mirt__remote_shut(f, device));
-        mirt__remote_stage(f, device, 1);
-        mirt__remote_fetch(f, device);
-        if (!f->holds) mirt__remote_finish(f, device);
-    } else {
-        mirt__device_pieces(f, device);
-    }
-    mirt__mark(f, device, MIRT__PHASE_JOIN, -1, -1);
-}
-
-/* >>all-reduce and update */
-
-MIRT__LIB void mirt__exchange_of(const mirt_function *f, int device, mirt__exchange *x) {
-    mirt__exchange_plan(f->model->strategy, f->replicas, mirt__active_replicas(f), f->program.num_cuts > 0, device, x);
-}
-
-/* The device's share: parts summed in place in the plan's order, then written to every device's
-   first buffer. */
-MIRT__LIB void mirt__device_sum(const mirt_function *f, int device) {
-    const mirt_strategy *s = f->model->strategy;
-    const mirt__where where = mirt__where_of(f, device);
-    mirt__exchange x;
-    int64_t begin, end;
-    mirt__exchange_of(f, device, &x);
-    mirt__exchange_range(s, (int64_t)(f->root->trained_bytes / sizeof(mirt__real)), device, &begin, &end);
-    mirt__mark(f, device, MIRT_PHASE_REDUCE, -1, -1);
-    MIRT__TEST_POINT(MIRT__POINT_COLLECTIVE, device, (int)f->model->step);
-    for (int i = 0; i + 1 < x.parts; i++) {
-        int into = x.add[i].into, from = x.add[i].from;
-        s->kernels->accumulate(mirt__gradient_at(f, x.device[into], x.slot[into]) + begin, mirt__gradient_at(f, x.device[from], x.slot[from]) + begin,
-                               end - begin, &where);
-    }
-    const mirt__real *sum = mirt__gradient_at(f, x.device[0], x.slot[0]) + begin;
-    for (int d = 0; d < s->num_devices; d++) {
-        mirt__real *to = mirt__gradient_at(f, d, 0) + begin;
-        if (to == sum || begin == end) continue;
-        if (s->backend) s->backend->copy(where.remote, to, sum, (size_t)(end - begin) * sizeof *to);
-        else memcpy(to, sum, (size_t)(end - begin) * sizeof *to);
-    }
-}
-
-static void mirt__device_all_reduce(void *arg, int device) {
-    mirt_function *f = (mirt_function *)arg;
-    if (!mirt__is_remote(f)) mirt__device_sum(f, device);
-    else if (mirt__remote_reduce(f, device)) mirt__remote_finish(f, device);
-}
-
-/* The device's own sum, the later parts added to the earlier as the tree does, or after the all-reduce that of all. */
-MIRT__LIB mirt_status mirt__device_gradient(mirt_function *f, int device, int64_t at, int64_t count, float *out) {
-    const mirt_strategy *s = f->model->strategy;
-    mirt__exchange x;
-    mirt__real *copy = NULL;
-    bool any = false, good = true;
-    if (s->backend && !(copy = (mirt__real *)mirt__calloc((size_t)count, sizeof *copy))) return mirt_last_status();
-    mirt__exchange_of(f, device, &x);
-    for (int64_t i = 0; i < count; i++) out[i] = 0;
-    for (int p = x.parts - 1; p >= 0 && good; p--) {
-        if (f->stage == MIRT__REDUCED ? p > 0 : x.device[p] != device) continue;
-        const mirt__real *g = mirt__gradient_at(f, device, f->stage == MIRT__REDUCED ? 0 : x.slot[p]) + at;
-        if (copy) {
-            s->backend->fetch(s->device[device].remote, copy, g, (size_t)count * sizeof *copy);
-            good = mirt__remote_finish(f, device);
-            g = copy;
-        }
-        for (int64_t i = 0; i < count; i++) out[i] = any ? (float)g[i] + out[i] : (float)g[i];
-        any = true;
-    }
-    mirt__free(copy);
-    for (int64_t i = 0; f->scaled && i < count; i++) out[i] = (float)((double)out[i] / f->root->loss_scale);
-    return good ? MIRT_OK : mirt__remote_failure(f);
-}
-
-/* The new values of variables, written into the device's copy. */
-static void mirt__device_states(const mirt_function *f, int device) {
-    const mirt__real *value[MIRT__MAX_REPLICAS];
-    int64_t rows[MIRT__MAX_REPLICAS], first;
-    int active = mirt__active_replicas(f);
-    for (int i = 0; i < f->num_states && device == 0; i++) f->root->edits += f->root->variable[f->state[i].variable].frozen;
-    if (mirt__is_remote(f)) mirt__remote_states(f, device);
-    if (mirt__is_remote(f) || device >= mirt__weight_copies(f->model->strategy)) return;
-    for (int r = 0; r < active; r++) rows[r] = mirt__replica_share(f, r, &first);
-    for (int i = 0; i < f->num_states; i++) {
-        for (int r = 0; r < active; r++) value[r] = (const mirt__real *)(const void *)(f->states + (size_t)r * f->state_bytes) + f->state[i].from;
-        mirt__aggregate_variable(&f->state[i], active, value, rows, (mirt__real *)(void *)f->root->weight[device] + f->state[i].to);
-    }
-}
-
-/* >>norms of gradients */
-
-typedef struct mirt__squares_job {
-    mirt__piece *piece;
-    const mirt__real *gradient;
-} mirt__squares_job;
-
-/* Squares of float32 numbers are exact in double, and the order of additions is that of the elements' places. */
-static void mirt__squares_task(void *arg, int64_t task, int member) {
-    const mirt__squares_job *job = (const mirt__squares_job *)arg;
-    mirt__piece *p = &job->piece[task];
-    const mirt__real *g = job->gradient + p->begin;
-    double sum[8] = {0, 0, 0, 0, 0, 0, 0, 0};
-    int64_t i = 0;
-    (void)member;
-    for (; i + 8 <= p->count; i += 8) {
-        for (int k = 0; k < 8; k++) sum[k] += (double)g[i + k] * (double)g[i + k];
-    }
-    for (; i < p->count; i++) sum[0] += (double)g[i] * (double)g[i];
-    p->squares = ((sum[0] + sum[1]) + (sum[2] + sum[3])) + ((sum[4] + sum[5]) + (sum[6] + sum[7]));
-}
-
-/* The sums of all pieces' squares, of which each device makes its share: the gradients are summed first. */
-static bool mirt__device_norms(mirt_function *f, int device) {
-    const mirt_strategy *s = f->model->strategy;
-    mirt__squares_job job;
-    int64_t first;
-    if (f->stage != MIRT__REDUCED && !s->backend) {
-        mirt__device_all_reduce(f, device);
-        if (!mirt__device_meets(f, device, MIRT_PHASE_REDUCE, -1)) return false;
-    }
-    const int64_t count = mirt__share(f->model->num_pieces, s->num_devices, device, &first);
-    if (s->backend) {
-        mirt__remote_squares(f, device, first, count);
-        return mirt__device_meets(f, device, MIRT_PHASE_UPDATE, -1);
-    }
-    job.piece = f->model->piece + first;
-    job.gradient = mirt__gradient_at(f, device, 0);
-    mirt__team_for(s->device[device].team, count, mirt__squares_task, &job);
-    return mirt__device_meets(f, device, MIRT_PHASE_UPDATE, -1);
-}
-
-/* Of the variable, or (-1) of all of them. */
+/* Sum of squares of the variable's gradient, or (-1) of all. */
 static double mirt__squares_of(const mirt_function *f, int variable) {
-    const mirt_model *model = f->model;
+    const mirt__rule *rule = &f->step.rule;
+    const double scale = f->root->loss_scale;
     double sum = 0;
-    for (int i = 0; i < model->num_pieces; i++) {
-        if (variable < 0 || model->piece[i].variable == variable) sum += model->piece[i].squares;
+    for (int i = 0; i < rule->num_pieces; i++) {
+        if (variable < 0 || rule->piece[i].variable == variable) sum += rule->piece[i].squares;
     }
-    return f->scaled ? sum / (f->root->loss_scale * f->root->loss_scale) : sum;
+    return f->step.float16 ? sum / (scale * scale) : sum;
+}
+
+/* Non-finite gradients keep the step from being applied. */
+static bool mirt__rule_accepts(void *user) {
+    mirt_function *f = (mirt_function *)user;
+    if (f->step.float16 && !(mirt__squares_of(f, -1) <= DBL_MAX)) {
+        __atomic_store_n(&f->overflow, true, __ATOMIC_RELAXED);
+        return false;
+    }
+    if (f->finite_only && !f->step.float16 && !f->model->strategy->able.in_place && !mirt__squares_finite(f)) {
+        __atomic_fetch_or(&f->step.not_finite, MIRT__GRADIENT_BAD, __ATOMIC_RELAXED);
+        return false;
+    }
+    return true;
 }
 
 /* Gradients that were scaled are made smaller again, by a power of two. */
 static void mirt__unscale(const mirt_function *f, mirt__update *u) {
-    if (!f->scaled) return;
+    if (!f->step.float16) return;
     u->scale = (float)((u->shaped ? (double)u->scale : 1.0) / f->root->loss_scale);
     u->shaped = true;
 }
 
-/* >>the update */
+static void mirt__rule_prepare(void *user, int device, char *const *slot, int64_t begin, int64_t end, mirt__update *u) {
+    const mirt_function *f = (const mirt_function *)user;
+    const mirt_strategy *s = f->model->strategy;
+    mirt__optimizer_update(f->model, slot, f->rate, u);
+    mirt__optimizer_extras(f->model, f->step.rule.norms ? mirt__squares_of(f, -1) : 0, u);
+    mirt__unscale(f, u);
+    /* averages begin with the weights, also of variables that have no gradient */
+    if (u->average && f->model->step == 0)
+        s->backend->copy(s->device[device].remote, u->average + begin, u->weight[0] + begin,
+                         (size_t)(end - begin) * sizeof *u->average);
+}
 
-/* An update of elements [begin, end), one variable at a time where each has its own numbers. */
-static void mirt__update_piece(const mirt_function *f, mirt__update *u, const mirt__where *where, mirt__range r) {
-    const mirt_model *root = f->root;
+/* One variable at a time where each has its own numbers. */
+static void mirt__rule_update(void *user, const mirt__where *where, mirt__range range, mirt__update *u) {
+    const mirt_function *f = (const mirt_function *)user;
     const mirt__kernels *kernels = f->model->strategy->kernels;
     const bool by_variable = mirt__optimizer_by_variable(&f->model->config.optimizer);
-    u->begin = r.begin;
-    u->end = r.end;
-    if (r.begin < r.end && !by_variable) kernels->update(u, where);
-    for (int i = 0; by_variable && i < root->num_variables; i++) {
-        const mirt__variable *v = &root->variable[i];
-        const int64_t begin = (int64_t)(v->offset / sizeof(mirt__real));
-        const mirt__range own = mirt__overlap(&r, begin, begin + v->count);
-        if (!mirt__is_trained(v) || own.begin >= own.end) continue;
-        u->begin = own.begin;
-        u->end = own.end;
+    u->begin = range.begin;
+    u->end = range.end;
+    if (!by_variable) kernels->update(u, where);
+    for (int i = 0; by_variable && i < f->root->num_variables; i++) {
+        const mirt__variable *v = &f->root->variable[i];
+        const int64_t first = (int64_t)(v->offset / sizeof(mirt__real)), last = first + v->count;
+        u->begin = range.begin > first ? range.begin : first;
+        u->end = range.end < last ? range.end : last;
+        if (!mirt__is_trained(v) || u->begin >= u->end) continue;
         mirt__optimizer_variable(f->model, v, mirt__squares_of(f, i), f->rate, u);
         mirt__unscale(f, u);
         kernels->update(u, where);
     }
 }
 
-/* The averages begin with the weights, also of variables that have no gradient. */
-static void mirt__begin_averages(const mirt_function *f, int device, const mirt__update *u, int64_t begin, int64_t end) {
-    const mirt_strategy *s = f->model->strategy;
-    const size_t bytes = (size_t)(end - begin) * sizeof *u->average;
-    if (!u->average || f->model->step > 0) return;
-    if (s->backend) s->backend->copy(s->device[device].remote, u->average + begin, u->weight[0] + begin, bytes);
-    else memcpy(u->average + begin, u->weight[0] + begin, bytes);
+MIRT__LIB void mirt__rule_set(mirt_function *f) {
+    mirt__rule *rule = &f->step.rule;
+    rule->user = f;
+    rule->norms = f->step.float16 || mirt__optimizer_norms(&f->model->config.optimizer);
+    rule->piece = f->model->piece;
+    rule->num_pieces = f->model->num_pieces;
+    rule->accepts = mirt__rule_accepts;
+    rule->prepare = mirt__rule_prepare;
+    rule->update = mirt__rule_update;
 }
 
-/* Where the device finds the gradients, and the weights it writes. */
-static void mirt__update_parts(const mirt_function *f, int device, bool summed, mirt__update *u) {
-    const mirt_strategy *s = f->model->strategy;
-    mirt__exchange x;
-    u->parts = 1;
-    u->part[0] = mirt__gradient_at(f, device, 0);
-    if (!summed) {
-        mirt__exchange_of(f, device, &x);
-        u->parts = x.parts;
-        for (int i = 0; i < x.parts; i++) u->part[i] = mirt__gradient_at(f, x.device[i], x.slot[i]);
-        for (int i = 0; i + 1 < x.parts; i++) {
-            u->tree[i].into = x.add[i].into;
-            u->tree[i].from = x.add[i].from;
-        }
-    }
-    u->copies = mirt__weight_copies(s);
-    for (int d = 0; d < u->copies; d++) u->weight[d] = (mirt__real *)(void *)(s->backend ? f->root->remote_weight[device] : f->root->weight[d]);
-    if (u->parts == 1) return;
-    mirt__mark(f, device, MIRT_PHASE_REDUCE, -1, -1);
-    MIRT__TEST_POINT(MIRT__POINT_COLLECTIVE, device, (int)f->model->step);
-    mirt__mark(f, device, MIRT__PHASE_FUSED, -1, -1);
-}
+/* >>section train/run.c */
 
-/* Sums all parts of the device's share, updates, writes into every copy. A device with memory of its own updates its own copy. */
-static void mirt__device_apply(mirt_function *f, int device, bool norms) {
-    const mirt_strategy *s = f->model->strategy;
-    const mirt__where where = mirt__where_of(f, device);
-    mirt__update u;
-    int64_t begin, end;
-    memset(&u, 0, sizeof u);
-    mirt__update_parts(f, device, norms || s->backend || f->stage == MIRT__REDUCED, &u);
-    mirt__optimizer_update(f->model, s->backend ? f->model->remote_slot[device] : f->model->slot, f->rate, &u);
-    mirt__optimizer_extras(f->model, norms ? mirt__squares_of(f, -1) : 0, &u);
-    mirt__unscale(f, &u);
-    mirt__update_range(s, (int64_t)(f->root->trained_bytes / sizeof(mirt__real)), device, &begin, &end);
-    mirt__begin_averages(f, device, &u, begin, end);
-    for (int i = 0; i < f->num_ranges; i++) mirt__update_piece(f, &u, &where, mirt__overlap(&f->range[i], begin, end));
-}
-
-/* False: the devices were given up. */
-static bool mirt__device_new_values(mirt_function *f, int device, bool norms) {
-    if (norms && !mirt__device_norms(f, device)) return false;
-    if (f->scaled && norms && !(mirt__squares_of(f, -1) <= DBL_MAX)) {
-        __atomic_store_n(&f->overflow, true, __ATOMIC_RELAXED);
-        return true;
-    }
-    if (f->finite_only && norms && !f->scaled && f->model->strategy->backend && !mirt__squares_finite(f)) {
-        __atomic_fetch_or(&f->not_finite, MIRT__GRADIENT_BAD, __ATOMIC_RELAXED);
-        return true;
-    }
-    mirt__device_states(f, device);
-    mirt__device_apply(f, device, norms);
-    return true;
-}
-
-static void mirt__remote_update(mirt_function *f, int device, bool norms) {
-    if (!mirt__remote_reduce(f, device)) return;
-    mirt__remote_stage(f, device, 2);
-    do {
-        if (!norms) mirt__remote_open(f, device, 1); /* with norms it waits in between */
-        if (!mirt__device_new_values(f, device, norms)) return;
-    } while (!norms && !mirt__remote_shut(f, device));
-    mirt__remote_stage(f, device, 3);
-    if ((f->model->strategy->kind != MIRT_CENTRAL_STORAGE || mirt__remote_meet(f, device, 2)) && !f->holds) mirt__remote_finish(f, device);
-}
-
-/* With norms of gradients the machine waits in the middle of the update. */
-static bool mirt__needs_norms(const mirt_function *f) {
-    const bool looks = f->finite_only && f->model->strategy->backend;
-    return f->num_ranges && (f->scaled || looks || mirt__optimizer_norms(&f->model->config.optimizer));
-}
-
-static void mirt__device_update(void *arg, int device) {
-    mirt_function *f = (mirt_function *)arg;
-    const bool norms = mirt__needs_norms(f);
-    mirt__mark(f, device, MIRT_PHASE_UPDATE, -1, -1);
-    MIRT__TEST_POINT(MIRT__POINT_UPDATE, device, (int)f->model->step);
-    if (mirt__is_remote(f)) mirt__remote_update(f, device, norms);
-    else mirt__device_new_values(f, device, norms);
-}
-
-static bool mirt__step_failed(const mirt_function *f) { return __atomic_load_n(&f->failed, __ATOMIC_ACQUIRE) != NULL; }
-
-static bool mirt__step_updates(const mirt_function *f) { return f->num_ranges || f->num_states; }
-
-/* What a step does behind its replicas. False: the devices were given up. */
-static bool mirt__device_step_ends(mirt_function *f, int device) {
-    if (mirt__is_remote(f) && !f->holds && (f->finite_only || !mirt__step_updates(f))) mirt__remote_finish(f, device);
-    if (f->finite_only) __atomic_fetch_or(&f->not_finite, mirt__device_not_finite(f, device), __ATOMIC_ACQ_REL);
-    if (!mirt__step_updates(f)) return true;
-    if (!mirt__device_meets(f, device, MIRT_PHASE_IMBALANCE, -1)) return false;
-    if (!mirt__step_failed(f) && !__atomic_load_n(&f->not_finite, __ATOMIC_ACQUIRE)) mirt__device_update(f, device);
-    return true;
-}
-
-static void mirt__device_step(void *arg, int device) {
-    mirt_function *f = (mirt_function *)arg;
-    MIRT__TEST_POINT(MIRT__POINT_STEP, device, (int)f->model->step);
-    if (!mirt__device_replicas_run(f, device)) return;
-    if (mirt__is_remote(f)) mirt__remote_fetch(f, device);
-    if ((!f->holds || !mirt__needs_norms(f)) && !mirt__device_step_ends(f, device)) return;
-    mirt__mark(f, device, MIRT__PHASE_JOIN, -1, -1);
-}
-
-/* The second round of a step that holds: the next batch sets out, then results are waited for. */
-static void mirt__device_step_held(void *arg, int device) {
-    mirt_function *f = (mirt_function *)arg;
-    if (f->ahead) mirt__remote_scatter_ahead(f, device);
-    mirt__mark(f, device, mirt__step_updates(f) ? MIRT_PHASE_UPDATE : MIRT_PHASE_FORWARD, -1, -1);
-    if (!mirt__needs_norms(f)) mirt__remote_finish(f, device);
-    else if (!mirt__device_step_ends(f, device)) return;
-    mirt__mark(f, device, MIRT__PHASE_JOIN, -1, -1);
-}
-
-/* >>on the caller's thread */
+/* Runs a function's step from the caller's thread: batch, rate, rounds of the devices, failures. */
 
 /* Class numbers have to be whole, and of a class. */
 static mirt_status mirt__check_classes(const mirt_function *f, int field, const mirt__batch *batch) {
@@ -45033,28 +45427,27 @@ static mirt_status mirt__check_classes(const mirt_function *f, int field, const 
         double label = mirt__element(batch->field[field], spec->dtype, i);
         if (label >= 0 && label < (double)classes && label == floor(label)) continue;
         long long sample = (long long)(batch->index ? batch->index[i / per_row] : i / per_row);
-        if (label >= 0 && label < (double)classes) return mirt__fail(MIRT_E_INVALID, "label %g of sample %lld is not a whole number", label, sample);
-        return mirt__fail(MIRT_E_INVALID, "label %g of sample %lld is not one of the %d classes 0 to %d", label, sample, classes, classes - 1);
+        if (label >= 0 && label < (double)classes)
+            return mirt__fail(MIRT_E_INVALID, "label %g of sample %lld is not a whole number", label, sample);
+        return mirt__fail(MIRT_E_INVALID, "label %g of sample %lld is not one of the %d classes 0 to %d", label, sample,
+                          classes, classes - 1);
     }
     return MIRT_OK;
 }
 
-/* The gradient buffers belong to whoever ran last: what this function leaves out of its sums is zero. */
-static void mirt__take_memory(mirt_function *f) {
-    mirt_strategy *s = f->model->strategy;
-    if (s->in_memory == f) return;
-    for (int d = 0; d < s->num_devices; d++) {
-        if (s->backend) s->backend->clear(s->device[d].remote, s->block[d], f->needs.gradients);
-        else memset(s->block[d], 0, f->needs.gradients);
-    }
-    s->in_memory = f;
+/* What the optimizer reads and writes, on the devices. */
+static mirt_status mirt__weights_ready(const mirt_function *f) {
+    if (mirt__weights_there(f->root) != MIRT_OK) return mirt_last_status();
+    return f->num_applied ? mirt__slots_there(f->model) : MIRT_OK;
 }
 
 MIRT__LIB mirt_status mirt__function_begin(mirt_function *f, const mirt__batch *batch) {
-    if (mirt__usable(f->model->strategy) != MIRT_OK) return mirt_last_status();
+    mirt_strategy *s = f->model->strategy;
+    mirt__step *step = &f->step;
+    if (mirt__usable(s) != MIRT_OK) return mirt_last_status();
     f->stage = MIRT__IDLE;
-    f->prefetched = false;
-    if (f->model->strategy->prefetched != f) f->model->strategy->prefetched = NULL;
+    step->prefetched = false;
+    if (s->prefetched != f) s->prefetched = NULL;
     if (f->root != mirt__root(f->model, NULL) || f->layout != f->root->layout) {
         return mirt__fail(
             MIRT_E_STATE,
@@ -45062,144 +45455,195 @@ MIRT__LIB mirt_status mirt__function_begin(mirt_function *f, const mirt__batch *
             "record it again",
             f->model->name);
     }
-    if (batch->rows > f->max_batch) {
-        return mirt__fail(MIRT_E_SHAPE, "a batch of %lld samples is larger than the %lld the function was made for", (long long)batch->rows, (long long)f->max_batch);
+    if (batch->rows > step->max_rows) {
+        return mirt__fail(MIRT_E_SHAPE, "a batch of %lld samples is larger than the %lld the function was made for",
+                          (long long)batch->rows, (long long)step->max_rows);
     }
     for (int i = 0; i < f->spec.num_fields; i++) {
         if (f->classes[i] && mirt__check_classes(f, i, batch) != MIRT_OK) return mirt_last_status();
-        f->io[i] = batch->field[i];
+        step->io[i] = batch->field[i];
     }
-    f->rows = batch->rows;
-    if (mirt__memory_reserve(f->model->strategy, &f->needs) != MIRT_OK || mirt__remote_begin(f) != MIRT_OK) return mirt_last_status();
-    mirt__take_memory(f);
-    f->failed = NULL;
-    f->finite_only = f->overlaps = f->overflow = false;
-    f->not_finite = 0;
+    step->rows = batch->rows;
+    if (mirt__step_reserve(step) != MIRT_OK || mirt__weights_ready(f) != MIRT_OK) return mirt_last_status();
+    mirt__step_take_memory(step);
+    mirt__rule_set(f);
+    step->failed = NULL;
+    step->overlaps = step->reduced = f->finite_only = f->overflow = false;
+    step->not_finite = 0;
     return MIRT_OK;
 }
 
 static mirt_status mirt__check_failed(const mirt_function *f) {
-    if (!mirt__step_failed(f)) return MIRT_OK;
-    return mirt__fail(MIRT_E_CALLBACK, "%s gave the code %d in a step of %s, which changed nothing", f->failed, f->failed_code, f->model->name);
+    const char *failed = __atomic_load_n(&f->step.failed, __ATOMIC_ACQUIRE);
+    if (!failed) return MIRT_OK;
+    return mirt__fail(MIRT_E_CALLBACK, "%s gave the code %d in a step of %s, which changed nothing", failed,
+                      f->step.failed_code, f->model->name);
 }
 
 /* The rate of the coming step; only a schedule can give a wrong one. */
 static mirt_status mirt__take_rate(mirt_function *f) {
     double rate = f->rate = mirt_get_learning_rate(f->model);
     if (rate >= 0 && rate <= (double)FLT_MAX) return MIRT_OK;
-    return mirt__fail(MIRT_E_INVALID, "the learning-rate schedule gave %g for step %lld; it must be a finite number and not negative", rate,
-                      (long long)f->model->step);
+    return mirt__fail(MIRT_E_INVALID,
+                      "the learning-rate schedule gave %g for step %lld; it must be a finite number and not negative",
+                      rate, (long long)f->model->step);
 }
 
 /* Ops of the user run on the devices: they cannot run models of this strategy, nor destroy this one. */
 static mirt_status mirt__run_round(mirt_function *f, void (*fn)(void *arg, int device)) {
     mirt_strategy *s = f->model->strategy;
     s->running = true;
-    s->program = &f->program;
-    const mirt_status status = mirt__on_devices(s, fn, f);
+    s->program = &f->step.program;
+    const mirt_status status = mirt__on_devices(s, fn, &f->step);
     s->running = false;
     return status;
 }
 
+/* What every replay is told. */
+static void mirt__info_set(mirt_function *f) {
+    const mirt_model *model = f->model;
+    mirt__step_info *info = &f->step.info;
+    memset(info, 0, sizeof *info);
+    info->seed = model->strategy->seed;
+    info->step = model->step;
+    info->global_rows = f->step.rows;
+    info->loss_scale = model->config.reduction == MIRT_SUM ? 1.0 : 1.0 / (double)f->step.rows;
+    info->gradient_scale = f->root->loss_scale;
+    info->failed = &f->step.failed;
+    info->failed_code = &f->step.failed_code;
+    f->step.captures = !model->profiled;
+    f->step.check = f->finite_only ? mirt__device_not_finite : NULL;
+}
+
 /* In one round or, with `next`, in two, between which it is called. */
-static mirt_status mirt__run_devices(mirt_function *f, void (*fn)(void *arg, int device), mirt__next_fn next, void *arg) {
+static mirt_status mirt__run_devices(mirt_function *f, void (*fn)(void *arg, int device), mirt__next_fn next,
+                                     void *arg) {
     mirt_strategy *s = f->model->strategy;
+    mirt__step *step = &f->step;
+    mirt__info_set(f);
     mirt__hold(f->model);
     mirt__lanes_begin(f);
-    f->holds = next != NULL;
+    step->holds = next != NULL;
     mirt_status status = mirt__run_round(f, fn);
     if (next && status == MIRT_OK) {
         mirt__lanes_ahead(f);
-        f->holds = false;
-        f->ahead = f->remote_status == MIRT_OK ? next(arg) : NULL;
-        status = mirt__run_round(f, mirt__device_step_held);
-        s->prefetched = status == MIRT_OK && f->ahead ? f : NULL;
+        step->holds = false;
+        const mirt__batch *ahead = step->device_status == MIRT_OK ? next(arg) : NULL;
+        step->ahead = ahead ? ahead->field : NULL;
+        step->ahead_rows = ahead ? ahead->rows : 0;
+        status = mirt__run_round(f, mirt__step_run_held);
+        s->prefetched = status == MIRT_OK && ahead ? f : NULL;
     }
     if (status == MIRT_OK) mirt__lanes_end(f);
     mirt__let_go(f->model);
-    return status == MIRT_OK && s->backend ? mirt__remote_failure(f) : status;
+    return status == MIRT_OK ? mirt__step_failure(step) : status;
 }
 
 /* The devices' weights, and the optimizer's state, are the newer ones now. */
-static void mirt__remote_changed(const mirt_function *f) {
-    if (!mirt__is_remote(f)) return;
-    if (f->scaled && f->num_ranges) mirt__loss_scale_step(f->root, f->overflow);
-    if (f->num_ranges) f->model->slots_newer = MIRT__NEWER_THERE;
-    if (f->num_ranges || f->num_states) f->root->weights_newer = MIRT__NEWER_THERE;
+static void mirt__devices_changed(mirt_function *f) {
+    const mirt__step *step = &f->step;
+    for (int i = 0; i < step->num_states && !f->overflow; i++)
+        f->root->edits += f->root->variable[step->state[i].variable].frozen;
+    if (step->float16 && step->num_ranges) mirt__loss_scale_step(f->root, f->overflow);
+    if (step->num_ranges) f->model->slots_newer = MIRT__NEWER_DEVICES;
+    if (mirt__step_updates(step)) f->root->weights_newer = MIRT__NEWER_DEVICES;
 }
 
-/* The step was not applied. It is run again with an eye on every tensor; then a warning takes it after all. */
-static mirt_status mirt__step_not_finite(mirt_function *f) {
+/* Runs the step again without its update, and looks at every tensor. */
+static mirt_status mirt__find_not_finite(mirt_function *f, int what, mirt__finder *finder) {
     mirt_strategy *s = f->model->strategy;
-    const int what = f->not_finite;
-    f->not_finite = 0;
-    f->finite_only = false;
-    if (!(f->finder = (mirt__finder *)mirt__calloc((size_t)s->num_devices, sizeof *f->finder))) return mirt_last_status();
-    for (int d = 0; d < s->num_devices; d++) f->finder[d].node = -1;
-    mirt_status status = mirt__run_devices(f, mirt__device_replay, NULL, NULL);
+    for (int d = 0; d < s->num_devices; d++) finder[d].node = -1;
+    f->step.look = mirt__finder_look;
+    f->step.look_user = (char *)finder;
+    f->step.look_bytes = sizeof *finder;
+    mirt_status status = mirt__run_devices(f, mirt__step_replicas, NULL, NULL);
     if (s->death) return status; /* its threads may still be at work */
+    f->step.look = NULL;
     if (status == MIRT_OK) status = mirt__check_failed(f);
     if (status == MIRT_OK)
-        mirt__describe_not_finite(f, what, f->finder, s->num_devices, f->model->not_finite,
-                                  sizeof f->model->not_finite);
-    mirt__free(f->finder);
-    f->finder = NULL;
+        mirt__describe_not_finite(f, what, finder, s->num_devices, f->model->not_finite, sizeof f->model->not_finite);
+    return status;
+}
+
+/* The step was not applied. The caller is told why; then a warning takes it after all. */
+static mirt_status mirt__step_not_finite(mirt_function *f) {
+    mirt_strategy *s = f->model->strategy;
+    const int what = f->step.not_finite;
+    mirt__finder *finder = (mirt__finder *)mirt__calloc((size_t)s->num_devices, sizeof *finder);
+    if (!finder) return mirt_last_status();
+    f->step.not_finite = 0;
+    f->finite_only = false;
+    const mirt_status status = mirt__find_not_finite(f, what, finder);
+    if (s->death) return status; /* they may still look */
+    mirt__free(finder);
     if (status != MIRT_OK) return status;
-    return f->model->nan_watch == 1 ? mirt__run_devices(f, mirt__device_update, NULL, NULL) : MIRT_OK;
+    return f->model->nan_watch == 1 ? mirt__run_devices(f, mirt__step_update, NULL, NULL) : MIRT_OK;
+}
+
+/* Whether buckets are reduced while backward runs: where devices send, and nothing can keep the step from being
+ * applied. */
+static bool mirt__can_overlap(const mirt_function *f) {
+    const mirt_strategy *s = f->model->strategy;
+    return f->step.by_replicas && f->step.num_buckets && !s->able.direct && s->num_devices > 1 &&
+           !f->step.program.num_cuts && !f->finite_only;
 }
 
 MIRT__LIB mirt_status mirt__function_step(mirt_function *f) { return mirt__function_step_ahead(f, NULL, NULL); }
 
 MIRT__LIB mirt_status mirt__function_step_ahead(mirt_function *f, mirt__next_fn next, void *arg) {
-    if ((f->num_applied && mirt__take_rate(f) != MIRT_OK) || mirt__clocks_ready(f) != MIRT_OK || mirt__trace_ready(f) != MIRT_OK) return mirt_last_status();
-    const double begin = f->clocks ? mirt__now() : 0;
-    if (!f->by_replicas) {
-        for (int i = 0; i < f->num_results; i++) {
-            const mirt__result *r = &f->result[i];
-            if (!r->batched) memset(r->data, 0, (size_t)mirt__result_places(f) * (size_t)r->count * mirt__dtype_size(r->dtype));
-        }
-    }
+    if ((f->num_applied && mirt__take_rate(f) != MIRT_OK) || mirt__clocks_ready(f) != MIRT_OK ||
+        mirt__trace_ready(f) != MIRT_OK)
+        return mirt_last_status();
+    const double begin = f->step.clocks ? mirt__now() : 0;
     if (f->finite_only && f->model->nan_first) {
-        f->not_finite = mirt__model_not_finite(f);
+        f->step.not_finite = mirt__model_not_finite(f);
         f->model->nan_first = false;
     }
-    f->overlaps = f->by_replicas && f->num_buckets > 0 && !f->finite_only;
-    if (!f->sends_ahead || f->finite_only || f->clocks) next = NULL; /* results are wanted before anything else, or their seconds */
-    if (mirt__run_devices(f, f->by_replicas ? mirt__device_step : mirt__device_rows, next, arg) != MIRT_OK) return mirt_last_status();
-    f->overlaps = false;
-    if (f->clocks) {
-        f->clocks->step += mirt__now() - begin;
-        f->clocks->steps++;
-        f->clocks->rows += f->rows;
+    f->step.overlaps = mirt__can_overlap(f);
+    if (!f->step.sends_ahead || f->finite_only || f->step.clocks)
+        next = NULL; /* results are wanted before anything else, or their seconds */
+    if (mirt__run_devices(f, f->step.by_replicas ? mirt__step_run : mirt__step_run_rows, next, arg) != MIRT_OK)
+        return mirt_last_status();
+    f->step.overlaps = false;
+    if (f->step.clocks) {
+        f->step.clocks->step += mirt__now() - begin;
+        f->step.clocks->steps++;
+        f->step.clocks->rows += f->step.rows;
     }
     if (mirt__check_failed(f) != MIRT_OK) return mirt_last_status();
-    if (f->not_finite) {
+    if (f->step.not_finite) {
         if (mirt__step_not_finite(f) != MIRT_OK) return mirt_last_status();
         if (f->model->nan_watch == 2) return MIRT_OK;
     }
-    mirt__remote_changed(f);
+    mirt__devices_changed(f);
     if (f->num_applied && !f->overflow) f->model->step++;
     return MIRT_OK;
 }
 
 MIRT__LIB mirt_status mirt__function_replicas(mirt_function *f) {
     if (mirt__trace_ready(f) != MIRT_OK) return mirt_last_status();
-    if (mirt__run_devices(f, mirt__device_replay, NULL, NULL) != MIRT_OK || mirt__check_failed(f) != MIRT_OK) return mirt_last_status();
+    if (mirt__run_devices(f, mirt__step_replicas, NULL, NULL) != MIRT_OK || mirt__check_failed(f) != MIRT_OK)
+        return mirt_last_status();
     f->stage = MIRT__GRADIENTS;
     return MIRT_OK;
 }
 
 MIRT__LIB mirt_status mirt__function_all_reduce(mirt_function *f) {
     f->model->strategy->program = NULL;
-    if (mirt__on_devices(f->model->strategy, mirt__device_all_reduce, f) != MIRT_OK || mirt__remote_failure(f) != MIRT_OK) return mirt_last_status();
+    if (mirt__on_devices(f->model->strategy, mirt__step_all_reduce, &f->step) != MIRT_OK ||
+        mirt__step_failure(&f->step) != MIRT_OK)
+        return mirt_last_status();
+    f->step.reduced = true;
     f->stage = MIRT__REDUCED;
     return MIRT_OK;
 }
 
 MIRT__LIB mirt_status mirt__function_update(mirt_function *f) {
     if (mirt__take_rate(f) != MIRT_OK) return mirt_last_status();
-    if (mirt__on_devices(f->model->strategy, mirt__device_update, f) != MIRT_OK || mirt__remote_failure(f) != MIRT_OK) return mirt_last_status();
-    mirt__remote_changed(f);
+    if (mirt__on_devices(f->model->strategy, mirt__step_update, &f->step) != MIRT_OK ||
+        mirt__step_failure(&f->step) != MIRT_OK)
+        return mirt_last_status();
+    mirt__devices_changed(f);
     if (!f->overflow) f->model->step++;
     f->stage = MIRT__IDLE;
     return MIRT_OK;
@@ -45325,7 +45769,7 @@ static bool mirt__run_user_body(mirt_function *f, void *user) {
         recorded = body->fn(f, body->user);
     }
     if (recorded) return true;
-    if (f->program.graph.status == MIRT_OK) mirt__fail(MIRT_E_CALLBACK, "the body of a function of %s said that it failed", f->model->name);
+    if (f->step.program.graph.status == MIRT_OK) mirt__fail(MIRT_E_CALLBACK, "the body of a function of %s said that it failed", f->model->name);
     return false;
 }
 
@@ -45390,12 +45834,12 @@ MIRT_API void mirt_function_destroy(mirt_function *function) {
 
 /* Sticky as all recording: an error marks the function, and mirt_function_create returns it. */
 static mirt_tensor *mirt__function_poison(mirt_function *f) {
-    mirt__graph_poison(&f->program.graph);
+    mirt__graph_poison(&f->step.program.graph);
     return NULL;
 }
 
 static mirt_tensor *mirt__function_field(mirt_function *f, int field, bool there, const char *what, int index) {
-    if (!f || f->program.graph.status != MIRT_OK) return NULL;
+    if (!f || f->step.program.graph.status != MIRT_OK) return NULL;
     if (there) return f->field[field];
     mirt__fail(MIRT_E_NOT_FOUND, "the data of this function have no %s number %d", what, index);
     return mirt__function_poison(f);
@@ -45416,13 +45860,13 @@ MIRT_API mirt_tensor *mirt_function_weights(mirt_function *f) {
 
 MIRT_API mirt_tensor *mirt_function_variable(mirt_function *f, const char *name) {
     int first;
-    if (!f || f->program.graph.status != MIRT_OK) return NULL;
+    if (!f || f->step.program.graph.status != MIRT_OK) return NULL;
     if (!name) return mirt__fail_missing("mirt_function_variable", "name"), mirt__function_poison(f);
     int index = mirt__variable_find(f->model, name);
     if (index < 0) return mirt__function_poison(f);
     mirt__root(f->model, &first);
-    mirt_tensor *there = mirt__graph_variable(&f->program.graph, first + index);
-    return there ? there : mirt__variable_op(&f->program.graph, first + index, &f->root->variable[first + index].shape);
+    mirt_tensor *there = mirt__graph_variable(&f->step.program.graph, first + index);
+    return there ? there : mirt__variable_op(&f->step.program.graph, first + index, &f->root->variable[first + index].shape);
 }
 
 /* The tensors of `model`'s trainable variables in the graph, in their order; NULL with the error set. In the body of a
@@ -45446,8 +45890,8 @@ MIRT_API mirt_tensor *const *mirt_trainable(mirt_function *f, mirt_model *model,
     MIRT__USE_MODEL(f ? f->model : model, NULL);
     int first = 0, n = 0;
     if (count) *count = 0;
-    if (f && f->program.graph.status != MIRT_OK) {
-        mirt__fail(f->program.graph.status, "%s", f->program.graph.error);
+    if (f && f->step.program.graph.status != MIRT_OK) {
+        mirt__fail(f->step.program.graph.status, "%s", f->step.program.graph.error);
         return NULL;
     }
     if (!f && !model) mirt__fail_missing("mirt_trainable", "model");
@@ -45456,7 +45900,7 @@ MIRT_API mirt_tensor *const *mirt_trainable(mirt_function *f, mirt_model *model,
     else if (f && !f->recording) {
         mirt__fail(MIRT_E_STATE, "mirt_trainable: the function is recorded already; call it in the function's body");
     } else {
-        mirt__graph *graph = f ? &f->program.graph : &model->graph;
+        mirt__graph *graph = f ? &f->step.program.graph : &model->graph;
         if (!model) model = f->model;
         if (f) first = mirt__call_variables(graph, model);
         mirt_tensor **out = first >= 0 ? mirt__trainable_in(graph, model, first, f ? f->root : NULL, &n) : NULL;
@@ -45467,16 +45911,16 @@ MIRT_API mirt_tensor *const *mirt_trainable(mirt_function *f, mirt_model *model,
 }
 
 MIRT_API mirt_tensor *mirt_function_constant(mirt_function *f, mirt_array value) {
-    return f && f->program.graph.status == MIRT_OK ? mirt__constant_op(&f->program.graph, value) : NULL;
+    return f && f->step.program.graph.status == MIRT_OK ? mirt__constant_op(&f->step.program.graph, value) : NULL;
 }
 
 MIRT_API mirt_tensor *mirt_function_loss_term(mirt_function *f, int index) {
-    return f && index >= 0 && index < f->program.graph.num_terms ? f->program.graph.term[index] : NULL;
+    return f && index >= 0 && index < f->step.program.graph.num_terms ? f->step.program.graph.term[index] : NULL;
 }
 
 /* Whether the call can be made now; marks the function if not. */
 static mirt_status mirt__recording(mirt_function *f, const mirt_tensor *t, const char *caller) {
-    if (f && f->program.graph.status != MIRT_OK) return mirt__fail(f->program.graph.status, "%s", f->program.graph.error);
+    if (f && f->step.program.graph.status != MIRT_OK) return mirt__fail(f->step.program.graph.status, "%s", f->step.program.graph.error);
     if (mirt__need_recording(f, t, caller) == MIRT_OK) return MIRT_OK;
     if (f && f->recording) mirt__function_poison(f);
     return mirt_last_status();
@@ -45601,7 +46045,7 @@ MIRT_API mirt_status mirt_assign(mirt_function *f, mirt_tensor *variable, mirt_t
         mirt__fail(MIRT_E_INVALID, "mirt_assign: %s is written by every replica; an aggregation has to say which value holds", v->name);
     } else if (value->dtype != MIRT_FLOAT32 || !mirt__shape_equal(&variable->shape, &value->shape)) {
         mirt__fail(MIRT_E_SHAPE, "mirt_assign: %s is %s, its new value %s", v->name, mirt__shape_text(&variable->shape, a), mirt__shape_text(&value->shape, b));
-    } else if (mirt__graph_assign(&f->program.graph, variable->node->a.index, value, aggregation, 0)) {
+    } else if (mirt__graph_assign(&f->step.program.graph, variable->node->a.index, value, aggregation, 0)) {
         return MIRT_OK;
     }
     mirt__function_poison(f);
@@ -45652,7 +46096,7 @@ static const mirt__result *mirt__find_result(const mirt_function *f, const char 
     for (int i = 0; i < f->num_results; i++) {
         mirt__guess(&guess, f->result[i].name);
         if (strcmp(f->result[i].name, name) != 0) continue;
-        if (f->rows > 0) return &f->result[i];
+        if (f->step.rows > 0) return &f->result[i];
         mirt__fail(MIRT_E_STATE, "%s: the function has not run yet", caller);
         return NULL;
     }
@@ -45675,13 +46119,13 @@ MIRT_API mirt_status mirt_reduce(mirt_function *f, const char *name, mirt_reduce
     if (!r) return mirt_last_status();
     if (!out || (int64_t)count != r->count) return mirt__fail(MIRT_E_SHAPE, "mirt_reduce: %s has %lld elements, not %llu", name, (long long)r->count, (unsigned long long)count);
     if (op != MIRT_REDUCE_SUM && op != MIRT_REDUCE_MEAN) return mirt__fail(MIRT_E_INVALID, "mirt_reduce: there is no operation number %d", (int)op);
-    int64_t parts = r->batched ? f->rows : mirt__active_replicas(f);
+    int64_t parts = r->batched ? f->step.rows : mirt__active_replicas(&f->step);
     for (size_t k = 0; k < count; k++) out[k] = 0;
     for (int64_t i = 0; i < parts; i++) {
-        double weight = op == MIRT_REDUCE_MEAN && !r->batched ? (double)mirt__replica_share(f, (int)i, &first) : 1;
+        double weight = op == MIRT_REDUCE_MEAN && !r->batched ? (double)mirt__replica_share(&f->step, (int)i, &first) : 1;
         for (int64_t k = 0; k < r->count; k++) out[k] += weight * mirt__result_value(r, i * r->count + k);
     }
-    for (size_t k = 0; k < count && op == MIRT_REDUCE_MEAN; k++) out[k] /= (double)f->rows;
+    for (size_t k = 0; k < count && op == MIRT_REDUCE_MEAN; k++) out[k] /= (double)f->step.rows;
     return MIRT_OK;
 }
 
@@ -45698,7 +46142,7 @@ static mirt_status mirt__copy_result(const mirt__result *r, int64_t first, int64
 MIRT_API mirt_status mirt_gather_result(mirt_function *f, const char *name, float *out, size_t capacity, size_t *written) {
     MIRT__USE_MODEL(f ? f->model : NULL, mirt_last_status());
     const mirt__result *r = mirt__find_result(f, name, "mirt_gather_result");
-    return r ? mirt__copy_result(r, 0, r->batched ? f->rows : mirt__active_replicas(f), out, capacity, written) : mirt_last_status();
+    return r ? mirt__copy_result(r, 0, r->batched ? f->step.rows : mirt__active_replicas(&f->step), out, capacity, written) : mirt_last_status();
 }
 
 MIRT_API mirt_status mirt_local_result(mirt_function *f, const char *name, int replica, float *out, size_t capacity, size_t *written) {
@@ -45706,8 +46150,8 @@ MIRT_API mirt_status mirt_local_result(mirt_function *f, const char *name, int r
     const mirt__result *r = mirt__find_result(f, name, "mirt_local_result");
     int64_t first;
     if (!r) return mirt_last_status();
-    if (replica < 0 || replica >= f->replicas) return mirt__fail(MIRT_E_NOT_FOUND, "mirt_local_result: there is no replica %d of %d", replica, f->replicas);
-    int64_t rows = mirt__replica_share(f, replica, &first);
+    if (replica < 0 || replica >= f->step.replicas) return mirt__fail(MIRT_E_NOT_FOUND, "mirt_local_result: there is no replica %d of %d", replica, f->step.replicas);
+    int64_t rows = mirt__replica_share(&f->step, replica, &first);
     return r->batched ? mirt__copy_result(r, first, rows, out, capacity, written) : mirt__copy_result(r, replica, rows > 0, out, capacity, written);
 }
 
@@ -45793,7 +46237,7 @@ MIRT__LIB mirt_status mirt__trainer_begin(mirt_function *f, const mirt__batch *b
 static bool mirt__record_outputs(mirt_function *f, mirt_tensor **output) {
     mirt_tensor *x[MIRT_MAX_INPUTS];
     const mirt__stretch to = {f->model->output, f->model->num_outputs};
-    if (f->spec.features) return mirt__call_stretch(&f->program.graph, f->model, &f->model->trainer->features, f->field, &to, output);
+    if (f->spec.features) return mirt__call_stretch(&f->step.program.graph, f->model, &f->model->trainer->features, f->field, &to, output);
     if (!f->model->num_inputs) return mirt__fail(MIRT_E_STATE, "%s has no input and no output", f->model->name), false;
     for (int i = 0; i < f->model->num_inputs; i++) x[i] = mirt__field_as(f, i, MIRT_FLOAT32);
     return mirt_call_many(f->model, x, f->model->num_inputs, MIRT_TRAINING_AUTO, output) != NULL;
@@ -45814,7 +46258,7 @@ static bool mirt__record_features(mirt_function *f) {
     for (int i = 0; i < from.count; i++) {
         if (!(x[i] = mirt__field_as(f, i, MIRT_FLOAT32))) return false;
     }
-    if (!mirt__call_stretch(&f->program.graph, f->model, &from, x, features, out)) return false;
+    if (!mirt__call_stretch(&f->step.program.graph, f->model, &from, x, features, out)) return false;
     for (int i = 0; i < features->count; i++) {
         if (mirt__result_add(f, "features", out[i]) != MIRT_OK) return false;
     }
@@ -45895,8 +46339,8 @@ static bool mirt__record_losses(mirt_function *f, mirt__fit_body *body, mirt_ten
         mirt_tensor *term = weight != 0 && weight != 1 ? mirt__unary_op(MIRT__AFFINE, own[i], weight, 0) : own[i];
         if (!mirt__loss_total_add(f, body, &total, term)) return false;
     }
-    for (int i = 0; i < f->program.graph.num_terms; i++) {
-        if (!mirt__loss_total_add(f, body, &total, f->program.graph.term[i])) return false;
+    for (int i = 0; i < f->step.program.graph.num_terms; i++) {
+        if (!mirt__loss_total_add(f, body, &total, f->step.program.graph.term[i])) return false;
     }
     if (total.samples && body->kind == MIRT__TRAIN && mirt__minimize(f, total.samples) != MIRT_OK) return false;
     if (mirt__result_add(f, "loss", total.samples ? total.samples : total.numbers) != MIRT_OK) return false;
@@ -46010,7 +46454,7 @@ static mirt_function *mirt__inspect_plan(mirt_model *model, int64_t batch) {
 }
 
 MIRT__LIB void mirt__memory_of(const mirt_model *model, const mirt_function *f, mirt_memory *out) {
-    const mirt__layout *l = &f->needs;
+    const mirt__layout *l = &f->step.needs;
     size_t devices = (size_t)model->strategy->num_devices, copies = (size_t)mirt__device_copies(model->strategy), block = 0;
     mirt__layout_bytes(l, &block);
     out->weights = f->root->weight_bytes;
@@ -46019,10 +46463,7 @@ MIRT__LIB void mirt__memory_of(const mirt_model *model, const mirt_function *f, 
     out->scratch = block - l->gradients - l->arena - l->replica;
     out->slots = (size_t)mirt__optimizer_slots(&model->config.optimizer) * f->root->trained_bytes;
     out->host = mirt__function_host(f);
-    if (model->strategy->backend) { /* of the devices' memory; what the machine mirrors of it does not count */
-        out->slots *= devices;
-        out->host = 0;
-    }
+    if (!model->strategy->able.in_place) out->slots *= devices, out->host = 0; /* of the devices' memory */
     out->total = copies * out->weights + devices * block + out->slots + out->host;
 }
 
@@ -46086,13 +46527,11 @@ MIRT_API int64_t mirt_largest_batch(mirt_model *model, uint64_t bytes_per_device
     MIRT__USE_MODEL(model, 0);
     const int64_t most = (int64_t)1 << 30;
     mirt__fitting s;
-    mirt_machine_info machine;
     char needs[96], has[96];
     memset(&s, 0, sizeof s);
     if (mirt__need_compiled(model, "mirt_largest_batch") != MIRT_OK) return 0;
-    if (!bytes_per_device && model->strategy->backend) bytes_per_device = mirt__remote_free(model);
-    if (!bytes_per_device && mirt_machine(&machine) != MIRT_OK) return 0;
-    s.limit = bytes_per_device ? (double)bytes_per_device * model->strategy->num_devices : (double)machine.memory_available;
+    if (!bytes_per_device && !(bytes_per_device = mirt__device_free(model))) return 0;
+    s.limit = (double)bytes_per_device * model->strategy->num_devices;
     if (!mirt__fitting_try(model, 1, &s)) return 0;
     if (s.fails) {
         mirt__fail(MIRT_E_NOMEM, "not one sample fits: a step of %s takes %s, and %s are there", model->name, mirt__bytes_text(s.fails_bytes, needs),
@@ -46115,8 +46554,8 @@ MIRT_API mirt_status mirt_plan_macs(mirt_model *model, int64_t batch, double *ou
     mirt_function *f = mirt__inspect_plan(model, batch);
     if (!f) return mirt_last_status();
     *out = 0;
-    for (int i = 0; i < f->program.graph.count; i++) {
-        const mirt__node *node = f->program.graph.node[i];
+    for (int i = 0; i < f->step.program.graph.count; i++) {
+        const mirt__node *node = f->step.program.graph.node[i];
         if (node->op->macs) *out += node->op->macs(node, batch);
     }
     mirt__function_free(f);
@@ -46219,7 +46658,7 @@ static void mirt__mirrored_text(const mirt_model *model, int64_t batch, mirt__te
     if (s->collective == MIRT_RING && x.parts > 1) {
         mirt__text_add(out, "             so for the elements of %s; each other device begins with its own next one\n", s->device[0].name);
     }
-    const bool own = mirt__device_copies(s) > mirt__weight_copies(s);
+    const bool own = mirt__device_copies(s) > mirt__written_copies(s);
     for (int d = 0; d < s->num_devices; d++) {
         int64_t begin, end;
         mirt__update_range(s, (int64_t)(mirt__root(model, NULL)->trained_bytes / sizeof(mirt__real)), d, &begin, &end);
@@ -46238,7 +46677,7 @@ MIRT_API const char *mirt_graph_text(mirt_model *model, int64_t batch) {
     mirt__text *out = &model->graph_text;
     mirt__text_clear(out);
     mirt__text_add(out, "training step of one replica, as recorded, differentiated and fused:\n");
-    mirt__program_text(&t->program, out);
+    mirt__program_text(&t->step.program, out);
     mirt__mirrored_text(model, batch, out);
     mirt__function_free(t);
     return out->failed ? NULL : out->data;
@@ -46292,7 +46731,7 @@ static void mirt__say_what_fits(mirt_model *model, const mirt__data_spec *spec, 
     model->trainer->asked = spec;
     const int64_t fits = mirt_largest_batch(model, 0);
     model->trainer->asked = NULL;
-    if (fits > 0) mirt__fail(MIRT_E_NOMEM, "%.300s; batches of %lld do not fit, of %lld would", error.text, (long long)batch, (long long)fits);
+    if (fits > 0 && fits < batch) mirt__fail(MIRT_E_NOMEM, "%.300s; batches of %lld do not fit, of %lld would", error.text, (long long)batch, (long long)fits);
     else mirt__error_set(&error);
 }
 
@@ -46315,7 +46754,7 @@ MIRT__LIB mirt__trainer *mirt__trainer_of(mirt_model *model) {
 static bool mirt__trainer_has(const mirt_model *model, mirt__program_kind kind, const mirt__data_spec *spec, int64_t most, const mirt__fit_body *body) {
     const mirt__trainer *t = model->trainer;
     const mirt_function *f = t ? t->function[kind] : NULL;
-    if (!f || most > f->max_batch || f->layout != mirt__root(model, NULL)->layout || f->root != mirt__root(model, NULL) || f->half != f->root->half || f->scaled != f->root->scaled) return false;
+    if (!f || most > f->step.max_rows || f->layout != mirt__root(model, NULL)->layout || f->root != mirt__root(model, NULL) || f->half != f->root->half || f->step.float16 != f->root->scaled) return false;
     if (kind >= MIRT__PREDICT) return mirt__fields_same(&f->spec, spec, spec->num_x);
     bool weights = kind != MIRT__TRAIN || (t->num_class_weights == body->num_class_weights &&
                    (!body->num_class_weights || memcmp(t->class_weights, body->class_weights, (size_t)body->num_class_weights * sizeof(float)) == 0));
@@ -46330,12 +46769,12 @@ MIRT__LIB mirt_function *mirt__trainer_prepare(mirt_model *model, mirt__program_
     if (!t) return NULL;
     if (mirt__trainer_has(model, kind, spec, most, &body)) return t->function[kind];
     const mirt_function *old = t->function[kind];
-    if (old && old->max_batch > most) most = old->max_batch;
+    if (old && old->step.max_rows > most) most = old->step.max_rows;
     mirt_function *f = mirt__trainer_record(model, spec, most, &body);
     if (!f) return NULL;
     if (mirt__function_allocate(f) != MIRT_OK) {
         mirt__function_free(f);
-        if (model->strategy->backend && mirt_last_status() == MIRT_E_NOMEM && kind == MIRT__TRAIN) mirt__say_what_fits(model, spec, most);
+        if (mirt_last_status() == MIRT_E_NOMEM && kind == MIRT__TRAIN) mirt__say_what_fits(model, spec, most);
         return NULL;
     }
     f->terms_result = body.terms_result;
@@ -46372,10 +46811,10 @@ static void mirt__add_rows(const mirt__result *r, int64_t rows, double *out) {
 static void mirt__add_counts(const mirt_function *f, const mirt__metric_use *use, const mirt__result *r, double *out) {
     const int field = f->spec.num_x + mirt__label_number(f->model, use->output);
     mirt__counted c;
-    c.rows = f->rows;
+    c.rows = f->step.rows;
     c.n = r->count;
     c.x = (const mirt__real *)(const void *)r->data;
-    c.labels = f->io[field];
+    c.labels = f->step.io[field];
     c.dtype = f->spec.field[field].dtype;
     c.sparse = mirt__shape_count(&f->spec.field[field].shape) != c.n;
     use->cls->count(use, &c, out);
@@ -46386,14 +46825,14 @@ static void mirt__add_counts(const mirt_function *f, const mirt__metric_use *use
 static double mirt__add_loss(const mirt_function *f, const mirt__result *r, double *sum) {
     const mirt__real *value = (const mirt__real *)(const void *)r->data;
     bool number = !r->batched || f->model->config.reduction == MIRT_SUM;
-    int64_t n = r->batched ? f->rows : f->by_replicas ? mirt__active_replicas(f) : mirt__result_places(f);
+    int64_t n = r->batched ? f->step.rows : f->step.by_replicas ? mirt__active_replicas(&f->step) : mirt__result_places(&f->step);
     double own = 0;
     for (int64_t i = 0; i < n; i++) {
         own += (double)value[i];
         if (!number) *sum += (double)value[i];
     }
-    if (number) *sum += own * (double)f->rows;
-    return number ? own : own / (double)f->rows;
+    if (number) *sum += own * (double)f->step.rows;
+    return number ? own : own / (double)f->step.rows;
 }
 
 /* Results: the loss, the outputs' losses when there are several, the metrics, the terms. */
@@ -46409,10 +46848,10 @@ MIRT__LIB double mirt__add_results(const mirt_function *f, mirt__sums *sums) {
     for (int m = 0; m < model->num_metrics; m++) {
         const mirt__result *r = &f->result[f->metric_result[m]];
         if (mirt__metric_sums(&model->metric[m])) mirt__add_counts(f, &model->metric[m], r, metric);
-        else mirt__add_rows(r, f->rows, metric);
+        else mirt__add_rows(r, f->step.rows, metric);
         metric += mirt__sums_of(f, m);
     }
-    sums->count += f->rows;
+    sums->count += f->step.rows;
     return loss;
 }
 
@@ -46477,7 +46916,7 @@ MIRT__LIB void mirt__copy_predictions(const mirt_function *f, int64_t done, floa
     for (int i = 0; i < f->num_results; i++) {
         const mirt__real *from = (const mirt__real *)(const void *)f->result[i].data;
         float *to = out[i] + done * f->result[i].count;
-        for (int64_t k = 0; k < f->rows * f->result[i].count; k++) to[k] = (float)from[k];
+        for (int64_t k = 0; k < f->step.rows * f->result[i].count; k++) to[k] = (float)from[k];
     }
 }
 
@@ -46716,7 +47155,7 @@ MIRT__LIB int mirt__callback_result(mirt_status status);
 #endif
 #endif
 
-/* >>section train/step.c */
+/* >>section train/on_batch.c */
 
 /* Training, testing and predicting on one batch of arrays, at once or by the four stages of a mirrored step. */
 
@@ -46770,7 +47209,7 @@ MIRT_API mirt_status mirt_predict_on_batch(mirt_model *model, const mirt_data *b
     MIRT__USE_MODEL(model, mirt_last_status());
     if (!out || !capacity) return mirt__fail(MIRT_E_INVALID, "mirt_predict_on_batch: no place for the predictions");
     mirt_function *f = mirt__begin_arrays(model, batch, MIRT__PREDICT, "mirt_predict_on_batch");
-    if (!f || mirt__check_room(f, f->rows, out, capacity) != MIRT_OK || mirt__function_step(f) != MIRT_OK) return mirt_last_status();
+    if (!f || mirt__check_room(f, f->step.rows, out, capacity) != MIRT_OK || mirt__function_step(f) != MIRT_OK) return mirt_last_status();
     mirt__copy_predictions(f, 0, out);
     return MIRT_OK;
 }
@@ -46842,7 +47281,7 @@ MIRT_API mirt_status mirt_train_step(mirt_model *model, mirt_array x, mirt_array
 MIRT_API int64_t mirt_replica_rows(const mirt_model *model, int replica, int64_t *first) {
     const mirt_function *f = model && model->trainer ? model->trainer->function[MIRT__TRAIN] : NULL;
     int64_t at = 0, rows = 0;
-    if (f && replica >= 0 && replica < f->replicas) rows = mirt__replica_share(f, replica, &at);
+    if (f && replica >= 0 && replica < f->step.replicas) rows = mirt__replica_share(&f->step, replica, &at);
     if (first) *first = at;
     return rows;
 }
@@ -46867,7 +47306,7 @@ MIRT_API mirt_status mirt_get_gradient(mirt_model *model, const char *name, int 
         return mirt__fail(MIRT_E_SHAPE, "%s has %lld elements, not %llu", name, (long long)v->count, (unsigned long long)count);
     }
     if (!mirt__is_trained(v)) return mirt__fail(MIRT_E_INVALID, "%s is not trained: it has no gradient", name);
-    return mirt__device_gradient(f, device, (int64_t)(v->offset / sizeof(mirt__real)), v->count, out);
+    return mirt__device_gradient(&f->step, device, (int64_t)(v->offset / sizeof(mirt__real)), v->count, out);
 }
 
 /* >>section train/features.c */
@@ -47178,7 +47617,7 @@ MIRT__LIB void mirt__feed_open(mirt__feed *feed, mirt_model *model, mirt_dataset
     feed->model = model;
     feed->dataset = dataset;
     feed->features = features;
-    feed->ahead = ahead && model->strategy->backend && !features && !mirt__feed_foreign(dataset); /* features are made on the devices */
+    feed->ahead = ahead && model->strategy->able.queues && !features && !mirt__feed_foreign(dataset); /* features are made on the devices */
 }
 
 /* A feed is not touched inside of a section: who gives up a wait for samples takes the loop's memory away with it. */
@@ -47217,8 +47656,8 @@ static void mirt__feed_keep_labels(mirt_function *f) {
     char *at = f->labels;
     for (int i = f->spec.num_x; i < f->spec.num_fields; i++) {
         const size_t bytes = f->spec.field[i].bytes;
-        if (f->io[i]) f->io[i] = memcpy(at, f->io[i], (size_t)f->rows * bytes);
-        at += mirt__align_up((size_t)f->max_batch * bytes);
+        if (f->step.io[i]) f->step.io[i] = memcpy(at, f->step.io[i], (size_t)f->step.rows * bytes);
+        at += mirt__align_up((size_t)f->step.max_rows * bytes);
     }
 }
 
@@ -47228,12 +47667,12 @@ static const mirt__batch *mirt__feed_ahead(void *arg) {
     feed->status = mirt__feed_read(feed, &feed->batch);
     feed->held = true;
     if (feed->status != MIRT_OK) mirt__error_get(&feed->error);
-    return feed->status == MIRT_OK && feed->batch.rows > 0 && feed->batch.rows <= feed->step->max_batch ? &feed->batch : NULL;
+    return feed->status == MIRT_OK && feed->batch.rows > 0 && feed->batch.rows <= feed->step->step.max_rows ? &feed->batch : NULL;
 }
 
 MIRT__LIB mirt_status mirt__feed_step(mirt__feed *feed, mirt_function *f, bool more) {
     mirt_strategy *s = f->model->strategy;
-    f->prefetched = feed->prefetched && s->prefetched == f;
+    f->step.prefetched = feed->prefetched && s->prefetched == f;
     feed->prefetched = false;
     if (!feed->ahead || !more) return mirt__function_step(f);
     s->prefetched = NULL;
@@ -47784,7 +48223,7 @@ MIRT__LIB mirt_status mirt__ready_reserve(mirt__readymade *self, const mirt_mode
 MIRT__LIB void mirt__ready_keep(mirt__readymade *self, const mirt_model *model) {
     mirt__real *to = self->weights;
     for (int i = 0; i < model->num_variables; i++) {
-        memcpy(to, mirt__weight_at(model, 0, i), (size_t)model->variable[i].count * sizeof *to);
+        memcpy(to, mirt__weight_at(model, i), (size_t)model->variable[i].count * sizeof *to);
         to += model->variable[i].count;
     }
     self->weights_set = true;
@@ -47794,7 +48233,7 @@ MIRT__LIB void mirt__ready_restore(const mirt__readymade *self, mirt_model *mode
     const mirt__real *from = self->weights;
     for (int i = 0; i < model->num_variables; i++) {
         const mirt__variable *v = &model->variable[i];
-        for (int d = 0; d < mirt__weight_copies(model->strategy); d++) memcpy(mirt__weight_at(model, d, i), from, (size_t)v->count * sizeof *from);
+        memcpy(mirt__weight_at(model, i), from, (size_t)v->count * sizeof *from);
         from += v->count;
     }
     mirt__root(model, NULL)->edits++;
@@ -47805,34 +48244,41 @@ MIRT__LIB int mirt__callback_result(mirt_status status) { return status == MIRT_
 
 /* >>section train/drift.c */
 
-/* Whether the copies of the weights are what they always should be: the same. */
+/* Checks that all copies of the weights are equal. */
 
-/* The copies, where the machine can read them. */
-typedef struct mirt__drift {
-    const mirt_model *root;
-    char *copy[MIRT__MAX_DEVICES];
-} mirt__drift;
-
-static void mirt__drift_hash(void *arg, int device) {
-    const mirt__drift *drift = (const mirt__drift *)arg;
-    const mirt_model *root = drift->root;
-    uint64_t hash = 0;
-    for (int i = 0; i < root->num_variables; i++)
-        hash = mirt__hash_bytes(hash, drift->copy[device] + root->variable[i].offset, (size_t)root->variable[i].count * sizeof(mirt__real));
-    root->strategy->copy_hash[device] = hash;
+/* Elements [at, at + count) of a device's copy come to `out`, once it has been waited for. */
+static mirt_status mirt__drift_fetch(const mirt_model *root, int device, size_t at, size_t count, mirt__real *out) {
+    const mirt_strategy *s = root->strategy;
+    s->backend->copy_out(s->device[device].remote, out, root->device_weight[device] + at * sizeof *out, count * sizeof *out);
+    return s->backend->wait(s->device[device].remote);
 }
 
-/* Devices with memory of their own send theirs. */
-static mirt_status mirt__drift_fetch(mirt__drift *drift) {
+typedef struct mirt__drift {
+    const mirt_model *root;
+    int status; /* atomic: of the first device that could not be read, */
+    mirt__error error; /* and why */
+} mirt__drift;
+
+enum { MIRT__DRIFT_CHUNK = 4096 };
+
+static void mirt__drift_hash(void *arg, int device) {
+    mirt__drift *drift = (mirt__drift *)arg;
     const mirt_model *root = drift->root;
-    const mirt_strategy *s = root->strategy;
-    mirt_status status = MIRT_OK;
-    for (int d = 0; d < s->num_devices && status == MIRT_OK; d++) {
-        if (!(drift->copy[d] = (char *)mirt__aligned_alloc(root->weight_bytes))) return mirt_last_status();
-        s->backend->fetch(s->device[d].remote, drift->copy[d], root->remote_weight[d], root->weight_bytes);
-        status = s->backend->wait(s->device[d].remote);
+    mirt__real chunk[MIRT__DRIFT_CHUNK];
+    uint64_t hash = 0;
+    int none = MIRT_OK;
+    for (int i = 0; i < root->num_variables; i++) {
+        const size_t begin = root->variable[i].offset / sizeof *chunk, count = (size_t)root->variable[i].count;
+        for (size_t at = 0, part; at < count; at += part) {
+            part = count - at < MIRT__DRIFT_CHUNK ? count - at : MIRT__DRIFT_CHUNK;
+            const mirt_status status = mirt__drift_fetch(root, device, begin + at, part, chunk);
+            if (status != MIRT_OK && __atomic_compare_exchange_n(&drift->status, &none, (int)status, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
+                mirt__error_get(&drift->error);
+            if (status != MIRT_OK) return;
+            hash = mirt__hash_bytes(hash, chunk, part * sizeof *chunk);
+        }
     }
-    return status;
+    root->strategy->copy_hash[device] = hash;
 }
 
 /* The copy that most others are like; of two the first. */
@@ -47849,35 +48295,37 @@ static int mirt__drift_majority(const uint64_t *hash, int devices) {
     return best;
 }
 
-static mirt_status mirt__drift_fail(const mirt__drift *drift, int device, int right) {
-    const mirt_model *root = drift->root;
-    const mirt__device *own = &root->strategy->device[device];
-    char replicas[48];
-    int i = 0;
-    size_t bytes = 0, at = 0;
-    for (; i < root->num_variables; i++) {
-        bytes = (size_t)root->variable[i].count * sizeof(mirt__real);
-        if (memcmp(drift->copy[device] + root->variable[i].offset, drift->copy[right] + root->variable[i].offset, bytes) != 0) break;
+/* The first element in which two copies of a variable differ, with both values; -1: none, or with the error set. */
+static int64_t mirt__drift_element(const mirt_model *root, int variable, int device, int right, mirt__real *have, mirt__real *want) {
+    const size_t begin = root->variable[variable].offset / sizeof *have, count = (size_t)root->variable[variable].count;
+    mirt__real *both = (mirt__real *)mirt__calloc(2 * count + 1, sizeof *both);
+    int64_t found = -1;
+    if (!both) return -1;
+    if (mirt__drift_fetch(root, device, begin, count, both) == MIRT_OK && mirt__drift_fetch(root, right, begin, count, both + count) == MIRT_OK) {
+        for (size_t i = 0; i < count && found < 0; i++) {
+            if (memcmp(&both[i], &both[count + i], sizeof *both) == 0) continue;
+            found = (int64_t)i;
+            *have = both[i];
+            *want = both[count + i];
+        }
     }
-    if (i == root->num_variables) return MIRT_OK;
-    const char *have = drift->copy[device] + root->variable[i].offset, *want = drift->copy[right] + root->variable[i].offset;
-    while (have[at] == want[at]) at++;
-    at /= sizeof(mirt__real);
-    if (own->num_replicas == 1) snprintf(replicas, sizeof replicas, "replica %d", own->first_replica);
-    else snprintf(replicas, sizeof replicas, "replicas %d to %d", own->first_replica, own->first_replica + own->num_replicas - 1);
-    return mirt__fail(MIRT_E_DRIFT, "after step %lld the weights of device %s (%s) differ from those of %s, first in %s at element %llu: %.9g and %.9g",
-                      (long long)root->step, own->name, replicas, root->strategy->device[right].name, root->variable[i].name, (unsigned long long)at,
-                      (double)((const mirt__real *)(const void *)have)[at], (double)((const mirt__real *)(const void *)want)[at]);
+    mirt__free(both);
+    return found;
 }
 
-static mirt_status mirt__drift_compare(mirt__drift *drift, int copies) {
-    mirt_strategy *s = drift->root->strategy;
-    mirt_status status = mirt__on_devices(s, mirt__drift_hash, drift);
-    const int right = status == MIRT_OK ? mirt__drift_majority(s->copy_hash, copies) : 0;
-    for (int d = 0; d < copies && status == MIRT_OK; d++) {
-        if (s->copy_hash[d] != s->copy_hash[right]) status = mirt__drift_fail(drift, d, right);
-    }
-    return status;
+static mirt_status mirt__drift_fail(const mirt_model *root, int device, int right) {
+    const mirt__device *own = &root->strategy->device[device];
+    char replicas[48];
+    mirt__real have = 0, want = 0;
+    int64_t at = -1;
+    int i = -1;
+    mirt__fail(MIRT_E_DRIFT, "the weights of device %s differ from those of %s", own->name, root->strategy->device[right].name);
+    while (at < 0 && ++i < root->num_variables) at = mirt__drift_element(root, i, device, right, &have, &want);
+    if (at < 0) return mirt_last_status();
+    if (own->num_replicas == 1) snprintf(replicas, sizeof replicas, "replica %d", own->first_replica);
+    else snprintf(replicas, sizeof replicas, "replicas %d to %d", own->first_replica, own->first_replica + own->num_replicas - 1);
+    return mirt__fail(MIRT_E_DRIFT, "after step %lld the weights of device %s (%s) differ from those of %s, first in %s at element %lld: %.9g and %.9g",
+                      (long long)root->step, own->name, replicas, root->strategy->device[right].name, root->variable[i].name, (long long)at, (double)have, (double)want);
 }
 
 MIRT_API mirt_status mirt_check_drift(mirt_model *model) {
@@ -47888,17 +48336,15 @@ MIRT_API mirt_status mirt_check_drift(mirt_model *model) {
     mirt__drift drift;
     if (mirt__usable(s) != MIRT_OK) return mirt_last_status();
     if (s->running) return mirt__fail(MIRT_E_STATE, "mirt_check_drift: %s is in the middle of a step", model->name);
-    mirt_model *root = mirt__root(model, NULL);
-    if (!root->weight[0] || copies < 2 || (s->backend && root->weights_newer == MIRT__NEWER_HERE)) return MIRT_OK;
     memset(&drift, 0, sizeof drift);
-    drift.root = root;
-    if (!s->backend) {
-        memcpy(drift.copy, root->weight, sizeof drift.copy);
-        return mirt__drift_compare(&drift, copies);
+    drift.root = mirt__root(model, NULL);
+    if (!drift.root->weight || copies < 2 || drift.root->weights_newer == MIRT__NEWER_HOST) return MIRT_OK;
+    mirt_status status = mirt__on_devices(s, mirt__drift_hash, &drift);
+    if (status == MIRT_OK && drift.status != MIRT_OK) mirt__error_set(&drift.error), status = mirt_last_status();
+    const int right = status == MIRT_OK ? mirt__drift_majority(s->copy_hash, copies) : 0;
+    for (int d = 0; d < copies && status == MIRT_OK; d++) {
+        if (s->copy_hash[d] != s->copy_hash[right]) status = mirt__drift_fail(drift.root, d, right);
     }
-    mirt_status status = mirt__drift_fetch(&drift);
-    if (status == MIRT_OK) status = mirt__drift_compare(&drift, copies);
-    for (int d = 0; d < copies; d++) mirt__aligned_free(drift.copy[d]);
     return status;
 }
 
@@ -48026,7 +48472,7 @@ MIRT__LIB void mirt__traps_before(mirt_model *model, const mirt__data_spec *spec
     if (model->told_batch == spec->batch) return;
     model->told_batch = spec->batch;
     mirt__trap_shares(model, spec->batch);
-    mirt__trap_memory(model, f, f->max_batch);
+    mirt__trap_memory(model, f, f->step.max_rows);
 }
 
 /* >>the first batch */
@@ -48639,8 +49085,7 @@ MIRT__LIB const mirt__safetensor *mirt__load_find(const mirt__safetensors *file,
 
 MIRT__LIB void mirt__load_take(const mirt__safetensor *t, mirt_model *model, int block, int variable) {
     if (!mirt__is_trained(&model->variable[variable])) mirt__root(model, NULL)->edits++;
-    if (block) memcpy(mirt__slot_at(model, block - 1, variable), t->data, t->size);
-    for (int d = 0; !block && d < mirt__weight_copies(model->strategy); d++) memcpy(mirt__weight_at(model, d, variable), t->data, t->size);
+    memcpy(block ? mirt__slot_at(model, block - 1, variable) : mirt__weight_at(model, variable), t->data, t->size);
     if (block) mirt__slots_changed(model);
     else mirt__weights_changed(model), mirt__variable_loaded(model, variable);
 }
@@ -49322,7 +49767,7 @@ static mirt_status mirt__save_tensors(mirt__pool *pool, mirt_model *model, bool 
             if (b && !mirt__is_trained(v)) continue;
             const char *name = b ? mirt__slot_name(pool, model, b - 1, v) : v->name;
             if (!name) return mirt_last_status();
-            mirt__tensor_of(v, name, b ? mirt__slot_at(model, b - 1, i) : mirt__weight_at(model, 0, i), &tensor[content->count++]);
+            mirt__tensor_of(v, name, b ? mirt__slot_at(model, b - 1, i) : mirt__weight_at(model, i), &tensor[content->count++]);
         }
     }
     return MIRT_OK;
@@ -51702,7 +52147,7 @@ static mirt_status mirt__board_weights(mirt__tensorboard *self, const mirt_event
     mirt_status status = e ? MIRT_OK : mirt_last_status();
     for (int i = 0; i < event->model->num_variables && status == MIRT_OK; i++) {
         const mirt__variable *v = &event->model->variable[i];
-        const mirt__real *weights = mirt__weight_at(event->model, 0, i);
+        const mirt__real *weights = mirt__weight_at(event->model, i);
         for (int picture = 0; picture <= self->desc.write_images && status == MIRT_OK; picture++) {
             mirt__text_clear(&self->tag);
             mirt__text_add(&self->tag, "%s/%s", v->name, picture ? "image" : "histogram");

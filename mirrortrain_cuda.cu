@@ -569,7 +569,13 @@ static bool mirt__cu_open_parts(mirt__cu *cu) {
            (!mirt__cu_blas_wanted() || mirt__cu_open_blas(cu));
 }
 
-static mirt__remote *mirt__cu_open(const mirt__host *host, int index, bool tf32) {
+static int mirt__cu_one_thread(int asked, int cores, int devices) {
+    (void)asked, (void)cores, (void)devices;
+    return 1;
+}
+
+static mirt__remote *mirt__cu_open(const mirt__host *host, const mirt__opening *how) {
+    const int index = how->index;
     cudaDeviceProp device;
     if (!mirt__cu_check_switches(host) || !mirt__cu_properties(host, index, &device)) return NULL;
     const int version = device.major * 10 + device.minor, code = mirt__cu_code_for(version);
@@ -587,7 +593,7 @@ static mirt__remote *mirt__cu_open(const mirt__host *host, int index, bool tf32)
     cu->major = code / 10;
     cu->minor = code % 10;
     cu->shared_most = device.sharedMemPerBlockOptin;
-    cu->tf32 = tf32 && code >= 80;
+    cu->tf32 = how->tf32 && code >= 80;
     snprintf(cu->name, sizeof cu->name, "%.63s", device.name);
     cu->numbers_host = static_cast<char *>(host->calloc(1, MIRT__CU_NUMBERS));
     cu->staging = static_cast<mirt__cu_staging *>(host->calloc(1, sizeof *cu->staging));
@@ -659,10 +665,14 @@ static void *mirt__cu_room(mirt__cu *cu, size_t bytes) {
     return NULL;
 }
 
-static size_t mirt__cu_measure(mirt__remote *cu, bool on) {
-    cu->mode = on ? MIRT__CU_MEASURE : MIRT__CU_RUN;
-    if (on) cu->room_most = 0;
-    return cu->room_most;
+/* Kernels choose their room themselves, and need nothing else. */
+static void mirt__cu_measure(mirt__remote *cu, void (*replay)(void *arg), void *arg, mirt__kernel_room *room) {
+    cu->mode = MIRT__CU_MEASURE;
+    cu->room_most = 0;
+    replay(arg);
+    cu->mode = MIRT__CU_RUN;
+    room->scratch = 0;
+    room->shared = cu->room_most;
 }
 
 static void mirt__cu_set_room(mirt__remote *cu, void *memory, size_t bytes) {
@@ -2108,7 +2118,7 @@ static int64_t mirt__cu_chunk(const mirt__cu_group *group, int64_t length, int d
 
 /* Every part's chunk goes to the device that adds it up; those of other devices land in the inbox, one after the
    other. */
-static void mirt__cu_tree_send(mirt__cu *cu, const mirt__remote_exchange *args, int64_t at, int64_t length) {
+static void mirt__cu_tree_send(mirt__cu *cu, const mirt__reduction *args, int64_t at, int64_t length) {
     mirt__cu_group *group = cu->group;
     ncclComm_t comm = group->comm[cu->rank];
     int64_t first, own = mirt__cu_chunk(group, length, cu->rank, &first);
@@ -2128,7 +2138,7 @@ static void mirt__cu_tree_send(mirt__cu *cu, const mirt__remote_exchange *args, 
     }
 }
 
-static void mirt__cu_tree_add(mirt__cu *cu, const mirt__remote_exchange *args, int64_t at, int64_t length) {
+static void mirt__cu_tree_add(mirt__cu *cu, const mirt__reduction *args, int64_t at, int64_t length) {
     mirt__cu_group *group = cu->group;
     mirt__cu_parts parts;
     int64_t first, own = mirt__cu_chunk(group, length, cu->rank, &first);
@@ -2142,7 +2152,7 @@ static void mirt__cu_tree_add(mirt__cu *cu, const mirt__remote_exchange *args, i
             inbox += (own + 15) / 16 * 16;
         }
     }
-    mirt__cu_sum_parts(cu, cu->exchanges, parts, args->sum + at + first, own);
+    mirt__cu_sum_parts(cu, cu->exchanges, parts, args->sum[args->device] + at + first, own);
 }
 
 /* Everybody's bytes [begin[d], begin[d + 1]) at base. */
@@ -2157,7 +2167,7 @@ static void mirt__cu_spread(mirt__cu *cu, char *base, const size_t *begin) {
         if (theirs) mirt__cu_nccl(cu, ncclRecv(base + begin[d], theirs, ncclChar, d, comm, cu->exchanges), "receiving");
     }
 }
-static void mirt__cu_tree_spread(mirt__cu *cu, const mirt__remote_exchange *args, int64_t at, int64_t length) {
+static void mirt__cu_tree_spread(mirt__cu *cu, const mirt__reduction *args, int64_t at, int64_t length) {
     size_t begin[MIRT__CU_MEMBERS + 1];
     int64_t first;
     for (int d = 0; d < cu->group->count; d++) {
@@ -2165,7 +2175,7 @@ static void mirt__cu_tree_spread(mirt__cu *cu, const mirt__remote_exchange *args
         begin[d] = (size_t)first * sizeof(float);
     }
     begin[cu->group->count] = (size_t)length * sizeof(float);
-    mirt__cu_spread(cu, reinterpret_cast<char *>(args->sum + at), begin);
+    mirt__cu_spread(cu, reinterpret_cast<char *>(args->sum[args->device] + at), begin);
 }
 
 /* Elements that the inbox has room for at a time; the same on all devices. */
@@ -2174,7 +2184,7 @@ static int64_t mirt__cu_tree_length(const mirt__cu_group *group, int parts) {
     return group->collective == MIRT_REDUCE_TO_ONE_DEVICE ? chunk : chunk * group->count;
 }
 
-static void mirt__cu_tree(mirt__cu *cu, const mirt__remote_exchange *args) {
+static void mirt__cu_tree(mirt__cu *cu, const mirt__reduction *args) {
     const int64_t most = mirt__cu_tree_length(cu->group, args->parts);
     for (int64_t at = args->begin; at < args->end && cu->status == MIRT_OK; at += most) {
         const int64_t length = args->end - at < most ? args->end - at : most;
@@ -2189,7 +2199,7 @@ static void mirt__cu_tree(mirt__cu *cu, const mirt__remote_exchange *args) {
 }
 
 /* NCCL's own order of additions; the first bucket is small, so that the rest goes beside something. */
-static void mirt__cu_buckets(mirt__cu *cu, const mirt__remote_exchange *args) {
+static void mirt__cu_buckets(mirt__cu *cu, const mirt__reduction *args) {
     ncclComm_t comm = cu->group->comm[cu->rank];
     const mirt__real *part = NULL;
     int64_t bucket = (int64_t)1 << 18;
@@ -2197,9 +2207,9 @@ static void mirt__cu_buckets(mirt__cu *cu, const mirt__remote_exchange *args) {
         if (args->part_device[p] == cu->rank) part = args->part[p];
     }
     if (!part && args->end > args->begin) { /* it had no rows */
-        part = args->sum;
+        part = args->sum[args->device];
         if (!mirt__cu_try(cu,
-                          cudaMemsetAsync(args->sum + args->begin, 0, (size_t)(args->end - args->begin) * sizeof *part,
+                          cudaMemsetAsync(args->sum[args->device] + args->begin, 0, (size_t)(args->end - args->begin) * sizeof *part,
                                           cu->exchanges),
                           "clearing gradients"))
             return;
@@ -2208,7 +2218,7 @@ static void mirt__cu_buckets(mirt__cu *cu, const mirt__remote_exchange *args) {
         const int64_t count = args->end - at < bucket ? args->end - at : bucket;
         if (!mirt__cu_nccl_start(cu)) return;
         mirt__cu_nccl(cu,
-                      ncclAllReduce(part + at, args->sum + at, (size_t)count, ncclFloat, ncclSum, comm, cu->exchanges),
+                      ncclAllReduce(part + at, args->sum[args->device] + at, (size_t)count, ncclFloat, ncclSum, comm, cu->exchanges),
                       "adding");
         mirt__cu_nccl_end(cu, "adding");
     }
@@ -2223,7 +2233,7 @@ static bool mirt__cu_meets(mirt__cu *cu, mirt__cu_mode *mode) {
     return now;
 }
 
-static void mirt__cu_exchange(mirt__remote *cu, const mirt__remote_exchange *args) {
+static void mirt__cu_exchange(mirt__remote *cu, const mirt__reduction *args) {
     mirt__cu_mode mode;
     if (!cu->group || !mirt__cu_meets(cu, &mode)) return;
 #if MIRT__CU_NCCL
@@ -2297,7 +2307,7 @@ static __global__ void __launch_bounds__(256) mirt__cu_trial_kernel(float *to, i
 /* One thread does the work of all devices for once. `share` of each: the sums of what all have. */
 typedef struct mirt__cu_trial {
     mirt__cu_group *group;
-    mirt__remote_exchange exchange[MIRT__CU_MEMBERS];
+    mirt__reduction exchange[MIRT__CU_MEMBERS];
     float *value[MIRT__CU_MEMBERS], *sum[MIRT__CU_MEMBERS];
     bool direct;
 } mirt__cu_trial;
@@ -2425,10 +2435,11 @@ static double mirt__cu_try_out(mirt__cu_trial *t) {
     }
     good = good && mirt__cu_all_settled(group);
     for (int d = 0; d < group->count && good; d++) {
-        mirt__remote_exchange *x = &t->exchange[d];
+        mirt__reduction *x = &t->exchange[d];
         x->end = MIRT__CU_TRIAL;
         x->parts = group->count;
-        x->sum = t->sum[d];
+        x->device = d;
+        x->sum[d] = t->sum[d];
         for (int p = 0; p < group->count; p++) {
             x->part_device[p] = p;
             x->part[p] = t->value[p];
@@ -2550,7 +2561,7 @@ static bool mirt__cu_join_group(mirt__cu_group *group, mirt__remote_join *join) 
     const char *why = "the program is built without NCCL";
     trial.direct = true;
 #endif
-    join->direct = trial.direct;
+    join->able.direct = trial.direct;
     if (trial.direct && join->collective == MIRT_NCCL) {
         mirt__cu_fail(group->member[0], MIRT_E_INVALID, "NCCL cannot join these devices: %s", why);
         return false;
@@ -2586,8 +2597,9 @@ static bool mirt__cu_join_group(mirt__cu_group *group, mirt__remote_join *join) 
 
 static bool mirt__cu_join(mirt__remote_join *join) {
     mirt__cu *culprit = NULL;
-    join->direct = true;
+    join->able.direct = true;
     for (int d = 0; d < join->count; d++) join->remote[d]->limit = join->limit;
+    join->able.queues = join->able.float16 = true;
     join->how[0] = 0;
     if (join->count < 2) return true;
     const mirt__host *host = join->remote[0]->host;
@@ -4835,7 +4847,7 @@ static void mirt__cu_binary(const mirt__binary *args, const mirt__where *where) 
     mirt__cu_binary_args b;
     b.kind = args->kind;
     b.a = args->a;
-    b.b = args->b;
+    b.b = args->number ? NULL : args->b;
     b.y = args->y;
     b.scale = args->scale;
     b.offset = args->offset;
@@ -9075,14 +9087,38 @@ static const mirt__kernels mirt__cu_kernels = {
 
 /* What the library finds. */
 
+static const mirt__kernels *mirt__cu_kernels_get(void) { return &mirt__cu_kernels; }
+
+/* Devices that reach each other's memory add up their shares themselves. */
+static void mirt__cu_reduce(mirt__remote *cu, const mirt__reduction *r) {
+    const int64_t begin = r->own_begin, count = r->own_end - r->own_begin;
+    mirt__where where;
+#if MIRT__CU_NCCL
+    if (cu->group && cu->group->comm[cu->rank]) {
+        mirt__cu_exchange(cu, r);
+        return;
+    }
+#endif
+    memset(&where, 0, sizeof where);
+    where.remote = cu;
+    if (count <= 0 || r->parts < 1) return;
+    for (int i = 0; i + 1 < r->parts; i++)
+        mirt__cu_accumulate(r->part[r->add[i].into] + begin, r->part[r->add[i].from] + begin, count, &where);
+    for (int d = 0; d < r->devices; d++) {
+        if (r->sum[d] != r->part[0])
+            mirt__cu_copy(cu, r->sum[d] + begin, r->part[0] + begin, (size_t)count * sizeof *r->sum[d]);
+    }
+}
+
 extern "C" const mirt__backend *mirt__cuda_backend(void) {
     static const mirt__backend backend = {
-        MIRT__BACKEND_VERSION, "gpu",           &mirt__cu_kernels,  mirt__cu_devices,  mirt__cu_info,
-        mirt__cu_open,         mirt__cu_close,  mirt__cu_join,      mirt__cu_alloc,    mirt__cu_release,
-        mirt__cu_free_bytes,   mirt__cu_stage,  mirt__cu_behind,    mirt__cu_fetch,    mirt__cu_copy,
-        mirt__cu_clear,        mirt__cu_wait,   mirt__cu_measure,   mirt__cu_set_room, mirt__cu_begin,
-        mirt__cu_end,          mirt__cu_forget, mirt__cu_signal,    mirt__cu_await,    mirt__cu_exchange,
-        mirt__cu_exchanged,    mirt__cu_gather, mirt__cu_aggregate, mirt__cu_squares,  mirt__cu_seconds};
+        MIRT__BACKEND_VERSION, "gpu",           mirt__cu_kernels_get, mirt__cu_devices,   mirt__cu_info,
+        mirt__cu_one_thread,   mirt__cu_open,   mirt__cu_close,       mirt__cu_join,      mirt__cu_alloc,
+        mirt__cu_release,      mirt__cu_free_bytes, mirt__cu_stage,   mirt__cu_behind,    mirt__cu_fetch,
+        mirt__cu_copy,         mirt__cu_clear,  mirt__cu_wait,        mirt__cu_measure,   mirt__cu_set_room,
+        mirt__cu_begin,        mirt__cu_end,    mirt__cu_forget,      mirt__cu_signal,    mirt__cu_await,
+        mirt__cu_reduce,       mirt__cu_exchanged, mirt__cu_gather,   mirt__cu_aggregate, mirt__cu_squares,
+        mirt__cu_seconds};
     return &backend;
 }
 

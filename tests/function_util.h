@@ -130,7 +130,7 @@ TAP_UNUSED static bool run_epochs(mirt_function *f, mirt_dataset *data, int epoc
 TAP_UNUSED static void digest_state(mirt_model *m, char out[MIRT__SHA256_HEX]) {
     mirt__sha256 sha;
     mirt__sha256_begin(&sha);
-    for (int i = 0; i < m->num_variables; i++) mirt__sha256_add(&sha, mirt__weight_at(m, 0, i), (size_t)m->variable[i].count * sizeof(float));
+    for (int i = 0; i < m->num_variables; i++) mirt__sha256_add(&sha, mirt__weight_at(m, i), (size_t)m->variable[i].count * sizeof(float));
     for (int k = 0; k < 2 && m->slot[k]; k++) {
         for (int i = 0; i < m->num_variables; i++) {
             if (mirt__is_trained(&m->variable[i])) mirt__sha256_add(&sha, mirt__slot_at(m, k, i), (size_t)m->variable[i].count * sizeof(float));
@@ -143,7 +143,11 @@ TAP_UNUSED static void digest_state(mirt_model *m, char out[MIRT__SHA256_HEX]) {
 TAP_UNUSED static bool copies_equal(mirt_model *m) {
     for (int d = 1; d < mirt_num_devices(m->strategy); d++) {
         for (int i = 0; i < m->num_variables; i++) {
-            if (memcmp(mirt__weight_at(m, 0, i), mirt__weight_at(m, d, i), (size_t)m->variable[i].count * sizeof(float)) != 0) return false;
+            const size_t count = (size_t)m->variable[i].count;
+            float *copy = (float *)malloc(count * sizeof *copy + 1);
+            const bool same = copy && mirt_get_weight(m, m->variable[i].name, d, copy, count) == MIRT_OK && memcmp(mirt__weight_at(m, i), copy, count * sizeof *copy) == 0;
+            free(copy);
+            if (!same) return false;
         }
     }
     return true;

@@ -44,8 +44,14 @@ SIMULATED = ["sim/test_not_finite", "sim/test_float16"]
 SUBJECTS = (
     ("src/mirror/replicas.c", None, None, PLAN),
     ("src/mirror/collective.c", None, None, PLAN),
-    ("src/mirror/aggregate.c", None, None, PLAN),
-    ("src/train/step.c", None, None, STEP),
+    ("src/device/aggregate.c", None, None, PLAN),
+    ("src/device/cores.c", None, r"mirt__core_(reduce|aggregate|squares)|mirt__squares_task", STEP + UPDATE),
+    ("src/mirror/step.c", None, None, STEP + SIMULATED),
+    ("src/mirror/meetings.c", None, None, STEP + SIMULATED),
+    ("src/mirror/place.c", None, None, STEP + SIMULATED),
+    ("src/mirror/transform.c", None, None, STEP + SIMULATED),
+    ("src/train/rule.c", None, None, STEP + UPDATE + SIMULATED),
+    ("src/train/on_batch.c", None, None, STEP),
     ("src/train/run.c", None, None, STEP + SIMULATED),
     ("src/nn/optimizers.c", None, None, UPDATE + ["test_save", "test_resume", "test_misuse", "test_archive"]),
     ("src/nn/weights.c", None, r"mirt__loss_scale_\w+|mirt__set_half", ["test_optimizers"] + SIMULATED),
@@ -57,7 +63,7 @@ SUBJECTS = (
      r"accumulate_range|sum_parts|shaped|gradient|averaged|sgd_\w+|adam_\w+|rmsprop_\w+|has_extras", UPDATE),
 )
 # Calls whose arguments tell somebody what happens, and have no part in it.
-OBSERVERS = (r"\b(mirt__fail\w*|mirt__log|snprintf|mirt__text_add|mirt__mark|MIRT__TEST_POINT|MIRT__\w*ENTER"
+OBSERVERS = (r"\b(mirt__fail\w*|mirt__log|snprintf|mirt__text_add|mirt__step_mark|MIRT__TEST_POINT|MIRT__\w*ENTER"
              r"|MIRT__USE\w*|MIRT__CLAIM|__func__)\s*\(")
 
 # Changes that make no difference: file, text of the line, what is changed into what, why.

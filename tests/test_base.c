@@ -158,7 +158,9 @@ static mirt_status reach_drift(mirt_strategy *s) {
     mirt_strategy *own = mirt_strategy_create(&desc);
     mirt_model *model = make_model(own);
     mirt_compile(model, NULL);
-    model->weight[1][0] ^= 1;
+    mirt__model_materialize(model);
+    mirt__weights_there(model);
+    model->device_weight[1][0] ^= 1;
     mirt_check_drift(model);
     mirt_strategy_destroy(own);
     return mirt_last_status();

@@ -354,7 +354,7 @@ static void check_optimizer(const golden_optimizer *c, const char *cpu) {
         float weight[GOLDEN_COUNT];
         mirt_array x = mirt_make_array(zeros, MIRT_FLOAT32, MIRT_SHAPE(1, GOLDEN_COUNT)), y = mirt_make_array(zero, MIRT_FLOAT32, MIRT_SHAPE(1, 1));
         good = mirt_scatter(m, x, y) == MIRT_OK && mirt_grad(m, NULL) == MIRT_OK;
-        if (good) memcpy(mirt__gradient_at(m->trainer->function[MIRT__TRAIN], 0, 0), golden_optimizer_gradient + step * GOLDEN_COUNT, sizeof weight);
+        if (good) memcpy(mirt__gradient_at(&m->trainer->function[MIRT__TRAIN]->step, 0, 0), golden_optimizer_gradient + step * GOLDEN_COUNT, sizeof weight);
         good = good && mirt_all_reduce(m) == MIRT_OK && mirt_apply(m) == MIRT_OK && mirt_get_weight(m, "dense/kernel", 0, weight, GOLDEN_COUNT) == MIRT_OK;
         if (good) worst = worse(worst, off_by(weight, c->weight + step * GOLDEN_COUNT, GOLDEN_COUNT, 1));
     }

@@ -132,7 +132,7 @@ static void check_trainable(void) {
     for (int i = 0; good && i < step.count; i++) {
         char name[16];
         const int64_t count = step.whole->variable[step.variable[i]].count;
-        mirt__real *w = mirt__weight_at(step.whole, 0, step.variable[i]);
+        mirt__real *w = mirt__weight_at(step.whole, step.variable[i]);
         snprintf(name, sizeof name, "%d", i);
         for (int64_t k = 0; k < count; k++) {
             const double keep = w[k], h = 1e-5;

@@ -172,7 +172,7 @@ static void check_plan(int devices, int replicas, mirt_optimizer optimizer, bool
     size_t before = live_bytes;
     good = good && mirt_fit_arrays(m, floats ? float_images(BATCH) : images_x(0, BATCH), images_y(0, BATCH), &fit);
     for (int d = 0; d < devices; d++) {
-        asked += asked_for(m->weight[d]) + asked_for(m->strategy->block[d]);
+        asked += asked_for(m->device_weight[d]) + asked_for(m->strategy->block[d]);
         blocks += 2;
     }
     for (int i = 0; i < 2; i++) {
@@ -186,6 +186,7 @@ static void check_plan(int devices, int replicas, mirt_optimizer optimizer, bool
     ok(plan.total == (size_t)devices * (plan.weights + plan.gradients + plan.activations + plan.scratch) + plan.slots + plan.host,
        "the parts of the plan make up its total");
     size_t fit_blocks = (size_t)devices * (asked_for(m->strategy->block[0])) + asked_for(m->trainer->function[MIRT__TRAIN]->host);
+    for (int d = 1; d < devices; d++) fit_blocks += asked_for(m->device_weight[d]);
     ok(live_bytes - before < fit_blocks + 50000, "beside these, fit keeps %zu bytes of programs and history", live_bytes - before - fit_blocks);
     mirt_strategy_destroy(s);
 }
@@ -205,7 +206,7 @@ static void check_plan_knows_the_data(void) {
     mirt_compile_desc c = image_compile(mirt_adam(1e-3f));
     bool good = mirt_compile(m, &c) == MIRT_OK && mirt_plan_memory(m, 61, &before) == MIRT_OK &&
                 mirt_train_step(m, float_images(61), images_y(0, 61), NULL) == MIRT_OK && mirt_plan_memory(m, 61, &after) == MIRT_OK;
-    size_t asked = asked_for(m->weight[0]) + asked_for(m->slot[0]) + asked_for(m->slot[1]) + asked_for(m->strategy->block[0]) + asked_for(m->trainer->function[MIRT__TRAIN]->host);
+    size_t asked = asked_for(m->weight) + asked_for(m->slot[0]) + asked_for(m->slot[1]) + asked_for(m->strategy->block[0]) + asked_for(m->trainer->function[MIRT__TRAIN]->host);
     ok(good && before.total > after.total && asked == after.total + 5 * block_extra,
        "planned for uint8 data: %zu bytes; once float32 data were seen, %zu, which is what was asked for", before.total, after.total);
     mirt_strategy_destroy(s);
@@ -299,7 +300,7 @@ static grown train_rows(int64_t rows) {
     for (int i = 0; good && i < 2; i++) good = mirt_train_step(m, x, y, NULL) == MIRT_OK;
     if (good && mirt_plan_memory(m, rows, &plan) == MIRT_OK) {
         g.planned = (double)plan.total;
-        g.asked = (double)(asked_for(m->weight[0]) + asked_for(m->slot[0]) + asked_for(m->slot[1]) + asked_for(m->strategy->block[0]) +
+        g.asked = (double)(asked_for(m->weight) + asked_for(m->slot[0]) + asked_for(m->slot[1]) + asked_for(m->strategy->block[0]) +
                            asked_for(m->trainer->function[MIRT__TRAIN]->host) - 5 * block_extra);
         g.peak = peak_memory();
     }

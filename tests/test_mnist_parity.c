@@ -16,7 +16,7 @@ typedef struct parity {
 static const float *variable_values(const mirt_model *m, const char *name, const char *kind) {
     for (int i = 0; i < m->num_variables; i++) {
         if (strcmp(m->variable[i].name, name) != 0) continue;
-        const char *block = kind[0] == 'w' ? m->weight[m->strategy->num_devices - 1] : m->slot[kind[0] == 'v'];
+        const char *block = kind[0] == 'w' ? m->device_weight[m->strategy->num_devices - 1] : m->slot[kind[0] == 'v'];
         return (const float *)(const void *)(block + m->variable[i].offset);
     }
     return NULL;

@@ -31,7 +31,7 @@ def append(path, text):
 
 
 # A name, the counts that it raises, a file of src/ or cli/, the text appended to it, and a part of the line reported.
-# base/crc.c depends on no higher module, and train/step.c not on train/fit.c.
+# base/crc.c depends on no higher module, and train/on_batch.c not on train/fit.c.
 PLANTS = (
     (
         "an include",
@@ -79,9 +79,9 @@ PLANTS = (
     (
         "a call within train/",
         ("train",),
-        "src/train/step.c",
+        "src/train/on_batch.c",
         "static void mirt__planted(void) { mirt__scheduled_rate(0, 0, 0, 0); }\n",
-        "src/train/step on src/train/fit: mirt__scheduled_rate",
+        "src/train/on_batch on src/train/fit: mirt__scheduled_rate",
     ),
     ("a name twice", ("names",), "src/models/crc.c", "/* Planted. */\n", "src/models/crc.c"),
     ("a name of src/ in cli/", ("names",), "cli/crc.c", "/* Planted. */\n", "src/base/crc.c"),

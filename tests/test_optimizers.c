@@ -77,7 +77,7 @@ static bool golden_steps(mirt_model *m, int first, int count) {
         if (mirt_scatter(m, x, y) != MIRT_OK || mirt_grad(m, NULL) != MIRT_OK) return false;
         for (int i = 0; i < OPTIMIZER_COUNT; i++) {
             const mirt__variable *v = &m->variable[i >= 6];
-            float *g = mirt__gradient_at(m->trainer->function[MIRT__TRAIN], 0, 0) + v->offset / sizeof(float);
+            float *g = mirt__gradient_at(&m->trainer->function[MIRT__TRAIN]->step, 0, 0) + v->offset / sizeof(float);
             g[i < 6 ? i : i - 6] = golden_uniform(10 + (uint32_t)step, (uint32_t)i) * (step % 2 ? 4.0f : 1.0f);
         }
         if (mirt_all_reduce(m) != MIRT_OK || mirt_apply(m) != MIRT_OK) return false;
@@ -108,10 +108,10 @@ static void check_update(const golden_update *c, const char *cpu) {
     int count = mirt__optimizer_slot_names(&o, names);
     for (int i = 0; i < count; i++) snprintf(slots + strlen(slots), sizeof slots - strlen(slots), i ? ",%s" : "%s", names[i]);
     if (good) {
-        weights = block_off(m, m->weight[0], c->weight);
+        weights = block_off(m, m->weight, c->weight);
         for (int i = 0; i < count; i++) state = worse(state, block_off(m, m->slot[i], c->slot + (ptrdiff_t)i * OPTIMIZER_COUNT));
         if (c->finished) good = mirt_apply_averages(m) == MIRT_OK;
-        if (c->finished) finished = block_off(m, m->weight[0], c->finished);
+        if (c->finished) finished = block_off(m, m->weight, c->finished);
     }
     ok(good && strcmp(slots, c->slots) == 0 && weights < 1e-6 && state < 1e-6 && finished < 1e-6, "%s, %s: weights of %d steps off by %.1e, slots (%s) by %.1e%s%s", c->name, cpu,
        OPTIMIZER_STEPS, weights, slots, state, good ? "" : ": ", good ? "" : mirt_last_error());
@@ -246,14 +246,14 @@ static void check_clipping(const char *cpu) {
         bool good = m && mirt_set_weight(m, "dense/kernel", zeros, 6) == MIRT_OK && mirt_set_weight(m, "dense/bias", zeros, 2) == MIRT_OK &&
                     mirt_scatter(m, x, y) == MIRT_OK && mirt_grad(m, NULL) == MIRT_OK;
         for (int i = 0; good && i < OPTIMIZER_COUNT; i++) {
-            float *g = mirt__gradient_at(m->trainer->function[MIRT__TRAIN], 0, 0) + m->variable[i >= 6].offset / sizeof(float);
+            float *g = mirt__gradient_at(&m->trainer->function[MIRT__TRAIN]->step, 0, 0) + m->variable[i >= 6].offset / sizeof(float);
             g[i < 6 ? i : i - 6] = gradient[i];
         }
         good = good && mirt_all_reduce(m) == MIRT_OK && mirt_apply(m) == MIRT_OK;
         int wrong = 0;
         for (int i = 0; good && i < 5; i++) {
             const float want = i < 3 ? cases[k].want[i] : cases[k].bias[i - 3];
-            const float have = ((const float *)(const void *)(m->weight[0] + m->variable[i >= 3].offset))[i < 3 ? i : i - 3];
+            const float have = ((const float *)(const void *)(m->weight + m->variable[i >= 3].offset))[i < 3 ? i : i - 3];
             wrong += isnan(want) ? !isnan(have) : !(fabsf(have - want) < 1e-6f);
         }
         ok(good && wrong == 0, "%s of %g, %s: %d weights differ from Keras's", cases[k].name, (double)cases[k].bad, cpu, wrong);
@@ -339,7 +339,7 @@ static void check_saved(const char *name, bool set_rate) {
     if (good && set_rate) good = mirt_set_learning_rate(m, 0.125) == MIRT_OK;
     good = good && mirt_save(m, path, MIRT_SAVE_ALL) == MIRT_OK && (loaded = mirt_load(s, path)) != NULL;
     const double rate = good ? mirt_get_learning_rate(loaded) : 0;
-    good = good && rate == mirt_get_learning_rate(m) && golden_steps(m, 7, 13) && golden_steps(loaded, 7, 13) && same_block(m, loaded, m->weight[0], loaded->weight[0]);
+    good = good && rate == mirt_get_learning_rate(m) && golden_steps(m, 7, 13) && golden_steps(loaded, 7, 13) && same_block(m, loaded, m->weight, loaded->weight);
     for (int i = 0; good && i < mirt__optimizer_slots(&o); i++) good = same_block(m, loaded, m->slot[i], loaded->slot[i]);
     ok(good, "%s%s: saved after 7 steps and loaded, it goes on as it would have%s%s", name, set_rate ? ", rate set" : "", good ? "" : ": ", good ? "" : mirt_last_error());
     unlink(path);

@@ -69,8 +69,8 @@ static void check_work(void) {
     good = mirt_profile_begin(trained) == MIRT_OK && mirt_train_step(trained, xs(), ys(), NULL) == MIRT_OK;
     mirt_function *f = trained->trainer->function[MIRT__TRAIN];
     double bytes = 0;
-    for (int i = 0; good && i < f->program.graph.count; i++) {
-        const mirt__node *node = f->program.graph.node[i];
+    for (int i = 0; good && i < f->step.program.graph.count; i++) {
+        const mirt__node *node = f->step.program.graph.node[i];
         if (node->op->run && node->name && strcmp(node->name, "dense") == 0 && node->a.activation == MIRT_RELU) bytes = mirt__node_bytes(node, ROWS);
     }
     ok(good && bytes == 4.0 * (ROWS * IN + IN * HIDDEN + HIDDEN + ROWS * HIDDEN), "the hidden layer reads its input, kernel and bias, and writes its output: %g bytes", bytes);
@@ -102,7 +102,7 @@ static void check_table(int devices, int replicas) {
     ok(good && strstr(text, "training: 1 step of 8 samples") && !strstr(text, "testing: "), "a second beginning forgets the first");
     mirt_profile_end(clocked);
     good = mirt_train_step(clocked, images_x(0, 8), images_y(0, 8), NULL) == MIRT_OK;
-    ok(good && !mirt_profile_text(clocked) && !clocked->trainer->function[MIRT__TRAIN]->clocks, "and its end ends it");
+    ok(good && !mirt_profile_text(clocked) && !clocked->trainer->function[MIRT__TRAIN]->step.clocks, "and its end ends it");
     mirt_strategy_destroy(s);
 }
 

@@ -261,7 +261,7 @@ static bool fit_case(const feature_case *c, int devices, bool allowed, char dige
         loss[e][1] = c->validates ? mirt_logs_value(&h->epoch[e], "val_loss") : 0;
     }
     const mirt_function *f = good ? m->trainer->function[MIRT__FEATURES] : NULL;
-    *made = f && f->clocks ? f->clocks->rows : 0;
+    *made = f && f->step.clocks ? f->step.clocks->rows : 0;
     digest_weights(m, 0, digest);
     mirt_dataset_destroy(data);
     mirt_dataset_destroy(validation);

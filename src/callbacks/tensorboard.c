@@ -228,7 +228,7 @@ static mirt_status mirt__board_weights(mirt__tensorboard *self, const mirt_event
     mirt_status status = e ? MIRT_OK : mirt_last_status();
     for (int i = 0; i < event->model->num_variables && status == MIRT_OK; i++) {
         const mirt__variable *v = &event->model->variable[i];
-        const mirt__real *weights = mirt__weight_at(event->model, 0, i);
+        const mirt__real *weights = mirt__weight_at(event->model, i);
         for (int picture = 0; picture <= self->desc.write_images && status == MIRT_OK; picture++) {
             mirt__text_clear(&self->tag);
             mirt__text_add(&self->tag, "%s/%s", v->name, picture ? "image" : "histogram");

@@ -413,7 +413,13 @@ static bool mirt__cu_open_parts(mirt__cu *cu) {
            (!mirt__cu_blas_wanted() || mirt__cu_open_blas(cu));
 }
 
-static mirt__remote *mirt__cu_open(const mirt__host *host, int index, bool tf32) {
+static int mirt__cu_one_thread(int asked, int cores, int devices) {
+    (void)asked, (void)cores, (void)devices;
+    return 1;
+}
+
+static mirt__remote *mirt__cu_open(const mirt__host *host, const mirt__opening *how) {
+    const int index = how->index;
     cudaDeviceProp device;
     if (!mirt__cu_check_switches(host) || !mirt__cu_properties(host, index, &device)) return NULL;
     const int version = device.major * 10 + device.minor, code = mirt__cu_code_for(version);
@@ -431,7 +437,7 @@ static mirt__remote *mirt__cu_open(const mirt__host *host, int index, bool tf32)
     cu->major = code / 10;
     cu->minor = code % 10;
     cu->shared_most = device.sharedMemPerBlockOptin;
-    cu->tf32 = tf32 && code >= 80;
+    cu->tf32 = how->tf32 && code >= 80;
     snprintf(cu->name, sizeof cu->name, "%.63s", device.name);
     cu->numbers_host = static_cast<char *>(host->calloc(1, MIRT__CU_NUMBERS));
     cu->staging = static_cast<mirt__cu_staging *>(host->calloc(1, sizeof *cu->staging));
@@ -503,10 +509,14 @@ static void *mirt__cu_room(mirt__cu *cu, size_t bytes) {
     return NULL;
 }
 
-static size_t mirt__cu_measure(mirt__remote *cu, bool on) {
-    cu->mode = on ? MIRT__CU_MEASURE : MIRT__CU_RUN;
-    if (on) cu->room_most = 0;
-    return cu->room_most;
+/* Kernels choose their room themselves, and need nothing else. */
+static void mirt__cu_measure(mirt__remote *cu, void (*replay)(void *arg), void *arg, mirt__kernel_room *room) {
+    cu->mode = MIRT__CU_MEASURE;
+    cu->room_most = 0;
+    replay(arg);
+    cu->mode = MIRT__CU_RUN;
+    room->scratch = 0;
+    room->shared = cu->room_most;
 }
 
 static void mirt__cu_set_room(mirt__remote *cu, void *memory, size_t bytes) {

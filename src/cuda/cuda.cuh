@@ -3,7 +3,7 @@
 /* What all GPU code stands on. Kernels are C++17 that also compiles for a simulated device (MIRT_SIM): launches by
    MIRT_LAUNCH, shared memory by MIRT_SHARED, instructions beyond C++ in ptx.cuh alone. */
 
-#include "../mirror/backend.h"
+#include "../device/device.h"
 
 #include <cuda_runtime.h>
 #include <cuda_bf16.h>

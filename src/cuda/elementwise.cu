@@ -221,7 +221,7 @@ static void mirt__cu_binary(const mirt__binary *args, const mirt__where *where) 
     mirt__cu_binary_args b;
     b.kind = args->kind;
     b.a = args->a;
-    b.b = args->b;
+    b.b = args->number ? NULL : args->b;
     b.y = args->y;
     b.scale = args->scale;
     b.offset = args->offset;

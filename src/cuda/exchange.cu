@@ -210,7 +210,7 @@ static int64_t mirt__cu_chunk(const mirt__cu_group *group, int64_t length, int d
 
 /* Every part's chunk goes to the device that adds it up; those of other devices land in the inbox, one after the
    other. */
-static void mirt__cu_tree_send(mirt__cu *cu, const mirt__remote_exchange *args, int64_t at, int64_t length) {
+static void mirt__cu_tree_send(mirt__cu *cu, const mirt__reduction *args, int64_t at, int64_t length) {
     mirt__cu_group *group = cu->group;
     ncclComm_t comm = group->comm[cu->rank];
     int64_t first, own = mirt__cu_chunk(group, length, cu->rank, &first);
@@ -230,7 +230,7 @@ static void mirt__cu_tree_send(mirt__cu *cu, const mirt__remote_exchange *args, 
     }
 }
 
-static void mirt__cu_tree_add(mirt__cu *cu, const mirt__remote_exchange *args, int64_t at, int64_t length) {
+static void mirt__cu_tree_add(mirt__cu *cu, const mirt__reduction *args, int64_t at, int64_t length) {
     mirt__cu_group *group = cu->group;
     mirt__cu_parts parts;
     int64_t first, own = mirt__cu_chunk(group, length, cu->rank, &first);
@@ -244,7 +244,7 @@ static void mirt__cu_tree_add(mirt__cu *cu, const mirt__remote_exchange *args, i
             inbox += (own + 15) / 16 * 16;
         }
     }
-    mirt__cu_sum_parts(cu, cu->exchanges, parts, args->sum + at + first, own);
+    mirt__cu_sum_parts(cu, cu->exchanges, parts, args->sum[args->device] + at + first, own);
 }
 
 /* Everybody's bytes [begin[d], begin[d + 1]) at base. */
@@ -259,7 +259,7 @@ static void mirt__cu_spread(mirt__cu *cu, char *base, const size_t *begin) {
         if (theirs) mirt__cu_nccl(cu, ncclRecv(base + begin[d], theirs, ncclChar, d, comm, cu->exchanges), "receiving");
     }
 }
-static void mirt__cu_tree_spread(mirt__cu *cu, const mirt__remote_exchange *args, int64_t at, int64_t length) {
+static void mirt__cu_tree_spread(mirt__cu *cu, const mirt__reduction *args, int64_t at, int64_t length) {
     size_t begin[MIRT__CU_MEMBERS + 1];
     int64_t first;
     for (int d = 0; d < cu->group->count; d++) {
@@ -267,7 +267,7 @@ static void mirt__cu_tree_spread(mirt__cu *cu, const mirt__remote_exchange *args
         begin[d] = (size_t)first * sizeof(float);
     }
     begin[cu->group->count] = (size_t)length * sizeof(float);
-    mirt__cu_spread(cu, reinterpret_cast<char *>(args->sum + at), begin);
+    mirt__cu_spread(cu, reinterpret_cast<char *>(args->sum[args->device] + at), begin);
 }
 
 /* Elements that the inbox has room for at a time; the same on all devices. */
@@ -276,7 +276,7 @@ static int64_t mirt__cu_tree_length(const mirt__cu_group *group, int parts) {
     return group->collective == MIRT_REDUCE_TO_ONE_DEVICE ? chunk : chunk * group->count;
 }
 
-static void mirt__cu_tree(mirt__cu *cu, const mirt__remote_exchange *args) {
+static void mirt__cu_tree(mirt__cu *cu, const mirt__reduction *args) {
     const int64_t most = mirt__cu_tree_length(cu->group, args->parts);
     for (int64_t at = args->begin; at < args->end && cu->status == MIRT_OK; at += most) {
         const int64_t length = args->end - at < most ? args->end - at : most;
@@ -291,7 +291,7 @@ static void mirt__cu_tree(mirt__cu *cu, const mirt__remote_exchange *args) {
 }
 
 /* NCCL's own order of additions; the first bucket is small, so that the rest goes beside something. */
-static void mirt__cu_buckets(mirt__cu *cu, const mirt__remote_exchange *args) {
+static void mirt__cu_buckets(mirt__cu *cu, const mirt__reduction *args) {
     ncclComm_t comm = cu->group->comm[cu->rank];
     const mirt__real *part = NULL;
     int64_t bucket = (int64_t)1 << 18;
@@ -299,9 +299,9 @@ static void mirt__cu_buckets(mirt__cu *cu, const mirt__remote_exchange *args) {
         if (args->part_device[p] == cu->rank) part = args->part[p];
     }
     if (!part && args->end > args->begin) { /* it had no rows */
-        part = args->sum;
+        part = args->sum[args->device];
         if (!mirt__cu_try(cu,
-                          cudaMemsetAsync(args->sum + args->begin, 0, (size_t)(args->end - args->begin) * sizeof *part,
+                          cudaMemsetAsync(args->sum[args->device] + args->begin, 0, (size_t)(args->end - args->begin) * sizeof *part,
                                           cu->exchanges),
                           "clearing gradients"))
             return;
@@ -310,7 +310,7 @@ static void mirt__cu_buckets(mirt__cu *cu, const mirt__remote_exchange *args) {
         const int64_t count = args->end - at < bucket ? args->end - at : bucket;
         if (!mirt__cu_nccl_start(cu)) return;
         mirt__cu_nccl(cu,
-                      ncclAllReduce(part + at, args->sum + at, (size_t)count, ncclFloat, ncclSum, comm, cu->exchanges),
+                      ncclAllReduce(part + at, args->sum[args->device] + at, (size_t)count, ncclFloat, ncclSum, comm, cu->exchanges),
                       "adding");
         mirt__cu_nccl_end(cu, "adding");
     }
@@ -325,7 +325,7 @@ static bool mirt__cu_meets(mirt__cu *cu, mirt__cu_mode *mode) {
     return now;
 }
 
-static void mirt__cu_exchange(mirt__remote *cu, const mirt__remote_exchange *args) {
+static void mirt__cu_exchange(mirt__remote *cu, const mirt__reduction *args) {
     mirt__cu_mode mode;
     if (!cu->group || !mirt__cu_meets(cu, &mode)) return;
 #if MIRT__CU_NCCL
@@ -399,7 +399,7 @@ static __global__ void __launch_bounds__(256) mirt__cu_trial_kernel(float *to, i
 /* One thread does the work of all devices for once. `share` of each: the sums of what all have. */
 typedef struct mirt__cu_trial {
     mirt__cu_group *group;
-    mirt__remote_exchange exchange[MIRT__CU_MEMBERS];
+    mirt__reduction exchange[MIRT__CU_MEMBERS];
     float *value[MIRT__CU_MEMBERS], *sum[MIRT__CU_MEMBERS];
     bool direct;
 } mirt__cu_trial;
@@ -527,10 +527,11 @@ static double mirt__cu_try_out(mirt__cu_trial *t) {
     }
     good = good && mirt__cu_all_settled(group);
     for (int d = 0; d < group->count && good; d++) {
-        mirt__remote_exchange *x = &t->exchange[d];
+        mirt__reduction *x = &t->exchange[d];
         x->end = MIRT__CU_TRIAL;
         x->parts = group->count;
-        x->sum = t->sum[d];
+        x->device = d;
+        x->sum[d] = t->sum[d];
         for (int p = 0; p < group->count; p++) {
             x->part_device[p] = p;
             x->part[p] = t->value[p];
@@ -652,7 +653,7 @@ static bool mirt__cu_join_group(mirt__cu_group *group, mirt__remote_join *join) 
     const char *why = "the program is built without NCCL";
     trial.direct = true;
 #endif
-    join->direct = trial.direct;
+    join->able.direct = trial.direct;
     if (trial.direct && join->collective == MIRT_NCCL) {
         mirt__cu_fail(group->member[0], MIRT_E_INVALID, "NCCL cannot join these devices: %s", why);
         return false;
@@ -688,8 +689,9 @@ static bool mirt__cu_join_group(mirt__cu_group *group, mirt__remote_join *join) 
 
 static bool mirt__cu_join(mirt__remote_join *join) {
     mirt__cu *culprit = NULL;
-    join->direct = true;
+    join->able.direct = true;
     for (int d = 0; d < join->count; d++) join->remote[d]->limit = join->limit;
+    join->able.queues = join->able.float16 = true;
     join->how[0] = 0;
     if (join->count < 2) return true;
     const mirt__host *host = join->remote[0]->host;

@@ -52,7 +52,7 @@ MIRT__LIB void mirt__program_run(const mirt__program *program, int segment, cons
         node->op->run(&call);
         if (run->look) run->look(run->look_user, &call, i);
         if (!clocked) continue;
-        if (bases->remote) bases->backend->wait(bases->remote);
+        bases->backend->wait(bases->remote);
         double now = mirt__now();
         if (run->clock) run->clock[i] += now - last;
         if (slices) mirt__lane_slice(lane, lane->names[i], last, now, run->replica);

@@ -5,7 +5,7 @@
 
    Nodes that need the other replicas (all_reduce) cut a program into segments. A device runs its
    replicas segment by segment; what is alive across a cut has a place for every replica. */
-#include "../mirror/backend.h"
+#include "../device/device.h"
 #include "graph.h"
 
 #define MIRT__MAX_IO 96
@@ -32,8 +32,8 @@ typedef struct mirt__program {
 /* The memory one replay works on. */
 typedef struct mirt__bases {
     mirt__team *team;
-    const mirt__backend *backend; /* of a device with memory of its own, */
-    mirt__remote *remote;         /* otherwise NULL */
+    const mirt__backend *backend; /* of the device, */
+    mirt__remote *remote;         /* and the device */
     bool float16;                 /* as in mirt__where */
     char *arena, *replica, *weight, *gradient, *state, *scratch, *shared;
     size_t scratch_per_thread;

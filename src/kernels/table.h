@@ -194,7 +194,8 @@ typedef struct mirt__binary {
     mirt__binary_kind kind;
     int rank;
     int64_t dim[MIRT_MAX_RANK], a_stride[MIRT_MAX_RANK], b_stride[MIRT_MAX_RANK];
-    const mirt__real *a, *b; /* b NULL, on devices with memory of their own: `scale` for all */
+    const mirt__real *a, *b;
+    bool number; /* b is one number, in the host's memory: the value of `scale` */
     mirt__real *y;
     float scale, offset; /* of the unary kind whose gradient it is */
 } mirt__binary;

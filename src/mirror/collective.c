@@ -112,5 +112,5 @@ MIRT__LIB void mirt__exchange_range(const mirt_strategy *strategy, int64_t eleme
 MIRT__LIB void mirt__update_range(const mirt_strategy *strategy, int64_t elements, int device, int64_t *begin, int64_t *end) {
     *begin = 0;
     *end = elements;
-    if (mirt__device_copies(strategy) <= mirt__weight_copies(strategy)) mirt__exchange_range(strategy, elements, device, begin, end);
+    if (strategy->able.shards || mirt__device_copies(strategy) == 1) mirt__exchange_range(strategy, elements, device, begin, end);
 }

@@ -12,10 +12,6 @@ MIRT__LIB bool mirt__layout_bytes(const mirt__layout *l, size_t *bytes) {
 static size_t mirt__larger(size_t a, size_t b) { return a > b ? a : b; }
 
 static void mirt__block_free(const mirt_strategy *s, int device, char *block) {
-    if (!s->backend) {
-        mirt__aligned_free(block);
-        return;
-    }
     s->backend->forget(s->device[device].remote, NULL);
     s->backend->release(s->device[device].remote, block);
 }
@@ -33,14 +29,13 @@ MIRT__LIB mirt_status mirt__memory_reserve(mirt_strategy *s, const mirt__layout 
     all.io = mirt__larger(s->layout.io, needs->io);
     if (s->block[0] && memcmp(&all, &s->layout, sizeof all) == 0) return MIRT_OK;
     if (!mirt__layout_bytes(&all, &bytes)) return mirt__fail(MIRT_E_NOMEM, "a batch of this size needs more memory than can be addressed");
-    if (s->backend) mirt__memory_free(s); /* there may not be room for both */
+    mirt__memory_free(s); /* there may not be room for both */
     for (int d = 0; d < s->num_devices; d++) {
-        block[d] = (char *)(s->backend ? s->backend->alloc(s->device[d].remote, bytes) : mirt__aligned_alloc(bytes));
+        block[d] = (char *)s->backend->alloc(s->device[d].remote, bytes);
         if (block[d]) continue;
         while (d-- > 0) mirt__block_free(s, d, block[d]);
         return mirt_last_status();
     }
-    mirt__memory_free(s);
     memcpy(s->block, block, (size_t)s->num_devices * sizeof *block);
     s->layout = all;
     return MIRT_OK;

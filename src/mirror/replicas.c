@@ -1,11 +1,5 @@
 #include "strategy.h"
 
-MIRT__LIB int64_t mirt__share(int64_t total, int64_t shares, int64_t index, int64_t *first) {
-    int64_t each = total / shares, extra = total % shares;
-    *first = index * each + (index < extra ? index : extra);
-    return each + (index < extra);
-}
-
 MIRT__LIB int mirt__tree_push(mirt__tree_stack *stack, int lo, int size) {
     int merges = 0;
     stack->node[stack->depth].lo = lo;

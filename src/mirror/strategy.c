@@ -83,9 +83,9 @@ static mirt_status mirt__start_threads(mirt_strategy *s, int cores) {
 }
 
 /* What became of the cores. */
-static void mirt__introduce_cores(const mirt_strategy *s, const mirt_strategy_desc *desc, int cores) {
+static void mirt__introduce_cores(const mirt_strategy *s, bool asked, int cores) {
     const int idle = cores - s->num_devices * s->threads;
-    if (idle > 0 && (s->named || desc->threads)) {
+    if (idle > 0 && asked) {
         mirt__log(s, MIRT_LOG_INFO, "%d of %d cores are left to others, as asked for", idle, cores);
     } else if (idle > 0) {
         mirt__log(s, MIRT_LOG_WARNING, "%d of %d cores stay idle: %d devices get %d each; a number of devices that divides %d uses all", idle, cores,
@@ -97,51 +97,98 @@ static void mirt__introduce_cores(const mirt_strategy *s, const mirt_strategy_de
     }
 }
 
-static void mirt__introduce(const mirt_strategy *s, const mirt_strategy_desc *desc, int cores, const char *about, const char *joined) {
-    const char *why = "", *name = mirt__collective_name(s->collective, &why);
-    char how[160] = "", names[MIRT__MAX_DEVICES * 10] = "", kind[MIRT__MAX_DEVICES * 10 + 96];
-    for (int d = 0; (s->named || s->backend) && d < s->num_devices; d++) {
+/* What the devices are, in words: "2 CPU devices cpu:0 cpu:1 of 1 thread (avx512)". */
+static void mirt__introduce_devices(const mirt_strategy *s, const mirt__found *found, char *out, size_t size) {
+    char names[MIRT__MAX_DEVICES * 10] = "";
+    for (int d = 0; (found->named || !s->able.in_place) && d < s->num_devices; d++) {
         size_t used = strlen(names);
         snprintf(names + used, sizeof names - used, " %s", s->device[d].name);
     }
-    if (s->backend) {
-        snprintf(kind, sizeof kind, "%d GPU%s%s", s->num_devices, s->num_devices == 1 ? "" : "s", names);
-    } else {
-        snprintf(kind, sizeof kind, "%s%d CPU device%s%s of %d thread%s (%s)", desc->devices ? "" : s->no_driver ? "no GPU (no NVIDIA driver), " : "no GPU, ", s->num_devices,
-                 s->num_devices == 1 ? "" : "s", names, s->threads, s->threads == 1 ? "" : "s", s->kernels->name);
-    }
+    const char *several = s->num_devices == 1 ? "" : "s";
+    if (!s->able.in_place) snprintf(out, size, "%d GPU%s%s", s->num_devices, several, names);
+    else snprintf(out, size, "%s%d CPU device%s%s of %d thread%s (%s)", !found->default_cores ? "" : found->no_driver ? "no GPU (no NVIDIA driver), " : "no GPU, ",
+                  s->num_devices, several, names, s->threads, s->threads == 1 ? "" : "s", s->kernels->name);
+}
+
+static void mirt__introduce(const mirt_strategy *s, const mirt__found *found, const char *about, const char *joined) {
+    const char *why = "", *name = mirt__collective_name(s->collective, &why);
+    char how[160] = "", kind[MIRT__MAX_DEVICES * 10 + 96];
+    mirt__introduce_devices(s, found, kind, sizeof kind);
     if (s->num_replicas > 1) snprintf(how, sizeof how, ", gradients summed by %s (%s: %s)", name, s->collective == MIRT_COLLECTIVE_AUTO ? "auto" : "asked for", why);
     mirt__log(s, MIRT_LOG_INFO, "mirrortrain %s: %s, %d replica%s%s%s%s", mirt_version(), kind, s->num_replicas, s->num_replicas == 1 ? "" : "s",
               s->kind == MIRT_CENTRAL_STORAGE ? ", one copy of the weights" : "",
-              s->winograd && !s->backend ? ", Winograd's convolutions" : "", how);
+              s->winograd && s->able.in_place ? ", Winograd's convolutions" : "", how);
     if (*about) mirt__log(s, MIRT_LOG_INFO, "%s", about);
     if (*joined) mirt__log(s, MIRT_LOG_INFO, "%s", joined);
-    if (!s->backend) mirt__introduce_cores(s, desc, cores);
+}
+
+/* >>devices */
+
+MIRT__LIB mirt_status mirt__devices_open(mirt_strategy *s, const mirt_strategy_desc *desc, char about[256], char how[256]) {
+    mirt__remote_info info;
+    mirt__remote *remote[MIRT__MAX_DEVICES];
+    mirt__remote_join join;
+    for (int d = 0; d < s->num_devices; d++) {
+        mirt__opening opening;
+        opening.index = s->device[d].index;
+        opening.tf32 = desc->tf32;
+        opening.devices = s->num_devices;
+        opening.team = s->device[d].team;
+        s->device[d].remote = remote[d] = s->backend->open(mirt__backend_host(), &opening);
+        if (!remote[d]) return mirt_last_status();
+    }
+    memset(&join, 0, sizeof join);
+    join.remote = remote;
+    join.count = s->num_devices;
+    join.collective = s->collective;
+    join.shares = s->kind == MIRT_CENTRAL_STORAGE;
+    join.limit = desc->timeout_seconds < 0 ? 0 : desc->timeout_seconds > 0 ? desc->timeout_seconds : 60;
+    join.how = how;
+    if (!s->backend->join(&join)) return mirt_last_status();
+    s->able = join.able;
+    if (s->backend->info(mirt__backend_host(), s->device[0].index, &info) && !info.cores)
+        snprintf(about, 256, "%s is %s, %s", s->device[0].name, info.name, info.description);
+    return MIRT_OK;
+}
+
+MIRT__LIB void mirt__devices_close(mirt_strategy *s) {
+    for (int d = 0; d < s->num_devices; d++) {
+        if (s->device[d].remote) s->backend->close(s->device[d].remote);
+        s->device[d].remote = NULL;
+    }
+}
+
+static mirt_status mirt__devices_take(mirt_strategy *s, const mirt_strategy_desc *desc, mirt__found *found) {
+    if (mirt__find_devices(desc->devices, s->kind == MIRT_ONE_DEVICE, desc->repeat_devices, found) != MIRT_OK) return mirt_last_status();
+    if (found->warning[0]) mirt__log(s, MIRT_LOG_WARNING, "%s", found->warning);
+    s->backend = found->backend;
+    s->num_devices = found->count;
+    for (int d = 0; d < found->count; d++) {
+        memcpy(s->device[d].name, found->name[d], sizeof s->device[d].name);
+        s->device[d].index = found->index[d];
+    }
+    return (s->kernels = s->backend->kernels()) ? MIRT_OK : mirt_last_status();
 }
 
 static mirt_status mirt__strategy_start(mirt_strategy *s, const mirt_strategy_desc *desc) {
     int cores = mirt__cpu_cores();
     char about[256] = "", joined[256] = "";
+    mirt__found found;
     s->process = mirt__process();
     s->log = desc->silent ? NULL : desc->log ? desc->log : mirt__log_stderr;
     s->log_user = desc->log_user;
     s->seed = desc->seed;
-    if (!cores || !(s->kernels = mirt__kernels_best())) return mirt_last_status();
+    if (!cores || !mirt__kernels_best()) return mirt_last_status();
     if ((int)desc->kind < 0 || desc->kind > MIRT_CENTRAL_STORAGE) return mirt__fail(MIRT_E_INVALID, "there is no kind of strategy number %d", (int)desc->kind);
     s->kind = desc->kind;
-    if (mirt__parse_devices(s, desc) != MIRT_OK) return mirt_last_status();
+    if (mirt__devices_take(s, desc, &found) != MIRT_OK) return mirt_last_status();
     const char *why;
     if (!mirt__collective_name(desc->collective, &why)) return mirt__fail(MIRT_E_INVALID, "there is no collective number %d", (int)desc->collective);
-    if (desc->collective == MIRT_NCCL && !s->backend) return mirt__fail(MIRT_E_INVALID, "NCCL joins GPUs, and these devices are cores: leave the collective out");
     s->winograd = desc->winograd;
     s->collective = desc->collective;
     if (desc->replicas < 0 || desc->threads < 0) return mirt__fail(MIRT_E_INVALID, "replicas and threads cannot be negative");
     s->num_replicas = desc->replicas ? desc->replicas : s->num_devices;
-    s->threads = desc->threads ? desc->threads : !s->named && !s->backend && cores / s->num_devices > 1 ? cores / s->num_devices : 1;
-    if (s->backend) {
-        s->threads = 1;
-        s->kernels = s->backend->kernels;
-    }
+    s->threads = s->backend->threads(desc->threads, found.named ? s->num_devices : cores, s->num_devices);
     for (int d = 0; d < s->num_devices; d++) {
         s->device[d].num_replicas = mirt__device_replicas(s, s->num_replicas, d, &s->device[d].first_replica);
     }
@@ -151,8 +198,9 @@ static mirt_status mirt__strategy_start(mirt_strategy *s, const mirt_strategy_de
     if (!(s->lane = (mirt__lane *)mirt__aligned_alloc(lanes))) return mirt_last_status();
     memset(s->lane, 0, lanes);
     for (int d = 0; d < s->num_devices; d++) mirt__lane_reset(&s->lane[d]);
-    if (s->backend && mirt__devices_open(s, desc, about, joined) != MIRT_OK) return mirt_last_status();
-    mirt__introduce(s, desc, cores, about, joined);
+    if (mirt__devices_open(s, desc, about, joined) != MIRT_OK) return mirt_last_status();
+    mirt__introduce(s, &found, about, joined);
+    if (s->able.in_place) mirt__introduce_cores(s, found.named || desc->threads, cores);
     return MIRT_OK;
 }
 
@@ -200,7 +248,7 @@ MIRT_API void mirt_strategy_destroy(mirt_strategy *strategy) {
 }
 
 MIRT__LIB int mirt__device_copies(const mirt_strategy *strategy) { return strategy->kind == MIRT_CENTRAL_STORAGE ? 1 : strategy->num_devices; }
-MIRT__LIB int mirt__weight_copies(const mirt_strategy *strategy) { return strategy->backend ? 1 : mirt__device_copies(strategy); }
+MIRT__LIB int mirt__written_copies(const mirt_strategy *strategy) { return strategy->able.shards ? mirt__device_copies(strategy) : 1; }
 
 MIRT_API int mirt_num_replicas(const mirt_strategy *strategy) { return strategy ? strategy->num_replicas : 0; }
 MIRT_API int mirt_num_devices(const mirt_strategy *strategy) { return strategy ? strategy->num_devices : 0; }

@@ -6,25 +6,23 @@
 #include "../base/team.h"
 #include "../base/device_timeline.h"
 #include "../kernels/kernels.h"
-#include "backend.h"
+#include "../device/devices.h"
 
 struct mirt__program;
 typedef struct mirt__watch mirt__watch;
 
-#define MIRT__MAX_DEVICES 32
-#define MIRT__MAX_REPLICAS 4096
 
 typedef struct mirt__device {
     char name[32];
     mirt__team *team; /* NULL when it has one thread */
     int first_replica, num_replicas;
-    int index;             /* of a GPU, among those of the machine, */
-    mirt__remote *remote;  /* which is opened; NULL: it is of the machine's cores */
+    int index;             /* among the devices of its kind on this machine */
+    mirt__remote *remote;  /* opened */
 } mirt__device;
 
 /* Bytes of the parts of a device's working memory, in this order. */
 typedef struct mirt__layout {
-    size_t gradients, arena, replica, shared, scratch, io; /* io: of devices with memory of their own, copies of the batch and results */
+    size_t gradients, arena, replica, shared, scratch, io; /* io: copies of the batch and of results */
 } mirt__layout;
 
 struct mirt_strategy {
@@ -37,11 +35,10 @@ struct mirt_strategy {
     int num_devices, num_replicas, threads;
     uint64_t seed;
     bool winograd;
-    bool named; /* devices by name, each one core */
-    bool no_driver; /* cores took the place of GPUs, for which there is no driver */
-    const mirt__backend *backend; /* of devices with memory of their own; NULL: cores of this machine */
-    bool direct;                  /* these read each other's memory */
-    char lost[512];               /* why they are of no use any more, or "" */
+    const mirt__backend *backend; /* the devices' table, */
+    mirt__abilities able;         /* and what they can do */
+    mirt__error device_error;     /* of the first that failed in a step */
+    char lost[512];               /* why the devices can no longer be used, or "" */
     mirt__device device[MIRT__MAX_DEVICES];
     mirt__team *leaders; /* one member a device; NULL for one device */
     const mirt__kernels *kernels;
@@ -105,27 +102,17 @@ MIRT__LIB void mirt__use_end(mirt_strategy **strategy);
 /* Whether what belongs to it can be destroyed now: not while another thread uses it, which is logged, nor in a child of its process,
    nor when it timed out, as its threads may still run. */
 MIRT__LIB bool mirt__may_destroy(const mirt_strategy *strategy, const char *call);
-/* --- devices.c --- */
-/* Whether the program is built with one. */
-MIRT__LIB bool mirt__has_backend(void);
-/* Reads a description of devices (NULL: the default) into num_devices, their names and, where they have memory of their own, the backend;
-   sets `named` where it names cores. */
-MIRT__LIB mirt_status mirt__parse_devices(mirt_strategy *strategy, const mirt_strategy_desc *desc);
-/* Opens and closes those with memory of their own. `about`: what the first is; `how`: how they meet; sentences. */
-MIRT__LIB mirt_status mirt__devices_open(mirt_strategy *strategy, const mirt_strategy_desc *desc, char about[256], char how[256]);
-MIRT__LIB void mirt__devices_close(mirt_strategy *strategy);
-
 /* --- strategy.c --- */
 
-/* Blocks of weights in the machine's memory: one a device, or one that all devices read. */
-MIRT__LIB int mirt__weight_copies(const mirt_strategy *strategy);
-/* Copies that devices read, in memory of their own where they have it: one a device, or one for all. */
+/* Opens and closes the devices. `about`: what the first is; `how`: how they meet; sentences. */
+MIRT__LIB mirt_status mirt__devices_open(mirt_strategy *strategy, const mirt_strategy_desc *desc, char about[256], char how[256]);
+MIRT__LIB void mirt__devices_close(mirt_strategy *strategy);
+/* Copies of the weights that devices read: one per device, or one for all. */
 MIRT__LIB int mirt__device_copies(const mirt_strategy *strategy);
+/* Those that one device writes in an update. */
+MIRT__LIB int mirt__written_copies(const mirt_strategy *strategy);
 
 /* --- replicas.c --- */
-/* Balanced, contiguous shares: the first (total % shares) get one more. */
-MIRT__LIB int64_t mirt__share(int64_t total, int64_t shares, int64_t index, int64_t *first);
-
 /* The fixed binary tree over replicas [0, count): a node over [lo, hi) splits at the largest power
    of two below hi - lo, so that its left child is complete. A stack of complete subtrees is a
    binary counter: pushing a subtree merges it with its left sibling as long as there is one. */
@@ -167,15 +154,5 @@ MIRT__LIB void mirt__exchange_range(const mirt_strategy *strategy, int64_t eleme
 MIRT__LIB void mirt__update_range(const mirt_strategy *strategy, int64_t elements, int device, int64_t *begin, int64_t *end);
 /* NULL when there is no such collective; the reasons to take it in *why. */
 MIRT__LIB const char *mirt__collective_name(mirt_collective collective, const char **why);
-
-/* --- aggregate.c --- */
-/* One value of `count` elements from those of `active` replicas in their order, in double precision;
-   `out` may be one of them. The mean of equal values is that value. NONE leaves `out` alone. */
-MIRT__LIB void mirt__aggregate(mirt_aggregation kind, int active, const mirt__real *const *value, const int64_t *rows, int64_t count, mirt__real *out);
-/* A variable's new value (mirt__aggregated). */
-MIRT__LIB void mirt__aggregate_variable(const mirt__aggregated *a, int active, const mirt__real *const *value, const int64_t *rows, mirt__real *variable);
-/* Mean and biased variance of all rows from those of each replica's. */
-MIRT__LIB void mirt__combine_moments(int active, const mirt__real *const *mean, const mirt__real *const *variance, const int64_t *rows, int64_t count,
-                                     mirt__real *mean_out, mirt__real *variance_out);
 
 #endif

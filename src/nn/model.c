@@ -92,7 +92,7 @@ MIRT_API void mirt_model_destroy(mirt_model *model) {
         model->doomed = true;
         return;
     }
-    const bool weights = mirt__root(model, NULL)->weight[0] || model->num_kept;
+    const bool weights = mirt__root(model, NULL)->weight || model->num_kept;
     mirt__compile_forget(model);
     if (model->functions) model->free_functions(model);
     mirt__weights_free(model);
@@ -220,7 +220,7 @@ static bool mirt__pieces_create(const mirt_model *model, const mirt_optimizer *o
     size_t pieces = 0;
     *out = NULL;
     *count = 0;
-    if (!mirt__optimizer_norms(optimizer) && !model->strategy->backend) return true; /* there float16 may want them */
+    if (!mirt__optimizer_norms(optimizer) && model->strategy->able.in_place) return true; /* float16, or a search for NaN, may need them */
     for (int i = 0; i < root->num_variables; i++) pieces += mirt__is_trained(&root->variable[i]) ? (size_t)((root->variable[i].count + most - 1) / most) : 0;
     if (!(*out = (mirt__piece *)mirt__calloc(pieces + 1, sizeof **out))) return false;
     for (int i = 0; i < root->num_variables; i++) {
@@ -247,7 +247,7 @@ MIRT__LIB void mirt__trainer_drop(mirt_model *model) {
 
 MIRT__LIB void mirt__compile_forget(mirt_model *model) {
     mirt__trainer_drop(model);
-    mirt__remote_slots_free(model);
+    mirt__device_slots_free(model);
     for (int i = 0; i < MIRT__MAX_SLOTS; i++) {
         mirt__aligned_free(model->slot[i]);
         model->slot[i] = NULL;

@@ -2,7 +2,7 @@
 #define MIRT__MODEL_H
 /* A model: the recorded graph, its layers and variables, and after mirt_compile its weights. */
 #include "../graph/graph.h"
-#include "../mirror/strategy.h"
+#include "../mirror/step.h"
 
 typedef struct mirt__variable {
     const char *name; /* "conv2d/kernel" */
@@ -70,7 +70,6 @@ struct mirt_layer {
 };
 
 /* An optimizer's row: slots are blocks as large as the weights. */
-#define MIRT__MAX_SLOTS 4
 typedef struct mirt__optimizer_class {
     const char *name; /* "adam" */
     mirt_optimizer (*keras)(float learning_rate); /* one with Keras's other numbers */
@@ -91,13 +90,6 @@ typedef struct mirt__schedule_class {
     int num_fields;
     double (*rate)(const mirt_schedule *schedule, double step);
 } mirt__schedule_class;
-
-/* A piece of a gradient whose norm is wanted: elements of one variable, cut by its shape alone. */
-typedef struct mirt__piece {
-    int variable;
-    int64_t begin, count; /* in the weight block */
-    double squares;       /* their sum, of the step under way */
-} mirt__piece;
 
 /* A loss's row. */
 typedef struct mirt__loss_class {
@@ -145,7 +137,7 @@ struct mirt__metric_use {
 typedef struct mirt__trainer mirt__trainer;
 
 /* Which of two copies has changed since they were the same: the machine's, or the devices'. */
-typedef enum mirt__newer { MIRT__NEWER_HERE, MIRT__NEWER_THERE, MIRT__NEWER_NOWHERE } mirt__newer;
+typedef enum mirt__newer { MIRT__NEWER_HOST, MIRT__NEWER_DEVICES, MIRT__NEWER_NOWHERE } mirt__newer;
 
 struct mirt_model {
     mirt_strategy *strategy;
@@ -183,13 +175,13 @@ struct mirt_model {
     size_t trained_bytes;     /* the front of it: variables that are trained */
     uint64_t edits;           /* counts how often weights that are not trained were set */
     int layout;               /* counts how often the variables were given places */
-    char *weight[MIRT__MAX_DEVICES];
+    char *weight;             /* the host's copy of a root's variables; NULL: not materialized */
     mirt__real *kept; /* values of the first variables, one after the other, from when there were weights and a layer
                          was added */
     int num_kept;
     char *slot[MIRT__MAX_SLOTS]; /* optimizer state, once */
-    char *remote_weight[MIRT__MAX_DEVICES]; /* in the memory of devices, by weight_sync.c: a root's, */
-    char *remote_slot[MIRT__MAX_DEVICES][MIRT__MAX_SLOTS]; /* and what belongs to slot */
+    char *device_weight[MIRT__MAX_DEVICES]; /* the devices' copies of `weight` */
+    char *device_slot[MIRT__MAX_DEVICES][MIRT__MAX_SLOTS]; /* and of `slot` */
     mirt__newer weights_newer, slots_newer;
     mirt__piece *piece;       /* where the optimizer wants norms */
     int num_pieces;
@@ -219,25 +211,25 @@ struct mirt_model {
     mirt__text summary, graph_text, profile_text, load_text, timing_text;
 };
 
-/* --- weight_sync.c; without devices that have memory of their own these do nothing --- */
-/* The devices have the weights of a root, or the model's optimizer state, as they are here; */
+/* --- weight_sync.c --- */
+/* Makes room for the weights of a root on the devices. */
+MIRT__LIB mirt_status mirt__weights_place(mirt_model *root);
+/* The devices get the weights of a root, or the model's optimizer state, if the host's are newer; */
 MIRT__LIB mirt_status mirt__weights_there(mirt_model *root);
 MIRT__LIB mirt_status mirt__slots_there(mirt_model *model);
-/* and these are here as they are there. What fails goes to the log, and the strategy is of no use any more. */
+/* the host gets them if the devices' are newer. Failures go to the log, and the strategy can no longer be used. */
 MIRT__LIB void mirt__weights_here(mirt_model *root);
 MIRT__LIB void mirt__slots_here(mirt_model *model);
-/* A variable as a device has it. */
-MIRT__LIB mirt_status mirt__remote_weight(mirt_model *model, int device, int variable, float *out);
-/* They were changed here. */
+/* A device's copy of a variable. */
+MIRT__LIB mirt_status mirt__device_weight_get(mirt_model *model, int device, int variable, float *out);
+/* The host's were changed. */
 MIRT__LIB void mirt__weights_changed(mirt_model *model);
 MIRT__LIB void mirt__slots_changed(mirt_model *model);
-MIRT__LIB void mirt__remote_weights_free(mirt_model *root);
-MIRT__LIB void mirt__remote_slots_free(mirt_model *model);
-/* A device's memory; NULL with the error set. */
-MIRT__LIB char *mirt__remote_block(const mirt_strategy *strategy, int device, size_t bytes);
-/* Bytes that each device has for the model's training, with what it has of them already. */
-MIRT__LIB size_t mirt__remote_free(const mirt_model *model);
-MIRT__LIB void mirt__remote_release(const mirt_strategy *strategy, int device, char **block);
+/* The devices' copies; before the host's blocks are freed. */
+MIRT__LIB void mirt__device_weights_free(mirt_model *root);
+MIRT__LIB void mirt__device_slots_free(mirt_model *model);
+/* Bytes that each device has for the model's training, including what the model uses already. */
+MIRT__LIB size_t mirt__device_free(const mirt_model *model);
 
 /* --- layers.c, model.c --- */
 /* Adds a layer of class `cls` on the `num_in` tensors of `in` to `model` (NULL: theirs): `desc` is cls->desc_size
@@ -302,7 +294,7 @@ MIRT__LIB void mirt__freeze(mirt_model *model, int variable, bool frozen);
 MIRT__LIB mirt_model *mirt__family_busy(mirt_model *model);
 MIRT__LIB void mirt__weights_free(mirt_model *model);
 MIRT__LIB void mirt__kept_free(mirt_model *model);
-MIRT__LIB mirt__real *mirt__weight_at(const mirt_model *model, int device, int variable);
+MIRT__LIB mirt__real *mirt__weight_at(const mirt_model *model, int variable);
 /* The optimizer's state of a trained variable. */
 MIRT__LIB mirt__real *mirt__slot_at(const mirt_model *model, int slot, int variable);
 /* Declares a variable like `from`, of another model. */

@@ -301,7 +301,7 @@ MIRT_API mirt_status mirt_apply_averages(mirt_model *model) {
     mirt__weights_here(root);
     mirt__slots_here(model);
     const char *average = model->slot[mirt__optimizer_slots(&model->config.optimizer) - 1];
-    for (int d = 0; model->step && d < mirt__weight_copies(model->strategy); d++) memcpy(root->weight[d], average, root->trained_bytes);
+    if (model->step) memcpy(root->weight, average, root->trained_bytes);
     mirt__weights_changed(root);
     return MIRT_OK;
 }

@@ -20,7 +20,7 @@ MIRT__LIB mirt_model *mirt__root(const mirt_model *model, int *first) {
     if (first) *first = 0;
     for (const mirt_model *m = model; m->owner; m = m->owner) {
         at += m->owner_first;
-        if (!m->owner->weight[0]) continue;
+        if (!m->owner->weight) continue;
         root = m->owner;
         if (first) *first = at;
     }
@@ -62,23 +62,16 @@ static void mirt__variables_place(mirt_model *model) {
     model->layout++;
 }
 
-/* One copy a device, or for all of them one; false with the error set and nothing made. */
-static bool mirt__weights_allocate(const mirt_model *model, char **block) {
-    int copies = mirt__weight_copies(model->strategy);
-    for (int d = 0; d < model->strategy->num_devices; d++) {
-        block[d] = d < copies ? (char *)mirt__aligned_alloc(model->weight_bytes) : block[0];
-        if (block[d]) continue;
-        while (d-- > 0) mirt__aligned_free(block[d]);
-        return false;
-    }
-    for (int d = 0; d < copies; d++) memset(block[d], 0, model->weight_bytes);
-    return true;
+/* NULL with the error set. */
+static char *mirt__weights_allocate(const mirt_model *model) {
+    char *block = (char *)mirt__aligned_alloc(model->weight_bytes);
+    return block ? (char *)memset(block, 0, model->weight_bytes) : NULL;
 }
 
 MIRT__LIB void mirt__weights_free(mirt_model *model) {
-    for (int d = 0; d < mirt__weight_copies(model->strategy); d++) mirt__aligned_free(model->weight[d]);
-    memset(model->weight, 0, sizeof model->weight);
-    mirt__remote_weights_free(model);
+    mirt__device_weights_free(model);
+    mirt__aligned_free(model->weight);
+    model->weight = NULL;
 }
 
 MIRT__LIB void mirt__kept_free(mirt_model *model) {
@@ -87,11 +80,11 @@ MIRT__LIB void mirt__kept_free(mirt_model *model) {
     model->num_kept = 0;
 }
 
-MIRT__LIB mirt__real *mirt__weight_at(const mirt_model *model, int device, int variable) {
+MIRT__LIB mirt__real *mirt__weight_at(const mirt_model *model, int variable) {
     int first;
     mirt_model *root = mirt__root(model, &first);
     mirt__weights_here(root);
-    return (mirt__real *)(void *)(root->weight[device] + root->variable[first + variable].offset);
+    return (mirt__real *)(void *)(root->weight + root->variable[first + variable].offset);
 }
 
 MIRT__LIB mirt__real *mirt__slot_at(const mirt_model *model, int slot, int variable) {
@@ -101,12 +94,10 @@ MIRT__LIB mirt__real *mirt__slot_at(const mirt_model *model, int slot, int varia
     return (mirt__real *)(void *)(model->slot[slot] + root->variable[first + variable].offset);
 }
 
-static void mirt__write_copies(const mirt_model *model, int variable, const mirt__real *values) {
+static void mirt__write_weight(const mirt_model *model, int variable, const mirt__real *values) {
     if (!mirt__is_trained(&model->variable[variable])) mirt__root(model, NULL)->edits++;
-    for (int d = 0; d < mirt__weight_copies(model->strategy); d++) {
-        memcpy(mirt__weight_at(model, d, variable), values, (size_t)model->variable[variable].count * sizeof *values);
-    }
-    mirt__root(model, NULL)->weights_newer = MIRT__NEWER_HERE;
+    memcpy(mirt__weight_at(model, variable), values, (size_t)model->variable[variable].count * sizeof *values);
+    mirt__root(model, NULL)->weights_newer = MIRT__NEWER_HOST;
 }
 
 MIRT__LIB void mirt__variable_loaded(mirt_model *model, int variable) {
@@ -126,16 +117,16 @@ MIRT__LIB void mirt__variables_trained(mirt_model *model) {
 /* What `part` has kept, in `owner`, in which it begins at `first`. */
 static void mirt__take_kept(mirt_model *owner, mirt_model *part, int first) {
     const mirt__real *at = part->kept;
-    for (int i = 0; i < part->num_kept; at += part->variable[i++].count) mirt__write_copies(owner, first + i, at);
+    for (int i = 0; i < part->num_kept; at += part->variable[i++].count) mirt__write_weight(owner, first + i, at);
     mirt__kept_free(part);
 }
 
 /* Parts that have weights of their own hand them over to `owner`, in which `part` begins at `first`. */
 static void mirt__take_parts(mirt_model *owner, mirt_model *part, int first) {
     mirt__take_kept(owner, part, first);
-    if (part->weight[0]) {
+    if (part->weight) {
         mirt__weights_here(part);
-        for (int i = 0; i < part->num_variables; i++) mirt__write_copies(owner, first + i, (const mirt__real *)(const void *)(part->weight[0] + part->variable[i].offset));
+        for (int i = 0; i < part->num_variables; i++) mirt__write_weight(owner, first + i, (const mirt__real *)(const void *)(part->weight + part->variable[i].offset));
         mirt__weights_free(part);
     }
     for (mirt_model *m = part->strategy->models; m; m = m->next) {
@@ -163,24 +154,22 @@ static mirt_status mirt__check_movable(mirt_model *model) {
 static void mirt__draw_variable(void *arg, int64_t variable, int member) {
     const mirt_model *model = (const mirt_model *)arg;
     (void)member;
-    mirt__initialize(&model->variable[variable], model->strategy->seed, mirt__weight_at(model, 0, (int)variable));
+    mirt__initialize(&model->variable[variable], model->strategy->seed, mirt__weight_at(model, (int)variable));
 }
 
 MIRT__LIB mirt_status mirt__model_materialize(mirt_model *model) {
     if (mirt__usable(model->strategy) != MIRT_OK) return mirt_last_status();
-    if (mirt__root(model, NULL)->weight[0]) return MIRT_OK;
+    if (mirt__root(model, NULL)->weight) return MIRT_OK;
     for (mirt_model *m = model; m; m = m->owner) {
         if (m->num_kept) model = m; /* the weights of its parts and views are among those it kept */
     }
     if (mirt__check_movable(model) != MIRT_OK) return mirt_last_status();
     mirt__variables_place(model);
-    if (!mirt__weights_allocate(model, model->weight)) {
-        memset(model->weight, 0, sizeof model->weight);
-        return mirt_last_status();
-    }
+    if (!(model->weight = mirt__weights_allocate(model))) return mirt_last_status();
     mirt__team *team = model->strategy->device[0].team;
     mirt__team_for(team ? team : model->strategy->leaders, model->num_variables, mirt__draw_variable, model);
-    for (int i = 0; i < model->num_variables; i++) mirt__write_copies(model, i, mirt__weight_at(model, 0, i));
+    for (int i = 0; i < model->num_variables; i++) model->edits += !mirt__is_trained(&model->variable[i]);
+    mirt__weights_changed(model);
     mirt__take_kept(model, model, 0);
     for (mirt_model *m = model->strategy->models; m; m = m->next) {
         if (m->owner == model) mirt__take_parts(model, m, m->owner_first);
@@ -196,7 +185,7 @@ static mirt_status mirt__weights_keep(mirt_model *model) {
     mirt__weights_here(model);
     mirt__real *at = model->kept;
     for (int i = 0; i < model->num_variables; at += model->variable[i++].count)
-        memcpy(at, model->weight[0] + model->variable[i].offset, (size_t)model->variable[i].count * sizeof *at);
+        memcpy(at, model->weight + model->variable[i].offset, (size_t)model->variable[i].count * sizeof *at);
     model->num_kept = model->num_variables;
     for (mirt_model *m = model->strategy->models; m; m = m->next) {
         if (mirt__root(m, NULL) == model) mirt__compile_forget(m);
@@ -223,7 +212,7 @@ MIRT__LIB bool mirt__model_extend(mirt_model *model, const char *what) {
                    "%s is compiled: %s come before mirt_compile. To build on %s, call it in a new model: "
                    "mirt_call(%.64s, mirt_input(new_model, shape), MIRT_TRAINING_AUTO)",
                    compiled->name, what, compiled == model ? "it" : model->name, model->name);
-    else if (!model->weight[0]) return true;
+    else if (!model->weight) return true;
     else if (busy)
         mirt__fail(MIRT_E_STATE, "%s is being trained or recorded; %s of %s have to wait until that call returns",
                    busy->name, what, model->name);
@@ -236,24 +225,22 @@ MIRT__LIB mirt_status mirt__model_arrange(mirt_model *model) {
     mirt_model *root = mirt__root(model, NULL);
     if (mirt__variables_fit(root)) return MIRT_OK;
     if (mirt__check_movable(root) != MIRT_OK) return mirt_last_status();
-    char *block[MIRT__MAX_DEVICES];
     mirt__weights_here(root);
-    if (!mirt__weights_allocate(root, block)) return mirt_last_status();
+    char *block = mirt__weights_allocate(root);
+    if (!block) return mirt_last_status();
     size_t *old = (size_t *)mirt__calloc((size_t)root->num_variables + 1, sizeof *old);
     if (!old) {
-        for (int d = 0; d < mirt__weight_copies(root->strategy); d++) mirt__aligned_free(block[d]);
+        mirt__aligned_free(block);
         return mirt_last_status();
     }
     for (int i = 0; i < root->num_variables; i++) old[i] = root->variable[i].offset;
     mirt__variables_place(root);
-    for (int d = 0; d < mirt__weight_copies(root->strategy); d++) {
-        for (int i = 0; i < root->num_variables; i++) {
-            const mirt__variable *v = &root->variable[i];
-            memcpy(block[d] + v->offset, root->weight[d] + old[i], (size_t)v->count * sizeof(mirt__real));
-        }
+    for (int i = 0; i < root->num_variables; i++) {
+        const mirt__variable *v = &root->variable[i];
+        memcpy(block + v->offset, root->weight + old[i], (size_t)v->count * sizeof(mirt__real));
     }
     mirt__weights_free(root);
-    memcpy(root->weight, block, (size_t)root->strategy->num_devices * sizeof *block);
+    root->weight = block;
     mirt__free(old);
     for (mirt_model *m = root->strategy->models; m; m = m->next) {
         if (m != model && mirt__root(m, NULL) == root) mirt__compile_forget(m);
@@ -379,7 +366,7 @@ MIRT_API mirt_status mirt_set_dtype_policy(mirt_model *model, const char *policy
     if (!model) return mirt__fail_missing("mirt_set_dtype_policy", "model");
     if (!policy) return mirt__fail(MIRT_E_INVALID, "mirt_set_dtype_policy: no policy");
     while (index < MIRT__COUNT(names) && strcmp(policy, names[index]) != 0) index++;
-    if ((index == 2 || strcmp(policy, "float16") == 0) && !model->strategy->backend) {
+    if ((index == 2 || strcmp(policy, "float16") == 0) && !model->strategy->able.float16) {
         return mirt__fail(MIRT_E_INVALID, "the policy %s is for GPUs, whose float16 needs a scaled loss; mixed_bfloat16 is as fast and needs none", policy);
     }
     if (index == MIRT__COUNT(names)) {
@@ -400,7 +387,7 @@ MIRT__LIB void mirt__set_half(mirt_model *model, bool half, bool scaled) {
     if (half && !k->strips) mirt__log(model->strategy, MIRT_LOG_WARNING, "the %s kernels know no bfloat16: %s is computed in float32", k->name, model->name);
     else if (half && !scaled && !k->half) mirt__log(model->strategy, MIRT_LOG_WARNING, "products of bfloat16 are emulated on this machine: %s needs less memory, not less time", model->name);
     model->half = half;
-    model->scaled = scaled && model->strategy->backend; /* cores take a model that was trained so for one of bfloat16 */
+    model->scaled = scaled && model->strategy->able.float16; /* cores take a model that was trained so for one of bfloat16 */
     if (model->scaled && model->loss_scale == 0) model->loss_scale = MIRT__LOSS_SCALE;
 }
 
@@ -515,8 +502,8 @@ MIRT_API mirt_status mirt_get_weight(mirt_model *model, const char *name, int de
     if (!out) return mirt__fail(MIRT_E_INVALID, "mirt_get_weight: no place for the values");
     int index = mirt__variable_checked(model, name, device, count, "mirt_get_weight");
     if (index < 0) return mirt_last_status();
-    if (device > 0 && model->strategy->backend) return mirt__remote_weight(model, device, index, out);
-    const mirt__real *from = mirt__weight_at(model, device, index);
+    if (device > 0) return mirt__device_weight_get(model, device, index, out);
+    const mirt__real *from = mirt__weight_at(model, index);
     for (size_t i = 0; i < count; i++) out[i] = (float)from[i];
     return mirt__usable(model->strategy);
 }
@@ -526,9 +513,9 @@ MIRT_API mirt_status mirt_set_weight(mirt_model *model, const char *name, const 
     if (!values) return mirt__fail(MIRT_E_INVALID, "mirt_set_weight: no values");
     int index = mirt__variable_checked(model, name, 0, count, "mirt_set_weight");
     if (index < 0) return mirt_last_status();
-    mirt__real *to = mirt__weight_at(model, 0, index);
+    mirt__real *to = mirt__weight_at(model, index);
     for (size_t i = 0; i < count; i++) to[i] = (mirt__real)values[i];
-    mirt__write_copies(model, index, to);
+    mirt__write_weight(model, index, to);
     mirt__variable_loaded(model, index);
     return MIRT_OK;
 }

@@ -206,7 +206,8 @@ static void mirt__broadcast_run(const mirt__call *call) {
     mirt__binary b;
     mirt__binary_args(call, &b);
     b.kind = MIRT__MULTIPLY;
-    b.b = call->where.remote ? NULL : &factor;
+    b.b = &factor;
+    b.number = true;
     b.scale = (float)factor;
     call->kernels->binary(&b, &call->where);
 }

@@ -1,33 +1,40 @@
 #include "../base/digest.h"
 #include "function.h"
-/* Whether the copies of the weights are what they always should be: the same. */
+/* Checks that all copies of the weights are equal. */
 
-/* The copies, where the machine can read them. */
-typedef struct mirt__drift {
-    const mirt_model *root;
-    char *copy[MIRT__MAX_DEVICES];
-} mirt__drift;
-
-static void mirt__drift_hash(void *arg, int device) {
-    const mirt__drift *drift = (const mirt__drift *)arg;
-    const mirt_model *root = drift->root;
-    uint64_t hash = 0;
-    for (int i = 0; i < root->num_variables; i++)
-        hash = mirt__hash_bytes(hash, drift->copy[device] + root->variable[i].offset, (size_t)root->variable[i].count * sizeof(mirt__real));
-    root->strategy->copy_hash[device] = hash;
+/* Elements [at, at + count) of a device's copy come to `out`, once it has been waited for. */
+static mirt_status mirt__drift_fetch(const mirt_model *root, int device, size_t at, size_t count, mirt__real *out) {
+    const mirt_strategy *s = root->strategy;
+    s->backend->copy_out(s->device[device].remote, out, root->device_weight[device] + at * sizeof *out, count * sizeof *out);
+    return s->backend->wait(s->device[device].remote);
 }
 
-/* Devices with memory of their own send theirs. */
-static mirt_status mirt__drift_fetch(mirt__drift *drift) {
+typedef struct mirt__drift {
+    const mirt_model *root;
+    int status; /* atomic: of the first device that could not be read, */
+    mirt__error error; /* and why */
+} mirt__drift;
+
+enum { MIRT__DRIFT_CHUNK = 4096 };
+
+static void mirt__drift_hash(void *arg, int device) {
+    mirt__drift *drift = (mirt__drift *)arg;
     const mirt_model *root = drift->root;
-    const mirt_strategy *s = root->strategy;
-    mirt_status status = MIRT_OK;
-    for (int d = 0; d < s->num_devices && status == MIRT_OK; d++) {
-        if (!(drift->copy[d] = (char *)mirt__aligned_alloc(root->weight_bytes))) return mirt_last_status();
-        s->backend->fetch(s->device[d].remote, drift->copy[d], root->remote_weight[d], root->weight_bytes);
-        status = s->backend->wait(s->device[d].remote);
+    mirt__real chunk[MIRT__DRIFT_CHUNK];
+    uint64_t hash = 0;
+    int none = MIRT_OK;
+    for (int i = 0; i < root->num_variables; i++) {
+        const size_t begin = root->variable[i].offset / sizeof *chunk, count = (size_t)root->variable[i].count;
+        for (size_t at = 0, part; at < count; at += part) {
+            part = count - at < MIRT__DRIFT_CHUNK ? count - at : MIRT__DRIFT_CHUNK;
+            const mirt_status status = mirt__drift_fetch(root, device, begin + at, part, chunk);
+            if (status != MIRT_OK && __atomic_compare_exchange_n(&drift->status, &none, (int)status, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
+                mirt__error_get(&drift->error);
+            if (status != MIRT_OK) return;
+            hash = mirt__hash_bytes(hash, chunk, part * sizeof *chunk);
+        }
     }
-    return status;
+    root->strategy->copy_hash[device] = hash;
 }
 
 /* The copy that most others are like; of two the first. */
@@ -44,35 +51,37 @@ static int mirt__drift_majority(const uint64_t *hash, int devices) {
     return best;
 }
 
-static mirt_status mirt__drift_fail(const mirt__drift *drift, int device, int right) {
-    const mirt_model *root = drift->root;
-    const mirt__device *own = &root->strategy->device[device];
-    char replicas[48];
-    int i = 0;
-    size_t bytes = 0, at = 0;
-    for (; i < root->num_variables; i++) {
-        bytes = (size_t)root->variable[i].count * sizeof(mirt__real);
-        if (memcmp(drift->copy[device] + root->variable[i].offset, drift->copy[right] + root->variable[i].offset, bytes) != 0) break;
+/* The first element in which two copies of a variable differ, with both values; -1: none, or with the error set. */
+static int64_t mirt__drift_element(const mirt_model *root, int variable, int device, int right, mirt__real *have, mirt__real *want) {
+    const size_t begin = root->variable[variable].offset / sizeof *have, count = (size_t)root->variable[variable].count;
+    mirt__real *both = (mirt__real *)mirt__calloc(2 * count + 1, sizeof *both);
+    int64_t found = -1;
+    if (!both) return -1;
+    if (mirt__drift_fetch(root, device, begin, count, both) == MIRT_OK && mirt__drift_fetch(root, right, begin, count, both + count) == MIRT_OK) {
+        for (size_t i = 0; i < count && found < 0; i++) {
+            if (memcmp(&both[i], &both[count + i], sizeof *both) == 0) continue;
+            found = (int64_t)i;
+            *have = both[i];
+            *want = both[count + i];
+        }
     }
-    if (i == root->num_variables) return MIRT_OK;
-    const char *have = drift->copy[device] + root->variable[i].offset, *want = drift->copy[right] + root->variable[i].offset;
-    while (have[at] == want[at]) at++;
-    at /= sizeof(mirt__real);
-    if (own->num_replicas == 1) snprintf(replicas, sizeof replicas, "replica %d", own->first_replica);
-    else snprintf(replicas, sizeof replicas, "replicas %d to %d", own->first_replica, own->first_replica + own->num_replicas - 1);
-    return mirt__fail(MIRT_E_DRIFT, "after step %lld the weights of device %s (%s) differ from those of %s, first in %s at element %llu: %.9g and %.9g",
-                      (long long)root->step, own->name, replicas, root->strategy->device[right].name, root->variable[i].name, (unsigned long long)at,
-                      (double)((const mirt__real *)(const void *)have)[at], (double)((const mirt__real *)(const void *)want)[at]);
+    mirt__free(both);
+    return found;
 }
 
-static mirt_status mirt__drift_compare(mirt__drift *drift, int copies) {
-    mirt_strategy *s = drift->root->strategy;
-    mirt_status status = mirt__on_devices(s, mirt__drift_hash, drift);
-    const int right = status == MIRT_OK ? mirt__drift_majority(s->copy_hash, copies) : 0;
-    for (int d = 0; d < copies && status == MIRT_OK; d++) {
-        if (s->copy_hash[d] != s->copy_hash[right]) status = mirt__drift_fail(drift, d, right);
-    }
-    return status;
+static mirt_status mirt__drift_fail(const mirt_model *root, int device, int right) {
+    const mirt__device *own = &root->strategy->device[device];
+    char replicas[48];
+    mirt__real have = 0, want = 0;
+    int64_t at = -1;
+    int i = -1;
+    mirt__fail(MIRT_E_DRIFT, "the weights of device %s differ from those of %s", own->name, root->strategy->device[right].name);
+    while (at < 0 && ++i < root->num_variables) at = mirt__drift_element(root, i, device, right, &have, &want);
+    if (at < 0) return mirt_last_status();
+    if (own->num_replicas == 1) snprintf(replicas, sizeof replicas, "replica %d", own->first_replica);
+    else snprintf(replicas, sizeof replicas, "replicas %d to %d", own->first_replica, own->first_replica + own->num_replicas - 1);
+    return mirt__fail(MIRT_E_DRIFT, "after step %lld the weights of device %s (%s) differ from those of %s, first in %s at element %lld: %.9g and %.9g",
+                      (long long)root->step, own->name, replicas, root->strategy->device[right].name, root->variable[i].name, (long long)at, (double)have, (double)want);
 }
 
 MIRT_API mirt_status mirt_check_drift(mirt_model *model) {
@@ -83,16 +92,14 @@ MIRT_API mirt_status mirt_check_drift(mirt_model *model) {
     mirt__drift drift;
     if (mirt__usable(s) != MIRT_OK) return mirt_last_status();
     if (s->running) return mirt__fail(MIRT_E_STATE, "mirt_check_drift: %s is in the middle of a step", model->name);
-    mirt_model *root = mirt__root(model, NULL);
-    if (!root->weight[0] || copies < 2 || (s->backend && root->weights_newer == MIRT__NEWER_HERE)) return MIRT_OK;
     memset(&drift, 0, sizeof drift);
-    drift.root = root;
-    if (!s->backend) {
-        memcpy(drift.copy, root->weight, sizeof drift.copy);
-        return mirt__drift_compare(&drift, copies);
+    drift.root = mirt__root(model, NULL);
+    if (!drift.root->weight || copies < 2 || drift.root->weights_newer == MIRT__NEWER_HOST) return MIRT_OK;
+    mirt_status status = mirt__on_devices(s, mirt__drift_hash, &drift);
+    if (status == MIRT_OK && drift.status != MIRT_OK) mirt__error_set(&drift.error), status = mirt_last_status();
+    const int right = status == MIRT_OK ? mirt__drift_majority(s->copy_hash, copies) : 0;
+    for (int d = 0; d < copies && status == MIRT_OK; d++) {
+        if (s->copy_hash[d] != s->copy_hash[right]) status = mirt__drift_fail(drift.root, d, right);
     }
-    mirt_status status = mirt__drift_fetch(&drift);
-    if (status == MIRT_OK) status = mirt__drift_compare(&drift, copies);
-    for (int d = 0; d < copies; d++) mirt__aligned_free(drift.copy[d]);
     return status;
 }

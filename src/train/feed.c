@@ -13,7 +13,7 @@ MIRT__LIB void mirt__feed_open(mirt__feed *feed, mirt_model *model, mirt_dataset
     feed->model = model;
     feed->dataset = dataset;
     feed->features = features;
-    feed->ahead = ahead && model->strategy->backend && !features && !mirt__feed_foreign(dataset); /* features are made on the devices */
+    feed->ahead = ahead && model->strategy->able.queues && !features && !mirt__feed_foreign(dataset); /* features are made on the devices */
 }
 
 /* A feed is not touched inside of a section: who gives up a wait for samples takes the loop's memory away with it. */
@@ -52,8 +52,8 @@ static void mirt__feed_keep_labels(mirt_function *f) {
     char *at = f->labels;
     for (int i = f->spec.num_x; i < f->spec.num_fields; i++) {
         const size_t bytes = f->spec.field[i].bytes;
-        if (f->io[i]) f->io[i] = memcpy(at, f->io[i], (size_t)f->rows * bytes);
-        at += mirt__align_up((size_t)f->max_batch * bytes);
+        if (f->step.io[i]) f->step.io[i] = memcpy(at, f->step.io[i], (size_t)f->step.rows * bytes);
+        at += mirt__align_up((size_t)f->step.max_rows * bytes);
     }
 }
 
@@ -63,12 +63,12 @@ static const mirt__batch *mirt__feed_ahead(void *arg) {
     feed->status = mirt__feed_read(feed, &feed->batch);
     feed->held = true;
     if (feed->status != MIRT_OK) mirt__error_get(&feed->error);
-    return feed->status == MIRT_OK && feed->batch.rows > 0 && feed->batch.rows <= feed->step->max_batch ? &feed->batch : NULL;
+    return feed->status == MIRT_OK && feed->batch.rows > 0 && feed->batch.rows <= feed->step->step.max_rows ? &feed->batch : NULL;
 }
 
 MIRT__LIB mirt_status mirt__feed_step(mirt__feed *feed, mirt_function *f, bool more) {
     mirt_strategy *s = f->model->strategy;
-    f->prefetched = feed->prefetched && s->prefetched == f;
+    f->step.prefetched = feed->prefetched && s->prefetched == f;
     feed->prefetched = false;
     if (!feed->ahead || !more) return mirt__function_step(f);
     s->prefetched = NULL;

@@ -1,6 +1,5 @@
 #include "../ops/ops.h"
 #include "finite.h"
-#include "remote.h"
 /* Whether a step computes or would write non-finite values, and where the first one comes from. */
 
 static bool mirt__all_finite(const void *data, mirt_dtype dtype, int64_t count) {
@@ -18,16 +17,16 @@ static bool mirt__all_finite(const void *data, mirt_dtype dtype, int64_t count) 
 
 /* The losses of the device's replicas: the first result, and the terms among the results. */
 static bool mirt__device_losses_finite(const mirt_function *f, int device) {
-    int first, count = mirt__device_replicas(f->model->strategy, f->replicas, device, &first);
+    int first, count = mirt__device_replicas(f->model->strategy, f->step.replicas, device, &first);
     int64_t begin, end, none;
-    mirt__replica_share(f, first, &begin);
+    mirt__replica_share(&f->step, first, &begin);
     end = begin;
-    for (int r = first; r < first + count; r++) end += mirt__replica_share(f, r, &none);
+    for (int r = first; r < first + count; r++) end += mirt__replica_share(&f->step, r, &none);
     for (int k = 0; k < 2; k++) {
         if (k && f->terms_result < 0) continue;
         const mirt__result *r = &f->result[k ? f->terms_result : 0];
         int64_t from = r->batched ? begin : first, to = r->batched ? end : first + count;
-        if (!r->batched && to > mirt__active_replicas(f)) to = mirt__active_replicas(f);
+        if (!r->batched && to > mirt__active_replicas(&f->step)) to = mirt__active_replicas(&f->step);
         if (from < to && !mirt__all_finite((const mirt__real *)(const void *)r->data + from * r->count, MIRT_FLOAT32, (to - from) * r->count)) return false;
     }
     return true;
@@ -41,7 +40,7 @@ static float mirt__gradient_bound(const mirt_function *f) {
     const mirt_optimizer *o = &f->model->config.optimizer;
     const float usual = 1e17f, whole = 1.8e19f; /* its square is finite */
     if (mirt__optimizer_norms(o) || o->clipvalue > 0) return FLT_MAX / MIRT__MAX_REPLICAS;
-    return whole / (float)f->replicas < usual ? whole / (float)f->replicas : usual;
+    return whole / (float)f->step.replicas < usual ? whole / (float)f->step.replicas : usual;
 }
 
 typedef int32_t mirt__finite_four __attribute__((vector_size(16)));
@@ -95,14 +94,14 @@ static bool mirt__all_below(mirt__team *team, const mirt__real *x, int64_t count
 static bool mirt__device_gradients_finite(const mirt_function *f, int device, int64_t begin, int64_t end) {
     const float bound = mirt__gradient_bound(f);
     mirt__exchange x;
-    mirt__exchange_of(f, device, &x);
+    mirt__step_plan(&f->step, device, &x);
     for (int p = 0; p < x.parts; p++) {
         if (x.device[p] != device) continue;
-        for (int i = 0; i < f->num_ranges; i++) {
-            const int64_t from = f->range[i].begin > begin ? f->range[i].begin : begin,
-                          to = f->range[i].end < end ? f->range[i].end : end;
+        for (int i = 0; i < f->step.num_ranges; i++) {
+            const int64_t from = f->step.range[i].begin > begin ? f->step.range[i].begin : begin,
+                          to = f->step.range[i].end < end ? f->step.range[i].end : end;
             if (from < to && !mirt__all_below(f->model->strategy->device[device].team,
-                                              mirt__gradient_at(f, device, x.slot[p]) + from, to - from, bound))
+                                              mirt__gradient_at(&f->step, device, x.slot[p]) + from, to - from, bound))
                 return false;
         }
     }
@@ -111,30 +110,29 @@ static bool mirt__device_gradients_finite(const mirt_function *f, int device, in
 
 /* The new states of the device's replicas: moving statistics, for one. */
 static bool mirt__device_states_finite(const mirt_function *f, int device) {
-    int first, count = mirt__device_replicas(f->model->strategy, f->replicas, device, &first);
-    const int active = mirt__active_replicas(f);
+    int first, count = mirt__device_replicas(f->model->strategy, f->step.replicas, device, &first);
+    const int active = mirt__active_replicas(&f->step);
     mirt__bases b;
     bool finite = true;
-    for (int r = first; f->num_states && r < first + count && r < active && finite; r++) {
-        char *copy = NULL;
-        mirt__replica_bases(f, device, first, r, &b);
-        if (b.remote) {
-            if (!(copy = (char *)mirt__calloc(1, f->state_bytes))) return true;
-            b.backend->fetch(b.remote, copy, b.state, f->state_bytes);
-            if (b.backend->wait(b.remote) != MIRT_OK) memset(copy, 0, f->state_bytes); /* an error of its own */
-        }
-        const mirt__real *state = (const mirt__real *)(const void *)(copy ? copy : b.state);
-        for (int i = 0; i < f->num_states && finite; i++)
-            finite = mirt__all_finite(state + f->state[i].from, MIRT_FLOAT32, f->state[i].count);
+    for (int r = first; f->step.num_states && r < first + count && r < active && finite; r++) {
+        char *copy = (char *)mirt__calloc(1, f->step.state_bytes);
+        if (!copy) return true;
+        mirt__replica_bases(&f->step, device, first, r, &b);
+        b.backend->copy_out(b.remote, copy, b.state, f->step.state_bytes);
+        if (b.backend->wait(b.remote) != MIRT_OK) memset(copy, 0, f->step.state_bytes); /* an error of its own */
+        const mirt__real *state = (const mirt__real *)(const void *)copy;
+        for (int i = 0; i < f->step.num_states && finite; i++)
+            finite = mirt__all_finite(state + f->step.state[i].from, MIRT_FLOAT32, f->step.state[i].count);
         mirt__free(copy);
     }
     return finite;
 }
 
-MIRT__LIB int mirt__device_not_finite(const mirt_function *f, int device) {
+MIRT__LIB int mirt__device_not_finite(void *function, int device) {
+    const mirt_function *f = (const mirt_function *)function;
     int what = mirt__device_losses_finite(f, device) ? 0 : MIRT__LOSS_BAD;
     if (!mirt__device_states_finite(f, device)) what |= MIRT__STATE_BAD;
-    if (!f->scaled && !f->model->strategy->backend && !mirt__device_gradients_finite(f, device, 0, INT64_MAX))
+    if (!f->step.float16 && f->model->strategy->able.in_place && !mirt__device_gradients_finite(f, device, 0, INT64_MAX))
         what |= MIRT__GRADIENT_BAD;
     return what;
 }
@@ -156,7 +154,7 @@ MIRT__LIB bool mirt__squares_finite(const mirt_function *function) { return mirt
 static bool mirt__name_not_finite(const mirt_function *f, char *out, size_t size) {
     const mirt_model *root = f->root;
     for (int block = 0; block <= MIRT__MAX_SLOTS; block++) {
-        const char *at = block ? f->model->slot[block - 1] : root->weight[0];
+        const char *at = block ? f->model->slot[block - 1] : root->weight;
         for (int i = 0; at && i < root->num_variables; i++) {
             const mirt__variable *v = &root->variable[i];
             if ((block && !mirt__is_trained(v)) || mirt__all_finite(at + v->offset, MIRT_FLOAT32, v->count)) continue;
@@ -178,8 +176,9 @@ MIRT__LIB int mirt__model_not_finite(const mirt_function *f) {
 /* The weight whose gradient is not finite, or NULL. */
 static const char *mirt__gradient_not_finite(const mirt_function *f) {
     const mirt_model *root = f->root;
-    const int of = f->model->strategy->backend ? mirt__squares_bad(f) : -1;
-    if (f->model->strategy->backend) return of < 0 ? NULL : root->variable[of].name;
+    const bool in_place = f->model->strategy->able.in_place;
+    const int of = in_place ? -1 : mirt__squares_bad(f);
+    if (!in_place) return of < 0 ? NULL : root->variable[of].name;
     for (int i = 0; i < root->num_variables; i++) {
         const mirt__variable *v = &root->variable[i];
         const int64_t begin = (int64_t)(v->offset / sizeof(mirt__real));
@@ -196,10 +195,10 @@ static bool mirt__tensor_finite(const mirt__call *call, const mirt_tensor *t) {
     const mirt__bases *b = call->bases;
     const void *data = mirt__address(b, t);
     const size_t bytes = mirt__tensor_bytes(t, call->rows);
-    if (!data || t->lazy || !b->remote) return !data || t->lazy || mirt__all_finite(data, t->dtype, mirt__elements(t, call->rows));
+    if (!data || t->lazy) return true;
     void *copy = mirt__calloc(1, bytes);
     if (!copy) return true;
-    b->backend->fetch(b->remote, copy, data, bytes);
+    b->backend->copy_out(b->remote, copy, data, bytes);
     const bool finite = b->backend->wait(b->remote) != MIRT_OK || mirt__all_finite(copy, t->dtype, mirt__elements(t, call->rows));
     mirt__free(copy);
     return finite;
@@ -255,7 +254,7 @@ MIRT__LIB void mirt__describe_not_finite(const mirt_function *f, int what, const
         mirt__describe_without(f, what, out + used, size - used);
         return;
     }
-    const mirt__node *node = f->program.graph.node[first->node];
+    const mirt__node *node = f->step.program.graph.node[first->node];
     const mirt_tensor *t = first->tensor;
     used += (size_t)snprintf(out + used, size - used, "the first number that is not is in replica %d, ", first->replica);
     for (int i = 0; t->space == MIRT__SPACE_WEIGHT && i < f->root->num_variables; i++) {

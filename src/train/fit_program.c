@@ -73,7 +73,7 @@ MIRT__LIB mirt_status mirt__trainer_begin(mirt_function *f, const mirt__batch *b
 static bool mirt__record_outputs(mirt_function *f, mirt_tensor **output) {
     mirt_tensor *x[MIRT_MAX_INPUTS];
     const mirt__stretch to = {f->model->output, f->model->num_outputs};
-    if (f->spec.features) return mirt__call_stretch(&f->program.graph, f->model, &f->model->trainer->features, f->field, &to, output);
+    if (f->spec.features) return mirt__call_stretch(&f->step.program.graph, f->model, &f->model->trainer->features, f->field, &to, output);
     if (!f->model->num_inputs) return mirt__fail(MIRT_E_STATE, "%s has no input and no output", f->model->name), false;
     for (int i = 0; i < f->model->num_inputs; i++) x[i] = mirt__field_as(f, i, MIRT_FLOAT32);
     return mirt_call_many(f->model, x, f->model->num_inputs, MIRT_TRAINING_AUTO, output) != NULL;
@@ -94,7 +94,7 @@ static bool mirt__record_features(mirt_function *f) {
     for (int i = 0; i < from.count; i++) {
         if (!(x[i] = mirt__field_as(f, i, MIRT_FLOAT32))) return false;
     }
-    if (!mirt__call_stretch(&f->program.graph, f->model, &from, x, features, out)) return false;
+    if (!mirt__call_stretch(&f->step.program.graph, f->model, &from, x, features, out)) return false;
     for (int i = 0; i < features->count; i++) {
         if (mirt__result_add(f, "features", out[i]) != MIRT_OK) return false;
     }
@@ -175,8 +175,8 @@ static bool mirt__record_losses(mirt_function *f, mirt__fit_body *body, mirt_ten
         mirt_tensor *term = weight != 0 && weight != 1 ? mirt__unary_op(MIRT__AFFINE, own[i], weight, 0) : own[i];
         if (!mirt__loss_total_add(f, body, &total, term)) return false;
     }
-    for (int i = 0; i < f->program.graph.num_terms; i++) {
-        if (!mirt__loss_total_add(f, body, &total, f->program.graph.term[i])) return false;
+    for (int i = 0; i < f->step.program.graph.num_terms; i++) {
+        if (!mirt__loss_total_add(f, body, &total, f->step.program.graph.term[i])) return false;
     }
     if (total.samples && body->kind == MIRT__TRAIN && mirt__minimize(f, total.samples) != MIRT_OK) return false;
     if (mirt__result_add(f, "loss", total.samples ? total.samples : total.numbers) != MIRT_OK) return false;

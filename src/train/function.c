@@ -105,7 +105,7 @@ static bool mirt__run_user_body(mirt_function *f, void *user) {
         recorded = body->fn(f, body->user);
     }
     if (recorded) return true;
-    if (f->program.graph.status == MIRT_OK) mirt__fail(MIRT_E_CALLBACK, "the body of a function of %s said that it failed", f->model->name);
+    if (f->step.program.graph.status == MIRT_OK) mirt__fail(MIRT_E_CALLBACK, "the body of a function of %s said that it failed", f->model->name);
     return false;
 }
 
@@ -170,12 +170,12 @@ MIRT_API void mirt_function_destroy(mirt_function *function) {
 
 /* Sticky as all recording: an error marks the function, and mirt_function_create returns it. */
 static mirt_tensor *mirt__function_poison(mirt_function *f) {
-    mirt__graph_poison(&f->program.graph);
+    mirt__graph_poison(&f->step.program.graph);
     return NULL;
 }
 
 static mirt_tensor *mirt__function_field(mirt_function *f, int field, bool there, const char *what, int index) {
-    if (!f || f->program.graph.status != MIRT_OK) return NULL;
+    if (!f || f->step.program.graph.status != MIRT_OK) return NULL;
     if (there) return f->field[field];
     mirt__fail(MIRT_E_NOT_FOUND, "the data of this function have no %s number %d", what, index);
     return mirt__function_poison(f);
@@ -196,13 +196,13 @@ MIRT_API mirt_tensor *mirt_function_weights(mirt_function *f) {
 
 MIRT_API mirt_tensor *mirt_function_variable(mirt_function *f, const char *name) {
     int first;
-    if (!f || f->program.graph.status != MIRT_OK) return NULL;
+    if (!f || f->step.program.graph.status != MIRT_OK) return NULL;
     if (!name) return mirt__fail_missing("mirt_function_variable", "name"), mirt__function_poison(f);
     int index = mirt__variable_find(f->model, name);
     if (index < 0) return mirt__function_poison(f);
     mirt__root(f->model, &first);
-    mirt_tensor *there = mirt__graph_variable(&f->program.graph, first + index);
-    return there ? there : mirt__variable_op(&f->program.graph, first + index, &f->root->variable[first + index].shape);
+    mirt_tensor *there = mirt__graph_variable(&f->step.program.graph, first + index);
+    return there ? there : mirt__variable_op(&f->step.program.graph, first + index, &f->root->variable[first + index].shape);
 }
 
 /* The tensors of `model`'s trainable variables in the graph, in their order; NULL with the error set. In the body of a
@@ -226,8 +226,8 @@ MIRT_API mirt_tensor *const *mirt_trainable(mirt_function *f, mirt_model *model,
     MIRT__USE_MODEL(f ? f->model : model, NULL);
     int first = 0, n = 0;
     if (count) *count = 0;
-    if (f && f->program.graph.status != MIRT_OK) {
-        mirt__fail(f->program.graph.status, "%s", f->program.graph.error);
+    if (f && f->step.program.graph.status != MIRT_OK) {
+        mirt__fail(f->step.program.graph.status, "%s", f->step.program.graph.error);
         return NULL;
     }
     if (!f && !model) mirt__fail_missing("mirt_trainable", "model");
@@ -236,7 +236,7 @@ MIRT_API mirt_tensor *const *mirt_trainable(mirt_function *f, mirt_model *model,
     else if (f && !f->recording) {
         mirt__fail(MIRT_E_STATE, "mirt_trainable: the function is recorded already; call it in the function's body");
     } else {
-        mirt__graph *graph = f ? &f->program.graph : &model->graph;
+        mirt__graph *graph = f ? &f->step.program.graph : &model->graph;
         if (!model) model = f->model;
         if (f) first = mirt__call_variables(graph, model);
         mirt_tensor **out = first >= 0 ? mirt__trainable_in(graph, model, first, f ? f->root : NULL, &n) : NULL;
@@ -247,16 +247,16 @@ MIRT_API mirt_tensor *const *mirt_trainable(mirt_function *f, mirt_model *model,
 }
 
 MIRT_API mirt_tensor *mirt_function_constant(mirt_function *f, mirt_array value) {
-    return f && f->program.graph.status == MIRT_OK ? mirt__constant_op(&f->program.graph, value) : NULL;
+    return f && f->step.program.graph.status == MIRT_OK ? mirt__constant_op(&f->step.program.graph, value) : NULL;
 }
 
 MIRT_API mirt_tensor *mirt_function_loss_term(mirt_function *f, int index) {
-    return f && index >= 0 && index < f->program.graph.num_terms ? f->program.graph.term[index] : NULL;
+    return f && index >= 0 && index < f->step.program.graph.num_terms ? f->step.program.graph.term[index] : NULL;
 }
 
 /* Whether the call can be made now; marks the function if not. */
 static mirt_status mirt__recording(mirt_function *f, const mirt_tensor *t, const char *caller) {
-    if (f && f->program.graph.status != MIRT_OK) return mirt__fail(f->program.graph.status, "%s", f->program.graph.error);
+    if (f && f->step.program.graph.status != MIRT_OK) return mirt__fail(f->step.program.graph.status, "%s", f->step.program.graph.error);
     if (mirt__need_recording(f, t, caller) == MIRT_OK) return MIRT_OK;
     if (f && f->recording) mirt__function_poison(f);
     return mirt_last_status();
@@ -381,7 +381,7 @@ MIRT_API mirt_status mirt_assign(mirt_function *f, mirt_tensor *variable, mirt_t
         mirt__fail(MIRT_E_INVALID, "mirt_assign: %s is written by every replica; an aggregation has to say which value holds", v->name);
     } else if (value->dtype != MIRT_FLOAT32 || !mirt__shape_equal(&variable->shape, &value->shape)) {
         mirt__fail(MIRT_E_SHAPE, "mirt_assign: %s is %s, its new value %s", v->name, mirt__shape_text(&variable->shape, a), mirt__shape_text(&value->shape, b));
-    } else if (mirt__graph_assign(&f->program.graph, variable->node->a.index, value, aggregation, 0)) {
+    } else if (mirt__graph_assign(&f->step.program.graph, variable->node->a.index, value, aggregation, 0)) {
         return MIRT_OK;
     }
     mirt__function_poison(f);
@@ -432,7 +432,7 @@ static const mirt__result *mirt__find_result(const mirt_function *f, const char 
     for (int i = 0; i < f->num_results; i++) {
         mirt__guess(&guess, f->result[i].name);
         if (strcmp(f->result[i].name, name) != 0) continue;
-        if (f->rows > 0) return &f->result[i];
+        if (f->step.rows > 0) return &f->result[i];
         mirt__fail(MIRT_E_STATE, "%s: the function has not run yet", caller);
         return NULL;
     }
@@ -455,13 +455,13 @@ MIRT_API mirt_status mirt_reduce(mirt_function *f, const char *name, mirt_reduce
     if (!r) return mirt_last_status();
     if (!out || (int64_t)count != r->count) return mirt__fail(MIRT_E_SHAPE, "mirt_reduce: %s has %lld elements, not %llu", name, (long long)r->count, (unsigned long long)count);
     if (op != MIRT_REDUCE_SUM && op != MIRT_REDUCE_MEAN) return mirt__fail(MIRT_E_INVALID, "mirt_reduce: there is no operation number %d", (int)op);
-    int64_t parts = r->batched ? f->rows : mirt__active_replicas(f);
+    int64_t parts = r->batched ? f->step.rows : mirt__active_replicas(&f->step);
     for (size_t k = 0; k < count; k++) out[k] = 0;
     for (int64_t i = 0; i < parts; i++) {
-        double weight = op == MIRT_REDUCE_MEAN && !r->batched ? (double)mirt__replica_share(f, (int)i, &first) : 1;
+        double weight = op == MIRT_REDUCE_MEAN && !r->batched ? (double)mirt__replica_share(&f->step, (int)i, &first) : 1;
         for (int64_t k = 0; k < r->count; k++) out[k] += weight * mirt__result_value(r, i * r->count + k);
     }
-    for (size_t k = 0; k < count && op == MIRT_REDUCE_MEAN; k++) out[k] /= (double)f->rows;
+    for (size_t k = 0; k < count && op == MIRT_REDUCE_MEAN; k++) out[k] /= (double)f->step.rows;
     return MIRT_OK;
 }
 
@@ -478,7 +478,7 @@ static mirt_status mirt__copy_result(const mirt__result *r, int64_t first, int64
 MIRT_API mirt_status mirt_gather_result(mirt_function *f, const char *name, float *out, size_t capacity, size_t *written) {
     MIRT__USE_MODEL(f ? f->model : NULL, mirt_last_status());
     const mirt__result *r = mirt__find_result(f, name, "mirt_gather_result");
-    return r ? mirt__copy_result(r, 0, r->batched ? f->rows : mirt__active_replicas(f), out, capacity, written) : mirt_last_status();
+    return r ? mirt__copy_result(r, 0, r->batched ? f->step.rows : mirt__active_replicas(&f->step), out, capacity, written) : mirt_last_status();
 }
 
 MIRT_API mirt_status mirt_local_result(mirt_function *f, const char *name, int replica, float *out, size_t capacity, size_t *written) {
@@ -486,7 +486,7 @@ MIRT_API mirt_status mirt_local_result(mirt_function *f, const char *name, int r
     const mirt__result *r = mirt__find_result(f, name, "mirt_local_result");
     int64_t first;
     if (!r) return mirt_last_status();
-    if (replica < 0 || replica >= f->replicas) return mirt__fail(MIRT_E_NOT_FOUND, "mirt_local_result: there is no replica %d of %d", replica, f->replicas);
-    int64_t rows = mirt__replica_share(f, replica, &first);
+    if (replica < 0 || replica >= f->step.replicas) return mirt__fail(MIRT_E_NOT_FOUND, "mirt_local_result: there is no replica %d of %d", replica, f->step.replicas);
+    int64_t rows = mirt__replica_share(&f->step, replica, &first);
     return r->batched ? mirt__copy_result(r, first, rows, out, capacity, written) : mirt__copy_result(r, replica, rows > 0, out, capacity, written);
 }

@@ -4,8 +4,7 @@
    users record themselves. Its parts: a program over fields of a batch; results; gradients that the
    optimizer takes; new values of variables. */
 #include "../data/data.h"
-#include "../graph/program.h"
-#include "../mirror/memory.h"
+#include "../mirror/step.h"
 #include "../nn/model.h"
 
 #define MIRT__MAX_RESULTS (MIRT__MAX_IO - MIRT__MAX_FIELDS)
@@ -27,44 +26,18 @@ typedef struct mirt__applied {
     mirt_tensor *gradient;
 } mirt__applied;
 
-/* Elements of the weight block. */
-typedef struct mirt__range {
-    int64_t begin, end;
-} mirt__range;
-
-/* Elements of the gradients that travel together, once node `ready` of the last replica has run. */
-typedef struct mirt__bucket {
-    int64_t begin, end;
-    int ready;
-} mirt__bucket;
-
 typedef enum mirt__step_stage { MIRT__IDLE, MIRT__SCATTERED, MIRT__GRADIENTS, MIRT__REDUCED } mirt__step_stage;
-
-typedef struct mirt__finder mirt__finder;
-
-/* Seconds of the first device's work, added up over steps. */
-typedef struct mirt__clocks {
-    double *node;        /* [program.graph.count] */
-    double step, wait, update; /* the whole; for other devices; the optimizer */
-    int64_t steps, rows;
-    int64_t replays, replayed; /* of the program, and its rows */
-} mirt__clocks;
 
 struct mirt_function {
     mirt_model *model; /* whose weights, optimizer and step count it uses */
     mirt_model *root;
     mirt_function *next; /* of the model's */
     int layout;          /* the root's, when it was recorded */
-    mirt__data_spec spec;
-    int64_t max_batch;
-    int replicas;        /* V, or k * V when k batches make a step */
-    bool half;           /* recorded under the policy mixed_bfloat16, or: */
-    bool scaled;         /* mixed_float16: products of float16, gradients scaled */
-    bool by_replicas;    /* every replica takes its share; otherwise devices share the rows as they like */
-    bool sends_ahead;    /* its devices have room for the next batch too */
-    mirt__program program;
-    mirt__layout needs;
+    mirt__step step;     /* what runs on the devices */
+    bool half;           /* recorded under the policy mixed_bfloat16, or mixed_float16 */
 
+    /* recording */
+    mirt__data_spec spec;
     bool recording;
     mirt__mode mode;
     mirt_tensor *field[MIRT__MAX_FIELDS];
@@ -74,48 +47,21 @@ struct mirt_function {
     mirt__applied *applied;
     int num_applied, applied_capacity;
 
-    mirt__result result[MIRT__MAX_RESULTS];
-    int num_results;
+    /* results */
+    mirt__result *result;
+    int num_results, results_capacity;
     int terms_result; /* of fit: the numbers among the loss's terms; -1: there are none */
     int metric_result[MIRT__MAX_METRIC_USES]; /* of fit: each metric's values, or the predictions that it counts */
-    mirt__aggregated *state;
-    int num_states;
-    size_t state_bytes; /* per replica */
-    mirt__range *range; /* what the optimizer updates */
-    int num_ranges;
     char *host;         /* results and states */
-    char *states;
     char *labels; /* of the batch under way, and its weights, while the next one is read, if it sends ahead */
 
-    /* on devices with memory of their own, by remote.c: bytes into a device's `io` */
-    size_t *io_at, states_at; /* [MIRT__MAX_IO] */
-    size_t landing_at;        /* the next batch's fields lie so much behind those of the batch under way */
-    bool *measured;           /* [program.max_rows + 1]: whether the room for so many rows is known */
-    mirt__real *cut_values;   /* at a cut: of each replica cut_stride numbers, then as many of each device */
-    size_t cut_stride;
-    mirt__bucket *bucket;     /* in the order in which backward makes them; NULL: gradients meet when it is over */
-    int num_buckets;
-    bool overlaps;            /* in this step they travel so */
-    int remote_status;        /* atomic: of the first that failed in this run, */
-    int remote_device;
-    mirt__error *remote_error; /* and why */
-
     /* the batch under way */
+    const void *io[MIRT__MAX_FIELDS]; /* the step's */
     mirt__step_stage stage;
-    int64_t rows;
-    const void *io[MIRT__MAX_FIELDS];
-    bool prefetched;     /* it was sent ahead: the devices have it */
-    bool holds;          /* results of this round of the devices are waited for in the next one, */
-    const mirt__batch *ahead; /* and this batch is sent ahead before; NULL: none is */
     double rate;         /* asked for on the caller's thread: schedules are the user's code */
-    const char *failed;  /* the node whose user code failed, */
-    int failed_code;     /* and its code */
-    bool finite_only;    /* of this step: values that are not finite keep it from being applied */
-    int not_finite;      /* atomic: which were (MIRT__LOSS_BAD and others) */
+    bool finite_only;    /* in this step: non-finite values keep it from being applied */
     bool overflow;       /* atomic: scaled gradients were not finite, and nothing was applied */
-    mirt__finder *finder; /* [devices] while such a step is run again, otherwise NULL */
-    mirt__clocks *clocks; /* NULL: it is not being profiled */
-    bool counted;         /* its steps are those of a fit */
+    bool counted;        /* its steps are those of a fit */
     const char *const *trace_name; /* of nodes, then of what devices add up: the trace's, if it is this one: */
     uint64_t trace_serial;
 };
@@ -139,8 +85,6 @@ MIRT__LIB void mirt__function_free(mirt_function *function);
 MIRT__LIB mirt_status mirt__function_allocate(mirt_function *function);
 /* Bytes of the results' memory. */
 MIRT__LIB size_t mirt__function_host(const mirt_function *function);
-/* Places of a result that is not batched. */
-MIRT__LIB int mirt__result_places(const mirt_function *function);
 /* One value per sample of the several in (rows, ...): their mean, or with MIRT_SUM their sum. */
 MIRT__LIB mirt_tensor *mirt__sample_value(const mirt_model *model, mirt_tensor *values);
 /* A term of the loss as a value: per sample, or the replica's part of a number. */
@@ -174,13 +118,10 @@ MIRT__LIB mirt_status mirt__function_step_ahead(mirt_function *function, mirt__n
 MIRT__LIB mirt_status mirt__function_replicas(mirt_function *function);
 MIRT__LIB mirt_status mirt__function_all_reduce(mirt_function *function);
 MIRT__LIB mirt_status mirt__function_update(mirt_function *function);
-/* Rows of the batch under way that `replica` owns. */
-MIRT__LIB int64_t mirt__replica_share(const mirt_function *function, int replica, int64_t *first);
-/* `count` elements from `at` of the device's own gradient, or after the all-reduce of the sum of all. */
-MIRT__LIB mirt_status mirt__device_gradient(mirt_function *function, int device, int64_t at, int64_t count, float *out);
-/* The gradient buffer `slot` of `device`. */
-MIRT__LIB mirt__real *mirt__gradient_at(const mirt_function *function, int device, int slot);
-MIRT__LIB int mirt__active_replicas(const mirt_function *function);
+
+/* --- rule.c --- */
+/* How the function's gradients become weights. */
+MIRT__LIB void mirt__rule_set(mirt_function *function);
 
 /* --- profile.c --- */
 /* Before a step: the function has clocks when its model is profiled, otherwise none. */

@@ -39,7 +39,7 @@ static mirt_function *mirt__inspect_plan(mirt_model *model, int64_t batch) {
 }
 
 MIRT__LIB void mirt__memory_of(const mirt_model *model, const mirt_function *f, mirt_memory *out) {
-    const mirt__layout *l = &f->needs;
+    const mirt__layout *l = &f->step.needs;
     size_t devices = (size_t)model->strategy->num_devices, copies = (size_t)mirt__device_copies(model->strategy), block = 0;
     mirt__layout_bytes(l, &block);
     out->weights = f->root->weight_bytes;
@@ -48,10 +48,7 @@ MIRT__LIB void mirt__memory_of(const mirt_model *model, const mirt_function *f, 
     out->scratch = block - l->gradients - l->arena - l->replica;
     out->slots = (size_t)mirt__optimizer_slots(&model->config.optimizer) * f->root->trained_bytes;
     out->host = mirt__function_host(f);
-    if (model->strategy->backend) { /* of the devices' memory; what the machine mirrors of it does not count */
-        out->slots *= devices;
-        out->host = 0;
-    }
+    if (!model->strategy->able.in_place) out->slots *= devices, out->host = 0; /* of the devices' memory */
     out->total = copies * out->weights + devices * block + out->slots + out->host;
 }
 
@@ -115,13 +112,11 @@ MIRT_API int64_t mirt_largest_batch(mirt_model *model, uint64_t bytes_per_device
     MIRT__USE_MODEL(model, 0);
     const int64_t most = (int64_t)1 << 30;
     mirt__fitting s;
-    mirt_machine_info machine;
     char needs[96], has[96];
     memset(&s, 0, sizeof s);
     if (mirt__need_compiled(model, "mirt_largest_batch") != MIRT_OK) return 0;
-    if (!bytes_per_device && model->strategy->backend) bytes_per_device = mirt__remote_free(model);
-    if (!bytes_per_device && mirt_machine(&machine) != MIRT_OK) return 0;
-    s.limit = bytes_per_device ? (double)bytes_per_device * model->strategy->num_devices : (double)machine.memory_available;
+    if (!bytes_per_device && !(bytes_per_device = mirt__device_free(model))) return 0;
+    s.limit = (double)bytes_per_device * model->strategy->num_devices;
     if (!mirt__fitting_try(model, 1, &s)) return 0;
     if (s.fails) {
         mirt__fail(MIRT_E_NOMEM, "not one sample fits: a step of %s takes %s, and %s are there", model->name, mirt__bytes_text(s.fails_bytes, needs),
@@ -144,8 +139,8 @@ MIRT_API mirt_status mirt_plan_macs(mirt_model *model, int64_t batch, double *ou
     mirt_function *f = mirt__inspect_plan(model, batch);
     if (!f) return mirt_last_status();
     *out = 0;
-    for (int i = 0; i < f->program.graph.count; i++) {
-        const mirt__node *node = f->program.graph.node[i];
+    for (int i = 0; i < f->step.program.graph.count; i++) {
+        const mirt__node *node = f->step.program.graph.node[i];
         if (node->op->macs) *out += node->op->macs(node, batch);
     }
     mirt__function_free(f);
@@ -248,7 +243,7 @@ static void mirt__mirrored_text(const mirt_model *model, int64_t batch, mirt__te
     if (s->collective == MIRT_RING && x.parts > 1) {
         mirt__text_add(out, "             so for the elements of %s; each other device begins with its own next one\n", s->device[0].name);
     }
-    const bool own = mirt__device_copies(s) > mirt__weight_copies(s);
+    const bool own = mirt__device_copies(s) > mirt__written_copies(s);
     for (int d = 0; d < s->num_devices; d++) {
         int64_t begin, end;
         mirt__update_range(s, (int64_t)(mirt__root(model, NULL)->trained_bytes / sizeof(mirt__real)), d, &begin, &end);
@@ -267,7 +262,7 @@ MIRT_API const char *mirt_graph_text(mirt_model *model, int64_t batch) {
     mirt__text *out = &model->graph_text;
     mirt__text_clear(out);
     mirt__text_add(out, "training step of one replica, as recorded, differentiated and fused:\n");
-    mirt__program_text(&t->program, out);
+    mirt__program_text(&t->step.program, out);
     mirt__mirrored_text(model, batch, out);
     mirt__function_free(t);
     return out->failed ? NULL : out->data;

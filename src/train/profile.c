@@ -129,17 +129,17 @@ static double mirt__peak_bytes(const mirt_strategy *s) {
 /* >>clocks */
 
 MIRT__LIB void mirt__clocks_free(mirt_function *f) {
-    mirt__free(f->clocks);
-    f->clocks = NULL;
+    mirt__free(f->step.clocks);
+    f->step.clocks = NULL;
 }
 
 MIRT__LIB mirt_status mirt__clocks_ready(mirt_function *f) {
     if (!f->model->profiled) mirt__clocks_free(f);
-    if (!f->model->profiled || f->clocks) return MIRT_OK;
-    mirt__clocks *clocks = (mirt__clocks *)mirt__calloc(1, sizeof *clocks + (size_t)f->program.graph.count * sizeof(double));
+    if (!f->model->profiled || f->step.clocks) return MIRT_OK;
+    mirt__clocks *clocks = (mirt__clocks *)mirt__calloc(1, sizeof *clocks + (size_t)f->step.program.graph.count * sizeof(double));
     if (!clocks) return mirt_last_status();
     clocks->node = (double *)(void *)(clocks + 1);
-    f->clocks = clocks;
+    f->step.clocks = clocks;
     return MIRT_OK;
 }
 
@@ -227,13 +227,13 @@ static double mirt__update_bytes(const mirt_function *f) {
     const mirt_strategy *s = f->model->strategy;
     mirt__exchange x;
     int64_t begin, end, elements = 0, trained = (int64_t)(f->root->trained_bytes / sizeof(mirt__real));
-    mirt__exchange_plan(s, f->replicas, f->rows < f->replicas ? (int)f->rows : f->replicas, f->program.num_cuts > 0, 0, &x);
+    mirt__exchange_plan(s, f->step.replicas, f->step.rows < f->step.replicas ? (int)f->step.rows : f->step.replicas, f->step.program.num_cuts > 0, 0, &x);
     mirt__update_range(s, trained, 0, &begin, &end);
-    for (int i = 0; i < f->num_ranges; i++) {
-        int64_t from = f->range[i].begin > begin ? f->range[i].begin : begin, to = f->range[i].end < end ? f->range[i].end : end;
+    for (int i = 0; i < f->step.num_ranges; i++) {
+        int64_t from = f->step.range[i].begin > begin ? f->step.range[i].begin : begin, to = f->step.range[i].end < end ? f->step.range[i].end : end;
         if (to > from) elements += to - from;
     }
-    return (double)elements * (double)sizeof(mirt__real) * ((s->backend ? 1 : x.parts) + 1 + mirt__weight_copies(s) + 2 * mirt__optimizer_slots(&f->model->config.optimizer));
+    return (double)elements * (double)sizeof(mirt__real) * ((s->able.shards ? x.parts : 1) + 1 + mirt__written_copies(s) + 2 * mirt__optimizer_slots(&f->model->config.optimizer));
 }
 
 /* The kernel of a convolution, or its gradient; NULL for other nodes. */
@@ -256,12 +256,12 @@ static void mirt__profile_name(const mirt__node *node, char out[48]) {
 
 /* One row an operation, then what is not one. Returns how many. */
 static int mirt__profile_rows(const mirt_function *f, mirt__profile_row *row) {
-    const mirt__clocks *c = f->clocks;
+    const mirt__clocks *c = f->step.clocks;
     const double steps = (double)c->steps, replays = (double)c->replays / steps;
     const int64_t rows = c->replays ? c->replayed / c->replays : 0;
     int count = 0;
-    for (int i = 0; i < f->program.graph.count; i++) {
-        const mirt__node *node = f->program.graph.node[i];
+    for (int i = 0; i < f->step.program.graph.count; i++) {
+        const mirt__node *node = f->step.program.graph.node[i];
         if (!mirt__node_runs(node)) continue;
         mirt__profile_row *r = &row[count++];
         r->node = node;
@@ -358,11 +358,11 @@ static int mirt__profile_kinds(mirt__profile_row *row, int count) {
 }
 
 static bool mirt__profile_of(const mirt_model *model, const mirt_function *f, const char *name, mirt__text *out) {
-    const mirt__clocks *c = f->clocks;
+    const mirt__clocks *c = f->step.clocks;
     const double step = c->step / (double)c->steps;
     double flops = 0, bytes = 0;
     char shown[MIRT__SHOWN];
-    mirt__profile_row *row = (mirt__profile_row *)mirt__calloc((size_t)f->program.graph.count + 2, sizeof *row);
+    mirt__profile_row *row = (mirt__profile_row *)mirt__calloc((size_t)f->step.program.graph.count + 2, sizeof *row);
     if (!row) return false;
     int count = mirt__profile_rows(f, row);
     qsort(row, (size_t)count, sizeof *row, mirt__profile_order);
@@ -393,7 +393,7 @@ MIRT_API const char *mirt_profile_text(mirt_model *model) {
     for (int i = 0;; i++) {
         const mirt_function *f = mirt__profile_function(model, i, &name);
         if (!f && i >= MIRT__PROGRAM_KINDS) break;
-        if (!f || !f->clocks || f->clocks->steps == 0) continue;
+        if (!f || !f->step.clocks || f->step.clocks->steps == 0) continue;
         if (!mirt__profile_of(model, f, name, out)) return NULL;
         any = true;
     }

@@ -187,7 +187,7 @@ MIRT__LIB mirt_status mirt__ready_reserve(mirt__readymade *self, const mirt_mode
 MIRT__LIB void mirt__ready_keep(mirt__readymade *self, const mirt_model *model) {
     mirt__real *to = self->weights;
     for (int i = 0; i < model->num_variables; i++) {
-        memcpy(to, mirt__weight_at(model, 0, i), (size_t)model->variable[i].count * sizeof *to);
+        memcpy(to, mirt__weight_at(model, i), (size_t)model->variable[i].count * sizeof *to);
         to += model->variable[i].count;
     }
     self->weights_set = true;
@@ -197,7 +197,7 @@ MIRT__LIB void mirt__ready_restore(const mirt__readymade *self, mirt_model *mode
     const mirt__real *from = self->weights;
     for (int i = 0; i < model->num_variables; i++) {
         const mirt__variable *v = &model->variable[i];
-        for (int d = 0; d < mirt__weight_copies(model->strategy); d++) memcpy(mirt__weight_at(model, d, i), from, (size_t)v->count * sizeof *from);
+        memcpy(mirt__weight_at(model, i), from, (size_t)v->count * sizeof *from);
         from += v->count;
     }
     mirt__root(model, NULL)->edits++;

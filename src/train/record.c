@@ -1,4 +1,4 @@
-#include "remote.h"
+#include "function.h"
 #include "../graph/fuse.h"
 #include "../graph/half.h"
 #include "../graph/strips.h"
@@ -23,7 +23,7 @@ static bool mirt__record_fields(mirt_function *f) {
         for (int k = shape.rank; k > 0; k--) shape.dim[k] = shape.dim[k - 1];
         shape.dim[0] = MIRT_ROWS;
         shape.rank++;
-        if (!(f->field[i] = mirt__input_op(&f->program.graph, i, field->dtype, &shape))) return false;
+        if (!(f->field[i] = mirt__input_op(&f->step.program.graph, i, field->dtype, &shape))) return false;
     }
     return true;
 }
@@ -46,14 +46,16 @@ MIRT__LIB mirt_status mirt__need_recording(const mirt_function *f, const mirt_te
     if (!f) return mirt__fail_missing(caller, "function");
     if (!f->recording) return mirt__fail(MIRT_E_STATE, "%s: the function is recorded already; it is called in its body", caller);
     if (!t) return mirt__fail_missing(caller, "tensor");
-    if (t->node->graph == &f->program.graph) return MIRT_OK;
+    if (t->node->graph == &f->step.program.graph) return MIRT_OK;
     return mirt__fail(MIRT_E_INVALID, "%s: the tensor is of a model or of another function; mirt_call brings a model in", caller);
 }
 
 MIRT__LIB mirt_status mirt__result_add(mirt_function *f, const char *name, mirt_tensor *tensor) {
     if (f->num_results == MIRT__MAX_RESULTS) return mirt__fail(MIRT_E_INVALID, "a function has at most %d results", MIRT__MAX_RESULTS);
+    if (!mirt__grow_list((void **)&f->result, f->num_results, &f->results_capacity, sizeof *f->result)) return mirt_last_status();
     mirt__result *r = &f->result[f->num_results];
-    if (!(r->name = mirt__pool_strdup(&f->program.graph.pool, name))) return mirt_last_status();
+    memset(r, 0, sizeof *r);
+    if (!(r->name = mirt__pool_strdup(&f->step.program.graph.pool, name))) return mirt_last_status();
     r->tensor = tensor;
     r->dtype = tensor->dtype;
     r->shape = tensor->shape;
@@ -123,7 +125,7 @@ static mirt_tensor *mirt__term_shape(const mirt_model *model, mirt_tensor *term)
 
 MIRT__LIB mirt_tensor *mirt__term_value(mirt_function *f, mirt_tensor *term) {
     if (!term || !(term = mirt__term_shape(f->model, term)) || mirt__is_batched(&term->shape)) return term;
-    mirt_tensor *weight = mirt__loss_weight_op(&f->program.graph, mirt__term_weight(term));
+    mirt_tensor *weight = mirt__loss_weight_op(&f->step.program.graph, mirt__term_weight(term));
     return mirt__binary_op(MIRT__MULTIPLY, term, mirt__reshape_op(weight, &term->shape));
 }
 
@@ -160,12 +162,12 @@ MIRT__LIB mirt_status mirt__minimize(mirt_function *f, mirt_tensor *term) {
 
 /* The gradient of each term's value: its weight. */
 static bool mirt__term_gradients(mirt_function *f, mirt_tensor *const *term, int count) {
-    mirt__graph *graph = &f->program.graph;
+    mirt__graph *graph = &f->step.program.graph;
     mirt_tensor **seed = (mirt_tensor **)mirt__pool_alloc(&graph->pool, (size_t)count * sizeof *seed + 1);
     if (!seed) return false;
     for (int i = 0; i < count; i++) {
         seed[i] = mirt__loss_weight_op(graph, mirt__term_weight(term[i]));
-        if (seed[i]) seed[i]->node->a.scaled = f->scaled && term == f->minimized; /* gradients that users see are not */
+        if (seed[i]) seed[i]->node->a.scaled = f->step.float16 && term == f->minimized; /* gradients that users see are not */
         if (seed[i] && !mirt__is_batched(&term[i]->shape)) seed[i] = mirt__reshape_op(seed[i], &term[i]->shape);
         if (!seed[i]) return false;
     }
@@ -186,7 +188,7 @@ MIRT__LIB mirt_status mirt__apply_gradient(mirt_function *f, int variable, mirt_
 }
 
 MIRT__LIB mirt_status mirt__record_gradients(mirt_function *f, mirt_tensor *loss, mirt_tensor *const *x, int count) {
-    mirt__graph *graph = &f->program.graph;
+    mirt__graph *graph = &f->step.program.graph;
     mirt_tensor *part[MIRT__MAX_SUMMANDS];
     int n = mirt__term_summands(f, loss, part);
     if (!n) return mirt_last_status();
@@ -224,7 +226,7 @@ static mirt_status mirt__check_reached(const mirt_function *f) {
 }
 
 static mirt_status mirt__collect_gradients(mirt_function *f) {
-    mirt__graph *graph = &f->program.graph;
+    mirt__graph *graph = &f->step.program.graph;
     int forward = graph->count;
     if (!f->num_minimized) return MIRT_OK;
     if (!mirt__term_gradients(f, f->minimized, f->num_minimized)) return mirt_last_status();
@@ -238,7 +240,7 @@ static mirt_status mirt__collect_gradients(mirt_function *f) {
 
 /* Everything that is to survive: results, losses, new values, gradients. */
 static int mirt__collect_kept(const mirt_function *f, mirt_tensor **keep) {
-    const mirt__graph *graph = &f->program.graph;
+    const mirt__graph *graph = &f->step.program.graph;
     int n = 0;
     for (int i = 0; i < f->num_results; i++) keep[n++] = f->result[i].tensor;
     for (int i = 0; i < graph->num_assignments; i++) keep[n++] = graph->assignment[i].value;
@@ -247,23 +249,23 @@ static int mirt__collect_kept(const mirt_function *f, mirt_tensor **keep) {
 }
 
 static mirt_status mirt__collect_states(mirt_function *f) {
-    const mirt__graph *graph = &f->program.graph;
+    const mirt__graph *graph = &f->step.program.graph;
     if (!graph->num_assignments) return MIRT_OK;
-    f->state = (mirt__aggregated *)mirt__calloc((size_t)graph->num_assignments, sizeof *f->state);
-    if (!f->state) return mirt_last_status();
+    f->step.state = (mirt__aggregated *)mirt__calloc((size_t)graph->num_assignments, sizeof *f->step.state);
+    if (!f->step.state) return mirt_last_status();
     for (int i = 0; i < graph->num_assignments; i++) {
         const mirt__assignment *a = &graph->assignment[i];
-        mirt__aggregated *s = &f->state[f->num_states++];
+        mirt__aggregated *s = &f->step.state[f->step.num_states++];
         s->variable = a->variable;
         s->kind = a->aggregation;
-        s->from = (int64_t)(f->state_bytes / sizeof(mirt__real));
+        s->from = (int64_t)(f->step.state_bytes / sizeof(mirt__real));
         s->to = (int64_t)(f->root->variable[a->variable].offset / sizeof(mirt__real));
         s->count = f->root->variable[a->variable].count;
         if (a->momentum > 0) {
             s->kept = (float)a->momentum;
             s->taken = (float)(1 - a->momentum);
         }
-        f->state_bytes += mirt__align_up(mirt__tensor_bytes(a->value, 1));
+        f->step.state_bytes += mirt__align_up(mirt__tensor_bytes(a->value, 1));
     }
     return MIRT_OK;
 }
@@ -277,47 +279,64 @@ static int mirt__by_offset(const void *a, const void *b) {
 static mirt_status mirt__collect_ranges(mirt_function *f) {
     const int64_t vector = MIRT__ALIGN / (int64_t)sizeof(mirt__real);
     if (!f->num_applied) return MIRT_OK;
-    f->range = (mirt__range *)mirt__calloc((size_t)f->num_applied, sizeof *f->range);
-    if (!f->range) return mirt_last_status();
+    f->step.range = (mirt__range *)mirt__calloc((size_t)f->num_applied, sizeof *f->step.range);
+    if (!f->step.range) return mirt_last_status();
     for (int i = 0; i < f->num_applied; i++) {
         const mirt__variable *v = &f->root->variable[f->applied[i].variable];
-        f->range[i].begin = (int64_t)(v->offset / sizeof(mirt__real));
-        f->range[i].end = f->range[i].begin + (v->count + vector - 1) / vector * vector;
+        f->step.range[i].begin = (int64_t)(v->offset / sizeof(mirt__real));
+        f->step.range[i].end = f->step.range[i].begin + (v->count + vector - 1) / vector * vector;
     }
-    qsort(f->range, (size_t)f->num_applied, sizeof *f->range, mirt__by_offset);
+    qsort(f->step.range, (size_t)f->num_applied, sizeof *f->step.range, mirt__by_offset);
     for (int i = 0; i < f->num_applied; i++) {
-        if (f->num_ranges && f->range[f->num_ranges - 1].end == f->range[i].begin) f->range[f->num_ranges - 1].end = f->range[i].end;
-        else f->range[f->num_ranges++] = f->range[i];
+        if (f->step.num_ranges && f->step.range[f->step.num_ranges - 1].end == f->step.range[i].begin) f->step.range[f->step.num_ranges - 1].end = f->step.range[i].end;
+        else f->step.range[f->step.num_ranges++] = f->step.range[i];
     }
     return MIRT_OK;
 }
 
 static mirt_status mirt__plan_function(mirt_function *f, mirt__output *outputs, size_t *offset) {
-    const mirt__graph *graph = &f->program.graph;
-    int64_t rows = f->max_batch / f->replicas + (f->max_batch % f->replicas != 0);
+    const mirt__graph *graph = &f->step.program.graph;
+    int64_t rows = f->step.max_rows / f->step.replicas + (f->step.max_rows % f->step.replicas != 0);
     int n = 0;
-    if (!mirt__plan_fits(graph, rows)) return mirt__fail(MIRT_E_NOMEM, "a batch of %lld samples needs more memory than any machine has", (long long)f->max_batch);
+    if (!mirt__plan_fits(graph, rows)) return mirt__fail(MIRT_E_NOMEM, "a batch of %lld samples needs more memory than any machine has", (long long)f->step.max_rows);
     for (int i = 0; i < f->root->num_variables; i++) offset[i] = f->root->variable[i].offset;
     for (int i = 0; i < f->num_results; i++) {
         outputs[n].tensor = f->result[i].tensor;
         outputs[n].space = MIRT__SPACE_IO;
         outputs[n++].offset = (size_t)(MIRT__MAX_FIELDS + i);
     }
-    for (int i = 0; i < f->num_states; i++) {
+    for (int i = 0; i < f->step.num_states; i++) {
         outputs[n].tensor = graph->assignment[i].value;
         outputs[n].space = MIRT__SPACE_STATE;
-        outputs[n++].offset = (size_t)f->state[i].from * sizeof(mirt__real);
+        outputs[n++].offset = (size_t)f->step.state[i].from * sizeof(mirt__real);
     }
     for (int i = 0; i < f->num_applied; i++) {
         outputs[n].tensor = f->applied[i].gradient;
         outputs[n].space = MIRT__SPACE_GRADIENT;
         outputs[n++].offset = f->root->variable[f->applied[i].variable].offset;
     }
-    return mirt__plan(&f->program, outputs, n, offset, rows) ? MIRT_OK : mirt_last_status();
+    return mirt__plan(&f->step.program, outputs, n, offset, rows) ? MIRT_OK : mirt_last_status();
+}
+
+static int mirt__by_begin(const void *a, const void *b) {
+    const mirt__gradient_part *x = (const mirt__gradient_part *)a, *y = (const mirt__gradient_part *)b;
+    return x->begin < y->begin ? -1 : x->begin > y->begin;
+}
+
+static mirt_status mirt__mirror_function(mirt_function *f) {
+    mirt__gradient_part *part = (mirt__gradient_part *)mirt__pool_alloc(&f->step.program.graph.pool, ((size_t)f->num_applied + 1) * sizeof *part);
+    if (!part) return mirt_last_status();
+    for (int i = 0; i < f->num_applied; i++) {
+        const mirt__variable *v = &f->root->variable[f->applied[i].variable];
+        part[i].begin = (int64_t)(v->offset / sizeof(mirt__real));
+        part[i].count = v->count;
+    }
+    qsort(part, (size_t)f->num_applied, sizeof *part, mirt__by_begin);
+    return mirt__mirror(&f->step, part, f->num_applied);
 }
 
 static mirt_status mirt__finish(mirt_function *f) {
-    mirt__graph *graph = &f->program.graph;
+    mirt__graph *graph = &f->step.program.graph;
     size_t most = (size_t)(f->num_results + graph->num_assignments + f->num_applied + f->num_minimized + f->root->num_variables) + 1;
     mirt__pool *pool = &graph->pool;
     mirt_tensor **keep = (mirt_tensor **)mirt__pool_alloc(pool, most * sizeof *keep);
@@ -333,59 +352,45 @@ static mirt_status mirt__finish(mirt_function *f) {
     mirt__fuse_backward(graph, keep, kept);
     if (f->model->strategy->kernels->strips) {
         mirt__fuse_strips(graph, keep, kept);
-        if (f->half) mirt__fuse_half(graph, f->scaled ? (mirt_dtype)MIRT__FLOAT16 : (mirt_dtype)MIRT__BFLOAT16, keep, kept);
+        if (f->half) mirt__fuse_half(graph, f->step.float16 ? (mirt_dtype)MIRT__FLOAT16 : (mirt_dtype)MIRT__BFLOAT16, keep, kept);
         if (graph->status != MIRT_OK) return graph->status;
         for (int i = 0; i < graph->count; i++) graph->node[i]->a.winograd = f->model->strategy->winograd;
     }
     if (mirt__collect_states(f) != MIRT_OK || mirt__collect_ranges(f) != MIRT_OK) return mirt_last_status();
-    return mirt__plan_function(f, outputs, offset);
+    f->step.gradient_bytes = f->root->trained_bytes;
+    f->step.has_gradients = f->num_applied > 0;
+    f->step.num_results = f->num_results;
+    return mirt__plan_function(f, outputs, offset) == MIRT_OK ? mirt__mirror_function(f) : mirt_last_status();
 }
 
 /* >>memory */
 
-static mirt_status mirt__function_needs(mirt_function *f) {
-    const mirt_strategy *s = f->model->strategy;
-    const mirt__program *p = &f->program;
-    mirt__layout *l = &f->needs;
-    size_t local = (size_t)((f->replicas + s->num_devices - 1) / s->num_devices);
-    size_t slots = f->num_applied ? (size_t)mirt__gradient_slots(s, f->replicas, p->num_cuts > 0) : 0;
-    l->arena = p->arena;
-    l->shared = p->shared;
-    if (mirt__mul_size(slots, f->root->trained_bytes, &l->gradients) && mirt__mul_size(local, p->replica, &l->replica) &&
-        mirt__mul_size(p->scratch, (size_t)s->threads, &l->scratch)) {
-        return s->backend ? mirt__remote_needs(f) : MIRT_OK;
-    }
-    return mirt__fail(MIRT_E_NOMEM, "a batch of this size needs more memory than can be addressed");
-}
-
-/* Unbatched results have a place for every replica, and for every piece in which devices share rows. */
-MIRT__LIB int mirt__result_places(const mirt_function *f) { return f->replicas + 3 * f->model->strategy->num_devices; }
-
 MIRT__LIB size_t mirt__function_host(const mirt_function *f) {
-    size_t total = mirt__align_up((size_t)f->replicas * f->state_bytes);
+    size_t total = mirt__align_up((size_t)f->step.replicas * f->step.state_bytes);
     for (int i = 0; i < f->num_results; i++) {
         const mirt__result *r = &f->result[i];
-        size_t places = r->batched ? (size_t)f->max_batch : (size_t)mirt__result_places(f);
+        size_t places = r->batched ? (size_t)f->step.max_rows : (size_t)mirt__result_places(&f->step);
         total += mirt__align_up(places * (size_t)r->count * mirt__dtype_size(r->dtype));
     }
-    for (int i = f->spec.num_x; i < f->spec.num_fields && f->sends_ahead; i++) total += mirt__align_up((size_t)f->max_batch * f->spec.field[i].bytes);
+    for (int i = f->spec.num_x; i < f->spec.num_fields && f->step.sends_ahead; i++) total += mirt__align_up((size_t)f->step.max_rows * f->spec.field[i].bytes);
     return total;
 }
 
 MIRT__LIB mirt_status mirt__function_allocate(mirt_function *f) {
     size_t total = mirt__function_host(f);
-    if (!(f->host = (char *)mirt__aligned_alloc(total))) return mirt_last_status();
+    f->step.result = (char **)mirt__pool_alloc(&f->step.program.graph.pool, ((size_t)f->num_results + 1) * sizeof *f->step.result);
+    if (!f->step.result || !(f->host = (char *)mirt__aligned_alloc(total))) return mirt_last_status();
     memset(f->host, 0, total);
     char *at = f->host;
     for (int i = 0; i < f->num_results; i++) {
         mirt__result *r = &f->result[i];
-        size_t places = r->batched ? (size_t)f->max_batch : (size_t)mirt__result_places(f);
-        r->data = at;
+        size_t places = r->batched ? (size_t)f->step.max_rows : (size_t)mirt__result_places(&f->step);
+        r->data = f->step.result[i] = at;
         at += mirt__align_up(places * (size_t)r->count * mirt__dtype_size(r->dtype));
     }
-    f->states = at;
-    f->labels = at + mirt__align_up((size_t)f->replicas * f->state_bytes);
-    return mirt__memory_reserve(f->model->strategy, &f->needs);
+    f->step.states = at;
+    f->labels = at + mirt__align_up((size_t)f->step.replicas * f->step.state_bytes);
+    return mirt__weights_place(f->root) == MIRT_OK ? mirt__memory_reserve(f->model->strategy, &f->step.needs) : mirt_last_status();
 }
 
 /* >>making one */
@@ -397,11 +402,27 @@ static mirt_status mirt__function_record(mirt_function *f, mirt__body body, void
     bool good = body(f, user);
     mirt__let_go(f->model);
     f->recording = false;
-    if (f->program.graph.status != MIRT_OK) return mirt__fail(f->program.graph.status, "%s", f->program.graph.error);
+    if (f->step.program.graph.status != MIRT_OK) return mirt__fail(f->step.program.graph.status, "%s", f->step.program.graph.error);
     if (!good) return mirt_last_status();
     if (mirt__finish(f) != MIRT_OK) return mirt_last_status();
-    if (f->program.num_cuts || f->num_states) f->by_replicas = true; /* its results are not those of rows alone */
-    return mirt__function_needs(f);
+    if (f->step.program.num_cuts || f->step.num_states) f->step.by_replicas = true; /* its results are not those of rows alone */
+    return mirt__step_needs(&f->step);
+}
+
+static void mirt__step_set(mirt_function *f, const mirt__function_desc *desc, int replicas) {
+    mirt__step *step = &f->step;
+    step->strategy = f->model->strategy;
+    step->owner = f;
+    step->max_rows = desc->max_batch;
+    step->replicas = replicas;
+    step->by_replicas = desc->by_replicas;
+    step->float16 = f->root->scaled;
+    step->sends_ahead = desc->sends_ahead && step->strategy->able.queues;
+    step->num_fields = f->spec.num_fields;
+    step->result_port = MIRT__MAX_FIELDS;
+    step->io = f->io;
+    step->weight = f->root->device_weight;
+    step->slot = f->model->device_slot;
 }
 
 MIRT__LIB mirt_function *mirt__function_new(mirt_model *model, const mirt__function_desc *desc, mirt__body body, void *user) {
@@ -419,39 +440,28 @@ MIRT__LIB mirt_function *mirt__function_new(mirt_model *model, const mirt__funct
     f->root = mirt__root(model, NULL);
     f->layout = f->root->layout;
     f->spec = *desc->spec;
-    f->max_batch = desc->max_batch;
-    f->by_replicas = desc->by_replicas;
-    f->sends_ahead = desc->sends_ahead && s->backend;
+    mirt__step_set(f, desc, s->num_replicas * batches);
     f->half = f->root->half;
-    f->scaled = f->root->scaled;
-    f->replicas = s->num_replicas * batches;
     f->mode.training = desc->training;
     f->mode.frozen = mirt__is_frozen;
     f->mode.arg = f->root;
-    mirt__model_graph_init(&f->program.graph, NULL);
-    f->program.graph.function = f;
-    f->program.graph.serial = ++model->strategy->graphs;
-    f->program.graph.root = f->root;
-    f->program.graph.mode = &f->mode;
-    if (mirt__check_parts(s, f->replicas) == MIRT_OK && mirt__function_record(f, body, user) == MIRT_OK) return f;
+    mirt__model_graph_init(&f->step.program.graph, NULL);
+    f->step.program.graph.function = f;
+    f->step.program.graph.serial = ++model->strategy->graphs;
+    f->step.program.graph.root = f->root;
+    f->step.program.graph.mode = &f->mode;
+    if (mirt__check_parts(s, f->step.replicas) == MIRT_OK && mirt__function_record(f, body, user) == MIRT_OK) return f;
     mirt__function_free(f);
     return NULL;
 }
 
 MIRT__LIB void mirt__function_free(mirt_function *f) {
     if (!f) return;
-    if (f->model->strategy->in_memory == f) f->model->strategy->in_memory = NULL;
-    if (f->model->strategy->prefetched == f) f->model->strategy->prefetched = NULL;
-    mirt__program_free(&f->program);
+    mirt__step_free(&f->step);
     mirt__free(f->minimized);
+    mirt__free(f->result);
     mirt__free(f->applied);
-    mirt__free(f->state);
-    mirt__free(f->range);
     mirt__aligned_free(f->host);
-    mirt__free(f->measured);
-    mirt__free(f->bucket);
-    mirt__free(f->cut_values);
-    for (int d = 0; f->model->strategy->backend && d < f->model->strategy->num_devices; d++) f->model->strategy->backend->forget(f->model->strategy->device[d].remote, f);
     mirt__clocks_free(f);
     mirt__free(f);
 }

@@ -37,7 +37,7 @@ static mirt_status mirt__save_tensors(mirt__pool *pool, mirt_model *model, bool 
             if (b && !mirt__is_trained(v)) continue;
             const char *name = b ? mirt__slot_name(pool, model, b - 1, v) : v->name;
             if (!name) return mirt_last_status();
-            mirt__tensor_of(v, name, b ? mirt__slot_at(model, b - 1, i) : mirt__weight_at(model, 0, i), &tensor[content->count++]);
+            mirt__tensor_of(v, name, b ? mirt__slot_at(model, b - 1, i) : mirt__weight_at(model, i), &tensor[content->count++]);
         }
     }
     return MIRT_OK;

@@ -1,14 +1,10 @@
 #include "timeline.h"
 
-MIRT__LIB void mirt__mark(const mirt_function *f, int device, int phase, int replica, int node) {
-    mirt__lane_mark(&f->model->strategy->lane[device], phase, replica, node);
-}
-
 static bool mirt__lanes_counted(const mirt_function *f) { return f->counted && f->model->strategy->timing == f->model; }
 
 MIRT__LIB void mirt__lanes_begin(mirt_function *f) {
     mirt_strategy *s = f->model->strategy;
-    const bool counted = mirt__lanes_counted(f), timed = counted || f->clocks || s->trace;
+    const bool counted = mirt__lanes_counted(f), timed = counted || f->step.clocks || s->trace;
     const double now = timed && !counted ? mirt__now() : 0;
     if (s->trace) mirt__trace_function(f);
     for (int d = 0; d < s->num_devices; d++) {
@@ -34,8 +30,8 @@ MIRT__LIB void mirt__lanes_ahead(const mirt_function *f) {
 static double mirt__reduce_share(const mirt_function *f) {
     const mirt_strategy *s = f->model->strategy;
     mirt__exchange x;
-    mirt__exchange_plan(s, f->replicas, f->rows < f->replicas ? (int)f->rows : f->replicas, f->program.num_cuts > 0, 0, &x);
-    const double more = x.parts - 1 + mirt__weight_copies(s) - 1;
+    mirt__exchange_plan(s, f->step.replicas, f->step.rows < f->step.replicas ? (int)f->step.rows : f->step.replicas, f->step.program.num_cuts > 0, 0, &x);
+    const double more = x.parts - 1 + mirt__written_copies(s) - 1;
     return more / (more + 3 + 2 * mirt__optimizer_slots(&f->model->config.optimizer)); /* gradient and weight read, weight written */
 }
 
@@ -43,7 +39,7 @@ static double mirt__reduce_share(const mirt_function *f) {
    that is imbalance: the last one began late, as a wake-up may cost more than the pass. */
 static void mirt__lanes_deal(const mirt_function *f) {
     const mirt_strategy *s = f->model->strategy;
-    const double share = f->num_ranges ? mirt__reduce_share(f) : 0;
+    const double share = f->step.num_ranges ? mirt__reduce_share(f) : 0;
     const mirt__lane *last = &s->lane[0];
     for (int d = 0; d < s->num_devices; d++) {
         double *lap = s->lane[d].lap;
@@ -79,10 +75,10 @@ static void mirt__lanes_count(const mirt_function *f) {
     for (int d = 0; d < s->num_devices; d++) {
         mirt__lane *lane = &s->lane[d];
         int64_t begin, end;
-        int first, count = mirt__device_replicas(s, f->replicas, d, &first);
+        int first, count = mirt__device_replicas(s, f->step.replicas, d, &first);
         const double seconds = lane->lap[MIRT_PHASE_FORWARD] + lane->lap[MIRT_PHASE_BACKWARD];
-        mirt__share(f->rows, f->replicas, first, &begin);
-        mirt__share(f->rows, f->replicas, first + count, &end);
+        mirt__share(f->step.rows, f->step.replicas, first, &begin);
+        mirt__share(f->step.rows, f->step.replicas, first + count, &end);
         lane->samples += end - begin;
         if (end > begin) mirt__least(&lane->least[0], seconds / (double)(end - begin));
         mirt__least(&lane->least[1], lane->lap[MIRT_PHASE_UPDATE]);
@@ -101,9 +97,9 @@ MIRT__LIB void mirt__lanes_end(mirt_function *f) {
     }
     if (!timed) return;
     mirt__lanes_deal(f);
-    if (f->clocks) {
-        f->clocks->wait += s->lane[0].lap[MIRT_PHASE_IMBALANCE];
-        f->clocks->update += s->lane[0].lap[MIRT_PHASE_UPDATE] + s->lane[0].lap[MIRT_PHASE_REDUCE];
+    if (f->step.clocks) {
+        f->step.clocks->wait += s->lane[0].lap[MIRT_PHASE_IMBALANCE];
+        f->step.clocks->update += s->lane[0].lap[MIRT_PHASE_UPDATE] + s->lane[0].lap[MIRT_PHASE_REDUCE];
     }
     if (counted) mirt__lanes_count(f);
     for (int d = 0; d < s->num_devices && !counted; d++) {

@@ -3,9 +3,6 @@
 /* The seconds of a fit, by device and phase. */
 #include "function.h"
 
-/* The one call for clocks, trace and watchdog: `device` enters `phase` (of users, or of base/device_timeline.h), at work
-   for `replica` and at `node` of the program; -1: none in particular. */
-MIRT__LIB void mirt__mark(const mirt_function *function, int device, int phase, int replica, int node);
 /* Around a run of the function on the devices, by the caller. */
 MIRT__LIB void mirt__lanes_begin(mirt_function *function);
 MIRT__LIB void mirt__lanes_end(mirt_function *function);

@@ -61,7 +61,7 @@ static const char *mirt__trace_sum_name(const mirt_function *f, int device) {
     const mirt_strategy *s = f->model->strategy;
     char text[192] = "all-reduce (";
     mirt__exchange x;
-    mirt__exchange_plan(s, f->replicas, f->rows < f->replicas ? (int)f->rows : f->replicas, f->program.num_cuts > 0, device, &x);
+    mirt__exchange_plan(s, f->step.replicas, f->step.rows < f->step.replicas ? (int)f->step.rows : f->step.replicas, f->step.program.num_cuts > 0, device, &x);
     for (int i = 0; i + 1 < x.parts; i++) {
         const size_t used = strlen(text);
         if (used > 100) {
@@ -77,14 +77,14 @@ static const char *mirt__trace_sum_name(const mirt_function *f, int device) {
 
 MIRT__LIB mirt_status mirt__trace_ready(mirt_function *f) {
     mirt_strategy *s = f->model->strategy;
-    const int count = f->program.graph.count;
+    const int count = f->step.program.graph.count;
     if (!s->trace || f->trace_serial == s->trace->serial) return MIRT_OK;
     const char **name = (const char **)mirt__pool_alloc(&s->trace->pool, ((size_t)count + (size_t)s->num_devices) * sizeof *name);
     if (!name) return mirt_last_status();
     for (int i = 0; i < count; i++) {
-        if (!(name[i] = mirt__trace_node_name(s->trace, f->program.graph.node[i]))) return mirt_last_status();
+        if (!(name[i] = mirt__trace_node_name(s->trace, f->step.program.graph.node[i]))) return mirt_last_status();
     }
-    for (int d = 0; d < s->num_devices && f->num_ranges; d++) {
+    for (int d = 0; d < s->num_devices && f->step.num_ranges; d++) {
         if (!(name[count + d] = mirt__trace_sum_name(f, d))) return mirt_last_status();
     }
     f->trace_name = name;
@@ -97,7 +97,7 @@ MIRT__LIB void mirt__trace_function(const mirt_function *f) {
     const bool named = f->trace_serial == s->trace->serial;
     for (int d = 0; d < s->num_devices; d++) {
         s->lane[d].names = named ? f->trace_name : NULL;
-        s->lane[d].sum_name = named ? f->trace_name[f->program.graph.count + d] : NULL;
+        s->lane[d].sum_name = named ? f->trace_name[f->step.program.graph.count + d] : NULL;
     }
 }
 

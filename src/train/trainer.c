@@ -38,7 +38,7 @@ static void mirt__say_what_fits(mirt_model *model, const mirt__data_spec *spec, 
     model->trainer->asked = spec;
     const int64_t fits = mirt_largest_batch(model, 0);
     model->trainer->asked = NULL;
-    if (fits > 0) mirt__fail(MIRT_E_NOMEM, "%.300s; batches of %lld do not fit, of %lld would", error.text, (long long)batch, (long long)fits);
+    if (fits > 0 && fits < batch) mirt__fail(MIRT_E_NOMEM, "%.300s; batches of %lld do not fit, of %lld would", error.text, (long long)batch, (long long)fits);
     else mirt__error_set(&error);
 }
 
@@ -61,7 +61,7 @@ MIRT__LIB mirt__trainer *mirt__trainer_of(mirt_model *model) {
 static bool mirt__trainer_has(const mirt_model *model, mirt__program_kind kind, const mirt__data_spec *spec, int64_t most, const mirt__fit_body *body) {
     const mirt__trainer *t = model->trainer;
     const mirt_function *f = t ? t->function[kind] : NULL;
-    if (!f || most > f->max_batch || f->layout != mirt__root(model, NULL)->layout || f->root != mirt__root(model, NULL) || f->half != f->root->half || f->scaled != f->root->scaled) return false;
+    if (!f || most > f->step.max_rows || f->layout != mirt__root(model, NULL)->layout || f->root != mirt__root(model, NULL) || f->half != f->root->half || f->step.float16 != f->root->scaled) return false;
     if (kind >= MIRT__PREDICT) return mirt__fields_same(&f->spec, spec, spec->num_x);
     bool weights = kind != MIRT__TRAIN || (t->num_class_weights == body->num_class_weights &&
                    (!body->num_class_weights || memcmp(t->class_weights, body->class_weights, (size_t)body->num_class_weights * sizeof(float)) == 0));
@@ -76,12 +76,12 @@ MIRT__LIB mirt_function *mirt__trainer_prepare(mirt_model *model, mirt__program_
     if (!t) return NULL;
     if (mirt__trainer_has(model, kind, spec, most, &body)) return t->function[kind];
     const mirt_function *old = t->function[kind];
-    if (old && old->max_batch > most) most = old->max_batch;
+    if (old && old->step.max_rows > most) most = old->step.max_rows;
     mirt_function *f = mirt__trainer_record(model, spec, most, &body);
     if (!f) return NULL;
     if (mirt__function_allocate(f) != MIRT_OK) {
         mirt__function_free(f);
-        if (model->strategy->backend && mirt_last_status() == MIRT_E_NOMEM && kind == MIRT__TRAIN) mirt__say_what_fits(model, spec, most);
+        if (mirt_last_status() == MIRT_E_NOMEM && kind == MIRT__TRAIN) mirt__say_what_fits(model, spec, most);
         return NULL;
     }
     f->terms_result = body.terms_result;
@@ -118,10 +118,10 @@ static void mirt__add_rows(const mirt__result *r, int64_t rows, double *out) {
 static void mirt__add_counts(const mirt_function *f, const mirt__metric_use *use, const mirt__result *r, double *out) {
     const int field = f->spec.num_x + mirt__label_number(f->model, use->output);
     mirt__counted c;
-    c.rows = f->rows;
+    c.rows = f->step.rows;
     c.n = r->count;
     c.x = (const mirt__real *)(const void *)r->data;
-    c.labels = f->io[field];
+    c.labels = f->step.io[field];
     c.dtype = f->spec.field[field].dtype;
     c.sparse = mirt__shape_count(&f->spec.field[field].shape) != c.n;
     use->cls->count(use, &c, out);
@@ -132,14 +132,14 @@ static void mirt__add_counts(const mirt_function *f, const mirt__metric_use *use
 static double mirt__add_loss(const mirt_function *f, const mirt__result *r, double *sum) {
     const mirt__real *value = (const mirt__real *)(const void *)r->data;
     bool number = !r->batched || f->model->config.reduction == MIRT_SUM;
-    int64_t n = r->batched ? f->rows : f->by_replicas ? mirt__active_replicas(f) : mirt__result_places(f);
+    int64_t n = r->batched ? f->step.rows : f->step.by_replicas ? mirt__active_replicas(&f->step) : mirt__result_places(&f->step);
     double own = 0;
     for (int64_t i = 0; i < n; i++) {
         own += (double)value[i];
         if (!number) *sum += (double)value[i];
     }
-    if (number) *sum += own * (double)f->rows;
-    return number ? own : own / (double)f->rows;
+    if (number) *sum += own * (double)f->step.rows;
+    return number ? own : own / (double)f->step.rows;
 }
 
 /* Results: the loss, the outputs' losses when there are several, the metrics, the terms. */
@@ -155,10 +155,10 @@ MIRT__LIB double mirt__add_results(const mirt_function *f, mirt__sums *sums) {
     for (int m = 0; m < model->num_metrics; m++) {
         const mirt__result *r = &f->result[f->metric_result[m]];
         if (mirt__metric_sums(&model->metric[m])) mirt__add_counts(f, &model->metric[m], r, metric);
-        else mirt__add_rows(r, f->rows, metric);
+        else mirt__add_rows(r, f->step.rows, metric);
         metric += mirt__sums_of(f, m);
     }
-    sums->count += f->rows;
+    sums->count += f->step.rows;
     return loss;
 }
 
@@ -223,6 +223,6 @@ MIRT__LIB void mirt__copy_predictions(const mirt_function *f, int64_t done, floa
     for (int i = 0; i < f->num_results; i++) {
         const mirt__real *from = (const mirt__real *)(const void *)f->result[i].data;
         float *to = out[i] + done * f->result[i].count;
-        for (int64_t k = 0; k < f->rows * f->result[i].count; k++) to[k] = (float)from[k];
+        for (int64_t k = 0; k < f->step.rows * f->result[i].count; k++) to[k] = (float)from[k];
     }
 }

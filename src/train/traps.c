@@ -109,7 +109,7 @@ MIRT__LIB void mirt__traps_before(mirt_model *model, const mirt__data_spec *spec
     if (model->told_batch == spec->batch) return;
     model->told_batch = spec->batch;
     mirt__trap_shares(model, spec->batch);
-    mirt__trap_memory(model, f, f->max_batch);
+    mirt__trap_memory(model, f, f->step.max_rows);
 }
 
 /* >>the first batch */

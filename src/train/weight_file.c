@@ -43,8 +43,7 @@ MIRT__LIB const mirt__safetensor *mirt__load_find(const mirt__safetensors *file,
 
 MIRT__LIB void mirt__load_take(const mirt__safetensor *t, mirt_model *model, int block, int variable) {
     if (!mirt__is_trained(&model->variable[variable])) mirt__root(model, NULL)->edits++;
-    if (block) memcpy(mirt__slot_at(model, block - 1, variable), t->data, t->size);
-    for (int d = 0; !block && d < mirt__weight_copies(model->strategy); d++) memcpy(mirt__weight_at(model, d, variable), t->data, t->size);
+    memcpy(block ? mirt__slot_at(model, block - 1, variable) : mirt__weight_at(model, variable), t->data, t->size);
     if (block) mirt__slots_changed(model);
     else mirt__weights_changed(model), mirt__variable_loaded(model, variable);
 }

@@ -94,7 +94,7 @@ PLANTS = [
     (
         "batch normalization",
         "model",
-        "mirror/aggregate.c",
+        "device/aggregate.c",
         "sum += (double)rows[r] * ((double)value[r][i] - first);",
         "sum += total / active * ((double)value[r][i] - first);",
         "moving statistics not weighted by rows",
@@ -102,7 +102,7 @@ PLANTS = [
     (
         "batch normalization",
         "model",
-        "mirror/aggregate.c",
+        "device/aggregate.c",
         "+ delta * delta * (n * more / all);",
         "+ 0 * delta;",
         "global variance without the distance of the means",
@@ -223,8 +223,8 @@ PLANTS = [
         "replicas",
         "model",
         "train/run.c",
-        "MIRT_SUM ? 1.0 : 1.0 / (double)f->rows;",
-        "MIRT_SUM ? 1.0 : 1.0 / (double)((f->rows + 1) / 2 * 2);",
+        "MIRT_SUM ? 1.0 : 1.0 / (double)f->step.rows;",
+        "MIRT_SUM ? 1.0 : 1.0 / (double)((f->step.rows + 1) / 2 * 2);",
         "the mean over an even number of rows",
     ),
     (

@@ -3,11 +3,12 @@
    order that the seed chooses, and waited for. Buffers stay where tests have them: the simulated device reaches the
    host's memory. */
 #include "../../src/base/base.h"
-#include "../../src/mirror/backend.h"
+#include "../../src/device/device.h"
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include "opening.h"
 
 void mirt_sim_host_memory(int on);
 const mirt__kernels *const *__real_mirt__kernel_tables(int *count);
@@ -34,9 +35,7 @@ static void sim_run(const char *row, sim_call *call, const void *args) {
     where.remote = sim_device;
     pthread_mutex_lock(&sim_lock);
     sim_backend->forget(sim_device, NULL);
-    sim_backend->measure(sim_device, true);
-    call(args, &where);
-    const size_t bytes = sim_backend->measure(sim_device, false);
+    const size_t bytes = measured_room(sim_backend, call, args, &where);
     void *room = bytes ? sim_backend->alloc(sim_device, bytes) : NULL;
     if (bytes && !room) sim_give_up(row, "no room");
     sim_backend->room(sim_device, room, bytes);
@@ -65,10 +64,10 @@ static void sim_run(const char *row, sim_call *call, const void *args) {
 
 #define SIM_ROW(name, type) \
     static void sim_call_##name(const void *args, const mirt__where *where) { \
-        sim_backend->kernels->name((const type *)args, where); \
+        sim_backend->kernels()->name((const type *)args, where); \
     } \
     static void sim_##name(const type *args, const mirt__where *where) { \
-        if (sim_backend->kernels->name) sim_run(#name, sim_call_##name, args); \
+        if (sim_backend->kernels()->name) sim_run(#name, sim_call_##name, args); \
         else sim_reference->name(args, where); \
     }
 SIM_ROWS(SIM_ROW)
@@ -93,29 +92,29 @@ typedef struct sim_words {
 } sim_words;
 static void sim_call_fill(const void *args, const mirt__where *where) {
     const sim_words *w = (const sim_words *)args;
-    sim_backend->kernels->fill((mirt__real *)w->to, w->value, w->count, where);
+    sim_backend->kernels()->fill((mirt__real *)w->to, w->value, w->count, where);
 }
 static void sim_call_constant(const void *args, const mirt__where *where) {
     const sim_words *w = (const sim_words *)args;
-    sim_backend->kernels->constant(w->to, w->from, (size_t)w->count, where);
+    sim_backend->kernels()->constant(w->to, w->from, (size_t)w->count, where);
 }
 static void sim_call_accumulate(const void *args, const mirt__where *where) {
     const sim_words *w = (const sim_words *)args;
-    sim_backend->kernels->accumulate((mirt__real *)w->to, (const mirt__real *)w->from, w->count, where);
+    sim_backend->kernels()->accumulate((mirt__real *)w->to, (const mirt__real *)w->from, w->count, where);
 }
 static void sim_fill(mirt__real *y, mirt__real value, int64_t count, const mirt__where *where) {
     const sim_words w = {y, NULL, count, value};
-    if (sim_backend->kernels->fill) sim_run("fill", sim_call_fill, &w);
+    if (sim_backend->kernels()->fill) sim_run("fill", sim_call_fill, &w);
     else sim_reference->fill(y, value, count, where);
 }
 static void sim_constant(void *y, const void *data, size_t bytes, const mirt__where *where) {
     const sim_words w = {y, data, (int64_t)bytes, 0};
-    if (sim_backend->kernels->constant) sim_run("constant", sim_call_constant, &w);
+    if (sim_backend->kernels()->constant) sim_run("constant", sim_call_constant, &w);
     else sim_reference->constant(y, data, bytes, where);
 }
 static void sim_accumulate(mirt__real *into, const mirt__real *from, int64_t count, const mirt__where *where) {
     const sim_words w = {into, from, count, 0};
-    if (sim_backend->kernels->accumulate) sim_run("accumulate", sim_call_accumulate, &w);
+    if (sim_backend->kernels()->accumulate) sim_run("accumulate", sim_call_accumulate, &w);
     else sim_reference->accumulate(into, from, count, where);
 }
 
@@ -130,14 +129,14 @@ static void sim_end(void) {
 #define SIM_ENTRY(row, type) SIM_SET(row)
 #define SIM_SET(row) \
     sim_table.row = sim_##row; \
-    if (!sim_backend->kernels->row) printf("# %s is the reference's: there is no kernel yet\n", #row);
+    if (!sim_backend->kernels()->row) printf("# %s is the reference's: there is no kernel yet\n", #row);
 static void sim_begin(void) {
     int count;
     sim_reference = __real_mirt__kernel_tables(&count)[count - 1];
     sim_backend = mirt__cuda_backend();
     sim_table.name = "cuda";
-    sim_table.strips = sim_backend->kernels->strips;
-    sim_table.half = sim_backend->kernels->half;
+    sim_table.strips = sim_backend->kernels()->strips;
+    sim_table.half = sim_backend->kernels()->half;
     SIM_ROWS(SIM_ENTRY)
     sim_table.binary = sim_binary_by;
     SIM_SET(fill)
@@ -146,7 +145,7 @@ static void sim_begin(void) {
     sim_tables[0] = &sim_table;
     sim_tables[1] = sim_reference;
     mirt_sim_host_memory(1);
-    sim_device = sim_backend->open(&sim_host, 0, false);
+    sim_device = sim_backend->open(&sim_host, opening(0, false));
     if (!sim_device) sim_give_up("device 0", "does not open");
     atexit(sim_end);
 }

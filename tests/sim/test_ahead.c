@@ -29,7 +29,7 @@ static void note(const mirt__remote *remote, char what) {
 
 static void note_stage(mirt__remote *r, void *to, const void *from, size_t bytes, bool early) {
     if (early) note(r, 'S');
-    real_backend->stage(r, to, from, bytes, early);
+    real_backend->copy_in(r, to, from, bytes, early);
 }
 static void note_behind(mirt__remote *r) {
     note(r, 'B');
@@ -45,7 +45,7 @@ static void note_begin(mirt__remote *r, const void *owner, uint64_t key) {
 }
 static void note_fetch(mirt__remote *r, void *to, const void *from, size_t bytes) {
     note(r, 'F');
-    real_backend->fetch(r, to, from, bytes);
+    real_backend->copy_out(r, to, from, bytes);
 }
 static mirt_status note_wait(mirt__remote *r) {
     note(r, 'W');
@@ -59,11 +59,11 @@ static double note_seconds(mirt__remote *r, int from, int to) {
 static void notes_begin(mirt_strategy *s) {
     real_backend = mirt__cuda_backend();
     noting = *real_backend;
-    noting.stage = note_stage;
+    noting.copy_in = note_stage;
     noting.behind = note_behind;
     noting.copy = note_copy;
     noting.begin = note_begin;
-    noting.fetch = note_fetch;
+    noting.copy_out = note_fetch;
     noting.wait = note_wait;
     noting.seconds = note_seconds;
     s->backend = &noting;

@@ -80,7 +80,7 @@ static void check_buckets(void) {
             const mirt_data data = images_of(step * 9, 9);
             good = mirt_train_on_batch(m, &data, &logs) == MIRT_OK;
         }
-        const int buckets = good ? m->trainer->function[MIRT__TRAIN]->num_buckets : 0;
+        const int buckets = good ? m->trainer->function[MIRT__TRAIN]->step.num_buckets : 0;
         check_same(m, &want, "five steps of gradients in buckets", devices[i], good && (i == 0 || buckets > 1));
         mirt_strategy_destroy(s);
     }
@@ -204,14 +204,14 @@ static void check_looked_at(void) {
         bool good = f && mirt_dataset_next(data, &batch) == MIRT_OK && mirt_function_run(f, &batch) == MIRT_OK &&
                     mirt_gather_result(f, "squares", squares[k], 2, &written) == MIRT_OK &&
                     mirt_get_weight(m, "state", 0, state, IMAGE) == MIRT_OK;
-        ok(good && state[0] == 7 && f->num_states == 1, "two assignments are one on %s%s%s", k ? "GPUs" : "cores",
+        ok(good && state[0] == 7 && f->step.num_states == 1, "two assignments are one on %s%s%s", k ? "GPUs" : "cores",
            good ? "" : ": ", good ? "" : mirt_last_error());
-        for (int i = 0; k && good && i < f->program.graph.count; i++) {
-            const mirt__node *node = f->program.graph.node[i];
+        for (int i = 0; k && good && i < f->step.program.graph.count; i++) {
+            const mirt__node *node = f->step.program.graph.node[i];
             for (int j = 0; j < node->num_in; j++)
-                good = good && (node->in[j]->space != MIRT__SPACE_GRADIENT || i <= f->bucket[f->num_buckets - 1].ready);
+                good = good && (node->in[j]->space != MIRT__SPACE_GRADIENT || i <= f->step.bucket[f->step.num_buckets - 1].ready);
         }
-        if (k) ok(good && f->num_buckets == 1, "and a gradient leaves after the last node that reads it");
+        if (k) ok(good && f->step.num_buckets == 1, "and a gradient leaves after the last node that reads it");
         mirt_dataset_destroy(data);
         mirt_strategy_destroy(s);
     }
@@ -441,8 +441,8 @@ static void check_full(void) {
         const bool other = pthread_create(&thread, NULL, let_go_on, NULL) == 0;
         if (!other) mirt_sim_hang_device(0, 0);
         if (good) {
-            b->stage(r, there, from, BYTES, early == 1);
-            b->fetch(r, back, there, BYTES);
+            b->copy_in(r, there, from, BYTES, early == 1);
+            b->copy_out(r, back, there, BYTES);
             good = b->wait(r) == MIRT_OK && memcmp(back, from, BYTES) == 0;
         }
         if (other) pthread_join(thread, NULL);

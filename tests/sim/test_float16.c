@@ -5,6 +5,7 @@
 #include "../../mirrortrain.h"
 #include "../float16.h"
 #include "four_devices.h"
+#include "opening.h"
 #include "../tap.h"
 #include "sim.h"
 
@@ -19,11 +20,11 @@ static mirt__remote *gpu;
 static void *put(const void *data, size_t bytes) {
     void *there = backend->alloc(gpu, bytes + 16);
     if (!there) exit(1);
-    backend->stage(gpu, there, data, bytes, false);
+    backend->copy_in(gpu, there, data, bytes, false);
     return there;
 }
 static bool get(void *to, void *from, size_t bytes) {
-    backend->fetch(gpu, to, from, bytes);
+    backend->copy_out(gpu, to, from, bytes);
     const bool good = backend->wait(gpu) == MIRT_OK;
     backend->release(gpu, from);
     return good;
@@ -58,7 +59,7 @@ static void check_rounding(void) {
     c.count = COUNT;
     c.x = put(x, COUNT * sizeof *x);
     c.y = put(y, COUNT * sizeof *y);
-    backend->kernels->cast(&c, &where);
+    backend->kernels()->cast(&c, &where);
     const bool good = get(y, c.y, COUNT * sizeof *y);
     for (int i = 0; i < COUNT; i++) {
         const uint16_t want = float_to_f16(x[i]);
@@ -92,7 +93,7 @@ static void check_reading(void) {
     r.x = put(x, 8 * COUNT * sizeof *x);
     r.x_dtype = (mirt_dtype)MIRT__FLOAT16;
     r.y = (float *)put(y, COUNT * sizeof *y);
-    backend->kernels->reduce(&r, &where);
+    backend->kernels()->reduce(&r, &where);
     const bool good = get(y, r.y, COUNT * sizeof *y);
     for (int i = 0; i < COUNT; i++) {
         const float want = f16_to_float((uint16_t)i);
@@ -129,7 +130,7 @@ static void check_range(bool blas) {
     f.kernel = (const float *)put(kernel, sizeof kernel);
     const mirt__where where = with_room(1 << 20);
     setenv("MIRT_CUDA_BLAS", blas ? "1" : "0", 1);
-    backend->kernels->conv_forward(&f, &where);
+    backend->kernels()->conv_forward(&f, &where);
     unsetenv("MIRT_CUDA_BLAS");
     const bool good = get(y, f.y, sizeof y);
     for (int i = 0; i < PIXELS * CHANNELS; i++)
@@ -239,7 +240,7 @@ static void check_stored(const network *n) {
     mirt_model *m = s ? n->build(s, "mixed_float16") : NULL;
     int halves = 0, others = 0;
     if (m && train(m, 0, 1)) {
-        const mirt__graph *graph = &m->trainer->function[MIRT__TRAIN]->program.graph;
+        const mirt__graph *graph = &m->trainer->function[MIRT__TRAIN]->step.program.graph;
         for (int i = 0; i < graph->count; i++) {
             for (int k = 0; k < graph->node[i]->num_out; k++) {
                 halves += (int)graph->node[i]->out[k]->dtype == MIRT__FLOAT16;
@@ -454,7 +455,7 @@ int main(void) {
     const bool small = small_tier();
     if (!four_devices()) return done_testing();
     backend = mirt__cuda_backend();
-    gpu = backend->open(&test_host, 0, false);
+    gpu = backend->open(&test_host, opening(0, false));
     if (!gpu) return 1;
     check_rounding();
     check_reading();

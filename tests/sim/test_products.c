@@ -3,6 +3,7 @@
    with pooling. */
 #define MIRRORTRAIN_IMPLEMENTATION
 #include "../../mirrortrain.h"
+#include "opening.h"
 #include "../bfloat16.h"
 #include "../float16.h"
 #include "../tap.h"
@@ -49,10 +50,10 @@ static products_array products_make(int64_t count, mirt_dtype dtype) {
         uint16_t *rounded = (uint16_t *)calloc((size_t)count + 1, sizeof(uint16_t));
         if (!rounded) exit(1);
         for (int64_t i = 0; i < count; i++) rounded[i] = products_round(a.x[i], dtype);
-        products_backend->stage(products_device, a.device, rounded, (size_t)count * sizeof(uint16_t), false);
+        products_backend->copy_in(products_device, a.device, rounded, (size_t)count * sizeof(uint16_t), false);
         free(rounded);
     } else {
-        products_backend->stage(products_device, a.device, a.x, (size_t)count * sizeof(float), false);
+        products_backend->copy_in(products_device, a.device, a.x, (size_t)count * sizeof(float), false);
     }
     return a;
 }
@@ -67,7 +68,7 @@ static double products_error(products_array *a) {
     double most = 0;
     void *got = calloc((size_t)a->count + 1, sizeof(float));
     if (!got) exit(1);
-    products_backend->fetch(products_device, got, a->device, (size_t)a->count * mirt__dtype_size(a->dtype));
+    products_backend->copy_out(products_device, got, a->device, (size_t)a->count * mirt__dtype_size(a->dtype));
     if (products_backend->wait(products_device) != MIRT_OK) most = 1e9;
     for (int64_t i = 0; i < a->count; i++) {
         const double y = a->dtype == MIRT_FLOAT32 ? ((float *)got)[i] : products_widen(((uint16_t *)got)[i], a->dtype);
@@ -85,9 +86,7 @@ static void products_run_in(products_call *call, const void *args, bool float16)
     memset(&where, 0, sizeof where);
     where.remote = products_device;
     where.float16 = float16;
-    products_backend->measure(products_device, true);
-    call(args, &where);
-    const size_t bytes = products_backend->measure(products_device, false);
+    const size_t bytes = measured_room(products_backend, call, args, &where);
     void *room = bytes ? products_backend->alloc(products_device, bytes) : NULL;
     products_backend->room(products_device, room, bytes);
     call(args, &where);
@@ -97,22 +96,22 @@ static void products_run_in(products_call *call, const void *args, bool float16)
 }
 static void products_run(products_call *call, const void *args) { products_run_in(call, args, false); }
 static void products_gemm(const void *args, const mirt__where *where) {
-    products_backend->kernels->gemm((const mirt__gemm *)args, where);
+    products_backend->kernels()->gemm((const mirt__gemm *)args, where);
 }
 static void products_forward(const void *args, const mirt__where *where) {
-    products_backend->kernels->conv_forward((const mirt__conv_forward *)args, where);
+    products_backend->kernels()->conv_forward((const mirt__conv_forward *)args, where);
 }
 static void products_input(const void *args, const mirt__where *where) {
-    products_backend->kernels->conv_input_grad((const mirt__conv_input_grad *)args, where);
+    products_backend->kernels()->conv_input_grad((const mirt__conv_input_grad *)args, where);
 }
 static void products_weights(const void *args, const mirt__where *where) {
-    products_backend->kernels->conv_weight_grad((const mirt__conv_weight_grad *)args, where);
+    products_backend->kernels()->conv_weight_grad((const mirt__conv_weight_grad *)args, where);
 }
 static void products_pool(const void *args, const mirt__where *where) {
-    products_backend->kernels->conv_pool((const mirt__conv_pool *)args, where);
+    products_backend->kernels()->conv_pool((const mirt__conv_pool *)args, where);
 }
 static void products_pool_weights(const void *args, const mirt__where *where) {
-    products_backend->kernels->conv_pool_weight_grad((const mirt__conv_pool_weight_grad *)args, where);
+    products_backend->kernels()->conv_pool_weight_grad((const mirt__conv_pool_weight_grad *)args, where);
 }
 
 static mirt__reader products_reader(const products_array *a, const void *data, int64_t channels) {
@@ -270,7 +269,7 @@ static void products_test_pool(int64_t rows, int64_t h, int64_t w, int64_t ci, i
     g.db = (float *)db.device;
     products_run(products_pool, &p);
     products_run(products_pool_weights, &g);
-    products_backend->fetch(products_device, which, places, (size_t)windows);
+    products_backend->copy_out(products_device, which, places, (size_t)windows);
     products_backend->wait(products_device);
     p.x = g.x = products_reader(&x, x.x, ci);
     p.kernel = kernel.x;
@@ -304,7 +303,7 @@ int main(void) {
     products_backend = mirt__cuda_backend();
     for (int tf32 = 0; tf32 < 2; tf32++) {
         const double limit = tf32 ? 1.1e-3 : 1e-5;
-        products_device = products_backend->open(&products_host, 0, tf32 == 1);
+        products_device = products_backend->open(&products_host, opening(0, tf32 == 1));
         if (!products_device) return 1;
         for (int turned = 0; turned < 4; turned++)
             products_test_gemm(7, 20, 33, turned, turned % 2 ? MIRT_RELU : MIRT_LINEAR, false, limit);

@@ -1,6 +1,8 @@
 /* The services of the GPUs' backend on simulated devices: copies, graphs, updates, exchanges, failures. */
 #define MIRRORTRAIN_BACKEND
 #include "../../mirrortrain.h"
+#include <string.h>
+#include "opening.h"
 #include "sim.h"
 #include "tap.h"
 #include <cuda_runtime.h>
@@ -64,12 +66,12 @@ static floats numbers(int64_t count) {
 
 static float *put(mirt__remote *remote, const floats &v) {
     float *there = (float *)backend->alloc(remote, v.size() * sizeof(float));
-    if (there) backend->stage(remote, there, v.data(), v.size() * sizeof(float), false);
+    if (there) backend->copy_in(remote, there, v.data(), v.size() * sizeof(float), false);
     return there;
 }
 static floats get(mirt__remote *remote, const float *there, size_t count) {
     floats v(count, -77.0f);
-    backend->fetch(remote, v.data(), there, count * sizeof(float));
+    backend->copy_out(remote, v.data(), there, count * sizeof(float));
     if (backend->wait(remote) != MIRT_OK) v.clear();
     return v;
 }
@@ -78,6 +80,10 @@ static mirt__where where_of(mirt__remote *remote) {
     memset(&where, 0, sizeof where);
     where.remote = remote;
     return where;
+}
+
+static void reduce_call(const void *args, const mirt__where *where) {
+    backend->kernels()->reduce((const mirt__reduce *)args, where);
 }
 
 /* Devices that are joined, and closed afterwards. */
@@ -91,7 +97,7 @@ struct Group {
         memset(&join, 0, sizeof join);
         how[0] = 0;
         for (int i : index) {
-            remote.push_back(good ? backend->open(&host, i, false) : nullptr);
+            remote.push_back(good ? backend->open(&host, opening(i, false)) : nullptr);
             good = good && remote.back();
         }
         join.remote = remote.data();
@@ -128,14 +134,14 @@ static void test_devices(void) {
        "a device says what it is: %s, %s", info.name, info.description);
     ok(!backend->info(&host, 4, &info) && strstr(last_error, "gpu:4") && strstr(last_error, "gpu:0 to gpu:3"),
        "one that is not there: %s", last_error);
-    ok(!backend->open(&host, -1, false), "nor is one below 0");
+    ok(!backend->open(&host, opening(-1, false)), "nor is one below 0");
     mirt_sim::options().driver = 12040;
     const bool old = backend->devices(&host) == -1 && strstr(last_error, "the driver is for CUDA 12.4") &&
                      strstr(last_error, "install a driver");
-    ok(old && !backend->open(&host, 0, false), "an old driver: %s", last_error);
+    ok(old && !backend->open(&host, opening(0, false)), "an old driver: %s", last_error);
     mirt_sim::options().driver = 0;
     mirt_sim::options().devices = 0;
-    ok(backend->devices(&host) == 0 && !backend->open(&host, 0, false) && strstr(last_error, "no GPU"),
+    ok(backend->devices(&host) == 0 && !backend->open(&host, opening(0, false)) && strstr(last_error, "no GPU"),
        "no devices: %s", last_error);
     mirt_sim::options().devices = 4;
 }
@@ -165,16 +171,14 @@ static void test_memory(mirt__remote *r) {
     sum.dim[0] = 300000;
     sum.x = in;
     sum.y = out;
-    backend->measure(r, true);
-    backend->kernels->reduce(&sum, &where);
-    const size_t room = backend->measure(r, false);
-    backend->kernels->reduce(&sum, &where);
+    const size_t room = measured_room(backend, reduce_call, &sum, &where);
+    backend->kernels()->reduce(&sum, &where);
     if (room)
         ok(backend->wait(r) == MIRT_E_STATE && strstr(last_error, "bytes of room"), "a kernel without room: %s",
            last_error);
     void *given = backend->alloc(r, room + 1);
     backend->room(r, given, room);
-    backend->kernels->reduce(&sum, &where);
+    backend->kernels()->reduce(&sum, &where);
     double want = 0;
     for (float v : x) want += (double)v;
     floats got = get(r, out, 1);
@@ -194,11 +198,11 @@ static void test_copies(mirt__remote *r) {
             std::vector<char> from(size), kept, to(size);
             for (size_t i = 0; i < size; i++) from[i] = (char)(i * 7 + i / 1000 + (size_t)turn);
             kept = from;
-            backend->stage(r, a, from.data(), size, turn % 2 == 1);
+            backend->copy_in(r, a, from.data(), size, turn % 2 == 1);
             std::fill(from.begin(), from.end(), (char)99); /* it has been read */
             backend->copy(r, b, a, size);
             backend->clear(r, a, size);
-            backend->fetch(r, to.data(), b, size);
+            backend->copy_out(r, to.data(), b, size);
             same = backend->wait(r) == MIRT_OK && to == kept && same;
         }
         ok(same, "%zu bytes there, over and back", size);
@@ -207,16 +211,16 @@ static void test_copies(mirt__remote *r) {
     }
     floats many = numbers(700), back(700);
     float *there = (float *)backend->alloc(r, 700 * sizeof(float));
-    for (int i = 0; i < 700; i++) backend->stage(r, there + i, &many[(size_t)i], sizeof(float), i % 2 == 0);
-    backend->stage(r, there, many.data(), 0, false);
-    for (size_t i = 0; i < 700; i++) backend->fetch(r, &back[i], there + i, sizeof(float));
-    backend->fetch(r, &back[0], there, 0);
+    for (int i = 0; i < 700; i++) backend->copy_in(r, there + i, &many[(size_t)i], sizeof(float), i % 2 == 0);
+    backend->copy_in(r, there, many.data(), 0, false);
+    for (size_t i = 0; i < 700; i++) backend->copy_out(r, &back[i], there + i, sizeof(float));
+    backend->copy_out(r, &back[0], there, 0);
     ok(backend->wait(r) == MIRT_OK && back == many, "many small copies");
     floats turns[4];
     float *kept = (float *)backend->alloc(r, 4 * 700 * sizeof(float));
     for (int i = 0; i < 4; i++) {
         turns[i] = numbers(700);
-        backend->stage(r, there, turns[i].data(), 700 * sizeof(float), true);
+        backend->copy_in(r, there, turns[i].data(), 700 * sizeof(float), true);
         backend->copy(r, kept + i * 700, there, 700 * sizeof(float));
         backend->behind(r);
     }
@@ -296,7 +300,7 @@ static bool update_same(mirt__remote *r, int number) {
         if (u.has[i]) g->slot[i] = put(r, u.slot[i]), c->slot[i] = u.slot[i].data();
     }
     if (u.averages) g->average = put(r, u.average), c->average = u.average.data();
-    backend->kernels->update(g, &where);
+    backend->kernels()->update(g, &where);
     mirt__kernels_best()->update(c, &cpu);
     bool same = backend->wait(r) == MIRT_OK;
     for (int k = 0; k < c->copies; k++) same = get(r, g->weight[k], (size_t)u.count) == u.weight[(size_t)k] && same;
@@ -328,11 +332,11 @@ static void test_updates(mirt__remote *r) {
     for (int i = 0; i < 4500; i++) {
         u.learning_rate = i % 2 ? -0.5f : 0.25f;
         want -= (double)u.learning_rate;
-        backend->kernels->update(&u, &where);
+        backend->kernels()->update(&u, &where);
     }
     ok(get(r, u.weight[0], 16) == floats(16, (float)want), "numbers reach the work they belong to");
     u.begin = u.end;
-    backend->kernels->update(&u, &where);
+    backend->kernels()->update(&u, &where);
     ok(backend->wait(r) == MIRT_OK, "an update of nothing");
     backend->release(r, const_cast<float *>(u.part[0]));
     backend->release(r, u.weight[0]);
@@ -441,16 +445,16 @@ static bool graph_steps(mirt__remote *r, int *turns, const std::function<void(in
         turns[step] = 0;
         do {
             backend->begin(r, turns, 5);
-            backend->kernels->update(&u, &where);
+            backend->kernels()->update(&u, &where);
             if (between) between(step);
-            backend->kernels->update(&u, &where);
+            backend->kernels()->update(&u, &where);
             turns[step]++;
         } while (!backend->end(r) && turns[step] < 4);
         mirt__kernels_best()->update(&c, &cpu);
         mirt__kernels_best()->update(&c, &cpu);
         const floats fresh = numbers(count);
         std::copy(fresh.begin(), fresh.end(), g.begin());
-        backend->stage(r, const_cast<float *>(u.part[0]), g.data(), (size_t)count * sizeof(float), false);
+        backend->copy_in(r, const_cast<float *>(u.part[0]), g.data(), (size_t)count * sizeof(float), false);
         same = get(r, u.weight[0], (size_t)count) == w && same;
     }
     backend->forget(r, turns);
@@ -471,8 +475,8 @@ static void test_graphs(mirt__remote *r) {
     bool came = true, waits = false;
     const auto pieces = [&](int step) {
         x = (float)step;
-        backend->stage(r, cell, &x, sizeof x, step % 2);
-        backend->fetch(r, &back, cell, sizeof back);
+        backend->copy_in(r, cell, &x, sizeof x, step % 2);
+        backend->copy_out(r, &back, cell, sizeof back);
         backend->signal(r, 0);
         backend->await(r, r, 0);
         mirt__remote_piece piece = {0, 1};
@@ -500,7 +504,7 @@ static void test_graphs(mirt__remote *r) {
     float data[2] = {1, 2};
     ok(graph_steps(r, turns, [&](int step) {
         data[0] = (float)(step < 2 ? step : 1);
-        backend->kernels->constant(cell, data, sizeof data, &where);
+        backend->kernels()->constant(cell, data, sizeof data, &where);
     }) && get(r, cell, 1)[0] == 1, "a constant that was not there when it was captured");
 
     /* what must not be */
@@ -512,7 +516,7 @@ static void test_graphs(mirt__remote *r) {
         u.parts = u.copies = 1;
         u.part[0] = u.weight[0] = cell;
         backend->begin(r, cell, 1);
-        for (int i = 0; i < updates; i++) backend->kernels->update(&u, &where);
+        for (int i = 0; i < updates; i++) backend->kernels()->update(&u, &where);
     };
     for (int i = 0; i < 3; i++) {
         once(1);
@@ -544,10 +548,12 @@ static void test_graphs(mirt__remote *r) {
 /* >>meetings */
 
 /* Parts of all devices in the order of devices from `first` on, added one after the other. */
-static void exchange_fill(mirt__remote_exchange *x, const std::vector<std::vector<float *>> &part, int device,
+static void exchange_fill(mirt__reduction *x, const std::vector<std::vector<float *>> &part, int device,
                           int first) {
     memset(x, 0, sizeof *x);
-    x->sum = part[(size_t)device][0];
+    x->device = device;
+    x->devices = (int)part.size();
+    for (size_t d = 0; d < part.size(); d++) x->sum[d] = part[d][0];
     for (size_t i = 0; i < part.size(); i++) {
         const size_t d = ((size_t)first + i) % part.size();
         for (float *p : part[d]) {
@@ -561,7 +567,7 @@ static void exchange_fill(mirt__remote_exchange *x, const std::vector<std::vecto
 static void test_exchange(int devices, mirt_collective collective) {
     const int64_t count = 30000;
     Group g(first_devices(devices), collective);
-    ok(g.good && !g.join.direct && strstr(g.how, "NCCL") && strstr(g.how, "GB/s"), "%d devices: %s", devices, g.how);
+    ok(g.good && !g.join.able.direct && strstr(g.how, "NCCL") && strstr(g.how, "GB/s"), "%d devices: %s", devices, g.how);
     if (!g.good) return;
     std::vector<std::vector<floats>> part((size_t)devices);
     std::vector<std::vector<float *>> there((size_t)devices);
@@ -582,23 +588,23 @@ static void test_exchange(int devices, mirt_collective collective) {
         gathered.insert(gathered.end(), begin[(size_t)d + 1] - begin[(size_t)d], (char)(d + 1));
         base.push_back((char *)backend->alloc(g.remote[(size_t)d], begin.back()));
         std::vector<char> own(begin.back(), (char)(d + 1));
-        backend->stage(g.remote[(size_t)d], base.back(), own.data(), own.size(), false);
+        backend->copy_in(g.remote[(size_t)d], base.back(), own.data(), own.size(), false);
         backend->wait(g.remote[(size_t)d]);
     }
     g.each([&](int d) {
         mirt__remote *r = g.remote[(size_t)d];
-        mirt__remote_exchange x;
+        mirt__reduction x;
         exchange_fill(&x, there, d, collective == MIRT_RING ? d + 1 : 0);
         for (int64_t end = count; end > 0; end = x.begin) { /* in buckets, the last first */
             x.end = end;
             x.begin = end > 12000 ? end - 12000 : 0;
-            backend->exchange(r, &x);
+            backend->reduce(r, &x);
         }
-        backend->exchanged(r);
-        backend->exchanged(r);
+        backend->reduced(r);
+        backend->reduced(r);
         backend->gather(r, base.data(), begin.data(), devices);
         block[(size_t)d].resize(begin.back());
-        backend->fetch(r, block[(size_t)d].data(), base[(size_t)d], begin.back());
+        backend->copy_out(r, block[(size_t)d].data(), base[(size_t)d], begin.back());
         got[(size_t)d] = get(r, there[(size_t)d][0], (size_t)count);
     });
     floats chain(part[0][0]);
@@ -661,23 +667,23 @@ static bool train(const Group &g, int steps, std::vector<std::vector<floats>> *w
         float *own = gradient[(size_t)d][0];
         for (int s = 0; s < steps; s++) {
             int turns = 0;
-            mirt__remote_exchange x;
+            mirt__reduction x;
             mirt__update u;
             if (before) before(d, s);
             exchange_fill(&x, gradient, d, 0);
-            backend->stage(r, in[(size_t)d], (*input)[(size_t)d][(size_t)s].data(), (size_t)count * sizeof(float),
+            backend->copy_in(r, in[(size_t)d], (*input)[(size_t)d][(size_t)s].data(), (size_t)count * sizeof(float),
                            true);
             do {
                 backend->begin(r, weights, 1);
                 backend->clear(r, own, (size_t)count * sizeof(float));
-                backend->kernels->accumulate(own, in[(size_t)d], count, &where);
-                for (int k = 2; k >= 0 && !g.join.direct; k--) {
+                backend->kernels()->accumulate(own, in[(size_t)d], count, &where);
+                for (int k = 2; k >= 0 && !g.join.able.direct; k--) {
                     x.begin = k * 3200;
                     x.end = k == 2 ? count : x.begin + 3200;
-                    backend->exchange(r, &x);
-                    backend->kernels->accumulate(in[(size_t)d], in[(size_t)d], count, &where);
+                    backend->reduce(r, &x);
+                    backend->kernels()->accumulate(in[(size_t)d], in[(size_t)d], count, &where);
                 }
-                if (!g.join.direct) backend->exchanged(r);
+                if (!g.join.able.direct) backend->reduced(r);
             } while (!backend->end(r) && ++turns < 4);
             memset(&u, 0, sizeof u);
             u.end = count;
@@ -693,9 +699,9 @@ static bool train(const Group &g, int steps, std::vector<std::vector<floats>> *w
             u.slot[1] = v[(size_t)d];
             do {
                 backend->begin(r, weights, 2);
-                backend->kernels->update(&u, &where);
+                backend->kernels()->update(&u, &where);
             } while (!backend->end(r) && ++turns < 8);
-            backend->fetch(r, (*weights)[(size_t)d][(size_t)s + 1].data(), w[(size_t)d], (size_t)count * sizeof(float));
+            backend->copy_out(r, (*weights)[(size_t)d][(size_t)s + 1].data(), w[(size_t)d], (size_t)count * sizeof(float));
             const mirt_status waited = backend->wait(r);
             if (waited != MIRT_OK || turns > 4)
                 __atomic_store_n(&status[(size_t)d], waited == MIRT_OK ? MIRT_E_STATE : waited, __ATOMIC_RELAXED);
@@ -773,18 +779,18 @@ static void test_late(void) {
     g.each([&](int d) {
         mirt__remote *r = g.remote[(size_t)d];
         const mirt__where where = where_of(r);
-        mirt__remote_exchange x;
+        mirt__reduction x;
         const struct timespec while_ = {0, 200000000 * d};
         nanosleep(&while_, NULL);
-        backend->stage(r, cell[d], sent[(size_t)d].data(), sent[0].size() * sizeof(float), true);
-        backend->stage(r, cell[d], sent[(size_t)d].data(), sent[0].size() * sizeof(float), false);
+        backend->copy_in(r, cell[d], sent[(size_t)d].data(), sent[0].size() * sizeof(float), true);
+        backend->copy_in(r, cell[d], sent[(size_t)d].data(), sent[0].size() * sizeof(float), false);
         for (int i = 0; i < 3; i++)
-            backend->kernels->constant(cell[d] + i, &sent[(size_t)d][(size_t)(9 + i)], sizeof(float), &where);
+            backend->kernels()->constant(cell[d] + i, &sent[(size_t)d][(size_t)(9 + i)], sizeof(float), &where);
         exchange_fill(&x, gradient, d, 0);
         x.begin = 0;
         x.end = 9000;
-        backend->exchange(r, &x);
-        backend->exchanged(r);
+        backend->reduce(r, &x);
+        backend->reduced(r);
         got[(size_t)d] = get(r, cell[d], sent[0].size());
     });
     for (floats &v : sent) std::copy(v.begin() + 9, v.begin() + 12, v.begin());
@@ -795,22 +801,45 @@ static void test_late(void) {
     }
 }
 
+/* Each device adds up a third of the elements of all, and writes it to all. */
+static void test_direct_reduce(Group &g) {
+    std::vector<std::vector<float *>> part;
+    floats want(30, 0);
+    for (int d = 0; d < 3; d++) {
+        const floats own = numbers(30);
+        for (size_t i = 0; i < 30; i++) want[i] += own[i];
+        part.push_back({put(g.remote[(size_t)d], own)});
+        backend->wait(g.remote[(size_t)d]);
+    }
+    g.each([&](int d) {
+        mirt__reduction x;
+        exchange_fill(&x, part, d, 0);
+        x.end = 30;
+        x.own_begin = 10 * d;
+        x.own_end = 10 * d + 10;
+        backend->reduce(g.remote[(size_t)d], &x);
+        backend->reduced(g.remote[(size_t)d]);
+        backend->wait(g.remote[(size_t)d]);
+    });
+    bool good = true;
+    for (int d = 0; d < 3; d++) good = get(g.remote[(size_t)d], part[(size_t)d][0], 30) == want && good;
+    ok(good, "devices that reach each other's memory reduce their shares");
+    for (int d = 0; d < 3; d++) backend->release(g.remote[(size_t)d], part[(size_t)d][0]);
+}
+
 static void test_direct(void) {
     all_errors.clear();
     {
         Group g({1, 1, 0}, MIRT_TREE);
-        ok(g.good && g.join.direct && strstr(g.how, "named twice"), "a GPU twice: %s", g.how);
-        mirt__remote_exchange x;
-        memset(&x, 0, sizeof x);
-        backend->exchange(g.remote[0], &x);
-        ok(backend->wait(g.remote[0]) == MIRT_E_STATE, "and no exchange: %s", last_error);
+        ok(g.good && g.join.able.direct && strstr(g.how, "named twice"), "a GPU twice: %s", g.how);
+        test_direct_reduce(g);
         std::vector<char *> base;
         const size_t begin[4] = {0, 100, 200, 300};
         std::vector<char> block[3];
         for (int d = 0; d < 3; d++) {
             std::vector<char> own(300, (char)(d + 1));
             base.push_back((char *)backend->alloc(g.remote[(size_t)d], 300));
-            backend->stage(g.remote[(size_t)d], base.back(), own.data(), 300, false);
+            backend->copy_in(g.remote[(size_t)d], base.back(), own.data(), 300, false);
             backend->wait(g.remote[(size_t)d]);
         }
         pthread_barrier_t all;
@@ -826,7 +855,7 @@ static void test_direct(void) {
                 if (!turn) backend->gather(r, base.data(), begin, 3);
             }
             block[d].resize(300);
-            backend->fetch(r, block[d].data(), base[(size_t)d], 300);
+            backend->copy_out(r, block[d].data(), base[(size_t)d], 300);
             if (backend->wait(r) != MIRT_OK) block[d].clear();
         });
         pthread_barrier_destroy(&all);
@@ -837,7 +866,7 @@ static void test_direct(void) {
     }
     {
         Group g({0, 2}, MIRT_TREE, 60, true);
-        ok(g.good && g.join.direct, "memory in common: %s", g.how);
+        ok(g.good && g.join.able.direct, "memory in common: %s", g.how);
     }
     {
         Group g({0, 0}, MIRT_NCCL);
@@ -846,7 +875,7 @@ static void test_direct(void) {
     setenv("MIRT_CUDA_NCCL", "0", 1);
     {
         Group g({0, 2}, MIRT_TREE);
-        ok(g.good && g.join.direct && strstr(g.how, "MIRT_CUDA_NCCL"), "without NCCL: %s", g.how);
+        ok(g.good && g.join.able.direct && strstr(g.how, "MIRT_CUDA_NCCL"), "without NCCL: %s", g.how);
     }
     mirt_sim::options().no_peers = true;
     {
@@ -864,7 +893,7 @@ static void test_direct(void) {
     mirt_sim::options().nccl = 0;
     {
         Group g({2}, MIRT_NCCL);
-        ok(g.good && g.join.direct && !*g.how, "one device needs nothing");
+        ok(g.good && g.join.able.direct && !*g.how, "one device needs nothing");
     }
 }
 
@@ -1012,7 +1041,7 @@ int main(void) {
     mirt_sim::options().devices = 4;
     ok(backend && backend->version == MIRT__BACKEND_VERSION && !strcmp(backend->name, "gpu"), "there is a backend");
     test_devices();
-    mirt__remote *r = backend->open(&host, 2, true);
+    mirt__remote *r = backend->open(&host, opening(2, true));
     if (!ok(r != NULL, "a device is opened")) return done_testing();
     test_memory(r);
     test_copies(r);
@@ -1023,7 +1052,7 @@ int main(void) {
     backend->close(NULL);
     setenv("MIRT_CUDA_GRAPHS", "0", 1);
     int turns[7];
-    r = backend->open(&host, 0, false);
+    r = backend->open(&host, opening(0, false));
     ok(r && graph_steps(r, turns, nullptr) && turns[1] == 1, "without graphs");
     backend->close(r);
     unsetenv("MIRT_CUDA_GRAPHS");

@@ -345,9 +345,9 @@ static void check_buckets(void) {
                                     12);
     const mirt_function *f = m ? mirt__trainer_prepare(m, MIRT__TRAIN, mirt__dataset_spec(data), 12, NULL) : NULL;
     const char *text = m ? mirt_graph_text(m, 12) : NULL;
-    ok(f && f->num_buckets > 1 && f->bucket[0].ready < f->bucket[1].ready - 50,
-       "MobileNetV2's first bucket is ready after node %d, its last after node %d", f ? f->bucket[0].ready : 0,
-       f ? f->bucket[f->num_buckets - 1].ready : 0);
+    ok(f && f->step.num_buckets > 1 && f->step.bucket[0].ready < f->step.bucket[1].ready - 50,
+       "MobileNetV2's first bucket is ready after node %d, its last after node %d", f ? f->step.bucket[0].ready : 0,
+       f ? f->step.bucket[f->step.num_buckets - 1].ready : 0);
     ok(text && !strstr(text, "unary"), "no gradient is copied, and moving statistics take nothing of a step");
     mirt_dataset_destroy(data);
     mirt_strategy_destroy(s);

@@ -51,7 +51,7 @@ MIRT_API mirt_status mirt_predict_on_batch(mirt_model *model, const mirt_data *b
     MIRT__USE_MODEL(model, mirt_last_status());
     if (!out || !capacity) return mirt__fail(MIRT_E_INVALID, "mirt_predict_on_batch: no place for the predictions");
     mirt_function *f = mirt__begin_arrays(model, batch, MIRT__PREDICT, "mirt_predict_on_batch");
-    if (!f || mirt__check_room(f, f->rows, out, capacity) != MIRT_OK || mirt__function_step(f) != MIRT_OK) return mirt_last_status();
+    if (!f || mirt__check_room(f, f->step.rows, out, capacity) != MIRT_OK || mirt__function_step(f) != MIRT_OK) return mirt_last_status();
     mirt__copy_predictions(f, 0, out);
     return MIRT_OK;
 }
@@ -123,7 +123,7 @@ MIRT_API mirt_status mirt_train_step(mirt_model *model, mirt_array x, mirt_array
 MIRT_API int64_t mirt_replica_rows(const mirt_model *model, int replica, int64_t *first) {
     const mirt_function *f = model && model->trainer ? model->trainer->function[MIRT__TRAIN] : NULL;
     int64_t at = 0, rows = 0;
-    if (f && replica >= 0 && replica < f->replicas) rows = mirt__replica_share(f, replica, &at);
+    if (f && replica >= 0 && replica < f->step.replicas) rows = mirt__replica_share(&f->step, replica, &at);
     if (first) *first = at;
     return rows;
 }
@@ -148,5 +148,5 @@ MIRT_API mirt_status mirt_get_gradient(mirt_model *model, const char *name, int 
         return mirt__fail(MIRT_E_SHAPE, "%s has %lld elements, not %llu", name, (long long)v->count, (unsigned long long)count);
     }
     if (!mirt__is_trained(v)) return mirt__fail(MIRT_E_INVALID, "%s is not trained: it has no gradient", name);
-    return mirt__device_gradient(f, device, (int64_t)(v->offset / sizeof(mirt__real)), v->count, out);
+    return mirt__device_gradient(&f->step, device, (int64_t)(v->offset / sizeof(mirt__real)), v->count, out);
 }

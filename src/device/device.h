@@ -1,0 +1,196 @@
+#ifndef MIRT__DEVICE_H
+#define MIRT__DEVICE_H
+/* The table that every kind of device fills: CPU cores, GPUs, and test devices.
+
+   Cores fill it in device/cores.c. The table of GPUs is in another file on the compiler's command line
+   (mirrortrain_cuda.cu), which the library finds by a weak symbol.
+
+   A strategy opens its devices; afterwards only the device's own thread uses it. Work runs in the order in which it is
+   enqueued (cores: at once). The first failure sticks: all work after it is skipped, and `wait` returns it. */
+
+#include "../kernels/table.h"
+
+#define MIRT__BACKEND_VERSION 5
+#define MIRT__MAX_DEVICES 32
+
+typedef struct mirt__remote mirt__remote; /* an opened device */
+
+/* What the devices of a strategy can do; set by `join`. The abilities do not depend on each other. */
+typedef struct mirt__abilities {
+    bool in_place; /* kernels work on the host's memory: batches, results and weights need no copy, user code can run */
+    bool direct;   /* each device reads and writes the memory of the others */
+    bool shards;   /* each device updates its share of the weights in all copies, and adds up partial sums as it does */
+    bool queues;   /* work is enqueued: the host can read the next batch meanwhile */
+    bool float16;  /* products of float16 with scaled gradients */
+} mirt__abilities;
+
+/* What the library does for a backend. */
+typedef struct mirt__host {
+    mirt_status (*fail)(mirt_status status, const char *format, ...); /* as mirt__fail */
+    void *(*calloc)(size_t count, size_t size);                       /* NULL with the error set */
+    void (*free)(void *pointer);
+    double (*now)(void); /* monotonic seconds */
+} mirt__host;
+
+/* Asked for without touching the device's memory. */
+typedef struct mirt__remote_info {
+    char name[64], description[128];
+    size_t memory;       /* bytes; 0: the host's */
+    int cores;           /* of a CPU, otherwise 0 */
+    bool half;           /* multiplies bfloat16 in hardware */
+} mirt__remote_info;
+
+/* How several opened devices of one strategy meet. */
+typedef struct mirt__remote_join {
+    mirt__remote *const *remote;
+    int count;
+    mirt_collective collective;
+    bool shares;  /* they have memory in common: `direct` is asked for */
+    double limit; /* seconds without progress, then a wait fails; 0: none */
+    char *how;    /* out: a sentence for the log: the algorithm, why, its speed; one device: nothing; 256 bytes */
+    mirt__abilities able; /* out */
+} mirt__remote_join;
+
+/* How a device is opened. */
+typedef struct mirt__opening {
+    int index;         /* among the devices of its kind on this machine */
+    bool tf32;         /* products of float32 may be rounded so */
+    int devices;       /* that the strategy has in all */
+    mirt__team *team;  /* the threads of a device of cores; NULL: one thread */
+} mirt__opening;
+
+/* The sum of gradients over devices, of elements [begin, end) of a block: the partial sums by device and address in its
+   memory, and the additions of the collective in their order. Afterwards `sum` of each device has it. */
+typedef struct mirt__reduction {
+    int64_t begin, end;
+    int parts;
+    int part_device[MIRT__MAX_PARTS];
+    mirt__real *part[MIRT__MAX_PARTS];
+    struct { int into, from; } add[MIRT__MAX_PARTS];
+    int64_t own_begin, own_end; /* what this device adds up where devices are direct; otherwise not read */
+    int devices;
+    mirt__real *sum[MIRT__MAX_DEVICES]; /* each device's first buffer */
+    int device;      /* this one */
+} mirt__reduction;
+
+/* What a variable becomes: its numbers begin at element `to` of the weights. `kind` makes one value of those of all
+   replicas, which begin at element `from` of their states; with `kept` above 0 the variable goes on to it: kept *
+   itself + taken * the value, each product and the sum rounded, as in Keras. */
+typedef struct mirt__aggregated {
+    int64_t from, to, count;
+    mirt_aggregation kind; /* not MIRT_AGGREGATE_NONE */
+    int variable;
+    float kept, taken;
+} mirt__aggregated;
+
+/* Of `active` replicas, whose states lie `stride` numbers apart, in double precision and in the order of replicas. Of
+   `rows` rows in all the first rows % replicas replicas have one more. */
+typedef struct mirt__remote_aggregate {
+    const mirt__aggregated *value;
+    int values, active, replicas;
+    int64_t rows, stride;
+    const mirt__real *from;
+    mirt__real *to;
+} mirt__remote_aggregate;
+
+/* Squares of the numbers of pieces of a block, added up as in the library: eight sums of every eighth number from the
+   first, the rest of count % 8 into the first, then by pairs. */
+typedef struct mirt__remote_piece {
+    int64_t begin, count;
+} mirt__remote_piece;
+
+/* Memory that the kernels of one replay need beside the tensors, in bytes. */
+typedef struct mirt__kernel_room {
+    size_t scratch; /* of all threads of the device */
+    size_t shared;
+} mirt__kernel_room;
+
+typedef struct mirt__backend {
+    int version;
+    const char *name; /* of one device, without its number: "cpu", "gpu" */
+    const mirt__kernels *(*kernels)(void); /* NULL with the error set */
+    /* How many there are on this machine. 0: none; -1: with the error set (MIRT_E_NOT_FOUND: no driver; others: the
+       driver is too old, or fails). */
+    int (*devices)(const mirt__host *host);
+    bool (*info)(const mirt__host *host, int index, mirt__remote_info *out);
+    /* Threads of each of `devices` devices: `asked` by the user (0: not asked), of `cores` that they may use. */
+    int (*threads)(int asked, int cores, int devices);
+    /* NULL with the error set. */
+    mirt__remote *(*open)(const mirt__host *host, const mirt__opening *how);
+    void (*close)(mirt__remote *remote);
+    /* Once, by one thread, before the devices are used; false with the error set. */
+    bool (*join)(mirt__remote_join *join);
+
+    /* Device memory, not initialized; NULL with the error set. */
+    void *(*alloc)(mirt__remote *remote, size_t bytes);
+    void (*release)(mirt__remote *remote, void *memory);
+    /* Bytes that an alloc can get. */
+    size_t (*free_bytes)(mirt__remote *remote);
+
+    /* Copies; where source and target are the same memory, nothing is copied.
+       copy_in: from any memory of the host, which may change when it returns; after all that was enqueued unless
+       `early`, then beside it, and before what is enqueued next (inputs of the next step). behind: early copies from
+       here on begin when all that was enqueued so far is done. copy_out: to memory of the host, complete when `wait`
+       returns. copy: within the device, or from another device's memory. */
+    void (*copy_in)(mirt__remote *remote, void *to, const void *from, size_t bytes, bool early);
+    void (*behind)(mirt__remote *remote);
+    void (*copy_out)(mirt__remote *remote, void *to, const void *from, size_t bytes);
+    void (*copy)(mirt__remote *remote, void *to, const void *from, size_t bytes);
+    void (*clear)(mirt__remote *remote, void *memory, size_t bytes);
+    /* Until all that was enqueued is done; MIRT_OK, or the first failure since the last wait that returned one. */
+    mirt_status (*wait)(mirt__remote *remote);
+
+    /* What the kernels of replay(arg) need. On entry `room` has what the ops declare. A device whose kernels choose
+       their room themselves calls replay, which then computes nothing. */
+    void (*measure)(mirt__remote *remote, void (*replay)(void *arg), void *arg, mirt__kernel_room *room);
+    /* Memory for it; valid until the next call. */
+    void (*room)(mirt__remote *remote, void *memory, size_t bytes);
+
+    /* Captured work: what is enqueued between begin and end with the same (owner, key) is identical except for the
+       scalars that kernels declare as variable; from the third time on it can be launched as a whole. No copies to or
+       from the host, no meetings in between. When `end` returns false, none of it was done: begin and enqueue it once
+       more (never twice in a row). forget: the owner's memory has moved or is freed (NULL: everybody's). */
+    void (*begin)(mirt__remote *remote, const void *owner, uint64_t key);
+    bool (*end)(mirt__remote *remote);
+    void (*forget)(mirt__remote *remote, const void *owner);
+
+    /* A meeting of devices: `signal` marks a place in this device's work, `await` delays what is enqueued next until
+       another device has reached the place it marked last with the same number (0 to 7). Between the two calls the
+       devices' threads have met. */
+    void (*signal)(mirt__remote *remote, int number);
+    void (*await)(mirt__remote *remote, mirt__remote *other, int number);
+
+    /* Reduces a range: after what was enqueued so far and beside what is enqueued next, until `reduced`. Several, of
+       ranges that do not overlap, on all devices in the same order; also between begin and end. Direct devices have
+       met before, and meet before they read the sums. */
+    void (*reduce)(mirt__remote *remote, const mirt__reduction *args);
+    void (*reduced)(mirt__remote *remote); /* what is enqueued next follows all reductions */
+    /* Every device has bytes [begin[d], begin[d + 1]) of a block at base[d] + begin[d]; afterwards each has all of
+       them. Direct devices have met before, and meet afterwards. */
+    void (*gather)(mirt__remote *remote, char *const *base, const size_t *begin, int devices);
+    void (*aggregate)(mirt__remote *remote, const mirt__remote_aggregate *args);
+    /* Into squares[pieces], memory of the host, complete when `wait` returns. */
+    void (*squares)(mirt__remote *remote, const mirt__real *block, const mirt__remote_piece *piece, int pieces,
+                    double *squares);
+    /* Seconds between the signals `from` and `to` that were given last; after a wait. 0: not known. */
+    double (*seconds)(mirt__remote *remote, int from, int to);
+} mirt__backend;
+
+#if defined(__GNUC__) && defined(__ELF__)
+#define MIRT__WEAK __attribute__((weak))
+#else
+#define MIRT__WEAK
+#endif
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+/* Found by the linker, or absent; where there are no weak symbols, MIRRORTRAIN_CUDA says that it is there. */
+#if defined(__ELF__) || defined(MIRRORTRAIN_CUDA)
+const mirt__backend *mirt__cuda_backend(void) MIRT__WEAK;
+#endif
+#ifdef __cplusplus
+}
+#endif
+
+#endif

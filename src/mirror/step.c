@@ -1,0 +1,339 @@
+#include "step.h"
+/* The mirrored step: scatter, run, reduce, apply. The devices' threads run it at the same time. */
+
+MIRT__LIB bool mirt__step_updates(const mirt__step *step) { return step->num_ranges || step->num_states; }
+
+/* Whether the update needs the squares of the gradients' sum: the optimizer does, or they tell whether it is finite. */
+static bool mirt__step_norms(const mirt__step *step) {
+    return step->num_ranges && (step->rule.norms || (step->check && !step->strategy->able.in_place));
+}
+
+/* Whether the sum has to be complete before the update, which otherwise adds up the partial sums itself. */
+static bool mirt__step_sums_first(const mirt__step *step) {
+    return mirt__step_norms(step) || !step->strategy->able.shards;
+}
+
+/* >>run: replicas leave their gradients in a binary counter of buffers */
+
+typedef struct mirt__counter {
+    mirt__tree_stack stack;
+    int first; /* replica of the device */
+    bool slot_per_replica;
+} mirt__counter;
+
+static int mirt__counter_slot(const mirt__counter *c, int depth) {
+    return c->slot_per_replica ? c->stack.node[depth].lo - c->first : depth;
+}
+
+static mirt__range mirt__overlap(const mirt__range *a, int64_t begin, int64_t end) {
+    mirt__range r;
+    r.begin = a->begin > begin ? a->begin : begin;
+    r.end = a->end < end ? a->end : end;
+    return r;
+}
+
+/* The additions of the gradients of `replica`, of elements [begin, end). */
+static void mirt__counter_add(const mirt__step *step, const mirt__counter *c, int device, int replica, int64_t begin,
+                              int64_t end) {
+    int slot[64];
+    mirt__tree_stack stack = c->stack;
+    const mirt__where where = mirt__where_of(step, device);
+    for (int i = 0; i < stack.depth; i++) slot[i] = mirt__counter_slot(c, i);
+    slot[stack.depth] = c->slot_per_replica ? replica - c->first : stack.depth;
+    int merges = mirt__tree_push(&stack, replica, 1);
+    if (merges && step->num_ranges) mirt__step_mark(step, device, MIRT_PHASE_REDUCE_HIDDEN, replica, -1);
+    for (int top = stack.depth - 1 + merges; merges > 0; merges--, top--) {
+        mirt__real *into = mirt__gradient_at(step, device, slot[top - 1]),
+                   *from = mirt__gradient_at(step, device, slot[top]);
+        for (int i = 0; i < step->num_ranges; i++) {
+            const mirt__range range = mirt__overlap(&step->range[i], begin, end);
+            if (range.begin < range.end)
+                step->strategy->kernels->accumulate(into + range.begin, from + range.begin, range.end - range.begin,
+                                                    &where);
+        }
+    }
+}
+
+/* The last replica of a device, whose buckets are reduced as backward completes them. */
+typedef struct mirt__sending {
+    const mirt__step *step;
+    const mirt__counter *counter;
+    int device, replica, next; /* replica -1: the device has none in this step */
+} mirt__sending;
+
+static void mirt__send_bucket(mirt__sending *s) {
+    const mirt__bucket *bucket = &s->step->bucket[s->next++];
+    if (s->replica >= 0) mirt__counter_add(s->step, s->counter, s->device, s->replica, bucket->begin, bucket->end);
+    mirt__step_reduce(s->step, s->device, bucket);
+}
+
+static void mirt__send_ready(void *user, const mirt__call *call, int node) {
+    mirt__sending *s = (mirt__sending *)user;
+    (void)call;
+    while (s->next < s->step->num_buckets && s->step->bucket[s->next].ready <= node) mirt__send_bucket(s);
+}
+
+/* One segment of the program. `sending`: what is told of every node, or NULL. */
+static void mirt__replay(mirt__step *step, int segment, int device, const mirt__bases *b, int replica,
+                         int64_t first_row, int64_t rows, mirt__sending *sending) {
+    mirt__step_info run = step->info;
+    run.first_row = first_row;
+    run.replica = replica;
+    run.clock = device == 0 && step->clocks ? step->clocks->node : NULL;
+    run.look = step->look ? step->look : sending ? mirt__send_ready : NULL;
+    run.look_user = step->look ? (void *)(step->look_user + (size_t)device * step->look_bytes) : (void *)sending;
+    run.lane = &step->strategy->lane[device];
+    const int at = step->program.first_gradient, begin = segment ? step->program.cut[segment - 1] : 0;
+    mirt__step_mark(step, device, at >= 0 && begin > at ? MIRT_PHASE_BACKWARD : MIRT_PHASE_FORWARD, replica, -1);
+    MIRT__TEST_POINT(MIRT__POINT_REPLAY, device, replica);
+    mirt__park_if_given_up(step->strategy, device);
+    if (run.clock && segment == 0) {
+        step->clocks->replays++;
+        step->clocks->replayed += rows;
+    }
+    mirt__program_run(&step->program, segment, step->strategy->kernels, &run, b, rows);
+}
+
+/* The replicas [counter->first, end) through one segment. */
+static void mirt__run_segment(mirt__step *step, int device, int segment, int end, mirt__counter *counter,
+                              mirt__sending *sending) {
+    mirt__bases bases;
+    for (int r = counter->first; r < end; r++) {
+        const bool sends = step->overlaps && r == end - 1;
+        int64_t first_row, rows = mirt__replica_share(step, r, &first_row);
+        mirt__replica_bases(step, device, counter->first, r, &bases);
+        if (!step->program.num_cuts) bases.gradient = (char *)mirt__gradient_at(step, device, counter->stack.depth);
+        if (sends) sending->replica = r;
+        mirt__replay(step, segment, device, &bases, r, first_row, rows, sends ? sending : NULL);
+        if (segment < step->program.num_cuts || sends) continue;
+        mirt__counter_add(step, counter, device, r, 0, INT64_MAX);
+        mirt__tree_push(&counter->stack, r, 1);
+    }
+}
+
+/* False: the devices were given up. */
+static bool mirt__run_segments(mirt__step *step, int device) {
+    const int cuts = step->program.num_cuts, active = mirt__active_replicas(step);
+    mirt__counter counter;
+    mirt__sending sending;
+    memset(&counter, 0, sizeof counter);
+    counter.slot_per_replica = cuts > 0;
+    int own = mirt__device_replicas(step->strategy, step->replicas, device, &counter.first), end = counter.first + own;
+    memset(&sending, 0, sizeof sending);
+    sending.step = step;
+    sending.counter = &counter;
+    sending.device = device;
+    sending.replica = -1;
+    for (int segment = 0; segment <= cuts; segment++) {
+        mirt__run_segment(step, device, segment, end < active ? end : active, &counter, &sending);
+        if (segment < cuts && !mirt__step_cut(step, device, step->program.cut[segment])) return false;
+    }
+    while (step->overlaps && sending.next < step->num_buckets) mirt__send_bucket(&sending);
+    if (step->overlaps) step->strategy->backend->reduced(step->strategy->device[device].remote);
+    return true;
+}
+
+/* Scatter, and all replicas of the device. */
+static bool mirt__run_replicas(mirt__step *step, int device) {
+    mirt__step_scatter(step, device);
+    mirt__step_clock(step, device, 0);
+    do {
+        mirt__step_begin(step, device, 0);
+        if (!mirt__run_segments(step, device)) return false;
+    } while (!mirt__step_end(step, device));
+    mirt__step_clock(step, device, 1);
+    mirt__step_fetch(step, device);
+    return true;
+}
+
+MIRT__LIB void mirt__step_replicas(void *arg, int device) {
+    mirt__step *step = (mirt__step *)arg;
+    if (mirt__run_replicas(step, device)) mirt__step_finish(step, device);
+}
+
+/* The device's rows, as many at a time as the program takes. */
+static void mirt__run_pieces(mirt__step *step, int device) {
+    const int devices = step->strategy->num_devices;
+    int place = device * ((step->replicas + devices - 1) / devices + 2);
+    mirt__bases bases;
+    int64_t first, rows = mirt__share(step->rows, devices, device, &first);
+    mirt__device_bases(step, device, &bases);
+    for (int64_t end = first + rows; first < end; first += rows) {
+        rows = end - first < step->program.max_rows ? end - first : step->program.max_rows;
+        mirt__row_bases(step, device, &bases, first, place++);
+        mirt__replay(step, 0, device, &bases, first != 0, first, rows, NULL);
+    }
+}
+
+MIRT__LIB void mirt__step_run_rows(void *arg, int device) {
+    mirt__step *step = (mirt__step *)arg;
+    mirt__step_scatter(step, device);
+    mirt__step_clock(step, device, 0);
+    do {
+        mirt__step_begin(step, device, 2);
+        mirt__run_pieces(step, device);
+    } while (!mirt__step_end(step, device));
+    mirt__step_clock(step, device, 1);
+    mirt__step_fetch(step, device);
+    if (!step->holds) mirt__step_finish(step, device);
+    mirt__step_mark(step, device, MIRT__PHASE_JOIN, -1, -1);
+}
+
+/* >>reduce */
+
+/* The sum of all buckets on every device, once the devices have met. */
+static void mirt__reduce_all(const mirt__step *step, int device) {
+    const mirt_strategy *s = step->strategy;
+    if (step->overlaps) return; /* it is on its way */
+    for (int i = 0; i < step->num_buckets; i++) mirt__step_reduce(step, device, &step->bucket[i]);
+    s->backend->reduced(s->device[device].remote);
+}
+
+MIRT__LIB void mirt__step_all_reduce(void *arg, int device) {
+    mirt__step *step = (mirt__step *)arg;
+    mirt__reduce_all(step, device);
+    mirt__step_finish(step, device);
+}
+
+/* The squares of all pieces of the sum, of which each device takes its share. False: it failed, or was given up. */
+static bool mirt__reduce_squares(mirt__step *step, int device) {
+    enum { MOST = 1024 };
+    const mirt_strategy *s = step->strategy;
+    mirt__remote_piece piece[MOST];
+    double squares[MOST];
+    int64_t at, left = mirt__share(step->rule.num_pieces, s->num_devices, device, &at);
+    for (; left > 0; at += MOST, left -= MOST) {
+        mirt__piece *own = step->rule.piece + at;
+        const int pieces = left < (int64_t)MOST ? (int)left : (int)MOST;
+        for (int i = 0; i < pieces; i++) {
+            piece[i].begin = own[i].begin;
+            piece[i].count = own[i].count;
+            squares[i] = 0;
+        }
+        s->backend->squares(s->device[device].remote, mirt__gradient_at(step, device, 0), piece, pieces, squares);
+        if (!mirt__step_finish(step, device)) break;
+        for (int i = 0; i < pieces; i++) own[i].squares = squares[i];
+    }
+    return mirt__step_meet(step, device, MIRT_PHASE_UPDATE, -1);
+}
+
+/* >>apply */
+
+/* New values of variables from all replicas', written into the device's copy. */
+static void mirt__apply_states(const mirt__step *step, int device) {
+    const mirt_strategy *s = step->strategy;
+    mirt__remote_aggregate a;
+    if (device >= mirt__device_copies(s) || !step->num_states) return;
+    a.value = step->state;
+    a.values = step->num_states;
+    a.active = mirt__active_replicas(step);
+    a.replicas = step->replicas;
+    a.rows = step->rows;
+    a.stride = (int64_t)(step->state_bytes / sizeof(mirt__real));
+    a.from = (const mirt__real *)(const void *)mirt__states_of(step, device);
+    a.to = (mirt__real *)(void *)step->weight[device];
+    s->backend->aggregate(s->device[device].remote, &a);
+}
+
+/* Where the device finds the gradients' parts, and the weights it writes. */
+static void mirt__apply_parts(const mirt__step *step, int device, mirt__update *u) {
+    const mirt_strategy *s = step->strategy;
+    const bool shards = s->able.shards;
+    mirt__exchange x;
+    u->parts = 1;
+    u->part[0] = mirt__gradient_at(step, device, 0);
+    u->copies = mirt__written_copies(s);
+    for (int d = 0; d < u->copies; d++) u->weight[d] = (mirt__real *)(void *)step->weight[shards ? d : device];
+    if (step->reduced || mirt__step_sums_first(step)) return;
+    mirt__step_plan(step, device, &x);
+    u->parts = x.parts;
+    for (int i = 0; i < x.parts; i++) u->part[i] = mirt__gradient_at(step, x.device[i], x.slot[i]);
+    for (int i = 0; i + 1 < x.parts; i++) {
+        u->tree[i].into = x.add[i].into;
+        u->tree[i].from = x.add[i].from;
+    }
+    if (u->parts == 1) return;
+    mirt__step_mark(step, device, MIRT_PHASE_REDUCE, -1, -1);
+    MIRT__TEST_POINT(MIRT__POINT_COLLECTIVE, device, (int)step->info.step);
+    mirt__step_mark(step, device, MIRT__PHASE_FUSED, -1, -1);
+}
+
+/* Updates the device's share of a bucket: sums the parts, if they are several, and writes every copy. */
+static void mirt__apply_bucket(const mirt__step *step, int device, const mirt__bucket *bucket, mirt__update u) {
+    const mirt__where where = mirt__where_of(step, device);
+    mirt__range own;
+    mirt__update_range(step->strategy, (int64_t)(step->gradient_bytes / sizeof(mirt__real)), device, &own.begin,
+                       &own.end);
+    own = mirt__overlap(&own, bucket->begin, bucket->end);
+    if (own.begin >= own.end) return;
+    step->rule.prepare(step->rule.user, device, step->slot[device], own.begin, own.end, &u);
+    for (int i = 0; i < step->num_ranges; i++) {
+        const mirt__range range = mirt__overlap(&step->range[i], own.begin, own.end);
+        if (range.begin < range.end) step->rule.update(step->rule.user, &where, range, &u);
+    }
+}
+
+/* False: the devices were given up. */
+static bool mirt__apply(mirt__step *step, int device) {
+    const bool norms = mirt__step_norms(step);
+    mirt__update u;
+    if (norms && !mirt__reduce_squares(step, device)) return false;
+    if (norms && !step->rule.accepts(step->rule.user)) return true;
+    mirt__apply_states(step, device);
+    memset(&u, 0, sizeof u);
+    if (step->num_ranges) mirt__apply_parts(step, device, &u);
+    for (int i = 0; i < step->num_buckets && step->num_ranges; i++)
+        mirt__apply_bucket(step, device, &step->bucket[i], u);
+    return true;
+}
+
+MIRT__LIB void mirt__step_update(void *arg, int device) {
+    mirt__step *step = (mirt__step *)arg;
+    const mirt_strategy *s = step->strategy;
+    const bool norms = mirt__step_norms(step), sums = step->num_ranges && !step->reduced && mirt__step_sums_first(step);
+    mirt__step_mark(step, device, MIRT_PHASE_UPDATE, -1, -1);
+    MIRT__TEST_POINT(MIRT__POINT_UPDATE, device, (int)step->info.step);
+    if (sums) mirt__reduce_all(step, device);
+    mirt__step_gather_states(step, device);
+    if (s->able.direct && (sums || (step->num_states && !s->able.in_place)) &&
+        !mirt__step_meet_work(step, device, 1, MIRT_PHASE_REDUCE))
+        return;
+    mirt__step_clock(step, device, 2);
+    do {
+        if (!norms) mirt__step_begin(step, device, 1); /* with norms it waits in between */
+        if (!mirt__apply(step, device)) return;
+    } while (!norms && !mirt__step_end(step, device));
+    mirt__step_clock(step, device, 3);
+    if (mirt__device_copies(s) < s->num_devices && !mirt__step_meet_work(step, device, 2, MIRT_PHASE_IMBALANCE)) return;
+    if (!step->holds) mirt__step_finish(step, device);
+}
+
+/* >>the step */
+
+/* What follows the replicas. False: the devices were given up. */
+static bool mirt__step_ends(mirt__step *step, int device) {
+    if (!step->holds && (step->check || !mirt__step_updates(step))) mirt__step_finish(step, device);
+    if (step->check) __atomic_fetch_or(&step->not_finite, step->check(step->rule.user, device), __ATOMIC_ACQ_REL);
+    if (!mirt__step_updates(step)) return true;
+    if (!mirt__step_meet_work(step, device, 0, MIRT_PHASE_IMBALANCE)) return false;
+    if (!__atomic_load_n(&step->failed, __ATOMIC_ACQUIRE) && !__atomic_load_n(&step->not_finite, __ATOMIC_ACQUIRE))
+        mirt__step_update(step, device);
+    return true;
+}
+
+MIRT__LIB void mirt__step_run(void *arg, int device) {
+    mirt__step *step = (mirt__step *)arg;
+    MIRT__TEST_POINT(MIRT__POINT_STEP, device, (int)step->info.step);
+    if (!mirt__run_replicas(step, device)) return;
+    if ((!step->holds || !mirt__step_norms(step)) && !mirt__step_ends(step, device)) return;
+    mirt__step_mark(step, device, MIRT__PHASE_JOIN, -1, -1);
+}
+
+MIRT__LIB void mirt__step_run_held(void *arg, int device) {
+    mirt__step *step = (mirt__step *)arg;
+    mirt__step_scatter_ahead(step, device);
+    mirt__step_mark(step, device, mirt__step_updates(step) ? MIRT_PHASE_UPDATE : MIRT_PHASE_FORWARD, -1, -1);
+    if (!mirt__step_norms(step)) mirt__step_finish(step, device);
+    else if (!mirt__step_ends(step, device)) return;
+    mirt__step_mark(step, device, MIRT__PHASE_JOIN, -1, -1);
+}

@@ -1,0 +1,77 @@
+#include "finite.h"
+/* How the optimizer makes weights of gradients: the rule of a function's step. */
+
+/* Sum of squares of the variable's gradient, or (-1) of all. */
+static double mirt__squares_of(const mirt_function *f, int variable) {
+    const mirt__rule *rule = &f->step.rule;
+    const double scale = f->root->loss_scale;
+    double sum = 0;
+    for (int i = 0; i < rule->num_pieces; i++) {
+        if (variable < 0 || rule->piece[i].variable == variable) sum += rule->piece[i].squares;
+    }
+    return f->step.float16 ? sum / (scale * scale) : sum;
+}
+
+/* Non-finite gradients keep the step from being applied. */
+static bool mirt__rule_accepts(void *user) {
+    mirt_function *f = (mirt_function *)user;
+    if (f->step.float16 && !(mirt__squares_of(f, -1) <= DBL_MAX)) {
+        __atomic_store_n(&f->overflow, true, __ATOMIC_RELAXED);
+        return false;
+    }
+    if (f->finite_only && !f->step.float16 && !f->model->strategy->able.in_place && !mirt__squares_finite(f)) {
+        __atomic_fetch_or(&f->step.not_finite, MIRT__GRADIENT_BAD, __ATOMIC_RELAXED);
+        return false;
+    }
+    return true;
+}
+
+/* Gradients that were scaled are made smaller again, by a power of two. */
+static void mirt__unscale(const mirt_function *f, mirt__update *u) {
+    if (!f->step.float16) return;
+    u->scale = (float)((u->shaped ? (double)u->scale : 1.0) / f->root->loss_scale);
+    u->shaped = true;
+}
+
+static void mirt__rule_prepare(void *user, int device, char *const *slot, int64_t begin, int64_t end, mirt__update *u) {
+    const mirt_function *f = (const mirt_function *)user;
+    const mirt_strategy *s = f->model->strategy;
+    mirt__optimizer_update(f->model, slot, f->rate, u);
+    mirt__optimizer_extras(f->model, f->step.rule.norms ? mirt__squares_of(f, -1) : 0, u);
+    mirt__unscale(f, u);
+    /* averages begin with the weights, also of variables that have no gradient */
+    if (u->average && f->model->step == 0)
+        s->backend->copy(s->device[device].remote, u->average + begin, u->weight[0] + begin,
+                         (size_t)(end - begin) * sizeof *u->average);
+}
+
+/* One variable at a time where each has its own numbers. */
+static void mirt__rule_update(void *user, const mirt__where *where, mirt__range range, mirt__update *u) {
+    const mirt_function *f = (const mirt_function *)user;
+    const mirt__kernels *kernels = f->model->strategy->kernels;
+    const bool by_variable = mirt__optimizer_by_variable(&f->model->config.optimizer);
+    u->begin = range.begin;
+    u->end = range.end;
+    if (!by_variable) kernels->update(u, where);
+    for (int i = 0; by_variable && i < f->root->num_variables; i++) {
+        const mirt__variable *v = &f->root->variable[i];
+        const int64_t first = (int64_t)(v->offset / sizeof(mirt__real)), last = first + v->count;
+        u->begin = range.begin > first ? range.begin : first;
+        u->end = range.end < last ? range.end : last;
+        if (!mirt__is_trained(v) || u->begin >= u->end) continue;
+        mirt__optimizer_variable(f->model, v, mirt__squares_of(f, i), f->rate, u);
+        mirt__unscale(f, u);
+        kernels->update(u, where);
+    }
+}
+
+MIRT__LIB void mirt__rule_set(mirt_function *f) {
+    mirt__rule *rule = &f->step.rule;
+    rule->user = f;
+    rule->norms = f->step.float16 || mirt__optimizer_norms(&f->model->config.optimizer);
+    rule->piece = f->model->piece;
+    rule->num_pieces = f->model->num_pieces;
+    rule->accepts = mirt__rule_accepts;
+    rule->prepare = mirt__rule_prepare;
+    rule->update = mirt__rule_update;
+}
