@@ -285,7 +285,8 @@ static void check_file(const char *name, mirt_model *model) {
         walk(mirt__json_parse(&pool, run.original, strlen(run.original)), text_key[run.number]);
         mirt__pool_free(&pool);
     }
-    ok(run.wrong == 0 && run.changed > 0, "%s: %d changes, %d refused, the others allowed", name, run.changed, run.refused);
+    ok(run.wrong == 0 && run.changed > 0, "%s: %d changes, %d refused, the others allowed", name, run.changed,
+       run.refused);
     ok(loads(&harm) && !harm, "%s: still loads", name);
     mirt__safetensors_close(&good);
 }
