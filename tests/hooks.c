@@ -31,6 +31,8 @@ DEFAULT int hook_pause(void) { return pause(); }
 DEFAULT int hook_unlink(const char *path) { return unlink(path); }
 DEFAULT int hook_mkdir(const char *path, unsigned mode) { return mkdir(path, mode); }
 DEFAULT int hook_ftruncate(int fd, off_t size) { return ftruncate(fd, size); }
+DEFAULT int hook_stat(const char *path, struct stat *info) { return stat(path, info); }
+DEFAULT int hook_fstat(int fd, struct stat *info) { return fstat(fd, info); }
 DEFAULT int hook_open(const char *path, int flags, unsigned mode) { return open(path, flags, mode); }
 DEFAULT ssize_t hook_pread(int fd, void *data, size_t size, off_t offset) { return pread(fd, data, size, offset); }
 DEFAULT ssize_t hook_pwrite(int fd, const void *data, size_t size, off_t offset) { return pwrite(fd, data, size, offset); }

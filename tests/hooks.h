@@ -4,6 +4,7 @@
    that defines one replaces it; the others call the system (hooks.c). */
 #include <pthread.h>
 #include <stddef.h>
+#include <sys/stat.h>
 #include <sys/types.h>
 #include <time.h>
 #include <unistd.h>
@@ -32,6 +33,8 @@ int hook_rename(const char *from, const char *to);
 int hook_unlink(const char *path);
 int hook_mkdir(const char *path, unsigned mode);
 int hook_ftruncate(int fd, off_t size);
+int hook_stat(const char *path, struct stat *info);
+int hook_fstat(int fd, struct stat *info);
 int hook_clock(clockid_t clock, struct timespec *out);
 void hook_point(int kind, int device, int number); /* base/device_timeline.h */
 
@@ -55,6 +58,8 @@ void hook_point(int kind, int device, int number); /* base/device_timeline.h */
 #define MIRRORTRAIN_UNLINK(path) hook_unlink(path)
 #define MIRRORTRAIN_MKDIR(path, mode) hook_mkdir(path, mode)
 #define MIRRORTRAIN_FTRUNCATE(fd, size) hook_ftruncate(fd, size)
+#define MIRRORTRAIN_STAT(path, info) hook_stat(path, info)
+#define MIRRORTRAIN_FSTAT(fd, info) hook_fstat(fd, info)
 #define MIRT__TEST_POINT(kind, device, number) hook_point(kind, device, number)
 #define clock_gettime(clock, out) hook_clock(clock, out)
 #endif
