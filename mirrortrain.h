@@ -10490,19 +10490,27 @@ MIRT__INLINE void MIRT__K(transpose_block)(float *to, const float *from, int64_t
 #endif
 #define MIRT__ROW_OF_A(i) const float *a##i = tile->a[rows > i ? i : 0];
 #define MIRT__NO_B(i, j) MIRT__VEC b##j = s00;
-#define MIRT__ROW_OF_B(i, j) if (vectors > j) b##j = MIRT__K(load)(b + j * MIRT__LANES);
+/* A tile has a row and a vector at least, and two vectors where it is tall. */
+#define MIRT__HAS_ROW(i) (i < 1 || rows > i)
+#define MIRT__HAS_VECTOR(i, j) (j < 1 || i > 5 || vectors > j)
+#define MIRT__ROW_OF_B(i, j) \
+    if (MIRT__HAS_VECTOR(i, j)) b##j = MIRT__K(load)(b + j * MIRT__LANES);
 #define MIRT__CLEAR(i, j) MIRT__VEC s##i##j = MIRT__K(zero)();
 #define MIRT__RELOAD(i, j) \
-    if (rows > i && vectors > j) s##i##j = MIRT__K(load)(tile->c[i] + tile->column + j * MIRT__LANES);
+    if (MIRT__HAS_ROW(i) && MIRT__HAS_VECTOR(i, j)) \
+        s##i##j = MIRT__K(load)(tile->c[i] + tile->column + j * MIRT__LANES);
 #ifdef MIRT__HALF_PRODUCT
-#define MIRT__ADD(i, j) if (vectors > j) s##i##j = half && j == 1 ? MIRT__HALF_PRODUCT(x, b##j, s##i##j) : MIRT__PRODUCT(x, b##j, s##i##j);
-#define MIRT__STORED(i, j) half && j == 1 ? MIRT__HALF_WHOLE(s##i##j) : s##i##j
+#define MIRT__ADD(i, j) \
+    if (MIRT__HAS_VECTOR(i, j)) \
+        s##i##j = j == 1 && half ? MIRT__HALF_PRODUCT(x, b##j, s##i##j) : MIRT__PRODUCT(x, b##j, s##i##j);
+#define MIRT__STORED(i, j) j == 1 && half ? MIRT__HALF_WHOLE(s##i##j) : s##i##j
 #else
-#define MIRT__ADD(i, j) if (vectors > j) s##i##j = MIRT__PRODUCT(x, b##j, s##i##j);
+#define MIRT__ADD(i, j) \
+    if (MIRT__HAS_VECTOR(i, j)) s##i##j = MIRT__PRODUCT(x, b##j, s##i##j);
 #define MIRT__STORED(i, j) s##i##j
 #endif
 #define MIRT__STEP(i) \
-    if (rows > i) { \
+    if (MIRT__HAS_ROW(i)) { \
         const MIRT__VEC x = MIRT__K(set)(a##i[at]); \
         MIRT__EACH_VECTOR(MIRT__ADD, i) \
     }
@@ -10512,7 +10520,8 @@ MIRT__INLINE void MIRT__K(transpose_block)(float *to, const float *from, int64_t
         MIRT__ADD(i, 0) MIRT__ADD(i, 1) \
     }
 #define MIRT__SPILL(i, j) \
-    if (rows > i && vectors > j) MIRT__K(store)(tile->c[i] + tile->column + j * MIRT__LANES, MIRT__STORED(i, j));
+    if (MIRT__HAS_ROW(i) && MIRT__HAS_VECTOR(i, j)) \
+        MIRT__K(store)(tile->c[i] + tile->column + j * MIRT__LANES, MIRT__STORED(i, j));
 MIRT__INLINE void MIRT__P(tile_of)(const mirt__tile *tile, const int rows, const int vectors, const bool half) {
     (void)half;
     MIRT__EACH_ROW(MIRT__ROW_OF_A)
@@ -10590,6 +10599,8 @@ static const mirt__tile_fn MIRT__P(tiles)[MIRT__HALF_KIND + 1][MIRT__TILE_ROWS] 
 #undef MIRT__EACH_LOW
 #undef MIRT__ROW_OF_A
 #undef MIRT__NO_B
+#undef MIRT__HAS_ROW
+#undef MIRT__HAS_VECTOR
 #undef MIRT__ROW_OF_B
 #undef MIRT__CLEAR
 #undef MIRT__RELOAD
@@ -10741,13 +10752,11 @@ MIRT__INLINE MIRT__VEC MIRT__K(hard_sigmoid)(MIRT__VEC x) {
     return MIRT__K(div)(MIRT__K(min)(MIRT__K(set)(6.0f), MIRT__K(relu)(MIRT__K(add)(x, MIRT__K(set)(3.0f)))), MIRT__K(set)(6.0f));
 }
 
-/* An elementwise activation; `scale` is the slope of leaky relu below zero, or elu's factor. */
+/* A curved activation; `scale` is the slope of leaky relu below zero, or elu's factor. Callers clip by MIRT__K(bend). */
 MIRT__INLINE MIRT__VEC MIRT__K(activate_by)(MIRT__VEC x, const mirt_activation_kind kind, MIRT__VEC scale) {
     const MIRT__VEC zero = MIRT__K(zero)();
     MIRT__VEC bell;
     switch (kind) {
-    case MIRT_RELU: return MIRT__K(relu)(x);
-    case MIRT_RELU6: return MIRT__K(min)(MIRT__K(set)(6.0f), MIRT__K(relu)(x));
     case MIRT_SIGMOID: return MIRT__K(sigmoid)(x);
     case MIRT_TANH: return MIRT__K(tanh)(x);
     case MIRT_SILU: return MIRT__K(silu)(x);
@@ -10757,6 +10766,8 @@ MIRT__INLINE MIRT__VEC MIRT__K(activate_by)(MIRT__VEC x, const mirt_activation_k
     case MIRT_HARD_SIGMOID: return MIRT__K(hard_sigmoid)(x);
     case MIRT_HARD_SWISH: return MIRT__K(mul)(x, MIRT__K(hard_sigmoid)(x));
     case MIRT_SOFTPLUS: return MIRT__K(softplus)(x);
+    case MIRT_RELU:
+    case MIRT_RELU6:
     MIRT__NOT_ELEMENTWISE;
     }
     return x;
@@ -10766,8 +10777,6 @@ MIRT__INLINE MIRT__VEC MIRT__K(slope_by)(MIRT__VEC g, MIRT__VEC u, const mirt_ac
     const MIRT__VEC zero = MIRT__K(zero)(), one = MIRT__K(set)(1.0f), three = MIRT__K(set)(3.0f), six = MIRT__K(set)(6.0f);
     MIRT__VEC s, bell;
     switch (kind) {
-    case MIRT_RELU: return MIRT__K(select)(MIRT__K(greater)(u, zero), g, zero);
-    case MIRT_RELU6: return MIRT__K(select)(MIRT__K(greater)(u, zero), MIRT__K(select)(MIRT__K(greater)(six, u), g, zero), zero);
     case MIRT_SIGMOID:
         s = MIRT__K(sigmoid)(u);
         return MIRT__K(mul)(g, MIRT__K(mul)(s, MIRT__K(sub)(one, s)));
@@ -10788,6 +10797,8 @@ MIRT__INLINE MIRT__VEC MIRT__K(slope_by)(MIRT__VEC g, MIRT__VEC u, const mirt_ac
         s = MIRT__K(div)(MIRT__K(select)(MIRT__K(greater)(three, MIRT__K(abs)(u)), s, zero), six);
         return MIRT__K(mul)(g, kind == MIRT_HARD_SIGMOID ? s : MIRT__K(add)(MIRT__K(hard_sigmoid)(u), s));
     case MIRT_SOFTPLUS: return MIRT__K(mul)(g, MIRT__K(sigmoid)(u));
+    case MIRT_RELU:
+    case MIRT_RELU6:
     MIRT__NOT_ELEMENTWISE;
     }
     return g;
@@ -10858,11 +10869,9 @@ static void MIRT__K(slope_range)(mirt_activation_kind kind, float scale, const f
 #define MIRT__SIMD_ACTIVATION(kind)
 #define MIRT__SIMD_VECTOR(name) MIRT__CURVE(MIRT__K(name)(u))
 #define MIRT__SIMD_CASE(number, id, label, function, reference, fast, ...) \
-    case MIRT__##id: \
-        MIRT__SIMD_##fast \
-        break;
+    if (kind == MIRT__##id) { MIRT__SIMD_##fast }
 static void MIRT__K(unary_range)(mirt__unary_kind kind, const float *x, float *to, int64_t count) {
-    switch (kind) { MIRT__UNARY_LIST(MIRT__SIMD_CASE) }
+    MIRT__UNARY_LIST(MIRT__SIMD_CASE)
 }
 #undef MIRT__SIMD_COPY
 #undef MIRT__SIMD_LOOP
@@ -11451,14 +11460,15 @@ MIRT__INLINE void MIRT__K(fetch)(mirt__soon *soon, int64_t lines) {
 /* Several outputs side by side share a tap's vector and hide the latency of their chains. */
 #define MIRT__EACH_PLACE(X) X(0) X(1) X(2) X(3) X(4) X(5) X(6) X(7)
 #define MIRT__PLACE_CLEAR(i) MIRT__VEC s##i = MIRT__K(zero)();
+/* One place at least; a part of a vector is for one place alone. */
 #define MIRT__PLACE_ADD(i) \
-    if (places > i) { \
-        s##i = MIRT__K(fma)(whole ? MIRT__K(load)(x) : MIRT__K(load_some)(x, n), tap, s##i); \
+    if (i < 1 || places > i) { \
+        s##i = MIRT__K(fma)(i > 0 || whole ? MIRT__K(load)(x) : MIRT__K(load_some)(x, n), tap, s##i); \
         x += step; \
     }
 #define MIRT__PLACE_STORE(i) \
-    if (places > i) { \
-        if (whole) MIRT__K(store)(y, s##i); \
+    if (i < 1 || places > i) { \
+        if (i > 0 || whole) MIRT__K(store)(y, s##i); \
         else MIRT__K(store_some)(y, s##i, n); \
         y += row->y_step; \
     }
@@ -11562,10 +11572,13 @@ static void MIRT__K(taps_row)(const mirt__taps_row *row) {
     const float *x##t = row->x[first + (taps > t ? t : 0)] + j; \
     float *k##t = row->dk[first + (taps > t ? t : 0)] + j; \
     MIRT__VEC s##t = whole ? MIRT__K(load)(k##t) : MIRT__K(load_some)(k##t, n);
-#define MIRT__TAP(t) if (taps > t) s##t = MIRT__K(fma)(whole ? MIRT__K(load)(x##t + at) : MIRT__K(load_some)(x##t + at, n), g, s##t);
+/* One tap at least; a part of a vector is for one tap alone. */
+#define MIRT__TAP(t) \
+    if (t < 1 || taps > t) \
+        s##t = MIRT__K(fma)(t > 0 || whole ? MIRT__K(load)(x##t + at) : MIRT__K(load_some)(x##t + at, n), g, s##t);
 #define MIRT__TAP_STORE(t) \
-    if (taps > t) { \
-        if (whole) MIRT__K(store)(k##t, s##t); \
+    if (t < 1 || taps > t) { \
+        if (t > 0 || whole) MIRT__K(store)(k##t, s##t); \
         else MIRT__K(store_some)(k##t, s##t, n); \
     }
 MIRT__INLINE void MIRT__K(taps_grad_of)(const mirt__taps_row *row, int first, int64_t j, int64_t n, const int taps, const bool whole) {
@@ -12029,19 +12042,27 @@ MIRT__KERNEL_TABLE mirt__kernels MIRT__T(kernels) = {
 #endif
 #define MIRT__ROW_OF_A(i) const float *a##i = tile->a[rows > i ? i : 0];
 #define MIRT__NO_B(i, j) MIRT__VEC b##j = s00;
-#define MIRT__ROW_OF_B(i, j) if (vectors > j) b##j = MIRT__K(load)(b + j * MIRT__LANES);
+/* A tile has a row and a vector at least, and two vectors where it is tall. */
+#define MIRT__HAS_ROW(i) (i < 1 || rows > i)
+#define MIRT__HAS_VECTOR(i, j) (j < 1 || i > 5 || vectors > j)
+#define MIRT__ROW_OF_B(i, j) \
+    if (MIRT__HAS_VECTOR(i, j)) b##j = MIRT__K(load)(b + j * MIRT__LANES);
 #define MIRT__CLEAR(i, j) MIRT__VEC s##i##j = MIRT__K(zero)();
 #define MIRT__RELOAD(i, j) \
-    if (rows > i && vectors > j) s##i##j = MIRT__K(load)(tile->c[i] + tile->column + j * MIRT__LANES);
+    if (MIRT__HAS_ROW(i) && MIRT__HAS_VECTOR(i, j)) \
+        s##i##j = MIRT__K(load)(tile->c[i] + tile->column + j * MIRT__LANES);
 #ifdef MIRT__HALF_PRODUCT
-#define MIRT__ADD(i, j) if (vectors > j) s##i##j = half && j == 1 ? MIRT__HALF_PRODUCT(x, b##j, s##i##j) : MIRT__PRODUCT(x, b##j, s##i##j);
-#define MIRT__STORED(i, j) half && j == 1 ? MIRT__HALF_WHOLE(s##i##j) : s##i##j
+#define MIRT__ADD(i, j) \
+    if (MIRT__HAS_VECTOR(i, j)) \
+        s##i##j = j == 1 && half ? MIRT__HALF_PRODUCT(x, b##j, s##i##j) : MIRT__PRODUCT(x, b##j, s##i##j);
+#define MIRT__STORED(i, j) j == 1 && half ? MIRT__HALF_WHOLE(s##i##j) : s##i##j
 #else
-#define MIRT__ADD(i, j) if (vectors > j) s##i##j = MIRT__PRODUCT(x, b##j, s##i##j);
+#define MIRT__ADD(i, j) \
+    if (MIRT__HAS_VECTOR(i, j)) s##i##j = MIRT__PRODUCT(x, b##j, s##i##j);
 #define MIRT__STORED(i, j) s##i##j
 #endif
 #define MIRT__STEP(i) \
-    if (rows > i) { \
+    if (MIRT__HAS_ROW(i)) { \
         const MIRT__VEC x = MIRT__K(set)(a##i[at]); \
         MIRT__EACH_VECTOR(MIRT__ADD, i) \
     }
@@ -12051,7 +12072,8 @@ MIRT__KERNEL_TABLE mirt__kernels MIRT__T(kernels) = {
         MIRT__ADD(i, 0) MIRT__ADD(i, 1) \
     }
 #define MIRT__SPILL(i, j) \
-    if (rows > i && vectors > j) MIRT__K(store)(tile->c[i] + tile->column + j * MIRT__LANES, MIRT__STORED(i, j));
+    if (MIRT__HAS_ROW(i) && MIRT__HAS_VECTOR(i, j)) \
+        MIRT__K(store)(tile->c[i] + tile->column + j * MIRT__LANES, MIRT__STORED(i, j));
 MIRT__INLINE void MIRT__P(tile_of)(const mirt__tile *tile, const int rows, const int vectors, const bool half) {
     (void)half;
     MIRT__EACH_ROW(MIRT__ROW_OF_A)
@@ -12129,6 +12151,8 @@ static const mirt__tile_fn MIRT__P(tiles)[MIRT__HALF_KIND + 1][MIRT__TILE_ROWS] 
 #undef MIRT__EACH_LOW
 #undef MIRT__ROW_OF_A
 #undef MIRT__NO_B
+#undef MIRT__HAS_ROW
+#undef MIRT__HAS_VECTOR
 #undef MIRT__ROW_OF_B
 #undef MIRT__CLEAR
 #undef MIRT__RELOAD
@@ -12854,19 +12878,27 @@ MIRT__INLINE void MIRT__K(transpose_block)(float *to, const float *from, int64_t
 #endif
 #define MIRT__ROW_OF_A(i) const float *a##i = tile->a[rows > i ? i : 0];
 #define MIRT__NO_B(i, j) MIRT__VEC b##j = s00;
-#define MIRT__ROW_OF_B(i, j) if (vectors > j) b##j = MIRT__K(load)(b + j * MIRT__LANES);
+/* A tile has a row and a vector at least, and two vectors where it is tall. */
+#define MIRT__HAS_ROW(i) (i < 1 || rows > i)
+#define MIRT__HAS_VECTOR(i, j) (j < 1 || i > 5 || vectors > j)
+#define MIRT__ROW_OF_B(i, j) \
+    if (MIRT__HAS_VECTOR(i, j)) b##j = MIRT__K(load)(b + j * MIRT__LANES);
 #define MIRT__CLEAR(i, j) MIRT__VEC s##i##j = MIRT__K(zero)();
 #define MIRT__RELOAD(i, j) \
-    if (rows > i && vectors > j) s##i##j = MIRT__K(load)(tile->c[i] + tile->column + j * MIRT__LANES);
+    if (MIRT__HAS_ROW(i) && MIRT__HAS_VECTOR(i, j)) \
+        s##i##j = MIRT__K(load)(tile->c[i] + tile->column + j * MIRT__LANES);
 #ifdef MIRT__HALF_PRODUCT
-#define MIRT__ADD(i, j) if (vectors > j) s##i##j = half && j == 1 ? MIRT__HALF_PRODUCT(x, b##j, s##i##j) : MIRT__PRODUCT(x, b##j, s##i##j);
-#define MIRT__STORED(i, j) half && j == 1 ? MIRT__HALF_WHOLE(s##i##j) : s##i##j
+#define MIRT__ADD(i, j) \
+    if (MIRT__HAS_VECTOR(i, j)) \
+        s##i##j = j == 1 && half ? MIRT__HALF_PRODUCT(x, b##j, s##i##j) : MIRT__PRODUCT(x, b##j, s##i##j);
+#define MIRT__STORED(i, j) j == 1 && half ? MIRT__HALF_WHOLE(s##i##j) : s##i##j
 #else
-#define MIRT__ADD(i, j) if (vectors > j) s##i##j = MIRT__PRODUCT(x, b##j, s##i##j);
+#define MIRT__ADD(i, j) \
+    if (MIRT__HAS_VECTOR(i, j)) s##i##j = MIRT__PRODUCT(x, b##j, s##i##j);
 #define MIRT__STORED(i, j) s##i##j
 #endif
 #define MIRT__STEP(i) \
-    if (rows > i) { \
+    if (MIRT__HAS_ROW(i)) { \
         const MIRT__VEC x = MIRT__K(set)(a##i[at]); \
         MIRT__EACH_VECTOR(MIRT__ADD, i) \
     }
@@ -12876,7 +12908,8 @@ MIRT__INLINE void MIRT__K(transpose_block)(float *to, const float *from, int64_t
         MIRT__ADD(i, 0) MIRT__ADD(i, 1) \
     }
 #define MIRT__SPILL(i, j) \
-    if (rows > i && vectors > j) MIRT__K(store)(tile->c[i] + tile->column + j * MIRT__LANES, MIRT__STORED(i, j));
+    if (MIRT__HAS_ROW(i) && MIRT__HAS_VECTOR(i, j)) \
+        MIRT__K(store)(tile->c[i] + tile->column + j * MIRT__LANES, MIRT__STORED(i, j));
 MIRT__INLINE void MIRT__P(tile_of)(const mirt__tile *tile, const int rows, const int vectors, const bool half) {
     (void)half;
     MIRT__EACH_ROW(MIRT__ROW_OF_A)
@@ -12954,6 +12987,8 @@ static const mirt__tile_fn MIRT__P(tiles)[MIRT__HALF_KIND + 1][MIRT__TILE_ROWS] 
 #undef MIRT__EACH_LOW
 #undef MIRT__ROW_OF_A
 #undef MIRT__NO_B
+#undef MIRT__HAS_ROW
+#undef MIRT__HAS_VECTOR
 #undef MIRT__ROW_OF_B
 #undef MIRT__CLEAR
 #undef MIRT__RELOAD
@@ -13105,13 +13140,11 @@ MIRT__INLINE MIRT__VEC MIRT__K(hard_sigmoid)(MIRT__VEC x) {
     return MIRT__K(div)(MIRT__K(min)(MIRT__K(set)(6.0f), MIRT__K(relu)(MIRT__K(add)(x, MIRT__K(set)(3.0f)))), MIRT__K(set)(6.0f));
 }
 
-/* An elementwise activation; `scale` is the slope of leaky relu below zero, or elu's factor. */
+/* A curved activation; `scale` is the slope of leaky relu below zero, or elu's factor. Callers clip by MIRT__K(bend). */
 MIRT__INLINE MIRT__VEC MIRT__K(activate_by)(MIRT__VEC x, const mirt_activation_kind kind, MIRT__VEC scale) {
     const MIRT__VEC zero = MIRT__K(zero)();
     MIRT__VEC bell;
     switch (kind) {
-    case MIRT_RELU: return MIRT__K(relu)(x);
-    case MIRT_RELU6: return MIRT__K(min)(MIRT__K(set)(6.0f), MIRT__K(relu)(x));
     case MIRT_SIGMOID: return MIRT__K(sigmoid)(x);
     case MIRT_TANH: return MIRT__K(tanh)(x);
     case MIRT_SILU: return MIRT__K(silu)(x);
@@ -13121,6 +13154,8 @@ MIRT__INLINE MIRT__VEC MIRT__K(activate_by)(MIRT__VEC x, const mirt_activation_k
     case MIRT_HARD_SIGMOID: return MIRT__K(hard_sigmoid)(x);
     case MIRT_HARD_SWISH: return MIRT__K(mul)(x, MIRT__K(hard_sigmoid)(x));
     case MIRT_SOFTPLUS: return MIRT__K(softplus)(x);
+    case MIRT_RELU:
+    case MIRT_RELU6:
     MIRT__NOT_ELEMENTWISE;
     }
     return x;
@@ -13130,8 +13165,6 @@ MIRT__INLINE MIRT__VEC MIRT__K(slope_by)(MIRT__VEC g, MIRT__VEC u, const mirt_ac
     const MIRT__VEC zero = MIRT__K(zero)(), one = MIRT__K(set)(1.0f), three = MIRT__K(set)(3.0f), six = MIRT__K(set)(6.0f);
     MIRT__VEC s, bell;
     switch (kind) {
-    case MIRT_RELU: return MIRT__K(select)(MIRT__K(greater)(u, zero), g, zero);
-    case MIRT_RELU6: return MIRT__K(select)(MIRT__K(greater)(u, zero), MIRT__K(select)(MIRT__K(greater)(six, u), g, zero), zero);
     case MIRT_SIGMOID:
         s = MIRT__K(sigmoid)(u);
         return MIRT__K(mul)(g, MIRT__K(mul)(s, MIRT__K(sub)(one, s)));
@@ -13152,6 +13185,8 @@ MIRT__INLINE MIRT__VEC MIRT__K(slope_by)(MIRT__VEC g, MIRT__VEC u, const mirt_ac
         s = MIRT__K(div)(MIRT__K(select)(MIRT__K(greater)(three, MIRT__K(abs)(u)), s, zero), six);
         return MIRT__K(mul)(g, kind == MIRT_HARD_SIGMOID ? s : MIRT__K(add)(MIRT__K(hard_sigmoid)(u), s));
     case MIRT_SOFTPLUS: return MIRT__K(mul)(g, MIRT__K(sigmoid)(u));
+    case MIRT_RELU:
+    case MIRT_RELU6:
     MIRT__NOT_ELEMENTWISE;
     }
     return g;
@@ -13222,11 +13257,9 @@ static void MIRT__K(slope_range)(mirt_activation_kind kind, float scale, const f
 #define MIRT__SIMD_ACTIVATION(kind)
 #define MIRT__SIMD_VECTOR(name) MIRT__CURVE(MIRT__K(name)(u))
 #define MIRT__SIMD_CASE(number, id, label, function, reference, fast, ...) \
-    case MIRT__##id: \
-        MIRT__SIMD_##fast \
-        break;
+    if (kind == MIRT__##id) { MIRT__SIMD_##fast }
 static void MIRT__K(unary_range)(mirt__unary_kind kind, const float *x, float *to, int64_t count) {
-    switch (kind) { MIRT__UNARY_LIST(MIRT__SIMD_CASE) }
+    MIRT__UNARY_LIST(MIRT__SIMD_CASE)
 }
 #undef MIRT__SIMD_COPY
 #undef MIRT__SIMD_LOOP
@@ -13815,14 +13848,15 @@ MIRT__INLINE void MIRT__K(fetch)(mirt__soon *soon, int64_t lines) {
 /* Several outputs side by side share a tap's vector and hide the latency of their chains. */
 #define MIRT__EACH_PLACE(X) X(0) X(1) X(2) X(3) X(4) X(5) X(6) X(7)
 #define MIRT__PLACE_CLEAR(i) MIRT__VEC s##i = MIRT__K(zero)();
+/* One place at least; a part of a vector is for one place alone. */
 #define MIRT__PLACE_ADD(i) \
-    if (places > i) { \
-        s##i = MIRT__K(fma)(whole ? MIRT__K(load)(x) : MIRT__K(load_some)(x, n), tap, s##i); \
+    if (i < 1 || places > i) { \
+        s##i = MIRT__K(fma)(i > 0 || whole ? MIRT__K(load)(x) : MIRT__K(load_some)(x, n), tap, s##i); \
         x += step; \
     }
 #define MIRT__PLACE_STORE(i) \
-    if (places > i) { \
-        if (whole) MIRT__K(store)(y, s##i); \
+    if (i < 1 || places > i) { \
+        if (i > 0 || whole) MIRT__K(store)(y, s##i); \
         else MIRT__K(store_some)(y, s##i, n); \
         y += row->y_step; \
     }
@@ -13926,10 +13960,13 @@ static void MIRT__K(taps_row)(const mirt__taps_row *row) {
     const float *x##t = row->x[first + (taps > t ? t : 0)] + j; \
     float *k##t = row->dk[first + (taps > t ? t : 0)] + j; \
     MIRT__VEC s##t = whole ? MIRT__K(load)(k##t) : MIRT__K(load_some)(k##t, n);
-#define MIRT__TAP(t) if (taps > t) s##t = MIRT__K(fma)(whole ? MIRT__K(load)(x##t + at) : MIRT__K(load_some)(x##t + at, n), g, s##t);
+/* One tap at least; a part of a vector is for one tap alone. */
+#define MIRT__TAP(t) \
+    if (t < 1 || taps > t) \
+        s##t = MIRT__K(fma)(t > 0 || whole ? MIRT__K(load)(x##t + at) : MIRT__K(load_some)(x##t + at, n), g, s##t);
 #define MIRT__TAP_STORE(t) \
-    if (taps > t) { \
-        if (whole) MIRT__K(store)(k##t, s##t); \
+    if (t < 1 || taps > t) { \
+        if (t > 0 || whole) MIRT__K(store)(k##t, s##t); \
         else MIRT__K(store_some)(k##t, s##t, n); \
     }
 MIRT__INLINE void MIRT__K(taps_grad_of)(const mirt__taps_row *row, int first, int64_t j, int64_t n, const int taps, const bool whole) {
@@ -14537,19 +14574,27 @@ MIRT__INLINE void mirt__pair_neon(float *to, int64_t next, const float *above, c
 #endif
 #define MIRT__ROW_OF_A(i) const float *a##i = tile->a[rows > i ? i : 0];
 #define MIRT__NO_B(i, j) MIRT__VEC b##j = s00;
-#define MIRT__ROW_OF_B(i, j) if (vectors > j) b##j = MIRT__K(load)(b + j * MIRT__LANES);
+/* A tile has a row and a vector at least, and two vectors where it is tall. */
+#define MIRT__HAS_ROW(i) (i < 1 || rows > i)
+#define MIRT__HAS_VECTOR(i, j) (j < 1 || i > 5 || vectors > j)
+#define MIRT__ROW_OF_B(i, j) \
+    if (MIRT__HAS_VECTOR(i, j)) b##j = MIRT__K(load)(b + j * MIRT__LANES);
 #define MIRT__CLEAR(i, j) MIRT__VEC s##i##j = MIRT__K(zero)();
 #define MIRT__RELOAD(i, j) \
-    if (rows > i && vectors > j) s##i##j = MIRT__K(load)(tile->c[i] + tile->column + j * MIRT__LANES);
+    if (MIRT__HAS_ROW(i) && MIRT__HAS_VECTOR(i, j)) \
+        s##i##j = MIRT__K(load)(tile->c[i] + tile->column + j * MIRT__LANES);
 #ifdef MIRT__HALF_PRODUCT
-#define MIRT__ADD(i, j) if (vectors > j) s##i##j = half && j == 1 ? MIRT__HALF_PRODUCT(x, b##j, s##i##j) : MIRT__PRODUCT(x, b##j, s##i##j);
-#define MIRT__STORED(i, j) half && j == 1 ? MIRT__HALF_WHOLE(s##i##j) : s##i##j
+#define MIRT__ADD(i, j) \
+    if (MIRT__HAS_VECTOR(i, j)) \
+        s##i##j = j == 1 && half ? MIRT__HALF_PRODUCT(x, b##j, s##i##j) : MIRT__PRODUCT(x, b##j, s##i##j);
+#define MIRT__STORED(i, j) j == 1 && half ? MIRT__HALF_WHOLE(s##i##j) : s##i##j
 #else
-#define MIRT__ADD(i, j) if (vectors > j) s##i##j = MIRT__PRODUCT(x, b##j, s##i##j);
+#define MIRT__ADD(i, j) \
+    if (MIRT__HAS_VECTOR(i, j)) s##i##j = MIRT__PRODUCT(x, b##j, s##i##j);
 #define MIRT__STORED(i, j) s##i##j
 #endif
 #define MIRT__STEP(i) \
-    if (rows > i) { \
+    if (MIRT__HAS_ROW(i)) { \
         const MIRT__VEC x = MIRT__K(set)(a##i[at]); \
         MIRT__EACH_VECTOR(MIRT__ADD, i) \
     }
@@ -14559,7 +14604,8 @@ MIRT__INLINE void mirt__pair_neon(float *to, int64_t next, const float *above, c
         MIRT__ADD(i, 0) MIRT__ADD(i, 1) \
     }
 #define MIRT__SPILL(i, j) \
-    if (rows > i && vectors > j) MIRT__K(store)(tile->c[i] + tile->column + j * MIRT__LANES, MIRT__STORED(i, j));
+    if (MIRT__HAS_ROW(i) && MIRT__HAS_VECTOR(i, j)) \
+        MIRT__K(store)(tile->c[i] + tile->column + j * MIRT__LANES, MIRT__STORED(i, j));
 MIRT__INLINE void MIRT__P(tile_of)(const mirt__tile *tile, const int rows, const int vectors, const bool half) {
     (void)half;
     MIRT__EACH_ROW(MIRT__ROW_OF_A)
@@ -14637,6 +14683,8 @@ static const mirt__tile_fn MIRT__P(tiles)[MIRT__HALF_KIND + 1][MIRT__TILE_ROWS] 
 #undef MIRT__EACH_LOW
 #undef MIRT__ROW_OF_A
 #undef MIRT__NO_B
+#undef MIRT__HAS_ROW
+#undef MIRT__HAS_VECTOR
 #undef MIRT__ROW_OF_B
 #undef MIRT__CLEAR
 #undef MIRT__RELOAD
@@ -14788,13 +14836,11 @@ MIRT__INLINE MIRT__VEC MIRT__K(hard_sigmoid)(MIRT__VEC x) {
     return MIRT__K(div)(MIRT__K(min)(MIRT__K(set)(6.0f), MIRT__K(relu)(MIRT__K(add)(x, MIRT__K(set)(3.0f)))), MIRT__K(set)(6.0f));
 }
 
-/* An elementwise activation; `scale` is the slope of leaky relu below zero, or elu's factor. */
+/* A curved activation; `scale` is the slope of leaky relu below zero, or elu's factor. Callers clip by MIRT__K(bend). */
 MIRT__INLINE MIRT__VEC MIRT__K(activate_by)(MIRT__VEC x, const mirt_activation_kind kind, MIRT__VEC scale) {
     const MIRT__VEC zero = MIRT__K(zero)();
     MIRT__VEC bell;
     switch (kind) {
-    case MIRT_RELU: return MIRT__K(relu)(x);
-    case MIRT_RELU6: return MIRT__K(min)(MIRT__K(set)(6.0f), MIRT__K(relu)(x));
     case MIRT_SIGMOID: return MIRT__K(sigmoid)(x);
     case MIRT_TANH: return MIRT__K(tanh)(x);
     case MIRT_SILU: return MIRT__K(silu)(x);
@@ -14804,6 +14850,8 @@ MIRT__INLINE MIRT__VEC MIRT__K(activate_by)(MIRT__VEC x, const mirt_activation_k
     case MIRT_HARD_SIGMOID: return MIRT__K(hard_sigmoid)(x);
     case MIRT_HARD_SWISH: return MIRT__K(mul)(x, MIRT__K(hard_sigmoid)(x));
     case MIRT_SOFTPLUS: return MIRT__K(softplus)(x);
+    case MIRT_RELU:
+    case MIRT_RELU6:
     MIRT__NOT_ELEMENTWISE;
     }
     return x;
@@ -14813,8 +14861,6 @@ MIRT__INLINE MIRT__VEC MIRT__K(slope_by)(MIRT__VEC g, MIRT__VEC u, const mirt_ac
     const MIRT__VEC zero = MIRT__K(zero)(), one = MIRT__K(set)(1.0f), three = MIRT__K(set)(3.0f), six = MIRT__K(set)(6.0f);
     MIRT__VEC s, bell;
     switch (kind) {
-    case MIRT_RELU: return MIRT__K(select)(MIRT__K(greater)(u, zero), g, zero);
-    case MIRT_RELU6: return MIRT__K(select)(MIRT__K(greater)(u, zero), MIRT__K(select)(MIRT__K(greater)(six, u), g, zero), zero);
     case MIRT_SIGMOID:
         s = MIRT__K(sigmoid)(u);
         return MIRT__K(mul)(g, MIRT__K(mul)(s, MIRT__K(sub)(one, s)));
@@ -14835,6 +14881,8 @@ MIRT__INLINE MIRT__VEC MIRT__K(slope_by)(MIRT__VEC g, MIRT__VEC u, const mirt_ac
         s = MIRT__K(div)(MIRT__K(select)(MIRT__K(greater)(three, MIRT__K(abs)(u)), s, zero), six);
         return MIRT__K(mul)(g, kind == MIRT_HARD_SIGMOID ? s : MIRT__K(add)(MIRT__K(hard_sigmoid)(u), s));
     case MIRT_SOFTPLUS: return MIRT__K(mul)(g, MIRT__K(sigmoid)(u));
+    case MIRT_RELU:
+    case MIRT_RELU6:
     MIRT__NOT_ELEMENTWISE;
     }
     return g;
@@ -14905,11 +14953,9 @@ static void MIRT__K(slope_range)(mirt_activation_kind kind, float scale, const f
 #define MIRT__SIMD_ACTIVATION(kind)
 #define MIRT__SIMD_VECTOR(name) MIRT__CURVE(MIRT__K(name)(u))
 #define MIRT__SIMD_CASE(number, id, label, function, reference, fast, ...) \
-    case MIRT__##id: \
-        MIRT__SIMD_##fast \
-        break;
+    if (kind == MIRT__##id) { MIRT__SIMD_##fast }
 static void MIRT__K(unary_range)(mirt__unary_kind kind, const float *x, float *to, int64_t count) {
-    switch (kind) { MIRT__UNARY_LIST(MIRT__SIMD_CASE) }
+    MIRT__UNARY_LIST(MIRT__SIMD_CASE)
 }
 #undef MIRT__SIMD_COPY
 #undef MIRT__SIMD_LOOP
@@ -15498,14 +15544,15 @@ MIRT__INLINE void MIRT__K(fetch)(mirt__soon *soon, int64_t lines) {
 /* Several outputs side by side share a tap's vector and hide the latency of their chains. */
 #define MIRT__EACH_PLACE(X) X(0) X(1) X(2) X(3) X(4) X(5) X(6) X(7)
 #define MIRT__PLACE_CLEAR(i) MIRT__VEC s##i = MIRT__K(zero)();
+/* One place at least; a part of a vector is for one place alone. */
 #define MIRT__PLACE_ADD(i) \
-    if (places > i) { \
-        s##i = MIRT__K(fma)(whole ? MIRT__K(load)(x) : MIRT__K(load_some)(x, n), tap, s##i); \
+    if (i < 1 || places > i) { \
+        s##i = MIRT__K(fma)(i > 0 || whole ? MIRT__K(load)(x) : MIRT__K(load_some)(x, n), tap, s##i); \
         x += step; \
     }
 #define MIRT__PLACE_STORE(i) \
-    if (places > i) { \
-        if (whole) MIRT__K(store)(y, s##i); \
+    if (i < 1 || places > i) { \
+        if (i > 0 || whole) MIRT__K(store)(y, s##i); \
         else MIRT__K(store_some)(y, s##i, n); \
         y += row->y_step; \
     }
@@ -15609,10 +15656,13 @@ static void MIRT__K(taps_row)(const mirt__taps_row *row) {
     const float *x##t = row->x[first + (taps > t ? t : 0)] + j; \
     float *k##t = row->dk[first + (taps > t ? t : 0)] + j; \
     MIRT__VEC s##t = whole ? MIRT__K(load)(k##t) : MIRT__K(load_some)(k##t, n);
-#define MIRT__TAP(t) if (taps > t) s##t = MIRT__K(fma)(whole ? MIRT__K(load)(x##t + at) : MIRT__K(load_some)(x##t + at, n), g, s##t);
+/* One tap at least; a part of a vector is for one tap alone. */
+#define MIRT__TAP(t) \
+    if (t < 1 || taps > t) \
+        s##t = MIRT__K(fma)(t > 0 || whole ? MIRT__K(load)(x##t + at) : MIRT__K(load_some)(x##t + at, n), g, s##t);
 #define MIRT__TAP_STORE(t) \
-    if (taps > t) { \
-        if (whole) MIRT__K(store)(k##t, s##t); \
+    if (t < 1 || taps > t) { \
+        if (t > 0 || whole) MIRT__K(store)(k##t, s##t); \
         else MIRT__K(store_some)(k##t, s##t, n); \
     }
 MIRT__INLINE void MIRT__K(taps_grad_of)(const mirt__taps_row *row, int first, int64_t j, int64_t n, const int taps, const bool whole) {
@@ -16230,19 +16280,27 @@ MIRT__INLINE void mirt__pair_plain(float *to, int64_t next, const float *above, 
 #endif
 #define MIRT__ROW_OF_A(i) const float *a##i = tile->a[rows > i ? i : 0];
 #define MIRT__NO_B(i, j) MIRT__VEC b##j = s00;
-#define MIRT__ROW_OF_B(i, j) if (vectors > j) b##j = MIRT__K(load)(b + j * MIRT__LANES);
+/* A tile has a row and a vector at least, and two vectors where it is tall. */
+#define MIRT__HAS_ROW(i) (i < 1 || rows > i)
+#define MIRT__HAS_VECTOR(i, j) (j < 1 || i > 5 || vectors > j)
+#define MIRT__ROW_OF_B(i, j) \
+    if (MIRT__HAS_VECTOR(i, j)) b##j = MIRT__K(load)(b + j * MIRT__LANES);
 #define MIRT__CLEAR(i, j) MIRT__VEC s##i##j = MIRT__K(zero)();
 #define MIRT__RELOAD(i, j) \
-    if (rows > i && vectors > j) s##i##j = MIRT__K(load)(tile->c[i] + tile->column + j * MIRT__LANES);
+    if (MIRT__HAS_ROW(i) && MIRT__HAS_VECTOR(i, j)) \
+        s##i##j = MIRT__K(load)(tile->c[i] + tile->column + j * MIRT__LANES);
 #ifdef MIRT__HALF_PRODUCT
-#define MIRT__ADD(i, j) if (vectors > j) s##i##j = half && j == 1 ? MIRT__HALF_PRODUCT(x, b##j, s##i##j) : MIRT__PRODUCT(x, b##j, s##i##j);
-#define MIRT__STORED(i, j) half && j == 1 ? MIRT__HALF_WHOLE(s##i##j) : s##i##j
+#define MIRT__ADD(i, j) \
+    if (MIRT__HAS_VECTOR(i, j)) \
+        s##i##j = j == 1 && half ? MIRT__HALF_PRODUCT(x, b##j, s##i##j) : MIRT__PRODUCT(x, b##j, s##i##j);
+#define MIRT__STORED(i, j) j == 1 && half ? MIRT__HALF_WHOLE(s##i##j) : s##i##j
 #else
-#define MIRT__ADD(i, j) if (vectors > j) s##i##j = MIRT__PRODUCT(x, b##j, s##i##j);
+#define MIRT__ADD(i, j) \
+    if (MIRT__HAS_VECTOR(i, j)) s##i##j = MIRT__PRODUCT(x, b##j, s##i##j);
 #define MIRT__STORED(i, j) s##i##j
 #endif
 #define MIRT__STEP(i) \
-    if (rows > i) { \
+    if (MIRT__HAS_ROW(i)) { \
         const MIRT__VEC x = MIRT__K(set)(a##i[at]); \
         MIRT__EACH_VECTOR(MIRT__ADD, i) \
     }
@@ -16252,7 +16310,8 @@ MIRT__INLINE void mirt__pair_plain(float *to, int64_t next, const float *above, 
         MIRT__ADD(i, 0) MIRT__ADD(i, 1) \
     }
 #define MIRT__SPILL(i, j) \
-    if (rows > i && vectors > j) MIRT__K(store)(tile->c[i] + tile->column + j * MIRT__LANES, MIRT__STORED(i, j));
+    if (MIRT__HAS_ROW(i) && MIRT__HAS_VECTOR(i, j)) \
+        MIRT__K(store)(tile->c[i] + tile->column + j * MIRT__LANES, MIRT__STORED(i, j));
 MIRT__INLINE void MIRT__P(tile_of)(const mirt__tile *tile, const int rows, const int vectors, const bool half) {
     (void)half;
     MIRT__EACH_ROW(MIRT__ROW_OF_A)
@@ -16330,6 +16389,8 @@ static const mirt__tile_fn MIRT__P(tiles)[MIRT__HALF_KIND + 1][MIRT__TILE_ROWS] 
 #undef MIRT__EACH_LOW
 #undef MIRT__ROW_OF_A
 #undef MIRT__NO_B
+#undef MIRT__HAS_ROW
+#undef MIRT__HAS_VECTOR
 #undef MIRT__ROW_OF_B
 #undef MIRT__CLEAR
 #undef MIRT__RELOAD
@@ -16481,13 +16542,11 @@ MIRT__INLINE MIRT__VEC MIRT__K(hard_sigmoid)(MIRT__VEC x) {
     return MIRT__K(div)(MIRT__K(min)(MIRT__K(set)(6.0f), MIRT__K(relu)(MIRT__K(add)(x, MIRT__K(set)(3.0f)))), MIRT__K(set)(6.0f));
 }
 
-/* An elementwise activation; `scale` is the slope of leaky relu below zero, or elu's factor. */
+/* A curved activation; `scale` is the slope of leaky relu below zero, or elu's factor. Callers clip by MIRT__K(bend). */
 MIRT__INLINE MIRT__VEC MIRT__K(activate_by)(MIRT__VEC x, const mirt_activation_kind kind, MIRT__VEC scale) {
     const MIRT__VEC zero = MIRT__K(zero)();
     MIRT__VEC bell;
     switch (kind) {
-    case MIRT_RELU: return MIRT__K(relu)(x);
-    case MIRT_RELU6: return MIRT__K(min)(MIRT__K(set)(6.0f), MIRT__K(relu)(x));
     case MIRT_SIGMOID: return MIRT__K(sigmoid)(x);
     case MIRT_TANH: return MIRT__K(tanh)(x);
     case MIRT_SILU: return MIRT__K(silu)(x);
@@ -16497,6 +16556,8 @@ MIRT__INLINE MIRT__VEC MIRT__K(activate_by)(MIRT__VEC x, const mirt_activation_k
     case MIRT_HARD_SIGMOID: return MIRT__K(hard_sigmoid)(x);
     case MIRT_HARD_SWISH: return MIRT__K(mul)(x, MIRT__K(hard_sigmoid)(x));
     case MIRT_SOFTPLUS: return MIRT__K(softplus)(x);
+    case MIRT_RELU:
+    case MIRT_RELU6:
     MIRT__NOT_ELEMENTWISE;
     }
     return x;
@@ -16506,8 +16567,6 @@ MIRT__INLINE MIRT__VEC MIRT__K(slope_by)(MIRT__VEC g, MIRT__VEC u, const mirt_ac
     const MIRT__VEC zero = MIRT__K(zero)(), one = MIRT__K(set)(1.0f), three = MIRT__K(set)(3.0f), six = MIRT__K(set)(6.0f);
     MIRT__VEC s, bell;
     switch (kind) {
-    case MIRT_RELU: return MIRT__K(select)(MIRT__K(greater)(u, zero), g, zero);
-    case MIRT_RELU6: return MIRT__K(select)(MIRT__K(greater)(u, zero), MIRT__K(select)(MIRT__K(greater)(six, u), g, zero), zero);
     case MIRT_SIGMOID:
         s = MIRT__K(sigmoid)(u);
         return MIRT__K(mul)(g, MIRT__K(mul)(s, MIRT__K(sub)(one, s)));
@@ -16528,6 +16587,8 @@ MIRT__INLINE MIRT__VEC MIRT__K(slope_by)(MIRT__VEC g, MIRT__VEC u, const mirt_ac
         s = MIRT__K(div)(MIRT__K(select)(MIRT__K(greater)(three, MIRT__K(abs)(u)), s, zero), six);
         return MIRT__K(mul)(g, kind == MIRT_HARD_SIGMOID ? s : MIRT__K(add)(MIRT__K(hard_sigmoid)(u), s));
     case MIRT_SOFTPLUS: return MIRT__K(mul)(g, MIRT__K(sigmoid)(u));
+    case MIRT_RELU:
+    case MIRT_RELU6:
     MIRT__NOT_ELEMENTWISE;
     }
     return g;
@@ -16598,11 +16659,9 @@ static void MIRT__K(slope_range)(mirt_activation_kind kind, float scale, const f
 #define MIRT__SIMD_ACTIVATION(kind)
 #define MIRT__SIMD_VECTOR(name) MIRT__CURVE(MIRT__K(name)(u))
 #define MIRT__SIMD_CASE(number, id, label, function, reference, fast, ...) \
-    case MIRT__##id: \
-        MIRT__SIMD_##fast \
-        break;
+    if (kind == MIRT__##id) { MIRT__SIMD_##fast }
 static void MIRT__K(unary_range)(mirt__unary_kind kind, const float *x, float *to, int64_t count) {
-    switch (kind) { MIRT__UNARY_LIST(MIRT__SIMD_CASE) }
+    MIRT__UNARY_LIST(MIRT__SIMD_CASE)
 }
 #undef MIRT__SIMD_COPY
 #undef MIRT__SIMD_LOOP
@@ -17191,14 +17250,15 @@ MIRT__INLINE void MIRT__K(fetch)(mirt__soon *soon, int64_t lines) {
 /* Several outputs side by side share a tap's vector and hide the latency of their chains. */
 #define MIRT__EACH_PLACE(X) X(0) X(1) X(2) X(3) X(4) X(5) X(6) X(7)
 #define MIRT__PLACE_CLEAR(i) MIRT__VEC s##i = MIRT__K(zero)();
+/* One place at least; a part of a vector is for one place alone. */
 #define MIRT__PLACE_ADD(i) \
-    if (places > i) { \
-        s##i = MIRT__K(fma)(whole ? MIRT__K(load)(x) : MIRT__K(load_some)(x, n), tap, s##i); \
+    if (i < 1 || places > i) { \
+        s##i = MIRT__K(fma)(i > 0 || whole ? MIRT__K(load)(x) : MIRT__K(load_some)(x, n), tap, s##i); \
         x += step; \
     }
 #define MIRT__PLACE_STORE(i) \
-    if (places > i) { \
-        if (whole) MIRT__K(store)(y, s##i); \
+    if (i < 1 || places > i) { \
+        if (i > 0 || whole) MIRT__K(store)(y, s##i); \
         else MIRT__K(store_some)(y, s##i, n); \
         y += row->y_step; \
     }
@@ -17302,10 +17362,13 @@ static void MIRT__K(taps_row)(const mirt__taps_row *row) {
     const float *x##t = row->x[first + (taps > t ? t : 0)] + j; \
     float *k##t = row->dk[first + (taps > t ? t : 0)] + j; \
     MIRT__VEC s##t = whole ? MIRT__K(load)(k##t) : MIRT__K(load_some)(k##t, n);
-#define MIRT__TAP(t) if (taps > t) s##t = MIRT__K(fma)(whole ? MIRT__K(load)(x##t + at) : MIRT__K(load_some)(x##t + at, n), g, s##t);
+/* One tap at least; a part of a vector is for one tap alone. */
+#define MIRT__TAP(t) \
+    if (t < 1 || taps > t) \
+        s##t = MIRT__K(fma)(t > 0 || whole ? MIRT__K(load)(x##t + at) : MIRT__K(load_some)(x##t + at, n), g, s##t);
 #define MIRT__TAP_STORE(t) \
-    if (taps > t) { \
-        if (whole) MIRT__K(store)(k##t, s##t); \
+    if (t < 1 || taps > t) { \
+        if (t > 0 || whole) MIRT__K(store)(k##t, s##t); \
         else MIRT__K(store_some)(k##t, s##t, n); \
     }
 MIRT__INLINE void MIRT__K(taps_grad_of)(const mirt__taps_row *row, int first, int64_t j, int64_t n, const int taps, const bool whole) {
