@@ -180,7 +180,7 @@ static void check_images(void) {
                                         "resizing",
                                         ","};
     for (int i = 0; i < MIRT__COUNT(texts); i++) judge(mirt_parse_augmentation(texts[i], list, 4) >= 0, "", texts[i]);
-    ok(mirt_parse_augmentation("rotation:-0.1:0.1", list, 4) == 1 && (double)list[0].factor[1] > 0.09,
+    ok(mirt_parse_augmentation("zoom:-0.1:0.1", list, 4) == 1 && (double)list[0].width_factor[0] > 0.09,
        "numbers with signs: %s", mirt_last_error());
     mirt_dataset *d = numbers();
     STATUS(mirt_adapt(NULL, d), "description");
