@@ -17,77 +17,42 @@ static mirt_array array(void) { return mirt_make_array(numbers, MIRT_FLOAT32, MI
 
 /* X(call): every call that makes a tensor of tensors x and y, of images, and t, truths; `pair` is both of the first. */
 #define CALLS(X) \
-    X(mirt_add(x, y)) \
-    X(mirt_subtract(x, y)) \
-    X(mirt_multiply(x, y)) \
-    X(mirt_divide(x, y)) \
-    X(mirt_negative(x)) \
-    X(mirt_square(x)) \
-    X(mirt_relu(x)) \
-    X(mirt_sigmoid(x)) \
-    X(mirt_tanh(x)) X(mirt_exp(x)) X(mirt_log(x)) X(mirt_sqrt(x)) X(mirt_rsqrt(x)) X(mirt_abs(x)) X(mirt_sign(x)) X( \
-        mirt_floor(x)) X(mirt_clip(x, 0, 1)) X(mirt_power(x, 2)) X(mirt_scale(x, 2, 1)) X(mirt_maximum(x, y)) \
-        X(mirt_minimum(x, y)) X(mirt_relu6(x)) X(mirt_leaky_relu(x, 0.1f)) X(mirt_elu(x, 1)) X(mirt_gelu(x)) X( \
-            mirt_silu(x)) X(mirt_hard_sigmoid(x)) X(mirt_hard_swish(x)) X(mirt_softplus(x)) X(mirt_equal(x, y)) \
-            X(mirt_not_equal(x, y)) X(mirt_less(x, y)) X(mirt_less_equal(x, y)) X(mirt_greater(x, y)) X( \
-                mirt_greater_equal(x, y)) X(mirt_logical_and(t, t)) X(mirt_logical_or(t, t)) X(mirt_logical_not(t)) \
-                X(mirt_where(t, x, y)) X(mirt_stop_gradient(x)) X(mirt_constant_tensor(x, array())) X(mirt_softmax( \
-                    x)) X(mirt_log_softmax(x)) X(mirt_matmul(x, mirt_reduce_sum(y, 1u, false), false, true)) \
-                    X(mirt_reduce_sum(x, 2u, false)) X(mirt_reduce_mean(x, 2u, true)) X(mirt_reduce_max(x, 2u, false)) X( \
-                        mirt_reduce_min(x, 2u, false)) X(mirt_reduce_variance(x, 2u, false)) X(mirt_argmax(x, 1)) \
-                        X(mirt_argmin(x, 1)) X(mirt_cumsum(x, 1)) X(mirt_transpose(x, order)) X(mirt_concat(pair, 2, 1)) X( \
-                            mirt_split_tensor(x, 2, 1, out)) X(mirt_slice(x, zeros, all)) X(mirt_pad(x, zeros, zeros, 0)) \
-                            X(mirt_gather(mirt_reduce_sum(x, 1u, false), mirt_cast(t, MIRT_INT32))) X(mirt_reshape( \
-                                x, MIRT_SHAPE( \
-                                       32))) X(mirt_cast(x, MIRT_INT32)) X(mirt_one_hot(mirt_cast(x, MIRT_INT32), 3)) \
-                                X(mirt_custom_op(&gallery_twice, pair, 2, "conf")) X(mirt_rescale(x, 2, 1)) X(mirt_dense( \
-                                    x, \
-                                    &(mirt_dense_desc){ \
-                                        .units = \
-                                            2})) X(mirt_conv2d(x, &(mirt_conv2d_desc){.filters = 1, .kernel = {2}})) \
-                                    X(mirt_conv2d_transpose(x, &(mirt_conv2d_desc){.filters = 1, .kernel = {2}})) X( \
-                                        mirt_depthwise_conv2d(x, &(mirt_depthwise_conv2d_desc){.kernel = {2}})) \
-                                        X(mirt_separable_conv2d( \
-                                            x, \
-                                            &(mirt_separable_conv2d_desc){ \
-                                                .filters = \
-                                                    1, \
-                                                .depthwise = \
-                                                    {.kernel = \
-                                                         {2}}})) X(mirt_max_pool2d(x, \
-                                                                                   NULL)) X(mirt_average_pool2d(x, NULL)) \
-                                            X(mirt_global_average_pool2d(x)) X(mirt_global_max_pool2d(x)) X( \
-                                                mirt_global_pool2d(x, NULL)) X(mirt_zero_padding2d(x, 1, 1, 1, 1)) \
-                                                X(mirt_cropping2d(x, 1, 1, 1, 1)) X(mirt_up_sampling2d(x, NULL)) X( \
-                                                    mirt_flatten(x)) X(mirt_dropout(x, 0.5f)) \
-                                                    X(mirt_dropout_layer(x, &(mirt_dropout_desc){.rate = 0.5f})) X( \
-                                                        mirt_normalization(x, &(mirt_normalization_desc){.mean = {1}})) \
-                                                        X(mirt_activation(x, MIRT_RELU)) X(mirt_relu_layer(x, NULL)) X( \
-                                                            mirt_leaky_relu_layer(x, 0.1f)) X(mirt_elu_layer(x, 1)) \
-                                                            X(mirt_prelu(x, NULL)) X(mirt_softmax_layer(x)) X( \
-                                                                mirt_batch_norm(x, NULL)) X(mirt_layer_norm(x, NULL)) \
-                                                                X(mirt_reshape_layer(x, MIRT_SHAPE(32))) X( \
-                                                                    mirt_permute(x, MIRT_SHAPE(2, 1, 3))) \
-                                                                    X(mirt_concatenate(pair, 2, -1)) X(mirt_add_layer( \
-                                                                        pair, 2)) X(mirt_subtract_layer(pair, 2)) \
-                                                                        X(mirt_multiply_layer(pair, 2)) \
-                                                                            X(mirt_average_layer(pair, 2)) X( \
-                                                                                mirt_maximum_layer(pair, 2)) \
-                                                                                X(mirt_minimum_layer(pair, 2)) X( \
-                                                                                    mirt_random_flip(x, NULL)) \
-                                                                                    X(mirt_resizing( \
-                                                                                        x, \
-                                                                                        &(mirt_augmentation){.height = \
-                                                                                                                 3})) \
-                                                                                        X(mirt_custom_layer( \
-                                                                                            &gallery_layer, &x, 1, \
-                                                                                            &config, NULL)) \
-                                                                                            X(mirt_resizing( \
-                                                                                                x, \
-                                                                                                &(mirt_augmentation){ \
-                                                                                                    .height = 3, \
-                                                                                                    .interpolation = \
-                                                                                                        MIRT_BICUBIC}))
+    X(mirt_add(x, y)) X(mirt_subtract(x, y)) X(mirt_multiply(x, y)) X(mirt_divide(x, y)) X(mirt_negative(x)) \
+    X(mirt_square(x)) X(mirt_relu(x)) X(mirt_sigmoid(x)) X(mirt_tanh(x)) X(mirt_exp(x)) X(mirt_log(x)) \
+    X(mirt_sqrt(x)) X(mirt_rsqrt(x)) X(mirt_abs(x)) X(mirt_sign(x)) X(mirt_floor(x)) X(mirt_clip(x, 0, 1)) \
+    X(mirt_power(x, 2)) X(mirt_scale(x, 2, 1)) X(mirt_maximum(x, y)) X(mirt_minimum(x, y)) X(mirt_relu6(x)) \
+    X(mirt_leaky_relu(x, 0.1f)) X(mirt_elu(x, 1)) X(mirt_gelu(x)) X(mirt_silu(x)) X(mirt_hard_sigmoid(x)) \
+    X(mirt_hard_swish(x)) X(mirt_softplus(x)) X(mirt_equal(x, y)) X(mirt_not_equal(x, y)) X(mirt_less(x, y)) \
+    X(mirt_less_equal(x, y)) X(mirt_greater(x, y)) X(mirt_greater_equal(x, y)) X(mirt_logical_and(t, t)) \
+    X(mirt_logical_or(t, t)) X(mirt_logical_not(t)) X(mirt_where(t, x, y)) X(mirt_stop_gradient(x)) \
+    X(mirt_constant_tensor(x, array())) X(mirt_softmax(x)) X(mirt_log_softmax(x)) \
+    X(mirt_matmul(x, mirt_reduce_sum(y, 1u, false), false, true)) X(mirt_reduce_sum(x, 2u, false)) \
+    X(mirt_reduce_mean(x, 2u, true)) X(mirt_reduce_max(x, 2u, false)) X(mirt_reduce_min(x, 2u, false)) \
+    X(mirt_reduce_variance(x, 2u, false)) X(mirt_argmax(x, 1)) X(mirt_argmin(x, 1)) X(mirt_cumsum(x, 1)) \
+    X(mirt_transpose(x, order)) X(mirt_concat(pair, 2, 1)) X(mirt_split_tensor(x, 2, 1, out)) \
+    X(mirt_slice(x, zeros, all)) X(mirt_pad(x, zeros, zeros, 0)) \
+    X(mirt_gather(mirt_reduce_sum(x, 1u, false), mirt_cast(t, MIRT_INT32))) X(mirt_reshape(x, MIRT_SHAPE(32))) \
+    X(mirt_cast(x, MIRT_INT32)) X(mirt_one_hot(mirt_cast(x, MIRT_INT32), 3)) \
+    X(mirt_custom_op(&gallery_twice, pair, 2, "conf")) X(mirt_rescale(x, 2, 1)) \
+    X(mirt_dense(x, &(mirt_dense_desc){ .units = 2})) \
+    X(mirt_conv2d(x, &(mirt_conv2d_desc){.filters = 1, .kernel = {2}})) \
+    X(mirt_conv2d_transpose(x, &(mirt_conv2d_desc){.filters = 1, .kernel = {2}})) \
+    X(mirt_depthwise_conv2d(x, &(mirt_depthwise_conv2d_desc){.kernel = {2}})) \
+    X(mirt_separable_conv2d(x, &(mirt_separable_conv2d_desc){ .filters = 1, .depthwise = {.kernel = {2}}})) \
+    X(mirt_max_pool2d(x, NULL)) X(mirt_average_pool2d(x, NULL)) X(mirt_global_average_pool2d(x)) \
+    X(mirt_global_max_pool2d(x)) X(mirt_global_pool2d(x, NULL)) X(mirt_zero_padding2d(x, 1, 1, 1, 1)) \
+    X(mirt_cropping2d(x, 1, 1, 1, 1)) X(mirt_up_sampling2d(x, NULL)) X(mirt_flatten(x)) X(mirt_dropout(x, 0.5f)) \
+    X(mirt_dropout_layer(x, &(mirt_dropout_desc){.rate = 0.5f})) \
+    X(mirt_normalization(x, &(mirt_normalization_desc){.mean = {1}})) X(mirt_activation(x, MIRT_RELU)) \
+    X(mirt_relu_layer(x, NULL)) X(mirt_leaky_relu_layer(x, 0.1f)) X(mirt_elu_layer(x, 1)) X(mirt_prelu(x, NULL)) \
+    X(mirt_softmax_layer(x)) X(mirt_batch_norm(x, NULL)) X(mirt_layer_norm(x, NULL)) \
+    X(mirt_reshape_layer(x, MIRT_SHAPE(32))) X(mirt_permute(x, MIRT_SHAPE(2, 1, 3))) \
+    X(mirt_concatenate(pair, 2, -1)) X(mirt_add_layer(pair, 2)) X(mirt_subtract_layer(pair, 2)) \
+    X(mirt_multiply_layer(pair, 2)) X(mirt_average_layer(pair, 2)) X(mirt_maximum_layer(pair, 2)) \
+    X(mirt_minimum_layer(pair, 2)) X(mirt_random_flip(x, NULL)) \
+    X(mirt_resizing(x, &(mirt_augmentation){.height = 3})) \
+    X(mirt_custom_layer(&gallery_layer, &x, 1, &config, NULL)) \
+    X(mirt_resizing(x, &(mirt_augmentation){ .height = 3, .interpolation = MIRT_BICUBIC}))
 
 static const gallery_config config = {2, 0.5f, true};
 #define TEXT(call) #call,
