@@ -1,4 +1,4 @@
-/* mirrortrain bench: how fast a network trains or predicts here, in how much memory, and where the time goes. */
+/* mirrortrain bench: speed, memory and time per operation of a network. */
 #define _POSIX_C_SOURCE 200809L
 #include "cli.h"
 
@@ -10,7 +10,7 @@
 
 enum { WARM_UP = 2, LEAST_STEPS = 5, DEFAULT_SECONDS = 3, MAX_TIMES = 100000 };
 
-/* A model with a batch in memory. */
+/* A model and a batch for it in memory. */
 typedef struct job {
     const options *o;
     int64_t batch, classes;
@@ -24,7 +24,7 @@ typedef struct job {
     double *times;
 } job;
 
-/* The most memory this process was given, in bytes. Usage is the second choice: it counts what was there before exec, too. */
+/* Peak memory of this process in bytes. getrusage is the second choice: it also counts memory used before exec. */
 static double peak_memory(void) {
     char line[256];
     double kilobytes = 0;
@@ -54,7 +54,7 @@ static int64_t elements(mirt_shape shape) {
     return count;
 }
 
-/* All the memory of this machine in bytes; 0: nobody says. */
+/* Total memory of this machine in bytes; 0: unknown. */
 static double machine_memory(void) {
 #ifdef _SC_PHYS_PAGES
     const long pages = sysconf(_SC_PHYS_PAGES), size = sysconf(_SC_PAGESIZE);
@@ -70,7 +70,7 @@ static int complain_of_step(const job *j) {
     return EXIT_FAILED;
 }
 
-/* Whether such a step may fit into memory, before time is spent on it; false after complaining. */
+/* Checks, before any time is spent, whether such a step can fit into memory; false after complaining. */
 static bool fits(const job *j) {
     mirt_memory plan;
     const double most = machine_memory();
@@ -81,7 +81,8 @@ static bool fits(const job *j) {
     const double pixels = (double)j->batch * (double)elements(mirt_tensor_shape(mirt_input_of(j->model, 0)));
     const double needed = (double)plan.total + pixels;
     if (most == 0 || needed <= most) return true;
-    complain("out of memory for a batch of %lld images: a step takes %.1f GB, and this machine has %.1f", (long long)j->batch, needed * 1e-9, most * 1e-9);
+    complain("out of memory for a batch of %lld images: a step takes %.1f GB, and this machine has %.1f GB",
+             (long long)j->batch, needed * 1e-9, most * 1e-9);
     return false;
 }
 
@@ -122,7 +123,7 @@ static int by_size(const void *a, const void *b) {
     return x < y ? -1 : x > y;
 }
 
-/* Steps until there are enough, their times sorted into j->times. Returns how many; 0 when one failed. */
+/* Runs steps until there are enough and sorts their times into j->times. Returns their number; 0 if one failed. */
 static int measure(job *j) {
     const options *o = j->o;
     const double most = o->seconds ? (double)o->seconds : DEFAULT_SECONDS;
@@ -148,13 +149,16 @@ static int report(job *j) {
     int count = measure(j);
     if (!count) return complain_of_step(j);
     const double median = (j->times[(count - 1) / 2] + j->times[count / 2]) / 2, peak = peak_memory();
-    if (mirt_plan_memory(j->model, j->batch, &plan) != MIRT_OK || mirt_plan_macs(j->model, j->batch, &macs) != MIRT_OK) return complain_of_library();
-    tell("bench: model=%s batch=%lld dtype=%s images_per_second=%.2f ms_per_step=%.3f peak_mb=%.1f gflops=%.1f planned_mb=%.1f "
-           "mode=%s size=%lld devices=%d threads=%d steps=%d%s",
-           o->model, (long long)j->batch, chosen(o->dtype, "bf16") ? "bf16" : "float32", (double)j->batch / median, median * 1e3, peak * 1e-6,
-           2 * macs / median * 1e-9, (double)plan.total * 1e-6, o->forward ? "forward" : "train",
-           (long long)mirt_tensor_shape(mirt_input_of(j->model, 0)).dim[1], mirt_num_devices(j->strategy), mirt_num_threads(j->strategy), count,
-           o->winograd && !chosen(o->dtype, "bf16") ? " winograd=on" : "");
+    if (mirt_plan_memory(j->model, j->batch, &plan) != MIRT_OK || mirt_plan_macs(j->model, j->batch, &macs) != MIRT_OK)
+        return complain_of_library();
+    tell("bench: model=%s batch=%lld dtype=%s images_per_second=%.2f ms_per_step=%.3f peak_mb=%.1f gflops=%.1f "
+         "planned_mb=%.1f "
+         "mode=%s size=%lld devices=%d threads=%d steps=%d%s",
+         o->model, (long long)j->batch, chosen(o->dtype, "bf16") ? "bf16" : "float32", (double)j->batch / median,
+         median * 1e3, peak * 1e-6, 2 * macs / median * 1e-9, (double)plan.total * 1e-6,
+         o->forward ? "forward" : "train", (long long)mirt_tensor_shape(mirt_input_of(j->model, 0)).dim[1],
+         mirt_num_devices(j->strategy), mirt_num_threads(j->strategy), count,
+         o->winograd && !chosen(o->dtype, "bf16") ? " winograd=on" : "");
     if (!o->profile) return EXIT_OK;
     if (mirt_profile_begin(j->model) != MIRT_OK || !measure(j)) return complain_of_library();
     const char *text = mirt_profile_text(j->model);
@@ -163,12 +167,12 @@ static int report(job *j) {
     return EXIT_OK;
 }
 
-/* What is trained has to. */
+/* A trained model must output class scores. */
 static bool gives_scores(const job *j) {
     const mirt_tensor *out = mirt_output_of(j->model, 0);
     if (j->o->forward || (out && mirt_tensor_shape(out).rank == 2)) return true;
     if (!out) complain_of_library();
-    else complain("bench trains classifiers; %s gives no scores of classes, so use --forward", j->o->model);
+    else complain("bench trains classifiers; %s does not output class scores, so use --forward", j->o->model);
     return false;
 }
 

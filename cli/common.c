@@ -1,4 +1,4 @@
-/* What several commands open: a strategy, a model, data. */
+/* Opens what several commands need: a strategy, a model, data. */
 #define _POSIX_C_SOURCE 200809L
 #include "cli.h"
 
@@ -17,7 +17,7 @@ double seconds_now(void) {
     return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
 }
 
-/* The log of jobs whose results are a line or a text. */
+/* The log function of commands that print a line or a text. */
 static void log_warnings(mirt_log_level level, const char *message, void *user) {
     (void)user;
     if (level <= MIRT_LOG_WARNING) note("%s", message);
@@ -67,7 +67,7 @@ static mirt_optimizer make_optimizer(const options *o) {
     const bool sgd = chosen(o->optimizer, "sgd");
     const float rate = o->lr.count ? o->lr.rate[0] : sgd ? 1e-2f : 1e-3f;
     mirt_optimizer optimizer;
-    memset(&optimizer, 0, sizeof optimizer); /* what stays zero becomes Keras's default */
+    memset(&optimizer, 0, sizeof optimizer); /* zero fields mean Keras's defaults */
     for (int i = 0; i < (int)(sizeof names / sizeof names[0]); i++) {
         if (chosen(o->optimizer, names[i])) optimizer.kind = (mirt_optimizer_kind)i;
     }
@@ -80,7 +80,7 @@ static mirt_optimizer make_optimizer(const options *o) {
 }
 #undef NAME
 
-/* The library's sentence; a name nobody knows is the command line's fault. */
+/* Prints the library's message; an unknown name is an error of the command line. */
 mirt_model *complain_of_model(int *status) {
     mirt_status why = mirt_last_status();
     *status = why == MIRT_E_NOT_FOUND || why == MIRT_E_INVALID || why == MIRT_E_SHAPE ? EXIT_USAGE : EXIT_FAILED;
@@ -114,7 +114,7 @@ mirt_model *compile_model(mirt_model *model, const options *o, bool logits, int 
         return NULL;
     }
     mirt_shape y = mirt_tensor_shape(mirt_output_of(model, 0));
-    if (y.rank == 2) { /* features are not scores of classes */
+    if (y.rank == 2) { /* features are not class scores */
         if (!metrics_fit(&list, y.dim[1])) {
             *status = EXIT_USAGE;
             return NULL;
@@ -133,7 +133,7 @@ mirt_model *open_model(mirt_strategy *strategy, const options *o, int *status) {
     return model ? compile_model(model, o, true, status) : NULL;
 }
 
-/* There if one of MNIST's files is; a directory made and not filled is not data. */
+/* Whether one of MNIST's files exists; an empty directory does not count as data. */
 static bool default_data_exists(void) {
     static const char *const files[] = {
         DEFAULT_DATA "/train-images-idx3-ubyte", DEFAULT_DATA "/train-images-idx3-ubyte.gz",
@@ -165,7 +165,7 @@ mirt_dataset *open_data(const options *o, mirt_split split, bool note) {
         dataset = mirt_mnist(directory, split);
     } else {
         if (note) {
-            fputs("data: no --data and no " DEFAULT_DATA ", so these are digits drawn by the program itself; MNIST comes with\n"
+            fputs("data: no --data and no " DEFAULT_DATA ", so the program draws digits itself; to download MNIST:\n"
                   "  mkdir -p " DEFAULT_DATA " && cd " DEFAULT_DATA "\n"
                   "  curl -O \"https://storage.googleapis.com/cvdf-datasets/mnist/"
                   "{train,t10k}-{images-idx3,labels-idx1}-ubyte.gz\"\n", stderr);
@@ -175,10 +175,13 @@ mirt_dataset *open_data(const options *o, mirt_split split, bool note) {
     if (dataset || !o->data || mirt_last_status() != MIRT_E_NOT_FOUND || !has_directories(directory)) {
         if (!dataset) complain_of_library();
     } else if (o->load) {
-        complain("%s has directories, as photographs have; %s takes the four files of MNIST", directory, o->load);
+        complain("%s contains directories, like a data set of photographs; %s takes the four files of MNIST", directory,
+                 o->load);
     } else {
-        complain("%s has directories, as photographs have; --model mnist, the default, takes the four files of MNIST: give "
-                 "--model mobilenet_v2, or another network of photographs (fit --help)", directory);
+        complain("%s contains directories, like a data set of photographs; --model mnist, the default, takes the four "
+                 "files of MNIST: give "
+                 "--model mobilenet_v2, or another network of photographs (fit --help)",
+                 directory);
     }
     return dataset;
 }

@@ -1,4 +1,4 @@
-/* mirrortrain doctor: whether this machine is fit for a run, a line for each thing that a run needs. */
+/* mirrortrain doctor: checks whether this machine is ready for a run. */
 #define _POSIX_C_SOURCE 200809L
 #include "cli.h"
 
@@ -17,7 +17,7 @@ typedef enum verdict { FINE, WARNED, FAILED } verdict;
 
 typedef struct visit {
     const options *o;
-    const char *environment; /* the strategy's, JSON */
+    const char *environment; /* of the strategy, as JSON */
     mirt_machine_info machine;
     int count[3];
 } visit;
@@ -34,7 +34,7 @@ static void say(visit *v, verdict how, const char *what, const char *format, ...
     vsnprintf(sentence, sizeof sentence, format, args);
     va_end(args);
     tell("%-8s %-11s %s", names[how], what, sentence);
-    fflush(stdout); /* what comes next may take its time, or never end */
+    fflush(stdout); /* the next check may be slow or hang */
 }
 
 static int by_size(const void *a, const void *b) {
@@ -42,7 +42,7 @@ static int by_size(const void *a, const void *b) {
     return x < y ? -1 : x > y;
 }
 
-/* The value of a member of the environment, as it stands there but for quotes; "" when there is none. */
+/* The value of a member of the environment, without quotes; "" if it is missing. */
 static const char *known(const visit *v, const char *name, char out[256]) {
     char key[64];
     snprintf(key, sizeof key, "\"%s\": ", name);
@@ -66,8 +66,13 @@ static void look_at_program(visit *v) {
     known(v, "sanitizer", sanitizer);
     known(v, "compiler", compiler);
     known(v, "language", language);
-    if (!has(v, "optimization")) say(v, WARNED, "program", "mirrortrain %s by %s, %s, without optimization: compile it with -O2", mirt_version(), compiler, language);
-    else if (sanitizer[0]) say(v, WARNED, "program", "mirrortrain %s by %s with a sanitizer (%s): for tests, several times slower", mirt_version(), compiler, sanitizer);
+    if (!has(v, "optimization"))
+        say(v, WARNED, "program", "mirrortrain %s by %s, %s, compiled without optimization: use -O2", mirt_version(),
+            compiler, language);
+    else if (sanitizer[0])
+        say(v, WARNED, "program",
+            "mirrortrain %s by %s with a sanitizer (%s), which is for tests and several times slower", mirt_version(),
+            compiler, sanitizer);
     else say(v, FINE, "program", "mirrortrain %s by %s, %s", mirt_version(), compiler, language);
     known(v, "libc", libc);
     say(v, FINE, "system", "%s%s%s", known(v, "system", system), libc[0] ? ", " : "", libc);
@@ -80,18 +85,28 @@ static void look_at_processor(visit *v) {
     known(v, "kernels", kernels);
     const mirt_machine_info *m = &v->machine;
     if (m->core_limit > 0 && m->core_limit < m->cores - 0.5)
-        say(v, WARNED, "processor", "%s: %d cores are seen, but the container has the time of %.1f: set MIRT_CORES=%d, or give it more", name, m->cores, m->core_limit,
-            m->core_limit < 1 ? 1 : (int)m->core_limit);
+        say(v, WARNED, "processor",
+            "%s: %d cores are visible, but the container is limited to %.1f: set MIRT_CORES=%d, or raise the limit",
+            name, m->cores, m->core_limit, m->core_limit < 1 ? 1 : (int)m->core_limit);
     else say(v, FINE, "processor", "%s, %d core%s", name, m->cores, m->cores == 1 ? "" : "s");
-    const char *best = strstr(instructions, "avx512bf16") ? "avx512bf16" : strstr(instructions, "avx512dq") ? "avx512" : strstr(instructions, "fma") ? "avx2"
-                       : strstr(instructions, "neon") ? "neon" : "plain";
-    if (!has(v, "vectors")) say(v, WARNED, "kernels", "%s: MIRRORTRAIN_NO_SIMD left out those for %s, which are several times faster", kernels, best);
-    else if (strcmp(kernels, best) != 0) say(v, WARNED, "kernels", "%s, though the processor has %s: unset MIRT_CPU", kernels, instructions);
-    else if (strcmp(best, "plain") == 0) say(v, WARNED, "kernels", "plain: the processor has no instructions that there are kernels for (AVX2, AVX-512, NEON)");
+    const char *best = strstr(instructions, "avx512bf16") ? "avx512bf16"
+                       : strstr(instructions, "avx512dq") ? "avx512"
+                       : strstr(instructions, "fma")      ? "avx2"
+                       : strstr(instructions, "neon")     ? "neon"
+                                                          : "plain";
+    if (!has(v, "vectors"))
+        say(v, WARNED, "kernels",
+            "%s: compiled with MIRRORTRAIN_NO_SIMD, without the kernels for %s, which are several times faster",
+            kernels, best);
+    else if (strcmp(kernels, best) != 0)
+        say(v, WARNED, "kernels", "%s, though the processor has %s: unset MIRT_CPU", kernels, instructions);
+    else if (strcmp(best, "plain") == 0)
+        say(v, WARNED, "kernels",
+            "plain: the processor has none of the vector instructions that kernels exist for (AVX2, AVX-512, NEON)");
     else say(v, FINE, "kernels", "%s (the processor has %s)", kernels, instructions);
 }
 
-/* NVIDIA's library of that name, of which only these functions are used; its types are numbers and pointers. */
+/* The functions used of NVIDIA's management library (NVML); its types are plain integers and pointers. */
 typedef struct nvml {
     void *library;
     int (*init)(void), (*shutdown)(void);
@@ -108,7 +123,7 @@ static bool find(nvml *n, const char *name, void *function) {
     return symbol != NULL;
 }
 
-/* Those that this program trains on; why not on others. */
+/* Returns the number of GPUs that this program can train on; *why is the reason if there are none. */
 static int usable_gpus(const char **why) {
     int count = 0, cores;
     mirt_strategy_desc desc;
@@ -133,24 +148,29 @@ static void look_at_gpus(visit *v) {
     unsigned count = 0;
     memset(&n, 0, sizeof n);
     if (!(n.library = dlopen("libnvidia-ml.so.1", RTLD_NOW | RTLD_LOCAL))) {
-        if (usable) say(v, FINE, "gpu", "%d, without NVIDIA's management library: nothing is known of them", usable);
-        else say(v, FINE, "gpu", "no NVIDIA driver: the cores train");
+        if (usable) say(v, FINE, "gpu", "%d, without NVIDIA's management library: no details available", usable);
+        else say(v, FINE, "gpu", "no NVIDIA driver: training runs on CPU cores");
         return;
     }
-    bool whole = find(&n, "nvmlInit_v2", &n.init) && find(&n, "nvmlShutdown", &n.shutdown) && find(&n, "nvmlSystemGetDriverVersion", &n.driver) &&
-                 find(&n, "nvmlDeviceGetCount_v2", &n.count) && find(&n, "nvmlDeviceGetHandleByIndex_v2", &n.device) &&
-                 find(&n, "nvmlDeviceGetName", &n.name) && find(&n, "nvmlDeviceGetMemoryInfo", &n.memory);
+    bool whole = find(&n, "nvmlInit_v2", &n.init) && find(&n, "nvmlShutdown", &n.shutdown) &&
+                 find(&n, "nvmlSystemGetDriverVersion", &n.driver) && find(&n, "nvmlDeviceGetCount_v2", &n.count) &&
+                 find(&n, "nvmlDeviceGetHandleByIndex_v2", &n.device) && find(&n, "nvmlDeviceGetName", &n.name) &&
+                 find(&n, "nvmlDeviceGetMemoryInfo", &n.memory);
     int code = whole ? n.init() : -1;
     if (code != 0) {
-        say(v, WARNED, "gpu", "NVIDIA's driver does not answer (code %d): is the module loaded, and of the library's version?", code);
+        say(v, WARNED, "gpu",
+            "NVIDIA's driver does not respond (code %d): check that its kernel module is loaded and matches the "
+            "library's version",
+            code);
     } else {
         n.driver(driver, sizeof driver);
-        if (n.count(&count) != 0 || count == 0) say(v, WARNED, "gpu", "driver %s, but no GPU: is it in the container?", driver);
+        if (n.count(&count) != 0 || count == 0)
+            say(v, WARNED, "gpu", "driver %s, but no GPU: check that the container has access to it", driver);
         for (unsigned i = 0; i < count; i++) {
             void *device = NULL;
             unsigned long long memory[3] = {0, 0, 0};
             if (n.device(i, &device) != 0 || n.name(device, name, sizeof name) != 0 || n.memory(device, memory) != 0)
-                say(v, WARNED, "gpu", "gpu:%u does not answer: see nvidia-smi", i);
+                say(v, WARNED, "gpu", "gpu:%u does not respond: see nvidia-smi", i);
             else say(v, FINE, "gpu", "gpu:%u %s, %.1f GB, %.1f free, driver %s%s%s", i, name, (double)memory[0] * 1e-9,
                      (double)memory[1] * 1e-9, driver, (int)i < usable ? "" : ": idle, ", (int)i < usable ? "" : why);
         }
@@ -162,10 +182,11 @@ static void look_at_gpus(visit *v) {
 static void look_at_memory(visit *v) {
     const mirt_machine_info *m = &v->machine;
     char limit[64] = "";
-    if (m->memory_limit) snprintf(limit, sizeof limit, ", of which the container may have %.1f", (double)m->memory_limit * 1e-9);
+    if (m->memory_limit)
+        snprintf(limit, sizeof limit, ", limited to %.1f GB by the container", (double)m->memory_limit * 1e-9);
     const bool little = m->memory_available < (uint64_t)512 << 20;
-    say(v, little ? WARNED : FINE, "memory", "%.1f GB%s; %.1f are free%s", (double)m->memory_total * 1e-9, limit, (double)m->memory_available * 1e-9,
-        little ? ": end other programs, or take small batches" : "");
+    say(v, little ? WARNED : FINE, "memory", "%.1f GB%s; %.1f GB free%s", (double)m->memory_total * 1e-9, limit,
+        (double)m->memory_available * 1e-9, little ? ": close other programs or use small batches" : "");
 }
 
 static void look_at_clock(visit *v) {
@@ -179,13 +200,19 @@ static void look_at_clock(visit *v) {
     }
     const double each = (end - begin) / READS;
     const time_t today = time(NULL);
-    if (backwards) say(v, FAILED, "clock", "it went backwards %d times: times of steps will be nonsense; choose another clock source of the system", backwards);
-    else if (today < 1735689600) say(v, WARNED, "clock", "it is before 2025 here: logs and files will be dated so; set the clock");
-    else if (each > 1e-6) say(v, WARNED, "clock", "reading it takes %.1f us: the system's clock source is slow, and so will be traces and profiles", each * 1e6);
-    else say(v, FINE, "clock", "never backwards; reading it takes %.0f ns", each * 1e9);
+    if (backwards)
+        say(v, FAILED, "clock",
+            "it went backwards %d times: step times will be wrong; choose another system clock source", backwards);
+    else if (today < 1735689600)
+        say(v, WARNED, "clock", "its date is before 2025: logs and files will have wrong dates; set the clock");
+    else if (each > 1e-6)
+        say(v, WARNED, "clock",
+            "reading it takes %.1f us: the system's clock source is slow, which makes traces and profiles slow",
+            each * 1e6);
+    else say(v, FINE, "clock", "monotonic; reading it takes %.0f ns", each * 1e9);
 }
 
-/* The operand, or where temporary files go. */
+/* The operand, or the directory for temporary files. */
 static const char *run_directory(const options *o) {
     const char *temporary = getenv("TMPDIR");
     return o->operands ? o->operand[0] : temporary && *temporary ? temporary : "/tmp";
@@ -195,17 +222,23 @@ static void look_at_disk(visit *v) {
     char path[4096];
     struct statvfs info;
     probe p = {ENAMETOOLONG, 0, 0};
-    const char *directory = run_directory(v->o), *failed = "no file can be made there";
-    if (snprintf(path, sizeof path, "%s/.mirrortrain-doctor", directory) < (int)sizeof path) failed = try_to_write(path, DISK_BYTES, &p);
+    const char *directory = run_directory(v->o), *failed = "cannot create a file there";
+    if (snprintf(path, sizeof path, "%s/.mirrortrain-doctor", directory) < (int)sizeof path)
+        failed = try_to_write(path, DISK_BYTES, &p);
     if (failed) {
-        say(v, FAILED, "disk", "%s: %s: %s; checkpoints need a directory of yours: mirrortrain doctor DIR", directory, failed, strerror(p.code));
+        say(v, FAILED, "disk", "%s: %s: %s; checkpoints need a writable directory: mirrortrain doctor DIR", directory,
+            failed, strerror(p.code));
         return;
     }
     const double space = statvfs(directory, &info) == 0 ? (double)info.f_bavail * (double)info.f_frsize : 0;
-    const double seconds = p.write_seconds + p.sync_seconds, rate = DISK_BYTES / (seconds > 1e-9 ? seconds : 1e-9) * 1e-6;
-    const char *advice = space > 0 && space < 1e9 ? ": little for checkpoints; free some, or take another directory"
-                         : p.sync_seconds > 1 ? ": slow; a checkpoint waits that long, so write fewer, or elsewhere" : "";
-    say(v, *advice ? WARNED : FINE, "disk", "%s: 8 MB written in %.1f ms and synced in %.1f (%.0f MB/s), %.1f GB free%s", directory, p.write_seconds * 1e3,
+    const double seconds = p.write_seconds + p.sync_seconds,
+                 rate = DISK_BYTES / (seconds > 1e-9 ? seconds : 1e-9) * 1e-6;
+    const char *advice =
+        space > 0 && space < 1e9 ? ": little space for checkpoints; free some, or use another directory"
+        : p.sync_seconds > 1     ? ": slow; each checkpoint takes that long, so write fewer, or use another directory"
+                                 : "";
+    say(v, *advice ? WARNED : FINE, "disk",
+        "%s: 8 MB written in %.1f ms and synced in %.1f (%.0f MB/s), %.1f GB free%s", directory, p.write_seconds * 1e3,
         p.sync_seconds * 1e3, rate, space * 1e-9, advice);
 }
 
@@ -253,7 +286,8 @@ static bool begin_bench(bench *b, int devices, int replicas, int64_t rows) {
     return b->model && mirt_compile(b->model, &compile) == MIRT_OK;
 }
 
-/* The median time of one of the parts of a mirrored step; negative: it failed. With `sum`, the first element of the gradients' sum on the last device. */
+/* The median time of an all-reduce, or a negative number after a failure. `gradient` receives the sum on the last
+   device. */
 static double time_all_reduce(bench *b, float *gradient) {
     double seconds[ROUNDS], loss;
     for (int i = 0; i < ROUNDS; i++) {
@@ -264,7 +298,9 @@ static double time_all_reduce(bench *b, float *gradient) {
     }
     qsort(seconds, ROUNDS, sizeof *seconds, by_size);
     const int last = mirt_num_devices(b->strategy) - 1;
-    return mirt_get_gradient(b->model, "dense/kernel", last, gradient, (size_t)WIDTH * WIDTH) == MIRT_OK ? seconds[ROUNDS / 2] : -1;
+    return mirt_get_gradient(b->model, "dense/kernel", last, gradient, (size_t)WIDTH * WIDTH) == MIRT_OK
+               ? seconds[ROUNDS / 2]
+               : -1;
 }
 
 static void look_at_all_reduce(visit *v) {
@@ -275,18 +311,25 @@ static void look_at_all_reduce(visit *v) {
     bool ready = sum && expected;
     ready = begin_bench(&many, devices, devices, devices) && ready;
     ready = begin_bench(&one, 1, devices, devices) && ready;
-    const double seconds = ready ? time_all_reduce(&many, sum) : -1, alone = ready ? time_all_reduce(&one, expected) : -1;
+    const double seconds = ready ? time_all_reduce(&many, sum) : -1,
+                 alone = ready ? time_all_reduce(&one, expected) : -1;
     if (seconds < 0 || alone < 0) say(v, FAILED, "all-reduce", "%s", library_sentence());
-    else if (memcmp(sum, expected, bytes) != 0) say(v, FAILED, "all-reduce", "1 MB summed over %d devices differs from the sum on one: do not trust this machine; memory may be bad", devices);
-    else if (devices == 1) say(v, FINE, "all-reduce", "one device: there is nothing to sum up");
-    else say(v, FINE, "all-reduce", "1 MB summed over %d devices in %.3f ms (%.1f GB/s), the same bits as on one", devices, seconds * 1e3, (double)bytes / seconds * 1e-9);
+    else if (memcmp(sum, expected, bytes) != 0)
+        say(v, FAILED, "all-reduce",
+            "1 MB summed over %d devices differs from the sum on one: this machine computes wrongly, perhaps because "
+            "of bad memory",
+            devices);
+    else if (devices == 1) say(v, FINE, "all-reduce", "one device: nothing to reduce");
+    else
+        say(v, FINE, "all-reduce", "1 MB summed over %d devices in %.3f ms (%.1f GB/s), bit-identical to one device",
+            devices, seconds * 1e3, (double)bytes / seconds * 1e-9);
     end_bench(&many);
     end_bench(&one);
     free(sum);
     free(expected);
 }
 
-/* The least time of a step in a few; negative: it failed. */
+/* The shortest time of a few steps; negative: a step failed. */
 static double time_step(bench *b) {
     double least = -1;
     for (int i = 0; i < ROUNDS; i++) {
@@ -306,29 +349,37 @@ static void look_at_threads(visit *v) {
         return;
     }
     bool ready = begin_bench(&one, 1, 2, rows);
-    ready = begin_bench(&two, 2, 2, rows) && ready; /* both are ended */
-    const double alone = ready ? time_step(&one) : -1, together = ready ? time_step(&two) : -1, speed = together > 0 ? alone / together : 0;
+    ready = begin_bench(&two, 2, 2, rows) && ready; /* begin both, since both are ended below */
+    const double alone = ready ? time_step(&one) : -1, together = ready ? time_step(&two) : -1,
+                 speed = together > 0 ? alone / together : 0;
     if (alone < 0 || together < 0) say(v, FAILED, "threads", "%s", library_sentence());
-    else if (speed < 1.4) say(v, WARNED, "threads", "two devices are %.2f times as fast as one, not 2: other programs have the cores, or the machine has fewer than it says", speed);
+    else if (speed < 1.4)
+        say(v, WARNED, "threads",
+            "two devices are only %.2f times as fast as one: other programs use the cores, or the machine has fewer "
+            "cores than it reports",
+            speed);
     else say(v, FINE, "threads", "two devices are %.2f times as fast as one", speed);
     end_bench(&one);
     end_bench(&two);
 }
 
 static void look_at_images(visit *v) {
-    if (has(v, "turbojpeg")) say(v, FINE, "images", "JPEG by TurboJPEG%s", has(v, "stb_image") ? "; PNG, BMP and GIF by stb_image" : "; no other formats: install libstb-dev and compile again");
+    if (has(v, "turbojpeg"))
+        say(v, FINE, "images", "JPEG by TurboJPEG%s",
+            has(v, "stb_image") ? "; PNG, BMP and GIF by stb_image"
+                                : "; for other formats install libstb-dev and compile again");
     else if (has(v, "stb_image")) say(v, FINE, "images", "JPEG, PNG, BMP and GIF by stb_image");
-    else say(v, WARNED, "images", "no decoder is compiled in; for photographs install stb_image.h "
+    else say(v, WARNED, "images", "compiled without an image decoder; for photographs install stb_image.h "
              "(Debian, Ubuntu: apt-get install libstb-dev) and run make again");
 }
 
-/* Variables that change what runs, which may have been forgotten. */
+/* Environment variables that change what runs and may be set by mistake. */
 static void look_at_variables(visit *v) {
     char list[512] = "";
     const char *at = strstr(v->environment, "\"variables\": {"), *end = at ? strchr(at, '}') : NULL;
     if (at && end) snprintf(list, sizeof list, "%.*s", (int)(end - at - 14), at + 14);
-    if (list[0]) say(v, WARNED, "variables", "set, and changing what runs: %s; unset those that are not meant", list);
-    else say(v, FINE, "variables", "none set that changes what runs");
+    if (list[0]) say(v, WARNED, "variables", "these change what runs: %s; unset those that are set by mistake", list);
+    else say(v, FINE, "variables", "none is set that changes what runs");
 }
 
 int run_doctor(const options *o) {
@@ -339,7 +390,7 @@ int run_doctor(const options *o) {
     v.o = o;
     desc.silent = true;
     if (o->operands > 1) {
-        complain("doctor looks at one directory, not at %d", o->operands);
+        complain("doctor checks one directory, not %d", o->operands);
         return EXIT_USAGE;
     }
     mirt_strategy *strategy = mirt_machine(&v.machine) == MIRT_OK ? mirt_strategy_create(&desc) : NULL;
@@ -358,6 +409,7 @@ int run_doctor(const options *o) {
         look_at_variables(&v);
     }
     mirt_strategy_destroy(strategy);
-    printf("doctor: %d ok, %d warning%s, %d failed\n", v.count[FINE], v.count[WARNED], v.count[WARNED] == 1 ? "" : "s", v.count[FAILED]);
+    printf("doctor: %d ok, %d warning%s, %d failed\n", v.count[FINE], v.count[WARNED], v.count[WARNED] == 1 ? "" : "s",
+           v.count[FAILED]);
     return v.count[FAILED] ? EXIT_FAILED : EXIT_OK;
 }

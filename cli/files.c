@@ -1,4 +1,4 @@
-/* Files that commands read and write themselves: regular ones, never through a link that somebody planted. */
+/* Regular files that commands read and write, never through a symbolic link. */
 #define _GNU_SOURCE /* O_TMPFILE */
 #include "cli.h"
 
@@ -12,7 +12,7 @@
 
 enum { DEFAULT_MODE = 0666 };
 
-/* A regular file; O_NONBLOCK, as a pipe without a writer would hold us. -1 and errno. */
+/* Opens a regular file; O_NONBLOCK, since opening a pipe without a writer would block. -1 and errno. */
 static int open_regular(const char *path, int flags) {
     struct stat info;
     int fd;
@@ -32,7 +32,7 @@ const char *reason_of(int code) {
 void hold_streams(void) {
     for (int fd = 0; fd <= 2; fd++) {
         if (fcntl(fd, F_GETFD) >= 0 || errno != EBADF) continue;
-        if (open("/dev/null", fd == 0 ? O_WRONLY : O_RDONLY) != fd) return; /* the lowest number that is free */
+        if (open("/dev/null", fd == 0 ? O_WRONLY : O_RDONLY) != fd) return; /* gets the lowest free number */
     }
 }
 
@@ -69,7 +69,8 @@ static bool write_all(int fd, const char *data, size_t size) {
     return true;
 }
 
-/* A file without a name beside `path`, so that a killed process leaves nothing; where there are none such, one that is unlinked at once. */
+/* An unnamed file in the directory of `path`, which a killed process does not leave behind; otherwise one that is
+   unlinked at once. */
 static int open_nameless(const char *path, char *name, size_t room) {
     int fd = -1;
 #ifdef O_TMPFILE
@@ -89,9 +90,9 @@ const char *try_to_write(const char *path, size_t size, probe *p) {
     const double begin = seconds_now();
     double written = begin;
     memset(p, 0, sizeof *p);
-    if (fd < 0) failed = "no file can be made there";
-    else if (!write_all(fd, zeros, size)) failed = "cannot be written";
-    else if (written = seconds_now(), size && fsync(fd) != 0) failed = "cannot be synced";
+    if (fd < 0) failed = "cannot create a file there";
+    else if (!write_all(fd, zeros, size)) failed = "cannot write";
+    else if (written = seconds_now(), size && fsync(fd) != 0) failed = "cannot sync";
     p->code = fd < 0 && !(name && zeros) ? ENOMEM : errno;
     p->write_seconds = written - begin;
     p->sync_seconds = seconds_now() - written;

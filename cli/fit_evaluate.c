@@ -1,4 +1,4 @@
-/* mirrortrain fit and evaluate */
+/* mirrortrain fit and mirrortrain evaluate. */
 #define _POSIX_C_SOURCE 200809L
 #include "cli.h"
 
@@ -8,7 +8,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-/* Some machines make NaNs with a sign; it means nothing, so it is not printed. */
+/* The sign of a NaN depends on the machine and has no meaning, so it is not printed. */
 static double printable(double value) {
     return isnan(value) ? fabs(value) : value;
 }
@@ -21,7 +21,7 @@ static int print_step(const mirt_event *event, void *user) {
     return 0;
 }
 
-/* Better to hear of a mistyped directory before training than after it. */
+/* Reports a mistyped directory before training rather than after it. */
 static bool can_save(const char *path, int *status) {
     struct stat info;
     probe p;
@@ -31,11 +31,11 @@ static bool can_save(const char *path, int *status) {
         return false;
     }
     if (stat(path, &info) == 0 && !S_ISREG(info.st_mode)) {
-        complain("--save %s: that is not a file", path);
+        complain("--save %s: this is not a file", path);
         return false;
     }
     if (!try_to_write(path, 0, &p)) return true;
-    complain("--save %s: no file can be written there; is its directory there and yours to write?", path);
+    complain("--save %s: cannot write a file there; check that its directory exists and is writable", path);
     return false;
 }
 
@@ -61,10 +61,17 @@ static double last_value(const mirt_history *history, const char *name) {
     return printable(mirt_history_last(history, name));
 }
 
-/* A flag of photographs that the digits do not have, or NULL. */
+/* The first flag that applies to photographs only, or NULL. */
 static const char *flag_of_photos(const options *o) {
-    return o->validation ? "validation" : o->validation_split > 0 ? "validation-split" : o->weights ? "weights" : o->freeze ? "freeze" : o->head ? "head"
-           : o->augment ? "augment" : o->corrupt ? "corrupt" : o->no_cache ? "no-cache" : NULL;
+    return o->validation             ? "validation"
+           : o->validation_split > 0 ? "validation-split"
+           : o->weights              ? "weights"
+           : o->freeze               ? "freeze"
+           : o->head                 ? "head"
+           : o->augment              ? "augment"
+           : o->corrupt              ? "corrupt"
+           : o->no_cache             ? "no-cache"
+                                     : NULL;
 }
 
 /* False after complaining, with the exit status in *status. */
@@ -81,14 +88,16 @@ static bool open_digits_job(mirt_strategy *strategy, const options *o, training_
 }
 
 static void tell_of_time(mirt_model *model, const mirt_history *history, const options *o) {
-    const char *where = history->steps ? mirt_timing_text(model) : NULL, *operations = history->steps && o->profile ? mirt_profile_text(model) : NULL;
+    const char *where = history->steps ? mirt_timing_text(model) : NULL,
+               *operations = history->steps && o->profile ? mirt_profile_text(model) : NULL;
     char *words = where ? without_calls(where, o->no_cache ? "leave out --no-cache" : NULL) : NULL;
     if (operations) fputs(operations, stderr);
     if (words) fputs(words, stderr);
     free(words);
 }
 
-/* What a signal leaves of a fit: its checkpoint, or else the file of --save, the report, and how to go on. */
+/* After a signal: reports the checkpoint, or else writes --save, writes the report and prints the command that resumes.
+   */
 static int end_interrupted(const training_job *j, const options *o) {
     const int status = EXIT_SIGNAL + caught_signal();
     char *words = o->run ? resume_command(o) : NULL;
@@ -100,7 +109,7 @@ static int end_interrupted(const training_job *j, const options *o) {
         if (mirt_save(j->model, o->save, MIRT_SAVE_ALL) == MIRT_OK) tell("saved: %s", o->save);
         else complain_of_library();
     } else {
-        note("nothing was kept; --run DIR keeps checkpoints");
+        note("nothing was saved; --run DIR keeps checkpoints");
     }
     free(words);
     if (o->trace && mirt_trace_end(j->strategy) != MIRT_OK) complain_of_library();
@@ -108,7 +117,7 @@ static int end_interrupted(const training_job *j, const options *o) {
     return status;
 }
 
-/* Trains, saves, prints the last line. */
+/* Trains, saves, prints the final line. */
 static int train(const training_job *j, const options *o) {
     metric_list metrics;
     mirt_callback print;
@@ -123,7 +132,9 @@ static int train(const training_job *j, const options *o) {
     desc.no_progress = o->log_steps;
     if (o->log_steps) desc.callbacks[0] = &print;
     const int64_t steps = mirt_dataset_batches(j->training), all = steps * o->epochs;
-    if (!parse_metrics(o, &metrics) || !plan_rates(&o->lr, j->model, steps, o->max_steps && o->max_steps < all ? o->max_steps : all, &desc)) return EXIT_USAGE;
+    if (!parse_metrics(o, &metrics) ||
+        !plan_rates(&o->lr, j->model, steps, o->max_steps && o->max_steps < all ? o->max_steps : all, &desc))
+        return EXIT_USAGE;
     if (o->profile && mirt_profile_begin(j->model) != MIRT_OK) return complain_of_library();
     if (o->trace && mirt_trace_begin(j->strategy, o->trace, 0) != MIRT_OK) return complain_of_library();
     if (!open_run(o, &desc, &callbacks)) return EXIT_FAILED;
@@ -134,7 +145,7 @@ static int train(const training_job *j, const options *o) {
                        : is_for_digits(o)      ? complain_of_run(o)
                                                : complain_of_photos(o);
     close_run(&callbacks);
-    if (failed && o->report) write_report(o->run, true); /* of what there was */
+    if (failed && o->report) write_report(o->run, true); /* of the epochs so far */
     if (failed) return failed;
     if (caught_signal() && history->stopped) return end_interrupted(j, o);
     if (o->trace && mirt_trace_end(j->strategy) != MIRT_OK) return complain_of_library();
@@ -156,7 +167,7 @@ static int train(const training_job *j, const options *o) {
     printf("final: loss=%.6f accuracy=%.6f val_loss=%.6f val_accuracy=%.6f images_per_second=%.0f seconds=%.3f\n",
         last_value(history, "loss"), last_value(history, "accuracy"), last_value(history, "val_loss"),
         last_value(history, "val_accuracy"), history->images_per_second, history->seconds);
-    return caught_signal() ? EXIT_SIGNAL + caught_signal() : EXIT_OK; /* all has been written */
+    return caught_signal() ? EXIT_SIGNAL + caught_signal() : EXIT_OK; /* everything has been written */
 }
 
 int run_fit(const options *given) {
@@ -168,7 +179,8 @@ int run_fit(const options *given) {
     own.batch = batch_of(o);
     if ((o->save && !can_save(o->save, &status)) || !begin_run(o, &lock, &status)) return status;
     mirt_strategy *strategy = j.strategy = open_strategy(o, false, &status);
-    bool open = strategy && (is_for_digits(o) ? open_digits_job(strategy, o, &j, &status) : open_photo_job(strategy, o, &j, &status));
+    bool open = strategy && (is_for_digits(o) ? open_digits_job(strategy, o, &j, &status)
+                                              : open_photo_job(strategy, o, &j, &status));
     if (open && o->init && mirt_load_weights(j.model, o->init) != MIRT_OK) status = complain_of_library();
     else if (open) status = train(&j, o);
     release_signals();
@@ -186,7 +198,7 @@ static bool takes_photos(const mirt_model *model) {
 
 int run_evaluate(const options *o) {
     if (!o->load) {
-        complain("evaluate wants a model: --load FILE");
+        complain("evaluate needs a model: --load FILE");
         return EXIT_USAGE;
     }
     int status = EXIT_FAILED;

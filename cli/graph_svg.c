@@ -1,4 +1,4 @@
-/* mirrortrain graph --svg: a picture of what mirroring inserts, made of the library's own words about the model and its step. */
+/* mirrortrain graph --svg: draws what mirroring inserts, from the library's texts. */
 #include "cli.h"
 #include "report.h"
 
@@ -13,12 +13,12 @@ enum {
     MARGIN = 28, COLUMN = 178, GAP = 18, BOX = 32, LINK = 12, HEAD = 96, STEP = BOX + LINK, UPDATE = 58
 };
 
-/* What the texts say. */
+/* The contents of the texts. */
 typedef struct layer_line {
     char name[64], kind[64], shape[64];
 } layer_line;
 typedef struct split_line {
-    char rows[64], device[32]; /* rows "": none */
+    char rows[64], device[32]; /* "": no rows */
 } split_line;
 typedef struct update_line {
     char device[32], what[128];
@@ -33,7 +33,7 @@ typedef struct picture {
     int64_t batch;
 } picture;
 
-/* Room for one more of `size` bytes; NULL: out of memory. */
+/* Appends an element of `size` bytes; NULL: out of memory. */
 static void *one_more(void **list, int count, size_t size) {
     if ((count & (count - 1)) == 0) {
         void *more = realloc(*list, (size_t)(count ? 2 * count : 1) * size);
@@ -70,7 +70,7 @@ static bool read_layers(const char *text, picture *p) {
     return true;
 }
 
-/* The lines behind "after mirroring". */
+/* The lines after "after mirroring". */
 static bool read_step(const char *text, picture *p) {
     const char *line = strstr(text, "\nafter mirroring");
     line = line ? strchr(line + 1, '\n') : NULL;
@@ -117,12 +117,13 @@ static void words(page *g, const char *style, double x, double y, const char *te
 }
 
 static void arrow(page *g, const char *style, double x1, double y1, double x2, double y2) {
-    add(g, "<path class=\"%s\" d=\"M%.1f %.1f C%.1f %.1f %.1f %.1f %.1f %.1f\" marker-end=\"url(#%s)\"/>\n", style, x1, y1, x1, (y1 + y2) / 2, x2, (y1 + y2) / 2, x2, y2 - 4,
-        style[0] == 'n' ? "tip-new" : "tip");
+    add(g, "<path class=\"%s\" d=\"M%.1f %.1f C%.1f %.1f %.1f %.1f %.1f %.1f\" marker-end=\"url(#%s)\"/>\n", style, x1,
+        y1, x1, (y1 + y2) / 2, x2, (y1 + y2) / 2, x2, y2 - 4, style[0] == 'n' ? "tip-new" : "tip");
 }
 
 /* A box with one or two lines, its top at y. */
-static void labelled(page *g, const char *style, double x, double y, double w, double h, const char *first, const char *second) {
+static void labeled(page *g, const char *style, double x, double y, double w, double h, const char *first,
+                    const char *second) {
     const int most = (int)(w / 7);
     box(g, style, x, y, w, h);
     words(g, "name", x + w / 2, y + (second ? h / 2 - 3 : h / 2 + 4), first, most);
@@ -131,13 +132,13 @@ static void labelled(page *g, const char *style, double x, double y, double w, d
 
 static int boxes_of(const picture *p) { return p->layers < MOST_LAYERS ? p->layers : MOST_LAYERS; }
 
-/* Layer number i of a column of at most MOST_LAYERS; -1: those in the middle are left out here. */
+/* The layer at place i of a column of at most MOST_LAYERS; -1: the place that stands for the omitted layers. */
 static int layer_at(const picture *p, int i) {
     if (p->layers <= MOST_LAYERS || i < MOST_LAYERS / 2) return i;
     return i == MOST_LAYERS / 2 ? -1 : p->layers - (MOST_LAYERS - i);
 }
 
-/* The model as a column: layers, with their shapes or without, loss, gradients. Returns where it ends. */
+/* Draws the model as a column: layers, with or without their shapes, loss, gradients. Returns the y where it ends. */
 static double column(page *g, const picture *p, double x, double y, bool shapes) {
     for (int i = 0; i < boxes_of(p); i++, y += STEP) {
         const int number = layer_at(p, i);
@@ -148,13 +149,13 @@ static double column(page *g, const picture *p, double x, double y, bool shapes)
             words(g, "small", x + COLUMN / 2.0, y + BOX / 2.0 + 4, more, 40);
             continue;
         }
-        labelled(g, "layer", x, y, COLUMN, BOX, p->layer[number].name, shapes ? p->layer[number].shape : NULL);
+        labeled(g, "layer", x, y, COLUMN, BOX, p->layer[number].name, shapes ? p->layer[number].shape : NULL);
     }
     arrow(g, "link", x + COLUMN / 2.0, y - LINK, x + COLUMN / 2.0, y);
-    labelled(g, "layer", x, y, COLUMN, BOX, "loss, backward", NULL);
+    labeled(g, "layer", x, y, COLUMN, BOX, "loss, backward", NULL);
     y += STEP;
     arrow(g, "link", x + COLUMN / 2.0, y - LINK, x + COLUMN / 2.0, y);
-    labelled(g, "gradient", x, y, COLUMN, BOX, "gradients", NULL);
+    labeled(g, "gradient", x, y, COLUMN, BOX, "gradients", NULL);
     return y + BOX;
 }
 
@@ -162,23 +163,25 @@ static void draw_before(page *g, const picture *p, double x, double update_y) {
     char text[96];
     words(g, "title", x + COLUMN / 2.0, HEAD - 50, "before", 40);
     snprintf(text, sizeof text, "batch of %lld", (long long)p->batch);
-    labelled(g, "data", x, HEAD - 28, COLUMN, BOX, text, NULL);
+    labeled(g, "data", x, HEAD - 28, COLUMN, BOX, text, NULL);
     arrow(g, "link", x + COLUMN / 2.0, HEAD - 28 + BOX, x + COLUMN / 2.0, HEAD + 62);
     double end = column(g, p, x, HEAD + 62, true);
     arrow(g, "link", x + COLUMN / 2.0, end, x + COLUMN / 2.0, update_y);
-    snprintf(text, sizeof text, "%.*s", p->updates ? (int)strcspn(p->update[0].what, " ") : 0, p->updates ? p->update[0].what : "");
-    labelled(g, "layer", x, update_y, COLUMN, UPDATE, text, "updates the weights");
+    snprintf(text, sizeof text, "%.*s", p->updates ? (int)strcspn(p->update[0].what, " ") : 0,
+             p->updates ? p->update[0].what : "");
+    labeled(g, "layer", x, update_y, COLUMN, UPDATE, text, "updates the weights");
 }
 
 static int shown_of(const picture *p) { return p->splits < MOST_REPLICAS ? p->splits : MOST_REPLICAS; }
 static double replica_x(double x, int r) { return x + r * (double)(COLUMN + GAP); }
 
-/* Frames around the replicas of each device. */
+/* Draws a frame around the replicas of each device. */
 static void draw_devices(page *g, const picture *p, double x, double bottom) {
     for (int r = 0, shown = shown_of(p); r < shown;) {
         int end = r;
         while (end < shown && strcmp(p->split[end].device, p->split[r].device) == 0) end++;
-        box(g, "device", replica_x(x, r) - 5, HEAD + 30, (end - r) * (double)(COLUMN + GAP) - GAP + 10, bottom - HEAD - 20);
+        box(g, "device", replica_x(x, r) - 5, HEAD + 30, (end - r) * (double)(COLUMN + GAP) - GAP + 10,
+            bottom - HEAD - 20);
         add(g, "<text class=\"device-name\" x=\"%.1f\" y=\"%.1f\">", replica_x(x, r), HEAD + 48.0);
         add_start(g, p->split[r].device, 11);
         add(g, "</text>\n");
@@ -186,17 +189,22 @@ static void draw_devices(page *g, const picture *p, double x, double bottom) {
     }
 }
 
-static double sums_high(const picture *p, bool local) { return 40 + 15.0 * ((p->sums < MOST_SUMS ? p->sums : MOST_SUMS) + local); }
+static double sums_high(const picture *p, bool local) {
+    return 40 + 15.0 * ((p->sums < MOST_SUMS ? p->sums : MOST_SUMS) + local);
+}
 
 static double draw_sums(page *g, const picture *p, double x, double y, double wide, bool local) {
     const int lines = p->sums <= MOST_SUMS ? p->sums : MOST_SUMS - 1;
     const double high = sums_high(p, local);
     char text[96];
     box(g, "new", x, y, wide, high);
-    words(g, "name", x + wide / 2, y + 20, wide > 430 ? "all-reduce: the sum over all replicas, for the true number of rows" : "all-reduce: the sum", 120);
+    words(g, "name", x + wide / 2, y + 20,
+          wide > 430 ? "all-reduce: the sum over all replicas, scaled by the actual number of rows"
+                     : "all-reduce: the sum",
+          120);
     double at = y + 37;
     if (local) {
-        words(g, "small", x + wide / 2, at, "replicas of one device are added up there, as they come", 120);
+        words(g, "small", x + wide / 2, at, "each device first adds the gradients of its own replicas", 120);
         at += 15;
     }
     for (int i = 0; i < lines; i++, at += 15) words(g, "small", x + wide / 2, at, p->sum[i], 90);
@@ -222,8 +230,9 @@ static void draw_after(page *g, const picture *p, double x, double columns_end, 
     const double wide = shown * (double)(COLUMN + GAP) - GAP;
     char text[192];
     words(g, "title", x + wide / 2, HEAD - 50, "after mirroring", 40);
-    snprintf(text, sizeof text, p->splits == 1 ? "split" : "split a batch of %lld over %d replicas", (long long)p->batch, p->splits);
-    labelled(g, "new", x, HEAD - 28, wide, BOX, text, NULL);
+    snprintf(text, sizeof text, p->splits == 1 ? "split" : "split a batch of %lld over %d replicas",
+             (long long)p->batch, p->splits);
+    labeled(g, "new", x, HEAD - 28, wide, BOX, text, NULL);
     for (int r = 0; r < shown; r++) {
         const double middle = replica_x(x, r) + COLUMN / 2.0;
         arrow(g, "new-link", middle, HEAD - 28 + BOX, middle, HEAD + 62);
@@ -247,37 +256,50 @@ static void draw_after(page *g, const picture *p, double x, double columns_end, 
 
 static const char *const style =
     "<style>\n"
-    "svg{background:#fff}text{font-family:system-ui,-apple-system,'Segoe UI','DejaVu Sans',sans-serif;text-anchor:middle;fill:#1f2328}\n"
-    ".title{font-size:16px;font-weight:600}.name{font-size:12px}.small,.rows{font-size:10px;fill:#57606a}.rows{paint-order:stroke;stroke:#fff;stroke-width:4px}\n"
+    "svg{background:#fff}text{font-family:system-ui,-apple-system,'Segoe UI','DejaVu Sans',sans-serif;"
+    "text-anchor:middle;fill:#1f2328}\n"
+    ".title{font-size:16px;font-weight:600}.name{font-size:12px}.small,.rows{font-size:10px;fill:#57606a}"
+    ".rows{paint-order:stroke;stroke:#fff;stroke-width:4px}\n"
     ".device-name{font-size:11px;fill:#57606a;text-anchor:start}\n"
-    "rect{stroke-width:1.2}.layer{fill:#f6f8fa;stroke:#8c959f}.gradient{fill:#fff4e0;stroke:#b0791c}.data{fill:#f6f8fa;stroke:#8c959f}\n"
+    "rect{stroke-width:1.2}.layer{fill:#f6f8fa;stroke:#8c959f}.gradient{fill:#fff4e0;stroke:#b0791c}"
+    ".data{fill:#f6f8fa;stroke:#8c959f}\n"
     ".new{fill:#ddf0ff;stroke:#0a66c2}.device{fill:none;stroke:#8c959f;stroke-dasharray:5 4}\n"
-    "path{fill:none;stroke-width:1.2}.link{stroke:#8c959f}.new-link{stroke:#0a66c2}#tip path{fill:#8c959f}#tip-new path{fill:#0a66c2}\n"
-    "@media(prefers-color-scheme:dark){svg{background:#0d1117}text{fill:#e6edf3}.small,.rows,.device-name{fill:#9da7b3}.rows{stroke:#0d1117}\n"
-    ".layer,.data{fill:#161b22;stroke:#6e7681}.gradient{fill:#3a2a0a;stroke:#d29922}.new{fill:#0c2d4a;stroke:#58a6ff}.device{stroke:#6e7681}\n"
+    "path{fill:none;stroke-width:1.2}.link{stroke:#8c959f}.new-link{stroke:#0a66c2}#tip path{fill:#8c959f}"
+    "#tip-new path{fill:#0a66c2}\n"
+    "@media(prefers-color-scheme:dark){svg{background:#0d1117}text{fill:#e6edf3}.small,.rows,.device-name{fill:#9da7b3}"
+    ".rows{stroke:#0d1117}\n"
+    ".layer,.data{fill:#161b22;stroke:#6e7681}.gradient{fill:#3a2a0a;stroke:#d29922}.new{fill:#0c2d4a;stroke:#58a6ff}"
+    ".device{stroke:#6e7681}\n"
     ".link{stroke:#6e7681}.new-link{stroke:#58a6ff}#tip path{fill:#6e7681}#tip-new path{fill:#58a6ff}}\n"
     "</style>\n"
-    "<defs><marker id=\"tip\" viewBox=\"0 0 8 8\" refX=\"4\" refY=\"4\" markerWidth=\"7\" markerHeight=\"7\" orient=\"auto\"><path d=\"M0 0L8 4L0 8z\"/></marker>"
-    "<marker id=\"tip-new\" viewBox=\"0 0 8 8\" refX=\"4\" refY=\"4\" markerWidth=\"7\" markerHeight=\"7\" orient=\"auto\"><path d=\"M0 0L8 4L0 8z\"/></marker></defs>\n";
+    "<defs><marker id=\"tip\" viewBox=\"0 0 8 8\" refX=\"4\" refY=\"4\" markerWidth=\"7\" markerHeight=\"7\" "
+    "orient=\"auto\"><path d=\"M0 0L8 4L0 8z\"/></marker>"
+    "<marker id=\"tip-new\" viewBox=\"0 0 8 8\" refX=\"4\" refY=\"4\" markerWidth=\"7\" markerHeight=\"7\" "
+    "orient=\"auto\"><path d=\"M0 0L8 4L0 8z\"/></marker></defs>\n";
 
 static void draw(page *g, const picture *p) {
     int devices = 0;
     for (int r = 0; r < p->splits; r++) devices += r == 0 || strcmp(p->split[r].device, p->split[r - 1].device) != 0;
     const bool local = p->splits > devices;
     const int shown = shown_of(p);
-    const double left = MARGIN, right = MARGIN + COLUMN + 60, width = right + shown * (double)(COLUMN + GAP) - GAP + MARGIN;
+    const double left = MARGIN, right = MARGIN + COLUMN + 60,
+                 width = right + shown * (double)(COLUMN + GAP) - GAP + MARGIN;
     const double columns_end = HEAD + 62 + (boxes_of(p) + 2) * (double)STEP - LINK;
     const double height = columns_end + 34 + sums_high(p, local) + 30 + UPDATE + (p->splits > shown ? 26 : 0) + 46;
     double update_y = 0;
-    add(g, "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %.0f %.0f\" width=\"%.0f\" height=\"%.0f\" role=\"img\">\n<title>", width, height, width, height);
+    add(g, "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %.0f %.0f\" width=\"%.0f\" height=\"%.0f\" "
+           "role=\"img\">\n<title>", width, height, width, height);
     add_text(g, p->model);
-    add(g, ": a training step before and after mirroring over %d replica%s</title>\n%s", p->splits, p->splits == 1 ? "" : "s", style);
+    add(g, ": a training step before and after mirroring over %d replica%s</title>\n%s", p->splits,
+        p->splits == 1 ? "" : "s", style);
     draw_devices(g, p, right, columns_end);
     draw_after(g, p, right, columns_end, &update_y, local);
     draw_before(g, p, left, update_y);
     box(g, "new", left, height - 36, 14, 14);
-    add(g, "<text class=\"device-name\" x=\"%.1f\" y=\"%.1f\">what mirroring inserts; %s</text>\n</svg>\n", left + 20, height - 25.0,
-        p->updates && strstr(p->update[0].what, "the one copy") ? "all devices read one copy of the weights" : "each device keeps its own copy of the weights");
+    add(g, "<text class=\"device-name\" x=\"%.1f\" y=\"%.1f\">inserted by mirroring; %s</text>\n</svg>\n", left + 20,
+        height - 25.0,
+        p->updates && strstr(p->update[0].what, "the one copy") ? "all devices read one copy of the weights"
+                                                                : "each device keeps its own copy of the weights");
 }
 
 int write_graph_svg(mirt_model *model, int64_t batch, const char *path) {

@@ -15,10 +15,11 @@ static void print_corrupt(const char *path, const char *reason, void *user) {
 int run_verify(const options *o) {
     int64_t images = 0, corrupt = 0;
     if (o->operands != 1) {
-        complain("verify wants one directory: mirrortrain verify DIR");
+        complain("verify needs one directory: mirrortrain verify DIR");
         return EXIT_USAGE;
     }
-    if (mirt_verify_images(o->operand[0], NULL, print_corrupt, NULL, &images, &corrupt) != MIRT_OK) return complain_of_library();
+    if (mirt_verify_images(o->operand[0], NULL, print_corrupt, NULL, &images, &corrupt) != MIRT_OK)
+        return complain_of_library();
     printf("verify: images=%lld corrupt=%lld\n", (long long)images, (long long)corrupt);
     return corrupt ? EXIT_FAILED : EXIT_OK;
 }
@@ -35,17 +36,19 @@ static mirt_dataset *open_sheet(const options *o) {
     return mirt_image_dataset_from_directory(photo_part(o->operand[0], &desc, MIRT_SUBSET_TRAINING, train), &desc);
 }
 
-/* Pixels of `count` images; a network that does nothing reads them. */
+/* Reads the pixels of `count` images through a network without layers. */
 static bool read_sheet(mirt_model *model, mirt_dataset *dataset, int count, size_t pixels, float *out) {
     dataset = mirt_batch(dataset, 1);
-    const bool good = dataset && mirt_dataset_size(dataset) == count && mirt_predict(model, dataset, out, (size_t)count * pixels) == MIRT_OK;
-    if (dataset && mirt_dataset_size(dataset) < count) complain("a sheet with originals takes %d photographs", SHEET_ROWS);
+    const bool good = dataset && mirt_dataset_size(dataset) == count &&
+                      mirt_predict(model, dataset, out, (size_t)count * pixels) == MIRT_OK;
+    if (dataset && mirt_dataset_size(dataset) < count)
+        complain("a sheet with originals needs %d photographs", SHEET_ROWS);
     else if (!good) complain_of_library();
     mirt_dataset_destroy(dataset);
     return good;
 }
 
-/* Each row begins with a photograph as it is; three times augmented it follows. */
+/* Each row has a photograph, followed by three augmented versions of it. */
 static bool save_originals(const options *o, const mirt_augmentation *list, int count) {
     const int size = o->size ? (int)o->size : SHEET_SIZE, again = SHEET_COLUMNS - 1;
     const size_t pixels = (size_t)size * (size_t)size * 3;
@@ -53,18 +56,24 @@ static bool save_originals(const options *o, const mirt_augmentation *list, int 
     memset(&desc, 0, sizeof desc);
     desc.devices = "cpu:0";
     desc.silent = true;
-    float *read = (float *)malloc(SHEET_ROWS * SHEET_COLUMNS * pixels * sizeof *read), *sheet = (float *)malloc(SHEET_ROWS * SHEET_COLUMNS * pixels * sizeof *sheet);
+    float *read = (float *)malloc(SHEET_ROWS * SHEET_COLUMNS * pixels * sizeof *read),
+          *sheet = (float *)malloc(SHEET_ROWS * SHEET_COLUMNS * pixels * sizeof *sheet);
     mirt_strategy *strategy = mirt_strategy_create(&desc);
     mirt_model *model = strategy ? mirt_model_create(strategy, "the sheet with originals") : NULL;
     bool good = read && sheet && model;
     if (!good) complain_of_library();
     if (good) mirt_model_output(model, mirt_flatten(mirt_input(model, MIRT_SHAPE(size, size, 3))));
     good = good && read_sheet(model, mirt_take(open_sheet(o), SHEET_ROWS), SHEET_ROWS, pixels, read) &&
-           read_sheet(model, mirt_augment(mirt_repeat(mirt_cache(mirt_take(open_sheet(o), SHEET_ROWS)), again), list, count), SHEET_ROWS * again, pixels, read + SHEET_ROWS * pixels);
+           read_sheet(model,
+                      mirt_augment(mirt_repeat(mirt_cache(mirt_take(open_sheet(o), SHEET_ROWS)), again), list, count),
+                      SHEET_ROWS * again, pixels, read + SHEET_ROWS * pixels);
     for (int i = 0; good && i < SHEET_ROWS * SHEET_COLUMNS; i++) {
-        memcpy(sheet + (i % SHEET_ROWS * SHEET_COLUMNS + i / SHEET_ROWS) * pixels, read + i * pixels, pixels * sizeof *sheet);
+        memcpy(sheet + (i % SHEET_ROWS * SHEET_COLUMNS + i / SHEET_ROWS) * pixels, read + i * pixels,
+               pixels * sizeof *sheet);
     }
-    if (good && mirt_write_png(o->out, mirt_make_array(sheet, MIRT_FLOAT32, MIRT_SHAPE(SHEET_ROWS * SHEET_COLUMNS, size, size, 3)), SHEET_COLUMNS) != MIRT_OK) {
+    if (good && mirt_write_png(
+                    o->out, mirt_make_array(sheet, MIRT_FLOAT32, MIRT_SHAPE(SHEET_ROWS * SHEET_COLUMNS, size, size, 3)),
+                    SHEET_COLUMNS) != MIRT_OK) {
         complain_of_library();
         good = false;
     }
@@ -86,8 +95,11 @@ int parse_augment(const options *o, const char *otherwise, mirt_augmentation lis
     int count = mirt_parse_augmentation(o->augment ? o->augment : otherwise, list, MAX_AUGMENTATIONS);
     if (count < 0) {
         const char *why = library_sentence();
-        complain("%s%s", why, strstr(why, "is no augmentation") ? " There are flip, rotation:0.1, zoom:0.1, translation:0.1, contrast:0.2, "
-                                                                  "brightness:0.1, crop:224, center_crop:224, resizing:224" : "");
+        complain("%s%s", why,
+                 strstr(why, "is no augmentation")
+                     ? " There are flip, rotation:0.1, zoom:0.1, translation:0.1, contrast:0.2, "
+                       "brightness:0.1, crop:224, center_crop:224, resizing:224"
+                     : "");
     }
     return count;
 }
@@ -99,8 +111,9 @@ static bool is_png(const char *path) {
 
 int run_augment(const options *o) {
     mirt_augmentation list[MAX_AUGMENTATIONS];
-    if (o->operands > 1) complain("augment wants one directory, not %d: mirrortrain augment DIR --out sheet.png", o->operands);
-    else if (!o->out) complain("augment wants to know where the sheet goes: --out sheet.png");
+    if (o->operands > 1)
+        complain("augment takes one directory, not %d: mirrortrain augment DIR --out sheet.png", o->operands);
+    else if (!o->out) complain("augment needs the name of the file to write: --out sheet.png");
     else if (!is_png(o->out)) complain("--out is \"%s\"; the sheet is a PNG, so its name ends in .png", o->out);
     if (o->operands > 1 || !o->out || !is_png(o->out)) return EXIT_USAGE;
     int count = parse_augment(o, "flip,rotation:0.1,zoom:0.1", list);

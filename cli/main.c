@@ -1,4 +1,4 @@
-/* The commands, and which of them the command line asks for. */
+/* The program mirrortrain: selects the command named on the command line. */
 #define _POSIX_C_SOURCE 200809L
 #include "cli.h"
 
@@ -9,22 +9,22 @@
 #include <string.h>
 
 const command commands[] = {
-    {"doctor", "whether this machine is fit for a run; status 1 if it is not", CMD_DOCTOR, "[DIR]", run_doctor},
+    {"doctor", "check whether this machine is ready for a run; status 1 if it is not", CMD_DOCTOR, "[DIR]", run_doctor},
     {"devices", "list the devices of this machine", CMD_DEVICES, NULL, run_devices},
     {"fit", "train a network on digits or photographs", CMD_FIT, NULL, run_fit},
     {"evaluate", "loss and accuracy of a saved model on the test files", CMD_EVALUATE, NULL, run_evaluate},
-    {"predict", "what a saved model sees on images", CMD_PREDICT, "IMAGE...", run_predict},
+    {"predict", "classify images with a saved model", CMD_PREDICT, "IMAGE...", run_predict},
     {"verify", "find images that cannot be decoded", CMD_VERIFY, "DIR", run_verify},
-    {"augment", "a sheet of augmented images, to look at", CMD_AUGMENT, "[DIR]", run_augment},
-    {"summary", "a network's layers, parameters, work and memory", CMD_SUMMARY, NULL, run_summary},
-    {"scaling", "what more devices bring, and what holds them up", CMD_SCALING, NULL, run_scaling},
-    {"report", "a page about a run, from its log", CMD_REPORT, "DIR", run_report},
+    {"augment", "write a contact sheet of augmented images", CMD_AUGMENT, "[DIR]", run_augment},
+    {"summary", "a network's layers, parameters, operations and memory", CMD_SUMMARY, NULL, run_summary},
+    {"scaling", "speed-up by more devices, and what limits it", CMD_SCALING, NULL, run_scaling},
+    {"report", "make a page about a run from its log", CMD_REPORT, "DIR", run_report},
     {"bench", "images per second, memory and where the time goes", CMD_BENCH, NULL, run_bench},
     {"graph", "the training step as text, before and after mirroring", CMD_GRAPH, NULL, run_graph},
 };
 const int command_count = (int)(sizeof commands / sizeof commands[0]);
 
-/* One line, in one piece. */
+/* Prints a line with a single call, so that lines of threads do not mix. */
 static void print_line(FILE *out, const char *before, const char *format, va_list args) {
     va_list again;
     va_copy(again, args);
@@ -97,14 +97,17 @@ static void print_help(FILE *out) {
     fputs("\n  COMMAND --help     the flags of a command\n"
           "  --help             show this\n"
           "  --version          show the version\n\n"
-          "Results go to stdout, all else to stderr.\n"
-          "Exit status: 0 all went well; 1 the job failed; 2 the command line is wrong; 128 + N: ended by signal N.\n"
-          "Ctrl-C, SIGTERM and SIGHUP let fit finish its step. With --run it then writes a checkpoint and --report, and prints the\n"
-          "command that resumes; without --run it writes --save, if given. A second signal ends it at once.\n", out);
+          "Results go to stdout, everything else to stderr.\n"
+          "Exit status: 0 success; 1 the job failed; 2 the command line is wrong; 128 + N: ended by signal N.\n"
+          "Ctrl-C, SIGTERM and SIGHUP let fit finish its step. With --run it then writes a checkpoint and --report, "
+          "and prints the\n"
+          "command that resumes; without --run it writes --save, if given. A second signal ends it at once.\n",
+          out);
 }
 
 static void print_command_help(const command *c) {
-    printf("mirrortrain %s%s%s - %s\n\n", c->name, c->operands ? " [FLAGS] " : "", c->operands ? c->operands : "", c->purpose);
+    printf("mirrortrain %s%s%s - %s\n\n", c->name, c->operands ? " [FLAGS] " : "", c->operands ? c->operands : "",
+           c->purpose);
     print_flags(c);
 }
 
@@ -120,11 +123,13 @@ static const command *find_command(const char *name) {
     return NULL;
 }
 
-static bool is_help(const char *word) { return strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0 || strcmp(word, "help") == 0; }
+static bool is_help(const char *word) {
+    return strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0 || strcmp(word, "help") == 0;
+}
 
 int main(int argc, char **argv) {
     hold_streams();
-    signal(SIGXFSZ, SIG_IGN); /* beyond the limit for a file's size a write fails then, with a reason */
+    signal(SIGXFSZ, SIG_IGN); /* then a write beyond the file size limit fails with an error */
     if (argc < 2) {
         print_help(stderr);
         return EXIT_USAGE;
@@ -142,7 +147,8 @@ int main(int argc, char **argv) {
         options o;
         const command *c = find_command(argv[1]);
         if (!c || !parse_flags(c, argc, argv, &o)) return EXIT_USAGE;
-        if (!o.help && o.winograd && chosen(o.dtype, "bf16")) fputs("winograd: no effect with --dtype bf16, whose 3x3 convolutions are multiplied as they are\n", stderr);
+        if (!o.help && o.winograd && chosen(o.dtype, "bf16"))
+            fputs("winograd: no effect with --dtype bf16, whose 3x3 convolutions are not transformed\n", stderr);
         if (o.help) print_command_help(c);
         else status = c->run(&o);
     }

@@ -1,4 +1,4 @@
-/* --metrics of fit and evaluate. */
+/* The flags --metrics and --confusion of fit and evaluate. */
 #include "cli.h"
 
 #include <math.h>
@@ -35,12 +35,15 @@ static bool parse_metric(const char *word, metric_list *list) {
     o->from_logits = true;
     o->k = top;
     o->curve = i < METRIC_NAMES ? metric_names[i].curve : MIRT_ROC;
-    list->metric[list->count++] = top ? MIRT_SPARSE_TOP_K_CATEGORICAL_ACCURACY : i < METRIC_NAMES ? metric_names[i].metric : MIRT_ACCURACY;
+    list->metric[list->count++] = top                ? MIRT_SPARSE_TOP_K_CATEGORICAL_ACCURACY
+                                  : i < METRIC_NAMES ? metric_names[i].metric
+                                                     : MIRT_ACCURACY;
     if (top || i < METRIC_NAMES) return true;
     for (i = 0; i < METRIC_NAMES; i++) names[i] = metric_names[i].name;
     names[METRIC_NAMES] = "top5";
     const char *like = nearest(word, names, METRIC_NAMES + 1);
-    complain("--metrics: there is no \"%s\"%s%s%s; there are topK (top5), precision, recall, f1, auc, pr_auc", word, like ? "; did you mean " : "", like ? like : "", like ? "?" : "");
+    complain("--metrics: there is no \"%s\"%s%s%s; there are topK (top5), precision, recall, f1, auc, pr_auc", word,
+             like ? "; did you mean " : "", like ? like : "", like ? "?" : "");
     return false;
 }
 
@@ -51,7 +54,8 @@ bool parse_metrics(const options *o, metric_list *list) {
         char word[sizeof list->name[0]];
         const size_t length = strcspn(at, ",");
         if (list->count == MIRT_MAX_METRICS || length >= sizeof word) {
-            complain("--metrics is \"%s\"; it wants up to %d names: top5,precision,recall", o->metrics, MIRT_MAX_METRICS - 1);
+            complain("--metrics is \"%s\"; it must be up to %d names: top5,precision,recall", o->metrics,
+                     MIRT_MAX_METRICS - 1);
             return false;
         }
         memcpy(word, at, length);
@@ -65,8 +69,8 @@ bool parse_metrics(const options *o, metric_list *list) {
 bool metrics_fit(const metric_list *list, int64_t outputs) {
     for (int i = 1; i < list->count; i++) {
         if (outputs > 1 || !list->options[i].k) continue;
-        complain("--metrics %s: with two classes the network has one output, which has no %s; it is for three classes or "
-                 "more", list->name[i], list->name[i]);
+        complain("--metrics %s: with two classes the network has a single output; %s needs at least three classes",
+                 list->name[i], list->name[i]);
         return false;
     }
     return true;
@@ -87,7 +91,7 @@ bool write_confusion(mirt_model *model, mirt_dataset *dataset, const char *path)
     int named;
     const char *const *names = mirt_model_class_names(model, &named);
     if (!classes) {
-        complain("--confusion is for models that tell 2 to 4096 classes apart");
+        complain("--confusion needs a classifier of 2 to 4096 classes");
         return false;
     }
     int64_t *counts = (int64_t *)malloc((size_t)classes * (size_t)classes * sizeof *counts);

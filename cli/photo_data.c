@@ -15,7 +15,7 @@
 #define CACHE_BYTES ((int64_t)1 << 30)
 enum { MAX_HEAD = 256 };
 
-static int64_t corrupt; /* photographs, since the data sets are open; a cache that is full has forgotten them */
+static int64_t corrupt; /* damaged photographs since the data sets were opened; a filled cache no longer reports them */
 
 /* From any thread. */
 static void log_images(mirt_log_level level, const char *text, void *user) {
@@ -70,7 +70,8 @@ static const char *photo_directory(const options *o) {
 /* >>data sets */
 
 void note_drawn_photos(bool looked) {
-    fprintf(stderr, "data: no %s, so these are animals drawn by the program itself\n", looked ? "--data and no " DEFAULT_PHOTOS : "directory was named");
+    fprintf(stderr, "data: no %s, so the program draws animals itself\n",
+            looked ? "--data and no " DEFAULT_PHOTOS : "directory was named");
 }
 
 void describe_images(const options *o, int height, int width, mirt_image_directory_desc *desc) {
@@ -88,7 +89,7 @@ void describe_images(const options *o, int height, int width, mirt_image_directo
     desc->log = log_images;
 }
 
-/* Classes that the network does not learn cannot be validated; false after complaining. */
+/* Validation classes must be among the training classes; false after complaining. */
 static bool same_classes(const char *training, const char *validation, const char *const *names, int count) {
     char more[512];
     const int found = other_directories(validation, names, count, more, sizeof more);
@@ -97,8 +98,9 @@ static bool same_classes(const char *training, const char *validation, const cha
     return false;
 }
 
-/* Photographs to train on and to validate with; false after complaining. */
-static bool open_directories(const options *o, const char *directory, const mirt_image_directory_desc *desc, mirt_dataset **training, mirt_dataset **test) {
+/* Opens the photographs for training and validation; false after complaining. */
+static bool open_directories(const options *o, const char *directory, const mirt_image_directory_desc *desc,
+                             mirt_dataset **training, mirt_dataset **test) {
     char train[MAX_PHOTO_PATH], validation[MAX_PHOTO_PATH];
     mirt_image_directory_desc d = *desc;
     const char *first = photo_part(directory, desc, MIRT_SUBSET_TRAINING, train);
@@ -109,7 +111,7 @@ static bool open_directories(const options *o, const char *directory, const mirt
         if (*training && !same_classes(first, second, d.class_names, d.num_class_names)) return false;
         *test = *training ? mirt_image_dataset_from_directory(second, &d) : NULL;
     } else {
-        d.no_shuffle = first != directory; /* otherwise the files for validation are drawn */
+        d.no_shuffle = first != directory; /* otherwise a random share of the files is used for validation */
         d.validation_split = first != directory ? 0 : o->validation_split > 0 ? o->validation_split : DEFAULT_SPLIT;
         mirt_image_datasets_from_directory(directory, &d, training, test);
     }
@@ -126,7 +128,9 @@ static bool open_photo_sets(const options *o, int height, int width, mirt_datase
     if (directory) return open_directories(o, directory, &desc, training, test);
     note_drawn_photos(true);
     if (!o->weights && strcmp(o->model, "mobilenet_v2") == 0)
-        fputs("  from scratch val_accuracy stays near 0.5 for thousands of steps: evaluation takes mobilenet_v2's running averages, of momentum 0.999 as in Keras\n", stderr);
+        fputs("  from scratch val_accuracy stays near 0.5 for thousands of steps: evaluation uses mobilenet_v2's "
+              "running averages, with momentum 0.999 as in Keras\n",
+              stderr);
     *training = mirt_drawn_photos(DRAWN_PHOTOS, height, width, o->seed, MIRT_TRAIN);
     *test = mirt_drawn_photos(DRAWN_PHOTOS / 4, height, width, o->seed, MIRT_TEST);
     if (*training && *test) return true;
@@ -134,34 +138,41 @@ static bool open_photo_sets(const options *o, int height, int width, mirt_datase
     return false;
 }
 
-/* Decoded photographs stay in memory where there are few, and each is needed again. */
+/* Caches decoded photographs in memory if they fit and are needed more than once. */
 static mirt_dataset *keep_photos(const options *o, mirt_dataset *dataset, int height, int width) {
-    const bool once = o->epochs < 2 || (o->freeze && !o->augment); /* features are kept instead */
+    const bool once = o->epochs < 2 || (o->freeze && !o->augment); /* the features are cached instead */
     const int64_t samples = mirt_dataset_size(dataset);
     return o->no_cache || once || samples > CACHE_BYTES / ((int64_t)3 * height * width) ? dataset : mirt_cache(dataset);
 }
 
-/* Whether what --augment makes is what the network takes; false after complaining. */
+/* Whether --augment produces images of the size that the network takes; false after complaining. */
 static bool augment_fits(const options *o, const mirt_augmentation *list, int count, int height, int width) {
     int made = height, across = width;
     for (int i = 0; i < count; i++) {
-        if (list[i].kind != MIRT_RANDOM_CROP && list[i].kind != MIRT_CENTER_CROP && list[i].kind != MIRT_RESIZING) continue;
+        if (list[i].kind != MIRT_RANDOM_CROP && list[i].kind != MIRT_CENTER_CROP && list[i].kind != MIRT_RESIZING)
+            continue;
         made = list[i].height;
         across = list[i].width ? list[i].width : made;
     }
     if (made == height && across == width) return true;
-    if (made != across) complain("--augment %s makes images of %d x %d, but %s takes %d x %d: end it with resizing:%d", o->augment, made, across, o->model, height, width, height);
-    else complain("--augment %s makes images of %d: give --size %d, or end it with resizing:%d", o->augment, made, made, height);
+    if (made != across)
+        complain("--augment %s produces images of %d x %d, but %s takes %d x %d: end it with resizing:%d", o->augment,
+                 made, across, o->model, height, width, height);
+    else
+        complain("--augment %s produces images of size %d: give --size %d, or end it with resizing:%d", o->augment,
+                 made, made, height);
     return false;
 }
 
-/* Takes the stages that training is to have; false after complaining. */
-static bool prepare_photos(const options *o, const mirt_augmentation *list, int count, int height, int width, training_job *j) {
+/* Adds the stages for training; false after complaining. */
+static bool prepare_photos(const options *o, const mirt_augmentation *list, int count, int height, int width,
+                           training_job *j) {
     mirt_dataset *d = keep_photos(o, j->training, height, width);
     if (!o->no_shuffle) d = mirt_shuffle(d, 10000);
     if (count > 0) d = mirt_augment(d, list, count);
     j->training = mirt_prefetch(mirt_accumulate(mirt_batch(d, o->batch), (int)o->accumulate), MIRT_AUTOTUNE);
-    if (j->training) j->test = mirt_prefetch(mirt_batch(keep_photos(o, j->test, height, width), o->batch), MIRT_AUTOTUNE);
+    if (j->training)
+        j->test = mirt_prefetch(mirt_batch(keep_photos(o, j->test, height, width), o->batch), MIRT_AUTOTUNE);
     if (j->training && j->test) return true;
     complain_of_library();
     return false;
@@ -183,7 +194,8 @@ static mirt_tensor *head_layer(const options *o, mirt_tensor *x, const char *wor
         dense.activation = MIRT_RELU;
         if (*word >= '1' && *word <= '9' && !*end && units <= 65536) return mirt_dense(x, &dense);
     }
-    complain("--head is \"%s\"; it wants units of dense layers and dropout:RATE, such as 512,dropout:0.5, not \"%s\"", o->head, word);
+    complain("--head is \"%s\"; it must list units of dense layers and dropout:RATE, such as 512,dropout:0.5, not "
+             "\"%s\"", o->head, word);
     return NULL;
 }
 
@@ -193,7 +205,7 @@ static mirt_tensor *add_head(const options *o, mirt_tensor *x, int classes) {
     char words[MAX_HEAD];
     memset(&last, 0, sizeof last);
     if (o->head && strlen(o->head) >= sizeof words) {
-        complain("--head is of %d characters; at most %d are possible", (int)strlen(o->head), (int)sizeof words - 1);
+        complain("--head has %d characters; at most %d are allowed", (int)strlen(o->head), (int)sizeof words - 1);
         return NULL;
     }
     snprintf(words, sizeof words, "%s", o->head ? o->head : "");
@@ -209,18 +221,23 @@ static mirt_tensor *add_head(const options *o, mirt_tensor *x, int classes) {
 }
 
 /* `base` with a head for the classes of the data, compiled; NULL after complaining. */
-static mirt_model *build_classifier(mirt_strategy *strategy, const options *o, mirt_model *base, int classes, int *status) {
+static mirt_model *build_classifier(mirt_strategy *strategy, const options *o, mirt_model *base, int classes,
+                                    int *status) {
     mirt_shape shape = mirt_tensor_shape(mirt_input_of(base, 0));
     mirt_model *model = mirt_model_create(strategy, "photographs");
     if (!model) return complain_of_model(status);
     mirt_next_name(model, "base");
-    mirt_tensor *x = mirt_call(base, mirt_input(model, mirt_make_shape(shape.dim[1], shape.dim[2], shape.dim[3], 0, 0, 0)), MIRT_TRAINING_AUTO);
+    mirt_tensor *x =
+        mirt_call(base, mirt_input(model, mirt_make_shape(shape.dim[1], shape.dim[2], shape.dim[3], 0, 0, 0)),
+                  MIRT_TRAINING_AUTO);
     if (x) x = add_head(o, x, classes);
     else complain_of_library();
     if (!x) return NULL;
     mirt_model_output(model, x);
-    if (chosen(o->dtype, "bf16") && mirt_set_dtype_policy(model, "mixed_bfloat16") != MIRT_OK) return complain_of_model(status);
-    if (o->freeze && mirt_set_trainable(base, strcmp(o->freeze, "base") == 0 ? NULL : o->freeze, false) != MIRT_OK) return complain_of_model(status);
+    if (chosen(o->dtype, "bf16") && mirt_set_dtype_policy(model, "mixed_bfloat16") != MIRT_OK)
+        return complain_of_model(status);
+    if (o->freeze && mirt_set_trainable(base, strcmp(o->freeze, "base") == 0 ? NULL : o->freeze, false) != MIRT_OK)
+        return complain_of_model(status);
     return compile_model(model, o, false, status);
 }
 
@@ -229,19 +246,24 @@ static bool check_photo_split(const options *o) {
     char train[MAX_PHOTO_PATH];
     const char *directory = photo_directory(o);
     if (!(o->validation_split > 0)) return true;
-    if (!directory) complain("--validation-split wants --data DIR: the photographs to split");
+    if (!directory) complain("--validation-split needs --data DIR, the photographs to split");
     else if (photo_part(directory, NULL, MIRT_SUBSET_TRAINING, train) == train)
-        complain("--validation-split: %s is already split into parts; leave it out, or give --data %s", directory, train);
+        complain("--validation-split: %s is already split into parts; leave it out, or give --data %s", directory,
+                 train);
     else return true;
     return false;
 }
 
-/* Whether the flags go together; false after complaining. */
+/* Whether the flags are compatible; false after complaining. */
 static bool check_photo_flags(const options *o) {
-    if (o->classes) complain("--classes: leave it out; the names of the photographs' directories are the classes");
-    else if (chosen(o->pooling, "none")) complain("--pooling none: leave it out; the head wants a number of each feature, by avg or max");
-    else if (o->validation && o->validation_split > 0) complain("--validation and --validation-split: one of them; which photographs are to validate with?");
-    else if (o->validation && !photo_directory(o)) complain("--validation wants --data DIR as well: photographs to train on");
+    if (o->classes)
+        complain("--classes does not apply to fit with photographs: the names of their directories are the classes");
+    else if (chosen(o->pooling, "none"))
+        complain("--pooling none does not work with a head, which needs one number per feature; use avg or max");
+    else if (o->validation && o->validation_split > 0)
+        complain("--validation and --validation-split exclude each other; give one of them");
+    else if (o->validation && !photo_directory(o))
+        complain("--validation also needs --data DIR, the photographs to train on");
     else return check_photo_split(o);
     return false;
 }
@@ -254,7 +276,7 @@ bool open_photo_job(mirt_strategy *strategy, const options *o, training_job *j, 
     *status = EXIT_USAGE;
     if (!check_photo_flags(o) || (o->augment && (count = parse_augment(o, NULL, list)) < 0)) return false;
     FILE *weights = o->weights ? open_to_read(o->weights) : NULL;
-    if (o->weights && !weights) { /* as of --init: the job fails */
+    if (o->weights && !weights) { /* the job fails, as for --init */
         complain("%s: cannot open: %s", o->weights, reason_of(errno));
         *status = EXIT_FAILED;
         return false;
@@ -263,7 +285,7 @@ bool open_photo_job(mirt_strategy *strategy, const options *o, training_job *j, 
     mirt_model *base = build_model(strategy, &without, status);
     if (!base) return false;
     if (o->freeze && !o->weights && !o->init)
-        note("--freeze without --weights: what is frozen keeps random weights; --weights FILE loads pretrained ones");
+        note("--freeze without --weights: frozen layers keep random weights; --weights FILE loads pretrained ones");
     mirt_shape shape = mirt_tensor_shape(mirt_input_of(base, 0));
     const int height = (int)shape.dim[1], width = (int)shape.dim[2];
     if (!augment_fits(o, list, count, height, width)) return false;
@@ -271,7 +293,8 @@ bool open_photo_job(mirt_strategy *strategy, const options *o, training_job *j, 
     if (!open_photo_sets(o, height, width, &j->training, &j->test)) return false;
     mirt_class_names(j->training, &classes);
     if (classes < 2) {
-        complain("%s: photographs of %d class%s; at least two are needed, each in a directory of its own", photo_directory(o), classes, classes == 1 ? "" : "es");
+        complain("%s: photographs of %d class%s; at least two classes are needed, each in its own directory",
+                 photo_directory(o), classes, classes == 1 ? "" : "es");
         return false;
     }
     *status = EXIT_USAGE;
@@ -287,24 +310,27 @@ int complain_of_photos(const options *o) {
     const char *directory = photo_directory(o), *second = o->validation;
     if (second && strncmp(mirt_last_error(), second, strlen(second)) == 0) directory = second;
     if (!damaged || !directory || (o->corrupt && !chosen(o->corrupt, "fail"))) return complain_of_library();
-    complain("%s; --corrupt skip leaves it out, `mirrortrain verify %s` finds all", mirt_last_error(), directory);
+    complain("%s; --corrupt skip leaves it out, `mirrortrain verify %s` lists all damaged ones", mirt_last_error(),
+             directory);
     return EXIT_FAILED;
 }
 
 void tell_of_corrupt(const options *o) {
     if (!corrupt) return;
-    fprintf(stderr, "corrupt: %lld photograph%s %s\n", (long long)corrupt, corrupt == 1 ? "" : "s", chosen(o->corrupt, "zero") ? "taken as black" : "left out");
+    fprintf(stderr, "corrupt: %lld photograph%s %s\n", (long long)corrupt, corrupt == 1 ? "" : "s",
+            chosen(o->corrupt, "zero") ? "replaced by black images" : "left out");
 }
 
-/* Which photographs are evaluated: some of them may be those that the model was trained on. */
+/* Says which photographs are evaluated, since the model may have been trained on some of them. */
 static void tell_of_part(const options *o, const char *directory, bool part, int64_t images) {
     if (part) note("evaluating %s", directory);
     else if (o->validation_split > 0)
         note("evaluating the photographs of %s that fit holds out with --validation-split %g and --seed %llu",
              directory, o->validation_split, (unsigned long long)o->seed);
     else
-        note("evaluating all %lld photographs of %s, which has no validation/: if fit held out a share of them, the others "
-             "are those it was trained on; --validation-split %g, with fit's share and --seed, evaluates that share alone",
+        note("evaluating all %lld photographs of %s, which has no validation/: if fit held out a share of them, the "
+             "model was trained on the others; --validation-split %g, with fit's share and --seed, evaluates only that "
+             "share",
              (long long)images, directory, DEFAULT_SPLIT);
 }
 

@@ -1,4 +1,4 @@
-/* mirrortrain predict: what a saved model sees on photographs. */
+/* mirrortrain predict: classifies photographs with a saved model. */
 #include "cli.h"
 
 #include <math.h>
@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A model, and room for an image and what it says of it. */
+/* A model, and buffers for an image and its scores. */
 typedef struct seer {
     const options *o;
     mirt_model *model;
@@ -55,13 +55,14 @@ static bool predict_file(const seer *s, const char *path) {
     return good;
 }
 
-/* Whether it takes images and gives scores of classes; room for both. */
+/* Checks that the model takes images and outputs class scores, and allocates buffers for both. */
 static bool open_seer(seer *s) {
     mirt_tensor *in = mirt_input_of(s->model, 0), *out = mirt_output_of(s->model, 0);
     mirt_shape y = mirt_tensor_shape(out);
     s->x = mirt_tensor_shape(in);
-    if (s->x.rank != 4 || y.rank != 2 || mirt_input_of(s->model, 1) || mirt_output_of(s->model, 1) || s->x.dim[3] == 2 || s->x.dim[3] > 4) {
-        complain("predict wants a model that tells classes of images apart");
+    if (s->x.rank != 4 || y.rank != 2 || mirt_input_of(s->model, 1) || mirt_output_of(s->model, 1) ||
+        s->x.dim[3] == 2 || s->x.dim[3] > 4) {
+        complain("predict needs a classifier of images");
         return false;
     }
     s->x.dim[0] = 1;
@@ -79,7 +80,7 @@ int run_predict(const options *o) {
     memset(&s, 0, sizeof s);
     s.o = o;
     if (!o->load || !o->operands) {
-        complain("predict wants a model and images: mirrortrain predict --load FILE IMAGE...");
+        complain("predict needs a model and images: mirrortrain predict --load FILE IMAGE...");
         return EXIT_USAGE;
     }
     mirt_strategy *strategy = open_strategy(o, true, &status);

@@ -14,7 +14,7 @@
 
 extern char **environ;
 
-/* Signals that end the parent alone, such as kill's, end its child first. */
+/* A signal sent to the parent alone, as by kill, ends its child first. */
 static const int fatal[] = {SIGINT, SIGTERM, SIGHUP};
 enum { FATAL = sizeof fatal / sizeof fatal[0] };
 static volatile pid_t running;
@@ -32,7 +32,8 @@ static void watch_signals(void) {
     memset(&pass, 0, sizeof pass);
     pass.sa_handler = pass_on;
     for (int i = 0; i < FATAL; i++) {
-        if (sigaction(fatal[i], NULL, &before[i]) == 0 && before[i].sa_handler != SIG_IGN) sigaction(fatal[i], &pass, NULL);
+        if (sigaction(fatal[i], NULL, &before[i]) == 0 && before[i].sa_handler != SIG_IGN)
+            sigaction(fatal[i], &pass, NULL);
     }
 }
 
@@ -56,12 +57,12 @@ bool start_again(const options *o, const char *const *more, int count) {
     if (code == 0) {
         sigemptyset(&held);
         for (int i = 0; i < FATAL; i++) sigaddset(&held, fatal[i]);
-        sigprocmask(SIG_BLOCK, &held, &usual); /* until the child is known */
+        sigprocmask(SIG_BLOCK, &held, &usual); /* until the child's id is known */
         posix_spawnattr_setflags(&as, POSIX_SPAWN_SETSIGMASK);
         posix_spawnattr_setsigmask(&as, &usual);
         fflush(stdout);
         fflush(stderr);
-        signal(SIGCHLD, SIG_DFL); /* where it is ignored, the status of a child is lost */
+        signal(SIGCHLD, SIG_DFL); /* if it is ignored, the status of a child is lost */
         code = access(self, X_OK) == 0 ? posix_spawn(&child, self, NULL, &as, words, environ)
                                        : posix_spawnp(&child, o->argv[0], NULL, &as, words, environ);
         posix_spawnattr_destroy(&as);
@@ -72,7 +73,7 @@ bool start_again(const options *o, const char *const *more, int count) {
         sigprocmask(SIG_SETMASK, &usual, NULL);
     }
     free(words);
-    if (code) complain("no process could be started: %s", strerror(code));
+    if (code) complain("cannot start a process: %s", strerror(code));
     return code == 0;
 }
 

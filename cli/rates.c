@@ -7,10 +7,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char *const keys[LR_KEYS] = {"steps", "alpha", "warmup", "rate", "staircase", "end", "power", "t_mul", "m_mul", "start", "min", "epochs", "sustain", "decay"};
+static const char *const keys[LR_KEYS] = {"steps", "alpha", "warmup", "rate", "staircase", "end",     "power",
+                                          "t_mul", "m_mul", "start",  "min",  "epochs",    "sustain", "decay"};
 enum { STEPS, ALPHA, WARMUP, RATE, STAIRCASE, END, POWER, T_MUL, M_MUL, START, MIN, EPOCHS, SUSTAIN, DECAY };
 
-/* What each kind takes, and what it takes where nothing is said. */
+/* The keys of each kind, and their defaults. */
 static const struct lr_kind {
     const char *name;
     unsigned keys;
@@ -20,11 +21,13 @@ static const struct lr_kind {
     {"exponential", 1u << STEPS | 1u << RATE | 1u << STAIRCASE, {-1, 0, 0, 0.96, 0}},
     {"polynomial", 1u << STEPS | 1u << END | 1u << POWER, {0, 0, 0, 0, 0, 0, 1}},
     {"restarts", 1u << STEPS | 1u << T_MUL | 1u << M_MUL | 1u << ALPHA, {-1, 0, 0, 0, 0, 0, 0, 2, 1}},
-    {"ramp", 1u << START | 1u << MIN | 1u << EPOCHS | 1u << SUSTAIN | 1u << DECAY, {0, 0, 0, 0, 0, 0, 0, 0, 0, 1e-5, 1e-5, 5, 0, 0.8}},
+    {"ramp",
+     1u << START | 1u << MIN | 1u << EPOCHS | 1u << SUSTAIN | 1u << DECAY,
+     {0, 0, 0, 0, 0, 0, 0, 0, 0, 1e-5, 1e-5, 5, 0, 0.8}},
 };
 enum { COSINE, EXPONENTIAL, POLYNOMIAL, RESTARTS, RAMP, KINDS = sizeof kinds / sizeof kinds[0] };
 
-/* A decimal number not below 0, up to a comma or the end; *text then is there. */
+/* A decimal number not below 0, up to a comma or the end, where *text then points. */
 static bool parse_value(const char **text, double *out) {
     char *end;
     size_t length = strcspn(*text, ",");
@@ -35,7 +38,7 @@ static bool parse_value(const char **text, double *out) {
     return true;
 }
 
-/* The index of the word up to a colon among `names`, or -1; *text then is behind the colon. */
+/* The index of the word up to a colon among `names`, or -1; *text then points after the colon. */
 static int parse_word(const char **text, const char *const *names, int count) {
     size_t length = strcspn(*text, ":");
     for (int i = 0; (*text)[length] == ':' && i < count; i++) {
@@ -53,7 +56,8 @@ bool parse_lr_plan(const char *given, rates *out) {
     for (int i = 0; i < KINDS; i++) names[i] = kinds[i].name;
     const int kind = parse_word(&text, names, KINDS);
     if (kind < 0 || !parse_value(&text, &rate) || !(rate > 0 && rate <= 1e30)) {
-        complain("--lr is \"%s\"; it wants a number above 0, such as 0.001, or one of cosine, exponential, polynomial, restarts, ramp with one: cosine:0.001", given);
+        complain("--lr is \"%s\"; it must be a number above 0, such as 0.001, or one of cosine, exponential, "
+                 "polynomial, restarts, ramp with a number: cosine:0.001", given);
         return false;
     }
     out->plan = kind + 1;
@@ -61,15 +65,18 @@ bool parse_lr_plan(const char *given, rates *out) {
     out->rate[0] = (float)rate;
     memcpy(out->value, kinds[kind].value, sizeof out->value);
     for (int i = 0; i < LR_KEYS; i++) {
-        if (kinds[kind].keys >> i & 1) snprintf(list + strlen(list), sizeof list - strlen(list), "%s%s", *list ? ", " : "", keys[i]);
+        if (kinds[kind].keys >> i & 1)
+            snprintf(list + strlen(list), sizeof list - strlen(list), "%s%s", *list ? ", " : "", keys[i]);
     }
     while (*text == ',') {
         text++;
         const int key = parse_word(&text, keys, LR_KEYS);
         const bool number = key >= 0 && (kinds[kind].keys >> key & 1) && parse_value(&text, &out->value[key]);
-        const bool whole = number && (out->value[key] == floor(out->value[key]) || (key != STEPS && key != WARMUP && key != EPOCHS && key != SUSTAIN));
+        const bool whole = number && (out->value[key] == floor(out->value[key]) ||
+                                      (key != STEPS && key != WARMUP && key != EPOCHS && key != SUSTAIN));
         if (whole && (key != STEPS || out->value[key] >= 1)) continue;
-        complain("--lr is \"%s\"; %s takes, each with a colon and a number behind a comma: %s", given, names[kind], list);
+        complain("--lr is \"%s\"; after a comma, %s takes NAME:NUMBER with one of these names: %s", given, names[kind],
+                 list);
         return false;
     }
     return true;

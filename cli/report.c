@@ -1,4 +1,4 @@
-/* mirrortrain report: the log of a run as one page that needs nothing else. */
+/* mirrortrain report: writes the log of a run as one self-contained page. */
 #define _POSIX_C_SOURCE 200809L
 #include "cli.h"
 #include "report.h"
@@ -10,38 +10,75 @@
 #include <string.h>
 #include <time.h>
 
-enum { MOST_CLASSES = 64, MOST_PHASES = 16, MOST_SAMPLES = 64, MOST_COLUMNS = 80, MOST_ROWS = 2000, MOST_CHARTS = 48, MOST_NAME = 120 };
+enum {
+    MOST_CLASSES = 64, MOST_PHASES = 16, MOST_SAMPLES = 64, MOST_COLUMNS = 80, MOST_ROWS = 2000, MOST_CHARTS = 48,
+    MOST_NAME = 120
+};
 
-/* Colors are of Tableau's and of GitHub's kind: told apart by the color-blind, and 4.5:1 where they are text. */
+/* Colors like those of Tableau and GitHub: distinct for the color-blind, with a contrast of 4.5:1 for text. */
 static const char *const style[] = {
-    ":root{--bg:#f5f6f8;--card:#fff;--text:#1a1f27;--muted:#5a6472;--line:#dfe3e8;--grid:#e9ecf0;--c1:#2563c9;--c2:#c4500c;--good:#1a7f4b;--bad:#b3261e;",
-    "--p0:#d99a1c;--p1:#8fb8a8;--p2:#7aa5e8;--p3:#2f66c4;--p4:#b9a3e3;--p5:#d9534a;--p6:#3c9a62;--p7:#8b5fc7;--p8:#c98bb0;--p9:#9aa3ae}",
-    "@media(prefers-color-scheme:dark){:root{--bg:#12151a;--card:#1a1e25;--text:#e5e8ed;--muted:#9aa5b4;--line:#2c323c;--grid:#262c35;--c1:#72a7ff;--c2:#ff9a57;",
-    "--good:#5ccb8f;--bad:#ff8a80;--p0:#e6b04a;--p1:#7fae9d;--p2:#8db6f5;--p3:#4a82e0;--p4:#a48bd6;--p5:#ea6a61;--p6:#4fb37a;--p7:#a27ddb;--p8:#d69bbf;--p9:#7d8794}}",
-    "*{box-sizing:border-box}html{color-scheme:light dark}body{margin:0;overflow-wrap:break-word;background:var(--bg);color:var(--text);font:15px/1.5 system-ui,-apple-system,\"Segoe UI\",Roboto,\"DejaVu Sans\",sans-serif;",
+    ":root{--bg:#f5f6f8;--card:#fff;--text:#1a1f27;--muted:#5a6472;--line:#dfe3e8;--grid:#e9ecf0;--c1:#2563c9;"
+    "--c2:#c4500c;--good:#1a7f4b;--bad:#b3261e;",
+    "--p0:#d99a1c;--p1:#8fb8a8;--p2:#7aa5e8;--p3:#2f66c4;--p4:#b9a3e3;--p5:#d9534a;--p6:#3c9a62;--p7:#8b5fc7;"
+    "--p8:#c98bb0;--p9:#9aa3ae}",
+    "@media(prefers-color-scheme:dark){:root{--bg:#12151a;--card:#1a1e25;--text:#e5e8ed;--muted:#9aa5b4;--line:#2c323c;"
+    "--grid:#262c35;--c1:#72a7ff;--c2:#ff9a57;",
+    "--good:#5ccb8f;--bad:#ff8a80;--p0:#e6b04a;--p1:#7fae9d;--p2:#8db6f5;--p3:#4a82e0;--p4:#a48bd6;--p5:#ea6a61;"
+    "--p6:#4fb37a;--p7:#a27ddb;--p8:#d69bbf;--p9:#7d8794}}",
+    "*{box-sizing:border-box}html{color-scheme:light dark}body{margin:0;overflow-wrap:break-word;background:var(--bg);"
+    "color:var(--text);font:15px/1.5 system-ui,-apple-system,\"Segoe UI\",Roboto,\"DejaVu Sans\",sans-serif;",
     "-webkit-text-size-adjust:100%}main,header{max-width:1240px;margin:0 auto;padding:0 20px}header{padding-top:28px}",
-    "h1{font-size:28px;line-height:1.2;margin:2px 0 6px;overflow-wrap:anywhere}h2{font-size:19px;margin:34px 0 12px}h3{font-size:14px;margin:0 0 8px;font-weight:600}p{margin:0 0 10px}",
-    ".eyebrow{color:var(--muted);font-size:13px;letter-spacing:.02em;margin:0}.muted{color:var(--muted)}.meta{color:var(--muted);display:flex;flex-wrap:wrap;gap:4px 14px;align-items:center;margin:0}",
-    ".pill{border:1px solid currentColor;border-radius:99px;padding:0 10px;font-size:13px;font-weight:600}.pill.good{color:var(--good)}.pill.bad{color:var(--bad)}",
+    "h1{font-size:28px;line-height:1.2;margin:2px 0 6px;overflow-wrap:anywhere}h2{font-size:19px;margin:34px 0 12px}"
+    "h3{font-size:14px;margin:0 0 8px;font-weight:600}p{margin:0 0 10px}",
+    ".eyebrow{color:var(--muted);font-size:13px;letter-spacing:.02em;margin:0}.muted{color:var(--muted)}"
+    ".meta{color:var(--muted);display:flex;flex-wrap:wrap;gap:4px 14px;align-items:center;margin:0}",
+    ".pill{border:1px solid currentColor;border-radius:99px;padding:0 10px;font-size:13px;font-weight:600}"
+    ".pill.good{color:var(--good)}.pill.bad{color:var(--bad)}",
     ".card{background:var(--card);border:1px solid var(--line);border-radius:10px;padding:16px;margin:0;min-width:0}",
-    ".facts{display:grid;grid-template-columns:repeat(auto-fit,minmax(150px,1fr));gap:12px;margin:20px 0 0;padding:0}.facts div{background:var(--card);border:1px solid var(--line);border-radius:10px;padding:12px 14px;min-width:0}",
-    ".facts dt{color:var(--muted);font-size:13px}.facts dd{margin:0;font-size:23px;font-weight:600;font-variant-numeric:tabular-nums;overflow-wrap:anywhere;line-height:1.3}.facts small{display:block;font-size:13px;font-weight:400;color:var(--muted)}",
-    ".charts{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(100%,330px),1fr));gap:16px}.two{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(100%,440px),1fr));gap:16px;align-items:start}",
-    "svg{display:block;width:100%;height:auto}.tick{fill:var(--muted);font-size:11px}.grid{stroke:var(--grid);stroke-width:1;fill:none}.base{stroke:var(--line)}",
-    ".line{fill:none;stroke-width:2;stroke-linejoin:round;stroke-linecap:round}.line.s1{stroke:var(--c1)}.line.s2{stroke:var(--c2);stroke-dasharray:6 4}.line.faint{stroke:var(--c1);stroke-width:1;opacity:.35}",
+    ".facts{display:grid;grid-template-columns:repeat(auto-fit,minmax(150px,1fr));gap:12px;margin:20px 0 0;padding:0}"
+    ".facts div{background:var(--card);border:1px solid var(--line);border-radius:10px;padding:12px 14px;min-width:0}",
+    ".facts dt{color:var(--muted);font-size:13px}.facts dd{margin:0;font-size:23px;font-weight:600;"
+    "font-variant-numeric:tabular-nums;overflow-wrap:anywhere;line-height:1.3}"
+    ".facts small{display:block;font-size:13px;font-weight:400;color:var(--muted)}",
+    ".charts{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(100%,330px),1fr));gap:16px}"
+    ".two{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(100%,440px),1fr));gap:16px;align-items:start}",
+    "svg{display:block;width:100%;height:auto}.tick{fill:var(--muted);font-size:11px}"
+    ".grid{stroke:var(--grid);stroke-width:1;fill:none}.base{stroke:var(--line)}",
+    ".line{fill:none;stroke-width:2;stroke-linejoin:round;stroke-linecap:round}.line.s1{stroke:var(--c1)}"
+    ".line.s2{stroke:var(--c2);stroke-dasharray:6 4}.line.faint{stroke:var(--c1);stroke-width:1;opacity:.35}",
     ".dot.s1{fill:var(--c1)}.dot.s2{fill:var(--card);stroke:var(--c2);stroke-width:2}",
-    ".legend{list-style:none;display:flex;flex-wrap:wrap;gap:2px 16px;margin:8px 0 0;padding:0;font-size:13px}.legend li,.meta span{min-width:0;overflow-wrap:anywhere}.legend b{font-variant-numeric:tabular-nums}",
-    ".key{display:inline-block;width:18px;height:0;border-top:2px solid var(--c1);vertical-align:middle;margin-right:6px}.key.s2{border-top:2px dashed var(--c2)}.key.faint{border-top-width:1px;opacity:.5}",
-    ".scroll{overflow-x:auto}.scroll:focus-visible{outline:2px solid var(--c1)}table{border-collapse:collapse;font-variant-numeric:tabular-nums;font-size:13.5px;width:100%}",
-    "th,td{text-align:right;padding:5px 10px;border-bottom:1px solid var(--grid);white-space:nowrap}th{font-weight:600;color:var(--muted)}th:first-child,td:first-child{text-align:left;padding-left:0}td:last-child,th:last-child{padding-right:0}tr:last-child td,tr:last-child th{border-bottom:0}",
-    "tbody th{color:var(--text);font-weight:400}.pairs td,.pairs th{text-align:left;white-space:normal;overflow-wrap:anywhere;vertical-align:top}.pairs th{width:38%;color:var(--muted)}",
-    "details.card{margin-top:16px;padding-bottom:10px}.matrix{max-width:500px;margin:0 auto}summary{cursor:pointer;color:var(--muted);font-size:14px;margin-bottom:8px}summary:focus-visible{outline:2px solid var(--c1)}",
-    ".verdict{border-left:4px solid var(--c1);font-size:16px;margin-bottom:16px}.verdict p{margin:0}.bar{height:26px;border-radius:5px;margin:2px 0 12px}.swatch{display:inline-block;width:11px;height:11px;border-radius:3px;margin-right:8px}",
-    ".meter{display:inline-block;width:70px;height:8px;border-radius:4px;background:var(--grid);margin-right:8px;vertical-align:middle;overflow:hidden}.meter i{display:block;height:100%;background:var(--c1)}",
+    ".legend{list-style:none;display:flex;flex-wrap:wrap;gap:2px 16px;margin:8px 0 0;padding:0;font-size:13px}"
+    ".legend li,.meta span{min-width:0;overflow-wrap:anywhere}.legend b{font-variant-numeric:tabular-nums}",
+    ".key{display:inline-block;width:18px;height:0;border-top:2px solid var(--c1);vertical-align:middle;"
+    "margin-right:6px}.key.s2{border-top:2px dashed var(--c2)}.key.faint{border-top-width:1px;opacity:.5}",
+    ".scroll{overflow-x:auto}.scroll:focus-visible{outline:2px solid var(--c1)}"
+    "table{border-collapse:collapse;font-variant-numeric:tabular-nums;font-size:13.5px;width:100%}",
+    "th,td{text-align:right;padding:5px 10px;border-bottom:1px solid var(--grid);white-space:nowrap}"
+    "th{font-weight:600;color:var(--muted)}th:first-child,td:first-child{text-align:left;padding-left:0}"
+    "td:last-child,th:last-child{padding-right:0}tr:last-child td,tr:last-child th{border-bottom:0}",
+    "tbody th{color:var(--text);font-weight:400}.pairs td,.pairs th{text-align:left;white-space:normal;"
+    "overflow-wrap:anywhere;vertical-align:top}.pairs th{width:38%;color:var(--muted)}",
+    "details.card{margin-top:16px;padding-bottom:10px}.matrix{max-width:500px;margin:0 auto}"
+    "summary{cursor:pointer;color:var(--muted);font-size:14px;margin-bottom:8px}"
+    "summary:focus-visible{outline:2px solid var(--c1)}",
+    ".verdict{border-left:4px solid var(--c1);font-size:16px;margin-bottom:16px}.verdict p{margin:0}"
+    ".bar{height:26px;border-radius:5px;margin:2px 0 12px}.swatch{display:inline-block;width:11px;height:11px;"
+    "border-radius:3px;margin-right:8px}",
+    ".meter{display:inline-block;width:70px;height:8px;border-radius:4px;background:var(--grid);margin-right:8px;"
+    "vertical-align:middle;overflow:hidden}.meter i{display:block;height:100%;background:var(--c1)}",
     ".right{fill:var(--c1)}.wrong{fill:var(--c2)}text.on{fill:var(--card)}text.off{fill:var(--text)}",
-    ".names th:first-child,.names td:last-child{white-space:normal;overflow-wrap:anywhere;min-width:56px}.tall{max-height:540px;overflow-y:auto}.samples{display:grid;align-items:start;grid-template-columns:repeat(auto-fill,minmax(104px,1fr));gap:12px}.samples figure{background:var(--card);border:1px solid var(--line);border-radius:8px;margin:0;padding:8px;font-size:13px;line-height:1.35;min-width:0;overflow-wrap:anywhere}",
-    ".samples img{display:block;width:100%;aspect-ratio:1;object-fit:contain;image-rendering:pixelated;background:#8884;border-radius:4px;margin-bottom:6px}.samples .miss{border-color:var(--bad)}.miss b{color:var(--bad)}",
-    "footer{max-width:1240px;margin:30px auto 0;padding:14px 20px 30px;color:var(--muted);font-size:13px}@media(max-width:500px){main,header,footer{padding-left:12px;padding-right:12px}.card{padding:12px}h1{font-size:24px}th,td{padding:5px 6px}table{font-size:13px}thead th{white-space:normal}.meter{width:34px;margin-right:5px}.samples{grid-template-columns:repeat(3,1fr)}}",
+    ".names th:first-child,.names td:last-child{white-space:normal;overflow-wrap:anywhere;min-width:56px}"
+    ".tall{max-height:540px;overflow-y:auto}.samples{display:grid;align-items:start;"
+    "grid-template-columns:repeat(auto-fill,minmax(104px,1fr));gap:12px}.samples figure{background:var(--card);"
+    "border:1px solid var(--line);border-radius:8px;margin:0;padding:8px;font-size:13px;line-height:1.35;min-width:0;"
+    "overflow-wrap:anywhere}",
+    ".samples img{display:block;width:100%;aspect-ratio:1;object-fit:contain;image-rendering:pixelated;"
+    "background:#8884;border-radius:4px;margin-bottom:6px}.samples .miss{border-color:var(--bad)}"
+    ".miss b{color:var(--bad)}",
+    "footer{max-width:1240px;margin:30px auto 0;padding:14px 20px 30px;color:var(--muted);font-size:13px}"
+    "@media(max-width:500px){main,header,footer{padding-left:12px;padding-right:12px}.card{padding:12px}"
+    "h1{font-size:24px}th,td{padding:5px 6px}table{font-size:13px}thead th{white-space:normal}"
+    ".meter{width:34px;margin-right:5px}.samples{grid-template-columns:repeat(3,1fr)}}",
     "@media print{body{background:#fff}.card{break-inside:avoid}}",
 };
 
@@ -53,7 +90,8 @@ static void add_date(page *p, double when) {
     struct tm parts;
     if (!(when > 0 && when < 253402300800.0)) return; /* from 1970 to the year 9999 */
     const time_t t = (time_t)when;
-    if (gmtime_r(&t, &parts) && strftime(text, sizeof text, "%d %B %Y, %H:%M UTC", &parts)) add(p, "<span>%s</span>", text + (*text == '0'));
+    if (gmtime_r(&t, &parts) && strftime(text, sizeof text, "%d %B %Y, %H:%M UTC", &parts))
+        add(p, "<span>%s</span>", text + (*text == '0'));
 }
 
 static void add_duration(page *p, double seconds) {
@@ -71,20 +109,20 @@ static void add_bytes(page *p, double bytes) {
     else add(p, "%.1f\xc2\xa0GiB", bytes / 1024 / 1024 / 1024);
 }
 
-/* A number that the log may not have; `format` is for one double. */
+/* A number, or a dash if the log lacks it; `format` is for one double. */
 static void add_known(page *p, const char *format, double number) {
     char text[64];
     if (isfinite(number)) snprintf(text, sizeof text, format, number);
     add(p, "%s", isfinite(number) ? text : "?");
 }
 
-/* What the log declares of the values under a name; those of validation are alike. NULL: nothing. */
+/* The log's declaration of the values with this name, with or without val_. NULL: none. */
 static const value *declared(const run_log *log, const char *name) {
     const value *logs = member(log->begin, "logs"), *v = member(logs, name);
     return v || strncmp(name, "val_", 4) != 0 ? v : member(logs, name + 4);
 }
 
-/* Whether the values are shares, from 0 to 1. */
+/* Whether the values are fractions from 0 to 1. */
 static bool is_share(const run_log *log, const char *name) {
     const value *share = member(declared(log, name), "share");
     return share && share->kind == VALUE_BOOL && share->number != 0;
@@ -110,15 +148,16 @@ static void add_name(page *p, const char *name, bool upper) {
     add_text(p, words);
 }
 
-/* Members of an epoch's line that are no logs. */
+/* Members of an epoch's line that are not logs. */
 static bool is_log(const value *v) {
-    static const char *const others[] = {"epoch", "step", "time", "seconds", "input_seconds", "images_per_second", "batches", "batch"};
+    static const char *const others[] = {"epoch",   "step", "time", "seconds", "input_seconds", "images_per_second",
+                                         "batches", "batch"};
     bool log = v->kind == VALUE_NUMBER || v->kind == VALUE_NULL;
     for (size_t i = 0; i < sizeof others / sizeof others[0]; i++) log = log && strcmp(v->key, others[i]) != 0;
     return log;
 }
 
-/* The last epoch that knows the value. */
+/* The last epoch that has the value. */
 static double last_of(const run_log *log, const char *name) {
     for (int i = log->epochs; i--;) {
         const double number = number_of(log->epoch[i], name);
@@ -154,7 +193,8 @@ static void add_metric_fact(page *p, const run_log *log, const char *what, const
 }
 
 static void add_facts(page *p, const run_log *log) {
-    const double speed = number_of(log->end, "images_per_second"), seconds = number_of(log->end, "seconds"), waited = number_of(log->end, "input_seconds");
+    const double speed = number_of(log->end, "images_per_second"), seconds = number_of(log->end, "seconds"),
+                 waited = number_of(log->end, "input_seconds");
     add(p, "<dl class=\"facts\">");
     add_metric_fact(p, log, "Validation accuracy", "val_accuracy");
     add_metric_fact(p, log, "Validation loss", "val_loss");
@@ -168,40 +208,50 @@ static void add_facts(page *p, const run_log *log) {
     if (seconds > 0) {
         add_fact(p, "Time in steps");
         add_duration(p, seconds);
-        if (seconds > 0 && waited / seconds > 0.02) add(p, "<small>%.0f\xc2\xa0%% waiting for input</small>", 100 * waited / seconds);
+        if (seconds > 0 && waited / seconds > 0.02)
+            add(p, "<small>%.0f\xc2\xa0%% waiting for input</small>", 100 * waited / seconds);
         add(p, "</dd></div>");
     }
     if (isfinite(number_of(log->begin, "devices"))) {
         add_fact(p, "Devices");
-        add(p, "%.0f<small>%.0f replica%s, batch %.0f</small></dd></div>", number_of(log->begin, "devices"), number_of(log->begin, "replicas"),
-            number_of(log->begin, "replicas") == 1 ? "" : "s", number_of(log->begin, "batch"));
+        add(p, "%.0f<small>%.0f replica%s, batch %.0f</small></dd></div>", number_of(log->begin, "devices"),
+            number_of(log->begin, "replicas"), number_of(log->begin, "replicas") == 1 ? "" : "s",
+            number_of(log->begin, "batch"));
     }
     add(p, "</dl>");
 }
 
-/* What a run was asked for when it was taken up counts. */
+/* Uses the number of epochs given when the run was last resumed. */
 static void add_epochs(page *p, const run_log *log) {
     const double all = number_of(log->resumed ? log->resumed : log->begin, "epochs");
     if (!log->epochs || !(all > 0)) return;
     const value *last = log->epoch[log->epochs - 1];
     const bool cut = number_of(last, "batch") < number_of(last, "batches");
-    add(p, cut ? "<span>in epoch %.0f of %.0f</span>" : "<span>%.0f of %.0f epochs</span>", number_of(last, "epoch") + 1, all);
+    add(p, cut ? "<span>in epoch %.0f of %.0f</span>" : "<span>%.0f of %.0f epochs</span>",
+        number_of(last, "epoch") + 1, all);
 }
 
-/* What has become of the run: a word, its class, and more about it, or NULL. */
+/* How the run ended: a word, its style class, and an explanation or NULL. */
 typedef struct outcome {
     const char *word, *look, *more;
 } outcome;
 
 static outcome outcome_of(const run_log *log) {
-    static const struct { const char *status; outcome is; } ended[] = {
-        {"finished", {"finished", " good", NULL}}, {"stopped", {"stopped", "", "Training ended before the last epoch, as it was asked to."}}, {"failed", {"failed", " bad", NULL}}};
+    static const struct { const char *status; outcome is;
+    } ended[] = {{"finished", {"finished", " good", NULL}},
+                 {"stopped", {"stopped", "", "Training was stopped before the last epoch, by a callback or a limit."}},
+                 {"failed", {"failed", " bad", NULL}}};
     const char *status = text_of(log->end, "status");
     const outcome none[] = {
-        {"no final record", " bad", "The log has no end. The run is still training, or its process ended without writing one."},
-        {"ended without a final record", " bad", "The process was killed or the machine stopped. The same command with --resume goes on from the newest checkpoint."},
-        {"running", "", "This page shows the run as it was when the page was made."}};
-    const outcome interrupted = {"interrupted", "", "A signal ended the run after a whole step, which has a checkpoint. It resumes with:"};
+        {"no final record", " bad",
+         "The log has no final record. The run is still training, or its process ended without writing one."},
+        {"ended without a final record", " bad",
+         "The process was killed or the machine stopped. The same command with --resume resumes from the newest "
+         "checkpoint."},
+        {"running", "", "This page shows the run at the time the page was made."}};
+    const outcome interrupted = {
+        "interrupted", "",
+        "A signal ended the run after a complete step, which has a checkpoint. This command resumes it:"};
     for (size_t i = 0; status && i < sizeof ended / sizeof ended[0]; i++) {
         if (strcmp(status, ended[i].status) != 0) continue;
         return log->interrupted && i == 1 ? interrupted : ended[i].is;
@@ -222,7 +272,8 @@ static void add_header(page *p, const run_log *log, const char *directory) {
     add(p, "</span>");
     add_epochs(p, log);
     if (isfinite(number_of(log->end, "step"))) add(p, "<span>%.0f steps</span>", number_of(log->end, "step"));
-    if (isfinite(number_of(log->resumed, "step"))) add(p, "<span>resumed at step %.0f</span>", number_of(log->resumed, "step"));
+    if (isfinite(number_of(log->resumed, "step")))
+        add(p, "<span>resumed at step %.0f</span>", number_of(log->resumed, "step"));
     add_date(p, number_of(log->begin, "time"));
     add(p, "</p>");
     if (is.more) {
@@ -238,14 +289,16 @@ static void add_header(page *p, const run_log *log, const char *directory) {
         add_text(p, text_of(log->end, "error"));
         add(p, "</p>");
     }
-    if (log->strange) add(p, "<p class=\"muted\">%d line%s of the log could not be read.</p>", log->strange, log->strange == 1 ? "" : "s");
+    if (log->strange)
+        add(p, "<p class=\"muted\">%d line%s of the log could not be read.</p>", log->strange,
+            log->strange == 1 ? "" : "s");
     add_facts(p, log);
     add(p, "</header>");
 }
 
 /* >>curves */
 
-/* Numbers of a log over epochs, or of the steps, few enough to draw: means of neighbours. */
+/* Values of a log over epochs or steps; adjacent ones are averaged until few enough remain to draw. */
 typedef struct curve {
     double *x, *y;
     int count;
@@ -275,7 +328,8 @@ static curve steps_of(page *p, const run_log *log, bool rate) {
     const int most = 500;
     curve c = make_curve(p, most);
     for (int i = 0; c.x && i < (log->steps < most ? log->steps : most); i++) {
-        const int first = log->steps <= most ? i : (int)((int64_t)i * log->steps / most), end = log->steps <= most ? i + 1 : (int)((int64_t)(i + 1) * log->steps / most);
+        const int first = log->steps <= most ? i : (int)((int64_t)i * log->steps / most),
+                  end = log->steps <= most ? i + 1 : (int)((int64_t)(i + 1) * log->steps / most);
         double sum = 0;
         for (int k = first; k < end; k++) sum += rate ? log->step[k].rate : log->step[k].loss;
         c.x[c.count] = log->step[end - 1].at;
@@ -308,7 +362,7 @@ static void add_metric_chart(page *p, const run_log *log, const char *name) {
     for (int i = 0; i < 3; i++) free(c[i].x);
 }
 
-/* Constant within an epoch, so steps are drawn where the log has them. */
+/* Drawn per step if the log has steps, since it is constant within an epoch. */
 static void add_rate_chart(page *p, const run_log *log) {
     series line[1];
     int count = 0;
@@ -327,14 +381,17 @@ static void add_epoch_table(page *p, const run_log *log) {
     for (const value *v = longest->first; v && count < MOST_COLUMNS; v = v->next) {
         if (is_log(v)) keys[count++] = v->key;
     }
-    add(p, "<details class=\"card\"%s><summary>%s by epoch</summary><div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"Numbers by epoch\"><table><thead><tr><th scope=\"col\">Epoch</th>", log->epochs <= 3 ? " open" : "", each > 1 ? "Some numbers" : "All numbers");
+    add(p,
+        "<details class=\"card\"%s><summary>%s by epoch</summary><div class=\"scroll\" tabindex=\"0\" "
+        "role=\"region\" aria-label=\"Numbers by epoch\"><table><thead><tr><th scope=\"col\">Epoch</th>",
+        log->epochs <= 3 ? " open" : "", each > 1 ? "Some numbers" : "All numbers");
     for (int k = 0; k < count; k++) {
         add(p, "<th scope=\"col\">");
         add_name(p, keys[k], false);
         add(p, "</th>");
     }
     add(p, "<th scope=\"col\">seconds</th></tr></thead><tbody>");
-    for (int i = (log->epochs - 1) % each; i < log->epochs; i += each) { /* the last one is always there */
+    for (int i = (log->epochs - 1) % each; i < log->epochs; i += each) { /* always includes the last one */
         add(p, "<tr><th scope=\"row\">%.0f</th>", number_of(log->epoch[i], "epoch") + 1);
         for (int k = 0; k < count; k++) {
             const value *v = member(log->epoch[i], keys[k]);
@@ -360,12 +417,15 @@ static void add_curves(page *p, const run_log *log) {
     add(p, "<div class=\"charts\">");
     if (!log->epochs) add_metric_chart(p, log, "loss");
     for (const value *v = log->epochs ? log->epoch[0]->first : NULL; v; v = v->next) {
-        if (!is_log(v) || strncmp(v->key, "val_", 4) == 0 || strcmp(v->key, "learning_rate") == 0 || strcmp(v->key, "batch_loss") == 0) continue;
+        if (!is_log(v) || strncmp(v->key, "val_", 4) == 0 || strcmp(v->key, "learning_rate") == 0 ||
+            strcmp(v->key, "batch_loss") == 0)
+            continue;
         if (charts++ < MOST_CHARTS) add_metric_chart(p, log, v->key);
     }
     add_rate_chart(p, log);
     add(p, "</div>");
-    if (charts > MOST_CHARTS) add(p, "<p class=\"muted\">The log has %d more metrics than are drawn here.</p>", charts - MOST_CHARTS);
+    if (charts > MOST_CHARTS)
+        add(p, "<p class=\"muted\">The log has %d more metrics than are drawn here.</p>", charts - MOST_CHARTS);
     if (log->epochs) add_epoch_table(p, log);
     add(p, "</section>");
 }
@@ -392,14 +452,17 @@ static void add_phases(page *p, const value *timing) {
     const double steps = number_of(timing, "steps");
     const int count = read_phases(member(timing, "phases"), seconds, names, &sum);
     if (!(sum > 0)) return;
-    add(p, "<div class=\"card\"><h3>A step, on the average device</h3>");
+    add(p, "<div class=\"card\"><h3>A step, averaged over the devices</h3>");
     draw_bar(p, "Where the time of a step goes; the numbers are in the table below", seconds, names, count, sum);
-    add(p, "<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"Where the time goes\"><table><thead><tr><th scope=\"col\">Part</th><th scope=\"col\">Share</th><th scope=\"col\">ms/step</th><th scope=\"col\">Seconds</th></tr></thead><tbody>");
+    add(p, "<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"Where the time goes\"><table><thead><tr>"
+           "<th scope=\"col\">Part</th><th scope=\"col\">Share</th><th scope=\"col\">ms/step</th><th scope=\"col\">"
+           "Seconds</th></tr></thead><tbody>");
     for (int i = 0; i < count; i++) {
         if (!(seconds[i] > 0)) continue;
         add(p, "<tr><th scope=\"row\"><i class=\"swatch\" style=\"background:var(--p%d)\"></i>", i % 10);
         add_text(p, names[i]);
-        add(p, "</th><td>%.1f\xc2\xa0%%</td><td>%.3f</td><td>%.2f</td></tr>", sum > 0 ? 100 * seconds[i] / sum : 0, 1000 * seconds[i] / (steps > 0 ? steps : 1), seconds[i]);
+        add(p, "</th><td>%.1f\xc2\xa0%%</td><td>%.3f</td><td>%.2f</td></tr>", sum > 0 ? 100 * seconds[i] / sum : 0,
+            1000 * seconds[i] / (steps > 0 ? steps : 1), seconds[i]);
     }
     add(p, "</tbody></table></div></div>");
 }
@@ -407,12 +470,15 @@ static void add_phases(page *p, const value *timing) {
 static void add_devices(page *p, const value *timing) {
     const value *devices = member(timing, "devices");
     if (!devices || !devices->count) return;
-    add(p, "<div class=\"card\"><h3>Devices</h3><div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"Devices\"><table><thead><tr><th scope=\"col\">Device</th><th scope=\"col\">Busy</th><th scope=\"col\">Samples</th><th scope=\"col\">Memory</th></tr></thead><tbody>");
+    add(p, "<div class=\"card\"><h3>Devices</h3><div class=\"scroll\" tabindex=\"0\" role=\"region\" "
+           "aria-label=\"Devices\"><table><thead><tr><th scope=\"col\">Device</th><th scope=\"col\">Busy</th>"
+           "<th scope=\"col\">Samples</th><th scope=\"col\">Memory</th></tr></thead><tbody>");
     for (const value *d = devices->first; d; d = d->next) {
         const double busy = number_of(d, "busy");
         add(p, "<tr><th scope=\"row\">");
         add_text(p, text_of(d, "name") ? text_of(d, "name") : "?");
-        add(p, "</th><td><span class=\"meter\" aria-hidden=\"true\"><i style=\"width:%.0f%%\"></i></span>", 100 * fmin(fmax(busy, 0), 1));
+        add(p, "</th><td><span class=\"meter\" aria-hidden=\"true\"><i style=\"width:%.0f%%\"></i></span>",
+            100 * fmin(fmax(busy, 0), 1));
         add_known(p, "%.0f\xc2\xa0%%", 100 * busy);
         add(p, "</td><td>");
         add_known(p, "%.0f", number_of(d, "samples"));
@@ -422,7 +488,7 @@ static void add_devices(page *p, const value *timing) {
     }
     add(p, "</tbody></table></div>");
     if (number_of(timing, "peak_bytes") > 0) {
-        add(p, "<p class=\"muted\" style=\"margin:10px 0 0\">The whole process held at most ");
+        add(p, "<p class=\"muted\" style=\"margin:10px 0 0\">Peak memory of the whole process: ");
         add_bytes(p, number_of(timing, "peak_bytes"));
         add(p, ".</p>");
     }
@@ -434,7 +500,12 @@ static void add_timing(page *p, const run_log *log) {
     if (!log->timing) return;
     char *verdict = said ? without_calls(said, NULL) : NULL;
     add(p, "<section><h2>Where the time goes</h2>");
-    if (log->resumed && number_of(log->timing, "steps") > 0) add(p, "<p class=\"muted\">In the %.0f steps since the run was taken up; the time in steps above is that of all.</p>", number_of(log->timing, "steps"));
+    if (log->resumed && number_of(log->timing, "steps") > 0)
+        add(p,
+            "<p class=\"muted\">This covers the %.0f steps "
+            "since the run was resumed; the time in steps "
+            "above covers all of them.</p>",
+            number_of(log->timing, "steps"));
     if (verdict) {
         add(p, "<div class=\"card verdict\"><p>");
         add_text(p, verdict);
@@ -449,17 +520,18 @@ static void add_timing(page *p, const run_log *log) {
 
 /* >>predictions */
 
-/* Names of the classes, `count` of them; NULL: they have none. */
+/* The names of `count` classes; NULL: they have no names. */
 static const char **class_names(page *p, const value *list, int count) {
     if (!list || list->kind != VALUE_LIST || list->count != count) return NULL;
     const char **names = (const char **)malloc((size_t)count * sizeof *names);
     int i = 0;
     if (!names) p->failed = true;
-    for (const value *v = list->first; names && v; v = v->next) names[i++] = v->kind != VALUE_TEXT ? "?" : v->text[0] ? v->text : "(no name)";
+    for (const value *v = list->first; names && v; v = v->next)
+        names[i++] = v->kind != VALUE_TEXT ? "?" : v->text[0] ? v->text : "(no name)";
     return names;
 }
 
-/* The counts, row by row; NULL: the matrix is none, or too large to look at. */
+/* The counts, row by row; NULL: there is no matrix, or it is too large to show. */
 static double *read_matrix(page *p, const value *rows, int *classes) {
     *classes = rows && rows->kind == VALUE_LIST ? rows->count : 0;
     if (*classes < 2 || *classes > MOST_CLASSES) return NULL;
@@ -468,7 +540,8 @@ static double *read_matrix(page *p, const value *rows, int *classes) {
     int i = 0;
     for (const value *row = rows->first; count && row; row = row->next, i++) {
         int j = 0;
-        for (const value *v = row->first; v && j < *classes; v = v->next, j++) count[i * *classes + j] = v->kind == VALUE_NUMBER ? v->number : 0;
+        for (const value *v = row->first; v && j < *classes; v = v->next, j++)
+            count[i * *classes + j] = v->kind == VALUE_NUMBER ? v->number : 0;
     }
     return count;
 }
@@ -479,14 +552,19 @@ static void add_share(page *p, double part, double whole) {
 }
 
 static void add_class_table(page *p, const double *count, int classes, const char *const *names) {
-    add(p, "<div class=\"card\"><h3>Classes</h3><div class=\"scroll tall\" tabindex=\"0\" role=\"region\" aria-label=\"Classes\"><table class=\"names\"><thead><tr><th scope=\"col\">Class</th><th scope=\"col\">Images</th><th scope=\"col\">Recall</th><th scope=\"col\">Precision</th><th scope=\"col\">Mostly taken for</th></tr></thead><tbody>");
+    add(p, "<div class=\"card\"><h3>Classes</h3><div class=\"scroll tall\" tabindex=\"0\" role=\"region\" "
+           "aria-label=\"Classes\"><table class=\"names\"><thead><tr><th scope=\"col\">Class</th><th scope=\"col\">"
+           "Images</th><th scope=\"col\">Recall</th><th scope=\"col\">Precision</th><th scope=\"col\">"
+           "Most often confused with</th></tr></thead><tbody>");
     for (int i = 0; i < classes; i++) {
         double row = 0, column = 0;
         int other = -1;
         for (int j = 0; j < classes; j++) {
             row += count[i * classes + j];
             column += count[j * classes + i];
-            if (j != i && count[i * classes + j] > 0 && (other < 0 || count[i * classes + j] > count[i * classes + other])) other = j;
+            if (j != i && count[i * classes + j] > 0 &&
+                (other < 0 || count[i * classes + j] > count[i * classes + other]))
+                other = j;
         }
         add(p, "<tr><th scope=\"row\">");
         if (names) add_start(p, names[i], 36);
@@ -504,7 +582,10 @@ static void add_class_table(page *p, const double *count, int classes, const cha
     add(p, "</tbody></table></div></div>");
 }
 
-static bool is_base64(const char *text) { return text && *text && strspn(text, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/=") == strlen(text); }
+static bool is_base64(const char *text) {
+    return text && *text &&
+           strspn(text, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/=") == strlen(text);
+}
 
 static void add_label(page *p, const value *names, double number) {
     const value *v = names && names->kind == VALUE_LIST ? names->first : NULL;
@@ -517,13 +598,14 @@ static void add_samples(page *p, const run_log *log, const value *names) {
     int shown = 0;
     const value *items = member(log->samples, "items");
     if (!items || !items->count) return;
-    add(p, "<h2>Images and what the model says of them</h2><div class=\"samples\">");
+    add(p, "<h2>Predictions for sample images</h2><div class=\"samples\">");
     for (const value *s = items->first; s && shown < MOST_SAMPLES; s = s->next) {
         const char *png = text_of(s, "png");
         const double truth = number_of(s, "true"), said = number_of(s, "predicted"), score = number_of(s, "score");
         if (!is_base64(png) || !isfinite(said)) continue;
         shown++;
-        add(p, "<figure%s><img alt=\"Validation image %.0f\" src=\"data:image/png;base64,%s\"><figcaption><b>", truth != said ? " class=\"miss\"" : "", number_of(s, "index"), png);
+        add(p, "<figure%s><img alt=\"Validation image %.0f\" src=\"data:image/png;base64,%s\"><figcaption><b>",
+            truth != said ? " class=\"miss\"" : "", number_of(s, "index"), png);
         add_label(p, names, said);
         add(p, "</b>");
         if (isfinite(score)) add(p, " %.0f\xc2\xa0%%", 100 * score);
@@ -543,7 +625,8 @@ static void add_predictions(page *p, const run_log *log) {
     add(p, "<section>");
     if (count) {
         const char **words = class_names(p, names, classes);
-        add(p, "<h2>What is taken for what</h2><div class=\"two\"><div class=\"card\"><h3>Confusion matrix of the validation images</h3>");
+        add(p, "<h2>Confusion matrix</h2><div class=\"two\"><div class=\"card\"><h3>"
+               "Validation images by true and predicted class</h3>");
         draw_confusion(p, count, classes, words);
         add(p, "</div>");
         add_class_table(p, count, classes, words);
@@ -561,11 +644,12 @@ static void add_scalar(page *p, const value *v) {
     if (v->kind == VALUE_TEXT) add_text(p, *v->text ? v->text : "\xe2\x80\x93");
     else if (v->kind == VALUE_NULL) add(p, "none");
     else if (v->kind == VALUE_BOOL) add(p, v->number ? "yes" : "no");
-    else if (v->kind == VALUE_NUMBER && v->number == floor(v->number) && fabs(v->number) < 1e15) add(p, "%.0f", v->number);
+    else if (v->kind == VALUE_NUMBER && v->number == floor(v->number) && fabs(v->number) < 1e15)
+        add(p, "%.0f", v->number);
     else if (v->kind == VALUE_NUMBER) add_number(p, v->number);
 }
 
-/* Rows of a table; what is inside of an object, under its name. */
+/* Adds table rows; members of a nested object are prefixed with its name. */
 static void add_pairs(page *p, const value *object, const char *above, const char *const *without) {
     for (const value *v = object ? object->first : NULL; v; v = v->next) {
         char name[200];
@@ -597,7 +681,8 @@ static void add_settings(page *p, const run_log *log) {
     static const char *const shown[] = {"event", "time", "environment", "model", "classes", "logs", NULL};
     const value *environment = member(log->begin, "environment");
     if (!log->begin) return;
-    add(p, "<section><h2>Settings and environment</h2><div class=\"two\"><div class=\"card\"><h3>The run</h3><table class=\"pairs\"><tbody>");
+    add(p, "<section><h2>Settings and environment</h2><div class=\"two\"><div class=\"card\"><h3>The run</h3>"
+           "<table class=\"pairs\"><tbody>");
     add_pairs(p, log->begin, "", shown);
     add(p, "</tbody></table></div>");
     if (environment) {
@@ -611,7 +696,9 @@ static void add_settings(page *p, const run_log *log) {
 /* >>the page */
 
 static void add_page(page *p, const run_log *log, const char *directory) {
-    add(p, "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><meta name=\"viewport\" content=\"width=device-width, initial-scale=1\"><meta name=\"color-scheme\" content=\"light dark\">"
+    add(p, "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">"
+           "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">"
+           "<meta name=\"color-scheme\" content=\"light dark\">"
            "<link rel=\"icon\" href=\"data:,\"><title>");
     add_start(p, text_of(log->begin, "model") ? text_of(log->begin, "model") : "A run", MOST_NAME);
     add(p, " \xc2\xb7 run report</title><style>");
@@ -624,7 +711,8 @@ static void add_page(page *p, const run_log *log, const char *directory) {
     add_timing(p, log);
     add_predictions(p, log);
     add_settings(p, log);
-    add(p, "</main>\n<footer>Made by mirrortrain " MIRT_VERSION_STRING " from log.jsonl. Nothing on this page is loaded from elsewhere.</footer></body></html>\n");
+    add(p, "</main>\n<footer>Made by mirrortrain " MIRT_VERSION_STRING " from log.jsonl. Nothing on this page is "
+           "loaded from elsewhere.</footer></body></html>\n");
 }
 
 bool write_page(const page *p, const char *path) {
@@ -653,7 +741,7 @@ bool write_report(const char *directory, bool own) {
 
 int run_report(const options *o) {
     if (o->operands != 1) {
-        complain("report wants the directory of one run: mirrortrain report DIR");
+        complain("report needs the directory of one run: mirrortrain report DIR");
         return EXIT_USAGE;
     }
     return write_report(o->operand[0], false) ? EXIT_OK : EXIT_FAILED;

@@ -1,6 +1,6 @@
 #ifndef MIRRORTRAIN_REPORT_H
 #define MIRRORTRAIN_REPORT_H
-/* The report of a run: what its log says (report_log.c), drawn (report_draw.c), as one page (report.c). */
+/* The report of a run: log (report_log.c), pictures (report_draw.c) and page (report.c). */
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -9,34 +9,34 @@
 /* --- report_log.c --- */
 typedef enum value_kind { VALUE_NULL, VALUE_BOOL, VALUE_NUMBER, VALUE_TEXT, VALUE_LIST, VALUE_OBJECT } value_kind;
 
-/* A value of JSON; of a list or object, the first of what is in it. */
+/* A JSON value; a list or object points to its first element. */
 typedef struct value {
     value_kind kind;
     double number;       /* of a bool: 0 or 1 */
     const char *text;
     const char *key;     /* in an object */
     int count;           /* of a list or object */
-    int place;           /* in the list or object that it is in */
+    int place;           /* next element of the same list or object */
     struct value *first, *next;
-    const struct value **sorted; /* the members of a large object by key; of equal keys the first one first */
+    const struct value **sorted; /* the members of a large object, sorted by key; equal keys keep their order */
 } value;
 
 const value *member(const value *object, const char *key); /* NULL: none */
 double number_of(const value *object, const char *key);    /* NAN: none */
 const char *text_of(const value *object, const char *key); /* NULL: none */
 
-/* A step that the log tells of. */
+/* A step that the log records. */
 typedef struct step_line {
     double at; /* in epochs */
     double loss, rate;
 } step_line;
 
-/* What a log says; the last line of a kind counts. */
+/* The contents of a log; the last line of each kind counts. */
 typedef struct run_log {
     const value *begin, *end, *timing, *confusion, *samples;
-    const value *interrupted; /* by a signal: how to resume; NULL: it was not */
+    const value *interrupted; /* the line written after a signal, with the command that resumes; NULL: no signal */
     int owner;                /* run_owner */
-    const value *resumed; /* where the run was last taken up; NULL: never */
+    const value *resumed; /* where the run was last resumed; NULL: never */
     const value **epoch; /* in their order */
     int epochs;
     step_line *step;
@@ -61,11 +61,11 @@ typedef struct page {
 __attribute__((format(printf, 2, 3)))
 #endif
 void add(page *p, const char *format, ...);
-/* As it stands in HTML, whatever is in it. */
+/* Escaped for HTML. */
 void add_text(page *p, const char *text);
 /* Up to `most` characters of it. */
 void add_start(page *p, const char *text, int most);
-/* A page that is there stays whole until it is replaced. False after complaining. */
+/* Replaces an existing page atomically. False after complaining. */
 bool write_page(const page *p, const char *path);
 /* "0.0312", "1.2e-05" */
 void add_number(page *p, double number);
@@ -78,10 +78,10 @@ typedef struct series {
     const double *x, *y;
 } series;
 
-/* A chart as a figure, titled, with what each line ends at; nothing if there is nothing to draw. `best`: 1 the largest, -1 the least
-   value of the last line is worth a word; 0: none. */
+/* A chart as a figure with a title and the final value of each line; nothing if there is nothing to draw. `best` says
+   which value of the last line to mention: 1 the largest, -1 the smallest, 0 neither. */
 void draw_chart(page *p, const char *title, const series *lines, int count, bool share, int best);
-/* How often class i (row) was taken for class j. */
+/* Confusion matrix: how often class i (row) was predicted as class j. */
 void draw_confusion(page *p, const double *count, int classes, const char *const *names);
 /* A bar of parts that sum to `whole`. */
 void draw_bar(page *p, const char *title, const double *part, const char *const *name, int parts, double whole);

@@ -1,4 +1,4 @@
-/* Pictures of a report: SVG within the page, whose style sheet (report.c) gives it its colors. */
+/* Pictures of a report, as inline SVG colored by the style sheet of report.c. */
 #include "report.h"
 
 #include <math.h>
@@ -36,19 +36,25 @@ void add(page *p, const char *format, ...) {
     p->size += (size_t)length;
 }
 
-/* Bytes of the UTF-8 character at `s`, which ends in 0; 0: none. */
+/* Bytes of the UTF-8 character at `s`, which ends in 0; 0: it is invalid. */
 static int character(const char *text) {
     const unsigned char *s = (const unsigned char *)text;
-    const int length = s[0] < 0x80 ? 1 : s[0] >= 0xC2 && s[0] < 0xE0 ? 2 : s[0] >= 0xE0 && s[0] < 0xF0 ? 3 : s[0] >= 0xF0 && s[0] < 0xF5 ? 4 : 0;
+    const int length = s[0] < 0x80                   ? 1
+                       : s[0] >= 0xC2 && s[0] < 0xE0 ? 2
+                       : s[0] >= 0xE0 && s[0] < 0xF0 ? 3
+                       : s[0] >= 0xF0 && s[0] < 0xF5 ? 4
+                                                     : 0;
     for (int i = 1; i < length; i++) {
         if ((s[i] & 0xC0) != 0x80) return 0;
     }
-    if (length == 3 && ((s[0] == 0xE0 && s[1] < 0xA0) || (s[0] == 0xED && s[1] > 0x9F))) return 0; /* too long, or half a character */
+    /* overlong or a surrogate */
+    if (length == 3 && ((s[0] == 0xE0 && s[1] < 0xA0) || (s[0] == 0xED && s[1] > 0x9F))) return 0;
     if (length == 4 && ((s[0] == 0xF0 && s[1] < 0x90) || (s[0] == 0xF4 && s[1] > 0x8F))) return 0;
     return length;
 }
 
-/* What turns the text around it or ends a line: U+061C, U+200E, U+200F, U+2028 to U+202E, U+2066 to U+2069. */
+/* Characters that change the text direction or end a line: U+061C, U+200E, U+200F, U+2028 to U+202E, U+2066 to U+2069.
+   */
 static bool turns(const char *text, int length) {
     const unsigned char *c = (const unsigned char *)text;
     if (length == 2) return c[0] == 0xd8 && c[1] == 0x9c;
@@ -57,7 +63,7 @@ static bool turns(const char *text, int length) {
     return c[1] == 0x81 && c[2] >= 0xa6 && c[2] <= 0xa9;
 }
 
-/* Up to `most` characters, "..." standing for the rest. */
+/* At most `most` characters; "..." replaces the rest. */
 void add_start(page *p, const char *text, int most) {
     while (text && *text) {
         const int length = character(text);
@@ -66,7 +72,8 @@ void add_start(page *p, const char *text, int most) {
             add(p, "\xe2\x80\xa6");
             return;
         }
-        if (length == 0 || turns(text, length) || c == 127 || (c < 32 && c != '\n' && c != '\t')) add(p, "\xef\xbf\xbd");
+        if (length == 0 || turns(text, length) || c == 127 || (c < 32 && c != '\n' && c != '\t'))
+            add(p, "\xef\xbf\xbd");
         else if (strchr("<>&\"'", c)) add(p, "&#%d;", c);
         else add(p, "%.*s", length, text);
         text += length ? length : 1;
@@ -98,7 +105,7 @@ typedef struct axes {
     double low[2], high[2], step[2]; /* of x and y */
 } axes;
 
-/* 1, 2 or 5 times a power of ten, of which `range` holds about `ticks`. */
+/* The step, 1, 2 or 5 times a power of ten, that divides `range` into about `ticks` parts. */
 static double tick_of(double range, int ticks) {
     const double power = pow(10, floor(log10(range / ticks)));
     const double more = range / ticks / power;
@@ -125,7 +132,8 @@ static bool find_range(const series *lines, int count, axes *a) {
     return any;
 }
 
-/* Axes that end at ticks. A loss begins at 0 if that costs no more than a third of the height; an accuracy ends at 1 the same way. */
+/* Axes that end at ticks. An axis of losses begins at 0, and one of accuracies ends at 1, if that wastes at most a
+   third of the height. */
 static void round_axes(axes *a, bool share) {
     a->low[0] = 0;
     if (a->high[0] <= 0) a->high[0] = 1;
@@ -146,20 +154,27 @@ static void round_axes(axes *a, bool share) {
     a->high[1] = a->step[1] * ceil(a->high[1] / a->step[1] - 1e-9);
 }
 
-static double place_x(const axes *a, double x) { return LEFT + (WIDE - LEFT - RIGHT) * (x - a->low[0]) / (a->high[0] - a->low[0]); }
-static double place_y(const axes *a, double y) { return HIGH - BOTTOM - (HIGH - TOP - BOTTOM) * (y - a->low[1]) / (a->high[1] - a->low[1]); }
+static double place_x(const axes *a, double x) {
+    return LEFT + (WIDE - LEFT - RIGHT) * (x - a->low[0]) / (a->high[0] - a->low[0]);
+}
+static double place_y(const axes *a, double y) {
+    return HIGH - BOTTOM - (HIGH - TOP - BOTTOM) * (y - a->low[1]) / (a->high[1] - a->low[1]);
+}
 
 static void draw_axes(page *p, const axes *a, bool share) {
     for (int i = 0; a->low[1] + i * a->step[1] <= a->high[1] + 1e-9 * a->step[1] && i < 16; i++) {
         double y = a->low[1] + i * a->step[1];
         if (fabs(y) < 1e-9 * a->step[1]) y = 0;
-        add(p, "<path class=\"grid%s\" d=\"M%d %.1fH%d\"/><text class=\"tick\" text-anchor=\"end\" x=\"%d\" y=\"%.1f\">", i ? "" : " base", LEFT, place_y(a, y), WIDE - RIGHT, LEFT - 7, place_y(a, y) + 4);
+        add(p,
+            "<path class=\"grid%s\" d=\"M%d %.1fH%d\"/><text class=\"tick\" text-anchor=\"end\" x=\"%d\" y=\"%.1f\">",
+            i ? "" : " base", LEFT, place_y(a, y), WIDE - RIGHT, LEFT - 7, place_y(a, y) + 4);
         if (share) add(p, "%.4g%%", 100 * y);
         else add_number(p, y);
         add(p, "</text>");
     }
     for (int i = 0; i * a->step[0] <= a->high[0] + 1e-9 * a->step[0] && i < 16; i++) {
-        add(p, "<text class=\"tick\" text-anchor=\"middle\" x=\"%.1f\" y=\"%d\">%.4g</text>", place_x(a, i * a->step[0]), HIGH - BOTTOM + 16, i * a->step[0]);
+        add(p, "<text class=\"tick\" text-anchor=\"middle\" x=\"%.1f\" y=\"%d\">%.4g</text>",
+            place_x(a, i * a->step[0]), HIGH - BOTTOM + 16, i * a->step[0]);
     }
     add(p, "<text class=\"tick\" text-anchor=\"end\" x=\"%d\" y=\"%d\">epoch</text>", WIDE - RIGHT, HIGH - 1);
 }
@@ -167,7 +182,7 @@ static void draw_axes(page *p, const axes *a, bool share) {
 static void draw_line(page *p, const axes *a, const series *line) {
     bool pen = false;
     int lone = 0;
-    const int each = (line->count - 1) / MOST_POINTS + 1; /* more than there are pixels cannot be seen */
+    const int each = (line->count - 1) / MOST_POINTS + 1; /* more points than pixels are not visible */
     add(p, "<path class=\"line %s\" d=\"", line->style);
     for (int k = (line->count - 1) % each; k < line->count; k += each) {
         const bool good = isfinite(line->x[k]) && isfinite(line->y[k]);
@@ -178,8 +193,10 @@ static void draw_line(page *p, const axes *a, const series *line) {
     add(p, "\"/>");
     if (strcmp(line->style, "faint") == 0 || line->count > 60 || lone == 0) return;
     for (int k = 0; k < line->count; k++) {
-        if (!isfinite(line->x[k]) || !isfinite(line->y[k]) || line->x[k] != floor(line->x[k])) continue; /* an epoch's */
-        add(p, "<circle class=\"dot %s\" cx=\"%.1f\" cy=\"%.1f\" r=\"%s\"><title>epoch %.4g: ", line->style, place_x(a, line->x[k]), place_y(a, line->y[k]), line->count > 30 ? "2" : "3", line->x[k]);
+        /* at an epoch */
+        if (!isfinite(line->x[k]) || !isfinite(line->y[k]) || line->x[k] != floor(line->x[k])) continue;
+        add(p, "<circle class=\"dot %s\" cx=\"%.1f\" cy=\"%.1f\" r=\"%s\"><title>epoch %.4g: ", line->style,
+            place_x(a, line->x[k]), place_y(a, line->y[k]), line->count > 30 ? "2" : "3", line->x[k]);
         add_text(p, line->name);
         add(p, " ");
         add_number(p, line->y[k]);
@@ -187,7 +204,7 @@ static void draw_line(page *p, const axes *a, const series *line) {
     }
 }
 
-/* "- validation 97.1 % - best 97.3 % in epoch 4": what the lines end at. */
+/* "- validation 97.1 % - best 97.3 % in epoch 4": the final values of the lines. */
 static void draw_legend(page *p, const series *lines, int count, bool share, int best) {
     add(p, "<figcaption><ul class=\"legend\">");
     for (int i = 0; i < count; i++) {
@@ -241,7 +258,8 @@ void draw_bar(page *p, const char *title, const double *part, const char *const 
     for (int i = 0; i < parts; i++) {
         const double wide = whole > 0 && part[i] > 0 ? 1000 * part[i] / whole : 0;
         if (wide < 0.5) continue;
-        add(p, "<rect class=\"p%d\" x=\"%.1f\" y=\"0\" width=\"%.1f\" height=\"26\"><title>", i, at, wide > 2 ? wide - 1 : wide);
+        add(p, "<rect class=\"p%d\" x=\"%.1f\" y=\"0\" width=\"%.1f\" height=\"26\"><title>", i, at,
+            wide > 2 ? wide - 1 : wide);
         add_text(p, name[i]);
         add(p, ": %.1f %%</title></rect>", wide / 10);
         at += wide;
@@ -251,24 +269,29 @@ void draw_bar(page *p, const char *title, const double *part, const char *const 
 
 /* >>matrix */
 
-/* How a class is called where there is little room. */
+/* The short name of a class. */
 static void add_class(page *p, const char *const *names, int i, int most) {
     if (names) add_start(p, names[i], most);
     else add(p, "%d", i);
 }
 
-static void draw_cell(page *p, double count, double all, int row, int column, double cell, double left, double top, const char *const *names, bool numbers) {
+static void draw_cell(page *p, double count, double all, int row, int column, double cell, double left, double top,
+                      const char *const *names, bool numbers) {
     const double share = all > 0 ? count / all : 0;
     add(p, "<g><title>");
     add_class(p, names, row, 60);
-    add(p, " taken for ");
+    add(p, " predicted as ");
     add_class(p, names, column, 60);
-    add(p, ": %.0f of %.0f</title><rect class=\"%s\" x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%.1f\" rx=\"2\" fill-opacity=\"%.3f\"/>", count, all,
-        row == column ? "right" : "wrong", left + column * cell, top + row * cell, cell - 1.5, cell - 1.5, count > 0 ? 0.08 + 0.92 * (row == column ? share * share : sqrt(share)) : 0.0);
+    add(p,
+        ": %.0f of %.0f</title><rect class=\"%s\" x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%.1f\" rx=\"2\" "
+        "fill-opacity=\"%.3f\"/>",
+        count, all, row == column ? "right" : "wrong", left + column * cell, top + row * cell, cell - 1.5, cell - 1.5,
+        count > 0 ? 0.08 + 0.92 * (row == column ? share * share : sqrt(share)) : 0.0);
     if (numbers && count > 0) {
         const bool dark = (row == column ? share * share : sqrt(share)) > 0.5;
-        add(p, "<text class=\"%s\" text-anchor=\"middle\" font-size=\"%.1f\" x=\"%.1f\" y=\"%.1f\">%.0f</text>", dark ? "on" : "off",
-            fmin(12, 1.5 * cell / fmax(3, floor(log10(count)) + 1)), left + (column + 0.5) * cell - 0.7, top + (row + 0.5) * cell + 3.4, count);
+        add(p, "<text class=\"%s\" text-anchor=\"middle\" font-size=\"%.1f\" x=\"%.1f\" y=\"%.1f\">%.0f</text>",
+            dark ? "on" : "off", fmin(12, 1.5 * cell / fmax(3, floor(log10(count)) + 1)),
+            left + (column + 0.5) * cell - 0.7, top + (row + 0.5) * cell + 3.4, count);
     }
     add(p, "</g>");
 }
@@ -281,20 +304,26 @@ void draw_confusion(page *p, const double *count, int classes, const char *const
     const bool labels = classes <= 32, upright = labels && longest > 2;
     const double left = labels ? room : 8, top = labels ? (upright ? room : 22) : 8;
     const double cell = fmin((side - left - 4) / classes, 80), high = top + cell * classes + 18;
-    add(p, "<svg class=\"matrix\" viewBox=\"0 0 %.0f %.0f\" role=\"img\" aria-label=\"Confusion matrix: a row for each true class, a column for each predicted one; the numbers are in the table below\">", side, high);
+    add(p, "<svg class=\"matrix\" viewBox=\"0 0 %.0f %.0f\" role=\"img\" aria-label=\"Confusion matrix: a row for each "
+           "true class, a column for each predicted one; the numbers are in the table below\">", side, high);
     for (int i = 0; labels && i < classes; i++) {
         const double middle = (i + 0.5) * cell;
         add(p, "<text class=\"tick\" text-anchor=\"end\" x=\"%.1f\" y=\"%.1f\">", left - 6, top + middle + 4);
         add_class(p, names, i, most);
-        if (upright) add(p, "</text><text class=\"tick\" transform=\"translate(%.1f %.1f) rotate(-90)\">", left + middle + 4, top - 6);
-        else add(p, "</text><text class=\"tick\" text-anchor=\"middle\" x=\"%.1f\" y=\"%.1f\">", left + middle, top - 7);
+        if (upright)
+            add(p, "</text><text class=\"tick\" transform=\"translate(%.1f %.1f) rotate(-90)\">", left + middle + 4,
+                top - 6);
+        else
+            add(p, "</text><text class=\"tick\" text-anchor=\"middle\" x=\"%.1f\" y=\"%.1f\">", left + middle, top - 7);
         add_class(p, names, i, most);
         add(p, "</text>");
     }
     for (int i = 0; i < classes; i++) {
         double all = 0;
         for (int j = 0; j < classes; j++) all += count[i * classes + j];
-        for (int j = 0; j < classes; j++) draw_cell(p, count[i * classes + j], all, i, j, cell, left, top, names, classes <= 16);
+        for (int j = 0; j < classes; j++)
+            draw_cell(p, count[i * classes + j], all, i, j, cell, left, top, names, classes <= 16);
     }
-    add(p, "<text class=\"tick\" text-anchor=\"middle\" x=\"%.1f\" y=\"%.1f\">columns: predicted \xc2\xb7 rows: true</text></svg>", left + fmax(cell * classes, 150) / 2, high - 2);
+    add(p, "<text class=\"tick\" text-anchor=\"middle\" x=\"%.1f\" y=\"%.1f\">"
+           "columns: predicted \xc2\xb7 rows: true</text></svg>", left + fmax(cell * classes, 150) / 2, high - 2);
 }

@@ -1,4 +1,4 @@
-/* The log of a run: a JSON value a line. */
+/* Reads the log of a run: one JSON value per line. */
 #define _POSIX_C_SOURCE 200809L
 #include "cli.h"
 #include "report.h"
@@ -11,8 +11,8 @@
 
 #define MOST_DEPTH 32
 #define MOST_BYTES ((size_t)1 << 30)
-#define MOST_MEMORY ((size_t)2 << 30) /* of values, which take more than their text */
-enum { FEW_MEMBERS = 16 };            /* so many are searched one by one */
+#define MOST_MEMORY ((size_t)2 << 30) /* for values, which take more memory than their text */
+enum { FEW_MEMBERS = 16 };            /* up to this many are searched linearly */
 
 /* >>memory of one lifetime */
 
@@ -72,7 +72,9 @@ static bool take_char(reader *r, char c) {
 static int read_hex(reader *r) {
     int code = 0;
     for (int i = 0; i < 4; i++, r->at++) {
-        const char *digits = "0123456789abcdef", *digit = r->at < r->end ? strchr(digits, *r->at >= 'A' && *r->at <= 'F' ? *r->at + 32 : *r->at) : NULL;
+        const char *digits = "0123456789abcdef",
+                   *digit =
+                       r->at < r->end ? strchr(digits, *r->at >= 'A' && *r->at <= 'F' ? *r->at + 32 : *r->at) : NULL;
         if (!digit || !*digit) return -1;
         code = 16 * code + (int)(digit - digits);
     }
@@ -90,7 +92,7 @@ static char *write_utf8(char *out, unsigned code) {
     return out;
 }
 
-/* \uXXXX, or two of them for what lies beyond; halves alone are not kept. */
+/* \uXXXX, or a surrogate pair of them; lone surrogates are dropped. */
 static bool read_escaped(reader *r, char **out) {
     int code = read_hex(r);
     if (code < 0) return false;
@@ -135,7 +137,8 @@ static const char *read_string(reader *r) {
 static bool read_number(reader *r, double *out) {
     char digits[64];
     size_t length = 0;
-    while (r->at < r->end && length < sizeof digits - 1 && *r->at && strchr("+-0123456789.eE", *r->at)) digits[length++] = *r->at++;
+    while (r->at < r->end && length < sizeof digits - 1 && *r->at && strchr("+-0123456789.eE", *r->at))
+        digits[length++] = *r->at++;
     digits[length] = 0;
     char *end;
     *out = strtod(digits, &end);
@@ -150,7 +153,7 @@ static int by_key(const void *a, const void *b) {
     return order ? order : x->place - y->place;
 }
 
-/* A line of an epoch may have thousands of members, and each is looked for in every line. */
+/* An epoch's line may have thousands of members, and each is looked up in every line. */
 static bool sort_members(run_log *log, value *object) {
     if (object->count <= FEW_MEMBERS) return true;
     const value **at = object->sorted = (const value **)take(log, (size_t)object->count * sizeof *at);
@@ -183,7 +186,7 @@ static bool read_word(reader *r, const char *word) {
     return true;
 }
 
-/* NULL: it is none. */
+/* NULL: it is not JSON. */
 static value *read_value(reader *r, int depth) {
     skip_space(r);
     value *v = depth < MOST_DEPTH && r->at < r->end ? (value *)take(r->log, sizeof *v) : NULL;
@@ -221,7 +224,7 @@ const value *member(const value *object, const char *key) {
         while (at && strcmp(at->key, key) != 0) at = at->next;
         return at;
     }
-    int low = 0, high = object->count; /* the first that is not below the key */
+    int low = 0, high = object->count; /* the first whose key is not smaller */
     while (low < high) {
         const int middle = low + (high - low) / 2;
         if (strcmp(object->sorted[middle]->key, key) < 0) low = middle + 1;
@@ -242,9 +245,9 @@ const char *text_of(const value *object, const char *key) {
 
 /* >>the log */
 
-/* Room for one more in a list of `count`. */
+/* Makes room for one more element in a list of `count`. */
 static bool room(void **list, int count, size_t size) {
-    if (count & (count - 1)) return true; /* it doubles at powers of two */
+    if (count & (count - 1)) return true; /* the size doubles at powers of two */
     void *more = realloc(*list, (count ? 2 * (size_t)count : 1) * size);
     if (more) *list = more;
     return more != NULL;
@@ -261,9 +264,14 @@ static bool keep_step(run_log *log, const value *line) {
 }
 
 static bool keep_line(run_log *log, const value *line) {
-    const struct { const char *name; const value **place; } single[] = {
-        {"begin", &log->begin}, {"end", &log->end}, {"timing", &log->timing}, {"confusion", &log->confusion}, {"samples", &log->samples},
-        {"resume", &log->resumed}, {"interrupted", &log->interrupted}};
+    const struct { const char *name; const value **place;
+    } single[] = {{"begin", &log->begin},
+                  {"end", &log->end},
+                  {"timing", &log->timing},
+                  {"confusion", &log->confusion},
+                  {"samples", &log->samples},
+                  {"resume", &log->resumed},
+                  {"interrupted", &log->interrupted}};
     const char *event = text_of(line, "event");
     if (!event) return false;
     for (size_t i = 0; i < sizeof single / sizeof single[0]; i++) {
@@ -282,12 +290,13 @@ static char *read_all(const char *path, size_t *size) {
     size_t capacity = 0;
     *size = 0;
     if (!file) {
-        complain("%s: %s; a run keeps its log there: mirrortrain fit --run DIR", path, reason_of(errno));
+        complain("%s: %s; it is the log of a run, written by mirrortrain fit --run DIR", path, reason_of(errno));
         return NULL;
     }
     for (;;) {
         if (*size == capacity) {
-            char *more = capacity < MOST_BYTES ? (char *)realloc(text, capacity = capacity ? 2 * capacity : 1 << 16) : NULL;
+            char *more =
+                capacity < MOST_BYTES ? (char *)realloc(text, capacity = capacity ? 2 * capacity : 1 << 16) : NULL;
             if (!more) break;
             text = more;
         }
@@ -298,12 +307,12 @@ static char *read_all(const char *path, size_t *size) {
     const bool good = feof(file) && !ferror(file);
     fclose(file);
     if (good && text) return text;
-    complain("%s: cannot be read, or is too large", path);
+    complain("%s: cannot read it, or it is too large", path);
     free(text);
     return NULL;
 }
 
-/* The last line of a run that was killed may be half a line. */
+/* The last line may be incomplete if the run was killed. */
 static bool read_lines(run_log *log, const char *text, size_t size) {
     for (const char *at = text, *end = text + size; at < end;) {
         const char *stop = (const char *)memchr(at, '\n', (size_t)(end - at));
@@ -315,7 +324,8 @@ static bool read_lines(run_log *log, const char *text, size_t size) {
             const value *line = read_value(&r, 0);
             skip_space(&r);
             if (!line || r.at != r.end || !keep_line(log, line)) log->strange++;
-            else if (mark && mark == log->blocks && strcmp(text_of(line, "event"), "step") == 0) mark->used = used; /* many, and kept otherwise */
+            else if (mark && mark == log->blocks && strcmp(text_of(line, "event"), "step") == 0)
+                mark->used = used; /* there are many, and they are stored separately */
         }
         at = stop ? stop + 1 : end;
     }
@@ -336,7 +346,7 @@ bool read_run_log(const char *directory, run_log *log) {
     const bool good = read_lines(log, text, size);
     free(text);
     if (!good) {
-        complain("%s: no line of it is a run's", path);
+        complain("%s: contains no run log", path);
         free_run_log(log);
     }
     return good;

@@ -1,4 +1,4 @@
-/* What a trained model makes of the images it is validated with, as lines of the run's log: who is taken for whom, and some of them. */
+/* Logs a run's confusion matrix and sample predictions for its validation images. */
 #define _POSIX_C_SOURCE 200809L
 #include "cli.h"
 
@@ -10,25 +10,26 @@
 #include <unistd.h>
 
 enum { MOST_IMAGES = 20000, SHOWN = 24, SHOWN_WRONG = 10, SHOWN_SIDE = 96, MOST_CLASSES = 64 };
-#define MOST_PIXELS ((size_t)32 << 20) /* bytes of images kept to choose from */
+#define MOST_PIXELS ((size_t)32 << 20) /* bytes of the images to choose from */
 
-/* Labels and pixels as they pass, by their places in the data. */
+/* Collects labels and pixels by their places in the data. */
 typedef struct gallery {
     label_form labels;
-    int64_t images, kept; /* of so many, spread over the data, the pixels are kept */
+    int64_t images, kept; /* the number of images, spread over the data, whose pixels are kept */
     int height, width, channels;
-    int *truth; /* -1: it did not pass */
+    int *truth; /* -1: not seen */
     unsigned char *pixels;
     float *scores;
     mirt_scores kind;
     int units, classes;
-    int64_t *place; /* of the k-th prediction */
+    int64_t *place; /* the label of the k-th prediction */
     int64_t predictions;
 } gallery;
 
 static uint64_t scrambled(int64_t number) { return (uint64_t)number * 0x9E3779B97F4A7C15u >> 40; }
 
-/* The place of the image in slot `s`: one of each stretch of the data, which may be sorted by class or alternate between classes. */
+/* The place of the image in slot `s`: one from each section of the data, which may be sorted by class or alternate
+   between classes. */
 static int64_t place_of_slot(const gallery *g, int64_t s) {
     const int64_t first = s * g->images / g->kept, next = (s + 1) * g->images / g->kept;
     return first + (int64_t)(scrambled(s) % (uint64_t)(next - first));
@@ -52,13 +53,15 @@ static int keep_image(const void *const *in, void *const *out, int64_t index, vo
     float share;
     if (g->labels == LABEL_INT32) memcpy(&number, in[1], sizeof number);
     else if (g->labels == LABEL_FLOAT32) memcpy(&share, in[1], sizeof share);
-    g->truth[index] = g->labels == LABEL_INT32 ? number : g->labels == LABEL_FLOAT32 ? share > 0.5f : *(const unsigned char *)in[1];
+    g->truth[index] = g->labels == LABEL_INT32     ? number
+                      : g->labels == LABEL_FLOAT32 ? share > 0.5f
+                                                   : *(const unsigned char *)in[1];
     const int64_t slot = slot_of(g, index);
     if (slot >= 0) memcpy(g->pixels + (size_t)slot * bytes, in[0], bytes);
     return 0;
 }
 
-/* The class a prediction names, and how sure it is of it. */
+/* The predicted class and its score. */
 static int class_of(const gallery *g, int64_t k, float *score) {
     return class_of_scores(g->kind, g->scores + k * g->units, g->units, score);
 }
@@ -79,12 +82,13 @@ static bool see(gallery *g, mirt_model *model, mirt_dataset *dataset, int64_t ba
     bool good = g->truth && g->place && g->pixels && g->scores;
     if (!good) complain("out of memory");
     for (int64_t i = 0; good && i < g->images; i++) g->truth[i] = -1;
-    if (good && (!dataset || mirt_predict(model, dataset, g->scores, (size_t)g->images * (size_t)g->units) != MIRT_OK)) {
+    if (good &&
+        (!dataset || mirt_predict(model, dataset, g->scores, (size_t)g->images * (size_t)g->units) != MIRT_OK)) {
         complain_of_library();
         good = false;
     }
     for (int64_t i = 0; good && i < g->images; i++) {
-        if (g->truth[i] >= 0) g->place[g->predictions++] = i; /* damaged ones may have been left out */
+        if (g->truth[i] >= 0) g->place[g->predictions++] = i; /* damaged images may have been left out */
     }
     mirt_dataset_destroy(dataset);
     return good;
@@ -95,7 +99,7 @@ static bool see(gallery *g, mirt_model *model, mirt_dataset *dataset, int64_t ba
 static void print_text(FILE *file, const char *text) {
     putc('"', file);
     for (const unsigned char *at = (const unsigned char *)text; *at; at++) {
-        const bool c1 = at[0] == 0xC2 && at[1] >= 0x80 && at[1] < 0xA0; /* as the library's logger */
+        const bool c1 = at[0] == 0xC2 && at[1] >= 0x80 && at[1] < 0xA0; /* same as in the library's logger */
         if (c1) at++;
         if (c1 || *at < 32 || *at == 127 || *at == '"' || *at == '\\') fprintf(file, "\\u%04x", *at);
         else putc(*at, file);
@@ -131,13 +135,14 @@ static void print_confusion(FILE *file, const gallery *g, const mirt_model *mode
         print_text(file, i < names ? name[i] : number);
     }
     for (int i = 0; count && i < g->classes && g->classes <= MOST_CLASSES; i++) {
-        for (int j = 0; j < g->classes; j++) fprintf(file, "%s%lld", j ? "," : i ? "],[" : "],\"matrix\":[[", (long long)count[i * g->classes + j]);
+        for (int j = 0; j < g->classes; j++)
+            fprintf(file, "%s%lld", j ? "," : i ? "],[" : "],\"matrix\":[[", (long long)count[i * g->classes + j]);
     }
     if (count) fputs(g->classes <= MOST_CLASSES ? "]]}\n" : "]}\n", file);
     free(count);
 }
 
-/* The file as base64; false if it cannot be read. */
+/* Appends the file as base64; false if it cannot be read. */
 static bool print_file(FILE *out, const char *path) {
     static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     FILE *file = open_to_read(path);
@@ -154,16 +159,20 @@ static bool print_file(FILE *out, const char *path) {
     return good;
 }
 
-/* An image as a small PNG, by way of a file in the run's directory. */
+/* Appends an image as a small PNG, through a file in the run's directory. */
 static bool print_image(FILE *out, const gallery *g, int64_t place, const char *directory) {
     char path[4150], name[4200];
     float small[SHOWN_SIDE * SHOWN_SIDE * 4];
-    mirt_image image = {g->pixels + (size_t)slot_of(g, place) * (size_t)g->height * (size_t)g->width * (size_t)g->channels, g->width, g->height, g->channels};
+    mirt_image image = {g->pixels +
+                            (size_t)slot_of(g, place) * (size_t)g->height * (size_t)g->width * (size_t)g->channels,
+                        g->width, g->height, g->channels};
     mirt_array array = mirt_make_array(image.pixels, MIRT_UINT8, MIRT_SHAPE(g->height, g->width, g->channels));
     const int side = g->height > g->width ? g->height : g->width;
     if (side > SHOWN_SIDE) {
-        const int height = g->height * SHOWN_SIDE / side > 0 ? g->height * SHOWN_SIDE / side : 1, width = g->width * SHOWN_SIDE / side > 0 ? g->width * SHOWN_SIDE / side : 1;
-        if (mirt_resize_image(&image, height, width, MIRT_BILINEAR, true, small) != MIRT_OK) return complain_of_library(), false;
+        const int height = g->height * SHOWN_SIDE / side > 0 ? g->height * SHOWN_SIDE / side : 1,
+                  width = g->width * SHOWN_SIDE / side > 0 ? g->width * SHOWN_SIDE / side : 1;
+        if (mirt_resize_image(&image, height, width, MIRT_BILINEAR, true, small) != MIRT_OK)
+            return complain_of_library(), false;
         array = mirt_make_array(small, MIRT_FLOAT32, MIRT_SHAPE(height, width, g->channels));
     }
     snprintf(path, sizeof path, "%s/.sample", directory);
@@ -179,13 +188,14 @@ static bool print_image(FILE *out, const gallery *g, int64_t place, const char *
 
 /* A prediction that may be shown. */
 typedef struct candidate {
-    int64_t k;     /* which */
-    int64_t place; /* in the data */
-    int truth, rank; /* rank: how many of its class come before it */
+    int64_t k;     /* index of the prediction */
+    int64_t place; /* place in the data */
+    int truth, rank; /* rank: number of earlier predictions of its class */
     float score;
 } candidate;
 
-/* By class, and within it the surest first (of mistakes) or by a scrambled place in the data, as neighbors are often alike. */
+/* Orders by class, then mistakes by descending score and correct ones by a scrambled place, since neighbors are often
+   alike. */
 static int by_class(const void *a, const void *b) {
     const candidate *x = (const candidate *)a, *y = (const candidate *)b;
     if (x->truth != y->truth) return x->truth < y->truth ? -1 : 1;
@@ -193,7 +203,7 @@ static int by_class(const void *a, const void *b) {
     return x->place < y->place ? -1 : x->place > y->place;
 }
 
-/* The first of every class, then the second of every class ...; of equal ranks the surest. */
+/* The first of every class, then the second of every class, and so on; equal ranks by descending score. */
 static int by_rank(const void *a, const void *b) {
     const candidate *x = (const candidate *)a, *y = (const candidate *)b;
     if (x->rank != y->rank) return x->rank < y->rank ? -1 : 1;
@@ -206,7 +216,7 @@ static int by_place(const void *a, const void *b) {
     return x < y ? -1 : x > y;
 }
 
-/* Adds predictions that are wrong, or right, up to `most`, spread over the classes. */
+/* Adds up to `most` wrong or correct predictions, spread over the classes. */
 static int choose_of(const gallery *g, bool wrong, candidate *list, int64_t chosen_ones[SHOWN], int count, int most) {
     int64_t candidates = 0;
     for (int64_t k = 0; k < g->predictions; k++) {
@@ -218,13 +228,15 @@ static int choose_of(const gallery *g, bool wrong, candidate *list, int64_t chos
         list[candidates++] = c;
     }
     qsort(list, (size_t)candidates, sizeof *list, by_class);
-    for (int64_t i = 1; i < candidates; i++) list[i].rank = list[i].truth == list[i - 1].truth ? list[i - 1].rank + 1 : 0;
+    for (int64_t i = 1; i < candidates; i++)
+        list[i].rank = list[i].truth == list[i - 1].truth ? list[i - 1].rank + 1 : 0;
     qsort(list, (size_t)candidates, sizeof *list, by_rank);
     for (int64_t i = 0; i < candidates && count < most; i++) chosen_ones[count++] = list[i].k;
     return count;
 }
 
-/* Which predictions to show: mistakes, the surest of every class first, then right ones of all classes. In the order of the data. */
+/* Selects predictions to show, in the order of the data: mistakes with the highest scores of every class, then correct
+   ones. */
 static int choose(const gallery *g, int64_t chosen_ones[SHOWN]) {
     candidate *list = (candidate *)malloc((size_t)(g->predictions + 1) * sizeof *list);
     if (!list) return 0;
@@ -243,7 +255,8 @@ static bool print_samples(FILE *file, const gallery *g, const char *directory) {
     for (int i = 0; i < count && good; i++) {
         float score;
         const int said = class_of(g, which[i], &score);
-        fprintf(file, "%s{\"index\":%lld,\"true\":%d,\"predicted\":%d,\"score\":", i ? "," : "", (long long)g->place[which[i]], g->truth[g->place[which[i]]], said);
+        fprintf(file, "%s{\"index\":%lld,\"true\":%d,\"predicted\":%d,\"score\":", i ? "," : "",
+                (long long)g->place[which[i]], g->truth[g->place[which[i]]], said);
         fprintf(file, isfinite(score) ? "%.4f,\"png\":\"" : "null,\"png\":\"", (double)score);
         good = print_image(file, g, g->place[which[i]], directory);
         fputs("\"}", file);
@@ -257,7 +270,7 @@ bool log_predictions(const options *o, mirt_model *model, const char *directory)
     gallery g;
     memset(&g, 0, sizeof g);
     const mirt_shape x = mirt_tensor_shape(mirt_input_of(model, 0)), y = mirt_tensor_shape(mirt_output_of(model, 0));
-    if (x.rank != 4 || y.rank != 2 || y.dim[1] > 4096) return true; /* no classes of images */
+    if (x.rank != 4 || y.rank != 2 || y.dim[1] > 4096) return true; /* not a classifier of images */
     g.height = (int)x.dim[1];
     g.width = (int)x.dim[2];
     g.channels = (int)x.dim[3];
@@ -265,7 +278,8 @@ bool log_predictions(const options *o, mirt_model *model, const char *directory)
     g.classes = g.units > 1 ? g.units : 2;
     g.labels = LABEL_UINT8;
     g.kind = mirt_output_scores(model, 0);
-    mirt_dataset *dataset = is_for_digits(o) ? open_data(o, MIRT_TEST, false) : open_photo_validation(o, g.height, g.width, &g.labels);
+    mirt_dataset *dataset =
+        is_for_digits(o) ? open_data(o, MIRT_TEST, false) : open_photo_validation(o, g.height, g.width, &g.labels);
     if (!dataset) return false;
     g.images = mirt_dataset_size(dataset) < MOST_IMAGES ? mirt_dataset_size(dataset) : MOST_IMAGES;
     snprintf(path, sizeof path, "%s/log.jsonl", directory);

@@ -1,4 +1,4 @@
-/* The directory of a run: checkpoints, logs, and going on from there. */
+/* The directory of a run: checkpoints, logs and resuming. */
 #define _POSIX_C_SOURCE 200809L
 #include "cli.h"
 
@@ -12,9 +12,9 @@
 #include <sys/types.h>
 #include <unistd.h>
 
-enum { LOGGED_STEPS = 10 }; /* logs have a line for every 10th step */
+enum { LOGGED_STEPS = 10 }; /* logs have a line every 10 steps */
 
-/* Makes DIR and the directories above it. */
+/* Creates DIR and its parent directories. */
 static bool make_directories(const char *path) {
     char part[4096];
     struct stat info;
@@ -25,7 +25,7 @@ static bool make_directories(const char *path) {
     strcpy(part, path);
     for (char *slash = strchr(part + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
         *slash = 0;
-        mkdir(part, 0777); /* whatever is wrong is wrong with the last one too */
+        mkdir(part, 0777); /* an error also affects the last directory, which is checked */
         *slash = '/';
     }
     if (mkdir(path, 0777) == 0 || (errno == EEXIST && stat(path, &info) == 0 && S_ISDIR(info.st_mode))) return true;
@@ -33,13 +33,14 @@ static bool make_directories(const char *path) {
     return false;
 }
 
-/* A flag that means nothing without --run, or NULL. */
+/* A flag that requires --run, or NULL. */
 static const char *flag_of_runs(const options *o) {
     return o->checkpoint_every ? "checkpoint-every" : o->keep ? "keep" : o->resume ? "resume"
            : o->overwrite ? "overwrite" : o->tensorboard ? "tensorboard" : o->report ? "report" : NULL;
 }
 
-/* Finds, or removes, the checkpoints of a run: regular files alone, as it writes. How many, and the last one's name. */
+/* Finds, or removes, the checkpoints of a run, which are regular files. Returns their number and the last one's name.
+   */
 static int find_checkpoints(const char *directory, bool clear, char name[256]) {
     static const char start[] = "ckpt_", end[] = ".safetensors";
     int found = 0;
@@ -58,17 +59,18 @@ static int find_checkpoints(const char *directory, bool clear, char name[256]) {
     return found;
 }
 
-/* A run that begins anew beside the checkpoints of another would lose to them when it is resumed. */
+/* A new run next to checkpoints of another one would later resume from those. */
 static bool refuse_earlier(const options *o) {
     char name[256];
     if (o->resume || o->overwrite || !find_checkpoints(o->run, false, name)) return false;
-    complain("--run %s: %s is of an earlier run: --resume goes on with it, --overwrite removes it and begins anew", o->run,
-             name);
+    complain(
+        "--run %s: %s belongs to an earlier run: --resume continues that run, --overwrite removes it and starts over",
+        o->run, name);
     return true;
 }
 
-/* Two runs would overwrite each other's checkpoints and log. The lock ends with its process, however that ends; where there are no locks
-   there is no check. */
+/* Two runs would overwrite each other's checkpoints and log. The lock ends with its process, however that ends; without
+   file locks there is no check. */
 static bool lock_run(const char *directory, int *lock) {
     char path[4200];
     struct flock whole;
@@ -80,17 +82,17 @@ static bool lock_run(const char *directory, int *lock) {
         whole.l_whence = SEEK_SET;
         *lock = open_lock(path);
         if (*lock < 0) {
-            complain("--run %s: %s cannot be opened: %s", directory, path, reason_of(errno));
+            complain("--run %s: cannot open %s: %s", directory, path, reason_of(errno));
             return false;
         }
         if (fcntl(*lock, F_SETLK, &whole) != 0 && (errno == EACCES || errno == EAGAIN)) {
             if (fcntl(*lock, F_GETLK, &whole) != 0) whole.l_pid = 0;
             close(*lock);
-            complain("--run %s: another run is at work there, process %ld; a directory is for one at a time", directory, (long)whole.l_pid);
+            complain("--run %s: another run, process %ld, is using this directory", directory, (long)whole.l_pid);
             return false;
         }
         if (fstat(*lock, &held) != 0 || (stat(path, &there) == 0 && held.st_ino == there.st_ino)) return true;
-        close(*lock); /* whoever had it has just removed it */
+        close(*lock); /* its owner has just removed it */
     }
     return *lock = -1, true;
 }
@@ -100,24 +102,24 @@ bool begin_run(const options *o, int *lock, int *status) {
     probe p;
     *lock = -1;
     if (!o->run && flag_of_runs(o)) {
-        complain("--%s wants the directory of a run: --run DIR", flag_of_runs(o));
+        complain("--%s needs the directory of a run: --run DIR", flag_of_runs(o));
         *status = EXIT_USAGE;
         return false;
     }
     if (!o->run) return true;
     if (o->resume && o->overwrite) {
-        complain("--resume and --overwrite: one of them; is the earlier run to go on, or to be removed?");
+        complain("--resume and --overwrite exclude each other: continue the earlier run, or remove it");
         *status = EXIT_USAGE;
         return false;
     }
     if (!make_directories(o->run)) {
-        complain("--run %s: the directory cannot be made: %s", o->run, strerror(errno));
+        complain("--run %s: cannot create the directory: %s", o->run, strerror(errno));
         return false;
     }
-    /* A full disk often has room for the name of a file, and for nothing in it. */
+    /* A full disk often has room for a directory entry but not for data. */
     snprintf(path, sizeof path, "%s/.probe", o->run);
     const bool good = !try_to_write(path, 4096, &p);
-    if (!good) complain("--run %s: nothing can be written there: %s", o->run, strerror(p.code));
+    if (!good) complain("--run %s: cannot write to the directory: %s", o->run, strerror(p.code));
     if (!good || !lock_run(o->run, lock)) return false;
     if (!refuse_earlier(o)) return true;
     end_run(o, *lock);
@@ -159,7 +161,7 @@ static mirt_callback *run_checkpoints(const options *o) {
     char path[2 * 4096 + 32];
     size_t used = 0;
     memset(&d, 0, sizeof d);
-    for (const char *at = o->run; *at && used < 2 * 4096; at++) { /* braces have a meaning in patterns */
+    for (const char *at = o->run; *at && used < 2 * 4096; at++) { /* braces have a meaning in path patterns */
         path[used++] = *at;
         if (*at == '{' || *at == '}') path[used++] = *at;
     }
@@ -208,14 +210,15 @@ bool open_run(const options *o, mirt_fit_desc *desc, run_callbacks *callbacks) {
     bool good = !watches || add_callback(callbacks, desc, mirt_terminate_on_nan(stops ? MIRT_NAN_STOP : MIRT_NAN_WARN));
     if (o->early_stopping) good = good && add_callback(callbacks, desc, run_early_stopping(o));
     if (o->run && o->tensorboard) good = good && add_callback(callbacks, desc, run_tensorboard(o));
-    if (o->run) good = good && add_callback(callbacks, desc, run_log(o)) && add_callback(callbacks, desc, run_checkpoints(o));
+    if (o->run)
+        good = good && add_callback(callbacks, desc, run_log(o)) && add_callback(callbacks, desc, run_checkpoints(o));
     if (o->run && o->resume) desc->resume = o->run;
     else if (o->run && o->overwrite && good) {
         char report[4200];
         const int removed = find_checkpoints(o->run, true, name);
         snprintf(report, sizeof report, "%s/report.html", o->run);
         remove(report);
-        if (removed) note("--overwrite: %d checkpoint%s of an earlier run removed", removed, removed == 1 ? "" : "s");
+        if (removed) note("--overwrite: removed %d checkpoint%s of an earlier run", removed, removed == 1 ? "" : "s");
     }
     if (!good) close_run(callbacks);
     return good;

@@ -1,4 +1,4 @@
-/* mirrortrain scaling: what more devices, other batches and prefetching bring here, and what holds them up. */
+/* mirrortrain scaling: speed-up by devices, batch sizes and prefetching, and its bottlenecks. */
 #define _POSIX_C_SOURCE 200809L
 #include "cli.h"
 
@@ -14,20 +14,20 @@
 enum { WARM_UP = 3, DEFAULT_SECONDS = 2, DIGITS = 60000, PHOTOS = 25000 };
 
 typedef struct point {
-    int devices, threads; /* threads a device */
+    int devices, threads; /* threads per device */
     int64_t batch;        /* global */
     bool prefetch;
 } point;
 
-/* What the process of a point says of it. */
+/* The result that the process of a point sends. */
 typedef struct answer {
-    int status; /* of the process */
+    int status; /* exit status of the process */
     mirt_timing timing;
 } answer;
 
 /* >>a point */
 
-/* Drawn samples without an end, each made anew: digits turned and zoomed, or photographs. */
+/* An endless stream of generated samples: rotated and zoomed digits, or photographs. */
 static mirt_dataset *open_input(const options *o, const mirt_model *model, const point *p) {
     static const char *const turns = "rotation:0.05,zoom:0.1";
     mirt_augmentation list[MAX_AUGMENTATIONS];
@@ -43,8 +43,8 @@ static mirt_dataset *open_input(const options *o, const mirt_model *model, const
     return p->prefetch ? mirt_prefetch(dataset, MIRT_AUTOTUNE) : dataset;
 }
 
-/* A fit to warm up, and longer and longer ones, of which the last one counts. No callback says when time is over: GPUs would wait for it
-   before the next batch is read. False with the library's error set. */
+/* Runs a fit to warm up and then longer and longer ones, of which the last one counts. No callback ends a fit by time,
+   because GPUs would wait for the callback before the next batch is read. False with the library's error set. */
 static bool measure(const options *o, mirt_model *model, mirt_dataset *dataset, mirt_timing *out) {
     const double wanted = (double)(o->seconds ? o->seconds : DEFAULT_SECONDS), most = 1e9;
     mirt_fit_desc desc;
@@ -53,7 +53,8 @@ static bool measure(const options *o, mirt_model *model, mirt_dataset *dataset, 
     desc.feature_cache_bytes = -1;
     desc.steps_per_epoch = WARM_UP;
     const mirt_history *history = mirt_fit(model, dataset, &desc);
-    while (history && (history = mirt_fit(model, dataset, &desc)) != NULL && history->seconds < wanted / 2 && (double)desc.steps_per_epoch < most) {
+    while (history && (history = mirt_fit(model, dataset, &desc)) != NULL && history->seconds < wanted / 2 &&
+           (double)desc.steps_per_epoch < most) {
         const double more = wanted / (history->seconds > 0 ? history->seconds : wanted / 8);
         desc.steps_per_epoch = (int64_t)ceil((double)desc.steps_per_epoch * (more < 8 ? more : 8));
     }
@@ -74,14 +75,16 @@ static int run_point(const options *given, const point *p, mirt_timing *out) {
     mirt_strategy *strategy = open_strategy(&own, true, &status);
     mirt_model *model = strategy ? build_model(strategy, &own, &status) : NULL;
     mirt_dataset *dataset = NULL;
-    if (model && (mirt_compile(model, &desc) != MIRT_OK || !(dataset = open_input(&own, model, p)) || !measure(&own, model, dataset, out))) status = complain_of_library();
+    if (model && (mirt_compile(model, &desc) != MIRT_OK || !(dataset = open_input(&own, model, p)) ||
+                  !measure(&own, model, dataset, out)))
+        status = complain_of_library();
     else if (model) status = EXIT_OK;
     mirt_dataset_destroy(dataset);
     mirt_strategy_destroy(strategy);
     return status;
 }
 
-/* The answer of a child, whole or not at all. */
+/* Reads the whole answer of a child; false if it is incomplete. */
 static bool read_answer(int fd, answer *a) {
     size_t got = 0;
     for (ssize_t more = 1; got < sizeof *a && more > 0; got += more > 0 ? (size_t)more : 0) {
@@ -91,7 +94,7 @@ static bool read_answer(int fd, answer *a) {
     return got == sizeof *a;
 }
 
-/* In its own process, so that points share neither memory nor threads. */
+/* Measures a point in its own process, so that points share neither memory nor threads. */
 static answer ask(const options *o, const point *p) {
     answer a;
     char words[96];
@@ -100,23 +103,25 @@ static answer ask(const options *o, const point *p) {
     memset(&a, 0, sizeof a);
     a.status = EXIT_FAILED;
     if (pipe(pipes) != 0) {
-        complain("no pipe to a process could be opened: %s", strerror(errno));
+        complain("cannot open a pipe to a process: %s", strerror(errno));
         return a;
     }
     fcntl(pipes[0], F_SETFD, FD_CLOEXEC);
-    snprintf(words, sizeof words, "%d,%d,%lld,%d,%d", p->devices, p->threads, (long long)p->batch, p->prefetch, pipes[1]);
+    snprintf(words, sizeof words, "%d,%d,%lld,%d,%d", p->devices, p->threads, (long long)p->batch, p->prefetch,
+             pipes[1]);
     const bool started = start_again(o, more, 2);
     close(pipes[1]);
     const bool whole = started && read_answer(pipes[0], &a);
     close(pipes[0]);
     const int status = started ? wait_for_child() : 0;
     if (!whole) a.status = EXIT_FAILED;
-    if (started && !whole && status == EXIT_USAGE) a.status = EXIT_USAGE; /* it has complained */
-    else if (started && !whole) complain("the process for %d devices and a batch of %lld did not come to its end", p->devices, (long long)p->batch);
+    if (started && !whole && status == EXIT_USAGE) a.status = EXIT_USAGE; /* the child has complained */
+    else if (started && !whole)
+        complain("the process for %d devices and a batch of %lld did not finish", p->devices, (long long)p->batch);
     return a;
 }
 
-/* The child's part: measures the point of --point, and writes its answer to the descriptor named there. */
+/* In the child: measures the point given by --point and writes the answer to the descriptor given there. */
 static int answer_point(const options *o) {
     answer a;
     point p;
@@ -124,8 +129,9 @@ static int answer_point(const options *o) {
     int prefetch, fd, end = 0;
     memset(&a, 0, sizeof a);
     memset(&p, 0, sizeof p);
-    if (sscanf(o->point, "%d,%d,%lld,%d,%d%n", &p.devices, &p.threads, &batch, &prefetch, &fd, &end) != 5 || o->point[end] || fcntl(fd, F_GETFD) < 0) {
-        complain("--point is for children of scaling");
+    if (sscanf(o->point, "%d,%d,%lld,%d,%d%n", &p.devices, &p.threads, &batch, &prefetch, &fd, &end) != 5 ||
+        o->point[end] || fcntl(fd, F_GETFD) < 0) {
+        complain("--point is for child processes of scaling");
         return EXIT_USAGE;
     }
     p.batch = batch;
@@ -143,34 +149,41 @@ static int answer_point(const options *o) {
 
 static double rate_of(const answer *a) { return a->timing.wall > 0 ? (double)a->timing.samples / a->timing.wall : 0; }
 
-static const char *const causes[] = {"balanced", "input", "small batch", "all-reduce", "slow device", "small model", "uneven shares", "shared cores", "callbacks"};
+static const char *const causes[] = {"balanced",    "input",         "small batch",  "all-reduce", "slow device",
+                                     "small model", "uneven shares", "shared cores", "callbacks"};
 
 static void print_head(const char *title, const options *o, const char *linear) {
-    printf("\n%s\n%8s %8s %10s %9s %9s %11s %10s", title, "devices", "batch", "images/s", "ms/step", linear[0] ? "speed-up" : "", linear, "epoch");
+    printf("\n%s\n%8s %8s %10s %9s %9s %11s %10s", title, "devices", "batch", "images/s", "ms/step",
+           linear[0] ? "speed-up" : "", linear, "epoch");
     if (o->price > 0) printf(" %9s", "cost");
-    printf("  what holds it up\n");
+    printf("  bottleneck\n");
 }
 
-/* Seconds a device computes for an image. */
+/* Seconds of computing per image and device. */
 static double computing(const mirt_timing *t) {
     const double *s = t->seconds;
     return t->samples ? (s[MIRT_PHASE_FORWARD] + s[MIRT_PHASE_BACKWARD]) * t->num_devices / (double)t->samples : 0;
 }
 
-/* Where nothing else does, devices may hold each other up in computing: `first` had fewer. */
+/* Without another bottleneck, devices may slow each other down in computing, compared with `first`, which has fewer. */
 static void print_cause(const mirt_timing *t, const mirt_timing *first) {
     const double slower = first && computing(first) > 0 ? computing(t) / computing(first) : 1;
-    if (slower > 1.15) printf("  computing is x%.1f slower%s", slower, t->bottleneck == MIRT_BALANCED ? ": shared cores, caches or memory\n" : "; ");
-    else if (t->bottleneck == MIRT_BALANCED) printf("  nothing: computing\n");
+    if (slower > 1.15)
+        printf("  computing is x%.1f slower%s", slower,
+               t->bottleneck == MIRT_BALANCED ? ": shared cores, caches or memory\n" : "; ");
+    else if (t->bottleneck == MIRT_BALANCED) printf("  none: computing\n");
     else printf("  ");
-    if (t->bottleneck != MIRT_BALANCED) printf("%s %.0f %%, if fixed x%.1f\n", causes[t->bottleneck], 100 * t->share, t->speedup);
+    if (t->bottleneck != MIRT_BALANCED)
+        printf("%s %.0f %%, x%.1f if fixed\n", causes[t->bottleneck], 100 * t->share, t->speedup);
 }
 
-/* `first`: what it is compared with, of `linear` times as few devices; NULL: nothing. */
-static void print_row(const options *o, const point *p, const answer *a, const answer *first, double linear, const char *note) {
+/* `first`: the row to compare with, which has 1/`linear` as many devices; NULL: none. */
+static void print_row(const options *o, const point *p, const answer *a, const answer *first, double linear,
+                      const char *note) {
     const double rate = rate_of(a), epoch = rate > 0 ? (is_for_digits(o) ? DIGITS : PHOTOS) / rate : 0;
     const mirt_timing *t = &a->timing;
-    printf("%8d %8lld %10.1f %9.2f", p->devices, (long long)p->batch, rate, t->steps ? 1e3 * t->wall / (double)t->steps : 0);
+    printf("%8d %8lld %10.1f %9.2f", p->devices, (long long)p->batch, rate,
+           t->steps ? 1e3 * t->wall / (double)t->steps : 0);
     if (first) printf("     x%4.2f %9.0f %%", rate / rate_of(first), 100 * rate / rate_of(first) / linear);
     else printf(" %9s %11s", note, "");
     printf(" %8.1f s", epoch);
@@ -181,9 +194,9 @@ static void print_row(const options *o, const point *p, const answer *a, const a
 
 typedef struct sweep {
     const options *o;
-    int threads;  /* a device */
+    int threads;  /* per device */
     int status;
-    answer widest; /* the most devices, with the first batch */
+    answer widest; /* result for the most devices and the first batch */
 } sweep;
 
 static bool run_row(sweep *s, point *p, answer *a) {
@@ -201,7 +214,9 @@ static void run_counts(sweep *s, bool weak) {
     answer first;
     char title[128];
     memset(&first, 0, sizeof first);
-    snprintf(title, sizeof title, weak ? "%lld images for each device (weak scaling)" : "a batch of %lld for all devices together (strong scaling)",
+    snprintf(title, sizeof title,
+             weak ? "%lld images for each device (weak scaling)"
+                  : "a batch of %lld for all devices together (strong scaling)",
              (long long)(weak ? batch / counts->rows[0] : batch));
     print_head(title, s->o, "of linear");
     for (int i = 0; i < counts->count; i++) {
@@ -216,7 +231,7 @@ static void run_counts(sweep *s, bool weak) {
 
 static void run_prefetch(sweep *s) {
     const int devices = (int)s->o->device_counts.rows[s->o->device_counts.count - 1];
-    print_head("batches made while devices work, or not", s->o, "");
+    print_head("with and without prefetching of batches", s->o, "");
     for (int on = 0; on < 2; on++) {
         point p = {devices, 0, s->o->batch_list.rows[0], on == 1};
         answer a;
@@ -225,7 +240,7 @@ static void run_prefetch(sweep *s) {
     }
 }
 
-/* The smallest batch that is nearly as fast as any. */
+/* The smallest batch that is nearly as fast as the fastest. */
 static void run_batches(sweep *s) {
     const batches *list = &s->o->batch_list;
     const int devices = (int)s->o->device_counts.rows[s->o->device_counts.count - 1];
@@ -244,33 +259,39 @@ static void run_batches(sweep *s) {
     for (int i = 0; i < list->count; i++) {
         if (rate[i] >= 0.95 * best && (sweet < 0 || list->rows[i] < list->rows[sweet])) sweet = i;
     }
-    if (sweet >= 0) printf("sweet spot: a batch of %lld reaches %.0f %% of the most images a second\n", (long long)list->rows[sweet], 100 * rate[sweet] / best);
+    if (sweet >= 0)
+        printf("sweet spot: a batch of %lld reaches %.0f %% of the highest images per second\n",
+               (long long)list->rows[sweet], 100 * rate[sweet] / best);
 }
 
-/* Counts that this machine has cores for; false after complaining. */
+/* Checks that this machine has cores for all counts; false after complaining. */
 static bool check_counts(const options *o, int cores) {
     const batches *counts = &o->device_counts;
     for (int i = 0; i < counts->count; i++) {
         const long long threads = o->threads ? o->threads : 1, wanted = counts->rows[i] * threads;
         if (wanted > cores) {
-            complain("--device-counts %lld: %lld threads on the %d core%s of this machine take turns, and their times would say nothing; %s", (long long)counts->rows[i], wanted,
-                     cores, cores == 1 ? "" : "s", cores < threads ? "take fewer --threads" : "take no more devices than there are cores for");
+            complain("--device-counts %lld: %lld threads would share the %d core%s of this machine, which makes their "
+                     "times meaningless; %s",
+                     (long long)counts->rows[i], wanted, cores, cores == 1 ? "" : "s",
+                     cores < threads ? "use fewer --threads" : "use fewer devices");
             return false;
         }
         if (i && counts->rows[i] <= counts->rows[i - 1]) {
-            complain("--device-counts has %lld after %lld; they have to grow", (long long)counts->rows[i], (long long)counts->rows[i - 1]);
+            complain("--device-counts has %lld after %lld; the numbers must increase", (long long)counts->rows[i],
+                     (long long)counts->rows[i - 1]);
             return false;
         }
         for (int k = 0; k < o->batch_list.count; k++) {
             if (o->batch_list.rows[k] >= counts->rows[i]) continue;
-            complain("--batch %lld is less than an image for each of %lld devices", (long long)o->batch_list.rows[k], (long long)counts->rows[i]);
+            complain("--batch %lld has fewer images than there are devices (%lld)", (long long)o->batch_list.rows[k],
+                     (long long)counts->rows[i]);
             return false;
         }
     }
     return true;
 }
 
-/* GPUs where there are some and nobody wants cores, otherwise cores; 0 after a complaint. */
+/* The number of GPUs, or of cores if there are no GPUs or MIRT_DEVICES asks for cores; 0 after a complaint. */
 static int count_devices(bool *gpus) {
     const char *kind = getenv("MIRT_DEVICES");
     int count, cores;
@@ -278,7 +299,7 @@ static int count_devices(bool *gpus) {
     if (!info) return 0;
     free(info);
     *gpus = cores < count && !(kind && strcmp(kind, "cpu") == 0);
-    if (*gpus) setenv("MIRT_DEVICES", "gpu", 1); /* numbers of devices mean these */
+    if (*gpus) setenv("MIRT_DEVICES", "gpu", 1); /* makes numbers of devices mean GPUs */
     return *gpus ? count - cores : cores;
 }
 
@@ -292,14 +313,18 @@ int run_scaling(const options *given) {
     const batches *counts = &o->device_counts;
     memset(&s, 0, sizeof s);
     if (!cores) return EXIT_FAILED;
-    for (int n = 1; !given->device_counts.count && n <= cores && own.device_counts.count < MAX_BATCHES; n *= 2) own.device_counts.rows[own.device_counts.count++] = n;
+    for (int n = 1; !given->device_counts.count && n <= cores && own.device_counts.count < MAX_BATCHES; n *= 2)
+        own.device_counts.rows[own.device_counts.count++] = n;
     if (!check_counts(o, cores)) return EXIT_USAGE;
     s.o = o;
     s.threads = gpus ? 1 : o->threads ? (int)o->threads : cores / (int)counts->rows[counts->count - 1];
     char devices[96];
     if (gpus) snprintf(devices, sizeof devices, "on %d GPU%s", cores, cores == 1 ? "" : "s");
-    else snprintf(devices, sizeof devices, "devices of %d thread%s each, on %d core%s", s.threads, s.threads == 1 ? "" : "s", cores, cores == 1 ? "" : "s");
-    tell("%s: %s; an epoch is %d images%s", o->model, devices, is_for_digits(o) ? DIGITS : PHOTOS, is_for_digits(o) ? ", digits turned and zoomed as they come" : ", drawn as they come");
+    else
+        snprintf(devices, sizeof devices, "devices of %d thread%s each, on %d core%s", s.threads,
+                 s.threads == 1 ? "" : "s", cores, cores == 1 ? "" : "s");
+    tell("%s: %s; an epoch is %d images%s", o->model, devices, is_for_digits(o) ? DIGITS : PHOTOS,
+         is_for_digits(o) ? ", digits rotated and zoomed on the fly" : ", drawn on the fly");
     run_counts(&s, false);
     if (s.status == EXIT_OK && counts->count > 1) run_counts(&s, true);
     if (s.status == EXIT_OK) run_prefetch(&s);

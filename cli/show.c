@@ -1,4 +1,4 @@
-/* mirrortrain devices, summary, graph: looking without training. */
+/* mirrortrain devices, summary and graph: descriptions without training. */
 #include "cli.h"
 
 #include <stdio.h>
@@ -14,7 +14,7 @@ int run_devices(const options *o) {
     return EXIT_OK;
 }
 
-/* The end of a summary. */
+/* The last part of a summary. */
 static int show_largest(mirt_model *model, int devices, uint64_t memory) {
     mirt_machine_info machine;
     const int64_t batch = mirt_largest_batch(model, memory);
@@ -24,7 +24,8 @@ static int show_largest(mirt_model *model, int devices, uint64_t memory) {
     }
     if (!batch || mirt_machine(&machine) != MIRT_OK) return complain_of_library();
     const double bytes = memory ? (double)memory * devices : (double)machine.memory_available;
-    printf("  largest     a global batch of %lld fits into %.2f GB%s\n", (long long)batch, bytes * 1e-9, memory ? "" : ", which are free here");
+    printf("  largest     a global batch of %lld fits into %.2f GB%s\n", (long long)batch, bytes * 1e-9,
+           memory ? "" : " of free memory");
     return EXIT_OK;
 }
 

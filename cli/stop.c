@@ -1,4 +1,4 @@
-/* Ctrl-C and signals that ask a fit to end: it finishes its step, and the caller writes what there is. */
+/* Ctrl-C and signals: a fit finishes its step before it ends. */
 #define _POSIX_C_SOURCE 200809L
 #include "cli.h"
 
@@ -19,15 +19,15 @@ static volatile sig_atomic_t asked;
 
 static void on_signal(int number) {
     static const char text[] = "\nfinishing the step; a second signal ends at once\n";
-    const int code = errno; /* of the code that was interrupted */
+    const int code = errno; /* errno of the interrupted code */
     struct pollfd err = {2, POLLOUT, 0};
     asked = number;
-    signal(SIGPIPE, SIG_IGN); /* Ctrl-C ends the reader of a pipe too, and the checkpoint is still to be written */
+    signal(SIGPIPE, SIG_IGN); /* Ctrl-C also ends the reader of a pipe, and the checkpoint has yet to be written */
     for (int i = 0; i < ASKING; i++) {
         if (taken[i]) signal(asking[i], SIG_DFL);
     }
     mirt_request_stop(trained);
-    /* A pipe that is full and not read would hold the handler, and with it the second signal. */
+    /* A full pipe without a reader would block the handler and with it the second signal. */
     const ssize_t wrote = poll(&err, 1, 0) == 1 ? write(2, text, sizeof text - 1) : 0;
     (void)wrote;
     errno = code;
@@ -39,10 +39,12 @@ void catch_signals(mirt_model *model) {
     stop.sa_handler = on_signal;
     stop.sa_flags = SA_RESTART;
     sigemptyset(&stop.sa_mask);
-    for (int i = 0; i < ASKING; i++) sigaddset(&stop.sa_mask, asking[i]); /* the second one waits for the first handler */
+    for (int i = 0; i < ASKING; i++) sigaddset(&stop.sa_mask, asking[i]); /* blocks the second signal while the first
+                                                                             handler runs */
     trained = model;
     for (int i = 0; i < ASKING; i++) {
-        taken[i] = sigaction(asking[i], NULL, &before[i]) == 0 && before[i].sa_handler == SIG_DFL; /* nohup ignores SIGHUP */
+        /* nohup ignores SIGHUP */
+        taken[i] = sigaction(asking[i], NULL, &before[i]) == 0 && before[i].sa_handler == SIG_DFL;
         if (taken[i]) sigaction(asking[i], &stop, NULL);
     }
 }
@@ -57,9 +59,11 @@ void release_signals(void) {
 
 int caught_signal(void) { return asked; }
 
-const char *name_of_signal(int number) { return number == SIGINT ? "SIGINT" : number == SIGTERM ? "SIGTERM" : "SIGHUP"; }
+const char *name_of_signal(int number) {
+    return number == SIGINT ? "SIGINT" : number == SIGTERM ? "SIGTERM" : "SIGHUP";
+}
 
-/* A word as a shell takes it. */
+/* A word quoted for a shell. */
 static void add_word(char *out, size_t size, const char *word) {
     const char *plain = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789%+,-./:=@_";
     size_t used = strlen(out);
@@ -76,7 +80,8 @@ static void add_word(char *out, size_t size, const char *word) {
     snprintf(out + used, size - used, "'");
 }
 
-/* A command that contains what a line cannot show, such as a newline in a name, as a line that a shell turns into it. */
+/* A command with characters that a line cannot show, such as a newline in a name, is printed as a line that evaluates
+   to it. */
 static char *one_line(const char *words) {
     const size_t size = 5 * strlen(words) + 32;
     char *text = (char *)malloc(size);

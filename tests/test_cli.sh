@@ -24,7 +24,7 @@ gives() {
 }
 
 # The last run failed with status $2, and its last words are exactly "mirrortrain: $3"; a sentence
-# that ends in ... goes on.
+# that ends in ... may continue.
 refuses() {
     last=$(tail -n 1 err)
     case $3 in
@@ -135,7 +135,7 @@ is "and says so" "$(grep -c ' winograd=on$' out)" 1
 run bench --dtype bf16 --batch 2 --steps 1 --winograd
 is "in bfloat16 they have no effect" "$status $(grep -c '^winograd: no effect' err) $(grep -c 'winograd=on' out)" "0 1 0"
 run bench --batch 4,2147483647,8 --steps 1
-is "bench goes on behind a batch that is too large" "$status $(grep -c '^bench: ' out) $(grep -c '^mirrortrain: out of memory for a batch of 2147483647 images' err)" "1 2 1"
+is "bench continues after a batch that is too large" "$status $(grep -c '^bench: ' out) $(grep -c '^mirrortrain: out of memory for a batch of 2147483647 images' err)" "1 2 1"
 run summary --model mobilenet_v2 --alpha 0.35 --size 96 --no-top
 gives "its summary" 0 "Total parameters: 410208"
 run summary --model mobilenet_v2 --alpha 0.35 --size 96 --no-top --pooling none
@@ -218,7 +218,7 @@ fi
 # Without --data
 run fit --max-steps 2
 gives "fit on drawn digits" 0 "final: "
-is "says so in one line" "$(grep -c '^data: .*drawn' err)" 1
+is "says so in one line" "$(grep -c '^data: .* draws ' err)" 1
 is "and shows how to fetch MNIST" "$(grep -c '^  curl .*mnist' err)" 1
 mkdir data
 cp -r good data/mnist
@@ -245,15 +245,15 @@ make_photos() { # DIRECTORY COUNT
 net="--model mobilenet_v2 --alpha 0.35 --size 32 --batch 4"
 run fit $net --epochs 2 --max-steps 3 --freeze base
 gives "fit on drawn photographs" 0 "final: "
-is "says why evaluation lags" "$(grep -c 'running averages, of momentum 0.999 as in Keras' err)" 1
-is "says so in one line" "$(grep -c '^data: .*drawn' err)" 1
+is "says why evaluation lags" "$(grep -c 'running averages, with momentum 0.999 as in Keras' err)" 1
+is "says so in one line" "$(grep -c '^data: .* draws ' err)" 1
 is "and that features are kept" "$(grep -c 'computed once for each of' err)" 2
 run augment --out drawn.png --size 16
 gives "a sheet of drawn photographs" 0 "saved: drawn.png"
-is "says so in one line" "$(grep -c '^data: .*drawn' err)" 1
+is "says so in one line" "$(grep -c '^data: .* draws ' err)" 1
 run fit $net --epochs 1 --max-steps 1 --save drawn.safetensors
 run evaluate --load drawn.safetensors
-is "evaluate says so too" "$status $(grep -c '^data: .*drawn' err)" "0 1"
+is "evaluate says so too" "$status $(grep -c '^data: .* draws ' err)" "0 1"
 make_photos photos/train 6
 make_photos photos/validation 3
 run verify photos
@@ -288,11 +288,11 @@ case $(cat out err) in
     run evaluate --load held.safetensors --data photos --validation-split 0.4
     refuses "evaluate on a share of a directory that is split" 1 "--validation-split: photos is already split into parts..."
     run fit --data photos/train
-    refuses "photographs for the digits' network" 1 "photos/train has directories, as photographs have; --model mnist, the default, takes the four files of MNIST: give --model mobilenet_v2..."
+    refuses "photographs for the digits' network" 1 "photos/train contains directories, like a data set of photographs; --model mnist, the default, takes the four files of MNIST: give --model mobilenet_v2..."
     run evaluate --load a.safetensors --data photos/train
-    refuses "photographs for a model of digits" 1 "photos/train has directories, as photographs have; a.safetensors takes the four files of MNIST"
+    refuses "photographs for a model of digits" 1 "photos/train contains directories, like a data set of photographs; a.safetensors takes the four files of MNIST"
     run fit $net --data photos --metrics top5
-    refuses "top5 of two classes" 2 "--metrics top5: with two classes the network has one output, which has no top5; it is for three classes or more"
+    refuses "top5 of two classes" 2 "--metrics top5: with two classes the network has a single output; top5 needs at least three classes"
     run evaluate --load photos.safetensors --data photos --metrics top5
     refuses "top5 of two classes, evaluated" 2 "--metrics top5: with two classes..."
     mkdir -p wider/drei
@@ -354,9 +354,9 @@ case $(cat out err) in
     is "and names it" "$(grep -c '^photos/train/eins/x.jpg: ' out)" 1
     run fit $net --data photos --epochs 1
     refuses "fit names it too" 1 "photos/train/eins/x.jpg: ..."
-    is "and what can be done" "$(grep -c 'x.jpg: .*; --corrupt skip leaves it out, `mirrortrain verify photos` finds all$' err)" 1
+    is "and what can be done" "$(grep -c 'x.jpg: .*; --corrupt skip leaves it out, `mirrortrain verify photos` lists all damaged ones$' err)" 1
     run fit $net --data photos --epochs 2 --corrupt zero
-    is "--corrupt zero" "$status $(grep -c '^corrupt: 1 photograph taken as black$' err)" "0 1"
+    is "--corrupt zero" "$status $(grep -c '^corrupt: 1 photograph replaced by black images$' err)" "0 1"
     run fit $net --data photos --epochs 3 --corrupt skip --freeze base --log-steps
     losses >skipped.losses
     gives "--corrupt skip" 0 "final: "
@@ -372,7 +372,7 @@ case $(cat out err) in
         tap_skip "no links here"
     fi
     run predict --load photos.safetensors photos/train/eins/x.jpg photos/train/eins/1.bmp
-    is "predict goes on behind what is no image" "$status $(wc -l <out | tr -d ' ')" "1 1"
+    is "predict continues after a file that is not an image" "$status $(wc -l <out | tr -d ' ')" "1 1"
     run predict --load a.safetensors photos/train/eins/1.bmp
     is "photographs as digits" "$(grep -cE '^photos/train/eins/1.bmp: [0-9] [01]\.[0-9]{4}$' out)" 1
     run fit $net --data photos/train/eins
@@ -381,7 +381,7 @@ case $(cat out err) in
     cp photos/train/eins/1.bmp single/only/
     cp photos/train/eins/2.bmp single/only/
     run fit $net --data single --validation-split 0.5
-    refuses "one class" 1 "single: photographs of 1 class; at least two are needed, each in a directory of its own"
+    refuses "one class" 1 "single: photographs of 1 class; at least two classes are needed, each in its own directory"
     run fit $net --data photos --weights photos.safetensors
     refuses "weights of something else" 2 "photos.safetensors: there is no tensor \"Conv1/kernel\""
     ;;
@@ -389,17 +389,17 @@ esac
 
 # A wrong command line: status 2
 run predict --load photos.safetensors
-refuses "nothing to predict" 2 "predict wants a model and images: mirrortrain predict --load FILE IMAGE..."
+refuses "nothing to predict" 2 "predict needs a model and images: mirrortrain predict --load FILE IMAGE..."
 run verify
-refuses "nothing to verify" 2 "verify wants one directory: mirrortrain verify DIR"
+refuses "nothing to verify" 2 "verify needs one directory: mirrortrain verify DIR"
 run augment photos
-refuses "nowhere to write" 2 "augment wants to know where the sheet goes: --out sheet.png"
+refuses "nowhere to write" 2 "augment needs the name of the file to write: --out sheet.png"
 run augment photos more --out x.png
-refuses "two directories" 2 "augment wants one directory, not 2: mirrortrain augment DIR --out sheet.png"
+refuses "two directories" 2 "augment takes one directory, not 2: mirrortrain augment DIR --out sheet.png"
 run augment photos --out x.jpg
 refuses "a sheet that is no PNG" 2 "--out is \"x.jpg\"; the sheet is a PNG, so its name ends in .png"
 run verify ""
-refuses "an empty name" 2 "verify was given an empty name; it wants DIR"
+refuses "an empty name" 2 "verify was given an empty name; it takes DIR"
 run verify -- -missing
 refuses "a name behind --" 1 "-missing: cannot open the directory..."
 kinds=" There are flip, rotation:0.1, zoom:0.1, translation:0.1, contrast:0.2, brightness:0.1, crop:224, center_crop:224, resizing:224"
@@ -410,33 +410,33 @@ refuses "no rotation" 2 "augmentation rotation: \"x\" is nothing it takes; write
 run fit $net --augment zoom:1
 refuses "too much zoom" 2 "augmentation zoom: 1 leaves nothing of the image where it zooms in; it must be less than 1"
 run fit $net --augment crop:24
-refuses "crops of another size" 2 "--augment crop:24 makes images of 24: give --size 24, or end it with resizing:32"
+refuses "crops of another size" 2 "--augment crop:24 produces images of size 24: give --size 24, or end it with resizing:32"
 run fit $net --validation photos
-refuses "nothing to train on" 2 "--validation wants --data DIR as well: photographs to train on"
+refuses "nothing to train on" 2 "--validation also needs --data DIR, the photographs to train on"
 run fit $net --data photos --validation photos --validation-split 0.5
-refuses "two ways to validate" 2 "--validation and --validation-split: one of them..."
+refuses "two ways to validate" 2 "--validation and --validation-split exclude each other..."
 run fit $net --pooling none
-refuses "no features" 2 "--pooling none: leave it out; the head wants a number of each feature, by avg or max"
+refuses "no features" 2 "--pooling none does not work with a head, which needs one number per feature; use avg or max"
 run fit $net --head "$(printf '8,%.0s' $(seq 128))"
-refuses "a head without an end" 2 "--head is of 256 characters; at most 255 are possible"
+refuses "a head without an end" 2 "--head has 256 characters; at most 255 are allowed"
 run fit $net --no-top
 refuses "fit has a head" 2 "--no-top is a flag of summary, not of fit"
 run fit --weights x
 refuses "a flag of photographs" 2 "--weights is for networks of photographs, such as --model mobilenet_v2, not for mnist"
 run fit $net --classes 3
-refuses "classes are the photographs'" 2 "--classes: leave it out; the names of the photographs' directories are the classes"
+refuses "classes are the photographs'" 2 "--classes does not apply to fit with photographs: the names of their directories are the classes"
 for head in 12,dropot:0.1 0 -1 dropout: dropout:1 12x 99999999; do
     run fit $net --head $head
-    refuses "--head $head" 2 "--head is \"$head\"; it wants units of dense layers and dropout:RATE, such as 512,dropout:0.5, not ..."
+    refuses "--head $head" 2 "--head is \"$head\"; it must list units of dense layers and dropout:RATE, such as 512,dropout:0.5, not ..."
 done
 run fit $net --freeze bass
 refuses "no such layer" 2 "mobilenetv2_0.35_32 has no layer \"bass\"..."
 for share in 0 1 20% abc; do
     run fit $net --data photos --validation-split $share
-    refuses "--validation-split $share" 2 "--validation-split is \"$share\"; it wants a share between 0 and 1, such as 0.2"
+    refuses "--validation-split $share" 2 "--validation-split is \"$share\"; it must be a share between 0 and 1, such as 0.2"
 done
 run fit $net --corrupt ignore
-refuses "unknown policy" 2 "there is no corrupt \"ignore\"; it is one of fail|skip|zero"
+refuses "unknown policy" 2 "there is no corrupt \"ignore\"; choose one of fail|skip|zero"
 run fitt
 refuses "unknown command" 2 "there is no command fitt; did you mean fit?"
 run xyzzy
@@ -450,63 +450,63 @@ refuses "another command's flag" 2 "--load is a flag of evaluate, not of fit"
 run fit good
 refuses "a word that is no flag" 2 "fit takes flags only, not \"good\"..."
 run fit --epochs
-refuses "no value" 2 "--epochs wants a value: --epochs N"
+refuses "no value" 2 "--epochs needs a value: --epochs N"
 run fit --data --epochs 3
-refuses "a flag for a value" 2 "--data wants a value: --data DIR"
+refuses "a flag for a value" 2 "--data needs a value: --data DIR"
 for value in 3x 0 -1 1.5 "" 99999999999999999999; do
     run fit --epochs "$value"
-    refuses "--epochs \"$value\"" 2 "--epochs is \"$value\"; it wants a whole number from 1 to 2147483647"
+    refuses "--epochs \"$value\"" 2 "--epochs is \"$value\"; it must be a whole number from 1 to 2147483647"
 done
 run fit --seed -1
-refuses "--seed -1" 2 "--seed is \"-1\"; it wants a whole number from 0 to 2^64 - 1"
+refuses "--seed -1" 2 "--seed is \"-1\"; it must be a whole number from 0 to 2^64 - 1"
 for value in 0 -1 1e-3x; do
     run fit --lr $value
-    refuses "--lr $value" 2 "--lr is \"$value\"; it wants a number above 0, such as 0.001"
+    refuses "--lr $value" 2 "--lr is \"$value\"; it must be a number above 0, such as 0.001"
 done
 for value in nan inf cosine ramp; do
     run fit --lr $value
-    refuses "--lr $value names the schedules" 2 "--lr is \"$value\"; it wants a number above 0, such as 0.001, or one of cosine, exponential, polynomial, restarts, ramp with one: cosine:0.001"
+    refuses "--lr $value names the schedules" 2 "--lr is \"$value\"; it must be a number above 0, such as 0.001, or one of cosine, exponential, polynomial, restarts, ramp with a number: cosine:0.001"
 done
 for value in 0.1, 0.1,0.2 0.1,0:0.2 0.1,3:0.2,3:0.1 0.1,3:0 0.1,-1:0.2 0.1,3.5:0.2 0.1,3: 3:0.1 ,3:0.1 "0.1, 3:0.2" 0.1,3:0.2x; do
     run fit --lr "$value"
-    refuses "--lr $value" 2 "--lr is \"$value\"; it wants a rate, then EPOCH:RATE up to 15 times..."
+    refuses "--lr $value" 2 "--lr is \"$value\"; it must be a rate, followed by EPOCH:RATE up to 15 times..."
 done
 run fit --threads 1025
-refuses "--threads 1025" 2 "--threads is \"1025\"; it wants a whole number from 1 to 1024"
+refuses "--threads 1025" 2 "--threads is \"1025\"; it must be a whole number from 1 to 1024"
 run fit --replicas 4097
-refuses "--replicas 4097" 2 "--replicas is \"4097\"; it wants a whole number from 1 to 4096"
+refuses "--replicas 4097" 2 "--replicas is \"4097\"; it must be a whole number from 1 to 4096"
 run fit --model mnits --data good
 refuses "unknown model" 2 "there is no model \"mnits\"; did you mean \"mnist\"?"
 run summary --model foo
 refuses "unlike any model" 2 "there is no model \"foo\"; there are mobilenet_v2..."
 for batch in 8,,16 8, ,8 0 8,-1 8:16 1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17; do
     run bench --batch "$batch"
-    refuses "bench --batch $batch" 2 "--batch is \"$batch\"; it wants up to 16 whole numbers from 1 to 2147483647: 8,16,32"
+    refuses "bench --batch $batch" 2 "--batch is \"$batch\"; it must be up to 16 whole numbers from 1 to 2147483647: 8,16,32"
 done
 run bench --model mnits --batch 1,2
 refuses "bench of an unknown model" 2 "there is no model \"mnits\"; did you mean \"mnist\"?"
 run bench --model mobilenet_v2 --size 31
 refuses "images too small" 2 "mobilenet_v2: size is 31; images are halved five times, so it must be at least 32"
 run bench --model mobilenet_v2 --size 8193
-refuses "images too large" 2 "--size is \"8193\"; it wants a whole number from 1 to 8192"
+refuses "images too large" 2 "--size is \"8193\"; it must be a whole number from 1 to 8192"
 run bench --model mobilenet_v2 --alpha 17
 refuses "too wide" 2 "mobilenet_v2: alpha is 17; it must be above 0 and at most 16"
 run bench --model mobilenet_v2 --alpha wide
-refuses "no width" 2 "--alpha is \"wide\"; it wants a number above 0, such as 0.35"
+refuses "no width" 2 "--alpha is \"wide\"; it must be a number above 0, such as 0.35"
 run bench --model resnet50 --alpha 0.5
 refuses "a network of one width" 2 "resnet50: alpha is 0.5, but this network has one width"
 run bench --model resnet --size 32
 refuses "a name cut short" 2 "there is no model \"resnet\"; did you mean \"resnet50\"?"
 run bench --pooling min --no-top
-refuses "unknown pooling" 2 "there is no pooling \"min\"; it is one of avg|max|none"
+refuses "unknown pooling" 2 "there is no pooling \"min\"; choose one of avg|max|none"
 run bench --dtype bf61
-refuses "unknown dtype" 2 "there is no dtype \"bf61\"; it is one of float32|bf16"
+refuses "unknown dtype" 2 "there is no dtype \"bf61\"; choose one of float32|bf16"
 run bench --model mobilenet_v2 --size 32 --classes 2147483647
 refuses "too many classes" 1 "predictions: a tensor of shape (1280, 2147483647) has too many elements"
 run bench --model mobilenet_v2 --size 32 --no-top --pooling none
-refuses "features are not scores" 1 "bench trains classifiers; mobilenet_v2 gives no scores of classes, so use --forward"
+refuses "features are not scores" 1 "bench trains classifiers; mobilenet_v2 does not output class scores, so use --forward"
 run bench --dtype bfloat16
-refuses "a dtype's long name" 2 "there is no dtype \"bfloat16\"; it is one of float32|bf16"
+refuses "a dtype's long name" 2 "there is no dtype \"bfloat16\"; choose one of float32|bf16"
 run bench --model mobilenet_v2 --size 32 --pooling max
 refuses "pooling of a network with its top" 2 "mobilenet_v2: pooling is of a network without its top"
 for command in bench devices; do
@@ -540,15 +540,15 @@ refuses "a switch with a value" 2 "--log-steps takes no value, but was given \"y
 run fit --collective rin
 refuses "unknown collective" 2 "there is no collective \"rin\"; did you mean ring?"
 run fit --strategy parameter-server
-refuses "unknown strategy" 2 "there is no strategy \"parameter-server\"; it is one of mirrored|central-storage"
+refuses "unknown strategy" 2 "there is no strategy \"parameter-server\"; choose one of mirrored|central-storage"
 run fit --lr cosine:0.1,power:2
-refuses "--lr cosine:0.1,power:2" 2 "--lr is \"cosine:0.1,power:2\"; cosine takes, each with a colon and a number behind a comma: steps, alpha, warmup"
+refuses "--lr cosine:0.1,power:2" 2 "--lr is \"cosine:0.1,power:2\"; after a comma, cosine takes NAME:NUMBER with one of these names: steps, alpha, warmup"
 run fit --metrics top5,presision
 refuses "--metrics presision" 2 "--metrics: there is no \"presision\"; did you mean precision?; there are topK (top5), precision, recall, f1, auc, pr_auc"
 run fit --optimizer adma
 refuses "unknown optimizer" 2 "there is no optimizer \"adma\"; did you mean adam?"
 run evaluate
-refuses "evaluate without --load" 2 "evaluate wants a model: --load FILE"
+refuses "evaluate without --load" 2 "evaluate needs a model: --load FILE"
 
 # Bad input: status 1
 run fit --data missing
@@ -598,9 +598,9 @@ refuses "truncated initial weights" 1 "cut.safetensors: ..."
 run fit $net --weights missing.safetensors
 refuses "missing weights" 1 "missing.safetensors: cannot open: No such file or directory"
 run fit --data good --save missing/model.safetensors
-refuses "nowhere to save" 1 "--save missing/model.safetensors: no file can be written there..."
+refuses "nowhere to save" 1 "--save missing/model.safetensors: cannot write a file there..."
 run fit --data good --save good
-refuses "saving over a directory" 1 "--save good: that is not a file"
+refuses "saving over a directory" 1 "--save good: this is not a file"
 cp a.safetensors before.safetensors
 (ulimit -f 100 && exec "$program" fit --data good --epochs 1 --save large.safetensors) >out 2>err </dev/null
 status=$?

@@ -22,15 +22,15 @@ for what in program system processor kernels gpu memory disk clock threads all-r
     tap_check "it looks at: $what" grep -qE "^(ok|warning) +$what " said
 done
 tap_check "it leaves no file behind" test -z "$(find . -name '.mirrortrain*')"
-says "a directory that is not there" 1 '^FAILED *disk .*/no/such: no file can be made there: No such' "$program" doctor /no/such
-says "a disk that is full" 1 '^FAILED *disk .*cannot be written' sh -c "ulimit -f 64; '$program' doctor '$tmp'"
+says "a directory that is not there" 1 '^FAILED *disk .*/no/such: cannot create a file there: No such' "$program" doctor /no/such
+says "a disk that is full" 1 '^FAILED *disk .*cannot write' sh -c "ulimit -f 64; '$program' doctor '$tmp'"
 tap_check "what was begun there is gone" test -z "$(find . -name '.mirrortrain*')"
-says "two directories" 2 'looks at one directory, not at 2' "$program" doctor a b
+says "two directories" 2 'checks one directory, not 2' "$program" doctor a b
 MIRT_CPU=plain doctor "slow kernels" 0 '^warning *kernels *plain, though .*unset MIRT_CPU$\|^ok *kernels *plain'
 MIRT_CPU=plain doctor "a variable that changes what runs" 0 '^warning *variables .*"MIRT_CPU": "plain"'
 MIRT_CORES=none doctor "cores that are no number" 1 '^FAILED *devices .*MIRT_CORES'
 MIRT_CORES=1 doctor "one core" 0 '^ok *all-reduce *one device'
-MIRT_CORES=3 doctor "three devices" 0 '^ok *all-reduce *1 MB summed over 3 devices .*same bits'
+MIRT_CORES=3 doctor "three devices" 0 '^ok *all-reduce *1 MB summed over 3 devices .*bit-identical'
 
 # A driver made of C.
 cat >nvml.c <<'END'
@@ -49,7 +49,7 @@ if [ "$(uname)" = Linux ] && $cc -shared -fPIC nvml.c -o libnvidia-ml.so.1 2>/de
     export LD_LIBRARY_PATH
     doctor "a GPU" 0 '^ok *gpu *gpu:0 Abacus 1, 80.0 GB, 79.0 free, driver 999.1'
     tap_check "which this build has no code for" grep -q '^ok *gpu .*idle, .*this build has no GPU code' said
-    tap_check "and one that does not answer" grep -q '^warning *gpu *gpu:1 does not answer' said
+    tap_check "and one that does not answer" grep -q '^warning *gpu *gpu:1 does not respond' said
     NVML_FAILS=1 doctor "a driver that does not answer" 0 '^warning *gpu *NVIDIA.*(code 18)'
     NVML_NONE=1 doctor "no GPU in the container" 0 '^warning *gpu *driver 999.1, but no GPU'
     unset LD_LIBRARY_PATH
@@ -57,8 +57,8 @@ else
     tap_skip "GPUs: no shared libraries here"
 fi
 
-says "the largest batch of what is free" 0 'a global batch of [0-9]* fits into [0-9.]* GB, which are free here$' "$program" summary
+says "the largest batch of what is free" 0 'a global batch of [0-9]* fits into [0-9.]* GB of free memory$' "$program" summary
 says "the largest batch of a device's memory" 0 'a global batch of [0-9]* fits into 2.00 GB$' "$program" summary --devices 2 --memory 1G
 says "too little memory" 0 'not one sample fits' "$program" summary --memory 100K
-says "no number of bytes" 2 'wants a number of bytes, such as 800M or 8G$' "$program" summary --memory 1Q
+says "no number of bytes" 2 'must be a number of bytes, such as 800M or 8G$' "$program" summary --memory 1Q
 tap_done

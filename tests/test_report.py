@@ -196,7 +196,7 @@ def check_fit(home):
     tap.ok(more.returncode == 0 and [e for e in events if e != "step"] == ["begin", "epoch", "resume", "epoch", "timing", "end", "confusion", "samples"] and events.count("step") == 4, "one that goes on goes on with it: " + " ".join(events))
     with open(directory + "/report.html") as f:
         text = Page(f.read()).text
-    tap.ok("resumed at step 30" in text and "In the 10 steps since the run was taken up" in text, "and the page says so")
+    tap.ok("resumed at step 30" in text and "This covers the 10 steps since the run was resumed" in text, "and the page says so")
     tap.ok("in epoch 2 of 2" in text and "of 2 epochs" not in text, "and that its last epoch was cut short")
     for flag in ("--report", "--tensorboard"):
         refused = fit(flag, "--epochs", "1")

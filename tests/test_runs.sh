@@ -54,7 +54,7 @@ echo "an earlier run's" >parts/report.html
 before=$(ls parts)
 fit parts --max-steps 3
 tap_check "without --resume a directory with checkpoints is refused" test $? -eq 1
-says "and both ways out are named" err.txt "ckpt_00000054.safetensors is of an earlier run: --resume goes on with it, --overwrite removes it"
+says "and both ways out are named" err.txt "ckpt_00000054.safetensors belongs to an earlier run: --resume continues that run, --overwrite removes it"
 tap_check "and left as it is" test "$(ls parts)" = "$before"
 fit parts --max-steps 3 --overwrite --resume
 tap_check "--overwrite and --resume are a wrong command line" test $? -eq 2
@@ -68,13 +68,13 @@ tap_check "--resume without --run is a wrong command line" test $? -eq 2
 says "and says what it wants" err.txt "--run DIR"
 echo >file
 fit file --max-steps 3
-says "a directory that is a file" err.txt "--run file: the directory cannot be made"
+says "a directory that is a file" err.txt "--run file: cannot create the directory"
 "$program" fit --batch 64 --epochs 1000 --log-steps --run busy >busy.txt 2>busy.err &
 at_work=$!
 until test -s busy.txt || ! kill -0 $at_work 2>/dev/null; do sleep 0.1; done
 fit busy --max-steps 3
 tap_check "two runs in one directory: the second is refused" test $? -eq 1
-says "and told who is at work there" err.txt "--run busy: another run is at work there, process $at_work"
+says "and told who is at work there" err.txt "--run busy: another run, process $at_work,"
 kill -9 $at_work
 wait $at_work 2>/dev/null
 # It may have left a checkpoint.

@@ -55,7 +55,7 @@ else
 fi
 rows=$(grep -cE '^ +[12] +(8|16|32) +[0-9.]+ ' "$tmp/table")
 if [ "$rows" -eq 8 ]; then tap_ok "eight points"; else tap_not_ok "eight points, not $rows" "$tmp/table"; fi
-for title in "strong scaling" "weak scaling" "batches made while devices work" "sweet spot: a batch of" "2 devices, batch 16: "; do
+for title in "strong scaling" "weak scaling" "with and without prefetching" "sweet spot: a batch of" "2 devices, batch 16: "; do
     if grep -q "$title" "$tmp/table"; then tap_ok "$title"; else tap_not_ok "$title" "$tmp/table"; fi
 done
 # Images per second times the step is the batch; 60000 images at that rate are the epoch; at 3.6 an hour it costs a
@@ -70,11 +70,11 @@ function wrong(a, da, b, db, c) { return (a - da) * (b - db) > 1.001 * c || (a +
     else if (cost < 0.001 * (epoch - 0.05) - 6e-5 || cost > 0.001 * (epoch + 0.05) + 6e-5) print
 }' "$tmp/table" >"$tmp/wrong"
 if [ -s "$tmp/wrong" ]; then tap_not_ok "rates, times and costs agree" "$tmp/wrong"; else tap_ok "rates, times and costs agree"; fi
-refuses "more devices than cores" 2 "4 threads on the 2 cores of this machine take turns" --device-counts 1,4
-refuses "more threads than cores" 2 "take fewer --threads" --device-counts 1 --threads 3
-refuses "counts that fall" 2 "they have to grow" --device-counts 2,1
-refuses "a batch without an image for each device" 2 "less than an image for each" --device-counts 2 --batch 1
+refuses "more devices than cores" 2 "4 threads would share the 2 cores of this machine, which" --device-counts 1,4
+refuses "more threads than cores" 2 "use fewer --threads" --device-counts 1 --threads 3
+refuses "counts that fall" 2 "the numbers must increase" --device-counts 2,1
+refuses "a batch without an image for each device" 2 "fewer images than there are devices" --device-counts 2 --batch 1
 refuses "no number" 2 "whole numbers" --device-counts two
 refuses "a network that is not there" 2 "mobilenet_v2" --model mobilenet_v3 --device-counts 1 --batch 4
-MIRT_CORES=100 refuses "cores of a large machine are no GPUs" 2 "on the 100 cores" --device-counts 1,32 --threads 4
+MIRT_CORES=100 refuses "cores of a large machine are no GPUs" 2 "share the 100 cores" --device-counts 1,32 --threads 4
 tap_done

@@ -122,7 +122,7 @@ def check_resumed(home, number, status):
 def check_kept(home):
     got, last, text, err = interrupted(FIT, signal.SIGINT, 5)
     tap.ok(
-        got == 130 and "nothing was kept" in err and "resume with" not in err,
+        got == 130 and "nothing was saved" in err and "resume with" not in err,
         "without --run: status %d, %s" % (got, err.strip().split("\n")[-1]),
     )
     path = home + "/part.safetensors"
