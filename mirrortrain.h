@@ -2291,8 +2291,8 @@ MIRT_API mirt_status mirt_check_drift(mirt_model *model);
 
 /* >>section base/optimize_keep.inc */
 
-/* In C, gcc leaves __OPTIMIZE__ defined after `#pragma GCC optimize`. A program compiled without optimization must not
-   see it: headers that define intrinsics as functions because of it refuse constant arguments there. */
+/* Saves __OPTIMIZE__, which gcc leaves defined in C after `#pragma GCC optimize`. A program compiled without
+   optimization must not see it: headers that then define intrinsics as functions refuse constant arguments. */
 #pragma push_macro("__OPTIMIZE__")
 #if defined(__GNUC__) && !defined(__clang__) && !defined(__OPTIMIZE__) && defined(__SSE2__) && \
     !defined(__CUDACC__)
@@ -2307,10 +2307,10 @@ MIRT_API mirt_status mirt_check_drift(mirt_model *model);
 
 #ifndef MIRT__TYPES_H
 #define MIRT__TYPES_H
-/* What kernels of every backend know of numbers and memory. */
+/* Types of numbers and memory for the kernels of all backends. */
 
-/* The number type of MIRT_FLOAT32 tensors. Only the gradient tests make it double, and then
-   only the reference kernels exist. */
+/* The number type of MIRT_FLOAT32 tensors. Only gradient tests make it double, and then only the reference kernels
+   exist. */
 #ifdef MIRT__REAL_DOUBLE
 typedef double mirt__real;
 #else
@@ -2336,7 +2336,7 @@ typedef struct mirt__team mirt__team;
 #define MIRT__ALIGN 64
 #define MIRT__COUNT(array) ((int)(sizeof(array) / sizeof((array)[0])))
 
-/* How tensors of the mixed policies are stored, of mixed_float16 on devices alone; no dtypes of users. */
+/* Storage formats of the mixed policies, mixed_float16 only on GPUs; these are not dtypes for users. */
 #define MIRT__BFLOAT16 MIRT__DTYPE_COUNT
 #define MIRT__FLOAT16 (MIRT__DTYPE_COUNT + 1)
 
@@ -2410,10 +2410,10 @@ MIRT__BOTH void mirt__philox(const uint32_t counter[4], const uint32_t key[2], u
       SLOPE(MIRT__POWER_GRAD, x)) \
     X(16, ACT_RELU6, relu6, 0, x < 0 ? 0 : x > 6 ? 6 : x, LOOP(x < 0 ? 0 : x > 6 ? 6 : x), \
       INLINE(mirt__cu_activate_by(MIRT_RELU6, x, 0)), SLOPE(MIRT__RELU6_GRAD, y)) \
-    /* x * scale below zero */ \
+    /* x * scale if x is negative */ \
     X(17, ACT_LEAKY_RELU, leaky_relu, 1, x > 0 ? x : scale * x, LOOP(x > 0 ? x : x * scale), \
       INLINE(mirt__cu_activate_by(MIRT_LEAKY_RELU, x, scale)), SLOPE(MIRT__LEAKY_RELU_GRAD, x)) \
-    /* (exp(x) - 1) * scale below zero */ \
+    /* (exp(x) - 1) * scale if x is negative */ \
     X(18, ACT_ELU, elu, 1, x > 0 ? x : scale * mirt__expm1(x), ACTIVATION(MIRT_ELU), \
       CALL(mirt__cu_activate_curved(MIRT_ELU, x, scale)), SLOPE(MIRT__ELU_GRAD, x)) \
     X(19, ACT_GELU, gelu, 0, x * mirt__ref_normal(x), ACTIVATION(MIRT_GELU), \
@@ -2528,20 +2528,19 @@ typedef enum mirt__scan_kind { MIRT__SCAN_LIST(MIRT__KIND_ENUM) } mirt__scan_kin
 
 #ifndef MIRT__TABLE_H
 #define MIRT__TABLE_H
-/* Kernels: pure functions on buffers. One table of function pointers per instruction set or backend, all
-   with the same arguments; the reference table is the obvious scalar version of each.
+/* Kernels: pure functions on buffers. There is one table of function pointers per instruction set or backend, all with
+   the same arguments; the reference table is the simple scalar version of each.
 
    The numerical law every table obeys (docs/architecture.md):
    - an output of a matrix product or convolution is one FMA chain in ascending k from zero
-     (k = row-major order of kernel height, width, input channel); bias and activation come after;
+     (k = row-major order of kernel height, width, input channel); bias and activation follow;
    - a reduction over rows or space is cut into chunks fixed by shape alone, whose partials are
-     summed by mirt__tree over ascending chunk numbers; no chunk belongs to a thread;
-   - a row's result does not depend on the number of rows or its place among them.
-   So AVX2, AVX-512 and NEON give the same bits, for any team. The reference table may round
-   differently.
+     summed by mirt__tree over ascending chunk numbers; chunks are not tied to threads;
+   - a row's result does not depend on the number of rows or its position among them. So AVX2, AVX-512 and NEON give
+     bit-identical results with any team. The reference table may round differently.
 
-   All buffers are dense and row-major; kernels must not rely on alignment for correctness (a
-   replica's rows may start anywhere in a user's array), and tails are not padded. `team` may be NULL (one thread). `scratch` is
+   All buffers are dense and row-major; kernels must not require alignment (a replica's rows may start anywhere in a
+   user's array), and tails are not padded. `team` may be NULL (one thread). `scratch` is
    scratch_per_thread * team size bytes, aligned, where scratch_per_thread comes from the
    ..._scratch function of the call; `shared` likewise from ..._shared, once per call. These two
    depend on the arguments' shapes (at the largest row count), never on the table. */
@@ -2549,11 +2548,13 @@ typedef enum mirt__scan_kind { MIRT__SCAN_LIST(MIRT__KIND_ENUM) } mirt__scan_kin
 /* Where a kernel runs. */
 typedef struct mirt__where {
     mirt__team *team;
-    void *scratch;             /* per-thread scratch, one after the other */
-    size_t scratch_per_thread; /* bytes of each */
+    void *scratch;             /* scratch memory of the threads, consecutive */
+    size_t scratch_per_thread; /* bytes per thread */
     void *shared;              /* partial sums of this call */
-    bool float16;              /* of such a device: `half` asks for products of float16, and what is stored as MIRT__FLOAT16 takes bfloat16's place */
-    struct mirt__remote *remote; /* of a backend's device, which finds its room itself: the rest is not used; otherwise NULL */
+    bool float16;              /* of a device with float16: `half` means products of float16, and tensors are stored as
+                                  MIRT__FLOAT16 instead of bfloat16 */
+    struct mirt__remote *remote; /* the device of a backend, which allocates its memory itself: other fields are unused;
+                                    otherwise NULL */
 } mirt__where;
 
 /* The normalization of n columns by given statistics: u = (x - mean) * (gamma / sqrt(variance + epsilon)) + beta,
@@ -2564,42 +2565,42 @@ typedef struct mirt__scaling {
     mirt_activation_kind activation;
 } mirt__scaling;
 
-/* The gradient of a normalization's input: ((dy * slope) - less - (z - mean) * part) * factor, where slope is the derivative
-   of norm.activation at u(z), factor = gamma / sqrt(variance + epsilon), less = sum[0] / count and
-   part = sum[1] / count / sqrt(variance + epsilon), as in mirt__norm; sum NULL: the statistics are constants. */
+/* The gradient of a normalization's input: ((dy * slope) - less - (z - mean) * part) * factor, where slope is the
+   derivative of norm.activation at u(z), factor = gamma / sqrt(variance + epsilon), less = sum[0] / count and part =
+   sum[1] / count / sqrt(variance + epsilon), as in mirt__norm; sum NULL: the statistics are constants. */
 typedef struct mirt__norm_back {
     mirt__scaling norm;
-    const void *z; /* as dy: channels, rows, dtype */
+    const void *z; /* same channels, rows and dtype as dy */
     const mirt__real *sum[2];
     double count;
 } mirt__norm_back;
 
-/* An input that is read as float: float32 or MIRT__BFLOAT16, or uint8/int32 converted, then x * scale + offset
-   (one FMA) when `affine`; or one of the following, which only tables that have `strips` can read: */
+/* An input that is read as float: float32 or MIRT__BFLOAT16, or converted uint8/int32, then x * scale + offset (one
+   FMA) if `affine`; or one of the following lazy operands, which only tables with `strips` (tiled reads) support: */
 typedef struct mirt__reader {
     const void *data;
     mirt_dtype dtype;
     bool affine;
     float scale, offset;
-    int64_t channels;            /* of the last axis, for: */
-    const mirt__scaling *norm;   /* activation(norm(x)) is read, */
-    const mirt__real *gate;      /* then times gate[pixel / gate_pixels][channel], [rows, channels] */
+    int64_t channels;            /* of the last axis, for these: */
+    const mirt__scaling *norm;   /* reads activation(norm(x)), */
+    const mirt__real *gate;      /* times gate[pixel / gate_pixels][channel], [rows, channels] */
     int64_t gate_pixels;
-    const mirt__norm_back *back; /* data is dy; that gradient is read */
+    const mirt__norm_back *back; /* data is dy; reads that gradient */
 } mirt__reader;
 
-/* What column sums an output leaves: its mean and (biased) variance, or as a gradient dy the sums of dy and of
-   dy * hat, hat = (slope_x - mean) / sqrt(variance + epsilon) of `slope`; or of each image the mean, in forward depthwise
-   convolutions. From the values before they are rounded to bfloat16. */
+/* The column sums to compute of an output: its mean and (biased) variance; or for a gradient dy the sums of dy and of
+   dy * hat, with hat = (slope_x - mean) / sqrt(variance + epsilon) of `slope`; or the mean per image, in forward
+   depthwise convolutions. They use values before rounding to bfloat16. */
 typedef enum mirt__column_sums { MIRT__SUMS_NONE, MIRT__SUMS_MOMENTS, MIRT__SUMS_GRADIENT, MIRT__SUMS_IMAGES } mirt__column_sums;
 
-/* What happens to an output before it is stored, in this order: + bias[column]; normalized; + add; activation
+/* Operations on an output before it is stored, in this order: + bias[column]; normalization; + add; activation
    (elementwise); times the derivative of `mask_activation` given that activation's output `mask`; times the slope of
-   slope->activation at u(slope_x). add, mask and slope_x are as the output: shape and dtype. Beside bias, activation and
-   mask, only tables that have `strips` can do these. */
+   slope->activation at u(slope_x). add, mask and slope_x have the output's shape and dtype. Tables without `strips`
+   (tiled reads) support only bias, activation and mask. */
 typedef struct mirt__epilogue {
     const mirt__real *bias;
-    const mirt__scaling *norm; /* its activation is not used */
+    const mirt__scaling *norm; /* without its activation */
     const void *add;
     mirt_activation_kind activation;
     const void *mask;
@@ -2607,14 +2608,14 @@ typedef struct mirt__epilogue {
     const mirt__scaling *slope;
     const void *slope_x;
     mirt__column_sums sums;
-    mirt__real *sum[2]; /* [columns] each; of images [rows, columns], one */
+    mirt__real *sum[2]; /* [columns] each; per image one of [rows, columns] */
 } mirt__epilogue;
 
-/* c[m, n] = a[m, k] b[k, n]. a is read at a[i * a_row + p * a_col], one of a_row, a_col is 1;
-   b likewise (b_col 1: rows of b are contiguous; b_row 1: b is transposed in memory); c rows are n apart.
-   If column_sum is set it receives the sum over p of b[p, j], one chain of additions in ascending
-   p (the bias gradient beside a weight gradient; b_col is 1 then). `reader` applies to a and needs
-   a_col == 1 when it is not plain float32, except for weight gradients (a_row == 1). */
+/* c[m, n] = a[m, k] b[k, n]. a is read at a[i * a_row + p * a_col], one of a_row, a_col is 1; the same for b (b_col 1:
+   rows of b are contiguous; b_row 1: b is transposed in memory); rows of c are n apart. If column_sum is set it
+   receives the sum over p of b[p, j], one chain of additions in ascending p (the bias gradient along with a weight
+   gradient; b_col is then 1). `reader` applies to a and needs a_col == 1 if it is not plain float32, except for weight
+   gradients (a_row == 1). */
 typedef struct mirt__gemm {
     int64_t m, n, k;
     mirt__reader a;
@@ -2630,7 +2631,8 @@ typedef struct mirt__gemm {
 typedef struct mirt__conv {
     int64_t rows, h, w, ci, oh, ow, co;
     int kh, kw, stride_h, stride_w, dilation_h, dilation_w, groups;
-    int64_t pad_top, pad_left; /* zeros before; after follows from the rest. Padding is zero after the reader's affine. */
+    int64_t pad_top, pad_left; /* zeros before; those after follow from the other fields. Padding is zero after the
+                                  reader's affine. */
 } mirt__conv;
 
 typedef struct mirt__conv_forward {
@@ -2639,8 +2641,8 @@ typedef struct mirt__conv_forward {
     const mirt__real *kernel;
     void *y;
     mirt_dtype y_dtype; /* float32, or MIRT__BFLOAT16 */
-    bool half;          /* products of numbers rounded to bfloat16, added up in float32 (law: words of two k each) */
-    bool winograd;      /* may take F(2x2, 3x3) where it applies: other roundings */
+    bool half;          /* products of numbers rounded to bfloat16, added in float32 (law: words of two k each) */
+    bool winograd;      /* may use F(2x2, 3x3) if it applies, with different rounding */
     mirt__epilogue epilogue;
 } mirt__conv_forward;
 
@@ -2651,13 +2653,13 @@ typedef struct mirt__conv_input_grad {
     void *dx;
     mirt_dtype dx_dtype;
     bool half, winograd;
-    mirt__epilogue epilogue; /* over dx: neither bias nor activation nor norm */
-    /* Both gradients, of depthwise convolutions and where mirt__both_applies in one pass: */
-    const mirt__reader *x;   /* not NULL: */
+    mirt__epilogue epilogue; /* on dx: without bias, activation and norm */
+    /* Both gradients, for depthwise convolutions and if mirt__both_applies in one pass: */
+    const mirt__reader *x;   /* if not NULL: */
     mirt__real *dkernel, *db; /* db may be NULL */
 } mirt__conv_input_grad;
 
-/* Chunks of rows of dy, of all images one after the other (mirt__conv_grad_view). db may be NULL. */
+/* Chunks of rows of dy, of all images in sequence (mirt__conv_grad_view). db may be NULL. */
 typedef struct mirt__conv_weight_grad {
     mirt__conv s;
     mirt__reader x, dy;
@@ -2665,11 +2667,10 @@ typedef struct mirt__conv_weight_grad {
     bool half;
 } mirt__conv_weight_grad;
 
-/* conv (stride 1, dilation 1, groups 1, no padding) + bias + relu + 2x2 max pooling of stride 2
-   (VALID), for inputs that need no gradient. y is [rows, oh / 2, ow / 2, co]; `which` [same], one
-   byte each, may be NULL: 0..3 the first place of the maximum in its window, row-major, or 4 when
-   the pooled value is not > 0. The chain of the weight gradient visits windows in row-major order,
-   within an image, and within a window its (up to one) live place. */
+/* conv (stride 1, dilation 1, groups 1, no padding) + bias + relu + 2x2 max pooling of stride 2 (VALID), for inputs
+   that need no gradient. y is [rows, oh / 2, ow / 2, co]; `which` [same], one byte each, may be NULL: 0..3 is the first
+   position of the maximum in its window, row-major; 4 means that the pooled value is not > 0. The chain of the weight
+   gradient visits the windows of an image in row-major order, and in each the position of the maximum, if any. */
 typedef struct mirt__conv_pool {
     mirt__conv s;
     mirt__reader x;
@@ -2689,20 +2690,20 @@ typedef struct mirt__pool2d {
     int64_t rows, h, w, c, oh, ow;
     int kh, kw, stride_h, stride_w;
     int64_t pad_top, pad_left;
-    mirt_dtype dtype; /* of x and y: float32; of max also MIRT__BFLOAT16, where the table has `strips` */
+    mirt_dtype dtype; /* of x and y: float32; for max also MIRT__BFLOAT16, if the table has `strips` */
     const void *x;    /* forward; dy for the gradients */
     void *y;          /* forward; dx for the gradients */
-    void *which;      /* max: place of the first maximum in its window, ky * kw + kx: uint8, or int32 where
+    void *which;      /* max: position of the first maximum in its window, ky * kw + kx: uint8, or int32 if
                          mirt__pool_wide(kh * kw) */
 } mirt__pool2d;
 
-/* What there is to know of an activation: the one place where a new one is described. */
+/* The properties of an activation, all of which are in this row. */
 typedef struct mirt__activation_class {
     const char *name;
-    bool fused; /* its gradient needs its output alone: epilogues compute both */
+    bool fused; /* its gradient needs only its output: epilogues compute both */
     mirt__unary_kind unary; /* MIRT__COPY: it is not elementwise */
-    mirt__binary_kind grad; /* of dy and, when fused, the activation's output; otherwise its input */
-    float scale;            /* of both, unless a node says another one */
+    mirt__binary_kind grad; /* of dy and the activation's output if fused, otherwise its input */
+    float scale;            /* of both, unless a node has another one */
 } mirt__activation_class;
 /* y = f(x), count elements; y may be x. */
 typedef struct mirt__unary {
@@ -2713,8 +2714,8 @@ typedef struct mirt__unary {
     float scale, offset; /* MIRT__AFFINE: x * scale + offset, one FMA */
 } mirt__unary;
 
-/* y = f(a, b) over `rank` dimensions; a stride of 0 broadcasts. y is dense; y may be a or b where
-   that one is not broadcast. */
+/* y = f(a, b) over `rank` dimensions; a stride of 0 broadcasts. y is dense; y may be a or b if that one is not
+   broadcast. */
 typedef struct mirt__binary {
     mirt__binary_kind kind;
     int rank;
@@ -2725,7 +2726,7 @@ typedef struct mirt__binary {
     float scale, offset; /* of the unary kind whose gradient it is */
 } mirt__binary;
 
-/* Broadcasting as mirt__binary, over up to three inputs of `dtype`; MIRT__WHERE: a bool, then two. */
+/* Broadcasting like mirt__binary, over up to three inputs of `dtype`; MIRT__WHERE: a bool, then two. */
 typedef struct mirt__logic {
     mirt__logic_kind kind;
     mirt_dtype dtype;
@@ -2743,7 +2744,7 @@ typedef struct mirt__reduce {
     unsigned axes;
     int64_t dim[MIRT_MAX_RANK];
     const void *x;
-    mirt_dtype x_dtype; /* float32, or for sums and means where the table has `strips` MIRT__BFLOAT16 */
+    mirt_dtype x_dtype; /* float32, or MIRT__BFLOAT16 for sums and means if the table has `strips` */
     mirt__real *y;
 } mirt__reduce;
 /* The gradient of MIRT__REDUCE_MAX and MIN: dy shared evenly by all equal maxima, as TensorFlow. */
@@ -2759,12 +2760,13 @@ typedef struct mirt__scan {
     mirt__scan_kind kind;
     int64_t outer, n, inner;
     const mirt__real *x;
-    /* argmax, argmin: int32 [outer, inner], the first place of the extreme; cumsum: as x, one chain of additions */
+    /* argmax, argmin: int32 [outer, inner], the first position of the extreme; cumsum: like x, one chain of
+       additions */
     void *y;
 } mirt__scan;
 
-/* Copies elements of any dtype from one regular place to another: y[at with to] = x[at with from]
-   for every index of `dim`. A stride of 0 in `from` repeats. */
+/* A strided copy of elements of any dtype: y[at with to] = x[at with from] for every index of `dim`. A stride of 0 in
+   `from` repeats. */
 typedef struct mirt__move {
     mirt_dtype dtype;
     int rank;
@@ -2773,8 +2775,8 @@ typedef struct mirt__move {
     void *y;
 } mirt__move;
 
-/* y [count, width] = rows of x [n, width]; zeros where an index is none of 0 .. n - 1. The gradient
-   (x [count, width] -> y [n, width]) adds up every row's x in ascending order. */
+/* y [count, width] = rows of x [n, width]; zeros for an index outside of 0 .. n - 1. The gradient (x [count, width] ->
+   y [n, width]) adds up x for every row in ascending order. */
 typedef struct mirt__gather {
     int64_t n, width, count;
     mirt_dtype dtype; /* of the indices: int32 or uint8 */
@@ -2808,7 +2810,8 @@ typedef struct mirt__loss {
 } mirt__loss;
 
 typedef enum mirt__accuracy_kind { MIRT__ACCURACY_SPARSE, MIRT__ACCURACY_CATEGORICAL, MIRT__ACCURACY_BINARY } mirt__accuracy_kind;
-/* 1 or 0 per sample (binary: the share of n that agree at threshold 0.5, strictly greater). First of equal maxima. */
+/* 1 or 0 per sample (binary: the fraction of n that agree at threshold 0.5, strictly greater). First of equal
+   maxima. */
 typedef struct mirt__accuracy {
     mirt__accuracy_kind kind;
     int64_t rows, n;
@@ -2834,7 +2837,8 @@ typedef struct mirt__cast {
     mirt_dtype from, to;
     int64_t count;
     const void *x;
-    void *y; /* to bfloat16 from float32 only, where the table has `strips`; to uint8 and int32: truncated toward zero, saturated, NaN 0; to bool: whether it is not 0 */
+    void *y; /* to bfloat16 from float32 only, if the table has `strips`; to uint8 and int32: truncated toward zero,
+                saturated, NaN becomes 0; to bool: whether it is not 0 */
 } mirt__cast;
 
 typedef struct mirt__one_hot {
@@ -2844,9 +2848,9 @@ typedef struct mirt__one_hot {
     mirt__real *y;
 } mirt__one_hot;
 
-/* x [rows, h, w, c] to y [rows, oh, ow, c]. Output o reads at (o + 1/2) * in / out - 1/2: the nearest
-   input (halfway: the next), or the two around it, each weighted by how near it is. A gradient
-   adds the outputs that read an input in ascending order. */
+/* x [rows, h, w, c] to y [rows, oh, ow, c]. Output o reads at (o + 1/2) * in / out - 1/2: the nearest input (halfway:
+   the next), or the two around it, weighted linearly. A gradient adds the outputs that read an input in ascending
+   order. */
 typedef struct mirt__resize {
     int64_t rows, h, w, c, oh, ow;
     bool bilinear;
@@ -2854,12 +2858,14 @@ typedef struct mirt__resize {
     mirt__real *y;       /* gradient: dx */
 } mirt__resize;
 
-/* Normalization of x [rows, n]: hat = (x - mean) / sqrt(variance + epsilon), u = hat * gamma + beta, y = activation(u + add).
+/* Normalization of x [rows, n]: hat = (x - mean) / sqrt(variance + epsilon), u = hat * gamma + beta, y = activation(u +
+   add).
    Statistics are [n], over the rows (batch normalization), or with `by_row` [rows], over each row
    (layer normalization); variances are divided by the count. gamma and beta are [n] or NULL. Sums
    over rows go in chunks of MIRT__REDUCE_CHUNK rows, whose partials are combined in double in
    ascending order. In gradients dy counts times the activation's slope at u (without `add`). x, add, y,
-   dy and dx (y) are of one dtype each:    float32, or MIRT__BFLOAT16 where the table has `strips` and not by_row. y may be add, dx may be dy. */
+   dy and dx (y) are of one dtype each:    float32, or MIRT__BFLOAT16 where the table has `strips` and not by_row. y may
+   be add, dx may be dy. */
 typedef struct mirt__norm {
     int64_t rows, n;
     bool by_row;
@@ -2868,10 +2874,12 @@ typedef struct mirt__norm {
     mirt_activation_kind activation;
     const void *x, *dy, *add;
     mirt_dtype x_dtype, dy_dtype, add_dtype, y_dtype;
-    const mirt__real *sum[2]; /* norm_grad_input, unless by_row: out[] of norm_grad_sums over `count` rows; NULL: the statistics are constants */
+    const mirt__real *sum[2]; /* norm_grad_input, unless by_row: out[] of norm_grad_sums over `count` rows; NULL: the
+                                 statistics are constants */
     double count;
     void *y;            /* normalize; norm_grad_input: dx */
-    mirt__real *out[2]; /* norm_stats: mean and variance; norm_grad_sums: [n] sum(dy) and sum(dy * hat), the gradients of beta and gamma */
+    mirt__real *out[2]; /* norm_stats: mean and variance; norm_grad_sums: [n] sum(dy) and sum(dy * hat), the gradients
+                           of beta and gamma */
 } mirt__norm;
 
 /* An optimizer's update of the elements [begin, end) of the flat blocks. The gradient of element
@@ -2881,7 +2889,7 @@ typedef struct mirt__norm {
    before and after. */
 #define MIRT__MAX_PARTS 64
 typedef struct mirt__update {
-    mirt_optimizer_kind kind; /* its kernel is in MIRT_OPTIMIZER_LIST */
+    mirt_optimizer_kind kind; /* MIRT_OPTIMIZER_LIST names its kernel */
     int64_t begin, end;
     int parts;
     const mirt__real *part[MIRT__MAX_PARTS];
@@ -2891,35 +2899,36 @@ typedef struct mirt__update {
     mirt__real *slot[3]; /* sgd: momentum, or NULL; adam: m, v, and the largest v or NULL;
                             rmsprop: velocity, momentum or NULL, average gradient (centered) or NULL */
     float learning_rate; /* Adam: lr * sqrt(1 - b2^t) / (1 - b1^t), computed by the caller in double */
-    float new_1, new_2, epsilon, momentum; /* Adam: 1 - beta_1 and 1 - beta_2, RMSprop: 1 - rho, computed by the caller in double */
+    float new_1, new_2, epsilon, momentum; /* Adam: 1 - beta_1 and 1 - beta_2, RMSprop: 1 - rho, computed by the caller
+                                              in double */
     bool nesterov;
-    bool shaped;         /* first the gradient is multiplied by `scale` and, unless it is 0, cut off at `clip` */
+    bool shaped;         /* first the gradient is multiplied by `scale` and clipped at `clip`, unless that is 0 */
     float scale, clip;
     float decay;         /* then weight -= weight * decay, unless it is 0; */
-    mirt__real *average; /* behind the update, unless it is NULL, average = keep * average + fresh * weight, */
+    mirt__real *average; /* after the update, unless it is NULL, average = keep * average + fresh * weight, */
     float keep, fresh;
     bool overwrite;      /* and weight = average */
 } mirt__update;
 
-/* One transform of images (h, w, c) to images (oh, ow, c), checked. */
+/* One checked transform of images (h, w, c) to images (oh, ow, c). */
 typedef struct mirt__transform {
     mirt_augmentation_kind kind;
     mirt_flip_mode mode;
     mirt_fill_mode fill;
     bool nearest;       /* otherwise bilinear */
-    bool paired;        /* a zoom's width is drawn with its height */
-    bool crop;          /* of the part in the middle that has the new shape, where it has to be resized */
-    float value;        /* of what is filled with a constant */
-    float low[2], high[2]; /* of what is drawn: of the height, or of all; of the width */
-    float range[2];     /* of pixels */
+    bool paired;        /* the width of a zoom uses the random number of its height */
+    bool crop;          /* size of the central part with the new aspect ratio, if it is resized */
+    float value;        /* value of a constant fill */
+    float low[2], high[2]; /* ranges of random factors: of the height, or of all; of the width */
+    float range[2];     /* range of pixels */
     int64_t h, w, c, oh, ow;
     uint64_t key;
 } mirt__transform;
 
-/* The transforms, one after the other, of each row of x [rows, h, w, c], the first of which is row first_row of the global
-   batch, into y [rows, oh, ow, c]. */
+/* Applies the transforms in sequence to each row of x [rows, h, w, c], which begins at row first_row of the global
+   batch, and stores y [rows, oh, ow, c]. */
 typedef struct mirt__augment_rows {
-    const mirt__transform *transform; /* [count], where the host can read them, and the same for every call of a node */
+    const mirt__transform *transform; /* [count], readable by the host, and the same for every call of a node */
     int count;
     uint64_t seed, first_row, step;
     int64_t rows;
@@ -2944,8 +2953,8 @@ typedef struct mirt__augment_rows {
 
 typedef struct mirt__kernels {
     const char *name; /* "avx512bf16", "avx512", "avx2", "neon", "plain", "reference" */
-    bool strips;      /* reads, epilogues and dtypes beyond the plain ones */
-    bool half;        /* has instructions for products of bfloat16; without, they are emulated */
+    bool strips;      /* supports lazy operands with tiled reads, more epilogues and dtypes */
+    bool half;        /* has instructions for products of bfloat16; otherwise these are emulated */
 #define MIRT__KERNEL_MEMBER(name, arguments, fast) \
     void (*name)(const mirt__##arguments *args, const mirt__where *where);
     MIRT__KERNEL_LIST(MIRT__KERNEL_MEMBER)
@@ -2953,7 +2962,7 @@ typedef struct mirt__kernels {
     /* `scratch` is mirt__augment_room bytes for float32 */
     void (*augment)(const mirt__augment_rows *args, const mirt__where *where);
     void (*fill)(mirt__real *y, mirt__real value, int64_t count, const mirt__where *where);
-    /* y = bytes of data, which the host can read, and which are the same in every call with this pointer while a function lives */
+    /* y = bytes of data, which the host can read and which do not change for this pointer while a function exists */
     void (*constant)(void *y, const void *data, size_t bytes, const mirt__where *where);
     /* into[i] = into[i] + from[i] */
     void (*accumulate)(mirt__real *into, const mirt__real *from, int64_t count, const mirt__where *where);
@@ -2966,12 +2975,12 @@ typedef struct mirt__kernels {
 
 #ifndef MIRT__TRANSFORM_H
 #define MIRT__TRANSFORM_H
-/* What random transforms of images draw, which places they read, and which of them are done at once. */
+/* Random image transforms: their random numbers, the positions they read, and their fusion. */
 
 #include <math.h>
 #include <string.h>
 
-/* Whether it moves pixels. */
+/* Whether the transform moves pixels. */
 MIRT__BOTH bool mirt__transform_moves(mirt_augmentation_kind kind) { return kind < MIRT_RANDOM_CONTRAST; }
 
 /* Four numbers in [0, 1) for transform `t` of image `row` at time `step`. */
@@ -2987,7 +2996,7 @@ MIRT__BOTH double mirt__transform_between(const mirt__transform *t, int axis, do
     return (double)t->low[axis] + drawn * ((double)t->high[axis] - (double)t->low[axis]);
 }
 
-/* Whether a part in the middle, the window, is resized. */
+/* Whether only the central part, the window, is resized. */
 MIRT__BOTH bool mirt__transform_fits(const mirt__transform *t) {
     return (t->kind == MIRT_RESIZING && t->crop) || ((t->kind == MIRT_RANDOM_CROP || t->kind == MIRT_CENTER_CROP) && (t->h < t->oh || t->w < t->ow));
 }
@@ -3000,7 +3009,7 @@ MIRT__BOTH void mirt__transform_window(const mirt__transform *t, int64_t begin[2
     begin[1] = (t->w - size[1]) / 2;
 }
 
-/* Which pixel of t's input, or of its window, output (x, y) is: m[0] x + m[1] y + m[2], m[3] x + m[4] y + m[5]. */
+/* The position in t's input, or in its window, of output (x, y): m[0] x + m[1] y + m[2], m[3] x + m[4] y + m[5]. */
 MIRT__BOTH void mirt__transform_matrix(const mirt__transform *t, const double drawn[4], double m[6]) {
     const double h = (double)t->h, w = (double)t->w, middle_x = (w - 1) / 2, middle_y = (h - 1) / 2;
     double xx = 1, xy = 0, x = 0, yx = 0, yy = 1, y = 0, turn;
@@ -3054,7 +3063,7 @@ MIRT__BOTH void mirt__transform_matrix(const mirt__transform *t, const double dr
     m[5] = y;
 }
 
-/* a, then b, of outputs: which of a's inputs b's outputs are. */
+/* The composition of a and b: the positions in a's input of b's outputs. */
 MIRT__BOTH void mirt__transform_then(double a[6], const double b[6]) {
     double both[6];
     for (int i = 0; i < 6; i += 3) {
@@ -3063,16 +3072,16 @@ MIRT__BOTH void mirt__transform_then(double a[6], const double b[6]) {
     memcpy(a, both, sizeof both);
 }
 
-/* Those that are done at once: values, or one warp. */
+/* Transforms that run in one pass: on values, or one warp. */
 typedef struct mirt__transform_pass {
-    int end; /* the first that is not of it */
-    bool moves, filled, chosen; /* fill and value, nearest are one's that reads them */
+    int end; /* the first transform after it */
+    bool moves, filled, chosen; /* fill and value, and nearest, of the transform that uses them */
     mirt_fill_mode fill;
     bool nearest, sized;
     float value;
 } mirt__transform_pass;
 
-/* Whether `t` can go into the same warp; if so, what it asks for is in force. */
+/* Whether `t` can be part of the same warp; if so, applies its settings. */
 MIRT__BOTH bool mirt__transform_joins(mirt__transform_pass *p, const mirt__transform *t) {
     const bool fills = t->kind == MIRT_RANDOM_ROTATION || t->kind == MIRT_RANDOM_ZOOM || t->kind == MIRT_RANDOM_TRANSLATION, sized = t->kind == MIRT_RESIZING;
     if ((fills || sized) && p->chosen && p->nearest != t->nearest) return false;
@@ -3093,7 +3102,7 @@ MIRT__BOTH bool mirt__transform_joins(mirt__transform_pass *p, const mirt__trans
     return true;
 }
 
-/* The pass that begins with number `first`. A window is the image of a pass of its own. */
+/* The pass that begins with transform `first`. A window needs a separate pass. */
 MIRT__BOTH mirt__transform_pass mirt__transform_pass_of(const mirt__transform *t, int count, int first) {
     mirt__transform_pass p;
     memset(&p, 0, sizeof p);
@@ -3114,18 +3123,18 @@ MIRT__BOTH mirt__transform_pass mirt__transform_pass_of(const mirt__transform *t
 
 #ifndef MIRT__LOSS_ELEMENTS_H
 #define MIRT__LOSS_ELEMENTS_H
-/* Losses of ELEMENTS in MIRT_LOSS_LIST, as the CPU's fast kernels and GPUs compute them.
+/* Losses of ELEMENTS in MIRT_LOSS_LIST, for the CPU's fast kernels and GPUs.
 
-   The loss of a sample is the mean of NAME(logits, x, t) over its n outputs x and labels t; `logits`: x goes into the
-   row's activation first. NAME_grad is the derivative by x, times `scale` and divided by n. */
+   The loss of a sample is the mean of NAME(logits, x, t) over its n outputs x and labels t; `logits`: the row's
+   activation is applied to x first. NAME_grad is the derivative by x, times `scale` and divided by n. */
 
 #include <math.h>
 
 #ifndef MIRT__REAL_DOUBLE
-#ifndef __CUDACC__ /* knows no such pragmas */
-/* The kernels need the optimizer even where the including program goes without it, and the
-   numerical law forbids contracting a * b + c. Clang knows no pragma for the former. gcc -O2 alone
-   makes vectors only of loops of known length; the cost model says that all may be. */
+#ifndef __CUDACC__ /* does not support such pragmas */
+/* Begins kernels: optimized even if the including program is not, without contraction. The numerical law forbids
+   contracting a * b + c. Clang has no pragma for the optimization. gcc -O2 alone vectorizes only loops of known length;
+   the cost model allows all. */
 #if defined(__clang__)
 #pragma STDC FP_CONTRACT OFF
 #pragma clang diagnostic push
@@ -3141,7 +3150,7 @@ MIRT__BOTH mirt__transform_pass mirt__transform_pass_of(const mirt__transform *t
 #endif
 #ifdef __CUDACC__
 #define MIRT__ELEMENT MIRT__BOTH
-#else /* inlined without optimization too: loops over elements are as fast as if they held the formula */
+#else /* inlined even without optimization, so that loops over elements are as fast as with the formula written out */
 #define MIRT__ELEMENT MIRT__BOTH __attribute__((always_inline))
 #endif
 
@@ -3180,6 +3189,7 @@ MIRT__ELEMENT float mirt__mean_squared_error_grad(bool logits, float x, float t,
 
 #undef MIRT__ELEMENT
 #ifndef __CUDACC__
+/* Ends optimize_begin.inc. */
 #if defined(__clang__)
 #pragma clang diagnostic pop
 #pragma STDC FP_CONTRACT DEFAULT
@@ -3400,7 +3410,7 @@ const mirt__backend *mirt__cuda_backend(void) MIRT__WEAK;
 
 /* >>section base/partial_begin.inc */
 
-/* Without a part of the library, functions that only this part calls are unused. */
+/* Begins code with functions that are unused if a part of the library is left out. */
 #ifdef MIRT__PARTIAL_BUILD
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wunused-function"
@@ -3413,7 +3423,7 @@ const mirt__backend *mirt__cuda_backend(void) MIRT__WEAK;
 
 #ifndef MIRT__BASE_H
 #define MIRT__BASE_H
-/* What every room stands on: linkage, errors, memory, random numbers, clock. */
+/* Foundations for all modules: linkage, errors, memory, texts, random numbers, clock. */
 
 #include <errno.h>
 #include <float.h>
@@ -3425,12 +3435,12 @@ const mirt__backend *mirt__cuda_backend(void) MIRT__WEAK;
 #include <string.h>
 #include <time.h>
 
-/* Internal functions: static in the single header, extern when src/ is compiled file by file. */
+/* Internal functions: static in the single header, extern if src/ is compiled file by file. */
 #ifdef MIRRORTRAIN_SPLIT_BUILD
 #define MIRT__LIB extern
 #else
 #if defined(MIRRORTRAIN_NO_THREADS) && defined(__GNUC__)
-#define MIRT__LIB static __attribute__((unused)) /* what threads alone call */
+#define MIRT__LIB static __attribute__((unused)) /* functions called only by threads */
 #else
 #define MIRT__LIB static
 #endif
@@ -3443,50 +3453,50 @@ const mirt__backend *mirt__cuda_backend(void) MIRT__WEAK;
 #endif
 
 #if defined(MIRRORTRAIN_MALLOC) && defined(MIRRORTRAIN_FREE)
-/* both given */
+/* both are defined */
 #elif !defined(MIRRORTRAIN_MALLOC) && !defined(MIRRORTRAIN_FREE)
 #define MIRRORTRAIN_MALLOC(size) malloc(size)
-#define MIRT__MALLOC_ZEROED(size) calloc(1, size) /* pages that the system has cleared are not cleared again */
+#define MIRT__MALLOC_ZEROED(size) calloc(1, size) /* does not clear pages again that the system has cleared */
 #define MIRRORTRAIN_FREE(pointer) free(pointer)
 #if defined(__linux__)
-#define MIRT__HUGE_PAGES /* may be asked for, in memory that is of the system's own allocator */
+#define MIRT__HUGE_PAGES /* may be requested for memory of the system's allocator */
 #endif
 #else
 #error "define both of MIRRORTRAIN_MALLOC and MIRRORTRAIN_FREE, or neither"
 #endif
 
-/* How the program is compiled; parts of the library are compiled otherwise, and there gcc says so. */
+/* The program's optimization; parts of the library use other settings, and gcc then changes __OPTIMIZE__. */
 #ifdef __OPTIMIZE__
 #define MIRT__OPTIMIZED true
 #else
 #define MIRT__OPTIMIZED false
 #endif
 
-/* Errors: record the sentence for mirt_last_error() and return `status`. */
+/* Errors: store the message for mirt_last_error() and return `status`. */
 MIRT__LIB mirt_status mirt__fail(mirt_status status, const char *format, ...) MIRT__PRINTF(2, 3);
-/* The same failure, of another cause than its status has: `return mirt__because(MIRT_CAUSE_INPUT, mirt__fail(...))`. */
+/* Sets a cause other than the status's default: `return mirt__because(MIRT_CAUSE_INPUT, mirt__fail(...))`. */
 MIRT__LIB mirt_status mirt__because(mirt_cause cause, mirt_status status);
-/* A thread's last error, for work that goes on in another one. */
+/* A thread's last error, to be passed to another thread. */
 typedef struct mirt__error {
     char text[512];
     mirt_status status;
     mirt_cause cause;
-    uint32_t number; /* of the failure: tells it from the ones before */
+    uint32_t number; /* number of the failure, to distinguish it from earlier ones */
 } mirt__error;
 MIRT__LIB uint32_t mirt__error_number(void);
 MIRT__LIB void mirt__error_get(mirt__error *out);
 MIRT__LIB void mirt__error_set(const mirt__error *error);
-/* Puts "prefix: " before the sentence of the current error. */
+/* Prefixes the message of the current error with "prefix: ". */
 MIRT__LIB mirt_status mirt__fail_at(const char *format, ...) MIRT__PRINTF(1, 2);
-/* For a call that was given NULL: says that `what` is missing, and the thread's last failure, which
-   is most likely why; its status is kept. */
+/* For a call that was given NULL: reports that `what` is missing, and the thread's last failure as the likely reason,
+   keeping its status. */
 MIRT__LIB mirt_status mirt__fail_missing(const char *caller, const char *what);
-/* The sentence for out of memory; returns NULL so that allocation failures read `return mirt__no_memory(n)`. */
+/* Sets the error for out of memory; returns NULL so that allocation failures read `return mirt__no_memory(n)`. */
 MIRT__LIB void *mirt__no_memory(size_t bytes);
 
-/* Both last until the end of the block that they stand in. MIRT__ENTER: the library's floating-point control is in
-   force (round to nearest, no traps, denormals flushed). MIRT__OUTSIDE: the caller's, around a call of code of the
-   caller; what that code changes in it lasts. */
+/* Both last until the end of the enclosing block. MIRT__ENTER sets the library's floating-point control (round to
+   nearest, no traps, denormals flushed). MIRT__OUTSIDE restores the caller's around a call of the caller's code;
+   changes that this code makes are kept. */
 #define MIRT__AT_END(fn) __attribute__((cleanup(fn), unused))
 #define MIRT__ENTER bool mirt__entered MIRT__AT_END(mirt__leave) = mirt__enter()
 #define MIRT__OUTSIDE int mirt__was_inside MIRT__AT_END(mirt__step_in) = mirt__step_out()
@@ -3496,10 +3506,10 @@ MIRT__LIB int mirt__step_out(void);
 MIRT__LIB void mirt__step_in(int *was_inside);
 /* The process. */
 MIRT__LIB int64_t mirt__process(void);
-/* MIRT_E_STATE: `what` was created by another process than this one, which has none of its threads. */
+/* MIRT_E_STATE: `what` was created by another process, whose threads do not exist in this one. */
 MIRT__LIB mirt_status mirt__own_process(int64_t process, const char *call, const char *what);
 
-/* Zeroed memory, any size including 0; NULL with the error set. count * size is overflow checked. */
+/* Zeroed memory of any size including 0; NULL with the error set. Checks count * size for overflow. */
 MIRT__LIB void *mirt__calloc(size_t count, size_t size);
 /* Grows `*pointer` (may be NULL) to hold `count` elements, keeping the first `used`; false with the
    error set and the old block intact. */
@@ -3515,9 +3525,9 @@ MIRT__LIB bool mirt__mul_size(size_t a, size_t b, size_t *out);
 MIRT__LIB bool mirt__add_size(size_t a, size_t b, size_t *out);
 MIRT__LIB size_t mirt__align_up(size_t bytes);
 
-/* A text that grows; after a failed append `failed` is set and further appends do nothing. */
+/* A growing text; a failed append sets `failed`, and further appends do nothing. */
 typedef struct mirt__text {
-    char *data; /* always ends in 0 once non-NULL */
+    char *data; /* ends in 0 if not NULL */
     size_t size, capacity;
     bool failed;
 } mirt__text;
@@ -3526,19 +3536,20 @@ MIRT__LIB void mirt__text_add_bytes(mirt__text *text, const void *data, size_t s
 MIRT__LIB void mirt__text_clear(mirt__text *text);
 MIRT__LIB void mirt__text_free(mirt__text *text);
 
-/* Bytes of the UTF-8 sequence at `at`, of which `size` may be read; 0 when it is invalid. */
+/* Bytes of the UTF-8 sequence at `at`, of which `size` may be read; 0 if it is invalid. */
 MIRT__LIB int mirt__utf8_length(const char *at, size_t size);
 MIRT__LIB bool mirt__utf8_valid(const char *text, size_t size);
 /* Columns that a terminal needs for valid UTF-8: two for East Asian characters and pictures, none for combining
    marks. */
 MIRT__LIB int mirt__columns(const char *text);
-/* One line for people: formatted, made printable (see mirt_printable) and cut between characters to `size` bytes. */
+/* Formats one line for display: made printable (see mirt_printable) and truncated between characters to `size`
+   bytes. */
 MIRT__LIB void mirt__vprint(char *out, size_t size, const char *format, va_list args);
-/* A name as lines for people show it: printable, cut if it is very long. Returns `out`. */
+/* A name for display: printable, truncated if it is very long. Returns `out`. */
 #define MIRT__SHOWN 512
 MIRT__LIB const char *mirt__shown(const char *name, char out[MIRT__SHOWN]);
 
-/* Objects of one lifetime: freed together. */
+/* Objects with the same lifetime, which are freed together. */
 typedef struct mirt__pool_block mirt__pool_block;
 typedef struct mirt__pool {
     mirt__pool_block *head;
@@ -3547,14 +3558,14 @@ MIRT__LIB void *mirt__pool_alloc(mirt__pool *pool, size_t bytes); /* zeroed */
 MIRT__LIB char *mirt__pool_strdup(mirt__pool *pool, const char *text);
 MIRT__LIB void mirt__pool_free(mirt__pool *pool);
 
-/* Monotonic seconds, and those since 1970. */
+/* Monotonic seconds, and seconds since 1970. */
 MIRT__LIB double mirt__now(void);
 MIRT__LIB double mirt__clock(void);
 
-/* A stream of random numbers keyed by (seed, key); value i depends on nothing else. */
+/* A stream of random numbers; value i depends only on (seed, key) and i. */
 typedef struct mirt__random {
     uint64_t seed, key;
-    uint64_t position; /* in blocks of four words */
+    uint64_t position; /* position in blocks of four words */
     uint32_t word[4];
     int left;
 } mirt__random;
@@ -3569,24 +3580,24 @@ MIRT__LIB double mirt__random_normal(mirt__random *random);
 MIRT__LIB uint64_t mirt__hash(const char *text);
 
 MIRT__LIB bool mirt__dtype_known(mirt_dtype dtype); /* to users */
-MIRT__LIB size_t mirt__dtype_size(mirt_dtype dtype); /* of an element in device memory */
+MIRT__LIB size_t mirt__dtype_size(mirt_dtype dtype); /* bytes of an element in device memory */
 MIRT__LIB const char *mirt__dtype_name(mirt_dtype dtype);
 /* Element i of an array of a user's dtype. */
 MIRT__LIB double mirt__element(const void *data, mirt_dtype dtype, int64_t i);
-/* "(rows, 28, 28, 1)" into `out`, which is also returned. */
+/* Writes "(rows, 28, 28, 1)" to `out`, and returns it. */
 MIRT__LIB const char *mirt__shape_text(const mirt_shape *shape, char out[96]);
-/* Elements of one row of a batched shape, or of the whole of another; -1 on overflow. */
+/* Elements per row of a batched shape, or of a whole shape without rows; -1 on overflow. */
 MIRT__LIB int64_t mirt__shape_count(const mirt_shape *shape);
 MIRT__LIB bool mirt__shape_equal(const mirt_shape *a, const mirt_shape *b);
-/* The candidate nearest to `word` in edits, or NULL when none is near. */
+/* The candidate with the fewest edits from `word`, or NULL if none is similar. */
 MIRT__LIB const char *mirt__nearest(const char *word, const char *const *candidates, int count);
-/* The same, candidate by candidate: start with {word, NULL, ""}. */
+/* The same for one candidate at a time: start with {word, NULL, ""}. */
 typedef struct mirt__suggestion {
     const char *word, *nearest;
     char text[128];
 } mirt__suggestion;
 MIRT__LIB void mirt__guess(mirt__suggestion *suggestion, const char *candidate);
-/* "; did you mean \"x\"?", or "" when nothing is near. */
+/* "; did you mean \"x\"?", or "" if none is similar. */
 MIRT__LIB const char *mirt__did_you_mean(mirt__suggestion *suggestion);
 
 #endif
@@ -3595,17 +3606,17 @@ MIRT__LIB const char *mirt__did_you_mean(mirt__suggestion *suggestion);
 
 #ifndef MIRT__ENTRY_H
 #define MIRT__ENTRY_H
-/* Entering and leaving the library: the caller's floating-point control is left as found. */
+/* Entering and leaving the library: preserves the caller's floating-point control. */
 
 #ifndef MIRRORTRAIN_NO_THREADS
 #include <pthread.h>
 #endif
 
-/* What a thread's floating-point instructions obey: rounding, traps, denormals; and the flags they raise. */
+/* A thread's floating-point control: rounding, traps, denormals; and its exception flags. */
 typedef struct mirt__float_control {
 #if defined(__x86_64__)
     uint32_t mxcsr;
-    uint16_t x87; /* the C library's conversions of decimal numbers ask it for the rounding mode */
+    uint16_t x87; /* the C library reads its rounding mode when it converts decimal numbers */
 #elif defined(__aarch64__)
     uint64_t fpcr, fpsr;
 #else
@@ -3613,29 +3624,29 @@ typedef struct mirt__float_control {
 #endif
 } mirt__float_control;
 
-/* What code of the caller finds on the thread it runs on. */
+/* The settings of the thread that the caller's code runs on. */
 typedef struct mirt__caller {
     mirt__float_control control;
 } mirt__caller;
 
-/* The calling thread's caller, to be handed to a thread that works for it. */
+/* The caller's settings of this thread, to be passed to a thread that works for it. */
 MIRT__LIB mirt__caller mirt__caller_get(void);
-/* On a thread of the library: from now on it works for this caller, and counts as the thread whose identity *lent is
-   (NULL: as itself). Only a thread that waits may lend its identity, and takes it back by another value in *lent,
-   atomically. */
+/* On a thread of the library: from now on it works for this caller, and counts as the thread whose identity is in *lent
+   (NULL: as itself). Only a waiting thread may lend its identity; it takes it back by atomically storing another value
+   in *lent. */
 MIRT__LIB void mirt__caller_set(const mirt__caller *caller, const void *const *lent);
-/* Whose thread this one counts as: unique among the threads that live. */
+/* The identity that this thread counts as, unique among existing threads. */
 MIRT__LIB const void *mirt__thread_identity(void);
 
 #ifndef MIRRORTRAIN_NO_THREADS
-/* A thread of the library. Lives until it is joined. */
+/* A thread of the library. Exists until it is joined. */
 typedef struct mirt__thread {
     pthread_t id;
     void *(*fn)(void *arg);
     void *arg;
     mirt__caller caller;
 } mirt__thread;
-/* Works for the calling thread's caller until mirt__caller_set; returns what pthread_create does. */
+/* The new thread works for the calling thread's caller until mirt__caller_set; returns the result of pthread_create. */
 MIRT__LIB int mirt__thread_start(mirt__thread *thread, void *(*fn)(void *arg), void *arg);
 #endif
 
@@ -3645,35 +3656,37 @@ MIRT__LIB int mirt__thread_start(mirt__thread *thread, void *(*fn)(void *arg), v
 
 #ifndef MIRT__TEAM_H
 #define MIRT__TEAM_H
-/* A team of long-lived threads; the caller is always member 0. */
+/* A team (pool) of long-lived threads; the caller is always member 0. */
 
-/* Starts size - 1 threads. Members spin for a short while between jobs only when `spin`: set it
-   false when threads outnumber cores. NULL with the error set. */
+/* Starts size - 1 threads. Members spin for a short while between jobs only if `spin`; set it false if threads
+   outnumber cores. NULL with the error set. */
 MIRT__LIB mirt__team *mirt__team_create(int size, bool spin);
 MIRT__LIB void mirt__team_destroy(mirt__team *team);
-/* 1 for NULL: a NULL team is the caller alone. */
+/* 1 for NULL, which means only the caller. */
 MIRT__LIB int mirt__team_size(const mirt__team *team);
-/* Runs fn once on every member and returns when all have; false: the caller gave up waiting for them
+/* Runs fn once on every member and returns when all have finished; false: the caller stopped waiting for them
    (mirt__team_look). */
 MIRT__LIB bool mirt__team_run(mirt__team *team, void (*fn)(void *arg, int member), void *arg);
-/* Runs fn for every task in [0, tasks), claimed dynamically: which member runs a task must not
-   matter to the result. */
+/* Runs fn for every task in [0, tasks), claimed dynamically: the result must not depend on the member that runs a
+   task. */
 MIRT__LIB void mirt__team_for(mirt__team *team, int64_t tasks, void (*fn)(void *arg, int64_t task, int member),
                               void *arg);
-/* All members of a running mirt__team_run wait here for each other; false: as above. */
+/* A barrier for all members of a running mirt__team_run; false: as above. */
 MIRT__LIB bool mirt__team_barrier(mirt__team *team);
-/* While the calling thread waits for the others, look(arg) is asked every `seconds`: true makes it give up. The team
-   can then no longer be used, and must not be destroyed. look NULL, or another thread: it waits. */
+/* While the calling thread waits for the others, it calls look(arg) every `seconds`; if that returns true, it stops
+   waiting. The team can then no longer be used and must not be destroyed. With look NULL, and on other threads, waits
+   are unlimited. */
 MIRT__LIB void mirt__team_look(mirt__team *team, bool (*look)(void *arg), void *arg, double seconds);
-/* A member whose thread has ended in the middle of a job; 0: none. */
+/* A member whose thread ended in the middle of a job; 0: none. */
 MIRT__LIB int mirt__team_ended(const mirt__team *team);
 
-/* Of this machine, or as many as the environment variable MIRT_CORES says; 0 (MIRT_E_DEVICE): it says none. */
+/* The number of cores of this machine, or the value of the environment variable MIRT_CORES; 0 (MIRT_E_DEVICE): it is
+   invalid. */
 MIRT__LIB int mirt__cpu_cores(void);
 
 #ifndef MIRRORTRAIN_NO_THREADS
 #include <pthread.h>
-/* Conditions with which one can wait for at most so many seconds. */
+/* Condition variables with timed waits. */
 MIRT__LIB int mirt__cond_create(pthread_cond_t *cond);
 MIRT__LIB void mirt__cond_wait(pthread_cond_t *cond, pthread_mutex_t *mutex, double seconds);
 #endif
@@ -3690,8 +3703,8 @@ MIRT__LIB void mirt__cond_wait(pthread_cond_t *cond, pthread_mutex_t *mutex, dou
    and update; the wait after it; reading and sending the next batch while the device works. */
 enum { MIRT__PHASE_FUSED = MIRT_PHASE_COUNT, MIRT__PHASE_JOIN, MIRT__PHASE_AHEAD, MIRT__PHASES };
 
-/* Where tests that define MIRT__TEST_POINT(kind, device, number) sleep, stop or look; `number` is the step, of a replay
-   the replica. */
+/* Points where tests that define MIRT__TEST_POINT(kind, device, number) sleep, stop or inspect; `number` is the step,
+   or the replica in a replay. */
 enum { MIRT__POINT_STEP, MIRT__POINT_REPLAY, MIRT__POINT_BARRIER, MIRT__POINT_COLLECTIVE, MIRT__POINT_UPDATE };
 #ifndef MIRT__TEST_POINT
 #define MIRT__TEST_POINT(kind, device, number) ((void)0)
@@ -3712,35 +3725,37 @@ typedef struct mirt__trace_slice {
     int replica; /* -1: none */
 } mirt__trace_slice;
 
-/* A device's. Its thread alone writes, between steps the caller's; any thread may read what is atomic. */
+/* The timeline of a device. Only its thread writes, or between steps the caller's; any thread may read atomic
+   fields. */
 typedef struct mirt__lane {
-    int phase, replica, node; /* atomic: where it is; node: of the function under way, in the order of its program */
-    int64_t step;             /* atomic: of training */
-    uint32_t events;          /* atomic: so far; event number i is in its place modulo MIRT__LANE_EVENTS, all atomic */
+    int phase, replica, node; /* atomic: current position; node: index in the program of the running function */
+    int64_t step;             /* atomic: step of training */
+    uint32_t events;          /* atomic: number of events so far; event i is at i modulo MIRT__LANE_EVENTS; all
+                                 atomic */
     mirt__lane_event event[MIRT__LANE_EVENTS];
-    bool timed;               /* marks add up seconds */
-    int open, held_open;      /* the phase whose seconds are running, */
-    double since, held_since; /* from here on; and as they were before something that is not counted */
-    double begun;             /* when a device of memory of its own was given its work */
+    bool timed;               /* phases add up seconds */
+    int open, held_open;      /* the current phase, */
+    double since, held_since; /* its start; and the values before an interval that is not counted */
+    double begun;             /* when work was sent to a device with separate memory */
     double lap[MIRT__PHASES];       /* seconds of this step */
-    double total[MIRT_PHASE_COUNT]; /* of the fit, without this step */
-    int64_t samples;                /* of the fit */
-    double least[3]; /* seconds in the best step of the fit: of a sample, of update and exposed all-reduce */
-    int64_t slowest;                /* steps in which it computed longest */
-    mirt__trace_slice *slice;        /* NULL: no trace is being made */
+    double total[MIRT_PHASE_COUNT]; /* seconds of the fit, without this step */
+    int64_t samples;                /* samples of the fit */
+    double least[3]; /* seconds in the best step of the fit: per sample, and of update and exposed all-reduce */
+    int64_t slowest;                /* steps in which it computed the longest */
+    mirt__trace_slice *slice;        /* NULL: no trace is recorded */
     int64_t slices, most_slices, left_out;
-    const char *const *names;        /* of the nodes of the function under way, NULL: they make no slices */
-    const char *sum_name;            /* of its pass that adds up gradients and updates, or NULL */
+    const char *const *names;        /* names of the nodes of the running function; NULL: no slices for nodes */
+    const char *sum_name;            /* name of its pass that reduces gradients and updates, or NULL */
 } __attribute__((aligned(MIRT__ALIGN))) mirt__lane;
 
 MIRT__LIB void mirt__lane_reset(mirt__lane *lane);
-/* The device enters a phase, at work for `replica` (-1: none), at node `node` (-1: none). */
+/* The device enters a phase, working for `replica` (-1: none), at node `node` (-1: none). */
 MIRT__LIB void mirt__lane_mark(mirt__lane *lane, int phase, int replica, int node);
-/* Seconds count as `phase` from `now` on, without an event. */
+/* Seconds count as `phase` from `now` on; no event is recorded. */
 MIRT__LIB void mirt__lane_lap(mirt__lane *lane, int phase, double now);
-/* Adds this step's seconds to the fit's; those that are not for users have been dealt out. */
+/* Adds this step's seconds to the fit's; seconds of internal phases have been distributed. */
 MIRT__LIB void mirt__lane_flush(mirt__lane *lane);
-/* A slice of the trace, which there is. */
+/* Adds a slice to the trace, which must exist. */
 MIRT__LIB void mirt__lane_slice(mirt__lane *lane, const char *name, double begin, double end, int replica);
 
 #endif
@@ -3755,7 +3770,7 @@ MIRT__LIB void mirt__lane_slice(mirt__lane *lane, const char *name, double begin
 
 typedef struct mirt__sha256 {
     uint32_t state[8];
-    uint64_t length; /* bytes so far */
+    uint64_t length; /* number of bytes so far */
     unsigned char block[64];
 } mirt__sha256;
 
@@ -3764,15 +3779,15 @@ MIRT__LIB void mirt__sha256_add(mirt__sha256 *sha, const void *data, size_t size
 /* The digest as lower-case hexadecimal; `sha` is used up. */
 MIRT__LIB void mirt__sha256_end(mirt__sha256 *sha, char out[MIRT__SHA256_HEX]);
 
-/* Continues from the checksum of the bytes before; 0 to begin. */
+/* Continues from the checksum of the preceding bytes; 0 to begin. */
 MIRT__LIB uint32_t mirt__crc32c(uint32_t crc, const void *data, size_t size);
 MIRT__LIB uint32_t mirt__crc32(uint32_t crc, const void *data, size_t size);
 
-/* Of all bytes at once. */
+/* The checksum of all bytes at once. */
 MIRT__LIB uint32_t mirt__adler32(const void *data, size_t size);
 
-/* Of blocks of memory, one after the other, at the speed of memory; the first `hash` is 0. Each step is one to one in
-   what was hashed before: one bit that differs is always seen. For comparing within a run. */
+/* Hashes blocks of memory in sequence, at the speed of memory; the first `hash` is 0. Each step is a bijection of the
+   previous hash, so a single different bit is always detected. For comparisons within a run. */
 MIRT__LIB uint64_t mirt__hash_bytes(uint64_t hash, const void *block, size_t bytes);
 
 #endif
@@ -3781,9 +3796,9 @@ MIRT__LIB uint64_t mirt__hash_bytes(uint64_t hash, const void *block, size_t byt
 
 #ifndef MIRT__FILE_H
 #define MIRT__FILE_H
-/* Files: read piece by piece or whole, or replaced atomically. */
+/* Files: reading in parts or whole, replacing atomically, appending to logs. */
 
-/* What more than one file needs of the calls that file.c lists. */
+/* The hooks listed in file.c that other files need, too. */
 #ifndef MIRRORTRAIN_STAT
 #define MIRRORTRAIN_STAT(path, info) stat(path, info)
 #endif
@@ -3791,34 +3806,33 @@ MIRT__LIB uint64_t mirt__hash_bytes(uint64_t hash, const void *block, size_t byt
 #define MIRRORTRAIN_OPENDIR(path) opendir(path)
 #endif
 
-/* Opens a regular file for reading and says its size: MIRT_E_NOT_FOUND, MIRT_E_IO. *fd is -1 after a
-   failure, which mirt__file_close allows. */
+/* Opens a regular file for reading and returns its size: MIRT_E_NOT_FOUND, MIRT_E_IO. *fd is -1 after a failure, which
+   mirt__file_close accepts. */
 MIRT__LIB mirt_status mirt__file_open(const char *path, int *fd, uint64_t *size);
 MIRT__LIB void mirt__file_close(int *fd);
-/* Bytes read, fewer than `size` only at the end of the file; -1 and errno. */
+/* Returns the number of bytes read, less than `size` only at the end of the file; -1 and errno. */
 MIRT__LIB int64_t mirt__file_read_at(int fd, uint64_t offset, void *data, size_t size);
-/* False only if nothing is there. */
+/* False only if `path` does not exist. */
 MIRT__LIB bool mirt__file_exists(const char *path);
 
 MIRT__LIB bool mirt__is_directory(const char *path);
-/* Something that is neither a file nor a directory, such as a pipe or /dev/null: it keeps no bytes to look at. */
+/* Whether `path` is neither a file nor a directory, such as a pipe or /dev/null, whose data cannot be read again. */
 MIRT__LIB bool mirt__is_device(const char *path);
-/* Makes the directory that `path` lies in, and those above it, unless they are there; they outlast a power failure. */
+/* Creates the missing parent directories of `path`; they survive a power failure. */
 MIRT__LIB mirt_status mirt__make_directory_of(const char *path);
-/* Removes a file; that it is not there is no failure. */
+/* Removes a file; not an error if it does not exist. */
 MIRT__LIB mirt_status mirt__file_remove(const char *path);
-/* The beginning of a file of the system's as text, at most `capacity` - 1 bytes of it; "" and no error where there is
-   none. */
+/* Reads the beginning of a system file as text, at most `capacity` - 1 bytes; "" without an error if it does not
+   exist. */
 MIRT__LIB void mirt__file_peek(const char *path, char *text, size_t capacity);
 
 /* Reads all of `path` into *data, which mirt__aligned_free frees; one zero byte follows the *size
    bytes. MIRT_E_NOT_FOUND, MIRT_E_IO, MIRT_E_NOMEM; MIRT_E_FORMAT above `limit` bytes. */
 MIRT__LIB mirt_status mirt__file_read(const char *path, size_t limit, unsigned char **data, size_t *size);
 
-/* A file that is written beside `path` under a temporary name and takes its place only when
-   everything is on the disk. Until then, and after any failure, what was at `path` stays as it
-   was. A symbolic link at `path` is replaced itself. Every begun writer ends in exactly one commit
-   or abort. */
+/* A file that is written next to `path` under a temporary name and replaces it after everything has been synced. Until
+   then, and after any failure, an existing file at `path` is unchanged. A symbolic link at `path` is replaced itself.
+   Every begun writer ends with exactly one commit or abort. */
 typedef struct mirt__file_writer {
     int fd;              /* -1: not begun, or ended */
     uint64_t size;       /* bytes appended */
@@ -3826,42 +3840,40 @@ typedef struct mirt__file_writer {
     mirt_status status;  /* the first failure; it makes all later calls fail */
 } mirt__file_writer;
 
-/* On failure there is nothing to abort (but abort is allowed). */
+/* On failure abort is not needed, but allowed. */
 MIRT__LIB mirt_status mirt__file_begin(mirt__file_writer *writer, const char *path);
 MIRT__LIB mirt_status mirt__file_append(mirt__file_writer *writer, const void *data, size_t size);
-/* Overwrites bytes that were appended before. */
+/* Overwrites bytes that were appended earlier. */
 MIRT__LIB mirt_status mirt__file_patch(mirt__file_writer *writer, uint64_t offset, const void *data, size_t size);
-/* The only failure after which the new file stands at `path` is that its directory could not be
-   synced; the message says so. */
+/* If only syncing the directory fails, the new file is at `path` nevertheless, and the message says so. */
 MIRT__LIB mirt_status mirt__file_commit(mirt__file_writer *writer);
 MIRT__LIB void mirt__file_abort(mirt__file_writer *writer);
 
-/* A file that grows at its end, such as a log: what was written stays when the program is killed. */
+/* A file to append to, such as a log: written data survive when the program is killed. */
 typedef struct mirt__appender {
     int fd; /* -1: not open */
     uint64_t size;
     char *path;
-    bool entered; /* its directory was synced since it was opened */
+    bool entered; /* its directory has been synced since it was opened */
 } mirt__appender;
 
-/* Makes the file, or keeps the first `keep` bytes of what is there; negative: all of it. A symbolic link is followed
-   only to a device or a pipe. */
+/* Creates the file, or keeps the first `keep` bytes of an existing one; negative: all of it. A symbolic link is
+   followed only to a device or a pipe. */
 MIRT__LIB mirt_status mirt__append_open(mirt__appender *appender, const char *path, int64_t keep);
-/* After a failure the file ends where it did, or the next write begins there. */
+/* After a failure the file is truncated to its previous end, or the next write begins there. */
 MIRT__LIB mirt_status mirt__append(mirt__appender *appender, const void *data, size_t size);
-/* What was written so far stays when power fails, too. */
+/* Makes the data written so far survive a power failure. */
 MIRT__LIB mirt_status mirt__append_sync(mirt__appender *appender);
 MIRT__LIB mirt_status mirt__append_close(mirt__appender *appender);
-/* Makes a directory, and those it lies in, unless they are there. */
+/* Creates a directory and its missing parents. */
 MIRT__LIB mirt_status mirt__make_directory(const char *path);
 
 #endif
 
 /* >>section base/cold_begin.inc */
 
-/* What follows runs once or waits for kernels. gcc takes half the time to compile it this way;
-   without optimization (for debuggers) nothing changes. a * b + c is never contracted: initial
-   weights are the same whatever the flags. */
+/* Begins code that runs once or waits for kernels. gcc compiles it in half the time this way; without optimization
+   nothing changes. a * b + c is never contracted, so that initial weights do not depend on flags. */
 #if defined(__GNUC__) && !defined(__clang__) && defined(__OPTIMIZE__)
 #pragma GCC push_options
 #ifdef MIRRORTRAIN_DEBUG
@@ -3891,7 +3903,7 @@ MIRT_API const char *mirt_status_text(mirt_status status) {
 
 #define MIRT__ERROR_SIZE 512
 
-/* The library's only writable global; per thread, so that different strategies may fail at once. */
+/* The library's only writable global; per thread, so that several strategies may fail at once. */
 static __thread mirt__error mirt__last_error;
 
 MIRT_API const char *mirt_last_error(void) { return mirt__last_error.text; }
@@ -3930,7 +3942,7 @@ MIRT__LIB mirt_status mirt__because(mirt_cause cause, mirt_status status) {
 }
 
 MIRT__LIB mirt_status mirt__fail(mirt_status status, const char *format, ...) {
-    /* By way of a second buffer: an argument may be the current error itself. */
+    /* Uses a second buffer, because an argument may be the current error itself. */
     char text[MIRT__ERROR_SIZE];
     va_list args;
     va_start(args, format);
@@ -3956,10 +3968,10 @@ MIRT__LIB mirt_status mirt__fail_at(const char *format, ...) {
     return mirt__last_error.status;
 }
 
-static const char mirt__error_before[] = "; the failure before it: ";
+static const char mirt__error_before[] = "; the previous error: ";
 
-/* Whether a failed call of the library can be why an argument is NULL: paths, places for results and data are the
-   caller's own. */
+/* Whether a failed call of the library may be the reason that an argument is NULL; paths, outputs and data come from
+   the caller. */
 static bool mirt__is_made_here(const char *what) {
     static const char *const made[] = {"strategy", "model", "data set", "tensor", "output", "function", "writer"};
     for (int i = 0; i < MIRT__COUNT(made); i++) {
@@ -4033,7 +4045,7 @@ MIRT__LIB const char *mirt__shape_text(const mirt_shape *shape, char out[96]) {
     size_t used = 0;
     out[used++] = '(';
     for (int i = 0; i < shape->rank && i < MIRT_MAX_RANK; i++) {
-        /* The widest text, six full int64 and their commas, would not fit; it is cut short. */
+        /* The longest text, six int64 and their commas, is truncated. */
         size_t room = 96 - used;
         const char *comma = i ? ", " : "";
         int wrote = shape->dim[i] == MIRT_ROWS
@@ -4078,13 +4090,13 @@ MIRT__LIB double mirt__clock(void) { return mirt__seconds(CLOCK_REALTIME); }
 
 /* >>section base/entry.c */
 
-/* Entering and leaving the library. */
+/* Saves and restores the caller's floating-point control on entry and exit. */
 
 #include <unistd.h>
 
 #if defined(__x86_64__)
 
-/* All exceptions masked, round to nearest, FTZ and DAZ; the x87 unit as the system starts it. */
+/* All exceptions masked, round to nearest, FTZ and DAZ; the x87 unit in its initial state. */
 #define MIRT__LIBRARY_MXCSR 0x9FC0u
 #define MIRT__LIBRARY_X87 0x037Fu
 
@@ -4147,8 +4159,8 @@ static mirt__float_control mirt__float_control_library(void) { return mirt__floa
 
 typedef struct mirt__thread_state {
     mirt__caller caller; /* while inside */
-    const void *const *lent; /* where the identity is that it has, or NULL */
-    int inside;          /* calls into the library since code of the caller ran last on this thread */
+    const void *const *lent; /* location of the identity that it was lent, or NULL */
+    int inside;          /* calls into the library since the caller's code last ran on this thread */
 } mirt__thread_state;
 
 static __thread mirt__thread_state mirt__this_thread;
@@ -4225,9 +4237,9 @@ MIRT__LIB mirt_status mirt__own_process(int64_t process, const char *call, const
 
 /* >>section base/text.c */
 
-/* Growing texts, text that is safe to print, and the word that was probably meant. */
+/* Growing texts, text that is safe to print, and suggestions for misspelled words. */
 
-/* Room for `more` bytes and the final 0. */
+/* Makes room for `more` bytes and the final 0. */
 static bool mirt__text_reserve(mirt__text *text, size_t more) {
     size_t needed;
     if (text->failed) return false;
@@ -4255,7 +4267,7 @@ MIRT__LIB void mirt__text_add(mirt__text *text, const char *format, ...) {
     int length = vsnprintf(NULL, 0, format, args);
     va_end(args);
     if (length < 0) {
-        mirt__fail(MIRT_E_INVALID, "text could not be formatted");
+        mirt__fail(MIRT_E_INVALID, "cannot format the text");
         text->failed = true;
         return;
     }
@@ -4288,7 +4300,7 @@ MIRT__LIB void mirt__text_free(mirt__text *text) {
 
 MIRT__LIB int mirt__utf8_length(const char *at, size_t size) {
     const unsigned char *s = (const unsigned char *)at;
-    unsigned char low = 0x80, high = 0xBF; /* range of the second byte */
+    unsigned char low = 0x80, high = 0xBF; /* valid range of the second byte */
     int length;
     if (size == 0) return 0;
     if (s[0] < 0x80) return 1;
@@ -4350,7 +4362,7 @@ MIRT_API size_t mirt_printable(const char *text, char *out, size_t size) {
     return length;
 }
 
-/* Removes the first bytes of a character whose others were cut off the end of the text. */
+/* Removes an incomplete character from the end of a truncated text. */
 static void mirt__drop_cut_character(char *text) {
     size_t end = strlen(text), start = end;
     while (start > 0 && end - start < 3 && ((unsigned char)text[start - 1] & 0xC0) == 0x80) start--;
@@ -4407,7 +4419,7 @@ MIRT__LIB int mirt__columns(const char *text) {
     return columns;
 }
 
-/* >>the word that was probably meant */
+/* >>suggestions */
 
 #define MIRT__WORD_MAX 64
 
@@ -4415,8 +4427,8 @@ static int mirt__lower(char c) {
     return c >= 'A' && c <= 'Z' ? c - 'A' + 'a' : c;
 }
 
-/* Insertions, deletions, replacements and swaps of neighbors, letters of either case being equal.
-   Both lengths are below MIRT__WORD_MAX. */
+/* The number of insertions, deletions, replacements and swaps of neighbors, ignoring case. Both lengths are below
+   MIRT__WORD_MAX. */
 static int mirt__edit_distance(const char *a, int a_length, const char *b, int b_length) {
     int rows[3][MIRT__WORD_MAX + 1];
     for (int j = 0; j <= b_length; j++) rows[0][j] = j;
@@ -4443,7 +4455,7 @@ MIRT__LIB const char *mirt__nearest(const char *word, const char *const *candida
     const char *nearest = NULL;
     size_t length = word ? strlen(word) : 0;
     if (length == 0 || length >= MIRT__WORD_MAX) return NULL;
-    /* One edit in three letters, and at least one. */
+    /* Allows one edit per three letters, and at least one. */
     int limit = length < 6 ? 1 : (int)length / 3;
     for (int i = 0; i < count; i++) {
         size_t other = strlen(candidates[i]);
@@ -4472,10 +4484,10 @@ MIRT__LIB const char *mirt__did_you_mean(mirt__suggestion *s) {
 
 /* >>section base/allocate.c */
 
-/* Allocation by way of MIRRORTRAIN_MALLOC and MIRRORTRAIN_FREE, always checked. */
+/* Checked allocation through MIRRORTRAIN_MALLOC and MIRRORTRAIN_FREE. */
 
 MIRT__LIB void *mirt__no_memory(size_t bytes) {
-    mirt__fail(MIRT_E_NOMEM, "out of memory: %zu bytes were asked for", bytes);
+    mirt__fail(MIRT_E_NOMEM, "out of memory: cannot allocate %zu bytes", bytes);
     return NULL;
 }
 
@@ -4524,11 +4536,10 @@ MIRT__LIB char *mirt__strdup(const char *text) {
     return copy;
 }
 
-/* Large blocks in huge pages, where the system has some to give: their memory is read twice as fast. Nothing else
-   changes, and nothing is lost where it has none. */
+/* Requests huge pages for large blocks, which makes reading up to twice as fast. Without huge pages nothing changes. */
 #ifdef MIRT__HUGE_PAGES
 #define MIRT__HUGE ((uintptr_t)2 << 20)
-extern int mirt__madvise(void *start, size_t bytes, int advice) __asm__("madvise"); /* POSIX knows less */
+extern int mirt__madvise(void *start, size_t bytes, int advice) __asm__("madvise"); /* not declared by POSIX */
 static void mirt__ask_huge(char *block, size_t bytes) {
     const uintptr_t start = ((uintptr_t)block + MIRT__HUGE - 1) & ~(MIRT__HUGE - 1),
                     end = ((uintptr_t)block + bytes) & ~(MIRT__HUGE - 1);
@@ -4544,8 +4555,8 @@ static void mirt__ask_huge(char *block, size_t bytes) {
 }
 #endif
 
-/* An aligned block asks the allocator for exactly this much more than its bytes: room to move its
-   start up to the alignment, and before that start the pointer that is to be freed. */
+/* Extra bytes of an aligned block: to move its start up to the alignment, and to store before it the pointer to
+   free. */
 #define MIRT__ALIGNED_EXTRA (MIRT__ALIGN + sizeof(void *))
 
 MIRT__LIB void *mirt__aligned_alloc(size_t bytes) {
@@ -4571,7 +4582,7 @@ MIRT__LIB void mirt__aligned_free(void *pointer) {
 
 struct mirt__pool_block {
     mirt__pool_block *next;
-    void *pad; /* keeps what follows aligned to 16 bytes */
+    void *pad; /* keeps the data that follow aligned to 16 bytes */
 };
 
 MIRT__LIB void *mirt__pool_alloc(mirt__pool *pool, size_t bytes) {
@@ -4603,14 +4614,14 @@ MIRT__LIB void mirt__pool_free(mirt__pool *pool) {
 
 /* >>section base/file.c */
 
-/* Files on the disk, or wherever the program that includes this keeps them. */
+/* Reads and writes files through hooks that the including program may replace. */
 
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <sys/types.h>
 #include <unistd.h>
 
-/* Every access to a file goes through these; the manual says what they have to do. */
+/* Every access to a file goes through these; the manual documents them. */
 #ifndef MIRRORTRAIN_OPEN
 #define MIRRORTRAIN_OPEN(path, flags, mode) open(path, flags, mode)
 #endif
@@ -4655,13 +4666,13 @@ static mirt_status mirt__file_fail(const char *path, const char *what) {
 
 static mirt_status mirt__file_fail_pipe(const char *path) {
     return mirt__fail(MIRT_E_IO,
-                      "%s: is a pipe or a terminal, which cannot be written to at a position; name a regular "
+                      "%s: is a pipe or a terminal, which cannot be written at a position; name a regular "
                       "file",
                       path);
 }
 
 static mirt_status mirt__file_too_large(const char *path, size_t limit) {
-    return mirt__fail(MIRT_E_FORMAT, "%s: the file is larger than the %zu bytes that are allowed here", path, limit);
+    return mirt__fail(MIRT_E_FORMAT, "%s: the file is larger than the limit of %zu bytes", path, limit);
 }
 
 static int mirt__file_open_as(const char *path, int flags, mode_t mode) {
@@ -4706,9 +4717,9 @@ MIRT__LIB mirt_status mirt__file_remove(const char *path) {
 MIRT__LIB mirt_status mirt__file_open(const char *path, int *fd, uint64_t *size) {
     struct stat info;
     mirt_status status = MIRT_OK;
-    *fd = mirt__file_open_as(path, O_RDONLY | O_NONBLOCK, 0); /* a pipe without a writer must not hold us */
+    *fd = mirt__file_open_as(path, O_RDONLY | O_NONBLOCK, 0); /* opening a pipe without a writer must not block */
     if (*fd < 0) return mirt__file_fail(path, "cannot open");
-    if (MIRRORTRAIN_FSTAT(*fd, &info) != 0) status = mirt__file_fail(path, "cannot look at the file");
+    if (MIRRORTRAIN_FSTAT(*fd, &info) != 0) status = mirt__file_fail(path, "cannot get the status of the file");
     else if (S_ISDIR(info.st_mode)) status = mirt__fail(MIRT_E_IO, "%s: is a directory, but must be a file", path);
     else if (!S_ISREG(info.st_mode)) status = mirt__fail(MIRT_E_IO, "%s: is not a regular file", path);
     *size = status == MIRT_OK ? (uint64_t)info.st_size : 0;
@@ -4717,7 +4728,7 @@ MIRT__LIB mirt_status mirt__file_open(const char *path, int *fd, uint64_t *size)
 }
 
 MIRT__LIB void mirt__file_close(int *fd) {
-    if (*fd >= 0) MIRRORTRAIN_CLOSE(*fd); /* a descriptor that was only read from has nothing to lose */
+    if (*fd >= 0) MIRRORTRAIN_CLOSE(*fd); /* closing a descriptor that was only read loses no data */
     *fd = -1;
 }
 
@@ -4728,7 +4739,7 @@ MIRT__LIB void mirt__file_peek(const char *path, char *text, size_t capacity) {
     text[got < 0 ? 0 : got] = 0;
 }
 
-/* Room for `capacity` bytes and the final 0, keeping the first `used`. */
+/* Allocates `capacity` bytes and the final 0, keeping the first `used`. */
 static bool mirt__file_reserve(unsigned char **data, size_t used, size_t capacity) {
     size_t bytes;
     if (!mirt__add_size(capacity, 1, &bytes)) return mirt__no_memory(SIZE_MAX) != NULL;
@@ -4747,7 +4758,7 @@ static mirt_status mirt__file_read_all(const char *path, int fd, size_t expected
     size_t capacity = 0;
     for (;;) {
         if (*size == capacity) {
-            /* One byte beyond what is expected, so that the end is seen without growing. */
+            /* One byte more than expected, so that the end is detected without growing. */
             size_t wanted = capacity == 0 ? expected : capacity < limit / 2 ? capacity * 2 : limit;
             if (wanted < 4096) wanted = 4096;
             capacity = wanted + 1;
@@ -4783,11 +4794,11 @@ MIRT__LIB mirt_status mirt__file_read(const char *path, size_t limit, unsigned c
 
 /* >>temporary files */
 
-#define MIRT__TEMPORARY_BYTES 48 /* of a name, beyond those of the path it stands beside */
+#define MIRT__TEMPORARY_BYTES 48 /* bytes of a name in addition to those of the path */
 
-/* Creates a file that did not exist before, beside `path`, and names it: "PATH.PROCESS-NUMBER.tmp". The number is hard
-   to guess, so that names are rarely occupied; whatever has the name all the same, links included, is neither opened
-   nor followed (O_EXCL), and another name is drawn. -1 and errno. */
+/* Creates a new file "PATH.PROCESS-NUMBER.tmp" next to `path`. The number is hard to guess, so the name is rarely
+   taken; existing files and links with that name are neither opened nor followed (O_EXCL), and another number is drawn.
+   -1 and errno. */
 static int mirt__file_open_temporary(const char *path, char *name, size_t capacity, mode_t mode) {
     int fd = -1;
     const uint64_t date = (uint64_t)(mirt__clock() * 1e9), time = (uint64_t)(mirt__now() * 1e9);
@@ -4801,10 +4812,10 @@ static int mirt__file_open_temporary(const char *path, char *name, size_t capaci
 }
 
 MIRT_API int mirt_create_temporary(const char *path, char *name, size_t size) {
-    if (!path || !name) return mirt__fail_missing("mirt_create_temporary", path ? "place for the name" : "path"), -1;
+    if (!path || !name) return mirt__fail_missing("mirt_create_temporary", path ? "buffer for the name" : "path"), -1;
     name[0] = 0;
     if (size < strlen(path) + MIRT__TEMPORARY_BYTES) {
-        mirt__fail(MIRT_E_INVALID, "mirt_create_temporary: %zu bytes for the name; it takes %zu", size,
+        mirt__fail(MIRT_E_INVALID, "mirt_create_temporary: the buffer has %zu bytes; the name needs %zu", size,
                    strlen(path) + MIRT__TEMPORARY_BYTES);
         return -1;
     }
@@ -4812,13 +4823,13 @@ MIRT_API int mirt_create_temporary(const char *path, char *name, size_t size) {
     if (fd < 0) {
         const int code = errno;
         name[0] = 0;
-        mirt__file_fail(path, "cannot create a temporary file beside it");
+        mirt__file_fail(path, "cannot create a temporary file in its directory");
         errno = code;
     }
     return fd;
 }
 
-/* >>files replaced as a whole */
+/* >>files replaced atomically */
 
 static void mirt__file_forget(mirt__file_writer *writer) {
     mirt__free(writer->path);
@@ -4832,18 +4843,19 @@ MIRT__LIB mirt_status mirt__file_begin(mirt__file_writer *writer, const char *pa
     memset(writer, 0, sizeof *writer);
     writer->fd = -1;
     bool exists = MIRRORTRAIN_STAT(path, &info) == 0;
-    /* Replacing /dev/null or a pipe by a file would harm others. */
+    /* Replacing /dev/null or a pipe by a file would break other programs. */
     if (exists && !S_ISREG(info.st_mode))
         return writer->status = mirt__fail(MIRT_E_IO, "%s: is not a regular file, so it cannot be replaced", path);
     size_t capacity = strlen(path) + MIRT__TEMPORARY_BYTES;
     writer->path = mirt__strdup(path);
     writer->temporary = (char *)mirt__calloc(capacity, 1);
-    /* What was private stays private. */
+    /* Keeps the permissions of a private file. */
     mode_t mode = exists ? info.st_mode & 0777 : 0666;
     writer->status = MIRT_E_NOMEM;
     if (writer->path && writer->temporary) {
         writer->fd = mirt__file_open_temporary(path, writer->temporary, capacity, mode);
-        writer->status = writer->fd >= 0 ? MIRT_OK : mirt__file_fail(path, "cannot create a temporary file beside it");
+        writer->status =
+            writer->fd >= 0 ? MIRT_OK : mirt__file_fail(path, "cannot create a temporary file in its directory");
     }
     if (writer->status != MIRT_OK) mirt__file_forget(writer);
     return writer->status;
@@ -4876,8 +4888,8 @@ MIRT__LIB mirt_status mirt__file_append(mirt__file_writer *writer, const void *d
     return status;
 }
 
-/* The directory `path` lies in, open for syncing: makes a rename last through a power failure. -1
-   if that cannot be done. */
+/* Opens the directory of `path` for syncing, which makes a rename survive a power failure. -1 if that is not
+   possible. */
 static int mirt__file_open_directory(const char *path) {
     const char *slash = strrchr(path, '/');
     if (!slash) return mirt__file_open_as(".", O_RDONLY, 0);
@@ -4899,28 +4911,28 @@ static bool mirt__file_sync(int fd) {
     int result;
     do result = MIRRORTRAIN_FSYNC(fd);
     while (result != 0 && errno == EINTR);
-    /* Some file systems have no such call; the others mean it. */
+    /* Some file systems do not support it; other errors are real. */
     return result == 0 || errno == EINVAL || errno == ENOSYS || errno == ENOTSUP;
 }
 
-/* The directory that `path` lies in keeps its entry through a power failure. */
+/* Syncs the directory of `path`, so that its entry survives a power failure. */
 static mirt_status mirt__file_sync_entry(const char *path) {
     int directory = mirt__file_open_directory(path);
     if (directory < 0)
         return errno == EACCES ? MIRT_OK
-                               : mirt__file_fail(path, "cannot open its directory"); /* as in mirt__file_commit */
+                               : mirt__file_fail(path, "cannot open its directory"); /* see mirt__file_commit */
     const bool synced = mirt__file_sync(directory);
-    mirt_status status = synced ? MIRT_OK : mirt__file_fail(path, "its directory cannot be brought to the disk");
+    mirt_status status = synced ? MIRT_OK : mirt__file_fail(path, "cannot sync its directory");
     mirt__file_close(&directory);
     return status;
 }
 
-/* Puts the finished temporary file in place. */
+/* Renames the finished temporary file. */
 static mirt_status mirt__file_replace(mirt__file_writer *writer, int directory) {
-    if (!mirt__file_sync(writer->fd)) return mirt__file_fail(writer->path, "cannot bring the file to the disk");
+    if (!mirt__file_sync(writer->fd)) return mirt__file_fail(writer->path, "cannot sync the file");
     int fd = writer->fd;
     writer->fd = -1;
-    /* After EINTR the descriptor is gone all the same, and its bytes are safe. */
+    /* After EINTR the descriptor is closed nevertheless, and its data are safe. */
     if (MIRRORTRAIN_CLOSE(fd) != 0 && errno != EINTR) return mirt__file_fail(writer->path, "cannot close the file");
     if (MIRRORTRAIN_RENAME(writer->temporary, writer->path) != 0)
         return mirt__file_fail(writer->path, "cannot put the new file in place of the old one");
@@ -4933,7 +4945,7 @@ static mirt_status mirt__file_replace(mirt__file_writer *writer, int directory) 
 MIRT__LIB mirt_status mirt__file_commit(mirt__file_writer *writer) {
     if (writer->status == MIRT_OK) {
         int directory = mirt__file_open_directory(writer->path);
-        /* A directory one may write to but not read cannot be synced: that is no reason to lose the file. */
+        /* A directory that is writable but not readable cannot be synced; the file is written nevertheless. */
         if (directory < 0 && errno != EACCES)
             writer->status = mirt__file_fail(writer->path, "cannot open its directory");
         else writer->status = mirt__file_replace(writer, directory);
@@ -4964,8 +4976,8 @@ MIRT_API mirt_status mirt_write_file(const char *path, const void *data, size_t 
 
 static mirt_status mirt__append_prepare(mirt__appender *a, int64_t keep) {
     struct stat info;
-    if (MIRRORTRAIN_FSTAT(a->fd, &info) != 0) return mirt__file_fail(a->path, "cannot look at the file");
-    if (!S_ISREG(info.st_mode)) return MIRT_OK; /* a pipe or /dev/null has no end to look for */
+    if (MIRRORTRAIN_FSTAT(a->fd, &info) != 0) return mirt__file_fail(a->path, "cannot get the status of the file");
+    if (!S_ISREG(info.st_mode)) return MIRT_OK; /* a pipe or /dev/null has no end to seek */
     if (keep >= 0 && info.st_size > (off_t)keep) {
         if (MIRRORTRAIN_FTRUNCATE(a->fd, (off_t)keep) != 0) return mirt__file_fail(a->path, "cannot shorten the file");
         info.st_size = (off_t)keep;
@@ -4981,8 +4993,8 @@ static mirt_status mirt__append_forget(mirt__appender *a, mirt_status status) {
     return status;
 }
 
-/* `path` is a link. One to a device or a pipe, such as /dev/stdout, is followed; a file that it points to may be
-   somebody else's and must not be shortened. */
+/* `path` is a symbolic link. One to a device or a pipe, such as /dev/stdout, is followed; a file that it points to may
+   belong to somebody else and must not be truncated. */
 static mirt_status mirt__append_follow(mirt__appender *a, const char *path) {
     struct stat info;
     a->fd = mirt__file_open_as(path, O_WRONLY | O_NONBLOCK, 0);
@@ -5001,13 +5013,13 @@ MIRT__LIB mirt_status mirt__append_open(mirt__appender *a, const char *path, int
     a->fd = mirt__file_open_as(path, O_WRONLY | O_CREAT | O_NONBLOCK | O_NOFOLLOW, 0666);
     if (a->fd < 0 && (errno == ELOOP || errno == EMLINK)) return mirt__append_follow(a, path);
     mirt_status status = a->fd >= 0       ? mirt__append_prepare(a, keep)
-                         : errno == ENXIO ? mirt__file_fail_pipe(path) /* nobody reads from it yet */
+                         : errno == ENXIO ? mirt__file_fail_pipe(path) /* it has no reader yet */
                                           : mirt__file_fail(path, "cannot open for writing");
     return status == MIRT_OK ? MIRT_OK : mirt__append_forget(a, status);
 }
 
 MIRT__LIB mirt_status mirt__append(mirt__appender *a, const void *data, size_t size) {
-    if (a->fd < 0) return mirt__fail(MIRT_E_STATE, "a log that is not open was written to");
+    if (a->fd < 0) return mirt__fail(MIRT_E_STATE, "cannot write to a log that is not open");
     mirt_status status = mirt__file_write_at(a->fd, a->path, a->size, data, size);
     if (status == MIRT_OK) a->size += size;
     return status;
@@ -5015,7 +5027,7 @@ MIRT__LIB mirt_status mirt__append(mirt__appender *a, const void *data, size_t s
 
 MIRT__LIB mirt_status mirt__append_sync(mirt__appender *a) {
     if (a->fd < 0) return MIRT_OK;
-    if (!mirt__file_sync(a->fd)) return mirt__file_fail(a->path, "cannot bring the file to the disk");
+    if (!mirt__file_sync(a->fd)) return mirt__file_fail(a->path, "cannot sync the file");
     mirt_status status = a->entered ? MIRT_OK : mirt__file_sync_entry(a->path);
     a->entered = status == MIRT_OK;
     return status;
@@ -5032,7 +5044,7 @@ MIRT__LIB mirt_status mirt__append_close(mirt__appender *a) {
     return status;
 }
 
-/* `path` is made, unless it is there; it is written in, and what is synced there must not be lost with it. */
+/* Creates `path` unless it exists, and syncs its parent, so that files synced in it survive a power failure. */
 static mirt_status mirt__make_one_directory(const char *path) {
     struct stat info;
     if (MIRRORTRAIN_MKDIR(path, 0777) == 0) return mirt__file_sync_entry(path);
@@ -5040,7 +5052,7 @@ static mirt_status mirt__make_one_directory(const char *path) {
     const bool there = MIRRORTRAIN_STAT(path, &info) == 0;
     if (there && S_ISDIR(info.st_mode)) return MIRT_OK;
     errno = there ? ENOTDIR : code;
-    return mirt__file_fail(path, "cannot make the directory");
+    return mirt__file_fail(path, "cannot create the directory");
 }
 
 MIRT__LIB mirt_status mirt__make_directory(const char *path) {
@@ -5097,7 +5109,7 @@ static int64_t mirt__machine_number(const char *group, const char *file) {
     return text[0] >= '0' && text[0] <= '9' ? (int64_t)strtoll(text, NULL, 10) : -1;
 }
 
-/* What a group of processes that we are in may have. */
+/* The limits of a control group that contains this process. */
 static void mirt__machine_group(const char *group, const char *most, const char *used, mirt_machine_info *out) {
     char path[512], text[4096];
     const int64_t limit = mirt__machine_number(group, most), taken = mirt__machine_number(group, used);
@@ -5105,7 +5117,7 @@ static void mirt__machine_group(const char *group, const char *most, const char 
         snprintf(path, sizeof path, "%s/memory.stat", group);
         mirt__file_peek(path, text, sizeof text);
         int64_t cached = mirt__machine_line(text, "inactive_file "),
-                left = limit - taken; /* files read, which give way */
+                left = limit - taken; /* page cache, which can be reclaimed */
         if (cached > 0 && cached < taken) left += cached;
         if (!out->memory_limit || (uint64_t)limit < out->memory_limit) out->memory_limit = (uint64_t)limit;
         if (taken >= 0 && (uint64_t)(left > 0 ? left : 0) < out->memory_available)
@@ -5121,7 +5133,7 @@ static void mirt__machine_group(const char *group, const char *most, const char 
 
 MIRT_API mirt_status mirt_machine(mirt_machine_info *out) {
     char text[4096], group[384];
-    if (!out) return mirt__fail_missing("mirt_machine", "place for the answer");
+    if (!out) return mirt__fail_missing("mirt_machine", "structure to fill");
     memset(out, 0, sizeof *out);
     if (!(out->cores = mirt__cpu_cores())) return mirt_last_status();
 #ifdef _SC_PHYS_PAGES
@@ -5135,7 +5147,7 @@ MIRT_API mirt_status mirt_machine(mirt_machine_info *out) {
     mirt__file_peek("/proc/self/cgroup", text, sizeof text);
     const char *own = strstr(text, "0::/");
     snprintf(group, sizeof group, MIRT__GROUPS "%.*s", own ? (int)(strcspn(own, "\n") - 3) : 0, own ? own + 3 : "");
-    for (;;) { /* our group and those around it */
+    for (;;) { /* the group of this process and its parents */
         mirt__machine_group(group, "memory.max", "memory.current", out);
         char *slash = strrchr(group, '/');
         if (!slash || strlen(group) <= strlen(MIRT__GROUPS)) return MIRT_OK;
@@ -5147,7 +5159,7 @@ MIRT_API mirt_status mirt_machine(mirt_machine_info *out) {
 
 /* >>section base/cold_end.inc */
 
-/* Ends what cold_begin.inc began. */
+/* Ends cold_begin.inc. */
 #if defined(__GNUC__) && !defined(__clang__) && defined(__OPTIMIZE__)
 #pragma GCC pop_options
 #endif
@@ -5160,7 +5172,7 @@ static const char *const mirt__phase_names[] = {
 #define MIRT__PHASE_NAME(code, text) text,
     MIRT_PHASE_LIST(MIRT__PHASE_NAME)
 #undef MIRT__PHASE_NAME
-    "all-reduce and update", "waiting for the others' updates", "reading the next batch"
+    "all-reduce and update", "waiting for other devices' updates", "reading the next batch"
 };
 
 MIRT_API const char *mirt_phase_name(mirt_phase phase) {
@@ -5202,7 +5214,7 @@ MIRT__LIB void mirt__lane_lap(mirt__lane *lane, int phase, double now) {
 }
 
 MIRT__LIB void mirt__lane_mark(mirt__lane *lane, int phase, int replica, int node) {
-    double now = mirt__now(); /* not const: clang wants it so below */
+    double now = mirt__now(); /* not const, as clang requires below */
     if (lane->timed) mirt__lane_lap(lane, phase, now);
     const uint32_t number = __atomic_load_n(&lane->events, __ATOMIC_RELAXED);
     mirt__lane_event *event = &lane->event[number % MIRT__LANE_EVENTS];
@@ -5244,7 +5256,7 @@ MIRT__LIB uint32_t mirt__random_u32(mirt__random *random) {
 MIRT__LIB uint64_t mirt__random_below(mirt__random *random, uint64_t bound) {
     if (bound <= 1) return 0;
     if (bound <= UINT32_MAX) {
-        /* Lemire 2019: multiply, and draw again only in the short biased stretch. */
+        /* Lemire 2019: multiply, and draw again only in the small biased range. */
         uint32_t bound32 = (uint32_t)bound;
         uint64_t product = (uint64_t)mirt__random_u32(random) * bound32;
         if ((uint32_t)product < bound32) {
@@ -5369,8 +5381,8 @@ static uint32_t mirt__crc_byte(uint32_t polynomial, uint32_t crc) {
     return crc;
 }
 
-/* Four bytes at a time. The tables live on the stack, since filling them costs no more than a
-   kilobyte of input does without them. */
+/* Four bytes at a time. The tables are on the stack; filling them costs no more than a kilobyte of input without
+   tables. */
 static uint32_t mirt__crc_words(uint32_t polynomial, uint32_t crc, const unsigned char *at, size_t words) {
     uint32_t table[4][256];
     for (uint32_t i = 0; i < 256; i++) table[0][i] = mirt__crc_byte(polynomial, i);
@@ -5444,18 +5456,18 @@ MIRT__LIB uint64_t mirt__hash_bytes(uint64_t hash, const void *block, size_t byt
 
 /* >>section base/team.c */
 
-/* Threads that wait for jobs, and the gates they wait at. */
+/* Thread pool: threads that wait for jobs, and gates to wait at. */
 
 #include <unistd.h>
 
 MIRT__LIB int mirt__cpu_cores(void) {
-    const char *pretended = getenv("MIRT_CORES"); /* lets tests run as on another machine */
+    const char *pretended = getenv("MIRT_CORES"); /* lets tests emulate another machine */
     if (pretended && *pretended) {
         char *end;
         long cores = strtol(pretended, &end, 10);
         if (*end == 0 && cores > 0 && cores <= 4096) return (int)cores;
         return mirt__fail(MIRT_E_DEVICE,
-                          "the environment's MIRT_CORES is \"%s\"; it wants a number of cores from 1 to 4096",
+                          "the environment variable MIRT_CORES is \"%s\"; it must be a number of cores from 1 to 4096",
                           pretended),
                0;
     }
@@ -5467,12 +5479,12 @@ MIRT__LIB int mirt__cpu_cores(void) {
     return online < 1 ? 1 : online > 4096 ? 4096 : (int)online;
 }
 
-/* What mirt__team_for shares among the members. */
+/* The data that members of mirt__team_for share. */
 typedef struct mirt__team_loop {
     void (*fn)(void *arg, int64_t task, int member);
     void *arg;
     int64_t tasks;
-    int64_t next; /* atomic: the first task nobody has claimed */
+    int64_t next; /* atomic: the first unclaimed task */
 } mirt__team_loop;
 
 static void mirt__team_loop_run(void *arg, int member) {
@@ -5543,11 +5555,11 @@ MIRT__LIB int mirt__team_ended(const mirt__team *team) { return (void)team, 0; }
 
 #include <pthread.h>
 
-/* Waking a sleeper costs more than this; spinning longer would burn a core between steps. */
+/* Waking a sleeping thread costs more than this; spinning longer would waste a core between steps. */
 #define MIRT__SPIN_SECONDS 20e-6
 
-/* A counter to wait at: whoever waits for it to leave a value spins for a while, then sleeps.
-   Aligned so that waiting at one gate does not slow down another. */
+/* A counter to wait at: a thread that waits for its value to change spins for a while, then sleeps. Aligned so that
+   waiting at one gate does not slow down another. */
 typedef struct mirt__gate {
     uint32_t value;    /* atomic */
     uint32_t sleepers; /* atomic; changed under the mutex */
@@ -5556,7 +5568,7 @@ typedef struct mirt__gate {
     bool ready; /* mutex and condition exist */
 } __attribute__((aligned(MIRT__ALIGN))) mirt__gate;
 
-/* Who looks at the clock while it waits. */
+/* The member that checks the clock while it waits. */
 typedef struct mirt__team_looker {
     bool (*look)(void *arg);
     void *arg;
@@ -5571,10 +5583,10 @@ typedef struct mirt__team_member {
 } mirt__team_member;
 
 struct mirt__team {
-    mirt__gate work;    /* moves when a job is there */
-    mirt__gate done;    /* moves when the last worker has finished a job */
-    mirt__gate barrier; /* moves when the last member has arrived */
-    /* The job: written before `work` moves, read after. */
+    mirt__gate work;    /* changes when a job is available */
+    mirt__gate done;    /* changes when the last worker has finished a job */
+    mirt__gate barrier; /* changes when the last member has arrived */
+    /* The job: written before `work` changes, read afterwards. */
     void (*fn)(void *arg, int member);
     void *arg;
     mirt__caller caller;
@@ -5587,7 +5599,7 @@ struct mirt__team {
     mirt__team_member *members;
 };
 
-/* Conditions whose waits may end by the monotonic clock, where the system has them. */
+/* Condition variables whose timeouts use the monotonic clock, if the system supports it. */
 MIRT__LIB int mirt__cond_create(pthread_cond_t *cond) {
 #if defined(__APPLE__)
     return pthread_cond_init(cond, NULL);
@@ -5622,7 +5634,7 @@ static bool mirt__gate_create(mirt__gate *gate) {
         if (code != 0) pthread_mutex_destroy(&gate->mutex);
     }
     gate->ready = code == 0;
-    if (code != 0) mirt__fail(MIRT_E_THREAD, "a lock could not be made: %s", strerror(code));
+    if (code != 0) mirt__fail(MIRT_E_THREAD, "cannot create a lock: %s", strerror(code));
     return gate->ready;
 }
 
@@ -5636,8 +5648,8 @@ static uint32_t mirt__gate_value(const mirt__gate *gate) {
     return __atomic_load_n(&gate->value, __ATOMIC_ACQUIRE);
 }
 
-/* Moves the gate and wakes its sleepers. Either this thread sees the sleeper counted, or the
-   sleeper, who looks again after counting itself, sees the new value: hence sequential consistency. */
+/* Changes the gate and wakes its sleepers. Either this thread sees the sleeper's count, or the sleeper, which checks
+   again after counting itself, sees the new value; this requires sequential consistency. */
 static void mirt__gate_move(mirt__gate *gate) {
     __atomic_fetch_add(&gate->value, 1, __ATOMIC_SEQ_CST);
     if (__atomic_load_n(&gate->sleepers, __ATOMIC_SEQ_CST) == 0) return;
@@ -5667,7 +5679,7 @@ static bool mirt__gate_spin(const mirt__gate *gate, uint32_t old) {
     }
 }
 
-/* Returns once the gate's value is not `old`; false: the looker, if that is the calling thread, gave up before. */
+/* Returns once the gate's value is not `old`; false: the calling thread is the observer and stopped waiting. */
 static bool mirt__gate_wait(mirt__gate *gate, uint32_t old, bool spin, const mirt__team_looker *looker) {
     if (spin ? mirt__gate_spin(gate, old) : mirt__gate_value(gate) != old) return true;
     const bool looks = looker && looker->look && pthread_equal(looker->thread, pthread_self());
@@ -5700,12 +5712,12 @@ static void mirt__team_work(mirt__team_member *self) {
 
 static void mirt__team_note_end(void *arg) {
     const mirt__team_member *self = (const mirt__team_member *)arg;
-    pthread_detach(pthread_self()); /* nobody will join it */
+    pthread_detach(pthread_self()); /* it will not be joined */
     __atomic_store_n(&self->team->ended, self->number, __ATOMIC_RELEASE);
 }
 
 static void *mirt__team_worker(void *arg) {
-    pthread_cleanup_push(mirt__team_note_end, arg); /* code of the user may end the thread */
+    pthread_cleanup_push(mirt__team_note_end, arg); /* user code may end the thread */
     mirt__team_work((mirt__team_member *)arg);
     pthread_cleanup_pop(0);
     return NULL;
@@ -5730,7 +5742,7 @@ MIRT__LIB mirt__team *mirt__team_create(int size, bool spin) {
         member->number = i;
         int code = mirt__thread_start(&member->thread, mirt__team_worker, member);
         if (code != 0) {
-            mirt__fail(MIRT_E_THREAD, "thread %d of %d could not be started: %s", i, size - 1, strerror(code));
+            mirt__fail(MIRT_E_THREAD, "cannot start thread %d of %d: %s", i, size - 1, strerror(code));
             fine = false;
         } else {
             team->started = i;
@@ -5801,30 +5813,32 @@ MIRT__LIB int mirt__team_ended(const mirt__team *team) {
 
 #ifndef MIRT__KERNELS_H
 #define MIRT__KERNELS_H
-/* The CPU's tables of kernels (table.h), and what their calls need. */
+/* The CPU's tables of kernels (table.h), and the memory that their calls need. */
 
-/* Whether places in a window of so many take int32, not a byte. */
+/* Whether positions in a window of this size need int32 instead of a byte. */
 MIRT__LIB bool mirt__pool_wide(int64_t places);
-/* NULL when there is no such activation. */
+/* NULL: the activation does not exist. */
 MIRT__LIB const mirt__activation_class *mirt__activation_get(mirt_activation_kind kind);
 
 /* The tables of this build in order of preference, best first, "reference" last; *count of them.
-   Those the running machine cannot execute are left out. Thread safe. */
+   Tables that this machine cannot execute are left out. Thread safe. */
 MIRT__LIB const mirt__kernels *const *mirt__kernel_tables(int *count);
-/* The best table, or the one the environment variable MIRT_CPU names; NULL (MIRT_E_DEVICE): it is not of this machine. Thread safe. */
+/* The best table, or the one named by the environment variable MIRT_CPU; NULL (MIRT_E_DEVICE): not available on this
+   machine. Thread safe. */
 MIRT__LIB const mirt__kernels *mirt__kernels_best(void);
 
-/* Bytes the calls need; they grow with m, rows. */
+/* Bytes that calls need; they grow with m, rows. */
 MIRT__LIB size_t mirt__gemm_scratch(const mirt__gemm *args);
-MIRT__LIB size_t mirt__conv_scratch(const mirt__conv *shape);              /* forward, both gradients, conv_pool and its gradient: the most any needs */
+MIRT__LIB size_t mirt__conv_scratch(const mirt__conv *shape);              /* forward, both gradients, conv_pool and its
+                                                                              gradient: the most any needs */
 MIRT__LIB size_t mirt__conv_shared(const mirt__conv *shape);                  /* likewise */
-/* Raises both to what calls with `winograd` need. */
+/* Raises both to the needs of calls with `winograd`. */
 MIRT__LIB void mirt__winograd_room(const mirt__conv *shape, size_t *scratch, size_t *shared);
 MIRT__LIB size_t mirt__reduce_scratch(const mirt__reduce *args);
 MIRT__LIB size_t mirt__norm_shared(const mirt__norm *args);
 MIRT__LIB size_t mirt__norm_scratch(const mirt__norm *args);
 
-/* Images in one chunk of a weight gradient; a function of one image's shape alone. */
+/* Images in one chunk of a weight gradient; depends only on the shape of an image. */
 MIRT__LIB int64_t mirt__conv_chunk_rows(const mirt__conv *shape);
 
 /* part[i] for i in [0, parts), each `count` long and `stride` apart, summed into part 0 by a fixed
@@ -5838,66 +5852,68 @@ MIRT__LIB void mirt__tree(mirt__real *part, int64_t parts, int64_t stride, int64
 
 #ifndef MIRT__SHAPES_H
 #define MIRT__SHAPES_H
-/* How the kernels cut their work: functions of shapes alone. */
+/* How kernels divide their work: functions that depend only on shapes. */
 
 #define MIRT__PANEL 64       /* columns of b handled at a time; a multiple of every vector length */
 #define MIRT__BLOCK_K 512    /* steps of k between spills: a panel of b stays in L2 */
 #define MIRT__BLOCK_RUNS 64  /* runs in one such block */
-#define MIRT__TILE_ROWS 14   /* the most rows of c in registers */
-#define MIRT__TILE_GROUP 42  /* rows of c that are finished at a time: whole tiles */
+#define MIRT__TILE_ROWS 14   /* largest number of rows of c in registers */
+#define MIRT__TILE_GROUP 42  /* rows of c finished at a time: whole tiles */
 #define MIRT__PANEL_LINE 16  /* floats in a line of the cache */
-#define MIRT__STREAM (2 << 20) /* floats of an output that goes past the caches */
+#define MIRT__STREAM (2 << 20) /* outputs with at least this many floats bypass the caches */
 #define MIRT__BLOCK_PIXELS 1008 /* pixels in a block of a convolution, at most */
-#define MIRT__STRIP 65536    /* floats of input copied to scratch at a time, where that is enough */
-#define MIRT__GRAD_CHANNELS 640 /* of x or dy in a block of a weight gradient, about */
-#define MIRT__GRAD_PIXELS 147   /* in such a block, at least */
+#define MIRT__STRIP 65536    /* floats of input copied to scratch memory at a time, if that is enough */
+#define MIRT__GRAD_CHANNELS 640 /* approximate floats of x or dy in a block of a weight gradient */
+#define MIRT__GRAD_PIXELS 147   /* rows in such a block, at least */
 #define MIRT__GRAD_COLUMNS 96 /* columns of a copied at a time for a weight gradient */
 #define MIRT__WINDOWS 4096   /* floats of window blocks at a time in a pooled weight gradient */
 #define MIRT__PANEL_FLOATS (MIRT__BLOCK_K * MIRT__PANEL + MIRT__TILE_ROWS * MIRT__PANEL)
-#define MIRT__REDUCE_COLUMNS 64 /* outputs reduced side by side */
-#define MIRT__REDUCE_WIDE 512   /* at most, where there are enough of them */
+#define MIRT__REDUCE_COLUMNS 64 /* adjacent outputs reduced together */
+#define MIRT__REDUCE_WIDE 512   /* at most, if there are that many */
 
-/* `length` steps of k that lie at a constant distance in a, starting `a` floats from a row's
-   first element; their rows of b start `b` floats from b. */
+/* `length` steps of k at a constant distance in a, starting `a` floats from a row's first element; their rows of b
+   start `b` floats from b. */
 typedef struct mirt__run {
     int64_t a, b, length;
 } mirt__run;
 
-/* Rows of a that are read into scratch at a time. */
+/* Rows of a that are read into scratch memory at a time. */
 MIRT__LIB int64_t mirt__gemm_strip_rows(int64_t m, int64_t k);
 
-/* Rows of n numbers that a normalization handles at a time: some that stay in L1. */
+/* Rows of n numbers that a normalization processes at a time, so that they stay in L1. */
 #define MIRT__NORM_PIECE 2048
 MIRT__LIB int64_t mirt__norm_piece(int64_t n);
 
-/* How a convolution's images are cut into blocks of rows, whose inputs fit a strip of scratch. */
+/* How images of a convolution are divided into blocks of rows whose inputs fit into scratch memory. */
 typedef struct mirt__conv_blocks {
     int64_t forward_rows, forward_cols, forward_floats; /* rows of y, even; columns of x with padding; floats of x */
     int64_t grad_rows, grad_cols, grad_floats;          /* rows of dx; columns of dy with padding; floats of dy */
-    int64_t run_count;                                  /* the most runs of k any product needs */
-    int64_t window_rows, window_floats;                 /* pooled rows whose windows are laid out at a time */
+    int64_t run_count;                                  /* largest number of runs of k in a product */
+    int64_t window_rows, window_floats;                 /* pooled rows whose windows are stored at a time */
 } mirt__conv_blocks;
 MIRT__LIB mirt__conv_blocks mirt__conv_block_sizes(const mirt__conv *shape);
 /* Floats of one chunk's partial sums: the kernel's, then the bias's. */
 MIRT__LIB int64_t mirt__conv_partial_floats(const mirt__conv *shape);
-/* How a convolution, or the gradient of its input, goes from the pixels of a source to those of a target. A convolution of
-   single pixels goes over all images as if they were one of width 1. */
+/* How a convolution, or the gradient of its input, maps the pixels of a source to those of a target. A 1x1 convolution
+   treats all images as one of width 1. */
 typedef struct mirt__conv_view {
     mirt__conv s;
     int64_t h, w, c, target_h, target_w, target_c; /* of an image */
     int64_t k, n;                   /* of a tap of a group: channels of the source, of the target */
-    int64_t lines, images;          /* rows of the target in a block; whole images in one where it has all rows */
-    int64_t parts, blocks;          /* blocks of an image, of all */
+    int64_t lines, images;          /* rows of the target in a block; images in a block if it has all rows */
+    int64_t parts, blocks;          /* blocks of an image, of all images */
     int64_t chunks;                 /* of column sums in a block */
     int64_t row_step, column_step;  /* between the source's pixels that are read */
-    int64_t strip_rows, strip_columns, strip_left; /* of an image in a strip: at most; columns; its first column */
+    int64_t strip_rows, strip_columns, strip_left; /* of an image in a tile: most rows; columns; first column */
     int64_t strip;                  /* floats */
-    int64_t sets;                   /* of taps that reach the same pixels of the target: one, or one for each phase of the strides */
-    int64_t sets_across, phase_y, phase_x; /* of them in a row; the first one's phase: other than 0 where strides are longer than the image */
-    int64_t runs;                   /* of k in all sets, at most */
+    int64_t sets;                   /* sets of taps that reach the same pixels of the target: one, or one per phase of
+                                       the strides */
+    int64_t sets_across, phase_y, phase_x; /* sets in a row; phase of the first one: not 0 if strides are longer than
+                                              the image */
+    int64_t runs;                   /* runs of k in all sets, at most */
 } mirt__conv_view;
 MIRT__LIB mirt__conv_view mirt__conv_view_of(const mirt__conv *shape, bool back);
-/* Where things lie in the memory that a call's threads share, in bytes. */
+/* Offsets, in bytes, in the memory that the threads of a call share. */
 typedef struct mirt__conv_places {
     size_t source, finishing, packed, sums, counts, runs, sets, taps, end;
 } mirt__conv_places;
@@ -5910,30 +5926,31 @@ typedef struct mirt__conv_tap {
     int64_t tap, set, at; /* its first row in the panels of the set */
 } mirt__conv_tap;
 MIRT__LIB mirt__conv_places mirt__conv_places_of(const mirt__conv_view *view);
-/* How a weight gradient is cut: chunks of rows of dy (of all images, one after the other), whose sums are added up by a
-   tree; within a chunk blocks of channels of x by columns of dy, for which strips of both are read. */
+/* How a weight gradient is divided: chunks of rows of dy (of all images in sequence), whose sums are added by a tree;
+   within a chunk blocks of channels of x by columns of dy, for which tiles of both are read. */
 typedef struct mirt__conv_grad_view {
     mirt__conv_view v;
-    int64_t rows, chunk, chunks, chunks_most; /* rows of dy, in a chunk; chunks, which fewer images may not have more of than that */
-    int64_t k, row;                   /* rows of dkernel; floats of one in a sum, groups filled up to whole vectors */
+    int64_t rows, chunk, chunks, chunks_most; /* rows of dy, in a chunk; number of chunks, which does not grow with
+                                                 fewer images */
+    int64_t k, row;                   /* rows of dkernel; floats of one in a sum, with groups padded to whole vectors */
     int64_t sum;                      /* floats of a chunk's sums: dkernel's, then a row of db's */
     int64_t channels, columns;        /* in a block, at most, of a group */
     int64_t x_floats, dy_floats;      /* strips */
     int64_t runs;
 } mirt__conv_grad_view;
 MIRT__LIB mirt__conv_grad_view mirt__conv_grad_view_of(const mirt__conv *shape);
-/* Both gradients of a convolution of single pixels in one pass, where it pays: pixels in a block of the input gradient, how
-   many such blocks make a chunk of the weight gradient's sums, chunks; floats of a strip of dy. */
+/* Both gradients of a 1x1 convolution in one pass, if that is faster: pixels in a block of the input gradient, number
+   of such blocks per chunk of the weight gradient's sums, chunks; floats of a tile of dy. */
 typedef struct mirt__both_view {
     int64_t lines, blocks, chunks, strip;
-    size_t scratch, shared, sums;         /* bytes in all; where in `shared` x's columns and the sums begin */
+    size_t scratch, shared, sums;         /* bytes in all; offsets in `shared` of x's columns and the sums */
 } mirt__both_view;
 MIRT__LIB bool mirt__both_applies(const mirt__conv *shape);
 MIRT__LIB mirt__both_view mirt__both_view_of(const mirt__conv *shape);
-/* Pixels of the target in a chunk of column sums; its boundary is one of tiles in every instruction set. */
+/* Pixels of the target in a chunk of column sums; a multiple of the tiles of every instruction set. */
 #define MIRT__SUM_CHUNK 252
 
-/* How F(2x2, 3x3) goes from the pixels of a source to those of a target: blocks of rows of 2x2 tiles. */
+/* How F(2x2, 3x3) maps the pixels of a source to those of a target: blocks of rows of 2x2 tiles. */
 #define MIRT__WINOGRAD_CHUNK 63 /* tiles in a chunk of column sums */
 #define MIRT__WINOGRAD_STEPS 32 /* of k whose weights are transformed at a time */
 typedef struct mirt__winograd_view {
@@ -5941,34 +5958,36 @@ typedef struct mirt__winograd_view {
     int64_t rows, h, w, c, target_h, target_w, target_c; /* images, and of one */
     int64_t before_h, before_w;           /* zeros before the source */
     int64_t down, across;                 /* tiles of an image */
-    int64_t lines, images;                /* rows of tiles in a block; whole images in one where it has all rows */
-    int64_t parts, blocks, chunks;        /* blocks of an image, of all; chunks of column sums in one */
+    int64_t lines, images;                /* rows of tiles in a block; images in a block if it has all rows */
+    int64_t parts, blocks, chunks;        /* blocks of an image, of all images; chunks of column sums in a block */
     int64_t strip_columns;
-    int64_t source_plane, product_plane;  /* floats of one of the sixteen, at most; of products: a panel of columns */
-    int64_t shared_floats;                /* for the strip, then the products */
+    int64_t source_plane, product_plane;  /* floats of one of the sixteen planes, at most; of products: a panel of
+                                             columns */
+    int64_t shared_floats;                /* for the input tile, then the products */
     size_t scratch;
     mirt__conv_places places;             /* without sets and taps */
 } mirt__winograd_view;
 MIRT__LIB bool mirt__winograd_applies(const mirt__conv *shape, bool back);
 MIRT__LIB mirt__winograd_view mirt__winograd_view_of(const mirt__conv *shape, bool back);
 
-/* One filter for each channel, few taps: vectors of channels instead of products. */
+/* One filter per channel and few taps: uses vectors of channels instead of matrix products. */
 #define MIRT__MAX_TAPS 64
 MIRT__LIB bool mirt__is_depthwise(const mirt__conv *shape);
-/* How that work is cut: units are blocks of rows of an image. Rings hold the rows of x and dy that are at work, between
-   columns of zeros. */
+/* How that work is divided: units are blocks of rows of an image. Ring buffers hold the current rows of x and dy,
+   between columns of zeros. */
 typedef struct mirt__depth_cut {
-    int64_t blocks, block_rows;                /* of an image: how many, rows of y of each */
-    int64_t sum_pixels, sum_rows, sum_pieces;  /* column sums: at most so many pixels, rows of y, or pieces of a row of y */
-    int64_t grad_pieces, grad_rows, grad_sums; /* of dx: likewise; chunks of a unit */
+    int64_t blocks, block_rows;                /* units of an image: their number, rows of y in each */
+    int64_t sum_pixels, sum_rows, sum_pieces;  /* column sums: at most this many pixels, rows of y, or pieces of a row
+                                                  of y */
+    int64_t grad_pieces, grad_rows, grad_sums; /* the same for dx; chunks of a unit */
     int64_t x_rows, x_before, x_columns, dy_rows, dy_before, dy_columns;
-    int64_t images, parts;                     /* dkernel: of a partial sum, whose units follow each other */
+    int64_t images, parts;                     /* dkernel: consecutive units of a partial sum */
     int64_t scratch_floats, shared_floats;
 } mirt__depth_cut;
 MIRT__LIB mirt__depth_cut mirt__depth_cut_of(const mirt__conv *shape);
 
-/* Where output o of `out` reads an axis of `in` (mirt__resize): between `low` and `high`, which are
-   equal at the edges, `part` of the way up; for the nearest input, low, and part 0. */
+/* The position that output o of `out` reads on an axis of `in` (mirt__resize): between `low` and `high`, which are
+   equal at the edges, at fraction `part`; for the nearest input low, and part 0. */
 typedef struct mirt__between {
     int64_t low, high;
     mirt__real part;
@@ -5983,13 +6002,12 @@ MIRT__LIB int64_t mirt__floor_div(int64_t a, int64_t b);
 
 #ifndef MIRT__COMMON_H
 #define MIRT__COMMON_H
-/* Kernels that every fast table shares: plain C whose inner loops run over contiguous channels,
-   so that the compiler makes vectors of them. Nothing here depends on the instruction set, nor
-   on how many threads there are. */
+/* Kernels that all fast tables share. Plain C whose inner loops run over contiguous channels, so that the compiler
+   vectorizes them. Nothing here depends on the instruction set or the number of threads. */
 
 #ifndef MIRT__REAL_DOUBLE
 
-/* Before a loop whose iterations are independent even where its output is its input. */
+/* Marks a loop whose iterations are independent even if its output is its input. */
 #if defined(__clang__)
 #define MIRT__INDEPENDENT _Pragma("clang loop vectorize(assume_safety)")
 #elif defined(__GNUC__)
@@ -6006,32 +6024,32 @@ typedef struct mirt__curves {
     void (*unary)(mirt__unary_kind kind, const float *x, float *y, int64_t count);
     void (*exp)(const float *x, float less, float *y, int64_t count);
 } mirt__curves;
-/* A call and what its curves are made by. */
+/* A call and the functions that compute it. */
 typedef struct mirt__common_curved {
     const void *args;
     const mirt__curves *curves;
 } mirt__common_curved;
 
-/* Elements that one thread takes at a time: enough to be worth the claim. */
+/* Elements that one thread claims at a time: enough to be worth it. */
 #define MIRT__GRAIN 16384
 
 /* Runs fn(args, begin, end, scratch) over [0, count) in pieces of `step`, shared by the team;
    `scratch` is the running thread's. */
 typedef void (*mirt__common_fn)(const void *args, int64_t begin, int64_t end, void *scratch);
 MIRT__LIB void mirt__common_range(const mirt__where *where, int64_t count, int64_t step, mirt__common_fn fn, const void *args);
-/* How many items of `size` elements each make one piece. */
+/* The number of items of `size` elements in one piece. */
 MIRT__LIB int64_t mirt__common_step(int64_t size);
 
-/* The elements of operands that are walked through together, in row-major order of `dim`. Dimensions
-   of one are left out, and neighbours that no operand jumps between are one: same shapes become one
-   run, a bias becomes rows by columns. */
+/* Iterates over the elements of several operands together, in row-major order of `dim`. Dimensions of size 1 are
+   removed, and adjacent ones that are contiguous in all operands are merged: equal shapes become one run, a bias
+   becomes rows by columns. */
 typedef struct mirt__common_walk {
     const void *args;
     int rank, operands;
     int64_t count, dim[MIRT_MAX_RANK], stride[3][MIRT_MAX_RANK];
 } mirt__common_walk;
 MIRT__LIB mirt__common_walk mirt__common_walk_of(const void *args, int rank, const int64_t *dim, int operands, const int64_t *const *stride);
-/* How many elements, at most `most`, lie in one line from number `at` on, which lies at place[i] of operand i. */
+/* The number of elements, at most `most`, in one line from element `at` on, which is at place[i] of operand i. */
 MIRT__LIB int64_t mirt__common_walk_line(const mirt__common_walk *walk, int64_t at, int64_t most, int64_t *place);
 
 MIRT__LIB void mirt__common_average_pool(const mirt__pool2d *args, const mirt__where *where);
@@ -6053,8 +6071,8 @@ MIRT__LIB void mirt__common_softmax_grad(const mirt__softmax *args, const mirt__
 MIRT__LIB void mirt__common_loss(const mirt__loss *args, const mirt__where *where, const mirt__curves *curves);
 MIRT__LIB void mirt__common_loss_grad(const mirt__loss *args, const mirt__where *where, const mirt__curves *curves);
 MIRT__LIB void mirt__common_accuracy(const mirt__accuracy *args, const mirt__where *where);
-/* mirt__philox for the counters {block .. block + MIRT__DRAWS - 1, counter[0 .. 2]}; each block's four words follow
-   each other. The instruction sets draw several at once. */
+/* mirt__philox for the counters {block .. block + MIRT__DRAWS - 1, counter[0 .. 2]}; the four words of a block are
+   adjacent. The instruction sets compute several blocks at once. */
 #define MIRT__DRAWS 16
 typedef void (*mirt__draw_fn)(uint32_t block, const uint32_t counter[3], uint64_t key, uint32_t *word);
 MIRT__LIB void mirt__common_draw(uint32_t block, const uint32_t counter[3], uint64_t key, uint32_t *word);
@@ -6076,40 +6094,41 @@ MIRT__LIB void mirt__common_norm_grad_input(const mirt__norm *args, const mirt__
 
 #ifndef MIRT__FAST_H
 #define MIRT__FAST_H
-/* What the fast kernels are made of. The loops over tiles, images and panels are written once, in
-   fast_*.c, on top of the few primitives that each instruction set implements (simd.c). */
+/* Declarations of the fast kernels. The loops over tiles, images and panels are written once, in fast_*.c, and use a
+   few primitives that each instruction set implements (simd.c). */
 
 /* One tile of c in registers: c[i][column + j] (+)= sum over the runs of a[i] times b[j]. */
 typedef struct mirt__tile {
     const float *const *a;
     float *const *c;
     int64_t column;
-    const mirt__run *runs; /* offsets in b are not used: rows of b follow each other, b_row apart */
+    const mirt__run *runs; /* offsets in b are not used: rows of b are consecutive, b_row apart */
     int64_t run_count, a_step;
     const float *b;
     int64_t b_row;
     bool fresh; /* from zero, not from c */
-    const char *ahead; /* asked from memory, a line at each step of k, two where there are four vectors */
+    const char *ahead; /* prefetched, one cache line per step of k, two if there are four vectors */
     int64_t ahead_step;
 } mirt__tile;
 typedef void (*mirt__tile_fn)(const mirt__tile *tile);
-#define MIRT__HALF_KIND 3 /* of two vectors, the second one's upper half without columns */
+#define MIRT__HALF_KIND 3 /* with two vectors, the upper half of the second one has no columns */
 
 /* One row of pooling windows of a convolution, at most pool_vectors vectors of channels. */
 typedef struct mirt__pool_row {
-    const float *a; /* the first window's patch */
+    const float *a; /* patch of the first window */
     int64_t pitch, ci, windows, k;
-    const int32_t *offset; /* of each k in the patch */
+    const int32_t *offset; /* offset of each k in the patch */
     const float *b, *bias;
     int64_t b_row;
     float *y;
     uint8_t *which;
-    int64_t co, columns; /* distance of windows; columns of these vectors that exist */
+    int64_t co, columns; /* distance of windows; number of existing columns of these vectors */
 } mirt__pool_row;
 
-/* Windows of max pooling, `rows` by `columns` in number, whose places are numbered `across` by row. For the maximum: one
-   window, whose place `first` is the one x begins at. For the gradient: all that a pixel lies in, at place `first` of the
-   first and down and right by less of the others. x lies row_step, column_step apart. */
+/* `rows` by `columns` windows of max pooling, whose positions are numbered `across` per row. For the maximum: one
+   window; x begins at its position `first`. For the gradient: all windows that contain a pixel, which is at position
+   `first` of the first one and at smaller positions of those below and to the right. Elements of x are row_step,
+   column_step apart. */
 typedef struct mirt__windows {
     bool half, wide; /* x and y are bfloat16; `which` is int32 */
     int64_t n, rows, columns, row_step, column_step, first, down, right;
@@ -6117,14 +6136,14 @@ typedef struct mirt__windows {
     void *y, *which;
 } mirt__windows;
 
-/* Memory that is wanted soon, [at, end) in turn: loops that compute ask for some of it now and then. */
+/* Memory that is needed soon, [at, end): computing loops prefetch it in small parts. */
 typedef struct mirt__soon {
     const char *at[3], *end[3];
     int next;
 } mirt__soon;
 
-/* `count` places side by side, x_step apart in x and y_step in y, of `n` channels each: what every tap sees at the first
-   place, and its numbers. */
+/* `count` adjacent positions, x_step apart in x and y_step in y, of `n` channels each: the input of every tap at the
+   first position, and its weights. */
 typedef struct mirt__taps_row {
     int taps;
     const float *x[MIRT__MAX_TAPS], *k[MIRT__MAX_TAPS];
@@ -6134,8 +6153,7 @@ typedef struct mirt__taps_row {
     mirt__soon *soon;
 } mirt__taps_row;
 
-/* Weight gradient of windows: block holds, for each window and k, the four values that the
-   window's four places see. */
+/* Weight gradient of windows: block contains, for each window and k, the inputs of the window's four positions. */
 typedef struct mirt__pool_windows {
     const float *block;
     int64_t windows, k, co;
@@ -6144,120 +6162,126 @@ typedef struct mirt__pool_windows {
     float *dkernel, *db;
 } mirt__pool_windows;
 
-/* What is read into strips: a reader, and what its normalization comes to in each column, worked out once per call. */
+/* The source of tiled reads: a reader, and its normalization per column, computed once per call. */
 typedef struct mirt__source {
     mirt__reader from;
-    const float *mean, *factor, *offset; /* of norm, or of back's slope; offset: beta, or zeros */
-    const float *less, *part;            /* of back; NULL: constant statistics */
+    const float *mean, *factor, *offset; /* for norm, or for back's slope; offset: beta, or zeros */
+    const float *less, *part;            /* for back; NULL: constant statistics */
 } mirt__source;
 
-/* An epilogue on some rows of some columns; the pointers of a column begin with the first of these columns. */
+/* An epilogue on some rows and columns; pointers to columns begin with the first of these columns. */
 typedef struct mirt__finishing {
     const mirt__epilogue *epilogue;
-    void *y;                                               /* the whole output; add, mask and slope_x of the epilogue likewise */
+    void *y;                                               /* the whole output; add, mask and slope_x of the epilogue
+                                                              likewise */
     mirt_dtype dtype;
-    const float *bias, *mean, *factor, *offset;            /* NULL where there is none */
+    const float *bias, *mean, *factor, *offset;            /* NULL: none */
     const float *slope_mean, *slope_factor, *slope_offset;
-    float *sum;       /* moments: a row of shifts, which begin as the first row finished, of sums and of squares of what
-                         lies above the shift; gradient: a row of sums of dy and one of dy * (slope_x - mean) */
+    float *sum;       /* moments: a row of shifts (initially the first finished row), of sums and of squares, both of
+                         values minus the shift; gradient: a row of sums of dy and one of dy * (slope_x - mean) */
     int64_t sum_row;  /* floats between these rows */
     bool fresh;       /* `sum` has no values yet */
-    bool stream;      /* y is too large for the caches; the writer's task ends with a fence. Its rows have sum_row columns */
+    bool stream;      /* y is too large for the caches, so the writer's task ends with a fence. Its rows have sum_row
+                         columns */
 } mirt__finishing;
 
-/* Room for a source's columns, and what a reader comes to, made in it; `floats` may be NULL where that is 0. */
+/* The floats that a source's columns need, and the source of a reader, made in them; `floats` may be NULL if that is
+   0. */
 MIRT__LIB size_t mirt__source_floats(const mirt__reader *reader);
 MIRT__LIB mirt__source mirt__source_of(const mirt__reader *reader, float *floats);
-/* Likewise of an output y with an epilogue, all its columns; `sum` and what belongs to it is the caller's. */
+/* The same for all columns of an output y with an epilogue; the caller sets `sum` and its fields. */
 MIRT__LIB size_t mirt__finishing_floats(const mirt__epilogue *epilogue, int64_t columns);
 MIRT__LIB mirt__finishing mirt__finishing_of(const mirt__epilogue *epilogue, int64_t columns, void *y, mirt_dtype dtype, float *floats);
-/* Whether what is read are floats where they lie. */
+/* Whether the source consists of floats that can be read in place. */
 MIRT__LIB bool mirt__reader_plain(const mirt__reader *reader);
-/* Whether there is more to do than to store floats. */
+/* Whether the epilogue does more than store floats. */
 MIRT__LIB bool mirt__epilogue_works(const mirt__epilogue *epilogue, mirt_dtype dtype);
-/* Of a chunk of column sums. */
+/* Bytes per chunk of column sums. */
 MIRT__LIB int64_t mirt__sum_floats(const mirt__epilogue *epilogue, int64_t columns);
-/* The same for the columns from number j on; `sum` as it was. */
+/* The same for the columns from column j on; `sum` is unchanged. */
 MIRT__LIB mirt__finishing mirt__finishing_at(const mirt__finishing *all, int64_t j);
 
-/* The sums that chunks of rows left, in ascending order, as the epilogue's: chunk i has `rows` rows, the last of each
-   `period` chunks `last_rows`; its rows of sums are at part + i * chunk_floats, sum_row apart. Columns [begin, end). */
+/* Combines the sums of chunks of rows, in ascending order, into the epilogue's: chunk i has `rows` rows, the last of
+   each `period` chunks `last_rows`; its rows of sums are at part + i * chunk_floats, sum_row apart. Columns [begin,
+   end). */
 typedef struct mirt__chunk_sums {
     const float *part;
     int64_t chunks, chunk_floats, sum_row, period, rows, last_rows;
-    const int32_t *counts; /* or NULL; the rows of each chunk, in place of the last three: where 0, it has no sums */
+    const int32_t *counts; /* or NULL; the rows of each chunk, instead of the last three: 0 means no sums */
 } mirt__chunk_sums;
 MIRT__LIB void mirt__column_sums_finish(const mirt__epilogue *epilogue, const mirt__chunk_sums *sums, int64_t begin, int64_t end);
-/* All columns, by the team. */
+/* All columns, shared by the team. */
 MIRT__LIB void mirt__column_sums_run(mirt__team *team, const mirt__epilogue *epilogue, const mirt__chunk_sums *sums, int64_t columns);
 /* All columns of chunks of counts[i] rows each. */
 MIRT__LIB void mirt__counted_sums_run(mirt__team *team, const mirt__epilogue *epilogue, const float *part, const int32_t *counts, int64_t chunks,
                                       int64_t columns);
 
-/* The primitives of products in words: 4 bytes, two numbers rounded to bfloat16 (the first one in the low half) that are
-   multiplied with those of another word and added up. Strips and panels are arrays of words where they would be of
-   floats; the pointers say float, but nothing reads one as a number. */
+/* The primitives of products in words. A word has 4 bytes: two numbers rounded to bfloat16 (the first one in the low
+   half) that are multiplied with those of another word and added up. Input tiles and panels are then arrays of words;
+   the pointers have type float, but the words are never read as floats. */
 typedef struct mirt__words {
     const mirt__tile_fn (*tile)[MIRT__TILE_ROWS]; /* as in mirt__simd; a, b and lengths of runs are in words */
-    /* As in mirt__simd, but row p of `to` has the words of k = 2 p and 2 p + 1; beyond an odd k stands 0. */
+    /* As in mirt__simd, but row p of `to` has the words of k = 2 p and 2 p + 1; 0 follows an odd k. */
     void (*copy_rows)(float *to, const float *from, int64_t from_row, int64_t k, int64_t columns);
     void (*transpose)(float *to, const float *from, int64_t from_row, int64_t k, int64_t columns);
-    /* Whole pixels from element `at` on: (channels + 1) / 2 words of neighbouring channels each. */
+    /* Whole pixels from element `at` on: (channels + 1) / 2 words of adjacent channels each. */
     void (*read_words)(float *to, const mirt__source *source, int64_t at, int64_t channels, int64_t pixels);
-    /* `columns` words of each of some pixels: word j of pixel p has the elements at + p * channels + j and next + p * channels + j;
-       `next` below 0: 0. */
+    /* `columns` words of each of some pixels: word j of pixel p has the elements at + p * channels + j and next + p *
+       channels + j; `next` below 0: 0. */
     void (*read_pairs)(float *to, const mirt__source *source, int64_t at, int64_t next, int64_t channels, int64_t columns, int64_t pixels);
-    /* As in mirt__simd: of all numbers in b's words, ascending. */
+    /* As in mirt__simd, for all numbers in b's words, ascending. */
     void (*column_sum)(float *sum, const float *b, int64_t b_row, int64_t k, int64_t columns, bool fresh);
 } mirt__words;
 
 typedef struct mirt__simd {
     int lanes, rows, vectors; /* tile: at most `rows` rows of `vectors` vectors */
     int pool_vectors;         /* vectors of channels in pool_row */
-    const mirt__tile_fn (*tile)[MIRT__TILE_ROWS]; /* [log2 vectors, or MIRT__HALF_KIND][rows - 1]; NULL: use narrower ones */
-    /* to[p * MIRT__PANEL + j] = from[p * from_row + j] for p in [0, k), j in [0, columns), and zeros up to whole vectors */
+    const mirt__tile_fn (*tile)[MIRT__TILE_ROWS]; /* [log2 vectors, or MIRT__HALF_KIND][rows - 1]; NULL: use narrower
+                                                     ones */
+    /* to[p * MIRT__PANEL + j] = from[p * from_row + j] for p in [0, k), j in [0, columns), and zeros up to whole
+       vectors */
     void (*copy_rows)(float *to, const float *from, int64_t from_row, int64_t k, int64_t columns);
     /* to[p * MIRT__PANEL + j] = from[j * from_row + p] for p in [0, k), j in [0, columns) */
     void (*transpose)(float *to, const float *from, int64_t from_row, int64_t k, int64_t columns);
-    /* Elements [at, at + count) of the source, as floats; with norm, gate or back whole pixels, or within one */
+    /* Elements [at, at + count) of the source, as floats; with norm, gate or back whole pixels, or part of one */
     void (*read)(float *to, const mirt__source *source, int64_t at, int64_t count);
     /* The epilogue on rows of c; mask[i] belongs to c[i]. */
     void (*finish)(const mirt__epilogue *epilogue, const float *bias, float *const *c, const float *const *mask,
                    int64_t rows, int64_t columns);
-    /* The epilogue: row i of `columns` numbers c[i] becomes the elements of finishing->y from number at[i] on (c[i] may be
-       where these lie), and is added to the sums. */
+    /* The epilogue: row i of `columns` numbers c[i] becomes the elements of finishing->y from element at[i] on (c[i]
+       may be in place), and is added to the sums. */
     void (*finish_rows)(const mirt__finishing *finishing, float *const *c, const int64_t *at, int64_t rows, int64_t columns);
     /* sum[j] (+)= the chain over p of b[p * b_row + j] */
     void (*column_sum)(float *sum, const float *b, int64_t b_row, int64_t k, int64_t columns, bool fresh);
     void (*pool_row)(const mirt__pool_row *row);
-    /* For each window and k the values at the window's four places, side by side. */
+    /* For each window and k the values at the window's four positions, adjacent to each other. */
     void (*lay_windows)(float *block, const float *x, int64_t pitch, int64_t ci, int64_t windows, int64_t k, const int32_t *offset);
     void (*pool_windows)(const mirt__pool_windows *windows);
     /* y = the chain over the taps of x times k, in each channel */
     void (*taps_row)(const mirt__taps_row *row);
-    /* dk = the chain from dk on over the places of x times y */
+    /* dk = the chain starting from dk over the positions of x times y */
     void (*taps_row_grad)(const mirt__taps_row *row);
-    /* y and which = the first maximum of x; y = the sum of what x has where `which` is the place. */
+    /* y and which = the first maximum of x; y = the sum of x where `which` is the position. */
     void (*max_window)(const mirt__windows *windows);
     void (*max_back)(const mirt__windows *windows);
     /* F(2x2, 3x3), planes of sixteen products of a tile (fast_winograd.c). A row of tiles, two pixels apart: */
     void (*winograd_source)(float *to, int64_t plane, const float *from, int64_t pitch, int64_t pixel, int64_t tiles);
     /* k rows of a panel, from the nine of its taps */
     void (*winograd_taps)(float *to, int64_t plane, const float *from, int64_t from_plane, int64_t k, int64_t columns);
-    /* Four rows of a panel for each tile, its pixels, from planes of one row a tile */
+    /* Four rows of a panel per tile, its pixels, from planes with one row per tile */
     void (*winograd_target)(float *to, const float *from, int64_t plane, int64_t tiles, int64_t columns);
     void (*accumulate)(float *into, const float *from, int64_t count);
-    /* Each is rounded to bfloat16. Without `words` products in half are products of such floats. */
+    /* Rounds each number to bfloat16. Without `words`, products in half are products of such floats. */
     void (*round)(float *x, int64_t count);
     const mirt__words *words; /* NULL: no instructions for products of bfloat16 */
 } mirt__simd;
 
-/* The drivers, on the primitives of one instruction set. */
+/* The drivers, which use the primitives of one instruction set. */
 MIRT__LIB void mirt__fast_gemm(const mirt__simd *simd, const mirt__gemm *args, const mirt__where *where);
 MIRT__LIB void mirt__fast_conv_forward(const mirt__simd *simd, const mirt__conv_forward *args, const mirt__where *where);
-/* With args->x both gradients are made; in one pass where mirt__both_applies. */
+/* With args->x computes both gradients, in one pass if mirt__both_applies. */
 MIRT__LIB void mirt__fast_conv_both(const mirt__simd *simd, const mirt__conv_input_grad *args, const mirt__where *where);
-/* Either of the two where mirt__winograd_applies. */
+/* Either of the two if mirt__winograd_applies. */
 MIRT__LIB void mirt__fast_winograd(const mirt__simd *simd, const mirt__conv *s, bool back, const mirt__reader *x, const float *kernel,
                                    const mirt__epilogue *epilogue, void *y, mirt_dtype dtype, const mirt__where *where);
 MIRT__LIB void mirt__fast_conv_input_grad(const mirt__simd *simd, const mirt__conv_input_grad *args, const mirt__where *where);
@@ -6279,12 +6303,12 @@ MIRT__LIB void mirt__fast_accumulate(const mirt__simd *simd, float *into, const 
 MIRT__LIB void mirt__fast_update(const mirt__where *where, const mirt__update *args,
                                  void (*range)(const mirt__update *args, int64_t begin, int64_t end));
 
-/* The tables that simd.c makes. In the single header they are simply defined before select.c. */
+/* The tables made by simd.c. In the single header they are defined before select.c. */
 #ifdef MIRRORTRAIN_SPLIT_BUILD
 extern const mirt__kernels mirt__kernels_avx512bf16, mirt__kernels_avx512, mirt__kernels_avx2, mirt__kernels_neon, mirt__kernels_plain;
 #endif
 
-/* c = a b, rows and columns of c in any regular place: the core of all drivers above. */
+/* c = a b, with any regular layout of rows and columns of c: the core of all drivers above. */
 typedef struct mirt__product {
     int64_t m, n, width; /* row i is number i % width of line i / width */
     const float *a;
@@ -6302,46 +6326,49 @@ typedef struct mirt__product {
 } mirt__product;
 MIRT__LIB void mirt__product_run(const mirt__simd *simd, const mirt__product *product);
 
-/* Pixels of a source as floats (or words), and zeros around its images. */
+/* Pixels of a source as floats (or words), with zeros around its images. */
 typedef struct mirt__strip {
     const mirt__simd *simd;
     const mirt__words *words; /* NULL: floats, */
     bool round;               /* rounded to bfloat16 */
-    int64_t pair, pixels;     /* words of pixels that are `pair` apart, as long as there are `pixels`; 0: of neighbouring channels */
+    int64_t pair, pixels;     /* words of pixels that are `pair` apart, up to `pixels`; 0: of adjacent channels */
     const mirt__source *source;
     int64_t h, w, c;                       /* of an image */
     int64_t first, channels;               /* that are read */
-    int64_t left, columns;                 /* of a row of a strip: first column, how many; */
+    int64_t left, columns;                 /* of a row of a tile: first column, number of columns; */
     int64_t column_step, row_step, pixel;  /* distance in the source, of rows too; floats (or words) of a pixel */
 } mirt__strip;
-/* Strips of all channels and of every row and column. */
+/* Tiles with all channels and all rows and columns. */
 MIRT__LIB mirt__strip mirt__strip_of(const mirt__simd *simd, const mirt__source *source, int64_t h, int64_t w, int64_t c, int64_t left, int64_t columns);
 MIRT__LIB void mirt__strip_rows(const mirt__strip *strip, int64_t image, int64_t row, int64_t rows, float *to);
-/* Into how many parts of its panels a block is split, so that each thread has about `each` tasks. */
+/* The number of parts into which the panels of a block are split, so that each thread has about `each` tasks. */
 MIRT__LIB int64_t mirt__sweep_splits(const mirt__where *where, int64_t blocks, int64_t panels, int64_t each);
 
-/* What will be read from memory soon: asked for while there is something to multiply. */
+/* Memory that will be read soon, to be prefetched during multiplication. */
 #define MIRT__AHEAD 6
 typedef struct mirt__ahead {
-    const char *at[MIRT__AHEAD]; /* this many bytes from here on are still to be asked for; a place even where that is 0 */
+    const char *at[MIRT__AHEAD]; /* this many bytes from here on have yet to be prefetched; a valid address even if that
+                                    is 0 */
     int64_t left[MIRT__AHEAD];
 } mirt__ahead;
 MIRT__LIB void mirt__ahead_add(mirt__ahead *ahead, const void *data, mirt_dtype dtype, int64_t first, int64_t count);
 
-/* The weight gradient that rides along with an input gradient: what block `number` adds, whose strip of dy is at `strip`;
-   about what it reads of x. */
+/* The weight gradient that is computed along with an input gradient: the part of block `number`, whose tile of dy is at
+   `strip`; and an estimate of the memory of x that it reads. */
 typedef struct mirt__grad_job mirt__grad_job;
 MIRT__LIB void mirt__conv_run_beside(const mirt__simd *simd, const mirt__conv_input_grad *args, const mirt__grad_job *beside, const mirt__where *where);
 MIRT__LIB void mirt__grad_beside_run(const mirt__grad_job *job, int64_t number, float *strip, mirt__ahead *ahead);
 MIRT__LIB void mirt__grad_beside_ahead(const mirt__grad_job *job, int64_t number, mirt__ahead *ahead);
 
-/* A block of rows of c = a b, panel by panel of MIRT__PANEL columns, groups of tiles finished while they are in the cache. */
+/* A block of rows of c = a b, in panels of MIRT__PANEL columns; groups of tiles are finished while they are in the
+   cache. */
 typedef struct mirt__sweep {
     const mirt__simd *simd;
     const mirt__tile_fn (*tile)[MIRT__TILE_ROWS]; /* of floats or words */
-    int64_t m, width, lines;               /* row i is place i % width of line i / width % lines of picture i / width / lines */
+    int64_t m, width, lines;               /* row i is position i % width of line i / width % lines of picture i / width
+                                              / lines */
     const float *a;
-    int64_t a_x, a_y, a_z, a_step;         /* distance of places, lines, pictures, steps of k within a run */
+    int64_t a_x, a_y, a_z, a_step;         /* distance of positions, lines, pictures, steps of k within a run */
     const mirt__run *runs;                 /* cut by mirt__sweep_run_add */
     int64_t run_count;
     const float *b;
@@ -6350,9 +6377,11 @@ typedef struct mirt__sweep {
     int64_t a_group;                       /* distance of groups in a */
     float *c;                              /* NULL: only `finishing` has the outputs */
     int64_t c_at, c_x, c_y, c_z;           /* in c, or in the outputs of `finishing` */
-    bool fresh, padded;                    /* from zero; columns of c beyond the last may be written, up to whole vectors */
-    const mirt__finishing *finishing;      /* or NULL, if padded; its pointers begin with column 0, its sums with the first chunk */
-    bool finish;                           /* it does more than to copy */
+    bool fresh, padded;                    /* from zero; columns of c beyond the last may be written, up to whole
+                                              vectors */
+    const mirt__finishing *finishing;      /* or NULL, if padded; its pointers begin with column 0, its sums with the
+                                              first chunk */
+    bool finish;                           /* it does more than copy */
     int64_t sum_chunk;                     /* floats between the sums of chunks */
     float *spare;                          /* MIRT__TILE_GROUP * MIRT__PANEL floats, unless padded */
     mirt__ahead *ahead;
@@ -6367,9 +6396,8 @@ MIRT__LIB void mirt__sweep_run_add(mirt__run *runs, int64_t *count, int64_t *k, 
 
 #ifndef MIRT__REFERENCE_H
 #define MIRT__REFERENCE_H
-/* The reference kernels: every kernel as its formula, one thread, plain loops. Read these first.
-   They are also what the fast tables are tested against and, built with mirt__real as double,
-   what the gradients are tested with. Long sums run in double. */
+/* The reference kernels: every kernel as its formula, one thread, plain loops. Read these first. The fast tables are
+   tested against them, and gradients are tested with them, built with mirt__real as double. Long sums use double. */
 
 #ifdef MIRT__REAL_DOUBLE
 #define mirt__exp exp
@@ -6405,8 +6433,8 @@ extern const mirt__kernels mirt__kernels_reference;
 #define MIRT__KERNEL_TABLE static const
 #endif
 
-/* An activation (not softmax), its derivative as a function of the activation's output (relu, relu6, sigmoid, tanh)
-   and, of each, as one of its input. */
+/* An activation (not softmax), its derivative as a function of the activation's output (relu, relu6, sigmoid, tanh),
+   and as a function of its input (all). */
 MIRT__LIB mirt__real mirt__ref_activate(mirt_activation_kind kind, mirt__real x);
 MIRT__LIB mirt__real mirt__ref_derivative(mirt_activation_kind kind, mirt__real y);
 MIRT__LIB mirt__real mirt__ref_slope(mirt_activation_kind kind, mirt__real x);
@@ -6430,18 +6458,19 @@ MIRT_OPTIMIZER_LIST(MIRT__REF_UPDATE)
 
 #ifndef MIRT__AUGMENT_H
 #define MIRT__AUGMENT_H
-/* Random transforms of single images, shared by layers and by stages of data sets. What a transform draws depends on its key,
-   and on two numbers that say whose image it is; neighbours that move pixels are one affine warp. No instruction set has a
-   version of its own. */
+/* Random transforms of single images, shared by layers and stages of data sets. The random numbers of a transform
+   depend on its key and on two numbers that identify the image; adjacent transforms that move pixels form one affine
+   warp. All instruction sets share one version. */
 
-/* Reads a description for images (h, w, c); false with the error set. The key is left 0. */
+/* Checks a description for images (h, w, c); false with the error set. The key remains 0. */
 MIRT__LIB bool mirt__transform_of(const mirt_augmentation *desc, int64_t h, int64_t w, int64_t c, mirt__transform *out);
 
-/* y[oy, ox] = x at that place, as ImageProjectiveTransformV3: between its four neighbours or the nearest. Pixels are
-   float32 (mirt__real) or uint8, y only where x is; then they are rounded to the nearest. h * line is below 2^31. */
+/* y[oy, ox] = x at the transformed position, like ImageProjectiveTransformV3: interpolated from four neighbors, or the
+   nearest. Pixels are float32 (mirt__real) or uint8; y is uint8 only if x is, and then rounded to nearest. h * line is
+   below 2^31. */
 typedef struct mirt__warp {
     float m[6];
-    int64_t h, w, c, oh, ow, line; /* line: numbers from one row of x to the next */
+    int64_t h, w, c, oh, ow, line; /* line: elements from one row of x to the next */
     mirt_fill_mode fill;
     bool nearest;
     float value;
@@ -6451,7 +6480,7 @@ typedef struct mirt__warp {
 } mirt__warp;
 MIRT__LIB void mirt__warp_image(const mirt__warp *args);
 
-/* All transforms of one image, from x to y. `room`: mirt__augment_room bytes. */
+/* Applies all transforms to one image, from x to y. `room`: mirt__augment_room bytes. */
 typedef struct mirt__augment {
     const mirt__transform *transform;
     int count;
@@ -6462,7 +6491,7 @@ typedef struct mirt__augment {
     void *room;
 } mirt__augment;
 MIRT__LIB void mirt__augment_image(const mirt__augment *args);
-/* For the kernels' tables. */
+/* For the tables of kernels. */
 MIRT__LIB void mirt__augment_batch(const mirt__augment_rows *args, const mirt__where *where);
 MIRT__LIB size_t mirt__augment_room(const mirt__transform *transform, int count, mirt_dtype x_dtype, mirt_dtype y_dtype);
 
@@ -6470,9 +6499,8 @@ MIRT__LIB size_t mirt__augment_room(const mirt__transform *transform, int count,
 
 /* >>section base/cold_begin.inc */
 
-/* What follows runs once or waits for kernels. gcc takes half the time to compile it this way;
-   without optimization (for debuggers) nothing changes. a * b + c is never contracted: initial
-   weights are the same whatever the flags. */
+/* Begins code that runs once or waits for kernels. gcc compiles it in half the time this way; without optimization
+   nothing changes. a * b + c is never contracted, so that initial weights do not depend on flags. */
 #if defined(__GNUC__) && !defined(__clang__) && defined(__OPTIMIZE__)
 #pragma GCC push_options
 #ifdef MIRRORTRAIN_DEBUG
@@ -6484,7 +6512,7 @@ MIRT__LIB size_t mirt__augment_room(const mirt__transform *transform, int count,
 
 /* >>section kernels/shapes.c */
 
-/* How the kernels cut their work, and the scratch that takes. */
+/* How kernels divide their work, and the scratch memory that they need. */
 
 MIRT__LIB int64_t mirt__floor_div(int64_t a, int64_t b) {
     return a >= 0 ? a / b : -((b - 1 - a) / b);
@@ -6532,7 +6560,7 @@ MIRT__LIB mirt__conv_blocks mirt__conv_block_sizes(const mirt__conv *s) {
     return blocks;
 }
 
-/* A vector of any instruction set has at most so many floats. */
+/* A vector of any instruction set has at most this many floats. */
 #define MIRT__VECTOR 16
 static int64_t mirt__shapes_parts(int64_t all, int64_t each) { return all / each + (all % each != 0); }
 
@@ -6546,7 +6574,7 @@ static int64_t mirt__view_rows(const mirt__conv_view *v, bool back, int64_t line
 static void mirt__view_blocks(mirt__conv_view *v, bool back) {
     const int64_t width = mirt__shapes_max(v->target_w, 1), height = mirt__shapes_max(v->target_h, 1);
     const int64_t line = mirt__shapes_max(v->strip_columns * v->c, 1), step = back ? v->s.stride_h : 1;
-    const int64_t flat = width == 1 ? 2 : 1; /* rows without neighbours are cut in small blocks of many channels */
+    const int64_t flat = width == 1 ? 2 : 1; /* rows without neighbors are divided into small blocks of many channels */
     int64_t most = flat > 1 ? MIRT__SUM_CHUNK : mirt__shapes_max(MIRT__BLOCK_PIXELS / width, 1);
     while (most > 1 && mirt__view_rows(v, back, most) * line > flat * MIRT__STRIP) most--;
     v->images = 1;
@@ -6590,7 +6618,7 @@ MIRT__LIB mirt__conv_view mirt__conv_view_of(const mirt__conv *shape, bool back)
     v.k = v.c / g;
     v.n = v.target_c / g;
     v.sets = v.sets_across = 1;
-    if (back) { /* what no pixel has is left out */
+    if (back) { /* taps that no pixel has are left out */
         v.sets_across = mirt__shapes_max(mirt__shapes_min(s->stride_w, s->w), 1);
         v.sets = v.sets_across * mirt__shapes_max(mirt__shapes_min(s->stride_h, s->h), 1);
         if (s->h < s->stride_h) v.phase_y = s->pad_top;
@@ -6632,14 +6660,14 @@ MIRT__LIB mirt__conv_places mirt__conv_places_of(const mirt__conv_view *v) {
     return p;
 }
 
-/* Where it pays: with enough channels for the transforms, and images that fill most of their tiles. */
+/* Whether it is faster: with enough channels for the transforms, and images that fill most of their tiles. */
 MIRT__LIB bool mirt__winograd_applies(const mirt__conv *s, bool back) {
     const int64_t h = back ? s->h : s->oh, w = back ? s->w : s->ow, tiles = ((h + 1) / 2) * ((w + 1) / 2);
     return s->kh == 3 && s->kw == 3 && s->stride_h == 1 && s->stride_w == 1 && s->dilation_h == 1 && s->dilation_w == 1 &&
            s->groups == 1 && s->ci * s->co >= 10 * (s->ci + s->co) && h * w * 27 >= tiles * 64;
 }
-#define MIRT__WINOGRAD_FLOATS 163840 /* in the planes of a block, about: they stay in L2, */
-#define MIRT__WINOGRAD_TILES 32      /* but so many tiles are worth the reading of large weights */
+#define MIRT__WINOGRAD_FLOATS 163840 /* approximate floats in the planes of a block, which stay in L2, */
+#define MIRT__WINOGRAD_TILES 32      /* but at least this many tiles, to amortize reading large weights */
 MIRT__LIB mirt__winograd_view mirt__winograd_view_of(const mirt__conv *s, bool back) {
     mirt__winograd_view v;
     memset(&v, 0, sizeof v);
@@ -6664,7 +6692,7 @@ MIRT__LIB mirt__winograd_view mirt__winograd_view_of(const mirt__conv *s, bool b
     const int64_t tiles = v.images * v.lines * v.across;
     v.chunks = mirt__shapes_parts(tiles, MIRT__WINOGRAD_CHUNK);
     v.strip_columns = 2 * v.across + 2;
-    /* Planes that are a multiple of 4 KB apart share too few places in the cache. */
+    /* Planes that are a multiple of 4 KB apart compete for too few cache sets. */
     v.source_plane = tiles * v.c + MIRT__VECTOR;
     v.product_plane = tiles * MIRT__PANEL + MIRT__VECTOR;
     v.shared_floats = mirt__shapes_max(v.images * (2 * v.lines + 2) * v.strip_columns * v.c, 16 * v.product_plane);
@@ -6684,7 +6712,7 @@ MIRT__LIB bool mirt__is_depthwise(const mirt__conv *s) {
     return s->groups > 1 && s->groups == s->ci && s->ci == s->co && (int64_t)s->kh * s->kw <= MIRT__MAX_TAPS;
 }
 
-/* Few images are cut into blocks of 8 rows or more, so that there are some 16 units. */
+/* Few images are divided into blocks of 8 rows or more, so that there are some 16 units. */
 MIRT__LIB mirt__depth_cut mirt__depth_cut_of(const mirt__conv *s) {
     const int64_t reach_h = (int64_t)(s->kh - 1) * s->dilation_h, reach_w = (int64_t)(s->kw - 1) * s->dilation_w, c = s->ci;
     const int64_t low = mirt__floor_div(s->pad_left - reach_w, s->stride_w), high = mirt__floor_div(s->w - 1 + s->pad_left, s->stride_w);
@@ -6708,7 +6736,7 @@ MIRT__LIB mirt__depth_cut mirt__depth_cut_of(const mirt__conv *s) {
     cut.dy_columns = cut.dy_before + mirt__shapes_max(s->ow, high + 1);
     cut.images = (rows + 63) / 64;
     cut.parts = cut.images > 1 ? (rows + cut.images - 1) / cut.images : rows * cut.blocks;
-    /* As much as fewer rows would take, too. */
+    /* Also enough for fewer rows. */
     const int64_t parts = rows > 64 ? 64 : mirt__shapes_max(rows, 16);
     const int64_t sums = (height + cut.sum_rows - 1) / cut.sum_rows * cut.sum_pieces, grad_sums = (s->h + cut.grad_rows - 1) / cut.grad_rows * cut.grad_pieces;
     cut.scratch_floats = (cut.x_rows * cut.x_columns + cut.dy_rows * cut.dy_columns + mirt__shapes_max(s->w, s->ow)) * c;
@@ -6720,8 +6748,8 @@ MIRT__LIB int64_t mirt__conv_partial_floats(const mirt__conv *s) {
     return (int64_t)s->kh * s->kw * (s->ci / s->groups) * s->co + s->co;
 }
 
-/* At least 4 images; more where the kernel is large, so that the partial sums of 256 images stay
-   near 4 MB; all in one chunk for the largest. */
+/* At least 4 images; more if the kernel is large, so that the partial sums of 256 images take about 4 MB; all in one
+   chunk for the largest. */
 MIRT__LIB int64_t mirt__conv_chunk_rows(const mirt__conv *s) {
     int64_t rows = mirt__conv_partial_floats(s) / 4096;
     return rows > 128 ? INT64_MAX : mirt__shapes_max(rows, 4);
@@ -6736,7 +6764,7 @@ MIRT__LIB mirt__conv_grad_view mirt__conv_grad_view_of(const mirt__conv *shape) 
     g.k = (int64_t)s->kh * s->kw * ci;
     g.row = s->groups * mirt__shapes_parts(co, MIRT__VECTOR) * MIRT__VECTOR;
     g.sum = (g.k + 1) * g.row;
-    /* Enough chunks to share the work, as long as they are worth an addition, and all sums take a few MB. */
+    /* Enough chunks to share the work, if they are large enough for an extra addition, and all sums take a few MB. */
     g.rows = s->rows * s->oh;
     const int64_t pixels = g.rows * s->ow;
     int64_t chunks = mirt__shapes_max(mirt__shapes_min(pixels / 128, 4), pixels / 1024);
@@ -6744,7 +6772,7 @@ MIRT__LIB mirt__conv_grad_view mirt__conv_grad_view_of(const mirt__conv *shape) 
     g.chunks_most = mirt__shapes_max(chunks, 1);
     g.chunk = mirt__shapes_parts(mirt__shapes_max(g.rows, 1), mirt__shapes_max(chunks, 1));
     g.chunks = mirt__shapes_parts(mirt__shapes_max(g.rows, 1), g.chunk);
-    /* As many channels as leave room for some 200 pixels: a block's sums go through memory once. */
+    /* Channels that leave space for some 200 pixels: the sums of a block pass through memory once. */
     const int64_t width = mirt__shapes_max(s->ow, 1), lines = mirt__shapes_max(mirt__shapes_min(s->oh, MIRT__GRAD_PIXELS / width), 1);
     const int64_t step = s->kh == 1 ? 1 : s->stride_h, images = mirt__shapes_max(MIRT__GRAD_PIXELS / (lines * width), 1);
     const int64_t floats = images * ((lines - 1) * step + reach + 1) * g.v.strip_columns; /* of a channel */
@@ -6756,11 +6784,11 @@ MIRT__LIB mirt__conv_grad_view mirt__conv_grad_view_of(const mirt__conv *shape) 
     g.columns = mirt__shapes_min(g.columns, co);
     g.x_floats = mirt__shapes_max((reach + 1) * g.v.strip_columns * g.channels, MIRT__STRIP + MIRT__STRIP / 4);
     g.dy_floats = mirt__shapes_max(s->ow * g.columns, MIRT__STRIP) + MIRT__PANEL;
-    g.runs = (MIRT__BLOCK_PIXELS + s->ow / MIRT__BLOCK_K + 4 + 7) / 8 * 8; /* whole lines of the cache */
+    g.runs = (MIRT__BLOCK_PIXELS + s->ow / MIRT__BLOCK_K + 4 + 7) / 8 * 8; /* whole cache lines */
     return g;
 }
 
-/* The sums of a chunk stay in the cache beside the strips. */
+/* The sums of a chunk stay in the cache together with the tiles. */
 #define MIRT__BOTH_FLOATS 32768
 #define MIRT__BOTH_CHUNKS 64
 MIRT__LIB bool mirt__both_applies(const mirt__conv *s) {
@@ -6789,7 +6817,7 @@ MIRT__LIB size_t mirt__conv_shared(const mirt__conv *s) {
     const mirt__conv_view forward = mirt__conv_view_of(s, false), back = mirt__conv_view_of(s, true);
     const mirt__conv_grad_view g = mirt__conv_grad_view_of(s);
     const int64_t sources = 5 * (s->ci + s->co), chunk = mirt__conv_chunk_rows(s), parts = mirt__shapes_parts(s->rows, chunk);
-    const int64_t pool = parts < 2 ? 0 : parts * mirt__conv_partial_floats(s); /* conv_pool's and those of single channels */
+    const int64_t pool = parts < 2 ? 0 : parts * mirt__conv_partial_floats(s); /* for conv_pool and single channels */
     size_t most = mirt__align_up((size_t)mirt__shapes_max(sources + g.chunks_most * g.sum, pool) * sizeof(mirt__real));
     if (mirt__conv_places_of(&forward).end > most) most = mirt__conv_places_of(&forward).end;
     if (mirt__conv_places_of(&back).end > most) most = mirt__conv_places_of(&back).end;
@@ -6801,7 +6829,7 @@ MIRT__LIB size_t mirt__conv_scratch(const mirt__conv *s) {
     if (mirt__is_depthwise(s)) return mirt__align_up((size_t)mirt__depth_cut_of(s).scratch_floats * sizeof(mirt__real));
     const mirt__conv_blocks blocks = mirt__conv_block_sizes(s);
     const int64_t k = (int64_t)s->kh * s->kw * s->ci;
-    /* conv_pool keeps all of k for the last columns, and an offset for each k. */
+    /* conv_pool keeps all of k for the last columns, and an offset per k. */
     const int64_t pool = mirt__shapes_max(k * 33, blocks.window_floats + k);
     const int64_t strip = mirt__shapes_max(mirt__conv_view_of(s, false).strip, mirt__conv_view_of(s, true).strip);
     int64_t floats = mirt__shapes_max(MIRT__PANEL_FLOATS, pool) + mirt__shapes_max(blocks.forward_floats, blocks.grad_floats);
@@ -6837,7 +6865,7 @@ MIRT__LIB void mirt__tree(mirt__real *part, int64_t parts, int64_t stride, int64
     mirt__tree_node(part, 0, parts, stride, count);
 }
 
-/* One row of partial sums for each binary digit of the number of chunks. */
+/* One row of partial sums per binary digit of the number of chunks. */
 MIRT__LIB size_t mirt__reduce_scratch(const mirt__reduce *args) {
     int64_t elements = 1;
     size_t digits = 1;
@@ -6848,7 +6876,7 @@ MIRT__LIB size_t mirt__reduce_scratch(const mirt__reduce *args) {
     return mirt__align_up(digits * MIRT__REDUCE_WIDE * sizeof(mirt__real));
 }
 
-/* What a source's or an epilogue's columns take, and three rows for each chunk of rows. */
+/* Memory for the columns of a source or an epilogue, and three rows per chunk of rows. */
 MIRT__LIB size_t mirt__norm_shared(const mirt__norm *args) {
     const int64_t chunks = args->rows / MIRT__REDUCE_CHUNK + 1;
     return mirt__align_up((size_t)((chunks * 3 + 5) * args->n) * sizeof(mirt__real));
@@ -6862,7 +6890,7 @@ MIRT__LIB size_t mirt__norm_scratch(const mirt__norm *args) {
 
 MIRT__LIB bool mirt__pool_wide(int64_t places) { return places > UINT8_MAX + 1; }
 
-/* In units of a half output step, so that it is exact. */
+/* In units of half an output step, so that it is exact. */
 MIRT__LIB mirt__between mirt__resize_at(int64_t o, int64_t in, int64_t out, bool bilinear) {
     const int64_t center = (2 * o + 1) * in, at = center - out, low = mirt__floor_div(at, 2 * out);
     mirt__between b;
@@ -6930,10 +6958,10 @@ MIRT__KERNEL_TABLE mirt__kernels mirt__kernels_reference = {
 
 /* Reference: elementwise kernels, broadcasting, reductions, dropout, conversions, optimizers. */
 
-/* The standard normal distribution: the probability of less than x. */
+/* The cumulative standard normal distribution at x. */
 static mirt__real mirt__ref_normal(mirt__real x) { return mirt__erfc(-x * (mirt__real)0.70710678118654752440) / 2; }
 
-/* Its density. */
+/* The density of the standard normal distribution. */
 static mirt__real mirt__ref_density(mirt__real x) { return mirt__exp(-x * x / 2) * (mirt__real)0.39894228040143267794; }
 static mirt__real mirt__ref_sigmoid(mirt__real x) { return 1 / (1 + mirt__exp(-x)); }
 static mirt__real mirt__ref_relu6(mirt__real x) { return x < 0 ? 0 : x > 6 ? 6 : x; }
@@ -7009,7 +7037,7 @@ MIRT__LIB void mirt__ref_binary(const mirt__binary *b, const mirt__where *where)
     }
 }
 
-/* Every dtype's numbers are numbers of double. */
+/* Double represents the numbers of every dtype. */
 static double mirt__ref_number(const void *x, mirt_dtype dtype, int64_t at) {
     switch (dtype) {
     case MIRT_INT32: return (double)((const int32_t *)x)[at];
@@ -7049,8 +7077,8 @@ MIRT__LIB void mirt__ref_logic(const mirt__logic *l, const mirt__where *where) {
     }
 }
 
-/* Splits the dimensions into those that stay and those that are reduced: how many elements each
-   has, and the row-major steps of both in x. */
+/* Splits the dimensions into kept and reduced ones: the number of elements of each, and the row-major steps of both in
+   x. */
 typedef struct mirt__ref_split {
     int kept_rank, gone_rank;
     int64_t kept_dim[MIRT_MAX_RANK], kept_step[MIRT_MAX_RANK], kept;
@@ -7075,7 +7103,7 @@ static mirt__ref_split mirt__ref_split_of(const mirt__reduce *r) {
     return s;
 }
 
-/* The place in x of element `gone` of those that output `kept` stands for. */
+/* The offset in x of reduced element `gone` of output `kept`. */
 static int64_t mirt__ref_place(const mirt__ref_split *s, int64_t kept, int64_t gone) {
     int64_t index[MIRT_MAX_RANK], place = 0;
     mirt__ref_unflatten(kept, s->kept_dim, s->kept_rank, index);
@@ -7163,7 +7191,7 @@ MIRT__LIB void mirt__ref_accumulate(mirt__real *into, const mirt__real *from, in
     for (int64_t i = 0; i < count; i++) into[i] = into[i] + from[i];
 }
 
-/* The gradient of element i: its parts added up as the caller's tree says, then scaled and cut off. */
+/* The gradient of element i: its parts added by the caller's tree, then scaled and clipped. */
 static mirt__real mirt__ref_gradient(const mirt__update *u, int64_t i) {
     mirt__real sum[MIRT__MAX_PARTS], result = u->part[0][i];
     for (int p = 0; p < u->parts; p++) sum[p] = u->part[p][i];
@@ -7239,7 +7267,7 @@ MIRT__LIB void mirt__ref_rmsprop(const mirt__update *u, const mirt__where *where
 
 /* >>section kernels/reference_move.c */
 
-/* Reference: moves between regular places, rows by index, and what runs along one axis. */
+/* Reference: strided copies, rows by index, and operations along one axis. */
 
 MIRT__LIB void mirt__ref_scan(const mirt__scan *s, const mirt__where *where) {
     (void)where;
@@ -7310,7 +7338,7 @@ MIRT__LIB void mirt__ref_constant(void *y, const void *data, size_t bytes, const
 
 /* Reference: matrix products and convolutions. */
 
-/* What is stored in place of `sum` at position `at` of the output, which lies in column `column`. */
+/* The value to store for `sum` at position `at` of the output, in column `column`. */
 static mirt__real mirt__ref_finish(const mirt__epilogue *e, mirt__real sum, int64_t at, int64_t column) {
     if (e->bias) sum += e->bias[column];
     sum = mirt__ref_activate(e->activation, sum);
@@ -7350,7 +7378,7 @@ MIRT__LIB void mirt__ref_gemm(const mirt__gemm *g, const mirt__where *where) {
     }
 }
 
-/* x[row, iy, ix, c], and zero in the padding around it. */
+/* x[row, iy, ix, c], or zero in the padding around it. */
 static double mirt__ref_pixel(const mirt__conv *s, const mirt__reader *x, int64_t row, int64_t iy, int64_t ix, int64_t c) {
     if (iy < 0 || iy >= s->h || ix < 0 || ix >= s->w) return 0;
     return mirt__ref_read(x, ((row * s->h + iy) * s->w + ix) * s->ci + c);
@@ -7430,7 +7458,7 @@ MIRT__LIB void mirt__ref_conv_input_grad(const mirt__conv_input_grad *g, const m
     }
 }
 
-/* The sum over all outputs of channel o, each times the input that kernel[ky, kx, c, o] met there. */
+/* The sum over all outputs of channel o, each times the input that kernel[ky, kx, c, o] was multiplied with. */
 static mirt__real mirt__ref_weight_grad_sum(const mirt__conv_weight_grad *g, int64_t ky, int64_t kx, int64_t c, int64_t o) {
     const mirt__conv *s = &g->s;
     int64_t first = o / (s->co / s->groups) * (s->ci / s->groups);
@@ -7492,7 +7520,7 @@ MIRT__LIB void mirt__ref_conv_pool(const mirt__conv_pool *p, const mirt__where *
     }
 }
 
-/* As mirt__ref_weight_grad_sum, where of the four outputs in a window only the maximum has a gradient. */
+/* Like mirt__ref_weight_grad_sum; of the four outputs in a window only the maximum has a gradient. */
 static mirt__real mirt__ref_pool_weight_grad_sum(const mirt__conv_pool_weight_grad *g, int64_t ky, int64_t kx, int64_t c,
                                                  int64_t o) {
     const mirt__conv *s = &g->s;
@@ -7535,9 +7563,9 @@ MIRT__LIB void mirt__ref_conv_pool_weight_grad(const mirt__conv_pool_weight_grad
 
 /* Reference: max and average pooling. */
 
-/* One window: the rows and columns of x it covers, [y0, y1) and [x0, x1); padding is cut off. */
+/* One window: the rows and columns of x that it covers, [y0, y1) and [x0, x1), without padding. */
 typedef struct mirt__ref_window {
-    int64_t top, left; /* where it would begin with its padding */
+    int64_t top, left; /* where it begins including padding */
     int64_t y0, y1, x0, x1;
 } mirt__ref_window;
 
@@ -7552,8 +7580,8 @@ static mirt__ref_window mirt__ref_window_of(const mirt__pool2d *p, int64_t oy, i
     return w;
 }
 
-/* Calls `visit` for every window and channel: `at` is its place in the output, `base` that of
-   x[row, 0, 0, channel]. */
+/* Calls `visit` for every window and channel: `at` is its offset in the output, `base` that of x[row, 0, 0,
+   channel]. */
 typedef void (*mirt__ref_visit)(const mirt__pool2d *p, const mirt__ref_window *w, int64_t at, int64_t base);
 static void mirt__ref_each_window(const mirt__pool2d *p, mirt__ref_visit visit) {
     int64_t at = 0;
@@ -7637,7 +7665,7 @@ static mirt__real mirt__ref_max(const mirt__real *x, int64_t n) {
     return best;
 }
 
-/* The place of the first of the largest. */
+/* The index of the first of the largest elements. */
 static int64_t mirt__ref_argmax(const mirt__real *x, int64_t n) {
     int64_t best = 0;
     for (int64_t j = 1; j < n; j++) best = x[j] > x[best] ? j : best;
@@ -7650,7 +7678,7 @@ MIRT__LIB void mirt__ref_softmax(const mirt__softmax *s, const mirt__where *wher
         const mirt__real *x = s->x + r * s->n;
         mirt__real *y = s->y + r * s->n, best = mirt__ref_max(x, s->n), sum = 0;
         for (int64_t j = 0; j < s->n; j++) {
-            y[j] = mirt__exp(x[j] - best); /* the largest becomes 1: nothing overflows */
+            y[j] = mirt__exp(x[j] - best); /* the largest becomes 1, so nothing overflows */
             sum += y[j];
         }
         for (int64_t j = 0; j < s->n; j++) y[j] = s->log ? x[j] - best - mirt__ln(sum) : y[j] / sum;
@@ -7681,7 +7709,7 @@ static mirt__real mirt__ref_unclipped(mirt__real p) {
     return p < mirt__ref_smallest || p > mirt__ref_largest ? (mirt__real)0 : (mirt__real)1;
 }
 
-/* log(sum of exp(x)), less the largest x. */
+/* log(sum of exp(x)) minus the largest x. */
 static mirt__real mirt__ref_log_sum(const mirt__real *x, int64_t n, mirt__real largest) {
     mirt__real sum = 0;
     for (int64_t j = 0; j < n; j++) sum += mirt__exp(x[j] - largest);
@@ -7717,7 +7745,7 @@ static void mirt__ref_sparse_categorical_crossentropy_grad(const mirt__loss *l, 
     }
 }
 
-/* The sum of -t * log of the probability of each class; a class with t = 0 counts nothing. */
+/* The sum of -t * log of the probability of each class; classes with t = 0 are ignored. */
 static mirt__real mirt__ref_categorical_crossentropy(const mirt__loss *l, int64_t r) {
     const mirt__real *x = l->x + r * l->n, *t = (const mirt__real *)l->labels + r * l->n;
     mirt__real loss = 0;
@@ -7821,7 +7849,7 @@ MIRT__LIB void mirt__ref_loss_grad(const mirt__loss *l, const mirt__where *where
 #undef MIRT__REF_ELEMENTS
 #undef MIRT__REF_LOSS
 
-/* Row r of float labels; sparse ones have none. */
+/* Row r of float labels; NULL for sparse labels. */
 static const mirt__real *mirt__ref_targets(const void *labels, bool sparse, int64_t r, int64_t n) {
     return sparse ? NULL : (const mirt__real *)labels + r * n;
 }
@@ -7864,7 +7892,7 @@ static mirt__real mirt__ref_norm_u(const mirt__norm *s, int64_t row, int64_t j) 
     return s->beta ? u + s->beta[j] : u;
 }
 
-/* What comes back through the activation. */
+/* The gradient through the activation. */
 static mirt__real mirt__ref_norm_dy(const mirt__norm *s, int64_t row, int64_t j) {
     const mirt__real dy = ((const mirt__real *)s->dy)[row * s->n + j];
     return s->activation == MIRT_LINEAR ? dy : dy * mirt__ref_slope(s->activation, mirt__ref_norm_u(s, row, j));
@@ -7916,7 +7944,7 @@ MIRT__LIB void mirt__ref_norm_grad_sums(const mirt__norm *s, const mirt__where *
     }
 }
 
-/* d hat less what the statistics take away: its mean, and its projection on hat. */
+/* d hat minus the part of the statistics: its mean, and its projection on hat. */
 static void mirt__ref_norm_back_row(const mirt__norm *s, int64_t row) {
     double sum = 0, product = 0;
     for (int64_t j = 0; j < s->n; j++) {
@@ -7949,9 +7977,9 @@ MIRT__LIB void mirt__ref_norm_grad_input(const mirt__norm *s, const mirt__where 
 
 /* >>section kernels/reference_resize.c */
 
-/* Reference: images of another size. */
+/* Reference: resizing of images. */
 
-/* The four inputs that output (oy, ox) reads: their places in an image, and their weights. */
+/* The four inputs that output (oy, ox) reads: their offsets in an image, and their weights. */
 static void mirt__ref_resize_corners(const mirt__resize *r, int64_t oy, int64_t ox, int64_t place[4], mirt__real weight[4]) {
     const mirt__between v = mirt__resize_at(oy, r->h, r->oh, r->bilinear), u = mirt__resize_at(ox, r->w, r->ow, r->bilinear);
     for (int i = 0; i < 4; i++) {
@@ -7993,7 +8021,7 @@ MIRT__LIB void mirt__ref_resize_grad(const mirt__resize *r, const mirt__where *w
 
 /* >>section base/cold_end.inc */
 
-/* Ends what cold_begin.inc began. */
+/* Ends cold_begin.inc. */
 #if defined(__GNUC__) && !defined(__clang__) && defined(__OPTIMIZE__)
 #pragma GCC pop_options
 #endif
@@ -8003,9 +8031,9 @@ MIRT__LIB void mirt__ref_resize_grad(const mirt__resize *r, const mirt__where *w
 /* Shared by the fast tables: elementwise kernels, conversions, dropout. */
 
 #ifndef MIRT__REAL_DOUBLE
-/* The kernels need the optimizer even where the including program goes without it, and the
-   numerical law forbids contracting a * b + c. Clang knows no pragma for the former. gcc -O2 alone
-   makes vectors only of loops of known length; the cost model says that all may be. */
+/* Begins kernels: optimized even if the including program is not, without contraction. The numerical law forbids
+   contracting a * b + c. Clang has no pragma for the optimization. gcc -O2 alone vectorizes only loops of known length;
+   the cost model allows all. */
 #if defined(__clang__)
 #pragma STDC FP_CONTRACT OFF
 #pragma clang diagnostic push
@@ -8118,7 +8146,7 @@ MIRT__LIB int64_t mirt__common_walk_line(const mirt__common_walk *w, int64_t at,
     return left < most ? left : most;
 }
 
-#define MIRT__BINARY_PIECE 256 /* elements of an operand gathered at a time */
+#define MIRT__BINARY_PIECE 256 /* elements of an operand that are gathered at a time */
 
 #define MIRT__BINARY_LOOP(expression) \
     MIRT__INDEPENDENT \
@@ -8160,7 +8188,7 @@ MIRT__LIB void mirt__common_slope(const mirt__curves *curves, mirt_activation_ki
     mirt__common_binary_dense(&b, curves, dy, u, u, count);
 }
 
-/* `count` elements `step` apart (0: one that repeats) side by side in `piece`, or where they lie. */
+/* Gathers `count` elements `step` apart (0: one repeated) in `piece`, or returns them in place. */
 static const float *mirt__common_gather_line(const float *from, int64_t step, float *piece, int64_t count) {
     if (step == 1) return from;
     for (int64_t i = 0; i < count; i++) piece[i] = from[i * step];
@@ -8221,7 +8249,7 @@ static void mirt__common_dropout_rows(const void *args, int64_t begin, int64_t e
             dropping->draw((uint32_t)(j / 4), counter, d->key, word);
             MIRT__INDEPENDENT
             for (int64_t i = 0; i < count; i++) {
-                /* Whether to keep an element cannot be predicted: bits cut off instead of a branch. */
+                /* Whether an element is kept is unpredictable, so bits are masked instead of branching. */
                 const float scaled = x[i] / kept;
                 uint32_t bits;
                 memcpy(&bits, &scaled, sizeof bits);
@@ -8247,8 +8275,8 @@ static int32_t mirt__common_float_to_i32(float x) {
     return x != x ? 0 : INT32_MIN;
 }
 
-/* A bool is read as the byte it is. */
-/* To the nearest even; not a number stays none. */
+/* A bool is read as a byte. */
+/* Rounds to nearest even; NaN stays NaN. */
 static void mirt__common_cast_half(const float *x, uint16_t *y, int64_t count) {
     MIRT__INDEPENDENT
     for (int64_t i = 0; i < count; i++) {
@@ -8315,6 +8343,7 @@ MIRT__LIB void mirt__common_one_hot(const mirt__one_hot *args, const mirt__where
     mirt__common_range(where, args->count, mirt__common_step(args->depth), mirt__common_one_hot_range, args);
 }
 
+/* Ends optimize_begin.inc. */
 #if defined(__clang__)
 #pragma clang diagnostic pop
 #pragma STDC FP_CONTRACT DEFAULT
@@ -8328,9 +8357,9 @@ MIRT__LIB void mirt__common_one_hot(const mirt__one_hot *args, const mirt__where
 /* Shared by the fast tables: comparisons, bools and choices. */
 
 #ifndef MIRT__REAL_DOUBLE
-/* The kernels need the optimizer even where the including program goes without it, and the
-   numerical law forbids contracting a * b + c. Clang knows no pragma for the former. gcc -O2 alone
-   makes vectors only of loops of known length; the cost model says that all may be. */
+/* Begins kernels: optimized even if the including program is not, without contraction. The numerical law forbids
+   contracting a * b + c. Clang has no pragma for the optimization. gcc -O2 alone vectorizes only loops of known length;
+   the cost model allows all. */
 #if defined(__clang__)
 #pragma STDC FP_CONTRACT OFF
 #pragma clang diagnostic push
@@ -8344,13 +8373,13 @@ MIRT__LIB void mirt__common_one_hot(const mirt__one_hot *args, const mirt__where
 #endif
 #endif
 #if !defined(__clang__) && defined(__GNUC__) && !defined(MIRRORTRAIN_DEBUG)
-/* Making vectors of so many short loops takes longer to compile than it is worth. */
+/* Vectorizing so many short loops is not worth the compile time. */
 #pragma GCC optimize("O1,no-tree-loop-vectorize")
 #endif
 
-#define MIRT__LOGIC_PIECE 256 /* elements of an operand gathered at a time */
+#define MIRT__LOGIC_PIECE 256 /* elements of an operand that are gathered at a time */
 
-/* `count` elements `step` apart (0: one that repeats) side by side in `piece`, or where they lie. */
+/* Gathers `count` elements `step` apart (0: one repeated) in `piece`, or returns them in place. */
 #define MIRT__GATHER(type, name) \
     static const type *mirt__common_gather_##name(const type *from, int64_t step, type *piece, int64_t count) { \
         if (step == 1) return from; \
@@ -8418,6 +8447,7 @@ MIRT__LIB void mirt__common_logic(const mirt__logic *args, const mirt__where *wh
     mirt__common_range(where, walk.count, MIRT__GRAIN, mirt__common_logic_range, &walk);
 }
 
+/* Ends optimize_begin.inc. */
 #if defined(__clang__)
 #pragma clang diagnostic pop
 #pragma STDC FP_CONTRACT DEFAULT
@@ -8428,12 +8458,12 @@ MIRT__LIB void mirt__common_logic(const mirt__logic *args, const mirt__where *wh
 
 /* >>section kernels/common_move.c */
 
-/* Shared by the fast tables: moves between regular places, rows by index, and what runs along one axis. */
+/* Kernels shared by the fast tables: strided copies, rows by index, operations along one axis. */
 
 #ifndef MIRT__REAL_DOUBLE
-/* The kernels need the optimizer even where the including program goes without it, and the
-   numerical law forbids contracting a * b + c. Clang knows no pragma for the former. gcc -O2 alone
-   makes vectors only of loops of known length; the cost model says that all may be. */
+/* Begins kernels: optimized even if the including program is not, without contraction. The numerical law forbids
+   contracting a * b + c. Clang has no pragma for the optimization. gcc -O2 alone vectorizes only loops of known length;
+   the cost model allows all. */
 #if defined(__clang__)
 #pragma STDC FP_CONTRACT OFF
 #pragma clang diagnostic push
@@ -8477,7 +8507,7 @@ MIRT__LIB void mirt__common_move(const mirt__move *args, const mirt__where *wher
     mirt__common_range(where, walk.count, MIRT__GRAIN, mirt__common_move_range, &walk);
 }
 
-/* The row that number i names, or -1. */
+/* The row of index i, or -1. */
 static int64_t mirt__common_gather_index(const mirt__gather *g, int64_t i) {
     const int64_t index = g->dtype == MIRT_UINT8 ? ((const uint8_t *)g->indices)[i] : ((const int32_t *)g->indices)[i];
     return index >= 0 && index < g->n ? index : -1;
@@ -8497,7 +8527,7 @@ MIRT__LIB void mirt__common_gather(const mirt__gather *args, const mirt__where *
     mirt__common_range(where, args->count, mirt__common_step(args->width), mirt__common_gather_range, args);
 }
 
-/* Blocks of columns, so that each sum is one thread's. */
+/* Blocks of columns, so that one thread computes each sum. */
 static void mirt__common_gather_back(const void *args, int64_t begin, int64_t end, void *scratch) {
     const mirt__gather *g = (const mirt__gather *)args;
     (void)scratch;
@@ -8516,7 +8546,7 @@ MIRT__LIB void mirt__common_gather_grad(const mirt__gather *args, const mirt__wh
     mirt__common_range(where, args->width, MIRT__REDUCE_COLUMNS, mirt__common_gather_back, args);
 }
 
-/* Up to MIRT__REDUCE_COLUMNS columns side by side, `place` being the first's first element. */
+/* Up to MIRT__REDUCE_COLUMNS adjacent columns; `place` is the first element of the first one. */
 static void mirt__common_scan_block(const mirt__scan *s, int64_t place, int64_t outer, int64_t column, int64_t width) {
     float most[MIRT__REDUCE_COLUMNS];
     int32_t best[MIRT__REDUCE_COLUMNS];
@@ -8558,6 +8588,7 @@ MIRT__LIB void mirt__common_scan(const mirt__scan *args, const mirt__where *wher
     mirt__common_range(where, args->outer * blocks, mirt__common_step(args->n * width), mirt__common_scan_blocks, args);
 }
 
+/* Ends optimize_begin.inc. */
 #if defined(__clang__)
 #pragma clang diagnostic pop
 #pragma STDC FP_CONTRACT DEFAULT
@@ -8568,13 +8599,13 @@ MIRT__LIB void mirt__common_scan(const mirt__scan *args, const mirt__where *wher
 
 /* >>section kernels/common_reduce.c */
 
-/* Shared by the fast tables: reductions over any axes. Columns that lie side by side are summed
-   side by side; the order of additions of one output depends on nothing but the shape. */
+/* Shared by the fast tables: reductions over any axes. Adjacent columns are summed together; the order of additions of
+   an output depends only on the shape. */
 
 #ifndef MIRT__REAL_DOUBLE
-/* The kernels need the optimizer even where the including program goes without it, and the
-   numerical law forbids contracting a * b + c. Clang knows no pragma for the former. gcc -O2 alone
-   makes vectors only of loops of known length; the cost model says that all may be. */
+/* Begins kernels: optimized even if the including program is not, without contraction. The numerical law forbids
+   contracting a * b + c. Clang has no pragma for the optimization. gcc -O2 alone vectorizes only loops of known length;
+   the cost model allows all. */
 #if defined(__clang__)
 #pragma STDC FP_CONTRACT OFF
 #pragma clang diagnostic push
@@ -8597,16 +8628,17 @@ typedef struct mirt__common_axes {
 typedef struct mirt__common_reduction {
     mirt__reduce_kind kind;
     const float *x;
-    bool half; /* x is of bfloat16 */
+    bool half; /* x is bfloat16 */
     float *y;
     const float *dy; /* gradient */
     float *dx;
     mirt__common_axes kept, gone; /* kept without the columns */
-    int64_t columns;              /* outputs whose inputs lie side by side */
-    int64_t blocks, wide;         /* of at most so many columns: much of what follows each other in memory, but work for all */
+    int64_t columns;              /* outputs whose inputs are adjacent */
+    int64_t blocks, wide;         /* blocks of at most this many columns: long contiguous reads, but work for all
+                                     threads */
 } mirt__common_reduction;
 
-/* Adds an axis outside all others; it joins the outermost one where that leaves no jump. */
+/* Adds an axis outside all others; merges it with the outermost one if they are contiguous. */
 static void mirt__common_axes_add(mirt__common_axes *axes, int64_t dim, int64_t step) {
     axes->count *= dim;
     if (axes->rank > 0 && axes->step[0] * axes->dim[0] == step) {
@@ -8655,7 +8687,7 @@ static mirt__common_reduction mirt__common_reduction_of(const mirt__reduce *r) {
 /* Columns [column, column + width) of one row of outputs. */
 typedef struct mirt__common_block {
     int64_t column, width;
-    int64_t x, y; /* where they begin in x and in y */
+    int64_t x, y; /* their offsets in x and in y */
 } mirt__common_block;
 
 static mirt__common_block mirt__common_block_of(const mirt__common_reduction *s, int64_t block) {
@@ -8673,7 +8705,7 @@ typedef struct mirt__common_stretch {
     int64_t place, step, count;
 } mirt__common_stretch;
 
-/* The longest stretch of at most `most` reduced elements from number `at` on. */
+/* The longest run of at most `most` reduced elements from element `at` on. */
 static mirt__common_stretch mirt__common_stretch_of(const mirt__common_axes *gone, int64_t at, int64_t most) {
     mirt__common_stretch run;
     const int last = gone->rank - 1;
@@ -8684,7 +8716,7 @@ static mirt__common_stretch mirt__common_stretch_of(const mirt__common_axes *gon
     return run;
 }
 
-/* `width` elements from number `at` on, as floats: `piece` has room for them. */
+/* `width` elements from element `at` on, as floats, which `piece` can hold. */
 static const float *mirt__common_floats(const mirt__common_reduction *s, int64_t at, int64_t width, float *piece) {
     const uint16_t *from = (const uint16_t *)(const void *)s->x + at;
     if (!s->half) return s->x + at;
@@ -8711,8 +8743,8 @@ static void mirt__common_sum_stretch(const mirt__common_reduction *s, int64_t at
     }
 }
 
-/* Hands in chunk number `chunk`'s sum. partial[b] is the sum of a whole subtree of 2^b chunks:
-   counting in binary adds in the order of mirt__tree, with a few partials instead of all. */
+/* Adds the sum of a chunk. partial[b] is the sum of a whole subtree of 2^b chunks: counting in binary adds in the order
+   of mirt__tree with few partial sums. */
 static void mirt__common_count_in(float *partial, int64_t chunk, float *sum, int64_t width) {
     int bit = 0;
     for (; chunk >> bit & 1; bit++) {
@@ -8812,6 +8844,7 @@ MIRT__LIB void mirt__common_reduce_max_grad(const mirt__reduce_max_grad *args, c
     mirt__common_range(where, s.kept.count * s.blocks, mirt__common_step(s.gone.count * width), mirt__common_reduce_max_back, &s);
 }
 
+/* Ends optimize_begin.inc. */
 #if defined(__clang__)
 #pragma clang diagnostic pop
 #pragma STDC FP_CONTRACT DEFAULT
@@ -8825,9 +8858,9 @@ MIRT__LIB void mirt__common_reduce_max_grad(const mirt__reduce_max_grad *args, c
 /* Shared by the fast tables: average pooling. */
 
 #ifndef MIRT__REAL_DOUBLE
-/* The kernels need the optimizer even where the including program goes without it, and the
-   numerical law forbids contracting a * b + c. Clang knows no pragma for the former. gcc -O2 alone
-   makes vectors only of loops of known length; the cost model says that all may be. */
+/* Begins kernels: optimized even if the including program is not, without contraction. The numerical law forbids
+   contracting a * b + c. Clang has no pragma for the optimization. gcc -O2 alone vectorizes only loops of known length;
+   the cost model allows all. */
 #if defined(__clang__)
 #pragma STDC FP_CONTRACT OFF
 #pragma clang diagnostic push
@@ -8862,7 +8895,7 @@ static mirt__common_window mirt__common_window_of(const mirt__pool2d *p, int64_t
     return w;
 }
 
-/* Where the pixel under the kernel's place (ky, kx) begins in an image. */
+/* Offset in an image of the pixel at position (ky, kx) of the kernel. */
 static int64_t mirt__common_pixel(const mirt__pool2d *p, const mirt__common_window *w, int64_t ky, int64_t kx) {
     return ((w->y + ky) * p->w + w->x + kx) * p->c;
 }
@@ -8890,7 +8923,7 @@ static void mirt__common_average_pool_rows(const void *args, int64_t begin, int6
     }
 }
 
-/* One window's gradient, added in equal shares to its pixels. */
+/* Adds one window's gradient in equal shares to its pixels. */
 static void mirt__common_average_back(const mirt__pool2d *p, const mirt__common_window *w, const float *dy, float *image) {
     const float count = (float)((w->ky1 - w->ky) * (w->kx1 - w->kx));
     for (int64_t ky = w->ky; ky < w->ky1; ky++) {
@@ -8902,7 +8935,7 @@ static void mirt__common_average_back(const mirt__pool2d *p, const mirt__common_
     }
 }
 
-/* Images [begin, end): windows may overlap, so one thread takes all of an image, in order. */
+/* Images [begin, end): windows may overlap, so one thread processes a whole image, in order. */
 static void mirt__common_average_pool_back(const void *args, int64_t begin, int64_t end, void *scratch) {
     const mirt__pool2d *p = (const mirt__pool2d *)args;
     (void)scratch;
@@ -8928,6 +8961,7 @@ MIRT__LIB void mirt__common_average_pool_grad(const mirt__pool2d *p, const mirt_
     mirt__common_range(where, p->rows, mirt__common_pool_step(p, p->oh * p->ow), mirt__common_average_pool_back, p);
 }
 
+/* Ends optimize_begin.inc. */
 #if defined(__clang__)
 #pragma clang diagnostic pop
 #pragma STDC FP_CONTRACT DEFAULT
@@ -8942,9 +8976,9 @@ MIRT__LIB void mirt__common_average_pool_grad(const mirt__pool2d *p, const mirt_
    in reference_loss.c. */
 
 #ifndef MIRT__REAL_DOUBLE
-/* The kernels need the optimizer even where the including program goes without it, and the
-   numerical law forbids contracting a * b + c. Clang knows no pragma for the former. gcc -O2 alone
-   makes vectors only of loops of known length; the cost model says that all may be. */
+/* Begins kernels: optimized even if the including program is not, without contraction. The numerical law forbids
+   contracting a * b + c. Clang has no pragma for the optimization. gcc -O2 alone vectorizes only loops of known length;
+   the cost model allows all. */
 #if defined(__clang__)
 #pragma STDC FP_CONTRACT OFF
 #pragma clang diagnostic push
@@ -8983,7 +9017,7 @@ static void mirt__common_softmax_row(const mirt__curves *curves, const float *x,
     for (int64_t j = 0; j < n; j++) y[j] /= sum;
 }
 
-/* log(sum of exp(x)), less the largest x. */
+/* log(sum of exp(x)) minus the largest x. */
 static float mirt__common_log_sum(const mirt__curves *curves, const float *x, int64_t n, float largest) {
     float sum = 0, piece[256];
     for (int64_t j = 0; j < n; j += 256) {
@@ -9060,7 +9094,7 @@ static float mirt__common_categorical_crossentropy(const mirt__curves *curves, c
     return loss;
 }
 
-/* Inlined, so that the loops know what they call. */
+/* Inlined, so that the loops contain the called function. */
 #define MIRT__MEAN_INLINE static inline __attribute__((always_inline))
 MIRT__MEAN_INLINE float mirt__common_mean(const mirt__loss *l, int64_t r,
                                           float (*element)(bool logits, float x, float t)) {
@@ -9070,7 +9104,8 @@ MIRT__MEAN_INLINE float mirt__common_mean(const mirt__loss *l, int64_t r,
     return loss / (float)l->n;
 }
 
-/* By the labels of its row in MIRT_LOSS_LIST a loss is a function of rows, or one of elements whose mean is taken. */
+/* The labels of its row in MIRT_LOSS_LIST determine whether a loss is a function of rows, or the mean of a function of
+   elements. */
 #define MIRT__COMMON_SPARSE(name, grad) mirt__common_##name##grad(curved->curves, l, r)
 #define MIRT__COMMON_CATEGORICAL(name, grad) mirt__common_##name##grad(curved->curves, l, r)
 #define MIRT__COMMON_ELEMENTS(name, grad) mirt__common_mean##grad(l, r, mirt__##name##grad)
@@ -9191,6 +9226,7 @@ MIRT__LIB void mirt__common_accuracy(const mirt__accuracy *args, const mirt__whe
     mirt__common_range(where, args->rows, mirt__common_step(args->n), mirt__common_accuracy_rows, args);
 }
 
+/* Ends optimize_begin.inc. */
 #if defined(__clang__)
 #pragma clang diagnostic pop
 #pragma STDC FP_CONTRACT DEFAULT
@@ -9201,12 +9237,12 @@ MIRT__LIB void mirt__common_accuracy(const mirt__accuracy *args, const mirt__whe
 
 /* >>section kernels/common_norm.c */
 
-/* Shared by the fast tables: normalization by row, as layers of that name do. By column: fast_norm.c. */
+/* Shared by the fast tables: layer normalization, by row. Batch normalization, by column, is in fast_norm.c. */
 
 #ifndef MIRT__REAL_DOUBLE
-/* The kernels need the optimizer even where the including program goes without it, and the
-   numerical law forbids contracting a * b + c. Clang knows no pragma for the former. gcc -O2 alone
-   makes vectors only of loops of known length; the cost model says that all may be. */
+/* Begins kernels: optimized even if the including program is not, without contraction. The numerical law forbids
+   contracting a * b + c. Clang has no pragma for the optimization. gcc -O2 alone vectorizes only loops of known length;
+   the cost model allows all. */
 #if defined(__clang__)
 #pragma STDC FP_CONTRACT OFF
 #pragma clang diagnostic push
@@ -9220,16 +9256,16 @@ MIRT__LIB void mirt__common_accuracy(const mirt__accuracy *args, const mirt__whe
 #endif
 #endif
 
-/* Numbers whose mean a row is shifted by: what is left to add up then has the size of the
-   deviations, however far the values are from zero. */
+/* Rows are shifted by the mean of this many numbers, so that the summands have the size of the deviations even if the
+   values are far from zero. */
 #define MIRT__NORM_SHIFT 8
 
 typedef struct mirt__common_norm {
     mirt__norm s;
     const mirt__curves *curves;
     const float *x, *dy;
-    float *factor, *offset; /* of each column: gamma or 1, beta or 0 */
-    float *part;            /* of each chunk two rows of n: partial sums */
+    float *factor, *offset; /* per column: gamma or 1, beta or 0 */
+    float *part;            /* per chunk two rows of n: partial sums */
     int64_t chunks;
 } mirt__common_norm;
 
@@ -9329,7 +9365,7 @@ MIRT__LIB void mirt__common_normalize(const mirt__norm *args, const mirt__where 
     mirt__common_range(where, args->rows, mirt__common_step(args->n), mirt__common_normalize_rows, &c);
 }
 
-/* A row of dy: itself or a copy, times the activation's slope. */
+/* A row of dy, or a copy multiplied by the activation's slope. */
 static const float *mirt__common_norm_dy(const mirt__common_norm *c, int64_t row, void *scratch) {
     const float *dy = c->dy + row * c->s.n;
     if (c->s.activation == MIRT_LINEAR) return dy;
@@ -9409,6 +9445,7 @@ MIRT__LIB void mirt__common_norm_grad_input(const mirt__norm *args, const mirt__
 
 #undef MIRT__NORM_SHIFT
 
+/* Ends optimize_begin.inc. */
 #if defined(__clang__)
 #pragma clang diagnostic pop
 #pragma STDC FP_CONTRACT DEFAULT
@@ -9419,12 +9456,12 @@ MIRT__LIB void mirt__common_norm_grad_input(const mirt__norm *args, const mirt__
 
 /* >>section kernels/common_resize.c */
 
-/* Shared by the fast tables: images of another size. */
+/* Shared by the fast tables: resizing of images. */
 
 #ifndef MIRT__REAL_DOUBLE
-/* The kernels need the optimizer even where the including program goes without it, and the
-   numerical law forbids contracting a * b + c. Clang knows no pragma for the former. gcc -O2 alone
-   makes vectors only of loops of known length; the cost model says that all may be. */
+/* Begins kernels: optimized even if the including program is not, without contraction. The numerical law forbids
+   contracting a * b + c. Clang has no pragma for the optimization. gcc -O2 alone vectorizes only loops of known length;
+   the cost model allows all. */
 #if defined(__clang__)
 #pragma STDC FP_CONTRACT OFF
 #pragma clang diagnostic push
@@ -9466,7 +9503,7 @@ MIRT__LIB void mirt__common_resize(const mirt__resize *args, const mirt__where *
     mirt__common_range(where, args->rows * args->oh, mirt__common_step(args->ow * args->c), mirt__common_resize_lines, args);
 }
 
-/* One output line adds to the input line `dx`, `part` of it; both ends of a pixel's reach may be one. */
+/* Adds `part` of an output line to the input line `dx`; both input lines of a pixel may be the same. */
 static void mirt__common_resize_back(const mirt__resize *r, const float *dy, float *dx, float part) {
     for (int64_t ox = 0; ox < r->ow; ox++, dy += r->c) {
         const mirt__between u = mirt__resize_at(ox, r->w, r->ow, r->bilinear);
@@ -9497,6 +9534,7 @@ MIRT__LIB void mirt__common_resize_grad(const mirt__resize *args, const mirt__wh
     mirt__common_range(where, args->rows, mirt__common_step(args->oh * args->ow * args->c), mirt__common_resize_images, args);
 }
 
+/* Ends optimize_begin.inc. */
 #if defined(__clang__)
 #pragma clang diagnostic pop
 #pragma STDC FP_CONTRACT DEFAULT
@@ -9507,26 +9545,26 @@ MIRT__LIB void mirt__common_resize_grad(const mirt__resize *args, const mirt__wh
 
 /* >>section kernels/augment.c */
 
-/* Random transforms of single images. */
+/* CPU kernels of random image transforms. */
 
 #if defined(__SSE2__) && !defined(MIRRORTRAIN_NO_SIMD)
 #include <emmintrin.h>
 #define MIRT__WARP_SSE2
 #endif
 
-#define MIRT__AUGMENT_CHANNELS 64 /* whose contrast can change */
+#define MIRT__AUGMENT_CHANNELS 64 /* channels that contrast may have */
 #ifndef MIRT__INDEPENDENT
 #define MIRT__INDEPENDENT
 #endif
 
-/* >>what they are */
+/* >>descriptions */
 
 typedef enum mirt__transform_reads {
     MIRT__READS_FACTOR = 1, MIRT__READS_FACTORS = 2, MIRT__READS_SIZE = 4, MIRT__READS_RANGE = 8
 } mirt__transform_reads;
 static const struct {
     int reads;
-    float least, most; /* of factors */
+    float least, most; /* range of factors */
 } mirt__transform_table[MIRT__AUGMENTATION_COUNT] = {
     {0, 0, 0}, /* random_flip */
     {MIRT__READS_FACTOR, -1, 1}, /* random_rotation */
@@ -9539,7 +9577,7 @@ static const struct {
     {MIRT__READS_FACTOR | MIRT__READS_RANGE, -1, 1}, /* random_brightness */
 };
 
-/* {f, 0} is {-f, f}, or {f, f} of contrast; a negative first number and 0 are that range. */
+/* {f, 0} means {-f, f}, or {f, f} for contrast; a negative first number and 0 are a range. */
 static bool mirt__transform_factor(const mirt_augmentation *d, const float factor[2], int axis, mirt__transform *out) {
     const float least = mirt__transform_table[d->kind].least, most = mirt__transform_table[d->kind].most;
     float low = factor[0], high = factor[1];
@@ -9558,7 +9596,7 @@ static bool mirt__transform_factor(const mirt_augmentation *d, const float facto
         low = factor[1];
         high = factor[0];
     }
-    if (d->kind == MIRT_RANDOM_ZOOM && low <= -1) return mirt__fail(MIRT_E_INVALID, "%g leaves nothing of the image where it zooms in; it must be less than 1", (double)factor[0]), false;
+    if (d->kind == MIRT_RANDOM_ZOOM && low <= -1) return mirt__fail(MIRT_E_INVALID, "%g leaves nothing of the image when zooming in; it must be less than 1", (double)factor[0]), false;
     out->low[axis] = low;
     out->high[axis] = high;
     return true;
@@ -9566,7 +9604,7 @@ static bool mirt__transform_factor(const mirt_augmentation *d, const float facto
 
 MIRT__LIB bool mirt__transform_of(const mirt_augmentation *d, int64_t h, int64_t w, int64_t c, mirt__transform *out) {
     memset(out, 0, sizeof *out);
-    if ((int)d->kind < 0 || d->kind >= MIRT__AUGMENTATION_COUNT) return mirt__fail(MIRT_E_INVALID, "there is no augmentation number %d", (int)d->kind), false;
+    if ((int)d->kind < 0 || d->kind >= MIRT__AUGMENTATION_COUNT) return mirt__fail(MIRT_E_INVALID, "invalid augmentation (%d)", (int)d->kind), false;
     const int reads = mirt__transform_table[d->kind].reads;
     out->kind = d->kind;
     out->mode = d->mode;
@@ -9576,12 +9614,13 @@ MIRT__LIB bool mirt__transform_of(const mirt_augmentation *d, int64_t h, int64_t
     out->h = out->oh = h;
     out->w = out->ow = w;
     out->c = c;
-    if ((int)d->mode < 0 || d->mode >= MIRT__FLIP_COUNT) return mirt__fail(MIRT_E_INVALID, "there is no flip mode %d", (int)d->mode), false;
+    if ((int)d->mode < 0 || d->mode >= MIRT__FLIP_COUNT) return mirt__fail(MIRT_E_INVALID, "invalid flip mode (%d)", (int)d->mode), false;
     if ((int)d->fill_mode < 0 || d->fill_mode >= MIRT__FILL_COUNT || !isfinite(d->fill_value)) {
-        return mirt__fail(MIRT_E_INVALID, "fill mode %d with %g: there is no such mode, or the value is not finite", (int)d->fill_mode, (double)d->fill_value), false;
+        return mirt__fail(MIRT_E_INVALID, "fill mode %d with %g: invalid mode, or the value is not finite", (int)d->fill_mode, (double)d->fill_value), false;
     }
-    if (d->interpolation != MIRT_BILINEAR && d->interpolation != MIRT_NEAREST) { /* the layer mirt_resizing has seen to the others */
-        return mirt__fail(MIRT_E_INVALID, "interpolation %d: augmentation knows MIRT_BILINEAR and MIRT_NEAREST", (int)d->interpolation), false;
+    /* the layer mirt_resizing handles other interpolations */
+    if (d->interpolation != MIRT_BILINEAR && d->interpolation != MIRT_NEAREST) {
+        return mirt__fail(MIRT_E_INVALID, "interpolation %d: augmentation supports MIRT_BILINEAR and MIRT_NEAREST", (int)d->interpolation), false;
     }
     if ((reads & MIRT__READS_FACTOR) && !mirt__transform_factor(d, d->factor, 0, out)) return false;
     if (reads & MIRT__READS_FACTORS) {
@@ -9603,15 +9642,15 @@ MIRT__LIB bool mirt__transform_of(const mirt_augmentation *d, int64_t h, int64_t
         }
     }
     if (d->kind == MIRT_RANDOM_CONTRAST && c > MIRT__AUGMENT_CHANNELS) return mirt__fail(MIRT_E_SHAPE, "takes at most %d channels", MIRT__AUGMENT_CHANNELS), false;
-    if (h > INT32_MAX / c / w || out->oh > INT32_MAX / c / out->ow) return mirt__fail(MIRT_E_SHAPE, "images of 2^31 numbers or more"), false;
+    if (h > INT32_MAX / c / w || out->oh > INT32_MAX / c / out->ow) return mirt__fail(MIRT_E_SHAPE, "images of 2^31 elements or more"), false;
     return true;
 }
 
 /* >>one affine warp */
 
-/* The kernels need the optimizer even where the including program goes without it, and the
-   numerical law forbids contracting a * b + c. Clang knows no pragma for the former. gcc -O2 alone
-   makes vectors only of loops of known length; the cost model says that all may be. */
+/* Begins kernels: optimized even if the including program is not, without contraction. The numerical law forbids
+   contracting a * b + c. Clang has no pragma for the optimization. gcc -O2 alone vectorizes only loops of known length;
+   the cost model allows all. */
 #if defined(__clang__)
 #pragma STDC FP_CONTRACT OFF
 #pragma clang diagnostic push
@@ -9627,7 +9666,7 @@ MIRT__LIB bool mirt__transform_of(const mirt_augmentation *d, int64_t h, int64_t
 
 #define MIRT__WARP_PIECE 128 /* pixels at a time */
 
-/* As TensorFlow's MapCoordinate, which may lie half a pixel beyond the edge pixels' centers: they are repeated. */
+/* Like TensorFlow's MapCoordinate; positions up to half a pixel beyond the centers of edge pixels repeat these. */
 static inline float mirt__warp_inside(mirt_fill_mode fill, float at, int64_t length) {
     const float last = (float)(length - 1), twice = (float)(2 * length), once = (float)length;
     if (last == 0 && fill != MIRT_FILL_CONSTANT) return 0;
@@ -9646,7 +9685,7 @@ static inline float mirt__warp_inside(mirt_fill_mode fill, float at, int64_t len
     return at < 0 ? 0 : at > last ? last : at;
 }
 
-/* Channel j of a pixel of x, wherever it is. */
+/* Channel j of a pixel of x, inside or outside of the image. */
 static mirt__real mirt__warp_read(const mirt__warp *a, int64_t y, int64_t x, int64_t j) {
     if (y < 0 || y >= a->h || x < 0 || x >= a->w) return (mirt__real)a->value;
     const int64_t at = y * a->line + x * a->c + j;
@@ -9655,7 +9694,7 @@ static mirt__real mirt__warp_read(const mirt__warp *a, int64_t y, int64_t x, int
 
 static unsigned char mirt__warp_byte(mirt__real v) { return (unsigned char)(v < 0 ? 0 : v > 255 ? 255 : v + (mirt__real)0.5); }
 
-/* Half away from zero, as std::round; what is left of the image stays there. */
+/* Rounds half away from zero, like std::round; positions left of the image stay there. */
 static int64_t mirt__warp_nearest(float at) { return at <= -0.5f ? -1 : (int64_t)at + (at - (float)(int64_t)at >= 0.5f); }
 
 /* Pixel number `to` of y. */
@@ -9676,7 +9715,7 @@ static void mirt__warp_pixel(const mirt__warp *a, float x, float y, int64_t to) 
 typedef struct mirt__warp_piece {
     float x[MIRT__WARP_PIECE], y[MIRT__WARP_PIECE]; /* where the pixels are read */
     float fx[MIRT__WARP_PIECE], gx[MIRT__WARP_PIECE], fy[MIRT__WARP_PIECE], gy[MIRT__WARP_PIECE];
-    int32_t at[MIRT__WARP_PIECE];                   /* the first of the four neighbours; -1: one outside */
+    int32_t at[MIRT__WARP_PIECE];                   /* the first of the four neighbors; -1: one is outside */
     int32_t both[MIRT__WARP_PIECE];                 /* gx and fx in 1 / 2^14 */
 } mirt__warp_piece;
 
@@ -9692,8 +9731,8 @@ static void mirt__warp_return(const mirt__warp *a, mirt__warp_piece *p, int64_t 
     }
 }
 
-/* Where `n` pixels of row oy from ox on are read. Those inside of the image are neighbours, so the others are looked for from both
-   ends: they are outside of [*low, *high) where that is not all of them. */
+/* Computes where `n` pixels of row oy from ox on are read. Pixels inside of the image are adjacent, so the search for
+   the others runs from both ends: they are outside of [*low, *high). */
 static void mirt__warp_places(const mirt__warp *a, int64_t oy, int64_t ox, int64_t n, mirt__warp_piece *p, int64_t *begin, int64_t *end) {
     const float last_x = (float)(a->w - 1), last_y = (float)(a->h - 1), m0 = a->m[0], m2 = a->m[2], m3 = a->m[3], m5 = a->m[5];
     const float x_y = a->m[1] * (float)oy, y_y = a->m[4] * (float)oy;
@@ -9713,8 +9752,8 @@ static void mirt__warp_places(const mirt__warp *a, int64_t oy, int64_t ox, int64
 }
 
 #if defined(__GNUC__) && !defined(MIRT__REAL_DOUBLE)
-/* The nearest, or the first of the four neighbours, of pixels [low, high), and their weights. The last pixel of a row is the second of two. Numbers of
-   pixels stay below 2^24, which float32 holds. */
+/* The nearest, or the first of the four neighbors, of pixels [low, high), and their weights. The last pixel of a row is
+   the second of two. Pixel numbers are below 2^24, which float32 represents exactly. */
 static void mirt__warp_weights(const mirt__warp *a, int64_t low, int64_t high, int64_t n, mirt__warp_piece *p) {
     const float last_x = (float)(a->w - 2), last_y = (float)(a->h - 2), line = (float)a->line, c = (float)a->c;
     const int64_t nearest = a->nearest ? n : 0, between = n - nearest, bytes = a->y_dtype == MIRT_UINT8 ? between : 0;
@@ -9746,7 +9785,8 @@ static void mirt__warp_weights(const mirt__warp *a, int64_t low, int64_t high, i
     }
 }
 
-/* Pixels of up to four channels are vectors of four: what is too much is of the next pixel, and written over by it. */
+/* Pixels of up to four channels are vectors of four: surplus elements belong to the next pixel, which overwrites
+   them. */
 typedef float mirt__lanes __attribute__((vector_size(16)));
 
 static inline mirt__lanes mirt__lanes_of(const float *at) {
@@ -9775,7 +9815,7 @@ static inline mirt__lanes mirt__lanes_mix(const unsigned char *a, const unsigned
     return (mirt__lanes)_mm_cvtepi32_ps(_mm_madd_epi16(pairs, _mm_set1_epi32(both)));
 }
 
-/* Four bytes, cut off. */
+/* Four bytes, truncated. */
 static inline int32_t mirt__lanes_cut(mirt__lanes v) {
     const __m128i whole = _mm_cvttps_epi32((__m128)v), half = _mm_packs_epi32(whole, whole);
     return _mm_cvtsi128_si32(_mm_packus_epi16(half, half));
@@ -9802,7 +9842,8 @@ static inline int32_t mirt__lanes_cut(mirt__lanes v) {
 }
 #endif
 
-/* `n` pixels that become numbers `to` and on of y: OUT is the vector, of type TO, from the pixel `at` and the one below. */
+/* `n` pixels that become numbers `to` and on of y: OUT is the vector, of type TO, from the pixel `at` and the one
+   below. */
 #define MIRT__WARP_ROW(name, TX, TY, TO, OUT) \
     static void mirt__warp_row_##name(const mirt__warp *a, const mirt__warp_piece *p, int64_t n, int64_t to, uint32_t safe) { \
         const int64_t c = a->c, line = a->line; \
@@ -9839,7 +9880,8 @@ static void mirt__warp_row(const mirt__warp *a, const mirt__warp_piece *p, int64
 }
 #endif
 
-/* Reads an image that a cache holds once through, which hardware foresees, unlike the order in which its pixels will be read. */
+/* Reads an image in memory sequentially, which the hardware prefetches, unlike the order in which its pixels are
+   used. */
 static void mirt__warp_foresee(const mirt__warp *a) {
     const int64_t bytes = ((a->h - 1) * a->line + a->w * a->c) * (int64_t)(a->x_dtype == MIRT_UINT8 ? 1 : sizeof(mirt__real));
     const volatile char *const x = (const volatile char *)a->x;
@@ -9856,7 +9898,7 @@ MIRT__LIB void mirt__warp_image(const mirt__warp *a) {
     w.nearest = a->nearest || whole;
     mirt__warp_foresee(a);
 #if defined(__GNUC__) && !defined(MIRT__REAL_DOUBLE)
-    /* The last place from where four channels of all four neighbours can be read. */
+    /* The last position from which four channels of all four neighbors can be read. */
     const int64_t safe = (a->h - 1) * a->line + a->w * a->c - a->line - a->c - 4;
     const bool lanes = a->c <= 4 && a->h > 1 && a->w > 1 && safe >= 0 && safe < 1 << 24;
 #endif
@@ -9878,7 +9920,7 @@ MIRT__LIB void mirt__warp_image(const mirt__warp *a) {
 
 /* >>values */
 
-/* Numbers are taken so many at a time, whole pixels: the channels' means, repeated. */
+/* This many elements at a time, in whole pixels, with the repeated means of channels. */
 static int64_t mirt__augment_side(int64_t c) { return MIRT__AUGMENT_CHANNELS / c * c; }
 
 static void mirt__augment_means(const mirt__real *x, int64_t count, int64_t c, mirt__real *mean) {
@@ -9935,6 +9977,7 @@ static void mirt__augment_to_bytes(const mirt__real *x, unsigned char *y, int64_
     }
 }
 
+/* Ends optimize_begin.inc. */
 #if defined(__clang__)
 #pragma clang diagnostic pop
 #pragma STDC FP_CONTRACT DEFAULT
@@ -9944,7 +9987,7 @@ static void mirt__augment_to_bytes(const mirt__real *x, unsigned char *y, int64_
 
 /* >>a list of transforms */
 
-/* Numbers in the largest image that is neither the first nor the last; those of the last too where it is made of several. */
+/* Elements of the largest intermediate image, including the last one if several transforms produce it. */
 MIRT__LIB size_t mirt__augment_room(const mirt__transform *t, int count, mirt_dtype x_dtype, mirt_dtype y_dtype) {
     int64_t most = 0;
     const bool direct = mirt__transform_pass_of(t, count, 0).end == count && mirt__transform_moves(t[0].kind) && (x_dtype == MIRT_UINT8 || y_dtype != MIRT_UINT8);
@@ -9955,7 +9998,7 @@ MIRT__LIB size_t mirt__augment_room(const mirt__transform *t, int count, mirt_dt
     return 2 * mirt__align_up((size_t)most * sizeof(mirt__real));
 }
 
-/* The pass of transforms [first, pass->end) from x to y, which is uint8 only where it is the last image. */
+/* Runs the pass of transforms [first, pass->end) from x to y, which is uint8 only if it is the last image. */
 static void mirt__augment_warp(const mirt__augment *a, int first, const mirt__transform_pass *pass, const void *x, mirt_dtype dtype, void *y) {
     const mirt__transform *const t = &a->transform[first], *const last = &a->transform[pass->end - 1];
     mirt__warp w;
@@ -9994,7 +10037,7 @@ MIRT__LIB void mirt__augment_image(const mirt__augment *a) {
     int turn = 0;
     for (int i = 0, end; i < a->count; i = end) {
         const mirt__transform_pass pass = mirt__transform_pass_of(t, a->count, i);
-        bool final = a->y_dtype != MIRT_UINT8 || !half; /* no warp follows, and y takes the result as it is */
+        bool final = a->y_dtype != MIRT_UINT8 || !half; /* no warp follows, and y has the dtype of the result */
         end = pass.end;
         for (int k = end; k < a->count; k++) final = final && !mirt__transform_moves(t[k].kind);
         if (pass.moves || !real) {
@@ -10045,12 +10088,12 @@ MIRT__LIB void mirt__augment_batch(const mirt__augment_rows *args, const mirt__w
 
 /* >>section kernels/source.c */
 
-/* Readers and epilogues made ready: what their normalizations come to in each column, and the sums of columns. */
+/* Prepares readers and epilogues: normalization factors per column, and column sums. */
 
 #ifndef MIRT__REAL_DOUBLE
-/* The kernels need the optimizer even where the including program goes without it, and the
-   numerical law forbids contracting a * b + c. Clang knows no pragma for the former. gcc -O2 alone
-   makes vectors only of loops of known length; the cost model says that all may be. */
+/* Begins kernels: optimized even if the including program is not, without contraction. The numerical law forbids
+   contracting a * b + c. Clang has no pragma for the optimization. gcc -O2 alone vectorizes only loops of known length;
+   the cost model allows all. */
 #if defined(__clang__)
 #pragma STDC FP_CONTRACT OFF
 #pragma clang diagnostic push
@@ -10066,7 +10109,7 @@ MIRT__LIB void mirt__augment_batch(const mirt__augment_rows *args, const mirt__w
 
 static float mirt__source_inverse(const mirt__scaling *s, int64_t j) { return 1 / sqrtf(s->variance[j] + s->epsilon); }
 
-/* mean, factor and offset, one after the other; returns the end. */
+/* Stores mean, factor and offset; returns the end. */
 static float *mirt__source_scaling(const mirt__scaling *s, int64_t n, float *to) {
     memcpy(to, s->mean, (size_t)n * sizeof(float));
     for (int64_t j = 0; j < n; j++) {
@@ -10162,7 +10205,7 @@ static double mirt__source_rows(const mirt__chunk_sums *s, int64_t chunk) {
 }
 
 #define MIRT__SOURCE_COLUMNS 64
-/* Two sets of samples become one with each chunk (Chan et al. 1983). */
+/* Merges the statistics of each chunk (Chan et al. 1983). */
 static void mirt__source_moments(const mirt__epilogue *e, const mirt__chunk_sums *s, int64_t begin, int64_t n) {
     double mean[MIRT__SOURCE_COLUMNS], squares[MIRT__SOURCE_COLUMNS], count = 0;
     for (int64_t j = 0; j < n; j++) mean[j] = squares[j] = 0;
@@ -10241,6 +10284,7 @@ MIRT__LIB void mirt__counted_sums_run(mirt__team *team, const mirt__epilogue *ep
 }
 #undef MIRT__SOURCE_COLUMNS
 
+/* Ends optimize_begin.inc. */
 #if defined(__clang__)
 #pragma clang diagnostic pop
 #pragma STDC FP_CONTRACT DEFAULT
@@ -10251,13 +10295,13 @@ MIRT__LIB void mirt__counted_sums_run(mirt__team *team, const mirt__epilogue *ep
 
 /* >>section kernels/simd.c */
 
-/* The hot kernels for each instruction set: one text, compiled once for each set of wrappers. */
+/* The hot kernels, compiled once for each instruction set with its wrappers. */
 
 #ifndef MIRT__REAL_DOUBLE
 
-/* The kernels need the optimizer even where the including program goes without it, and the
-   numerical law forbids contracting a * b + c. Clang knows no pragma for the former. gcc -O2 alone
-   makes vectors only of loops of known length; the cost model says that all may be. */
+/* Begins kernels: optimized even if the including program is not, without contraction. The numerical law forbids
+   contracting a * b + c. Clang has no pragma for the optimization. gcc -O2 alone vectorizes only loops of known length;
+   the cost model allows all. */
 #if defined(__clang__)
 #pragma STDC FP_CONTRACT OFF
 #pragma clang diagnostic push
@@ -10271,7 +10315,7 @@ MIRT__LIB void mirt__counted_sums_run(mirt__team *team, const mirt__epilogue *ep
 #endif
 #endif
 #if !defined(__clang__) && defined(__GNUC__) && !defined(MIRRORTRAIN_DEBUG)
-/* The vectors are written out and the loops unrolled: more passes only take longer. */
+/* Vectors are explicit and loops unrolled: more passes only increase compile time. */
 #pragma GCC optimize("O1,expensive-optimizations,no-tree-loop-vectorize,schedule-insns2,no-tree-dominator-opts,no-tree-ccp")
 #endif
 
@@ -10351,7 +10395,7 @@ MIRT__INLINE __m512 mirt__from_i32_avx512(const int32_t *p) {
 MIRT__INLINE __m512 mirt__raise_avx512(__m512 x, __m512 n) {
     return _mm512_castsi512_ps(_mm512_add_epi32(_mm512_castps_si512(x), _mm512_slli_epi32(_mm512_castps_si512(n), 23)));
 }
-/* Numbers of bfloat16, and the nearest ones (halfway: the even one) to those of x. */
+/* Loads numbers of bfloat16, and rounds x to the nearest bfloat16 (ties to even). */
 MIRT__INLINE __m512 mirt__widen_avx512(__m256i x) { return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(x), 16)); }
 MIRT__INLINE __m512i mirt__rounded_avx512(__m512 x) {
     const __m512i bits = _mm512_castps_si512(x), next = _mm512_add_epi32(bits, _mm512_set1_epi32(0x7FFF));
@@ -10369,7 +10413,7 @@ MIRT__INLINE void mirt__store_half_avx512(uint16_t *p, __m512 x) {
 MIRT__INLINE void mirt__store_half_some_avx512(uint16_t *p, __m512 x, int64_t count) {
     _mm256_mask_storeu_epi16(p, mirt__first_avx512(count), _mm512_cvtepi32_epi16(_mm512_srli_epi32(mirt__rounded_avx512(x), 16)));
 }
-/* Of bfloat16 side by side, past the cache where `stream`; those then are a line. */
+/* Stores adjacent bfloat16, bypassing the cache if `stream`; they are then a whole line. */
 MIRT__INLINE void mirt__store_halves_avx512(uint16_t *p, __m512 x, __m512 y, bool stream) {
     const __m512i odd = _mm512_set_epi16(63, 61, 59, 57, 55, 53, 51, 49, 47, 45, 43, 41, 39, 37, 35, 33, 31, 29, 27, 25, 23, 21, 19, 17, 15, 13, 11, 9, 7, 5, 3, 1);
     const __m512i both = _mm512_permutex2var_epi16(mirt__rounded_avx512(x), odd, mirt__rounded_avx512(y));
@@ -10377,7 +10421,8 @@ MIRT__INLINE void mirt__store_halves_avx512(uint16_t *p, __m512 x, __m512 y, boo
     else _mm512_storeu_si512((void *)p, both);
 }
 #define MIRT__STREAMS 1
-/* The place of a window's maximum, from: right of left, above and below; below of above; over 0. */
+/* The position of a window's maximum, from these comparisons: right of left, above and below; below of above; over
+   0. */
 MIRT__INLINE void mirt__store_place_avx512(uint8_t *p, __mmask16 right, __mmask16 right_below, __mmask16 below,
                                            __mmask16 live, int64_t count) {
     __m128i above = _mm_maskz_set1_epi8(right, 1);
@@ -10396,7 +10441,7 @@ MIRT__INLINE __m512i mirt__place_avx512(__m512i which) { return which; }
 MIRT__INLINE __m512 mirt__pick_avx512(const float *four, __m512i place) {
     return _mm512_permutevar_ps(_mm512_broadcast_f32x4(_mm_loadu_ps(four)), place);
 }
-/* Two pairs of `above` and `below` each, as fours `next` floats apart. */
+/* Combines two pairs of `above` and `below` each into groups of four, `next` floats apart. */
 MIRT__INLINE void mirt__pair_avx512(float *to, int64_t next, const float *above, const float *below) {
     __m128 a = _mm_loadu_ps(above), b = _mm_loadu_ps(below);
     _mm_storeu_ps(to, _mm_movelh_ps(a, b));
@@ -10435,8 +10480,8 @@ static void mirt__draw_avx512(uint32_t block, const uint32_t counter[3], uint64_
     }
 }
 #define MIRT__DRAW mirt__draw_avx512
-/* Eight by eight floats, for the instruction sets that have AVX: half the rows at a time in each
-   half of the registers. */
+/* Transposes 8x8 floats for instruction sets with AVX. Each half of the registers handles half of the rows at a
+   time. */
 MIRT__INLINE __m256 MIRT__K(two_rows)(const float *from, int64_t from_row) {
     return _mm256_insertf128_ps(_mm256_castps128_ps256(_mm_loadu_ps(from)), _mm_loadu_ps(from + 4 * from_row), 1);
 }
@@ -10459,11 +10504,11 @@ MIRT__INLINE void MIRT__K(transpose_block)(float *to, const float *from, int64_t
 
 #define MIRT__P(name) MIRT__K(name)
 #define MIRT__PRODUCT(x, b, sum) MIRT__K(fma)(x, b, sum)
-/* The tiles of an instruction set, named MIRT__P(name): over its wrappers and MIRT__PRODUCT(x, b, sum), sum + x * b. Where
-   there is MIRT__HALF_PRODUCT, of the lower half alone (MIRT__HALF_WHOLE fills it up with zeros), the second of two vectors
-   may be a half. */
-/* Accumulators are variables, not an array: gcc keeps arrays in memory here. With constant `rows`
-   and `vectors` the unused ones vanish. */
+/* The tiles of an instruction set, named MIRT__P(name). They use its wrappers and MIRT__PRODUCT(x, b, sum), which is
+   sum + x * b. If MIRT__HALF_PRODUCT exists, for the lower half alone (MIRT__HALF_WHOLE extends it with zeros), the
+   second of two vectors may be a half. */
+/* Accumulators are variables instead of an array, which gcc would keep in memory. With constant `rows` and `vectors`
+   unused ones are removed. */
 #if MIRT__VECTORS == 4
 #define MIRT__EACH_VECTOR(X, i) X(i, 0) X(i, 1) X(i, 2) X(i, 3)
 #else
@@ -10630,7 +10675,7 @@ MIRT__INLINE void MIRT__K(store_up_to)(float *p, MIRT__VEC x, int64_t n) {
     if (n < MIRT__LANES) MIRT__K(store_some)(p, x, n);
     else MIRT__K(store)(p, x);
 }
-/* Each rounded to bfloat16, ties to even; NaN stays NaN. */
+/* Rounds each number to bfloat16, ties to even; NaN stays NaN. */
 typedef uint32_t MIRT__K(bits) __attribute__((vector_size(4 * MIRT__LANES)));
 MIRT__INLINE MIRT__VEC MIRT__K(round)(MIRT__VEC x) {
     const MIRT__K(bits) bits = (MIRT__K(bits))x, nan = (MIRT__K(bits))((bits & 0x7fffffffu) > 0x7f800000u);
@@ -10663,11 +10708,11 @@ static void MIRT__K(transpose)(float *to, const float *from, int64_t from_row, i
     }
 }
 
-/* Exponentials and what is made of them, in vectors of one instruction set. Not a number stays none. */
+/* Exponentials and functions of them, for vectors of one instruction set. NaN stays NaN. */
 
 /* exp(x) = 2^n (1 + q): q, and in *n a number whose lowest bits are n (MIRT__K(raise) takes them). */
 MIRT__INLINE MIRT__VEC MIRT__K(exp_parts)(MIRT__VEC x, MIRT__VEC *n) {
-    const MIRT__VEC middle = MIRT__K(set)(12582912.0f); /* 1.5 * 2^23: what is added to it is rounded to a whole number */
+    const MIRT__VEC middle = MIRT__K(set)(12582912.0f); /* 1.5 * 2^23: adding it rounds to a whole number */
     *n = MIRT__K(fma)(x, MIRT__K(set)(1.44269504088896341f), middle);
     const MIRT__VEC whole = MIRT__K(sub)(*n, middle);
     MIRT__VEC r = MIRT__K(fma)(whole, MIRT__K(set)(-0.693359375f), x); /* log(2) in two parts, the first of few bits */
@@ -10679,7 +10724,7 @@ MIRT__INLINE MIRT__VEC MIRT__K(exp_parts)(MIRT__VEC x, MIRT__VEC *n) {
     q = MIRT__K(fma)(q, r, MIRT__K(set)(5.0000001201e-1f));
     return MIRT__K(fma)(q, MIRT__K(mul)(r, r), r);
 }
-/* What is below the least normal number is 0. */
+/* Results below the smallest normal number are 0. */
 MIRT__INLINE MIRT__VEC MIRT__K(exp)(MIRT__VEC x) {
     MIRT__VEC n, y = MIRT__K(exp_parts)(x, &n);
     y = MIRT__K(raise)(MIRT__K(add)(y, MIRT__K(set)(1.0f)), n);
@@ -10710,7 +10755,7 @@ MIRT__INLINE MIRT__VEC MIRT__K(sigmoid)(MIRT__VEC x) {
     return MIRT__K(div)(MIRT__K(set)(1.0f), MIRT__K(sigmoid_below)(MIRT__K(max)(MIRT__K(set)(-88.0f), x)));
 }
 MIRT__INLINE MIRT__VEC MIRT__K(silu)(MIRT__VEC x) {
-    const MIRT__VEC above = MIRT__K(max)(MIRT__K(set)(-88.0f), x); /* further down both are next to 0 */
+    const MIRT__VEC above = MIRT__K(max)(MIRT__K(set)(-88.0f), x); /* below this both are almost 0 */
     return MIRT__K(div)(above, MIRT__K(sigmoid_below)(above));
 }
 MIRT__INLINE MIRT__VEC MIRT__K(tanh)(MIRT__VEC x) {
@@ -10790,7 +10835,8 @@ MIRT__INLINE MIRT__VEC MIRT__K(slope_by)(MIRT__VEC g, MIRT__VEC u, const mirt_ac
     case MIRT_ELU: return MIRT__K(select)(MIRT__K(greater)(u, zero), g, MIRT__K(mul)(g, MIRT__K(mul)(MIRT__K(exp)(u), scale)));
     case MIRT_GELU:
         s = MIRT__K(normal)(u, &bell);
-        return MIRT__K(mul)(g, MIRT__K(fma)(u, MIRT__K(mul)(bell, MIRT__K(set)(0.39894228040143268f)), s)); /* 1 / sqrt(2 pi) */
+        /* 1 / sqrt(2 pi) */
+        return MIRT__K(mul)(g, MIRT__K(fma)(u, MIRT__K(mul)(bell, MIRT__K(set)(0.39894228040143268f)), s));
     case MIRT_HARD_SIGMOID:
     case MIRT_HARD_SWISH:
         s = kind == MIRT_HARD_SIGMOID ? one : u;
@@ -10804,11 +10850,11 @@ MIRT__INLINE MIRT__VEC MIRT__K(slope_by)(MIRT__VEC g, MIRT__VEC u, const mirt_ac
     return g;
 }
 
-/* How a loop applies an activation: as clipping alone, as silu, or as any. Loops are compiled once for each, or where
-   MIRT__COMPACT asks for it only for any. */
+/* How a loop applies an activation: by clipping, as silu, or generally. Loops are compiled for each way, with
+   MIRT__COMPACT only for the general one. */
 typedef enum MIRT__K(how) { MIRT__K(by_clipping), MIRT__K(by_silu), MIRT__K(by_any) } MIRT__K(how);
-/* An activation of a layer: x is clipped to [low, high], which is all that linear, relu and relu6 do. The slope is 1 above
-   low unless it is above `below`, else 0. */
+/* An activation of a layer: x is clipped to [low, high], which suffices for linear, relu and relu6. The slope is 1
+   above low and not above `below`, else 0. */
 typedef struct MIRT__K(bend) {
     MIRT__VEC low, high, below;
     mirt_activation_kind kind;
@@ -10823,7 +10869,7 @@ MIRT__INLINE MIRT__K(bend) MIRT__K(bend_of)(mirt_activation_kind kind) {
     MIRT__K(bend) b;
     b.low = MIRT__K(set)(relu ? 0.0f : -INFINITY);
     b.high = MIRT__K(set)(kind == MIRT_RELU6 ? 6.0f : INFINITY);
-    b.below = MIRT__K(set)(kind == MIRT_RELU6 ? 5.9999995f : INFINITY); /* the greatest number below 6 */
+    b.below = MIRT__K(set)(kind == MIRT_RELU6 ? 5.9999995f : INFINITY); /* the largest number below 6 */
     b.kind = kind;
     b.how = MIRT__K(how_of)(kind);
     return b;
@@ -10840,7 +10886,7 @@ MIRT__INLINE MIRT__VEC MIRT__K(activate)(MIRT__VEC x, const MIRT__K(bend) *b, co
     x = MIRT__K(min)(b->high, MIRT__K(max)(b->low, x));
     return how == MIRT__K(by_clipping) || b->how == MIRT__K(by_clipping) ? x : MIRT__K(activate_any)(x, b->kind, MIRT__LAYER_SCALE(b->kind));
 }
-/* g times the slope at u; of what is not clipped alone only for `how` any. */
+/* g times the slope at u; for activations other than clipping only if `how` is general. */
 MIRT__INLINE MIRT__VEC MIRT__K(slope)(MIRT__VEC g, MIRT__VEC u, const MIRT__K(bend) *b, const MIRT__K(how) how) {
     const MIRT__VEC zero = MIRT__K(zero)();
     if (how != MIRT__K(by_clipping) && b->how != MIRT__K(by_clipping)) return MIRT__K(slope_any)(g, u, b->kind, MIRT__LAYER_SCALE(b->kind));
@@ -10849,7 +10895,7 @@ MIRT__INLINE MIRT__VEC MIRT__K(slope)(MIRT__VEC g, MIRT__VEC u, const MIRT__K(be
 }
 #undef MIRT__LAYER_SCALE
 
-/* Arrays of numbers; `how` of any is by calls. */
+/* Arrays of numbers; the general way uses calls. */
 #define MIRT__CURVE(y) \
     for (int64_t i = 0; i < count; i += MIRT__LANES) { \
         const MIRT__VEC u = MIRT__K(load_up_to)(x + i, count - i); \
@@ -10885,7 +10931,7 @@ static void MIRT__K(exp_range)(const float *x, float less, float *to, int64_t co
 #undef MIRT__CURVE
 static const mirt__curves MIRT__K(curves) = {MIRT__K(activate_range), MIRT__K(slope_range), MIRT__K(unary_range),
                                              MIRT__K(exp_range)};
-/* What is read into strips, and what happens to outputs on their way to memory. */
+/* Tiled reads of lazy operands, and epilogues of outputs. */
 
 /* `whole` vectors, or `n` lanes. */
 MIRT__INLINE MIRT__VEC MIRT__K(load_part)(const float *p, int64_t n, const bool whole) {
@@ -10895,7 +10941,7 @@ MIRT__INLINE void MIRT__K(store_part)(float *p, MIRT__VEC x, int64_t n, const bo
     if (whole) MIRT__K(store)(p, x);
     else MIRT__K(store_some)(p, x, n);
 }
-/* Elements from number `at` on of floats or of numbers of bfloat16. */
+/* Elements from `at` on of floats or bfloat16. */
 MIRT__INLINE MIRT__VEC MIRT__K(load_as)(const void *p, int64_t at, bool half, int64_t n, const bool whole) {
     const uint16_t *halves = (const uint16_t *)p + at;
     if (half) return whole ? MIRT__K(load_half)(halves) : MIRT__K(load_half_some)(halves, n);
@@ -10923,7 +10969,7 @@ MIRT__INLINE MIRT__VEC MIRT__K(normed)(MIRT__VEC x, const MIRT__K(norm) *u) {
     return MIRT__K(add)(MIRT__K(mul)(MIRT__K(sub)(x, u->mean), u->factor), u->offset);
 }
 
-/* Numbers of any dtype, with the affine function of the reader. */
+/* Elements of any dtype, with the affine function of the reader. */
 static void MIRT__K(read_plain)(float *to, const mirt__reader *reader, int64_t at, int64_t count) {
     const MIRT__VEC scale = MIRT__K(set)(reader->scale), offset = MIRT__K(set)(reader->offset);
     const bool affine = reader->affine;
@@ -10953,16 +10999,17 @@ static void MIRT__K(read_plain)(float *to, const mirt__reader *reader, int64_t a
     }
 }
 
-/* `columns` channels of some pixels, `row` apart here and there; `at` is the first element, of the source's first column. */
+/* `columns` channels of some pixels, `row` apart in source and target; `at` is the first element, of the source's first
+   column. */
 typedef struct MIRT__K(strip) {
     const mirt__source *source;
     float *to;
     int64_t at, row, pixels, columns;
 } MIRT__K(strip);
 
-/* The machine does not read far enough ahead by itself. */
+/* The hardware prefetcher does not read far enough ahead. */
 #define MIRT__AHEAD_OF(p) __builtin_prefetch((const char *)p + (at + j + 1024) * size);
-/* Columns [j, end), whole vectors or the last one, pixel after pixel: memory is fastest in its own order. */
+/* Columns [j, end), whole vectors or the last one, pixel by pixel, because sequential access is fastest. */
 MIRT__INLINE void MIRT__K(read_norm)(const MIRT__K(strip) *s, const int64_t first, const int64_t end, const MIRT__K(how) how, const bool whole) {
     const mirt__source *from = s->source;
     const MIRT__K(bend) bend = MIRT__K(bend_of)(from->from.norm->activation);
@@ -11020,7 +11067,7 @@ static void MIRT__K(read_columns)(const MIRT__K(strip) *s) {
     }
 }
 
-/* Columns [channel, channel + columns) of pixels from number `pixel` on times the gates of their images. */
+/* Columns [channel, channel + columns) of pixels from `pixel` on, times the gates of their images. */
 static void MIRT__K(read_gate)(const MIRT__K(strip) *s, int64_t pixel, int64_t channel) {
     const mirt__reader *reader = &s->source->from;
     const int64_t image = pixel / reader->gate_pixels;
@@ -11073,7 +11120,7 @@ static void MIRT__K(read)(float *to, const mirt__source *source, int64_t at, int
     }
 }
 
-/* x times the derivative of an activation that made `mask`. */
+/* x times the derivative of the activation whose output is `mask`. */
 MIRT__INLINE MIRT__VEC MIRT__K(masked)(MIRT__VEC x, MIRT__VEC mask, mirt_activation_kind kind) {
     const MIRT__VEC zero = MIRT__K(zero)(), one = MIRT__K(set)(1.0f), six = MIRT__K(set)(6.0f);
     switch (kind) {
@@ -11085,7 +11132,7 @@ MIRT__INLINE MIRT__VEC MIRT__K(masked)(MIRT__VEC x, MIRT__VEC mask, mirt_activat
     }
 }
 
-/* What the epilogue does with every number. What is never used in a loop leaves no code. */
+/* The epilogue of every number. Unused parts are removed by constant propagation. */
 typedef struct MIRT__K(duty) {
     const void *add, *mask, *slope_x;
     mirt_activation_kind mask_activation;
@@ -11093,8 +11140,8 @@ typedef struct MIRT__K(duty) {
     MIRT__K(bend) bend, slope_bend;
     bool half, bias, norm, activate, slope, z, gradient, moments, images;
 } MIRT__K(duty);
-/* Without `forward` there is neither bias, norm nor activation, without `backward` neither mask nor slope; `frozen` are floats
-   that are normalized, without bias, and before silu without `add`. */
+/* Without `forward` there is neither bias, norm nor activation, without `backward` neither mask nor slope; `frozen` are
+   floats that are normalized, without bias, and before silu without `add`. */
 MIRT__INLINE MIRT__K(duty) MIRT__K(finish_of)(const mirt__finishing *f, const bool forward, const bool backward, const mirt__column_sums sums,
                                               const MIRT__K(how) how, const bool frozen) {
     const mirt__epilogue *e = f->epilogue;
@@ -11118,7 +11165,7 @@ MIRT__INLINE MIRT__K(duty) MIRT__K(finish_of)(const mirt__finishing *f, const bo
     return d;
 }
 
-/* One vector of columns, from number j on. */
+/* One vector of columns, from column j on. */
 typedef struct MIRT__K(column) {
     MIRT__VEC beta, shift, first, second;
     MIRT__K(norm) u, v;
@@ -11142,7 +11189,7 @@ MIRT__INLINE void MIRT__K(column_sums)(const mirt__finishing *f, const MIRT__K(d
     MIRT__K(store_part)(f->sum + (d->moments ? f->sum_row : 0) + j, k->first, n, whole);
     if (!d->images) MIRT__K(store_part)(f->sum + (d->moments ? 2 : 1) * f->sum_row + j, k->second, n, whole);
 }
-/* x, of element `place`, as it is stored; *z is what the slope is taken at. */
+/* x, of element `place`, as it is stored; *z is the argument of the slope. */
 MIRT__INLINE MIRT__VEC MIRT__K(column_value)(const MIRT__K(duty) *d, const MIRT__K(column) *k, MIRT__VEC x, int64_t place, MIRT__VEC *z,
                                              int64_t n, const MIRT__K(how) how, const bool whole) {
     if (d->bias) x = MIRT__K(add)(x, k->beta);
@@ -11170,7 +11217,7 @@ MIRT__INLINE void MIRT__K(column_add)(const MIRT__K(duty) *d, MIRT__K(column) *k
     }
 }
 
-/* Two vectors of columns of all rows, or one, or a part of one. Streamed are only whole lines: of two vectors. */
+/* Two vectors of columns of all rows, or one, or a part of one. Only whole lines, of two vectors, are streamed. */
 MIRT__INLINE void MIRT__K(finish_two)(const mirt__finishing *f, float *const *c, const int64_t *at, int64_t rows, int64_t j, const bool stream,
                                       const bool forward, const bool backward, const mirt__column_sums sums, const MIRT__K(how) how,
                                       const bool frozen) {
@@ -11234,11 +11281,11 @@ static void MIRT__K(finish_rows)(const mirt__finishing *f, float *const *c, cons
     const int64_t line = 64 / (int64_t)mirt__dtype_size(f->dtype);
     int64_t j = 0;
     if (rows < 1) return;
-    /* Of few columns in bfloat16 the lines follow each other: the cache writes them as fast itself. */
+    /* With few columns of bfloat16 the lines are consecutive, and the cache is as fast. */
     const bool stream = f->stream && MIRT__STREAMS && (uintptr_t)f->y % 64 == 0 && (f->sum_row | at[0]) % line == 0 &&
                         !(f->dtype == MIRT__BFLOAT16 && f->sum_row <= 2 * line);
     if (MIRT__COMPACT) {
-        /* all by the last loop */
+        /* all rows use the last loop */
     } else if (!forward && !backward && e->sums == MIRT__SUMS_MOMENTS) {
         MIRT__FINISH_COLUMNS(false, false, MIRT__SUMS_MOMENTS, MIRT__K(by_clipping), false)
     } else if (!forward && clipped && e->sums == MIRT__SUMS_GRADIENT && slope_how == MIRT__K(by_clipping)) {
@@ -11319,7 +11366,7 @@ static void MIRT__K(column_sum)(float *sum, const float *b, int64_t b_row, int64
     }
 }
 
-/* The place of the maximum among the four sums of a window, and its store. */
+/* Finds the position of the maximum among the four sums of a window, and stores it. */
 MIRT__INLINE void MIRT__K(pool_store)(float *y, uint8_t *which, MIRT__VEC s0, MIRT__VEC s1, MIRT__VEC s2, MIRT__VEC s3,
                                       MIRT__VEC bias, int64_t count) {
     s0 = MIRT__K(add)(s0, bias);
@@ -11334,7 +11381,7 @@ MIRT__INLINE void MIRT__K(pool_store)(float *y, uint8_t *which, MIRT__VEC s0, MI
                          MIRT__K(greater)(best, zero), count);
 }
 
-/* The four places of a window are the rows of a small tile. `last` channels of the last vector exist. */
+/* The four positions of a window are the rows of a small tile. `last` channels of the last vector exist. */
 MIRT__INLINE void MIRT__K(pool_row_of)(const mirt__pool_row *row, const int vectors, const int64_t last) {
     const MIRT__VEC zero = MIRT__K(zero)();
     MIRT__VEC bias0 = zero, bias1 = zero;
@@ -11448,7 +11495,7 @@ static void MIRT__K(pool_windows)(const mirt__pool_windows *windows) {
 
 /* Depthwise convolutions and max pooling: vectors of channels, tap by tap. */
 
-/* Some lines of what is wanted soon. */
+/* Prefetches some lines of memory that is needed soon. */
 MIRT__INLINE void MIRT__K(fetch)(mirt__soon *soon, int64_t lines) {
     while (soon->next > 0 && soon->at[soon->next - 1] >= soon->end[soon->next - 1]) soon->next--;
     if (soon->next == 0) return;
@@ -11457,7 +11504,7 @@ MIRT__INLINE void MIRT__K(fetch)(mirt__soon *soon, int64_t lines) {
     soon->at[soon->next - 1] = at + lines * 64;
 }
 
-/* Several outputs side by side share a tap's vector and hide the latency of their chains. */
+/* Several adjacent outputs share a tap's vector and hide the latency of their chains. */
 #define MIRT__EACH_PLACE(X) X(0) X(1) X(2) X(3) X(4) X(5) X(6) X(7)
 #define MIRT__PLACE_CLEAR(i) MIRT__VEC s##i = MIRT__K(zero)();
 /* One place at least; a part of a vector is for one place alone. */
@@ -11489,8 +11536,8 @@ MIRT__INLINE void MIRT__K(taps_places)(const mirt__taps_row *row, int64_t at, in
 #undef MIRT__PLACE_STORE
 
 #if MIRT__MANY_REGISTERS
-/* Three by three taps, one after the other in x (or each row of them `back` to front), a window slides over: every
-   vector of x is loaded once. */
+/* A sliding window of three by three consecutive taps of x (or each row from back to front): every vector of x is
+   loaded once. */
 MIRT__INLINE void MIRT__K(taps_slide)(const mirt__taps_row *row, int64_t at, int64_t j, int64_t count, const bool back) {
     const int64_t step = row->x_step, from = at * step + j;
     const float *a = row->x[back ? 2 : 0] + from, *b = row->x[back ? 5 : 3] + from, *c = row->x[back ? 8 : 6] + from;
@@ -11524,7 +11571,7 @@ MIRT__INLINE void MIRT__K(taps_slide)(const mirt__taps_row *row, int64_t at, int
     }
 }
 
-/* 1: from front to back, -1: from back to front, 0: no such window. */
+/* 1: from front to back, -1: from back to front, 0: not such a window. */
 static int MIRT__K(taps_slides)(const mirt__taps_row *row) {
     const int64_t step = row->taps == 9 ? row->x[1] - row->x[0] : 0;
     if (step != row->x_step && step != -row->x_step) return 0;
@@ -11535,7 +11582,7 @@ static int MIRT__K(taps_slides)(const mirt__taps_row *row) {
 }
 #endif
 
-#define MIRT__SLIDE 32 /* places at a time, so that memory is not gone through in too many places */
+#define MIRT__SLIDE 32 /* positions at a time, to limit the number of memory streams */
 static void MIRT__K(taps_row)(const mirt__taps_row *row) {
     const int64_t whole = row->n - row->n % MIRT__LANES;
     int64_t i = 0;
@@ -11544,7 +11591,7 @@ static void MIRT__K(taps_row)(const mirt__taps_row *row) {
     for (; slides && i < row->count; i += MIRT__SLIDE) {
         const int64_t count = row->count - i < MIRT__SLIDE ? row->count - i : MIRT__SLIDE;
         for (int64_t j = 0; j < whole; j += MIRT__LANES) {
-            if (row->soon) MIRT__K(fetch)(row->soon, 2 * count); /* early, and for the columns beside these, too */
+            if (row->soon) MIRT__K(fetch)(row->soon, 2 * count); /* early, also for the adjacent columns */
             if (slides > 0) MIRT__K(taps_slide)(row, i, j, count, false);
             else MIRT__K(taps_slide)(row, i, j, count, true);
         }
@@ -11598,7 +11645,7 @@ MIRT__INLINE void MIRT__K(taps_grad_of)(const mirt__taps_row *row, int first, in
 #undef MIRT__TAP
 #undef MIRT__TAP_STORE
 
-/* 25 taps are five times five; others go in nines first. */
+/* 25 taps are five groups of five; others use groups of nine first. */
 static void MIRT__K(taps_row_grad)(const mirt__taps_row *row) {
     for (int64_t j = 0; j < row->n; j += MIRT__LANES) {
         const int64_t n = row->n - j;
@@ -11616,7 +11663,7 @@ static void MIRT__K(taps_row_grad)(const mirt__taps_row *row) {
     }
 }
 
-/* Numbers of places are floats here. */
+/* Numbers of positions are floats here. */
 MIRT__INLINE MIRT__VEC MIRT__K(places_at)(const void *which, bool wide, int64_t at, int64_t n) {
     int32_t words[MIRT__LANES] = {0};
     uint8_t bytes[MIRT__LANES] = {0};
@@ -11678,10 +11725,10 @@ static void MIRT__K(max_back)(const mirt__windows *w) {
         MIRT__K(store_as)(w->y, j, sum, w->half, n, whole);
     }
 }
-/* The transforms of F(2x2, 3x3), vectors of channels at a time (Lavin & Gray 2016): sixteen planes of what is multiplied.
-   Each transforms the columns of a tile first, then its rows. */
+/* The transforms of Winograd's F(2x2, 3x3) on vectors of channels (Lavin & Gray 2016). They produce sixteen planes of
+   operands. Each transforms the columns of a tile first, then its rows. */
 
-/* One column's, or row's, four numbers from four. */
+/* Transforms four numbers of a column or row. */
 #define MIRT__FROM_SOURCE(y, a, b, c, d) \
     const MIRT__VEC y##0 = MIRT__K(sub)(a, c), y##1 = MIRT__K(add)(b, c), y##2 = MIRT__K(sub)(c, b), y##3 = MIRT__K(sub)(b, d);
 #define MIRT__SOURCE(q, y) { \
@@ -11695,7 +11742,7 @@ static void MIRT__K(max_back)(const mirt__windows *w) {
 #define MIRT__TO_PLANES(i) { \
         MIRT__FROM_SOURCE(u, a##i, b##i, c##i, d##i) \
         MIRT__TO_PLANE(4 * i, u0) MIRT__TO_PLANE(4 * i + 1, u1) MIRT__TO_PLANE(4 * i + 2, u2) MIRT__TO_PLANE(4 * i + 3, u3) \
-        a##i = c##i, b##i = d##i; /* the next tile begins two columns on */ \
+        a##i = c##i, b##i = d##i; /* the next tile begins two columns later */ \
     }
 MIRT__INLINE void MIRT__K(winograd_source_of)(float *to, int64_t plane, const float *from, int64_t pitch, int64_t pixel, int64_t tiles,
                                               int64_t j, int64_t n, const bool whole) {
@@ -11800,22 +11847,24 @@ static __attribute__((noinline)) MIRT__VEC MIRT__K(sum_parts)(const mirt__update
 static __attribute__((noinline)) MIRT__VEC MIRT__K(shaped)(const mirt__update *args, MIRT__VEC g) {
     const MIRT__VEC clip = MIRT__K(set)(args->clip);
     g = MIRT__K(mul)(g, MIRT__K(set)(args->scale));
-    return args->clip == 0 ? g : MIRT__K(min)(clip, MIRT__K(max)(MIRT__K(sub)(MIRT__K(zero)(), clip), g)); /* the second operand if it is no number */
+    /* the second operand if it is NaN */
+    return args->clip == 0 ? g : MIRT__K(min)(clip, MIRT__K(max)(MIRT__K(sub)(MIRT__K(zero)(), clip), g));
 }
-/* One part, or the sum of the two that most steps have; more are summed by sum_parts. */
+/* One part, or the sum of two, which is the most frequent case; more are summed by sum_parts. */
 MIRT__INLINE MIRT__VEC MIRT__K(gradient)(const mirt__update *args, const float *into, const float *from, bool shaped, int64_t i, int64_t n) {
     MIRT__VEC g = args->parts > 2 ? MIRT__K(sum_parts)(args, i, n) : MIRT__K(load_up_to)(into + i, n);
     if (from) g = MIRT__K(add)(g, MIRT__K(load_up_to)(from + i, n));
     return shaped ? MIRT__K(shaped)(args, g) : g;
 }
-/* The weights' average goes on; what the weights become. */
+/* Updates the average of the weights; returns the new weights. */
 static __attribute__((noinline)) MIRT__VEC MIRT__K(averaged)(const mirt__update *args, MIRT__VEC weight, int64_t i, int64_t n) {
     const MIRT__VEC old = MIRT__K(mul)(MIRT__K(set)(args->keep), MIRT__K(load_up_to)(args->average + i, n));
     const MIRT__VEC average = MIRT__K(add)(old, MIRT__K(mul)(MIRT__K(set)(args->fresh), weight));
     MIRT__K(store_up_to)(args->average + i, average, n);
     return args->overwrite ? average : weight;
 }
-/* What the loops need is in variables: the stores could change *args for all the compiler knows. Without extras there is no trace of them. */
+/* Loops use local variables, because for the compiler the stores could change *args. Without extras their code is
+   removed. */
 #define MIRT__UPDATE_PARTS \
     const float *into = args->part[args->parts == 2 ? args->tree[0].into : 0]; \
     const float *from = args->parts == 2 ? args->part[args->tree[0].from] : NULL; \
@@ -11902,7 +11951,8 @@ static void MIRT__K(rmsprop_range)(const mirt__update *args, int64_t begin, int6
             MIRT__VEC a = MIRT__K(load_up_to)(mean + i, n);
             a = MIRT__K(fma)(MIRT__K(sub)(g, a), fresh, a);
             MIRT__K(store_up_to)(mean + i, a, n);
-            v = MIRT__K(max)(MIRT__K(zero)(), MIRT__K(sub)(v, MIRT__K(mul)(a, a))); /* a variance: rounding alone can make it negative */
+            /* a variance: rounding alone can make it negative */
+            v = MIRT__K(max)(MIRT__K(zero)(), MIRT__K(sub)(v, MIRT__K(mul)(a, a)));
         }
         MIRT__VEC step = MIRT__K(div)(MIRT__K(mul)(rate, g), MIRT__K(sqrt)(MIRT__K(add)(v, epsilon)));
         if (slot) {
@@ -11917,7 +11967,7 @@ static void MIRT__K(rmsprop_range)(const mirt__update *args, int64_t begin, int6
 #undef MIRT__UPDATE_STORE
 #undef MIRT__UPDATE_WEIGHT
 #undef MIRT__UPDATE_PARTS
-/* The table of an instruction set: MIRT__T(name) is made of the primitives MIRT__K(name). */
+/* The table of an instruction set: MIRT__T(name) uses the primitives MIRT__K(name). */
 static const mirt__simd MIRT__T(simd) = {
     MIRT__LANES, MIRT__ROWS, MIRT__VECTORS, MIRT__POOL_VECTORS, MIRT__K(tiles),
     MIRT__K(copy_rows), MIRT__K(transpose), MIRT__K(read), MIRT__K(finish), MIRT__FINISH, MIRT__K(column_sum), MIRT__K(pool_row),
@@ -12011,11 +12061,11 @@ MIRT__KERNEL_TABLE mirt__kernels MIRT__T(kernels) = {
 #define MIRT__TALL
 #define MIRT__P(name) mirt__word_##name
 #define MIRT__PRODUCT(x, b, sum) _mm512_dpbf16_ps(sum, (__m512bh)_mm512_castps_si512(x), (__m512bh)_mm512_castps_si512(b))
-/* The tiles of an instruction set, named MIRT__P(name): over its wrappers and MIRT__PRODUCT(x, b, sum), sum + x * b. Where
-   there is MIRT__HALF_PRODUCT, of the lower half alone (MIRT__HALF_WHOLE fills it up with zeros), the second of two vectors
-   may be a half. */
-/* Accumulators are variables, not an array: gcc keeps arrays in memory here. With constant `rows`
-   and `vectors` the unused ones vanish. */
+/* The tiles of an instruction set, named MIRT__P(name). They use its wrappers and MIRT__PRODUCT(x, b, sum), which is
+   sum + x * b. If MIRT__HALF_PRODUCT exists, for the lower half alone (MIRT__HALF_WHOLE extends it with zeros), the
+   second of two vectors may be a half. */
+/* Accumulators are variables instead of an array, which gcc would keep in memory. With constant `rows` and `vectors`
+   unused ones are removed. */
 #if MIRT__VECTORS == 4
 #define MIRT__EACH_VECTOR(X, i) X(i, 0) X(i, 1) X(i, 2) X(i, 3)
 #else
@@ -12196,7 +12246,7 @@ static void mirt__word_round(float *to, const float *from, int64_t count) {
     _mm512_mask_storeu_epi32(to + i / 2, mirt__first_avx512((left + 1) / 2), mirt__word_neighbours(a, b));
 }
 
-/* Pixels of few channels, an odd number: several at a time are spread. */
+/* Pixels with few channels, an odd number: several are spread at a time. */
 static void mirt__word_round_odd(float *to, const float *from, int64_t channels, int64_t pixels) {
     const int64_t words = (channels + 1) / 2, each = 16 / words;
     uint16_t place[32] = {0};
@@ -12239,8 +12289,8 @@ static void mirt__word_transpose(float *to, const float *from, int64_t from_row,
 MIRT__INLINE bool mirt__word_ready(const mirt__reader *reader) {
     return reader->dtype == MIRT__BFLOAT16 && !reader->affine && !reader->norm && !reader->gate && !reader->back;
 }
-/* What tensors stored as bfloat16 mostly go through on their way into words is done in registers: a normalization, linear or
-   with relu or relu6, or the gradient of one. */
+/* The most frequent conversions of bfloat16 tensors to words use registers: a normalization, linear or with relu or
+   relu6, or the gradient of one. */
 typedef enum mirt__word_mode { MIRT__WORD_OTHER, MIRT__WORD_LINEAR, MIRT__WORD_RELU, MIRT__WORD_RELU6, MIRT__WORD_BACK } mirt__word_mode;
 static mirt__word_mode mirt__word_mode_of(const mirt__source *source) {
     const mirt__reader *reader = &source->from;
@@ -12258,12 +12308,13 @@ typedef struct mirt__word_strip {
     float *to;
     const uint16_t *x, *z;
     const float *mean, *factor, *offset, *less, *part; /* from the first of the columns */
-    int64_t at, next, row, columns, pixels; /* `pixels` of `columns` channels, `row` apart, from two places: the second is below 0 for zeros */
+    int64_t at, next, row, columns, pixels; /* `pixels` of `columns` channels, `row` apart, from two places: the second
+                                               is below 0 for zeros */
 } mirt__word_strip;
 MIRT__INLINE __m512 mirt__word_load(const uint16_t *p, const __mmask16 some) {
     return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(some, p)), 16));
 }
-/* A vector of channels from number j on of the pixel that begins at `at`. */
+/* A vector of channels from channel j on of the pixel that begins at `at`. */
 MIRT__INLINE __m512 mirt__word_value(const mirt__word_strip s, const int64_t at, const int64_t j, const __mmask16 some, const mirt__word_mode mode) {
     const __m512 mean = _mm512_maskz_loadu_ps(some, s.mean + j), factor = _mm512_maskz_loadu_ps(some, s.factor + j);
     __m512 x = mirt__word_load(s.x + at + j, some);
@@ -12291,7 +12342,8 @@ MIRT__INLINE void mirt__word_strip_words(mirt__word_strip s, const mirt__word_mo
         if (j == s.columns) continue;
         const __mmask16 some = mirt__first_avx512(s.columns - j);
         const __m256i x = (__m256i)_mm512_cvtneps_pbh(mirt__word_value(s, s.at, j, some, mode));
-        if (s.columns - j == 8) _mm_storeu_si128((__m128i *)(void *)(s.to + j / 2), _mm256_castsi256_si128(x)); /* without a mask */
+        /* without a mask */
+        if (s.columns - j == 8) _mm_storeu_si128((__m128i *)(void *)(s.to + j / 2), _mm256_castsi256_si128(x));
         else _mm256_mask_storeu_epi32(s.to + j / 2, (__mmask8)((1u << (s.columns - j) / 2) - 1u), x);
     }
 }
@@ -12343,7 +12395,7 @@ static mirt__word_strip mirt__word_strip_of(float *to, const mirt__source *sourc
     return s;
 }
 
-/* How many of the `left` elements from `at` on are read next: whole pixels, or a part of one. */
+/* The number of the `left` elements from `at` on to read next: whole pixels, or a part of one. */
 MIRT__INLINE int64_t mirt__word_take(int64_t at, int64_t left, int64_t channels) {
     const int64_t place = at % channels, most = left < MIRT__WORD_BUFFER ? left : MIRT__WORD_BUFFER;
     if (place == 0 && most >= channels) return most - most % channels;
@@ -12367,7 +12419,7 @@ static void mirt__word_read_words(float *to, const mirt__source *source, int64_t
     for (int64_t left = pixels * channels, take; left > 0; left -= take, at += take, data += take) {
         take = ready ? channels : mirt__word_take(at, left, channels);
         if (!ready) mirt__read_avx512(buffer, source, at, take);
-        /* Where the channels are odd each pixel begins a word; a part of a pixel is even unless it is the last. */
+        /* With odd channels each pixel begins a word; a part of a pixel is even unless it is the last. */
         const int64_t length = odd && take > channels ? channels : take;
         if (!ready && length <= 15 && take > length) {
             mirt__word_round_odd(to, buffer, length, take / length);
@@ -12423,7 +12475,7 @@ static void mirt__word_read_pairs(float *to, const mirt__source *source, int64_t
     }
 }
 
-/* The sum of all in b's words. */
+/* The sum of all numbers in b's words. */
 static void mirt__word_column_sum(float *sum, const float *b, int64_t b_row, int64_t k, int64_t columns, bool fresh) {
     for (int64_t j = 0; j < columns; j += 16) {
         const __mmask16 some = mirt__first_avx512(columns - j < 16 ? columns - j : 16);
@@ -12438,7 +12490,8 @@ static void mirt__word_column_sum(float *sum, const float *b, int64_t b_row, int
 }
 #undef MIRT__WORD_BUFFER
 
-/* What training does to outputs stored as bfloat16, row by row, the sums in registers; the rest is finished as by AVX-512. */
+/* The epilogues of training for bfloat16 outputs, row by row, with sums in registers; others use the code of
+   AVX-512. */
 typedef struct mirt__word_way {
     bool moments, gradient;      /* sums */
     bool bias, add, relu, slope, mask;
@@ -12472,7 +12525,7 @@ MIRT__INLINE void mirt__word_column_end(const mirt__word_column *v, const mirt__
     _mm512_mask_storeu_ps(sum, some, v->first);
     _mm512_mask_storeu_ps(sum + f->sum_row, some, v->second);
 }
-/* x where by > 0 and not above `below`. */
+/* x if by > 0 and not above `below`, else 0. */
 MIRT__INLINE __m512 mirt__word_clip(__m512 x, __m512 by, __m512 below) {
     const __mmask16 above = _mm512_cmp_ps_mask(by, _mm512_setzero_ps(), _CMP_GT_OQ);
     return _mm512_maskz_mov_ps(_mm512_mask_cmp_ps_mask(above, by, below, _CMP_NGT_UQ), x);
@@ -12497,12 +12550,12 @@ MIRT__INLINE __m512 mirt__word_finish(mirt__word_column *v, const float *c, cons
     }
     return x;
 }
-/* Two vectors of columns, or what is left of one. */
+/* Two vectors of columns, or the remainder of one. */
 MIRT__INLINE void mirt__word_finish_columns(const mirt__finishing *f, float *const *c, const int64_t *at, int64_t rows, const int64_t j,
                                             const int64_t columns, const mirt__word_way way, const bool stream) {
     const mirt__epilogue *e = f->epilogue;
     const bool six = (way.slope && e->slope->activation == MIRT_RELU6) || (way.mask && e->mask_activation == MIRT_RELU6);
-    const __m512 below = _mm512_set1_ps(six ? 5.9999995f : INFINITY); /* the greatest number below 6 */
+    const __m512 below = _mm512_set1_ps(six ? 5.9999995f : INFINITY); /* the largest number below 6 */
     const __mmask16 some = columns == 32 ? (__mmask16)0xffff : mirt__first_avx512(columns);
     uint16_t *y = (uint16_t *)f->y + j;
     const uint16_t *add = way.add ? (const uint16_t *)e->add + j : y, *mask = way.mask ? (const uint16_t *)e->mask + j : y;
@@ -12524,7 +12577,7 @@ MIRT__INLINE void mirt__word_finish_columns(const mirt__finishing *f, float *con
     mirt__word_column_end(&a, f, j, some, way);
     if (columns == 32) mirt__word_column_end(&b, f, j + 16, some, way);
 }
-/* The ways there are: moments, gradient, bias, add, relu, slope, mask. */
+/* The variants: moments, gradient, bias, add, relu, slope, mask. */
 #define MIRT__WORD_WAYS(X) \
     X(true, false, false, false, false, false, false) X(true, false, true, false, false, false, false) \
     X(false, true, false, false, false, false, false) X(false, true, false, true, false, false, false) \
@@ -12547,7 +12600,7 @@ static void mirt__word_finish_rows(const mirt__finishing *f, float *const *c, co
     const mirt_activation_kind kind = e->slope ? e->slope->activation : MIRT_LINEAR;
     const mirt__word_way way = {e->sums == MIRT__SUMS_MOMENTS, e->sums == MIRT__SUMS_GRADIENT, f->bias != NULL, e->add != NULL,
                                 e->activation == MIRT_RELU, mirt__word_clips(kind), e->mask && mirt__word_clips(e->mask_activation)};
-    /* Whole lines, unless so few of them make a row that the cache writes as fast itself. */
+    /* Streams whole lines, unless rows have so few that the cache is as fast. */
     const bool stream = f->stream && (uintptr_t)f->y % 64 == 0 && (f->sum_row | at[0]) % 32 == 0 && f->sum_row > 64;
     if (f->dtype == MIRT__BFLOAT16 && rows > 0 && !f->mean && (way.mask || !e->mask) && (way.relu || e->activation == MIRT_LINEAR) &&
         (way.slope || kind == MIRT_LINEAR)) {
@@ -12567,7 +12620,7 @@ static const mirt__words mirt__words_avx512bf16 = {
 #define MIRT__HALF true
 #define MIRT__WORDS &mirt__words_avx512bf16
 #define MIRT__FINISH mirt__word_finish_rows
-/* The table of an instruction set: MIRT__T(name) is made of the primitives MIRT__K(name). */
+/* The table of an instruction set: MIRT__T(name) uses the primitives MIRT__K(name). */
 static const mirt__simd MIRT__T(simd) = {
     MIRT__LANES, MIRT__ROWS, MIRT__VECTORS, MIRT__POOL_VECTORS, MIRT__K(tiles),
     MIRT__K(copy_rows), MIRT__K(transpose), MIRT__K(read), MIRT__K(finish), MIRT__FINISH, MIRT__K(column_sum), MIRT__K(pool_row),
@@ -12649,7 +12702,7 @@ MIRT__KERNEL_TABLE mirt__kernels MIRT__T(kernels) = {
 #undef MIRT__HALF
 #undef MIRT__WORDS
 #undef MIRT__FINISH
-/* After all that is made of an instruction set's wrappers. */
+/* Ends an instruction set: undefines its macros. */
 #undef MIRT__VEC
 #undef MIRT__COMPACT
 #undef MIRT__STREAMS
@@ -12751,7 +12804,7 @@ MIRT__INLINE void mirt__store_half_some_avx2(uint16_t *p, __m256 x, int64_t coun
     mirt__store_half_avx2(eight, x);
     memcpy(p, eight, (size_t)count * sizeof *p);
 }
-/* Past the cache nothing goes: a line would be written in parts. */
+/* Does not bypass the cache, because lines would be written in parts. */
 MIRT__INLINE void mirt__stream_avx2(float *p, __m256 x) { mirt__store_avx2(p, x); }
 MIRT__INLINE void mirt__store_halves_avx2(uint16_t *p, __m256 x, __m256 y, bool stream) {
     (void)stream;
@@ -12823,8 +12876,8 @@ static void mirt__draw_avx2(uint32_t block, const uint32_t counter[3], uint64_t 
     }
 }
 #define MIRT__DRAW mirt__draw_avx2
-/* Eight by eight floats, for the instruction sets that have AVX: half the rows at a time in each
-   half of the registers. */
+/* Transposes 8x8 floats for instruction sets with AVX. Each half of the registers handles half of the rows at a
+   time. */
 MIRT__INLINE __m256 MIRT__K(two_rows)(const float *from, int64_t from_row) {
     return _mm256_insertf128_ps(_mm256_castps128_ps256(_mm_loadu_ps(from)), _mm_loadu_ps(from + 4 * from_row), 1);
 }
@@ -12847,11 +12900,11 @@ MIRT__INLINE void MIRT__K(transpose_block)(float *to, const float *from, int64_t
 
 #define MIRT__P(name) MIRT__K(name)
 #define MIRT__PRODUCT(x, b, sum) MIRT__K(fma)(x, b, sum)
-/* The tiles of an instruction set, named MIRT__P(name): over its wrappers and MIRT__PRODUCT(x, b, sum), sum + x * b. Where
-   there is MIRT__HALF_PRODUCT, of the lower half alone (MIRT__HALF_WHOLE fills it up with zeros), the second of two vectors
-   may be a half. */
-/* Accumulators are variables, not an array: gcc keeps arrays in memory here. With constant `rows`
-   and `vectors` the unused ones vanish. */
+/* The tiles of an instruction set, named MIRT__P(name). They use its wrappers and MIRT__PRODUCT(x, b, sum), which is
+   sum + x * b. If MIRT__HALF_PRODUCT exists, for the lower half alone (MIRT__HALF_WHOLE extends it with zeros), the
+   second of two vectors may be a half. */
+/* Accumulators are variables instead of an array, which gcc would keep in memory. With constant `rows` and `vectors`
+   unused ones are removed. */
 #if MIRT__VECTORS == 4
 #define MIRT__EACH_VECTOR(X, i) X(i, 0) X(i, 1) X(i, 2) X(i, 3)
 #else
@@ -13018,7 +13071,7 @@ MIRT__INLINE void MIRT__K(store_up_to)(float *p, MIRT__VEC x, int64_t n) {
     if (n < MIRT__LANES) MIRT__K(store_some)(p, x, n);
     else MIRT__K(store)(p, x);
 }
-/* Each rounded to bfloat16, ties to even; NaN stays NaN. */
+/* Rounds each number to bfloat16, ties to even; NaN stays NaN. */
 typedef uint32_t MIRT__K(bits) __attribute__((vector_size(4 * MIRT__LANES)));
 MIRT__INLINE MIRT__VEC MIRT__K(round)(MIRT__VEC x) {
     const MIRT__K(bits) bits = (MIRT__K(bits))x, nan = (MIRT__K(bits))((bits & 0x7fffffffu) > 0x7f800000u);
@@ -13051,11 +13104,11 @@ static void MIRT__K(transpose)(float *to, const float *from, int64_t from_row, i
     }
 }
 
-/* Exponentials and what is made of them, in vectors of one instruction set. Not a number stays none. */
+/* Exponentials and functions of them, for vectors of one instruction set. NaN stays NaN. */
 
 /* exp(x) = 2^n (1 + q): q, and in *n a number whose lowest bits are n (MIRT__K(raise) takes them). */
 MIRT__INLINE MIRT__VEC MIRT__K(exp_parts)(MIRT__VEC x, MIRT__VEC *n) {
-    const MIRT__VEC middle = MIRT__K(set)(12582912.0f); /* 1.5 * 2^23: what is added to it is rounded to a whole number */
+    const MIRT__VEC middle = MIRT__K(set)(12582912.0f); /* 1.5 * 2^23: adding it rounds to a whole number */
     *n = MIRT__K(fma)(x, MIRT__K(set)(1.44269504088896341f), middle);
     const MIRT__VEC whole = MIRT__K(sub)(*n, middle);
     MIRT__VEC r = MIRT__K(fma)(whole, MIRT__K(set)(-0.693359375f), x); /* log(2) in two parts, the first of few bits */
@@ -13067,7 +13120,7 @@ MIRT__INLINE MIRT__VEC MIRT__K(exp_parts)(MIRT__VEC x, MIRT__VEC *n) {
     q = MIRT__K(fma)(q, r, MIRT__K(set)(5.0000001201e-1f));
     return MIRT__K(fma)(q, MIRT__K(mul)(r, r), r);
 }
-/* What is below the least normal number is 0. */
+/* Results below the smallest normal number are 0. */
 MIRT__INLINE MIRT__VEC MIRT__K(exp)(MIRT__VEC x) {
     MIRT__VEC n, y = MIRT__K(exp_parts)(x, &n);
     y = MIRT__K(raise)(MIRT__K(add)(y, MIRT__K(set)(1.0f)), n);
@@ -13098,7 +13151,7 @@ MIRT__INLINE MIRT__VEC MIRT__K(sigmoid)(MIRT__VEC x) {
     return MIRT__K(div)(MIRT__K(set)(1.0f), MIRT__K(sigmoid_below)(MIRT__K(max)(MIRT__K(set)(-88.0f), x)));
 }
 MIRT__INLINE MIRT__VEC MIRT__K(silu)(MIRT__VEC x) {
-    const MIRT__VEC above = MIRT__K(max)(MIRT__K(set)(-88.0f), x); /* further down both are next to 0 */
+    const MIRT__VEC above = MIRT__K(max)(MIRT__K(set)(-88.0f), x); /* below this both are almost 0 */
     return MIRT__K(div)(above, MIRT__K(sigmoid_below)(above));
 }
 MIRT__INLINE MIRT__VEC MIRT__K(tanh)(MIRT__VEC x) {
@@ -13178,7 +13231,8 @@ MIRT__INLINE MIRT__VEC MIRT__K(slope_by)(MIRT__VEC g, MIRT__VEC u, const mirt_ac
     case MIRT_ELU: return MIRT__K(select)(MIRT__K(greater)(u, zero), g, MIRT__K(mul)(g, MIRT__K(mul)(MIRT__K(exp)(u), scale)));
     case MIRT_GELU:
         s = MIRT__K(normal)(u, &bell);
-        return MIRT__K(mul)(g, MIRT__K(fma)(u, MIRT__K(mul)(bell, MIRT__K(set)(0.39894228040143268f)), s)); /* 1 / sqrt(2 pi) */
+        /* 1 / sqrt(2 pi) */
+        return MIRT__K(mul)(g, MIRT__K(fma)(u, MIRT__K(mul)(bell, MIRT__K(set)(0.39894228040143268f)), s));
     case MIRT_HARD_SIGMOID:
     case MIRT_HARD_SWISH:
         s = kind == MIRT_HARD_SIGMOID ? one : u;
@@ -13192,11 +13246,11 @@ MIRT__INLINE MIRT__VEC MIRT__K(slope_by)(MIRT__VEC g, MIRT__VEC u, const mirt_ac
     return g;
 }
 
-/* How a loop applies an activation: as clipping alone, as silu, or as any. Loops are compiled once for each, or where
-   MIRT__COMPACT asks for it only for any. */
+/* How a loop applies an activation: by clipping, as silu, or generally. Loops are compiled for each way, with
+   MIRT__COMPACT only for the general one. */
 typedef enum MIRT__K(how) { MIRT__K(by_clipping), MIRT__K(by_silu), MIRT__K(by_any) } MIRT__K(how);
-/* An activation of a layer: x is clipped to [low, high], which is all that linear, relu and relu6 do. The slope is 1 above
-   low unless it is above `below`, else 0. */
+/* An activation of a layer: x is clipped to [low, high], which suffices for linear, relu and relu6. The slope is 1
+   above low and not above `below`, else 0. */
 typedef struct MIRT__K(bend) {
     MIRT__VEC low, high, below;
     mirt_activation_kind kind;
@@ -13211,7 +13265,7 @@ MIRT__INLINE MIRT__K(bend) MIRT__K(bend_of)(mirt_activation_kind kind) {
     MIRT__K(bend) b;
     b.low = MIRT__K(set)(relu ? 0.0f : -INFINITY);
     b.high = MIRT__K(set)(kind == MIRT_RELU6 ? 6.0f : INFINITY);
-    b.below = MIRT__K(set)(kind == MIRT_RELU6 ? 5.9999995f : INFINITY); /* the greatest number below 6 */
+    b.below = MIRT__K(set)(kind == MIRT_RELU6 ? 5.9999995f : INFINITY); /* the largest number below 6 */
     b.kind = kind;
     b.how = MIRT__K(how_of)(kind);
     return b;
@@ -13228,7 +13282,7 @@ MIRT__INLINE MIRT__VEC MIRT__K(activate)(MIRT__VEC x, const MIRT__K(bend) *b, co
     x = MIRT__K(min)(b->high, MIRT__K(max)(b->low, x));
     return how == MIRT__K(by_clipping) || b->how == MIRT__K(by_clipping) ? x : MIRT__K(activate_any)(x, b->kind, MIRT__LAYER_SCALE(b->kind));
 }
-/* g times the slope at u; of what is not clipped alone only for `how` any. */
+/* g times the slope at u; for activations other than clipping only if `how` is general. */
 MIRT__INLINE MIRT__VEC MIRT__K(slope)(MIRT__VEC g, MIRT__VEC u, const MIRT__K(bend) *b, const MIRT__K(how) how) {
     const MIRT__VEC zero = MIRT__K(zero)();
     if (how != MIRT__K(by_clipping) && b->how != MIRT__K(by_clipping)) return MIRT__K(slope_any)(g, u, b->kind, MIRT__LAYER_SCALE(b->kind));
@@ -13237,7 +13291,7 @@ MIRT__INLINE MIRT__VEC MIRT__K(slope)(MIRT__VEC g, MIRT__VEC u, const MIRT__K(be
 }
 #undef MIRT__LAYER_SCALE
 
-/* Arrays of numbers; `how` of any is by calls. */
+/* Arrays of numbers; the general way uses calls. */
 #define MIRT__CURVE(y) \
     for (int64_t i = 0; i < count; i += MIRT__LANES) { \
         const MIRT__VEC u = MIRT__K(load_up_to)(x + i, count - i); \
@@ -13273,7 +13327,7 @@ static void MIRT__K(exp_range)(const float *x, float less, float *to, int64_t co
 #undef MIRT__CURVE
 static const mirt__curves MIRT__K(curves) = {MIRT__K(activate_range), MIRT__K(slope_range), MIRT__K(unary_range),
                                              MIRT__K(exp_range)};
-/* What is read into strips, and what happens to outputs on their way to memory. */
+/* Tiled reads of lazy operands, and epilogues of outputs. */
 
 /* `whole` vectors, or `n` lanes. */
 MIRT__INLINE MIRT__VEC MIRT__K(load_part)(const float *p, int64_t n, const bool whole) {
@@ -13283,7 +13337,7 @@ MIRT__INLINE void MIRT__K(store_part)(float *p, MIRT__VEC x, int64_t n, const bo
     if (whole) MIRT__K(store)(p, x);
     else MIRT__K(store_some)(p, x, n);
 }
-/* Elements from number `at` on of floats or of numbers of bfloat16. */
+/* Elements from `at` on of floats or bfloat16. */
 MIRT__INLINE MIRT__VEC MIRT__K(load_as)(const void *p, int64_t at, bool half, int64_t n, const bool whole) {
     const uint16_t *halves = (const uint16_t *)p + at;
     if (half) return whole ? MIRT__K(load_half)(halves) : MIRT__K(load_half_some)(halves, n);
@@ -13311,7 +13365,7 @@ MIRT__INLINE MIRT__VEC MIRT__K(normed)(MIRT__VEC x, const MIRT__K(norm) *u) {
     return MIRT__K(add)(MIRT__K(mul)(MIRT__K(sub)(x, u->mean), u->factor), u->offset);
 }
 
-/* Numbers of any dtype, with the affine function of the reader. */
+/* Elements of any dtype, with the affine function of the reader. */
 static void MIRT__K(read_plain)(float *to, const mirt__reader *reader, int64_t at, int64_t count) {
     const MIRT__VEC scale = MIRT__K(set)(reader->scale), offset = MIRT__K(set)(reader->offset);
     const bool affine = reader->affine;
@@ -13341,16 +13395,17 @@ static void MIRT__K(read_plain)(float *to, const mirt__reader *reader, int64_t a
     }
 }
 
-/* `columns` channels of some pixels, `row` apart here and there; `at` is the first element, of the source's first column. */
+/* `columns` channels of some pixels, `row` apart in source and target; `at` is the first element, of the source's first
+   column. */
 typedef struct MIRT__K(strip) {
     const mirt__source *source;
     float *to;
     int64_t at, row, pixels, columns;
 } MIRT__K(strip);
 
-/* The machine does not read far enough ahead by itself. */
+/* The hardware prefetcher does not read far enough ahead. */
 #define MIRT__AHEAD_OF(p) __builtin_prefetch((const char *)p + (at + j + 1024) * size);
-/* Columns [j, end), whole vectors or the last one, pixel after pixel: memory is fastest in its own order. */
+/* Columns [j, end), whole vectors or the last one, pixel by pixel, because sequential access is fastest. */
 MIRT__INLINE void MIRT__K(read_norm)(const MIRT__K(strip) *s, const int64_t first, const int64_t end, const MIRT__K(how) how, const bool whole) {
     const mirt__source *from = s->source;
     const MIRT__K(bend) bend = MIRT__K(bend_of)(from->from.norm->activation);
@@ -13408,7 +13463,7 @@ static void MIRT__K(read_columns)(const MIRT__K(strip) *s) {
     }
 }
 
-/* Columns [channel, channel + columns) of pixels from number `pixel` on times the gates of their images. */
+/* Columns [channel, channel + columns) of pixels from `pixel` on, times the gates of their images. */
 static void MIRT__K(read_gate)(const MIRT__K(strip) *s, int64_t pixel, int64_t channel) {
     const mirt__reader *reader = &s->source->from;
     const int64_t image = pixel / reader->gate_pixels;
@@ -13461,7 +13516,7 @@ static void MIRT__K(read)(float *to, const mirt__source *source, int64_t at, int
     }
 }
 
-/* x times the derivative of an activation that made `mask`. */
+/* x times the derivative of the activation whose output is `mask`. */
 MIRT__INLINE MIRT__VEC MIRT__K(masked)(MIRT__VEC x, MIRT__VEC mask, mirt_activation_kind kind) {
     const MIRT__VEC zero = MIRT__K(zero)(), one = MIRT__K(set)(1.0f), six = MIRT__K(set)(6.0f);
     switch (kind) {
@@ -13473,7 +13528,7 @@ MIRT__INLINE MIRT__VEC MIRT__K(masked)(MIRT__VEC x, MIRT__VEC mask, mirt_activat
     }
 }
 
-/* What the epilogue does with every number. What is never used in a loop leaves no code. */
+/* The epilogue of every number. Unused parts are removed by constant propagation. */
 typedef struct MIRT__K(duty) {
     const void *add, *mask, *slope_x;
     mirt_activation_kind mask_activation;
@@ -13481,8 +13536,8 @@ typedef struct MIRT__K(duty) {
     MIRT__K(bend) bend, slope_bend;
     bool half, bias, norm, activate, slope, z, gradient, moments, images;
 } MIRT__K(duty);
-/* Without `forward` there is neither bias, norm nor activation, without `backward` neither mask nor slope; `frozen` are floats
-   that are normalized, without bias, and before silu without `add`. */
+/* Without `forward` there is neither bias, norm nor activation, without `backward` neither mask nor slope; `frozen` are
+   floats that are normalized, without bias, and before silu without `add`. */
 MIRT__INLINE MIRT__K(duty) MIRT__K(finish_of)(const mirt__finishing *f, const bool forward, const bool backward, const mirt__column_sums sums,
                                               const MIRT__K(how) how, const bool frozen) {
     const mirt__epilogue *e = f->epilogue;
@@ -13506,7 +13561,7 @@ MIRT__INLINE MIRT__K(duty) MIRT__K(finish_of)(const mirt__finishing *f, const bo
     return d;
 }
 
-/* One vector of columns, from number j on. */
+/* One vector of columns, from column j on. */
 typedef struct MIRT__K(column) {
     MIRT__VEC beta, shift, first, second;
     MIRT__K(norm) u, v;
@@ -13530,7 +13585,7 @@ MIRT__INLINE void MIRT__K(column_sums)(const mirt__finishing *f, const MIRT__K(d
     MIRT__K(store_part)(f->sum + (d->moments ? f->sum_row : 0) + j, k->first, n, whole);
     if (!d->images) MIRT__K(store_part)(f->sum + (d->moments ? 2 : 1) * f->sum_row + j, k->second, n, whole);
 }
-/* x, of element `place`, as it is stored; *z is what the slope is taken at. */
+/* x, of element `place`, as it is stored; *z is the argument of the slope. */
 MIRT__INLINE MIRT__VEC MIRT__K(column_value)(const MIRT__K(duty) *d, const MIRT__K(column) *k, MIRT__VEC x, int64_t place, MIRT__VEC *z,
                                              int64_t n, const MIRT__K(how) how, const bool whole) {
     if (d->bias) x = MIRT__K(add)(x, k->beta);
@@ -13558,7 +13613,7 @@ MIRT__INLINE void MIRT__K(column_add)(const MIRT__K(duty) *d, MIRT__K(column) *k
     }
 }
 
-/* Two vectors of columns of all rows, or one, or a part of one. Streamed are only whole lines: of two vectors. */
+/* Two vectors of columns of all rows, or one, or a part of one. Only whole lines, of two vectors, are streamed. */
 MIRT__INLINE void MIRT__K(finish_two)(const mirt__finishing *f, float *const *c, const int64_t *at, int64_t rows, int64_t j, const bool stream,
                                       const bool forward, const bool backward, const mirt__column_sums sums, const MIRT__K(how) how,
                                       const bool frozen) {
@@ -13622,11 +13677,11 @@ static void MIRT__K(finish_rows)(const mirt__finishing *f, float *const *c, cons
     const int64_t line = 64 / (int64_t)mirt__dtype_size(f->dtype);
     int64_t j = 0;
     if (rows < 1) return;
-    /* Of few columns in bfloat16 the lines follow each other: the cache writes them as fast itself. */
+    /* With few columns of bfloat16 the lines are consecutive, and the cache is as fast. */
     const bool stream = f->stream && MIRT__STREAMS && (uintptr_t)f->y % 64 == 0 && (f->sum_row | at[0]) % line == 0 &&
                         !(f->dtype == MIRT__BFLOAT16 && f->sum_row <= 2 * line);
     if (MIRT__COMPACT) {
-        /* all by the last loop */
+        /* all rows use the last loop */
     } else if (!forward && !backward && e->sums == MIRT__SUMS_MOMENTS) {
         MIRT__FINISH_COLUMNS(false, false, MIRT__SUMS_MOMENTS, MIRT__K(by_clipping), false)
     } else if (!forward && clipped && e->sums == MIRT__SUMS_GRADIENT && slope_how == MIRT__K(by_clipping)) {
@@ -13707,7 +13762,7 @@ static void MIRT__K(column_sum)(float *sum, const float *b, int64_t b_row, int64
     }
 }
 
-/* The place of the maximum among the four sums of a window, and its store. */
+/* Finds the position of the maximum among the four sums of a window, and stores it. */
 MIRT__INLINE void MIRT__K(pool_store)(float *y, uint8_t *which, MIRT__VEC s0, MIRT__VEC s1, MIRT__VEC s2, MIRT__VEC s3,
                                       MIRT__VEC bias, int64_t count) {
     s0 = MIRT__K(add)(s0, bias);
@@ -13722,7 +13777,7 @@ MIRT__INLINE void MIRT__K(pool_store)(float *y, uint8_t *which, MIRT__VEC s0, MI
                          MIRT__K(greater)(best, zero), count);
 }
 
-/* The four places of a window are the rows of a small tile. `last` channels of the last vector exist. */
+/* The four positions of a window are the rows of a small tile. `last` channels of the last vector exist. */
 MIRT__INLINE void MIRT__K(pool_row_of)(const mirt__pool_row *row, const int vectors, const int64_t last) {
     const MIRT__VEC zero = MIRT__K(zero)();
     MIRT__VEC bias0 = zero, bias1 = zero;
@@ -13836,7 +13891,7 @@ static void MIRT__K(pool_windows)(const mirt__pool_windows *windows) {
 
 /* Depthwise convolutions and max pooling: vectors of channels, tap by tap. */
 
-/* Some lines of what is wanted soon. */
+/* Prefetches some lines of memory that is needed soon. */
 MIRT__INLINE void MIRT__K(fetch)(mirt__soon *soon, int64_t lines) {
     while (soon->next > 0 && soon->at[soon->next - 1] >= soon->end[soon->next - 1]) soon->next--;
     if (soon->next == 0) return;
@@ -13845,7 +13900,7 @@ MIRT__INLINE void MIRT__K(fetch)(mirt__soon *soon, int64_t lines) {
     soon->at[soon->next - 1] = at + lines * 64;
 }
 
-/* Several outputs side by side share a tap's vector and hide the latency of their chains. */
+/* Several adjacent outputs share a tap's vector and hide the latency of their chains. */
 #define MIRT__EACH_PLACE(X) X(0) X(1) X(2) X(3) X(4) X(5) X(6) X(7)
 #define MIRT__PLACE_CLEAR(i) MIRT__VEC s##i = MIRT__K(zero)();
 /* One place at least; a part of a vector is for one place alone. */
@@ -13877,8 +13932,8 @@ MIRT__INLINE void MIRT__K(taps_places)(const mirt__taps_row *row, int64_t at, in
 #undef MIRT__PLACE_STORE
 
 #if MIRT__MANY_REGISTERS
-/* Three by three taps, one after the other in x (or each row of them `back` to front), a window slides over: every
-   vector of x is loaded once. */
+/* A sliding window of three by three consecutive taps of x (or each row from back to front): every vector of x is
+   loaded once. */
 MIRT__INLINE void MIRT__K(taps_slide)(const mirt__taps_row *row, int64_t at, int64_t j, int64_t count, const bool back) {
     const int64_t step = row->x_step, from = at * step + j;
     const float *a = row->x[back ? 2 : 0] + from, *b = row->x[back ? 5 : 3] + from, *c = row->x[back ? 8 : 6] + from;
@@ -13912,7 +13967,7 @@ MIRT__INLINE void MIRT__K(taps_slide)(const mirt__taps_row *row, int64_t at, int
     }
 }
 
-/* 1: from front to back, -1: from back to front, 0: no such window. */
+/* 1: from front to back, -1: from back to front, 0: not such a window. */
 static int MIRT__K(taps_slides)(const mirt__taps_row *row) {
     const int64_t step = row->taps == 9 ? row->x[1] - row->x[0] : 0;
     if (step != row->x_step && step != -row->x_step) return 0;
@@ -13923,7 +13978,7 @@ static int MIRT__K(taps_slides)(const mirt__taps_row *row) {
 }
 #endif
 
-#define MIRT__SLIDE 32 /* places at a time, so that memory is not gone through in too many places */
+#define MIRT__SLIDE 32 /* positions at a time, to limit the number of memory streams */
 static void MIRT__K(taps_row)(const mirt__taps_row *row) {
     const int64_t whole = row->n - row->n % MIRT__LANES;
     int64_t i = 0;
@@ -13932,7 +13987,7 @@ static void MIRT__K(taps_row)(const mirt__taps_row *row) {
     for (; slides && i < row->count; i += MIRT__SLIDE) {
         const int64_t count = row->count - i < MIRT__SLIDE ? row->count - i : MIRT__SLIDE;
         for (int64_t j = 0; j < whole; j += MIRT__LANES) {
-            if (row->soon) MIRT__K(fetch)(row->soon, 2 * count); /* early, and for the columns beside these, too */
+            if (row->soon) MIRT__K(fetch)(row->soon, 2 * count); /* early, also for the adjacent columns */
             if (slides > 0) MIRT__K(taps_slide)(row, i, j, count, false);
             else MIRT__K(taps_slide)(row, i, j, count, true);
         }
@@ -13986,7 +14041,7 @@ MIRT__INLINE void MIRT__K(taps_grad_of)(const mirt__taps_row *row, int first, in
 #undef MIRT__TAP
 #undef MIRT__TAP_STORE
 
-/* 25 taps are five times five; others go in nines first. */
+/* 25 taps are five groups of five; others use groups of nine first. */
 static void MIRT__K(taps_row_grad)(const mirt__taps_row *row) {
     for (int64_t j = 0; j < row->n; j += MIRT__LANES) {
         const int64_t n = row->n - j;
@@ -14004,7 +14059,7 @@ static void MIRT__K(taps_row_grad)(const mirt__taps_row *row) {
     }
 }
 
-/* Numbers of places are floats here. */
+/* Numbers of positions are floats here. */
 MIRT__INLINE MIRT__VEC MIRT__K(places_at)(const void *which, bool wide, int64_t at, int64_t n) {
     int32_t words[MIRT__LANES] = {0};
     uint8_t bytes[MIRT__LANES] = {0};
@@ -14066,10 +14121,10 @@ static void MIRT__K(max_back)(const mirt__windows *w) {
         MIRT__K(store_as)(w->y, j, sum, w->half, n, whole);
     }
 }
-/* The transforms of F(2x2, 3x3), vectors of channels at a time (Lavin & Gray 2016): sixteen planes of what is multiplied.
-   Each transforms the columns of a tile first, then its rows. */
+/* The transforms of Winograd's F(2x2, 3x3) on vectors of channels (Lavin & Gray 2016). They produce sixteen planes of
+   operands. Each transforms the columns of a tile first, then its rows. */
 
-/* One column's, or row's, four numbers from four. */
+/* Transforms four numbers of a column or row. */
 #define MIRT__FROM_SOURCE(y, a, b, c, d) \
     const MIRT__VEC y##0 = MIRT__K(sub)(a, c), y##1 = MIRT__K(add)(b, c), y##2 = MIRT__K(sub)(c, b), y##3 = MIRT__K(sub)(b, d);
 #define MIRT__SOURCE(q, y) { \
@@ -14083,7 +14138,7 @@ static void MIRT__K(max_back)(const mirt__windows *w) {
 #define MIRT__TO_PLANES(i) { \
         MIRT__FROM_SOURCE(u, a##i, b##i, c##i, d##i) \
         MIRT__TO_PLANE(4 * i, u0) MIRT__TO_PLANE(4 * i + 1, u1) MIRT__TO_PLANE(4 * i + 2, u2) MIRT__TO_PLANE(4 * i + 3, u3) \
-        a##i = c##i, b##i = d##i; /* the next tile begins two columns on */ \
+        a##i = c##i, b##i = d##i; /* the next tile begins two columns later */ \
     }
 MIRT__INLINE void MIRT__K(winograd_source_of)(float *to, int64_t plane, const float *from, int64_t pitch, int64_t pixel, int64_t tiles,
                                               int64_t j, int64_t n, const bool whole) {
@@ -14188,22 +14243,24 @@ static __attribute__((noinline)) MIRT__VEC MIRT__K(sum_parts)(const mirt__update
 static __attribute__((noinline)) MIRT__VEC MIRT__K(shaped)(const mirt__update *args, MIRT__VEC g) {
     const MIRT__VEC clip = MIRT__K(set)(args->clip);
     g = MIRT__K(mul)(g, MIRT__K(set)(args->scale));
-    return args->clip == 0 ? g : MIRT__K(min)(clip, MIRT__K(max)(MIRT__K(sub)(MIRT__K(zero)(), clip), g)); /* the second operand if it is no number */
+    /* the second operand if it is NaN */
+    return args->clip == 0 ? g : MIRT__K(min)(clip, MIRT__K(max)(MIRT__K(sub)(MIRT__K(zero)(), clip), g));
 }
-/* One part, or the sum of the two that most steps have; more are summed by sum_parts. */
+/* One part, or the sum of two, which is the most frequent case; more are summed by sum_parts. */
 MIRT__INLINE MIRT__VEC MIRT__K(gradient)(const mirt__update *args, const float *into, const float *from, bool shaped, int64_t i, int64_t n) {
     MIRT__VEC g = args->parts > 2 ? MIRT__K(sum_parts)(args, i, n) : MIRT__K(load_up_to)(into + i, n);
     if (from) g = MIRT__K(add)(g, MIRT__K(load_up_to)(from + i, n));
     return shaped ? MIRT__K(shaped)(args, g) : g;
 }
-/* The weights' average goes on; what the weights become. */
+/* Updates the average of the weights; returns the new weights. */
 static __attribute__((noinline)) MIRT__VEC MIRT__K(averaged)(const mirt__update *args, MIRT__VEC weight, int64_t i, int64_t n) {
     const MIRT__VEC old = MIRT__K(mul)(MIRT__K(set)(args->keep), MIRT__K(load_up_to)(args->average + i, n));
     const MIRT__VEC average = MIRT__K(add)(old, MIRT__K(mul)(MIRT__K(set)(args->fresh), weight));
     MIRT__K(store_up_to)(args->average + i, average, n);
     return args->overwrite ? average : weight;
 }
-/* What the loops need is in variables: the stores could change *args for all the compiler knows. Without extras there is no trace of them. */
+/* Loops use local variables, because for the compiler the stores could change *args. Without extras their code is
+   removed. */
 #define MIRT__UPDATE_PARTS \
     const float *into = args->part[args->parts == 2 ? args->tree[0].into : 0]; \
     const float *from = args->parts == 2 ? args->part[args->tree[0].from] : NULL; \
@@ -14290,7 +14347,8 @@ static void MIRT__K(rmsprop_range)(const mirt__update *args, int64_t begin, int6
             MIRT__VEC a = MIRT__K(load_up_to)(mean + i, n);
             a = MIRT__K(fma)(MIRT__K(sub)(g, a), fresh, a);
             MIRT__K(store_up_to)(mean + i, a, n);
-            v = MIRT__K(max)(MIRT__K(zero)(), MIRT__K(sub)(v, MIRT__K(mul)(a, a))); /* a variance: rounding alone can make it negative */
+            /* a variance: rounding alone can make it negative */
+            v = MIRT__K(max)(MIRT__K(zero)(), MIRT__K(sub)(v, MIRT__K(mul)(a, a)));
         }
         MIRT__VEC step = MIRT__K(div)(MIRT__K(mul)(rate, g), MIRT__K(sqrt)(MIRT__K(add)(v, epsilon)));
         if (slot) {
@@ -14305,7 +14363,7 @@ static void MIRT__K(rmsprop_range)(const mirt__update *args, int64_t begin, int6
 #undef MIRT__UPDATE_STORE
 #undef MIRT__UPDATE_WEIGHT
 #undef MIRT__UPDATE_PARTS
-/* The table of an instruction set: MIRT__T(name) is made of the primitives MIRT__K(name). */
+/* The table of an instruction set: MIRT__T(name) uses the primitives MIRT__K(name). */
 static const mirt__simd MIRT__T(simd) = {
     MIRT__LANES, MIRT__ROWS, MIRT__VECTORS, MIRT__POOL_VECTORS, MIRT__K(tiles),
     MIRT__K(copy_rows), MIRT__K(transpose), MIRT__K(read), MIRT__K(finish), MIRT__FINISH, MIRT__K(column_sum), MIRT__K(pool_row),
@@ -14387,7 +14445,7 @@ MIRT__KERNEL_TABLE mirt__kernels MIRT__T(kernels) = {
 #undef MIRT__HALF
 #undef MIRT__WORDS
 #undef MIRT__FINISH
-/* After all that is made of an instruction set's wrappers. */
+/* Ends an instruction set: undefines its macros. */
 #undef MIRT__VEC
 #undef MIRT__COMPACT
 #undef MIRT__STREAMS
@@ -14455,7 +14513,7 @@ MIRT__INLINE uint32x4_t mirt__greater_neon(float32x4_t a, float32x4_t b) { retur
 MIRT__INLINE float32x4_t mirt__select_neon(uint32x4_t mask, float32x4_t yes, float32x4_t no) {
     return vbslq_f32(mask, yes, no);
 }
-/* Not vmaxq: equal values, NaN and -0 come out as on x86. */
+/* Not vmaxq: results for equal values, NaN and -0 are those of x86. */
 MIRT__INLINE float32x4_t mirt__max_neon(float32x4_t a, float32x4_t b) { return vbslq_f32(vcgtq_f32(a, b), a, b); }
 MIRT__INLINE float32x4_t mirt__min_neon(float32x4_t a, float32x4_t b) { return vbslq_f32(vcltq_f32(a, b), a, b); }
 MIRT__INLINE float32x4_t mirt__relu_neon(float32x4_t x) {
@@ -14491,7 +14549,7 @@ MIRT__INLINE void mirt__store_half_some_neon(uint16_t *p, float32x4_t x, int64_t
     mirt__store_half_neon(four, x);
     memcpy(p, four, (size_t)count * sizeof *p);
 }
-/* Past the cache nothing goes: a line would be written in parts. */
+/* Does not bypass the cache, because lines would be written in parts. */
 MIRT__INLINE void mirt__stream_neon(float *p, float32x4_t x) { mirt__store_neon(p, x); }
 MIRT__INLINE void mirt__store_halves_neon(uint16_t *p, float32x4_t x, float32x4_t y, bool stream) {
     (void)stream;
@@ -14543,11 +14601,11 @@ MIRT__INLINE void mirt__pair_neon(float *to, int64_t next, const float *above, c
 
 #define MIRT__P(name) MIRT__K(name)
 #define MIRT__PRODUCT(x, b, sum) MIRT__K(fma)(x, b, sum)
-/* The tiles of an instruction set, named MIRT__P(name): over its wrappers and MIRT__PRODUCT(x, b, sum), sum + x * b. Where
-   there is MIRT__HALF_PRODUCT, of the lower half alone (MIRT__HALF_WHOLE fills it up with zeros), the second of two vectors
-   may be a half. */
-/* Accumulators are variables, not an array: gcc keeps arrays in memory here. With constant `rows`
-   and `vectors` the unused ones vanish. */
+/* The tiles of an instruction set, named MIRT__P(name). They use its wrappers and MIRT__PRODUCT(x, b, sum), which is
+   sum + x * b. If MIRT__HALF_PRODUCT exists, for the lower half alone (MIRT__HALF_WHOLE extends it with zeros), the
+   second of two vectors may be a half. */
+/* Accumulators are variables instead of an array, which gcc would keep in memory. With constant `rows` and `vectors`
+   unused ones are removed. */
 #if MIRT__VECTORS == 4
 #define MIRT__EACH_VECTOR(X, i) X(i, 0) X(i, 1) X(i, 2) X(i, 3)
 #else
@@ -14714,7 +14772,7 @@ MIRT__INLINE void MIRT__K(store_up_to)(float *p, MIRT__VEC x, int64_t n) {
     if (n < MIRT__LANES) MIRT__K(store_some)(p, x, n);
     else MIRT__K(store)(p, x);
 }
-/* Each rounded to bfloat16, ties to even; NaN stays NaN. */
+/* Rounds each number to bfloat16, ties to even; NaN stays NaN. */
 typedef uint32_t MIRT__K(bits) __attribute__((vector_size(4 * MIRT__LANES)));
 MIRT__INLINE MIRT__VEC MIRT__K(round)(MIRT__VEC x) {
     const MIRT__K(bits) bits = (MIRT__K(bits))x, nan = (MIRT__K(bits))((bits & 0x7fffffffu) > 0x7f800000u);
@@ -14747,11 +14805,11 @@ static void MIRT__K(transpose)(float *to, const float *from, int64_t from_row, i
     }
 }
 
-/* Exponentials and what is made of them, in vectors of one instruction set. Not a number stays none. */
+/* Exponentials and functions of them, for vectors of one instruction set. NaN stays NaN. */
 
 /* exp(x) = 2^n (1 + q): q, and in *n a number whose lowest bits are n (MIRT__K(raise) takes them). */
 MIRT__INLINE MIRT__VEC MIRT__K(exp_parts)(MIRT__VEC x, MIRT__VEC *n) {
-    const MIRT__VEC middle = MIRT__K(set)(12582912.0f); /* 1.5 * 2^23: what is added to it is rounded to a whole number */
+    const MIRT__VEC middle = MIRT__K(set)(12582912.0f); /* 1.5 * 2^23: adding it rounds to a whole number */
     *n = MIRT__K(fma)(x, MIRT__K(set)(1.44269504088896341f), middle);
     const MIRT__VEC whole = MIRT__K(sub)(*n, middle);
     MIRT__VEC r = MIRT__K(fma)(whole, MIRT__K(set)(-0.693359375f), x); /* log(2) in two parts, the first of few bits */
@@ -14763,7 +14821,7 @@ MIRT__INLINE MIRT__VEC MIRT__K(exp_parts)(MIRT__VEC x, MIRT__VEC *n) {
     q = MIRT__K(fma)(q, r, MIRT__K(set)(5.0000001201e-1f));
     return MIRT__K(fma)(q, MIRT__K(mul)(r, r), r);
 }
-/* What is below the least normal number is 0. */
+/* Results below the smallest normal number are 0. */
 MIRT__INLINE MIRT__VEC MIRT__K(exp)(MIRT__VEC x) {
     MIRT__VEC n, y = MIRT__K(exp_parts)(x, &n);
     y = MIRT__K(raise)(MIRT__K(add)(y, MIRT__K(set)(1.0f)), n);
@@ -14794,7 +14852,7 @@ MIRT__INLINE MIRT__VEC MIRT__K(sigmoid)(MIRT__VEC x) {
     return MIRT__K(div)(MIRT__K(set)(1.0f), MIRT__K(sigmoid_below)(MIRT__K(max)(MIRT__K(set)(-88.0f), x)));
 }
 MIRT__INLINE MIRT__VEC MIRT__K(silu)(MIRT__VEC x) {
-    const MIRT__VEC above = MIRT__K(max)(MIRT__K(set)(-88.0f), x); /* further down both are next to 0 */
+    const MIRT__VEC above = MIRT__K(max)(MIRT__K(set)(-88.0f), x); /* below this both are almost 0 */
     return MIRT__K(div)(above, MIRT__K(sigmoid_below)(above));
 }
 MIRT__INLINE MIRT__VEC MIRT__K(tanh)(MIRT__VEC x) {
@@ -14874,7 +14932,8 @@ MIRT__INLINE MIRT__VEC MIRT__K(slope_by)(MIRT__VEC g, MIRT__VEC u, const mirt_ac
     case MIRT_ELU: return MIRT__K(select)(MIRT__K(greater)(u, zero), g, MIRT__K(mul)(g, MIRT__K(mul)(MIRT__K(exp)(u), scale)));
     case MIRT_GELU:
         s = MIRT__K(normal)(u, &bell);
-        return MIRT__K(mul)(g, MIRT__K(fma)(u, MIRT__K(mul)(bell, MIRT__K(set)(0.39894228040143268f)), s)); /* 1 / sqrt(2 pi) */
+        /* 1 / sqrt(2 pi) */
+        return MIRT__K(mul)(g, MIRT__K(fma)(u, MIRT__K(mul)(bell, MIRT__K(set)(0.39894228040143268f)), s));
     case MIRT_HARD_SIGMOID:
     case MIRT_HARD_SWISH:
         s = kind == MIRT_HARD_SIGMOID ? one : u;
@@ -14888,11 +14947,11 @@ MIRT__INLINE MIRT__VEC MIRT__K(slope_by)(MIRT__VEC g, MIRT__VEC u, const mirt_ac
     return g;
 }
 
-/* How a loop applies an activation: as clipping alone, as silu, or as any. Loops are compiled once for each, or where
-   MIRT__COMPACT asks for it only for any. */
+/* How a loop applies an activation: by clipping, as silu, or generally. Loops are compiled for each way, with
+   MIRT__COMPACT only for the general one. */
 typedef enum MIRT__K(how) { MIRT__K(by_clipping), MIRT__K(by_silu), MIRT__K(by_any) } MIRT__K(how);
-/* An activation of a layer: x is clipped to [low, high], which is all that linear, relu and relu6 do. The slope is 1 above
-   low unless it is above `below`, else 0. */
+/* An activation of a layer: x is clipped to [low, high], which suffices for linear, relu and relu6. The slope is 1
+   above low and not above `below`, else 0. */
 typedef struct MIRT__K(bend) {
     MIRT__VEC low, high, below;
     mirt_activation_kind kind;
@@ -14907,7 +14966,7 @@ MIRT__INLINE MIRT__K(bend) MIRT__K(bend_of)(mirt_activation_kind kind) {
     MIRT__K(bend) b;
     b.low = MIRT__K(set)(relu ? 0.0f : -INFINITY);
     b.high = MIRT__K(set)(kind == MIRT_RELU6 ? 6.0f : INFINITY);
-    b.below = MIRT__K(set)(kind == MIRT_RELU6 ? 5.9999995f : INFINITY); /* the greatest number below 6 */
+    b.below = MIRT__K(set)(kind == MIRT_RELU6 ? 5.9999995f : INFINITY); /* the largest number below 6 */
     b.kind = kind;
     b.how = MIRT__K(how_of)(kind);
     return b;
@@ -14924,7 +14983,7 @@ MIRT__INLINE MIRT__VEC MIRT__K(activate)(MIRT__VEC x, const MIRT__K(bend) *b, co
     x = MIRT__K(min)(b->high, MIRT__K(max)(b->low, x));
     return how == MIRT__K(by_clipping) || b->how == MIRT__K(by_clipping) ? x : MIRT__K(activate_any)(x, b->kind, MIRT__LAYER_SCALE(b->kind));
 }
-/* g times the slope at u; of what is not clipped alone only for `how` any. */
+/* g times the slope at u; for activations other than clipping only if `how` is general. */
 MIRT__INLINE MIRT__VEC MIRT__K(slope)(MIRT__VEC g, MIRT__VEC u, const MIRT__K(bend) *b, const MIRT__K(how) how) {
     const MIRT__VEC zero = MIRT__K(zero)();
     if (how != MIRT__K(by_clipping) && b->how != MIRT__K(by_clipping)) return MIRT__K(slope_any)(g, u, b->kind, MIRT__LAYER_SCALE(b->kind));
@@ -14933,7 +14992,7 @@ MIRT__INLINE MIRT__VEC MIRT__K(slope)(MIRT__VEC g, MIRT__VEC u, const MIRT__K(be
 }
 #undef MIRT__LAYER_SCALE
 
-/* Arrays of numbers; `how` of any is by calls. */
+/* Arrays of numbers; the general way uses calls. */
 #define MIRT__CURVE(y) \
     for (int64_t i = 0; i < count; i += MIRT__LANES) { \
         const MIRT__VEC u = MIRT__K(load_up_to)(x + i, count - i); \
@@ -14969,7 +15028,7 @@ static void MIRT__K(exp_range)(const float *x, float less, float *to, int64_t co
 #undef MIRT__CURVE
 static const mirt__curves MIRT__K(curves) = {MIRT__K(activate_range), MIRT__K(slope_range), MIRT__K(unary_range),
                                              MIRT__K(exp_range)};
-/* What is read into strips, and what happens to outputs on their way to memory. */
+/* Tiled reads of lazy operands, and epilogues of outputs. */
 
 /* `whole` vectors, or `n` lanes. */
 MIRT__INLINE MIRT__VEC MIRT__K(load_part)(const float *p, int64_t n, const bool whole) {
@@ -14979,7 +15038,7 @@ MIRT__INLINE void MIRT__K(store_part)(float *p, MIRT__VEC x, int64_t n, const bo
     if (whole) MIRT__K(store)(p, x);
     else MIRT__K(store_some)(p, x, n);
 }
-/* Elements from number `at` on of floats or of numbers of bfloat16. */
+/* Elements from `at` on of floats or bfloat16. */
 MIRT__INLINE MIRT__VEC MIRT__K(load_as)(const void *p, int64_t at, bool half, int64_t n, const bool whole) {
     const uint16_t *halves = (const uint16_t *)p + at;
     if (half) return whole ? MIRT__K(load_half)(halves) : MIRT__K(load_half_some)(halves, n);
@@ -15007,7 +15066,7 @@ MIRT__INLINE MIRT__VEC MIRT__K(normed)(MIRT__VEC x, const MIRT__K(norm) *u) {
     return MIRT__K(add)(MIRT__K(mul)(MIRT__K(sub)(x, u->mean), u->factor), u->offset);
 }
 
-/* Numbers of any dtype, with the affine function of the reader. */
+/* Elements of any dtype, with the affine function of the reader. */
 static void MIRT__K(read_plain)(float *to, const mirt__reader *reader, int64_t at, int64_t count) {
     const MIRT__VEC scale = MIRT__K(set)(reader->scale), offset = MIRT__K(set)(reader->offset);
     const bool affine = reader->affine;
@@ -15037,16 +15096,17 @@ static void MIRT__K(read_plain)(float *to, const mirt__reader *reader, int64_t a
     }
 }
 
-/* `columns` channels of some pixels, `row` apart here and there; `at` is the first element, of the source's first column. */
+/* `columns` channels of some pixels, `row` apart in source and target; `at` is the first element, of the source's first
+   column. */
 typedef struct MIRT__K(strip) {
     const mirt__source *source;
     float *to;
     int64_t at, row, pixels, columns;
 } MIRT__K(strip);
 
-/* The machine does not read far enough ahead by itself. */
+/* The hardware prefetcher does not read far enough ahead. */
 #define MIRT__AHEAD_OF(p) __builtin_prefetch((const char *)p + (at + j + 1024) * size);
-/* Columns [j, end), whole vectors or the last one, pixel after pixel: memory is fastest in its own order. */
+/* Columns [j, end), whole vectors or the last one, pixel by pixel, because sequential access is fastest. */
 MIRT__INLINE void MIRT__K(read_norm)(const MIRT__K(strip) *s, const int64_t first, const int64_t end, const MIRT__K(how) how, const bool whole) {
     const mirt__source *from = s->source;
     const MIRT__K(bend) bend = MIRT__K(bend_of)(from->from.norm->activation);
@@ -15104,7 +15164,7 @@ static void MIRT__K(read_columns)(const MIRT__K(strip) *s) {
     }
 }
 
-/* Columns [channel, channel + columns) of pixels from number `pixel` on times the gates of their images. */
+/* Columns [channel, channel + columns) of pixels from `pixel` on, times the gates of their images. */
 static void MIRT__K(read_gate)(const MIRT__K(strip) *s, int64_t pixel, int64_t channel) {
     const mirt__reader *reader = &s->source->from;
     const int64_t image = pixel / reader->gate_pixels;
@@ -15157,7 +15217,7 @@ static void MIRT__K(read)(float *to, const mirt__source *source, int64_t at, int
     }
 }
 
-/* x times the derivative of an activation that made `mask`. */
+/* x times the derivative of the activation whose output is `mask`. */
 MIRT__INLINE MIRT__VEC MIRT__K(masked)(MIRT__VEC x, MIRT__VEC mask, mirt_activation_kind kind) {
     const MIRT__VEC zero = MIRT__K(zero)(), one = MIRT__K(set)(1.0f), six = MIRT__K(set)(6.0f);
     switch (kind) {
@@ -15169,7 +15229,7 @@ MIRT__INLINE MIRT__VEC MIRT__K(masked)(MIRT__VEC x, MIRT__VEC mask, mirt_activat
     }
 }
 
-/* What the epilogue does with every number. What is never used in a loop leaves no code. */
+/* The epilogue of every number. Unused parts are removed by constant propagation. */
 typedef struct MIRT__K(duty) {
     const void *add, *mask, *slope_x;
     mirt_activation_kind mask_activation;
@@ -15177,8 +15237,8 @@ typedef struct MIRT__K(duty) {
     MIRT__K(bend) bend, slope_bend;
     bool half, bias, norm, activate, slope, z, gradient, moments, images;
 } MIRT__K(duty);
-/* Without `forward` there is neither bias, norm nor activation, without `backward` neither mask nor slope; `frozen` are floats
-   that are normalized, without bias, and before silu without `add`. */
+/* Without `forward` there is neither bias, norm nor activation, without `backward` neither mask nor slope; `frozen` are
+   floats that are normalized, without bias, and before silu without `add`. */
 MIRT__INLINE MIRT__K(duty) MIRT__K(finish_of)(const mirt__finishing *f, const bool forward, const bool backward, const mirt__column_sums sums,
                                               const MIRT__K(how) how, const bool frozen) {
     const mirt__epilogue *e = f->epilogue;
@@ -15202,7 +15262,7 @@ MIRT__INLINE MIRT__K(duty) MIRT__K(finish_of)(const mirt__finishing *f, const bo
     return d;
 }
 
-/* One vector of columns, from number j on. */
+/* One vector of columns, from column j on. */
 typedef struct MIRT__K(column) {
     MIRT__VEC beta, shift, first, second;
     MIRT__K(norm) u, v;
@@ -15226,7 +15286,7 @@ MIRT__INLINE void MIRT__K(column_sums)(const mirt__finishing *f, const MIRT__K(d
     MIRT__K(store_part)(f->sum + (d->moments ? f->sum_row : 0) + j, k->first, n, whole);
     if (!d->images) MIRT__K(store_part)(f->sum + (d->moments ? 2 : 1) * f->sum_row + j, k->second, n, whole);
 }
-/* x, of element `place`, as it is stored; *z is what the slope is taken at. */
+/* x, of element `place`, as it is stored; *z is the argument of the slope. */
 MIRT__INLINE MIRT__VEC MIRT__K(column_value)(const MIRT__K(duty) *d, const MIRT__K(column) *k, MIRT__VEC x, int64_t place, MIRT__VEC *z,
                                              int64_t n, const MIRT__K(how) how, const bool whole) {
     if (d->bias) x = MIRT__K(add)(x, k->beta);
@@ -15254,7 +15314,7 @@ MIRT__INLINE void MIRT__K(column_add)(const MIRT__K(duty) *d, MIRT__K(column) *k
     }
 }
 
-/* Two vectors of columns of all rows, or one, or a part of one. Streamed are only whole lines: of two vectors. */
+/* Two vectors of columns of all rows, or one, or a part of one. Only whole lines, of two vectors, are streamed. */
 MIRT__INLINE void MIRT__K(finish_two)(const mirt__finishing *f, float *const *c, const int64_t *at, int64_t rows, int64_t j, const bool stream,
                                       const bool forward, const bool backward, const mirt__column_sums sums, const MIRT__K(how) how,
                                       const bool frozen) {
@@ -15318,11 +15378,11 @@ static void MIRT__K(finish_rows)(const mirt__finishing *f, float *const *c, cons
     const int64_t line = 64 / (int64_t)mirt__dtype_size(f->dtype);
     int64_t j = 0;
     if (rows < 1) return;
-    /* Of few columns in bfloat16 the lines follow each other: the cache writes them as fast itself. */
+    /* With few columns of bfloat16 the lines are consecutive, and the cache is as fast. */
     const bool stream = f->stream && MIRT__STREAMS && (uintptr_t)f->y % 64 == 0 && (f->sum_row | at[0]) % line == 0 &&
                         !(f->dtype == MIRT__BFLOAT16 && f->sum_row <= 2 * line);
     if (MIRT__COMPACT) {
-        /* all by the last loop */
+        /* all rows use the last loop */
     } else if (!forward && !backward && e->sums == MIRT__SUMS_MOMENTS) {
         MIRT__FINISH_COLUMNS(false, false, MIRT__SUMS_MOMENTS, MIRT__K(by_clipping), false)
     } else if (!forward && clipped && e->sums == MIRT__SUMS_GRADIENT && slope_how == MIRT__K(by_clipping)) {
@@ -15403,7 +15463,7 @@ static void MIRT__K(column_sum)(float *sum, const float *b, int64_t b_row, int64
     }
 }
 
-/* The place of the maximum among the four sums of a window, and its store. */
+/* Finds the position of the maximum among the four sums of a window, and stores it. */
 MIRT__INLINE void MIRT__K(pool_store)(float *y, uint8_t *which, MIRT__VEC s0, MIRT__VEC s1, MIRT__VEC s2, MIRT__VEC s3,
                                       MIRT__VEC bias, int64_t count) {
     s0 = MIRT__K(add)(s0, bias);
@@ -15418,7 +15478,7 @@ MIRT__INLINE void MIRT__K(pool_store)(float *y, uint8_t *which, MIRT__VEC s0, MI
                          MIRT__K(greater)(best, zero), count);
 }
 
-/* The four places of a window are the rows of a small tile. `last` channels of the last vector exist. */
+/* The four positions of a window are the rows of a small tile. `last` channels of the last vector exist. */
 MIRT__INLINE void MIRT__K(pool_row_of)(const mirt__pool_row *row, const int vectors, const int64_t last) {
     const MIRT__VEC zero = MIRT__K(zero)();
     MIRT__VEC bias0 = zero, bias1 = zero;
@@ -15532,7 +15592,7 @@ static void MIRT__K(pool_windows)(const mirt__pool_windows *windows) {
 
 /* Depthwise convolutions and max pooling: vectors of channels, tap by tap. */
 
-/* Some lines of what is wanted soon. */
+/* Prefetches some lines of memory that is needed soon. */
 MIRT__INLINE void MIRT__K(fetch)(mirt__soon *soon, int64_t lines) {
     while (soon->next > 0 && soon->at[soon->next - 1] >= soon->end[soon->next - 1]) soon->next--;
     if (soon->next == 0) return;
@@ -15541,7 +15601,7 @@ MIRT__INLINE void MIRT__K(fetch)(mirt__soon *soon, int64_t lines) {
     soon->at[soon->next - 1] = at + lines * 64;
 }
 
-/* Several outputs side by side share a tap's vector and hide the latency of their chains. */
+/* Several adjacent outputs share a tap's vector and hide the latency of their chains. */
 #define MIRT__EACH_PLACE(X) X(0) X(1) X(2) X(3) X(4) X(5) X(6) X(7)
 #define MIRT__PLACE_CLEAR(i) MIRT__VEC s##i = MIRT__K(zero)();
 /* One place at least; a part of a vector is for one place alone. */
@@ -15573,8 +15633,8 @@ MIRT__INLINE void MIRT__K(taps_places)(const mirt__taps_row *row, int64_t at, in
 #undef MIRT__PLACE_STORE
 
 #if MIRT__MANY_REGISTERS
-/* Three by three taps, one after the other in x (or each row of them `back` to front), a window slides over: every
-   vector of x is loaded once. */
+/* A sliding window of three by three consecutive taps of x (or each row from back to front): every vector of x is
+   loaded once. */
 MIRT__INLINE void MIRT__K(taps_slide)(const mirt__taps_row *row, int64_t at, int64_t j, int64_t count, const bool back) {
     const int64_t step = row->x_step, from = at * step + j;
     const float *a = row->x[back ? 2 : 0] + from, *b = row->x[back ? 5 : 3] + from, *c = row->x[back ? 8 : 6] + from;
@@ -15608,7 +15668,7 @@ MIRT__INLINE void MIRT__K(taps_slide)(const mirt__taps_row *row, int64_t at, int
     }
 }
 
-/* 1: from front to back, -1: from back to front, 0: no such window. */
+/* 1: from front to back, -1: from back to front, 0: not such a window. */
 static int MIRT__K(taps_slides)(const mirt__taps_row *row) {
     const int64_t step = row->taps == 9 ? row->x[1] - row->x[0] : 0;
     if (step != row->x_step && step != -row->x_step) return 0;
@@ -15619,7 +15679,7 @@ static int MIRT__K(taps_slides)(const mirt__taps_row *row) {
 }
 #endif
 
-#define MIRT__SLIDE 32 /* places at a time, so that memory is not gone through in too many places */
+#define MIRT__SLIDE 32 /* positions at a time, to limit the number of memory streams */
 static void MIRT__K(taps_row)(const mirt__taps_row *row) {
     const int64_t whole = row->n - row->n % MIRT__LANES;
     int64_t i = 0;
@@ -15628,7 +15688,7 @@ static void MIRT__K(taps_row)(const mirt__taps_row *row) {
     for (; slides && i < row->count; i += MIRT__SLIDE) {
         const int64_t count = row->count - i < MIRT__SLIDE ? row->count - i : MIRT__SLIDE;
         for (int64_t j = 0; j < whole; j += MIRT__LANES) {
-            if (row->soon) MIRT__K(fetch)(row->soon, 2 * count); /* early, and for the columns beside these, too */
+            if (row->soon) MIRT__K(fetch)(row->soon, 2 * count); /* early, also for the adjacent columns */
             if (slides > 0) MIRT__K(taps_slide)(row, i, j, count, false);
             else MIRT__K(taps_slide)(row, i, j, count, true);
         }
@@ -15682,7 +15742,7 @@ MIRT__INLINE void MIRT__K(taps_grad_of)(const mirt__taps_row *row, int first, in
 #undef MIRT__TAP
 #undef MIRT__TAP_STORE
 
-/* 25 taps are five times five; others go in nines first. */
+/* 25 taps are five groups of five; others use groups of nine first. */
 static void MIRT__K(taps_row_grad)(const mirt__taps_row *row) {
     for (int64_t j = 0; j < row->n; j += MIRT__LANES) {
         const int64_t n = row->n - j;
@@ -15700,7 +15760,7 @@ static void MIRT__K(taps_row_grad)(const mirt__taps_row *row) {
     }
 }
 
-/* Numbers of places are floats here. */
+/* Numbers of positions are floats here. */
 MIRT__INLINE MIRT__VEC MIRT__K(places_at)(const void *which, bool wide, int64_t at, int64_t n) {
     int32_t words[MIRT__LANES] = {0};
     uint8_t bytes[MIRT__LANES] = {0};
@@ -15762,10 +15822,10 @@ static void MIRT__K(max_back)(const mirt__windows *w) {
         MIRT__K(store_as)(w->y, j, sum, w->half, n, whole);
     }
 }
-/* The transforms of F(2x2, 3x3), vectors of channels at a time (Lavin & Gray 2016): sixteen planes of what is multiplied.
-   Each transforms the columns of a tile first, then its rows. */
+/* The transforms of Winograd's F(2x2, 3x3) on vectors of channels (Lavin & Gray 2016). They produce sixteen planes of
+   operands. Each transforms the columns of a tile first, then its rows. */
 
-/* One column's, or row's, four numbers from four. */
+/* Transforms four numbers of a column or row. */
 #define MIRT__FROM_SOURCE(y, a, b, c, d) \
     const MIRT__VEC y##0 = MIRT__K(sub)(a, c), y##1 = MIRT__K(add)(b, c), y##2 = MIRT__K(sub)(c, b), y##3 = MIRT__K(sub)(b, d);
 #define MIRT__SOURCE(q, y) { \
@@ -15779,7 +15839,7 @@ static void MIRT__K(max_back)(const mirt__windows *w) {
 #define MIRT__TO_PLANES(i) { \
         MIRT__FROM_SOURCE(u, a##i, b##i, c##i, d##i) \
         MIRT__TO_PLANE(4 * i, u0) MIRT__TO_PLANE(4 * i + 1, u1) MIRT__TO_PLANE(4 * i + 2, u2) MIRT__TO_PLANE(4 * i + 3, u3) \
-        a##i = c##i, b##i = d##i; /* the next tile begins two columns on */ \
+        a##i = c##i, b##i = d##i; /* the next tile begins two columns later */ \
     }
 MIRT__INLINE void MIRT__K(winograd_source_of)(float *to, int64_t plane, const float *from, int64_t pitch, int64_t pixel, int64_t tiles,
                                               int64_t j, int64_t n, const bool whole) {
@@ -15884,22 +15944,24 @@ static __attribute__((noinline)) MIRT__VEC MIRT__K(sum_parts)(const mirt__update
 static __attribute__((noinline)) MIRT__VEC MIRT__K(shaped)(const mirt__update *args, MIRT__VEC g) {
     const MIRT__VEC clip = MIRT__K(set)(args->clip);
     g = MIRT__K(mul)(g, MIRT__K(set)(args->scale));
-    return args->clip == 0 ? g : MIRT__K(min)(clip, MIRT__K(max)(MIRT__K(sub)(MIRT__K(zero)(), clip), g)); /* the second operand if it is no number */
+    /* the second operand if it is NaN */
+    return args->clip == 0 ? g : MIRT__K(min)(clip, MIRT__K(max)(MIRT__K(sub)(MIRT__K(zero)(), clip), g));
 }
-/* One part, or the sum of the two that most steps have; more are summed by sum_parts. */
+/* One part, or the sum of two, which is the most frequent case; more are summed by sum_parts. */
 MIRT__INLINE MIRT__VEC MIRT__K(gradient)(const mirt__update *args, const float *into, const float *from, bool shaped, int64_t i, int64_t n) {
     MIRT__VEC g = args->parts > 2 ? MIRT__K(sum_parts)(args, i, n) : MIRT__K(load_up_to)(into + i, n);
     if (from) g = MIRT__K(add)(g, MIRT__K(load_up_to)(from + i, n));
     return shaped ? MIRT__K(shaped)(args, g) : g;
 }
-/* The weights' average goes on; what the weights become. */
+/* Updates the average of the weights; returns the new weights. */
 static __attribute__((noinline)) MIRT__VEC MIRT__K(averaged)(const mirt__update *args, MIRT__VEC weight, int64_t i, int64_t n) {
     const MIRT__VEC old = MIRT__K(mul)(MIRT__K(set)(args->keep), MIRT__K(load_up_to)(args->average + i, n));
     const MIRT__VEC average = MIRT__K(add)(old, MIRT__K(mul)(MIRT__K(set)(args->fresh), weight));
     MIRT__K(store_up_to)(args->average + i, average, n);
     return args->overwrite ? average : weight;
 }
-/* What the loops need is in variables: the stores could change *args for all the compiler knows. Without extras there is no trace of them. */
+/* Loops use local variables, because for the compiler the stores could change *args. Without extras their code is
+   removed. */
 #define MIRT__UPDATE_PARTS \
     const float *into = args->part[args->parts == 2 ? args->tree[0].into : 0]; \
     const float *from = args->parts == 2 ? args->part[args->tree[0].from] : NULL; \
@@ -15986,7 +16048,8 @@ static void MIRT__K(rmsprop_range)(const mirt__update *args, int64_t begin, int6
             MIRT__VEC a = MIRT__K(load_up_to)(mean + i, n);
             a = MIRT__K(fma)(MIRT__K(sub)(g, a), fresh, a);
             MIRT__K(store_up_to)(mean + i, a, n);
-            v = MIRT__K(max)(MIRT__K(zero)(), MIRT__K(sub)(v, MIRT__K(mul)(a, a))); /* a variance: rounding alone can make it negative */
+            /* a variance: rounding alone can make it negative */
+            v = MIRT__K(max)(MIRT__K(zero)(), MIRT__K(sub)(v, MIRT__K(mul)(a, a)));
         }
         MIRT__VEC step = MIRT__K(div)(MIRT__K(mul)(rate, g), MIRT__K(sqrt)(MIRT__K(add)(v, epsilon)));
         if (slot) {
@@ -16001,7 +16064,7 @@ static void MIRT__K(rmsprop_range)(const mirt__update *args, int64_t begin, int6
 #undef MIRT__UPDATE_STORE
 #undef MIRT__UPDATE_WEIGHT
 #undef MIRT__UPDATE_PARTS
-/* The table of an instruction set: MIRT__T(name) is made of the primitives MIRT__K(name). */
+/* The table of an instruction set: MIRT__T(name) uses the primitives MIRT__K(name). */
 static const mirt__simd MIRT__T(simd) = {
     MIRT__LANES, MIRT__ROWS, MIRT__VECTORS, MIRT__POOL_VECTORS, MIRT__K(tiles),
     MIRT__K(copy_rows), MIRT__K(transpose), MIRT__K(read), MIRT__K(finish), MIRT__FINISH, MIRT__K(column_sum), MIRT__K(pool_row),
@@ -16083,7 +16146,7 @@ MIRT__KERNEL_TABLE mirt__kernels MIRT__T(kernels) = {
 #undef MIRT__HALF
 #undef MIRT__WORDS
 #undef MIRT__FINISH
-/* After all that is made of an instruction set's wrappers. */
+/* Ends an instruction set: undefines its macros. */
 #undef MIRT__VEC
 #undef MIRT__COMPACT
 #undef MIRT__STREAMS
@@ -16198,7 +16261,7 @@ MIRT__INLINE void mirt__store_half_some_plain(uint16_t *p, mirt__vector_plain x,
 }
 MIRT__INLINE mirt__vector_plain mirt__load_half_plain(const uint16_t *p) { return mirt__load_half_some_plain(p, 4); }
 MIRT__INLINE void mirt__store_half_plain(uint16_t *p, mirt__vector_plain x) { mirt__store_half_some_plain(p, x, 4); }
-/* Past the cache nothing goes: a line would be written in parts. */
+/* Does not bypass the cache, because lines would be written in parts. */
 MIRT__INLINE void mirt__stream_plain(float *p, mirt__vector_plain x) { mirt__store_plain(p, x); }
 MIRT__INLINE void mirt__store_halves_plain(uint16_t *p, mirt__vector_plain x, mirt__vector_plain y, bool stream) {
     (void)stream;
@@ -16249,11 +16312,11 @@ MIRT__INLINE void mirt__pair_plain(float *to, int64_t next, const float *above, 
 
 #define MIRT__P(name) MIRT__K(name)
 #define MIRT__PRODUCT(x, b, sum) MIRT__K(fma)(x, b, sum)
-/* The tiles of an instruction set, named MIRT__P(name): over its wrappers and MIRT__PRODUCT(x, b, sum), sum + x * b. Where
-   there is MIRT__HALF_PRODUCT, of the lower half alone (MIRT__HALF_WHOLE fills it up with zeros), the second of two vectors
-   may be a half. */
-/* Accumulators are variables, not an array: gcc keeps arrays in memory here. With constant `rows`
-   and `vectors` the unused ones vanish. */
+/* The tiles of an instruction set, named MIRT__P(name). They use its wrappers and MIRT__PRODUCT(x, b, sum), which is
+   sum + x * b. If MIRT__HALF_PRODUCT exists, for the lower half alone (MIRT__HALF_WHOLE extends it with zeros), the
+   second of two vectors may be a half. */
+/* Accumulators are variables instead of an array, which gcc would keep in memory. With constant `rows` and `vectors`
+   unused ones are removed. */
 #if MIRT__VECTORS == 4
 #define MIRT__EACH_VECTOR(X, i) X(i, 0) X(i, 1) X(i, 2) X(i, 3)
 #else
@@ -16420,7 +16483,7 @@ MIRT__INLINE void MIRT__K(store_up_to)(float *p, MIRT__VEC x, int64_t n) {
     if (n < MIRT__LANES) MIRT__K(store_some)(p, x, n);
     else MIRT__K(store)(p, x);
 }
-/* Each rounded to bfloat16, ties to even; NaN stays NaN. */
+/* Rounds each number to bfloat16, ties to even; NaN stays NaN. */
 typedef uint32_t MIRT__K(bits) __attribute__((vector_size(4 * MIRT__LANES)));
 MIRT__INLINE MIRT__VEC MIRT__K(round)(MIRT__VEC x) {
     const MIRT__K(bits) bits = (MIRT__K(bits))x, nan = (MIRT__K(bits))((bits & 0x7fffffffu) > 0x7f800000u);
@@ -16453,11 +16516,11 @@ static void MIRT__K(transpose)(float *to, const float *from, int64_t from_row, i
     }
 }
 
-/* Exponentials and what is made of them, in vectors of one instruction set. Not a number stays none. */
+/* Exponentials and functions of them, for vectors of one instruction set. NaN stays NaN. */
 
 /* exp(x) = 2^n (1 + q): q, and in *n a number whose lowest bits are n (MIRT__K(raise) takes them). */
 MIRT__INLINE MIRT__VEC MIRT__K(exp_parts)(MIRT__VEC x, MIRT__VEC *n) {
-    const MIRT__VEC middle = MIRT__K(set)(12582912.0f); /* 1.5 * 2^23: what is added to it is rounded to a whole number */
+    const MIRT__VEC middle = MIRT__K(set)(12582912.0f); /* 1.5 * 2^23: adding it rounds to a whole number */
     *n = MIRT__K(fma)(x, MIRT__K(set)(1.44269504088896341f), middle);
     const MIRT__VEC whole = MIRT__K(sub)(*n, middle);
     MIRT__VEC r = MIRT__K(fma)(whole, MIRT__K(set)(-0.693359375f), x); /* log(2) in two parts, the first of few bits */
@@ -16469,7 +16532,7 @@ MIRT__INLINE MIRT__VEC MIRT__K(exp_parts)(MIRT__VEC x, MIRT__VEC *n) {
     q = MIRT__K(fma)(q, r, MIRT__K(set)(5.0000001201e-1f));
     return MIRT__K(fma)(q, MIRT__K(mul)(r, r), r);
 }
-/* What is below the least normal number is 0. */
+/* Results below the smallest normal number are 0. */
 MIRT__INLINE MIRT__VEC MIRT__K(exp)(MIRT__VEC x) {
     MIRT__VEC n, y = MIRT__K(exp_parts)(x, &n);
     y = MIRT__K(raise)(MIRT__K(add)(y, MIRT__K(set)(1.0f)), n);
@@ -16500,7 +16563,7 @@ MIRT__INLINE MIRT__VEC MIRT__K(sigmoid)(MIRT__VEC x) {
     return MIRT__K(div)(MIRT__K(set)(1.0f), MIRT__K(sigmoid_below)(MIRT__K(max)(MIRT__K(set)(-88.0f), x)));
 }
 MIRT__INLINE MIRT__VEC MIRT__K(silu)(MIRT__VEC x) {
-    const MIRT__VEC above = MIRT__K(max)(MIRT__K(set)(-88.0f), x); /* further down both are next to 0 */
+    const MIRT__VEC above = MIRT__K(max)(MIRT__K(set)(-88.0f), x); /* below this both are almost 0 */
     return MIRT__K(div)(above, MIRT__K(sigmoid_below)(above));
 }
 MIRT__INLINE MIRT__VEC MIRT__K(tanh)(MIRT__VEC x) {
@@ -16580,7 +16643,8 @@ MIRT__INLINE MIRT__VEC MIRT__K(slope_by)(MIRT__VEC g, MIRT__VEC u, const mirt_ac
     case MIRT_ELU: return MIRT__K(select)(MIRT__K(greater)(u, zero), g, MIRT__K(mul)(g, MIRT__K(mul)(MIRT__K(exp)(u), scale)));
     case MIRT_GELU:
         s = MIRT__K(normal)(u, &bell);
-        return MIRT__K(mul)(g, MIRT__K(fma)(u, MIRT__K(mul)(bell, MIRT__K(set)(0.39894228040143268f)), s)); /* 1 / sqrt(2 pi) */
+        /* 1 / sqrt(2 pi) */
+        return MIRT__K(mul)(g, MIRT__K(fma)(u, MIRT__K(mul)(bell, MIRT__K(set)(0.39894228040143268f)), s));
     case MIRT_HARD_SIGMOID:
     case MIRT_HARD_SWISH:
         s = kind == MIRT_HARD_SIGMOID ? one : u;
@@ -16594,11 +16658,11 @@ MIRT__INLINE MIRT__VEC MIRT__K(slope_by)(MIRT__VEC g, MIRT__VEC u, const mirt_ac
     return g;
 }
 
-/* How a loop applies an activation: as clipping alone, as silu, or as any. Loops are compiled once for each, or where
-   MIRT__COMPACT asks for it only for any. */
+/* How a loop applies an activation: by clipping, as silu, or generally. Loops are compiled for each way, with
+   MIRT__COMPACT only for the general one. */
 typedef enum MIRT__K(how) { MIRT__K(by_clipping), MIRT__K(by_silu), MIRT__K(by_any) } MIRT__K(how);
-/* An activation of a layer: x is clipped to [low, high], which is all that linear, relu and relu6 do. The slope is 1 above
-   low unless it is above `below`, else 0. */
+/* An activation of a layer: x is clipped to [low, high], which suffices for linear, relu and relu6. The slope is 1
+   above low and not above `below`, else 0. */
 typedef struct MIRT__K(bend) {
     MIRT__VEC low, high, below;
     mirt_activation_kind kind;
@@ -16613,7 +16677,7 @@ MIRT__INLINE MIRT__K(bend) MIRT__K(bend_of)(mirt_activation_kind kind) {
     MIRT__K(bend) b;
     b.low = MIRT__K(set)(relu ? 0.0f : -INFINITY);
     b.high = MIRT__K(set)(kind == MIRT_RELU6 ? 6.0f : INFINITY);
-    b.below = MIRT__K(set)(kind == MIRT_RELU6 ? 5.9999995f : INFINITY); /* the greatest number below 6 */
+    b.below = MIRT__K(set)(kind == MIRT_RELU6 ? 5.9999995f : INFINITY); /* the largest number below 6 */
     b.kind = kind;
     b.how = MIRT__K(how_of)(kind);
     return b;
@@ -16630,7 +16694,7 @@ MIRT__INLINE MIRT__VEC MIRT__K(activate)(MIRT__VEC x, const MIRT__K(bend) *b, co
     x = MIRT__K(min)(b->high, MIRT__K(max)(b->low, x));
     return how == MIRT__K(by_clipping) || b->how == MIRT__K(by_clipping) ? x : MIRT__K(activate_any)(x, b->kind, MIRT__LAYER_SCALE(b->kind));
 }
-/* g times the slope at u; of what is not clipped alone only for `how` any. */
+/* g times the slope at u; for activations other than clipping only if `how` is general. */
 MIRT__INLINE MIRT__VEC MIRT__K(slope)(MIRT__VEC g, MIRT__VEC u, const MIRT__K(bend) *b, const MIRT__K(how) how) {
     const MIRT__VEC zero = MIRT__K(zero)();
     if (how != MIRT__K(by_clipping) && b->how != MIRT__K(by_clipping)) return MIRT__K(slope_any)(g, u, b->kind, MIRT__LAYER_SCALE(b->kind));
@@ -16639,7 +16703,7 @@ MIRT__INLINE MIRT__VEC MIRT__K(slope)(MIRT__VEC g, MIRT__VEC u, const MIRT__K(be
 }
 #undef MIRT__LAYER_SCALE
 
-/* Arrays of numbers; `how` of any is by calls. */
+/* Arrays of numbers; the general way uses calls. */
 #define MIRT__CURVE(y) \
     for (int64_t i = 0; i < count; i += MIRT__LANES) { \
         const MIRT__VEC u = MIRT__K(load_up_to)(x + i, count - i); \
@@ -16675,7 +16739,7 @@ static void MIRT__K(exp_range)(const float *x, float less, float *to, int64_t co
 #undef MIRT__CURVE
 static const mirt__curves MIRT__K(curves) = {MIRT__K(activate_range), MIRT__K(slope_range), MIRT__K(unary_range),
                                              MIRT__K(exp_range)};
-/* What is read into strips, and what happens to outputs on their way to memory. */
+/* Tiled reads of lazy operands, and epilogues of outputs. */
 
 /* `whole` vectors, or `n` lanes. */
 MIRT__INLINE MIRT__VEC MIRT__K(load_part)(const float *p, int64_t n, const bool whole) {
@@ -16685,7 +16749,7 @@ MIRT__INLINE void MIRT__K(store_part)(float *p, MIRT__VEC x, int64_t n, const bo
     if (whole) MIRT__K(store)(p, x);
     else MIRT__K(store_some)(p, x, n);
 }
-/* Elements from number `at` on of floats or of numbers of bfloat16. */
+/* Elements from `at` on of floats or bfloat16. */
 MIRT__INLINE MIRT__VEC MIRT__K(load_as)(const void *p, int64_t at, bool half, int64_t n, const bool whole) {
     const uint16_t *halves = (const uint16_t *)p + at;
     if (half) return whole ? MIRT__K(load_half)(halves) : MIRT__K(load_half_some)(halves, n);
@@ -16713,7 +16777,7 @@ MIRT__INLINE MIRT__VEC MIRT__K(normed)(MIRT__VEC x, const MIRT__K(norm) *u) {
     return MIRT__K(add)(MIRT__K(mul)(MIRT__K(sub)(x, u->mean), u->factor), u->offset);
 }
 
-/* Numbers of any dtype, with the affine function of the reader. */
+/* Elements of any dtype, with the affine function of the reader. */
 static void MIRT__K(read_plain)(float *to, const mirt__reader *reader, int64_t at, int64_t count) {
     const MIRT__VEC scale = MIRT__K(set)(reader->scale), offset = MIRT__K(set)(reader->offset);
     const bool affine = reader->affine;
@@ -16743,16 +16807,17 @@ static void MIRT__K(read_plain)(float *to, const mirt__reader *reader, int64_t a
     }
 }
 
-/* `columns` channels of some pixels, `row` apart here and there; `at` is the first element, of the source's first column. */
+/* `columns` channels of some pixels, `row` apart in source and target; `at` is the first element, of the source's first
+   column. */
 typedef struct MIRT__K(strip) {
     const mirt__source *source;
     float *to;
     int64_t at, row, pixels, columns;
 } MIRT__K(strip);
 
-/* The machine does not read far enough ahead by itself. */
+/* The hardware prefetcher does not read far enough ahead. */
 #define MIRT__AHEAD_OF(p) __builtin_prefetch((const char *)p + (at + j + 1024) * size);
-/* Columns [j, end), whole vectors or the last one, pixel after pixel: memory is fastest in its own order. */
+/* Columns [j, end), whole vectors or the last one, pixel by pixel, because sequential access is fastest. */
 MIRT__INLINE void MIRT__K(read_norm)(const MIRT__K(strip) *s, const int64_t first, const int64_t end, const MIRT__K(how) how, const bool whole) {
     const mirt__source *from = s->source;
     const MIRT__K(bend) bend = MIRT__K(bend_of)(from->from.norm->activation);
@@ -16810,7 +16875,7 @@ static void MIRT__K(read_columns)(const MIRT__K(strip) *s) {
     }
 }
 
-/* Columns [channel, channel + columns) of pixels from number `pixel` on times the gates of their images. */
+/* Columns [channel, channel + columns) of pixels from `pixel` on, times the gates of their images. */
 static void MIRT__K(read_gate)(const MIRT__K(strip) *s, int64_t pixel, int64_t channel) {
     const mirt__reader *reader = &s->source->from;
     const int64_t image = pixel / reader->gate_pixels;
@@ -16863,7 +16928,7 @@ static void MIRT__K(read)(float *to, const mirt__source *source, int64_t at, int
     }
 }
 
-/* x times the derivative of an activation that made `mask`. */
+/* x times the derivative of the activation whose output is `mask`. */
 MIRT__INLINE MIRT__VEC MIRT__K(masked)(MIRT__VEC x, MIRT__VEC mask, mirt_activation_kind kind) {
     const MIRT__VEC zero = MIRT__K(zero)(), one = MIRT__K(set)(1.0f), six = MIRT__K(set)(6.0f);
     switch (kind) {
@@ -16875,7 +16940,7 @@ MIRT__INLINE MIRT__VEC MIRT__K(masked)(MIRT__VEC x, MIRT__VEC mask, mirt_activat
     }
 }
 
-/* What the epilogue does with every number. What is never used in a loop leaves no code. */
+/* The epilogue of every number. Unused parts are removed by constant propagation. */
 typedef struct MIRT__K(duty) {
     const void *add, *mask, *slope_x;
     mirt_activation_kind mask_activation;
@@ -16883,8 +16948,8 @@ typedef struct MIRT__K(duty) {
     MIRT__K(bend) bend, slope_bend;
     bool half, bias, norm, activate, slope, z, gradient, moments, images;
 } MIRT__K(duty);
-/* Without `forward` there is neither bias, norm nor activation, without `backward` neither mask nor slope; `frozen` are floats
-   that are normalized, without bias, and before silu without `add`. */
+/* Without `forward` there is neither bias, norm nor activation, without `backward` neither mask nor slope; `frozen` are
+   floats that are normalized, without bias, and before silu without `add`. */
 MIRT__INLINE MIRT__K(duty) MIRT__K(finish_of)(const mirt__finishing *f, const bool forward, const bool backward, const mirt__column_sums sums,
                                               const MIRT__K(how) how, const bool frozen) {
     const mirt__epilogue *e = f->epilogue;
@@ -16908,7 +16973,7 @@ MIRT__INLINE MIRT__K(duty) MIRT__K(finish_of)(const mirt__finishing *f, const bo
     return d;
 }
 
-/* One vector of columns, from number j on. */
+/* One vector of columns, from column j on. */
 typedef struct MIRT__K(column) {
     MIRT__VEC beta, shift, first, second;
     MIRT__K(norm) u, v;
@@ -16932,7 +16997,7 @@ MIRT__INLINE void MIRT__K(column_sums)(const mirt__finishing *f, const MIRT__K(d
     MIRT__K(store_part)(f->sum + (d->moments ? f->sum_row : 0) + j, k->first, n, whole);
     if (!d->images) MIRT__K(store_part)(f->sum + (d->moments ? 2 : 1) * f->sum_row + j, k->second, n, whole);
 }
-/* x, of element `place`, as it is stored; *z is what the slope is taken at. */
+/* x, of element `place`, as it is stored; *z is the argument of the slope. */
 MIRT__INLINE MIRT__VEC MIRT__K(column_value)(const MIRT__K(duty) *d, const MIRT__K(column) *k, MIRT__VEC x, int64_t place, MIRT__VEC *z,
                                              int64_t n, const MIRT__K(how) how, const bool whole) {
     if (d->bias) x = MIRT__K(add)(x, k->beta);
@@ -16960,7 +17025,7 @@ MIRT__INLINE void MIRT__K(column_add)(const MIRT__K(duty) *d, MIRT__K(column) *k
     }
 }
 
-/* Two vectors of columns of all rows, or one, or a part of one. Streamed are only whole lines: of two vectors. */
+/* Two vectors of columns of all rows, or one, or a part of one. Only whole lines, of two vectors, are streamed. */
 MIRT__INLINE void MIRT__K(finish_two)(const mirt__finishing *f, float *const *c, const int64_t *at, int64_t rows, int64_t j, const bool stream,
                                       const bool forward, const bool backward, const mirt__column_sums sums, const MIRT__K(how) how,
                                       const bool frozen) {
@@ -17024,11 +17089,11 @@ static void MIRT__K(finish_rows)(const mirt__finishing *f, float *const *c, cons
     const int64_t line = 64 / (int64_t)mirt__dtype_size(f->dtype);
     int64_t j = 0;
     if (rows < 1) return;
-    /* Of few columns in bfloat16 the lines follow each other: the cache writes them as fast itself. */
+    /* With few columns of bfloat16 the lines are consecutive, and the cache is as fast. */
     const bool stream = f->stream && MIRT__STREAMS && (uintptr_t)f->y % 64 == 0 && (f->sum_row | at[0]) % line == 0 &&
                         !(f->dtype == MIRT__BFLOAT16 && f->sum_row <= 2 * line);
     if (MIRT__COMPACT) {
-        /* all by the last loop */
+        /* all rows use the last loop */
     } else if (!forward && !backward && e->sums == MIRT__SUMS_MOMENTS) {
         MIRT__FINISH_COLUMNS(false, false, MIRT__SUMS_MOMENTS, MIRT__K(by_clipping), false)
     } else if (!forward && clipped && e->sums == MIRT__SUMS_GRADIENT && slope_how == MIRT__K(by_clipping)) {
@@ -17109,7 +17174,7 @@ static void MIRT__K(column_sum)(float *sum, const float *b, int64_t b_row, int64
     }
 }
 
-/* The place of the maximum among the four sums of a window, and its store. */
+/* Finds the position of the maximum among the four sums of a window, and stores it. */
 MIRT__INLINE void MIRT__K(pool_store)(float *y, uint8_t *which, MIRT__VEC s0, MIRT__VEC s1, MIRT__VEC s2, MIRT__VEC s3,
                                       MIRT__VEC bias, int64_t count) {
     s0 = MIRT__K(add)(s0, bias);
@@ -17124,7 +17189,7 @@ MIRT__INLINE void MIRT__K(pool_store)(float *y, uint8_t *which, MIRT__VEC s0, MI
                          MIRT__K(greater)(best, zero), count);
 }
 
-/* The four places of a window are the rows of a small tile. `last` channels of the last vector exist. */
+/* The four positions of a window are the rows of a small tile. `last` channels of the last vector exist. */
 MIRT__INLINE void MIRT__K(pool_row_of)(const mirt__pool_row *row, const int vectors, const int64_t last) {
     const MIRT__VEC zero = MIRT__K(zero)();
     MIRT__VEC bias0 = zero, bias1 = zero;
@@ -17238,7 +17303,7 @@ static void MIRT__K(pool_windows)(const mirt__pool_windows *windows) {
 
 /* Depthwise convolutions and max pooling: vectors of channels, tap by tap. */
 
-/* Some lines of what is wanted soon. */
+/* Prefetches some lines of memory that is needed soon. */
 MIRT__INLINE void MIRT__K(fetch)(mirt__soon *soon, int64_t lines) {
     while (soon->next > 0 && soon->at[soon->next - 1] >= soon->end[soon->next - 1]) soon->next--;
     if (soon->next == 0) return;
@@ -17247,7 +17312,7 @@ MIRT__INLINE void MIRT__K(fetch)(mirt__soon *soon, int64_t lines) {
     soon->at[soon->next - 1] = at + lines * 64;
 }
 
-/* Several outputs side by side share a tap's vector and hide the latency of their chains. */
+/* Several adjacent outputs share a tap's vector and hide the latency of their chains. */
 #define MIRT__EACH_PLACE(X) X(0) X(1) X(2) X(3) X(4) X(5) X(6) X(7)
 #define MIRT__PLACE_CLEAR(i) MIRT__VEC s##i = MIRT__K(zero)();
 /* One place at least; a part of a vector is for one place alone. */
@@ -17279,8 +17344,8 @@ MIRT__INLINE void MIRT__K(taps_places)(const mirt__taps_row *row, int64_t at, in
 #undef MIRT__PLACE_STORE
 
 #if MIRT__MANY_REGISTERS
-/* Three by three taps, one after the other in x (or each row of them `back` to front), a window slides over: every
-   vector of x is loaded once. */
+/* A sliding window of three by three consecutive taps of x (or each row from back to front): every vector of x is
+   loaded once. */
 MIRT__INLINE void MIRT__K(taps_slide)(const mirt__taps_row *row, int64_t at, int64_t j, int64_t count, const bool back) {
     const int64_t step = row->x_step, from = at * step + j;
     const float *a = row->x[back ? 2 : 0] + from, *b = row->x[back ? 5 : 3] + from, *c = row->x[back ? 8 : 6] + from;
@@ -17314,7 +17379,7 @@ MIRT__INLINE void MIRT__K(taps_slide)(const mirt__taps_row *row, int64_t at, int
     }
 }
 
-/* 1: from front to back, -1: from back to front, 0: no such window. */
+/* 1: from front to back, -1: from back to front, 0: not such a window. */
 static int MIRT__K(taps_slides)(const mirt__taps_row *row) {
     const int64_t step = row->taps == 9 ? row->x[1] - row->x[0] : 0;
     if (step != row->x_step && step != -row->x_step) return 0;
@@ -17325,7 +17390,7 @@ static int MIRT__K(taps_slides)(const mirt__taps_row *row) {
 }
 #endif
 
-#define MIRT__SLIDE 32 /* places at a time, so that memory is not gone through in too many places */
+#define MIRT__SLIDE 32 /* positions at a time, to limit the number of memory streams */
 static void MIRT__K(taps_row)(const mirt__taps_row *row) {
     const int64_t whole = row->n - row->n % MIRT__LANES;
     int64_t i = 0;
@@ -17334,7 +17399,7 @@ static void MIRT__K(taps_row)(const mirt__taps_row *row) {
     for (; slides && i < row->count; i += MIRT__SLIDE) {
         const int64_t count = row->count - i < MIRT__SLIDE ? row->count - i : MIRT__SLIDE;
         for (int64_t j = 0; j < whole; j += MIRT__LANES) {
-            if (row->soon) MIRT__K(fetch)(row->soon, 2 * count); /* early, and for the columns beside these, too */
+            if (row->soon) MIRT__K(fetch)(row->soon, 2 * count); /* early, also for the adjacent columns */
             if (slides > 0) MIRT__K(taps_slide)(row, i, j, count, false);
             else MIRT__K(taps_slide)(row, i, j, count, true);
         }
@@ -17388,7 +17453,7 @@ MIRT__INLINE void MIRT__K(taps_grad_of)(const mirt__taps_row *row, int first, in
 #undef MIRT__TAP
 #undef MIRT__TAP_STORE
 
-/* 25 taps are five times five; others go in nines first. */
+/* 25 taps are five groups of five; others use groups of nine first. */
 static void MIRT__K(taps_row_grad)(const mirt__taps_row *row) {
     for (int64_t j = 0; j < row->n; j += MIRT__LANES) {
         const int64_t n = row->n - j;
@@ -17406,7 +17471,7 @@ static void MIRT__K(taps_row_grad)(const mirt__taps_row *row) {
     }
 }
 
-/* Numbers of places are floats here. */
+/* Numbers of positions are floats here. */
 MIRT__INLINE MIRT__VEC MIRT__K(places_at)(const void *which, bool wide, int64_t at, int64_t n) {
     int32_t words[MIRT__LANES] = {0};
     uint8_t bytes[MIRT__LANES] = {0};
@@ -17468,10 +17533,10 @@ static void MIRT__K(max_back)(const mirt__windows *w) {
         MIRT__K(store_as)(w->y, j, sum, w->half, n, whole);
     }
 }
-/* The transforms of F(2x2, 3x3), vectors of channels at a time (Lavin & Gray 2016): sixteen planes of what is multiplied.
-   Each transforms the columns of a tile first, then its rows. */
+/* The transforms of Winograd's F(2x2, 3x3) on vectors of channels (Lavin & Gray 2016). They produce sixteen planes of
+   operands. Each transforms the columns of a tile first, then its rows. */
 
-/* One column's, or row's, four numbers from four. */
+/* Transforms four numbers of a column or row. */
 #define MIRT__FROM_SOURCE(y, a, b, c, d) \
     const MIRT__VEC y##0 = MIRT__K(sub)(a, c), y##1 = MIRT__K(add)(b, c), y##2 = MIRT__K(sub)(c, b), y##3 = MIRT__K(sub)(b, d);
 #define MIRT__SOURCE(q, y) { \
@@ -17485,7 +17550,7 @@ static void MIRT__K(max_back)(const mirt__windows *w) {
 #define MIRT__TO_PLANES(i) { \
         MIRT__FROM_SOURCE(u, a##i, b##i, c##i, d##i) \
         MIRT__TO_PLANE(4 * i, u0) MIRT__TO_PLANE(4 * i + 1, u1) MIRT__TO_PLANE(4 * i + 2, u2) MIRT__TO_PLANE(4 * i + 3, u3) \
-        a##i = c##i, b##i = d##i; /* the next tile begins two columns on */ \
+        a##i = c##i, b##i = d##i; /* the next tile begins two columns later */ \
     }
 MIRT__INLINE void MIRT__K(winograd_source_of)(float *to, int64_t plane, const float *from, int64_t pitch, int64_t pixel, int64_t tiles,
                                               int64_t j, int64_t n, const bool whole) {
@@ -17590,22 +17655,24 @@ static __attribute__((noinline)) MIRT__VEC MIRT__K(sum_parts)(const mirt__update
 static __attribute__((noinline)) MIRT__VEC MIRT__K(shaped)(const mirt__update *args, MIRT__VEC g) {
     const MIRT__VEC clip = MIRT__K(set)(args->clip);
     g = MIRT__K(mul)(g, MIRT__K(set)(args->scale));
-    return args->clip == 0 ? g : MIRT__K(min)(clip, MIRT__K(max)(MIRT__K(sub)(MIRT__K(zero)(), clip), g)); /* the second operand if it is no number */
+    /* the second operand if it is NaN */
+    return args->clip == 0 ? g : MIRT__K(min)(clip, MIRT__K(max)(MIRT__K(sub)(MIRT__K(zero)(), clip), g));
 }
-/* One part, or the sum of the two that most steps have; more are summed by sum_parts. */
+/* One part, or the sum of two, which is the most frequent case; more are summed by sum_parts. */
 MIRT__INLINE MIRT__VEC MIRT__K(gradient)(const mirt__update *args, const float *into, const float *from, bool shaped, int64_t i, int64_t n) {
     MIRT__VEC g = args->parts > 2 ? MIRT__K(sum_parts)(args, i, n) : MIRT__K(load_up_to)(into + i, n);
     if (from) g = MIRT__K(add)(g, MIRT__K(load_up_to)(from + i, n));
     return shaped ? MIRT__K(shaped)(args, g) : g;
 }
-/* The weights' average goes on; what the weights become. */
+/* Updates the average of the weights; returns the new weights. */
 static __attribute__((noinline)) MIRT__VEC MIRT__K(averaged)(const mirt__update *args, MIRT__VEC weight, int64_t i, int64_t n) {
     const MIRT__VEC old = MIRT__K(mul)(MIRT__K(set)(args->keep), MIRT__K(load_up_to)(args->average + i, n));
     const MIRT__VEC average = MIRT__K(add)(old, MIRT__K(mul)(MIRT__K(set)(args->fresh), weight));
     MIRT__K(store_up_to)(args->average + i, average, n);
     return args->overwrite ? average : weight;
 }
-/* What the loops need is in variables: the stores could change *args for all the compiler knows. Without extras there is no trace of them. */
+/* Loops use local variables, because for the compiler the stores could change *args. Without extras their code is
+   removed. */
 #define MIRT__UPDATE_PARTS \
     const float *into = args->part[args->parts == 2 ? args->tree[0].into : 0]; \
     const float *from = args->parts == 2 ? args->part[args->tree[0].from] : NULL; \
@@ -17692,7 +17759,8 @@ static void MIRT__K(rmsprop_range)(const mirt__update *args, int64_t begin, int6
             MIRT__VEC a = MIRT__K(load_up_to)(mean + i, n);
             a = MIRT__K(fma)(MIRT__K(sub)(g, a), fresh, a);
             MIRT__K(store_up_to)(mean + i, a, n);
-            v = MIRT__K(max)(MIRT__K(zero)(), MIRT__K(sub)(v, MIRT__K(mul)(a, a))); /* a variance: rounding alone can make it negative */
+            /* a variance: rounding alone can make it negative */
+            v = MIRT__K(max)(MIRT__K(zero)(), MIRT__K(sub)(v, MIRT__K(mul)(a, a)));
         }
         MIRT__VEC step = MIRT__K(div)(MIRT__K(mul)(rate, g), MIRT__K(sqrt)(MIRT__K(add)(v, epsilon)));
         if (slot) {
@@ -17707,7 +17775,7 @@ static void MIRT__K(rmsprop_range)(const mirt__update *args, int64_t begin, int6
 #undef MIRT__UPDATE_STORE
 #undef MIRT__UPDATE_WEIGHT
 #undef MIRT__UPDATE_PARTS
-/* The table of an instruction set: MIRT__T(name) is made of the primitives MIRT__K(name). */
+/* The table of an instruction set: MIRT__T(name) uses the primitives MIRT__K(name). */
 static const mirt__simd MIRT__T(simd) = {
     MIRT__LANES, MIRT__ROWS, MIRT__VECTORS, MIRT__POOL_VECTORS, MIRT__K(tiles),
     MIRT__K(copy_rows), MIRT__K(transpose), MIRT__K(read), MIRT__K(finish), MIRT__FINISH, MIRT__K(column_sum), MIRT__K(pool_row),
@@ -17789,7 +17857,7 @@ MIRT__KERNEL_TABLE mirt__kernels MIRT__T(kernels) = {
 #undef MIRT__HALF
 #undef MIRT__WORDS
 #undef MIRT__FINISH
-/* After all that is made of an instruction set's wrappers. */
+/* Ends an instruction set: undefines its macros. */
 #undef MIRT__VEC
 #undef MIRT__COMPACT
 #undef MIRT__STREAMS
@@ -17803,6 +17871,7 @@ MIRT__KERNEL_TABLE mirt__kernels MIRT__T(kernels) = {
 #undef MIRT__DRAW
 #undef MIRT__K
 
+/* Ends optimize_begin.inc. */
 #if defined(__clang__)
 #pragma clang diagnostic pop
 #pragma STDC FP_CONTRACT DEFAULT
@@ -17814,9 +17883,8 @@ MIRT__KERNEL_TABLE mirt__kernels MIRT__T(kernels) = {
 
 /* >>section base/cold_begin.inc */
 
-/* What follows runs once or waits for kernels. gcc takes half the time to compile it this way;
-   without optimization (for debuggers) nothing changes. a * b + c is never contracted: initial
-   weights are the same whatever the flags. */
+/* Begins code that runs once or waits for kernels. gcc compiles it in half the time this way; without optimization
+   nothing changes. a * b + c is never contracted, so that initial weights do not depend on flags. */
 #if defined(__GNUC__) && !defined(__clang__) && defined(__OPTIMIZE__)
 #pragma GCC push_options
 #ifdef MIRRORTRAIN_DEBUG
@@ -17832,10 +17900,10 @@ MIRT__KERNEL_TABLE mirt__kernels MIRT__T(kernels) = {
 
 #ifndef MIRT__REAL_DOUBLE
 
-/* Of the drivers of kernels: more than O1 only takes longer. */
-/* The kernels need the optimizer even where the including program goes without it, and the
-   numerical law forbids contracting a * b + c. Clang knows no pragma for the former. gcc -O2 alone
-   makes vectors only of loops of known length; the cost model says that all may be. */
+/* Begins drivers of kernels, for which more than O1 only takes longer to compile. */
+/* Begins kernels: optimized even if the including program is not, without contraction. The numerical law forbids
+   contracting a * b + c. Clang has no pragma for the optimization. gcc -O2 alone vectorizes only loops of known length;
+   the cost model allows all. */
 #if defined(__clang__)
 #pragma STDC FP_CONTRACT OFF
 #pragma clang diagnostic push
@@ -17862,7 +17930,7 @@ typedef struct mirt__fast_block {
     bool contiguous; /* in b, row after row */
 } mirt__fast_block;
 
-/* Takes the next block, starting `skip` steps into run `*run`; false when it is the last. */
+/* Takes the next block, starting `skip` steps into run `*run`; false if it is the last. */
 static bool mirt__fast_next_block(const mirt__product *p, int64_t *run, int64_t *skip, mirt__fast_block *block) {
     block->count = block->k = 0;
     block->contiguous = true;
@@ -17884,7 +17952,7 @@ static bool mirt__fast_next_block(const mirt__product *p, int64_t *run, int64_t 
     return *run < p->run_count;
 }
 
-/* Copies the block's rows of b into the panel, `columns` from j on, filled up with zeros to whole vectors. */
+/* Copies the block's rows of b into the panel, `columns` from j on, padded with zeros to whole vectors. */
 static void mirt__fast_pack(const mirt__simd *simd, const mirt__product *p, const mirt__fast_block *block, int64_t j,
                             int64_t columns) {
     const int64_t filled = (columns + simd->lanes - 1) / simd->lanes * simd->lanes;
@@ -17904,7 +17972,7 @@ static void mirt__fast_pack(const mirt__simd *simd, const mirt__product *p, cons
     }
 }
 
-/* The columns of a tile that do not fill their vectors, by way of scratch. */
+/* The columns of a tile that do not fill their vectors, through scratch memory. */
 static void mirt__fast_tile_edge(const mirt__simd *simd, const mirt__tile *tile, int64_t rows, int kind, int64_t columns, float *spare) {
     mirt__tile edge = *tile;
     float *c[MIRT__TILE_ROWS];
@@ -17927,7 +17995,7 @@ static void mirt__fast_tile(const mirt__simd *simd, mirt__tile *tile, int64_t ro
     const int widest = simd->vectors == 4 ? 2 : 1;
     for (int64_t j = 0; j < columns;) {
         int kind = widest;
-        /* No vector may be without a column. */
+        /* Every vector needs at least one column. */
         while (((int64_t)simd->lanes << kind) - simd->lanes >= columns - j || !simd->tile[kind][0]) kind--;
         const int64_t wide = (int64_t)simd->lanes << kind;
         tile->b = b + j;
@@ -17980,7 +18048,7 @@ MIRT__LIB void mirt__product_run(const mirt__simd *simd, const mirt__product *p)
         tile.fresh = p->fresh;
         for (bool more = true; more;) {
             more = mirt__fast_next_block(p, &run, &skip, &block);
-            /* Rows of b that are far apart cost more than a copy when there are many rows of a. */
+            /* If there are many rows of a, rows of b that are far apart cost more than a copy. */
             if (p->b_col == 1 && block.contiguous && columns % simd->lanes == 0 && !(p->b_row >= 512 && p->m >= 96)) {
                 tile.b = p->b + (block.count > 0 ? block.runs[0].b : 0) + j;
                 tile.b_row = p->b_row;
@@ -18008,7 +18076,7 @@ static bool mirt__gemm_needs_read(const mirt__reader *reader) {
     return reader->dtype != MIRT_FLOAT32 || reader->affine;
 }
 
-/* Some columns of c for a weight gradient whose a must be read: k in blocks. */
+/* Some columns of c for a weight gradient whose a must be converted: k in blocks. */
 static void mirt__gemm_read_columns(const mirt__gemm_job *job, mirt__product *p, int64_t i, float *strip) {
     const mirt__gemm *args = job->args;
     const mirt__source source = mirt__source_of(&args->a, NULL);
@@ -18091,7 +18159,7 @@ MIRT__LIB void mirt__fast_gemm(const mirt__simd *simd, const mirt__gemm *args, c
     job.simd = simd;
     job.args = args;
     job.where = where;
-    /* Rows of a weight gradient's a that are a multiple of 1 KB apart share too few places in the cache. */
+    /* Rows of a weight gradient's a that are a multiple of 1 KB apart compete for too few cache sets. */
     job.strip = mirt__gemm_needs_read(&args->a) || (args->a_col != 1 && args->a_col % 256 == 0 && args->k > 8);
     job.columns = MIRT__PANEL;
     if (args->a_col == 1) {
@@ -18152,6 +18220,7 @@ MIRT__LIB void mirt__fast_update(const mirt__where *where, const mirt__update *a
 
 #undef MIRT__RANGE
 
+/* Ends optimize_begin.inc. */
 #if defined(__clang__)
 #pragma clang diagnostic pop
 #pragma STDC FP_CONTRACT DEFAULT
@@ -18163,15 +18232,15 @@ MIRT__LIB void mirt__fast_update(const mirt__where *where, const mirt__update *a
 
 /* >>section kernels/fast_depthwise.c */
 
-/* Depthwise convolutions. Rows of an image go through rings of rows that are read once, normalized and padded with
-   columns of zeros; rows of zeros are left out. Backward makes dx and dkernel in one pass. */
+/* Depthwise convolutions. Rows of an image are read once into ring buffers, normalized and padded with columns of
+   zeros; rows of zeros are skipped. The backward pass computes dx and dkernel together. */
 
 #ifndef MIRT__REAL_DOUBLE
 
-/* Of the drivers of kernels: more than O1 only takes longer. */
-/* The kernels need the optimizer even where the including program goes without it, and the
-   numerical law forbids contracting a * b + c. Clang knows no pragma for the former. gcc -O2 alone
-   makes vectors only of loops of known length; the cost model says that all may be. */
+/* Begins drivers of kernels, for which more than O1 only takes longer to compile. */
+/* Begins kernels: optimized even if the including program is not, without contraction. The numerical law forbids
+   contracting a * b + c. Clang has no pragma for the optimization. gcc -O2 alone vectorizes only loops of known length;
+   the cost model allows all. */
 #if defined(__clang__)
 #pragma STDC FP_CONTRACT OFF
 #pragma clang diagnostic push
@@ -18188,9 +18257,9 @@ MIRT__LIB void mirt__fast_update(const mirt__where *where, const mirt__update *a
 #pragma GCC optimize("O1,no-tree-loop-vectorize")
 #endif
 
-#define MIRT__DEPTH_PIECE 2048 /* floats that are read or finished at a time: some pixels, which stay in L1 */
-#define MIRT__DEPTH_BLOCK 4096 /* of a row of outputs, which stay in L1 from their sums on until they are finished: some channels */
-#define MIRT__DEPTH_STREAM 2e6   /* floats of an output that are more than the caches keep */
+#define MIRT__DEPTH_PIECE 2048 /* floats read or finished at a time: some pixels, which stay in L1 */
+#define MIRT__DEPTH_BLOCK 4096 /* floats of a row of outputs, which stay in L1 until they are finished: some channels */
+#define MIRT__DEPTH_STREAM 2e6   /* an output with more floats does not fit into the caches */
 
 typedef struct mirt__depth_job {
     const mirt__simd *simd;
@@ -18200,20 +18269,20 @@ typedef struct mirt__depth_job {
     mirt__source x, dy;
     const float *kernel;
     mirt__finishing out; /* of y or dx */
-    bool finish;         /* there is more to do than to store floats */
-    bool direct;         /* x is read where it lies, without a ring */
-    float *dkernel, *db; /* NULL: not wanted */
+    bool finish;         /* the epilogue does more than store floats */
+    bool direct;         /* x is read in place, without a ring buffer */
+    float *dkernel, *db; /* NULL: not requested */
     float *parts, *sums, *columns;
     int64_t tree_parts;
-    int64_t together; /* units of a forward task: what one asks for at its end the next one reads */
+    int64_t together; /* units of a forward task: each prefetches for the next one */
 } mirt__depth_job;
 
-/* The rows of an image around the one at work: row r lies at place r % rows. */
+/* A ring buffer of the rows around the current one: row r is at index r % rows. */
 typedef struct mirt__depth_ring {
     const mirt__source *source;
     float *floats;
     int64_t h, w, c, rows, before, columns;
-    int64_t next; /* the rows below have been read */
+    int64_t next; /* rows before this one have been read */
 } mirt__depth_ring;
 
 static float *mirt__depth_row(const mirt__depth_ring *ring, int64_t r) {
@@ -18231,7 +18300,7 @@ static void mirt__depth_open(mirt__depth_ring *ring) {
 
 static int64_t mirt__depth_piece(int64_t c) { return c < MIRT__DEPTH_PIECE / 8 ? MIRT__DEPTH_PIECE / c : 8; }
 
-/* Rows [from, end) of the image are there, of those within it. */
+/* Reads rows [from, end) that are within the image. */
 static void mirt__depth_read(const mirt__simd *simd, mirt__depth_ring *ring, int64_t image, int64_t from, int64_t end) {
     const int64_t c = ring->c, step = mirt__depth_piece(c);
     if (ring->next < from) ring->next = from;
@@ -18244,7 +18313,7 @@ static void mirt__depth_read(const mirt__simd *simd, mirt__depth_ring *ring, int
     }
 }
 
-/* The next `rows` rows of a ring are wanted soon. */
+/* Prefetches the next `rows` rows of a ring buffer. */
 static void mirt__depth_ask(const mirt__depth_job *job, mirt__soon *soon, const mirt__depth_ring *ring, int64_t image, int64_t rows) {
     const mirt__reader *from = &ring->source->from;
     const int64_t size = ring->w * ring->c * (int64_t)mirt__dtype_size(from->dtype), first = image * ring->h + ring->next;
@@ -18255,8 +18324,8 @@ static void mirt__depth_ask(const mirt__depth_job *job, mirt__soon *soon, const 
     }
 }
 
-/* `pixels` pixels of a row, number `at` of the whole output on, in `row`, which has channels [first, first + n); sum: of their
-   chunk. */
+/* `pixels` pixels of a row, number `at` of the whole output on, in `row`, which has channels [first, first + n); sum:
+   of their chunk. */
 static void mirt__depth_finish(const mirt__depth_job *job, float *row, int64_t at, int64_t pixels, int64_t first, int64_t n, float *sum, bool fresh) {
     const int64_t c = job->s->co, step = mirt__depth_piece(n);
     mirt__finishing f = mirt__finishing_at(&job->out, first);
@@ -18285,7 +18354,7 @@ static void mirt__depth_finish_row(const mirt__depth_job *job, float *row, int64
     }
 }
 
-/* What output row oy sees. */
+/* The inputs of output row oy. */
 static void mirt__depth_taps(const mirt__depth_job *job, const mirt__depth_ring *x, int64_t oy, mirt__taps_row *row) {
     const mirt__conv *s = job->s;
     row->taps = 0;
@@ -18303,7 +18372,7 @@ static void mirt__depth_taps(const mirt__depth_job *job, const mirt__depth_ring 
     }
 }
 
-/* Channels [first, first + n) of output row oy, whose pixels go `step` apart. */
+/* Computes channels [first, first + n) of output row oy, with pixels `step` apart. */
 static void mirt__depth_ring_row(const mirt__depth_job *job, const mirt__depth_ring *x, int64_t oy, int64_t first, int64_t n, float *y, int64_t step,
                                  mirt__soon *soon) {
     mirt__taps_row row;
@@ -18319,7 +18388,8 @@ static void mirt__depth_ring_row(const mirt__depth_job *job, const mirt__depth_r
     job->simd->taps_row(&row);
 }
 
-/* Likewise from x itself: outputs that see all columns of the kernel together, each of the others with those it sees. */
+/* The same directly from x: outputs inside all columns of the kernel together, the others separately with their
+   columns. */
 static void mirt__depth_direct_row(const mirt__depth_job *job, int64_t image, int64_t oy, int64_t first, int64_t n, float *y, int64_t step, mirt__soon *soon) {
     const mirt__conv *s = job->s;
     mirt__taps_row row;
@@ -18345,7 +18415,7 @@ static void mirt__depth_direct_row(const mirt__depth_job *job, int64_t image, in
     }
 }
 
-/* A thread's scratch: the rings of x and dy, and a row. */
+/* The scratch memory of a thread: ring buffers of x and dy, and a row. */
 static float *mirt__depth_scratch(const mirt__depth_job *job, int member, mirt__depth_ring *x, mirt__depth_ring *dy) {
     const mirt__conv *s = job->s;
     const mirt__depth_cut *cut = &job->cut;
@@ -18358,7 +18428,7 @@ static float *mirt__depth_scratch(const mirt__depth_job *job, int member, mirt__
     return floats + cut->dy_rows * cut->dy_columns * s->ci;
 }
 
-/* Streaming stores are seen before whatever the thread tells others. */
+/* Makes streaming stores visible before the thread signals others. */
 static void mirt__depth_settle(const mirt__depth_job *job) {
     if (job->out.stream) __atomic_thread_fence(__ATOMIC_SEQ_CST);
 }
@@ -18376,7 +18446,7 @@ static void mirt__depth_forward_unit(const mirt__depth_job *job, int64_t unit, i
     if (!job->direct) mirt__depth_open(&x);
     for (int64_t y = first; y < end; y++) {
         const int64_t top = y * s->stride_h - s->pad_top, at = (image * s->oh + y) * s->ow;
-        if (job->direct) x.next = top + cut->x_rows; /* beyond the image: of the next one */
+        if (job->direct) x.next = top + cut->x_rows; /* past the image: the next image */
         else mirt__depth_read(job->simd, &x, image, top, top + cut->x_rows);
         soon.next = 0;
         mirt__depth_ask(job, &soon, &x, image, s->stride_h);
@@ -18397,13 +18467,13 @@ static void mirt__depth_forward_task(void *arg, int64_t task, int member) {
     for (int64_t i = 0; i < job->together && i < left; i++) mirt__depth_forward_unit(job, first + i, member);
 }
 
-/* The output that input place `at` reaches through a tap; -1 when there is none. */
+/* The output that input position `at` reaches through a tap; -1: none. */
 static int64_t mirt__depth_reached(int64_t at, int64_t pad, int tap, int dilation, int stride, int64_t outputs) {
     const int64_t distance = at + pad - (int64_t)tap * dilation;
     return distance >= 0 && distance % stride == 0 && distance / stride < outputs ? distance / stride : -1;
 }
 
-/* Row y of dx, the columns of one phase of the stride after the other: those of a phase have the same taps. */
+/* Row y of dx, in phases of the stride: columns of a phase have the same taps. */
 static void mirt__depth_back_row(const mirt__depth_job *job, const mirt__depth_ring *dy, int64_t y, float *dx, mirt__soon *soon) {
     const mirt__conv *s = job->s;
     const int64_t c = s->ci;
@@ -18477,7 +18547,7 @@ static void mirt__depth_back_unit(const mirt__depth_job *job, int64_t unit, int 
     }
 }
 
-/* The units of a partial sum, or of that many images. */
+/* Processes the units of a partial sum, or of that many images. */
 static void mirt__depth_back_task(void *arg, int64_t task, int member) {
     const mirt__depth_job *job = (const mirt__depth_job *)arg;
     const int64_t floats = mirt__conv_partial_floats(job->s), units = job->s->rows * job->cut.blocks;
@@ -18564,7 +18634,7 @@ static void mirt__depth_tree_task(void *arg, int64_t task, int member) {
     mirt__tree(job->parts + begin, job->tree_parts, floats, left < MIRT__DEPTH_RANGE ? left : MIRT__DEPTH_RANGE);
 }
 
-/* Of dx and, where there is x, of dkernel and db. */
+/* Computes dx and, if x is given, dkernel and db. */
 static void mirt__depth_back(mirt__depth_job *job) {
     const mirt__conv *s = job->s;
     const int64_t floats = mirt__conv_partial_floats(s), units = s->rows * job->cut.blocks, parts = (units + job->cut.images - 1) / job->cut.images;
@@ -18611,6 +18681,7 @@ MIRT__LIB void mirt__fast_depthwise_weight_grad(const mirt__simd *simd, const mi
 #undef MIRT__DEPTH_BLOCK
 #undef MIRT__DEPTH_RANGE
 
+/* Ends optimize_begin.inc. */
 #if defined(__clang__)
 #pragma clang diagnostic pop
 #pragma STDC FP_CONTRACT DEFAULT
@@ -18622,15 +18693,15 @@ MIRT__LIB void mirt__fast_depthwise_weight_grad(const mirt__simd *simd, const mi
 
 /* >>section kernels/fast_norm.c */
 
-/* Batch normalization on its own, by the primitives of those that convolutions do on their way. Layer normalization is
-   common_norm.c's. */
+/* Batch normalization that is not fused into a convolution. It uses the same primitives as the fused one. Layer
+   normalization is in common_norm.c. */
 
 #ifndef MIRT__REAL_DOUBLE
 
-/* Of the drivers of kernels: more than O1 only takes longer. */
-/* The kernels need the optimizer even where the including program goes without it, and the
-   numerical law forbids contracting a * b + c. Clang knows no pragma for the former. gcc -O2 alone
-   makes vectors only of loops of known length; the cost model says that all may be. */
+/* Begins drivers of kernels, for which more than O1 only takes longer to compile. */
+/* Begins kernels: optimized even if the including program is not, without contraction. The numerical law forbids
+   contracting a * b + c. Clang has no pragma for the optimization. gcc -O2 alone vectorizes only loops of known length;
+   the cost model allows all. */
 #if defined(__clang__)
 #pragma STDC FP_CONTRACT OFF
 #pragma clang diagnostic push
@@ -18690,7 +18761,7 @@ static void mirt__norm_start(mirt__norm_job *job, const mirt__simd *simd, const 
     job->piece = mirt__norm_piece(s->n);
 }
 
-/* Rows of floats become those of f->y from number `at` on. */
+/* Stores rows of floats as rows of f->y from row `at` on. */
 static void mirt__norm_finish(const mirt__norm_job *job, const mirt__finishing *f, float *from, int64_t at, int64_t rows) {
     float *c[MIRT__NORM_PIECE];
     int64_t place[MIRT__NORM_PIECE];
@@ -18706,7 +18777,7 @@ static float *mirt__norm_read(const mirt__norm_job *job, const mirt__source *sou
     return to;
 }
 
-/* The gradient of rows whose x and dy are not of one dtype. */
+/* The gradient of rows whose x and dy have different dtypes. */
 static float *mirt__norm_mixed(const mirt__norm_job *job, int64_t at, int64_t rows, float *x, float *dy) {
     mirt__norm_back back = job->back;
     mirt__source made = job->made;
@@ -18743,7 +18814,7 @@ static void mirt__norm_rows(const void *args, int64_t begin, int64_t end, void *
     }
 }
 
-/* Nothing is kept of what is finished here but its sums. */
+/* Only the sums of the finished values are kept. */
 static void mirt__norm_sums_chunks(const void *args, int64_t begin, int64_t end, void *scratch) {
     const mirt__norm_job *job = (const mirt__norm_job *)args;
     const mirt__norm *s = job->s;
@@ -18807,7 +18878,7 @@ MIRT__LIB void mirt__fast_normalize(const mirt__simd *simd, const mirt__norm *ar
     mirt__norm_job job;
     mirt__norm_start(&job, simd, args);
     mirt__reader reader = job.x.from;
-    if (args->add) { /* the activation comes after it */
+    if (args->add) { /* the activation follows it */
         job.scaling.activation = MIRT_LINEAR;
         job.epilogue.add = args->add;
         job.epilogue.activation = args->activation;
@@ -18832,6 +18903,7 @@ MIRT__LIB void mirt__fast_norm_grad_input(const mirt__simd *simd, const mirt__no
     mirt__common_range(where, args->rows, mirt__common_step(args->n), mirt__norm_rows, &job);
 }
 
+/* Ends optimize_begin.inc. */
 #if defined(__clang__)
 #pragma clang diagnostic pop
 #pragma STDC FP_CONTRACT DEFAULT
@@ -18843,14 +18915,14 @@ MIRT__LIB void mirt__fast_norm_grad_input(const mirt__simd *simd, const mirt__no
 
 /* >>section kernels/fast_pool.c */
 
-/* Max pooling, window by window, and its gradient, pixel by pixel. */
+/* Max pooling, one window at a time, and its gradient, one pixel at a time. */
 
 #ifndef MIRT__REAL_DOUBLE
 
-/* Of the drivers of kernels: more than O1 only takes longer. */
-/* The kernels need the optimizer even where the including program goes without it, and the
-   numerical law forbids contracting a * b + c. Clang knows no pragma for the former. gcc -O2 alone
-   makes vectors only of loops of known length; the cost model says that all may be. */
+/* Begins drivers of kernels, for which more than O1 only takes longer to compile. */
+/* Begins kernels: optimized even if the including program is not, without contraction. The numerical law forbids
+   contracting a * b + c. Clang has no pragma for the optimization. gcc -O2 alone vectorizes only loops of known length;
+   the cost model allows all. */
 #if defined(__clang__)
 #pragma STDC FP_CONTRACT OFF
 #pragma clang diagnostic push
@@ -18870,8 +18942,8 @@ MIRT__LIB void mirt__fast_norm_grad_input(const mirt__simd *simd, const mirt__no
 typedef struct mirt__max_job {
     const mirt__simd *simd;
     const mirt__pool2d *p;
-    mirt__windows all; /* what is the same of all windows */
-    int64_t size;      /* bytes of an element, and of a place */
+    mirt__windows all; /* fields common to all windows */
+    int64_t size;      /* bytes of an element, and of a position */
     int64_t place_size;
 } mirt__max_job;
 
@@ -18920,7 +18992,7 @@ static void mirt__max_rows(const void *args, int64_t begin, int64_t end, void *s
     }
 }
 
-/* The windows [*first, return value) that place `at` lies in. */
+/* The windows [*first, return value) that contain position `at`. */
 static int64_t mirt__max_around(int64_t at, int kernel, int stride, int64_t windows, int64_t *first) {
     const int64_t last = at / stride + 1, behind = mirt__floor_div(at - kernel, stride) + 1;
     *first = behind < 0 ? 0 : behind;
@@ -18960,6 +19032,7 @@ MIRT__LIB void mirt__fast_max_pool_grad(const mirt__simd *simd, const mirt__pool
     mirt__common_range(where, args->rows * args->h, mirt__common_step(args->w * args->c), mirt__max_back_rows, &job);
 }
 
+/* Ends optimize_begin.inc. */
 #if defined(__clang__)
 #pragma clang diagnostic pop
 #pragma STDC FP_CONTRACT DEFAULT
@@ -18971,14 +19044,14 @@ MIRT__LIB void mirt__fast_max_pool_grad(const mirt__simd *simd, const mirt__pool
 
 /* >>section kernels/fast_sweep.c */
 
-/* The core of convolutions: strips of their inputs, and products of a block of rows with panels of weights. */
+/* The core of convolutions: tiled reads of inputs, and products with panels of weights. */
 
 #ifndef MIRT__REAL_DOUBLE
 
-/* Of the drivers of kernels: more than O1 only takes longer. */
-/* The kernels need the optimizer even where the including program goes without it, and the
-   numerical law forbids contracting a * b + c. Clang knows no pragma for the former. gcc -O2 alone
-   makes vectors only of loops of known length; the cost model says that all may be. */
+/* Begins drivers of kernels, for which more than O1 only takes longer to compile. */
+/* Begins kernels: optimized even if the including program is not, without contraction. The numerical law forbids
+   contracting a * b + c. Clang has no pragma for the optimization. gcc -O2 alone vectorizes only loops of known length;
+   the cost model allows all. */
 #if defined(__clang__)
 #pragma STDC FP_CONTRACT OFF
 #pragma clang diagnostic push
@@ -18997,7 +19070,7 @@ MIRT__LIB void mirt__fast_max_pool_grad(const mirt__simd *simd, const mirt__pool
 
 #define MIRT__LINE 64 /* bytes */
 #define MIRT__SOON 4  /* pixels */
-/* The machine does not foresee where parts of pixels lie. */
+/* The hardware cannot predict the addresses of parts of pixels. */
 static void mirt__strip_soon(const mirt__strip *s, int64_t first, int64_t count) {
     const mirt__reader *x = &s->source->from;
     const int64_t size = (int64_t)mirt__dtype_size(x->dtype), end = (first + count) * size;
@@ -19008,7 +19081,7 @@ static void mirt__strip_soon(const mirt__strip *s, int64_t first, int64_t count)
     }
 }
 
-/* Pixels that follow each other, from number `at` on. */
+/* Consecutive pixels from pixel `at` on. */
 static void mirt__strip_read(const mirt__strip *s, float *to, int64_t at, int64_t pixels) {
     if (s->pair > 0) {
         const int64_t left = s->pixels - s->pair - at, paired = left < 0 ? 0 : left < pixels ? left : pixels, from = at * s->c + s->first;
@@ -19085,7 +19158,7 @@ MIRT__LIB void mirt__sweep_run_add(mirt__run *runs, int64_t *count, int64_t *k, 
     }
 }
 
-/* The places of `rows` rows from row i on. */
+/* The positions of `rows` rows from row i on. */
 static void mirt__sweep_rows(const mirt__sweep *s, int64_t i, int64_t rows, const float **a, int64_t *at) {
     int64_t place = i % s->width, line = i / s->width, picture = line / s->lines;
     line %= s->lines;
@@ -19118,7 +19191,7 @@ MIRT__LIB void mirt__ahead_add(mirt__ahead *ahead, const void *data, mirt_dtype 
     }
 }
 
-/* What the finishing of these rows will need. */
+/* Prefetches the operands of the epilogue of these rows. */
 static void mirt__sweep_beside(const mirt__finishing *f, const int64_t *at, int64_t rows, int64_t column, int64_t columns) {
     const int64_t size = f->dtype == MIRT__BFLOAT16 ? 2 : 4, bytes = columns * size;
     const mirt__epilogue *e = f->epilogue;
@@ -19176,7 +19249,7 @@ static void mirt__sweep_group(const mirt__sweep *s, const float *b, int64_t colu
     int64_t wide;
     for (int64_t j = 0; j < columns; j += wide) {
         int kind = 2;
-        /* No vector may be without a column. */
+        /* Every vector needs at least one column. */
         while (((int64_t)lanes << kind) - lanes >= columns - j || !s->tile[kind][0]) kind--;
         wide = (int64_t)lanes << kind;
         if (kind == 1 && 2 * (columns - j) <= 3 * lanes && s->tile[MIRT__HALF_KIND][0]) kind = MIRT__HALF_KIND;
@@ -19205,7 +19278,7 @@ static void mirt__sweep_panel(const mirt__sweep *s, int64_t panel) {
     const float *a[MIRT__TILE_GROUP];
     float *c[MIRT__TILE_GROUP];
     int64_t at[MIRT__TILE_GROUP], rows;
-    /* Into place, or by way of the spare rows and the finishing. */
+    /* Stores directly, or through spare rows and the epilogue. */
     const bool place = s->padded || (s->c && !(s->finish && s->finishing->stream) && columns % s->simd->lanes == 0);
     mirt__finishing f;
     if (s->finishing) f = mirt__finishing_at(s->finishing, column);
@@ -19231,6 +19304,7 @@ MIRT__LIB void mirt__sweep_run(const mirt__sweep *s) {
     for (int64_t panel = s->begin; panel < s->end; panel++) mirt__sweep_panel(s, panel);
 }
 
+/* Ends optimize_begin.inc. */
 #if defined(__clang__)
 #pragma clang diagnostic pop
 #pragma STDC FP_CONTRACT DEFAULT
@@ -19242,16 +19316,16 @@ MIRT__LIB void mirt__sweep_run(const mirt__sweep *s) {
 
 /* >>section kernels/fast_winograd.c */
 
-/* F(2x2, 3x3) for convolutions and the gradients of their inputs (Lavin & Gray 2016): a tile of 2x2 pixels of the target
-   comes from 4x4 of the source by sixteen products instead of thirty-six. In planes, one for each of the sixteen, tiles
-   times channels are matrices. */
+/* Winograd's F(2x2, 3x3) for convolutions and the gradients of their inputs (Lavin & Gray 2016). A tile of 2x2 output
+   pixels is computed from 4x4 input pixels with sixteen products instead of thirty-six. Each of the sixteen planes is a
+   matrix of tiles times channels. */
 
 #ifndef MIRT__REAL_DOUBLE
 
-/* Of the drivers of kernels: more than O1 only takes longer. */
-/* The kernels need the optimizer even where the including program goes without it, and the
-   numerical law forbids contracting a * b + c. Clang knows no pragma for the former. gcc -O2 alone
-   makes vectors only of loops of known length; the cost model says that all may be. */
+/* Begins drivers of kernels, for which more than O1 only takes longer to compile. */
+/* Begins kernels: optimized even if the including program is not, without contraction. The numerical law forbids
+   contracting a * b + c. Clang has no pragma for the optimization. gcc -O2 alone vectorizes only loops of known length;
+   the cost model allows all. */
 #if defined(__clang__)
 #pragma STDC FP_CONTRACT OFF
 #pragma clang diagnostic push
@@ -19268,7 +19342,7 @@ MIRT__LIB void mirt__sweep_run(const mirt__sweep *s) {
 #pragma GCC optimize("O1,no-tree-loop-vectorize")
 #endif
 
-#define MIRT__FINISHED_TILES 9 /* whose four pixels are finished at a time */
+#define MIRT__FINISHED_TILES 9 /* tiles whose four pixels are finished at a time */
 
 typedef struct mirt__winograd_job {
     const mirt__simd *simd;
@@ -19296,7 +19370,7 @@ static void mirt__winograd_pack_task(void *arg, int64_t task, int member) {
     const int64_t plane = MIRT__WINOGRAD_STEPS * MIRT__PANEL;
     for (int64_t tap = 0; tap < 9; tap++) {
         float *to = taps + tap * plane;
-        /* Back, a kernel is turned around. */
+        /* In the backward pass the kernel is rotated by 180 degrees. */
         if (v->back) job->simd->transpose(to, job->kernel + ((8 - tap) * v->target_c + j) * v->c + p, v->c, k, columns);
         else job->simd->copy_rows(to, job->kernel + (tap * v->c + p) * v->target_c + j, v->target_c, k, columns);
         for (int64_t i = 0; rest > 0 && i < k; i++) memset(to + i * MIRT__PANEL + columns, 0, (size_t)rest * sizeof(float));
@@ -19331,8 +19405,8 @@ static void mirt__winograd_read(const mirt__winograd_job *job, const mirt__winog
     }
 }
 
-/* The places of the target's pixels of tiles [first, first + count) and where they lie in `spare`; returns how many there
-   are: a tile at the edge may have less than four. */
+/* The positions of the target's pixels of tiles [first, first + count) and their offsets in `spare`; returns their
+   number: a tile at the edge may have less than four. */
 static int64_t mirt__winograd_places(const mirt__winograd_view *v, const mirt__winograd_block *b, int64_t first, int64_t count,
                                      float *spare, float **c, int64_t *at) {
     int64_t x = first % v->across, line = first / v->across, pixels = 0;
@@ -19352,7 +19426,7 @@ static int64_t mirt__winograd_places(const mirt__winograd_view *v, const mirt__w
     return pixels;
 }
 
-/* A panel's products become pixels. */
+/* Transforms the products of a panel to pixels. */
 static void mirt__winograd_finish(const mirt__winograd_job *job, const mirt__winograd_block *b, const float *products, float *sums,
                                   int32_t *counts, int64_t j, int64_t columns, float *spare) {
     const mirt__winograd_view *v = &job->v;
@@ -19443,6 +19517,7 @@ MIRT__LIB void mirt__fast_winograd(const mirt__simd *simd, const mirt__conv *s, 
 }
 #undef MIRT__FINISHED_TILES
 
+/* Ends optimize_begin.inc. */
 #if defined(__clang__)
 #pragma clang diagnostic pop
 #pragma STDC FP_CONTRACT DEFAULT
@@ -19454,15 +19529,16 @@ MIRT__LIB void mirt__fast_winograd(const mirt__simd *simd, const mirt__conv *s, 
 
 /* >>section kernels/fast_conv.c */
 
-/* Convolutions and the gradients of their inputs as products: the weights are packed into panels once, a kernel's taps are
-   runs of k in the source, or in a strip of it that has been read, converted and padded into scratch. */
+/* Convolutions and the gradients of their inputs as matrix products. The weights are packed into panels once; a
+   kernel's taps are runs of k in the source, or in a tile of it that has been read, converted and padded into scratch
+   memory. */
 
 #ifndef MIRT__REAL_DOUBLE
 
-/* Of the drivers of kernels: more than O1 only takes longer. */
-/* The kernels need the optimizer even where the including program goes without it, and the
-   numerical law forbids contracting a * b + c. Clang knows no pragma for the former. gcc -O2 alone
-   makes vectors only of loops of known length; the cost model says that all may be. */
+/* Begins drivers of kernels, for which more than O1 only takes longer to compile. */
+/* Begins kernels: optimized even if the including program is not, without contraction. The numerical law forbids
+   contracting a * b + c. Clang has no pragma for the optimization. gcc -O2 alone vectorizes only loops of known length;
+   the cost model allows all. */
 #if defined(__clang__)
 #pragma STDC FP_CONTRACT OFF
 #pragma clang diagnostic push
@@ -19483,31 +19559,31 @@ typedef struct mirt__conv_job {
     const mirt__simd *simd;
     const mirt__where *where;
     mirt__conv_view v;
-    bool back, direct;     /* direct: no strip is needed */
-    bool round;            /* numbers rounded to bfloat16 are multiplied as floats */
-    const mirt__words *words; /* or as words; NULL */
+    bool back, direct;     /* direct: reads without tiles */
+    bool round;            /* multiplies numbers rounded to bfloat16 as floats */
+    const mirt__words *words; /* or as words; NULL: floats */
     mirt__strip strip;
     const float *kernel;
     mirt__source x;
     mirt__finishing finishing;
-    bool finish;           /* the epilogue does something */
-    int64_t pixel, k;      /* floats (or words) of a pixel in a strip, of a tap of a group */
+    bool finish;           /* there is an epilogue */
+    int64_t pixel, k;      /* floats (or words) of a pixel in a tile, of a tap of a group */
     int64_t pitch;         /* between the source's rows, where k runs */
     float *packed, *sums;
     int32_t *counts;
     mirt__run *runs;
     mirt__conv_set *sets;
     mirt__conv_tap *taps;
-    int64_t tap_count; /* that reach the target */
+    int64_t tap_count; /* taps that reach the target */
     int64_t panels, splits, sum_floats;
-    const mirt__grad_job *beside; /* the weight gradient from the same strips, or NULL */
+    const mirt__grad_job *beside; /* the weight gradient from the same tiles, or NULL */
     int64_t beside_blocks;        /* of one of its chunks */
 } mirt__conv_job;
 
-/* Places of the target in [begin, begin + count) that have the same taps: those at phase `phase` of the stride. */
+/* Positions of the target in [begin, begin + count) with the same taps: those at phase `phase` of the stride. */
 typedef struct mirt__conv_phase {
-    int64_t first, count; /* place of the first, how many, `stride` apart */
-    int64_t output;       /* the output that tap 0 of the first would belong to */
+    int64_t first, count; /* position of the first, and their number, `stride` apart */
+    int64_t output;       /* the output of tap 0 of the first one */
 } mirt__conv_phase;
 
 static mirt__conv_phase mirt__conv_phase_of(int64_t begin, int64_t count, int64_t pad, int64_t stride, int64_t phase) {
@@ -19519,7 +19595,7 @@ static mirt__conv_phase mirt__conv_phase_of(int64_t begin, int64_t count, int64_
     return places;
 }
 
-/* Whether the tap reaches this phase; *by outputs it lies before tap 0's. */
+/* Whether the tap reaches this phase; its output is *by before that of tap 0. */
 static bool mirt__conv_tap_offset(int64_t phase, int tap, int dilation, int stride, int64_t *by) {
     const int64_t distance = phase - (int64_t)tap * dilation;
     *by = mirt__floor_div(distance, stride);
@@ -19588,7 +19664,7 @@ static void mirt__conv_pack_task(void *arg, int64_t task, int member) {
 /* A block of the target's rows. */
 typedef struct mirt__conv_block {
     int64_t image, images, y, lines;
-    int64_t top, rows;         /* of the source, in each image */
+    int64_t top, rows;         /* rows of the source, in each image */
     const float *x;            /* its pixel in row `top`, column strip_left */
     int64_t image_floats;      /* distance of images there */
 } mirt__conv_block;
@@ -19639,12 +19715,12 @@ static void mirt__conv_ahead(const mirt__conv_job *job, int64_t number, mirt__ah
     if (b.images > 1) end = b.images * v->h;
     if (from >= end) return;
     const int64_t first = (b.image * v->h + from) * v->w * v->c, count = (end - from) * v->w * v->c;
-    if (count > MIRT__STRIP * 5 / 4) return; /* there would not be enough room in the cache */
+    if (count > MIRT__STRIP * 5 / 4) return; /* it would not fit into the cache */
     mirt__ahead_add(ahead, x->data, x->dtype, first, count);
     if (x->back) mirt__ahead_add(ahead, x->back->z, x->dtype, first, count);
 }
 
-/* The places of a block that have the same taps. */
+/* The positions of a block that have the same taps. */
 static void mirt__conv_set_run(const mirt__conv_job *job, mirt__sweep *sweep, const mirt__conv_block *b, int64_t number, mirt__finishing *f,
                                int32_t *counts) {
     const mirt__conv_view *v = &job->v;
@@ -19681,13 +19757,13 @@ static void mirt__conv_set_run(const mirt__conv_job *job, mirt__sweep *sweep, co
     f->sum = sum;
 }
 
-/* `next` is the block that this thread will probably have after this one. */
+/* `next` is the block that this thread will probably process next. */
 static void mirt__conv_block_run(const mirt__conv_job *job, int64_t block, int64_t split, int64_t next, int member) {
     const mirt__conv_view *v = &job->v;
     const mirt__conv *s = &v->s;
     float *scratch = (float *)(void *)((char *)job->where->scratch + (size_t)member * job->where->scratch_per_thread);
     const mirt__conv_block b = mirt__conv_block_of(job, block, scratch + MIRT__TILE_GROUP * MIRT__PANEL);
-    /* A strip has only the pixels that are needed, where taps are single. */
+    /* With single taps, a tile contains only the pixels that are needed. */
     const int64_t step_y = job->back || (!job->direct && s->kh == 1) ? 1 : s->stride_h;
     const int64_t step_x = job->back || (!job->direct && s->kw == 1) ? 1 : s->stride_w;
     mirt__finishing f = job->finishing;
@@ -19738,7 +19814,7 @@ static void mirt__conv_task(void *arg, int64_t task, int member) {
     }
 }
 
-/* Whether blocks may be multiplied where they lie. */
+/* Whether blocks may be multiplied in place. */
 static bool mirt__conv_is_direct(const mirt__conv_job *job) {
     const mirt__conv_view *v = &job->v;
     const mirt__conv *s = &v->s;
@@ -19751,7 +19827,7 @@ static bool mirt__conv_is_direct(const mirt__conv_job *job) {
            (s->ow - 1) * s->stride_w + (int64_t)(s->kw - 1) * s->dilation_w < v->w;
 }
 
-/* Everything but the data of the two directions. */
+/* Sets up everything but the data of the two directions. */
 static void mirt__conv_run(const mirt__simd *simd, const mirt__conv *s, bool back, const mirt__reader *x, const float *kernel,
                            const mirt__epilogue *epilogue, void *y, mirt_dtype dtype, bool half, const mirt__grad_job *beside,
                            const mirt__where *where) {
@@ -19772,7 +19848,7 @@ static void mirt__conv_run(const mirt__simd *simd, const mirt__conv *s, bool bac
     job.x = mirt__source_of(x, (float *)(void *)(shared + places.source));
     job.finishing = mirt__finishing_of(epilogue, v->target_c, y, dtype, (float *)(void *)(shared + places.finishing));
     job.finish = mirt__epilogue_works(epilogue, dtype);
-    /* A large output would only push out of the cache what is read here, and be gone before it is read again. */
+    /* A large output would evict the inputs from the cache, and be evicted itself before it is read again. */
     job.finishing.stream = job.finish && v->n % MIRT__PANEL_LINE == 0 && ((uintptr_t)y % 64) == 0 &&
                            v->blocks * v->images * v->lines * v->target_w * v->target_c >= MIRT__STREAM;
     job.beside = beside;
@@ -19794,7 +19870,7 @@ static void mirt__conv_run(const mirt__simd *simd, const mirt__conv *s, bool bac
     job.sum_floats = mirt__sum_floats(epilogue, v->target_c);
     mirt__conv_sets(&job);
     if (v->blocks > 0) {
-        /* The more tasks the evener the shares; but every one of a block reads its strip, if it has one. */
+        /* More tasks balance the load better, but each task of a block reads the block's tile. */
         job.splits = mirt__sweep_splits(where, v->blocks, job.panels, job.direct ? 8 : 3);
         int64_t tasks = v->blocks * job.splits;
         if (beside) {
@@ -19837,6 +19913,7 @@ MIRT__LIB void mirt__fast_conv_input_grad(const mirt__simd *simd, const mirt__co
     }
 }
 
+/* Ends optimize_begin.inc. */
 #if defined(__clang__)
 #pragma clang diagnostic pop
 #pragma STDC FP_CONTRACT DEFAULT
@@ -19848,14 +19925,14 @@ MIRT__LIB void mirt__fast_conv_input_grad(const mirt__simd *simd, const mirt__co
 
 /* >>section kernels/fast_conv_grad.c */
 
-/* Weight gradients of convolutions: products of strips of x, transposed, with strips of dy. */
+/* Weight gradients of convolutions: products of transposed tiles of x with tiles of dy. */
 
 #ifndef MIRT__REAL_DOUBLE
 
-/* Of the drivers of kernels: more than O1 only takes longer. */
-/* The kernels need the optimizer even where the including program goes without it, and the
-   numerical law forbids contracting a * b + c. Clang knows no pragma for the former. gcc -O2 alone
-   makes vectors only of loops of known length; the cost model says that all may be. */
+/* Begins drivers of kernels, for which more than O1 only takes longer to compile. */
+/* Begins kernels: optimized even if the including program is not, without contraction. The numerical law forbids
+   contracting a * b + c. Clang has no pragma for the optimization. gcc -O2 alone vectorizes only loops of known length;
+   the cost model allows all. */
 #if defined(__clang__)
 #pragma STDC FP_CONTRACT OFF
 #pragma clang diagnostic push
@@ -19874,35 +19951,35 @@ MIRT__LIB void mirt__fast_conv_input_grad(const mirt__simd *simd, const mirt__co
 
 struct mirt__grad_job {
     const mirt__simd *simd;
-    const mirt__words *words; /* NULL: floats. Words are of the same pixel of two images, the second half a batch later */
+    const mirt__words *words; /* NULL: floats. A word combines the same pixel of two images, half a batch apart */
     const mirt__where *where;
     const mirt__conv_weight_grad *args;
     mirt__conv_grad_view g;
     mirt__source x, dy;
     mirt__strip x_strip, dy_strip;
-    bool dy_direct;                 /* it is read where it lies */
-    float *sums, *db_sums;          /* of the first chunk; db: NULL where there is none */
+    bool dy_direct;                 /* it is read in place */
+    float *sums, *db_sums;          /* of the first chunk; db: NULL if there is none */
     int64_t channel_parts, column_parts; /* blocks of a group */
     int64_t channels, columns;           /* in one */
-    mirt__both_view both;                /* of a gradient that rides along; x_strip is whole then */
+    mirt__both_view both;                /* of a gradient that is computed along with dx; x_strip is then complete */
 };
 
-/* One block's strips, and where a task is in its chunk. */
+/* The tiles of one block, and the position of a task in its chunk. */
 typedef struct mirt__grad_block {
     mirt__strip x_strip, dy_strip;
     float *x, *room;
-    const float *dy; /* in `room`, or where it lies in memory */
+    const float *dy; /* in `room`, or in place */
     mirt__run *runs;
     int64_t run_count, pixels;
 } mirt__grad_block;
 
-/* Reads rows of dy from number *row on, below `end`, with what they see of x, as long as there is room. */
+/* Reads rows [*row, end) of dy with their inputs of x, as many as fit. */
 static void mirt__grad_read(const mirt__grad_job *job, mirt__grad_block *b, int64_t *row, int64_t end) {
     const mirt__conv *s = &job->g.v.s;
     const mirt__strip *x = &b->x_strip, *dy = &b->dy_strip;
     const int64_t reach = (int64_t)(s->kh - 1) * s->dilation_h, pitch = x->columns * x->pixel;
     const int64_t step = x->row_step > 1 ? 1 : s->stride_h, a_step = (x->column_step > 1 ? 1 : s->stride_w) * x->pixel;
-    /* Where no rows are read twice, the next block should fit into the cache, too. */
+    /* If no rows are read twice, the next block should fit into the cache, too. */
     const int64_t most = reach == 0 ? MIRT__SUM_CHUNK : MIRT__BLOCK_PIXELS;
     int64_t x_used = 0, k = 0;
     mirt__run all = {0, 0, 0};
@@ -19911,13 +19988,13 @@ static void mirt__grad_read(const mirt__grad_job *job, mirt__grad_block *b, int6
     do {
         const int64_t image = *row / s->oh, y = *row % s->oh;
         int64_t rows = s->oh - y < end - *row ? s->oh - y : end - *row;
-        /* How many fit: at least one in an empty strip. */
+        /* The number that fits: at least one in an empty tile. */
         const int64_t x_room = (job->g.x_floats - x_used) / pitch - reach - 1, dy_room = (job->g.dy_floats - MIRT__PANEL) / dy->pixel - b->pixels;
         int64_t fit = x_room < 0 ? 0 : x_room / step + 1;
         if (fit > dy_room / s->ow) fit = dy_room / s->ow;
         if (fit > (most - b->pixels) / s->ow) fit = (most - b->pixels) / s->ow;
         if (fit < 1 && b->pixels == 0) fit = 1;
-        if (fit < 1 || (fit < rows && fit * s->ow * 2 < b->pixels)) break; /* a small rest would only be cut off */
+        if (fit < 1 || (fit < rows && fit * s->ow * 2 < b->pixels)) break; /* avoids a small remainder */
         if (rows > fit) rows = fit;
         const int64_t x_rows = (rows - 1) * step + reach + 1;
         mirt__strip_rows(x, image, y * s->stride_h - s->pad_top, x_rows, b->x + x_used);
@@ -19939,7 +20016,7 @@ static void mirt__grad_read(const mirt__grad_job *job, mirt__grad_block *b, int6
     mirt__sweep_run_add(b->runs, &b->run_count, &k, all.a, all.length, a_step);
 }
 
-/* About what the next block reads. */
+/* Estimates the memory that the next block reads. */
 static void mirt__grad_ahead(const mirt__grad_job *job, const mirt__grad_block *b, int64_t row, int64_t rows, mirt__ahead *ahead) {
     const mirt__conv *s = &job->g.v.s;
     const mirt__reader *x = &job->x.from, *dy = &job->dy.from;
@@ -20022,7 +20099,7 @@ static void mirt__grad_tree(const mirt__grad_job *job, int64_t lo, int64_t hi, i
     job->simd->accumulate(job->sums + lo * job->g.sum + at, job->sums + (lo + half) * job->g.sum + at, count);
 }
 
-/* Some rows of dkernel, and db's: the chunks added up. */
+/* Adds up the chunks of some rows of dkernel, and of db. */
 #define MIRT__GRAD_RANGE 8192 /* floats */
 static void mirt__grad_rows_task(void *arg, int64_t task, int member) {
     const mirt__grad_job *job = (const mirt__grad_job *)arg;
@@ -20043,7 +20120,7 @@ static void mirt__grad_rows(mirt__grad_job *job) {
     mirt__team_for(job->where->team, (rows + each - 1) / each, mirt__grad_rows_task, job);
 }
 
-/* Smaller blocks where there would be too few for the team. */
+/* Smaller blocks if there are too few for the team. */
 static void mirt__grad_parts(mirt__grad_job *job) {
     const mirt__conv_grad_view *g = &job->g;
     const int64_t threads = mirt__team_size(job->where->team), wanted = threads > 1 ? 3 * threads : 1;
@@ -20101,7 +20178,7 @@ MIRT__LIB void mirt__fast_conv_weight_grad(const mirt__simd *simd, const mirt__c
     job.x_strip.column_step = v->column_step;
     job.dy_strip = mirt__grad_strip(&job, &job.dy, v->s.oh, v->s.ow, s->co, s->rows * s->oh * s->ow);
     job.dy_direct = mirt__reader_plain(&args->dy) && !args->half && s->co % MIRT__PANEL_LINE == 0;
-    /* A single chunk may be added up where it belongs. */
+    /* A single chunk is added up in place. */
     const bool place = job.g.chunks == 1 && job.g.row == s->co;
     job.sums = place ? args->dkernel : shared + 5 * (s->ci + s->co);
     if (args->db) job.db_sums = place ? args->db : job.sums + job.g.k * job.g.row;
@@ -20111,7 +20188,7 @@ MIRT__LIB void mirt__fast_conv_weight_grad(const mirt__simd *simd, const mirt__c
     mirt__grad_rows(&job);
 }
 
-/* >>beside an input gradient */
+/* >>along with an input gradient */
 
 MIRT__LIB void mirt__grad_beside_ahead(const mirt__grad_job *job, int64_t number, mirt__ahead *ahead) {
     const mirt__reader *x = &job->x.from;
@@ -20119,7 +20196,7 @@ MIRT__LIB void mirt__grad_beside_ahead(const mirt__grad_job *job, int64_t number
     if (left > 0) mirt__ahead_add(ahead, x->data, x->dtype, first * ci, (left < job->both.lines ? left : job->both.lines) * ci);
 }
 
-/* Words are of two pixels of a block, the second half a block later. */
+/* A word combines two pixels of a block, half a block apart. */
 MIRT__LIB void mirt__grad_beside_run(const mirt__grad_job *job, int64_t number, float *strip, mirt__ahead *ahead) {
     const mirt__both_view *both = &job->both;
     const int64_t ci = job->g.v.k, co = job->g.v.n, first = number * both->lines, left = job->g.rows - first;
@@ -20207,6 +20284,7 @@ MIRT__LIB void mirt__fast_conv_both(const mirt__simd *simd, const mirt__conv_inp
 }
 #undef MIRT__GRAD_RANGE
 
+/* Ends optimize_begin.inc. */
 #if defined(__clang__)
 #pragma clang diagnostic pop
 #pragma STDC FP_CONTRACT DEFAULT
@@ -20218,14 +20296,14 @@ MIRT__LIB void mirt__fast_conv_both(const mirt__simd *simd, const mirt__conv_inp
 
 /* >>section kernels/fast_conv_pool.c */
 
-/* Convolutions with 2x2 max pooling: window by window, so that what is pooled away is never stored. */
+/* Convolutions with 2x2 max pooling, one window at a time, without storing discarded pixels. */
 
 #ifndef MIRT__REAL_DOUBLE
 
-/* Of the drivers of kernels: more than O1 only takes longer. */
-/* The kernels need the optimizer even where the including program goes without it, and the
-   numerical law forbids contracting a * b + c. Clang knows no pragma for the former. gcc -O2 alone
-   makes vectors only of loops of known length; the cost model says that all may be. */
+/* Begins drivers of kernels, for which more than O1 only takes longer to compile. */
+/* Begins kernels: optimized even if the including program is not, without contraction. The numerical law forbids
+   contracting a * b + c. Clang has no pragma for the optimization. gcc -O2 alone vectorizes only loops of known length;
+   the cost model allows all. */
 #if defined(__clang__)
 #pragma STDC FP_CONTRACT OFF
 #pragma clang diagnostic push
@@ -20248,7 +20326,7 @@ typedef struct mirt__pool_job {
     const mirt__where *where;
     mirt__conv_blocks blocks;
     mirt__reader x;
-    bool direct; /* no strip is needed */
+    bool direct; /* reads without tiles */
     int64_t blocks_per_image;
     const mirt__conv_pool *pool;
     const mirt__conv_pool_weight_grad *pool_grad;
@@ -20256,7 +20334,7 @@ typedef struct mirt__pool_job {
     float *partial;
 } mirt__pool_job;
 
-/* A thread's scratch. */
+/* The scratch memory of a thread. */
 typedef struct mirt__pool_scratch {
     mirt__run *runs;
     float *strip, *panel;
@@ -20272,8 +20350,8 @@ static mirt__pool_scratch mirt__pool_scratch_of(const mirt__pool_job *job, int m
     return scratch;
 }
 
-/* Rows [row, row + rows) and columns [column, column + columns) of an image of h x w x c numbers,
-   zero outside of it. */
+/* Copies rows [row, row + rows) and columns [column, column + columns) of an image of h x w x c numbers, zero outside
+   of it. */
 static void mirt__pool_read_strip(const mirt__simd *simd, const mirt__reader *reader, int64_t image, int64_t h, int64_t w,
                                   int64_t c, int64_t row, int64_t rows, int64_t column, int64_t columns, float *to) {
     const int64_t from = column > 0 ? column : 0, end = column + columns < w ? column + columns : w;
@@ -20294,7 +20372,7 @@ static void mirt__pool_read_strip(const mirt__simd *simd, const mirt__reader *re
     }
 }
 
-/* The input that rows [y, y + rows) of the output see; *pitch: floats between its rows. */
+/* The input of rows [y, y + rows) of the output; *pitch: floats between its rows. */
 static const float *mirt__pool_input(const mirt__pool_job *job, int64_t image, int64_t y, int64_t rows, float *strip,
                                      int64_t *pitch) {
     const mirt__conv *s = job->s;
@@ -20324,7 +20402,7 @@ static void mirt__pool_job_init(mirt__pool_job *job, const mirt__simd *simd, con
                   job->blocks.forward_cols <= s->w;
 }
 
-/* A chunk's partial sums: the outputs themselves where one chunk is all. */
+/* The partial sums of a chunk; the outputs themselves if there is only one chunk. */
 static void mirt__pool_partial(const mirt__pool_job *job, int64_t chunk, float *dkernel, float *db, float **kernel_part,
                                float **bias_part) {
     *kernel_part = dkernel;
@@ -20364,7 +20442,7 @@ static void mirt__pool_chunks_finish(mirt__pool_job *job, float *dkernel, float 
 }
 #undef MIRT__TREE_RANGE
 
-/* Where each k of a 1-dilated kernel lies in its patch. */
+/* The offset of each k of a 1-dilated kernel in its patch. */
 static void mirt__pool_offsets(const mirt__conv *s, int64_t pitch, int32_t *offset) {
     for (int ky = 0; ky < s->kh; ky++) {
         for (int64_t q = 0; q < s->kw * s->ci; q++) *offset++ = (int32_t)(ky * pitch + q);
@@ -20470,6 +20548,7 @@ MIRT__LIB void mirt__fast_conv_pool_weight_grad(const mirt__simd *simd, const mi
     mirt__pool_chunks_finish(&job, args->dkernel, args->db);
 }
 
+/* Ends optimize_begin.inc. */
 #if defined(__clang__)
 #pragma clang diagnostic pop
 #pragma STDC FP_CONTRACT DEFAULT
@@ -20481,7 +20560,7 @@ MIRT__LIB void mirt__fast_conv_pool_weight_grad(const mirt__simd *simd, const mi
 
 /* >>section kernels/select.c */
 
-/* Which kernels run here. */
+/* Selects the kernels that run on this machine. */
 
 #if !defined(MIRRORTRAIN_NO_SIMD) && !defined(MIRT__REAL_DOUBLE) && defined(__x86_64__)
 #define MIRT__TABLES_X86
@@ -20500,7 +20579,7 @@ static const mirt__kernels *const mirt__select_tables[] = {
     &mirt__kernels_reference
 };
 
-/* A machine that runs one table runs all after it. */
+/* A machine that runs one table also runs all tables after it. */
 MIRT__LIB const mirt__kernels *const *mirt__kernel_tables(int *count) {
     int first = 0;
 #ifdef MIRT__TABLES_X86
@@ -20525,14 +20604,14 @@ MIRT__LIB const mirt__kernels *mirt__kernels_best(void) {
         if (strcmp(name, tables[i]->name) == 0) return tables[i];
         snprintf(names + used, sizeof names - used, "%s%s", !i ? "" : i + 1 < count ? ", " : " and ", tables[i]->name);
     }
-    return mirt__fail(MIRT_E_DEVICE, "the environment's MIRT_CPU is \"%s\"; there are %s kernels here", name, names), (const mirt__kernels *)NULL;
+    return mirt__fail(MIRT_E_DEVICE, "the environment variable MIRT_CPU is \"%s\"; this machine has %s kernels", name, names), (const mirt__kernels *)NULL;
 }
 
 #undef MIRT__TABLES_X86
 
 /* >>section base/cold_end.inc */
 
-/* Ends what cold_begin.inc began. */
+/* Ends cold_begin.inc. */
 #if defined(__GNUC__) && !defined(__clang__) && defined(__OPTIMIZE__)
 #pragma GCC pop_options
 #endif
@@ -20651,8 +20730,8 @@ MIRT__LIB void mirt__combine_moments(int active, const mirt__real *const *mean, 
 
 /* >>section base/once_begin.inc */
 
-/* What follows runs once: recording models, reading and writing files. gcc compiles it in half the
-   time when it does not optimize. */
+/* Begins code that runs once: recording models, reading and writing files. gcc compiles it in half the time without
+   optimization. */
 #if defined(__GNUC__) && !defined(__clang__) && defined(__OPTIMIZE__)
 #pragma GCC push_options
 #ifdef MIRRORTRAIN_DEBUG
@@ -21005,7 +21084,7 @@ MIRT__LIB mirt_status mirt__find_devices(const char *text, bool one, bool repeat
 
 /* >>section base/cold_end.inc */
 
-/* Ends what cold_begin.inc began. */
+/* Ends cold_begin.inc. */
 #if defined(__GNUC__) && !defined(__clang__) && defined(__OPTIMIZE__)
 #pragma GCC pop_options
 #endif
@@ -21014,11 +21093,10 @@ MIRT__LIB mirt_status mirt__find_devices(const char *text, bool one, bool repeat
 
 #ifndef MIRT__JSON_H
 #define MIRT__JSON_H
-/* A strict JSON reader (RFC 8259) and the two writers that need care. Neither depends on the
-   locale. */
+/* A strict JSON reader (RFC 8259), and writers of strings and numbers. They do not depend on the locale. */
 
-#define MIRT__JSON_DEPTH 64          /* containers inside each other */
-#define MIRT__JSON_VALUES (1 << 18)  /* values of one text: bounds the memory a hostile text costs */
+#define MIRT__JSON_DEPTH 64          /* nesting depth of containers */
+#define MIRT__JSON_VALUES (1 << 18)  /* values of one text: limits the memory that a hostile text takes */
 #define MIRT__JSON_DIGITS 128        /* characters of one number */
 
 typedef enum mirt__json_type {
@@ -21031,22 +21109,22 @@ typedef struct mirt__json {
     bool integral;           /* written without fraction or exponent, and fits `integer` */
     int64_t integer;
     double number;
-    const char *string;      /* UTF-8 that ends in 0 and has no other 0 */
-    const char *key;         /* of a member of an object */
-    size_t offset;           /* of the value's first byte in the text */
+    const char *string;      /* UTF-8 that ends in 0 and contains no other 0 */
+    const char *key;         /* name of a member of an object */
+    size_t offset;           /* offset of the value's first byte in the text */
     size_t count;            /* items or members */
     struct mirt__json **item; /* in the order of the text */
     struct mirt__json **by_key; /* members in the order of their keys */
     struct mirt__json *next; /* the item or member after this one */
 } mirt__json;
 
-/* The whole of `text` as one value allocated from `pool`, or NULL with the error set
-   (MIRT_E_FORMAT with the offset, MIRT_E_NOMEM); then `pool` may hold parts. Two members of the
-   same name, invalid UTF-8, U+0000 and numbers beyond double are errors. */
+/* Parses all of `text` as one value allocated from `pool`. Returns NULL with the error set (MIRT_E_FORMAT with the
+   offset, MIRT_E_NOMEM); `pool` may then contain parts. Duplicate names of members, invalid UTF-8, U+0000 and numbers
+   outside of double are errors. */
 MIRT__LIB mirt__json *mirt__json_parse(mirt__pool *pool, const char *text, size_t size);
-/* The member of an object, or NULL, without an error, when there is none. */
+/* A member of an object, or NULL without an error if it is missing. */
 MIRT__LIB const mirt__json *mirt__json_member(const mirt__json *object, const char *key);
-/* The member, which must be there and of that type; NULL with the error set. */
+/* A member that must exist and have that type; NULL with the error set. */
 MIRT__LIB const mirt__json *mirt__json_get(const mirt__json *object, const char *key, mirt__json_type type);
 /* An integer member in [minimum, maximum]. */
 MIRT__LIB mirt_status mirt__json_get_int(const mirt__json *object, const char *key, int64_t minimum, int64_t maximum,
@@ -21055,12 +21133,12 @@ MIRT__LIB const char *mirt__json_type_name(mirt__json_type type);
 
 /* A quoted string; `value` should be UTF-8. */
 MIRT__LIB void mirt__json_write_string(mirt__text *text, const char *value);
-/* The first of integer, %.9g and %.17g that reads back as the same double; null when not finite. */
+/* Writes the first of integer, %.9g and %.17g that reads back as the same double; null if not finite. */
 MIRT__LIB void mirt__json_write_number(mirt__text *text, double value);
 
 #define MIRT__JSON_LABEL 80
-/* The beginning of a foreign name, safe to print in a message: cut between characters, control
-   characters replaced. Returns `out`. */
+/* The beginning of an untrusted name, safe to print in a message: truncated between characters, control characters
+   replaced. Returns `out`. */
 MIRT__LIB const char *mirt__json_label(const char *name, char out[MIRT__JSON_LABEL]);
 
 #endif
@@ -21070,17 +21148,17 @@ MIRT__LIB const char *mirt__json_label(const char *name, char out[MIRT__JSON_LAB
 #ifndef MIRT__SAFETENSORS_H
 #define MIRT__SAFETENSORS_H
 /* Reads and writes the safetensors format. That is 8 bytes of header length, a JSON header, the tensors' bytes, all
-   little endian. Files written here also carry checksums in their metadata:
+   little endian. Files written by this library also contain checksums in their metadata:
      mirrortrain.crc32c  JSON, {"tensor": "8 hexadecimal digits"}: CRC-32C of each tensor's bytes
      mirrortrain.sha256  SHA-256 of all tensor bytes, 64 digits
      mirrortrain.header  CRC-32C of the header in which these 8 digits are zeros
-   A reader that finds one of them expects all three and verifies them. Files without them, as
-   other programs write, are read as well. */
+   A reader that finds one of them expects all three and verifies them. Files of other programs, without them, are also
+   read. */
 
 #define MIRT__ST_RANK 8
 #define MIRT__ST_HEADER_LIMIT 100000000
 
-/* Name and bytes of an element. */
+/* Name of a dtype and bytes of an element. */
 #define MIRT__ST_DTYPE_LIST(X) \
     X(BOOL, 1) X(U8, 1) X(I8, 1) X(F8_E5M2, 1) X(F8_E4M3, 1) X(F8_E8M0, 1) X(I16, 2) X(U16, 2) X(F16, 2) X(BF16, 2) \
     X(I32, 4) X(U32, 4) X(F32, 4) X(C64, 8) X(F64, 8) X(I64, 8) X(U64, 8)
@@ -21097,48 +21175,48 @@ typedef struct mirt__safetensor {
     mirt__st_dtype dtype;
     int rank;
     int64_t dim[MIRT__ST_RANK];
-    size_t size;      /* bytes; filled in by the reader, computed by the writer */
-    const void *data; /* when read: not aligned to anything */
+    size_t size;      /* bytes; set by the reader, computed by the writer */
+    const void *data; /* not aligned if read from a file */
 } mirt__safetensor;
 
-/* A file that was read. */
+/* A file that has been read. */
 typedef struct mirt__safetensors {
     mirt__safetensor *tensor; /* in the header's order */
     int count;
     const mirt__json *metadata; /* an object of strings, or NULL */
     const unsigned char *data;  /* bytes of all tensors */
     size_t data_size;
-    char sha256[MIRT__SHA256_HEX]; /* of these, "" when the file does not tell */
+    char sha256[MIRT__SHA256_HEX]; /* SHA-256 of these, "" if the file has none */
     const char *origin;         /* the path, or "memory" */
     unsigned char *owned;
     mirt__pool pool;
 } mirt__safetensors;
 
-/* Reads and checks a whole file, or a block that stays borrowed until close. Any failure closes
-   the file; the message names it, the tensor, and what is wrong (MIRT_E_FORMAT). */
+/* Reads and checks a whole file, or a block that is borrowed until close. Any failure closes the file; the message
+   names the file, the tensor and the fault (MIRT_E_FORMAT). */
 MIRT__LIB mirt_status mirt__safetensors_open(mirt__safetensors *file, const char *path);
 MIRT__LIB mirt_status mirt__safetensors_open_memory(mirt__safetensors *file, const void *data, size_t size);
 MIRT__LIB void mirt__safetensors_close(mirt__safetensors *file);
-/* NULL, without an error, when there is none of that name. */
+/* The tensor of that name; NULL without an error if it does not exist. */
 MIRT__LIB const mirt__safetensor *mirt__safetensors_find(const mirt__safetensors *file, const char *name);
 MIRT__LIB const char *mirt__safetensors_metadata(const mirt__safetensors *file, const char *key);
 
 MIRT__LIB const char *mirt__st_dtype_name(mirt__st_dtype dtype);
 MIRT__LIB size_t mirt__st_dtype_size(mirt__st_dtype dtype);
 #define MIRT__ST_SHAPE_TEXT 192
-/* "(3, 3, 1, 32)" into `out`, which is also returned. */
+/* Writes "(3, 3, 1, 32)" to `out`, and returns it. */
 MIRT__LIB const char *mirt__st_shape_text(const mirt__safetensor *tensor, char out[MIRT__ST_SHAPE_TEXT]);
-/* Bytes that dtype and shape ask for; false on overflow. */
+/* Bytes of a tensor with dtype and shape; false on overflow. */
 MIRT__LIB bool mirt__st_bytes(const mirt__safetensor *tensor, size_t *out);
 
-/* What to write. Tensors come in the given order, packed. */
+/* The contents to write. Tensors are written in the given order without gaps. */
 typedef struct mirt__safetensors_content {
     const mirt__safetensor *tensor; /* `size` is ignored */
     int count;
     const char *const *metadata; /* key, value, key, value, ... */
     int metadata_count;          /* pairs */
-    /* Provides the bytes of tensors whose data is NULL, once each and in order; they stay valid
-       until the next call. Fails with the error set. */
+    /* Provides the bytes of tensors whose data is NULL, once each in order; they are valid until the next call. Fails
+       with the error set. */
     mirt_status (*fetch)(void *user, int index, const void **data);
     void *user;
 } mirt__safetensors_content;
@@ -21153,7 +21231,7 @@ MIRT__LIB mirt_status mirt__safetensors_write(const char *path, const mirt__safe
 #ifndef MIRT__PNG_H
 #define MIRT__PNG_H
 
-/* The file mirt_write_png writes, in memory that mirt__aligned_free frees. MIRT_E_SHAPE, MIRT_E_NOMEM. */
+/* Makes the file of mirt_write_png in memory, to be freed by mirt__aligned_free. MIRT_E_SHAPE, MIRT_E_NOMEM. */
 MIRT__LIB mirt_status mirt__png_of(const mirt_array *images, int columns, unsigned char **out, size_t *size);
 
 #endif
@@ -21164,12 +21242,12 @@ MIRT__LIB mirt_status mirt__png_of(const mirt_array *images, int columns, unsign
 
 #ifndef MIRT__TFEVENTS_H
 #define MIRT__TFEVENTS_H
-/* TensorBoard's event files: TFRecords of Event messages (tensorboard/compat/proto), written by hand. */
+/* TensorBoard's event files: TFRecords of Event messages (tensorboard/compat/proto), encoded without protobuf. */
 
 typedef struct mirt__events {
     mirt__appender file;
-    char *name;        /* of the file, without its directory */
-    mirt__text record; /* the message being made */
+    char *name;        /* name of the file, without its directory */
+    mirt__text record; /* the message being built */
 } mirt__events;
 
 /* Begins a file in `directory`, which is created if missing; or, with a name, continues that file after its first
@@ -21180,23 +21258,23 @@ MIRT__LIB mirt_status mirt__events_close(mirt__events *events);
 /* Each writes one event; errors name the file. */
 MIRT__LIB mirt_status mirt__events_scalar(mirt__events *events, int64_t step, const char *tag, double value);
 MIRT__LIB mirt_status mirt__events_text(mirt__events *events, int64_t step, const char *tag, const char *text);
-/* As tf.summary.histogram: MIRT__BUCKETS of one width; non-finite values are left out. */
+/* Like tf.summary.histogram: MIRT__BUCKETS of one width; non-finite values are left out. */
 #define MIRT__BUCKETS 30
 MIRT__LIB mirt_status mirt__events_histogram(mirt__events *events, int64_t step, const char *tag,
                                              const mirt__real *values, int64_t count);
-/* One picture; of several images, a sheet in `columns`. */
+/* One picture; several images form a sheet with `columns`. */
 MIRT__LIB mirt_status mirt__events_image(mirt__events *events, int64_t step, const char *tag, const mirt_array *images,
                                          int columns);
 /* Layers of an architecture (nn/config.h) as a GraphDef. */
 MIRT__LIB mirt_status mirt__events_graph(mirt__events *events, const mirt__json *architecture);
 
-/* A hyper-parameter: a number, or with a text that. */
+/* A hyper-parameter: the text, or the number if the text is NULL. */
 typedef struct mirt__hparam {
     const char *name, *text;
     double number;
 } mirt__hparam;
-/* What the hparams plugin shows of a run and compares runs by: its parameters, and names of metrics, which are tags of
-   `metric_group`, a directory below this one. */
+/* Data for the hparams plugin, which compares runs: parameters, and names of metrics, which are tags in the
+   subdirectory `metric_group`. */
 MIRT__LIB mirt_status mirt__events_hparams(mirt__events *events, const mirt__hparam *hparam, int count,
                                            const char *const *metric, int num_metrics, const char *metric_group);
 
@@ -21206,8 +21284,8 @@ MIRT__LIB mirt_status mirt__events_hparams(mirt__events *events, const mirt__hpa
 
 /* >>section base/once_begin.inc */
 
-/* What follows runs once: recording models, reading and writing files. gcc compiles it in half the
-   time when it does not optimize. */
+/* Begins code that runs once: recording models, reading and writing files. gcc compiles it in half the time without
+   optimization. */
 #if defined(__GNUC__) && !defined(__clang__) && defined(__OPTIMIZE__)
 #pragma GCC push_options
 #ifdef MIRRORTRAIN_DEBUG
@@ -21260,7 +21338,7 @@ static void mirt__json_skip_space(mirt__json_reader *in) {
     while (in->at < in->size && in->text[in->at] != 0 && strchr(" \t\n\r", in->text[in->at])) in->at++;
 }
 
-/* Steps over `c` if it is next, after white space. */
+/* Skips white space, and then `c` if it is next. */
 static bool mirt__json_accept(mirt__json_reader *in, char c) {
     mirt__json_skip_space(in);
     if (in->at == in->size || in->text[in->at] != c) return false;
@@ -21305,7 +21383,7 @@ static char *mirt__json_put_utf8(char *out, int code) {
 static char *mirt__json_read_escape(mirt__json_reader *in, char *out) {
     static const char from[] = "\"\\/bfnrt", to[] = "\"\\/\b\f\n\r\t";
     size_t start = in->at++;
-    char kind = in->text[in->at++]; /* there is one: the closing quote was found after it */
+    char kind = in->text[in->at++]; /* a byte follows, because the closing quote was found after it */
     const char *known = kind ? strchr(from, kind) : NULL;
     if (known) {
         *out++ = to[known - from];
@@ -21323,7 +21401,7 @@ static char *mirt__json_read_escape(mirt__json_reader *in, char *out) {
     }
     if (code > 0) return mirt__json_put_utf8(out, code);
     mirt__json_bad(start, code == -1 ? "unknown escape in a string"
-                        : code == -2 ? "half of a surrogate pair" : "U+0000 in a string is not supported");
+                        : code == -2 ? "incomplete surrogate pair" : "U+0000 in a string is not supported");
     return NULL;
 }
 
@@ -21332,7 +21410,7 @@ static const char *mirt__json_read_string(mirt__json_reader *in) {
     size_t start = in->at++, end = in->at;
     while (end < in->size && in->text[end] != '"') end += in->text[end] == '\\' ? 2 : 1;
     if (end >= in->size) {
-        mirt__json_bad(start, "string without an end");
+        mirt__json_bad(start, "unterminated string");
         return NULL;
     }
     char *value = (char *)mirt__pool_alloc(in->pool, end - start); /* escapes never grow when decoded */
@@ -21359,7 +21437,7 @@ static bool mirt__json_digit(const mirt__json_reader *in, size_t at) {
     return at < in->size && in->text[at] >= '0' && in->text[at] <= '9';
 }
 
-/* Where the number at `at` ends by JSON's grammar, or `at` itself if there is none. */
+/* The end of the number at `at` by JSON's grammar, or `at` if there is no number. */
 static size_t mirt__json_number_end(const mirt__json_reader *in, size_t at, bool *integral) {
     size_t begin = at;
     *integral = true;
@@ -21387,7 +21465,7 @@ static bool mirt__json_to_int(const char *digits, int64_t *out) {
     int64_t value = 0;
     for (digits += negative; *digits; digits++) {
         int digit = *digits - '0';
-        /* Counted downwards, because the smallest integer has no positive twin. */
+        /* Computed as a negative number, because the smallest integer has no positive counterpart. */
         if (value < (INT64_MIN + digit) / 10) return false;
         value = value * 10 - digit;
     }
@@ -21396,7 +21474,7 @@ static bool mirt__json_to_int(const char *digits, int64_t *out) {
     return true;
 }
 
-/* What stands between 0 and 5 when the C library prints a half: the locale's decimal point. */
+/* The locale's decimal point: what the C library prints between 0 and 5 for a half. */
 static void mirt__json_decimal_point(char out[16]) {
     char half[16];
     snprintf(half, sizeof half, "%.1f", 0.5);
@@ -21580,7 +21658,7 @@ MIRT__LIB void mirt__json_write_string(mirt__text *text, const char *value) {
     mirt__text_add_bytes(text, "\"", 1);
     while (*at) {
         size_t plain = 0;
-        /* DEL and C1 as well: people look at logs in terminals. */
+        /* Also DEL and C1, since logs are viewed in terminals. */
         while (at[plain] >= 0x20 && at[plain] != '"' && at[plain] != '\\' && at[plain] != 0x7F &&
                !mirt__is_c1(at + plain)) plain++;
         mirt__text_add_bytes(text, at, plain);
@@ -21615,7 +21693,7 @@ MIRT__LIB void mirt__json_write_number(mirt__text *text, double value) {
 
 /* >>section formats/safetensors.c */
 
-/* Reading: nothing in a file is believed before it was checked. */
+/* Reads safetensors files; nothing in a file is trusted before it is checked. */
 
 static const struct {
     const char *name;
@@ -21655,7 +21733,7 @@ MIRT__LIB const char *mirt__st_shape_text(const mirt__safetensor *tensor, char o
     return out;
 }
 
-/* "origin: tensor: what", the tensor being NULL when the whole file is meant. */
+/* Sets the error "origin: tensor: what"; tensor NULL means the whole file. */
 static mirt_status mirt__st_bad(const mirt__safetensors *file, const char *tensor, const char *format, ...)
     MIRT__PRINTF(3, 4);
 static mirt_status mirt__st_bad(const mirt__safetensors *file, const char *tensor, const char *format, ...) {
@@ -21668,7 +21746,7 @@ static mirt_status mirt__st_bad(const mirt__safetensors *file, const char *tenso
                       tensor ? ": " : "", what);
 }
 
-/* The current error, put into words as mirt__st_bad does. */
+/* Prefixes the current error like mirt__st_bad. */
 static mirt_status mirt__st_bad_json(const mirt__safetensors *file, const char *tensor) {
     char label[MIRT__JSON_LABEL];
     return mirt__fail_at("%s: %s", file->origin, mirt__json_label(tensor, label));
@@ -21684,7 +21762,7 @@ static mirt_status mirt__st_read_dtype(const mirt__safetensors *file, const mirt
         tensor->dtype = (mirt__st_dtype)i;
         return MIRT_OK;
     }
-    return mirt__st_bad(file, node->key, "dtype \"%s\" is not one that is known here (such as F32, I32, U8)",
+    return mirt__st_bad(file, node->key, "dtype \"%s\" is unknown (supported are F32, I32, U8 and others)",
                         mirt__json_label(dtype->string, label));
 }
 
@@ -21704,7 +21782,7 @@ static mirt_status mirt__st_read_shape(const mirt__safetensors *file, const mirt
         tensor->dim[tensor->rank++] = dim->integer;
     }
     if (mirt__st_bytes(tensor, &tensor->size)) return MIRT_OK;
-    return mirt__st_bad(file, node->key, "shape %s of %s has more bytes than can be addressed",
+    return mirt__st_bad(file, node->key, "shape %s of %s is larger than the address space",
                         mirt__st_shape_text(tensor, text), mirt__st_dtype_name(tensor->dtype));
 }
 
@@ -21742,7 +21820,7 @@ static mirt_status mirt__st_read_metadata(mirt__safetensors *file, const mirt__j
         return mirt__st_bad(file, node->key, "is %s, but must be an object", mirt__json_type_name(node->type));
     for (size_t i = 0; i < node->count; i++)
         if (node->item[i]->type != MIRT__JSON_STRING)
-            return mirt__st_bad(file, node->item[i]->key, "this metadata is %s, but must be a string",
+            return mirt__st_bad(file, node->item[i]->key, "metadata is %s, but must be a string",
                                 mirt__json_type_name(node->item[i]->type));
     file->metadata = node;
     return MIRT_OK;
@@ -21760,7 +21838,7 @@ static mirt_status mirt__st_read_tensor(mirt__safetensors *file, const mirt__jso
     return status;
 }
 
-/* qsort's comparison by place in the file; empty tensors come before what begins at their place. */
+/* qsort's comparison by offset in the file; empty tensors come before others with the same offset. */
 static int mirt__st_compare_places(const void *a, const void *b) {
     const mirt__safetensor *x = *(const mirt__safetensor *const *)a, *y = *(const mirt__safetensor *const *)b;
     uintptr_t begin_x = (uintptr_t)x->data, begin_y = (uintptr_t)y->data;
@@ -21768,7 +21846,7 @@ static int mirt__st_compare_places(const void *a, const void *b) {
     return x->size == y->size ? 0 : x->size < y->size ? -1 : 1;
 }
 
-/* Every byte after the header belongs to exactly one tensor. */
+/* Checks that every byte after the header belongs to exactly one tensor. */
 static mirt_status mirt__st_check_layout(mirt__safetensors *file) {
     size_t count = (size_t)file->count, end = 0;
     const char *before = "";
@@ -21781,7 +21859,7 @@ static mirt_status mirt__st_check_layout(mirt__safetensors *file) {
         char label[MIRT__JSON_LABEL];
         size_t begin = (size_t)((const unsigned char *)order[i]->data - file->data);
         if (begin > end)
-            return mirt__st_bad(file, order[i]->name, "begins at %zu, but the bytes from %zu on belong to no tensor",
+            return mirt__st_bad(file, order[i]->name, "begins at %zu, but the bytes from %zu belong to no tensor",
                                 begin, end);
         if (begin < end)
             return mirt__st_bad(file, order[i]->name, "begins at %zu, but \"%s\" extends to %zu: they overlap", begin,
@@ -21810,8 +21888,9 @@ static mirt_status mirt__st_mismatch(const mirt__safetensors *file, const char *
                                      const char *want, const char *got) {
     char label[MIRT__JSON_LABEL];
     return mirt__st_bad(file, tensor,
-                        "%s is %s, but the file promises %s: it is damaged, or was changed by a program that "
-                        "kept the old mirrortrain.* metadata", what, got, mirt__json_label(want, label));
+                        "%s is %s, but the file states %s: it is damaged, or was changed by a program that kept the "
+                        "old mirrortrain.* metadata",
+                        what, got, mirt__json_label(want, label));
 }
 
 static mirt_status mirt__st_check_tensors(mirt__safetensors *file, const char *promised) {
@@ -21855,7 +21934,8 @@ static mirt_status mirt__st_check_sums(mirt__safetensors *file, const unsigned c
     }
     if (found == 0) return MIRT_OK;
     for (int i = 0; i < 3; i++)
-        if (!value[i]) return mirt__st_bad(file, "__metadata__", "%s is missing beside the other checksums", keys[i]);
+        if (!value[i])
+            return mirt__st_bad(file, "__metadata__", "%s is missing, but the other checksums are present", keys[i]);
     mirt_status status = mirt__st_check_header(file, value[0], header, header_size);
     if (status == MIRT_OK) status = mirt__st_check_tensors(file, value[1]->string);
     if (status != MIRT_OK) return status;
@@ -21870,11 +21950,12 @@ static mirt_status mirt__st_check_sums(mirt__safetensors *file, const unsigned c
 static mirt_status mirt__st_read(mirt__safetensors *file, const unsigned char *bytes, size_t size) {
     uint64_t length = 0;
     if (size < 8)
-        return mirt__st_bad(file, NULL, "%zu bytes are too few for a safetensors file: the header length alone takes 8",
+        return mirt__st_bad(file, NULL, "%zu bytes are too few for a safetensors file: its header length alone takes 8",
                             size);
     for (int i = 7; i >= 0; i--) length = length << 8 | bytes[i];
     if (length > MIRT__ST_HEADER_LIMIT)
-        return mirt__st_bad(file, NULL, "the header length %llu is above the limit of %d: this is no safetensors file",
+        return mirt__st_bad(file, NULL,
+                            "the header length %llu is above the limit of %d: this is not a safetensors file",
                             (unsigned long long)length, MIRT__ST_HEADER_LIMIT);
     if (length > size - 8)
         return mirt__st_bad(file, NULL, "the header length %llu goes beyond the end of the file, which has %zu bytes",
@@ -21888,7 +21969,7 @@ static mirt_status mirt__st_read(mirt__safetensors *file, const unsigned char *b
     return status == MIRT_OK ? mirt__st_check_sums(file, bytes + 8, (size_t)length) : status;
 }
 
-/* Reads bytes that are in memory; closes the file after a failure. */
+/* Reads a file from memory; closes it after a failure. */
 static mirt_status mirt__st_open(mirt__safetensors *file, const char *origin, const unsigned char *bytes, size_t size) {
     file->origin = mirt__pool_strdup(&file->pool, origin);
     mirt_status status = file->origin ? mirt__st_read(file, bytes, size) : MIRT_E_NOMEM;
@@ -21927,7 +22008,7 @@ MIRT__LIB const char *mirt__safetensors_metadata(const mirt__safetensors *file, 
 
 /* >>section formats/safetensors_write.c */
 
-/* Checksums of what is written; zeros until the bytes have been seen. */
+/* Checksums of the written bytes; zeros until these are known. */
 typedef struct mirt__st_sums {
     uint32_t *crc; /* per tensor */
     char sha256[MIRT__SHA256_HEX];
@@ -22007,7 +22088,7 @@ static void mirt__st_add_tensors(mirt__text *text, const mirt__safetensors_conte
     }
 }
 
-/* Length and header as they begin the file. Their size does not depend on the checksums. */
+/* Makes the length and header at the start of the file. Their size does not depend on the checksums. */
 static mirt_status mirt__st_build_header(mirt__text *text, const mirt__safetensors_content *content,
                                          const mirt__st_sums *sums) {
     mirt__text_clear(text);
@@ -22025,7 +22106,7 @@ static mirt_status mirt__st_build_header(mirt__text *text, const mirt__safetenso
     while (!text->failed && text->size % 8 != 0) mirt__text_add_bytes(text, " ", 1);
     if (text->failed) return mirt_last_status();
     if (text->size - 8 > MIRT__ST_HEADER_LIMIT)
-        return mirt__fail(MIRT_E_INVALID, "the header would take %zu bytes, more than the %d that readers accept",
+        return mirt__fail(MIRT_E_INVALID, "the header would take %zu bytes, more than the %d bytes that readers accept",
                           text->size - 8, MIRT__ST_HEADER_LIMIT);
     char crc[16];
     snprintf(crc, sizeof crc, "%08x", (unsigned)mirt__crc32c(0, text->data + 8, text->size - 8));
@@ -22034,7 +22115,7 @@ static mirt_status mirt__st_build_header(mirt__text *text, const mirt__safetenso
     return MIRT_OK;
 }
 
-/* Appends all tensors and takes their checksums on the way. */
+/* Appends all tensors and computes their checksums. */
 static mirt_status mirt__st_write_tensors(mirt__file_writer *writer, const mirt__safetensors_content *content,
                                           mirt__st_sums *sums) {
     mirt__sha256 sha;
@@ -22092,7 +22173,7 @@ MIRT__LIB mirt_status mirt__safetensors_write(const char *path, const mirt__safe
 
 #define MIRT__PNG_GAP 4          /* pixels between the images of a sheet */
 #define MIRT__PNG_BLOCK 65535u   /* bytes of a stored block, at most */
-#define MIRT__PNG_MOST 0x7fffff00u /* bytes of pixels, by the format and more than anyone looks at */
+#define MIRT__PNG_MOST 0x7fffff00u /* largest number of bytes of pixels that the format allows */
 
 static unsigned char *mirt__png_word(unsigned char *at, uint32_t word) {
     for (int i = 0; i < 4; i++) at[i] = (unsigned char)(word >> (24 - 8 * i));
@@ -22104,7 +22185,8 @@ static unsigned char *mirt__png_seal(unsigned char *begin, unsigned char *at) {
     return mirt__png_word(at, mirt__crc32(0, begin, (size_t)(at - begin)));
 }
 
-/* The file of lines that each begin with a 0 for their filter, `size` bytes in all, into `out`; how long it is. */
+/* Writes the file to `out`, from lines of `size` bytes in all that each begin with a 0 for their filter; returns its
+   length. */
 static size_t mirt__png_encode(const unsigned char *lines, size_t size, uint32_t width, uint32_t height, int channels,
                                unsigned char *out) {
     static const unsigned char signature[8] = {137, 'P', 'N', 'G', 13, 10, 26, 10}, colors[5] = {0, 0, 4, 2, 6};
@@ -22139,7 +22221,7 @@ static unsigned char mirt__png_pixel(const mirt_array *images, int64_t at) {
     return (unsigned char)(v > 0 ? v < 255 ? v + 0.5f : 255 : 0);
 }
 
-/* `lines`: of `height` lines of `line` bytes. */
+/* `lines`: `height` lines of `line` bytes. */
 static void mirt__png_draw(const mirt_array *images, int64_t count, const int64_t *size, int64_t columns,
                            unsigned char *lines, int64_t line) {
     const int64_t c = size[2], wide = size[1] * c;
@@ -22213,9 +22295,9 @@ MIRT_API mirt_status mirt_write_png(const char *path, mirt_array images, int col
 
 /* >>section formats/confusion_png.c */
 
-/* A confusion matrix as a picture. */
+/* Draws a confusion matrix as a picture. */
 
-/* ASCII from the space on: five columns a letter, their lowest bit above. */
+/* ASCII letters from the space on: five columns per letter, lowest bit at the top. */
 static const uint8_t mirt__letters[95 * 5] = {
     0, 0, 0, 0, 0, 0, 0, 95, 0, 0, 0, 7, 0, 7, 0, 20, 127, 20, 127, 20, 36, 42, 127, 42, 18, 35, 19, 8, 100, 98, 54,
     73, 86, 32, 80, 0, 8, 7, 3, 0, 0, 28, 34, 65, 0, 0, 65, 34, 28, 0, 42, 28, 127, 28, 42, 8, 8, 62, 8, 8, 0, 128,
@@ -22248,8 +22330,7 @@ static void mirt__picture_fill(const mirt__picture *p, int x, int y, int width, 
     }
 }
 
-/* Letters of 6 by 8 dots of `size` pixels; `up`: from the bottom to the top. A letter that is not ASCII is a question
-   mark. */
+/* Draws letters of 6 by 8 dots of `size` pixels; `up`: from bottom to top. Non-ASCII letters become question marks. */
 static void mirt__picture_write(const mirt__picture *p, int x, int y, int size, bool up, const char *text, int length,
                                 const uint8_t color[3]) {
     for (int i = 0; i < length; i++) {
@@ -22266,14 +22347,14 @@ static void mirt__picture_write(const mirt__picture *p, int x, int y, int size, 
 typedef struct mirt__confusion {
     const int64_t *counts;
     int classes, cell, left, top;
-    int letters, digits; /* their sizes beside and in the matrix; 0: none */
+    int letters, digits; /* sizes of letters next to and in the matrix; 0: no letters */
     const char *const *names;
 } mirt__confusion;
 
 enum { MIRT__NAME_MOST = 16 };
 
-/* A class's name, or its number: a letter of several bytes as one that is not known, a long name cut. Returns its
-   length. */
+/* The name of a class, or its number: each multi-byte letter counts as one unknown letter, and long names are
+   truncated. Returns the length. */
 static int mirt__confusion_name(const mirt__confusion *m, int i, char text[MIRT__NAME_MOST + 1]) {
     int length = 0;
     if (!m->names || !m->names[i]) return snprintf(text, MIRT__NAME_MOST + 1, "%d", i);
@@ -22283,7 +22364,7 @@ static int mirt__confusion_name(const mirt__confusion *m, int i, char text[MIRT_
     return length;
 }
 
-/* Blue where they agree, orange where not, as deep as the share of the row. */
+/* Blue on the diagonal, orange elsewhere, as intense as the share of the row. */
 static void mirt__confusion_cell(const mirt__picture *p, const mirt__confusion *m, int row, int column, int64_t sum) {
     static const uint8_t right[3] = {31, 95, 168}, wrong[3] = {214, 90, 24}, dark[3] = {32, 32, 32},
                          white[3] = {255, 255, 255}, nothing[3] = {247, 247, 247};
@@ -22321,7 +22402,7 @@ static void mirt__confusion_draw(const mirt__picture *p, const mirt__confusion *
     mirt__picture_write(p, m->left + side / 2 - 54, 6, 2, false, "predicted", 9, ink);
 }
 
-/* Counts are samples: none is negative, and those of a row add up to a number that is exact in double precision. */
+/* Counts must not be negative, and the sum of a row must be exact in double precision. */
 static mirt_status mirt__confusion_check(const int64_t *counts, int classes) {
     const int64_t most = (int64_t)1 << 53;
     for (int i = 0; i < classes; i++) {
@@ -22353,7 +22434,7 @@ MIRT_API mirt_status mirt_save_confusion_png(const char *path, const int64_t *co
     int longest = 1;
     if (!path || !counts) return mirt__fail_missing("mirt_save_confusion_png", path ? "matrix" : "path");
     if (classes < 2 || classes > 4096)
-        return mirt__fail(MIRT_E_INVALID, "mirt_save_confusion_png: %d classes; 2 to 4096 are possible", classes);
+        return mirt__fail(MIRT_E_INVALID, "mirt_save_confusion_png: %d classes; the number must be 2 to 4096", classes);
     if (mirt__confusion_check(counts, classes) != MIRT_OK) return mirt_last_status();
     memset(&m, 0, sizeof m);
     m.counts = counts;
@@ -22387,7 +22468,7 @@ MIRT_API mirt_status mirt_save_confusion_png(const char *path, const int64_t *co
 
 /* >>section formats/tfevents.c */
 
-/* Writes TensorBoard's event files. In protocol buffers a field is its number and kind, followed by a varint, 4 or 8
+/* Writes TensorBoard's event files. A field of a protocol buffer is its number and kind, followed by a varint, 4 or 8
    bytes, or a length and that many bytes. */
 
 #include <unistd.h>
@@ -22449,7 +22530,8 @@ static void mirt__pb_string(mirt__text *out, unsigned field, const char *text) {
     mirt__pb_bytes(out, field, text, strlen(text));
 }
 
-/* A message inside: what is added until it is closed. Its length comes before it, so it moves when that is known. */
+/* A nested message contains what is added until it is closed. Its length comes first, so the message is moved once that
+   is known. */
 static size_t mirt__pb_open(mirt__text *out, unsigned field) {
     mirt__pb_varint(out, field << 3 | 2);
     return out->size;
@@ -22459,7 +22541,7 @@ static void mirt__pb_close(mirt__text *out, size_t begin) {
     unsigned char b[10];
     if (out->failed) return;
     const size_t size = out->size - begin, n = mirt__pb_varint_bytes(size, b);
-    mirt__text_add_bytes(out, b, n); /* room */
+    mirt__text_add_bytes(out, b, n); /* space for the length */
     if (out->failed) return;
     memmove(out->data + begin + n, out->data + begin, size);
     memcpy(out->data + begin, b, n);
@@ -22497,7 +22579,7 @@ static mirt_status mirt__event_write(mirt__events *e) {
 
 /* >>files */
 
-/* "events.out.tfevents.TIME.HOST.PID.NUMBER.v2", as TensorFlow names them; one that is not there yet. */
+/* "events.out.tfevents.TIME.HOST.PID.NUMBER.v2", as TensorFlow names them; a name that does not exist yet. */
 static mirt_status mirt__events_name(mirt__events *e, const char *directory, mirt__text *path) {
     char host[128] = "";
     if (gethostname(host, sizeof host - 1) != 0 || !host[0] || strchr(host, '/')) memcpy(host, "localhost", 10);
@@ -22551,7 +22633,7 @@ typedef struct mirt__value_marks {
     size_t summary, value;
 } mirt__value_marks;
 
-/* A value that `plugin` shows; `content` is the plugin's own. */
+/* Begins a value shown by `plugin`; `content` is the plugin's data. */
 static mirt__value_marks mirt__value_begin(mirt__events *e, int64_t step, const char *tag, const char *plugin,
                                            const mirt__text *content, mirt__data_class data_class) {
     mirt__text *t = &e->record;
@@ -22609,7 +22691,7 @@ MIRT__LIB mirt_status mirt__events_text(mirt__events *e, int64_t step, const cha
     return mirt__value_end(e, &marks);
 }
 
-/* Numbers in each bucket between the least and the largest; of equal ones all in the last. */
+/* Counts values in each bucket between the smallest and the largest; equal values are all in the last. */
 static void mirt__histogram_count(const mirt__real *values, int64_t count, double range[2],
                                   int64_t bucket[MIRT__BUCKETS]) {
     range[0] = DBL_MAX;
@@ -22659,7 +22741,7 @@ MIRT__LIB mirt_status mirt__events_image(mirt__events *e, int64_t step, const ch
     if (mirt__png_of(images, columns, &png, &size) != MIRT_OK) return mirt_last_status();
     mirt__value_marks marks = mirt__value_begin(e, step, tag, "images", NULL, MIRT__CLASS_BLOBS);
     const size_t tensor = mirt__tensor_begin(&e->record, MIRT__TF_STRING, &three, 1);
-    for (int i = 0; i < 2; i++) { /* width and height stand in the file's header, high byte first */
+    for (int i = 0; i < 2; i++) { /* width and height are in the file's header, high byte first */
         const unsigned char *at = png + 16 + 4 * i;
         char number[16];
         snprintf(number, sizeof number, "%lu",
@@ -22680,7 +22762,7 @@ static void mirt__graph_name(mirt__text *out, const char *prefix, const char *na
     mirt__text_add_bytes(out, name, strlen(name));
 }
 
-/* What a layer reads: a name, or [name, number of its output]. */
+/* An input of a layer: a name, or [name, number of its output]. */
 static void mirt__graph_input(mirt__text *out, const char *prefix, const mirt__json *from) {
     const mirt__json *number = from->type == MIRT__JSON_ARRAY && from->count == 2 ? from->item[1] : NULL;
     if (number) from = from->item[0];
@@ -22699,7 +22781,7 @@ static void mirt__graph_inputs(mirt__text *out, const char *prefix, const mirt__
         mirt__graph_input(out, prefix, list->item[i]);
 }
 
-/* The layers of a model, of which those that are models themselves hold theirs under their names. */
+/* Adds the layers of a model; layers of nested models are prefixed with their names. */
 static void mirt__graph_nodes(mirt__text *out, const char *prefix, const mirt__json *architecture) {
     const mirt__json *layers = mirt__json_member(architecture, "layers");
     for (size_t i = 0; layers && layers->type == MIRT__JSON_ARRAY && i < layers->count && !out->failed; i++) {
@@ -22734,7 +22816,7 @@ MIRT__LIB mirt_status mirt__events_graph(mirt__events *e, const mirt__json *arch
 
 /* >>hyper-parameters */
 
-/* Without a tensor the plugin says nothing: all is in the metadata. */
+/* The plugin ignores values without a tensor; all data is in the metadata. */
 static mirt_status mirt__hparams_write(mirt__events *e, const char *tag, const mirt__text *content) {
     const int64_t none = 0;
     mirt__value_marks marks = mirt__value_begin(e, 0, tag, "hparams", content, MIRT__CLASS_NONE);
@@ -22742,7 +22824,7 @@ static mirt_status mirt__hparams_write(mirt__events *e, const char *tag, const m
     return mirt__value_end(e, &marks);
 }
 
-/* Experiment: which parameters and metrics there are. */
+/* Experiment: the parameters and metrics. */
 static void mirt__hparams_experiment(mirt__text *t, const mirt__hparam *hparam, int count, const char *const *metric,
                                      int num_metrics, const char *group) {
     const size_t experiment = mirt__pb_open(t, 2);
@@ -22802,16 +22884,15 @@ MIRT__LIB mirt_status mirt__events_hparams(mirt__events *e, const mirt__hparam *
 
 /* >>section base/cold_end.inc */
 
-/* Ends what cold_begin.inc began. */
+/* Ends cold_begin.inc. */
 #if defined(__GNUC__) && !defined(__clang__) && defined(__OPTIMIZE__)
 #pragma GCC pop_options
 #endif
 
 /* >>section base/cold_begin.inc */
 
-/* What follows runs once or waits for kernels. gcc takes half the time to compile it this way;
-   without optimization (for debuggers) nothing changes. a * b + c is never contracted: initial
-   weights are the same whatever the flags. */
+/* Begins code that runs once or waits for kernels. gcc compiles it in half the time this way; without optimization
+   nothing changes. a * b + c is never contracted, so that initial weights do not depend on flags. */
 #if defined(__GNUC__) && !defined(__clang__) && defined(__OPTIMIZE__)
 #pragma GCC push_options
 #ifdef MIRRORTRAIN_DEBUG
@@ -22825,47 +22906,50 @@ MIRT__LIB mirt_status mirt__events_hparams(mirt__events *e, const mirt__hparam *
 
 #ifndef MIRT__IMAGES_H
 #define MIRT__IMAGES_H
-/* Pictures: from bytes to pixels, from one size to another. */
+/* Decoding and resizing of images. */
 
 #ifndef MIRRORTRAIN_NO_IMAGES
-typedef enum mirt__image_format { MIRT__FORMAT_NONE = 0, MIRT__FORMAT_JPEG, MIRT__FORMAT_PNG, MIRT__FORMAT_BMP, MIRT__FORMAT_GIF } mirt__image_format;
+typedef enum mirt__image_format {
+    MIRT__FORMAT_NONE = 0, MIRT__FORMAT_JPEG, MIRT__FORMAT_PNG, MIRT__FORMAT_BMP, MIRT__FORMAT_GIF
+} mirt__image_format;
 
-/* What a file says of itself, before anything is decoded. */
+/* The contents of an image file's header. */
 typedef struct mirt__image_header {
     mirt__image_format format;
     int64_t width, height;
-    int channels; /* of a JPEG */
-    bool deep;    /* a PNG of 16 bits */
-    uint64_t memory; /* bytes that decoding takes at most */
+    int channels; /* components of a JPEG */
+    bool deep;    /* a PNG with 16 bits per channel */
+    uint64_t memory; /* bytes that decoding needs at most */
 } mirt__image_header;
 
-/* Reads the header; MIRT_E_FORMAT. MIRT__FORMAT_NONE is no error. */
+/* Reads the header; MIRT_E_FORMAT. MIRT__FORMAT_NONE is not an error. */
 MIRT__LIB mirt_status mirt__image_read_header(const unsigned char *bytes, size_t size, mirt__image_header *out);
-/* Against the limits of `desc`, and against bombs. */
+/* Checks the header against the limits of `desc` and against decompression bombs. */
 MIRT__LIB mirt_status mirt__image_check(const mirt__image_header *header, size_t size, const mirt_decode_desc *desc);
 
 MIRT__LIB bool mirt__mode_known(mirt_color_mode mode);
 MIRT__LIB int mirt__mode_channels(mirt_color_mode mode);
-/* True, with the error set, if nothing here can decode. */
+/* True, with the error set, if no decoder is available. */
 MIRT__LIB bool mirt__decoder_missing(const mirt_decode_desc *desc);
 /* Which decoders are compiled in. */
 MIRT__LIB void mirt__decoders_here(bool *stb_image, bool *turbojpeg);
-/* With all checks of mirt_decode_image, desc being given. */
-MIRT__LIB mirt_status mirt__decode(const unsigned char *bytes, size_t size, mirt_color_mode mode, const mirt_decode_desc *desc, mirt_image *out);
+/* Decodes with all checks of mirt_decode_image; desc is required. */
+MIRT__LIB mirt_status mirt__decode(const unsigned char *bytes, size_t size, mirt_color_mode mode,
+                                   const mirt_decode_desc *desc, mirt_image *out);
 #endif /* MIRRORTRAIN_NO_IMAGES */
 
-/* Where to resize from and to: rows of `stride` bytes, and of `out_stride` elements. */
+/* Source and target of resizing: rows of `stride` bytes, and of `out_stride` elements. */
 typedef struct mirt__pixmap {
     const unsigned char *pixels;
     size_t stride, out_stride;
     int height, width, out_height, out_width, channels;
     mirt_interpolation interpolation;
     bool antialias;
-    mirt_dtype dtype; /* of what is written: MIRT_FLOAT32 or MIRT_UINT8 */
+    mirt_dtype dtype; /* dtype of the output: MIRT_FLOAT32 or MIRT_UINT8 */
 } mirt__pixmap;
-/* Bytes of memory that it needs between, aligned to MIRT__ALIGN; 0: too large for any. */
+/* Bytes of scratch memory that it needs, aligned to MIRT__ALIGN; 0: too large. */
 MIRT__LIB size_t mirt__pixmap_memory(const mirt__pixmap *resize);
-/* The same along one axis: `matrix` [in][out] is what a row of pixels is multiplied with. False: no memory. */
+/* Resizing along one axis as a matrix [in][out] to multiply rows of pixels with. False: out of memory. */
 MIRT__LIB bool mirt__pixmap_matrix(mirt_interpolation interpolation, bool antialias, int in, int out, float *matrix);
 MIRT__LIB void mirt__pixmap_run(const mirt__pixmap *resize, void *memory, void *out);
 
@@ -22875,7 +22959,7 @@ MIRT__LIB void mirt__pixmap_run(const mirt__pixmap *resize, void *memory, void *
 
 /* >>section images/header.c */
 
-/* What image files say of themselves, read without any decoder: sizes are checked before one of them is trusted with the file. */
+/* Reads headers of image files and checks sizes before a decoder gets the file. */
 
 static uint32_t mirt__image_big(const unsigned char *p, int bytes) {
     uint32_t value = 0;
@@ -22890,17 +22974,18 @@ static uint32_t mirt__image_little(const unsigned char *p, int bytes) {
 }
 
 static mirt_status mirt__image_short_header(const char *format, size_t size) {
-    return mirt__fail(MIRT_E_FORMAT, "a %s cut short: its %llu bytes end within the header", format, (unsigned long long)size);
+    return mirt__fail(MIRT_E_FORMAT, "a truncated %s: its %llu bytes end within the header", format,
+                      (unsigned long long)size);
 }
 
-/* The Huffman tables of a segment, into a set of those that there are. Decoders have been known to write all that a table says
-   into memory for 256 codes, and to look for codes in tables that never came. */
+/* Adds the Huffman tables of a segment to the set of known tables. Some decoders write oversized tables into memory for
+   256 codes, or use tables that were never defined. */
 static mirt_status mirt__jpeg_tables(const unsigned char *table, size_t size, unsigned *known) {
     while (size > 0) {
         size_t codes = 0;
         for (size_t i = 1; i < 17 && i < size; i++) codes += table[i];
         if (size < 17 || codes > 256 || size < 17 + codes || table[0] > 0x1F || table[0] % 16 > 3)
-            return mirt__fail(MIRT_E_FORMAT, "damaged: a Huffman table of %d codes", (int)codes);
+            return mirt__fail(MIRT_E_FORMAT, "damaged: a Huffman table with %d codes", (int)codes);
         *known |= 1u << (table[0] / 16 * 4 + table[0] % 16);
         table += 17 + codes;
         size -= 17 + codes;
@@ -22908,7 +22993,7 @@ static mirt_status mirt__jpeg_tables(const unsigned char *table, size_t size, un
     return MIRT_OK;
 }
 
-/* The quantization tables of a segment, into a set of those that there are; a damaged segment adds none. */
+/* Adds the quantization tables of a segment to the set of known tables; a damaged segment adds none. */
 static void mirt__jpeg_quantizers(const unsigned char *table, size_t size, unsigned *known) {
     while (size > 0) {
         const size_t bytes = table[0] / 16 ? 129 : 65;
@@ -22919,14 +23004,14 @@ static void mirt__jpeg_quantizers(const unsigned char *table, size_t size, unsig
     }
 }
 
-/* Those that the components of a frame name. */
+/* The tables that the components of a frame use. */
 static unsigned mirt__jpeg_quantizers_of(const unsigned char *frame) {
     unsigned named = 0;
     for (int i = 0; i < frame[9]; i++) named |= 1u << frame[12 + 3 * i] % 16;
     return named;
 }
 
-/* Whether the tables that a scan reads have come. */
+/* Whether all tables that a scan uses have been defined. */
 static bool mirt__jpeg_scan_known(const unsigned char *scan, size_t length, bool progressive, unsigned known) {
     size_t count = length > 2 ? scan[4] : 0;
     if (length != 6 + 2 * count) return false;
@@ -22939,7 +23024,7 @@ static bool mirt__jpeg_scan_known(const unsigned char *scan, size_t length, bool
     return true;
 }
 
-/* As libjpeg, no components of 2 samples for 3 of others: of these rows, stb_image up to 2.27 reads more than there is. */
+/* Like libjpeg, refuses sampling ratios of 2 to 3, for which stb_image up to 2.27 reads beyond the end of rows. */
 static bool mirt__jpeg_sampling_known(const unsigned char *frame) {
     int most[2] = {0, 0};
     for (int i = 0; i < 2 * frame[9]; i++) {
@@ -22955,7 +23040,8 @@ static bool mirt__jpeg_sampling_known(const unsigned char *frame) {
 
 static mirt_status mirt__jpeg_frame(const unsigned char *frame, size_t length, mirt__image_header *out) {
     if (length != 8 + 3 * (size_t)frame[9] || !mirt__jpeg_sampling_known(frame))
-        return mirt__fail(MIRT_E_FORMAT, "damaged: a JPEG whose %d components do not fit each other", frame[9]);
+        return mirt__fail(MIRT_E_FORMAT, "damaged: a JPEG whose %d components have inconsistent sampling factors",
+                          frame[9]);
     out->height = mirt__image_big(frame + 5, 2);
     out->width = mirt__image_big(frame + 7, 2);
     out->channels = frame[9];
@@ -22964,9 +23050,9 @@ static mirt_status mirt__jpeg_frame(const unsigned char *frame, size_t length, m
     return MIRT_OK;
 }
 
-/* Passes through all segments, those between scans as well. */
+/* Checks all segments, including those between scans. */
 static mirt_status mirt__jpeg_header(const unsigned char *bytes, size_t size, mirt__image_header *out) {
-    const int most_scans = 100; /* each may pass over the whole image for a few bytes: as many have no purpose but to take time */
+    const int most_scans = 100; /* each scan may take a few bytes but process the whole image: so many only take time */
     int scans = 0;
     unsigned tables = 0, quantizers = 0, named = 0;
     bool progressive = false;
@@ -22980,7 +23066,9 @@ static mirt_status mirt__jpeg_header(const unsigned char *bytes, size_t size, mi
             continue;
         }
         if (marker == 0xD9 && out->channels && scans)
-            return named & ~quantizers ? mirt__fail(MIRT_E_FORMAT, "damaged: a JPEG without one of its quantization tables") : MIRT_OK;
+            return named & ~quantizers
+                       ? mirt__fail(MIRT_E_FORMAT, "damaged: a JPEG without one of its quantization tables")
+                       : MIRT_OK;
         if (marker == 0xD9) break;
         if (at + 4 > size) break;
         size_t length = mirt__image_big(next + 2, 2);
@@ -22993,24 +23081,29 @@ static mirt_status mirt__jpeg_header(const unsigned char *bytes, size_t size, mi
             mirt__jpeg_quantizers(next + 4, length - 2, &quantizers);
         } else if (marker == 0xDA) {
             if (at + 2 + length > size) break;
-            if (!mirt__jpeg_scan_known(next, length, progressive, tables)) status = mirt__fail(MIRT_E_FORMAT, "damaged: a scan without its tables");
-            else if (++scans > most_scans) status = mirt__fail(MIRT_E_FORMAT, "a JPEG of more than %d scans, which do nothing but take time", most_scans);
+            if (!mirt__jpeg_scan_known(next, length, progressive, tables))
+                status = mirt__fail(MIRT_E_FORMAT, "damaged: a scan without its tables");
+            else if (++scans > most_scans)
+                status =
+                    mirt__fail(MIRT_E_FORMAT, "a JPEG with more than %d scans, which would only take time", most_scans);
         } else if (marker >= 0xC0 && marker <= 0xCF && marker != 0xC8 && marker != 0xCC) {
             if (at + 10 > size || at + 2 + length > size) break;
             progressive = marker == 0xC2;
-            status = out->height ? mirt__fail(MIRT_E_FORMAT, "a JPEG of several frames") : mirt__jpeg_frame(next, length, out);
+            status = out->height ? mirt__fail(MIRT_E_FORMAT, "a JPEG with several frames")
+                                 : mirt__jpeg_frame(next, length, out);
             if (status == MIRT_OK) named = mirt__jpeg_quantizers_of(next);
         }
         if (status != MIRT_OK) return status;
         at += 2 + length;
     }
     if (!scans) return mirt__image_short_header("JPEG", size);
-    return mirt__fail(MIRT_E_FORMAT, "a JPEG cut short: its %llu bytes end before its pixels do", (unsigned long long)size);
+    return mirt__fail(MIRT_E_FORMAT, "a truncated JPEG: its %llu bytes end before its pixels",
+                      (unsigned long long)size);
 }
 
-/* Every chunk that stb_image would walk through, up to IEND. It takes a length for an int, goes on in the middle of a
-   chunk when that is negative, takes what it finds there or behind the file's end for a chunk, and reports an unknown
-   one through memory that all threads share. It does not look at checksums. */
+/* Checks every chunk that stb_image would read, up to IEND. It stores lengths as int, continues in the middle of a
+   chunk if one is negative, may read chunks beyond the end of the file, reports unknown ones through memory that all
+   threads share, and ignores checksums. */
 static mirt_status mirt__png_chunks(const unsigned char *bytes, size_t size) {
     static const char *const known[] = {"IHDR", "PLTE", "IDAT", "IEND"};
     if (size > INT32_MAX)
@@ -23024,28 +23117,33 @@ static mirt_status mirt__png_chunks(const unsigned char *bytes, size_t size) {
             return mirt__fail(MIRT_E_FORMAT, "damaged: a PNG whose chunk at byte %llu claims %llu bytes",
                               (unsigned long long)at, (unsigned long long)length);
         while (k < MIRT__COUNT(known) && memcmp(type, known[k], 4) != 0) k++;
-        if (k == MIRT__COUNT(known) && !(type[0] & 0x20)) return mirt__fail(MIRT_E_FORMAT, "damaged: a PNG with an unknown chunk at byte %llu", (unsigned long long)at);
+        if (k == MIRT__COUNT(known) && !(type[0] & 0x20))
+            return mirt__fail(MIRT_E_FORMAT, "damaged: a PNG with an unknown chunk at byte %llu",
+                              (unsigned long long)at);
         if (length > size - at - 12)
-            return mirt__fail(MIRT_E_FORMAT, "cut short: its %llu bytes end in the chunk at byte %llu",
+            return mirt__fail(MIRT_E_FORMAT, "truncated: its %llu bytes end in the chunk at byte %llu",
                               (unsigned long long)size, (unsigned long long)at);
         if (k < MIRT__COUNT(known) && mirt__crc32(0, type, length + 4) != mirt__image_big(type + 4 + length, 4))
-            return mirt__fail(MIRT_E_FORMAT, "damaged: a PNG whose chunk %s at byte %llu has another checksum", known[k], (unsigned long long)at);
+            return mirt__fail(MIRT_E_FORMAT, "damaged: a PNG whose chunk %s at byte %llu has a wrong checksum",
+                              known[k], (unsigned long long)at);
         if (k == 3) return MIRT_OK;
     }
-    return mirt__fail(MIRT_E_FORMAT, "cut short: its %llu bytes end before its chunk IEND", (unsigned long long)size);
+    return mirt__fail(MIRT_E_FORMAT, "truncated: its %llu bytes end before its chunk IEND", (unsigned long long)size);
 }
 
 static mirt_status mirt__png_header(const unsigned char *bytes, size_t size, mirt__image_header *out) {
     static const unsigned char channels[7] = {1, 0, 3, 4, 2, 0, 4}; /* a palette may have alpha */
     if (size < 33) return mirt__image_short_header("PNG", size);
     if (memcmp(bytes + 12, "IHDR", 4) != 0 || bytes[25] > 6 || channels[bytes[25]] == 0 || bytes[24] > 16)
-        return mirt__fail(MIRT_E_FORMAT, "a PNG whose header is damaged");
+        return mirt__fail(MIRT_E_FORMAT, "damaged: a PNG with an invalid header");
     out->width = mirt__image_big(bytes + 16, 4);
     out->height = mirt__image_big(bytes + 20, 4);
-    if (out->width > INT32_MAX || out->height > INT32_MAX) return mirt__fail(MIRT_E_FORMAT, "a PNG whose header is damaged");
+    if (out->width > INT32_MAX || out->height > INT32_MAX)
+        return mirt__fail(MIRT_E_FORMAT, "damaged: a PNG with an invalid header");
     out->deep = bytes[24] == 16;
     uint64_t pixels = (uint64_t)out->width * (uint64_t)out->height, most = UINT64_MAX / 64;
-    out->memory = pixels > most ? UINT64_MAX : pixels * channels[bytes[25]] * (bytes[24] == 16 ? 4 : 2) + 4 * pixels + size;
+    out->memory =
+        pixels > most ? UINT64_MAX : pixels * channels[bytes[25]] * (bytes[24] == 16 ? 4 : 2) + 4 * pixels + size;
     return mirt__png_chunks(bytes, size);
 }
 
@@ -23054,8 +23152,8 @@ static mirt_status mirt__bmp_header(const unsigned char *bytes, size_t size, mir
     bool old = mirt__image_little(bytes + 14, 4) == 12;
     out->width = old ? (int32_t)mirt__image_little(bytes + 18, 2) : (int32_t)mirt__image_little(bytes + 18, 4);
     out->height = old ? (int32_t)mirt__image_little(bytes + 20, 2) : (int32_t)mirt__image_little(bytes + 22, 4);
-    if (out->height < 0) out->height = -out->height; /* from top to bottom */
-    if (out->width < 0) return mirt__fail(MIRT_E_FORMAT, "a BMP of the width %lld", (long long)out->width);
+    if (out->height < 0) out->height = -out->height; /* negative heights store rows from top to bottom */
+    if (out->width < 0) return mirt__fail(MIRT_E_FORMAT, "damaged: a BMP of width %lld", (long long)out->width);
     out->memory = 8 * (uint64_t)out->width * (uint64_t)out->height;
     return MIRT_OK;
 }
@@ -23085,31 +23183,34 @@ MIRT__LIB mirt_status mirt__image_read_header(const unsigned char *bytes, size_t
         status = mirt__bmp_header(bytes, size, out);
     }
     if (status == MIRT_OK && out->format != MIRT__FORMAT_NONE && (out->width == 0 || out->height == 0))
-        status = mirt__fail(MIRT_E_FORMAT, "%lld x %lld pixels: there is nothing to see", (long long)out->width, (long long)out->height);
+        status = mirt__fail(MIRT_E_FORMAT, "%lld x %lld pixels: an empty image", (long long)out->width,
+                            (long long)out->height);
     return status;
 }
 
 MIRT__LIB mirt_status mirt__image_check(const mirt__image_header *header, size_t size, const mirt_decode_desc *desc) {
-    /* What packs more than 64 to 1 into many bytes is no photograph. */
+    /* A large file compressed more than 64 to 1 is not a photograph. */
     const uint64_t harmless = (uint64_t)160 << 20, ratio = 64;
     int64_t side = desc->max_side ? desc->max_side : 16384;
     int64_t pixels = desc->max_pixels ? desc->max_pixels : (int64_t)1 << 26;
     if (header->width > side || header->height > side)
-        return mirt__fail(MIRT_E_FORMAT, "%lld x %lld pixels: more than %lld a side (max_side)", (long long)header->width,
-                          (long long)header->height, (long long)side);
+        return mirt__fail(MIRT_E_FORMAT, "%lld x %lld pixels: a side is longer than %lld (max_side)",
+                          (long long)header->width, (long long)header->height, (long long)side);
     if (header->height && header->width > pixels / header->height)
         return mirt__fail(MIRT_E_FORMAT, "%lld x %lld pixels: more than %lld (max_pixels)", (long long)header->width,
                           (long long)header->height, (long long)pixels);
     if (header->memory > harmless && header->memory / ratio > size)
-        return mirt__fail(MIRT_E_FORMAT, "%lld x %lld pixels in a file of %llu bytes: it would take %llu MiB to decode, more than %d times its size",
-                          (long long)header->width, (long long)header->height, (unsigned long long)size,
-                          (unsigned long long)(header->memory >> 20), (int)ratio);
+        return mirt__fail(
+            MIRT_E_FORMAT,
+            "%lld x %lld pixels in a file of %llu bytes: it would take %llu MiB to decode, more than %d times its size",
+            (long long)header->width, (long long)header->height, (unsigned long long)size,
+            (unsigned long long)(header->memory >> 20), (int)ratio);
     return MIRT_OK;
 }
 
 /* >>section images/decode.c */
 
-/* Decoding by stb_image, TurboJPEG or the caller. */
+/* Decodes images with stb_image, TurboJPEG or the caller's decoder. */
 
 #if !defined(MIRRORTRAIN_NO_STB_IMAGE) && defined(__has_include)
 #if __has_include(<stb/stb_image.h>) || __has_include(<stb_image.h>)
@@ -23130,7 +23231,9 @@ MIRT__LIB void mirt__decoders_here(bool *stb_image, bool *turbojpeg) {
 #endif
 }
 
-MIRT__LIB bool mirt__mode_known(mirt_color_mode mode) { return mode == MIRT_RGB || mode == MIRT_GRAYSCALE || mode == MIRT_RGBA; }
+MIRT__LIB bool mirt__mode_known(mirt_color_mode mode) {
+    return mode == MIRT_RGB || mode == MIRT_GRAYSCALE || mode == MIRT_RGBA;
+}
 
 MIRT__LIB int mirt__mode_channels(mirt_color_mode mode) { return mode == MIRT_RGB ? 3 : mode == MIRT_RGBA ? 4 : 1; }
 
@@ -23139,8 +23242,10 @@ MIRT_API mirt_status mirt_image_create(mirt_image *image, int width, int height,
     if (!image) return mirt__fail_missing("mirt_image_create", "image");
     memset(image, 0, sizeof *image);
     if (width < 1 || height < 1 || channels < 1 || channels > 4)
-        return mirt__fail(MIRT_E_INVALID, "mirt_image_create: %d x %d pixels of %d bytes: all must be positive, and the last at most 4", width,
-                          height, channels);
+        return mirt__fail(
+            MIRT_E_INVALID,
+            "mirt_image_create: %d x %d pixels of %d channels: all must be positive, with at most 4 channels", width,
+            height, channels);
     if (!mirt__mul_size((size_t)width * (size_t)channels, (size_t)height, &bytes)) bytes = SIZE_MAX;
     image->pixels = (unsigned char *)(bytes < SIZE_MAX ? MIRRORTRAIN_MALLOC(bytes) : NULL);
     if (!image->pixels) return mirt__no_memory(bytes), MIRT_E_NOMEM;
@@ -23158,11 +23263,13 @@ MIRT_API void mirt_image_free(mirt_image *image) {
 
 #ifdef MIRT__STB
 
-/* What stb_image may still allocate for this image, on this thread; some files unpack to far more than they say. */
+/* Bytes that stb_image may still allocate for this image, per thread; some files unpack to far more than they
+   declare. */
 static __thread size_t mirt__stb_allowance;
 static __thread bool mirt__stb_memory_failed;
 
-/* Zeroed: of damaged files, stb_image takes tables and pixels that nothing has written, which would show what was in memory before. */
+/* Zeroed, because for damaged files stb_image uses tables and pixels that were never written, which would reveal
+   earlier contents of memory. */
 static void *mirt__stb_malloc(size_t bytes) {
     if (bytes > mirt__stb_allowance) {
         mirt__stb_allowance = 0;
@@ -23199,19 +23306,21 @@ static void *mirt__stb_grow(void *block, size_t old, size_t bytes) {
 #pragma GCC optimize("O1")
 #endif
 
-/* >>the inverse cosine transform that TensorFlow decodes JPEGs with, libjpeg's JDCT_IFAST (Arai, Agui and Nakajima 1988): it cuts off where
-   others round, which makes pixels darker by most of a level */
+/* >>the inverse cosine transform that TensorFlow decodes JPEGs with, libjpeg's JDCT_IFAST (Arai, Agui and Nakajima
+   1988): it truncates instead of rounding, which makes pixels darker by almost one level */
 
 typedef unsigned short mirt__eight __attribute__((vector_size(16)));
 
 #ifdef __SSE2__
 /* The upper halves of signed products. */
-static inline mirt__eight mirt__eight_high(mirt__eight a, mirt__eight b) { return (mirt__eight)_mm_mulhi_epi16((__m128i)a, (__m128i)b); }
+static inline mirt__eight mirt__eight_high(mirt__eight a, mirt__eight b) {
+    return (mirt__eight)_mm_mulhi_epi16((__m128i)a, (__m128i)b);
+}
 static inline void mirt__eight_mix(mirt__eight a, mirt__eight b, mirt__eight out[2]) {
     out[0] = (mirt__eight)_mm_unpacklo_epi16((__m128i)a, (__m128i)b);
     out[1] = (mirt__eight)_mm_unpackhi_epi16((__m128i)a, (__m128i)b);
 }
-/* Signed pixels in 1/32. */
+/* Signed pixels in units of 1/32. */
 static inline void mirt__eight_store(mirt__eight a, unsigned char *out) {
     const __m128i pixels = _mm_srai_epi16((__m128i)a, 5);
     _mm_storel_epi64((__m128i *)(void *)out, _mm_xor_si128(_mm_packs_epi16(pixels, pixels), _mm_set1_epi8(-128)));
@@ -23235,7 +23344,7 @@ static inline void mirt__eight_store(mirt__eight a, unsigned char *out) {
 }
 #endif
 
-/* x * k / 256, cut off, of k below 512. */
+/* x * k / 256, truncated, for k below 512. */
 static inline mirt__eight mirt__eight_times(mirt__eight x, int k) {
     const mirt__eight zero = {0};
     return mirt__eight_high(x << 2, zero + (unsigned short)(k * 64));
@@ -23260,7 +23369,7 @@ static inline void mirt__idct_mix(const mirt__eight v[8], mirt__eight out[8]) {
     mirt__eight_mix(v[3], v[7], out + 6);
 }
 
-/* Rows become columns. */
+/* Transposes a block. */
 static inline void mirt__idct_turn(mirt__eight v[8]) {
     mirt__eight once[8], twice[8];
     mirt__idct_mix(v, once);
@@ -23268,19 +23377,22 @@ static inline void mirt__idct_turn(mirt__eight v[8]) {
     mirt__idct_mix(twice, v);
 }
 
-/* What the transform scales coefficients of this table by, in 1/4096: libjpeg rounds what it multiplies both by. */
+/* The scale factors of the transform's coefficients, in 1/4096; like libjpeg, their product with the quantizer is
+   rounded. */
 static void mirt__idct_scales(const unsigned short quant[64], unsigned short out[64]) {
     static const unsigned short scale[64] = {
-        16384, 22725, 21407, 19266, 16384, 12873, 8867, 4520, 22725, 31521, 29692, 26722, 22725, 17855, 12299, 6270, 21407, 29692, 27969, 25172, 21407, 16819, 11585, 5906,
-        19266, 26722, 25172, 22654, 19266, 15137, 10426, 5315, 16384, 22725, 21407, 19266, 16384, 12873, 8867, 4520, 12873, 17855, 16819, 15137, 12873, 10114, 6967, 3552,
-        8867, 12299, 11585, 10426, 8867, 6967, 4799, 2446, 4520, 6270, 5906, 5315, 4520, 3552, 2446, 1247};
+        16384, 22725, 21407, 19266, 16384, 12873, 8867,  4520, 22725, 31521, 29692, 26722, 22725, 17855, 12299, 6270,
+        21407, 29692, 27969, 25172, 21407, 16819, 11585, 5906, 19266, 26722, 25172, 22654, 19266, 15137, 10426, 5315,
+        16384, 22725, 21407, 19266, 16384, 12873, 8867,  4520, 12873, 17855, 16819, 15137, 12873, 10114, 6967,  3552,
+        8867,  12299, 11585, 10426, 8867,  6967,  4799,  2446, 4520,  6270,  5906,  5315,  4520,  3552,  2446,  1247};
     for (int i = 0; i < 64; i++) {
-        const unsigned most = 32767, by = quant[i] ? quant[i] : 1, made = (((by * scale[i] + 2048) >> 12 << 12) + by / 2) / by;
+        const unsigned most = 32767, by = quant[i] ? quant[i] : 1,
+                       made = (((by * scale[i] + 2048) >> 12 << 12) + by / 2) / by;
         out[i] = (unsigned short)(made < most ? made : most);
     }
 }
 
-/* Those of the next block on this thread; of each table that stb_image holds, the last. */
+/* Factors for the next block, per thread; of each of stb_image's tables the last one. */
 static __thread const unsigned short *mirt__stb_scale;
 static __thread unsigned short mirt__stb_quant[4][64], mirt__stb_scales[4][64];
 
@@ -23292,12 +23404,12 @@ static int mirt__stb_block(const unsigned short *quant, int table, int stride) {
     mirt__stb_scale = mirt__stb_scales[table];
     return stride;
 }
-/* Only where stb_image calls it for component `n` of JPEG `z` is this followed by arguments. */
+/* stb_image passes arguments only where it calls this for component `n` of JPEG `z`. */
 #define idct_block_kernel(out, stride, data) \
     idct_block_kernel(out, mirt__stb_block(z->dequant[z->img_comp[n].tq], z->img_comp[n].tq, stride), data)
 
-/* Functions that replace those of stb_image, which images/stb_begin.inc renames to these: the macros rename them again
-   where arguments follow, which is only at the definitions. */
+/* Functions that replace those of stb_image, which images/stb_begin.inc renames to these; the macros rename stb_image's
+   own definitions, which are the only places followed by arguments. */
 static void mirt__stbi__idct_block(unsigned char *out, int stride, short data[64]) {
     mirt__eight v[8], s[8];
     memcpy(v, data, sizeof v);
@@ -23315,8 +23427,9 @@ __attribute__((unused)) static void mirt__stbi__idct_simd(unsigned char *out, in
 #define mirt__stbi__idct_block(out, stride, data) mirt__stb_idct_block(out, stride, data)
 #define mirt__stbi__idct_simd(out, stride, data) mirt__stb_idct_simd(out, stride, data)
 
-/* Takes the place of stb_image's function of this name, which has the last two pixels but one wrong: from half the width to all
-   of it, each pixel three quarters of the nearest and one of the next. Only the definition there is followed by arguments. */
+/* Replaces stb_image's function of this name, which computes the second and third pixel from the end wrongly. Doubles
+   the width: each pixel is three quarters of the nearest one and a quarter of the next. Only stb_image's definition is
+   followed by arguments. */
 static unsigned char *mirt__stbi__resample_row_h_2(unsigned char *out, unsigned char *row, unsigned char *unused,
                                                    int width, int scale) {
     (void)unused;
@@ -23331,8 +23444,9 @@ static unsigned char *mirt__stbi__resample_row_h_2(unsigned char *out, unsigned 
     mirt__stb_resample_row_h_2(out, row, other, width, scale)
 
 #ifdef __x86_64__
-/* In the same way: stb_image makes colors of many pixels at once only where each takes four bytes. */
-static void mirt__stb_colors(unsigned char *out, unsigned char const *y, unsigned char const *blue, unsigned char const *red, int count, int step);
+/* Also a replacement: stb_image converts many pixels at once only if each takes four bytes. */
+static void mirt__stb_colors(unsigned char *out, unsigned char const *y, unsigned char const *blue,
+                             unsigned char const *red, int count, int step);
 __attribute__((unused)) static void mirt__stbi__YCbCr_to_RGB_simd(unsigned char *out, unsigned char const *y,
                                                                   unsigned char const *blue, unsigned char const *red,
                                                                   int count, int step) {
@@ -23344,7 +23458,8 @@ __attribute__((unused)) static void mirt__stbi__YCbCr_to_RGB_simd(unsigned char 
     for (int at = 0; at < count; at += 64, out += 3 * 64) {
         const int some = count - at < 64 ? count - at : 64;
         mirt__stb_colors(four, y + at, blue + at, red + at, some, 4);
-        for (int i = 0; i < some - 1; i++) memcpy(out + 3 * i, four + 4 * i, 4); /* the fourth is written over by the next pixel */
+        /* the next pixel overwrites the fourth byte */
+        for (int i = 0; i < some - 1; i++) memcpy(out + 3 * i, four + 4 * i, 4);
         memcpy(out + 3 * (some - 1), four + 4 * (some - 1), 3);
     }
 }
@@ -23352,27 +23467,31 @@ __attribute__((unused)) static void mirt__stbi__YCbCr_to_RGB_simd(unsigned char 
 #endif
 
 #ifndef MIRT__TEST_SUM
-#define MIRT__TEST_SUM(wrong) (wrong) /* fuzzers look behind wrong checksums, too */
+#define MIRT__TEST_SUM(wrong) (wrong) /* fuzzers also test files with wrong checksums */
 #endif
 static __thread bool mirt__stb_sum_wrong;
 
-/* What was deflated begins at `out`; `next` bytes have been read for it, but for `bits` that wait, and behind them is its checksum, which
-   stb_image does not look at. Without one there was nothing at all to wait for. */
-static int mirt__stb_sum(const char *out, const char *out_end, const unsigned char *next, const unsigned char *end, int bits, int header) {
+/* Verifies the checksum, which stb_image ignores. The unpacked data begin at `out`; the checksum follows the input,
+   whose read position is `next` less `bits` unused bits. Without input left there is no checksum. */
+static int mirt__stb_sum(const char *out, const char *out_end, const unsigned char *next, const unsigned char *end,
+                         int bits, int header) {
     next -= bits / 8;
     uint32_t sum = 0;
     for (int i = 0; i < 4 && end - next >= 4; i++) sum = sum << 8 | next[i];
-    mirt__stb_sum_wrong = MIRT__TEST_SUM(header && (end - next < 4 || sum != mirt__adler32(out, (size_t)(out_end - out))));
+    mirt__stb_sum_wrong =
+        MIRT__TEST_SUM(header && (end - next < 4 || sum != mirt__adler32(out, (size_t)(out_end - out))));
     return !mirt__stb_sum_wrong;
 }
-/* Of stb_image's function of this name the definition, and the call, which has a look at the checksum behind it. */
+/* Renames the definition of stb_image's function of this name, and lets its call verify the checksum. */
 #define mirt__stbi__parse_zlib(a, header) MIRT__ZLIB_##a, header)
 #define MIRT__ZLIB_stbi__zbuf mirt__stb_parse_zlib(mirt__stbi__zbuf
-#define MIRT__ZLIB_a mirt__stb_parse_zlib(a, parse_header) && mirt__stb_sum(a->zout_start, a->zout, a->zbuffer, a->zbuffer_end, a->num_bits
+#define MIRT__ZLIB_a \
+    mirt__stb_parse_zlib(a, parse_header) && \
+        mirt__stb_sum(a->zout_start, a->zout, a->zbuffer, a->zbuffer_end, a->num_bits
 
-/* From here to stb_end.inc stb_image may be included without meeting one that the program uses in the same unit: each
-   name that it declares at file scope gets the prefix mirt__, each macro that it reads or defines is put aside. The
-   lists are sorted and cover Debian's 2.27 to 2.30 as decode.c configures it. */
+/* Renames stb_image's identifiers until stb_end.inc, so that the program may include it, too. Each name that it
+   declares at file scope gets the prefix mirt__, and each macro that it reads or defines is saved. The lists are sorted
+   and cover Debian's 2.27 to 2.30 as decode.c configures it. */
 #pragma push_macro("FAST_BITS")
 #pragma push_macro("STBIDEF")
 #pragma push_macro("STBI_ASSERT")
@@ -23758,7 +23877,7 @@ static int mirt__stb_sum(const char *out, const char *out_end, const unsigned ch
 #define STBI_NO_STDIO
 #define STBI_NO_LINEAR
 #define STBI_NO_HDR
-#define STBI_NO_FAILURE_STRINGS /* stbi__err is a function and a macro there: no other name can be given to it */
+#define STBI_NO_FAILURE_STRINGS /* stbi__err is both a function and a macro there, so it cannot be renamed */
 #define STBI_MAX_DIMENSIONS (1 << 20)
 #define STBI_ASSERT(x) ((void)0)
 #define STBI_MALLOC(size) mirt__stb_malloc(size)
@@ -23781,7 +23900,7 @@ static int mirt__stb_sum(const char *out, const char *out_end, const unsigned ch
 #if !defined(__clang__) && !defined(MIRRORTRAIN_DEBUG)
 #pragma GCC pop_options
 #endif
-/* Ends what stb_begin.inc began: the program's macros are as they were. */
+/* Ends stb_begin.inc and restores the program's macros. */
 #undef STBI_ORDER_BGR
 #undef STBI_ORDER_RGB
 #undef STBI__F_avg
@@ -24167,7 +24286,7 @@ static int mirt__stb_sum(const char *out, const char *out_end, const unsigned ch
 #undef MIRT__ZLIB_a
 #undef MIRT__TEST_SUM
 
-/* The file as stb_image reads it, which takes what lies behind the end for zeros: `missed` says that it wanted that. */
+/* The input of stb_image, which reads zeros after the end; `missed` is set if it did. */
 typedef struct mirt__stb_bytes {
     const unsigned char *bytes;
     size_t size, at;
@@ -24178,7 +24297,7 @@ static int mirt__stb_read(void *user, char *out, int wanted) {
     mirt__stb_bytes *file = (mirt__stb_bytes *)user;
     size_t left = file->size - file->at, size = (size_t)wanted < left ? (size_t)wanted : left;
     memcpy(out, file->bytes + file->at, size);
-    /* What a GIF does not draw is black, whatever its background. */
+    /* Pixels that a GIF does not draw are black, regardless of its background color. */
     if (file->gif && file->at <= 11 && file->at + size > 11) out[11 - file->at] = 0;
     file->at += size;
     if (size == 0) file->missed = true;
@@ -24196,7 +24315,8 @@ static int mirt__stb_eof(void *user) { return ((mirt__stb_bytes *)user)->at >= (
 
 /* Row `y` of a component, as wide as the image. */
 static unsigned char *mirt__stb_ink_row(mirt__stbi__jpeg *jpeg, int component, int y) {
-    const int across = jpeg->img_h_max / jpeg->img_comp[component].h, down = jpeg->img_v_max / jpeg->img_comp[component].v;
+    const int across = jpeg->img_h_max / jpeg->img_comp[component].h,
+              down = jpeg->img_v_max / jpeg->img_comp[component].v;
     const int here = y / down, other = here + (y % down ? 1 : -1), last = jpeg->img_comp[component].y - 1;
     unsigned char *rows = jpeg->img_comp[component].data, *line = jpeg->img_comp[component].linebuf;
     unsigned char *close = rows + (size_t)here * (size_t)jpeg->img_comp[component].w2;
@@ -24210,8 +24330,8 @@ static unsigned char *mirt__stb_ink_row(mirt__stbi__jpeg *jpeg, int component, i
     return mirt__stbi__resample_row_generic(line, close, next, width, across);
 }
 
-/* Cyan, magenta, yellow and black to red, green and blue as TensorFlow has them: Adobe's are inverted, and what does not come out even is
-   cut off. stb_image rounds it, and takes what is not Adobe's for colors with something else. */
+/* Converts CMYK to RGB like TensorFlow: Adobe's values are inverted, and results are truncated. stb_image rounds them
+   and misinterprets files without Adobe's marker. */
 static unsigned char *mirt__stb_ink(mirt__stbi__jpeg *jpeg) {
     if (!mirt__stbi__decode_jpeg_image(jpeg)) return NULL;
     const int width = (int)jpeg->s->img_x, height = (int)jpeg->s->img_y, adobe = jpeg->app14_color_transform;
@@ -24249,19 +24369,24 @@ static unsigned char *mirt__stb_load_ink(mirt__stbi_io_callbacks *reader, mirt__
     return made;
 }
 
-/* Every block of `scale` x `scale` pixels becomes their mean. */
+/* Replaces every block of `scale` x `scale` pixels by its mean. */
 static mirt_status mirt__image_reduce(mirt_image *image, int scale) {
     mirt_image made;
     if (scale == 1) return MIRT_OK;
     size_t stride = (size_t)image->width * (size_t)image->channels;
-    mirt_status status = mirt_image_create(&made, (image->width + scale - 1) / scale, (image->height + scale - 1) / scale, image->channels);
+    mirt_status status = mirt_image_create(&made, (image->width + scale - 1) / scale,
+                                           (image->height + scale - 1) / scale, image->channels);
     for (int y = 0; status == MIRT_OK && y < made.height; y++) {
         int rows = image->height - y * scale < scale ? image->height - y * scale : scale;
         for (int i = 0; i < made.width * made.channels; i++) {
-            int x = i / made.channels * scale, columns = image->width - x < scale ? image->width - x : scale, sum = rows * columns / 2;
-            const unsigned char *pixel = image->pixels + (size_t)(y * scale) * stride + (size_t)(x * made.channels + i % made.channels);
-            for (int k = 0; k < rows * columns; k++) sum += pixel[(size_t)(k / columns) * stride + (size_t)(k % columns * made.channels)];
-            made.pixels[(size_t)y * (size_t)(made.width * made.channels) + (size_t)i] = (unsigned char)(sum / (rows * columns));
+            int x = i / made.channels * scale, columns = image->width - x < scale ? image->width - x : scale,
+                sum = rows * columns / 2;
+            const unsigned char *pixel =
+                image->pixels + (size_t)(y * scale) * stride + (size_t)(x * made.channels + i % made.channels);
+            for (int k = 0; k < rows * columns; k++)
+                sum += pixel[(size_t)(k / columns) * stride + (size_t)(k % columns * made.channels)];
+            made.pixels[(size_t)y * (size_t)(made.width * made.channels) + (size_t)i] =
+                (unsigned char)(sum / (rows * columns));
         }
     }
     mirt_image_free(image);
@@ -24269,17 +24394,17 @@ static mirt_status mirt__image_reduce(mirt_image *image, int scale) {
     return status;
 }
 
-/* Why stb_image makes nothing of a file whose header is good. */
+/* The reason that stb_image cannot decode a file with a valid header. */
 static const char *mirt__stb_refused(mirt__image_format format) {
     if (format == MIRT__FORMAT_JPEG)
-        return "damaged, or a JPEG of 12 bits per channel, lossless or with arithmetic coding, which stb_image does "
-               "not decode";
+        return "damaged, or a JPEG with 12 bits per channel, lossless or arithmetic coding, which stb_image does not "
+               "decode";
     if (format == MIRT__FORMAT_BMP) return "damaged, or a compressed BMP, which stb_image does not decode";
     return "damaged: its pixels cannot be decoded";
 }
 
-static mirt_status mirt__stb_decode(const unsigned char *bytes, size_t size, const mirt__image_header *header, mirt_color_mode mode,
-                                    int scale, mirt_image *out) {
+static mirt_status mirt__stb_decode(const unsigned char *bytes, size_t size, const mirt__image_header *header,
+                                    mirt_color_mode mode, int scale, mirt_image *out) {
     mirt__stbi_io_callbacks reader;
     mirt__stb_bytes file;
     memset(&file, 0, sizeof file);
@@ -24289,7 +24414,7 @@ static mirt_status mirt__stb_decode(const unsigned char *bytes, size_t size, con
     reader.read = mirt__stb_read;
     reader.skip = mirt__stb_skip;
     reader.eof = mirt__stb_eof;
-    /* Of luma a JPEG has its own, of all else we make it. */
+    /* A JPEG has its own luma; for other formats it is computed. */
     const bool ink = header->format == MIRT__FORMAT_JPEG && header->channels == 4;
     int wanted = ink ? 3 : header->format == MIRT__FORMAT_JPEG ? mirt__mode_channels(mode) : 0, channels = 0;
     if (header->format == MIRT__FORMAT_GIF) wanted = 4;
@@ -24301,8 +24426,9 @@ static mirt_status mirt__stb_decode(const unsigned char *bytes, size_t size, con
                                                                          &channels, wanted);
     else out->pixels = mirt__stbi_load_from_callbacks(&reader, &file, &out->width, &out->height, &channels, wanted);
     out->channels = wanted ? wanted : channels;
-    /* stb_image's own way from 16 bits to 8 loses the image when there is no memory for another one. */
-    for (size_t i = 0; header->deep && out->pixels && i < (size_t)out->width * (size_t)out->height * (size_t)out->channels; i++) {
+    /* stb_image's own conversion from 16 bits to 8 leaks the image when it runs out of memory. */
+    for (size_t i = 0;
+         header->deep && out->pixels && i < (size_t)out->width * (size_t)out->height * (size_t)out->channels; i++) {
         uint16_t value;
         memcpy(&value, out->pixels + 2 * i, 2);
         out->pixels[i] = (unsigned char)(value >> 8);
@@ -24313,12 +24439,14 @@ static mirt_status mirt__stb_decode(const unsigned char *bytes, size_t size, con
     }
     if (file.missed) {
         mirt_image_free(out);
-        return mirt__fail(MIRT_E_FORMAT, "cut short: its %llu bytes end before its pixels do", (unsigned long long)size);
+        return mirt__fail(MIRT_E_FORMAT, "truncated: its %llu bytes end before its pixels", (unsigned long long)size);
     }
     if (!out->pixels) {
         memset(out, 0, sizeof *out);
-        if (mirt__stb_sum_wrong) return mirt__fail(MIRT_E_FORMAT, "damaged: its pixels have another checksum, or none");
-        if (!mirt__stb_allowance) return mirt__fail(MIRT_E_FORMAT, "damaged: it unpacks to more than its size in pixels");
+        if (mirt__stb_sum_wrong)
+            return mirt__fail(MIRT_E_FORMAT, "damaged: the checksum of its pixels is wrong or missing");
+        if (!mirt__stb_allowance)
+            return mirt__fail(MIRT_E_FORMAT, "damaged: it unpacks to more data than its size in pixels");
         return mirt__fail(MIRT_E_FORMAT, "%s", mirt__stb_refused(header->format));
     }
     return mirt__image_reduce(out, scale);
@@ -24328,22 +24456,29 @@ static mirt_status mirt__stb_decode(const unsigned char *bytes, size_t size, con
 
 #ifdef MIRRORTRAIN_TURBOJPEG
 
-static mirt_status mirt__turbo_run(tjhandle decoder, const unsigned char *bytes, size_t size, mirt_color_mode mode, int scale, mirt_image *out) {
-    int width, height, sampling, space, format = mode == MIRT_RGB ? TJPF_RGB : mode == MIRT_RGBA ? TJPF_RGBA : TJPF_GRAY;
+static mirt_status mirt__turbo_run(tjhandle decoder, const unsigned char *bytes, size_t size, mirt_color_mode mode,
+                                   int scale, mirt_image *out) {
+    int width, height, sampling, space,
+        format = mode == MIRT_RGB    ? TJPF_RGB
+                 : mode == MIRT_RGBA ? TJPF_RGBA
+                                     : TJPF_GRAY;
     const tjscalingfactor factor = {1, scale};
     if (tjDecompressHeader3(decoder, bytes, (unsigned long)size, &width, &height, &sampling, &space) != 0)
         return mirt__fail(MIRT_E_FORMAT, "damaged: %s", tjGetErrorStr2(decoder));
-    mirt_status status = mirt_image_create(out, TJSCALED(width, factor), TJSCALED(height, factor), mirt__mode_channels(mode));
+    mirt_status status =
+        mirt_image_create(out, TJSCALED(width, factor), TJSCALED(height, factor), mirt__mode_channels(mode));
     if (status != MIRT_OK) return status;
-    int code = tjDecompress2(decoder, bytes, (unsigned long)size, out->pixels, out->width, 0, out->height, format, TJFLAG_LIMITSCANS | TJFLAG_FASTDCT);
+    int code = tjDecompress2(decoder, bytes, (unsigned long)size, out->pixels, out->width, 0, out->height, format,
+                             TJFLAG_LIMITSCANS | TJFLAG_FASTDCT);
     const char *why = code ? tjGetErrorStr2(decoder) : "";
-    /* Bytes too many between markers do no harm. */
+    /* Extra bytes between markers are harmless. */
     if (code && (tjGetErrorCode(decoder) != TJERR_WARNING || strstr(why, "remature")))
-        status = mirt__fail(MIRT_E_FORMAT, "%s: %s", strstr(why, "remature") ? "cut short" : "damaged", why);
+        status = mirt__fail(MIRT_E_FORMAT, "%s: %s", strstr(why, "remature") ? "truncated" : "damaged", why);
     return status;
 }
 
-static mirt_status mirt__turbo_decode(const unsigned char *bytes, size_t size, mirt_color_mode mode, int scale, mirt_image *out) {
+static mirt_status mirt__turbo_decode(const unsigned char *bytes, size_t size, mirt_color_mode mode, int scale,
+                                      mirt_image *out) {
     tjhandle decoder = tjInitDecompress();
     if (!decoder) return mirt__no_memory(0), MIRT_E_NOMEM;
     mirt_status status = mirt__turbo_run(decoder, bytes, size, mode, scale, out);
@@ -24363,17 +24498,18 @@ static mirt_status mirt__turbo_decode(const unsigned char *bytes, size_t size, m
 #define MIRT__NO_DECODER "MIRRORTRAIN_NO_STB_IMAGE was defined"
 #else
 #define MIRT__NO_DECODER \
-    "the compiler did not find <stb/stb_image.h>; install it (Debian, Ubuntu: apt-get install libstb-dev) and compile " \
+    "the compiler did not find <stb/stb_image.h>; install it (Debian, Ubuntu: apt-get install libstb-dev) and " \
+    "compile " \
     "again"
 #endif
 
 MIRT__LIB bool mirt__decoder_missing(const mirt_decode_desc *desc) {
     if (MIRT__HAS_DECODER || desc->decoder) return false;
-    mirt__fail(MIRT_E_NOT_FOUND, "no decoder was compiled in for images: " MIRT__NO_DECODER);
+    mirt__fail(MIRT_E_NOT_FOUND, "compiled without an image decoder: " MIRT__NO_DECODER);
     return true;
 }
 
-/* To the channels of the mode: grey is repeated, alpha dropped or 255. */
+/* Converts to the channels of the mode: gray is repeated, alpha dropped or set to 255. */
 static mirt_status mirt__image_convert(mirt_image *image, mirt_color_mode mode) {
     int from = image->channels, to = mirt__mode_channels(mode);
     mirt_image made;
@@ -24384,7 +24520,8 @@ static mirt_status mirt__image_convert(mirt_image *image, mirt_color_mode mode) 
         const unsigned char *p = image->pixels + i * (size_t)from;
         unsigned char *q = made.pixels + i * (size_t)to;
         bool colored = from >= 3;
-        if (to == 1) q[0] = colored ? (unsigned char)((p[0] * 9797 + p[1] * 19234 + p[2] * 3737) >> 15) : p[0]; /* as libpng */
+        /* same as libpng */
+        if (to == 1) q[0] = colored ? (unsigned char)((p[0] * 9797 + p[1] * 19234 + p[2] * 3737) >> 15) : p[0];
         for (int c = 0; to >= 3 && c < 3; c++) q[c] = p[colored ? c : 0];
         if (to == 4) q[3] = from % 2 == 0 ? p[from - 1] : 255;
     }
@@ -24393,7 +24530,8 @@ static mirt_status mirt__image_convert(mirt_image *image, mirt_color_mode mode) 
     return status;
 }
 
-static mirt_status mirt__decode_by_caller(const unsigned char *bytes, size_t size, const mirt_decode_desc *desc, mirt_image *out, bool *done) {
+static mirt_status mirt__decode_by_caller(const unsigned char *bytes, size_t size, const mirt_decode_desc *desc,
+                                          mirt_image *out, bool *done) {
     int code;
     {
         MIRT__OUTSIDE;
@@ -24401,30 +24539,34 @@ static mirt_status mirt__decode_by_caller(const unsigned char *bytes, size_t siz
     }
     *done = code != MIRT_OTHER_DECODER;
     if (!*done) return MIRT_OK;
-    if (code) return mirt__fail(MIRT_E_CALLBACK, "the decoder gave the code %d", code);
+    if (code) return mirt__fail(MIRT_E_CALLBACK, "the decoder returned %d", code);
     if (!out->pixels || out->width < 1 || out->height < 1 || out->channels < 1 || out->channels > 4)
-        return mirt__fail(MIRT_E_CALLBACK, "the decoder made no image: %d x %d pixels of %d bytes", out->width, out->height, out->channels);
+        return mirt__fail(MIRT_E_CALLBACK, "the decoder returned an invalid image: %d x %d pixels of %d channels",
+                          out->width, out->height, out->channels);
     return MIRT_OK;
 }
 
-/* Of its size that a JPEG may be decoded at: 1 of 1, 2, 4 or 8. */
+/* The factor by which a JPEG may be shrunk while it is decoded: 1, 2, 4 or 8. */
 static int mirt__decode_scale(const mirt__image_header *header, const mirt_decode_desc *desc) {
     int scale = 8;
     if (header->format != MIRT__FORMAT_JPEG || (!desc->least_height && !desc->least_width)) return 1;
-    while (scale > 1 && ((header->height + scale - 1) / scale < desc->least_height || (header->width + scale - 1) / scale < desc->least_width)) scale /= 2;
+    while (scale > 1 && ((header->height + scale - 1) / scale < desc->least_height ||
+                         (header->width + scale - 1) / scale < desc->least_width))
+        scale /= 2;
     return scale;
 }
 
-static mirt_status mirt__decode_known(const unsigned char *bytes, size_t size, const mirt__image_header *header, mirt_color_mode mode,
-                                      const mirt_decode_desc *desc, mirt_image *out) {
+static mirt_status mirt__decode_known(const unsigned char *bytes, size_t size, const mirt__image_header *header,
+                                      mirt_color_mode mode, const mirt_decode_desc *desc, mirt_image *out) {
     int scale = mirt__decode_scale(header, desc);
     if (header->format == MIRT__FORMAT_NONE) {
         char text[16] = "";
         for (size_t i = 0; i < size && i < 4; i++) snprintf(text + 3 * i, 4, " %02X", bytes[i]);
-        return mirt__fail(MIRT_E_FORMAT, "no JPEG, PNG, BMP or GIF: it begins with%s", text);
+        return mirt__fail(MIRT_E_FORMAT, "not a JPEG, PNG, BMP or GIF: it begins with%s", text);
     }
 #ifdef MIRRORTRAIN_TURBOJPEG
-    if (header->format == MIRT__FORMAT_JPEG && header->channels < 4) return mirt__turbo_decode(bytes, size, mode, scale, out);
+    if (header->format == MIRT__FORMAT_JPEG && header->channels < 4)
+        return mirt__turbo_decode(bytes, size, mode, scale, out);
 #endif
 #ifdef MIRT__STB
     return mirt__stb_decode(bytes, size, header, mode, scale, out);
@@ -24432,17 +24574,20 @@ static mirt_status mirt__decode_known(const unsigned char *bytes, size_t size, c
     (void)mode;
     (void)scale;
     (void)out;
-    return mirt__fail(MIRT_E_NOT_FOUND, "no decoder was compiled in for it: " MIRT__NO_DECODER);
+    return mirt__fail(MIRT_E_NOT_FOUND, "compiled without a decoder for it: " MIRT__NO_DECODER);
 #endif
 }
 
-MIRT__LIB mirt_status mirt__decode(const unsigned char *bytes, size_t size, mirt_color_mode mode, const mirt_decode_desc *desc, mirt_image *out) {
+MIRT__LIB mirt_status mirt__decode(const unsigned char *bytes, size_t size, mirt_color_mode mode,
+                                   const mirt_decode_desc *desc, mirt_image *out) {
     mirt__image_header header;
     bool done = false;
     int64_t most = desc->max_bytes ? desc->max_bytes : (int64_t)1 << 26;
     memset(out, 0, sizeof *out);
     if (size == 0) return mirt__fail(MIRT_E_FORMAT, "empty: it has no bytes");
-    if (size > (uint64_t)most) return mirt__fail(MIRT_E_FORMAT, "%llu bytes: more than %lld (max_bytes)", (unsigned long long)size, (long long)most);
+    if (size > (uint64_t)most)
+        return mirt__fail(MIRT_E_FORMAT, "%llu bytes: more than %lld (max_bytes)", (unsigned long long)size,
+                          (long long)most);
     mirt_status status = mirt__image_read_header(bytes, size, &header);
     if (status == MIRT_OK) status = mirt__image_check(&header, size, desc);
     if (status == MIRT_OK && desc->decoder) status = mirt__decode_by_caller(bytes, size, desc, out, &done);
@@ -24452,16 +24597,19 @@ MIRT__LIB mirt_status mirt__decode(const unsigned char *bytes, size_t size, mirt
     return status;
 }
 
-static mirt_status mirt__decode_arguments(const char *caller, mirt_color_mode mode, const mirt_decode_desc *desc, mirt_image *out) {
+static mirt_status mirt__decode_arguments(const char *caller, mirt_color_mode mode, const mirt_decode_desc *desc,
+                                          mirt_image *out) {
     if (!out) return mirt__fail_missing(caller, "image");
     memset(out, 0, sizeof *out);
-    if (!mirt__mode_known(mode)) return mirt__fail(MIRT_E_INVALID, "%s: no color mode %d", caller, (int)mode);
-    if (desc && (desc->max_side < 0 || desc->max_pixels < 0 || desc->max_bytes < 0 || desc->least_height < 0 || desc->least_width < 0))
+    if (!mirt__mode_known(mode)) return mirt__fail(MIRT_E_INVALID, "%s: invalid color mode (%d)", caller, (int)mode);
+    if (desc && (desc->max_side < 0 || desc->max_pixels < 0 || desc->max_bytes < 0 || desc->least_height < 0 ||
+                 desc->least_width < 0))
         return mirt__fail(MIRT_E_INVALID, "%s: limits must not be negative", caller);
     return MIRT_OK;
 }
 
-MIRT_API mirt_status mirt_decode_image(const void *bytes, size_t size, mirt_color_mode mode, const mirt_decode_desc *desc, mirt_image *out) {
+MIRT_API mirt_status mirt_decode_image(const void *bytes, size_t size, mirt_color_mode mode,
+                                       const mirt_decode_desc *desc, mirt_image *out) {
     MIRT__ENTER;
     mirt_decode_desc defaults;
     memset(&defaults, 0, sizeof defaults);
@@ -24472,7 +24620,8 @@ MIRT_API mirt_status mirt_decode_image(const void *bytes, size_t size, mirt_colo
     return status == MIRT_OK ? MIRT_OK : mirt__fail_at("the image");
 }
 
-MIRT_API mirt_status mirt_read_image(const char *path, mirt_color_mode mode, const mirt_decode_desc *desc, mirt_image *out) {
+MIRT_API mirt_status mirt_read_image(const char *path, mirt_color_mode mode, const mirt_decode_desc *desc,
+                                     mirt_image *out) {
     MIRT__ENTER;
     mirt_decode_desc defaults;
     unsigned char *bytes;
@@ -24498,12 +24647,12 @@ MIRT_API mirt_status mirt_read_image(const char *path, mirt_color_mode mode, con
 
 /* >>section images/resample.c */
 
-/* Resizing, separably: every pixel of a row or column is a weighted sum of a few neighbouring ones. Weights are those of
-   TensorFlow's kernels, computed in float32 as there. */
+/* Separable resizing: every pixel is a weighted sum of a few neighbors. Weights are those of TensorFlow's kernels,
+   computed in float32 like there. */
 
-/* The kernels need the optimizer even where the including program goes without it, and the
-   numerical law forbids contracting a * b + c. Clang knows no pragma for the former. gcc -O2 alone
-   makes vectors only of loops of known length; the cost model says that all may be. */
+/* Begins kernels: optimized even if the including program is not, without contraction. The numerical law forbids
+   contracting a * b + c. Clang has no pragma for the optimization. gcc -O2 alone vectorizes only loops of known length;
+   the cost model allows all. */
 #if defined(__clang__)
 #pragma STDC FP_CONTRACT OFF
 #pragma clang diagnostic push
@@ -24527,7 +24676,7 @@ typedef struct mirt__pixmap_axis {
 
 typedef struct mirt__pixmap_filter {
     float radius;
-    float (*value)(float x); /* at a distance x >= 0 */
+    float (*value)(float x); /* weight at a distance x >= 0 */
 } mirt__pixmap_filter;
 
 static float mirt__filter_triangle(float x) { return x < 1 ? 1 - x : 0; }
@@ -24535,7 +24684,9 @@ static float mirt__filter_cubic(float x) {
     return x >= 2 ? 0 : x >= 1 ? ((-0.5f * x + 2.5f) * x - 4) * x + 2 : (1.5f * x - 2.5f) * x * x + 1;
 }
 static float mirt__filter_mitchell(float x) {
-    return x >= 2 ? 0 : x >= 1 ? ((-7.0f / 18 * x + 2) * x - 10.0f / 3) * x + 16.0f / 9 : (7.0f / 6 * x - 2) * x * x + 8.0f / 9;
+    return x >= 2   ? 0
+           : x >= 1 ? ((-7.0f / 18 * x + 2) * x - 10.0f / 3) * x + 16.0f / 9
+                    : (7.0f / 6 * x - 2) * x * x + 8.0f / 9;
 }
 static float mirt__filter_gaussian(float x) { return x >= 1.5f ? 0 : expf(-2 * x * x); }
 static float mirt__filter_lanczos(float x, float radius) {
@@ -24546,21 +24697,26 @@ static float mirt__filter_lanczos3(float x) { return mirt__filter_lanczos(x, 3);
 static float mirt__filter_lanczos5(float x) { return mirt__filter_lanczos(x, 5); }
 
 static const mirt__pixmap_filter mirt__pixmap_filters[MIRT__INTERPOLATION_COUNT] = {
-    {1, mirt__filter_triangle}, {0, NULL}, {2, mirt__filter_cubic}, {0, NULL}, {3, mirt__filter_lanczos3}, {5, mirt__filter_lanczos5},
+    {1, mirt__filter_triangle},    {0, NULL},
+    {2, mirt__filter_cubic},       {0, NULL},
+    {3, mirt__filter_lanczos3},    {5, mirt__filter_lanczos5},
     {1.5f, mirt__filter_gaussian}, {2, mirt__filter_mitchell}};
 
-/* Whether it is a filter by weights of a function, or one of TensorFlow's older kernels. */
+/* Whether the weights are a function of the distance; otherwise it is one of TensorFlow's older kernels. */
 static bool mirt__pixmap_filtered(const mirt__pixmap *resize) {
     mirt_interpolation kind = resize->interpolation;
     if (kind == MIRT_NEAREST || kind == MIRT_AREA) return false;
     return resize->antialias || (kind != MIRT_BILINEAR && kind != MIRT_BICUBIC);
 }
 
-static float mirt__filter_scale(const mirt__pixmap *resize, float scale) { return resize->antialias && scale > 1 ? scale : 1; }
+static float mirt__filter_scale(const mirt__pixmap *resize, float scale) {
+    return resize->antialias && scale > 1 ? scale : 1;
+}
 
 static int mirt__pixmap_axis_taps(const mirt__pixmap *resize, int in, int out) {
     float scale = (float)in / (float)out, taps = 2;
-    if (mirt__pixmap_filtered(resize)) taps = 2 * ceilf(mirt__pixmap_filters[resize->interpolation].radius * mirt__filter_scale(resize, scale)) + 1;
+    if (mirt__pixmap_filtered(resize))
+        taps = 2 * ceilf(mirt__pixmap_filters[resize->interpolation].radius * mirt__filter_scale(resize, scale)) + 1;
     else if (resize->interpolation == MIRT_NEAREST) taps = 1;
     else if (resize->interpolation == MIRT_BICUBIC) taps = 4;
     else if (resize->interpolation == MIRT_AREA) taps = ceilf(scale) + 2;
@@ -24569,7 +24725,7 @@ static int mirt__pixmap_axis_taps(const mirt__pixmap *resize, int in, int out) {
 
 static int mirt__pixmap_axis_bound(int value, int in) { return value < 0 ? 0 : value >= in ? in - 1 : value; }
 
-/* Adds a weight to out pixel i, whose taps have been placed. */
+/* Adds a weight to output pixel i, whose first tap is known. */
 static void mirt__pixmap_axis_add(mirt__pixmap_axis *axis, int i, int pixel, float weight) {
     int tap = mirt__pixmap_axis_bound(pixel, axis->in) - axis->first[i];
     if (tap >= 0 && tap < axis->taps) axis->weight[i * axis->taps + tap] += weight;
@@ -24587,25 +24743,28 @@ static void mirt__pixmap_axis_normalize(mirt__pixmap_axis *axis, int i) {
     for (int t = 0; t < axis->taps && fabsf(sum) > 1e-30f; t++) weight[t] /= sum;
 }
 
-/* Pixels outside the image do not count. */
+/* Pixels outside the image are ignored. */
 static void mirt__pixmap_axis_filter(mirt__pixmap_axis *axis, int i, const mirt__pixmap *resize, float scale) {
     const mirt__pixmap_filter *filter = &mirt__pixmap_filters[resize->interpolation];
-    float wide = mirt__filter_scale(resize, scale), narrow = 1 / wide, centre = ((float)i + 0.5f) * scale;
-    int first = (int)ceilf(centre - filter->radius * wide - 0.5f), last = (int)floorf(centre + filter->radius * wide - 0.5f);
+    float wide = mirt__filter_scale(resize, scale), narrow = 1 / wide, center = ((float)i + 0.5f) * scale;
+    int first = (int)ceilf(center - filter->radius * wide - 0.5f),
+        last = (int)floorf(center + filter->radius * wide - 0.5f);
     first = mirt__pixmap_axis_bound(first, axis->in);
     last = mirt__pixmap_axis_bound(last, axis->in);
     mirt__pixmap_axis_place(axis, i, first);
-    for (int k = first; k <= last; k++) mirt__pixmap_axis_add(axis, i, k, filter->value(fabsf((float)k + 0.5f - centre) * narrow));
+    for (int k = first; k <= last; k++)
+        mirt__pixmap_axis_add(axis, i, k, filter->value(fabsf((float)k + 0.5f - center) * narrow));
     mirt__pixmap_axis_normalize(axis, i);
 }
 
-/* Keys' cubic with a of -0.5, from a table of 1024 steps in TensorFlow, whose places we take. */
+/* Keys' cubic with a = -0.5; TensorFlow uses a table of 1024 steps, so positions are rounded to them. */
 static void mirt__pixmap_axis_cubic(mirt__pixmap_axis *axis, int i, float at) {
     int whole = (int)floorf(at);
     float part = (float)lrintf((at - floorf(at)) * 1024) / 1024;
     mirt__pixmap_axis_place(axis, i, whole - 1);
     for (int k = -1; k <= 2; k++) {
-        if (whole + k >= 0 && whole + k < axis->in) mirt__pixmap_axis_add(axis, i, whole + k, mirt__filter_cubic(fabsf((float)k - part)));
+        if (whole + k >= 0 && whole + k < axis->in)
+            mirt__pixmap_axis_add(axis, i, whole + k, mirt__filter_cubic(fabsf((float)k - part)));
     }
     mirt__pixmap_axis_normalize(axis, i);
 }
@@ -24645,8 +24804,9 @@ static void mirt__pixmap_axis_set(mirt__pixmap_axis *axis, const mirt__pixmap *r
 
 typedef float mirt__pixmap_four __attribute__((vector_size(16), aligned(4), may_alias));
 
-/* sum = weights of rows, from bytes to floats; added to what is there unless `first`. */
-static void mirt__pixmap_row_pair(const unsigned char *a, const unsigned char *b, float u, float v, size_t count, bool first, float *sum) {
+/* Adds a weighted row of bytes to a row of floats; `first` overwrites it. */
+static void mirt__pixmap_row_pair(const unsigned char *a, const unsigned char *b, float u, float v, size_t count,
+                                  bool first, float *sum) {
     if (first) {
         for (size_t i = 0; i < count; i++) sum[i] = u * (float)a[i] + v * (float)b[i];
     } else {
@@ -24661,12 +24821,15 @@ static void mirt__pixmap_rows(const mirt__pixmap *resize, const mirt__pixmap_axi
     for (int t = 0; t < axis->taps; t += 2) {
         bool pair = t + 1 < axis->taps;
         const unsigned char *other = pair ? row + (size_t)(t + 1) * resize->stride : row + (size_t)t * resize->stride;
-        mirt__pixmap_row_pair(row + (size_t)t * resize->stride, other, weight[t], pair ? weight[t + 1] : 0, count, t == 0, sum);
+        mirt__pixmap_row_pair(row + (size_t)t * resize->stride, other, weight[t], pair ? weight[t + 1] : 0, count,
+                              t == 0, sum);
     }
 }
 
-/* Three or four channels, as vectors of four that overlap: what a pixel of three writes too much is written over by the next. */
-static void mirt__pixmap_columns_wide(const mirt__pixmap_axis *axis, int channels, const float *row, float *out, int end) {
+/* Three or four channels as overlapping vectors of four: the next pixel overwrites the surplus of a pixel with three
+   channels. */
+static void mirt__pixmap_columns_wide(const mirt__pixmap_axis *axis, int channels, const float *row, float *out,
+                                      int end) {
     const int taps = axis->taps;
     for (int x = 0; x < end; x++) {
         const float *p = row + axis->first[x] * channels, *weight = axis->weight + x * taps;
@@ -24676,10 +24839,12 @@ static void mirt__pixmap_columns_wide(const mirt__pixmap_axis *axis, int channel
     }
 }
 
-static void mirt__pixmap_columns_two(const mirt__pixmap_axis *axis, int channels, const float *row, float *out, int end) {
+static void mirt__pixmap_columns_two(const mirt__pixmap_axis *axis, int channels, const float *row, float *out,
+                                     int end) {
     for (int x = 0; x < end; x++) {
         const float *p = row + axis->first[x] * channels, *weight = axis->weight + 2 * x;
-        *(mirt__pixmap_four *)(out + x * channels) = *(const mirt__pixmap_four *)p * weight[0] + *(const mirt__pixmap_four *)(p + channels) * weight[1];
+        *(mirt__pixmap_four *)(out + x * channels) =
+            *(const mirt__pixmap_four *)p * weight[0] + *(const mirt__pixmap_four *)(p + channels) * weight[1];
     }
 }
 
@@ -24690,7 +24855,8 @@ static void mirt__pixmap_columns(const mirt__pixmap_axis *axis, int channels, co
     for (int x = wide; x < axis->out; x++) {
         for (int c = 0; c < channels; c++) {
             float sum = 0;
-            for (int t = 0; t < axis->taps; t++) sum += row[(axis->first[x] + t) * channels + c] * axis->weight[x * axis->taps + t];
+            for (int t = 0; t < axis->taps; t++)
+                sum += row[(axis->first[x] + t) * channels + c] * axis->weight[x * axis->taps + t];
             out[x * channels + c] = sum;
         }
     }
@@ -24703,16 +24869,17 @@ static void mirt__pixmap_round(const float *from, size_t count, unsigned char *t
     }
 }
 
-/* >>all of it */
+/* >>both axes */
 
-/* Lays the weights of both axes and a row of each kind into memory, or only counts; 0 on overflow. */
+/* Divides memory among the weights of both axes and a row of each kind, or only counts bytes; 0 on overflow. */
 static size_t mirt__pixmap_lay(const mirt__pixmap *resize, void *memory, mirt__pixmap_axis axis[2], float *row[2]) {
     size_t at = 0, bytes;
     for (int k = 0; k < 2; k++) {
         axis[k].in = k ? resize->width : resize->height;
         axis[k].out = k ? resize->out_width : resize->out_height;
         axis[k].taps = mirt__pixmap_axis_taps(resize, axis[k].in, axis[k].out);
-        if (!mirt__mul_size((size_t)axis[k].out, ((size_t)axis[k].taps + 1) * 4, &bytes) || bytes > (size_t)INT32_MAX) return 0;
+        if (!mirt__mul_size((size_t)axis[k].out, ((size_t)axis[k].taps + 1) * 4, &bytes) || bytes > (size_t)INT32_MAX)
+            return 0;
         axis[k].weight = memory ? (float *)(void *)((char *)memory + at) : NULL;
         axis[k].first = memory ? (int *)(void *)(axis[k].weight + (size_t)axis[k].out * (size_t)axis[k].taps) : NULL;
         at += mirt__align_up(bytes);
@@ -24721,7 +24888,8 @@ static size_t mirt__pixmap_lay(const mirt__pixmap *resize, void *memory, mirt__p
         int width = k ? resize->out_width : resize->width;
         if (width > INT32_MAX / 16 - 4) return 0;
         row[k] = memory ? (float *)(void *)((char *)memory + at) : NULL;
-        at += mirt__align_up(((size_t)width * (size_t)resize->channels + 4) * sizeof(float)); /* vectors of four read beyond the last pixel */
+        /* vectors of four read beyond the last pixel */
+        at += mirt__align_up(((size_t)width * (size_t)resize->channels + 4) * sizeof(float));
     }
     return at;
 }
@@ -24743,10 +24911,13 @@ MIRT__LIB void mirt__pixmap_run(const mirt__pixmap *resize, void *memory, void *
         size_t place = (size_t)y * resize->out_stride;
         mirt__pixmap_rows(resize, &axis[0], y, row[0]);
         mirt__pixmap_columns(&axis[1], resize->channels, row[0], bytes ? row[1] : (float *)out + place);
-        if (bytes) mirt__pixmap_round(row[1], (size_t)resize->out_width * (size_t)resize->channels, (unsigned char *)out + place);
+        if (bytes)
+            mirt__pixmap_round(row[1], (size_t)resize->out_width * (size_t)resize->channels,
+                               (unsigned char *)out + place);
     }
 }
 
+/* Ends optimize_begin.inc. */
 #if defined(__clang__)
 #pragma clang diagnostic pop
 #pragma STDC FP_CONTRACT DEFAULT
@@ -24768,23 +24939,26 @@ MIRT__LIB bool mirt__pixmap_matrix(mirt_interpolation interpolation, bool antial
     axis.first = (int *)(void *)(axis.weight + (size_t)out * (size_t)axis.taps);
     mirt__pixmap_axis_set(&axis, &resize);
     memset(matrix, 0, (size_t)in * (size_t)out * sizeof *matrix);
-    for (int i = 0; i < out * axis.taps; i++) matrix[(size_t)(axis.first[i / axis.taps] + i % axis.taps) * (size_t)out + (size_t)(i / axis.taps)] += axis.weight[i];
+    for (int i = 0; i < out * axis.taps; i++)
+        matrix[(size_t)(axis.first[i / axis.taps] + i % axis.taps) * (size_t)out + (size_t)(i / axis.taps)] +=
+            axis.weight[i];
     mirt__free(axis.weight);
     return true;
 }
 
-MIRT_API mirt_status mirt_resize_image(const mirt_image *image, int height, int width, mirt_interpolation interpolation, bool antialias,
-                                       float *out) {
+MIRT_API mirt_status mirt_resize_image(const mirt_image *image, int height, int width, mirt_interpolation interpolation,
+                                       bool antialias, float *out) {
     MIRT__ENTER;
     mirt__pixmap resize;
     memset(&resize, 0, sizeof resize);
     if (!image || !image->pixels) return mirt__fail_missing("mirt_resize_image", "image");
     if (!out) return mirt__fail_missing("mirt_resize_image", "out");
     if (image->width < 1 || image->height < 1 || image->channels < 1 || image->channels > 4 || height < 1 || width < 1)
-        return mirt__fail(MIRT_E_INVALID, "mirt_resize_image: from %d x %d pixels of %d bytes to %d x %d: all must be positive", image->width,
-                          image->height, image->channels, width, height);
+        return mirt__fail(MIRT_E_INVALID,
+                          "mirt_resize_image: from %d x %d pixels of %d channels to %d x %d: all must be positive",
+                          image->width, image->height, image->channels, width, height);
     if ((int)interpolation < 0 || interpolation >= MIRT__INTERPOLATION_COUNT)
-        return mirt__fail(MIRT_E_INVALID, "mirt_resize_image: no interpolation %d", (int)interpolation);
+        return mirt__fail(MIRT_E_INVALID, "mirt_resize_image: invalid interpolation (%d)", (int)interpolation);
     resize.pixels = image->pixels;
     resize.height = image->height;
     resize.width = image->width;
@@ -24808,7 +24982,7 @@ MIRT_API mirt_status mirt_resize_image(const mirt_image *image, int height, int 
 
 #ifndef MIRT__DATA_H
 #define MIRT__DATA_H
-/* Data sets: chains of stages, each pulling samples from the one before. */
+/* Data sets: chains of stages, each of which pulls samples from the previous one. */
 
 #define MIRT__MAX_FIELDS 17 /* inputs, labels, sample weights */
 
@@ -24823,48 +24997,47 @@ typedef struct mirt__data_spec {
     bool has_weights;
     int num_fields; /* inputs, labels, weights, in this order */
     mirt__data_field field[MIRT__MAX_FIELDS];
-    int64_t batch;   /* global batch size, 0 when there is no batch stage */
-    int64_t samples; /* in one epoch; -1: a stream of unknown length or without an end */
-    int accumulate;  /* batches that make one step, 1 unless a stage says so */
-    bool features;   /* the inputs are what a model's frozen layers made of them */
+    int64_t batch;   /* global batch size, 0 without a batch stage */
+    int64_t samples; /* in one epoch; -1: a stream of unknown or infinite length */
+    int accumulate;  /* batches per step, 1 unless a stage sets it */
+    bool features;   /* the inputs are features computed by a model's frozen layers */
 } mirt__data_spec;
 
 /* One element or one batch: `rows` samples in sample order of this epoch. */
 typedef struct mirt__batch {
-    const void *field[MIRT__MAX_FIELDS]; /* dense [rows, ...] as the spec says; valid until the next call */
+    const void *field[MIRT__MAX_FIELDS]; /* dense [rows, ...] as in the spec; valid until the next call */
     int64_t rows;
-    const int64_t *index; /* [rows] each sample's index in the first stage's data */
+    const int64_t *index; /* [rows] index of each sample in the first stage's data */
 } mirt__batch;
 
 MIRT__LIB const mirt__data_spec *mirt__dataset_spec(const mirt_dataset *dataset);
-/* Starts an epoch (also in mid-epoch): order keyed by (seed, epoch). May load and allocate the
-   first time only. */
+/* Starts an epoch, also in the middle of one: the order depends on (seed, epoch). Loads and allocates only the first
+   time. */
 MIRT__LIB mirt_status mirt__dataset_begin(mirt_dataset *dataset, uint64_t seed, int64_t epoch);
-/* The next mirt__dataset_begin begins after the first `batches` batches without making their samples; false: it
-   cannot. */
+/* The next mirt__dataset_begin skips the first `batches` batches without making their samples; false: not possible. */
 MIRT__LIB bool mirt__dataset_pass_over(mirt_dataset *dataset, int64_t batches);
-/* Next batch (or single sample, rows == 1, without a batch stage); rows == 0 at the end of the
-   epoch. Never allocates. */
+/* The next batch (or single sample, rows == 1, without a batch stage); rows == 0 at the end of the epoch. Never
+   allocates. */
 MIRT__LIB mirt_status mirt__dataset_next(mirt_dataset *dataset, mirt__batch *out);
-/* Whether a stage that is not filled yet keeps what its first pass makes, which differs from epoch to epoch. */
+/* Whether a cache that is not filled yet would keep samples that differ from epoch to epoch. */
 MIRT__LIB bool mirt__dataset_keeps(const mirt_dataset *dataset);
 /* MIRT_E_STATE while another call is in the middle of a pass. */
 MIRT__LIB mirt_status mirt__dataset_idle(const char *caller, const mirt_dataset *dataset);
-/* Copies the next samples of the pass, up to `count` or to its end, into the arrays of `out` that have memory; *rows:
-   their number. */
+/* Copies the next samples of the pass, at most `count`, into the arrays of `out` that have memory; *rows: their
+   number. */
 MIRT__LIB mirt_status mirt__dataset_pull(mirt_dataset *dataset, int64_t count, mirt_data *out, int64_t *rows);
-/* A batch stage (and before it, if `shuffle`, a shuffle stage) on a data set without one, which is
-   borrowed; and a prefetch stage, if its samples cost something. */
+/* Adds a batch stage, and before it a shuffle stage if `shuffle`, to a borrowed data set without one; adds a prefetch
+   stage if its samples are expensive. */
 MIRT__LIB mirt_dataset *mirt__dataset_batch_view(mirt_dataset *dataset, int64_t batch, bool shuffle);
 /* Rows of the largest batch; 1 without a batch stage. */
 MIRT__LIB int64_t mirt__data_most_rows(const mirt__data_spec *spec);
 
-/* The spec of samples in arrays; the arrays' data into field[num_fields]. */
+/* Makes the spec of samples in arrays; writes the arrays' data to field[num_fields]. */
 MIRT__LIB mirt_status mirt__arrays_spec(const mirt_data *data, mirt__data_spec *spec, const void **field);
-/* "x", "y[1]", "weights" into `out`, which is also returned. */
+/* Writes "x", "y[1]" or "weights" to `out`, and returns it. */
 MIRT__LIB const char *mirt__field_name(const mirt__data_spec *spec, int field, char out[16]);
 
-/* The rest is for stages. */
+/* The following declarations are for stages. */
 
 typedef struct mirt__sample {
     const void *field[MIRT__MAX_FIELDS];
@@ -24873,113 +25046,113 @@ typedef struct mirt__sample {
 
 /* Memory for samples. */
 typedef struct mirt__slot {
-    void *block; /* what the others point into */
+    void *block; /* memory that the other pointers refer to */
     void *field[MIRT__MAX_FIELDS];
     int64_t *index;
     int64_t rows; /* filled */
 } mirt__slot;
 
-/* What one thread needs to make samples: room for each stage, such as for a sample before it is mapped. */
+/* The buffers that one thread needs to make samples: one per stage, such as for a sample before it is mapped. */
 typedef struct mirt__work mirt__work;
 typedef struct mirt__worker_pool mirt__worker_pool; /* workers.h */
 MIRT__LIB mirt__work *mirt__work_create(void);
 MIRT__LIB void mirt__work_destroy(mirt__work *work);
-/* The data set's own, made when first asked for; false with the error set. */
+/* The data set's default work, created on first use; false with the error set. */
 MIRT__LIB bool mirt__dataset_work(mirt_dataset *dataset);
 MIRT__LIB bool mirt__dataset_worker_pool(mirt_dataset *dataset, mirt_dataset *source);
-/* This stage's room, at least `bytes`, aligned to MIRT__ALIGN; it keeps its place and what is in it until more is asked
-   for. NULL with the error set. */
+/* This stage's buffer of at least `bytes`, aligned to MIRT__ALIGN; it keeps its address and contents until a larger one
+   is requested. NULL with the error set. */
 MIRT__LIB void *mirt__work_room(mirt__work *work, const mirt_dataset *stage, size_t bytes);
 
-/* Of `make`, and of `at` where the data set says that it skips: this sample is to be left out. No error is set. */
+/* Returned by `make`, and by `at` if the data set skips samples: leave this sample out. No error is set. */
 #define MIRT__SKIPPED MIRT__STATUS_COUNT
 
-/* What a kind of stage does; NULL where it does nothing. */
+/* The functions of a kind of stage; NULL if it does not have one. */
 typedef struct mirt__stage {
     mirt_status (*begin)(mirt_dataset *dataset, uint64_t seed, int64_t epoch);
     mirt_status (*next)(mirt_dataset *dataset, mirt__batch *out);
-    /* Sample i of this epoch's order, without copying; NULL: a stream. */
+    /* Returns sample i of this epoch's order without copying; NULL: a stream. */
     mirt_status (*at)(mirt_dataset *dataset, int64_t i, mirt__sample *out);
-    /* Sample i of this epoch's order into field[num_fields] and *index, at some expense; one of `at` and `make` makes a
-       stage reachable. field NULL: the index alone. Called by several threads at once, each with its own work, in any
-       order; what it depends on is set in begin. */
+    /* Computes sample i of this epoch's order into field[num_fields] and *index; one of `at` and `make` gives random
+       access. field NULL: only the index. Several threads may call it at once, each with its own work, in any order; it
+       depends only on state set in begin. */
     mirt_status (*make)(mirt_dataset *dataset, int64_t i, mirt__work *work, void *const *field, int64_t *index);
-    /* `next` into memory of the caller, who has set `lent` before begin; NULL: copy what next gives. May be
-       MIRT__SKIPPED: again. */
+    /* `next` into memory of the caller, which has set `lent` before begin; NULL: copy the result of next. On
+       MIRT__SKIPPED call it again. */
     mirt_status (*fill)(mirt_dataset *dataset, mirt__slot *out);
-    /* Frees what the stage holds, not its slot nor the stage before. */
+    /* Frees the stage's memory, but not its slot nor the previous stage. */
     void (*release)(mirt_dataset *dataset);
-    /* Samples in the first `batches` batches, of which there are as many; NULL: as many as in those of the stage
-       before. */
+    /* The number of samples in the first `batches` batches, which exist; NULL: the same as in the previous stage. */
     int64_t (*rows)(const mirt_dataset *dataset, int64_t batches);
 } mirt__stage;
 
-/* A sample that some thread is at, and the stage that makes it; name NULL: none. Both atomic. */
+/* The sample that some thread is making, and the stage that makes it; name NULL: none. Both atomic. */
 typedef struct mirt__at {
     const char *name;
     int64_t index;
 } mirt__at;
 
-/* The first member of every stage's own struct. */
+/* The first member of every stage's struct. */
 struct mirt_dataset {
     const mirt__stage *stage;
-    int64_t process;      /* that created it */
-    mirt_dataset *source; /* the stage before, or NULL */
-    mirt__at at;          /* of the thread that goes through the stages, where it has no work of its own */
-    uint64_t made;        /* atomic: grows with samples, or now and then loses one */
-    bool lost;            /* abandoned threads may still use it: nothing of it may be freed */
-    bool borrows;         /* source is not ours to destroy */
-    bool contiguous;      /* `at` finds sample i + 1 right after sample i */
-    bool pointing;        /* `next` points into memory that stays: preparing ahead would gain nothing */
-    bool lent;            /* the next stage calls fill, never next */
-    bool busy;            /* a call is reading it, such as mirt_fit: calls from within are refused */
+    int64_t process;      /* process that created it */
+    mirt_dataset *source; /* the previous stage, or NULL */
+    mirt__at at;          /* of the thread that runs the stages without its own work */
+    uint64_t made;        /* atomic: counts samples; may miss some */
+    bool lost;            /* abandoned threads may still use it, so nothing may be freed */
+    bool borrows;         /* the source belongs to the caller */
+    bool contiguous;      /* sample i + 1 of `at` directly follows sample i in memory */
+    bool pointing;        /* `next` points into permanent memory, so prefetching gains nothing */
+    bool lent;            /* the next stage calls fill instead of next */
+    bool busy;            /* a call such as mirt_fit is reading it: nested calls are refused */
     bool begun;           /* mirt_dataset_next is in the middle of an epoch */
-    bool foreign;         /* code of the user makes its samples */
-    char varies;          /* the sample of an index may differ from epoch to epoch; 2: also within one */
-    mirt_dataset *samples; /* whose samples, in its order, the batches are made of; NULL: none, or other ones by now */
-    bool skips;           /* samples may turn out MIRT__SKIPPED, which spec.samples counts all the same */
-    int shuffles;         /* stages so far that draw by (seed, epoch); gives each its own stream */
+    bool foreign;         /* user code makes its samples */
+    char varies;          /* the sample of an index may differ between epochs; 2: also within one */
+    mirt_dataset *samples; /* the stage whose samples, in its order, form the batches; NULL: none, or no longer */
+    bool skips;           /* samples may be MIRT__SKIPPED; spec.samples includes them */
+    int shuffles;         /* number of stages so far that draw random numbers by (seed, epoch); each gets its own
+                             stream */
     mirt__data_spec spec;
-    int64_t batches;  /* in one epoch; 0 before a batch stage, -1 like samples */
-    int64_t position; /* samples given in this epoch, in stages that count */
-    int64_t current;  /* index of the sample last given, in stages without batches */
+    int64_t batches;  /* batches in one epoch; 0 before a batch stage, -1 as for samples */
+    int64_t position; /* samples returned in this epoch, in stages that count them */
+    int64_t current;  /* index of the last returned sample, in stages without batches */
     mirt__slot slot;  /* samples the stage holds, freed with it */
-    mirt__work *work; /* for samples made one by one */
+    mirt__work *work; /* for samples made one at a time */
     mirt__worker_pool *worker_pool; /* for samples made in parallel */
-    int workers;      /* threads that make samples; 0: as the stall says */
-    bool fed;         /* the consumer did not wait lately */
-    int joins; /* batches of the stage before that make one, where a pass can begin after some of them; -1: the batch
-                  stage that does it */
-    int64_t pass_over; /* batches that it leaves out when it begins the next time */
-    const char *cost; /* what making samples costs here, for messages; NULL: nothing to speak of */
-    bool kept;        /* those of the stages before are made once */
-    bool ahead;       /* samples are made while others are used */
-    uint64_t identity; /* of what samples are made of and how, for files of them; that of arrays is 0 */
-    /* Where samples come in passes, each of which can be reached by `make`: the next ones are `make`'s first .. first +
-       count - 1, at most `most`, until the next call; count is 0 at the end, and at that of a pass unless `turn`. NULL:
-       position counts. */
+    int workers;      /* number of threads that make samples; 0: chosen by the stall */
+    bool fed;         /* the consumer has not waited recently */
+    int joins; /* batches of the previous stage per batch, if a pass can begin after some of them; -1: this is the batch
+                  stage */
+    int64_t pass_over; /* batches to skip when the next pass begins */
+    const char *cost; /* name of the expensive work of this stage, for messages; NULL: cheap */
+    bool kept;        /* samples of the previous stages are made once */
+    bool ahead;       /* samples are made while others are in use */
+    uint64_t identity; /* identifies the origin and processing of samples, for cache files; 0 for arrays */
+    /* For samples that come in passes with random access by `make`: the next ones are `make`'s first .. first + count -
+       1, at most `most`, valid until the next call; count is 0 at the end, and at the end of a pass unless `turn`.
+       NULL: use the position. */
     mirt_status (*run)(mirt_dataset *dataset, int64_t most, bool turn, int64_t *first, int64_t *count);
-    char **names;     /* of classes; NULL: those of the stage before */
+    char **names;     /* names of classes; NULL: those of the previous stage */
     int num_names;
 };
 
-/* A stage of `size` bytes on `source` (NULL for a first stage), with its spec. NULL with the error
-   set, `source` then being destroyed unless borrowed. */
+/* Creates a stage of `size` bytes on `source` (NULL for a first stage), with its spec. On failure returns NULL with the
+   error set and destroys `source` unless borrowed. */
 MIRT__LIB mirt_dataset *mirt__dataset_new(size_t size, const mirt__stage *stage, mirt_dataset *source, bool borrows);
-/* Around what may take for ever: code of users, files. `work` may be NULL. */
+/* Enclose code that may never return: user code and file access. `work` may be NULL. */
 MIRT__LIB void mirt__at_begin(mirt_dataset *dataset, mirt__work *work, const char *name, int64_t index);
 MIRT__LIB void mirt__at_end(mirt_dataset *dataset, mirt__work *work);
-/* For any thread: how far all stages are; and the sample that some thread is at, the least of them, with its stage's
+/* Callable by any thread: the progress of all stages, and the smallest sample that a thread is making, with its stage's
    name ("": none). */
 MIRT__LIB uint64_t mirt__dataset_made(const mirt_dataset *dataset);
 MIRT__LIB int64_t mirt__dataset_at(const mirt_dataset *dataset, char *name, size_t size);
-/* Destroys the stages before. */
+/* Destroys the previous stages. */
 MIRT__LIB void mirt__dataset_leave(mirt_dataset *dataset);
 /* Marks all stages as lost. */
 MIRT__LIB void mirt__dataset_lose(mirt_dataset *dataset);
 /* Checks the spec of a first stage (the fields' bytes and num_fields excepted, which are set). */
 MIRT__LIB mirt_status mirt__dataset_set_spec(mirt_dataset *dataset, const mirt__data_spec *spec);
-/* The next field of a spec under way. */
+/* Appends a field to a spec under construction. */
 MIRT__LIB void mirt__data_add_field(mirt__data_spec *spec, mirt_dtype dtype, mirt_shape shape);
 /* `next` for stages that have `at`. */
 MIRT__LIB mirt_status mirt__dataset_next_at(mirt_dataset *dataset, mirt__batch *out);
@@ -24987,50 +25160,49 @@ MIRT__LIB mirt_status mirt__dataset_next_at(mirt_dataset *dataset, mirt__batch *
 MIRT__LIB mirt_status mirt__dataset_fill_made(mirt_dataset *dataset, mirt__slot *out);
 /* Whether samples can be reached at random. */
 MIRT__LIB bool mirt__reachable(const mirt_dataset *dataset);
-/* `make` and `run` that hand on to the stage before; field NULL: the index alone. */
+/* `make` and `run` that forward to the previous stage; field NULL: only the index. */
 MIRT__LIB mirt_status mirt__dataset_make(mirt_dataset *dataset, int64_t i, mirt__work *work, void *const *field,
                                          int64_t *index);
 MIRT__LIB mirt_status mirt__dataset_run(mirt_dataset *dataset, int64_t most, bool turn, int64_t *first, int64_t *count);
-/* Sample i of a reachable data set: where it lies, or made in the work's room. */
+/* Sample i of a data set with random access: in place, or made in the work's buffer. */
 MIRT__LIB mirt_status mirt__dataset_reach(mirt_dataset *dataset, int64_t i, mirt__work *work, mirt__sample *out);
-/* `next` for stages that have `fill`, and `begin`, which makes the slot and begins the stage before. */
+/* `next` for stages that have `fill`, and `begin`, which makes the slot and begins the previous stage. */
 MIRT__LIB mirt_status mirt__dataset_next_filled(mirt_dataset *dataset, mirt__batch *out);
 MIRT__LIB mirt_status mirt__dataset_begin_filled(mirt_dataset *dataset, uint64_t seed, int64_t epoch);
-MIRT__LIB mirt_status mirt__dataset_begin_slot(mirt_dataset *dataset); /* the first half of that */
+MIRT__LIB mirt_status mirt__dataset_begin_slot(mirt_dataset *dataset); /* only makes the slot */
 /* The stage that names the classes, or NULL. */
 MIRT__LIB mirt_dataset *mirt__names_of(mirt_dataset *dataset);
-/* What is known of a data set's identity, and one thing more. */
+/* Combines a data set's identity with another number. */
 MIRT__LIB uint64_t mirt__identity_with(uint64_t identity, uint64_t more);
-/* Destroys `dataset` unless borrowed; returns NULL: the way out of a constructor that failed. */
+/* Destroys `dataset` unless borrowed; returns NULL, for constructors that fail. */
 MIRT__LIB mirt_dataset *mirt__dataset_give_up(mirt_dataset *dataset, bool borrowed);
 
-/* Samples in the first `batches` batches of a data set that has as many. */
+/* The number of samples in the first `batches` batches, which exist. */
 MIRT__LIB int64_t mirt__dataset_rows(const mirt_dataset *dataset, int64_t batches);
 /* A copy of names (of classes) in one block. NULL with the error set. */
 MIRT__LIB char **mirt__names_copy(const char *caller, const char *const *names, int count);
-/* Calls the classes "0" to "9"; hands NULL through. */
+/* Names the classes "0" to "9"; returns NULL for NULL. */
 MIRT__LIB mirt_dataset *mirt__dataset_name_digits(mirt_dataset *dataset);
 
-/* Room for `rows` samples; without `samples` only for their indices. */
+/* Allocates memory for `rows` samples; without `samples` only for their indices. */
 MIRT__LIB mirt_status mirt__slot_create(mirt__slot *slot, const mirt__data_spec *spec, int64_t rows, bool samples);
-/* What the samples of a batched data set cost, for messages. */
+/* The cost of the samples of a batched data set, for messages. */
 typedef struct mirt__data_cost {
     char what[64];
     int workers;    /* threads that make them */
-    double seconds; /* one of them takes for a sample; 0: not known */
-    bool parallel;  /* there could be more */
-    bool ahead;     /* they work while others are used */
+    double seconds; /* seconds that one of them takes per sample; 0: unknown */
+    bool parallel;  /* more threads are possible */
+    bool ahead;     /* they work while other samples are in use */
 } mirt__data_cost;
 MIRT__LIB void mirt__dataset_cost(const mirt_dataset *dataset, mirt__data_cost *out);
-/* Copies samples to the place of sample `row`. */
+/* Copies samples to sample `row` of a slot. */
 MIRT__LIB void mirt__slot_put(mirt__slot *slot, const mirt__data_spec *spec, int64_t row, const void *const *from,
                               const int64_t *index, int64_t rows);
 MIRT__LIB void mirt__slot_give(const mirt__slot *slot, const mirt__data_spec *spec, int64_t row, int64_t rows,
                                mirt__batch *out);
-/* Whether a sample may come more than once in an epoch, by mirt_repeat; `pass` tells its passes apart. */
+/* Whether mirt_repeat may return a sample more than once in an epoch; `pass` distinguishes the passes. */
 MIRT__LIB bool mirt__dataset_repeats(const mirt_dataset *dataset, uint64_t *pass);
-/* Says that what this stage makes of a sample may differ: from epoch to epoch, after mirt_repeat also from pass to
-   pass. */
+/* Marks that this stage's result for a sample may differ between epochs and, after mirt_repeat, between passes. */
 MIRT__LIB void mirt__dataset_vary(mirt_dataset *dataset);
 /* The next batch of `source`, with slot->rows 0 at the end. */
 MIRT__LIB mirt_status mirt__slot_pull(mirt__slot *slot, mirt_dataset *source);
@@ -25038,8 +25210,8 @@ MIRT__LIB mirt_status mirt__slot_pull(mirt__slot *slot, mirt_dataset *source);
 MIRT__LIB mirt_dataset *mirt__shuffle_over(mirt_dataset *source, int64_t buffer, bool borrows);
 MIRT__LIB mirt_dataset *mirt__batch_over(mirt_dataset *source, int64_t batch, bool borrows, bool drop);
 #ifndef MIRRORTRAIN_NO_THREADS
-/* If `dataset` is a batch stage with workers: they begin on the next batch, for the slot of a later `fill`, in the
-   order of calls. */
+/* If `dataset` is a batch stage with workers, they start the next batch in the slot of a later `fill`, in the order of
+   calls. */
 MIRT__LIB bool mirt__batch_ask(mirt_dataset *dataset, const mirt__slot *slot);
 #endif
 
@@ -25047,11 +25219,11 @@ MIRT__LIB bool mirt__batch_ask(mirt_dataset *dataset, const mirt__slot *slot);
 typedef struct mirt__block_dataset {
     mirt_dataset base;
     const void *field[MIRT__MAX_FIELDS];
-    uint64_t seed; /* of drawn digits */
+    uint64_t seed; /* cached pixels of drawn digits */
     mirt_split split;
 } mirt__block_dataset;
 MIRT__LIB mirt_status mirt__block_at(mirt_dataset *dataset, int64_t i, mirt__sample *out);
-/* The samples are now those in the slot. */
+/* Replaces the samples by those in the slot. */
 MIRT__LIB void mirt__block_from_slot(mirt__block_dataset *block);
 
 /* A file read from its start through a small buffer. */
@@ -25059,7 +25231,7 @@ typedef struct mirt__bytes {
     int fd;
     uint64_t file_size;
     uint64_t end;    /* offset in the file of the end of data */
-    size_t at, size; /* data[at, size) is still to be read */
+    size_t at, size; /* data[at, size) has not been read yet */
     unsigned char data[16384];
 } mirt__bytes;
 MIRT__LIB void mirt__bytes_rewind(mirt__bytes *bytes);
@@ -25071,7 +25243,7 @@ typedef struct mirt__gunzip mirt__gunzip;
 MIRT__LIB mirt__gunzip *mirt__gunzip_create(mirt__bytes *bytes);
 /* Starts at the gzip header, to which `bytes` has been rewound. */
 MIRT__LIB mirt_status mirt__gunzip_begin(mirt__gunzip *gunzip);
-/* Fewer than `size` bytes come only at the end, whose checksum and length have then been checked. */
+/* Returns fewer than `size` bytes only at the end, after its checksum and length have been verified. */
 MIRT__LIB mirt_status mirt__gunzip_read(mirt__gunzip *gunzip, unsigned char *out, size_t size, size_t *got);
 MIRT__LIB void mirt__gunzip_destroy(mirt__gunzip *gunzip);
 
@@ -25081,26 +25253,27 @@ MIRT__LIB void mirt__gunzip_destroy(mirt__gunzip *gunzip);
 
 #ifndef MIRT__WORKERS_H
 #define MIRT__WORKERS_H
-/* Threads that make the samples of a reachable data set. */
+/* Worker threads that make the samples of a data set with random access. */
 
-/* For samples of `source`, as many threads as its `workers` says, when it begins. */
+/* Creates a pool for samples of `source`; threads start when a pass begins, `workers` of them. */
 MIRT__LIB mirt__worker_pool *mirt__workers_create(mirt_dataset *source);
-/* Waits for samples under way and drops the rest. */
+/* Waits for samples that are being made and drops the rest. */
 MIRT__LIB void mirt__workers_destroy(mirt__worker_pool *pool);
-/* Before an epoch: drops what was asked for, and starts threads of which the number was given. */
+/* Call before an epoch: drops all requests, and starts the threads if their number is fixed. */
 MIRT__LIB mirt_status mirt__workers_begin(mirt__worker_pool *pool);
 MIRT__LIB void mirt__workers_drop(mirt__worker_pool *pool);
 
-/* Samples [first, first + count) are wanted in `slot`, whose memory stays until this is finished or dropped. False: too
-   much is asked for already. `ahead`: the one who asks does not wait for it yet. */
+/* Requests samples [first, first + count) in `slot`, whose memory must stay valid until this is finished or dropped.
+   False: too many requests. `ahead`: the caller does not wait for them yet. */
 MIRT__LIB bool mirt__workers_ask(mirt__worker_pool *pool, const mirt__slot *slot, int64_t first, int64_t count,
                                  bool ahead);
 MIRT__LIB void mirt__workers_at(mirt__worker_pool *pool, mirt__at *out);
 MIRT__LIB bool mirt__workers_asked(const mirt__worker_pool *pool);
-/* What was asked for first is there: all samples in their order, but the skipped ones, or with `gaps` in their places,
-   the index of the skipped being MIRT__NO_INDEX. The failure is that of the first sample that failed. */
+/* Waits for the oldest request: all its samples in order without the skipped ones, or with `gaps` in their places, with
+   index MIRT__NO_INDEX for skipped ones. The error is that of the first sample that failed. */
 MIRT__LIB mirt_status mirt__workers_finish(mirt__worker_pool *pool, bool gaps, int64_t *rows);
-/* The threads that make samples (0: the one who asks does), and the seconds one takes for a sample; 0: not known. */
+/* The number of threads that make samples (0: the requesting thread does), and the seconds each takes per sample; 0:
+   unknown. */
 MIRT__LIB int mirt__workers_numbers(mirt__worker_pool *pool, double *seconds);
 #define MIRT__NO_INDEX INT64_MIN
 
@@ -25108,9 +25281,9 @@ MIRT__LIB int mirt__workers_numbers(mirt__worker_pool *pool, double *seconds);
 
 /* >>section data/workers.c */
 
-/* Threads that make samples, and the memory of each. */
+/* Worker threads that make samples, and their buffers. */
 
-/* >>the room of stages */
+/* >>buffers of stages */
 
 typedef struct mirt__room {
     const mirt_dataset *stage;
@@ -25191,7 +25364,7 @@ static void mirt__stage_at(const mirt_dataset *stage, mirt__at *out) {
     if (pool) mirt__workers_at(pool, out);
 }
 
-/* >>stages seen by a thread that does not go through them, while those before a cache may go */
+/* >>progress of stages as seen by other threads, while a cache may free the stages before it */
 
 #ifdef MIRRORTRAIN_NO_THREADS
 static void mirt__stages_lock(bool locked) { (void)locked; }
@@ -25244,12 +25417,12 @@ MIRT__LIB void mirt__dataset_leave(mirt_dataset *dataset) {
 #define MIRT__WORKERS_JOBS 16
 #define MIRT__WORKERS_MOST 256
 
-/* Samples [first, first + count) on their way into the slot; threads claim a few at a time, in ascending order. */
+/* Samples [first, first + count) to make in the slot; threads claim a few at a time, in ascending order. */
 typedef struct mirt__worker_job {
     mirt__slot slot;
-    int64_t first, count; /* after a failure `count` is what was claimed until then */
+    int64_t first, count; /* after a failure `count` is the number claimed until then */
     int64_t claimed, done, skipped;
-    int64_t failed; /* the first sample that did */
+    int64_t failed; /* the first sample that failed */
     mirt_status status;
     char error[512];
     mirt__caller caller;
@@ -25266,22 +25439,22 @@ typedef struct mirt__worker_thread {
 } mirt__worker_thread;
 #endif
 
-/* Jobs are a ring, `finished` to `asked`; the mutex guards everything but the memory of claimed samples. */
+/* Jobs form a ring buffer, `finished` to `asked`; the mutex guards everything but the memory of claimed samples. */
 struct mirt__worker_pool {
     mirt_dataset *source;
-    mirt__work *work; /* of the one who asks, who makes samples himself as long as there are no threads */
+    mirt__work *work; /* of the requesting thread, which makes samples itself while there are no workers */
     mirt__worker_job job[MIRT__WORKERS_JOBS];
     int64_t asked, finished;
-    double seconds, longest; /* that samples took; that of the longest claim, which may have waited for a core */
+    double seconds, longest; /* that samples took, and that of the longest claim, which may have waited for a core */
     int64_t samples;
-    bool ahead;            /* jobs are asked for before they are needed */
-    bool bound;            /* there will be no more threads */
+    bool ahead;            /* jobs are requested before they are needed */
+    bool bound;            /* no more threads will be started */
     int threads, cores;
 #ifndef MIRRORTRAIN_NO_THREADS
     mirt__worker_thread thread[MIRT__WORKERS_MOST];
     pthread_mutex_t mutex;
     pthread_cond_t to_threads, to_asker;
-    int made; /* of these three, in this order */
+    int made; /* number of those three that exist, in this order */
     bool quit;
 #endif
 };
@@ -25290,7 +25463,7 @@ static mirt__worker_job *mirt__worker_job_at(mirt__worker_pool *pool, int64_t nu
     return &pool->job[number % MIRT__WORKERS_JOBS];
 }
 
-/* Samples [row, end) of a job, without the mutex; MIRT__SKIPPED rows are marked and counted. Returns the row that
+/* Makes samples [row, end) of a job without the mutex; marks and counts MIRT__SKIPPED rows. Returns the row that
    failed, or `end`. */
 static int64_t mirt__workers_make(mirt_dataset *source, const mirt__worker_job *job, mirt__work *work, int64_t row,
                                int64_t end, int64_t *skipped, mirt_status *status) {
@@ -25311,7 +25484,7 @@ static int64_t mirt__workers_make(mirt_dataset *source, const mirt__worker_job *
     return end;
 }
 
-/* Seconds a sample takes; 0 as long as that is not known. */
+/* Seconds per sample; 0: unknown. */
 static double mirt__workers_pace(const mirt__worker_pool *pool) {
     const int64_t few = 4;
     return pool->samples < few ? 0 : (pool->seconds - pool->longest) / (double)(pool->samples - 1);
@@ -25328,9 +25501,9 @@ static void mirt__workers_measure(mirt__worker_pool *pool, double seconds, int64
     pool->longest = 0;
 }
 
-/* Claims some samples of a job and makes them; called and left with the mutex locked. */
+/* Claims some samples of a job and makes them; the mutex is locked on entry and return. */
 static void mirt__workers_step(mirt__worker_pool *pool, mirt__worker_job *job, mirt__work *work) {
-    const double least = 20e-6; /* seconds for which it is worth coming */
+    const double least = 20e-6; /* seconds of work that are worth waking a thread */
     int64_t row = job->claimed, rows = 1, skipped = 0, fair = (job->count - row) / (4 * (pool->threads + 1));
     mirt_status status;
     const double pace = mirt__workers_pace(pool);
@@ -25380,7 +25553,7 @@ static void *mirt__workers_main(void *arg) {
     return NULL;
 }
 
-/* As many threads in all, by the one who asks, with the mutex locked. */
+/* Starts threads up to this number, in the requesting thread, with the mutex locked. */
 static mirt_status mirt__workers_start(mirt__worker_pool *pool, int threads) {
     while (pool->threads < threads) {
         mirt__worker_thread *thread = &pool->thread[pool->threads];
@@ -25388,14 +25561,14 @@ static mirt_status mirt__workers_start(mirt__worker_pool *pool, int threads) {
         if (!thread->work && !(thread->work = mirt__work_create())) return MIRT_E_NOMEM;
         int code = mirt__thread_start(&thread->thread, mirt__workers_main, thread);
         if (code)
-            return mirt__fail(MIRT_E_THREAD, "worker thread %d of %d could not be started: %s", pool->threads + 1,
+            return mirt__fail(MIRT_E_THREAD, "cannot start worker thread %d of %d: %s", pool->threads + 1,
                               threads, strerror(code));
         pool->threads++;
     }
     return MIRT_OK;
 }
 
-/* More threads, if those who wait for samples do, and if `samples` at a time are worth them. */
+/* Starts more threads if the consumer waits for samples and `samples` at a time are enough work for them. */
 static void mirt__workers_tune(mirt__worker_pool *pool, int64_t samples) {
     const double worth = 100e-6, left = (double)samples * mirt__workers_pace(pool);
     int most = pool->cores, threads = pool->threads;
@@ -25429,7 +25602,7 @@ static mirt_status mirt__workers_init(mirt__worker_pool *pool) {
     if (!code && ++pool->made) code = pthread_cond_init(&pool->to_threads, NULL);
     if (!code && ++pool->made) code = pthread_cond_init(&pool->to_asker, NULL);
     if (!code) pool->made++;
-    return code ? mirt__fail(MIRT_E_THREAD, "worker threads cannot be had: %s", strerror(code)) : MIRT_OK;
+    return code ? mirt__fail(MIRT_E_THREAD, "cannot create worker threads: %s", strerror(code)) : MIRT_OK;
 }
 
 #else
@@ -25511,7 +25684,7 @@ MIRT__LIB bool mirt__workers_ask(mirt__worker_pool *pool, const mirt__slot *slot
     return true;
 }
 
-/* Moves the samples together that were not skipped; returns how many they are. */
+/* Moves samples together to close the gaps of skipped ones; returns their number. */
 static int64_t mirt__workers_close_up(const mirt__data_spec *spec, const mirt__slot *slot, int64_t count) {
     int64_t rows = 0;
     for (int64_t i = 0; i < count; i++) {
@@ -25540,7 +25713,7 @@ MIRT__LIB mirt_status mirt__workers_finish(mirt__worker_pool *pool, bool gaps, i
     MIRT__WORKERS_CALL(pthread_mutex_unlock(&pool->mutex));
     *rows = 0;
     if (job->status != MIRT_OK) {
-        mirt__workers_drop(pool); /* nobody will want the rest */
+        mirt__workers_drop(pool); /* the rest is no longer needed */
         return mirt__fail(job->status, "%s", job->error);
     }
     *rows = job->skipped && !gaps ? mirt__workers_close_up(&pool->source->spec, &job->slot, job->count) : job->count;
@@ -25573,7 +25746,7 @@ MIRT__LIB void mirt__dataset_cost(const mirt_dataset *dataset, mirt__data_cost *
 
 /* >>section data/dataset.c */
 
-/* What all stages share, and the stages that hold their samples in memory. */
+/* Functions that all stages share, and stages with samples in memory. */
 
 MIRT__LIB const mirt__data_spec *mirt__dataset_spec(const mirt_dataset *dataset) {
     return &dataset->spec;
@@ -25586,7 +25759,7 @@ MIRT__LIB mirt_status mirt__dataset_begin(mirt_dataset *dataset, uint64_t seed, 
     if (mirt__own_process(dataset->process, "reading a data set", "data set") != MIRT_OK) return MIRT_E_STATE;
     dataset->position = 0;
     mirt_status status = dataset->stage->begin ? dataset->stage->begin(dataset, seed, epoch) : MIRT_OK;
-    /* A later pass must not begin where this one should have begun. */
+    /* A later pass must not begin where this pass should have begun. */
     for (mirt_dataset *d = dataset; status != MIRT_OK && d; d = d->source) d->pass_over = 0;
     return status;
 }
@@ -25601,7 +25774,7 @@ MIRT__LIB bool mirt__dataset_keeps(const mirt_dataset *dataset) {
 MIRT__LIB bool mirt__dataset_pass_over(mirt_dataset *dataset, int64_t batches) {
     const int64_t most = INT64_MAX / INT32_MAX; /* a batch has at most INT32_MAX samples */
     for (; dataset->joins > 0 && batches <= most / dataset->joins; dataset = dataset->source) batches *= dataset->joins;
-    /* Samples that are skipped are known only when they are made; a number from a file may be anything. */
+    /* Skipped samples are known only when they are made; a number from a file may be arbitrary. */
     if (dataset->joins >= 0 || dataset->skips || batches > most) return false;
     dataset->pass_over = batches;
     return true;
@@ -25621,7 +25794,7 @@ MIRT_API int64_t mirt_dataset_batches(const mirt_dataset *dataset) {
 
 MIRT_API void mirt_dataset_destroy(mirt_dataset *dataset) {
     MIRT__ENTER;
-    if (dataset && dataset->lost) return; /* threads may still be at work on it */
+    if (dataset && dataset->lost) return; /* threads may still use it */
     if (dataset && dataset->busy) {
         mirt__fail(MIRT_E_STATE,
                    "a call such as mirt_fit is reading this data set; it cannot be destroyed before that call returns");
@@ -25668,12 +25841,12 @@ MIRT_API mirt_status mirt_dataset_workers(mirt_dataset *dataset, int workers) {
     const int most = 256;
     if (!dataset) return mirt__fail_missing("mirt_dataset_workers", "data set");
     if ((workers < 1 || workers > most) && workers != MIRT_AUTOTUNE)
-        return mirt__fail(MIRT_E_INVALID, "mirt_dataset_workers(%d): 1 to %d are possible, or MIRT_AUTOTUNE", workers,
-                          most);
+        return mirt__fail(MIRT_E_INVALID, "mirt_dataset_workers(%d): the number must be 1 to %d, or MIRT_AUTOTUNE",
+                          workers, most);
     for (mirt_dataset *d = dataset; d; d = d->source)
         if (d->worker_pool)
             return mirt__fail(MIRT_E_STATE,
-                              "mirt_dataset_workers comes before the first epoch: the threads are at work");
+                              "mirt_dataset_workers must be called before the first epoch: its threads have started");
     for (mirt_dataset *d = dataset; d; d = d->source) d->workers = workers == MIRT_AUTOTUNE ? 0 : workers;
     return MIRT_OK;
 }
@@ -25684,7 +25857,7 @@ MIRT__LIB uint64_t mirt__identity_with(uint64_t identity, uint64_t more) {
     return identity ^ identity >> 29;
 }
 
-/* >>class names: of the last stage that has any */
+/* >>class names: those of the last stage that has names */
 
 MIRT__LIB mirt_dataset *mirt__names_of(mirt_dataset *dataset) {
     while (dataset && !dataset->names) dataset = dataset->source;
@@ -25699,7 +25872,7 @@ MIRT__LIB char **mirt__names_copy(const char *caller, const char *const *names, 
             return mirt__fail(MIRT_E_INVALID, "%s: class %d of %d has no name", caller, i, count), (char **)NULL;
         bytes += sizeof(char *) + strlen(names[i]) + 1;
     }
-    /* pointers, followed by what they point at */
+    /* pointers, followed by the names they point to */
     char **copy = (char **)mirt__calloc(1, bytes);
     if (!copy) return NULL;
     char *text = (char *)(copy + count);
@@ -25848,7 +26021,7 @@ MIRT__LIB mirt_status mirt__slot_pull(mirt__slot *slot, mirt_dataset *source) {
     return MIRT_OK;
 }
 
-/* >>what stages have in common */
+/* >>functions shared by stages */
 
 MIRT__LIB mirt_status mirt__dataset_next_at(mirt_dataset *dataset, mirt__batch *out) {
     memset(out, 0, sizeof *out);
@@ -25912,7 +26085,7 @@ MIRT__LIB mirt_status mirt__dataset_reach(mirt_dataset *dataset, int64_t i, mirt
     void *field[MIRT__MAX_FIELDS];
     size_t bytes;
     if (!mirt__slot_bytes(spec, 1, true, &bytes)) return mirt__no_memory(SIZE_MAX), MIRT_E_NOMEM;
-    /* The room is that of this stage's sample; what the stage itself asks for goes by the address of the stage. */
+    /* Keyed by the spec; buffers that the stage itself requests are keyed by the stage. */
     char *room = (char *)mirt__work_room(work, (const mirt_dataset *)(const void *)spec, bytes);
     if (!room) return MIRT_E_NOMEM;
     for (int f = 0; f < spec->num_fields; f++) {
@@ -25961,11 +26134,11 @@ static mirt_status mirt__arrays_check(const char *what, const mirt_array *array)
     const mirt_shape *shape = &array->shape;
     if (!mirt__dtype_known(array->dtype))
         return mirt__fail(MIRT_E_INVALID, "%s has the unknown dtype %d", what, (int)array->dtype);
-    /* mirt_make_shape ends a shape at its first 0, so no samples means no dimensions. */
+    /* mirt_make_shape ends a shape at its first 0, so a shape without samples has no dimensions. */
     if (shape->rank < 1 || shape->dim[0] == 0)
         return mirt__fail(MIRT_E_INVALID, "%s is empty: its first dimension counts samples and must be positive", what);
     if (shape->rank > MIRT_MAX_RANK)
-        return mirt__fail(MIRT_E_SHAPE, "%s has %d dimensions: at most %d are possible", what, shape->rank,
+        return mirt__fail(MIRT_E_SHAPE, "%s has %d dimensions: at most %d are allowed", what, shape->rank,
                           MIRT_MAX_RANK);
     for (int i = 0; i < shape->rank; i++) {
         if (shape->dim[i] <= 0)
@@ -25975,7 +26148,7 @@ static mirt_status mirt__arrays_check(const char *what, const mirt_array *array)
     return MIRT_OK;
 }
 
-/* Without the first dimension. */
+/* The shape without its first dimension. */
 static mirt_shape mirt__arrays_sample_shape(const mirt_shape *shape) {
     mirt_shape sample;
     memset(&sample, 0, sizeof sample);
@@ -25984,13 +26157,13 @@ static mirt_shape mirt__arrays_sample_shape(const mirt_shape *shape) {
     return sample;
 }
 
-/* Arrays of a list, which ends at the first without data; -1: one after that has data. */
+/* The number of arrays in a list, which ends at the first one without data; -1: a later one has data. */
 static int mirt__arrays_count(const char *what, const mirt_array *list, int most) {
     int count = 0;
     while (count < most && list[count].data) count++;
     for (int i = count; i < most; i++) {
         if (!list[i].data) continue;
-        mirt__fail(MIRT_E_INVALID, "%s[%d] has data, but %s[%d] before it has none, which ends the list", what, i, what,
+        mirt__fail(MIRT_E_INVALID, "%s[%d] has data, but %s[%d] has none and ends the list", what, i, what,
                    count);
         return -1;
     }
@@ -26025,7 +26198,7 @@ MIRT__LIB mirt_status mirt__arrays_spec(const mirt_data *data, mirt__data_spec *
     for (int i = 0; i < spec->num_y && status == MIRT_OK; i++) status = mirt__arrays_add(spec, &data->y[i], field);
     if (status != MIRT_OK || !spec->has_weights) return status;
     if (data->weights.dtype != MIRT_FLOAT32 || data->weights.shape.rank != 1)
-        return mirt__fail(MIRT_E_INVALID, "weights must be float32 and of one dimension: one number a sample");
+        return mirt__fail(MIRT_E_INVALID, "weights must be float32 with one dimension: one weight per sample");
     return mirt__arrays_add(spec, &data->weights, field);
 }
 
@@ -26053,8 +26226,8 @@ MIRT_API mirt_dataset *mirt_arrays(mirt_array x, mirt_array y) {
 
 /* >>section base/once_begin.inc */
 
-/* What follows runs once: recording models, reading and writing files. gcc compiles it in half the
-   time when it does not optimize. */
+/* Begins code that runs once: recording models, reading and writing files. gcc compiles it in half the time without
+   optimization. */
 #if defined(__GNUC__) && !defined(__clang__) && defined(__OPTIMIZE__)
 #pragma GCC push_options
 #ifdef MIRRORTRAIN_DEBUG
@@ -26072,19 +26245,19 @@ typedef struct mirt__cache_dataset {
     mirt__block_dataset block;
     char *path; /* NULL: in memory */
     int fd;
-    uint64_t start; /* of the first record in the file */
-    size_t record;  /* bytes: the fields, mirt__cache_tail */
-    int64_t indices; /* samples have smaller indices than this */
-    unsigned char *checked; /* [samples], atomic: records whose checksum was right */
+    uint64_t start; /* offset of the first record in the file */
+    size_t record;  /* bytes of the fields and a mirt__cache_tail */
+    int64_t indices; /* all samples have smaller indices than this */
+    unsigned char *checked; /* [samples], atomic: records whose checksum has been verified */
 } mirt__cache_dataset;
 
-/* What follows the fields of a record; `crc` covers everything before it. */
+/* Follows the fields of a record; `crc` covers everything before it. */
 typedef struct mirt__cache_tail {
     int64_t index; /* MIRT__NO_INDEX: skipped */
     uint32_t crc, zero;
 } mirt__cache_tail;
 
-/* The file's first bytes, in this machine's order; a file that begins otherwise is written anew. */
+/* The file's header, in this machine's byte order; a file with another header is rewritten. */
 typedef struct mirt__cache_head {
     char magic[8];
     uint64_t identity, samples, record;
@@ -26095,12 +26268,12 @@ typedef struct mirt__cache_head {
 static size_t mirt__cache_sample_bytes(const mirt__data_spec *spec) {
     size_t bytes = 0;
     for (int f = 0; f < spec->num_fields; f++)
-        bytes += spec->field[f].bytes; /* set_spec has seen that all samples have room */
+        bytes += spec->field[f].bytes; /* set_spec has checked that all samples fit */
     return bytes;
 }
 
-/* The stages before have done their work: their buffers and files are not needed again. The last names are kept by the
-   stage that has them, or else by this one. */
+/* Frees buffers and files of the previous stages, which are no longer needed. Class names stay in the stage that has
+   them, or move to this one. */
 static void mirt__cache_leave(mirt_dataset *dataset) {
     mirt_dataset *named = mirt__names_of(dataset);
     if (named && named != dataset) {
@@ -26111,7 +26284,7 @@ static void mirt__cache_leave(mirt_dataset *dataset) {
     mirt__dataset_leave(dataset);
 }
 
-/* Samples [first, first + count) of the epoch the source is in, to the slot's first rows. */
+/* Copies samples [first, first + count) of the source's current epoch to the slot's first rows. */
 static mirt_status mirt__cache_pull(mirt_dataset *cache, mirt__slot *slot, int64_t first, int64_t count) {
     mirt__batch sample;
     mirt_status status;
@@ -26128,7 +26301,7 @@ static mirt_status mirt__cache_pull(mirt_dataset *cache, mirt__slot *slot, int64
                               (long long)(first + i), (long long)cache->spec.samples);
         mirt__slot_put(slot, &cache->spec, i, sample.field, sample.index, 1);
     }
-    /* Once more past the last sample: files check their ends only there. */
+    /* Reads past the last sample, because files verify their ends only then. */
     return first + count == cache->spec.samples ? mirt__dataset_next(cache->source, &sample) : MIRT_OK;
 }
 
@@ -26188,7 +26361,7 @@ static void mirt__cache_head_of(const mirt_dataset *dataset, uint64_t seed, int6
     head->crc = mirt__crc32c(0, head, offsetof(mirt__cache_head, crc));
 }
 
-/* Whether the file holds these samples; then it stays open. */
+/* Whether the file contains these samples; if so, it stays open. */
 static bool mirt__cache_fits(mirt__cache_dataset *cache, const mirt__cache_head *head) {
     mirt__cache_head found;
     uint64_t size;
@@ -26255,7 +26428,7 @@ static mirt_status mirt__cache_file_begin(mirt_dataset *dataset, uint64_t seed, 
         if (status == MIRT_OK) status = mirt__cache_write(cache, &head, &slot, rows);
         mirt__aligned_free(slot.block);
         if (status == MIRT_OK && !mirt__cache_fits(cache, &head))
-            status = mirt__fail(MIRT_E_IO, "%s: the cache cannot be read back", cache->path);
+            status = mirt__fail(MIRT_E_IO, "%s: cannot read the cache again", cache->path);
         if (status != MIRT_OK) return status;
     }
     mirt__cache_leave(dataset);
@@ -26271,12 +26444,12 @@ static mirt_status mirt__cache_file_make(mirt_dataset *dataset, int64_t i, mirt_
     unsigned char *record = (unsigned char *)mirt__work_room(work, dataset, size);
     if (!record) return MIRT_E_NOMEM;
     int64_t got = mirt__file_read_at(cache->fd, at, record, size);
-    if (got < 0) return mirt__fail(MIRT_E_IO, "%s cannot be read: %s", cache->path, strerror(errno));
+    if (got < 0) return mirt__fail(MIRT_E_IO, "cannot read %s: %s", cache->path, strerror(errno));
     memcpy(&tail, record + size - sizeof tail, sizeof tail);
     if ((size_t)got < size || ((tail.index < 0 || tail.index >= cache->indices) && tail.index != MIRT__NO_INDEX) ||
         (field && !__atomic_load_n(&cache->checked[i], __ATOMIC_RELAXED) &&
          mirt__crc32c(0, record, fields + sizeof tail.index) != tail.crc))
-        return mirt__fail(MIRT_E_FORMAT, "%s: sample %lld of the cache is damaged; without the file it is made anew",
+        return mirt__fail(MIRT_E_FORMAT, "%s: sample %lld of the cache is damaged; delete the file to rebuild it",
                           cache->path, (long long)i);
     if (field) __atomic_store_n(&cache->checked[i], 1, __ATOMIC_RELAXED);
     if (tail.index == MIRT__NO_INDEX) return MIRT__SKIPPED;
@@ -26301,16 +26474,15 @@ static const mirt__stage mirt__cache_file_stage = {
 
 /* >>both */
 
-/* One more than the largest index of a sample. Readers keep memory for each index, so a file must not name larger
-   ones. */
+/* One more than the largest sample index. Readers allocate memory per index, so a file must not contain larger ones. */
 static int64_t mirt__cache_indices(const mirt_dataset *source) {
     int64_t most = 0;
     for (; source; source = source->source) {
-        if (source->spec.samples < 0) return (int64_t)1 << 48; /* a part of a stream */
+        if (source->spec.samples < 0) return (int64_t)1 << 48; /* part of a stream */
         if (source->spec.samples > most) most = source->spec.samples;
         const bool cache = source->stage == &mirt__cache_stage || source->stage == &mirt__cache_file_stage;
         const int64_t below = cache ? ((const mirt__cache_dataset *)source)->indices
-                                    : 0; /* it may have left its sources */
+                                    : 0; /* its sources may have been freed */
         if (below > most) most = below;
     }
     return most;
@@ -26318,11 +26490,11 @@ static int64_t mirt__cache_indices(const mirt_dataset *source) {
 
 static mirt_status mirt__cache_check(const mirt_dataset *dataset, const mirt_cache_desc *desc) {
     if (dataset->spec.batch)
-        return mirt__fail(MIRT_E_INVALID, "mirt_cache comes before mirt_batch: samples are cached one by one");
+        return mirt__fail(MIRT_E_INVALID, "mirt_cache must come before mirt_batch: it caches one sample at a time");
     if (dataset->spec.samples < 0)
         return mirt__fail(
             MIRT_E_INVALID,
-            "mirt_cache cannot keep a stream without an end: mirt_take before it, or mirt_repeat after it");
+            "mirt_cache needs a data set that ends: use mirt_take before it, or mirt_repeat after it");
     if (desc->file && !*desc->file) return mirt__fail(MIRT_E_INVALID, "mirt_cache_with: the file has an empty name");
     uint64_t needed = (uint64_t)dataset->spec.samples * mirt__cache_sample_bytes(&dataset->spec);
     if (desc->budget_bytes == 0 || needed <= desc->budget_bytes) return MIRT_OK;
@@ -26336,7 +26508,7 @@ MIRT_API mirt_dataset *mirt_cache_with(mirt_dataset *dataset, const mirt_cache_d
     memset(&defaults, 0, sizeof defaults);
     if (!desc) desc = &defaults;
     if (!dataset) return NULL;
-    if (dataset->contiguous) return dataset; /* in memory already */
+    if (dataset->contiguous) return dataset; /* already in memory */
     if (mirt__cache_check(dataset, desc) != MIRT_OK) return mirt__dataset_give_up(dataset, false);
     mirt_dataset *stage = mirt__dataset_new(sizeof(mirt__cache_dataset),
                                             desc->file ? &mirt__cache_file_stage : &mirt__cache_stage, dataset, false);
@@ -26360,13 +26532,13 @@ MIRT_API mirt_dataset *mirt_cache(mirt_dataset *dataset) {
 
 /* >>section data/generator.c */
 
-/* Samples that functions of the caller write. */
+/* Samples written by functions of the caller. */
 
 typedef struct mirt__generator_dataset {
     mirt_dataset base;
     mirt_generator_desc desc;
     char *name;
-    bool ended; /* this pass has */
+    bool ended; /* this pass has ended */
 } mirt__generator_dataset;
 
 static mirt_status mirt__generator_begin(mirt_dataset *dataset, uint64_t seed, int64_t epoch) {
@@ -26380,12 +26552,12 @@ static mirt_status mirt__generator_begin(mirt_dataset *dataset, uint64_t seed, i
     }
     mirt__at_end(dataset, NULL);
     if (code)
-        return mirt__fail(MIRT_E_CALLBACK, "%s gave the code %d at the beginning of epoch %lld", generator->name, code,
+        return mirt__fail(MIRT_E_CALLBACK, "%s returned %d at the beginning of epoch %lld", generator->name, code,
                           (long long)epoch);
     return mirt__dataset_begin_filled(dataset, seed, epoch);
 }
 
-/* *end: the function says that there is no such sample, which with `end` NULL is a failure. */
+/* *end: the function reports that the sample does not exist; an error if `end` is NULL. */
 static mirt_status mirt__generator_write(mirt_dataset *dataset, int64_t i, mirt__work *work, void *const *field,
                                          bool *end) {
     const mirt__generator_dataset *generator = (const mirt__generator_dataset *)dataset;
@@ -26400,7 +26572,7 @@ static mirt_status mirt__generator_write(mirt_dataset *dataset, int64_t i, mirt_
     mirt__at_end(dataset, work);
     if (end) *end = code == MIRT_END_OF_DATA;
     if (code == 0 || (end && *end)) return MIRT_OK;
-    return mirt__fail(MIRT_E_CALLBACK, "%s gave the code %d for sample %lld", generator->name, code, (long long)i);
+    return mirt__fail(MIRT_E_CALLBACK, "%s returned %d for sample %lld", generator->name, code, (long long)i);
 }
 
 static mirt_status mirt__generator_make(mirt_dataset *dataset, int64_t i, mirt__work *work, void *const *field,
@@ -26433,19 +26605,20 @@ static mirt_status mirt__generator_check(const mirt_generator_desc *desc) {
     if (!desc || !desc->fn) return mirt__fail(MIRT_E_INVALID, "mirt_dataset_from_generator needs a function");
     if (desc->num_x < 1 || desc->num_x > MIRT_MAX_INPUTS || desc->num_y < 0 || desc->num_y > MIRT_MAX_OUTPUTS)
         return mirt__fail(MIRT_E_INVALID,
-                          "mirt_dataset_from_generator: %d inputs and %d labels: 1 to %d and 0 to %d are possible",
+                          "mirt_dataset_from_generator: %d inputs and %d labels: they must be 1 to %d and 0 to %d",
                           desc->num_x, desc->num_y, MIRT_MAX_INPUTS, MIRT_MAX_OUTPUTS);
     if (desc->samples < 0 || desc->samples > INT32_MAX)
         return mirt__fail(MIRT_E_INVALID,
-                          "mirt_dataset_from_generator: %lld samples: 1 to %d are possible, or 0 for a stream",
+                          "mirt_dataset_from_generator: %lld samples: the number must be 1 to %d, or 0 for a stream",
                           (long long)desc->samples, (int)INT32_MAX);
     if (desc->any_order && desc->samples == 0)
-        return mirt__fail(MIRT_E_INVALID, "mirt_dataset_from_generator: samples in any order have a number; it is 0");
+        return mirt__fail(MIRT_E_INVALID,
+                          "mirt_dataset_from_generator: samples in any order need their number, but it is 0");
     for (int i = 0; i < desc->num_x + desc->num_y; i++) {
         const mirt_shape *shape = i < desc->num_x ? &desc->x[i].shape : &desc->y[i - desc->num_x].shape;
         if (shape->rank < 0 || shape->rank > MIRT_MAX_RANK)
             return mirt__fail(MIRT_E_SHAPE,
-                              "mirt_dataset_from_generator: a shape of %d dimensions: at most %d are possible",
+                              "mirt_dataset_from_generator: a shape has %d dimensions: at most %d are allowed",
                               shape->rank, MIRT_MAX_RANK);
     }
     return MIRT_OK;
@@ -26469,7 +26642,7 @@ MIRT_API mirt_dataset *mirt_dataset_from_generator(const mirt_generator_desc *de
     for (int i = 0; i < desc->num_x; i++) mirt__data_add_field(&spec, desc->x[i].dtype, desc->x[i].shape);
     for (int i = 0; i < desc->num_y; i++) mirt__data_add_field(&spec, desc->y[i].dtype, desc->y[i].shape);
     if (desc->weights) mirt__data_add_field(&spec, MIRT_FLOAT32, mirt_make_shape(0, 0, 0, 0, 0, 0));
-    generator->base.varies = 1; /* nobody knows */
+    generator->base.varies = 1; /* unknown, so assume that they vary */
     generator->base.foreign = true;
     generator->base.cost = generator->name;
     if (generator->name) generator->base.identity = mirt__hash(generator->name);
@@ -26479,7 +26652,7 @@ MIRT_API mirt_dataset *mirt_dataset_from_generator(const mirt_generator_desc *de
 
 /* >>section base/cold_end.inc */
 
-/* Ends what cold_begin.inc began. */
+/* Ends cold_begin.inc. */
 #if defined(__GNUC__) && !defined(__clang__) && defined(__OPTIMIZE__)
 #pragma GCC pop_options
 #endif
@@ -26493,7 +26666,7 @@ typedef struct mirt__shuffle_dataset {
     mirt__random random;
     int64_t *order;         /* [samples] of a permutation */
     int64_t capacity, held; /* samples in the slot, for streams */
-    int64_t given; /* the slot given last, to be filled again; -1: none */
+    int64_t given; /* the slot returned last, to be refilled; -1: none */
 } mirt__shuffle_dataset;
 
 static void mirt__shuffle_start(mirt__shuffle_dataset *shuffle, uint64_t seed, int64_t epoch) {
@@ -26501,7 +26674,7 @@ static void mirt__shuffle_start(mirt__shuffle_dataset *shuffle, uint64_t seed, i
     shuffle->random = mirt__random_stream(seed, key);
 }
 
-/* Fisher-Yates. */
+/* Fisher-Yates shuffle. */
 static mirt_status mirt__shuffle_permute(mirt_dataset *dataset, uint64_t seed, int64_t epoch) {
     mirt__shuffle_dataset *shuffle = (mirt__shuffle_dataset *)dataset;
     mirt_status status = mirt__dataset_begin_filled(dataset, seed, epoch);
@@ -26537,7 +26710,7 @@ static const mirt__stage mirt__permutation_make_stage = {
     mirt__shuffle_permute,   mirt__dataset_next_filled, NULL, mirt__shuffle_make,
     mirt__dataset_fill_made, mirt__shuffle_release,     NULL};
 
-/* Pulls the stream's next sample into `slot`; *got is false at its end. */
+/* Reads the stream's next sample into `slot`; *got is false at its end. */
 static mirt_status mirt__shuffle_pull(mirt__shuffle_dataset *shuffle, int64_t slot, bool *got) {
     mirt__batch sample;
     mirt_status status = mirt__dataset_next(shuffle->base.source, &sample);
@@ -26563,7 +26736,7 @@ static mirt_status mirt__shuffle_buffer_begin(mirt_dataset *dataset, uint64_t se
     return MIRT_OK;
 }
 
-/* Closes the gap in the buffer that the sample given last has left. */
+/* Removes the sample returned last from the buffer. */
 static mirt_status mirt__shuffle_mend(mirt__shuffle_dataset *shuffle) {
     int64_t slot = shuffle->given;
     bool got;
@@ -26600,7 +26773,7 @@ MIRT__LIB mirt_dataset *mirt__shuffle_over(mirt_dataset *source, int64_t buffer,
     if (!source) return NULL;
     bool reachable = mirt__reachable(source);
     if (source->spec.batch) {
-        mirt__fail(MIRT_E_INVALID, "mirt_shuffle comes before mirt_batch: samples are shuffled, not batches");
+        mirt__fail(MIRT_E_INVALID, "mirt_shuffle must come before mirt_batch: it shuffles samples, not batches");
         return mirt__dataset_give_up(source, borrows);
     }
     if (buffer < 1) {
@@ -26631,7 +26804,7 @@ MIRT_API mirt_dataset *mirt_shuffle(mirt_dataset *dataset, int64_t buffer) {
 
 /* >>section data/batch.c */
 
-/* Groups samples into batches: copies them, or points at contiguous ones. */
+/* Groups samples into batches: copies them, or points to contiguous ones. */
 
 typedef struct mirt__batch_run_of {
     int64_t first, count;
@@ -26639,13 +26812,13 @@ typedef struct mirt__batch_run_of {
 
 typedef struct mirt__batch_dataset {
     mirt_dataset base;
-    bool drop; /* a last batch that is not full */
-    mirt__batch_run_of rest; /* samples that come next, taken from the source already */
+    bool drop; /* drops a last batch that is not full */
+    mirt__batch_run_of rest; /* samples for the next batch, already taken from the source */
 } mirt__batch_dataset;
 
 static mirt_status mirt__batch_fill(mirt_dataset *dataset, mirt__slot *out);
 
-/* Touches a sample that will be copied soon: after a shuffle no hardware foresees it. */
+/* Prefetches a sample that will be copied soon: after a shuffle the hardware cannot predict it. */
 static void mirt__batch_foresee(const mirt__sample *sample, size_t bytes) {
 #if defined(__GNUC__)
     const char *x = (const char *)sample->field[0];
@@ -26656,7 +26829,7 @@ static void mirt__batch_foresee(const mirt__sample *sample, size_t bytes) {
 #endif
 }
 
-/* From a stage that can reach its samples at random. */
+/* Fills a batch from a stage with random access. */
 static mirt_status mirt__batch_gather(mirt_dataset *dataset, mirt__slot *out) {
     const int64_t ahead = 3;
     mirt_dataset *source = dataset->source;
@@ -26673,7 +26846,7 @@ static mirt_status mirt__batch_gather(mirt_dataset *dataset, mirt__slot *out) {
     return rows > 0 && out->rows == 0 ? MIRT__SKIPPED : MIRT_OK;
 }
 
-/* From a stream. */
+/* Fills a batch from a stream. */
 static mirt_status mirt__batch_collect(mirt_dataset *dataset, mirt__slot *out) {
     while (out->rows < dataset->spec.batch) {
         mirt__batch one;
@@ -26686,7 +26859,7 @@ static mirt_status mirt__batch_collect(mirt_dataset *dataset, mirt__slot *out) {
     return MIRT_OK;
 }
 
-/* The next samples to be made, at most `most`. */
+/* The next samples to make, at most `most`. */
 static mirt_status mirt__batch_run(mirt_dataset *dataset, int64_t most, bool turn, mirt__batch_run_of *run) {
     if (dataset->source->run) return dataset->source->run(dataset->source, most, turn, &run->first, &run->count);
     int64_t left = dataset->spec.samples - dataset->position;
@@ -26701,7 +26874,7 @@ static mirt_status mirt__batch_run(mirt_dataset *dataset, int64_t most, bool tur
 MIRT__LIB bool mirt__batch_ask(mirt_dataset *dataset, const mirt__slot *slot) {
     if (dataset->stage->fill != mirt__batch_fill || !dataset->worker_pool) return false;
     mirt__batch_run_of *rest = &((mirt__batch_dataset *)dataset)->rest;
-    /* What does not go together with what follows is left to `fill`. */
+    /* Samples that do not form a whole batch with the following ones are left to `fill`. */
     if (rest->count == 0 && mirt__batch_run(dataset, dataset->spec.batch, false, rest) != MIRT_OK) return false;
     if (rest->count < dataset->spec.batch ||
         !mirt__workers_ask(dataset->worker_pool, slot, rest->first, rest->count, true))
@@ -26712,8 +26885,8 @@ MIRT__LIB bool mirt__batch_ask(mirt_dataset *dataset, const mirt__slot *slot) {
 
 #endif
 
-/* From a stage that makes its samples, in threads; a batch may cross the end of a pass. One that loses all its rows is
-   MIRT__SKIPPED. */
+/* Fills a batch from a stage that makes its samples in threads; a batch may extend over the end of a pass. A batch that
+   loses all its rows is MIRT__SKIPPED. */
 static mirt_status mirt__batch_made(mirt_dataset *dataset, mirt__slot *out) {
     mirt__batch_run_of *rest = &((mirt__batch_dataset *)dataset)->rest;
     mirt__slot part = *out;
@@ -26745,7 +26918,7 @@ static mirt_status mirt__batch_fill(mirt_dataset *dataset, mirt__slot *out) {
     return dataset->source->stage->at ? mirt__batch_gather(dataset, out) : mirt__batch_collect(dataset, out);
 }
 
-/* Samples that lie in memory in the order of the epoch are only pointed at. */
+/* Samples that are in memory in the order of the epoch are not copied. */
 static mirt_status mirt__batch_point(mirt_dataset *dataset, mirt__batch *out) {
     int64_t left = dataset->spec.samples - dataset->position;
     mirt__sample sample;
@@ -26766,7 +26939,7 @@ static mirt_status mirt__batch_next(mirt_dataset *dataset, mirt__batch *out) {
     return dataset->position < dataset->spec.samples ? mirt__batch_point(dataset, out) : MIRT_OK;
 }
 
-/* Leaves out the first `left` samples of a pass. */
+/* Skips the first `left` samples of a pass. */
 static mirt_status mirt__batch_pass_over(mirt_dataset *dataset, int64_t left) {
     mirt__batch_run_of run;
     mirt_status status = MIRT_OK;
@@ -26803,14 +26976,14 @@ MIRT__LIB mirt_dataset *mirt__batch_over(mirt_dataset *source, int64_t batch, bo
     if (!source) return NULL;
     mirt_status status = MIRT_OK;
     if (batch < 1 || batch > INT32_MAX)
-        status = mirt__fail(MIRT_E_INVALID, "a batch of %lld samples: 1 to %d are possible", (long long)batch,
+        status = mirt__fail(MIRT_E_INVALID, "a batch of %lld samples: the size must be 1 to %d", (long long)batch,
                             (int)INT32_MAX);
     if (source->spec.batch)
         status = mirt__fail(MIRT_E_INVALID, "the data set is already in batches of %lld samples",
                             (long long)source->spec.batch);
     int64_t samples = source->spec.samples;
     if (status == MIRT_OK && drop && samples >= 0 && samples < batch)
-        status = mirt__fail(MIRT_E_INVALID, "mirt_batch_drop_remainder(%lld) leaves nothing of %lld samples",
+        status = mirt__fail(MIRT_E_INVALID, "mirt_batch_drop_remainder(%lld) leaves none of %lld samples",
                             (long long)batch, (long long)samples);
     if (status != MIRT_OK) return mirt__dataset_give_up(source, borrows);
     mirt_dataset *dataset = mirt__dataset_new(sizeof(mirt__batch_dataset), &mirt__batch_stage, source, borrows);
@@ -26840,11 +27013,11 @@ MIRT_API mirt_dataset *mirt_batch_drop_remainder(mirt_dataset *dataset, int64_t 
 
 /* >>section data/stages.c */
 
-/* Stages that change which samples come and how: take, skip, repeat, map, accumulate. */
+/* Stages that select or change samples: take, skip, repeat, map, accumulate. */
 
 static mirt_status mirt__stage_count(const char *caller, int64_t count, int least) {
     if (count >= least && count <= INT32_MAX) return MIRT_OK;
-    return mirt__fail(MIRT_E_INVALID, "%s(%lld): %d to %d are possible", caller, (long long)count, least,
+    return mirt__fail(MIRT_E_INVALID, "%s(%lld): the argument must be %d to %d", caller, (long long)count, least,
                       (int)INT32_MAX);
 }
 
@@ -26858,8 +27031,8 @@ MIRT__LIB int64_t mirt__dataset_rows(const mirt_dataset *dataset, int64_t batche
 
 typedef struct mirt__window_dataset {
     mirt_dataset base;
-    int64_t first, count; /* count -1: all that follow */
-    int64_t passed;       /* of the first ones, where samples come in passes */
+    int64_t first, count; /* count -1: all remaining ones */
+    int64_t passed;       /* position of the first ones, if samples come in passes */
 } mirt__window_dataset;
 
 static mirt_status mirt__window_begin(mirt_dataset *dataset, uint64_t seed, int64_t epoch) {
@@ -26929,7 +27102,7 @@ static mirt_dataset *mirt__window(mirt_dataset *source, int64_t given, bool skip
     int64_t have = source->spec.batch ? source->batches : source->spec.samples;
     mirt_status status = mirt__stage_count(caller, given, skips ? 0 : 1);
     if (status == MIRT_OK && have >= 0 && first >= have)
-        status = mirt__fail(MIRT_E_INVALID, "%s(%lld) leaves nothing of %lld %s%s", caller, (long long)first,
+        status = mirt__fail(MIRT_E_INVALID, "%s(%lld) leaves none of %lld %s%s", caller, (long long)first,
                             (long long)have, source->spec.batch ? "batch" : "sample",
                             have == 1            ? ""
                             : source->spec.batch ? "es"
@@ -26973,16 +27146,16 @@ MIRT_API mirt_dataset *mirt_skip(mirt_dataset *dataset, int64_t count) {
 
 typedef struct mirt__repeat_dataset {
     mirt_dataset base;
-    int64_t passes, pass; /* passes 0: for ever */
-    bool any;             /* this pass has given something */
-    int64_t lost;         /* atomic: samples of it that were skipped */
+    int64_t passes, pass; /* passes 0: endless */
+    bool any;             /* this pass has returned a sample */
+    int64_t lost;         /* atomic: number of skipped samples of the pass */
     uint64_t seed;
     int64_t epoch;
 } mirt__repeat_dataset;
 
-/* Each pass is an epoch of its own for the stages before. */
+/* Each pass is an epoch for the previous stages. */
 static mirt_status mirt__repeat_pass(mirt__repeat_dataset *repeat) {
-    const int bits = 24; /* of epochs, when passes have no end */
+    const int bits = 24; /* seed of epochs, if passes are endless */
     uint64_t epoch = (uint64_t)repeat->epoch, pass = (uint64_t)repeat->pass;
     epoch = repeat->passes ? epoch * (uint64_t)repeat->passes + pass : (pass << bits) + epoch;
     repeat->any = false;
@@ -27003,7 +27176,7 @@ static mirt_status mirt__repeat_next(mirt_dataset *dataset, mirt__batch *out) {
     for (;;) {
         mirt_status status = mirt__dataset_next(dataset->source, out);
         if (status != MIRT_OK) return status;
-        /* A pass without samples ends it: there would be no end otherwise. */
+        /* A pass without samples ends the epoch, which would be endless otherwise. */
         if (out->rows) repeat->any = true;
         if (out->rows || !repeat->any || repeat->pass + 1 == repeat->passes) return MIRT_OK;
         repeat->pass++;
@@ -27096,7 +27269,7 @@ typedef struct mirt__map_dataset {
     mirt_map_fn fn;
     void *user;
     char *name;
-    bool keeps_x; /* x[0] has the shape and type it had */
+    bool keeps_x; /* x[0] keeps its shape and dtype */
 } mirt__map_dataset;
 
 static mirt_status mirt__map_apply(mirt__map_dataset *map, const void *const *in, int64_t index, mirt__work *work,
@@ -27113,7 +27286,7 @@ static mirt_status mirt__map_apply(mirt__map_dataset *map, const void *const *in
     }
     mirt__at_end(&map->base, work);
     if (code)
-        return mirt__fail(MIRT_E_CALLBACK, "%s gave the code %d for sample %lld", map->name, code, (long long)index);
+        return mirt__fail(MIRT_E_CALLBACK, "%s returned %d for sample %lld", map->name, code, (long long)index);
     return MIRT_OK;
 }
 
@@ -27180,10 +27353,10 @@ MIRT_API mirt_dataset *mirt_map(mirt_dataset *dataset, const mirt_map_desc *desc
     mirt_status status = MIRT_OK;
     if (!desc || !desc->fn) status = mirt__fail(MIRT_E_INVALID, "mirt_map needs a function");
     else if (desc->shape.rank < 0 || desc->shape.rank > MIRT_MAX_RANK)
-        status = mirt__fail(MIRT_E_SHAPE, "mirt_map: a shape of %d dimensions: at most %d are possible",
+        status = mirt__fail(MIRT_E_SHAPE, "mirt_map: a shape has %d dimensions: at most %d are allowed",
                             desc->shape.rank, MIRT_MAX_RANK);
     else if (dataset->spec.batch)
-        status = mirt__fail(MIRT_E_INVALID, "mirt_map comes before mirt_batch: it is given one sample at a time");
+        status = mirt__fail(MIRT_E_INVALID, "mirt_map must come before mirt_batch: it takes one sample at a time");
     if (status != MIRT_OK) return mirt__dataset_give_up(dataset, false);
     const mirt__stage *kind = mirt__reachable(dataset) ? &mirt__map_make_stage
                               : dataset->run           ? &mirt__map_run_stage
@@ -27195,7 +27368,7 @@ MIRT_API mirt_dataset *mirt_map(mirt_dataset *dataset, const mirt_map_desc *desc
     return mirt__map_set(stage, desc) == MIRT_OK ? stage : mirt__dataset_give_up(stage, false);
 }
 
-/* >>accumulate: `joined` batches of the stage before are one */
+/* >>accumulate: `joined` batches of the previous stage form one */
 
 typedef struct mirt__accumulate_dataset {
     mirt_dataset base;
@@ -27232,7 +27405,8 @@ MIRT_API mirt_dataset *mirt_accumulate(mirt_dataset *dataset, int batches) {
     if (!dataset) return NULL;
     mirt_status status = mirt__stage_count("mirt_accumulate", batches, 1);
     if (status == MIRT_OK && !dataset->spec.batch)
-        status = mirt__fail(MIRT_E_INVALID, "mirt_accumulate comes after mirt_batch: it joins batches to one step");
+        status =
+            mirt__fail(MIRT_E_INVALID, "mirt_accumulate must come after mirt_batch: it joins batches into one step");
     if (status == MIRT_OK && dataset->spec.batch > INT32_MAX / batches)
         status = mirt__fail(MIRT_E_INVALID, "mirt_accumulate(%d): %d batches of %lld samples are too large a step",
                             batches, batches, (long long)dataset->spec.batch);
@@ -27251,7 +27425,7 @@ MIRT_API mirt_dataset *mirt_accumulate(mirt_dataset *dataset, int batches) {
 
 /* >>section data/augment_stage.c */
 
-/* Random transforms of images as a stage, and statistics for normalization. Transforms may be described by text. */
+/* Random image transforms as a stage, transforms described by text, and statistics for normalization. */
 
 #define MIRT__MAX_AUGMENTATIONS 32
 
@@ -27366,7 +27540,7 @@ MIRT_API mirt_dataset *mirt_augment(mirt_dataset *dataset, const mirt_augmentati
         status = mirt__fail(MIRT_E_INVALID, "mirt_augment needs a list of 1 to %d augmentations",
                             MIRT__MAX_AUGMENTATIONS);
     else if (dataset->spec.batch)
-        status = mirt__fail(MIRT_E_INVALID, "mirt_augment comes before mirt_batch: it is given one sample at a time");
+        status = mirt__fail(MIRT_E_INVALID, "mirt_augment must come before mirt_batch: it takes one sample at a time");
     if (status != MIRT_OK) return mirt__dataset_give_up(dataset, false);
     const mirt__stage *kind = mirt__reachable(dataset) ? &mirt__augment_make_stage
                               : dataset->run           ? &mirt__augment_run_stage
@@ -27399,7 +27573,7 @@ static const struct {
     {"brightness", MIRT_RANDOM_BRIGHTNESS, MIRT__WORDS_FACTOR},
 };
 
-/* The next word of *text, up to a ':', a ',' or the end, which `*ended` then is; false: it is too long. */
+/* The next word of *text, up to a ':', a ',' or the end, which is stored in `*ended`; false: it is too long. */
 static bool mirt__augment_word(const char **text, char word[32], char *ended) {
     const size_t size = strcspn(*text, ":,");
     snprintf(word, 32, "%.*s", size < 32 ? (int)size : 31, *text);
@@ -27408,7 +27582,7 @@ static bool mirt__augment_word(const char **text, char word[32], char *ended) {
     return size > 0 && size < 32;
 }
 
-/* A word after the name: the `numbers`-th number, or a mode. */
+/* Reads a word after the name: the `numbers`-th number, or a mode. */
 static bool mirt__augment_value(const char *word, mirt__augment_words reads, int numbers, mirt_augmentation *out) {
     static const char *const modes[] = {"both", "horizontal", "vertical"},
                       *const fills[] = {"reflect", "constant", "wrap", "nearest"};
@@ -27436,7 +27610,7 @@ static bool mirt__augment_value(const char *word, mirt__augment_words reads, int
     return true;
 }
 
-/* One entry; *ended as above. */
+/* Reads one entry; *ended as above. */
 static bool mirt__augment_entry(const char **text, mirt_augmentation *out, char *ended) {
     char name[32], word[32];
     const int most = MIRT__COUNT(mirt__augment_names);
@@ -27448,13 +27622,13 @@ static bool mirt__augment_entry(const char **text, mirt_augmentation *out, char 
     while (named && i < most && strcmp(mirt__augment_names[i].name, name) != 0)
         mirt__guess(&guess, mirt__augment_names[i++].name);
     if (!named || i == most)
-        return mirt__fail(MIRT_E_INVALID, "\"%s\" is no augmentation%s", name, mirt__did_you_mean(&guess)), false;
+        return mirt__fail(MIRT_E_INVALID, "\"%s\" is not an augmentation%s", name, mirt__did_you_mean(&guess)), false;
     out->kind = mirt__augment_names[i].kind;
     while (*ended == ':') {
         if (!mirt__augment_word(text, word, ended) ||
             !mirt__augment_value(word, mirt__augment_names[i].numbers, numbers, out)) {
             const mirt__augment_words wants = mirt__augment_names[i].numbers;
-            return mirt__fail(MIRT_E_INVALID, "augmentation %s: \"%s\" is nothing it takes; write %s:%s", name, word,
+            return mirt__fail(MIRT_E_INVALID, "augmentation %s: invalid value \"%s\"; write %s:%s", name, word,
                               name,
                               wants == MIRT__WORDS_NONE   ? "horizontal or :vertical"
                               : wants == MIRT__WORDS_SIZE ? "224 or :224:160"
@@ -27464,7 +27638,7 @@ static bool mirt__augment_entry(const char **text, mirt_augmentation *out, char 
         numbers += (word[0] >= '0' && word[0] <= '9') || word[0] == '-' || word[0] == '+' || word[0] == '.';
     }
     if (!numbers && mirt__augment_names[i].numbers != MIRT__WORDS_NONE) {
-        return mirt__fail(MIRT_E_INVALID, "augmentation %s: how much? as in %s:%s", name, name,
+        return mirt__fail(MIRT_E_INVALID, "augmentation %s needs a value, such as %s:%s", name, name,
                           mirt__augment_names[i].numbers == MIRT__WORDS_SIZE ? "224" : "0.1"),
                false;
     }
@@ -27514,7 +27688,7 @@ MIRT_API mirt_status mirt_adapt(mirt_normalization_desc *desc, mirt_dataset *dat
                           mirt__shape_text(&field->shape, text));
     }
     if (limit < 0)
-        return mirt__fail(MIRT_E_INVALID, "mirt_adapt cannot go through a stream without an end: mirt_take before it");
+        return mirt__fail(MIRT_E_INVALID, "mirt_adapt needs a data set that ends: use mirt_take before it");
     mirt_status status = mirt__dataset_idle("mirt_adapt", dataset);
     if (status != MIRT_OK) return status;
     dataset->busy = true;
@@ -27525,7 +27699,7 @@ MIRT_API mirt_status mirt_adapt(mirt_normalization_desc *desc, mirt_dataset *dat
         for (int64_t r = 0; more && r < batch.rows; r++) {
             const char *x = (const char *)batch.field[0] + (size_t)r * field->bytes;
             double none[MIRT_MAX_CHANNELS] = {0};
-            if (count == 0) { /* the first sample's means keep the digits of what varies little */
+            if (count == 0) { /* subtracting the first sample's means avoids cancellation when values vary little */
                 mirt__adapt_add(field, x, c, none, shift, sum);
                 for (int64_t j = 0; j < c; j++) shift[j] /= (double)(mirt__shape_count(&field->shape) / c), sum[j] = 0;
             }
@@ -27545,12 +27719,12 @@ MIRT_API mirt_status mirt_adapt(mirt_normalization_desc *desc, mirt_dataset *dat
 
 /* >>section data/prefetch.c */
 
-/* Prepares batches ahead of their use in a worker thread. */
+/* Prepares batches in a worker thread before they are used. */
 
 static mirt_status mirt__prefetch_check(int depth) {
     const int most = 4096;
     if ((depth >= 1 && depth <= most) || depth == MIRT_AUTOTUNE) return MIRT_OK;
-    return mirt__fail(MIRT_E_INVALID, "a prefetch depth of %d: 1 to %d are possible, or MIRT_AUTOTUNE", depth, most);
+    return mirt__fail(MIRT_E_INVALID, "a prefetch depth of %d: it must be 1 to %d, or MIRT_AUTOTUNE", depth, most);
 }
 
 #ifdef MIRRORTRAIN_NO_THREADS
@@ -27590,24 +27764,24 @@ static mirt__berth *mirt__berth_pop(mirt__berth_list *list) {
 /* Everything but the memory of slots is guarded by the mutex. */
 typedef struct mirt__prefetch_dataset {
     mirt_dataset base;
-    int slots, most; /* depth and the one the consumer holds, now and at most */
+    int slots, most; /* depth plus the slot that the consumer holds, now and at most */
     mirt__berth *slot;
-    mirt__berth *held; /* by the consumer until its next call */
-    mirt__berth_list free, asked, filled; /* asked: workers of the stage before are at them already */
+    mirt__berth *held; /* held by the consumer until its next call */
+    mirt__berth_list free, asked, filled; /* asked: workers of the previous stage are filling them already */
     pthread_mutex_t mutex;
     pthread_cond_t to_worker, to_consumer;
     mirt__thread thread;
-    mirt__caller caller; /* of whoever began the pass */
+    mirt__caller caller; /* settings of the thread that began the pass */
     bool has_mutex, has_worker_cond, has_consumer_cond, has_thread;
-    double waited; /* seconds, by the consumer since the worker began on the last batch */
-    bool full;     /* there has been no free slot since the last time that there were more of them */
+    double waited; /* seconds that the consumer waited since the worker began the last batch */
+    bool full;     /* no slot has been free since their number last grew */
     bool busy;             /* the worker runs through an epoch */
-    bool cancel, quit;     /* wishes to the worker */
+    bool cancel, quit;     /* requests to the worker */
     mirt_status status;    /* why the epoch ended; MIRT_OK at its regular end */
     char error[512];
 } mirt__prefetch_dataset;
 
-/* A consumer that waited although there were times without a free slot gets more of them, up to some memory. */
+/* If the consumer waited although at times no slot was free, adds slots, up to a memory limit. */
 static void mirt__prefetch_deepen(mirt__prefetch_dataset *prefetch) {
     const size_t most_bytes = (size_t)256 << 20;
     const mirt__data_spec *spec = &prefetch->base.spec;
@@ -27623,7 +27797,7 @@ static void mirt__prefetch_deepen(mirt__prefetch_dataset *prefetch) {
     }
 }
 
-/* Lets the stages before, up to one that has a thread of its own, know whether the consumer had to wait. */
+/* Tells the previous stages, up to one with its own thread, whether the consumer had to wait. */
 static void mirt__prefetch_tell(mirt__prefetch_dataset *prefetch) {
     const double least = 1e-4;
     bool fed = prefetch->waited < least;
@@ -27633,7 +27807,7 @@ static void mirt__prefetch_tell(mirt__prefetch_dataset *prefetch) {
     for (mirt_dataset *d = prefetch->base.source; d && d->stage != prefetch->base.stage; d = d->source) d->fed = fed;
 }
 
-/* Runs through one epoch; called and left with the mutex locked. */
+/* Runs one epoch; the mutex is locked on entry and return. */
 static void mirt__prefetch_epoch(mirt__prefetch_dataset *prefetch) {
     mirt_dataset *source = prefetch->base.source;
     for (;;) {
@@ -27690,7 +27864,7 @@ static void mirt__prefetch_stop(mirt__prefetch_dataset *prefetch) {
 static mirt_status mirt__prefetch_begin(mirt_dataset *dataset, uint64_t seed, int64_t epoch) {
     mirt__prefetch_dataset *prefetch = (mirt__prefetch_dataset *)dataset;
     mirt__prefetch_stop(prefetch);
-    /* The worker being idle, the stages before are ours: what they have to say comes at once. */
+    /* While the worker is idle, this thread owns the previous stages, so their messages are logged at once. */
     mirt_status status = mirt__dataset_begin(dataset->source, seed, epoch);
     pthread_mutex_lock(&prefetch->mutex);
     memset(&prefetch->free, 0, sizeof prefetch->free);
@@ -27737,7 +27911,7 @@ static void mirt__prefetch_release(mirt_dataset *dataset) {
         pthread_mutex_unlock(&prefetch->mutex);
         pthread_join(prefetch->thread.id, NULL);
     }
-    /* Its workers may be at slots of this stage. */
+    /* Its workers may be filling slots of this stage. */
     if (dataset->source->worker_pool) mirt__workers_drop(dataset->source->worker_pool);
     if (prefetch->has_consumer_cond) pthread_cond_destroy(&prefetch->to_consumer);
     if (prefetch->has_worker_cond) pthread_cond_destroy(&prefetch->to_worker);
@@ -27774,7 +27948,7 @@ static mirt_status mirt__prefetch_start(mirt__prefetch_dataset *prefetch) {
         code = mirt__thread_start(&prefetch->thread, mirt__prefetch_worker, prefetch);
         prefetch->has_thread = code == 0;
     }
-    if (code != 0) return mirt__fail(MIRT_E_THREAD, "the prefetch thread could not be started: %s", strerror(code));
+    if (code != 0) return mirt__fail(MIRT_E_THREAD, "cannot start the prefetch thread: %s", strerror(code));
     return MIRT_OK;
 }
 
@@ -27783,7 +27957,7 @@ MIRT_API mirt_dataset *mirt_prefetch(mirt_dataset *dataset, int depth) {
     if (!dataset) return NULL;
     if (mirt__prefetch_check(depth) != MIRT_OK) return mirt__dataset_give_up(dataset, false);
     if (mirt__reachable(dataset) || dataset->run || dataset->pointing || dataset->stage == &mirt__prefetch_stage)
-        return dataset; /* nothing to prepare, not yet, or it is already */
+        return dataset; /* nothing to prepare, not possible yet, or already prefetched */
     mirt_dataset *stage = mirt__dataset_new(sizeof(mirt__prefetch_dataset), &mirt__prefetch_stage, dataset, false);
     if (!stage) return NULL;
     mirt__prefetch_dataset *prefetch = (mirt__prefetch_dataset *)stage;
@@ -27791,7 +27965,7 @@ MIRT_API mirt_dataset *mirt_prefetch(mirt_dataset *dataset, int depth) {
     prefetch->most = depth == MIRT_AUTOTUNE ? 16 + 1 : prefetch->slots;
     stage->joins = 1;
     stage->ahead = true;
-    prefetch->waited = 1; /* a first epoch begins with waiting */
+    prefetch->waited = 1; /* the first epoch always begins with a wait */
     dataset->lent = dataset->stage->fill != NULL;
     if (mirt__prefetch_create_slots(prefetch) != MIRT_OK || mirt__prefetch_start(prefetch) != MIRT_OK)
         return mirt__dataset_give_up(stage, false);
@@ -27802,8 +27976,8 @@ MIRT_API mirt_dataset *mirt_prefetch(mirt_dataset *dataset, int depth) {
 
 /* >>section data/inflate.c */
 
-/* Unpacks gzip (RFC 1952, deflate: RFC 1951) as a stream, checking checksum and length. Errors give
-   the offset in the packed file; the caller puts the file's name before them. */
+/* Unpacks gzip (RFC 1952, deflate: RFC 1951) as a stream and verifies checksum and length. Errors give the offset in
+   the compressed file; the caller prefixes the file's name. */
 
 #define MIRT__WINDOW 32768
 #define MIRT__FAST_BITS 10
@@ -27819,18 +27993,18 @@ MIRT__LIB mirt_status mirt__bytes_fill(mirt__bytes *bytes) {
     bytes->at = 0;
     bytes->size = got < 0 ? 0 : (size_t)got;
     if (got < 0)
-        return mirt__fail(MIRT_E_IO, "could not be read at byte %llu: %s", (unsigned long long)bytes->end,
+        return mirt__fail(MIRT_E_IO, "cannot read at byte %llu: %s", (unsigned long long)bytes->end,
                           strerror(errno));
     bytes->end += bytes->size;
     return MIRT_OK;
 }
 
-/* A Huffman code: short words by table, long ones by counting (canonical codes of one length are
-   consecutive numbers). */
+/* A Huffman code: short words are decoded by table, long ones by counting, as canonical codes of one length are
+   consecutive numbers. */
 typedef struct mirt__huffman {
     uint16_t fast[1 << MIRT__FAST_BITS]; /* next bits -> symbol * 16 + length, or 0 */
-    uint16_t count[16];                  /* words of each length */
-    uint16_t symbol[288];                /* in order of their words */
+    uint16_t count[16];                  /* number of words of each length */
+    uint16_t symbol[288];                /* symbols in order of their words */
 } mirt__huffman;
 
 typedef enum mirt__gunzip_mode {
@@ -27839,7 +28013,7 @@ typedef enum mirt__gunzip_mode {
 
 struct mirt__gunzip {
     mirt__bytes *bytes;
-    uint64_t bits; /* the next bit_count bits of the file, lowest first; what lies above is undefined */
+    uint64_t bits; /* the next bit_count bits of the file, lowest first; higher bits are undefined */
     int bit_count;
     mirt__gunzip_mode mode;
     bool last;            /* the current block is the last */
@@ -27874,7 +28048,7 @@ MIRT__LIB void mirt__gunzip_destroy(mirt__gunzip *z) {
     mirt__free(z);
 }
 
-/* Eight bytes a turn. */
+/* Eight bytes per iteration. */
 static void mirt__gunzip_checksum(mirt__gunzip *z, const unsigned char *p, size_t size) {
     uint32_t c = ~z->crc;
     uint32_t(*t)[256] = z->crc_table;
@@ -27893,7 +28067,7 @@ static mirt_status mirt__gunzip_fail(const mirt__gunzip *z, const char *what) {
                       what);
 }
 
-/* Tops the bits up to 56 or more, or to what the file still has. */
+/* Fills the bits up to 56 or more, or to the end of the file. */
 static mirt_status mirt__gunzip_refill(mirt__gunzip *z) {
     mirt__bytes *bytes = z->bytes;
     if (bytes->size - bytes->at >= 8) {
@@ -27906,7 +28080,7 @@ static mirt_status mirt__gunzip_refill(mirt__gunzip *z) {
         bytes->at += (size_t)whole;
         return MIRT_OK;
     }
-    /* Byte by byte across the buffer's end; undefined bits have to go first. */
+    /* Byte by byte across the buffer's end, after clearing undefined bits. */
     z->bits &= ((uint64_t)1 << z->bit_count) - 1;
     while (z->bit_count <= 55) {
         if (bytes->at == bytes->size) {
@@ -27938,8 +28112,7 @@ static mirt_status mirt__gunzip_take(mirt__gunzip *z, int count, uint32_t *out) 
     return MIRT_OK;
 }
 
-/* False if the lengths are no code: too many words, or too few and not the one word that RFC 1951
-   allows to stand alone. */
+/* False if the lengths are not a code: too many words, or too few, except for the single word that RFC 1951 allows. */
 static bool mirt__huffman_build(mirt__huffman *h, const unsigned char *length, int symbols) {
     uint16_t next[16], offset[16];
     memset(h, 0, sizeof *h);
@@ -27970,7 +28143,7 @@ static bool mirt__huffman_build(mirt__huffman *h, const unsigned char *length, i
     return true;
 }
 
-/* The symbol at the head of `bits`, and its length; -1 if no word fits. */
+/* The first symbol in `bits`, and its length; -1 if no word matches. */
 static int mirt__huffman_find(const mirt__huffman *h, uint64_t bits, int *length) {
     unsigned entry = h->fast[bits & ((1u << MIRT__FAST_BITS) - 1)];
     if (entry) {
@@ -28016,7 +28189,7 @@ static void mirt__gunzip_fixed_codes(mirt__gunzip *z) {
     mirt__huffman_build(&z->distances, length, 32);
 }
 
-/* Reads `wanted` code lengths, themselves packed by the code in z->lengths. */
+/* Reads `wanted` code lengths, which are compressed with the code in z->lengths. */
 static mirt_status mirt__gunzip_code_lengths(mirt__gunzip *z, unsigned char *length, int wanted) {
     int n = 0;
     while (n < wanted) {
@@ -28067,7 +28240,7 @@ static mirt_status mirt__gunzip_dynamic_codes(mirt__gunzip *z) {
     return MIRT_OK;
 }
 
-/* Blocks that are not packed start at a whole byte. */
+/* Stored blocks start at a byte boundary. */
 static mirt_status mirt__gunzip_stored_header(mirt__gunzip *z) {
     uint32_t size, check;
     mirt__gunzip_drop(z, z->bit_count & 7);
@@ -28112,7 +28285,7 @@ static mirt_status mirt__gunzip_stored(mirt__gunzip *z, unsigned char *out, size
     return MIRT_OK;
 }
 
-/* Length and distance of a repetition, after its length symbol. */
+/* Reads length and distance of a repetition, after its length symbol. */
 static mirt_status mirt__gunzip_match(mirt__gunzip *z, int symbol) {
     static const uint16_t length_base[29] = {3,  4,  5,  6,  7,  8,  9,  10, 11,  13,  15,  17,  19,  23, 27,
                                              31, 35, 43, 51, 59, 67, 83, 99, 115, 131, 163, 195, 227, 258};
@@ -28132,7 +28305,7 @@ static mirt_status mirt__gunzip_match(mirt__gunzip *z, int symbol) {
     status = mirt__gunzip_take(z, symbol < 4 ? 0 : symbol / 2 - 1, &extra);
     if (status != MIRT_OK) return status;
     z->copy_back = distance_base[symbol] + (int)extra;
-    if ((uint64_t)z->copy_back > z->total) return mirt__gunzip_fail(z, "a repetition of what lies before the start");
+    if ((uint64_t)z->copy_back > z->total) return mirt__gunzip_fail(z, "a repetition that begins before the start");
     return MIRT_OK;
 }
 
@@ -28199,7 +28372,7 @@ MIRT__LIB mirt_status mirt__gunzip_read(mirt__gunzip *z, unsigned char *out, siz
     return MIRT_OK;
 }
 
-/* Skips `count` bytes, or up to and with a zero byte when count is negative. */
+/* Skips `count` bytes, or up to and including a zero byte if count is negative. */
 static mirt_status mirt__gunzip_skip(mirt__gunzip *z, int64_t count) {
     uint32_t byte = 1;
     while (count < 0 ? byte != 0 : count > 0) {
@@ -28222,7 +28395,7 @@ MIRT__LIB mirt_status mirt__gunzip_begin(mirt__gunzip *z) {
     z->total = 0;
     mirt_status status = mirt__gunzip_take(z, 24, &magic);
     if (status == MIRT_OK && magic != 0x088B1F)
-        status = mirt__gunzip_fail(z, "not gzip, or packed by another method than deflate");
+        status = mirt__gunzip_fail(z, "not gzip, or compressed with a method other than deflate");
     if (status == MIRT_OK) status = mirt__gunzip_take(z, 8, &flags);
     if (status != MIRT_OK) return status;
     if (flags & 0xE0) return mirt__gunzip_fail(z, "unknown flags");
@@ -28243,16 +28416,16 @@ MIRT__LIB mirt_status mirt__gunzip_begin(mirt__gunzip *z) {
 /* >>section data/digits.c */
 
 /* Draws digits that look handwritten. Strokes through a few points are bent, slanted, rotated, scaled and shifted at
-   random and drawn with a round pen and noise. All arithmetic is in integers, so that every compiler and machine draws
-   the same pixels. */
+   random and drawn with a round pen and noise. Integer arithmetic gives the same pixels with every compiler and
+   machine. */
 
 #define MIRT__DIGIT_SIDE 28
 #define MIRT__DIGIT_PIXELS (MIRT__DIGIT_SIDE * MIRT__DIGIT_SIDE)
 /* Coordinates on the canvas are in 1/256 of a pixel. */
 #define MIRT__DIGIT_ONE 256
 
-/* Ways to write a digit: points x, y in a square of 100 by 100, y downwards; a curve goes through
-   them, with a corner where a point stands twice. 255 ends a stroke, 254 the digit. */
+/* Variants of digits: points x, y in a square of 100 by 100, y downwards, joined by a curve, with a corner at points
+   that occur twice. 255 ends a stroke, 254 the digit. */
 static const unsigned char mirt__digit_ways[][32] = {
     {50, 10, 31, 24, 25, 50, 31, 77, 50, 90, 69, 77, 75, 50, 69, 24, 50, 10, 254},
     {64, 12, 40, 16, 27, 44, 30, 78, 50, 90, 70, 74, 73, 40, 58, 14, 46, 18, 254},
@@ -28283,10 +28456,10 @@ typedef struct mirt__digit_hand {
     int turn, slant;     /* tangents in 1/1024 */
     int width, height;   /* canvas units per unit of the square */
     int shift_x, shift_y;
-    int bend[6];         /* coefficients of xx, xy, yy in x and in y, in 1/1024 of a half square */
-    int wobble;          /* of single points, in the square's units */
-    int pen;             /* radius */
-    int ink, noise;      /* of 255 */
+    int bend[6];         /* coefficients of xx, xy, yy for x and y, in 1/1024 of half a square */
+    int wobble;          /* shift of single points, in the square's units */
+    int pen;             /* pen radius */
+    int ink, noise;      /* out of 255 */
 } mirt__digit_hand;
 
 typedef struct mirt__digit_point {
@@ -28317,7 +28490,7 @@ static mirt__digit_point mirt__digit_place(const mirt__digit_hand *hand, mirt__r
     const int center = MIRT__DIGIT_SIDE / 2 * MIRT__DIGIT_ONE;
     x += mirt__digit_between(random, -hand->wobble, hand->wobble) - 50;
     y += mirt__digit_between(random, -hand->wobble, hand->wobble) - 50;
-    /* In 1/16 of the square's units from here on. */
+    /* From here on in 1/16 of the square's units. */
     int xx = x * x, xy = x * y, yy = y * y;
     int bent_x = x * 16 + (hand->bend[0] * xx + hand->bend[1] * xy + hand->bend[2] * yy) * 16 / (50 * 1024);
     int bent_y = y * 16 + (hand->bend[3] * xx + hand->bend[4] * xy + hand->bend[5] * yy) * 16 / (50 * 1024);
@@ -28337,8 +28510,7 @@ static int mirt__digit_pixel(int coordinate) {
     return mirt__digit_clamp(coordinate, 0, MIRT__DIGIT_SIDE * MIRT__DIGIT_ONE - 1) / MIRT__DIGIT_ONE;
 }
 
-/* Darkens the pixels near the straight line from a to b: fully inside the pen, less and less over
-   one pixel at its rim. */
+/* Darkens the pixels near the straight line from a to b: fully inside the pen, fading over one pixel at its edge. */
 static void mirt__digit_line(unsigned char *canvas, mirt__digit_point a, mirt__digit_point b, int pen) {
     const int half = MIRT__DIGIT_ONE / 2;
     int reach = pen + half;
@@ -28355,7 +28527,7 @@ static void mirt__digit_line(unsigned char *canvas, mirt__digit_point a, mirt__d
             int x = column * MIRT__DIGIT_ONE + half - a.x, y = row * MIRT__DIGIT_ONE + half - a.y;
             int64_t along = (int64_t)x * dx + (int64_t)y * dy;
             along = along < 0 ? 0 : along > length2 ? length2 : along;
-            int part = (int)((along * inverse) >> 32); /* of the line, in 1/256 */
+            int part = (int)((along * inverse) >> 32); /* position on the line, in 1/256 */
             int64_t away_x = x - dx * part / 256, away_y = y - dy * part / 256;
             int64_t away2 = away_x * away_x + away_y * away_y;
             if (away2 >= outer) continue;
@@ -28366,7 +28538,7 @@ static void mirt__digit_line(unsigned char *canvas, mirt__digit_point a, mirt__d
     }
 }
 
-/* Catmull-Rom: from b to c, with a before and d after. `part` of 4. */
+/* Catmull-Rom spline from b to c, with neighbors a and d, at `part` / 4. */
 static int mirt__digit_spline(int a, int b, int c, int d, int part) {
     int t = part, t2 = t * t, t3 = t2 * t;
     return (2 * b * 64 + (c - a) * t * 16 + (2 * a - 5 * b + 4 * c - d) * t2 * 4 + (3 * b - a - 3 * c + d) * t3) / 128;
@@ -28410,7 +28582,7 @@ static void mirt__digit_draw(unsigned char *canvas, int digit, mirt__random *ran
             count = 0;
             more = *way++ == 255;
         } else if (count > 0 && way[0] == way[-2] && way[1] == way[-1]) {
-            points[count] = points[count - 1]; /* a corner stays one */
+            points[count] = points[count - 1]; /* keeps corners */
             count++;
             way += 2;
         } else {
@@ -28430,7 +28602,8 @@ static mirt_status mirt__digits_begin(mirt_dataset *dataset, uint64_t seed, int6
     if (status != MIRT_OK) return status;
     unsigned char *x = (unsigned char *)dataset->slot.field[0], *y = (unsigned char *)dataset->slot.field[1];
     for (int64_t i = 0; i < dataset->spec.samples; i++) {
-        /* One stream an image: splits have different ones, and more images leave the first as they were. */
+        /* One random stream per image: splits have different ones, and drawing more images does not change the first
+           ones. */
         uint64_t key = mirt__hash("digits") ^ ((uint64_t)i * 2 + (uint64_t)block->split);
         mirt__random random = mirt__random_stream(block->seed, key);
         int digit = (int)mirt__random_below(&random, 10);
@@ -28479,8 +28652,8 @@ MIRT_API mirt_dataset *mirt_drawn_digits(int64_t count, uint64_t seed, mirt_spli
 
 /* >>section base/once_begin.inc */
 
-/* What follows runs once: recording models, reading and writing files. gcc compiles it in half the
-   time when it does not optimize. */
+/* Begins code that runs once: recording models, reading and writing files. gcc compiles it in half the time without
+   optimization. */
 #if defined(__GNUC__) && !defined(__clang__) && defined(__OPTIMIZE__)
 #pragma GCC push_options
 #ifdef MIRRORTRAIN_DEBUG
@@ -28501,13 +28674,13 @@ typedef struct mirt__idx_file {
     int rank;
     int64_t dim[3];
     uint64_t size; /* bytes of header and samples */
-    uint64_t read; /* of these, since the start */
+    uint64_t read; /* bytes read since the start */
 } mirt__idx_file;
 
 typedef struct mirt__idx_dataset {
     mirt_dataset base;
     mirt__idx_file *images, *labels; /* labels may be NULL */
-    unsigned char *x;                /* one sample */
+    unsigned char *x;                /* buffer for one sample */
     unsigned char y;
 } mirt__idx_dataset;
 
@@ -28544,11 +28717,11 @@ static mirt_status mirt__idx_read(mirt__idx_file *file, unsigned char *out, size
     file->read += got;
     if (got == size) return MIRT_OK;
     uint64_t expected = file->size > file->read ? file->size : file->read - got + size;
-    return mirt__fail(MIRT_E_FORMAT, "%s is cut short: expected %llu bytes%s, got %llu", file->path,
+    return mirt__fail(MIRT_E_FORMAT, "%s is truncated: expected %llu bytes%s, got %llu", file->path,
                       (unsigned long long)expected, file->gunzip ? " unpacked" : "", (unsigned long long)file->read);
 }
 
-/* Nothing may follow the last sample; in a gzip file the checksum is looked at only here. */
+/* Nothing may follow the last sample; for a gzip file this also verifies the checksum. */
 static mirt_status mirt__idx_check_end(mirt__idx_file *file) {
     unsigned char more;
     size_t got;
@@ -28561,7 +28734,7 @@ static mirt_status mirt__idx_check_end(mirt__idx_file *file) {
     return MIRT_OK;
 }
 
-/* To the start of the file, plain or unpacked. */
+/* Rewinds to the start of the plain or unpacked file. */
 static mirt_status mirt__idx_rewind(mirt__idx_file *file) {
     file->read = 0;
     mirt__bytes_rewind(&file->bytes);
@@ -28584,7 +28757,7 @@ static uint32_t mirt__idx_big_endian(const unsigned char *p) {
     return (uint32_t)p[0] << 24 | (uint32_t)p[1] << 16 | (uint32_t)p[2] << 8 | (uint32_t)p[3];
 }
 
-/* Reads magic number and dimensions; sets the size the whole file has to have. */
+/* Reads magic number and dimensions; sets the size that the whole file must have. */
 static mirt_status mirt__idx_read_header(mirt__idx_file *file, int rank) {
     unsigned char word[4];
     mirt_status status = mirt__idx_read(file, word, 4);
@@ -28617,28 +28790,29 @@ static mirt_status mirt__idx_read_header(mirt__idx_file *file, int rank) {
     return MIRT_OK;
 }
 
-/* Compares the size by the header with the file's, or with the one in gzip's last four bytes. */
+/* Compares the size from the header with the file's, or with the one in gzip's last four bytes. */
 static mirt_status mirt__idx_check_size(mirt__idx_file *file) {
     const uint64_t packed = file->bytes.file_size;
     if (file->gunzip) {
         unsigned char last[4] = {0};
         if (mirt__file_read_at(file->bytes.fd, packed < 4 ? 0 : packed - 4, last, 4) < 0)
-            return mirt__fail(MIRT_E_IO, "%s: its end could not be read: %s", file->path, strerror(errno));
+            return mirt__fail(MIRT_E_IO, "%s: cannot read its end: %s", file->path, strerror(errno));
         uint32_t size = (uint32_t)last[3] << 24 | (uint32_t)last[2] << 16 | (uint32_t)last[1] << 8 | (uint32_t)last[0];
         if (size != (uint32_t)file->size)
             return mirt__fail(
                 MIRT_E_FORMAT,
-                "%s is damaged or cut short: expected %llu bytes unpacked, got %lu by its last four bytes", file->path,
+                "%s is damaged or truncated: expected %llu bytes unpacked, but its last four bytes say %lu", file->path,
                 (unsigned long long)file->size, (unsigned long)size);
-        /* Deflate packs at most 1032 to 1, and those four bytes count modulo 2^32. */
+        /* Deflate compresses at most 1032 to 1, and those four bytes are the size modulo 2^32. */
         if (file->size / 1032 > packed)
-            return mirt__fail(MIRT_E_FORMAT, "%s is damaged: %llu bytes cannot hold the %llu that its dimensions need",
+            return mirt__fail(MIRT_E_FORMAT,
+                              "%s is damaged: %llu bytes cannot unpack to the %llu bytes that its dimensions need",
                               file->path, (unsigned long long)packed, (unsigned long long)file->size);
         return MIRT_OK;
     }
     if (packed != file->size)
         return mirt__fail(MIRT_E_FORMAT, "%s is %s: expected %llu bytes, got %llu", file->path,
-                          packed < file->size ? "cut short" : "too long", (unsigned long long)file->size,
+                          packed < file->size ? "truncated" : "too long", (unsigned long long)file->size,
                           (unsigned long long)packed);
     return MIRT_OK;
 }
@@ -28745,7 +28919,7 @@ MIRT_API mirt_dataset *mirt_idx(const char *images_path, const char *labels_path
     return mirt__dataset_give_up(dataset, false);
 }
 
-/* directory/name or directory/name.gz, whichever is there first; false with the error set. */
+/* directory/name or else directory/name.gz, whichever exists; false with the error set. */
 static bool mirt__mnist_find(mirt__text *path, const char *directory, const char *name) {
     static const char *const endings[] = {"", ".gz"};
     const char *slash = *directory && directory[strlen(directory) - 1] == '/' ? "" : "/";
@@ -28753,7 +28927,7 @@ static bool mirt__mnist_find(mirt__text *path, const char *directory, const char
         mirt__text_clear(path);
         mirt__text_add(path, "%s%s%s%s", directory, slash, name, endings[i]);
         if (path->failed) return false;
-        if (mirt__file_exists(path->data)) return true; /* whether it can be opened is for mirt_idx to say */
+        if (mirt__file_exists(path->data)) return true; /* mirt_idx reports whether it can be opened */
     }
     mirt__fail(MIRT_E_NOT_FOUND,
                "%s: found neither %s nor %s.gz; put MNIST's four files there, from "
@@ -28791,10 +28965,10 @@ MIRT_API mirt_dataset *mirt_mnist(const char *directory, mirt_split split) {
 
 #ifndef MIRT__IMAGE_FILES_H
 #define MIRT__IMAGE_FILES_H
-/* Lists of image files with their labels, in the order of Keras. */
+/* Lists of image files with their labels, in Keras's order. */
 
 typedef struct mirt__image_list {
-    mirt__pool pool; /* of paths and names */
+    mirt__pool pool; /* memory of paths and names */
     const char **path;
     int32_t *label; /* 0 without labels */
     int64_t count, capacity;
@@ -28802,13 +28976,13 @@ typedef struct mirt__image_list {
     int num_classes;
 } mirt__image_list;
 
-/* Whether it ends as images' names do. */
+/* Whether a name has the suffix of an image file. */
 MIRT__LIB bool mirt__image_name(const char *name);
 MIRT__LIB void mirt__image_list_free(mirt__image_list *list);
-/* The path must live as long as the list: in its pool. NULL: out of memory. */
+/* The path must be in the list's pool, so that it lives as long as the list. NULL: out of memory. */
 MIRT__LIB mirt_status mirt__image_list_add(mirt__image_list *list, const char *path, int32_t label);
 MIRT__LIB mirt_status mirt__image_list_set_classes(mirt__image_list *list, const char *const *names, int count);
-/* Into an empty list, which is freed on failure. Errors name the culprit. */
+/* Fill an empty list, which is freed on failure. Errors name the file. */
 MIRT__LIB mirt_status mirt__image_list_directory(mirt__image_list *list, const char *directory,
                                                  const mirt_image_directory_desc *desc);
 MIRT__LIB mirt_status mirt__image_list_csv(mirt__image_list *list, const char *csv,
@@ -28818,14 +28992,14 @@ typedef struct mirt__image_parts {
     mirt__pool pool;
     const char *training, *validation;
 } mirt__image_parts;
-/* Into uninitialized parts, which the caller frees in any case. MIRT_E_INVALID: split, but it is not certain which part
-   is for validation; the error says what to do. Other errors as mirt_image_dataset_from_directory. */
+/* Fills uninitialized parts, which the caller frees in any case. MIRT_E_INVALID: split, but ambiguous which part is for
+   validation; the error says what to do. Other errors as in mirt_image_dataset_from_directory. */
 MIRT__LIB mirt_status mirt__image_parts_find(mirt__image_parts *parts, const char *directory,
                                              const mirt_image_directory_desc *desc);
 MIRT__LIB void mirt__image_parts_free(mirt__image_parts *parts);
 /* numpy's RandomState(seed).shuffle. */
 MIRT__LIB void mirt__image_list_shuffle(mirt__image_list *list, uint32_t seed);
-/* A copy of files [first, first + count) into an empty list, which is freed on failure. */
+/* Copies files [first, first + count) into an empty list, which is freed on failure. */
 MIRT__LIB mirt_status mirt__image_list_part(const mirt__image_list *list, int64_t first, int64_t count,
                                             mirt__image_list *out);
 
@@ -28833,14 +29007,14 @@ MIRT__LIB mirt_status mirt__image_list_part(const mirt__image_list *list, int64_
 typedef struct mirt__image_dataset {
     mirt_dataset base;
     mirt__image_list list;
-    mirt_image_directory_desc desc; /* without its pointers to names and labels */
-    char **reason;                  /* [count] why a file is corrupt, once known */
+    mirt_image_directory_desc desc; /* its pointers to names and labels are NULL */
+    char **reason;                  /* [count] the reason that a file is corrupt, once known */
 } mirt__image_dataset;
-/* The first stage before this one, or NULL if it is another. */
+/* The image stage at the start of the chain, or NULL if the chain starts with another stage. */
 MIRT__LIB const mirt__image_dataset *mirt__images_of(const mirt_dataset *dataset);
 
-/* What a data set of this description does with an image: which part of it fills which part, at `offset` elements, of
-   the output. */
+/* Computes how a data set of this description places an image: which part of it fills which part of the output, at
+   `offset` elements. */
 MIRT__LIB void mirt__images_fit(const mirt_image_directory_desc *desc, const mirt_image *image, mirt__pixmap *resize,
                                 size_t *offset);
 
@@ -28848,7 +29022,7 @@ MIRT__LIB void mirt__images_fit(const mirt_image_directory_desc *desc, const mir
 
 /* >>section data/image_files.c */
 
-/* Finds image files: below a directory, or in a list of comma-separated values. */
+/* Finds image files below a directory, in Keras's order and with its labels. */
 
 #include <dirent.h>
 #include <fcntl.h>
@@ -28903,7 +29077,7 @@ MIRT__LIB mirt_status mirt__image_list_part(const mirt__image_list *list, int64_
     return status;
 }
 
-/* >>MT19937 (Matsumoto and Nishimura 1998), seeded and drawn from as numpy.random.RandomState does */
+/* >>MT19937 (Matsumoto and Nishimura 1998), seeded and used like numpy.random.RandomState */
 
 typedef struct mirt__twister {
     uint32_t word[624];
@@ -28968,7 +29142,7 @@ typedef struct mirt__walk {
     mirt__walk_dir *dir;
     mirt__walk_file *file;
     int64_t dirs, most_dirs, files, most_files;
-    bool follow, deep; /* links to directories; what is below subdirectories */
+    bool follow, deep; /* follow links to directories; descend into subdirectories */
 } mirt__walk;
 
 MIRT__LIB bool mirt__image_name(const char *name) {
@@ -28995,7 +29169,7 @@ static const char *mirt__walk_join(mirt__walk *walk, const char *directory, cons
 
 static mirt_status mirt__walk_add_dir(mirt__walk *walk, const char *path, const struct stat *info, bool link) {
     void *dir = walk->dir;
-    /* A circle goes through a link to where we have been. */
+    /* A cycle contains a link to a directory that has been visited. */
     for (int64_t i = 0; link && i < walk->dirs; i++) {
         if (walk->dir[i].device == info->st_dev && walk->dir[i].inode == info->st_ino) return MIRT_OK;
     }
@@ -29034,7 +29208,7 @@ static mirt_status mirt__walk_entry(mirt__walk *walk, DIR *stream, const char *d
         return link && !walk->follow ? MIRT_OK
                                      : mirt__walk_add_dir(walk, mirt__walk_join(walk, directory, name), &info, link);
     }
-    /* A link to nowhere is a file: reading it will say why not. */
+    /* A dangling link counts as a file: reading it reports the error. */
     return walk->deep && mirt__image_name(name) ? mirt__walk_add_file(walk, directory, name) : MIRT_OK;
 }
 
@@ -29063,7 +29237,7 @@ static int mirt__walk_compare(const void *a, const void *b) {
     return order ? order : strcmp(f->name, g->name);
 }
 
-/* Files anywhere below `root`, or its immediate subdirectories, sorted. */
+/* Lists files anywhere below `root`, or its immediate subdirectories, sorted. */
 static mirt_status mirt__walk_run(mirt__walk *walk, const char *root, bool deep, bool follow) {
     struct stat info;
     walk->dirs = walk->files = 0;
@@ -29073,7 +29247,7 @@ static mirt_status mirt__walk_run(mirt__walk *walk, const char *root, bool deep,
     if (MIRRORTRAIN_STAT(root, &info) != 0)
         return mirt__fail(errno == ENOENT || errno == ENOTDIR ? MIRT_E_NOT_FOUND : MIRT_E_IO,
                           "%s: cannot open the directory: %s", root, strerror(errno));
-    if (!S_ISDIR(info.st_mode)) return mirt__fail(MIRT_E_IO, "%s: is no directory", root);
+    if (!S_ISDIR(info.st_mode)) return mirt__fail(MIRT_E_IO, "%s: is not a directory", root);
     mirt_status status = mirt__walk_add_dir(walk, mirt__pool_strdup(&walk->pool, root), &info, false);
     for (int64_t i = 0; i < walk->dirs && status == MIRT_OK; i++) status = mirt__walk_read(walk, walk->dir[i].path);
     if (status == MIRT_OK && walk->files)
@@ -29088,7 +29262,7 @@ static void mirt__walk_free(mirt__walk *walk) {
     mirt__free(walk->file);
 }
 
-/* Parts of a directory that is already split; three names mean validation. */
+/* Names of the parts of a directory that is already split; three names mean validation. */
 enum { MIRT__PART_TRAIN = 0, MIRT__PART_VALIDATION, MIRT__PART_TEST = 4, MIRT__PARTS };
 static const char *const mirt__part_names[MIRT__PARTS] = {"train", "validation", "val", "valid", "test"};
 
@@ -29100,8 +29274,8 @@ static bool mirt__is_below(const char *path, const char *root, const char *name)
     return strncmp(path, name, length) == 0 && path[length] == '/';
 }
 
-/* What was just walked deeply is a class. One that is split into parts with subdirectories is a data set itself, whose
-   classes would become one; class_names that list it make it a class. */
+/* Refuses a class that is split into parts with subdirectories: it is a data set itself, whose classes would become
+   one. A class listed in class_names is accepted. */
 static mirt_status mirt__walk_refuse_parts(const mirt__walk *walk, const char *root) {
     int found[MIRT__PARTS] = {0}, second = MIRT__PART_VALIDATION;
     for (int64_t i = 1; i < walk->dirs; i++) {
@@ -29114,7 +29288,7 @@ static mirt_status mirt__walk_refuse_parts(const mirt__walk *walk, const char *r
                       "make it a class", root, mirt__part_names[second], root);
 }
 
-/* All images below `root`, which get this label. */
+/* Adds all images below `root` with this label. */
 static mirt_status mirt__image_list_add_tree(mirt__image_list *list, mirt__walk *walk, const char *root, bool follow,
                                              int32_t label) {
     mirt_status status = mirt__walk_run(walk, root, true, follow);
@@ -29125,7 +29299,7 @@ static mirt_status mirt__image_list_add_tree(mirt__image_list *list, mirt__walk 
     return status;
 }
 
-/* The classes asked for, each of which must be there. */
+/* Uses the given classes, all of which must exist. */
 static mirt_status mirt__image_list_choose_classes(mirt__image_list *list, const mirt__walk *walk,
                                                    const char *directory, const mirt_image_directory_desc *desc) {
     for (int i = 0; i < desc->num_class_names; i++) {
@@ -29156,7 +29330,7 @@ static mirt_status mirt__image_list_by_class(mirt__image_list *list, mirt__walk 
     mirt_status status = mirt__walk_run(walk, directory, false, true);
     if (status != MIRT_OK) return status;
     if (walk->files == 0)
-        return mirt__fail(MIRT_E_NOT_FOUND, "%s has no subdirectories, which would be the classes", directory);
+        return mirt__fail(MIRT_E_NOT_FOUND, "%s has no subdirectories, which are needed as the classes", directory);
     if (walk->files > INT32_MAX) return mirt__fail(MIRT_E_INVALID, "%s has too many subdirectories", directory);
     status = desc->class_names ? mirt__image_list_choose_classes(list, walk, directory, desc)
                                : mirt__image_list_find_classes(list, walk);
@@ -29173,11 +29347,11 @@ static int mirt__image_label_compare(const void *a, const void *b) {
     return x < y ? -1 : x > y;
 }
 
-/* Labels given one by one: their numbers are the names of the classes. */
+/* Uses labels given per file: their numbers are the names of the classes. */
 static mirt_status mirt__image_list_set_labels(mirt__image_list *list, const char *directory,
                                                const mirt_image_directory_desc *desc) {
     if (desc->num_labels != list->count)
-        return mirt__fail(MIRT_E_INVALID, "%lld labels for the %lld images below %s: one each is needed",
+        return mirt__fail(MIRT_E_INVALID, "%lld labels for the %lld images below %s: one per image is needed",
                           (long long)desc->num_labels, (long long)list->count, directory);
     int32_t *sorted = (int32_t *)mirt__calloc((size_t)list->count, sizeof(int32_t));
     const char **names = (const char **)mirt__calloc((size_t)list->count, sizeof(char *));
@@ -29260,7 +29434,7 @@ static const char *mirt__part_path(mirt__image_parts *parts, mirt__walk *walk, c
     return path ? mirt__pool_strdup(&parts->pool, path) : NULL;
 }
 
-/* Of a directory that has train/ and at least one of the others. */
+/* Checks a directory that has train/ and at least one of the others. */
 static mirt_status mirt__image_parts_choose(mirt__image_parts *parts, mirt__walk *walk, const char *directory,
                                             const mirt__split *split) {
     int second[MIRT__PARTS] = {MIRT__PART_TEST}, seconds = 0;
@@ -29271,7 +29445,7 @@ static mirt_status mirt__image_parts_choose(mirt__image_parts *parts, mirt__walk
     const char *training = mirt__part_path(parts, walk, directory, MIRT__PART_TRAIN);
     const char *validation = mirt__part_path(parts, walk, directory, second[0]);
     mirt_status status = training && validation ? MIRT_OK : MIRT_E_NOMEM;
-    /* Among other classes these could be classes, too, unless they contain classes. */
+    /* Next to other classes these could also be classes, unless they contain classes. */
     if (status == MIRT_OK && split->others) status = mirt__has_subdirectories(training, &nested);
     if (status == MIRT_OK && split->others && nested) status = mirt__has_subdirectories(validation, &nested);
     if (status != MIRT_OK || !nested) return status;
@@ -29296,10 +29470,10 @@ MIRT__LIB mirt_status mirt__image_parts_find(mirt__image_parts *parts, const cha
     memset(&walk, 0, sizeof walk);
     memset(parts, 0, sizeof *parts);
     mirt_status status = mirt__walk_run(&walk, directory, false, true);
-    if (status != MIRT_OK) walk.files = 0; /* a failed walk leaves names out */
+    if (status != MIRT_OK) walk.files = 0; /* a failed walk may miss names */
     mirt__split_look(&split, &walk, desc);
     for (int k = MIRT__PART_VALIDATION; k < MIRT__PARTS; k++) second = second || split.found[k];
-    /* Then the caller says that these are classes. */
+    /* The caller has declared them to be classes. */
     const bool named = desc->class_names && split.chosen == desc->num_class_names;
     if (status == MIRT_OK && split.found[MIRT__PART_TRAIN] && second && !named)
         status = mirt__image_parts_choose(parts, &walk, directory, &split);
@@ -29311,12 +29485,12 @@ MIRT__LIB void mirt__image_parts_free(mirt__image_parts *parts) { mirt__pool_fre
 
 /* >>section data/image_csv.c */
 
-/* Image files by a list of comma-separated values. */
+/* Lists of image files and labels in comma-separated values. */
 
 typedef struct mirt__csv {
     const char *path, *at, *end;
     long line;
-    bool labels; /* must be there */
+    bool labels; /* required */
     mirt__text field[2];
 } mirt__csv;
 
@@ -29324,7 +29498,7 @@ static mirt_status mirt__csv_fail(const mirt__csv *csv, const char *what) {
     return mirt__fail(MIRT_E_FORMAT, "%s, line %ld: %s", csv->path, csv->line, what);
 }
 
-/* One field, up to a comma or the end of the line, which is not taken. */
+/* Reads one field, up to a comma or the end of the line, which it does not consume. */
 static mirt_status mirt__csv_field(mirt__csv *csv, mirt__text *out) {
     while (csv->at < csv->end && *csv->at == ' ') csv->at++;
     bool quoted = csv->at < csv->end && *csv->at == '"';
@@ -29333,7 +29507,7 @@ static mirt_status mirt__csv_field(mirt__csv *csv, mirt__text *out) {
     if (quoted) csv->at++;
     while (csv->at < csv->end && (quoted || (*csv->at != ',' && *csv->at != '\n'))) {
         if (quoted && *csv->at == '"') {
-            quoted = csv->at + 1 < csv->end && csv->at[1] == '"'; /* two are one within */
+            quoted = csv->at + 1 < csv->end && csv->at[1] == '"'; /* two quotes inside of quotes mean one */
             if (!quoted) {
                 csv->at++;
                 break;
@@ -29341,17 +29515,17 @@ static mirt_status mirt__csv_field(mirt__csv *csv, mirt__text *out) {
             csv->at++;
         }
         if (*csv->at == 0 || (quoted && *csv->at == '\n'))
-            return mirt__csv_fail(csv, *csv->at ? "a quote that is not closed" : "a zero byte: this is no text");
+            return mirt__csv_fail(csv, *csv->at ? "a quote is not closed" : "a zero byte: this is not a text file");
         mirt__text_add_bytes(out, csv->at++, 1);
     }
-    if (quoted) return mirt__csv_fail(csv, "a quote that is not closed");
+    if (quoted) return mirt__csv_fail(csv, "a quote is not closed");
     while (csv->at < csv->end && (*csv->at == '\r' || *csv->at == ' ')) csv->at++;
     while (out->size && !out->failed && (out->data[out->size - 1] == '\r' || out->data[out->size - 1] == ' '))
         out->data[--out->size] = 0;
     return out->failed ? MIRT_E_NOMEM : MIRT_OK;
 }
 
-/* The next line that is not empty; *got is false at the end. */
+/* Reads the next line that is not empty; *got is false at the end. */
 static mirt_status mirt__csv_next(mirt__csv *csv, bool *got) {
     for (*got = false; !*got && csv->at < csv->end; csv->line++) {
         mirt_status status = mirt__csv_field(csv, &csv->field[0]);
@@ -29360,16 +29534,16 @@ static mirt_status mirt__csv_next(mirt__csv *csv, bool *got) {
         if (status == MIRT_OK) status = mirt__csv_field(csv, &csv->field[1]);
         if (status != MIRT_OK) return status;
         if (csv->at < csv->end && *csv->at != '\n')
-            return mirt__csv_fail(csv, "more than a path and a label: a path with a comma stands in double quotes");
+            return mirt__csv_fail(csv, "more than a path and a label: a path with a comma needs double quotes");
         if (csv->labels && csv->field[0].size && !csv->field[1].size)
-            return mirt__csv_fail(csv, "no label: a line is path,label");
+            return mirt__csv_fail(csv, "no label: lines must be path,label");
         *got = csv->field[0].size > 0;
         if (csv->at < csv->end) csv->at++;
     }
     return MIRT_OK;
 }
 
-/* A path beside the list, or an absolute one. */
+/* A path relative to the list, or an absolute one. */
 static const char *mirt__csv_path(const mirt__csv *csv, mirt__image_list *list) {
     const char *name = csv->field[0].data, *slash = strrchr(csv->path, '/');
     size_t prefix = *name == '/' || !slash ? 0 : (size_t)(slash - csv->path) + 1, size = strlen(name) + 1;
@@ -29380,7 +29554,7 @@ static const char *mirt__csv_path(const mirt__csv *csv, mirt__image_list *list) 
     return path;
 }
 
-/* Numbers by their value, names by their bytes. */
+/* Compares numbers by value, names by bytes. */
 static int mirt__csv_compare(const void *a, const void *b) {
     const char *x = *(const char *const *)a, *y = *(const char *const *)b;
     bool numbers = *x && *y && x[strspn(x, "0123456789")] == 0 && y[strspn(y, "0123456789")] == 0;
@@ -29422,7 +29596,7 @@ static mirt_status mirt__csv_classes(mirt__image_list *list, const mirt__csv *cs
     return status;
 }
 
-/* Paths into the list, their labels into `name`. */
+/* Adds paths to the list and their labels to `name`. */
 static mirt_status mirt__csv_read(mirt__csv *csv, mirt__image_list *list, const char ***name) {
     void *names = NULL;
     int64_t most = 0;
@@ -29479,7 +29653,7 @@ MIRT__LIB mirt_status mirt__image_list_csv(mirt__image_list *list, const char *p
 
 /* >>section data/image_dataset.c */
 
-/* Data sets of image files: read, decoded and resized when a sample is asked for. */
+/* Data sets of image files, which are read, decoded and resized on demand. */
 
 /* >>one image */
 
@@ -29520,7 +29694,7 @@ MIRT__LIB void mirt__images_fit(const mirt_image_directory_desc *desc, const mir
     *offset = (size_t)top * resize->out_stride + (size_t)left * (size_t)channels;
 }
 
-/* `images` with the thread's `work`, whose room is used; or both NULL: memory for this one image. */
+/* Uses buffers of the thread's `work` for `images`; if both are NULL, allocates memory for this image. */
 static mirt_status mirt__images_resize(const mirt_image_directory_desc *desc, const mirt_image *image,
                                        mirt__image_dataset *images, mirt__work *work, void *out) {
     mirt__pixmap resize;
@@ -29537,7 +29711,7 @@ static mirt_status mirt__images_resize(const mirt_image_directory_desc *desc, co
     return MIRT_OK;
 }
 
-/* The one way from a file to the pixels that a model sees. */
+/* All files are turned into pixels for models by this function. */
 static mirt_status mirt__images_load(const mirt_image_directory_desc *desc, const char *path,
                                      mirt__image_dataset *images, mirt__work *work, void *out) {
     mirt_image image;
@@ -29557,7 +29731,7 @@ static void mirt__images_log(const mirt_image_directory_desc *desc, mirt_log_lev
     if (desc->log) desc->log(level, text, desc->log_user);
 }
 
-/* Keeps the reason, the first time; threads may meet here. */
+/* Stores the reason the first time; several threads may call it. */
 static mirt_status mirt__images_note(mirt__image_dataset *images, int64_t i) {
     char *none = NULL, *reason;
     if (__atomic_load_n(&images->reason[i], __ATOMIC_ACQUIRE)) return MIRT_OK;
@@ -29643,7 +29817,7 @@ static mirt_status mirt__images_check_names(const char *caller, const mirt_image
     for (int i = 0; desc->class_names && i < desc->num_class_names; i++) {
         for (int k = 0; k < i || !desc->class_names[i]; k++) {
             if (!desc->class_names[i] || strcmp(desc->class_names[i], desc->class_names[k]) == 0)
-                return mirt__fail(MIRT_E_INVALID, "%s: class %d has no name of its own", caller, i);
+                return mirt__fail(MIRT_E_INVALID, "%s: class %d has no name, or the name of another class", caller, i);
         }
     }
     return MIRT_OK;
@@ -29655,19 +29829,20 @@ static mirt_status mirt__images_check(const char *caller, const mirt_image_direc
         return mirt__fail(MIRT_E_INVALID, "%s: images of %d x %d pixels: both must be positive", caller, desc->height,
                           desc->width);
     if (!mirt__mode_known(desc->color_mode))
-        return mirt__fail(MIRT_E_INVALID, "%s: no color mode %d", caller, (int)desc->color_mode);
+        return mirt__fail(MIRT_E_INVALID, "%s: invalid color mode (%d)", caller, (int)desc->color_mode);
     if ((int)desc->interpolation < 0 || desc->interpolation >= MIRT__INTERPOLATION_COUNT)
-        return mirt__fail(MIRT_E_INVALID, "%s: no interpolation %d", caller, (int)desc->interpolation);
+        return mirt__fail(MIRT_E_INVALID, "%s: invalid interpolation (%d)", caller, (int)desc->interpolation);
     if ((int)desc->label_mode < 0 || desc->label_mode > MIRT_LABELS_NONE)
-        return mirt__fail(MIRT_E_INVALID, "%s: no label mode %d", caller, (int)desc->label_mode);
+        return mirt__fail(MIRT_E_INVALID, "%s: invalid label mode (%d)", caller, (int)desc->label_mode);
     if ((int)desc->corrupt < 0 || desc->corrupt > MIRT_CORRUPT_ZERO)
-        return mirt__fail(MIRT_E_INVALID, "%s: no policy %d for corrupt images", caller, (int)desc->corrupt);
+        return mirt__fail(MIRT_E_INVALID, "%s: invalid policy for corrupt images (%d)", caller, (int)desc->corrupt);
     if (desc->dtype != MIRT_FLOAT32 && desc->dtype != MIRT_UINT8)
-        return mirt__fail(MIRT_E_INVALID, "%s: pixels can be MIRT_FLOAT32 or MIRT_UINT8", caller);
+        return mirt__fail(MIRT_E_INVALID, "%s: pixels must be MIRT_FLOAT32 or MIRT_UINT8", caller);
     if (desc->batch_size < MIRT_NO_BATCH)
-        return mirt__fail(MIRT_E_INVALID, "%s: batches of %lld", caller, (long long)desc->batch_size);
+        return mirt__fail(MIRT_E_INVALID, "%s: invalid batch size (%lld)", caller, (long long)desc->batch_size);
     if (desc->crop_to_aspect_ratio && desc->pad_to_aspect_ratio)
-        return mirt__fail(MIRT_E_INVALID, "%s: an image is cropped or padded to the aspect ratio, not both", caller);
+        return mirt__fail(MIRT_E_INVALID, "%s: crop_to_aspect_ratio and pad_to_aspect_ratio exclude each other",
+                          caller);
     if (mirt__images_check_names(caller, desc) != MIRT_OK) return MIRT_E_INVALID;
     if (desc->class_names && (desc->labels || desc->label_mode == MIRT_LABELS_NONE))
         return mirt__fail(MIRT_E_INVALID, "%s: class_names are for labels by subdirectories", caller);
@@ -29675,12 +29850,12 @@ static mirt_status mirt__images_check(const char *caller, const mirt_image_direc
         return mirt__fail(MIRT_E_INVALID, "%s: a validation_split of %g: it must be above 0 and below 1", caller,
                           split);
     if ((int)desc->subset < 0 || desc->subset > MIRT_SUBSET_VALIDATION)
-        return mirt__fail(MIRT_E_INVALID, "%s: no subset %d", caller, (int)desc->subset);
+        return mirt__fail(MIRT_E_INVALID, "%s: invalid subset (%d)", caller, (int)desc->subset);
     if ((split > 0) != (desc->subset != MIRT_SUBSET_ALL))
-        return mirt__fail(MIRT_E_INVALID, "%s: validation_split and subset go together: which side is wanted?", caller);
+        return mirt__fail(MIRT_E_INVALID, "%s: validation_split and subset must be set together", caller);
     if (split > 0 && !desc->no_shuffle && !desc->has_seed)
         return mirt__fail(MIRT_E_INVALID,
-                          "%s: a split of shuffled files needs a seed, so that both sides come from the same order",
+                          "%s: splitting shuffled files needs a seed, so that both subsets use the same order",
                           caller);
     return MIRT_OK;
 }
@@ -29696,7 +29871,7 @@ static void mirt__images_say(const mirt_image_directory_desc *desc, mirt_log_lev
     mirt__images_log(desc, level, text);
 }
 
-/* Keras takes them without a word; they are names nevertheless, and cost an output. The labels are sorted as yet. */
+/* Keras silently accepts classes without images, but each costs an output. The labels are still sorted. */
 static void mirt__images_warn_of_empty(const char *path, const mirt_image_directory_desc *desc,
                                        const mirt__image_list *list) {
     int64_t i = 0;
@@ -29712,13 +29887,13 @@ static mirt_status mirt__images_list(const char *path, bool csv, const mirt_imag
     mirt_status status = csv ? mirt__image_list_csv(list, path, desc) : mirt__image_list_directory(list, path, desc);
     if (status != MIRT_OK) return status;
     if (desc->label_mode == MIRT_LABELS_BINARY && list->num_classes != 2)
-        status = mirt__fail(MIRT_E_INVALID, "%s: binary labels are for exactly 2 classes, but there %s %d", path,
+        status = mirt__fail(MIRT_E_INVALID, "%s: binary labels need exactly 2 classes, but there %s %d", path,
                             list->num_classes == 1 ? "is" : "are", list->num_classes);
     for (int64_t i = 0; desc->label_mode >= MIRT_LABELS_BINARY && desc->label_mode != MIRT_LABELS_NONE &&
                         i < list->count && status == MIRT_OK;
          i++) {
         if (list->label[i] < 0 || list->label[i] >= list->num_classes)
-            status = mirt__fail(MIRT_E_INVALID, "%s: the label %ld of %s, of %d classes: 0 to %d are possible", path,
+            status = mirt__fail(MIRT_E_INVALID, "%s: the label %ld of %s is not one of %d classes, 0 to %d", path,
                                 (long)list->label[i], list->path[i], list->num_classes, list->num_classes - 1);
     }
     if (status != MIRT_OK) {
@@ -29737,7 +29912,7 @@ static mirt_status mirt__images_list(const char *path, bool csv, const mirt_imag
     return MIRT_OK;
 }
 
-/* Files of a subset. */
+/* Selects the files of a subset. */
 static mirt_status mirt__images_range(const char *path, int64_t count, double split, mirt_subset subset, int64_t *first,
                                       int64_t *files) {
     int64_t validation = (int64_t)(split * (double)count);
@@ -29750,7 +29925,8 @@ static mirt_status mirt__images_range(const char *path, int64_t count, double sp
                       (long long)ceil(validation ? 1 / (1 - split) : 1 / split));
 }
 
-/* Of the files' names, not of their contents, and of all that changes pixels or tells corrupt files from others. */
+/* Identifies the names of the files, not their contents, and all settings that affect pixels or the handling of corrupt
+   files. */
 static uint64_t mirt__images_identity(const mirt__image_list *list, const mirt_image_directory_desc *desc) {
     const mirt_decode_desc *d = &desc->decode;
     const int64_t option[] = {(int64_t)desc->color_mode,
@@ -29773,7 +29949,7 @@ static uint64_t mirt__images_identity(const mirt__image_list *list, const mirt_i
     return identity;
 }
 
-/* The source stage; takes the list. */
+/* Creates the source stage; takes ownership of the list. */
 static mirt_dataset *mirt__images_source(mirt__image_list *list, const mirt_image_directory_desc *desc) {
     mirt__data_spec spec;
     mirt_dataset *dataset = mirt__dataset_new(sizeof(mirt__image_dataset), &mirt__images_stage, NULL, false);
@@ -29809,7 +29985,7 @@ static mirt_dataset *mirt__images_source(mirt__image_list *list, const mirt_imag
     return good ? dataset : mirt__dataset_give_up(dataset, false);
 }
 
-/* The stages for a subset of the files. */
+/* Creates the stages for a subset of the files. */
 static mirt_dataset *mirt__images_build(const char *path, const mirt__image_list *list,
                                         const mirt_image_directory_desc *desc, mirt_subset subset, bool shuffle) {
     mirt__image_list part;
@@ -29837,7 +30013,7 @@ static void mirt__images_defaults(const mirt_image_directory_desc *given, mirt_i
     }
 }
 
-/* Parts would become classes. */
+/* The parts would become classes. */
 static mirt_status mirt__images_refuse_parts(const char *directory, const mirt_image_directory_desc *desc) {
     mirt__image_parts parts;
     if (desc->labels || desc->label_mode == MIRT_LABELS_NONE) return MIRT_OK;
@@ -29877,7 +30053,7 @@ MIRT_API mirt_dataset *mirt_image_dataset_from_csv(const char *csv, const mirt_i
     return mirt__images_open("mirt_image_dataset_from_csv", csv, true, desc);
 }
 
-/* Both lists are sorted, or are the class_names that the caller asked for. */
+/* Both lists are sorted, or are the caller's class_names. */
 static mirt_status mirt__images_same_classes(const mirt__image_parts *parts, const mirt__image_list list[2]) {
     int i = 0;
     const int counts[] = {list[0].num_classes, list[1].num_classes};
@@ -29889,7 +30065,7 @@ static mirt_status mirt__images_same_classes(const mirt__image_parts *parts, con
                       list[extra].classes[i], path[extra]);
 }
 
-/* Both parts of a directory that is already split, or NULL for both. */
+/* Opens both parts of a directory that is already split; both are NULL otherwise. */
 static mirt_status mirt__images_open_parts(const mirt__image_parts *parts, const mirt_image_directory_desc *given,
                                            mirt_dataset *out[2]) {
     const char *path[] = {parts->training, parts->validation};
@@ -29901,7 +30077,7 @@ static mirt_status mirt__images_open_parts(const mirt__image_parts *parts, const
     desc.validation_split = 0;
     desc.subset = MIRT_SUBSET_ALL;
     mirt_status status = mirt__images_list(path[0], false, &desc, &list[0]);
-    desc.no_shuffle = true; /* of the validation data */
+    desc.no_shuffle = true; /* classes of the validation data */
     if (status == MIRT_OK) status = mirt__images_list(path[1], false, &desc, &list[1]);
     if (status == MIRT_OK) status = mirt__images_same_classes(parts, list);
     for (int i = 0; i < 2 && status == MIRT_OK; i++) {
@@ -29912,7 +30088,7 @@ static mirt_status mirt__images_open_parts(const mirt__image_parts *parts, const
     return status;
 }
 
-/* Both sides of a split of one list. */
+/* Opens both subsets of one list. */
 static mirt_status mirt__images_open_split(const char *directory, const mirt_image_directory_desc *desc,
                                            mirt_dataset *out[2]) {
     mirt__image_list list;
@@ -29931,7 +30107,7 @@ MIRT_API mirt_status mirt_image_datasets_from_directory(const char *directory, c
     mirt_image_directory_desc desc;
     mirt__image_parts parts;
     mirt_dataset *out[2] = {NULL, NULL};
-    if (!training || !validation) return mirt__fail_missing(caller, "place for the data sets");
+    if (!training || !validation) return mirt__fail_missing(caller, "pointers for the data sets");
     *training = *validation = NULL;
     if (!directory) return mirt__fail_missing(caller, "directory");
     mirt__images_defaults(given, &desc);
@@ -29960,9 +30136,9 @@ MIRT_API mirt_status mirt_image_directory_part(const char *directory, const mirt
     static const char caller[] = "mirt_image_directory_part";
     mirt_image_directory_desc desc;
     mirt__image_parts parts;
-    if (!directory || !path) return mirt__fail_missing(caller, directory ? "place for the path" : "directory");
+    if (!directory || !path) return mirt__fail_missing(caller, directory ? "buffer for the path" : "directory");
     if (part != MIRT_SUBSET_TRAINING && part != MIRT_SUBSET_VALIDATION)
-        return mirt__fail(MIRT_E_INVALID, "%s: no part %d", caller, (int)part);
+        return mirt__fail(MIRT_E_INVALID, "%s: invalid part (%d)", caller, (int)part);
     mirt__images_defaults(given, &desc);
     if (mirt__images_check_names(caller, &desc) != MIRT_OK) return MIRT_E_INVALID;
     mirt_status status = mirt__image_parts_find(&parts, directory, &desc);
@@ -29982,7 +30158,7 @@ MIRT_API mirt_status mirt_load_image(const char *path, const mirt_image_director
     MIRT__ENTER;
     static const char caller[] = "mirt_load_image";
     mirt_image_directory_desc desc;
-    if (!path || !out) return mirt__fail_missing(caller, path ? "place for the pixels" : "path");
+    if (!path || !out) return mirt__fail_missing(caller, path ? "image to fill" : "path");
     mirt__images_defaults(given, &desc);
     if (mirt__images_check(caller, &desc) != MIRT_OK) return mirt_last_status();
     return mirt__images_load(&desc, path, NULL, NULL, out);
@@ -30064,7 +30240,7 @@ MIRT_API void mirt_data_free(mirt_data *data) {
     mirt_array_free(&data->weights);
 }
 
-/* Where field f of the spec is in mirt_data. */
+/* The array in mirt_data for field f of the spec. */
 static mirt_array *mirt__read_array(const mirt__data_spec *spec, int f, mirt_data *data) {
     if (f < spec->num_x) return &data->x[f];
     return f < spec->num_x + spec->num_y ? &data->y[f - spec->num_x] : &data->weights;
@@ -30100,7 +30276,7 @@ static mirt_status mirt__read_end(mirt_dataset *dataset, mirt_status status, int
     return status;
 }
 
-/* Copies the batch's first `rows` samples behind the `done` that are in the arrays. */
+/* Copies the batch's first `rows` samples after the `done` samples in the arrays. */
 static void mirt__read_copy(const mirt__data_spec *spec, const mirt__batch *batch, int64_t rows, int64_t done,
                             mirt_data *out) {
     for (int f = 0; f < spec->num_fields; f++) {
@@ -30133,7 +30309,7 @@ MIRT__LIB mirt_status mirt__dataset_idle(const char *caller, const mirt_dataset 
 static mirt_status mirt__read_check(const char *caller, const mirt_dataset *dataset, mirt_data *out) {
     if (out) memset(out, 0, sizeof *out);
     if (!dataset) return mirt__fail_missing(caller, "data set");
-    if (!out) return mirt__fail(MIRT_E_INVALID, "%s: no place for the arrays", caller);
+    if (!out) return mirt__fail(MIRT_E_INVALID, "%s: out is NULL", caller);
     return mirt__dataset_idle(caller, dataset);
 }
 
@@ -30146,19 +30322,19 @@ MIRT_API mirt_status mirt_dataset_arrays(mirt_dataset *dataset, mirt_data *out) 
     if (status != MIRT_OK) return status;
     const int64_t samples = dataset->spec.samples;
     if (samples < 0)
-        return mirt__fail(MIRT_E_INVALID, "%s: the data set has no end, or none that is known; mirt_take gives it one",
+        return mirt__fail(MIRT_E_INVALID, "%s: the data set is endless or of unknown length; limit it with mirt_take",
                           caller);
     dataset->busy = true;
     status = mirt__read_allocate(caller, &dataset->spec, samples, out);
     if (status == MIRT_OK) status = mirt__dataset_begin(dataset, 0, 0);
     if (status == MIRT_OK) status = mirt__dataset_pull(dataset, samples, out, &rows);
-    /* Files check their ends, such as a checksum, only after the last sample. */
+    /* Reads past the last sample, because files verify their ends, such as checksums, only then. */
     if (status == MIRT_OK && rows == samples) status = mirt__dataset_next(dataset, &end);
     if (status == MIRT_OK && rows == 0) status = mirt__fail(MIRT_E_INVALID, "%s: the data set has no samples", caller);
     return mirt__read_end(dataset, status, rows, out);
 }
 
-/* Begins the pass at element `index`; *left: elements that are still to be read and dropped before it. */
+/* Begins the pass at element `index`; *left: the number of elements to read and drop before it. */
 static mirt_status mirt__read_begin(mirt_dataset *dataset, int64_t index, const mirt_read_desc *desc, int64_t *left) {
     mirt_status status = MIRT_OK;
     *left = index;
@@ -30224,19 +30400,19 @@ MIRT_API mirt_status mirt_to_categorical(mirt_array labels, int64_t classes, mir
     double largest = 0;
     size_t bytes;
     if (out) memset(out, 0, sizeof *out);
-    if (!labels.data || !out) return mirt__fail_missing(caller, labels.data ? "place for the array" : "labels");
+    if (!labels.data || !out) return mirt__fail_missing(caller, labels.data ? "array to fill" : "labels");
     if (!mirt__dtype_known(labels.dtype))
         return mirt__fail(MIRT_E_INVALID, "%s: the labels have the unknown dtype %d", caller, (int)labels.dtype);
     const bool ranked = labels.shape.rank >= 1 && labels.shape.rank <= MIRT_MAX_RANK;
     const int64_t count = ranked ? mirt__shape_count(&labels.shape) : 0;
     if (count < 1 || count != labels.shape.dim[0])
-        return mirt__fail(MIRT_E_SHAPE, "%s: one label per sample is needed, (n) or (n, 1), not %s", caller,
+        return mirt__fail(MIRT_E_SHAPE, "%s: labels must be one per sample, (n) or (n, 1), not %s", caller,
                           mirt__shape_text(&labels.shape, text));
     if (classes < 0) return mirt__fail(MIRT_E_INVALID, "%s: %lld classes", caller, (long long)classes);
     for (int64_t i = 0; i < count; i++) {
         const double label = mirt__element(labels.data, labels.dtype, i);
         if (!(label >= 0 && label < most && label == floor(label)))
-            return mirt__fail(MIRT_E_INVALID, "%s: label %g of sample %lld is not one of the classes 0 to %.0f", caller,
+            return mirt__fail(MIRT_E_INVALID, "%s: label %g of sample %lld is not a class from 0 to %.0f", caller,
                               label, (long long)i, most - 1);
         if (label > largest) largest = label;
     }
@@ -30253,7 +30429,7 @@ MIRT_API mirt_status mirt_to_categorical(mirt_array labels, int64_t classes, mir
 
 /* >>section data/grid.c */
 
-/* Sheets of the images of a data set. */
+/* Writes images of a data set as one sheet. */
 
 MIRT_API mirt_status mirt_save_grid(const char *path, mirt_dataset *dataset, int rows, int columns) {
     MIRT__ENTER;
@@ -30265,12 +30441,12 @@ MIRT_API mirt_status mirt_save_grid(const char *path, mirt_dataset *dataset, int
     mirt_status status = mirt__dataset_idle("mirt_save_grid", dataset);
     if (status != MIRT_OK) return status;
     if (rows < 1 || columns < 1 || rows > 1024 || columns > 1024)
-        return mirt__fail(MIRT_E_INVALID, "mirt_save_grid: %d rows and %d columns; 1 to 1024 are possible", rows,
+        return mirt__fail(MIRT_E_INVALID, "mirt_save_grid: %d rows and %d columns; each must be 1 to 1024", rows,
                           columns);
     if (field->shape.rank != 3)
         return mirt__fail(MIRT_E_SHAPE, "mirt_save_grid takes images (height, width, channels)");
     if (!mirt__mul_size(field->bytes, (size_t)(rows * columns), &bytes))
-        return mirt__fail(MIRT_E_SHAPE, "mirt_save_grid: such images are too large");
+        return mirt__fail(MIRT_E_SHAPE, "mirt_save_grid: the images are too large");
     memset(&images, 0, sizeof images);
     if (!(images.x[0].data = mirt__aligned_alloc(bytes))) return MIRT_E_NOMEM;
     dataset->busy = true;
@@ -30289,7 +30465,7 @@ MIRT_API mirt_status mirt_save_grid(const char *path, mirt_dataset *dataset, int
 
 /* >>section base/cold_end.inc */
 
-/* Ends what cold_begin.inc began. */
+/* Ends cold_begin.inc. */
 #if defined(__GNUC__) && !defined(__clang__) && defined(__OPTIMIZE__)
 #pragma GCC pop_options
 #endif
@@ -30298,28 +30474,29 @@ MIRT_API mirt_status mirt_save_grid(const char *path, mirt_dataset *dataset, int
 
 /* >>section data/photos.c */
 
-/* Draws pictures of cats' and dogs' heads. They consist of ellipses and triangles, rotated, scaled and lit at random,
+/* Draws pictures of heads of cats and dogs. They consist of ellipses and triangles, rotated, scaled and lit at random,
    in front of a cluttered background, with film grain. Cats have pointed ears and slit pupils, dogs hanging ears and
-   long muzzles; everything else is the same. All arithmetic is in integers, so that every compiler and machine draws
-   the same pixels. */
+   long muzzles; everything else is the same. Integer arithmetic gives the same pixels with every compiler and
+   machine. */
 
-/* The head's own coordinates: 1024 is about its half width, y points down. */
+/* Coordinates of the head: 1024 is about half its width, y points down. */
 typedef struct mirt__photo_shape {
-    int x, y, width, height; /* center, and halves */
-    int lean;                /* of a triangle, which points up: its tip to the side; MIRT__PHOTO_ROUND: an ellipse */
+    int x, y, width, height; /* center, and half sizes */
+    int lean;                /* sideways shift of the tip of a triangle, which points up; MIRT__PHOTO_ROUND: an
+                                ellipse */
     int color[3];
 } mirt__photo_shape;
 
 #define MIRT__PHOTO_ROUND INT32_MAX
-#define MIRT__PHOTO_GRID 8 /* cells of the background's clouds a side */
+#define MIRT__PHOTO_GRID 8 /* cells of the background's clouds per side */
 
 typedef struct mirt__photo {
     mirt__random random;
     unsigned char *pixels;
     int width, height;
-    int64_t centre_x, centre_y, radius; /* of the head, in 1/256 pixel */
+    int64_t centre_x, centre_y, radius; /* center of the head, in 1/256 pixel */
     int turn;                           /* tangent in 1/1024 */
-    int light, stripes;                 /* darker to one side; of the fur: period, or 0 */
+    int light, stripes;                 /* shading to one side; period of the stripes, or 0 */
 } mirt__photo;
 
 typedef struct mirt__photos {
@@ -30388,7 +30565,7 @@ static void mirt__photo_paint(mirt__photo *photo, const mirt__photo_shape *shape
     }
 }
 
-/* One on either side of the head if x is not 0. `color` is varied by up to `vary`. */
+/* Adds a shape, or one on either side of the head if x is not 0. `color` varies by up to `vary`. */
 static void mirt__photo_pair(mirt__photo *photo, int x, int y, int width, int height, int lean, const int color[3],
                              int vary) {
     mirt__photo_shape shape;
@@ -30465,7 +30642,7 @@ static void mirt__photo_grain(mirt__photo *photo) {
     }
 }
 
-/* One of each two is, whatever is asked for of them: so any number has as many of both. */
+/* One of each pair is a dog, so that any number of pictures has equally many cats and dogs. */
 static bool mirt__photo_is_dog(const mirt__photos *photos, int64_t i) {
     mirt__random random = mirt__random_stream(photos->seed, mirt__hash("photos' order") ^
                                                                 ((uint64_t)(i / 2) * 2 + (uint64_t)photos->split));
@@ -30515,9 +30692,10 @@ MIRT_API mirt_dataset *mirt_drawn_photos(int64_t count, int height, int width, u
                           (int)split),
                (mirt_dataset *)NULL;
     if (count < 1 || height < 8 || width < 8 || height > most || width > most)
-        return mirt__fail(MIRT_E_INVALID,
-                          "mirt_drawn_photos: %lld pictures of %d x %d pixels: at least 1 is needed, of 8 to %d a side",
-                          (long long)count, height, width, most),
+        return mirt__fail(
+                   MIRT_E_INVALID,
+                   "mirt_drawn_photos: %lld pictures of %d x %d pixels: at least 1 is needed, with sides of 8 to %d",
+                   (long long)count, height, width, most),
                (mirt_dataset *)NULL;
     mirt_dataset *dataset = mirt__dataset_new(sizeof(mirt__photos), &mirt__photos_stage, NULL, false);
     if (!dataset) return NULL;
@@ -31186,8 +31364,8 @@ MIRT__LIB double mirt__norm_count(const mirt__call *call, const mirt__node *node
 
 /* >>section base/once_begin.inc */
 
-/* What follows runs once: recording models, reading and writing files. gcc compiles it in half the
-   time when it does not optimize. */
+/* Begins code that runs once: recording models, reading and writing files. gcc compiles it in half the time without
+   optimization. */
 #if defined(__GNUC__) && !defined(__clang__) && defined(__OPTIMIZE__)
 #pragma GCC push_options
 #ifdef MIRRORTRAIN_DEBUG
@@ -34149,7 +34327,7 @@ MIRT__LIB const char *mirt__called_name(mirt__op_id id, const mirt__attrs *a) {
 
 /* >>section base/cold_end.inc */
 
-/* Ends what cold_begin.inc began. */
+/* Ends cold_begin.inc. */
 #if defined(__GNUC__) && !defined(__clang__) && defined(__OPTIMIZE__)
 #pragma GCC pop_options
 #endif
@@ -34494,8 +34672,8 @@ MIRT__LIB bool mirt__gradients(mirt__graph *graph, mirt_tensor *const *y, mirt_t
 
 /* >>section base/once_begin.inc */
 
-/* What follows runs once: recording models, reading and writing files. gcc compiles it in half the
-   time when it does not optimize. */
+/* Begins code that runs once: recording models, reading and writing files. gcc compiles it in half the time without
+   optimization. */
 #if defined(__GNUC__) && !defined(__clang__) && defined(__OPTIMIZE__)
 #pragma GCC push_options
 #ifdef MIRRORTRAIN_DEBUG
@@ -35296,7 +35474,7 @@ MIRT__LIB bool mirt__plan(mirt__program *program, mirt__output *outputs, int num
 
 /* >>section base/cold_end.inc */
 
-/* Ends what cold_begin.inc began. */
+/* Ends cold_begin.inc. */
 #if defined(__GNUC__) && !defined(__clang__) && defined(__OPTIMIZE__)
 #pragma GCC pop_options
 #endif
@@ -35829,8 +36007,8 @@ MIRT__LIB void mirt__update_range(const mirt_strategy *strategy, int64_t element
 
 /* >>section base/once_begin.inc */
 
-/* What follows runs once: recording models, reading and writing files. gcc compiles it in half the
-   time when it does not optimize. */
+/* Begins code that runs once: recording models, reading and writing files. gcc compiles it in half the time without
+   optimization. */
 #if defined(__GNUC__) && !defined(__clang__) && defined(__OPTIMIZE__)
 #pragma GCC push_options
 #ifdef MIRRORTRAIN_DEBUG
@@ -36672,8 +36850,8 @@ MIRT_API int mirt_num_threads(const mirt_strategy *strategy) { return strategy ?
 
 /* >>section base/once_begin.inc */
 
-/* What follows runs once: recording models, reading and writing files. gcc compiles it in half the
-   time when it does not optimize. */
+/* Begins code that runs once: recording models, reading and writing files. gcc compiles it in half the time without
+   optimization. */
 #if defined(__GNUC__) && !defined(__clang__) && defined(__OPTIMIZE__)
 #pragma GCC push_options
 #ifdef MIRRORTRAIN_DEBUG
@@ -37078,7 +37256,7 @@ MIRT__LIB mirt_status mirt__mirror(mirt__step *step, const mirt__gradient_part *
 
 /* >>section base/cold_end.inc */
 
-/* Ends what cold_begin.inc began. */
+/* Ends cold_begin.inc. */
 #if defined(__GNUC__) && !defined(__clang__) && defined(__OPTIMIZE__)
 #pragma GCC pop_options
 #endif
@@ -38484,6 +38662,8 @@ MIRT__LIB bool mirt__call_named(mirt_model *model, mirt_model *part, mirt_tensor
 
 /* >>section nn/optimizers.c */
 
+/* Optimizers: defaults, checks, and the settings of each update. */
+
 MIRT_API mirt_optimizer mirt_adam(float learning_rate) {
     mirt_optimizer o;
     memset(&o, 0, sizeof o);
@@ -38537,8 +38717,11 @@ static int mirt__adam_slots(const mirt_optimizer *o, const char **name) {
 }
 
 static mirt_status mirt__adam_check(const mirt_optimizer *o) {
-    if (mirt__is_share(o->beta_1) && mirt__is_share(o->beta_2) && o->epsilon >= 0 && o->epsilon <= FLT_MAX) return MIRT_OK;
-    return mirt__fail(MIRT_E_INVALID, "Adam's beta_1 %g and beta_2 %g must lie in [0, 1) and epsilon %g not below 0; start from mirt_adam(rate)",
+    if (mirt__is_share(o->beta_1) && mirt__is_share(o->beta_2) && o->epsilon >= 0 && o->epsilon <= FLT_MAX)
+        return MIRT_OK;
+    return mirt__fail(MIRT_E_INVALID,
+                      "Adam's beta_1 %g and beta_2 %g must be in [0, 1), and epsilon %g must not be negative; start "
+                      "from mirt_adam(rate)",
                       (double)o->beta_1, (double)o->beta_2, (double)o->epsilon);
 }
 
@@ -38549,7 +38732,7 @@ static void mirt__adam_update(const mirt_optimizer *o, int64_t step, double rate
     update->new_1 = (float)(1 - mirt__as_written(o->beta_1));
     update->new_2 = (float)(1 - mirt__as_written(o->beta_2));
     update->epsilon = o->epsilon;
-    /* the powers are of the float32 numbers, as in Keras */
+    /* powers of the float32 numbers, as in Keras */
     update->learning_rate = (float)(rate * (sqrt(1 - pow((double)o->beta_2, t)) / (1 - pow((double)o->beta_1, t))));
 }
 
@@ -38570,7 +38753,7 @@ static int mirt__sgd_slots(const mirt_optimizer *o, const char **name) {
 
 static mirt_status mirt__sgd_check(const mirt_optimizer *o) {
     if (mirt__is_share(o->momentum)) return MIRT_OK;
-    return mirt__fail(MIRT_E_INVALID, "SGD's momentum is %g; it must lie in [0, 1)", (double)o->momentum);
+    return mirt__fail(MIRT_E_INVALID, "SGD's momentum is %g; it must be in [0, 1)", (double)o->momentum);
 }
 
 static void mirt__sgd_update(const mirt_optimizer *o, int64_t step, double rate, mirt__real *const *slot,
@@ -38598,8 +38781,11 @@ static int mirt__rmsprop_slots(const mirt_optimizer *o, const char **name) {
 }
 
 static mirt_status mirt__rmsprop_check(const mirt_optimizer *o) {
-    if (mirt__is_share(o->rho) && mirt__is_share(o->momentum) && o->epsilon >= 0 && o->epsilon <= FLT_MAX) return MIRT_OK;
-    return mirt__fail(MIRT_E_INVALID, "RMSprop's rho %g and momentum %g must lie in [0, 1) and epsilon %g not below 0; start from mirt_rmsprop(rate)",
+    if (mirt__is_share(o->rho) && mirt__is_share(o->momentum) && o->epsilon >= 0 && o->epsilon <= FLT_MAX)
+        return MIRT_OK;
+    return mirt__fail(MIRT_E_INVALID,
+                      "RMSprop's rho %g and momentum %g must be in [0, 1), and epsilon %g must not be negative; start "
+                      "from mirt_rmsprop(rate)",
                       (double)o->rho, (double)o->momentum, (double)o->epsilon);
 }
 
@@ -38625,11 +38811,14 @@ static const mirt__optimizer_class mirt__optimizer_rmsprop = {
 
 /* >>all optimizers */
 
-/* Of all optimizers; in files where they are not zero. */
+/* Fields of all optimizers; written to files if they are not zero. */
 static const mirt__field mirt__common_fields[] = {
-    {"amsgrad", MIRT__FIELD_BOOL, offsetof(mirt_optimizer, amsgrad)}, {"weight_decay", MIRT__FIELD_FLOAT, offsetof(mirt_optimizer, weight_decay)},
-    {"clipnorm", MIRT__FIELD_FLOAT, offsetof(mirt_optimizer, clipnorm)}, {"global_clipnorm", MIRT__FIELD_FLOAT, offsetof(mirt_optimizer, global_clipnorm)},
-    {"clipvalue", MIRT__FIELD_FLOAT, offsetof(mirt_optimizer, clipvalue)}, {"use_ema", MIRT__FIELD_BOOL, offsetof(mirt_optimizer, use_ema)},
+    {"amsgrad", MIRT__FIELD_BOOL, offsetof(mirt_optimizer, amsgrad)},
+    {"weight_decay", MIRT__FIELD_FLOAT, offsetof(mirt_optimizer, weight_decay)},
+    {"clipnorm", MIRT__FIELD_FLOAT, offsetof(mirt_optimizer, clipnorm)},
+    {"global_clipnorm", MIRT__FIELD_FLOAT, offsetof(mirt_optimizer, global_clipnorm)},
+    {"clipvalue", MIRT__FIELD_FLOAT, offsetof(mirt_optimizer, clipvalue)},
+    {"use_ema", MIRT__FIELD_BOOL, offsetof(mirt_optimizer, use_ema)},
     {"ema_momentum", MIRT__FIELD_FLOAT, offsetof(mirt_optimizer, ema_momentum)},
     {"ema_overwrite_frequency", MIRT__FIELD_INT64, offsetof(mirt_optimizer, ema_overwrite_frequency)}};
 
@@ -38650,7 +38839,7 @@ static bool mirt__optimizer_known(const mirt_optimizer *o) {
     return (int)o->kind >= 0 && o->kind < MIRT__OPTIMIZER_COUNT;
 }
 
-/* The number that is this field; NULL: it is none, or `keras` has 0. */
+/* The value of this field; NULL: the field does not exist, or `keras` has 0. */
 static float *mirt__optimizer_number(mirt_optimizer *o, mirt_optimizer *keras, const mirt__field *field) {
     if (field->kind != MIRT__FIELD_FLOAT || *(float *)(void *)((char *)keras + field->offset) == 0) return NULL;
     return (float *)(void *)((char *)o + field->offset);
@@ -38693,31 +38882,42 @@ static mirt_status mirt__optimizer_extras_check(const mirt_optimizer *o) {
     for (int i = 0; i < common; i++) {
         if (field[i].kind != MIRT__FIELD_FLOAT) continue;
         float value = *(const float *)(const void *)((const char *)o + field[i].offset);
-        if (!(value >= 0 && value <= FLT_MAX)) return mirt__fail(MIRT_E_INVALID, "the optimizer's %s is %g; it must be a number and not negative", field[i].name, (double)value);
+        if (!(value >= 0 && value <= FLT_MAX))
+            return mirt__fail(MIRT_E_INVALID, "the optimizer's %s is %g; it must be finite and not negative",
+                              field[i].name, (double)value);
     }
-    if (clips > 1) return mirt__fail(MIRT_E_INVALID, "at most one of clipnorm, global_clipnorm and clipvalue can be set");
-    if (o->use_ema && !(o->ema_momentum < 1)) return mirt__fail(MIRT_E_INVALID, "ema_momentum is %g; it must lie in [0, 1)", (double)o->ema_momentum);
-    if (o->ema_overwrite_frequency < 0) return mirt__fail(MIRT_E_INVALID, "ema_overwrite_frequency is %lld; it must be a number of steps, or 0 for none", (long long)o->ema_overwrite_frequency);
-    if (!o->use_ema && o->ema_overwrite_frequency) return mirt__fail(MIRT_E_INVALID, "ema_overwrite_frequency is set, but use_ema is not");
+    if (clips > 1)
+        return mirt__fail(MIRT_E_INVALID, "at most one of clipnorm, global_clipnorm and clipvalue can be set");
+    if (o->use_ema && !(o->ema_momentum < 1))
+        return mirt__fail(MIRT_E_INVALID, "ema_momentum is %g; it must be in [0, 1)", (double)o->ema_momentum);
+    if (o->ema_overwrite_frequency < 0)
+        return mirt__fail(MIRT_E_INVALID,
+                          "ema_overwrite_frequency is %lld; it must be a number of steps, or 0 for never",
+                          (long long)o->ema_overwrite_frequency);
+    if (!o->use_ema && o->ema_overwrite_frequency)
+        return mirt__fail(MIRT_E_INVALID, "ema_overwrite_frequency is set, but use_ema is not");
     if (o->amsgrad && !mirt__optimizer_table[o->kind]->amsgrad)
         return mirt__fail(MIRT_E_INVALID, "amsgrad is for Adam and AdamW");
-    if (o->exclude_from_weight_decay && !mirt__utf8_valid(o->exclude_from_weight_decay, strlen(o->exclude_from_weight_decay))) {
+    if (o->exclude_from_weight_decay &&
+        !mirt__utf8_valid(o->exclude_from_weight_decay, strlen(o->exclude_from_weight_decay))) {
         return mirt__fail(MIRT_E_INVALID, "exclude_from_weight_decay is not valid UTF-8");
     }
     return MIRT_OK;
 }
 
 MIRT__LIB mirt_status mirt__optimizer_check(const mirt_optimizer *o) {
-    if (!mirt__optimizer_known(o)) return mirt__fail(MIRT_E_INVALID, "there is no optimizer number %d", (int)o->kind);
-    if (o->schedule && o->decay.kind) return mirt__fail(MIRT_E_INVALID, "the optimizer has two learning-rate schedules, a function and one by value");
+    if (!mirt__optimizer_known(o)) return mirt__fail(MIRT_E_INVALID, "invalid optimizer (%d)", (int)o->kind);
+    if (o->schedule && o->decay.kind)
+        return mirt__fail(MIRT_E_INVALID, "the optimizer has two learning-rate schedules, a function and a value");
     if (mirt__schedule_check(&o->decay) != MIRT_OK) return mirt_last_status();
     if (!o->schedule && !o->decay.kind && !(o->learning_rate >= 0 && o->learning_rate <= FLT_MAX)) {
-        return mirt__fail(MIRT_E_INVALID, "the learning rate is %g; it must be a number and not negative", (double)o->learning_rate);
+        return mirt__fail(MIRT_E_INVALID, "the learning rate is %g; it must be finite and not negative",
+                          (double)o->learning_rate);
     }
     return mirt__optimizer_table[o->kind]->check(o) == MIRT_OK ? mirt__optimizer_extras_check(o) : mirt_last_status();
 }
 
-/* >>what is asked for beside the update */
+/* >>weight decay, clipping and averages */
 
 MIRT__LIB bool mirt__optimizer_norms(const mirt_optimizer *o) { return o->clipnorm > 0 || o->global_clipnorm > 0; }
 
@@ -38725,7 +38925,7 @@ MIRT__LIB bool mirt__optimizer_by_variable(const mirt_optimizer *o) {
     return o->clipnorm > 0 || (o->weight_decay > 0 && o->exclude_from_weight_decay && *o->exclude_from_weight_decay);
 }
 
-/* Names to exclude are looked for in the weight's own name, without its layers', as Keras does. */
+/* Excluded names are searched in the weight's own name, without names of layers, as in Keras. */
 static bool mirt__decays(const mirt_optimizer *o, const char *path) {
     const char *list = o->exclude_from_weight_decay, *last = strrchr(path, '/'), *name = last ? last + 1 : path;
     while (list && *list) {
@@ -38738,7 +38938,7 @@ static bool mirt__decays(const mirt_optimizer *o, const char *path) {
     return true;
 }
 
-/* Keras: norms that are no numbers make the gradient none; infinite ones what is infinite in it, the rest 0. */
+/* As in Keras, a NaN norm makes the gradient NaN; an infinite one makes its infinite elements NaN and the rest 0. */
 static float mirt__clip_scale(double squares, float most) {
     const double norm = sqrt(squares);
     return norm <= (double)most ? 1.0f : (float)((double)most / norm);
@@ -38746,13 +38946,14 @@ static float mirt__clip_scale(double squares, float most) {
 
 MIRT__LIB void mirt__optimizer_extras(const mirt_model *model, double squares, mirt__update *u) {
     const mirt_optimizer *o = &model->config.optimizer;
-    if (isinf(squares)) squares = (double)NAN; /* then all gradients are none in Keras */
+    if (isinf(squares)) squares = (double)NAN; /* then all gradients are NaN in Keras */
     u->scale = o->global_clipnorm > 0 ? mirt__clip_scale(squares, o->global_clipnorm) : 1.0f;
     u->clip = o->clipvalue;
     u->shaped = u->clip > 0 || u->scale != 1.0f;
 }
 
-MIRT__LIB void mirt__optimizer_variable(const mirt_model *model, const mirt__variable *v, double squares, double rate, mirt__update *u) {
+MIRT__LIB void mirt__optimizer_variable(const mirt_model *model, const mirt__variable *v, double squares, double rate,
+                                        mirt__update *u) {
     const mirt_optimizer *o = &model->config.optimizer;
     if (o->clipnorm > 0) {
         u->scale = mirt__clip_scale(squares, o->clipnorm);
@@ -38769,7 +38970,7 @@ MIRT__LIB void mirt__optimizer_update(const mirt_model *model, char *const *slot
     update->decay = (float)(mirt__as_written(o->weight_decay) * rate);
     if (o->use_ema) {
         update->average = slot[mirt__optimizer_slots(o) - 1];
-        update->keep = model->step ? o->ema_momentum : 0.0f; /* it begins with the weights behind the first step */
+        update->keep = model->step ? o->ema_momentum : 0.0f; /* it begins with the weights after the first step */
         update->fresh = model->step ? (float)(1 - mirt__as_written(o->ema_momentum)) : 1.0f;
         update->overwrite = o->ema_overwrite_frequency && (model->step + 1) % o->ema_overwrite_frequency == 0;
     }
@@ -38779,7 +38980,9 @@ MIRT__LIB void mirt__optimizer_update(const mirt_model *model, char *const *slot
 MIRT_API mirt_status mirt_apply_averages(mirt_model *model) {
     MIRT__USE_MODEL(model, mirt_last_status());
     if (!model) return mirt__fail_missing("mirt_apply_averages", "model");
-    if (!model->compiled || !model->config.optimizer.use_ema) return mirt__fail(MIRT_E_STATE, "%s is not compiled with use_ema: there are no averages of its weights", model->name);
+    if (!model->compiled || !model->config.optimizer.use_ema)
+        return mirt__fail(MIRT_E_STATE, "%s is not compiled with use_ema: it has no averages of its weights",
+                          model->name);
     mirt_model *root = mirt__root(model, NULL);
     mirt__weights_here(root);
     mirt__slots_here(model);
@@ -38811,7 +39014,8 @@ MIRT_API double mirt_get_learning_rate(const mirt_model *model) {
 MIRT_API mirt_status mirt_set_learning_rate(mirt_model *model, double rate) {
     MIRT__USE_MODEL(model, mirt_last_status());
     if (!model) return mirt__fail(MIRT_E_INVALID, "mirt_set_learning_rate: no model");
-    if (!(rate >= 0 && rate <= (double)FLT_MAX)) return mirt__fail(MIRT_E_INVALID, "the learning rate is %g; it must be a number and not negative", rate);
+    if (!(rate >= 0 && rate <= (double)FLT_MAX))
+        return mirt__fail(MIRT_E_INVALID, "the learning rate is %g; it must be finite and not negative", rate);
     model->config.optimizer.learning_rate = (float)rate;
     model->rate_set = true;
     return MIRT_OK;
@@ -38832,12 +39036,12 @@ MIRT_API int64_t mirt_step(const mirt_model *model) { return model ? model->step
 
 /* >>section nn/metrics_table.c */
 
-/* Metrics: what each makes of predictions and labels. All are ratios of sums over samples, added in double precision in their order:
-   counts are exact, however the samples were dealt out. */
+/* The table of metrics. All are ratios of sums over samples, added in double precision in their order; counts are exact
+   on any number of devices. */
 
-/* >>accuracy, the one that runs on the devices */
+/* >>accuracy, the only metric computed on the devices */
 
-/* Keras's choice for "accuracy": by the shapes of labels and predictions. */
+/* Keras chooses the kind of "accuracy" by the shapes of labels and predictions. */
 static mirt__accuracy_kind mirt__accuracy_kind_of(const mirt_model *model, int output) {
     const mirt__loss_class *loss = mirt__output_loss(model, output);
     if (loss && loss->sparse) return MIRT__ACCURACY_SPARSE;
@@ -38848,37 +39052,47 @@ static mirt_status mirt__accuracy_check(const mirt_model *model, const mirt__met
     const mirt_tensor *output = model->output[use->output];
     char text[96];
     if (output->shape.rank == 2 || mirt__accuracy_kind_of(model, use->output) == MIRT__ACCURACY_BINARY) return MIRT_OK;
-    return mirt__fail(MIRT_E_SHAPE, "accuracy needs an output of (rows, classes); %s is %s", mirt__output_name(model, use->output), mirt__shape_text(&output->shape, text));
+    return mirt__fail(MIRT_E_SHAPE, "accuracy needs an output of (rows, classes); %s is %s",
+                      mirt__output_name(model, use->output), mirt__shape_text(&output->shape, text));
 }
 
-static mirt_tensor *mirt__accuracy_record(const mirt_model *model, int number, mirt_tensor *output, mirt_tensor *labels) {
+static mirt_tensor *mirt__accuracy_record(const mirt_model *model, int number, mirt_tensor *output,
+                                          mirt_tensor *labels) {
     mirt__accuracy_kind kind = mirt__accuracy_kind_of(model, number);
     mirt_shape shape = output->shape;
-    /* A loss of the user's does not say what labels are: one a sample is a class number. */
-    if (kind == MIRT__ACCURACY_CATEGORICAL && labels && mirt__shape_count(&labels->shape) == 1) kind = MIRT__ACCURACY_SPARSE;
+    /* A custom loss does not define the labels: one label per sample is a class number. */
+    if (kind == MIRT__ACCURACY_CATEGORICAL && labels && mirt__shape_count(&labels->shape) == 1)
+        kind = MIRT__ACCURACY_SPARSE;
     if (kind == MIRT__ACCURACY_SPARSE) shape.rank--;
     labels = mirt_cast(labels, kind == MIRT__ACCURACY_SPARSE ? MIRT_INT32 : MIRT_FLOAT32);
-    if (labels && mirt__shape_count(&labels->shape) == mirt__shape_count(&shape)) labels = mirt__reshape_op(labels, &shape);
+    if (labels && mirt__shape_count(&labels->shape) == mirt__shape_count(&shape))
+        labels = mirt__reshape_op(labels, &shape);
     return mirt__accuracy_op(kind, output, labels);
 }
 
-/* >>checks of the others */
+/* >>checks of the other metrics */
 
-/* Keras's name of what labels are to a metric, where it minds: 's'parse, 'c'ategorical; of several classes. */
+/* Checks a metric for several classes with labels of one form: 's'parse or 'c'ategorical. */
 static mirt_status mirt__classes_check(const mirt_model *model, const mirt__metric_use *use, char form) {
     const mirt_tensor *output = model->output[use->output];
     const mirt__loss_class *loss = mirt__output_loss(model, use->output);
     char text[96];
     if (output->shape.rank != 2 || mirt__last_dim(output) < 2) {
-        return mirt__fail(MIRT_E_SHAPE, "%s needs an output of (rows, classes); %s is %s", use->cls->name, mirt__output_name(model, use->output), mirt__shape_text(&output->shape, text));
+        return mirt__fail(MIRT_E_SHAPE, "%s needs an output of (rows, classes); %s is %s", use->cls->name,
+                          mirt__output_name(model, use->output), mirt__shape_text(&output->shape, text));
     }
     if (!loss || (form == 's') == loss->sparse) return MIRT_OK;
-    return mirt__fail(MIRT_E_INVALID, "%s takes %s; %s of %s takes %s", use->cls->name, form == 's' ? "class numbers" : "one-hot labels", loss->name,
-                      mirt__output_name(model, use->output), loss->sparse ? "class numbers" : "one value an output");
+    return mirt__fail(MIRT_E_INVALID, "%s takes %s; %s of %s takes %s", use->cls->name,
+                      form == 's' ? "class numbers" : "one-hot labels", loss->name,
+                      mirt__output_name(model, use->output), loss->sparse ? "class numbers" : "one value per output");
 }
 
-static mirt_status mirt__sparse_check(const mirt_model *model, const mirt__metric_use *use) { return mirt__classes_check(model, use, 's'); }
-static mirt_status mirt__categorical_check(const mirt_model *model, const mirt__metric_use *use) { return mirt__classes_check(model, use, 'c'); }
+static mirt_status mirt__sparse_check(const mirt_model *model, const mirt__metric_use *use) {
+    return mirt__classes_check(model, use, 's');
+}
+static mirt_status mirt__categorical_check(const mirt_model *model, const mirt__metric_use *use) {
+    return mirt__classes_check(model, use, 'c');
+}
 
 static mirt_status mirt__any_check(const mirt_model *model, const mirt__metric_use *use) {
     (void)model;
@@ -38889,14 +39103,15 @@ static mirt_status mirt__any_check(const mirt_model *model, const mirt__metric_u
 static mirt_status mirt__values_check(const mirt_model *model, const mirt__metric_use *use) {
     const mirt__loss_class *loss = mirt__output_loss(model, use->output);
     if (!loss || !loss->sparse) return MIRT_OK;
-    return mirt__fail(MIRT_E_INVALID, "%s compares numbers with numbers; %s of %s takes class numbers", use->cls->name, loss->name, mirt__output_name(model, use->output));
+    return mirt__fail(MIRT_E_INVALID, "%s compares values; %s of %s takes class numbers", use->cls->name, loss->name,
+                      mirt__output_name(model, use->output));
 }
 
-/* >>counting: a batch's share of the sums */
+/* >>counting: the sums of a batch */
 
 static double mirt__label_at(const mirt__counted *c, int64_t i) { return mirt__element(c->labels, c->dtype, i); }
 
-/* The label of output j in a row: a class number says which one is 1. */
+/* The label of output j in a row; a class number means the index of the 1. */
 static double mirt__label_of(const mirt__counted *c, int64_t row, int64_t j) {
     return c->sparse ? (double)(mirt__label_at(c, row) == (double)j) : mirt__label_at(c, row * c->n + j);
 }
@@ -38905,7 +39120,8 @@ static int64_t mirt__class_of(const mirt__counted *c, int64_t row) {
     int64_t best = 0;
     const double number = c->sparse ? mirt__label_at(c, row) : 0;
     if (c->sparse) return number >= 0 && number < (double)c->n ? (int64_t)number : -1;
-    for (int64_t j = 1; j < c->n; j++) best = mirt__label_at(c, row * c->n + j) > mirt__label_at(c, row * c->n + best) ? j : best;
+    for (int64_t j = 1; j < c->n; j++)
+        best = mirt__label_at(c, row * c->n + j) > mirt__label_at(c, row * c->n + best) ? j : best;
     return best;
 }
 
@@ -38919,7 +39135,7 @@ static void mirt__count_best(const mirt__metric_use *use, const mirt__counted *c
     }
 }
 
-/* As TensorFlow's in_top_k: fewer than k are larger, and all numbers are some. */
+/* Like TensorFlow's in_top_k: fewer than k predictions are larger, and all are finite. */
 static void mirt__count_top_k(const mirt__metric_use *use, const mirt__counted *c, double *sum) {
     for (int64_t r = 0; r < c->rows; r++) {
         const mirt__real *x = c->x + r * c->n;
@@ -38936,7 +39152,8 @@ static void mirt__count_top_k(const mirt__metric_use *use, const mirt__counted *
 
 static void mirt__count_binary(const mirt__metric_use *use, const mirt__counted *c, double *sum) {
     const mirt__real threshold = use->options.threshold;
-    for (int64_t i = 0; i < c->rows * c->n; i++) sum[0] += mirt__label_of(c, i / c->n, i % c->n) == (c->x[i] > threshold ? 1.0 : 0.0);
+    for (int64_t i = 0; i < c->rows * c->n; i++)
+        sum[0] += mirt__label_of(c, i / c->n, i % c->n) == (c->x[i] > threshold ? 1.0 : 0.0);
 }
 
 /* True positives, false positives, false negatives. */
@@ -38952,7 +39169,7 @@ static void mirt__count_positives(const mirt__metric_use *use, const mirt__count
     }
 }
 
-/* Positives by the largest threshold that they are above, then negatives; in float32, as Keras. */
+/* Counts positives by the largest threshold below them, then negatives; in float32, as in Keras. */
 static void mirt__count_buckets(const mirt__metric_use *use, const mirt__counted *c, double *sum) {
     const int buckets = use->options.num_thresholds;
     for (int64_t r = 0; r < c->rows; r++) {
@@ -38972,7 +39189,7 @@ static void mirt__count_errors(const mirt__metric_use *use, const mirt__counted 
     }
 }
 
-/* >>what the sums come to */
+/* >>results of the sums */
 
 static double mirt__ratio(double a, double b) { return b != 0 ? a / b : 0; }
 
@@ -39003,9 +39220,10 @@ static double mirt__f1_of(const mirt__metric_use *use, const double *sum, int64_
     return mirt__ratio(2 * sum[0], 2 * sum[0] + sum[1] + sum[2]);
 }
 
-/* The area between two neighbouring thresholds; tp and fp are counts above the lower one, less tp_in and fp_in of those in between.
-   Precision is interpolated as Davis & Goadrich 2006. */
-static double mirt__auc_part(bool pr, double tp, double fp, double tp_in, double fp_in, double positives, double negatives) {
+/* The area between two adjacent thresholds; tp and fp are counts above the lower one, tp_in and fp_in those in between.
+   Precision is interpolated as in Davis & Goadrich 2006. */
+static double mirt__auc_part(bool pr, double tp, double fp, double tp_in, double fp_in, double positives,
+                             double negatives) {
     const double above_tp = tp - tp_in, above = tp + fp - tp_in - fp_in;
     if (!pr) return mirt__ratio(fp_in, negatives) * (mirt__ratio(tp, positives) + mirt__ratio(above_tp, positives)) / 2;
     const double slope = mirt__ratio(tp_in, tp_in + fp_in), intercept = above_tp - slope * above;
@@ -39069,20 +39287,23 @@ MIRT__LIB bool mirt__metric_compares(const mirt_model *model, const mirt__metric
     const mirt__loss_class *loss = mirt__output_loss(model, use->output);
     if (use->metric == MIRT_ACCURACY)
         return mirt__accuracy_kind_of(model, use->output) == MIRT__ACCURACY_BINARY && !use->options.from_logits;
-    return use->cls && (use->cls->count == mirt__count_binary || use->cls->count == mirt__count_positives) && !use->options.from_logits &&
-           use->options.threshold == 0.5f && !(loss && loss->undo == MIRT_SOFTMAX);
+    return use->cls && (use->cls->count == mirt__count_binary || use->cls->count == mirt__count_positives) &&
+           !use->options.from_logits && use->options.threshold == 0.5f && !(loss && loss->undo == MIRT_SOFTMAX);
 }
 
 /* >>section base/cold_end.inc */
 
-/* Ends what cold_begin.inc began. */
+/* Ends cold_begin.inc. */
 #if defined(__GNUC__) && !defined(__clang__) && defined(__OPTIMIZE__)
 #pragma GCC pop_options
 #endif
 
 /* >>section nn/initializers.c */
 
-static mirt_initializer mirt__initializer(mirt_initializer_kind kind, float a, float b, mirt_fan mode, mirt_distribution distribution) {
+/* Initializers of weights. */
+
+static mirt_initializer mirt__initializer(mirt_initializer_kind kind, float a, float b, mirt_fan mode,
+                                          mirt_distribution distribution) {
     mirt_initializer i;
     i.kind = kind;
     i.a = a;
@@ -39102,25 +39323,40 @@ MIRT_API mirt_initializer mirt_constant(float value) { return mirt__plain_initia
 MIRT_API mirt_initializer mirt_random_uniform(float minimum, float maximum) {
     return mirt__plain_initializer(MIRT_INIT_UNIFORM, minimum, maximum);
 }
-MIRT_API mirt_initializer mirt_random_normal(float mean, float stddev) { return mirt__plain_initializer(MIRT_INIT_NORMAL, mean, stddev); }
+MIRT_API mirt_initializer mirt_random_normal(float mean, float stddev) {
+    return mirt__plain_initializer(MIRT_INIT_NORMAL, mean, stddev);
+}
 MIRT_API mirt_initializer mirt_truncated_normal(float mean, float stddev) {
     return mirt__plain_initializer(MIRT_INIT_TRUNCATED_NORMAL, mean, stddev);
 }
 MIRT_API mirt_initializer mirt_variance_scaling(float scale, mirt_fan mode, mirt_distribution distribution) {
     return mirt__initializer(MIRT_INIT_VARIANCE_SCALING, scale, 0, mode, distribution);
 }
-MIRT_API mirt_initializer mirt_glorot_uniform(void) { return mirt_variance_scaling(1, MIRT_FAN_AVG, MIRT_DIST_UNIFORM); }
-MIRT_API mirt_initializer mirt_glorot_normal(void) { return mirt_variance_scaling(1, MIRT_FAN_AVG, MIRT_DIST_TRUNCATED_NORMAL); }
+MIRT_API mirt_initializer mirt_glorot_uniform(void) {
+    return mirt_variance_scaling(1, MIRT_FAN_AVG, MIRT_DIST_UNIFORM);
+}
+MIRT_API mirt_initializer mirt_glorot_normal(void) {
+    return mirt_variance_scaling(1, MIRT_FAN_AVG, MIRT_DIST_TRUNCATED_NORMAL);
+}
 MIRT_API mirt_initializer mirt_he_uniform(void) { return mirt_variance_scaling(2, MIRT_FAN_IN, MIRT_DIST_UNIFORM); }
-MIRT_API mirt_initializer mirt_he_normal(void) { return mirt_variance_scaling(2, MIRT_FAN_IN, MIRT_DIST_TRUNCATED_NORMAL); }
+MIRT_API mirt_initializer mirt_he_normal(void) {
+    return mirt_variance_scaling(2, MIRT_FAN_IN, MIRT_DIST_TRUNCATED_NORMAL);
+}
 
 MIRT__LIB mirt_status mirt__initializer_check(const mirt_initializer *i) {
-    if ((int)i->kind < 0 || i->kind >= MIRT__INIT_COUNT) return mirt__fail(MIRT_E_INVALID, "there is no initializer number %d", (int)i->kind);
-    if ((int)i->mode < 0 || i->mode > MIRT_FAN_AVG) return mirt__fail(MIRT_E_INVALID, "there is no fan mode number %d", (int)i->mode);
-    if ((int)i->distribution < 0 || i->distribution > MIRT_DIST_UNIFORM) return mirt__fail(MIRT_E_INVALID, "there is no distribution number %d", (int)i->distribution);
-    if (!isfinite(i->a) || !isfinite(i->b)) return mirt__fail(MIRT_E_INVALID, "an initializer's numbers are %g and %g; they must be finite", (double)i->a, (double)i->b);
+    if ((int)i->kind < 0 || i->kind >= MIRT__INIT_COUNT)
+        return mirt__fail(MIRT_E_INVALID, "invalid initializer (%d)", (int)i->kind);
+    if ((int)i->mode < 0 || i->mode > MIRT_FAN_AVG)
+        return mirt__fail(MIRT_E_INVALID, "invalid fan mode (%d)", (int)i->mode);
+    if ((int)i->distribution < 0 || i->distribution > MIRT_DIST_UNIFORM)
+        return mirt__fail(MIRT_E_INVALID, "invalid distribution (%d)", (int)i->distribution);
+    if (!isfinite(i->a) || !isfinite(i->b))
+        return mirt__fail(MIRT_E_INVALID, "the parameters of an initializer are %g and %g; they must be finite",
+                          (double)i->a, (double)i->b);
     bool spread = i->kind == MIRT_INIT_NORMAL || i->kind == MIRT_INIT_TRUNCATED_NORMAL;
-    if (spread && !(i->b >= 0)) return mirt__fail(MIRT_E_INVALID, "an initializer's standard deviation is %g; it cannot be negative", (double)i->b);
+    if (spread && !(i->b >= 0))
+        return mirt__fail(MIRT_E_INVALID, "the standard deviation of an initializer is %g; it must not be negative",
+                          (double)i->b);
     if (i->kind == MIRT_INIT_VARIANCE_SCALING && !(i->a > 0)) {
         return mirt__fail(MIRT_E_INVALID, "VarianceScaling's scale is %g; it must be positive", (double)i->a);
     }
@@ -39134,11 +39370,13 @@ static double mirt__draw_truncated(mirt__random *random) {
     return z;
 }
 
-/* VarianceScaling in terms of the simpler kinds. The truncated normal's standard deviation is
-   divided by that of a unit normal cut at 2, as Keras does. */
+/* Expresses VarianceScaling by the simpler kinds. The standard deviation of the truncated normal is divided by that of
+   a unit normal truncated at 2, as in Keras. */
 static mirt_initializer mirt__scaled_initializer(const mirt__variable *v) {
     const mirt_initializer *i = &v->initializer;
-    double fan = i->mode == MIRT_FAN_IN ? v->fan_in : i->mode == MIRT_FAN_OUT ? v->fan_out : 0.5 * (v->fan_in + v->fan_out);
+    double fan = i->mode == MIRT_FAN_IN    ? v->fan_in
+                 : i->mode == MIRT_FAN_OUT ? v->fan_out
+                                           : 0.5 * (v->fan_in + v->fan_out);
     double variance = (double)i->a / (fan > 1 ? fan : 1);
     if (i->distribution == MIRT_DIST_UNIFORM) {
         float limit = (float)sqrt(3 * variance);
@@ -39159,7 +39397,9 @@ MIRT__LIB void mirt__initialize(const mirt__variable *variable, uint64_t seed, m
         case MIRT_INIT_CONSTANT: value = i.a; break;
         case MIRT_INIT_UNIFORM: value = i.a + (i.b - i.a) * mirt__random_unit(&random); break;
         case MIRT_INIT_NORMAL: value = (float)((double)i.a + (double)i.b * mirt__random_normal(&random)); break;
-        case MIRT_INIT_TRUNCATED_NORMAL: value = (float)((double)i.a + (double)i.b * mirt__draw_truncated(&random)); break;
+        case MIRT_INIT_TRUNCATED_NORMAL:
+            value = (float)((double)i.a + (double)i.b * mirt__draw_truncated(&random));
+            break;
         default: break;
         }
         out[k] = (mirt__real)value;
@@ -39168,8 +39408,8 @@ MIRT__LIB void mirt__initialize(const mirt__variable *variable, uint64_t seed, m
 
 /* >>section base/once_begin.inc */
 
-/* What follows runs once: recording models, reading and writing files. gcc compiles it in half the
-   time when it does not optimize. */
+/* Begins code that runs once: recording models, reading and writing files. gcc compiles it in half the time without
+   optimization. */
 #if defined(__GNUC__) && !defined(__clang__) && defined(__OPTIMIZE__)
 #pragma GCC push_options
 #ifdef MIRRORTRAIN_DEBUG
@@ -39271,7 +39511,8 @@ static double mirt__cosine(double high, double alpha, double done) {
 }
 
 static double mirt__cosine_rate(const mirt_schedule *s, double step) {
-    const double first = (double)s->initial, warm = (double)s->warmup_steps, target = warm > 0 ? (double)s->warmup_target : first;
+    const double first = (double)s->initial, warm = (double)s->warmup_steps,
+                 target = warm > 0 ? (double)s->warmup_target : first;
     if (step < warm) return first + (target - first) * (step / warm);
     double done = (step - warm) / (double)s->steps;
     return mirt__cosine(target, mirt__as_written(s->alpha), done < 1 ? done : 1);
@@ -39284,32 +39525,37 @@ static double mirt__restarts_rate(const mirt_schedule *s, double step) {
         high = pow(mirt__as_written(s->m_mul), floor(done));
         done -= floor(done);
     }
-    for (; longer > 1 && done >= length; length *= longer) { /* at most some hundred periods fit into a number of steps */
+    for (; longer > 1 && done >= length; length *= longer) { /* at most some hundred periods, since their length
+                                                                grows */
         done -= length;
         high *= mirt__as_written(s->m_mul);
     }
     return (double)s->initial * ((1 - alpha) * mirt__cosine(high, 0, done / length) + alpha);
 }
 
-static const mirt__field mirt__exponential_fields[] = {{"initial_learning_rate", MIRT__FIELD_FLOAT, offsetof(mirt_schedule, initial)},
-                                                       {"decay_steps", MIRT__FIELD_INT64, offsetof(mirt_schedule, steps)},
-                                                       {"decay_rate", MIRT__FIELD_FLOAT, offsetof(mirt_schedule, rate)},
-                                                       {"staircase", MIRT__FIELD_BOOL, offsetof(mirt_schedule, staircase)}};
-static const mirt__field mirt__polynomial_fields[] = {{"initial_learning_rate", MIRT__FIELD_FLOAT, offsetof(mirt_schedule, initial)},
-                                                      {"decay_steps", MIRT__FIELD_INT64, offsetof(mirt_schedule, steps)},
-                                                      {"end_learning_rate", MIRT__FIELD_FLOAT, offsetof(mirt_schedule, end)},
-                                                      {"power", MIRT__FIELD_FLOAT, offsetof(mirt_schedule, power)},
-                                                      {"cycle", MIRT__FIELD_BOOL, offsetof(mirt_schedule, cycle)}};
-static const mirt__field mirt__cosine_fields[] = {{"initial_learning_rate", MIRT__FIELD_FLOAT, offsetof(mirt_schedule, initial)},
-                                                  {"decay_steps", MIRT__FIELD_INT64, offsetof(mirt_schedule, steps)},
-                                                  {"alpha", MIRT__FIELD_FLOAT, offsetof(mirt_schedule, alpha)},
-                                                  {"warmup_target", MIRT__FIELD_FLOAT, offsetof(mirt_schedule, warmup_target)},
-                                                  {"warmup_steps", MIRT__FIELD_INT64, offsetof(mirt_schedule, warmup_steps)}};
-static const mirt__field mirt__restarts_fields[] = {{"initial_learning_rate", MIRT__FIELD_FLOAT, offsetof(mirt_schedule, initial)},
-                                                    {"first_decay_steps", MIRT__FIELD_INT64, offsetof(mirt_schedule, steps)},
-                                                    {"t_mul", MIRT__FIELD_FLOAT, offsetof(mirt_schedule, t_mul)},
-                                                    {"m_mul", MIRT__FIELD_FLOAT, offsetof(mirt_schedule, m_mul)},
-                                                    {"alpha", MIRT__FIELD_FLOAT, offsetof(mirt_schedule, alpha)}};
+static const mirt__field mirt__exponential_fields[] = {
+    {"initial_learning_rate", MIRT__FIELD_FLOAT, offsetof(mirt_schedule, initial)},
+    {"decay_steps", MIRT__FIELD_INT64, offsetof(mirt_schedule, steps)},
+    {"decay_rate", MIRT__FIELD_FLOAT, offsetof(mirt_schedule, rate)},
+    {"staircase", MIRT__FIELD_BOOL, offsetof(mirt_schedule, staircase)}};
+static const mirt__field mirt__polynomial_fields[] = {
+    {"initial_learning_rate", MIRT__FIELD_FLOAT, offsetof(mirt_schedule, initial)},
+    {"decay_steps", MIRT__FIELD_INT64, offsetof(mirt_schedule, steps)},
+    {"end_learning_rate", MIRT__FIELD_FLOAT, offsetof(mirt_schedule, end)},
+    {"power", MIRT__FIELD_FLOAT, offsetof(mirt_schedule, power)},
+    {"cycle", MIRT__FIELD_BOOL, offsetof(mirt_schedule, cycle)}};
+static const mirt__field mirt__cosine_fields[] = {
+    {"initial_learning_rate", MIRT__FIELD_FLOAT, offsetof(mirt_schedule, initial)},
+    {"decay_steps", MIRT__FIELD_INT64, offsetof(mirt_schedule, steps)},
+    {"alpha", MIRT__FIELD_FLOAT, offsetof(mirt_schedule, alpha)},
+    {"warmup_target", MIRT__FIELD_FLOAT, offsetof(mirt_schedule, warmup_target)},
+    {"warmup_steps", MIRT__FIELD_INT64, offsetof(mirt_schedule, warmup_steps)}};
+static const mirt__field mirt__restarts_fields[] = {
+    {"initial_learning_rate", MIRT__FIELD_FLOAT, offsetof(mirt_schedule, initial)},
+    {"first_decay_steps", MIRT__FIELD_INT64, offsetof(mirt_schedule, steps)},
+    {"t_mul", MIRT__FIELD_FLOAT, offsetof(mirt_schedule, t_mul)},
+    {"m_mul", MIRT__FIELD_FLOAT, offsetof(mirt_schedule, m_mul)},
+    {"alpha", MIRT__FIELD_FLOAT, offsetof(mirt_schedule, alpha)}};
 
 static const mirt__schedule_class mirt__schedule_table[] = {
     {NULL, NULL, 0, NULL},
@@ -39336,12 +39582,18 @@ static bool mirt__is_rate(float x) { return x >= 0 && x <= FLT_MAX; }
 
 static mirt_status mirt__piecewise_check(const mirt_schedule *s) {
     if (s->boundaries < 1 || s->boundaries > MIRT_MAX_BOUNDARIES) {
-        return mirt__fail(MIRT_E_INVALID, "a piecewise constant learning rate needs 1 to %d boundaries and one value more", MIRT_MAX_BOUNDARIES);
+        return mirt__fail(
+            MIRT_E_INVALID,
+            "a piecewise constant learning rate needs 1 to %d boundaries and one more value than boundaries",
+            MIRT_MAX_BOUNDARIES);
     }
     for (int i = 0; i <= s->boundaries; i++) {
-        if (!mirt__is_rate(s->value[i])) return mirt__fail(MIRT_E_INVALID, "value %d of the learning rate is %g; it must be a number and not negative", i, (double)s->value[i]);
+        if (!mirt__is_rate(s->value[i]))
+            return mirt__fail(MIRT_E_INVALID, "value %d of the learning rate is %g; it must be finite and not negative",
+                              i, (double)s->value[i]);
         if (i > 0 && i < s->boundaries && s->boundary[i] <= s->boundary[i - 1]) {
-            return mirt__fail(MIRT_E_INVALID, "the boundaries of the learning rate must increase; %lld comes behind %lld", (long long)s->boundary[i], (long long)s->boundary[i - 1]);
+            return mirt__fail(MIRT_E_INVALID, "the boundaries of the learning rate must increase; %lld follows %lld",
+                              (long long)s->boundary[i], (long long)s->boundary[i - 1]);
         }
     }
     return MIRT_OK;
@@ -39350,16 +39602,25 @@ static mirt_status mirt__piecewise_check(const mirt_schedule *s) {
 MIRT__LIB mirt_status mirt__schedule_check(const mirt_schedule *s) {
     if (s->kind == MIRT_SCHEDULE_NONE) return MIRT_OK;
     const mirt__schedule_class *cls = mirt__schedule_class_get(s->kind);
-    if (!cls) return mirt__fail(MIRT_E_INVALID, "there is no learning-rate schedule number %d", (int)s->kind);
+    if (!cls) return mirt__fail(MIRT_E_INVALID, "invalid learning-rate schedule (%d)", (int)s->kind);
     if (s->kind == MIRT_PIECEWISE_CONSTANT) return mirt__piecewise_check(s);
-    if (!mirt__is_rate(s->initial)) return mirt__fail(MIRT_E_INVALID, "%s begins with the learning rate %g; it must be a number and not negative", cls->class_name, (double)s->initial);
-    if (s->steps < 1) return mirt__fail(MIRT_E_INVALID, "%s takes %lld steps; it must be at least one", cls->class_name, (long long)s->steps);
-    if (!mirt__is_rate(s->rate) || !mirt__is_rate(s->end) || !mirt__is_rate(s->power) || !mirt__is_rate(s->warmup_target) || s->warmup_steps < 0) {
-        return mirt__fail(MIRT_E_INVALID, "%s: rates, power and warm-up must be numbers and not negative", cls->class_name);
+    if (!mirt__is_rate(s->initial))
+        return mirt__fail(MIRT_E_INVALID, "%s begins with the learning rate %g; it must be finite and not negative",
+                          cls->class_name, (double)s->initial);
+    if (s->steps < 1)
+        return mirt__fail(MIRT_E_INVALID, "%s takes %lld steps; it must be at least one", cls->class_name,
+                          (long long)s->steps);
+    if (!mirt__is_rate(s->rate) || !mirt__is_rate(s->end) || !mirt__is_rate(s->power) ||
+        !mirt__is_rate(s->warmup_target) || s->warmup_steps < 0) {
+        return mirt__fail(MIRT_E_INVALID, "%s: rates, power and warm-up must be finite and not negative",
+                          cls->class_name);
     }
-    if (!(s->alpha >= 0 && s->alpha <= 1)) return mirt__fail(MIRT_E_INVALID, "%s: alpha is %g; it must lie in [0, 1]", cls->class_name, (double)s->alpha);
+    if (!(s->alpha >= 0 && s->alpha <= 1))
+        return mirt__fail(MIRT_E_INVALID, "%s: alpha is %g; it must be in [0, 1]", cls->class_name, (double)s->alpha);
     if (s->kind == MIRT_COSINE_RESTARTS && !(s->t_mul >= 1 && s->t_mul <= FLT_MAX && mirt__is_rate(s->m_mul))) {
-        return mirt__fail(MIRT_E_INVALID, "%s: t_mul is %g and m_mul %g; t_mul must be at least 1 and m_mul not negative", cls->class_name, (double)s->t_mul, (double)s->m_mul);
+        return mirt__fail(MIRT_E_INVALID,
+                          "%s: t_mul is %g and m_mul %g; t_mul must be at least 1 and m_mul not negative",
+                          cls->class_name, (double)s->t_mul, (double)s->m_mul);
     }
     return MIRT_OK;
 }
@@ -39376,10 +39637,11 @@ MIRT_API float mirt_lr_ramp(int epoch, float learning_rate, void *desc) {
     MIRT__ENTER;
     const mirt_lr_ramp_desc *d = (const mirt_lr_ramp_desc *)desc;
     if (!d) return learning_rate;
-    const int behind = epoch - d->ramp_epochs - d->sustain_epochs;
-    if (epoch < d->ramp_epochs) return (float)(((double)d->max - (double)d->start) / d->ramp_epochs * epoch + (double)d->start);
-    if (behind < 0) return d->max;
-    return (float)(((double)d->max - (double)d->min) * pow(mirt__as_written(d->decay), behind) + (double)d->min);
+    const int past = epoch - d->ramp_epochs - d->sustain_epochs;
+    if (epoch < d->ramp_epochs)
+        return (float)(((double)d->max - (double)d->start) / d->ramp_epochs * epoch + (double)d->start);
+    if (past < 0) return d->max;
+    return (float)(((double)d->max - (double)d->min) * pow(mirt__as_written(d->decay), past) + (double)d->min);
 }
 
 MIRT_API float mirt_scale_learning_rate(const mirt_strategy *strategy, float rate) {
@@ -39388,6 +39650,8 @@ MIRT_API float mirt_scale_learning_rate(const mirt_strategy *strategy, float rat
 }
 
 /* >>section nn/losses.c */
+
+/* The table of losses, and how they are recorded. */
 
 #define MIRT__LOSS_SPARSE true, true
 #define MIRT__LOSS_CATEGORICAL true, false
@@ -39449,19 +39713,24 @@ static mirt_status mirt__loss_check(mirt_model *model, int output) {
     const mirt_custom_loss *custom = model->config.custom_losses[output];
     float weight = model->config.loss_weights[output];
     char text[96];
-    if (!(weight >= 0 && weight <= FLT_MAX)) return mirt__fail(MIRT_E_INVALID, "the loss weight of output %d is %g; it must be a number and not negative", output, (double)weight);
+    if (!(weight >= 0 && weight <= FLT_MAX))
+        return mirt__fail(MIRT_E_INVALID, "the loss weight of output %d is %g; it must be finite and not negative",
+                          output, (double)weight);
     if (custom) {
         model->config.custom_losses[output] = mirt__custom_loss_of(model->strategy, custom);
         return model->config.custom_losses[output] ? MIRT_OK : mirt__fail_at("output %d", output);
     }
-    if (!mirt__loss_class_get(model->config.losses[output])) return mirt__fail(MIRT_E_INVALID, "there is no loss number %d", (int)model->config.losses[output]);
+    if (!mirt__loss_class_get(model->config.losses[output]))
+        return mirt__fail(MIRT_E_INVALID, "invalid loss (%d)", (int)model->config.losses[output]);
     const mirt__loss_class *cls = mirt__output_loss(model, output);
     if (!cls->classes || (t->shape.rank == 2 && mirt__last_dim(t) >= 2)) return MIRT_OK;
-    return mirt__fail(MIRT_E_SHAPE, "%s needs an output of (rows, classes); %s is %s", cls->name, mirt__output_name(model, output), mirt__shape_text(&t->shape, text));
+    return mirt__fail(MIRT_E_SHAPE, "%s needs an output of (rows, classes); %s is %s", cls->name,
+                      mirt__output_name(model, output), mirt__shape_text(&t->shape, text));
 }
 
 MIRT__LIB mirt_status mirt__losses_check(mirt_model *model) {
-    if (!mirt__loss_class_get(model->config.loss)) return mirt__fail(MIRT_E_INVALID, "there is no loss number %d", (int)model->config.loss);
+    if (!mirt__loss_class_get(model->config.loss))
+        return mirt__fail(MIRT_E_INVALID, "invalid loss (%d)", (int)model->config.loss);
     for (int i = 0; i < model->num_outputs; i++) {
         if (mirt__loss_check(model, i) != MIRT_OK) return mirt_last_status();
     }
@@ -39475,7 +39744,7 @@ static mirt_activation_kind mirt__last_activation(const mirt__node *node) {
 MIRT_API mirt_scores mirt_output_scores(const mirt_model *model, int output) {
     if (!model || output < 0 || output >= model->num_outputs) return MIRT_SCORES_OTHER;
     const mirt__node *node = model->output[output]->node;
-    while (node->op->alias) node = node->in[0]->node; /* flattened, the numbers are the same */
+    while (node->op->alias) node = node->in[0]->node; /* flattening keeps the numbers */
     const mirt_activation_kind activation = mirt__last_activation(node);
     if (activation == MIRT_SIGMOID || activation == MIRT_SOFTMAX) return MIRT_SCORES_PROBABILITIES;
     const mirt__loss_class *cls = model->compiled ? mirt__output_loss(model, output) : NULL;
@@ -39485,21 +39754,23 @@ MIRT_API mirt_scores mirt_output_scores(const mirt_model *model, int output) {
     return one ? MIRT_SCORES_SIGMOID_LOGITS : MIRT_SCORES_SOFTMAX_LOGITS;
 }
 
-/* Probabilities taken for logits, or the sums of a layer for probabilities: both train, and badly. */
+/* Treating probabilities as logits, or a layer's plain sums as probabilities, trains badly without an error. */
 MIRT__LIB void mirt__losses_warn(const mirt_model *model) {
     for (int i = 0; i < model->num_outputs; i++) {
         const mirt__loss_class *cls = mirt__output_loss(model, i);
         const mirt__node *node = model->output[i]->node;
-        const char *name = node->name ? node->name : model->name, *softmax = cls && cls->undo == MIRT_SIGMOID ? "sigmoid" : "softmax";
+        const char *name = node->name ? node->name : model->name,
+                   *softmax = cls && cls->undo == MIRT_SIGMOID ? "sigmoid" : "softmax";
         if (!cls || cls->undo == MIRT_LINEAR) continue;
         if (model->config.from_logits && mirt__last_activation(node) == cls->undo) {
             mirt__log(model->strategy, MIRT_LOG_WARNING,
-                      "%s: %s ends in a %s, which from_logits says it does not: the loss reads the input of the %s; "
-                      "leave out one of the two",
+                      "%s: from_logits is set, but %s ends in a %s: the loss uses the input of the %s; leave out one "
+                      "of the two",
                       model->name, name, softmax, softmax);
         } else if (!model->config.from_logits && node->op->weighted_sum) {
-            mirt__log(model->strategy, MIRT_LOG_WARNING, "%s: %s takes probabilities, but %s has no activation: give it MIRT_%s, or set from_logits", model->name, cls->name, name,
-                      cls->undo == MIRT_SIGMOID ? "SIGMOID" : "SOFTMAX");
+            mirt__log(model->strategy, MIRT_LOG_WARNING,
+                      "%s: %s takes probabilities, but %s has no activation: give it MIRT_%s, or set from_logits",
+                      model->name, cls->name, name, cls->undo == MIRT_SIGMOID ? "SIGMOID" : "SOFTMAX");
         }
     }
 }
@@ -39509,11 +39780,13 @@ MIRT__LIB mirt_tensor *mirt__labels_form(const mirt__loss_class *cls, mirt_tenso
     if (!labels) return NULL;
     if (cls->sparse) shape.rank--;
     labels = mirt_cast(labels, cls->sparse ? MIRT_INT32 : MIRT_FLOAT32);
-    return labels && mirt__shape_count(&labels->shape) == mirt__shape_count(&shape) ? mirt__reshape_op(labels, &shape) : labels;
+    return labels && mirt__shape_count(&labels->shape) == mirt__shape_count(&shape) ? mirt__reshape_op(labels, &shape)
+                                                                                    : labels;
 }
 
-/* Where probabilities come straight from the loss's own activation (softmax, sigmoid), it is computed from the input of
-   that, which loses no digits; with from_logits, too, as the output is no logits. Keras does the same. */
+/* If probabilities come directly from the loss's own activation (softmax, sigmoid), the loss is computed from the input
+   of that activation, which is more accurate; also with from_logits, since the output is not logits. Keras does the
+   same. */
 static mirt_tensor *mirt__loss_input(const mirt__loss_class *cls, mirt_tensor *output, bool *from_logits) {
     const mirt__node *node = output->node;
     if (cls->undo == MIRT_LINEAR || mirt__last_activation(node) != cls->undo) return output;
@@ -39527,22 +39800,26 @@ MIRT__LIB mirt_tensor *mirt__loss_of(mirt_loss loss, bool from_logits, mirt_tens
     return mirt__loss_op(loss, from_logits, x, mirt__labels_form(cls, labels, output));
 }
 
-MIRT__LIB mirt_tensor *mirt__custom_result(const char *kind, const char *name, const mirt_tensor *output, mirt_tensor *value, bool fits, const char *want) {
+MIRT__LIB mirt_tensor *mirt__custom_result(const char *kind, const char *name, const mirt_tensor *output,
+                                           mirt_tensor *value, bool fits, const char *want) {
     mirt__graph *graph = output->node->graph;
     char text[96];
     if (graph->status != MIRT_OK) {
         mirt__fail(graph->status, "the custom %s %s: %s", kind, name, graph->error);
         snprintf(graph->error, sizeof graph->error, "%s", mirt_last_error());
     } else if (!value) mirt__fail(MIRT_E_CALLBACK, "the custom %s %s returned nothing", kind, name);
-    else if (value->node->graph != graph) mirt__fail(MIRT_E_CALLBACK, "the custom %s %s returned a tensor of another model or function", kind, name);
+    else if (value->node->graph != graph)
+        mirt__fail(MIRT_E_CALLBACK, "the custom %s %s returned a tensor of another model or function", kind, name);
     else if (fits && value->dtype == MIRT_FLOAT32) return value;
-    else mirt__fail(MIRT_E_CALLBACK, "the custom %s %s returned %s %s; it must be float32: %s", kind, name, mirt__dtype_name(value->dtype),
-                    mirt__shape_text(&value->shape, text), want);
+    else
+        mirt__fail(MIRT_E_CALLBACK, "the custom %s %s returned %s %s; it must be float32: %s", kind, name,
+                   mirt__dtype_name(value->dtype), mirt__shape_text(&value->shape, text), want);
     mirt__graph_poison(graph);
     return NULL;
 }
 
-MIRT__LIB mirt_tensor *mirt__loss_record(const mirt_model *model, int number, mirt_tensor *output, mirt_tensor *labels) {
+MIRT__LIB mirt_tensor *mirt__loss_record(const mirt_model *model, int number, mirt_tensor *output,
+                                         mirt_tensor *labels) {
     const mirt_custom_loss *custom = model->config.custom_losses[number];
     if (!custom) return mirt__loss_of(mirt__output_loss_kind(model, number), model->config.from_logits, output, labels);
     mirt_tensor *loss, *cast = mirt_cast(labels, MIRT_FLOAT32);
@@ -39550,8 +39827,9 @@ MIRT__LIB mirt_tensor *mirt__loss_record(const mirt_model *model, int number, mi
         MIRT__OUTSIDE;
         loss = custom->record(cast, output, custom->user);
     }
-    return mirt__custom_result("loss", custom->name, output, loss, loss && (mirt__is_batched(&loss->shape) || mirt__shape_count(&loss->shape) == 1),
-                               "one value a sample, or one number");
+    return mirt__custom_result("loss", custom->name, output, loss,
+                               loss && (mirt__is_batched(&loss->shape) || mirt__shape_count(&loss->shape) == 1),
+                               "one value per sample, or one number");
 }
 
 /* >>section nn/metrics.c */
@@ -39571,11 +39849,11 @@ MIRT__LIB const char *mirt__output_name(const mirt_model *model, int output) {
     return layer ? layer->name : model->name;
 }
 
-/* "accuracy"; of a model with several outputs, behind the name of the layer that made the output. */
+/* "accuracy"; in a model with several outputs, prefixed with the name of the layer that made the output. */
 static const char *mirt__log_name(mirt_model *model, int output, const char *before, const char *name) {
     char full[512];
     const mirt__layer *layer = mirt__output_layer(model, output);
-    int same = 0; /* outputs before that the layer made too */
+    int same = 0; /* earlier outputs made by the same layer */
     for (int i = 0; layer && i < output; i++) same += mirt__output_layer(model, i) == layer;
     if (model->num_outputs == 1) snprintf(full, sizeof full, "%s%s", before, name);
     else if (layer && !same) snprintf(full, sizeof full, "%s%s_%s", before, layer->name, name);
@@ -39584,7 +39862,7 @@ static const char *mirt__log_name(mirt_model *model, int output, const char *bef
     return mirt__pool_strdup(&model->graph.pool, full);
 }
 
-/* "auc", or "auc_1" where the output has one already. */
+/* "auc", or "auc_1" if the output already has one. */
 static const char *mirt__metric_name(mirt_model *model, int output, const char *name, char *text, size_t size) {
     int same = 0;
     snprintf(text, size, "%s", name);
@@ -39599,17 +39877,23 @@ static const char *mirt__metric_name(mirt_model *model, int output, const char *
 /* False with the error set. */
 static bool mirt__options_take(mirt_model *model, const mirt__metric_class *cls, mirt_metric_options *o) {
     if (o->k < 0) mirt__fail(MIRT_E_INVALID, "%s: k is %d; it must be at least 1", cls->name, o->k);
-    else if (!isfinite(o->threshold)) mirt__fail(MIRT_E_INVALID, "%s: the threshold is %g; it must be a number", cls->name, (double)o->threshold);
-    else if (o->num_thresholds && (o->num_thresholds < 2 || o->num_thresholds > 100000)) mirt__fail(MIRT_E_INVALID, "%s: %d thresholds; 2 to 100000 are possible", cls->name, o->num_thresholds);
-    else if ((int)o->curve < 0 || o->curve > MIRT_PR) mirt__fail(MIRT_E_INVALID, "%s: there is no curve number %d", cls->name, (int)o->curve);
-    else if (o->name && !(*o->name && mirt__custom_named(o->name))) mirt__fail(MIRT_E_INVALID, "%s: its name in logs must be UTF-8 and not empty", cls->name);
+    else if (!isfinite(o->threshold))
+        mirt__fail(MIRT_E_INVALID, "%s: the threshold is %g; it must be finite", cls->name, (double)o->threshold);
+    else if (o->num_thresholds && (o->num_thresholds < 2 || o->num_thresholds > 100000))
+        mirt__fail(MIRT_E_INVALID, "%s: %d thresholds; the number must be 2 to 100000", cls->name, o->num_thresholds);
+    else if ((int)o->curve < 0 || o->curve > MIRT_PR)
+        mirt__fail(MIRT_E_INVALID, "%s: invalid curve (%d)", cls->name, (int)o->curve);
+    else if (o->name && !(*o->name && mirt__custom_named(o->name)))
+        mirt__fail(MIRT_E_INVALID, "%s: its name in logs must be UTF-8 and not empty", cls->name);
     else return !o->name || (o->name = mirt__pool_strdup(&model->graph.pool, o->name)) != NULL;
     return false;
 }
 
-static mirt_status mirt__metric_use_add(mirt_model *model, int output, mirt_metric metric, const mirt_metric_options *options, const mirt_custom_metric *custom) {
+static mirt_status mirt__metric_use_add(mirt_model *model, int output, mirt_metric metric,
+                                        const mirt_metric_options *options, const mirt_custom_metric *custom) {
     char text[400];
-    if (model->num_metrics == MIRT__MAX_METRIC_USES) return mirt__fail(MIRT_E_INVALID, "%s has more than %d metrics in all", model->name, MIRT__MAX_METRIC_USES);
+    if (model->num_metrics == MIRT__MAX_METRIC_USES)
+        return mirt__fail(MIRT_E_INVALID, "%s has more than %d metrics in all", model->name, MIRT__MAX_METRIC_USES);
     mirt__metric_use *use = &model->metric[model->num_metrics];
     memset(use, 0, sizeof *use);
     use->output = output;
@@ -39621,7 +39905,11 @@ static mirt_status mirt__metric_use_add(mirt_model *model, int output, mirt_metr
     if (!use->options.k) use->options.k = 5;
     if (use->options.threshold == 0 && !use->options.has_threshold) use->options.threshold = 0.5f;
     if (!use->options.num_thresholds) use->options.num_thresholds = 200;
-    use->own_name = mirt__metric_name(model, output, custom ? custom->name : use->options.name ? use->options.name : use->cls->name, text, sizeof text);
+    use->own_name = mirt__metric_name(model, output,
+                                      custom              ? custom->name
+                                      : use->options.name ? use->options.name
+                                                          : use->cls->name,
+                                      text, sizeof text);
     if (!use->own_name) return mirt_last_status();
     use->name = mirt__log_name(model, output, "", use->own_name);
     use->val_name = mirt__log_name(model, output, "val_", use->own_name);
@@ -39637,10 +39925,12 @@ static mirt_status mirt__output_metrics(mirt_model *model, int output) {
         return mirt_last_status();
     }
     for (int i = 0; i < MIRT_MAX_METRICS && c->metrics[i] != MIRT_METRIC_NONE; i++) {
-        if (mirt__metric_use_add(model, output, c->metrics[i], &c->metric_options[i], NULL) != MIRT_OK) return mirt_last_status();
+        if (mirt__metric_use_add(model, output, c->metrics[i], &c->metric_options[i], NULL) != MIRT_OK)
+            return mirt_last_status();
     }
     for (int i = 0; i < MIRT_MAX_METRICS && c->custom_metrics[i]; i++) {
-        if (mirt__metric_use_add(model, output, MIRT_METRIC_NONE, NULL, c->custom_metrics[i]) != MIRT_OK) return mirt_last_status();
+        if (mirt__metric_use_add(model, output, MIRT_METRIC_NONE, NULL, c->custom_metrics[i]) != MIRT_OK)
+            return mirt_last_status();
     }
     return MIRT_OK;
 }
@@ -39648,7 +39938,7 @@ static mirt_status mirt__output_metrics(mirt_model *model, int output) {
 static mirt_status mirt__metrics_take(mirt_model *model) {
     for (int i = 0; i < MIRT_MAX_METRICS && model->config.metrics[i] != MIRT_METRIC_NONE; i++) {
         const mirt__metric_class *cls = mirt__metric_class_get(model->config.metrics[i]);
-        if (!cls) return mirt__fail(MIRT_E_INVALID, "there is no metric number %d", (int)model->config.metrics[i]);
+        if (!cls) return mirt__fail(MIRT_E_INVALID, "invalid metric (%d)", (int)model->config.metrics[i]);
         if (!mirt__options_take(model, cls, &model->config.metric_options[i])) return mirt_last_status();
     }
     return MIRT_OK;
@@ -39672,13 +39962,20 @@ MIRT__LIB mirt_status mirt__metrics_collect(mirt_model *model) {
     return MIRT_OK;
 }
 
-MIRT_API mirt_status mirt_set_metrics(mirt_model *model, const mirt_metric *metrics, const mirt_metric_options *options, int count) {
+MIRT_API mirt_status mirt_set_metrics(mirt_model *model, const mirt_metric *metrics, const mirt_metric_options *options,
+                                      int count) {
     MIRT__USE_MODEL(model, mirt_last_status());
     mirt__metric_use before[MIRT__MAX_METRIC_USES];
     if (!model) return mirt__fail_missing("mirt_set_metrics", "model");
-    if (!model->compiled) return mirt__fail(MIRT_E_STATE, "mirt_set_metrics: %s is not compiled; call mirt_compile first", model->name);
-    if (model->busy) return mirt__fail(MIRT_E_STATE, "%s is being trained or recorded; mirt_set_metrics has to wait until that call returns", model->name);
-    if (count < 0 || count > MIRT_MAX_METRICS || (count && !metrics)) return mirt__fail(MIRT_E_INVALID, "mirt_set_metrics: %d metrics; at most %d are possible", count, MIRT_MAX_METRICS);
+    if (!model->compiled)
+        return mirt__fail(MIRT_E_STATE, "mirt_set_metrics: %s is not compiled; call mirt_compile first", model->name);
+    if (model->busy)
+        return mirt__fail(MIRT_E_STATE,
+                          "%s is being trained or recorded; call mirt_set_metrics after that call returns",
+                          model->name);
+    if (count < 0 || count > MIRT_MAX_METRICS || (count && !metrics))
+        return mirt__fail(MIRT_E_INVALID, "mirt_set_metrics: %d metrics; at most %d are allowed", count,
+                          MIRT_MAX_METRICS);
     const mirt_compile_desc config = model->config;
     const int num = model->num_metrics;
     memcpy(before, model->metric, sizeof before);
@@ -39711,31 +40008,36 @@ MIRT__LIB const mirt__field *mirt__metric_fields(int *count) {
 }
 
 MIRT__LIB bool mirt__metric_shares(const mirt__metric_use *a, const mirt__metric_use *b) {
-    return mirt__metric_sums(a) && mirt__metric_sums(b) && a->output == b->output && a->options.from_logits == b->options.from_logits;
+    return mirt__metric_sums(a) && mirt__metric_sums(b) && a->output == b->output &&
+           a->options.from_logits == b->options.from_logits;
 }
 
-/* Predictions as the metric takes them: probabilities, where its options say that the outputs are logits. */
+/* Predictions in the form that the metric takes: probabilities if its options say that the outputs are logits. */
 static mirt_tensor *mirt__metric_scores(const mirt_model *model, const mirt__metric_use *use, mirt_tensor *output) {
     const mirt__loss_class *loss = mirt__output_loss(model, use->output);
     const bool probabilities =
         mirt_output_scores(model, use->output) == MIRT_SCORES_PROBABILITIES; /* by an activation */
     if (!use->options.from_logits || !model->config.from_logits || probabilities) return output;
     if (!loss || loss->undo != MIRT_SOFTMAX) return mirt__activation_op(MIRT_SIGMOID, output);
-    /* Rounding in a softmax could tie the largest scores. */
+    /* Rounding in a softmax could make the largest scores equal. */
     return use->metric == MIRT_ACCURACY ? output : mirt_softmax(output);
 }
 
-/* What a counting metric counts: predictions, with the labels as they are in the data. */
-static mirt_tensor *mirt__counted_record(const mirt_model *model, const mirt__metric_use *use, mirt_tensor *output, const mirt_tensor *labels) {
+/* Records a counting metric on predictions and unconverted labels. */
+static mirt_tensor *mirt__counted_record(const mirt_model *model, const mirt__metric_use *use, mirt_tensor *output,
+                                         const mirt_tensor *labels) {
     const int64_t have = mirt__shape_count(&labels->shape);
     if (have != use->elements && (have != 1 || use->metric == MIRT_MAE || use->metric == MIRT_MSE)) {
-        return mirt__fail(MIRT_E_SHAPE, "%s of %s compares %lld values a sample; the labels have %lld", use->cls->name, mirt__output_name(model, use->output),
-                          (long long)use->elements, (long long)have), (mirt_tensor *)NULL;
+        return mirt__fail(MIRT_E_SHAPE, "%s of %s compares %lld values per sample; the labels have %lld",
+                          use->cls->name, mirt__output_name(model, use->output), (long long)use->elements,
+                          (long long)have),
+               (mirt_tensor *)NULL;
     }
     return mirt__metric_scores(model, use, output);
 }
 
-MIRT__LIB mirt_tensor *mirt__metric_record(const mirt_model *model, const mirt__metric_use *use, mirt_tensor *output, mirt_tensor *labels) {
+MIRT__LIB mirt_tensor *mirt__metric_record(const mirt_model *model, const mirt__metric_use *use, mirt_tensor *output,
+                                           mirt_tensor *labels) {
     if (use->cls && use->cls->count) return mirt__counted_record(model, use, output, labels);
     if (use->cls) return use->cls->record(model, use->output, mirt__metric_scores(model, use, output), labels);
     mirt_tensor *value, *cast = mirt_cast(labels, MIRT_FLOAT32);
@@ -39743,7 +40045,9 @@ MIRT__LIB mirt_tensor *mirt__metric_record(const mirt_model *model, const mirt__
         MIRT__OUTSIDE;
         value = use->custom.record(cast, output, use->custom.user);
     }
-    return mirt__custom_result("metric", use->name, output, value, value && mirt__is_batched(&value->shape) && value->shape.rank <= 2, "(rows) or (rows, n)");
+    return mirt__custom_result("metric", use->name, output, value,
+                               value && mirt__is_batched(&value->shape) && value->shape.rank <= 2,
+                               "(rows) or (rows, n)");
 }
 
 MIRT__LIB void mirt__metrics_warn(mirt_model *model) {
@@ -39756,9 +40060,9 @@ MIRT__LIB void mirt__metrics_warn(mirt_model *model) {
         if (!use->cls || !mirt__metric_compares(model, use) || (!logits && (!sums || sigmoid))) continue;
         model->threshold_warned = true;
         mirt__log(model->strategy, MIRT_LOG_WARNING,
-                  "%s takes outputs above 0.5 for ones, but those of %s are %s: give it MIRT_SIGMOID%s", use->name,
+                  "%s counts outputs above 0.5 as ones, but those of %s are %s: give it MIRT_SIGMOID%s", use->name,
                   mirt__output_name(model, use->output),
-                  logits ? "logits, which are above 0 then" : "sums of a layer without an activation",
+                  logits ? "logits, whose threshold is 0" : "sums of a layer without an activation",
                   logits ? " and leave out from_logits" : "");
     }
 }
@@ -39767,8 +40071,8 @@ MIRT__LIB void mirt__metrics_warn(mirt_model *model) {
 
 #ifndef MIRT__LAYERS_H
 #define MIRT__LAYERS_H
-/* The table of layers and what their files share. A layer: a description with its fields for files and a
-   build function in a file nn/layers_*.c, and its name here. */
+/* The table of layers and their shared declarations. To add a layer, write a description with its fields for files and
+   a build function in a file nn/layers_*.c, and add its name here. */
 
 /* The class of layer NAME is mirt__NAME_layer. */
 #define MIRT__LAYER_LIST(X) \
@@ -39788,38 +40092,44 @@ MIRT__LAYER_LIST(MIRT__LAYER_EXTERN)
 #undef MIRT__LAYER_EXTERN
 #endif
 
-/* A member of the description `desc`. */
+/* A field of the description `desc`. */
 #define MIRT__FIELD(desc, name, kind, member) {name, MIRT__FIELD_##kind, offsetof(desc, member)}
-/* Class mirt__NAME_layer, recorded by mirt__NAME_build, with its fields in an array, or without a description. */
+/* Defines class mirt__NAME_layer, recorded by mirt__NAME_build, with its fields in an array, or without a
+   description. */
 #define MIRT__LAYER(name, class_name, base_name, min_in, max_in, fields, desc) \
     MIRT__TABLE mirt__layer_class mirt__##name##_layer = { \
-        class_name, base_name, min_in, max_in, fields, MIRT__COUNT(fields), sizeof(desc), mirt__##name##_build, NULL, NULL}
+        class_name,           base_name, min_in, max_in, fields, MIRT__COUNT(fields), sizeof(desc), \
+        mirt__##name##_build, NULL,      NULL}
 #define MIRT__PLAIN_LAYER(name, class_name, base_name, min_in, max_in) \
-    MIRT__TABLE mirt__layer_class mirt__##name##_layer = {class_name, base_name, min_in, max_in, NULL, 0, 0, mirt__##name##_build, NULL, NULL}
+    MIRT__TABLE mirt__layer_class mirt__##name##_layer = {class_name,           base_name, min_in, max_in, NULL, 0, 0, \
+                                                          mirt__##name##_build, NULL,      NULL}
 
-/* The layer of class `cls` on x; NULL for NULL. */
+/* Adds a layer of class `cls` on x; NULL for NULL. */
 MIRT__LIB mirt_tensor *mirt__layer_on(const mirt__layer_class *cls, mirt_tensor *x, const void *desc, const char *name);
-/* The same for a class whose description has no defaults. */
-MIRT__LIB mirt_tensor *mirt__layer_needs_desc(const mirt__layer_class *cls, mirt_tensor *x, const void *desc, const char *name);
+/* The same for a class whose description is required. */
+MIRT__LIB mirt_tensor *mirt__layer_needs_desc(const mirt__layer_class *cls, mirt_tensor *x, const void *desc,
+                                              const char *name);
 
-/* In build functions: */
+/* The following functions are for build functions. */
 MIRT__LIB void mirt__default_initializer(mirt_initializer *i, mirt_initializer fallback);
-/* {0, 0} is `fallback` twice and {k, 0} is {k, k}. */
+/* {0, 0} means `fallback` twice, and {k, 0} means {k, k}. */
 MIRT__LIB void mirt__default_pair(int pair[2], int fallback);
-/* Whether x is (rows, height, width, channels); says so if not. */
+/* Whether x is (rows, height, width, channels); otherwise sets the error. */
 MIRT__LIB bool mirt__layer_takes_images(const mirt_tensor *x);
-/* A trainable variable with its description's initializer (filled in when it is the default) and regularizer. */
-MIRT__LIB mirt_tensor *mirt__weight_add(mirt__layer *layer, const char *name, const mirt_shape *shape, mirt_initializer *initializer,
-                                        mirt_initializer fallback, const mirt_regularizer *regularizer);
-/* x + a variable "bias" of the layer, unless no_bias; then the activation. */
-MIRT__LIB mirt_tensor *mirt__bias_and_activation(mirt__layer *layer, mirt_tensor *x, bool no_bias, mirt_initializer *initializer,
-                                                 const mirt_regularizer *regularizer, mirt_activation_kind activation);
+/* Creates a trainable variable with its description's initializer (set if it is the default) and regularizer. */
+MIRT__LIB mirt_tensor *mirt__weight_add(mirt__layer *layer, const char *name, const mirt_shape *shape,
+                                        mirt_initializer *initializer, mirt_initializer fallback,
+                                        const mirt_regularizer *regularizer);
+/* Adds a variable "bias" of the layer to x, unless no_bias; then applies the activation. */
+MIRT__LIB mirt_tensor *mirt__bias_and_activation(mirt__layer *layer, mirt_tensor *x, bool no_bias,
+                                                 mirt_initializer *initializer, const mirt_regularizer *regularizer,
+                                                 mirt_activation_kind activation);
 
 #endif
 
 /* >>section nn/layers_core.c */
 
-/* Input, dense, and what works on any shape. */
+/* Input, dense, and layers for any shape. */
 
 typedef struct mirt__input_desc { mirt_shape shape; } mirt__input_desc;
 typedef struct mirt__rescaling_desc { float scale, offset; } mirt__rescaling_desc;
@@ -39829,15 +40139,23 @@ static mirt_tensor *mirt__input_build(mirt__layer *layer, mirt_tensor *x, void *
     mirt_model *model = layer->model;
     mirt_shape shape = ((mirt__input_desc *)desc)->shape;
     if (shape.rank < 1 || shape.rank >= MIRT_MAX_RANK) {
-        return mirt__fail(MIRT_E_SHAPE, "an input needs the shape of one sample: 1 to %d dimensions, each positive", MIRT_MAX_RANK - 1), (mirt_tensor *)NULL;
+        return mirt__fail(MIRT_E_SHAPE, "an input needs the shape of one sample: 1 to %d dimensions, each positive",
+                          MIRT_MAX_RANK - 1),
+               (mirt_tensor *)NULL;
     }
     for (int i = shape.rank; i > 0; i--) {
-        if (shape.dim[i - 1] < 1) return mirt__fail(MIRT_E_SHAPE, "dimension %d of the input is %lld; a shape is that of one sample, without the rows, and each dimension positive", i, (long long)shape.dim[i - 1]), (mirt_tensor *)NULL;
+        if (shape.dim[i - 1] < 1)
+            return mirt__fail(MIRT_E_SHAPE,
+                              "dimension %d of the input is %lld; give the shape of one sample, without rows, with "
+                              "positive dimensions",
+                              i, (long long)shape.dim[i - 1]),
+                   (mirt_tensor *)NULL;
         shape.dim[i] = shape.dim[i - 1];
     }
     shape.dim[0] = MIRT_ROWS;
     shape.rank++;
-    if (model->num_inputs == MIRT_MAX_INPUTS) return mirt__fail(MIRT_E_STATE, "a model has at most %d inputs", MIRT_MAX_INPUTS), (mirt_tensor *)NULL;
+    if (model->num_inputs == MIRT_MAX_INPUTS)
+        return mirt__fail(MIRT_E_STATE, "a model has at most %d inputs", MIRT_MAX_INPUTS), (mirt_tensor *)NULL;
     x = mirt__input_op(&model->graph, model->num_inputs, MIRT_FLOAT32, &shape);
     if (x) model->input[model->num_inputs++] = x;
     return x;
@@ -39847,19 +40165,23 @@ static mirt_tensor *mirt__rescaling_build(mirt__layer *layer, mirt_tensor *x, vo
     const mirt__rescaling_desc *d = (const mirt__rescaling_desc *)desc;
     (void)layer;
     if (!isfinite(d->scale) || !isfinite(d->offset)) {
-        return mirt__fail(MIRT_E_INVALID, "scale %g and offset %g must be finite", (double)d->scale, (double)d->offset), (mirt_tensor *)NULL;
+        return mirt__fail(MIRT_E_INVALID, "scale %g and offset %g must be finite", (double)d->scale, (double)d->offset),
+               (mirt_tensor *)NULL;
     }
     return mirt__unary_op(MIRT__AFFINE, x, d->scale, d->offset);
 }
 
 static mirt_tensor *mirt__dense_build(mirt__layer *layer, mirt_tensor *x, void *desc) {
     mirt_dense_desc *d = (mirt_dense_desc *)desc;
-    if (d->units < 1) return mirt__fail(MIRT_E_INVALID, "units is %d; it must be positive", d->units), (mirt_tensor *)NULL;
+    if (d->units < 1)
+        return mirt__fail(MIRT_E_INVALID, "units is %d; it must be positive", d->units), (mirt_tensor *)NULL;
     if (x->shape.rank < 2) return mirt__fail(MIRT_E_SHAPE, "takes (rows, ..., features)"), (mirt_tensor *)NULL;
     int64_t in = mirt__last_dim(x);
     mirt_shape shape = mirt_make_shape(in, d->units, 0, 0, 0, 0);
-    mirt_tensor *kernel = mirt__weight_add(layer, "kernel", &shape, &d->kernel_initializer, mirt_glorot_uniform(), &d->kernel_regularizer);
-    return mirt__bias_and_activation(layer, mirt__matmul_op(x, kernel, false, false), d->no_bias, &d->bias_initializer, &d->bias_regularizer, d->activation);
+    mirt_tensor *kernel = mirt__weight_add(layer, "kernel", &shape, &d->kernel_initializer, mirt_glorot_uniform(),
+                                           &d->kernel_regularizer);
+    return mirt__bias_and_activation(layer, mirt__matmul_op(x, kernel, false, false), d->no_bias, &d->bias_initializer,
+                                     &d->bias_regularizer, d->activation);
 }
 
 static mirt_tensor *mirt__flatten_build(mirt__layer *layer, mirt_tensor *x, void *desc) {
@@ -39876,7 +40198,8 @@ static mirt_tensor *mirt__dropout_build(mirt__layer *layer, mirt_tensor *x, void
     mirt_shape noise = d->noise_shape;
     if (!noise.rank) return mirt__dropout_op(x, d->rate, mirt__hash(layer->name));
     if (noise.rank < 0 || noise.rank >= MIRT_MAX_RANK) {
-        return mirt__fail(MIRT_E_SHAPE, "noise_shape has %d axes; it must be that of one sample", noise.rank), (mirt_tensor *)NULL;
+        return mirt__fail(MIRT_E_SHAPE, "noise_shape has %d axes; it must have those of one sample", noise.rank),
+               (mirt_tensor *)NULL;
     }
     for (int i = noise.rank; i > 0; i--) noise.dim[i] = noise.dim[i - 1];
     noise.dim[0] = MIRT_ROWS;
@@ -39891,68 +40214,86 @@ static mirt_tensor *mirt__normalization_build(mirt__layer *layer, mirt_tensor *x
     float matrix[MIRT_MAX_CHANNELS * MIRT_MAX_CHANNELS], offset[MIRT_MAX_CHANNELS];
     memset(matrix, 0, sizeof matrix);
     if (x->shape.rank < 2 || n > MIRT_MAX_CHANNELS) {
-        return mirt__fail(MIRT_E_SHAPE, "takes (rows, ..., channels) of at most %d channels", MIRT_MAX_CHANNELS), (mirt_tensor *)NULL;
+        return mirt__fail(MIRT_E_SHAPE, "takes (rows, ..., channels) of at most %d channels", MIRT_MAX_CHANNELS),
+               (mirt_tensor *)NULL;
     }
     for (int64_t i = 0; i < MIRT_MAX_CHANNELS; i++) {
         if (d->variance[i] == 0) d->variance[i] = 1;
         if (!isfinite(d->mean[i]) || !isfinite(d->variance[i]) || !(d->variance[i] > 0)) {
-            return mirt__fail(MIRT_E_INVALID, "channel %d has mean %g and variance %g; they must be finite, and a variance positive", (int)i,
-                              (double)d->mean[i], (double)d->variance[i]), (mirt_tensor *)NULL;
+            return mirt__fail(MIRT_E_INVALID,
+                              "channel %d has mean %g and variance %g; they must be finite, and a variance positive",
+                              (int)i, (double)d->mean[i], (double)d->variance[i]),
+                   (mirt_tensor *)NULL;
         }
         const double deviation = fmax(sqrt((double)d->variance[i]), 1e-7);
         if (i < n) matrix[(d->reverse ? n - 1 - i : i) * n + i] = (float)(1 / deviation);
         offset[i] = (float)(-(double)d->mean[i] / deviation);
     }
     mirt__graph *graph = &layer->model->graph;
-    x = mirt__matmul_op(x, mirt__constant_op(graph, mirt_make_array(matrix, MIRT_FLOAT32, mirt_make_shape(n, n, 0, 0, 0, 0))), false, false);
-    return mirt__bias_add_op(x, mirt__constant_op(graph, mirt_make_array(offset, MIRT_FLOAT32, mirt_make_shape(n, 0, 0, 0, 0, 0))));
+    x = mirt__matmul_op(
+        x, mirt__constant_op(graph, mirt_make_array(matrix, MIRT_FLOAT32, mirt_make_shape(n, n, 0, 0, 0, 0))), false,
+        false);
+    return mirt__bias_add_op(
+        x, mirt__constant_op(graph, mirt_make_array(offset, MIRT_FLOAT32, mirt_make_shape(n, 0, 0, 0, 0, 0))));
 }
 
-/* At most one dimension of the target is -1: what is left. */
+/* At most one dimension of the target is -1, which is computed from the others. */
 static mirt_tensor *mirt__reshape_build(mirt__layer *layer, mirt_tensor *x, void *desc) {
     mirt_shape *shape = &((mirt__reshape_desc *)desc)->shape;
     int64_t count = mirt__shape_count(&x->shape), known = 1;
     int open = -1;
     char text[96];
     (void)layer;
-    if (shape->rank < 1 || shape->rank >= MIRT_MAX_RANK) return mirt__fail(MIRT_E_SHAPE, "the target has %d axes; it must be 1 to %d", shape->rank, MIRT_MAX_RANK - 1), (mirt_tensor *)NULL;
+    if (shape->rank < 1 || shape->rank >= MIRT_MAX_RANK)
+        return mirt__fail(MIRT_E_SHAPE, "the target has %d axes; it must be 1 to %d", shape->rank, MIRT_MAX_RANK - 1),
+               (mirt_tensor *)NULL;
     for (int i = 0; i < shape->rank; i++) {
         if (shape->dim[i] == -1 && open < 0) open = i;
         else if (shape->dim[i] > 0 && shape->dim[i] <= count / known) known *= shape->dim[i];
-        else return mirt__fail(MIRT_E_SHAPE, "the target's dimension %lld does not fit %s: all of them make %lld elements, and one may be -1, what is left",
-                               (long long)shape->dim[i], mirt__shape_text(&x->shape, text), (long long)count), (mirt_tensor *)NULL;
+        else
+            return mirt__fail(MIRT_E_SHAPE,
+                              "the target's dimension %lld does not fit %s: the target must have %lld elements in all, "
+                              "and one dimension may be -1",
+                              (long long)shape->dim[i], mirt__shape_text(&x->shape, text), (long long)count),
+                   (mirt_tensor *)NULL;
     }
     if (open >= 0) shape->dim[open] = count / known;
     return mirt_reshape(x, *shape);
 }
 
-/* Keras counts the axes from 1 and leaves the rows out. */
+/* Keras counts axes from 1, without the rows. */
 static mirt_tensor *mirt__permute_build(mirt__layer *layer, mirt_tensor *x, void *desc) {
     const mirt_shape *dims = &((const mirt__reshape_desc *)desc)->shape;
     int permutation[MIRT_MAX_RANK] = {0};
     (void)layer;
     if (!mirt__is_batched(&x->shape) || dims->rank != x->shape.rank - 1) {
-        return mirt__fail(MIRT_E_SHAPE, "%d dims; it must be a batch, and every axis but the rows be named once", dims->rank), (mirt_tensor *)NULL;
+        return mirt__fail(MIRT_E_SHAPE,
+                          "%d dims; the input must be a batch, and dims must name every axis but the rows once",
+                          dims->rank),
+               (mirt_tensor *)NULL;
     }
-    for (int i = 0; i < dims->rank; i++) permutation[i + 1] = dims->dim[i] > 0 && dims->dim[i] <= dims->rank ? (int)dims->dim[i] : -1;
+    for (int i = 0; i < dims->rank; i++)
+        permutation[i + 1] = dims->dim[i] > 0 && dims->dim[i] <= dims->rank ? (int)dims->dim[i] : -1;
     return mirt_transpose(x, permutation);
 }
 
 static const mirt__field mirt__input_fields[] = {MIRT__FIELD(mirt__input_desc, "shape", SHAPE, shape)};
 static const mirt__field mirt__rescaling_fields[] = {MIRT__FIELD(mirt__rescaling_desc, "scale", FLOAT, scale),
                                                      MIRT__FIELD(mirt__rescaling_desc, "offset", FLOAT, offset)};
-static const mirt__field mirt__dense_fields[] = {MIRT__FIELD(mirt_dense_desc, "units", INT, units),
-                                                 MIRT__FIELD(mirt_dense_desc, "activation", ACTIVATION, activation),
-                                                 MIRT__FIELD(mirt_dense_desc, "use_bias", NO, no_bias),
-                                                 MIRT__FIELD(mirt_dense_desc, "kernel_initializer", INITIALIZER, kernel_initializer),
-                                                 MIRT__FIELD(mirt_dense_desc, "bias_initializer", INITIALIZER, bias_initializer),
-                                                  MIRT__FIELD(mirt_dense_desc, "kernel_regularizer", REGULARIZER, kernel_regularizer),
-                                                  MIRT__FIELD(mirt_dense_desc, "bias_regularizer", REGULARIZER, bias_regularizer)};
+static const mirt__field mirt__dense_fields[] = {
+    MIRT__FIELD(mirt_dense_desc, "units", INT, units),
+    MIRT__FIELD(mirt_dense_desc, "activation", ACTIVATION, activation),
+    MIRT__FIELD(mirt_dense_desc, "use_bias", NO, no_bias),
+    MIRT__FIELD(mirt_dense_desc, "kernel_initializer", INITIALIZER, kernel_initializer),
+    MIRT__FIELD(mirt_dense_desc, "bias_initializer", INITIALIZER, bias_initializer),
+    MIRT__FIELD(mirt_dense_desc, "kernel_regularizer", REGULARIZER, kernel_regularizer),
+    MIRT__FIELD(mirt_dense_desc, "bias_regularizer", REGULARIZER, bias_regularizer)};
 static const mirt__field mirt__dropout_fields[] = {MIRT__FIELD(mirt_dropout_desc, "rate", FLOAT, rate),
                                                    MIRT__FIELD(mirt_dropout_desc, "noise_shape", NOISE, noise_shape)};
-static const mirt__field mirt__normalization_fields[] = {MIRT__FIELD(mirt_normalization_desc, "mean", CHANNELS, mean),
-                                                         MIRT__FIELD(mirt_normalization_desc, "variance", CHANNELS, variance),
-                                                         MIRT__FIELD(mirt_normalization_desc, "reverse", BOOL, reverse)};
+static const mirt__field mirt__normalization_fields[] = {
+    MIRT__FIELD(mirt_normalization_desc, "mean", CHANNELS, mean),
+    MIRT__FIELD(mirt_normalization_desc, "variance", CHANNELS, variance),
+    MIRT__FIELD(mirt_normalization_desc, "reverse", BOOL, reverse)};
 static const mirt__field mirt__permute_fields[] = {MIRT__FIELD(mirt__reshape_desc, "dims", SHAPE, shape)};
 static const mirt__field mirt__reshape_fields[] = {MIRT__FIELD(mirt__reshape_desc, "target_shape", SHAPE, shape)};
 
@@ -40026,7 +40367,8 @@ static mirt_tensor *mirt__activation_build(mirt__layer *layer, mirt_tensor *x, v
 
 static mirt_tensor *mirt__slope_build(mirt__unary_kind kind, mirt_tensor *x, const void *desc) {
     float slope = ((const mirt__slope_desc *)desc)->slope;
-    if (!isfinite(slope)) return mirt__fail(MIRT_E_INVALID, "the slope is %g; it must be finite", (double)slope), (mirt_tensor *)NULL;
+    if (!isfinite(slope))
+        return mirt__fail(MIRT_E_INVALID, "the slope is %g; it must be finite", (double)slope), (mirt_tensor *)NULL;
     return mirt__unary_op(kind, x, slope, 0);
 }
 
@@ -40051,14 +40393,17 @@ static mirt_tensor *mirt__relu_build(mirt__layer *layer, mirt_tensor *x, void *d
     const float slope = d->negative_slope, threshold = d->threshold;
     (void)layer;
     if (!(d->max_value >= 0 && slope >= 0 && threshold >= 0 && isfinite(d->max_value + slope + threshold))) {
-        return mirt__fail(MIRT_E_INVALID, "max_value %g, negative_slope %g, threshold %g: they must be finite and not negative", (double)d->max_value,
-                          (double)slope, (double)threshold), (mirt_tensor *)NULL;
+        return mirt__fail(MIRT_E_INVALID,
+                          "max_value %g, negative_slope %g, threshold %g: they must be finite and not negative",
+                          (double)d->max_value, (double)slope, (double)threshold),
+               (mirt_tensor *)NULL;
     }
     mirt_tensor *y;
     if (d->max_value == 6 && slope == 0 && threshold == 0) return mirt__unary_op(MIRT__ACT_RELU6, x, 0, 0);
     if (threshold > 0) {
         mirt_tensor *limit = mirt__scalar_op(x->node->graph, threshold);
-        y = mirt__where_op(mirt__logic_op(MIRT__IS_LESS_EQUAL, limit, x), x, mirt__unary_op(MIRT__AFFINE, x, slope, -slope * threshold));
+        y = mirt__where_op(mirt__logic_op(MIRT__IS_LESS_EQUAL, limit, x), x,
+                           mirt__unary_op(MIRT__AFFINE, x, slope, -slope * threshold));
     } else {
         y = slope > 0 ? mirt__unary_op(MIRT__ACT_LEAKY_RELU, x, slope, 0) : mirt__unary_op(MIRT__ACT_RELU, x, 0, 0);
     }
@@ -40070,26 +40415,33 @@ static mirt_tensor *mirt__prelu_build(mirt__layer *layer, mirt_tensor *x, void *
     mirt_prelu_desc *d = (mirt_prelu_desc *)desc;
     mirt_shape shape;
     memset(&shape, 0, sizeof shape);
-    if (x->shape.rank < 2 || !mirt__is_batched(&x->shape)) return mirt__fail(MIRT_E_SHAPE, "takes (rows, ..., features)"), (mirt_tensor *)NULL;
+    if (x->shape.rank < 2 || !mirt__is_batched(&x->shape))
+        return mirt__fail(MIRT_E_SHAPE, "takes (rows, ..., features)"), (mirt_tensor *)NULL;
     if (d->shared_axes < 0 || d->shared_axes & 1 || d->shared_axes >> x->shape.rank) {
-        return mirt__fail(MIRT_E_INVALID, "shared_axes is %d; bits 1 to %d are axes of its input", d->shared_axes, x->shape.rank - 1), (mirt_tensor *)NULL;
+        return mirt__fail(MIRT_E_INVALID, "shared_axes is %d; bits 1 to %d are axes of its input", d->shared_axes,
+                          x->shape.rank - 1),
+               (mirt_tensor *)NULL;
     }
     shape.rank = x->shape.rank - 1;
     for (int i = 0; i < shape.rank; i++) shape.dim[i] = d->shared_axes >> (i + 1) & 1 ? 1 : x->shape.dim[i + 1];
-    mirt_tensor *alpha = mirt__weight_add(layer, "alpha", &shape, &d->alpha_initializer, mirt_zeros(), &d->alpha_regularizer);
+    mirt_tensor *alpha =
+        mirt__weight_add(layer, "alpha", &shape, &d->alpha_initializer, mirt_zeros(), &d->alpha_regularizer);
     mirt_tensor *negative = mirt__unary_op(MIRT__ACT_RELU, mirt__unary_op(MIRT__NEGATIVE, x, 0, 0), 0, 0);
-    return mirt__binary_op(MIRT__SUBTRACT, mirt__unary_op(MIRT__ACT_RELU, x, 0, 0), mirt__binary_op(MIRT__MULTIPLY, negative, alpha));
+    return mirt__binary_op(MIRT__SUBTRACT, mirt__unary_op(MIRT__ACT_RELU, x, 0, 0),
+                           mirt__binary_op(MIRT__MULTIPLY, negative, alpha));
 }
 
-static const mirt__field mirt__activation_fields[] = {MIRT__FIELD(mirt__activation_desc, "activation", ACTIVATION, activation)};
+static const mirt__field mirt__activation_fields[] = {
+    MIRT__FIELD(mirt__activation_desc, "activation", ACTIVATION, activation)};
 static const mirt__field mirt__leaky_relu_fields[] = {MIRT__FIELD(mirt__slope_desc, "negative_slope", FLOAT, slope)};
 static const mirt__field mirt__elu_fields[] = {MIRT__FIELD(mirt__slope_desc, "alpha", FLOAT, slope)};
 static const mirt__field mirt__relu_fields[] = {MIRT__FIELD(mirt_relu_desc, "max_value", FLOAT, max_value),
                                                 MIRT__FIELD(mirt_relu_desc, "negative_slope", FLOAT, negative_slope),
                                                 MIRT__FIELD(mirt_relu_desc, "threshold", FLOAT, threshold)};
-static const mirt__field mirt__prelu_fields[] = {MIRT__FIELD(mirt_prelu_desc, "alpha_initializer", INITIALIZER, alpha_initializer),
-                                                 MIRT__FIELD(mirt_prelu_desc, "alpha_regularizer", REGULARIZER, alpha_regularizer),
-                                                 MIRT__FIELD(mirt_prelu_desc, "shared_axes", INT, shared_axes)};
+static const mirt__field mirt__prelu_fields[] = {
+    MIRT__FIELD(mirt_prelu_desc, "alpha_initializer", INITIALIZER, alpha_initializer),
+    MIRT__FIELD(mirt_prelu_desc, "alpha_regularizer", REGULARIZER, alpha_regularizer),
+    MIRT__FIELD(mirt_prelu_desc, "shared_axes", INT, shared_axes)};
 
 MIRT__LAYER(activation, "Activation", "activation", 1, 1, mirt__activation_fields, mirt__activation_desc);
 MIRT__LAYER(leaky_relu, "LeakyReLU", "leaky_re_lu", 1, 1, mirt__leaky_relu_fields, mirt__slope_desc);
@@ -40128,10 +40480,11 @@ MIRT_API mirt_tensor *mirt_prelu(mirt_tensor *x, const mirt_prelu_desc *desc) {
 
 /* >>section nn/layers_conv.c */
 
-/* Convolutions. */
+/* Convolution layers. */
 
 /* Fills in the defaults and the attributes the ops read. */
-static bool mirt__conv_settings(int kernel[2], int strides[2], int dilation[2], mirt_padding padding, const mirt_tensor *x, mirt__attrs *a) {
+static bool mirt__conv_settings(int kernel[2], int strides[2], int dilation[2], mirt_padding padding,
+                                const mirt_tensor *x, mirt__attrs *a) {
     mirt__default_pair(kernel, 0);
     mirt__default_pair(strides, 1);
     mirt__default_pair(dilation, 1);
@@ -40142,7 +40495,8 @@ static bool mirt__conv_settings(int kernel[2], int strides[2], int dilation[2], 
     }
     a->groups = 1;
     a->padding = padding;
-    if (kernel[0] < 1 || kernel[1] < 1) return mirt__fail(MIRT_E_INVALID, "kernel is %dx%d; it must be positive", kernel[0], kernel[1]), false;
+    if (kernel[0] < 1 || kernel[1] < 1)
+        return mirt__fail(MIRT_E_INVALID, "kernel is %dx%d; it must be positive", kernel[0], kernel[1]), false;
     return mirt__layer_takes_images(x);
 }
 
@@ -40153,83 +40507,112 @@ static bool mirt__conv_filters(int filters) {
 static mirt_tensor *mirt__conv2d_build(mirt__layer *layer, mirt_tensor *x, void *desc) {
     mirt_conv2d_desc *d = (mirt_conv2d_desc *)desc;
     mirt__attrs a;
-    if (!mirt__conv_filters(d->filters) || !mirt__conv_settings(d->kernel, d->strides, d->dilation, d->padding, x, &a)) return NULL;
+    if (!mirt__conv_filters(d->filters) || !mirt__conv_settings(d->kernel, d->strides, d->dilation, d->padding, x, &a))
+        return NULL;
     if (!d->groups) d->groups = 1;
     if (d->groups < 1 || x->shape.dim[3] % d->groups || d->filters % d->groups) {
-        return mirt__fail(MIRT_E_SHAPE, "%lld input channels and %d filters do not divide into %d groups", (long long)x->shape.dim[3], d->filters, d->groups), (mirt_tensor *)NULL;
+        return mirt__fail(MIRT_E_SHAPE, "%lld input channels and %d filters are not divisible by %d groups",
+                          (long long)x->shape.dim[3], d->filters, d->groups),
+               (mirt_tensor *)NULL;
     }
     a.groups = d->groups;
     mirt_shape shape = mirt_make_shape(d->kernel[0], d->kernel[1], x->shape.dim[3] / d->groups, d->filters, 0, 0);
-    mirt_tensor *kernel = mirt__weight_add(layer, "kernel", &shape, &d->kernel_initializer, mirt_glorot_uniform(), &d->kernel_regularizer);
-    return mirt__bias_and_activation(layer, mirt__conv2d_op(x, kernel, &a), d->no_bias, &d->bias_initializer, &d->bias_regularizer, d->activation);
+    mirt_tensor *kernel = mirt__weight_add(layer, "kernel", &shape, &d->kernel_initializer, mirt_glorot_uniform(),
+                                           &d->kernel_regularizer);
+    return mirt__bias_and_activation(layer, mirt__conv2d_op(x, kernel, &a), d->no_bias, &d->bias_initializer,
+                                     &d->bias_regularizer, d->activation);
 }
 
 static mirt_tensor *mirt__conv2d_transpose_build(mirt__layer *layer, mirt_tensor *x, void *desc) {
     mirt_conv2d_desc *d = (mirt_conv2d_desc *)desc;
     mirt__attrs a;
-    if (!mirt__conv_filters(d->filters) || !mirt__conv_settings(d->kernel, d->strides, d->dilation, d->padding, x, &a)) return NULL;
+    if (!mirt__conv_filters(d->filters) || !mirt__conv_settings(d->kernel, d->strides, d->dilation, d->padding, x, &a))
+        return NULL;
     if (!d->groups) d->groups = 1;
-    if (d->groups != 1) return mirt__fail(MIRT_E_INVALID, "groups is %d; a transposed convolution has none", d->groups), (mirt_tensor *)NULL;
+    if (d->groups != 1)
+        return mirt__fail(MIRT_E_INVALID, "groups is %d; a transposed convolution does not support groups", d->groups),
+               (mirt_tensor *)NULL;
     mirt_shape shape = mirt_make_shape(d->kernel[0], d->kernel[1], d->filters, x->shape.dim[3], 0, 0);
-    mirt_tensor *kernel = mirt__weight_add(layer, "kernel", &shape, &d->kernel_initializer, mirt_glorot_uniform(), &d->kernel_regularizer);
-    return mirt__bias_and_activation(layer, mirt__conv2d_transpose_op(x, kernel, &a), d->no_bias, &d->bias_initializer, &d->bias_regularizer, d->activation);
+    mirt_tensor *kernel = mirt__weight_add(layer, "kernel", &shape, &d->kernel_initializer, mirt_glorot_uniform(),
+                                           &d->kernel_regularizer);
+    return mirt__bias_and_activation(layer, mirt__conv2d_transpose_op(x, kernel, &a), d->no_bias, &d->bias_initializer,
+                                     &d->bias_regularizer, d->activation);
 }
 
-/* The depthwise part of either: a weight `name`. */
-static mirt_tensor *mirt__depthwise(mirt__layer *layer, mirt_tensor *x, const char *name, mirt_depthwise_conv2d_desc *d) {
+/* The depthwise part of depthwise and separable convolutions, with a weight `name`. */
+static mirt_tensor *mirt__depthwise(mirt__layer *layer, mirt_tensor *x, const char *name,
+                                    mirt_depthwise_conv2d_desc *d) {
     mirt__attrs a;
     if (!mirt__conv_settings(d->kernel, d->strides, d->dilation, d->padding, x, &a)) return NULL;
     if (!d->depth_multiplier) d->depth_multiplier = 1;
-    if (d->depth_multiplier < 0) return mirt__fail(MIRT_E_INVALID, "depth_multiplier is %d; it must be positive", d->depth_multiplier), (mirt_tensor *)NULL;
+    if (d->depth_multiplier < 0)
+        return mirt__fail(MIRT_E_INVALID, "depth_multiplier is %d; it must be positive", d->depth_multiplier),
+               (mirt_tensor *)NULL;
     mirt_shape shape = mirt_make_shape(d->kernel[0], d->kernel[1], x->shape.dim[3], d->depth_multiplier, 0, 0);
-    mirt_tensor *kernel = mirt__weight_add(layer, name, &shape, &d->depthwise_initializer, mirt_glorot_uniform(), &d->depthwise_regularizer);
+    mirt_tensor *kernel = mirt__weight_add(layer, name, &shape, &d->depthwise_initializer, mirt_glorot_uniform(),
+                                           &d->depthwise_regularizer);
     return mirt__depthwise_conv2d_op(x, kernel, &a);
 }
 
 static mirt_tensor *mirt__depthwise_conv2d_build(mirt__layer *layer, mirt_tensor *x, void *desc) {
     mirt_depthwise_conv2d_desc *d = (mirt_depthwise_conv2d_desc *)desc;
-    return mirt__bias_and_activation(layer, mirt__depthwise(layer, x, "kernel", d), d->no_bias, &d->bias_initializer, &d->bias_regularizer, d->activation);
+    return mirt__bias_and_activation(layer, mirt__depthwise(layer, x, "kernel", d), d->no_bias, &d->bias_initializer,
+                                     &d->bias_regularizer, d->activation);
 }
 
 static mirt_tensor *mirt__separable_conv2d_build(mirt__layer *layer, mirt_tensor *x, void *desc) {
     mirt_separable_conv2d_desc *d = (mirt_separable_conv2d_desc *)desc;
     mirt__attrs a = mirt__no_attrs();
     a.strides[0] = a.strides[1] = a.dilation[0] = a.dilation[1] = a.groups = 1;
-    if (!mirt__conv_filters(d->filters) || !(x = mirt__depthwise(layer, x, "depthwise_kernel", &d->depthwise))) return NULL;
+    if (!mirt__conv_filters(d->filters) || !(x = mirt__depthwise(layer, x, "depthwise_kernel", &d->depthwise)))
+        return NULL;
     mirt_shape shape = mirt_make_shape(1, 1, x->shape.dim[3], d->filters, 0, 0);
-    mirt_tensor *kernel = mirt__weight_add(layer, "pointwise_kernel", &shape, &d->pointwise_initializer, mirt_glorot_uniform(), &d->pointwise_regularizer);
+    mirt_tensor *kernel = mirt__weight_add(layer, "pointwise_kernel", &shape, &d->pointwise_initializer,
+                                           mirt_glorot_uniform(), &d->pointwise_regularizer);
     x = mirt__conv2d_op(x, kernel, &a);
-    return mirt__bias_and_activation(layer, x, d->depthwise.no_bias, &d->depthwise.bias_initializer, &d->depthwise.bias_regularizer, d->depthwise.activation);
+    return mirt__bias_and_activation(layer, x, d->depthwise.no_bias, &d->depthwise.bias_initializer,
+                                     &d->depthwise.bias_regularizer, d->depthwise.activation);
 }
 
 static const mirt__field mirt__conv2d_fields[] = {
-    MIRT__FIELD(mirt_conv2d_desc, "filters", INT, filters), MIRT__FIELD(mirt_conv2d_desc, "kernel_size", INT2, kernel),
-    MIRT__FIELD(mirt_conv2d_desc, "strides", INT2, strides), MIRT__FIELD(mirt_conv2d_desc, "padding", PADDING, padding),
-    MIRT__FIELD(mirt_conv2d_desc, "dilation_rate", INT2, dilation), MIRT__FIELD(mirt_conv2d_desc, "groups", INT, groups),
-    MIRT__FIELD(mirt_conv2d_desc, "activation", ACTIVATION, activation), MIRT__FIELD(mirt_conv2d_desc, "use_bias", NO, no_bias),
+    MIRT__FIELD(mirt_conv2d_desc, "filters", INT, filters),
+    MIRT__FIELD(mirt_conv2d_desc, "kernel_size", INT2, kernel),
+    MIRT__FIELD(mirt_conv2d_desc, "strides", INT2, strides),
+    MIRT__FIELD(mirt_conv2d_desc, "padding", PADDING, padding),
+    MIRT__FIELD(mirt_conv2d_desc, "dilation_rate", INT2, dilation),
+    MIRT__FIELD(mirt_conv2d_desc, "groups", INT, groups),
+    MIRT__FIELD(mirt_conv2d_desc, "activation", ACTIVATION, activation),
+    MIRT__FIELD(mirt_conv2d_desc, "use_bias", NO, no_bias),
     MIRT__FIELD(mirt_conv2d_desc, "kernel_initializer", INITIALIZER, kernel_initializer),
     MIRT__FIELD(mirt_conv2d_desc, "bias_initializer", INITIALIZER, bias_initializer),
     MIRT__FIELD(mirt_conv2d_desc, "kernel_regularizer", REGULARIZER, kernel_regularizer),
     MIRT__FIELD(mirt_conv2d_desc, "bias_regularizer", REGULARIZER, bias_regularizer)};
 
-/* Of the description `type`, whose member `at` is (or, with nothing, which is) a mirt_depthwise_conv2d_desc. */
+/* Fields of the description `type`, whose member `at` is a mirt_depthwise_conv2d_desc; empty `at`: it is one itself. */
 #define MIRT__DEPTHWISE_FIELDS(type, at) \
-    MIRT__FIELD(type, "kernel_size", INT2, at kernel), MIRT__FIELD(type, "strides", INT2, at strides), MIRT__FIELD(type, "padding", PADDING, at padding), \
-    MIRT__FIELD(type, "depth_multiplier", INT, at depth_multiplier), MIRT__FIELD(type, "dilation_rate", INT2, at dilation), \
-    MIRT__FIELD(type, "activation", ACTIVATION, at activation), MIRT__FIELD(type, "use_bias", NO, at no_bias), \
-    MIRT__FIELD(type, "depthwise_initializer", INITIALIZER, at depthwise_initializer), MIRT__FIELD(type, "bias_initializer", INITIALIZER, at bias_initializer), \
-    MIRT__FIELD(type, "depthwise_regularizer", REGULARIZER, at depthwise_regularizer), MIRT__FIELD(type, "bias_regularizer", REGULARIZER, at bias_regularizer)
+    MIRT__FIELD(type, "kernel_size", INT2, at kernel), MIRT__FIELD(type, "strides", INT2, at strides), \
+        MIRT__FIELD(type, "padding", PADDING, at padding), \
+        MIRT__FIELD(type, "depth_multiplier", INT, at depth_multiplier), \
+        MIRT__FIELD(type, "dilation_rate", INT2, at dilation), \
+        MIRT__FIELD(type, "activation", ACTIVATION, at activation), MIRT__FIELD(type, "use_bias", NO, at no_bias), \
+        MIRT__FIELD(type, "depthwise_initializer", INITIALIZER, at depthwise_initializer), \
+        MIRT__FIELD(type, "bias_initializer", INITIALIZER, at bias_initializer), \
+        MIRT__FIELD(type, "depthwise_regularizer", REGULARIZER, at depthwise_regularizer), \
+        MIRT__FIELD(type, "bias_regularizer", REGULARIZER, at bias_regularizer)
 static const mirt__field mirt__depthwise_conv2d_fields[] = {MIRT__DEPTHWISE_FIELDS(mirt_depthwise_conv2d_desc, )};
 static const mirt__field mirt__separable_conv2d_fields[] = {
-    MIRT__FIELD(mirt_separable_conv2d_desc, "filters", INT, filters), MIRT__DEPTHWISE_FIELDS(mirt_separable_conv2d_desc, depthwise.),
+    MIRT__FIELD(mirt_separable_conv2d_desc, "filters", INT, filters),
+    MIRT__DEPTHWISE_FIELDS(mirt_separable_conv2d_desc, depthwise.),
     MIRT__FIELD(mirt_separable_conv2d_desc, "pointwise_initializer", INITIALIZER, pointwise_initializer),
     MIRT__FIELD(mirt_separable_conv2d_desc, "pointwise_regularizer", REGULARIZER, pointwise_regularizer)};
 #undef MIRT__DEPTHWISE_FIELDS
 
 MIRT__LAYER(conv2d, "Conv2D", "conv2d", 1, 1, mirt__conv2d_fields, mirt_conv2d_desc);
 MIRT__LAYER(conv2d_transpose, "Conv2DTranspose", "conv2d_transpose", 1, 1, mirt__conv2d_fields, mirt_conv2d_desc);
-MIRT__LAYER(depthwise_conv2d, "DepthwiseConv2D", "depthwise_conv2d", 1, 1, mirt__depthwise_conv2d_fields, mirt_depthwise_conv2d_desc);
-MIRT__LAYER(separable_conv2d, "SeparableConv2D", "separable_conv2d", 1, 1, mirt__separable_conv2d_fields, mirt_separable_conv2d_desc);
+MIRT__LAYER(depthwise_conv2d, "DepthwiseConv2D", "depthwise_conv2d", 1, 1, mirt__depthwise_conv2d_fields,
+            mirt_depthwise_conv2d_desc);
+MIRT__LAYER(separable_conv2d, "SeparableConv2D", "separable_conv2d", 1, 1, mirt__separable_conv2d_fields,
+            mirt_separable_conv2d_desc);
 
 MIRT_API mirt_tensor *mirt_conv2d(mirt_tensor *x, const mirt_conv2d_desc *desc) {
     return mirt__layer_needs_desc(&mirt__conv2d_layer, x, desc, desc ? desc->name : NULL);
@@ -40280,7 +40663,8 @@ static mirt_tensor *mirt__average_pool2d_build(mirt__layer *layer, mirt_tensor *
 }
 
 static mirt_tensor *mirt__global_pool(mirt__reduce_kind kind, mirt_tensor *x, const void *desc) {
-    return mirt__layer_takes_images(x) ? mirt__reduce_op(kind, x, 6u, ((const mirt_global_pool2d_desc *)desc)->keepdims) : NULL;
+    return mirt__layer_takes_images(x) ? mirt__reduce_op(kind, x, 6u, ((const mirt_global_pool2d_desc *)desc)->keepdims)
+                                       : NULL;
 }
 
 static mirt_tensor *mirt__global_average_pool2d_build(mirt__layer *layer, mirt_tensor *x, void *desc) {
@@ -40295,7 +40679,8 @@ static mirt_tensor *mirt__global_max_pool2d_build(mirt__layer *layer, mirt_tenso
 
 static mirt_tensor *mirt__zero_padding2d_build(mirt__layer *layer, mirt_tensor *x, void *desc) {
     const mirt__border_desc *d = (const mirt__border_desc *)desc;
-    const int64_t before[4] = {0, d->border[0][0], d->border[1][0], 0}, after[4] = {0, d->border[0][1], d->border[1][1], 0};
+    const int64_t before[4] = {0, d->border[0][0], d->border[1][0], 0},
+                  after[4] = {0, d->border[0][1], d->border[1][1], 0};
     (void)layer;
     return mirt__layer_takes_images(x) ? mirt_pad(x, before, after, 0) : NULL;
 }
@@ -40308,8 +40693,9 @@ static mirt_tensor *mirt__cropping2d_build(mirt__layer *layer, mirt_tensor *x, v
     for (int i = 0; i < 2; i++) {
         size[1 + i] = x->shape.dim[1 + i] - d->border[i][0] - d->border[i][1];
         if (d->border[i][0] >= 0 && d->border[i][1] >= 0 && size[1 + i] > 0) continue;
-        return mirt__fail(MIRT_E_SHAPE, "cropping %lld pixels by %d and %d leaves nothing, or less than nothing is cropped", (long long)x->shape.dim[1 + i],
-                          d->border[i][0], d->border[i][1]), (mirt_tensor *)NULL;
+        return mirt__fail(MIRT_E_SHAPE, "cropping %lld pixels by %d and %d leaves nothing, or is negative",
+                          (long long)x->shape.dim[1 + i], d->border[i][0], d->border[i][1]),
+               (mirt_tensor *)NULL;
     }
     return mirt_slice(x, begin, size);
 }
@@ -40318,23 +40704,29 @@ static mirt_tensor *mirt__up_sampling2d_build(mirt__layer *layer, mirt_tensor *x
     mirt_up_sampling2d_desc *d = (mirt_up_sampling2d_desc *)desc;
     (void)layer;
     mirt__default_pair(d->size, 2);
-    if (d->size[0] < 1 || d->size[1] < 1) return mirt__fail(MIRT_E_INVALID, "size is %dx%d; it must be positive", d->size[0], d->size[1]), (mirt_tensor *)NULL;
+    if (d->size[0] < 1 || d->size[1] < 1)
+        return mirt__fail(MIRT_E_INVALID, "size is %dx%d; it must be positive", d->size[0], d->size[1]),
+               (mirt_tensor *)NULL;
     return mirt__layer_takes_images(x) ? mirt__upsampling2d_op(x, d->size, d->bilinear) : NULL;
 }
 
 static const mirt__field mirt__pool_fields[] = {MIRT__FIELD(mirt_pool2d_desc, "pool_size", INT2, size),
                                                 MIRT__FIELD(mirt_pool2d_desc, "strides", INT2, strides),
                                                 MIRT__FIELD(mirt_pool2d_desc, "padding", PADDING, padding)};
-static const mirt__field mirt__global_pool_fields[] = {MIRT__FIELD(mirt_global_pool2d_desc, "keepdims", BOOL, keepdims)};
+static const mirt__field mirt__global_pool_fields[] = {
+    MIRT__FIELD(mirt_global_pool2d_desc, "keepdims", BOOL, keepdims)};
 static const mirt__field mirt__zero_padding_fields[] = {MIRT__FIELD(mirt__border_desc, "padding", INT2X2, border)};
 static const mirt__field mirt__cropping_fields[] = {MIRT__FIELD(mirt__border_desc, "cropping", INT2X2, border)};
-static const mirt__field mirt__up_sampling_fields[] = {MIRT__FIELD(mirt_up_sampling2d_desc, "size", INT2, size),
-                                                       MIRT__FIELD(mirt_up_sampling2d_desc, "bilinear", BOOL, bilinear)};
+static const mirt__field mirt__up_sampling_fields[] = {
+    MIRT__FIELD(mirt_up_sampling2d_desc, "size", INT2, size),
+    MIRT__FIELD(mirt_up_sampling2d_desc, "bilinear", BOOL, bilinear)};
 
 MIRT__LAYER(max_pool2d, "MaxPooling2D", "max_pooling2d", 1, 1, mirt__pool_fields, mirt_pool2d_desc);
 MIRT__LAYER(average_pool2d, "AveragePooling2D", "average_pooling2d", 1, 1, mirt__pool_fields, mirt_pool2d_desc);
-MIRT__LAYER(global_average_pool2d, "GlobalAveragePooling2D", "global_average_pooling2d", 1, 1, mirt__global_pool_fields, mirt_global_pool2d_desc);
-MIRT__LAYER(global_max_pool2d, "GlobalMaxPooling2D", "global_max_pooling2d", 1, 1, mirt__global_pool_fields, mirt_global_pool2d_desc);
+MIRT__LAYER(global_average_pool2d, "GlobalAveragePooling2D", "global_average_pooling2d", 1, 1, mirt__global_pool_fields,
+            mirt_global_pool2d_desc);
+MIRT__LAYER(global_max_pool2d, "GlobalMaxPooling2D", "global_max_pooling2d", 1, 1, mirt__global_pool_fields,
+            mirt_global_pool2d_desc);
 MIRT__LAYER(zero_padding2d, "ZeroPadding2D", "zero_padding2d", 1, 1, mirt__zero_padding_fields, mirt__border_desc);
 MIRT__LAYER(cropping2d, "Cropping2D", "cropping2d", 1, 1, mirt__cropping_fields, mirt__border_desc);
 MIRT__LAYER(up_sampling2d, "UpSampling2D", "up_sampling2d", 1, 1, mirt__up_sampling_fields, mirt_up_sampling2d_desc);
@@ -40347,14 +40739,20 @@ MIRT_API mirt_tensor *mirt_average_pool2d(mirt_tensor *x, const mirt_pool2d_desc
     return mirt__layer_on(&mirt__average_pool2d_layer, x, desc, desc ? desc->name : NULL);
 }
 
-MIRT_API mirt_tensor *mirt_global_average_pool2d(mirt_tensor *x) { return mirt__layer_on(&mirt__global_average_pool2d_layer, x, NULL, NULL); }
-MIRT_API mirt_tensor *mirt_global_max_pool2d(mirt_tensor *x) { return mirt__layer_on(&mirt__global_max_pool2d_layer, x, NULL, NULL); }
-
-MIRT_API mirt_tensor *mirt_global_pool2d(mirt_tensor *x, const mirt_global_pool2d_desc *desc) {
-    return mirt__layer_on(desc && desc->max ? &mirt__global_max_pool2d_layer : &mirt__global_average_pool2d_layer, x, desc, desc ? desc->name : NULL);
+MIRT_API mirt_tensor *mirt_global_average_pool2d(mirt_tensor *x) {
+    return mirt__layer_on(&mirt__global_average_pool2d_layer, x, NULL, NULL);
+}
+MIRT_API mirt_tensor *mirt_global_max_pool2d(mirt_tensor *x) {
+    return mirt__layer_on(&mirt__global_max_pool2d_layer, x, NULL, NULL);
 }
 
-static mirt_tensor *mirt__border_layer(const mirt__layer_class *cls, mirt_tensor *x, int top, int bottom, int left, int right) {
+MIRT_API mirt_tensor *mirt_global_pool2d(mirt_tensor *x, const mirt_global_pool2d_desc *desc) {
+    return mirt__layer_on(desc && desc->max ? &mirt__global_max_pool2d_layer : &mirt__global_average_pool2d_layer, x,
+                          desc, desc ? desc->name : NULL);
+}
+
+static mirt_tensor *mirt__border_layer(const mirt__layer_class *cls, mirt_tensor *x, int top, int bottom, int left,
+                                       int right) {
     mirt__border_desc d;
     d.border[0][0] = top;
     d.border[0][1] = bottom;
@@ -40377,22 +40775,29 @@ MIRT_API mirt_tensor *mirt_up_sampling2d(mirt_tensor *x, const mirt_up_sampling2
 
 /* >>section nn/layers_augment.c */
 
-/* Layers that augment images. */
+/* Layers that augment or resize images. */
 
-/* Axis 1 or 2 of images by the weights of mirt_resize_image: a product with a matrix, of which gradients are known. */
+/* Resizes axis 1 or 2 of images with the weights of mirt_resize_image, as a matrix product, whose gradient exists. */
 static mirt_tensor *mirt__resized_axis(mirt_tensor *x, const mirt_augmentation *d, int axis, int to) {
     static const int turned[2][4] = {{0, 3, 2, 1}, {0, 1, 3, 2}}; /* its own inverse */
     const int from = x ? (int)x->shape.dim[axis] : 0;
     if (!x || from == to) return x;
-    if ((int64_t)from * to > 1 << 24) return mirt__fail(MIRT_E_SHAPE, "%d pixels to %d: such sizes only bilinear or nearest, without antialias", from, to), (mirt_tensor *)NULL;
+    if ((int64_t)from * to > 1 << 24)
+        return mirt__fail(MIRT_E_SHAPE,
+                          "%d pixels to %d: sizes this large only support bilinear or nearest, without antialias", from,
+                          to),
+               (mirt_tensor *)NULL;
     float *matrix = (float *)mirt__calloc((size_t)from, (size_t)to * sizeof *matrix);
     const bool made = matrix && mirt__pixmap_matrix(d->interpolation, d->antialias, from, to, matrix);
-    mirt_tensor *weights = made ? mirt_constant_tensor(x, mirt_make_array(matrix, MIRT_FLOAT32, MIRT_SHAPE(from, to))) : NULL;
+    mirt_tensor *weights =
+        made ? mirt_constant_tensor(x, mirt_make_array(matrix, MIRT_FLOAT32, MIRT_SHAPE(from, to))) : NULL;
     mirt__free(matrix);
-    return weights ? mirt_transpose(mirt_matmul(mirt_transpose(x, turned[axis - 1]), weights, false, false), turned[axis - 1]) : NULL;
+    return weights ? mirt_transpose(mirt_matmul(mirt_transpose(x, turned[axis - 1]), weights, false, false),
+                                    turned[axis - 1])
+                   : NULL;
 }
 
-/* By a filter that the warp does not know. */
+/* Resizes with a filter that the warp does not support. */
 static mirt_tensor *mirt__resized(mirt_tensor *x, const mirt_augmentation *desc) {
     mirt_augmentation d = *desc;
     mirt__transform t;
@@ -40410,30 +40815,45 @@ static mirt_tensor *mirt__augmented(mirt__layer *layer, mirt_tensor *x, void *de
     mirt_augmentation *d = (mirt_augmentation *)desc;
     mirt__transform t;
     d->kind = kind;
-    const bool filters = kind == MIRT_RESIZING && (d->antialias || (d->interpolation > MIRT_NEAREST && d->interpolation < MIRT__INTERPOLATION_COUNT && d->interpolation != MIRT_AREA));
-    if (filters && mirt__layer_takes_images(x) && mirt__is_batched(&x->shape) && x->shape.dim[1] <= INT_MAX && x->shape.dim[2] <= INT_MAX) return mirt__resized(x, d);
-    if (!mirt__layer_takes_images(x) || !mirt__transform_of(d, x->shape.dim[1], x->shape.dim[2], x->shape.dim[3], &t)) return NULL;
+    const bool filters = kind == MIRT_RESIZING && (d->antialias || (d->interpolation > MIRT_NEAREST &&
+                                                                    d->interpolation < MIRT__INTERPOLATION_COUNT &&
+                                                                    d->interpolation != MIRT_AREA));
+    if (filters && mirt__layer_takes_images(x) && mirt__is_batched(&x->shape) && x->shape.dim[1] <= INT_MAX &&
+        x->shape.dim[2] <= INT_MAX)
+        return mirt__resized(x, d);
+    if (!mirt__layer_takes_images(x) || !mirt__transform_of(d, x->shape.dim[1], x->shape.dim[2], x->shape.dim[3], &t))
+        return NULL;
     if (!mirt__is_batched(&x->shape)) return mirt__fail(MIRT_E_SHAPE, "takes a batch"), (mirt_tensor *)NULL;
     t.key = mirt__hash(layer->name);
     return kind == MIRT_CENTER_CROP || kind == MIRT_RESIZING ? mirt__fit_op(x, &t) : mirt__augment_op(x, &t);
 }
 
 #define MIRT__AUGMENT_FIELD(name, kind) MIRT__FIELD(mirt_augmentation, #name, kind, name)
-#define MIRT__FILLING MIRT__AUGMENT_FIELD(fill_mode, FILL), MIRT__AUGMENT_FIELD(interpolation, INTERPOLATION), MIRT__AUGMENT_FIELD(fill_value, FLOAT)
+#define MIRT__FILLING \
+    MIRT__AUGMENT_FIELD(fill_mode, FILL), MIRT__AUGMENT_FIELD(interpolation, INTERPOLATION), \
+        MIRT__AUGMENT_FIELD(fill_value, FLOAT)
 static const mirt__field mirt__flip_fields[] = {MIRT__AUGMENT_FIELD(mode, FLIP)};
 static const mirt__field mirt__rotation_fields[] = {MIRT__AUGMENT_FIELD(factor, FLOAT2), MIRT__FILLING};
-static const mirt__field mirt__zoom_fields[] = {MIRT__AUGMENT_FIELD(height_factor, FLOAT2), MIRT__AUGMENT_FIELD(width_factor, FLOAT2), MIRT__FILLING};
+static const mirt__field mirt__zoom_fields[] = {MIRT__AUGMENT_FIELD(height_factor, FLOAT2),
+                                                MIRT__AUGMENT_FIELD(width_factor, FLOAT2), MIRT__FILLING};
 static const mirt__field mirt__crop_fields[] = {MIRT__AUGMENT_FIELD(height, INT), MIRT__AUGMENT_FIELD(width, INT)};
-static const mirt__field mirt__resizing_fields[] = {MIRT__AUGMENT_FIELD(height, INT), MIRT__AUGMENT_FIELD(width, INT), MIRT__AUGMENT_FIELD(interpolation, INTERPOLATION),
-                                                    MIRT__AUGMENT_FIELD(crop_to_aspect_ratio, BOOL), MIRT__AUGMENT_FIELD(antialias, BOOL)};
-static const mirt__field mirt__values_fields[] = {MIRT__AUGMENT_FIELD(factor, FLOAT2), MIRT__AUGMENT_FIELD(value_range, FLOAT2)};
+static const mirt__field mirt__resizing_fields[] = {MIRT__AUGMENT_FIELD(height, INT), MIRT__AUGMENT_FIELD(width, INT),
+                                                    MIRT__AUGMENT_FIELD(interpolation, INTERPOLATION),
+                                                    MIRT__AUGMENT_FIELD(crop_to_aspect_ratio, BOOL),
+                                                    MIRT__AUGMENT_FIELD(antialias, BOOL)};
+static const mirt__field mirt__values_fields[] = {MIRT__AUGMENT_FIELD(factor, FLOAT2),
+                                                  MIRT__AUGMENT_FIELD(value_range, FLOAT2)};
 #undef MIRT__AUGMENT_FIELD
 #undef MIRT__FILLING
 
 #define MIRT__AUGMENT_LAYER(layer_name, class_name, kind, fields) \
-    static mirt_tensor *mirt__##layer_name##_build(mirt__layer *layer, mirt_tensor *x, void *desc) { return mirt__augmented(layer, x, desc, kind); } \
+    static mirt_tensor *mirt__##layer_name##_build(mirt__layer *layer, mirt_tensor *x, void *desc) { \
+        return mirt__augmented(layer, x, desc, kind); \
+    } \
     MIRT__LAYER(layer_name, class_name, #layer_name, 1, 1, fields, mirt_augmentation); \
-    MIRT_API mirt_tensor *mirt_##layer_name(mirt_tensor *x, const mirt_augmentation *desc) { return mirt__layer_on(&mirt__##layer_name##_layer, x, desc, desc ? desc->name : NULL); }
+    MIRT_API mirt_tensor *mirt_##layer_name(mirt_tensor *x, const mirt_augmentation *desc) { \
+        return mirt__layer_on(&mirt__##layer_name##_layer, x, desc, desc ? desc->name : NULL); \
+    }
 MIRT__AUGMENT_LAYER(random_flip, "RandomFlip", MIRT_RANDOM_FLIP, mirt__flip_fields)
 MIRT__AUGMENT_LAYER(random_rotation, "RandomRotation", MIRT_RANDOM_ROTATION, mirt__rotation_fields)
 MIRT__AUGMENT_LAYER(random_zoom, "RandomZoom", MIRT_RANDOM_ZOOM, mirt__zoom_fields)
@@ -40447,11 +40867,11 @@ MIRT__AUGMENT_LAYER(random_brightness, "RandomBrightness", MIRT_RANDOM_BRIGHTNES
 
 MIRT_API mirt_tensor *mirt_augmentation_layer(mirt_tensor *x, const mirt_augmentation *desc) {
     static mirt_tensor *(*const layer[MIRT__AUGMENTATION_COUNT])(mirt_tensor *, const mirt_augmentation *) = {
-        mirt_random_flip, mirt_random_rotation, mirt_random_zoom, mirt_random_translation, mirt_random_crop, mirt_center_crop, mirt_resizing,
-        mirt_random_contrast, mirt_random_brightness};
+        mirt_random_flip, mirt_random_rotation, mirt_random_zoom,     mirt_random_translation, mirt_random_crop,
+        mirt_center_crop, mirt_resizing,        mirt_random_contrast, mirt_random_brightness};
     if (!x) return NULL;
     if (desc && (int)desc->kind >= 0 && desc->kind < MIRT__AUGMENTATION_COUNT) return layer[desc->kind](x, desc);
-    mirt__fail(MIRT_E_INVALID, "mirt_augmentation_layer: no description, or of a kind that there is not");
+    mirt__fail(MIRT_E_INVALID, "mirt_augmentation_layer: no description, or an invalid kind");
     mirt__graph_poison(x->node->graph);
     return NULL;
 }
@@ -40460,9 +40880,10 @@ MIRT_API mirt_tensor *mirt_augmentation_layer(mirt_tensor *x, const mirt_augment
 
 /* Batch and layer normalization. */
 
-/* gamma or beta, or NULL when the layer has none; *ok: no error. */
-static mirt_tensor *mirt__norm_weight(mirt__layer *layer, const char *name, const mirt_shape *shape, bool none, mirt_initializer *initializer,
-                                      mirt_initializer fallback, const mirt_regularizer *regularizer, bool *ok) {
+/* gamma or beta, or NULL if the layer has none; *ok: no error. */
+static mirt_tensor *mirt__norm_weight(mirt__layer *layer, const char *name, const mirt_shape *shape, bool none,
+                                      mirt_initializer *initializer, mirt_initializer fallback,
+                                      const mirt_regularizer *regularizer, bool *ok) {
     mirt__default_initializer(initializer, fallback);
     if (none || !*ok) return NULL;
     mirt_tensor *w = mirt__weight_add(layer, name, shape, initializer, fallback, regularizer);
@@ -40482,10 +40903,12 @@ static mirt_tensor *mirt__batch_norm_build(mirt__layer *layer, mirt_tensor *x, v
     a.gamma = !d->no_scale;
     a.beta = !d->no_center;
     a.epsilon = d->epsilon;
-    a.momentum = round((double)d->momentum * 1e7) / 1e7; /* 0.99, not the float next to it */
+    a.momentum = round((double)d->momentum * 1e7) / 1e7; /* 0.99 in double precision, not the nearest float */
     a.synchronized = d->synchronized;
-    mirt_tensor *gamma = mirt__norm_weight(layer, "gamma", &shape, d->no_scale, &d->gamma_initializer, mirt_ones(), &d->gamma_regularizer, &good);
-    mirt_tensor *beta = mirt__norm_weight(layer, "beta", &shape, d->no_center, &d->beta_initializer, mirt_zeros(), &d->beta_regularizer, &good);
+    mirt_tensor *gamma = mirt__norm_weight(layer, "gamma", &shape, d->no_scale, &d->gamma_initializer, mirt_ones(),
+                                           &d->gamma_regularizer, &good);
+    mirt_tensor *beta = mirt__norm_weight(layer, "beta", &shape, d->no_center, &d->beta_initializer, mirt_zeros(),
+                                          &d->beta_regularizer, &good);
     mirt__default_initializer(&d->moving_mean_initializer, mirt_zeros());
     mirt__default_initializer(&d->moving_variance_initializer, mirt_ones());
     if (good) in[1] = mirt__variable_add(layer, "moving_mean", &shape, &d->moving_mean_initializer, false);
@@ -40504,39 +40927,49 @@ static mirt_tensor *mirt__layer_norm_build(mirt__layer *layer, mirt_tensor *x, v
     if (!d->axes) d->axes = 1;
     if (d->epsilon == 0) d->epsilon = 1e-3f;
     if (d->axes < 0 || d->axes > x->shape.rank - mirt__is_batched(&x->shape)) {
-        return mirt__fail(MIRT_E_SHAPE, "axes is %d; an input of %d axes beside its rows has no such last axes", d->axes, x->shape.rank - mirt__is_batched(&x->shape)), (mirt_tensor *)NULL;
+        return mirt__fail(MIRT_E_SHAPE, "axes is %d; an input with %d axes besides its rows does not have that many",
+                          d->axes, x->shape.rank - mirt__is_batched(&x->shape)),
+               (mirt_tensor *)NULL;
     }
-    if (!(d->epsilon > 0 && isfinite(d->epsilon))) return mirt__fail(MIRT_E_INVALID, "epsilon is %g; it must not be below 0", (double)d->epsilon), (mirt_tensor *)NULL;
+    if (!(d->epsilon > 0 && isfinite(d->epsilon)))
+        return mirt__fail(MIRT_E_INVALID, "epsilon is %g; it must not be negative", (double)d->epsilon),
+               (mirt_tensor *)NULL;
     a.last_axes = shape.rank = d->axes;
     a.epsilon = d->epsilon;
     for (int i = 0; i < shape.rank; i++) shape.dim[i] = x->shape.dim[x->shape.rank - shape.rank + i];
-    mirt_tensor *gamma = mirt__norm_weight(layer, "gamma", &shape, d->no_scale, &d->gamma_initializer, mirt_ones(), &d->gamma_regularizer, &good);
-    mirt_tensor *beta = mirt__norm_weight(layer, "beta", &shape, d->no_center, &d->beta_initializer, mirt_zeros(), &d->beta_regularizer, &good);
+    mirt_tensor *gamma = mirt__norm_weight(layer, "gamma", &shape, d->no_scale, &d->gamma_initializer, mirt_ones(),
+                                           &d->gamma_regularizer, &good);
+    mirt_tensor *beta = mirt__norm_weight(layer, "beta", &shape, d->no_center, &d->beta_initializer, mirt_zeros(),
+                                          &d->beta_regularizer, &good);
     return good ? mirt__layer_norm_op(x, gamma, beta, &a) : NULL;
 }
 
-static const mirt__field mirt__batch_norm_fields[] = {MIRT__FIELD(mirt_batch_norm_desc, "momentum", FLOAT, momentum),
-                                                      MIRT__FIELD(mirt_batch_norm_desc, "epsilon", FLOAT, epsilon),
-                                                      MIRT__FIELD(mirt_batch_norm_desc, "center", NO, no_center),
-                                                      MIRT__FIELD(mirt_batch_norm_desc, "scale", NO, no_scale),
-                                                      MIRT__FIELD(mirt_batch_norm_desc, "beta_initializer", INITIALIZER, beta_initializer),
-                                                      MIRT__FIELD(mirt_batch_norm_desc, "gamma_initializer", INITIALIZER, gamma_initializer),
-                                                      MIRT__FIELD(mirt_batch_norm_desc, "moving_mean_initializer", INITIALIZER, moving_mean_initializer),
-                                                      MIRT__FIELD(mirt_batch_norm_desc, "moving_variance_initializer", INITIALIZER, moving_variance_initializer),
-                                                      MIRT__FIELD(mirt_batch_norm_desc, "beta_regularizer", REGULARIZER, beta_regularizer),
-                                                      MIRT__FIELD(mirt_batch_norm_desc, "gamma_regularizer", REGULARIZER, gamma_regularizer),
-                                                      MIRT__FIELD(mirt_batch_norm_desc, "synchronized", BOOL, synchronized)};
-static const mirt__field mirt__layer_norm_fields[] = {MIRT__FIELD(mirt_layer_norm_desc, "axes", INT, axes),
-                                                      MIRT__FIELD(mirt_layer_norm_desc, "epsilon", FLOAT, epsilon),
-                                                      MIRT__FIELD(mirt_layer_norm_desc, "center", NO, no_center),
-                                                      MIRT__FIELD(mirt_layer_norm_desc, "scale", NO, no_scale),
-                                                      MIRT__FIELD(mirt_layer_norm_desc, "beta_initializer", INITIALIZER, beta_initializer),
-                                                      MIRT__FIELD(mirt_layer_norm_desc, "gamma_initializer", INITIALIZER, gamma_initializer),
-                                                      MIRT__FIELD(mirt_layer_norm_desc, "beta_regularizer", REGULARIZER, beta_regularizer),
-                                                      MIRT__FIELD(mirt_layer_norm_desc, "gamma_regularizer", REGULARIZER, gamma_regularizer)};
+static const mirt__field mirt__batch_norm_fields[] = {
+    MIRT__FIELD(mirt_batch_norm_desc, "momentum", FLOAT, momentum),
+    MIRT__FIELD(mirt_batch_norm_desc, "epsilon", FLOAT, epsilon),
+    MIRT__FIELD(mirt_batch_norm_desc, "center", NO, no_center),
+    MIRT__FIELD(mirt_batch_norm_desc, "scale", NO, no_scale),
+    MIRT__FIELD(mirt_batch_norm_desc, "beta_initializer", INITIALIZER, beta_initializer),
+    MIRT__FIELD(mirt_batch_norm_desc, "gamma_initializer", INITIALIZER, gamma_initializer),
+    MIRT__FIELD(mirt_batch_norm_desc, "moving_mean_initializer", INITIALIZER, moving_mean_initializer),
+    MIRT__FIELD(mirt_batch_norm_desc, "moving_variance_initializer", INITIALIZER, moving_variance_initializer),
+    MIRT__FIELD(mirt_batch_norm_desc, "beta_regularizer", REGULARIZER, beta_regularizer),
+    MIRT__FIELD(mirt_batch_norm_desc, "gamma_regularizer", REGULARIZER, gamma_regularizer),
+    MIRT__FIELD(mirt_batch_norm_desc, "synchronized", BOOL, synchronized)};
+static const mirt__field mirt__layer_norm_fields[] = {
+    MIRT__FIELD(mirt_layer_norm_desc, "axes", INT, axes),
+    MIRT__FIELD(mirt_layer_norm_desc, "epsilon", FLOAT, epsilon),
+    MIRT__FIELD(mirt_layer_norm_desc, "center", NO, no_center),
+    MIRT__FIELD(mirt_layer_norm_desc, "scale", NO, no_scale),
+    MIRT__FIELD(mirt_layer_norm_desc, "beta_initializer", INITIALIZER, beta_initializer),
+    MIRT__FIELD(mirt_layer_norm_desc, "gamma_initializer", INITIALIZER, gamma_initializer),
+    MIRT__FIELD(mirt_layer_norm_desc, "beta_regularizer", REGULARIZER, beta_regularizer),
+    MIRT__FIELD(mirt_layer_norm_desc, "gamma_regularizer", REGULARIZER, gamma_regularizer)};
 
-MIRT__LAYER(batch_norm, "BatchNormalization", "batch_normalization", 1, 1, mirt__batch_norm_fields, mirt_batch_norm_desc);
-MIRT__LAYER(layer_norm, "LayerNormalization", "layer_normalization", 1, 1, mirt__layer_norm_fields, mirt_layer_norm_desc);
+MIRT__LAYER(batch_norm, "BatchNormalization", "batch_normalization", 1, 1, mirt__batch_norm_fields,
+            mirt_batch_norm_desc);
+MIRT__LAYER(layer_norm, "LayerNormalization", "layer_normalization", 1, 1, mirt__layer_norm_fields,
+            mirt_layer_norm_desc);
 
 MIRT_API mirt_tensor *mirt_batch_norm(mirt_tensor *x, const mirt_batch_norm_desc *desc) {
     return mirt__layer_on(&mirt__batch_norm_layer, x, desc, desc ? desc->name : NULL);
@@ -40566,7 +40999,9 @@ static mirt_tensor *mirt__merge(mirt__layer *layer, mirt__binary_kind kind) {
         return mirt__merge(layer, kind); \
     } \
     MIRT__PLAIN_LAYER(name, class_name, #name, min_in, max_in); \
-    MIRT_API mirt_tensor *mirt_##name##_layer(mirt_tensor *const *in, int count) { return mirt__layer_add(NULL, &mirt__##name##_layer, in, count, NULL, NULL); }
+    MIRT_API mirt_tensor *mirt_##name##_layer(mirt_tensor *const *in, int count) { \
+        return mirt__layer_add(NULL, &mirt__##name##_layer, in, count, NULL, NULL); \
+    }
 
 MIRT__MERGE(add, MIRT__ADD, "Add", 1, MIRT__MAX_IN)
 MIRT__MERGE(subtract, MIRT__SUBTRACT, "Subtract", 2, 2)
@@ -40583,7 +41018,9 @@ static mirt_tensor *mirt__average_build(mirt__layer *layer, mirt_tensor *x, void
 
 MIRT__PLAIN_LAYER(average, "Average", "average", 1, MIRT__MAX_IN);
 
-MIRT_API mirt_tensor *mirt_average_layer(mirt_tensor *const *in, int count) { return mirt__layer_add(NULL, &mirt__average_layer, in, count, NULL, NULL); }
+MIRT_API mirt_tensor *mirt_average_layer(mirt_tensor *const *in, int count) {
+    return mirt__layer_add(NULL, &mirt__average_layer, in, count, NULL, NULL);
+}
 
 static mirt_tensor *mirt__concatenate_build(mirt__layer *layer, mirt_tensor *x, void *desc) {
     (void)x;
@@ -40603,7 +41040,7 @@ MIRT_API mirt_tensor *mirt_concatenate(mirt_tensor *const *in, int count, int ax
 
 /* Adding layers and their variables to a model. */
 
-/* Names end up in files, and a search for a free or taken name looks at every layer. */
+/* Names are stored in files, and a search for a free name scans all layers. */
 #define MIRT__NAME_BYTES 200
 #define MIRT__MAX_LAYERS 10000
 
@@ -40619,19 +41056,28 @@ MIRT__LIB void mirt__default_pair(int pair[2], int fallback) {
 MIRT__LIB bool mirt__layer_takes_images(const mirt_tensor *x) {
     char text[96];
     if (x->shape.rank == 4) return true;
-    return mirt__fail(MIRT_E_SHAPE, "takes (rows, height, width, channels), not %s", mirt__shape_text(&x->shape, text)), false;
+    return mirt__fail(MIRT_E_SHAPE, "takes (rows, height, width, channels), not %s", mirt__shape_text(&x->shape, text)),
+           false;
 }
 
-/* l1 * sum |w| + l2 * sum w^2 as a term of the loss. */
+/* Adds l1 * sum |w| + l2 * sum w^2 to the loss. */
 static bool mirt__regularize(mirt__layer *layer, mirt_tensor *w, const mirt_regularizer *r) {
     unsigned all = w ? (1u << w->shape.rank) - 1 : 0;
     mirt_tensor *l1 = NULL, *l2 = NULL;
     if (!w) return false;
     if (!(r->l1 >= 0 && r->l2 >= 0 && isfinite(r->l1) && isfinite(r->l2))) {
-        return mirt__fail(MIRT_E_INVALID, "a regularizer's numbers are %g and %g; they must be finite and not negative", (double)r->l1, (double)r->l2), false;
+        return mirt__fail(MIRT_E_INVALID,
+                          "the factors of a regularizer are %g and %g; they must be finite and not negative",
+                          (double)r->l1, (double)r->l2),
+               false;
     }
-    if (r->l1 != 0) l1 = mirt__unary_op(MIRT__AFFINE, mirt__reduce_op(MIRT__REDUCE_SUM, mirt__unary_op(MIRT__ABS, w, 0, 0), all, false), r->l1, 0);
-    if (r->l2 != 0) l2 = mirt__unary_op(MIRT__AFFINE, mirt__reduce_op(MIRT__REDUCE_SUM, mirt__unary_op(MIRT__SQUARE, w, 0, 0), all, false), r->l2, 0);
+    if (r->l1 != 0)
+        l1 = mirt__unary_op(
+            MIRT__AFFINE, mirt__reduce_op(MIRT__REDUCE_SUM, mirt__unary_op(MIRT__ABS, w, 0, 0), all, false), r->l1, 0);
+    if (r->l2 != 0)
+        l2 = mirt__unary_op(MIRT__AFFINE,
+                            mirt__reduce_op(MIRT__REDUCE_SUM, mirt__unary_op(MIRT__SQUARE, w, 0, 0), all, false), r->l2,
+                            0);
     if ((r->l1 != 0 && !l1) || (r->l2 != 0 && !l2)) return false;
     if (!l1 && !l2) return true;
     mirt_tensor *penalty = l1 && l2 ? mirt__binary_op(MIRT__ADD, l1, l2) : l1 ? l1 : l2;
@@ -40639,15 +41085,17 @@ static bool mirt__regularize(mirt__layer *layer, mirt_tensor *w, const mirt_regu
     return mirt__term_add(layer->model, penalty);
 }
 
-MIRT__LIB mirt_tensor *mirt__weight_add(mirt__layer *layer, const char *name, const mirt_shape *shape, mirt_initializer *initializer,
-                                        mirt_initializer fallback, const mirt_regularizer *regularizer) {
+MIRT__LIB mirt_tensor *mirt__weight_add(mirt__layer *layer, const char *name, const mirt_shape *shape,
+                                        mirt_initializer *initializer, mirt_initializer fallback,
+                                        const mirt_regularizer *regularizer) {
     mirt__default_initializer(initializer, fallback);
     mirt_tensor *w = mirt__variable_add(layer, name, shape, initializer, true);
     return mirt__regularize(layer, w, regularizer) ? w : NULL;
 }
 
-MIRT__LIB mirt_tensor *mirt__bias_and_activation(mirt__layer *layer, mirt_tensor *x, bool no_bias, mirt_initializer *initializer,
-                                                 const mirt_regularizer *regularizer, mirt_activation_kind activation) {
+MIRT__LIB mirt_tensor *mirt__bias_and_activation(mirt__layer *layer, mirt_tensor *x, bool no_bias,
+                                                 mirt_initializer *initializer, const mirt_regularizer *regularizer,
+                                                 mirt_activation_kind activation) {
     mirt__default_initializer(initializer, mirt_zeros());
     if (x && !no_bias) {
         mirt_shape shape = mirt_make_shape(mirt__last_dim(x), 0, 0, 0, 0, 0);
@@ -40656,7 +41104,7 @@ MIRT__LIB mirt_tensor *mirt__bias_and_activation(mirt__layer *layer, mirt_tensor
     return mirt__activation_op(activation, x);
 }
 
-/* Among the layers of the model, or those inside of the layer being built. */
+/* Searches the layers of the model, or those inside of the layer being built. */
 static bool mirt__layer_name_taken(const mirt_model *model, const char *name) {
     const mirt__layer *parent = model->building;
     for (const mirt__layer *l = parent ? parent->children : NULL; l; l = l->sibling) {
@@ -40672,24 +41120,33 @@ static bool mirt__layer_name_check(const char *name) {
     char label[MIRT__JSON_LABEL];
     size_t size = strlen(name);
     if (size > 0 && size <= MIRT__NAME_BYTES && !strchr(name, '/') && mirt__utf8_valid(name, size)) return true;
-    return mirt__fail(MIRT_E_INVALID, "layer name \"%s\": it must be 1 to %d bytes of UTF-8 without a '/'", mirt__json_label(name, label), MIRT__NAME_BYTES), false;
+    return mirt__fail(MIRT_E_INVALID, "layer name \"%s\": it must be 1 to %d bytes of UTF-8 without a '/'",
+                      mirt__json_label(name, label), MIRT__NAME_BYTES),
+           false;
 }
 
-/* `name`, or the first of "conv2d", "conv2d_1", ... that is free; behind "parent/" inside of a layer. */
+/* `name`, or the first free one of "conv2d", "conv2d_1", ...; prefixed with "parent/" inside of a layer. */
 static const char *mirt__layer_name(mirt_model *model, const char *base, const char *name) {
     const mirt__layer *parent = model->building;
     char full[2 * MIRT__NAME_BYTES + 16], label[MIRT__JSON_LABEL];
     if (name && !mirt__layer_name_check(name)) return NULL;
     int size = snprintf(full, sizeof full, "%s%s%s", parent ? parent->name : "", parent ? "/" : "", name ? name : base);
-    for (int i = 1; !name && mirt__layer_name_taken(model, full); i++) snprintf(full + size, sizeof full - (size_t)size, "_%d", i);
-    if (strlen(full) > MIRT__NAME_BYTES) return mirt__fail(MIRT_E_INVALID, "layer name \"%s\" is too long", mirt__json_label(full, label)), (const char *)NULL;
-    if (name && mirt__layer_name_taken(model, full)) return mirt__fail(MIRT_E_INVALID, "there already is a layer \"%s\"", mirt__json_label(full, label)), (const char *)NULL;
+    for (int i = 1; !name && mirt__layer_name_taken(model, full); i++)
+        snprintf(full + size, sizeof full - (size_t)size, "_%d", i);
+    if (strlen(full) > MIRT__NAME_BYTES)
+        return mirt__fail(MIRT_E_INVALID, "layer name \"%s\" is too long", mirt__json_label(full, label)),
+               (const char *)NULL;
+    if (name && mirt__layer_name_taken(model, full))
+        return mirt__fail(MIRT_E_INVALID, "there already is a layer \"%s\"", mirt__json_label(full, label)),
+               (const char *)NULL;
     return mirt__pool_strdup(&model->graph.pool, full);
 }
 
-static mirt__layer *mirt__layer_new(mirt_model *model, const mirt__layer_class *cls, const void *desc, const char *name) {
+static mirt__layer *mirt__layer_new(mirt_model *model, const mirt__layer_class *cls, const void *desc,
+                                    const char *name) {
     mirt__pool *pool = &model->graph.pool;
-    if (model->num_layers == MIRT__MAX_LAYERS) return mirt__fail(MIRT_E_INVALID, "a model has at most %d layers", MIRT__MAX_LAYERS), (mirt__layer *)NULL;
+    if (model->num_layers == MIRT__MAX_LAYERS)
+        return mirt__fail(MIRT_E_INVALID, "a model has at most %d layers", MIRT__MAX_LAYERS), (mirt__layer *)NULL;
     const char *full = mirt__layer_name(model, cls->base_name, name ? name : model->next_name);
     model->next_name = NULL;
     mirt__layer *layer = full ? (mirt__layer *)mirt__pool_alloc(pool, sizeof *layer) : NULL;
@@ -40704,7 +41161,8 @@ static mirt__layer *mirt__layer_new(mirt_model *model, const mirt__layer_class *
     if (desc) memcpy(layer->desc, desc, cls->desc_size);
     if (model->num_layers == model->layer_capacity) {
         int capacity = model->layer_capacity ? 2 * model->layer_capacity : 16;
-        if (!mirt__grow((void **)&model->layer, (size_t)model->num_layers, (size_t)capacity, sizeof *model->layer)) return NULL;
+        if (!mirt__grow((void **)&model->layer, (size_t)model->num_layers, (size_t)capacity, sizeof *model->layer))
+            return NULL;
         model->layer_capacity = capacity;
     }
     return layer;
@@ -40713,24 +41171,31 @@ static mirt__layer *mirt__layer_new(mirt_model *model, const mirt__layer_class *
 static bool mirt__layer_inputs(mirt__layer *layer, mirt_tensor *const *in, int num_in) {
     const mirt__layer_class *cls = layer->cls;
     if (num_in < cls->min_in || num_in > cls->max_in) {
-        return mirt__fail(MIRT_E_INVALID, "takes %d%s tensors, not %d", cls->min_in, cls->max_in > cls->min_in ? " or more" : "", num_in), false;
+        return mirt__fail(MIRT_E_INVALID, "takes %d%s tensors, not %d", cls->min_in,
+                          cls->max_in > cls->min_in ? " or more" : "", num_in),
+               false;
     }
     for (int i = 0; i < num_in; i++) {
         if (!in[i]) return mirt__fail(MIRT_E_INVALID, "tensor number %d of %d is NULL", i + 1, num_in), false;
-        if (in[i]->node->graph != &layer->model->graph) return mirt__fail(MIRT_E_INVALID, "one of its tensors is of another model"), false;
+        if (in[i]->node->graph != &layer->model->graph)
+            return mirt__fail(MIRT_E_INVALID, "one of its tensors belongs to another model"), false;
         layer->in[i] = in[i];
     }
     layer->num_in = num_in;
     return true;
 }
 
-MIRT__LIB mirt_tensor *mirt__layer_add(mirt_model *model, const mirt__layer_class *cls, mirt_tensor *const *in, int num_in, const void *desc, const char *name) {
+MIRT__LIB mirt_tensor *mirt__layer_add(mirt_model *model, const mirt__layer_class *cls, mirt_tensor *const *in,
+                                       int num_in, const void *desc, const char *name) {
     MIRT__ENTER;
     if (num_in > 0 && !in) return mirt__fail(MIRT_E_INVALID, "%s: no tensors", cls->base_name), (mirt_tensor *)NULL;
     for (int i = 0; !model && i < num_in && i < MIRT__MAX_IN; i++) {
         if (!in[i]) continue;
         model = in[i]->node->graph->model;
-        if (!model) return mirt__fail(MIRT_E_INVALID, "%s: layers belong to models; here only operations are possible", cls->base_name), mirt__graph_poison(in[i]->node->graph), (mirt_tensor *)NULL;
+        if (!model)
+            return mirt__fail(MIRT_E_INVALID, "%s: layers belong to models; only operations are possible here",
+                              cls->base_name),
+                   mirt__graph_poison(in[i]->node->graph), (mirt_tensor *)NULL;
     }
     MIRT__CLAIM(mirt__strategy_of_model(model), cls->base_name, NULL);
     if (!model || model->graph.status != MIRT_OK || mirt__usable(model->strategy) != MIRT_OK) return NULL;
@@ -40776,19 +41241,23 @@ static void mirt__fans(mirt__variable *v) {
     v->fan_in = s->rank > 1 ? window * (double)s->dim[s->rank - 2] : v->fan_out;
 }
 
-MIRT__LIB mirt_tensor *mirt__variable_add(mirt__layer *layer, const char *name, const mirt_shape *shape, const mirt_initializer *initializer, bool trainable) {
+MIRT__LIB mirt_tensor *mirt__variable_add(mirt__layer *layer, const char *name, const mirt_shape *shape,
+                                          const mirt_initializer *initializer, bool trainable) {
     mirt_model *model = layer->model;
     char full[2 * MIRT__NAME_BYTES + 16], text[96];
     size_t bytes;
     int64_t count = mirt__shape_count(shape);
     if (mirt__initializer_check(initializer) != MIRT_OK) return NULL;
-    if (count < 0 || !mirt__mul_size((size_t)count, sizeof(mirt__real), &bytes) || !mirt__add_size(bytes, MIRT__ALIGN, &bytes) ||
-        !mirt__add_size(bytes, model->weight_bytes, &bytes)) {
-        return mirt__fail(MIRT_E_SHAPE, "a %s of %s has too many elements", name, mirt__shape_text(shape, text)), (mirt_tensor *)NULL;
+    if (count < 0 || !mirt__mul_size((size_t)count, sizeof(mirt__real), &bytes) ||
+        !mirt__add_size(bytes, MIRT__ALIGN, &bytes) || !mirt__add_size(bytes, model->weight_bytes, &bytes)) {
+        return mirt__fail(MIRT_E_SHAPE, "a %s of %s has too many elements", name, mirt__shape_text(shape, text)),
+               (mirt_tensor *)NULL;
     }
     if (model->num_variables == model->variable_capacity) {
         int capacity = model->variable_capacity ? 2 * model->variable_capacity : 16;
-        if (!mirt__grow((void **)&model->variable, (size_t)model->num_variables, (size_t)capacity, sizeof *model->variable)) return NULL;
+        if (!mirt__grow((void **)&model->variable, (size_t)model->num_variables, (size_t)capacity,
+                        sizeof *model->variable))
+            return NULL;
         model->variable_capacity = capacity;
     }
     mirt__variable *v = &model->variable[model->num_variables];
@@ -40806,7 +41275,9 @@ MIRT__LIB mirt_tensor *mirt__variable_add(mirt__layer *layer, const char *name, 
     return mirt__variable_op(&model->graph, model->num_variables++, shape);
 }
 
-MIRT__LIB bool mirt__term_add(mirt_model *model, mirt_tensor *term) { return mirt__graph_term_add(&model->graph, term); }
+MIRT__LIB bool mirt__term_add(mirt_model *model, mirt_tensor *term) {
+    return mirt__graph_term_add(&model->graph, term);
+}
 
 #undef MIRT__NAME_BYTES
 #undef MIRT__MAX_LAYERS
@@ -40823,11 +41294,13 @@ MIRT__LIB const mirt__layer_class *mirt__layer_class_by_name(const mirt_strategy
     return cls;
 }
 
-MIRT__LIB mirt_tensor *mirt__layer_on(const mirt__layer_class *cls, mirt_tensor *x, const void *desc, const char *name) {
+MIRT__LIB mirt_tensor *mirt__layer_on(const mirt__layer_class *cls, mirt_tensor *x, const void *desc,
+                                      const char *name) {
     return x ? mirt__layer_add(NULL, cls, &x, 1, desc, name) : NULL;
 }
 
-MIRT__LIB mirt_tensor *mirt__layer_needs_desc(const mirt__layer_class *cls, mirt_tensor *x, const void *desc, const char *name) {
+MIRT__LIB mirt_tensor *mirt__layer_needs_desc(const mirt__layer_class *cls, mirt_tensor *x, const void *desc,
+                                              const char *name) {
     if (!x || desc) return mirt__layer_on(cls, x, desc, name);
     mirt__fail(MIRT_E_INVALID, "%s needs a description", cls->base_name);
     mirt__graph_poison(x->node->graph);
@@ -40836,7 +41309,8 @@ MIRT__LIB mirt_tensor *mirt__layer_needs_desc(const mirt__layer_class *cls, mirt
 
 /* >>section nn/layers_custom.c */
 
-/* User-defined layers. A class is copied into the strategy when it is registered or first used, where files find it. */
+/* User-defined layers. The strategy stores a copy of each class when it is registered or first used, for reading
+   files. */
 
 static mirt_tensor *mirt__custom_build(mirt__layer *layer, mirt_tensor *x, void *desc) {
     const mirt_layer_class *user = layer->cls->user;
@@ -40849,9 +41323,12 @@ static mirt_tensor *mirt__custom_build(mirt__layer *layer, mirt_tensor *x, void 
     }
     mirt__let_go(layer->model);
     if (layer->model->graph.status != MIRT_OK) return NULL;
-    if (!y) return mirt__fail(MIRT_E_INVALID, "the build function of %s returned no tensor", user->class_name), (mirt_tensor *)NULL;
+    if (!y)
+        return mirt__fail(MIRT_E_INVALID, "the build function of %s returned no tensor", user->class_name),
+               (mirt_tensor *)NULL;
     if (y->node->graph == &layer->model->graph) return y;
-    return mirt__fail(MIRT_E_INVALID, "the build function of %s returned a tensor of another model", user->class_name), (mirt_tensor *)NULL;
+    return mirt__fail(MIRT_E_INVALID, "the build function of %s returned a tensor of another model", user->class_name),
+           (mirt_tensor *)NULL;
 }
 
 static size_t mirt__custom_field_size(mirt_field_kind kind) {
@@ -40865,37 +41342,48 @@ static size_t mirt__custom_field_size(mirt_field_kind kind) {
 
 static mirt_status mirt__custom_check(const mirt_layer_class *c) {
     char label[MIRT__JSON_LABEL];
-    if (!c || !c->class_name || !*c->class_name || strlen(c->class_name) > 100 || !mirt__utf8_valid(c->class_name, strlen(c->class_name))) {
+    if (!c || !c->class_name || !*c->class_name || strlen(c->class_name) > 100 ||
+        !mirt__utf8_valid(c->class_name, strlen(c->class_name))) {
         return mirt__fail(MIRT_E_INVALID, "a layer class needs a name of 1 to 100 bytes of UTF-8");
     }
     mirt__json_label(c->class_name, label);
-    if (mirt__layer_class_by_name(NULL, c->class_name)) return mirt__fail(MIRT_E_INVALID, "there already is a layer class %s in the library", label);
+    if (mirt__layer_class_by_name(NULL, c->class_name))
+        return mirt__fail(MIRT_E_INVALID, "the library already has a layer class %s", label);
     if (!c->build) return mirt__fail(MIRT_E_INVALID, "layer class %s has no build function", label);
-    if (c->inputs < -1 || c->inputs > MIRT__MAX_IN) return mirt__fail(MIRT_E_INVALID, "layer class %s: %d inputs; at most %d are possible", label, c->inputs, MIRT__MAX_IN);
-    if (c->num_fields < 0 || (c->num_fields && !c->fields)) return mirt__fail(MIRT_E_INVALID, "layer class %s: %d fields without a table of them", label, c->num_fields);
+    if (c->inputs < -1 || c->inputs > MIRT__MAX_IN)
+        return mirt__fail(MIRT_E_INVALID, "layer class %s: %d inputs; at most %d are allowed", label, c->inputs,
+                          MIRT__MAX_IN);
+    if (c->num_fields < 0 || (c->num_fields && !c->fields))
+        return mirt__fail(MIRT_E_INVALID, "layer class %s: %d fields without a table of them", label, c->num_fields);
     for (int i = 0; i < c->num_fields; i++) {
         const mirt_field *f = &c->fields[i];
         size_t size = mirt__custom_field_size(f->kind);
-        if (f->name && size && f->offset % size == 0 && size <= c->config_size && f->offset <= c->config_size - size) continue;
-        return mirt__fail(MIRT_E_INVALID, "layer class %s: field number %d has no name, no kind, or lies outside of the %zu bytes of its config", label, i + 1, c->config_size);
+        if (f->name && size && f->offset % size == 0 && size <= c->config_size && f->offset <= c->config_size - size)
+            continue;
+        return mirt__fail(
+            MIRT_E_INVALID,
+            "layer class %s: field number %d has no name or kind, or lies outside of the %zu bytes of its config",
+            label, i + 1, c->config_size);
     }
     return MIRT_OK;
 }
 
 static bool mirt__custom_same(const mirt_layer_class *a, const mirt_layer_class *b) {
-    bool same = strcmp(a->class_name, b->class_name) == 0 && a->build == b->build && a->user == b->user && a->inputs == b->inputs &&
-                a->config_size == b->config_size && a->num_fields == b->num_fields;
+    bool same = strcmp(a->class_name, b->class_name) == 0 && a->build == b->build && a->user == b->user &&
+                a->inputs == b->inputs && a->config_size == b->config_size && a->num_fields == b->num_fields;
     for (int i = 0; same && i < a->num_fields; i++) {
-        same = strcmp(a->fields[i].name, b->fields[i].name) == 0 && a->fields[i].kind == b->fields[i].kind && a->fields[i].offset == b->fields[i].offset;
+        same = strcmp(a->fields[i].name, b->fields[i].name) == 0 && a->fields[i].kind == b->fields[i].kind &&
+               a->fields[i].offset == b->fields[i].offset;
     }
     return same;
 }
 
-/* As Keras makes "my_re_lu2d" of "MyReLU2D". */
+/* Like Keras, converts "MyReLU2D" to "my_re_lu2d". */
 static char *mirt__custom_base_name(mirt__pool *pool, const char *class_name) {
     char *out = (char *)mirt__pool_alloc(pool, 2 * strlen(class_name) + 8), *to = out;
     for (const char *c = class_name; out && *c; c++) {
-        bool upper = *c >= 'A' && *c <= 'Z', lower = *c >= 'a' && *c <= 'z', before = c > class_name && c[-1] >= 'a' && c[-1] <= 'z';
+        bool upper = *c >= 'A' && *c <= 'Z', lower = *c >= 'a' && *c <= 'z',
+             before = c > class_name && c[-1] >= 'a' && c[-1] <= 'z';
         if (upper && to > out && (before || (c[1] >= 'a' && c[1] <= 'z'))) *to++ = '_';
         if (upper) *to++ = (char)(*c - 'A' + 'a');
         else if (lower || *c == '_' || (*c >= '0' && *c <= '9')) *to++ = *c;
@@ -40917,7 +41405,9 @@ static const mirt__layer_class *mirt__custom_copy(mirt_strategy *strategy, const
         if (!(user_fields[i].name = mirt__pool_strdup(pool, c->fields[i].name))) return NULL;
         fields[i].name = user_fields[i].name;
         fields[i].offset = c->fields[i].offset;
-        fields[i].kind = c->fields[i].kind == MIRT_FIELD_INT ? MIRT__FIELD_SIGNED : c->fields[i].kind == MIRT_FIELD_FLOAT ? MIRT__FIELD_FLOAT : MIRT__FIELD_BOOL;
+        fields[i].kind = c->fields[i].kind == MIRT_FIELD_INT     ? MIRT__FIELD_SIGNED
+                         : c->fields[i].kind == MIRT_FIELD_FLOAT ? MIRT__FIELD_FLOAT
+                                                                 : MIRT__FIELD_BOOL;
     }
     *user = *c;
     user->class_name = name;
@@ -40936,7 +41426,7 @@ static const mirt__layer_class *mirt__custom_copy(mirt_strategy *strategy, const
     return cls;
 }
 
-/* The strategy's copy of `c`, made if there is none like it. */
+/* The strategy's copy of `c`, created if it does not exist. */
 static const mirt__layer_class *mirt__custom_class(mirt_strategy *strategy, const mirt_layer_class *c) {
     if (mirt__custom_check(c) != MIRT_OK) return NULL;
     const mirt__layer_class *cls = mirt__layer_class_by_name(strategy, c->class_name);
@@ -40949,7 +41439,8 @@ MIRT_API mirt_status mirt_register_layer(mirt_strategy *strategy, const mirt_lay
     return mirt__custom_class(strategy, layer_class) ? MIRT_OK : mirt_last_status();
 }
 
-MIRT_API mirt_tensor *mirt_custom_layer(const mirt_layer_class *layer_class, mirt_tensor *const *in, int num_in, const void *config, const char *name) {
+MIRT_API mirt_tensor *mirt_custom_layer(const mirt_layer_class *layer_class, mirt_tensor *const *in, int num_in,
+                                        const void *config, const char *name) {
     MIRT__ENTER;
     mirt_tensor *first = NULL;
     for (int i = 0; in && i < num_in && !first; i++) first = in[i];
@@ -40966,22 +41457,29 @@ MIRT_API mirt_tensor *mirt_custom_layer(const mirt_layer_class *layer_class, mir
 static bool mirt__custom_building(mirt_layer *layer, const char *caller) {
     if (!layer) return false;
     if (layer->model->building == layer) return layer->model->graph.status == MIRT_OK;
-    return mirt__fail(MIRT_E_STATE, "%s: %s belongs into the layer's build function", layer->name, caller), false;
+    return mirt__fail(MIRT_E_STATE, "%s: call %s in the layer's build function", layer->name, caller), false;
 }
 
-MIRT_API mirt_tensor *mirt_layer_variable(mirt_layer *layer, const char *name, mirt_shape shape, mirt_initializer initializer, bool trainable) {
+MIRT_API mirt_tensor *mirt_layer_variable(mirt_layer *layer, const char *name, mirt_shape shape,
+                                          mirt_initializer initializer, bool trainable) {
     if (!mirt__custom_building(layer, "mirt_layer_variable")) return NULL;
     mirt_model *model = layer->model;
     char label[MIRT__JSON_LABEL];
     mirt_tensor *variable = NULL;
-    bool good = name && *name && strlen(name) <= 100 && !strchr(name, '/') && mirt__utf8_valid(name, strlen(name)), positive = shape.rank >= 0 && shape.rank <= MIRT_MAX_RANK;
+    bool good = name && *name && strlen(name) <= 100 && !strchr(name, '/') && mirt__utf8_valid(name, strlen(name)),
+         positive = shape.rank >= 0 && shape.rank <= MIRT_MAX_RANK;
     for (int i = 0; positive && i < shape.rank; i++) positive = shape.dim[i] > 0;
     for (int i = layer->first_variable; good && i < model->num_variables; i++) {
-        good = strncmp(model->variable[i].name, layer->name, strlen(layer->name)) != 0 || strcmp(model->variable[i].name + strlen(layer->name) + 1, name) != 0;
+        good = strncmp(model->variable[i].name, layer->name, strlen(layer->name)) != 0 ||
+               strcmp(model->variable[i].name + strlen(layer->name) + 1, name) != 0;
     }
     mirt__default_initializer(&initializer, mirt_glorot_uniform());
-    if (!good) mirt__fail(MIRT_E_INVALID, "variable name \"%s\": it must be 1 to 100 bytes of UTF-8 without a '/', another one for every variable", mirt__json_label(name ? name : "", label));
-    else if (!positive) mirt__fail(MIRT_E_SHAPE, "variable %s needs at most %d dimensions, each positive", mirt__json_label(name, label), MIRT_MAX_RANK);
+    if (!good)
+        mirt__fail(MIRT_E_INVALID, "variable name \"%s\": it must be 1 to 100 bytes of UTF-8 without a '/', and unique",
+                   mirt__json_label(name ? name : "", label));
+    else if (!positive)
+        mirt__fail(MIRT_E_SHAPE, "variable %s needs at most %d dimensions, each positive",
+                   mirt__json_label(name, label), MIRT_MAX_RANK);
     else variable = mirt__variable_add(layer, name, &shape, &initializer, trainable);
     if (variable) return variable;
     if (model->graph.status == MIRT_OK && mirt_last_status() != MIRT_E_NOMEM) mirt__fail_at("%s", layer->name);
@@ -40996,7 +41494,8 @@ MIRT_API void mirt_layer_add_loss(mirt_layer *layer, mirt_tensor *term) {
         mirt__term_add(layer->model, term);
         return;
     }
-    mirt__fail(MIRT_E_SHAPE, "%s: a loss is a float32 number, or one a sample, of this model, not %s", layer->name, mirt__shape_text(&term->shape, text));
+    mirt__fail(MIRT_E_SHAPE, "%s: a loss must be a float32 number, or one per sample, of this model, not %s",
+               layer->name, mirt__shape_text(&term->shape, text));
     mirt__model_poison(layer->model);
 }
 
@@ -41968,13 +42467,13 @@ MIRT__LIB size_t mirt__device_free(const mirt_model *model) {
 
 #ifndef MIRT__CONFIG_H
 #define MIRT__CONFIG_H
-/* Models and compile settings as JSON, in Keras's words, and back. */
+/* Models and compile settings as JSON with Keras's names: writing and reading. */
 
 /* --- config.c --- */
-/* `"key":`, behind a comma unless it is the object's first. */
+/* Writes `"key":`, after a comma unless it is the object's first. */
 MIRT__LIB void mirt__write_key(mirt__text *out, const char *key, bool first);
 MIRT__LIB void mirt__write_name(mirt__text *out, const char *key, const char *value, bool first);
-/* A member of `object`, whose `field` it is. */
+/* Writes the member `field` of `object`. */
 MIRT__LIB void mirt__write_field(mirt__text *out, const mirt__field *field, const char *object, bool first);
 MIRT__LIB mirt_status mirt__read_field(const mirt__json *json, const mirt__field *field, char *object);
 MIRT__LIB void mirt__compile_write(const mirt_model *model, mirt__text *out);
@@ -41983,7 +42482,8 @@ MIRT__LIB mirt_status mirt__compile_read(const mirt_strategy *strategy, const mi
 /* --- architecture.c --- */
 /* {"name", "layers": [...], "output"}: the layers and bare operations in the order of their recording, as
      {"class_name": "Conv2D", "name", "input", "config"}
-     {"class_name": "Operation", "name", "op", "input", "attributes"}: attributes that are not zero; a constant has "data"
+     {"class_name": "Operation", "name", "op", "input", "attributes"}: attributes that are not zero; a constant has
+     "data"
      {"class_name": "Variable", "name", "config"}: made outside of layers
      {"class_name": "Functional", "name", "input", "config", "training", "architecture" or "part"}: a model called
        as a layer: all of it again, or the name of the layer that has it.
@@ -41997,20 +42497,25 @@ MIRT__LIB mirt_status mirt__architecture_read(mirt_model *model, const mirt__jso
 
 /* >>section nn/config.c */
 
+/* Writes and reads settings of layers, optimizers and metrics as JSON. */
+
 static const char *const mirt__training_names[] = {"auto", "on", "off"};
 static const char *const mirt__padding_names[] = {"valid", "same"};
 static const char *const mirt__flip_names[] = {"horizontal_and_vertical", "horizontal", "vertical"};
 static const char *const mirt__fill_names[] = {"reflect", "constant", "wrap", "nearest"};
-static const char *const mirt__interpolation_names[MIRT__INTERPOLATION_COUNT] = {"bilinear", "nearest", "bicubic", "area", "lanczos3", "lanczos5", "gaussian", "mitchellcubic"};
+static const char *const mirt__interpolation_names[MIRT__INTERPOLATION_COUNT] = {
+    "bilinear", "nearest", "bicubic", "area", "lanczos3", "lanczos5", "gaussian", "mitchellcubic"};
 static const char *const mirt__fan_names[] = {"fan_in", "fan_out", "fan_avg"};
 static const char *const mirt__distribution_names[] = {"truncated_normal", "untruncated_normal", "uniform"};
 static const char *const mirt__curve_names[] = {"ROC", "PR"};
 static const char *const mirt__reduction_names[] = {"sum_over_batch_size", "sum"};
 static const char *const mirt__initializer_names[MIRT__INIT_COUNT] = {
     "Default", "Zeros", "Ones", "Constant", "RandomUniform", "RandomNormal", "TruncatedNormal", "VarianceScaling"};
-/* Keras's names of an initializer's numbers a and b. */
-static const char *const mirt__initializer_a[MIRT__INIT_COUNT] = {NULL, NULL, NULL, "value", "minval", "mean", "mean", "scale"};
-static const char *const mirt__initializer_b[MIRT__INIT_COUNT] = {NULL, NULL, NULL, NULL, "maxval", "stddev", "stddev", NULL};
+/* Keras's names of an initializer's parameters a and b. */
+static const char *const mirt__initializer_a[MIRT__INIT_COUNT] = {NULL,     NULL,   NULL,   "value",
+                                                                  "minval", "mean", "mean", "scale"};
+static const char *const mirt__initializer_b[MIRT__INIT_COUNT] = {NULL,     NULL,     NULL,     NULL,
+                                                                  "maxval", "stddev", "stddev", NULL};
 
 /* >>writing */
 
@@ -42036,7 +42541,8 @@ static void mirt__write_initializer(mirt__text *out, const mirt_initializer *i) 
     mirt__write_key(out, "config", false);
     mirt__text_add(out, "{");
     bool first = true;
-    if (mirt__initializer_a[i->kind]) mirt__write_number(out, mirt__initializer_a[i->kind], (double)i->a, first), first = false;
+    if (mirt__initializer_a[i->kind])
+        mirt__write_number(out, mirt__initializer_a[i->kind], (double)i->a, first), first = false;
     if (mirt__initializer_b[i->kind]) mirt__write_number(out, mirt__initializer_b[i->kind], (double)i->b, first);
     if (i->kind == MIRT_INIT_VARIANCE_SCALING) {
         mirt__write_name(out, "mode", mirt__fan_names[i->mode], false);
@@ -42076,7 +42582,10 @@ MIRT__LIB void mirt__write_field(mirt__text *out, const mirt__field *field, cons
     switch (field->kind) {
     case MIRT__FIELD_INT:
     case MIRT__FIELD_SIGNED: mirt__text_add(out, "%d", *(const int *)at); break;
-    case MIRT__FIELD_INT2X2: mirt__text_add(out, "[[%d,%d],[%d,%d]]", ((const int *)at)[0], ((const int *)at)[1], ((const int *)at)[2], ((const int *)at)[3]); break;
+    case MIRT__FIELD_INT2X2:
+        mirt__text_add(out, "[[%d,%d],[%d,%d]]", ((const int *)at)[0], ((const int *)at)[1], ((const int *)at)[2],
+                       ((const int *)at)[3]);
+        break;
     case MIRT__FIELD_INT2: mirt__text_add(out, "[%d,%d]", ((const int *)at)[0], ((const int *)at)[1]); break;
     case MIRT__FIELD_INT64: mirt__text_add(out, "%lld", (long long)*(const int64_t *)at); break;
     case MIRT__FIELD_FLOAT: mirt__json_write_number(out, (double)*(const float *)at); break;
@@ -42090,14 +42599,18 @@ MIRT__LIB void mirt__write_field(mirt__text *out, const mirt__field *field, cons
     case MIRT__FIELD_BOOL: mirt__text_add(out, "%s", *(const bool *)at ? "true" : "false"); break;
     case MIRT__FIELD_NO: mirt__text_add(out, "%s", *(const bool *)at ? "false" : "true"); break;
     case MIRT__FIELD_PADDING: mirt__json_write_string(out, mirt__padding_names[*(const mirt_padding *)at]); break;
-    case MIRT__FIELD_ACTIVATION: mirt__json_write_string(out, mirt__activation_get(*(const mirt_activation_kind *)at)->name); break;
+    case MIRT__FIELD_ACTIVATION:
+        mirt__json_write_string(out, mirt__activation_get(*(const mirt_activation_kind *)at)->name);
+        break;
     case MIRT__FIELD_INITIALIZER: mirt__write_initializer(out, (const mirt_initializer *)at); break;
     case MIRT__FIELD_REGULARIZER: mirt__write_regularizer(out, (const mirt_regularizer *)at); break;
     case MIRT__FIELD_CHANNELS: mirt__write_floats(out, (const float *)at, MIRT_MAX_CHANNELS); break;
     case MIRT__FIELD_FLOAT2: mirt__write_floats(out, (const float *)at, 2); break;
     case MIRT__FIELD_FLIP: mirt__json_write_string(out, mirt__flip_names[*(const mirt_flip_mode *)at]); break;
     case MIRT__FIELD_FILL: mirt__json_write_string(out, mirt__fill_names[*(const mirt_fill_mode *)at]); break;
-    case MIRT__FIELD_INTERPOLATION: mirt__json_write_string(out, mirt__interpolation_names[*(const mirt_interpolation *)at]); break;
+    case MIRT__FIELD_INTERPOLATION:
+        mirt__json_write_string(out, mirt__interpolation_names[*(const mirt_interpolation *)at]);
+        break;
     case MIRT__FIELD_NOISE:
         if (!((const mirt_shape *)at)->rank) mirt__text_add(out, "null");
         else mirt__write_dims(out, ((const mirt_shape *)at)->dim, ((const mirt_shape *)at)->rank);
@@ -42108,7 +42621,7 @@ MIRT__LIB void mirt__write_field(mirt__text *out, const mirt__field *field, cons
     }
 }
 
-/* Those of single outputs, when there are any. */
+/* Losses and weights per output, if there are any. */
 static void mirt__write_losses(const mirt_compile_desc *c, mirt__text *out) {
     int count = 0;
     for (int i = 0; i < MIRT_MAX_OUTPUTS; i++) {
@@ -42125,7 +42638,7 @@ static void mirt__write_losses(const mirt_compile_desc *c, mirt__text *out) {
     if (count) mirt__text_add(out, "]");
 }
 
-/* The user's own, by name; an output without one is null. */
+/* Custom losses or metrics by name; null for an output without one. */
 static void mirt__write_custom(const mirt_compile_desc *c, mirt__text *out) {
     int losses = 0;
     for (int i = 0; i < MIRT_MAX_OUTPUTS; i++) losses = c->custom_losses[i] ? i + 1 : losses;
@@ -42163,7 +42676,7 @@ static bool mirt__field_is_zero(const mirt__field *field, const void *at) {
     return field->kind == MIRT__FIELD_BOOL ? !*(const bool *)at : *(const int64_t *)at == 0;
 }
 
-/* With the rate in force: a schedule that mirt_set_learning_rate has overridden is gone. */
+/* Writes the current rate; a schedule that mirt_set_learning_rate has overridden is not saved. */
 static void mirt__write_optimizer(mirt__text *out, const mirt_model *model) {
     const mirt_optimizer *o = &model->config.optimizer;
     const mirt__optimizer_class *cls = mirt__optimizer_class_get(o->kind);
@@ -42174,14 +42687,16 @@ static void mirt__write_optimizer(mirt__text *out, const mirt_model *model) {
     mirt__write_number(out, "learning_rate", mirt_get_learning_rate(model), false);
     for (int i = 0; i < cls->num_fields; i++) mirt__write_field(out, &cls->fields[i], (const char *)o, false);
     for (int i = 0; i < common; i++) {
-        if (!mirt__field_is_zero(&field[i], (const char *)o + field[i].offset)) mirt__write_field(out, &field[i], (const char *)o, false);
+        if (!mirt__field_is_zero(&field[i], (const char *)o + field[i].offset))
+            mirt__write_field(out, &field[i], (const char *)o, false);
     }
-    if (o->exclude_from_weight_decay) mirt__write_name(out, "exclude_from_weight_decay", o->exclude_from_weight_decay, false);
+    if (o->exclude_from_weight_decay)
+        mirt__write_name(out, "exclude_from_weight_decay", o->exclude_from_weight_decay, false);
     if (o->decay.kind && !model->rate_set) mirt__write_schedule(out, &o->decay);
     mirt__text_add(out, "}");
 }
 
-/* A name, or where there are options {"class_name", "config"}. */
+/* A name, or {"class_name", "config"} if there are options. */
 static void mirt__write_metric(mirt__text *out, mirt_metric metric, const mirt_metric_options *o) {
     const char *name = mirt__metric_class_get(metric)->name;
     int count, written = 0;
@@ -42196,7 +42711,8 @@ static void mirt__write_metric(mirt__text *out, mirt_metric metric, const mirt_m
     mirt__write_name(out, "class_name", name, true);
     mirt__text_add(out, ",\"config\":{");
     for (int i = 0; i < count; i++) {
-        if (!mirt__field_is_zero(&field[i], (const char *)o + field[i].offset)) mirt__write_field(out, &field[i], (const char *)o, written++ == 0);
+        if (!mirt__field_is_zero(&field[i], (const char *)o + field[i].offset))
+            mirt__write_field(out, &field[i], (const char *)o, written++ == 0);
     }
     if (o->curve) mirt__write_name(out, "curve", mirt__curve_names[o->curve], written++ == 0);
     if (o->name) mirt__write_name(out, "name", o->name, written++ == 0);
@@ -42223,21 +42739,23 @@ MIRT__LIB void mirt__compile_write(const mirt_model *model, mirt__text *out) {
 /* >>reading */
 
 /* The index of a string member among `names`. */
-static mirt_status mirt__read_name(const mirt__json *object, const char *key, const char *const *names, int count, int *out) {
+static mirt_status mirt__read_name(const mirt__json *object, const char *key, const char *const *names, int count,
+                                   int *out) {
     const mirt__json *value = mirt__json_get(object, key, MIRT__JSON_STRING);
     char label[MIRT__JSON_LABEL];
     if (!value) return mirt_last_status();
     for (*out = 0; *out < count; ++*out) {
         if (strcmp(names[*out], value->string) == 0) return MIRT_OK;
     }
-    return mirt__fail(MIRT_E_FORMAT, "%s is \"%s\", which this version does not know", key, mirt__json_label(value->string, label));
+    return mirt__fail(MIRT_E_FORMAT, "%s is \"%s\", which is unknown to this version", key,
+                      mirt__json_label(value->string, label));
 }
 
 static mirt_status mirt__read_float(const mirt__json *object, const char *key, float *out) {
     const mirt__json *value = mirt__json_get(object, key, MIRT__JSON_NUMBER);
     if (!value) return mirt_last_status();
     *out = (float)value->number;
-    return isfinite(*out) ? MIRT_OK : mirt__fail(MIRT_E_FORMAT, "%s is beyond float32", key);
+    return isfinite(*out) ? MIRT_OK : mirt__fail(MIRT_E_FORMAT, "%s is out of range for float32", key);
 }
 
 static mirt_status mirt__read_bool(const mirt__json *object, const char *key, bool *out) {
@@ -42254,10 +42772,11 @@ static mirt_status mirt__read_int(const mirt__json *object, const char *key, int
     return MIRT_OK;
 }
 
-/* An array of `minimum` to `maximum` integers, each from `low` to `high`; returns how many, or -1. */
-static int mirt__read_ints(const mirt__json *object, const char *key, int64_t *out, int minimum, int maximum, int64_t low, int64_t high) {
+/* Reads an array of `minimum` to `maximum` integers, each from `low` to `high`; returns their number, or -1. */
+static int mirt__read_ints(const mirt__json *object, const char *key, int64_t *out, int minimum, int maximum,
+                           int64_t low, int64_t high) {
     const mirt__json *array = mirt__json_get(object, key, MIRT__JSON_ARRAY);
-    const char *what = low == 1 ? "positive integers" : low == 0 ? "integers, none negative" : "integers in range";
+    const char *what = low == 1 ? "positive integers" : low == 0 ? "non-negative integers" : "integers in range";
     if (!array) return -1;
     bool good = array->count >= (size_t)minimum && array->count <= (size_t)maximum;
     for (size_t i = 0; good && i < array->count; i++) {
@@ -42271,7 +42790,7 @@ static int mirt__read_ints(const mirt__json *object, const char *key, int64_t *o
     return -1;
 }
 
-/* An int64_t of any size, which JSON holds exactly. */
+/* Reads an int64_t, which JSON represents exactly. */
 static mirt_status mirt__read_int64(const mirt__json *object, const char *key, int64_t *out) {
     return mirt__json_get_int(object, key, INT64_MIN, INT64_MAX, out);
 }
@@ -42296,11 +42815,14 @@ static mirt_status mirt__read_initializer(const mirt__json *object, const char *
         return mirt_last_status();
     }
     out->kind = (mirt_initializer_kind)kind;
-    if (mirt__initializer_a[kind] && mirt__read_float(config, mirt__initializer_a[kind], &out->a) != MIRT_OK) return mirt_last_status();
-    if (mirt__initializer_b[kind] && mirt__read_float(config, mirt__initializer_b[kind], &out->b) != MIRT_OK) return mirt_last_status();
+    if (mirt__initializer_a[kind] && mirt__read_float(config, mirt__initializer_a[kind], &out->a) != MIRT_OK)
+        return mirt_last_status();
+    if (mirt__initializer_b[kind] && mirt__read_float(config, mirt__initializer_b[kind], &out->b) != MIRT_OK)
+        return mirt_last_status();
     if (out->kind != MIRT_INIT_VARIANCE_SCALING) return MIRT_OK;
     if (mirt__read_name(config, "mode", mirt__fan_names, MIRT__COUNT(mirt__fan_names), &mode) != MIRT_OK ||
-        mirt__read_name(config, "distribution", mirt__distribution_names, MIRT__COUNT(mirt__distribution_names), &distribution) != MIRT_OK) {
+        mirt__read_name(config, "distribution", mirt__distribution_names, MIRT__COUNT(mirt__distribution_names),
+                        &distribution) != MIRT_OK) {
         return mirt_last_status();
     }
     out->mode = (mirt_fan)mode;
@@ -42308,21 +42830,23 @@ static mirt_status mirt__read_initializer(const mirt__json *object, const char *
     return MIRT_OK;
 }
 
-/* None when it is missing or null. */
+/* No regularizer if it is missing or null. */
 static mirt_status mirt__read_regularizer(const mirt__json *object, const char *key, mirt_regularizer *out) {
     static const char *const names[] = {"L1L2"};
     const mirt__json *json = mirt__json_member(object, key), *config;
     int index;
     out->l1 = out->l2 = 0;
     if (!json || json->type == MIRT__JSON_NULL) return MIRT_OK;
-    if (!(json = mirt__json_get(object, key, MIRT__JSON_OBJECT)) || mirt__read_name(json, "class_name", names, 1, &index) != MIRT_OK ||
-        !(config = mirt__json_get(json, "config", MIRT__JSON_OBJECT)) || mirt__read_float(config, "l1", &out->l1) != MIRT_OK) {
+    if (!(json = mirt__json_get(object, key, MIRT__JSON_OBJECT)) ||
+        mirt__read_name(json, "class_name", names, 1, &index) != MIRT_OK ||
+        !(config = mirt__json_get(json, "config", MIRT__JSON_OBJECT)) ||
+        mirt__read_float(config, "l1", &out->l1) != MIRT_OK) {
         return mirt_last_status();
     }
     return mirt__read_float(config, "l2", &out->l2);
 }
 
-/* [[top, bottom], [left, right]], none negative. */
+/* Reads [[top, bottom], [left, right]], not negative. */
 static mirt_status mirt__read_2x2(const mirt__json *object, const char *key, int out[4]) {
     const mirt__json *array = mirt__json_get(object, key, MIRT__JSON_ARRAY);
     if (!array) return mirt_last_status();
@@ -42331,15 +42855,18 @@ static mirt_status mirt__read_2x2(const mirt__json *object, const char *key, int
         const mirt__json *pair = array->item[i / 2];
         good = pair->type == MIRT__JSON_ARRAY && pair->count == 2;
         const mirt__json *item = good ? pair->item[i % 2] : NULL;
-        good = item && item->type == MIRT__JSON_NUMBER && item->integral && item->integer >= 0 && item->integer <= INT_MAX;
+        good =
+            item && item->type == MIRT__JSON_NUMBER && item->integral && item->integer >= 0 && item->integer <= INT_MAX;
         if (good) out[i] = (int)item->integer;
     }
-    return good ? MIRT_OK : mirt__fail(MIRT_E_FORMAT, "%s must be two pairs of integers, none negative", key);
+    return good ? MIRT_OK : mirt__fail(MIRT_E_FORMAT, "%s must be two pairs of non-negative integers", key);
 }
 
-/* `minimum` 0: any rank, and rows of a batch and paddings are possible too; what reads it says no to the rest. */
-static mirt_status mirt__read_shape(const mirt__json *object, const char *key, int minimum, int maximum, mirt_shape *out) {
-    int rank = mirt__read_ints(object, key, out->dim, minimum, maximum, minimum ? 1 : MIRT_ROWS, minimum ? INT_MAX : MIRT__MAX_ELEMENTS);
+/* `minimum` 0 allows any rank, rows of a batch and paddings; the layer checks them further. */
+static mirt_status mirt__read_shape(const mirt__json *object, const char *key, int minimum, int maximum,
+                                    mirt_shape *out) {
+    int rank = mirt__read_ints(object, key, out->dim, minimum, maximum, minimum ? 1 : MIRT_ROWS,
+                               minimum ? INT_MAX : MIRT__MAX_ELEMENTS);
     if (rank >= 0) out->rank = rank;
     return rank < 0 ? mirt_last_status() : MIRT_OK;
 }
@@ -42390,7 +42917,8 @@ MIRT__LIB mirt_status mirt__read_field(const mirt__json *config, const mirt__fie
         if (status == MIRT_OK) *(mirt_padding *)at = (mirt_padding)index;
         return status;
     case MIRT__FIELD_ACTIVATION:
-        for (int i = 0; i < MIRT__ACTIVATION_COUNT; i++) activations[i] = mirt__activation_get((mirt_activation_kind)i)->name;
+        for (int i = 0; i < MIRT__ACTIVATION_COUNT; i++)
+            activations[i] = mirt__activation_get((mirt_activation_kind)i)->name;
         status = mirt__read_name(config, field->name, activations, MIRT__ACTIVATION_COUNT, &index);
         if (status == MIRT_OK) *(mirt_activation_kind *)at = (mirt_activation_kind)index;
         return status;
@@ -42416,7 +42944,8 @@ MIRT__LIB mirt_status mirt__read_field(const mirt__json *config, const mirt__fie
         if (status == MIRT_OK) *(mirt_fill_mode *)at = (mirt_fill_mode)index;
         return status;
     case MIRT__FIELD_INTERPOLATION:
-        status = mirt__read_name(config, field->name, mirt__interpolation_names, MIRT__COUNT(mirt__interpolation_names), &index);
+        status = mirt__read_name(config, field->name, mirt__interpolation_names, MIRT__COUNT(mirt__interpolation_names),
+                                 &index);
         if (status == MIRT_OK) *(mirt_interpolation *)at = (mirt_interpolation)index;
         return status;
     case MIRT__FIELD_NOISE: { /* missing in files older than the field */
@@ -42427,12 +42956,15 @@ MIRT__LIB mirt_status mirt__read_field(const mirt__json *config, const mirt__fie
     case MIRT__FIELD_SHAPE: return mirt__read_shape(config, field->name, 1, MIRT_MAX_RANK - 1, (mirt_shape *)at);
     case MIRT__FIELD_DIMS: return mirt__read_shape(config, field->name, 0, MIRT_MAX_RANK, (mirt_shape *)at);
     case MIRT__FIELD_AXES:
-        return mirt__read_ints(config, field->name, (int64_t *)at, MIRT_MAX_RANK, MIRT_MAX_RANK, -1, MIRT__MAX_ELEMENTS) < 0 ? mirt_last_status() : MIRT_OK;
+        return mirt__read_ints(config, field->name, (int64_t *)at, MIRT_MAX_RANK, MIRT_MAX_RANK, -1,
+                               MIRT__MAX_ELEMENTS) < 0
+                   ? mirt_last_status()
+                   : MIRT_OK;
     }
     return status;
 }
 
-/* Numbers of an array, at most `most`; how many, or -1. */
+/* Reads an array of at most `most` numbers; returns their number, or -1. */
 static int mirt__read_numbers(const mirt__json *object, const char *key, double *out, int most) {
     const mirt__json *array = mirt__json_get(object, key, MIRT__JSON_ARRAY);
     if (!array) return -1;
@@ -42451,21 +42983,25 @@ static mirt_status mirt__piecewise_read(const mirt__json *config, mirt_schedule 
     if (s->boundaries < 0) return mirt_last_status();
     int count = mirt__read_numbers(config, "values", values, MIRT_MAX_BOUNDARIES + 1);
     if (count < 0) return mirt_last_status();
-    if (count != s->boundaries + 1) return mirt__fail(MIRT_E_FORMAT, "%d boundaries need %d values, not %d", s->boundaries, s->boundaries + 1, count);
+    if (count != s->boundaries + 1)
+        return mirt__fail(MIRT_E_FORMAT, "%d boundaries need %d values, not %d", s->boundaries, s->boundaries + 1,
+                          count);
     for (int i = 0; i < count; i++) s->value[i] = (float)values[i];
     s->initial = s->value[0];
     return MIRT_OK;
 }
 
-/* None where it is missing. */
+/* No schedule if it is missing. */
 static mirt_status mirt__schedule_read(const mirt__json *optimizer, mirt_schedule *s) {
     const char *names[MIRT__SCHEDULE_COUNT];
     const mirt__json *json, *config;
     int kind;
     memset(s, 0, sizeof *s);
     if (!mirt__json_member(optimizer, "schedule")) return MIRT_OK;
-    for (int i = 1; i < MIRT__SCHEDULE_COUNT; i++) names[i - 1] = mirt__schedule_class_get((mirt_schedule_kind)i)->class_name;
-    if (!(json = mirt__json_get(optimizer, "schedule", MIRT__JSON_OBJECT)) || mirt__read_name(json, "class_name", names, MIRT__SCHEDULE_COUNT - 1, &kind) != MIRT_OK ||
+    for (int i = 1; i < MIRT__SCHEDULE_COUNT; i++)
+        names[i - 1] = mirt__schedule_class_get((mirt_schedule_kind)i)->class_name;
+    if (!(json = mirt__json_get(optimizer, "schedule", MIRT__JSON_OBJECT)) ||
+        mirt__read_name(json, "class_name", names, MIRT__SCHEDULE_COUNT - 1, &kind) != MIRT_OK ||
         !(config = mirt__json_get(json, "config", MIRT__JSON_OBJECT))) {
         return mirt_last_status();
     }
@@ -42482,8 +43018,12 @@ static mirt_status mirt__optimizer_read(const mirt__json *json, mirt_optimizer *
     char label[MIRT__JSON_LABEL];
     int kind = 0;
     if (!name) return mirt_last_status();
-    while (kind < MIRT__OPTIMIZER_COUNT && strcmp(mirt__optimizer_class_get((mirt_optimizer_kind)kind)->name, name->string) != 0) kind++;
-    if (kind == MIRT__OPTIMIZER_COUNT) return mirt__fail(MIRT_E_FORMAT, "optimizer \"%s\" is not known to this version", mirt__json_label(name->string, label));
+    while (kind < MIRT__OPTIMIZER_COUNT &&
+           strcmp(mirt__optimizer_class_get((mirt_optimizer_kind)kind)->name, name->string) != 0)
+        kind++;
+    if (kind == MIRT__OPTIMIZER_COUNT)
+        return mirt__fail(MIRT_E_FORMAT, "optimizer \"%s\" is unknown to this version",
+                          mirt__json_label(name->string, label));
     o->kind = (mirt_optimizer_kind)kind;
     if (mirt__read_float(json, "learning_rate", &o->learning_rate) != MIRT_OK) return mirt_last_status();
     const mirt__optimizer_class *cls = mirt__optimizer_class_get(o->kind);
@@ -42493,7 +43033,8 @@ static mirt_status mirt__optimizer_read(const mirt__json *json, mirt_optimizer *
     int common;
     const mirt__field *field = mirt__optimizer_common(&common);
     for (int i = 0; i < common; i++) {
-        if (mirt__json_member(json, field[i].name) && mirt__read_field(json, &field[i], (char *)o) != MIRT_OK) return mirt_last_status();
+        if (mirt__json_member(json, field[i].name) && mirt__read_field(json, &field[i], (char *)o) != MIRT_OK)
+            return mirt_last_status();
     }
     if (mirt__json_member(json, "exclude_from_weight_decay")) {
         const mirt__json *names = mirt__json_get(json, "exclude_from_weight_decay", MIRT__JSON_STRING);
@@ -42507,10 +43048,12 @@ static mirt_status mirt__metric_options_read(const mirt__json *config, mirt_metr
     int count, curve;
     const mirt__field *field = mirt__metric_fields(&count);
     for (int i = 0; i < count; i++) {
-        if (mirt__json_member(config, field[i].name) && mirt__read_field(config, &field[i], (char *)o) != MIRT_OK) return mirt_last_status();
+        if (mirt__json_member(config, field[i].name) && mirt__read_field(config, &field[i], (char *)o) != MIRT_OK)
+            return mirt_last_status();
     }
     if (mirt__json_member(config, "curve")) {
-        if (mirt__read_name(config, "curve", mirt__curve_names, MIRT__COUNT(mirt__curve_names), &curve) != MIRT_OK) return mirt_last_status();
+        if (mirt__read_name(config, "curve", mirt__curve_names, MIRT__COUNT(mirt__curve_names), &curve) != MIRT_OK)
+            return mirt_last_status();
         o->curve = (mirt_curve)curve;
     }
     if (!mirt__json_member(config, "name")) return MIRT_OK;
@@ -42526,31 +43069,39 @@ static mirt_status mirt__metrics_read(const mirt__json *array, mirt_compile_desc
         const mirt__json *name = array->item[i], *config = NULL;
         int m = 1;
         if (name->type == MIRT__JSON_OBJECT) {
-            if (!(config = mirt__json_get(name, "config", MIRT__JSON_OBJECT)) || !(name = mirt__json_get(name, "class_name", MIRT__JSON_STRING))) return mirt_last_status();
+            if (!(config = mirt__json_get(name, "config", MIRT__JSON_OBJECT)) ||
+                !(name = mirt__json_get(name, "class_name", MIRT__JSON_STRING)))
+                return mirt_last_status();
         }
         if (name->type != MIRT__JSON_STRING) return mirt__fail(MIRT_E_FORMAT, "a metric is not a name");
         while (m < MIRT__METRIC_COUNT && strcmp(mirt__metric_class_get((mirt_metric)m)->name, name->string) != 0) m++;
-        if (m == MIRT__METRIC_COUNT) return mirt__fail(MIRT_E_FORMAT, "metric \"%s\" is not known to this version", mirt__json_label(name->string, label));
+        if (m == MIRT__METRIC_COUNT)
+            return mirt__fail(MIRT_E_FORMAT, "metric \"%s\" is unknown to this version",
+                              mirt__json_label(name->string, label));
         out->metrics[i] = (mirt_metric)m;
         if (config && mirt__metric_options_read(config, &out->metric_options[i]) != MIRT_OK) return mirt_last_status();
     }
     return MIRT_OK;
 }
 
-/* Of single outputs; there may be none. */
+/* Losses and weights per output; may be missing. */
 static mirt_status mirt__losses_read(const mirt__json *json, const char *const *names, mirt_compile_desc *out) {
     const mirt__json *losses = mirt__json_member(json, "losses"), *weights = mirt__json_member(json, "loss_weights");
     const bool arrays = losses && weights && losses->type == MIRT__JSON_ARRAY && weights->type == MIRT__JSON_ARRAY;
     if (!losses && !weights) return MIRT_OK;
     if (!arrays || losses->count != weights->count || losses->count > MIRT_MAX_OUTPUTS) {
-        return mirt__fail(MIRT_E_FORMAT, "losses and loss_weights must be arrays of at most %d, one an output", MIRT_MAX_OUTPUTS);
+        return mirt__fail(MIRT_E_FORMAT, "losses and loss_weights must be arrays of at most %d, one element per output",
+                          MIRT_MAX_OUTPUTS);
     }
     for (size_t i = 0; i < losses->count; i++) {
         const mirt__json *name = losses->item[i], *weight = weights->item[i];
         int loss = 0;
-        while (loss < MIRT__LOSS_COUNT && (name->type != MIRT__JSON_STRING || strcmp(names[loss], name->string) != 0)) loss++;
-        if (loss == MIRT__LOSS_COUNT || weight->type != MIRT__JSON_NUMBER || !(fabs(weight->number) <= (double)FLT_MAX)) {
-            return mirt__fail(MIRT_E_FORMAT, "loss number %zu is not known to this version, or its weight no number", i + 1);
+        while (loss < MIRT__LOSS_COUNT && (name->type != MIRT__JSON_STRING || strcmp(names[loss], name->string) != 0))
+            loss++;
+        if (loss == MIRT__LOSS_COUNT || weight->type != MIRT__JSON_NUMBER ||
+            !(fabs(weight->number) <= (double)FLT_MAX)) {
+            return mirt__fail(MIRT_E_FORMAT,
+                              "loss number %zu is unknown to this version, or its weight is not a number", i + 1);
         }
         out->losses[i] = (mirt_loss)loss;
         out->loss_weights[i] = (float)weight->number;
@@ -42558,19 +43109,25 @@ static mirt_status mirt__losses_read(const mirt__json *json, const char *const *
     return MIRT_OK;
 }
 
-/* The names in an array that may be missing: `found` is called with each string, and says whether it is known. */
-static mirt_status mirt__custom_read(const mirt_strategy *strategy, const mirt__json *json, const char *key, mirt_compile_desc *out,
-                                     bool (*found)(const mirt_strategy *strategy, const char *name, mirt_compile_desc *out, size_t i), int most) {
+/* Reads the names in an array that may be missing: `found` is called with each string and returns whether it is
+   known. */
+static mirt_status
+mirt__custom_read(const mirt_strategy *strategy, const mirt__json *json, const char *key, mirt_compile_desc *out,
+                  bool (*found)(const mirt_strategy *strategy, const char *name, mirt_compile_desc *out, size_t i),
+                  int most) {
     const mirt__json *array = mirt__json_member(json, key);
     char label[MIRT__JSON_LABEL];
     if (!array) return MIRT_OK;
-    if (array->type != MIRT__JSON_ARRAY || array->count > (size_t)most) return mirt__fail(MIRT_E_FORMAT, "%s must be an array of at most %d names", key, most);
+    if (array->type != MIRT__JSON_ARRAY || array->count > (size_t)most)
+        return mirt__fail(MIRT_E_FORMAT, "%s must be an array of at most %d names", key, most);
     for (size_t i = 0; i < array->count; i++) {
         const mirt__json *name = array->item[i];
         if (name->type == MIRT__JSON_NULL) continue;
         if (name->type != MIRT__JSON_STRING) return mirt__fail(MIRT_E_FORMAT, "%s must be an array of names", key);
         if (found(strategy, name->string, out, i)) continue;
-        return mirt__fail(MIRT_E_FORMAT, "%s: \"%s\" is not known: mirt_register_loss and mirt_register_metric make such things so", key, mirt__json_label(name->string, label));
+        return mirt__fail(MIRT_E_FORMAT,
+                          "%s: \"%s\" is unknown: register it with mirt_register_loss or mirt_register_metric", key,
+                          mirt__json_label(name->string, label));
     }
     return MIRT_OK;
 }
@@ -42579,20 +43136,24 @@ static bool mirt__custom_loss_found(const mirt_strategy *strategy, const char *n
     return (out->custom_losses[i] = mirt__custom_loss_by_name(strategy, name)) != NULL;
 }
 
-static bool mirt__custom_metric_found(const mirt_strategy *strategy, const char *name, mirt_compile_desc *out, size_t i) {
+static bool mirt__custom_metric_found(const mirt_strategy *strategy, const char *name, mirt_compile_desc *out,
+                                      size_t i) {
     return (out->custom_metrics[i] = mirt__custom_metric_by_name(strategy, name)) != NULL;
 }
 
-MIRT__LIB mirt_status mirt__compile_read(const mirt_strategy *strategy, const mirt__json *json, mirt_compile_desc *out) {
+MIRT__LIB mirt_status mirt__compile_read(const mirt_strategy *strategy, const mirt__json *json,
+                                         mirt_compile_desc *out) {
     memset(out, 0, sizeof *out);
     if (json->type != MIRT__JSON_OBJECT) return mirt__fail(MIRT_E_FORMAT, "the compile settings are not an object");
-    const mirt__json *optimizer = mirt__json_get(json, "optimizer", MIRT__JSON_OBJECT), *metrics = mirt__json_get(json, "metrics", MIRT__JSON_ARRAY);
+    const mirt__json *optimizer = mirt__json_get(json, "optimizer", MIRT__JSON_OBJECT),
+                     *metrics = mirt__json_get(json, "metrics", MIRT__JSON_ARRAY);
     const char *losses[MIRT__LOSS_COUNT];
     int loss, reduction;
     for (int i = 0; i < MIRT__LOSS_COUNT; i++) losses[i] = mirt__loss_name((mirt_loss)i);
     if (!optimizer || !metrics || mirt__optimizer_read(optimizer, &out->optimizer) != MIRT_OK ||
         mirt__read_name(json, "loss", losses, MIRT__LOSS_COUNT, &loss) != MIRT_OK ||
-        mirt__read_name(json, "reduction", mirt__reduction_names, MIRT__COUNT(mirt__reduction_names), &reduction) != MIRT_OK ||
+        mirt__read_name(json, "reduction", mirt__reduction_names, MIRT__COUNT(mirt__reduction_names), &reduction) !=
+            MIRT_OK ||
         mirt__read_bool(json, "from_logits", &out->from_logits) != MIRT_OK) {
         return mirt_last_status();
     }
@@ -42607,8 +43168,8 @@ MIRT__LIB mirt_status mirt__compile_read(const mirt_strategy *strategy, const mi
 
 /* >>section nn/architecture.c */
 
-#define MIRT__MAX_ENTRIES 10000 /* looking for a name goes through all of them */
-#define MIRT__MAX_RECORDED 32768 /* operations of a file's model and its parts: calls of calls multiply */
+#define MIRT__MAX_ENTRIES 10000 /* a search for a name scans all of them */
+#define MIRT__MAX_RECORDED 32768 /* operations of a file's model and its parts: nested calls multiply */
 
 /* Attributes of the operations in a file. */
 typedef struct mirt__file_attr {
@@ -42621,7 +43182,7 @@ typedef struct mirt__file_attr {
 static const mirt__file_attr mirt__file_attrs[] = {MIRT__SAVED_ATTR_LIST(MIRT__FILE_ATTR)};
 #undef MIRT__FILE_ATTR
 
-/* The op that files call `name`; MIRT__OP_COUNT if they may not hold one of that name. */
+/* The op that is called `name` in files; MIRT__OP_COUNT if none is allowed. */
 static mirt__op_id mirt__file_op(const char *name) {
     for (int id = 0; id < MIRT__OP_COUNT; id++) {
         const mirt__op *op = mirt__op_get((mirt__op_id)id);
@@ -42630,28 +43191,30 @@ static mirt__op_id mirt__file_op(const char *name) {
     return MIRT__OP_COUNT;
 }
 
-/* A variable made outside of layers. */
+/* A variable created outside of layers. */
 typedef struct mirt__variable_desc {
     mirt_shape shape;
     mirt_initializer initializer;
     bool trainable;
 } mirt__variable_desc;
-static const mirt__field mirt__variable_fields[] = {{"shape", MIRT__FIELD_DIMS, offsetof(mirt__variable_desc, shape)},
-                                                    {"initializer", MIRT__FIELD_INITIALIZER, offsetof(mirt__variable_desc, initializer)},
-                                                    {"trainable", MIRT__FIELD_BOOL, offsetof(mirt__variable_desc, trainable)}};
+static const mirt__field mirt__variable_fields[] = {
+    {"shape", MIRT__FIELD_DIMS, offsetof(mirt__variable_desc, shape)},
+    {"initializer", MIRT__FIELD_INITIALIZER, offsetof(mirt__variable_desc, initializer)},
+    {"trainable", MIRT__FIELD_BOOL, offsetof(mirt__variable_desc, trainable)}};
 
-static const mirt__field mirt__part_field = {"training", MIRT__FIELD_TRAINING, 0}; /* of a mirt_training */
+static const mirt__field mirt__part_field = {"training", MIRT__FIELD_TRAINING, 0}; /* values of mirt_training */
 
 /* >>writing */
 
-/* The name of operation number `index`: no layer's, which have no '/' of their own. */
+/* The name of operation number `index`, which contains '/', unlike names of layers. */
 static const char *mirt__op_label(const mirt_model *model, int index, char out[64]) {
     snprintf(out, 64, "%s/%d", model->graph.node[index]->op->name, index);
     return out;
 }
 
-/* How an entry names the tensor `t`. A layer that hands its input on names it too. */
-static bool mirt__write_tensor(const mirt_model *model, mirt__text *out, const mirt_tensor *t, int layers, const char *reader) {
+/* Writes a reference to the tensor `t`. A layer that returns its input names it, too. */
+static bool mirt__write_tensor(const mirt_model *model, mirt__text *out, const mirt_tensor *t, int layers,
+                               const char *reader) {
     const mirt__node *node = t->node;
     const char *name = NULL;
     char label[64];
@@ -42662,7 +43225,10 @@ static bool mirt__write_tensor(const mirt_model *model, mirt__text *out, const m
             if (layer->out[k] == t) name = layer->name, slot = k;
         }
         if (!name && index >= layer->first_node && index < layer->first_node + layer->num_nodes) {
-            mirt__fail(MIRT_E_STATE, "%s reads a tensor from inside of %s; such a model cannot be saved whole (weights alone can)", reader, layer->name);
+            mirt__fail(MIRT_E_STATE,
+                       "%s reads a tensor from inside of %s; the architecture of such a model cannot be saved (its "
+                       "weights can)",
+                       reader, layer->name);
             return false;
         }
     }
@@ -42674,8 +43240,9 @@ static bool mirt__write_tensor(const mirt_model *model, mirt__text *out, const m
     return true;
 }
 
-/* "input" or "inputs", whatever `key` is. */
-static bool mirt__write_tensors(const mirt_model *model, mirt__text *out, const char *key, mirt_tensor *const *t, int count, int layers, const char *reader) {
+/* Writes "input" or "inputs", or the like for another `key`. */
+static bool mirt__write_tensors(const mirt_model *model, mirt__text *out, const char *key, mirt_tensor *const *t,
+                                int count, int layers, const char *reader) {
     bool good = true;
     mirt__text_add(out, count == 1 ? ",\"%s\":" : ",\"%ss\":[", key);
     for (int i = 0; good && i < count; i++) {
@@ -42700,7 +43267,7 @@ static void mirt__write_config(mirt__text *out, const mirt__field *fields, int c
 
 static bool mirt__write_model(mirt_model *model, mirt__text *out);
 
-/* The layer before number `index` that is the same model called, or NULL. */
+/* The layer before number `index` that calls the same model, or NULL. */
 static const mirt__layer *mirt__first_call(const mirt_model *model, const mirt_model *part, int index) {
     mirt_training training;
     for (int i = 0; i < index; i++) {
@@ -42709,7 +43276,7 @@ static const mirt__layer *mirt__first_call(const mirt_model *model, const mirt_m
     return NULL;
 }
 
-/* A model called as a layer: all of it, or the name of the layer that has it. */
+/* Writes a model called as a layer: the whole model, or the name of the layer that contains it. */
 static bool mirt__write_part(const mirt_model *model, mirt__text *out, int index) {
     mirt_training training;
     mirt_model *part = mirt__layer_part(model->layer[index], &training);
@@ -42725,7 +43292,8 @@ static bool mirt__write_part(const mirt_model *model, mirt__text *out, int index
 static bool mirt__write_layer(const mirt_model *model, mirt__text *out, int index, bool first) {
     const mirt__layer *layer = model->layer[index];
     mirt__write_begin(out, layer->cls->class_name, layer->name, first);
-    if (layer->num_in && !mirt__write_tensors(model, out, "input", layer->in, layer->num_in, index, layer->name)) return false;
+    if (layer->num_in && !mirt__write_tensors(model, out, "input", layer->in, layer->num_in, index, layer->name))
+        return false;
     mirt__write_config(out, layer->cls->fields, layer->cls->num_fields, layer->desc);
     if (!mirt__write_part(model, out, index)) return false;
     mirt__text_add(out, "}");
@@ -42743,7 +43311,7 @@ static void mirt__write_variable(const mirt__variable *v, mirt__text *out, bool 
     mirt__text_add(out, "}");
 }
 
-/* As hexadecimal digits of the bytes, numbers as float32. */
+/* Writes bytes as hexadecimal digits, numbers as float32. */
 static void mirt__write_data(mirt__text *out, const mirt__attrs *a) {
     const size_t size = mirt__dtype_size(a->dtype);
     mirt__text_add(out, ",\"data\":\"");
@@ -42751,7 +43319,8 @@ static void mirt__write_data(mirt__text *out, const mirt__attrs *a) {
         const unsigned char *at = (const unsigned char *)a->data + i * size;
         float number = a->dtype == MIRT_FLOAT32 ? (float)((const mirt__real *)a->data)[i] : 0;
         if (a->dtype == MIRT_FLOAT32) at = (const unsigned char *)&number;
-        for (size_t k = 0; k < (a->dtype == MIRT_FLOAT32 ? sizeof number : size); k++) mirt__text_add(out, "%02x", at[k]);
+        for (size_t k = 0; k < (a->dtype == MIRT_FLOAT32 ? sizeof number : size); k++)
+            mirt__text_add(out, "%02x", at[k]);
     }
     mirt__text_add(out, "\"");
 }
@@ -42767,7 +43336,7 @@ static bool mirt__write_operation(const mirt_model *model, mirt__text *out, int 
         return true;
     }
     if (!node->op->saved) {
-        return mirt__fail(MIRT_E_STATE, "%s: such an operation cannot be saved; weights alone can", label), false;
+        return mirt__fail(MIRT_E_STATE, "%s: this operation cannot be saved; the weights can", label), false;
     }
     mirt__write_begin(out, "Operation", label, first);
     mirt__write_name(out, "op", node->op->name, false);
@@ -42776,7 +43345,8 @@ static bool mirt__write_operation(const mirt_model *model, mirt__text *out, int 
     for (int i = 0; i < MIRT__COUNT(mirt__file_attrs); i++) {
         const mirt__file_attr *a = &mirt__file_attrs[i];
         if (!(node->op->saved_attrs & a->bit)) continue;
-        if (memcmp((const char *)&node->a + a->field.offset, (const char *)&none + a->field.offset, a->size) == 0) continue;
+        if (memcmp((const char *)&node->a + a->field.offset, (const char *)&none + a->field.offset, a->size) == 0)
+            continue;
         mirt__write_field(out, &a->field, (const char *)&node->a, plain);
         plain = false;
     }
@@ -42787,7 +43357,7 @@ static bool mirt__write_operation(const mirt_model *model, mirt__text *out, int 
     return true;
 }
 
-/* Layers, and the nodes before, between and behind them. */
+/* Writes layers, and the nodes before, between and after them. */
 static bool mirt__write_entries(const mirt_model *model, mirt__text *out) {
     bool first = true;
     int node = 0;
@@ -42804,14 +43374,15 @@ static bool mirt__write_entries(const mirt_model *model, mirt__text *out) {
     return true;
 }
 
-/* Terms of the loss that no layer makes again. */
+/* Writes terms of the loss that layers do not recreate. */
 static bool mirt__write_terms(const mirt_model *model, mirt__text *out) {
     int term = 0, written = 0;
     for (int i = 0; i <= model->num_layers; i++) {
         const mirt__layer *layer = i < model->num_layers ? model->layer[i] : NULL;
         for (; term < (layer ? layer->first_term : model->graph.num_terms); term++, written++) {
             mirt__text_add(out, written ? "," : ",\"losses\":[");
-            if (!mirt__write_tensor(model, out, model->graph.term[term], model->num_layers, "a term of the loss")) return false;
+            if (!mirt__write_tensor(model, out, model->graph.term[term], model->num_layers, "a term of the loss"))
+                return false;
         }
         if (layer) term = layer->first_term + layer->num_terms;
     }
@@ -42819,7 +43390,7 @@ static bool mirt__write_terms(const mirt_model *model, mirt__text *out) {
     return true;
 }
 
-/* Weights that are not trained though they could be; those of parts stand among the model's own. */
+/* Writes the frozen weights, including those of parts. */
 static void mirt__write_frozen(const mirt_model *model, mirt__text *out) {
     int written = 0;
     for (int i = 0; i < model->num_variables && !model->owner; i++) {
@@ -42837,7 +43408,10 @@ static bool mirt__write_model(mirt_model *model, mirt__text *out) {
     mirt__text_add(out, ",\"layers\":[");
     if (!mirt__write_entries(model, out)) return false;
     mirt__text_add(out, "]");
-    if (!mirt__write_tensors(model, out, "output", model->output, model->num_outputs, model->num_layers, "the output") || !mirt__write_terms(model, out)) return false;
+    if (!mirt__write_tensors(model, out, "output", model->output, model->num_outputs, model->num_layers,
+                             "the output") ||
+        !mirt__write_terms(model, out))
+        return false;
     mirt__write_frozen(model, out);
     if (model->half && !model->owner) mirt__text_add(out, ",\"dtype_policy\":\"%s\"", mirt__dtype_policy(model));
     mirt__text_add(out, "}");
@@ -42850,9 +43424,9 @@ MIRT__LIB mirt_status mirt__architecture_write(mirt_model *model, mirt__text *ou
 
 /* >>reading */
 
-/* What has been recorded so far. */
+/* The state of reading a model. */
 typedef struct mirt__entry {
-    const char *name; /* the file's */
+    const char *name; /* name in the file */
     mirt_tensor *const *out;
     int num_out;
     mirt_model *part; /* which was called there, or NULL */
@@ -42861,10 +43435,10 @@ typedef struct mirt__reading {
     mirt_model *model;
     mirt__entry *entry;
     int count;
-    int *recorded; /* operations so far, in this model and those around it */
+    int *recorded; /* operations so far, in this model and the enclosing ones */
 } mirt__reading;
 
-/* A name, or [name, number]; NULL, without an error, when there is no such tensor. */
+/* The tensor for a name or [name, number]; NULL without an error if it does not exist. */
 static mirt_tensor *mirt__read_tensor(const mirt__reading *r, const mirt__json *json) {
     int64_t slot = 0;
     if (json->type == MIRT__JSON_ARRAY) {
@@ -42873,13 +43447,15 @@ static mirt_tensor *mirt__read_tensor(const mirt__reading *r, const mirt__json *
         json = json->item[0];
     }
     for (int i = r->count - 1; json->type == MIRT__JSON_STRING && i >= 0; i--) {
-        if (strcmp(r->entry[i].name, json->string) == 0) return slot >= 0 && slot < r->entry[i].num_out ? r->entry[i].out[slot] : NULL;
+        if (strcmp(r->entry[i].name, json->string) == 0)
+            return slot >= 0 && slot < r->entry[i].num_out ? r->entry[i].out[slot] : NULL;
     }
     return NULL;
 }
 
-/* The members "input" or "inputs" of `json`, for key "input"; how many, or -1 without an error. */
-static int mirt__read_tensors(const mirt__reading *r, const mirt__json *json, const char *key, mirt_tensor **out, int capacity) {
+/* Reads the members "input" or "inputs" of `json`, for key "input"; returns their number, or -1 without an error. */
+static int mirt__read_tensors(const mirt__reading *r, const mirt__json *json, const char *key, mirt_tensor **out,
+                              int capacity) {
     char plural[16];
     snprintf(plural, sizeof plural, "%ss", key);
     const mirt__json *one = mirt__json_member(json, key), *all = mirt__json_member(json, plural);
@@ -42903,9 +43479,10 @@ static bool mirt__read_done(mirt__reading *r, const char *name, mirt_tensor *con
 
 static mirt_status mirt__read_model(mirt_model *model, const mirt__json *architecture, int *recorded);
 
-/* The model that a layer calls: its own, or that of a layer before; NULL with the error set. */
+/* The model that a layer calls: its own, or that of an earlier layer; NULL with the error set. */
 static mirt_model *mirt__read_part(const mirt__reading *r, const mirt__json *json, bool *made) {
-    const mirt__json *own = mirt__json_member(json, "architecture"), *other = mirt__json_get(json, own ? "name" : "part", MIRT__JSON_STRING);
+    const mirt__json *own = mirt__json_member(json, "architecture"),
+                     *other = mirt__json_get(json, own ? "name" : "part", MIRT__JSON_STRING);
     *made = own != NULL;
     if (!other) return NULL;
     if (own) {
@@ -42930,7 +43507,7 @@ static bool mirt__read_call(mirt__reading *r, const mirt__json *json, const char
     mirt_model *part = mirt__read_part(r, json, &made);
     if (!part) return false;
     bool good = mirt__call_named(r->model, part, in, num_in, training, name);
-    if (made) mirt_model_destroy(part); /* at once, or together with the model whose part it now is */
+    if (made) mirt_model_destroy(part); /* destroyed directly, or together with the model that it is now a part of */
     if (!good) return false;
     const mirt__layer *layer = r->model->layer[r->model->num_layers - 1];
     r->entry[r->count].part = part;
@@ -42944,7 +43521,8 @@ static bool mirt__read_layer(mirt__reading *r, const mirt__json *json, const cha
     mirt_tensor *in[MIRT__MAX_IN];
     char other[MIRT__JSON_LABEL];
     if (!cls) {
-        mirt__fail(MIRT_E_FORMAT, "class %s is neither the library's nor known by mirt_register_layer", mirt__json_label(class_name, other));
+        mirt__fail(MIRT_E_FORMAT, "unknown layer class %s: register it with mirt_register_layer",
+                   mirt__json_label(class_name, other));
         return false;
     }
     char *desc = config ? (char *)mirt__pool_alloc(&model->graph.pool, cls->desc_size) : NULL;
@@ -42955,11 +43533,15 @@ static bool mirt__read_layer(mirt__reading *r, const mirt__json *json, const cha
     for (size_t k = 0; k < config->count; k++) {
         int known = 0;
         while (known < cls->num_fields && strcmp(cls->fields[known].name, config->item[k]->key) != 0) known++;
-        if (known == cls->num_fields) return mirt__fail(MIRT_E_FORMAT, "its \"%s\" is no field of class %s", mirt__json_label(config->item[k]->key, other), cls->class_name), false;
+        if (known == cls->num_fields)
+            return mirt__fail(MIRT_E_FORMAT, "\"%s\" is not a field of class %s",
+                              mirt__json_label(config->item[k]->key, other), cls->class_name),
+                   false;
     }
     int num_in = mirt__read_tensors(r, json, "input", in, MIRT__MAX_IN);
     if (cls->max_in == 0 && num_in != 0) return mirt__fail(MIRT_E_FORMAT, "an InputLayer has no input"), false;
-    if (num_in < 0 || (num_in == 0 && cls->min_in > 0)) return mirt__fail(MIRT_E_FORMAT, "its input is not a layer before it"), false;
+    if (num_in < 0 || (num_in == 0 && cls->min_in > 0))
+        return mirt__fail(MIRT_E_FORMAT, "its input is not a layer before it"), false;
     if (!mirt__layer_add(model, cls, in, num_in, desc, name)) return false;
     const mirt__layer *layer = model->layer[model->num_layers - 1];
     return mirt__read_done(r, name, layer->out, layer->num_out);
@@ -42979,7 +43561,8 @@ static unsigned char *mirt__read_bytes(mirt__reading *r, const mirt__json *json,
         good = high >= 0 && low >= 0;
         if (good) bytes[i] = (unsigned char)(16 * high + low);
     }
-    return good ? bytes : (mirt__fail(MIRT_E_FORMAT, "its data are not those of its shape and dtype"), (unsigned char *)NULL);
+    return good ? bytes
+                : (mirt__fail(MIRT_E_FORMAT, "its data do not match its shape and dtype"), (unsigned char *)NULL);
 }
 
 static mirt_tensor *mirt__read_constant(mirt__reading *r, const mirt__json *json, const mirt__attrs *a) {
@@ -42990,7 +43573,7 @@ static mirt_tensor *mirt__read_constant(mirt__reading *r, const mirt__json *json
     if (good && !bytes) return NULL;
     for (int64_t i = 0; good && a->dtype == MIRT_BOOL && i < count; i++) good = bytes[i] <= 1;
     if (good) return mirt__constant_op(&r->model->graph, mirt_make_array(bytes, a->dtype, a->shape));
-    return mirt__fail(MIRT_E_FORMAT, "its data are not those of its shape and dtype"), (mirt_tensor *)NULL;
+    return mirt__fail(MIRT_E_FORMAT, "its data do not match its shape and dtype"), (mirt_tensor *)NULL;
 }
 
 static mirt_tensor *mirt__read_user_op(mirt__reading *r, const mirt__json *json, mirt_tensor *const *in, int num_in) {
@@ -42998,7 +43581,10 @@ static mirt_tensor *mirt__read_user_op(mirt__reading *r, const mirt__json *json,
     const mirt_op_class *op = name ? mirt__op_class_by_name(r->model->strategy, name->string) : NULL;
     char label[MIRT__JSON_LABEL];
     if (!name) return NULL;
-    if (!op) return mirt__fail(MIRT_E_FORMAT, "op %s is not known: mirt_register_op makes it so", mirt__json_label(name->string, label)), (mirt_tensor *)NULL;
+    if (!op)
+        return mirt__fail(MIRT_E_FORMAT, "unknown op %s: register it with mirt_register_op",
+                          mirt__json_label(name->string, label)),
+               (mirt_tensor *)NULL;
     unsigned char *config = op->config_size ? mirt__read_bytes(r, json, op->config_size) : NULL;
     return config || !op->config_size ? mirt__user_op(&r->model->graph, op, in, num_in, config) : NULL;
 }
@@ -43016,14 +43602,18 @@ static mirt_status mirt__read_attributes(const mirt__json *json, mirt__attrs *a)
     }
     for (size_t i = 0; known < json->count && i < json->count; i++) {
         bool found = false;
-        for (int k = 0; k < MIRT__COUNT(mirt__file_attrs); k++) found = found || strcmp(mirt__file_attrs[k].field.name, json->item[i]->key) == 0;
-        if (!found) return mirt__fail(MIRT_E_FORMAT, "attribute \"%s\" is not known to this version", mirt__json_label(json->item[i]->key, label));
+        for (int k = 0; k < MIRT__COUNT(mirt__file_attrs); k++)
+            found = found || strcmp(mirt__file_attrs[k].field.name, json->item[i]->key) == 0;
+        if (!found)
+            return mirt__fail(MIRT_E_FORMAT, "attribute \"%s\" is unknown to this version",
+                              mirt__json_label(json->item[i]->key, label));
     }
     return MIRT_OK;
 }
 
 static bool mirt__read_operation(mirt__reading *r, const mirt__json *json, const char *name) {
-    const mirt__json *op = mirt__json_get(json, "op", MIRT__JSON_STRING), *attributes = mirt__json_get(json, "attributes", MIRT__JSON_OBJECT);
+    const mirt__json *op = mirt__json_get(json, "op", MIRT__JSON_STRING),
+                     *attributes = mirt__json_get(json, "attributes", MIRT__JSON_OBJECT);
     const mirt__attrs none = mirt__no_attrs();
     mirt_tensor *in[MIRT__MAX_IN], *out;
     char label[MIRT__JSON_LABEL];
@@ -43032,11 +43622,11 @@ static bool mirt__read_operation(mirt__reading *r, const mirt__json *json, const
     const mirt__op_id id = mirt__file_op(op->string);
     if (id == MIRT__OP_COUNT) {
         mirt__json_label(op->string, label);
-        return mirt__fail(MIRT_E_FORMAT, "operation %s is not one that files may hold", label), false;
+        return mirt__fail(MIRT_E_FORMAT, "operation %s is not allowed in files", label), false;
     }
     const mirt__op *row = mirt__op_get(id);
     if (!mirt__kind_label(id, a.kind)) {
-        return mirt__fail(MIRT_E_FORMAT, "there is no %s of kind %d", row->name, a.kind), false;
+        return mirt__fail(MIRT_E_FORMAT, "invalid kind of %s (%d)", row->name, a.kind), false;
     }
     for (int i = 0; i < MIRT__COUNT(mirt__file_attrs); i++) {
         const mirt__file_attr *other = &mirt__file_attrs[i];
@@ -43045,7 +43635,7 @@ static bool mirt__read_operation(mirt__reading *r, const mirt__json *json, const
     }
     const int num_in = mirt__read_tensors(r, json, "input", in, MIRT__MAX_IN);
     if (num_in < row->min_in || num_in > row->max_in || (row->fits && !row->fits(&a, in, num_in))) {
-        return mirt__fail(MIRT_E_FORMAT, "its inputs are not what it takes, or not made before it"), false;
+        return mirt__fail(MIRT_E_FORMAT, "its inputs do not fit it, or are not defined before it"), false;
     }
     out = row->saved_attrs & MIRT__SAVES_user_op ? mirt__read_user_op(r, json, in, num_in) :
           row->saved_attrs & MIRT__SAVES_data ? mirt__read_constant(r, json, &a) :
@@ -43066,48 +43656,58 @@ static bool mirt__read_variable(mirt__reading *r, const mirt__json *json, const 
 
 static bool mirt__read_entry(mirt__reading *r, const mirt__json *json, size_t number) {
     char label[MIRT__JSON_LABEL];
-    if (json->type != MIRT__JSON_OBJECT) return mirt__fail(MIRT_E_FORMAT, "layer number %zu is not an object", number), false;
-    const mirt__json *class_name = mirt__json_get(json, "class_name", MIRT__JSON_STRING), *name = mirt__json_get(json, "name", MIRT__JSON_STRING);
+    if (json->type != MIRT__JSON_OBJECT)
+        return mirt__fail(MIRT_E_FORMAT, "layer number %zu is not an object", number), false;
+    const mirt__json *class_name = mirt__json_get(json, "class_name", MIRT__JSON_STRING),
+                     *name = mirt__json_get(json, "name", MIRT__JSON_STRING);
     if (!class_name || !name) return mirt__fail_at("layer number %zu", number), false;
     bool operation = strcmp(class_name->string, "Operation") == 0;
     bool good = operation ? mirt__read_operation(r, json, name->string) :
                 strcmp(class_name->string, "Variable") == 0 ? mirt__read_variable(r, json, name->string) :
                 strcmp(class_name->string, "Functional") == 0 ? mirt__read_call(r, json, name->string) :
                 mirt__read_layer(r, json, class_name->string, name->string);
-    if (!good && (operation || r->model->graph.status == MIRT_OK)) mirt__fail_at("layer %s", mirt__json_label(name->string, label));
+    if (!good && (operation || r->model->graph.status == MIRT_OK))
+        mirt__fail_at("layer %s", mirt__json_label(name->string, label));
     return good;
 }
 
 static mirt_status mirt__read_frozen(mirt_model *model, const mirt__json *json) {
     const mirt__json *names = mirt__json_member(json, "frozen");
-    if (names && names->type != MIRT__JSON_ARRAY) return mirt__fail(MIRT_E_FORMAT, "the frozen weights are not an array");
-    if (names && names->count > (size_t)model->num_variables) return mirt__fail(MIRT_E_FORMAT, "more weights are frozen than there are");
+    if (names && names->type != MIRT__JSON_ARRAY)
+        return mirt__fail(MIRT_E_FORMAT, "the frozen weights are not an array");
+    if (names && names->count > (size_t)model->num_variables)
+        return mirt__fail(MIRT_E_FORMAT, "more weights are frozen than the model has");
     for (size_t i = 0; names && i < names->count; i++) {
         const mirt__json *name = names->item[i];
         if (name->type != MIRT__JSON_STRING) return mirt__fail(MIRT_E_FORMAT, "a frozen weight is not a name");
         int at = 0;
         while (at < model->num_variables && strcmp(model->variable[at].name, name->string) != 0) at++;
-        if (at == model->num_variables) { /* to name the nearest one takes long, and is done once */
+        if (at == model->num_variables) { /* finding the most similar name is slow, and done only once */
             mirt__variable_find(model, name->string);
             return mirt__fail(MIRT_E_FORMAT, "%s", mirt_last_error());
         }
         mirt__freeze(model, at, true);
-        model->variable[at].frozen = true; /* at once: it has no slots in the file */
+        model->variable[at].frozen = true; /* directly, since it has no slots in the file */
     }
     return MIRT_OK;
 }
 
 static mirt_status mirt__read_entries(mirt__reading *r, const mirt__json *json) {
-    const mirt__json *layers = mirt__json_get(json, "layers", MIRT__JSON_ARRAY), *losses = mirt__json_member(json, "losses");
+    const mirt__json *layers = mirt__json_get(json, "layers", MIRT__JSON_ARRAY),
+                     *losses = mirt__json_member(json, "losses");
     mirt_tensor *out[MIRT_MAX_OUTPUTS], *term;
     if (!layers) return mirt_last_status();
-    if (layers->count > MIRT__MAX_ENTRIES) return mirt__fail(MIRT_E_FORMAT, "%zu layers; a model has at most %d layers and operations", layers->count, MIRT__MAX_ENTRIES);
+    if (layers->count > MIRT__MAX_ENTRIES)
+        return mirt__fail(MIRT_E_FORMAT, "%zu layers; a model has at most %d layers and operations", layers->count,
+                          MIRT__MAX_ENTRIES);
     if (!mirt__grow((void **)&r->entry, 0, layers->count + 1, sizeof *r->entry)) return mirt_last_status();
     for (size_t i = 0; i < layers->count; i++) {
         int before = r->model->graph.count;
         if (!mirt__read_entry(r, layers->item[i], i + 1)) return mirt_last_status();
         *r->recorded += r->model->graph.count - before;
-        if (*r->recorded > MIRT__MAX_RECORDED) return mirt__fail(MIRT_E_FORMAT, "layer number %zu: more than %d operations, those of parts included", i + 1, MIRT__MAX_RECORDED);
+        if (*r->recorded > MIRT__MAX_RECORDED)
+            return mirt__fail(MIRT_E_FORMAT, "layer number %zu: more than %d operations, including those of parts",
+                              i + 1, MIRT__MAX_RECORDED);
     }
     int count = mirt__read_tensors(r, json, "output", out, MIRT_MAX_OUTPUTS);
     if (count == 0) return mirt__fail(MIRT_E_FORMAT, "\"output\" is missing");
@@ -43115,7 +43715,8 @@ static mirt_status mirt__read_entries(mirt__reading *r, const mirt__json *json) 
     mirt_model_outputs(r->model, out, count);
     if (losses && losses->type != MIRT__JSON_ARRAY) return mirt__fail(MIRT_E_FORMAT, "the losses are not an array");
     for (size_t i = 0; losses && i < losses->count; i++) {
-        if (!(term = mirt__read_tensor(r, losses->item[i]))) return mirt__fail(MIRT_E_FORMAT, "a term of the loss is not an operation's");
+        if (!(term = mirt__read_tensor(r, losses->item[i])))
+            return mirt__fail(MIRT_E_FORMAT, "a term of the loss is not the output of an operation");
         if (mirt_add_loss(r->model, term) != MIRT_OK) return mirt_last_status();
     }
     if (r->model->graph.status != MIRT_OK) return mirt__fail(r->model->graph.status, "%s", r->model->graph.error);
@@ -43142,9 +43743,11 @@ MIRT__LIB mirt_status mirt__architecture_read(mirt_model *model, const mirt__jso
     if (!policy) return MIRT_OK;
     char label[MIRT__JSON_LABEL];
     const bool scaled = policy->type == MIRT__JSON_STRING && strcmp(policy->string, "mixed_float16") == 0;
-    mirt__set_half(model, scaled || (policy->type == MIRT__JSON_STRING && strcmp(policy->string, "mixed_bfloat16") == 0), scaled);
+    mirt__set_half(
+        model, scaled || (policy->type == MIRT__JSON_STRING && strcmp(policy->string, "mixed_bfloat16") == 0), scaled);
     if (model->half || (policy->type == MIRT__JSON_STRING && strcmp(policy->string, "float32") == 0)) return MIRT_OK;
-    return mirt__fail(MIRT_E_FORMAT, "the dtype policy %s is not known to this version", policy->type == MIRT__JSON_STRING ? mirt__json_label(policy->string, label) : "is no name, and");
+    return mirt__fail(MIRT_E_FORMAT, "the dtype policy %s is unknown to this version",
+                      policy->type == MIRT__JSON_STRING ? mirt__json_label(policy->string, label) : "is no name, and");
 }
 
 #undef MIRT__MAX_RECORDED
@@ -43152,10 +43755,10 @@ MIRT__LIB mirt_status mirt__architecture_read(mirt_model *model, const mirt__jso
 
 /* >>section nn/custom_loss.c */
 
-/* User-defined losses and metrics by name, for files. */
+/* Registers user-defined losses and metrics by name, for files. */
 
 struct mirt__custom_entry {
-    mirt_custom_loss loss;     /* one of the two has a name */
+    mirt_custom_loss loss;     /* exactly one of them has a name */
     mirt_custom_metric metric;
     struct mirt__custom_entry *next;
 };
@@ -43174,7 +43777,7 @@ MIRT__LIB const mirt_custom_metric *mirt__custom_metric_by_name(const mirt_strat
     return NULL;
 }
 
-/* A further entry with a copy of the name; NULL with the error set. */
+/* Appends an entry with a copy of the name; NULL with the error set. */
 static struct mirt__custom_entry *mirt__custom_new(mirt_strategy *strategy, const char *name, const char **copy) {
     struct mirt__custom_entry *e = (struct mirt__custom_entry *)mirt__pool_alloc(&strategy->pool, sizeof *e);
     if (!e || !(*copy = mirt__pool_strdup(&strategy->pool, name))) return NULL;
@@ -43185,7 +43788,9 @@ static struct mirt__custom_entry *mirt__custom_new(mirt_strategy *strategy, cons
 
 MIRT__LIB const mirt_custom_loss *mirt__custom_loss_of(mirt_strategy *strategy, const mirt_custom_loss *loss) {
     const char *name;
-    if (!loss || !mirt__custom_named(loss->name) || !loss->record) return mirt__fail(MIRT_E_INVALID, "a custom loss needs a name in UTF-8 and a function"), (mirt_custom_loss *)NULL;
+    if (!loss || !mirt__custom_named(loss->name) || !loss->record)
+        return mirt__fail(MIRT_E_INVALID, "a custom loss needs a name in UTF-8 and a function"),
+               (mirt_custom_loss *)NULL;
     const mirt_custom_loss *known = mirt__custom_loss_by_name(strategy, loss->name);
     if (known && known->record == loss->record && known->user == loss->user) return known;
     struct mirt__custom_entry *e = mirt__custom_new(strategy, loss->name, &name);
@@ -43197,7 +43802,9 @@ MIRT__LIB const mirt_custom_loss *mirt__custom_loss_of(mirt_strategy *strategy, 
 
 MIRT__LIB const mirt_custom_metric *mirt__custom_metric_of(mirt_strategy *strategy, const mirt_custom_metric *metric) {
     const char *name;
-    if (!metric || !mirt__custom_named(metric->name) || !metric->record) return mirt__fail(MIRT_E_INVALID, "a custom metric needs a name in UTF-8 and a function"), (mirt_custom_metric *)NULL;
+    if (!metric || !mirt__custom_named(metric->name) || !metric->record)
+        return mirt__fail(MIRT_E_INVALID, "a custom metric needs a name in UTF-8 and a function"),
+               (mirt_custom_metric *)NULL;
     if ((int)metric->direction < 0 || metric->direction > MIRT_MODE_MAX) {
         return mirt__fail(MIRT_E_INVALID, "the custom metric %s: invalid direction (%d)", metric->name,
                           (int)metric->direction),
@@ -43228,7 +43835,7 @@ MIRT_API mirt_status mirt_register_metric(mirt_strategy *strategy, const mirt_cu
 
 /* >>section nn/custom_op.c */
 
-/* User-defined ops. A class is copied into the strategy when it is registered or first used, where files find it. */
+/* User-defined ops. The strategy stores a copy of each class when it is registered or first used, for reading files. */
 
 struct mirt__op_entry {
     mirt_op_class op;
@@ -43240,7 +43847,9 @@ static mirt_status mirt__op_class_check(const mirt_op_class *op) {
         return mirt__fail(MIRT_E_INVALID, "an op needs a name of 1 to 100 bytes of UTF-8");
     }
     if (!op->forward) return mirt__fail(MIRT_E_INVALID, "op %s has no forward function", op->name);
-    if (op->config_size > 1 << 20) return mirt__fail(MIRT_E_INVALID, "op %s: a config of %zu bytes; at most a megabyte is possible", op->name, op->config_size);
+    if (op->config_size > 1 << 20)
+        return mirt__fail(MIRT_E_INVALID, "op %s: its config has %zu bytes; at most one megabyte is allowed", op->name,
+                          op->config_size);
     return MIRT_OK;
 }
 
@@ -43251,12 +43860,12 @@ MIRT__LIB const mirt_op_class *mirt__op_class_by_name(const mirt_strategy *strat
     return NULL;
 }
 
-/* The strategy's copy of `op`, made if there is none like it. */
+/* The strategy's copy of `op`, created if it does not exist. */
 static const mirt_op_class *mirt__op_class_of(mirt_strategy *strategy, const mirt_op_class *op) {
     if (mirt__op_class_check(op) != MIRT_OK) return NULL;
     const mirt_op_class *known = mirt__op_class_by_name(strategy, op->name);
-    if (known && known->shape == op->shape && known->forward == op->forward && known->backward == op->backward && known->user == op->user &&
-        known->config_size == op->config_size) {
+    if (known && known->shape == op->shape && known->forward == op->forward && known->backward == op->backward &&
+        known->user == op->user && known->config_size == op->config_size) {
         return known;
     }
     struct mirt__op_entry *e = (struct mirt__op_entry *)mirt__pool_alloc(&strategy->pool, sizeof *e);
@@ -43275,10 +43884,14 @@ MIRT_API mirt_status mirt_register_op(mirt_strategy *strategy, const mirt_op_cla
     return mirt__op_class_of(strategy, op) ? MIRT_OK : mirt_last_status();
 }
 
-MIRT__LIB mirt_tensor *mirt__user_op(mirt__graph *graph, const mirt_op_class *op, mirt_tensor *const *in, int num_in, const void *config) {
+MIRT__LIB mirt_tensor *mirt__user_op(mirt__graph *graph, const mirt_op_class *op, mirt_tensor *const *in, int num_in,
+                                     const void *config) {
     mirt__attrs a = mirt__no_attrs();
     a.user_op = op;
-    if (num_in < 1 || num_in > MIRT__MAX_IN - 2) return mirt__fail(MIRT_E_INVALID, "%s: %d tensors; it must be 1 to %d", op->name, num_in, MIRT__MAX_IN - 2), (mirt_tensor *)NULL;
+    if (num_in < 1 || num_in > MIRT__MAX_IN - 2)
+        return mirt__fail(MIRT_E_INVALID, "%s: %d tensors; the number must be 1 to %d", op->name, num_in,
+                          MIRT__MAX_IN - 2),
+               (mirt_tensor *)NULL;
     if (op->config_size) {
         void *copy = mirt__pool_alloc(&graph->pool, op->config_size);
         if (!copy) return NULL;
@@ -43311,19 +43924,22 @@ MIRT_API mirt_tensor *mirt_custom_op(const mirt_op_class *op, mirt_tensor *const
 
 /* >>section nn/call.c */
 
-/* Models called on tensors: as a part of another model, or in the body of a function. */
+/* Calls models on tensors, as part of another model or in a function. */
 
 static mirt_status mirt__call_check(const mirt_model *model, mirt_tensor *const *x, int count) {
     char have[96], want[96];
     if (model->graph.status != MIRT_OK) return mirt__fail(model->graph.status, "%s", model->graph.error);
-    if (!model->num_outputs) return mirt__fail(MIRT_E_STATE, "%s has no output: end with mirt_model_output", model->name);
+    if (!model->num_outputs)
+        return mirt__fail(MIRT_E_STATE, "%s has no output: end with mirt_model_output", model->name);
     if (count != model->num_inputs) {
-        return mirt__fail(MIRT_E_INVALID, "%s takes %d tensor%s, not %d", model->name, model->num_inputs, model->num_inputs == 1 ? "" : "s", count);
+        return mirt__fail(MIRT_E_INVALID, "%s takes %d tensor%s, not %d", model->name, model->num_inputs,
+                          model->num_inputs == 1 ? "" : "s", count);
     }
     for (int i = 0; i < count; i++) {
         if (x[i]->dtype == MIRT_FLOAT32 && mirt__shape_equal(&x[i]->shape, &model->input[i]->shape)) continue;
-        return mirt__fail(MIRT_E_SHAPE, "%s takes float32 %s, not %s %s%s", model->name, mirt__shape_text(&model->input[i]->shape, want),
-                          mirt__dtype_name(x[i]->dtype), mirt__shape_text(&x[i]->shape, have), x[i]->dtype != MIRT_FLOAT32 ? ": cast it first" : "");
+        return mirt__fail(MIRT_E_SHAPE, "%s takes float32 %s, not %s %s%s", model->name,
+                          mirt__shape_text(&model->input[i]->shape, want), mirt__dtype_name(x[i]->dtype),
+                          mirt__shape_text(&x[i]->shape, have), x[i]->dtype != MIRT_FLOAT32 ? ": cast it first" : "");
     }
     return MIRT_OK;
 }
@@ -43337,7 +43953,7 @@ MIRT__LIB int mirt__call_variables(const mirt__graph *graph, const mirt_model *m
     return mirt__fail(MIRT_E_INVALID, "%s is not a part of %s, whose function this is", model->name, top->name), -1;
 }
 
-/* Whether a number is made of weights alone. */
+/* Whether a number depends only on weights. */
 static bool mirt__of_weights(const mirt__graph *graph, const mirt_tensor *t) {
     for (int i = 0; i < graph->count; i++) graph->node[i]->live = graph->node[i] == t->node;
     for (int i = graph->count - 1; i >= 0; i--) {
@@ -43348,8 +43964,8 @@ static bool mirt__of_weights(const mirt__graph *graph, const mirt_tensor *t) {
     return true;
 }
 
-/* Whether a term of the model's loss counts in this graph: terms of weights alone count once, however often the model
-   is called; the regularizer of a weight counts while that is trained, as in Keras. */
+/* Whether a term of the model's loss counts in this graph: terms that depend only on weights count once, regardless of
+   the number of calls; the regularizer of a weight counts while the weight is trained, as in Keras. */
 static bool mirt__term_counts(const mirt__graph *graph, const mirt_model *model, const mirt_tensor *term, int first,
                               bool again) {
     const mirt__node *node = term->node;
@@ -43359,8 +43975,9 @@ static bool mirt__term_counts(const mirt__graph *graph, const mirt_model *model,
     return mirt__is_trained(&graph->root->variable[first + node->a.index]);
 }
 
-static bool mirt__call_copy(mirt__graph *graph, mirt_model *model, const mirt__stretch *from, mirt_tensor *const *x, mirt_training training, const char *prefix,
-                            uint64_t salt, const mirt__stretch *to, mirt_tensor **out) {
+static bool mirt__call_copy(mirt__graph *graph, mirt_model *model, const mirt__stretch *from, mirt_tensor *const *x,
+                            mirt_training training, const char *prefix, uint64_t salt, const mirt__stretch *to,
+                            mirt_tensor **out) {
     mirt__copying c;
     int outputs = to->count, terms = to->tensor == model->output ? model->graph.num_terms : 0;
     mirt_tensor **keep = (mirt_tensor **)mirt__pool_alloc(&graph->pool, (size_t)(outputs + terms) * sizeof *keep + 1);
@@ -43389,17 +44006,19 @@ static bool mirt__call_copy(mirt__graph *graph, mirt_model *model, const mirt__s
     return true;
 }
 
-/* All of the model. */
-static bool mirt__call_all(mirt__graph *graph, mirt_model *model, mirt_tensor *const *x, mirt_training training, const char *prefix, uint64_t salt, mirt_tensor **out) {
+/* Records the whole model. */
+static bool mirt__call_all(mirt__graph *graph, mirt_model *model, mirt_tensor *const *x, mirt_training training,
+                           const char *prefix, uint64_t salt, mirt_tensor **out) {
     const mirt__stretch from = {model->input, model->num_inputs}, to = {model->output, model->num_outputs};
     return mirt__call_copy(graph, model, &from, x, training, prefix, salt, &to, out);
 }
 
-MIRT__LIB bool mirt__call_stretch(mirt__graph *graph, mirt_model *model, const mirt__stretch *from, mirt_tensor *const *x, const mirt__stretch *to, mirt_tensor **out) {
+MIRT__LIB bool mirt__call_stretch(mirt__graph *graph, mirt_model *model, const mirt__stretch *from,
+                                  mirt_tensor *const *x, const mirt__stretch *to, mirt_tensor **out) {
     return mirt__call_copy(graph, model, from, x, MIRT_TRAINING_AUTO, NULL, 0, to, out);
 }
 
-/* How often the model was called in this graph before: another call draws other random numbers. */
+/* The number of earlier calls of the model in this graph: each call uses other random numbers. */
 static uint64_t mirt__call_number(mirt_model *model, const mirt__graph *graph) {
     if (model->called_in != graph->serial) model->calls = 0;
     model->called_in = graph->serial;
@@ -43420,11 +44039,13 @@ static mirt_tensor *mirt__functional_build(mirt__layer *layer, mirt_tensor *x, v
     if (mirt__adopt(model, d->part, layer->name) != MIRT_OK) return NULL;
     layer->num_out = d->part->num_outputs;
     uint64_t salt = mirt__call_number(d->part, &model->graph);
-    return mirt__call_all(&model->graph, d->part, layer->in, d->training, layer->name, salt, layer->out) ? layer->out[0] : NULL;
+    return mirt__call_all(&model->graph, d->part, layer->in, d->training, layer->name, salt, layer->out) ? layer->out[0]
+                                                                                                         : NULL;
 }
 
-static const mirt__layer_class mirt__functional_layer = {"Functional", "functional", 1, MIRT_MAX_INPUTS, NULL, 0, sizeof(mirt__functional_desc),
-                                                         mirt__functional_build, NULL, NULL};
+static const mirt__layer_class mirt__functional_layer = {
+    "Functional",           "functional", 1,   MIRT_MAX_INPUTS, NULL, 0, sizeof(mirt__functional_desc),
+    mirt__functional_build, NULL,         NULL};
 
 MIRT__LIB mirt_model *mirt__layer_part(const mirt__layer *layer, mirt_training *training) {
     const mirt__functional_desc *d = (const mirt__functional_desc *)(const void *)layer->desc;
@@ -43440,8 +44061,9 @@ static bool mirt__layer_is_named(const mirt_model *model, const char *name) {
     return false;
 }
 
-/* `name` NULL: that of the model, with a number when it is taken. */
-static bool mirt__call_as_layer(mirt_model *model, mirt_model *part, mirt_tensor *const *x, mirt_training training, const char *name, mirt_tensor **out) {
+/* `name` NULL: the model's name, with a number if it is taken. */
+static bool mirt__call_as_layer(mirt_model *model, mirt_model *part, mirt_tensor *const *x, mirt_training training,
+                                const char *name, mirt_tensor **out) {
     mirt__functional_desc d;
     char own[256];
     memset(&d, 0, sizeof d);
@@ -43458,18 +44080,21 @@ static bool mirt__call_as_layer(mirt_model *model, mirt_model *part, mirt_tensor
     return true;
 }
 
-MIRT__LIB bool mirt__call_named(mirt_model *model, mirt_model *part, mirt_tensor *const *x, int count, mirt_training training, const char *name) {
+MIRT__LIB bool mirt__call_named(mirt_model *model, mirt_model *part, mirt_tensor *const *x, int count,
+                                mirt_training training, const char *name) {
     mirt_tensor *out[MIRT_MAX_OUTPUTS];
     return mirt__call_check(part, x, count) == MIRT_OK && mirt__call_as_layer(model, part, x, training, name, out);
 }
 
-static bool mirt__call_into(mirt__graph *graph, mirt_model *model, mirt_tensor *const *x, mirt_training training, mirt_tensor **out) {
+static bool mirt__call_into(mirt__graph *graph, mirt_model *model, mirt_tensor *const *x, mirt_training training,
+                            mirt_tensor **out) {
     if (graph->model) return mirt__call_as_layer(graph->model, model, x, training, NULL, out);
     if (mirt__call_variables(graph, model) < 0) return false;
     return mirt__call_all(graph, model, x, training, NULL, mirt__call_number(model, graph), out);
 }
 
-MIRT_API mirt_tensor *mirt_call_many(mirt_model *model, mirt_tensor *const *x, int count, mirt_training training, mirt_tensor **out) {
+MIRT_API mirt_tensor *mirt_call_many(mirt_model *model, mirt_tensor *const *x, int count, mirt_training training,
+                                     mirt_tensor **out) {
     MIRT__USE_MODEL(model, NULL);
     mirt_tensor *own[MIRT_MAX_OUTPUTS], *in[MIRT_MAX_INPUTS];
     if (!x || count < 1 || !x[0]) return NULL;
@@ -43480,21 +44105,25 @@ MIRT_API mirt_tensor *mirt_call_many(mirt_model *model, mirt_tensor *const *x, i
         if (i < MIRT_MAX_INPUTS && !(in[i] = mirt_cast(x[i], MIRT_FLOAT32))) return NULL;
     }
     bool known = (int)training >= MIRT_TRAINING_AUTO && training <= MIRT_TRAINING_OFF;
-    if (!known) mirt__fail(MIRT_E_INVALID, "%s: there is no way of training number %d", model->name, (int)training);
-    if (!known || mirt__call_check(model, in, count) != MIRT_OK || !mirt__call_into(graph, model, in, training, out ? out : own)) {
+    if (!known) mirt__fail(MIRT_E_INVALID, "%s: invalid training mode (%d)", model->name, (int)training);
+    if (!known || mirt__call_check(model, in, count) != MIRT_OK ||
+        !mirt__call_into(graph, model, in, training, out ? out : own)) {
         mirt__graph_poison(graph);
         return NULL;
     }
     return out ? out[0] : own[0];
 }
 
-MIRT_API mirt_tensor *mirt_call(mirt_model *model, mirt_tensor *x, mirt_training training) { return mirt_call_many(model, &x, 1, training, NULL); }
+MIRT_API mirt_tensor *mirt_call(mirt_model *model, mirt_tensor *x, mirt_training training) {
+    return mirt_call_many(model, &x, 1, training, NULL);
+}
 
 /* >>views */
 
 MIRT_API mirt_tensor *mirt_layer_output(mirt_model *model, const char *layer) {
     MIRT__USE_MODEL(model, NULL);
-    if (!model || !layer) return mirt__fail(MIRT_E_INVALID, "mirt_layer_output: no model or no name"), (mirt_tensor *)NULL;
+    if (!model || !layer)
+        return mirt__fail(MIRT_E_INVALID, "mirt_layer_output: no model or no name"), (mirt_tensor *)NULL;
     int index = mirt__layer_find(model, layer);
     return index < 0 ? NULL : model->layer[index]->out[0];
 }
@@ -43524,13 +44153,20 @@ static bool mirt__view_record(mirt_model *view, mirt_model *model, mirt_tensor *
 
 MIRT_API mirt_model *mirt_model_view(mirt_model *model, mirt_tensor *const *outputs, int count) {
     MIRT__USE_MODEL(model, NULL);
-    if (!model || !outputs) return mirt__fail(MIRT_E_INVALID, "mirt_model_view: no model or no outputs"), (mirt_model *)NULL;
-    if (count < 1 || count > MIRT_MAX_OUTPUTS) return mirt__fail(MIRT_E_INVALID, "mirt_model_view: %d outputs; it must be 1 to %d", count, MIRT_MAX_OUTPUTS), (mirt_model *)NULL;
+    if (!model || !outputs)
+        return mirt__fail(MIRT_E_INVALID, "mirt_model_view: no model or no outputs"), (mirt_model *)NULL;
+    if (count < 1 || count > MIRT_MAX_OUTPUTS)
+        return mirt__fail(MIRT_E_INVALID, "mirt_model_view: %d outputs; it must be 1 to %d", count, MIRT_MAX_OUTPUTS),
+               (mirt_model *)NULL;
     for (int i = 0; i < count; i++) {
         if (!outputs[i]) return mirt__fail_missing("mirt_model_view", "output"), (mirt_model *)NULL;
-        if (outputs[i]->node->graph != &model->graph) return mirt__fail(MIRT_E_INVALID, "mirt_model_view: an output is a tensor of another model than %s", model->name), (mirt_model *)NULL;
+        if (outputs[i]->node->graph != &model->graph)
+            return mirt__fail(MIRT_E_INVALID, "mirt_model_view: an output is a tensor of another model than %s",
+                              model->name),
+                   (mirt_model *)NULL;
     }
-    if (model->graph.status != MIRT_OK) return mirt__fail(model->graph.status, "%s", model->graph.error), (mirt_model *)NULL;
+    if (model->graph.status != MIRT_OK)
+        return mirt__fail(model->graph.status, "%s", model->graph.error), (mirt_model *)NULL;
     if (mirt__model_materialize(model) != MIRT_OK) return NULL;
     mirt_model *view = mirt_model_create(model->strategy, model->name);
     if (!view) return NULL;
@@ -43545,7 +44181,7 @@ MIRT_API mirt_model *mirt_model_view(mirt_model *model, mirt_tensor *const *outp
 
 /* >>section base/cold_end.inc */
 
-/* Ends what cold_begin.inc began. */
+/* Ends cold_begin.inc. */
 #if defined(__GNUC__) && !defined(__clang__) && defined(__OPTIMIZE__)
 #pragma GCC pop_options
 #endif
@@ -43887,8 +44523,8 @@ MIRT__LIB void mirt__describe_not_finite(const mirt_function *function, int what
 
 /* >>section base/once_begin.inc */
 
-/* What follows runs once: recording models, reading and writing files. gcc compiles it in half the
-   time when it does not optimize. */
+/* Begins code that runs once: recording models, reading and writing files. gcc compiles it in half the time without
+   optimization. */
 #if defined(__GNUC__) && !defined(__clang__) && defined(__OPTIMIZE__)
 #pragma GCC push_options
 #ifdef MIRRORTRAIN_DEBUG
@@ -44084,9 +44720,9 @@ MIRT_API mirt_status mirt_trace_end(mirt_strategy *s) {
     MIRT__PEAK_CHAINS(MIRT__PEAK_SUM) \
     return sum;
 
-/* The kernels need the optimizer even where the including program goes without it, and the
-   numerical law forbids contracting a * b + c. Clang knows no pragma for the former. gcc -O2 alone
-   makes vectors only of loops of known length; the cost model says that all may be. */
+/* Begins kernels: optimized even if the including program is not, without contraction. The numerical law forbids
+   contracting a * b + c. Clang has no pragma for the optimization. gcc -O2 alone vectorizes only loops of known length;
+   the cost model allows all. */
 #if defined(__clang__)
 #pragma STDC FP_CONTRACT OFF
 #pragma clang diagnostic push
@@ -44126,6 +44762,7 @@ static float mirt__peak_plain(int64_t count) {
     MIRT__PEAK_TEXT(mirt__peak_four, half, quarter)
 }
 #undef MIRT__PEAK_FMA
+/* Ends optimize_begin.inc. */
 #if defined(__clang__)
 #pragma clang diagnostic pop
 #pragma STDC FP_CONTRACT DEFAULT
@@ -45226,7 +45863,7 @@ MIRT__LIB void mirt__function_free(mirt_function *f) {
 
 /* >>section base/cold_end.inc */
 
-/* Ends what cold_begin.inc began. */
+/* Ends cold_begin.inc. */
 #if defined(__GNUC__) && !defined(__clang__) && defined(__OPTIMIZE__)
 #pragma GCC pop_options
 #endif
@@ -45714,8 +46351,8 @@ MIRT__LIB mirt_status mirt__function_update(mirt_function *f) {
 
 /* >>section base/once_begin.inc */
 
-/* What follows runs once: recording models, reading and writing files. gcc compiles it in half the
-   time when it does not optimize. */
+/* Begins code that runs once: recording models, reading and writing files. gcc compiles it in half the time without
+   optimization. */
 #if defined(__GNUC__) && !defined(__clang__) && defined(__OPTIMIZE__)
 #pragma GCC push_options
 #ifdef MIRRORTRAIN_DEBUG
@@ -46220,7 +46857,7 @@ MIRT_API mirt_status mirt_local_result(mirt_function *f, const char *name, int r
 
 /* >>section base/cold_end.inc */
 
-/* Ends what cold_begin.inc began. */
+/* Ends cold_begin.inc. */
 #if defined(__GNUC__) && !defined(__clang__) && defined(__OPTIMIZE__)
 #pragma GCC pop_options
 #endif
@@ -46464,8 +47101,8 @@ MIRT__LIB mirt_function *mirt__trainer_dry(mirt_model *model, mirt__program_kind
 
 /* >>section base/once_begin.inc */
 
-/* What follows runs once: recording models, reading and writing files. gcc compiles it in half the
-   time when it does not optimize. */
+/* Begins code that runs once: recording models, reading and writing files. gcc compiles it in half the time without
+   optimization. */
 #if defined(__GNUC__) && !defined(__clang__) && defined(__OPTIMIZE__)
 #pragma GCC push_options
 #ifdef MIRRORTRAIN_DEBUG
@@ -46748,7 +47385,7 @@ MIRT_API const char *mirt_graph_text(mirt_model *model, int64_t batch) {
 
 /* >>section base/cold_end.inc */
 
-/* Ends what cold_begin.inc began. */
+/* Ends cold_begin.inc. */
 #if defined(__GNUC__) && !defined(__clang__) && defined(__OPTIMIZE__)
 #pragma GCC pop_options
 #endif
@@ -47207,8 +47844,8 @@ MIRT__LIB int mirt__callback_result(mirt_status status);
 
 /* >>section base/once_begin.inc */
 
-/* What follows runs once: recording models, reading and writing files. gcc compiles it in half the
-   time when it does not optimize. */
+/* Begins code that runs once: recording models, reading and writing files. gcc compiles it in half the time without
+   optimization. */
 #if defined(__GNUC__) && !defined(__clang__) && defined(__OPTIMIZE__)
 #pragma GCC push_options
 #ifdef MIRRORTRAIN_DEBUG
@@ -48413,8 +49050,8 @@ MIRT_API mirt_status mirt_check_drift(mirt_model *model) {
 
 /* >>section base/once_begin.inc */
 
-/* What follows runs once: recording models, reading and writing files. gcc compiles it in half the
-   time when it does not optimize. */
+/* Begins code that runs once: recording models, reading and writing files. gcc compiles it in half the time without
+   optimization. */
 #if defined(__GNUC__) && !defined(__clang__) && defined(__OPTIMIZE__)
 #pragma GCC push_options
 #ifdef MIRRORTRAIN_DEBUG
@@ -48602,7 +49239,7 @@ MIRT__LIB void mirt__traps_in_batch(const mirt_model *model, const mirt__data_sp
 
 /* >>section base/cold_end.inc */
 
-/* Ends what cold_begin.inc began. */
+/* Ends cold_begin.inc. */
 #if defined(__GNUC__) && !defined(__clang__) && defined(__OPTIMIZE__)
 #pragma GCC pop_options
 #endif
@@ -50834,34 +51471,37 @@ MIRT_API double mirt_history_last(const mirt_history *history, const char *name)
 
 #ifndef MIRT__CALLBACKS_H
 #define MIRT__CALLBACKS_H
-/* Ready-made callbacks: one file each. A constructor makes one by mirt__ready_new, says what functions it has, and lists the numbers
-   that are its state; everything it allocates for training it allocates in train_begin. */
+/* Ready-made callbacks, one file each. A constructor calls mirt__ready_new, sets the functions and lists the numbers
+   that are its state; train_begin allocates all memory for training. */
 
-/* A log that is watched. */
+/* A monitored log. */
 typedef struct mirt__monitor {
     char *name;
-    mirt_mode asked, mode; /* as the user says, and what holds for this fit */
+    mirt_mode asked, mode; /* as set by the user, and as resolved for this fit */
     double min_delta;
     bool has_best;
-    double best; /* so far */
+    double best; /* best value so far */
 } mirt__monitor;
-/* What a monitor keeps: rows for a table of fields of `type`, whose member `member` it is. */
+/* The state of a monitor: rows for a table of fields of `type`, in which it is `member`. */
 #define MIRT__MONITOR_FIELDS(type, member) \
-    {"has_best", MIRT__STATE_BOOL, offsetof(type, member.has_best), 0, 0, NULL}, {"best", MIRT__STATE_DOUBLE, offsetof(type, member.best), 0, 0, NULL}
-/* Copies the name; NULL is "val_loss". `who`: for messages, "early stopping". */
-MIRT__LIB mirt_status mirt__monitor_create(mirt__monitor *monitor, const char *who, const char *name, mirt_mode mode, double min_delta);
-/* In train_begin: there will be such a log, and its direction is known. */
+    {"has_best", MIRT__STATE_BOOL, offsetof(type, member.has_best), 0, 0, NULL}, { \
+        "best", MIRT__STATE_DOUBLE, offsetof(type, member.best), 0, 0, NULL \
+    }
+/* Copies the name; NULL means "val_loss". `who` is for messages, such as "early stopping". */
+MIRT__LIB mirt_status mirt__monitor_create(mirt__monitor *monitor, const char *who, const char *name, mirt_mode mode,
+                                           double min_delta);
+/* In train_begin: checks that the log will exist and that its direction is known. */
 MIRT__LIB mirt_status mirt__monitor_begin(mirt__monitor *monitor, const char *who, const mirt_event *event);
-/* Whether `value` is better than `than` by more than min_delta; what is not a number never is. */
+/* Whether `value` is better than `than` by more than min_delta; NaN never is. */
 MIRT__LIB bool mirt__monitor_better(const mirt__monitor *monitor, double value, double than);
-/* Whether `value` is the best so far, which it becomes. */
+/* Whether `value` is the best so far; if so, stores it. */
 MIRT__LIB bool mirt__monitor_improved(mirt__monitor *monitor, double value);
 
 /* --- monitor.c --- */
-/* Whether small or large values of a log of this model are better; AUTO: nothing declares it. */
+/* Whether small or large values of a log of this model are better; AUTO: not declared. */
 MIRT__LIB mirt_mode mirt__log_direction(const mirt_model *model, const char *name);
 MIRT__LIB bool mirt__log_there(const mirt_logs *logs, const char *name);
-/* Whether there will be a log of this name; otherwise an error that names the nearest. */
+/* Whether there will be a log of this name; otherwise sets an error that names the most similar one. */
 MIRT__LIB mirt_status mirt__log_check(const char *who, const char *name, const mirt_event *event);
 
 #endif
@@ -50886,7 +51526,8 @@ MIRT__LIB mirt_status mirt__log_check(const char *who, const char *name, const m
     const int known = mirt__log_names(event->model, true, names);
     for (int i = 0; i < known; i++) found = found || strcmp(names[i], name) == 0;
     if (found && !validation && strncmp(name, "val_", 4) == 0) {
-        return mirt__fail(MIRT_E_INVALID, "%s watches \"%s\", but this fit has no validation data; there is \"%s\"", who, name, name + 4);
+        return mirt__fail(MIRT_E_INVALID, "%s watches \"%s\", but this fit has no validation data; use \"%s\"", who,
+                          name, name + 4);
     }
     if (found) return MIRT_OK;
     memset(&like, 0, sizeof like);
@@ -50897,41 +51538,52 @@ MIRT__LIB mirt_status mirt__log_check(const char *who, const char *name, const m
         mirt__text_add(&list, "%s%s", i ? ", " : "", names[i]);
     }
     like_text = mirt__did_you_mean(&like);
-    mirt_status status = mirt__fail(MIRT_E_INVALID, "%s watches \"%s\", which this fit does not report%s%s", who, name, *like_text ? like_text : "; there are ",
-                                    *like_text || !list.data ? "" : list.data);
+    mirt_status status = mirt__fail(MIRT_E_INVALID, "%s watches \"%s\", which this fit does not report%s%s", who, name,
+                                    *like_text ? like_text : "; there are ", *like_text || !list.data ? "" : list.data);
     mirt__text_free(&list);
     return status;
 }
 
-MIRT__LIB mirt_status mirt__monitor_create(mirt__monitor *monitor, const char *who, const char *name, mirt_mode mode, double min_delta) {
-    if ((int)mode < 0 || mode > MIRT_MODE_MAX) return mirt__fail(MIRT_E_INVALID, "%s: there is no mode number %d", who, (int)mode);
-    if (!isfinite(min_delta)) return mirt__fail(MIRT_E_INVALID, "%s: min_delta is %g; it must be a number", who, min_delta);
+MIRT__LIB mirt_status mirt__monitor_create(mirt__monitor *monitor, const char *who, const char *name, mirt_mode mode,
+                                           double min_delta) {
+    if ((int)mode < 0 || mode > MIRT_MODE_MAX)
+        return mirt__fail(MIRT_E_INVALID, "%s: invalid mode (%d)", who, (int)mode);
+    if (!isfinite(min_delta))
+        return mirt__fail(MIRT_E_INVALID, "%s: min_delta is %g; it must be finite", who, min_delta);
     monitor->asked = monitor->mode = mode;
     monitor->min_delta = fabs(min_delta);
     monitor->name = mirt__strdup(name ? name : "val_loss");
     return monitor->name ? MIRT_OK : MIRT_E_NOMEM;
 }
 
-/* The log `name`, or the same of validation. */
-static bool mirt__log_is(const char *name, const char *log, const char *val_log) { return strcmp(name, log) == 0 || strcmp(name, val_log) == 0; }
+/* The log `name`, or the validation log of the same metric. */
+static bool mirt__log_is(const char *name, const char *log, const char *val_log) {
+    return strcmp(name, log) == 0 || strcmp(name, val_log) == 0;
+}
 
 MIRT__LIB mirt_mode mirt__log_direction(const mirt_model *model, const char *name) {
     bool loss = mirt__log_is(name, "loss", "val_loss");
     for (int i = 0; i < model->num_outputs; i++) {
-        loss = loss || (mirt__output_has_loss(model, i) && mirt__log_is(name, model->loss_name[i], model->val_loss_name[i]));
+        loss = loss ||
+               (mirt__output_has_loss(model, i) && mirt__log_is(name, model->loss_name[i], model->val_loss_name[i]));
     }
     for (int m = 0; m < model->num_metrics && !loss; m++) {
-        if (mirt__log_is(name, model->metric[m].name, model->metric[m].val_name)) return mirt__metric_direction(&model->metric[m]);
+        if (mirt__log_is(name, model->metric[m].name, model->metric[m].val_name))
+            return mirt__metric_direction(&model->metric[m]);
     }
     return loss ? MIRT_MODE_MIN : MIRT_MODE_AUTO;
 }
 
 MIRT__LIB mirt_status mirt__monitor_begin(mirt__monitor *monitor, const char *who, const mirt_event *event) {
     if (mirt__log_check(who, monitor->name, event) != MIRT_OK) return mirt_last_status();
-    monitor->mode = monitor->asked != MIRT_MODE_AUTO ? monitor->asked : mirt__log_direction(event->model, monitor->name);
+    monitor->mode =
+        monitor->asked != MIRT_MODE_AUTO ? monitor->asked : mirt__log_direction(event->model, monitor->name);
     if (monitor->mode != MIRT_MODE_AUTO) return MIRT_OK;
-    return mirt__fail(MIRT_E_INVALID, "%s watches \"%s\", which does not declare whether small or large values are better: set the metric's direction, or the "
-                      "callback's mode, to MIRT_MODE_MIN or MIRT_MODE_MAX", who, monitor->name);
+    return mirt__fail(MIRT_E_INVALID,
+                      "%s watches \"%s\", which does not declare whether small or large values are better: set the "
+                      "metric's direction, or the "
+                      "callback's mode, to MIRT_MODE_MIN or MIRT_MODE_MAX",
+                      who, monitor->name);
 }
 
 MIRT__LIB bool mirt__monitor_better(const mirt__monitor *monitor, double value, double than) {
@@ -50949,12 +51601,14 @@ MIRT__LIB bool mirt__monitor_improved(mirt__monitor *monitor, double value) {
 
 /* >>section callbacks/early_stopping.c */
 
+/* EarlyStopping: stops training when a log no longer improves. */
+
 typedef struct mirt__early_stopping {
     mirt__readymade ready;
     mirt__monitor monitor;
     mirt_early_stopping_desc desc;
-    int64_t wait, best_epoch; /* epochs without a better one; 0-based */
-    int64_t stopped;          /* the epoch in which it ended training, 1-based; 0: it did not */
+    int64_t wait, best_epoch; /* epochs without improvement; 0-based */
+    int64_t stopped;          /* the epoch in which it stopped training, 1-based; 0: it did not */
 } mirt__early_stopping;
 
 static const mirt__state_field mirt__early_stopping_fields[] = {
@@ -50966,11 +51620,12 @@ static const mirt__state_field mirt__early_stopping_fields[] = {
 
 static const char mirt__early_stopping_who[] = "early stopping";
 
-/* A run that it ended is not gone on with. */
+/* A run that it stopped is not resumed. */
 static int mirt__early_stopping_train_begin(const mirt_event *event, void *user) {
     mirt__early_stopping *self = (mirt__early_stopping *)user;
     if (mirt__monitor_begin(&self->monitor, mirt__early_stopping_who, event) != MIRT_OK) return MIRT_CALLBACK_FAILED;
-    if (self->desc.restore_best_weights && mirt__ready_reserve(&self->ready, event->model) != MIRT_OK) return MIRT_CALLBACK_FAILED;
+    if (self->desc.restore_best_weights && mirt__ready_reserve(&self->ready, event->model) != MIRT_OK)
+        return MIRT_CALLBACK_FAILED;
     if (!self->ready.loaded) {
         self->wait = self->best_epoch = self->stopped = 0;
         self->monitor.has_best = self->ready.weights_set = false;
@@ -50985,16 +51640,19 @@ static int mirt__early_stopping_epoch_end(const mirt_event *event, void *user) {
     if (!mirt__log_there(event->logs, self->monitor.name) || event->epoch < self->desc.start_from_epoch) return 0;
     self->wait++;
     const bool better = mirt__monitor_improved(&self->monitor, value);
-    if (self->desc.restore_best_weights && (better || !self->ready.weights_set)) mirt__ready_keep(&self->ready, event->model);
+    if (self->desc.restore_best_weights && (better || !self->ready.weights_set))
+        mirt__ready_keep(&self->ready, event->model);
     if (better) {
         self->best_epoch = event->epoch;
-        if (!self->desc.has_baseline || mirt__monitor_better(&self->monitor, value, self->desc.baseline)) self->wait = 0;
+        if (!self->desc.has_baseline || mirt__monitor_better(&self->monitor, value, self->desc.baseline))
+            self->wait = 0;
         return 0;
     }
     if (self->wait < self->desc.patience || event->epoch == 0) return 0;
     self->stopped = event->epoch + 1;
-    mirt__log(event->model->strategy, MIRT_LOG_INFO, "epoch %d: early stopping: the best \"%s\", %g, was that of epoch %lld", event->epoch + 1,
-              self->monitor.name, self->monitor.best, (long long)self->best_epoch + 1);
+    mirt__log(event->model->strategy, MIRT_LOG_INFO,
+              "epoch %d: early stopping: the best \"%s\", %g, is from epoch %lld", event->epoch + 1, self->monitor.name,
+              self->monitor.best, (long long)self->best_epoch + 1);
     return 1;
 }
 
@@ -51004,7 +51662,9 @@ static int mirt__early_stopping_train_end(const mirt_event *event, void *user) {
     return 0;
 }
 
-static void mirt__early_stopping_release(mirt__readymade *ready) { mirt__free(((mirt__early_stopping *)ready)->monitor.name); }
+static void mirt__early_stopping_release(mirt__readymade *ready) {
+    mirt__free(((mirt__early_stopping *)ready)->monitor.name);
+}
 
 MIRT_API mirt_callback *mirt_early_stopping(const mirt_early_stopping_desc *desc) {
     MIRT__ENTER;
@@ -51012,11 +51672,16 @@ MIRT_API mirt_callback *mirt_early_stopping(const mirt_early_stopping_desc *desc
     memset(&defaults, 0, sizeof defaults);
     if (!desc) desc = &defaults;
     if (desc->patience < 0 || desc->start_from_epoch < 0) {
-        mirt__fail(MIRT_E_INVALID, "%s: patience %d and start_from_epoch %d must not be negative", mirt__early_stopping_who, desc->patience, desc->start_from_epoch);
+        mirt__fail(MIRT_E_INVALID, "%s: patience %d and start_from_epoch %d must not be negative",
+                   mirt__early_stopping_who, desc->patience, desc->start_from_epoch);
         return NULL;
     }
-    if (desc->has_baseline && !isfinite(desc->baseline)) return mirt__fail(MIRT_E_INVALID, "%s: the baseline is %g; it must be a number", mirt__early_stopping_who, desc->baseline), (mirt_callback *)NULL;
-    mirt__readymade *ready = mirt__ready_new(sizeof(mirt__early_stopping), "early_stopping", mirt__early_stopping_fields, MIRT__COUNT(mirt__early_stopping_fields));
+    if (desc->has_baseline && !isfinite(desc->baseline))
+        return mirt__fail(MIRT_E_INVALID, "%s: the baseline is %g; it must be finite", mirt__early_stopping_who,
+                          desc->baseline),
+               (mirt_callback *)NULL;
+    mirt__readymade *ready = mirt__ready_new(sizeof(mirt__early_stopping), "early_stopping",
+                                             mirt__early_stopping_fields, MIRT__COUNT(mirt__early_stopping_fields));
     if (!ready) return NULL;
     mirt__early_stopping *self = (mirt__early_stopping *)ready;
     self->desc = *desc;
@@ -51024,12 +51689,16 @@ MIRT_API mirt_callback *mirt_early_stopping(const mirt_early_stopping_desc *desc
     ready->base.train_begin = mirt__early_stopping_train_begin;
     ready->base.epoch_end = mirt__early_stopping_epoch_end;
     ready->base.train_end = mirt__early_stopping_train_end;
-    if (mirt__monitor_create(&self->monitor, mirt__early_stopping_who, desc->monitor, desc->mode, desc->min_delta) == MIRT_OK) return &ready->base;
+    if (mirt__monitor_create(&self->monitor, mirt__early_stopping_who, desc->monitor, desc->mode, desc->min_delta) ==
+        MIRT_OK)
+        return &ready->base;
     mirt_callback_destroy(&ready->base);
     return NULL;
 }
 
 /* >>section callbacks/terminate_on_nan.c */
+
+/* TerminateOnNaN: reports non-finite losses and can stop training. */
 
 typedef struct mirt__terminate_on_nan {
     mirt__readymade ready;
@@ -51044,13 +51713,14 @@ static int mirt__nan_train_begin(const mirt_event *event, void *user) {
     return 0;
 }
 
-/* A warning comes once. */
+/* Warn only once. */
 static int mirt__nan_batch_end(const mirt_event *event, void *user) {
     mirt_model *model = event->model;
     (void)user;
     if (!model->nan_watch || !model->not_finite[0]) return 0;
     const bool stop = model->nan_watch == 2;
-    mirt__log(model->strategy, MIRT_LOG_WARNING, "%s%s", model->not_finite, stop ? "; training ends, the step was not applied" : "");
+    mirt__log(model->strategy, MIRT_LOG_WARNING, "%s%s", model->not_finite,
+              stop ? "; training stops, and the step was not applied" : "");
     if (!stop) model->nan_watch = 0;
     return stop;
 }
@@ -51062,7 +51732,8 @@ static int mirt__nan_train_end(const mirt_event *event, void *user) {
 }
 
 MIRT_API mirt_callback *mirt_terminate_on_nan(mirt_nan_policy policy) {
-    if ((int)policy < 0 || policy > MIRT_NAN_OFF) return mirt__fail(MIRT_E_INVALID, "terminate on NaN: there is no policy number %d", (int)policy), (mirt_callback *)NULL;
+    if ((int)policy < 0 || policy > MIRT_NAN_OFF)
+        return mirt__fail(MIRT_E_INVALID, "terminate on NaN: invalid policy (%d)", (int)policy), (mirt_callback *)NULL;
     mirt__readymade *ready = mirt__ready_new(sizeof(mirt__terminate_on_nan), "terminate_on_nan", NULL, 0);
     if (!ready) return NULL;
     ((mirt__terminate_on_nan *)ready)->policy = policy;
@@ -51074,10 +51745,12 @@ MIRT_API mirt_callback *mirt_terminate_on_nan(mirt_nan_policy policy) {
 
 /* >>section callbacks/progbar_logger.c */
 
+/* ProgbarLogger: the progress line. */
+
 typedef struct mirt__progbar_logger {
     mirt__readymade ready;
     mirt__progress progress;
-    int shown; /* epochs that there is a line above of */
+    int shown; /* epochs that already have a line */
 } mirt__progbar_logger;
 
 static int mirt__progbar_train_begin(const mirt_event *event, void *user) {
@@ -51093,13 +51766,13 @@ static int mirt__progbar_epoch_begin(const mirt_event *event, void *user) {
     return 0;
 }
 
-/* What goes on in the middle of an epoch is not told of its beginning. */
+/* An epoch that is resumed in the middle gets no call at its beginning. */
 static int mirt__progbar_batch_end(const mirt_event *event, void *user) {
     mirt__progbar_logger *self = (mirt__progbar_logger *)user;
-    mirt_event behind = *event;
-    behind.batch++;
+    mirt_event after = *event;
+    after.batch++;
     if (self->shown != event->epoch + 1) mirt__progbar_epoch_begin(event, user);
-    mirt__progress_line(&self->progress, event->model, &behind, false);
+    mirt__progress_line(&self->progress, event->model, &after, false);
     return 0;
 }
 
@@ -51121,7 +51794,7 @@ MIRT_API mirt_callback *mirt_progbar_logger(void) {
 
 /* >>section callbacks/model_checkpoint.c */
 
-/* ModelCheckpoint, and BackupAndRestore, which is one that goes on from what it wrote. */
+/* ModelCheckpoint, and BackupAndRestore, which also resumes from its own files. */
 
 #include <dirent.h>
 #include <signal.h>
@@ -51132,12 +51805,12 @@ typedef struct mirt__checkpointer {
     const char *who;
     mirt__monitor monitor;
     mirt_model_checkpoint_desc desc;
-    char *pattern, *directory; /* directory: of a backup, which is removed when all is done */
+    char *pattern, *directory; /* directory of a backup, which is removed after training */
     bool keeps_backup;
-    char *files;               /* written so far and not removed, one a line, the oldest first */
-    int64_t last_step;         /* of the last file, which */
-    bool last_whole;           /* stands at the end of an epoch */
-    bool interrupted;          /* this epoch was */
+    char *files;               /* files written so far and not removed, one per line, oldest first */
+    int64_t last_step;         /* step of the last file, which */
+    bool last_whole;           /* was written at the end of an epoch */
+    bool interrupted;          /* this epoch has been written */
     mirt__text path;
 } mirt__checkpointer;
 
@@ -51150,12 +51823,12 @@ static const mirt__state_field mirt__checkpointer_fields[] = {
 
 /* >>patterns */
 
-/* A place in a pattern: {name:08.3f}. */
+/* A placeholder in a pattern: {name:08.3f}. */
 typedef struct mirt__blank {
     char name[64], flags[24], type;
 } mirt__blank;
 
-/* Reads the place that begins at `at`, a brace; returns what follows, or NULL with the error set. */
+/* Parses the placeholder at `at`, a brace; returns the end of it, or NULL with the error set. */
 static const char *mirt__blank_read(const char *who, const char *pattern, const char *at, mirt__blank *out) {
     size_t name = strcspn(at + 1, ":{}"), length = 0;
     const char *end = at + 1 + name;
@@ -51177,27 +51850,33 @@ static const char *mirt__blank_read(const char *who, const char *pattern, const 
         out->name[name] = 0;
         return end + 1;
     }
-    mirt__fail(MIRT_E_INVALID, "%s: the path \"%s\" goes wrong at \"%.24s\": a place is {epoch}, {step:08d} or {val_loss:.2f}", who, pattern, at);
+    mirt__fail(MIRT_E_INVALID, "%s: the path \"%s\" is invalid at \"%.24s\": a placeholder is {epoch}, {step:08d}"
+                               " or {val_loss:.2f}", who, pattern, at);
     return NULL;
 }
 
-static bool mirt__blank_counts(const mirt__blank *blank) { return strcmp(blank->name, "epoch") == 0 || strcmp(blank->name, "step") == 0; }
+static bool mirt__blank_counts(const mirt__blank *blank) {
+    return strcmp(blank->name, "epoch") == 0 || strcmp(blank->name, "step") == 0;
+}
 
 static void mirt__blank_write(const mirt__blank *blank, const mirt_event *event, mirt__text *out) {
     char format[40];
     if (mirt__blank_counts(blank) && (blank->type == 0 || blank->type == 'd')) {
         const char *point = strchr(blank->flags, '.');
-        snprintf(format, sizeof format, "%%%.*slld", (int)(point ? (size_t)(point - blank->flags) : strlen(blank->flags)), blank->flags);
-        mirt__text_add(out, blank->flags[0] ? format : "%lld", strcmp(blank->name, "epoch") == 0 ? (long long)event->epoch + 1 : (long long)event->model->step);
+        snprintf(format, sizeof format, "%%%.*slld",
+                 (int)(point ? (size_t)(point - blank->flags) : strlen(blank->flags)), blank->flags);
+        mirt__text_add(out, blank->flags[0] ? format : "%lld",
+                       strcmp(blank->name, "epoch") == 0 ? (long long)event->epoch + 1 : (long long)event->model->step);
         return;
     }
-    double value = mirt__blank_counts(blank) ? (strcmp(blank->name, "epoch") == 0 ? event->epoch + 1 : (double)event->model->step)
-                                             : mirt_logs_value(event->logs, blank->name);
+    double value = mirt__blank_counts(blank)
+                       ? (strcmp(blank->name, "epoch") == 0 ? event->epoch + 1 : (double)event->model->step)
+                       : mirt_logs_value(event->logs, blank->name);
     snprintf(format, sizeof format, "%%%s%c", blank->flags, blank->type && blank->type != 'd' ? blank->type : 'g');
     mirt__text_add(out, format, value);
 }
 
-/* Fills in the pattern; event NULL: only looks at each place by mirt__log_check, in `checked`. */
+/* Expands the pattern; event NULL: only checks each placeholder by mirt__log_check, with `checked`. */
 static mirt_status mirt__pattern_write(const char *who, const char *pattern, const mirt_event *event, mirt__text *out) {
     mirt__blank blank;
     for (const char *at = pattern; *at;) {
@@ -51214,7 +51893,7 @@ static mirt_status mirt__pattern_write(const char *who, const char *pattern, con
     return out->failed ? mirt_last_status() : MIRT_OK;
 }
 
-/* Every place must be one that this fit can fill in when files are written. */
+/* Checks that this fit has values for all placeholders when files are written. */
 static mirt_status mirt__pattern_check(const mirt__checkpointer *self, const mirt_event *event) {
     const char *names[MIRT_MAX_LOGS + 2] = {"epoch", "step"};
     mirt__blank blank;
@@ -51239,8 +51918,9 @@ static mirt_status mirt__pattern_check(const mirt__checkpointer *self, const mir
         mirt__text list = {NULL, 0, 0, false};
         for (int i = 0; i < count; i++) mirt__text_add(&list, "%s{%s}", i ? ", " : "", names[i]);
         mirt__fail(MIRT_E_INVALID, "%s: the path \"%s\" has {%s}, which %s%s%s%s", self->who, self->pattern, blank.name,
-                   by_steps && strncmp(blank.name, "val_", 4) == 0 ? "nobody knows at the end of a step" : "this fit does not report", hint,
-                   *hint ? " There are " : "; there are ", list.data ? list.data : "none");
+                   by_steps && strncmp(blank.name, "val_", 4) == 0 ? "is unknown at the end of a step"
+                                                                   : "this fit does not report",
+                   hint, *hint ? " There are " : "; there are ", list.data ? list.data : "none");
         mirt__text_free(&list);
         return mirt_last_status();
     }
@@ -51249,7 +51929,7 @@ static mirt_status mirt__pattern_check(const mirt__checkpointer *self, const mir
 
 /* >>files */
 
-/* Removes what processes that are no more left half written under names of this pattern. */
+/* Removes incomplete files of ended processes with names of this pattern. */
 static void mirt__checkpointer_clean(const char *pattern) {
     const char *slash = strrchr(pattern, '/'), *name = slash ? slash + 1 : pattern;
     const size_t fixed = strcspn(name, "{}"), directory = (size_t)(name - pattern);
@@ -51263,7 +51943,9 @@ static void mirt__checkpointer_clean(const char *pattern) {
         long process = 0;
         int attempt = 0, end = 0;
         for (int points = 0; tail > entry->d_name && points < 2;) points += *--tail == '.'; /* ".123-0.tmp" */
-        if (strncmp(entry->d_name, name, fixed) != 0 || strlen(entry->d_name) > 255 || sscanf(tail, ".%ld-%d.tmp%n", &process, &attempt, &end) != 2) continue;
+        if (strncmp(entry->d_name, name, fixed) != 0 || strlen(entry->d_name) > 255 ||
+            sscanf(tail, ".%ld-%d.tmp%n", &process, &attempt, &end) != 2)
+            continue;
         if (end == 0 || tail[end] || process <= 0 || kill((pid_t)process, 0) == 0 || errno != ESRCH) continue;
         snprintf(path, sizeof path, "%.*s%.255s", (int)directory, pattern, entry->d_name);
         mirt__file_remove(path);
@@ -51271,7 +51953,7 @@ static void mirt__checkpointer_clean(const char *pattern) {
     if (stream) closedir(stream);
 }
 
-/* What is written from now on is newer than all that is there, whatever the clock was then or is now. */
+/* Makes new files newer than all existing ones, regardless of changes of the clock. */
 static mirt_status mirt__checkpointer_follow(char *path, mirt__fit *fit) {
     char *slash = strrchr(path, '/');
     int64_t saved;
@@ -51293,7 +51975,7 @@ static mirt_status mirt__checkpointer_probe(mirt__checkpointer *self, const mirt
     return status == MIRT_OK ? MIRT_OK : (mirt__fail_at("%s cannot write", self->who), status);
 }
 
-/* The list with `path` behind it, once. */
+/* Moves `path` to the end of the list, or appends it. */
 static mirt_status mirt__files_add(mirt__checkpointer *self, const char *path) {
     mirt__text list = {NULL, 0, 0, false};
     const size_t size = strlen(path);
@@ -51312,11 +51994,11 @@ static mirt_status mirt__files_add(mirt__checkpointer *self, const char *path) {
     return MIRT_OK;
 }
 
-/* Whether the pattern can give this name: places hold numbers. The earliest match of the text between two places
-   suffices: if a later one fits, its place accepts all characters up to there, and so does the next place. That
-   bounds the time by the product of the lengths, whatever a file lists. */
+/* Whether the pattern can produce this name: placeholders stand for numbers. It suffices to try the earliest match of
+   the text between two placeholders: if a later one matches, its placeholder accepts all characters up to there, and so
+   does the next placeholder. This limits the time to the product of the lengths, whatever a file lists. */
 static bool mirt__pattern_gives(const char *pattern, const char *path, const char *end) {
-    const char *rest = NULL, *from = NULL; /* what follows the last place, and where it was looked for */
+    const char *rest = NULL, *from = NULL; /* the text after the last placeholder, and where its search began */
     for (;;) {
         if (*pattern == '{' && pattern[1] != '{') {
             rest = pattern = strchr(pattern, '}') + 1;
@@ -51334,7 +52016,7 @@ static bool mirt__pattern_gives(const char *pattern, const char *path, const cha
     }
 }
 
-/* No place has become "." or "..": the name is in a directory that the pattern gives. */
+/* No placeholder was replaced by "." or "..", so the name is in a directory of the pattern. */
 static bool mirt__pattern_stays(const char *pattern, const char *path, const char *end) {
     for (;;) {
         const char *next = (const char *)memchr(path, '/', (size_t)(end - path));
@@ -51347,7 +52029,8 @@ static bool mirt__pattern_stays(const char *pattern, const char *path, const cha
     }
 }
 
-/* A checkpoint may come from a copy of another directory, or from anywhere: what it lists and this pattern does not give is not ours to remove. */
+/* A checkpoint may be a copy from another directory or untrusted: never remove listed files that do not match the
+   pattern. */
 static void mirt__files_own(mirt__checkpointer *self) {
     char *to = self->files;
     for (const char *line = to; line && *line;) {
@@ -51361,14 +52044,15 @@ static void mirt__files_own(mirt__checkpointer *self) {
     if (to) *to = 0;
 }
 
-/* Removes the oldest files, of which there are too many. */
+/* Removes the oldest files if there are too many. */
 static void mirt__files_trim(mirt__checkpointer *self, const mirt_event *event) {
     int count = 0;
     for (const char *at = self->files; *at; at++) count += *at == '\n';
     for (; self->desc.keep && count > self->desc.keep; count--) {
         char *end = strchr(self->files, '\n');
         *end = 0;
-        if (mirt__file_remove(self->files) != MIRT_OK) mirt__log(event->model->strategy, MIRT_LOG_WARNING, "%s: %s", self->who, mirt_last_error());
+        if (mirt__file_remove(self->files) != MIRT_OK)
+            mirt__log(event->model->strategy, MIRT_LOG_WARNING, "%s: %s", self->who, mirt_last_error());
         memmove(self->files, end + 1, strlen(end + 1) + 1);
     }
 }
@@ -51377,25 +52061,32 @@ static int mirt__checkpointer_save(mirt__checkpointer *self, const mirt_event *e
     mirt__text_clear(&self->path);
     if (mirt__pattern_write(self->who, self->pattern, event, &self->path) != MIRT_OK) return MIRT_CALLBACK_FAILED;
     if (mirt__make_directory_of(self->path.data) != MIRT_OK)
-        return MIRT_CALLBACK_FAILED; /* its name may contain places */
+        return MIRT_CALLBACK_FAILED; /* its name may contain placeholders */
     if (self->desc.keep && mirt__files_add(self, self->path.data) != MIRT_OK) return MIRT_CALLBACK_FAILED;
     self->last_step = event->model->step;
     self->last_whole = whole;
-    if (mirt_save(event->model, self->path.data, self->desc.weights_only ? MIRT_SAVE_WEIGHTS_ONLY : MIRT_SAVE_ALL) != MIRT_OK) return MIRT_CALLBACK_FAILED;
+    if (mirt_save(event->model, self->path.data, self->desc.weights_only ? MIRT_SAVE_WEIGHTS_ONLY : MIRT_SAVE_ALL) !=
+        MIRT_OK)
+        return MIRT_CALLBACK_FAILED;
     if (self->desc.keep) mirt__files_trim(self, event);
     return 0;
 }
 
-/* >>moments */
+/* >>when to write */
 
 static int mirt__checkpointer_begin(const mirt_event *event, void *user) {
     mirt__checkpointer *self = (mirt__checkpointer *)user;
-    if (self->desc.best_only && mirt__monitor_begin(&self->monitor, self->who, event) != MIRT_OK) return MIRT_CALLBACK_FAILED;
+    if (self->desc.best_only && mirt__monitor_begin(&self->monitor, self->who, event) != MIRT_OK)
+        return MIRT_CALLBACK_FAILED;
     if (self->desc.best_only && self->desc.every_steps && strncmp(self->monitor.name, "val_", 4) == 0) {
-        mirt__fail(MIRT_E_INVALID, "%s watches \"%s\", which nobody knows at the end of a step: best_only with every_steps takes a log of training", self->who, self->monitor.name);
+        mirt__fail(
+            MIRT_E_INVALID,
+            "%s watches \"%s\", which is unknown at the end of a step: best_only with every_steps needs a training log",
+            self->who, self->monitor.name);
         return MIRT_CALLBACK_FAILED;
     }
-    if (mirt__pattern_check(self, event) != MIRT_OK || mirt__checkpointer_probe(self, event) != MIRT_OK) return MIRT_CALLBACK_FAILED;
+    if (mirt__pattern_check(self, event) != MIRT_OK || mirt__checkpointer_probe(self, event) != MIRT_OK)
+        return MIRT_CALLBACK_FAILED;
     if (!self->ready.loaded) {
         self->monitor.has_best = self->last_whole = false;
         self->last_step = -1;
@@ -51413,7 +52104,7 @@ static int mirt__checkpointer_epoch_begin(const mirt_event *event, void *user) {
     return 0;
 }
 
-/* Whether this is a moment to write at. */
+/* Whether to write a file now. */
 static bool mirt__checkpointer_due(mirt__checkpointer *self, const mirt_event *event, mirt__moment moment) {
     const int64_t step = event->model->step, every = self->desc.every_steps;
     const bool again = self->last_step == step && !self->last_whole;
@@ -51423,7 +52114,7 @@ static bool mirt__checkpointer_due(mirt__checkpointer *self, const mirt_event *e
         self->interrupted = true;
         return self->desc.at_end && !again;
     case MIRT__EPOCH_END:
-        if (self->interrupted && self->desc.at_end) return false; /* what was written last goes on with this epoch */
+        if (self->interrupted && self->desc.at_end) return false; /* the last file resumes in this epoch */
         return every == 0 || (self->desc.at_end && (event->model->fit->stop || event->epoch + 1 == event->epochs));
     default: return false;
     }
@@ -51438,7 +52129,9 @@ static int mirt__checkpointer_after(mirt__readymade *ready, const mirt_event *ev
     mirt__checkpointer *self = (mirt__checkpointer *)ready;
     if (moment == MIRT__TRAIN_END && self->directory && !self->keeps_backup) mirt__checkpointer_done(self);
     if (!mirt__checkpointer_due(self, event, moment)) return 0;
-    if (self->desc.best_only && !mirt__monitor_improved(&self->monitor, mirt_logs_value(event->logs, self->monitor.name))) return 0;
+    if (self->desc.best_only &&
+        !mirt__monitor_improved(&self->monitor, mirt_logs_value(event->logs, self->monitor.name)))
+        return 0;
     return mirt__checkpointer_save(self, event, moment == MIRT__EPOCH_END);
 }
 
@@ -51450,27 +52143,35 @@ static void mirt__checkpointer_release(mirt__readymade *ready) {
     mirt__text_free(&self->path);
 }
 
-/* >>making */
+/* >>constructors */
 
 static mirt_status mirt__checkpointer_check(const char *who, const mirt_model_checkpoint_desc *desc) {
     mirt__blank blank;
-    if (!desc || !desc->path || !*desc->path) return mirt__fail(MIRT_E_INVALID, "%s: there is no path to write to", who);
-    const size_t line = strcspn(desc->path, "\n"); /* a list of files has one a line */
-    if (desc->path[line]) return mirt__fail(MIRT_E_INVALID, "%s: the path \"%.*s...\" has the end of a line in it", who, line < 200 ? (int)line : 200, desc->path);
+    if (!desc || !desc->path || !*desc->path) return mirt__fail(MIRT_E_INVALID, "%s: the path is missing", who);
+    const size_t line = strcspn(desc->path, "\n"); /* the list of files has one per line */
+    if (desc->path[line])
+        return mirt__fail(MIRT_E_INVALID, "%s: the path \"%.*s...\" contains a line break", who,
+                          line < 200 ? (int)line : 200, desc->path);
     if (mirt_save_check(desc->path) != MIRT_OK) return mirt__fail_at("%s", who);
-    if (desc->every_steps < 0 || desc->keep < 0) return mirt__fail(MIRT_E_INVALID, "%s: every_steps %lld and keep %d must not be negative", who, (long long)desc->every_steps, desc->keep);
+    if (desc->every_steps < 0 || desc->keep < 0)
+        return mirt__fail(MIRT_E_INVALID, "%s: every_steps %lld and keep %d must not be negative", who,
+                          (long long)desc->every_steps, desc->keep);
     for (const char *at = desc->path; (at = strpbrk(at, "{}")) != NULL;) {
         if (at[1] == *at) at += 2;
         else if (*at == '}' || !(at = mirt__blank_read(who, desc->path, at, &blank))) {
-            return at ? mirt__fail(MIRT_E_INVALID, "%s: the path \"%s\" closes a brace it did not open", who, desc->path) : mirt_last_status();
+            return at ? mirt__fail(MIRT_E_INVALID, "%s: the path \"%s\" closes a brace that it did not open", who,
+                                   desc->path)
+                      : mirt_last_status();
         }
     }
     return MIRT_OK;
 }
 
-static mirt__checkpointer *mirt__checkpointer_new(const char *name, const char *who, const mirt_model_checkpoint_desc *desc) {
+static mirt__checkpointer *mirt__checkpointer_new(const char *name, const char *who,
+                                                  const mirt_model_checkpoint_desc *desc) {
     if (mirt__checkpointer_check(who, desc) != MIRT_OK) return NULL;
-    mirt__readymade *ready = mirt__ready_new(sizeof(mirt__checkpointer), name, mirt__checkpointer_fields, MIRT__COUNT(mirt__checkpointer_fields));
+    mirt__readymade *ready = mirt__ready_new(sizeof(mirt__checkpointer), name, mirt__checkpointer_fields,
+                                             MIRT__COUNT(mirt__checkpointer_fields));
     if (!ready) return NULL;
     mirt__checkpointer *self = (mirt__checkpointer *)ready;
     self->who = who;
@@ -51480,7 +52181,8 @@ static mirt__checkpointer *mirt__checkpointer_new(const char *name, const char *
     ready->base.train_begin = mirt__checkpointer_begin;
     ready->base.epoch_begin = mirt__checkpointer_epoch_begin;
     self->pattern = mirt__strdup(desc->path);
-    if (self->pattern && mirt__monitor_create(&self->monitor, who, desc->monitor, desc->mode, 0) == MIRT_OK) return self;
+    if (self->pattern && mirt__monitor_create(&self->monitor, who, desc->monitor, desc->mode, 0) == MIRT_OK)
+        return self;
     mirt_callback_destroy(&ready->base);
     return NULL;
 }
@@ -51496,12 +52198,15 @@ MIRT_API mirt_callback *mirt_backup_and_restore(const mirt_backup_desc *desc) {
     mirt_model_checkpoint_desc checkpoint;
     mirt__text path = {NULL, 0, 0, false};
     memset(&checkpoint, 0, sizeof checkpoint);
-    if (!desc || !desc->directory || !*desc->directory) return mirt__fail(MIRT_E_INVALID, "mirt_backup_and_restore: no directory"), (mirt_callback *)NULL;
-    for (const char *at = desc->directory; *at; at++) mirt__text_add(&path, *at == '{' ? "{{" : *at == '}' ? "}}" : "%c", *at);
+    if (!desc || !desc->directory || !*desc->directory)
+        return mirt__fail(MIRT_E_INVALID, "mirt_backup_and_restore: no directory"), (mirt_callback *)NULL;
+    for (const char *at = desc->directory; *at; at++)
+        mirt__text_add(&path, *at == '{' ? "{{" : *at == '}' ? "}}" : "%c", *at);
     mirt__text_add(&path, "/backup.safetensors");
     checkpoint.path = path.data;
     checkpoint.every_steps = desc->every_steps;
-    mirt__checkpointer *self = path.failed ? NULL : mirt__checkpointer_new("backup_and_restore", "backup and restore", &checkpoint);
+    mirt__checkpointer *self =
+        path.failed ? NULL : mirt__checkpointer_new("backup_and_restore", "backup and restore", &checkpoint);
     mirt__text_free(&path);
     if (!self) return NULL;
     self->directory = mirt__strdup(desc->directory);
@@ -51520,7 +52225,7 @@ typedef struct mirt__plateau {
     mirt__readymade ready;
     mirt__monitor monitor;
     mirt_reduce_lr_desc desc;
-    int64_t wait, cooldown; /* epochs without a better one; that are still not counted */
+    int64_t wait, cooldown; /* epochs without improvement; remaining epochs of cooldown */
 } mirt__plateau;
 
 static const mirt__state_field mirt__plateau_fields[] = {
@@ -51542,15 +52247,15 @@ static int mirt__plateau_begin(const mirt_event *event, void *user) {
     return 0;
 }
 
-/* Whether the rate could be reduced any more. */
+/* Whether the rate can be reduced further. */
 static bool mirt__plateau_reduce(const mirt__plateau *self, const mirt_event *event) {
     const double rate = mirt_get_learning_rate(event->model);
     double reduced = rate * self->desc.factor;
     if (!(rate > (double)(float)self->desc.min_rate)) return false;
     if (reduced < self->desc.min_rate) reduced = self->desc.min_rate;
     mirt_set_learning_rate(event->model, reduced);
-    mirt__log(event->model->strategy, MIRT_LOG_INFO, "epoch %d: \"%s\" has not become better: the learning rate is now %g", event->epoch + 1, self->monitor.name,
-              mirt_get_learning_rate(event->model));
+    mirt__log(event->model->strategy, MIRT_LOG_INFO, "epoch %d: \"%s\" has not improved: the learning rate is now %g",
+              event->epoch + 1, self->monitor.name, mirt_get_learning_rate(event->model));
     return true;
 }
 
@@ -51579,19 +52284,25 @@ MIRT_API mirt_callback *mirt_reduce_lr_on_plateau(const mirt_reduce_lr_desc *giv
     if (desc.factor == 0) desc.factor = 0.1;
     if (desc.patience == 0) desc.patience = 10;
     desc.min_delta = desc.min_delta == 0 ? 1e-4 : desc.min_delta < 0 ? 0 : desc.min_delta;
-    if (!(desc.factor > 0 && desc.factor < 1)) return mirt__fail(MIRT_E_INVALID, "%s: the factor is %g; it must lie between 0 and 1", mirt__plateau_who, desc.factor), (mirt_callback *)NULL;
+    if (!(desc.factor > 0 && desc.factor < 1))
+        return mirt__fail(MIRT_E_INVALID, "%s: the factor is %g; it must lie between 0 and 1", mirt__plateau_who,
+                          desc.factor),
+               (mirt_callback *)NULL;
     if (desc.patience < 0 || desc.cooldown < 0 || !(desc.min_rate >= 0 && desc.min_rate <= (double)FLT_MAX)) {
-        mirt__fail(MIRT_E_INVALID, "%s: patience %d, cooldown %d and min_rate %g must not be negative", mirt__plateau_who, desc.patience, desc.cooldown, desc.min_rate);
+        mirt__fail(MIRT_E_INVALID, "%s: patience %d, cooldown %d and min_rate %g must not be negative",
+                   mirt__plateau_who, desc.patience, desc.cooldown, desc.min_rate);
         return NULL;
     }
-    mirt__readymade *ready = mirt__ready_new(sizeof(mirt__plateau), "reduce_lr_on_plateau", mirt__plateau_fields, MIRT__COUNT(mirt__plateau_fields));
+    mirt__readymade *ready = mirt__ready_new(sizeof(mirt__plateau), "reduce_lr_on_plateau", mirt__plateau_fields,
+                                             MIRT__COUNT(mirt__plateau_fields));
     if (!ready) return NULL;
     mirt__plateau *self = (mirt__plateau *)ready;
     self->desc = desc;
     ready->release = mirt__plateau_release;
     ready->base.train_begin = mirt__plateau_begin;
     ready->base.epoch_end = mirt__plateau_epoch_end;
-    if (mirt__monitor_create(&self->monitor, mirt__plateau_who, desc.monitor, desc.mode, desc.min_delta) == MIRT_OK) return &ready->base;
+    if (mirt__monitor_create(&self->monitor, mirt__plateau_who, desc.monitor, desc.mode, desc.min_delta) == MIRT_OK)
+        return &ready->base;
     mirt_callback_destroy(&ready->base);
     return NULL;
 }
@@ -51609,7 +52320,8 @@ static int mirt__rate_scheduler_epoch_begin(const mirt_event *event, void *user)
 }
 
 MIRT_API mirt_callback *mirt_learning_rate_scheduler(mirt_epoch_schedule_fn schedule, void *user) {
-    if (!schedule) return mirt__fail(MIRT_E_INVALID, "mirt_learning_rate_scheduler: no function"), (mirt_callback *)NULL;
+    if (!schedule)
+        return mirt__fail(MIRT_E_INVALID, "mirt_learning_rate_scheduler: no function"), (mirt_callback *)NULL;
     mirt__readymade *ready = mirt__ready_new(sizeof(mirt__rate_scheduler), "learning_rate_scheduler", NULL, 0);
     if (!ready) return NULL;
     ((mirt__rate_scheduler *)ready)->schedule = schedule;
@@ -51620,16 +52332,17 @@ MIRT_API mirt_callback *mirt_learning_rate_scheduler(mirt_epoch_schedule_fn sche
 
 /* >>section callbacks/csv_logger.c */
 
-/* Comma-separated values as Python's csv module reads them: what holds a separator, a quote or the end of a line is quoted. */
+/* CSVLogger: writes logs as comma-separated values for Python's csv module. Values with a separator, quote or line
+   break are quoted. */
 
 typedef struct mirt__csv_logger {
     mirt__readymade ready;
     char *path;
     char separator;
     bool append;
-    int64_t length; /* of the file, which checkpoints keep */
+    int64_t length; /* length of the file, which checkpoints store */
     mirt__appender file;
-    const char *column[MIRT_MAX_LOGS]; /* names of logs, sorted; the model's */
+    const char *column[MIRT_MAX_LOGS]; /* names of logs, sorted; owned by the model */
     int columns;
     mirt__text line;
 } mirt__csv_logger;
@@ -51667,9 +52380,11 @@ static void mirt__csv_header(mirt__csv_logger *self) {
     }
 }
 
-static int mirt__csv_order(const void *a, const void *b) { return strcmp(*(const char *const *)a, *(const char *const *)b); }
+static int mirt__csv_order(const void *a, const void *b) {
+    return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
 
-/* The first line of a file that goes on has to be the one that this fit would write. */
+/* The first line of a continued file must be the one that this fit would write. */
 static mirt_status mirt__csv_check(mirt__csv_logger *self) {
     const size_t size = self->line.size;
     uint64_t all;
@@ -51678,16 +52393,25 @@ static mirt_status mirt__csv_check(mirt__csv_logger *self) {
     char *there = (char *)mirt__calloc(size + 3, 1);
     const int64_t got = there ? mirt__file_read_at(fd, 0, there, size + 2) : -1;
     mirt__file_close(&fd);
-    bool same = got > (int64_t)size && memcmp(there, self->line.data, size) == 0 && (there[size] == '\n' || there[size] == '\r');
-    mirt_status status = !there ? mirt_last_status() : same ? MIRT_OK :
-        mirt__fail(MIRT_E_INVALID, "%s: cannot be gone on with: its first line is not \"%s\", the columns of this fit", self->path, self->line.data);
+    bool same = got > (int64_t)size && memcmp(there, self->line.data, size) == 0 &&
+                (there[size] == '\n' || there[size] == '\r');
+    mirt_status status =
+        !there ? mirt_last_status()
+        : same ? MIRT_OK
+               : mirt__fail(MIRT_E_INVALID,
+                            "%s: cannot continue this file: its first line is not \"%s\", the columns of this fit",
+                            self->path, self->line.data);
     mirt__free(there);
     return status;
 }
 
 static mirt_status mirt__csv_begin(mirt__csv_logger *self, const mirt_event *event) {
     mirt__append_close(&self->file);
-    if (mirt__make_directory_of(self->path) != MIRT_OK || mirt__append_open(&self->file, self->path, self->ready.loaded ? self->length : self->append ? -1 : 0) != MIRT_OK) return mirt_last_status();
+    if (mirt__make_directory_of(self->path) != MIRT_OK || mirt__append_open(&self->file, self->path,
+                                                                            self->ready.loaded ? self->length
+                                                                            : self->append     ? -1
+                                                                                               : 0) != MIRT_OK)
+        return mirt_last_status();
     self->ready.loaded = false;
     self->columns = mirt__log_names(event->model, event->validation != NULL, self->column);
     qsort(self->column, (size_t)self->columns, sizeof *self->column, mirt__csv_order);
@@ -51697,7 +52421,9 @@ static mirt_status mirt__csv_begin(mirt__csv_logger *self, const mirt_event *eve
     return self->file.size ? mirt__csv_check(self) : mirt__csv_write(self);
 }
 
-static int mirt__csv_train_begin(const mirt_event *event, void *user) { return mirt__callback_result(mirt__csv_begin((mirt__csv_logger *)user, event)); }
+static int mirt__csv_train_begin(const mirt_event *event, void *user) {
+    return mirt__callback_result(mirt__csv_begin((mirt__csv_logger *)user, event));
+}
 
 static int mirt__csv_epoch_end(const mirt_event *event, void *user) {
     mirt__csv_logger *self = (mirt__csv_logger *)user;
@@ -51705,7 +52431,8 @@ static int mirt__csv_epoch_end(const mirt_event *event, void *user) {
     mirt__text_add(&self->line, "%d", event->epoch);
     for (int i = 0; i < self->columns; i++) {
         bool there = false;
-        for (int k = 0; k < event->logs->count; k++) there = there || strcmp(event->logs->name[k], self->column[i]) == 0;
+        for (int k = 0; k < event->logs->count; k++)
+            there = there || strcmp(event->logs->name[k], self->column[i]) == 0;
         const double value = mirt_logs_value(event->logs, self->column[i]);
         mirt__text_add(&self->line, "%c", self->separator);
         if (there && value - value == 0) mirt__json_write_number(&self->line, value);
@@ -51732,9 +52459,13 @@ static void mirt__csv_release(mirt__readymade *ready) {
 
 MIRT_API mirt_callback *mirt_csv_logger(const mirt_csv_logger_desc *desc) {
     MIRT__ENTER;
-    if (!desc || !desc->path) return mirt__fail(MIRT_E_INVALID, "mirt_csv_logger: there is no path"), (mirt_callback *)NULL;
-    if (desc->separator == '"' || desc->separator == '\n' || desc->separator == '\r') return mirt__fail(MIRT_E_INVALID, "mirt_csv_logger: a quote or the end of a line cannot separate columns"), (mirt_callback *)NULL;
-    mirt__readymade *ready = mirt__ready_new(sizeof(mirt__csv_logger), "csv_logger", mirt__csv_logger_fields, MIRT__COUNT(mirt__csv_logger_fields));
+    if (!desc || !desc->path)
+        return mirt__fail(MIRT_E_INVALID, "mirt_csv_logger: the path is missing"), (mirt_callback *)NULL;
+    if (desc->separator == '"' || desc->separator == '\n' || desc->separator == '\r')
+        return mirt__fail(MIRT_E_INVALID, "mirt_csv_logger: the separator cannot be a quote or a line break"),
+               (mirt_callback *)NULL;
+    mirt__readymade *ready = mirt__ready_new(sizeof(mirt__csv_logger), "csv_logger", mirt__csv_logger_fields,
+                                             MIRT__COUNT(mirt__csv_logger_fields));
     if (!ready) return NULL;
     mirt__csv_logger *self = (mirt__csv_logger *)ready;
     self->file.fd = -1;
@@ -51753,15 +52484,17 @@ MIRT_API mirt_callback *mirt_csv_logger(const mirt_csv_logger_desc *desc) {
 
 /* >>section callbacks/json_logger.c */
 
+/* Logs a run as JSON lines. */
+
 typedef struct mirt__json_logger {
     mirt__readymade ready;
     char *path;
     bool append;
     int64_t steps;
-    int64_t length;       /* of the file, and */
-    int64_t epochs_ended; /* of the run: what checkpoints keep */
+    int64_t length;       /* of the file */
+    int64_t epochs_ended; /* of the run; checkpoints store both */
     mirt__appender file;
-    bool pending;         /* the run goes on, but has not begun to: the file is as it was */
+    bool pending;         /* the run is to be resumed, but has not started: the file is unchanged */
     mirt__text line;
 } mirt__json_logger;
 
@@ -51779,7 +52512,9 @@ static void mirt__json_line_begin(mirt__json_logger *self, const char *event) {
     mirt__text_add(&self->line, "{\"event\":\"%s\"", event);
 }
 
-static void mirt__json_line_int(mirt__json_logger *self, const char *key, int64_t value) { mirt__text_add(&self->line, ",\"%s\":%lld", key, (long long)value); }
+static void mirt__json_line_int(mirt__json_logger *self, const char *key, int64_t value) {
+    mirt__text_add(&self->line, ",\"%s\":%lld", key, (long long)value);
+}
 
 static void mirt__json_line_number(mirt__json_logger *self, const char *key, double value) {
     mirt__write_key(&self->line, key, false);
@@ -51808,22 +52543,27 @@ static void mirt__json_line_weights(mirt__json_logger *self, const mirt_model *m
     mirt__json_line_int(self, "trained_parameters", trained);
 }
 
-static void mirt__json_line_log(mirt__json_logger *self, const char *name, mirt_mode direction, bool share, bool first) {
+static void mirt__json_line_log(mirt__json_logger *self, const char *name, mirt_mode direction, bool share,
+                                bool first) {
     mirt__write_key(&self->line, name, first);
-    mirt__text_add(&self->line, direction == MIRT_MODE_AUTO ? "{" : direction == MIRT_MODE_MIN ? "{\"direction\":\"min\"" : "{\"direction\":\"max\"");
+    mirt__text_add(&self->line, direction == MIRT_MODE_AUTO  ? "{"
+                                : direction == MIRT_MODE_MIN ? "{\"direction\":\"min\""
+                                                             : "{\"direction\":\"max\"");
     mirt__text_add(&self->line, share ? ",\"share\":true}" : "}");
 }
 
-/* What the values of the log mean, so that readers need not guess from names. */
+/* Declares the meaning of the logged values, so that readers need not guess from names. */
 static void mirt__json_line_declarations(mirt__json_logger *self, const mirt_model *model) {
     mirt__text_add(&self->line, ",\"logs\":{");
     mirt__json_line_log(self, "loss", MIRT_MODE_MIN, false, true);
     for (int i = 0; i < model->num_outputs && mirt__num_labels(model) > 1; i++) {
-        if (mirt__output_has_loss(model, i)) mirt__json_line_log(self, model->loss_name[i], MIRT_MODE_MIN, false, false);
+        if (mirt__output_has_loss(model, i))
+            mirt__json_line_log(self, model->loss_name[i], MIRT_MODE_MIN, false, false);
     }
     for (int m = 0; m < model->num_metrics; m++) {
         const mirt__metric_use *use = &model->metric[m];
-        mirt__json_line_log(self, use->name, mirt__metric_direction(use), use->cls && use->cls->direction == MIRT_MODE_MAX, false);
+        mirt__json_line_log(self, use->name, mirt__metric_direction(use),
+                            use->cls && use->cls->direction == MIRT_MODE_MAX, false);
     }
     mirt__text_add(&self->line, "}");
 }
@@ -51842,7 +52582,9 @@ static mirt_status mirt__json_begin_line(mirt__json_logger *self, const mirt_eve
     mirt__json_line_int(self, "devices", mirt_num_devices(model->strategy));
     mirt__json_line_int(self, "replicas", mirt_num_replicas(model->strategy));
     mirt__json_line_int(self, "threads", mirt_num_threads(model->strategy));
-    mirt__text_add(&self->line, ",\"seed\":%llu,\"dtype\":\"%s\",\"compile\":", (unsigned long long)model->strategy->seed, mirt__dtype_policy(model));
+    mirt__text_add(&self->line,
+                   ",\"seed\":%llu,\"dtype\":\"%s\",\"compile\":", (unsigned long long)model->strategy->seed,
+                   mirt__dtype_policy(model));
     mirt__compile_write(model, &self->line);
     mirt__json_line_declarations(self, model);
     mirt__text_add(&self->line, ",\"environment\":%s", environment);
@@ -51861,7 +52603,7 @@ static int mirt__json_train_begin(const mirt_event *event, void *user) {
     return mirt__callback_result(mirt__json_begin_line(self, event));
 }
 
-/* A run that has ended is not gone on with, and its log says all that it said. */
+/* A run that has ended is not resumed, and its log is complete. */
 static int mirt__json_go_on(const mirt_event *event, void *user) {
     mirt__json_logger *self = (mirt__json_logger *)user;
     if (!self->pending) return 0;
@@ -51894,16 +52636,17 @@ static int mirt__json_epoch_end(const mirt_event *event, void *user) {
     mirt__json_line_begin(self, "epoch");
     mirt__json_line_int(self, "epoch", event->epoch);
     mirt__json_line_int(self, "step", mirt_step(event->model));
-    mirt__json_line_int(self, "batch", event->batch); /* trained on */
+    mirt__json_line_int(self, "batch", event->batch); /* number of samples trained on */
     mirt__json_line_int(self, "batches", event->batches);
     mirt__json_line_logs(self, event->logs);
     mirt__json_line_number(self, "seconds", event->seconds);
     mirt__json_line_number(self, "input_seconds", event->input_seconds);
-    if (event->batch >= event->batches) self->epochs_ended = event->epoch + 1; /* otherwise it was cut short; batches may be -1 */
+    /* otherwise the epoch was interrupted; batches may be -1 */
+    if (event->batch >= event->batches) self->epochs_ended = event->epoch + 1;
     return mirt__callback_result(mirt__json_line_end(self));
 }
 
-/* Where the time went, if anything was trained. */
+/* Writes the timing, if any step was trained. */
 static mirt_status mirt__json_timing_line(mirt__json_logger *self, mirt_model *model) {
     mirt_timing t;
     if (mirt_fit_timing(model, &t) != MIRT_OK) return MIRT_OK;
@@ -51914,7 +52657,8 @@ static mirt_status mirt__json_timing_line(mirt__json_logger *self, mirt_model *m
     for (int d = -1; d < t.num_devices; d++) { /* -1: the mean over devices */
         const double *seconds = d < 0 ? t.seconds : t.device[d].seconds;
         if (d >= 0) {
-            mirt__text_add(&self->line, d ? ",{\"samples\":%lld" : ",\"devices\":[{\"samples\":%lld", (long long)t.device[d].samples);
+            mirt__text_add(&self->line, d ? ",{\"samples\":%lld" : ",\"devices\":[{\"samples\":%lld",
+                           (long long)t.device[d].samples);
             mirt__write_name(&self->line, "name", t.device[d].name, false);
             mirt__json_line_number(self, "busy", t.device[d].busy);
             mirt__json_line_int(self, "bytes", (int64_t)t.device[d].memory);
@@ -51951,7 +52695,9 @@ static int mirt__json_train_end(const mirt_event *event, void *user) {
     return mirt__callback_result(status);
 }
 
-static mirt_status mirt__json_sync(mirt__readymade *ready) { return mirt__append_sync(&((mirt__json_logger *)ready)->file); }
+static mirt_status mirt__json_sync(mirt__readymade *ready) {
+    return mirt__append_sync(&((mirt__json_logger *)ready)->file);
+}
 
 static void mirt__json_release(mirt__readymade *ready) {
     mirt__json_logger *self = (mirt__json_logger *)ready;
@@ -51962,8 +52708,12 @@ static void mirt__json_release(mirt__readymade *ready) {
 
 MIRT_API mirt_callback *mirt_json_logger(const mirt_json_logger_desc *desc) {
     MIRT__ENTER;
-    if (!desc || !desc->path || desc->steps < 0) return mirt__fail(MIRT_E_INVALID, desc && desc->path ? "mirt_json_logger: steps cannot be negative" : "mirt_json_logger: there is no path"), (mirt_callback *)NULL;
-    mirt__readymade *ready = mirt__ready_new(sizeof(mirt__json_logger), "json_logger", mirt__json_logger_fields, MIRT__COUNT(mirt__json_logger_fields));
+    if (!desc || !desc->path || desc->steps < 0)
+        return mirt__fail(MIRT_E_INVALID, desc && desc->path ? "mirt_json_logger: steps must not be negative"
+                                                             : "mirt_json_logger: the path is missing"),
+               (mirt_callback *)NULL;
+    mirt__readymade *ready = mirt__ready_new(sizeof(mirt__json_logger), "json_logger", mirt__json_logger_fields,
+                                             MIRT__COUNT(mirt__json_logger_fields));
     if (!ready) return NULL;
     mirt__json_logger *self = (mirt__json_logger *)ready;
     self->file.fd = -1;
@@ -51973,7 +52723,7 @@ MIRT_API mirt_callback *mirt_json_logger(const mirt_json_logger_desc *desc) {
     ready->accepts = mirt__json_accepts;
     ready->sync = mirt__json_sync;
     ready->base.train_begin = mirt__json_train_begin;
-    ready->base.epoch_begin = ready->base.batch_begin = mirt__json_go_on; /* it may go on in the middle of an epoch */
+    ready->base.epoch_begin = ready->base.batch_begin = mirt__json_go_on; /* it may resume in the middle of an epoch */
     ready->base.batch_end = mirt__json_batch_end;
     ready->base.epoch_end = mirt__json_epoch_end;
     ready->base.train_end = mirt__json_train_end;
@@ -51984,7 +52734,7 @@ MIRT_API mirt_callback *mirt_json_logger(const mirt_json_logger_desc *desc) {
 
 /* >>section callbacks/tensorboard.c */
 
-/* One file of events in each of these directories. */
+/* Each of these directories contains one event file. */
 enum { MIRT__BOARD_ROOT, MIRT__BOARD_TRAIN, MIRT__BOARD_VALIDATION, MIRT__BOARD_FILES };
 static const char *const mirt__board_directory[MIRT__BOARD_FILES] = {"", "/train", "/validation"};
 
@@ -51992,14 +52742,14 @@ typedef struct mirt__tensorboard {
     mirt__readymade ready;
     mirt_tensorboard_desc desc; /* log_dir is a copy */
     char *log_dir;
-    char *name[MIRT__BOARD_FILES];     /* of files, and */
-    int64_t length[MIRT__BOARD_FILES]; /* their lengths: what checkpoints keep */
+    char *name[MIRT__BOARD_FILES];     /* names of files */
+    int64_t length[MIRT__BOARD_FILES]; /* lengths of files; checkpoints store both */
     mirt__events events[MIRT__BOARD_FILES];
     bool open[MIRT__BOARD_FILES];
     mirt__text tag;
 } mirt__tensorboard;
 
-/* A file that is cut back and written to has to be one of events in the directory. */
+/* A file that is truncated and continued must be an event file in the directory. */
 static bool mirt__board_name_valid(const char *name) {
     static const char begin[] = "events.out.tfevents.";
     return !*name || (strncmp(name, begin, sizeof begin - 1) == 0 && !strchr(name, '/'));
@@ -52007,13 +52757,19 @@ static bool mirt__board_name_valid(const char *name) {
 
 static const mirt__state_field mirt__tensorboard_fields[] = {
 #define MIRT__BOARD_STATE(prefix, number) \
-    {prefix "_file", MIRT__STATE_TEXT, offsetof(mirt__tensorboard, name) + (number) * sizeof(char *), 0, 0, mirt__board_name_valid}, \
-    {prefix "_length", MIRT__STATE_INT64, offsetof(mirt__tensorboard, length) + (number) * sizeof(int64_t), 0, (int64_t)1 << 53, NULL}
-    MIRT__BOARD_STATE("root", MIRT__BOARD_ROOT), MIRT__BOARD_STATE("train", MIRT__BOARD_TRAIN), MIRT__BOARD_STATE("validation", MIRT__BOARD_VALIDATION),
+    {prefix "_file",        MIRT__STATE_TEXT, offsetof(mirt__tensorboard, name) + (number) * sizeof(char *), 0, 0, \
+     mirt__board_name_valid}, \
+    { \
+        prefix "_length", MIRT__STATE_INT64, offsetof(mirt__tensorboard, length) + (number) * sizeof(int64_t), 0, \
+            (int64_t)1 << 53, NULL \
+    }
+    MIRT__BOARD_STATE("root", MIRT__BOARD_ROOT),
+    MIRT__BOARD_STATE("train", MIRT__BOARD_TRAIN),
+    MIRT__BOARD_STATE("validation", MIRT__BOARD_VALIDATION),
 #undef MIRT__BOARD_STATE
 };
 
-/* The file, begun when something is to be written into it: NULL with the error set. */
+/* The file, which is created on first use; NULL with the error set. */
 static mirt__events *mirt__board_file(mirt__tensorboard *self, int which) {
     mirt__events *e = &self->events[which];
     if (self->open[which]) return e;
@@ -52029,8 +52785,9 @@ static mirt__events *mirt__board_file(mirt__tensorboard *self, int which) {
     return self->name[which] ? e : NULL;
 }
 
-/* A scalar named "prefix" "name" "suffix". */
-static mirt_status mirt__board_scalar(mirt__tensorboard *self, int which, const char *prefix, const char *name, const char *suffix, int64_t step, double value) {
+/* Writes a scalar named "prefix" "name" "suffix". */
+static mirt_status mirt__board_scalar(mirt__tensorboard *self, int which, const char *prefix, const char *name,
+                                      const char *suffix, int64_t step, double value) {
     mirt__events *e = mirt__board_file(self, which);
     if (!e) return mirt_last_status();
     mirt__text_clear(&self->tag);
@@ -52058,10 +52815,15 @@ static mirt_status mirt__board_hparams(mirt__tensorboard *self, const mirt_event
     const mirt_model *model = event->model;
     const char *names[MIRT_MAX_LOGS], *metric[MIRT_MAX_LOGS];
     const mirt__hparam hparam[] = {
-        {"model", model->name, 0}, {"optimizer", mirt__optimizer_class_get(model->config.optimizer.kind)->name, 0},
-        {"learning_rate", NULL, mirt_get_learning_rate(model)}, {"dtype", mirt__dtype_policy(model), 0},
-        {"batch_size", NULL, (double)event->batch_size}, {"epochs", NULL, (double)event->epochs}, {"seed", NULL, (double)model->strategy->seed},
-        {"devices", NULL, (double)mirt_num_devices(model->strategy)}, {"replicas", NULL, (double)mirt_num_replicas(model->strategy)},
+        {"model", model->name, 0},
+        {"optimizer", mirt__optimizer_class_get(model->config.optimizer.kind)->name, 0},
+        {"learning_rate", NULL, mirt_get_learning_rate(model)},
+        {"dtype", mirt__dtype_policy(model), 0},
+        {"batch_size", NULL, (double)event->batch_size},
+        {"epochs", NULL, (double)event->epochs},
+        {"seed", NULL, (double)model->strategy->seed},
+        {"devices", NULL, (double)mirt_num_devices(model->strategy)},
+        {"replicas", NULL, (double)mirt_num_replicas(model->strategy)},
     };
     mirt__events *e = mirt__board_file(self, MIRT__BOARD_ROOT);
     mirt__pool pool = {NULL};
@@ -52075,9 +52837,12 @@ static mirt_status mirt__board_hparams(mirt__tensorboard *self, const mirt_event
         else status = mirt_last_status();
         metric[i] = tag;
     }
-    if (status == MIRT_OK) status = mirt__events_hparams(e, hparam, MIRT__COUNT(hparam), metric, count, event->validation ? "validation" : "train");
+    if (status == MIRT_OK)
+        status = mirt__events_hparams(e, hparam, MIRT__COUNT(hparam), metric, count,
+                                      event->validation ? "validation" : "train");
     const char *environment = status == MIRT_OK ? mirt_environment(model->strategy) : NULL;
-    if (status == MIRT_OK) status = environment ? mirt__events_text(e, 0, "environment", environment) : mirt_last_status();
+    if (status == MIRT_OK)
+        status = environment ? mirt__events_text(e, 0, "environment", environment) : mirt_last_status();
     mirt__pool_free(&pool);
     return status;
 }
@@ -52100,14 +52865,16 @@ static mirt_status mirt__board_begin(mirt__tensorboard *self, const mirt_event *
         self->name[i] = NULL;
         self->length[i] = 0;
     }
-    /* Now, so that what cannot be written is known before training. */
-    if (!mirt__board_file(self, MIRT__BOARD_TRAIN) || (event->validation && !mirt__board_file(self, MIRT__BOARD_VALIDATION))) return mirt_last_status();
+    /* Create the file now, so that errors are reported before training. */
+    if (!mirt__board_file(self, MIRT__BOARD_TRAIN) ||
+        (event->validation && !mirt__board_file(self, MIRT__BOARD_VALIDATION)))
+        return mirt_last_status();
     if (resumed) return MIRT_OK;
     if (!self->desc.no_graph && mirt__board_graph(self, event->model) != MIRT_OK) return mirt_last_status();
     return mirt__board_hparams(self, event);
 }
 
-/* What every function ends with. */
+/* The last step of every function. */
 static int mirt__board_done(mirt__tensorboard *self, mirt_status status) {
     for (int i = 0; i < MIRT__BOARD_FILES; i++) {
         if (self->open[i]) self->length[i] = (int64_t)self->events[i].file.size;
@@ -52120,15 +52887,16 @@ static int mirt__board_train_begin(const mirt_event *event, void *user) {
     return mirt__board_done(self, mirt__board_begin(self, event));
 }
 
-/* >>numbers */
+/* >>scalars */
 
 static int mirt__board_batch_end(const mirt_event *event, void *user) {
     mirt__tensorboard *self = (mirt__tensorboard *)user;
     mirt_status status = MIRT_OK;
     if (!self->desc.update_freq || (event->step + 1) % self->desc.update_freq != 0) return 0;
     for (int i = 0; i < event->logs->count && status == MIRT_OK; i++) {
-        if (strcmp(event->logs->name[i], "batch_loss") == 0) continue; /* Keras's "batch_loss" is the mean so far */
-        status = mirt__board_scalar(self, MIRT__BOARD_TRAIN, "batch_", event->logs->name[i], "", event->step + 1, event->logs->value[i]);
+        if (strcmp(event->logs->name[i], "batch_loss") == 0) continue; /* Keras's "batch_loss" is the mean up to now */
+        status = mirt__board_scalar(self, MIRT__BOARD_TRAIN, "batch_", event->logs->name[i], "", event->step + 1,
+                                    event->logs->value[i]);
     }
     return mirt__board_done(self, status);
 }
@@ -52138,17 +52906,18 @@ static int mirt__board_test_end(const mirt_event *event, void *user) {
     mirt_status status = MIRT_OK;
     for (int i = 0; i < event->logs->count && status == MIRT_OK; i++) {
         if (strncmp(event->logs->name[i], "val_", 4) != 0) continue;
-        status = mirt__board_scalar(self, MIRT__BOARD_VALIDATION, "evaluation_", event->logs->name[i] + 4, "_vs_iterations", mirt_step(event->model), event->logs->value[i]);
+        status = mirt__board_scalar(self, MIRT__BOARD_VALIDATION, "evaluation_", event->logs->name[i] + 4,
+                                    "_vs_iterations", mirt_step(event->model), event->logs->value[i]);
     }
     return mirt__board_done(self, status);
 }
 
 /* >>weights */
 
-/* Weights as pixels, the kernels of a convolution beside each other: (count, height, width, 1). */
+/* Weights as pixels, with the kernels of a convolution side by side: (count, height, width, 1). */
 typedef struct mirt__weight_image {
     int64_t count, height, width;
-    int64_t step[3]; /* between kernels, rows and columns in the weights */
+    int64_t step[3]; /* strides of kernels, rows and columns in the weights */
     int columns;
 } mirt__weight_image;
 
@@ -52159,13 +52928,13 @@ static bool mirt__weight_image_of(const mirt_shape *s, mirt__weight_image *out) 
     if (s->rank == 1) {
         out->width = s->dim[0];
         out->step[2] = 1;
-    } else if (s->rank == 2) { /* lying down */
+    } else if (s->rank == 2) { /* as a horizontal row */
         const int tall = s->dim[0] > s->dim[1];
         out->height = s->dim[tall];
         out->width = s->dim[!tall];
         out->step[1] = tall ? 1 : s->dim[1];
         out->step[2] = tall ? s->dim[1] : 1;
-    } else if (s->rank == 4) { /* of the first channels */
+    } else if (s->rank == 4) { /* only the first channels */
         const int64_t kernels = s->dim[2] * s->dim[3];
         out->count = kernels < MIRT__BOARD_KERNELS ? kernels : MIRT__BOARD_KERNELS;
         out->height = s->dim[0];
@@ -52180,7 +52949,8 @@ static bool mirt__weight_image_of(const mirt_shape *s, mirt__weight_image *out) 
     return out->height <= 4096 && out->width <= 4096;
 }
 
-static mirt_status mirt__board_picture(mirt__events *e, int64_t epoch, const char *tag, const mirt__variable *v, const mirt__real *weights) {
+static mirt_status mirt__board_picture(mirt__events *e, int64_t epoch, const char *tag, const mirt__variable *v,
+                                       const mirt__real *weights) {
     mirt__weight_image w;
     double least = DBL_MAX, most = -DBL_MAX;
     if (!mirt__weight_image_of(&v->shape, &w)) return MIRT_OK;
@@ -52194,7 +52964,8 @@ static mirt_status mirt__board_picture(mirt__events *e, int64_t epoch, const cha
     for (int64_t k = 0; k < w.count; k++) {
         for (int64_t y = 0; y < w.height; y++) {
             for (int64_t x = 0; x < w.width; x++) {
-                const double value = (double)weights[k * w.step[0] + y * w.step[1] + x * w.step[2]], share = most > least ? (value - least) / (most - least) : 0.5;
+                const double value = (double)weights[k * w.step[0] + y * w.step[1] + x * w.step[2]],
+                             share = most > least ? (value - least) / (most - least) : 0.5;
                 *at++ = (unsigned char)(share >= 0 && share <= 1 ? 255 * share + 0.5 : 0);
             }
         }
@@ -52214,8 +52985,9 @@ static mirt_status mirt__board_weights(mirt__tensorboard *self, const mirt_event
         for (int picture = 0; picture <= self->desc.write_images && status == MIRT_OK; picture++) {
             mirt__text_clear(&self->tag);
             mirt__text_add(&self->tag, "%s/%s", v->name, picture ? "image" : "histogram");
-            status = self->tag.failed ? mirt_last_status() : picture ? mirt__board_picture(e, event->epoch, self->tag.data, v, weights) :
-                     mirt__events_histogram(e, event->epoch, self->tag.data, weights, v->count);
+            status = self->tag.failed ? mirt_last_status()
+                     : picture        ? mirt__board_picture(e, event->epoch, self->tag.data, v, weights)
+                                      : mirt__events_histogram(e, event->epoch, self->tag.data, weights, v->count);
         }
     }
     return status;
@@ -52227,9 +52999,11 @@ static int mirt__board_epoch_end(const mirt_event *event, void *user) {
     for (int i = 0; i < event->logs->count && status == MIRT_OK; i++) {
         const char *name = event->logs->name[i];
         const bool validation = strncmp(name, "val_", 4) == 0;
-        status = mirt__board_scalar(self, validation ? MIRT__BOARD_VALIDATION : MIRT__BOARD_TRAIN, "epoch_", name + (validation ? 4 : 0), "", event->epoch, event->logs->value[i]);
+        status = mirt__board_scalar(self, validation ? MIRT__BOARD_VALIDATION : MIRT__BOARD_TRAIN, "epoch_",
+                                    name + (validation ? 4 : 0), "", event->epoch, event->logs->value[i]);
     }
-    if (status == MIRT_OK && self->desc.histogram_freq && event->epoch % self->desc.histogram_freq == 0) status = mirt__board_weights(self, event);
+    if (status == MIRT_OK && self->desc.histogram_freq && event->epoch % self->desc.histogram_freq == 0)
+        status = mirt__board_weights(self, event);
     return mirt__board_done(self, status);
 }
 
@@ -52259,10 +53033,12 @@ MIRT_API mirt_callback *mirt_tensorboard(const mirt_tensorboard_desc *desc) {
     memset(&defaults, 0, sizeof defaults);
     if (!desc) desc = &defaults;
     if (desc->update_freq < 0 || desc->histogram_freq < 0) {
-        mirt__fail(MIRT_E_INVALID, "mirt_tensorboard: update_freq %lld and histogram_freq %d must not be negative", (long long)desc->update_freq, desc->histogram_freq);
+        mirt__fail(MIRT_E_INVALID, "mirt_tensorboard: update_freq %lld and histogram_freq %d must not be negative",
+                   (long long)desc->update_freq, desc->histogram_freq);
         return NULL;
     }
-    mirt__readymade *ready = mirt__ready_new(sizeof(mirt__tensorboard), "tensorboard", mirt__tensorboard_fields, MIRT__COUNT(mirt__tensorboard_fields));
+    mirt__readymade *ready = mirt__ready_new(sizeof(mirt__tensorboard), "tensorboard", mirt__tensorboard_fields,
+                                             MIRT__COUNT(mirt__tensorboard_fields));
     if (!ready) return NULL;
     mirt__tensorboard *self = (mirt__tensorboard *)ready;
     self->desc = *desc;
@@ -52282,13 +53058,17 @@ MIRT_API mirt_callback *mirt_tensorboard(const mirt_tensorboard_desc *desc) {
 
 /* >>section callbacks/event_writer.c */
 
+/* TensorBoard's event files for custom loops. */
+
 struct mirt_event_writer {
     mirt__events events;
 };
 
 MIRT_API mirt_event_writer *mirt_event_writer_create(const char *log_dir) {
     MIRT__ENTER;
-    if (!log_dir) return mirt__fail(MIRT_E_INVALID, "mirt_event_writer_create: there is no directory"), (mirt_event_writer *)NULL;
+    if (!log_dir)
+        return mirt__fail(MIRT_E_INVALID, "mirt_event_writer_create: the directory is missing"),
+               (mirt_event_writer *)NULL;
     mirt_event_writer *writer = (mirt_event_writer *)mirt__calloc(1, sizeof *writer);
     if (writer && mirt__events_open(&writer->events, log_dir, NULL, 0) != MIRT_OK) {
         mirt__free(writer);
@@ -52303,7 +53083,8 @@ MIRT_API void mirt_event_writer_destroy(mirt_event_writer *writer) {
     mirt__free(writer);
 }
 
-static mirt_status mirt__event_writer_check(const char *caller, const mirt_event_writer *writer, const char *tag, const void *what) {
+static mirt_status mirt__event_writer_check(const char *caller, const mirt_event_writer *writer, const char *tag,
+                                            const void *what) {
     return writer && tag && what ? MIRT_OK : mirt__fail_missing(caller, !writer ? "writer" : !tag ? "tag" : "value");
 }
 
@@ -52319,19 +53100,23 @@ MIRT_API mirt_status mirt_write_text(mirt_event_writer *writer, const char *tag,
     return status == MIRT_OK ? mirt__events_text(&writer->events, step, tag, text) : status;
 }
 
-MIRT_API mirt_status mirt_write_histogram(mirt_event_writer *writer, const char *tag, const float *values, int64_t count, int64_t step) {
+MIRT_API mirt_status mirt_write_histogram(mirt_event_writer *writer, const char *tag, const float *values,
+                                          int64_t count, int64_t step) {
     MIRT__ENTER;
     mirt_status status = mirt__event_writer_check("mirt_write_histogram", writer, tag, values);
     mirt__real *copy = NULL;
-    if (status == MIRT_OK && count < 0) status = mirt__fail(MIRT_E_INVALID, "mirt_write_histogram: %lld values", (long long)count);
-    if (status == MIRT_OK && !(copy = (mirt__real *)mirt__calloc((size_t)count, sizeof *copy))) status = mirt_last_status();
+    if (status == MIRT_OK && count < 0)
+        status = mirt__fail(MIRT_E_INVALID, "mirt_write_histogram: invalid number of values (%lld)", (long long)count);
+    if (status == MIRT_OK && !(copy = (mirt__real *)mirt__calloc((size_t)count, sizeof *copy)))
+        status = mirt_last_status();
     for (int64_t i = 0; status == MIRT_OK && i < count; i++) copy[i] = values[i];
     if (status == MIRT_OK) status = mirt__events_histogram(&writer->events, step, tag, copy, count);
     mirt__free(copy);
     return status;
 }
 
-MIRT_API mirt_status mirt_write_images(mirt_event_writer *writer, const char *tag, mirt_array images, int columns, int64_t step) {
+MIRT_API mirt_status mirt_write_images(mirt_event_writer *writer, const char *tag, mirt_array images, int columns,
+                                       int64_t step) {
     MIRT__ENTER;
     mirt_status status = mirt__event_writer_check("mirt_write_images", writer, tag, images.data);
     return status == MIRT_OK ? mirt__events_image(&writer->events, step, tag, &images, columns) : status;
@@ -52345,22 +53130,22 @@ MIRT_API mirt_status mirt_write_images(mirt_event_writer *writer, const char *ta
 
 #ifndef MIRT__MODELS_H
 #define MIRT__MODELS_H
-/* What the files of ready-made networks share. */
+/* Declarations shared by the ready-made networks. */
 
-/* A network while it is recorded; x is what the next layer takes. */
+/* A network while it is recorded; x is the input of the next layer. */
 typedef struct mirt__network {
     mirt_model *model;
     mirt_tensor *x;
-    mirt_application_desc d;               /* with the defaults of its family */
-    int variant;                           /* of its family */
-    float momentum, epsilon;               /* of its batch normalizations */
-    mirt_initializer conv_initializer, top_initializer; /* zeros: the layers' own */
+    mirt_application_desc d;               /* with the defaults of its family filled in */
+    int variant;                           /* data of the variant */
+    float momentum, epsilon;               /* of its batch normalization layers */
+    mirt_initializer conv_initializer, top_initializer; /* zeros: the layers' defaults */
     char prefix[32], name[64];
 } mirt__network;
 
-/* Names of layers are the prefix and, in these functions, a suffix. */
+/* Names of layers consist of the prefix and, in these functions, a suffix. */
 MIRT__LIB const char *mirt__network_name(mirt__network *n, const char *suffix);
-/* Without a bias unless `bias`. */
+/* A convolution, with a bias only if `bias`. */
 MIRT__LIB void mirt__network_conv(mirt__network *n, const char *suffix, int filters, int kernel, int stride,
                                   mirt_padding padding, bool bias, mirt_activation_kind activation);
 MIRT__LIB void mirt__network_depthwise(mirt__network *n, const char *suffix, int stride, mirt_padding padding);
@@ -52370,8 +53155,8 @@ MIRT__LIB void mirt__network_pad(mirt__network *n, const char *suffix, int befor
 MIRT__LIB void mirt__network_dropout(mirt__network *n, const char *suffix, double rate, bool whole_rows);
 /* a + b. */
 MIRT__LIB void mirt__network_add(mirt__network *n, const char *suffix, mirt_tensor *a, mirt_tensor *b);
-/* Pooling, dropout and classes, or what there is without them; `name` of the average, and of the maximum; NULL: the
-   default. */
+/* Adds pooling, dropout and classification, or only the pooling without a top. Names of the average and maximum
+   pooling; NULL: the default. */
 MIRT__LIB void mirt__network_top(mirt__network *n, const char *average, const char *max);
 
 MIRT__LIB void mirt__build_mnist(mirt__network *n);
@@ -52383,7 +53168,7 @@ MIRT__LIB void mirt__build_efficientnet_v2(mirt__network *n);
 
 /* >>section models/network.c */
 
-/* Layers with the names of keras.applications. */
+/* Builds layers with the names of keras.applications. */
 
 MIRT__LIB const char *mirt__network_name(mirt__network *n, const char *suffix) {
     snprintf(n->name, sizeof n->name, "%s%s", n->prefix, suffix);
@@ -52533,7 +53318,7 @@ MIRT__LIB void mirt__build_mobilenet_v2(mirt__network *n) {
     static const struct { short filters, stride, blocks; } stages[] = {
         {16, 1, 1}, {24, 2, 2}, {32, 2, 3}, {64, 2, 4}, {96, 1, 3}, {160, 2, 3}, {320, 1, 1}
     };
-    const double alpha = round((double)n->d.alpha * 1e7) / 1e7; /* 0.35, not the float next to it */
+    const double alpha = round((double)n->d.alpha * 1e7) / 1e7; /* 0.35 in double precision, not the nearest float */
     int number = 0;
     n->momentum = 0.999f;
     n->epsilon = 1e-3f;
@@ -52557,7 +53342,7 @@ MIRT__LIB void mirt__build_mobilenet_v2(mirt__network *n) {
 
 /* He et al. 2016. Keras: applications.ResNet50. */
 
-/* Recorded in the order in which Keras lists the layers. */
+/* Layers are recorded in the order in which Keras lists them. */
 static void mirt__resnet_block(mirt__network *n, int stage, int block, int filters, int stride) {
     mirt_tensor *in = n->x, *inner, *shortcut = n->x;
     snprintf(n->prefix, sizeof n->prefix, "conv%d_block%d_", stage, block);
@@ -52589,7 +53374,7 @@ static void mirt__resnet_block(mirt__network *n, int stage, int block, int filte
 
 MIRT__LIB void mirt__build_resnet50(mirt__network *n) {
     static const signed char blocks[] = {3, 4, 6, 3};
-    if (n->d.preprocessing == MIRT_PREPROCESSING_ON) { /* as Caffe: blue, green, red, each without its mean */
+    if (n->d.preprocessing == MIRT_PREPROCESSING_ON) { /* as in Caffe: blue, green, red, with their means subtracted */
         mirt_normalization_desc d;
         memset(&d, 0, sizeof d);
         d.reverse = true;
@@ -52620,13 +53405,13 @@ MIRT__LIB void mirt__build_resnet50(mirt__network *n) {
 
 /* Tan & Le 2021. Keras: applications.EfficientNetV2B0 to L. */
 
-/* A stage: its blocks, the first of which has the stride. */
+/* A stage of blocks; the first block has the stride. */
 typedef struct mirt__efficient_stage { short blocks, filters, expand, stride; bool fused; } mirt__efficient_stage;
 #define MIRT__EFFICIENT_STAGES 7
 typedef struct mirt__efficient_variant {
     double width, depth; /* coefficients */
     int stem;
-    mirt__efficient_stage stage[MIRT__EFFICIENT_STAGES]; /* ends at the first without blocks */
+    mirt__efficient_stage stage[MIRT__EFFICIENT_STAGES]; /* the list ends at the first stage without blocks */
 } mirt__efficient_variant;
 
 #define MIRT__EFFICIENT_B(width, depth) \
@@ -52691,7 +53476,8 @@ static void mirt__efficient_block(mirt__network *n, const mirt__efficient_stage 
     mirt__network_norm(n, "project_bn");
     if (!expands) mirt__network_activation(n, "project_activation", MIRT_SILU);
     if (stride != 1 || channels != filters) return;
-    if (drop > 0) mirt__network_dropout(n, "drop", drop, true); /* Huang et al. 2016: the whole branch, for a sample */
+    if (drop > 0) mirt__network_dropout(n, "drop", drop, true); /* Huang et al. 2016: drops the whole branch of a
+                                                                   sample */
     mirt__network_add(n, "add", n->x, in);
 }
 
@@ -52740,14 +53526,14 @@ MIRT__LIB void mirt__build_efficientnet_v2(mirt__network *n) {
 
 typedef struct mirt__application_row {
     const char *name;
-    const char *keras; /* the model's default name; NULL: it tells the width and the size */
+    const char *keras; /* the model's default name; NULL: composed of width and size */
     void (*build)(mirt__network *n);
     short variant, size, channels, classes;
-    bool alpha, dropout; /* whether it can be told these */
+    bool alpha, dropout; /* whether these settings apply */
 } mirt__application_row;
 
 static const mirt__application_row mirt__application_table[] = {
-    /* by variant */
+    /* a family's rows are in the order of its variants */
     {"efficientnet_v2_b0", "efficientnetv2-b0", mirt__build_efficientnet_v2, 0, 224, 3, 1000, false, true},
     {"efficientnet_v2_b1", "efficientnetv2-b1", mirt__build_efficientnet_v2, 1, 240, 3, 1000, false, true},
     {"efficientnet_v2_b2", "efficientnetv2-b2", mirt__build_efficientnet_v2, 2, 260, 3, 1000, false, true},
@@ -52760,34 +53546,35 @@ static const mirt__application_row mirt__application_table[] = {
     {"mnist", "mnist", mirt__build_mnist, 0, 28, 1, 10, false, false},
 };
 
-/* Whether a rate is one, 0 being the default and a negative one none. */
+/* Checks a rate; 0 means the default, and negative means no dropout. */
 static bool mirt__application_rate(const mirt__application_row *row, const char *what, float *rate) {
     if (!(*rate < 1))
-        return mirt__fail(MIRT_E_INVALID, "%s: %s is %g; it must be below 1, and a negative one is none", row->name,
+        return mirt__fail(MIRT_E_INVALID, "%s: %s is %g; it must be below 1; negative turns it off", row->name,
                           what, (double)*rate),
                false;
     if (*rate > 0 && !row->dropout)
-        return mirt__fail(MIRT_E_INVALID, "%s: %s is %g, but this network has none", row->name, what, (double)*rate),
+        return mirt__fail(MIRT_E_INVALID, "%s: %s is %g, but this network does not use it", row->name, what,
+                          (double)*rate),
                false;
     if (*rate == 0) *rate = row->dropout ? 0.2f : 0;
     return true;
 }
 
-/* Checks the description and fills in defaults. */
+/* Checks the description and sets defaults. */
 static bool mirt__application_settings(const mirt__application_row *row, mirt_application_desc *d) {
     const bool plain = row->build == mirt__build_mnist;
     if (!d->size) d->size = row->size;
     if (plain && (d->size != row->size || d->no_top)) {
-        return mirt__fail(MIRT_E_INVALID, "%s: it is for images of %dx%d, and has its top", row->name, row->size,
-                          row->size),
+        return mirt__fail(MIRT_E_INVALID, "%s takes images of %dx%d and cannot be built without its top", row->name,
+                          row->size, row->size),
                false;
     }
     if (!plain && d->size < 32)
-        return mirt__fail(MIRT_E_SHAPE, "%s: size is %d; images are halved five times, so it must be at least 32",
+        return mirt__fail(MIRT_E_SHAPE, "%s: size is %d; it must be at least 32, since images are halved five times",
                           row->name, d->size),
                false;
     if (d->alpha != 0 && d->alpha != 1 && !row->alpha)
-        return mirt__fail(MIRT_E_INVALID, "%s: alpha is %g, but this network has one width", row->name,
+        return mirt__fail(MIRT_E_INVALID, "%s: alpha is %g, but this network has only one width", row->name,
                           (double)d->alpha),
                false;
     if (d->alpha == 0) d->alpha = 1;
@@ -52798,16 +53585,16 @@ static bool mirt__application_settings(const mirt__application_row *row, mirt_ap
     if (d->classes < 0)
         return mirt__fail(MIRT_E_INVALID, "%s: classes is %d; it must be positive", row->name, d->classes), false;
     if (d->classes && d->no_top)
-        return mirt__fail(MIRT_E_INVALID, "%s: classes is %d, but a network without its top has none", row->name,
+        return mirt__fail(MIRT_E_INVALID, "%s: classes is %d, but a network without its top has no classes", row->name,
                           d->classes),
                false;
     if (!d->classes) d->classes = row->classes;
     if ((int)d->pooling < 0 || d->pooling > MIRT_POOLING_MAX)
-        return mirt__fail(MIRT_E_INVALID, "%s: there is no pooling number %d", row->name, (int)d->pooling), false;
+        return mirt__fail(MIRT_E_INVALID, "%s: invalid pooling (%d)", row->name, (int)d->pooling), false;
     if (d->pooling && !d->no_top)
-        return mirt__fail(MIRT_E_INVALID, "%s: pooling is of a network without its top", row->name), false;
+        return mirt__fail(MIRT_E_INVALID, "%s: pooling applies only to a network without its top", row->name), false;
     if ((int)d->preprocessing < 0 || d->preprocessing > MIRT_PREPROCESSING_OFF) {
-        return mirt__fail(MIRT_E_INVALID, "%s: there is no preprocessing number %d", row->name, (int)d->preprocessing),
+        return mirt__fail(MIRT_E_INVALID, "%s: invalid preprocessing (%d)", row->name, (int)d->preprocessing),
                false;
     }
     return mirt__application_rate(row, "dropout_rate", &d->dropout_rate) &&
@@ -52830,7 +53617,7 @@ static mirt_model *mirt__application_build(mirt_strategy *strategy, const mirt__
     mirt_model_output(n.model, n.x);
     if (!n.d.weights || mirt_load_weights(n.model, n.d.weights) == MIRT_OK) return n.model;
     if (row->alpha && mirt_last_status() == MIRT_E_SHAPE)
-        mirt__fail(MIRT_E_SHAPE, "%s; alpha is %g here: is the file of another width?", mirt_last_error(),
+        mirt__fail(MIRT_E_SHAPE, "%s; alpha is %g here: check that the file has the same width", mirt_last_error(),
                    (double)n.d.alpha);
     mirt_model_destroy(n.model);
     return NULL;
@@ -52875,25 +53662,26 @@ MIRT_API mirt_model *mirt_efficientnet_v2(mirt_strategy *strategy, mirt_efficien
 
 /* >>section base/cold_end.inc */
 
-/* Ends what cold_begin.inc began. */
+/* Ends cold_begin.inc. */
 #if defined(__GNUC__) && !defined(__clang__) && defined(__OPTIMIZE__)
 #pragma GCC pop_options
 #endif
 
 /* >>section base/cold_end.inc */
 
-/* Ends what cold_begin.inc began. */
+/* Ends cold_begin.inc. */
 #if defined(__GNUC__) && !defined(__clang__) && defined(__OPTIMIZE__)
 #pragma GCC pop_options
 #endif
 
 /* >>section base/optimize_restore.inc */
 
-/* Restores what optimize_keep.inc kept. */
+/* Restores __OPTIMIZE__ after optimize_keep.inc. */
 #pragma pop_macro("__OPTIMIZE__")
 
 /* >>section base/partial_end.inc */
 
+/* Ends partial_begin.inc. */
 #ifdef MIRT__PARTIAL_BUILD
 #pragma GCC diagnostic pop
 #endif

@@ -96,7 +96,7 @@ int parse_augment(const options *o, const char *otherwise, mirt_augmentation lis
     if (count < 0) {
         const char *why = library_sentence();
         complain("%s%s", why,
-                 strstr(why, "is no augmentation")
+                 strstr(why, "is not an augmentation")
                      ? " There are flip, rotation:0.1, zoom:0.1, translation:0.1, contrast:0.2, "
                        "brightness:0.1, crop:224, center_crop:224, resizing:224"
                      : "");

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What training in bfloat16 comes to beside float32: accuracy.py build/tests/accuracy_networks; prints TAP.
+"""Compares training in bfloat16 with float32: accuracy.py build/tests/accuracy_networks; prints TAP.
 
 The MNIST network on MIRT_MNIST_DIR, and MobileNetV2 0.35, fine-tuned from its ImageNet weights (MIRT_WEIGHTS_DIR) on photographs
 (MIRT_CATSDOGS_DIR): the median accuracy of three seeds within 0.5 points. What is missing is skipped. 400 photographs train, all

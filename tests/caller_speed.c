@@ -16,7 +16,7 @@ static double seconds(void) {
     return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
 }
 
-/* Nanoseconds a call of expf, the least of several loops, as another program may take the core in some. */
+/* Nanoseconds per call of expf, the minimum of several loops, since other programs may use the core in some. */
 static double expf_time(void) {
     double least = 1;
     for (int time = 0; time < TIMES; time++) {
@@ -37,7 +37,8 @@ static int on_batch_end(const mirt_event *event, void *user) {
 }
 
 static void check(const char *what, double before, double after) {
-    ok(after <= 1.2 * before, "%s: expf takes %.2f ns, %.2f ns before: ratio %.2f", what, after, before, after / before);
+    ok(after <= 1.2 * before, "%s: expf takes %.2f ns, %.2f ns before: ratio %.2f", what, after, before,
+       after / before);
 }
 
 int main(void) {
@@ -63,7 +64,8 @@ int main(void) {
     conv.filters = 8;
     conv.kernel[0] = 3;
     dense.units = 3;
-    mirt_tensor *h = mirt_max_pool2d(mirt_conv2d(mirt_rescale(mirt_input(model, MIRT_SHAPE(SIDE, SIDE, 1)), 0.5f, 0), &conv), NULL);
+    mirt_tensor *h =
+        mirt_max_pool2d(mirt_conv2d(mirt_rescale(mirt_input(model, MIRT_SHAPE(SIDE, SIDE, 1)), 0.5f, 0), &conv), NULL);
     mirt_model_output(model, mirt_dense(mirt_flatten(mirt_batch_norm(h, NULL)), &dense));
     compile.loss = MIRT_MEAN_SQUARED_ERROR;
     mirt_compile(model, &compile);

@@ -61,7 +61,7 @@ def writes_wide(op, operands):
 
 
 def leaders(function):
-    """Where basic blocks begin: at targets of jumps, and after instructions that do not go on to the next."""
+    """Where basic blocks begin: at targets of jumps, and after instructions that never continue with the next one."""
     found, ends = set(), ("jmp", "ret", "ud2", "hlt")
     for at, (_, op, operands) in enumerate(function.code):
         target = TARGET.match(operands) if op.startswith("j") else None

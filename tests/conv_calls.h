@@ -1,6 +1,6 @@
 #ifndef CONV_CALLS_H
 #define CONV_CALLS_H
-/* Calls of convolutions' kernels: shapes, readers and epilogues, what they come to in plain double arithmetic, and whether
+/* Calls of convolutions' kernels: shapes, readers and epilogues, their results in plain double arithmetic, and whether
    every fast table and team, and an image in any place, gives the same bits. */
 #include "bfloat16.h"
 #include "lawful.h"
@@ -8,13 +8,15 @@
 enum { TEAMS = 3, GUARD = 64 };
 static mirt__team *teams[TEAMS]; /* of 1 (none at all), 2 and 3 threads */
 static bool winograd;            /* what calls ask for; weight gradients, where it has no part, are left out */
-static bool depthwise;           /* what all shapes are: both gradients are made in one pass, too; no gates, bytes, rounded products */
-static bool both_at_once;        /* both gradients are made in one pass; the input gradient's bits are those that it has alone */
+static bool depthwise;           /* what all shapes are: both gradients are made in one pass, too; no gates, bytes,
+                                    rounded products */
+static bool both_at_once;        /* both gradients are made in one pass; the input gradient's bits are those that it has
+                                    alone */
 
 static mirt__random numbers;
 static float number(void) { return mirt__random_unit(&numbers) * 4 - 2; }
 
-/* Numbers of float32 or bfloat16 in a block that ends with them, behind and before a guard. */
+/* Numbers of float32 or bfloat16 in a block that ends with them, between guards. */
 typedef struct array {
     mirt_dtype dtype;
     int64_t count;
@@ -36,7 +38,8 @@ static array array_of(mirt_dtype dtype, int64_t count, bool filled) {
     return a;
 }
 static double at(const array *a, int64_t i) {
-    return a->dtype == MIRT_FLOAT32 ? (double)((const float *)a->data)[i] : (double)half_to_float(((const uint16_t *)a->data)[i]);
+    return a->dtype == MIRT_FLOAT32 ? (double)((const float *)a->data)[i]
+                                    : (double)half_to_float(((const uint16_t *)a->data)[i]);
 }
 static bool intact(const array *a) {
     const uint8_t *end = (const uint8_t *)a->data + (size_t)a->count * size_of(a->dtype);
@@ -45,8 +48,11 @@ static bool intact(const array *a) {
     }
     return true;
 }
-static bool same(const array *a, const array *b) { return memcmp(a->data, b->data, (size_t)a->count * size_of(a->dtype)) == 0; }
-/* Made in another way: the same bits where the law binds, otherwise as near as other orders of addition, or one of bfloat16, leave them. */
+static bool same(const array *a, const array *b) {
+    return memcmp(a->data, b->data, (size_t)a->count * size_of(a->dtype)) == 0;
+}
+/* Made in another way: the same bits where the law binds, otherwise as near as other orders of addition, or one of
+   bfloat16, leave them. */
 static bool same_as_law(const mirt__kernels *k, const array *a, const array *b) {
     double most = 1;
     if (lawful(k) || same(a, b)) return same(a, b);
@@ -81,7 +87,11 @@ typedef struct scaling {
     mirt__scaling s;
 } scaling;
 static scaling scaling_of(int64_t n, bool constants, mirt_activation_kind activation) {
-    scaling s = {array_of(MIRT_FLOAT32, n, true), array_of(MIRT_FLOAT32, n, true), array_of(MIRT_FLOAT32, n, true), array_of(MIRT_FLOAT32, n, true), {NULL, NULL, NULL, NULL, 0, MIRT_LINEAR}};
+    scaling s = {array_of(MIRT_FLOAT32, n, true),
+                 array_of(MIRT_FLOAT32, n, true),
+                 array_of(MIRT_FLOAT32, n, true),
+                 array_of(MIRT_FLOAT32, n, true),
+                 {NULL, NULL, NULL, NULL, 0, MIRT_LINEAR}};
     for (int64_t j = 0; j < n; j++) ((float *)s.variance.data)[j] = 0.25f + fabsf(number());
     s.s.mean = (const float *)s.mean.data;
     s.s.variance = (const float *)s.variance.data;
@@ -97,9 +107,12 @@ static void scaling_free(scaling *s) {
     free(s->gamma.block);
     free(s->beta.block);
 }
-static double inverse(const mirt__scaling *s, int64_t j) { return 1 / sqrt((double)s->variance[j] + (double)s->epsilon); }
+static double inverse(const mirt__scaling *s, int64_t j) {
+    return 1 / sqrt((double)s->variance[j] + (double)s->epsilon);
+}
 static double scaled(const mirt__scaling *s, double x, int64_t j) {
-    return (x - (double)s->mean[j]) * inverse(s, j) * (s->gamma ? (double)s->gamma[j] : 1) + (s->beta ? (double)s->beta[j] : 0);
+    return (x - (double)s->mean[j]) * inverse(s, j) * (s->gamma ? (double)s->gamma[j] : 1) +
+           (s->beta ? (double)s->beta[j] : 0);
 }
 
 /* rows, h, w, channels in and out, groups, kernel, strides, dilations, padding before and after */
@@ -116,23 +129,39 @@ typedef struct setup {
 } setup;
 static const setup setups[] = {
     {"gate", true, false, false, false, false, false, true, false, false, true, false, false, MIRT_LINEAR, MIRT_RELU},
-    {"norm and gate", true, false, false, false, false, true, false, false, false, true, false, true, MIRT_SILU, MIRT_RELU},
-    {"bytes", false, true, false, false, false, false, true, false, true, false, false, false, MIRT_LINEAR, MIRT_LINEAR},
-    {"rounded", false, false, true, false, false, false, true, false, false, false, false, false, MIRT_LINEAR, MIRT_RELU},
-    {"rounded norm and sums", false, false, true, false, false, true, false, false, false, true, false, true, MIRT_RELU6, MIRT_RELU6},
-    {"rounded bytes", false, true, true, false, true, false, false, false, false, true, false, false, MIRT_LINEAR, MIRT_LINEAR},
-    {"rounded bfloat16", false, false, true, true, true, false, false, false, true, true, false, true, MIRT_LINEAR, MIRT_SILU},
-    {"rounded bfloat16 norm", true, false, true, true, true, true, false, false, true, true, false, true, MIRT_RELU6, MIRT_RELU6},
-    {"plain", false, false, false, false, false, false, false, false, false, false, false, false, MIRT_LINEAR, MIRT_LINEAR},
-    {"norm and sums", false, false, false, false, false, true, false, false, false, true, false, true, MIRT_RELU6, MIRT_RELU6},
-    {"silu and sums", false, false, false, false, false, true, false, false, true, true, false, true, MIRT_SILU, MIRT_SILU},
-    {"linear norm, sums", false, false, false, false, false, true, false, false, false, true, true, true, MIRT_LINEAR, MIRT_LINEAR},
-    {"bias and activation", false, false, false, false, false, false, true, false, false, false, true, false, MIRT_LINEAR, MIRT_RELU},
-    {"inference", false, false, false, false, false, true, false, true, true, false, false, false, MIRT_RELU, MIRT_SILU},
+    {"norm and gate", true, false, false, false, false, true, false, false, false, true, false, true, MIRT_SILU,
+     MIRT_RELU},
+    {"bytes", false, true, false, false, false, false, true, false, true, false, false, false, MIRT_LINEAR,
+     MIRT_LINEAR},
+    {"rounded", false, false, true, false, false, false, true, false, false, false, false, false, MIRT_LINEAR,
+     MIRT_RELU},
+    {"rounded norm and sums", false, false, true, false, false, true, false, false, false, true, false, true,
+     MIRT_RELU6, MIRT_RELU6},
+    {"rounded bytes", false, true, true, false, true, false, false, false, false, true, false, false, MIRT_LINEAR,
+     MIRT_LINEAR},
+    {"rounded bfloat16", false, false, true, true, true, false, false, false, true, true, false, true, MIRT_LINEAR,
+     MIRT_SILU},
+    {"rounded bfloat16 norm", true, false, true, true, true, true, false, false, true, true, false, true, MIRT_RELU6,
+     MIRT_RELU6},
+    {"plain", false, false, false, false, false, false, false, false, false, false, false, false, MIRT_LINEAR,
+     MIRT_LINEAR},
+    {"norm and sums", false, false, false, false, false, true, false, false, false, true, false, true, MIRT_RELU6,
+     MIRT_RELU6},
+    {"silu and sums", false, false, false, false, false, true, false, false, true, true, false, true, MIRT_SILU,
+     MIRT_SILU},
+    {"linear norm, sums", false, false, false, false, false, true, false, false, false, true, true, true, MIRT_LINEAR,
+     MIRT_LINEAR},
+    {"bias and activation", false, false, false, false, false, false, true, false, false, false, true, false,
+     MIRT_LINEAR, MIRT_RELU},
+    {"inference", false, false, false, false, false, true, false, true, true, false, false, false, MIRT_RELU,
+     MIRT_SILU},
     {"bfloat16", false, false, false, true, true, true, false, false, false, true, false, true, MIRT_RELU6, MIRT_RELU6},
-    {"bfloat16 plain", false, false, false, true, true, false, true, true, true, false, true, false, MIRT_LINEAR, MIRT_RELU6},
-    {"bfloat16 in", false, false, false, true, false, true, false, false, true, true, false, false, MIRT_SILU, MIRT_LINEAR},
-    {"bfloat16 out", false, false, false, false, true, true, false, false, false, false, false, true, MIRT_RELU, MIRT_RELU}};
+    {"bfloat16 plain", false, false, false, true, true, false, true, true, true, false, true, false, MIRT_LINEAR,
+     MIRT_RELU6},
+    {"bfloat16 in", false, false, false, true, false, true, false, false, true, true, false, false, MIRT_SILU,
+     MIRT_LINEAR},
+    {"bfloat16 out", false, false, false, false, true, true, false, false, false, false, false, true, MIRT_RELU,
+     MIRT_RELU}};
 
 /* One call: its arrays, and what they should become. */
 typedef struct call {
@@ -178,8 +207,10 @@ static call call_of(const shape *p, const setup *how, bool back) {
     s->ow = (p->w + p->left + p->right - (p->kw - 1) * p->dw - 1) / p->sw + 1;
     c.how = how;
     c.back = back;
-    const mirt_dtype in = how->half_in ? MIRT__BFLOAT16 : MIRT_FLOAT32, out = how->half_out ? MIRT__BFLOAT16 : MIRT_FLOAT32;
-    const int64_t of_x = s->rows * s->h * s->w * s->ci, of_y = s->rows * s->oh * s->ow * s->co, outputs = back ? of_x : of_y;
+    const mirt_dtype in = how->half_in ? MIRT__BFLOAT16 : MIRT_FLOAT32,
+                     out = how->half_out ? MIRT__BFLOAT16 : MIRT_FLOAT32;
+    const int64_t of_x = s->rows * s->h * s->w * s->ci, of_y = s->rows * s->oh * s->ow * s->co,
+                  outputs = back ? of_x : of_y;
     const int64_t n = back ? s->ci : s->co, n_in = back ? s->co : s->ci; /* of the output, and what is read */
     c.in = array_of(in, back ? of_y : of_x, true);
     c.z = array_of(in, of_y, true);
@@ -252,7 +283,9 @@ static void call_ready(call *c) {
 }
 
 static void call_free(call *c) {
-    array *all[] = {&c->in, &c->z, &c->x, &c->gate, &c->bytes, &c->kernel, &c->bias, &c->add, &c->mask, &c->slope_x, &c->out, &c->dkernel, &c->db, &c->sum[0], &c->sum[1], &c->back_sum[0], &c->back_sum[1]};
+    array *all[] = {&c->in,   &c->z,      &c->x,      &c->gate,        &c->bytes,      &c->kernel,
+                    &c->bias, &c->add,    &c->mask,   &c->slope_x,     &c->out,        &c->dkernel,
+                    &c->db,   &c->sum[0], &c->sum[1], &c->back_sum[0], &c->back_sum[1]};
     for (int i = 0; i < (int)(sizeof all / sizeof *all); i++) free(all[i]->block);
     scaling_free(&c->norm);
     scaling_free(&c->back_norm);
@@ -277,12 +310,15 @@ static double read_dy(const call *c, int64_t i) {
     const double z = at(&c->z, i);
     dy *= slope(b->norm.activation, scaled(&b->norm, z, j));
     if (b->sum[0]) {
-        dy -= (double)b->sum[0][j] / b->count + (z - (double)b->norm.mean[j]) * inverse(&b->norm, j) * ((double)b->sum[1][j] / b->count);
+        dy -= (double)b->sum[0][j] / b->count +
+              (z - (double)b->norm.mean[j]) * inverse(&b->norm, j) * ((double)b->sum[1][j] / b->count);
     }
     return dy * inverse(&b->norm, j) * (b->norm.gamma ? (double)b->norm.gamma[j] : 1);
 }
 
-static double rounded(const call *c, double x) { return c->how->products ? (double)half_to_float(float_to_half((float)x)) : x; }
+static double rounded(const call *c, double x) {
+    return c->how->products ? (double)half_to_float(float_to_half((float)x)) : x;
+}
 
 /* Each output, tap and pair of channels within the image. */
 static void work_out(const call *c, double *dkernel, double *dkernel_size, double *db, double *db_size) {
@@ -301,7 +337,8 @@ static void work_out(const call *c, double *dkernel, double *dkernel_size, doubl
                 if (y < 0 || y >= s->h || across < 0 || across >= s->w) continue;
                 const int64_t first = ((o / (s->oh * s->ow) * s->h + y) * s->w + across) * s->ci + j / cog * cig;
                 for (int64_t g = 0; g < cig; g++) {
-                    const int64_t i = first + g, at_kernel = (t * cig + g) * s->co + j, to = c->back ? i : o * s->co + j;
+                    const int64_t i = first + g, at_kernel = (t * cig + g) * s->co + j,
+                                  to = c->back ? i : o * s->co + j;
                     const double k = rounded(c, at(&c->kernel, at_kernel)), product = c->back ? dy * k : x[i] * k;
                     c->want[to] += product;
                     c->size[to] += fabs(product);
@@ -341,7 +378,8 @@ static void finish(const call *c, double *sum[2], double *sum_size[2]) {
         sum_size[0][j] += (c->size[i] + fabs(y)) * (c->back ? 1 : 1 / rows);
         sum_size[1][j] += (c->size[i] + fabs(y)) * (c->back ? 4 : (c->size[i] + fabs(y)) / rows);
     }
-    for (int64_t i = 0; !c->back && i < c->out.count; i++) sum[1][i % n] += (c->want[i] - sum[0][i % n]) * (c->want[i] - sum[0][i % n]) / rows;
+    for (int64_t i = 0; !c->back && i < c->out.count; i++)
+        sum[1][i % n] += (c->want[i] - sum[0][i % n]) * (c->want[i] - sum[0][i % n]) / rows;
 }
 
 /* Scratch of exactly the size that is asked for; what was left in it may not matter. `what` 0 makes all of backward (of
@@ -420,7 +458,7 @@ static array copy_of(const array *a) {
     return b;
 }
 
-/* The arrays a call writes. */
+/* The arrays that a call writes. */
 enum { WRITTEN = 5 };
 static void written(call *c, array *out[WRITTEN]) {
     out[0] = &c->out;
@@ -440,7 +478,8 @@ static bool all_same(call *c, const mirt__kernels *const *tables, int count, boo
         if (out[i]) first[i] = copy_of(out[i]);
     }
     for (int t = 0; t < count; t++) {
-        bool comparable = strcmp(tables[t]->name, "reference") != 0 && (!c->how->products || tables[t]->half == tables[0]->half);
+        bool comparable =
+            strcmp(tables[t]->name, "reference") != 0 && (!c->how->products || tables[t]->half == tables[0]->half);
 #ifndef FP_FAST_FMAF
         comparable = comparable && strcmp(tables[t]->name, "plain") != 0;
 #endif
@@ -483,10 +522,13 @@ static void check(const shape *p, const setup *how, bool back, const mirt__kerne
         error = worse(error, error_of(&c.dkernel, dkernel, dkernel_size));
         error = worse(error, error_of(&c.db, db, db_size));
     }
-    for (int i = 0; i < 2 && c.epilogue.sums != MIRT__SUMS_NONE && p->rows > 0; i++) sum_error = worse(sum_error, error_of(&c.sum[i], sum[i], sum_size[i]));
+    for (int i = 0; i < 2 && c.epilogue.sums != MIRT__SUMS_NONE && p->rows > 0; i++)
+        sum_error = worse(sum_error, error_of(&c.sum[i], sum[i], sum_size[i]));
     const bool near = how->products && (how->norm || how->gate); /* what is rounded may have come out on either side */
-    ok(error < (near ? 4e-3 : 1e-4) && sum_error < (how->products ? 1e-3 : 4e-6) && equal && guarded, "%s of %dx%dx%dx%d to %d, %dx%d/%d, %s: off by %.1e, sums by %.1e%s%s", back ? "gradients" : "forward", p->rows, p->h,
-       p->w, p->ci, p->co, p->kh, p->kw, p->sh, how->name, error, sum_error, equal ? "" : ", bits differ", guarded ? "" : ", written elsewhere");
+    ok(error < (near ? 4e-3 : 1e-4) && sum_error < (how->products ? 1e-3 : 4e-6) && equal && guarded,
+       "%s of %dx%dx%dx%d to %d, %dx%d/%d, %s: off by %.1e, sums by %.1e%s%s", back ? "gradients" : "forward", p->rows,
+       p->h, p->w, p->ci, p->co, p->kh, p->kw, p->sh, how->name, error, sum_error, equal ? "" : ", bits differ",
+       guarded ? "" : ", written elsewhere");
     free(room);
     call_free(&c);
 }
@@ -521,7 +563,8 @@ static void check_places(const shape *p, const mirt__kernels *k) {
     }
 }
 
-/* With MIRT_TEST_SMALL a third of the cases is taken of large shapes, on simulated GPUs of all, another one with each seed. */
+/* With MIRT_TEST_SMALL a third of the cases is taken of large shapes, on simulated GPUs of all, another one with each
+   seed. */
 static bool left_out(const mirt__kernels *k, const shape *p, int number) {
     const char *seed = getenv("MIRT_SIM_SEED");
     const double products = (double)p->rows * p->h * p->w / p->sh / p->sw * p->kh * p->kw * p->ci / p->groups * p->co;

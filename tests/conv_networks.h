@@ -1,6 +1,7 @@
 #ifndef CONV_NETWORKS_H
 #define CONV_NETWORKS_H
-/* Small networks of convolutions and batch normalization, with what is fused in them and what cannot be. After mirror_util.h. */
+/* Small networks of convolutions and batch normalization, with what is fused in them and what cannot be. After
+   mirror_util.h. */
 
 enum { SIDE = 12, SAMPLES = 14, CLASSES = 4, MAX_WEIGHTS = 200000 };
 static uint8_t data_x[SAMPLES][SIDE * SIDE * 3];
@@ -10,7 +11,8 @@ static void draw_data(void) {
     mirt__random random = mirt__random_stream(7, 8);
     for (int i = 0; i < SAMPLES; i++) {
         data_y[i] = (uint8_t)(i % CLASSES);
-        for (int k = 0; k < SIDE * SIDE * 3; k++) data_x[i][k] = (uint8_t)(mirt__random_below(&random, 160) + (k % (data_y[i] + 2) == 0 ? 95 : 0));
+        for (int k = 0; k < SIDE * SIDE * 3; k++)
+            data_x[i][k] = (uint8_t)(mirt__random_below(&random, 160) + (k % (data_y[i] + 2) == 0 ? 95 : 0));
     }
 }
 
@@ -121,9 +123,9 @@ static mirt_tensor *dilated(mirt_tensor *x, int filters, int groups, int dilatio
     return depth ? mirt_depthwise_conv2d(x, &w) : mirt_conv2d(x, &d);
 }
 
-/* What is not to be fused, or only in part: groups, multipliers, dilation, biases of depthwise convolutions, two readers of
-   what would be lazy, sums of more than two gradients, padding of one side, a normalization of a normalization, shared
-   statistics, layers in between. */
+/* What is not to be fused, or only in part: groups, multipliers, dilation, biases of depthwise convolutions, two
+   readers of what would be lazy, sums of more than two gradients, padding of one side, a normalization of a
+   normalization, shared statistics, layers in between. */
 static mirt_tensor *odd(mirt_tensor *x, const how *h) {
     mirt_tensor *in[3];
     x = mirt_tanh(norm(conv(mirt_zero_padding2d(x, 0, 2, 1, 0), 6, 3, 2, MIRT_VALID, true), h));
@@ -147,7 +149,8 @@ static mirt_tensor *branches(mirt_tensor *x, const how *h) {
     memset(&pool, 0, sizeof pool);
     pool.size[0] = pool.size[1] = 2;
     x = mirt_add(mirt_relu(conv(x, 8, 3, 2, MIRT_SAME, true)), mirt_relu6(conv(x, 8, 3, 2, MIRT_SAME, true)));
-    x = mirt_add(mirt_relu(norm(conv(x, 8, 1, 1, MIRT_SAME, false), h)), mirt_relu6(norm(conv(x, 8, 3, 1, MIRT_SAME, false), h)));
+    x = mirt_add(mirt_relu(norm(conv(x, 8, 1, 1, MIRT_SAME, false), h)),
+                 mirt_relu6(norm(conv(x, 8, 3, 1, MIRT_SAME, false), h)));
     mirt_tensor *z = conv(x, 9, 1, 1, MIRT_SAME, true), *y = conv(mirt_relu(z), 9, 3, 1, MIRT_SAME, false);
     x = mirt_add(y, conv(z, 9, 1, 1, MIRT_SAME, false));
     z = conv(x, 9, 1, 1, MIRT_SAME, true);
@@ -167,9 +170,9 @@ static mirt_tensor *branches(mirt_tensor *x, const how *h) {
     return norm(conv(mirt_multiply(x, mirt_reduce_max(x, 6, true)), 7, 1, 1, MIRT_SAME, false), h);
 }
 
-/* What looks like something to be fused, but is not the same: a padding by other numbers than zero, one before the rescaling
-   that a convolution reads through, and a gradient that the sums of one normalization and the input of another, frozen one
-   read, each with the slope of its own activation. */
+/* What looks like something to be fused, but is not the same: a padding by other numbers than zero, one before the
+   rescaling that a convolution reads through, and a gradient that the sums of one normalization and the input of
+   another, frozen one read, each with the slope of its own activation. */
 static mirt_tensor *alike(mirt_tensor *x, const how *h) {
     static const int64_t around[] = {0, 1, 1, 0};
     mirt_batch_norm_desc still;
@@ -187,7 +190,8 @@ typedef struct network {
     const char *name;
     mirt_tensor *(*body)(mirt_tensor *x, const how *h);
 } network;
-static const network networks[] = {{"mobile", mobile}, {"resnet", resnet}, {"squeeze", squeeze}, {"odd", odd}, {"branches", branches}, {"alike", alike}};
+static const network networks[] = {{"mobile", mobile}, {"resnet", resnet},     {"squeeze", squeeze},
+                                   {"odd", odd},       {"branches", branches}, {"alike", alike}};
 
 static mirt_model *build(mirt_strategy *s, const network *net, const how *h) {
     mirt_model *m = mirt_model_create(s, net->name);
@@ -195,7 +199,8 @@ static mirt_model *build(mirt_strategy *s, const network *net, const how *h) {
     mirt_compile_desc c = image_compile(mirt_sgd(0.02f, 0, false));
     memset(&dense, 0, sizeof dense);
     dense.units = CLASSES;
-    mirt_tensor *x = mirt_global_average_pool2d(net->body(mirt_rescale(mirt_input(m, MIRT_SHAPE(SIDE, SIDE, 3)), 1 / 127.5f, -1), h));
+    mirt_tensor *x = mirt_global_average_pool2d(
+        net->body(mirt_rescale(mirt_input(m, MIRT_SHAPE(SIDE, SIDE, 3)), 1 / 127.5f, -1), h));
     mirt_model_output(m, mirt_dense(x, &dense));
     if (h->half && mirt_set_dtype_policy(m, "mixed_bfloat16") != MIRT_OK) return NULL;
     if (h->frozen) mirt_set_trainable(m, "batch_normalization*", false);

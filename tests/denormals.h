@@ -19,7 +19,8 @@ TAP_UNUSED static int64_t denormal_weights(mirt_model *model) {
     for (int i = 0; i < mirt_num_weights(model); i++) {
         if (mirt_weight(model, i, &info) != MIRT_OK) return -1;
         float *values = (float *)malloc((size_t)info.count * sizeof *values);
-        if (!values || mirt_get_weight(model, info.name, 0, values, (size_t)info.count) != MIRT_OK) return free(values), -1;
+        if (!values || mirt_get_weight(model, info.name, 0, values, (size_t)info.count) != MIRT_OK)
+            return free(values), -1;
         found += denormals_in(values, info.count, &zeros);
         free(values);
     }
@@ -30,7 +31,8 @@ TAP_UNUSED static int64_t denormal_weights(mirt_model *model) {
 TAP_UNUSED static int64_t denormal_slots(const mirt_model *model, int64_t *zeros) {
     int64_t found = 0;
     for (int i = 0; i < MIRT__MAX_SLOTS && model->slot[i]; i++)
-        found += denormals_in((const float *)(const void *)model->slot[i], (int64_t)(model->trained_bytes / sizeof(float)), zeros);
+        found += denormals_in((const float *)(const void *)model->slot[i],
+                              (int64_t)(model->trained_bytes / sizeof(float)), zeros);
     return found;
 }
 

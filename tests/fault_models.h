@@ -1,7 +1,7 @@
 #ifndef FAULT_MODELS_H
 #define FAULT_MODELS_H
-/* What test_faults.c makes while memory fails: strategies, and models that between them have every layer and operation. Each
-   step returns MIRT_OK or the error. */
+/* What test_faults.c makes while memory fails: strategies, and models that between them have every layer and operation.
+   Each step returns MIRT_OK or the error. */
 #include "mirror_util.h"
 
 enum { SIDE = 6, CLASSES = 3 };
@@ -76,7 +76,8 @@ static mirt_status make_model(world *w) {
 static mirt_status make_operations(world *w) {
     mirt_model_destroy(w->model);
     w->model = mirt_model_create(w->strategy, NULL);
-    mirt_tensor *x = w->model ? mirt_input(w->model, MIRT_SHAPE(4, 4)) : NULL, *y = mirt_square(mirt_negative(mirt_relu(x)));
+    mirt_tensor *x = w->model ? mirt_input(w->model, MIRT_SHAPE(4, 4)) : NULL,
+                *y = mirt_square(mirt_negative(mirt_relu(x)));
     y = mirt_add(mirt_subtract(y, mirt_sigmoid(x)), mirt_multiply(mirt_tanh(x), mirt_divide(x, y)));
     y = mirt_reshape(mirt_softmax(y), MIRT_SHAPE(16));
     mirt_tensor *z = mirt_one_hot(mirt_cast(mirt_reduce_max(x, 0, false), MIRT_INT32), 16);
@@ -94,18 +95,21 @@ static mirt_status make_moves(world *w) {
     w->model = mirt_model_create(w->strategy, NULL);
     mirt_tensor *x = w->model ? mirt_input(w->model, MIRT_SHAPE(4, 4)) : NULL, *part[2], *many[9];
     mirt_tensor *c = mirt_constant_tensor(x, mirt_make_array(number, MIRT_FLOAT32, MIRT_SHAPE(1)));
-    mirt_tensor *y = mirt_where(mirt_logical_not(mirt_less(x, c)), mirt_maximum(x, c), mirt_stop_gradient(mirt_gelu(x)));
+    mirt_tensor *y =
+        mirt_where(mirt_logical_not(mirt_less(x, c)), mirt_maximum(x, c), mirt_stop_gradient(mirt_gelu(x)));
     if (!mirt_split_tensor(mirt_transpose(y, NULL), 2, 1, part)) return mirt_last_status();
     for (int i = 0; i < 9; i++) many[i] = mirt_slice(mirt_pad(part[i % 2], zeros, ones, 1), zeros, all);
     y = mirt_cumsum(mirt_log_softmax(mirt_concat(many, 9, -1)), 1);
-    c = mirt_gather(mirt_reduce_sum(y, 1u, false), mirt_constant_tensor(x, mirt_make_array(rows, MIRT_INT32, MIRT_SHAPE(3))));
+    c = mirt_gather(mirt_reduce_sum(y, 1u, false),
+                    mirt_constant_tensor(x, mirt_make_array(rows, MIRT_INT32, MIRT_SHAPE(3))));
     y = mirt_add(mirt_reduce_variance(y, 4u, true), mirt_cast(mirt_argmax(c, 0), MIRT_FLOAT32));
     return y ? MIRT_OK : mirt_last_status();
 }
 
 /* >>the layers and operations that every_layer has not */
 
-static mirt_tensor *build_scaled(mirt_layer *layer, mirt_tensor *const *in, int num_in, const void *config, void *user) {
+static mirt_tensor *build_scaled(mirt_layer *layer, mirt_tensor *const *in, int num_in, const void *config,
+                                 void *user) {
     (void)num_in, (void)config, (void)user;
     mirt_tensor *scale = mirt_layer_variable(layer, "scale", MIRT_SHAPE(1), mirt_ones(), true);
     mirt_layer_add_loss(layer, mirt_reduce_sum(mirt_square(scale), 0, false));
@@ -173,7 +177,9 @@ static mirt_tensor *more_layers(mirt_model *model, mirt_model *inner) {
     depth.rate = 0.25f;
     depth.noise_shape = MIRT_SHAPE(1, 1, 1);
     channels.mean[0] = 100;
-    mirt_tensor *x = mirt_rescale(mirt_normalization(mirt_input(model, MIRT_SHAPE(SIDE, SIDE, 1)), &channels), 1.0f / 255, 0), *many[4], *parts[2];
+    mirt_tensor *x = mirt_rescale(mirt_normalization(mirt_input(model, MIRT_SHAPE(SIDE, SIDE, 1)), &channels),
+                                  1.0f / 255, 0),
+                *many[4], *parts[2];
     x = mirt_batch_norm(mirt_conv2d_transpose(mirt_zero_padding2d(x, 1, 0, 0, 1), &conv), &norm);
     x = mirt_separable_conv2d(mirt_depthwise_conv2d(mirt_up_sampling2d(x, &up), &depthwise), &separable);
     x = mirt_prelu(mirt_cropping2d(mirt_leaky_relu_layer(mirt_elu_layer(x, 1), 0.1f), 1, 1, 0, 0), &prelu);
@@ -190,7 +196,8 @@ static mirt_tensor *more_layers(mirt_model *model, mirt_model *inner) {
     x = mirt_concatenate(parts, 2, -1);
     mirt_next_name(model, "named");
     x = mirt_softmax_layer(mirt_reshape_layer(mirt_dropout(x, 0.5f), MIRT_SHAPE(2, -1)));
-    x = mirt_matmul(mirt_flatten(x), mirt_variable(model, "projection", MIRT_SHAPE(4, CLASSES), mirt_he_normal(), true), false, false);
+    x = mirt_matmul(mirt_flatten(x), mirt_variable(model, "projection", MIRT_SHAPE(4, CLASSES), mirt_he_normal(), true),
+                    false, false);
     mirt_add_loss(model, mirt_reduce_mean(mirt_square(x), 0, false));
     return mirt_call(inner, x, MIRT_TRAINING_AUTO);
 }
@@ -215,7 +222,9 @@ static mirt_status make_parts(world *w) {
     mirt_tensor *y = base ? every_layer(base) : NULL, *in[2], *out[2];
     if (!y) return mirt_last_status();
     mirt_model_output(base, y);
-    if (mirt_add_loss(base, mirt_square(y)) != MIRT_OK || mirt_get_weight(base, "dense_1/kernel", 0, kernel, 5 * CLASSES) != MIRT_OK) return mirt_last_status();
+    if (mirt_add_loss(base, mirt_square(y)) != MIRT_OK ||
+        mirt_get_weight(base, "dense_1/kernel", 0, kernel, 5 * CLASSES) != MIRT_OK)
+        return mirt_last_status();
     w->model = mirt_model_create(w->strategy, "parts");
     for (int i = 0; i < 2; i++) {
         in[i] = w->model ? mirt_input(w->model, MIRT_SHAPE(SIDE, SIDE, 1)) : NULL;
@@ -244,7 +253,8 @@ static mirt_status make_network(world *w) {
     return w->model ? w->model->graph.status : mirt_last_status();
 }
 
-/* In mixed_bfloat16, with a gradient that is made in float32 and copied: that of the pooling, which a normalization reads. */
+/* In mixed_bfloat16, with a gradient that is made in float32 and copied: that of the pooling, which a normalization
+   reads. */
 static mirt_status make_half(world *w) {
     mirt_conv2d_desc conv;
     mirt_dense_desc dense;

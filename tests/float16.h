@@ -8,7 +8,9 @@
 
 TAP_UNUSED static float f16_to_float(uint16_t bits) {
     const int exponent = bits >> 10 & 31, fraction = bits & 1023;
-    const float size = exponent == 31 ? (fraction ? NAN : INFINITY) : (float)ldexp(exponent ? 1024 + fraction : fraction, (exponent ? exponent : 1) - 25);
+    const float size = exponent == 31
+                           ? (fraction ? NAN : INFINITY)
+                           : (float)ldexp(exponent ? 1024 + fraction : fraction, (exponent ? exponent : 1) - 25);
     return bits >> 15 ? -size : size;
 }
 

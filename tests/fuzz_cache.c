@@ -1,5 +1,5 @@
 /* Fuzzes files of mirt_cache_with. The first byte chooses whether head and checksums are made valid, and what reads the
-   cache; the rest is the file behind its head, or all of it. */
+   cache; the rest is the file after its header, or all of it. */
 #define MIRRORTRAIN_IMPLEMENTATION
 #include "../mirrortrain.h"
 #include "fuzz_main.h"

@@ -90,7 +90,7 @@ static void read_idx(const char *path, bool packed, bool labels) {
 size_t LLVMFuzzerMutate(uint8_t *data, size_t size, size_t most);
 size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t most, unsigned int seed);
 
-/* Samples fill what there is of content behind a header of four or two words. */
+/* Samples fill what there is of content after a header of four or two words. */
 static size_t make_idx(uint8_t *content, size_t size, bool labels, unsigned int seed) {
     const size_t header = labels ? 8 : 16;
     if (size <= header) return size;

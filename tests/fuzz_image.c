@@ -1,5 +1,5 @@
-/* libFuzzer: the first two bytes choose what is made of the file in the rest: color mode, kind and size of what it is resized to, and
-   whether it is decoded at a part of its size. Start from `test_images --seeds DIRECTORY`. */
+/* libFuzzer: the first two bytes choose what is made of the file in the rest: color mode, kind and size of what it is
+   resized to, and whether it is decoded at a part of its size. Start from `test_images --seeds DIRECTORY`. */
 #define _POSIX_C_SOURCE 200809L
 #include <stdbool.h>
 static bool any_sum;
@@ -25,7 +25,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     if (mirt_decode_image(exact, size - 2, (mirt_color_mode)(data[0] % 3), &desc, &image) == MIRT_OK) {
         float sum = 0;
         int height = data[1] % 16 + 1, width = data[1] / 16 + 1;
-        if (mirt_resize_image(&image, height, width, (mirt_interpolation)(data[0] / 16 % 8), data[0] & 8, out) != MIRT_OK) __builtin_trap();
+        if (mirt_resize_image(&image, height, width, (mirt_interpolation)(data[0] / 16 % 8), data[0] & 8, out) !=
+            MIRT_OK)
+            __builtin_trap();
         for (int i = 0; i < height * width * image.channels; i++) sum += out[i];
         FUZZ_CHECK(sum > -1e6f && sum < 1e6f);
         uint32_t hash = 0; /* one picture in 32,749, whatever its format */

@@ -14,7 +14,7 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-/* A planted fault. It stands behind the last check of a parser, so that finding it shows that the fuzzer gets there
+/* A planted fault. It is after the last check of a parser, so that finding it shows that the fuzzer gets there
  * (make fuzz-planted). */
 #ifdef FUZZ_PLANTED
 #define FUZZ_PLANT(condition) \

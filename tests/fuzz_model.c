@@ -60,7 +60,9 @@ static void fuzz_run(mirt_model *model) {
     mirt_memory memory;
     mirt_data data;
     mirt_logs logs;
-    if (!model || mirt_plan_memory(model, 2, &memory) != MIRT_OK || memory.total > (size_t)1 << 20 || fuzz_macs(model) > 2e5) return;
+    if (!model || mirt_plan_memory(model, 2, &memory) != MIRT_OK || memory.total > (size_t)1 << 20 ||
+        fuzz_macs(model) > 2e5)
+        return;
     mirt_summary(model, 2);
     mirt_graph_text(model, 2);
     mirt__text text;
@@ -104,7 +106,8 @@ static void fuzz_architecture(const uint8_t *data, size_t size) {
     const mirt__json *json = mirt__json_parse(&pool, (const char *)data, size);
     if (json && mirt__architecture_read(model, json) == MIRT_OK && fuzz_weights(model) < (1 << 20)) {
         desc.loss = MIRT_MEAN_SQUARED_ERROR;
-        desc.metrics[0] = model->num_outputs == 1 && model->output[0]->shape.rank == 2 ? MIRT_ACCURACY : MIRT_METRIC_NONE;
+        desc.metrics[0] =
+            model->num_outputs == 1 && model->output[0]->shape.rank == 2 ? MIRT_ACCURACY : MIRT_METRIC_NONE;
         if (size % 2 == 0 && model->output[0]->shape.rank == 2) desc.losses[0] = MIRT_SPARSE_CATEGORICAL_CROSSENTROPY;
         if (mirt_compile(model, &desc) == MIRT_OK) {
             fuzz_run(model);
@@ -147,9 +150,46 @@ static void fuzz_idx(const uint8_t *data, size_t size, bool labels) {
 
 #ifdef FUZZER
 size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t most, unsigned int seed) {
-    static const char *const words[] = {"0", "-1", "1", "2", "3", "4", "5", "6", "7", "8", "31", "32", "0.5", "2147483647", "-2147483648", "1e38", "65536", "1099511627776",
-                                        "9223372036854775807", "-9223372036854775808", "true", "false", "null", "[]", "{}", "\"inf\"", "\"nan\"", "\"float32\"", "\"int32\"",
-                                        "\"uint8\"", "\"bool\"", "[3]", "[2,3]", "[-1,3]", "[0,1,0,0,0,0]", "\"same\"", "\"softmax\"", "\"kind\":1", "\"axes\":3", "\"axis\":-1"};
+    static const char *const words[] = {"0",
+                                        "-1",
+                                        "1",
+                                        "2",
+                                        "3",
+                                        "4",
+                                        "5",
+                                        "6",
+                                        "7",
+                                        "8",
+                                        "31",
+                                        "32",
+                                        "0.5",
+                                        "2147483647",
+                                        "-2147483648",
+                                        "1e38",
+                                        "65536",
+                                        "1099511627776",
+                                        "9223372036854775807",
+                                        "-9223372036854775808",
+                                        "true",
+                                        "false",
+                                        "null",
+                                        "[]",
+                                        "{}",
+                                        "\"inf\"",
+                                        "\"nan\"",
+                                        "\"float32\"",
+                                        "\"int32\"",
+                                        "\"uint8\"",
+                                        "\"bool\"",
+                                        "[3]",
+                                        "[2,3]",
+                                        "[-1,3]",
+                                        "[0,1,0,0,0,0]",
+                                        "\"same\"",
+                                        "\"softmax\"",
+                                        "\"kind\":1",
+                                        "\"axes\":3",
+                                        "\"axis\":-1"};
     fuzz_random = seed;
     if (size < 2 || data[0] != 3 || fuzz_below(8) == 0) return LLVMFuzzerMutate(data, size, most);
     return fuzz_exchange_words(data, 1, size, size, most, words, MIRT__COUNT(words));

@@ -11,14 +11,16 @@ static int64_t gallery_count(const mirt_shape *shape) {
 /* Twice its first input. */
 static int gallery_forward(const mirt_op_call *call, void *user) {
     (void)user;
-    for (int64_t i = 0, n = gallery_count(&call->out_shape); i < n; i++) call->out[i] = 2 * ((const float *)call->in[0])[i];
+    for (int64_t i = 0, n = gallery_count(&call->out_shape); i < n; i++)
+        call->out[i] = 2 * ((const float *)call->in[0])[i];
     return 0;
 }
 
 static int gallery_backward(const mirt_op_call *call, void *user) {
     (void)user;
     for (int k = 0; k < call->num_in; k++) {
-        for (int64_t i = 0, n = gallery_count(&call->in_shape[k]); call->din[k] && i < n; i++) call->din[k][i] = k ? 0 : 2 * call->dout[i];
+        for (int64_t i = 0, n = gallery_count(&call->in_shape[k]); call->din[k] && i < n; i++)
+            call->din[k][i] = k ? 0 : 2 * call->dout[i];
     }
     return 0;
 }
@@ -31,7 +33,8 @@ typedef struct gallery_config {
     bool shifted;
 } gallery_config;
 
-static mirt_tensor *gallery_build(mirt_layer *layer, mirt_tensor *const *in, int num_in, const void *config, void *user) {
+static mirt_tensor *gallery_build(mirt_layer *layer, mirt_tensor *const *in, int num_in, const void *config,
+                                  void *user) {
     const gallery_config *c = (const gallery_config *)config;
     mirt_dense_desc dense;
     (void)num_in, (void)user;
@@ -45,7 +48,8 @@ static mirt_tensor *gallery_build(mirt_layer *layer, mirt_tensor *const *in, int
 static const mirt_field gallery_fields[] = {{"units", MIRT_FIELD_INT, offsetof(gallery_config, units)},
                                             {"scale", MIRT_FIELD_FLOAT, offsetof(gallery_config, scale)},
                                             {"shifted", MIRT_FIELD_BOOL, offsetof(gallery_config, shifted)}};
-static const mirt_layer_class gallery_layer = {"Mine", 1, sizeof(gallery_config), gallery_fields, 3, gallery_build, NULL};
+static const mirt_layer_class gallery_layer = {"Mine",        1,   sizeof(gallery_config), gallery_fields, 3,
+                                               gallery_build, NULL};
 
 static mirt_tensor *gallery_distance(mirt_tensor *labels, mirt_tensor *output, void *user) {
     (void)user;
@@ -107,7 +111,8 @@ static void gallery_images(mirt_model *m) {
 static void gallery_operations(mirt_model *m) {
     static const float numbers[] = {0.5f, -1, 2};
     static const int64_t begin[] = {0, 1}, size[] = {-1, 2}, before[] = {0, 1}, after[] = {0, 0};
-    mirt_tensor *x = mirt_input(m, MIRT_SHAPE(3)), *part[3], *v = mirt_variable(m, "own", MIRT_SHAPE(3), mirt_ones(), true);
+    mirt_tensor *x = mirt_input(m, MIRT_SHAPE(3)), *part[3],
+                *v = mirt_variable(m, "own", MIRT_SHAPE(3), mirt_ones(), true);
     mirt_tensor *c = mirt_constant_tensor(x, mirt_make_array(numbers, MIRT_FLOAT32, MIRT_SHAPE(3)));
     x = mirt_add(mirt_multiply(mirt_clip(x, -INFINITY, 1), v), c);
     x = mirt_maximum(mirt_where(mirt_greater(x, c), x, mirt_tanh(x)), mirt_power(mirt_abs(x), 1.5f));
@@ -120,14 +125,17 @@ static void gallery_operations(mirt_model *m) {
     x = mirt_reshape(mirt_transpose(mirt_reshape(mirt_cumsum(x, 1), MIRT_SHAPE(3, 1)), NULL), MIRT_SHAPE(3));
     x = mirt_log_softmax(mirt_stop_gradient(mirt_subtract(x, mirt_reduce_variance(x, 0, true))));
     mirt_add_loss(m, mirt_reduce_sum(mirt_square(v), 1, false));
-    mirt_model_output(m, mirt_softmax(mirt_matmul(x, mirt_variable(m, "other", MIRT_SHAPE(3, 3), mirt_glorot_uniform(), true), false, true)));
+    mirt_model_output(
+        m, mirt_softmax(
+               mirt_matmul(x, mirt_variable(m, "other", MIRT_SHAPE(3, 3), mirt_glorot_uniform(), true), false, true)));
 }
 
 /* Models in models, shared, with several inputs and outputs, partly frozen; user-defined layer, loss and metric. */
 static void gallery_nested(mirt_model *m, mirt_compile_desc *desc) {
     gallery_config config = {3, 0.5f, true};
     mirt_model *inner = mirt_model_create(m->strategy, "inner"), *outer = mirt_model_create(m->strategy, "outer");
-    mirt_tensor *a = mirt_input(inner, MIRT_SHAPE(3)), *b = mirt_input(inner, MIRT_SHAPE(3)), *both[2], *out[MIRT_MAX_OUTPUTS];
+    mirt_tensor *a = mirt_input(inner, MIRT_SHAPE(3)), *b = mirt_input(inner, MIRT_SHAPE(3)), *both[2],
+                *out[MIRT_MAX_OUTPUTS];
     both[0] = gallery_dense(mirt_batch_norm(a, NULL), 3, 0.01f);
     both[1] = mirt_dropout(b, 0.5f);
     both[1] = mirt_add_layer(both, 2);

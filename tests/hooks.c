@@ -22,8 +22,12 @@
 DEFAULT void *hook_malloc(size_t size) { return malloc(size); }
 DEFAULT void hook_free(void *block) { free(block); }
 DEFAULT int hook_mutex(pthread_mutex_t *mutex) { return pthread_mutex_init(mutex, NULL); }
-DEFAULT int hook_cond(pthread_cond_t *cond, const pthread_condattr_t *attributes) { return pthread_cond_init(cond, attributes); }
-DEFAULT int hook_thread(pthread_t *thread, void *(*fn)(void *), void *arg) { return pthread_create(thread, NULL, fn, arg); }
+DEFAULT int hook_cond(pthread_cond_t *cond, const pthread_condattr_t *attributes) {
+    return pthread_cond_init(cond, attributes);
+}
+DEFAULT int hook_thread(pthread_t *thread, void *(*fn)(void *), void *arg) {
+    return pthread_create(thread, NULL, fn, arg);
+}
 DEFAULT int hook_join(pthread_t thread, void **result) { return pthread_join(thread, result); }
 DEFAULT int hook_signal(pthread_cond_t *cond) { return pthread_cond_signal(cond); }
 DEFAULT int hook_broadcast(pthread_cond_t *cond) { return pthread_cond_broadcast(cond); }
@@ -35,7 +39,9 @@ DEFAULT int hook_stat(const char *path, struct stat *info) { return stat(path, i
 DEFAULT int hook_fstat(int fd, struct stat *info) { return fstat(fd, info); }
 DEFAULT int hook_open(const char *path, int flags, unsigned mode) { return open(path, flags, mode); }
 DEFAULT ssize_t hook_pread(int fd, void *data, size_t size, off_t offset) { return pread(fd, data, size, offset); }
-DEFAULT ssize_t hook_pwrite(int fd, const void *data, size_t size, off_t offset) { return pwrite(fd, data, size, offset); }
+DEFAULT ssize_t hook_pwrite(int fd, const void *data, size_t size, off_t offset) {
+    return pwrite(fd, data, size, offset);
+}
 DEFAULT int hook_fsync(int fd) { return fsync(fd); }
 DEFAULT int hook_close(int fd) { return close(fd); }
 DEFAULT int hook_clock(clockid_t clock, struct timespec *out) { return clock_gettime(clock, out); }

@@ -14,7 +14,8 @@ __attribute__((unused)) static size_t image_write_bmp(unsigned char *out, int wi
     out[2] = (unsigned char)size, out[3] = (unsigned char)(size >> 8), out[10] = 54, out[14] = 40;
     out[18] = (unsigned char)width, out[22] = (unsigned char)height, out[26] = 1, out[28] = 24;
     for (int y = 0; y < height; y++) {
-        for (int x = 0; x < width * 3; x++) out[54 + (size_t)(height - 1 - y) * row + (size_t)(x / 3 * 3 + 2 - x % 3)] = (unsigned char)(y * 50 + x);
+        for (int x = 0; x < width * 3; x++)
+            out[54 + (size_t)(height - 1 - y) * row + (size_t)(x / 3 * 3 + 2 - x % 3)] = (unsigned char)(y * 50 + x);
     }
     return size;
 }
@@ -63,9 +64,11 @@ __attribute__((unused)) static void image_seal_png(unsigned char *file, size_t s
 }
 
 /* Whether decoding fails with this status and a sentence that has these words. */
-__attribute__((unused)) static bool image_fails(const void *bytes, size_t size, const mirt_decode_desc *desc, mirt_status status, const char *words) {
+__attribute__((unused)) static bool image_fails(const void *bytes, size_t size, const mirt_decode_desc *desc,
+                                                mirt_status status, const char *words) {
     mirt_image image;
-    bool failed = mirt_decode_image(bytes, size, MIRT_RGB, desc, &image) == status && strstr(mirt_last_error(), words) != NULL && !image.pixels;
+    bool failed = mirt_decode_image(bytes, size, MIRT_RGB, desc, &image) == status &&
+                  strstr(mirt_last_error(), words) != NULL && !image.pixels;
     mirt_image_free(&image);
     return failed;
 }

@@ -9,13 +9,34 @@
 
 #define UNARY_KIND(number, id, ...) {MIRT__##id, 37},
 #define BINARY_KIND(number, id, ...) {MIRT__##id, 0, 0, 2, 3, 37},
-static const int32_t unary_shapes[][MAX_NUMBERS] = {
-    MIRT__UNARY_LIST(UNARY_KIND)
-    {MIRT__COPY, 1}, {MIRT__COPY, 40000}, {MIRT__COPY, 0}, {MIRT__NEGATIVE, 17}, {MIRT__SQUARE, 33}, {MIRT__ACT_RELU, 100},
-    {MIRT__ACT_RELU, 33000}, {MIRT__ACT_SIGMOID, 65}, {MIRT__ACT_TANH, 15}, {MIRT__AFFINE, 19}, {MIRT__EXP, 33},
-    {MIRT__LOG, 17}, {MIRT__SQRT, 40}, {MIRT__RSQRT, 33}, {MIRT__ABS, 70}, {MIRT__SIGN, 35}, {MIRT__FLOOR, 21}, {MIRT__CLIP, 99},
-    {MIRT__POWER, 23}, {MIRT__ACT_RELU6, 140}, {MIRT__ACT_LEAKY_RELU, 20}, {MIRT__ACT_ELU, 35}, {MIRT__ACT_GELU, 90},
-    {MIRT__ACT_SILU, 65}, {MIRT__ACT_HARD_SIGMOID, 70}, {MIRT__ACT_HARD_SWISH, 70}, {MIRT__ACT_SOFTPLUS, 65}, {SHAPE_END}};
+static const int32_t unary_shapes[][MAX_NUMBERS] = {MIRT__UNARY_LIST(UNARY_KIND){MIRT__COPY, 1},
+                                                    {MIRT__COPY, 40000},
+                                                    {MIRT__COPY, 0},
+                                                    {MIRT__NEGATIVE, 17},
+                                                    {MIRT__SQUARE, 33},
+                                                    {MIRT__ACT_RELU, 100},
+                                                    {MIRT__ACT_RELU, 33000},
+                                                    {MIRT__ACT_SIGMOID, 65},
+                                                    {MIRT__ACT_TANH, 15},
+                                                    {MIRT__AFFINE, 19},
+                                                    {MIRT__EXP, 33},
+                                                    {MIRT__LOG, 17},
+                                                    {MIRT__SQRT, 40},
+                                                    {MIRT__RSQRT, 33},
+                                                    {MIRT__ABS, 70},
+                                                    {MIRT__SIGN, 35},
+                                                    {MIRT__FLOOR, 21},
+                                                    {MIRT__CLIP, 99},
+                                                    {MIRT__POWER, 23},
+                                                    {MIRT__ACT_RELU6, 140},
+                                                    {MIRT__ACT_LEAKY_RELU, 20},
+                                                    {MIRT__ACT_ELU, 35},
+                                                    {MIRT__ACT_GELU, 90},
+                                                    {MIRT__ACT_SILU, 65},
+                                                    {MIRT__ACT_HARD_SIGMOID, 70},
+                                                    {MIRT__ACT_HARD_SWISH, 70},
+                                                    {MIRT__ACT_SOFTPLUS, 65},
+                                                    {SHAPE_END}};
 
 static void unary_plan(job *j) {
     j->rows = j->s[1];
@@ -41,18 +62,39 @@ static void unary_run(const job *j, const mirt__kernels *k, const mirt__where *w
 }
 
 enum { B_KIND, B_A_REPEATS, B_B_REPEATS, B_RANK, B_DIM }; /* bit i: repeats along dimension i */
-static const int32_t binary_shapes[][MAX_NUMBERS] = {
-    MIRT__BINARY_LIST(BINARY_KIND)
-    {MIRT__ADD, 0, 0, 1, 1}, {MIRT__SUBTRACT, 0, 0, 2, 7, 13}, {MIRT__MULTIPLY, 0, 0, 4, 3, 4, 5, 6},
-    {MIRT__DIVIDE, 0, 0, 1, 100}, {MIRT__RELU_GRAD, 0, 0, 2, 9, 33}, {MIRT__SIGMOID_GRAD, 0, 0, 2, 5, 17},
-    {MIRT__TANH_GRAD, 0, 0, 2, 4, 65}, {MIRT__MAXIMUM, 0, 0, 2, 6, 50}, {MIRT__MINIMUM, 0, 1, 2, 6, 50}, {MIRT__ADD, 0, 0, 2, 3, 17000},
-    {MIRT__RELU6_GRAD, 0, 0, 1, 140}, {MIRT__LEAKY_RELU_GRAD, 0, 0, 1, 40}, {MIRT__ELU_GRAD, 0, 0, 1, 40}, {MIRT__GELU_GRAD, 0, 0, 1, 40},
-    {MIRT__SILU_GRAD, 0, 0, 1, 40}, {MIRT__HARD_SIGMOID_GRAD, 0, 0, 1, 40}, {MIRT__HARD_SWISH_GRAD, 0, 0, 1, 40}, {MIRT__SOFTPLUS_GRAD, 0, 0, 1, 40},
-    {MIRT__CLIP_GRAD, 0, 0, 1, 40}, {MIRT__POWER_GRAD, 0, 0, 1, 40}, {MIRT__POWER_GRAD, 0, 0, 2, 44, 3},
-    {MIRT__ADD, 0, 1, 2, 9, 33}, {MIRT__ADD, 0, 7, 4, 3, 4, 5, 6}, {MIRT__SUBTRACT, 1, 0, 2, 9, 33},
-    {MIRT__MULTIPLY, 0, 2, 2, 9, 33}, {MIRT__DIVIDE, 2, 0, 2, 5, 19}, {MIRT__MULTIPLY, 2, 5, 3, 4, 3, 7},
-    {MIRT__ADD, 0, 3, 2, 6, 7}, {MIRT__SUBTRACT, 10, 5, 4, 2, 3, 4, 5}, {MIRT__ADD, 6, 9, 6, 2, 3, 2, 3, 2, 3},
-    {MIRT__ADD, 0, 1, 2, 0, 5}, {MIRT__ADD, 0, 1, 2, 300, 130}, {SHAPE_END}};
+static const int32_t binary_shapes[][MAX_NUMBERS] = {MIRT__BINARY_LIST(BINARY_KIND){MIRT__ADD, 0, 0, 1, 1},
+                                                     {MIRT__SUBTRACT, 0, 0, 2, 7, 13},
+                                                     {MIRT__MULTIPLY, 0, 0, 4, 3, 4, 5, 6},
+                                                     {MIRT__DIVIDE, 0, 0, 1, 100},
+                                                     {MIRT__RELU_GRAD, 0, 0, 2, 9, 33},
+                                                     {MIRT__SIGMOID_GRAD, 0, 0, 2, 5, 17},
+                                                     {MIRT__TANH_GRAD, 0, 0, 2, 4, 65},
+                                                     {MIRT__MAXIMUM, 0, 0, 2, 6, 50},
+                                                     {MIRT__MINIMUM, 0, 1, 2, 6, 50},
+                                                     {MIRT__ADD, 0, 0, 2, 3, 17000},
+                                                     {MIRT__RELU6_GRAD, 0, 0, 1, 140},
+                                                     {MIRT__LEAKY_RELU_GRAD, 0, 0, 1, 40},
+                                                     {MIRT__ELU_GRAD, 0, 0, 1, 40},
+                                                     {MIRT__GELU_GRAD, 0, 0, 1, 40},
+                                                     {MIRT__SILU_GRAD, 0, 0, 1, 40},
+                                                     {MIRT__HARD_SIGMOID_GRAD, 0, 0, 1, 40},
+                                                     {MIRT__HARD_SWISH_GRAD, 0, 0, 1, 40},
+                                                     {MIRT__SOFTPLUS_GRAD, 0, 0, 1, 40},
+                                                     {MIRT__CLIP_GRAD, 0, 0, 1, 40},
+                                                     {MIRT__POWER_GRAD, 0, 0, 1, 40},
+                                                     {MIRT__POWER_GRAD, 0, 0, 2, 44, 3},
+                                                     {MIRT__ADD, 0, 1, 2, 9, 33},
+                                                     {MIRT__ADD, 0, 7, 4, 3, 4, 5, 6},
+                                                     {MIRT__SUBTRACT, 1, 0, 2, 9, 33},
+                                                     {MIRT__MULTIPLY, 0, 2, 2, 9, 33},
+                                                     {MIRT__DIVIDE, 2, 0, 2, 5, 19},
+                                                     {MIRT__MULTIPLY, 2, 5, 3, 4, 3, 7},
+                                                     {MIRT__ADD, 0, 3, 2, 6, 7},
+                                                     {MIRT__SUBTRACT, 10, 5, 4, 2, 3, 4, 5},
+                                                     {MIRT__ADD, 6, 9, 6, 2, 3, 2, 3, 2, 3},
+                                                     {MIRT__ADD, 0, 1, 2, 0, 5},
+                                                     {MIRT__ADD, 0, 1, 2, 300, 130},
+                                                     {SHAPE_END}};
 
 static int64_t binary_strides(const job *j, int64_t repeats, int64_t *stride) {
     int64_t step = 1;
@@ -82,7 +124,9 @@ static void binary_plan(job *j) {
     for (int i = 1; i < b.rank; i++) y_row *= b.dim[i];
     const bool a_repeats = j->s[B_A_REPEATS] & 1, b_repeats = j->s[B_B_REPEATS] & 1;
     const fill how = b.kind == MIRT__MAXIMUM || b.kind == MIRT__MINIMUM ? ODD : b.scale == 0 ? GRID : UNIT;
-    const fill how_b = b.kind == MIRT__POWER_GRAD && b.scale != 0 ? POSITIVE : b.kind >= MIRT__RELU6_GRAD && b.kind < MIRT__CLIP_GRAD ? WIDE : how;
+    const fill how_b = b.kind == MIRT__POWER_GRAD && b.scale != 0               ? POSITIVE
+                       : b.kind >= MIRT__RELU6_GRAD && b.kind < MIRT__CLIP_GRAD ? WIDE
+                                                                                : how;
     add_buffer(j, IN, MIRT_FLOAT32, how, a_repeats ? 0 : a_row, a_row * (a_repeats ? 1 : j->rows));
     add_buffer(j, IN, MIRT_FLOAT32, how_b, b_repeats ? 0 : b_row, b_row * (b_repeats ? 1 : j->rows));
     /* Several products and a difference, in whichever order. */
@@ -103,13 +147,23 @@ static void binary_run(const job *j, const mirt__kernels *k, const mirt__where *
 }
 
 enum { X_KIND, X_DTYPE, X_REPEATS, X_RANK = 5, X_DIM }; /* repeats of each input: bit i along dimension i */
-static const int32_t logic_shapes[][MAX_NUMBERS] = {
-    {MIRT__IS_EQUAL, MIRT_FLOAT32, 0, 0, 0, 1, 1}, {MIRT__IS_NOT_EQUAL, MIRT_FLOAT32, 0, 2, 0, 2, 9, 700}, {MIRT__IS_LESS, MIRT_FLOAT32, 0, 1, 0, 2, 7, 33},
-    {MIRT__IS_LESS_EQUAL, MIRT_FLOAT32, 5, 2, 0, 3, 4, 5, 6}, {MIRT__IS_EQUAL, MIRT_INT32, 0, 0, 0, 2, 6, 500}, {MIRT__IS_LESS, MIRT_INT32, 2, 0, 0, 2, 5, 19},
-    {MIRT__IS_NOT_EQUAL, MIRT_UINT8, 0, 0, 0, 2, 3, 17000}, {MIRT__IS_LESS_EQUAL, MIRT_UINT8, 0, 6, 0, 3, 4, 3, 7}, {MIRT__AND, MIRT_BOOL, 0, 2, 0, 2, 7, 65},
-    {MIRT__OR, MIRT_BOOL, 1, 0, 0, 2, 7, 65}, {MIRT__NOT, MIRT_BOOL, 0, 0, 0, 2, 7, 300}, {MIRT__WHERE, MIRT_FLOAT32, 0, 0, 0, 2, 9, 400},
-    {MIRT__WHERE, MIRT_FLOAT32, 4, 1, 2, 3, 5, 6, 70}, {MIRT__WHERE, MIRT_INT32, 1, 0, 2, 2, 5, 33}, {MIRT__WHERE, MIRT_UINT8, 0, 3, 0, 2, 5, 33},
-    {MIRT__WHERE, MIRT_FLOAT32, 0, 1, 0, 2, 0, 5}, {SHAPE_END}};
+static const int32_t logic_shapes[][MAX_NUMBERS] = {{MIRT__IS_EQUAL, MIRT_FLOAT32, 0, 0, 0, 1, 1},
+                                                    {MIRT__IS_NOT_EQUAL, MIRT_FLOAT32, 0, 2, 0, 2, 9, 700},
+                                                    {MIRT__IS_LESS, MIRT_FLOAT32, 0, 1, 0, 2, 7, 33},
+                                                    {MIRT__IS_LESS_EQUAL, MIRT_FLOAT32, 5, 2, 0, 3, 4, 5, 6},
+                                                    {MIRT__IS_EQUAL, MIRT_INT32, 0, 0, 0, 2, 6, 500},
+                                                    {MIRT__IS_LESS, MIRT_INT32, 2, 0, 0, 2, 5, 19},
+                                                    {MIRT__IS_NOT_EQUAL, MIRT_UINT8, 0, 0, 0, 2, 3, 17000},
+                                                    {MIRT__IS_LESS_EQUAL, MIRT_UINT8, 0, 6, 0, 3, 4, 3, 7},
+                                                    {MIRT__AND, MIRT_BOOL, 0, 2, 0, 2, 7, 65},
+                                                    {MIRT__OR, MIRT_BOOL, 1, 0, 0, 2, 7, 65},
+                                                    {MIRT__NOT, MIRT_BOOL, 0, 0, 0, 2, 7, 300},
+                                                    {MIRT__WHERE, MIRT_FLOAT32, 0, 0, 0, 2, 9, 400},
+                                                    {MIRT__WHERE, MIRT_FLOAT32, 4, 1, 2, 3, 5, 6, 70},
+                                                    {MIRT__WHERE, MIRT_INT32, 1, 0, 2, 2, 5, 33},
+                                                    {MIRT__WHERE, MIRT_UINT8, 0, 3, 0, 2, 5, 33},
+                                                    {MIRT__WHERE, MIRT_FLOAT32, 0, 1, 0, 2, 0, 5},
+                                                    {SHAPE_END}};
 
 static void logic_args(const job *j, mirt__logic *l, int64_t *row) {
     memset(l, 0, sizeof *l);
@@ -135,7 +189,8 @@ static void logic_plan(job *j) {
     for (int i = 1; i < l.rank; i++) y_row *= l.dim[i];
     for (int k = 0; k < 3; k++) {
         const bool condition = l.kind == MIRT__WHERE && k == 0, repeats = j->s[X_REPEATS + k] & 1;
-        add_buffer(j, IN, condition ? MIRT_BOOL : l.dtype, GRID, repeats ? 0 : row[k], row[k] * (repeats ? 1 : j->rows));
+        add_buffer(j, IN, condition ? MIRT_BOOL : l.dtype, GRID, repeats ? 0 : row[k],
+                   row[k] * (repeats ? 1 : j->rows));
     }
     add_buffer(j, OUT, l.kind == MIRT__WHERE ? l.dtype : MIRT_BOOL, UNIT, y_row, y_row * j->rows);
 }
@@ -161,7 +216,9 @@ static void fill_plan(job *j) {
     j->rows = j->s[0];
     row_output(j, 0, 1);
 }
-static void fill_run(const job *j, const mirt__kernels *k, const mirt__where *where) { k->fill(out_at(j, 0), 1.75f, j->count, where); }
+static void fill_run(const job *j, const mirt__kernels *k, const mirt__where *where) {
+    k->fill(out_at(j, 0), 1.75f, j->count, where);
+}
 static void constant_plan(job *j) {
     add_buffer(j, IN, MIRT_FLOAT32, UNIT, 0, j->s[0]);
     output(j, 0, j->s[0]);
@@ -171,7 +228,11 @@ static void constant_run(const job *j, const mirt__kernels *k, const mirt__where
 }
 
 /* All that transforms are is another test's; here the kernel is called. */
-static const int32_t augment_shapes[][MAX_NUMBERS] = {{1, 4, 5, 3, MIRT_FLOAT32}, {6, 9, 7, 3, MIRT_UINT8}, {3, 8, 8, 1, MIRT_FLOAT32}, {0, 4, 4, 3, MIRT_FLOAT32}, {SHAPE_END}};
+static const int32_t augment_shapes[][MAX_NUMBERS] = {{1, 4, 5, 3, MIRT_FLOAT32},
+                                                      {6, 9, 7, 3, MIRT_UINT8},
+                                                      {3, 8, 8, 1, MIRT_FLOAT32},
+                                                      {0, 4, 4, 3, MIRT_FLOAT32},
+                                                      {SHAPE_END}};
 static void augment_plan(job *j) {
     const int64_t pixels = (int64_t)j->s[1] * j->s[2] * j->s[3];
     j->rows = j->s[0];
@@ -208,12 +269,12 @@ static void augment_run(const job *j, const mirt__kernels *k, const mirt__where 
 }
 
 static const int32_t cast_shapes[][MAX_NUMBERS] = {
-    {MIRT_FLOAT32, MIRT_FLOAT32, 9}, {MIRT_FLOAT32, MIRT_INT32, 60}, {MIRT_FLOAT32, MIRT_UINT8, 60},
-    {MIRT_INT32, MIRT_FLOAT32, 33}, {MIRT_INT32, MIRT_INT32, 7}, {MIRT_INT32, MIRT_UINT8, 40},
-    {MIRT_UINT8, MIRT_FLOAT32, 20000}, {MIRT_UINT8, MIRT_INT32, 70}, {MIRT_UINT8, MIRT_UINT8, 5},
-    {MIRT_FLOAT32, MIRT_BOOL, 60}, {MIRT_INT32, MIRT_BOOL, 60}, {MIRT_UINT8, MIRT_BOOL, 600}, {MIRT_BOOL, MIRT_BOOL, 30},
-    {MIRT_BOOL, MIRT_FLOAT32, 60}, {MIRT_BOOL, MIRT_INT32, 60}, {MIRT_BOOL, MIRT_UINT8, 60},
-    {MIRT_FLOAT32, MIRT_UINT8, 0}, {SHAPE_END}};
+    {MIRT_FLOAT32, MIRT_FLOAT32, 9},   {MIRT_FLOAT32, MIRT_INT32, 60}, {MIRT_FLOAT32, MIRT_UINT8, 60},
+    {MIRT_INT32, MIRT_FLOAT32, 33},    {MIRT_INT32, MIRT_INT32, 7},    {MIRT_INT32, MIRT_UINT8, 40},
+    {MIRT_UINT8, MIRT_FLOAT32, 20000}, {MIRT_UINT8, MIRT_INT32, 70},   {MIRT_UINT8, MIRT_UINT8, 5},
+    {MIRT_FLOAT32, MIRT_BOOL, 60},     {MIRT_INT32, MIRT_BOOL, 60},    {MIRT_UINT8, MIRT_BOOL, 600},
+    {MIRT_BOOL, MIRT_BOOL, 30},        {MIRT_BOOL, MIRT_FLOAT32, 60},  {MIRT_BOOL, MIRT_INT32, 60},
+    {MIRT_BOOL, MIRT_UINT8, 60},       {MIRT_FLOAT32, MIRT_UINT8, 0},  {SHAPE_END}};
 static void cast_plan(job *j) {
     static const float odd[] = {NAN, INFINITY, -INFINITY, 3e9f, -3e9f, 2147483648.0f, -2147483648.0f, 2147483520.0f,
                                 255.0f, 255.9f, 256.0f, -0.9f, -1.0f, 0.9f, 1.9f, -1.9f, 1e-40f, 254.99f};
@@ -234,8 +295,8 @@ static void cast_run(const job *j, const mirt__kernels *k, const mirt__where *wh
     k->cast(&c, where);
 }
 
-static const int32_t one_hot_shapes[][MAX_NUMBERS] = {
-    {10, MIRT_INT32, 40}, {1, MIRT_INT32, 3}, {200, MIRT_UINT8, 33}, {100, MIRT_INT32, 400}, {5, MIRT_UINT8, 0}, {SHAPE_END}};
+static const int32_t one_hot_shapes[][MAX_NUMBERS] = {{10, MIRT_INT32, 40},   {1, MIRT_INT32, 3}, {200, MIRT_UINT8, 33},
+                                                      {100, MIRT_INT32, 400}, {5, MIRT_UINT8, 0}, {SHAPE_END}};
 static void one_hot_plan(job *j) {
     j->rows = j->s[2];
     add_buffer(j, IN, (mirt_dtype)j->s[1], WORDS, 1, j->rows);
@@ -253,7 +314,8 @@ static void one_hot_run(const job *j, const mirt__kernels *k, const mirt__where 
 
 static const int32_t dropout_shapes[][MAX_NUMBERS] = {
     /* rows, n, rate in thousandths, first row; that of the last one draws the number just below its rate */
-    {1, 1, 500, 0}, {5, 33, 250, 0}, {7, 64, 900, 1000}, {3, 10, 0, 3}, {3, 10, 1000, 3}, {300, 130, 500, 7}, {0, 9, 500, 0}, {1, 4, 100, 8725370}, {SHAPE_END}};
+    {1, 1, 500, 0},     {5, 33, 250, 0}, {7, 64, 900, 1000},   {3, 10, 0, 3}, {3, 10, 1000, 3},
+    {300, 130, 500, 7}, {0, 9, 500, 0},  {1, 4, 100, 8725370}, {SHAPE_END}};
 static void dropout_plan(job *j) {
     j->rows = j->s[0];
     row_input(j, UNIT, j->s[1]);
@@ -275,16 +337,34 @@ static void dropout_run(const job *j, const mirt__kernels *k, const mirt__where 
 /* ---- reductions */
 
 enum { R_KIND, R_AXES, R_RANK, R_DIM };
-static const int32_t reduce_shapes[][MAX_NUMBERS] = {
-    {MIRT__REDUCE_SUM, 1, 1, 1}, {MIRT__REDUCE_SUM, 1, 1, 5000}, {MIRT__REDUCE_SUM, 1, 2, 700, 33},
-    {MIRT__REDUCE_SUM, 2, 2, 9, 700}, {MIRT__REDUCE_SUM, 7, 4, 5, 9, 11, 70}, {MIRT__REDUCE_SUM, 6, 4, 3, 7, 6, 5},
-    {MIRT__REDUCE_SUM, 5, 4, 3, 4, 5, 6}, {MIRT__REDUCE_SUM, 10, 4, 3, 14, 5, 30}, {MIRT__REDUCE_SUM, 0, 2, 3, 5},
-    {MIRT__REDUCE_SUM, 1, 2, 0, 5}, {MIRT__REDUCE_SUM, 2, 2, 0, 5}, {MIRT__REDUCE_SUM, 21, 6, 2, 3, 2, 3, 2, 3},
-    {MIRT__REDUCE_MEAN, 6, 4, 4, 7, 7, 65}, {MIRT__REDUCE_MEAN, 3, 2, 13, 17}, {MIRT__REDUCE_MEAN, 4, 3, 2, 5, 257},
-    {MIRT__REDUCE_MEAN, 1, 2, 0, 3}, {MIRT__REDUCE_MAX, 2, 2, 9, 33}, {MIRT__REDUCE_MAX, 1, 2, 300, 130},
-    {MIRT__REDUCE_MAX, 6, 4, 3, 4, 5, 6}, {MIRT__REDUCE_MAX, 1, 2, 0, 5},
-    {MIRT__REDUCE_MIN, 2, 2, 9, 33}, {MIRT__REDUCE_MIN, 6, 4, 3, 4, 5, 6}, {MIRT__REDUCE_MIN, 1, 2, 0, 5},
-    {MIRT__REDUCE_SUM, 1, 1, 70000}, {MIRT__REDUCE_MEAN, 1, 2, 2500, 20}, {MIRT__REDUCE_MAX, 1, 2, 2500, 7}, {MIRT__REDUCE_MIN, 2, 2, 2, 9000}, {SHAPE_END}};
+static const int32_t reduce_shapes[][MAX_NUMBERS] = {{MIRT__REDUCE_SUM, 1, 1, 1},
+                                                     {MIRT__REDUCE_SUM, 1, 1, 5000},
+                                                     {MIRT__REDUCE_SUM, 1, 2, 700, 33},
+                                                     {MIRT__REDUCE_SUM, 2, 2, 9, 700},
+                                                     {MIRT__REDUCE_SUM, 7, 4, 5, 9, 11, 70},
+                                                     {MIRT__REDUCE_SUM, 6, 4, 3, 7, 6, 5},
+                                                     {MIRT__REDUCE_SUM, 5, 4, 3, 4, 5, 6},
+                                                     {MIRT__REDUCE_SUM, 10, 4, 3, 14, 5, 30},
+                                                     {MIRT__REDUCE_SUM, 0, 2, 3, 5},
+                                                     {MIRT__REDUCE_SUM, 1, 2, 0, 5},
+                                                     {MIRT__REDUCE_SUM, 2, 2, 0, 5},
+                                                     {MIRT__REDUCE_SUM, 21, 6, 2, 3, 2, 3, 2, 3},
+                                                     {MIRT__REDUCE_MEAN, 6, 4, 4, 7, 7, 65},
+                                                     {MIRT__REDUCE_MEAN, 3, 2, 13, 17},
+                                                     {MIRT__REDUCE_MEAN, 4, 3, 2, 5, 257},
+                                                     {MIRT__REDUCE_MEAN, 1, 2, 0, 3},
+                                                     {MIRT__REDUCE_MAX, 2, 2, 9, 33},
+                                                     {MIRT__REDUCE_MAX, 1, 2, 300, 130},
+                                                     {MIRT__REDUCE_MAX, 6, 4, 3, 4, 5, 6},
+                                                     {MIRT__REDUCE_MAX, 1, 2, 0, 5},
+                                                     {MIRT__REDUCE_MIN, 2, 2, 9, 33},
+                                                     {MIRT__REDUCE_MIN, 6, 4, 3, 4, 5, 6},
+                                                     {MIRT__REDUCE_MIN, 1, 2, 0, 5},
+                                                     {MIRT__REDUCE_SUM, 1, 1, 70000},
+                                                     {MIRT__REDUCE_MEAN, 1, 2, 2500, 20},
+                                                     {MIRT__REDUCE_MAX, 1, 2, 2500, 7},
+                                                     {MIRT__REDUCE_MIN, 2, 2, 2, 9000},
+                                                     {SHAPE_END}};
 
 static void reduce_args(const job *j, mirt__reduce *r) {
     memset(r, 0, sizeof *r);
@@ -328,9 +408,9 @@ static void reduce_run(const job *j, const mirt__kernels *k, const mirt__where *
 }
 
 static const int32_t reduce_max_grad_shapes[][MAX_NUMBERS] = {
-    {MIRT__REDUCE_MAX, 1, 1, 1}, {MIRT__REDUCE_MAX, 2, 2, 9, 33}, {MIRT__REDUCE_MAX, 1, 2, 30, 130},
-    {MIRT__REDUCE_MAX, 6, 4, 3, 4, 5, 6}, {MIRT__REDUCE_MAX, 10, 4, 3, 4, 5, 6}, {MIRT__REDUCE_MAX, 2, 2, 0, 5}, {MIRT__REDUCE_MIN, 10, 4, 3, 4, 5, 6}, {MIRT__REDUCE_MAX, 1, 2, 70, 12},
-    {SHAPE_END}};
+    {MIRT__REDUCE_MAX, 1, 1, 1},           {MIRT__REDUCE_MAX, 2, 2, 9, 33},       {MIRT__REDUCE_MAX, 1, 2, 30, 130},
+    {MIRT__REDUCE_MAX, 6, 4, 3, 4, 5, 6},  {MIRT__REDUCE_MAX, 10, 4, 3, 4, 5, 6}, {MIRT__REDUCE_MAX, 2, 2, 0, 5},
+    {MIRT__REDUCE_MIN, 10, 4, 3, 4, 5, 6}, {MIRT__REDUCE_MAX, 1, 2, 70, 12},      {SHAPE_END}};
 static void reduce_max_grad_plan(job *j) {
     reduce_plan(j);
     prepare(j, reduce_run);
@@ -351,9 +431,10 @@ static void reduce_max_grad_run(const job *j, const mirt__kernels *k, const mirt
 
 static const int32_t scan_shapes[][MAX_NUMBERS] = {
     /* kind, outer, n, inner */
-    {MIRT__ARGMAX, 1, 1, 1}, {MIRT__ARGMAX, 5, 33, 1}, {MIRT__ARGMIN, 3, 9, 130}, {MIRT__ARGMAX, 7, 4, 6}, {MIRT__ARGMIN, 400, 60, 1},
-    {MIRT__CUMSUM, 1, 1, 1}, {MIRT__CUMSUM, 4, 40, 3}, {MIRT__CUMSUM, 9, 70, 1}, {MIRT__CUMSUM_BACK, 3, 30, 130}, {MIRT__CUMSUM_BACK, 300, 70, 1},
-    {MIRT__CUMSUM, 0, 4, 5}, {SHAPE_END}};
+    {MIRT__ARGMAX, 1, 1, 1},         {MIRT__ARGMAX, 5, 33, 1},   {MIRT__ARGMIN, 3, 9, 130},
+    {MIRT__ARGMAX, 7, 4, 6},         {MIRT__ARGMIN, 400, 60, 1}, {MIRT__CUMSUM, 1, 1, 1},
+    {MIRT__CUMSUM, 4, 40, 3},        {MIRT__CUMSUM, 9, 70, 1},   {MIRT__CUMSUM_BACK, 3, 30, 130},
+    {MIRT__CUMSUM_BACK, 300, 70, 1}, {MIRT__CUMSUM, 0, 4, 5},    {SHAPE_END}};
 static void scan_plan(job *j) {
     const int64_t n = j->s[2], inner = j->s[3];
     j->rows = j->s[1];
@@ -375,10 +456,13 @@ static void scan_run(const job *j, const mirt__kernels *k, const mirt__where *wh
 /* From a dense block of `dim`, its axes in reverse where so asked, into every `step`-th element of the output. */
 enum { M_DTYPE, M_REVERSED, M_STEP, M_PLACE, M_RANK, M_DIM }; /* place: where in y it goes */
 static const int32_t move_shapes[][MAX_NUMBERS] = {
-    {MIRT_FLOAT32, 0, 1, 0, 1, 1}, {MIRT_FLOAT32, 0, 1, 0, 2, 300, 130}, {MIRT_FLOAT32, 1, 1, 0, 4, 3, 7, 5, 9}, {MIRT_FLOAT32, 1, 2, 0, 3, 4, 33, 5},
-    {MIRT_INT32, 1, 1, 0, 2, 130, 200}, {MIRT_INT32, 0, 3, 0, 2, 5, 6}, {MIRT_UINT8, 1, 1, 0, 3, 20, 9, 11}, {MIRT_BOOL, 0, 2, 0, 2, 7, 9},
-    {MIRT_FLOAT32, 0, 1, 0, 2, 0, 5}, {MIRT_FLOAT32, 0, 1, 0, 1, 4002}, {MIRT_FLOAT32, 1, 1, 0, 3, 40, 70, 33}, {MIRT_FLOAT32, 0, 1, 3, 1, 64},
-    {MIRT_UINT8, 0, 1, 15, 2, 6, 32}, {SHAPE_END}};
+    {MIRT_FLOAT32, 0, 1, 0, 1, 1},          {MIRT_FLOAT32, 0, 1, 0, 2, 300, 130},
+    {MIRT_FLOAT32, 1, 1, 0, 4, 3, 7, 5, 9}, {MIRT_FLOAT32, 1, 2, 0, 3, 4, 33, 5},
+    {MIRT_INT32, 1, 1, 0, 2, 130, 200},     {MIRT_INT32, 0, 3, 0, 2, 5, 6},
+    {MIRT_UINT8, 1, 1, 0, 3, 20, 9, 11},    {MIRT_BOOL, 0, 2, 0, 2, 7, 9},
+    {MIRT_FLOAT32, 0, 1, 0, 2, 0, 5},       {MIRT_FLOAT32, 0, 1, 0, 1, 4002},
+    {MIRT_FLOAT32, 1, 1, 0, 3, 40, 70, 33}, {MIRT_FLOAT32, 0, 1, 3, 1, 64},
+    {MIRT_UINT8, 0, 1, 15, 2, 6, 32},       {SHAPE_END}};
 static void move_plan(job *j) {
     int64_t count = 1;
     const mirt_dtype dtype = (mirt_dtype)j->s[M_DTYPE];
@@ -409,7 +493,8 @@ static void move_run(const job *j, const mirt__kernels *k, const mirt__where *wh
 
 static const int32_t gather_shapes[][MAX_NUMBERS] = {
     /* n, width, count, dtype */
-    {1, 1, 1, MIRT_INT32}, {100, 3, 40, MIRT_INT32}, {30, 130, 500, MIRT_UINT8}, {128, 70, 33, MIRT_INT32}, {9, 5, 0, MIRT_UINT8}, {SHAPE_END}};
+    {1, 1, 1, MIRT_INT32},     {100, 3, 40, MIRT_INT32}, {30, 130, 500, MIRT_UINT8},
+    {128, 70, 33, MIRT_INT32}, {9, 5, 0, MIRT_UINT8},    {SHAPE_END}};
 static void gather_plan(job *j) {
     j->rows = j->s[2];
     input(j, UNIT, (int64_t)j->s[0] * j->s[1]);
@@ -422,7 +507,8 @@ static void gather_grad_plan(job *j) {
     output(j, 0, (int64_t)j->s[0] * j->s[1]);
     j->count = j->s[2];
 }
-static void gather_call(const job *j, void (*kernel)(const mirt__gather *, const mirt__where *), const mirt__where *where) {
+static void gather_call(const job *j, void (*kernel)(const mirt__gather *, const mirt__where *),
+                        const mirt__where *where) {
     mirt__gather g;
     g.n = j->s[0];
     g.width = j->s[1];
@@ -433,14 +519,19 @@ static void gather_call(const job *j, void (*kernel)(const mirt__gather *, const
     g.y = out_at(j, 2);
     kernel(&g, where);
 }
-static void gather_run(const job *j, const mirt__kernels *k, const mirt__where *where) { gather_call(j, k->gather, where); }
-static void gather_grad_run(const job *j, const mirt__kernels *k, const mirt__where *where) { gather_call(j, k->gather_grad, where); }
+static void gather_run(const job *j, const mirt__kernels *k, const mirt__where *where) {
+    gather_call(j, k->gather, where);
+}
+static void gather_grad_run(const job *j, const mirt__kernels *k, const mirt__where *where) {
+    gather_call(j, k->gather_grad, where);
+}
 
 /* ---- softmax, losses, accuracy */
 
 static const int32_t softmax_shapes[][MAX_NUMBERS] = {
     /* n, rows, logarithm */
-    {10, 7}, {1, 3}, {1000, 2}, {17, 65}, {64, 400}, {10, 0}, {10, 7, 1}, {1, 3, 1}, {1000, 2, 1}, {64, 400, 1}, {3000, 3}, {3000, 3, 1}, {SHAPE_END}};
+    {10, 7},   {1, 3},       {1000, 2},    {17, 65},  {64, 400},    {10, 0},    {10, 7, 1},
+    {1, 3, 1}, {1000, 2, 1}, {64, 400, 1}, {3000, 3}, {3000, 3, 1}, {SHAPE_END}};
 static void softmax_plan(job *j) {
     j->rows = j->s[1];
     row_input(j, WIDE, j->s[0]);
@@ -537,14 +628,14 @@ static void accuracy_run(const job *j, const mirt__kernels *k, const mirt__where
     k->accuracy(&a, where);
 }
 
-/* ---- optimizers: three or four roundings a number, and one for each part */
+/* ---- optimizers: three or four roundings per number, and one for each part */
 
 enum { U_KIND, U_COUNT, U_PARTS, U_COPIES, U_MOMENTUM, U_MORE, U_SHAPED };
 #define UPDATE_SHAPES(kind, name, kernel) \
     {kind, 1, 1, 1, 0, 0, 0}, {kind, 33, 2, 1, 0, 0, 1}, {kind, 100, 1, 2, 1, 0, 2}, {kind, 65, 3, 2, 1, 1, 0}, \
     {kind, 1000, 5, 3, 1, 0, 1}, {kind, 70003, 4, 1, 1, 1, 2}, {kind, 15, 7, 1, 0, 1, 1}, {kind, 0, 1, 1, 1, 0, 1},
 static const int32_t update_shapes[][MAX_NUMBERS] = {MIRT_OPTIMIZER_LIST(UPDATE_SHAPES) {SHAPE_END}};
-enum { U_SLOT = 1, U_AVERAGE = U_SLOT + 3, U_COPY }; /* buffers behind a weight's */
+enum { U_SLOT = 1, U_AVERAGE = U_SLOT + 3, U_COPY }; /* buffers after a weight's */
 
 /* With Keras's numbers, and some of its options. */
 static mirt_optimizer update_optimizer(const job *j) {

@@ -1,6 +1,7 @@
 #ifndef KERNEL_CASES_IMAGES_H
 #define KERNEL_CASES_IMAGES_H
-/* The plans, runs and shapes of products, convolutions, pooling, resizing and normalization; their rows are in kernel_cases.h. */
+/* The plans, runs and shapes of products, convolutions, pooling, resizing and normalization; their rows are in
+   kernel_cases.h. */
 #include "kernel_job.h"
 
 /* ---- matrix products */
@@ -97,9 +98,13 @@ static void gemm_run(const job *j, const mirt__kernels *k, const mirt__where *wh
 
 /* ---- convolutions */
 
-enum { C_ROWS, C_H, C_W, C_CI, C_CO, C_KH, C_KW, C_SH, C_SW, C_DH, C_DW, C_GROUPS, C_SAME, C_READER, C_BIAS, C_ACTIVATION, C_MASK, C_GRID };
+enum {
+    C_ROWS, C_H, C_W, C_CI, C_CO, C_KH, C_KW, C_SH, C_SW, C_DH, C_DW, C_GROUPS, C_SAME, C_READER, C_BIAS, C_ACTIVATION,
+    C_MASK, C_GRID
+};
 static const int32_t conv_shapes[][MAX_NUMBERS] = {
-    /* rows, h, w, ci, co, kh, kw, stride, dilation, groups, same, reader, bias, activation, mask of the input gradient, grid */
+    /* rows, h, w, ci, co, kh, kw, stride, dilation, groups, same, reader, bias, activation, mask of the input gradient,
+       grid */
     {1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 0, 0, 0, 0, 0, 1},
     {2, 5, 7, 3, 5, 3, 3, 1, 1, 1, 1, 1, 0, 0, 1, MIRT_RELU, MIRT_RELU, 1},
     {3, 8, 6, 4, 17, 3, 2, 1, 1, 1, 1, 1, 1, 0, 1, MIRT_RELU, MIRT_SIGMOID, 0},
@@ -338,8 +343,8 @@ static mirt__pool2d pool_of(const job *j) {
     return p;
 }
 
-static void pool_call(const job *j, void (*kernel)(const mirt__pool2d *, const mirt__where *), int from, int to, int which,
-                      const mirt__where *where) {
+static void pool_call(const job *j, void (*kernel)(const mirt__pool2d *, const mirt__where *), int from, int to,
+                      int which, const mirt__where *where) {
     mirt__pool2d p = pool_of(j);
     p.x = j->at[from];
     p.y = out_at(j, to);
@@ -347,10 +352,18 @@ static void pool_call(const job *j, void (*kernel)(const mirt__pool2d *, const m
     kernel(&p, where);
 }
 
-static void max_pool_run(const job *j, const mirt__kernels *k, const mirt__where *where) { pool_call(j, k->max_pool, 0, 1, 2, where); }
-static void max_pool_grad_run(const job *j, const mirt__kernels *k, const mirt__where *where) { pool_call(j, k->max_pool_grad, 3, 4, 2, where); }
-static void average_pool_run(const job *j, const mirt__kernels *k, const mirt__where *where) { pool_call(j, k->average_pool, 0, 1, -1, where); }
-static void average_pool_grad_run(const job *j, const mirt__kernels *k, const mirt__where *where) { pool_call(j, k->average_pool_grad, 0, 1, -1, where); }
+static void max_pool_run(const job *j, const mirt__kernels *k, const mirt__where *where) {
+    pool_call(j, k->max_pool, 0, 1, 2, where);
+}
+static void max_pool_grad_run(const job *j, const mirt__kernels *k, const mirt__where *where) {
+    pool_call(j, k->max_pool_grad, 3, 4, 2, where);
+}
+static void average_pool_run(const job *j, const mirt__kernels *k, const mirt__where *where) {
+    pool_call(j, k->average_pool, 0, 1, -1, where);
+}
+static void average_pool_grad_run(const job *j, const mirt__kernels *k, const mirt__where *where) {
+    pool_call(j, k->average_pool_grad, 0, 1, -1, where);
+}
 
 /* The images before pooling and after; of a gradient the other way round. */
 static mirt__pool2d pool_plan(job *j, fill how, bool back) {
@@ -367,7 +380,8 @@ static void average_pool_grad_plan(job *j) { pool_plan(j, UNIT, true); }
 static void max_pool_plan(job *j) {
     const mirt__pool2d p = pool_plan(j, ODD, false);
     const bool wide = mirt__pool_wide((int64_t)p.kh * p.kw);
-    add_buffer(j, OUT, wide ? MIRT_INT32 : MIRT_UINT8, wide ? WORDS : BYTES, p.oh * p.ow * p.c, p.rows * p.oh * p.ow * p.c);
+    add_buffer(j, OUT, wide ? MIRT_INT32 : MIRT_UINT8, wide ? WORDS : BYTES, p.oh * p.ow * p.c,
+               p.rows * p.oh * p.ow * p.c);
 }
 
 static void max_pool_grad_plan(job *j) {
@@ -382,9 +396,11 @@ static void max_pool_grad_plan(job *j) {
 /* ---- images of another size */
 
 enum { R_ROWS, R_H, R_W, R_C, R_OH, R_OW, R_BILINEAR };
-static const int32_t resize_shapes[][MAX_NUMBERS] = {
-    {1, 1, 1, 1, 1, 1, 0}, {1, 1, 1, 1, 1, 1, 1}, {2, 3, 2, 5, 6, 6, 0}, {2, 3, 2, 5, 6, 6, 1}, {3, 5, 7, 17, 3, 9, 0}, {3, 5, 7, 17, 3, 9, 1},
-    {1, 1, 4, 3, 3, 4, 1}, {0, 2, 2, 3, 4, 4, 1}, {5, 20, 13, 8, 7, 40, 1}, {SHAPE_END}};
+static const int32_t resize_shapes[][MAX_NUMBERS] = {{1, 1, 1, 1, 1, 1, 0},    {1, 1, 1, 1, 1, 1, 1},
+                                                     {2, 3, 2, 5, 6, 6, 0},    {2, 3, 2, 5, 6, 6, 1},
+                                                     {3, 5, 7, 17, 3, 9, 0},   {3, 5, 7, 17, 3, 9, 1},
+                                                     {1, 1, 4, 3, 3, 4, 1},    {0, 2, 2, 3, 4, 4, 1},
+                                                     {5, 20, 13, 8, 7, 40, 1}, {SHAPE_END}};
 static mirt__resize resize_args(const job *j) {
     mirt__resize r;
     r.rows = j->count;
@@ -420,14 +436,38 @@ static void resize_grad_run(const job *j, const mirt__kernels *k, const mirt__wh
 /* ---- normalization: sums of rows in chunks and doubles, quotients by square roots of at least 0.01 */
 
 enum { N_ROWS, N_N, N_BY_ROW, N_GAMMA, N_BETA, N_ACTIVATION, N_ADD }; /* N_ACTIVATION: of u */
-static const int32_t norm_shapes[][MAX_NUMBERS] = {
-    {1, 1, 0, 0, 0}, {1, 1, 1, 1, 1}, {7, 5, 0, 1, 1}, {6, 5, 1, 1, 1}, {300, 3, 0, 1, 0}, {515, 17, 0, 0, 1}, {256, 64, 0, 1, 1},
-    {5, 300, 1, 1, 0}, {9, 257, 1, 0, 1}, {260, 8, 1, 0, 0}, {3, 70, 0, 0, 0},
-    {9, 21, 0, 1, 1, MIRT_RELU}, {270, 9, 0, 0, 0, MIRT_RELU6}, {9, 21, 1, 1, 0, MIRT_RELU},
-    {9, 35, 0, 1, 1, MIRT_SILU}, {300, 17, 0, 1, 1, MIRT_SIGMOID}, {9, 21, 1, 1, 1, MIRT_TANH}, {7, 33, 0, 0, 1, MIRT_LEAKY_RELU, 1},
-    {5, 18, 0, 1, 1, MIRT_GELU}, {5, 20, 1, 1, 1, MIRT_SILU, 1}, {6, 19, 0, 1, 0, MIRT_ELU, 1}, {6, 19, 0, 1, 0, MIRT_HARD_SWISH},
-    {6, 19, 0, 1, 0, MIRT_HARD_SIGMOID}, {6, 19, 0, 1, 1, MIRT_SOFTPLUS}, {40, 64, 0, 1, 1, MIRT_RELU, 1}, {300, 100, 0, 1, 1, MIRT_RELU6, 1}, {0, 4, 0, 1, 1}, {0, 4, 1, 1, 1}, {SHAPE_LARGE},
-    {1100, 130, 0, 1, 1}, {40, 1100, 1, 1, 1}, {SHAPE_END}};
+static const int32_t norm_shapes[][MAX_NUMBERS] = {{1, 1, 0, 0, 0},
+                                                   {1, 1, 1, 1, 1},
+                                                   {7, 5, 0, 1, 1},
+                                                   {6, 5, 1, 1, 1},
+                                                   {300, 3, 0, 1, 0},
+                                                   {515, 17, 0, 0, 1},
+                                                   {256, 64, 0, 1, 1},
+                                                   {5, 300, 1, 1, 0},
+                                                   {9, 257, 1, 0, 1},
+                                                   {260, 8, 1, 0, 0},
+                                                   {3, 70, 0, 0, 0},
+                                                   {9, 21, 0, 1, 1, MIRT_RELU},
+                                                   {270, 9, 0, 0, 0, MIRT_RELU6},
+                                                   {9, 21, 1, 1, 0, MIRT_RELU},
+                                                   {9, 35, 0, 1, 1, MIRT_SILU},
+                                                   {300, 17, 0, 1, 1, MIRT_SIGMOID},
+                                                   {9, 21, 1, 1, 1, MIRT_TANH},
+                                                   {7, 33, 0, 0, 1, MIRT_LEAKY_RELU, 1},
+                                                   {5, 18, 0, 1, 1, MIRT_GELU},
+                                                   {5, 20, 1, 1, 1, MIRT_SILU, 1},
+                                                   {6, 19, 0, 1, 0, MIRT_ELU, 1},
+                                                   {6, 19, 0, 1, 0, MIRT_HARD_SWISH},
+                                                   {6, 19, 0, 1, 0, MIRT_HARD_SIGMOID},
+                                                   {6, 19, 0, 1, 1, MIRT_SOFTPLUS},
+                                                   {40, 64, 0, 1, 1, MIRT_RELU, 1},
+                                                   {300, 100, 0, 1, 1, MIRT_RELU6, 1},
+                                                   {0, 4, 0, 1, 1},
+                                                   {0, 4, 1, 1, 1},
+                                                   {SHAPE_LARGE},
+                                                   {1100, 130, 0, 1, 1},
+                                                   {40, 1100, 1, 1, 1},
+                                                   {SHAPE_END}};
 static int norm_rows_of(job *j, bool per_row, fill how, int64_t count) {
     return per_row ? row_input(j, how, count) : input(j, how, count * j->s[N_ROWS]);
 }
@@ -502,7 +542,8 @@ static void norm_grad_input_plan(job *j) {
 }
 static void norm_grad_input_run(const job *j, const mirt__kernels *k, const mirt__where *where) {
     mirt__norm s = norm_args(j, true);
-    for (int i = 0; i < 2 && j->s[N_ROWS] != 3; i++) s.sum[i] = (const float *)j->at[6 + i]; /* three rows: constant statistics */
+    /* three rows: constant statistics */
+    for (int i = 0; i < 2 && j->s[N_ROWS] != 3; i++) s.sum[i] = (const float *)j->at[6 + i];
     s.count = 1.5 * j->s[N_ROWS];
     s.y = out_at(j, 9);
     k->norm_grad_input(&s, where);

@@ -68,7 +68,11 @@ static float fill_float(job *j, fill how) {
     switch (how) {
     case GRID: return (float)((int)(unit * 9) - 4) * 0.25f;
     case BELOW: return (float)((int)(unit * 9) - 10) * 0.25f;
-    case ODD: return unit < 0.1f ? (float)NAN : unit < 0.2f ? -INFINITY : unit > 0.9f ? INFINITY : (float)((int)(unit * 9) - 4) * 0.25f;
+    case ODD:
+        return unit < 0.1f   ? (float)NAN
+               : unit < 0.2f ? -INFINITY
+               : unit > 0.9f ? INFINITY
+                             : (float)((int)(unit * 9) - 4) * 0.25f;
     case POSITIVE: return unit * 0.98f + 0.01f;
     case WIDE: return (unit - 0.5f) * 40;
     default: return 2 * unit - 1;
@@ -94,7 +98,9 @@ static int add_buffer(job *j, role as, mirt_dtype dtype, fill how, int64_t per_r
 }
 
 static int input(job *j, fill how, int64_t count) { return add_buffer(j, IN, MIRT_FLOAT32, how, 0, count); }
-static int row_input(job *j, fill how, int64_t per_row) { return add_buffer(j, IN, MIRT_FLOAT32, how, per_row, per_row * j->rows); }
+static int row_input(job *j, fill how, int64_t per_row) {
+    return add_buffer(j, IN, MIRT_FLOAT32, how, per_row, per_row * j->rows);
+}
 
 static int output(job *j, double roundings, int64_t count) {
     int i = add_buffer(j, OUT, MIRT_FLOAT32, UNIT, 0, count);
@@ -108,7 +114,9 @@ static int row_output(job *j, double roundings, int64_t per_row) {
 }
 
 /* The plan's input as the kernel's operand; absent optional buffers are empty. */
-static const float *in_at(const job *j, int i) { return j->buffer[i].count || j->buffer[i].per_row ? (const float *)j->at[i] : NULL; }
+static const float *in_at(const job *j, int i) {
+    return j->buffer[i].count || j->buffer[i].per_row ? (const float *)j->at[i] : NULL;
+}
 static float *out_at(const job *j, int i) { return (float *)j->at[i]; }
 
 /* Calls the reference on the initial contents, to prepare what one kernel hands to another. */

@@ -64,7 +64,7 @@ def drawn(number, size):
 
 
 class Network:
-    """A network of Keras with two classes behind it, in a dtype."""
+    """A network of Keras with two classes on top, in a dtype."""
 
     def __init__(self, dtype, build, preprocess, alpha, size):
         keras.utils.clear_session()

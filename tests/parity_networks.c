@@ -1,7 +1,7 @@
 /* One network's half of `make parity`, run by parity.py: NETWORK ALPHA SIZE ROWS STEPS RATE DIR [WEIGHTS]. The network,
-   without its top, averaged, and with two classes behind it, is trained on DIR/images.u8 and labels.u8, from
-   DIR/weights.safetensors. Writes DIR/losses.txt, one a step, and the first step's gradients: gradients.f32 and their names
-   and sizes in gradients.txt. WEIGHTS: a file that the network alone must load, every weight of it. */
+   without its top, averaged, and with two classes on top, is trained on DIR/images.u8 and labels.u8, from
+   DIR/weights.safetensors. Writes DIR/losses.txt, one per step, and the first step's gradients: gradients.f32 and their
+   names and sizes in gradients.txt. WEIGHTS: a file that the network alone must load, every weight of it. */
 #define MIRRORTRAIN_IMPLEMENTATION
 #include "../mirrortrain.h"
 
@@ -47,7 +47,9 @@ static int write_gradients(mirt_model *model, const char *dir) {
         float *g = (float *)malloc((size_t)w.count * sizeof *g);
         bad = !g || mirt_get_gradient(model, w.name, 0, g, (size_t)w.count) != MIRT_OK;
         if (bad) failed(w.name);
-        else bad = fprintf(names, "%s %lld\n", w.name, (long long)w.count) < 0 || fwrite(g, sizeof *g, (size_t)w.count, values) != (size_t)w.count;
+        else
+            bad = fprintf(names, "%s %lld\n", w.name, (long long)w.count) < 0 ||
+                  fwrite(g, sizeof *g, (size_t)w.count, values) != (size_t)w.count;
         free(g);
     }
     if (names && fclose(names)) bad = 1;
@@ -88,7 +90,8 @@ int main(int argc, char **argv) {
     mirt_model *base = mirt_application(strategy, argv[1], &d);
     if (!base) return failed(argv[1]);
     if (argc > 8 && mirt_load_weights(base, argv[8]) != MIRT_OK) return failed(argv[8]);
-    mirt_model *fresh = argc > 8 ? mirt_application(strategy, argv[1], &d) : base; /* the one that was filled takes no layers */
+    /* the one that was filled takes no layers */
+    mirt_model *fresh = argc > 8 ? mirt_application(strategy, argv[1], &d) : base;
     mirt_model *model = mirt_model_create(strategy, "parity");
     mirt_tensor *x = mirt_input(model, MIRT_SHAPE(d.size, d.size, 3));
     mirt_model_output(model, mirt_dense(mirt_call(fresh, x, MIRT_TRAINING_AUTO), &head));
@@ -102,9 +105,12 @@ int main(int argc, char **argv) {
     int bad = !images || !labels || !losses;
     for (int i = 0; !bad && i < steps; i++) {
         double loss;
-        bad = mirt_scatter(model, mirt_make_array(images + image * (size_t)rows * (size_t)i, MIRT_UINT8, MIRT_SHAPE(rows, d.size, d.size, 3)),
-                           mirt_make_array(labels + (size_t)rows * (size_t)i, MIRT_UINT8, MIRT_SHAPE(rows))) != MIRT_OK ||
-              mirt_grad(model, &loss) != MIRT_OK || mirt_all_reduce(model) != MIRT_OK;
+        bad =
+            mirt_scatter(model,
+                         mirt_make_array(images + image * (size_t)rows * (size_t)i, MIRT_UINT8,
+                                         MIRT_SHAPE(rows, d.size, d.size, 3)),
+                         mirt_make_array(labels + (size_t)rows * (size_t)i, MIRT_UINT8, MIRT_SHAPE(rows))) != MIRT_OK ||
+            mirt_grad(model, &loss) != MIRT_OK || mirt_all_reduce(model) != MIRT_OK;
         if (!bad && i == 0) bad = write_gradients(model, dir);
         if (!bad) bad = mirt_apply(model) != MIRT_OK || fprintf(losses, "%.12g\n", loss) < 0;
         if (bad) failed("a step");

@@ -1,5 +1,5 @@
-/* Predicts arrays: predict_file FILE INPUT.f32 OUTPUT.f32 [SAVED | NETWORK ALPHA SIZE CLASSES SAVED]
-   FILE holds a whole model, or the weights of NETWORK, without its top if CLASSES is 0. SAVED: the whole model is saved there. */
+/* Predicts arrays: predict_file FILE INPUT.f32 OUTPUT.f32 [SAVED | NETWORK ALPHA SIZE CLASSES SAVED] FILE holds a whole
+   model, or the weights of NETWORK, without its top if CLASSES is 0. SAVED: the whole model is saved there. */
 #define MIRRORTRAIN_IMPLEMENTATION
 #include "../mirrortrain.h"
 
@@ -21,7 +21,8 @@ static mirt_model *open_model(mirt_strategy *strategy, int argc, char **argv) {
     desc.pooling = desc.no_top ? MIRT_POOLING_AVG : MIRT_POOLING_NONE;
     desc.weights = argv[1];
     mirt_model *model = mirt_application(strategy, argv[4], &desc);
-    return model && mirt_compile(model, NULL) == MIRT_OK && mirt_save(model, argv[8], MIRT_SAVE_ALL) == MIRT_OK ? model : NULL;
+    return model && mirt_compile(model, NULL) == MIRT_OK && mirt_save(model, argv[8], MIRT_SAVE_ALL) == MIRT_OK ? model
+                                                                                                                : NULL;
 }
 
 static bool predict(mirt_model *model, FILE *in, FILE *out) {
@@ -31,7 +32,8 @@ static bool predict(mirt_model *model, FILE *in, FILE *out) {
     bool good = image && score;
     x.dim[0] = 1;
     while (good && fread(image, sizeof *image, pixels, in) == pixels) {
-        good = mirt_predict_arrays(model, mirt_make_array(image, MIRT_FLOAT32, x), score, scores) == MIRT_OK && fwrite(score, sizeof *score, scores, out) == scores;
+        good = mirt_predict_arrays(model, mirt_make_array(image, MIRT_FLOAT32, x), score, scores) == MIRT_OK &&
+               fwrite(score, sizeof *score, scores, out) == scores;
     }
     free(image);
     free(score);

@@ -2,7 +2,7 @@
 #define PROPERTIES_H
 /* Random cases of training: whatever the model, the rows and the batch, a mirrored step is that of one device to
    rounding, and has the same bits on any number of devices, by fit and by a custom loop, with batches joined or whole.
-   V goes from 1 to 8 in turn, and for each V the rows behind the last full batch from 1 to 3V + 1. */
+   V goes from 1 to 8 in turn, and for each V the rows after the last full batch from 1 to 3V + 1. */
 
 typedef struct property {
     int64_t number;
@@ -193,7 +193,7 @@ typedef struct property_way {
     mirt_collective collective;
 } property_way;
 
-/* The weights behind two epochs; freed by the caller; NULL with the error set. */
+/* The weights after two epochs; freed by the caller; NULL with the error set. */
 static float *property_train(const property *p, const property_way *way, size_t *count, char digest[MIRT__SHA256_HEX]) {
     mirt_strategy_desc d;
     mirt_fit_desc fit;
@@ -293,7 +293,7 @@ static void property_run(uint64_t seed, int64_t first, int64_t count) {
             property_print(&p, seed);
             printf("# %s, off by %.1e; to repeat it: this program %llu %lld 1\n", wrong, distance, (unsigned long long)seed, (long long)i);
         }
-        ok(!failed, "seed %llu, cases %lld to %lld: mirrored is one device to rounding, at most %.0e so far, in the same bits on all devices", (unsigned long long)seed,
+        ok(!failed, "seed %llu, cases %lld to %lld: mirrored is one device to rounding, at most %.0e so far, bit-identical on all devices", (unsigned long long)seed,
            (long long)from, (long long)end - 1, worst);
     }
 }

@@ -1,5 +1,5 @@
 /* Random calls of the public interface in random order, with random and wrong arguments: none crashes, every failure
-   says why, and the same calls on one and on two devices have the same results in the same bits.
+   says why, and the same calls on one and on two devices have bit-identical results.
    `test_api_fuzz SEQUENCES SEED` does more of them. */
 #define _POSIX_C_SOURCE 200809L
 #include <stdlib.h>
@@ -45,8 +45,10 @@ static bool took(world *w, mirt_status status) {
     w->calls++;
     w->good += status == MIRT_OK;
     digest(w, &code, sizeof code);
-    bool fine = status == MIRT_OK || ((int)status > 0 && status < MIRT__STATUS_COUNT && mirt_last_status() == status && mirt_last_error()[0] && !strchr(mirt_last_error(), '\n'));
-    if (!fine && w->wrong++ < 5) printf("# status %d, last %d: \"%s\"\n", code, (int)mirt_last_status(), mirt_last_error());
+    bool fine = status == MIRT_OK || ((int)status > 0 && status < MIRT__STATUS_COUNT && mirt_last_status() == status &&
+                                      mirt_last_error()[0] && !strchr(mirt_last_error(), '\n'));
+    if (!fine && w->wrong++ < 5)
+        printf("# status %d, last %d: \"%s\"\n", code, (int)mirt_last_status(), mirt_last_error());
     return status == MIRT_OK;
 }
 
@@ -81,11 +83,18 @@ static void keep(world *w, int m, mirt_tensor *t) {
 
 static mirt_tensor *odd_operation(world *w, mirt_tensor *x, mirt_tensor *y) {
     static mirt_tensor *(*const one[])(mirt_tensor *) = {
-        mirt_negative, mirt_square, mirt_relu, mirt_sigmoid, mirt_tanh, mirt_exp, mirt_log, mirt_sqrt, mirt_rsqrt, mirt_abs, mirt_sign, mirt_floor, mirt_gelu,
-        mirt_softplus, mirt_logical_not, mirt_stop_gradient, mirt_softmax, mirt_log_softmax, mirt_flatten, mirt_softmax_layer, mirt_global_max_pool2d};
+        mirt_negative,      mirt_square,        mirt_relu,
+        mirt_sigmoid,       mirt_tanh,          mirt_exp,
+        mirt_log,           mirt_sqrt,          mirt_rsqrt,
+        mirt_abs,           mirt_sign,          mirt_floor,
+        mirt_gelu,          mirt_softplus,      mirt_logical_not,
+        mirt_stop_gradient, mirt_softmax,       mirt_log_softmax,
+        mirt_flatten,       mirt_softmax_layer, mirt_global_max_pool2d};
     static mirt_tensor *(*const two[])(mirt_tensor *, mirt_tensor *) = {
-        mirt_add, mirt_subtract, mirt_multiply, mirt_divide, mirt_maximum, mirt_minimum, mirt_equal, mirt_less, mirt_greater_equal, mirt_logical_and, mirt_gather};
-    static mirt_tensor *(*const reduce[])(mirt_tensor *, unsigned, bool) = {mirt_reduce_sum, mirt_reduce_mean, mirt_reduce_max, mirt_reduce_variance};
+        mirt_add,   mirt_subtract, mirt_multiply,      mirt_divide,      mirt_maximum, mirt_minimum,
+        mirt_equal, mirt_less,     mirt_greater_equal, mirt_logical_and, mirt_gather};
+    static mirt_tensor *(*const reduce[])(mirt_tensor *, unsigned, bool) = {mirt_reduce_sum, mirt_reduce_mean,
+                                                                            mirt_reduce_max, mirt_reduce_variance};
     mirt_tensor *in[8] = {x, y, x, y, x, y, x, y}, *out[8];
     int64_t a[MIRT_MAX_RANK], b[MIRT_MAX_RANK];
     int permutation[MIRT_MAX_RANK];
@@ -110,7 +119,10 @@ static mirt_tensor *odd_operation(world *w, mirt_tensor *x, mirt_tensor *y) {
     case 16: return mirt_reshape(x, odd_shape(w));
     case 17: return mirt_cast(x, (mirt_dtype)(below(w, 12) ? below(w, MIRT__DTYPE_COUNT) : odd_int(w)));
     case 18: return mirt_one_hot(x, odd_number(w));
-    default: return mirt_tensor_dtype(x) != MIRT_FLOAT32 ? NULL : mirt_custom_op(&gallery_twice, in, odd_int(w) & 7, below(w, 9) ? "conf" : NULL);
+    default:
+        return mirt_tensor_dtype(x) != MIRT_FLOAT32
+                   ? NULL
+                   : mirt_custom_op(&gallery_twice, in, odd_int(w) & 7, below(w, 9) ? "conf" : NULL);
     }
 }
 
@@ -167,8 +179,12 @@ static void odd_model(world *w, int m) {
     w->model[m] = mirt_model_create(w->strategy, below(w, 2) ? "one" : NULL);
     w->tensor[m][0] = mirt_input(w->model[m], MIRT_SHAPE(3));
     w->tensor[m][1] = mirt_variable(w->model[m], "own", MIRT_SHAPE(3), mirt_ones(), true);
-    w->tensor[m][2] = below(w, 4) ? gallery_dense(w->tensor[m][0], 3, 0) : mirt_input(w->model[m], below(w, 3) ? MIRT_SHAPE(4, 4, 1) : odd_shape(w));
-    for (int i = 0; i < 3; i++) keep(w, m, below(w, 2) ? odd_operation(w, any_tensor(w, m), any_tensor(w, m)) : odd_layer(w, any_tensor(w, m), any_tensor(w, m)));
+    w->tensor[m][2] = below(w, 4) ? gallery_dense(w->tensor[m][0], 3, 0)
+                                  : mirt_input(w->model[m], below(w, 3) ? MIRT_SHAPE(4, 4, 1) : odd_shape(w));
+    for (int i = 0; i < 3; i++)
+        keep(w, m,
+             below(w, 2) ? odd_operation(w, any_tensor(w, m), any_tensor(w, m))
+                         : odd_layer(w, any_tensor(w, m), any_tensor(w, m)));
 }
 
 /* A batch as the model would have it, mostly. */
@@ -178,13 +194,19 @@ static mirt_data odd_batch(world *w, const mirt_model *m) {
     for (int i = 0; m && i < m->num_inputs + mirt__num_labels(m); i++) {
         mirt_shape s = m->input[i < m->num_inputs ? i : 0]->shape;
         int output = 0;
-        while (i >= m->num_inputs && output < m->num_outputs && (!mirt__output_has_loss(m, output) || mirt__label_number(m, output) != i - m->num_inputs)) output++;
+        while (i >= m->num_inputs && output < m->num_outputs &&
+               (!mirt__output_has_loss(m, output) || mirt__label_number(m, output) != i - m->num_inputs))
+            output++;
         if (i >= m->num_inputs) s = mirt__label_count(m, output) == 1 ? MIRT_SHAPE(1) : m->output[output]->shape;
         s.dim[0] = ROWS;
         if (below(w, 40) == 0) s = odd_shape(w);
         bool fits = s.rank >= 0 && s.rank <= MIRT_MAX_RANK && mirt__shape_count(&s) <= MIRT__COUNT(numbers);
         for (int k = 0; fits && k < s.rank; k++) fits = s.dim[k] > 0;
-        mirt_array a = mirt_make_array(numbers, (mirt_dtype)(below(w, 9) == 0 ? below(w, 5) : i < m->num_inputs ? MIRT_FLOAT32 : MIRT_UINT8), s);
+        mirt_array a = mirt_make_array(numbers,
+                                       (mirt_dtype)(below(w, 9) == 0    ? below(w, 5)
+                                                    : i < m->num_inputs ? MIRT_FLOAT32
+                                                                        : MIRT_UINT8),
+                                       s);
         if (!fits && s.rank > 0) a.shape = MIRT_SHAPE(ROWS);
         *(i < m->num_inputs ? &d.x[i] : &d.y[i - m->num_inputs]) = a;
     }
@@ -194,7 +216,8 @@ static mirt_data odd_batch(world *w, const mirt_model *m) {
 static mirt_status odd_compile(world *w, int m) {
     mirt_compile_desc c;
     memset(&c, 0, sizeof c);
-    c.optimizer = below(w, 2) ? mirt_sgd(0.01f, below(w, 2) ? 0.9f : 0, below(w, 2)) : mirt_adam(below(w, 12) ? 0.01f : (float)odd_number(w));
+    c.optimizer = below(w, 2) ? mirt_sgd(0.01f, below(w, 2) ? 0.9f : 0, below(w, 2))
+                              : mirt_adam(below(w, 12) ? 0.01f : (float)odd_number(w));
     c.loss = (mirt_loss)(below(w, 12) ? below(w, MIRT__LOSS_COUNT) : odd_int(w));
     c.from_logits = below(w, 2);
     c.reduction = (mirt_reduction)below(w, 3);
@@ -207,7 +230,8 @@ static mirt_status odd_compile(world *w, int m) {
 /* A random body: calls of models, operations, a loss, results. */
 static bool odd_body(mirt_function *f, void *user) {
     world *w = (world *)user;
-    mirt_tensor *t[4] = {mirt_function_x(f, below(w, 9) ? 0 : odd_int(w)), mirt_function_variable(f, below(w, 9) ? "own" : "dense/kernel"), NULL, NULL};
+    mirt_tensor *t[4] = {mirt_function_x(f, below(w, 9) ? 0 : odd_int(w)),
+                         mirt_function_variable(f, below(w, 9) ? "own" : "dense/kernel"), NULL, NULL};
     t[2] = mirt_call(w->model[below(w, MODELS)], t[0], (mirt_training)below(w, 4));
     if (below(w, 20) == 0) mirt_model_destroy(f->model);
     if (below(w, 20) == 0) took(w, odd_compile(w, below(w, MODELS)));
@@ -228,7 +252,9 @@ static void odd_function(world *w, int m) {
     if (!w->function[i]) w->function[i] = mirt_function_create(w->model[m], below(w, 4) ? w->data : NULL, odd_body, w);
     if (!w->function[i]) return;
     took(w, mirt_dataset_next(w->data, &batch));
-    if (took(w, mirt_function_run(w->function[i], below(w, 8) && batch.rows ? &batch : NULL)) && mirt_reduce(w->function[i], "r", MIRT_REDUCE_SUM, value, (size_t)(1 + below(w, 16))) == MIRT_OK) digest(w, value, sizeof *value);
+    if (took(w, mirt_function_run(w->function[i], below(w, 8) && batch.rows ? &batch : NULL)) &&
+        mirt_reduce(w->function[i], "r", MIRT_REDUCE_SUM, value, (size_t)(1 + below(w, 16))) == MIRT_OK)
+        digest(w, value, sizeof *value);
 }
 
 static int meddling(const mirt_event *event, void *user) {
@@ -279,7 +305,8 @@ static void odd_call(world *w) {
     mirt_memory memory;
     mirt_data d;
     float values[64];
-    if (!w->model[m] || w->model[m]->graph.status != MIRT_OK) odd_model(w, m); /* a marked model has nothing more to tell */
+    /* a marked model has nothing more to tell */
+    if (!w->model[m] || w->model[m]->graph.status != MIRT_OK) odd_model(w, m);
     mirt_model *model = w->model[m], *other = w->model[below(w, MODELS)];
     if (!model->num_outputs && below(w, 2)) {
         mirt_model_output(model, mirt_tensor_shape(w->tensor[m][2]).rank == 2 ? w->tensor[m][2] : w->tensor[m][0]);
@@ -297,16 +324,20 @@ static void odd_call(world *w) {
     case 12: took(w, mirt_add_loss(model, x)); break;
     case 13: case 14: case 15:
         d = odd_batch(w, model);
-        if (took(w, mirt_train_on_batch(model, &d, &logs)) && logs.value[0] == logs.value[0]) digest(w, &logs.value[0], sizeof(double));
+        if (took(w, mirt_train_on_batch(model, &d, &logs)) && logs.value[0] == logs.value[0])
+            digest(w, &logs.value[0], sizeof(double));
         break;
     case 16: d = odd_batch(w, model); took(w, mirt_test_on_batch(model, &d, &logs)); break;
     case 17: d = odd_batch(w, model); took(w, mirt_predict_arrays(model, d.x[0], values, (size_t)below(w, 64))); break;
     case 18: odd_fit(w, m); break;
     case 19: case 20: odd_function(w, m); break;
-    case 21: if (took(w, mirt_plan_memory(model, ROWS, &memory)) && mirt_summary(model, ROWS)) mirt_graph_text(model, ROWS); break;
+    case 21:
+        if (took(w, mirt_plan_memory(model, ROWS, &memory)) && mirt_summary(model, ROWS)) mirt_graph_text(model, ROWS);
+        break;
     case 22:
         if (below(w, 3) == 0) odd_destroy(w, m);
-        else if (took(w, mirt_get_weight(model, "own", 0, values, 3))) took(w, mirt_set_weight(model, "own", values, (size_t)below(w, 5)));
+        else if (took(w, mirt_get_weight(model, "own", 0, values, 3)))
+            took(w, mirt_set_weight(model, "own", values, (size_t)below(w, 5)));
         break;
     default: {
         mirt_model *view = mirt_model_view(model, both, below(w, 3));
@@ -326,7 +357,9 @@ static void check_copies(world *w) {
             if (mirt_weight(w->model[m], i, &info) != MIRT_OK || info.count > MIRT__COUNT(w->values[0])) continue;
             for (int d = 1; d < mirt_num_devices(w->strategy); d++) {
                 if (mirt_get_weight(w->model[m], info.name, 0, a, (size_t)info.count) != MIRT_OK) continue;
-                if (mirt_get_weight(w->model[m], info.name, d, b, (size_t)info.count) != MIRT_OK || memcmp(a, b, (size_t)info.count * sizeof *a)) w->wrong++;
+                if (mirt_get_weight(w->model[m], info.name, d, b, (size_t)info.count) != MIRT_OK ||
+                    memcmp(a, b, (size_t)info.count * sizeof *a))
+                    w->wrong++;
             }
         }
     }
@@ -348,7 +381,10 @@ static void play(world *w, const char *devices, uint64_t seed, int calls) {
     w->strategy = mirt_strategy_create(&s);
     w->random = seed * 0x9E3779B97F4A7C15u + 1;
     gallery_register(w->strategy);
-    w->data = mirt_distribute(w->strategy, mirt_batch(mirt_arrays(mirt_make_array(numbers, MIRT_FLOAT32, MIRT_SHAPE(7, 3)), mirt_make_array(numbers, MIRT_FLOAT32, MIRT_SHAPE(7, 3))), 4));
+    w->data =
+        mirt_distribute(w->strategy, mirt_batch(mirt_arrays(mirt_make_array(numbers, MIRT_FLOAT32, MIRT_SHAPE(7, 3)),
+                                                            mirt_make_array(numbers, MIRT_FLOAT32, MIRT_SHAPE(7, 3))),
+                                                4));
     for (int m = 0; m < MODELS; m++) odd_model(w, m);
     for (int i = 0; i < calls; i++) odd_call(w);
     check_copies(w);
@@ -388,7 +424,10 @@ static void test_threads(world *one, world *two, int sequences) {
 
 int main(int count, char **arguments) {
     static world one, two;
-    int sequences = count > 1 ? atoi(arguments[1]) : getenv("MIRT_TEST_SMALL") ? 300 : 3000, wrong = 0, unlike = 0, calls = 0, good = 0;
+    int sequences = count > 1                   ? atoi(arguments[1])
+                    : getenv("MIRT_TEST_SMALL") ? 300
+                                                : 3000,
+        wrong = 0, unlike = 0, calls = 0, good = 0;
     uint64_t seed = count > 2 ? (uint64_t)atoll(arguments[2]) : 1;
     for (int i = 0; i < MIRT__COUNT(numbers); i++) numbers[i] = (float)(i % 3);
     for (int i = 0; i < sequences; i++) {
@@ -398,9 +437,14 @@ int main(int count, char **arguments) {
         calls += one.calls;
         good += one.good;
         wrong += one.wrong + two.wrong;
-        if (one.digest != two.digest && unlike++ < 5) printf("# sequence %llu: two devices give other results than one\n", (unsigned long long)seed + (unsigned long long)i);
+        if (one.digest != two.digest && unlike++ < 5)
+            printf("# sequence %llu: two devices give other results than one\n",
+                   (unsigned long long)seed + (unsigned long long)i);
     }
-    ok(wrong == 0, "%d sequences of random calls: each of the failures says why, device copies agree; of %d calls with a status %d succeed", sequences, calls, good);
+    ok(wrong == 0,
+       "%d sequences of random calls: each of the failures says why, device copies agree; of %d calls with a status %d "
+       "succeed",
+       sequences, calls, good);
     ok(unlike == 0, "and two devices give the same bits as one");
     test_threads(&one, &two, sequences / 20);
     return done_testing();

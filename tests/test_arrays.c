@@ -53,17 +53,17 @@ static void test_whole(void) {
                                 mirt_make_array(NULL, MIRT_UINT8, MIRT_SHAPE(2))),
                     0);
     not_read(mirt_dataset_arrays(d, &data), &data, MIRT_E_INVALID,
-             "mirt_dataset_arrays: the data set has no end, or none that is known; mirt_take gives it one");
+             "mirt_dataset_arrays: the data set is endless or of unknown length; limit it with mirt_take");
     ok(mirt_dataset_read(d, 1001, NULL, &data) == MIRT_OK && memcmp(data.x[0].data, plain + 3, 3) == 0,
        "though it has a sample 1001");
     mirt_data_free(&data);
     not_read(mirt_dataset_read(d, -1, NULL, &data), &data, MIRT_E_INVALID, "mirt_dataset_read: there is no sample -1");
     mirt_dataset_destroy(d);
     not_read(mirt_dataset_arrays(NULL, &data), &data, MIRT_E_INVALID, "mirt_dataset_arrays: no data set");
-    not_read(mirt_dataset_arrays(kept, NULL), NULL, MIRT_E_INVALID, "mirt_dataset_arrays: no place for the arrays");
+    not_read(mirt_dataset_arrays(kept, NULL), NULL, MIRT_E_INVALID, "mirt_dataset_arrays: out is NULL");
     not_read(mirt_dataset_read(NULL, 0, NULL, &data), &data, MIRT_E_INVALID, "mirt_dataset_read: no data set");
     not_read(mirt_dataset_read(kept, 0, NULL, NULL), NULL, MIRT_E_INVALID,
-             "mirt_dataset_read: no place for the arrays");
+             "mirt_dataset_read: out is NULL");
     const mirt_read_desc past = {-1, 0};
     not_read(mirt_dataset_read(kept, 0, &past, &data), &data, MIRT_E_INVALID,
              "mirt_dataset_read: epoch -1 is negative");
@@ -96,7 +96,7 @@ static void test_generated(void) {
     mirt_generator_desc desc = {.fn = fills, .user = &count, .num_x = 1};
     mirt_data data;
     mirt_dataset *d = mirt_dataset_from_generator(&desc);
-    not_read(mirt_dataset_arrays(d, &data), &data, MIRT_E_INVALID, "no end, or none that is known");
+    not_read(mirt_dataset_arrays(d, &data), &data, MIRT_E_INVALID, "endless or of unknown length");
     d = mirt_batch(mirt_take(d, 8), 3);
     ok(mirt_dataset_arrays(d, &data) == MIRT_OK && data.x[0].shape.rank == 1 && data.x[0].shape.dim[0] == 5 &&
            ((const float *)data.x[0].data)[4] == 4,
@@ -137,7 +137,7 @@ static void test_elements(void) {
     s.silent = true;
     mirt_strategy *strategy = mirt_strategy_create(&s);
     mirt_dataset *read = photos(3), *loop = mirt_distribute(strategy, photos(3));
-    for (int k = 7; k >= 0; k--) { /* from behind: nothing may depend on what was read before */
+    for (int k = 7; k >= 0; k--) { /* backwards: nothing may depend on earlier reads */
         const mirt_read_desc desc = {k / 4, 77};
         if (!ok(mirt_dataset_read(read, k % 4, &desc, &data[k / 4][k % 4]) == MIRT_OK, "batch %d of epoch %d is read",
                 k % 4, k / 4))
@@ -193,19 +193,20 @@ static void test_categorical(void) {
 #define NOT_CATEGORICAL(labels, classes, status, part)                                                                 \
     ok(mirt_to_categorical(labels, classes, &out) == status && !out.data && says(status, part), "refused: %s",         \
        mirt_last_error())
-    NOT_CATEGORICAL(three, 2, MIRT_E_INVALID, "label 2 of sample 0 is not one of the classes 0 to 1");
+    NOT_CATEGORICAL(three, 2, MIRT_E_INVALID, "label 2 of sample 0 is not a class from 0 to 1");
     NOT_CATEGORICAL(mirt_make_array(ints, MIRT_INT32, MIRT_SHAPE(3)), 0, MIRT_E_INVALID, "label -1 of sample 1");
     NOT_CATEGORICAL(mirt_make_array(floats, MIRT_FLOAT32, MIRT_SHAPE(4)), 9, MIRT_E_INVALID, "label 1.5 of sample 3");
     NOT_CATEGORICAL(three, -1, MIRT_E_INVALID, "-1 classes");
     NOT_CATEGORICAL(mirt_make_array(bytes, MIRT_UINT8, MIRT_SHAPE(1, 3)), 4, MIRT_E_SHAPE,
-                    "one label per sample is needed, (n) or (n, 1), not (1, 3)");
-    NOT_CATEGORICAL(mirt_make_array(bytes, MIRT_UINT8, MIRT_SHAPE(0)), 4, MIRT_E_SHAPE, "one label per sample");
+                    "labels must be one per sample, (n) or (n, 1), not (1, 3)");
+    NOT_CATEGORICAL(mirt_make_array(bytes, MIRT_UINT8, MIRT_SHAPE(0)), 4, MIRT_E_SHAPE,
+                    "labels must be one per sample");
     NOT_CATEGORICAL(mirt_make_array(bytes, (mirt_dtype)9, MIRT_SHAPE(3)), 4, MIRT_E_INVALID, "unknown dtype 9");
     NOT_CATEGORICAL(three, INT64_MAX, MIRT_E_NOMEM, "memory");
     mirt_array odd = three;
     for (int k = 0; k < 3; k++) {
         odd.shape.rank = k == 0 ? -1 : k == 1 ? MIRT_MAX_RANK + 1 : INT_MAX;
-        NOT_CATEGORICAL(odd, 3, MIRT_E_SHAPE, "one label per sample");
+        NOT_CATEGORICAL(odd, 3, MIRT_E_SHAPE, "labels must be one per sample");
     }
     ok(mirt_to_categorical(mirt_make_array(NULL, MIRT_UINT8, MIRT_SHAPE(3)), 4, &out) != MIRT_OK &&
            mirt_to_categorical(three, 4, NULL) != MIRT_OK,

@@ -13,7 +13,8 @@ static float *image_of(const mirt_shape *shape, unsigned seed) {
 }
 
 /* Images of rows [row, row + rows), float32, by a table of kernels. */
-static void augment_by(const mirt__kernels *kernels, const mirt__transform *t, int count, uint64_t row, int64_t rows, const float *x, float *y) {
+static void augment_by(const mirt__kernels *kernels, const mirt__transform *t, int count, uint64_t row, int64_t rows,
+                       const float *x, float *y) {
     mirt__augment_rows a;
     mirt__where where;
     memset(&a, 0, sizeof a);
@@ -40,7 +41,8 @@ static double distance(const float *y, int64_t count, double norm, const double 
     worst = fabs(sqrt(square) - norm) / root;
     for (int k = 0; k < GOLDEN_PROJECTIONS; k++) {
         sum = 0;
-        for (int64_t i = 0; i < count; i++) sum += (double)y[i] * (double)golden_uniform(1000 + (uint32_t)k, (uint32_t)i);
+        for (int64_t i = 0; i < count; i++)
+            sum += (double)y[i] * (double)golden_uniform(1000 + (uint32_t)k, (uint32_t)i);
         if (fabs(sum - product[k]) / root > worst) worst = fabs(sum - product[k]) / root;
     }
     for (int k = 0; first && k < GOLDEN_FIRST && k < count; k++) {
@@ -53,7 +55,8 @@ static void test_goldens(void) {
     for (int i = 0; i < MIRT__COUNT(golden_augments); i++) {
         const golden_augment *g = &golden_augments[i];
         mirt__transform t[3];
-        float *x = image_of(&g->shape, g->seed), *y = (float *)calloc((size_t)mirt__shape_count(&g->y_shape), sizeof *y);
+        float *x = image_of(&g->shape, g->seed),
+              *y = (float *)calloc((size_t)mirt__shape_count(&g->y_shape), sizeof *y);
         const int count = transforms_of(g->list, g->count, &g->shape, t);
         bool shaped = count && t[count - 1].oh == g->y_shape.dim[0] && t[count - 1].ow == g->y_shape.dim[1];
         int tables;
@@ -63,7 +66,8 @@ static void test_goldens(void) {
             augment_by(table[k], t, count, 3, 1, x, y);
             worst = fmax(worst, distance(y, mirt__shape_count(&g->y_shape), g->norm, g->product, g->first));
         }
-        ok(worst < 2e-5, "%s (%lld, %lld, %lld): %.1e from Keras", g->label, (long long)g->shape.dim[0], (long long)g->shape.dim[1], (long long)g->shape.dim[2], worst);
+        ok(worst < 2e-5, "%s (%lld, %lld, %lld): %.1e from Keras", g->label, (long long)g->shape.dim[0],
+           (long long)g->shape.dim[1], (long long)g->shape.dim[2], worst);
         free(x);
         free(y);
     }
@@ -91,7 +95,8 @@ static void test_contrast(void) {
 
 /* >>flips and crops: where each pixel goes */
 
-static mirt__transform one(mirt_augmentation_kind kind, mirt_flip_mode mode, int height, int width, int64_t h, int64_t w, int64_t c) {
+static mirt__transform one(mirt_augmentation_kind kind, mirt_flip_mode mode, int height, int width, int64_t h,
+                           int64_t w, int64_t c) {
     mirt_augmentation d;
     mirt__transform t;
     memset(&d, 0, sizeof d);
@@ -120,7 +125,8 @@ static void test_flips(void) {
             for (int way = 0; way < 4; way++) {
                 bool same = true;
                 for (int i = 0; i < H * W * C; i++) {
-                    const int r = i / C / W, k = i / C % W, from = ((way & 2 ? H - 1 - r : r) * W + (way & 1 ? W - 1 - k : k)) * C + i % C;
+                    const int r = i / C / W, k = i / C % W,
+                              from = ((way & 2 ? H - 1 - r : r) * W + (way & 1 ? W - 1 - k : k)) * C + i % C;
                     same = same && y[i] == x[from] && flipped[i] == bytes[from];
                 }
                 if (same) found = way;
@@ -128,13 +134,15 @@ static void test_flips(void) {
             if (found < 0) wrong++;
             else seen[found]++;
         }
-        const bool possible[4] = {true, mode != MIRT_FLIP_VERTICAL, mode != MIRT_FLIP_HORIZONTAL, mode == MIRT_FLIP_HORIZONTAL_AND_VERTICAL};
+        const bool possible[4] = {true, mode != MIRT_FLIP_VERTICAL, mode != MIRT_FLIP_HORIZONTAL,
+                                  mode == MIRT_FLIP_HORIZONTAL_AND_VERTICAL};
         bool fair = wrong == 0;
         for (int way = 0; way < 4; way++) {
             const double want = possible[way] ? (mode == 0 ? 1000 : 2000) : 0;
             fair = fair && fabs(seen[way] - want) <= 5 * sqrt(4000 * 0.25 * 0.75) * possible[way];
         }
-        ok(fair, "RandomFlip %s: %d as it was, %d mirrored, %d upside down, %d both, %d something else", names[mode], seen[0], seen[1], seen[2], seen[3], wrong);
+        ok(fair, "RandomFlip %s: %d as it was, %d mirrored, %d upside down, %d both, %d something else", names[mode],
+           seen[0], seen[1], seen[2], seen[3], wrong);
     }
     free(x);
 }
@@ -152,7 +160,8 @@ static void test_crops(void) {
         for (int r = 0; r <= H - OH; r++) {
             for (int k = 0; k <= W - OW; k++) {
                 bool same = true;
-                for (int i = 0; i < OH * OW * C; i++) same = same && y[i] == x[((r + i / C / OW) * W + k + i / C % OW) * C + i % C];
+                for (int i = 0; i < OH * OW * C; i++)
+                    same = same && y[i] == x[((r + i / C / OW) * W + k + i / C % OW) * C + i % C];
                 if (same) seen[r][k]++, any = true;
             }
         }
@@ -163,7 +172,8 @@ static void test_crops(void) {
         least = times < least ? times : least;
         most = times > most ? times : most;
     }
-    ok(wrong == 0 && least > 390 && most < 610, "RandomCrop: all %d places come equally often (%d to %d of 500)", (H - OH + 1) * (W - OW + 1), least, most);
+    ok(wrong == 0 && least > 390 && most < 610, "RandomCrop: all %d places come equally often (%d to %d of 500)",
+       (H - OH + 1) * (W - OW + 1), least, most);
     free(x);
 }
 
@@ -179,8 +189,8 @@ static void uniform_ok(const char *name, const double *v, int n, double low, dou
     }
     for (int i = 0; i < n; i++) square += (v[i] - sum / n) * (v[i] - sum / n);
     const double span = high - low, mean = (low + high) / 2, deviation = span / sqrt(12.0 * n);
-    ok(fabs(sum / n - mean) < 5 * deviation && fabs(square / n / (span * span / 12) - 1) < 5 / sqrt(n * 0.8) && least >= low - 1e-6 && most <= high + 1e-6 &&
-           least < low + span / 100 && most > high - span / 100,
+    ok(fabs(sum / n - mean) < 5 * deviation && fabs(square / n / (span * span / 12) - 1) < 5 / sqrt(n * 0.8) &&
+           least >= low - 1e-6 && most <= high + 1e-6 && least < low + span / 100 && most > high - span / 100,
        "%s: %d draws from %.4f to %.4f, mean %.4f, for [%g, %g]", name, n, least, most, sum / n, low, high);
 }
 
@@ -214,7 +224,8 @@ static void test_draws(void) {
     uniform_ok("RandomZoom (-0.3, 0.2), of heights", drawn[0], N, 0.7, 1.2);
     uniform_ok("RandomZoom (-0.5, 0), of widths", drawn[1], N, 0.5, 1);
     double both = 0;
-    for (int i = 0; i < N; i++) both += (drawn[0][i] - 0.95) / (0.5 / sqrt(12)) * (drawn[1][i] - 0.75) / (0.5 / sqrt(12)) / N;
+    for (int i = 0; i < N; i++)
+        both += (drawn[0][i] - 0.95) / (0.5 / sqrt(12)) * (drawn[1][i] - 0.75) / (0.5 / sqrt(12)) / N;
     ok(fabs(both) < 5 / sqrt((double)N), "... heights and widths are independent (correlation %.4f)", both);
     d.width_factor[1] = 0;
     good = good && mirt__transform_of(&d, 5, 9, 3, &t);
@@ -259,11 +270,12 @@ static void test_draws(void) {
     ok(good, "all of these are descriptions");
 }
 
-/* Places far outside, several images, values beyond the range: every table makes what the one for single images does, but for a few pixels at
-   the border between two neighbours. */
+/* Places far outside, several images, values beyond the range: every table makes what the one for single images does,
+   but for a few pixels at the border between two neighbors. */
 static void test_tables(void) {
     enum { IMAGES_AT_ONCE = 5, H = 7, W = 9, NUMBERS = H * W * 3 };
-    static const char *const lists[] = {"translation:1,translation:1,zoom:0.9", "rotation:0.5,zoom:0.9", "zoom:0.9,contrast:0.9,brightness:1", "brightness:1,contrast:1",
+    static const char *const lists[] = {"translation:1,translation:1,zoom:0.9", "rotation:0.5,zoom:0.9",
+                                        "zoom:0.9,contrast:0.9,brightness:1", "brightness:1,contrast:1",
                                         "resizing:14:5,rotation:1"};
     static float x[IMAGES_AT_ONCE][NUMBERS], y[IMAGES_AT_ONCE * 2 * NUMBERS], want[2 * NUMBERS];
     const mirt_shape shape = mirt_make_shape(H, W, 3, 0, 0, 0);
@@ -291,7 +303,8 @@ static void test_tables(void) {
                 for (int64_t n = 0; n < numbers; n++) away += !(fabsf(y[row * numbers + n] - want[n]) < 2e-3f);
             }
         }
-        ok(good && away <= 2 * (int)MIRT__FILL_COUNT * IMAGES_AT_ONCE * NUMBERS / 500, "%s: %s, filled and interpolated in all ways: %d numbers are not those of single images", k->name,
+        ok(good && away <= 2 * (int)MIRT__FILL_COUNT * IMAGES_AT_ONCE * NUMBERS / 500,
+           "%s: %s, filled and interpolated in all ways: %d numbers are not those of single images", k->name,
            lists[i / tables], away);
     }
 }
@@ -331,8 +344,9 @@ static void test_ranges(void) {
        "as text, too");
 }
 
-/* Half a pixel beyond an edge is nearest to what is outside, as std::round has it: of an image of two by two nothing is left when its pixels
-   move to twice their distance. And what repeats its edges is not one warp with what fills them in other ways: each is done on its own. */
+/* Half a pixel beyond an edge is nearest to what is outside, as std::round has it: of an image of two by two nothing is
+   left when its pixels move to twice their distance. And what repeats its edges is not one warp with what fills them in
+   other ways: each is done on its own. */
 static void test_edges(void) {
     enum { H = 7, W = 9, NUMBERS = H * W * 3 };
     static const char *const lists[] = {"resizing:14:5,rotation:1", "rotation:1,resizing:14:5"};
@@ -365,7 +379,8 @@ static void test_edges(void) {
                 augment_once(t + 1, 1, row, MIRT_FLOAT32, between, MIRT_FLOAT32, want);
                 for (int64_t n = 0; n < t[1].oh * t[1].ow * 3; n++) away += !(fabsf(y[n] - want[n]) < 2e-3f);
             }
-            ok(both == 2 && away <= 2, "%s: %s, filled %s: one after the other, but for %d numbers", table[k]->name, lists[way / 2], way % 2 ? "by wrapping" : "with zero", away);
+            ok(both == 2 && away <= 2, "%s: %s, filled %s: one after the other, but for %d numbers", table[k]->name,
+               lists[way / 2], way % 2 ? "by wrapping" : "with zero", away);
         }
     }
 }
@@ -380,7 +395,8 @@ static void test_bytes(void) {
         const int64_t n = mirt__shape_count(&shape);
         const int most = mirt_parse_augmentation("rotation:0.2,zoom:0.3:constant,contrast:0.3,brightness:0.2", list, 4);
         unsigned char *x = (unsigned char *)malloc((size_t)n), *y = (unsigned char *)malloc((size_t)n);
-        float *fx = (float *)malloc((size_t)n * 4), *fy = (float *)malloc((size_t)n * 4), *mixed = (float *)malloc((size_t)n * 4);
+        float *fx = (float *)malloc((size_t)n * 4), *fy = (float *)malloc((size_t)n * 4),
+              *mixed = (float *)malloc((size_t)n * 4);
         for (int64_t k = 0; k < n; k++) fx[k] = x[k] = (unsigned char)(golden_word(5, (uint32_t)k) >> 24);
         double worst = 0, apart = 0;
         for (int count = 1; count <= most && transforms_of(list, most, &shape, t); count++) {
@@ -393,8 +409,9 @@ static void test_bytes(void) {
                 apart = fmax(apart, fabs((double)mixed[k] - (double)fy[k]));
             }
         }
-        ok(most == 4 && worst < 0.52 && apart == 0, "bytes (%d, %d, %d) stay bytes, rounded: at most %.3f off; bytes to float32 as float32", (int)shape.dim[0], (int)shape.dim[1],
-           (int)shape.dim[2], worst);
+        ok(most == 4 && worst < 0.52 && apart == 0,
+           "bytes (%d, %d, %d) stay bytes, rounded: at most %.3f off; bytes to float32 as float32", (int)shape.dim[0],
+           (int)shape.dim[1], (int)shape.dim[2], worst);
         free(x);
         free(y);
         free(fx);
@@ -407,17 +424,45 @@ static void test_bytes(void) {
 
 static void test_text(void) {
     mirt_augmentation l[8];
-    ok(mirt_parse_augmentation("flip,rotation:0.1,zoom:0.1", l, 8) == 3 && l[0].kind == MIRT_RANDOM_FLIP && l[0].mode == MIRT_FLIP_HORIZONTAL_AND_VERTICAL &&
-           l[1].kind == MIRT_RANDOM_ROTATION && l[1].factor[0] == 0.1f && l[1].factor[1] == 0 && l[2].kind == MIRT_RANDOM_ZOOM && l[2].height_factor[0] == 0.1f &&
-           l[2].width_factor[0] == 0, "a list is read");
-    ok(mirt_parse_augmentation("flip:horizontal,zoom:0.1:0.2:wrap,translation:0.25,crop:200:180,center_crop:9,resizing:224:nearest,contrast:0.2,brightness:0.5", l, 8) == 8 &&
-           l[0].mode == MIRT_FLIP_HORIZONTAL && l[1].height_factor[0] == 0.1f && l[1].width_factor[0] == 0.2f && l[1].fill_mode == MIRT_FILL_WRAP && l[2].height_factor[0] == 0.25f &&
-           l[2].width_factor[0] == 0.25f && l[3].height == 200 && l[3].width == 180 && l[4].kind == MIRT_CENTER_CROP && l[4].height == 9 && l[4].width == 0 &&
-           l[5].interpolation == MIRT_NEAREST && l[5].height == 224 && l[6].factor[0] == 0.2f && l[7].kind == MIRT_RANDOM_BRIGHTNESS, "... with all that may stand there");
-    static const char *const bad[] = {"", "flip,", ",flip", "flop", "rotation", "rotation:", "rotation:x", "rotation:2", "rotation:0.1:0.2", "zoom:-1", "zoom:0.1:0.2:0.3", "crop:0",
-                                      "crop:1.5", "crop:9999999", "flip:0.1", "flip:sideways", "contrast:-0.5", "contrast:0.1:wrap", "rotation:nan", "rotation:0.1:horizontal",
-                                      "flip,flip,flip,flip,flip,flip,flip,flip,flip", "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"};
-    for (int i = 0; i < MIRT__COUNT(bad); i++) ok(mirt_parse_augmentation(bad[i], l, 8) == -1 && mirt_last_status() == MIRT_E_INVALID, "\"%s\": %s", bad[i], mirt_last_error());
+    ok(mirt_parse_augmentation("flip,rotation:0.1,zoom:0.1", l, 8) == 3 && l[0].kind == MIRT_RANDOM_FLIP &&
+           l[0].mode == MIRT_FLIP_HORIZONTAL_AND_VERTICAL && l[1].kind == MIRT_RANDOM_ROTATION &&
+           l[1].factor[0] == 0.1f && l[1].factor[1] == 0 && l[2].kind == MIRT_RANDOM_ZOOM &&
+           l[2].height_factor[0] == 0.1f && l[2].width_factor[0] == 0,
+       "a list is read");
+    ok(mirt_parse_augmentation("flip:horizontal,zoom:0.1:0.2:wrap,translation:0.25,crop:200:180,center_crop:9,resizing:"
+                               "224:nearest,contrast:0.2,brightness:0.5",
+                               l, 8) == 8 &&
+           l[0].mode == MIRT_FLIP_HORIZONTAL && l[1].height_factor[0] == 0.1f && l[1].width_factor[0] == 0.2f &&
+           l[1].fill_mode == MIRT_FILL_WRAP && l[2].height_factor[0] == 0.25f && l[2].width_factor[0] == 0.25f &&
+           l[3].height == 200 && l[3].width == 180 && l[4].kind == MIRT_CENTER_CROP && l[4].height == 9 &&
+           l[4].width == 0 && l[5].interpolation == MIRT_NEAREST && l[5].height == 224 && l[6].factor[0] == 0.2f &&
+           l[7].kind == MIRT_RANDOM_BRIGHTNESS,
+       "... with all that may stand there");
+    static const char *const bad[] = {"",
+                                      "flip,",
+                                      ",flip",
+                                      "flop",
+                                      "rotation",
+                                      "rotation:",
+                                      "rotation:x",
+                                      "rotation:2",
+                                      "rotation:0.1:0.2",
+                                      "zoom:-1",
+                                      "zoom:0.1:0.2:0.3",
+                                      "crop:0",
+                                      "crop:1.5",
+                                      "crop:9999999",
+                                      "flip:0.1",
+                                      "flip:sideways",
+                                      "contrast:-0.5",
+                                      "contrast:0.1:wrap",
+                                      "rotation:nan",
+                                      "rotation:0.1:horizontal",
+                                      "flip,flip,flip,flip,flip,flip,flip,flip,flip",
+                                      "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"};
+    for (int i = 0; i < MIRT__COUNT(bad); i++)
+        ok(mirt_parse_augmentation(bad[i], l, 8) == -1 && mirt_last_status() == MIRT_E_INVALID, "\"%s\": %s", bad[i],
+           mirt_last_error());
 }
 
 int main(void) {

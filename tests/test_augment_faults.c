@@ -14,7 +14,8 @@ static float targets[ROWS];
 static char path[512];
 
 static mirt_dataset *images(void) {
-    return mirt_arrays(mirt_make_array(pixels, MIRT_UINT8, MIRT_SHAPE(ROWS, SIDE, SIDE, 3)), mirt_make_array(targets, MIRT_FLOAT32, MIRT_SHAPE(ROWS, 1)));
+    return mirt_arrays(mirt_make_array(pixels, MIRT_UINT8, MIRT_SHAPE(ROWS, SIDE, SIDE, 3)),
+                       mirt_make_array(targets, MIRT_FLOAT32, MIRT_SHAPE(ROWS, 1)));
 }
 
 static mirt_status in_a_data_set(void) {
@@ -47,7 +48,8 @@ static mirt_status by_layers(void) {
     mirt_strategy *strategy = mirt_strategy_create(&s);
     if (!strategy) return mirt_last_status();
     mirt_model *model = mirt_model_create(strategy, "faults"), *loaded = NULL;
-    const int count = mirt_parse_augmentation("flip,rotation:0.1,contrast:0.2,zoom:0.2,crop:5,resizing:7,center_crop:4", list, 8);
+    const int count =
+        mirt_parse_augmentation("flip,rotation:0.1,contrast:0.2,zoom:0.2,crop:5,resizing:7,center_crop:4", list, 8);
     mirt_tensor *x = model ? mirt_input(model, MIRT_SHAPE(SIDE, SIDE, 3)) : NULL;
     for (int i = 0; i < count; i++) x = mirt_augmentation_layer(x, &list[i]);
     if (model) mirt_model_output(model, mirt_dense(mirt_flatten(x), &dense));
@@ -75,8 +77,10 @@ static void check(const char *name, mirt_status (*run)(void)) {
         leaks += live_blocks != 0;
     } while (failed < 5000);
     fails = 0;
-    ok(status == MIRT_OK && live_blocks == 0 && failed > 5, "%s: works when nothing fails (%s)", name, status == MIRT_OK ? "" : mirt_last_error());
-    ok(wrong == 0 && leaks == 0, "%s: each of %ld failing allocations is reported, nothing is lost (%ld, %ld)", name, failed - 1, wrong, leaks);
+    ok(status == MIRT_OK && live_blocks == 0 && failed > 5, "%s: works when nothing fails (%s)", name,
+       status == MIRT_OK ? "" : mirt_last_error());
+    ok(wrong == 0 && leaks == 0, "%s: each of %ld failing allocations is reported, nothing is lost (%ld, %ld)", name,
+       failed - 1, wrong, leaks);
 }
 
 int main(void) {

@@ -27,12 +27,14 @@ static mirt_model *augmenting(mirt_strategy *s, const char *text) {
 
 static bool record_augmented(mirt_function *f, void *user) {
     mirt_tensor *out[MIRT_MAX_OUTPUTS], *x = mirt_function_x(f, 0);
-    return mirt_call_many((mirt_model *)user, &x, 1, MIRT_TRAINING_ON, out) && mirt_minimize(f, mirt_square(mirt_reduce_mean(out[1], 0, false))) == MIRT_OK &&
+    return mirt_call_many((mirt_model *)user, &x, 1, MIRT_TRAINING_ON, out) &&
+           mirt_minimize(f, mirt_square(mirt_reduce_mean(out[1], 0, false))) == MIRT_OK &&
            mirt_function_result(f, "y", out[0]) == MIRT_OK;
 }
 
 /* What `steps` steps of batches of 5 make of the images, one after the other. */
-static size_t augmented(int devices, int replicas, int threads, mirt_dtype dtype, const char *text, float *out, size_t capacity) {
+static size_t augmented(int devices, int replicas, int threads, mirt_dtype dtype, const char *text, float *out,
+                        size_t capacity) {
     mirt_strategy *s = strategy_of(devices, replicas, threads);
     mirt_model *m = augmenting(s, text);
     mirt_dataset *data = mirt_distribute(s, mirt_batch(rows_as(dtype), 5));
@@ -46,7 +48,9 @@ static size_t augmented(int devices, int replicas, int threads, mirt_dtype dtype
     for (int step = 0; f && step < 4; step++) {
         if (mirt_dataset_next(data, &batch) != MIRT_OK) break;
         if (!batch.rows) continue;
-        if (mirt_function_run(f, &batch) != MIRT_OK || mirt_gather_result(f, "y", out + done, capacity - done, &part) != MIRT_OK) break;
+        if (mirt_function_run(f, &batch) != MIRT_OK ||
+            mirt_gather_result(f, "y", out + done, capacity - done, &part) != MIRT_OK)
+            break;
         done += part;
     }
     if (!done) printf("# %s\n", mirt_last_error());
@@ -60,17 +64,25 @@ static void test_layers(void) {
     static float first[CAPACITY], other[CAPACITY];
     const size_t count = augmented(1, 1, 1, MIRT_FLOAT32, network, first, CAPACITY);
     ok(count == ROWS * 7 * 8 * 3, "layers run in training (%zu numbers)", count);
-    ok(augmented(1, 1, 2, MIRT_UINT8, network, other, CAPACITY) == count && memcmp(first, other, count * sizeof *first) == 0, "the same images come from bytes, on two threads");
-    ok(augmented(1, 3, 1, MIRT_FLOAT32, network, other, CAPACITY) == count && memcmp(first, other, count * sizeof *first) == 0, "... on three replicas");
-    ok(augmented(2, 4, 1, MIRT_UINT8, network, other, CAPACITY) == count && memcmp(first, other, count * sizeof *first) == 0, "... on four replicas on two devices");
+    ok(augmented(1, 1, 2, MIRT_UINT8, network, other, CAPACITY) == count &&
+           memcmp(first, other, count * sizeof *first) == 0,
+       "the same images come from bytes, on two threads");
+    ok(augmented(1, 3, 1, MIRT_FLOAT32, network, other, CAPACITY) == count &&
+           memcmp(first, other, count * sizeof *first) == 0,
+       "... on three replicas");
+    ok(augmented(2, 4, 1, MIRT_UINT8, network, other, CAPACITY) == count &&
+           memcmp(first, other, count * sizeof *first) == 0,
+       "... on four replicas on two devices");
     /* As the transforms do it, keyed by seed, layer, row and step. */
-    static const char *const names[] = {"random_flip", "random_rotation", "random_zoom", "random_contrast", "random_translation", "random_crop", "random_brightness"};
+    static const char *const names[] = {"random_flip",        "random_rotation", "random_zoom",      "random_contrast",
+                                        "random_translation", "random_crop",     "random_brightness"};
     const mirt_shape shape = mirt_make_shape(SIDE_H, SIDE_W, 3, 0, 0, 0);
     mirt_augmentation list[8];
     mirt__transform t[8];
     const int transforms = transforms_of(list, mirt_parse_augmentation(network, list, 8), &shape, t);
     bool same = transforms == 7, distinct = true;
-    for (int i = 0; i < transforms; i++) t[i].key = mirt__hash(names[i]) ^ mirt__hash("augment") ^ 11 ^ 5; /* 5: augment_once's seed */
+    /* 5: augment_once's seed */
+    for (int i = 0; i < transforms; i++) t[i].key = mirt__hash(names[i]) ^ mirt__hash("augment") ^ 11 ^ 5;
     for (int row = 0; row < 5; row++) {
         float y[7 * 8 * 3];
         augment_once(t, transforms, (uint64_t)row, MIRT_FLOAT32, row_floats[row], MIRT_FLOAT32, y);
@@ -82,7 +94,8 @@ static void test_layers(void) {
     for (int i = 1; i < ROWS; i++) memcpy(row_floats[i], row_floats[0], sizeof row_floats[0]);
     augmented(1, 2, 1, MIRT_FLOAT32, "rotation:0.3", first, CAPACITY);
     for (int i = 0; i < ROWS; i++) {
-        for (int k = 0; k < i; k++) distinct = distinct && memcmp(first + i * PIXELS, first + k * PIXELS, PIXELS * sizeof *first) != 0;
+        for (int k = 0; k < i; k++)
+            distinct = distinct && memcmp(first + i * PIXELS, first + k * PIXELS, PIXELS * sizeof *first) != 0;
     }
     memcpy(row_floats, other, sizeof row_floats);
     ok(distinct, "another angle for every row and step, on two replicas");
@@ -96,7 +109,8 @@ static void test_inference(void) {
     mirt_model *m = mirt_model_create(s, "plain");
     mirt_augmentation list[8];
     mirt_tensor *x = mirt_input(m, MIRT_SHAPE(SIDE_H, SIDE_W, 3));
-    const int count = mirt_parse_augmentation("flip,rotation:0.2,zoom:0.3,contrast:0.5,translation:0.1,brightness:0.1", list, 8);
+    const int count =
+        mirt_parse_augmentation("flip,rotation:0.2,zoom:0.3,contrast:0.5,translation:0.1,brightness:0.1", list, 8);
     for (int i = 0; i < count; i++) x = mirt_augmentation_layer(x, &list[i]);
     mirt_model_output(m, x);
     const mirt_array data = mirt_make_array(row_floats, MIRT_FLOAT32, MIRT_SHAPE(ROWS, SIDE_H, SIDE_W, 3));
@@ -105,10 +119,12 @@ static void test_inference(void) {
     memset(&crop, 0, sizeof crop);
     crop.height = 7;
     crop.width = 8;
-    mirt_model_output(cropped, mirt_random_crop(mirt_random_flip(mirt_input(cropped, MIRT_SHAPE(SIDE_H, SIDE_W, 3)), NULL), &crop));
+    mirt_model_output(
+        cropped, mirt_random_crop(mirt_random_flip(mirt_input(cropped, MIRT_SHAPE(SIDE_H, SIDE_W, 3)), NULL), &crop));
     crop.crop_to_aspect_ratio = true;
     mirt_model_output(fitted, mirt_resizing(mirt_input(fitted, MIRT_SHAPE(SIDE_H, SIDE_W, 3)), &crop));
-    ok(mirt_predict_arrays(m, data, &y[0][0], (size_t)ROWS * PIXELS) == MIRT_OK && memcmp(y, row_floats, sizeof y) == 0, "a model of random layers predicts its input, bit for bit (%s)", mirt_last_error());
+    ok(mirt_predict_arrays(m, data, &y[0][0], (size_t)ROWS * PIXELS) == MIRT_OK && memcmp(y, row_floats, sizeof y) == 0,
+       "a model of random layers predicts its input, bit for bit (%s)", mirt_last_error());
     mirt_model *trained = augmenting(s, "flip,rotation:0.2,zoom:0.3,translation:0.1");
     c.optimizer = mirt_sgd(0.1f, 0, false);
     c.losses[1] = MIRT_MEAN_SQUARED_ERROR;
@@ -118,8 +134,12 @@ static void test_inference(void) {
     for (const char *at = text; at && (at = strstr(at, " augment")) != NULL; at++) times++;
     printf("# %s\n", text ? text : mirt_last_error());
     ok(times == 1, "four layers that move pixels are one operation of a training step");
-    bool same = mirt_predict_arrays(cropped, data, &z[0][0], (size_t)ROWS * 7 * 8 * 3) == MIRT_OK && mirt_predict_arrays(fitted, data, &y[0][0], (size_t)ROWS * 7 * 8 * 3) == MIRT_OK;
-    ok(same && memcmp(z, y, sizeof z) == 0, "a random crop predicts with the largest part in the middle, resized as Resizing(crop_to_aspect_ratio) does (%s)", mirt_last_error());
+    bool same = mirt_predict_arrays(cropped, data, &z[0][0], (size_t)ROWS * 7 * 8 * 3) == MIRT_OK &&
+                mirt_predict_arrays(fitted, data, &y[0][0], (size_t)ROWS * 7 * 8 * 3) == MIRT_OK;
+    ok(same && memcmp(z, y, sizeof z) == 0,
+       "a random crop predicts with the largest part in the middle, resized as Resizing(crop_to_aspect_ratio) does "
+       "(%s)",
+       mirt_last_error());
     mirt_strategy_destroy(s);
 }
 
@@ -169,10 +189,12 @@ static void test_files(void) {
         size_t written = 0;
         mirt_model *of = k ? loaded : m;
         mirt_function *f = mirt_function_create(of, data, record_augmented, of);
-        same = f && mirt_dataset_next(data, &batch) == MIRT_OK && mirt_function_run(f, &batch) == MIRT_OK && mirt_gather_result(f, "y", y[k], CAPACITY, &written) == MIRT_OK && written > 0;
+        same = f && mirt_dataset_next(data, &batch) == MIRT_OK && mirt_function_run(f, &batch) == MIRT_OK &&
+               mirt_gather_result(f, "y", y[k], CAPACITY, &written) == MIRT_OK && written > 0;
         mirt_dataset_destroy(data);
     }
-    ok(same && memcmp(y[0], y[1], sizeof y[0]) == 0, "all layers are loaded as they were saved (%s)", mirt_last_error());
+    ok(same && memcmp(y[0], y[1], sizeof y[0]) == 0, "all layers are loaded as they were saved (%s)",
+       mirt_last_error());
     mirt_strategy_destroy(s);
     unlink(path);
 }
@@ -185,7 +207,8 @@ static int64_t stage_epoch(mirt_dataset *dataset, uint64_t seed, int64_t epoch, 
     int64_t count = 0;
     if (!dataset || mirt__dataset_begin(dataset, seed, epoch) != MIRT_OK) return -1;
     while (mirt__dataset_next(dataset, &batch) == MIRT_OK && batch.rows) {
-        for (int64_t r = 0; r < batch.rows; r++, count++) memcpy(out + (size_t)batch.index[r] * bytes, (const char *)batch.field[0] + (size_t)r * bytes, bytes);
+        for (int64_t r = 0; r < batch.rows; r++, count++)
+            memcpy(out + (size_t)batch.index[r] * bytes, (const char *)batch.field[0] + (size_t)r * bytes, bytes);
     }
     return count;
 }
@@ -198,7 +221,8 @@ static void test_stages(void) {
     const mirt_shape shape = mirt_make_shape(SIDE_H, SIDE_W, 3, 0, 0, 0);
     mirt__transform t[8];
     mirt_dataset *d = mirt_augment(rows_as(MIRT_UINT8), list, count);
-    ok(stage_epoch(d, 3, 0, &first[0][0], BYTES) == ROWS && mirt__dataset_spec(d)->field[0].dtype == MIRT_UINT8 && mirt__dataset_spec(d)->field[0].bytes == BYTES,
+    ok(stage_epoch(d, 3, 0, &first[0][0], BYTES) == ROWS && mirt__dataset_spec(d)->field[0].dtype == MIRT_UINT8 &&
+           mirt__dataset_spec(d)->field[0].bytes == BYTES,
        "images of a data set are augmented, and stay bytes (%s)", mirt_last_error());
     bool again = stage_epoch(d, 3, 0, &other[0][0], BYTES) == ROWS && memcmp(first, other, sizeof first) == 0;
     bool next = stage_epoch(d, 3, 1, &other[0][0], BYTES) == ROWS, seeded = true;
@@ -211,7 +235,8 @@ static void test_stages(void) {
         mirt__augment a;
         unsigned char y[BYTES];
         memset(&a, 0, sizeof a);
-        for (int k = 0; k < transforms; k++) t[k].key = (mirt__hash("augment") ^ (uint64_t)k << 32) * 0x9E3779B97F4A7C15u;
+        for (int k = 0; k < transforms; k++)
+            t[k].key = (mirt__hash("augment") ^ (uint64_t)k << 32) * 0x9E3779B97F4A7C15u;
         a.transform = t;
         a.count = count;
         a.seed = 3;
@@ -230,11 +255,13 @@ static void test_stages(void) {
         d = mirt_augment(mirt_shuffle(rows_as(MIRT_UINT8), 100), list, count);
         d = mirt_batch(d, 4);
         bool asked = mirt_dataset_workers(d, workers) == MIRT_OK;
-        ok(asked && stage_epoch(d, 3, 0, &other[0][0], BYTES) == ROWS && memcmp(first, other, sizeof first) == 0, "the same images behind a shuffle, in batches, by %d worker%s", workers, workers > 1 ? "s" : "");
+        ok(asked && stage_epoch(d, 3, 0, &other[0][0], BYTES) == ROWS && memcmp(first, other, sizeof first) == 0,
+           "the same images after a shuffle, in batches, by %d worker%s", workers, workers > 1 ? "s" : "");
         mirt_dataset_destroy(d);
     }
     d = mirt_augment(mirt_repeat(rows_as(MIRT_UINT8), 1), list, count);
-    ok(stage_epoch(d, 3, 0, &other[0][0], BYTES) == ROWS && memcmp(first, other, sizeof first) == 0, "... and behind a stream");
+    ok(stage_epoch(d, 3, 0, &other[0][0], BYTES) == ROWS && memcmp(first, other, sizeof first) == 0,
+       "... and after a stream");
     mirt_dataset_destroy(d);
     /* One image often: another augmentation each time, whichever stands first. */
     for (int k = 0; k < 2; k++) {
@@ -249,15 +276,17 @@ static void test_stages(void) {
             if (distinct) memcpy(seen[i], batch.field[0], BYTES);
             for (int j = 0; j < i; j++) distinct = distinct && memcmp(seen[i], seen[j], BYTES) != 0;
         }
-        ok(distinct, "an image repeated %s augmentation is another one each time", k ? "behind" : "before");
+        ok(distinct, "an image repeated %s augmentation is another one each time", k ? "after" : "before");
         mirt_dataset_destroy(d);
     }
-    /* A second stage of the same list draws other numbers: rotated twice by the same angle is rotated by twice the angle. */
+    /* A second stage of the same list draws other numbers: rotated twice by the same angle is rotated by twice the
+       angle. */
     mirt_augmentation flip;
     memset(&flip, 0, sizeof flip);
     d = mirt_augment(mirt_augment(rows_as(MIRT_UINT8), &flip, 1), &flip, 1);
     static unsigned char twice[ROWS][PIXELS];
-    ok(stage_epoch(d, 3, 0, &twice[0][0], PIXELS) == ROWS && memcmp(twice, row_bytes, sizeof twice) != 0, "two stages of one list draw different numbers");
+    ok(stage_epoch(d, 3, 0, &twice[0][0], PIXELS) == ROWS && memcmp(twice, row_bytes, sizeof twice) != 0,
+       "two stages of one list draw different numbers");
     mirt_dataset_destroy(d);
 }
 
@@ -270,7 +299,12 @@ static void test_misuse(void) {
     memset(&d, 0, sizeof d);
     for (int i = 0; i < 12; i++) {
         mirt_augmentation bad = d;
-        bad.kind = i < 2 ? MIRT_RANDOM_ROTATION : i < 4 ? MIRT_RANDOM_ZOOM : i < 6 ? MIRT_RANDOM_CONTRAST : i < 8 ? MIRT_RESIZING : i < 10 ? MIRT_RANDOM_BRIGHTNESS : MIRT_RANDOM_FLIP;
+        bad.kind = i < 2    ? MIRT_RANDOM_ROTATION
+                   : i < 4  ? MIRT_RANDOM_ZOOM
+                   : i < 6  ? MIRT_RANDOM_CONTRAST
+                   : i < 8  ? MIRT_RESIZING
+                   : i < 10 ? MIRT_RANDOM_BRIGHTNESS
+                            : MIRT_RANDOM_FLIP;
         bad.factor[0] = i == 0 ? 1.5f : i == 1 ? NAN : i == 4 ? -0.1f : i == 5 ? 1.01f : 0.1f;
         bad.height_factor[0] = i == 2 ? -1.0f : i == 3 ? 1.0f : 0;
         bad.height_factor[1] = 0;
@@ -280,10 +314,12 @@ static void test_misuse(void) {
         bad.value_range[1] = i == 8 ? 5.0f : 1.0f;
         if (i == 10) bad.mode = (mirt_flip_mode)3;
         if (i == 11) bad.fill_value = NAN;
-        ok(!mirt__transform_of(&bad, 8, 8, 3, &t) && mirt_last_status() == MIRT_E_INVALID, "refused: %s", mirt_last_error());
+        ok(!mirt__transform_of(&bad, 8, 8, 3, &t) && mirt_last_status() == MIRT_E_INVALID, "refused: %s",
+           mirt_last_error());
     }
     mirt_model *m = mirt_model_create(s, "wrong");
-    ok(!mirt_random_flip(mirt_input(m, MIRT_SHAPE(4, 5)), NULL) && strstr(mirt_last_error(), "random_flip"), "%s", mirt_last_error());
+    ok(!mirt_random_flip(mirt_input(m, MIRT_SHAPE(4, 5)), NULL) && strstr(mirt_last_error(), "random_flip"), "%s",
+       mirt_last_error());
     mirt_model_destroy(m);
     m = mirt_model_create(s, "wrong");
     ok(!mirt_random_crop(mirt_input(m, MIRT_SHAPE(4, 5, 3)), NULL), "%s", mirt_last_error());
@@ -293,7 +329,10 @@ static void test_misuse(void) {
     mirt_model_destroy(m);
     ok(!mirt_augment(mirt_batch(rows_as(MIRT_UINT8), 2), &d, 1), "%s", mirt_last_error());
     ok(!mirt_augment(rows_as(MIRT_UINT8), &d, 0), "%s", mirt_last_error());
-    ok(!mirt_augment(mirt_arrays(mirt_make_array(row_floats, MIRT_FLOAT32, MIRT_SHAPE(4, 5)), mirt_make_array(NULL, MIRT_UINT8, MIRT_SHAPE(1))), &d, 1), "%s", mirt_last_error());
+    ok(!mirt_augment(mirt_arrays(mirt_make_array(row_floats, MIRT_FLOAT32, MIRT_SHAPE(4, 5)),
+                                 mirt_make_array(NULL, MIRT_UINT8, MIRT_SHAPE(1))),
+                     &d, 1),
+       "%s", mirt_last_error());
     ok(!mirt_augment(NULL, &d, 1), "no data set, no stage");
     /* A gradient that would have to go through. */
     mirt_compile_desc c;
@@ -307,10 +346,15 @@ static void test_misuse(void) {
     conv.kernel[0] = 3;
     c.optimizer = mirt_sgd(0.1f, 0, false);
     c.loss = MIRT_MEAN_SQUARED_ERROR;
-    m = mirt_model_create(s, "behind");
-    mirt_model_output(m, mirt_dense(mirt_flatten(mirt_random_flip(mirt_conv2d(mirt_input(m, MIRT_SHAPE(SIDE_H, SIDE_W, 3)), &conv), NULL)), &dense));
+    m = mirt_model_create(s, "after");
+    mirt_model_output(m, mirt_dense(mirt_flatten(mirt_random_flip(
+                                        mirt_conv2d(mirt_input(m, MIRT_SHAPE(SIDE_H, SIDE_W, 3)), &conv), NULL)),
+                                    &dense));
     static float targets[ROWS];
-    mirt_dataset *data = mirt_batch(mirt_arrays(mirt_make_array(row_floats, MIRT_FLOAT32, MIRT_SHAPE(ROWS, SIDE_H, SIDE_W, 3)), mirt_make_array(targets, MIRT_FLOAT32, MIRT_SHAPE(ROWS, 1))), 4);
+    mirt_dataset *data =
+        mirt_batch(mirt_arrays(mirt_make_array(row_floats, MIRT_FLOAT32, MIRT_SHAPE(ROWS, SIDE_H, SIDE_W, 3)),
+                               mirt_make_array(targets, MIRT_FLOAT32, MIRT_SHAPE(ROWS, 1))),
+                   4);
     mirt_status status = mirt_compile(m, &c);
     if (status == MIRT_OK && !mirt_fit(m, data, NULL)) status = mirt_last_status();
     ok(status == MIRT_E_INVALID && strstr(mirt_last_error(), "augment"), "%s", mirt_last_error());
@@ -324,18 +368,28 @@ static void test_adapt(void) {
     const double n = ROWS * SIDE_H * SIDE_W;
     memset(&d, 0, sizeof d);
     for (int i = 0; i < ROWS * PIXELS; i++) mean[i % 3] += (double)row_floats[i / PIXELS][i % PIXELS] / n;
-    for (int i = 0; i < ROWS * PIXELS; i++) variance[i % 3] += ((double)row_floats[i / PIXELS][i % PIXELS] - mean[i % 3]) * ((double)row_floats[i / PIXELS][i % PIXELS] - mean[i % 3]) / n;
+    for (int i = 0; i < ROWS * PIXELS; i++)
+        variance[i % 3] += ((double)row_floats[i / PIXELS][i % PIXELS] - mean[i % 3]) *
+                           ((double)row_floats[i / PIXELS][i % PIXELS] - mean[i % 3]) / n;
     for (int k = 0; k < 3; k++) {
-        mirt_dataset *data = k == 2 ? mirt_batch(mirt_shuffle(rows_as(MIRT_UINT8), 100), 4) : rows_as(k ? MIRT_UINT8 : MIRT_FLOAT32);
+        mirt_dataset *data =
+            k == 2 ? mirt_batch(mirt_shuffle(rows_as(MIRT_UINT8), 100), 4) : rows_as(k ? MIRT_UINT8 : MIRT_FLOAT32);
         double worst = mirt_adapt(&d, data) == MIRT_OK ? 0 : 1;
-        for (int j = 0; j < 3; j++) worst = fmax(worst, fmax(fabs((double)d.mean[j] / mean[j] - 1), fabs((double)d.variance[j] / variance[j] - 1)));
-        ok(worst < 1e-6, "mean and variance by channel, %s: %.1e off", k == 2 ? "of shuffled batches" : k ? "of bytes" : "of float32", worst);
+        for (int j = 0; j < 3; j++)
+            worst =
+                fmax(worst, fmax(fabs((double)d.mean[j] / mean[j] - 1), fabs((double)d.variance[j] / variance[j] - 1)));
+        ok(worst < 1e-6, "mean and variance by channel, %s: %.1e off",
+           k == 2 ? "of shuffled batches"
+           : k    ? "of bytes"
+                  : "of float32",
+           worst);
         mirt_dataset_destroy(data);
     }
     mirt_dataset *data = mirt_repeat(rows_as(MIRT_UINT8), 0);
     ok(mirt_adapt(&d, data) == MIRT_E_INVALID, "%s", mirt_last_error());
     mirt_dataset_destroy(data);
-    data = mirt_arrays(mirt_make_array(row_floats, MIRT_FLOAT32, MIRT_SHAPE(4, 5)), mirt_make_array(NULL, MIRT_UINT8, MIRT_SHAPE(1)));
+    data = mirt_arrays(mirt_make_array(row_floats, MIRT_FLOAT32, MIRT_SHAPE(4, 5)),
+                       mirt_make_array(NULL, MIRT_UINT8, MIRT_SHAPE(1)));
     ok(mirt_adapt(&d, data) == MIRT_E_SHAPE, "%s", mirt_last_error());
     mirt_dataset_destroy(data);
 }

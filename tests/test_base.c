@@ -165,10 +165,12 @@ static mirt_status reach_drift(mirt_strategy *s) {
     mirt_strategy_destroy(own);
     return mirt_last_status();
 }
-static mirt_status (*const reach[])(mirt_strategy *s) = {reach_ok, reach_invalid, reach_shape, reach_nomem, reach_io, reach_format,
-                                                        reach_not_found, reach_device, reach_state, reach_thread, reach_callback, reach_timeout, reach_drift};
-static const char *const causes[] = {"none", "configuration", "configuration", "resources", "environment", "input", "configuration", "environment", "bug",
-                                     "resources", "bug", "input", "environment"};
+static mirt_status (*const reach[])(mirt_strategy *s) = {
+    reach_ok,     reach_invalid, reach_shape,  reach_nomem,    reach_io,      reach_format, reach_not_found,
+    reach_device, reach_state,   reach_thread, reach_callback, reach_timeout, reach_drift};
+static const char *const causes[] = {"none",  "configuration", "configuration", "resources", "environment",
+                                     "input", "configuration", "environment",   "bug",       "resources",
+                                     "bug",   "input",         "environment"};
 
 static void test_statuses(void) {
     mirt_strategy *strategy = make_strategy(1);
@@ -177,14 +179,18 @@ static void test_statuses(void) {
         const mirt_status status = reach[i](strategy);
         ok((int)status == i && (i == 0 || (mirt_last_status() == status && *mirt_last_error())), "%s: %s",
            mirt_status_text((mirt_status)i), i ? mirt_last_error() : "");
-        ok(i == 0 || strcmp(mirt_cause_text(mirt_last_cause()), causes[i]) == 0, "its cause: %s", mirt_cause_text(mirt_last_cause()));
+        ok(i == 0 || strcmp(mirt_cause_text(mirt_last_cause()), causes[i]) == 0, "its cause: %s",
+           mirt_cause_text(mirt_last_cause()));
         for (int j = 0; j < i; j++) {
-            if (strcmp(mirt_status_text((mirt_status)i), mirt_status_text((mirt_status)j)) == 0) ok(0, "two codes have one text");
+            if (strcmp(mirt_status_text((mirt_status)i), mirt_status_text((mirt_status)j)) == 0)
+                ok(0, "two codes have one text");
         }
     }
     ok(strcmp(mirt_status_text((mirt_status)-1), "unknown status") == 0 &&
        strcmp(mirt_status_text((mirt_status)MIRT__STATUS_COUNT), "unknown status") == 0, "no text for other numbers");
-    ok(strcmp(mirt_cause_text((mirt_cause)-1), "unknown cause") == 0 && strcmp(mirt_cause_text(MIRT__CAUSE_COUNT), "unknown cause") == 0, "no cause for other numbers");
+    ok(strcmp(mirt_cause_text((mirt_cause)-1), "unknown cause") == 0 &&
+           strcmp(mirt_cause_text(MIRT__CAUSE_COUNT), "unknown cause") == 0,
+       "no cause for other numbers");
     mirt_strategy_destroy(strategy);
 }
 
@@ -202,7 +208,8 @@ static void test_errors(void) {
     mirt__fail(MIRT_E_INVALID, "here");
     pthread_create(&thread, NULL, fail_elsewhere, NULL);
     pthread_join(thread, &clean);
-    ok(clean && mirt_last_status() == MIRT_E_INVALID && strcmp(mirt_last_error(), "here") == 0, "each thread has its own last error");
+    ok(clean && mirt_last_status() == MIRT_E_INVALID && strcmp(mirt_last_error(), "here") == 0,
+       "each thread has its own last error");
     memset(wide, 'w', sizeof wide - 1);
     wide[sizeof wide - 1] = 0;
     mirt__fail(MIRT_E_IO, "%s", wide);
@@ -210,7 +217,8 @@ static void test_errors(void) {
     mirt__fail_at("%s", wide);
     ok(most > 200 && most < 1000 && strlen(mirt_last_error()) == most, "long sentences are cut at %d bytes", (int)most);
     mirt__fail(MIRT_E_SHAPE, "inner");
-    ok(mirt__fail_at("outer") == MIRT_E_SHAPE && strcmp(mirt_last_error(), "outer: inner") == 0, "a place is put before the sentence");
+    ok(mirt__fail_at("outer") == MIRT_E_SHAPE && strcmp(mirt_last_error(), "outer: inner") == 0,
+       "a place is put before the sentence");
     mirt__fail(MIRT_E_SHAPE, "<%s>", mirt_last_error());
     ok(strcmp(mirt_last_error(), "<outer: inner>") == 0, "an error may quote the one before it");
 }
@@ -240,12 +248,14 @@ static void test_texts(void) {
     ok(text.failed && mirt_last_status() == MIRT_E_NOMEM && text.data[0] == '0', "no memory: what was there stays");
     mirt__text_free(&text);
 
-    static const char *const words[] = {"Dense", "Conv2D", "a_word_that_is_much_longer_than_any_name_that_a_layer_or_loss_would_ever_have", "Flatten"};
+    static const char *const words[] = {
+        "Dense", "Conv2D", "a_word_that_is_much_longer_than_any_name_that_a_layer_or_loss_would_ever_have", "Flatten"};
     char wide[65];
     memset(wide, 'D', 64);
     wide[64] = 0;
     ok(mirt__nearest("dense", words, 4) == words[0] && mirt__nearest("Desne", words, 4) == words[0] &&
-       mirt__nearest("conv2", words, 4) == words[1] && mirt__nearest("Flaten", words, 4) == words[3], "the word that was meant");
+           mirt__nearest("conv2", words, 4) == words[1] && mirt__nearest("Flaten", words, 4) == words[3],
+       "the word that was meant");
     ok(!mirt__nearest("Dropout", words, 4) && !mirt__nearest("", words, 4) && !mirt__nearest(NULL, words, 4) &&
        !mirt__nearest(wide, words, 4), "or none");
 }
@@ -253,7 +263,8 @@ static void test_texts(void) {
 /* Whether a terminal shows the text as it is: no byte of it steers. Newlines end lines of texts. */
 static bool tame(const char *text, bool lines) {
     for (const unsigned char *at = (const unsigned char *)text; at && *at; at++) {
-        if ((*at < 32 && !(lines && *at == '\n')) || *at == 127 || (*at == 0xC2 && at[1] < 0xA0) || *at == 0xFF) return false;
+        if ((*at < 32 && !(lines && *at == '\n')) || *at == 127 || (*at == 0xC2 && at[1] < 0xA0) || *at == 0xFF)
+            return false;
     }
     return text != NULL;
 }
@@ -268,21 +279,40 @@ static void keep_log(mirt_log_level level, const char *text, void *user) {
 }
 
 static void test_printable(void) {
-    static const char *const pairs[][2] = {
-        {"cats", "cats"}, {"", ""}, {"a\x1b]0;title\x07", "a\\x1b]0;title\\x07"}, {"x\r\nfinal: loss=0", "x\\x0d\\x0afinal: loss=0"}, {"\x7f", "\\x7f"},
-        {"\xc2\x9b" "31m", "\\xc2\\x9b31m"}, {"\xc2\xa0", "\xc2\xa0"}, {"h\xc3\xa9t\xf0\x9f\x90\xb1", "h\xc3\xa9t\xf0\x9f\x90\xb1"}, {"\x9b" "31m", "\\x9b31m"},
-        {"\xff\xc3", "\\xff\\xc3"}, {"\xed\xa0\x80", "\\xed\\xa0\\x80"}, {"\xc0\x9b", "\\xc0\\x9b"}, {"\xe2\x80\xae" "txt.exe", "\\xe2\\x80\\xaetxt.exe"}, {NULL, ""}};
+    static const char *const pairs[][2] = {{"cats", "cats"},
+                                           {"", ""},
+                                           {"a\x1b]0;title\x07", "a\\x1b]0;title\\x07"},
+                                           {"x\r\nfinal: loss=0", "x\\x0d\\x0afinal: loss=0"},
+                                           {"\x7f", "\\x7f"},
+                                           {"\xc2\x9b"
+                                            "31m",
+                                            "\\xc2\\x9b31m"},
+                                           {"\xc2\xa0", "\xc2\xa0"},
+                                           {"h\xc3\xa9t\xf0\x9f\x90\xb1", "h\xc3\xa9t\xf0\x9f\x90\xb1"},
+                                           {"\x9b"
+                                            "31m",
+                                            "\\x9b31m"},
+                                           {"\xff\xc3", "\\xff\\xc3"},
+                                           {"\xed\xa0\x80", "\\xed\\xa0\\x80"},
+                                           {"\xc0\x9b", "\\xc0\\x9b"},
+                                           {"\xe2\x80\xae"
+                                            "txt.exe",
+                                            "\\xe2\\x80\\xaetxt.exe"},
+                                           {NULL, ""}};
     char out[64];
     int wrong = 0;
     for (int i = 0; i < MIRT__COUNT(pairs); i++) {
         const size_t length = mirt_printable(pairs[i][0], out, sizeof out);
-        if (length == strlen(pairs[i][1]) && strcmp(out, pairs[i][1]) == 0 && mirt_printable(out, NULL, 0) == length) continue;
+        if (length == strlen(pairs[i][1]) && strcmp(out, pairs[i][1]) == 0 && mirt_printable(out, NULL, 0) == length)
+            continue;
         wrong++;
         ok(false, "pair %d is shown as %s", i, out);
     }
     ok(wrong == 0, "text is made printable, and once is enough");
     /* Marks, embeddings, overrides and isolates reorder text, separators end a line; their neighbors are letters. */
-    static const struct { unsigned first, last; } steer[] = {{0x061C, 0x061C}, {0x200E, 0x200F}, {0x2028, 0x202E}, {0x2066, 0x2069}};
+    static const struct {
+        unsigned first, last;
+    } steer[] = {{0x061C, 0x061C}, {0x200E, 0x200F}, {0x2028, 0x202E}, {0x2066, 0x2069}};
     wrong = 0;
     for (unsigned c = 0xA0; c < 0x3000; c++) {
         bool escaped = false;
@@ -290,7 +320,8 @@ static void test_printable(void) {
         char text[4] = {(char)(0xE0 | c >> 12), (char)(0x80 | (c >> 6 & 0x3F)), (char)(0x80 | (c & 0x3F)), 0};
         if (c < 0x800) snprintf(text, sizeof text, "%c%c", (int)(0xC0 | c >> 6), (int)(0x80 | (c & 0x3F)));
         mirt_printable(text, out, sizeof out);
-        if ((out[0] == '\\') == escaped && (escaped ? strlen(out) == 4 * strlen(text) : strcmp(out, text) == 0)) continue;
+        if ((out[0] == '\\') == escaped && (escaped ? strlen(out) == 4 * strlen(text) : strcmp(out, text) == 0))
+            continue;
         wrong++;
         ok(false, "U+%04X is shown as %s", c, out);
     }
@@ -298,7 +329,11 @@ static void test_printable(void) {
     bool whole = true;
     for (size_t size = 0; size < 16; size++) {
         memset(out, '#', sizeof out);
-        whole = whole && mirt_printable("a\xc3\xa9\x1b" "b", out, size) == 8 && out[size] == '#' && (size == 0 || strlen(out) < size);
+        whole = whole &&
+                mirt_printable("a\xc3\xa9\x1b"
+                               "b",
+                               out, size) == 8 &&
+                out[size] == '#' && (size == 0 || strlen(out) < size);
         if (size == 3) whole = whole && strcmp(out, "a") == 0;
         if (size == 7) whole = whole && strcmp(out, "a\xc3\xa9") == 0;
         if (size == 9) whole = whole && strcmp(out, "a\xc3\xa9\\x1bb") == 0;
@@ -309,13 +344,15 @@ static void test_printable(void) {
     char text[700];
     snprintf(text, sizeof text, "/none/%s/\xff", hostile);
     mirt_strategy *strategy = make_strategy(1);
-    ok(!mirt_load(strategy, text) && tame(mirt_last_error(), false) && strstr(mirt_last_error(), "evil\\x1b]0;owned\\x07\\x0d\\x0afinal"), "an error about a hostile path: %s", mirt_last_error());
+    ok(!mirt_load(strategy, text) && tame(mirt_last_error(), false) &&
+           strstr(mirt_last_error(), "evil\\x1b]0;owned\\x07\\x0d\\x0afinal"),
+       "an error about a hostile path: %s", mirt_last_error());
     for (size_t pad = 500; pad < 520; pad++) { /* where the sentence is cut */
         memset(text, 'p', pad);
         snprintf(text + pad, sizeof text - pad, "\xf0\x9f\x90\xb1\x1b");
         mirt_load(strategy, text);
-        whole = whole && tame(mirt_last_error(), false) && strlen(mirt_last_error()) < 512 && mirt__utf8_valid(mirt_last_error(), strlen(mirt_last_error())) &&
-                !strstr(mirt_last_error(), "\\xf0");
+        whole = whole && tame(mirt_last_error(), false) && strlen(mirt_last_error()) < 512 &&
+                mirt__utf8_valid(mirt_last_error(), strlen(mirt_last_error())) && !strstr(mirt_last_error(), "\\xf0");
     }
     ok(whole, "a sentence that is cut within a character ends before it");
 
@@ -342,10 +379,12 @@ static void test_printable(void) {
     memset(&fit, 0, sizeof fit);
     fit.epochs = 2;
     ok(mirt_fit(model, dataset, &fit) != NULL, "it trains: %s", mirt_last_error());
-    const char *texts[] = {mirt_summary(model, 2), mirt_graph_text(model, 2), mirt_timing_text(model), mirt_profile_text(model)};
+    const char *texts[] = {mirt_summary(model, 2), mirt_graph_text(model, 2), mirt_timing_text(model),
+                           mirt_profile_text(model)};
     static const char *const names[] = {"summary", "graph", "timing", "profile"};
     for (int i = 0; i < MIRT__COUNT(texts); i++) {
-        ok(texts[i] && strstr(texts[i], "evil\\x1b") && tame(texts[i], true) && !strstr(texts[i], "\nfinal"), "its %s", names[i]);
+        ok(texts[i] && strstr(texts[i], "evil\\x1b") && tame(texts[i], true) && !strstr(texts[i], "\nfinal"), "its %s",
+           names[i]);
     }
     mirt__text json = {NULL, 0, 0, false};
     mirt__json_write_string(&json, hostile);
@@ -358,24 +397,35 @@ static void test_printable(void) {
 static void test_shapes(void) {
     char out[96];
     mirt_shape shape = mirt_make_shape(1, 2, 3, 4, 5, 6);
-    ok(shape.rank == 6 && mirt__shape_count(&shape) == 720 && strcmp(mirt__shape_text(&shape, out), "(1, 2, 3, 4, 5, 6)") == 0, "six dimensions: %s", out);
+    ok(shape.rank == 6 && mirt__shape_count(&shape) == 720 &&
+           strcmp(mirt__shape_text(&shape, out), "(1, 2, 3, 4, 5, 6)") == 0,
+       "six dimensions: %s", out);
     shape = MIRT_SHAPE(MIRT_ROWS, 28, 28);
-    ok(shape.rank == 3 && mirt__shape_count(&shape) == 784 && strcmp(mirt__shape_text(&shape, out), "(rows, 28, 28)") == 0, "rows of images: %s", out);
+    ok(shape.rank == 3 && mirt__shape_count(&shape) == 784 &&
+           strcmp(mirt__shape_text(&shape, out), "(rows, 28, 28)") == 0,
+       "rows of images: %s", out);
     shape = mirt_make_shape(0, 0, 0, 0, 0, 0);
-    ok(shape.rank == 0 && mirt__shape_count(&shape) == 1 && strcmp(mirt__shape_text(&shape, out), "()") == 0, "none: %s", out);
+    ok(shape.rank == 0 && mirt__shape_count(&shape) == 1 && strcmp(mirt__shape_text(&shape, out), "()") == 0,
+       "none: %s", out);
     shape = MIRT_SHAPE(INT64_MAX, INT64_MAX, INT64_MAX, INT64_MAX, INT64_MAX, INT64_MAX);
     mirt__shape_text(&shape, out);
-    ok(strlen(out) < 96 && out[strlen(out) - 1] == ')' && mirt__shape_count(&shape) == -1, "too much to write or count: %s", out);
+    ok(strlen(out) < 96 && out[strlen(out) - 1] == ')' && mirt__shape_count(&shape) == -1,
+       "too much to write or count: %s", out);
     shape = MIRT_SHAPE(3, -7);
     ok(mirt__shape_count(&shape) == -1, "a negative dimension has no count");
     const mirt_shape a = MIRT_SHAPE(2, 3), b = MIRT_SHAPE(2, 4), c = MIRT_SHAPE(2, 3, 1);
     ok(mirt__shape_equal(&a, &a) && !mirt__shape_equal(&a, &b) && !mirt__shape_equal(&a, &c), "equal or not");
     int sizes = 0;
-    for (int d = 0; d < MIRT__DTYPE_COUNT; d++) sizes += mirt__dtype_size((mirt_dtype)d) > 0 && !strstr(mirt__dtype_name((mirt_dtype)d), "unknown");
-    static const struct { int dtype; const char *name; } halves[] = {{MIRT__BFLOAT16, "bfloat16"}, {MIRT__FLOAT16, "float16"}};
+    for (int d = 0; d < MIRT__DTYPE_COUNT; d++)
+        sizes += mirt__dtype_size((mirt_dtype)d) > 0 && !strstr(mirt__dtype_name((mirt_dtype)d), "unknown");
+    static const struct {
+        int dtype;
+        const char *name;
+    } halves[] = {{MIRT__BFLOAT16, "bfloat16"}, {MIRT__FLOAT16, "float16"}};
     for (int i = 0; i < 2; i++) {
         const mirt_dtype half = (mirt_dtype)halves[i].dtype;
-        ok(mirt__dtype_size(half) == 2 && strcmp(mirt__dtype_name(half), halves[i].name) == 0 && !mirt__dtype_known(half) && mirt__dtype_known(MIRT_BOOL),
+        ok(mirt__dtype_size(half) == 2 && strcmp(mirt__dtype_name(half), halves[i].name) == 0 &&
+               !mirt__dtype_known(half) && mirt__dtype_known(MIRT_BOOL),
            "%s is no type of users", halves[i].name);
     }
     const mirt_dtype none = (mirt_dtype)(MIRT__FLOAT16 + 1);
@@ -387,11 +437,15 @@ static void test_memory(void) {
     const long before = live_allocations;
     mirt__pool pool;
     memset(&pool, 0, sizeof pool);
-    ok(!mirt__calloc(SIZE_MAX / 2, 3) && mirt_last_status() == MIRT_E_NOMEM, "a product beyond memory: %s", mirt_last_error());
-    ok(!mirt__aligned_alloc(SIZE_MAX - 3) && mirt_last_status() == MIRT_E_NOMEM, "a sum beyond memory: %s", mirt_last_error());
+    ok(!mirt__calloc(SIZE_MAX / 2, 3) && mirt_last_status() == MIRT_E_NOMEM, "a product beyond memory: %s",
+       mirt_last_error());
+    ok(!mirt__aligned_alloc(SIZE_MAX - 3) && mirt_last_status() == MIRT_E_NOMEM, "a sum beyond memory: %s",
+       mirt_last_error());
     ok(!mirt__pool_alloc(&pool, SIZE_MAX - 3) && !pool.head, "in a pool too");
     size_t out = 7;
-    ok(!mirt__add_size(SIZE_MAX, 1, &out) && !mirt__mul_size(SIZE_MAX / 2 + 1, 2, &out) && mirt__mul_size(5, 0, &out) && out == 0, "sizes");
+    ok(!mirt__add_size(SIZE_MAX, 1, &out) && !mirt__mul_size(SIZE_MAX / 2 + 1, 2, &out) && mirt__mul_size(5, 0, &out) &&
+           out == 0,
+       "sizes");
     int wrong = 0;
     for (size_t size = 0; size < 300; size += 7) {
         unsigned char *block = (unsigned char *)mirt__aligned_alloc(size);
@@ -401,8 +455,9 @@ static void test_memory(void) {
     }
     ok(!wrong, "blocks are aligned");
     void *grown = NULL;
-    ok(mirt__grow(&grown, 0, 4, 1) && memcpy(grown, "abc", 4) && mirt__grow(&grown, 4, 400, 1) && strcmp((char *)grown, "abc") == 0 &&
-       ((char *)grown)[399] == 0, "a block grows and keeps what it holds");
+    ok(mirt__grow(&grown, 0, 4, 1) && memcpy(grown, "abc", 4) && mirt__grow(&grown, 4, 400, 1) &&
+           strcmp((char *)grown, "abc") == 0 && ((char *)grown)[399] == 0,
+       "a block grows and keeps what it holds");
     mirt__free(grown);
     const char *name = mirt__pool_strdup(&pool, "name");
     const unsigned char *zeros = (const unsigned char *)mirt__pool_alloc(&pool, 100);
@@ -416,13 +471,15 @@ static void test_random(void) {
     /* Known answers of Random123's Philox4x32-10. */
     const uint32_t ones[4] = {0xFFFFFFFF, 0xFFFFFFFF, 0xFFFFFFFF, 0xFFFFFFFF}, none[4] = {0, 0, 0, 0};
     const uint32_t pi[4] = {0x243f6a88, 0x85a308d3, 0x13198a2e, 0x03707344}, pi_key[2] = {0xa4093822, 0x299f31d0};
-    const uint32_t of_none[4] = {0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8}, of_ones[4] = {0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd};
+    const uint32_t of_none[4] = {0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8},
+                   of_ones[4] = {0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd};
     const uint32_t of_pi[4] = {0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1};
     uint32_t a[4], b[4], c[4];
     mirt__philox(none, none, a);
     mirt__philox(ones, ones, b);
     mirt__philox(pi, pi_key, c);
-    ok(memcmp(a, of_none, 16) == 0 && memcmp(b, of_ones, 16) == 0 && memcmp(c, of_pi, 16) == 0, "Philox gives its known answers");
+    ok(memcmp(a, of_none, 16) == 0 && memcmp(b, of_ones, 16) == 0 && memcmp(c, of_pi, 16) == 0,
+       "Philox gives its known answers");
 
     /* Without drawing again, the residues 0, 1, 2 of a number below 3 * 2^30 would come as 2 : 1 : 1; without
        it, a number below 3 * 2^62 would lie in its first third every second time. */
@@ -437,7 +494,8 @@ static void test_random(void) {
     }
     int biased = 0;
     for (int i = 0; i < 3; i++) biased += abs(residue[i] - 10000) > 400 || abs(third[i] - 10000) > 400; /* 5 sigma */
-    ok(!beyond && !biased, "numbers below a bound are not biased: %d %d %d, %d %d %d", residue[0], residue[1], residue[2], third[0], third[1], third[2]);
+    ok(!beyond && !biased, "numbers below a bound are not biased: %d %d %d, %d %d %d", residue[0], residue[1],
+       residue[2], third[0], third[1], third[2]);
     ok(mirt__random_below(&random, 1) == 0 && mirt__random_below(&random, 0) == 0, "below 1 there is 0");
     double sum = 0, squares = 0, lowest = 1, highest = 0;
     for (int i = 0; i < 20000; i++) {
@@ -447,7 +505,8 @@ static void test_random(void) {
         if (u < lowest) lowest = u;
         if (u > highest) highest = u;
     }
-    ok(fabs(sum / 20000) < 0.036 && fabs(squares / 20000 - 1) < 0.05 && lowest >= 0 && lowest < 0.001 && highest < 1 && highest > 0.999,
+    ok(fabs(sum / 20000) < 0.036 && fabs(squares / 20000 - 1) < 0.05 && lowest >= 0 && lowest < 0.001 && highest < 1 &&
+           highest > 0.999,
        "normal: mean %.4f, variance %.4f; uniform from %.5f to %.5f", sum / 20000, squares / 20000, lowest, highest);
 }
 
@@ -480,15 +539,17 @@ static void test_threads(void) {
             wrong += mirt_last_status() != MIRT_E_THREAD || live_allocations != before;
         }
         threads_fail = 0;
-        ok(refused >= 4 && !wrong && live_allocations == before, "%s without one of its %d locks, conditions and threads: %s",
-           kind ? "a prefetch" : "a strategy", refused, mirt_last_error());
+        ok(refused >= 4 && !wrong && live_allocations == before,
+           "%s without one of its %d locks, conditions and threads: %s", kind ? "a prefetch" : "a strategy", refused,
+           mirt_last_error());
     }
     static const char *const odd[] = {"x", "3x", "-3", "0", "5000"};
     mirt_device_info info;
     for (int i = 0; i < MIRT__COUNT(odd); i++) {
         setenv("MIRT_CORES", odd[i], 1);
         const bool refused = mirt__cpu_cores() == 0 && mirt_devices(&info, 1) == 0 && !make_strategy(1);
-        ok(refused && mirt_last_status() == MIRT_E_DEVICE && strstr(mirt_last_error(), "MIRT_CORES"), "%s", mirt_last_error());
+        ok(refused && mirt_last_status() == MIRT_E_DEVICE && strstr(mirt_last_error(), "MIRT_CORES"), "%s",
+           mirt_last_error());
     }
     unsetenv("MIRT_CORES");
 }

@@ -13,7 +13,8 @@
 
 enum { ROWS = 13, IN = 7, HIDDEN = 9, CLASSES = 4 };
 typedef struct numbers {
-    double kernel[IN][HIDDEN], gamma[HIDDEN], beta[HIDDEN], mean[HIDDEN], variance[HIDDEN], last[HIDDEN][CLASSES], bias[CLASSES];
+    double kernel[IN][HIDDEN], gamma[HIDDEN], beta[HIDDEN], mean[HIDDEN], variance[HIDDEN], last[HIDDEN][CLASSES],
+        bias[CLASSES];
 } numbers;
 enum { NUMBERS = sizeof(numbers) / sizeof(double) };
 typedef enum how { OWN, SYNCHRONIZED, FROZEN } how;
@@ -26,7 +27,8 @@ static void start(numbers *n) {
     double *part[] = {&n->kernel[0][0], n->gamma, n->beta, n->mean, n->variance, &n->last[0][0], n->bias};
     static const unsigned count[] = {IN * HIDDEN, HIDDEN, HIDDEN, HIDDEN, HIDDEN, HIDDEN * CLASSES, CLASSES};
     for (unsigned i = 0; i < 7; i++) {
-        for (unsigned k = 0; k < count[i]; k++) part[i][k] = (double)golden_uniform(901 + i, k) + (i == 1 || i == 4 ? 1.5 : 0);
+        for (unsigned k = 0; k < count[i]; k++)
+            part[i][k] = (double)golden_uniform(901 + i, k) + (i == 1 || i == 4 ? 1.5 : 0);
     }
     for (unsigned i = 0; i < ROWS * IN; i++) data_x[i / IN][i % IN] = golden_uniform(900, i);
     for (unsigned i = 0; i < ROWS; i++) data_y[i] = (uint8_t)((i * 5 + 1) % CLASSES);
@@ -103,7 +105,8 @@ static double step(const numbers *n, how mode, int from, int rows, int replicas,
                 product += d[i][j] * hat[i][j] / count;
             }
             for (int i = group[r]; i < group[r + 1]; i++) {
-                const double dh = n->gamma[j] * inverse[i][j] * (mode == FROZEN ? d[i][j] : d[i][j] - sum - hat[i][j] * product);
+                const double dh =
+                    n->gamma[j] * inverse[i][j] * (mode == FROZEN ? d[i][j] : d[i][j] - sum - hat[i][j] * product);
                 for (int k = 0; k < IN; k++) g->kernel[k][j] += (double)data_x[from + i][k] * dh;
             }
         }
@@ -113,7 +116,8 @@ static double step(const numbers *n, how mode, int from, int rows, int replicas,
 
 /* Adam, or without a state gradient descent; g becomes the weights. */
 static void update(numbers *n, numbers *g, numbers *m, numbers *v, int t, double rate) {
-    double *w = &n->kernel[0][0], *dw = &g->kernel[0][0], *first = m ? &m->kernel[0][0] : NULL, *second = v ? &v->kernel[0][0] : NULL;
+    double *w = &n->kernel[0][0], *dw = &g->kernel[0][0], *first = m ? &m->kernel[0][0] : NULL,
+           *second = v ? &v->kernel[0][0] : NULL;
     memcpy(n->mean, g->mean, sizeof n->mean);
     memcpy(n->variance, g->variance, sizeof n->variance);
     memset(g->mean, 0, sizeof g->mean);
@@ -131,8 +135,13 @@ static void update(numbers *n, numbers *g, numbers *m, numbers *v, int t, double
 
 /* >>the library's */
 
-static const char *const names[] = {"dense/kernel", "batch_normalization/gamma", "batch_normalization/beta", "batch_normalization/moving_mean",
-                                    "batch_normalization/moving_variance", "dense_1/kernel", "dense_1/bias"};
+static const char *const names[] = {"dense/kernel",
+                                    "batch_normalization/gamma",
+                                    "batch_normalization/beta",
+                                    "batch_normalization/moving_mean",
+                                    "batch_normalization/moving_variance",
+                                    "dense_1/kernel",
+                                    "dense_1/bias"};
 static const size_t counts[] = {IN * HIDDEN, HIDDEN, HIDDEN, HIDDEN, HIDDEN, HIDDEN * CLASSES, CLASSES};
 
 static bool get_weights(mirt_model *m, int device, float out[NUMBERS]) {
@@ -169,7 +178,9 @@ static mirt_model *network(mirt_strategy *s, how mode, mirt_optimizer optimizer)
     return mirt_compile(m, &c) == MIRT_OK ? m : NULL;
 }
 
-static mirt_array some_x(int from, int rows) { return mirt_make_array(data_x[from], MIRT_FLOAT32, MIRT_SHAPE(rows, IN)); }
+static mirt_array some_x(int from, int rows) {
+    return mirt_make_array(data_x[from], MIRT_FLOAT32, MIRT_SHAPE(rows, IN));
+}
 static mirt_array some_y(int from, int rows) { return mirt_make_array(data_y + from, MIRT_UINT8, MIRT_SHAPE(rows)); }
 
 static double off_by(const float *have, const double *want, int count) {
@@ -200,7 +211,8 @@ static void check_case(how mode, int n, int replicas, bool adam, int steps) {
             for (int t = 0, from = 0; good && t < steps; t++) {
                 const int rows = n - from < 8 ? n - from : 8;
                 double loss, want = step(&w, mode, from, rows, replicas, &g);
-                good = mirt_scatter(model, some_x(from, rows), some_y(from, rows)) == MIRT_OK && mirt_grad(model, &loss) == MIRT_OK && mirt_all_reduce(model) == MIRT_OK;
+                good = mirt_scatter(model, some_x(from, rows), some_y(from, rows)) == MIRT_OK &&
+                       mirt_grad(model, &loss) == MIRT_OK && mirt_all_reduce(model) == MIRT_OK;
                 const double *dw = &g.kernel[0][0];
                 for (int i = 0; good && t == 0 && i < 7; dw += counts[i++]) {
                     if (i == 3 || i == 4 || (mode == FROZEN && (i == 1 || i == 2))) continue;
@@ -225,16 +237,18 @@ static void check_case(how mode, int n, int replicas, bool adam, int steps) {
         }
     }
     ok(good && loss_error < 2e-5 && gradient_error < 2e-6 && weight_error < (adam ? 1e-4 : 2e-5),
-       "%s, %d rows, %d replicas, %s: losses are off by %.0e, gradients %.0e, weights %.0e%s%s", how_name[mode], n, replicas, adam ? "Adam" : "SGD", loss_error, gradient_error,
-       weight_error, good ? "" : ": ", good ? "" : mirt_last_error());
-    ok(good && equal && agree, "in the same bits on 1 to 3 devices of 1 and 2 threads, whose copies are equal");
+       "%s, %d rows, %d replicas, %s: losses are off by %.0e, gradients %.0e, weights %.0e%s%s", how_name[mode], n,
+       replicas, adam ? "Adam" : "SGD", loss_error, gradient_error, weight_error, good ? "" : ": ",
+       good ? "" : mirt_last_error());
+    ok(good && equal && agree, "bit-identical on 1 to 3 devices of 1 and 2 threads, whose copies are equal");
 }
 
 static void check_cases(void) {
     static const int replicas[] = {1, 2, 3, 4, 8}, rows[] = {8, 9, 10, 13};
     for (int mode = OWN; mode <= FROZEN; mode++) {
         for (int v = 0; v < MIRT__COUNT(replicas); v++) {
-            for (int n = 0; n < MIRT__COUNT(rows); n++) check_case((how)mode, rows[n], replicas[v], (v + n) % 2 == 0, 8);
+            for (int n = 0; n < MIRT__COUNT(rows); n++)
+                check_case((how)mode, rows[n], replicas[v], (v + n) % 2 == 0, 8);
         }
     }
 }
@@ -249,12 +263,15 @@ static void check_goldens(void) {
         mirt_logs logs;
         bool good = m != NULL;
         for (int t = 0; good && t < 8; t++) {
-            good = mirt_train_step(m, some_x(t % 2 * 8, t % 2 ? 5 : 8), some_y(t % 2 * 8, t % 2 ? 5 : 8), &loss) == MIRT_OK;
+            good = mirt_train_step(m, some_x(t % 2 * 8, t % 2 ? 5 : 8), some_y(t % 2 * 8, t % 2 ? 5 : 8), &loss) ==
+                   MIRT_OK;
             error = worse(error, fabs(loss - c->loss[t]));
         }
-        good = good && mirt_evaluate_arrays(m, some_x(0, ROWS), some_y(0, ROWS), &logs) == MIRT_OK && get_weights(m, 0, have);
+        good = good && mirt_evaluate_arrays(m, some_x(0, ROWS), some_y(0, ROWS), &logs) == MIRT_OK &&
+               get_weights(m, 0, have);
         const double weights = good ? off_by(have, c->weights, NUMBERS) : 1;
-        ok(good && error < 2e-6 && weights < 1e-5 && fabs(logs.value[0] - c->evaluated) < 5e-6, "eight steps of Adam in Keras%s: losses are off by %.0e, weights %.0e, evaluation %.0e",
+        ok(good && error < 2e-6 && weights < 1e-5 && fabs(logs.value[0] - c->evaluated) < 5e-6,
+           "eight steps of Adam in Keras%s: losses are off by %.0e, weights %.0e, evaluation %.0e",
            c->frozen ? ", frozen" : "", error, weights, good ? fabs(logs.value[0] - c->evaluated) : 1);
         mirt_strategy_destroy(s);
     }
@@ -265,7 +282,8 @@ static void check_goldens(void) {
 /* Each replica sees other numbers: TensorFlow keeps a moving mean for each and saves the first. */
 static void check_moving_statistics(int devices, int rows) {
     static const float x[8] = {0, 1, 10, 11, 100, 101, 1000, 1001}, y[8] = {0};
-    static const double means[2] = {139, (2 * .25 + 2 * 5.25 + 2 * 50.25 + 500) / 7}, variances[2] = {.625, (6 * .625 + .5) / 7};
+    static const double means[2] = {139, (2 * .25 + 2 * 5.25 + 2 * 50.25 + 500) / 7},
+                        variances[2] = {.625, (6 * .625 + .5) / 7};
     mirt_strategy *s = strategy_of(devices, 4, 1);
     mirt_model *m = mirt_model_create(s, "moving");
     mirt_batch_norm_desc norm;
@@ -279,13 +297,16 @@ static void check_moving_statistics(int devices, int rows) {
     c.optimizer = mirt_sgd(0.01f, 0, false);
     c.loss = MIRT_MEAN_SQUARED_ERROR;
     mirt_model_output(m, mirt_dense(mirt_batch_norm(mirt_input(m, MIRT_SHAPE(1)), &norm), &dense));
-    bool good = mirt_compile(m, &c) == MIRT_OK && mirt_train_step(m, mirt_make_array(x, MIRT_FLOAT32, MIRT_SHAPE(rows, 1)), mirt_make_array(y, MIRT_FLOAT32, MIRT_SHAPE(rows, 1)), NULL) == MIRT_OK;
+    bool good = mirt_compile(m, &c) == MIRT_OK &&
+                mirt_train_step(m, mirt_make_array(x, MIRT_FLOAT32, MIRT_SHAPE(rows, 1)),
+                                mirt_make_array(y, MIRT_FLOAT32, MIRT_SHAPE(rows, 1)), NULL) == MIRT_OK;
     for (int d = 0; d < devices; d++) {
         float mean = 0, variance = 0;
         good = good && mirt_get_weight(m, "batch_normalization/moving_mean", d, &mean, 1) == MIRT_OK &&
                mirt_get_weight(m, "batch_normalization/moving_variance", d, &variance, 1) == MIRT_OK;
         ok(good && fabs((double)mean - means[rows == 7]) < 1e-4 && fabs((double)variance - variances[rows == 7]) < 1e-6,
-           "%d rows, device %d of %d: the moving mean is %g, the variance %g: those of all replicas by their rows", rows, d, devices, (double)mean, (double)variance);
+           "%d rows, device %d of %d: the moving mean is %g, the variance %g: those of all replicas by their rows",
+           rows, d, devices, (double)mean, (double)variance);
     }
     mirt_strategy_destroy(s);
 }
@@ -312,7 +333,8 @@ static mirt_model *images_norm(mirt_strategy *s, bool synchronized) {
     return mirt_compile(m, &c) == MIRT_OK ? m : NULL;
 }
 
-static float *train_images(int devices, int replicas, int threads, int rows, bool synchronized, size_t *count, mirt_logs *logs) {
+static float *train_images(int devices, int replicas, int threads, int rows, bool synchronized, size_t *count,
+                           mirt_logs *logs) {
     mirt_strategy *s = strategy_of(devices, replicas, threads);
     mirt_model *m = images_norm(s, synchronized);
     mirt_dataset *data = mirt_batch(mirt_shuffle(mirt_arrays(images_x(0, rows), images_y(0, rows)), rows), 8);
@@ -321,7 +343,8 @@ static float *train_images(int devices, int replicas, int threads, int rows, boo
     memset(&fit, 0, sizeof fit);
     fit.epochs = 3;
     fit.no_progress = true;
-    if (m && mirt_fit(m, data, &fit) && copies_equal(m) && mirt_evaluate(m, data, logs) == MIRT_OK) out = all_weights(m, 0, count);
+    if (m && mirt_fit(m, data, &fit) && copies_equal(m) && mirt_evaluate(m, data, logs) == MIRT_OK)
+        out = all_weights(m, 0, count);
     mirt_dataset_destroy(data);
     mirt_strategy_destroy(s);
     return out;
@@ -345,9 +368,10 @@ static void check_images(int rows, bool synchronized) {
             equal = equal && again && memcmp(w, again, count * sizeof *w) == 0 && other.value[0] == logs.value[0];
             free(again);
         }
-        ok(finite && logs.value[0] == logs.value[0], "convolution, %d rows in batches of 8, %d replicas%s: trains to numbers%s%s", rows, replicas[v],
+        ok(finite && logs.value[0] == logs.value[0],
+           "convolution, %d rows in batches of 8, %d replicas%s: trains to numbers%s%s", rows, replicas[v],
            synchronized ? ", synchronized" : "", finite ? "" : ": ", finite ? "" : mirt_last_error());
-        ok(equal, "in the same bits on other devices");
+        ok(equal, "bit-identical on other devices");
         if (synchronized) ok(worst < 1e-5, "which are one replica's to rounding: %.0e", worst);
         free(w);
     }
@@ -362,14 +386,18 @@ static void check_saved(bool synchronized) {
     char path[300];
     bool good = m != NULL;
     snprintf(path, sizeof path, "%s/model.safetensors", work_directory());
-    for (int i = 0; good && i < 5; i++) good = mirt_train_step(m, images_x(i * 13, 13), images_y(i * 13, 13), NULL) == MIRT_OK;
-    good = good && mirt_evaluate_arrays(m, images_x(0, 100), images_y(0, 100), &logs[0]) == MIRT_OK && mirt_save(m, path, MIRT_SAVE_ALL) == MIRT_OK;
+    for (int i = 0; good && i < 5; i++)
+        good = mirt_train_step(m, images_x(i * 13, 13), images_y(i * 13, 13), NULL) == MIRT_OK;
+    good = good && mirt_evaluate_arrays(m, images_x(0, 100), images_y(0, 100), &logs[0]) == MIRT_OK &&
+           mirt_save(m, path, MIRT_SAVE_ALL) == MIRT_OK;
     for (int v = 1; v <= 5; v += 2) {
         mirt_strategy *t = strategy_of(v > 1 ? 2 : 1, v, 1);
         mirt_model *loaded = mirt_load(t, path);
-        bool same = good && loaded && mirt_evaluate_arrays(loaded, images_x(0, 100), images_y(0, 100), &logs[1]) == MIRT_OK;
-        ok(same && logs[0].value[0] == logs[1].value[0] && logs[0].value[1] == logs[1].value[1], "loaded into %d replicas, the model evaluates as it did: %.6g%s%s", v,
-           logs[0].value[0], same ? "" : ": ", same ? "" : mirt_last_error());
+        bool same =
+            good && loaded && mirt_evaluate_arrays(loaded, images_x(0, 100), images_y(0, 100), &logs[1]) == MIRT_OK;
+        ok(same && logs[0].value[0] == logs[1].value[0] && logs[0].value[1] == logs[1].value[1],
+           "loaded into %d replicas, the model evaluates as it did: %.6g%s%s", v, logs[0].value[0], same ? "" : ": ",
+           same ? "" : mirt_last_error());
         mirt_strategy_destroy(t);
     }
     unlink(path);
@@ -383,18 +411,19 @@ static void check_thaw(void) {
     mirt_compile_desc c = row_compile(mirt_sgd(0.1f, 0, false));
     float before[NUMBERS], frozen[NUMBERS], thawed[NUMBERS];
     const size_t norm = IN * HIDDEN, size = 4 * HIDDEN * sizeof(float);
-    bool good = m && get_weights(m, 0, before) && mirt_train_step(m, some_x(0, 8), some_y(0, 8), NULL) == MIRT_OK && get_weights(m, 0, frozen) &&
-                mirt_set_trainable(m, "batch_normalization", true) == MIRT_OK && mirt_compile(m, &c) == MIRT_OK &&
-                mirt_train_step(m, some_x(0, 8), some_y(0, 8), NULL) == MIRT_OK && get_weights(m, 1, thawed);
+    bool good = m && get_weights(m, 0, before) && mirt_train_step(m, some_x(0, 8), some_y(0, 8), NULL) == MIRT_OK &&
+                get_weights(m, 0, frozen) && mirt_set_trainable(m, "batch_normalization", true) == MIRT_OK &&
+                mirt_compile(m, &c) == MIRT_OK && mirt_train_step(m, some_x(0, 8), some_y(0, 8), NULL) == MIRT_OK &&
+                get_weights(m, 1, thawed);
     bool moved = good;
     for (size_t i = 0; i < 4 * HIDDEN; i++) moved = moved && frozen[norm + i] != thawed[norm + i];
-    ok(good && memcmp(before + norm, frozen + norm, size) == 0 && memcmp(before, frozen, sizeof before) != 0, "frozen, it keeps its statistics, gamma and beta%s%s", good ? "" : ": ",
-       good ? "" : mirt_last_error());
+    ok(good && memcmp(before + norm, frozen + norm, size) == 0 && memcmp(before, frozen, sizeof before) != 0,
+       "frozen, it keeps its statistics, gamma and beta%s%s", good ? "" : ": ", good ? "" : mirt_last_error());
     ok(moved, "and moves them all once it is trained again");
     mirt_strategy_destroy(s);
 }
 
-/* Called twice in a step, on x and on 3 x + 1, the second call goes on from the first one's moving statistics. */
+/* Called twice in a step, on x and on 3 x + 1, the second call continues from the first one's moving statistics. */
 static void check_called_twice(void) {
     enum { N = 12, C = 3 };
     static float x[N][C], y[N][C];
@@ -430,7 +459,8 @@ static void check_called_twice(void) {
         }
         for (int i = 0; i < 2; i++) worst = worse(worst, fabs((double)have[i][k] - want[i]));
     }
-    ok(good && worst < 1e-6, "called twice: moving statistics of both calls, off by %.1e%s%s", worst, good ? "" : ": ", good ? "" : mirt_last_error());
+    ok(good && worst < 1e-6, "called twice: moving statistics of both calls, off by %.1e%s%s", worst, good ? "" : ": ",
+       good ? "" : mirt_last_error());
     mirt_strategy_destroy(s);
 }
 

@@ -71,7 +71,8 @@ static mirt_callback recording(recorder *r, char stop, char fail) {
     return c;
 }
 
-static mirt_history *fit_with(mirt_model *m, int epochs, const mirt_callback *a, const mirt_callback *b, bool validate) {
+static mirt_history *fit_with(mirt_model *m, int epochs, const mirt_callback *a, const mirt_callback *b,
+                              bool validate) {
     mirt_fit_desc fit;
     memset(&fit, 0, sizeof fit);
     fit.epochs = epochs;
@@ -105,8 +106,10 @@ static void check_failing(char at, const char *want, const char *want_second) {
     mirt_strategy *s = strategy_of(2, 2, 1);
     mirt_model *m = image_model(s, mirt_adam(1e-3f), 0);
     const mirt_history *h = fit_with(m, 2, &c, &d, true);
-    ok(!h && mirt_last_status() == MIRT_E_IO && strcmp(mirt_last_error(), "the disk is full") == 0, "one that fails at %c fails the fit: \"%s\"", at, mirt_last_error());
-    ok(strcmp(r.text, want) == 0 && strcmp(second.text, want_second) == 0, "it is told %s, the one behind it %s", r.text, second.text);
+    ok(!h && mirt_last_status() == MIRT_E_IO && strcmp(mirt_last_error(), "the disk is full") == 0,
+       "one that fails at %c fails the fit: \"%s\"", at, mirt_last_error());
+    ok(strcmp(r.text, want) == 0 && strcmp(second.text, want_second) == 0, "it is told %s, the one after it %s", r.text,
+       second.text);
     r.fail = 0;
     ok(fit_with(m, 1, &c, NULL, true) != NULL, "and the model can be trained again");
     mirt_strategy_destroy(s);
@@ -136,8 +139,10 @@ static void check_silent(bool watched) {
     for (int k = 0; k < 2; k++) {
         mirt__fail(MIRT_E_IO, "long ago");
         const bool failed = !fit_with(m, 1, k ? &ready->base : &c, NULL, false);
-        ok(failed && mirt_last_status() == MIRT_E_CALLBACK && strstr(mirt_last_error(), k ? "the callback silent failed" : "the callback mine failed"),
-           "one that fails without an error, after another one%s: \"%s\"", watched ? ", watched" : "", mirt_last_error());
+        ok(failed && mirt_last_status() == MIRT_E_CALLBACK &&
+               strstr(mirt_last_error(), k ? "the callback silent failed" : "the callback mine failed"),
+           "one that fails without an error, after another one%s: \"%s\"", watched ? ", watched" : "",
+           mirt_last_error());
     }
     mirt_callback_destroy(&ready->base);
     mirt_strategy_destroy(s);
@@ -152,16 +157,19 @@ static void check_names(void) {
     memset(&desc, 0, sizeof desc);
     desc.monitor = "val_acuracy";
     mirt_callback *c = mirt_early_stopping(&desc);
-    ok(c && !fit_with(m, 2, c, NULL, true) && strstr(mirt_last_error(), "\"val_acuracy\"") && strstr(mirt_last_error(), "\"val_accuracy\""),
+    ok(c && !fit_with(m, 2, c, NULL, true) && strstr(mirt_last_error(), "\"val_acuracy\"") &&
+           strstr(mirt_last_error(), "\"val_accuracy\""),
        "an unknown log: \"%s\"", mirt_last_error());
     ok(mirt_step(m) == 0, "before anything is trained");
     mirt_callback_destroy(c);
     c = mirt_early_stopping(NULL);
-    ok(c && !fit_with(m, 2, c, NULL, false) && strstr(mirt_last_error(), "\"val_loss\"") && strstr(mirt_last_error(), "\"loss\""),
+    ok(c && !fit_with(m, 2, c, NULL, false) && strstr(mirt_last_error(), "\"val_loss\"") &&
+           strstr(mirt_last_error(), "\"loss\""),
        "validation that is not there: \"%s\"", mirt_last_error());
     mirt_callback_destroy(c);
     desc.patience = -1;
-    ok(!mirt_early_stopping(&desc) && strstr(mirt_last_error(), "patience -1"), "bad numbers: \"%s\"", mirt_last_error());
+    ok(!mirt_early_stopping(&desc) && strstr(mirt_last_error(), "patience -1"), "bad numbers: \"%s\"",
+       mirt_last_error());
     mirt_strategy_destroy(s);
 }
 
@@ -195,16 +203,17 @@ static float get_weight(mirt_model *m) {
     return mirt_get_weight(m, w.name, 1, values, (size_t)w.count) == MIRT_OK ? values[0] : -1;
 }
 
-/* Another one with the state of *c takes its place, as where a fit goes on. */
+/* Replaces *c by another one with its state, as when a fit is resumed. */
 static void go_on_with(mirt_callback **c, mirt_callback *other, const mirt_event *e) {
     char state[1024];
-    if ((*c)->save_state(state, sizeof state, (*c)->user) >= sizeof state || other->load_state(state, other->user)) printf("# the state is of no use: %s\n", mirt_last_error());
+    if ((*c)->save_state(state, sizeof state, (*c)->user) >= sizeof state || other->load_state(state, other->user))
+        printf("# the state cannot be loaded: %s\n", mirt_last_error());
     other->train_begin(e, other->user);
     mirt_callback_destroy(*c);
     *c = other;
 }
 
-/* In odd cases the callback is broken off behind every epoch; the weights it keeps are no text. */
+/* In odd cases the callback is interrupted after every epoch; the weights it keeps are not text. */
 static void check_early_stopping(mirt_model *m, mirt_event *e) {
     int wrong = 0;
     for (int i = 0; i < 2 * MIRT__COUNT(golden_stops); i++) {
@@ -229,10 +238,14 @@ static void check_early_stopping(mirt_model *m, mirt_event *e) {
         }
         c->train_end(e, c->user);
         if ((last != g->last || (i % 2 == 0 && get_weight(m) != (float)g->restored)) && !wrong++)
-            printf("# %d: epoch %d and not %d, weights of %g and not of %d\n", i, last, g->last, (double)get_weight(m), g->restored);
+            printf("# %d: epoch %d and not %d, weights of %g and not of %d\n", i, last, g->last, (double)get_weight(m),
+                   g->restored);
         mirt_callback_destroy(c);
     }
-    ok(!wrong, "early stopping ends in Keras's epoch with the weights of Keras's best one, also broken off behind each, in %d cases", MIRT__COUNT(golden_stops));
+    ok(!wrong,
+       "early stopping ends in Keras's epoch with the weights of Keras's best one, also interrupted after each, in %d "
+       "cases",
+       MIRT__COUNT(golden_stops));
 }
 
 static void check_plateau(mirt_model *m, mirt_event *e) {
@@ -254,12 +267,14 @@ static void check_plateau(mirt_model *m, mirt_event *e) {
             told.value[0] = golden_logs[g->seed - 1][epoch];
             c->epoch_end(e, c->user);
             double rate = mirt_get_learning_rate(m);
-            if (fabs(rate - (double)g->rate[epoch]) > 1e-7 * rate && !wrong++) printf("# %d, epoch %d: %.9g, not %.9g\n", i, epoch, rate, (double)g->rate[epoch]);
+            if (fabs(rate - (double)g->rate[epoch]) > 1e-7 * rate && !wrong++)
+                printf("# %d, epoch %d: %.9g, not %.9g\n", i, epoch, rate, (double)g->rate[epoch]);
             if (i % 2) go_on_with(&c, mirt_reduce_lr_on_plateau(&d), e);
         }
         mirt_callback_destroy(c);
     }
-    ok(!wrong, "learning rates on plateaus are Keras's in every epoch of %d cases, also broken off behind each", MIRT__COUNT(golden_rates));
+    ok(!wrong, "learning rates on plateaus are Keras's in every epoch of %d cases, also interrupted after each",
+       MIRT__COUNT(golden_rates));
 }
 
 static void check_keras(void) {
@@ -284,14 +299,16 @@ static void check_scheduler(void) {
     mirt_model *m = image_model(s, mirt_sgd(0.125f, 0, false), 0);
     mirt_callback *c = mirt_learning_rate_scheduler(by_epoch, &seen);
     const mirt_history *h = fit_with(m, 4, c, NULL, false);
-    ok(h && mirt_logs_value(&h->epoch[1], "learning_rate") == 0.5 && mirt_logs_value(&h->epoch[3], "learning_rate") == 0.03125 && (double)seen == 0.125,
+    ok(h && mirt_logs_value(&h->epoch[1], "learning_rate") == 0.5 &&
+           mirt_logs_value(&h->epoch[3], "learning_rate") == 0.03125 && (double)seen == 0.125,
        "a function of the epoch and the rate in force gives the learning rates");
     mirt_callback_destroy(c);
     ok(!mirt_learning_rate_scheduler(NULL, NULL), "no function: \"%s\"", mirt_last_error());
     mirt_reduce_lr_desc d;
     memset(&d, 0, sizeof d);
     d.factor = 1;
-    ok(!mirt_reduce_lr_on_plateau(&d) && strstr(mirt_last_error(), "factor is 1"), "a factor of 1: \"%s\"", mirt_last_error());
+    ok(!mirt_reduce_lr_on_plateau(&d) && strstr(mirt_last_error(), "factor is 1"), "a factor of 1: \"%s\"",
+       mirt_last_error());
     mirt_strategy_destroy(s);
 }
 

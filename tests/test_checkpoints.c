@@ -112,7 +112,7 @@ static mirt_fit_desc short_fit(int epochs, const mirt_callback *callback, const 
 
 static mirt_history *fit_small(mirt_model *m, const mirt_fit_desc *fit) { return mirt_fit_arrays(m, images_x(0, SAMPLES), images_y(0, SAMPLES), fit); }
 
-/* Names in the work directory, sorted by their first letters, with a blank behind each; removes them all if `clean`. */
+/* Names in the work directory, sorted by their first letters, with a blank after each; removes them all if `clean`. */
 static const char *listing(bool clean) {
     static char text[4096];
     char names[64][128], path[400];
@@ -219,7 +219,7 @@ static void check_copied(void) {
     for (int i = 0; i < MIRT__COUNT(left); i++) good = unlink(in_work(left[i], path)) == 0 && good;
     good = rmdir(in_work("first", path)) == 0 && good;
     good = rmdir(in_work("second", path)) == 0 && good;
-    ok(good, "a run that goes on elsewhere removes its own checkpoints alone");
+    ok(good, "a run that is resumed elsewhere removes only its own checkpoints");
     for (int step = 2; step < 5; step++) { /* in the same place it removes those from before it was broken off, too */
         mirt_strategy *s = strategy_with(2, 11);
         mirt_model *m = small_model(s, 7, mirt_adam(1e-3f));
@@ -283,7 +283,7 @@ static void check_states(void) {
         }
         bool all = true;
         for (int k = 0; k < 3; k++) all = all && !state[k].strange && !state[k].wrong && state[k].loads == 1;
-        if (i == 0) ok(h && all, "states of callbacks are asked for on the caller's thread, and come back to their own");
+        if (i == 0) ok(h && all, "states of callbacks are saved on the caller's thread, and restored to the right callbacks");
         else ok(!h && mirt_last_status() == MIRT_E_INVALID && !state[0].loads, "states that could not be told apart: \"%s\"", mirt_last_error());
         mirt_callback_destroy(c);
         mirt_strategy_destroy(s);
@@ -330,7 +330,7 @@ static void check_which(void) {
     d.mode = MIRT_MODE_MIN;
     fit.callbacks[1] = c = mirt_model_checkpoint(&d);
     fit.resume = in_work("best_3", third);
-    ok(fit_small(n, &fit) && strcmp(listing(true), "best_1 best_3 best_4 ") == 0, "going on, the best so far is known");
+    ok(fit_small(n, &fit) && strcmp(listing(true), "best_1 best_3 best_4 ") == 0, "after resuming, the best so far is known");
     mirt_callback_destroy(c);
     mirt_strategy_destroy(t);
 
@@ -358,7 +358,7 @@ static void check_which(void) {
     digest_weights(n, 0, after);
     ok(good && strcmp(before, after) == 0, "weights alone are found as the latest and loaded");
     fit = short_fit(1, NULL, latest);
-    ok(!fit_small(n, &fit) && mirt_last_status() == MIRT_E_FORMAT, "but nothing goes on from them: \"%s\"", mirt_last_error());
+    ok(!fit_small(n, &fit) && mirt_last_status() == MIRT_E_FORMAT, "but they cannot be resumed: \"%s\"", mirt_last_error());
     fit = short_fit(1, c = checkpoint("anew", 0, 0, false), NULL);
     good = fit_small(n, &fit) && mirt_latest_checkpoint(s, work_directory(), latest, sizeof latest) == MIRT_OK;
     ok(good && mirt_step(n) < mirt_step(m) && strstr(latest, "/anew"), "a run begun later is newer than one of more steps: %s", latest);
@@ -497,12 +497,12 @@ static void check_damage(void) {
     mirt_strategy *t = strategy_with(2, 11);
     mirt_model *n = small_model(t, 7, mirt_adam(1e-3f));
     fit = short_fit(2, NULL, in_work("c_08.safetensors", path));
-    ok(!fit_small(n, &fit) && mirt_last_status() == MIRT_E_FORMAT && strstr(mirt_last_error(), "c_08"), "going on from a damaged one: \"%s\"", mirt_last_error());
+    ok(!fit_small(n, &fit) && mirt_last_status() == MIRT_E_FORMAT && strstr(mirt_last_error(), "c_08"), "resuming from a damaged one: \"%s\"", mirt_last_error());
     fit.resume = work_directory();
     logged[0] = 0;
     good = fit_small(n, &fit) != NULL;
     digest_weights(n, 0, part);
-    ok(good && strcmp(whole, part) == 0 && strstr(logged, "c_02.safetensors: step 2"), "going on from the directory comes to the same bits");
+    ok(good && strcmp(whole, part) == 0 && strstr(logged, "c_02.safetensors: step 2"), "resuming from the directory is bit-identical");
     damage("c_02.safetensors", 1000, true);
     n = small_model(t, 7, mirt_adam(1e-3f));
     ok(!fit_small(n, &fit) && mirt_last_status() == MIRT_E_FORMAT && strstr(mirt_last_error(), "c_08.safetensors") && strstr(mirt_last_error(), "begin anew") && mirt_step(n) == 0,
@@ -549,7 +549,7 @@ static bool run_faulty(char digest[MIRT__SHA256_HEX], bool resume) {
     return good;
 }
 
-/* Each call that writes fails. Whatever had taken its place before stays valid, and training goes on from it to the same end. */
+/* Each call that writes fails. Whatever had taken its place before stays valid, and training resumes from it with the same result. */
 static void check_faults(int error, bool stays, const char *name) {
     char whole[MIRT__SHA256_HEX], part[MIRT__SHA256_HEX], latest[400];
     static const int written[] = {0, 3, 6, 8};
@@ -576,10 +576,10 @@ static void check_faults(int error, bool stays, const char *name) {
         if (!fine && !wrong++) printf("# call %ld of %ld: %s, %d, %s: %s\n", k, count, finished ? "finished" : "failed", least, found ? latest : "none", mirt_last_error());
         listing(true);
     }
-    ok(good && !wrong, "%s%s at each of %ld calls that write (%d fits end with an error): what was there is valid, and training goes on from it", name, stays ? ", for ever," : "", tried, told);
+    ok(good && !wrong, "%s%s at each of %ld calls that write (%d fits end with an error): what was there is valid, and training resumes from it", name, stays ? ", for ever," : "", tried, told);
 }
 
-/* Each allocation of a fit that goes on fails once. */
+/* Each allocation of a resumed fit fails once. */
 static void check_memory_faults(void) {
     long before = live_blocks, wrong = 0, k = 1;
     char path[400];
@@ -620,7 +620,7 @@ static void check_memory_faults(void) {
         if (live_blocks != before && !wrong++) printf("# allocation %ld: %ld blocks are left\n", k, live_blocks - before);
         before = live_blocks;
     }
-    ok(good && finished && !wrong, "each of %ld allocations of a fit that goes on fails once: an error, and nothing leaks", k - 1);
+    ok(good && finished && !wrong, "each of %ld allocations of a resumed fit fails once: an error, and nothing leaks", k - 1);
     listing(true);
 }
 
@@ -667,7 +667,7 @@ static void check_backup(void) {
         logged[0] = 0;
         good = good && fit_small(m, &fit) != NULL;
         digest_weights(m, 0, part);
-        ok(good && strcmp(whole, part) == 0 && strstr(logged, every ? "step 6" : "step 4") && rmdir(path) == 0, "after a crash a fit with a backup every %s goes on, and removes it", every ? "2 steps" : "epoch");
+        ok(good && strcmp(whole, part) == 0 && strstr(logged, every ? "step 6" : "step 4") && rmdir(path) == 0, "after a crash, a fit with a backup every %s resumes, and removes it", every ? "2 steps" : "epoch");
         mirt_callback_destroy(c);
         mirt_strategy_destroy(s);
     }

@@ -243,7 +243,7 @@ static void test_traps(void) {
     p.accuracy = true;
     is_right("binary accuracy of probabilities", p);
     p.from_logits = true;
-    falls_in("binary accuracy of logits", p, "accuracy takes outputs above 0.5 for ones, but those of dense are logits");
+    falls_in("binary accuracy of logits", p, "accuracy counts outputs above 0.5 as ones, but those of dense are logits");
     p.from_logits = false, p.linear = true, p.loss = MIRT_MEAN_SQUARED_ERROR;
     falls_in("binary accuracy of sums", p, "sums of a layer without an activation: give it MIRT_SIGMOID");
     p.accuracy = false;

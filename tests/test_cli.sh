@@ -204,7 +204,7 @@ for plan in exponential:0.01,rate:0.5,steps:2,staircase:1 polynomial:0.01,power:
 done
 
 run fit --data good --batch 50 --max-steps 6 --log-steps --optimizer sgd --lr 1e30
-is "a loss that is no number is nan, never -nan" "$(grep -c -e -nan out) $(grep -c 'loss nan' out | sed 's/[1-9]/some/')" "0 some"
+is "a NaN loss is printed as nan, never -nan" "$(grep -c -e -nan out) $(grep -c 'loss nan' out | sed 's/[1-9]/some/')" "0 some"
 if has gzip; then
     cp -r good zipped
     gzip zipped/*
@@ -258,7 +258,7 @@ make_photos photos/train 6
 make_photos photos/validation 3
 run verify photos
 case $(cat out err) in
-*"no decoder"*) tap_skip "no decoder of images was compiled in" ;;
+*"no decoder"*) tap_skip "compiled without an image decoder" ;;
 *)
     gives "verify" 0 "verify: images=18 corrupt=0"
     run augment photos --out sheet.png --augment flip,zoom:0.1 --seed 3
@@ -401,14 +401,14 @@ refuses "a sheet that is no PNG" 2 "--out is \"x.jpg\"; the sheet is a PNG, so i
 run verify ""
 refuses "an empty name" 2 "verify was given an empty name; it takes DIR"
 run verify -- -missing
-refuses "a name behind --" 1 "-missing: cannot open the directory..."
+refuses "a name after --" 1 "-missing: cannot open the directory..."
 kinds=" There are flip, rotation:0.1, zoom:0.1, translation:0.1, contrast:0.2, brightness:0.1, crop:224, center_crop:224, resizing:224"
 run augment photos --out x.png --augment flop
-refuses "unknown augmentation" 2 "\"flop\" is no augmentation; did you mean \"flip\"?$kinds"
+refuses "unknown augmentation" 2 "\"flop\" is not an augmentation; did you mean \"flip\"?$kinds"
 run augment photos --out x.png --augment rotation:x
-refuses "no rotation" 2 "augmentation rotation: \"x\" is nothing it takes; write rotation:0.1"
+refuses "no rotation" 2 "augmentation rotation: invalid value \"x\"; write rotation:0.1"
 run fit $net --augment zoom:1
-refuses "too much zoom" 2 "augmentation zoom: 1 leaves nothing of the image where it zooms in; it must be less than 1"
+refuses "too much zoom" 2 "augmentation zoom: 1 leaves nothing of the image when zooming in; it must be less than 1"
 run fit $net --augment crop:24
 refuses "crops of another size" 2 "--augment crop:24 produces images of size 24: give --size 24, or end it with resizing:32"
 run fit $net --validation photos
@@ -486,7 +486,7 @@ done
 run bench --model mnits --batch 1,2
 refuses "bench of an unknown model" 2 "there is no model \"mnits\"; did you mean \"mnist\"?"
 run bench --model mobilenet_v2 --size 31
-refuses "images too small" 2 "mobilenet_v2: size is 31; images are halved five times, so it must be at least 32"
+refuses "images too small" 2 "mobilenet_v2: size is 31; it must be at least 32, since images are halved five times"
 run bench --model mobilenet_v2 --size 8193
 refuses "images too large" 2 "--size is \"8193\"; it must be a whole number from 1 to 8192"
 run bench --model mobilenet_v2 --alpha 17
@@ -494,7 +494,7 @@ refuses "too wide" 2 "mobilenet_v2: alpha is 17; it must be above 0 and at most 
 run bench --model mobilenet_v2 --alpha wide
 refuses "no width" 2 "--alpha is \"wide\"; it must be a number above 0, such as 0.35"
 run bench --model resnet50 --alpha 0.5
-refuses "a network of one width" 2 "resnet50: alpha is 0.5, but this network has one width"
+refuses "a network of one width" 2 "resnet50: alpha is 0.5, but this network has only one width"
 run bench --model resnet --size 32
 refuses "a name cut short" 2 "there is no model \"resnet\"; did you mean \"resnet50\"?"
 run bench --pooling min --no-top
@@ -508,16 +508,16 @@ refuses "features are not scores" 1 "bench trains classifiers; mobilenet_v2 does
 run bench --dtype bfloat16
 refuses "a dtype's long name" 2 "there is no dtype \"bfloat16\"; choose one of float32|bf16"
 run bench --model mobilenet_v2 --size 32 --pooling max
-refuses "pooling of a network with its top" 2 "mobilenet_v2: pooling is of a network without its top"
+refuses "pooling of a network with its top" 2 "mobilenet_v2: pooling applies only to a network without its top"
 for command in bench devices; do
     export MIRT_CPU=avx513
     run $command
     unset MIRT_CPU
-    refuses "$command: kernels that no machine has" 2 "the environment's MIRT_CPU is \"avx513\"; there are ..."
+    refuses "$command: kernels that no machine has" 2 "the environment variable MIRT_CPU is \"avx513\"; this machine has ..."
     export MIRT_CORES=nonsense
     run $command
     unset MIRT_CORES
-    refuses "$command: no number of cores" 2 "the environment's MIRT_CORES is \"nonsense\"; it wants a number of cores from 1 to 4096"
+    refuses "$command: no number of cores" 2 "the environment variable MIRT_CORES is \"nonsense\"; it must be a number of cores from 1 to 4096"
 done
 run bench --foward
 refuses "bench, a flag misspelt" 2 "bench has no flag --foward; did you mean --forward?"
@@ -559,7 +559,7 @@ refuses "missing file" 1 "bad: found neither t10k-labels-idx1-ubyte nor t10k-lab
 make_data bad
 head -c 1000 good/train-images-idx3-ubyte >bad/train-images-idx3-ubyte
 run fit --data bad
-refuses "truncated images" 1 "bad/train-images-idx3-ubyte is cut short: expected 78416 bytes, got 1000"
+refuses "truncated images" 1 "bad/train-images-idx3-ubyte is truncated: expected 78416 bytes, got 1000"
 if has gzip; then
     rm bad/train-images-idx3-ubyte
     gzip -c good/train-images-idx3-ubyte | head -c 300 >bad/train-images-idx3-ubyte.gz

@@ -14,7 +14,7 @@ enum {
     BATCH = 8,
     STEPS = 6,
     EPOCHS = 3
-}; /* 4 steps an epoch: the checkpoint is in the middle of the second */
+}; /* 4 steps per epoch: the checkpoint is in the middle of the second */
 
 /* No power fails here, and a thousand runs are faster without. */
 int hook_fsync(int fd) { return (void)fd, 0; }
@@ -375,7 +375,8 @@ static const edit edits[] = {
     {NULL, NULL, "hidden/kernel", -1, 0, 0, MIRT__ST_BOOL, "hidden/kernel"},
     {NULL, NULL, "adam/hidden_bias_momentum", 3, 0, 0, MIRT__ST_BOOL, "adam/hidden_bias_momentum"},
     {NULL, NULL, "callbacks/early_stopping/hidden/bias", 2, 0, 0, MIRT__ST_F32, "callbacks/early_stopping/hidden/bias"},
-    {NULL, NULL, "callbacks/early_stopping/scores/bias", -1, 0, 0, MIRT__ST_F32, "callbacks/early_stopping/scores/bias"},
+    {NULL, NULL, "callbacks/early_stopping/scores/bias", -1, 0, 0, MIRT__ST_F32,
+     "callbacks/early_stopping/scores/bias"},
 };
 
 static void check_refused(void) {

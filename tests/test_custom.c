@@ -1,4 +1,4 @@
-/* Layers and ops of one's own: what a class may say, what is refused with which sentence, configs that are
+/* Custom layers and ops: what a class may say, what is refused with which sentence, configs that are
    copied and saved, names made of class names. */
 #define MIRRORTRAIN_IMPLEMENTATION
 #include "../mirrortrain.h"
@@ -28,7 +28,8 @@ static mirt_tensor *odd_build(mirt_layer *layer, mirt_tensor *const *in, int num
     return mirt_scale(in[0], (float)c->count * c->factor * (c->negate ? -1 : 1), 0);
 }
 
-static mirt_tensor *sevenfold_build(mirt_layer *layer, mirt_tensor *const *in, int num_in, const void *config, void *user) {
+static mirt_tensor *sevenfold_build(mirt_layer *layer, mirt_tensor *const *in, int num_in, const void *config,
+                                    void *user) {
     (void)layer, (void)num_in, (void)config, (void)user;
     return mirt_scale(in[0], 7, 0);
 }
@@ -84,8 +85,10 @@ static void refused_class(const char *what, mirt_layer_class c, const char *says
 }
 
 static void test_classes(void) {
-    static const mirt_field beyond[] = {{"count", MIRT_FIELD_INT, sizeof(odd_config)}}, crooked[] = {{"factor", MIRT_FIELD_FLOAT, 2}};
-    static const mirt_field nameless[] = {{NULL, MIRT_FIELD_BOOL, 0}}, strange[] = {{"x", (mirt_field_kind)9, 0}}, large[] = {{"count", MIRT_FIELD_INT, 0}};
+    static const mirt_field beyond[] = {{"count", MIRT_FIELD_INT, sizeof(odd_config)}},
+                            crooked[] = {{"factor", MIRT_FIELD_FLOAT, 2}};
+    static const mirt_field nameless[] = {{NULL, MIRT_FIELD_BOOL, 0}}, strange[] = {{"x", (mirt_field_kind)9, 0}},
+                            large[] = {{"count", MIRT_FIELD_INT, 0}};
     char wide[102];
     mirt_layer_class c = odd_class();
     ok(mirt_register_layer(NULL, &c) != MIRT_OK, "no strategy: %s", mirt_last_error());
@@ -138,50 +141,72 @@ static void test_layer_config(void) {
     config.count = 0; /* a copy was made */
     mirt_model_output(model, out);
     snprintf(file, sizeof file, "%s/mirt_custom_%ld.safetensors", tap_tmpdir(), (long)getpid());
-    ok(mirt_compile(model, NULL) == MIRT_OK && mirt_predict_arrays(model, mirt_make_array(x, MIRT_FLOAT32, MIRT_SHAPE(1, 4)), y, 4) == MIRT_OK &&
-       y[0] == -1.5f && y[3] == -6.0f, "a layer with a config: %g %g", (double)y[0], (double)y[3]);
+    ok(mirt_compile(model, NULL) == MIRT_OK &&
+           mirt_predict_arrays(model, mirt_make_array(x, MIRT_FLOAT32, MIRT_SHAPE(1, 4)), y, 4) == MIRT_OK &&
+           y[0] == -1.5f && y[3] == -6.0f,
+       "a layer with a config: %g %g", (double)y[0], (double)y[3]);
     ok(strstr(mirt_summary(model, 1), "odd_scale") != NULL, "its name is made of its class's");
     builds = 0;
     mirt_model *loaded = mirt_save(model, file, MIRT_SAVE_ALL) == MIRT_OK ? mirt_load(strategy, file) : NULL;
-    ok(loaded && builds > 0 && mirt_predict_arrays(loaded, mirt_make_array(x, MIRT_FLOAT32, MIRT_SHAPE(1, 4)), z, 4) == MIRT_OK &&
-       memcmp(y, z, sizeof y) == 0, "saved, and built again with the same config: %s", mirt_last_error());
+    ok(loaded && builds > 0 &&
+           mirt_predict_arrays(loaded, mirt_make_array(x, MIRT_FLOAT32, MIRT_SHAPE(1, 4)), z, 4) == MIRT_OK &&
+           memcmp(y, z, sizeof y) == 0,
+       "saved, and built again with the same config: %s", mirt_last_error());
     mirt_strategy_desc desc;
     memset(&desc, 0, sizeof desc);
     desc.devices = "1";
     desc.threads = 1;
     desc.silent = true;
     mirt_strategy *other = mirt_strategy_create(&desc);
-    ok(!mirt_load(other, file) && strstr(mirt_last_error(), "OddScale"), "another strategy has to know the class: %s", mirt_last_error());
-    ok(mirt_register_layer(other, &c) == MIRT_OK && mirt_register_layer(other, &c) == MIRT_OK && mirt_load(other, file), "and then loads it");
+    ok(!mirt_load(other, file) && strstr(mirt_last_error(), "OddScale"), "another strategy has to know the class: %s",
+       mirt_last_error());
+    ok(mirt_register_layer(other, &c) == MIRT_OK && mirt_register_layer(other, &c) == MIRT_OK && mirt_load(other, file),
+       "and then loads it");
     c.num_fields = 2;
-    ok(mirt_register_layer(other, &c) == MIRT_OK && !mirt_load(other, file) && strstr(mirt_last_error(), "its \"negate\" is no field of class OddScale"),
+    ok(mirt_register_layer(other, &c) == MIRT_OK && !mirt_load(other, file) &&
+           strstr(mirt_last_error(), "\"negate\" is not a field of class OddScale"),
        "a config that the class has no field for: %s", mirt_last_error());
     c.num_fields = 3;
     mirt_strategy_destroy(other);
     remove(file);
 
-    static const char *const names[][2] = {{"MyHTTPLayer2", "my_http_layer2"}, {"X_y", "x_y"}, {"\xc3\xa9", "layer"}, {"lower", "lower"}};
+    static const char *const names[][2] = {
+        {"MyHTTPLayer2", "my_http_layer2"}, {"X_y", "x_y"}, {"\xc3\xa9", "layer"}, {"lower", "lower"}};
     for (int i = 0; i < 4; i++) {
         model = with_input(&in);
         c = odd_class();
         c.class_name = names[i][0];
-        ok(mirt_custom_layer(&c, &in, 1, &config, NULL) && mirt_layer_output(model, names[i][1]), "class %s makes layer %s", names[i][0], names[i][1]);
+        ok(mirt_custom_layer(&c, &in, 1, &config, NULL) && mirt_layer_output(model, names[i][1]),
+           "class %s makes layer %s", names[i][0], names[i][1]);
     }
     c = odd_class();
     model = with_input(&in);
-    ok(!mirt_custom_layer(&c, &in, 1, NULL, NULL) && strstr(mirt_last_error(), "needs its config"), "no config: %s", mirt_last_error());
-    ok(!mirt_custom_layer(&c, NULL, 1, &config, NULL) && !mirt_custom_layer(&c, &in, 0, &config, NULL), "nothing goes in: nothing comes out");
+    ok(!mirt_custom_layer(&c, &in, 1, NULL, NULL) && strstr(mirt_last_error(), "needs its config"), "no config: %s",
+       mirt_last_error());
+    ok(!mirt_custom_layer(&c, NULL, 1, &config, NULL) && !mirt_custom_layer(&c, &in, 0, &config, NULL),
+       "nothing goes in: nothing comes out");
 }
 
 /* >>what is wrong while a layer is built */
 
 typedef enum wrong_build {
-    WRONG_NAME, WRONG_SLASH, WRONG_EMPTY, WRONG_TWICE, WRONG_SHAPE, WRONG_RANK, WRONG_LOSS_SHAPE, WRONG_LOSS_DTYPE, WRONG_LOSS_MODEL, WRONG_OUTPUT, WRONG_NOTHING
+    WRONG_NAME,
+    WRONG_SLASH,
+    WRONG_EMPTY,
+    WRONG_TWICE,
+    WRONG_SHAPE,
+    WRONG_RANK,
+    WRONG_LOSS_SHAPE,
+    WRONG_LOSS_DTYPE,
+    WRONG_LOSS_MODEL,
+    WRONG_OUTPUT,
+    WRONG_NOTHING
 } wrong_build;
 static mirt_layer *kept_layer;
 static mirt_tensor *foreign;
 
-static mirt_tensor *wrong_build_fn(mirt_layer *layer, mirt_tensor *const *in, int num_in, const void *config, void *user) {
+static mirt_tensor *wrong_build_fn(mirt_layer *layer, mirt_tensor *const *in, int num_in, const void *config,
+                                   void *user) {
     const wrong_build what = *(const wrong_build *)user;
     mirt_shape shape = MIRT_SHAPE(4);
     (void)num_in, (void)config;
@@ -204,8 +229,17 @@ static mirt_tensor *wrong_build_fn(mirt_layer *layer, mirt_tensor *const *in, in
 }
 
 static void test_builds(void) {
-    static const char *const says[] = {"variable name", "variable name", "variable name", "variable name", "dimensions", "dimensions", "a loss is", "a loss is", "a loss is",
-                                       "", ""};
+    static const char *const says[] = {"variable name",
+                                       "variable name",
+                                       "variable name",
+                                       "variable name",
+                                       "dimensions",
+                                       "dimensions",
+                                       "a loss must be",
+                                       "a loss must be",
+                                       "a loss must be",
+                                       "",
+                                       ""};
     for (int i = 0; i <= WRONG_NOTHING; i++) {
         wrong_build what = (wrong_build)i;
         mirt_tensor *x;
@@ -218,17 +252,20 @@ static void test_builds(void) {
         c.user = &what;
         mirt_tensor *y = mirt_custom_layer(&c, &x, 1, NULL, NULL);
         const mirt_status status = mirt_compile(model, NULL);
-        ok(!y && status != MIRT_OK && strstr(mirt_last_error(), says[i]) && strstr(mirt_last_error(), "wrong"), "build %d: %s", i, mirt_last_error());
+        ok(!y && status != MIRT_OK && strstr(mirt_last_error(), says[i]) && strstr(mirt_last_error(), "wrong"),
+           "build %d: %s", i, mirt_last_error());
         mirt_layer_add_loss(kept_layer, NULL);
         mirt_layer_add_loss(NULL, x);
-        ok(!mirt_layer_variable(kept_layer, "late", MIRT_SHAPE(4), mirt_zeros(), true), "and it is too late for a variable");
+        ok(!mirt_layer_variable(kept_layer, "late", MIRT_SHAPE(4), mirt_zeros(), true),
+           "and it is too late for a variable");
     }
 }
 
 /* >>ops */
 
 static void refused_op(const char *what, mirt_op_class c, const char *says) {
-    ok(mirt_register_op(strategy, &c) == MIRT_E_INVALID && strstr(mirt_last_error(), says), "%s: %s", what, mirt_last_error());
+    ok(mirt_register_op(strategy, &c) == MIRT_E_INVALID && strstr(mirt_last_error(), says), "%s: %s", what,
+       mirt_last_error());
 }
 
 static void test_ops(void) {
@@ -236,7 +273,8 @@ static void test_ops(void) {
     const float config[2] = {1, 2};
     mirt_tensor *x, *many[9];
     mirt_op_class c = copy_class();
-    ok(mirt_register_op(NULL, &c) != MIRT_OK && mirt_register_op(strategy, NULL) == MIRT_E_INVALID, "no strategy, or no class: %s", mirt_last_error());
+    ok(mirt_register_op(NULL, &c) != MIRT_OK && mirt_register_op(strategy, NULL) == MIRT_E_INVALID,
+       "no strategy, or no class: %s", mirt_last_error());
     memset(wide, 'w', 101);
     wide[101] = 0;
     const char *const names[] = {NULL, "", wide, "\xff"};
@@ -252,17 +290,22 @@ static void test_ops(void) {
     c.config_size = (size_t)2 << 20;
     refused_op("a large config", c, "megabyte");
     c = copy_class();
-    ok(mirt_register_op(strategy, &c) == MIRT_OK && mirt_register_op(strategy, &c) == MIRT_OK, "a class may be registered twice");
+    ok(mirt_register_op(strategy, &c) == MIRT_OK && mirt_register_op(strategy, &c) == MIRT_OK,
+       "a class may be registered twice");
     c.config_size = sizeof config;
     ok(mirt_register_op(strategy, &c) == MIRT_OK, "and replaced by another of its name");
 
     mirt_model *model = with_input(&x);
-    ok(!mirt_custom_op(&c, NULL, 1, config) && !mirt_custom_op(&c, &x, 0, config), "nothing goes in: nothing comes out");
-    ok(!mirt_custom_op(&c, &x, 1, NULL) && strstr(mirt_last_error(), "needs its config"), "no config: %s", mirt_last_error());
-    ok(!mirt_custom_op(&c, &x, 1, config) && mirt_compile(model, NULL) != MIRT_OK, "and the model stays marked: %s", mirt_last_error());
+    ok(!mirt_custom_op(&c, NULL, 1, config) && !mirt_custom_op(&c, &x, 0, config),
+       "nothing goes in: nothing comes out");
+    ok(!mirt_custom_op(&c, &x, 1, NULL) && strstr(mirt_last_error(), "needs its config"), "no config: %s",
+       mirt_last_error());
+    ok(!mirt_custom_op(&c, &x, 1, config) && mirt_compile(model, NULL) != MIRT_OK, "and the model stays marked: %s",
+       mirt_last_error());
     model = with_input(&x);
     for (int i = 0; i < 9; i++) many[i] = x;
-    ok(!mirt_custom_op(&c, many, 9, config) && strstr(mirt_last_error(), "tensors"), "nine tensors: %s", mirt_last_error());
+    ok(!mirt_custom_op(&c, many, 9, config) && strstr(mirt_last_error(), "tensors"), "nine tensors: %s",
+       mirt_last_error());
     with_input(&x);
     many[0] = x;
     many[1] = NULL;
@@ -276,7 +319,9 @@ static void test_ops(void) {
         mirt_tensor *y = mirt_custom_op(&c, &x, 1, NULL);
         const mirt_status status = mirt_last_status();
         if (what == 0) ok(y != NULL, "a shape function may leave the shape as it is");
-        else ok(!y && status == (what == 1 ? MIRT_E_CALLBACK : MIRT_E_SHAPE) && strstr(mirt_last_error(), "copy"), "shape %d: %s", what, mirt_last_error());
+        else
+            ok(!y && status == (what == 1 ? MIRT_E_CALLBACK : MIRT_E_SHAPE) && strstr(mirt_last_error(), "copy"),
+               "shape %d: %s", what, mirt_last_error());
     }
 
     /* Without a backward function it is an end for gradients. */
@@ -294,7 +339,8 @@ static void test_ops(void) {
     mirt_model_output(model, mirt_custom_op(&c, &x, 1, NULL));
     const mirt_array array = mirt_make_array(data, MIRT_FLOAT32, MIRT_SHAPE(1, 4));
     ok(mirt_compile(model, &compile) == MIRT_OK && mirt_predict_arrays(model, array, y, 4) == MIRT_OK, "it predicts");
-    ok(mirt_train_step(model, array, array, NULL) == MIRT_E_INVALID && strstr(mirt_last_error(), "no backward"), "it does not train: %s", mirt_last_error());
+    ok(mirt_train_step(model, array, array, NULL) == MIRT_E_INVALID && strstr(mirt_last_error(), "no backward"),
+       "it does not train: %s", mirt_last_error());
 }
 
 /* The latest class of a name holds. */
@@ -309,7 +355,8 @@ static void test_latest(void) {
     c.build = sevenfold_build;
     mirt_model_output(model, mirt_custom_layer(&c, &in, 1, &config, NULL));
     good = good && mirt_predict_arrays(model, mirt_make_array(x, MIRT_FLOAT32, MIRT_SHAPE(1, 4)), y, 4) == MIRT_OK;
-    ok(good && y[0] == 7 && y[3] == 28, "another function under a name that is known: %g%s%s", (double)y[3], good ? "" : ": ", good ? "" : mirt_last_error());
+    ok(good && y[0] == 7 && y[3] == 28, "another function under a name that is known: %g%s%s", (double)y[3],
+       good ? "" : ": ", good ? "" : mirt_last_error());
     mirt_model_destroy(model);
 }
 

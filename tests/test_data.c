@@ -58,23 +58,23 @@ static const unsigned char packed_fixed[] = {
     128, 16, 0, 23, 103, 102, 121, 112, 3, 0, 0,
 };
 static const unsigned char packed_long_words[] = {
-    31, 139, 8, 0, 0, 0, 0, 0, 2, 3, 5, 193, 65, 145, 28, 65, 16, 4, 193, 149, 233, 163, 159, 24,
-    28, 131, 101, 48, 12, 134, 65, 51, 104, 6, 197, 160, 24, 36, 131, 100, 16, 12, 130, 133, 208, 200, 253, 243,
-    249, 243, 235, 243, 249, 253, 239, 243, 247, 231, 231, 251, 253, 62, 207, 243, 60, 239, 251, 190, 239, 251, 190, 231,
-    156, 115, 206, 57, 231, 156, 115, 238, 189, 247, 222, 123, 239, 189, 247, 222, 123, 239, 189, 247, 206, 204, 204, 204,
-    204, 204, 204, 204, 204, 204, 204, 204, 204, 204, 204, 204, 204, 236, 238, 238, 238, 238, 238, 238, 238, 238, 238, 238,
-    238, 238, 238, 238, 238, 238, 238, 238, 238, 238, 238, 238, 238, 238, 238, 238, 110, 146, 36, 73, 146, 36, 73, 146,
-    36, 73, 146, 36, 73, 146, 36, 73, 146, 36, 73, 146, 36, 73, 146, 36, 73, 146, 36, 73, 146, 36, 73, 146,
-    36, 73, 218, 182, 109, 219, 182, 109, 219, 182, 109, 219, 182, 109, 219, 182, 109, 219, 182, 109, 219, 182, 109, 219,
-    182, 109, 219, 182, 109, 219, 182, 109, 219, 182, 109, 219, 182, 109, 219, 182, 109, 219, 182, 109, 219, 182, 109, 219,
-    182, 109, 219, 182, 109, 219, 182, 109, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
-    0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
-    0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 80, 85, 85, 85, 85, 85,
-    85, 85, 85, 85, 85, 85, 85, 85, 85, 85, 85, 85, 85, 85, 85, 85, 85, 85, 85, 85, 85, 85, 85, 85,
-    85, 85, 85, 85, 85, 85, 85, 85, 85, 85, 85, 85, 85, 85, 85, 85, 85, 85, 85, 85, 85, 85, 85, 85,
-    85, 85, 85, 85, 85, 85, 85, 85, 85, 85, 85, 85, 85, 85, 85, 85, 85, 85, 85, 85, 85, 85, 85, 85,
-    85, 85, 85, 85, 85, 85, 85, 85, 85, 85, 85, 85, 85, 85, 85, 85, 245, 63, 20, 213, 8, 97, 226, 3,
-    0, 0,
+    31,  139, 8,   0,   0,   0,   0,   0,   2,   3,   5,   193, 65,  145, 28,  65,  16,  4,   193, 149, 233, 163, 159,
+    24,  28,  131, 101, 48,  12,  134, 65,  51,  104, 6,   197, 160, 24,  36,  131, 100, 16,  12,  130, 133, 208, 200,
+    253, 243, 249, 243, 235, 243, 249, 253, 239, 243, 247, 231, 231, 251, 253, 62,  207, 243, 60,  239, 251, 190, 239,
+    251, 190, 231, 156, 115, 206, 57,  231, 156, 115, 238, 189, 247, 222, 123, 239, 189, 247, 222, 123, 239, 189, 247,
+    206, 204, 204, 204, 204, 204, 204, 204, 204, 204, 204, 204, 204, 204, 204, 204, 204, 236, 238, 238, 238, 238, 238,
+    238, 238, 238, 238, 238, 238, 238, 238, 238, 238, 238, 238, 238, 238, 238, 238, 238, 238, 238, 238, 238, 110, 146,
+    36,  73,  146, 36,  73,  146, 36,  73,  146, 36,  73,  146, 36,  73,  146, 36,  73,  146, 36,  73,  146, 36,  73,
+    146, 36,  73,  146, 36,  73,  146, 36,  73,  218, 182, 109, 219, 182, 109, 219, 182, 109, 219, 182, 109, 219, 182,
+    109, 219, 182, 109, 219, 182, 109, 219, 182, 109, 219, 182, 109, 219, 182, 109, 219, 182, 109, 219, 182, 109, 219,
+    182, 109, 219, 182, 109, 219, 182, 109, 219, 182, 109, 219, 182, 109, 219, 182, 109, 1,   0,   0,   0,   0,   0,
+    0,   0,   0,   0,   0,   0,   0,   0,   0,   0,   0,   0,   0,   0,   0,   0,   0,   0,   0,   0,   0,   0,   0,
+    0,   0,   0,   0,   0,   0,   0,   0,   0,   0,   0,   0,   0,   0,   0,   0,   0,   0,   0,   0,   0,   0,   0,
+    0,   0,   0,   0,   0,   0,   80,  85,  85,  85,  85,  85,  85,  85,  85,  85,  85,  85,  85,  85,  85,  85,  85,
+    85,  85,  85,  85,  85,  85,  85,  85,  85,  85,  85,  85,  85,  85,  85,  85,  85,  85,  85,  85,  85,  85,  85,
+    85,  85,  85,  85,  85,  85,  85,  85,  85,  85,  85,  85,  85,  85,  85,  85,  85,  85,  85,  85,  85,  85,  85,
+    85,  85,  85,  85,  85,  85,  85,  85,  85,  85,  85,  85,  85,  85,  85,  85,  85,  85,  85,  85,  85,  85,  85,
+    85,  85,  85,  85,  85,  85,  85,  85,  245, 63,  20,  213, 8,   97,  226, 3,   0,   0,
 };
 
 /* A constructor that has to fail with this status and these words. */
@@ -126,8 +126,10 @@ static void test_idx(void) {
     ok(d && read_order(d, 1, 0, order, N) && ascending(order, N), "plain files, sample by sample");
     ok(d && read_order(d, 1, 1, order, N) && ascending(order, N), "and again");
     const mirt__data_spec *spec = mirt__dataset_spec(d);
-    ok(spec->field[0].shape.rank == 3 && spec->field[0].shape.dim[0] == 12 && spec->field[0].shape.dim[2] == 1 && spec->field[1].shape.rank == 0 &&
-           spec->field[0].dtype == MIRT_UINT8 && spec->batch == 0 && mirt_dataset_size(d) == N, "shapes and size");
+    ok(spec->field[0].shape.rank == 3 && spec->field[0].shape.dim[0] == 12 && spec->field[0].shape.dim[2] == 1 &&
+           spec->field[1].shape.rank == 0 && spec->field[0].dtype == MIRT_UINT8 && spec->batch == 0 &&
+           mirt_dataset_size(d) == N,
+       "shapes and size");
     mirt_dataset_destroy(d);
 
     d = mirt_idx(packed_path, labels_path);
@@ -140,7 +142,8 @@ static void test_idx(void) {
     mirt_dataset_destroy(d);
 
     d = mirt_cache(mirt_idx(packed_path, labels_path));
-    ok(d && read_order(d, 1, 0, order, N) && ascending(order, N) && read_order(d, 1, 1, order, N) && ascending(order, N),
+    ok(d && read_order(d, 1, 0, order, N) && ascending(order, N) && read_order(d, 1, 1, order, N) &&
+           ascending(order, N),
        "cached");
     mirt_dataset_destroy(d);
 
@@ -170,7 +173,8 @@ static void test_inflate(void) {
     ok(file_is_good(write_file("six", plain, size), &expected), "six images, plain");
     ok(file_is_good(write_file("six.gz", packed_dynamic, sizeof packed_dynamic), &hash) && hash == expected,
        "dynamic code words, a file name in the header");
-    ok(file_is_good(write_file("six.gz", packed_fixed, sizeof packed_fixed), &hash) && hash == expected, "fixed code words");
+    ok(file_is_good(write_file("six.gz", packed_fixed, sizeof packed_fixed), &hash) && hash == expected,
+       "fixed code words");
     ok(file_is_good(write_file("six.gz", packed, make_stored(packed, plain, size, 7)), &hash) && hash == expected,
        "stored in pieces of seven bytes");
 
@@ -182,12 +186,14 @@ static void test_inflate(void) {
     put_big(ones + 12, 1);
     memset(ones + 16, 9, 986);
     write_file("ones", ones, 16 + 986);
-    mirt_dataset *d = mirt_cache(mirt_idx(in_folder("ones"), write_file("long.gz", packed_long_words, sizeof packed_long_words)));
+    mirt_dataset *d =
+        mirt_cache(mirt_idx(in_folder("ones"), write_file("long.gz", packed_long_words, sizeof packed_long_words)));
     int a = 1, b = 1, at = 0, wrong = d == NULL || mirt__dataset_begin(d, 0, 0) != MIRT_OK;
     for (int k = 0; k < 14 && !wrong; k++) {
         for (int i = 0; i < a; i++, at++) {
             mirt__batch batch;
-            wrong += mirt__dataset_next(d, &batch) != MIRT_OK || batch.rows != 1 || *(const unsigned char *)batch.field[1] != k * 15;
+            wrong += mirt__dataset_next(d, &batch) != MIRT_OK || batch.rows != 1 ||
+                     *(const unsigned char *)batch.field[1] != k * 15;
         }
         int c = a + b;
         a = b;
@@ -202,14 +208,15 @@ static void test_inflate(void) {
         accepted += file_is_good(write_file("cut.gz", packed_dynamic, cut), &hash);
         silent += !strstr(mirt_last_error(), "cut.gz");
     }
-    ok(accepted == 0 && silent == 0, "every truncation of a gzip file is refused, with its name (%d, %d)", accepted, silent);
+    ok(accepted == 0 && silent == 0, "every truncation of a gzip file is refused, with its name (%d, %d)", accepted,
+       silent);
     for (size_t cut = 0; cut < sizeof packed_fixed; cut++)
         accepted += file_is_good(write_file("cut.gz", packed_fixed, cut), &hash);
     ok(accepted == 0, "with fixed code words too");
     for (size_t cut = 0; cut < size; cut++) accepted += file_is_good(write_file("cut", plain, cut), &hash);
     ok(accepted == 0, "every truncation of a plain file is refused");
 
-    const size_t first = 10 + 4; /* behind the header and the name */
+    const size_t first = 10 + 4; /* after the header and the name */
     int harmless = 0, wrong_pixels = 0;
     memcpy(packed, packed_dynamic, sizeof packed_dynamic);
     for (size_t place = first; place < sizeof packed_dynamic; place++) {
@@ -222,21 +229,24 @@ static void test_inflate(void) {
             packed[place] ^= (unsigned char)(1 << bit);
         }
     }
-    /* Three bits change nothing, for zlib neither: two behind the last word, one of a word that is not used. */
-    ok(wrong_pixels == 0 && harmless == 3, "every flipped bit that matters is noticed (%d, %d)", wrong_pixels, harmless);
+    /* Three bits change nothing, for zlib neither: two after the last word, one of a word that is not used. */
+    ok(wrong_pixels == 0 && harmless == 3, "every flipped bit that matters is noticed (%d, %d)", wrong_pixels,
+       harmless);
 
     packed[sizeof packed_dynamic - 5] ^= 1;
     d = mirt_cache(mirt_idx(write_file("crc.gz", packed, sizeof packed_dynamic), NULL));
-    ok(d && mirt__dataset_begin(d, 0, 0) == MIRT_E_FORMAT && strstr(mirt_last_error(), "crc.gz: damaged gzip data at byte 419: the checksum is wrong"),
+    ok(d && mirt__dataset_begin(d, 0, 0) == MIRT_E_FORMAT &&
+           strstr(mirt_last_error(), "crc.gz: damaged gzip data at byte 419: the checksum is wrong"),
        "checksum: %s", mirt_last_error());
     mirt_dataset_destroy(d);
     packed[sizeof packed_dynamic - 5] ^= 1;
     packed[sizeof packed_dynamic] = 0;
-    refused(mirt_idx(write_file("more.gz", packed, sizeof packed_dynamic + 1), NULL), MIRT_E_FORMAT, "damaged or cut short");
+    refused(mirt_idx(write_file("more.gz", packed, sizeof packed_dynamic + 1), NULL), MIRT_E_FORMAT,
+            "damaged or truncated");
     memcpy(packed + sizeof packed_dynamic, packed_dynamic, sizeof packed_dynamic);
     d = mirt_cache(mirt_idx(write_file("twice.gz", packed, 2 * sizeof packed_dynamic), NULL));
-    ok(d && mirt__dataset_begin(d, 0, 0) == MIRT_E_FORMAT && strstr(mirt_last_error(), "more data follow"), "two members: %s",
-       mirt_last_error());
+    ok(d && mirt__dataset_begin(d, 0, 0) == MIRT_E_FORMAT && strstr(mirt_last_error(), "more data follow"),
+       "two members: %s", mirt_last_error());
     mirt_dataset_destroy(d);
 
     /* A failure in mid-stream comes through batch and prefetch, in its words. */
@@ -246,8 +256,8 @@ static void test_inflate(void) {
     mirt_status status;
     mirt__fail(MIRT_OK, "%s", "");
     if (d) run_epoch(d, 0, 0, &rows, &status);
-    ok(d && status == MIRT_E_FORMAT && says(MIRT_E_FORMAT, "the checksum is wrong"), "an error in the prefetch thread arrives: %s",
-       mirt_last_error());
+    ok(d && status == MIRT_E_FORMAT && says(MIRT_E_FORMAT, "the checksum is wrong"),
+       "an error in the prefetch thread arrives: %s", mirt_last_error());
     if (d) run_epoch(d, 0, 1, &rows, &status);
     ok(d && status == MIRT_E_FORMAT, "and again in the next epoch");
     mirt_dataset_destroy(d);
@@ -262,26 +272,33 @@ static void test_bad_files(void) {
     refused(mirt_idx(folder, labels_path), MIRT_E_IO, "is a directory");
     refused(mirt_idx(labels_path, labels_path), MIRT_E_FORMAT,
             "labels at byte 0: expected the magic number 0x00000803 (unsigned bytes, 3 dimensions), got 0x00000801");
-    refused(mirt_idx(images_path, images_path), MIRT_E_FORMAT, "expected the magic number 0x00000801 (unsigned bytes, 1 dimension), got 0x00000803");
-    refused(mirt_idx(write_file("cut", plain, size - 1), NULL), MIRT_E_FORMAT, "cut is cut short: expected 36016 bytes, got 36015");
-    refused(mirt_idx(write_file("cut", plain, 9), NULL), MIRT_E_FORMAT, "cut is cut short: expected 16 bytes, got 9");
-    refused(mirt_idx(write_file("empty", plain, 0), NULL), MIRT_E_FORMAT, "empty is cut short: expected 4 bytes, got 0");
-    refused(mirt_idx(write_file("long", plain, size + 3), NULL), MIRT_E_FORMAT, "long is too long: expected 36016 bytes, got 36019");
+    refused(mirt_idx(images_path, images_path), MIRT_E_FORMAT,
+            "expected the magic number 0x00000801 (unsigned bytes, 1 dimension), got 0x00000803");
+    refused(mirt_idx(write_file("cut", plain, size - 1), NULL), MIRT_E_FORMAT,
+            "cut is truncated: expected 36016 bytes, got 36015");
+    refused(mirt_idx(write_file("cut", plain, 9), NULL), MIRT_E_FORMAT, "cut is truncated: expected 16 bytes, got 9");
+    refused(mirt_idx(write_file("empty", plain, 0), NULL), MIRT_E_FORMAT,
+            "empty is truncated: expected 4 bytes, got 0");
+    refused(mirt_idx(write_file("long", plain, size + 3), NULL), MIRT_E_FORMAT,
+            "long is too long: expected 36016 bytes, got 36019");
     put_big(plain + 4, 0);
     refused(mirt_idx(write_file("none", plain, 16), NULL), MIRT_E_INVALID, "none holds no samples");
     put_big(plain + 4, 1);
     put_big(plain + 12, 0);
     refused(mirt_idx(write_file("flat", plain, 16), NULL), MIRT_E_FORMAT, "flat at byte 12: a dimension of 0");
     for (int i = 4; i < 16; i += 4) put_big(plain + i, 0xFFFFFFFFu);
-    refused(mirt_idx(write_file("huge", plain, 16), NULL), MIRT_E_FORMAT, "huge at byte 8: a dimension of 4294967295 makes the file too large");
+    refused(mirt_idx(write_file("huge", plain, 16), NULL), MIRT_E_FORMAT,
+            "huge at byte 8: a dimension of 4294967295 makes the file too large");
     size = make_idx(plain, N - 1, true);
     refused(mirt_idx(images_path, write_file("fewer", plain, size)), MIRT_E_SHAPE, "250 images");
     ok(strstr(mirt_last_error(), "fewer has 249 labels") != NULL, "and names the labels");
 
-    refused(mirt_mnist(in_folder("nowhere"), MIRT_TRAIN), MIRT_E_NOT_FOUND,
-            "nowhere: found neither train-images-idx3-ubyte nor train-images-idx3-ubyte.gz; put MNIST's four files there");
+    refused(
+        mirt_mnist(in_folder("nowhere"), MIRT_TRAIN), MIRT_E_NOT_FOUND,
+        "nowhere: found neither train-images-idx3-ubyte nor train-images-idx3-ubyte.gz; put MNIST's four files there");
     write_file("t10k-images-idx3-ubyte", plain, size);
-    refused(mirt_mnist(folder, MIRT_TEST), MIRT_E_NOT_FOUND, "found neither t10k-labels-idx1-ubyte nor t10k-labels-idx1-ubyte.gz");
+    refused(mirt_mnist(folder, MIRT_TEST), MIRT_E_NOT_FOUND,
+            "found neither t10k-labels-idx1-ubyte nor t10k-labels-idx1-ubyte.gz");
     refused(mirt_mnist(NULL, MIRT_TEST), MIRT_E_INVALID, "needs a directory");
     refused(mirt_mnist(folder, (mirt_split)7), MIRT_E_INVALID, "has the splits MIRT_TRAIN and MIRT_TEST");
 }
@@ -292,7 +309,8 @@ static void test_arrays(void) {
     const mirt_array none = mirt_make_array(NULL, MIRT_INT32, MIRT_SHAPE(N));
     for (int i = 0; i < N * 6; i++) x[i] = (float)i;
     for (int i = 0; i < N; i++) y[i] = -i;
-    mirt_array xs = mirt_make_array(x, MIRT_FLOAT32, MIRT_SHAPE(N, 2, 3)), ys = mirt_make_array(y, MIRT_INT32, MIRT_SHAPE(N));
+    mirt_array xs = mirt_make_array(x, MIRT_FLOAT32, MIRT_SHAPE(N, 2, 3)),
+               ys = mirt_make_array(y, MIRT_INT32, MIRT_SHAPE(N));
 
     mirt_dataset *d = mirt_batch(mirt_arrays(xs, ys), 64);
     int rows[5] = {0}, count = 0;
@@ -300,7 +318,8 @@ static void test_arrays(void) {
     mirt__batch batch;
     mirt__dataset_begin(d, 0, 0);
     while (count < 5 && mirt__dataset_next(d, &batch) == MIRT_OK && batch.rows > 0) {
-        pointing = pointing && batch.field[0] == x + count * 64 * 6 && batch.field[1] == y + count * 64 && batch.index[1] == count * 64 + 1;
+        pointing = pointing && batch.field[0] == x + count * 64 * 6 && batch.field[1] == y + count * 64 &&
+                   batch.index[1] == count * 64 + 1;
         rows[count++] = (int)batch.rows;
     }
     ok(count == 4 && rows[0] == 64 && rows[2] == 64 && rows[3] == N - 192, "the last batch is smaller");
@@ -310,7 +329,8 @@ static void test_arrays(void) {
     mirt_dataset_destroy(d);
 
     d = mirt_batch(mirt_arrays(xs, none), 1000);
-    ok(d && mirt__dataset_begin(d, 0, 0) == MIRT_OK && mirt__dataset_next(d, &batch) == MIRT_OK && batch.rows == N && !batch.field[1],
+    ok(d && mirt__dataset_begin(d, 0, 0) == MIRT_OK && mirt__dataset_next(d, &batch) == MIRT_OK && batch.rows == N &&
+           !batch.field[1],
        "a batch larger than the data set, without labels");
     mirt_dataset_destroy(d);
 
@@ -320,7 +340,8 @@ static void test_arrays(void) {
     while (mirt__dataset_next(d, &batch) == MIRT_OK && batch.rows > 0) {
         for (int64_t i = 0; i < batch.rows; i++, seen++) {
             int64_t k = batch.index[i];
-            wrong += memcmp((const float *)batch.field[0] + i * 6, x + k * 6, 6 * sizeof(float)) != 0 || ((const int32_t *)batch.field[1])[i] != y[k];
+            wrong += memcmp((const float *)batch.field[0] + i * 6, x + k * 6, 6 * sizeof(float)) != 0 ||
+                     ((const int32_t *)batch.field[1])[i] != y[k];
         }
     }
     ok(seen == N && wrong == 0, "shuffled batches of floats keep x and y together");
@@ -329,33 +350,43 @@ static void test_arrays(void) {
     mirt_dataset *arrays = mirt_arrays(xs, ys);
     d = mirt_cache(arrays);
     ok(d == arrays, "arrays are not cached twice");
-    mirt_dataset *view = mirt__dataset_batch_view(arrays, 100, true), *view2 = mirt__dataset_batch_view(arrays, 100, false);
+    mirt_dataset *view = mirt__dataset_batch_view(arrays, 100, true),
+                 *view2 = mirt__dataset_batch_view(arrays, 100, false);
     int64_t n, n2;
     mirt_status status;
     uint64_t shuffled = run_epoch(view, 1, 0, &n, &status), ordered = run_epoch(view2, 1, 0, &n2, &status);
     ok(n == N && n2 == N && shuffled != ordered && mirt__dataset_spec(view)->batch == 100, "views borrow");
     mirt_dataset_destroy(view);
     mirt_dataset_destroy(view2);
-    ok(mirt__dataset_batch_view(arrays, 0, true) == NULL && mirt_dataset_size(arrays) == N, "a view that fails leaves its data set");
+    ok(mirt__dataset_batch_view(arrays, 0, true) == NULL && mirt_dataset_size(arrays) == N,
+       "a view that fails leaves its data set");
     mirt_dataset_destroy(arrays);
 
-    refused(mirt_arrays(xs, mirt_make_array(y, MIRT_INT32, MIRT_SHAPE(N - 1))), MIRT_E_SHAPE, "x has 250 samples, y has 249");
+    refused(mirt_arrays(xs, mirt_make_array(y, MIRT_INT32, MIRT_SHAPE(N - 1))), MIRT_E_SHAPE,
+            "x has 250 samples, y has 249");
     refused(mirt_arrays(mirt_make_array(x, MIRT_FLOAT32, MIRT_SHAPE(0, 2)), ys), MIRT_E_INVALID, "x is empty");
     refused(mirt_arrays(xs, mirt_make_array(y, MIRT_INT32, MIRT_SHAPE(0))), MIRT_E_INVALID, "y is empty");
     refused(mirt_arrays(none, ys), MIRT_E_INVALID, "x has no data");
-    refused(mirt_arrays(mirt_make_array(x, MIRT_FLOAT32, MIRT_SHAPE(N, -2)), ys), MIRT_E_SHAPE, "x has shape (250, -2): every dimension must be positive");
-    refused(mirt_arrays(mirt_make_array(x, (mirt_dtype)9, MIRT_SHAPE(N, 6)), ys), MIRT_E_INVALID, "x has the unknown dtype 9");
-    refused(mirt_arrays(mirt_make_array(x, MIRT__DTYPE_COUNT, MIRT_SHAPE(N, 6)), ys), MIRT_E_INVALID, "x has the unknown dtype 4");
-    refused(mirt_arrays(mirt_make_array(x, MIRT_FLOAT32, MIRT_SHAPE(N, INT64_MAX / 2, 4)), ys), MIRT_E_SHAPE, "too large for this machine");
-    refused(mirt_arrays(mirt_make_array(x, MIRT_FLOAT32, MIRT_SHAPE(INT64_MAX / 2, 6)), none), MIRT_E_SHAPE, "too many for this machine");
+    refused(mirt_arrays(mirt_make_array(x, MIRT_FLOAT32, MIRT_SHAPE(N, -2)), ys), MIRT_E_SHAPE,
+            "x has shape (250, -2): every dimension must be positive");
+    refused(mirt_arrays(mirt_make_array(x, (mirt_dtype)9, MIRT_SHAPE(N, 6)), ys), MIRT_E_INVALID,
+            "x has the unknown dtype 9");
+    refused(mirt_arrays(mirt_make_array(x, MIRT__DTYPE_COUNT, MIRT_SHAPE(N, 6)), ys), MIRT_E_INVALID,
+            "x has the unknown dtype 4");
+    refused(mirt_arrays(mirt_make_array(x, MIRT_FLOAT32, MIRT_SHAPE(N, INT64_MAX / 2, 4)), ys), MIRT_E_SHAPE,
+            "too large for this machine");
+    refused(mirt_arrays(mirt_make_array(x, MIRT_FLOAT32, MIRT_SHAPE(INT64_MAX / 2, 6)), none), MIRT_E_SHAPE,
+            "too many for this machine");
     refused(mirt_batch(mirt_arrays(xs, ys), 0), MIRT_E_INVALID, "a batch of 0 samples");
     refused(mirt_batch(mirt_arrays(xs, ys), -5), MIRT_E_INVALID, "a batch of -5 samples");
     refused(mirt_batch(mirt_batch(mirt_arrays(xs, ys), 5), 5), MIRT_E_INVALID, "already in batches of 5");
-    refused(mirt_shuffle(mirt_batch(mirt_arrays(xs, ys), 5), 5), MIRT_E_INVALID, "mirt_shuffle comes before mirt_batch");
-    refused(mirt_cache(mirt_batch(mirt_arrays(xs, ys), 5)), MIRT_E_INVALID, "mirt_cache comes before mirt_batch");
+    refused(mirt_shuffle(mirt_batch(mirt_arrays(xs, ys), 5), 5), MIRT_E_INVALID,
+            "mirt_shuffle must come before mirt_batch");
+    refused(mirt_cache(mirt_batch(mirt_arrays(xs, ys), 5)), MIRT_E_INVALID, "mirt_cache must come before mirt_batch");
     refused(mirt_prefetch(mirt_batch(mirt_arrays(xs, ys), 5), 0), MIRT_E_INVALID, "a prefetch depth of 0");
     refused(mirt_shuffle(mirt_idx(images_path, labels_path), 0), MIRT_E_INVALID, "a shuffle buffer of 0 samples");
-    refused(mirt_prefetch(mirt_batch(mirt_shuffle(mirt_cache(mirt_mnist(in_folder("nowhere"), MIRT_TRAIN)), 5), 0), 0), MIRT_E_NOT_FOUND, "nowhere");
+    refused(mirt_prefetch(mirt_batch(mirt_shuffle(mirt_cache(mirt_mnist(in_folder("nowhere"), MIRT_TRAIN)), 5), 0), 0),
+            MIRT_E_NOT_FOUND, "nowhere");
 }
 
 static void test_shuffle(void) {
@@ -375,7 +406,8 @@ static void test_shuffle(void) {
     d = mirt_shuffle(mirt_shuffle(mirt_cache(mirt_idx(images_path, labels_path)), 10), 10);
     fine = d && read_order(d, 1, 0, other, N);
     for (int i = 0; i < N; i++) again[i] = first[first[i]];
-    ok(fine && each_once(other, N) && memcmp(other, again, sizeof other) != 0, "a second shuffle has an order of its own");
+    ok(fine && each_once(other, N) && memcmp(other, again, sizeof other) != 0,
+       "a second shuffle has an order of its own");
     mirt_dataset_destroy(d);
 
     const int64_t buffers[] = {1, 7, 100, N, 100000};
@@ -411,8 +443,8 @@ static void test_prefetch(void) {
             mirt__dataset_begin(ahead, 9, 9);
             for (int i = 0; i < epoch * 3; i++) mirt__dataset_next(ahead, &batch);
         }
-        ok(same, "prefetch changes nothing, whatever is broken off (%s%s%s)", kind & 1 ? "cache " : "", kind & 2 ? "shuffle " : "",
-           kind & 4 ? "batch" : "");
+        ok(same, "prefetch changes nothing, whatever is broken off (%s%s%s)", kind & 1 ? "cache " : "",
+           kind & 2 ? "shuffle " : "", kind & 4 ? "batch" : "");
         mirt_dataset_destroy(plain);
         mirt_dataset_destroy(ahead);
     }
@@ -429,11 +461,13 @@ static void test_prefetch(void) {
 
 static void test_digits(void) {
     mirt_dataset *train = mirt_drawn_digits(500, 7, MIRT_TRAIN), *test = mirt_drawn_digits(500, 7, MIRT_TEST);
-    mirt_dataset *more = mirt_batch(mirt_drawn_digits(501, 7, MIRT_TRAIN), 500), *other = mirt_drawn_digits(500, 8, MIRT_TRAIN);
+    mirt_dataset *more = mirt_batch(mirt_drawn_digits(501, 7, MIRT_TRAIN), 500),
+                 *other = mirt_drawn_digits(500, 8, MIRT_TRAIN);
     int64_t rows;
     mirt_status status;
     uint64_t hash = run_epoch(train, 0, 0, &rows, &status);
-    ok(rows == 500 && hash == DIGITS_HASH, "500 digits have always the same pixels (0x%016llX)", (unsigned long long)hash);
+    ok(rows == 500 && hash == DIGITS_HASH, "500 digits have always the same pixels (0x%016llX)",
+       (unsigned long long)hash);
     ok(run_epoch(train, 3, 4, &rows, &status) == hash, "in any epoch");
     ok(run_epoch(test, 0, 0, &rows, &status) != hash && run_epoch(other, 0, 0, &rows, &status) != hash,
        "another split or seed has other ones");
@@ -444,7 +478,8 @@ static void test_digits(void) {
     const unsigned char *pixels = (const unsigned char *)a.field[0], *labels = (const unsigned char *)a.field[1];
     int same = 0, equal = 0, count[10] = {0};
     mirt__dataset_begin(train, 0, 0);
-    for (int i = 0; i < 500 && mirt__dataset_next(train, &b) == MIRT_OK; i++) same += memcmp(b.field[0], pixels + i * 784, 784) == 0;
+    for (int i = 0; i < 500 && mirt__dataset_next(train, &b) == MIRT_OK; i++)
+        same += memcmp(b.field[0], pixels + i * 784, 784) == 0;
     ok(same == 500, "more digits begin with the same ones");
     mirt__dataset_begin(test, 0, 0);
     for (int i = 0; i < 500 && mirt__dataset_next(test, &b) == MIRT_OK; i++) {
@@ -475,7 +510,8 @@ static void test_memory(void) {
     for (long k = 1;; k++) {
         allocations = 0;
         fails = k;
-        mirt_dataset *d = mirt_prefetch(mirt_batch(mirt_shuffle(mirt_cache(mirt_idx(packed_path, labels_path)), 5), 16), 2);
+        mirt_dataset *d =
+            mirt_prefetch(mirt_batch(mirt_shuffle(mirt_cache(mirt_idx(packed_path, labels_path)), 5), 16), 2);
         bool fine = d != NULL;
         if (fine && mirt__dataset_begin(d, 0, 0) != MIRT_OK) {
             int64_t rows;
@@ -497,7 +533,8 @@ static void test_memory(void) {
         }
     }
     fails = 0;
-    ok(badly == 0 && asked == survived && asked > 8, "out of memory at each of %ld allocations: said so, nothing lost (%ld)", asked, badly);
+    ok(badly == 0 && asked == survived && asked > 8,
+       "out of memory at each of %ld allocations: said so, nothing lost (%ld)", asked, badly);
 
     const int kinds[] = {4, 6, 7};
     for (int i = 0; i < 3; i++) {

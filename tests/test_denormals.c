@@ -6,7 +6,8 @@
 
 enum { SAMPLES = 4, FEATURES = 8, UNITS = 16 };
 
-/* The gradients of half of the weights vanish after the first step, and Adam's first moments shrink by a tenth a step from there on. */
+/* The gradients of half of the weights vanish after the first step, and Adam's first moments shrink by a tenth a step
+   from there on. */
 static void test_vanishing(int devices, mirt_optimizer optimizer, const char *name) {
     static float x[SAMPLES][FEATURES], y[SAMPLES][1];
     const int steps = 1200; /* 0.9^830 is the least normal number */
@@ -38,12 +39,15 @@ static void test_vanishing(int devices, mirt_optimizer optimizer, const char *na
             for (int k = 0; k < FEATURES; k++) x[i][k] = k < FEATURES / 2 || step == 0 ? (float)(i + k + 1) * 0.1f : 0;
             y[i][0] = (float)i;
         }
-        status = mirt_train_step(model, mirt_make_array(x, MIRT_FLOAT32, MIRT_SHAPE(SAMPLES, FEATURES)), mirt_make_array(y, MIRT_FLOAT32, MIRT_SHAPE(SAMPLES, 1)), NULL);
+        status = mirt_train_step(model, mirt_make_array(x, MIRT_FLOAT32, MIRT_SHAPE(SAMPLES, FEATURES)),
+                                 mirt_make_array(y, MIRT_FLOAT32, MIRT_SHAPE(SAMPLES, 1)), NULL);
     }
     int64_t zeros = 0;
     const int64_t weights = denormal_weights(model), slots = denormal_slots(model, &zeros);
-    ok(status == MIRT_OK && weights == 0, "%s on %d devices, %d steps: no denormal weight: %lld %s", name, devices, steps, (long long)weights, mirt_last_error());
-    ok(slots == 0 && zeros >= FEATURES / 2 * UNITS, "nor optimizer slot: %lld; %lld have become 0", (long long)slots, (long long)zeros);
+    ok(status == MIRT_OK && weights == 0, "%s on %d devices, %d steps: no denormal weight: %lld %s", name, devices,
+       steps, (long long)weights, mirt_last_error());
+    ok(slots == 0 && zeros >= FEATURES / 2 * UNITS, "nor optimizer slot: %lld; %lld have become 0", (long long)slots,
+       (long long)zeros);
     mirt_strategy_destroy(strategy);
 }
 

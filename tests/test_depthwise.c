@@ -1,6 +1,6 @@
-/* Depthwise convolutions of every fast table: what is read, every epilogue, both gradients alone and in one pass, float32
-   and bfloat16, against plain double arithmetic; the same bits from AVX2 and AVX-512 and from any team, and for an image
-   in any place; the means of images. */
+/* Depthwise convolutions of every fast table: what is read, every epilogue, both gradients alone and in one pass,
+   float32 and bfloat16, against plain double arithmetic; the same bits from AVX2 and AVX-512 and from any team, and for
+   an image in any place; the means of images. */
 #define MIRRORTRAIN_IMPLEMENTATION
 #include "../mirrortrain.h"
 #include "tap.h"
@@ -19,14 +19,16 @@ static const shape shapes[] = {
     {1, 12, 12, 2, 2, 2, 7, 7, 1, 1, 1, 1, 3, 3, 3, 3}, {1, 130, 17, 20, 20, 20, 3, 3, 1, 1, 1, 1, 1, 1, 1, 1},
     {2, 5, 6, 8, 8, 8, 3, 3, 1, 1, 1, 1, 1, 1, 5, 6}, {0, 4, 4, 8, 8, 8, 3, 3, 1, 1, 1, 1, 1, 1, 1, 1}};
 
-/* The means of images: beside outputs that stay as they are, near those of the outputs, and the same bits from every table
-   and team, and for an image alone. */
+/* The means of images: beside outputs that stay as they are, near those of the outputs, and the same bits from every
+   table and team, and for an image alone. */
 static void check_means(const shape *p, const setup *how) {
     int count;
     const mirt__kernels *const *tables = mirt__kernel_tables(&count);
     call c = call_of(p, how, false), one;
     const int64_t columns = c.s.co, pixels = c.s.oh * c.s.ow;
-    array mean = array_of(MIRT_FLOAT32, c.s.rows * columns, false), first = array_of(MIRT_FLOAT32, c.s.rows * columns, false), alone = array_of(MIRT_FLOAT32, columns, false), y_of_one = alone, y;
+    array mean = array_of(MIRT_FLOAT32, c.s.rows * columns, false),
+          first = array_of(MIRT_FLOAT32, c.s.rows * columns, false), alone = array_of(MIRT_FLOAT32, columns, false),
+          y_of_one = alone, y;
     bool equal = true, placed = true;
     double error = 0;
     call_ready(&c);
@@ -43,7 +45,8 @@ static void check_means(const shape *p, const setup *how) {
             memset(mean.data, 0xFF, (size_t)mean.count * sizeof(float));
             c.epilogue.sum[0] = (float *)(t + team ? mean.data : first.data);
             run(&c, tables[t], teams[team], 0);
-            equal = equal && same_as_law(tables[t], &c.out, &y) && (t + team == 0 || same(&mean, &first)) && intact(t + team ? &mean : &first);
+            equal = equal && same_as_law(tables[t], &c.out, &y) && (t + team == 0 || same(&mean, &first)) &&
+                    intact(t + team ? &mean : &first);
         }
     }
     for (int64_t image = 0; image < c.s.rows; image++) {
@@ -66,8 +69,9 @@ static void check_means(const shape *p, const setup *how) {
         y_of_one.data = (float *)first.data + image * columns;
         placed = placed && same_as_law(tables[0], &alone, &y_of_one);
     }
-    ok(error < (how->half_out ? 2e-2 : 4e-6) && equal && placed, "means of %dx%dx%dx%d, %dx%d/%d, %s: off by %.1e%s%s", p->rows, p->h, p->w, p->ci, p->kh, p->kw, p->sh, how->name, error,
-       equal ? "" : ", bits differ", placed ? "" : ", an image alone has others");
+    ok(error < (how->half_out ? 2e-2 : 4e-6) && equal && placed, "means of %dx%dx%dx%d, %dx%d/%d, %s: off by %.1e%s%s",
+       p->rows, p->h, p->w, p->ci, p->kh, p->kw, p->sh, how->name, error, equal ? "" : ", bits differ",
+       placed ? "" : ", an image alone has others");
     free(y.block);
     free(mean.block);
     free(first.block);

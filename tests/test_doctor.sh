@@ -21,14 +21,14 @@ if grep -vqE '^(ok|warning|FAILED) +[a-z-]+ +[^ ]|^doctor: ' said; then tap_not_
 for what in program system processor kernels gpu memory disk clock threads all-reduce images variables; do
     tap_check "it looks at: $what" grep -qE "^(ok|warning) +$what " said
 done
-tap_check "it leaves no file behind" test -z "$(find . -name '.mirrortrain*')"
+tap_check "it leaves no file" test -z "$(find . -name '.mirrortrain*')"
 says "a directory that is not there" 1 '^FAILED *disk .*/no/such: cannot create a file there: No such' "$program" doctor /no/such
 says "a disk that is full" 1 '^FAILED *disk .*cannot write' sh -c "ulimit -f 64; '$program' doctor '$tmp'"
 tap_check "what was begun there is gone" test -z "$(find . -name '.mirrortrain*')"
 says "two directories" 2 'checks one directory, not 2' "$program" doctor a b
 MIRT_CPU=plain doctor "slow kernels" 0 '^warning *kernels *plain, though .*unset MIRT_CPU$\|^ok *kernels *plain'
 MIRT_CPU=plain doctor "a variable that changes what runs" 0 '^warning *variables .*"MIRT_CPU": "plain"'
-MIRT_CORES=none doctor "cores that are no number" 1 '^FAILED *devices .*MIRT_CORES'
+MIRT_CORES=none doctor "cores that are not a number" 1 '^FAILED *devices .*MIRT_CORES'
 MIRT_CORES=1 doctor "one core" 0 '^ok *all-reduce *one device'
 MIRT_CORES=3 doctor "three devices" 0 '^ok *all-reduce *1 MB summed over 3 devices .*bit-identical'
 

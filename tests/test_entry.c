@@ -50,8 +50,8 @@ static const uint32_t words[] = {0};
 static const uint16_t words87[] = {0};
 #endif
 
-/* Whether the processor says which parts of its state are in use: then bits 2 and 6 are the upper halves of ymm and zmm. The C library's
-   EVEX code may leave bits 5 and 7 set. */
+/* Whether the processor says which parts of its state are in use: then bits 2 and 6 are the upper halves of ymm and
+   zmm. The C library's EVEX code may leave bits 5 and 7 set. */
 static bool says_in_use;
 #if defined(__x86_64__)
 #include <cpuid.h>
@@ -63,7 +63,8 @@ static bool upper_halves_in_use(void) {
 }
 static void look_for_in_use(void) {
     unsigned a, b, c, d;
-    says_in_use = __get_cpuid(1, &a, &b, &c, &d) && (c & 1u << 27) && __get_cpuid_count(0xD, 1, &a, &b, &c, &d) && (a & 1u << 2);
+    says_in_use =
+        __get_cpuid(1, &a, &b, &c, &d) && (c & 1u << 27) && __get_cpuid_count(0xD, 1, &a, &b, &c, &d) && (a & 1u << 2);
 }
 #else
 static bool upper_halves_in_use(void) { return false; }
@@ -122,9 +123,15 @@ static void after(const char *call) { caller_here(call); }
 /* >>code of the caller */
 
 static int on_event(const mirt_event *event, void *user) { return (void)event, caller_here((const char *)user); }
-static int on_train_begin(const mirt_event *event, void *user) { return (void)event, (void)user, caller_here("train_begin"); }
-static int on_batch_end(const mirt_event *event, void *user) { return (void)event, (void)user, caller_here("batch_end"); }
-static int on_test_begin(const mirt_event *event, void *user) { return (void)event, (void)user, caller_here("test_begin"); }
+static int on_train_begin(const mirt_event *event, void *user) {
+    return (void)event, (void)user, caller_here("train_begin");
+}
+static int on_batch_end(const mirt_event *event, void *user) {
+    return (void)event, (void)user, caller_here("batch_end");
+}
+static int on_test_begin(const mirt_event *event, void *user) {
+    return (void)event, (void)user, caller_here("test_begin");
+}
 
 static int on_epoch_end(const mirt_event *event, void *user) {
     mirt_logs logs;
@@ -142,9 +149,13 @@ static size_t on_save(char *text, size_t capacity, void *user) {
 }
 static int on_load(const char *text, void *user) { return (void)text, (void)user, caller_here("load_state"); }
 static void on_destroy(void *user) { (void)user, caller_here("destroy of a callback"); }
-static float on_rate(int epoch, float rate, void *user) { return (void)epoch, (void)user, caller_here("learning_rate"), rate; }
+static float on_rate(int epoch, float rate, void *user) {
+    return (void)epoch, (void)user, caller_here("learning_rate"), rate;
+}
 static float on_schedule(int64_t step, void *user) { return (void)step, (void)user, caller_here("schedule"), 0.01f; }
-static void on_log(mirt_log_level level, const char *text, void *user) { (void)level, (void)text, (void)user, caller_here("log"); }
+static void on_log(mirt_log_level level, const char *text, void *user) {
+    (void)level, (void)text, (void)user, caller_here("log");
+}
 
 static int on_map(const void *const *in, void *const *out, int64_t index, void *user) {
     (void)in, (void)out, (void)index;
@@ -157,7 +168,9 @@ static int on_generate(void *const *out, int64_t index, void *user) {
     memcpy(out[1], &image_classes[index], 1);
     return caller_here("generator");
 }
-static int on_generate_begin(int64_t epoch, void *user) { return (void)epoch, (void)user, caller_here("begin of a generator"); }
+static int on_generate_begin(int64_t epoch, void *user) {
+    return (void)epoch, (void)user, caller_here("begin of a generator");
+}
 
 static int on_shape(const mirt_shape *in, int num_in, const void *config, mirt_shape *out, void *user) {
     (void)num_in, (void)config, (void)user;
@@ -201,7 +214,8 @@ static double on_result(const double *sums, int count, int64_t samples, void *us
 static bool on_body(mirt_function *f, void *user) {
     mirt_model *model = (mirt_model *)user;
     caller_here("body of a function");
-    mirt_minimize(f, mirt_reduce_mean(mirt_square(mirt_call(model, mirt_function_x(f, 0), MIRT_TRAINING_ON)), 1u << 1, false));
+    mirt_minimize(
+        f, mirt_reduce_mean(mirt_square(mirt_call(model, mirt_function_x(f, 0), MIRT_TRAINING_ON)), 1u << 1, false));
     return caller_here("body of a function") == 0;
 }
 static int on_decode(const unsigned char *bytes, size_t size, mirt_image *out, void *user) {
@@ -460,8 +474,10 @@ static void test_changes(void) {
     ok(mirt_fit_arrays(model, images_x(0, 16), images_y(0, 16), &fit) != NULL, "fit: %s", mirt_last_error());
     const uint32_t now = control_get();
     control_set(USUAL);
-    ok((of_thread & ~(uint32_t)FLAGS) == words[0], "a thread that a callback starts has the caller's control: %x", (unsigned)of_thread);
-    ok((now & ~(uint32_t)FLAGS) == (words[1] & ~(uint32_t)FLAGS), "what a callback sets lasts when fit returns: %x", (unsigned)now);
+    ok((of_thread & ~(uint32_t)FLAGS) == words[0], "a thread that a callback starts has the caller's control: %x",
+       (unsigned)of_thread);
+    ok((now & ~(uint32_t)FLAGS) == (words[1] & ~(uint32_t)FLAGS), "what a callback sets lasts when fit returns: %x",
+       (unsigned)now);
     mirt_strategy_destroy(strategy);
 }
 
@@ -476,7 +492,8 @@ static void test_flags(void) {
         const mirt_status status = mirt_predict_arrays(model, images_x(0, 16), out, sizeof out / sizeof *out);
         const uint32_t now = control_get();
         control_set(USUAL);
-        ok(status == MIRT_OK && now == (USUAL | flags[i]), "raised flags %x are those before the call: %x", (unsigned)flags[i], (unsigned)now);
+        ok(status == MIRT_OK && now == (USUAL | flags[i]), "raised flags %x are those before the call: %x",
+           (unsigned)flags[i], (unsigned)now);
     }
     mirt_strategy_destroy(strategy);
 }
@@ -497,10 +514,14 @@ int main(void) {
     control_set(USUAL);
     x87_set(words87[MIRT__COUNT(words) - 1]);
     for (int i = 0; i < places; i++)
-        ok(at[i].wrong == 0 && at[i].dirty == 0, "%s: the caller's control and clean vectors, %d times; %d and %d times not", at[i].name, at[i].seen, at[i].wrong, at[i].dirty);
+        ok(at[i].wrong == 0 && at[i].dirty == 0,
+           "%s: the caller's control and clean vectors, %d times; %d and %d times not", at[i].name, at[i].seen,
+           at[i].wrong, at[i].dirty);
     ok(places >= 40, "%d places", places);
-    ok(points > 100 && points_wrong == 0, "the library's control at %d points on its way, not at %d", points, points_wrong);
-    for (int w = 1; w < MIRT__COUNT(words); w++) ok(strcmp(bits[w], bits[0]) == 0, "the caller's rounding mode changes no weight");
+    ok(points > 100 && points_wrong == 0, "the library's control at %d points on its way, not at %d", points,
+       points_wrong);
+    for (int w = 1; w < MIRT__COUNT(words); w++)
+        ok(strcmp(bits[w], bits[0]) == 0, "the caller's rounding mode changes no weight");
     if (!says_in_use) skip("which upper halves of vectors are in use: the processor does not say");
     test_changes();
     test_flags();

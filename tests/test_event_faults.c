@@ -1,5 +1,5 @@
-/* Logs and event files while memory, opening, writing and closing fail, one call after the other: fit ends with an error that names
-   the file, nothing leaks, and what was written before is whole. */
+/* Logs and event files while memory, opening, writing and closing fail, one call after the other: fit ends with an
+   error that names the file, nothing leaks, and what was written before is whole. */
 #define _POSIX_C_SOURCE 200809L
 #include "failing_malloc.h"
 #include <sys/types.h>
@@ -89,15 +89,18 @@ static mirt_status run(char message[512]) {
     memset(&csv, 0, sizeof csv);
     memset(&json, 0, sizeof json);
     memset(&board, 0, sizeof board);
-    for (int i = 0; i < 3; i++) snprintf(path[i], sizeof path[i], "%s/%s", home, i == 0 ? "log.csv" : i == 1 ? "log.jsonl" : "board");
+    for (int i = 0; i < 3; i++)
+        snprintf(path[i], sizeof path[i], "%s/%s", home, i == 0 ? "log.csv" : i == 1 ? "log.jsonl" : "board");
     csv.path = path[0];
     json.path = path[1];
     board.log_dir = path[2];
     json.steps = board.update_freq = board.histogram_freq = 1;
     board.write_images = true;
-    const mirt_array ax = mirt_make_array(x, MIRT_FLOAT32, MIRT_SHAPE(8, 2)), ay = mirt_make_array(y, MIRT_UINT8, MIRT_SHAPE(8));
+    const mirt_array ax = mirt_make_array(x, MIRT_FLOAT32, MIRT_SHAPE(8, 2)),
+                     ay = mirt_make_array(y, MIRT_UINT8, MIRT_SHAPE(8));
     mirt_model *model = make_model();
-    bool good = model && (c[0] = mirt_csv_logger(&csv)) && (c[1] = mirt_json_logger(&json)) && (c[2] = mirt_tensorboard(&board)) && (validation = mirt_arrays(ax, ay));
+    bool good = model && (c[0] = mirt_csv_logger(&csv)) && (c[1] = mirt_json_logger(&json)) &&
+                (c[2] = mirt_tensorboard(&board)) && (validation = mirt_arrays(ax, ay));
     fit.epochs = 2;
     fit.batch = 4;
     fit.no_progress = true;
@@ -144,7 +147,9 @@ static void fail_memory(void) {
         fails = 0;
         if (status == MIRT_OK) spared++; /* times are of several lengths; a verdict can do without words */
         if ((status == MIRT_E_NOMEM || (status == MIRT_OK && spared <= 3)) && live_blocks == before) continue;
-        if (!wrong++) printf("# allocation %ld: %s, %ld blocks left: %s\n", k, mirt_status_text(status), live_blocks - before, message);
+        if (!wrong++)
+            printf("# allocation %ld: %s, %ld blocks left: %s\n", k, mirt_status_text(status), live_blocks - before,
+                   message);
         before = live_blocks;
     }
     ok(wrong == 0, "each of them may fail");
@@ -168,11 +173,13 @@ static void fail_files(int which, int error) {
         const mirt_status how = run(message);
         named = named && strncmp(message, home, strlen(home)) == 0 && strstr(message, strerror(error));
         if (how != MIRT_OK && named && live_blocks == before && lines_whole()) continue;
-        if (!wrong++) printf("# call %ld: %s, %ld blocks left: %s\n", k, mirt_status_text(how), live_blocks - before, message);
+        if (!wrong++)
+            printf("# call %ld: %s, %ld blocks left: %s\n", k, mirt_status_text(how), live_blocks - before, message);
     }
     kind = NO_CALL;
     failing = 0;
-    ok(status == MIRT_OK && count >= 5 && wrong == 0, "%s: each of %ld calls may fail, and the error says of which file: %s", kind_names[which], count, message);
+    ok(status == MIRT_OK && count >= 5 && wrong == 0,
+       "%s: each of %ld calls may fail, and the error says of which file: %s", kind_names[which], count, message);
 }
 
 static void say_nothing(mirt_log_level level, const char *text, void *user) { (void)level, (void)text, (void)user; }

@@ -1,5 +1,5 @@
-/* What a run leaves to look at: CSV, JSON lines and TensorBoard's event files. With a directory as argument, a run that leaves all that
-   there, for test_tensorboard.py. */
+/* What a run leaves to look at: CSV, JSON lines and TensorBoard's event files. With a directory as argument, a run that
+   leaves all that there, for test_tensorboard.py. */
 #define MIRRORTRAIN_IMPLEMENTATION
 #include "../mirrortrain.h"
 #include "tap.h"
@@ -102,21 +102,27 @@ static void test_csv(void) {
     mirt_callback *c = csv(path, 0, false);
     mirt_history *history = run(model, 2, c, NULL, NULL);
     char *text = read_text(path), *line = strchr(text, '\n');
-    ok(history && strncmp(text, "epoch,accuracy,learning_rate,loss,val_accuracy,val_loss\n", 56) == 0, "columns are sorted: %.*s", (int)(line ? line - text : 0), text);
+    ok(history && strncmp(text, "epoch,accuracy,learning_rate,loss,val_accuracy,val_loss\n", 56) == 0,
+       "columns are sorted: %.*s", (int)(line ? line - text : 0), text);
     double value[6];
-    bool same = history && line && sscanf(line + 1, "%lf,%lf,%lf,%lf,%lf,%lf", &value[0], &value[1], &value[2], &value[3], &value[4], &value[5]) == 6;
-    same = same && value[0] == 0 && value[1] == mirt_logs_value(&history->epoch[0], "accuracy") && value[3] == mirt_logs_value(&history->epoch[0], "loss") &&
+    bool same = history && line &&
+                sscanf(line + 1, "%lf,%lf,%lf,%lf,%lf,%lf", &value[0], &value[1], &value[2], &value[3], &value[4],
+                       &value[5]) == 6;
+    same = same && value[0] == 0 && value[1] == mirt_logs_value(&history->epoch[0], "accuracy") &&
+           value[3] == mirt_logs_value(&history->epoch[0], "loss") &&
            value[5] == mirt_logs_value(&history->epoch[0], "val_loss");
-    ok(same && count_lines(text, "\n") == 3, "a line an epoch, with the numbers of the history, all digits");
+    ok(same && count_lines(text, "\n") == 3, "one line per epoch, with the numbers of the history, all digits");
     run(model, 1, c, NULL, NULL);
     ok(count_lines(read_text(path), "\n") == 2, "another fit begins the file anew");
     mirt_callback_destroy(c);
     c = csv(path, 0, true);
     run(model, 1, c, NULL, NULL);
-    ok(count_lines(read_text(path), "\n") == 3 && count_lines(read_text(path), "epoch") == 1, "append goes on behind what is there");
+    ok(count_lines(read_text(path), "\n") == 3 && count_lines(read_text(path), "epoch") == 1,
+       "append continues the file");
     mirt_callback_destroy(c);
     c = csv(path, ';', true);
-    ok(!run(model, 1, c, NULL, NULL) && strstr(mirt_last_error(), path) && strstr(mirt_last_error(), "epoch;accuracy"), "other columns: %s", mirt_last_error());
+    ok(!run(model, 1, c, NULL, NULL) && strstr(mirt_last_error(), path) && strstr(mirt_last_error(), "epoch;accuracy"),
+       "other columns: %s", mirt_last_error());
     mirt_callback_destroy(c);
     mirt_model_destroy(model);
 }
@@ -127,10 +133,13 @@ static void test_json(void) {
     mirt_callback *c = json(path, 2);
     mirt_history *history = run(model, 2, c, NULL, NULL);
     const char *text = read_text(path);
-    ok(history && count_lines(text, "{\"event\":\"epoch\"") == 2 && count_lines(text, "{\"event\":\"step\"") == (int)(history->steps / 2) && strncmp(text, "{\"event\":\"begin\"", 16) == 0,
-        "a line to begin with, one for every second step, one for each epoch");
+    ok(history && count_lines(text, "{\"event\":\"epoch\"") == 2 &&
+           count_lines(text, "{\"event\":\"step\"") == (int)(history->steps / 2) &&
+           strncmp(text, "{\"event\":\"begin\"", 16) == 0,
+       "a line to begin with, one for every second step, one for each epoch");
     ok(strstr(text, "{\"event\":\"end\"") && strstr(text, "\"status\":\"finished\""), "and one at the end");
-    ok(strstr(text, "\"environment\":{\"mirrortrain\"") && strstr(text, "\"batch\":50,"), "it knows the environment and the batch");
+    ok(strstr(text, "\"environment\":{\"mirrortrain\"") && strstr(text, "\"batch\":50,"),
+       "it knows the environment and the batch");
     mirt_callback_destroy(c);
     mirt_model_destroy(model);
 }
@@ -187,15 +196,20 @@ static void test_resume(void) {
     good = good && mirt_fit(model, train, &desc) != NULL;
     const char *text = read_text(path_of("resumed.csv"));
     char *second = first ? strchr(strchr(first, '\n') + 1, '\n') : NULL;
-    ok(good && count_lines(text, "\n") == 4 && strncmp(text, first, (size_t)(second - first)) == 0 && strcmp(text, first) != 0,
-        "a run that goes on from a state keeps the lines before it and takes off those behind it");
+    ok(good && count_lines(text, "\n") == 4 && strncmp(text, first, (size_t)(second - first)) == 0 &&
+           strcmp(text, first) != 0,
+       "a run that resumes from a state keeps the lines before it and removes those after it");
     text = read_text(path_of("resumed.jsonl"));
-    ok(count_lines(text, "\"event\":\"epoch\"") == 3 && count_lines(text, "\"event\":\"begin\"") == 1 && count_lines(text, "\"event\":\"resume\"") == 1 && count_lines(text, "\"event\":\"end\"") == 1,
-        "the JSON log too, and says where");
-    snprintf(command, sizeof command, "[ $(ls '%s'/resumed/train | wc -l) = 1 ] && [ $(ls '%s'/resumed/validation | wc -l) = 1 ]", home, home);
-    ok(system(command) == 0, "event files are gone on with, not begun anew");
-    snprintf(command, sizeof command, "[ $(cat '%s'/size) -gt 100 ] && cat '%s'/resumed/validation/* | wc -c | cmp -s - '%s'/size", home, home, home);
-    ok(system(command) == 0, "and what was behind the state in them is taken off");
+    ok(count_lines(text, "\"event\":\"epoch\"") == 3 && count_lines(text, "\"event\":\"begin\"") == 1 &&
+           count_lines(text, "\"event\":\"resume\"") == 1 && count_lines(text, "\"event\":\"end\"") == 1,
+       "the JSON log too, and says where");
+    snprintf(command, sizeof command,
+             "[ $(ls '%s'/resumed/train | wc -l) = 1 ] && [ $(ls '%s'/resumed/validation | wc -l) = 1 ]", home, home);
+    ok(system(command) == 0, "event files are continued, not replaced");
+    snprintf(command, sizeof command,
+             "[ $(cat '%s'/size) -gt 100 ] && cat '%s'/resumed/validation/* | wc -c | cmp -s - '%s'/size", home, home,
+             home);
+    ok(system(command) == 0, "and what followed the state in them is removed");
     for (int i = 0; i < 3; i++) {
         mirt_callback_destroy(k.of[i]);
         free(k.state[i]);
@@ -204,13 +218,13 @@ static void test_resume(void) {
     mirt_model_destroy(model);
 }
 
-/* Fits with a log to a device, and goes on from the state it has then; a log to a pipe takes up the same state. */
+/* Fits with a log to a device, and resumes from the state it has then; a log to a pipe takes up the same state. */
 static void resume_device(const char *what, mirt_callback *c, mirt_callback *piped) {
     mirt_model *model = make_model();
     bool good = c && run(model, 1, c, NULL, NULL) != NULL;
     char *state = good ? state_of(c) : NULL;
     good = state && c->load_state(state, c->user) == 0 && run(model, 1, c, NULL, NULL) != NULL;
-    ok(good, "%s to /dev/null is gone on with%s%s", what, good ? "" : ": ", good ? "" : mirt_last_error());
+    ok(good, "%s to /dev/null is continued%s%s", what, good ? "" : ": ", good ? "" : mirt_last_error());
     good = state && piped && piped->load_state(state, piped->user) == 0;
     ok(good, "nor does a pipe have an end that must fit%s%s", good ? "" : ": ", good ? "" : mirt_last_error());
     free(state);
@@ -230,7 +244,8 @@ static void test_resume_devices(void) {
 static void refused(mirt_callback *c, const char *name, const char *what) {
     mirt_model *model = make_model();
     mirt_history *history = c ? run(model, 1, c, NULL, NULL) : NULL;
-    ok(c && !history && strstr(mirt_last_error(), name) && mirt_last_status() != MIRT_OK, "%s: %s", what, mirt_last_error());
+    ok(c && !history && strstr(mirt_last_error(), name) && mirt_last_status() != MIRT_OK, "%s: %s", what,
+       mirt_last_error());
     mirt_callback_destroy(c);
     mirt_model_destroy(model);
 }
@@ -249,7 +264,7 @@ static void test_failures(void) {
     int reader = -1;
     ok(mkfifo(path_of("refused"), 0600) == 0, "a pipe");
     for (int i = 0; i < 2; i++) { /* without a reader, and with one */
-        refused(csv(path_of("refused"), 0, false), "a pipe or a terminal, which cannot be written to at a position",
+        refused(csv(path_of("refused"), 0, false), "a pipe or a terminal, which cannot be written at a position",
                 i ? "a CSV log to a pipe that is read" : "a CSV log to a pipe");
         if (i == 0) reader = open(path_of("refused"), O_RDONLY | O_NONBLOCK);
     }
@@ -259,7 +274,7 @@ static void test_failures(void) {
     ok(!json("x", -1), "steps below zero: %s", mirt_last_error());
 }
 
-/* What a loop of one's own writes. */
+/* What a custom loop writes. */
 static bool leave_own(void) {
     float values[100];
     unsigned char pixels[2 * 3 * 4];
@@ -267,26 +282,34 @@ static bool leave_own(void) {
     for (int i = 0; i < 100; i++) values[i] = (float)i;
     for (int i = 0; i < 24; i++) pixels[i] = (unsigned char)(10 * i);
     values[99] = NAN;
-    bool good = writer && mirt_write_scalar(writer, "loss", 0.25, 1) == MIRT_OK && mirt_write_scalar(writer, "loss", NAN, 3000000000) == MIRT_OK &&
-                mirt_write_text(writer, "note", "na\xc3\xafve", 2) == MIRT_OK && mirt_write_histogram(writer, "values", values, 100, 3) == MIRT_OK &&
-                mirt_write_histogram(writer, "none", values, 0, 3) == MIRT_OK && mirt_write_histogram(writer, "one", values + 7, 1, 3) == MIRT_OK &&
-                mirt_write_images(writer, "picture", mirt_make_array(pixels, MIRT_UINT8, MIRT_SHAPE(2, 3, 4, 1)), 1, 4) == MIRT_OK;
+    bool good = writer && mirt_write_scalar(writer, "loss", 0.25, 1) == MIRT_OK &&
+                mirt_write_scalar(writer, "loss", NAN, 3000000000) == MIRT_OK &&
+                mirt_write_text(writer, "note", "na\xc3\xafve", 2) == MIRT_OK &&
+                mirt_write_histogram(writer, "values", values, 100, 3) == MIRT_OK &&
+                mirt_write_histogram(writer, "none", values, 0, 3) == MIRT_OK &&
+                mirt_write_histogram(writer, "one", values + 7, 1, 3) == MIRT_OK &&
+                mirt_write_images(writer, "picture", mirt_make_array(pixels, MIRT_UINT8, MIRT_SHAPE(2, 3, 4, 1)), 1,
+                                  4) == MIRT_OK;
     mirt_event_writer_destroy(writer);
     return good;
 }
 
 static void test_own(void) {
-    ok(leave_own(), "a writer of one's own");
+    ok(leave_own(), "a custom writer");
     mirt_event_writer_destroy(NULL);
-    ok(!mirt_event_writer_create(path_of("a file/own")) && strstr(mirt_last_error(), "a file"), "without a place: %s", mirt_last_error());
-    ok(!mirt_event_writer_create(NULL) && mirt_write_scalar(NULL, "x", 0, 0) != MIRT_OK && mirt_write_text(NULL, "x", "y", 0) != MIRT_OK, "without a writer: %s", mirt_last_error());
+    ok(!mirt_event_writer_create(path_of("a file/own")) && strstr(mirt_last_error(), "a file"), "without a place: %s",
+       mirt_last_error());
+    ok(!mirt_event_writer_create(NULL) && mirt_write_scalar(NULL, "x", 0, 0) != MIRT_OK &&
+           mirt_write_text(NULL, "x", "y", 0) != MIRT_OK,
+       "without a writer: %s", mirt_last_error());
 }
 
 static void leave(const char *directory) {
     mirt_model *model;
     snprintf(home, sizeof home, "%s", directory);
     model = make_model();
-    mirt_callback *a = board(path_of("tensorboard")), *b = json(path_of("log.jsonl"), 1), *c = csv(path_of("log.csv"), 0, false);
+    mirt_callback *a = board(path_of("tensorboard")), *b = json(path_of("log.jsonl"), 1),
+                  *c = csv(path_of("log.csv"), 0, false);
     mirt_history *history = run(model, 3, a, b, c);
     if (!history) fprintf(stderr, "%s\n", mirt_last_error());
     if (history) mirt_save(model, path_of("model.safetensors"), MIRT_SAVE_WEIGHTS_ONLY);

@@ -47,7 +47,8 @@ static size_t transfer(size_t size) {
     return transfer_limit && size > transfer_limit ? transfer_limit : size;
 }
 
-/* What somebody plants, as a link to `trap`, at the first name that a temporary file is to have; and which names were tried. */
+/* What somebody plants, as a link to `trap`, at the first name that a temporary file is to have; and which names were
+   tried. */
 static const char *trap;
 static char trapped[700], second_name[700];
 
@@ -102,9 +103,11 @@ static const float kernel[6] = {1.5f, -2, 3e-8f, 4, 5, -0.0f};
 static const int32_t steps[1] = {469};
 static const unsigned char pixels[5] = {0, 255, 32, 48, 7};
 static const double wide[2] = {0.1, -1e300};
-static const char *const sample_metadata[] = {"format", "mirrortrain 1", "architecture", "{\"layers\":[\"Dense \xc3\xa4\\n\"]}"};
+static const char *const sample_metadata[] = {"format", "mirrortrain 1", "architecture", "{\"layers\":[\"Dense "
+                                                                                         "\xc3\xa4\\n\"]}"};
 
-static mirt__safetensor describe(const char *name, mirt__st_dtype dtype, int rank, int64_t a, int64_t b, const void *data) {
+static mirt__safetensor describe(const char *name, mirt__st_dtype dtype, int rank, int64_t a, int64_t b,
+                                 const void *data) {
     mirt__safetensor tensor;
     memset(&tensor, 0, sizeof tensor);
     tensor.name = name;
@@ -152,8 +155,9 @@ static int is_sample(const mirt__safetensors *file) {
     if (file->count != SAMPLE_TENSORS) return 0;
     for (int i = 0; i < SAMPLE_TENSORS; i++) {
         const mirt__safetensor *got = &file->tensor[i], *want = &sample_tensor[i];
-        if (strcmp(got->name, want->name) || got->dtype != want->dtype || got->rank != want->rank || got->size != sizes[i] ||
-            memcmp(got->dim, want->dim, sizeof got->dim) || (sizes[i] && memcmp(got->data, data[i], sizes[i])))
+        if (strcmp(got->name, want->name) || got->dtype != want->dtype || got->rank != want->rank ||
+            got->size != sizes[i] || memcmp(got->dim, want->dim, sizeof got->dim) ||
+            (sizes[i] && memcmp(got->data, data[i], sizes[i])))
             return 0;
     }
     for (int i = 0; i < 4; i += 2) {
@@ -181,7 +185,8 @@ static int temporaries(void) {
     int count = 0;
     DIR *list = opendir(directory);
     if (!list) return -1;
-    for (struct dirent *entry = readdir(list); entry; entry = readdir(list)) count += strstr(entry->d_name, ".tmp") != NULL;
+    for (struct dirent *entry = readdir(list); entry; entry = readdir(list))
+        count += strstr(entry->d_name, ".tmp") != NULL;
     closedir(list);
     return count;
 }
@@ -191,7 +196,8 @@ static void test_round_trip(void) {
     mirt__safetensors file;
     ok(mirt__safetensors_write(path, &content) == MIRT_OK, "written: %s", mirt_last_error());
     ok(mirt__safetensors_open(&file, path) == MIRT_OK && is_sample(&file), "read back: %s", mirt_last_error());
-    ok(strlen(file.sha256) == 64 && (size_t)(file.data - file.owned) % 8 == 0 && file.data_size == 49, "checksummed, aligned");
+    ok(strlen(file.sha256) == 64 && (size_t)(file.data - file.owned) % 8 == 0 && file.data_size == 49,
+       "checksummed, aligned");
     ok(mirt__safetensors_find(&file, "step") == &file.tensor[2] && !mirt__safetensors_find(&file, "stepp") &&
            !mirt__safetensors_metadata(&file, "none"), "found by name");
     mirt__safetensors_close(&file);
@@ -219,7 +225,8 @@ static void test_round_trip(void) {
     struct stat info;
     ok(chmod(path, 0600) == 0, "made private");
     content.count = content.metadata_count = 0;
-    ok(mirt__safetensors_write(path, &content) == MIRT_OK && mirt__safetensors_open(&file, path) == MIRT_OK && file.count == 0,
+    ok(mirt__safetensors_write(path, &content) == MIRT_OK && mirt__safetensors_open(&file, path) == MIRT_OK &&
+           file.count == 0,
        "no tensors, no metadata: %s", mirt_last_error());
     mirt__safetensors_close(&file);
     ok(stat(path, &info) == 0 && (info.st_mode & 0777) == 0600, "what was private stays private");
@@ -268,7 +275,8 @@ static void test_write_rejects(void) {
     snprintf(elsewhere, sizeof elsewhere, "%s/none/a.safetensors", directory);
     ok(mirt__safetensors_write(elsewhere, &content) == MIRT_E_NOT_FOUND && says(elsewhere), "%s", mirt_last_error());
     ok(mirt__safetensors_open(&file, elsewhere) == MIRT_E_NOT_FOUND && says(elsewhere), "%s", mirt_last_error());
-    ok(mirt__safetensors_write(directory, &content) == MIRT_E_IO && says("not a regular file"), "%s", mirt_last_error());
+    ok(mirt__safetensors_write(directory, &content) == MIRT_E_IO && says("not a regular file"), "%s",
+       mirt_last_error());
     ok(mirt__safetensors_open(&file, directory) == MIRT_E_IO && says("is a directory"), "%s", mirt_last_error());
     ok(live_blocks == 0 && open_files == 0, "nothing leaks");
 }
@@ -294,13 +302,14 @@ typedef struct hostile {
 
 static const hostile good_files[] = {
     {"{}", 0, "nothing at all"},
-    {"{ }   \n\t\r", 0, "white space behind the header"},
+    {"{ }   \n\t\r", 0, "white space after the header"},
     {"{\"__metadata__\":{}}", 0, "empty metadata"},
     {"{" ONE "}", 4, "one tensor, no checksums"},
     {"{\"b\":{" F32 "\"shape\":[1],\"data_offsets\":[4,8]}," ONE "}", 8, "header order is not file order"},
     {T("t", "\"x\":[{}]," F32 "\"shape\":[],\"data_offsets\":[0,4]"), 4, "a scalar, and a member that is unknown here"},
-    {"{\"b\":{" F32 "\"shape\":[0],\"data_offsets\":[4,4]}," ONE ",\"c\":{" F32 "\"shape\":[0],\"data_offsets\":[0,0]}}", 4,
-     "empty tensors at either end"},
+    {"{\"b\":{" F32 "\"shape\":[0],\"data_offsets\":[4,4]}," ONE ",\"c\":{" F32
+     "\"shape\":[0],\"data_offsets\":[0,0]}}",
+     4, "empty tensors at either end"},
     {T("t", "\"dtype\":\"U8\",\"shape\":[1,1,1,2,1,1,1,1],\"data_offsets\":[0,2]"), 2, "rank 8"},
     {T("t", "\"dtype\":\"BF16\",\"shape\":[3],\"data_offsets\":[0,6]"), 6, "bfloat16"},
     {SUMS(SUM_CRC, SUM_HEADER, SUM_SHA, ONE), 4, "all checksums"},
@@ -314,15 +323,15 @@ static const hostile bad_files[] = {
     {"{}x", 0, "JSON at offset 2: something follows"},
     {"{}{}", 0, "JSON at offset 2: something follows"},
     {"{\"\xff\":{}}", 0, "JSON at offset 2: invalid UTF-8"},
-    {"{\"a\\ud800\":{}}", 0, "half of a surrogate pair"},
+    {"{\"a\\ud800\":{}}", 0, "incomplete surrogate pair"},
     {"{\"a\\u0000\":{}}", 0, "U+0000"},
     {"{\"t\":{" F32 "\"shape\":[1],\"data_offsets\":[0,4]}," ONE "}", 4, "the name \"t\" appears twice"},
     {"{\"__metadata__\":{},\"__metadata__\":{}}", 0, "\"__metadata__\" appears twice"},
     {"{\"__metadata__\":{\"a\":\"1\",\"a\":\"2\"}}", 0, "\"a\" appears twice"},
     {"{\"__metadata__\":[]}", 0, "__metadata__: is an array, but must be an object"},
     {"{\"__metadata__\":null}", 0, "__metadata__: is null"},
-    {"{\"__metadata__\":{\"step\":3}}", 0, "step: this metadata is a number, but must be a string"},
-    {"{\"__metadata__\":{\"a\":{}}}", 0, "a: this metadata is an object"},
+    {"{\"__metadata__\":{\"step\":3}}", 0, "step: metadata is a number, but must be a string"},
+    {"{\"__metadata__\":{\"a\":{}}}", 0, "a: metadata is an object"},
     {"{\"t\":3}", 0, "memory: t: is a number, but must be an object"},
     {"{\"t\":[]}", 0, "t: is an array"},
     {"{\"t\":null}", 0, "t: is null"},
@@ -332,7 +341,7 @@ static const hostile bad_files[] = {
     {T("t", F32 "\"shape\":[1]"), 4, "t: \"data_offsets\" is missing"},
     {T("t", F32 F32 "\"shape\":[1],\"data_offsets\":[0,4]"), 4, "\"dtype\" appears twice"},
     {T("t", "\"dtype\":32,\"shape\":[1],\"data_offsets\":[0,4]"), 4, "t: \"dtype\" is a number, but must be a string"},
-    {T("t", "\"dtype\":\"F33\",\"shape\":[1],\"data_offsets\":[0,4]"), 4, "t: dtype \"F33\" is not one"},
+    {T("t", "\"dtype\":\"F33\",\"shape\":[1],\"data_offsets\":[0,4]"), 4, "t: dtype \"F33\" is unknown"},
     {T("t", "\"dtype\":\"f32\",\"shape\":[1],\"data_offsets\":[0,4]"), 4, "dtype \"f32\""},
     {T("t", "\"dtype\":\"\",\"shape\":[1],\"data_offsets\":[0,4]"), 4, "dtype \"\""},
     {T("t", "\"dtype\":\"a\\nb\",\"shape\":[1],\"data_offsets\":[0,4]"), 4, "dtype \"a?b\""},
@@ -345,11 +354,13 @@ static const hostile bad_files[] = {
     {T("t", F32 "\"shape\":[null],\"data_offsets\":[0,4]"), 4, "shape[0] must be a whole number"},
     {T("t", F32 "\"shape\":[9223372036854775808],\"data_offsets\":[0,4]"), 4, "shape[0] must be a whole number"},
     {T("t", F32 "\"shape\":[1,1,1,1,1,1,1,1,1],\"data_offsets\":[0,4]"), 4, "t: shape has 9 dimensions"},
-    {T("t", F32 "\"shape\":[9223372036854775807],\"data_offsets\":[0,4]"), 4, "t: shape (9223372036854775807) of F32 has more bytes"},
-    {T("t", F32 "\"shape\":[4294967296,4294967296],\"data_offsets\":[0,0]"), 0, "shape (4294967296, 4294967296) of F32 has more"},
-    {T("t", F32 "\"shape\":[4611686018427387905],\"data_offsets\":[0,4]"), 4, "has more bytes"},
-    {T("t", "\"dtype\":\"U8\",\"shape\":[4294967296,4294967296,0],\"data_offsets\":[0,0]"), 0, "has more bytes"},
-    {T("t", "\"dtype\":\"F64\",\"shape\":[2147483648,2147483648],\"data_offsets\":[0,8]"), 8, "has more bytes"},
+    {T("t", F32 "\"shape\":[9223372036854775807],\"data_offsets\":[0,4]"), 4,
+     "t: shape (9223372036854775807) of F32 is larger"},
+    {T("t", F32 "\"shape\":[4294967296,4294967296],\"data_offsets\":[0,0]"), 0,
+     "shape (4294967296, 4294967296) of F32 is larger"},
+    {T("t", F32 "\"shape\":[4611686018427387905],\"data_offsets\":[0,4]"), 4, "is larger than"},
+    {T("t", "\"dtype\":\"U8\",\"shape\":[4294967296,4294967296,0],\"data_offsets\":[0,0]"), 0, "is larger than"},
+    {T("t", "\"dtype\":\"F64\",\"shape\":[2147483648,2147483648],\"data_offsets\":[0,8]"), 8, "is larger than"},
     {T("t", F32 "\"shape\":[1],\"data_offsets\":4"), 4, "t: \"data_offsets\" is a number"},
     {T("t", F32 "\"shape\":[1],\"data_offsets\":[4]"), 4, "t: data_offsets has 1 items"},
     {T("t", F32 "\"shape\":[1],\"data_offsets\":[]"), 4, "data_offsets has 0 items"},
@@ -357,10 +368,12 @@ static const hostile bad_files[] = {
     {T("t", F32 "\"shape\":[1],\"data_offsets\":[\"0\",4]"), 4, "data_offsets[0] must be a whole number"},
     {T("t", F32 "\"shape\":[1],\"data_offsets\":[0,4.0]"), 4, "data_offsets[1] must be a whole number"},
     {T("t", F32 "\"shape\":[1],\"data_offsets\":[-4,0]"), 4, "data_offsets[0] must be a whole number"},
-    {T("t", F32 "\"shape\":[1],\"data_offsets\":[0,18446744073709551620]"), 4, "data_offsets[1] must be a whole number"},
+    {T("t", F32 "\"shape\":[1],\"data_offsets\":[0,18446744073709551620]"), 4,
+     "data_offsets[1] must be a whole number"},
     {T("t", F32 "\"shape\":[1],\"data_offsets\":[4,0]"), 4, "t: data_offsets [4, 0] end before they begin"},
     {T("t", F32 "\"shape\":[1],\"data_offsets\":[0,5]"), 4, "t: data_offsets [0, 5] go beyond the 4 bytes"},
-    {T("t", F32 "\"shape\":[1],\"data_offsets\":[9223372036854775803,9223372036854775807]"), 4, "go beyond the 4 bytes"},
+    {T("t", F32 "\"shape\":[1],\"data_offsets\":[9223372036854775803,9223372036854775807]"), 4,
+     "go beyond the 4 bytes"},
     {T("dense/kernel", F32 "\"shape\":[5,6],\"data_offsets\":[0,100]"), 100,
      "memory: dense/kernel: data_offsets [0, 100] hold 100 bytes, shape (5, 6) of F32 needs 120"},
     {T("t", F32 "\"shape\":[2],\"data_offsets\":[0,4]"), 4, "shape (2) of F32 needs 8"},
@@ -370,21 +383,26 @@ static const hostile bad_files[] = {
     {"{" ONE "}", 5, "the tensors end at 4, but the file has 5 bytes"},
     {"{" ONE "}", 3, "go beyond the 3 bytes"},
     {"{" ONE "}", 0, "go beyond the 0 bytes"},
-    {T("t", F32 "\"shape\":[1],\"data_offsets\":[4,8]"), 8, "t: begins at 4, but the bytes from 0 on belong to no tensor"},
-    {"{\"u\":{" F32 "\"shape\":[1],\"data_offsets\":[5,9]}," ONE "}", 9, "u: begins at 5, but the bytes from 4 on"},
-    {"{\"u\":{" F32 "\"shape\":[1],\"data_offsets\":[3,7]}," ONE "}", 7, "u: begins at 3, but \"t\" extends to 4: they overlap"},
+    {T("t", F32 "\"shape\":[1],\"data_offsets\":[4,8]"), 8, "t: begins at 4, but the bytes from 0 belong to no tensor"},
+    {"{\"u\":{" F32 "\"shape\":[1],\"data_offsets\":[5,9]}," ONE "}", 9, "u: begins at 5, but the bytes from 4 belong"},
+    {"{\"u\":{" F32 "\"shape\":[1],\"data_offsets\":[3,7]}," ONE "}", 7,
+     "u: begins at 3, but \"t\" extends to 4: they overlap"},
     {"{\"u\":{" F32 "\"shape\":[1],\"data_offsets\":[0,4]}," ONE "}", 4, "they overlap"},
-    {"{\"u\":{" F32 "\"shape\":[0],\"data_offsets\":[2,2]}," ONE "}", 4, "u: begins at 2, but \"t\" extends to 4: they overlap"},
+    {"{\"u\":{" F32 "\"shape\":[0],\"data_offsets\":[2,2]}," ONE "}", 4,
+     "u: begins at 2, but \"t\" extends to 4: they overlap"},
     {"{\"u\":{" F32 "\"shape\":[0],\"data_offsets\":[8,8]}," ONE "}", 8, "u: begins at 8, but the bytes from 4"},
-    {SUMS("", SUM_HEADER, SUM_SHA, ONE), 4, "__metadata__: mirrortrain.crc32c is missing beside"},
-    {SUMS(SUM_CRC, "", SUM_SHA, ONE), 4, "mirrortrain.header is missing beside"},
-    {SUMS(SUM_CRC, SUM_HEADER, "", ONE), 4, "mirrortrain.sha256 is missing beside"},
+    {SUMS("", SUM_HEADER, SUM_SHA, ONE), 4, "__metadata__: mirrortrain.crc32c is missing, but"},
+    {SUMS(SUM_CRC, "", SUM_SHA, ONE), 4, "mirrortrain.header is missing, but"},
+    {SUMS(SUM_CRC, SUM_HEADER, "", ONE), 4, "mirrortrain.sha256 is missing, but"},
     {SUMS(SUM_CRC, "\"mirrortrain.header\":\"00000000\",", SUM_SHA, ONE), 4, "header: CRC-32C is "},
-    {SUMS(SUM_CRC, "\"mirrortrain.header\":\"0000000\",", SUM_SHA, ONE), 4, "mirrortrain.header: must be 8 hexadecimal digits"},
-    {SUMS(SUM_CRC, "\"mirrortrain.header\":\"\\u0030000000\",", SUM_SHA, ONE), 4, "mirrortrain.header: must be 8 hexadecimal"},
+    {SUMS(SUM_CRC, "\"mirrortrain.header\":\"0000000\",", SUM_SHA, ONE), 4,
+     "mirrortrain.header: must be 8 hexadecimal digits"},
+    {SUMS(SUM_CRC, "\"mirrortrain.header\":\"\\u0030000000\",", SUM_SHA, ONE), 4,
+     "mirrortrain.header: must be 8 hexadecimal"},
     {SUMS("\"mirrortrain.crc32c\":\"{\\\"t\\\":\\\"00000000\\\"}\",", SUM_HEADER, SUM_SHA, ONE), 4,
-     "memory: t: CRC-32C is " CRC ", but the file promises 00000000: it is damaged"},
-    {SUMS("\"mirrortrain.crc32c\":\"{\\\"t\\\":1}\",", SUM_HEADER, SUM_SHA, ONE), 4, "mirrortrain.crc32c: \"t\" is a number"},
+     "memory: t: CRC-32C is " CRC ", but the file states 00000000: it is damaged"},
+    {SUMS("\"mirrortrain.crc32c\":\"{\\\"t\\\":1}\",", SUM_HEADER, SUM_SHA, ONE), 4,
+     "mirrortrain.crc32c: \"t\" is a number"},
     {SUMS("\"mirrortrain.crc32c\":\"{\\\"u\\\":\\\"" CRC "\\\"}\",", SUM_HEADER, SUM_SHA, ONE), 4, "\"t\" is missing"},
     {SUMS("\"mirrortrain.crc32c\":\"{}\",", SUM_HEADER, SUM_SHA, ONE), 4, "one member for each of the 1 tensors"},
     {SUMS("\"mirrortrain.crc32c\":\"[1]\",", SUM_HEADER, SUM_SHA, ONE), 4, "one member for each of the 1 tensors"},
@@ -414,8 +432,8 @@ static unsigned char *build(const hostile *h, size_t *size) {
 static void rejected(const unsigned char *bytes, size_t size, const char *message) {
     mirt__safetensors file;
     mirt_status status = mirt__safetensors_open_memory(&file, bytes, size);
-    ok(status == MIRT_E_FORMAT && says(message) && !strncmp(mirt_last_error(), "memory: ", 8) && live_blocks == 0, "rejects: %s",
-       status == MIRT_OK ? message : mirt_last_error());
+    ok(status == MIRT_E_FORMAT && says(message) && !strncmp(mirt_last_error(), "memory: ", 8) && live_blocks == 0,
+       "rejects: %s", status == MIRT_OK ? message : mirt_last_error());
     if (status == MIRT_OK) mirt__safetensors_close(&file);
 }
 
@@ -435,8 +453,10 @@ static void test_hostile(void) {
         free(bytes);
     }
     /* What a header alone cannot express. */
-    unsigned char lengths[5][10] = {{1, 225, 245, 5, 0, 0, 0, 0, '{', '}'}, {255, 255, 255, 255, 255, 255, 255, 255, '{', '}'},
-                                    {3, 0, 0, 0, 0, 0, 0, 0, '{', '}'}, {0, 225, 245, 5, 0, 0, 0, 0, '{', '}'},
+    unsigned char lengths[5][10] = {{1, 225, 245, 5, 0, 0, 0, 0, '{', '}'},
+                                    {255, 255, 255, 255, 255, 255, 255, 255, '{', '}'},
+                                    {3, 0, 0, 0, 0, 0, 0, 0, '{', '}'},
+                                    {0, 225, 245, 5, 0, 0, 0, 0, '{', '}'},
                                     {0, 0, 0, 0, 0, 0, 0, 128, '{', '}'}};
     rejected(lengths[0], 10, "the header length 100000001 is above the limit of 100000000");
     rejected(lengths[1], 10, "the header length 18446744073709551615 is above the limit");
@@ -444,7 +464,7 @@ static void test_hostile(void) {
     rejected(lengths[3], 10, "the header length 100000000 goes beyond the end");
     rejected(lengths[4], 10, "is above the limit");
     for (size_t few = 0; few < 8; few++) rejected(lengths[2], few, "bytes are too few");
-    rejected((const unsigned char *)"\x89PNG\r\n\x1a\n\0\0\0\rIHDR", 16, "this is no safetensors file");
+    rejected((const unsigned char *)"\x89PNG\r\n\x1a\n\0\0\0\rIHDR", 16, "this is not a safetensors file");
     unsigned char deep[8 + 1000] = {232, 3};
     memset(deep + 8, '[', 1000);
     memcpy(deep + 8, "{\"t\":", 5);
@@ -460,7 +480,7 @@ static void test_damage(void) {
     unsigned char *bytes = slurp(&size);
     int accepted = 0, different = 0, silent = 0;
     for (size_t length = 0; length < size; length++) {
-        unsigned char *part = (unsigned char *)malloc(length + 1); /* so that the sanitizer sees a read behind the end */
+        unsigned char *part = (unsigned char *)malloc(length + 1); /* so that the sanitizer sees a read past the end */
         memcpy(part, bytes, length);
         if (mirt__safetensors_open_memory(&file, part, length) == MIRT_OK) {
             accepted++;
@@ -483,7 +503,8 @@ static void test_damage(void) {
         }
         bytes[bit / 8] ^= (unsigned char)(1u << (bit % 8));
     }
-    ok(different == 0 && silent == 0, "all %d flipped bits are refused with a reason, or harmless (%d)", (int)(8 * size), accepted);
+    ok(different == 0 && silent == 0, "all %d flipped bits are refused with a reason, or harmless (%d)",
+       (int)(8 * size), accepted);
     /* Without checksums a flip may go unnoticed, but must stay harmless for the program. */
     unsigned char *plain = build(&good_files[6], &size);
     for (size_t bit = 0; bit < 8 * size; bit++) {
@@ -509,7 +530,8 @@ static void test_noise(void) {
             state = state * 1664525u + 1013904223u;
             size_t at = (state >> 8) % size;
             state = state * 1664525u + 1013904223u;
-            bytes[at] = state >> 31 ? (unsigned char)(state >> 16) : (unsigned char)alphabet[(state >> 16) % (sizeof alphabet - 1)];
+            bytes[at] = state >> 31 ? (unsigned char)(state >> 16)
+                                    : (unsigned char)alphabet[(state >> 16) % (sizeof alphabet - 1)];
         }
         if (mirt__safetensors_open_memory(&file, bytes, size) == MIRT_OK) {
             accepted++;
@@ -526,8 +548,9 @@ static void test_short_transfers(void) {
     mirt__safetensors_content content = sample();
     mirt__safetensors file;
     transfer_limit = 7;
-    ok(mirt__safetensors_write(path, &content) == MIRT_OK && mirt__safetensors_open(&file, path) == MIRT_OK && is_sample(&file),
-       "7 bytes a call");
+    ok(mirt__safetensors_write(path, &content) == MIRT_OK && mirt__safetensors_open(&file, path) == MIRT_OK &&
+           is_sample(&file),
+       "7 bytes per call");
     mirt__safetensors_close(&file);
     transfer_limit = 0;
     int k = 0, wrong = 0;
@@ -570,13 +593,15 @@ static void test_io_failures(void) {
             }
             /* Once renamed, the file is the new one: only its directory's sync or close can fail still. */
             bool late = strstr(seen, "rename") != NULL;
-            bool harmless = (late && !strcmp(last_call, "close")) || (!strcmp(last_call, "open") && reasons[r] == EACCES && is_new);
+            bool harmless =
+                (late && !strcmp(last_call, "close")) || (!strcmp(last_call, "open") && reasons[r] == EACCES && is_new);
             if (harmless) ok(status == MIRT_OK && is_new && intact, "call %d, %s, does not matter", k, last_call);
             else ok(status == MIRT_E_IO && (late ? is_new : is_old) && intact, "call %d, %s, fails", k, last_call);
             size_t used = strlen(seen);
             snprintf(seen + used, sizeof seen - used, "%s ", last_call);
         }
-        ok(strstr(seen, "open") && strstr(seen, "write") && strstr(seen, "fsync") && strstr(seen, "close") && strstr(seen, "rename"),
+        ok(strstr(seen, "open") && strstr(seen, "write") && strstr(seen, "fsync") && strstr(seen, "close") &&
+               strstr(seen, "rename"),
            "calls that failed: %s", seen);
     }
     call_errno = EIO;
@@ -586,7 +611,8 @@ static void test_io_failures(void) {
         bool done = calls_left > 0;
         calls_left = 0;
         bool closing = !done && !strcmp(last_call, "close");
-        ok(status == (done || closing ? MIRT_OK : MIRT_E_IO), "reading, call %d: %s", k, status ? mirt_last_error() : "fine");
+        ok(status == (done || closing ? MIRT_OK : MIRT_E_IO), "reading, call %d: %s", k,
+           status ? mirt_last_error() : "fine");
         if (status == MIRT_OK) mirt__safetensors_close(&file);
         ok(live_blocks == 0 && open_files == 0, "nothing leaks");
         if (done) break;
@@ -602,28 +628,35 @@ static void test_planted(void) {
     ok(mirt_write_file(victim, "precious", 8) == MIRT_OK && symlink(victim, link) == 0, "a file, and a link to it");
     const int fd = mirt_create_temporary(link, name, sizeof name), other = mirt_create_temporary(link, name + 350, 350);
     struct stat info;
-    ok(fd >= 0 && other >= 0 && strcmp(name, name + 350) != 0 && strncmp(name, link, strlen(link)) == 0 && lstat(name, &info) == 0 && S_ISREG(info.st_mode) &&
-           info.st_size == 0 && (info.st_mode & 0777) == 0600, "temporary files have names of their own: %s", strrchr(name, '/'));
+    ok(fd >= 0 && other >= 0 && strcmp(name, name + 350) != 0 && strncmp(name, link, strlen(link)) == 0 &&
+           lstat(name, &info) == 0 && S_ISREG(info.st_mode) && info.st_size == 0 && (info.st_mode & 0777) == 0600,
+       "temporary files have names of their own: %s", strrchr(name, '/'));
     close(fd);
     close(other);
     open_files -= 2;
     ok(unlink(name) == 0 && unlink(name + 350) == 0, "and are the caller's to remove");
-    ok(mirt_create_temporary(link, name, strlen(link) + 47) == -1 && says("bytes for the name") && !name[0], "%s", mirt_last_error());
-    ok(mirt_create_temporary(NULL, name, sizeof name) == -1 && mirt_create_temporary(link, NULL, 0) == -1, "%s", mirt_last_error());
+    ok(mirt_create_temporary(link, name, strlen(link) + 47) == -1 && says("the name needs") && !name[0], "%s",
+       mirt_last_error());
+    ok(mirt_create_temporary(NULL, name, sizeof name) == -1 && mirt_create_temporary(link, NULL, 0) == -1, "%s",
+       mirt_last_error());
     snprintf(name, sizeof name, "%s/none/a", directory);
     char place[700];
-    ok(mirt_create_temporary(name, place, sizeof place) == -1 && errno == ENOENT && says(name), "%s", mirt_last_error());
+    ok(mirt_create_temporary(name, place, sizeof place) == -1 && errno == ENOENT && says(name), "%s",
+       mirt_last_error());
     mirt__appender log;
     ok(mirt__append_open(&log, link, 0) == MIRT_E_IO && says("symbolic link"), "a log: %s", mirt_last_error());
-    ok(mirt_write_file(link, "new", 3) == MIRT_OK && lstat(link, &info) == 0 && S_ISREG(info.st_mode), "a file that is replaced replaces the link itself");
+    ok(mirt_write_file(link, "new", 3) == MIRT_OK && lstat(link, &info) == 0 && S_ISREG(info.st_mode),
+       "a file that is replaced replaces the link itself");
     FILE *file = fopen(victim, "rb");
     size = file ? fread(text, 1, sizeof text, file) : 0;
     if (file) fclose(file);
     ok(size == 8 && memcmp(text, "precious", 8) == 0, "what it pointed to is as it was");
-    ok(unlink(link) == 0 && symlink("/dev/null", link) == 0 && mirt__append_open(&log, link, 0) == MIRT_OK && mirt__append(&log, "x", 1) == MIRT_OK &&
-           mirt__append_close(&log) == MIRT_OK, "a log follows a link to a device: %s", mirt_last_error());
-    ok(mirt_write_file(link, NULL, 1) != MIRT_OK && mirt_write_file(NULL, "x", 1) != MIRT_OK && mirt_write_file(victim, NULL, 0) == MIRT_OK && stat(victim, &info) == 0 &&
-           info.st_size == 0, "an empty file, and no data");
+    ok(unlink(link) == 0 && symlink("/dev/null", link) == 0 && mirt__append_open(&log, link, 0) == MIRT_OK &&
+           mirt__append(&log, "x", 1) == MIRT_OK && mirt__append_close(&log) == MIRT_OK,
+       "a log follows a link to a device: %s", mirt_last_error());
+    ok(mirt_write_file(link, NULL, 1) != MIRT_OK && mirt_write_file(NULL, "x", 1) != MIRT_OK &&
+           mirt_write_file(victim, NULL, 0) == MIRT_OK && stat(victim, &info) == 0 && info.st_size == 0,
+       "an empty file, and no data");
     unlink(link);
     unlink(victim);
     ok(live_blocks == 0 && open_files == 0 && temporaries() == 0, "nothing leaks");
@@ -642,7 +675,9 @@ static void test_planted_in_time(void) {
         trapped[0] = second_name[0] = 0;
         int fd = -1;
         if (how % 2) good = good && mirt_write_file(beside, "new", 3) == MIRT_OK;
-        else good = good && (fd = mirt_create_temporary(beside, name, sizeof name)) >= 0 && strcmp(name, second_name) == 0 && lstat(name, &info) == 0 && S_ISREG(info.st_mode);
+        else
+            good = good && (fd = mirt_create_temporary(beside, name, sizeof name)) >= 0 &&
+                   strcmp(name, second_name) == 0 && lstat(name, &info) == 0 && S_ISREG(info.st_mode);
         if (fd >= 0) {
             good = good && pwrite(fd, "new", 3, 0) == 3 && unlink(name) == 0;
             close(fd);
@@ -652,9 +687,12 @@ static void test_planted_in_time(void) {
         FILE *file = fopen(victim, "rb");
         const size_t size = file ? fread(text, 1, sizeof text, file) : 0;
         if (file) fclose(file);
-        good = good && size == 8 && memcmp(text, "precious", 8) == 0 && stat(victim, &info) == 0 && (info.st_mode & 0777) == 0640 && access(nothing, F_OK) != 0;
-        good = good && second_name[0] && strcmp(trapped, second_name) != 0 && lstat(trapped, &info) == 0 && S_ISLNK(info.st_mode);
-        ok(good, "%s, a link to %s planted in time: another name is taken%s%s", how % 2 ? "mirt_write_file" : "mirt_create_temporary", how < 2 ? "a file" : "nothing",
+        good = good && size == 8 && memcmp(text, "precious", 8) == 0 && stat(victim, &info) == 0 &&
+               (info.st_mode & 0777) == 0640 && access(nothing, F_OK) != 0;
+        good = good && second_name[0] && strcmp(trapped, second_name) != 0 && lstat(trapped, &info) == 0 &&
+               S_ISLNK(info.st_mode);
+        ok(good, "%s, a link to %s planted in time: another name is taken%s%s",
+           how % 2 ? "mirt_write_file" : "mirt_create_temporary", how < 2 ? "a file" : "nothing",
            good ? "" : ", tried second: ", good ? "" : second_name);
         unlink(trapped);
         good = true;
@@ -707,11 +745,13 @@ static void test_file_limit(void) {
     unsigned char *data;
     size_t size;
     spill("12345", 5);
-    ok(mirt__file_read(path, 5, &data, &size) == MIRT_OK && size == 5 && !memcmp(data, "12345", 6), "as large as the limit");
+    ok(mirt__file_read(path, 5, &data, &size) == MIRT_OK && size == 5 && !memcmp(data, "12345", 6),
+       "as large as the limit");
     mirt__aligned_free(data);
-    ok(mirt__file_read(path, 4, &data, &size) == MIRT_E_FORMAT && !data && says("larger than the 4 bytes"), "%s", mirt_last_error());
-    ok(mirt__file_read("/dev/zero", 100000, &data, &size) == MIRT_E_IO && !data && says("not a regular file"), "an endless file: %s",
-       mirt_last_error());
+    ok(mirt__file_read(path, 4, &data, &size) == MIRT_E_FORMAT && !data && says("larger than the limit of 4 bytes"),
+       "%s", mirt_last_error());
+    ok(mirt__file_read("/dev/zero", 100000, &data, &size) == MIRT_E_IO && !data && says("not a regular file"),
+       "an endless file: %s", mirt_last_error());
     FILE *empty = fopen(path, "wb");
     if (empty) fclose(empty);
     ok(mirt__file_read(path, 4, &data, &size) == MIRT_OK && size == 0 && data[0] == 0, "an empty file");
@@ -743,12 +783,14 @@ static void test_python(void) {
         "from safetensors.numpy import load_file, save_file\n"
         "path = sys.argv[1]\n"
         "a = load_file(path)\n"
-        "assert list(a['dense/kernel'].ravel()) == [1.5, -2, np.float32(3e-8), 4, 5, 0] and a['dense/kernel'].shape == (2, 3)\n"
+        "assert list(a['dense/kernel'].ravel()) == [1.5, -2, np.float32(3e-8), 4, 5, 0] and a['dense/kernel'].shape == "
+        "(2, 3)\n"
         "assert a['step'].shape == () and a['step'] == 469 and a['step'].dtype == np.int32\n"
         "assert list(a['pixels \"\\u00e4\"']) == [0, 255, 32, 48, 7] and a['empty'].shape == (0, 7)\n"
         "assert list(a['wide']) == [0.1, -1e300]\n"
         "meta = safe_open(path, 'np').metadata()\n"
-        "assert meta['architecture'] == '{\"layers\":[\"Dense \\u00e4\\\\n\"]}' and len(meta['mirrortrain.sha256']) == 64\n"
+        "assert meta['architecture'] == '{\"layers\":[\"Dense \\u00e4\\\\n\"]}"
+        "' and len(meta['mirrortrain.sha256']) == 64\n"
         "import hashlib; raw = open(path, 'rb').read(); n = 8 + int.from_bytes(raw[:8], 'little')\n"
         "assert hashlib.sha256(raw[n:]).hexdigest() == meta['mirrortrain.sha256']\n"
         "save_file({k: v for k, v in a.items()} | {'half': np.arange(3, dtype=np.float16)}, path, {'by': 'python'})\n";
@@ -771,9 +813,11 @@ static void test_python(void) {
     mirt_status status = mirt__safetensors_open(&file, path);
     ok(status == MIRT_OK && file.count == 6, "what Python writes is read: %s", status ? mirt_last_error() : "");
     if (status != MIRT_OK) return;
-    const mirt__safetensor *k = mirt__safetensors_find(&file, "dense/kernel"), *h = mirt__safetensors_find(&file, "half");
-    ok(k && k->rank == 2 && k->dim[1] == 3 && !memcmp(k->data, kernel, sizeof kernel) && h && h->dtype == MIRT__ST_F16 &&
-           !strcmp(mirt__safetensors_metadata(&file, "by"), "python") && !file.sha256[0], "with the same values");
+    const mirt__safetensor *k = mirt__safetensors_find(&file, "dense/kernel"),
+                           *h = mirt__safetensors_find(&file, "half");
+    ok(k && k->rank == 2 && k->dim[1] == 3 && !memcmp(k->data, kernel, sizeof kernel) && h &&
+           h->dtype == MIRT__ST_F16 && !strcmp(mirt__safetensors_metadata(&file, "by"), "python") && !file.sha256[0],
+       "with the same values");
     mirt__safetensors_close(&file);
 }
 

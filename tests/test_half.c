@@ -5,7 +5,7 @@
 
 #include "bfloat16.h"
 
-/* To nearest, ties to even, by the definition: between the two neighbours of 8 significant bits. */
+/* To nearest, ties to even, by the definition: between the two neighbors of 8 significant bits. */
 static float rounded(float x) {
     uint32_t bits;
     float below, above;
@@ -28,19 +28,22 @@ static void fill(float *x, int64_t count) {
 }
 
 static void check_round(const mirt__kernels *table, const mirt__simd *simd) {
-    static const float special[] = {0.0f, -0.0f, 1.0f, 1.00390625f, 1.01171875f, -1.00390625f, 3.3895314e38f, 3.39e38f, 3.4e38f, -3.4e38f,
-                                    INFINITY, -INFINITY, 1e-38f, 1.00390637f, 1.00390613f, 65535.0f};
+    static const float special[] = {0.0f,          -0.0f,       1.0f,        1.00390625f, 1.01171875f, -1.00390625f,
+                                    3.3895314e38f, 3.39e38f,    3.4e38f,     -3.4e38f,    INFINITY,    -INFINITY,
+                                    1e-38f,        1.00390637f, 1.00390613f, 65535.0f};
     float x[77], y[77];
     int wrong = 0;
     for (int count = 1; count < 77; count++) {
-        for (int i = 0; i < 77; i++) x[i] = y[i] = i % 3 == 0 ? special[(i / 3 + count) % MIRT__COUNT(special)] : number() * 1e3f;
+        for (int i = 0; i < 77; i++)
+            x[i] = y[i] = i % 3 == 0 ? special[(i / 3 + count) % MIRT__COUNT(special)] : number() * 1e3f;
         simd->round(y, count);
         for (int i = 0; i < 77; i++) wrong += y[i] != (i < count ? rounded(x[i]) : x[i]);
     }
     uint32_t nan[4] = {0x7fffffffu, 0xffffffffu, 0x7f800001u, 0xff800001u};
     memcpy(y, nan, sizeof nan);
     simd->round(y, 4);
-    ok(wrong == 0 && y[0] != y[0] && y[1] != y[1] && y[2] != y[2] && y[3] != y[3], "%s rounds to nearest even", table->name);
+    ok(wrong == 0 && y[0] != y[0] && y[1] != y[1] && y[2] != y[2] && y[3] != y[3], "%s rounds to nearest even",
+       table->name);
 }
 
 #if !defined(MIRRORTRAIN_NO_SIMD) && defined(__x86_64__)
@@ -64,7 +67,8 @@ static void check_panels(const mirt__words *words) {
                 (t ? words->transpose : words->copy_rows)(panel, b, 140, ks[i], columns[j]);
                 for (int64_t p = 0; p < (ks[i] + 1) / 2 * 2; p++) {
                     for (int64_t c = 0; c < (t ? columns[j] : filled); c++) {
-                        const float want = p < ks[i] && c < columns[j] ? rounded(t ? b[c * 140 + p] : b[p * 140 + c]) : 0.0f;
+                        const float want =
+                            p < ks[i] && c < columns[j] ? rounded(t ? b[c * 140 + p] : b[p * 140 + c]) : 0.0f;
                         wrong[t] += half_to_float(half_of(panel, (p / 2 * MIRT__PANEL + c) * 2 + p % 2)) != want;
                     }
                 }
@@ -160,12 +164,14 @@ static void check_reads(const mirt__words *words) {
             wrong[0] += half_of(strip, pixels * 2 * wide) != 0xffff;
             for (int lonely = 0; lonely < 2; lonely++) {
                 for (int part = 0; part < 2; part++) {
-                    const int64_t skip = part ? n / 3 : 0, count = part ? n - n / 3 : n * pixels, each = part ? count : n, next = lonely ? -1 : 9 * n + skip;
+                    const int64_t skip = part ? n / 3 : 0, count = part ? n - n / 3 : n * pixels,
+                                  each = part ? count : n, next = lonely ? -1 : 9 * n + skip;
                     memset(strip, 0xff, sizeof strip);
                     words->read_pairs(strip, &source, first + skip, next, n, each, count / each);
                     for (int64_t j = 0; j < 2 * count; j++) {
                         const float from = j % 2 == 0 ? x[first + skip + j / 2] : lonely ? 0.0f : x[next + j / 2];
-                        const float want = j % 2 && lonely ? 0.0f : rounded(dtype == 2 ? fmaf(from, 0.5f, 0.25f) : from);
+                        const float want =
+                            j % 2 && lonely ? 0.0f : rounded(dtype == 2 ? fmaf(from, 0.5f, 0.25f) : from);
                         wrong[1] += half_to_float(half_of(strip, j)) != want;
                     }
                     wrong[1] += half_of(strip, 2 * count) != 0xffff;
@@ -173,7 +179,7 @@ static void check_reads(const mirt__words *words) {
             }
         }
     }
-    ok(wrong[0] == 0, "words of neighbouring channels");
+    ok(wrong[0] == 0, "words of neighboring channels");
     ok(wrong[1] == 0, "words of two pixels");
 }
 
@@ -211,11 +217,13 @@ static void check_lazy_reads(const mirt__simd *simd) {
             simd->read(want, &source, first, pixels * n);
             for (int64_t p = 0; p < pixels; p++) {
                 for (int64_t c = 0; c < 2 * wide; c++) {
-                    wrong[0] += half_to_float(half_of(have, p * 2 * wide + c)) != (c < n ? near(want[p * n + c]) : 0.0f);
+                    wrong[0] +=
+                        half_to_float(half_of(have, p * 2 * wide + c)) != (c < n ? near(want[p * n + c]) : 0.0f);
                 }
             }
             for (int part = 0; part < 2; part++) {
-                const int64_t skip = part ? n / 3 : 0, count = part ? n - n / 3 : n * 5, each = part ? count : n, next = 10 * n + skip;
+                const int64_t skip = part ? n / 3 : 0, count = part ? n - n / 3 : n * 5, each = part ? count : n,
+                              next = 10 * n + skip;
                 simd->words->read_pairs(have, &source, first + skip, next, n, each, count / each);
                 simd->read(want, &source, first + skip, count);
                 simd->read(want + count, &source, next, count);
@@ -249,7 +257,7 @@ static void check_lazy_reads(const mirt__simd *simd) {
             }
         }
     }
-    ok(wrong[0] == 0, "words of neighbouring channels of lazy tensors");
+    ok(wrong[0] == 0, "words of neighboring channels of lazy tensors");
     ok(wrong[1] == 0, "words of two pixels of lazy tensors");
 }
 
@@ -311,7 +319,8 @@ static void check_finish(const mirt__simd *simd) {
                 (k ? mirt__simd_avx512.finish_rows : simd->finish_rows)(&f, rows, at, ROWS, n);
             }
         }
-        wrong += memcmp(sum[0], sum[1], sizeof sum[0]) != 0 || memcmp(y[0], y[1], 2 * ROWS * 192 * sizeof(uint16_t)) != 0;
+        wrong +=
+            memcmp(sum[0], sum[1], sizeof sum[0]) != 0 || memcmp(y[0], y[1], 2 * ROWS * 192 * sizeof(uint16_t)) != 0;
     }
     for (int i = 0; i < 2; i++) mirt__aligned_free(y[i]);
     ok(wrong == 0, "outputs of training are finished to the bits of AVX-512");
@@ -333,7 +342,8 @@ int main(void) {
 #endif
         if (!simd) continue;
         check_round(table[i], simd);
-        ok(table[i]->half == (simd->words != NULL), "%s has %sinstructions for bfloat16", table[i]->name, simd->words ? "" : "no ");
+        ok(table[i]->half == (simd->words != NULL), "%s has %sinstructions for bfloat16", table[i]->name,
+           simd->words ? "" : "no ");
 #ifdef HAS_WORDS
         if (!simd->words) continue;
         check_panels(simd->words);

@@ -26,7 +26,8 @@ static int mem_syncs, mem_directory_opened;
 /* How the file system misbehaves. */
 typedef enum mem_fault {
     MEM_FINE, MEM_BLIND /* no fstat */, MEM_GROWING /* fstat tells half */, MEM_TAKEN /* every new name is */,
-    MEM_STUCK /* writes nothing */, MEM_UNSYNCED /* no fsync */, MEM_NO_SYNC /* none needed */, MEM_DARK /* no directory */
+    /* no directory */
+    MEM_STUCK /* writes nothing */, MEM_UNSYNCED /* no fsync */, MEM_NO_SYNC /* none needed */, MEM_DARK
 } mem_fault;
 static mem_fault mem_broken;
 
@@ -210,14 +211,17 @@ static void test_models(void) {
     ok(loaded && mirt_predict_arrays(loaded, x, after, 10) == MIRT_OK && memcmp(before, after, sizeof before) == 0,
        "it is loaded from there, and predicts the same bits");
     mirt_model *from_memory = mirt_load_memory(strategy, mem_find(path)->data, mem_find(path)->size);
-    ok(from_memory && mirt_predict_arrays(from_memory, x, after, 10) == MIRT_OK && memcmp(before, after, sizeof before) == 0,
+    ok(from_memory && mirt_predict_arrays(from_memory, x, after, 10) == MIRT_OK &&
+           memcmp(before, after, sizeof before) == 0,
        "from its bytes too");
     mem_room = 1000;
-    ok(mirt_save(model, path, MIRT_SAVE_ALL) == MIRT_E_IO && strstr(mirt_last_error(), "cannot write"), "a full file system: %s",
-       mirt_last_error());
+    ok(mirt_save(model, path, MIRT_SAVE_ALL) == MIRT_E_IO && strstr(mirt_last_error(), "cannot write"),
+       "a full file system: %s", mirt_last_error());
     mem_room = (size_t)1 << 30;
-    ok(files_there() == 1 && files_open() == 0 && mirt_load_weights(model, path) == MIRT_OK, "leaves the old file alone, and no other");
-    ok(!mirt_load(strategy, "mem:/absent") && mirt_last_status() == MIRT_E_NOT_FOUND, "no such file: %s", mirt_last_error());
+    ok(files_there() == 1 && files_open() == 0 && mirt_load_weights(model, path) == MIRT_OK,
+       "leaves the old file alone, and no other");
+    ok(!mirt_load(strategy, "mem:/absent") && mirt_last_status() == MIRT_E_NOT_FOUND, "no such file: %s",
+       mirt_last_error());
     mirt_strategy_destroy(strategy);
     mem_unlink(path);
 }
@@ -249,10 +253,10 @@ static void test_faults(void) {
         bool saves, loads;
         const char *says;
     } cases[] = {
-        {MEM_BLIND, true, false, "cannot look at the file"}, {MEM_GROWING, true, true, ""}, {MEM_TAKEN, false, true, "cannot create a temporary file"},
-        {MEM_STUCK, false, true, "cannot write"}, {MEM_UNSYNCED, false, true, "cannot bring the file to the disk"}, {MEM_NO_SYNC, true, true, ""},
-        {MEM_DARK, false, true, "cannot open its directory"}
-    };
+        {MEM_BLIND, true, false, "cannot get the status of the file"}, {MEM_GROWING, true, true, ""},
+        {MEM_TAKEN, false, true, "cannot create a temporary file"},    {MEM_STUCK, false, true, "cannot write"},
+        {MEM_UNSYNCED, false, true, "cannot sync the file"},           {MEM_NO_SYNC, true, true, ""},
+        {MEM_DARK, false, true, "cannot open its directory"}};
     const char *path = "mem:/net.safetensors";
     mirt_strategy *strategy = quiet();
     mirt_model *model = mirt_model_by_name(strategy, "mnist");
@@ -266,21 +270,26 @@ static void test_faults(void) {
         const bool said_load = loaded || strstr(mirt_last_error(), cases[i].says) != NULL;
         mem_broken = MEM_FINE;
         mirt_model_destroy(loaded);
-        ok(saved == cases[i].saves && said_save && (loaded != NULL) == cases[i].loads && said_load && files_there() == 1 && files_open() == 0 &&
-           mirt_load_weights(model, path) == MIRT_OK, "fault %d: %s", (int)cases[i].fault, *cases[i].says ? cases[i].says : "no harm");
+        ok(saved == cases[i].saves && said_save && (loaded != NULL) == cases[i].loads && said_load &&
+               files_there() == 1 && files_open() == 0 && mirt_load_weights(model, path) == MIRT_OK,
+           "fault %d: %s", (int)cases[i].fault, *cases[i].says ? cases[i].says : "no harm");
     }
     unsigned char *data;
     size_t size;
-    ok(mirt__file_read(path, mem_find(path)->size - 1, &data, &size) == MIRT_E_FORMAT && !data, "too large: %s", mirt_last_error());
+    ok(mirt__file_read(path, mem_find(path)->size - 1, &data, &size) == MIRT_E_FORMAT && !data, "too large: %s",
+       mirt_last_error());
     mem_broken = MEM_GROWING;
-    ok(mirt__file_read(path, mem_find(path)->size - 1, &data, &size) == MIRT_E_FORMAT && !data, "and grown while it was read: %s", mirt_last_error());
+    ok(mirt__file_read(path, mem_find(path)->size - 1, &data, &size) == MIRT_E_FORMAT && !data,
+       "and grown while it was read: %s", mirt_last_error());
     mem_broken = MEM_FINE;
     mirt__file_writer writer;
-    ok(mirt__file_begin(&writer, "mem:/half") == MIRT_OK && mirt__file_append(&writer, "0123", 4) == MIRT_OK, "a file begins");
+    ok(mirt__file_begin(&writer, "mem:/half") == MIRT_OK && mirt__file_append(&writer, "0123", 4) == MIRT_OK,
+       "a file begins");
     mem_broken = MEM_STUCK;
     ok(mirt__file_append(&writer, "4567", 4) == MIRT_E_IO, "a write fails");
     mem_broken = MEM_FINE;
-    ok(mirt__file_append(&writer, "4567", 4) == MIRT_E_IO && mirt__file_commit(&writer) == MIRT_E_IO && !mem_find("mem:/half") && files_there() == 1,
+    ok(mirt__file_append(&writer, "4567", 4) == MIRT_E_IO && mirt__file_commit(&writer) == MIRT_E_IO &&
+           !mem_find("mem:/half") && files_there() == 1,
        "and then the file never appears");
     mirt__file_abort(&writer);
     mirt_strategy_destroy(strategy);

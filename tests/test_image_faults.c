@@ -1,4 +1,5 @@
-/* Every allocation that photographs need fails once: the call says so, nothing leaks, and no image is called corrupt. */
+/* Every allocation that photographs need fails once: the call says so, nothing leaks, and no image is called
+   corrupt. */
 #define _POSIX_C_SOURCE 200809L
 #define MIRRORTRAIN_NO_THREADS
 #include "failing_malloc.h"
@@ -19,7 +20,8 @@ static mirt_status run_decode(int which) {
     static unsigned char file[IMAGE_MOST];
     mirt_image image;
     size_t size = image_unhex(golden_files[which].file, file);
-    mirt_status status = mirt_decode_image(file, size, golden_files[which].channels == 1 ? MIRT_GRAYSCALE : MIRT_RGB, NULL, &image);
+    mirt_status status =
+        mirt_decode_image(file, size, golden_files[which].channels == 1 ? MIRT_GRAYSCALE : MIRT_RGB, NULL, &image);
     mirt_image_free(&image);
     return status;
 }
@@ -32,7 +34,8 @@ static mirt_status run_dataset(int which) {
     desc.batch_size = 2;
     desc.has_seed = true;
     desc.corrupt = MIRT_CORRUPT_SKIP;
-    mirt_dataset *dataset = which ? mirt_image_dataset_from_csv(csv, &desc) : mirt_image_dataset_from_directory(directory, &desc);
+    mirt_dataset *dataset =
+        which ? mirt_image_dataset_from_csv(csv, &desc) : mirt_image_dataset_from_directory(directory, &desc);
     if (!dataset) return mirt_last_status();
     mirt_status status = mirt__dataset_begin(dataset, 0, 0);
     while (status == MIRT_OK && (status = mirt__dataset_next(dataset, &batch)) == MIRT_OK && batch.rows) continue;
@@ -58,7 +61,9 @@ static void fail_each(const char *name, mirt_status (*run)(int), int which) {
         fails = k;
         status = run(which);
         if (status != MIRT_E_NOMEM || live_blocks != before) {
-            if (!wrong++) printf("# allocation %ld: %s, %ld blocks left: %s\n", k, mirt_status_text(status), live_blocks - before, mirt_last_error());
+            if (!wrong++)
+                printf("# allocation %ld: %s, %ld blocks left: %s\n", k, mirt_status_text(status), live_blocks - before,
+                       mirt_last_error());
             before = live_blocks;
         }
     }

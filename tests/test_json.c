@@ -45,16 +45,16 @@ static const char *const bad_json[][2] = {
     {"{1:1}", "expected a member's name"},
     {"{\"a\":1,\"b\":2,\"a\":3}", "offset 17: the name \"a\" appears twice"},
     {"{\"a\":1,\"\\u0061\":3}", "appears twice"},
-    {"\"abc", "offset 0: string without an end"},
-    {"\"abc\\\"", "string without an end"},
+    {"\"abc", "offset 0: unterminated string"},
+    {"\"abc\\\"", "unterminated string"},
     {"\"a\nb\"", "offset 2: control character"},
     {"\"\\x\"", "offset 1: unknown escape"},
     {"\"\\u12g4\"", "unknown escape"},
-    {"\"\\u12", "string without an end"},
+    {"\"\\u12", "unterminated string"},
     {"\"\\u12\"", "unknown escape"},
-    {"\"\\ud800\"", "half of a surrogate pair"},
-    {"\"\\ud800\\u0041\"", "half of a surrogate pair"},
-    {"\"\\udc00\"", "half of a surrogate pair"},
+    {"\"\\ud800\"", "incomplete surrogate pair"},
+    {"\"\\ud800\\u0041\"", "incomplete surrogate pair"},
+    {"\"\\udc00\"", "incomplete surrogate pair"},
     {"\"\\u0000\"", "U+0000"},
     {"\"\x80\"", "offset 1: invalid UTF-8"},
     {"\"\xc0\xaf\"", "invalid UTF-8"},
@@ -112,7 +112,8 @@ static void test_json_rejects(void) {
 static void test_json_reads(void) {
     mirt__pool pool = {NULL};
     const mirt__json *v = parse(&pool,
-                                " {\"s\" : \"a\\n\\\"\\\\\\/\\u00e4\\u20ac\\ud83d\\ude00\xc3\xa4\" ,\r\n\"n\":null,\"t\":true,"
+                                " {\"s\" : \"a\\n\\\"\\\\\\/\\u00e4\\u20ac\\ud83d\\ude00\xc3\xa4\" "
+                                ",\r\n\"n\":null,\"t\":true,"
                                 "\"f\":false,\"a\":[1,-2.5e3,[],{}], \"\":0,\"i\":-9223372036854775808,"
                                 "\"j\":9223372036854775807,\"k\":9223372036854775808,\"x\":1.0}\t");
     if (!ok(v && v->type == MIRT__JSON_OBJECT && v->count == 10, "an object of ten members")) return;
@@ -124,14 +125,17 @@ static void test_json_reads(void) {
        "array items");
     ok(!strcmp(v->item[0]->key, "s") && !strcmp(v->item[9]->key, "x"), "members keep their order");
     ok(mirt__json_get(v, "t", MIRT__JSON_BOOL)->truth && !mirt__json_get(v, "f", MIRT__JSON_BOOL)->truth, "booleans");
-    ok(mirt__json_member(v, "n")->type == MIRT__JSON_NULL && mirt__json_member(v, "") != NULL, "null and the empty name");
+    ok(mirt__json_member(v, "n")->type == MIRT__JSON_NULL && mirt__json_member(v, "") != NULL,
+       "null and the empty name");
     int64_t i = 0;
     ok(mirt__json_get_int(v, "i", INT64_MIN, 0, &i) == MIRT_OK && i == INT64_MIN, "the smallest integer");
     ok(mirt__json_get_int(v, "j", 0, INT64_MAX, &i) == MIRT_OK && i == INT64_MAX, "the largest integer");
-    ok(mirt__json_get_int(v, "k", 0, INT64_MAX, &i) == MIRT_E_FORMAT && mirt__json_member(v, "k")->number == 9223372036854775808.0,
+    ok(mirt__json_get_int(v, "k", 0, INT64_MAX, &i) == MIRT_E_FORMAT &&
+           mirt__json_member(v, "k")->number == 9223372036854775808.0,
        "one more is a double only: %s", mirt_last_error());
     ok(mirt__json_get_int(v, "x", 0, 9, &i) == MIRT_E_FORMAT, "1.0 is no integer");
-    ok(mirt__json_get_int(v, "", 1, 9, &i) == MIRT_E_FORMAT && says("\"\" must be an integer from 1 to 9"), "out of range");
+    ok(mirt__json_get_int(v, "", 1, 9, &i) == MIRT_E_FORMAT && says("\"\" must be an integer from 1 to 9"),
+       "out of range");
     ok(!mirt__json_get(v, "s", MIRT__JSON_NUMBER) && says("\"s\" is a string, but must be a number"), "wrong type");
     ok(!mirt__json_get(v, "zz", MIRT__JSON_NUMBER) && says("\"zz\" is missing"), "missing member");
     ok(!mirt__json_member(a, "s"), "an array has no members");
@@ -159,10 +163,12 @@ static void test_json_numbers(const char *locale) {
 }
 
 static void test_json_writes(void) {
-    static const char *const locales[] = {"de_DE.UTF-8", "de_DE.utf8", "de_DE", "fr_FR.UTF-8", "fr_FR.utf8", "nl_NL.UTF-8"};
+    static const char *const locales[] = {"de_DE.UTF-8", "de_DE.utf8", "de_DE",
+                                          "fr_FR.UTF-8", "fr_FR.utf8", "nl_NL.UTF-8"};
     mirt__text text = {NULL, 0, 0, false};
     mirt__json_write_string(&text, "a\"\\\b\f\n\r\t\x01\x1f/\xc3\xa4\x7f");
-    ok(!strcmp(text.data, "\"a\\\"\\\\\\b\\f\\n\\r\\t\\u0001\\u001f/\xc3\xa4\\u007f\""), "string escapes: %s", text.data);
+    ok(!strcmp(text.data, "\"a\\\"\\\\\\b\\f\\n\\r\\t\\u0001\\u001f/\xc3\xa4\\u007f\""), "string escapes: %s",
+       text.data);
     mirt__text_clear(&text);
     mirt__json_write_number(&text, 0.001f);
     mirt__text_add(&text, " ");
@@ -194,7 +200,8 @@ static void test_labels(void) {
     ok(!strcmp(mirt__json_label("a\n\x7f\xff\xc3\xa4", out), "a???\xc3\xa4"), "unprintable bytes: %s", out);
     memset(name, 'x', sizeof name);
     name[0] = '\xc3', name[1] = '\xa4', name[199] = 0;
-    ok(strlen(mirt__json_label(name, out)) < MIRT__JSON_LABEL && !strcmp(out + strlen(out) - 3, "..."), "a long label: %s", out);
+    ok(strlen(mirt__json_label(name, out)) < MIRT__JSON_LABEL && !strcmp(out + strlen(out) - 3, "..."),
+       "a long label: %s", out);
 }
 
 /* ---- digests ---- */
@@ -203,7 +210,8 @@ static int sha256_is(const char *data, size_t size, size_t piece, const char *wa
     mirt__sha256 sha;
     char hex[MIRT__SHA256_HEX];
     mirt__sha256_begin(&sha);
-    for (size_t at = 0; at < size; at += piece) mirt__sha256_add(&sha, data + at, size - at < piece ? size - at : piece);
+    for (size_t at = 0; at < size; at += piece)
+        mirt__sha256_add(&sha, data + at, size - at < piece ? size - at : piece);
     mirt__sha256_end(&sha, hex);
     return strcmp(hex, want) == 0;
 }

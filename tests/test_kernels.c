@@ -65,7 +65,8 @@ static const uint8_t *view_at(const job *j, const buffer *b, int64_t first) {
 }
 
 /* One call on fresh copies of all buffers. Scratch is filled with NaN. */
-static result call(job *j, const kernel_case *row, const mirt__kernels *table, mirt__team *team, int64_t first, int64_t count, bool alias) {
+static result call(job *j, const kernel_case *row, const mirt__kernels *table, mirt__team *team, int64_t first,
+                   int64_t count, bool alias) {
     result r;
     uint8_t *block[MAX_BUFFERS];
     mirt__where where;
@@ -122,7 +123,9 @@ static bool same_rows(const job *j, const result *whole, const result *part, int
         if (bits && memcmp(whole->out[i] + skip, part->out[i] + skip_part, bytes) != 0) return false;
         if (bits || b->unchecked) continue;
         const bool floats = b->dtype == MIRT_FLOAT32;
-        if (!near_values(whole->out[i] + skip, part->out[i] + skip_part, floats ? bytes / sizeof(float) : bytes, floats, b->roundings)) return false;
+        if (!near_values(whole->out[i] + skip, part->out[i] + skip_part, floats ? bytes / sizeof(float) : bytes, floats,
+                         b->roundings))
+            return false;
     }
     return true;
 }
@@ -139,7 +142,8 @@ static double value_of(const buffer *b, const uint8_t *at, int64_t i) {
 /* The largest error in roundings beyond what buffer i allows; 0 when all is well. */
 static double worst_excess(const job *j, const result *got, const result *expected, int i) {
     const buffer *b = &j->buffer[i];
-    /* Half of the numbers near zero: a variance is a half of what it is otherwise, and the shift by a first row costs up to twice as much. */
+    /* Half of the numbers near zero: a variance is a half of what it is otherwise, and the shift by a first row costs
+       up to twice as much. */
     const double allowed = tiny_numbers ? 4 * b->roundings : b->roundings;
     double largest = 1, worst = 0;
     if (b->role == IN || b->unchecked) return 0;
@@ -168,7 +172,8 @@ static void note(const kernel_case *row, int shape, const char *table, const cha
 }
 
 /* The same rows alone, elsewhere in memory. */
-static void check_rows(job *j, const kernel_case *row, int shape, const mirt__kernels *table, const result *whole, tally *t) {
+static void check_rows(job *j, const kernel_case *row, int shape, const mirt__kernels *table, const result *whole,
+                       tally *t) {
     int64_t n = j->rows;
     const int64_t part[][2] = {{0, 1}, {1, n - 1}, {n - 1, 1}, {n / 2, n - n / 2}, {0, n / 2}};
     for (int i = 0; i < j->buffers; i++) {
@@ -185,7 +190,8 @@ static void check_rows(job *j, const kernel_case *row, int shape, const mirt__ke
     }
 }
 
-static void check_table(job *j, const kernel_case *row, int shape, const mirt__kernels *table, const result *expected, result *first, tally *t) {
+static void check_table(job *j, const kernel_case *row, int shape, const mirt__kernels *table, const result *expected,
+                        result *first, tally *t) {
     t->shapes++;
     *first = call(j, row, table, NULL, 0, j->rows, false);
     t->overrun += first->overrun;
@@ -217,7 +223,9 @@ static void check_table(job *j, const kernel_case *row, int shape, const mirt__k
 }
 
 /* AVX2, AVX-512 and NEON must agree in every bit; plain C may lack a fused multiply-add. */
-static bool is_simd(const mirt__kernels *k) { return strcmp(k->name, "plain") != 0 && strcmp(k->name, "reference") != 0 && lawful(k); }
+static bool is_simd(const mirt__kernels *k) {
+    return strcmp(k->name, "plain") != 0 && strcmp(k->name, "reference") != 0 && lawful(k);
+}
 
 /* GPUs keep denormals: for these the reference does too. */
 static result expected_of(job *j, const kernel_case *row, const mirt__kernels *reference, bool keeps_denormals) {
@@ -246,7 +254,8 @@ static void check_kernel(const kernel_case *row, const mirt__kernels *const *tab
         row->plan(&j);
         result expected[2];
         for (int k = 0; k < 2; k++) expected[k] = expected_of(&j, row, tables[count - 1], k == 1);
-        for (int t = 0; t < count; t++) check_table(&j, row, shape, tables[t], &expected[!lawful(tables[t])], &results[t], &tally_of[t]);
+        for (int t = 0; t < count; t++)
+            check_table(&j, row, shape, tables[t], &expected[!lawful(tables[t])], &results[t], &tally_of[t]);
         for (int t = 1; t < simd; t++) {
             if (same_bits(&j, &results[0], &results[t], 0, j.rows)) continue;
             note(row, shape, tables[t]->name, "other bits than the best table", 0);
@@ -260,7 +269,8 @@ static void check_kernel(const kernel_case *row, const mirt__kernels *const *tab
         const char *name = tables[t]->name;
         const tally *n = &tally_of[t];
         ok(n->wrong == 0, "%s %s%s: the reference's values on %d shapes", row->name, name, numbers, n->shapes);
-        ok(n->teams == 0 && n->rows == 0 && n->alias == 0, "%s %s%s: the same bits from any team, for any rows, in place", row->name, name, numbers);
+        ok(n->teams == 0 && n->rows == 0 && n->alias == 0,
+           "%s %s%s: the same bits from any team, for any rows, in place", row->name, name, numbers);
         ok(n->overrun == 0, "%s %s%s: writes its outputs only", row->name, name, numbers);
     }
     if (simd > 1) ok(differ == 0, "%s%s: the same bits from all %d instruction sets", row->name, numbers, simd);
@@ -307,7 +317,10 @@ static void check_gemm_chain(const mirt__kernels *k) {
 
 /* A weight gradient: chains over the rows of a chunk, and mirt__tree over the chunks. */
 static void check_weight_grad_chain(const mirt__kernels *k) {
-    enum { ROWS = 45, H = 6, W = 5, CI = 3, CO = 7, KH = 3, KW = 3, OH = H - KH + 1, OW = W - KW + 1, COUNT = KH * KW * CI * CO };
+    enum {
+        ROWS = 45, H = 6, W = 5, CI = 3, CO = 7, KH = 3, KW = 3, OH = H - KH + 1, OW = W - KW + 1, COUNT = KH * KW * CI
+        * CO
+    };
     static float x[ROWS * H * W * CI], dy[ROWS * OH * OW * CO], dk[COUNT], part[ROWS * COUNT];
     mirt__conv_weight_grad g;
     mirt__where where;
@@ -345,7 +358,8 @@ static void check_weight_grad_chain(const mirt__kernels *k) {
         }
     }
     mirt__tree(part, view.chunks, COUNT, COUNT);
-    ok(view.chunks > 1 && memcmp(dk, part, sizeof dk) == 0, "conv_weight_grad %s: chains over %d chunks of rows, summed by a tree", k->name, (int)view.chunks);
+    ok(view.chunks > 1 && memcmp(dk, part, sizeof dk) == 0,
+       "conv_weight_grad %s: chains over %d chunks of rows, summed by a tree", k->name, (int)view.chunks);
 }
 
 /* A reduction: chunks of MIRT__REDUCE_CHUNK in row-major order, and mirt__tree over the chunks. */
@@ -397,10 +411,11 @@ static void check_tree(void) {
 
 /* The vectors of Random123, the authors' own library. */
 static void check_philox(void) {
-    static const uint32_t known[3][10] = {
-        {0, 0, 0, 0, 0, 0, 0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8},
-        {0xffffffff, 0xffffffff, 0xffffffff, 0xffffffff, 0xffffffff, 0xffffffff, 0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd},
-        {0x243f6a88, 0x85a308d3, 0x13198a2e, 0x03707344, 0xa4093822, 0x299f31d0, 0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1}};
+    static const uint32_t known[3][10] = {{0, 0, 0, 0, 0, 0, 0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8},
+                                          {0xffffffff, 0xffffffff, 0xffffffff, 0xffffffff, 0xffffffff, 0xffffffff,
+                                           0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd},
+                                          {0x243f6a88, 0x85a308d3, 0x13198a2e, 0x03707344, 0xa4093822, 0x299f31d0,
+                                           0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1}};
     for (int i = 0; i < 3; i++) {
         uint32_t out[4];
         mirt__philox(known[i], known[i] + 4, out);
@@ -415,8 +430,9 @@ static void check_choice(const mirt__kernels *const *tables, int count) {
         ok(mirt__kernels_best() == tables[t], "MIRT_CPU=%s chooses it", tables[t]->name);
     }
     setenv("MIRT_CPU", "avx513", 1);
-    ok(!mirt__kernels_best() && mirt_last_status() == MIRT_E_DEVICE && strstr(mirt_last_error(), "\"avx513\"") && strstr(mirt_last_error(), tables[0]->name) &&
-       !mirt_mirrored("1") && mirt_last_status() == MIRT_E_DEVICE, "no strategy with kernels that are not there: %s", mirt_last_error());
+    ok(!mirt__kernels_best() && mirt_last_status() == MIRT_E_DEVICE && strstr(mirt_last_error(), "\"avx513\"") &&
+           strstr(mirt_last_error(), tables[0]->name) && !mirt_mirrored("1") && mirt_last_status() == MIRT_E_DEVICE,
+       "no strategy with kernels that are not there: %s", mirt_last_error());
     setenv("MIRT_CPU", "", 1);
     ok(mirt__kernels_best() == tables[0], "an empty MIRT_CPU says nothing");
     unsetenv("MIRT_CPU");
@@ -434,7 +450,8 @@ int main(int argc, char **argv) {
     if (lawful(tables[0])) check_choice(tables, count);
     aligned = getenv("MIRT_TEST_ALIGNED") != NULL;
     /* A row for every function of the table: each takes a pointer's room, as do the name and the flags. */
-    ok(sizeof(mirt__kernels) == sizeof(void *) * (MIRT__COUNT(kernel_cases) + 2), "all %d kernels are here", MIRT__COUNT(kernel_cases));
+    ok(sizeof(mirt__kernels) == sizeof(void *) * (MIRT__COUNT(kernel_cases) + 2), "all %d kernels are here",
+       MIRT__COUNT(kernel_cases));
     for (int i = 0; i < MIRT__COUNT(kernel_cases); i++) {
         bool wanted = argc < 2;
         for (int k = 1; k < argc; k++) wanted = wanted || strcmp(argv[k], kernel_cases[i].name) == 0;

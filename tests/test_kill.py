@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """kill -9 and Ctrl-C at random moments of a run with checkpoints, every other one while a checkpoint is written: whatever the moment, what stands under a checkpoint's name is whole, the run
-goes on from the newest one, every step has the loss it has in the run that nobody killed, and the model in the end has its bits, on
+resumes from the newest one, every step has the loss it has in the run that nobody killed, and the model in the end has its bits, on
 whatever number of devices. test_kill.py [TRIALS [SEED]]"""
 import glob
 import hashlib
@@ -109,7 +109,7 @@ def main():
             if found:
                 resumed += 1
                 if int(found.group(1)) < newest:
-                    lost.append("went on from step %s, there was one of step %d" % (found.group(1), newest))
+                    lost.append("resumed from step %s, there was one of step %d" % (found.group(1), newest))
             elif newest and "step 0 loss" in out:
                 lost.append("began anew, there was a checkpoint of step %d" % newest)
             for path in glob.glob(directory + "/ckpt_*"):
@@ -129,13 +129,13 @@ def main():
         found = re.search(r"going on from .*: step (\d+)", last.stderr)
         resumed += found is not None
         if (int(found.group(1)) if found else 0) != newest:
-            lost.append("the last one went on from %s, not from step %d" % (found and found.group(1), newest))
+            lost.append("the last one resumed from %s, not from step %d" % (found and found.group(1), newest))
         left = [p for p in os.listdir(directory) if p.endswith(".tmp")]
         got = hashlib.sha256(open(directory + ".st", "rb").read()).hexdigest() if last.returncode == 0 else last.stderr[-300:]
         if got != want or left:
             others.append("%s %s" % (got, left))
         shutil.rmtree(directory, ignore_errors=True)
-    ok(kills >= TRIALS and resumed > 0, "%d kills, %d runs that went on, %d files half written" % (kills, resumed, halves))
+    ok(kills >= TRIALS and resumed > 0, "%d kills, %d runs that resumed, %d files half written" % (kills, resumed, halves))
     for name, problems in (("0 checkpoints are corrupt", corrupt), ("nothing is lost beyond the last checkpoint", lost),
                            ("every step has its loss", wrong), ("the model in the end is the one nobody killed, and nothing half written stays", others)):
         ok(not problems, name)

@@ -1,5 +1,5 @@
-/* Every allocation made to fail, one at a time, while a model of all layers, operations, own layers and parts is recorded,
-   compiled, saved and loaded: reported as MIRT_E_NOMEM, and nothing leaks. */
+/* Every allocation made to fail, one at a time, while a model of all layers, operations, own layers and parts is
+   recorded, compiled, saved and loaded: reported as MIRT_E_NOMEM, and nothing leaks. */
 #define _POSIX_C_SOURCE 200809L
 #include "failing_malloc.h"
 #define MIRRORTRAIN_IMPLEMENTATION
@@ -70,7 +70,8 @@ static mirt_tensor *record(mirt_model *model, mirt_model *part) {
     mirt_next_name(model, "image");
     mirt_tensor *x = mirt_activation(mirt_global_max_pool2d(images(mirt_input(model, MIRT_SHAPE(3, 3, 1)))), MIRT_GELU);
     mirt_tensor *mix = mirt_variable(model, "mix", MIRT_SHAPE(3), mirt_ones(), true);
-    x = mirt_subtract(mirt_call(part, x, MIRT_TRAINING_OFF), mirt_multiply(mix, mirt_constant_tensor(x, mirt_make_array(table, MIRT_FLOAT32, MIRT_SHAPE(3)))));
+    x = mirt_subtract(mirt_call(part, x, MIRT_TRAINING_OFF),
+                      mirt_multiply(mix, mirt_constant_tensor(x, mirt_make_array(table, MIRT_FLOAT32, MIRT_SHAPE(3)))));
     x = mirt_custom_layer(&c, &x, 1, &m, NULL);
     mirt_model_output(model, mirt_clip(x, -INFINITY, 1));
     mirt_add_loss(model, mirt_reduce_sum(mirt_square(mix), 0, false));
@@ -118,10 +119,15 @@ int main(void) {
     for (long number = 1; reached && problems < 5; number += small && *small ? 13 : 1) {
         mirt_status status = run(number, &reached);
         met += reached;
-        bool right = live_blocks == 0 && status == (reached ? MIRT_E_NOMEM : MIRT_OK) && (!reached || strstr(mirt_last_error(), "out of memory") || strstr(mirt_last_error(), "annot allocate"));
-        if (!right && problems++ < 5) printf("# allocation %ld: status %d, %ld blocks left: %s\n", number, (int)status, live_blocks, mirt_last_error());
+        bool right =
+            live_blocks == 0 && status == (reached ? MIRT_E_NOMEM : MIRT_OK) &&
+            (!reached || strstr(mirt_last_error(), "out of memory") || strstr(mirt_last_error(), "annot allocate"));
+        if (!right && problems++ < 5)
+            printf("# allocation %ld: status %d, %ld blocks left: %s\n", number, (int)status, live_blocks,
+                   mirt_last_error());
     }
-    ok(problems == 0 && met > 100 / (small && *small ? 13 : 1), "%ld failed allocations, each reported, nothing leaks", met);
+    ok(problems == 0 && met > 100 / (small && *small ? 13 : 1), "%ld failed allocations, each reported, nothing leaks",
+       met);
     unlink(path);
     return done_testing();
 }

@@ -1,5 +1,5 @@
 /* Every layer: what it computes, its gradients, weights and names against float64 Keras (golden/layers.h), saved and
-   loaded again, and what it says when it is misused; regularizers, layers of one's own, and files of any graph. */
+   loaded again, and what it says when it is misused; regularizers, custom layers, and files of any graph. */
 #define MIRRORTRAIN_IMPLEMENTATION
 #include "../mirrortrain.h"
 #include "golden/layers.h"
@@ -20,7 +20,7 @@ static mirt_strategy *quiet(int replicas) {
     return mirt_strategy_create(&d);
 }
 
-/* >>a layer of one's own: x + shift, whose gradient is that of x summed over rows */
+/* >>a custom layer: x + shift, whose gradient is that of x summed over rows */
 
 static mirt_tensor *shift_build(mirt_layer *layer, mirt_tensor *const *in, int num_in, const void *config, void *user) {
     mirt_shape shape = mirt_tensor_shape(in[0]);
@@ -270,29 +270,75 @@ static const struct {
     const char *label;
     mirt_tensor *(*build)(mirt_tensor *x);
 } rows[] = {
-    {"dense", row_dense}, {"dense of images", row_dense_images},
-    {"conv2d", row_conv2d}, {"conv2d same", row_conv2d_same}, {"conv2d dilated", row_conv2d_dilated}, {"conv2d groups", row_conv2d_groups},
-    {"conv2d_transpose", row_transpose}, {"conv2d_transpose strides", row_transpose_strides}, {"conv2d_transpose far", row_transpose_far},
-    {"depthwise_conv2d", row_depthwise}, {"depthwise_conv2d multiplier", row_depthwise_multiplier},
-    {"separable_conv2d", row_separable}, {"separable_conv2d multiplier", row_separable_multiplier},
-    {"max_pooling2d", row_max}, {"max_pooling2d same", row_max_same},
-    {"average_pooling2d", row_average_pool}, {"average_pooling2d same", row_average_same},
-    {"global_average_pooling2d", mirt_global_average_pool2d}, {"global_average_pooling2d keepdims", row_global_average_keep},
-    {"global_max_pooling2d", mirt_global_max_pool2d}, {"global_max_pooling2d keepdims", row_global_max_keep},
-    {"zero_padding2d", row_zero_padding}, {"cropping2d", row_cropping}, {"up_sampling2d", row_up}, {"up_sampling2d bilinear", row_up_bilinear},
-    {"flatten", mirt_flatten}, {"reshape", row_reshape}, {"permute", row_permute}, {"rescaling", row_rescaling},
-    {"re_lu", row_relu}, {"re_lu max", row_relu_max}, {"re_lu threshold", row_relu_threshold}, {"leaky_re_lu", row_leaky}, {"elu", row_elu},
-    {"p_re_lu", row_prelu}, {"p_re_lu shared", row_prelu_shared}, {"softmax", mirt_softmax_layer},
-    {"activation linear", act_linear}, {"activation relu", act_relu}, {"activation sigmoid", act_sigmoid}, {"activation tanh", act_tanh},
-    {"activation softmax", act_softmax}, {"activation relu6", act_relu6}, {"activation leaky_relu", act_leaky_relu}, {"activation elu", act_elu},
-    {"activation gelu", act_gelu}, {"activation silu", act_silu}, {"activation hard_sigmoid", act_hard_sigmoid},
-    {"activation hard_silu", act_hard_silu}, {"activation softplus", act_softplus},
-    {"batch_normalization", row_batch_norm}, {"batch_normalization of features", row_batch_norm_features}, {"batch_normalization plain", row_batch_norm_plain},
-    {"layer_normalization", row_layer_norm}, {"layer_normalization axes", row_layer_norm_axes},
-    {"add", row_add}, {"add broadcast", row_add_broadcast}, {"subtract", row_subtract}, {"multiply", row_multiply}, {"average", row_average},
-    {"maximum", row_maximum}, {"minimum", row_minimum}, {"concatenate", row_concatenate}, {"concatenate axis", row_concatenate_axis},
+    {"dense", row_dense},
+    {"dense of images", row_dense_images},
+    {"conv2d", row_conv2d},
+    {"conv2d same", row_conv2d_same},
+    {"conv2d dilated", row_conv2d_dilated},
+    {"conv2d groups", row_conv2d_groups},
+    {"conv2d_transpose", row_transpose},
+    {"conv2d_transpose strides", row_transpose_strides},
+    {"conv2d_transpose far", row_transpose_far},
+    {"depthwise_conv2d", row_depthwise},
+    {"depthwise_conv2d multiplier", row_depthwise_multiplier},
+    {"separable_conv2d", row_separable},
+    {"separable_conv2d multiplier", row_separable_multiplier},
+    {"max_pooling2d", row_max},
+    {"max_pooling2d same", row_max_same},
+    {"average_pooling2d", row_average_pool},
+    {"average_pooling2d same", row_average_same},
+    {"global_average_pooling2d", mirt_global_average_pool2d},
+    {"global_average_pooling2d keepdims", row_global_average_keep},
+    {"global_max_pooling2d", mirt_global_max_pool2d},
+    {"global_max_pooling2d keepdims", row_global_max_keep},
+    {"zero_padding2d", row_zero_padding},
+    {"cropping2d", row_cropping},
+    {"up_sampling2d", row_up},
+    {"up_sampling2d bilinear", row_up_bilinear},
+    {"flatten", mirt_flatten},
+    {"reshape", row_reshape},
+    {"permute", row_permute},
+    {"rescaling", row_rescaling},
+    {"re_lu", row_relu},
+    {"re_lu max", row_relu_max},
+    {"re_lu threshold", row_relu_threshold},
+    {"leaky_re_lu", row_leaky},
+    {"elu", row_elu},
+    {"p_re_lu", row_prelu},
+    {"p_re_lu shared", row_prelu_shared},
+    {"softmax", mirt_softmax_layer},
+    {"activation linear", act_linear},
+    {"activation relu", act_relu},
+    {"activation sigmoid", act_sigmoid},
+    {"activation tanh", act_tanh},
+    {"activation softmax", act_softmax},
+    {"activation relu6", act_relu6},
+    {"activation leaky_relu", act_leaky_relu},
+    {"activation elu", act_elu},
+    {"activation gelu", act_gelu},
+    {"activation silu", act_silu},
+    {"activation hard_sigmoid", act_hard_sigmoid},
+    {"activation hard_silu", act_hard_silu},
+    {"activation softplus", act_softplus},
+    {"batch_normalization", row_batch_norm},
+    {"batch_normalization of features", row_batch_norm_features},
+    {"batch_normalization plain", row_batch_norm_plain},
+    {"layer_normalization", row_layer_norm},
+    {"layer_normalization axes", row_layer_norm_axes},
+    {"add", row_add},
+    {"add broadcast", row_add_broadcast},
+    {"subtract", row_subtract},
+    {"multiply", row_multiply},
+    {"average", row_average},
+    {"maximum", row_maximum},
+    {"minimum", row_minimum},
+    {"concatenate", row_concatenate},
+    {"concatenate axis", row_concatenate_axis},
     {"normalization", row_normalization},
-    {"center_crop", row_center_crop}, {"center_crop larger", row_center_crop_larger}, {"resizing", row_resizing}, {"resizing crop", row_resizing_crop},
+    {"center_crop", row_center_crop},
+    {"center_crop larger", row_center_crop_larger},
+    {"resizing", row_resizing},
+    {"resizing crop", row_resizing_crop},
 };
 
 /* >>against Keras */
@@ -348,13 +394,16 @@ static bool set_weights(mirt_model *model, const golden_layer *g) {
     mirt_weight_info info;
     bool good = mirt_num_weights(model) == g->num_weights + 1;
     for (int k = 0; good && k < g->num_weights; k++) {
-        good = mirt_weight(model, k + 1, &info) == MIRT_OK && info.count == g->weight[k].count && info.trainable == (g->weight[k].trainable != 0);
+        good = mirt_weight(model, k + 1, &info) == MIRT_OK && info.count == g->weight[k].count &&
+               info.trainable == (g->weight[k].trainable != 0);
         const char *name = good ? strchr(info.name, '/') + 1 : NULL;
         size_t base = strcspn(g->label, " ");
-        good = good && strcmp(name, g->weight[k].name) == 0 && strncmp(info.name, g->label, base) == 0 && info.name[base] == '/';
+        good = good && strcmp(name, g->weight[k].name) == 0 && strncmp(info.name, g->label, base) == 0 &&
+               info.name[base] == '/';
         if (!good) break;
         fill(weight_values, info.count, g->seed + 1u + (unsigned)k, 0.5f);
-        for (int64_t i = 0; i < info.count && strstr(name, "variance"); i++) weight_values[i] = fabsf(weight_values[i]) + 0.5f;
+        for (int64_t i = 0; i < info.count && strstr(name, "variance"); i++)
+            weight_values[i] = fabsf(weight_values[i]) + 0.5f;
         good = mirt_set_weight(model, info.name, weight_values, (size_t)info.count) == MIRT_OK;
     }
     return good;
@@ -364,8 +413,8 @@ static bool set_weights(mirt_model *model, const golden_layer *g) {
 static double gradients_off(mirt_model *model, const golden_layer *g) {
     mirt_weight_info info;
     double worst = 0;
-    if (mirt_scatter(model, rows_of(x_values, &g->shape), rows_of(t_values, &g->y_shape)) != MIRT_OK || mirt_grad(model, NULL) != MIRT_OK ||
-        mirt_all_reduce(model) != MIRT_OK) {
+    if (mirt_scatter(model, rows_of(x_values, &g->shape), rows_of(t_values, &g->y_shape)) != MIRT_OK ||
+        mirt_grad(model, NULL) != MIRT_OK || mirt_all_reduce(model) != MIRT_OK) {
         return INFINITY;
     }
     for (int k = 0; k <= g->num_weights; k++) {
@@ -377,7 +426,9 @@ static double gradients_off(mirt_model *model, const golden_layer *g) {
     }
     if (mirt_apply(model) != MIRT_OK) return INFINITY;
     for (int k = 1; k <= g->num_weights; k++) {
-        if (mirt_weight(model, k, &info) != MIRT_OK || mirt_get_weight(model, info.name, 0, weight_values, (size_t)info.count) != MIRT_OK) return INFINITY;
+        if (mirt_weight(model, k, &info) != MIRT_OK ||
+            mirt_get_weight(model, info.name, 0, weight_values, (size_t)info.count) != MIRT_OK)
+            return INFINITY;
         if (!info.trainable) worst = worse(worst, off(&g->weight[k - 1], weight_values, info.count));
     }
     return worst;
@@ -385,9 +436,11 @@ static double gradients_off(mirt_model *model, const golden_layer *g) {
 
 /* Saved, loaded, and saved again: the same predictions and the same file. */
 static bool round_trip(mirt_model *model, mirt_array x, int64_t count) {
-    if (mirt_predict_arrays(model, x, y_values, MOST) != MIRT_OK || mirt_save(model, path, MIRT_SAVE_ALL) != MIRT_OK) return false;
+    if (mirt_predict_arrays(model, x, y_values, MOST) != MIRT_OK || mirt_save(model, path, MIRT_SAVE_ALL) != MIRT_OK)
+        return false;
     mirt_model *loaded = mirt_load(strategy, path);
-    bool good = loaded && mirt_predict_arrays(loaded, x, again, MOST) == MIRT_OK && mirt_save(loaded, path_2, MIRT_SAVE_ALL) == MIRT_OK &&
+    bool good = loaded && mirt_predict_arrays(loaded, x, again, MOST) == MIRT_OK &&
+                mirt_save(loaded, path_2, MIRT_SAVE_ALL) == MIRT_OK &&
                 memcmp(again, y_values, (size_t)count * sizeof(float)) == 0 && tap_same_file(path, path_2);
     mirt_model_destroy(loaded);
     return good;
@@ -404,10 +457,13 @@ static void test_row(int number) {
     fill(x_values, xs, g->seed, 1);
     fill(t_values, ys, g->seed + 50, 1);
     bool named = set_weights(model, g);
-    double y_off = mirt_predict_arrays(model, rows_of(x_values, &g->shape), y_values, MOST) == MIRT_OK ? off(&g->y, y_values, ys) : INFINITY;
+    double y_off = mirt_predict_arrays(model, rows_of(x_values, &g->shape), y_values, MOST) == MIRT_OK
+                       ? off(&g->y, y_values, ys)
+                       : INFINITY;
     bool kept = round_trip(model, rows_of(x_values, &g->shape), ys);
     double g_off = gradients_off(model, g);
-    ok(named && kept && y_off < 2e-6 && g_off < 1e-5, "%s: output off by %.1e, gradients by %.1e%s%s%s", g->label, y_off, g_off, named ? "" : ", other weights",
+    ok(named && kept && y_off < 2e-6 && g_off < 1e-5, "%s: output off by %.1e, gradients by %.1e%s%s%s", g->label,
+       y_off, g_off, named ? "" : ", other weights",
        kept ? "" : ", not the same when loaded: ", kept ? "" : mirt_last_error());
     mirt_model_destroy(model);
 }
@@ -426,7 +482,8 @@ static mirt_tensor *null_build(mirt_layer *layer, mirt_tensor *const *in, int nu
     (void)user;
     return num_in == 2 ? in[0] : NULL;
 }
-static mirt_tensor *custom(mirt_tensor *x, const char *class_name, int inputs, mirt_tensor *(*build)(mirt_layer *, mirt_tensor *const *, int, const void *, void *)) {
+static mirt_tensor *custom(mirt_tensor *x, const char *class_name, int inputs,
+                           mirt_tensor *(*build)(mirt_layer *, mirt_tensor *const *, int, const void *, void *)) {
     ZEROED(mirt_layer_class, c);
     c.class_name = class_name;
     c.inputs = inputs;
@@ -440,7 +497,8 @@ static mirt_tensor *twice_build(mirt_layer *layer, mirt_tensor *const *in, int n
     mirt_layer_variable(layer, "w", MIRT_SHAPE(4), mirt_zeros(), true);
     return mirt_add(in[0], mirt_layer_variable(layer, "w", MIRT_SHAPE(4), mirt_zeros(), true));
 }
-static mirt_tensor *negative_build(mirt_layer *layer, mirt_tensor *const *in, int num_in, const void *config, void *user) {
+static mirt_tensor *negative_build(mirt_layer *layer, mirt_tensor *const *in, int num_in, const void *config,
+                                   void *user) {
     (void)num_in;
     (void)config;
     (void)user;
@@ -453,7 +511,8 @@ static mirt_tensor *loss_build(mirt_layer *layer, mirt_tensor *const *in, int nu
     mirt_layer_add_loss(layer, in[0]);
     return in[0];
 }
-static mirt_tensor *inside_build(mirt_layer *layer, mirt_tensor *const *in, int num_in, const void *config, void *user) {
+static mirt_tensor *inside_build(mirt_layer *layer, mirt_tensor *const *in, int num_in, const void *config,
+                                 void *user) {
     (void)layer;
     (void)num_in;
     (void)config;
@@ -593,43 +652,74 @@ WRONG(custom_class, mirt_custom_layer(NULL, &w->row, 1, NULL, NULL))
 WRONG(name_taken, named(w->model, w->row, "input_layer"))
 WRONG(name_slash, named(w->model, w->row, "a/b"))
 WRONG(name_empty, named(w->model, w->row, ""))
-WRONG(late, custom(w->row, "Keep", 0, keep_build) ? mirt_layer_variable(kept, "w", MIRT_SHAPE(1), mirt_zeros(), true) : NULL)
+WRONG(late,
+      custom(w->row, "Keep", 0, keep_build) ? mirt_layer_variable(kept, "w", MIRT_SHAPE(1), mirt_zeros(), true) : NULL)
 
 static const struct {
     mirt_tensor *(*record)(const wrong *w);
     const char *says;
 } misuses[] = {
     {wrong_rank, "global_max_pooling2d: takes (rows, height, width, channels), not (rows, 4)"},
-    {wrong_pad_rank, "zero_padding2d: takes (rows, height, width, channels)"}, {wrong_pad_negative, "zero_padding2d: an axis cannot be padded by less than nothing"},
-    {wrong_crop_all, "cropping2d: cropping 4 pixels by 2 and 2 leaves nothing"}, {wrong_crop_negative, "cropping2d: cropping 5 pixels by -1 and 0"},
-    {wrong_up, "up_sampling2d: size is -2x-2"}, {wrong_up_far, "up_sampling2d: "},
-    {wrong_transpose_filters, "conv2d_transpose: filters is 0"}, {wrong_transpose_kernel, "conv2d_transpose: kernel is 0x0"},
-    {wrong_transpose_groups, "conv2d_transpose: groups is 2"}, {wrong_transpose_stride, "conv2d_transpose: window size, strides and dilation must be positive"},
+    {wrong_pad_rank, "zero_padding2d: takes (rows, height, width, channels)"},
+    {wrong_pad_negative, "zero_padding2d: an axis cannot be padded by less than nothing"},
+    {wrong_crop_all, "cropping2d: cropping 4 pixels by 2 and 2 leaves nothing"},
+    {wrong_crop_negative, "cropping2d: cropping 5 pixels by -1 and 0"},
+    {wrong_up, "up_sampling2d: size is -2x-2"},
+    {wrong_up_far, "up_sampling2d: "},
+    {wrong_transpose_filters, "conv2d_transpose: filters is 0"},
+    {wrong_transpose_kernel, "conv2d_transpose: kernel is 0x0"},
+    {wrong_transpose_groups, "conv2d_transpose: groups is 2"},
+    {wrong_transpose_stride, "conv2d_transpose: window size, strides and dilation must be positive"},
     {wrong_transpose_null, "conv2d_transpose needs a description"},
-    {wrong_depthwise_kernel, "depthwise_conv2d: kernel 9x9 is larger than its input 4x5"}, {wrong_depthwise_none, "depthwise_conv2d: kernel is 0x0"},
-    {wrong_depthwise_multiplier, "depthwise_conv2d: depth_multiplier is -1"}, {wrong_depthwise_rank, "depthwise_conv2d: takes (rows, height"},
+    {wrong_depthwise_kernel, "depthwise_conv2d: kernel 9x9 is larger than its input 4x5"},
+    {wrong_depthwise_none, "depthwise_conv2d: kernel is 0x0"},
+    {wrong_depthwise_multiplier, "depthwise_conv2d: depth_multiplier is -1"},
+    {wrong_depthwise_rank, "depthwise_conv2d: takes (rows, height"},
     {wrong_depthwise_null, "depthwise_conv2d needs a description"},
-    {wrong_separable_filters, "separable_conv2d: filters is -3"}, {wrong_separable_kernel, "separable_conv2d: kernel is -2x-2"},
-    {wrong_batch_norm_momentum, "batch_normalization: momentum is 1.5"}, {wrong_batch_norm_epsilon, "batch_normalization: epsilon is -1"},
-    {wrong_layer_norm_axes, "layer_normalization: axes is 2"}, {wrong_layer_norm_negative, "layer_normalization: axes is -1"},
+    {wrong_separable_filters, "separable_conv2d: filters is -3"},
+    {wrong_separable_kernel, "separable_conv2d: kernel is -2x-2"},
+    {wrong_batch_norm_momentum, "batch_normalization: momentum is 1.5"},
+    {wrong_batch_norm_epsilon, "batch_normalization: epsilon is -1"},
+    {wrong_layer_norm_axes, "layer_normalization: axes is 2"},
+    {wrong_layer_norm_negative, "layer_normalization: axes is -1"},
     {wrong_layer_norm_epsilon, "layer_normalization: epsilon is -1"},
-    {wrong_reshape, "reshape: the target's dimension 9 does not fit (rows, 4, 5, 3): all of them make 60 elements, and one may be -1, what is left"},
-    {wrong_reshape_open, "reshape: the target's dimension -1 does not fit (rows, 4, 5, 3)"}, {wrong_reshape_rest, "reshape: (rows, 4, 5, 3) cannot be reshaped to (rows, 7, 8)"},
-    {wrong_permute_count, "permute: 2 dims"}, {wrong_permute_twice, "permute: the permutation must name each of the axes"}, {wrong_permute_far, "permute: the permutation"},
-    {wrong_relu, "re_lu: max_value -1"}, {wrong_leaky, "leaky_re_lu: the slope is"}, {wrong_prelu, "p_re_lu: shared_axes is 1; bits 1 to 3"},
-    {wrong_prelu_far, "p_re_lu: shared_axes is 16"}, {wrong_activation, "there is no activation number 99"},
-    {wrong_regularizer, "dense: a regularizer's numbers are -1 and 0"}, {wrong_regularizer_nan, "dense: a regularizer's numbers"},
-    {wrong_add_shapes, "add: shapes (rows, 4, 5, 3) and (rows, 4) cannot be broadcast"}, {wrong_add_null, "add: tensor number 2 of 3 is NULL"},
-    {wrong_add_none, NULL}, {wrong_add_many, "add: takes 1 or more tensors, not 9"}, {wrong_add_foreign, "add: one of its tensors is of another model"},
+    {wrong_reshape, "reshape: the target's dimension 9 does not fit (rows, 4, 5, 3): the target must have 60 elements "
+                    "in all, and one dimension may be -1"},
+    {wrong_reshape_open, "reshape: the target's dimension -1 does not fit (rows, 4, 5, 3)"},
+    {wrong_reshape_rest, "reshape: (rows, 4, 5, 3) cannot be reshaped to (rows, 7, 8)"},
+    {wrong_permute_count, "permute: 2 dims"},
+    {wrong_permute_twice, "permute: the permutation must name each of the axes"},
+    {wrong_permute_far, "permute: the permutation"},
+    {wrong_relu, "re_lu: max_value -1"},
+    {wrong_leaky, "leaky_re_lu: the slope is"},
+    {wrong_prelu, "p_re_lu: shared_axes is 1; bits 1 to 3"},
+    {wrong_prelu_far, "p_re_lu: shared_axes is 16"},
+    {wrong_activation, "there is no activation number 99"},
+    {wrong_regularizer, "dense: the factors of a regularizer are -1 and 0"},
+    {wrong_regularizer_nan, "dense: the factors of a regularizer"},
+    {wrong_add_shapes, "add: shapes (rows, 4, 5, 3) and (rows, 4) cannot be broadcast"},
+    {wrong_add_null, "add: tensor number 2 of 3 is NULL"},
+    {wrong_add_none, NULL},
+    {wrong_add_many, "add: takes 1 or more tensors, not 9"},
+    {wrong_add_foreign, "add: one of its tensors belongs to another model"},
     {wrong_subtract_three, "subtract: takes 2 tensors, not 3"},
-    {wrong_concatenate_shapes, "concatenate: (rows, 4, 5, 3) and (rows, 4) differ"}, {wrong_concatenate_axis, "concatenate: "}, {wrong_concatenate_rows, "concatenate: "},
-    {wrong_custom_null, "null: the build function of Null returned no tensor"}, {wrong_custom_two, "null: takes 2 tensors, not 1"},
-    {wrong_custom_library, "there already is a layer class Dense in the library"}, {wrong_custom_name, "a layer class needs a name"},
-    {wrong_custom_build, "layer class None has no build function"}, {wrong_custom_inputs, "layer class Many: 99 inputs"},
-    {wrong_custom_twice, "twice: variable name \"w\""}, {wrong_custom_negative, "negative: variable w needs"},
-    {wrong_custom_loss, "loss: a loss is a float32 number, or one a sample, of this model, not (rows, 4)"},
-    {wrong_custom_inside, "inside/dense: units is -1"}, {wrong_custom_class, "a layer class needs a name"},
-    {wrong_name_taken, "there already is a layer \"input_layer\""}, {wrong_name_slash, "layer name \"a/b\""}, {wrong_name_empty, "layer name \"\""},
+    {wrong_concatenate_shapes, "concatenate: (rows, 4, 5, 3) and (rows, 4) differ"},
+    {wrong_concatenate_axis, "concatenate: "},
+    {wrong_concatenate_rows, "concatenate: "},
+    {wrong_custom_null, "null: the build function of Null returned no tensor"},
+    {wrong_custom_two, "null: takes 2 tensors, not 1"},
+    {wrong_custom_library, "the library already has a layer class Dense"},
+    {wrong_custom_name, "a layer class needs a name"},
+    {wrong_custom_build, "layer class None has no build function"},
+    {wrong_custom_inputs, "layer class Many: 99 inputs"},
+    {wrong_custom_twice, "twice: variable name \"w\""},
+    {wrong_custom_negative, "negative: variable w needs"},
+    {wrong_custom_loss, "loss: a loss must be a float32 number, or one per sample, of this model, not (rows, 4)"},
+    {wrong_custom_inside, "inside/dense: units is -1"},
+    {wrong_custom_class, "a layer class needs a name"},
+    {wrong_name_taken, "there already is a layer \"input_layer\""},
+    {wrong_name_slash, "layer name \"a/b\""},
+    {wrong_name_empty, "layer name \"\""},
     {wrong_late, NULL},
 };
 
@@ -643,13 +733,16 @@ static void test_misuse(void) {
         w.row = mirt_input(w.model, MIRT_SHAPE(4));
         mirt_tensor *y = misuses[i].record(&w);
         const char *said = w.model->graph.error;
-        ok(!y && (misuses[i].says ? strstr(said, misuses[i].says) != NULL : said[0] == 0), "refused: %s", said[0] ? said : mirt_last_error());
+        ok(!y && (misuses[i].says ? strstr(said, misuses[i].says) != NULL : said[0] == 0), "refused: %s",
+           said[0] ? said : mirt_last_error());
         if (misuses[i].says && !strstr(said, misuses[i].says)) printf("# wanted: %s\n", misuses[i].says);
         mirt_model_destroy(w.model);
         mirt_model_destroy(other);
     }
-    ok(mirt_add_layer(NULL, 2) == NULL && mirt_batch_norm(NULL, NULL) == NULL && mirt_custom_layer(NULL, NULL, 1, NULL, NULL) == NULL &&
-           mirt_layer_variable(NULL, "w", MIRT_SHAPE(1), mirt_zeros(), true) == NULL && mirt_register_layer(NULL, NULL) == MIRT_E_INVALID,
+    ok(mirt_add_layer(NULL, 2) == NULL && mirt_batch_norm(NULL, NULL) == NULL &&
+           mirt_custom_layer(NULL, NULL, 1, NULL, NULL) == NULL &&
+           mirt_layer_variable(NULL, "w", MIRT_SHAPE(1), mirt_zeros(), true) == NULL &&
+           mirt_register_layer(NULL, NULL) == MIRT_E_INVALID,
        "NULL is handed on");
     mirt_next_name(NULL, "nobody");
     mirt_layer_add_loss(NULL, NULL);

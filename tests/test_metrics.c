@@ -33,7 +33,8 @@ static void draw(unsigned seed, int n) {
 
 static mirt_dataset *metric_data(int n, bool sparse, int64_t batch) {
     mirt_array x = mirt_make_array(p_values, MIRT_FLOAT32, MIRT_SHAPE(METRIC_ROWS, n));
-    mirt_array y = sparse ? mirt_make_array(classes_of, MIRT_INT32, MIRT_SHAPE(METRIC_ROWS)) : mirt_make_array(one_hot, MIRT_FLOAT32, MIRT_SHAPE(METRIC_ROWS, n));
+    mirt_array y = sparse ? mirt_make_array(classes_of, MIRT_INT32, MIRT_SHAPE(METRIC_ROWS))
+                          : mirt_make_array(one_hot, MIRT_FLOAT32, MIRT_SHAPE(METRIC_ROWS, n));
     return mirt_batch(mirt_arrays(x, y), batch);
 }
 
@@ -41,7 +42,10 @@ static mirt_dataset *metric_data(int n, bool sparse, int64_t batch) {
 static mirt_model *identity(mirt_strategy *s, int n, bool sparse, mirt_activation_kind activation) {
     mirt_compile_desc c;
     memset(&c, 0, sizeof c);
-    c.loss = n == 1 ? MIRT_BINARY_CROSSENTROPY : sparse ? MIRT_SPARSE_CATEGORICAL_CROSSENTROPY : n == 4 ? MIRT_MEAN_SQUARED_ERROR : MIRT_CATEGORICAL_CROSSENTROPY;
+    c.loss = n == 1   ? MIRT_BINARY_CROSSENTROPY
+             : sparse ? MIRT_SPARSE_CATEGORICAL_CROSSENTROPY
+             : n == 4 ? MIRT_MEAN_SQUARED_ERROR
+                      : MIRT_CATEGORICAL_CROSSENTROPY;
     c.from_logits = activation == MIRT_LINEAR;
     mirt_model *m = mirt_model_create(s, "identity");
     mirt_model_output(m, mirt_activation(mirt_input(m, MIRT_SHAPE(n)), activation));
@@ -55,7 +59,8 @@ static mirt_metric metric_named(const char *name) {
     return MIRT_METRIC_NONE;
 }
 
-static double evaluated(mirt_model *m, mirt_metric metric, const mirt_metric_options *o, int n, bool sparse, int64_t batch) {
+static double evaluated(mirt_model *m, mirt_metric metric, const mirt_metric_options *o, int n, bool sparse,
+                        int64_t batch) {
     mirt_logs logs;
     mirt_dataset *data = metric_data(n, sparse, batch);
     bool good = mirt_set_metrics(m, &metric, o, 1) == MIRT_OK && mirt_evaluate(m, data, &logs) == MIRT_OK;
@@ -82,8 +87,9 @@ static void check_golden(const golden_metric *c) {
         else value = own;
         mirt_strategy_destroy(s);
     }
-    ok(fabs(value - c->value) < 1e-6 && spread == 0, "%s of %d, %s%s: %.9g, Keras %.9g; splits and batches differ by %g", c->name, c->n, c->sparse ? "class numbers" : "one-hot",
-       o.curve ? ", PR" : "", value, c->value, spread);
+    ok(fabs(value - c->value) < 1e-6 && spread == 0,
+       "%s of %d, %s%s: %.9g, Keras %.9g; splits and batches differ by %g", c->name, c->n,
+       c->sparse ? "class numbers" : "one-hot", o.curve ? ", PR" : "", value, c->value, spread);
 }
 
 /* Logits, told to be some, count as the probabilities they stand for. */
@@ -92,7 +98,8 @@ static void check_from_logits(int n, bool sparse) {
                                         MIRT_AUC,       MIRT_BINARY_ACCURACY, MIRT_ACCURACY};
     const int count = n > 1 ? 4 : MIRT__COUNT(kinds); /* accuracies of several classes are the same of logits */
     mirt_strategy *s = strategy_of(1, 2, 1);
-    mirt_model *logits = identity(s, n, sparse, MIRT_LINEAR), *probabilities = identity(s, n, sparse, n > 1 ? MIRT_SOFTMAX : MIRT_SIGMOID);
+    mirt_model *logits = identity(s, n, sparse, MIRT_LINEAR),
+               *probabilities = identity(s, n, sparse, n > 1 ? MIRT_SOFTMAX : MIRT_SIGMOID);
     mirt_metric_options plain, told;
     memset(&plain, 0, sizeof plain);
     draw(7, n);
@@ -100,18 +107,24 @@ static void check_from_logits(int n, bool sparse) {
     told = plain;
     told.from_logits = true;
     for (int i = 0; i < count; i++) {
-        double a = evaluated(logits, kinds[i], &told, n, sparse, 32), b = evaluated(probabilities, kinds[i], &plain, n, sparse, 32), c = evaluated(logits, kinds[i], &plain, n, sparse, 32);
-        ok(a == b && a != c, "%s of %d logits: %g, as of their probabilities", mirt__metric_class_get(kinds[i])->name, n, a);
+        double a = evaluated(logits, kinds[i], &told, n, sparse, 32),
+               b = evaluated(probabilities, kinds[i], &plain, n, sparse, 32),
+               c = evaluated(logits, kinds[i], &plain, n, sparse, 32);
+        ok(a == b && a != c, "%s of %d logits: %g, as of their probabilities", mirt__metric_class_get(kinds[i])->name,
+           n, a);
     }
     mirt_strategy_destroy(s);
 }
 
 /* Names, several at a time, in training, with options that are saved. */
-/* Scores that are not finite: with one among them, no class is among the first, whatever k is; so has it in_top_k of TensorFlow. */
+/* Scores that are not finite: with one among them, no class is among the first, whatever k is; so has it in_top_k of
+   TensorFlow. */
 static void check_not_finite(bool sparse) {
     const float nan = (float)NAN, inf = (float)INFINITY;
-    const float x[10][4] = {{0.5f, 0.4f, 0.3f, 0.2f}, {nan, 0.5f, 0.3f, 0.2f}, {0.5f, nan, 0.3f, 0.2f}, {inf, 0.5f, 0.3f, 0.2f}, {0.5f, inf, 0.3f, 0.2f},
-                            {-inf, 0.5f, 0.3f, 0.2f}, {inf, inf, 0.3f, 0.2f}, {nan, nan, nan, nan}, {0.5f, 0.4f, 0.3f, -inf}, {0.2f, 0.3f, 0.4f, 0.5f}};
+    const float x[10][4] = {{0.5f, 0.4f, 0.3f, 0.2f}, {nan, 0.5f, 0.3f, 0.2f}, {0.5f, nan, 0.3f, 0.2f},
+                            {inf, 0.5f, 0.3f, 0.2f},  {0.5f, inf, 0.3f, 0.2f}, {-inf, 0.5f, 0.3f, 0.2f},
+                            {inf, inf, 0.3f, 0.2f},   {nan, nan, nan, nan},    {0.5f, 0.4f, 0.3f, -inf},
+                            {0.2f, 0.3f, 0.4f, 0.5f}};
     const int32_t labels[10] = {0};
     float hot[10][4] = {{0}};
     int wrong = 0;
@@ -122,21 +135,27 @@ static void check_not_finite(bool sparse) {
         for (int k = 1; k < 6; k++) {
             mirt_metric_options o;
             mirt_logs logs;
-            const mirt_metric metric = metric_named(sparse ? "sparse_top_k_categorical_accuracy" : "top_k_categorical_accuracy");
+            const mirt_metric metric =
+                metric_named(sparse ? "sparse_top_k_categorical_accuracy" : "top_k_categorical_accuracy");
             memset(&o, 0, sizeof o);
             o.k = k;
             o.name = "top";
-            mirt_array y = sparse ? mirt_make_array(labels, MIRT_INT32, MIRT_SHAPE(10)) : mirt_make_array(hot, MIRT_FLOAT32, MIRT_SHAPE(10, 4));
-            bool good = m && mirt_set_metrics(m, &metric, &o, 1) == MIRT_OK && mirt_evaluate_arrays(m, mirt_make_array(x, MIRT_FLOAT32, MIRT_SHAPE(10, 4)), y, &logs) == MIRT_OK;
+            mirt_array y = sparse ? mirt_make_array(labels, MIRT_INT32, MIRT_SHAPE(10))
+                                  : mirt_make_array(hot, MIRT_FLOAT32, MIRT_SHAPE(10, 4));
+            bool good =
+                m && mirt_set_metrics(m, &metric, &o, 1) == MIRT_OK &&
+                mirt_evaluate_arrays(m, mirt_make_array(x, MIRT_FLOAT32, MIRT_SHAPE(10, 4)), y, &logs) == MIRT_OK;
             wrong += !good || fabs(mirt_logs_value(&logs, "top") - (k >= 4 ? 0.2 : 0.1)) > 1e-9;
         }
         mirt_strategy_destroy(s);
     }
-    ok(wrong == 0, "top-k of scores that are not finite, %s: %d of 15 differ from Keras's", sparse ? "class numbers" : "one-hot", wrong);
+    ok(wrong == 0, "top-k of scores that are not finite, %s: %d of 15 differ from Keras's",
+       sparse ? "class numbers" : "one-hot", wrong);
 }
 
 static void check_in_training(void) {
-    static const char *const names[] = {"accuracy", "sparse_top_k_categorical_accuracy", "top2", "auc", "auc_1", "precision"};
+    static const char *const names[] = {"accuracy", "sparse_top_k_categorical_accuracy", "top2", "auc", "auc_1",
+                                        "precision"};
     char path[300];
     mirt_fit_desc fit;
     mirt_logs before, after;
@@ -157,7 +176,8 @@ static void check_in_training(void) {
     c.metric_options[5].threshold = 0.25f;
     c.metric_options[6].has_threshold = true;
     mirt_model *m = image_net(s, 0);
-    mirt_dataset *data = mirt_batch(mirt_arrays(images_x(0, IMAGES), images_y(0, IMAGES)), 40), *test = mirt_batch(mirt_arrays(images_x(0, 100), images_y(0, 100)), 31);
+    mirt_dataset *data = mirt_batch(mirt_arrays(images_x(0, IMAGES), images_y(0, IMAGES)), 40),
+                 *test = mirt_batch(mirt_arrays(images_x(0, 100), images_y(0, 100)), 31);
     fit.validation = test;
     mirt_history *h = mirt_compile(m, &c) == MIRT_OK ? mirt_fit(m, data, &fit) : NULL;
     for (int i = 0; h && i < MIRT__COUNT(names); i++) {
@@ -166,9 +186,11 @@ static void check_in_training(void) {
         double value = mirt_history_last(h, names[i]), other = mirt_history_last(h, val);
         good = good && value > 0.2 && value <= 1 && other > 0.2 && other <= 1;
     }
-    double accuracy = mirt_history_last(h, "accuracy"), top2 = mirt_history_last(h, "top2"), all = mirt_history_last(h, "sparse_top_k_categorical_accuracy");
-    ok(h && good && accuracy < top2 && top2 < 1 && all == 1, "in training: accuracy %g, of the first two %g, of the first five of five %g%s%s", accuracy, top2, all, h ? "" : ": ",
-       h ? "" : mirt_last_error());
+    double accuracy = mirt_history_last(h, "accuracy"), top2 = mirt_history_last(h, "top2"),
+           all = mirt_history_last(h, "sparse_top_k_categorical_accuracy");
+    ok(h && good && accuracy < top2 && top2 < 1 && all == 1,
+       "in training: accuracy %g, of the first two %g, of the first five of five %g%s%s", accuracy, top2, all,
+       h ? "" : ": ", h ? "" : mirt_last_error());
     snprintf(path, sizeof path, "%s/metrics.safetensors", work_directory());
     mirt_model *loaded = h && mirt_save(m, path, MIRT_SAVE_ALL) == MIRT_OK ? mirt_load(s, path) : NULL;
     good = loaded && mirt_evaluate(m, test, &before) == MIRT_OK && mirt_evaluate(loaded, test, &after) == MIRT_OK &&
@@ -184,19 +206,21 @@ static void check_in_training(void) {
 
 static void refused(mirt_model *m, mirt_metric metric, const mirt_metric_options *o, const char *words) {
     mirt_status status = mirt_set_metrics(m, &metric, o, 1);
-    ok(status != MIRT_OK && strstr(mirt_last_error(), words), "refused: %s", status == MIRT_OK ? words : mirt_last_error());
+    ok(status != MIRT_OK && strstr(mirt_last_error(), words), "refused: %s",
+       status == MIRT_OK ? words : mirt_last_error());
 }
 
 static void check_bad(void) {
     mirt_metric_options o;
     memset(&o, 0, sizeof o);
     mirt_strategy *s = strategy_of(1, 1, 1);
-    mirt_model *sparse = identity(s, 5, true, MIRT_LINEAR), *dense = identity(s, 5, false, MIRT_LINEAR), *one = identity(s, 1, false, MIRT_LINEAR);
+    mirt_model *sparse = identity(s, 5, true, MIRT_LINEAR), *dense = identity(s, 5, false, MIRT_LINEAR),
+               *one = identity(s, 1, false, MIRT_LINEAR);
     refused(sparse, MIRT_TOP_K_CATEGORICAL_ACCURACY, NULL, "takes one-hot labels; sparse_categorical_crossentropy of");
     refused(dense, MIRT_SPARSE_CATEGORICAL_ACCURACY, NULL, "takes class numbers; categorical_crossentropy of");
     refused(one, MIRT_CATEGORICAL_ACCURACY, NULL, "(rows, classes)");
-    refused(sparse, MIRT_MSE, NULL, "numbers with numbers");
-    refused(sparse, (mirt_metric)99, NULL, "no metric number 99");
+    refused(sparse, MIRT_MSE, NULL, "compares values");
+    refused(sparse, (mirt_metric)99, NULL, "invalid metric (99)");
     o.k = -2;
     refused(sparse, MIRT_SPARSE_TOP_K_CATEGORICAL_ACCURACY, &o, "k is -2");
     o.k = 0;
@@ -232,12 +256,16 @@ static void check_confusion(int n, bool sparse) {
         mirt_model_output(m, mirt_activation(mirt_input(m, MIRT_SHAPE(n)), MIRT_LINEAR));
         mirt_dataset *data = metric_data(n, sparse, 17);
         mirt_status status = mirt_confusion_matrix(m, data, counts, classes);
-        ok(status == MIRT_OK && memcmp(counts, want, sizeof *counts * (size_t)(classes * classes)) == 0, "%d classes, %d devices: every sample is where it belongs%s%s", classes, devices,
-           status ? ": " : "", status ? mirt_last_error() : "");
+        ok(status == MIRT_OK && memcmp(counts, want, sizeof *counts * (size_t)(classes * classes)) == 0,
+           "%d classes, %d devices: every sample is where it belongs%s%s", classes, devices, status ? ": " : "",
+           status ? mirt_last_error() : "");
         if (devices == 3) {
             ok(mirt_confusion_matrix(m, data, counts, classes + 1) == MIRT_E_SHAPE, "refused: %s", mirt_last_error());
             classes_of[5] = 77;
-            if (sparse) ok(mirt_confusion_matrix(m, data, counts, classes) == MIRT_E_INVALID && strstr(mirt_last_error(), "sample 5"), "refused: %s", mirt_last_error());
+            if (sparse)
+                ok(mirt_confusion_matrix(m, data, counts, classes) == MIRT_E_INVALID &&
+                       strstr(mirt_last_error(), "sample 5"),
+                   "refused: %s", mirt_last_error());
         }
         mirt_dataset_destroy(data);
         mirt_strategy_destroy(s);
@@ -249,14 +277,16 @@ static void check_picture(int classes, const char *const *names) {
     char path[300];
     int64_t *counts = (int64_t *)calloc((size_t)classes * (size_t)classes, sizeof *counts);
     for (int i = 0; i < classes; i++) {
-        for (int j = 0; j < classes; j++) counts[i * classes + j] = i == j ? 970 + i : (i * 7 + j * 3) % 11 > 7 ? 13 * (i + 1) : 0;
+        for (int j = 0; j < classes; j++)
+            counts[i * classes + j] = i == j ? 970 + i : (i * 7 + j * 3) % 11 > 7 ? 13 * (i + 1) : 0;
     }
     snprintf(path, sizeof path, "%s/confusion.png", work_directory());
     mirt_status status = mirt_save_confusion_png(path, counts, classes, names);
     mirt_image info;
     memset(&info, 0, sizeof info);
     bool good = status == MIRT_OK && mirt_read_image(path, MIRT_RGB, NULL, &info) == MIRT_OK;
-    ok(good && info.width > classes && info.height > classes, "a picture of %d classes: %d by %d pixels%s%s", classes, (int)info.width, (int)info.height, good ? "" : ": ", good ? "" : mirt_last_error());
+    ok(good && info.width > classes && info.height > classes, "a picture of %d classes: %d by %d pixels%s%s", classes,
+       (int)info.width, (int)info.height, good ? "" : ": ", good ? "" : mirt_last_error());
     mirt_image_free(&info);
     unlink(path);
     free(counts);
@@ -302,7 +332,18 @@ static void check_directions(void) {
 
 int main(void) {
     static const char *const animals[] = {"cat", "dog"};
-    static const char *const long_names[] = {"airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "a name of many letters", "Stra\xc3\x9f" "e"};
+    static const char *const long_names[] = {"airplane",
+                                             "automobile",
+                                             "bird",
+                                             "cat",
+                                             "deer",
+                                             "dog",
+                                             "frog",
+                                             "horse",
+                                             "ship",
+                                             "a name of many letters",
+                                             "Stra\xc3\x9f"
+                                             "e"};
     draw_images();
     for (int i = 0; i < MIRT__COUNT(golden_metrics); i++) check_golden(&golden_metrics[i]);
     check_directions();

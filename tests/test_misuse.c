@@ -44,7 +44,8 @@ static mirt_model *small_model(void) {
 
 static int works(mirt_model *model) {
     float out[N * 3];
-    return mirt_train_step(model, xs(), ys(), NULL) == MIRT_OK && mirt_predict_arrays(model, xs(), out, N * 3) == MIRT_OK;
+    return mirt_train_step(model, xs(), ys(), NULL) == MIRT_OK &&
+           mirt_predict_arrays(model, xs(), out, N * 3) == MIRT_OK;
 }
 
 static void test_views(void) {
@@ -55,8 +56,10 @@ static void test_views(void) {
     ok(mirt_predict_arrays(view, xs(), out, N * PIXELS) == MIRT_OK, "a view predicts without being compiled");
     refused(mirt_evaluate_arrays(view, xs(), ys(), NULL) != MIRT_OK, MIRT_E_STATE, "call mirt_compile first");
     mirt_compile(view, NULL);
-    refused(mirt_save(view, "view.safetensors", MIRT_SAVE_ALL) != MIRT_OK, MIRT_E_STATE, "a view of small is saved as weights alone");
-    refused(!mirt_call(view, mirt_input(other, MIRT_SHAPE(SIDE, SIDE)), MIRT_TRAINING_AUTO), MIRT_E_STATE, "a view shares the weights of the model");
+    refused(mirt_save(view, "view.safetensors", MIRT_SAVE_ALL) != MIRT_OK, MIRT_E_STATE,
+            "a view of small is saved as weights alone");
+    refused(!mirt_call(view, mirt_input(other, MIRT_SHAPE(SIDE, SIDE)), MIRT_TRAINING_AUTO), MIRT_E_STATE,
+            "a view shares the weights of the model");
     ok(works(model), "the model is as it was");
 }
 
@@ -69,10 +72,14 @@ static void test_order(void) {
     refused(1, MIRT_E_STATE, "mirt_model_output comes before mirt_compile");
     ok(works(model), "the model is as it was");
     refused(mirt_grad(model, NULL) != MIRT_OK, MIRT_E_STATE, "call mirt_scatter first");
-    refused(mirt_get_gradient(model, "dense/kernel", 0, kernel, PIXELS * 3) != MIRT_OK, MIRT_E_STATE, "call mirt_grad first");
-    ok(mirt_evaluate_arrays(model, xs(), ys(), NULL) == MIRT_OK && mirt_scatter(model, xs(), ys()) == MIRT_OK && mirt_evaluate_arrays(model, xs(), ys(), NULL) == MIRT_OK, "a batch is scattered, another is evaluated");
+    refused(mirt_get_gradient(model, "dense/kernel", 0, kernel, PIXELS * 3) != MIRT_OK, MIRT_E_STATE,
+            "call mirt_grad first");
+    ok(mirt_evaluate_arrays(model, xs(), ys(), NULL) == MIRT_OK && mirt_scatter(model, xs(), ys()) == MIRT_OK &&
+           mirt_evaluate_arrays(model, xs(), ys(), NULL) == MIRT_OK,
+       "a batch is scattered, another is evaluated");
     refused(mirt_grad(model, NULL) != MIRT_OK, MIRT_E_STATE, "call mirt_scatter first");
-    ok(mirt_scatter(model, xs(), ys()) == MIRT_OK && mirt_grad(model, NULL) == MIRT_OK && mirt_train_step(model, xs(), ys(), NULL) == MIRT_OK,
+    ok(mirt_scatter(model, xs(), ys()) == MIRT_OK && mirt_grad(model, NULL) == MIRT_OK &&
+           mirt_train_step(model, xs(), ys(), NULL) == MIRT_OK,
        "a step comes between grad and all-reduce");
     refused(mirt_all_reduce(model) != MIRT_OK, MIRT_E_STATE, "call mirt_grad first");
     refused(mirt_grad(model, NULL) != MIRT_OK, MIRT_E_STATE, "call mirt_scatter first");
@@ -80,7 +87,8 @@ static void test_order(void) {
 
     model = mirt_model_create(strategy, NULL);
     mirt_tensor *x = dense(mirt_flatten(mirt_input(model, MIRT_SHAPE(SIDE, SIDE))), 3, NULL);
-    ok(mirt_set_weight(model, "dense/kernel", kernel, PIXELS * 3) == MIRT_OK, "weights may be set before the model is compiled");
+    ok(mirt_set_weight(model, "dense/kernel", kernel, PIXELS * 3) == MIRT_OK,
+       "weights may be set before the model is compiled");
     ok(dense(x, 4, NULL) != NULL, "so may layers be added");
     mirt_model_output(model, x);
     ok(compile(model, MIRT_SPARSE_CATEGORICAL_CROSSENTROPY) == MIRT_OK && works(model), "and it is compiled");
@@ -93,17 +101,20 @@ static void test_compile_again(void) {
     mirt_model *model = mirt_model_create(strategy, NULL);
     mirt_model_output(model, dense(mirt_input(model, MIRT_SHAPE(SIDE, SIDE)), 3, NULL));
     ok(compile(model, MIRT_MEAN_SQUARED_ERROR) == MIRT_OK, "an output of rank 3 with mean squared error");
-    refused(compile(model, MIRT_CATEGORICAL_CROSSENTROPY) != MIRT_OK, MIRT_E_SHAPE, "categorical_crossentropy needs an output of (rows, classes)");
+    refused(compile(model, MIRT_CATEGORICAL_CROSSENTROPY) != MIRT_OK, MIRT_E_SHAPE,
+            "categorical_crossentropy needs an output of (rows, classes)");
     desc.loss = MIRT_MEAN_SQUARED_ERROR;
     desc.metrics[0] = MIRT_ACCURACY;
     refused(mirt_compile(model, &desc) != MIRT_OK, MIRT_E_SHAPE, "accuracy needs an output of (rows, classes)");
     desc.metrics[0] = MIRT_METRIC_NONE;
-    refused(compile(model, MIRT_SPARSE_CATEGORICAL_CROSSENTROPY) != MIRT_OK, MIRT_E_SHAPE, "needs an output of (rows, classes)");
+    refused(compile(model, MIRT_SPARSE_CATEGORICAL_CROSSENTROPY) != MIRT_OK, MIRT_E_SHAPE,
+            "needs an output of (rows, classes)");
     desc.loss = MIRT_SPARSE_CATEGORICAL_CROSSENTROPY;
     desc.optimizer = mirt_sgd(0.1f, 0, false);
     refused(mirt_compile(model, &desc) != MIRT_OK, MIRT_E_SHAPE, "needs an output of (rows, classes)");
     mirt_array y = mirt_make_array(floats, MIRT_FLOAT32, MIRT_SHAPE(N, SIDE, 3));
-    ok(mirt_train_step(model, xs(), y, NULL) == MIRT_OK && mirt_save(model, "/dev/null", MIRT_SAVE_ALL) == MIRT_E_IO, "it still trains as it was compiled");
+    ok(mirt_train_step(model, xs(), y, NULL) == MIRT_OK && mirt_save(model, "/dev/null", MIRT_SAVE_ALL) == MIRT_E_IO,
+       "it still trains as it was compiled");
     mirt_model_destroy(model);
 }
 
@@ -111,13 +122,17 @@ static void test_compile_again(void) {
 static void test_compile_failed(void) {
     mirt_model *model = mirt_model_create(strategy, "half_made"), *wrong = mirt_model_create(strategy, "wrong");
     mirt_model *missing = mirt_load(strategy, "nowhere.safetensors");
-    mirt_model_output(model, dense(mirt_call(missing, mirt_input(model, MIRT_SHAPE(PIXELS)), MIRT_TRAINING_AUTO), 3, NULL));
+    mirt_model_output(model,
+                      dense(mirt_call(missing, mirt_input(model, MIRT_SHAPE(PIXELS)), MIRT_TRAINING_AUTO), 3, NULL));
     refused(!mirt_fit_arrays(model, xs(), ys(), NULL), MIRT_E_NOT_FOUND, "nowhere.safetensors: cannot");
-    refused(compile(model, MIRT_SPARSE_CATEGORICAL_CROSSENTROPY) != MIRT_OK, MIRT_E_NOT_FOUND, "nowhere.safetensors: cannot");
+    refused(compile(model, MIRT_SPARSE_CATEGORICAL_CROSSENTROPY) != MIRT_OK, MIRT_E_NOT_FOUND,
+            "nowhere.safetensors: cannot");
     mirt_model_output(wrong, dense(mirt_input(wrong, MIRT_SHAPE(SIDE, SIDE)), 3, NULL));
     refused(!mirt_fit_arrays(wrong, xs(), ys(), NULL), MIRT_E_STATE, "wrong is not compiled; call mirt_compile first");
-    ok(compile(wrong, MIRT_CATEGORICAL_CROSSENTROPY) == MIRT_E_SHAPE && !mirt_load(strategy, "elsewhere.safetensors"), "another failure comes between");
-    refused(!mirt_fit_arrays(wrong, xs(), ys(), NULL), MIRT_E_SHAPE, "categorical_crossentropy needs an output of (rows, classes)");
+    ok(compile(wrong, MIRT_CATEGORICAL_CROSSENTROPY) == MIRT_E_SHAPE && !mirt_load(strategy, "elsewhere.safetensors"),
+       "another failure comes between");
+    refused(!mirt_fit_arrays(wrong, xs(), ys(), NULL), MIRT_E_SHAPE,
+            "categorical_crossentropy needs an output of (rows, classes)");
     ok(compile(wrong, MIRT_MEAN_SQUARED_ERROR) == MIRT_OK, "and it may be compiled as it should be");
     mirt_model_destroy(model);
     mirt_model_destroy(wrong);
@@ -161,10 +176,10 @@ static void test_callbacks(void) {
     memset(desc.callbacks, 0, sizeof desc.callbacks);
     history = mirt_fit_arrays(plain, xs(), ys(), &desc);
     ok(history && loss == mirt_history_last(history, "val_loss"),
-       "and training goes on to the same bits");
+       "and training continues with bit-identical results");
     desc.callbacks[0] = &wrong;
     desc.epochs = 1;
-    ok(mirt_fit_arrays(model, xs(), ys(), &desc) != NULL, "fit goes on after a callback was refused");
+    ok(mirt_fit_arrays(model, xs(), ys(), &desc) != NULL, "fit continues after a callback was refused");
     mirt_dataset_destroy((mirt_dataset *)desc.validation);
     mirt_model_destroy(model);
     mirt_model_destroy(plain);
@@ -187,7 +202,8 @@ static void test_arguments(void) {
     refused(!mirt_graph_text(model, (int64_t)1 << 60), MIRT_E_NOMEM, "a batch of 1152921504606846976 samples");
     refused(mirt_get_weight(model, "dense/kernel", 0, NULL, PIXELS * 3) != MIRT_OK, MIRT_E_INVALID, "no place");
     refused(mirt_set_weight(model, "dense/kernel", NULL, PIXELS * 3) != MIRT_OK, MIRT_E_INVALID, "no values");
-    refused(mirt_get_weight(model, "dense/kernal", 0, out, PIXELS * 3) != MIRT_OK, MIRT_E_NOT_FOUND, "did you mean \"dense/kernel\"");
+    refused(mirt_get_weight(model, "dense/kernal", 0, out, PIXELS * 3) != MIRT_OK, MIRT_E_NOT_FOUND,
+            "did you mean \"dense/kernel\"");
     refused(!mirt_batch(mirt_arrays(xs(), ys()), INT64_MAX), MIRT_E_INVALID, "batch");
     mirt_dataset *all = mirt_batch(mirt_arrays(xs(), ys()), INT32_MAX);
     mirt_fit_desc desc;
@@ -294,10 +310,26 @@ static void wrong_recording(int which, const char *says) {
 }
 
 int main(void) {
-    static const char *const says[] = {
-        "conv2d: there is no padding number 5", "there is no fan mode number 7", "there is no distribution number 7", "must be finite", "UTF-8",
-        "1 to 200 bytes", "must be positive", "too large", "max_pooling2d: there is no padding", "too large", "reshape: 9 axes", "reshape: -1 axes",
-        "cannot be reshaped", "scale nan", "no dtype number 12", "too many elements", "no activation number 99", "rate is 1.5", "beyond rank", "another model"};
+    static const char *const says[] = {"conv2d: there is no padding number 5",
+                                       "invalid fan mode (7)",
+                                       "invalid distribution (7)",
+                                       "must be finite",
+                                       "UTF-8",
+                                       "1 to 200 bytes",
+                                       "must be positive",
+                                       "too large",
+                                       "max_pooling2d: there is no padding",
+                                       "too large",
+                                       "reshape: 9 axes",
+                                       "reshape: -1 axes",
+                                       "cannot be reshaped",
+                                       "scale nan",
+                                       "no dtype number 12",
+                                       "too many elements",
+                                       "no activation number 99",
+                                       "rate is 1.5",
+                                       "beyond rank",
+                                       "another model"};
     mirt_strategy_desc desc;
     memset(&desc, 0, sizeof desc);
     desc.devices = "2";

@@ -90,8 +90,9 @@ static parity train(const char *directory, const char *devices, int replicas) {
     p.model = mirt_model_by_name(strategy, "mnist");
     mirt_dataset *data = mirt_batch(mirt_mnist(directory, MIRT_TRAIN), GOLDEN_MNIST_BATCH);
     p.good = data && mirt_compile(p.model, &c) == MIRT_OK && set_golden(p.model, "conv2d/kernel", 11, 1.0f / 8) &&
-             set_golden(p.model, "dense/kernel", 12, 1.0f / 32) && set_golden(p.model, "dense_1/kernel", 13, 1.0f / 4) &&
-             mirt_fit(p.model, data, &fit) && p.steps == GOLDEN_MNIST_STEPS;
+             set_golden(p.model, "dense/kernel", 12, 1.0f / 32) &&
+             set_golden(p.model, "dense_1/kernel", 13, 1.0f / 4) && mirt_fit(p.model, data, &fit) &&
+             p.steps == GOLDEN_MNIST_STEPS;
     mirt_dataset_destroy(data);
     mirt_strategy_destroy(strategy);
     return p;
@@ -100,13 +101,17 @@ static parity train(const char *directory, const char *devices, int replicas) {
 static void check(const char *directory, const char *devices, int replicas) {
     parity p = train(directory, devices, replicas);
     const char *error = p.good ? "" : mirt_last_error();
-    ok(p.good && p.first_ten < 1e-5, "%d replicas on %s devices: first 10 losses within 1e-5 of Keras (%.1e)%s", replicas, devices, p.first_ten, error);
-    ok(p.good && p.all < 1e-4, "%d replicas on %s devices: first 100 losses within 1e-4 of Keras (%.1e)", replicas, devices, p.all);
+    ok(p.good && p.first_ten < 1e-5, "%d replicas on %s devices: first 10 losses within 1e-5 of Keras (%.1e)%s",
+       replicas, devices, p.first_ten, error);
+    ok(p.good && p.all < 1e-4, "%d replicas on %s devices: first 100 losses within 1e-4 of Keras (%.1e)", replicas,
+       devices, p.all);
     for (int i = 0; i < 2; i++) {
-        ok(p.good && p.weight[i] < 1e-4, "%d replicas on %s devices: weights after %d steps within 1e-4 of the largest (%.1e)", replicas, devices,
+        ok(p.good && p.weight[i] < 1e-4,
+           "%d replicas on %s devices: weights after %d steps within 1e-4 of the largest (%.1e)", replicas, devices,
            i ? 100 : 10, p.weight[i]);
-        ok(p.good && p.slot[i] < 1e-4, "%d replicas on %s devices: Adam's slots after %d steps within 1e-4 of the largest (%.1e)", replicas, devices,
-           i ? 100 : 10, p.slot[i]);
+        ok(p.good && p.slot[i] < 1e-4,
+           "%d replicas on %s devices: Adam's slots after %d steps within 1e-4 of the largest (%.1e)", replicas,
+           devices, i ? 100 : 10, p.slot[i]);
     }
 }
 

@@ -340,7 +340,7 @@ static void check_head(const char *devices) {
     mirt_strategy_destroy(s);
 }
 
-/* A ready-made network with weights from a file, the head behind one of its layers. */
+/* A ready-made network with weights from a file, the head after one of its layers. */
 static void check_ready_made(void) {
     char path[1024];
     mirt_application_desc with;
@@ -424,7 +424,7 @@ static void check_dropped(void) {
        "a head on a compiled model: \"%s\"", mirt_last_error());
     ok(!mirt_variable(m, "w", MIRT_SHAPE(2), mirt_zeros(), true) && mirt_last_status() == MIRT_E_STATE,
        "a weight of its own: \"%s\"", mirt_last_error());
-    ok(compile_head(m) == MIRT_OK, "whoever sees that may go on without");
+    ok(compile_head(m) == MIRT_OK, "and the caller may continue without");
     mirt_model_output(m, x);
     ok(mirt_train_step(m, images_x(0, 9), images_y(0, 9), NULL) == MIRT_OK, "the model is as it was");
     ok(compile_head(m) == MIRT_E_STATE && strstr(mirt_last_error(), "base is compiled"),
@@ -479,16 +479,16 @@ static void check_defaults(void) {
     }
 }
 
-/* >>losses behind their activation */
+/* >>losses after their activation */
 
-/* The loss of logits (x, -x) behind `kind` against `y`, in evaluate; NAN when it fails. */
+/* The loss of logits (x, -x) after `kind` against `y`, in evaluate; NAN when it fails. */
 static double loss_behind(mirt_activation_kind kind, mirt_loss loss, float x, const float *y, int labels) {
     const float logits[2] = {x, -x};
     mirt_logs logs;
     mirt_compile_desc c;
     memset(&c, 0, sizeof c);
     c.loss = loss;
-    mirt_model *m = mirt_model_create(strategy, "behind");
+    mirt_model *m = mirt_model_create(strategy, "after");
     mirt_model_output(m, mirt_activation(mirt_input(m, MIRT_SHAPE(2)), kind));
     bool good = mirt_compile(m, &c) == MIRT_OK && mirt_evaluate_arrays(m, mirt_make_array(logits, MIRT_FLOAT32, MIRT_SHAPE(1, 2)),
                                                                        mirt_make_array(y, MIRT_FLOAT32, MIRT_SHAPE(1, labels)), &logs) == MIRT_OK;

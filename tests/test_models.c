@@ -51,7 +51,9 @@ static void put_dims(lines *l, const mirt_shape *shape, int first) {
 }
 
 static void put_initializer(lines *l, const mirt_initializer *i) {
-    static const char *const fans[] = {"fan_in", "fan_out", "fan_avg"}, *const kinds[] = {"truncated_normal", "untruncated_normal", "uniform"};
+    static const char *const fans[] = {"fan_in", "fan_out", "fan_avg"}, *const kinds[] = {"truncated_normal",
+                                                                                          "untruncated_normal",
+                                                                                          "uniform"};
     put(l, " %.5g %s %s", (double)i->a, fans[i->mode], kinds[i->distribution]);
 }
 
@@ -105,7 +107,7 @@ static void check_structure(const golden_network *g) {
     long long parameters = 0, trained = 0;
     start(&layer_lines);
     start(&weight_lines);
-    for (int i = 1; m && i < m->num_layers; i++) put_layer(&layer_lines, m->layer[i]); /* behind the input */
+    for (int i = 1; m && i < m->num_layers; i++) put_layer(&layer_lines, m->layer[i]); /* after the input */
     for (int i = 0; i < mirt_num_weights(m); i++) {
         mirt_weight_info w;
         mirt_weight(m, i, &w);
@@ -115,10 +117,13 @@ static void check_structure(const golden_network *g) {
         put_dims(&weight_lines, &w.shape, 0);
         end_line(&weight_lines);
     }
-    ok(m && strcmp(m->name, g->model) == 0 && parameters == g->parameters && trained == g->trained, "%s (%s): %lld parameters, %lld trained (Keras %lld, %lld)",
-       g->name, g->model, parameters, trained, g->parameters, g->trained);
-    ok(layer_lines.count == g->num_layers && layer_lines.hash == g->layers && weight_lines.count == g->num_weights && weight_lines.hash == g->weights,
-       "%s: its %d layers and %d weights are Keras's, recorded in %.0f ms", g->model, layer_lines.count, weight_lines.count, 1e3 * took);
+    ok(m && strcmp(m->name, g->model) == 0 && parameters == g->parameters && trained == g->trained,
+       "%s (%s): %lld parameters, %lld trained (Keras %lld, %lld)", g->name, g->model, parameters, trained,
+       g->parameters, g->trained);
+    ok(layer_lines.count == g->num_layers && layer_lines.hash == g->layers && weight_lines.count == g->num_weights &&
+           weight_lines.hash == g->weights,
+       "%s: its %d layers and %d weights are Keras's, recorded in %.0f ms", g->model, layer_lines.count,
+       weight_lines.count, 1e3 * took);
     mirt_model_destroy(m);
 }
 
@@ -132,7 +137,8 @@ static void golden_weight(int k, const mirt_weight_info *w, double gain, float *
     double scale = 0.25, shift = 0;
     if (strcmp(name, "kernel") == 0) {
         int64_t fan_in = 1;
-        int axes = w->shape.dim[w->shape.rank - 1] > 1 ? w->shape.rank - 1 : w->shape.rank - 2; /* depthwise: the window */
+        /* depthwise: the window */
+        int axes = w->shape.dim[w->shape.rank - 1] > 1 ? w->shape.rank - 1 : w->shape.rank - 2;
         for (int i = 0; i < axes; i++) fan_in *= w->shape.dim[i];
         for (scale = 1; scale * scale * (double)fan_in > 6;) scale /= 2;
         scale *= gain;
@@ -142,7 +148,8 @@ static void golden_weight(int k, const mirt_weight_info *w, double gain, float *
         scale = 0.5;
         shift = 1;
     }
-    for (int64_t i = 0; i < w->count; i++) out[i] = (float)(shift + scale * golden_uniform((uint32_t)(100 + k), (uint32_t)i));
+    for (int64_t i = 0; i < w->count; i++)
+        out[i] = (float)(shift + scale * golden_uniform((uint32_t)(100 + k), (uint32_t)i));
 }
 
 static mirt_model *golden_model(const golden_forward *g, mirt_strategy *s) {
@@ -188,9 +195,11 @@ static void check_values(const golden_forward *g) {
         most = fmax(most, fabs(g->logits[i]));
         worst = fmax(worst, fabs((double)logits[i] - g->logits[i]));
     }
-    ok(status == MIRT_OK && worst <= 1e-4 * most, "%s: logits within %.1e of the largest, %.4g", g->name, worst / most, most);
+    ok(status == MIRT_OK && worst <= 1e-4 * most, "%s: logits within %.1e of the largest, %.4g", g->name, worst / most,
+       most);
     status = mirt_train_step(m, pixels_x(), labels_y(), &loss);
-    ok(status == MIRT_OK && fabs(loss - g->loss) <= 1e-4 * fabs(g->loss), "%s: loss in training %.7g, Keras %.7g", g->name, loss, g->loss);
+    ok(status == MIRT_OK && fabs(loss - g->loss) <= 1e-4 * fabs(g->loss), "%s: loss in training %.7g, Keras %.7g",
+       g->name, loss, g->loss);
     mirt_model_destroy(m);
 }
 
@@ -200,7 +209,8 @@ enum { NOISE_ROWS = 24, NOISE_H = 2, NOISE_W = 3, NOISE_C = 5, NOISE = NOISE_H *
 static float ones[NOISE_ROWS][NOISE], dropped[NOISE_ROWS][NOISE], dropped_2[NOISE_ROWS][NOISE];
 
 static bool drop_body(mirt_function *f, void *user) {
-    return mirt_function_result(f, "y", mirt_call((mirt_model *)user, mirt_function_x(f, 0), MIRT_TRAINING_ON)) == MIRT_OK;
+    return mirt_function_result(f, "y", mirt_call((mirt_model *)user, mirt_function_x(f, 0), MIRT_TRAINING_ON)) ==
+           MIRT_OK;
 }
 
 /* Ones through Dropout(0.5, noise_shape) in training, with so many replicas. */
@@ -219,7 +229,8 @@ static bool drop_ones(int replicas, mirt_shape noise, float (*out)[NOISE]) {
     mirt_dataset *data = mirt_distribute(s, mirt_batch(mirt_arrays(x, none), NOISE_ROWS));
     mirt_function *f = mirt_function_create(m, data, drop_body, m);
     bool good = f && mirt_dataset_next(data, &batch) == MIRT_OK && mirt_function_run(f, &batch) == MIRT_OK &&
-                mirt_gather_result(f, "y", &out[0][0], sizeof dropped / sizeof(float), &written) == MIRT_OK && written == NOISE_ROWS * NOISE;
+                mirt_gather_result(f, "y", &out[0][0], sizeof dropped / sizeof(float), &written) == MIRT_OK &&
+                written == NOISE_ROWS * NOISE;
     if (!good) printf("# %s\n", mirt_last_error());
     mirt_dataset_destroy(data);
     mirt_strategy_destroy(s);
@@ -232,9 +243,10 @@ static void check_stochastic_depth(void) {
     bool good = drop_ones(1, MIRT_SHAPE(1, 1, 1), dropped);
     for (int r = 0; r < NOISE_ROWS; r++) {
         kept += dropped[r][0] != 0;
-        for (int k = 0; k < NOISE; k++) odd += dropped[r][k] != dropped[r][0] || (dropped[r][k] != 0 && dropped[r][k] != 2);
+        for (int k = 0; k < NOISE; k++)
+            odd += dropped[r][k] != dropped[r][0] || (dropped[r][k] != 0 && dropped[r][k] != 2);
     }
-    ok(good && !odd && kept > 4 && kept < 20, "a draw a sample: %d of %d are kept, and doubled", kept, NOISE_ROWS);
+    ok(good && !odd && kept > 4 && kept < 20, "one draw per sample: %d of %d are kept, and doubled", kept, NOISE_ROWS);
     good = drop_ones(5, MIRT_SHAPE(1, 1, 1), dropped_2);
     ok(good && memcmp(dropped, dropped_2, sizeof dropped) == 0, "the same with five replicas");
     good = drop_ones(1, MIRT_SHAPE(1, 1, NOISE_C), dropped);
@@ -245,18 +257,21 @@ static void check_stochastic_depth(void) {
             odd += dropped[r][k] != dropped[r][k % NOISE_C];
         }
     }
-    ok(good && !odd && kept > NOISE_ROWS * NOISE / 3 && kept < NOISE_ROWS * NOISE * 2 / 3, "a draw a channel: %d of %d are kept", kept, NOISE_ROWS * NOISE);
+    ok(good && !odd && kept > NOISE_ROWS * NOISE / 3 && kept < NOISE_ROWS * NOISE * 2 / 3,
+       "one draw per channel: %d of %d are kept", kept, NOISE_ROWS * NOISE);
     good = drop_ones(1, MIRT_SHAPE(NOISE_H, NOISE_W, NOISE_C), dropped);
     int agree = 0;
     for (int k = 1; k < NOISE; k++) agree += (dropped[0][k] != 0) == (dropped[0][0] != 0);
-    ok(good && agree < NOISE - 1, "the whole shape: a draw an element");
+    ok(good && agree < NOISE - 1, "the whole shape: one draw per element");
 
-    static const mirt_shape wrong[] = {{3, {1, 2, 1, 0, 0, 0}}, {2, {1, 1, 0, 0, 0, 0}}, {6, {1, 1, 1, 1, 1, 1}}, {-1, {0, 0, 0, 0, 0, 0}}};
+    static const mirt_shape wrong[] = {
+        {3, {1, 2, 1, 0, 0, 0}}, {2, {1, 1, 0, 0, 0, 0}}, {6, {1, 1, 1, 1, 1, 1}}, {-1, {0, 0, 0, 0, 0, 0}}};
     for (int i = 0; i < MIRT__COUNT(wrong); i++) {
         mirt_model *m = mirt_model_create(strategy, NULL);
         ZEROED(mirt_dropout_desc, d);
         d.noise_shape = wrong[i];
-        ok(!mirt_dropout_layer(mirt_input(m, MIRT_SHAPE(4, 4, 3)), &d) && mirt_last_status() == MIRT_E_SHAPE, "refused: %s", mirt_last_error());
+        ok(!mirt_dropout_layer(mirt_input(m, MIRT_SHAPE(4, 4, 3)), &d) && mirt_last_status() == MIRT_E_SHAPE,
+           "refused: %s", mirt_last_error());
         mirt_model_destroy(m);
     }
 }
@@ -291,7 +306,8 @@ static void check_trains(const char *name) {
     bool good = mirt_compile(m, &c) == MIRT_OK && mirt_train_step(m, small_x(), labels_y(), &first) == MIRT_OK &&
                 mirt_train_step(m, small_x(), labels_y(), &last) == MIRT_OK;
     const char *text = good ? mirt_summary(m, ROWS) : NULL;
-    ok(good && isfinite(first) && isfinite(last) && text && strstr(text, "predictions"), "%s trains: %.4f, %.4f%s%s", name, first, last, good ? "" : ": ", good ? "" : mirt_last_error());
+    ok(good && isfinite(first) && isfinite(last) && text && strstr(text, "predictions"), "%s trains: %.4f, %.4f%s%s",
+       name, first, last, good ? "" : ": ", good ? "" : mirt_last_error());
     mirt_model_destroy(m);
 }
 
@@ -311,21 +327,23 @@ static void check_saved(const char *name) {
     int other = again ? abs(again->num_layers - m->num_layers) : 1;
     for (int i = 0; !other && i < m->num_layers; i++) {
         const mirt__layer *p = m->layer[i], *q = again->layer[i];
-        other += p->cls != q->cls || strcmp(p->name, q->name) != 0 || (p->cls->desc_size && p->cls->fields && !mirt__shape_equal(&p->out[0]->shape, &q->out[0]->shape));
+        other += p->cls != q->cls || strcmp(p->name, q->name) != 0 ||
+                 (p->cls->desc_size && p->cls->fields && !mirt__shape_equal(&p->out[0]->shape, &q->out[0]->shape));
     }
     if (again) mirt_predict_arrays(again, small_x(), b, ROWS * CLASSES);
-    ok(status == MIRT_OK && again && !other && memcmp(a, b, sizeof a) == 0, "%s saved and loaded is the same network%s%s", name, again ? "" : ": ", again ? "" : mirt_last_error());
+    ok(status == MIRT_OK && again && !other && memcmp(a, b, sizeof a) == 0,
+       "%s saved and loaded is the same network%s%s", name, again ? "" : ": ", again ? "" : mirt_last_error());
     if (again) { /* stochastic depth too: a step of training draws the same */
         double x = 0, y = 1;
         mirt_train_step(m, small_x(), labels_y(), &x);
         mirt_train_step(again, small_x(), labels_y(), &y);
-        ok(x == y, "%s: and trains in the same bits: %.7f", name, x);
+        ok(x == y, "%s: and training is bit-identical: %.7f", name, x);
     }
     mirt_model_destroy(again);
     mirt_model_destroy(m);
 }
 
-/* A frozen base under a head of one's own; its loss and the gradient of the head's bias with so many replicas. */
+/* A frozen base with a custom head; its loss and the gradient of the head's bias with so many replicas. */
 static void frozen(int replicas, double *loss, float gradient[CLASSES], int64_t *trained, bool *unchanged) {
     mirt_strategy *s = strategy_of(1, replicas, 1);
     mirt_application_desc d = small_desc();
@@ -344,8 +362,9 @@ static void frozen(int replicas, double *loss, float gradient[CLASSES], int64_t 
     mirt_set_trainable(m, "base", false);
     mirt_compile(m, &c);
     mirt_get_weight(m, "base/block1a_project_bn/moving_mean", 0, before, 16);
-    bool good = mirt_scatter(m, small_x(), labels_y()) == MIRT_OK && mirt_grad(m, loss) == MIRT_OK && mirt_all_reduce(m) == MIRT_OK &&
-                mirt_get_gradient(m, "head/bias", 0, gradient, CLASSES) == MIRT_OK && mirt_apply(m) == MIRT_OK;
+    bool good = mirt_scatter(m, small_x(), labels_y()) == MIRT_OK && mirt_grad(m, loss) == MIRT_OK &&
+                mirt_all_reduce(m) == MIRT_OK && mirt_get_gradient(m, "head/bias", 0, gradient, CLASSES) == MIRT_OK &&
+                mirt_apply(m) == MIRT_OK;
     if (!good) printf("# %s\n", mirt_last_error());
     mirt_get_weight(m, "base/block1a_project_bn/moving_mean", 0, after, 16);
     *trained = (int64_t)m->trained_bytes / 4;
@@ -362,8 +381,10 @@ static void check_frozen(void) {
     frozen(1, &one, gradient[0], &trained[0], &unchanged[0]);
     frozen(2, &two, gradient[1], &trained[1], &unchanged[1]);
     for (int i = 0; i < CLASSES; i++) worst = fmax(worst, fabs((double)gradient[0][i] - (double)gradient[1][i]));
-    ok(trained[0] < 1280 * CLASSES + 2 * 64 && unchanged[0] && unchanged[1], "of a frozen base nothing is trained, its statistics included");
-    ok(fabs(one - two) <= 1e-6 * fabs(one) && worst <= 1e-6, "two replicas are one, stochastic depth included: %.7f and %.7f", one, two);
+    ok(trained[0] < 1280 * CLASSES + 2 * 64 && unchanged[0] && unchanged[1],
+       "of a frozen base nothing is trained, its statistics included");
+    ok(fabs(one - two) <= 1e-6 * fabs(one) && worst <= 1e-6,
+       "two replicas are one, stochastic depth included: %.7f and %.7f", one, two);
 }
 
 /* >>what is refused */
@@ -385,23 +406,30 @@ static void check_refusals(void) {
         case 3: r.d.alpha = -1, r.says = "alpha is -1; it must be above 0"; break;
         case 4: r.d.alpha = NAN, r.says = "alpha is"; break;
         case 5: r.d.alpha = 17, r.says = "alpha is 17"; break;
-        case 6: r.name = "resnet50", r.d.alpha = 0.5f, r.says = "alpha is 0.5, but this network has one width"; break;
-        case 7: r.d.size = 31, r.says = "size is 31; images are halved five times, so it must be at least 32"; break;
+        case 6:
+            r.name = "resnet50", r.d.alpha = 0.5f, r.says = "alpha is 0.5, but this network has only one width";
+            break;
+        case 7: r.d.size = 31, r.says = "size is 31; it must be at least 32, since images are halved five times"; break;
         case 8: r.d.size = -5, r.says = "size is -5"; break;
         case 9: r.d.classes = -1, r.says = "classes is -1"; break;
         case 10: r.d.classes = 5, r.d.no_top = true, r.says = "classes is 5, but a network without its top"; break;
         case 11: r.d.pooling = MIRT_POOLING_MAX, r.says = "pooling"; break;
-        case 12: r.d.pooling = (mirt_pooling)3, r.d.no_top = true, r.says = "no pooling number 3"; break;
-        case 13: r.d.preprocessing = (mirt_preprocessing)-1, r.says = "no preprocessing number -1"; break;
-        case 14: r.d.dropout_rate = 0.5f, r.says = "dropout_rate is 0.5, but this network has none"; break;
-        case 15: r.name = "efficientnet_v2_s", r.d.drop_connect_rate = 1, r.says = "drop_connect_rate is 1; it must be below 1"; break;
+        case 12: r.d.pooling = (mirt_pooling)3, r.d.no_top = true, r.says = "invalid pooling (3)"; break;
+        case 13: r.d.preprocessing = (mirt_preprocessing)-1, r.says = "invalid preprocessing (-1)"; break;
+        case 14: r.d.dropout_rate = 0.5f, r.says = "dropout_rate is 0.5, but this network does not use it"; break;
+        case 15:
+            r.name = "efficientnet_v2_s", r.d.drop_connect_rate = 1,
+            r.says = "drop_connect_rate is 1; it must be below 1";
+            break;
         case 16: r.name = "efficientnet_v2_s", r.d.dropout_rate = NAN, r.says = "dropout_rate is"; break;
         case 17: r.name = "mnist", r.d.size = 32, r.says = "28x28"; break;
         default: r.name = "mnist", r.d.no_top = true, r.says = "28x28"; break;
         }
-        ok(!mirt_application(strategy, r.name, &r.d) && strstr(mirt_last_error(), r.says), "refused: %s", mirt_last_error());
+        ok(!mirt_application(strategy, r.name, &r.d) && strstr(mirt_last_error(), r.says), "refused: %s",
+           mirt_last_error());
     }
-    ok(!mirt_efficientnet_v2(strategy, (mirt_efficientnet_v2_variant)7, NULL) && strstr(mirt_last_error(), "number 7"), "refused: %s", mirt_last_error());
+    ok(!mirt_efficientnet_v2(strategy, (mirt_efficientnet_v2_variant)7, NULL) && strstr(mirt_last_error(), "number 7"),
+       "refused: %s", mirt_last_error());
     ok(!mirt_mobilenet_v2(NULL, NULL) && mirt_last_status() == MIRT_E_INVALID, "refused: %s", mirt_last_error());
     ZEROED(mirt_application_desc, d);
     d.size = INT_MAX;
@@ -411,18 +439,21 @@ static void check_refusals(void) {
     m = mirt_model_create(strategy, NULL);
     ZEROED(mirt_normalization_desc, n);
     n.variance[1] = -1;
-    ok(!mirt_normalization(mirt_input(m, MIRT_SHAPE(2, 2, 3)), &n) && strstr(mirt_last_error(), "variance -1"), "refused: %s", mirt_last_error());
+    ok(!mirt_normalization(mirt_input(m, MIRT_SHAPE(2, 2, 3)), &n) && strstr(mirt_last_error(), "variance -1"),
+       "refused: %s", mirt_last_error());
     mirt_model_destroy(m);
     m = mirt_model_create(strategy, NULL);
     n.variance[1] = 1;
-    ok(!mirt_normalization(mirt_input(m, MIRT_SHAPE(2, 2, 5)), &n) && strstr(mirt_last_error(), "at most 4"), "refused: %s", mirt_last_error());
+    ok(!mirt_normalization(mirt_input(m, MIRT_SHAPE(2, 2, 5)), &n) && strstr(mirt_last_error(), "at most 4"),
+       "refused: %s", mirt_last_error());
     mirt_model_destroy(m);
 }
 
 int main(void) {
     strategy = strategy_of(1, 1, 1);
     snprintf(path, sizeof path, "%s/mirt_models_%ld.safetensors", tap_tmpdir(), (long)getpid());
-    for (size_t i = 0; i < sizeof golden_networks / sizeof golden_networks[0]; i++) check_structure(&golden_networks[i]);
+    for (size_t i = 0; i < sizeof golden_networks / sizeof golden_networks[0]; i++)
+        check_structure(&golden_networks[i]);
     draw();
     for (size_t i = 0; i < sizeof golden_forwards / sizeof golden_forwards[0]; i++) check_values(&golden_forwards[i]);
     check_stochastic_depth();

@@ -135,7 +135,8 @@ static void check_batch_norm(const golden_batch_norm *c, const mirt__kernels *ke
     float moved[2][MOST];
     bool good = differentiate(y) && o.program.graph.num_assignments == (c->training ? 2 : 0);
     if (c->training && good) {
-        good = moving[0].variable == 0 && moving[1].variable == 1 && moving[0].aggregation == MIRT_AGGREGATE_MEAN && moving[0].momentum == 0.99 && moving[1].momentum == 0.99;
+        good = moving[0].variable == 0 && moving[1].variable == 1 && moving[0].aggregation == MIRT_AGGREGATE_MEAN &&
+               moving[0].momentum == 0.99 && moving[1].momentum == 0.99;
         output(moving[0].value, MIRT__SPACE_IO, IO_MEAN);
         output(moving[1].value, MIRT__SPACE_IO, IO_VARIANCE);
     }
@@ -157,8 +158,8 @@ static void check_batch_norm(const golden_batch_norm *c, const mirt__kernels *ke
         mirt__aggregate_variable(&goes, 1, value, &goes.count, moved[i]);
         error = worse(error, off_by(moved[i], i ? c->moving_variance : c->moving_mean, c->c));
     }
-    ok(good && error < 2e-6, "batch normalization %dx%dx%dx%d%s, %s: off by %.1e", c->rows, c->h, c->w, c->c, c->training ? " in training" : "",
-       kernels->name, error);
+    ok(good && error < 2e-6, "batch normalization %dx%dx%dx%d%s, %s: off by %.1e", c->rows, c->h, c->w, c->c,
+       c->training ? " in training" : "", kernels->name, error);
     end();
 }
 
@@ -183,8 +184,8 @@ static void check_lowering(void) {
             const mirt__node *node = mirt__batch_norm_op(in, &a)->node;
             node->op->lower(g, node, in, &mode);
             const bool trains = use == MIRT_TRAINING_ON || (use == MIRT_TRAINING_AUTO && training);
-            ok(g->num_assignments == (trains ? 2 : 0), "a program %s, a layer marked %d: moving statistics %s", training ? "for training" : "of another kind", use,
-               trains ? "move" : "stay");
+            ok(g->num_assignments == (trains ? 2 : 0), "a program %s, a layer marked %d: moving statistics %s",
+               training ? "for training" : "of another kind", use, trains ? "move" : "stay");
             end();
         }
     }
@@ -196,7 +197,8 @@ static void check_lowering(void) {
     mode.arg = &moving;
     const mirt__node *node = mirt__batch_norm_op(in, &a)->node;
     const mirt_tensor *y = node->op->lower(&o.program.graph, node, in, &mode);
-    ok(y && o.program.graph.num_assignments == 0 && y->node->in[1] == in[1], "a frozen layer uses its moving statistics");
+    ok(y && o.program.graph.num_assignments == 0 && y->node->in[1] == in[1],
+       "a frozen layer uses its moving statistics");
     end();
 }
 
@@ -214,7 +216,10 @@ static mirt_tensor *record_layer(const golden_layer *c) {
     case GOLDEN_LAYER_NORM:
         a.last_axes = c->kh;
         a.epsilon = 1e-3f;
-        for (int i = 0; i < 2; i++) v[i] = weight(c->kh == 1 ? MIRT_SHAPE(c->c) : c->kh == 2 ? MIRT_SHAPE(c->w, c->c) : MIRT_SHAPE(c->h, c->w, c->c));
+        for (int i = 0; i < 2; i++)
+            v[i] = weight(c->kh == 1   ? MIRT_SHAPE(c->c)
+                          : c->kh == 2 ? MIRT_SHAPE(c->w, c->c)
+                                       : MIRT_SHAPE(c->h, c->w, c->c));
         return mirt__layer_norm_op(o.x, v[0], v[1], &a);
     case GOLDEN_TRANSPOSE: return mirt__conv2d_transpose_op(o.x, weight(MIRT_SHAPE(c->kh, c->kw, c->co, c->c)), &a);
     case GOLDEN_DEPTHWISE: return mirt__depthwise_conv2d_op(o.x, weight(MIRT_SHAPE(c->kh, c->kw, c->c, c->co)), &a);
@@ -222,7 +227,7 @@ static mirt_tensor *record_layer(const golden_layer *c) {
     }
 }
 
-/* A second call of a layer goes on from the statistics of the first, a third from those of the second. */
+/* A second call of a layer continues from the statistics of the first, a third from those of the second. */
 static void check_calls(int calls, const mirt__kernels *kernels) {
     const mirt_shape channels = mirt_make_shape(2, 0, 0, 0, 0, 0);
     double want[2][2], error = 0;
@@ -266,17 +271,20 @@ static void check_calls(int calls, const mirt__kernels *kernels) {
         mirt__aggregate_variable(&goes, 1, value, &goes.count, moved[i]);
         error = worse(error, off_by(moved[i], want[i], 2));
     }
-    ok(good && error < 2e-6, "%d calls of a layer, %s: its moving statistics are off by %.1e", calls, kernels->name, error);
+    ok(good && error < 2e-6, "%d calls of a layer, %s: its moving statistics are off by %.1e", calls, kernels->name,
+       error);
     end();
 }
 
 static void check_layer(const golden_layer *c, const mirt__kernels *kernels) {
-    static const char *const name[] = {"layer normalization", "transposed convolution", "depthwise convolution", "nearest upsampling", "bilinear upsampling"};
+    static const char *const name[] = {"layer normalization", "transposed convolution", "depthwise convolution",
+                                       "nearest upsampling", "bilinear upsampling"};
     const int64_t xs = (int64_t)c->rows * c->h * c->w * c->c, ys = (int64_t)c->rows * c->oh * c->ow * c->oc;
     const double *gradient[2] = {c->first, c->second};
     begin(c->rows, c->h, c->w, c->c);
     mirt_tensor *y = record_layer(c);
-    bool good = y && y->shape.dim[1] == c->oh && y->shape.dim[2] == c->ow && y->shape.dim[3] == c->oc && differentiate(y);
+    bool good =
+        y && y->shape.dim[1] == c->oh && y->shape.dim[2] == c->ow && y->shape.dim[3] == c->oc && differentiate(y);
     int64_t count[WEIGHTS];
     for (int i = 0; i < o.weights; i++) count[i] = mirt__shape_count(&o.v[i]->shape);
     if (c->kind == GOLDEN_LAYER_NORM) {
@@ -292,8 +300,10 @@ static void check_layer(const golden_layer *c, const mirt__kernels *kernels) {
     double error = fmax(off_by(o.io[IO_Y], c->y, ys), off_by(o.io[IO_DX], c->dx, xs));
     for (int i = 0; i < o.weights; i++) error = worse(error, off_by(o.gradient + i * MOST, gradient[i], count[i]));
     /* Sums of products on the grid are exact in float32. */
-    const double most = c->kind == GOLDEN_TRANSPOSE || c->kind == GOLDEN_DEPTHWISE || c->kind == GOLDEN_NEAREST ? 0 : 2e-6;
-    ok(good && error <= most, "%s %dx%dx%dx%d, number %u, %s: off by %.1e", name[c->kind], c->rows, c->h, c->w, c->c, c->seed, kernels->name, error);
+    const double most =
+        c->kind == GOLDEN_TRANSPOSE || c->kind == GOLDEN_DEPTHWISE || c->kind == GOLDEN_NEAREST ? 0 : 2e-6;
+    ok(good && error <= most, "%s %dx%dx%dx%d, number %u, %s: off by %.1e", name[c->kind], c->rows, c->h, c->w, c->c,
+       c->seed, kernels->name, error);
     end();
 }
 
@@ -333,7 +343,8 @@ static bool set_uniform(mirt_model *m, const char *name, int64_t count, unsigned
 
 static double weight_off_by(mirt_model *m, const char *name, int device, const double *golden, int64_t count) {
     float values[64];
-    return mirt_get_weight(m, name, device, values, (size_t)count) == MIRT_OK ? off_by(values, golden, count) : INFINITY;
+    return mirt_get_weight(m, name, device, values, (size_t)count) == MIRT_OK ? off_by(values, golden, count)
+                                                                              : INFINITY;
 }
 
 /* kernel: takes the convolution's trained kernel, or NULL. */
@@ -346,8 +357,10 @@ static void check_training(const golden_training *c, int devices, int replicas, 
     mirt_logs logs;
     uniform(pixels, SEVEN_IMAGES, 800, 1, 0);
     for (int i = 0; i < 7; i++) labels[i] = i % 3;
-    const mirt_array x = mirt_make_array(pixels, MIRT_FLOAT32, MIRT_SHAPE(7, 4, 3, 2)), y = mirt_make_array(labels, MIRT_INT32, MIRT_SHAPE(7));
-    bool good = m && set_uniform(m, "conv2d/kernel", 54, 801, 0) && set_uniform(m, "batch_normalization/gamma", 3, 802, 1.5f) &&
+    const mirt_array x = mirt_make_array(pixels, MIRT_FLOAT32, MIRT_SHAPE(7, 4, 3, 2)),
+                     y = mirt_make_array(labels, MIRT_INT32, MIRT_SHAPE(7));
+    bool good = m && set_uniform(m, "conv2d/kernel", 54, 801, 0) &&
+                set_uniform(m, "batch_normalization/gamma", 3, 802, 1.5f) &&
                 set_uniform(m, "batch_normalization/beta", 3, 803, 0) && set_uniform(m, "dense/kernel", 9, 804, 0);
     for (int step = 0; good && step < 4; step++) {
         good = mirt_train_step(m, x, y, &loss) == MIRT_OK;
@@ -363,8 +376,8 @@ static void check_training(const golden_training *c, int devices, int replicas, 
     if (good && kernel) good = mirt_get_weight(m, "conv2d/kernel", 0, kernel, 54) == MIRT_OK;
     good = good && mirt_evaluate_arrays(m, x, y, &logs) == MIRT_OK;
     if (good) error = worse(error, fabs(logs.value[0] - c->evaluated));
-    ok(good && error < 2e-6, "training, %d devices, %d replicas, %s statistics: off by %.1e%s%s", devices, replicas, synchronized ? "synchronized" : "own", error,
-       good ? "" : ": ", good ? "" : mirt_last_error());
+    ok(good && error < 2e-6, "training, %d devices, %d replicas, %s statistics: off by %.1e%s%s", devices, replicas,
+       synchronized ? "synchronized" : "own", error, good ? "" : ": ", good ? "" : mirt_last_error());
     mirt_strategy_destroy(s);
 }
 
@@ -378,7 +391,8 @@ static void check_trainings(void) {
             check_training(c, 1, replicas, true, kernel[0]);
             for (int devices = 2; devices <= replicas && devices <= 3; devices++) {
                 check_training(c, devices, replicas, true, kernel[1]);
-                ok(memcmp(kernel[0], kernel[1], sizeof kernel[0]) == 0, "%d devices train %d replicas to the bits of one", devices, replicas);
+                ok(memcmp(kernel[0], kernel[1], sizeof kernel[0]) == 0,
+                   "%d devices train %d replicas to the bits of one", devices, replicas);
             }
         }
     }
@@ -395,33 +409,41 @@ static void check_frozen(void) {
     mirt_model *m = training_model(s, true);
     mirt_logs logs;
     uniform(pixels, SEVEN_IMAGES, 800, 1, 0);
-    const mirt_array x = mirt_make_array(pixels, MIRT_FLOAT32, MIRT_SHAPE(7, 4, 3, 2)), y = mirt_make_array(labels, MIRT_INT32, MIRT_SHAPE(7));
+    const mirt_array x = mirt_make_array(pixels, MIRT_FLOAT32, MIRT_SHAPE(7, 4, 3, 2)),
+                     y = mirt_make_array(labels, MIRT_INT32, MIRT_SHAPE(7));
     mirt_compile_desc compile = image_compile(mirt_sgd(0.125f, 0, false));
-    bool good = m && mirt_train_step(m, x, y, &loss) == MIRT_OK && mirt_set_trainable(m, "batch_normalization", false) == MIRT_OK && mirt_compile(m, &compile) == MIRT_OK &&
-                mirt_evaluate_arrays(m, x, y, &logs) == MIRT_OK && mirt_get_weight(m, "conv2d/kernel", 0, kernel[0], 54) == MIRT_OK;
+    bool good = m && mirt_train_step(m, x, y, &loss) == MIRT_OK &&
+                mirt_set_trainable(m, "batch_normalization", false) == MIRT_OK &&
+                mirt_compile(m, &compile) == MIRT_OK && mirt_evaluate_arrays(m, x, y, &logs) == MIRT_OK &&
+                mirt_get_weight(m, "conv2d/kernel", 0, kernel[0], 54) == MIRT_OK;
     char full[64];
     for (int i = 0; good && i < 4; i++) {
         snprintf(full, sizeof full, "batch_normalization/%s", name[i]);
         good = mirt_get_weight(m, full, 0, before[i], 3) == MIRT_OK;
     }
-    good = good && mirt_train_step(m, x, y, &loss) == MIRT_OK && mirt_get_weight(m, "conv2d/kernel", 0, kernel[1], 54) == MIRT_OK;
-    ok(good && fabs(loss - logs.value[0]) < 1e-6 && memcmp(kernel[0], kernel[1], sizeof kernel[0]) != 0, "frozen: the loss of training is that of inference%s%s",
-       good ? "" : ": ", good ? "" : mirt_last_error());
+    good = good && mirt_train_step(m, x, y, &loss) == MIRT_OK &&
+           mirt_get_weight(m, "conv2d/kernel", 0, kernel[1], 54) == MIRT_OK;
+    ok(good && fabs(loss - logs.value[0]) < 1e-6 && memcmp(kernel[0], kernel[1], sizeof kernel[0]) != 0,
+       "frozen: the loss of training is that of inference%s%s", good ? "" : ": ", good ? "" : mirt_last_error());
     for (int i = 0; good && i < 4; i++) {
         snprintf(full, sizeof full, "batch_normalization/%s", name[i]);
-        ok(mirt_get_weight(m, full, 0, after, 3) == MIRT_OK && memcmp(before[i], after, sizeof after) == 0, "frozen: %s stays", name[i]);
+        ok(mirt_get_weight(m, full, 0, after, 3) == MIRT_OK && memcmp(before[i], after, sizeof after) == 0,
+           "frozen: %s stays", name[i]);
     }
     mirt_strategy_destroy(s);
 }
 
 /* >>wrong calls */
 
-enum { SMALL_RANK, CHANNELS, NO_STRIDE, LARGE_STRIDE, DEPTH, NO_SIZE, LARGE_SIZE, INTEGERS, AXES, WRONG_GAMMA, REFUSALS };
+enum {
+    SMALL_RANK, CHANNELS, NO_STRIDE, LARGE_STRIDE, DEPTH, NO_SIZE, LARGE_SIZE, INTEGERS, AXES, WRONG_GAMMA, REFUSALS
+};
 static mirt_tensor *refused(int what) {
     const int none[2] = {2, 0}, large[2] = {1 << 30, 1};
     mirt__graph *g = &o.program.graph;
     mirt_shape flat = mirt_make_shape(3, 4, 0, 0, 0, 0), image = mirt_make_shape(1, 3, 4, 2, 0, 0);
-    mirt_tensor *vector = mirt__variable_op(g, 0, &flat), *kernel = weight(MIRT_SHAPE(3, 3, 5, 2)), *other = weight(MIRT_SHAPE(3, 3, 5, 4));
+    mirt_tensor *vector = mirt__variable_op(g, 0, &flat), *kernel = weight(MIRT_SHAPE(3, 3, 5, 2)),
+                *other = weight(MIRT_SHAPE(3, 3, 5, 4));
     mirt__attrs a = mirt__no_attrs();
     a.strides[0] = a.strides[1] = a.dilation[0] = a.dilation[1] = 1;
     a.epsilon = 1e-3f;
@@ -444,7 +466,8 @@ static void check_refusals(void) {
     for (int what = 0; what < REFUSALS; what++) {
         begin(1, 3, 4, 2);
         mirt_tensor *y = refused(what);
-        ok(!y && o.program.graph.status != MIRT_OK && strlen(mirt_last_error()) > 20, "wrong call %d: %s", what, mirt_last_error());
+        ok(!y && o.program.graph.status != MIRT_OK && strlen(mirt_last_error()) > 20, "wrong call %d: %s", what,
+           mirt_last_error());
         end();
     }
 }
@@ -494,21 +517,25 @@ static void check_far(const mirt__kernels *kernels) {
             for (int j = 0; i % 256 < 32 && j < FAR_COLUMNS; j++) far_x[i * FAR_COLUMNS + j] = 0;
         }
         far_errors(kernels, false, FAR_ROWS, FAR_COLUMNS, error);
-        ok(error[0] < most[0] && error[1] < most[1], "columns far from zero%s, %s: mean off by %.1e, variance by %.1e", outliers ? " with outliers" : "", kernels->name, error[0], error[1]);
+        ok(error[0] < most[0] && error[1] < most[1], "columns far from zero%s, %s: mean off by %.1e, variance by %.1e",
+           outliers ? " with outliers" : "", kernels->name, error[0], error[1]);
         far_errors(kernels, true, FAR_COLUMNS, FAR_ROWS, error);
-        ok(error[0] < most[0] && error[1] < most[1], "rows far from zero%s, %s: mean off by %.1e, variance by %.1e", outliers ? " with outliers" : "", kernels->name, error[0], error[1]);
+        ok(error[0] < most[0] && error[1] < most[1], "rows far from zero%s, %s: mean off by %.1e, variance by %.1e",
+           outliers ? " with outliers" : "", kernels->name, error[0], error[1]);
     }
     /* More rows than chunks of the smallest size are worth. */
     uniform(far_x, MANY_ROWS, 701, sqrtf(3), 100);
     far_errors(kernels, false, MANY_ROWS, 1, error);
-    ok(error[0] < 1.2e-7 && error[1] < 2e-6, "a column of %d numbers, %s: mean off by %.1e, variance by %.1e", MANY_ROWS, kernels->name, error[0], error[1]);
+    ok(error[0] < 1.2e-7 && error[1] < 2e-6, "a column of %d numbers, %s: mean off by %.1e, variance by %.1e",
+       MANY_ROWS, kernels->name, error[0], error[1]);
 }
 
 int main(void) {
     int tables;
     const mirt__kernels *const *table = mirt__kernel_tables(&tables);
     for (int t = 0; t < tables; t++) {
-        for (int i = 0; i < MIRT__COUNT(golden_batch_norm_cases); i++) check_batch_norm(&golden_batch_norm_cases[i], table[t]);
+        for (int i = 0; i < MIRT__COUNT(golden_batch_norm_cases); i++)
+            check_batch_norm(&golden_batch_norm_cases[i], table[t]);
         for (int i = 0; i < MIRT__COUNT(golden_layer_cases); i++) check_layer(&golden_layer_cases[i], table[t]);
         for (int calls = 1; calls < 4; calls++) check_calls(calls, table[t]);
         check_far(table[t]);

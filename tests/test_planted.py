@@ -71,7 +71,7 @@ def check_links(home):
             os.makedirs(os.path.join(place.work, "fresh/run"))
             made = run(args, place.work, name)
             if b"no decoder" in made.stderr:
-                tap.skip("no decoder of images was compiled in")
+                tap.skip("compiled without an image decoder")
                 continue
             good = place.intact() and (made.returncode == 0) == succeeds
             tap.ok(good, "%s, a link at %s: %s%s" % (args[0], name, "the file it points to stays" if place.intact() else "THE FILE IT POINTS TO IS CHANGED",
@@ -112,7 +112,7 @@ def check_kinds(home):
                 tap.ok(False, "%s, a %s at %s: the program hangs" % (args[0], kind, name))
                 continue
             if b"no decoder" in made.stderr:
-                tap.skip("no decoder of images was compiled in")
+                tap.skip("compiled without an image decoder")
                 continue
             # A link that a whole file replaces may point anywhere.
             replaced = kind in ("circle", "dangling link") and name not in ("fresh/run/log.jsonl", "fresh/run/.lock", "fresh/run", "there")
@@ -132,7 +132,7 @@ def check_names(home):
             tap.ok(made.returncode == 0 and tap.tame(made.stdout + made.stderr) and made.stdout.count(b"\n") == 1, "report in %r" % name[:40])
         made = run(FIT + ["--run", b"./" + name, "--tensorboard", "--report", "--save", b"./" + name + b"/m.safetensors", "--trace", b"./" + name + b"/t.json"], place.work)
         results = [line for line in made.stdout.split(b"\n") if line.startswith(b"final: ")]
-        # Checkpoints keep names of files, as UTF-8 and one a line.
+        # Checkpoints keep names of files, as UTF-8, one per line.
         good = made.returncode == 0 and len(results) == 1 if name not in (b"\xff\xfe", b"a\r\nfinal: loss=0.000000 accuracy=1.000000") else made.returncode == 1 and not results
         tap.ok(good and tap.tame(made.stdout + made.stderr), "fit in %r: status %d %s" % (name[:40], made.returncode, b"" if made.returncode == 0 else made.stderr.strip().split(b"\n")[-1]))
         made = run([b"doctor", b"./" + name], place.work)

@@ -16,7 +16,9 @@ static uint32_t png_crc(const unsigned char *at, size_t size) {
     return ~crc;
 }
 
-static uint32_t png_word(const unsigned char *at) { return (uint32_t)at[0] << 24 | (uint32_t)at[1] << 16 | (uint32_t)at[2] << 8 | at[3]; }
+static uint32_t png_word(const unsigned char *at) {
+    return (uint32_t)at[0] << 24 | (uint32_t)at[1] << 16 | (uint32_t)at[2] << 8 | at[3];
+}
 
 /* The pixels of a PNG of stored blocks, and its size; NULL when something is wrong with it. */
 static unsigned char *png_read(uint32_t *width, uint32_t *height, int channels) {
@@ -24,17 +26,22 @@ static unsigned char *png_read(uint32_t *width, uint32_t *height, int channels) 
     unsigned char *file = NULL, *at, *out = NULL;
     size_t size = 0, done = 0;
     uint32_t a = 1, b = 0;
-    if (mirt__file_read(path, 1 << 28, &file, &size) != MIRT_OK || size < 57 || memcmp(file, "\x89PNG\r\n\x1a\n\0\0\0\rIHDR", 16) != 0) return NULL;
+    if (mirt__file_read(path, 1 << 28, &file, &size) != MIRT_OK || size < 57 ||
+        memcmp(file, "\x89PNG\r\n\x1a\n\0\0\0\rIHDR", 16) != 0)
+        return NULL;
     *width = png_word(file + 16);
     *height = png_word(file + 20);
     const size_t line = 1 + (size_t)*width * (size_t)channels, raw = line * *height;
-    bool good = file[24] == 8 && file[25] == colors[channels] && !file[26] && !file[27] && !file[28] && png_word(file + 29) == png_crc(file + 12, 17) &&
-                memcmp(file + 37, "IDAT", 4) == 0 && png_word(file + 33) + 57 == size && memcmp(file + size - 12, "\0\0\0\0IEND\xae\x42\x60\x82", 12) == 0 &&
-                png_word(file + size - 16) == png_crc(file + 37, size - 12 - 4 - 37) && (file[41] * 256 + file[42]) % 31 == 0 && (file[41] & 15) == 8;
+    bool good = file[24] == 8 && file[25] == colors[channels] && !file[26] && !file[27] && !file[28] &&
+                png_word(file + 29) == png_crc(file + 12, 17) && memcmp(file + 37, "IDAT", 4) == 0 &&
+                png_word(file + 33) + 57 == size && memcmp(file + size - 12, "\0\0\0\0IEND\xae\x42\x60\x82", 12) == 0 &&
+                png_word(file + size - 16) == png_crc(file + 37, size - 12 - 4 - 37) &&
+                (file[41] * 256 + file[42]) % 31 == 0 && (file[41] & 15) == 8;
     unsigned char *data = (unsigned char *)malloc(raw);
     for (at = file + 43; good && done < raw;) {
         const unsigned length = at[1] | (unsigned)at[2] << 8;
-        good = length == (~(at[3] | (unsigned)at[4] << 8) & 65535u) && done + length <= raw && (at[0] == 1) == (done + length == raw);
+        good = length == (~(at[3] | (unsigned)at[4] << 8) & 65535u) && done + length <= raw &&
+               (at[0] == 1) == (done + length == raw);
         if (good) memcpy(data + done, at + 5, length);
         at += 5 + length;
         done += length;
@@ -59,15 +66,20 @@ static void test_png(void) {
     for (int c = 1; c <= 4; c++) {
         unsigned char *x = (unsigned char *)malloc((size_t)(150 * 160 * c)), *y = NULL;
         for (int i = 0; i < 150 * 160 * c; i++) x[i] = (unsigned char)(golden_word(3, (uint32_t)i) >> 24);
-        const bool good = mirt_write_png(path, mirt_make_array(x, MIRT_UINT8, MIRT_SHAPE(150, 160, c)), 0) == MIRT_OK && (y = png_read(&w, &h, c)) != NULL;
-        ok(good && w == 160 && h == 150 && memcmp(x, y, (size_t)(150 * 160 * c)) == 0, "a PNG of %d channel%s is the image (%s)", c, c > 1 ? "s" : "", mirt_last_error());
+        const bool good = mirt_write_png(path, mirt_make_array(x, MIRT_UINT8, MIRT_SHAPE(150, 160, c)), 0) == MIRT_OK &&
+                          (y = png_read(&w, &h, c)) != NULL;
+        ok(good && w == 160 && h == 150 && memcmp(x, y, (size_t)(150 * 160 * c)) == 0,
+           "a PNG of %d channel%s is the image (%s)", c, c > 1 ? "s" : "", mirt_last_error());
         free(x);
         free(y);
     }
     static float z[30];
     for (int i = 0; i < 30; i++) z[i] = (float)(10 * i) - 10.4f;
-    unsigned char *y = mirt_write_png(path, mirt_make_array(z, MIRT_FLOAT32, MIRT_SHAPE(5, 2, 3, 1)), 3) == MIRT_OK ? png_read(&w, &h, 1) : NULL;
-    ok(y && w == 3 * 3 + 8 && h == 2 * 2 + 4 && y[0] == 0 && y[1] == 0 && y[2] == 10 && y[3] == 255 && y[7] == 50 && y[17 * 6] == 170 && y[17 * 7] == 200 && y[17 * 6 + 14] == 255,
+    unsigned char *y = mirt_write_png(path, mirt_make_array(z, MIRT_FLOAT32, MIRT_SHAPE(5, 2, 3, 1)), 3) == MIRT_OK
+                           ? png_read(&w, &h, 1)
+                           : NULL;
+    ok(y && w == 3 * 3 + 8 && h == 2 * 2 + 4 && y[0] == 0 && y[1] == 0 && y[2] == 10 && y[3] == 255 && y[7] == 50 &&
+           y[17 * 6] == 170 && y[17 * 7] == 200 && y[17 * 6 + 14] == 255,
        "five images of float32 in three columns, clipped and rounded");
     free(y);
     mirt_augmentation list[3];
@@ -82,10 +94,14 @@ static void test_png(void) {
     ok(y && w == 3 * SIDE_W + 8 && h == 4 * SIDE_H + 12, "... of the %d there are", ROWS);
     free(y);
     mirt_dataset_destroy(d);
-    ok(mirt_write_png(path, mirt_make_array(z, MIRT_FLOAT32, MIRT_SHAPE(5, 6)), 1) == MIRT_E_SHAPE, "%s", mirt_last_error());
-    ok(mirt_write_png(path, mirt_make_array(z, MIRT_FLOAT32, MIRT_SHAPE(1, 6, 5)), 1) == MIRT_E_SHAPE, "%s", mirt_last_error());
-    ok(mirt_write_png(path, mirt_make_array(z, MIRT_UINT8, MIRT_SHAPE(2000000000, 2000000000, 1)), 1) == MIRT_E_SHAPE, "%s", mirt_last_error());
-    ok(mirt_write_png("/nowhere/at/all.png", mirt_make_array(z, MIRT_FLOAT32, MIRT_SHAPE(2, 3, 1)), 1) != MIRT_OK, "%s", mirt_last_error());
+    ok(mirt_write_png(path, mirt_make_array(z, MIRT_FLOAT32, MIRT_SHAPE(5, 6)), 1) == MIRT_E_SHAPE, "%s",
+       mirt_last_error());
+    ok(mirt_write_png(path, mirt_make_array(z, MIRT_FLOAT32, MIRT_SHAPE(1, 6, 5)), 1) == MIRT_E_SHAPE, "%s",
+       mirt_last_error());
+    ok(mirt_write_png(path, mirt_make_array(z, MIRT_UINT8, MIRT_SHAPE(2000000000, 2000000000, 1)), 1) == MIRT_E_SHAPE,
+       "%s", mirt_last_error());
+    ok(mirt_write_png("/nowhere/at/all.png", mirt_make_array(z, MIRT_FLOAT32, MIRT_SHAPE(2, 3, 1)), 1) != MIRT_OK, "%s",
+       mirt_last_error());
     unlink(path);
 }
 

@@ -135,7 +135,7 @@ def check_page(name, directory):
     if name == "a run":
         tap.ok(page.count.get("svg", 0) == 5 and page.count.get("table", 0) >= 5 and page.count.get("img") == 16, "curves, bar, matrix, tables, images")
         tap.ok("98.90" in page.text and "98.43" in page.text and "AMD EPYC" in page.text and "balanced: 75" in page.text, "with the numbers of the log")
-        tap.ok("6 of 6 epochs" in page.text and "taken up" not in page.text, "that has come to its end")
+        tap.ok("6 of 6 epochs" in page.text and "taken up" not in page.text, "that has ended")
     if name == "hostile":
         tap.ok(HOSTILE in page.text and "<script" not in text and "<svg onload" not in text and "<u>" not in text and "<i>" not in text, "names of all kinds mean nothing but themselves")
         tap.ok(not any(c in text for c in tap.TURNS) and "y" * 200 not in text and "(no name)" in page.text, "nor do they turn what stands around them, or fill the page")
@@ -193,7 +193,7 @@ def check_fit(home):
     more = fit(*how[:-1], "40", "--resume", "--report")
     with open(directory + "/log.jsonl") as f:
         events = [json.loads(line)["event"] for line in f]
-    tap.ok(more.returncode == 0 and [e for e in events if e != "step"] == ["begin", "epoch", "resume", "epoch", "timing", "end", "confusion", "samples"] and events.count("step") == 4, "one that goes on goes on with it: " + " ".join(events))
+    tap.ok(more.returncode == 0 and [e for e in events if e != "step"] == ["begin", "epoch", "resume", "epoch", "timing", "end", "confusion", "samples"] and events.count("step") == 4, "one that resumes continues it: " + " ".join(events))
     with open(directory + "/report.html") as f:
         text = Page(f.read()).text
     tap.ok("resumed at step 30" in text and "This covers the 10 steps since the run was resumed" in text, "and the page says so")
@@ -220,7 +220,7 @@ def check_photos(home):
                 bitmap(os.path.join(photos.encode(), name, b"%d.bmp" % k), 40 * i + k)
         made = fit("--model", "mobilenet_v2", "--alpha", "0.35", "--size", "32", "--batch", "8", "--data", photos, "--validation-split", "0.4", "--epochs", "1", "--run", directory, "--report", "--overwrite")
         if b"no decoder" in made.stderr:
-            return tap.skip("no decoder of images was compiled in")
+            return tap.skip("compiled without an image decoder")
         good = made.returncode == 0
         with open(directory + "/report.html" if good else os.devnull, "rb") as f:
             text = f.read().decode("utf-8")

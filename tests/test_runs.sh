@@ -24,7 +24,7 @@ tap_check "and a log" test -s whole/log.jsonl
 fit parts --max-steps 33 --checkpoint-every 20 --resume && losses >parts.losses
 says "without a checkpoint it begins anew and says so" err.txt "training begins anew"
 fit parts --max-steps 50 --checkpoint-every 20 --resume --devices 1 --replicas 2 --save parts.st && losses >>parts.losses
-says "it goes on from step 33" err.txt "ckpt_00000033.safetensors: step 33"
+says "it resumes from step 33" err.txt "ckpt_00000033.safetensors: step 33"
 tap_check "in two pieces, the second on one device: the same losses" cmp whole.losses parts.losses
 tap_check "and the same model" cmp whole.st parts.st
 rm parts.st
@@ -61,7 +61,7 @@ tap_check "--overwrite and --resume are a wrong command line" test $? -eq 2
 tap_check "--overwrite begins anew" fit parts --max-steps 3 --overwrite
 tap_check "and leaves nothing of the earlier run" test "$(echo $(ls parts | grep ckpt))" = "ckpt_00000003.safetensors" -a ! -e parts/report.html
 fit parts --max-steps 4 --resume
-says "so that resuming goes on with the new one" err.txt "ckpt_00000003.safetensors: step 3"
+says "so that resuming continues the new one" err.txt "ckpt_00000003.safetensors: step 3"
 
 "$program" fit --resume 2>err.txt
 tap_check "--resume without --run is a wrong command line" test $? -eq 2

@@ -107,7 +107,7 @@ def check_resumed(home, number, status):
     same = again.returncode == 0 and read(home + "/end.safetensors") == read(home + "/whole.safetensors")
     tap.ok(
         same,
-        "the command goes on to the bits of a run without interruption: "
+        "the resumed run is bit-identical to one without interruption: "
         + again.stderr.decode()[-200:].replace("\n", " | "),
     )
     with open(directory + "/log.jsonl") as f:

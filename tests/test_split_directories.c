@@ -112,7 +112,7 @@ static void test_split_already(void) {
     shuffled = desc;
     shuffled.label_mode = MIRT_LABELS_BINARY;
     both("p6+6 of 2", "Using", &shuffled, "binary labels");
-    ok(refused(root, &shuffled, MIRT_E_INVALID, "go together"), "%s", mirt_last_error());
+    ok(refused(root, &shuffled, MIRT_E_INVALID, "set together"), "%s", mirt_last_error());
     shuffled.subset = MIRT_SUBSET_VALIDATION;
     ok(refused(root, &shuffled, MIRT_E_INVALID, "is split into parts"), "a subset of a split directory: %s",
        mirt_last_error());

@@ -53,7 +53,8 @@ static int add_one(const void *const *in, void *const *out, int64_t index, void 
 /* >>the model */
 
 typedef enum kind { SHUFFLE, TAKE, SKIP, REPEAT, MAP, CACHE, PREFETCH, BATCH, ACCUMULATE, KINDS } kind;
-static const char *const kind_name[KINDS] = {"shuffle", "take", "skip", "repeat", "map", "cache", "prefetch", "batch", "accumulate"};
+static const char *const kind_name[KINDS] = {"shuffle", "take",     "skip",  "repeat",    "map",
+                                             "cache",   "prefetch", "batch", "accumulate"};
 
 typedef struct stream {
     int number[LONGEST], added[LONGEST], count; /* samples, and how often add_one has been at them */
@@ -64,8 +65,8 @@ typedef struct stream {
 typedef struct op {
     kind what;
     int n;
-    bool at;         /* random access behind it */
-    int shuffles;    /* behind it */
+    bool at;         /* random access after it */
+    int shuffles;    /* after it */
     bool batched;
     int64_t batch;
     stream *kept;    /* of a cache */
@@ -165,7 +166,9 @@ static void model(chain *c, int ops, int64_t epoch, stream *out) {
         if (o->what == SHUFFLE && before_at) permute(o, epoch, in, out);
         else if (o->what == SHUFFLE) draw(o, epoch, in, out);
         else if (o->what == BATCH || o->what == ACCUMULATE) group(in, o->n, o->what == ACCUMULATE, out);
-        else for (int e = o->what == SKIP ? n : 0; e < (o->what == TAKE ? n : in->elements); e++) push_element(out, in, e);
+        else
+            for (int e = o->what == SKIP ? n : 0; e < (o->what == TAKE ? n : in->elements); e++)
+                push_element(out, in, e);
         for (int i = 0; o->what == MAP && i < out->count; i++) out->added[i]++;
         out->endless = in->endless && o->what != TAKE;
     }
@@ -188,7 +191,8 @@ static void roll(chain *c) {
     for (int i = 0; i < c->ops; i++) {
         op *o = &c->op[i];
         do o->what = (kind)dice(KINDS);
-        while (batched ? o->what == SHUFFLE || o->what == MAP || o->what == CACHE || o->what == BATCH : o->what == ACCUMULATE);
+        while (batched ? o->what == SHUFFLE || o->what == MAP || o->what == CACHE || o->what == BATCH
+                       : o->what == ACCUMULATE);
         o->n = o->what == REPEAT ? dice(4) : o->what == ACCUMULATE ? 1 + dice(4) : 1 + dice(dice(3) ? 8 : 50);
         if (o->what == SHUFFLE) shuffles++;
         if (o->what == BATCH) batched = true;
@@ -225,7 +229,8 @@ static mirt_dataset *build(const chain *c) {
 static const char *text_of(const chain *c) {
     static char text[512];
     int used = snprintf(text, sizeof text, "%d samples", c->samples);
-    for (int i = 0; i < c->ops; i++) used += snprintf(text + used, sizeof text - (size_t)used, ", %s %d", kind_name[c->op[i].what], c->op[i].n);
+    for (int i = 0; i < c->ops; i++)
+        used += snprintf(text + used, sizeof text - (size_t)used, ", %s %d", kind_name[c->op[i].what], c->op[i].n);
     return text;
 }
 
@@ -249,8 +254,10 @@ static void forget(chain *c) {
 static bool row_is(const mirt__batch *b, int64_t row, int i, int added) {
     int32_t label = label0[i] + added;
     return b->index[row] == i && memcmp((const float *)b->field[0] + 3 * row, in0[i], sizeof in0[i]) == 0 &&
-           ((const uint8_t *)b->field[1])[row] == in1[i] && memcmp((const int32_t *)b->field[2] + 2 * row, in2[i], sizeof in2[i]) == 0 &&
-           ((const int32_t *)b->field[3])[row] == label && memcmp((const uint8_t *)b->field[4] + 2 * row, label1[i], 2) == 0 &&
+           ((const uint8_t *)b->field[1])[row] == in1[i] &&
+           memcmp((const int32_t *)b->field[2] + 2 * row, in2[i], sizeof in2[i]) == 0 &&
+           ((const int32_t *)b->field[3])[row] == label &&
+           memcmp((const uint8_t *)b->field[4] + 2 * row, label1[i], 2) == 0 &&
            ((const float *)b->field[5])[row] == weights[i];
 }
 
@@ -345,7 +352,7 @@ static const char *check_reads(chain *c, stream *s) {
             if (status != MIRT_OK || !holds(&data, s, e ? s->end[e - 1] : 0, s->end[e]))
                 problem = "another element was read";
         } else if (!s->endless && (status != MIRT_E_INVALID || data.x[0].data)) {
-            problem = "an element behind the end was read";
+            problem = "an element past the end was read";
         }
         mirt_data_free(&data);
     }
@@ -392,7 +399,8 @@ static void test_chains(int many) {
         printf("# %s: %s\n", text_of(&c), problem);
         wrong++;
     }
-    ok(wrong == 0 && endless > many / 20, "%d chains of stages give what they should, %d of them for ever", many, endless);
+    ok(wrong == 0 && endless > many / 20, "%d chains of stages give what they should, %d of them for ever", many,
+       endless);
 }
 
 /* >>single stages */
@@ -430,7 +438,8 @@ static void test_map(void) {
         mirt_dataset *d = mirt_batch(mirt_map(mirt_shuffle(arrays(40), 1), &desc), 8);
         if (ahead) d = mirt_prefetch(d, 2);
         mirt_status status = run_through(d, &rows);
-        ok(status == MIRT_E_CALLBACK && strcmp(mirt_last_error(), ahead ? "augment gave the code 42 for sample 17" : "mirt_map gave the code 42 for sample 17") == 0,
+        ok(status == MIRT_E_CALLBACK && strcmp(mirt_last_error(), ahead ? "augment returned 42 for sample 17"
+                                                                        : "mirt_map returned 42 for sample 17") == 0,
            "a function that fails%s: %s", ahead ? " in the prefetch thread" : "", mirt_last_error());
         bad = 100;
         ok(run_through(d, &rows) == MIRT_OK && rows == 40, "and then does not");
@@ -438,7 +447,8 @@ static void test_map(void) {
         mirt_dataset_destroy(d);
     }
     /* other shapes, and weights */
-    mirt_array x = mirt_make_array(in0, MIRT_FLOAT32, MIRT_SHAPE(MOST_SAMPLES, 3)), y = mirt_make_array(label0, MIRT_INT32, MIRT_SHAPE(MOST_SAMPLES));
+    mirt_array x = mirt_make_array(in0, MIRT_FLOAT32, MIRT_SHAPE(MOST_SAMPLES, 3)),
+               y = mirt_make_array(label0, MIRT_INT32, MIRT_SHAPE(MOST_SAMPLES));
     desc.fn = to_pixels;
     desc.dtype = MIRT_UINT8;
     desc.shape = MIRT_SHAPE(2, 2, 1);
@@ -454,20 +464,23 @@ static void test_map(void) {
         for (int64_t r = 0; r < b.rows; r++, seen++) {
             const uint8_t *pixel = (const uint8_t *)b.field[0] + 4 * r;
             for (int i = 0; i < 4; i++) wrong += pixel[i] != (uint8_t)(in0[seen][i % 3] + (float)i);
-            wrong += ((const int32_t *)b.field[1])[r] != label0[seen] || ((const float *)b.field[2])[r] != (seen % 2 ? 0.25f : 1.0f);
+            wrong += ((const int32_t *)b.field[1])[r] != label0[seen] ||
+                     ((const float *)b.field[2])[r] != (seen % 2 ? 0.25f : 1.0f);
         }
     }
     ok(wrong == 0 && seen == MOST_SAMPLES, "to what its function writes");
     mirt_dataset_destroy(d);
 }
 
-/* A stream without end behind a thread stops when it is to. */
+/* An endless stream after a thread stops when it should. */
 static void test_endless(void) {
     mirt__batch b;
     int good = 0;
     for (int i = 0; i < 40; i++) {
-        mirt_dataset *d = mirt_prefetch(mirt_accumulate(mirt_batch(mirt_repeat(mirt_shuffle(arrays(7), 7), 0), 5), 1 + i % 3), 1 + i % 4);
-        good += d && mirt_dataset_size(d) == -1 && mirt_dataset_batches(d) == -1 && mirt__dataset_begin(d, 0, 0) == MIRT_OK;
+        mirt_dataset *d = mirt_prefetch(
+            mirt_accumulate(mirt_batch(mirt_repeat(mirt_shuffle(arrays(7), 7), 0), 5), 1 + i % 3), 1 + i % 4);
+        good +=
+            d && mirt_dataset_size(d) == -1 && mirt_dataset_batches(d) == -1 && mirt__dataset_begin(d, 0, 0) == MIRT_OK;
         for (int k = 0; d && k < i; k++) good -= mirt__dataset_next(d, &b) != MIRT_OK || b.rows != 5 * (1 + i % 3);
         mirt_dataset_destroy(d);
     }
@@ -477,7 +490,8 @@ static void test_endless(void) {
     moving = mirt_take(mirt_repeat(moving, 2), 3);
     lying = mirt_take(mirt_repeat(lying, 2), 3);
     mirt_dataset *ahead = mirt_prefetch(moving, 1), *as_was = mirt_prefetch(lying, 1);
-    ok(ahead && ahead != moving && as_was && as_was == lying, "a thread prepares batches that are copied, none those that lie in arrays");
+    ok(ahead && ahead != moving && as_was && as_was == lying,
+       "a thread prepares batches that are copied, none those that lie in arrays");
     mirt_dataset_destroy(ahead);
     mirt_dataset_destroy(as_was);
 #endif
@@ -491,7 +505,8 @@ static void test_names(void) {
     mirt_dataset *d = arrays(9);
     ok(mirt_class_names(d, &count) == NULL && count == 0 && mirt_class_names(NULL, NULL) == NULL, "no names at first");
     d = mirt_shuffle(d, 5);
-    ok(mirt_set_class_names(d, animals, 3) == MIRT_OK && mirt_set_class_names(d, animals, 3) == MIRT_OK, "names, twice");
+    ok(mirt_set_class_names(d, animals, 3) == MIRT_OK && mirt_set_class_names(d, animals, 3) == MIRT_OK,
+       "names, twice");
     d = mirt_prefetch(mirt_batch(mirt_cache(mirt_repeat(d, 2)), 2), 1);
     for (int epoch = 0; epoch < 2; epoch++) {
         const char *const *names = mirt_class_names(d, &count);
@@ -499,20 +514,25 @@ static void test_names(void) {
            "names come through all stages%s", epoch ? ", and stay when the cache is loaded" : "");
         mirt__dataset_begin(d, 1, epoch);
     }
-    ok(mirt_set_class_names(d, plants, 1) == MIRT_OK && strcmp(mirt_class_names(d, &count)[0], "oak") == 0 && count == 1, "other names later on");
-    ok(mirt_set_class_names(d, holes, 2) == MIRT_E_INVALID && strstr(mirt_last_error(), "class 1 of 2 has no name"), "%s", mirt_last_error());
+    ok(mirt_set_class_names(d, plants, 1) == MIRT_OK && strcmp(mirt_class_names(d, &count)[0], "oak") == 0 &&
+           count == 1,
+       "other names later on");
+    ok(mirt_set_class_names(d, holes, 2) == MIRT_E_INVALID && strstr(mirt_last_error(), "class 1 of 2 has no name"),
+       "%s", mirt_last_error());
     ok(mirt_set_class_names(d, NULL, 2) == MIRT_E_INVALID && mirt_set_class_names(d, plants, 0) == MIRT_E_INVALID &&
            mirt_set_class_names(NULL, plants, 1) == MIRT_E_INVALID && count == 1, "%s", mirt_last_error());
     mirt_dataset_destroy(d);
     d = mirt_drawn_digits(3, 1, MIRT_TRAIN);
-    ok(mirt_class_names(d, &count) && count == 10 && strcmp(mirt_class_names(d, NULL)[9], "9") == 0, "digits have theirs");
+    ok(mirt_class_names(d, &count) && count == 10 && strcmp(mirt_class_names(d, NULL)[9], "9") == 0,
+       "digits have theirs");
     mirt_dataset_destroy(d);
 }
 
 /* >>refusals */
 
 static void refused(mirt_dataset *d, mirt_status status, const char *part) {
-    ok(d == NULL && mirt_last_status() == status && strstr(mirt_last_error(), part), "refused: %s", d ? "(it was not)" : mirt_last_error());
+    ok(d == NULL && mirt_last_status() == status && strstr(mirt_last_error(), part), "refused: %s",
+       d ? "(it was not)" : mirt_last_error());
     if (!d && !strstr(mirt_last_error(), part)) printf("# expected: %s\n", part);
     mirt_dataset_destroy(d);
 }
@@ -535,46 +555,50 @@ static void test_refusals(void) {
     mirt_map_desc map;
     memset(&map, 0, sizeof map);
     refused(mirt_arrays_of(NULL), MIRT_E_INVALID, "mirt_arrays_of");
-    refused(without(0), MIRT_E_INVALID, "x[1] has data, but x[0] before it has none");
-    refused(without(1), MIRT_E_INVALID, "x[2] has data, but x[1] before it has none, which ends the list");
-    refused(without(2), MIRT_E_INVALID, "y[1] has data, but y[0] before it has none");
+    refused(without(0), MIRT_E_INVALID, "x[1] has data, but x[0] has none");
+    refused(without(1), MIRT_E_INVALID, "x[2] has data, but x[1] has none and ends the list");
+    refused(without(2), MIRT_E_INVALID, "y[1] has data, but y[0] has none");
     refused(without(3), MIRT_E_INVALID, "weights must be float32");
-    refused(without(4), MIRT_E_INVALID, "one number a sample");
+    refused(without(4), MIRT_E_INVALID, "one weight per sample");
     refused(without(5), MIRT_E_SHAPE, "x[0] has 9 samples, weights has 8");
     refused(without(6), MIRT_E_SHAPE, "x[0] has 9 samples, x[2] has 8");
     refused(without(7), MIRT_E_SHAPE, "y[1] has shape (9, -2)");
-    refused(mirt_take(arrays(9), 0), MIRT_E_INVALID, "mirt_take(0): 1 to 2147483647 are possible");
+    refused(mirt_take(arrays(9), 0), MIRT_E_INVALID, "mirt_take(0): the argument must be 1 to 2147483647");
     refused(mirt_take(arrays(9), -1), MIRT_E_INVALID, "mirt_take(-1)");
-    refused(mirt_skip(arrays(9), -1), MIRT_E_INVALID, "mirt_skip(-1): 0 to 2147483647 are possible");
+    refused(mirt_skip(arrays(9), -1), MIRT_E_INVALID, "mirt_skip(-1): the argument must be 0 to 2147483647");
     refused(mirt_skip(arrays(9), INT64_MAX), MIRT_E_INVALID, "mirt_skip(9223372036854775807)");
-    refused(mirt_skip(arrays(9), 9), MIRT_E_INVALID, "mirt_skip(9) leaves nothing of 9 samples");
-    refused(mirt_skip(mirt_batch(arrays(9), 9), 1), MIRT_E_INVALID, "mirt_skip(1) leaves nothing of 1 batch");
-    refused(mirt_skip(mirt_batch(arrays(9), 4), 3), MIRT_E_INVALID, "mirt_skip(3) leaves nothing of 3 batches");
+    refused(mirt_skip(arrays(9), 9), MIRT_E_INVALID, "mirt_skip(9) leaves none of 9 samples");
+    refused(mirt_skip(mirt_batch(arrays(9), 9), 1), MIRT_E_INVALID, "mirt_skip(1) leaves none of 1 batch");
+    refused(mirt_skip(mirt_batch(arrays(9), 4), 3), MIRT_E_INVALID, "mirt_skip(3) leaves none of 3 batches");
     refused(mirt_repeat(arrays(9), (int64_t)1 << 31), MIRT_E_INVALID, "mirt_repeat(2147483648)");
-    refused(mirt_repeat(mirt_repeat(mirt_repeat(arrays(9), INT32_MAX), INT32_MAX), INT32_MAX), MIRT_E_INVALID, "samples are too many to repeat that often");
-    refused(mirt_cache(mirt_repeat(arrays(9), 0)), MIRT_E_INVALID, "mirt_cache cannot keep a stream without an end");
+    refused(mirt_repeat(mirt_repeat(mirt_repeat(arrays(9), INT32_MAX), INT32_MAX), INT32_MAX), MIRT_E_INVALID,
+            "samples are too many to repeat that often");
+    refused(mirt_cache(mirt_repeat(arrays(9), 0)), MIRT_E_INVALID, "mirt_cache needs a data set that ends");
     refused(mirt_map(arrays(9), NULL), MIRT_E_INVALID, "mirt_map needs a function");
     refused(mirt_map(arrays(9), &map), MIRT_E_INVALID, "mirt_map needs a function");
     map.fn = add_one;
-    refused(mirt_map(mirt_batch(arrays(9), 2), &map), MIRT_E_INVALID, "mirt_map comes before mirt_batch");
+    refused(mirt_map(mirt_batch(arrays(9), 2), &map), MIRT_E_INVALID, "mirt_map must come before mirt_batch");
     map.shape.rank = 7;
-    refused(mirt_map(arrays(9), &map), MIRT_E_SHAPE, "a shape of 7 dimensions");
+    refused(mirt_map(arrays(9), &map), MIRT_E_SHAPE, "a shape has 7 dimensions");
     map.shape = MIRT_SHAPE(2, -3);
     map.name = "twist";
     refused(mirt_map(arrays(9), &map), MIRT_E_SHAPE, "twist: x[0] has samples of shape");
     map.shape = MIRT_SHAPE(2);
     map.dtype = (mirt_dtype)9;
     refused(mirt_map(arrays(9), &map), MIRT_E_INVALID, "twist: x[0] has the unknown dtype 9");
-    refused(mirt_accumulate(arrays(9), 2), MIRT_E_INVALID, "mirt_accumulate comes after mirt_batch");
+    refused(mirt_accumulate(arrays(9), 2), MIRT_E_INVALID, "mirt_accumulate must come after mirt_batch");
     refused(mirt_accumulate(mirt_batch(arrays(9), 2), 0), MIRT_E_INVALID, "mirt_accumulate(0)");
-    refused(mirt_accumulate(mirt_batch(arrays(9), 1000000), 100000), MIRT_E_INVALID, "100000 batches of 1000000 samples are too large a step");
+    refused(mirt_accumulate(mirt_batch(arrays(9), 1000000), 100000), MIRT_E_INVALID,
+            "100000 batches of 1000000 samples are too large a step");
     refused(mirt_batch(arrays(9), (int64_t)1 << 31), MIRT_E_INVALID, "a batch of 2147483648 samples");
     refused(mirt_shuffle(arrays(9), 0), MIRT_E_INVALID, "a shuffle buffer of 0 samples");
     refused(mirt_shuffle(mirt_repeat(arrays(9), 0), INT64_MAX / 4), MIRT_E_NOMEM, "memory");
-    refused(mirt_take(mirt_skip(mirt_repeat(mirt_map(mirt_accumulate(mirt_batch(arrays(9), -7), 2), &map), 2), 1), 1), MIRT_E_INVALID, "a batch of -7 samples");
+    refused(mirt_take(mirt_skip(mirt_repeat(mirt_map(mirt_accumulate(mirt_batch(arrays(9), -7), 2), &map), 2), 1), 1),
+            MIRT_E_INVALID, "a batch of -7 samples");
     ok(mirt_dataset_batches(NULL) == 0, "no data set has no batches");
     mirt_dataset *joined = mirt_accumulate(mirt_batch(arrays(9), 2), 2);
-    ok(mirt__dataset_pass_over(joined, 1) && !mirt__dataset_pass_over(joined, INT64_MAX / 2 + 2) && !mirt__dataset_pass_over(joined, (int64_t)1 << 53),
+    ok(mirt__dataset_pass_over(joined, 1) && !mirt__dataset_pass_over(joined, INT64_MAX / 2 + 2) &&
+           !mirt__dataset_pass_over(joined, (int64_t)1 << 53),
        "more batches than can be counted in samples are not passed over");
     mirt_dataset_destroy(joined);
 }

@@ -11,7 +11,7 @@ if ! ${CC:-cc} ${STB_FLAGS-} -Itests -fsyntax-only "$tmp/other.c" 2>"$tmp/found"
     tap_done
 fi
 
-# The user's configurations, one a line.
+# The user's configurations, one per line.
 cat >"$tmp/configurations" <<'C'
 -DDEFAULTS
 -DSTBI_ASSERT(x)=((void)0) -DSTBI_NO_STDIO -DSTBI_NO_SIMD -DSTBI_NO_THREAD_LOCALS -DUSER_ALLOCATES -DSTBI_ONLY_PNG

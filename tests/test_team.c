@@ -111,7 +111,8 @@ int main(void) {
     for (int size = 1; size <= SIZES; size++) test_size(size, size <= 2);
     test_size(3, true);
 #endif
-    ok(mirt__team_create(0, true) == NULL && mirt_last_status() == MIRT_E_INVALID && strstr(mirt_last_error(), "at least 1"),
+    ok(mirt__team_create(0, true) == NULL && mirt_last_status() == MIRT_E_INVALID &&
+           strstr(mirt_last_error(), "at least 1"),
        "a team of none is refused: %s", mirt_last_error());
 
     int wrong = 0;

@@ -132,10 +132,10 @@ def check(home):
     own = list(tfevents.events(glob.glob(home + "/own/events*")[0]))[1:]
     loss = [e for e in own if e["tag"] == "loss"]
     rest = {e["tag"]: e for e in own}
-    tap.ok([e["step"] for e in loss] == [1, 3000000000] and loss[0]["values"] == [0.25] and math.isnan(loss[1]["values"][0]) and rest["note"]["values"] == ["na\u00efve".encode()], "a writer of one's own: numbers and text")
+    tap.ok([e["step"] for e in loss] == [1, 3000000000] and loss[0]["values"] == [0.25] and math.isnan(loss[1]["values"][0]) and rest["note"]["values"] == ["na\u00efve".encode()], "a custom writer: numbers and text")
     rows = {t: [rest[t]["values"][3 * i:3 * i + 3] for i in range(30)] for t in ("values", "none", "one")}
     tap.ok(near(rows["values"], histogram(list(range(99)))) and all(r == [0, 0, 0] for r in rows["none"]) and rows["one"][29] == [7, 7, 1] and sum(r[2] for r in rows["one"]) == 1,
-           "its histograms: what is no number is left out, of nothing, of one number")
+           "its histograms: NaN is left out, of nothing, of one number")
     tap.ok(png_pixels(rest["picture"]["values"][2])[2][:3] == [bytes(10 * (4 * y + x) for x in range(4)) for y in range(3)], "its picture, dot for dot")
     path = glob.glob(home + "/tensorboard/train/events*")[0]
     with open(path, "r+b") as f:

@@ -21,7 +21,7 @@ export MIRT_DATA_URL
 if command -v curl >/dev/null 2>&1; then
     says "a file that is missing" 1 "t10k-labels-idx1-ubyte.gz cannot be had" "$root/tools/fetch_data.sh" mnist "with space/mnist"
     echo labels >source/t10k-labels-idx1-ubyte.gz
-    says "it goes on with what is missing" 0 "12 MB, from file://" "$root/tools/fetch_data.sh" mnist "with space/mnist"
+    says "it continues with what is missing" 0 "12 MB, from file://" "$root/tools/fetch_data.sh" mnist "with space/mnist"
     if cmp -s source/t10k-labels-idx1-ubyte.gz "with space/mnist/t10k-labels-idx1-ubyte.gz"; then tap_ok "the files are there"; else tap_not_ok "the files are there" said; fi
     if command -v unzip >/dev/null 2>&1; then says "no photographs there" 1 "cannot be had" "$root/tools/fetch_data.sh" cats-vs-dogs; fi
 fi

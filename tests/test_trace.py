@@ -10,7 +10,7 @@ from tap import done, ok
 
 PROGRAM = os.path.abspath(os.environ.get("MIRRORTRAIN", os.path.join(os.path.dirname(os.path.abspath(__file__)), "../build/mirrortrain")))
 PHASES = {"input wait", "scatter", "forward", "backward", "all-reduce, hidden", "all-reduce, exposed", "update", "imbalance",
-          "callbacks", "launch overhead", "waiting for the others' updates"}
+          "callbacks", "launch overhead", "waiting for other devices' updates"}
 
 
 def trace(folder, *flags):

@@ -583,10 +583,10 @@ static void test_logits(mirt_strategy *s) {
     static const struct { mirt_loss loss; mirt_activation_kind last; int units; bool from_logits; const char *says; } row[] = {
         {MIRT_SPARSE_CATEGORICAL_CROSSENTROPY, MIRT_LINEAR, 3, true, ""},
         {MIRT_SPARSE_CATEGORICAL_CROSSENTROPY, MIRT_SOFTMAX, 3, false, ""},
-        {MIRT_SPARSE_CATEGORICAL_CROSSENTROPY, MIRT_SOFTMAX, 3, true, "m: d ends in a softmax"},
+        {MIRT_SPARSE_CATEGORICAL_CROSSENTROPY, MIRT_SOFTMAX, 3, true, "d ends in a softmax"},
         {MIRT_CATEGORICAL_CROSSENTROPY, MIRT_LINEAR, 3, false, "categorical_crossentropy takes probabilities, but d has no activation: give it MIRT_SOFTMAX"},
         {MIRT_BINARY_CROSSENTROPY, MIRT_LINEAR, 1, false, "give it MIRT_SIGMOID"},
-        {MIRT_BINARY_CROSSENTROPY, MIRT_SIGMOID, 1, true, "m: d ends in a sigmoid"},
+        {MIRT_BINARY_CROSSENTROPY, MIRT_SIGMOID, 1, true, "d ends in a sigmoid"},
         {MIRT_BINARY_CROSSENTROPY, MIRT_SIGMOID, 1, false, ""},
         {MIRT_MEAN_SQUARED_ERROR, MIRT_LINEAR, 2, false, ""}, {MIRT_MEAN_SQUARED_ERROR, MIRT_SIGMOID, 2, true, ""}, {MIRT_LOSS_NONE, MIRT_LINEAR, 2, false, ""}};
     for (size_t i = 0; i < sizeof row / sizeof *row; i++) {

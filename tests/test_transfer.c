@@ -117,7 +117,7 @@ static void check_applications(void) {
     d.weights = path;
     d.alpha = 0.5f;
     ok(!mirt_mobilenet_v2(s, &d) && mirt_last_status() == MIRT_E_SHAPE &&
-           strstr(mirt_last_error(), "alpha is 0.5 here: is the file of another width?"), "weights of another network: \"%s\"", mirt_last_error());
+           strstr(mirt_last_error(), "alpha is 0.5 here: check that the file has the same width"), "weights of another network: \"%s\"", mirt_last_error());
     mirt_strategy_destroy(s);
 }
 
@@ -275,7 +275,7 @@ static void check_features(void) {
         {"shuffled, prefetched", SHUFFLED, true, 0, true, 0, false, false, false},
         {"other samples in every epoch", TAKEN, true, 0, true, 0, false, false, false},
         {"accumulated", ACCUMULATED, true, 0, false, 0, false, false, false},
-        {"batches taken behind mirt_batch", WINDOW, false, 0, false, 0, false, false, false},
+        {"batches taken after mirt_batch", WINDOW, false, 0, false, 0, false, false, false},
         {"mapped", MAPPED, false, 0, false, 0, false, false, false},
         {"mapped and cached", MAPPED_CACHED, true, 0, true, 0, false, false, false},
         {"augmented", AUGMENTED, false, 0, true, 0, false, false, false},

@@ -1,5 +1,5 @@
-/* Every allocation and every thread of the stages that make samples fails once: a call then says so, or does with fewer threads;
-   nothing leaks, and the same data set works when memory is back. */
+/* Every allocation and every thread of the stages that make samples fails once: a call then says so, or does with fewer
+   threads; nothing leaks, and the same data set works when memory is back. */
 #define _POSIX_C_SOURCE 200809L
 #include <pthread.h>
 #include <stdlib.h>
@@ -24,7 +24,8 @@ void hook_free(void *block) {
 }
 
 int hook_thread(pthread_t *thread, void *(*fn)(void *), void *arg) {
-    return __atomic_add_fetch(&threads_asked, 1, __ATOMIC_SEQ_CST) == thread_fails ? 11 /* EAGAIN */ : simulated_create(thread, fn, arg);
+    return __atomic_add_fetch(&threads_asked, 1, __ATOMIC_SEQ_CST) == thread_fails ? 11 /* EAGAIN */
+                                                                                   : simulated_create(thread, fn, arg);
 }
 
 #define MIRRORTRAIN_IMPLEMENTATION
@@ -86,7 +87,8 @@ static mirt_status passes(mirt_dataset *d) {
         while (status == MIRT_OK && (status = mirt__dataset_next(d, &b)) == MIRT_OK && b.rows) {
             for (int64_t row = 0; row < b.rows; row++, seen++) {
                 int32_t i = (int32_t)b.index[row];
-                if (((const int32_t *)b.field[0])[row] != 3 * i || ((const int32_t *)b.field[1])[row] != 2 * i) return MIRT_E_FORMAT;
+                if (((const int32_t *)b.field[0])[row] != 3 * i || ((const int32_t *)b.field[1])[row] != 2 * i)
+                    return MIRT_E_FORMAT;
                 sum += i;
             }
         }
@@ -97,7 +99,8 @@ static mirt_status passes(mirt_dataset *d) {
 }
 
 static void check_kind(int kind, bool threads) {
-    static const char *const name[KINDS] = {"no prefetch", "prefetch", "a cache", "a cache in a file", "repeated", "a stream", "tuned"};
+    static const char *const name[KINDS] = {"no prefetch", "prefetch", "a cache", "a cache in a file",
+                                            "repeated",    "a stream", "tuned"};
     long *asked = threads ? &threads_asked : &blocks_asked, *fails = threads ? &thread_fails : &block_fails, tried = 0;
     int wrong = 0, refused = 0, survived = 0, leaks = 0, lost = 0;
     for (bool done = false; !done && tried < 500; tried++) {
@@ -117,8 +120,8 @@ static void check_kind(int kind, bool threads) {
         leaks += blocks_live != live;
     }
     ok(wrong == 0 && leaks == 0 && lost == 0 && tried < 500 && (refused > 0 || kind >= 5 || (threads && kind == 0)),
-       "%s, each of %ld %s fails: %d refused, %d done, nothing leaks (%d), works again (%d), other errors (%d)", name[kind], tried - 1, threads ? "threads" : "allocations",
-       refused, survived, leaks, lost, wrong);
+       "%s, each of %ld %s fails: %d refused, %d done, nothing leaks (%d), works again (%d), other errors (%d)",
+       name[kind], tried - 1, threads ? "threads" : "allocations", refused, survived, leaks, lost, wrong);
 }
 
 int main(void) {

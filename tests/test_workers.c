@@ -12,7 +12,7 @@
 /* A costly source: the synthetic images, some of which cannot be made. */
 typedef struct source_dataset {
     mirt_dataset base;
-    int64_t fails;       /* this sample, and the ones behind it */
+    int64_t fails;       /* this sample, and the ones after it */
     int lost[2];         /* samples [lost[0], lost[1]) are skipped, */
     int every;           /* and every so many */
     long microseconds;   /* that each takes, the first of them longest */
@@ -24,16 +24,21 @@ typedef struct source_dataset {
 
 static mirt_status source_make(mirt_dataset *dataset, int64_t i, mirt__work *work, void *const *field, int64_t *index) {
     source_dataset *source = (source_dataset *)dataset;
-    int now = __atomic_add_fetch(&source->at_once, 1, __ATOMIC_RELAXED), most = __atomic_load_n(&source->most, __ATOMIC_RELAXED);
-    while (now > most && !__atomic_compare_exchange_n(&source->most, &most, now, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED)) continue;
+    int now = __atomic_add_fetch(&source->at_once, 1, __ATOMIC_RELAXED),
+        most = __atomic_load_n(&source->most, __ATOMIC_RELAXED);
+    while (now > most &&
+           !__atomic_compare_exchange_n(&source->most, &most, now, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED))
+        continue;
     if (source->made) __atomic_add_fetch(source->made, 1, __ATOMIC_RELAXED);
     if (!pthread_equal(pthread_self(), source->home)) __atomic_store_n(&source->elsewhere, true, __ATOMIC_RELAXED);
     simulated_sleep((double)source->microseconds * (i % 7 == 0 ? 3e-6 : 1e-6));
     *index = i;
     uint8_t *room = (uint8_t *)mirt__work_room(work, dataset, IMAGE);
     mirt_status status = room ? MIRT_OK : MIRT_E_NOMEM;
-    if ((i >= source->lost[0] && i < source->lost[1]) || (source->every && i % source->every == 0)) status = MIRT__SKIPPED;
-    else if (source->fails && i >= source->fails) status = mirt__fail(MIRT_E_FORMAT, "image %lld is damaged", (long long)i);
+    if ((i >= source->lost[0] && i < source->lost[1]) || (source->every && i % source->every == 0))
+        status = MIRT__SKIPPED;
+    else if (source->fails && i >= source->fails)
+        status = mirt__fail(MIRT_E_FORMAT, "image %lld is damaged", (long long)i);
     else if (room && field) {
         memcpy(room, image_pixels[i], IMAGE);
         memcpy(field[0], room, IMAGE);
@@ -86,8 +91,10 @@ static mirt_dataset *workers_of(mirt_dataset *d, int workers) {
     return d;
 }
 
-/* Runs through an epoch: rows seen, or -1 at a row that is not what `expect` lists (NULL: the source's order), turned over or not. */
-static int64_t epoch_is(mirt_dataset *d, int64_t epoch, const int64_t *expect, int64_t count, bool turned, int64_t *batches) {
+/* Runs through an epoch: rows seen, or -1 at a row that is not what `expect` lists (NULL: the source's order), turned
+   over or not. */
+static int64_t epoch_is(mirt_dataset *d, int64_t epoch, const int64_t *expect, int64_t count, bool turned,
+                        int64_t *batches) {
     mirt__batch b;
     int64_t seen = 0;
     *batches = 0;
@@ -98,7 +105,9 @@ static int64_t epoch_is(mirt_dataset *d, int64_t epoch, const int64_t *expect, i
         for (int64_t row = 0; row < b.rows; row++, seen++) {
             int64_t i = b.index[row];
             const uint8_t *pixel = (const uint8_t *)b.field[0] + row * IMAGE;
-            if (seen >= count || i != (expect ? expect[seen] : seen) || ((const uint8_t *)b.field[1])[row] != image_classes[i]) return -1;
+            if (seen >= count || i != (expect ? expect[seen] : seen) ||
+                ((const uint8_t *)b.field[1])[row] != image_classes[i])
+                return -1;
             for (int k = 0; k < IMAGE; k++) {
                 if (pixel[k] != (turned ? 255 - image_pixels[i][k] : image_pixels[i][k])) return -1;
             }
@@ -146,7 +155,12 @@ static void test_order(void) {
                 right = right && epoch_is(d, epoch, expect, count, true, &batches) == count && count == 182;
             }
             ok(right, "%d workers, %s: every sample in its place", numbers[n],
-               kind == 0 ? "no prefetch" : kind == 1 ? "prefetch 1" : kind == 2 ? "slow samples" : kind == 3 ? "epochs broken off" : kind == 4 ? "batches of 1" : "a cache");
+               kind == 0   ? "no prefetch"
+               : kind == 1 ? "prefetch 1"
+               : kind == 2 ? "slow samples"
+               : kind == 3 ? "epochs broken off"
+               : kind == 4 ? "batches of 1"
+                           : "a cache");
             mirt_dataset_destroy(d);
         }
     }
@@ -157,12 +171,17 @@ static void test_repeat(void) {
     for (int n = 0; n < (int)(sizeof numbers / sizeof *numbers); n++) {
         for (int kind = 0; kind < 4; kind++) {
             int64_t all[3 * 62], batches, first = kind == 2 ? 70 : 0, most = kind == 2 ? 100 : kind == 3 ? 150 : 186;
-            for (int pass = 0; pass < 3; pass++) shuffled(62, kind == 3 ? ((int64_t)pass << 24) + 4 : 4 * 3 + pass, 0, all + 62 * pass);
+            for (int pass = 0; pass < 3; pass++)
+                shuffled(62, kind == 3 ? ((int64_t)pass << 24) + 4 : 4 * 3 + pass, 0, all + 62 * pass);
             mirt_dataset *d = map_of(mirt_repeat(mirt_shuffle(source_of(62), 1), kind == 3 ? 0 : 3), NULL);
             if (kind >= 2) d = mirt_take(mirt_skip(d, first), most);
             d = mirt_prefetch(mirt_batch(workers_of(d, numbers[n]), 16), kind == 1 ? MIRT_AUTOTUNE : 2);
             int64_t got = epoch_is(d, 4, all + first, most, true, &batches);
-            ok(got == most, "%d workers, %s: %d samples in their places", numbers[n], kind < 2 ? "3 passes" : kind == 2 ? "a part of 3 passes" : "a part of all passes", (int)got);
+            ok(got == most, "%d workers, %s: %d samples in their places", numbers[n],
+               kind < 2    ? "3 passes"
+               : kind == 2 ? "a part of 3 passes"
+                           : "a part of all passes",
+               (int)got);
             mirt_dataset_destroy(d);
         }
     }
@@ -186,7 +205,9 @@ static void test_lost_batches(void) {
             if (ahead == 1) d = mirt_accumulate(d, 2);
             if (ahead) d = mirt_prefetch(d, 3);
             int64_t got = epoch_is(d, 0, expect, count, false, &batches);
-            ok(got == count && batches == (ahead == 1 ? 3 : 5), "%d workers: batches that lose all their rows are passed over (%d of %d)", numbers[n], (int)got, (int)count);
+            ok(got == count && batches == (ahead == 1 ? 3 : 5),
+               "%d workers: batches that lose all their rows are passed over (%d of %d)", numbers[n], (int)got,
+               (int)count);
             mirt_dataset_destroy(d);
         }
     }
@@ -205,13 +226,16 @@ static void test_failures(void) {
             if (ahead) d = mirt_prefetch(d, 3);
             source_under(d)->microseconds = 20;
             int64_t got = epoch_is(d, 0, NULL, 200, true, &batches);
-            ok(got == -3 && mirt_last_status() == MIRT_E_CALLBACK && strcmp(mirt_last_error(), "turn gave the code 7 for sample 57") == 0,
+            ok(got == -3 && mirt_last_status() == MIRT_E_CALLBACK &&
+                   strcmp(mirt_last_error(), "turn returned 7 for sample 57") == 0,
                "%d workers: the first sample that fails is named: %s", numbers[n], mirt_last_error());
             fails = 1000;
             ok(epoch_is(d, 1, NULL, 200, true, &batches) == 200, "and the next epoch is whole");
             source_under(d)->fails = 100;
             got = epoch_is(d, 2, NULL, 200, true, &batches);
-            ok(got == -3 && mirt_last_status() == MIRT_E_FORMAT && strcmp(mirt_last_error(), "image 100 is damaged") == 0, "so is a damaged one: %s", mirt_last_error());
+            ok(got == -3 && mirt_last_status() == MIRT_E_FORMAT &&
+                   strcmp(mirt_last_error(), "image 100 is damaged") == 0,
+               "so is a damaged one: %s", mirt_last_error());
             mirt_dataset_destroy(d);
         }
     }
@@ -221,7 +245,8 @@ static void test_breaking_off(void) {
     int good = 0;
     for (int i = 0; i < 60; i++) {
         mirt__batch b;
-        mirt_dataset *d = mirt_prefetch(mirt_batch(workers_of(map_of(mirt_shuffle(source_of(100), 9), NULL), 1 + i % 5), 1 + i % 9), 1 + i % 4);
+        mirt_dataset *d = mirt_prefetch(
+            mirt_batch(workers_of(map_of(mirt_shuffle(source_of(100), 9), NULL), 1 + i % 5), 1 + i % 9), 1 + i % 4);
         source_under(d)->microseconds = i % 3 * 10;
         good += mirt__dataset_begin(d, 11, i) == MIRT_OK;
         for (int k = 0; k < i % 8; k++) good -= mirt__dataset_next(d, &b) != MIRT_OK || b.rows == 0;
@@ -245,7 +270,8 @@ static void test_numbers(void) {
         if (ahead) d = mirt_prefetch(d, MIRT_AUTOTUNE);
         source_under(d)->microseconds = 300;
         epoch_is(d, 0, NULL, 300, false, &batches);
-        ok(source_under(d)->most > 2 && source_under(d)->most <= 6, "slow samples get threads, at most one a core (%d)", source_under(d)->most);
+        ok(source_under(d)->most > 2 && source_under(d)->most <= 6,
+           "slow samples get threads, at most one per core (%d)", source_under(d)->most);
         mirt_dataset_destroy(d);
     }
     mirt_dataset *d = mirt_batch(source_of(300), 30);
@@ -272,17 +298,20 @@ static void test_drop_remainder(void) {
         mirt_dataset *d = made ? source_of(23) : mirt_arrays(images_x(0, 23), images_y(0, 23));
         if (made == 2) d = mirt_repeat(d, 1); /* a stream */
         d = mirt_batch_drop_remainder(d, 5);
-        ok(mirt_dataset_size(d) == 20 && mirt_dataset_batches(d) == 4 && epoch_is(d, 0, NULL, 20, false, &batches) == 20 && batches == 4,
+        ok(mirt_dataset_size(d) == 20 && mirt_dataset_batches(d) == 4 &&
+               epoch_is(d, 0, NULL, 20, false, &batches) == 20 && batches == 4,
            "23 samples in full batches of 5");
         mirt_dataset_destroy(d);
     }
-    ok(!mirt_batch_drop_remainder(source_of(23), 24) && strcmp(mirt_last_error(), "mirt_batch_drop_remainder(24) leaves nothing of 23 samples") == 0, "%s", mirt_last_error());
+    ok(!mirt_batch_drop_remainder(source_of(23), 24) &&
+           strcmp(mirt_last_error(), "mirt_batch_drop_remainder(24) leaves none of 23 samples") == 0,
+       "%s", mirt_last_error());
     mirt_dataset *d = mirt_take(mirt_batch_drop_remainder(mirt_repeat(source_of(7), 0), 5), 3);
     ok(mirt_dataset_size(d) == 15 && mirt_dataset_batches(d) == 3, "and of a stream without end");
     mirt_dataset_destroy(d);
 }
 
-/* >>the source of one's own */
+/* >>a custom source */
 
 typedef struct counter {
     int64_t epoch, fails, ends;
@@ -335,8 +364,10 @@ static int64_t count_epoch(mirt_dataset *d, int64_t epoch, bool in_order) {
         for (int64_t row = 0; row < b.rows; row++, seen++) {
             int64_t i = b.index[row];
             const float *x = (const float *)b.field[0] + 3 * row;
-            if ((in_order && i != seen) || x[0] != (float)(i * 3 + 1000 * epoch) || x[2] != x[0] + 2 || ((const int32_t *)b.field[1])[row] != (int32_t)(i + 7) ||
-                ((const float *)b.field[2])[row] != (i % 2 ? 0.5f : 1.0f)) return -1;
+            if ((in_order && i != seen) || x[0] != (float)(i * 3 + 1000 * epoch) || x[2] != x[0] + 2 ||
+                ((const int32_t *)b.field[1])[row] != (int32_t)(i + 7) ||
+                ((const float *)b.field[2])[row] != (i % 2 ? 0.5f : 1.0f))
+                return -1;
         }
     }
 }
@@ -349,16 +380,27 @@ static void test_generator(void) {
         if (kind == 1) c.ends = 50;
         if (kind == 3) d = mirt_shuffle(d, 1);
         d = mirt_prefetch(mirt_batch(workers_of(d, 3), 8), 2);
-        ok(mirt_dataset_size(d) == (kind == 1 ? -1 : 50) && count_epoch(d, 0, kind < 3) == 50 && count_epoch(d, 1, kind < 3) == 50 && c.passes == 2 &&
-               c.calls == (kind == 1 ? 102 : 100), "samples of a function, %s", kind == 0 ? "so many" : kind == 1 ? "until it ends" : kind == 2 ? "in any order" : "shuffled");
+        ok(mirt_dataset_size(d) == (kind == 1 ? -1 : 50) && count_epoch(d, 0, kind < 3) == 50 &&
+               count_epoch(d, 1, kind < 3) == 50 && c.passes == 2 && c.calls == (kind == 1 ? 102 : 100),
+           "samples of a function, %s",
+           kind == 0   ? "so many"
+           : kind == 1 ? "until it ends"
+           : kind == 2 ? "in any order"
+                       : "shuffled");
         c.fails = 33;
-        ok(count_epoch(d, 2, false) == -3 && strstr(mirt_last_error(), kind == 3 ? "the generator gave the code 3 for sample " : "the generator gave the code 3 for sample 33"),
+        ok(count_epoch(d, 2, false) == -3 &&
+               strstr(mirt_last_error(),
+                      kind == 3 ? "the generator returned 3 for sample " : "the generator returned 3 for sample 33"),
            "that fails: %s", mirt_last_error());
-        ok(count_epoch(d, 99, false) == -2 && strcmp(mirt_last_error(), "the generator gave the code 5 at the beginning of epoch 99") == 0, "%s", mirt_last_error());
+        ok(count_epoch(d, 99, false) == -2 &&
+               strcmp(mirt_last_error(), "the generator returned 5 at the beginning of epoch 99") == 0,
+           "%s", mirt_last_error());
         mirt_dataset_destroy(d);
     }
     for (int bad = 0; bad < 8; bad++) {
-        static const char *const part[8] = {"needs a function", "needs a function", "0 inputs", "9 labels", "-1 samples", "in any order have a number", "7 dimensions", "unknown dtype 77"};
+        static const char *const part[8] = {"needs a function", "needs a function", "0 inputs",
+                                            "9 labels",         "-1 samples",       "in any order need their number",
+                                            "7 dimensions",     "unknown dtype 77"};
         mirt_generator_desc desc = counting(&c, 9, false);
         if (bad == 1) desc.fn = NULL;
         if (bad == 2) desc.num_x = 0;
@@ -438,17 +480,20 @@ static void test_cache_file(void) {
     int made;
     int64_t batches;
     snprintf(path, sizeof path, "%s/cache", work_directory());
-    static const struct { const char *what, *name; int samples; uint64_t identity; int workers, made; } run[] = {
-        {"written", "a", 150, 1, 1, 150}, {"found again", "a", 150, 1, 3, 0}, {"of another source", "a", 150, 2, 3, 150}, {"of another map", "b", 150, 2, MIRT_AUTOTUNE, 150},
-        {"of fewer samples", "b", 140, 2, 2, 140}, {"found again", "b", 140, 2, 2, 0},
+    static const struct { const char *what, *name; int samples; uint64_t identity; int workers, made;
+    } run[] = {
+        {"written", "a", 150, 1, 1, 150},           {"found again", "a", 150, 1, 3, 0},
+        {"of another source", "a", 150, 2, 3, 150}, {"of another map", "b", 150, 2, MIRT_AUTOTUNE, 150},
+        {"of fewer samples", "b", 140, 2, 2, 140},  {"found again", "b", 140, 2, 2, 0},
     };
     for (int i = 0; i < (int)(sizeof run / sizeof *run); i++) {
         mirt_dataset *d = cached(path, run[i].samples, run[i].name, run[i].identity, run[i].workers);
         int64_t got = cached_epoch(d, run[i].samples, &made), again = epoch_is(d, 3, NULL, 0, true, &batches);
-        ok(got == run[i].samples * 9 / 10 && made == run[i].made && again == -1, "a file of samples, %s: %d samples, %d made", run[i].what, (int)got, made);
+        ok(got == run[i].samples * 9 / 10 && made == run[i].made && again == -1,
+           "a file of samples, %s: %d samples, %d made", run[i].what, (int)got, made);
         mirt_dataset_destroy(d);
     }
-    const long record = IMAGE + 1 + 16; /* index and checksum stand behind each sample */
+    const long record = IMAGE + 1 + 16; /* index and checksum follow each sample */
     size_t size;
     free(file_bytes(path, &size));
     const long head = (long)size - 140 * record;
@@ -463,7 +508,9 @@ static void test_cache_file(void) {
         spoil(path, head + 33 * record + (i == 0 ? 5 : i == 1 ? IMAGE + 1 : IMAGE + 1 + 8), 0);
         mirt_dataset *d = cached(path, 140, "b", 2, 2);
         int64_t got = cached_epoch(d, 140, &made);
-        ok(got == -3 && mirt_last_status() == MIRT_E_FORMAT && strstr(mirt_last_error(), "sample 33 of the cache is damaged"), "a damaged sample is named: %s", mirt_last_error());
+        ok(got == -3 && mirt_last_status() == MIRT_E_FORMAT &&
+               strstr(mirt_last_error(), "sample 33 of the cache is damaged"),
+           "a damaged sample is named: %s", mirt_last_error());
         spoil(path, head + 33 * record + (i == 0 ? 5 : i == 1 ? IMAGE + 1 : IMAGE + 1 + 8), 0);
         mirt_dataset_destroy(d);
     }
@@ -473,7 +520,10 @@ static void test_cache_file(void) {
         mirt_dataset *d = cached(path, 140, "b", 2, 2);
         int64_t got = cached_epoch(d, 140, &made);
         if (index[i] == 33) ok(got == 126, "a sample with its own index is read");
-        else ok(got == -3 && mirt_last_status() == MIRT_E_FORMAT && strstr(mirt_last_error(), "sample 33 of the cache is damaged"), "index %lld of a cache of 140 samples: %s", (long long)index[i], mirt_last_error());
+        else
+            ok(got == -3 && mirt_last_status() == MIRT_E_FORMAT &&
+                   strstr(mirt_last_error(), "sample 33 of the cache is damaged"),
+               "index %lld of a cache of 140 samples: %s", (long long)index[i], mirt_last_error());
         mirt_dataset_destroy(d);
     }
     for (int seed = 1; seed <= 3; seed++) { /* pictures of another seed in the same file */
@@ -481,18 +531,22 @@ static void test_cache_file(void) {
         mirt__batch one, other;
         memset(&desc, 0, sizeof desc);
         desc.file = path;
-        mirt_dataset *kept = mirt_cache_with(mirt_drawn_photos(5, 16, 16, seed < 3 ? (uint64_t)seed : 2, MIRT_TRAIN), &desc), *fresh = mirt_drawn_photos(5, 16, 16, seed < 3 ? (uint64_t)seed : 2, MIRT_TRAIN);
+        mirt_dataset *kept = mirt_cache_with(mirt_drawn_photos(5, 16, 16, seed < 3 ? (uint64_t)seed : 2, MIRT_TRAIN),
+                                             &desc),
+                     *fresh = mirt_drawn_photos(5, 16, 16, seed < 3 ? (uint64_t)seed : 2, MIRT_TRAIN);
         bool same = mirt__dataset_begin(kept, 0, 0) == MIRT_OK && mirt__dataset_begin(fresh, 0, 0) == MIRT_OK;
         for (int i = 0; i < 5 && same; i++) {
-            same = mirt__dataset_next(kept, &one) == MIRT_OK && mirt__dataset_next(fresh, &other) == MIRT_OK && one.rows && other.rows &&
-                   memcmp(one.field[0], other.field[0], 16 * 16 * 3) == 0 && memcmp(one.field[1], other.field[1], 4) == 0;
+            same = mirt__dataset_next(kept, &one) == MIRT_OK && mirt__dataset_next(fresh, &other) == MIRT_OK &&
+                   one.rows && other.rows && memcmp(one.field[0], other.field[0], 16 * 16 * 3) == 0 &&
+                   memcmp(one.field[1], other.field[1], 4) == 0;
         }
         ok(same, "pictures from the cache are those drawn");
         mirt_dataset_destroy(kept);
         mirt_dataset_destroy(fresh);
     }
     mirt_dataset *d = cached("/nowhere/at/all", 20, "b", 2, 2);
-    ok(cached_epoch(d, 20, &made) == -2 && mirt_last_status() == MIRT_E_NOT_FOUND, "no such directory: %s", mirt_last_error());
+    ok(cached_epoch(d, 20, &made) == -2 && mirt_last_status() == MIRT_E_NOT_FOUND, "no such directory: %s",
+       mirt_last_error());
     mirt_dataset_destroy(d);
     d = cached(work_directory(), 20, "b", 2, 2);
     ok(cached_epoch(d, 20, &made) == -2, "a directory is no file: %s", mirt_last_error());
@@ -517,10 +571,13 @@ static void test_refusals(void) {
     mirt_dataset *d = mirt_batch(source_of(9), 4);
     mirt__batch b;
     ok(mirt_dataset_workers(NULL, 2) == MIRT_E_INVALID && mirt_dataset_workers(d, 0) == MIRT_E_INVALID &&
-           strcmp(mirt_last_error(), "mirt_dataset_workers(0): 1 to 256 are possible, or MIRT_AUTOTUNE") == 0 &&
-           mirt_dataset_workers(d, 257) == MIRT_E_INVALID && mirt_dataset_workers(d, -2) == MIRT_E_INVALID && mirt_dataset_workers(d, 256) == MIRT_OK &&
-           mirt_dataset_workers(d, 2) == MIRT_OK, "%s", mirt_last_error());
-    ok(mirt__dataset_begin(d, 0, 0) == MIRT_OK && mirt__dataset_next(d, &b) == MIRT_OK && mirt_dataset_workers(d, 3) == MIRT_E_STATE, "%s", mirt_last_error());
+           strcmp(mirt_last_error(), "mirt_dataset_workers(0): the number must be 1 to 256, or MIRT_AUTOTUNE") == 0 &&
+           mirt_dataset_workers(d, 257) == MIRT_E_INVALID && mirt_dataset_workers(d, -2) == MIRT_E_INVALID &&
+           mirt_dataset_workers(d, 256) == MIRT_OK && mirt_dataset_workers(d, 2) == MIRT_OK,
+       "%s", mirt_last_error());
+    ok(mirt__dataset_begin(d, 0, 0) == MIRT_OK && mirt__dataset_next(d, &b) == MIRT_OK &&
+           mirt_dataset_workers(d, 3) == MIRT_E_STATE,
+       "%s", mirt_last_error());
     mirt_dataset_destroy(d);
 }
 
@@ -539,7 +596,8 @@ static void test_training(void) {
         workers_of(d, numbers[n]);
         bool trained = mirt_fit(m, d, &fit) != NULL;
         digest_weights(m, 0, n ? sha : first);
-        ok(trained && (n == 0 || strcmp(sha, first) == 0), "%d workers: the same weights, %s", numbers[n], n ? sha : first);
+        ok(trained && (n == 0 || strcmp(sha, first) == 0), "%d workers: the same weights, %s", numbers[n],
+           n ? sha : first);
         mirt_dataset_destroy(d);
         mirt_strategy_destroy(s);
     }
@@ -594,8 +652,11 @@ static void test_waiting(void) {
         if (slow) source_under(d)->microseconds = 3000;
         mirt_history *h = mirt_fit(m, d, &fit);
         ok(h && w.steps == 3 && w.wrong == 0 && h->input_seconds >= w.waited && h->input_seconds <= h->seconds &&
-               (slow ? h->input_seconds > 0.1 && h->input_seconds > h->seconds / 2 && strstr(w.line, " - waited for input: ") : h->input_seconds < 1e-3),
-           "%s samples: %.4f of %.4f s waited for input: %s", slow ? "slow" : "fast", h ? h->input_seconds : -1, h ? h->seconds : -1, w.line);
+               (slow ? h->input_seconds > 0.1 && h->input_seconds > h->seconds / 2 &&
+                           strstr(w.line, " - waited for input: ")
+                     : h->input_seconds < 1e-3),
+           "%s samples: %.4f of %.4f s waited for input: %s", slow ? "slow" : "fast", h ? h->input_seconds : -1,
+           h ? h->seconds : -1, w.line);
         mirt_dataset_destroy(d);
         mirt_strategy_destroy(s);
         simulated_end();

@@ -57,7 +57,7 @@ def fields(data):
         elif kind == 2:
             size, at = varint(data, at)
             if at + size > len(data):
-                raise ValueError("a field ends behind its message")
+                raise ValueError("a field ends after its message")
             value, at = data[at:at + size], at + size
         else:
             raise ValueError("a field of kind %d" % kind)

@@ -1,9 +1,9 @@
-/* Allocation by way of MIRRORTRAIN_MALLOC and MIRRORTRAIN_FREE, always checked. */
+/* Checked allocation through MIRRORTRAIN_MALLOC and MIRRORTRAIN_FREE. */
 
 #include "base.h"
 
 MIRT__LIB void *mirt__no_memory(size_t bytes) {
-    mirt__fail(MIRT_E_NOMEM, "out of memory: %zu bytes were asked for", bytes);
+    mirt__fail(MIRT_E_NOMEM, "out of memory: cannot allocate %zu bytes", bytes);
     return NULL;
 }
 
@@ -52,11 +52,10 @@ MIRT__LIB char *mirt__strdup(const char *text) {
     return copy;
 }
 
-/* Large blocks in huge pages, where the system has some to give: their memory is read twice as fast. Nothing else
-   changes, and nothing is lost where it has none. */
+/* Requests huge pages for large blocks, which makes reading up to twice as fast. Without huge pages nothing changes. */
 #ifdef MIRT__HUGE_PAGES
 #define MIRT__HUGE ((uintptr_t)2 << 20)
-extern int mirt__madvise(void *start, size_t bytes, int advice) __asm__("madvise"); /* POSIX knows less */
+extern int mirt__madvise(void *start, size_t bytes, int advice) __asm__("madvise"); /* not declared by POSIX */
 static void mirt__ask_huge(char *block, size_t bytes) {
     const uintptr_t start = ((uintptr_t)block + MIRT__HUGE - 1) & ~(MIRT__HUGE - 1),
                     end = ((uintptr_t)block + bytes) & ~(MIRT__HUGE - 1);
@@ -72,8 +71,8 @@ static void mirt__ask_huge(char *block, size_t bytes) {
 }
 #endif
 
-/* An aligned block asks the allocator for exactly this much more than its bytes: room to move its
-   start up to the alignment, and before that start the pointer that is to be freed. */
+/* Extra bytes of an aligned block: to move its start up to the alignment, and to store before it the pointer to
+   free. */
 #define MIRT__ALIGNED_EXTRA (MIRT__ALIGN + sizeof(void *))
 
 MIRT__LIB void *mirt__aligned_alloc(size_t bytes) {
@@ -99,7 +98,7 @@ MIRT__LIB void mirt__aligned_free(void *pointer) {
 
 struct mirt__pool_block {
     mirt__pool_block *next;
-    void *pad; /* keeps what follows aligned to 16 bytes */
+    void *pad; /* keeps the data that follow aligned to 16 bytes */
 };
 
 MIRT__LIB void *mirt__pool_alloc(mirt__pool *pool, size_t bytes) {

@@ -18,7 +18,7 @@ MIRT_API const char *mirt_status_text(mirt_status status) {
 
 #define MIRT__ERROR_SIZE 512
 
-/* The library's only writable global; per thread, so that different strategies may fail at once. */
+/* The library's only writable global; per thread, so that several strategies may fail at once. */
 static __thread mirt__error mirt__last_error;
 
 MIRT_API const char *mirt_last_error(void) { return mirt__last_error.text; }
@@ -57,7 +57,7 @@ MIRT__LIB mirt_status mirt__because(mirt_cause cause, mirt_status status) {
 }
 
 MIRT__LIB mirt_status mirt__fail(mirt_status status, const char *format, ...) {
-    /* By way of a second buffer: an argument may be the current error itself. */
+    /* Uses a second buffer, because an argument may be the current error itself. */
     char text[MIRT__ERROR_SIZE];
     va_list args;
     va_start(args, format);
@@ -83,10 +83,10 @@ MIRT__LIB mirt_status mirt__fail_at(const char *format, ...) {
     return mirt__last_error.status;
 }
 
-static const char mirt__error_before[] = "; the failure before it: ";
+static const char mirt__error_before[] = "; the previous error: ";
 
-/* Whether a failed call of the library can be why an argument is NULL: paths, places for results and data are the
-   caller's own. */
+/* Whether a failed call of the library may be the reason that an argument is NULL; paths, outputs and data come from
+   the caller. */
 static bool mirt__is_made_here(const char *what) {
     static const char *const made[] = {"strategy", "model", "data set", "tensor", "output", "function", "writer"};
     for (int i = 0; i < MIRT__COUNT(made); i++) {
@@ -160,7 +160,7 @@ MIRT__LIB const char *mirt__shape_text(const mirt_shape *shape, char out[96]) {
     size_t used = 0;
     out[used++] = '(';
     for (int i = 0; i < shape->rank && i < MIRT_MAX_RANK; i++) {
-        /* The widest text, six full int64 and their commas, would not fit; it is cut short. */
+        /* The longest text, six int64 and their commas, is truncated. */
         size_t room = 96 - used;
         const char *comma = i ? ", " : "";
         int wrote = shape->dim[i] == MIRT_ROWS

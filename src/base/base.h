@@ -1,6 +1,6 @@
 #ifndef MIRT__BASE_H
 #define MIRT__BASE_H
-/* What every room stands on: linkage, errors, memory, random numbers, clock. */
+/* Foundations for all modules: linkage, errors, memory, texts, random numbers, clock. */
 
 #include "types.h"
 
@@ -14,12 +14,12 @@
 #include <string.h>
 #include <time.h>
 
-/* Internal functions: static in the single header, extern when src/ is compiled file by file. */
+/* Internal functions: static in the single header, extern if src/ is compiled file by file. */
 #ifdef MIRRORTRAIN_SPLIT_BUILD
 #define MIRT__LIB extern
 #else
 #if defined(MIRRORTRAIN_NO_THREADS) && defined(__GNUC__)
-#define MIRT__LIB static __attribute__((unused)) /* what threads alone call */
+#define MIRT__LIB static __attribute__((unused)) /* functions called only by threads */
 #else
 #define MIRT__LIB static
 #endif
@@ -32,50 +32,50 @@
 #endif
 
 #if defined(MIRRORTRAIN_MALLOC) && defined(MIRRORTRAIN_FREE)
-/* both given */
+/* both are defined */
 #elif !defined(MIRRORTRAIN_MALLOC) && !defined(MIRRORTRAIN_FREE)
 #define MIRRORTRAIN_MALLOC(size) malloc(size)
-#define MIRT__MALLOC_ZEROED(size) calloc(1, size) /* pages that the system has cleared are not cleared again */
+#define MIRT__MALLOC_ZEROED(size) calloc(1, size) /* does not clear pages again that the system has cleared */
 #define MIRRORTRAIN_FREE(pointer) free(pointer)
 #if defined(__linux__)
-#define MIRT__HUGE_PAGES /* may be asked for, in memory that is of the system's own allocator */
+#define MIRT__HUGE_PAGES /* may be requested for memory of the system's allocator */
 #endif
 #else
 #error "define both of MIRRORTRAIN_MALLOC and MIRRORTRAIN_FREE, or neither"
 #endif
 
-/* How the program is compiled; parts of the library are compiled otherwise, and there gcc says so. */
+/* The program's optimization; parts of the library use other settings, and gcc then changes __OPTIMIZE__. */
 #ifdef __OPTIMIZE__
 #define MIRT__OPTIMIZED true
 #else
 #define MIRT__OPTIMIZED false
 #endif
 
-/* Errors: record the sentence for mirt_last_error() and return `status`. */
+/* Errors: store the message for mirt_last_error() and return `status`. */
 MIRT__LIB mirt_status mirt__fail(mirt_status status, const char *format, ...) MIRT__PRINTF(2, 3);
-/* The same failure, of another cause than its status has: `return mirt__because(MIRT_CAUSE_INPUT, mirt__fail(...))`. */
+/* Sets a cause other than the status's default: `return mirt__because(MIRT_CAUSE_INPUT, mirt__fail(...))`. */
 MIRT__LIB mirt_status mirt__because(mirt_cause cause, mirt_status status);
-/* A thread's last error, for work that goes on in another one. */
+/* A thread's last error, to be passed to another thread. */
 typedef struct mirt__error {
     char text[512];
     mirt_status status;
     mirt_cause cause;
-    uint32_t number; /* of the failure: tells it from the ones before */
+    uint32_t number; /* number of the failure, to distinguish it from earlier ones */
 } mirt__error;
 MIRT__LIB uint32_t mirt__error_number(void);
 MIRT__LIB void mirt__error_get(mirt__error *out);
 MIRT__LIB void mirt__error_set(const mirt__error *error);
-/* Puts "prefix: " before the sentence of the current error. */
+/* Prefixes the message of the current error with "prefix: ". */
 MIRT__LIB mirt_status mirt__fail_at(const char *format, ...) MIRT__PRINTF(1, 2);
-/* For a call that was given NULL: says that `what` is missing, and the thread's last failure, which
-   is most likely why; its status is kept. */
+/* For a call that was given NULL: reports that `what` is missing, and the thread's last failure as the likely reason,
+   keeping its status. */
 MIRT__LIB mirt_status mirt__fail_missing(const char *caller, const char *what);
-/* The sentence for out of memory; returns NULL so that allocation failures read `return mirt__no_memory(n)`. */
+/* Sets the error for out of memory; returns NULL so that allocation failures read `return mirt__no_memory(n)`. */
 MIRT__LIB void *mirt__no_memory(size_t bytes);
 
-/* Both last until the end of the block that they stand in. MIRT__ENTER: the library's floating-point control is in
-   force (round to nearest, no traps, denormals flushed). MIRT__OUTSIDE: the caller's, around a call of code of the
-   caller; what that code changes in it lasts. */
+/* Both last until the end of the enclosing block. MIRT__ENTER sets the library's floating-point control (round to
+   nearest, no traps, denormals flushed). MIRT__OUTSIDE restores the caller's around a call of the caller's code;
+   changes that this code makes are kept. */
 #define MIRT__AT_END(fn) __attribute__((cleanup(fn), unused))
 #define MIRT__ENTER bool mirt__entered MIRT__AT_END(mirt__leave) = mirt__enter()
 #define MIRT__OUTSIDE int mirt__was_inside MIRT__AT_END(mirt__step_in) = mirt__step_out()
@@ -85,10 +85,10 @@ MIRT__LIB int mirt__step_out(void);
 MIRT__LIB void mirt__step_in(int *was_inside);
 /* The process. */
 MIRT__LIB int64_t mirt__process(void);
-/* MIRT_E_STATE: `what` was created by another process than this one, which has none of its threads. */
+/* MIRT_E_STATE: `what` was created by another process, whose threads do not exist in this one. */
 MIRT__LIB mirt_status mirt__own_process(int64_t process, const char *call, const char *what);
 
-/* Zeroed memory, any size including 0; NULL with the error set. count * size is overflow checked. */
+/* Zeroed memory of any size including 0; NULL with the error set. Checks count * size for overflow. */
 MIRT__LIB void *mirt__calloc(size_t count, size_t size);
 /* Grows `*pointer` (may be NULL) to hold `count` elements, keeping the first `used`; false with the
    error set and the old block intact. */
@@ -104,9 +104,9 @@ MIRT__LIB bool mirt__mul_size(size_t a, size_t b, size_t *out);
 MIRT__LIB bool mirt__add_size(size_t a, size_t b, size_t *out);
 MIRT__LIB size_t mirt__align_up(size_t bytes);
 
-/* A text that grows; after a failed append `failed` is set and further appends do nothing. */
+/* A growing text; a failed append sets `failed`, and further appends do nothing. */
 typedef struct mirt__text {
-    char *data; /* always ends in 0 once non-NULL */
+    char *data; /* ends in 0 if not NULL */
     size_t size, capacity;
     bool failed;
 } mirt__text;
@@ -115,19 +115,20 @@ MIRT__LIB void mirt__text_add_bytes(mirt__text *text, const void *data, size_t s
 MIRT__LIB void mirt__text_clear(mirt__text *text);
 MIRT__LIB void mirt__text_free(mirt__text *text);
 
-/* Bytes of the UTF-8 sequence at `at`, of which `size` may be read; 0 when it is invalid. */
+/* Bytes of the UTF-8 sequence at `at`, of which `size` may be read; 0 if it is invalid. */
 MIRT__LIB int mirt__utf8_length(const char *at, size_t size);
 MIRT__LIB bool mirt__utf8_valid(const char *text, size_t size);
 /* Columns that a terminal needs for valid UTF-8: two for East Asian characters and pictures, none for combining
    marks. */
 MIRT__LIB int mirt__columns(const char *text);
-/* One line for people: formatted, made printable (see mirt_printable) and cut between characters to `size` bytes. */
+/* Formats one line for display: made printable (see mirt_printable) and truncated between characters to `size`
+   bytes. */
 MIRT__LIB void mirt__vprint(char *out, size_t size, const char *format, va_list args);
-/* A name as lines for people show it: printable, cut if it is very long. Returns `out`. */
+/* A name for display: printable, truncated if it is very long. Returns `out`. */
 #define MIRT__SHOWN 512
 MIRT__LIB const char *mirt__shown(const char *name, char out[MIRT__SHOWN]);
 
-/* Objects of one lifetime: freed together. */
+/* Objects with the same lifetime, which are freed together. */
 typedef struct mirt__pool_block mirt__pool_block;
 typedef struct mirt__pool {
     mirt__pool_block *head;
@@ -136,14 +137,14 @@ MIRT__LIB void *mirt__pool_alloc(mirt__pool *pool, size_t bytes); /* zeroed */
 MIRT__LIB char *mirt__pool_strdup(mirt__pool *pool, const char *text);
 MIRT__LIB void mirt__pool_free(mirt__pool *pool);
 
-/* Monotonic seconds, and those since 1970. */
+/* Monotonic seconds, and seconds since 1970. */
 MIRT__LIB double mirt__now(void);
 MIRT__LIB double mirt__clock(void);
 
-/* A stream of random numbers keyed by (seed, key); value i depends on nothing else. */
+/* A stream of random numbers; value i depends only on (seed, key) and i. */
 typedef struct mirt__random {
     uint64_t seed, key;
-    uint64_t position; /* in blocks of four words */
+    uint64_t position; /* position in blocks of four words */
     uint32_t word[4];
     int left;
 } mirt__random;
@@ -158,24 +159,24 @@ MIRT__LIB double mirt__random_normal(mirt__random *random);
 MIRT__LIB uint64_t mirt__hash(const char *text);
 
 MIRT__LIB bool mirt__dtype_known(mirt_dtype dtype); /* to users */
-MIRT__LIB size_t mirt__dtype_size(mirt_dtype dtype); /* of an element in device memory */
+MIRT__LIB size_t mirt__dtype_size(mirt_dtype dtype); /* bytes of an element in device memory */
 MIRT__LIB const char *mirt__dtype_name(mirt_dtype dtype);
 /* Element i of an array of a user's dtype. */
 MIRT__LIB double mirt__element(const void *data, mirt_dtype dtype, int64_t i);
-/* "(rows, 28, 28, 1)" into `out`, which is also returned. */
+/* Writes "(rows, 28, 28, 1)" to `out`, and returns it. */
 MIRT__LIB const char *mirt__shape_text(const mirt_shape *shape, char out[96]);
-/* Elements of one row of a batched shape, or of the whole of another; -1 on overflow. */
+/* Elements per row of a batched shape, or of a whole shape without rows; -1 on overflow. */
 MIRT__LIB int64_t mirt__shape_count(const mirt_shape *shape);
 MIRT__LIB bool mirt__shape_equal(const mirt_shape *a, const mirt_shape *b);
-/* The candidate nearest to `word` in edits, or NULL when none is near. */
+/* The candidate with the fewest edits from `word`, or NULL if none is similar. */
 MIRT__LIB const char *mirt__nearest(const char *word, const char *const *candidates, int count);
-/* The same, candidate by candidate: start with {word, NULL, ""}. */
+/* The same for one candidate at a time: start with {word, NULL, ""}. */
 typedef struct mirt__suggestion {
     const char *word, *nearest;
     char text[128];
 } mirt__suggestion;
 MIRT__LIB void mirt__guess(mirt__suggestion *suggestion, const char *candidate);
-/* "; did you mean \"x\"?", or "" when nothing is near. */
+/* "; did you mean \"x\"?", or "" if none is similar. */
 MIRT__LIB const char *mirt__did_you_mean(mirt__suggestion *suggestion);
 
 #endif

@@ -9,8 +9,8 @@ static uint32_t mirt__crc_byte(uint32_t polynomial, uint32_t crc) {
     return crc;
 }
 
-/* Four bytes at a time. The tables live on the stack, since filling them costs no more than a
-   kilobyte of input does without them. */
+/* Four bytes at a time. The tables are on the stack; filling them costs no more than a kilobyte of input without
+   tables. */
 static uint32_t mirt__crc_words(uint32_t polynomial, uint32_t crc, const unsigned char *at, size_t words) {
     uint32_t table[4][256];
     for (uint32_t i = 0; i < 256; i++) table[0][i] = mirt__crc_byte(polynomial, i);

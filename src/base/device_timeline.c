@@ -5,7 +5,7 @@ static const char *const mirt__phase_names[] = {
 #define MIRT__PHASE_NAME(code, text) text,
     MIRT_PHASE_LIST(MIRT__PHASE_NAME)
 #undef MIRT__PHASE_NAME
-    "all-reduce and update", "waiting for the others' updates", "reading the next batch"
+    "all-reduce and update", "waiting for other devices' updates", "reading the next batch"
 };
 
 MIRT_API const char *mirt_phase_name(mirt_phase phase) {
@@ -47,7 +47,7 @@ MIRT__LIB void mirt__lane_lap(mirt__lane *lane, int phase, double now) {
 }
 
 MIRT__LIB void mirt__lane_mark(mirt__lane *lane, int phase, int replica, int node) {
-    double now = mirt__now(); /* not const: clang wants it so below */
+    double now = mirt__now(); /* not const, as clang requires below */
     if (lane->timed) mirt__lane_lap(lane, phase, now);
     const uint32_t number = __atomic_load_n(&lane->events, __ATOMIC_RELAXED);
     mirt__lane_event *event = &lane->event[number % MIRT__LANE_EVENTS];

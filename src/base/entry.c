@@ -1,4 +1,4 @@
-/* Entering and leaving the library. */
+/* Saves and restores the caller's floating-point control on entry and exit. */
 
 #include "entry.h"
 
@@ -6,7 +6,7 @@
 
 #if defined(__x86_64__)
 
-/* All exceptions masked, round to nearest, FTZ and DAZ; the x87 unit as the system starts it. */
+/* All exceptions masked, round to nearest, FTZ and DAZ; the x87 unit in its initial state. */
 #define MIRT__LIBRARY_MXCSR 0x9FC0u
 #define MIRT__LIBRARY_X87 0x037Fu
 
@@ -69,8 +69,8 @@ static mirt__float_control mirt__float_control_library(void) { return mirt__floa
 
 typedef struct mirt__thread_state {
     mirt__caller caller; /* while inside */
-    const void *const *lent; /* where the identity is that it has, or NULL */
-    int inside;          /* calls into the library since code of the caller ran last on this thread */
+    const void *const *lent; /* location of the identity that it was lent, or NULL */
+    int inside;          /* calls into the library since the caller's code last ran on this thread */
 } mirt__thread_state;
 
 static __thread mirt__thread_state mirt__this_thread;

@@ -1,4 +1,4 @@
-/* Files on the disk, or wherever the program that includes this keeps them. */
+/* Reads and writes files through hooks that the including program may replace. */
 
 #include "file.h"
 
@@ -7,7 +7,7 @@
 #include <sys/types.h>
 #include <unistd.h>
 
-/* Every access to a file goes through these; the manual says what they have to do. */
+/* Every access to a file goes through these; the manual documents them. */
 #ifndef MIRRORTRAIN_OPEN
 #define MIRRORTRAIN_OPEN(path, flags, mode) open(path, flags, mode)
 #endif
@@ -52,13 +52,13 @@ static mirt_status mirt__file_fail(const char *path, const char *what) {
 
 static mirt_status mirt__file_fail_pipe(const char *path) {
     return mirt__fail(MIRT_E_IO,
-                      "%s: is a pipe or a terminal, which cannot be written to at a position; name a regular "
+                      "%s: is a pipe or a terminal, which cannot be written at a position; name a regular "
                       "file",
                       path);
 }
 
 static mirt_status mirt__file_too_large(const char *path, size_t limit) {
-    return mirt__fail(MIRT_E_FORMAT, "%s: the file is larger than the %zu bytes that are allowed here", path, limit);
+    return mirt__fail(MIRT_E_FORMAT, "%s: the file is larger than the limit of %zu bytes", path, limit);
 }
 
 static int mirt__file_open_as(const char *path, int flags, mode_t mode) {
@@ -103,9 +103,9 @@ MIRT__LIB mirt_status mirt__file_remove(const char *path) {
 MIRT__LIB mirt_status mirt__file_open(const char *path, int *fd, uint64_t *size) {
     struct stat info;
     mirt_status status = MIRT_OK;
-    *fd = mirt__file_open_as(path, O_RDONLY | O_NONBLOCK, 0); /* a pipe without a writer must not hold us */
+    *fd = mirt__file_open_as(path, O_RDONLY | O_NONBLOCK, 0); /* opening a pipe without a writer must not block */
     if (*fd < 0) return mirt__file_fail(path, "cannot open");
-    if (MIRRORTRAIN_FSTAT(*fd, &info) != 0) status = mirt__file_fail(path, "cannot look at the file");
+    if (MIRRORTRAIN_FSTAT(*fd, &info) != 0) status = mirt__file_fail(path, "cannot get the status of the file");
     else if (S_ISDIR(info.st_mode)) status = mirt__fail(MIRT_E_IO, "%s: is a directory, but must be a file", path);
     else if (!S_ISREG(info.st_mode)) status = mirt__fail(MIRT_E_IO, "%s: is not a regular file", path);
     *size = status == MIRT_OK ? (uint64_t)info.st_size : 0;
@@ -114,7 +114,7 @@ MIRT__LIB mirt_status mirt__file_open(const char *path, int *fd, uint64_t *size)
 }
 
 MIRT__LIB void mirt__file_close(int *fd) {
-    if (*fd >= 0) MIRRORTRAIN_CLOSE(*fd); /* a descriptor that was only read from has nothing to lose */
+    if (*fd >= 0) MIRRORTRAIN_CLOSE(*fd); /* closing a descriptor that was only read loses no data */
     *fd = -1;
 }
 
@@ -125,7 +125,7 @@ MIRT__LIB void mirt__file_peek(const char *path, char *text, size_t capacity) {
     text[got < 0 ? 0 : got] = 0;
 }
 
-/* Room for `capacity` bytes and the final 0, keeping the first `used`. */
+/* Allocates `capacity` bytes and the final 0, keeping the first `used`. */
 static bool mirt__file_reserve(unsigned char **data, size_t used, size_t capacity) {
     size_t bytes;
     if (!mirt__add_size(capacity, 1, &bytes)) return mirt__no_memory(SIZE_MAX) != NULL;
@@ -144,7 +144,7 @@ static mirt_status mirt__file_read_all(const char *path, int fd, size_t expected
     size_t capacity = 0;
     for (;;) {
         if (*size == capacity) {
-            /* One byte beyond what is expected, so that the end is seen without growing. */
+            /* One byte more than expected, so that the end is detected without growing. */
             size_t wanted = capacity == 0 ? expected : capacity < limit / 2 ? capacity * 2 : limit;
             if (wanted < 4096) wanted = 4096;
             capacity = wanted + 1;
@@ -180,11 +180,11 @@ MIRT__LIB mirt_status mirt__file_read(const char *path, size_t limit, unsigned c
 
 /* >>temporary files */
 
-#define MIRT__TEMPORARY_BYTES 48 /* of a name, beyond those of the path it stands beside */
+#define MIRT__TEMPORARY_BYTES 48 /* bytes of a name in addition to those of the path */
 
-/* Creates a file that did not exist before, beside `path`, and names it: "PATH.PROCESS-NUMBER.tmp". The number is hard
-   to guess, so that names are rarely occupied; whatever has the name all the same, links included, is neither opened
-   nor followed (O_EXCL), and another name is drawn. -1 and errno. */
+/* Creates a new file "PATH.PROCESS-NUMBER.tmp" next to `path`. The number is hard to guess, so the name is rarely
+   taken; existing files and links with that name are neither opened nor followed (O_EXCL), and another number is drawn.
+   -1 and errno. */
 static int mirt__file_open_temporary(const char *path, char *name, size_t capacity, mode_t mode) {
     int fd = -1;
     const uint64_t date = (uint64_t)(mirt__clock() * 1e9), time = (uint64_t)(mirt__now() * 1e9);
@@ -198,10 +198,10 @@ static int mirt__file_open_temporary(const char *path, char *name, size_t capaci
 }
 
 MIRT_API int mirt_create_temporary(const char *path, char *name, size_t size) {
-    if (!path || !name) return mirt__fail_missing("mirt_create_temporary", path ? "place for the name" : "path"), -1;
+    if (!path || !name) return mirt__fail_missing("mirt_create_temporary", path ? "buffer for the name" : "path"), -1;
     name[0] = 0;
     if (size < strlen(path) + MIRT__TEMPORARY_BYTES) {
-        mirt__fail(MIRT_E_INVALID, "mirt_create_temporary: %zu bytes for the name; it takes %zu", size,
+        mirt__fail(MIRT_E_INVALID, "mirt_create_temporary: the buffer has %zu bytes; the name needs %zu", size,
                    strlen(path) + MIRT__TEMPORARY_BYTES);
         return -1;
     }
@@ -209,13 +209,13 @@ MIRT_API int mirt_create_temporary(const char *path, char *name, size_t size) {
     if (fd < 0) {
         const int code = errno;
         name[0] = 0;
-        mirt__file_fail(path, "cannot create a temporary file beside it");
+        mirt__file_fail(path, "cannot create a temporary file in its directory");
         errno = code;
     }
     return fd;
 }
 
-/* >>files replaced as a whole */
+/* >>files replaced atomically */
 
 static void mirt__file_forget(mirt__file_writer *writer) {
     mirt__free(writer->path);
@@ -229,18 +229,19 @@ MIRT__LIB mirt_status mirt__file_begin(mirt__file_writer *writer, const char *pa
     memset(writer, 0, sizeof *writer);
     writer->fd = -1;
     bool exists = MIRRORTRAIN_STAT(path, &info) == 0;
-    /* Replacing /dev/null or a pipe by a file would harm others. */
+    /* Replacing /dev/null or a pipe by a file would break other programs. */
     if (exists && !S_ISREG(info.st_mode))
         return writer->status = mirt__fail(MIRT_E_IO, "%s: is not a regular file, so it cannot be replaced", path);
     size_t capacity = strlen(path) + MIRT__TEMPORARY_BYTES;
     writer->path = mirt__strdup(path);
     writer->temporary = (char *)mirt__calloc(capacity, 1);
-    /* What was private stays private. */
+    /* Keeps the permissions of a private file. */
     mode_t mode = exists ? info.st_mode & 0777 : 0666;
     writer->status = MIRT_E_NOMEM;
     if (writer->path && writer->temporary) {
         writer->fd = mirt__file_open_temporary(path, writer->temporary, capacity, mode);
-        writer->status = writer->fd >= 0 ? MIRT_OK : mirt__file_fail(path, "cannot create a temporary file beside it");
+        writer->status =
+            writer->fd >= 0 ? MIRT_OK : mirt__file_fail(path, "cannot create a temporary file in its directory");
     }
     if (writer->status != MIRT_OK) mirt__file_forget(writer);
     return writer->status;
@@ -273,8 +274,8 @@ MIRT__LIB mirt_status mirt__file_append(mirt__file_writer *writer, const void *d
     return status;
 }
 
-/* The directory `path` lies in, open for syncing: makes a rename last through a power failure. -1
-   if that cannot be done. */
+/* Opens the directory of `path` for syncing, which makes a rename survive a power failure. -1 if that is not
+   possible. */
 static int mirt__file_open_directory(const char *path) {
     const char *slash = strrchr(path, '/');
     if (!slash) return mirt__file_open_as(".", O_RDONLY, 0);
@@ -296,28 +297,28 @@ static bool mirt__file_sync(int fd) {
     int result;
     do result = MIRRORTRAIN_FSYNC(fd);
     while (result != 0 && errno == EINTR);
-    /* Some file systems have no such call; the others mean it. */
+    /* Some file systems do not support it; other errors are real. */
     return result == 0 || errno == EINVAL || errno == ENOSYS || errno == ENOTSUP;
 }
 
-/* The directory that `path` lies in keeps its entry through a power failure. */
+/* Syncs the directory of `path`, so that its entry survives a power failure. */
 static mirt_status mirt__file_sync_entry(const char *path) {
     int directory = mirt__file_open_directory(path);
     if (directory < 0)
         return errno == EACCES ? MIRT_OK
-                               : mirt__file_fail(path, "cannot open its directory"); /* as in mirt__file_commit */
+                               : mirt__file_fail(path, "cannot open its directory"); /* see mirt__file_commit */
     const bool synced = mirt__file_sync(directory);
-    mirt_status status = synced ? MIRT_OK : mirt__file_fail(path, "its directory cannot be brought to the disk");
+    mirt_status status = synced ? MIRT_OK : mirt__file_fail(path, "cannot sync its directory");
     mirt__file_close(&directory);
     return status;
 }
 
-/* Puts the finished temporary file in place. */
+/* Renames the finished temporary file. */
 static mirt_status mirt__file_replace(mirt__file_writer *writer, int directory) {
-    if (!mirt__file_sync(writer->fd)) return mirt__file_fail(writer->path, "cannot bring the file to the disk");
+    if (!mirt__file_sync(writer->fd)) return mirt__file_fail(writer->path, "cannot sync the file");
     int fd = writer->fd;
     writer->fd = -1;
-    /* After EINTR the descriptor is gone all the same, and its bytes are safe. */
+    /* After EINTR the descriptor is closed nevertheless, and its data are safe. */
     if (MIRRORTRAIN_CLOSE(fd) != 0 && errno != EINTR) return mirt__file_fail(writer->path, "cannot close the file");
     if (MIRRORTRAIN_RENAME(writer->temporary, writer->path) != 0)
         return mirt__file_fail(writer->path, "cannot put the new file in place of the old one");
@@ -330,7 +331,7 @@ static mirt_status mirt__file_replace(mirt__file_writer *writer, int directory) 
 MIRT__LIB mirt_status mirt__file_commit(mirt__file_writer *writer) {
     if (writer->status == MIRT_OK) {
         int directory = mirt__file_open_directory(writer->path);
-        /* A directory one may write to but not read cannot be synced: that is no reason to lose the file. */
+        /* A directory that is writable but not readable cannot be synced; the file is written nevertheless. */
         if (directory < 0 && errno != EACCES)
             writer->status = mirt__file_fail(writer->path, "cannot open its directory");
         else writer->status = mirt__file_replace(writer, directory);
@@ -361,8 +362,8 @@ MIRT_API mirt_status mirt_write_file(const char *path, const void *data, size_t 
 
 static mirt_status mirt__append_prepare(mirt__appender *a, int64_t keep) {
     struct stat info;
-    if (MIRRORTRAIN_FSTAT(a->fd, &info) != 0) return mirt__file_fail(a->path, "cannot look at the file");
-    if (!S_ISREG(info.st_mode)) return MIRT_OK; /* a pipe or /dev/null has no end to look for */
+    if (MIRRORTRAIN_FSTAT(a->fd, &info) != 0) return mirt__file_fail(a->path, "cannot get the status of the file");
+    if (!S_ISREG(info.st_mode)) return MIRT_OK; /* a pipe or /dev/null has no end to seek */
     if (keep >= 0 && info.st_size > (off_t)keep) {
         if (MIRRORTRAIN_FTRUNCATE(a->fd, (off_t)keep) != 0) return mirt__file_fail(a->path, "cannot shorten the file");
         info.st_size = (off_t)keep;
@@ -378,8 +379,8 @@ static mirt_status mirt__append_forget(mirt__appender *a, mirt_status status) {
     return status;
 }
 
-/* `path` is a link. One to a device or a pipe, such as /dev/stdout, is followed; a file that it points to may be
-   somebody else's and must not be shortened. */
+/* `path` is a symbolic link. One to a device or a pipe, such as /dev/stdout, is followed; a file that it points to may
+   belong to somebody else and must not be truncated. */
 static mirt_status mirt__append_follow(mirt__appender *a, const char *path) {
     struct stat info;
     a->fd = mirt__file_open_as(path, O_WRONLY | O_NONBLOCK, 0);
@@ -398,13 +399,13 @@ MIRT__LIB mirt_status mirt__append_open(mirt__appender *a, const char *path, int
     a->fd = mirt__file_open_as(path, O_WRONLY | O_CREAT | O_NONBLOCK | O_NOFOLLOW, 0666);
     if (a->fd < 0 && (errno == ELOOP || errno == EMLINK)) return mirt__append_follow(a, path);
     mirt_status status = a->fd >= 0       ? mirt__append_prepare(a, keep)
-                         : errno == ENXIO ? mirt__file_fail_pipe(path) /* nobody reads from it yet */
+                         : errno == ENXIO ? mirt__file_fail_pipe(path) /* it has no reader yet */
                                           : mirt__file_fail(path, "cannot open for writing");
     return status == MIRT_OK ? MIRT_OK : mirt__append_forget(a, status);
 }
 
 MIRT__LIB mirt_status mirt__append(mirt__appender *a, const void *data, size_t size) {
-    if (a->fd < 0) return mirt__fail(MIRT_E_STATE, "a log that is not open was written to");
+    if (a->fd < 0) return mirt__fail(MIRT_E_STATE, "cannot write to a log that is not open");
     mirt_status status = mirt__file_write_at(a->fd, a->path, a->size, data, size);
     if (status == MIRT_OK) a->size += size;
     return status;
@@ -412,7 +413,7 @@ MIRT__LIB mirt_status mirt__append(mirt__appender *a, const void *data, size_t s
 
 MIRT__LIB mirt_status mirt__append_sync(mirt__appender *a) {
     if (a->fd < 0) return MIRT_OK;
-    if (!mirt__file_sync(a->fd)) return mirt__file_fail(a->path, "cannot bring the file to the disk");
+    if (!mirt__file_sync(a->fd)) return mirt__file_fail(a->path, "cannot sync the file");
     mirt_status status = a->entered ? MIRT_OK : mirt__file_sync_entry(a->path);
     a->entered = status == MIRT_OK;
     return status;
@@ -429,7 +430,7 @@ MIRT__LIB mirt_status mirt__append_close(mirt__appender *a) {
     return status;
 }
 
-/* `path` is made, unless it is there; it is written in, and what is synced there must not be lost with it. */
+/* Creates `path` unless it exists, and syncs its parent, so that files synced in it survive a power failure. */
 static mirt_status mirt__make_one_directory(const char *path) {
     struct stat info;
     if (MIRRORTRAIN_MKDIR(path, 0777) == 0) return mirt__file_sync_entry(path);
@@ -437,7 +438,7 @@ static mirt_status mirt__make_one_directory(const char *path) {
     const bool there = MIRRORTRAIN_STAT(path, &info) == 0;
     if (there && S_ISDIR(info.st_mode)) return MIRT_OK;
     errno = there ? ENOTDIR : code;
-    return mirt__file_fail(path, "cannot make the directory");
+    return mirt__file_fail(path, "cannot create the directory");
 }
 
 MIRT__LIB mirt_status mirt__make_directory(const char *path) {

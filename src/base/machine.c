@@ -24,7 +24,7 @@ static int64_t mirt__machine_number(const char *group, const char *file) {
     return text[0] >= '0' && text[0] <= '9' ? (int64_t)strtoll(text, NULL, 10) : -1;
 }
 
-/* What a group of processes that we are in may have. */
+/* The limits of a control group that contains this process. */
 static void mirt__machine_group(const char *group, const char *most, const char *used, mirt_machine_info *out) {
     char path[512], text[4096];
     const int64_t limit = mirt__machine_number(group, most), taken = mirt__machine_number(group, used);
@@ -32,7 +32,7 @@ static void mirt__machine_group(const char *group, const char *most, const char 
         snprintf(path, sizeof path, "%s/memory.stat", group);
         mirt__file_peek(path, text, sizeof text);
         int64_t cached = mirt__machine_line(text, "inactive_file "),
-                left = limit - taken; /* files read, which give way */
+                left = limit - taken; /* page cache, which can be reclaimed */
         if (cached > 0 && cached < taken) left += cached;
         if (!out->memory_limit || (uint64_t)limit < out->memory_limit) out->memory_limit = (uint64_t)limit;
         if (taken >= 0 && (uint64_t)(left > 0 ? left : 0) < out->memory_available)
@@ -48,7 +48,7 @@ static void mirt__machine_group(const char *group, const char *most, const char 
 
 MIRT_API mirt_status mirt_machine(mirt_machine_info *out) {
     char text[4096], group[384];
-    if (!out) return mirt__fail_missing("mirt_machine", "place for the answer");
+    if (!out) return mirt__fail_missing("mirt_machine", "structure to fill");
     memset(out, 0, sizeof *out);
     if (!(out->cores = mirt__cpu_cores())) return mirt_last_status();
 #ifdef _SC_PHYS_PAGES
@@ -62,7 +62,7 @@ MIRT_API mirt_status mirt_machine(mirt_machine_info *out) {
     mirt__file_peek("/proc/self/cgroup", text, sizeof text);
     const char *own = strstr(text, "0::/");
     snprintf(group, sizeof group, MIRT__GROUPS "%.*s", own ? (int)(strcspn(own, "\n") - 3) : 0, own ? own + 3 : "");
-    for (;;) { /* our group and those around it */
+    for (;;) { /* the group of this process and its parents */
         mirt__machine_group(group, "memory.max", "memory.current", out);
         char *slash = strrchr(group, '/');
         if (!slash || strlen(group) <= strlen(MIRT__GROUPS)) return MIRT_OK;

@@ -25,7 +25,7 @@ MIRT__LIB uint32_t mirt__random_u32(mirt__random *random) {
 MIRT__LIB uint64_t mirt__random_below(mirt__random *random, uint64_t bound) {
     if (bound <= 1) return 0;
     if (bound <= UINT32_MAX) {
-        /* Lemire 2019: multiply, and draw again only in the short biased stretch. */
+        /* Lemire 2019: multiply, and draw again only in the small biased range. */
         uint32_t bound32 = (uint32_t)bound;
         uint64_t product = (uint64_t)mirt__random_u32(random) * bound32;
         if ((uint32_t)product < bound32) {

@@ -1,4 +1,4 @@
-/* Threads that wait for jobs, and the gates they wait at. */
+/* Thread pool: threads that wait for jobs, and gates to wait at. */
 
 #include "entry.h"
 #include "team.h"
@@ -6,13 +6,13 @@
 #include <unistd.h>
 
 MIRT__LIB int mirt__cpu_cores(void) {
-    const char *pretended = getenv("MIRT_CORES"); /* lets tests run as on another machine */
+    const char *pretended = getenv("MIRT_CORES"); /* lets tests emulate another machine */
     if (pretended && *pretended) {
         char *end;
         long cores = strtol(pretended, &end, 10);
         if (*end == 0 && cores > 0 && cores <= 4096) return (int)cores;
         return mirt__fail(MIRT_E_DEVICE,
-                          "the environment's MIRT_CORES is \"%s\"; it wants a number of cores from 1 to 4096",
+                          "the environment variable MIRT_CORES is \"%s\"; it must be a number of cores from 1 to 4096",
                           pretended),
                0;
     }
@@ -24,12 +24,12 @@ MIRT__LIB int mirt__cpu_cores(void) {
     return online < 1 ? 1 : online > 4096 ? 4096 : (int)online;
 }
 
-/* What mirt__team_for shares among the members. */
+/* The data that members of mirt__team_for share. */
 typedef struct mirt__team_loop {
     void (*fn)(void *arg, int64_t task, int member);
     void *arg;
     int64_t tasks;
-    int64_t next; /* atomic: the first task nobody has claimed */
+    int64_t next; /* atomic: the first unclaimed task */
 } mirt__team_loop;
 
 static void mirt__team_loop_run(void *arg, int member) {
@@ -100,11 +100,11 @@ MIRT__LIB int mirt__team_ended(const mirt__team *team) { return (void)team, 0; }
 
 #include <pthread.h>
 
-/* Waking a sleeper costs more than this; spinning longer would burn a core between steps. */
+/* Waking a sleeping thread costs more than this; spinning longer would waste a core between steps. */
 #define MIRT__SPIN_SECONDS 20e-6
 
-/* A counter to wait at: whoever waits for it to leave a value spins for a while, then sleeps.
-   Aligned so that waiting at one gate does not slow down another. */
+/* A counter to wait at: a thread that waits for its value to change spins for a while, then sleeps. Aligned so that
+   waiting at one gate does not slow down another. */
 typedef struct mirt__gate {
     uint32_t value;    /* atomic */
     uint32_t sleepers; /* atomic; changed under the mutex */
@@ -113,7 +113,7 @@ typedef struct mirt__gate {
     bool ready; /* mutex and condition exist */
 } __attribute__((aligned(MIRT__ALIGN))) mirt__gate;
 
-/* Who looks at the clock while it waits. */
+/* The member that checks the clock while it waits. */
 typedef struct mirt__team_looker {
     bool (*look)(void *arg);
     void *arg;
@@ -128,10 +128,10 @@ typedef struct mirt__team_member {
 } mirt__team_member;
 
 struct mirt__team {
-    mirt__gate work;    /* moves when a job is there */
-    mirt__gate done;    /* moves when the last worker has finished a job */
-    mirt__gate barrier; /* moves when the last member has arrived */
-    /* The job: written before `work` moves, read after. */
+    mirt__gate work;    /* changes when a job is available */
+    mirt__gate done;    /* changes when the last worker has finished a job */
+    mirt__gate barrier; /* changes when the last member has arrived */
+    /* The job: written before `work` changes, read afterwards. */
     void (*fn)(void *arg, int member);
     void *arg;
     mirt__caller caller;
@@ -144,7 +144,7 @@ struct mirt__team {
     mirt__team_member *members;
 };
 
-/* Conditions whose waits may end by the monotonic clock, where the system has them. */
+/* Condition variables whose timeouts use the monotonic clock, if the system supports it. */
 MIRT__LIB int mirt__cond_create(pthread_cond_t *cond) {
 #if defined(__APPLE__)
     return pthread_cond_init(cond, NULL);
@@ -179,7 +179,7 @@ static bool mirt__gate_create(mirt__gate *gate) {
         if (code != 0) pthread_mutex_destroy(&gate->mutex);
     }
     gate->ready = code == 0;
-    if (code != 0) mirt__fail(MIRT_E_THREAD, "a lock could not be made: %s", strerror(code));
+    if (code != 0) mirt__fail(MIRT_E_THREAD, "cannot create a lock: %s", strerror(code));
     return gate->ready;
 }
 
@@ -193,8 +193,8 @@ static uint32_t mirt__gate_value(const mirt__gate *gate) {
     return __atomic_load_n(&gate->value, __ATOMIC_ACQUIRE);
 }
 
-/* Moves the gate and wakes its sleepers. Either this thread sees the sleeper counted, or the
-   sleeper, who looks again after counting itself, sees the new value: hence sequential consistency. */
+/* Changes the gate and wakes its sleepers. Either this thread sees the sleeper's count, or the sleeper, which checks
+   again after counting itself, sees the new value; this requires sequential consistency. */
 static void mirt__gate_move(mirt__gate *gate) {
     __atomic_fetch_add(&gate->value, 1, __ATOMIC_SEQ_CST);
     if (__atomic_load_n(&gate->sleepers, __ATOMIC_SEQ_CST) == 0) return;
@@ -224,7 +224,7 @@ static bool mirt__gate_spin(const mirt__gate *gate, uint32_t old) {
     }
 }
 
-/* Returns once the gate's value is not `old`; false: the looker, if that is the calling thread, gave up before. */
+/* Returns once the gate's value is not `old`; false: the calling thread is the observer and stopped waiting. */
 static bool mirt__gate_wait(mirt__gate *gate, uint32_t old, bool spin, const mirt__team_looker *looker) {
     if (spin ? mirt__gate_spin(gate, old) : mirt__gate_value(gate) != old) return true;
     const bool looks = looker && looker->look && pthread_equal(looker->thread, pthread_self());
@@ -257,12 +257,12 @@ static void mirt__team_work(mirt__team_member *self) {
 
 static void mirt__team_note_end(void *arg) {
     const mirt__team_member *self = (const mirt__team_member *)arg;
-    pthread_detach(pthread_self()); /* nobody will join it */
+    pthread_detach(pthread_self()); /* it will not be joined */
     __atomic_store_n(&self->team->ended, self->number, __ATOMIC_RELEASE);
 }
 
 static void *mirt__team_worker(void *arg) {
-    pthread_cleanup_push(mirt__team_note_end, arg); /* code of the user may end the thread */
+    pthread_cleanup_push(mirt__team_note_end, arg); /* user code may end the thread */
     mirt__team_work((mirt__team_member *)arg);
     pthread_cleanup_pop(0);
     return NULL;
@@ -287,7 +287,7 @@ MIRT__LIB mirt__team *mirt__team_create(int size, bool spin) {
         member->number = i;
         int code = mirt__thread_start(&member->thread, mirt__team_worker, member);
         if (code != 0) {
-            mirt__fail(MIRT_E_THREAD, "thread %d of %d could not be started: %s", i, size - 1, strerror(code));
+            mirt__fail(MIRT_E_THREAD, "cannot start thread %d of %d: %s", i, size - 1, strerror(code));
             fine = false;
         } else {
             team->started = i;

@@ -1,8 +1,8 @@
-/* Growing texts, text that is safe to print, and the word that was probably meant. */
+/* Growing texts, text that is safe to print, and suggestions for misspelled words. */
 
 #include "base.h"
 
-/* Room for `more` bytes and the final 0. */
+/* Makes room for `more` bytes and the final 0. */
 static bool mirt__text_reserve(mirt__text *text, size_t more) {
     size_t needed;
     if (text->failed) return false;
@@ -30,7 +30,7 @@ MIRT__LIB void mirt__text_add(mirt__text *text, const char *format, ...) {
     int length = vsnprintf(NULL, 0, format, args);
     va_end(args);
     if (length < 0) {
-        mirt__fail(MIRT_E_INVALID, "text could not be formatted");
+        mirt__fail(MIRT_E_INVALID, "cannot format the text");
         text->failed = true;
         return;
     }
@@ -63,7 +63,7 @@ MIRT__LIB void mirt__text_free(mirt__text *text) {
 
 MIRT__LIB int mirt__utf8_length(const char *at, size_t size) {
     const unsigned char *s = (const unsigned char *)at;
-    unsigned char low = 0x80, high = 0xBF; /* range of the second byte */
+    unsigned char low = 0x80, high = 0xBF; /* valid range of the second byte */
     int length;
     if (size == 0) return 0;
     if (s[0] < 0x80) return 1;
@@ -125,7 +125,7 @@ MIRT_API size_t mirt_printable(const char *text, char *out, size_t size) {
     return length;
 }
 
-/* Removes the first bytes of a character whose others were cut off the end of the text. */
+/* Removes an incomplete character from the end of a truncated text. */
 static void mirt__drop_cut_character(char *text) {
     size_t end = strlen(text), start = end;
     while (start > 0 && end - start < 3 && ((unsigned char)text[start - 1] & 0xC0) == 0x80) start--;
@@ -182,7 +182,7 @@ MIRT__LIB int mirt__columns(const char *text) {
     return columns;
 }
 
-/* >>the word that was probably meant */
+/* >>suggestions */
 
 #define MIRT__WORD_MAX 64
 
@@ -190,8 +190,8 @@ static int mirt__lower(char c) {
     return c >= 'A' && c <= 'Z' ? c - 'A' + 'a' : c;
 }
 
-/* Insertions, deletions, replacements and swaps of neighbors, letters of either case being equal.
-   Both lengths are below MIRT__WORD_MAX. */
+/* The number of insertions, deletions, replacements and swaps of neighbors, ignoring case. Both lengths are below
+   MIRT__WORD_MAX. */
 static int mirt__edit_distance(const char *a, int a_length, const char *b, int b_length) {
     int rows[3][MIRT__WORD_MAX + 1];
     for (int j = 0; j <= b_length; j++) rows[0][j] = j;
@@ -218,7 +218,7 @@ MIRT__LIB const char *mirt__nearest(const char *word, const char *const *candida
     const char *nearest = NULL;
     size_t length = word ? strlen(word) : 0;
     if (length == 0 || length >= MIRT__WORD_MAX) return NULL;
-    /* One edit in three letters, and at least one. */
+    /* Allows one edit per three letters, and at least one. */
     int limit = length < 6 ? 1 : (int)length / 3;
     for (int i = 0; i < count; i++) {
         size_t other = strlen(candidates[i]);

@@ -1,11 +1,11 @@
 #ifndef MIRT__TYPES_H
 #define MIRT__TYPES_H
-/* What kernels of every backend know of numbers and memory. */
+/* Types of numbers and memory for the kernels of all backends. */
 
 #include "../mirrortrain_api.h"
 
-/* The number type of MIRT_FLOAT32 tensors. Only the gradient tests make it double, and then
-   only the reference kernels exist. */
+/* The number type of MIRT_FLOAT32 tensors. Only gradient tests make it double, and then only the reference kernels
+   exist. */
 #ifdef MIRT__REAL_DOUBLE
 typedef double mirt__real;
 #else
@@ -31,7 +31,7 @@ typedef struct mirt__team mirt__team;
 #define MIRT__ALIGN 64
 #define MIRT__COUNT(array) ((int)(sizeof(array) / sizeof((array)[0])))
 
-/* How tensors of the mixed policies are stored, of mixed_float16 on devices alone; no dtypes of users. */
+/* Storage formats of the mixed policies, mixed_float16 only on GPUs; these are not dtypes for users. */
 #define MIRT__BFLOAT16 MIRT__DTYPE_COUNT
 #define MIRT__FLOAT16 (MIRT__DTYPE_COUNT + 1)
 

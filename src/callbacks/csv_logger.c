@@ -1,4 +1,5 @@
-/* Comma-separated values as Python's csv module reads them: what holds a separator, a quote or the end of a line is quoted. */
+/* CSVLogger: writes logs as comma-separated values for Python's csv module. Values with a separator, quote or line
+   break are quoted. */
 #include "../base/file.h"
 #include "callbacks.h"
 
@@ -7,9 +8,9 @@ typedef struct mirt__csv_logger {
     char *path;
     char separator;
     bool append;
-    int64_t length; /* of the file, which checkpoints keep */
+    int64_t length; /* length of the file, which checkpoints store */
     mirt__appender file;
-    const char *column[MIRT_MAX_LOGS]; /* names of logs, sorted; the model's */
+    const char *column[MIRT_MAX_LOGS]; /* names of logs, sorted; owned by the model */
     int columns;
     mirt__text line;
 } mirt__csv_logger;
@@ -47,9 +48,11 @@ static void mirt__csv_header(mirt__csv_logger *self) {
     }
 }
 
-static int mirt__csv_order(const void *a, const void *b) { return strcmp(*(const char *const *)a, *(const char *const *)b); }
+static int mirt__csv_order(const void *a, const void *b) {
+    return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
 
-/* The first line of a file that goes on has to be the one that this fit would write. */
+/* The first line of a continued file must be the one that this fit would write. */
 static mirt_status mirt__csv_check(mirt__csv_logger *self) {
     const size_t size = self->line.size;
     uint64_t all;
@@ -58,16 +61,25 @@ static mirt_status mirt__csv_check(mirt__csv_logger *self) {
     char *there = (char *)mirt__calloc(size + 3, 1);
     const int64_t got = there ? mirt__file_read_at(fd, 0, there, size + 2) : -1;
     mirt__file_close(&fd);
-    bool same = got > (int64_t)size && memcmp(there, self->line.data, size) == 0 && (there[size] == '\n' || there[size] == '\r');
-    mirt_status status = !there ? mirt_last_status() : same ? MIRT_OK :
-        mirt__fail(MIRT_E_INVALID, "%s: cannot be gone on with: its first line is not \"%s\", the columns of this fit", self->path, self->line.data);
+    bool same = got > (int64_t)size && memcmp(there, self->line.data, size) == 0 &&
+                (there[size] == '\n' || there[size] == '\r');
+    mirt_status status =
+        !there ? mirt_last_status()
+        : same ? MIRT_OK
+               : mirt__fail(MIRT_E_INVALID,
+                            "%s: cannot continue this file: its first line is not \"%s\", the columns of this fit",
+                            self->path, self->line.data);
     mirt__free(there);
     return status;
 }
 
 static mirt_status mirt__csv_begin(mirt__csv_logger *self, const mirt_event *event) {
     mirt__append_close(&self->file);
-    if (mirt__make_directory_of(self->path) != MIRT_OK || mirt__append_open(&self->file, self->path, self->ready.loaded ? self->length : self->append ? -1 : 0) != MIRT_OK) return mirt_last_status();
+    if (mirt__make_directory_of(self->path) != MIRT_OK || mirt__append_open(&self->file, self->path,
+                                                                            self->ready.loaded ? self->length
+                                                                            : self->append     ? -1
+                                                                                               : 0) != MIRT_OK)
+        return mirt_last_status();
     self->ready.loaded = false;
     self->columns = mirt__log_names(event->model, event->validation != NULL, self->column);
     qsort(self->column, (size_t)self->columns, sizeof *self->column, mirt__csv_order);
@@ -77,7 +89,9 @@ static mirt_status mirt__csv_begin(mirt__csv_logger *self, const mirt_event *eve
     return self->file.size ? mirt__csv_check(self) : mirt__csv_write(self);
 }
 
-static int mirt__csv_train_begin(const mirt_event *event, void *user) { return mirt__callback_result(mirt__csv_begin((mirt__csv_logger *)user, event)); }
+static int mirt__csv_train_begin(const mirt_event *event, void *user) {
+    return mirt__callback_result(mirt__csv_begin((mirt__csv_logger *)user, event));
+}
 
 static int mirt__csv_epoch_end(const mirt_event *event, void *user) {
     mirt__csv_logger *self = (mirt__csv_logger *)user;
@@ -85,7 +99,8 @@ static int mirt__csv_epoch_end(const mirt_event *event, void *user) {
     mirt__text_add(&self->line, "%d", event->epoch);
     for (int i = 0; i < self->columns; i++) {
         bool there = false;
-        for (int k = 0; k < event->logs->count; k++) there = there || strcmp(event->logs->name[k], self->column[i]) == 0;
+        for (int k = 0; k < event->logs->count; k++)
+            there = there || strcmp(event->logs->name[k], self->column[i]) == 0;
         const double value = mirt_logs_value(event->logs, self->column[i]);
         mirt__text_add(&self->line, "%c", self->separator);
         if (there && value - value == 0) mirt__json_write_number(&self->line, value);
@@ -112,9 +127,13 @@ static void mirt__csv_release(mirt__readymade *ready) {
 
 MIRT_API mirt_callback *mirt_csv_logger(const mirt_csv_logger_desc *desc) {
     MIRT__ENTER;
-    if (!desc || !desc->path) return mirt__fail(MIRT_E_INVALID, "mirt_csv_logger: there is no path"), (mirt_callback *)NULL;
-    if (desc->separator == '"' || desc->separator == '\n' || desc->separator == '\r') return mirt__fail(MIRT_E_INVALID, "mirt_csv_logger: a quote or the end of a line cannot separate columns"), (mirt_callback *)NULL;
-    mirt__readymade *ready = mirt__ready_new(sizeof(mirt__csv_logger), "csv_logger", mirt__csv_logger_fields, MIRT__COUNT(mirt__csv_logger_fields));
+    if (!desc || !desc->path)
+        return mirt__fail(MIRT_E_INVALID, "mirt_csv_logger: the path is missing"), (mirt_callback *)NULL;
+    if (desc->separator == '"' || desc->separator == '\n' || desc->separator == '\r')
+        return mirt__fail(MIRT_E_INVALID, "mirt_csv_logger: the separator cannot be a quote or a line break"),
+               (mirt_callback *)NULL;
+    mirt__readymade *ready = mirt__ready_new(sizeof(mirt__csv_logger), "csv_logger", mirt__csv_logger_fields,
+                                             MIRT__COUNT(mirt__csv_logger_fields));
     if (!ready) return NULL;
     mirt__csv_logger *self = (mirt__csv_logger *)ready;
     self->file.fd = -1;

@@ -1,11 +1,13 @@
+/* EarlyStopping: stops training when a log no longer improves. */
+
 #include "callbacks.h"
 
 typedef struct mirt__early_stopping {
     mirt__readymade ready;
     mirt__monitor monitor;
     mirt_early_stopping_desc desc;
-    int64_t wait, best_epoch; /* epochs without a better one; 0-based */
-    int64_t stopped;          /* the epoch in which it ended training, 1-based; 0: it did not */
+    int64_t wait, best_epoch; /* epochs without improvement; 0-based */
+    int64_t stopped;          /* the epoch in which it stopped training, 1-based; 0: it did not */
 } mirt__early_stopping;
 
 static const mirt__state_field mirt__early_stopping_fields[] = {
@@ -17,11 +19,12 @@ static const mirt__state_field mirt__early_stopping_fields[] = {
 
 static const char mirt__early_stopping_who[] = "early stopping";
 
-/* A run that it ended is not gone on with. */
+/* A run that it stopped is not resumed. */
 static int mirt__early_stopping_train_begin(const mirt_event *event, void *user) {
     mirt__early_stopping *self = (mirt__early_stopping *)user;
     if (mirt__monitor_begin(&self->monitor, mirt__early_stopping_who, event) != MIRT_OK) return MIRT_CALLBACK_FAILED;
-    if (self->desc.restore_best_weights && mirt__ready_reserve(&self->ready, event->model) != MIRT_OK) return MIRT_CALLBACK_FAILED;
+    if (self->desc.restore_best_weights && mirt__ready_reserve(&self->ready, event->model) != MIRT_OK)
+        return MIRT_CALLBACK_FAILED;
     if (!self->ready.loaded) {
         self->wait = self->best_epoch = self->stopped = 0;
         self->monitor.has_best = self->ready.weights_set = false;
@@ -36,16 +39,19 @@ static int mirt__early_stopping_epoch_end(const mirt_event *event, void *user) {
     if (!mirt__log_there(event->logs, self->monitor.name) || event->epoch < self->desc.start_from_epoch) return 0;
     self->wait++;
     const bool better = mirt__monitor_improved(&self->monitor, value);
-    if (self->desc.restore_best_weights && (better || !self->ready.weights_set)) mirt__ready_keep(&self->ready, event->model);
+    if (self->desc.restore_best_weights && (better || !self->ready.weights_set))
+        mirt__ready_keep(&self->ready, event->model);
     if (better) {
         self->best_epoch = event->epoch;
-        if (!self->desc.has_baseline || mirt__monitor_better(&self->monitor, value, self->desc.baseline)) self->wait = 0;
+        if (!self->desc.has_baseline || mirt__monitor_better(&self->monitor, value, self->desc.baseline))
+            self->wait = 0;
         return 0;
     }
     if (self->wait < self->desc.patience || event->epoch == 0) return 0;
     self->stopped = event->epoch + 1;
-    mirt__log(event->model->strategy, MIRT_LOG_INFO, "epoch %d: early stopping: the best \"%s\", %g, was that of epoch %lld", event->epoch + 1,
-              self->monitor.name, self->monitor.best, (long long)self->best_epoch + 1);
+    mirt__log(event->model->strategy, MIRT_LOG_INFO,
+              "epoch %d: early stopping: the best \"%s\", %g, is from epoch %lld", event->epoch + 1, self->monitor.name,
+              self->monitor.best, (long long)self->best_epoch + 1);
     return 1;
 }
 
@@ -55,7 +61,9 @@ static int mirt__early_stopping_train_end(const mirt_event *event, void *user) {
     return 0;
 }
 
-static void mirt__early_stopping_release(mirt__readymade *ready) { mirt__free(((mirt__early_stopping *)ready)->monitor.name); }
+static void mirt__early_stopping_release(mirt__readymade *ready) {
+    mirt__free(((mirt__early_stopping *)ready)->monitor.name);
+}
 
 MIRT_API mirt_callback *mirt_early_stopping(const mirt_early_stopping_desc *desc) {
     MIRT__ENTER;
@@ -63,11 +71,16 @@ MIRT_API mirt_callback *mirt_early_stopping(const mirt_early_stopping_desc *desc
     memset(&defaults, 0, sizeof defaults);
     if (!desc) desc = &defaults;
     if (desc->patience < 0 || desc->start_from_epoch < 0) {
-        mirt__fail(MIRT_E_INVALID, "%s: patience %d and start_from_epoch %d must not be negative", mirt__early_stopping_who, desc->patience, desc->start_from_epoch);
+        mirt__fail(MIRT_E_INVALID, "%s: patience %d and start_from_epoch %d must not be negative",
+                   mirt__early_stopping_who, desc->patience, desc->start_from_epoch);
         return NULL;
     }
-    if (desc->has_baseline && !isfinite(desc->baseline)) return mirt__fail(MIRT_E_INVALID, "%s: the baseline is %g; it must be a number", mirt__early_stopping_who, desc->baseline), (mirt_callback *)NULL;
-    mirt__readymade *ready = mirt__ready_new(sizeof(mirt__early_stopping), "early_stopping", mirt__early_stopping_fields, MIRT__COUNT(mirt__early_stopping_fields));
+    if (desc->has_baseline && !isfinite(desc->baseline))
+        return mirt__fail(MIRT_E_INVALID, "%s: the baseline is %g; it must be finite", mirt__early_stopping_who,
+                          desc->baseline),
+               (mirt_callback *)NULL;
+    mirt__readymade *ready = mirt__ready_new(sizeof(mirt__early_stopping), "early_stopping",
+                                             mirt__early_stopping_fields, MIRT__COUNT(mirt__early_stopping_fields));
     if (!ready) return NULL;
     mirt__early_stopping *self = (mirt__early_stopping *)ready;
     self->desc = *desc;
@@ -75,7 +88,9 @@ MIRT_API mirt_callback *mirt_early_stopping(const mirt_early_stopping_desc *desc
     ready->base.train_begin = mirt__early_stopping_train_begin;
     ready->base.epoch_end = mirt__early_stopping_epoch_end;
     ready->base.train_end = mirt__early_stopping_train_end;
-    if (mirt__monitor_create(&self->monitor, mirt__early_stopping_who, desc->monitor, desc->mode, desc->min_delta) == MIRT_OK) return &ready->base;
+    if (mirt__monitor_create(&self->monitor, mirt__early_stopping_who, desc->monitor, desc->mode, desc->min_delta) ==
+        MIRT_OK)
+        return &ready->base;
     mirt_callback_destroy(&ready->base);
     return NULL;
 }

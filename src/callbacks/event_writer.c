@@ -1,3 +1,5 @@
+/* TensorBoard's event files for custom loops. */
+
 #include "../formats/tfevents.h"
 
 struct mirt_event_writer {
@@ -6,7 +8,9 @@ struct mirt_event_writer {
 
 MIRT_API mirt_event_writer *mirt_event_writer_create(const char *log_dir) {
     MIRT__ENTER;
-    if (!log_dir) return mirt__fail(MIRT_E_INVALID, "mirt_event_writer_create: there is no directory"), (mirt_event_writer *)NULL;
+    if (!log_dir)
+        return mirt__fail(MIRT_E_INVALID, "mirt_event_writer_create: the directory is missing"),
+               (mirt_event_writer *)NULL;
     mirt_event_writer *writer = (mirt_event_writer *)mirt__calloc(1, sizeof *writer);
     if (writer && mirt__events_open(&writer->events, log_dir, NULL, 0) != MIRT_OK) {
         mirt__free(writer);
@@ -21,7 +25,8 @@ MIRT_API void mirt_event_writer_destroy(mirt_event_writer *writer) {
     mirt__free(writer);
 }
 
-static mirt_status mirt__event_writer_check(const char *caller, const mirt_event_writer *writer, const char *tag, const void *what) {
+static mirt_status mirt__event_writer_check(const char *caller, const mirt_event_writer *writer, const char *tag,
+                                            const void *what) {
     return writer && tag && what ? MIRT_OK : mirt__fail_missing(caller, !writer ? "writer" : !tag ? "tag" : "value");
 }
 
@@ -37,19 +42,23 @@ MIRT_API mirt_status mirt_write_text(mirt_event_writer *writer, const char *tag,
     return status == MIRT_OK ? mirt__events_text(&writer->events, step, tag, text) : status;
 }
 
-MIRT_API mirt_status mirt_write_histogram(mirt_event_writer *writer, const char *tag, const float *values, int64_t count, int64_t step) {
+MIRT_API mirt_status mirt_write_histogram(mirt_event_writer *writer, const char *tag, const float *values,
+                                          int64_t count, int64_t step) {
     MIRT__ENTER;
     mirt_status status = mirt__event_writer_check("mirt_write_histogram", writer, tag, values);
     mirt__real *copy = NULL;
-    if (status == MIRT_OK && count < 0) status = mirt__fail(MIRT_E_INVALID, "mirt_write_histogram: %lld values", (long long)count);
-    if (status == MIRT_OK && !(copy = (mirt__real *)mirt__calloc((size_t)count, sizeof *copy))) status = mirt_last_status();
+    if (status == MIRT_OK && count < 0)
+        status = mirt__fail(MIRT_E_INVALID, "mirt_write_histogram: invalid number of values (%lld)", (long long)count);
+    if (status == MIRT_OK && !(copy = (mirt__real *)mirt__calloc((size_t)count, sizeof *copy)))
+        status = mirt_last_status();
     for (int64_t i = 0; status == MIRT_OK && i < count; i++) copy[i] = values[i];
     if (status == MIRT_OK) status = mirt__events_histogram(&writer->events, step, tag, copy, count);
     mirt__free(copy);
     return status;
 }
 
-MIRT_API mirt_status mirt_write_images(mirt_event_writer *writer, const char *tag, mirt_array images, int columns, int64_t step) {
+MIRT_API mirt_status mirt_write_images(mirt_event_writer *writer, const char *tag, mirt_array images, int columns,
+                                       int64_t step) {
     MIRT__ENTER;
     mirt_status status = mirt__event_writer_check("mirt_write_images", writer, tag, images.data);
     return status == MIRT_OK ? mirt__events_image(&writer->events, step, tag, &images, columns) : status;

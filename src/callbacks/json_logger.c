@@ -1,3 +1,5 @@
+/* Logs a run as JSON lines. */
+
 #include "../base/file.h"
 #include "../nn/config.h"
 #include "callbacks.h"
@@ -7,10 +9,10 @@ typedef struct mirt__json_logger {
     char *path;
     bool append;
     int64_t steps;
-    int64_t length;       /* of the file, and */
-    int64_t epochs_ended; /* of the run: what checkpoints keep */
+    int64_t length;       /* of the file */
+    int64_t epochs_ended; /* of the run; checkpoints store both */
     mirt__appender file;
-    bool pending;         /* the run goes on, but has not begun to: the file is as it was */
+    bool pending;         /* the run is to be resumed, but has not started: the file is unchanged */
     mirt__text line;
 } mirt__json_logger;
 
@@ -28,7 +30,9 @@ static void mirt__json_line_begin(mirt__json_logger *self, const char *event) {
     mirt__text_add(&self->line, "{\"event\":\"%s\"", event);
 }
 
-static void mirt__json_line_int(mirt__json_logger *self, const char *key, int64_t value) { mirt__text_add(&self->line, ",\"%s\":%lld", key, (long long)value); }
+static void mirt__json_line_int(mirt__json_logger *self, const char *key, int64_t value) {
+    mirt__text_add(&self->line, ",\"%s\":%lld", key, (long long)value);
+}
 
 static void mirt__json_line_number(mirt__json_logger *self, const char *key, double value) {
     mirt__write_key(&self->line, key, false);
@@ -57,22 +61,27 @@ static void mirt__json_line_weights(mirt__json_logger *self, const mirt_model *m
     mirt__json_line_int(self, "trained_parameters", trained);
 }
 
-static void mirt__json_line_log(mirt__json_logger *self, const char *name, mirt_mode direction, bool share, bool first) {
+static void mirt__json_line_log(mirt__json_logger *self, const char *name, mirt_mode direction, bool share,
+                                bool first) {
     mirt__write_key(&self->line, name, first);
-    mirt__text_add(&self->line, direction == MIRT_MODE_AUTO ? "{" : direction == MIRT_MODE_MIN ? "{\"direction\":\"min\"" : "{\"direction\":\"max\"");
+    mirt__text_add(&self->line, direction == MIRT_MODE_AUTO  ? "{"
+                                : direction == MIRT_MODE_MIN ? "{\"direction\":\"min\""
+                                                             : "{\"direction\":\"max\"");
     mirt__text_add(&self->line, share ? ",\"share\":true}" : "}");
 }
 
-/* What the values of the log mean, so that readers need not guess from names. */
+/* Declares the meaning of the logged values, so that readers need not guess from names. */
 static void mirt__json_line_declarations(mirt__json_logger *self, const mirt_model *model) {
     mirt__text_add(&self->line, ",\"logs\":{");
     mirt__json_line_log(self, "loss", MIRT_MODE_MIN, false, true);
     for (int i = 0; i < model->num_outputs && mirt__num_labels(model) > 1; i++) {
-        if (mirt__output_has_loss(model, i)) mirt__json_line_log(self, model->loss_name[i], MIRT_MODE_MIN, false, false);
+        if (mirt__output_has_loss(model, i))
+            mirt__json_line_log(self, model->loss_name[i], MIRT_MODE_MIN, false, false);
     }
     for (int m = 0; m < model->num_metrics; m++) {
         const mirt__metric_use *use = &model->metric[m];
-        mirt__json_line_log(self, use->name, mirt__metric_direction(use), use->cls && use->cls->direction == MIRT_MODE_MAX, false);
+        mirt__json_line_log(self, use->name, mirt__metric_direction(use),
+                            use->cls && use->cls->direction == MIRT_MODE_MAX, false);
     }
     mirt__text_add(&self->line, "}");
 }
@@ -91,7 +100,9 @@ static mirt_status mirt__json_begin_line(mirt__json_logger *self, const mirt_eve
     mirt__json_line_int(self, "devices", mirt_num_devices(model->strategy));
     mirt__json_line_int(self, "replicas", mirt_num_replicas(model->strategy));
     mirt__json_line_int(self, "threads", mirt_num_threads(model->strategy));
-    mirt__text_add(&self->line, ",\"seed\":%llu,\"dtype\":\"%s\",\"compile\":", (unsigned long long)model->strategy->seed, mirt__dtype_policy(model));
+    mirt__text_add(&self->line,
+                   ",\"seed\":%llu,\"dtype\":\"%s\",\"compile\":", (unsigned long long)model->strategy->seed,
+                   mirt__dtype_policy(model));
     mirt__compile_write(model, &self->line);
     mirt__json_line_declarations(self, model);
     mirt__text_add(&self->line, ",\"environment\":%s", environment);
@@ -110,7 +121,7 @@ static int mirt__json_train_begin(const mirt_event *event, void *user) {
     return mirt__callback_result(mirt__json_begin_line(self, event));
 }
 
-/* A run that has ended is not gone on with, and its log says all that it said. */
+/* A run that has ended is not resumed, and its log is complete. */
 static int mirt__json_go_on(const mirt_event *event, void *user) {
     mirt__json_logger *self = (mirt__json_logger *)user;
     if (!self->pending) return 0;
@@ -143,16 +154,17 @@ static int mirt__json_epoch_end(const mirt_event *event, void *user) {
     mirt__json_line_begin(self, "epoch");
     mirt__json_line_int(self, "epoch", event->epoch);
     mirt__json_line_int(self, "step", mirt_step(event->model));
-    mirt__json_line_int(self, "batch", event->batch); /* trained on */
+    mirt__json_line_int(self, "batch", event->batch); /* number of samples trained on */
     mirt__json_line_int(self, "batches", event->batches);
     mirt__json_line_logs(self, event->logs);
     mirt__json_line_number(self, "seconds", event->seconds);
     mirt__json_line_number(self, "input_seconds", event->input_seconds);
-    if (event->batch >= event->batches) self->epochs_ended = event->epoch + 1; /* otherwise it was cut short; batches may be -1 */
+    /* otherwise the epoch was interrupted; batches may be -1 */
+    if (event->batch >= event->batches) self->epochs_ended = event->epoch + 1;
     return mirt__callback_result(mirt__json_line_end(self));
 }
 
-/* Where the time went, if anything was trained. */
+/* Writes the timing, if any step was trained. */
 static mirt_status mirt__json_timing_line(mirt__json_logger *self, mirt_model *model) {
     mirt_timing t;
     if (mirt_fit_timing(model, &t) != MIRT_OK) return MIRT_OK;
@@ -163,7 +175,8 @@ static mirt_status mirt__json_timing_line(mirt__json_logger *self, mirt_model *m
     for (int d = -1; d < t.num_devices; d++) { /* -1: the mean over devices */
         const double *seconds = d < 0 ? t.seconds : t.device[d].seconds;
         if (d >= 0) {
-            mirt__text_add(&self->line, d ? ",{\"samples\":%lld" : ",\"devices\":[{\"samples\":%lld", (long long)t.device[d].samples);
+            mirt__text_add(&self->line, d ? ",{\"samples\":%lld" : ",\"devices\":[{\"samples\":%lld",
+                           (long long)t.device[d].samples);
             mirt__write_name(&self->line, "name", t.device[d].name, false);
             mirt__json_line_number(self, "busy", t.device[d].busy);
             mirt__json_line_int(self, "bytes", (int64_t)t.device[d].memory);
@@ -200,7 +213,9 @@ static int mirt__json_train_end(const mirt_event *event, void *user) {
     return mirt__callback_result(status);
 }
 
-static mirt_status mirt__json_sync(mirt__readymade *ready) { return mirt__append_sync(&((mirt__json_logger *)ready)->file); }
+static mirt_status mirt__json_sync(mirt__readymade *ready) {
+    return mirt__append_sync(&((mirt__json_logger *)ready)->file);
+}
 
 static void mirt__json_release(mirt__readymade *ready) {
     mirt__json_logger *self = (mirt__json_logger *)ready;
@@ -211,8 +226,12 @@ static void mirt__json_release(mirt__readymade *ready) {
 
 MIRT_API mirt_callback *mirt_json_logger(const mirt_json_logger_desc *desc) {
     MIRT__ENTER;
-    if (!desc || !desc->path || desc->steps < 0) return mirt__fail(MIRT_E_INVALID, desc && desc->path ? "mirt_json_logger: steps cannot be negative" : "mirt_json_logger: there is no path"), (mirt_callback *)NULL;
-    mirt__readymade *ready = mirt__ready_new(sizeof(mirt__json_logger), "json_logger", mirt__json_logger_fields, MIRT__COUNT(mirt__json_logger_fields));
+    if (!desc || !desc->path || desc->steps < 0)
+        return mirt__fail(MIRT_E_INVALID, desc && desc->path ? "mirt_json_logger: steps must not be negative"
+                                                             : "mirt_json_logger: the path is missing"),
+               (mirt_callback *)NULL;
+    mirt__readymade *ready = mirt__ready_new(sizeof(mirt__json_logger), "json_logger", mirt__json_logger_fields,
+                                             MIRT__COUNT(mirt__json_logger_fields));
     if (!ready) return NULL;
     mirt__json_logger *self = (mirt__json_logger *)ready;
     self->file.fd = -1;
@@ -222,7 +241,7 @@ MIRT_API mirt_callback *mirt_json_logger(const mirt_json_logger_desc *desc) {
     ready->accepts = mirt__json_accepts;
     ready->sync = mirt__json_sync;
     ready->base.train_begin = mirt__json_train_begin;
-    ready->base.epoch_begin = ready->base.batch_begin = mirt__json_go_on; /* it may go on in the middle of an epoch */
+    ready->base.epoch_begin = ready->base.batch_begin = mirt__json_go_on; /* it may resume in the middle of an epoch */
     ready->base.batch_end = mirt__json_batch_end;
     ready->base.epoch_end = mirt__json_epoch_end;
     ready->base.train_end = mirt__json_train_end;

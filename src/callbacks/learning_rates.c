@@ -5,7 +5,7 @@ typedef struct mirt__plateau {
     mirt__readymade ready;
     mirt__monitor monitor;
     mirt_reduce_lr_desc desc;
-    int64_t wait, cooldown; /* epochs without a better one; that are still not counted */
+    int64_t wait, cooldown; /* epochs without improvement; remaining epochs of cooldown */
 } mirt__plateau;
 
 static const mirt__state_field mirt__plateau_fields[] = {
@@ -27,15 +27,15 @@ static int mirt__plateau_begin(const mirt_event *event, void *user) {
     return 0;
 }
 
-/* Whether the rate could be reduced any more. */
+/* Whether the rate can be reduced further. */
 static bool mirt__plateau_reduce(const mirt__plateau *self, const mirt_event *event) {
     const double rate = mirt_get_learning_rate(event->model);
     double reduced = rate * self->desc.factor;
     if (!(rate > (double)(float)self->desc.min_rate)) return false;
     if (reduced < self->desc.min_rate) reduced = self->desc.min_rate;
     mirt_set_learning_rate(event->model, reduced);
-    mirt__log(event->model->strategy, MIRT_LOG_INFO, "epoch %d: \"%s\" has not become better: the learning rate is now %g", event->epoch + 1, self->monitor.name,
-              mirt_get_learning_rate(event->model));
+    mirt__log(event->model->strategy, MIRT_LOG_INFO, "epoch %d: \"%s\" has not improved: the learning rate is now %g",
+              event->epoch + 1, self->monitor.name, mirt_get_learning_rate(event->model));
     return true;
 }
 
@@ -64,19 +64,25 @@ MIRT_API mirt_callback *mirt_reduce_lr_on_plateau(const mirt_reduce_lr_desc *giv
     if (desc.factor == 0) desc.factor = 0.1;
     if (desc.patience == 0) desc.patience = 10;
     desc.min_delta = desc.min_delta == 0 ? 1e-4 : desc.min_delta < 0 ? 0 : desc.min_delta;
-    if (!(desc.factor > 0 && desc.factor < 1)) return mirt__fail(MIRT_E_INVALID, "%s: the factor is %g; it must lie between 0 and 1", mirt__plateau_who, desc.factor), (mirt_callback *)NULL;
+    if (!(desc.factor > 0 && desc.factor < 1))
+        return mirt__fail(MIRT_E_INVALID, "%s: the factor is %g; it must lie between 0 and 1", mirt__plateau_who,
+                          desc.factor),
+               (mirt_callback *)NULL;
     if (desc.patience < 0 || desc.cooldown < 0 || !(desc.min_rate >= 0 && desc.min_rate <= (double)FLT_MAX)) {
-        mirt__fail(MIRT_E_INVALID, "%s: patience %d, cooldown %d and min_rate %g must not be negative", mirt__plateau_who, desc.patience, desc.cooldown, desc.min_rate);
+        mirt__fail(MIRT_E_INVALID, "%s: patience %d, cooldown %d and min_rate %g must not be negative",
+                   mirt__plateau_who, desc.patience, desc.cooldown, desc.min_rate);
         return NULL;
     }
-    mirt__readymade *ready = mirt__ready_new(sizeof(mirt__plateau), "reduce_lr_on_plateau", mirt__plateau_fields, MIRT__COUNT(mirt__plateau_fields));
+    mirt__readymade *ready = mirt__ready_new(sizeof(mirt__plateau), "reduce_lr_on_plateau", mirt__plateau_fields,
+                                             MIRT__COUNT(mirt__plateau_fields));
     if (!ready) return NULL;
     mirt__plateau *self = (mirt__plateau *)ready;
     self->desc = desc;
     ready->release = mirt__plateau_release;
     ready->base.train_begin = mirt__plateau_begin;
     ready->base.epoch_end = mirt__plateau_epoch_end;
-    if (mirt__monitor_create(&self->monitor, mirt__plateau_who, desc.monitor, desc.mode, desc.min_delta) == MIRT_OK) return &ready->base;
+    if (mirt__monitor_create(&self->monitor, mirt__plateau_who, desc.monitor, desc.mode, desc.min_delta) == MIRT_OK)
+        return &ready->base;
     mirt_callback_destroy(&ready->base);
     return NULL;
 }
@@ -94,7 +100,8 @@ static int mirt__rate_scheduler_epoch_begin(const mirt_event *event, void *user)
 }
 
 MIRT_API mirt_callback *mirt_learning_rate_scheduler(mirt_epoch_schedule_fn schedule, void *user) {
-    if (!schedule) return mirt__fail(MIRT_E_INVALID, "mirt_learning_rate_scheduler: no function"), (mirt_callback *)NULL;
+    if (!schedule)
+        return mirt__fail(MIRT_E_INVALID, "mirt_learning_rate_scheduler: no function"), (mirt_callback *)NULL;
     mirt__readymade *ready = mirt__ready_new(sizeof(mirt__rate_scheduler), "learning_rate_scheduler", NULL, 0);
     if (!ready) return NULL;
     ((mirt__rate_scheduler *)ready)->schedule = schedule;

@@ -1,4 +1,4 @@
-/* ModelCheckpoint, and BackupAndRestore, which is one that goes on from what it wrote. */
+/* ModelCheckpoint, and BackupAndRestore, which also resumes from its own files. */
 #include "../base/file.h"
 #include "callbacks.h"
 
@@ -11,12 +11,12 @@ typedef struct mirt__checkpointer {
     const char *who;
     mirt__monitor monitor;
     mirt_model_checkpoint_desc desc;
-    char *pattern, *directory; /* directory: of a backup, which is removed when all is done */
+    char *pattern, *directory; /* directory of a backup, which is removed after training */
     bool keeps_backup;
-    char *files;               /* written so far and not removed, one a line, the oldest first */
-    int64_t last_step;         /* of the last file, which */
-    bool last_whole;           /* stands at the end of an epoch */
-    bool interrupted;          /* this epoch was */
+    char *files;               /* files written so far and not removed, one per line, oldest first */
+    int64_t last_step;         /* step of the last file, which */
+    bool last_whole;           /* was written at the end of an epoch */
+    bool interrupted;          /* this epoch has been written */
     mirt__text path;
 } mirt__checkpointer;
 
@@ -29,12 +29,12 @@ static const mirt__state_field mirt__checkpointer_fields[] = {
 
 /* >>patterns */
 
-/* A place in a pattern: {name:08.3f}. */
+/* A placeholder in a pattern: {name:08.3f}. */
 typedef struct mirt__blank {
     char name[64], flags[24], type;
 } mirt__blank;
 
-/* Reads the place that begins at `at`, a brace; returns what follows, or NULL with the error set. */
+/* Parses the placeholder at `at`, a brace; returns the end of it, or NULL with the error set. */
 static const char *mirt__blank_read(const char *who, const char *pattern, const char *at, mirt__blank *out) {
     size_t name = strcspn(at + 1, ":{}"), length = 0;
     const char *end = at + 1 + name;
@@ -56,27 +56,33 @@ static const char *mirt__blank_read(const char *who, const char *pattern, const 
         out->name[name] = 0;
         return end + 1;
     }
-    mirt__fail(MIRT_E_INVALID, "%s: the path \"%s\" goes wrong at \"%.24s\": a place is {epoch}, {step:08d} or {val_loss:.2f}", who, pattern, at);
+    mirt__fail(MIRT_E_INVALID, "%s: the path \"%s\" is invalid at \"%.24s\": a placeholder is {epoch}, {step:08d}"
+                               " or {val_loss:.2f}", who, pattern, at);
     return NULL;
 }
 
-static bool mirt__blank_counts(const mirt__blank *blank) { return strcmp(blank->name, "epoch") == 0 || strcmp(blank->name, "step") == 0; }
+static bool mirt__blank_counts(const mirt__blank *blank) {
+    return strcmp(blank->name, "epoch") == 0 || strcmp(blank->name, "step") == 0;
+}
 
 static void mirt__blank_write(const mirt__blank *blank, const mirt_event *event, mirt__text *out) {
     char format[40];
     if (mirt__blank_counts(blank) && (blank->type == 0 || blank->type == 'd')) {
         const char *point = strchr(blank->flags, '.');
-        snprintf(format, sizeof format, "%%%.*slld", (int)(point ? (size_t)(point - blank->flags) : strlen(blank->flags)), blank->flags);
-        mirt__text_add(out, blank->flags[0] ? format : "%lld", strcmp(blank->name, "epoch") == 0 ? (long long)event->epoch + 1 : (long long)event->model->step);
+        snprintf(format, sizeof format, "%%%.*slld",
+                 (int)(point ? (size_t)(point - blank->flags) : strlen(blank->flags)), blank->flags);
+        mirt__text_add(out, blank->flags[0] ? format : "%lld",
+                       strcmp(blank->name, "epoch") == 0 ? (long long)event->epoch + 1 : (long long)event->model->step);
         return;
     }
-    double value = mirt__blank_counts(blank) ? (strcmp(blank->name, "epoch") == 0 ? event->epoch + 1 : (double)event->model->step)
-                                             : mirt_logs_value(event->logs, blank->name);
+    double value = mirt__blank_counts(blank)
+                       ? (strcmp(blank->name, "epoch") == 0 ? event->epoch + 1 : (double)event->model->step)
+                       : mirt_logs_value(event->logs, blank->name);
     snprintf(format, sizeof format, "%%%s%c", blank->flags, blank->type && blank->type != 'd' ? blank->type : 'g');
     mirt__text_add(out, format, value);
 }
 
-/* Fills in the pattern; event NULL: only looks at each place by mirt__log_check, in `checked`. */
+/* Expands the pattern; event NULL: only checks each placeholder by mirt__log_check, with `checked`. */
 static mirt_status mirt__pattern_write(const char *who, const char *pattern, const mirt_event *event, mirt__text *out) {
     mirt__blank blank;
     for (const char *at = pattern; *at;) {
@@ -93,7 +99,7 @@ static mirt_status mirt__pattern_write(const char *who, const char *pattern, con
     return out->failed ? mirt_last_status() : MIRT_OK;
 }
 
-/* Every place must be one that this fit can fill in when files are written. */
+/* Checks that this fit has values for all placeholders when files are written. */
 static mirt_status mirt__pattern_check(const mirt__checkpointer *self, const mirt_event *event) {
     const char *names[MIRT_MAX_LOGS + 2] = {"epoch", "step"};
     mirt__blank blank;
@@ -118,8 +124,9 @@ static mirt_status mirt__pattern_check(const mirt__checkpointer *self, const mir
         mirt__text list = {NULL, 0, 0, false};
         for (int i = 0; i < count; i++) mirt__text_add(&list, "%s{%s}", i ? ", " : "", names[i]);
         mirt__fail(MIRT_E_INVALID, "%s: the path \"%s\" has {%s}, which %s%s%s%s", self->who, self->pattern, blank.name,
-                   by_steps && strncmp(blank.name, "val_", 4) == 0 ? "nobody knows at the end of a step" : "this fit does not report", hint,
-                   *hint ? " There are " : "; there are ", list.data ? list.data : "none");
+                   by_steps && strncmp(blank.name, "val_", 4) == 0 ? "is unknown at the end of a step"
+                                                                   : "this fit does not report",
+                   hint, *hint ? " There are " : "; there are ", list.data ? list.data : "none");
         mirt__text_free(&list);
         return mirt_last_status();
     }
@@ -128,7 +135,7 @@ static mirt_status mirt__pattern_check(const mirt__checkpointer *self, const mir
 
 /* >>files */
 
-/* Removes what processes that are no more left half written under names of this pattern. */
+/* Removes incomplete files of ended processes with names of this pattern. */
 static void mirt__checkpointer_clean(const char *pattern) {
     const char *slash = strrchr(pattern, '/'), *name = slash ? slash + 1 : pattern;
     const size_t fixed = strcspn(name, "{}"), directory = (size_t)(name - pattern);
@@ -142,7 +149,9 @@ static void mirt__checkpointer_clean(const char *pattern) {
         long process = 0;
         int attempt = 0, end = 0;
         for (int points = 0; tail > entry->d_name && points < 2;) points += *--tail == '.'; /* ".123-0.tmp" */
-        if (strncmp(entry->d_name, name, fixed) != 0 || strlen(entry->d_name) > 255 || sscanf(tail, ".%ld-%d.tmp%n", &process, &attempt, &end) != 2) continue;
+        if (strncmp(entry->d_name, name, fixed) != 0 || strlen(entry->d_name) > 255 ||
+            sscanf(tail, ".%ld-%d.tmp%n", &process, &attempt, &end) != 2)
+            continue;
         if (end == 0 || tail[end] || process <= 0 || kill((pid_t)process, 0) == 0 || errno != ESRCH) continue;
         snprintf(path, sizeof path, "%.*s%.255s", (int)directory, pattern, entry->d_name);
         mirt__file_remove(path);
@@ -150,7 +159,7 @@ static void mirt__checkpointer_clean(const char *pattern) {
     if (stream) closedir(stream);
 }
 
-/* What is written from now on is newer than all that is there, whatever the clock was then or is now. */
+/* Makes new files newer than all existing ones, regardless of changes of the clock. */
 static mirt_status mirt__checkpointer_follow(char *path, mirt__fit *fit) {
     char *slash = strrchr(path, '/');
     int64_t saved;
@@ -172,7 +181,7 @@ static mirt_status mirt__checkpointer_probe(mirt__checkpointer *self, const mirt
     return status == MIRT_OK ? MIRT_OK : (mirt__fail_at("%s cannot write", self->who), status);
 }
 
-/* The list with `path` behind it, once. */
+/* Moves `path` to the end of the list, or appends it. */
 static mirt_status mirt__files_add(mirt__checkpointer *self, const char *path) {
     mirt__text list = {NULL, 0, 0, false};
     const size_t size = strlen(path);
@@ -191,11 +200,11 @@ static mirt_status mirt__files_add(mirt__checkpointer *self, const char *path) {
     return MIRT_OK;
 }
 
-/* Whether the pattern can give this name: places hold numbers. The earliest match of the text between two places
-   suffices: if a later one fits, its place accepts all characters up to there, and so does the next place. That
-   bounds the time by the product of the lengths, whatever a file lists. */
+/* Whether the pattern can produce this name: placeholders stand for numbers. It suffices to try the earliest match of
+   the text between two placeholders: if a later one matches, its placeholder accepts all characters up to there, and so
+   does the next placeholder. This limits the time to the product of the lengths, whatever a file lists. */
 static bool mirt__pattern_gives(const char *pattern, const char *path, const char *end) {
-    const char *rest = NULL, *from = NULL; /* what follows the last place, and where it was looked for */
+    const char *rest = NULL, *from = NULL; /* the text after the last placeholder, and where its search began */
     for (;;) {
         if (*pattern == '{' && pattern[1] != '{') {
             rest = pattern = strchr(pattern, '}') + 1;
@@ -213,7 +222,7 @@ static bool mirt__pattern_gives(const char *pattern, const char *path, const cha
     }
 }
 
-/* No place has become "." or "..": the name is in a directory that the pattern gives. */
+/* No placeholder was replaced by "." or "..", so the name is in a directory of the pattern. */
 static bool mirt__pattern_stays(const char *pattern, const char *path, const char *end) {
     for (;;) {
         const char *next = (const char *)memchr(path, '/', (size_t)(end - path));
@@ -226,7 +235,8 @@ static bool mirt__pattern_stays(const char *pattern, const char *path, const cha
     }
 }
 
-/* A checkpoint may come from a copy of another directory, or from anywhere: what it lists and this pattern does not give is not ours to remove. */
+/* A checkpoint may be a copy from another directory or untrusted: never remove listed files that do not match the
+   pattern. */
 static void mirt__files_own(mirt__checkpointer *self) {
     char *to = self->files;
     for (const char *line = to; line && *line;) {
@@ -240,14 +250,15 @@ static void mirt__files_own(mirt__checkpointer *self) {
     if (to) *to = 0;
 }
 
-/* Removes the oldest files, of which there are too many. */
+/* Removes the oldest files if there are too many. */
 static void mirt__files_trim(mirt__checkpointer *self, const mirt_event *event) {
     int count = 0;
     for (const char *at = self->files; *at; at++) count += *at == '\n';
     for (; self->desc.keep && count > self->desc.keep; count--) {
         char *end = strchr(self->files, '\n');
         *end = 0;
-        if (mirt__file_remove(self->files) != MIRT_OK) mirt__log(event->model->strategy, MIRT_LOG_WARNING, "%s: %s", self->who, mirt_last_error());
+        if (mirt__file_remove(self->files) != MIRT_OK)
+            mirt__log(event->model->strategy, MIRT_LOG_WARNING, "%s: %s", self->who, mirt_last_error());
         memmove(self->files, end + 1, strlen(end + 1) + 1);
     }
 }
@@ -256,25 +267,32 @@ static int mirt__checkpointer_save(mirt__checkpointer *self, const mirt_event *e
     mirt__text_clear(&self->path);
     if (mirt__pattern_write(self->who, self->pattern, event, &self->path) != MIRT_OK) return MIRT_CALLBACK_FAILED;
     if (mirt__make_directory_of(self->path.data) != MIRT_OK)
-        return MIRT_CALLBACK_FAILED; /* its name may contain places */
+        return MIRT_CALLBACK_FAILED; /* its name may contain placeholders */
     if (self->desc.keep && mirt__files_add(self, self->path.data) != MIRT_OK) return MIRT_CALLBACK_FAILED;
     self->last_step = event->model->step;
     self->last_whole = whole;
-    if (mirt_save(event->model, self->path.data, self->desc.weights_only ? MIRT_SAVE_WEIGHTS_ONLY : MIRT_SAVE_ALL) != MIRT_OK) return MIRT_CALLBACK_FAILED;
+    if (mirt_save(event->model, self->path.data, self->desc.weights_only ? MIRT_SAVE_WEIGHTS_ONLY : MIRT_SAVE_ALL) !=
+        MIRT_OK)
+        return MIRT_CALLBACK_FAILED;
     if (self->desc.keep) mirt__files_trim(self, event);
     return 0;
 }
 
-/* >>moments */
+/* >>when to write */
 
 static int mirt__checkpointer_begin(const mirt_event *event, void *user) {
     mirt__checkpointer *self = (mirt__checkpointer *)user;
-    if (self->desc.best_only && mirt__monitor_begin(&self->monitor, self->who, event) != MIRT_OK) return MIRT_CALLBACK_FAILED;
+    if (self->desc.best_only && mirt__monitor_begin(&self->monitor, self->who, event) != MIRT_OK)
+        return MIRT_CALLBACK_FAILED;
     if (self->desc.best_only && self->desc.every_steps && strncmp(self->monitor.name, "val_", 4) == 0) {
-        mirt__fail(MIRT_E_INVALID, "%s watches \"%s\", which nobody knows at the end of a step: best_only with every_steps takes a log of training", self->who, self->monitor.name);
+        mirt__fail(
+            MIRT_E_INVALID,
+            "%s watches \"%s\", which is unknown at the end of a step: best_only with every_steps needs a training log",
+            self->who, self->monitor.name);
         return MIRT_CALLBACK_FAILED;
     }
-    if (mirt__pattern_check(self, event) != MIRT_OK || mirt__checkpointer_probe(self, event) != MIRT_OK) return MIRT_CALLBACK_FAILED;
+    if (mirt__pattern_check(self, event) != MIRT_OK || mirt__checkpointer_probe(self, event) != MIRT_OK)
+        return MIRT_CALLBACK_FAILED;
     if (!self->ready.loaded) {
         self->monitor.has_best = self->last_whole = false;
         self->last_step = -1;
@@ -292,7 +310,7 @@ static int mirt__checkpointer_epoch_begin(const mirt_event *event, void *user) {
     return 0;
 }
 
-/* Whether this is a moment to write at. */
+/* Whether to write a file now. */
 static bool mirt__checkpointer_due(mirt__checkpointer *self, const mirt_event *event, mirt__moment moment) {
     const int64_t step = event->model->step, every = self->desc.every_steps;
     const bool again = self->last_step == step && !self->last_whole;
@@ -302,7 +320,7 @@ static bool mirt__checkpointer_due(mirt__checkpointer *self, const mirt_event *e
         self->interrupted = true;
         return self->desc.at_end && !again;
     case MIRT__EPOCH_END:
-        if (self->interrupted && self->desc.at_end) return false; /* what was written last goes on with this epoch */
+        if (self->interrupted && self->desc.at_end) return false; /* the last file resumes in this epoch */
         return every == 0 || (self->desc.at_end && (event->model->fit->stop || event->epoch + 1 == event->epochs));
     default: return false;
     }
@@ -317,7 +335,9 @@ static int mirt__checkpointer_after(mirt__readymade *ready, const mirt_event *ev
     mirt__checkpointer *self = (mirt__checkpointer *)ready;
     if (moment == MIRT__TRAIN_END && self->directory && !self->keeps_backup) mirt__checkpointer_done(self);
     if (!mirt__checkpointer_due(self, event, moment)) return 0;
-    if (self->desc.best_only && !mirt__monitor_improved(&self->monitor, mirt_logs_value(event->logs, self->monitor.name))) return 0;
+    if (self->desc.best_only &&
+        !mirt__monitor_improved(&self->monitor, mirt_logs_value(event->logs, self->monitor.name)))
+        return 0;
     return mirt__checkpointer_save(self, event, moment == MIRT__EPOCH_END);
 }
 
@@ -329,27 +349,35 @@ static void mirt__checkpointer_release(mirt__readymade *ready) {
     mirt__text_free(&self->path);
 }
 
-/* >>making */
+/* >>constructors */
 
 static mirt_status mirt__checkpointer_check(const char *who, const mirt_model_checkpoint_desc *desc) {
     mirt__blank blank;
-    if (!desc || !desc->path || !*desc->path) return mirt__fail(MIRT_E_INVALID, "%s: there is no path to write to", who);
-    const size_t line = strcspn(desc->path, "\n"); /* a list of files has one a line */
-    if (desc->path[line]) return mirt__fail(MIRT_E_INVALID, "%s: the path \"%.*s...\" has the end of a line in it", who, line < 200 ? (int)line : 200, desc->path);
+    if (!desc || !desc->path || !*desc->path) return mirt__fail(MIRT_E_INVALID, "%s: the path is missing", who);
+    const size_t line = strcspn(desc->path, "\n"); /* the list of files has one per line */
+    if (desc->path[line])
+        return mirt__fail(MIRT_E_INVALID, "%s: the path \"%.*s...\" contains a line break", who,
+                          line < 200 ? (int)line : 200, desc->path);
     if (mirt_save_check(desc->path) != MIRT_OK) return mirt__fail_at("%s", who);
-    if (desc->every_steps < 0 || desc->keep < 0) return mirt__fail(MIRT_E_INVALID, "%s: every_steps %lld and keep %d must not be negative", who, (long long)desc->every_steps, desc->keep);
+    if (desc->every_steps < 0 || desc->keep < 0)
+        return mirt__fail(MIRT_E_INVALID, "%s: every_steps %lld and keep %d must not be negative", who,
+                          (long long)desc->every_steps, desc->keep);
     for (const char *at = desc->path; (at = strpbrk(at, "{}")) != NULL;) {
         if (at[1] == *at) at += 2;
         else if (*at == '}' || !(at = mirt__blank_read(who, desc->path, at, &blank))) {
-            return at ? mirt__fail(MIRT_E_INVALID, "%s: the path \"%s\" closes a brace it did not open", who, desc->path) : mirt_last_status();
+            return at ? mirt__fail(MIRT_E_INVALID, "%s: the path \"%s\" closes a brace that it did not open", who,
+                                   desc->path)
+                      : mirt_last_status();
         }
     }
     return MIRT_OK;
 }
 
-static mirt__checkpointer *mirt__checkpointer_new(const char *name, const char *who, const mirt_model_checkpoint_desc *desc) {
+static mirt__checkpointer *mirt__checkpointer_new(const char *name, const char *who,
+                                                  const mirt_model_checkpoint_desc *desc) {
     if (mirt__checkpointer_check(who, desc) != MIRT_OK) return NULL;
-    mirt__readymade *ready = mirt__ready_new(sizeof(mirt__checkpointer), name, mirt__checkpointer_fields, MIRT__COUNT(mirt__checkpointer_fields));
+    mirt__readymade *ready = mirt__ready_new(sizeof(mirt__checkpointer), name, mirt__checkpointer_fields,
+                                             MIRT__COUNT(mirt__checkpointer_fields));
     if (!ready) return NULL;
     mirt__checkpointer *self = (mirt__checkpointer *)ready;
     self->who = who;
@@ -359,7 +387,8 @@ static mirt__checkpointer *mirt__checkpointer_new(const char *name, const char *
     ready->base.train_begin = mirt__checkpointer_begin;
     ready->base.epoch_begin = mirt__checkpointer_epoch_begin;
     self->pattern = mirt__strdup(desc->path);
-    if (self->pattern && mirt__monitor_create(&self->monitor, who, desc->monitor, desc->mode, 0) == MIRT_OK) return self;
+    if (self->pattern && mirt__monitor_create(&self->monitor, who, desc->monitor, desc->mode, 0) == MIRT_OK)
+        return self;
     mirt_callback_destroy(&ready->base);
     return NULL;
 }
@@ -375,12 +404,15 @@ MIRT_API mirt_callback *mirt_backup_and_restore(const mirt_backup_desc *desc) {
     mirt_model_checkpoint_desc checkpoint;
     mirt__text path = {NULL, 0, 0, false};
     memset(&checkpoint, 0, sizeof checkpoint);
-    if (!desc || !desc->directory || !*desc->directory) return mirt__fail(MIRT_E_INVALID, "mirt_backup_and_restore: no directory"), (mirt_callback *)NULL;
-    for (const char *at = desc->directory; *at; at++) mirt__text_add(&path, *at == '{' ? "{{" : *at == '}' ? "}}" : "%c", *at);
+    if (!desc || !desc->directory || !*desc->directory)
+        return mirt__fail(MIRT_E_INVALID, "mirt_backup_and_restore: no directory"), (mirt_callback *)NULL;
+    for (const char *at = desc->directory; *at; at++)
+        mirt__text_add(&path, *at == '{' ? "{{" : *at == '}' ? "}}" : "%c", *at);
     mirt__text_add(&path, "/backup.safetensors");
     checkpoint.path = path.data;
     checkpoint.every_steps = desc->every_steps;
-    mirt__checkpointer *self = path.failed ? NULL : mirt__checkpointer_new("backup_and_restore", "backup and restore", &checkpoint);
+    mirt__checkpointer *self =
+        path.failed ? NULL : mirt__checkpointer_new("backup_and_restore", "backup and restore", &checkpoint);
     mirt__text_free(&path);
     if (!self) return NULL;
     self->directory = mirt__strdup(desc->directory);

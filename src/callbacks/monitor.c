@@ -17,7 +17,8 @@ MIRT__LIB mirt_status mirt__log_check(const char *who, const char *name, const m
     const int known = mirt__log_names(event->model, true, names);
     for (int i = 0; i < known; i++) found = found || strcmp(names[i], name) == 0;
     if (found && !validation && strncmp(name, "val_", 4) == 0) {
-        return mirt__fail(MIRT_E_INVALID, "%s watches \"%s\", but this fit has no validation data; there is \"%s\"", who, name, name + 4);
+        return mirt__fail(MIRT_E_INVALID, "%s watches \"%s\", but this fit has no validation data; use \"%s\"", who,
+                          name, name + 4);
     }
     if (found) return MIRT_OK;
     memset(&like, 0, sizeof like);
@@ -28,41 +29,52 @@ MIRT__LIB mirt_status mirt__log_check(const char *who, const char *name, const m
         mirt__text_add(&list, "%s%s", i ? ", " : "", names[i]);
     }
     like_text = mirt__did_you_mean(&like);
-    mirt_status status = mirt__fail(MIRT_E_INVALID, "%s watches \"%s\", which this fit does not report%s%s", who, name, *like_text ? like_text : "; there are ",
-                                    *like_text || !list.data ? "" : list.data);
+    mirt_status status = mirt__fail(MIRT_E_INVALID, "%s watches \"%s\", which this fit does not report%s%s", who, name,
+                                    *like_text ? like_text : "; there are ", *like_text || !list.data ? "" : list.data);
     mirt__text_free(&list);
     return status;
 }
 
-MIRT__LIB mirt_status mirt__monitor_create(mirt__monitor *monitor, const char *who, const char *name, mirt_mode mode, double min_delta) {
-    if ((int)mode < 0 || mode > MIRT_MODE_MAX) return mirt__fail(MIRT_E_INVALID, "%s: there is no mode number %d", who, (int)mode);
-    if (!isfinite(min_delta)) return mirt__fail(MIRT_E_INVALID, "%s: min_delta is %g; it must be a number", who, min_delta);
+MIRT__LIB mirt_status mirt__monitor_create(mirt__monitor *monitor, const char *who, const char *name, mirt_mode mode,
+                                           double min_delta) {
+    if ((int)mode < 0 || mode > MIRT_MODE_MAX)
+        return mirt__fail(MIRT_E_INVALID, "%s: invalid mode (%d)", who, (int)mode);
+    if (!isfinite(min_delta))
+        return mirt__fail(MIRT_E_INVALID, "%s: min_delta is %g; it must be finite", who, min_delta);
     monitor->asked = monitor->mode = mode;
     monitor->min_delta = fabs(min_delta);
     monitor->name = mirt__strdup(name ? name : "val_loss");
     return monitor->name ? MIRT_OK : MIRT_E_NOMEM;
 }
 
-/* The log `name`, or the same of validation. */
-static bool mirt__log_is(const char *name, const char *log, const char *val_log) { return strcmp(name, log) == 0 || strcmp(name, val_log) == 0; }
+/* The log `name`, or the validation log of the same metric. */
+static bool mirt__log_is(const char *name, const char *log, const char *val_log) {
+    return strcmp(name, log) == 0 || strcmp(name, val_log) == 0;
+}
 
 MIRT__LIB mirt_mode mirt__log_direction(const mirt_model *model, const char *name) {
     bool loss = mirt__log_is(name, "loss", "val_loss");
     for (int i = 0; i < model->num_outputs; i++) {
-        loss = loss || (mirt__output_has_loss(model, i) && mirt__log_is(name, model->loss_name[i], model->val_loss_name[i]));
+        loss = loss ||
+               (mirt__output_has_loss(model, i) && mirt__log_is(name, model->loss_name[i], model->val_loss_name[i]));
     }
     for (int m = 0; m < model->num_metrics && !loss; m++) {
-        if (mirt__log_is(name, model->metric[m].name, model->metric[m].val_name)) return mirt__metric_direction(&model->metric[m]);
+        if (mirt__log_is(name, model->metric[m].name, model->metric[m].val_name))
+            return mirt__metric_direction(&model->metric[m]);
     }
     return loss ? MIRT_MODE_MIN : MIRT_MODE_AUTO;
 }
 
 MIRT__LIB mirt_status mirt__monitor_begin(mirt__monitor *monitor, const char *who, const mirt_event *event) {
     if (mirt__log_check(who, monitor->name, event) != MIRT_OK) return mirt_last_status();
-    monitor->mode = monitor->asked != MIRT_MODE_AUTO ? monitor->asked : mirt__log_direction(event->model, monitor->name);
+    monitor->mode =
+        monitor->asked != MIRT_MODE_AUTO ? monitor->asked : mirt__log_direction(event->model, monitor->name);
     if (monitor->mode != MIRT_MODE_AUTO) return MIRT_OK;
-    return mirt__fail(MIRT_E_INVALID, "%s watches \"%s\", which does not declare whether small or large values are better: set the metric's direction, or the "
-                      "callback's mode, to MIRT_MODE_MIN or MIRT_MODE_MAX", who, monitor->name);
+    return mirt__fail(MIRT_E_INVALID,
+                      "%s watches \"%s\", which does not declare whether small or large values are better: set the "
+                      "metric's direction, or the "
+                      "callback's mode, to MIRT_MODE_MIN or MIRT_MODE_MAX",
+                      who, monitor->name);
 }
 
 MIRT__LIB bool mirt__monitor_better(const mirt__monitor *monitor, double value, double than) {

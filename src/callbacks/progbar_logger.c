@@ -1,9 +1,11 @@
+/* ProgbarLogger: the progress line. */
+
 #include "callbacks.h"
 
 typedef struct mirt__progbar_logger {
     mirt__readymade ready;
     mirt__progress progress;
-    int shown; /* epochs that there is a line above of */
+    int shown; /* epochs that already have a line */
 } mirt__progbar_logger;
 
 static int mirt__progbar_train_begin(const mirt_event *event, void *user) {
@@ -19,13 +21,13 @@ static int mirt__progbar_epoch_begin(const mirt_event *event, void *user) {
     return 0;
 }
 
-/* What goes on in the middle of an epoch is not told of its beginning. */
+/* An epoch that is resumed in the middle gets no call at its beginning. */
 static int mirt__progbar_batch_end(const mirt_event *event, void *user) {
     mirt__progbar_logger *self = (mirt__progbar_logger *)user;
-    mirt_event behind = *event;
-    behind.batch++;
+    mirt_event after = *event;
+    after.batch++;
     if (self->shown != event->epoch + 1) mirt__progbar_epoch_begin(event, user);
-    mirt__progress_line(&self->progress, event->model, &behind, false);
+    mirt__progress_line(&self->progress, event->model, &after, false);
     return 0;
 }
 

@@ -2,7 +2,7 @@
 #include "../nn/config.h"
 #include "callbacks.h"
 
-/* One file of events in each of these directories. */
+/* Each of these directories contains one event file. */
 enum { MIRT__BOARD_ROOT, MIRT__BOARD_TRAIN, MIRT__BOARD_VALIDATION, MIRT__BOARD_FILES };
 static const char *const mirt__board_directory[MIRT__BOARD_FILES] = {"", "/train", "/validation"};
 
@@ -10,14 +10,14 @@ typedef struct mirt__tensorboard {
     mirt__readymade ready;
     mirt_tensorboard_desc desc; /* log_dir is a copy */
     char *log_dir;
-    char *name[MIRT__BOARD_FILES];     /* of files, and */
-    int64_t length[MIRT__BOARD_FILES]; /* their lengths: what checkpoints keep */
+    char *name[MIRT__BOARD_FILES];     /* names of files */
+    int64_t length[MIRT__BOARD_FILES]; /* lengths of files; checkpoints store both */
     mirt__events events[MIRT__BOARD_FILES];
     bool open[MIRT__BOARD_FILES];
     mirt__text tag;
 } mirt__tensorboard;
 
-/* A file that is cut back and written to has to be one of events in the directory. */
+/* A file that is truncated and continued must be an event file in the directory. */
 static bool mirt__board_name_valid(const char *name) {
     static const char begin[] = "events.out.tfevents.";
     return !*name || (strncmp(name, begin, sizeof begin - 1) == 0 && !strchr(name, '/'));
@@ -25,13 +25,19 @@ static bool mirt__board_name_valid(const char *name) {
 
 static const mirt__state_field mirt__tensorboard_fields[] = {
 #define MIRT__BOARD_STATE(prefix, number) \
-    {prefix "_file", MIRT__STATE_TEXT, offsetof(mirt__tensorboard, name) + (number) * sizeof(char *), 0, 0, mirt__board_name_valid}, \
-    {prefix "_length", MIRT__STATE_INT64, offsetof(mirt__tensorboard, length) + (number) * sizeof(int64_t), 0, (int64_t)1 << 53, NULL}
-    MIRT__BOARD_STATE("root", MIRT__BOARD_ROOT), MIRT__BOARD_STATE("train", MIRT__BOARD_TRAIN), MIRT__BOARD_STATE("validation", MIRT__BOARD_VALIDATION),
+    {prefix "_file",        MIRT__STATE_TEXT, offsetof(mirt__tensorboard, name) + (number) * sizeof(char *), 0, 0, \
+     mirt__board_name_valid}, \
+    { \
+        prefix "_length", MIRT__STATE_INT64, offsetof(mirt__tensorboard, length) + (number) * sizeof(int64_t), 0, \
+            (int64_t)1 << 53, NULL \
+    }
+    MIRT__BOARD_STATE("root", MIRT__BOARD_ROOT),
+    MIRT__BOARD_STATE("train", MIRT__BOARD_TRAIN),
+    MIRT__BOARD_STATE("validation", MIRT__BOARD_VALIDATION),
 #undef MIRT__BOARD_STATE
 };
 
-/* The file, begun when something is to be written into it: NULL with the error set. */
+/* The file, which is created on first use; NULL with the error set. */
 static mirt__events *mirt__board_file(mirt__tensorboard *self, int which) {
     mirt__events *e = &self->events[which];
     if (self->open[which]) return e;
@@ -47,8 +53,9 @@ static mirt__events *mirt__board_file(mirt__tensorboard *self, int which) {
     return self->name[which] ? e : NULL;
 }
 
-/* A scalar named "prefix" "name" "suffix". */
-static mirt_status mirt__board_scalar(mirt__tensorboard *self, int which, const char *prefix, const char *name, const char *suffix, int64_t step, double value) {
+/* Writes a scalar named "prefix" "name" "suffix". */
+static mirt_status mirt__board_scalar(mirt__tensorboard *self, int which, const char *prefix, const char *name,
+                                      const char *suffix, int64_t step, double value) {
     mirt__events *e = mirt__board_file(self, which);
     if (!e) return mirt_last_status();
     mirt__text_clear(&self->tag);
@@ -76,10 +83,15 @@ static mirt_status mirt__board_hparams(mirt__tensorboard *self, const mirt_event
     const mirt_model *model = event->model;
     const char *names[MIRT_MAX_LOGS], *metric[MIRT_MAX_LOGS];
     const mirt__hparam hparam[] = {
-        {"model", model->name, 0}, {"optimizer", mirt__optimizer_class_get(model->config.optimizer.kind)->name, 0},
-        {"learning_rate", NULL, mirt_get_learning_rate(model)}, {"dtype", mirt__dtype_policy(model), 0},
-        {"batch_size", NULL, (double)event->batch_size}, {"epochs", NULL, (double)event->epochs}, {"seed", NULL, (double)model->strategy->seed},
-        {"devices", NULL, (double)mirt_num_devices(model->strategy)}, {"replicas", NULL, (double)mirt_num_replicas(model->strategy)},
+        {"model", model->name, 0},
+        {"optimizer", mirt__optimizer_class_get(model->config.optimizer.kind)->name, 0},
+        {"learning_rate", NULL, mirt_get_learning_rate(model)},
+        {"dtype", mirt__dtype_policy(model), 0},
+        {"batch_size", NULL, (double)event->batch_size},
+        {"epochs", NULL, (double)event->epochs},
+        {"seed", NULL, (double)model->strategy->seed},
+        {"devices", NULL, (double)mirt_num_devices(model->strategy)},
+        {"replicas", NULL, (double)mirt_num_replicas(model->strategy)},
     };
     mirt__events *e = mirt__board_file(self, MIRT__BOARD_ROOT);
     mirt__pool pool = {NULL};
@@ -93,9 +105,12 @@ static mirt_status mirt__board_hparams(mirt__tensorboard *self, const mirt_event
         else status = mirt_last_status();
         metric[i] = tag;
     }
-    if (status == MIRT_OK) status = mirt__events_hparams(e, hparam, MIRT__COUNT(hparam), metric, count, event->validation ? "validation" : "train");
+    if (status == MIRT_OK)
+        status = mirt__events_hparams(e, hparam, MIRT__COUNT(hparam), metric, count,
+                                      event->validation ? "validation" : "train");
     const char *environment = status == MIRT_OK ? mirt_environment(model->strategy) : NULL;
-    if (status == MIRT_OK) status = environment ? mirt__events_text(e, 0, "environment", environment) : mirt_last_status();
+    if (status == MIRT_OK)
+        status = environment ? mirt__events_text(e, 0, "environment", environment) : mirt_last_status();
     mirt__pool_free(&pool);
     return status;
 }
@@ -118,14 +133,16 @@ static mirt_status mirt__board_begin(mirt__tensorboard *self, const mirt_event *
         self->name[i] = NULL;
         self->length[i] = 0;
     }
-    /* Now, so that what cannot be written is known before training. */
-    if (!mirt__board_file(self, MIRT__BOARD_TRAIN) || (event->validation && !mirt__board_file(self, MIRT__BOARD_VALIDATION))) return mirt_last_status();
+    /* Create the file now, so that errors are reported before training. */
+    if (!mirt__board_file(self, MIRT__BOARD_TRAIN) ||
+        (event->validation && !mirt__board_file(self, MIRT__BOARD_VALIDATION)))
+        return mirt_last_status();
     if (resumed) return MIRT_OK;
     if (!self->desc.no_graph && mirt__board_graph(self, event->model) != MIRT_OK) return mirt_last_status();
     return mirt__board_hparams(self, event);
 }
 
-/* What every function ends with. */
+/* The last step of every function. */
 static int mirt__board_done(mirt__tensorboard *self, mirt_status status) {
     for (int i = 0; i < MIRT__BOARD_FILES; i++) {
         if (self->open[i]) self->length[i] = (int64_t)self->events[i].file.size;
@@ -138,15 +155,16 @@ static int mirt__board_train_begin(const mirt_event *event, void *user) {
     return mirt__board_done(self, mirt__board_begin(self, event));
 }
 
-/* >>numbers */
+/* >>scalars */
 
 static int mirt__board_batch_end(const mirt_event *event, void *user) {
     mirt__tensorboard *self = (mirt__tensorboard *)user;
     mirt_status status = MIRT_OK;
     if (!self->desc.update_freq || (event->step + 1) % self->desc.update_freq != 0) return 0;
     for (int i = 0; i < event->logs->count && status == MIRT_OK; i++) {
-        if (strcmp(event->logs->name[i], "batch_loss") == 0) continue; /* Keras's "batch_loss" is the mean so far */
-        status = mirt__board_scalar(self, MIRT__BOARD_TRAIN, "batch_", event->logs->name[i], "", event->step + 1, event->logs->value[i]);
+        if (strcmp(event->logs->name[i], "batch_loss") == 0) continue; /* Keras's "batch_loss" is the mean up to now */
+        status = mirt__board_scalar(self, MIRT__BOARD_TRAIN, "batch_", event->logs->name[i], "", event->step + 1,
+                                    event->logs->value[i]);
     }
     return mirt__board_done(self, status);
 }
@@ -156,17 +174,18 @@ static int mirt__board_test_end(const mirt_event *event, void *user) {
     mirt_status status = MIRT_OK;
     for (int i = 0; i < event->logs->count && status == MIRT_OK; i++) {
         if (strncmp(event->logs->name[i], "val_", 4) != 0) continue;
-        status = mirt__board_scalar(self, MIRT__BOARD_VALIDATION, "evaluation_", event->logs->name[i] + 4, "_vs_iterations", mirt_step(event->model), event->logs->value[i]);
+        status = mirt__board_scalar(self, MIRT__BOARD_VALIDATION, "evaluation_", event->logs->name[i] + 4,
+                                    "_vs_iterations", mirt_step(event->model), event->logs->value[i]);
     }
     return mirt__board_done(self, status);
 }
 
 /* >>weights */
 
-/* Weights as pixels, the kernels of a convolution beside each other: (count, height, width, 1). */
+/* Weights as pixels, with the kernels of a convolution side by side: (count, height, width, 1). */
 typedef struct mirt__weight_image {
     int64_t count, height, width;
-    int64_t step[3]; /* between kernels, rows and columns in the weights */
+    int64_t step[3]; /* strides of kernels, rows and columns in the weights */
     int columns;
 } mirt__weight_image;
 
@@ -177,13 +196,13 @@ static bool mirt__weight_image_of(const mirt_shape *s, mirt__weight_image *out) 
     if (s->rank == 1) {
         out->width = s->dim[0];
         out->step[2] = 1;
-    } else if (s->rank == 2) { /* lying down */
+    } else if (s->rank == 2) { /* as a horizontal row */
         const int tall = s->dim[0] > s->dim[1];
         out->height = s->dim[tall];
         out->width = s->dim[!tall];
         out->step[1] = tall ? 1 : s->dim[1];
         out->step[2] = tall ? s->dim[1] : 1;
-    } else if (s->rank == 4) { /* of the first channels */
+    } else if (s->rank == 4) { /* only the first channels */
         const int64_t kernels = s->dim[2] * s->dim[3];
         out->count = kernels < MIRT__BOARD_KERNELS ? kernels : MIRT__BOARD_KERNELS;
         out->height = s->dim[0];
@@ -198,7 +217,8 @@ static bool mirt__weight_image_of(const mirt_shape *s, mirt__weight_image *out) 
     return out->height <= 4096 && out->width <= 4096;
 }
 
-static mirt_status mirt__board_picture(mirt__events *e, int64_t epoch, const char *tag, const mirt__variable *v, const mirt__real *weights) {
+static mirt_status mirt__board_picture(mirt__events *e, int64_t epoch, const char *tag, const mirt__variable *v,
+                                       const mirt__real *weights) {
     mirt__weight_image w;
     double least = DBL_MAX, most = -DBL_MAX;
     if (!mirt__weight_image_of(&v->shape, &w)) return MIRT_OK;
@@ -212,7 +232,8 @@ static mirt_status mirt__board_picture(mirt__events *e, int64_t epoch, const cha
     for (int64_t k = 0; k < w.count; k++) {
         for (int64_t y = 0; y < w.height; y++) {
             for (int64_t x = 0; x < w.width; x++) {
-                const double value = (double)weights[k * w.step[0] + y * w.step[1] + x * w.step[2]], share = most > least ? (value - least) / (most - least) : 0.5;
+                const double value = (double)weights[k * w.step[0] + y * w.step[1] + x * w.step[2]],
+                             share = most > least ? (value - least) / (most - least) : 0.5;
                 *at++ = (unsigned char)(share >= 0 && share <= 1 ? 255 * share + 0.5 : 0);
             }
         }
@@ -232,8 +253,9 @@ static mirt_status mirt__board_weights(mirt__tensorboard *self, const mirt_event
         for (int picture = 0; picture <= self->desc.write_images && status == MIRT_OK; picture++) {
             mirt__text_clear(&self->tag);
             mirt__text_add(&self->tag, "%s/%s", v->name, picture ? "image" : "histogram");
-            status = self->tag.failed ? mirt_last_status() : picture ? mirt__board_picture(e, event->epoch, self->tag.data, v, weights) :
-                     mirt__events_histogram(e, event->epoch, self->tag.data, weights, v->count);
+            status = self->tag.failed ? mirt_last_status()
+                     : picture        ? mirt__board_picture(e, event->epoch, self->tag.data, v, weights)
+                                      : mirt__events_histogram(e, event->epoch, self->tag.data, weights, v->count);
         }
     }
     return status;
@@ -245,9 +267,11 @@ static int mirt__board_epoch_end(const mirt_event *event, void *user) {
     for (int i = 0; i < event->logs->count && status == MIRT_OK; i++) {
         const char *name = event->logs->name[i];
         const bool validation = strncmp(name, "val_", 4) == 0;
-        status = mirt__board_scalar(self, validation ? MIRT__BOARD_VALIDATION : MIRT__BOARD_TRAIN, "epoch_", name + (validation ? 4 : 0), "", event->epoch, event->logs->value[i]);
+        status = mirt__board_scalar(self, validation ? MIRT__BOARD_VALIDATION : MIRT__BOARD_TRAIN, "epoch_",
+                                    name + (validation ? 4 : 0), "", event->epoch, event->logs->value[i]);
     }
-    if (status == MIRT_OK && self->desc.histogram_freq && event->epoch % self->desc.histogram_freq == 0) status = mirt__board_weights(self, event);
+    if (status == MIRT_OK && self->desc.histogram_freq && event->epoch % self->desc.histogram_freq == 0)
+        status = mirt__board_weights(self, event);
     return mirt__board_done(self, status);
 }
 
@@ -277,10 +301,12 @@ MIRT_API mirt_callback *mirt_tensorboard(const mirt_tensorboard_desc *desc) {
     memset(&defaults, 0, sizeof defaults);
     if (!desc) desc = &defaults;
     if (desc->update_freq < 0 || desc->histogram_freq < 0) {
-        mirt__fail(MIRT_E_INVALID, "mirt_tensorboard: update_freq %lld and histogram_freq %d must not be negative", (long long)desc->update_freq, desc->histogram_freq);
+        mirt__fail(MIRT_E_INVALID, "mirt_tensorboard: update_freq %lld and histogram_freq %d must not be negative",
+                   (long long)desc->update_freq, desc->histogram_freq);
         return NULL;
     }
-    mirt__readymade *ready = mirt__ready_new(sizeof(mirt__tensorboard), "tensorboard", mirt__tensorboard_fields, MIRT__COUNT(mirt__tensorboard_fields));
+    mirt__readymade *ready = mirt__ready_new(sizeof(mirt__tensorboard), "tensorboard", mirt__tensorboard_fields,
+                                             MIRT__COUNT(mirt__tensorboard_fields));
     if (!ready) return NULL;
     mirt__tensorboard *self = (mirt__tensorboard *)ready;
     self->desc = *desc;

@@ -1,3 +1,5 @@
+/* TerminateOnNaN: reports non-finite losses and can stop training. */
+
 #include "callbacks.h"
 
 typedef struct mirt__terminate_on_nan {
@@ -13,13 +15,14 @@ static int mirt__nan_train_begin(const mirt_event *event, void *user) {
     return 0;
 }
 
-/* A warning comes once. */
+/* Warn only once. */
 static int mirt__nan_batch_end(const mirt_event *event, void *user) {
     mirt_model *model = event->model;
     (void)user;
     if (!model->nan_watch || !model->not_finite[0]) return 0;
     const bool stop = model->nan_watch == 2;
-    mirt__log(model->strategy, MIRT_LOG_WARNING, "%s%s", model->not_finite, stop ? "; training ends, the step was not applied" : "");
+    mirt__log(model->strategy, MIRT_LOG_WARNING, "%s%s", model->not_finite,
+              stop ? "; training stops, and the step was not applied" : "");
     if (!stop) model->nan_watch = 0;
     return stop;
 }
@@ -31,7 +34,8 @@ static int mirt__nan_train_end(const mirt_event *event, void *user) {
 }
 
 MIRT_API mirt_callback *mirt_terminate_on_nan(mirt_nan_policy policy) {
-    if ((int)policy < 0 || policy > MIRT_NAN_OFF) return mirt__fail(MIRT_E_INVALID, "terminate on NaN: there is no policy number %d", (int)policy), (mirt_callback *)NULL;
+    if ((int)policy < 0 || policy > MIRT_NAN_OFF)
+        return mirt__fail(MIRT_E_INVALID, "terminate on NaN: invalid policy (%d)", (int)policy), (mirt_callback *)NULL;
     mirt__readymade *ready = mirt__ready_new(sizeof(mirt__terminate_on_nan), "terminate_on_nan", NULL, 0);
     if (!ready) return NULL;
     ((mirt__terminate_on_nan *)ready)->policy = policy;

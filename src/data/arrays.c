@@ -14,7 +14,7 @@ MIRT_API void mirt_data_free(mirt_data *data) {
     mirt_array_free(&data->weights);
 }
 
-/* Where field f of the spec is in mirt_data. */
+/* The array in mirt_data for field f of the spec. */
 static mirt_array *mirt__read_array(const mirt__data_spec *spec, int f, mirt_data *data) {
     if (f < spec->num_x) return &data->x[f];
     return f < spec->num_x + spec->num_y ? &data->y[f - spec->num_x] : &data->weights;
@@ -50,7 +50,7 @@ static mirt_status mirt__read_end(mirt_dataset *dataset, mirt_status status, int
     return status;
 }
 
-/* Copies the batch's first `rows` samples behind the `done` that are in the arrays. */
+/* Copies the batch's first `rows` samples after the `done` samples in the arrays. */
 static void mirt__read_copy(const mirt__data_spec *spec, const mirt__batch *batch, int64_t rows, int64_t done,
                             mirt_data *out) {
     for (int f = 0; f < spec->num_fields; f++) {
@@ -83,7 +83,7 @@ MIRT__LIB mirt_status mirt__dataset_idle(const char *caller, const mirt_dataset 
 static mirt_status mirt__read_check(const char *caller, const mirt_dataset *dataset, mirt_data *out) {
     if (out) memset(out, 0, sizeof *out);
     if (!dataset) return mirt__fail_missing(caller, "data set");
-    if (!out) return mirt__fail(MIRT_E_INVALID, "%s: no place for the arrays", caller);
+    if (!out) return mirt__fail(MIRT_E_INVALID, "%s: out is NULL", caller);
     return mirt__dataset_idle(caller, dataset);
 }
 
@@ -96,19 +96,19 @@ MIRT_API mirt_status mirt_dataset_arrays(mirt_dataset *dataset, mirt_data *out) 
     if (status != MIRT_OK) return status;
     const int64_t samples = dataset->spec.samples;
     if (samples < 0)
-        return mirt__fail(MIRT_E_INVALID, "%s: the data set has no end, or none that is known; mirt_take gives it one",
+        return mirt__fail(MIRT_E_INVALID, "%s: the data set is endless or of unknown length; limit it with mirt_take",
                           caller);
     dataset->busy = true;
     status = mirt__read_allocate(caller, &dataset->spec, samples, out);
     if (status == MIRT_OK) status = mirt__dataset_begin(dataset, 0, 0);
     if (status == MIRT_OK) status = mirt__dataset_pull(dataset, samples, out, &rows);
-    /* Files check their ends, such as a checksum, only after the last sample. */
+    /* Reads past the last sample, because files verify their ends, such as checksums, only then. */
     if (status == MIRT_OK && rows == samples) status = mirt__dataset_next(dataset, &end);
     if (status == MIRT_OK && rows == 0) status = mirt__fail(MIRT_E_INVALID, "%s: the data set has no samples", caller);
     return mirt__read_end(dataset, status, rows, out);
 }
 
-/* Begins the pass at element `index`; *left: elements that are still to be read and dropped before it. */
+/* Begins the pass at element `index`; *left: the number of elements to read and drop before it. */
 static mirt_status mirt__read_begin(mirt_dataset *dataset, int64_t index, const mirt_read_desc *desc, int64_t *left) {
     mirt_status status = MIRT_OK;
     *left = index;
@@ -174,19 +174,19 @@ MIRT_API mirt_status mirt_to_categorical(mirt_array labels, int64_t classes, mir
     double largest = 0;
     size_t bytes;
     if (out) memset(out, 0, sizeof *out);
-    if (!labels.data || !out) return mirt__fail_missing(caller, labels.data ? "place for the array" : "labels");
+    if (!labels.data || !out) return mirt__fail_missing(caller, labels.data ? "array to fill" : "labels");
     if (!mirt__dtype_known(labels.dtype))
         return mirt__fail(MIRT_E_INVALID, "%s: the labels have the unknown dtype %d", caller, (int)labels.dtype);
     const bool ranked = labels.shape.rank >= 1 && labels.shape.rank <= MIRT_MAX_RANK;
     const int64_t count = ranked ? mirt__shape_count(&labels.shape) : 0;
     if (count < 1 || count != labels.shape.dim[0])
-        return mirt__fail(MIRT_E_SHAPE, "%s: one label per sample is needed, (n) or (n, 1), not %s", caller,
+        return mirt__fail(MIRT_E_SHAPE, "%s: labels must be one per sample, (n) or (n, 1), not %s", caller,
                           mirt__shape_text(&labels.shape, text));
     if (classes < 0) return mirt__fail(MIRT_E_INVALID, "%s: %lld classes", caller, (long long)classes);
     for (int64_t i = 0; i < count; i++) {
         const double label = mirt__element(labels.data, labels.dtype, i);
         if (!(label >= 0 && label < most && label == floor(label)))
-            return mirt__fail(MIRT_E_INVALID, "%s: label %g of sample %lld is not one of the classes 0 to %.0f", caller,
+            return mirt__fail(MIRT_E_INVALID, "%s: label %g of sample %lld is not a class from 0 to %.0f", caller,
                               label, (long long)i, most - 1);
         if (label > largest) largest = label;
     }

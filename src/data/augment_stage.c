@@ -1,4 +1,4 @@
-/* Random transforms of images as a stage, and statistics for normalization. Transforms may be described by text. */
+/* Random image transforms as a stage, transforms described by text, and statistics for normalization. */
 
 #include "../kernels/augment.h"
 #include "data.h"
@@ -116,7 +116,7 @@ MIRT_API mirt_dataset *mirt_augment(mirt_dataset *dataset, const mirt_augmentati
         status = mirt__fail(MIRT_E_INVALID, "mirt_augment needs a list of 1 to %d augmentations",
                             MIRT__MAX_AUGMENTATIONS);
     else if (dataset->spec.batch)
-        status = mirt__fail(MIRT_E_INVALID, "mirt_augment comes before mirt_batch: it is given one sample at a time");
+        status = mirt__fail(MIRT_E_INVALID, "mirt_augment must come before mirt_batch: it takes one sample at a time");
     if (status != MIRT_OK) return mirt__dataset_give_up(dataset, false);
     const mirt__stage *kind = mirt__reachable(dataset) ? &mirt__augment_make_stage
                               : dataset->run           ? &mirt__augment_run_stage
@@ -149,7 +149,7 @@ static const struct {
     {"brightness", MIRT_RANDOM_BRIGHTNESS, MIRT__WORDS_FACTOR},
 };
 
-/* The next word of *text, up to a ':', a ',' or the end, which `*ended` then is; false: it is too long. */
+/* The next word of *text, up to a ':', a ',' or the end, which is stored in `*ended`; false: it is too long. */
 static bool mirt__augment_word(const char **text, char word[32], char *ended) {
     const size_t size = strcspn(*text, ":,");
     snprintf(word, 32, "%.*s", size < 32 ? (int)size : 31, *text);
@@ -158,7 +158,7 @@ static bool mirt__augment_word(const char **text, char word[32], char *ended) {
     return size > 0 && size < 32;
 }
 
-/* A word after the name: the `numbers`-th number, or a mode. */
+/* Reads a word after the name: the `numbers`-th number, or a mode. */
 static bool mirt__augment_value(const char *word, mirt__augment_words reads, int numbers, mirt_augmentation *out) {
     static const char *const modes[] = {"both", "horizontal", "vertical"},
                       *const fills[] = {"reflect", "constant", "wrap", "nearest"};
@@ -186,7 +186,7 @@ static bool mirt__augment_value(const char *word, mirt__augment_words reads, int
     return true;
 }
 
-/* One entry; *ended as above. */
+/* Reads one entry; *ended as above. */
 static bool mirt__augment_entry(const char **text, mirt_augmentation *out, char *ended) {
     char name[32], word[32];
     const int most = MIRT__COUNT(mirt__augment_names);
@@ -198,13 +198,13 @@ static bool mirt__augment_entry(const char **text, mirt_augmentation *out, char 
     while (named && i < most && strcmp(mirt__augment_names[i].name, name) != 0)
         mirt__guess(&guess, mirt__augment_names[i++].name);
     if (!named || i == most)
-        return mirt__fail(MIRT_E_INVALID, "\"%s\" is no augmentation%s", name, mirt__did_you_mean(&guess)), false;
+        return mirt__fail(MIRT_E_INVALID, "\"%s\" is not an augmentation%s", name, mirt__did_you_mean(&guess)), false;
     out->kind = mirt__augment_names[i].kind;
     while (*ended == ':') {
         if (!mirt__augment_word(text, word, ended) ||
             !mirt__augment_value(word, mirt__augment_names[i].numbers, numbers, out)) {
             const mirt__augment_words wants = mirt__augment_names[i].numbers;
-            return mirt__fail(MIRT_E_INVALID, "augmentation %s: \"%s\" is nothing it takes; write %s:%s", name, word,
+            return mirt__fail(MIRT_E_INVALID, "augmentation %s: invalid value \"%s\"; write %s:%s", name, word,
                               name,
                               wants == MIRT__WORDS_NONE   ? "horizontal or :vertical"
                               : wants == MIRT__WORDS_SIZE ? "224 or :224:160"
@@ -214,7 +214,7 @@ static bool mirt__augment_entry(const char **text, mirt_augmentation *out, char 
         numbers += (word[0] >= '0' && word[0] <= '9') || word[0] == '-' || word[0] == '+' || word[0] == '.';
     }
     if (!numbers && mirt__augment_names[i].numbers != MIRT__WORDS_NONE) {
-        return mirt__fail(MIRT_E_INVALID, "augmentation %s: how much? as in %s:%s", name, name,
+        return mirt__fail(MIRT_E_INVALID, "augmentation %s needs a value, such as %s:%s", name, name,
                           mirt__augment_names[i].numbers == MIRT__WORDS_SIZE ? "224" : "0.1"),
                false;
     }
@@ -264,7 +264,7 @@ MIRT_API mirt_status mirt_adapt(mirt_normalization_desc *desc, mirt_dataset *dat
                           mirt__shape_text(&field->shape, text));
     }
     if (limit < 0)
-        return mirt__fail(MIRT_E_INVALID, "mirt_adapt cannot go through a stream without an end: mirt_take before it");
+        return mirt__fail(MIRT_E_INVALID, "mirt_adapt needs a data set that ends: use mirt_take before it");
     mirt_status status = mirt__dataset_idle("mirt_adapt", dataset);
     if (status != MIRT_OK) return status;
     dataset->busy = true;
@@ -275,7 +275,7 @@ MIRT_API mirt_status mirt_adapt(mirt_normalization_desc *desc, mirt_dataset *dat
         for (int64_t r = 0; more && r < batch.rows; r++) {
             const char *x = (const char *)batch.field[0] + (size_t)r * field->bytes;
             double none[MIRT_MAX_CHANNELS] = {0};
-            if (count == 0) { /* the first sample's means keep the digits of what varies little */
+            if (count == 0) { /* subtracting the first sample's means avoids cancellation when values vary little */
                 mirt__adapt_add(field, x, c, none, shift, sum);
                 for (int64_t j = 0; j < c; j++) shift[j] /= (double)(mirt__shape_count(&field->shape) / c), sum[j] = 0;
             }

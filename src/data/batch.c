@@ -1,4 +1,4 @@
-/* Groups samples into batches: copies them, or points at contiguous ones. */
+/* Groups samples into batches: copies them, or points to contiguous ones. */
 
 #include "workers.h"
 
@@ -8,13 +8,13 @@ typedef struct mirt__batch_run_of {
 
 typedef struct mirt__batch_dataset {
     mirt_dataset base;
-    bool drop; /* a last batch that is not full */
-    mirt__batch_run_of rest; /* samples that come next, taken from the source already */
+    bool drop; /* drops a last batch that is not full */
+    mirt__batch_run_of rest; /* samples for the next batch, already taken from the source */
 } mirt__batch_dataset;
 
 static mirt_status mirt__batch_fill(mirt_dataset *dataset, mirt__slot *out);
 
-/* Touches a sample that will be copied soon: after a shuffle no hardware foresees it. */
+/* Prefetches a sample that will be copied soon: after a shuffle the hardware cannot predict it. */
 static void mirt__batch_foresee(const mirt__sample *sample, size_t bytes) {
 #if defined(__GNUC__)
     const char *x = (const char *)sample->field[0];
@@ -25,7 +25,7 @@ static void mirt__batch_foresee(const mirt__sample *sample, size_t bytes) {
 #endif
 }
 
-/* From a stage that can reach its samples at random. */
+/* Fills a batch from a stage with random access. */
 static mirt_status mirt__batch_gather(mirt_dataset *dataset, mirt__slot *out) {
     const int64_t ahead = 3;
     mirt_dataset *source = dataset->source;
@@ -42,7 +42,7 @@ static mirt_status mirt__batch_gather(mirt_dataset *dataset, mirt__slot *out) {
     return rows > 0 && out->rows == 0 ? MIRT__SKIPPED : MIRT_OK;
 }
 
-/* From a stream. */
+/* Fills a batch from a stream. */
 static mirt_status mirt__batch_collect(mirt_dataset *dataset, mirt__slot *out) {
     while (out->rows < dataset->spec.batch) {
         mirt__batch one;
@@ -55,7 +55,7 @@ static mirt_status mirt__batch_collect(mirt_dataset *dataset, mirt__slot *out) {
     return MIRT_OK;
 }
 
-/* The next samples to be made, at most `most`. */
+/* The next samples to make, at most `most`. */
 static mirt_status mirt__batch_run(mirt_dataset *dataset, int64_t most, bool turn, mirt__batch_run_of *run) {
     if (dataset->source->run) return dataset->source->run(dataset->source, most, turn, &run->first, &run->count);
     int64_t left = dataset->spec.samples - dataset->position;
@@ -70,7 +70,7 @@ static mirt_status mirt__batch_run(mirt_dataset *dataset, int64_t most, bool tur
 MIRT__LIB bool mirt__batch_ask(mirt_dataset *dataset, const mirt__slot *slot) {
     if (dataset->stage->fill != mirt__batch_fill || !dataset->worker_pool) return false;
     mirt__batch_run_of *rest = &((mirt__batch_dataset *)dataset)->rest;
-    /* What does not go together with what follows is left to `fill`. */
+    /* Samples that do not form a whole batch with the following ones are left to `fill`. */
     if (rest->count == 0 && mirt__batch_run(dataset, dataset->spec.batch, false, rest) != MIRT_OK) return false;
     if (rest->count < dataset->spec.batch ||
         !mirt__workers_ask(dataset->worker_pool, slot, rest->first, rest->count, true))
@@ -81,8 +81,8 @@ MIRT__LIB bool mirt__batch_ask(mirt_dataset *dataset, const mirt__slot *slot) {
 
 #endif
 
-/* From a stage that makes its samples, in threads; a batch may cross the end of a pass. One that loses all its rows is
-   MIRT__SKIPPED. */
+/* Fills a batch from a stage that makes its samples in threads; a batch may extend over the end of a pass. A batch that
+   loses all its rows is MIRT__SKIPPED. */
 static mirt_status mirt__batch_made(mirt_dataset *dataset, mirt__slot *out) {
     mirt__batch_run_of *rest = &((mirt__batch_dataset *)dataset)->rest;
     mirt__slot part = *out;
@@ -114,7 +114,7 @@ static mirt_status mirt__batch_fill(mirt_dataset *dataset, mirt__slot *out) {
     return dataset->source->stage->at ? mirt__batch_gather(dataset, out) : mirt__batch_collect(dataset, out);
 }
 
-/* Samples that lie in memory in the order of the epoch are only pointed at. */
+/* Samples that are in memory in the order of the epoch are not copied. */
 static mirt_status mirt__batch_point(mirt_dataset *dataset, mirt__batch *out) {
     int64_t left = dataset->spec.samples - dataset->position;
     mirt__sample sample;
@@ -135,7 +135,7 @@ static mirt_status mirt__batch_next(mirt_dataset *dataset, mirt__batch *out) {
     return dataset->position < dataset->spec.samples ? mirt__batch_point(dataset, out) : MIRT_OK;
 }
 
-/* Leaves out the first `left` samples of a pass. */
+/* Skips the first `left` samples of a pass. */
 static mirt_status mirt__batch_pass_over(mirt_dataset *dataset, int64_t left) {
     mirt__batch_run_of run;
     mirt_status status = MIRT_OK;
@@ -172,14 +172,14 @@ MIRT__LIB mirt_dataset *mirt__batch_over(mirt_dataset *source, int64_t batch, bo
     if (!source) return NULL;
     mirt_status status = MIRT_OK;
     if (batch < 1 || batch > INT32_MAX)
-        status = mirt__fail(MIRT_E_INVALID, "a batch of %lld samples: 1 to %d are possible", (long long)batch,
+        status = mirt__fail(MIRT_E_INVALID, "a batch of %lld samples: the size must be 1 to %d", (long long)batch,
                             (int)INT32_MAX);
     if (source->spec.batch)
         status = mirt__fail(MIRT_E_INVALID, "the data set is already in batches of %lld samples",
                             (long long)source->spec.batch);
     int64_t samples = source->spec.samples;
     if (status == MIRT_OK && drop && samples >= 0 && samples < batch)
-        status = mirt__fail(MIRT_E_INVALID, "mirt_batch_drop_remainder(%lld) leaves nothing of %lld samples",
+        status = mirt__fail(MIRT_E_INVALID, "mirt_batch_drop_remainder(%lld) leaves none of %lld samples",
                             (long long)batch, (long long)samples);
     if (status != MIRT_OK) return mirt__dataset_give_up(source, borrows);
     mirt_dataset *dataset = mirt__dataset_new(sizeof(mirt__batch_dataset), &mirt__batch_stage, source, borrows);

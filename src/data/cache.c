@@ -8,19 +8,19 @@ typedef struct mirt__cache_dataset {
     mirt__block_dataset block;
     char *path; /* NULL: in memory */
     int fd;
-    uint64_t start; /* of the first record in the file */
-    size_t record;  /* bytes: the fields, mirt__cache_tail */
-    int64_t indices; /* samples have smaller indices than this */
-    unsigned char *checked; /* [samples], atomic: records whose checksum was right */
+    uint64_t start; /* offset of the first record in the file */
+    size_t record;  /* bytes of the fields and a mirt__cache_tail */
+    int64_t indices; /* all samples have smaller indices than this */
+    unsigned char *checked; /* [samples], atomic: records whose checksum has been verified */
 } mirt__cache_dataset;
 
-/* What follows the fields of a record; `crc` covers everything before it. */
+/* Follows the fields of a record; `crc` covers everything before it. */
 typedef struct mirt__cache_tail {
     int64_t index; /* MIRT__NO_INDEX: skipped */
     uint32_t crc, zero;
 } mirt__cache_tail;
 
-/* The file's first bytes, in this machine's order; a file that begins otherwise is written anew. */
+/* The file's header, in this machine's byte order; a file with another header is rewritten. */
 typedef struct mirt__cache_head {
     char magic[8];
     uint64_t identity, samples, record;
@@ -31,12 +31,12 @@ typedef struct mirt__cache_head {
 static size_t mirt__cache_sample_bytes(const mirt__data_spec *spec) {
     size_t bytes = 0;
     for (int f = 0; f < spec->num_fields; f++)
-        bytes += spec->field[f].bytes; /* set_spec has seen that all samples have room */
+        bytes += spec->field[f].bytes; /* set_spec has checked that all samples fit */
     return bytes;
 }
 
-/* The stages before have done their work: their buffers and files are not needed again. The last names are kept by the
-   stage that has them, or else by this one. */
+/* Frees buffers and files of the previous stages, which are no longer needed. Class names stay in the stage that has
+   them, or move to this one. */
 static void mirt__cache_leave(mirt_dataset *dataset) {
     mirt_dataset *named = mirt__names_of(dataset);
     if (named && named != dataset) {
@@ -47,7 +47,7 @@ static void mirt__cache_leave(mirt_dataset *dataset) {
     mirt__dataset_leave(dataset);
 }
 
-/* Samples [first, first + count) of the epoch the source is in, to the slot's first rows. */
+/* Copies samples [first, first + count) of the source's current epoch to the slot's first rows. */
 static mirt_status mirt__cache_pull(mirt_dataset *cache, mirt__slot *slot, int64_t first, int64_t count) {
     mirt__batch sample;
     mirt_status status;
@@ -64,7 +64,7 @@ static mirt_status mirt__cache_pull(mirt_dataset *cache, mirt__slot *slot, int64
                               (long long)(first + i), (long long)cache->spec.samples);
         mirt__slot_put(slot, &cache->spec, i, sample.field, sample.index, 1);
     }
-    /* Once more past the last sample: files check their ends only there. */
+    /* Reads past the last sample, because files verify their ends only then. */
     return first + count == cache->spec.samples ? mirt__dataset_next(cache->source, &sample) : MIRT_OK;
 }
 
@@ -124,7 +124,7 @@ static void mirt__cache_head_of(const mirt_dataset *dataset, uint64_t seed, int6
     head->crc = mirt__crc32c(0, head, offsetof(mirt__cache_head, crc));
 }
 
-/* Whether the file holds these samples; then it stays open. */
+/* Whether the file contains these samples; if so, it stays open. */
 static bool mirt__cache_fits(mirt__cache_dataset *cache, const mirt__cache_head *head) {
     mirt__cache_head found;
     uint64_t size;
@@ -191,7 +191,7 @@ static mirt_status mirt__cache_file_begin(mirt_dataset *dataset, uint64_t seed, 
         if (status == MIRT_OK) status = mirt__cache_write(cache, &head, &slot, rows);
         mirt__aligned_free(slot.block);
         if (status == MIRT_OK && !mirt__cache_fits(cache, &head))
-            status = mirt__fail(MIRT_E_IO, "%s: the cache cannot be read back", cache->path);
+            status = mirt__fail(MIRT_E_IO, "%s: cannot read the cache again", cache->path);
         if (status != MIRT_OK) return status;
     }
     mirt__cache_leave(dataset);
@@ -207,12 +207,12 @@ static mirt_status mirt__cache_file_make(mirt_dataset *dataset, int64_t i, mirt_
     unsigned char *record = (unsigned char *)mirt__work_room(work, dataset, size);
     if (!record) return MIRT_E_NOMEM;
     int64_t got = mirt__file_read_at(cache->fd, at, record, size);
-    if (got < 0) return mirt__fail(MIRT_E_IO, "%s cannot be read: %s", cache->path, strerror(errno));
+    if (got < 0) return mirt__fail(MIRT_E_IO, "cannot read %s: %s", cache->path, strerror(errno));
     memcpy(&tail, record + size - sizeof tail, sizeof tail);
     if ((size_t)got < size || ((tail.index < 0 || tail.index >= cache->indices) && tail.index != MIRT__NO_INDEX) ||
         (field && !__atomic_load_n(&cache->checked[i], __ATOMIC_RELAXED) &&
          mirt__crc32c(0, record, fields + sizeof tail.index) != tail.crc))
-        return mirt__fail(MIRT_E_FORMAT, "%s: sample %lld of the cache is damaged; without the file it is made anew",
+        return mirt__fail(MIRT_E_FORMAT, "%s: sample %lld of the cache is damaged; delete the file to rebuild it",
                           cache->path, (long long)i);
     if (field) __atomic_store_n(&cache->checked[i], 1, __ATOMIC_RELAXED);
     if (tail.index == MIRT__NO_INDEX) return MIRT__SKIPPED;
@@ -237,16 +237,15 @@ static const mirt__stage mirt__cache_file_stage = {
 
 /* >>both */
 
-/* One more than the largest index of a sample. Readers keep memory for each index, so a file must not name larger
-   ones. */
+/* One more than the largest sample index. Readers allocate memory per index, so a file must not contain larger ones. */
 static int64_t mirt__cache_indices(const mirt_dataset *source) {
     int64_t most = 0;
     for (; source; source = source->source) {
-        if (source->spec.samples < 0) return (int64_t)1 << 48; /* a part of a stream */
+        if (source->spec.samples < 0) return (int64_t)1 << 48; /* part of a stream */
         if (source->spec.samples > most) most = source->spec.samples;
         const bool cache = source->stage == &mirt__cache_stage || source->stage == &mirt__cache_file_stage;
         const int64_t below = cache ? ((const mirt__cache_dataset *)source)->indices
-                                    : 0; /* it may have left its sources */
+                                    : 0; /* its sources may have been freed */
         if (below > most) most = below;
     }
     return most;
@@ -254,11 +253,11 @@ static int64_t mirt__cache_indices(const mirt_dataset *source) {
 
 static mirt_status mirt__cache_check(const mirt_dataset *dataset, const mirt_cache_desc *desc) {
     if (dataset->spec.batch)
-        return mirt__fail(MIRT_E_INVALID, "mirt_cache comes before mirt_batch: samples are cached one by one");
+        return mirt__fail(MIRT_E_INVALID, "mirt_cache must come before mirt_batch: it caches one sample at a time");
     if (dataset->spec.samples < 0)
         return mirt__fail(
             MIRT_E_INVALID,
-            "mirt_cache cannot keep a stream without an end: mirt_take before it, or mirt_repeat after it");
+            "mirt_cache needs a data set that ends: use mirt_take before it, or mirt_repeat after it");
     if (desc->file && !*desc->file) return mirt__fail(MIRT_E_INVALID, "mirt_cache_with: the file has an empty name");
     uint64_t needed = (uint64_t)dataset->spec.samples * mirt__cache_sample_bytes(&dataset->spec);
     if (desc->budget_bytes == 0 || needed <= desc->budget_bytes) return MIRT_OK;
@@ -272,7 +271,7 @@ MIRT_API mirt_dataset *mirt_cache_with(mirt_dataset *dataset, const mirt_cache_d
     memset(&defaults, 0, sizeof defaults);
     if (!desc) desc = &defaults;
     if (!dataset) return NULL;
-    if (dataset->contiguous) return dataset; /* in memory already */
+    if (dataset->contiguous) return dataset; /* already in memory */
     if (mirt__cache_check(dataset, desc) != MIRT_OK) return mirt__dataset_give_up(dataset, false);
     mirt_dataset *stage = mirt__dataset_new(sizeof(mirt__cache_dataset),
                                             desc->file ? &mirt__cache_file_stage : &mirt__cache_stage, dataset, false);

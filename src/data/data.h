@@ -1,6 +1,6 @@
 #ifndef MIRT__DATA_H
 #define MIRT__DATA_H
-/* Data sets: chains of stages, each pulling samples from the one before. */
+/* Data sets: chains of stages, each of which pulls samples from the previous one. */
 
 #include "../base/base.h"
 
@@ -17,48 +17,47 @@ typedef struct mirt__data_spec {
     bool has_weights;
     int num_fields; /* inputs, labels, weights, in this order */
     mirt__data_field field[MIRT__MAX_FIELDS];
-    int64_t batch;   /* global batch size, 0 when there is no batch stage */
-    int64_t samples; /* in one epoch; -1: a stream of unknown length or without an end */
-    int accumulate;  /* batches that make one step, 1 unless a stage says so */
-    bool features;   /* the inputs are what a model's frozen layers made of them */
+    int64_t batch;   /* global batch size, 0 without a batch stage */
+    int64_t samples; /* in one epoch; -1: a stream of unknown or infinite length */
+    int accumulate;  /* batches per step, 1 unless a stage sets it */
+    bool features;   /* the inputs are features computed by a model's frozen layers */
 } mirt__data_spec;
 
 /* One element or one batch: `rows` samples in sample order of this epoch. */
 typedef struct mirt__batch {
-    const void *field[MIRT__MAX_FIELDS]; /* dense [rows, ...] as the spec says; valid until the next call */
+    const void *field[MIRT__MAX_FIELDS]; /* dense [rows, ...] as in the spec; valid until the next call */
     int64_t rows;
-    const int64_t *index; /* [rows] each sample's index in the first stage's data */
+    const int64_t *index; /* [rows] index of each sample in the first stage's data */
 } mirt__batch;
 
 MIRT__LIB const mirt__data_spec *mirt__dataset_spec(const mirt_dataset *dataset);
-/* Starts an epoch (also in mid-epoch): order keyed by (seed, epoch). May load and allocate the
-   first time only. */
+/* Starts an epoch, also in the middle of one: the order depends on (seed, epoch). Loads and allocates only the first
+   time. */
 MIRT__LIB mirt_status mirt__dataset_begin(mirt_dataset *dataset, uint64_t seed, int64_t epoch);
-/* The next mirt__dataset_begin begins after the first `batches` batches without making their samples; false: it
-   cannot. */
+/* The next mirt__dataset_begin skips the first `batches` batches without making their samples; false: not possible. */
 MIRT__LIB bool mirt__dataset_pass_over(mirt_dataset *dataset, int64_t batches);
-/* Next batch (or single sample, rows == 1, without a batch stage); rows == 0 at the end of the
-   epoch. Never allocates. */
+/* The next batch (or single sample, rows == 1, without a batch stage); rows == 0 at the end of the epoch. Never
+   allocates. */
 MIRT__LIB mirt_status mirt__dataset_next(mirt_dataset *dataset, mirt__batch *out);
-/* Whether a stage that is not filled yet keeps what its first pass makes, which differs from epoch to epoch. */
+/* Whether a cache that is not filled yet would keep samples that differ from epoch to epoch. */
 MIRT__LIB bool mirt__dataset_keeps(const mirt_dataset *dataset);
 /* MIRT_E_STATE while another call is in the middle of a pass. */
 MIRT__LIB mirt_status mirt__dataset_idle(const char *caller, const mirt_dataset *dataset);
-/* Copies the next samples of the pass, up to `count` or to its end, into the arrays of `out` that have memory; *rows:
-   their number. */
+/* Copies the next samples of the pass, at most `count`, into the arrays of `out` that have memory; *rows: their
+   number. */
 MIRT__LIB mirt_status mirt__dataset_pull(mirt_dataset *dataset, int64_t count, mirt_data *out, int64_t *rows);
-/* A batch stage (and before it, if `shuffle`, a shuffle stage) on a data set without one, which is
-   borrowed; and a prefetch stage, if its samples cost something. */
+/* Adds a batch stage, and before it a shuffle stage if `shuffle`, to a borrowed data set without one; adds a prefetch
+   stage if its samples are expensive. */
 MIRT__LIB mirt_dataset *mirt__dataset_batch_view(mirt_dataset *dataset, int64_t batch, bool shuffle);
 /* Rows of the largest batch; 1 without a batch stage. */
 MIRT__LIB int64_t mirt__data_most_rows(const mirt__data_spec *spec);
 
-/* The spec of samples in arrays; the arrays' data into field[num_fields]. */
+/* Makes the spec of samples in arrays; writes the arrays' data to field[num_fields]. */
 MIRT__LIB mirt_status mirt__arrays_spec(const mirt_data *data, mirt__data_spec *spec, const void **field);
-/* "x", "y[1]", "weights" into `out`, which is also returned. */
+/* Writes "x", "y[1]" or "weights" to `out`, and returns it. */
 MIRT__LIB const char *mirt__field_name(const mirt__data_spec *spec, int field, char out[16]);
 
-/* The rest is for stages. */
+/* The following declarations are for stages. */
 
 typedef struct mirt__sample {
     const void *field[MIRT__MAX_FIELDS];
@@ -67,113 +66,113 @@ typedef struct mirt__sample {
 
 /* Memory for samples. */
 typedef struct mirt__slot {
-    void *block; /* what the others point into */
+    void *block; /* memory that the other pointers refer to */
     void *field[MIRT__MAX_FIELDS];
     int64_t *index;
     int64_t rows; /* filled */
 } mirt__slot;
 
-/* What one thread needs to make samples: room for each stage, such as for a sample before it is mapped. */
+/* The buffers that one thread needs to make samples: one per stage, such as for a sample before it is mapped. */
 typedef struct mirt__work mirt__work;
 typedef struct mirt__worker_pool mirt__worker_pool; /* workers.h */
 MIRT__LIB mirt__work *mirt__work_create(void);
 MIRT__LIB void mirt__work_destroy(mirt__work *work);
-/* The data set's own, made when first asked for; false with the error set. */
+/* The data set's default work, created on first use; false with the error set. */
 MIRT__LIB bool mirt__dataset_work(mirt_dataset *dataset);
 MIRT__LIB bool mirt__dataset_worker_pool(mirt_dataset *dataset, mirt_dataset *source);
-/* This stage's room, at least `bytes`, aligned to MIRT__ALIGN; it keeps its place and what is in it until more is asked
-   for. NULL with the error set. */
+/* This stage's buffer of at least `bytes`, aligned to MIRT__ALIGN; it keeps its address and contents until a larger one
+   is requested. NULL with the error set. */
 MIRT__LIB void *mirt__work_room(mirt__work *work, const mirt_dataset *stage, size_t bytes);
 
-/* Of `make`, and of `at` where the data set says that it skips: this sample is to be left out. No error is set. */
+/* Returned by `make`, and by `at` if the data set skips samples: leave this sample out. No error is set. */
 #define MIRT__SKIPPED MIRT__STATUS_COUNT
 
-/* What a kind of stage does; NULL where it does nothing. */
+/* The functions of a kind of stage; NULL if it does not have one. */
 typedef struct mirt__stage {
     mirt_status (*begin)(mirt_dataset *dataset, uint64_t seed, int64_t epoch);
     mirt_status (*next)(mirt_dataset *dataset, mirt__batch *out);
-    /* Sample i of this epoch's order, without copying; NULL: a stream. */
+    /* Returns sample i of this epoch's order without copying; NULL: a stream. */
     mirt_status (*at)(mirt_dataset *dataset, int64_t i, mirt__sample *out);
-    /* Sample i of this epoch's order into field[num_fields] and *index, at some expense; one of `at` and `make` makes a
-       stage reachable. field NULL: the index alone. Called by several threads at once, each with its own work, in any
-       order; what it depends on is set in begin. */
+    /* Computes sample i of this epoch's order into field[num_fields] and *index; one of `at` and `make` gives random
+       access. field NULL: only the index. Several threads may call it at once, each with its own work, in any order; it
+       depends only on state set in begin. */
     mirt_status (*make)(mirt_dataset *dataset, int64_t i, mirt__work *work, void *const *field, int64_t *index);
-    /* `next` into memory of the caller, who has set `lent` before begin; NULL: copy what next gives. May be
-       MIRT__SKIPPED: again. */
+    /* `next` into memory of the caller, which has set `lent` before begin; NULL: copy the result of next. On
+       MIRT__SKIPPED call it again. */
     mirt_status (*fill)(mirt_dataset *dataset, mirt__slot *out);
-    /* Frees what the stage holds, not its slot nor the stage before. */
+    /* Frees the stage's memory, but not its slot nor the previous stage. */
     void (*release)(mirt_dataset *dataset);
-    /* Samples in the first `batches` batches, of which there are as many; NULL: as many as in those of the stage
-       before. */
+    /* The number of samples in the first `batches` batches, which exist; NULL: the same as in the previous stage. */
     int64_t (*rows)(const mirt_dataset *dataset, int64_t batches);
 } mirt__stage;
 
-/* A sample that some thread is at, and the stage that makes it; name NULL: none. Both atomic. */
+/* The sample that some thread is making, and the stage that makes it; name NULL: none. Both atomic. */
 typedef struct mirt__at {
     const char *name;
     int64_t index;
 } mirt__at;
 
-/* The first member of every stage's own struct. */
+/* The first member of every stage's struct. */
 struct mirt_dataset {
     const mirt__stage *stage;
-    int64_t process;      /* that created it */
-    mirt_dataset *source; /* the stage before, or NULL */
-    mirt__at at;          /* of the thread that goes through the stages, where it has no work of its own */
-    uint64_t made;        /* atomic: grows with samples, or now and then loses one */
-    bool lost;            /* abandoned threads may still use it: nothing of it may be freed */
-    bool borrows;         /* source is not ours to destroy */
-    bool contiguous;      /* `at` finds sample i + 1 right after sample i */
-    bool pointing;        /* `next` points into memory that stays: preparing ahead would gain nothing */
-    bool lent;            /* the next stage calls fill, never next */
-    bool busy;            /* a call is reading it, such as mirt_fit: calls from within are refused */
+    int64_t process;      /* process that created it */
+    mirt_dataset *source; /* the previous stage, or NULL */
+    mirt__at at;          /* of the thread that runs the stages without its own work */
+    uint64_t made;        /* atomic: counts samples; may miss some */
+    bool lost;            /* abandoned threads may still use it, so nothing may be freed */
+    bool borrows;         /* the source belongs to the caller */
+    bool contiguous;      /* sample i + 1 of `at` directly follows sample i in memory */
+    bool pointing;        /* `next` points into permanent memory, so prefetching gains nothing */
+    bool lent;            /* the next stage calls fill instead of next */
+    bool busy;            /* a call such as mirt_fit is reading it: nested calls are refused */
     bool begun;           /* mirt_dataset_next is in the middle of an epoch */
-    bool foreign;         /* code of the user makes its samples */
-    char varies;          /* the sample of an index may differ from epoch to epoch; 2: also within one */
-    mirt_dataset *samples; /* whose samples, in its order, the batches are made of; NULL: none, or other ones by now */
-    bool skips;           /* samples may turn out MIRT__SKIPPED, which spec.samples counts all the same */
-    int shuffles;         /* stages so far that draw by (seed, epoch); gives each its own stream */
+    bool foreign;         /* user code makes its samples */
+    char varies;          /* the sample of an index may differ between epochs; 2: also within one */
+    mirt_dataset *samples; /* the stage whose samples, in its order, form the batches; NULL: none, or no longer */
+    bool skips;           /* samples may be MIRT__SKIPPED; spec.samples includes them */
+    int shuffles;         /* number of stages so far that draw random numbers by (seed, epoch); each gets its own
+                             stream */
     mirt__data_spec spec;
-    int64_t batches;  /* in one epoch; 0 before a batch stage, -1 like samples */
-    int64_t position; /* samples given in this epoch, in stages that count */
-    int64_t current;  /* index of the sample last given, in stages without batches */
+    int64_t batches;  /* batches in one epoch; 0 before a batch stage, -1 as for samples */
+    int64_t position; /* samples returned in this epoch, in stages that count them */
+    int64_t current;  /* index of the last returned sample, in stages without batches */
     mirt__slot slot;  /* samples the stage holds, freed with it */
-    mirt__work *work; /* for samples made one by one */
+    mirt__work *work; /* for samples made one at a time */
     mirt__worker_pool *worker_pool; /* for samples made in parallel */
-    int workers;      /* threads that make samples; 0: as the stall says */
-    bool fed;         /* the consumer did not wait lately */
-    int joins; /* batches of the stage before that make one, where a pass can begin after some of them; -1: the batch
-                  stage that does it */
-    int64_t pass_over; /* batches that it leaves out when it begins the next time */
-    const char *cost; /* what making samples costs here, for messages; NULL: nothing to speak of */
-    bool kept;        /* those of the stages before are made once */
-    bool ahead;       /* samples are made while others are used */
-    uint64_t identity; /* of what samples are made of and how, for files of them; that of arrays is 0 */
-    /* Where samples come in passes, each of which can be reached by `make`: the next ones are `make`'s first .. first +
-       count - 1, at most `most`, until the next call; count is 0 at the end, and at that of a pass unless `turn`. NULL:
-       position counts. */
+    int workers;      /* number of threads that make samples; 0: chosen by the stall */
+    bool fed;         /* the consumer has not waited recently */
+    int joins; /* batches of the previous stage per batch, if a pass can begin after some of them; -1: this is the batch
+                  stage */
+    int64_t pass_over; /* batches to skip when the next pass begins */
+    const char *cost; /* name of the expensive work of this stage, for messages; NULL: cheap */
+    bool kept;        /* samples of the previous stages are made once */
+    bool ahead;       /* samples are made while others are in use */
+    uint64_t identity; /* identifies the origin and processing of samples, for cache files; 0 for arrays */
+    /* For samples that come in passes with random access by `make`: the next ones are `make`'s first .. first + count -
+       1, at most `most`, valid until the next call; count is 0 at the end, and at the end of a pass unless `turn`.
+       NULL: use the position. */
     mirt_status (*run)(mirt_dataset *dataset, int64_t most, bool turn, int64_t *first, int64_t *count);
-    char **names;     /* of classes; NULL: those of the stage before */
+    char **names;     /* names of classes; NULL: those of the previous stage */
     int num_names;
 };
 
-/* A stage of `size` bytes on `source` (NULL for a first stage), with its spec. NULL with the error
-   set, `source` then being destroyed unless borrowed. */
+/* Creates a stage of `size` bytes on `source` (NULL for a first stage), with its spec. On failure returns NULL with the
+   error set and destroys `source` unless borrowed. */
 MIRT__LIB mirt_dataset *mirt__dataset_new(size_t size, const mirt__stage *stage, mirt_dataset *source, bool borrows);
-/* Around what may take for ever: code of users, files. `work` may be NULL. */
+/* Enclose code that may never return: user code and file access. `work` may be NULL. */
 MIRT__LIB void mirt__at_begin(mirt_dataset *dataset, mirt__work *work, const char *name, int64_t index);
 MIRT__LIB void mirt__at_end(mirt_dataset *dataset, mirt__work *work);
-/* For any thread: how far all stages are; and the sample that some thread is at, the least of them, with its stage's
+/* Callable by any thread: the progress of all stages, and the smallest sample that a thread is making, with its stage's
    name ("": none). */
 MIRT__LIB uint64_t mirt__dataset_made(const mirt_dataset *dataset);
 MIRT__LIB int64_t mirt__dataset_at(const mirt_dataset *dataset, char *name, size_t size);
-/* Destroys the stages before. */
+/* Destroys the previous stages. */
 MIRT__LIB void mirt__dataset_leave(mirt_dataset *dataset);
 /* Marks all stages as lost. */
 MIRT__LIB void mirt__dataset_lose(mirt_dataset *dataset);
 /* Checks the spec of a first stage (the fields' bytes and num_fields excepted, which are set). */
 MIRT__LIB mirt_status mirt__dataset_set_spec(mirt_dataset *dataset, const mirt__data_spec *spec);
-/* The next field of a spec under way. */
+/* Appends a field to a spec under construction. */
 MIRT__LIB void mirt__data_add_field(mirt__data_spec *spec, mirt_dtype dtype, mirt_shape shape);
 /* `next` for stages that have `at`. */
 MIRT__LIB mirt_status mirt__dataset_next_at(mirt_dataset *dataset, mirt__batch *out);
@@ -181,50 +180,49 @@ MIRT__LIB mirt_status mirt__dataset_next_at(mirt_dataset *dataset, mirt__batch *
 MIRT__LIB mirt_status mirt__dataset_fill_made(mirt_dataset *dataset, mirt__slot *out);
 /* Whether samples can be reached at random. */
 MIRT__LIB bool mirt__reachable(const mirt_dataset *dataset);
-/* `make` and `run` that hand on to the stage before; field NULL: the index alone. */
+/* `make` and `run` that forward to the previous stage; field NULL: only the index. */
 MIRT__LIB mirt_status mirt__dataset_make(mirt_dataset *dataset, int64_t i, mirt__work *work, void *const *field,
                                          int64_t *index);
 MIRT__LIB mirt_status mirt__dataset_run(mirt_dataset *dataset, int64_t most, bool turn, int64_t *first, int64_t *count);
-/* Sample i of a reachable data set: where it lies, or made in the work's room. */
+/* Sample i of a data set with random access: in place, or made in the work's buffer. */
 MIRT__LIB mirt_status mirt__dataset_reach(mirt_dataset *dataset, int64_t i, mirt__work *work, mirt__sample *out);
-/* `next` for stages that have `fill`, and `begin`, which makes the slot and begins the stage before. */
+/* `next` for stages that have `fill`, and `begin`, which makes the slot and begins the previous stage. */
 MIRT__LIB mirt_status mirt__dataset_next_filled(mirt_dataset *dataset, mirt__batch *out);
 MIRT__LIB mirt_status mirt__dataset_begin_filled(mirt_dataset *dataset, uint64_t seed, int64_t epoch);
-MIRT__LIB mirt_status mirt__dataset_begin_slot(mirt_dataset *dataset); /* the first half of that */
+MIRT__LIB mirt_status mirt__dataset_begin_slot(mirt_dataset *dataset); /* only makes the slot */
 /* The stage that names the classes, or NULL. */
 MIRT__LIB mirt_dataset *mirt__names_of(mirt_dataset *dataset);
-/* What is known of a data set's identity, and one thing more. */
+/* Combines a data set's identity with another number. */
 MIRT__LIB uint64_t mirt__identity_with(uint64_t identity, uint64_t more);
-/* Destroys `dataset` unless borrowed; returns NULL: the way out of a constructor that failed. */
+/* Destroys `dataset` unless borrowed; returns NULL, for constructors that fail. */
 MIRT__LIB mirt_dataset *mirt__dataset_give_up(mirt_dataset *dataset, bool borrowed);
 
-/* Samples in the first `batches` batches of a data set that has as many. */
+/* The number of samples in the first `batches` batches, which exist. */
 MIRT__LIB int64_t mirt__dataset_rows(const mirt_dataset *dataset, int64_t batches);
 /* A copy of names (of classes) in one block. NULL with the error set. */
 MIRT__LIB char **mirt__names_copy(const char *caller, const char *const *names, int count);
-/* Calls the classes "0" to "9"; hands NULL through. */
+/* Names the classes "0" to "9"; returns NULL for NULL. */
 MIRT__LIB mirt_dataset *mirt__dataset_name_digits(mirt_dataset *dataset);
 
-/* Room for `rows` samples; without `samples` only for their indices. */
+/* Allocates memory for `rows` samples; without `samples` only for their indices. */
 MIRT__LIB mirt_status mirt__slot_create(mirt__slot *slot, const mirt__data_spec *spec, int64_t rows, bool samples);
-/* What the samples of a batched data set cost, for messages. */
+/* The cost of the samples of a batched data set, for messages. */
 typedef struct mirt__data_cost {
     char what[64];
     int workers;    /* threads that make them */
-    double seconds; /* one of them takes for a sample; 0: not known */
-    bool parallel;  /* there could be more */
-    bool ahead;     /* they work while others are used */
+    double seconds; /* seconds that one of them takes per sample; 0: unknown */
+    bool parallel;  /* more threads are possible */
+    bool ahead;     /* they work while other samples are in use */
 } mirt__data_cost;
 MIRT__LIB void mirt__dataset_cost(const mirt_dataset *dataset, mirt__data_cost *out);
-/* Copies samples to the place of sample `row`. */
+/* Copies samples to sample `row` of a slot. */
 MIRT__LIB void mirt__slot_put(mirt__slot *slot, const mirt__data_spec *spec, int64_t row, const void *const *from,
                               const int64_t *index, int64_t rows);
 MIRT__LIB void mirt__slot_give(const mirt__slot *slot, const mirt__data_spec *spec, int64_t row, int64_t rows,
                                mirt__batch *out);
-/* Whether a sample may come more than once in an epoch, by mirt_repeat; `pass` tells its passes apart. */
+/* Whether mirt_repeat may return a sample more than once in an epoch; `pass` distinguishes the passes. */
 MIRT__LIB bool mirt__dataset_repeats(const mirt_dataset *dataset, uint64_t *pass);
-/* Says that what this stage makes of a sample may differ: from epoch to epoch, after mirt_repeat also from pass to
-   pass. */
+/* Marks that this stage's result for a sample may differ between epochs and, after mirt_repeat, between passes. */
 MIRT__LIB void mirt__dataset_vary(mirt_dataset *dataset);
 /* The next batch of `source`, with slot->rows 0 at the end. */
 MIRT__LIB mirt_status mirt__slot_pull(mirt__slot *slot, mirt_dataset *source);
@@ -232,8 +230,8 @@ MIRT__LIB mirt_status mirt__slot_pull(mirt__slot *slot, mirt_dataset *source);
 MIRT__LIB mirt_dataset *mirt__shuffle_over(mirt_dataset *source, int64_t buffer, bool borrows);
 MIRT__LIB mirt_dataset *mirt__batch_over(mirt_dataset *source, int64_t batch, bool borrows, bool drop);
 #ifndef MIRRORTRAIN_NO_THREADS
-/* If `dataset` is a batch stage with workers: they begin on the next batch, for the slot of a later `fill`, in the
-   order of calls. */
+/* If `dataset` is a batch stage with workers, they start the next batch in the slot of a later `fill`, in the order of
+   calls. */
 MIRT__LIB bool mirt__batch_ask(mirt_dataset *dataset, const mirt__slot *slot);
 #endif
 
@@ -241,11 +239,11 @@ MIRT__LIB bool mirt__batch_ask(mirt_dataset *dataset, const mirt__slot *slot);
 typedef struct mirt__block_dataset {
     mirt_dataset base;
     const void *field[MIRT__MAX_FIELDS];
-    uint64_t seed; /* of drawn digits */
+    uint64_t seed; /* cached pixels of drawn digits */
     mirt_split split;
 } mirt__block_dataset;
 MIRT__LIB mirt_status mirt__block_at(mirt_dataset *dataset, int64_t i, mirt__sample *out);
-/* The samples are now those in the slot. */
+/* Replaces the samples by those in the slot. */
 MIRT__LIB void mirt__block_from_slot(mirt__block_dataset *block);
 
 /* A file read from its start through a small buffer. */
@@ -253,7 +251,7 @@ typedef struct mirt__bytes {
     int fd;
     uint64_t file_size;
     uint64_t end;    /* offset in the file of the end of data */
-    size_t at, size; /* data[at, size) is still to be read */
+    size_t at, size; /* data[at, size) has not been read yet */
     unsigned char data[16384];
 } mirt__bytes;
 MIRT__LIB void mirt__bytes_rewind(mirt__bytes *bytes);
@@ -265,7 +263,7 @@ typedef struct mirt__gunzip mirt__gunzip;
 MIRT__LIB mirt__gunzip *mirt__gunzip_create(mirt__bytes *bytes);
 /* Starts at the gzip header, to which `bytes` has been rewound. */
 MIRT__LIB mirt_status mirt__gunzip_begin(mirt__gunzip *gunzip);
-/* Fewer than `size` bytes come only at the end, whose checksum and length have then been checked. */
+/* Returns fewer than `size` bytes only at the end, after its checksum and length have been verified. */
 MIRT__LIB mirt_status mirt__gunzip_read(mirt__gunzip *gunzip, unsigned char *out, size_t size, size_t *got);
 MIRT__LIB void mirt__gunzip_destroy(mirt__gunzip *gunzip);
 

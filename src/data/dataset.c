@@ -1,4 +1,4 @@
-/* What all stages share, and the stages that hold their samples in memory. */
+/* Functions that all stages share, and stages with samples in memory. */
 
 #include "workers.h"
 
@@ -13,7 +13,7 @@ MIRT__LIB mirt_status mirt__dataset_begin(mirt_dataset *dataset, uint64_t seed, 
     if (mirt__own_process(dataset->process, "reading a data set", "data set") != MIRT_OK) return MIRT_E_STATE;
     dataset->position = 0;
     mirt_status status = dataset->stage->begin ? dataset->stage->begin(dataset, seed, epoch) : MIRT_OK;
-    /* A later pass must not begin where this one should have begun. */
+    /* A later pass must not begin where this pass should have begun. */
     for (mirt_dataset *d = dataset; status != MIRT_OK && d; d = d->source) d->pass_over = 0;
     return status;
 }
@@ -28,7 +28,7 @@ MIRT__LIB bool mirt__dataset_keeps(const mirt_dataset *dataset) {
 MIRT__LIB bool mirt__dataset_pass_over(mirt_dataset *dataset, int64_t batches) {
     const int64_t most = INT64_MAX / INT32_MAX; /* a batch has at most INT32_MAX samples */
     for (; dataset->joins > 0 && batches <= most / dataset->joins; dataset = dataset->source) batches *= dataset->joins;
-    /* Samples that are skipped are known only when they are made; a number from a file may be anything. */
+    /* Skipped samples are known only when they are made; a number from a file may be arbitrary. */
     if (dataset->joins >= 0 || dataset->skips || batches > most) return false;
     dataset->pass_over = batches;
     return true;
@@ -48,7 +48,7 @@ MIRT_API int64_t mirt_dataset_batches(const mirt_dataset *dataset) {
 
 MIRT_API void mirt_dataset_destroy(mirt_dataset *dataset) {
     MIRT__ENTER;
-    if (dataset && dataset->lost) return; /* threads may still be at work on it */
+    if (dataset && dataset->lost) return; /* threads may still use it */
     if (dataset && dataset->busy) {
         mirt__fail(MIRT_E_STATE,
                    "a call such as mirt_fit is reading this data set; it cannot be destroyed before that call returns");
@@ -95,12 +95,12 @@ MIRT_API mirt_status mirt_dataset_workers(mirt_dataset *dataset, int workers) {
     const int most = 256;
     if (!dataset) return mirt__fail_missing("mirt_dataset_workers", "data set");
     if ((workers < 1 || workers > most) && workers != MIRT_AUTOTUNE)
-        return mirt__fail(MIRT_E_INVALID, "mirt_dataset_workers(%d): 1 to %d are possible, or MIRT_AUTOTUNE", workers,
-                          most);
+        return mirt__fail(MIRT_E_INVALID, "mirt_dataset_workers(%d): the number must be 1 to %d, or MIRT_AUTOTUNE",
+                          workers, most);
     for (mirt_dataset *d = dataset; d; d = d->source)
         if (d->worker_pool)
             return mirt__fail(MIRT_E_STATE,
-                              "mirt_dataset_workers comes before the first epoch: the threads are at work");
+                              "mirt_dataset_workers must be called before the first epoch: its threads have started");
     for (mirt_dataset *d = dataset; d; d = d->source) d->workers = workers == MIRT_AUTOTUNE ? 0 : workers;
     return MIRT_OK;
 }
@@ -111,7 +111,7 @@ MIRT__LIB uint64_t mirt__identity_with(uint64_t identity, uint64_t more) {
     return identity ^ identity >> 29;
 }
 
-/* >>class names: of the last stage that has any */
+/* >>class names: those of the last stage that has names */
 
 MIRT__LIB mirt_dataset *mirt__names_of(mirt_dataset *dataset) {
     while (dataset && !dataset->names) dataset = dataset->source;
@@ -126,7 +126,7 @@ MIRT__LIB char **mirt__names_copy(const char *caller, const char *const *names, 
             return mirt__fail(MIRT_E_INVALID, "%s: class %d of %d has no name", caller, i, count), (char **)NULL;
         bytes += sizeof(char *) + strlen(names[i]) + 1;
     }
-    /* pointers, followed by what they point at */
+    /* pointers, followed by the names they point to */
     char **copy = (char **)mirt__calloc(1, bytes);
     if (!copy) return NULL;
     char *text = (char *)(copy + count);
@@ -275,7 +275,7 @@ MIRT__LIB mirt_status mirt__slot_pull(mirt__slot *slot, mirt_dataset *source) {
     return MIRT_OK;
 }
 
-/* >>what stages have in common */
+/* >>functions shared by stages */
 
 MIRT__LIB mirt_status mirt__dataset_next_at(mirt_dataset *dataset, mirt__batch *out) {
     memset(out, 0, sizeof *out);
@@ -339,7 +339,7 @@ MIRT__LIB mirt_status mirt__dataset_reach(mirt_dataset *dataset, int64_t i, mirt
     void *field[MIRT__MAX_FIELDS];
     size_t bytes;
     if (!mirt__slot_bytes(spec, 1, true, &bytes)) return mirt__no_memory(SIZE_MAX), MIRT_E_NOMEM;
-    /* The room is that of this stage's sample; what the stage itself asks for goes by the address of the stage. */
+    /* Keyed by the spec; buffers that the stage itself requests are keyed by the stage. */
     char *room = (char *)mirt__work_room(work, (const mirt_dataset *)(const void *)spec, bytes);
     if (!room) return MIRT_E_NOMEM;
     for (int f = 0; f < spec->num_fields; f++) {
@@ -388,11 +388,11 @@ static mirt_status mirt__arrays_check(const char *what, const mirt_array *array)
     const mirt_shape *shape = &array->shape;
     if (!mirt__dtype_known(array->dtype))
         return mirt__fail(MIRT_E_INVALID, "%s has the unknown dtype %d", what, (int)array->dtype);
-    /* mirt_make_shape ends a shape at its first 0, so no samples means no dimensions. */
+    /* mirt_make_shape ends a shape at its first 0, so a shape without samples has no dimensions. */
     if (shape->rank < 1 || shape->dim[0] == 0)
         return mirt__fail(MIRT_E_INVALID, "%s is empty: its first dimension counts samples and must be positive", what);
     if (shape->rank > MIRT_MAX_RANK)
-        return mirt__fail(MIRT_E_SHAPE, "%s has %d dimensions: at most %d are possible", what, shape->rank,
+        return mirt__fail(MIRT_E_SHAPE, "%s has %d dimensions: at most %d are allowed", what, shape->rank,
                           MIRT_MAX_RANK);
     for (int i = 0; i < shape->rank; i++) {
         if (shape->dim[i] <= 0)
@@ -402,7 +402,7 @@ static mirt_status mirt__arrays_check(const char *what, const mirt_array *array)
     return MIRT_OK;
 }
 
-/* Without the first dimension. */
+/* The shape without its first dimension. */
 static mirt_shape mirt__arrays_sample_shape(const mirt_shape *shape) {
     mirt_shape sample;
     memset(&sample, 0, sizeof sample);
@@ -411,13 +411,13 @@ static mirt_shape mirt__arrays_sample_shape(const mirt_shape *shape) {
     return sample;
 }
 
-/* Arrays of a list, which ends at the first without data; -1: one after that has data. */
+/* The number of arrays in a list, which ends at the first one without data; -1: a later one has data. */
 static int mirt__arrays_count(const char *what, const mirt_array *list, int most) {
     int count = 0;
     while (count < most && list[count].data) count++;
     for (int i = count; i < most; i++) {
         if (!list[i].data) continue;
-        mirt__fail(MIRT_E_INVALID, "%s[%d] has data, but %s[%d] before it has none, which ends the list", what, i, what,
+        mirt__fail(MIRT_E_INVALID, "%s[%d] has data, but %s[%d] has none and ends the list", what, i, what,
                    count);
         return -1;
     }
@@ -452,7 +452,7 @@ MIRT__LIB mirt_status mirt__arrays_spec(const mirt_data *data, mirt__data_spec *
     for (int i = 0; i < spec->num_y && status == MIRT_OK; i++) status = mirt__arrays_add(spec, &data->y[i], field);
     if (status != MIRT_OK || !spec->has_weights) return status;
     if (data->weights.dtype != MIRT_FLOAT32 || data->weights.shape.rank != 1)
-        return mirt__fail(MIRT_E_INVALID, "weights must be float32 and of one dimension: one number a sample");
+        return mirt__fail(MIRT_E_INVALID, "weights must be float32 with one dimension: one weight per sample");
     return mirt__arrays_add(spec, &data->weights, field);
 }
 

@@ -1,6 +1,6 @@
 /* Draws digits that look handwritten. Strokes through a few points are bent, slanted, rotated, scaled and shifted at
-   random and drawn with a round pen and noise. All arithmetic is in integers, so that every compiler and machine draws
-   the same pixels. */
+   random and drawn with a round pen and noise. Integer arithmetic gives the same pixels with every compiler and
+   machine. */
 
 #include "data.h"
 
@@ -9,8 +9,8 @@
 /* Coordinates on the canvas are in 1/256 of a pixel. */
 #define MIRT__DIGIT_ONE 256
 
-/* Ways to write a digit: points x, y in a square of 100 by 100, y downwards; a curve goes through
-   them, with a corner where a point stands twice. 255 ends a stroke, 254 the digit. */
+/* Variants of digits: points x, y in a square of 100 by 100, y downwards, joined by a curve, with a corner at points
+   that occur twice. 255 ends a stroke, 254 the digit. */
 static const unsigned char mirt__digit_ways[][32] = {
     {50, 10, 31, 24, 25, 50, 31, 77, 50, 90, 69, 77, 75, 50, 69, 24, 50, 10, 254},
     {64, 12, 40, 16, 27, 44, 30, 78, 50, 90, 70, 74, 73, 40, 58, 14, 46, 18, 254},
@@ -41,10 +41,10 @@ typedef struct mirt__digit_hand {
     int turn, slant;     /* tangents in 1/1024 */
     int width, height;   /* canvas units per unit of the square */
     int shift_x, shift_y;
-    int bend[6];         /* coefficients of xx, xy, yy in x and in y, in 1/1024 of a half square */
-    int wobble;          /* of single points, in the square's units */
-    int pen;             /* radius */
-    int ink, noise;      /* of 255 */
+    int bend[6];         /* coefficients of xx, xy, yy for x and y, in 1/1024 of half a square */
+    int wobble;          /* shift of single points, in the square's units */
+    int pen;             /* pen radius */
+    int ink, noise;      /* out of 255 */
 } mirt__digit_hand;
 
 typedef struct mirt__digit_point {
@@ -75,7 +75,7 @@ static mirt__digit_point mirt__digit_place(const mirt__digit_hand *hand, mirt__r
     const int center = MIRT__DIGIT_SIDE / 2 * MIRT__DIGIT_ONE;
     x += mirt__digit_between(random, -hand->wobble, hand->wobble) - 50;
     y += mirt__digit_between(random, -hand->wobble, hand->wobble) - 50;
-    /* In 1/16 of the square's units from here on. */
+    /* From here on in 1/16 of the square's units. */
     int xx = x * x, xy = x * y, yy = y * y;
     int bent_x = x * 16 + (hand->bend[0] * xx + hand->bend[1] * xy + hand->bend[2] * yy) * 16 / (50 * 1024);
     int bent_y = y * 16 + (hand->bend[3] * xx + hand->bend[4] * xy + hand->bend[5] * yy) * 16 / (50 * 1024);
@@ -95,8 +95,7 @@ static int mirt__digit_pixel(int coordinate) {
     return mirt__digit_clamp(coordinate, 0, MIRT__DIGIT_SIDE * MIRT__DIGIT_ONE - 1) / MIRT__DIGIT_ONE;
 }
 
-/* Darkens the pixels near the straight line from a to b: fully inside the pen, less and less over
-   one pixel at its rim. */
+/* Darkens the pixels near the straight line from a to b: fully inside the pen, fading over one pixel at its edge. */
 static void mirt__digit_line(unsigned char *canvas, mirt__digit_point a, mirt__digit_point b, int pen) {
     const int half = MIRT__DIGIT_ONE / 2;
     int reach = pen + half;
@@ -113,7 +112,7 @@ static void mirt__digit_line(unsigned char *canvas, mirt__digit_point a, mirt__d
             int x = column * MIRT__DIGIT_ONE + half - a.x, y = row * MIRT__DIGIT_ONE + half - a.y;
             int64_t along = (int64_t)x * dx + (int64_t)y * dy;
             along = along < 0 ? 0 : along > length2 ? length2 : along;
-            int part = (int)((along * inverse) >> 32); /* of the line, in 1/256 */
+            int part = (int)((along * inverse) >> 32); /* position on the line, in 1/256 */
             int64_t away_x = x - dx * part / 256, away_y = y - dy * part / 256;
             int64_t away2 = away_x * away_x + away_y * away_y;
             if (away2 >= outer) continue;
@@ -124,7 +123,7 @@ static void mirt__digit_line(unsigned char *canvas, mirt__digit_point a, mirt__d
     }
 }
 
-/* Catmull-Rom: from b to c, with a before and d after. `part` of 4. */
+/* Catmull-Rom spline from b to c, with neighbors a and d, at `part` / 4. */
 static int mirt__digit_spline(int a, int b, int c, int d, int part) {
     int t = part, t2 = t * t, t3 = t2 * t;
     return (2 * b * 64 + (c - a) * t * 16 + (2 * a - 5 * b + 4 * c - d) * t2 * 4 + (3 * b - a - 3 * c + d) * t3) / 128;
@@ -168,7 +167,7 @@ static void mirt__digit_draw(unsigned char *canvas, int digit, mirt__random *ran
             count = 0;
             more = *way++ == 255;
         } else if (count > 0 && way[0] == way[-2] && way[1] == way[-1]) {
-            points[count] = points[count - 1]; /* a corner stays one */
+            points[count] = points[count - 1]; /* keeps corners */
             count++;
             way += 2;
         } else {
@@ -188,7 +187,8 @@ static mirt_status mirt__digits_begin(mirt_dataset *dataset, uint64_t seed, int6
     if (status != MIRT_OK) return status;
     unsigned char *x = (unsigned char *)dataset->slot.field[0], *y = (unsigned char *)dataset->slot.field[1];
     for (int64_t i = 0; i < dataset->spec.samples; i++) {
-        /* One stream an image: splits have different ones, and more images leave the first as they were. */
+        /* One random stream per image: splits have different ones, and drawing more images does not change the first
+           ones. */
         uint64_t key = mirt__hash("digits") ^ ((uint64_t)i * 2 + (uint64_t)block->split);
         mirt__random random = mirt__random_stream(block->seed, key);
         int digit = (int)mirt__random_below(&random, 10);

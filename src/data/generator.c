@@ -1,4 +1,4 @@
-/* Samples that functions of the caller write. */
+/* Samples written by functions of the caller. */
 
 #include "data.h"
 
@@ -6,7 +6,7 @@ typedef struct mirt__generator_dataset {
     mirt_dataset base;
     mirt_generator_desc desc;
     char *name;
-    bool ended; /* this pass has */
+    bool ended; /* this pass has ended */
 } mirt__generator_dataset;
 
 static mirt_status mirt__generator_begin(mirt_dataset *dataset, uint64_t seed, int64_t epoch) {
@@ -20,12 +20,12 @@ static mirt_status mirt__generator_begin(mirt_dataset *dataset, uint64_t seed, i
     }
     mirt__at_end(dataset, NULL);
     if (code)
-        return mirt__fail(MIRT_E_CALLBACK, "%s gave the code %d at the beginning of epoch %lld", generator->name, code,
+        return mirt__fail(MIRT_E_CALLBACK, "%s returned %d at the beginning of epoch %lld", generator->name, code,
                           (long long)epoch);
     return mirt__dataset_begin_filled(dataset, seed, epoch);
 }
 
-/* *end: the function says that there is no such sample, which with `end` NULL is a failure. */
+/* *end: the function reports that the sample does not exist; an error if `end` is NULL. */
 static mirt_status mirt__generator_write(mirt_dataset *dataset, int64_t i, mirt__work *work, void *const *field,
                                          bool *end) {
     const mirt__generator_dataset *generator = (const mirt__generator_dataset *)dataset;
@@ -40,7 +40,7 @@ static mirt_status mirt__generator_write(mirt_dataset *dataset, int64_t i, mirt_
     mirt__at_end(dataset, work);
     if (end) *end = code == MIRT_END_OF_DATA;
     if (code == 0 || (end && *end)) return MIRT_OK;
-    return mirt__fail(MIRT_E_CALLBACK, "%s gave the code %d for sample %lld", generator->name, code, (long long)i);
+    return mirt__fail(MIRT_E_CALLBACK, "%s returned %d for sample %lld", generator->name, code, (long long)i);
 }
 
 static mirt_status mirt__generator_make(mirt_dataset *dataset, int64_t i, mirt__work *work, void *const *field,
@@ -73,19 +73,20 @@ static mirt_status mirt__generator_check(const mirt_generator_desc *desc) {
     if (!desc || !desc->fn) return mirt__fail(MIRT_E_INVALID, "mirt_dataset_from_generator needs a function");
     if (desc->num_x < 1 || desc->num_x > MIRT_MAX_INPUTS || desc->num_y < 0 || desc->num_y > MIRT_MAX_OUTPUTS)
         return mirt__fail(MIRT_E_INVALID,
-                          "mirt_dataset_from_generator: %d inputs and %d labels: 1 to %d and 0 to %d are possible",
+                          "mirt_dataset_from_generator: %d inputs and %d labels: they must be 1 to %d and 0 to %d",
                           desc->num_x, desc->num_y, MIRT_MAX_INPUTS, MIRT_MAX_OUTPUTS);
     if (desc->samples < 0 || desc->samples > INT32_MAX)
         return mirt__fail(MIRT_E_INVALID,
-                          "mirt_dataset_from_generator: %lld samples: 1 to %d are possible, or 0 for a stream",
+                          "mirt_dataset_from_generator: %lld samples: the number must be 1 to %d, or 0 for a stream",
                           (long long)desc->samples, (int)INT32_MAX);
     if (desc->any_order && desc->samples == 0)
-        return mirt__fail(MIRT_E_INVALID, "mirt_dataset_from_generator: samples in any order have a number; it is 0");
+        return mirt__fail(MIRT_E_INVALID,
+                          "mirt_dataset_from_generator: samples in any order need their number, but it is 0");
     for (int i = 0; i < desc->num_x + desc->num_y; i++) {
         const mirt_shape *shape = i < desc->num_x ? &desc->x[i].shape : &desc->y[i - desc->num_x].shape;
         if (shape->rank < 0 || shape->rank > MIRT_MAX_RANK)
             return mirt__fail(MIRT_E_SHAPE,
-                              "mirt_dataset_from_generator: a shape of %d dimensions: at most %d are possible",
+                              "mirt_dataset_from_generator: a shape has %d dimensions: at most %d are allowed",
                               shape->rank, MIRT_MAX_RANK);
     }
     return MIRT_OK;
@@ -109,7 +110,7 @@ MIRT_API mirt_dataset *mirt_dataset_from_generator(const mirt_generator_desc *de
     for (int i = 0; i < desc->num_x; i++) mirt__data_add_field(&spec, desc->x[i].dtype, desc->x[i].shape);
     for (int i = 0; i < desc->num_y; i++) mirt__data_add_field(&spec, desc->y[i].dtype, desc->y[i].shape);
     if (desc->weights) mirt__data_add_field(&spec, MIRT_FLOAT32, mirt_make_shape(0, 0, 0, 0, 0, 0));
-    generator->base.varies = 1; /* nobody knows */
+    generator->base.varies = 1; /* unknown, so assume that they vary */
     generator->base.foreign = true;
     generator->base.cost = generator->name;
     if (generator->name) generator->base.identity = mirt__hash(generator->name);

@@ -1,4 +1,4 @@
-/* Sheets of the images of a data set. */
+/* Writes images of a data set as one sheet. */
 #include "data.h"
 
 MIRT_API mirt_status mirt_save_grid(const char *path, mirt_dataset *dataset, int rows, int columns) {
@@ -11,12 +11,12 @@ MIRT_API mirt_status mirt_save_grid(const char *path, mirt_dataset *dataset, int
     mirt_status status = mirt__dataset_idle("mirt_save_grid", dataset);
     if (status != MIRT_OK) return status;
     if (rows < 1 || columns < 1 || rows > 1024 || columns > 1024)
-        return mirt__fail(MIRT_E_INVALID, "mirt_save_grid: %d rows and %d columns; 1 to 1024 are possible", rows,
+        return mirt__fail(MIRT_E_INVALID, "mirt_save_grid: %d rows and %d columns; each must be 1 to 1024", rows,
                           columns);
     if (field->shape.rank != 3)
         return mirt__fail(MIRT_E_SHAPE, "mirt_save_grid takes images (height, width, channels)");
     if (!mirt__mul_size(field->bytes, (size_t)(rows * columns), &bytes))
-        return mirt__fail(MIRT_E_SHAPE, "mirt_save_grid: such images are too large");
+        return mirt__fail(MIRT_E_SHAPE, "mirt_save_grid: the images are too large");
     memset(&images, 0, sizeof images);
     if (!(images.x[0].data = mirt__aligned_alloc(bytes))) return MIRT_E_NOMEM;
     dataset->busy = true;

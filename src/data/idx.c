@@ -10,13 +10,13 @@ typedef struct mirt__idx_file {
     int rank;
     int64_t dim[3];
     uint64_t size; /* bytes of header and samples */
-    uint64_t read; /* of these, since the start */
+    uint64_t read; /* bytes read since the start */
 } mirt__idx_file;
 
 typedef struct mirt__idx_dataset {
     mirt_dataset base;
     mirt__idx_file *images, *labels; /* labels may be NULL */
-    unsigned char *x;                /* one sample */
+    unsigned char *x;                /* buffer for one sample */
     unsigned char y;
 } mirt__idx_dataset;
 
@@ -53,11 +53,11 @@ static mirt_status mirt__idx_read(mirt__idx_file *file, unsigned char *out, size
     file->read += got;
     if (got == size) return MIRT_OK;
     uint64_t expected = file->size > file->read ? file->size : file->read - got + size;
-    return mirt__fail(MIRT_E_FORMAT, "%s is cut short: expected %llu bytes%s, got %llu", file->path,
+    return mirt__fail(MIRT_E_FORMAT, "%s is truncated: expected %llu bytes%s, got %llu", file->path,
                       (unsigned long long)expected, file->gunzip ? " unpacked" : "", (unsigned long long)file->read);
 }
 
-/* Nothing may follow the last sample; in a gzip file the checksum is looked at only here. */
+/* Nothing may follow the last sample; for a gzip file this also verifies the checksum. */
 static mirt_status mirt__idx_check_end(mirt__idx_file *file) {
     unsigned char more;
     size_t got;
@@ -70,7 +70,7 @@ static mirt_status mirt__idx_check_end(mirt__idx_file *file) {
     return MIRT_OK;
 }
 
-/* To the start of the file, plain or unpacked. */
+/* Rewinds to the start of the plain or unpacked file. */
 static mirt_status mirt__idx_rewind(mirt__idx_file *file) {
     file->read = 0;
     mirt__bytes_rewind(&file->bytes);
@@ -93,7 +93,7 @@ static uint32_t mirt__idx_big_endian(const unsigned char *p) {
     return (uint32_t)p[0] << 24 | (uint32_t)p[1] << 16 | (uint32_t)p[2] << 8 | (uint32_t)p[3];
 }
 
-/* Reads magic number and dimensions; sets the size the whole file has to have. */
+/* Reads magic number and dimensions; sets the size that the whole file must have. */
 static mirt_status mirt__idx_read_header(mirt__idx_file *file, int rank) {
     unsigned char word[4];
     mirt_status status = mirt__idx_read(file, word, 4);
@@ -126,28 +126,29 @@ static mirt_status mirt__idx_read_header(mirt__idx_file *file, int rank) {
     return MIRT_OK;
 }
 
-/* Compares the size by the header with the file's, or with the one in gzip's last four bytes. */
+/* Compares the size from the header with the file's, or with the one in gzip's last four bytes. */
 static mirt_status mirt__idx_check_size(mirt__idx_file *file) {
     const uint64_t packed = file->bytes.file_size;
     if (file->gunzip) {
         unsigned char last[4] = {0};
         if (mirt__file_read_at(file->bytes.fd, packed < 4 ? 0 : packed - 4, last, 4) < 0)
-            return mirt__fail(MIRT_E_IO, "%s: its end could not be read: %s", file->path, strerror(errno));
+            return mirt__fail(MIRT_E_IO, "%s: cannot read its end: %s", file->path, strerror(errno));
         uint32_t size = (uint32_t)last[3] << 24 | (uint32_t)last[2] << 16 | (uint32_t)last[1] << 8 | (uint32_t)last[0];
         if (size != (uint32_t)file->size)
             return mirt__fail(
                 MIRT_E_FORMAT,
-                "%s is damaged or cut short: expected %llu bytes unpacked, got %lu by its last four bytes", file->path,
+                "%s is damaged or truncated: expected %llu bytes unpacked, but its last four bytes say %lu", file->path,
                 (unsigned long long)file->size, (unsigned long)size);
-        /* Deflate packs at most 1032 to 1, and those four bytes count modulo 2^32. */
+        /* Deflate compresses at most 1032 to 1, and those four bytes are the size modulo 2^32. */
         if (file->size / 1032 > packed)
-            return mirt__fail(MIRT_E_FORMAT, "%s is damaged: %llu bytes cannot hold the %llu that its dimensions need",
+            return mirt__fail(MIRT_E_FORMAT,
+                              "%s is damaged: %llu bytes cannot unpack to the %llu bytes that its dimensions need",
                               file->path, (unsigned long long)packed, (unsigned long long)file->size);
         return MIRT_OK;
     }
     if (packed != file->size)
         return mirt__fail(MIRT_E_FORMAT, "%s is %s: expected %llu bytes, got %llu", file->path,
-                          packed < file->size ? "cut short" : "too long", (unsigned long long)file->size,
+                          packed < file->size ? "truncated" : "too long", (unsigned long long)file->size,
                           (unsigned long long)packed);
     return MIRT_OK;
 }
@@ -254,7 +255,7 @@ MIRT_API mirt_dataset *mirt_idx(const char *images_path, const char *labels_path
     return mirt__dataset_give_up(dataset, false);
 }
 
-/* directory/name or directory/name.gz, whichever is there first; false with the error set. */
+/* directory/name or else directory/name.gz, whichever exists; false with the error set. */
 static bool mirt__mnist_find(mirt__text *path, const char *directory, const char *name) {
     static const char *const endings[] = {"", ".gz"};
     const char *slash = *directory && directory[strlen(directory) - 1] == '/' ? "" : "/";
@@ -262,7 +263,7 @@ static bool mirt__mnist_find(mirt__text *path, const char *directory, const char
         mirt__text_clear(path);
         mirt__text_add(path, "%s%s%s%s", directory, slash, name, endings[i]);
         if (path->failed) return false;
-        if (mirt__file_exists(path->data)) return true; /* whether it can be opened is for mirt_idx to say */
+        if (mirt__file_exists(path->data)) return true; /* mirt_idx reports whether it can be opened */
     }
     mirt__fail(MIRT_E_NOT_FOUND,
                "%s: found neither %s nor %s.gz; put MNIST's four files there, from "

@@ -1,4 +1,4 @@
-/* Image files by a list of comma-separated values. */
+/* Lists of image files and labels in comma-separated values. */
 
 #include "../base/file.h"
 #include "image_files.h"
@@ -6,7 +6,7 @@
 typedef struct mirt__csv {
     const char *path, *at, *end;
     long line;
-    bool labels; /* must be there */
+    bool labels; /* required */
     mirt__text field[2];
 } mirt__csv;
 
@@ -14,7 +14,7 @@ static mirt_status mirt__csv_fail(const mirt__csv *csv, const char *what) {
     return mirt__fail(MIRT_E_FORMAT, "%s, line %ld: %s", csv->path, csv->line, what);
 }
 
-/* One field, up to a comma or the end of the line, which is not taken. */
+/* Reads one field, up to a comma or the end of the line, which it does not consume. */
 static mirt_status mirt__csv_field(mirt__csv *csv, mirt__text *out) {
     while (csv->at < csv->end && *csv->at == ' ') csv->at++;
     bool quoted = csv->at < csv->end && *csv->at == '"';
@@ -23,7 +23,7 @@ static mirt_status mirt__csv_field(mirt__csv *csv, mirt__text *out) {
     if (quoted) csv->at++;
     while (csv->at < csv->end && (quoted || (*csv->at != ',' && *csv->at != '\n'))) {
         if (quoted && *csv->at == '"') {
-            quoted = csv->at + 1 < csv->end && csv->at[1] == '"'; /* two are one within */
+            quoted = csv->at + 1 < csv->end && csv->at[1] == '"'; /* two quotes inside of quotes mean one */
             if (!quoted) {
                 csv->at++;
                 break;
@@ -31,17 +31,17 @@ static mirt_status mirt__csv_field(mirt__csv *csv, mirt__text *out) {
             csv->at++;
         }
         if (*csv->at == 0 || (quoted && *csv->at == '\n'))
-            return mirt__csv_fail(csv, *csv->at ? "a quote that is not closed" : "a zero byte: this is no text");
+            return mirt__csv_fail(csv, *csv->at ? "a quote is not closed" : "a zero byte: this is not a text file");
         mirt__text_add_bytes(out, csv->at++, 1);
     }
-    if (quoted) return mirt__csv_fail(csv, "a quote that is not closed");
+    if (quoted) return mirt__csv_fail(csv, "a quote is not closed");
     while (csv->at < csv->end && (*csv->at == '\r' || *csv->at == ' ')) csv->at++;
     while (out->size && !out->failed && (out->data[out->size - 1] == '\r' || out->data[out->size - 1] == ' '))
         out->data[--out->size] = 0;
     return out->failed ? MIRT_E_NOMEM : MIRT_OK;
 }
 
-/* The next line that is not empty; *got is false at the end. */
+/* Reads the next line that is not empty; *got is false at the end. */
 static mirt_status mirt__csv_next(mirt__csv *csv, bool *got) {
     for (*got = false; !*got && csv->at < csv->end; csv->line++) {
         mirt_status status = mirt__csv_field(csv, &csv->field[0]);
@@ -50,16 +50,16 @@ static mirt_status mirt__csv_next(mirt__csv *csv, bool *got) {
         if (status == MIRT_OK) status = mirt__csv_field(csv, &csv->field[1]);
         if (status != MIRT_OK) return status;
         if (csv->at < csv->end && *csv->at != '\n')
-            return mirt__csv_fail(csv, "more than a path and a label: a path with a comma stands in double quotes");
+            return mirt__csv_fail(csv, "more than a path and a label: a path with a comma needs double quotes");
         if (csv->labels && csv->field[0].size && !csv->field[1].size)
-            return mirt__csv_fail(csv, "no label: a line is path,label");
+            return mirt__csv_fail(csv, "no label: lines must be path,label");
         *got = csv->field[0].size > 0;
         if (csv->at < csv->end) csv->at++;
     }
     return MIRT_OK;
 }
 
-/* A path beside the list, or an absolute one. */
+/* A path relative to the list, or an absolute one. */
 static const char *mirt__csv_path(const mirt__csv *csv, mirt__image_list *list) {
     const char *name = csv->field[0].data, *slash = strrchr(csv->path, '/');
     size_t prefix = *name == '/' || !slash ? 0 : (size_t)(slash - csv->path) + 1, size = strlen(name) + 1;
@@ -70,7 +70,7 @@ static const char *mirt__csv_path(const mirt__csv *csv, mirt__image_list *list) 
     return path;
 }
 
-/* Numbers by their value, names by their bytes. */
+/* Compares numbers by value, names by bytes. */
 static int mirt__csv_compare(const void *a, const void *b) {
     const char *x = *(const char *const *)a, *y = *(const char *const *)b;
     bool numbers = *x && *y && x[strspn(x, "0123456789")] == 0 && y[strspn(y, "0123456789")] == 0;
@@ -112,7 +112,7 @@ static mirt_status mirt__csv_classes(mirt__image_list *list, const mirt__csv *cs
     return status;
 }
 
-/* Paths into the list, their labels into `name`. */
+/* Adds paths to the list and their labels to `name`. */
 static mirt_status mirt__csv_read(mirt__csv *csv, mirt__image_list *list, const char ***name) {
     void *names = NULL;
     int64_t most = 0;

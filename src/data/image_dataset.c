@@ -1,4 +1,4 @@
-/* Data sets of image files: read, decoded and resized when a sample is asked for. */
+/* Data sets of image files, which are read, decoded and resized on demand. */
 
 #include "../base/file.h"
 #include "../base/team.h"
@@ -43,7 +43,7 @@ MIRT__LIB void mirt__images_fit(const mirt_image_directory_desc *desc, const mir
     *offset = (size_t)top * resize->out_stride + (size_t)left * (size_t)channels;
 }
 
-/* `images` with the thread's `work`, whose room is used; or both NULL: memory for this one image. */
+/* Uses buffers of the thread's `work` for `images`; if both are NULL, allocates memory for this image. */
 static mirt_status mirt__images_resize(const mirt_image_directory_desc *desc, const mirt_image *image,
                                        mirt__image_dataset *images, mirt__work *work, void *out) {
     mirt__pixmap resize;
@@ -60,7 +60,7 @@ static mirt_status mirt__images_resize(const mirt_image_directory_desc *desc, co
     return MIRT_OK;
 }
 
-/* The one way from a file to the pixels that a model sees. */
+/* All files are turned into pixels for models by this function. */
 static mirt_status mirt__images_load(const mirt_image_directory_desc *desc, const char *path,
                                      mirt__image_dataset *images, mirt__work *work, void *out) {
     mirt_image image;
@@ -80,7 +80,7 @@ static void mirt__images_log(const mirt_image_directory_desc *desc, mirt_log_lev
     if (desc->log) desc->log(level, text, desc->log_user);
 }
 
-/* Keeps the reason, the first time; threads may meet here. */
+/* Stores the reason the first time; several threads may call it. */
 static mirt_status mirt__images_note(mirt__image_dataset *images, int64_t i) {
     char *none = NULL, *reason;
     if (__atomic_load_n(&images->reason[i], __ATOMIC_ACQUIRE)) return MIRT_OK;
@@ -166,7 +166,7 @@ static mirt_status mirt__images_check_names(const char *caller, const mirt_image
     for (int i = 0; desc->class_names && i < desc->num_class_names; i++) {
         for (int k = 0; k < i || !desc->class_names[i]; k++) {
             if (!desc->class_names[i] || strcmp(desc->class_names[i], desc->class_names[k]) == 0)
-                return mirt__fail(MIRT_E_INVALID, "%s: class %d has no name of its own", caller, i);
+                return mirt__fail(MIRT_E_INVALID, "%s: class %d has no name, or the name of another class", caller, i);
         }
     }
     return MIRT_OK;
@@ -178,19 +178,20 @@ static mirt_status mirt__images_check(const char *caller, const mirt_image_direc
         return mirt__fail(MIRT_E_INVALID, "%s: images of %d x %d pixels: both must be positive", caller, desc->height,
                           desc->width);
     if (!mirt__mode_known(desc->color_mode))
-        return mirt__fail(MIRT_E_INVALID, "%s: no color mode %d", caller, (int)desc->color_mode);
+        return mirt__fail(MIRT_E_INVALID, "%s: invalid color mode (%d)", caller, (int)desc->color_mode);
     if ((int)desc->interpolation < 0 || desc->interpolation >= MIRT__INTERPOLATION_COUNT)
-        return mirt__fail(MIRT_E_INVALID, "%s: no interpolation %d", caller, (int)desc->interpolation);
+        return mirt__fail(MIRT_E_INVALID, "%s: invalid interpolation (%d)", caller, (int)desc->interpolation);
     if ((int)desc->label_mode < 0 || desc->label_mode > MIRT_LABELS_NONE)
-        return mirt__fail(MIRT_E_INVALID, "%s: no label mode %d", caller, (int)desc->label_mode);
+        return mirt__fail(MIRT_E_INVALID, "%s: invalid label mode (%d)", caller, (int)desc->label_mode);
     if ((int)desc->corrupt < 0 || desc->corrupt > MIRT_CORRUPT_ZERO)
-        return mirt__fail(MIRT_E_INVALID, "%s: no policy %d for corrupt images", caller, (int)desc->corrupt);
+        return mirt__fail(MIRT_E_INVALID, "%s: invalid policy for corrupt images (%d)", caller, (int)desc->corrupt);
     if (desc->dtype != MIRT_FLOAT32 && desc->dtype != MIRT_UINT8)
-        return mirt__fail(MIRT_E_INVALID, "%s: pixels can be MIRT_FLOAT32 or MIRT_UINT8", caller);
+        return mirt__fail(MIRT_E_INVALID, "%s: pixels must be MIRT_FLOAT32 or MIRT_UINT8", caller);
     if (desc->batch_size < MIRT_NO_BATCH)
-        return mirt__fail(MIRT_E_INVALID, "%s: batches of %lld", caller, (long long)desc->batch_size);
+        return mirt__fail(MIRT_E_INVALID, "%s: invalid batch size (%lld)", caller, (long long)desc->batch_size);
     if (desc->crop_to_aspect_ratio && desc->pad_to_aspect_ratio)
-        return mirt__fail(MIRT_E_INVALID, "%s: an image is cropped or padded to the aspect ratio, not both", caller);
+        return mirt__fail(MIRT_E_INVALID, "%s: crop_to_aspect_ratio and pad_to_aspect_ratio exclude each other",
+                          caller);
     if (mirt__images_check_names(caller, desc) != MIRT_OK) return MIRT_E_INVALID;
     if (desc->class_names && (desc->labels || desc->label_mode == MIRT_LABELS_NONE))
         return mirt__fail(MIRT_E_INVALID, "%s: class_names are for labels by subdirectories", caller);
@@ -198,12 +199,12 @@ static mirt_status mirt__images_check(const char *caller, const mirt_image_direc
         return mirt__fail(MIRT_E_INVALID, "%s: a validation_split of %g: it must be above 0 and below 1", caller,
                           split);
     if ((int)desc->subset < 0 || desc->subset > MIRT_SUBSET_VALIDATION)
-        return mirt__fail(MIRT_E_INVALID, "%s: no subset %d", caller, (int)desc->subset);
+        return mirt__fail(MIRT_E_INVALID, "%s: invalid subset (%d)", caller, (int)desc->subset);
     if ((split > 0) != (desc->subset != MIRT_SUBSET_ALL))
-        return mirt__fail(MIRT_E_INVALID, "%s: validation_split and subset go together: which side is wanted?", caller);
+        return mirt__fail(MIRT_E_INVALID, "%s: validation_split and subset must be set together", caller);
     if (split > 0 && !desc->no_shuffle && !desc->has_seed)
         return mirt__fail(MIRT_E_INVALID,
-                          "%s: a split of shuffled files needs a seed, so that both sides come from the same order",
+                          "%s: splitting shuffled files needs a seed, so that both subsets use the same order",
                           caller);
     return MIRT_OK;
 }
@@ -219,7 +220,7 @@ static void mirt__images_say(const mirt_image_directory_desc *desc, mirt_log_lev
     mirt__images_log(desc, level, text);
 }
 
-/* Keras takes them without a word; they are names nevertheless, and cost an output. The labels are sorted as yet. */
+/* Keras silently accepts classes without images, but each costs an output. The labels are still sorted. */
 static void mirt__images_warn_of_empty(const char *path, const mirt_image_directory_desc *desc,
                                        const mirt__image_list *list) {
     int64_t i = 0;
@@ -235,13 +236,13 @@ static mirt_status mirt__images_list(const char *path, bool csv, const mirt_imag
     mirt_status status = csv ? mirt__image_list_csv(list, path, desc) : mirt__image_list_directory(list, path, desc);
     if (status != MIRT_OK) return status;
     if (desc->label_mode == MIRT_LABELS_BINARY && list->num_classes != 2)
-        status = mirt__fail(MIRT_E_INVALID, "%s: binary labels are for exactly 2 classes, but there %s %d", path,
+        status = mirt__fail(MIRT_E_INVALID, "%s: binary labels need exactly 2 classes, but there %s %d", path,
                             list->num_classes == 1 ? "is" : "are", list->num_classes);
     for (int64_t i = 0; desc->label_mode >= MIRT_LABELS_BINARY && desc->label_mode != MIRT_LABELS_NONE &&
                         i < list->count && status == MIRT_OK;
          i++) {
         if (list->label[i] < 0 || list->label[i] >= list->num_classes)
-            status = mirt__fail(MIRT_E_INVALID, "%s: the label %ld of %s, of %d classes: 0 to %d are possible", path,
+            status = mirt__fail(MIRT_E_INVALID, "%s: the label %ld of %s is not one of %d classes, 0 to %d", path,
                                 (long)list->label[i], list->path[i], list->num_classes, list->num_classes - 1);
     }
     if (status != MIRT_OK) {
@@ -260,7 +261,7 @@ static mirt_status mirt__images_list(const char *path, bool csv, const mirt_imag
     return MIRT_OK;
 }
 
-/* Files of a subset. */
+/* Selects the files of a subset. */
 static mirt_status mirt__images_range(const char *path, int64_t count, double split, mirt_subset subset, int64_t *first,
                                       int64_t *files) {
     int64_t validation = (int64_t)(split * (double)count);
@@ -273,7 +274,8 @@ static mirt_status mirt__images_range(const char *path, int64_t count, double sp
                       (long long)ceil(validation ? 1 / (1 - split) : 1 / split));
 }
 
-/* Of the files' names, not of their contents, and of all that changes pixels or tells corrupt files from others. */
+/* Identifies the names of the files, not their contents, and all settings that affect pixels or the handling of corrupt
+   files. */
 static uint64_t mirt__images_identity(const mirt__image_list *list, const mirt_image_directory_desc *desc) {
     const mirt_decode_desc *d = &desc->decode;
     const int64_t option[] = {(int64_t)desc->color_mode,
@@ -296,7 +298,7 @@ static uint64_t mirt__images_identity(const mirt__image_list *list, const mirt_i
     return identity;
 }
 
-/* The source stage; takes the list. */
+/* Creates the source stage; takes ownership of the list. */
 static mirt_dataset *mirt__images_source(mirt__image_list *list, const mirt_image_directory_desc *desc) {
     mirt__data_spec spec;
     mirt_dataset *dataset = mirt__dataset_new(sizeof(mirt__image_dataset), &mirt__images_stage, NULL, false);
@@ -332,7 +334,7 @@ static mirt_dataset *mirt__images_source(mirt__image_list *list, const mirt_imag
     return good ? dataset : mirt__dataset_give_up(dataset, false);
 }
 
-/* The stages for a subset of the files. */
+/* Creates the stages for a subset of the files. */
 static mirt_dataset *mirt__images_build(const char *path, const mirt__image_list *list,
                                         const mirt_image_directory_desc *desc, mirt_subset subset, bool shuffle) {
     mirt__image_list part;
@@ -360,7 +362,7 @@ static void mirt__images_defaults(const mirt_image_directory_desc *given, mirt_i
     }
 }
 
-/* Parts would become classes. */
+/* The parts would become classes. */
 static mirt_status mirt__images_refuse_parts(const char *directory, const mirt_image_directory_desc *desc) {
     mirt__image_parts parts;
     if (desc->labels || desc->label_mode == MIRT_LABELS_NONE) return MIRT_OK;
@@ -400,7 +402,7 @@ MIRT_API mirt_dataset *mirt_image_dataset_from_csv(const char *csv, const mirt_i
     return mirt__images_open("mirt_image_dataset_from_csv", csv, true, desc);
 }
 
-/* Both lists are sorted, or are the class_names that the caller asked for. */
+/* Both lists are sorted, or are the caller's class_names. */
 static mirt_status mirt__images_same_classes(const mirt__image_parts *parts, const mirt__image_list list[2]) {
     int i = 0;
     const int counts[] = {list[0].num_classes, list[1].num_classes};
@@ -412,7 +414,7 @@ static mirt_status mirt__images_same_classes(const mirt__image_parts *parts, con
                       list[extra].classes[i], path[extra]);
 }
 
-/* Both parts of a directory that is already split, or NULL for both. */
+/* Opens both parts of a directory that is already split; both are NULL otherwise. */
 static mirt_status mirt__images_open_parts(const mirt__image_parts *parts, const mirt_image_directory_desc *given,
                                            mirt_dataset *out[2]) {
     const char *path[] = {parts->training, parts->validation};
@@ -424,7 +426,7 @@ static mirt_status mirt__images_open_parts(const mirt__image_parts *parts, const
     desc.validation_split = 0;
     desc.subset = MIRT_SUBSET_ALL;
     mirt_status status = mirt__images_list(path[0], false, &desc, &list[0]);
-    desc.no_shuffle = true; /* of the validation data */
+    desc.no_shuffle = true; /* classes of the validation data */
     if (status == MIRT_OK) status = mirt__images_list(path[1], false, &desc, &list[1]);
     if (status == MIRT_OK) status = mirt__images_same_classes(parts, list);
     for (int i = 0; i < 2 && status == MIRT_OK; i++) {
@@ -435,7 +437,7 @@ static mirt_status mirt__images_open_parts(const mirt__image_parts *parts, const
     return status;
 }
 
-/* Both sides of a split of one list. */
+/* Opens both subsets of one list. */
 static mirt_status mirt__images_open_split(const char *directory, const mirt_image_directory_desc *desc,
                                            mirt_dataset *out[2]) {
     mirt__image_list list;
@@ -454,7 +456,7 @@ MIRT_API mirt_status mirt_image_datasets_from_directory(const char *directory, c
     mirt_image_directory_desc desc;
     mirt__image_parts parts;
     mirt_dataset *out[2] = {NULL, NULL};
-    if (!training || !validation) return mirt__fail_missing(caller, "place for the data sets");
+    if (!training || !validation) return mirt__fail_missing(caller, "pointers for the data sets");
     *training = *validation = NULL;
     if (!directory) return mirt__fail_missing(caller, "directory");
     mirt__images_defaults(given, &desc);
@@ -483,9 +485,9 @@ MIRT_API mirt_status mirt_image_directory_part(const char *directory, const mirt
     static const char caller[] = "mirt_image_directory_part";
     mirt_image_directory_desc desc;
     mirt__image_parts parts;
-    if (!directory || !path) return mirt__fail_missing(caller, directory ? "place for the path" : "directory");
+    if (!directory || !path) return mirt__fail_missing(caller, directory ? "buffer for the path" : "directory");
     if (part != MIRT_SUBSET_TRAINING && part != MIRT_SUBSET_VALIDATION)
-        return mirt__fail(MIRT_E_INVALID, "%s: no part %d", caller, (int)part);
+        return mirt__fail(MIRT_E_INVALID, "%s: invalid part (%d)", caller, (int)part);
     mirt__images_defaults(given, &desc);
     if (mirt__images_check_names(caller, &desc) != MIRT_OK) return MIRT_E_INVALID;
     mirt_status status = mirt__image_parts_find(&parts, directory, &desc);
@@ -505,7 +507,7 @@ MIRT_API mirt_status mirt_load_image(const char *path, const mirt_image_director
     MIRT__ENTER;
     static const char caller[] = "mirt_load_image";
     mirt_image_directory_desc desc;
-    if (!path || !out) return mirt__fail_missing(caller, path ? "place for the pixels" : "path");
+    if (!path || !out) return mirt__fail_missing(caller, path ? "image to fill" : "path");
     mirt__images_defaults(given, &desc);
     if (mirt__images_check(caller, &desc) != MIRT_OK) return mirt_last_status();
     return mirt__images_load(&desc, path, NULL, NULL, out);

@@ -1,4 +1,4 @@
-/* Finds image files: below a directory, or in a list of comma-separated values. */
+/* Finds image files below a directory, in Keras's order and with its labels. */
 
 #include "../base/file.h"
 #include "image_files.h"
@@ -56,7 +56,7 @@ MIRT__LIB mirt_status mirt__image_list_part(const mirt__image_list *list, int64_
     return status;
 }
 
-/* >>MT19937 (Matsumoto and Nishimura 1998), seeded and drawn from as numpy.random.RandomState does */
+/* >>MT19937 (Matsumoto and Nishimura 1998), seeded and used like numpy.random.RandomState */
 
 typedef struct mirt__twister {
     uint32_t word[624];
@@ -121,7 +121,7 @@ typedef struct mirt__walk {
     mirt__walk_dir *dir;
     mirt__walk_file *file;
     int64_t dirs, most_dirs, files, most_files;
-    bool follow, deep; /* links to directories; what is below subdirectories */
+    bool follow, deep; /* follow links to directories; descend into subdirectories */
 } mirt__walk;
 
 MIRT__LIB bool mirt__image_name(const char *name) {
@@ -148,7 +148,7 @@ static const char *mirt__walk_join(mirt__walk *walk, const char *directory, cons
 
 static mirt_status mirt__walk_add_dir(mirt__walk *walk, const char *path, const struct stat *info, bool link) {
     void *dir = walk->dir;
-    /* A circle goes through a link to where we have been. */
+    /* A cycle contains a link to a directory that has been visited. */
     for (int64_t i = 0; link && i < walk->dirs; i++) {
         if (walk->dir[i].device == info->st_dev && walk->dir[i].inode == info->st_ino) return MIRT_OK;
     }
@@ -187,7 +187,7 @@ static mirt_status mirt__walk_entry(mirt__walk *walk, DIR *stream, const char *d
         return link && !walk->follow ? MIRT_OK
                                      : mirt__walk_add_dir(walk, mirt__walk_join(walk, directory, name), &info, link);
     }
-    /* A link to nowhere is a file: reading it will say why not. */
+    /* A dangling link counts as a file: reading it reports the error. */
     return walk->deep && mirt__image_name(name) ? mirt__walk_add_file(walk, directory, name) : MIRT_OK;
 }
 
@@ -216,7 +216,7 @@ static int mirt__walk_compare(const void *a, const void *b) {
     return order ? order : strcmp(f->name, g->name);
 }
 
-/* Files anywhere below `root`, or its immediate subdirectories, sorted. */
+/* Lists files anywhere below `root`, or its immediate subdirectories, sorted. */
 static mirt_status mirt__walk_run(mirt__walk *walk, const char *root, bool deep, bool follow) {
     struct stat info;
     walk->dirs = walk->files = 0;
@@ -226,7 +226,7 @@ static mirt_status mirt__walk_run(mirt__walk *walk, const char *root, bool deep,
     if (MIRRORTRAIN_STAT(root, &info) != 0)
         return mirt__fail(errno == ENOENT || errno == ENOTDIR ? MIRT_E_NOT_FOUND : MIRT_E_IO,
                           "%s: cannot open the directory: %s", root, strerror(errno));
-    if (!S_ISDIR(info.st_mode)) return mirt__fail(MIRT_E_IO, "%s: is no directory", root);
+    if (!S_ISDIR(info.st_mode)) return mirt__fail(MIRT_E_IO, "%s: is not a directory", root);
     mirt_status status = mirt__walk_add_dir(walk, mirt__pool_strdup(&walk->pool, root), &info, false);
     for (int64_t i = 0; i < walk->dirs && status == MIRT_OK; i++) status = mirt__walk_read(walk, walk->dir[i].path);
     if (status == MIRT_OK && walk->files)
@@ -241,7 +241,7 @@ static void mirt__walk_free(mirt__walk *walk) {
     mirt__free(walk->file);
 }
 
-/* Parts of a directory that is already split; three names mean validation. */
+/* Names of the parts of a directory that is already split; three names mean validation. */
 enum { MIRT__PART_TRAIN = 0, MIRT__PART_VALIDATION, MIRT__PART_TEST = 4, MIRT__PARTS };
 static const char *const mirt__part_names[MIRT__PARTS] = {"train", "validation", "val", "valid", "test"};
 
@@ -253,8 +253,8 @@ static bool mirt__is_below(const char *path, const char *root, const char *name)
     return strncmp(path, name, length) == 0 && path[length] == '/';
 }
 
-/* What was just walked deeply is a class. One that is split into parts with subdirectories is a data set itself, whose
-   classes would become one; class_names that list it make it a class. */
+/* Refuses a class that is split into parts with subdirectories: it is a data set itself, whose classes would become
+   one. A class listed in class_names is accepted. */
 static mirt_status mirt__walk_refuse_parts(const mirt__walk *walk, const char *root) {
     int found[MIRT__PARTS] = {0}, second = MIRT__PART_VALIDATION;
     for (int64_t i = 1; i < walk->dirs; i++) {
@@ -267,7 +267,7 @@ static mirt_status mirt__walk_refuse_parts(const mirt__walk *walk, const char *r
                       "make it a class", root, mirt__part_names[second], root);
 }
 
-/* All images below `root`, which get this label. */
+/* Adds all images below `root` with this label. */
 static mirt_status mirt__image_list_add_tree(mirt__image_list *list, mirt__walk *walk, const char *root, bool follow,
                                              int32_t label) {
     mirt_status status = mirt__walk_run(walk, root, true, follow);
@@ -278,7 +278,7 @@ static mirt_status mirt__image_list_add_tree(mirt__image_list *list, mirt__walk 
     return status;
 }
 
-/* The classes asked for, each of which must be there. */
+/* Uses the given classes, all of which must exist. */
 static mirt_status mirt__image_list_choose_classes(mirt__image_list *list, const mirt__walk *walk,
                                                    const char *directory, const mirt_image_directory_desc *desc) {
     for (int i = 0; i < desc->num_class_names; i++) {
@@ -309,7 +309,7 @@ static mirt_status mirt__image_list_by_class(mirt__image_list *list, mirt__walk 
     mirt_status status = mirt__walk_run(walk, directory, false, true);
     if (status != MIRT_OK) return status;
     if (walk->files == 0)
-        return mirt__fail(MIRT_E_NOT_FOUND, "%s has no subdirectories, which would be the classes", directory);
+        return mirt__fail(MIRT_E_NOT_FOUND, "%s has no subdirectories, which are needed as the classes", directory);
     if (walk->files > INT32_MAX) return mirt__fail(MIRT_E_INVALID, "%s has too many subdirectories", directory);
     status = desc->class_names ? mirt__image_list_choose_classes(list, walk, directory, desc)
                                : mirt__image_list_find_classes(list, walk);
@@ -326,11 +326,11 @@ static int mirt__image_label_compare(const void *a, const void *b) {
     return x < y ? -1 : x > y;
 }
 
-/* Labels given one by one: their numbers are the names of the classes. */
+/* Uses labels given per file: their numbers are the names of the classes. */
 static mirt_status mirt__image_list_set_labels(mirt__image_list *list, const char *directory,
                                                const mirt_image_directory_desc *desc) {
     if (desc->num_labels != list->count)
-        return mirt__fail(MIRT_E_INVALID, "%lld labels for the %lld images below %s: one each is needed",
+        return mirt__fail(MIRT_E_INVALID, "%lld labels for the %lld images below %s: one per image is needed",
                           (long long)desc->num_labels, (long long)list->count, directory);
     int32_t *sorted = (int32_t *)mirt__calloc((size_t)list->count, sizeof(int32_t));
     const char **names = (const char **)mirt__calloc((size_t)list->count, sizeof(char *));
@@ -413,7 +413,7 @@ static const char *mirt__part_path(mirt__image_parts *parts, mirt__walk *walk, c
     return path ? mirt__pool_strdup(&parts->pool, path) : NULL;
 }
 
-/* Of a directory that has train/ and at least one of the others. */
+/* Checks a directory that has train/ and at least one of the others. */
 static mirt_status mirt__image_parts_choose(mirt__image_parts *parts, mirt__walk *walk, const char *directory,
                                             const mirt__split *split) {
     int second[MIRT__PARTS] = {MIRT__PART_TEST}, seconds = 0;
@@ -424,7 +424,7 @@ static mirt_status mirt__image_parts_choose(mirt__image_parts *parts, mirt__walk
     const char *training = mirt__part_path(parts, walk, directory, MIRT__PART_TRAIN);
     const char *validation = mirt__part_path(parts, walk, directory, second[0]);
     mirt_status status = training && validation ? MIRT_OK : MIRT_E_NOMEM;
-    /* Among other classes these could be classes, too, unless they contain classes. */
+    /* Next to other classes these could also be classes, unless they contain classes. */
     if (status == MIRT_OK && split->others) status = mirt__has_subdirectories(training, &nested);
     if (status == MIRT_OK && split->others && nested) status = mirt__has_subdirectories(validation, &nested);
     if (status != MIRT_OK || !nested) return status;
@@ -449,10 +449,10 @@ MIRT__LIB mirt_status mirt__image_parts_find(mirt__image_parts *parts, const cha
     memset(&walk, 0, sizeof walk);
     memset(parts, 0, sizeof *parts);
     mirt_status status = mirt__walk_run(&walk, directory, false, true);
-    if (status != MIRT_OK) walk.files = 0; /* a failed walk leaves names out */
+    if (status != MIRT_OK) walk.files = 0; /* a failed walk may miss names */
     mirt__split_look(&split, &walk, desc);
     for (int k = MIRT__PART_VALIDATION; k < MIRT__PARTS; k++) second = second || split.found[k];
-    /* Then the caller says that these are classes. */
+    /* The caller has declared them to be classes. */
     const bool named = desc->class_names && split.chosen == desc->num_class_names;
     if (status == MIRT_OK && split.found[MIRT__PART_TRAIN] && second && !named)
         status = mirt__image_parts_choose(parts, &walk, directory, &split);

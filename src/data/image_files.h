@@ -1,12 +1,12 @@
 #ifndef MIRT__IMAGE_FILES_H
 #define MIRT__IMAGE_FILES_H
-/* Lists of image files with their labels, in the order of Keras. */
+/* Lists of image files with their labels, in Keras's order. */
 
 #include "../images/images.h"
 #include "data.h"
 
 typedef struct mirt__image_list {
-    mirt__pool pool; /* of paths and names */
+    mirt__pool pool; /* memory of paths and names */
     const char **path;
     int32_t *label; /* 0 without labels */
     int64_t count, capacity;
@@ -14,13 +14,13 @@ typedef struct mirt__image_list {
     int num_classes;
 } mirt__image_list;
 
-/* Whether it ends as images' names do. */
+/* Whether a name has the suffix of an image file. */
 MIRT__LIB bool mirt__image_name(const char *name);
 MIRT__LIB void mirt__image_list_free(mirt__image_list *list);
-/* The path must live as long as the list: in its pool. NULL: out of memory. */
+/* The path must be in the list's pool, so that it lives as long as the list. NULL: out of memory. */
 MIRT__LIB mirt_status mirt__image_list_add(mirt__image_list *list, const char *path, int32_t label);
 MIRT__LIB mirt_status mirt__image_list_set_classes(mirt__image_list *list, const char *const *names, int count);
-/* Into an empty list, which is freed on failure. Errors name the culprit. */
+/* Fill an empty list, which is freed on failure. Errors name the file. */
 MIRT__LIB mirt_status mirt__image_list_directory(mirt__image_list *list, const char *directory,
                                                  const mirt_image_directory_desc *desc);
 MIRT__LIB mirt_status mirt__image_list_csv(mirt__image_list *list, const char *csv,
@@ -30,14 +30,14 @@ typedef struct mirt__image_parts {
     mirt__pool pool;
     const char *training, *validation;
 } mirt__image_parts;
-/* Into uninitialized parts, which the caller frees in any case. MIRT_E_INVALID: split, but it is not certain which part
-   is for validation; the error says what to do. Other errors as mirt_image_dataset_from_directory. */
+/* Fills uninitialized parts, which the caller frees in any case. MIRT_E_INVALID: split, but ambiguous which part is for
+   validation; the error says what to do. Other errors as in mirt_image_dataset_from_directory. */
 MIRT__LIB mirt_status mirt__image_parts_find(mirt__image_parts *parts, const char *directory,
                                              const mirt_image_directory_desc *desc);
 MIRT__LIB void mirt__image_parts_free(mirt__image_parts *parts);
 /* numpy's RandomState(seed).shuffle. */
 MIRT__LIB void mirt__image_list_shuffle(mirt__image_list *list, uint32_t seed);
-/* A copy of files [first, first + count) into an empty list, which is freed on failure. */
+/* Copies files [first, first + count) into an empty list, which is freed on failure. */
 MIRT__LIB mirt_status mirt__image_list_part(const mirt__image_list *list, int64_t first, int64_t count,
                                             mirt__image_list *out);
 
@@ -45,14 +45,14 @@ MIRT__LIB mirt_status mirt__image_list_part(const mirt__image_list *list, int64_
 typedef struct mirt__image_dataset {
     mirt_dataset base;
     mirt__image_list list;
-    mirt_image_directory_desc desc; /* without its pointers to names and labels */
-    char **reason;                  /* [count] why a file is corrupt, once known */
+    mirt_image_directory_desc desc; /* its pointers to names and labels are NULL */
+    char **reason;                  /* [count] the reason that a file is corrupt, once known */
 } mirt__image_dataset;
-/* The first stage before this one, or NULL if it is another. */
+/* The image stage at the start of the chain, or NULL if the chain starts with another stage. */
 MIRT__LIB const mirt__image_dataset *mirt__images_of(const mirt_dataset *dataset);
 
-/* What a data set of this description does with an image: which part of it fills which part, at `offset` elements, of
-   the output. */
+/* Computes how a data set of this description places an image: which part of it fills which part of the output, at
+   `offset` elements. */
 MIRT__LIB void mirt__images_fit(const mirt_image_directory_desc *desc, const mirt_image *image, mirt__pixmap *resize,
                                 size_t *offset);
 

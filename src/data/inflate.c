@@ -1,5 +1,5 @@
-/* Unpacks gzip (RFC 1952, deflate: RFC 1951) as a stream, checking checksum and length. Errors give
-   the offset in the packed file; the caller puts the file's name before them. */
+/* Unpacks gzip (RFC 1952, deflate: RFC 1951) as a stream and verifies checksum and length. Errors give the offset in
+   the compressed file; the caller prefixes the file's name. */
 
 #include "data.h"
 #include "../base/file.h"
@@ -18,18 +18,18 @@ MIRT__LIB mirt_status mirt__bytes_fill(mirt__bytes *bytes) {
     bytes->at = 0;
     bytes->size = got < 0 ? 0 : (size_t)got;
     if (got < 0)
-        return mirt__fail(MIRT_E_IO, "could not be read at byte %llu: %s", (unsigned long long)bytes->end,
+        return mirt__fail(MIRT_E_IO, "cannot read at byte %llu: %s", (unsigned long long)bytes->end,
                           strerror(errno));
     bytes->end += bytes->size;
     return MIRT_OK;
 }
 
-/* A Huffman code: short words by table, long ones by counting (canonical codes of one length are
-   consecutive numbers). */
+/* A Huffman code: short words are decoded by table, long ones by counting, as canonical codes of one length are
+   consecutive numbers. */
 typedef struct mirt__huffman {
     uint16_t fast[1 << MIRT__FAST_BITS]; /* next bits -> symbol * 16 + length, or 0 */
-    uint16_t count[16];                  /* words of each length */
-    uint16_t symbol[288];                /* in order of their words */
+    uint16_t count[16];                  /* number of words of each length */
+    uint16_t symbol[288];                /* symbols in order of their words */
 } mirt__huffman;
 
 typedef enum mirt__gunzip_mode {
@@ -38,7 +38,7 @@ typedef enum mirt__gunzip_mode {
 
 struct mirt__gunzip {
     mirt__bytes *bytes;
-    uint64_t bits; /* the next bit_count bits of the file, lowest first; what lies above is undefined */
+    uint64_t bits; /* the next bit_count bits of the file, lowest first; higher bits are undefined */
     int bit_count;
     mirt__gunzip_mode mode;
     bool last;            /* the current block is the last */
@@ -73,7 +73,7 @@ MIRT__LIB void mirt__gunzip_destroy(mirt__gunzip *z) {
     mirt__free(z);
 }
 
-/* Eight bytes a turn. */
+/* Eight bytes per iteration. */
 static void mirt__gunzip_checksum(mirt__gunzip *z, const unsigned char *p, size_t size) {
     uint32_t c = ~z->crc;
     uint32_t(*t)[256] = z->crc_table;
@@ -92,7 +92,7 @@ static mirt_status mirt__gunzip_fail(const mirt__gunzip *z, const char *what) {
                       what);
 }
 
-/* Tops the bits up to 56 or more, or to what the file still has. */
+/* Fills the bits up to 56 or more, or to the end of the file. */
 static mirt_status mirt__gunzip_refill(mirt__gunzip *z) {
     mirt__bytes *bytes = z->bytes;
     if (bytes->size - bytes->at >= 8) {
@@ -105,7 +105,7 @@ static mirt_status mirt__gunzip_refill(mirt__gunzip *z) {
         bytes->at += (size_t)whole;
         return MIRT_OK;
     }
-    /* Byte by byte across the buffer's end; undefined bits have to go first. */
+    /* Byte by byte across the buffer's end, after clearing undefined bits. */
     z->bits &= ((uint64_t)1 << z->bit_count) - 1;
     while (z->bit_count <= 55) {
         if (bytes->at == bytes->size) {
@@ -137,8 +137,7 @@ static mirt_status mirt__gunzip_take(mirt__gunzip *z, int count, uint32_t *out) 
     return MIRT_OK;
 }
 
-/* False if the lengths are no code: too many words, or too few and not the one word that RFC 1951
-   allows to stand alone. */
+/* False if the lengths are not a code: too many words, or too few, except for the single word that RFC 1951 allows. */
 static bool mirt__huffman_build(mirt__huffman *h, const unsigned char *length, int symbols) {
     uint16_t next[16], offset[16];
     memset(h, 0, sizeof *h);
@@ -169,7 +168,7 @@ static bool mirt__huffman_build(mirt__huffman *h, const unsigned char *length, i
     return true;
 }
 
-/* The symbol at the head of `bits`, and its length; -1 if no word fits. */
+/* The first symbol in `bits`, and its length; -1 if no word matches. */
 static int mirt__huffman_find(const mirt__huffman *h, uint64_t bits, int *length) {
     unsigned entry = h->fast[bits & ((1u << MIRT__FAST_BITS) - 1)];
     if (entry) {
@@ -215,7 +214,7 @@ static void mirt__gunzip_fixed_codes(mirt__gunzip *z) {
     mirt__huffman_build(&z->distances, length, 32);
 }
 
-/* Reads `wanted` code lengths, themselves packed by the code in z->lengths. */
+/* Reads `wanted` code lengths, which are compressed with the code in z->lengths. */
 static mirt_status mirt__gunzip_code_lengths(mirt__gunzip *z, unsigned char *length, int wanted) {
     int n = 0;
     while (n < wanted) {
@@ -266,7 +265,7 @@ static mirt_status mirt__gunzip_dynamic_codes(mirt__gunzip *z) {
     return MIRT_OK;
 }
 
-/* Blocks that are not packed start at a whole byte. */
+/* Stored blocks start at a byte boundary. */
 static mirt_status mirt__gunzip_stored_header(mirt__gunzip *z) {
     uint32_t size, check;
     mirt__gunzip_drop(z, z->bit_count & 7);
@@ -311,7 +310,7 @@ static mirt_status mirt__gunzip_stored(mirt__gunzip *z, unsigned char *out, size
     return MIRT_OK;
 }
 
-/* Length and distance of a repetition, after its length symbol. */
+/* Reads length and distance of a repetition, after its length symbol. */
 static mirt_status mirt__gunzip_match(mirt__gunzip *z, int symbol) {
     static const uint16_t length_base[29] = {3,  4,  5,  6,  7,  8,  9,  10, 11,  13,  15,  17,  19,  23, 27,
                                              31, 35, 43, 51, 59, 67, 83, 99, 115, 131, 163, 195, 227, 258};
@@ -331,7 +330,7 @@ static mirt_status mirt__gunzip_match(mirt__gunzip *z, int symbol) {
     status = mirt__gunzip_take(z, symbol < 4 ? 0 : symbol / 2 - 1, &extra);
     if (status != MIRT_OK) return status;
     z->copy_back = distance_base[symbol] + (int)extra;
-    if ((uint64_t)z->copy_back > z->total) return mirt__gunzip_fail(z, "a repetition of what lies before the start");
+    if ((uint64_t)z->copy_back > z->total) return mirt__gunzip_fail(z, "a repetition that begins before the start");
     return MIRT_OK;
 }
 
@@ -398,7 +397,7 @@ MIRT__LIB mirt_status mirt__gunzip_read(mirt__gunzip *z, unsigned char *out, siz
     return MIRT_OK;
 }
 
-/* Skips `count` bytes, or up to and with a zero byte when count is negative. */
+/* Skips `count` bytes, or up to and including a zero byte if count is negative. */
 static mirt_status mirt__gunzip_skip(mirt__gunzip *z, int64_t count) {
     uint32_t byte = 1;
     while (count < 0 ? byte != 0 : count > 0) {
@@ -421,7 +420,7 @@ MIRT__LIB mirt_status mirt__gunzip_begin(mirt__gunzip *z) {
     z->total = 0;
     mirt_status status = mirt__gunzip_take(z, 24, &magic);
     if (status == MIRT_OK && magic != 0x088B1F)
-        status = mirt__gunzip_fail(z, "not gzip, or packed by another method than deflate");
+        status = mirt__gunzip_fail(z, "not gzip, or compressed with a method other than deflate");
     if (status == MIRT_OK) status = mirt__gunzip_take(z, 8, &flags);
     if (status != MIRT_OK) return status;
     if (flags & 0xE0) return mirt__gunzip_fail(z, "unknown flags");

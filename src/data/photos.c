@@ -1,27 +1,28 @@
-/* Draws pictures of cats' and dogs' heads. They consist of ellipses and triangles, rotated, scaled and lit at random,
+/* Draws pictures of heads of cats and dogs. They consist of ellipses and triangles, rotated, scaled and lit at random,
    in front of a cluttered background, with film grain. Cats have pointed ears and slit pupils, dogs hanging ears and
-   long muzzles; everything else is the same. All arithmetic is in integers, so that every compiler and machine draws
-   the same pixels. */
+   long muzzles; everything else is the same. Integer arithmetic gives the same pixels with every compiler and
+   machine. */
 
 #include "data.h"
 
-/* The head's own coordinates: 1024 is about its half width, y points down. */
+/* Coordinates of the head: 1024 is about half its width, y points down. */
 typedef struct mirt__photo_shape {
-    int x, y, width, height; /* center, and halves */
-    int lean;                /* of a triangle, which points up: its tip to the side; MIRT__PHOTO_ROUND: an ellipse */
+    int x, y, width, height; /* center, and half sizes */
+    int lean;                /* sideways shift of the tip of a triangle, which points up; MIRT__PHOTO_ROUND: an
+                                ellipse */
     int color[3];
 } mirt__photo_shape;
 
 #define MIRT__PHOTO_ROUND INT32_MAX
-#define MIRT__PHOTO_GRID 8 /* cells of the background's clouds a side */
+#define MIRT__PHOTO_GRID 8 /* cells of the background's clouds per side */
 
 typedef struct mirt__photo {
     mirt__random random;
     unsigned char *pixels;
     int width, height;
-    int64_t centre_x, centre_y, radius; /* of the head, in 1/256 pixel */
+    int64_t centre_x, centre_y, radius; /* center of the head, in 1/256 pixel */
     int turn;                           /* tangent in 1/1024 */
-    int light, stripes;                 /* darker to one side; of the fur: period, or 0 */
+    int light, stripes;                 /* shading to one side; period of the stripes, or 0 */
 } mirt__photo;
 
 typedef struct mirt__photos {
@@ -90,7 +91,7 @@ static void mirt__photo_paint(mirt__photo *photo, const mirt__photo_shape *shape
     }
 }
 
-/* One on either side of the head if x is not 0. `color` is varied by up to `vary`. */
+/* Adds a shape, or one on either side of the head if x is not 0. `color` varies by up to `vary`. */
 static void mirt__photo_pair(mirt__photo *photo, int x, int y, int width, int height, int lean, const int color[3],
                              int vary) {
     mirt__photo_shape shape;
@@ -167,7 +168,7 @@ static void mirt__photo_grain(mirt__photo *photo) {
     }
 }
 
-/* One of each two is, whatever is asked for of them: so any number has as many of both. */
+/* One of each pair is a dog, so that any number of pictures has equally many cats and dogs. */
 static bool mirt__photo_is_dog(const mirt__photos *photos, int64_t i) {
     mirt__random random = mirt__random_stream(photos->seed, mirt__hash("photos' order") ^
                                                                 ((uint64_t)(i / 2) * 2 + (uint64_t)photos->split));
@@ -217,9 +218,10 @@ MIRT_API mirt_dataset *mirt_drawn_photos(int64_t count, int height, int width, u
                           (int)split),
                (mirt_dataset *)NULL;
     if (count < 1 || height < 8 || width < 8 || height > most || width > most)
-        return mirt__fail(MIRT_E_INVALID,
-                          "mirt_drawn_photos: %lld pictures of %d x %d pixels: at least 1 is needed, of 8 to %d a side",
-                          (long long)count, height, width, most),
+        return mirt__fail(
+                   MIRT_E_INVALID,
+                   "mirt_drawn_photos: %lld pictures of %d x %d pixels: at least 1 is needed, with sides of 8 to %d",
+                   (long long)count, height, width, most),
                (mirt_dataset *)NULL;
     mirt_dataset *dataset = mirt__dataset_new(sizeof(mirt__photos), &mirt__photos_stage, NULL, false);
     if (!dataset) return NULL;

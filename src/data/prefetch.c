@@ -1,4 +1,4 @@
-/* Prepares batches ahead of their use in a worker thread. */
+/* Prepares batches in a worker thread before they are used. */
 
 #include "../base/entry.h"
 #include "workers.h"
@@ -6,7 +6,7 @@
 static mirt_status mirt__prefetch_check(int depth) {
     const int most = 4096;
     if ((depth >= 1 && depth <= most) || depth == MIRT_AUTOTUNE) return MIRT_OK;
-    return mirt__fail(MIRT_E_INVALID, "a prefetch depth of %d: 1 to %d are possible, or MIRT_AUTOTUNE", depth, most);
+    return mirt__fail(MIRT_E_INVALID, "a prefetch depth of %d: it must be 1 to %d, or MIRT_AUTOTUNE", depth, most);
 }
 
 #ifdef MIRRORTRAIN_NO_THREADS
@@ -46,24 +46,24 @@ static mirt__berth *mirt__berth_pop(mirt__berth_list *list) {
 /* Everything but the memory of slots is guarded by the mutex. */
 typedef struct mirt__prefetch_dataset {
     mirt_dataset base;
-    int slots, most; /* depth and the one the consumer holds, now and at most */
+    int slots, most; /* depth plus the slot that the consumer holds, now and at most */
     mirt__berth *slot;
-    mirt__berth *held; /* by the consumer until its next call */
-    mirt__berth_list free, asked, filled; /* asked: workers of the stage before are at them already */
+    mirt__berth *held; /* held by the consumer until its next call */
+    mirt__berth_list free, asked, filled; /* asked: workers of the previous stage are filling them already */
     pthread_mutex_t mutex;
     pthread_cond_t to_worker, to_consumer;
     mirt__thread thread;
-    mirt__caller caller; /* of whoever began the pass */
+    mirt__caller caller; /* settings of the thread that began the pass */
     bool has_mutex, has_worker_cond, has_consumer_cond, has_thread;
-    double waited; /* seconds, by the consumer since the worker began on the last batch */
-    bool full;     /* there has been no free slot since the last time that there were more of them */
+    double waited; /* seconds that the consumer waited since the worker began the last batch */
+    bool full;     /* no slot has been free since their number last grew */
     bool busy;             /* the worker runs through an epoch */
-    bool cancel, quit;     /* wishes to the worker */
+    bool cancel, quit;     /* requests to the worker */
     mirt_status status;    /* why the epoch ended; MIRT_OK at its regular end */
     char error[512];
 } mirt__prefetch_dataset;
 
-/* A consumer that waited although there were times without a free slot gets more of them, up to some memory. */
+/* If the consumer waited although at times no slot was free, adds slots, up to a memory limit. */
 static void mirt__prefetch_deepen(mirt__prefetch_dataset *prefetch) {
     const size_t most_bytes = (size_t)256 << 20;
     const mirt__data_spec *spec = &prefetch->base.spec;
@@ -79,7 +79,7 @@ static void mirt__prefetch_deepen(mirt__prefetch_dataset *prefetch) {
     }
 }
 
-/* Lets the stages before, up to one that has a thread of its own, know whether the consumer had to wait. */
+/* Tells the previous stages, up to one with its own thread, whether the consumer had to wait. */
 static void mirt__prefetch_tell(mirt__prefetch_dataset *prefetch) {
     const double least = 1e-4;
     bool fed = prefetch->waited < least;
@@ -89,7 +89,7 @@ static void mirt__prefetch_tell(mirt__prefetch_dataset *prefetch) {
     for (mirt_dataset *d = prefetch->base.source; d && d->stage != prefetch->base.stage; d = d->source) d->fed = fed;
 }
 
-/* Runs through one epoch; called and left with the mutex locked. */
+/* Runs one epoch; the mutex is locked on entry and return. */
 static void mirt__prefetch_epoch(mirt__prefetch_dataset *prefetch) {
     mirt_dataset *source = prefetch->base.source;
     for (;;) {
@@ -146,7 +146,7 @@ static void mirt__prefetch_stop(mirt__prefetch_dataset *prefetch) {
 static mirt_status mirt__prefetch_begin(mirt_dataset *dataset, uint64_t seed, int64_t epoch) {
     mirt__prefetch_dataset *prefetch = (mirt__prefetch_dataset *)dataset;
     mirt__prefetch_stop(prefetch);
-    /* The worker being idle, the stages before are ours: what they have to say comes at once. */
+    /* While the worker is idle, this thread owns the previous stages, so their messages are logged at once. */
     mirt_status status = mirt__dataset_begin(dataset->source, seed, epoch);
     pthread_mutex_lock(&prefetch->mutex);
     memset(&prefetch->free, 0, sizeof prefetch->free);
@@ -193,7 +193,7 @@ static void mirt__prefetch_release(mirt_dataset *dataset) {
         pthread_mutex_unlock(&prefetch->mutex);
         pthread_join(prefetch->thread.id, NULL);
     }
-    /* Its workers may be at slots of this stage. */
+    /* Its workers may be filling slots of this stage. */
     if (dataset->source->worker_pool) mirt__workers_drop(dataset->source->worker_pool);
     if (prefetch->has_consumer_cond) pthread_cond_destroy(&prefetch->to_consumer);
     if (prefetch->has_worker_cond) pthread_cond_destroy(&prefetch->to_worker);
@@ -230,7 +230,7 @@ static mirt_status mirt__prefetch_start(mirt__prefetch_dataset *prefetch) {
         code = mirt__thread_start(&prefetch->thread, mirt__prefetch_worker, prefetch);
         prefetch->has_thread = code == 0;
     }
-    if (code != 0) return mirt__fail(MIRT_E_THREAD, "the prefetch thread could not be started: %s", strerror(code));
+    if (code != 0) return mirt__fail(MIRT_E_THREAD, "cannot start the prefetch thread: %s", strerror(code));
     return MIRT_OK;
 }
 
@@ -239,7 +239,7 @@ MIRT_API mirt_dataset *mirt_prefetch(mirt_dataset *dataset, int depth) {
     if (!dataset) return NULL;
     if (mirt__prefetch_check(depth) != MIRT_OK) return mirt__dataset_give_up(dataset, false);
     if (mirt__reachable(dataset) || dataset->run || dataset->pointing || dataset->stage == &mirt__prefetch_stage)
-        return dataset; /* nothing to prepare, not yet, or it is already */
+        return dataset; /* nothing to prepare, not possible yet, or already prefetched */
     mirt_dataset *stage = mirt__dataset_new(sizeof(mirt__prefetch_dataset), &mirt__prefetch_stage, dataset, false);
     if (!stage) return NULL;
     mirt__prefetch_dataset *prefetch = (mirt__prefetch_dataset *)stage;
@@ -247,7 +247,7 @@ MIRT_API mirt_dataset *mirt_prefetch(mirt_dataset *dataset, int depth) {
     prefetch->most = depth == MIRT_AUTOTUNE ? 16 + 1 : prefetch->slots;
     stage->joins = 1;
     stage->ahead = true;
-    prefetch->waited = 1; /* a first epoch begins with waiting */
+    prefetch->waited = 1; /* the first epoch always begins with a wait */
     dataset->lent = dataset->stage->fill != NULL;
     if (mirt__prefetch_create_slots(prefetch) != MIRT_OK || mirt__prefetch_start(prefetch) != MIRT_OK)
         return mirt__dataset_give_up(stage, false);

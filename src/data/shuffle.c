@@ -7,7 +7,7 @@ typedef struct mirt__shuffle_dataset {
     mirt__random random;
     int64_t *order;         /* [samples] of a permutation */
     int64_t capacity, held; /* samples in the slot, for streams */
-    int64_t given; /* the slot given last, to be filled again; -1: none */
+    int64_t given; /* the slot returned last, to be refilled; -1: none */
 } mirt__shuffle_dataset;
 
 static void mirt__shuffle_start(mirt__shuffle_dataset *shuffle, uint64_t seed, int64_t epoch) {
@@ -15,7 +15,7 @@ static void mirt__shuffle_start(mirt__shuffle_dataset *shuffle, uint64_t seed, i
     shuffle->random = mirt__random_stream(seed, key);
 }
 
-/* Fisher-Yates. */
+/* Fisher-Yates shuffle. */
 static mirt_status mirt__shuffle_permute(mirt_dataset *dataset, uint64_t seed, int64_t epoch) {
     mirt__shuffle_dataset *shuffle = (mirt__shuffle_dataset *)dataset;
     mirt_status status = mirt__dataset_begin_filled(dataset, seed, epoch);
@@ -51,7 +51,7 @@ static const mirt__stage mirt__permutation_make_stage = {
     mirt__shuffle_permute,   mirt__dataset_next_filled, NULL, mirt__shuffle_make,
     mirt__dataset_fill_made, mirt__shuffle_release,     NULL};
 
-/* Pulls the stream's next sample into `slot`; *got is false at its end. */
+/* Reads the stream's next sample into `slot`; *got is false at its end. */
 static mirt_status mirt__shuffle_pull(mirt__shuffle_dataset *shuffle, int64_t slot, bool *got) {
     mirt__batch sample;
     mirt_status status = mirt__dataset_next(shuffle->base.source, &sample);
@@ -77,7 +77,7 @@ static mirt_status mirt__shuffle_buffer_begin(mirt_dataset *dataset, uint64_t se
     return MIRT_OK;
 }
 
-/* Closes the gap in the buffer that the sample given last has left. */
+/* Removes the sample returned last from the buffer. */
 static mirt_status mirt__shuffle_mend(mirt__shuffle_dataset *shuffle) {
     int64_t slot = shuffle->given;
     bool got;
@@ -114,7 +114,7 @@ MIRT__LIB mirt_dataset *mirt__shuffle_over(mirt_dataset *source, int64_t buffer,
     if (!source) return NULL;
     bool reachable = mirt__reachable(source);
     if (source->spec.batch) {
-        mirt__fail(MIRT_E_INVALID, "mirt_shuffle comes before mirt_batch: samples are shuffled, not batches");
+        mirt__fail(MIRT_E_INVALID, "mirt_shuffle must come before mirt_batch: it shuffles samples, not batches");
         return mirt__dataset_give_up(source, borrows);
     }
     if (buffer < 1) {

@@ -1,10 +1,10 @@
-/* Stages that change which samples come and how: take, skip, repeat, map, accumulate. */
+/* Stages that select or change samples: take, skip, repeat, map, accumulate. */
 
 #include "data.h"
 
 static mirt_status mirt__stage_count(const char *caller, int64_t count, int least) {
     if (count >= least && count <= INT32_MAX) return MIRT_OK;
-    return mirt__fail(MIRT_E_INVALID, "%s(%lld): %d to %d are possible", caller, (long long)count, least,
+    return mirt__fail(MIRT_E_INVALID, "%s(%lld): the argument must be %d to %d", caller, (long long)count, least,
                       (int)INT32_MAX);
 }
 
@@ -18,8 +18,8 @@ MIRT__LIB int64_t mirt__dataset_rows(const mirt_dataset *dataset, int64_t batche
 
 typedef struct mirt__window_dataset {
     mirt_dataset base;
-    int64_t first, count; /* count -1: all that follow */
-    int64_t passed;       /* of the first ones, where samples come in passes */
+    int64_t first, count; /* count -1: all remaining ones */
+    int64_t passed;       /* position of the first ones, if samples come in passes */
 } mirt__window_dataset;
 
 static mirt_status mirt__window_begin(mirt_dataset *dataset, uint64_t seed, int64_t epoch) {
@@ -89,7 +89,7 @@ static mirt_dataset *mirt__window(mirt_dataset *source, int64_t given, bool skip
     int64_t have = source->spec.batch ? source->batches : source->spec.samples;
     mirt_status status = mirt__stage_count(caller, given, skips ? 0 : 1);
     if (status == MIRT_OK && have >= 0 && first >= have)
-        status = mirt__fail(MIRT_E_INVALID, "%s(%lld) leaves nothing of %lld %s%s", caller, (long long)first,
+        status = mirt__fail(MIRT_E_INVALID, "%s(%lld) leaves none of %lld %s%s", caller, (long long)first,
                             (long long)have, source->spec.batch ? "batch" : "sample",
                             have == 1            ? ""
                             : source->spec.batch ? "es"
@@ -133,16 +133,16 @@ MIRT_API mirt_dataset *mirt_skip(mirt_dataset *dataset, int64_t count) {
 
 typedef struct mirt__repeat_dataset {
     mirt_dataset base;
-    int64_t passes, pass; /* passes 0: for ever */
-    bool any;             /* this pass has given something */
-    int64_t lost;         /* atomic: samples of it that were skipped */
+    int64_t passes, pass; /* passes 0: endless */
+    bool any;             /* this pass has returned a sample */
+    int64_t lost;         /* atomic: number of skipped samples of the pass */
     uint64_t seed;
     int64_t epoch;
 } mirt__repeat_dataset;
 
-/* Each pass is an epoch of its own for the stages before. */
+/* Each pass is an epoch for the previous stages. */
 static mirt_status mirt__repeat_pass(mirt__repeat_dataset *repeat) {
-    const int bits = 24; /* of epochs, when passes have no end */
+    const int bits = 24; /* seed of epochs, if passes are endless */
     uint64_t epoch = (uint64_t)repeat->epoch, pass = (uint64_t)repeat->pass;
     epoch = repeat->passes ? epoch * (uint64_t)repeat->passes + pass : (pass << bits) + epoch;
     repeat->any = false;
@@ -163,7 +163,7 @@ static mirt_status mirt__repeat_next(mirt_dataset *dataset, mirt__batch *out) {
     for (;;) {
         mirt_status status = mirt__dataset_next(dataset->source, out);
         if (status != MIRT_OK) return status;
-        /* A pass without samples ends it: there would be no end otherwise. */
+        /* A pass without samples ends the epoch, which would be endless otherwise. */
         if (out->rows) repeat->any = true;
         if (out->rows || !repeat->any || repeat->pass + 1 == repeat->passes) return MIRT_OK;
         repeat->pass++;
@@ -256,7 +256,7 @@ typedef struct mirt__map_dataset {
     mirt_map_fn fn;
     void *user;
     char *name;
-    bool keeps_x; /* x[0] has the shape and type it had */
+    bool keeps_x; /* x[0] keeps its shape and dtype */
 } mirt__map_dataset;
 
 static mirt_status mirt__map_apply(mirt__map_dataset *map, const void *const *in, int64_t index, mirt__work *work,
@@ -273,7 +273,7 @@ static mirt_status mirt__map_apply(mirt__map_dataset *map, const void *const *in
     }
     mirt__at_end(&map->base, work);
     if (code)
-        return mirt__fail(MIRT_E_CALLBACK, "%s gave the code %d for sample %lld", map->name, code, (long long)index);
+        return mirt__fail(MIRT_E_CALLBACK, "%s returned %d for sample %lld", map->name, code, (long long)index);
     return MIRT_OK;
 }
 
@@ -340,10 +340,10 @@ MIRT_API mirt_dataset *mirt_map(mirt_dataset *dataset, const mirt_map_desc *desc
     mirt_status status = MIRT_OK;
     if (!desc || !desc->fn) status = mirt__fail(MIRT_E_INVALID, "mirt_map needs a function");
     else if (desc->shape.rank < 0 || desc->shape.rank > MIRT_MAX_RANK)
-        status = mirt__fail(MIRT_E_SHAPE, "mirt_map: a shape of %d dimensions: at most %d are possible",
+        status = mirt__fail(MIRT_E_SHAPE, "mirt_map: a shape has %d dimensions: at most %d are allowed",
                             desc->shape.rank, MIRT_MAX_RANK);
     else if (dataset->spec.batch)
-        status = mirt__fail(MIRT_E_INVALID, "mirt_map comes before mirt_batch: it is given one sample at a time");
+        status = mirt__fail(MIRT_E_INVALID, "mirt_map must come before mirt_batch: it takes one sample at a time");
     if (status != MIRT_OK) return mirt__dataset_give_up(dataset, false);
     const mirt__stage *kind = mirt__reachable(dataset) ? &mirt__map_make_stage
                               : dataset->run           ? &mirt__map_run_stage
@@ -355,7 +355,7 @@ MIRT_API mirt_dataset *mirt_map(mirt_dataset *dataset, const mirt_map_desc *desc
     return mirt__map_set(stage, desc) == MIRT_OK ? stage : mirt__dataset_give_up(stage, false);
 }
 
-/* >>accumulate: `joined` batches of the stage before are one */
+/* >>accumulate: `joined` batches of the previous stage form one */
 
 typedef struct mirt__accumulate_dataset {
     mirt_dataset base;
@@ -392,7 +392,8 @@ MIRT_API mirt_dataset *mirt_accumulate(mirt_dataset *dataset, int batches) {
     if (!dataset) return NULL;
     mirt_status status = mirt__stage_count("mirt_accumulate", batches, 1);
     if (status == MIRT_OK && !dataset->spec.batch)
-        status = mirt__fail(MIRT_E_INVALID, "mirt_accumulate comes after mirt_batch: it joins batches to one step");
+        status =
+            mirt__fail(MIRT_E_INVALID, "mirt_accumulate must come after mirt_batch: it joins batches into one step");
     if (status == MIRT_OK && dataset->spec.batch > INT32_MAX / batches)
         status = mirt__fail(MIRT_E_INVALID, "mirt_accumulate(%d): %d batches of %lld samples are too large a step",
                             batches, batches, (long long)dataset->spec.batch);

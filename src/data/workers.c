@@ -1,10 +1,10 @@
-/* Threads that make samples, and the memory of each. */
+/* Worker threads that make samples, and their buffers. */
 
 #include "../base/entry.h"
 #include "../base/team.h"
 #include "workers.h"
 
-/* >>the room of stages */
+/* >>buffers of stages */
 
 typedef struct mirt__room {
     const mirt_dataset *stage;
@@ -85,7 +85,7 @@ static void mirt__stage_at(const mirt_dataset *stage, mirt__at *out) {
     if (pool) mirt__workers_at(pool, out);
 }
 
-/* >>stages seen by a thread that does not go through them, while those before a cache may go */
+/* >>progress of stages as seen by other threads, while a cache may free the stages before it */
 
 #ifdef MIRRORTRAIN_NO_THREADS
 static void mirt__stages_lock(bool locked) { (void)locked; }
@@ -138,12 +138,12 @@ MIRT__LIB void mirt__dataset_leave(mirt_dataset *dataset) {
 #define MIRT__WORKERS_JOBS 16
 #define MIRT__WORKERS_MOST 256
 
-/* Samples [first, first + count) on their way into the slot; threads claim a few at a time, in ascending order. */
+/* Samples [first, first + count) to make in the slot; threads claim a few at a time, in ascending order. */
 typedef struct mirt__worker_job {
     mirt__slot slot;
-    int64_t first, count; /* after a failure `count` is what was claimed until then */
+    int64_t first, count; /* after a failure `count` is the number claimed until then */
     int64_t claimed, done, skipped;
-    int64_t failed; /* the first sample that did */
+    int64_t failed; /* the first sample that failed */
     mirt_status status;
     char error[512];
     mirt__caller caller;
@@ -160,22 +160,22 @@ typedef struct mirt__worker_thread {
 } mirt__worker_thread;
 #endif
 
-/* Jobs are a ring, `finished` to `asked`; the mutex guards everything but the memory of claimed samples. */
+/* Jobs form a ring buffer, `finished` to `asked`; the mutex guards everything but the memory of claimed samples. */
 struct mirt__worker_pool {
     mirt_dataset *source;
-    mirt__work *work; /* of the one who asks, who makes samples himself as long as there are no threads */
+    mirt__work *work; /* of the requesting thread, which makes samples itself while there are no workers */
     mirt__worker_job job[MIRT__WORKERS_JOBS];
     int64_t asked, finished;
-    double seconds, longest; /* that samples took; that of the longest claim, which may have waited for a core */
+    double seconds, longest; /* that samples took, and that of the longest claim, which may have waited for a core */
     int64_t samples;
-    bool ahead;            /* jobs are asked for before they are needed */
-    bool bound;            /* there will be no more threads */
+    bool ahead;            /* jobs are requested before they are needed */
+    bool bound;            /* no more threads will be started */
     int threads, cores;
 #ifndef MIRRORTRAIN_NO_THREADS
     mirt__worker_thread thread[MIRT__WORKERS_MOST];
     pthread_mutex_t mutex;
     pthread_cond_t to_threads, to_asker;
-    int made; /* of these three, in this order */
+    int made; /* number of those three that exist, in this order */
     bool quit;
 #endif
 };
@@ -184,7 +184,7 @@ static mirt__worker_job *mirt__worker_job_at(mirt__worker_pool *pool, int64_t nu
     return &pool->job[number % MIRT__WORKERS_JOBS];
 }
 
-/* Samples [row, end) of a job, without the mutex; MIRT__SKIPPED rows are marked and counted. Returns the row that
+/* Makes samples [row, end) of a job without the mutex; marks and counts MIRT__SKIPPED rows. Returns the row that
    failed, or `end`. */
 static int64_t mirt__workers_make(mirt_dataset *source, const mirt__worker_job *job, mirt__work *work, int64_t row,
                                int64_t end, int64_t *skipped, mirt_status *status) {
@@ -205,7 +205,7 @@ static int64_t mirt__workers_make(mirt_dataset *source, const mirt__worker_job *
     return end;
 }
 
-/* Seconds a sample takes; 0 as long as that is not known. */
+/* Seconds per sample; 0: unknown. */
 static double mirt__workers_pace(const mirt__worker_pool *pool) {
     const int64_t few = 4;
     return pool->samples < few ? 0 : (pool->seconds - pool->longest) / (double)(pool->samples - 1);
@@ -222,9 +222,9 @@ static void mirt__workers_measure(mirt__worker_pool *pool, double seconds, int64
     pool->longest = 0;
 }
 
-/* Claims some samples of a job and makes them; called and left with the mutex locked. */
+/* Claims some samples of a job and makes them; the mutex is locked on entry and return. */
 static void mirt__workers_step(mirt__worker_pool *pool, mirt__worker_job *job, mirt__work *work) {
-    const double least = 20e-6; /* seconds for which it is worth coming */
+    const double least = 20e-6; /* seconds of work that are worth waking a thread */
     int64_t row = job->claimed, rows = 1, skipped = 0, fair = (job->count - row) / (4 * (pool->threads + 1));
     mirt_status status;
     const double pace = mirt__workers_pace(pool);
@@ -274,7 +274,7 @@ static void *mirt__workers_main(void *arg) {
     return NULL;
 }
 
-/* As many threads in all, by the one who asks, with the mutex locked. */
+/* Starts threads up to this number, in the requesting thread, with the mutex locked. */
 static mirt_status mirt__workers_start(mirt__worker_pool *pool, int threads) {
     while (pool->threads < threads) {
         mirt__worker_thread *thread = &pool->thread[pool->threads];
@@ -282,14 +282,14 @@ static mirt_status mirt__workers_start(mirt__worker_pool *pool, int threads) {
         if (!thread->work && !(thread->work = mirt__work_create())) return MIRT_E_NOMEM;
         int code = mirt__thread_start(&thread->thread, mirt__workers_main, thread);
         if (code)
-            return mirt__fail(MIRT_E_THREAD, "worker thread %d of %d could not be started: %s", pool->threads + 1,
+            return mirt__fail(MIRT_E_THREAD, "cannot start worker thread %d of %d: %s", pool->threads + 1,
                               threads, strerror(code));
         pool->threads++;
     }
     return MIRT_OK;
 }
 
-/* More threads, if those who wait for samples do, and if `samples` at a time are worth them. */
+/* Starts more threads if the consumer waits for samples and `samples` at a time are enough work for them. */
 static void mirt__workers_tune(mirt__worker_pool *pool, int64_t samples) {
     const double worth = 100e-6, left = (double)samples * mirt__workers_pace(pool);
     int most = pool->cores, threads = pool->threads;
@@ -323,7 +323,7 @@ static mirt_status mirt__workers_init(mirt__worker_pool *pool) {
     if (!code && ++pool->made) code = pthread_cond_init(&pool->to_threads, NULL);
     if (!code && ++pool->made) code = pthread_cond_init(&pool->to_asker, NULL);
     if (!code) pool->made++;
-    return code ? mirt__fail(MIRT_E_THREAD, "worker threads cannot be had: %s", strerror(code)) : MIRT_OK;
+    return code ? mirt__fail(MIRT_E_THREAD, "cannot create worker threads: %s", strerror(code)) : MIRT_OK;
 }
 
 #else
@@ -405,7 +405,7 @@ MIRT__LIB bool mirt__workers_ask(mirt__worker_pool *pool, const mirt__slot *slot
     return true;
 }
 
-/* Moves the samples together that were not skipped; returns how many they are. */
+/* Moves samples together to close the gaps of skipped ones; returns their number. */
 static int64_t mirt__workers_close_up(const mirt__data_spec *spec, const mirt__slot *slot, int64_t count) {
     int64_t rows = 0;
     for (int64_t i = 0; i < count; i++) {
@@ -434,7 +434,7 @@ MIRT__LIB mirt_status mirt__workers_finish(mirt__worker_pool *pool, bool gaps, i
     MIRT__WORKERS_CALL(pthread_mutex_unlock(&pool->mutex));
     *rows = 0;
     if (job->status != MIRT_OK) {
-        mirt__workers_drop(pool); /* nobody will want the rest */
+        mirt__workers_drop(pool); /* the rest is no longer needed */
         return mirt__fail(job->status, "%s", job->error);
     }
     *rows = job->skipped && !gaps ? mirt__workers_close_up(&pool->source->spec, &job->slot, job->count) : job->count;

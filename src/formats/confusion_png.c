@@ -1,7 +1,7 @@
 #include "../base/base.h"
-/* A confusion matrix as a picture. */
+/* Draws a confusion matrix as a picture. */
 
-/* ASCII from the space on: five columns a letter, their lowest bit above. */
+/* ASCII letters from the space on: five columns per letter, lowest bit at the top. */
 static const uint8_t mirt__letters[95 * 5] = {
     0, 0, 0, 0, 0, 0, 0, 95, 0, 0, 0, 7, 0, 7, 0, 20, 127, 20, 127, 20, 36, 42, 127, 42, 18, 35, 19, 8, 100, 98, 54,
     73, 86, 32, 80, 0, 8, 7, 3, 0, 0, 28, 34, 65, 0, 0, 65, 34, 28, 0, 42, 28, 127, 28, 42, 8, 8, 62, 8, 8, 0, 128,
@@ -34,8 +34,7 @@ static void mirt__picture_fill(const mirt__picture *p, int x, int y, int width, 
     }
 }
 
-/* Letters of 6 by 8 dots of `size` pixels; `up`: from the bottom to the top. A letter that is not ASCII is a question
-   mark. */
+/* Draws letters of 6 by 8 dots of `size` pixels; `up`: from bottom to top. Non-ASCII letters become question marks. */
 static void mirt__picture_write(const mirt__picture *p, int x, int y, int size, bool up, const char *text, int length,
                                 const uint8_t color[3]) {
     for (int i = 0; i < length; i++) {
@@ -52,14 +51,14 @@ static void mirt__picture_write(const mirt__picture *p, int x, int y, int size, 
 typedef struct mirt__confusion {
     const int64_t *counts;
     int classes, cell, left, top;
-    int letters, digits; /* their sizes beside and in the matrix; 0: none */
+    int letters, digits; /* sizes of letters next to and in the matrix; 0: no letters */
     const char *const *names;
 } mirt__confusion;
 
 enum { MIRT__NAME_MOST = 16 };
 
-/* A class's name, or its number: a letter of several bytes as one that is not known, a long name cut. Returns its
-   length. */
+/* The name of a class, or its number: each multi-byte letter counts as one unknown letter, and long names are
+   truncated. Returns the length. */
 static int mirt__confusion_name(const mirt__confusion *m, int i, char text[MIRT__NAME_MOST + 1]) {
     int length = 0;
     if (!m->names || !m->names[i]) return snprintf(text, MIRT__NAME_MOST + 1, "%d", i);
@@ -69,7 +68,7 @@ static int mirt__confusion_name(const mirt__confusion *m, int i, char text[MIRT_
     return length;
 }
 
-/* Blue where they agree, orange where not, as deep as the share of the row. */
+/* Blue on the diagonal, orange elsewhere, as intense as the share of the row. */
 static void mirt__confusion_cell(const mirt__picture *p, const mirt__confusion *m, int row, int column, int64_t sum) {
     static const uint8_t right[3] = {31, 95, 168}, wrong[3] = {214, 90, 24}, dark[3] = {32, 32, 32},
                          white[3] = {255, 255, 255}, nothing[3] = {247, 247, 247};
@@ -107,7 +106,7 @@ static void mirt__confusion_draw(const mirt__picture *p, const mirt__confusion *
     mirt__picture_write(p, m->left + side / 2 - 54, 6, 2, false, "predicted", 9, ink);
 }
 
-/* Counts are samples: none is negative, and those of a row add up to a number that is exact in double precision. */
+/* Counts must not be negative, and the sum of a row must be exact in double precision. */
 static mirt_status mirt__confusion_check(const int64_t *counts, int classes) {
     const int64_t most = (int64_t)1 << 53;
     for (int i = 0; i < classes; i++) {
@@ -139,7 +138,7 @@ MIRT_API mirt_status mirt_save_confusion_png(const char *path, const int64_t *co
     int longest = 1;
     if (!path || !counts) return mirt__fail_missing("mirt_save_confusion_png", path ? "matrix" : "path");
     if (classes < 2 || classes > 4096)
-        return mirt__fail(MIRT_E_INVALID, "mirt_save_confusion_png: %d classes; 2 to 4096 are possible", classes);
+        return mirt__fail(MIRT_E_INVALID, "mirt_save_confusion_png: %d classes; the number must be 2 to 4096", classes);
     if (mirt__confusion_check(counts, classes) != MIRT_OK) return mirt_last_status();
     memset(&m, 0, sizeof m);
     m.counts = counts;

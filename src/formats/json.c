@@ -40,7 +40,7 @@ static void mirt__json_skip_space(mirt__json_reader *in) {
     while (in->at < in->size && in->text[in->at] != 0 && strchr(" \t\n\r", in->text[in->at])) in->at++;
 }
 
-/* Steps over `c` if it is next, after white space. */
+/* Skips white space, and then `c` if it is next. */
 static bool mirt__json_accept(mirt__json_reader *in, char c) {
     mirt__json_skip_space(in);
     if (in->at == in->size || in->text[in->at] != c) return false;
@@ -85,7 +85,7 @@ static char *mirt__json_put_utf8(char *out, int code) {
 static char *mirt__json_read_escape(mirt__json_reader *in, char *out) {
     static const char from[] = "\"\\/bfnrt", to[] = "\"\\/\b\f\n\r\t";
     size_t start = in->at++;
-    char kind = in->text[in->at++]; /* there is one: the closing quote was found after it */
+    char kind = in->text[in->at++]; /* a byte follows, because the closing quote was found after it */
     const char *known = kind ? strchr(from, kind) : NULL;
     if (known) {
         *out++ = to[known - from];
@@ -103,7 +103,7 @@ static char *mirt__json_read_escape(mirt__json_reader *in, char *out) {
     }
     if (code > 0) return mirt__json_put_utf8(out, code);
     mirt__json_bad(start, code == -1 ? "unknown escape in a string"
-                        : code == -2 ? "half of a surrogate pair" : "U+0000 in a string is not supported");
+                        : code == -2 ? "incomplete surrogate pair" : "U+0000 in a string is not supported");
     return NULL;
 }
 
@@ -112,7 +112,7 @@ static const char *mirt__json_read_string(mirt__json_reader *in) {
     size_t start = in->at++, end = in->at;
     while (end < in->size && in->text[end] != '"') end += in->text[end] == '\\' ? 2 : 1;
     if (end >= in->size) {
-        mirt__json_bad(start, "string without an end");
+        mirt__json_bad(start, "unterminated string");
         return NULL;
     }
     char *value = (char *)mirt__pool_alloc(in->pool, end - start); /* escapes never grow when decoded */
@@ -139,7 +139,7 @@ static bool mirt__json_digit(const mirt__json_reader *in, size_t at) {
     return at < in->size && in->text[at] >= '0' && in->text[at] <= '9';
 }
 
-/* Where the number at `at` ends by JSON's grammar, or `at` itself if there is none. */
+/* The end of the number at `at` by JSON's grammar, or `at` if there is no number. */
 static size_t mirt__json_number_end(const mirt__json_reader *in, size_t at, bool *integral) {
     size_t begin = at;
     *integral = true;
@@ -167,7 +167,7 @@ static bool mirt__json_to_int(const char *digits, int64_t *out) {
     int64_t value = 0;
     for (digits += negative; *digits; digits++) {
         int digit = *digits - '0';
-        /* Counted downwards, because the smallest integer has no positive twin. */
+        /* Computed as a negative number, because the smallest integer has no positive counterpart. */
         if (value < (INT64_MIN + digit) / 10) return false;
         value = value * 10 - digit;
     }
@@ -176,7 +176,7 @@ static bool mirt__json_to_int(const char *digits, int64_t *out) {
     return true;
 }
 
-/* What stands between 0 and 5 when the C library prints a half: the locale's decimal point. */
+/* The locale's decimal point: what the C library prints between 0 and 5 for a half. */
 static void mirt__json_decimal_point(char out[16]) {
     char half[16];
     snprintf(half, sizeof half, "%.1f", 0.5);
@@ -360,7 +360,7 @@ MIRT__LIB void mirt__json_write_string(mirt__text *text, const char *value) {
     mirt__text_add_bytes(text, "\"", 1);
     while (*at) {
         size_t plain = 0;
-        /* DEL and C1 as well: people look at logs in terminals. */
+        /* Also DEL and C1, since logs are viewed in terminals. */
         while (at[plain] >= 0x20 && at[plain] != '"' && at[plain] != '\\' && at[plain] != 0x7F &&
                !mirt__is_c1(at + plain)) plain++;
         mirt__text_add_bytes(text, at, plain);

@@ -6,7 +6,7 @@
 
 #define MIRT__PNG_GAP 4          /* pixels between the images of a sheet */
 #define MIRT__PNG_BLOCK 65535u   /* bytes of a stored block, at most */
-#define MIRT__PNG_MOST 0x7fffff00u /* bytes of pixels, by the format and more than anyone looks at */
+#define MIRT__PNG_MOST 0x7fffff00u /* largest number of bytes of pixels that the format allows */
 
 static unsigned char *mirt__png_word(unsigned char *at, uint32_t word) {
     for (int i = 0; i < 4; i++) at[i] = (unsigned char)(word >> (24 - 8 * i));
@@ -18,7 +18,8 @@ static unsigned char *mirt__png_seal(unsigned char *begin, unsigned char *at) {
     return mirt__png_word(at, mirt__crc32(0, begin, (size_t)(at - begin)));
 }
 
-/* The file of lines that each begin with a 0 for their filter, `size` bytes in all, into `out`; how long it is. */
+/* Writes the file to `out`, from lines of `size` bytes in all that each begin with a 0 for their filter; returns its
+   length. */
 static size_t mirt__png_encode(const unsigned char *lines, size_t size, uint32_t width, uint32_t height, int channels,
                                unsigned char *out) {
     static const unsigned char signature[8] = {137, 'P', 'N', 'G', 13, 10, 26, 10}, colors[5] = {0, 0, 4, 2, 6};
@@ -53,7 +54,7 @@ static unsigned char mirt__png_pixel(const mirt_array *images, int64_t at) {
     return (unsigned char)(v > 0 ? v < 255 ? v + 0.5f : 255 : 0);
 }
 
-/* `lines`: of `height` lines of `line` bytes. */
+/* `lines`: `height` lines of `line` bytes. */
 static void mirt__png_draw(const mirt_array *images, int64_t count, const int64_t *size, int64_t columns,
                            unsigned char *lines, int64_t line) {
     const int64_t c = size[2], wide = size[1] * c;

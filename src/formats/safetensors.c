@@ -1,4 +1,4 @@
-/* Reading: nothing in a file is believed before it was checked. */
+/* Reads safetensors files; nothing in a file is trusted before it is checked. */
 
 #include "safetensors.h"
 #include "../base/file.h"
@@ -41,7 +41,7 @@ MIRT__LIB const char *mirt__st_shape_text(const mirt__safetensor *tensor, char o
     return out;
 }
 
-/* "origin: tensor: what", the tensor being NULL when the whole file is meant. */
+/* Sets the error "origin: tensor: what"; tensor NULL means the whole file. */
 static mirt_status mirt__st_bad(const mirt__safetensors *file, const char *tensor, const char *format, ...)
     MIRT__PRINTF(3, 4);
 static mirt_status mirt__st_bad(const mirt__safetensors *file, const char *tensor, const char *format, ...) {
@@ -54,7 +54,7 @@ static mirt_status mirt__st_bad(const mirt__safetensors *file, const char *tenso
                       tensor ? ": " : "", what);
 }
 
-/* The current error, put into words as mirt__st_bad does. */
+/* Prefixes the current error like mirt__st_bad. */
 static mirt_status mirt__st_bad_json(const mirt__safetensors *file, const char *tensor) {
     char label[MIRT__JSON_LABEL];
     return mirt__fail_at("%s: %s", file->origin, mirt__json_label(tensor, label));
@@ -70,7 +70,7 @@ static mirt_status mirt__st_read_dtype(const mirt__safetensors *file, const mirt
         tensor->dtype = (mirt__st_dtype)i;
         return MIRT_OK;
     }
-    return mirt__st_bad(file, node->key, "dtype \"%s\" is not one that is known here (such as F32, I32, U8)",
+    return mirt__st_bad(file, node->key, "dtype \"%s\" is unknown (supported are F32, I32, U8 and others)",
                         mirt__json_label(dtype->string, label));
 }
 
@@ -90,7 +90,7 @@ static mirt_status mirt__st_read_shape(const mirt__safetensors *file, const mirt
         tensor->dim[tensor->rank++] = dim->integer;
     }
     if (mirt__st_bytes(tensor, &tensor->size)) return MIRT_OK;
-    return mirt__st_bad(file, node->key, "shape %s of %s has more bytes than can be addressed",
+    return mirt__st_bad(file, node->key, "shape %s of %s is larger than the address space",
                         mirt__st_shape_text(tensor, text), mirt__st_dtype_name(tensor->dtype));
 }
 
@@ -128,7 +128,7 @@ static mirt_status mirt__st_read_metadata(mirt__safetensors *file, const mirt__j
         return mirt__st_bad(file, node->key, "is %s, but must be an object", mirt__json_type_name(node->type));
     for (size_t i = 0; i < node->count; i++)
         if (node->item[i]->type != MIRT__JSON_STRING)
-            return mirt__st_bad(file, node->item[i]->key, "this metadata is %s, but must be a string",
+            return mirt__st_bad(file, node->item[i]->key, "metadata is %s, but must be a string",
                                 mirt__json_type_name(node->item[i]->type));
     file->metadata = node;
     return MIRT_OK;
@@ -146,7 +146,7 @@ static mirt_status mirt__st_read_tensor(mirt__safetensors *file, const mirt__jso
     return status;
 }
 
-/* qsort's comparison by place in the file; empty tensors come before what begins at their place. */
+/* qsort's comparison by offset in the file; empty tensors come before others with the same offset. */
 static int mirt__st_compare_places(const void *a, const void *b) {
     const mirt__safetensor *x = *(const mirt__safetensor *const *)a, *y = *(const mirt__safetensor *const *)b;
     uintptr_t begin_x = (uintptr_t)x->data, begin_y = (uintptr_t)y->data;
@@ -154,7 +154,7 @@ static int mirt__st_compare_places(const void *a, const void *b) {
     return x->size == y->size ? 0 : x->size < y->size ? -1 : 1;
 }
 
-/* Every byte after the header belongs to exactly one tensor. */
+/* Checks that every byte after the header belongs to exactly one tensor. */
 static mirt_status mirt__st_check_layout(mirt__safetensors *file) {
     size_t count = (size_t)file->count, end = 0;
     const char *before = "";
@@ -167,7 +167,7 @@ static mirt_status mirt__st_check_layout(mirt__safetensors *file) {
         char label[MIRT__JSON_LABEL];
         size_t begin = (size_t)((const unsigned char *)order[i]->data - file->data);
         if (begin > end)
-            return mirt__st_bad(file, order[i]->name, "begins at %zu, but the bytes from %zu on belong to no tensor",
+            return mirt__st_bad(file, order[i]->name, "begins at %zu, but the bytes from %zu belong to no tensor",
                                 begin, end);
         if (begin < end)
             return mirt__st_bad(file, order[i]->name, "begins at %zu, but \"%s\" extends to %zu: they overlap", begin,
@@ -196,8 +196,9 @@ static mirt_status mirt__st_mismatch(const mirt__safetensors *file, const char *
                                      const char *want, const char *got) {
     char label[MIRT__JSON_LABEL];
     return mirt__st_bad(file, tensor,
-                        "%s is %s, but the file promises %s: it is damaged, or was changed by a program that "
-                        "kept the old mirrortrain.* metadata", what, got, mirt__json_label(want, label));
+                        "%s is %s, but the file states %s: it is damaged, or was changed by a program that kept the "
+                        "old mirrortrain.* metadata",
+                        what, got, mirt__json_label(want, label));
 }
 
 static mirt_status mirt__st_check_tensors(mirt__safetensors *file, const char *promised) {
@@ -241,7 +242,8 @@ static mirt_status mirt__st_check_sums(mirt__safetensors *file, const unsigned c
     }
     if (found == 0) return MIRT_OK;
     for (int i = 0; i < 3; i++)
-        if (!value[i]) return mirt__st_bad(file, "__metadata__", "%s is missing beside the other checksums", keys[i]);
+        if (!value[i])
+            return mirt__st_bad(file, "__metadata__", "%s is missing, but the other checksums are present", keys[i]);
     mirt_status status = mirt__st_check_header(file, value[0], header, header_size);
     if (status == MIRT_OK) status = mirt__st_check_tensors(file, value[1]->string);
     if (status != MIRT_OK) return status;
@@ -256,11 +258,12 @@ static mirt_status mirt__st_check_sums(mirt__safetensors *file, const unsigned c
 static mirt_status mirt__st_read(mirt__safetensors *file, const unsigned char *bytes, size_t size) {
     uint64_t length = 0;
     if (size < 8)
-        return mirt__st_bad(file, NULL, "%zu bytes are too few for a safetensors file: the header length alone takes 8",
+        return mirt__st_bad(file, NULL, "%zu bytes are too few for a safetensors file: its header length alone takes 8",
                             size);
     for (int i = 7; i >= 0; i--) length = length << 8 | bytes[i];
     if (length > MIRT__ST_HEADER_LIMIT)
-        return mirt__st_bad(file, NULL, "the header length %llu is above the limit of %d: this is no safetensors file",
+        return mirt__st_bad(file, NULL,
+                            "the header length %llu is above the limit of %d: this is not a safetensors file",
                             (unsigned long long)length, MIRT__ST_HEADER_LIMIT);
     if (length > size - 8)
         return mirt__st_bad(file, NULL, "the header length %llu goes beyond the end of the file, which has %zu bytes",
@@ -274,7 +277,7 @@ static mirt_status mirt__st_read(mirt__safetensors *file, const unsigned char *b
     return status == MIRT_OK ? mirt__st_check_sums(file, bytes + 8, (size_t)length) : status;
 }
 
-/* Reads bytes that are in memory; closes the file after a failure. */
+/* Reads a file from memory; closes it after a failure. */
 static mirt_status mirt__st_open(mirt__safetensors *file, const char *origin, const unsigned char *bytes, size_t size) {
     file->origin = mirt__pool_strdup(&file->pool, origin);
     mirt_status status = file->origin ? mirt__st_read(file, bytes, size) : MIRT_E_NOMEM;

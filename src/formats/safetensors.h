@@ -1,12 +1,12 @@
 #ifndef MIRT__SAFETENSORS_H
 #define MIRT__SAFETENSORS_H
 /* Reads and writes the safetensors format. That is 8 bytes of header length, a JSON header, the tensors' bytes, all
-   little endian. Files written here also carry checksums in their metadata:
+   little endian. Files written by this library also contain checksums in their metadata:
      mirrortrain.crc32c  JSON, {"tensor": "8 hexadecimal digits"}: CRC-32C of each tensor's bytes
      mirrortrain.sha256  SHA-256 of all tensor bytes, 64 digits
      mirrortrain.header  CRC-32C of the header in which these 8 digits are zeros
-   A reader that finds one of them expects all three and verifies them. Files without them, as
-   other programs write, are read as well. */
+   A reader that finds one of them expects all three and verifies them. Files of other programs, without them, are also
+   read. */
 
 #include "../base/base.h"
 #include "../base/digest.h"
@@ -15,7 +15,7 @@
 #define MIRT__ST_RANK 8
 #define MIRT__ST_HEADER_LIMIT 100000000
 
-/* Name and bytes of an element. */
+/* Name of a dtype and bytes of an element. */
 #define MIRT__ST_DTYPE_LIST(X) \
     X(BOOL, 1) X(U8, 1) X(I8, 1) X(F8_E5M2, 1) X(F8_E4M3, 1) X(F8_E8M0, 1) X(I16, 2) X(U16, 2) X(F16, 2) X(BF16, 2) \
     X(I32, 4) X(U32, 4) X(F32, 4) X(C64, 8) X(F64, 8) X(I64, 8) X(U64, 8)
@@ -32,48 +32,48 @@ typedef struct mirt__safetensor {
     mirt__st_dtype dtype;
     int rank;
     int64_t dim[MIRT__ST_RANK];
-    size_t size;      /* bytes; filled in by the reader, computed by the writer */
-    const void *data; /* when read: not aligned to anything */
+    size_t size;      /* bytes; set by the reader, computed by the writer */
+    const void *data; /* not aligned if read from a file */
 } mirt__safetensor;
 
-/* A file that was read. */
+/* A file that has been read. */
 typedef struct mirt__safetensors {
     mirt__safetensor *tensor; /* in the header's order */
     int count;
     const mirt__json *metadata; /* an object of strings, or NULL */
     const unsigned char *data;  /* bytes of all tensors */
     size_t data_size;
-    char sha256[MIRT__SHA256_HEX]; /* of these, "" when the file does not tell */
+    char sha256[MIRT__SHA256_HEX]; /* SHA-256 of these, "" if the file has none */
     const char *origin;         /* the path, or "memory" */
     unsigned char *owned;
     mirt__pool pool;
 } mirt__safetensors;
 
-/* Reads and checks a whole file, or a block that stays borrowed until close. Any failure closes
-   the file; the message names it, the tensor, and what is wrong (MIRT_E_FORMAT). */
+/* Reads and checks a whole file, or a block that is borrowed until close. Any failure closes the file; the message
+   names the file, the tensor and the fault (MIRT_E_FORMAT). */
 MIRT__LIB mirt_status mirt__safetensors_open(mirt__safetensors *file, const char *path);
 MIRT__LIB mirt_status mirt__safetensors_open_memory(mirt__safetensors *file, const void *data, size_t size);
 MIRT__LIB void mirt__safetensors_close(mirt__safetensors *file);
-/* NULL, without an error, when there is none of that name. */
+/* The tensor of that name; NULL without an error if it does not exist. */
 MIRT__LIB const mirt__safetensor *mirt__safetensors_find(const mirt__safetensors *file, const char *name);
 MIRT__LIB const char *mirt__safetensors_metadata(const mirt__safetensors *file, const char *key);
 
 MIRT__LIB const char *mirt__st_dtype_name(mirt__st_dtype dtype);
 MIRT__LIB size_t mirt__st_dtype_size(mirt__st_dtype dtype);
 #define MIRT__ST_SHAPE_TEXT 192
-/* "(3, 3, 1, 32)" into `out`, which is also returned. */
+/* Writes "(3, 3, 1, 32)" to `out`, and returns it. */
 MIRT__LIB const char *mirt__st_shape_text(const mirt__safetensor *tensor, char out[MIRT__ST_SHAPE_TEXT]);
-/* Bytes that dtype and shape ask for; false on overflow. */
+/* Bytes of a tensor with dtype and shape; false on overflow. */
 MIRT__LIB bool mirt__st_bytes(const mirt__safetensor *tensor, size_t *out);
 
-/* What to write. Tensors come in the given order, packed. */
+/* The contents to write. Tensors are written in the given order without gaps. */
 typedef struct mirt__safetensors_content {
     const mirt__safetensor *tensor; /* `size` is ignored */
     int count;
     const char *const *metadata; /* key, value, key, value, ... */
     int metadata_count;          /* pairs */
-    /* Provides the bytes of tensors whose data is NULL, once each and in order; they stay valid
-       until the next call. Fails with the error set. */
+    /* Provides the bytes of tensors whose data is NULL, once each in order; they are valid until the next call. Fails
+       with the error set. */
     mirt_status (*fetch)(void *user, int index, const void **data);
     void *user;
 } mirt__safetensors_content;

@@ -1,7 +1,7 @@
 #include "safetensors.h"
 #include "../base/file.h"
 
-/* Checksums of what is written; zeros until the bytes have been seen. */
+/* Checksums of the written bytes; zeros until these are known. */
 typedef struct mirt__st_sums {
     uint32_t *crc; /* per tensor */
     char sha256[MIRT__SHA256_HEX];
@@ -81,7 +81,7 @@ static void mirt__st_add_tensors(mirt__text *text, const mirt__safetensors_conte
     }
 }
 
-/* Length and header as they begin the file. Their size does not depend on the checksums. */
+/* Makes the length and header at the start of the file. Their size does not depend on the checksums. */
 static mirt_status mirt__st_build_header(mirt__text *text, const mirt__safetensors_content *content,
                                          const mirt__st_sums *sums) {
     mirt__text_clear(text);
@@ -99,7 +99,7 @@ static mirt_status mirt__st_build_header(mirt__text *text, const mirt__safetenso
     while (!text->failed && text->size % 8 != 0) mirt__text_add_bytes(text, " ", 1);
     if (text->failed) return mirt_last_status();
     if (text->size - 8 > MIRT__ST_HEADER_LIMIT)
-        return mirt__fail(MIRT_E_INVALID, "the header would take %zu bytes, more than the %d that readers accept",
+        return mirt__fail(MIRT_E_INVALID, "the header would take %zu bytes, more than the %d bytes that readers accept",
                           text->size - 8, MIRT__ST_HEADER_LIMIT);
     char crc[16];
     snprintf(crc, sizeof crc, "%08x", (unsigned)mirt__crc32c(0, text->data + 8, text->size - 8));
@@ -108,7 +108,7 @@ static mirt_status mirt__st_build_header(mirt__text *text, const mirt__safetenso
     return MIRT_OK;
 }
 
-/* Appends all tensors and takes their checksums on the way. */
+/* Appends all tensors and computes their checksums. */
 static mirt_status mirt__st_write_tensors(mirt__file_writer *writer, const mirt__safetensors_content *content,
                                           mirt__st_sums *sums) {
     mirt__sha256 sha;

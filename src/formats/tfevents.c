@@ -1,4 +1,4 @@
-/* Writes TensorBoard's event files. In protocol buffers a field is its number and kind, followed by a varint, 4 or 8
+/* Writes TensorBoard's event files. A field of a protocol buffer is its number and kind, followed by a varint, 4 or 8
    bytes, or a length and that many bytes. */
 
 #include "tfevents.h"
@@ -64,7 +64,8 @@ static void mirt__pb_string(mirt__text *out, unsigned field, const char *text) {
     mirt__pb_bytes(out, field, text, strlen(text));
 }
 
-/* A message inside: what is added until it is closed. Its length comes before it, so it moves when that is known. */
+/* A nested message contains what is added until it is closed. Its length comes first, so the message is moved once that
+   is known. */
 static size_t mirt__pb_open(mirt__text *out, unsigned field) {
     mirt__pb_varint(out, field << 3 | 2);
     return out->size;
@@ -74,7 +75,7 @@ static void mirt__pb_close(mirt__text *out, size_t begin) {
     unsigned char b[10];
     if (out->failed) return;
     const size_t size = out->size - begin, n = mirt__pb_varint_bytes(size, b);
-    mirt__text_add_bytes(out, b, n); /* room */
+    mirt__text_add_bytes(out, b, n); /* space for the length */
     if (out->failed) return;
     memmove(out->data + begin + n, out->data + begin, size);
     memcpy(out->data + begin, b, n);
@@ -112,7 +113,7 @@ static mirt_status mirt__event_write(mirt__events *e) {
 
 /* >>files */
 
-/* "events.out.tfevents.TIME.HOST.PID.NUMBER.v2", as TensorFlow names them; one that is not there yet. */
+/* "events.out.tfevents.TIME.HOST.PID.NUMBER.v2", as TensorFlow names them; a name that does not exist yet. */
 static mirt_status mirt__events_name(mirt__events *e, const char *directory, mirt__text *path) {
     char host[128] = "";
     if (gethostname(host, sizeof host - 1) != 0 || !host[0] || strchr(host, '/')) memcpy(host, "localhost", 10);
@@ -166,7 +167,7 @@ typedef struct mirt__value_marks {
     size_t summary, value;
 } mirt__value_marks;
 
-/* A value that `plugin` shows; `content` is the plugin's own. */
+/* Begins a value shown by `plugin`; `content` is the plugin's data. */
 static mirt__value_marks mirt__value_begin(mirt__events *e, int64_t step, const char *tag, const char *plugin,
                                            const mirt__text *content, mirt__data_class data_class) {
     mirt__text *t = &e->record;
@@ -224,7 +225,7 @@ MIRT__LIB mirt_status mirt__events_text(mirt__events *e, int64_t step, const cha
     return mirt__value_end(e, &marks);
 }
 
-/* Numbers in each bucket between the least and the largest; of equal ones all in the last. */
+/* Counts values in each bucket between the smallest and the largest; equal values are all in the last. */
 static void mirt__histogram_count(const mirt__real *values, int64_t count, double range[2],
                                   int64_t bucket[MIRT__BUCKETS]) {
     range[0] = DBL_MAX;
@@ -274,7 +275,7 @@ MIRT__LIB mirt_status mirt__events_image(mirt__events *e, int64_t step, const ch
     if (mirt__png_of(images, columns, &png, &size) != MIRT_OK) return mirt_last_status();
     mirt__value_marks marks = mirt__value_begin(e, step, tag, "images", NULL, MIRT__CLASS_BLOBS);
     const size_t tensor = mirt__tensor_begin(&e->record, MIRT__TF_STRING, &three, 1);
-    for (int i = 0; i < 2; i++) { /* width and height stand in the file's header, high byte first */
+    for (int i = 0; i < 2; i++) { /* width and height are in the file's header, high byte first */
         const unsigned char *at = png + 16 + 4 * i;
         char number[16];
         snprintf(number, sizeof number, "%lu",
@@ -295,7 +296,7 @@ static void mirt__graph_name(mirt__text *out, const char *prefix, const char *na
     mirt__text_add_bytes(out, name, strlen(name));
 }
 
-/* What a layer reads: a name, or [name, number of its output]. */
+/* An input of a layer: a name, or [name, number of its output]. */
 static void mirt__graph_input(mirt__text *out, const char *prefix, const mirt__json *from) {
     const mirt__json *number = from->type == MIRT__JSON_ARRAY && from->count == 2 ? from->item[1] : NULL;
     if (number) from = from->item[0];
@@ -314,7 +315,7 @@ static void mirt__graph_inputs(mirt__text *out, const char *prefix, const mirt__
         mirt__graph_input(out, prefix, list->item[i]);
 }
 
-/* The layers of a model, of which those that are models themselves hold theirs under their names. */
+/* Adds the layers of a model; layers of nested models are prefixed with their names. */
 static void mirt__graph_nodes(mirt__text *out, const char *prefix, const mirt__json *architecture) {
     const mirt__json *layers = mirt__json_member(architecture, "layers");
     for (size_t i = 0; layers && layers->type == MIRT__JSON_ARRAY && i < layers->count && !out->failed; i++) {
@@ -349,7 +350,7 @@ MIRT__LIB mirt_status mirt__events_graph(mirt__events *e, const mirt__json *arch
 
 /* >>hyper-parameters */
 
-/* Without a tensor the plugin says nothing: all is in the metadata. */
+/* The plugin ignores values without a tensor; all data is in the metadata. */
 static mirt_status mirt__hparams_write(mirt__events *e, const char *tag, const mirt__text *content) {
     const int64_t none = 0;
     mirt__value_marks marks = mirt__value_begin(e, 0, tag, "hparams", content, MIRT__CLASS_NONE);
@@ -357,7 +358,7 @@ static mirt_status mirt__hparams_write(mirt__events *e, const char *tag, const m
     return mirt__value_end(e, &marks);
 }
 
-/* Experiment: which parameters and metrics there are. */
+/* Experiment: the parameters and metrics. */
 static void mirt__hparams_experiment(mirt__text *t, const mirt__hparam *hparam, int count, const char *const *metric,
                                      int num_metrics, const char *group) {
     const size_t experiment = mirt__pb_open(t, 2);

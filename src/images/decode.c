@@ -1,4 +1,4 @@
-/* Decoding by stb_image, TurboJPEG or the caller. */
+/* Decodes images with stb_image, TurboJPEG or the caller's decoder. */
 
 #include "../base/digest.h"
 #include "../base/file.h"
@@ -23,7 +23,9 @@ MIRT__LIB void mirt__decoders_here(bool *stb_image, bool *turbojpeg) {
 #endif
 }
 
-MIRT__LIB bool mirt__mode_known(mirt_color_mode mode) { return mode == MIRT_RGB || mode == MIRT_GRAYSCALE || mode == MIRT_RGBA; }
+MIRT__LIB bool mirt__mode_known(mirt_color_mode mode) {
+    return mode == MIRT_RGB || mode == MIRT_GRAYSCALE || mode == MIRT_RGBA;
+}
 
 MIRT__LIB int mirt__mode_channels(mirt_color_mode mode) { return mode == MIRT_RGB ? 3 : mode == MIRT_RGBA ? 4 : 1; }
 
@@ -32,8 +34,10 @@ MIRT_API mirt_status mirt_image_create(mirt_image *image, int width, int height,
     if (!image) return mirt__fail_missing("mirt_image_create", "image");
     memset(image, 0, sizeof *image);
     if (width < 1 || height < 1 || channels < 1 || channels > 4)
-        return mirt__fail(MIRT_E_INVALID, "mirt_image_create: %d x %d pixels of %d bytes: all must be positive, and the last at most 4", width,
-                          height, channels);
+        return mirt__fail(
+            MIRT_E_INVALID,
+            "mirt_image_create: %d x %d pixels of %d channels: all must be positive, with at most 4 channels", width,
+            height, channels);
     if (!mirt__mul_size((size_t)width * (size_t)channels, (size_t)height, &bytes)) bytes = SIZE_MAX;
     image->pixels = (unsigned char *)(bytes < SIZE_MAX ? MIRRORTRAIN_MALLOC(bytes) : NULL);
     if (!image->pixels) return mirt__no_memory(bytes), MIRT_E_NOMEM;
@@ -51,11 +55,13 @@ MIRT_API void mirt_image_free(mirt_image *image) {
 
 #ifdef MIRT__STB
 
-/* What stb_image may still allocate for this image, on this thread; some files unpack to far more than they say. */
+/* Bytes that stb_image may still allocate for this image, per thread; some files unpack to far more than they
+   declare. */
 static __thread size_t mirt__stb_allowance;
 static __thread bool mirt__stb_memory_failed;
 
-/* Zeroed: of damaged files, stb_image takes tables and pixels that nothing has written, which would show what was in memory before. */
+/* Zeroed, because for damaged files stb_image uses tables and pixels that were never written, which would reveal
+   earlier contents of memory. */
 static void *mirt__stb_malloc(size_t bytes) {
     if (bytes > mirt__stb_allowance) {
         mirt__stb_allowance = 0;
@@ -92,19 +98,21 @@ static void *mirt__stb_grow(void *block, size_t old, size_t bytes) {
 #pragma GCC optimize("O1")
 #endif
 
-/* >>the inverse cosine transform that TensorFlow decodes JPEGs with, libjpeg's JDCT_IFAST (Arai, Agui and Nakajima 1988): it cuts off where
-   others round, which makes pixels darker by most of a level */
+/* >>the inverse cosine transform that TensorFlow decodes JPEGs with, libjpeg's JDCT_IFAST (Arai, Agui and Nakajima
+   1988): it truncates instead of rounding, which makes pixels darker by almost one level */
 
 typedef unsigned short mirt__eight __attribute__((vector_size(16)));
 
 #ifdef __SSE2__
 /* The upper halves of signed products. */
-static inline mirt__eight mirt__eight_high(mirt__eight a, mirt__eight b) { return (mirt__eight)_mm_mulhi_epi16((__m128i)a, (__m128i)b); }
+static inline mirt__eight mirt__eight_high(mirt__eight a, mirt__eight b) {
+    return (mirt__eight)_mm_mulhi_epi16((__m128i)a, (__m128i)b);
+}
 static inline void mirt__eight_mix(mirt__eight a, mirt__eight b, mirt__eight out[2]) {
     out[0] = (mirt__eight)_mm_unpacklo_epi16((__m128i)a, (__m128i)b);
     out[1] = (mirt__eight)_mm_unpackhi_epi16((__m128i)a, (__m128i)b);
 }
-/* Signed pixels in 1/32. */
+/* Signed pixels in units of 1/32. */
 static inline void mirt__eight_store(mirt__eight a, unsigned char *out) {
     const __m128i pixels = _mm_srai_epi16((__m128i)a, 5);
     _mm_storel_epi64((__m128i *)(void *)out, _mm_xor_si128(_mm_packs_epi16(pixels, pixels), _mm_set1_epi8(-128)));
@@ -128,7 +136,7 @@ static inline void mirt__eight_store(mirt__eight a, unsigned char *out) {
 }
 #endif
 
-/* x * k / 256, cut off, of k below 512. */
+/* x * k / 256, truncated, for k below 512. */
 static inline mirt__eight mirt__eight_times(mirt__eight x, int k) {
     const mirt__eight zero = {0};
     return mirt__eight_high(x << 2, zero + (unsigned short)(k * 64));
@@ -153,7 +161,7 @@ static inline void mirt__idct_mix(const mirt__eight v[8], mirt__eight out[8]) {
     mirt__eight_mix(v[3], v[7], out + 6);
 }
 
-/* Rows become columns. */
+/* Transposes a block. */
 static inline void mirt__idct_turn(mirt__eight v[8]) {
     mirt__eight once[8], twice[8];
     mirt__idct_mix(v, once);
@@ -161,19 +169,22 @@ static inline void mirt__idct_turn(mirt__eight v[8]) {
     mirt__idct_mix(twice, v);
 }
 
-/* What the transform scales coefficients of this table by, in 1/4096: libjpeg rounds what it multiplies both by. */
+/* The scale factors of the transform's coefficients, in 1/4096; like libjpeg, their product with the quantizer is
+   rounded. */
 static void mirt__idct_scales(const unsigned short quant[64], unsigned short out[64]) {
     static const unsigned short scale[64] = {
-        16384, 22725, 21407, 19266, 16384, 12873, 8867, 4520, 22725, 31521, 29692, 26722, 22725, 17855, 12299, 6270, 21407, 29692, 27969, 25172, 21407, 16819, 11585, 5906,
-        19266, 26722, 25172, 22654, 19266, 15137, 10426, 5315, 16384, 22725, 21407, 19266, 16384, 12873, 8867, 4520, 12873, 17855, 16819, 15137, 12873, 10114, 6967, 3552,
-        8867, 12299, 11585, 10426, 8867, 6967, 4799, 2446, 4520, 6270, 5906, 5315, 4520, 3552, 2446, 1247};
+        16384, 22725, 21407, 19266, 16384, 12873, 8867,  4520, 22725, 31521, 29692, 26722, 22725, 17855, 12299, 6270,
+        21407, 29692, 27969, 25172, 21407, 16819, 11585, 5906, 19266, 26722, 25172, 22654, 19266, 15137, 10426, 5315,
+        16384, 22725, 21407, 19266, 16384, 12873, 8867,  4520, 12873, 17855, 16819, 15137, 12873, 10114, 6967,  3552,
+        8867,  12299, 11585, 10426, 8867,  6967,  4799,  2446, 4520,  6270,  5906,  5315,  4520,  3552,  2446,  1247};
     for (int i = 0; i < 64; i++) {
-        const unsigned most = 32767, by = quant[i] ? quant[i] : 1, made = (((by * scale[i] + 2048) >> 12 << 12) + by / 2) / by;
+        const unsigned most = 32767, by = quant[i] ? quant[i] : 1,
+                       made = (((by * scale[i] + 2048) >> 12 << 12) + by / 2) / by;
         out[i] = (unsigned short)(made < most ? made : most);
     }
 }
 
-/* Those of the next block on this thread; of each table that stb_image holds, the last. */
+/* Factors for the next block, per thread; of each of stb_image's tables the last one. */
 static __thread const unsigned short *mirt__stb_scale;
 static __thread unsigned short mirt__stb_quant[4][64], mirt__stb_scales[4][64];
 
@@ -185,12 +196,12 @@ static int mirt__stb_block(const unsigned short *quant, int table, int stride) {
     mirt__stb_scale = mirt__stb_scales[table];
     return stride;
 }
-/* Only where stb_image calls it for component `n` of JPEG `z` is this followed by arguments. */
+/* stb_image passes arguments only where it calls this for component `n` of JPEG `z`. */
 #define idct_block_kernel(out, stride, data) \
     idct_block_kernel(out, mirt__stb_block(z->dequant[z->img_comp[n].tq], z->img_comp[n].tq, stride), data)
 
-/* Functions that replace those of stb_image, which images/stb_begin.inc renames to these: the macros rename them again
-   where arguments follow, which is only at the definitions. */
+/* Functions that replace those of stb_image, which images/stb_begin.inc renames to these; the macros rename stb_image's
+   own definitions, which are the only places followed by arguments. */
 static void mirt__stbi__idct_block(unsigned char *out, int stride, short data[64]) {
     mirt__eight v[8], s[8];
     memcpy(v, data, sizeof v);
@@ -208,8 +219,9 @@ __attribute__((unused)) static void mirt__stbi__idct_simd(unsigned char *out, in
 #define mirt__stbi__idct_block(out, stride, data) mirt__stb_idct_block(out, stride, data)
 #define mirt__stbi__idct_simd(out, stride, data) mirt__stb_idct_simd(out, stride, data)
 
-/* Takes the place of stb_image's function of this name, which has the last two pixels but one wrong: from half the width to all
-   of it, each pixel three quarters of the nearest and one of the next. Only the definition there is followed by arguments. */
+/* Replaces stb_image's function of this name, which computes the second and third pixel from the end wrongly. Doubles
+   the width: each pixel is three quarters of the nearest one and a quarter of the next. Only stb_image's definition is
+   followed by arguments. */
 static unsigned char *mirt__stbi__resample_row_h_2(unsigned char *out, unsigned char *row, unsigned char *unused,
                                                    int width, int scale) {
     (void)unused;
@@ -224,8 +236,9 @@ static unsigned char *mirt__stbi__resample_row_h_2(unsigned char *out, unsigned 
     mirt__stb_resample_row_h_2(out, row, other, width, scale)
 
 #ifdef __x86_64__
-/* In the same way: stb_image makes colors of many pixels at once only where each takes four bytes. */
-static void mirt__stb_colors(unsigned char *out, unsigned char const *y, unsigned char const *blue, unsigned char const *red, int count, int step);
+/* Also a replacement: stb_image converts many pixels at once only if each takes four bytes. */
+static void mirt__stb_colors(unsigned char *out, unsigned char const *y, unsigned char const *blue,
+                             unsigned char const *red, int count, int step);
 __attribute__((unused)) static void mirt__stbi__YCbCr_to_RGB_simd(unsigned char *out, unsigned char const *y,
                                                                   unsigned char const *blue, unsigned char const *red,
                                                                   int count, int step) {
@@ -237,7 +250,8 @@ __attribute__((unused)) static void mirt__stbi__YCbCr_to_RGB_simd(unsigned char 
     for (int at = 0; at < count; at += 64, out += 3 * 64) {
         const int some = count - at < 64 ? count - at : 64;
         mirt__stb_colors(four, y + at, blue + at, red + at, some, 4);
-        for (int i = 0; i < some - 1; i++) memcpy(out + 3 * i, four + 4 * i, 4); /* the fourth is written over by the next pixel */
+        /* the next pixel overwrites the fourth byte */
+        for (int i = 0; i < some - 1; i++) memcpy(out + 3 * i, four + 4 * i, 4);
         memcpy(out + 3 * (some - 1), four + 4 * (some - 1), 3);
     }
 }
@@ -245,23 +259,27 @@ __attribute__((unused)) static void mirt__stbi__YCbCr_to_RGB_simd(unsigned char 
 #endif
 
 #ifndef MIRT__TEST_SUM
-#define MIRT__TEST_SUM(wrong) (wrong) /* fuzzers look behind wrong checksums, too */
+#define MIRT__TEST_SUM(wrong) (wrong) /* fuzzers also test files with wrong checksums */
 #endif
 static __thread bool mirt__stb_sum_wrong;
 
-/* What was deflated begins at `out`; `next` bytes have been read for it, but for `bits` that wait, and behind them is its checksum, which
-   stb_image does not look at. Without one there was nothing at all to wait for. */
-static int mirt__stb_sum(const char *out, const char *out_end, const unsigned char *next, const unsigned char *end, int bits, int header) {
+/* Verifies the checksum, which stb_image ignores. The unpacked data begin at `out`; the checksum follows the input,
+   whose read position is `next` less `bits` unused bits. Without input left there is no checksum. */
+static int mirt__stb_sum(const char *out, const char *out_end, const unsigned char *next, const unsigned char *end,
+                         int bits, int header) {
     next -= bits / 8;
     uint32_t sum = 0;
     for (int i = 0; i < 4 && end - next >= 4; i++) sum = sum << 8 | next[i];
-    mirt__stb_sum_wrong = MIRT__TEST_SUM(header && (end - next < 4 || sum != mirt__adler32(out, (size_t)(out_end - out))));
+    mirt__stb_sum_wrong =
+        MIRT__TEST_SUM(header && (end - next < 4 || sum != mirt__adler32(out, (size_t)(out_end - out))));
     return !mirt__stb_sum_wrong;
 }
-/* Of stb_image's function of this name the definition, and the call, which has a look at the checksum behind it. */
+/* Renames the definition of stb_image's function of this name, and lets its call verify the checksum. */
 #define mirt__stbi__parse_zlib(a, header) MIRT__ZLIB_##a, header)
 #define MIRT__ZLIB_stbi__zbuf mirt__stb_parse_zlib(mirt__stbi__zbuf
-#define MIRT__ZLIB_a mirt__stb_parse_zlib(a, parse_header) && mirt__stb_sum(a->zout_start, a->zout, a->zbuffer, a->zbuffer_end, a->num_bits
+#define MIRT__ZLIB_a \
+    mirt__stb_parse_zlib(a, parse_header) && \
+        mirt__stb_sum(a->zout_start, a->zout, a->zbuffer, a->zbuffer_end, a->num_bits
 
 #include "stb_begin.inc"
 #define STB_IMAGE_IMPLEMENTATION
@@ -273,7 +291,7 @@ static int mirt__stb_sum(const char *out, const char *out_end, const unsigned ch
 #define STBI_NO_STDIO
 #define STBI_NO_LINEAR
 #define STBI_NO_HDR
-#define STBI_NO_FAILURE_STRINGS /* stbi__err is a function and a macro there: no other name can be given to it */
+#define STBI_NO_FAILURE_STRINGS /* stbi__err is both a function and a macro there, so it cannot be renamed */
 #define STBI_MAX_DIMENSIONS (1 << 20)
 #define STBI_ASSERT(x) ((void)0)
 #define STBI_MALLOC(size) mirt__stb_malloc(size)
@@ -307,7 +325,7 @@ static int mirt__stb_sum(const char *out, const char *out_end, const unsigned ch
 #undef MIRT__ZLIB_a
 #undef MIRT__TEST_SUM
 
-/* The file as stb_image reads it, which takes what lies behind the end for zeros: `missed` says that it wanted that. */
+/* The input of stb_image, which reads zeros after the end; `missed` is set if it did. */
 typedef struct mirt__stb_bytes {
     const unsigned char *bytes;
     size_t size, at;
@@ -318,7 +336,7 @@ static int mirt__stb_read(void *user, char *out, int wanted) {
     mirt__stb_bytes *file = (mirt__stb_bytes *)user;
     size_t left = file->size - file->at, size = (size_t)wanted < left ? (size_t)wanted : left;
     memcpy(out, file->bytes + file->at, size);
-    /* What a GIF does not draw is black, whatever its background. */
+    /* Pixels that a GIF does not draw are black, regardless of its background color. */
     if (file->gif && file->at <= 11 && file->at + size > 11) out[11 - file->at] = 0;
     file->at += size;
     if (size == 0) file->missed = true;
@@ -336,7 +354,8 @@ static int mirt__stb_eof(void *user) { return ((mirt__stb_bytes *)user)->at >= (
 
 /* Row `y` of a component, as wide as the image. */
 static unsigned char *mirt__stb_ink_row(mirt__stbi__jpeg *jpeg, int component, int y) {
-    const int across = jpeg->img_h_max / jpeg->img_comp[component].h, down = jpeg->img_v_max / jpeg->img_comp[component].v;
+    const int across = jpeg->img_h_max / jpeg->img_comp[component].h,
+              down = jpeg->img_v_max / jpeg->img_comp[component].v;
     const int here = y / down, other = here + (y % down ? 1 : -1), last = jpeg->img_comp[component].y - 1;
     unsigned char *rows = jpeg->img_comp[component].data, *line = jpeg->img_comp[component].linebuf;
     unsigned char *close = rows + (size_t)here * (size_t)jpeg->img_comp[component].w2;
@@ -350,8 +369,8 @@ static unsigned char *mirt__stb_ink_row(mirt__stbi__jpeg *jpeg, int component, i
     return mirt__stbi__resample_row_generic(line, close, next, width, across);
 }
 
-/* Cyan, magenta, yellow and black to red, green and blue as TensorFlow has them: Adobe's are inverted, and what does not come out even is
-   cut off. stb_image rounds it, and takes what is not Adobe's for colors with something else. */
+/* Converts CMYK to RGB like TensorFlow: Adobe's values are inverted, and results are truncated. stb_image rounds them
+   and misinterprets files without Adobe's marker. */
 static unsigned char *mirt__stb_ink(mirt__stbi__jpeg *jpeg) {
     if (!mirt__stbi__decode_jpeg_image(jpeg)) return NULL;
     const int width = (int)jpeg->s->img_x, height = (int)jpeg->s->img_y, adobe = jpeg->app14_color_transform;
@@ -389,19 +408,24 @@ static unsigned char *mirt__stb_load_ink(mirt__stbi_io_callbacks *reader, mirt__
     return made;
 }
 
-/* Every block of `scale` x `scale` pixels becomes their mean. */
+/* Replaces every block of `scale` x `scale` pixels by its mean. */
 static mirt_status mirt__image_reduce(mirt_image *image, int scale) {
     mirt_image made;
     if (scale == 1) return MIRT_OK;
     size_t stride = (size_t)image->width * (size_t)image->channels;
-    mirt_status status = mirt_image_create(&made, (image->width + scale - 1) / scale, (image->height + scale - 1) / scale, image->channels);
+    mirt_status status = mirt_image_create(&made, (image->width + scale - 1) / scale,
+                                           (image->height + scale - 1) / scale, image->channels);
     for (int y = 0; status == MIRT_OK && y < made.height; y++) {
         int rows = image->height - y * scale < scale ? image->height - y * scale : scale;
         for (int i = 0; i < made.width * made.channels; i++) {
-            int x = i / made.channels * scale, columns = image->width - x < scale ? image->width - x : scale, sum = rows * columns / 2;
-            const unsigned char *pixel = image->pixels + (size_t)(y * scale) * stride + (size_t)(x * made.channels + i % made.channels);
-            for (int k = 0; k < rows * columns; k++) sum += pixel[(size_t)(k / columns) * stride + (size_t)(k % columns * made.channels)];
-            made.pixels[(size_t)y * (size_t)(made.width * made.channels) + (size_t)i] = (unsigned char)(sum / (rows * columns));
+            int x = i / made.channels * scale, columns = image->width - x < scale ? image->width - x : scale,
+                sum = rows * columns / 2;
+            const unsigned char *pixel =
+                image->pixels + (size_t)(y * scale) * stride + (size_t)(x * made.channels + i % made.channels);
+            for (int k = 0; k < rows * columns; k++)
+                sum += pixel[(size_t)(k / columns) * stride + (size_t)(k % columns * made.channels)];
+            made.pixels[(size_t)y * (size_t)(made.width * made.channels) + (size_t)i] =
+                (unsigned char)(sum / (rows * columns));
         }
     }
     mirt_image_free(image);
@@ -409,17 +433,17 @@ static mirt_status mirt__image_reduce(mirt_image *image, int scale) {
     return status;
 }
 
-/* Why stb_image makes nothing of a file whose header is good. */
+/* The reason that stb_image cannot decode a file with a valid header. */
 static const char *mirt__stb_refused(mirt__image_format format) {
     if (format == MIRT__FORMAT_JPEG)
-        return "damaged, or a JPEG of 12 bits per channel, lossless or with arithmetic coding, which stb_image does "
-               "not decode";
+        return "damaged, or a JPEG with 12 bits per channel, lossless or arithmetic coding, which stb_image does not "
+               "decode";
     if (format == MIRT__FORMAT_BMP) return "damaged, or a compressed BMP, which stb_image does not decode";
     return "damaged: its pixels cannot be decoded";
 }
 
-static mirt_status mirt__stb_decode(const unsigned char *bytes, size_t size, const mirt__image_header *header, mirt_color_mode mode,
-                                    int scale, mirt_image *out) {
+static mirt_status mirt__stb_decode(const unsigned char *bytes, size_t size, const mirt__image_header *header,
+                                    mirt_color_mode mode, int scale, mirt_image *out) {
     mirt__stbi_io_callbacks reader;
     mirt__stb_bytes file;
     memset(&file, 0, sizeof file);
@@ -429,7 +453,7 @@ static mirt_status mirt__stb_decode(const unsigned char *bytes, size_t size, con
     reader.read = mirt__stb_read;
     reader.skip = mirt__stb_skip;
     reader.eof = mirt__stb_eof;
-    /* Of luma a JPEG has its own, of all else we make it. */
+    /* A JPEG has its own luma; for other formats it is computed. */
     const bool ink = header->format == MIRT__FORMAT_JPEG && header->channels == 4;
     int wanted = ink ? 3 : header->format == MIRT__FORMAT_JPEG ? mirt__mode_channels(mode) : 0, channels = 0;
     if (header->format == MIRT__FORMAT_GIF) wanted = 4;
@@ -441,8 +465,9 @@ static mirt_status mirt__stb_decode(const unsigned char *bytes, size_t size, con
                                                                          &channels, wanted);
     else out->pixels = mirt__stbi_load_from_callbacks(&reader, &file, &out->width, &out->height, &channels, wanted);
     out->channels = wanted ? wanted : channels;
-    /* stb_image's own way from 16 bits to 8 loses the image when there is no memory for another one. */
-    for (size_t i = 0; header->deep && out->pixels && i < (size_t)out->width * (size_t)out->height * (size_t)out->channels; i++) {
+    /* stb_image's own conversion from 16 bits to 8 leaks the image when it runs out of memory. */
+    for (size_t i = 0;
+         header->deep && out->pixels && i < (size_t)out->width * (size_t)out->height * (size_t)out->channels; i++) {
         uint16_t value;
         memcpy(&value, out->pixels + 2 * i, 2);
         out->pixels[i] = (unsigned char)(value >> 8);
@@ -453,12 +478,14 @@ static mirt_status mirt__stb_decode(const unsigned char *bytes, size_t size, con
     }
     if (file.missed) {
         mirt_image_free(out);
-        return mirt__fail(MIRT_E_FORMAT, "cut short: its %llu bytes end before its pixels do", (unsigned long long)size);
+        return mirt__fail(MIRT_E_FORMAT, "truncated: its %llu bytes end before its pixels", (unsigned long long)size);
     }
     if (!out->pixels) {
         memset(out, 0, sizeof *out);
-        if (mirt__stb_sum_wrong) return mirt__fail(MIRT_E_FORMAT, "damaged: its pixels have another checksum, or none");
-        if (!mirt__stb_allowance) return mirt__fail(MIRT_E_FORMAT, "damaged: it unpacks to more than its size in pixels");
+        if (mirt__stb_sum_wrong)
+            return mirt__fail(MIRT_E_FORMAT, "damaged: the checksum of its pixels is wrong or missing");
+        if (!mirt__stb_allowance)
+            return mirt__fail(MIRT_E_FORMAT, "damaged: it unpacks to more data than its size in pixels");
         return mirt__fail(MIRT_E_FORMAT, "%s", mirt__stb_refused(header->format));
     }
     return mirt__image_reduce(out, scale);
@@ -468,22 +495,29 @@ static mirt_status mirt__stb_decode(const unsigned char *bytes, size_t size, con
 
 #ifdef MIRRORTRAIN_TURBOJPEG
 
-static mirt_status mirt__turbo_run(tjhandle decoder, const unsigned char *bytes, size_t size, mirt_color_mode mode, int scale, mirt_image *out) {
-    int width, height, sampling, space, format = mode == MIRT_RGB ? TJPF_RGB : mode == MIRT_RGBA ? TJPF_RGBA : TJPF_GRAY;
+static mirt_status mirt__turbo_run(tjhandle decoder, const unsigned char *bytes, size_t size, mirt_color_mode mode,
+                                   int scale, mirt_image *out) {
+    int width, height, sampling, space,
+        format = mode == MIRT_RGB    ? TJPF_RGB
+                 : mode == MIRT_RGBA ? TJPF_RGBA
+                                     : TJPF_GRAY;
     const tjscalingfactor factor = {1, scale};
     if (tjDecompressHeader3(decoder, bytes, (unsigned long)size, &width, &height, &sampling, &space) != 0)
         return mirt__fail(MIRT_E_FORMAT, "damaged: %s", tjGetErrorStr2(decoder));
-    mirt_status status = mirt_image_create(out, TJSCALED(width, factor), TJSCALED(height, factor), mirt__mode_channels(mode));
+    mirt_status status =
+        mirt_image_create(out, TJSCALED(width, factor), TJSCALED(height, factor), mirt__mode_channels(mode));
     if (status != MIRT_OK) return status;
-    int code = tjDecompress2(decoder, bytes, (unsigned long)size, out->pixels, out->width, 0, out->height, format, TJFLAG_LIMITSCANS | TJFLAG_FASTDCT);
+    int code = tjDecompress2(decoder, bytes, (unsigned long)size, out->pixels, out->width, 0, out->height, format,
+                             TJFLAG_LIMITSCANS | TJFLAG_FASTDCT);
     const char *why = code ? tjGetErrorStr2(decoder) : "";
-    /* Bytes too many between markers do no harm. */
+    /* Extra bytes between markers are harmless. */
     if (code && (tjGetErrorCode(decoder) != TJERR_WARNING || strstr(why, "remature")))
-        status = mirt__fail(MIRT_E_FORMAT, "%s: %s", strstr(why, "remature") ? "cut short" : "damaged", why);
+        status = mirt__fail(MIRT_E_FORMAT, "%s: %s", strstr(why, "remature") ? "truncated" : "damaged", why);
     return status;
 }
 
-static mirt_status mirt__turbo_decode(const unsigned char *bytes, size_t size, mirt_color_mode mode, int scale, mirt_image *out) {
+static mirt_status mirt__turbo_decode(const unsigned char *bytes, size_t size, mirt_color_mode mode, int scale,
+                                      mirt_image *out) {
     tjhandle decoder = tjInitDecompress();
     if (!decoder) return mirt__no_memory(0), MIRT_E_NOMEM;
     mirt_status status = mirt__turbo_run(decoder, bytes, size, mode, scale, out);
@@ -503,17 +537,18 @@ static mirt_status mirt__turbo_decode(const unsigned char *bytes, size_t size, m
 #define MIRT__NO_DECODER "MIRRORTRAIN_NO_STB_IMAGE was defined"
 #else
 #define MIRT__NO_DECODER \
-    "the compiler did not find <stb/stb_image.h>; install it (Debian, Ubuntu: apt-get install libstb-dev) and compile " \
+    "the compiler did not find <stb/stb_image.h>; install it (Debian, Ubuntu: apt-get install libstb-dev) and " \
+    "compile " \
     "again"
 #endif
 
 MIRT__LIB bool mirt__decoder_missing(const mirt_decode_desc *desc) {
     if (MIRT__HAS_DECODER || desc->decoder) return false;
-    mirt__fail(MIRT_E_NOT_FOUND, "no decoder was compiled in for images: " MIRT__NO_DECODER);
+    mirt__fail(MIRT_E_NOT_FOUND, "compiled without an image decoder: " MIRT__NO_DECODER);
     return true;
 }
 
-/* To the channels of the mode: grey is repeated, alpha dropped or 255. */
+/* Converts to the channels of the mode: gray is repeated, alpha dropped or set to 255. */
 static mirt_status mirt__image_convert(mirt_image *image, mirt_color_mode mode) {
     int from = image->channels, to = mirt__mode_channels(mode);
     mirt_image made;
@@ -524,7 +559,8 @@ static mirt_status mirt__image_convert(mirt_image *image, mirt_color_mode mode) 
         const unsigned char *p = image->pixels + i * (size_t)from;
         unsigned char *q = made.pixels + i * (size_t)to;
         bool colored = from >= 3;
-        if (to == 1) q[0] = colored ? (unsigned char)((p[0] * 9797 + p[1] * 19234 + p[2] * 3737) >> 15) : p[0]; /* as libpng */
+        /* same as libpng */
+        if (to == 1) q[0] = colored ? (unsigned char)((p[0] * 9797 + p[1] * 19234 + p[2] * 3737) >> 15) : p[0];
         for (int c = 0; to >= 3 && c < 3; c++) q[c] = p[colored ? c : 0];
         if (to == 4) q[3] = from % 2 == 0 ? p[from - 1] : 255;
     }
@@ -533,7 +569,8 @@ static mirt_status mirt__image_convert(mirt_image *image, mirt_color_mode mode) 
     return status;
 }
 
-static mirt_status mirt__decode_by_caller(const unsigned char *bytes, size_t size, const mirt_decode_desc *desc, mirt_image *out, bool *done) {
+static mirt_status mirt__decode_by_caller(const unsigned char *bytes, size_t size, const mirt_decode_desc *desc,
+                                          mirt_image *out, bool *done) {
     int code;
     {
         MIRT__OUTSIDE;
@@ -541,30 +578,34 @@ static mirt_status mirt__decode_by_caller(const unsigned char *bytes, size_t siz
     }
     *done = code != MIRT_OTHER_DECODER;
     if (!*done) return MIRT_OK;
-    if (code) return mirt__fail(MIRT_E_CALLBACK, "the decoder gave the code %d", code);
+    if (code) return mirt__fail(MIRT_E_CALLBACK, "the decoder returned %d", code);
     if (!out->pixels || out->width < 1 || out->height < 1 || out->channels < 1 || out->channels > 4)
-        return mirt__fail(MIRT_E_CALLBACK, "the decoder made no image: %d x %d pixels of %d bytes", out->width, out->height, out->channels);
+        return mirt__fail(MIRT_E_CALLBACK, "the decoder returned an invalid image: %d x %d pixels of %d channels",
+                          out->width, out->height, out->channels);
     return MIRT_OK;
 }
 
-/* Of its size that a JPEG may be decoded at: 1 of 1, 2, 4 or 8. */
+/* The factor by which a JPEG may be shrunk while it is decoded: 1, 2, 4 or 8. */
 static int mirt__decode_scale(const mirt__image_header *header, const mirt_decode_desc *desc) {
     int scale = 8;
     if (header->format != MIRT__FORMAT_JPEG || (!desc->least_height && !desc->least_width)) return 1;
-    while (scale > 1 && ((header->height + scale - 1) / scale < desc->least_height || (header->width + scale - 1) / scale < desc->least_width)) scale /= 2;
+    while (scale > 1 && ((header->height + scale - 1) / scale < desc->least_height ||
+                         (header->width + scale - 1) / scale < desc->least_width))
+        scale /= 2;
     return scale;
 }
 
-static mirt_status mirt__decode_known(const unsigned char *bytes, size_t size, const mirt__image_header *header, mirt_color_mode mode,
-                                      const mirt_decode_desc *desc, mirt_image *out) {
+static mirt_status mirt__decode_known(const unsigned char *bytes, size_t size, const mirt__image_header *header,
+                                      mirt_color_mode mode, const mirt_decode_desc *desc, mirt_image *out) {
     int scale = mirt__decode_scale(header, desc);
     if (header->format == MIRT__FORMAT_NONE) {
         char text[16] = "";
         for (size_t i = 0; i < size && i < 4; i++) snprintf(text + 3 * i, 4, " %02X", bytes[i]);
-        return mirt__fail(MIRT_E_FORMAT, "no JPEG, PNG, BMP or GIF: it begins with%s", text);
+        return mirt__fail(MIRT_E_FORMAT, "not a JPEG, PNG, BMP or GIF: it begins with%s", text);
     }
 #ifdef MIRRORTRAIN_TURBOJPEG
-    if (header->format == MIRT__FORMAT_JPEG && header->channels < 4) return mirt__turbo_decode(bytes, size, mode, scale, out);
+    if (header->format == MIRT__FORMAT_JPEG && header->channels < 4)
+        return mirt__turbo_decode(bytes, size, mode, scale, out);
 #endif
 #ifdef MIRT__STB
     return mirt__stb_decode(bytes, size, header, mode, scale, out);
@@ -572,17 +613,20 @@ static mirt_status mirt__decode_known(const unsigned char *bytes, size_t size, c
     (void)mode;
     (void)scale;
     (void)out;
-    return mirt__fail(MIRT_E_NOT_FOUND, "no decoder was compiled in for it: " MIRT__NO_DECODER);
+    return mirt__fail(MIRT_E_NOT_FOUND, "compiled without a decoder for it: " MIRT__NO_DECODER);
 #endif
 }
 
-MIRT__LIB mirt_status mirt__decode(const unsigned char *bytes, size_t size, mirt_color_mode mode, const mirt_decode_desc *desc, mirt_image *out) {
+MIRT__LIB mirt_status mirt__decode(const unsigned char *bytes, size_t size, mirt_color_mode mode,
+                                   const mirt_decode_desc *desc, mirt_image *out) {
     mirt__image_header header;
     bool done = false;
     int64_t most = desc->max_bytes ? desc->max_bytes : (int64_t)1 << 26;
     memset(out, 0, sizeof *out);
     if (size == 0) return mirt__fail(MIRT_E_FORMAT, "empty: it has no bytes");
-    if (size > (uint64_t)most) return mirt__fail(MIRT_E_FORMAT, "%llu bytes: more than %lld (max_bytes)", (unsigned long long)size, (long long)most);
+    if (size > (uint64_t)most)
+        return mirt__fail(MIRT_E_FORMAT, "%llu bytes: more than %lld (max_bytes)", (unsigned long long)size,
+                          (long long)most);
     mirt_status status = mirt__image_read_header(bytes, size, &header);
     if (status == MIRT_OK) status = mirt__image_check(&header, size, desc);
     if (status == MIRT_OK && desc->decoder) status = mirt__decode_by_caller(bytes, size, desc, out, &done);
@@ -592,16 +636,19 @@ MIRT__LIB mirt_status mirt__decode(const unsigned char *bytes, size_t size, mirt
     return status;
 }
 
-static mirt_status mirt__decode_arguments(const char *caller, mirt_color_mode mode, const mirt_decode_desc *desc, mirt_image *out) {
+static mirt_status mirt__decode_arguments(const char *caller, mirt_color_mode mode, const mirt_decode_desc *desc,
+                                          mirt_image *out) {
     if (!out) return mirt__fail_missing(caller, "image");
     memset(out, 0, sizeof *out);
-    if (!mirt__mode_known(mode)) return mirt__fail(MIRT_E_INVALID, "%s: no color mode %d", caller, (int)mode);
-    if (desc && (desc->max_side < 0 || desc->max_pixels < 0 || desc->max_bytes < 0 || desc->least_height < 0 || desc->least_width < 0))
+    if (!mirt__mode_known(mode)) return mirt__fail(MIRT_E_INVALID, "%s: invalid color mode (%d)", caller, (int)mode);
+    if (desc && (desc->max_side < 0 || desc->max_pixels < 0 || desc->max_bytes < 0 || desc->least_height < 0 ||
+                 desc->least_width < 0))
         return mirt__fail(MIRT_E_INVALID, "%s: limits must not be negative", caller);
     return MIRT_OK;
 }
 
-MIRT_API mirt_status mirt_decode_image(const void *bytes, size_t size, mirt_color_mode mode, const mirt_decode_desc *desc, mirt_image *out) {
+MIRT_API mirt_status mirt_decode_image(const void *bytes, size_t size, mirt_color_mode mode,
+                                       const mirt_decode_desc *desc, mirt_image *out) {
     MIRT__ENTER;
     mirt_decode_desc defaults;
     memset(&defaults, 0, sizeof defaults);
@@ -612,7 +659,8 @@ MIRT_API mirt_status mirt_decode_image(const void *bytes, size_t size, mirt_colo
     return status == MIRT_OK ? MIRT_OK : mirt__fail_at("the image");
 }
 
-MIRT_API mirt_status mirt_read_image(const char *path, mirt_color_mode mode, const mirt_decode_desc *desc, mirt_image *out) {
+MIRT_API mirt_status mirt_read_image(const char *path, mirt_color_mode mode, const mirt_decode_desc *desc,
+                                     mirt_image *out) {
     MIRT__ENTER;
     mirt_decode_desc defaults;
     unsigned char *bytes;

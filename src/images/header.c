@@ -1,4 +1,4 @@
-/* What image files say of themselves, read without any decoder: sizes are checked before one of them is trusted with the file. */
+/* Reads headers of image files and checks sizes before a decoder gets the file. */
 
 #include "../base/digest.h"
 #include "images.h"
@@ -16,17 +16,18 @@ static uint32_t mirt__image_little(const unsigned char *p, int bytes) {
 }
 
 static mirt_status mirt__image_short_header(const char *format, size_t size) {
-    return mirt__fail(MIRT_E_FORMAT, "a %s cut short: its %llu bytes end within the header", format, (unsigned long long)size);
+    return mirt__fail(MIRT_E_FORMAT, "a truncated %s: its %llu bytes end within the header", format,
+                      (unsigned long long)size);
 }
 
-/* The Huffman tables of a segment, into a set of those that there are. Decoders have been known to write all that a table says
-   into memory for 256 codes, and to look for codes in tables that never came. */
+/* Adds the Huffman tables of a segment to the set of known tables. Some decoders write oversized tables into memory for
+   256 codes, or use tables that were never defined. */
 static mirt_status mirt__jpeg_tables(const unsigned char *table, size_t size, unsigned *known) {
     while (size > 0) {
         size_t codes = 0;
         for (size_t i = 1; i < 17 && i < size; i++) codes += table[i];
         if (size < 17 || codes > 256 || size < 17 + codes || table[0] > 0x1F || table[0] % 16 > 3)
-            return mirt__fail(MIRT_E_FORMAT, "damaged: a Huffman table of %d codes", (int)codes);
+            return mirt__fail(MIRT_E_FORMAT, "damaged: a Huffman table with %d codes", (int)codes);
         *known |= 1u << (table[0] / 16 * 4 + table[0] % 16);
         table += 17 + codes;
         size -= 17 + codes;
@@ -34,7 +35,7 @@ static mirt_status mirt__jpeg_tables(const unsigned char *table, size_t size, un
     return MIRT_OK;
 }
 
-/* The quantization tables of a segment, into a set of those that there are; a damaged segment adds none. */
+/* Adds the quantization tables of a segment to the set of known tables; a damaged segment adds none. */
 static void mirt__jpeg_quantizers(const unsigned char *table, size_t size, unsigned *known) {
     while (size > 0) {
         const size_t bytes = table[0] / 16 ? 129 : 65;
@@ -45,14 +46,14 @@ static void mirt__jpeg_quantizers(const unsigned char *table, size_t size, unsig
     }
 }
 
-/* Those that the components of a frame name. */
+/* The tables that the components of a frame use. */
 static unsigned mirt__jpeg_quantizers_of(const unsigned char *frame) {
     unsigned named = 0;
     for (int i = 0; i < frame[9]; i++) named |= 1u << frame[12 + 3 * i] % 16;
     return named;
 }
 
-/* Whether the tables that a scan reads have come. */
+/* Whether all tables that a scan uses have been defined. */
 static bool mirt__jpeg_scan_known(const unsigned char *scan, size_t length, bool progressive, unsigned known) {
     size_t count = length > 2 ? scan[4] : 0;
     if (length != 6 + 2 * count) return false;
@@ -65,7 +66,7 @@ static bool mirt__jpeg_scan_known(const unsigned char *scan, size_t length, bool
     return true;
 }
 
-/* As libjpeg, no components of 2 samples for 3 of others: of these rows, stb_image up to 2.27 reads more than there is. */
+/* Like libjpeg, refuses sampling ratios of 2 to 3, for which stb_image up to 2.27 reads beyond the end of rows. */
 static bool mirt__jpeg_sampling_known(const unsigned char *frame) {
     int most[2] = {0, 0};
     for (int i = 0; i < 2 * frame[9]; i++) {
@@ -81,7 +82,8 @@ static bool mirt__jpeg_sampling_known(const unsigned char *frame) {
 
 static mirt_status mirt__jpeg_frame(const unsigned char *frame, size_t length, mirt__image_header *out) {
     if (length != 8 + 3 * (size_t)frame[9] || !mirt__jpeg_sampling_known(frame))
-        return mirt__fail(MIRT_E_FORMAT, "damaged: a JPEG whose %d components do not fit each other", frame[9]);
+        return mirt__fail(MIRT_E_FORMAT, "damaged: a JPEG whose %d components have inconsistent sampling factors",
+                          frame[9]);
     out->height = mirt__image_big(frame + 5, 2);
     out->width = mirt__image_big(frame + 7, 2);
     out->channels = frame[9];
@@ -90,9 +92,9 @@ static mirt_status mirt__jpeg_frame(const unsigned char *frame, size_t length, m
     return MIRT_OK;
 }
 
-/* Passes through all segments, those between scans as well. */
+/* Checks all segments, including those between scans. */
 static mirt_status mirt__jpeg_header(const unsigned char *bytes, size_t size, mirt__image_header *out) {
-    const int most_scans = 100; /* each may pass over the whole image for a few bytes: as many have no purpose but to take time */
+    const int most_scans = 100; /* each scan may take a few bytes but process the whole image: so many only take time */
     int scans = 0;
     unsigned tables = 0, quantizers = 0, named = 0;
     bool progressive = false;
@@ -106,7 +108,9 @@ static mirt_status mirt__jpeg_header(const unsigned char *bytes, size_t size, mi
             continue;
         }
         if (marker == 0xD9 && out->channels && scans)
-            return named & ~quantizers ? mirt__fail(MIRT_E_FORMAT, "damaged: a JPEG without one of its quantization tables") : MIRT_OK;
+            return named & ~quantizers
+                       ? mirt__fail(MIRT_E_FORMAT, "damaged: a JPEG without one of its quantization tables")
+                       : MIRT_OK;
         if (marker == 0xD9) break;
         if (at + 4 > size) break;
         size_t length = mirt__image_big(next + 2, 2);
@@ -119,24 +123,29 @@ static mirt_status mirt__jpeg_header(const unsigned char *bytes, size_t size, mi
             mirt__jpeg_quantizers(next + 4, length - 2, &quantizers);
         } else if (marker == 0xDA) {
             if (at + 2 + length > size) break;
-            if (!mirt__jpeg_scan_known(next, length, progressive, tables)) status = mirt__fail(MIRT_E_FORMAT, "damaged: a scan without its tables");
-            else if (++scans > most_scans) status = mirt__fail(MIRT_E_FORMAT, "a JPEG of more than %d scans, which do nothing but take time", most_scans);
+            if (!mirt__jpeg_scan_known(next, length, progressive, tables))
+                status = mirt__fail(MIRT_E_FORMAT, "damaged: a scan without its tables");
+            else if (++scans > most_scans)
+                status =
+                    mirt__fail(MIRT_E_FORMAT, "a JPEG with more than %d scans, which would only take time", most_scans);
         } else if (marker >= 0xC0 && marker <= 0xCF && marker != 0xC8 && marker != 0xCC) {
             if (at + 10 > size || at + 2 + length > size) break;
             progressive = marker == 0xC2;
-            status = out->height ? mirt__fail(MIRT_E_FORMAT, "a JPEG of several frames") : mirt__jpeg_frame(next, length, out);
+            status = out->height ? mirt__fail(MIRT_E_FORMAT, "a JPEG with several frames")
+                                 : mirt__jpeg_frame(next, length, out);
             if (status == MIRT_OK) named = mirt__jpeg_quantizers_of(next);
         }
         if (status != MIRT_OK) return status;
         at += 2 + length;
     }
     if (!scans) return mirt__image_short_header("JPEG", size);
-    return mirt__fail(MIRT_E_FORMAT, "a JPEG cut short: its %llu bytes end before its pixels do", (unsigned long long)size);
+    return mirt__fail(MIRT_E_FORMAT, "a truncated JPEG: its %llu bytes end before its pixels",
+                      (unsigned long long)size);
 }
 
-/* Every chunk that stb_image would walk through, up to IEND. It takes a length for an int, goes on in the middle of a
-   chunk when that is negative, takes what it finds there or behind the file's end for a chunk, and reports an unknown
-   one through memory that all threads share. It does not look at checksums. */
+/* Checks every chunk that stb_image would read, up to IEND. It stores lengths as int, continues in the middle of a
+   chunk if one is negative, may read chunks beyond the end of the file, reports unknown ones through memory that all
+   threads share, and ignores checksums. */
 static mirt_status mirt__png_chunks(const unsigned char *bytes, size_t size) {
     static const char *const known[] = {"IHDR", "PLTE", "IDAT", "IEND"};
     if (size > INT32_MAX)
@@ -150,28 +159,33 @@ static mirt_status mirt__png_chunks(const unsigned char *bytes, size_t size) {
             return mirt__fail(MIRT_E_FORMAT, "damaged: a PNG whose chunk at byte %llu claims %llu bytes",
                               (unsigned long long)at, (unsigned long long)length);
         while (k < MIRT__COUNT(known) && memcmp(type, known[k], 4) != 0) k++;
-        if (k == MIRT__COUNT(known) && !(type[0] & 0x20)) return mirt__fail(MIRT_E_FORMAT, "damaged: a PNG with an unknown chunk at byte %llu", (unsigned long long)at);
+        if (k == MIRT__COUNT(known) && !(type[0] & 0x20))
+            return mirt__fail(MIRT_E_FORMAT, "damaged: a PNG with an unknown chunk at byte %llu",
+                              (unsigned long long)at);
         if (length > size - at - 12)
-            return mirt__fail(MIRT_E_FORMAT, "cut short: its %llu bytes end in the chunk at byte %llu",
+            return mirt__fail(MIRT_E_FORMAT, "truncated: its %llu bytes end in the chunk at byte %llu",
                               (unsigned long long)size, (unsigned long long)at);
         if (k < MIRT__COUNT(known) && mirt__crc32(0, type, length + 4) != mirt__image_big(type + 4 + length, 4))
-            return mirt__fail(MIRT_E_FORMAT, "damaged: a PNG whose chunk %s at byte %llu has another checksum", known[k], (unsigned long long)at);
+            return mirt__fail(MIRT_E_FORMAT, "damaged: a PNG whose chunk %s at byte %llu has a wrong checksum",
+                              known[k], (unsigned long long)at);
         if (k == 3) return MIRT_OK;
     }
-    return mirt__fail(MIRT_E_FORMAT, "cut short: its %llu bytes end before its chunk IEND", (unsigned long long)size);
+    return mirt__fail(MIRT_E_FORMAT, "truncated: its %llu bytes end before its chunk IEND", (unsigned long long)size);
 }
 
 static mirt_status mirt__png_header(const unsigned char *bytes, size_t size, mirt__image_header *out) {
     static const unsigned char channels[7] = {1, 0, 3, 4, 2, 0, 4}; /* a palette may have alpha */
     if (size < 33) return mirt__image_short_header("PNG", size);
     if (memcmp(bytes + 12, "IHDR", 4) != 0 || bytes[25] > 6 || channels[bytes[25]] == 0 || bytes[24] > 16)
-        return mirt__fail(MIRT_E_FORMAT, "a PNG whose header is damaged");
+        return mirt__fail(MIRT_E_FORMAT, "damaged: a PNG with an invalid header");
     out->width = mirt__image_big(bytes + 16, 4);
     out->height = mirt__image_big(bytes + 20, 4);
-    if (out->width > INT32_MAX || out->height > INT32_MAX) return mirt__fail(MIRT_E_FORMAT, "a PNG whose header is damaged");
+    if (out->width > INT32_MAX || out->height > INT32_MAX)
+        return mirt__fail(MIRT_E_FORMAT, "damaged: a PNG with an invalid header");
     out->deep = bytes[24] == 16;
     uint64_t pixels = (uint64_t)out->width * (uint64_t)out->height, most = UINT64_MAX / 64;
-    out->memory = pixels > most ? UINT64_MAX : pixels * channels[bytes[25]] * (bytes[24] == 16 ? 4 : 2) + 4 * pixels + size;
+    out->memory =
+        pixels > most ? UINT64_MAX : pixels * channels[bytes[25]] * (bytes[24] == 16 ? 4 : 2) + 4 * pixels + size;
     return mirt__png_chunks(bytes, size);
 }
 
@@ -180,8 +194,8 @@ static mirt_status mirt__bmp_header(const unsigned char *bytes, size_t size, mir
     bool old = mirt__image_little(bytes + 14, 4) == 12;
     out->width = old ? (int32_t)mirt__image_little(bytes + 18, 2) : (int32_t)mirt__image_little(bytes + 18, 4);
     out->height = old ? (int32_t)mirt__image_little(bytes + 20, 2) : (int32_t)mirt__image_little(bytes + 22, 4);
-    if (out->height < 0) out->height = -out->height; /* from top to bottom */
-    if (out->width < 0) return mirt__fail(MIRT_E_FORMAT, "a BMP of the width %lld", (long long)out->width);
+    if (out->height < 0) out->height = -out->height; /* negative heights store rows from top to bottom */
+    if (out->width < 0) return mirt__fail(MIRT_E_FORMAT, "damaged: a BMP of width %lld", (long long)out->width);
     out->memory = 8 * (uint64_t)out->width * (uint64_t)out->height;
     return MIRT_OK;
 }
@@ -211,24 +225,27 @@ MIRT__LIB mirt_status mirt__image_read_header(const unsigned char *bytes, size_t
         status = mirt__bmp_header(bytes, size, out);
     }
     if (status == MIRT_OK && out->format != MIRT__FORMAT_NONE && (out->width == 0 || out->height == 0))
-        status = mirt__fail(MIRT_E_FORMAT, "%lld x %lld pixels: there is nothing to see", (long long)out->width, (long long)out->height);
+        status = mirt__fail(MIRT_E_FORMAT, "%lld x %lld pixels: an empty image", (long long)out->width,
+                            (long long)out->height);
     return status;
 }
 
 MIRT__LIB mirt_status mirt__image_check(const mirt__image_header *header, size_t size, const mirt_decode_desc *desc) {
-    /* What packs more than 64 to 1 into many bytes is no photograph. */
+    /* A large file compressed more than 64 to 1 is not a photograph. */
     const uint64_t harmless = (uint64_t)160 << 20, ratio = 64;
     int64_t side = desc->max_side ? desc->max_side : 16384;
     int64_t pixels = desc->max_pixels ? desc->max_pixels : (int64_t)1 << 26;
     if (header->width > side || header->height > side)
-        return mirt__fail(MIRT_E_FORMAT, "%lld x %lld pixels: more than %lld a side (max_side)", (long long)header->width,
-                          (long long)header->height, (long long)side);
+        return mirt__fail(MIRT_E_FORMAT, "%lld x %lld pixels: a side is longer than %lld (max_side)",
+                          (long long)header->width, (long long)header->height, (long long)side);
     if (header->height && header->width > pixels / header->height)
         return mirt__fail(MIRT_E_FORMAT, "%lld x %lld pixels: more than %lld (max_pixels)", (long long)header->width,
                           (long long)header->height, (long long)pixels);
     if (header->memory > harmless && header->memory / ratio > size)
-        return mirt__fail(MIRT_E_FORMAT, "%lld x %lld pixels in a file of %llu bytes: it would take %llu MiB to decode, more than %d times its size",
-                          (long long)header->width, (long long)header->height, (unsigned long long)size,
-                          (unsigned long long)(header->memory >> 20), (int)ratio);
+        return mirt__fail(
+            MIRT_E_FORMAT,
+            "%lld x %lld pixels in a file of %llu bytes: it would take %llu MiB to decode, more than %d times its size",
+            (long long)header->width, (long long)header->height, (unsigned long long)size,
+            (unsigned long long)(header->memory >> 20), (int)ratio);
     return MIRT_OK;
 }

@@ -1,5 +1,5 @@
-/* Resizing, separably: every pixel of a row or column is a weighted sum of a few neighbouring ones. Weights are those of
-   TensorFlow's kernels, computed in float32 as there. */
+/* Separable resizing: every pixel is a weighted sum of a few neighbors. Weights are those of TensorFlow's kernels,
+   computed in float32 like there. */
 
 #include "images.h"
 
@@ -15,7 +15,7 @@ typedef struct mirt__pixmap_axis {
 
 typedef struct mirt__pixmap_filter {
     float radius;
-    float (*value)(float x); /* at a distance x >= 0 */
+    float (*value)(float x); /* weight at a distance x >= 0 */
 } mirt__pixmap_filter;
 
 static float mirt__filter_triangle(float x) { return x < 1 ? 1 - x : 0; }
@@ -23,7 +23,9 @@ static float mirt__filter_cubic(float x) {
     return x >= 2 ? 0 : x >= 1 ? ((-0.5f * x + 2.5f) * x - 4) * x + 2 : (1.5f * x - 2.5f) * x * x + 1;
 }
 static float mirt__filter_mitchell(float x) {
-    return x >= 2 ? 0 : x >= 1 ? ((-7.0f / 18 * x + 2) * x - 10.0f / 3) * x + 16.0f / 9 : (7.0f / 6 * x - 2) * x * x + 8.0f / 9;
+    return x >= 2   ? 0
+           : x >= 1 ? ((-7.0f / 18 * x + 2) * x - 10.0f / 3) * x + 16.0f / 9
+                    : (7.0f / 6 * x - 2) * x * x + 8.0f / 9;
 }
 static float mirt__filter_gaussian(float x) { return x >= 1.5f ? 0 : expf(-2 * x * x); }
 static float mirt__filter_lanczos(float x, float radius) {
@@ -34,21 +36,26 @@ static float mirt__filter_lanczos3(float x) { return mirt__filter_lanczos(x, 3);
 static float mirt__filter_lanczos5(float x) { return mirt__filter_lanczos(x, 5); }
 
 static const mirt__pixmap_filter mirt__pixmap_filters[MIRT__INTERPOLATION_COUNT] = {
-    {1, mirt__filter_triangle}, {0, NULL}, {2, mirt__filter_cubic}, {0, NULL}, {3, mirt__filter_lanczos3}, {5, mirt__filter_lanczos5},
+    {1, mirt__filter_triangle},    {0, NULL},
+    {2, mirt__filter_cubic},       {0, NULL},
+    {3, mirt__filter_lanczos3},    {5, mirt__filter_lanczos5},
     {1.5f, mirt__filter_gaussian}, {2, mirt__filter_mitchell}};
 
-/* Whether it is a filter by weights of a function, or one of TensorFlow's older kernels. */
+/* Whether the weights are a function of the distance; otherwise it is one of TensorFlow's older kernels. */
 static bool mirt__pixmap_filtered(const mirt__pixmap *resize) {
     mirt_interpolation kind = resize->interpolation;
     if (kind == MIRT_NEAREST || kind == MIRT_AREA) return false;
     return resize->antialias || (kind != MIRT_BILINEAR && kind != MIRT_BICUBIC);
 }
 
-static float mirt__filter_scale(const mirt__pixmap *resize, float scale) { return resize->antialias && scale > 1 ? scale : 1; }
+static float mirt__filter_scale(const mirt__pixmap *resize, float scale) {
+    return resize->antialias && scale > 1 ? scale : 1;
+}
 
 static int mirt__pixmap_axis_taps(const mirt__pixmap *resize, int in, int out) {
     float scale = (float)in / (float)out, taps = 2;
-    if (mirt__pixmap_filtered(resize)) taps = 2 * ceilf(mirt__pixmap_filters[resize->interpolation].radius * mirt__filter_scale(resize, scale)) + 1;
+    if (mirt__pixmap_filtered(resize))
+        taps = 2 * ceilf(mirt__pixmap_filters[resize->interpolation].radius * mirt__filter_scale(resize, scale)) + 1;
     else if (resize->interpolation == MIRT_NEAREST) taps = 1;
     else if (resize->interpolation == MIRT_BICUBIC) taps = 4;
     else if (resize->interpolation == MIRT_AREA) taps = ceilf(scale) + 2;
@@ -57,7 +64,7 @@ static int mirt__pixmap_axis_taps(const mirt__pixmap *resize, int in, int out) {
 
 static int mirt__pixmap_axis_bound(int value, int in) { return value < 0 ? 0 : value >= in ? in - 1 : value; }
 
-/* Adds a weight to out pixel i, whose taps have been placed. */
+/* Adds a weight to output pixel i, whose first tap is known. */
 static void mirt__pixmap_axis_add(mirt__pixmap_axis *axis, int i, int pixel, float weight) {
     int tap = mirt__pixmap_axis_bound(pixel, axis->in) - axis->first[i];
     if (tap >= 0 && tap < axis->taps) axis->weight[i * axis->taps + tap] += weight;
@@ -75,25 +82,28 @@ static void mirt__pixmap_axis_normalize(mirt__pixmap_axis *axis, int i) {
     for (int t = 0; t < axis->taps && fabsf(sum) > 1e-30f; t++) weight[t] /= sum;
 }
 
-/* Pixels outside the image do not count. */
+/* Pixels outside the image are ignored. */
 static void mirt__pixmap_axis_filter(mirt__pixmap_axis *axis, int i, const mirt__pixmap *resize, float scale) {
     const mirt__pixmap_filter *filter = &mirt__pixmap_filters[resize->interpolation];
-    float wide = mirt__filter_scale(resize, scale), narrow = 1 / wide, centre = ((float)i + 0.5f) * scale;
-    int first = (int)ceilf(centre - filter->radius * wide - 0.5f), last = (int)floorf(centre + filter->radius * wide - 0.5f);
+    float wide = mirt__filter_scale(resize, scale), narrow = 1 / wide, center = ((float)i + 0.5f) * scale;
+    int first = (int)ceilf(center - filter->radius * wide - 0.5f),
+        last = (int)floorf(center + filter->radius * wide - 0.5f);
     first = mirt__pixmap_axis_bound(first, axis->in);
     last = mirt__pixmap_axis_bound(last, axis->in);
     mirt__pixmap_axis_place(axis, i, first);
-    for (int k = first; k <= last; k++) mirt__pixmap_axis_add(axis, i, k, filter->value(fabsf((float)k + 0.5f - centre) * narrow));
+    for (int k = first; k <= last; k++)
+        mirt__pixmap_axis_add(axis, i, k, filter->value(fabsf((float)k + 0.5f - center) * narrow));
     mirt__pixmap_axis_normalize(axis, i);
 }
 
-/* Keys' cubic with a of -0.5, from a table of 1024 steps in TensorFlow, whose places we take. */
+/* Keys' cubic with a = -0.5; TensorFlow uses a table of 1024 steps, so positions are rounded to them. */
 static void mirt__pixmap_axis_cubic(mirt__pixmap_axis *axis, int i, float at) {
     int whole = (int)floorf(at);
     float part = (float)lrintf((at - floorf(at)) * 1024) / 1024;
     mirt__pixmap_axis_place(axis, i, whole - 1);
     for (int k = -1; k <= 2; k++) {
-        if (whole + k >= 0 && whole + k < axis->in) mirt__pixmap_axis_add(axis, i, whole + k, mirt__filter_cubic(fabsf((float)k - part)));
+        if (whole + k >= 0 && whole + k < axis->in)
+            mirt__pixmap_axis_add(axis, i, whole + k, mirt__filter_cubic(fabsf((float)k - part)));
     }
     mirt__pixmap_axis_normalize(axis, i);
 }
@@ -133,8 +143,9 @@ static void mirt__pixmap_axis_set(mirt__pixmap_axis *axis, const mirt__pixmap *r
 
 typedef float mirt__pixmap_four __attribute__((vector_size(16), aligned(4), may_alias));
 
-/* sum = weights of rows, from bytes to floats; added to what is there unless `first`. */
-static void mirt__pixmap_row_pair(const unsigned char *a, const unsigned char *b, float u, float v, size_t count, bool first, float *sum) {
+/* Adds a weighted row of bytes to a row of floats; `first` overwrites it. */
+static void mirt__pixmap_row_pair(const unsigned char *a, const unsigned char *b, float u, float v, size_t count,
+                                  bool first, float *sum) {
     if (first) {
         for (size_t i = 0; i < count; i++) sum[i] = u * (float)a[i] + v * (float)b[i];
     } else {
@@ -149,12 +160,15 @@ static void mirt__pixmap_rows(const mirt__pixmap *resize, const mirt__pixmap_axi
     for (int t = 0; t < axis->taps; t += 2) {
         bool pair = t + 1 < axis->taps;
         const unsigned char *other = pair ? row + (size_t)(t + 1) * resize->stride : row + (size_t)t * resize->stride;
-        mirt__pixmap_row_pair(row + (size_t)t * resize->stride, other, weight[t], pair ? weight[t + 1] : 0, count, t == 0, sum);
+        mirt__pixmap_row_pair(row + (size_t)t * resize->stride, other, weight[t], pair ? weight[t + 1] : 0, count,
+                              t == 0, sum);
     }
 }
 
-/* Three or four channels, as vectors of four that overlap: what a pixel of three writes too much is written over by the next. */
-static void mirt__pixmap_columns_wide(const mirt__pixmap_axis *axis, int channels, const float *row, float *out, int end) {
+/* Three or four channels as overlapping vectors of four: the next pixel overwrites the surplus of a pixel with three
+   channels. */
+static void mirt__pixmap_columns_wide(const mirt__pixmap_axis *axis, int channels, const float *row, float *out,
+                                      int end) {
     const int taps = axis->taps;
     for (int x = 0; x < end; x++) {
         const float *p = row + axis->first[x] * channels, *weight = axis->weight + x * taps;
@@ -164,10 +178,12 @@ static void mirt__pixmap_columns_wide(const mirt__pixmap_axis *axis, int channel
     }
 }
 
-static void mirt__pixmap_columns_two(const mirt__pixmap_axis *axis, int channels, const float *row, float *out, int end) {
+static void mirt__pixmap_columns_two(const mirt__pixmap_axis *axis, int channels, const float *row, float *out,
+                                     int end) {
     for (int x = 0; x < end; x++) {
         const float *p = row + axis->first[x] * channels, *weight = axis->weight + 2 * x;
-        *(mirt__pixmap_four *)(out + x * channels) = *(const mirt__pixmap_four *)p * weight[0] + *(const mirt__pixmap_four *)(p + channels) * weight[1];
+        *(mirt__pixmap_four *)(out + x * channels) =
+            *(const mirt__pixmap_four *)p * weight[0] + *(const mirt__pixmap_four *)(p + channels) * weight[1];
     }
 }
 
@@ -178,7 +194,8 @@ static void mirt__pixmap_columns(const mirt__pixmap_axis *axis, int channels, co
     for (int x = wide; x < axis->out; x++) {
         for (int c = 0; c < channels; c++) {
             float sum = 0;
-            for (int t = 0; t < axis->taps; t++) sum += row[(axis->first[x] + t) * channels + c] * axis->weight[x * axis->taps + t];
+            for (int t = 0; t < axis->taps; t++)
+                sum += row[(axis->first[x] + t) * channels + c] * axis->weight[x * axis->taps + t];
             out[x * channels + c] = sum;
         }
     }
@@ -191,16 +208,17 @@ static void mirt__pixmap_round(const float *from, size_t count, unsigned char *t
     }
 }
 
-/* >>all of it */
+/* >>both axes */
 
-/* Lays the weights of both axes and a row of each kind into memory, or only counts; 0 on overflow. */
+/* Divides memory among the weights of both axes and a row of each kind, or only counts bytes; 0 on overflow. */
 static size_t mirt__pixmap_lay(const mirt__pixmap *resize, void *memory, mirt__pixmap_axis axis[2], float *row[2]) {
     size_t at = 0, bytes;
     for (int k = 0; k < 2; k++) {
         axis[k].in = k ? resize->width : resize->height;
         axis[k].out = k ? resize->out_width : resize->out_height;
         axis[k].taps = mirt__pixmap_axis_taps(resize, axis[k].in, axis[k].out);
-        if (!mirt__mul_size((size_t)axis[k].out, ((size_t)axis[k].taps + 1) * 4, &bytes) || bytes > (size_t)INT32_MAX) return 0;
+        if (!mirt__mul_size((size_t)axis[k].out, ((size_t)axis[k].taps + 1) * 4, &bytes) || bytes > (size_t)INT32_MAX)
+            return 0;
         axis[k].weight = memory ? (float *)(void *)((char *)memory + at) : NULL;
         axis[k].first = memory ? (int *)(void *)(axis[k].weight + (size_t)axis[k].out * (size_t)axis[k].taps) : NULL;
         at += mirt__align_up(bytes);
@@ -209,7 +227,8 @@ static size_t mirt__pixmap_lay(const mirt__pixmap *resize, void *memory, mirt__p
         int width = k ? resize->out_width : resize->width;
         if (width > INT32_MAX / 16 - 4) return 0;
         row[k] = memory ? (float *)(void *)((char *)memory + at) : NULL;
-        at += mirt__align_up(((size_t)width * (size_t)resize->channels + 4) * sizeof(float)); /* vectors of four read beyond the last pixel */
+        /* vectors of four read beyond the last pixel */
+        at += mirt__align_up(((size_t)width * (size_t)resize->channels + 4) * sizeof(float));
     }
     return at;
 }
@@ -231,7 +250,9 @@ MIRT__LIB void mirt__pixmap_run(const mirt__pixmap *resize, void *memory, void *
         size_t place = (size_t)y * resize->out_stride;
         mirt__pixmap_rows(resize, &axis[0], y, row[0]);
         mirt__pixmap_columns(&axis[1], resize->channels, row[0], bytes ? row[1] : (float *)out + place);
-        if (bytes) mirt__pixmap_round(row[1], (size_t)resize->out_width * (size_t)resize->channels, (unsigned char *)out + place);
+        if (bytes)
+            mirt__pixmap_round(row[1], (size_t)resize->out_width * (size_t)resize->channels,
+                               (unsigned char *)out + place);
     }
 }
 
@@ -251,23 +272,26 @@ MIRT__LIB bool mirt__pixmap_matrix(mirt_interpolation interpolation, bool antial
     axis.first = (int *)(void *)(axis.weight + (size_t)out * (size_t)axis.taps);
     mirt__pixmap_axis_set(&axis, &resize);
     memset(matrix, 0, (size_t)in * (size_t)out * sizeof *matrix);
-    for (int i = 0; i < out * axis.taps; i++) matrix[(size_t)(axis.first[i / axis.taps] + i % axis.taps) * (size_t)out + (size_t)(i / axis.taps)] += axis.weight[i];
+    for (int i = 0; i < out * axis.taps; i++)
+        matrix[(size_t)(axis.first[i / axis.taps] + i % axis.taps) * (size_t)out + (size_t)(i / axis.taps)] +=
+            axis.weight[i];
     mirt__free(axis.weight);
     return true;
 }
 
-MIRT_API mirt_status mirt_resize_image(const mirt_image *image, int height, int width, mirt_interpolation interpolation, bool antialias,
-                                       float *out) {
+MIRT_API mirt_status mirt_resize_image(const mirt_image *image, int height, int width, mirt_interpolation interpolation,
+                                       bool antialias, float *out) {
     MIRT__ENTER;
     mirt__pixmap resize;
     memset(&resize, 0, sizeof resize);
     if (!image || !image->pixels) return mirt__fail_missing("mirt_resize_image", "image");
     if (!out) return mirt__fail_missing("mirt_resize_image", "out");
     if (image->width < 1 || image->height < 1 || image->channels < 1 || image->channels > 4 || height < 1 || width < 1)
-        return mirt__fail(MIRT_E_INVALID, "mirt_resize_image: from %d x %d pixels of %d bytes to %d x %d: all must be positive", image->width,
-                          image->height, image->channels, width, height);
+        return mirt__fail(MIRT_E_INVALID,
+                          "mirt_resize_image: from %d x %d pixels of %d channels to %d x %d: all must be positive",
+                          image->width, image->height, image->channels, width, height);
     if ((int)interpolation < 0 || interpolation >= MIRT__INTERPOLATION_COUNT)
-        return mirt__fail(MIRT_E_INVALID, "mirt_resize_image: no interpolation %d", (int)interpolation);
+        return mirt__fail(MIRT_E_INVALID, "mirt_resize_image: invalid interpolation (%d)", (int)interpolation);
     resize.pixels = image->pixels;
     resize.height = image->height;
     resize.width = image->width;

@@ -1,4 +1,4 @@
-/* Random transforms of single images. */
+/* CPU kernels of random image transforms. */
 
 #include "augment.h"
 #include "common.h"
@@ -8,19 +8,19 @@
 #define MIRT__WARP_SSE2
 #endif
 
-#define MIRT__AUGMENT_CHANNELS 64 /* whose contrast can change */
+#define MIRT__AUGMENT_CHANNELS 64 /* channels that contrast may have */
 #ifndef MIRT__INDEPENDENT
 #define MIRT__INDEPENDENT
 #endif
 
-/* >>what they are */
+/* >>descriptions */
 
 typedef enum mirt__transform_reads {
     MIRT__READS_FACTOR = 1, MIRT__READS_FACTORS = 2, MIRT__READS_SIZE = 4, MIRT__READS_RANGE = 8
 } mirt__transform_reads;
 static const struct {
     int reads;
-    float least, most; /* of factors */
+    float least, most; /* range of factors */
 } mirt__transform_table[MIRT__AUGMENTATION_COUNT] = {
     {0, 0, 0}, /* random_flip */
     {MIRT__READS_FACTOR, -1, 1}, /* random_rotation */
@@ -33,7 +33,7 @@ static const struct {
     {MIRT__READS_FACTOR | MIRT__READS_RANGE, -1, 1}, /* random_brightness */
 };
 
-/* {f, 0} is {-f, f}, or {f, f} of contrast; a negative first number and 0 are that range. */
+/* {f, 0} means {-f, f}, or {f, f} for contrast; a negative first number and 0 are a range. */
 static bool mirt__transform_factor(const mirt_augmentation *d, const float factor[2], int axis, mirt__transform *out) {
     const float least = mirt__transform_table[d->kind].least, most = mirt__transform_table[d->kind].most;
     float low = factor[0], high = factor[1];
@@ -52,7 +52,7 @@ static bool mirt__transform_factor(const mirt_augmentation *d, const float facto
         low = factor[1];
         high = factor[0];
     }
-    if (d->kind == MIRT_RANDOM_ZOOM && low <= -1) return mirt__fail(MIRT_E_INVALID, "%g leaves nothing of the image where it zooms in; it must be less than 1", (double)factor[0]), false;
+    if (d->kind == MIRT_RANDOM_ZOOM && low <= -1) return mirt__fail(MIRT_E_INVALID, "%g leaves nothing of the image when zooming in; it must be less than 1", (double)factor[0]), false;
     out->low[axis] = low;
     out->high[axis] = high;
     return true;
@@ -60,7 +60,7 @@ static bool mirt__transform_factor(const mirt_augmentation *d, const float facto
 
 MIRT__LIB bool mirt__transform_of(const mirt_augmentation *d, int64_t h, int64_t w, int64_t c, mirt__transform *out) {
     memset(out, 0, sizeof *out);
-    if ((int)d->kind < 0 || d->kind >= MIRT__AUGMENTATION_COUNT) return mirt__fail(MIRT_E_INVALID, "there is no augmentation number %d", (int)d->kind), false;
+    if ((int)d->kind < 0 || d->kind >= MIRT__AUGMENTATION_COUNT) return mirt__fail(MIRT_E_INVALID, "invalid augmentation (%d)", (int)d->kind), false;
     const int reads = mirt__transform_table[d->kind].reads;
     out->kind = d->kind;
     out->mode = d->mode;
@@ -70,12 +70,13 @@ MIRT__LIB bool mirt__transform_of(const mirt_augmentation *d, int64_t h, int64_t
     out->h = out->oh = h;
     out->w = out->ow = w;
     out->c = c;
-    if ((int)d->mode < 0 || d->mode >= MIRT__FLIP_COUNT) return mirt__fail(MIRT_E_INVALID, "there is no flip mode %d", (int)d->mode), false;
+    if ((int)d->mode < 0 || d->mode >= MIRT__FLIP_COUNT) return mirt__fail(MIRT_E_INVALID, "invalid flip mode (%d)", (int)d->mode), false;
     if ((int)d->fill_mode < 0 || d->fill_mode >= MIRT__FILL_COUNT || !isfinite(d->fill_value)) {
-        return mirt__fail(MIRT_E_INVALID, "fill mode %d with %g: there is no such mode, or the value is not finite", (int)d->fill_mode, (double)d->fill_value), false;
+        return mirt__fail(MIRT_E_INVALID, "fill mode %d with %g: invalid mode, or the value is not finite", (int)d->fill_mode, (double)d->fill_value), false;
     }
-    if (d->interpolation != MIRT_BILINEAR && d->interpolation != MIRT_NEAREST) { /* the layer mirt_resizing has seen to the others */
-        return mirt__fail(MIRT_E_INVALID, "interpolation %d: augmentation knows MIRT_BILINEAR and MIRT_NEAREST", (int)d->interpolation), false;
+    /* the layer mirt_resizing handles other interpolations */
+    if (d->interpolation != MIRT_BILINEAR && d->interpolation != MIRT_NEAREST) {
+        return mirt__fail(MIRT_E_INVALID, "interpolation %d: augmentation supports MIRT_BILINEAR and MIRT_NEAREST", (int)d->interpolation), false;
     }
     if ((reads & MIRT__READS_FACTOR) && !mirt__transform_factor(d, d->factor, 0, out)) return false;
     if (reads & MIRT__READS_FACTORS) {
@@ -97,7 +98,7 @@ MIRT__LIB bool mirt__transform_of(const mirt_augmentation *d, int64_t h, int64_t
         }
     }
     if (d->kind == MIRT_RANDOM_CONTRAST && c > MIRT__AUGMENT_CHANNELS) return mirt__fail(MIRT_E_SHAPE, "takes at most %d channels", MIRT__AUGMENT_CHANNELS), false;
-    if (h > INT32_MAX / c / w || out->oh > INT32_MAX / c / out->ow) return mirt__fail(MIRT_E_SHAPE, "images of 2^31 numbers or more"), false;
+    if (h > INT32_MAX / c / w || out->oh > INT32_MAX / c / out->ow) return mirt__fail(MIRT_E_SHAPE, "images of 2^31 elements or more"), false;
     return true;
 }
 
@@ -107,7 +108,7 @@ MIRT__LIB bool mirt__transform_of(const mirt_augmentation *d, int64_t h, int64_t
 
 #define MIRT__WARP_PIECE 128 /* pixels at a time */
 
-/* As TensorFlow's MapCoordinate, which may lie half a pixel beyond the edge pixels' centers: they are repeated. */
+/* Like TensorFlow's MapCoordinate; positions up to half a pixel beyond the centers of edge pixels repeat these. */
 static inline float mirt__warp_inside(mirt_fill_mode fill, float at, int64_t length) {
     const float last = (float)(length - 1), twice = (float)(2 * length), once = (float)length;
     if (last == 0 && fill != MIRT_FILL_CONSTANT) return 0;
@@ -126,7 +127,7 @@ static inline float mirt__warp_inside(mirt_fill_mode fill, float at, int64_t len
     return at < 0 ? 0 : at > last ? last : at;
 }
 
-/* Channel j of a pixel of x, wherever it is. */
+/* Channel j of a pixel of x, inside or outside of the image. */
 static mirt__real mirt__warp_read(const mirt__warp *a, int64_t y, int64_t x, int64_t j) {
     if (y < 0 || y >= a->h || x < 0 || x >= a->w) return (mirt__real)a->value;
     const int64_t at = y * a->line + x * a->c + j;
@@ -135,7 +136,7 @@ static mirt__real mirt__warp_read(const mirt__warp *a, int64_t y, int64_t x, int
 
 static unsigned char mirt__warp_byte(mirt__real v) { return (unsigned char)(v < 0 ? 0 : v > 255 ? 255 : v + (mirt__real)0.5); }
 
-/* Half away from zero, as std::round; what is left of the image stays there. */
+/* Rounds half away from zero, like std::round; positions left of the image stay there. */
 static int64_t mirt__warp_nearest(float at) { return at <= -0.5f ? -1 : (int64_t)at + (at - (float)(int64_t)at >= 0.5f); }
 
 /* Pixel number `to` of y. */
@@ -156,7 +157,7 @@ static void mirt__warp_pixel(const mirt__warp *a, float x, float y, int64_t to) 
 typedef struct mirt__warp_piece {
     float x[MIRT__WARP_PIECE], y[MIRT__WARP_PIECE]; /* where the pixels are read */
     float fx[MIRT__WARP_PIECE], gx[MIRT__WARP_PIECE], fy[MIRT__WARP_PIECE], gy[MIRT__WARP_PIECE];
-    int32_t at[MIRT__WARP_PIECE];                   /* the first of the four neighbours; -1: one outside */
+    int32_t at[MIRT__WARP_PIECE];                   /* the first of the four neighbors; -1: one is outside */
     int32_t both[MIRT__WARP_PIECE];                 /* gx and fx in 1 / 2^14 */
 } mirt__warp_piece;
 
@@ -172,8 +173,8 @@ static void mirt__warp_return(const mirt__warp *a, mirt__warp_piece *p, int64_t 
     }
 }
 
-/* Where `n` pixels of row oy from ox on are read. Those inside of the image are neighbours, so the others are looked for from both
-   ends: they are outside of [*low, *high) where that is not all of them. */
+/* Computes where `n` pixels of row oy from ox on are read. Pixels inside of the image are adjacent, so the search for
+   the others runs from both ends: they are outside of [*low, *high). */
 static void mirt__warp_places(const mirt__warp *a, int64_t oy, int64_t ox, int64_t n, mirt__warp_piece *p, int64_t *begin, int64_t *end) {
     const float last_x = (float)(a->w - 1), last_y = (float)(a->h - 1), m0 = a->m[0], m2 = a->m[2], m3 = a->m[3], m5 = a->m[5];
     const float x_y = a->m[1] * (float)oy, y_y = a->m[4] * (float)oy;
@@ -193,8 +194,8 @@ static void mirt__warp_places(const mirt__warp *a, int64_t oy, int64_t ox, int64
 }
 
 #if defined(__GNUC__) && !defined(MIRT__REAL_DOUBLE)
-/* The nearest, or the first of the four neighbours, of pixels [low, high), and their weights. The last pixel of a row is the second of two. Numbers of
-   pixels stay below 2^24, which float32 holds. */
+/* The nearest, or the first of the four neighbors, of pixels [low, high), and their weights. The last pixel of a row is
+   the second of two. Pixel numbers are below 2^24, which float32 represents exactly. */
 static void mirt__warp_weights(const mirt__warp *a, int64_t low, int64_t high, int64_t n, mirt__warp_piece *p) {
     const float last_x = (float)(a->w - 2), last_y = (float)(a->h - 2), line = (float)a->line, c = (float)a->c;
     const int64_t nearest = a->nearest ? n : 0, between = n - nearest, bytes = a->y_dtype == MIRT_UINT8 ? between : 0;
@@ -226,7 +227,8 @@ static void mirt__warp_weights(const mirt__warp *a, int64_t low, int64_t high, i
     }
 }
 
-/* Pixels of up to four channels are vectors of four: what is too much is of the next pixel, and written over by it. */
+/* Pixels of up to four channels are vectors of four: surplus elements belong to the next pixel, which overwrites
+   them. */
 typedef float mirt__lanes __attribute__((vector_size(16)));
 
 static inline mirt__lanes mirt__lanes_of(const float *at) {
@@ -255,7 +257,7 @@ static inline mirt__lanes mirt__lanes_mix(const unsigned char *a, const unsigned
     return (mirt__lanes)_mm_cvtepi32_ps(_mm_madd_epi16(pairs, _mm_set1_epi32(both)));
 }
 
-/* Four bytes, cut off. */
+/* Four bytes, truncated. */
 static inline int32_t mirt__lanes_cut(mirt__lanes v) {
     const __m128i whole = _mm_cvttps_epi32((__m128)v), half = _mm_packs_epi32(whole, whole);
     return _mm_cvtsi128_si32(_mm_packus_epi16(half, half));
@@ -282,7 +284,8 @@ static inline int32_t mirt__lanes_cut(mirt__lanes v) {
 }
 #endif
 
-/* `n` pixels that become numbers `to` and on of y: OUT is the vector, of type TO, from the pixel `at` and the one below. */
+/* `n` pixels that become numbers `to` and on of y: OUT is the vector, of type TO, from the pixel `at` and the one
+   below. */
 #define MIRT__WARP_ROW(name, TX, TY, TO, OUT) \
     static void mirt__warp_row_##name(const mirt__warp *a, const mirt__warp_piece *p, int64_t n, int64_t to, uint32_t safe) { \
         const int64_t c = a->c, line = a->line; \
@@ -319,7 +322,8 @@ static void mirt__warp_row(const mirt__warp *a, const mirt__warp_piece *p, int64
 }
 #endif
 
-/* Reads an image that a cache holds once through, which hardware foresees, unlike the order in which its pixels will be read. */
+/* Reads an image in memory sequentially, which the hardware prefetches, unlike the order in which its pixels are
+   used. */
 static void mirt__warp_foresee(const mirt__warp *a) {
     const int64_t bytes = ((a->h - 1) * a->line + a->w * a->c) * (int64_t)(a->x_dtype == MIRT_UINT8 ? 1 : sizeof(mirt__real));
     const volatile char *const x = (const volatile char *)a->x;
@@ -336,7 +340,7 @@ MIRT__LIB void mirt__warp_image(const mirt__warp *a) {
     w.nearest = a->nearest || whole;
     mirt__warp_foresee(a);
 #if defined(__GNUC__) && !defined(MIRT__REAL_DOUBLE)
-    /* The last place from where four channels of all four neighbours can be read. */
+    /* The last position from which four channels of all four neighbors can be read. */
     const int64_t safe = (a->h - 1) * a->line + a->w * a->c - a->line - a->c - 4;
     const bool lanes = a->c <= 4 && a->h > 1 && a->w > 1 && safe >= 0 && safe < 1 << 24;
 #endif
@@ -358,7 +362,7 @@ MIRT__LIB void mirt__warp_image(const mirt__warp *a) {
 
 /* >>values */
 
-/* Numbers are taken so many at a time, whole pixels: the channels' means, repeated. */
+/* This many elements at a time, in whole pixels, with the repeated means of channels. */
 static int64_t mirt__augment_side(int64_t c) { return MIRT__AUGMENT_CHANNELS / c * c; }
 
 static void mirt__augment_means(const mirt__real *x, int64_t count, int64_t c, mirt__real *mean) {
@@ -419,7 +423,7 @@ static void mirt__augment_to_bytes(const mirt__real *x, unsigned char *y, int64_
 
 /* >>a list of transforms */
 
-/* Numbers in the largest image that is neither the first nor the last; those of the last too where it is made of several. */
+/* Elements of the largest intermediate image, including the last one if several transforms produce it. */
 MIRT__LIB size_t mirt__augment_room(const mirt__transform *t, int count, mirt_dtype x_dtype, mirt_dtype y_dtype) {
     int64_t most = 0;
     const bool direct = mirt__transform_pass_of(t, count, 0).end == count && mirt__transform_moves(t[0].kind) && (x_dtype == MIRT_UINT8 || y_dtype != MIRT_UINT8);
@@ -430,7 +434,7 @@ MIRT__LIB size_t mirt__augment_room(const mirt__transform *t, int count, mirt_dt
     return 2 * mirt__align_up((size_t)most * sizeof(mirt__real));
 }
 
-/* The pass of transforms [first, pass->end) from x to y, which is uint8 only where it is the last image. */
+/* Runs the pass of transforms [first, pass->end) from x to y, which is uint8 only if it is the last image. */
 static void mirt__augment_warp(const mirt__augment *a, int first, const mirt__transform_pass *pass, const void *x, mirt_dtype dtype, void *y) {
     const mirt__transform *const t = &a->transform[first], *const last = &a->transform[pass->end - 1];
     mirt__warp w;
@@ -469,7 +473,7 @@ MIRT__LIB void mirt__augment_image(const mirt__augment *a) {
     int turn = 0;
     for (int i = 0, end; i < a->count; i = end) {
         const mirt__transform_pass pass = mirt__transform_pass_of(t, a->count, i);
-        bool final = a->y_dtype != MIRT_UINT8 || !half; /* no warp follows, and y takes the result as it is */
+        bool final = a->y_dtype != MIRT_UINT8 || !half; /* no warp follows, and y has the dtype of the result */
         end = pass.end;
         for (int k = end; k < a->count; k++) final = final && !mirt__transform_moves(t[k].kind);
         if (pass.moves || !real) {

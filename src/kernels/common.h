@@ -1,14 +1,13 @@
 #ifndef MIRT__COMMON_H
 #define MIRT__COMMON_H
-/* Kernels that every fast table shares: plain C whose inner loops run over contiguous channels,
-   so that the compiler makes vectors of them. Nothing here depends on the instruction set, nor
-   on how many threads there are. */
+/* Kernels that all fast tables share. Plain C whose inner loops run over contiguous channels, so that the compiler
+   vectorizes them. Nothing here depends on the instruction set or the number of threads. */
 
 #include "kernels.h"
 
 #ifndef MIRT__REAL_DOUBLE
 
-/* Before a loop whose iterations are independent even where its output is its input. */
+/* Marks a loop whose iterations are independent even if its output is its input. */
 #if defined(__clang__)
 #define MIRT__INDEPENDENT _Pragma("clang loop vectorize(assume_safety)")
 #elif defined(__GNUC__)
@@ -25,32 +24,32 @@ typedef struct mirt__curves {
     void (*unary)(mirt__unary_kind kind, const float *x, float *y, int64_t count);
     void (*exp)(const float *x, float less, float *y, int64_t count);
 } mirt__curves;
-/* A call and what its curves are made by. */
+/* A call and the functions that compute it. */
 typedef struct mirt__common_curved {
     const void *args;
     const mirt__curves *curves;
 } mirt__common_curved;
 
-/* Elements that one thread takes at a time: enough to be worth the claim. */
+/* Elements that one thread claims at a time: enough to be worth it. */
 #define MIRT__GRAIN 16384
 
 /* Runs fn(args, begin, end, scratch) over [0, count) in pieces of `step`, shared by the team;
    `scratch` is the running thread's. */
 typedef void (*mirt__common_fn)(const void *args, int64_t begin, int64_t end, void *scratch);
 MIRT__LIB void mirt__common_range(const mirt__where *where, int64_t count, int64_t step, mirt__common_fn fn, const void *args);
-/* How many items of `size` elements each make one piece. */
+/* The number of items of `size` elements in one piece. */
 MIRT__LIB int64_t mirt__common_step(int64_t size);
 
-/* The elements of operands that are walked through together, in row-major order of `dim`. Dimensions
-   of one are left out, and neighbours that no operand jumps between are one: same shapes become one
-   run, a bias becomes rows by columns. */
+/* Iterates over the elements of several operands together, in row-major order of `dim`. Dimensions of size 1 are
+   removed, and adjacent ones that are contiguous in all operands are merged: equal shapes become one run, a bias
+   becomes rows by columns. */
 typedef struct mirt__common_walk {
     const void *args;
     int rank, operands;
     int64_t count, dim[MIRT_MAX_RANK], stride[3][MIRT_MAX_RANK];
 } mirt__common_walk;
 MIRT__LIB mirt__common_walk mirt__common_walk_of(const void *args, int rank, const int64_t *dim, int operands, const int64_t *const *stride);
-/* How many elements, at most `most`, lie in one line from number `at` on, which lies at place[i] of operand i. */
+/* The number of elements, at most `most`, in one line from element `at` on, which is at place[i] of operand i. */
 MIRT__LIB int64_t mirt__common_walk_line(const mirt__common_walk *walk, int64_t at, int64_t most, int64_t *place);
 
 MIRT__LIB void mirt__common_average_pool(const mirt__pool2d *args, const mirt__where *where);
@@ -72,8 +71,8 @@ MIRT__LIB void mirt__common_softmax_grad(const mirt__softmax *args, const mirt__
 MIRT__LIB void mirt__common_loss(const mirt__loss *args, const mirt__where *where, const mirt__curves *curves);
 MIRT__LIB void mirt__common_loss_grad(const mirt__loss *args, const mirt__where *where, const mirt__curves *curves);
 MIRT__LIB void mirt__common_accuracy(const mirt__accuracy *args, const mirt__where *where);
-/* mirt__philox for the counters {block .. block + MIRT__DRAWS - 1, counter[0 .. 2]}; each block's four words follow
-   each other. The instruction sets draw several at once. */
+/* mirt__philox for the counters {block .. block + MIRT__DRAWS - 1, counter[0 .. 2]}; the four words of a block are
+   adjacent. The instruction sets compute several blocks at once. */
 #define MIRT__DRAWS 16
 typedef void (*mirt__draw_fn)(uint32_t block, const uint32_t counter[3], uint64_t key, uint32_t *word);
 MIRT__LIB void mirt__common_draw(uint32_t block, const uint32_t counter[3], uint64_t key, uint32_t *word);

@@ -105,7 +105,7 @@ MIRT__LIB int64_t mirt__common_walk_line(const mirt__common_walk *w, int64_t at,
     return left < most ? left : most;
 }
 
-#define MIRT__BINARY_PIECE 256 /* elements of an operand gathered at a time */
+#define MIRT__BINARY_PIECE 256 /* elements of an operand that are gathered at a time */
 
 #define MIRT__BINARY_LOOP(expression) \
     MIRT__INDEPENDENT \
@@ -147,7 +147,7 @@ MIRT__LIB void mirt__common_slope(const mirt__curves *curves, mirt_activation_ki
     mirt__common_binary_dense(&b, curves, dy, u, u, count);
 }
 
-/* `count` elements `step` apart (0: one that repeats) side by side in `piece`, or where they lie. */
+/* Gathers `count` elements `step` apart (0: one repeated) in `piece`, or returns them in place. */
 static const float *mirt__common_gather_line(const float *from, int64_t step, float *piece, int64_t count) {
     if (step == 1) return from;
     for (int64_t i = 0; i < count; i++) piece[i] = from[i * step];
@@ -208,7 +208,7 @@ static void mirt__common_dropout_rows(const void *args, int64_t begin, int64_t e
             dropping->draw((uint32_t)(j / 4), counter, d->key, word);
             MIRT__INDEPENDENT
             for (int64_t i = 0; i < count; i++) {
-                /* Whether to keep an element cannot be predicted: bits cut off instead of a branch. */
+                /* Whether an element is kept is unpredictable, so bits are masked instead of branching. */
                 const float scaled = x[i] / kept;
                 uint32_t bits;
                 memcpy(&bits, &scaled, sizeof bits);
@@ -234,8 +234,8 @@ static int32_t mirt__common_float_to_i32(float x) {
     return x != x ? 0 : INT32_MIN;
 }
 
-/* A bool is read as the byte it is. */
-/* To the nearest even; not a number stays none. */
+/* A bool is read as a byte. */
+/* Rounds to nearest even; NaN stays NaN. */
 static void mirt__common_cast_half(const float *x, uint16_t *y, int64_t count) {
     MIRT__INDEPENDENT
     for (int64_t i = 0; i < count; i++) {

@@ -5,13 +5,13 @@
 #ifndef MIRT__REAL_DOUBLE
 #include "optimize_begin.inc"
 #if !defined(__clang__) && defined(__GNUC__) && !defined(MIRRORTRAIN_DEBUG)
-/* Making vectors of so many short loops takes longer to compile than it is worth. */
+/* Vectorizing so many short loops is not worth the compile time. */
 #pragma GCC optimize("O1,no-tree-loop-vectorize")
 #endif
 
-#define MIRT__LOGIC_PIECE 256 /* elements of an operand gathered at a time */
+#define MIRT__LOGIC_PIECE 256 /* elements of an operand that are gathered at a time */
 
-/* `count` elements `step` apart (0: one that repeats) side by side in `piece`, or where they lie. */
+/* Gathers `count` elements `step` apart (0: one repeated) in `piece`, or returns them in place. */
 #define MIRT__GATHER(type, name) \
     static const type *mirt__common_gather_##name(const type *from, int64_t step, type *piece, int64_t count) { \
         if (step == 1) return from; \

@@ -32,7 +32,7 @@ static void mirt__common_softmax_row(const mirt__curves *curves, const float *x,
     for (int64_t j = 0; j < n; j++) y[j] /= sum;
 }
 
-/* log(sum of exp(x)), less the largest x. */
+/* log(sum of exp(x)) minus the largest x. */
 static float mirt__common_log_sum(const mirt__curves *curves, const float *x, int64_t n, float largest) {
     float sum = 0, piece[256];
     for (int64_t j = 0; j < n; j += 256) {
@@ -109,7 +109,7 @@ static float mirt__common_categorical_crossentropy(const mirt__curves *curves, c
     return loss;
 }
 
-/* Inlined, so that the loops know what they call. */
+/* Inlined, so that the loops contain the called function. */
 #define MIRT__MEAN_INLINE static inline __attribute__((always_inline))
 MIRT__MEAN_INLINE float mirt__common_mean(const mirt__loss *l, int64_t r,
                                           float (*element)(bool logits, float x, float t)) {
@@ -119,7 +119,8 @@ MIRT__MEAN_INLINE float mirt__common_mean(const mirt__loss *l, int64_t r,
     return loss / (float)l->n;
 }
 
-/* By the labels of its row in MIRT_LOSS_LIST a loss is a function of rows, or one of elements whose mean is taken. */
+/* The labels of its row in MIRT_LOSS_LIST determine whether a loss is a function of rows, or the mean of a function of
+   elements. */
 #define MIRT__COMMON_SPARSE(name, grad) mirt__common_##name##grad(curved->curves, l, r)
 #define MIRT__COMMON_CATEGORICAL(name, grad) mirt__common_##name##grad(curved->curves, l, r)
 #define MIRT__COMMON_ELEMENTS(name, grad) mirt__common_mean##grad(l, r, mirt__##name##grad)

@@ -1,4 +1,4 @@
-/* Shared by the fast tables: moves between regular places, rows by index, and what runs along one axis. */
+/* Kernels shared by the fast tables: strided copies, rows by index, operations along one axis. */
 
 #include "common.h"
 #include "shapes.h"
@@ -36,7 +36,7 @@ MIRT__LIB void mirt__common_move(const mirt__move *args, const mirt__where *wher
     mirt__common_range(where, walk.count, MIRT__GRAIN, mirt__common_move_range, &walk);
 }
 
-/* The row that number i names, or -1. */
+/* The row of index i, or -1. */
 static int64_t mirt__common_gather_index(const mirt__gather *g, int64_t i) {
     const int64_t index = g->dtype == MIRT_UINT8 ? ((const uint8_t *)g->indices)[i] : ((const int32_t *)g->indices)[i];
     return index >= 0 && index < g->n ? index : -1;
@@ -56,7 +56,7 @@ MIRT__LIB void mirt__common_gather(const mirt__gather *args, const mirt__where *
     mirt__common_range(where, args->count, mirt__common_step(args->width), mirt__common_gather_range, args);
 }
 
-/* Blocks of columns, so that each sum is one thread's. */
+/* Blocks of columns, so that one thread computes each sum. */
 static void mirt__common_gather_back(const void *args, int64_t begin, int64_t end, void *scratch) {
     const mirt__gather *g = (const mirt__gather *)args;
     (void)scratch;
@@ -75,7 +75,7 @@ MIRT__LIB void mirt__common_gather_grad(const mirt__gather *args, const mirt__wh
     mirt__common_range(where, args->width, MIRT__REDUCE_COLUMNS, mirt__common_gather_back, args);
 }
 
-/* Up to MIRT__REDUCE_COLUMNS columns side by side, `place` being the first's first element. */
+/* Up to MIRT__REDUCE_COLUMNS adjacent columns; `place` is the first element of the first one. */
 static void mirt__common_scan_block(const mirt__scan *s, int64_t place, int64_t outer, int64_t column, int64_t width) {
     float most[MIRT__REDUCE_COLUMNS];
     int32_t best[MIRT__REDUCE_COLUMNS];

@@ -1,4 +1,4 @@
-/* Shared by the fast tables: normalization by row, as layers of that name do. By column: fast_norm.c. */
+/* Shared by the fast tables: layer normalization, by row. Batch normalization, by column, is in fast_norm.c. */
 
 #include "common.h"
 #include "shapes.h"
@@ -6,16 +6,16 @@
 #ifndef MIRT__REAL_DOUBLE
 #include "optimize_begin.inc"
 
-/* Numbers whose mean a row is shifted by: what is left to add up then has the size of the
-   deviations, however far the values are from zero. */
+/* Rows are shifted by the mean of this many numbers, so that the summands have the size of the deviations even if the
+   values are far from zero. */
 #define MIRT__NORM_SHIFT 8
 
 typedef struct mirt__common_norm {
     mirt__norm s;
     const mirt__curves *curves;
     const float *x, *dy;
-    float *factor, *offset; /* of each column: gamma or 1, beta or 0 */
-    float *part;            /* of each chunk two rows of n: partial sums */
+    float *factor, *offset; /* per column: gamma or 1, beta or 0 */
+    float *part;            /* per chunk two rows of n: partial sums */
     int64_t chunks;
 } mirt__common_norm;
 
@@ -115,7 +115,7 @@ MIRT__LIB void mirt__common_normalize(const mirt__norm *args, const mirt__where 
     mirt__common_range(where, args->rows, mirt__common_step(args->n), mirt__common_normalize_rows, &c);
 }
 
-/* A row of dy: itself or a copy, times the activation's slope. */
+/* A row of dy, or a copy multiplied by the activation's slope. */
 static const float *mirt__common_norm_dy(const mirt__common_norm *c, int64_t row, void *scratch) {
     const float *dy = c->dy + row * c->s.n;
     if (c->s.activation == MIRT_LINEAR) return dy;

@@ -26,7 +26,7 @@ static mirt__common_window mirt__common_window_of(const mirt__pool2d *p, int64_t
     return w;
 }
 
-/* Where the pixel under the kernel's place (ky, kx) begins in an image. */
+/* Offset in an image of the pixel at position (ky, kx) of the kernel. */
 static int64_t mirt__common_pixel(const mirt__pool2d *p, const mirt__common_window *w, int64_t ky, int64_t kx) {
     return ((w->y + ky) * p->w + w->x + kx) * p->c;
 }
@@ -54,7 +54,7 @@ static void mirt__common_average_pool_rows(const void *args, int64_t begin, int6
     }
 }
 
-/* One window's gradient, added in equal shares to its pixels. */
+/* Adds one window's gradient in equal shares to its pixels. */
 static void mirt__common_average_back(const mirt__pool2d *p, const mirt__common_window *w, const float *dy, float *image) {
     const float count = (float)((w->ky1 - w->ky) * (w->kx1 - w->kx));
     for (int64_t ky = w->ky; ky < w->ky1; ky++) {
@@ -66,7 +66,7 @@ static void mirt__common_average_back(const mirt__pool2d *p, const mirt__common_
     }
 }
 
-/* Images [begin, end): windows may overlap, so one thread takes all of an image, in order. */
+/* Images [begin, end): windows may overlap, so one thread processes a whole image, in order. */
 static void mirt__common_average_pool_back(const void *args, int64_t begin, int64_t end, void *scratch) {
     const mirt__pool2d *p = (const mirt__pool2d *)args;
     (void)scratch;

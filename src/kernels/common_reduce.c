@@ -1,5 +1,5 @@
-/* Shared by the fast tables: reductions over any axes. Columns that lie side by side are summed
-   side by side; the order of additions of one output depends on nothing but the shape. */
+/* Shared by the fast tables: reductions over any axes. Adjacent columns are summed together; the order of additions of
+   an output depends only on the shape. */
 
 #include "common.h"
 #include "shapes.h"
@@ -16,16 +16,17 @@ typedef struct mirt__common_axes {
 typedef struct mirt__common_reduction {
     mirt__reduce_kind kind;
     const float *x;
-    bool half; /* x is of bfloat16 */
+    bool half; /* x is bfloat16 */
     float *y;
     const float *dy; /* gradient */
     float *dx;
     mirt__common_axes kept, gone; /* kept without the columns */
-    int64_t columns;              /* outputs whose inputs lie side by side */
-    int64_t blocks, wide;         /* of at most so many columns: much of what follows each other in memory, but work for all */
+    int64_t columns;              /* outputs whose inputs are adjacent */
+    int64_t blocks, wide;         /* blocks of at most this many columns: long contiguous reads, but work for all
+                                     threads */
 } mirt__common_reduction;
 
-/* Adds an axis outside all others; it joins the outermost one where that leaves no jump. */
+/* Adds an axis outside all others; merges it with the outermost one if they are contiguous. */
 static void mirt__common_axes_add(mirt__common_axes *axes, int64_t dim, int64_t step) {
     axes->count *= dim;
     if (axes->rank > 0 && axes->step[0] * axes->dim[0] == step) {
@@ -74,7 +75,7 @@ static mirt__common_reduction mirt__common_reduction_of(const mirt__reduce *r) {
 /* Columns [column, column + width) of one row of outputs. */
 typedef struct mirt__common_block {
     int64_t column, width;
-    int64_t x, y; /* where they begin in x and in y */
+    int64_t x, y; /* their offsets in x and in y */
 } mirt__common_block;
 
 static mirt__common_block mirt__common_block_of(const mirt__common_reduction *s, int64_t block) {
@@ -92,7 +93,7 @@ typedef struct mirt__common_stretch {
     int64_t place, step, count;
 } mirt__common_stretch;
 
-/* The longest stretch of at most `most` reduced elements from number `at` on. */
+/* The longest run of at most `most` reduced elements from element `at` on. */
 static mirt__common_stretch mirt__common_stretch_of(const mirt__common_axes *gone, int64_t at, int64_t most) {
     mirt__common_stretch run;
     const int last = gone->rank - 1;
@@ -103,7 +104,7 @@ static mirt__common_stretch mirt__common_stretch_of(const mirt__common_axes *gon
     return run;
 }
 
-/* `width` elements from number `at` on, as floats: `piece` has room for them. */
+/* `width` elements from element `at` on, as floats, which `piece` can hold. */
 static const float *mirt__common_floats(const mirt__common_reduction *s, int64_t at, int64_t width, float *piece) {
     const uint16_t *from = (const uint16_t *)(const void *)s->x + at;
     if (!s->half) return s->x + at;
@@ -130,8 +131,8 @@ static void mirt__common_sum_stretch(const mirt__common_reduction *s, int64_t at
     }
 }
 
-/* Hands in chunk number `chunk`'s sum. partial[b] is the sum of a whole subtree of 2^b chunks:
-   counting in binary adds in the order of mirt__tree, with a few partials instead of all. */
+/* Adds the sum of a chunk. partial[b] is the sum of a whole subtree of 2^b chunks: counting in binary adds in the order
+   of mirt__tree with few partial sums. */
 static void mirt__common_count_in(float *partial, int64_t chunk, float *sum, int64_t width) {
     int bit = 0;
     for (; chunk >> bit & 1; bit++) {

@@ -1,4 +1,4 @@
-/* Shared by the fast tables: images of another size. */
+/* Shared by the fast tables: resizing of images. */
 
 #include "common.h"
 #include "shapes.h"
@@ -34,7 +34,7 @@ MIRT__LIB void mirt__common_resize(const mirt__resize *args, const mirt__where *
     mirt__common_range(where, args->rows * args->oh, mirt__common_step(args->ow * args->c), mirt__common_resize_lines, args);
 }
 
-/* One output line adds to the input line `dx`, `part` of it; both ends of a pixel's reach may be one. */
+/* Adds `part` of an output line to the input line `dx`; both input lines of a pixel may be the same. */
 static void mirt__common_resize_back(const mirt__resize *r, const float *dy, float *dx, float part) {
     for (int64_t ox = 0; ox < r->ow; ox++, dy += r->c) {
         const mirt__between u = mirt__resize_at(ox, r->w, r->ow, r->bilinear);

@@ -45,10 +45,10 @@
       SLOPE(MIRT__POWER_GRAD, x)) \
     X(16, ACT_RELU6, relu6, 0, x < 0 ? 0 : x > 6 ? 6 : x, LOOP(x < 0 ? 0 : x > 6 ? 6 : x), \
       INLINE(mirt__cu_activate_by(MIRT_RELU6, x, 0)), SLOPE(MIRT__RELU6_GRAD, y)) \
-    /* x * scale below zero */ \
+    /* x * scale if x is negative */ \
     X(17, ACT_LEAKY_RELU, leaky_relu, 1, x > 0 ? x : scale * x, LOOP(x > 0 ? x : x * scale), \
       INLINE(mirt__cu_activate_by(MIRT_LEAKY_RELU, x, scale)), SLOPE(MIRT__LEAKY_RELU_GRAD, x)) \
-    /* (exp(x) - 1) * scale below zero */ \
+    /* (exp(x) - 1) * scale if x is negative */ \
     X(18, ACT_ELU, elu, 1, x > 0 ? x : scale * mirt__expm1(x), ACTIVATION(MIRT_ELU), \
       CALL(mirt__cu_activate_curved(MIRT_ELU, x, scale)), SLOPE(MIRT__ELU_GRAD, x)) \
     X(19, ACT_GELU, gelu, 0, x * mirt__ref_normal(x), ACTIVATION(MIRT_GELU), \

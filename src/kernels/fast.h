@@ -1,7 +1,7 @@
 #ifndef MIRT__FAST_H
 #define MIRT__FAST_H
-/* What the fast kernels are made of. The loops over tiles, images and panels are written once, in
-   fast_*.c, on top of the few primitives that each instruction set implements (simd.c). */
+/* Declarations of the fast kernels. The loops over tiles, images and panels are written once, in fast_*.c, and use a
+   few primitives that each instruction set implements (simd.c). */
 
 #include "shapes.h"
 
@@ -10,32 +10,33 @@ typedef struct mirt__tile {
     const float *const *a;
     float *const *c;
     int64_t column;
-    const mirt__run *runs; /* offsets in b are not used: rows of b follow each other, b_row apart */
+    const mirt__run *runs; /* offsets in b are not used: rows of b are consecutive, b_row apart */
     int64_t run_count, a_step;
     const float *b;
     int64_t b_row;
     bool fresh; /* from zero, not from c */
-    const char *ahead; /* asked from memory, a line at each step of k, two where there are four vectors */
+    const char *ahead; /* prefetched, one cache line per step of k, two if there are four vectors */
     int64_t ahead_step;
 } mirt__tile;
 typedef void (*mirt__tile_fn)(const mirt__tile *tile);
-#define MIRT__HALF_KIND 3 /* of two vectors, the second one's upper half without columns */
+#define MIRT__HALF_KIND 3 /* with two vectors, the upper half of the second one has no columns */
 
 /* One row of pooling windows of a convolution, at most pool_vectors vectors of channels. */
 typedef struct mirt__pool_row {
-    const float *a; /* the first window's patch */
+    const float *a; /* patch of the first window */
     int64_t pitch, ci, windows, k;
-    const int32_t *offset; /* of each k in the patch */
+    const int32_t *offset; /* offset of each k in the patch */
     const float *b, *bias;
     int64_t b_row;
     float *y;
     uint8_t *which;
-    int64_t co, columns; /* distance of windows; columns of these vectors that exist */
+    int64_t co, columns; /* distance of windows; number of existing columns of these vectors */
 } mirt__pool_row;
 
-/* Windows of max pooling, `rows` by `columns` in number, whose places are numbered `across` by row. For the maximum: one
-   window, whose place `first` is the one x begins at. For the gradient: all that a pixel lies in, at place `first` of the
-   first and down and right by less of the others. x lies row_step, column_step apart. */
+/* `rows` by `columns` windows of max pooling, whose positions are numbered `across` per row. For the maximum: one
+   window; x begins at its position `first`. For the gradient: all windows that contain a pixel, which is at position
+   `first` of the first one and at smaller positions of those below and to the right. Elements of x are row_step,
+   column_step apart. */
 typedef struct mirt__windows {
     bool half, wide; /* x and y are bfloat16; `which` is int32 */
     int64_t n, rows, columns, row_step, column_step, first, down, right;
@@ -43,14 +44,14 @@ typedef struct mirt__windows {
     void *y, *which;
 } mirt__windows;
 
-/* Memory that is wanted soon, [at, end) in turn: loops that compute ask for some of it now and then. */
+/* Memory that is needed soon, [at, end): computing loops prefetch it in small parts. */
 typedef struct mirt__soon {
     const char *at[3], *end[3];
     int next;
 } mirt__soon;
 
-/* `count` places side by side, x_step apart in x and y_step in y, of `n` channels each: what every tap sees at the first
-   place, and its numbers. */
+/* `count` adjacent positions, x_step apart in x and y_step in y, of `n` channels each: the input of every tap at the
+   first position, and its weights. */
 typedef struct mirt__taps_row {
     int taps;
     const float *x[MIRT__MAX_TAPS], *k[MIRT__MAX_TAPS];
@@ -60,8 +61,7 @@ typedef struct mirt__taps_row {
     mirt__soon *soon;
 } mirt__taps_row;
 
-/* Weight gradient of windows: block holds, for each window and k, the four values that the
-   window's four places see. */
+/* Weight gradient of windows: block contains, for each window and k, the inputs of the window's four positions. */
 typedef struct mirt__pool_windows {
     const float *block;
     int64_t windows, k, co;
@@ -70,120 +70,126 @@ typedef struct mirt__pool_windows {
     float *dkernel, *db;
 } mirt__pool_windows;
 
-/* What is read into strips: a reader, and what its normalization comes to in each column, worked out once per call. */
+/* The source of tiled reads: a reader, and its normalization per column, computed once per call. */
 typedef struct mirt__source {
     mirt__reader from;
-    const float *mean, *factor, *offset; /* of norm, or of back's slope; offset: beta, or zeros */
-    const float *less, *part;            /* of back; NULL: constant statistics */
+    const float *mean, *factor, *offset; /* for norm, or for back's slope; offset: beta, or zeros */
+    const float *less, *part;            /* for back; NULL: constant statistics */
 } mirt__source;
 
-/* An epilogue on some rows of some columns; the pointers of a column begin with the first of these columns. */
+/* An epilogue on some rows and columns; pointers to columns begin with the first of these columns. */
 typedef struct mirt__finishing {
     const mirt__epilogue *epilogue;
-    void *y;                                               /* the whole output; add, mask and slope_x of the epilogue likewise */
+    void *y;                                               /* the whole output; add, mask and slope_x of the epilogue
+                                                              likewise */
     mirt_dtype dtype;
-    const float *bias, *mean, *factor, *offset;            /* NULL where there is none */
+    const float *bias, *mean, *factor, *offset;            /* NULL: none */
     const float *slope_mean, *slope_factor, *slope_offset;
-    float *sum;       /* moments: a row of shifts, which begin as the first row finished, of sums and of squares of what
-                         lies above the shift; gradient: a row of sums of dy and one of dy * (slope_x - mean) */
+    float *sum;       /* moments: a row of shifts (initially the first finished row), of sums and of squares, both of
+                         values minus the shift; gradient: a row of sums of dy and one of dy * (slope_x - mean) */
     int64_t sum_row;  /* floats between these rows */
     bool fresh;       /* `sum` has no values yet */
-    bool stream;      /* y is too large for the caches; the writer's task ends with a fence. Its rows have sum_row columns */
+    bool stream;      /* y is too large for the caches, so the writer's task ends with a fence. Its rows have sum_row
+                         columns */
 } mirt__finishing;
 
-/* Room for a source's columns, and what a reader comes to, made in it; `floats` may be NULL where that is 0. */
+/* The floats that a source's columns need, and the source of a reader, made in them; `floats` may be NULL if that is
+   0. */
 MIRT__LIB size_t mirt__source_floats(const mirt__reader *reader);
 MIRT__LIB mirt__source mirt__source_of(const mirt__reader *reader, float *floats);
-/* Likewise of an output y with an epilogue, all its columns; `sum` and what belongs to it is the caller's. */
+/* The same for all columns of an output y with an epilogue; the caller sets `sum` and its fields. */
 MIRT__LIB size_t mirt__finishing_floats(const mirt__epilogue *epilogue, int64_t columns);
 MIRT__LIB mirt__finishing mirt__finishing_of(const mirt__epilogue *epilogue, int64_t columns, void *y, mirt_dtype dtype, float *floats);
-/* Whether what is read are floats where they lie. */
+/* Whether the source consists of floats that can be read in place. */
 MIRT__LIB bool mirt__reader_plain(const mirt__reader *reader);
-/* Whether there is more to do than to store floats. */
+/* Whether the epilogue does more than store floats. */
 MIRT__LIB bool mirt__epilogue_works(const mirt__epilogue *epilogue, mirt_dtype dtype);
-/* Of a chunk of column sums. */
+/* Bytes per chunk of column sums. */
 MIRT__LIB int64_t mirt__sum_floats(const mirt__epilogue *epilogue, int64_t columns);
-/* The same for the columns from number j on; `sum` as it was. */
+/* The same for the columns from column j on; `sum` is unchanged. */
 MIRT__LIB mirt__finishing mirt__finishing_at(const mirt__finishing *all, int64_t j);
 
-/* The sums that chunks of rows left, in ascending order, as the epilogue's: chunk i has `rows` rows, the last of each
-   `period` chunks `last_rows`; its rows of sums are at part + i * chunk_floats, sum_row apart. Columns [begin, end). */
+/* Combines the sums of chunks of rows, in ascending order, into the epilogue's: chunk i has `rows` rows, the last of
+   each `period` chunks `last_rows`; its rows of sums are at part + i * chunk_floats, sum_row apart. Columns [begin,
+   end). */
 typedef struct mirt__chunk_sums {
     const float *part;
     int64_t chunks, chunk_floats, sum_row, period, rows, last_rows;
-    const int32_t *counts; /* or NULL; the rows of each chunk, in place of the last three: where 0, it has no sums */
+    const int32_t *counts; /* or NULL; the rows of each chunk, instead of the last three: 0 means no sums */
 } mirt__chunk_sums;
 MIRT__LIB void mirt__column_sums_finish(const mirt__epilogue *epilogue, const mirt__chunk_sums *sums, int64_t begin, int64_t end);
-/* All columns, by the team. */
+/* All columns, shared by the team. */
 MIRT__LIB void mirt__column_sums_run(mirt__team *team, const mirt__epilogue *epilogue, const mirt__chunk_sums *sums, int64_t columns);
 /* All columns of chunks of counts[i] rows each. */
 MIRT__LIB void mirt__counted_sums_run(mirt__team *team, const mirt__epilogue *epilogue, const float *part, const int32_t *counts, int64_t chunks,
                                       int64_t columns);
 
-/* The primitives of products in words: 4 bytes, two numbers rounded to bfloat16 (the first one in the low half) that are
-   multiplied with those of another word and added up. Strips and panels are arrays of words where they would be of
-   floats; the pointers say float, but nothing reads one as a number. */
+/* The primitives of products in words. A word has 4 bytes: two numbers rounded to bfloat16 (the first one in the low
+   half) that are multiplied with those of another word and added up. Input tiles and panels are then arrays of words;
+   the pointers have type float, but the words are never read as floats. */
 typedef struct mirt__words {
     const mirt__tile_fn (*tile)[MIRT__TILE_ROWS]; /* as in mirt__simd; a, b and lengths of runs are in words */
-    /* As in mirt__simd, but row p of `to` has the words of k = 2 p and 2 p + 1; beyond an odd k stands 0. */
+    /* As in mirt__simd, but row p of `to` has the words of k = 2 p and 2 p + 1; 0 follows an odd k. */
     void (*copy_rows)(float *to, const float *from, int64_t from_row, int64_t k, int64_t columns);
     void (*transpose)(float *to, const float *from, int64_t from_row, int64_t k, int64_t columns);
-    /* Whole pixels from element `at` on: (channels + 1) / 2 words of neighbouring channels each. */
+    /* Whole pixels from element `at` on: (channels + 1) / 2 words of adjacent channels each. */
     void (*read_words)(float *to, const mirt__source *source, int64_t at, int64_t channels, int64_t pixels);
-    /* `columns` words of each of some pixels: word j of pixel p has the elements at + p * channels + j and next + p * channels + j;
-       `next` below 0: 0. */
+    /* `columns` words of each of some pixels: word j of pixel p has the elements at + p * channels + j and next + p *
+       channels + j; `next` below 0: 0. */
     void (*read_pairs)(float *to, const mirt__source *source, int64_t at, int64_t next, int64_t channels, int64_t columns, int64_t pixels);
-    /* As in mirt__simd: of all numbers in b's words, ascending. */
+    /* As in mirt__simd, for all numbers in b's words, ascending. */
     void (*column_sum)(float *sum, const float *b, int64_t b_row, int64_t k, int64_t columns, bool fresh);
 } mirt__words;
 
 typedef struct mirt__simd {
     int lanes, rows, vectors; /* tile: at most `rows` rows of `vectors` vectors */
     int pool_vectors;         /* vectors of channels in pool_row */
-    const mirt__tile_fn (*tile)[MIRT__TILE_ROWS]; /* [log2 vectors, or MIRT__HALF_KIND][rows - 1]; NULL: use narrower ones */
-    /* to[p * MIRT__PANEL + j] = from[p * from_row + j] for p in [0, k), j in [0, columns), and zeros up to whole vectors */
+    const mirt__tile_fn (*tile)[MIRT__TILE_ROWS]; /* [log2 vectors, or MIRT__HALF_KIND][rows - 1]; NULL: use narrower
+                                                     ones */
+    /* to[p * MIRT__PANEL + j] = from[p * from_row + j] for p in [0, k), j in [0, columns), and zeros up to whole
+       vectors */
     void (*copy_rows)(float *to, const float *from, int64_t from_row, int64_t k, int64_t columns);
     /* to[p * MIRT__PANEL + j] = from[j * from_row + p] for p in [0, k), j in [0, columns) */
     void (*transpose)(float *to, const float *from, int64_t from_row, int64_t k, int64_t columns);
-    /* Elements [at, at + count) of the source, as floats; with norm, gate or back whole pixels, or within one */
+    /* Elements [at, at + count) of the source, as floats; with norm, gate or back whole pixels, or part of one */
     void (*read)(float *to, const mirt__source *source, int64_t at, int64_t count);
     /* The epilogue on rows of c; mask[i] belongs to c[i]. */
     void (*finish)(const mirt__epilogue *epilogue, const float *bias, float *const *c, const float *const *mask,
                    int64_t rows, int64_t columns);
-    /* The epilogue: row i of `columns` numbers c[i] becomes the elements of finishing->y from number at[i] on (c[i] may be
-       where these lie), and is added to the sums. */
+    /* The epilogue: row i of `columns` numbers c[i] becomes the elements of finishing->y from element at[i] on (c[i]
+       may be in place), and is added to the sums. */
     void (*finish_rows)(const mirt__finishing *finishing, float *const *c, const int64_t *at, int64_t rows, int64_t columns);
     /* sum[j] (+)= the chain over p of b[p * b_row + j] */
     void (*column_sum)(float *sum, const float *b, int64_t b_row, int64_t k, int64_t columns, bool fresh);
     void (*pool_row)(const mirt__pool_row *row);
-    /* For each window and k the values at the window's four places, side by side. */
+    /* For each window and k the values at the window's four positions, adjacent to each other. */
     void (*lay_windows)(float *block, const float *x, int64_t pitch, int64_t ci, int64_t windows, int64_t k, const int32_t *offset);
     void (*pool_windows)(const mirt__pool_windows *windows);
     /* y = the chain over the taps of x times k, in each channel */
     void (*taps_row)(const mirt__taps_row *row);
-    /* dk = the chain from dk on over the places of x times y */
+    /* dk = the chain starting from dk over the positions of x times y */
     void (*taps_row_grad)(const mirt__taps_row *row);
-    /* y and which = the first maximum of x; y = the sum of what x has where `which` is the place. */
+    /* y and which = the first maximum of x; y = the sum of x where `which` is the position. */
     void (*max_window)(const mirt__windows *windows);
     void (*max_back)(const mirt__windows *windows);
     /* F(2x2, 3x3), planes of sixteen products of a tile (fast_winograd.c). A row of tiles, two pixels apart: */
     void (*winograd_source)(float *to, int64_t plane, const float *from, int64_t pitch, int64_t pixel, int64_t tiles);
     /* k rows of a panel, from the nine of its taps */
     void (*winograd_taps)(float *to, int64_t plane, const float *from, int64_t from_plane, int64_t k, int64_t columns);
-    /* Four rows of a panel for each tile, its pixels, from planes of one row a tile */
+    /* Four rows of a panel per tile, its pixels, from planes with one row per tile */
     void (*winograd_target)(float *to, const float *from, int64_t plane, int64_t tiles, int64_t columns);
     void (*accumulate)(float *into, const float *from, int64_t count);
-    /* Each is rounded to bfloat16. Without `words` products in half are products of such floats. */
+    /* Rounds each number to bfloat16. Without `words`, products in half are products of such floats. */
     void (*round)(float *x, int64_t count);
     const mirt__words *words; /* NULL: no instructions for products of bfloat16 */
 } mirt__simd;
 
-/* The drivers, on the primitives of one instruction set. */
+/* The drivers, which use the primitives of one instruction set. */
 MIRT__LIB void mirt__fast_gemm(const mirt__simd *simd, const mirt__gemm *args, const mirt__where *where);
 MIRT__LIB void mirt__fast_conv_forward(const mirt__simd *simd, const mirt__conv_forward *args, const mirt__where *where);
-/* With args->x both gradients are made; in one pass where mirt__both_applies. */
+/* With args->x computes both gradients, in one pass if mirt__both_applies. */
 MIRT__LIB void mirt__fast_conv_both(const mirt__simd *simd, const mirt__conv_input_grad *args, const mirt__where *where);
-/* Either of the two where mirt__winograd_applies. */
+/* Either of the two if mirt__winograd_applies. */
 MIRT__LIB void mirt__fast_winograd(const mirt__simd *simd, const mirt__conv *s, bool back, const mirt__reader *x, const float *kernel,
                                    const mirt__epilogue *epilogue, void *y, mirt_dtype dtype, const mirt__where *where);
 MIRT__LIB void mirt__fast_conv_input_grad(const mirt__simd *simd, const mirt__conv_input_grad *args, const mirt__where *where);
@@ -205,12 +211,12 @@ MIRT__LIB void mirt__fast_accumulate(const mirt__simd *simd, float *into, const 
 MIRT__LIB void mirt__fast_update(const mirt__where *where, const mirt__update *args,
                                  void (*range)(const mirt__update *args, int64_t begin, int64_t end));
 
-/* The tables that simd.c makes. In the single header they are simply defined before select.c. */
+/* The tables made by simd.c. In the single header they are defined before select.c. */
 #ifdef MIRRORTRAIN_SPLIT_BUILD
 extern const mirt__kernels mirt__kernels_avx512bf16, mirt__kernels_avx512, mirt__kernels_avx2, mirt__kernels_neon, mirt__kernels_plain;
 #endif
 
-/* c = a b, rows and columns of c in any regular place: the core of all drivers above. */
+/* c = a b, with any regular layout of rows and columns of c: the core of all drivers above. */
 typedef struct mirt__product {
     int64_t m, n, width; /* row i is number i % width of line i / width */
     const float *a;
@@ -228,46 +234,49 @@ typedef struct mirt__product {
 } mirt__product;
 MIRT__LIB void mirt__product_run(const mirt__simd *simd, const mirt__product *product);
 
-/* Pixels of a source as floats (or words), and zeros around its images. */
+/* Pixels of a source as floats (or words), with zeros around its images. */
 typedef struct mirt__strip {
     const mirt__simd *simd;
     const mirt__words *words; /* NULL: floats, */
     bool round;               /* rounded to bfloat16 */
-    int64_t pair, pixels;     /* words of pixels that are `pair` apart, as long as there are `pixels`; 0: of neighbouring channels */
+    int64_t pair, pixels;     /* words of pixels that are `pair` apart, up to `pixels`; 0: of adjacent channels */
     const mirt__source *source;
     int64_t h, w, c;                       /* of an image */
     int64_t first, channels;               /* that are read */
-    int64_t left, columns;                 /* of a row of a strip: first column, how many; */
+    int64_t left, columns;                 /* of a row of a tile: first column, number of columns; */
     int64_t column_step, row_step, pixel;  /* distance in the source, of rows too; floats (or words) of a pixel */
 } mirt__strip;
-/* Strips of all channels and of every row and column. */
+/* Tiles with all channels and all rows and columns. */
 MIRT__LIB mirt__strip mirt__strip_of(const mirt__simd *simd, const mirt__source *source, int64_t h, int64_t w, int64_t c, int64_t left, int64_t columns);
 MIRT__LIB void mirt__strip_rows(const mirt__strip *strip, int64_t image, int64_t row, int64_t rows, float *to);
-/* Into how many parts of its panels a block is split, so that each thread has about `each` tasks. */
+/* The number of parts into which the panels of a block are split, so that each thread has about `each` tasks. */
 MIRT__LIB int64_t mirt__sweep_splits(const mirt__where *where, int64_t blocks, int64_t panels, int64_t each);
 
-/* What will be read from memory soon: asked for while there is something to multiply. */
+/* Memory that will be read soon, to be prefetched during multiplication. */
 #define MIRT__AHEAD 6
 typedef struct mirt__ahead {
-    const char *at[MIRT__AHEAD]; /* this many bytes from here on are still to be asked for; a place even where that is 0 */
+    const char *at[MIRT__AHEAD]; /* this many bytes from here on have yet to be prefetched; a valid address even if that
+                                    is 0 */
     int64_t left[MIRT__AHEAD];
 } mirt__ahead;
 MIRT__LIB void mirt__ahead_add(mirt__ahead *ahead, const void *data, mirt_dtype dtype, int64_t first, int64_t count);
 
-/* The weight gradient that rides along with an input gradient: what block `number` adds, whose strip of dy is at `strip`;
-   about what it reads of x. */
+/* The weight gradient that is computed along with an input gradient: the part of block `number`, whose tile of dy is at
+   `strip`; and an estimate of the memory of x that it reads. */
 typedef struct mirt__grad_job mirt__grad_job;
 MIRT__LIB void mirt__conv_run_beside(const mirt__simd *simd, const mirt__conv_input_grad *args, const mirt__grad_job *beside, const mirt__where *where);
 MIRT__LIB void mirt__grad_beside_run(const mirt__grad_job *job, int64_t number, float *strip, mirt__ahead *ahead);
 MIRT__LIB void mirt__grad_beside_ahead(const mirt__grad_job *job, int64_t number, mirt__ahead *ahead);
 
-/* A block of rows of c = a b, panel by panel of MIRT__PANEL columns, groups of tiles finished while they are in the cache. */
+/* A block of rows of c = a b, in panels of MIRT__PANEL columns; groups of tiles are finished while they are in the
+   cache. */
 typedef struct mirt__sweep {
     const mirt__simd *simd;
     const mirt__tile_fn (*tile)[MIRT__TILE_ROWS]; /* of floats or words */
-    int64_t m, width, lines;               /* row i is place i % width of line i / width % lines of picture i / width / lines */
+    int64_t m, width, lines;               /* row i is position i % width of line i / width % lines of picture i / width
+                                              / lines */
     const float *a;
-    int64_t a_x, a_y, a_z, a_step;         /* distance of places, lines, pictures, steps of k within a run */
+    int64_t a_x, a_y, a_z, a_step;         /* distance of positions, lines, pictures, steps of k within a run */
     const mirt__run *runs;                 /* cut by mirt__sweep_run_add */
     int64_t run_count;
     const float *b;
@@ -276,9 +285,11 @@ typedef struct mirt__sweep {
     int64_t a_group;                       /* distance of groups in a */
     float *c;                              /* NULL: only `finishing` has the outputs */
     int64_t c_at, c_x, c_y, c_z;           /* in c, or in the outputs of `finishing` */
-    bool fresh, padded;                    /* from zero; columns of c beyond the last may be written, up to whole vectors */
-    const mirt__finishing *finishing;      /* or NULL, if padded; its pointers begin with column 0, its sums with the first chunk */
-    bool finish;                           /* it does more than to copy */
+    bool fresh, padded;                    /* from zero; columns of c beyond the last may be written, up to whole
+                                              vectors */
+    const mirt__finishing *finishing;      /* or NULL, if padded; its pointers begin with column 0, its sums with the
+                                              first chunk */
+    bool finish;                           /* it does more than copy */
     int64_t sum_chunk;                     /* floats between the sums of chunks */
     float *spare;                          /* MIRT__TILE_GROUP * MIRT__PANEL floats, unless padded */
     mirt__ahead *ahead;

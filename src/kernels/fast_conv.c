@@ -1,5 +1,6 @@
-/* Convolutions and the gradients of their inputs as products: the weights are packed into panels once, a kernel's taps are
-   runs of k in the source, or in a strip of it that has been read, converted and padded into scratch. */
+/* Convolutions and the gradients of their inputs as matrix products. The weights are packed into panels once; a
+   kernel's taps are runs of k in the source, or in a tile of it that has been read, converted and padded into scratch
+   memory. */
 
 #include "fast.h"
 
@@ -11,31 +12,31 @@ typedef struct mirt__conv_job {
     const mirt__simd *simd;
     const mirt__where *where;
     mirt__conv_view v;
-    bool back, direct;     /* direct: no strip is needed */
-    bool round;            /* numbers rounded to bfloat16 are multiplied as floats */
-    const mirt__words *words; /* or as words; NULL */
+    bool back, direct;     /* direct: reads without tiles */
+    bool round;            /* multiplies numbers rounded to bfloat16 as floats */
+    const mirt__words *words; /* or as words; NULL: floats */
     mirt__strip strip;
     const float *kernel;
     mirt__source x;
     mirt__finishing finishing;
-    bool finish;           /* the epilogue does something */
-    int64_t pixel, k;      /* floats (or words) of a pixel in a strip, of a tap of a group */
+    bool finish;           /* there is an epilogue */
+    int64_t pixel, k;      /* floats (or words) of a pixel in a tile, of a tap of a group */
     int64_t pitch;         /* between the source's rows, where k runs */
     float *packed, *sums;
     int32_t *counts;
     mirt__run *runs;
     mirt__conv_set *sets;
     mirt__conv_tap *taps;
-    int64_t tap_count; /* that reach the target */
+    int64_t tap_count; /* taps that reach the target */
     int64_t panels, splits, sum_floats;
-    const mirt__grad_job *beside; /* the weight gradient from the same strips, or NULL */
+    const mirt__grad_job *beside; /* the weight gradient from the same tiles, or NULL */
     int64_t beside_blocks;        /* of one of its chunks */
 } mirt__conv_job;
 
-/* Places of the target in [begin, begin + count) that have the same taps: those at phase `phase` of the stride. */
+/* Positions of the target in [begin, begin + count) with the same taps: those at phase `phase` of the stride. */
 typedef struct mirt__conv_phase {
-    int64_t first, count; /* place of the first, how many, `stride` apart */
-    int64_t output;       /* the output that tap 0 of the first would belong to */
+    int64_t first, count; /* position of the first, and their number, `stride` apart */
+    int64_t output;       /* the output of tap 0 of the first one */
 } mirt__conv_phase;
 
 static mirt__conv_phase mirt__conv_phase_of(int64_t begin, int64_t count, int64_t pad, int64_t stride, int64_t phase) {
@@ -47,7 +48,7 @@ static mirt__conv_phase mirt__conv_phase_of(int64_t begin, int64_t count, int64_
     return places;
 }
 
-/* Whether the tap reaches this phase; *by outputs it lies before tap 0's. */
+/* Whether the tap reaches this phase; its output is *by before that of tap 0. */
 static bool mirt__conv_tap_offset(int64_t phase, int tap, int dilation, int stride, int64_t *by) {
     const int64_t distance = phase - (int64_t)tap * dilation;
     *by = mirt__floor_div(distance, stride);
@@ -116,7 +117,7 @@ static void mirt__conv_pack_task(void *arg, int64_t task, int member) {
 /* A block of the target's rows. */
 typedef struct mirt__conv_block {
     int64_t image, images, y, lines;
-    int64_t top, rows;         /* of the source, in each image */
+    int64_t top, rows;         /* rows of the source, in each image */
     const float *x;            /* its pixel in row `top`, column strip_left */
     int64_t image_floats;      /* distance of images there */
 } mirt__conv_block;
@@ -167,12 +168,12 @@ static void mirt__conv_ahead(const mirt__conv_job *job, int64_t number, mirt__ah
     if (b.images > 1) end = b.images * v->h;
     if (from >= end) return;
     const int64_t first = (b.image * v->h + from) * v->w * v->c, count = (end - from) * v->w * v->c;
-    if (count > MIRT__STRIP * 5 / 4) return; /* there would not be enough room in the cache */
+    if (count > MIRT__STRIP * 5 / 4) return; /* it would not fit into the cache */
     mirt__ahead_add(ahead, x->data, x->dtype, first, count);
     if (x->back) mirt__ahead_add(ahead, x->back->z, x->dtype, first, count);
 }
 
-/* The places of a block that have the same taps. */
+/* The positions of a block that have the same taps. */
 static void mirt__conv_set_run(const mirt__conv_job *job, mirt__sweep *sweep, const mirt__conv_block *b, int64_t number, mirt__finishing *f,
                                int32_t *counts) {
     const mirt__conv_view *v = &job->v;
@@ -209,13 +210,13 @@ static void mirt__conv_set_run(const mirt__conv_job *job, mirt__sweep *sweep, co
     f->sum = sum;
 }
 
-/* `next` is the block that this thread will probably have after this one. */
+/* `next` is the block that this thread will probably process next. */
 static void mirt__conv_block_run(const mirt__conv_job *job, int64_t block, int64_t split, int64_t next, int member) {
     const mirt__conv_view *v = &job->v;
     const mirt__conv *s = &v->s;
     float *scratch = (float *)(void *)((char *)job->where->scratch + (size_t)member * job->where->scratch_per_thread);
     const mirt__conv_block b = mirt__conv_block_of(job, block, scratch + MIRT__TILE_GROUP * MIRT__PANEL);
-    /* A strip has only the pixels that are needed, where taps are single. */
+    /* With single taps, a tile contains only the pixels that are needed. */
     const int64_t step_y = job->back || (!job->direct && s->kh == 1) ? 1 : s->stride_h;
     const int64_t step_x = job->back || (!job->direct && s->kw == 1) ? 1 : s->stride_w;
     mirt__finishing f = job->finishing;
@@ -266,7 +267,7 @@ static void mirt__conv_task(void *arg, int64_t task, int member) {
     }
 }
 
-/* Whether blocks may be multiplied where they lie. */
+/* Whether blocks may be multiplied in place. */
 static bool mirt__conv_is_direct(const mirt__conv_job *job) {
     const mirt__conv_view *v = &job->v;
     const mirt__conv *s = &v->s;
@@ -279,7 +280,7 @@ static bool mirt__conv_is_direct(const mirt__conv_job *job) {
            (s->ow - 1) * s->stride_w + (int64_t)(s->kw - 1) * s->dilation_w < v->w;
 }
 
-/* Everything but the data of the two directions. */
+/* Sets up everything but the data of the two directions. */
 static void mirt__conv_run(const mirt__simd *simd, const mirt__conv *s, bool back, const mirt__reader *x, const float *kernel,
                            const mirt__epilogue *epilogue, void *y, mirt_dtype dtype, bool half, const mirt__grad_job *beside,
                            const mirt__where *where) {
@@ -300,7 +301,7 @@ static void mirt__conv_run(const mirt__simd *simd, const mirt__conv *s, bool bac
     job.x = mirt__source_of(x, (float *)(void *)(shared + places.source));
     job.finishing = mirt__finishing_of(epilogue, v->target_c, y, dtype, (float *)(void *)(shared + places.finishing));
     job.finish = mirt__epilogue_works(epilogue, dtype);
-    /* A large output would only push out of the cache what is read here, and be gone before it is read again. */
+    /* A large output would evict the inputs from the cache, and be evicted itself before it is read again. */
     job.finishing.stream = job.finish && v->n % MIRT__PANEL_LINE == 0 && ((uintptr_t)y % 64) == 0 &&
                            v->blocks * v->images * v->lines * v->target_w * v->target_c >= MIRT__STREAM;
     job.beside = beside;
@@ -322,7 +323,7 @@ static void mirt__conv_run(const mirt__simd *simd, const mirt__conv *s, bool bac
     job.sum_floats = mirt__sum_floats(epilogue, v->target_c);
     mirt__conv_sets(&job);
     if (v->blocks > 0) {
-        /* The more tasks the evener the shares; but every one of a block reads its strip, if it has one. */
+        /* More tasks balance the load better, but each task of a block reads the block's tile. */
         job.splits = mirt__sweep_splits(where, v->blocks, job.panels, job.direct ? 8 : 3);
         int64_t tasks = v->blocks * job.splits;
         if (beside) {

@@ -1,4 +1,4 @@
-/* Weight gradients of convolutions: products of strips of x, transposed, with strips of dy. */
+/* Weight gradients of convolutions: products of transposed tiles of x with tiles of dy. */
 
 #include "fast.h"
 
@@ -8,35 +8,35 @@
 
 struct mirt__grad_job {
     const mirt__simd *simd;
-    const mirt__words *words; /* NULL: floats. Words are of the same pixel of two images, the second half a batch later */
+    const mirt__words *words; /* NULL: floats. A word combines the same pixel of two images, half a batch apart */
     const mirt__where *where;
     const mirt__conv_weight_grad *args;
     mirt__conv_grad_view g;
     mirt__source x, dy;
     mirt__strip x_strip, dy_strip;
-    bool dy_direct;                 /* it is read where it lies */
-    float *sums, *db_sums;          /* of the first chunk; db: NULL where there is none */
+    bool dy_direct;                 /* it is read in place */
+    float *sums, *db_sums;          /* of the first chunk; db: NULL if there is none */
     int64_t channel_parts, column_parts; /* blocks of a group */
     int64_t channels, columns;           /* in one */
-    mirt__both_view both;                /* of a gradient that rides along; x_strip is whole then */
+    mirt__both_view both;                /* of a gradient that is computed along with dx; x_strip is then complete */
 };
 
-/* One block's strips, and where a task is in its chunk. */
+/* The tiles of one block, and the position of a task in its chunk. */
 typedef struct mirt__grad_block {
     mirt__strip x_strip, dy_strip;
     float *x, *room;
-    const float *dy; /* in `room`, or where it lies in memory */
+    const float *dy; /* in `room`, or in place */
     mirt__run *runs;
     int64_t run_count, pixels;
 } mirt__grad_block;
 
-/* Reads rows of dy from number *row on, below `end`, with what they see of x, as long as there is room. */
+/* Reads rows [*row, end) of dy with their inputs of x, as many as fit. */
 static void mirt__grad_read(const mirt__grad_job *job, mirt__grad_block *b, int64_t *row, int64_t end) {
     const mirt__conv *s = &job->g.v.s;
     const mirt__strip *x = &b->x_strip, *dy = &b->dy_strip;
     const int64_t reach = (int64_t)(s->kh - 1) * s->dilation_h, pitch = x->columns * x->pixel;
     const int64_t step = x->row_step > 1 ? 1 : s->stride_h, a_step = (x->column_step > 1 ? 1 : s->stride_w) * x->pixel;
-    /* Where no rows are read twice, the next block should fit into the cache, too. */
+    /* If no rows are read twice, the next block should fit into the cache, too. */
     const int64_t most = reach == 0 ? MIRT__SUM_CHUNK : MIRT__BLOCK_PIXELS;
     int64_t x_used = 0, k = 0;
     mirt__run all = {0, 0, 0};
@@ -45,13 +45,13 @@ static void mirt__grad_read(const mirt__grad_job *job, mirt__grad_block *b, int6
     do {
         const int64_t image = *row / s->oh, y = *row % s->oh;
         int64_t rows = s->oh - y < end - *row ? s->oh - y : end - *row;
-        /* How many fit: at least one in an empty strip. */
+        /* The number that fits: at least one in an empty tile. */
         const int64_t x_room = (job->g.x_floats - x_used) / pitch - reach - 1, dy_room = (job->g.dy_floats - MIRT__PANEL) / dy->pixel - b->pixels;
         int64_t fit = x_room < 0 ? 0 : x_room / step + 1;
         if (fit > dy_room / s->ow) fit = dy_room / s->ow;
         if (fit > (most - b->pixels) / s->ow) fit = (most - b->pixels) / s->ow;
         if (fit < 1 && b->pixels == 0) fit = 1;
-        if (fit < 1 || (fit < rows && fit * s->ow * 2 < b->pixels)) break; /* a small rest would only be cut off */
+        if (fit < 1 || (fit < rows && fit * s->ow * 2 < b->pixels)) break; /* avoids a small remainder */
         if (rows > fit) rows = fit;
         const int64_t x_rows = (rows - 1) * step + reach + 1;
         mirt__strip_rows(x, image, y * s->stride_h - s->pad_top, x_rows, b->x + x_used);
@@ -73,7 +73,7 @@ static void mirt__grad_read(const mirt__grad_job *job, mirt__grad_block *b, int6
     mirt__sweep_run_add(b->runs, &b->run_count, &k, all.a, all.length, a_step);
 }
 
-/* About what the next block reads. */
+/* Estimates the memory that the next block reads. */
 static void mirt__grad_ahead(const mirt__grad_job *job, const mirt__grad_block *b, int64_t row, int64_t rows, mirt__ahead *ahead) {
     const mirt__conv *s = &job->g.v.s;
     const mirt__reader *x = &job->x.from, *dy = &job->dy.from;
@@ -156,7 +156,7 @@ static void mirt__grad_tree(const mirt__grad_job *job, int64_t lo, int64_t hi, i
     job->simd->accumulate(job->sums + lo * job->g.sum + at, job->sums + (lo + half) * job->g.sum + at, count);
 }
 
-/* Some rows of dkernel, and db's: the chunks added up. */
+/* Adds up the chunks of some rows of dkernel, and of db. */
 #define MIRT__GRAD_RANGE 8192 /* floats */
 static void mirt__grad_rows_task(void *arg, int64_t task, int member) {
     const mirt__grad_job *job = (const mirt__grad_job *)arg;
@@ -177,7 +177,7 @@ static void mirt__grad_rows(mirt__grad_job *job) {
     mirt__team_for(job->where->team, (rows + each - 1) / each, mirt__grad_rows_task, job);
 }
 
-/* Smaller blocks where there would be too few for the team. */
+/* Smaller blocks if there are too few for the team. */
 static void mirt__grad_parts(mirt__grad_job *job) {
     const mirt__conv_grad_view *g = &job->g;
     const int64_t threads = mirt__team_size(job->where->team), wanted = threads > 1 ? 3 * threads : 1;
@@ -235,7 +235,7 @@ MIRT__LIB void mirt__fast_conv_weight_grad(const mirt__simd *simd, const mirt__c
     job.x_strip.column_step = v->column_step;
     job.dy_strip = mirt__grad_strip(&job, &job.dy, v->s.oh, v->s.ow, s->co, s->rows * s->oh * s->ow);
     job.dy_direct = mirt__reader_plain(&args->dy) && !args->half && s->co % MIRT__PANEL_LINE == 0;
-    /* A single chunk may be added up where it belongs. */
+    /* A single chunk is added up in place. */
     const bool place = job.g.chunks == 1 && job.g.row == s->co;
     job.sums = place ? args->dkernel : shared + 5 * (s->ci + s->co);
     if (args->db) job.db_sums = place ? args->db : job.sums + job.g.k * job.g.row;
@@ -245,7 +245,7 @@ MIRT__LIB void mirt__fast_conv_weight_grad(const mirt__simd *simd, const mirt__c
     mirt__grad_rows(&job);
 }
 
-/* >>beside an input gradient */
+/* >>along with an input gradient */
 
 MIRT__LIB void mirt__grad_beside_ahead(const mirt__grad_job *job, int64_t number, mirt__ahead *ahead) {
     const mirt__reader *x = &job->x.from;
@@ -253,7 +253,7 @@ MIRT__LIB void mirt__grad_beside_ahead(const mirt__grad_job *job, int64_t number
     if (left > 0) mirt__ahead_add(ahead, x->data, x->dtype, first * ci, (left < job->both.lines ? left : job->both.lines) * ci);
 }
 
-/* Words are of two pixels of a block, the second half a block later. */
+/* A word combines two pixels of a block, half a block apart. */
 MIRT__LIB void mirt__grad_beside_run(const mirt__grad_job *job, int64_t number, float *strip, mirt__ahead *ahead) {
     const mirt__both_view *both = &job->both;
     const int64_t ci = job->g.v.k, co = job->g.v.n, first = number * both->lines, left = job->g.rows - first;

@@ -1,4 +1,4 @@
-/* Convolutions with 2x2 max pooling: window by window, so that what is pooled away is never stored. */
+/* Convolutions with 2x2 max pooling, one window at a time, without storing discarded pixels. */
 
 #include "fast.h"
 
@@ -12,7 +12,7 @@ typedef struct mirt__pool_job {
     const mirt__where *where;
     mirt__conv_blocks blocks;
     mirt__reader x;
-    bool direct; /* no strip is needed */
+    bool direct; /* reads without tiles */
     int64_t blocks_per_image;
     const mirt__conv_pool *pool;
     const mirt__conv_pool_weight_grad *pool_grad;
@@ -20,7 +20,7 @@ typedef struct mirt__pool_job {
     float *partial;
 } mirt__pool_job;
 
-/* A thread's scratch. */
+/* The scratch memory of a thread. */
 typedef struct mirt__pool_scratch {
     mirt__run *runs;
     float *strip, *panel;
@@ -36,8 +36,8 @@ static mirt__pool_scratch mirt__pool_scratch_of(const mirt__pool_job *job, int m
     return scratch;
 }
 
-/* Rows [row, row + rows) and columns [column, column + columns) of an image of h x w x c numbers,
-   zero outside of it. */
+/* Copies rows [row, row + rows) and columns [column, column + columns) of an image of h x w x c numbers, zero outside
+   of it. */
 static void mirt__pool_read_strip(const mirt__simd *simd, const mirt__reader *reader, int64_t image, int64_t h, int64_t w,
                                   int64_t c, int64_t row, int64_t rows, int64_t column, int64_t columns, float *to) {
     const int64_t from = column > 0 ? column : 0, end = column + columns < w ? column + columns : w;
@@ -58,7 +58,7 @@ static void mirt__pool_read_strip(const mirt__simd *simd, const mirt__reader *re
     }
 }
 
-/* The input that rows [y, y + rows) of the output see; *pitch: floats between its rows. */
+/* The input of rows [y, y + rows) of the output; *pitch: floats between its rows. */
 static const float *mirt__pool_input(const mirt__pool_job *job, int64_t image, int64_t y, int64_t rows, float *strip,
                                      int64_t *pitch) {
     const mirt__conv *s = job->s;
@@ -88,7 +88,7 @@ static void mirt__pool_job_init(mirt__pool_job *job, const mirt__simd *simd, con
                   job->blocks.forward_cols <= s->w;
 }
 
-/* A chunk's partial sums: the outputs themselves where one chunk is all. */
+/* The partial sums of a chunk; the outputs themselves if there is only one chunk. */
 static void mirt__pool_partial(const mirt__pool_job *job, int64_t chunk, float *dkernel, float *db, float **kernel_part,
                                float **bias_part) {
     *kernel_part = dkernel;
@@ -128,7 +128,7 @@ static void mirt__pool_chunks_finish(mirt__pool_job *job, float *dkernel, float 
 }
 #undef MIRT__TREE_RANGE
 
-/* Where each k of a 1-dilated kernel lies in its patch. */
+/* The offset of each k of a 1-dilated kernel in its patch. */
 static void mirt__pool_offsets(const mirt__conv *s, int64_t pitch, int32_t *offset) {
     for (int ky = 0; ky < s->kh; ky++) {
         for (int64_t q = 0; q < s->kw * s->ci; q++) *offset++ = (int32_t)(ky * pitch + q);

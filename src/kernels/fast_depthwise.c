@@ -1,5 +1,5 @@
-/* Depthwise convolutions. Rows of an image go through rings of rows that are read once, normalized and padded with
-   columns of zeros; rows of zeros are left out. Backward makes dx and dkernel in one pass. */
+/* Depthwise convolutions. Rows of an image are read once into ring buffers, normalized and padded with columns of
+   zeros; rows of zeros are skipped. The backward pass computes dx and dkernel together. */
 
 #include "fast.h"
 
@@ -7,9 +7,9 @@
 
 #include "optimize_drivers.inc"
 
-#define MIRT__DEPTH_PIECE 2048 /* floats that are read or finished at a time: some pixels, which stay in L1 */
-#define MIRT__DEPTH_BLOCK 4096 /* of a row of outputs, which stay in L1 from their sums on until they are finished: some channels */
-#define MIRT__DEPTH_STREAM 2e6   /* floats of an output that are more than the caches keep */
+#define MIRT__DEPTH_PIECE 2048 /* floats read or finished at a time: some pixels, which stay in L1 */
+#define MIRT__DEPTH_BLOCK 4096 /* floats of a row of outputs, which stay in L1 until they are finished: some channels */
+#define MIRT__DEPTH_STREAM 2e6   /* an output with more floats does not fit into the caches */
 
 typedef struct mirt__depth_job {
     const mirt__simd *simd;
@@ -19,20 +19,20 @@ typedef struct mirt__depth_job {
     mirt__source x, dy;
     const float *kernel;
     mirt__finishing out; /* of y or dx */
-    bool finish;         /* there is more to do than to store floats */
-    bool direct;         /* x is read where it lies, without a ring */
-    float *dkernel, *db; /* NULL: not wanted */
+    bool finish;         /* the epilogue does more than store floats */
+    bool direct;         /* x is read in place, without a ring buffer */
+    float *dkernel, *db; /* NULL: not requested */
     float *parts, *sums, *columns;
     int64_t tree_parts;
-    int64_t together; /* units of a forward task: what one asks for at its end the next one reads */
+    int64_t together; /* units of a forward task: each prefetches for the next one */
 } mirt__depth_job;
 
-/* The rows of an image around the one at work: row r lies at place r % rows. */
+/* A ring buffer of the rows around the current one: row r is at index r % rows. */
 typedef struct mirt__depth_ring {
     const mirt__source *source;
     float *floats;
     int64_t h, w, c, rows, before, columns;
-    int64_t next; /* the rows below have been read */
+    int64_t next; /* rows before this one have been read */
 } mirt__depth_ring;
 
 static float *mirt__depth_row(const mirt__depth_ring *ring, int64_t r) {
@@ -50,7 +50,7 @@ static void mirt__depth_open(mirt__depth_ring *ring) {
 
 static int64_t mirt__depth_piece(int64_t c) { return c < MIRT__DEPTH_PIECE / 8 ? MIRT__DEPTH_PIECE / c : 8; }
 
-/* Rows [from, end) of the image are there, of those within it. */
+/* Reads rows [from, end) that are within the image. */
 static void mirt__depth_read(const mirt__simd *simd, mirt__depth_ring *ring, int64_t image, int64_t from, int64_t end) {
     const int64_t c = ring->c, step = mirt__depth_piece(c);
     if (ring->next < from) ring->next = from;
@@ -63,7 +63,7 @@ static void mirt__depth_read(const mirt__simd *simd, mirt__depth_ring *ring, int
     }
 }
 
-/* The next `rows` rows of a ring are wanted soon. */
+/* Prefetches the next `rows` rows of a ring buffer. */
 static void mirt__depth_ask(const mirt__depth_job *job, mirt__soon *soon, const mirt__depth_ring *ring, int64_t image, int64_t rows) {
     const mirt__reader *from = &ring->source->from;
     const int64_t size = ring->w * ring->c * (int64_t)mirt__dtype_size(from->dtype), first = image * ring->h + ring->next;
@@ -74,8 +74,8 @@ static void mirt__depth_ask(const mirt__depth_job *job, mirt__soon *soon, const 
     }
 }
 
-/* `pixels` pixels of a row, number `at` of the whole output on, in `row`, which has channels [first, first + n); sum: of their
-   chunk. */
+/* `pixels` pixels of a row, number `at` of the whole output on, in `row`, which has channels [first, first + n); sum:
+   of their chunk. */
 static void mirt__depth_finish(const mirt__depth_job *job, float *row, int64_t at, int64_t pixels, int64_t first, int64_t n, float *sum, bool fresh) {
     const int64_t c = job->s->co, step = mirt__depth_piece(n);
     mirt__finishing f = mirt__finishing_at(&job->out, first);
@@ -104,7 +104,7 @@ static void mirt__depth_finish_row(const mirt__depth_job *job, float *row, int64
     }
 }
 
-/* What output row oy sees. */
+/* The inputs of output row oy. */
 static void mirt__depth_taps(const mirt__depth_job *job, const mirt__depth_ring *x, int64_t oy, mirt__taps_row *row) {
     const mirt__conv *s = job->s;
     row->taps = 0;
@@ -122,7 +122,7 @@ static void mirt__depth_taps(const mirt__depth_job *job, const mirt__depth_ring 
     }
 }
 
-/* Channels [first, first + n) of output row oy, whose pixels go `step` apart. */
+/* Computes channels [first, first + n) of output row oy, with pixels `step` apart. */
 static void mirt__depth_ring_row(const mirt__depth_job *job, const mirt__depth_ring *x, int64_t oy, int64_t first, int64_t n, float *y, int64_t step,
                                  mirt__soon *soon) {
     mirt__taps_row row;
@@ -138,7 +138,8 @@ static void mirt__depth_ring_row(const mirt__depth_job *job, const mirt__depth_r
     job->simd->taps_row(&row);
 }
 
-/* Likewise from x itself: outputs that see all columns of the kernel together, each of the others with those it sees. */
+/* The same directly from x: outputs inside all columns of the kernel together, the others separately with their
+   columns. */
 static void mirt__depth_direct_row(const mirt__depth_job *job, int64_t image, int64_t oy, int64_t first, int64_t n, float *y, int64_t step, mirt__soon *soon) {
     const mirt__conv *s = job->s;
     mirt__taps_row row;
@@ -164,7 +165,7 @@ static void mirt__depth_direct_row(const mirt__depth_job *job, int64_t image, in
     }
 }
 
-/* A thread's scratch: the rings of x and dy, and a row. */
+/* The scratch memory of a thread: ring buffers of x and dy, and a row. */
 static float *mirt__depth_scratch(const mirt__depth_job *job, int member, mirt__depth_ring *x, mirt__depth_ring *dy) {
     const mirt__conv *s = job->s;
     const mirt__depth_cut *cut = &job->cut;
@@ -177,7 +178,7 @@ static float *mirt__depth_scratch(const mirt__depth_job *job, int member, mirt__
     return floats + cut->dy_rows * cut->dy_columns * s->ci;
 }
 
-/* Streaming stores are seen before whatever the thread tells others. */
+/* Makes streaming stores visible before the thread signals others. */
 static void mirt__depth_settle(const mirt__depth_job *job) {
     if (job->out.stream) __atomic_thread_fence(__ATOMIC_SEQ_CST);
 }
@@ -195,7 +196,7 @@ static void mirt__depth_forward_unit(const mirt__depth_job *job, int64_t unit, i
     if (!job->direct) mirt__depth_open(&x);
     for (int64_t y = first; y < end; y++) {
         const int64_t top = y * s->stride_h - s->pad_top, at = (image * s->oh + y) * s->ow;
-        if (job->direct) x.next = top + cut->x_rows; /* beyond the image: of the next one */
+        if (job->direct) x.next = top + cut->x_rows; /* past the image: the next image */
         else mirt__depth_read(job->simd, &x, image, top, top + cut->x_rows);
         soon.next = 0;
         mirt__depth_ask(job, &soon, &x, image, s->stride_h);
@@ -216,13 +217,13 @@ static void mirt__depth_forward_task(void *arg, int64_t task, int member) {
     for (int64_t i = 0; i < job->together && i < left; i++) mirt__depth_forward_unit(job, first + i, member);
 }
 
-/* The output that input place `at` reaches through a tap; -1 when there is none. */
+/* The output that input position `at` reaches through a tap; -1: none. */
 static int64_t mirt__depth_reached(int64_t at, int64_t pad, int tap, int dilation, int stride, int64_t outputs) {
     const int64_t distance = at + pad - (int64_t)tap * dilation;
     return distance >= 0 && distance % stride == 0 && distance / stride < outputs ? distance / stride : -1;
 }
 
-/* Row y of dx, the columns of one phase of the stride after the other: those of a phase have the same taps. */
+/* Row y of dx, in phases of the stride: columns of a phase have the same taps. */
 static void mirt__depth_back_row(const mirt__depth_job *job, const mirt__depth_ring *dy, int64_t y, float *dx, mirt__soon *soon) {
     const mirt__conv *s = job->s;
     const int64_t c = s->ci;
@@ -296,7 +297,7 @@ static void mirt__depth_back_unit(const mirt__depth_job *job, int64_t unit, int 
     }
 }
 
-/* The units of a partial sum, or of that many images. */
+/* Processes the units of a partial sum, or of that many images. */
 static void mirt__depth_back_task(void *arg, int64_t task, int member) {
     const mirt__depth_job *job = (const mirt__depth_job *)arg;
     const int64_t floats = mirt__conv_partial_floats(job->s), units = job->s->rows * job->cut.blocks;
@@ -383,7 +384,7 @@ static void mirt__depth_tree_task(void *arg, int64_t task, int member) {
     mirt__tree(job->parts + begin, job->tree_parts, floats, left < MIRT__DEPTH_RANGE ? left : MIRT__DEPTH_RANGE);
 }
 
-/* Of dx and, where there is x, of dkernel and db. */
+/* Computes dx and, if x is given, dkernel and db. */
 static void mirt__depth_back(mirt__depth_job *job) {
     const mirt__conv *s = job->s;
     const int64_t floats = mirt__conv_partial_floats(s), units = s->rows * job->cut.blocks, parts = (units + job->cut.images - 1) / job->cut.images;

@@ -16,7 +16,7 @@ typedef struct mirt__fast_block {
     bool contiguous; /* in b, row after row */
 } mirt__fast_block;
 
-/* Takes the next block, starting `skip` steps into run `*run`; false when it is the last. */
+/* Takes the next block, starting `skip` steps into run `*run`; false if it is the last. */
 static bool mirt__fast_next_block(const mirt__product *p, int64_t *run, int64_t *skip, mirt__fast_block *block) {
     block->count = block->k = 0;
     block->contiguous = true;
@@ -38,7 +38,7 @@ static bool mirt__fast_next_block(const mirt__product *p, int64_t *run, int64_t 
     return *run < p->run_count;
 }
 
-/* Copies the block's rows of b into the panel, `columns` from j on, filled up with zeros to whole vectors. */
+/* Copies the block's rows of b into the panel, `columns` from j on, padded with zeros to whole vectors. */
 static void mirt__fast_pack(const mirt__simd *simd, const mirt__product *p, const mirt__fast_block *block, int64_t j,
                             int64_t columns) {
     const int64_t filled = (columns + simd->lanes - 1) / simd->lanes * simd->lanes;
@@ -58,7 +58,7 @@ static void mirt__fast_pack(const mirt__simd *simd, const mirt__product *p, cons
     }
 }
 
-/* The columns of a tile that do not fill their vectors, by way of scratch. */
+/* The columns of a tile that do not fill their vectors, through scratch memory. */
 static void mirt__fast_tile_edge(const mirt__simd *simd, const mirt__tile *tile, int64_t rows, int kind, int64_t columns, float *spare) {
     mirt__tile edge = *tile;
     float *c[MIRT__TILE_ROWS];
@@ -81,7 +81,7 @@ static void mirt__fast_tile(const mirt__simd *simd, mirt__tile *tile, int64_t ro
     const int widest = simd->vectors == 4 ? 2 : 1;
     for (int64_t j = 0; j < columns;) {
         int kind = widest;
-        /* No vector may be without a column. */
+        /* Every vector needs at least one column. */
         while (((int64_t)simd->lanes << kind) - simd->lanes >= columns - j || !simd->tile[kind][0]) kind--;
         const int64_t wide = (int64_t)simd->lanes << kind;
         tile->b = b + j;
@@ -134,7 +134,7 @@ MIRT__LIB void mirt__product_run(const mirt__simd *simd, const mirt__product *p)
         tile.fresh = p->fresh;
         for (bool more = true; more;) {
             more = mirt__fast_next_block(p, &run, &skip, &block);
-            /* Rows of b that are far apart cost more than a copy when there are many rows of a. */
+            /* If there are many rows of a, rows of b that are far apart cost more than a copy. */
             if (p->b_col == 1 && block.contiguous && columns % simd->lanes == 0 && !(p->b_row >= 512 && p->m >= 96)) {
                 tile.b = p->b + (block.count > 0 ? block.runs[0].b : 0) + j;
                 tile.b_row = p->b_row;
@@ -162,7 +162,7 @@ static bool mirt__gemm_needs_read(const mirt__reader *reader) {
     return reader->dtype != MIRT_FLOAT32 || reader->affine;
 }
 
-/* Some columns of c for a weight gradient whose a must be read: k in blocks. */
+/* Some columns of c for a weight gradient whose a must be converted: k in blocks. */
 static void mirt__gemm_read_columns(const mirt__gemm_job *job, mirt__product *p, int64_t i, float *strip) {
     const mirt__gemm *args = job->args;
     const mirt__source source = mirt__source_of(&args->a, NULL);
@@ -245,7 +245,7 @@ MIRT__LIB void mirt__fast_gemm(const mirt__simd *simd, const mirt__gemm *args, c
     job.simd = simd;
     job.args = args;
     job.where = where;
-    /* Rows of a weight gradient's a that are a multiple of 1 KB apart share too few places in the cache. */
+    /* Rows of a weight gradient's a that are a multiple of 1 KB apart compete for too few cache sets. */
     job.strip = mirt__gemm_needs_read(&args->a) || (args->a_col != 1 && args->a_col % 256 == 0 && args->k > 8);
     job.columns = MIRT__PANEL;
     if (args->a_col == 1) {

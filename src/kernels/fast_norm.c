@@ -1,5 +1,5 @@
-/* Batch normalization on its own, by the primitives of those that convolutions do on their way. Layer normalization is
-   common_norm.c's. */
+/* Batch normalization that is not fused into a convolution. It uses the same primitives as the fused one. Layer
+   normalization is in common_norm.c. */
 
 #include "common.h"
 #include "fast.h"
@@ -51,7 +51,7 @@ static void mirt__norm_start(mirt__norm_job *job, const mirt__simd *simd, const 
     job->piece = mirt__norm_piece(s->n);
 }
 
-/* Rows of floats become those of f->y from number `at` on. */
+/* Stores rows of floats as rows of f->y from row `at` on. */
 static void mirt__norm_finish(const mirt__norm_job *job, const mirt__finishing *f, float *from, int64_t at, int64_t rows) {
     float *c[MIRT__NORM_PIECE];
     int64_t place[MIRT__NORM_PIECE];
@@ -67,7 +67,7 @@ static float *mirt__norm_read(const mirt__norm_job *job, const mirt__source *sou
     return to;
 }
 
-/* The gradient of rows whose x and dy are not of one dtype. */
+/* The gradient of rows whose x and dy have different dtypes. */
 static float *mirt__norm_mixed(const mirt__norm_job *job, int64_t at, int64_t rows, float *x, float *dy) {
     mirt__norm_back back = job->back;
     mirt__source made = job->made;
@@ -104,7 +104,7 @@ static void mirt__norm_rows(const void *args, int64_t begin, int64_t end, void *
     }
 }
 
-/* Nothing is kept of what is finished here but its sums. */
+/* Only the sums of the finished values are kept. */
 static void mirt__norm_sums_chunks(const void *args, int64_t begin, int64_t end, void *scratch) {
     const mirt__norm_job *job = (const mirt__norm_job *)args;
     const mirt__norm *s = job->s;
@@ -168,7 +168,7 @@ MIRT__LIB void mirt__fast_normalize(const mirt__simd *simd, const mirt__norm *ar
     mirt__norm_job job;
     mirt__norm_start(&job, simd, args);
     mirt__reader reader = job.x.from;
-    if (args->add) { /* the activation comes after it */
+    if (args->add) { /* the activation follows it */
         job.scaling.activation = MIRT_LINEAR;
         job.epilogue.add = args->add;
         job.epilogue.activation = args->activation;

@@ -1,4 +1,4 @@
-/* Max pooling, window by window, and its gradient, pixel by pixel. */
+/* Max pooling, one window at a time, and its gradient, one pixel at a time. */
 
 #include "common.h"
 #include "fast.h"
@@ -10,8 +10,8 @@
 typedef struct mirt__max_job {
     const mirt__simd *simd;
     const mirt__pool2d *p;
-    mirt__windows all; /* what is the same of all windows */
-    int64_t size;      /* bytes of an element, and of a place */
+    mirt__windows all; /* fields common to all windows */
+    int64_t size;      /* bytes of an element, and of a position */
     int64_t place_size;
 } mirt__max_job;
 
@@ -60,7 +60,7 @@ static void mirt__max_rows(const void *args, int64_t begin, int64_t end, void *s
     }
 }
 
-/* The windows [*first, return value) that place `at` lies in. */
+/* The windows [*first, return value) that contain position `at`. */
 static int64_t mirt__max_around(int64_t at, int kernel, int stride, int64_t windows, int64_t *first) {
     const int64_t last = at / stride + 1, behind = mirt__floor_div(at - kernel, stride) + 1;
     *first = behind < 0 ? 0 : behind;

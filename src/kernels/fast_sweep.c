@@ -1,4 +1,4 @@
-/* The core of convolutions: strips of their inputs, and products of a block of rows with panels of weights. */
+/* The core of convolutions: tiled reads of inputs, and products with panels of weights. */
 
 #include "fast.h"
 
@@ -8,7 +8,7 @@
 
 #define MIRT__LINE 64 /* bytes */
 #define MIRT__SOON 4  /* pixels */
-/* The machine does not foresee where parts of pixels lie. */
+/* The hardware cannot predict the addresses of parts of pixels. */
 static void mirt__strip_soon(const mirt__strip *s, int64_t first, int64_t count) {
     const mirt__reader *x = &s->source->from;
     const int64_t size = (int64_t)mirt__dtype_size(x->dtype), end = (first + count) * size;
@@ -19,7 +19,7 @@ static void mirt__strip_soon(const mirt__strip *s, int64_t first, int64_t count)
     }
 }
 
-/* Pixels that follow each other, from number `at` on. */
+/* Consecutive pixels from pixel `at` on. */
 static void mirt__strip_read(const mirt__strip *s, float *to, int64_t at, int64_t pixels) {
     if (s->pair > 0) {
         const int64_t left = s->pixels - s->pair - at, paired = left < 0 ? 0 : left < pixels ? left : pixels, from = at * s->c + s->first;
@@ -96,7 +96,7 @@ MIRT__LIB void mirt__sweep_run_add(mirt__run *runs, int64_t *count, int64_t *k, 
     }
 }
 
-/* The places of `rows` rows from row i on. */
+/* The positions of `rows` rows from row i on. */
 static void mirt__sweep_rows(const mirt__sweep *s, int64_t i, int64_t rows, const float **a, int64_t *at) {
     int64_t place = i % s->width, line = i / s->width, picture = line / s->lines;
     line %= s->lines;
@@ -129,7 +129,7 @@ MIRT__LIB void mirt__ahead_add(mirt__ahead *ahead, const void *data, mirt_dtype 
     }
 }
 
-/* What the finishing of these rows will need. */
+/* Prefetches the operands of the epilogue of these rows. */
 static void mirt__sweep_beside(const mirt__finishing *f, const int64_t *at, int64_t rows, int64_t column, int64_t columns) {
     const int64_t size = f->dtype == MIRT__BFLOAT16 ? 2 : 4, bytes = columns * size;
     const mirt__epilogue *e = f->epilogue;
@@ -187,7 +187,7 @@ static void mirt__sweep_group(const mirt__sweep *s, const float *b, int64_t colu
     int64_t wide;
     for (int64_t j = 0; j < columns; j += wide) {
         int kind = 2;
-        /* No vector may be without a column. */
+        /* Every vector needs at least one column. */
         while (((int64_t)lanes << kind) - lanes >= columns - j || !s->tile[kind][0]) kind--;
         wide = (int64_t)lanes << kind;
         if (kind == 1 && 2 * (columns - j) <= 3 * lanes && s->tile[MIRT__HALF_KIND][0]) kind = MIRT__HALF_KIND;
@@ -216,7 +216,7 @@ static void mirt__sweep_panel(const mirt__sweep *s, int64_t panel) {
     const float *a[MIRT__TILE_GROUP];
     float *c[MIRT__TILE_GROUP];
     int64_t at[MIRT__TILE_GROUP], rows;
-    /* Into place, or by way of the spare rows and the finishing. */
+    /* Stores directly, or through spare rows and the epilogue. */
     const bool place = s->padded || (s->c && !(s->finish && s->finishing->stream) && columns % s->simd->lanes == 0);
     mirt__finishing f;
     if (s->finishing) f = mirt__finishing_at(s->finishing, column);

@@ -1,6 +1,6 @@
-/* F(2x2, 3x3) for convolutions and the gradients of their inputs (Lavin & Gray 2016): a tile of 2x2 pixels of the target
-   comes from 4x4 of the source by sixteen products instead of thirty-six. In planes, one for each of the sixteen, tiles
-   times channels are matrices. */
+/* Winograd's F(2x2, 3x3) for convolutions and the gradients of their inputs (Lavin & Gray 2016). A tile of 2x2 output
+   pixels is computed from 4x4 input pixels with sixteen products instead of thirty-six. Each of the sixteen planes is a
+   matrix of tiles times channels. */
 
 #include "fast.h"
 
@@ -8,7 +8,7 @@
 
 #include "optimize_drivers.inc"
 
-#define MIRT__FINISHED_TILES 9 /* whose four pixels are finished at a time */
+#define MIRT__FINISHED_TILES 9 /* tiles whose four pixels are finished at a time */
 
 typedef struct mirt__winograd_job {
     const mirt__simd *simd;
@@ -36,7 +36,7 @@ static void mirt__winograd_pack_task(void *arg, int64_t task, int member) {
     const int64_t plane = MIRT__WINOGRAD_STEPS * MIRT__PANEL;
     for (int64_t tap = 0; tap < 9; tap++) {
         float *to = taps + tap * plane;
-        /* Back, a kernel is turned around. */
+        /* In the backward pass the kernel is rotated by 180 degrees. */
         if (v->back) job->simd->transpose(to, job->kernel + ((8 - tap) * v->target_c + j) * v->c + p, v->c, k, columns);
         else job->simd->copy_rows(to, job->kernel + (tap * v->c + p) * v->target_c + j, v->target_c, k, columns);
         for (int64_t i = 0; rest > 0 && i < k; i++) memset(to + i * MIRT__PANEL + columns, 0, (size_t)rest * sizeof(float));
@@ -71,8 +71,8 @@ static void mirt__winograd_read(const mirt__winograd_job *job, const mirt__winog
     }
 }
 
-/* The places of the target's pixels of tiles [first, first + count) and where they lie in `spare`; returns how many there
-   are: a tile at the edge may have less than four. */
+/* The positions of the target's pixels of tiles [first, first + count) and their offsets in `spare`; returns their
+   number: a tile at the edge may have less than four. */
 static int64_t mirt__winograd_places(const mirt__winograd_view *v, const mirt__winograd_block *b, int64_t first, int64_t count,
                                      float *spare, float **c, int64_t *at) {
     int64_t x = first % v->across, line = first / v->across, pixels = 0;
@@ -92,7 +92,7 @@ static int64_t mirt__winograd_places(const mirt__winograd_view *v, const mirt__w
     return pixels;
 }
 
-/* A panel's products become pixels. */
+/* Transforms the products of a panel to pixels. */
 static void mirt__winograd_finish(const mirt__winograd_job *job, const mirt__winograd_block *b, const float *products, float *sums,
                                   int32_t *counts, int64_t j, int64_t columns, float *spare) {
     const mirt__winograd_view *v = &job->v;

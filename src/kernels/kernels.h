@@ -1,33 +1,35 @@
 #ifndef MIRT__KERNELS_H
 #define MIRT__KERNELS_H
-/* The CPU's tables of kernels (table.h), and what their calls need. */
+/* The CPU's tables of kernels (table.h), and the memory that their calls need. */
 
 #include "../base/base.h"
 #include "../base/team.h"
 #include "table.h"
 
-/* Whether places in a window of so many take int32, not a byte. */
+/* Whether positions in a window of this size need int32 instead of a byte. */
 MIRT__LIB bool mirt__pool_wide(int64_t places);
-/* NULL when there is no such activation. */
+/* NULL: the activation does not exist. */
 MIRT__LIB const mirt__activation_class *mirt__activation_get(mirt_activation_kind kind);
 
 /* The tables of this build in order of preference, best first, "reference" last; *count of them.
-   Those the running machine cannot execute are left out. Thread safe. */
+   Tables that this machine cannot execute are left out. Thread safe. */
 MIRT__LIB const mirt__kernels *const *mirt__kernel_tables(int *count);
-/* The best table, or the one the environment variable MIRT_CPU names; NULL (MIRT_E_DEVICE): it is not of this machine. Thread safe. */
+/* The best table, or the one named by the environment variable MIRT_CPU; NULL (MIRT_E_DEVICE): not available on this
+   machine. Thread safe. */
 MIRT__LIB const mirt__kernels *mirt__kernels_best(void);
 
-/* Bytes the calls need; they grow with m, rows. */
+/* Bytes that calls need; they grow with m, rows. */
 MIRT__LIB size_t mirt__gemm_scratch(const mirt__gemm *args);
-MIRT__LIB size_t mirt__conv_scratch(const mirt__conv *shape);              /* forward, both gradients, conv_pool and its gradient: the most any needs */
+MIRT__LIB size_t mirt__conv_scratch(const mirt__conv *shape);              /* forward, both gradients, conv_pool and its
+                                                                              gradient: the most any needs */
 MIRT__LIB size_t mirt__conv_shared(const mirt__conv *shape);                  /* likewise */
-/* Raises both to what calls with `winograd` need. */
+/* Raises both to the needs of calls with `winograd`. */
 MIRT__LIB void mirt__winograd_room(const mirt__conv *shape, size_t *scratch, size_t *shared);
 MIRT__LIB size_t mirt__reduce_scratch(const mirt__reduce *args);
 MIRT__LIB size_t mirt__norm_shared(const mirt__norm *args);
 MIRT__LIB size_t mirt__norm_scratch(const mirt__norm *args);
 
-/* Images in one chunk of a weight gradient; a function of one image's shape alone. */
+/* Images in one chunk of a weight gradient; depends only on the shape of an image. */
 MIRT__LIB int64_t mirt__conv_chunk_rows(const mirt__conv *shape);
 
 /* part[i] for i in [0, parts), each `count` long and `stride` apart, summed into part 0 by a fixed

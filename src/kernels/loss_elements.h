@@ -1,21 +1,21 @@
 #ifndef MIRT__LOSS_ELEMENTS_H
 #define MIRT__LOSS_ELEMENTS_H
-/* Losses of ELEMENTS in MIRT_LOSS_LIST, as the CPU's fast kernels and GPUs compute them.
+/* Losses of ELEMENTS in MIRT_LOSS_LIST, for the CPU's fast kernels and GPUs.
 
-   The loss of a sample is the mean of NAME(logits, x, t) over its n outputs x and labels t; `logits`: x goes into the
-   row's activation first. NAME_grad is the derivative by x, times `scale` and divided by n. */
+   The loss of a sample is the mean of NAME(logits, x, t) over its n outputs x and labels t; `logits`: the row's
+   activation is applied to x first. NAME_grad is the derivative by x, times `scale` and divided by n. */
 
 #include "../base/types.h"
 
 #include <math.h>
 
 #ifndef MIRT__REAL_DOUBLE
-#ifndef __CUDACC__ /* knows no such pragmas */
+#ifndef __CUDACC__ /* does not support such pragmas */
 #include "optimize_begin.inc"
 #endif
 #ifdef __CUDACC__
 #define MIRT__ELEMENT MIRT__BOTH
-#else /* inlined without optimization too: loops over elements are as fast as if they held the formula */
+#else /* inlined even without optimization, so that loops over elements are as fast as with the formula written out */
 #define MIRT__ELEMENT MIRT__BOTH __attribute__((always_inline))
 #endif
 

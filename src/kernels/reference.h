@@ -1,8 +1,7 @@
 #ifndef MIRT__REFERENCE_H
 #define MIRT__REFERENCE_H
-/* The reference kernels: every kernel as its formula, one thread, plain loops. Read these first.
-   They are also what the fast tables are tested against and, built with mirt__real as double,
-   what the gradients are tested with. Long sums run in double. */
+/* The reference kernels: every kernel as its formula, one thread, plain loops. Read these first. The fast tables are
+   tested against them, and gradients are tested with them, built with mirt__real as double. Long sums use double. */
 
 #include "kernels.h"
 
@@ -40,8 +39,8 @@ extern const mirt__kernels mirt__kernels_reference;
 #define MIRT__KERNEL_TABLE static const
 #endif
 
-/* An activation (not softmax), its derivative as a function of the activation's output (relu, relu6, sigmoid, tanh)
-   and, of each, as one of its input. */
+/* An activation (not softmax), its derivative as a function of the activation's output (relu, relu6, sigmoid, tanh),
+   and as a function of its input (all). */
 MIRT__LIB mirt__real mirt__ref_activate(mirt_activation_kind kind, mirt__real x);
 MIRT__LIB mirt__real mirt__ref_derivative(mirt_activation_kind kind, mirt__real y);
 MIRT__LIB mirt__real mirt__ref_slope(mirt_activation_kind kind, mirt__real x);

@@ -2,10 +2,10 @@
 
 #include "reference.h"
 
-/* The standard normal distribution: the probability of less than x. */
+/* The cumulative standard normal distribution at x. */
 static mirt__real mirt__ref_normal(mirt__real x) { return mirt__erfc(-x * (mirt__real)0.70710678118654752440) / 2; }
 
-/* Its density. */
+/* The density of the standard normal distribution. */
 static mirt__real mirt__ref_density(mirt__real x) { return mirt__exp(-x * x / 2) * (mirt__real)0.39894228040143267794; }
 static mirt__real mirt__ref_sigmoid(mirt__real x) { return 1 / (1 + mirt__exp(-x)); }
 static mirt__real mirt__ref_relu6(mirt__real x) { return x < 0 ? 0 : x > 6 ? 6 : x; }
@@ -81,7 +81,7 @@ MIRT__LIB void mirt__ref_binary(const mirt__binary *b, const mirt__where *where)
     }
 }
 
-/* Every dtype's numbers are numbers of double. */
+/* Double represents the numbers of every dtype. */
 static double mirt__ref_number(const void *x, mirt_dtype dtype, int64_t at) {
     switch (dtype) {
     case MIRT_INT32: return (double)((const int32_t *)x)[at];
@@ -121,8 +121,8 @@ MIRT__LIB void mirt__ref_logic(const mirt__logic *l, const mirt__where *where) {
     }
 }
 
-/* Splits the dimensions into those that stay and those that are reduced: how many elements each
-   has, and the row-major steps of both in x. */
+/* Splits the dimensions into kept and reduced ones: the number of elements of each, and the row-major steps of both in
+   x. */
 typedef struct mirt__ref_split {
     int kept_rank, gone_rank;
     int64_t kept_dim[MIRT_MAX_RANK], kept_step[MIRT_MAX_RANK], kept;
@@ -147,7 +147,7 @@ static mirt__ref_split mirt__ref_split_of(const mirt__reduce *r) {
     return s;
 }
 
-/* The place in x of element `gone` of those that output `kept` stands for. */
+/* The offset in x of reduced element `gone` of output `kept`. */
 static int64_t mirt__ref_place(const mirt__ref_split *s, int64_t kept, int64_t gone) {
     int64_t index[MIRT_MAX_RANK], place = 0;
     mirt__ref_unflatten(kept, s->kept_dim, s->kept_rank, index);
@@ -235,7 +235,7 @@ MIRT__LIB void mirt__ref_accumulate(mirt__real *into, const mirt__real *from, in
     for (int64_t i = 0; i < count; i++) into[i] = into[i] + from[i];
 }
 
-/* The gradient of element i: its parts added up as the caller's tree says, then scaled and cut off. */
+/* The gradient of element i: its parts added by the caller's tree, then scaled and clipped. */
 static mirt__real mirt__ref_gradient(const mirt__update *u, int64_t i) {
     mirt__real sum[MIRT__MAX_PARTS], result = u->part[0][i];
     for (int p = 0; p < u->parts; p++) sum[p] = u->part[p][i];

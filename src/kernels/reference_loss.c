@@ -8,7 +8,7 @@ static mirt__real mirt__ref_max(const mirt__real *x, int64_t n) {
     return best;
 }
 
-/* The place of the first of the largest. */
+/* The index of the first of the largest elements. */
 static int64_t mirt__ref_argmax(const mirt__real *x, int64_t n) {
     int64_t best = 0;
     for (int64_t j = 1; j < n; j++) best = x[j] > x[best] ? j : best;
@@ -21,7 +21,7 @@ MIRT__LIB void mirt__ref_softmax(const mirt__softmax *s, const mirt__where *wher
         const mirt__real *x = s->x + r * s->n;
         mirt__real *y = s->y + r * s->n, best = mirt__ref_max(x, s->n), sum = 0;
         for (int64_t j = 0; j < s->n; j++) {
-            y[j] = mirt__exp(x[j] - best); /* the largest becomes 1: nothing overflows */
+            y[j] = mirt__exp(x[j] - best); /* the largest becomes 1, so nothing overflows */
             sum += y[j];
         }
         for (int64_t j = 0; j < s->n; j++) y[j] = s->log ? x[j] - best - mirt__ln(sum) : y[j] / sum;
@@ -52,7 +52,7 @@ static mirt__real mirt__ref_unclipped(mirt__real p) {
     return p < mirt__ref_smallest || p > mirt__ref_largest ? (mirt__real)0 : (mirt__real)1;
 }
 
-/* log(sum of exp(x)), less the largest x. */
+/* log(sum of exp(x)) minus the largest x. */
 static mirt__real mirt__ref_log_sum(const mirt__real *x, int64_t n, mirt__real largest) {
     mirt__real sum = 0;
     for (int64_t j = 0; j < n; j++) sum += mirt__exp(x[j] - largest);
@@ -88,7 +88,7 @@ static void mirt__ref_sparse_categorical_crossentropy_grad(const mirt__loss *l, 
     }
 }
 
-/* The sum of -t * log of the probability of each class; a class with t = 0 counts nothing. */
+/* The sum of -t * log of the probability of each class; classes with t = 0 are ignored. */
 static mirt__real mirt__ref_categorical_crossentropy(const mirt__loss *l, int64_t r) {
     const mirt__real *x = l->x + r * l->n, *t = (const mirt__real *)l->labels + r * l->n;
     mirt__real loss = 0;
@@ -192,7 +192,7 @@ MIRT__LIB void mirt__ref_loss_grad(const mirt__loss *l, const mirt__where *where
 #undef MIRT__REF_ELEMENTS
 #undef MIRT__REF_LOSS
 
-/* Row r of float labels; sparse ones have none. */
+/* Row r of float labels; NULL for sparse labels. */
 static const mirt__real *mirt__ref_targets(const void *labels, bool sparse, int64_t r, int64_t n) {
     return sparse ? NULL : (const mirt__real *)labels + r * n;
 }

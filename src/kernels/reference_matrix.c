@@ -2,7 +2,7 @@
 
 #include "reference.h"
 
-/* What is stored in place of `sum` at position `at` of the output, which lies in column `column`. */
+/* The value to store for `sum` at position `at` of the output, in column `column`. */
 static mirt__real mirt__ref_finish(const mirt__epilogue *e, mirt__real sum, int64_t at, int64_t column) {
     if (e->bias) sum += e->bias[column];
     sum = mirt__ref_activate(e->activation, sum);
@@ -42,7 +42,7 @@ MIRT__LIB void mirt__ref_gemm(const mirt__gemm *g, const mirt__where *where) {
     }
 }
 
-/* x[row, iy, ix, c], and zero in the padding around it. */
+/* x[row, iy, ix, c], or zero in the padding around it. */
 static double mirt__ref_pixel(const mirt__conv *s, const mirt__reader *x, int64_t row, int64_t iy, int64_t ix, int64_t c) {
     if (iy < 0 || iy >= s->h || ix < 0 || ix >= s->w) return 0;
     return mirt__ref_read(x, ((row * s->h + iy) * s->w + ix) * s->ci + c);
@@ -122,7 +122,7 @@ MIRT__LIB void mirt__ref_conv_input_grad(const mirt__conv_input_grad *g, const m
     }
 }
 
-/* The sum over all outputs of channel o, each times the input that kernel[ky, kx, c, o] met there. */
+/* The sum over all outputs of channel o, each times the input that kernel[ky, kx, c, o] was multiplied with. */
 static mirt__real mirt__ref_weight_grad_sum(const mirt__conv_weight_grad *g, int64_t ky, int64_t kx, int64_t c, int64_t o) {
     const mirt__conv *s = &g->s;
     int64_t first = o / (s->co / s->groups) * (s->ci / s->groups);
@@ -184,7 +184,7 @@ MIRT__LIB void mirt__ref_conv_pool(const mirt__conv_pool *p, const mirt__where *
     }
 }
 
-/* As mirt__ref_weight_grad_sum, where of the four outputs in a window only the maximum has a gradient. */
+/* Like mirt__ref_weight_grad_sum; of the four outputs in a window only the maximum has a gradient. */
 static mirt__real mirt__ref_pool_weight_grad_sum(const mirt__conv_pool_weight_grad *g, int64_t ky, int64_t kx, int64_t c,
                                                  int64_t o) {
     const mirt__conv *s = &g->s;

@@ -1,4 +1,4 @@
-/* Reference: moves between regular places, rows by index, and what runs along one axis. */
+/* Reference: strided copies, rows by index, and operations along one axis. */
 
 #include "reference.h"
 

@@ -18,7 +18,7 @@ static mirt__real mirt__ref_norm_u(const mirt__norm *s, int64_t row, int64_t j) 
     return s->beta ? u + s->beta[j] : u;
 }
 
-/* What comes back through the activation. */
+/* The gradient through the activation. */
 static mirt__real mirt__ref_norm_dy(const mirt__norm *s, int64_t row, int64_t j) {
     const mirt__real dy = ((const mirt__real *)s->dy)[row * s->n + j];
     return s->activation == MIRT_LINEAR ? dy : dy * mirt__ref_slope(s->activation, mirt__ref_norm_u(s, row, j));
@@ -70,7 +70,7 @@ MIRT__LIB void mirt__ref_norm_grad_sums(const mirt__norm *s, const mirt__where *
     }
 }
 
-/* d hat less what the statistics take away: its mean, and its projection on hat. */
+/* d hat minus the part of the statistics: its mean, and its projection on hat. */
 static void mirt__ref_norm_back_row(const mirt__norm *s, int64_t row) {
     double sum = 0, product = 0;
     for (int64_t j = 0; j < s->n; j++) {

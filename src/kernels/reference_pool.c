@@ -2,9 +2,9 @@
 
 #include "reference.h"
 
-/* One window: the rows and columns of x it covers, [y0, y1) and [x0, x1); padding is cut off. */
+/* One window: the rows and columns of x that it covers, [y0, y1) and [x0, x1), without padding. */
 typedef struct mirt__ref_window {
-    int64_t top, left; /* where it would begin with its padding */
+    int64_t top, left; /* where it begins including padding */
     int64_t y0, y1, x0, x1;
 } mirt__ref_window;
 
@@ -19,8 +19,8 @@ static mirt__ref_window mirt__ref_window_of(const mirt__pool2d *p, int64_t oy, i
     return w;
 }
 
-/* Calls `visit` for every window and channel: `at` is its place in the output, `base` that of
-   x[row, 0, 0, channel]. */
+/* Calls `visit` for every window and channel: `at` is its offset in the output, `base` that of x[row, 0, 0,
+   channel]. */
 typedef void (*mirt__ref_visit)(const mirt__pool2d *p, const mirt__ref_window *w, int64_t at, int64_t base);
 static void mirt__ref_each_window(const mirt__pool2d *p, mirt__ref_visit visit) {
     int64_t at = 0;

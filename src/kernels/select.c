@@ -1,4 +1,4 @@
-/* Which kernels run here. */
+/* Selects the kernels that run on this machine. */
 
 #include "fast.h"
 #include "reference.h"
@@ -20,7 +20,7 @@ static const mirt__kernels *const mirt__select_tables[] = {
     &mirt__kernels_reference
 };
 
-/* A machine that runs one table runs all after it. */
+/* A machine that runs one table also runs all tables after it. */
 MIRT__LIB const mirt__kernels *const *mirt__kernel_tables(int *count) {
     int first = 0;
 #ifdef MIRT__TABLES_X86
@@ -45,7 +45,7 @@ MIRT__LIB const mirt__kernels *mirt__kernels_best(void) {
         if (strcmp(name, tables[i]->name) == 0) return tables[i];
         snprintf(names + used, sizeof names - used, "%s%s", !i ? "" : i + 1 < count ? ", " : " and ", tables[i]->name);
     }
-    return mirt__fail(MIRT_E_DEVICE, "the environment's MIRT_CPU is \"%s\"; there are %s kernels here", name, names), (const mirt__kernels *)NULL;
+    return mirt__fail(MIRT_E_DEVICE, "the environment variable MIRT_CPU is \"%s\"; this machine has %s kernels", name, names), (const mirt__kernels *)NULL;
 }
 
 #undef MIRT__TABLES_X86

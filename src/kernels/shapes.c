@@ -1,4 +1,4 @@
-/* How the kernels cut their work, and the scratch that takes. */
+/* How kernels divide their work, and the scratch memory that they need. */
 
 #include "shapes.h"
 
@@ -48,7 +48,7 @@ MIRT__LIB mirt__conv_blocks mirt__conv_block_sizes(const mirt__conv *s) {
     return blocks;
 }
 
-/* A vector of any instruction set has at most so many floats. */
+/* A vector of any instruction set has at most this many floats. */
 #define MIRT__VECTOR 16
 static int64_t mirt__shapes_parts(int64_t all, int64_t each) { return all / each + (all % each != 0); }
 
@@ -62,7 +62,7 @@ static int64_t mirt__view_rows(const mirt__conv_view *v, bool back, int64_t line
 static void mirt__view_blocks(mirt__conv_view *v, bool back) {
     const int64_t width = mirt__shapes_max(v->target_w, 1), height = mirt__shapes_max(v->target_h, 1);
     const int64_t line = mirt__shapes_max(v->strip_columns * v->c, 1), step = back ? v->s.stride_h : 1;
-    const int64_t flat = width == 1 ? 2 : 1; /* rows without neighbours are cut in small blocks of many channels */
+    const int64_t flat = width == 1 ? 2 : 1; /* rows without neighbors are divided into small blocks of many channels */
     int64_t most = flat > 1 ? MIRT__SUM_CHUNK : mirt__shapes_max(MIRT__BLOCK_PIXELS / width, 1);
     while (most > 1 && mirt__view_rows(v, back, most) * line > flat * MIRT__STRIP) most--;
     v->images = 1;
@@ -106,7 +106,7 @@ MIRT__LIB mirt__conv_view mirt__conv_view_of(const mirt__conv *shape, bool back)
     v.k = v.c / g;
     v.n = v.target_c / g;
     v.sets = v.sets_across = 1;
-    if (back) { /* what no pixel has is left out */
+    if (back) { /* taps that no pixel has are left out */
         v.sets_across = mirt__shapes_max(mirt__shapes_min(s->stride_w, s->w), 1);
         v.sets = v.sets_across * mirt__shapes_max(mirt__shapes_min(s->stride_h, s->h), 1);
         if (s->h < s->stride_h) v.phase_y = s->pad_top;
@@ -148,14 +148,14 @@ MIRT__LIB mirt__conv_places mirt__conv_places_of(const mirt__conv_view *v) {
     return p;
 }
 
-/* Where it pays: with enough channels for the transforms, and images that fill most of their tiles. */
+/* Whether it is faster: with enough channels for the transforms, and images that fill most of their tiles. */
 MIRT__LIB bool mirt__winograd_applies(const mirt__conv *s, bool back) {
     const int64_t h = back ? s->h : s->oh, w = back ? s->w : s->ow, tiles = ((h + 1) / 2) * ((w + 1) / 2);
     return s->kh == 3 && s->kw == 3 && s->stride_h == 1 && s->stride_w == 1 && s->dilation_h == 1 && s->dilation_w == 1 &&
            s->groups == 1 && s->ci * s->co >= 10 * (s->ci + s->co) && h * w * 27 >= tiles * 64;
 }
-#define MIRT__WINOGRAD_FLOATS 163840 /* in the planes of a block, about: they stay in L2, */
-#define MIRT__WINOGRAD_TILES 32      /* but so many tiles are worth the reading of large weights */
+#define MIRT__WINOGRAD_FLOATS 163840 /* approximate floats in the planes of a block, which stay in L2, */
+#define MIRT__WINOGRAD_TILES 32      /* but at least this many tiles, to amortize reading large weights */
 MIRT__LIB mirt__winograd_view mirt__winograd_view_of(const mirt__conv *s, bool back) {
     mirt__winograd_view v;
     memset(&v, 0, sizeof v);
@@ -180,7 +180,7 @@ MIRT__LIB mirt__winograd_view mirt__winograd_view_of(const mirt__conv *s, bool b
     const int64_t tiles = v.images * v.lines * v.across;
     v.chunks = mirt__shapes_parts(tiles, MIRT__WINOGRAD_CHUNK);
     v.strip_columns = 2 * v.across + 2;
-    /* Planes that are a multiple of 4 KB apart share too few places in the cache. */
+    /* Planes that are a multiple of 4 KB apart compete for too few cache sets. */
     v.source_plane = tiles * v.c + MIRT__VECTOR;
     v.product_plane = tiles * MIRT__PANEL + MIRT__VECTOR;
     v.shared_floats = mirt__shapes_max(v.images * (2 * v.lines + 2) * v.strip_columns * v.c, 16 * v.product_plane);
@@ -200,7 +200,7 @@ MIRT__LIB bool mirt__is_depthwise(const mirt__conv *s) {
     return s->groups > 1 && s->groups == s->ci && s->ci == s->co && (int64_t)s->kh * s->kw <= MIRT__MAX_TAPS;
 }
 
-/* Few images are cut into blocks of 8 rows or more, so that there are some 16 units. */
+/* Few images are divided into blocks of 8 rows or more, so that there are some 16 units. */
 MIRT__LIB mirt__depth_cut mirt__depth_cut_of(const mirt__conv *s) {
     const int64_t reach_h = (int64_t)(s->kh - 1) * s->dilation_h, reach_w = (int64_t)(s->kw - 1) * s->dilation_w, c = s->ci;
     const int64_t low = mirt__floor_div(s->pad_left - reach_w, s->stride_w), high = mirt__floor_div(s->w - 1 + s->pad_left, s->stride_w);
@@ -224,7 +224,7 @@ MIRT__LIB mirt__depth_cut mirt__depth_cut_of(const mirt__conv *s) {
     cut.dy_columns = cut.dy_before + mirt__shapes_max(s->ow, high + 1);
     cut.images = (rows + 63) / 64;
     cut.parts = cut.images > 1 ? (rows + cut.images - 1) / cut.images : rows * cut.blocks;
-    /* As much as fewer rows would take, too. */
+    /* Also enough for fewer rows. */
     const int64_t parts = rows > 64 ? 64 : mirt__shapes_max(rows, 16);
     const int64_t sums = (height + cut.sum_rows - 1) / cut.sum_rows * cut.sum_pieces, grad_sums = (s->h + cut.grad_rows - 1) / cut.grad_rows * cut.grad_pieces;
     cut.scratch_floats = (cut.x_rows * cut.x_columns + cut.dy_rows * cut.dy_columns + mirt__shapes_max(s->w, s->ow)) * c;
@@ -236,8 +236,8 @@ MIRT__LIB int64_t mirt__conv_partial_floats(const mirt__conv *s) {
     return (int64_t)s->kh * s->kw * (s->ci / s->groups) * s->co + s->co;
 }
 
-/* At least 4 images; more where the kernel is large, so that the partial sums of 256 images stay
-   near 4 MB; all in one chunk for the largest. */
+/* At least 4 images; more if the kernel is large, so that the partial sums of 256 images take about 4 MB; all in one
+   chunk for the largest. */
 MIRT__LIB int64_t mirt__conv_chunk_rows(const mirt__conv *s) {
     int64_t rows = mirt__conv_partial_floats(s) / 4096;
     return rows > 128 ? INT64_MAX : mirt__shapes_max(rows, 4);
@@ -252,7 +252,7 @@ MIRT__LIB mirt__conv_grad_view mirt__conv_grad_view_of(const mirt__conv *shape) 
     g.k = (int64_t)s->kh * s->kw * ci;
     g.row = s->groups * mirt__shapes_parts(co, MIRT__VECTOR) * MIRT__VECTOR;
     g.sum = (g.k + 1) * g.row;
-    /* Enough chunks to share the work, as long as they are worth an addition, and all sums take a few MB. */
+    /* Enough chunks to share the work, if they are large enough for an extra addition, and all sums take a few MB. */
     g.rows = s->rows * s->oh;
     const int64_t pixels = g.rows * s->ow;
     int64_t chunks = mirt__shapes_max(mirt__shapes_min(pixels / 128, 4), pixels / 1024);
@@ -260,7 +260,7 @@ MIRT__LIB mirt__conv_grad_view mirt__conv_grad_view_of(const mirt__conv *shape) 
     g.chunks_most = mirt__shapes_max(chunks, 1);
     g.chunk = mirt__shapes_parts(mirt__shapes_max(g.rows, 1), mirt__shapes_max(chunks, 1));
     g.chunks = mirt__shapes_parts(mirt__shapes_max(g.rows, 1), g.chunk);
-    /* As many channels as leave room for some 200 pixels: a block's sums go through memory once. */
+    /* Channels that leave space for some 200 pixels: the sums of a block pass through memory once. */
     const int64_t width = mirt__shapes_max(s->ow, 1), lines = mirt__shapes_max(mirt__shapes_min(s->oh, MIRT__GRAD_PIXELS / width), 1);
     const int64_t step = s->kh == 1 ? 1 : s->stride_h, images = mirt__shapes_max(MIRT__GRAD_PIXELS / (lines * width), 1);
     const int64_t floats = images * ((lines - 1) * step + reach + 1) * g.v.strip_columns; /* of a channel */
@@ -272,11 +272,11 @@ MIRT__LIB mirt__conv_grad_view mirt__conv_grad_view_of(const mirt__conv *shape) 
     g.columns = mirt__shapes_min(g.columns, co);
     g.x_floats = mirt__shapes_max((reach + 1) * g.v.strip_columns * g.channels, MIRT__STRIP + MIRT__STRIP / 4);
     g.dy_floats = mirt__shapes_max(s->ow * g.columns, MIRT__STRIP) + MIRT__PANEL;
-    g.runs = (MIRT__BLOCK_PIXELS + s->ow / MIRT__BLOCK_K + 4 + 7) / 8 * 8; /* whole lines of the cache */
+    g.runs = (MIRT__BLOCK_PIXELS + s->ow / MIRT__BLOCK_K + 4 + 7) / 8 * 8; /* whole cache lines */
     return g;
 }
 
-/* The sums of a chunk stay in the cache beside the strips. */
+/* The sums of a chunk stay in the cache together with the tiles. */
 #define MIRT__BOTH_FLOATS 32768
 #define MIRT__BOTH_CHUNKS 64
 MIRT__LIB bool mirt__both_applies(const mirt__conv *s) {
@@ -305,7 +305,7 @@ MIRT__LIB size_t mirt__conv_shared(const mirt__conv *s) {
     const mirt__conv_view forward = mirt__conv_view_of(s, false), back = mirt__conv_view_of(s, true);
     const mirt__conv_grad_view g = mirt__conv_grad_view_of(s);
     const int64_t sources = 5 * (s->ci + s->co), chunk = mirt__conv_chunk_rows(s), parts = mirt__shapes_parts(s->rows, chunk);
-    const int64_t pool = parts < 2 ? 0 : parts * mirt__conv_partial_floats(s); /* conv_pool's and those of single channels */
+    const int64_t pool = parts < 2 ? 0 : parts * mirt__conv_partial_floats(s); /* for conv_pool and single channels */
     size_t most = mirt__align_up((size_t)mirt__shapes_max(sources + g.chunks_most * g.sum, pool) * sizeof(mirt__real));
     if (mirt__conv_places_of(&forward).end > most) most = mirt__conv_places_of(&forward).end;
     if (mirt__conv_places_of(&back).end > most) most = mirt__conv_places_of(&back).end;
@@ -317,7 +317,7 @@ MIRT__LIB size_t mirt__conv_scratch(const mirt__conv *s) {
     if (mirt__is_depthwise(s)) return mirt__align_up((size_t)mirt__depth_cut_of(s).scratch_floats * sizeof(mirt__real));
     const mirt__conv_blocks blocks = mirt__conv_block_sizes(s);
     const int64_t k = (int64_t)s->kh * s->kw * s->ci;
-    /* conv_pool keeps all of k for the last columns, and an offset for each k. */
+    /* conv_pool keeps all of k for the last columns, and an offset per k. */
     const int64_t pool = mirt__shapes_max(k * 33, blocks.window_floats + k);
     const int64_t strip = mirt__shapes_max(mirt__conv_view_of(s, false).strip, mirt__conv_view_of(s, true).strip);
     int64_t floats = mirt__shapes_max(MIRT__PANEL_FLOATS, pool) + mirt__shapes_max(blocks.forward_floats, blocks.grad_floats);
@@ -353,7 +353,7 @@ MIRT__LIB void mirt__tree(mirt__real *part, int64_t parts, int64_t stride, int64
     mirt__tree_node(part, 0, parts, stride, count);
 }
 
-/* One row of partial sums for each binary digit of the number of chunks. */
+/* One row of partial sums per binary digit of the number of chunks. */
 MIRT__LIB size_t mirt__reduce_scratch(const mirt__reduce *args) {
     int64_t elements = 1;
     size_t digits = 1;
@@ -364,7 +364,7 @@ MIRT__LIB size_t mirt__reduce_scratch(const mirt__reduce *args) {
     return mirt__align_up(digits * MIRT__REDUCE_WIDE * sizeof(mirt__real));
 }
 
-/* What a source's or an epilogue's columns take, and three rows for each chunk of rows. */
+/* Memory for the columns of a source or an epilogue, and three rows per chunk of rows. */
 MIRT__LIB size_t mirt__norm_shared(const mirt__norm *args) {
     const int64_t chunks = args->rows / MIRT__REDUCE_CHUNK + 1;
     return mirt__align_up((size_t)((chunks * 3 + 5) * args->n) * sizeof(mirt__real));
@@ -378,7 +378,7 @@ MIRT__LIB size_t mirt__norm_scratch(const mirt__norm *args) {
 
 MIRT__LIB bool mirt__pool_wide(int64_t places) { return places > UINT8_MAX + 1; }
 
-/* In units of a half output step, so that it is exact. */
+/* In units of half an output step, so that it is exact. */
 MIRT__LIB mirt__between mirt__resize_at(int64_t o, int64_t in, int64_t out, bool bilinear) {
     const int64_t center = (2 * o + 1) * in, at = center - out, low = mirt__floor_div(at, 2 * out);
     mirt__between b;

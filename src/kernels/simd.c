@@ -1,4 +1,4 @@
-/* The hot kernels for each instruction set: one text, compiled once for each set of wrappers. */
+/* The hot kernels, compiled once for each instruction set with its wrappers. */
 
 #include "augment.h"
 #include "common.h"
@@ -9,7 +9,7 @@
 
 #include "optimize_begin.inc"
 #if !defined(__clang__) && defined(__GNUC__) && !defined(MIRRORTRAIN_DEBUG)
-/* The vectors are written out and the loops unrolled: more passes only take longer. */
+/* Vectors are explicit and loops unrolled: more passes only increase compile time. */
 #pragma GCC optimize("O1,expensive-optimizations,no-tree-loop-vectorize,schedule-insns2,no-tree-dominator-opts,no-tree-ccp")
 #endif
 

@@ -1,4 +1,4 @@
-/* Readers and epilogues made ready: what their normalizations come to in each column, and the sums of columns. */
+/* Prepares readers and epilogues: normalization factors per column, and column sums. */
 
 #include "fast.h"
 
@@ -7,7 +7,7 @@
 
 static float mirt__source_inverse(const mirt__scaling *s, int64_t j) { return 1 / sqrtf(s->variance[j] + s->epsilon); }
 
-/* mean, factor and offset, one after the other; returns the end. */
+/* Stores mean, factor and offset; returns the end. */
 static float *mirt__source_scaling(const mirt__scaling *s, int64_t n, float *to) {
     memcpy(to, s->mean, (size_t)n * sizeof(float));
     for (int64_t j = 0; j < n; j++) {
@@ -103,7 +103,7 @@ static double mirt__source_rows(const mirt__chunk_sums *s, int64_t chunk) {
 }
 
 #define MIRT__SOURCE_COLUMNS 64
-/* Two sets of samples become one with each chunk (Chan et al. 1983). */
+/* Merges the statistics of each chunk (Chan et al. 1983). */
 static void mirt__source_moments(const mirt__epilogue *e, const mirt__chunk_sums *s, int64_t begin, int64_t n) {
     double mean[MIRT__SOURCE_COLUMNS], squares[MIRT__SOURCE_COLUMNS], count = 0;
     for (int64_t j = 0; j < n; j++) mean[j] = squares[j] = 0;

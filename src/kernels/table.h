@@ -1,19 +1,18 @@
 #ifndef MIRT__TABLE_H
 #define MIRT__TABLE_H
-/* Kernels: pure functions on buffers. One table of function pointers per instruction set or backend, all
-   with the same arguments; the reference table is the obvious scalar version of each.
+/* Kernels: pure functions on buffers. There is one table of function pointers per instruction set or backend, all with
+   the same arguments; the reference table is the simple scalar version of each.
 
    The numerical law every table obeys (docs/architecture.md):
    - an output of a matrix product or convolution is one FMA chain in ascending k from zero
-     (k = row-major order of kernel height, width, input channel); bias and activation come after;
+     (k = row-major order of kernel height, width, input channel); bias and activation follow;
    - a reduction over rows or space is cut into chunks fixed by shape alone, whose partials are
-     summed by mirt__tree over ascending chunk numbers; no chunk belongs to a thread;
-   - a row's result does not depend on the number of rows or its place among them.
-   So AVX2, AVX-512 and NEON give the same bits, for any team. The reference table may round
-   differently.
+     summed by mirt__tree over ascending chunk numbers; chunks are not tied to threads;
+   - a row's result does not depend on the number of rows or its position among them. So AVX2, AVX-512 and NEON give
+     bit-identical results with any team. The reference table may round differently.
 
-   All buffers are dense and row-major; kernels must not rely on alignment for correctness (a
-   replica's rows may start anywhere in a user's array), and tails are not padded. `team` may be NULL (one thread). `scratch` is
+   All buffers are dense and row-major; kernels must not require alignment (a replica's rows may start anywhere in a
+   user's array), and tails are not padded. `team` may be NULL (one thread). `scratch` is
    scratch_per_thread * team size bytes, aligned, where scratch_per_thread comes from the
    ..._scratch function of the call; `shared` likewise from ..._shared, once per call. These two
    depend on the arguments' shapes (at the largest row count), never on the table. */
@@ -24,11 +23,13 @@
 /* Where a kernel runs. */
 typedef struct mirt__where {
     mirt__team *team;
-    void *scratch;             /* per-thread scratch, one after the other */
-    size_t scratch_per_thread; /* bytes of each */
+    void *scratch;             /* scratch memory of the threads, consecutive */
+    size_t scratch_per_thread; /* bytes per thread */
     void *shared;              /* partial sums of this call */
-    bool float16;              /* of such a device: `half` asks for products of float16, and what is stored as MIRT__FLOAT16 takes bfloat16's place */
-    struct mirt__remote *remote; /* of a backend's device, which finds its room itself: the rest is not used; otherwise NULL */
+    bool float16;              /* of a device with float16: `half` means products of float16, and tensors are stored as
+                                  MIRT__FLOAT16 instead of bfloat16 */
+    struct mirt__remote *remote; /* the device of a backend, which allocates its memory itself: other fields are unused;
+                                    otherwise NULL */
 } mirt__where;
 
 /* The normalization of n columns by given statistics: u = (x - mean) * (gamma / sqrt(variance + epsilon)) + beta,
@@ -39,42 +40,42 @@ typedef struct mirt__scaling {
     mirt_activation_kind activation;
 } mirt__scaling;
 
-/* The gradient of a normalization's input: ((dy * slope) - less - (z - mean) * part) * factor, where slope is the derivative
-   of norm.activation at u(z), factor = gamma / sqrt(variance + epsilon), less = sum[0] / count and
-   part = sum[1] / count / sqrt(variance + epsilon), as in mirt__norm; sum NULL: the statistics are constants. */
+/* The gradient of a normalization's input: ((dy * slope) - less - (z - mean) * part) * factor, where slope is the
+   derivative of norm.activation at u(z), factor = gamma / sqrt(variance + epsilon), less = sum[0] / count and part =
+   sum[1] / count / sqrt(variance + epsilon), as in mirt__norm; sum NULL: the statistics are constants. */
 typedef struct mirt__norm_back {
     mirt__scaling norm;
-    const void *z; /* as dy: channels, rows, dtype */
+    const void *z; /* same channels, rows and dtype as dy */
     const mirt__real *sum[2];
     double count;
 } mirt__norm_back;
 
-/* An input that is read as float: float32 or MIRT__BFLOAT16, or uint8/int32 converted, then x * scale + offset
-   (one FMA) when `affine`; or one of the following, which only tables that have `strips` can read: */
+/* An input that is read as float: float32 or MIRT__BFLOAT16, or converted uint8/int32, then x * scale + offset (one
+   FMA) if `affine`; or one of the following lazy operands, which only tables with `strips` (tiled reads) support: */
 typedef struct mirt__reader {
     const void *data;
     mirt_dtype dtype;
     bool affine;
     float scale, offset;
-    int64_t channels;            /* of the last axis, for: */
-    const mirt__scaling *norm;   /* activation(norm(x)) is read, */
-    const mirt__real *gate;      /* then times gate[pixel / gate_pixels][channel], [rows, channels] */
+    int64_t channels;            /* of the last axis, for these: */
+    const mirt__scaling *norm;   /* reads activation(norm(x)), */
+    const mirt__real *gate;      /* times gate[pixel / gate_pixels][channel], [rows, channels] */
     int64_t gate_pixels;
-    const mirt__norm_back *back; /* data is dy; that gradient is read */
+    const mirt__norm_back *back; /* data is dy; reads that gradient */
 } mirt__reader;
 
-/* What column sums an output leaves: its mean and (biased) variance, or as a gradient dy the sums of dy and of
-   dy * hat, hat = (slope_x - mean) / sqrt(variance + epsilon) of `slope`; or of each image the mean, in forward depthwise
-   convolutions. From the values before they are rounded to bfloat16. */
+/* The column sums to compute of an output: its mean and (biased) variance; or for a gradient dy the sums of dy and of
+   dy * hat, with hat = (slope_x - mean) / sqrt(variance + epsilon) of `slope`; or the mean per image, in forward
+   depthwise convolutions. They use values before rounding to bfloat16. */
 typedef enum mirt__column_sums { MIRT__SUMS_NONE, MIRT__SUMS_MOMENTS, MIRT__SUMS_GRADIENT, MIRT__SUMS_IMAGES } mirt__column_sums;
 
-/* What happens to an output before it is stored, in this order: + bias[column]; normalized; + add; activation
+/* Operations on an output before it is stored, in this order: + bias[column]; normalization; + add; activation
    (elementwise); times the derivative of `mask_activation` given that activation's output `mask`; times the slope of
-   slope->activation at u(slope_x). add, mask and slope_x are as the output: shape and dtype. Beside bias, activation and
-   mask, only tables that have `strips` can do these. */
+   slope->activation at u(slope_x). add, mask and slope_x have the output's shape and dtype. Tables without `strips`
+   (tiled reads) support only bias, activation and mask. */
 typedef struct mirt__epilogue {
     const mirt__real *bias;
-    const mirt__scaling *norm; /* its activation is not used */
+    const mirt__scaling *norm; /* without its activation */
     const void *add;
     mirt_activation_kind activation;
     const void *mask;
@@ -82,14 +83,14 @@ typedef struct mirt__epilogue {
     const mirt__scaling *slope;
     const void *slope_x;
     mirt__column_sums sums;
-    mirt__real *sum[2]; /* [columns] each; of images [rows, columns], one */
+    mirt__real *sum[2]; /* [columns] each; per image one of [rows, columns] */
 } mirt__epilogue;
 
-/* c[m, n] = a[m, k] b[k, n]. a is read at a[i * a_row + p * a_col], one of a_row, a_col is 1;
-   b likewise (b_col 1: rows of b are contiguous; b_row 1: b is transposed in memory); c rows are n apart.
-   If column_sum is set it receives the sum over p of b[p, j], one chain of additions in ascending
-   p (the bias gradient beside a weight gradient; b_col is 1 then). `reader` applies to a and needs
-   a_col == 1 when it is not plain float32, except for weight gradients (a_row == 1). */
+/* c[m, n] = a[m, k] b[k, n]. a is read at a[i * a_row + p * a_col], one of a_row, a_col is 1; the same for b (b_col 1:
+   rows of b are contiguous; b_row 1: b is transposed in memory); rows of c are n apart. If column_sum is set it
+   receives the sum over p of b[p, j], one chain of additions in ascending p (the bias gradient along with a weight
+   gradient; b_col is then 1). `reader` applies to a and needs a_col == 1 if it is not plain float32, except for weight
+   gradients (a_row == 1). */
 typedef struct mirt__gemm {
     int64_t m, n, k;
     mirt__reader a;
@@ -105,7 +106,8 @@ typedef struct mirt__gemm {
 typedef struct mirt__conv {
     int64_t rows, h, w, ci, oh, ow, co;
     int kh, kw, stride_h, stride_w, dilation_h, dilation_w, groups;
-    int64_t pad_top, pad_left; /* zeros before; after follows from the rest. Padding is zero after the reader's affine. */
+    int64_t pad_top, pad_left; /* zeros before; those after follow from the other fields. Padding is zero after the
+                                  reader's affine. */
 } mirt__conv;
 
 typedef struct mirt__conv_forward {
@@ -114,8 +116,8 @@ typedef struct mirt__conv_forward {
     const mirt__real *kernel;
     void *y;
     mirt_dtype y_dtype; /* float32, or MIRT__BFLOAT16 */
-    bool half;          /* products of numbers rounded to bfloat16, added up in float32 (law: words of two k each) */
-    bool winograd;      /* may take F(2x2, 3x3) where it applies: other roundings */
+    bool half;          /* products of numbers rounded to bfloat16, added in float32 (law: words of two k each) */
+    bool winograd;      /* may use F(2x2, 3x3) if it applies, with different rounding */
     mirt__epilogue epilogue;
 } mirt__conv_forward;
 
@@ -126,13 +128,13 @@ typedef struct mirt__conv_input_grad {
     void *dx;
     mirt_dtype dx_dtype;
     bool half, winograd;
-    mirt__epilogue epilogue; /* over dx: neither bias nor activation nor norm */
-    /* Both gradients, of depthwise convolutions and where mirt__both_applies in one pass: */
-    const mirt__reader *x;   /* not NULL: */
+    mirt__epilogue epilogue; /* on dx: without bias, activation and norm */
+    /* Both gradients, for depthwise convolutions and if mirt__both_applies in one pass: */
+    const mirt__reader *x;   /* if not NULL: */
     mirt__real *dkernel, *db; /* db may be NULL */
 } mirt__conv_input_grad;
 
-/* Chunks of rows of dy, of all images one after the other (mirt__conv_grad_view). db may be NULL. */
+/* Chunks of rows of dy, of all images in sequence (mirt__conv_grad_view). db may be NULL. */
 typedef struct mirt__conv_weight_grad {
     mirt__conv s;
     mirt__reader x, dy;
@@ -140,11 +142,10 @@ typedef struct mirt__conv_weight_grad {
     bool half;
 } mirt__conv_weight_grad;
 
-/* conv (stride 1, dilation 1, groups 1, no padding) + bias + relu + 2x2 max pooling of stride 2
-   (VALID), for inputs that need no gradient. y is [rows, oh / 2, ow / 2, co]; `which` [same], one
-   byte each, may be NULL: 0..3 the first place of the maximum in its window, row-major, or 4 when
-   the pooled value is not > 0. The chain of the weight gradient visits windows in row-major order,
-   within an image, and within a window its (up to one) live place. */
+/* conv (stride 1, dilation 1, groups 1, no padding) + bias + relu + 2x2 max pooling of stride 2 (VALID), for inputs
+   that need no gradient. y is [rows, oh / 2, ow / 2, co]; `which` [same], one byte each, may be NULL: 0..3 is the first
+   position of the maximum in its window, row-major; 4 means that the pooled value is not > 0. The chain of the weight
+   gradient visits the windows of an image in row-major order, and in each the position of the maximum, if any. */
 typedef struct mirt__conv_pool {
     mirt__conv s;
     mirt__reader x;
@@ -164,20 +165,20 @@ typedef struct mirt__pool2d {
     int64_t rows, h, w, c, oh, ow;
     int kh, kw, stride_h, stride_w;
     int64_t pad_top, pad_left;
-    mirt_dtype dtype; /* of x and y: float32; of max also MIRT__BFLOAT16, where the table has `strips` */
+    mirt_dtype dtype; /* of x and y: float32; for max also MIRT__BFLOAT16, if the table has `strips` */
     const void *x;    /* forward; dy for the gradients */
     void *y;          /* forward; dx for the gradients */
-    void *which;      /* max: place of the first maximum in its window, ky * kw + kx: uint8, or int32 where
+    void *which;      /* max: position of the first maximum in its window, ky * kw + kx: uint8, or int32 if
                          mirt__pool_wide(kh * kw) */
 } mirt__pool2d;
 
-/* What there is to know of an activation: the one place where a new one is described. */
+/* The properties of an activation, all of which are in this row. */
 typedef struct mirt__activation_class {
     const char *name;
-    bool fused; /* its gradient needs its output alone: epilogues compute both */
+    bool fused; /* its gradient needs only its output: epilogues compute both */
     mirt__unary_kind unary; /* MIRT__COPY: it is not elementwise */
-    mirt__binary_kind grad; /* of dy and, when fused, the activation's output; otherwise its input */
-    float scale;            /* of both, unless a node says another one */
+    mirt__binary_kind grad; /* of dy and the activation's output if fused, otherwise its input */
+    float scale;            /* of both, unless a node has another one */
 } mirt__activation_class;
 /* y = f(x), count elements; y may be x. */
 typedef struct mirt__unary {
@@ -188,8 +189,8 @@ typedef struct mirt__unary {
     float scale, offset; /* MIRT__AFFINE: x * scale + offset, one FMA */
 } mirt__unary;
 
-/* y = f(a, b) over `rank` dimensions; a stride of 0 broadcasts. y is dense; y may be a or b where
-   that one is not broadcast. */
+/* y = f(a, b) over `rank` dimensions; a stride of 0 broadcasts. y is dense; y may be a or b if that one is not
+   broadcast. */
 typedef struct mirt__binary {
     mirt__binary_kind kind;
     int rank;
@@ -200,7 +201,7 @@ typedef struct mirt__binary {
     float scale, offset; /* of the unary kind whose gradient it is */
 } mirt__binary;
 
-/* Broadcasting as mirt__binary, over up to three inputs of `dtype`; MIRT__WHERE: a bool, then two. */
+/* Broadcasting like mirt__binary, over up to three inputs of `dtype`; MIRT__WHERE: a bool, then two. */
 typedef struct mirt__logic {
     mirt__logic_kind kind;
     mirt_dtype dtype;
@@ -218,7 +219,7 @@ typedef struct mirt__reduce {
     unsigned axes;
     int64_t dim[MIRT_MAX_RANK];
     const void *x;
-    mirt_dtype x_dtype; /* float32, or for sums and means where the table has `strips` MIRT__BFLOAT16 */
+    mirt_dtype x_dtype; /* float32, or MIRT__BFLOAT16 for sums and means if the table has `strips` */
     mirt__real *y;
 } mirt__reduce;
 /* The gradient of MIRT__REDUCE_MAX and MIN: dy shared evenly by all equal maxima, as TensorFlow. */
@@ -234,12 +235,13 @@ typedef struct mirt__scan {
     mirt__scan_kind kind;
     int64_t outer, n, inner;
     const mirt__real *x;
-    /* argmax, argmin: int32 [outer, inner], the first place of the extreme; cumsum: as x, one chain of additions */
+    /* argmax, argmin: int32 [outer, inner], the first position of the extreme; cumsum: like x, one chain of
+       additions */
     void *y;
 } mirt__scan;
 
-/* Copies elements of any dtype from one regular place to another: y[at with to] = x[at with from]
-   for every index of `dim`. A stride of 0 in `from` repeats. */
+/* A strided copy of elements of any dtype: y[at with to] = x[at with from] for every index of `dim`. A stride of 0 in
+   `from` repeats. */
 typedef struct mirt__move {
     mirt_dtype dtype;
     int rank;
@@ -248,8 +250,8 @@ typedef struct mirt__move {
     void *y;
 } mirt__move;
 
-/* y [count, width] = rows of x [n, width]; zeros where an index is none of 0 .. n - 1. The gradient
-   (x [count, width] -> y [n, width]) adds up every row's x in ascending order. */
+/* y [count, width] = rows of x [n, width]; zeros for an index outside of 0 .. n - 1. The gradient (x [count, width] ->
+   y [n, width]) adds up x for every row in ascending order. */
 typedef struct mirt__gather {
     int64_t n, width, count;
     mirt_dtype dtype; /* of the indices: int32 or uint8 */
@@ -283,7 +285,8 @@ typedef struct mirt__loss {
 } mirt__loss;
 
 typedef enum mirt__accuracy_kind { MIRT__ACCURACY_SPARSE, MIRT__ACCURACY_CATEGORICAL, MIRT__ACCURACY_BINARY } mirt__accuracy_kind;
-/* 1 or 0 per sample (binary: the share of n that agree at threshold 0.5, strictly greater). First of equal maxima. */
+/* 1 or 0 per sample (binary: the fraction of n that agree at threshold 0.5, strictly greater). First of equal
+   maxima. */
 typedef struct mirt__accuracy {
     mirt__accuracy_kind kind;
     int64_t rows, n;
@@ -309,7 +312,8 @@ typedef struct mirt__cast {
     mirt_dtype from, to;
     int64_t count;
     const void *x;
-    void *y; /* to bfloat16 from float32 only, where the table has `strips`; to uint8 and int32: truncated toward zero, saturated, NaN 0; to bool: whether it is not 0 */
+    void *y; /* to bfloat16 from float32 only, if the table has `strips`; to uint8 and int32: truncated toward zero,
+                saturated, NaN becomes 0; to bool: whether it is not 0 */
 } mirt__cast;
 
 typedef struct mirt__one_hot {
@@ -319,9 +323,9 @@ typedef struct mirt__one_hot {
     mirt__real *y;
 } mirt__one_hot;
 
-/* x [rows, h, w, c] to y [rows, oh, ow, c]. Output o reads at (o + 1/2) * in / out - 1/2: the nearest
-   input (halfway: the next), or the two around it, each weighted by how near it is. A gradient
-   adds the outputs that read an input in ascending order. */
+/* x [rows, h, w, c] to y [rows, oh, ow, c]. Output o reads at (o + 1/2) * in / out - 1/2: the nearest input (halfway:
+   the next), or the two around it, weighted linearly. A gradient adds the outputs that read an input in ascending
+   order. */
 typedef struct mirt__resize {
     int64_t rows, h, w, c, oh, ow;
     bool bilinear;
@@ -329,12 +333,14 @@ typedef struct mirt__resize {
     mirt__real *y;       /* gradient: dx */
 } mirt__resize;
 
-/* Normalization of x [rows, n]: hat = (x - mean) / sqrt(variance + epsilon), u = hat * gamma + beta, y = activation(u + add).
+/* Normalization of x [rows, n]: hat = (x - mean) / sqrt(variance + epsilon), u = hat * gamma + beta, y = activation(u +
+   add).
    Statistics are [n], over the rows (batch normalization), or with `by_row` [rows], over each row
    (layer normalization); variances are divided by the count. gamma and beta are [n] or NULL. Sums
    over rows go in chunks of MIRT__REDUCE_CHUNK rows, whose partials are combined in double in
    ascending order. In gradients dy counts times the activation's slope at u (without `add`). x, add, y,
-   dy and dx (y) are of one dtype each:    float32, or MIRT__BFLOAT16 where the table has `strips` and not by_row. y may be add, dx may be dy. */
+   dy and dx (y) are of one dtype each:    float32, or MIRT__BFLOAT16 where the table has `strips` and not by_row. y may
+   be add, dx may be dy. */
 typedef struct mirt__norm {
     int64_t rows, n;
     bool by_row;
@@ -343,10 +349,12 @@ typedef struct mirt__norm {
     mirt_activation_kind activation;
     const void *x, *dy, *add;
     mirt_dtype x_dtype, dy_dtype, add_dtype, y_dtype;
-    const mirt__real *sum[2]; /* norm_grad_input, unless by_row: out[] of norm_grad_sums over `count` rows; NULL: the statistics are constants */
+    const mirt__real *sum[2]; /* norm_grad_input, unless by_row: out[] of norm_grad_sums over `count` rows; NULL: the
+                                 statistics are constants */
     double count;
     void *y;            /* normalize; norm_grad_input: dx */
-    mirt__real *out[2]; /* norm_stats: mean and variance; norm_grad_sums: [n] sum(dy) and sum(dy * hat), the gradients of beta and gamma */
+    mirt__real *out[2]; /* norm_stats: mean and variance; norm_grad_sums: [n] sum(dy) and sum(dy * hat), the gradients
+                           of beta and gamma */
 } mirt__norm;
 
 /* An optimizer's update of the elements [begin, end) of the flat blocks. The gradient of element
@@ -356,7 +364,7 @@ typedef struct mirt__norm {
    before and after. */
 #define MIRT__MAX_PARTS 64
 typedef struct mirt__update {
-    mirt_optimizer_kind kind; /* its kernel is in MIRT_OPTIMIZER_LIST */
+    mirt_optimizer_kind kind; /* MIRT_OPTIMIZER_LIST names its kernel */
     int64_t begin, end;
     int parts;
     const mirt__real *part[MIRT__MAX_PARTS];
@@ -366,35 +374,36 @@ typedef struct mirt__update {
     mirt__real *slot[3]; /* sgd: momentum, or NULL; adam: m, v, and the largest v or NULL;
                             rmsprop: velocity, momentum or NULL, average gradient (centered) or NULL */
     float learning_rate; /* Adam: lr * sqrt(1 - b2^t) / (1 - b1^t), computed by the caller in double */
-    float new_1, new_2, epsilon, momentum; /* Adam: 1 - beta_1 and 1 - beta_2, RMSprop: 1 - rho, computed by the caller in double */
+    float new_1, new_2, epsilon, momentum; /* Adam: 1 - beta_1 and 1 - beta_2, RMSprop: 1 - rho, computed by the caller
+                                              in double */
     bool nesterov;
-    bool shaped;         /* first the gradient is multiplied by `scale` and, unless it is 0, cut off at `clip` */
+    bool shaped;         /* first the gradient is multiplied by `scale` and clipped at `clip`, unless that is 0 */
     float scale, clip;
     float decay;         /* then weight -= weight * decay, unless it is 0; */
-    mirt__real *average; /* behind the update, unless it is NULL, average = keep * average + fresh * weight, */
+    mirt__real *average; /* after the update, unless it is NULL, average = keep * average + fresh * weight, */
     float keep, fresh;
     bool overwrite;      /* and weight = average */
 } mirt__update;
 
-/* One transform of images (h, w, c) to images (oh, ow, c), checked. */
+/* One checked transform of images (h, w, c) to images (oh, ow, c). */
 typedef struct mirt__transform {
     mirt_augmentation_kind kind;
     mirt_flip_mode mode;
     mirt_fill_mode fill;
     bool nearest;       /* otherwise bilinear */
-    bool paired;        /* a zoom's width is drawn with its height */
-    bool crop;          /* of the part in the middle that has the new shape, where it has to be resized */
-    float value;        /* of what is filled with a constant */
-    float low[2], high[2]; /* of what is drawn: of the height, or of all; of the width */
-    float range[2];     /* of pixels */
+    bool paired;        /* the width of a zoom uses the random number of its height */
+    bool crop;          /* size of the central part with the new aspect ratio, if it is resized */
+    float value;        /* value of a constant fill */
+    float low[2], high[2]; /* ranges of random factors: of the height, or of all; of the width */
+    float range[2];     /* range of pixels */
     int64_t h, w, c, oh, ow;
     uint64_t key;
 } mirt__transform;
 
-/* The transforms, one after the other, of each row of x [rows, h, w, c], the first of which is row first_row of the global
-   batch, into y [rows, oh, ow, c]. */
+/* Applies the transforms in sequence to each row of x [rows, h, w, c], which begins at row first_row of the global
+   batch, and stores y [rows, oh, ow, c]. */
 typedef struct mirt__augment_rows {
-    const mirt__transform *transform; /* [count], where the host can read them, and the same for every call of a node */
+    const mirt__transform *transform; /* [count], readable by the host, and the same for every call of a node */
     int count;
     uint64_t seed, first_row, step;
     int64_t rows;
@@ -419,8 +428,8 @@ typedef struct mirt__augment_rows {
 
 typedef struct mirt__kernels {
     const char *name; /* "avx512bf16", "avx512", "avx2", "neon", "plain", "reference" */
-    bool strips;      /* reads, epilogues and dtypes beyond the plain ones */
-    bool half;        /* has instructions for products of bfloat16; without, they are emulated */
+    bool strips;      /* supports lazy operands with tiled reads, more epilogues and dtypes */
+    bool half;        /* has instructions for products of bfloat16; otherwise these are emulated */
 #define MIRT__KERNEL_MEMBER(name, arguments, fast) \
     void (*name)(const mirt__##arguments *args, const mirt__where *where);
     MIRT__KERNEL_LIST(MIRT__KERNEL_MEMBER)
@@ -428,7 +437,7 @@ typedef struct mirt__kernels {
     /* `scratch` is mirt__augment_room bytes for float32 */
     void (*augment)(const mirt__augment_rows *args, const mirt__where *where);
     void (*fill)(mirt__real *y, mirt__real value, int64_t count, const mirt__where *where);
-    /* y = bytes of data, which the host can read, and which are the same in every call with this pointer while a function lives */
+    /* y = bytes of data, which the host can read and which do not change for this pointer while a function exists */
     void (*constant)(void *y, const void *data, size_t bytes, const mirt__where *where);
     /* into[i] = into[i] + from[i] */
     void (*accumulate)(mirt__real *into, const mirt__real *from, int64_t count, const mirt__where *where);

@@ -1,13 +1,13 @@
 #ifndef MIRT__TRANSFORM_H
 #define MIRT__TRANSFORM_H
-/* What random transforms of images draw, which places they read, and which of them are done at once. */
+/* Random image transforms: their random numbers, the positions they read, and their fusion. */
 
 #include "table.h"
 
 #include <math.h>
 #include <string.h>
 
-/* Whether it moves pixels. */
+/* Whether the transform moves pixels. */
 MIRT__BOTH bool mirt__transform_moves(mirt_augmentation_kind kind) { return kind < MIRT_RANDOM_CONTRAST; }
 
 /* Four numbers in [0, 1) for transform `t` of image `row` at time `step`. */
@@ -23,7 +23,7 @@ MIRT__BOTH double mirt__transform_between(const mirt__transform *t, int axis, do
     return (double)t->low[axis] + drawn * ((double)t->high[axis] - (double)t->low[axis]);
 }
 
-/* Whether a part in the middle, the window, is resized. */
+/* Whether only the central part, the window, is resized. */
 MIRT__BOTH bool mirt__transform_fits(const mirt__transform *t) {
     return (t->kind == MIRT_RESIZING && t->crop) || ((t->kind == MIRT_RANDOM_CROP || t->kind == MIRT_CENTER_CROP) && (t->h < t->oh || t->w < t->ow));
 }
@@ -36,7 +36,7 @@ MIRT__BOTH void mirt__transform_window(const mirt__transform *t, int64_t begin[2
     begin[1] = (t->w - size[1]) / 2;
 }
 
-/* Which pixel of t's input, or of its window, output (x, y) is: m[0] x + m[1] y + m[2], m[3] x + m[4] y + m[5]. */
+/* The position in t's input, or in its window, of output (x, y): m[0] x + m[1] y + m[2], m[3] x + m[4] y + m[5]. */
 MIRT__BOTH void mirt__transform_matrix(const mirt__transform *t, const double drawn[4], double m[6]) {
     const double h = (double)t->h, w = (double)t->w, middle_x = (w - 1) / 2, middle_y = (h - 1) / 2;
     double xx = 1, xy = 0, x = 0, yx = 0, yy = 1, y = 0, turn;
@@ -90,7 +90,7 @@ MIRT__BOTH void mirt__transform_matrix(const mirt__transform *t, const double dr
     m[5] = y;
 }
 
-/* a, then b, of outputs: which of a's inputs b's outputs are. */
+/* The composition of a and b: the positions in a's input of b's outputs. */
 MIRT__BOTH void mirt__transform_then(double a[6], const double b[6]) {
     double both[6];
     for (int i = 0; i < 6; i += 3) {
@@ -99,16 +99,16 @@ MIRT__BOTH void mirt__transform_then(double a[6], const double b[6]) {
     memcpy(a, both, sizeof both);
 }
 
-/* Those that are done at once: values, or one warp. */
+/* Transforms that run in one pass: on values, or one warp. */
 typedef struct mirt__transform_pass {
-    int end; /* the first that is not of it */
-    bool moves, filled, chosen; /* fill and value, nearest are one's that reads them */
+    int end; /* the first transform after it */
+    bool moves, filled, chosen; /* fill and value, and nearest, of the transform that uses them */
     mirt_fill_mode fill;
     bool nearest, sized;
     float value;
 } mirt__transform_pass;
 
-/* Whether `t` can go into the same warp; if so, what it asks for is in force. */
+/* Whether `t` can be part of the same warp; if so, applies its settings. */
 MIRT__BOTH bool mirt__transform_joins(mirt__transform_pass *p, const mirt__transform *t) {
     const bool fills = t->kind == MIRT_RANDOM_ROTATION || t->kind == MIRT_RANDOM_ZOOM || t->kind == MIRT_RANDOM_TRANSLATION, sized = t->kind == MIRT_RESIZING;
     if ((fills || sized) && p->chosen && p->nearest != t->nearest) return false;
@@ -129,7 +129,7 @@ MIRT__BOTH bool mirt__transform_joins(mirt__transform_pass *p, const mirt__trans
     return true;
 }
 
-/* The pass that begins with number `first`. A window is the image of a pass of its own. */
+/* The pass that begins with transform `first`. A window needs a separate pass. */
 MIRT__BOTH mirt__transform_pass mirt__transform_pass_of(const mirt__transform *t, int count, int first) {
     mirt__transform_pass p;
     memset(&p, 0, sizeof p);

@@ -1,13 +1,13 @@
 #include "models.h"
 /* Tan & Le 2021. Keras: applications.EfficientNetV2B0 to L. */
 
-/* A stage: its blocks, the first of which has the stride. */
+/* A stage of blocks; the first block has the stride. */
 typedef struct mirt__efficient_stage { short blocks, filters, expand, stride; bool fused; } mirt__efficient_stage;
 #define MIRT__EFFICIENT_STAGES 7
 typedef struct mirt__efficient_variant {
     double width, depth; /* coefficients */
     int stem;
-    mirt__efficient_stage stage[MIRT__EFFICIENT_STAGES]; /* ends at the first without blocks */
+    mirt__efficient_stage stage[MIRT__EFFICIENT_STAGES]; /* the list ends at the first stage without blocks */
 } mirt__efficient_variant;
 
 #define MIRT__EFFICIENT_B(width, depth) \
@@ -72,7 +72,8 @@ static void mirt__efficient_block(mirt__network *n, const mirt__efficient_stage 
     mirt__network_norm(n, "project_bn");
     if (!expands) mirt__network_activation(n, "project_activation", MIRT_SILU);
     if (stride != 1 || channels != filters) return;
-    if (drop > 0) mirt__network_dropout(n, "drop", drop, true); /* Huang et al. 2016: the whole branch, for a sample */
+    if (drop > 0) mirt__network_dropout(n, "drop", drop, true); /* Huang et al. 2016: drops the whole branch of a
+                                                                   sample */
     mirt__network_add(n, "add", n->x, in);
 }
 

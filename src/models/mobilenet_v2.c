@@ -37,7 +37,7 @@ MIRT__LIB void mirt__build_mobilenet_v2(mirt__network *n) {
     static const struct { short filters, stride, blocks; } stages[] = {
         {16, 1, 1}, {24, 2, 2}, {32, 2, 3}, {64, 2, 4}, {96, 1, 3}, {160, 2, 3}, {320, 1, 1}
     };
-    const double alpha = round((double)n->d.alpha * 1e7) / 1e7; /* 0.35, not the float next to it */
+    const double alpha = round((double)n->d.alpha * 1e7) / 1e7; /* 0.35 in double precision, not the nearest float */
     int number = 0;
     n->momentum = 0.999f;
     n->epsilon = 1e-3f;

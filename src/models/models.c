@@ -3,14 +3,14 @@
 
 typedef struct mirt__application_row {
     const char *name;
-    const char *keras; /* the model's default name; NULL: it tells the width and the size */
+    const char *keras; /* the model's default name; NULL: composed of width and size */
     void (*build)(mirt__network *n);
     short variant, size, channels, classes;
-    bool alpha, dropout; /* whether it can be told these */
+    bool alpha, dropout; /* whether these settings apply */
 } mirt__application_row;
 
 static const mirt__application_row mirt__application_table[] = {
-    /* by variant */
+    /* a family's rows are in the order of its variants */
     {"efficientnet_v2_b0", "efficientnetv2-b0", mirt__build_efficientnet_v2, 0, 224, 3, 1000, false, true},
     {"efficientnet_v2_b1", "efficientnetv2-b1", mirt__build_efficientnet_v2, 1, 240, 3, 1000, false, true},
     {"efficientnet_v2_b2", "efficientnetv2-b2", mirt__build_efficientnet_v2, 2, 260, 3, 1000, false, true},
@@ -23,34 +23,35 @@ static const mirt__application_row mirt__application_table[] = {
     {"mnist", "mnist", mirt__build_mnist, 0, 28, 1, 10, false, false},
 };
 
-/* Whether a rate is one, 0 being the default and a negative one none. */
+/* Checks a rate; 0 means the default, and negative means no dropout. */
 static bool mirt__application_rate(const mirt__application_row *row, const char *what, float *rate) {
     if (!(*rate < 1))
-        return mirt__fail(MIRT_E_INVALID, "%s: %s is %g; it must be below 1, and a negative one is none", row->name,
+        return mirt__fail(MIRT_E_INVALID, "%s: %s is %g; it must be below 1; negative turns it off", row->name,
                           what, (double)*rate),
                false;
     if (*rate > 0 && !row->dropout)
-        return mirt__fail(MIRT_E_INVALID, "%s: %s is %g, but this network has none", row->name, what, (double)*rate),
+        return mirt__fail(MIRT_E_INVALID, "%s: %s is %g, but this network does not use it", row->name, what,
+                          (double)*rate),
                false;
     if (*rate == 0) *rate = row->dropout ? 0.2f : 0;
     return true;
 }
 
-/* Checks the description and fills in defaults. */
+/* Checks the description and sets defaults. */
 static bool mirt__application_settings(const mirt__application_row *row, mirt_application_desc *d) {
     const bool plain = row->build == mirt__build_mnist;
     if (!d->size) d->size = row->size;
     if (plain && (d->size != row->size || d->no_top)) {
-        return mirt__fail(MIRT_E_INVALID, "%s: it is for images of %dx%d, and has its top", row->name, row->size,
-                          row->size),
+        return mirt__fail(MIRT_E_INVALID, "%s takes images of %dx%d and cannot be built without its top", row->name,
+                          row->size, row->size),
                false;
     }
     if (!plain && d->size < 32)
-        return mirt__fail(MIRT_E_SHAPE, "%s: size is %d; images are halved five times, so it must be at least 32",
+        return mirt__fail(MIRT_E_SHAPE, "%s: size is %d; it must be at least 32, since images are halved five times",
                           row->name, d->size),
                false;
     if (d->alpha != 0 && d->alpha != 1 && !row->alpha)
-        return mirt__fail(MIRT_E_INVALID, "%s: alpha is %g, but this network has one width", row->name,
+        return mirt__fail(MIRT_E_INVALID, "%s: alpha is %g, but this network has only one width", row->name,
                           (double)d->alpha),
                false;
     if (d->alpha == 0) d->alpha = 1;
@@ -61,16 +62,16 @@ static bool mirt__application_settings(const mirt__application_row *row, mirt_ap
     if (d->classes < 0)
         return mirt__fail(MIRT_E_INVALID, "%s: classes is %d; it must be positive", row->name, d->classes), false;
     if (d->classes && d->no_top)
-        return mirt__fail(MIRT_E_INVALID, "%s: classes is %d, but a network without its top has none", row->name,
+        return mirt__fail(MIRT_E_INVALID, "%s: classes is %d, but a network without its top has no classes", row->name,
                           d->classes),
                false;
     if (!d->classes) d->classes = row->classes;
     if ((int)d->pooling < 0 || d->pooling > MIRT_POOLING_MAX)
-        return mirt__fail(MIRT_E_INVALID, "%s: there is no pooling number %d", row->name, (int)d->pooling), false;
+        return mirt__fail(MIRT_E_INVALID, "%s: invalid pooling (%d)", row->name, (int)d->pooling), false;
     if (d->pooling && !d->no_top)
-        return mirt__fail(MIRT_E_INVALID, "%s: pooling is of a network without its top", row->name), false;
+        return mirt__fail(MIRT_E_INVALID, "%s: pooling applies only to a network without its top", row->name), false;
     if ((int)d->preprocessing < 0 || d->preprocessing > MIRT_PREPROCESSING_OFF) {
-        return mirt__fail(MIRT_E_INVALID, "%s: there is no preprocessing number %d", row->name, (int)d->preprocessing),
+        return mirt__fail(MIRT_E_INVALID, "%s: invalid preprocessing (%d)", row->name, (int)d->preprocessing),
                false;
     }
     return mirt__application_rate(row, "dropout_rate", &d->dropout_rate) &&
@@ -93,7 +94,7 @@ static mirt_model *mirt__application_build(mirt_strategy *strategy, const mirt__
     mirt_model_output(n.model, n.x);
     if (!n.d.weights || mirt_load_weights(n.model, n.d.weights) == MIRT_OK) return n.model;
     if (row->alpha && mirt_last_status() == MIRT_E_SHAPE)
-        mirt__fail(MIRT_E_SHAPE, "%s; alpha is %g here: is the file of another width?", mirt_last_error(),
+        mirt__fail(MIRT_E_SHAPE, "%s; alpha is %g here: check that the file has the same width", mirt_last_error(),
                    (double)n.d.alpha);
     mirt_model_destroy(n.model);
     return NULL;

@@ -1,5 +1,5 @@
 #include "models.h"
-/* Layers with the names of keras.applications. */
+/* Builds layers with the names of keras.applications. */
 
 MIRT__LIB const char *mirt__network_name(mirt__network *n, const char *suffix) {
     snprintf(n->name, sizeof n->name, "%s%s", n->prefix, suffix);

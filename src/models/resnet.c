@@ -1,7 +1,7 @@
 #include "models.h"
 /* He et al. 2016. Keras: applications.ResNet50. */
 
-/* Recorded in the order in which Keras lists the layers. */
+/* Layers are recorded in the order in which Keras lists them. */
 static void mirt__resnet_block(mirt__network *n, int stage, int block, int filters, int stride) {
     mirt_tensor *in = n->x, *inner, *shortcut = n->x;
     snprintf(n->prefix, sizeof n->prefix, "conv%d_block%d_", stage, block);
@@ -33,7 +33,7 @@ static void mirt__resnet_block(mirt__network *n, int stage, int block, int filte
 
 MIRT__LIB void mirt__build_resnet50(mirt__network *n) {
     static const signed char blocks[] = {3, 4, 6, 3};
-    if (n->d.preprocessing == MIRT_PREPROCESSING_ON) { /* as Caffe: blue, green, red, each without its mean */
+    if (n->d.preprocessing == MIRT_PREPROCESSING_ON) { /* as in Caffe: blue, green, red, with their means subtracted */
         mirt_normalization_desc d;
         memset(&d, 0, sizeof d);
         d.reverse = true;

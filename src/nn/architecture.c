@@ -2,8 +2,8 @@
 #include "../ops/ops.h"
 #include "layers.h"
 
-#define MIRT__MAX_ENTRIES 10000 /* looking for a name goes through all of them */
-#define MIRT__MAX_RECORDED 32768 /* operations of a file's model and its parts: calls of calls multiply */
+#define MIRT__MAX_ENTRIES 10000 /* a search for a name scans all of them */
+#define MIRT__MAX_RECORDED 32768 /* operations of a file's model and its parts: nested calls multiply */
 
 /* Attributes of the operations in a file. */
 typedef struct mirt__file_attr {
@@ -16,7 +16,7 @@ typedef struct mirt__file_attr {
 static const mirt__file_attr mirt__file_attrs[] = {MIRT__SAVED_ATTR_LIST(MIRT__FILE_ATTR)};
 #undef MIRT__FILE_ATTR
 
-/* The op that files call `name`; MIRT__OP_COUNT if they may not hold one of that name. */
+/* The op that is called `name` in files; MIRT__OP_COUNT if none is allowed. */
 static mirt__op_id mirt__file_op(const char *name) {
     for (int id = 0; id < MIRT__OP_COUNT; id++) {
         const mirt__op *op = mirt__op_get((mirt__op_id)id);
@@ -25,28 +25,30 @@ static mirt__op_id mirt__file_op(const char *name) {
     return MIRT__OP_COUNT;
 }
 
-/* A variable made outside of layers. */
+/* A variable created outside of layers. */
 typedef struct mirt__variable_desc {
     mirt_shape shape;
     mirt_initializer initializer;
     bool trainable;
 } mirt__variable_desc;
-static const mirt__field mirt__variable_fields[] = {{"shape", MIRT__FIELD_DIMS, offsetof(mirt__variable_desc, shape)},
-                                                    {"initializer", MIRT__FIELD_INITIALIZER, offsetof(mirt__variable_desc, initializer)},
-                                                    {"trainable", MIRT__FIELD_BOOL, offsetof(mirt__variable_desc, trainable)}};
+static const mirt__field mirt__variable_fields[] = {
+    {"shape", MIRT__FIELD_DIMS, offsetof(mirt__variable_desc, shape)},
+    {"initializer", MIRT__FIELD_INITIALIZER, offsetof(mirt__variable_desc, initializer)},
+    {"trainable", MIRT__FIELD_BOOL, offsetof(mirt__variable_desc, trainable)}};
 
-static const mirt__field mirt__part_field = {"training", MIRT__FIELD_TRAINING, 0}; /* of a mirt_training */
+static const mirt__field mirt__part_field = {"training", MIRT__FIELD_TRAINING, 0}; /* values of mirt_training */
 
 /* >>writing */
 
-/* The name of operation number `index`: no layer's, which have no '/' of their own. */
+/* The name of operation number `index`, which contains '/', unlike names of layers. */
 static const char *mirt__op_label(const mirt_model *model, int index, char out[64]) {
     snprintf(out, 64, "%s/%d", model->graph.node[index]->op->name, index);
     return out;
 }
 
-/* How an entry names the tensor `t`. A layer that hands its input on names it too. */
-static bool mirt__write_tensor(const mirt_model *model, mirt__text *out, const mirt_tensor *t, int layers, const char *reader) {
+/* Writes a reference to the tensor `t`. A layer that returns its input names it, too. */
+static bool mirt__write_tensor(const mirt_model *model, mirt__text *out, const mirt_tensor *t, int layers,
+                               const char *reader) {
     const mirt__node *node = t->node;
     const char *name = NULL;
     char label[64];
@@ -57,7 +59,10 @@ static bool mirt__write_tensor(const mirt_model *model, mirt__text *out, const m
             if (layer->out[k] == t) name = layer->name, slot = k;
         }
         if (!name && index >= layer->first_node && index < layer->first_node + layer->num_nodes) {
-            mirt__fail(MIRT_E_STATE, "%s reads a tensor from inside of %s; such a model cannot be saved whole (weights alone can)", reader, layer->name);
+            mirt__fail(MIRT_E_STATE,
+                       "%s reads a tensor from inside of %s; the architecture of such a model cannot be saved (its "
+                       "weights can)",
+                       reader, layer->name);
             return false;
         }
     }
@@ -69,8 +74,9 @@ static bool mirt__write_tensor(const mirt_model *model, mirt__text *out, const m
     return true;
 }
 
-/* "input" or "inputs", whatever `key` is. */
-static bool mirt__write_tensors(const mirt_model *model, mirt__text *out, const char *key, mirt_tensor *const *t, int count, int layers, const char *reader) {
+/* Writes "input" or "inputs", or the like for another `key`. */
+static bool mirt__write_tensors(const mirt_model *model, mirt__text *out, const char *key, mirt_tensor *const *t,
+                                int count, int layers, const char *reader) {
     bool good = true;
     mirt__text_add(out, count == 1 ? ",\"%s\":" : ",\"%ss\":[", key);
     for (int i = 0; good && i < count; i++) {
@@ -95,7 +101,7 @@ static void mirt__write_config(mirt__text *out, const mirt__field *fields, int c
 
 static bool mirt__write_model(mirt_model *model, mirt__text *out);
 
-/* The layer before number `index` that is the same model called, or NULL. */
+/* The layer before number `index` that calls the same model, or NULL. */
 static const mirt__layer *mirt__first_call(const mirt_model *model, const mirt_model *part, int index) {
     mirt_training training;
     for (int i = 0; i < index; i++) {
@@ -104,7 +110,7 @@ static const mirt__layer *mirt__first_call(const mirt_model *model, const mirt_m
     return NULL;
 }
 
-/* A model called as a layer: all of it, or the name of the layer that has it. */
+/* Writes a model called as a layer: the whole model, or the name of the layer that contains it. */
 static bool mirt__write_part(const mirt_model *model, mirt__text *out, int index) {
     mirt_training training;
     mirt_model *part = mirt__layer_part(model->layer[index], &training);
@@ -120,7 +126,8 @@ static bool mirt__write_part(const mirt_model *model, mirt__text *out, int index
 static bool mirt__write_layer(const mirt_model *model, mirt__text *out, int index, bool first) {
     const mirt__layer *layer = model->layer[index];
     mirt__write_begin(out, layer->cls->class_name, layer->name, first);
-    if (layer->num_in && !mirt__write_tensors(model, out, "input", layer->in, layer->num_in, index, layer->name)) return false;
+    if (layer->num_in && !mirt__write_tensors(model, out, "input", layer->in, layer->num_in, index, layer->name))
+        return false;
     mirt__write_config(out, layer->cls->fields, layer->cls->num_fields, layer->desc);
     if (!mirt__write_part(model, out, index)) return false;
     mirt__text_add(out, "}");
@@ -138,7 +145,7 @@ static void mirt__write_variable(const mirt__variable *v, mirt__text *out, bool 
     mirt__text_add(out, "}");
 }
 
-/* As hexadecimal digits of the bytes, numbers as float32. */
+/* Writes bytes as hexadecimal digits, numbers as float32. */
 static void mirt__write_data(mirt__text *out, const mirt__attrs *a) {
     const size_t size = mirt__dtype_size(a->dtype);
     mirt__text_add(out, ",\"data\":\"");
@@ -146,7 +153,8 @@ static void mirt__write_data(mirt__text *out, const mirt__attrs *a) {
         const unsigned char *at = (const unsigned char *)a->data + i * size;
         float number = a->dtype == MIRT_FLOAT32 ? (float)((const mirt__real *)a->data)[i] : 0;
         if (a->dtype == MIRT_FLOAT32) at = (const unsigned char *)&number;
-        for (size_t k = 0; k < (a->dtype == MIRT_FLOAT32 ? sizeof number : size); k++) mirt__text_add(out, "%02x", at[k]);
+        for (size_t k = 0; k < (a->dtype == MIRT_FLOAT32 ? sizeof number : size); k++)
+            mirt__text_add(out, "%02x", at[k]);
     }
     mirt__text_add(out, "\"");
 }
@@ -162,7 +170,7 @@ static bool mirt__write_operation(const mirt_model *model, mirt__text *out, int 
         return true;
     }
     if (!node->op->saved) {
-        return mirt__fail(MIRT_E_STATE, "%s: such an operation cannot be saved; weights alone can", label), false;
+        return mirt__fail(MIRT_E_STATE, "%s: this operation cannot be saved; the weights can", label), false;
     }
     mirt__write_begin(out, "Operation", label, first);
     mirt__write_name(out, "op", node->op->name, false);
@@ -171,7 +179,8 @@ static bool mirt__write_operation(const mirt_model *model, mirt__text *out, int 
     for (int i = 0; i < MIRT__COUNT(mirt__file_attrs); i++) {
         const mirt__file_attr *a = &mirt__file_attrs[i];
         if (!(node->op->saved_attrs & a->bit)) continue;
-        if (memcmp((const char *)&node->a + a->field.offset, (const char *)&none + a->field.offset, a->size) == 0) continue;
+        if (memcmp((const char *)&node->a + a->field.offset, (const char *)&none + a->field.offset, a->size) == 0)
+            continue;
         mirt__write_field(out, &a->field, (const char *)&node->a, plain);
         plain = false;
     }
@@ -182,7 +191,7 @@ static bool mirt__write_operation(const mirt_model *model, mirt__text *out, int 
     return true;
 }
 
-/* Layers, and the nodes before, between and behind them. */
+/* Writes layers, and the nodes before, between and after them. */
 static bool mirt__write_entries(const mirt_model *model, mirt__text *out) {
     bool first = true;
     int node = 0;
@@ -199,14 +208,15 @@ static bool mirt__write_entries(const mirt_model *model, mirt__text *out) {
     return true;
 }
 
-/* Terms of the loss that no layer makes again. */
+/* Writes terms of the loss that layers do not recreate. */
 static bool mirt__write_terms(const mirt_model *model, mirt__text *out) {
     int term = 0, written = 0;
     for (int i = 0; i <= model->num_layers; i++) {
         const mirt__layer *layer = i < model->num_layers ? model->layer[i] : NULL;
         for (; term < (layer ? layer->first_term : model->graph.num_terms); term++, written++) {
             mirt__text_add(out, written ? "," : ",\"losses\":[");
-            if (!mirt__write_tensor(model, out, model->graph.term[term], model->num_layers, "a term of the loss")) return false;
+            if (!mirt__write_tensor(model, out, model->graph.term[term], model->num_layers, "a term of the loss"))
+                return false;
         }
         if (layer) term = layer->first_term + layer->num_terms;
     }
@@ -214,7 +224,7 @@ static bool mirt__write_terms(const mirt_model *model, mirt__text *out) {
     return true;
 }
 
-/* Weights that are not trained though they could be; those of parts stand among the model's own. */
+/* Writes the frozen weights, including those of parts. */
 static void mirt__write_frozen(const mirt_model *model, mirt__text *out) {
     int written = 0;
     for (int i = 0; i < model->num_variables && !model->owner; i++) {
@@ -232,7 +242,10 @@ static bool mirt__write_model(mirt_model *model, mirt__text *out) {
     mirt__text_add(out, ",\"layers\":[");
     if (!mirt__write_entries(model, out)) return false;
     mirt__text_add(out, "]");
-    if (!mirt__write_tensors(model, out, "output", model->output, model->num_outputs, model->num_layers, "the output") || !mirt__write_terms(model, out)) return false;
+    if (!mirt__write_tensors(model, out, "output", model->output, model->num_outputs, model->num_layers,
+                             "the output") ||
+        !mirt__write_terms(model, out))
+        return false;
     mirt__write_frozen(model, out);
     if (model->half && !model->owner) mirt__text_add(out, ",\"dtype_policy\":\"%s\"", mirt__dtype_policy(model));
     mirt__text_add(out, "}");
@@ -245,9 +258,9 @@ MIRT__LIB mirt_status mirt__architecture_write(mirt_model *model, mirt__text *ou
 
 /* >>reading */
 
-/* What has been recorded so far. */
+/* The state of reading a model. */
 typedef struct mirt__entry {
-    const char *name; /* the file's */
+    const char *name; /* name in the file */
     mirt_tensor *const *out;
     int num_out;
     mirt_model *part; /* which was called there, or NULL */
@@ -256,10 +269,10 @@ typedef struct mirt__reading {
     mirt_model *model;
     mirt__entry *entry;
     int count;
-    int *recorded; /* operations so far, in this model and those around it */
+    int *recorded; /* operations so far, in this model and the enclosing ones */
 } mirt__reading;
 
-/* A name, or [name, number]; NULL, without an error, when there is no such tensor. */
+/* The tensor for a name or [name, number]; NULL without an error if it does not exist. */
 static mirt_tensor *mirt__read_tensor(const mirt__reading *r, const mirt__json *json) {
     int64_t slot = 0;
     if (json->type == MIRT__JSON_ARRAY) {
@@ -268,13 +281,15 @@ static mirt_tensor *mirt__read_tensor(const mirt__reading *r, const mirt__json *
         json = json->item[0];
     }
     for (int i = r->count - 1; json->type == MIRT__JSON_STRING && i >= 0; i--) {
-        if (strcmp(r->entry[i].name, json->string) == 0) return slot >= 0 && slot < r->entry[i].num_out ? r->entry[i].out[slot] : NULL;
+        if (strcmp(r->entry[i].name, json->string) == 0)
+            return slot >= 0 && slot < r->entry[i].num_out ? r->entry[i].out[slot] : NULL;
     }
     return NULL;
 }
 
-/* The members "input" or "inputs" of `json`, for key "input"; how many, or -1 without an error. */
-static int mirt__read_tensors(const mirt__reading *r, const mirt__json *json, const char *key, mirt_tensor **out, int capacity) {
+/* Reads the members "input" or "inputs" of `json`, for key "input"; returns their number, or -1 without an error. */
+static int mirt__read_tensors(const mirt__reading *r, const mirt__json *json, const char *key, mirt_tensor **out,
+                              int capacity) {
     char plural[16];
     snprintf(plural, sizeof plural, "%ss", key);
     const mirt__json *one = mirt__json_member(json, key), *all = mirt__json_member(json, plural);
@@ -298,9 +313,10 @@ static bool mirt__read_done(mirt__reading *r, const char *name, mirt_tensor *con
 
 static mirt_status mirt__read_model(mirt_model *model, const mirt__json *architecture, int *recorded);
 
-/* The model that a layer calls: its own, or that of a layer before; NULL with the error set. */
+/* The model that a layer calls: its own, or that of an earlier layer; NULL with the error set. */
 static mirt_model *mirt__read_part(const mirt__reading *r, const mirt__json *json, bool *made) {
-    const mirt__json *own = mirt__json_member(json, "architecture"), *other = mirt__json_get(json, own ? "name" : "part", MIRT__JSON_STRING);
+    const mirt__json *own = mirt__json_member(json, "architecture"),
+                     *other = mirt__json_get(json, own ? "name" : "part", MIRT__JSON_STRING);
     *made = own != NULL;
     if (!other) return NULL;
     if (own) {
@@ -325,7 +341,7 @@ static bool mirt__read_call(mirt__reading *r, const mirt__json *json, const char
     mirt_model *part = mirt__read_part(r, json, &made);
     if (!part) return false;
     bool good = mirt__call_named(r->model, part, in, num_in, training, name);
-    if (made) mirt_model_destroy(part); /* at once, or together with the model whose part it now is */
+    if (made) mirt_model_destroy(part); /* destroyed directly, or together with the model that it is now a part of */
     if (!good) return false;
     const mirt__layer *layer = r->model->layer[r->model->num_layers - 1];
     r->entry[r->count].part = part;
@@ -339,7 +355,8 @@ static bool mirt__read_layer(mirt__reading *r, const mirt__json *json, const cha
     mirt_tensor *in[MIRT__MAX_IN];
     char other[MIRT__JSON_LABEL];
     if (!cls) {
-        mirt__fail(MIRT_E_FORMAT, "class %s is neither the library's nor known by mirt_register_layer", mirt__json_label(class_name, other));
+        mirt__fail(MIRT_E_FORMAT, "unknown layer class %s: register it with mirt_register_layer",
+                   mirt__json_label(class_name, other));
         return false;
     }
     char *desc = config ? (char *)mirt__pool_alloc(&model->graph.pool, cls->desc_size) : NULL;
@@ -350,11 +367,15 @@ static bool mirt__read_layer(mirt__reading *r, const mirt__json *json, const cha
     for (size_t k = 0; k < config->count; k++) {
         int known = 0;
         while (known < cls->num_fields && strcmp(cls->fields[known].name, config->item[k]->key) != 0) known++;
-        if (known == cls->num_fields) return mirt__fail(MIRT_E_FORMAT, "its \"%s\" is no field of class %s", mirt__json_label(config->item[k]->key, other), cls->class_name), false;
+        if (known == cls->num_fields)
+            return mirt__fail(MIRT_E_FORMAT, "\"%s\" is not a field of class %s",
+                              mirt__json_label(config->item[k]->key, other), cls->class_name),
+                   false;
     }
     int num_in = mirt__read_tensors(r, json, "input", in, MIRT__MAX_IN);
     if (cls->max_in == 0 && num_in != 0) return mirt__fail(MIRT_E_FORMAT, "an InputLayer has no input"), false;
-    if (num_in < 0 || (num_in == 0 && cls->min_in > 0)) return mirt__fail(MIRT_E_FORMAT, "its input is not a layer before it"), false;
+    if (num_in < 0 || (num_in == 0 && cls->min_in > 0))
+        return mirt__fail(MIRT_E_FORMAT, "its input is not a layer before it"), false;
     if (!mirt__layer_add(model, cls, in, num_in, desc, name)) return false;
     const mirt__layer *layer = model->layer[model->num_layers - 1];
     return mirt__read_done(r, name, layer->out, layer->num_out);
@@ -374,7 +395,8 @@ static unsigned char *mirt__read_bytes(mirt__reading *r, const mirt__json *json,
         good = high >= 0 && low >= 0;
         if (good) bytes[i] = (unsigned char)(16 * high + low);
     }
-    return good ? bytes : (mirt__fail(MIRT_E_FORMAT, "its data are not those of its shape and dtype"), (unsigned char *)NULL);
+    return good ? bytes
+                : (mirt__fail(MIRT_E_FORMAT, "its data do not match its shape and dtype"), (unsigned char *)NULL);
 }
 
 static mirt_tensor *mirt__read_constant(mirt__reading *r, const mirt__json *json, const mirt__attrs *a) {
@@ -385,7 +407,7 @@ static mirt_tensor *mirt__read_constant(mirt__reading *r, const mirt__json *json
     if (good && !bytes) return NULL;
     for (int64_t i = 0; good && a->dtype == MIRT_BOOL && i < count; i++) good = bytes[i] <= 1;
     if (good) return mirt__constant_op(&r->model->graph, mirt_make_array(bytes, a->dtype, a->shape));
-    return mirt__fail(MIRT_E_FORMAT, "its data are not those of its shape and dtype"), (mirt_tensor *)NULL;
+    return mirt__fail(MIRT_E_FORMAT, "its data do not match its shape and dtype"), (mirt_tensor *)NULL;
 }
 
 static mirt_tensor *mirt__read_user_op(mirt__reading *r, const mirt__json *json, mirt_tensor *const *in, int num_in) {
@@ -393,7 +415,10 @@ static mirt_tensor *mirt__read_user_op(mirt__reading *r, const mirt__json *json,
     const mirt_op_class *op = name ? mirt__op_class_by_name(r->model->strategy, name->string) : NULL;
     char label[MIRT__JSON_LABEL];
     if (!name) return NULL;
-    if (!op) return mirt__fail(MIRT_E_FORMAT, "op %s is not known: mirt_register_op makes it so", mirt__json_label(name->string, label)), (mirt_tensor *)NULL;
+    if (!op)
+        return mirt__fail(MIRT_E_FORMAT, "unknown op %s: register it with mirt_register_op",
+                          mirt__json_label(name->string, label)),
+               (mirt_tensor *)NULL;
     unsigned char *config = op->config_size ? mirt__read_bytes(r, json, op->config_size) : NULL;
     return config || !op->config_size ? mirt__user_op(&r->model->graph, op, in, num_in, config) : NULL;
 }
@@ -411,14 +436,18 @@ static mirt_status mirt__read_attributes(const mirt__json *json, mirt__attrs *a)
     }
     for (size_t i = 0; known < json->count && i < json->count; i++) {
         bool found = false;
-        for (int k = 0; k < MIRT__COUNT(mirt__file_attrs); k++) found = found || strcmp(mirt__file_attrs[k].field.name, json->item[i]->key) == 0;
-        if (!found) return mirt__fail(MIRT_E_FORMAT, "attribute \"%s\" is not known to this version", mirt__json_label(json->item[i]->key, label));
+        for (int k = 0; k < MIRT__COUNT(mirt__file_attrs); k++)
+            found = found || strcmp(mirt__file_attrs[k].field.name, json->item[i]->key) == 0;
+        if (!found)
+            return mirt__fail(MIRT_E_FORMAT, "attribute \"%s\" is unknown to this version",
+                              mirt__json_label(json->item[i]->key, label));
     }
     return MIRT_OK;
 }
 
 static bool mirt__read_operation(mirt__reading *r, const mirt__json *json, const char *name) {
-    const mirt__json *op = mirt__json_get(json, "op", MIRT__JSON_STRING), *attributes = mirt__json_get(json, "attributes", MIRT__JSON_OBJECT);
+    const mirt__json *op = mirt__json_get(json, "op", MIRT__JSON_STRING),
+                     *attributes = mirt__json_get(json, "attributes", MIRT__JSON_OBJECT);
     const mirt__attrs none = mirt__no_attrs();
     mirt_tensor *in[MIRT__MAX_IN], *out;
     char label[MIRT__JSON_LABEL];
@@ -427,11 +456,11 @@ static bool mirt__read_operation(mirt__reading *r, const mirt__json *json, const
     const mirt__op_id id = mirt__file_op(op->string);
     if (id == MIRT__OP_COUNT) {
         mirt__json_label(op->string, label);
-        return mirt__fail(MIRT_E_FORMAT, "operation %s is not one that files may hold", label), false;
+        return mirt__fail(MIRT_E_FORMAT, "operation %s is not allowed in files", label), false;
     }
     const mirt__op *row = mirt__op_get(id);
     if (!mirt__kind_label(id, a.kind)) {
-        return mirt__fail(MIRT_E_FORMAT, "there is no %s of kind %d", row->name, a.kind), false;
+        return mirt__fail(MIRT_E_FORMAT, "invalid kind of %s (%d)", row->name, a.kind), false;
     }
     for (int i = 0; i < MIRT__COUNT(mirt__file_attrs); i++) {
         const mirt__file_attr *other = &mirt__file_attrs[i];
@@ -440,7 +469,7 @@ static bool mirt__read_operation(mirt__reading *r, const mirt__json *json, const
     }
     const int num_in = mirt__read_tensors(r, json, "input", in, MIRT__MAX_IN);
     if (num_in < row->min_in || num_in > row->max_in || (row->fits && !row->fits(&a, in, num_in))) {
-        return mirt__fail(MIRT_E_FORMAT, "its inputs are not what it takes, or not made before it"), false;
+        return mirt__fail(MIRT_E_FORMAT, "its inputs do not fit it, or are not defined before it"), false;
     }
     out = row->saved_attrs & MIRT__SAVES_user_op ? mirt__read_user_op(r, json, in, num_in) :
           row->saved_attrs & MIRT__SAVES_data ? mirt__read_constant(r, json, &a) :
@@ -461,48 +490,58 @@ static bool mirt__read_variable(mirt__reading *r, const mirt__json *json, const 
 
 static bool mirt__read_entry(mirt__reading *r, const mirt__json *json, size_t number) {
     char label[MIRT__JSON_LABEL];
-    if (json->type != MIRT__JSON_OBJECT) return mirt__fail(MIRT_E_FORMAT, "layer number %zu is not an object", number), false;
-    const mirt__json *class_name = mirt__json_get(json, "class_name", MIRT__JSON_STRING), *name = mirt__json_get(json, "name", MIRT__JSON_STRING);
+    if (json->type != MIRT__JSON_OBJECT)
+        return mirt__fail(MIRT_E_FORMAT, "layer number %zu is not an object", number), false;
+    const mirt__json *class_name = mirt__json_get(json, "class_name", MIRT__JSON_STRING),
+                     *name = mirt__json_get(json, "name", MIRT__JSON_STRING);
     if (!class_name || !name) return mirt__fail_at("layer number %zu", number), false;
     bool operation = strcmp(class_name->string, "Operation") == 0;
     bool good = operation ? mirt__read_operation(r, json, name->string) :
                 strcmp(class_name->string, "Variable") == 0 ? mirt__read_variable(r, json, name->string) :
                 strcmp(class_name->string, "Functional") == 0 ? mirt__read_call(r, json, name->string) :
                 mirt__read_layer(r, json, class_name->string, name->string);
-    if (!good && (operation || r->model->graph.status == MIRT_OK)) mirt__fail_at("layer %s", mirt__json_label(name->string, label));
+    if (!good && (operation || r->model->graph.status == MIRT_OK))
+        mirt__fail_at("layer %s", mirt__json_label(name->string, label));
     return good;
 }
 
 static mirt_status mirt__read_frozen(mirt_model *model, const mirt__json *json) {
     const mirt__json *names = mirt__json_member(json, "frozen");
-    if (names && names->type != MIRT__JSON_ARRAY) return mirt__fail(MIRT_E_FORMAT, "the frozen weights are not an array");
-    if (names && names->count > (size_t)model->num_variables) return mirt__fail(MIRT_E_FORMAT, "more weights are frozen than there are");
+    if (names && names->type != MIRT__JSON_ARRAY)
+        return mirt__fail(MIRT_E_FORMAT, "the frozen weights are not an array");
+    if (names && names->count > (size_t)model->num_variables)
+        return mirt__fail(MIRT_E_FORMAT, "more weights are frozen than the model has");
     for (size_t i = 0; names && i < names->count; i++) {
         const mirt__json *name = names->item[i];
         if (name->type != MIRT__JSON_STRING) return mirt__fail(MIRT_E_FORMAT, "a frozen weight is not a name");
         int at = 0;
         while (at < model->num_variables && strcmp(model->variable[at].name, name->string) != 0) at++;
-        if (at == model->num_variables) { /* to name the nearest one takes long, and is done once */
+        if (at == model->num_variables) { /* finding the most similar name is slow, and done only once */
             mirt__variable_find(model, name->string);
             return mirt__fail(MIRT_E_FORMAT, "%s", mirt_last_error());
         }
         mirt__freeze(model, at, true);
-        model->variable[at].frozen = true; /* at once: it has no slots in the file */
+        model->variable[at].frozen = true; /* directly, since it has no slots in the file */
     }
     return MIRT_OK;
 }
 
 static mirt_status mirt__read_entries(mirt__reading *r, const mirt__json *json) {
-    const mirt__json *layers = mirt__json_get(json, "layers", MIRT__JSON_ARRAY), *losses = mirt__json_member(json, "losses");
+    const mirt__json *layers = mirt__json_get(json, "layers", MIRT__JSON_ARRAY),
+                     *losses = mirt__json_member(json, "losses");
     mirt_tensor *out[MIRT_MAX_OUTPUTS], *term;
     if (!layers) return mirt_last_status();
-    if (layers->count > MIRT__MAX_ENTRIES) return mirt__fail(MIRT_E_FORMAT, "%zu layers; a model has at most %d layers and operations", layers->count, MIRT__MAX_ENTRIES);
+    if (layers->count > MIRT__MAX_ENTRIES)
+        return mirt__fail(MIRT_E_FORMAT, "%zu layers; a model has at most %d layers and operations", layers->count,
+                          MIRT__MAX_ENTRIES);
     if (!mirt__grow((void **)&r->entry, 0, layers->count + 1, sizeof *r->entry)) return mirt_last_status();
     for (size_t i = 0; i < layers->count; i++) {
         int before = r->model->graph.count;
         if (!mirt__read_entry(r, layers->item[i], i + 1)) return mirt_last_status();
         *r->recorded += r->model->graph.count - before;
-        if (*r->recorded > MIRT__MAX_RECORDED) return mirt__fail(MIRT_E_FORMAT, "layer number %zu: more than %d operations, those of parts included", i + 1, MIRT__MAX_RECORDED);
+        if (*r->recorded > MIRT__MAX_RECORDED)
+            return mirt__fail(MIRT_E_FORMAT, "layer number %zu: more than %d operations, including those of parts",
+                              i + 1, MIRT__MAX_RECORDED);
     }
     int count = mirt__read_tensors(r, json, "output", out, MIRT_MAX_OUTPUTS);
     if (count == 0) return mirt__fail(MIRT_E_FORMAT, "\"output\" is missing");
@@ -510,7 +549,8 @@ static mirt_status mirt__read_entries(mirt__reading *r, const mirt__json *json) 
     mirt_model_outputs(r->model, out, count);
     if (losses && losses->type != MIRT__JSON_ARRAY) return mirt__fail(MIRT_E_FORMAT, "the losses are not an array");
     for (size_t i = 0; losses && i < losses->count; i++) {
-        if (!(term = mirt__read_tensor(r, losses->item[i]))) return mirt__fail(MIRT_E_FORMAT, "a term of the loss is not an operation's");
+        if (!(term = mirt__read_tensor(r, losses->item[i])))
+            return mirt__fail(MIRT_E_FORMAT, "a term of the loss is not the output of an operation");
         if (mirt_add_loss(r->model, term) != MIRT_OK) return mirt_last_status();
     }
     if (r->model->graph.status != MIRT_OK) return mirt__fail(r->model->graph.status, "%s", r->model->graph.error);
@@ -537,9 +577,11 @@ MIRT__LIB mirt_status mirt__architecture_read(mirt_model *model, const mirt__jso
     if (!policy) return MIRT_OK;
     char label[MIRT__JSON_LABEL];
     const bool scaled = policy->type == MIRT__JSON_STRING && strcmp(policy->string, "mixed_float16") == 0;
-    mirt__set_half(model, scaled || (policy->type == MIRT__JSON_STRING && strcmp(policy->string, "mixed_bfloat16") == 0), scaled);
+    mirt__set_half(
+        model, scaled || (policy->type == MIRT__JSON_STRING && strcmp(policy->string, "mixed_bfloat16") == 0), scaled);
     if (model->half || (policy->type == MIRT__JSON_STRING && strcmp(policy->string, "float32") == 0)) return MIRT_OK;
-    return mirt__fail(MIRT_E_FORMAT, "the dtype policy %s is not known to this version", policy->type == MIRT__JSON_STRING ? mirt__json_label(policy->string, label) : "is no name, and");
+    return mirt__fail(MIRT_E_FORMAT, "the dtype policy %s is unknown to this version",
+                      policy->type == MIRT__JSON_STRING ? mirt__json_label(policy->string, label) : "is no name, and");
 }
 
 #undef MIRT__MAX_RECORDED

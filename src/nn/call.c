@@ -1,18 +1,21 @@
 #include "../ops/ops.h"
 #include "layers.h"
-/* Models called on tensors: as a part of another model, or in the body of a function. */
+/* Calls models on tensors, as part of another model or in a function. */
 
 static mirt_status mirt__call_check(const mirt_model *model, mirt_tensor *const *x, int count) {
     char have[96], want[96];
     if (model->graph.status != MIRT_OK) return mirt__fail(model->graph.status, "%s", model->graph.error);
-    if (!model->num_outputs) return mirt__fail(MIRT_E_STATE, "%s has no output: end with mirt_model_output", model->name);
+    if (!model->num_outputs)
+        return mirt__fail(MIRT_E_STATE, "%s has no output: end with mirt_model_output", model->name);
     if (count != model->num_inputs) {
-        return mirt__fail(MIRT_E_INVALID, "%s takes %d tensor%s, not %d", model->name, model->num_inputs, model->num_inputs == 1 ? "" : "s", count);
+        return mirt__fail(MIRT_E_INVALID, "%s takes %d tensor%s, not %d", model->name, model->num_inputs,
+                          model->num_inputs == 1 ? "" : "s", count);
     }
     for (int i = 0; i < count; i++) {
         if (x[i]->dtype == MIRT_FLOAT32 && mirt__shape_equal(&x[i]->shape, &model->input[i]->shape)) continue;
-        return mirt__fail(MIRT_E_SHAPE, "%s takes float32 %s, not %s %s%s", model->name, mirt__shape_text(&model->input[i]->shape, want),
-                          mirt__dtype_name(x[i]->dtype), mirt__shape_text(&x[i]->shape, have), x[i]->dtype != MIRT_FLOAT32 ? ": cast it first" : "");
+        return mirt__fail(MIRT_E_SHAPE, "%s takes float32 %s, not %s %s%s", model->name,
+                          mirt__shape_text(&model->input[i]->shape, want), mirt__dtype_name(x[i]->dtype),
+                          mirt__shape_text(&x[i]->shape, have), x[i]->dtype != MIRT_FLOAT32 ? ": cast it first" : "");
     }
     return MIRT_OK;
 }
@@ -26,7 +29,7 @@ MIRT__LIB int mirt__call_variables(const mirt__graph *graph, const mirt_model *m
     return mirt__fail(MIRT_E_INVALID, "%s is not a part of %s, whose function this is", model->name, top->name), -1;
 }
 
-/* Whether a number is made of weights alone. */
+/* Whether a number depends only on weights. */
 static bool mirt__of_weights(const mirt__graph *graph, const mirt_tensor *t) {
     for (int i = 0; i < graph->count; i++) graph->node[i]->live = graph->node[i] == t->node;
     for (int i = graph->count - 1; i >= 0; i--) {
@@ -37,8 +40,8 @@ static bool mirt__of_weights(const mirt__graph *graph, const mirt_tensor *t) {
     return true;
 }
 
-/* Whether a term of the model's loss counts in this graph: terms of weights alone count once, however often the model
-   is called; the regularizer of a weight counts while that is trained, as in Keras. */
+/* Whether a term of the model's loss counts in this graph: terms that depend only on weights count once, regardless of
+   the number of calls; the regularizer of a weight counts while the weight is trained, as in Keras. */
 static bool mirt__term_counts(const mirt__graph *graph, const mirt_model *model, const mirt_tensor *term, int first,
                               bool again) {
     const mirt__node *node = term->node;
@@ -48,8 +51,9 @@ static bool mirt__term_counts(const mirt__graph *graph, const mirt_model *model,
     return mirt__is_trained(&graph->root->variable[first + node->a.index]);
 }
 
-static bool mirt__call_copy(mirt__graph *graph, mirt_model *model, const mirt__stretch *from, mirt_tensor *const *x, mirt_training training, const char *prefix,
-                            uint64_t salt, const mirt__stretch *to, mirt_tensor **out) {
+static bool mirt__call_copy(mirt__graph *graph, mirt_model *model, const mirt__stretch *from, mirt_tensor *const *x,
+                            mirt_training training, const char *prefix, uint64_t salt, const mirt__stretch *to,
+                            mirt_tensor **out) {
     mirt__copying c;
     int outputs = to->count, terms = to->tensor == model->output ? model->graph.num_terms : 0;
     mirt_tensor **keep = (mirt_tensor **)mirt__pool_alloc(&graph->pool, (size_t)(outputs + terms) * sizeof *keep + 1);
@@ -78,17 +82,19 @@ static bool mirt__call_copy(mirt__graph *graph, mirt_model *model, const mirt__s
     return true;
 }
 
-/* All of the model. */
-static bool mirt__call_all(mirt__graph *graph, mirt_model *model, mirt_tensor *const *x, mirt_training training, const char *prefix, uint64_t salt, mirt_tensor **out) {
+/* Records the whole model. */
+static bool mirt__call_all(mirt__graph *graph, mirt_model *model, mirt_tensor *const *x, mirt_training training,
+                           const char *prefix, uint64_t salt, mirt_tensor **out) {
     const mirt__stretch from = {model->input, model->num_inputs}, to = {model->output, model->num_outputs};
     return mirt__call_copy(graph, model, &from, x, training, prefix, salt, &to, out);
 }
 
-MIRT__LIB bool mirt__call_stretch(mirt__graph *graph, mirt_model *model, const mirt__stretch *from, mirt_tensor *const *x, const mirt__stretch *to, mirt_tensor **out) {
+MIRT__LIB bool mirt__call_stretch(mirt__graph *graph, mirt_model *model, const mirt__stretch *from,
+                                  mirt_tensor *const *x, const mirt__stretch *to, mirt_tensor **out) {
     return mirt__call_copy(graph, model, from, x, MIRT_TRAINING_AUTO, NULL, 0, to, out);
 }
 
-/* How often the model was called in this graph before: another call draws other random numbers. */
+/* The number of earlier calls of the model in this graph: each call uses other random numbers. */
 static uint64_t mirt__call_number(mirt_model *model, const mirt__graph *graph) {
     if (model->called_in != graph->serial) model->calls = 0;
     model->called_in = graph->serial;
@@ -109,11 +115,13 @@ static mirt_tensor *mirt__functional_build(mirt__layer *layer, mirt_tensor *x, v
     if (mirt__adopt(model, d->part, layer->name) != MIRT_OK) return NULL;
     layer->num_out = d->part->num_outputs;
     uint64_t salt = mirt__call_number(d->part, &model->graph);
-    return mirt__call_all(&model->graph, d->part, layer->in, d->training, layer->name, salt, layer->out) ? layer->out[0] : NULL;
+    return mirt__call_all(&model->graph, d->part, layer->in, d->training, layer->name, salt, layer->out) ? layer->out[0]
+                                                                                                         : NULL;
 }
 
-static const mirt__layer_class mirt__functional_layer = {"Functional", "functional", 1, MIRT_MAX_INPUTS, NULL, 0, sizeof(mirt__functional_desc),
-                                                         mirt__functional_build, NULL, NULL};
+static const mirt__layer_class mirt__functional_layer = {
+    "Functional",           "functional", 1,   MIRT_MAX_INPUTS, NULL, 0, sizeof(mirt__functional_desc),
+    mirt__functional_build, NULL,         NULL};
 
 MIRT__LIB mirt_model *mirt__layer_part(const mirt__layer *layer, mirt_training *training) {
     const mirt__functional_desc *d = (const mirt__functional_desc *)(const void *)layer->desc;
@@ -129,8 +137,9 @@ static bool mirt__layer_is_named(const mirt_model *model, const char *name) {
     return false;
 }
 
-/* `name` NULL: that of the model, with a number when it is taken. */
-static bool mirt__call_as_layer(mirt_model *model, mirt_model *part, mirt_tensor *const *x, mirt_training training, const char *name, mirt_tensor **out) {
+/* `name` NULL: the model's name, with a number if it is taken. */
+static bool mirt__call_as_layer(mirt_model *model, mirt_model *part, mirt_tensor *const *x, mirt_training training,
+                                const char *name, mirt_tensor **out) {
     mirt__functional_desc d;
     char own[256];
     memset(&d, 0, sizeof d);
@@ -147,18 +156,21 @@ static bool mirt__call_as_layer(mirt_model *model, mirt_model *part, mirt_tensor
     return true;
 }
 
-MIRT__LIB bool mirt__call_named(mirt_model *model, mirt_model *part, mirt_tensor *const *x, int count, mirt_training training, const char *name) {
+MIRT__LIB bool mirt__call_named(mirt_model *model, mirt_model *part, mirt_tensor *const *x, int count,
+                                mirt_training training, const char *name) {
     mirt_tensor *out[MIRT_MAX_OUTPUTS];
     return mirt__call_check(part, x, count) == MIRT_OK && mirt__call_as_layer(model, part, x, training, name, out);
 }
 
-static bool mirt__call_into(mirt__graph *graph, mirt_model *model, mirt_tensor *const *x, mirt_training training, mirt_tensor **out) {
+static bool mirt__call_into(mirt__graph *graph, mirt_model *model, mirt_tensor *const *x, mirt_training training,
+                            mirt_tensor **out) {
     if (graph->model) return mirt__call_as_layer(graph->model, model, x, training, NULL, out);
     if (mirt__call_variables(graph, model) < 0) return false;
     return mirt__call_all(graph, model, x, training, NULL, mirt__call_number(model, graph), out);
 }
 
-MIRT_API mirt_tensor *mirt_call_many(mirt_model *model, mirt_tensor *const *x, int count, mirt_training training, mirt_tensor **out) {
+MIRT_API mirt_tensor *mirt_call_many(mirt_model *model, mirt_tensor *const *x, int count, mirt_training training,
+                                     mirt_tensor **out) {
     MIRT__USE_MODEL(model, NULL);
     mirt_tensor *own[MIRT_MAX_OUTPUTS], *in[MIRT_MAX_INPUTS];
     if (!x || count < 1 || !x[0]) return NULL;
@@ -169,21 +181,25 @@ MIRT_API mirt_tensor *mirt_call_many(mirt_model *model, mirt_tensor *const *x, i
         if (i < MIRT_MAX_INPUTS && !(in[i] = mirt_cast(x[i], MIRT_FLOAT32))) return NULL;
     }
     bool known = (int)training >= MIRT_TRAINING_AUTO && training <= MIRT_TRAINING_OFF;
-    if (!known) mirt__fail(MIRT_E_INVALID, "%s: there is no way of training number %d", model->name, (int)training);
-    if (!known || mirt__call_check(model, in, count) != MIRT_OK || !mirt__call_into(graph, model, in, training, out ? out : own)) {
+    if (!known) mirt__fail(MIRT_E_INVALID, "%s: invalid training mode (%d)", model->name, (int)training);
+    if (!known || mirt__call_check(model, in, count) != MIRT_OK ||
+        !mirt__call_into(graph, model, in, training, out ? out : own)) {
         mirt__graph_poison(graph);
         return NULL;
     }
     return out ? out[0] : own[0];
 }
 
-MIRT_API mirt_tensor *mirt_call(mirt_model *model, mirt_tensor *x, mirt_training training) { return mirt_call_many(model, &x, 1, training, NULL); }
+MIRT_API mirt_tensor *mirt_call(mirt_model *model, mirt_tensor *x, mirt_training training) {
+    return mirt_call_many(model, &x, 1, training, NULL);
+}
 
 /* >>views */
 
 MIRT_API mirt_tensor *mirt_layer_output(mirt_model *model, const char *layer) {
     MIRT__USE_MODEL(model, NULL);
-    if (!model || !layer) return mirt__fail(MIRT_E_INVALID, "mirt_layer_output: no model or no name"), (mirt_tensor *)NULL;
+    if (!model || !layer)
+        return mirt__fail(MIRT_E_INVALID, "mirt_layer_output: no model or no name"), (mirt_tensor *)NULL;
     int index = mirt__layer_find(model, layer);
     return index < 0 ? NULL : model->layer[index]->out[0];
 }
@@ -213,13 +229,20 @@ static bool mirt__view_record(mirt_model *view, mirt_model *model, mirt_tensor *
 
 MIRT_API mirt_model *mirt_model_view(mirt_model *model, mirt_tensor *const *outputs, int count) {
     MIRT__USE_MODEL(model, NULL);
-    if (!model || !outputs) return mirt__fail(MIRT_E_INVALID, "mirt_model_view: no model or no outputs"), (mirt_model *)NULL;
-    if (count < 1 || count > MIRT_MAX_OUTPUTS) return mirt__fail(MIRT_E_INVALID, "mirt_model_view: %d outputs; it must be 1 to %d", count, MIRT_MAX_OUTPUTS), (mirt_model *)NULL;
+    if (!model || !outputs)
+        return mirt__fail(MIRT_E_INVALID, "mirt_model_view: no model or no outputs"), (mirt_model *)NULL;
+    if (count < 1 || count > MIRT_MAX_OUTPUTS)
+        return mirt__fail(MIRT_E_INVALID, "mirt_model_view: %d outputs; it must be 1 to %d", count, MIRT_MAX_OUTPUTS),
+               (mirt_model *)NULL;
     for (int i = 0; i < count; i++) {
         if (!outputs[i]) return mirt__fail_missing("mirt_model_view", "output"), (mirt_model *)NULL;
-        if (outputs[i]->node->graph != &model->graph) return mirt__fail(MIRT_E_INVALID, "mirt_model_view: an output is a tensor of another model than %s", model->name), (mirt_model *)NULL;
+        if (outputs[i]->node->graph != &model->graph)
+            return mirt__fail(MIRT_E_INVALID, "mirt_model_view: an output is a tensor of another model than %s",
+                              model->name),
+                   (mirt_model *)NULL;
     }
-    if (model->graph.status != MIRT_OK) return mirt__fail(model->graph.status, "%s", model->graph.error), (mirt_model *)NULL;
+    if (model->graph.status != MIRT_OK)
+        return mirt__fail(model->graph.status, "%s", model->graph.error), (mirt_model *)NULL;
     if (mirt__model_materialize(model) != MIRT_OK) return NULL;
     mirt_model *view = mirt_model_create(model->strategy, model->name);
     if (!view) return NULL;

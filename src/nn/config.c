@@ -1,3 +1,5 @@
+/* Writes and reads settings of layers, optimizers and metrics as JSON. */
+
 #include "config.h"
 #include "../ops/ops.h"
 
@@ -5,16 +7,19 @@ static const char *const mirt__training_names[] = {"auto", "on", "off"};
 static const char *const mirt__padding_names[] = {"valid", "same"};
 static const char *const mirt__flip_names[] = {"horizontal_and_vertical", "horizontal", "vertical"};
 static const char *const mirt__fill_names[] = {"reflect", "constant", "wrap", "nearest"};
-static const char *const mirt__interpolation_names[MIRT__INTERPOLATION_COUNT] = {"bilinear", "nearest", "bicubic", "area", "lanczos3", "lanczos5", "gaussian", "mitchellcubic"};
+static const char *const mirt__interpolation_names[MIRT__INTERPOLATION_COUNT] = {
+    "bilinear", "nearest", "bicubic", "area", "lanczos3", "lanczos5", "gaussian", "mitchellcubic"};
 static const char *const mirt__fan_names[] = {"fan_in", "fan_out", "fan_avg"};
 static const char *const mirt__distribution_names[] = {"truncated_normal", "untruncated_normal", "uniform"};
 static const char *const mirt__curve_names[] = {"ROC", "PR"};
 static const char *const mirt__reduction_names[] = {"sum_over_batch_size", "sum"};
 static const char *const mirt__initializer_names[MIRT__INIT_COUNT] = {
     "Default", "Zeros", "Ones", "Constant", "RandomUniform", "RandomNormal", "TruncatedNormal", "VarianceScaling"};
-/* Keras's names of an initializer's numbers a and b. */
-static const char *const mirt__initializer_a[MIRT__INIT_COUNT] = {NULL, NULL, NULL, "value", "minval", "mean", "mean", "scale"};
-static const char *const mirt__initializer_b[MIRT__INIT_COUNT] = {NULL, NULL, NULL, NULL, "maxval", "stddev", "stddev", NULL};
+/* Keras's names of an initializer's parameters a and b. */
+static const char *const mirt__initializer_a[MIRT__INIT_COUNT] = {NULL,     NULL,   NULL,   "value",
+                                                                  "minval", "mean", "mean", "scale"};
+static const char *const mirt__initializer_b[MIRT__INIT_COUNT] = {NULL,     NULL,     NULL,     NULL,
+                                                                  "maxval", "stddev", "stddev", NULL};
 
 /* >>writing */
 
@@ -40,7 +45,8 @@ static void mirt__write_initializer(mirt__text *out, const mirt_initializer *i) 
     mirt__write_key(out, "config", false);
     mirt__text_add(out, "{");
     bool first = true;
-    if (mirt__initializer_a[i->kind]) mirt__write_number(out, mirt__initializer_a[i->kind], (double)i->a, first), first = false;
+    if (mirt__initializer_a[i->kind])
+        mirt__write_number(out, mirt__initializer_a[i->kind], (double)i->a, first), first = false;
     if (mirt__initializer_b[i->kind]) mirt__write_number(out, mirt__initializer_b[i->kind], (double)i->b, first);
     if (i->kind == MIRT_INIT_VARIANCE_SCALING) {
         mirt__write_name(out, "mode", mirt__fan_names[i->mode], false);
@@ -80,7 +86,10 @@ MIRT__LIB void mirt__write_field(mirt__text *out, const mirt__field *field, cons
     switch (field->kind) {
     case MIRT__FIELD_INT:
     case MIRT__FIELD_SIGNED: mirt__text_add(out, "%d", *(const int *)at); break;
-    case MIRT__FIELD_INT2X2: mirt__text_add(out, "[[%d,%d],[%d,%d]]", ((const int *)at)[0], ((const int *)at)[1], ((const int *)at)[2], ((const int *)at)[3]); break;
+    case MIRT__FIELD_INT2X2:
+        mirt__text_add(out, "[[%d,%d],[%d,%d]]", ((const int *)at)[0], ((const int *)at)[1], ((const int *)at)[2],
+                       ((const int *)at)[3]);
+        break;
     case MIRT__FIELD_INT2: mirt__text_add(out, "[%d,%d]", ((const int *)at)[0], ((const int *)at)[1]); break;
     case MIRT__FIELD_INT64: mirt__text_add(out, "%lld", (long long)*(const int64_t *)at); break;
     case MIRT__FIELD_FLOAT: mirt__json_write_number(out, (double)*(const float *)at); break;
@@ -94,14 +103,18 @@ MIRT__LIB void mirt__write_field(mirt__text *out, const mirt__field *field, cons
     case MIRT__FIELD_BOOL: mirt__text_add(out, "%s", *(const bool *)at ? "true" : "false"); break;
     case MIRT__FIELD_NO: mirt__text_add(out, "%s", *(const bool *)at ? "false" : "true"); break;
     case MIRT__FIELD_PADDING: mirt__json_write_string(out, mirt__padding_names[*(const mirt_padding *)at]); break;
-    case MIRT__FIELD_ACTIVATION: mirt__json_write_string(out, mirt__activation_get(*(const mirt_activation_kind *)at)->name); break;
+    case MIRT__FIELD_ACTIVATION:
+        mirt__json_write_string(out, mirt__activation_get(*(const mirt_activation_kind *)at)->name);
+        break;
     case MIRT__FIELD_INITIALIZER: mirt__write_initializer(out, (const mirt_initializer *)at); break;
     case MIRT__FIELD_REGULARIZER: mirt__write_regularizer(out, (const mirt_regularizer *)at); break;
     case MIRT__FIELD_CHANNELS: mirt__write_floats(out, (const float *)at, MIRT_MAX_CHANNELS); break;
     case MIRT__FIELD_FLOAT2: mirt__write_floats(out, (const float *)at, 2); break;
     case MIRT__FIELD_FLIP: mirt__json_write_string(out, mirt__flip_names[*(const mirt_flip_mode *)at]); break;
     case MIRT__FIELD_FILL: mirt__json_write_string(out, mirt__fill_names[*(const mirt_fill_mode *)at]); break;
-    case MIRT__FIELD_INTERPOLATION: mirt__json_write_string(out, mirt__interpolation_names[*(const mirt_interpolation *)at]); break;
+    case MIRT__FIELD_INTERPOLATION:
+        mirt__json_write_string(out, mirt__interpolation_names[*(const mirt_interpolation *)at]);
+        break;
     case MIRT__FIELD_NOISE:
         if (!((const mirt_shape *)at)->rank) mirt__text_add(out, "null");
         else mirt__write_dims(out, ((const mirt_shape *)at)->dim, ((const mirt_shape *)at)->rank);
@@ -112,7 +125,7 @@ MIRT__LIB void mirt__write_field(mirt__text *out, const mirt__field *field, cons
     }
 }
 
-/* Those of single outputs, when there are any. */
+/* Losses and weights per output, if there are any. */
 static void mirt__write_losses(const mirt_compile_desc *c, mirt__text *out) {
     int count = 0;
     for (int i = 0; i < MIRT_MAX_OUTPUTS; i++) {
@@ -129,7 +142,7 @@ static void mirt__write_losses(const mirt_compile_desc *c, mirt__text *out) {
     if (count) mirt__text_add(out, "]");
 }
 
-/* The user's own, by name; an output without one is null. */
+/* Custom losses or metrics by name; null for an output without one. */
 static void mirt__write_custom(const mirt_compile_desc *c, mirt__text *out) {
     int losses = 0;
     for (int i = 0; i < MIRT_MAX_OUTPUTS; i++) losses = c->custom_losses[i] ? i + 1 : losses;
@@ -167,7 +180,7 @@ static bool mirt__field_is_zero(const mirt__field *field, const void *at) {
     return field->kind == MIRT__FIELD_BOOL ? !*(const bool *)at : *(const int64_t *)at == 0;
 }
 
-/* With the rate in force: a schedule that mirt_set_learning_rate has overridden is gone. */
+/* Writes the current rate; a schedule that mirt_set_learning_rate has overridden is not saved. */
 static void mirt__write_optimizer(mirt__text *out, const mirt_model *model) {
     const mirt_optimizer *o = &model->config.optimizer;
     const mirt__optimizer_class *cls = mirt__optimizer_class_get(o->kind);
@@ -178,14 +191,16 @@ static void mirt__write_optimizer(mirt__text *out, const mirt_model *model) {
     mirt__write_number(out, "learning_rate", mirt_get_learning_rate(model), false);
     for (int i = 0; i < cls->num_fields; i++) mirt__write_field(out, &cls->fields[i], (const char *)o, false);
     for (int i = 0; i < common; i++) {
-        if (!mirt__field_is_zero(&field[i], (const char *)o + field[i].offset)) mirt__write_field(out, &field[i], (const char *)o, false);
+        if (!mirt__field_is_zero(&field[i], (const char *)o + field[i].offset))
+            mirt__write_field(out, &field[i], (const char *)o, false);
     }
-    if (o->exclude_from_weight_decay) mirt__write_name(out, "exclude_from_weight_decay", o->exclude_from_weight_decay, false);
+    if (o->exclude_from_weight_decay)
+        mirt__write_name(out, "exclude_from_weight_decay", o->exclude_from_weight_decay, false);
     if (o->decay.kind && !model->rate_set) mirt__write_schedule(out, &o->decay);
     mirt__text_add(out, "}");
 }
 
-/* A name, or where there are options {"class_name", "config"}. */
+/* A name, or {"class_name", "config"} if there are options. */
 static void mirt__write_metric(mirt__text *out, mirt_metric metric, const mirt_metric_options *o) {
     const char *name = mirt__metric_class_get(metric)->name;
     int count, written = 0;
@@ -200,7 +215,8 @@ static void mirt__write_metric(mirt__text *out, mirt_metric metric, const mirt_m
     mirt__write_name(out, "class_name", name, true);
     mirt__text_add(out, ",\"config\":{");
     for (int i = 0; i < count; i++) {
-        if (!mirt__field_is_zero(&field[i], (const char *)o + field[i].offset)) mirt__write_field(out, &field[i], (const char *)o, written++ == 0);
+        if (!mirt__field_is_zero(&field[i], (const char *)o + field[i].offset))
+            mirt__write_field(out, &field[i], (const char *)o, written++ == 0);
     }
     if (o->curve) mirt__write_name(out, "curve", mirt__curve_names[o->curve], written++ == 0);
     if (o->name) mirt__write_name(out, "name", o->name, written++ == 0);
@@ -227,21 +243,23 @@ MIRT__LIB void mirt__compile_write(const mirt_model *model, mirt__text *out) {
 /* >>reading */
 
 /* The index of a string member among `names`. */
-static mirt_status mirt__read_name(const mirt__json *object, const char *key, const char *const *names, int count, int *out) {
+static mirt_status mirt__read_name(const mirt__json *object, const char *key, const char *const *names, int count,
+                                   int *out) {
     const mirt__json *value = mirt__json_get(object, key, MIRT__JSON_STRING);
     char label[MIRT__JSON_LABEL];
     if (!value) return mirt_last_status();
     for (*out = 0; *out < count; ++*out) {
         if (strcmp(names[*out], value->string) == 0) return MIRT_OK;
     }
-    return mirt__fail(MIRT_E_FORMAT, "%s is \"%s\", which this version does not know", key, mirt__json_label(value->string, label));
+    return mirt__fail(MIRT_E_FORMAT, "%s is \"%s\", which is unknown to this version", key,
+                      mirt__json_label(value->string, label));
 }
 
 static mirt_status mirt__read_float(const mirt__json *object, const char *key, float *out) {
     const mirt__json *value = mirt__json_get(object, key, MIRT__JSON_NUMBER);
     if (!value) return mirt_last_status();
     *out = (float)value->number;
-    return isfinite(*out) ? MIRT_OK : mirt__fail(MIRT_E_FORMAT, "%s is beyond float32", key);
+    return isfinite(*out) ? MIRT_OK : mirt__fail(MIRT_E_FORMAT, "%s is out of range for float32", key);
 }
 
 static mirt_status mirt__read_bool(const mirt__json *object, const char *key, bool *out) {
@@ -258,10 +276,11 @@ static mirt_status mirt__read_int(const mirt__json *object, const char *key, int
     return MIRT_OK;
 }
 
-/* An array of `minimum` to `maximum` integers, each from `low` to `high`; returns how many, or -1. */
-static int mirt__read_ints(const mirt__json *object, const char *key, int64_t *out, int minimum, int maximum, int64_t low, int64_t high) {
+/* Reads an array of `minimum` to `maximum` integers, each from `low` to `high`; returns their number, or -1. */
+static int mirt__read_ints(const mirt__json *object, const char *key, int64_t *out, int minimum, int maximum,
+                           int64_t low, int64_t high) {
     const mirt__json *array = mirt__json_get(object, key, MIRT__JSON_ARRAY);
-    const char *what = low == 1 ? "positive integers" : low == 0 ? "integers, none negative" : "integers in range";
+    const char *what = low == 1 ? "positive integers" : low == 0 ? "non-negative integers" : "integers in range";
     if (!array) return -1;
     bool good = array->count >= (size_t)minimum && array->count <= (size_t)maximum;
     for (size_t i = 0; good && i < array->count; i++) {
@@ -275,7 +294,7 @@ static int mirt__read_ints(const mirt__json *object, const char *key, int64_t *o
     return -1;
 }
 
-/* An int64_t of any size, which JSON holds exactly. */
+/* Reads an int64_t, which JSON represents exactly. */
 static mirt_status mirt__read_int64(const mirt__json *object, const char *key, int64_t *out) {
     return mirt__json_get_int(object, key, INT64_MIN, INT64_MAX, out);
 }
@@ -300,11 +319,14 @@ static mirt_status mirt__read_initializer(const mirt__json *object, const char *
         return mirt_last_status();
     }
     out->kind = (mirt_initializer_kind)kind;
-    if (mirt__initializer_a[kind] && mirt__read_float(config, mirt__initializer_a[kind], &out->a) != MIRT_OK) return mirt_last_status();
-    if (mirt__initializer_b[kind] && mirt__read_float(config, mirt__initializer_b[kind], &out->b) != MIRT_OK) return mirt_last_status();
+    if (mirt__initializer_a[kind] && mirt__read_float(config, mirt__initializer_a[kind], &out->a) != MIRT_OK)
+        return mirt_last_status();
+    if (mirt__initializer_b[kind] && mirt__read_float(config, mirt__initializer_b[kind], &out->b) != MIRT_OK)
+        return mirt_last_status();
     if (out->kind != MIRT_INIT_VARIANCE_SCALING) return MIRT_OK;
     if (mirt__read_name(config, "mode", mirt__fan_names, MIRT__COUNT(mirt__fan_names), &mode) != MIRT_OK ||
-        mirt__read_name(config, "distribution", mirt__distribution_names, MIRT__COUNT(mirt__distribution_names), &distribution) != MIRT_OK) {
+        mirt__read_name(config, "distribution", mirt__distribution_names, MIRT__COUNT(mirt__distribution_names),
+                        &distribution) != MIRT_OK) {
         return mirt_last_status();
     }
     out->mode = (mirt_fan)mode;
@@ -312,21 +334,23 @@ static mirt_status mirt__read_initializer(const mirt__json *object, const char *
     return MIRT_OK;
 }
 
-/* None when it is missing or null. */
+/* No regularizer if it is missing or null. */
 static mirt_status mirt__read_regularizer(const mirt__json *object, const char *key, mirt_regularizer *out) {
     static const char *const names[] = {"L1L2"};
     const mirt__json *json = mirt__json_member(object, key), *config;
     int index;
     out->l1 = out->l2 = 0;
     if (!json || json->type == MIRT__JSON_NULL) return MIRT_OK;
-    if (!(json = mirt__json_get(object, key, MIRT__JSON_OBJECT)) || mirt__read_name(json, "class_name", names, 1, &index) != MIRT_OK ||
-        !(config = mirt__json_get(json, "config", MIRT__JSON_OBJECT)) || mirt__read_float(config, "l1", &out->l1) != MIRT_OK) {
+    if (!(json = mirt__json_get(object, key, MIRT__JSON_OBJECT)) ||
+        mirt__read_name(json, "class_name", names, 1, &index) != MIRT_OK ||
+        !(config = mirt__json_get(json, "config", MIRT__JSON_OBJECT)) ||
+        mirt__read_float(config, "l1", &out->l1) != MIRT_OK) {
         return mirt_last_status();
     }
     return mirt__read_float(config, "l2", &out->l2);
 }
 
-/* [[top, bottom], [left, right]], none negative. */
+/* Reads [[top, bottom], [left, right]], not negative. */
 static mirt_status mirt__read_2x2(const mirt__json *object, const char *key, int out[4]) {
     const mirt__json *array = mirt__json_get(object, key, MIRT__JSON_ARRAY);
     if (!array) return mirt_last_status();
@@ -335,15 +359,18 @@ static mirt_status mirt__read_2x2(const mirt__json *object, const char *key, int
         const mirt__json *pair = array->item[i / 2];
         good = pair->type == MIRT__JSON_ARRAY && pair->count == 2;
         const mirt__json *item = good ? pair->item[i % 2] : NULL;
-        good = item && item->type == MIRT__JSON_NUMBER && item->integral && item->integer >= 0 && item->integer <= INT_MAX;
+        good =
+            item && item->type == MIRT__JSON_NUMBER && item->integral && item->integer >= 0 && item->integer <= INT_MAX;
         if (good) out[i] = (int)item->integer;
     }
-    return good ? MIRT_OK : mirt__fail(MIRT_E_FORMAT, "%s must be two pairs of integers, none negative", key);
+    return good ? MIRT_OK : mirt__fail(MIRT_E_FORMAT, "%s must be two pairs of non-negative integers", key);
 }
 
-/* `minimum` 0: any rank, and rows of a batch and paddings are possible too; what reads it says no to the rest. */
-static mirt_status mirt__read_shape(const mirt__json *object, const char *key, int minimum, int maximum, mirt_shape *out) {
-    int rank = mirt__read_ints(object, key, out->dim, minimum, maximum, minimum ? 1 : MIRT_ROWS, minimum ? INT_MAX : MIRT__MAX_ELEMENTS);
+/* `minimum` 0 allows any rank, rows of a batch and paddings; the layer checks them further. */
+static mirt_status mirt__read_shape(const mirt__json *object, const char *key, int minimum, int maximum,
+                                    mirt_shape *out) {
+    int rank = mirt__read_ints(object, key, out->dim, minimum, maximum, minimum ? 1 : MIRT_ROWS,
+                               minimum ? INT_MAX : MIRT__MAX_ELEMENTS);
     if (rank >= 0) out->rank = rank;
     return rank < 0 ? mirt_last_status() : MIRT_OK;
 }
@@ -394,7 +421,8 @@ MIRT__LIB mirt_status mirt__read_field(const mirt__json *config, const mirt__fie
         if (status == MIRT_OK) *(mirt_padding *)at = (mirt_padding)index;
         return status;
     case MIRT__FIELD_ACTIVATION:
-        for (int i = 0; i < MIRT__ACTIVATION_COUNT; i++) activations[i] = mirt__activation_get((mirt_activation_kind)i)->name;
+        for (int i = 0; i < MIRT__ACTIVATION_COUNT; i++)
+            activations[i] = mirt__activation_get((mirt_activation_kind)i)->name;
         status = mirt__read_name(config, field->name, activations, MIRT__ACTIVATION_COUNT, &index);
         if (status == MIRT_OK) *(mirt_activation_kind *)at = (mirt_activation_kind)index;
         return status;
@@ -420,7 +448,8 @@ MIRT__LIB mirt_status mirt__read_field(const mirt__json *config, const mirt__fie
         if (status == MIRT_OK) *(mirt_fill_mode *)at = (mirt_fill_mode)index;
         return status;
     case MIRT__FIELD_INTERPOLATION:
-        status = mirt__read_name(config, field->name, mirt__interpolation_names, MIRT__COUNT(mirt__interpolation_names), &index);
+        status = mirt__read_name(config, field->name, mirt__interpolation_names, MIRT__COUNT(mirt__interpolation_names),
+                                 &index);
         if (status == MIRT_OK) *(mirt_interpolation *)at = (mirt_interpolation)index;
         return status;
     case MIRT__FIELD_NOISE: { /* missing in files older than the field */
@@ -431,12 +460,15 @@ MIRT__LIB mirt_status mirt__read_field(const mirt__json *config, const mirt__fie
     case MIRT__FIELD_SHAPE: return mirt__read_shape(config, field->name, 1, MIRT_MAX_RANK - 1, (mirt_shape *)at);
     case MIRT__FIELD_DIMS: return mirt__read_shape(config, field->name, 0, MIRT_MAX_RANK, (mirt_shape *)at);
     case MIRT__FIELD_AXES:
-        return mirt__read_ints(config, field->name, (int64_t *)at, MIRT_MAX_RANK, MIRT_MAX_RANK, -1, MIRT__MAX_ELEMENTS) < 0 ? mirt_last_status() : MIRT_OK;
+        return mirt__read_ints(config, field->name, (int64_t *)at, MIRT_MAX_RANK, MIRT_MAX_RANK, -1,
+                               MIRT__MAX_ELEMENTS) < 0
+                   ? mirt_last_status()
+                   : MIRT_OK;
     }
     return status;
 }
 
-/* Numbers of an array, at most `most`; how many, or -1. */
+/* Reads an array of at most `most` numbers; returns their number, or -1. */
 static int mirt__read_numbers(const mirt__json *object, const char *key, double *out, int most) {
     const mirt__json *array = mirt__json_get(object, key, MIRT__JSON_ARRAY);
     if (!array) return -1;
@@ -455,21 +487,25 @@ static mirt_status mirt__piecewise_read(const mirt__json *config, mirt_schedule 
     if (s->boundaries < 0) return mirt_last_status();
     int count = mirt__read_numbers(config, "values", values, MIRT_MAX_BOUNDARIES + 1);
     if (count < 0) return mirt_last_status();
-    if (count != s->boundaries + 1) return mirt__fail(MIRT_E_FORMAT, "%d boundaries need %d values, not %d", s->boundaries, s->boundaries + 1, count);
+    if (count != s->boundaries + 1)
+        return mirt__fail(MIRT_E_FORMAT, "%d boundaries need %d values, not %d", s->boundaries, s->boundaries + 1,
+                          count);
     for (int i = 0; i < count; i++) s->value[i] = (float)values[i];
     s->initial = s->value[0];
     return MIRT_OK;
 }
 
-/* None where it is missing. */
+/* No schedule if it is missing. */
 static mirt_status mirt__schedule_read(const mirt__json *optimizer, mirt_schedule *s) {
     const char *names[MIRT__SCHEDULE_COUNT];
     const mirt__json *json, *config;
     int kind;
     memset(s, 0, sizeof *s);
     if (!mirt__json_member(optimizer, "schedule")) return MIRT_OK;
-    for (int i = 1; i < MIRT__SCHEDULE_COUNT; i++) names[i - 1] = mirt__schedule_class_get((mirt_schedule_kind)i)->class_name;
-    if (!(json = mirt__json_get(optimizer, "schedule", MIRT__JSON_OBJECT)) || mirt__read_name(json, "class_name", names, MIRT__SCHEDULE_COUNT - 1, &kind) != MIRT_OK ||
+    for (int i = 1; i < MIRT__SCHEDULE_COUNT; i++)
+        names[i - 1] = mirt__schedule_class_get((mirt_schedule_kind)i)->class_name;
+    if (!(json = mirt__json_get(optimizer, "schedule", MIRT__JSON_OBJECT)) ||
+        mirt__read_name(json, "class_name", names, MIRT__SCHEDULE_COUNT - 1, &kind) != MIRT_OK ||
         !(config = mirt__json_get(json, "config", MIRT__JSON_OBJECT))) {
         return mirt_last_status();
     }
@@ -486,8 +522,12 @@ static mirt_status mirt__optimizer_read(const mirt__json *json, mirt_optimizer *
     char label[MIRT__JSON_LABEL];
     int kind = 0;
     if (!name) return mirt_last_status();
-    while (kind < MIRT__OPTIMIZER_COUNT && strcmp(mirt__optimizer_class_get((mirt_optimizer_kind)kind)->name, name->string) != 0) kind++;
-    if (kind == MIRT__OPTIMIZER_COUNT) return mirt__fail(MIRT_E_FORMAT, "optimizer \"%s\" is not known to this version", mirt__json_label(name->string, label));
+    while (kind < MIRT__OPTIMIZER_COUNT &&
+           strcmp(mirt__optimizer_class_get((mirt_optimizer_kind)kind)->name, name->string) != 0)
+        kind++;
+    if (kind == MIRT__OPTIMIZER_COUNT)
+        return mirt__fail(MIRT_E_FORMAT, "optimizer \"%s\" is unknown to this version",
+                          mirt__json_label(name->string, label));
     o->kind = (mirt_optimizer_kind)kind;
     if (mirt__read_float(json, "learning_rate", &o->learning_rate) != MIRT_OK) return mirt_last_status();
     const mirt__optimizer_class *cls = mirt__optimizer_class_get(o->kind);
@@ -497,7 +537,8 @@ static mirt_status mirt__optimizer_read(const mirt__json *json, mirt_optimizer *
     int common;
     const mirt__field *field = mirt__optimizer_common(&common);
     for (int i = 0; i < common; i++) {
-        if (mirt__json_member(json, field[i].name) && mirt__read_field(json, &field[i], (char *)o) != MIRT_OK) return mirt_last_status();
+        if (mirt__json_member(json, field[i].name) && mirt__read_field(json, &field[i], (char *)o) != MIRT_OK)
+            return mirt_last_status();
     }
     if (mirt__json_member(json, "exclude_from_weight_decay")) {
         const mirt__json *names = mirt__json_get(json, "exclude_from_weight_decay", MIRT__JSON_STRING);
@@ -511,10 +552,12 @@ static mirt_status mirt__metric_options_read(const mirt__json *config, mirt_metr
     int count, curve;
     const mirt__field *field = mirt__metric_fields(&count);
     for (int i = 0; i < count; i++) {
-        if (mirt__json_member(config, field[i].name) && mirt__read_field(config, &field[i], (char *)o) != MIRT_OK) return mirt_last_status();
+        if (mirt__json_member(config, field[i].name) && mirt__read_field(config, &field[i], (char *)o) != MIRT_OK)
+            return mirt_last_status();
     }
     if (mirt__json_member(config, "curve")) {
-        if (mirt__read_name(config, "curve", mirt__curve_names, MIRT__COUNT(mirt__curve_names), &curve) != MIRT_OK) return mirt_last_status();
+        if (mirt__read_name(config, "curve", mirt__curve_names, MIRT__COUNT(mirt__curve_names), &curve) != MIRT_OK)
+            return mirt_last_status();
         o->curve = (mirt_curve)curve;
     }
     if (!mirt__json_member(config, "name")) return MIRT_OK;
@@ -530,31 +573,39 @@ static mirt_status mirt__metrics_read(const mirt__json *array, mirt_compile_desc
         const mirt__json *name = array->item[i], *config = NULL;
         int m = 1;
         if (name->type == MIRT__JSON_OBJECT) {
-            if (!(config = mirt__json_get(name, "config", MIRT__JSON_OBJECT)) || !(name = mirt__json_get(name, "class_name", MIRT__JSON_STRING))) return mirt_last_status();
+            if (!(config = mirt__json_get(name, "config", MIRT__JSON_OBJECT)) ||
+                !(name = mirt__json_get(name, "class_name", MIRT__JSON_STRING)))
+                return mirt_last_status();
         }
         if (name->type != MIRT__JSON_STRING) return mirt__fail(MIRT_E_FORMAT, "a metric is not a name");
         while (m < MIRT__METRIC_COUNT && strcmp(mirt__metric_class_get((mirt_metric)m)->name, name->string) != 0) m++;
-        if (m == MIRT__METRIC_COUNT) return mirt__fail(MIRT_E_FORMAT, "metric \"%s\" is not known to this version", mirt__json_label(name->string, label));
+        if (m == MIRT__METRIC_COUNT)
+            return mirt__fail(MIRT_E_FORMAT, "metric \"%s\" is unknown to this version",
+                              mirt__json_label(name->string, label));
         out->metrics[i] = (mirt_metric)m;
         if (config && mirt__metric_options_read(config, &out->metric_options[i]) != MIRT_OK) return mirt_last_status();
     }
     return MIRT_OK;
 }
 
-/* Of single outputs; there may be none. */
+/* Losses and weights per output; may be missing. */
 static mirt_status mirt__losses_read(const mirt__json *json, const char *const *names, mirt_compile_desc *out) {
     const mirt__json *losses = mirt__json_member(json, "losses"), *weights = mirt__json_member(json, "loss_weights");
     const bool arrays = losses && weights && losses->type == MIRT__JSON_ARRAY && weights->type == MIRT__JSON_ARRAY;
     if (!losses && !weights) return MIRT_OK;
     if (!arrays || losses->count != weights->count || losses->count > MIRT_MAX_OUTPUTS) {
-        return mirt__fail(MIRT_E_FORMAT, "losses and loss_weights must be arrays of at most %d, one an output", MIRT_MAX_OUTPUTS);
+        return mirt__fail(MIRT_E_FORMAT, "losses and loss_weights must be arrays of at most %d, one element per output",
+                          MIRT_MAX_OUTPUTS);
     }
     for (size_t i = 0; i < losses->count; i++) {
         const mirt__json *name = losses->item[i], *weight = weights->item[i];
         int loss = 0;
-        while (loss < MIRT__LOSS_COUNT && (name->type != MIRT__JSON_STRING || strcmp(names[loss], name->string) != 0)) loss++;
-        if (loss == MIRT__LOSS_COUNT || weight->type != MIRT__JSON_NUMBER || !(fabs(weight->number) <= (double)FLT_MAX)) {
-            return mirt__fail(MIRT_E_FORMAT, "loss number %zu is not known to this version, or its weight no number", i + 1);
+        while (loss < MIRT__LOSS_COUNT && (name->type != MIRT__JSON_STRING || strcmp(names[loss], name->string) != 0))
+            loss++;
+        if (loss == MIRT__LOSS_COUNT || weight->type != MIRT__JSON_NUMBER ||
+            !(fabs(weight->number) <= (double)FLT_MAX)) {
+            return mirt__fail(MIRT_E_FORMAT,
+                              "loss number %zu is unknown to this version, or its weight is not a number", i + 1);
         }
         out->losses[i] = (mirt_loss)loss;
         out->loss_weights[i] = (float)weight->number;
@@ -562,19 +613,25 @@ static mirt_status mirt__losses_read(const mirt__json *json, const char *const *
     return MIRT_OK;
 }
 
-/* The names in an array that may be missing: `found` is called with each string, and says whether it is known. */
-static mirt_status mirt__custom_read(const mirt_strategy *strategy, const mirt__json *json, const char *key, mirt_compile_desc *out,
-                                     bool (*found)(const mirt_strategy *strategy, const char *name, mirt_compile_desc *out, size_t i), int most) {
+/* Reads the names in an array that may be missing: `found` is called with each string and returns whether it is
+   known. */
+static mirt_status
+mirt__custom_read(const mirt_strategy *strategy, const mirt__json *json, const char *key, mirt_compile_desc *out,
+                  bool (*found)(const mirt_strategy *strategy, const char *name, mirt_compile_desc *out, size_t i),
+                  int most) {
     const mirt__json *array = mirt__json_member(json, key);
     char label[MIRT__JSON_LABEL];
     if (!array) return MIRT_OK;
-    if (array->type != MIRT__JSON_ARRAY || array->count > (size_t)most) return mirt__fail(MIRT_E_FORMAT, "%s must be an array of at most %d names", key, most);
+    if (array->type != MIRT__JSON_ARRAY || array->count > (size_t)most)
+        return mirt__fail(MIRT_E_FORMAT, "%s must be an array of at most %d names", key, most);
     for (size_t i = 0; i < array->count; i++) {
         const mirt__json *name = array->item[i];
         if (name->type == MIRT__JSON_NULL) continue;
         if (name->type != MIRT__JSON_STRING) return mirt__fail(MIRT_E_FORMAT, "%s must be an array of names", key);
         if (found(strategy, name->string, out, i)) continue;
-        return mirt__fail(MIRT_E_FORMAT, "%s: \"%s\" is not known: mirt_register_loss and mirt_register_metric make such things so", key, mirt__json_label(name->string, label));
+        return mirt__fail(MIRT_E_FORMAT,
+                          "%s: \"%s\" is unknown: register it with mirt_register_loss or mirt_register_metric", key,
+                          mirt__json_label(name->string, label));
     }
     return MIRT_OK;
 }
@@ -583,20 +640,24 @@ static bool mirt__custom_loss_found(const mirt_strategy *strategy, const char *n
     return (out->custom_losses[i] = mirt__custom_loss_by_name(strategy, name)) != NULL;
 }
 
-static bool mirt__custom_metric_found(const mirt_strategy *strategy, const char *name, mirt_compile_desc *out, size_t i) {
+static bool mirt__custom_metric_found(const mirt_strategy *strategy, const char *name, mirt_compile_desc *out,
+                                      size_t i) {
     return (out->custom_metrics[i] = mirt__custom_metric_by_name(strategy, name)) != NULL;
 }
 
-MIRT__LIB mirt_status mirt__compile_read(const mirt_strategy *strategy, const mirt__json *json, mirt_compile_desc *out) {
+MIRT__LIB mirt_status mirt__compile_read(const mirt_strategy *strategy, const mirt__json *json,
+                                         mirt_compile_desc *out) {
     memset(out, 0, sizeof *out);
     if (json->type != MIRT__JSON_OBJECT) return mirt__fail(MIRT_E_FORMAT, "the compile settings are not an object");
-    const mirt__json *optimizer = mirt__json_get(json, "optimizer", MIRT__JSON_OBJECT), *metrics = mirt__json_get(json, "metrics", MIRT__JSON_ARRAY);
+    const mirt__json *optimizer = mirt__json_get(json, "optimizer", MIRT__JSON_OBJECT),
+                     *metrics = mirt__json_get(json, "metrics", MIRT__JSON_ARRAY);
     const char *losses[MIRT__LOSS_COUNT];
     int loss, reduction;
     for (int i = 0; i < MIRT__LOSS_COUNT; i++) losses[i] = mirt__loss_name((mirt_loss)i);
     if (!optimizer || !metrics || mirt__optimizer_read(optimizer, &out->optimizer) != MIRT_OK ||
         mirt__read_name(json, "loss", losses, MIRT__LOSS_COUNT, &loss) != MIRT_OK ||
-        mirt__read_name(json, "reduction", mirt__reduction_names, MIRT__COUNT(mirt__reduction_names), &reduction) != MIRT_OK ||
+        mirt__read_name(json, "reduction", mirt__reduction_names, MIRT__COUNT(mirt__reduction_names), &reduction) !=
+            MIRT_OK ||
         mirt__read_bool(json, "from_logits", &out->from_logits) != MIRT_OK) {
         return mirt_last_status();
     }

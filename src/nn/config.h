@@ -1,14 +1,14 @@
 #ifndef MIRT__CONFIG_H
 #define MIRT__CONFIG_H
-/* Models and compile settings as JSON, in Keras's words, and back. */
+/* Models and compile settings as JSON with Keras's names: writing and reading. */
 #include "../formats/json.h"
 #include "model.h"
 
 /* --- config.c --- */
-/* `"key":`, behind a comma unless it is the object's first. */
+/* Writes `"key":`, after a comma unless it is the object's first. */
 MIRT__LIB void mirt__write_key(mirt__text *out, const char *key, bool first);
 MIRT__LIB void mirt__write_name(mirt__text *out, const char *key, const char *value, bool first);
-/* A member of `object`, whose `field` it is. */
+/* Writes the member `field` of `object`. */
 MIRT__LIB void mirt__write_field(mirt__text *out, const mirt__field *field, const char *object, bool first);
 MIRT__LIB mirt_status mirt__read_field(const mirt__json *json, const mirt__field *field, char *object);
 MIRT__LIB void mirt__compile_write(const mirt_model *model, mirt__text *out);
@@ -17,7 +17,8 @@ MIRT__LIB mirt_status mirt__compile_read(const mirt_strategy *strategy, const mi
 /* --- architecture.c --- */
 /* {"name", "layers": [...], "output"}: the layers and bare operations in the order of their recording, as
      {"class_name": "Conv2D", "name", "input", "config"}
-     {"class_name": "Operation", "name", "op", "input", "attributes"}: attributes that are not zero; a constant has "data"
+     {"class_name": "Operation", "name", "op", "input", "attributes"}: attributes that are not zero; a constant has
+     "data"
      {"class_name": "Variable", "name", "config"}: made outside of layers
      {"class_name": "Functional", "name", "input", "config", "training", "architecture" or "part"}: a model called
        as a layer: all of it again, or the name of the layer that has it.

@@ -1,8 +1,8 @@
 #include "model.h"
-/* User-defined losses and metrics by name, for files. */
+/* Registers user-defined losses and metrics by name, for files. */
 
 struct mirt__custom_entry {
-    mirt_custom_loss loss;     /* one of the two has a name */
+    mirt_custom_loss loss;     /* exactly one of them has a name */
     mirt_custom_metric metric;
     struct mirt__custom_entry *next;
 };
@@ -21,7 +21,7 @@ MIRT__LIB const mirt_custom_metric *mirt__custom_metric_by_name(const mirt_strat
     return NULL;
 }
 
-/* A further entry with a copy of the name; NULL with the error set. */
+/* Appends an entry with a copy of the name; NULL with the error set. */
 static struct mirt__custom_entry *mirt__custom_new(mirt_strategy *strategy, const char *name, const char **copy) {
     struct mirt__custom_entry *e = (struct mirt__custom_entry *)mirt__pool_alloc(&strategy->pool, sizeof *e);
     if (!e || !(*copy = mirt__pool_strdup(&strategy->pool, name))) return NULL;
@@ -32,7 +32,9 @@ static struct mirt__custom_entry *mirt__custom_new(mirt_strategy *strategy, cons
 
 MIRT__LIB const mirt_custom_loss *mirt__custom_loss_of(mirt_strategy *strategy, const mirt_custom_loss *loss) {
     const char *name;
-    if (!loss || !mirt__custom_named(loss->name) || !loss->record) return mirt__fail(MIRT_E_INVALID, "a custom loss needs a name in UTF-8 and a function"), (mirt_custom_loss *)NULL;
+    if (!loss || !mirt__custom_named(loss->name) || !loss->record)
+        return mirt__fail(MIRT_E_INVALID, "a custom loss needs a name in UTF-8 and a function"),
+               (mirt_custom_loss *)NULL;
     const mirt_custom_loss *known = mirt__custom_loss_by_name(strategy, loss->name);
     if (known && known->record == loss->record && known->user == loss->user) return known;
     struct mirt__custom_entry *e = mirt__custom_new(strategy, loss->name, &name);
@@ -44,7 +46,9 @@ MIRT__LIB const mirt_custom_loss *mirt__custom_loss_of(mirt_strategy *strategy, 
 
 MIRT__LIB const mirt_custom_metric *mirt__custom_metric_of(mirt_strategy *strategy, const mirt_custom_metric *metric) {
     const char *name;
-    if (!metric || !mirt__custom_named(metric->name) || !metric->record) return mirt__fail(MIRT_E_INVALID, "a custom metric needs a name in UTF-8 and a function"), (mirt_custom_metric *)NULL;
+    if (!metric || !mirt__custom_named(metric->name) || !metric->record)
+        return mirt__fail(MIRT_E_INVALID, "a custom metric needs a name in UTF-8 and a function"),
+               (mirt_custom_metric *)NULL;
     if ((int)metric->direction < 0 || metric->direction > MIRT_MODE_MAX) {
         return mirt__fail(MIRT_E_INVALID, "the custom metric %s: invalid direction (%d)", metric->name,
                           (int)metric->direction),

@@ -1,7 +1,7 @@
 #include "../formats/json.h"
 #include "../ops/ops.h"
 #include "model.h"
-/* User-defined ops. A class is copied into the strategy when it is registered or first used, where files find it. */
+/* User-defined ops. The strategy stores a copy of each class when it is registered or first used, for reading files. */
 
 struct mirt__op_entry {
     mirt_op_class op;
@@ -13,7 +13,9 @@ static mirt_status mirt__op_class_check(const mirt_op_class *op) {
         return mirt__fail(MIRT_E_INVALID, "an op needs a name of 1 to 100 bytes of UTF-8");
     }
     if (!op->forward) return mirt__fail(MIRT_E_INVALID, "op %s has no forward function", op->name);
-    if (op->config_size > 1 << 20) return mirt__fail(MIRT_E_INVALID, "op %s: a config of %zu bytes; at most a megabyte is possible", op->name, op->config_size);
+    if (op->config_size > 1 << 20)
+        return mirt__fail(MIRT_E_INVALID, "op %s: its config has %zu bytes; at most one megabyte is allowed", op->name,
+                          op->config_size);
     return MIRT_OK;
 }
 
@@ -24,12 +26,12 @@ MIRT__LIB const mirt_op_class *mirt__op_class_by_name(const mirt_strategy *strat
     return NULL;
 }
 
-/* The strategy's copy of `op`, made if there is none like it. */
+/* The strategy's copy of `op`, created if it does not exist. */
 static const mirt_op_class *mirt__op_class_of(mirt_strategy *strategy, const mirt_op_class *op) {
     if (mirt__op_class_check(op) != MIRT_OK) return NULL;
     const mirt_op_class *known = mirt__op_class_by_name(strategy, op->name);
-    if (known && known->shape == op->shape && known->forward == op->forward && known->backward == op->backward && known->user == op->user &&
-        known->config_size == op->config_size) {
+    if (known && known->shape == op->shape && known->forward == op->forward && known->backward == op->backward &&
+        known->user == op->user && known->config_size == op->config_size) {
         return known;
     }
     struct mirt__op_entry *e = (struct mirt__op_entry *)mirt__pool_alloc(&strategy->pool, sizeof *e);
@@ -48,10 +50,14 @@ MIRT_API mirt_status mirt_register_op(mirt_strategy *strategy, const mirt_op_cla
     return mirt__op_class_of(strategy, op) ? MIRT_OK : mirt_last_status();
 }
 
-MIRT__LIB mirt_tensor *mirt__user_op(mirt__graph *graph, const mirt_op_class *op, mirt_tensor *const *in, int num_in, const void *config) {
+MIRT__LIB mirt_tensor *mirt__user_op(mirt__graph *graph, const mirt_op_class *op, mirt_tensor *const *in, int num_in,
+                                     const void *config) {
     mirt__attrs a = mirt__no_attrs();
     a.user_op = op;
-    if (num_in < 1 || num_in > MIRT__MAX_IN - 2) return mirt__fail(MIRT_E_INVALID, "%s: %d tensors; it must be 1 to %d", op->name, num_in, MIRT__MAX_IN - 2), (mirt_tensor *)NULL;
+    if (num_in < 1 || num_in > MIRT__MAX_IN - 2)
+        return mirt__fail(MIRT_E_INVALID, "%s: %d tensors; the number must be 1 to %d", op->name, num_in,
+                          MIRT__MAX_IN - 2),
+               (mirt_tensor *)NULL;
     if (op->config_size) {
         void *copy = mirt__pool_alloc(&graph->pool, op->config_size);
         if (!copy) return NULL;

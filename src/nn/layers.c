@@ -2,7 +2,7 @@
 #include "../formats/json.h"
 /* Adding layers and their variables to a model. */
 
-/* Names end up in files, and a search for a free or taken name looks at every layer. */
+/* Names are stored in files, and a search for a free name scans all layers. */
 #define MIRT__NAME_BYTES 200
 #define MIRT__MAX_LAYERS 10000
 
@@ -18,19 +18,28 @@ MIRT__LIB void mirt__default_pair(int pair[2], int fallback) {
 MIRT__LIB bool mirt__layer_takes_images(const mirt_tensor *x) {
     char text[96];
     if (x->shape.rank == 4) return true;
-    return mirt__fail(MIRT_E_SHAPE, "takes (rows, height, width, channels), not %s", mirt__shape_text(&x->shape, text)), false;
+    return mirt__fail(MIRT_E_SHAPE, "takes (rows, height, width, channels), not %s", mirt__shape_text(&x->shape, text)),
+           false;
 }
 
-/* l1 * sum |w| + l2 * sum w^2 as a term of the loss. */
+/* Adds l1 * sum |w| + l2 * sum w^2 to the loss. */
 static bool mirt__regularize(mirt__layer *layer, mirt_tensor *w, const mirt_regularizer *r) {
     unsigned all = w ? (1u << w->shape.rank) - 1 : 0;
     mirt_tensor *l1 = NULL, *l2 = NULL;
     if (!w) return false;
     if (!(r->l1 >= 0 && r->l2 >= 0 && isfinite(r->l1) && isfinite(r->l2))) {
-        return mirt__fail(MIRT_E_INVALID, "a regularizer's numbers are %g and %g; they must be finite and not negative", (double)r->l1, (double)r->l2), false;
+        return mirt__fail(MIRT_E_INVALID,
+                          "the factors of a regularizer are %g and %g; they must be finite and not negative",
+                          (double)r->l1, (double)r->l2),
+               false;
     }
-    if (r->l1 != 0) l1 = mirt__unary_op(MIRT__AFFINE, mirt__reduce_op(MIRT__REDUCE_SUM, mirt__unary_op(MIRT__ABS, w, 0, 0), all, false), r->l1, 0);
-    if (r->l2 != 0) l2 = mirt__unary_op(MIRT__AFFINE, mirt__reduce_op(MIRT__REDUCE_SUM, mirt__unary_op(MIRT__SQUARE, w, 0, 0), all, false), r->l2, 0);
+    if (r->l1 != 0)
+        l1 = mirt__unary_op(
+            MIRT__AFFINE, mirt__reduce_op(MIRT__REDUCE_SUM, mirt__unary_op(MIRT__ABS, w, 0, 0), all, false), r->l1, 0);
+    if (r->l2 != 0)
+        l2 = mirt__unary_op(MIRT__AFFINE,
+                            mirt__reduce_op(MIRT__REDUCE_SUM, mirt__unary_op(MIRT__SQUARE, w, 0, 0), all, false), r->l2,
+                            0);
     if ((r->l1 != 0 && !l1) || (r->l2 != 0 && !l2)) return false;
     if (!l1 && !l2) return true;
     mirt_tensor *penalty = l1 && l2 ? mirt__binary_op(MIRT__ADD, l1, l2) : l1 ? l1 : l2;
@@ -38,15 +47,17 @@ static bool mirt__regularize(mirt__layer *layer, mirt_tensor *w, const mirt_regu
     return mirt__term_add(layer->model, penalty);
 }
 
-MIRT__LIB mirt_tensor *mirt__weight_add(mirt__layer *layer, const char *name, const mirt_shape *shape, mirt_initializer *initializer,
-                                        mirt_initializer fallback, const mirt_regularizer *regularizer) {
+MIRT__LIB mirt_tensor *mirt__weight_add(mirt__layer *layer, const char *name, const mirt_shape *shape,
+                                        mirt_initializer *initializer, mirt_initializer fallback,
+                                        const mirt_regularizer *regularizer) {
     mirt__default_initializer(initializer, fallback);
     mirt_tensor *w = mirt__variable_add(layer, name, shape, initializer, true);
     return mirt__regularize(layer, w, regularizer) ? w : NULL;
 }
 
-MIRT__LIB mirt_tensor *mirt__bias_and_activation(mirt__layer *layer, mirt_tensor *x, bool no_bias, mirt_initializer *initializer,
-                                                 const mirt_regularizer *regularizer, mirt_activation_kind activation) {
+MIRT__LIB mirt_tensor *mirt__bias_and_activation(mirt__layer *layer, mirt_tensor *x, bool no_bias,
+                                                 mirt_initializer *initializer, const mirt_regularizer *regularizer,
+                                                 mirt_activation_kind activation) {
     mirt__default_initializer(initializer, mirt_zeros());
     if (x && !no_bias) {
         mirt_shape shape = mirt_make_shape(mirt__last_dim(x), 0, 0, 0, 0, 0);
@@ -55,7 +66,7 @@ MIRT__LIB mirt_tensor *mirt__bias_and_activation(mirt__layer *layer, mirt_tensor
     return mirt__activation_op(activation, x);
 }
 
-/* Among the layers of the model, or those inside of the layer being built. */
+/* Searches the layers of the model, or those inside of the layer being built. */
 static bool mirt__layer_name_taken(const mirt_model *model, const char *name) {
     const mirt__layer *parent = model->building;
     for (const mirt__layer *l = parent ? parent->children : NULL; l; l = l->sibling) {
@@ -71,24 +82,33 @@ static bool mirt__layer_name_check(const char *name) {
     char label[MIRT__JSON_LABEL];
     size_t size = strlen(name);
     if (size > 0 && size <= MIRT__NAME_BYTES && !strchr(name, '/') && mirt__utf8_valid(name, size)) return true;
-    return mirt__fail(MIRT_E_INVALID, "layer name \"%s\": it must be 1 to %d bytes of UTF-8 without a '/'", mirt__json_label(name, label), MIRT__NAME_BYTES), false;
+    return mirt__fail(MIRT_E_INVALID, "layer name \"%s\": it must be 1 to %d bytes of UTF-8 without a '/'",
+                      mirt__json_label(name, label), MIRT__NAME_BYTES),
+           false;
 }
 
-/* `name`, or the first of "conv2d", "conv2d_1", ... that is free; behind "parent/" inside of a layer. */
+/* `name`, or the first free one of "conv2d", "conv2d_1", ...; prefixed with "parent/" inside of a layer. */
 static const char *mirt__layer_name(mirt_model *model, const char *base, const char *name) {
     const mirt__layer *parent = model->building;
     char full[2 * MIRT__NAME_BYTES + 16], label[MIRT__JSON_LABEL];
     if (name && !mirt__layer_name_check(name)) return NULL;
     int size = snprintf(full, sizeof full, "%s%s%s", parent ? parent->name : "", parent ? "/" : "", name ? name : base);
-    for (int i = 1; !name && mirt__layer_name_taken(model, full); i++) snprintf(full + size, sizeof full - (size_t)size, "_%d", i);
-    if (strlen(full) > MIRT__NAME_BYTES) return mirt__fail(MIRT_E_INVALID, "layer name \"%s\" is too long", mirt__json_label(full, label)), (const char *)NULL;
-    if (name && mirt__layer_name_taken(model, full)) return mirt__fail(MIRT_E_INVALID, "there already is a layer \"%s\"", mirt__json_label(full, label)), (const char *)NULL;
+    for (int i = 1; !name && mirt__layer_name_taken(model, full); i++)
+        snprintf(full + size, sizeof full - (size_t)size, "_%d", i);
+    if (strlen(full) > MIRT__NAME_BYTES)
+        return mirt__fail(MIRT_E_INVALID, "layer name \"%s\" is too long", mirt__json_label(full, label)),
+               (const char *)NULL;
+    if (name && mirt__layer_name_taken(model, full))
+        return mirt__fail(MIRT_E_INVALID, "there already is a layer \"%s\"", mirt__json_label(full, label)),
+               (const char *)NULL;
     return mirt__pool_strdup(&model->graph.pool, full);
 }
 
-static mirt__layer *mirt__layer_new(mirt_model *model, const mirt__layer_class *cls, const void *desc, const char *name) {
+static mirt__layer *mirt__layer_new(mirt_model *model, const mirt__layer_class *cls, const void *desc,
+                                    const char *name) {
     mirt__pool *pool = &model->graph.pool;
-    if (model->num_layers == MIRT__MAX_LAYERS) return mirt__fail(MIRT_E_INVALID, "a model has at most %d layers", MIRT__MAX_LAYERS), (mirt__layer *)NULL;
+    if (model->num_layers == MIRT__MAX_LAYERS)
+        return mirt__fail(MIRT_E_INVALID, "a model has at most %d layers", MIRT__MAX_LAYERS), (mirt__layer *)NULL;
     const char *full = mirt__layer_name(model, cls->base_name, name ? name : model->next_name);
     model->next_name = NULL;
     mirt__layer *layer = full ? (mirt__layer *)mirt__pool_alloc(pool, sizeof *layer) : NULL;
@@ -103,7 +123,8 @@ static mirt__layer *mirt__layer_new(mirt_model *model, const mirt__layer_class *
     if (desc) memcpy(layer->desc, desc, cls->desc_size);
     if (model->num_layers == model->layer_capacity) {
         int capacity = model->layer_capacity ? 2 * model->layer_capacity : 16;
-        if (!mirt__grow((void **)&model->layer, (size_t)model->num_layers, (size_t)capacity, sizeof *model->layer)) return NULL;
+        if (!mirt__grow((void **)&model->layer, (size_t)model->num_layers, (size_t)capacity, sizeof *model->layer))
+            return NULL;
         model->layer_capacity = capacity;
     }
     return layer;
@@ -112,24 +133,31 @@ static mirt__layer *mirt__layer_new(mirt_model *model, const mirt__layer_class *
 static bool mirt__layer_inputs(mirt__layer *layer, mirt_tensor *const *in, int num_in) {
     const mirt__layer_class *cls = layer->cls;
     if (num_in < cls->min_in || num_in > cls->max_in) {
-        return mirt__fail(MIRT_E_INVALID, "takes %d%s tensors, not %d", cls->min_in, cls->max_in > cls->min_in ? " or more" : "", num_in), false;
+        return mirt__fail(MIRT_E_INVALID, "takes %d%s tensors, not %d", cls->min_in,
+                          cls->max_in > cls->min_in ? " or more" : "", num_in),
+               false;
     }
     for (int i = 0; i < num_in; i++) {
         if (!in[i]) return mirt__fail(MIRT_E_INVALID, "tensor number %d of %d is NULL", i + 1, num_in), false;
-        if (in[i]->node->graph != &layer->model->graph) return mirt__fail(MIRT_E_INVALID, "one of its tensors is of another model"), false;
+        if (in[i]->node->graph != &layer->model->graph)
+            return mirt__fail(MIRT_E_INVALID, "one of its tensors belongs to another model"), false;
         layer->in[i] = in[i];
     }
     layer->num_in = num_in;
     return true;
 }
 
-MIRT__LIB mirt_tensor *mirt__layer_add(mirt_model *model, const mirt__layer_class *cls, mirt_tensor *const *in, int num_in, const void *desc, const char *name) {
+MIRT__LIB mirt_tensor *mirt__layer_add(mirt_model *model, const mirt__layer_class *cls, mirt_tensor *const *in,
+                                       int num_in, const void *desc, const char *name) {
     MIRT__ENTER;
     if (num_in > 0 && !in) return mirt__fail(MIRT_E_INVALID, "%s: no tensors", cls->base_name), (mirt_tensor *)NULL;
     for (int i = 0; !model && i < num_in && i < MIRT__MAX_IN; i++) {
         if (!in[i]) continue;
         model = in[i]->node->graph->model;
-        if (!model) return mirt__fail(MIRT_E_INVALID, "%s: layers belong to models; here only operations are possible", cls->base_name), mirt__graph_poison(in[i]->node->graph), (mirt_tensor *)NULL;
+        if (!model)
+            return mirt__fail(MIRT_E_INVALID, "%s: layers belong to models; only operations are possible here",
+                              cls->base_name),
+                   mirt__graph_poison(in[i]->node->graph), (mirt_tensor *)NULL;
     }
     MIRT__CLAIM(mirt__strategy_of_model(model), cls->base_name, NULL);
     if (!model || model->graph.status != MIRT_OK || mirt__usable(model->strategy) != MIRT_OK) return NULL;
@@ -175,19 +203,23 @@ static void mirt__fans(mirt__variable *v) {
     v->fan_in = s->rank > 1 ? window * (double)s->dim[s->rank - 2] : v->fan_out;
 }
 
-MIRT__LIB mirt_tensor *mirt__variable_add(mirt__layer *layer, const char *name, const mirt_shape *shape, const mirt_initializer *initializer, bool trainable) {
+MIRT__LIB mirt_tensor *mirt__variable_add(mirt__layer *layer, const char *name, const mirt_shape *shape,
+                                          const mirt_initializer *initializer, bool trainable) {
     mirt_model *model = layer->model;
     char full[2 * MIRT__NAME_BYTES + 16], text[96];
     size_t bytes;
     int64_t count = mirt__shape_count(shape);
     if (mirt__initializer_check(initializer) != MIRT_OK) return NULL;
-    if (count < 0 || !mirt__mul_size((size_t)count, sizeof(mirt__real), &bytes) || !mirt__add_size(bytes, MIRT__ALIGN, &bytes) ||
-        !mirt__add_size(bytes, model->weight_bytes, &bytes)) {
-        return mirt__fail(MIRT_E_SHAPE, "a %s of %s has too many elements", name, mirt__shape_text(shape, text)), (mirt_tensor *)NULL;
+    if (count < 0 || !mirt__mul_size((size_t)count, sizeof(mirt__real), &bytes) ||
+        !mirt__add_size(bytes, MIRT__ALIGN, &bytes) || !mirt__add_size(bytes, model->weight_bytes, &bytes)) {
+        return mirt__fail(MIRT_E_SHAPE, "a %s of %s has too many elements", name, mirt__shape_text(shape, text)),
+               (mirt_tensor *)NULL;
     }
     if (model->num_variables == model->variable_capacity) {
         int capacity = model->variable_capacity ? 2 * model->variable_capacity : 16;
-        if (!mirt__grow((void **)&model->variable, (size_t)model->num_variables, (size_t)capacity, sizeof *model->variable)) return NULL;
+        if (!mirt__grow((void **)&model->variable, (size_t)model->num_variables, (size_t)capacity,
+                        sizeof *model->variable))
+            return NULL;
         model->variable_capacity = capacity;
     }
     mirt__variable *v = &model->variable[model->num_variables];
@@ -205,7 +237,9 @@ MIRT__LIB mirt_tensor *mirt__variable_add(mirt__layer *layer, const char *name, 
     return mirt__variable_op(&model->graph, model->num_variables++, shape);
 }
 
-MIRT__LIB bool mirt__term_add(mirt_model *model, mirt_tensor *term) { return mirt__graph_term_add(&model->graph, term); }
+MIRT__LIB bool mirt__term_add(mirt_model *model, mirt_tensor *term) {
+    return mirt__graph_term_add(&model->graph, term);
+}
 
 #undef MIRT__NAME_BYTES
 #undef MIRT__MAX_LAYERS
@@ -222,11 +256,13 @@ MIRT__LIB const mirt__layer_class *mirt__layer_class_by_name(const mirt_strategy
     return cls;
 }
 
-MIRT__LIB mirt_tensor *mirt__layer_on(const mirt__layer_class *cls, mirt_tensor *x, const void *desc, const char *name) {
+MIRT__LIB mirt_tensor *mirt__layer_on(const mirt__layer_class *cls, mirt_tensor *x, const void *desc,
+                                      const char *name) {
     return x ? mirt__layer_add(NULL, cls, &x, 1, desc, name) : NULL;
 }
 
-MIRT__LIB mirt_tensor *mirt__layer_needs_desc(const mirt__layer_class *cls, mirt_tensor *x, const void *desc, const char *name) {
+MIRT__LIB mirt_tensor *mirt__layer_needs_desc(const mirt__layer_class *cls, mirt_tensor *x, const void *desc,
+                                              const char *name) {
     if (!x || desc) return mirt__layer_on(cls, x, desc, name);
     mirt__fail(MIRT_E_INVALID, "%s needs a description", cls->base_name);
     mirt__graph_poison(x->node->graph);

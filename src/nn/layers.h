@@ -1,7 +1,7 @@
 #ifndef MIRT__LAYERS_H
 #define MIRT__LAYERS_H
-/* The table of layers and what their files share. A layer: a description with its fields for files and a
-   build function in a file nn/layers_*.c, and its name here. */
+/* The table of layers and their shared declarations. To add a layer, write a description with its fields for files and
+   a build function in a file nn/layers_*.c, and add its name here. */
 #include "../ops/ops.h"
 #include "model.h"
 
@@ -23,31 +23,37 @@ MIRT__LAYER_LIST(MIRT__LAYER_EXTERN)
 #undef MIRT__LAYER_EXTERN
 #endif
 
-/* A member of the description `desc`. */
+/* A field of the description `desc`. */
 #define MIRT__FIELD(desc, name, kind, member) {name, MIRT__FIELD_##kind, offsetof(desc, member)}
-/* Class mirt__NAME_layer, recorded by mirt__NAME_build, with its fields in an array, or without a description. */
+/* Defines class mirt__NAME_layer, recorded by mirt__NAME_build, with its fields in an array, or without a
+   description. */
 #define MIRT__LAYER(name, class_name, base_name, min_in, max_in, fields, desc) \
     MIRT__TABLE mirt__layer_class mirt__##name##_layer = { \
-        class_name, base_name, min_in, max_in, fields, MIRT__COUNT(fields), sizeof(desc), mirt__##name##_build, NULL, NULL}
+        class_name,           base_name, min_in, max_in, fields, MIRT__COUNT(fields), sizeof(desc), \
+        mirt__##name##_build, NULL,      NULL}
 #define MIRT__PLAIN_LAYER(name, class_name, base_name, min_in, max_in) \
-    MIRT__TABLE mirt__layer_class mirt__##name##_layer = {class_name, base_name, min_in, max_in, NULL, 0, 0, mirt__##name##_build, NULL, NULL}
+    MIRT__TABLE mirt__layer_class mirt__##name##_layer = {class_name,           base_name, min_in, max_in, NULL, 0, 0, \
+                                                          mirt__##name##_build, NULL,      NULL}
 
-/* The layer of class `cls` on x; NULL for NULL. */
+/* Adds a layer of class `cls` on x; NULL for NULL. */
 MIRT__LIB mirt_tensor *mirt__layer_on(const mirt__layer_class *cls, mirt_tensor *x, const void *desc, const char *name);
-/* The same for a class whose description has no defaults. */
-MIRT__LIB mirt_tensor *mirt__layer_needs_desc(const mirt__layer_class *cls, mirt_tensor *x, const void *desc, const char *name);
+/* The same for a class whose description is required. */
+MIRT__LIB mirt_tensor *mirt__layer_needs_desc(const mirt__layer_class *cls, mirt_tensor *x, const void *desc,
+                                              const char *name);
 
-/* In build functions: */
+/* The following functions are for build functions. */
 MIRT__LIB void mirt__default_initializer(mirt_initializer *i, mirt_initializer fallback);
-/* {0, 0} is `fallback` twice and {k, 0} is {k, k}. */
+/* {0, 0} means `fallback` twice, and {k, 0} means {k, k}. */
 MIRT__LIB void mirt__default_pair(int pair[2], int fallback);
-/* Whether x is (rows, height, width, channels); says so if not. */
+/* Whether x is (rows, height, width, channels); otherwise sets the error. */
 MIRT__LIB bool mirt__layer_takes_images(const mirt_tensor *x);
-/* A trainable variable with its description's initializer (filled in when it is the default) and regularizer. */
-MIRT__LIB mirt_tensor *mirt__weight_add(mirt__layer *layer, const char *name, const mirt_shape *shape, mirt_initializer *initializer,
-                                        mirt_initializer fallback, const mirt_regularizer *regularizer);
-/* x + a variable "bias" of the layer, unless no_bias; then the activation. */
-MIRT__LIB mirt_tensor *mirt__bias_and_activation(mirt__layer *layer, mirt_tensor *x, bool no_bias, mirt_initializer *initializer,
-                                                 const mirt_regularizer *regularizer, mirt_activation_kind activation);
+/* Creates a trainable variable with its description's initializer (set if it is the default) and regularizer. */
+MIRT__LIB mirt_tensor *mirt__weight_add(mirt__layer *layer, const char *name, const mirt_shape *shape,
+                                        mirt_initializer *initializer, mirt_initializer fallback,
+                                        const mirt_regularizer *regularizer);
+/* Adds a variable "bias" of the layer to x, unless no_bias; then applies the activation. */
+MIRT__LIB mirt_tensor *mirt__bias_and_activation(mirt__layer *layer, mirt_tensor *x, bool no_bias,
+                                                 mirt_initializer *initializer, const mirt_regularizer *regularizer,
+                                                 mirt_activation_kind activation);
 
 #endif

@@ -11,7 +11,8 @@ static mirt_tensor *mirt__activation_build(mirt__layer *layer, mirt_tensor *x, v
 
 static mirt_tensor *mirt__slope_build(mirt__unary_kind kind, mirt_tensor *x, const void *desc) {
     float slope = ((const mirt__slope_desc *)desc)->slope;
-    if (!isfinite(slope)) return mirt__fail(MIRT_E_INVALID, "the slope is %g; it must be finite", (double)slope), (mirt_tensor *)NULL;
+    if (!isfinite(slope))
+        return mirt__fail(MIRT_E_INVALID, "the slope is %g; it must be finite", (double)slope), (mirt_tensor *)NULL;
     return mirt__unary_op(kind, x, slope, 0);
 }
 
@@ -36,14 +37,17 @@ static mirt_tensor *mirt__relu_build(mirt__layer *layer, mirt_tensor *x, void *d
     const float slope = d->negative_slope, threshold = d->threshold;
     (void)layer;
     if (!(d->max_value >= 0 && slope >= 0 && threshold >= 0 && isfinite(d->max_value + slope + threshold))) {
-        return mirt__fail(MIRT_E_INVALID, "max_value %g, negative_slope %g, threshold %g: they must be finite and not negative", (double)d->max_value,
-                          (double)slope, (double)threshold), (mirt_tensor *)NULL;
+        return mirt__fail(MIRT_E_INVALID,
+                          "max_value %g, negative_slope %g, threshold %g: they must be finite and not negative",
+                          (double)d->max_value, (double)slope, (double)threshold),
+               (mirt_tensor *)NULL;
     }
     mirt_tensor *y;
     if (d->max_value == 6 && slope == 0 && threshold == 0) return mirt__unary_op(MIRT__ACT_RELU6, x, 0, 0);
     if (threshold > 0) {
         mirt_tensor *limit = mirt__scalar_op(x->node->graph, threshold);
-        y = mirt__where_op(mirt__logic_op(MIRT__IS_LESS_EQUAL, limit, x), x, mirt__unary_op(MIRT__AFFINE, x, slope, -slope * threshold));
+        y = mirt__where_op(mirt__logic_op(MIRT__IS_LESS_EQUAL, limit, x), x,
+                           mirt__unary_op(MIRT__AFFINE, x, slope, -slope * threshold));
     } else {
         y = slope > 0 ? mirt__unary_op(MIRT__ACT_LEAKY_RELU, x, slope, 0) : mirt__unary_op(MIRT__ACT_RELU, x, 0, 0);
     }
@@ -55,26 +59,33 @@ static mirt_tensor *mirt__prelu_build(mirt__layer *layer, mirt_tensor *x, void *
     mirt_prelu_desc *d = (mirt_prelu_desc *)desc;
     mirt_shape shape;
     memset(&shape, 0, sizeof shape);
-    if (x->shape.rank < 2 || !mirt__is_batched(&x->shape)) return mirt__fail(MIRT_E_SHAPE, "takes (rows, ..., features)"), (mirt_tensor *)NULL;
+    if (x->shape.rank < 2 || !mirt__is_batched(&x->shape))
+        return mirt__fail(MIRT_E_SHAPE, "takes (rows, ..., features)"), (mirt_tensor *)NULL;
     if (d->shared_axes < 0 || d->shared_axes & 1 || d->shared_axes >> x->shape.rank) {
-        return mirt__fail(MIRT_E_INVALID, "shared_axes is %d; bits 1 to %d are axes of its input", d->shared_axes, x->shape.rank - 1), (mirt_tensor *)NULL;
+        return mirt__fail(MIRT_E_INVALID, "shared_axes is %d; bits 1 to %d are axes of its input", d->shared_axes,
+                          x->shape.rank - 1),
+               (mirt_tensor *)NULL;
     }
     shape.rank = x->shape.rank - 1;
     for (int i = 0; i < shape.rank; i++) shape.dim[i] = d->shared_axes >> (i + 1) & 1 ? 1 : x->shape.dim[i + 1];
-    mirt_tensor *alpha = mirt__weight_add(layer, "alpha", &shape, &d->alpha_initializer, mirt_zeros(), &d->alpha_regularizer);
+    mirt_tensor *alpha =
+        mirt__weight_add(layer, "alpha", &shape, &d->alpha_initializer, mirt_zeros(), &d->alpha_regularizer);
     mirt_tensor *negative = mirt__unary_op(MIRT__ACT_RELU, mirt__unary_op(MIRT__NEGATIVE, x, 0, 0), 0, 0);
-    return mirt__binary_op(MIRT__SUBTRACT, mirt__unary_op(MIRT__ACT_RELU, x, 0, 0), mirt__binary_op(MIRT__MULTIPLY, negative, alpha));
+    return mirt__binary_op(MIRT__SUBTRACT, mirt__unary_op(MIRT__ACT_RELU, x, 0, 0),
+                           mirt__binary_op(MIRT__MULTIPLY, negative, alpha));
 }
 
-static const mirt__field mirt__activation_fields[] = {MIRT__FIELD(mirt__activation_desc, "activation", ACTIVATION, activation)};
+static const mirt__field mirt__activation_fields[] = {
+    MIRT__FIELD(mirt__activation_desc, "activation", ACTIVATION, activation)};
 static const mirt__field mirt__leaky_relu_fields[] = {MIRT__FIELD(mirt__slope_desc, "negative_slope", FLOAT, slope)};
 static const mirt__field mirt__elu_fields[] = {MIRT__FIELD(mirt__slope_desc, "alpha", FLOAT, slope)};
 static const mirt__field mirt__relu_fields[] = {MIRT__FIELD(mirt_relu_desc, "max_value", FLOAT, max_value),
                                                 MIRT__FIELD(mirt_relu_desc, "negative_slope", FLOAT, negative_slope),
                                                 MIRT__FIELD(mirt_relu_desc, "threshold", FLOAT, threshold)};
-static const mirt__field mirt__prelu_fields[] = {MIRT__FIELD(mirt_prelu_desc, "alpha_initializer", INITIALIZER, alpha_initializer),
-                                                 MIRT__FIELD(mirt_prelu_desc, "alpha_regularizer", REGULARIZER, alpha_regularizer),
-                                                 MIRT__FIELD(mirt_prelu_desc, "shared_axes", INT, shared_axes)};
+static const mirt__field mirt__prelu_fields[] = {
+    MIRT__FIELD(mirt_prelu_desc, "alpha_initializer", INITIALIZER, alpha_initializer),
+    MIRT__FIELD(mirt_prelu_desc, "alpha_regularizer", REGULARIZER, alpha_regularizer),
+    MIRT__FIELD(mirt_prelu_desc, "shared_axes", INT, shared_axes)};
 
 MIRT__LAYER(activation, "Activation", "activation", 1, 1, mirt__activation_fields, mirt__activation_desc);
 MIRT__LAYER(leaky_relu, "LeakyReLU", "leaky_re_lu", 1, 1, mirt__leaky_relu_fields, mirt__slope_desc);

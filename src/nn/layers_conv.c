@@ -1,8 +1,9 @@
 #include "layers.h"
-/* Convolutions. */
+/* Convolution layers. */
 
 /* Fills in the defaults and the attributes the ops read. */
-static bool mirt__conv_settings(int kernel[2], int strides[2], int dilation[2], mirt_padding padding, const mirt_tensor *x, mirt__attrs *a) {
+static bool mirt__conv_settings(int kernel[2], int strides[2], int dilation[2], mirt_padding padding,
+                                const mirt_tensor *x, mirt__attrs *a) {
     mirt__default_pair(kernel, 0);
     mirt__default_pair(strides, 1);
     mirt__default_pair(dilation, 1);
@@ -13,7 +14,8 @@ static bool mirt__conv_settings(int kernel[2], int strides[2], int dilation[2], 
     }
     a->groups = 1;
     a->padding = padding;
-    if (kernel[0] < 1 || kernel[1] < 1) return mirt__fail(MIRT_E_INVALID, "kernel is %dx%d; it must be positive", kernel[0], kernel[1]), false;
+    if (kernel[0] < 1 || kernel[1] < 1)
+        return mirt__fail(MIRT_E_INVALID, "kernel is %dx%d; it must be positive", kernel[0], kernel[1]), false;
     return mirt__layer_takes_images(x);
 }
 
@@ -24,83 +26,112 @@ static bool mirt__conv_filters(int filters) {
 static mirt_tensor *mirt__conv2d_build(mirt__layer *layer, mirt_tensor *x, void *desc) {
     mirt_conv2d_desc *d = (mirt_conv2d_desc *)desc;
     mirt__attrs a;
-    if (!mirt__conv_filters(d->filters) || !mirt__conv_settings(d->kernel, d->strides, d->dilation, d->padding, x, &a)) return NULL;
+    if (!mirt__conv_filters(d->filters) || !mirt__conv_settings(d->kernel, d->strides, d->dilation, d->padding, x, &a))
+        return NULL;
     if (!d->groups) d->groups = 1;
     if (d->groups < 1 || x->shape.dim[3] % d->groups || d->filters % d->groups) {
-        return mirt__fail(MIRT_E_SHAPE, "%lld input channels and %d filters do not divide into %d groups", (long long)x->shape.dim[3], d->filters, d->groups), (mirt_tensor *)NULL;
+        return mirt__fail(MIRT_E_SHAPE, "%lld input channels and %d filters are not divisible by %d groups",
+                          (long long)x->shape.dim[3], d->filters, d->groups),
+               (mirt_tensor *)NULL;
     }
     a.groups = d->groups;
     mirt_shape shape = mirt_make_shape(d->kernel[0], d->kernel[1], x->shape.dim[3] / d->groups, d->filters, 0, 0);
-    mirt_tensor *kernel = mirt__weight_add(layer, "kernel", &shape, &d->kernel_initializer, mirt_glorot_uniform(), &d->kernel_regularizer);
-    return mirt__bias_and_activation(layer, mirt__conv2d_op(x, kernel, &a), d->no_bias, &d->bias_initializer, &d->bias_regularizer, d->activation);
+    mirt_tensor *kernel = mirt__weight_add(layer, "kernel", &shape, &d->kernel_initializer, mirt_glorot_uniform(),
+                                           &d->kernel_regularizer);
+    return mirt__bias_and_activation(layer, mirt__conv2d_op(x, kernel, &a), d->no_bias, &d->bias_initializer,
+                                     &d->bias_regularizer, d->activation);
 }
 
 static mirt_tensor *mirt__conv2d_transpose_build(mirt__layer *layer, mirt_tensor *x, void *desc) {
     mirt_conv2d_desc *d = (mirt_conv2d_desc *)desc;
     mirt__attrs a;
-    if (!mirt__conv_filters(d->filters) || !mirt__conv_settings(d->kernel, d->strides, d->dilation, d->padding, x, &a)) return NULL;
+    if (!mirt__conv_filters(d->filters) || !mirt__conv_settings(d->kernel, d->strides, d->dilation, d->padding, x, &a))
+        return NULL;
     if (!d->groups) d->groups = 1;
-    if (d->groups != 1) return mirt__fail(MIRT_E_INVALID, "groups is %d; a transposed convolution has none", d->groups), (mirt_tensor *)NULL;
+    if (d->groups != 1)
+        return mirt__fail(MIRT_E_INVALID, "groups is %d; a transposed convolution does not support groups", d->groups),
+               (mirt_tensor *)NULL;
     mirt_shape shape = mirt_make_shape(d->kernel[0], d->kernel[1], d->filters, x->shape.dim[3], 0, 0);
-    mirt_tensor *kernel = mirt__weight_add(layer, "kernel", &shape, &d->kernel_initializer, mirt_glorot_uniform(), &d->kernel_regularizer);
-    return mirt__bias_and_activation(layer, mirt__conv2d_transpose_op(x, kernel, &a), d->no_bias, &d->bias_initializer, &d->bias_regularizer, d->activation);
+    mirt_tensor *kernel = mirt__weight_add(layer, "kernel", &shape, &d->kernel_initializer, mirt_glorot_uniform(),
+                                           &d->kernel_regularizer);
+    return mirt__bias_and_activation(layer, mirt__conv2d_transpose_op(x, kernel, &a), d->no_bias, &d->bias_initializer,
+                                     &d->bias_regularizer, d->activation);
 }
 
-/* The depthwise part of either: a weight `name`. */
-static mirt_tensor *mirt__depthwise(mirt__layer *layer, mirt_tensor *x, const char *name, mirt_depthwise_conv2d_desc *d) {
+/* The depthwise part of depthwise and separable convolutions, with a weight `name`. */
+static mirt_tensor *mirt__depthwise(mirt__layer *layer, mirt_tensor *x, const char *name,
+                                    mirt_depthwise_conv2d_desc *d) {
     mirt__attrs a;
     if (!mirt__conv_settings(d->kernel, d->strides, d->dilation, d->padding, x, &a)) return NULL;
     if (!d->depth_multiplier) d->depth_multiplier = 1;
-    if (d->depth_multiplier < 0) return mirt__fail(MIRT_E_INVALID, "depth_multiplier is %d; it must be positive", d->depth_multiplier), (mirt_tensor *)NULL;
+    if (d->depth_multiplier < 0)
+        return mirt__fail(MIRT_E_INVALID, "depth_multiplier is %d; it must be positive", d->depth_multiplier),
+               (mirt_tensor *)NULL;
     mirt_shape shape = mirt_make_shape(d->kernel[0], d->kernel[1], x->shape.dim[3], d->depth_multiplier, 0, 0);
-    mirt_tensor *kernel = mirt__weight_add(layer, name, &shape, &d->depthwise_initializer, mirt_glorot_uniform(), &d->depthwise_regularizer);
+    mirt_tensor *kernel = mirt__weight_add(layer, name, &shape, &d->depthwise_initializer, mirt_glorot_uniform(),
+                                           &d->depthwise_regularizer);
     return mirt__depthwise_conv2d_op(x, kernel, &a);
 }
 
 static mirt_tensor *mirt__depthwise_conv2d_build(mirt__layer *layer, mirt_tensor *x, void *desc) {
     mirt_depthwise_conv2d_desc *d = (mirt_depthwise_conv2d_desc *)desc;
-    return mirt__bias_and_activation(layer, mirt__depthwise(layer, x, "kernel", d), d->no_bias, &d->bias_initializer, &d->bias_regularizer, d->activation);
+    return mirt__bias_and_activation(layer, mirt__depthwise(layer, x, "kernel", d), d->no_bias, &d->bias_initializer,
+                                     &d->bias_regularizer, d->activation);
 }
 
 static mirt_tensor *mirt__separable_conv2d_build(mirt__layer *layer, mirt_tensor *x, void *desc) {
     mirt_separable_conv2d_desc *d = (mirt_separable_conv2d_desc *)desc;
     mirt__attrs a = mirt__no_attrs();
     a.strides[0] = a.strides[1] = a.dilation[0] = a.dilation[1] = a.groups = 1;
-    if (!mirt__conv_filters(d->filters) || !(x = mirt__depthwise(layer, x, "depthwise_kernel", &d->depthwise))) return NULL;
+    if (!mirt__conv_filters(d->filters) || !(x = mirt__depthwise(layer, x, "depthwise_kernel", &d->depthwise)))
+        return NULL;
     mirt_shape shape = mirt_make_shape(1, 1, x->shape.dim[3], d->filters, 0, 0);
-    mirt_tensor *kernel = mirt__weight_add(layer, "pointwise_kernel", &shape, &d->pointwise_initializer, mirt_glorot_uniform(), &d->pointwise_regularizer);
+    mirt_tensor *kernel = mirt__weight_add(layer, "pointwise_kernel", &shape, &d->pointwise_initializer,
+                                           mirt_glorot_uniform(), &d->pointwise_regularizer);
     x = mirt__conv2d_op(x, kernel, &a);
-    return mirt__bias_and_activation(layer, x, d->depthwise.no_bias, &d->depthwise.bias_initializer, &d->depthwise.bias_regularizer, d->depthwise.activation);
+    return mirt__bias_and_activation(layer, x, d->depthwise.no_bias, &d->depthwise.bias_initializer,
+                                     &d->depthwise.bias_regularizer, d->depthwise.activation);
 }
 
 static const mirt__field mirt__conv2d_fields[] = {
-    MIRT__FIELD(mirt_conv2d_desc, "filters", INT, filters), MIRT__FIELD(mirt_conv2d_desc, "kernel_size", INT2, kernel),
-    MIRT__FIELD(mirt_conv2d_desc, "strides", INT2, strides), MIRT__FIELD(mirt_conv2d_desc, "padding", PADDING, padding),
-    MIRT__FIELD(mirt_conv2d_desc, "dilation_rate", INT2, dilation), MIRT__FIELD(mirt_conv2d_desc, "groups", INT, groups),
-    MIRT__FIELD(mirt_conv2d_desc, "activation", ACTIVATION, activation), MIRT__FIELD(mirt_conv2d_desc, "use_bias", NO, no_bias),
+    MIRT__FIELD(mirt_conv2d_desc, "filters", INT, filters),
+    MIRT__FIELD(mirt_conv2d_desc, "kernel_size", INT2, kernel),
+    MIRT__FIELD(mirt_conv2d_desc, "strides", INT2, strides),
+    MIRT__FIELD(mirt_conv2d_desc, "padding", PADDING, padding),
+    MIRT__FIELD(mirt_conv2d_desc, "dilation_rate", INT2, dilation),
+    MIRT__FIELD(mirt_conv2d_desc, "groups", INT, groups),
+    MIRT__FIELD(mirt_conv2d_desc, "activation", ACTIVATION, activation),
+    MIRT__FIELD(mirt_conv2d_desc, "use_bias", NO, no_bias),
     MIRT__FIELD(mirt_conv2d_desc, "kernel_initializer", INITIALIZER, kernel_initializer),
     MIRT__FIELD(mirt_conv2d_desc, "bias_initializer", INITIALIZER, bias_initializer),
     MIRT__FIELD(mirt_conv2d_desc, "kernel_regularizer", REGULARIZER, kernel_regularizer),
     MIRT__FIELD(mirt_conv2d_desc, "bias_regularizer", REGULARIZER, bias_regularizer)};
 
-/* Of the description `type`, whose member `at` is (or, with nothing, which is) a mirt_depthwise_conv2d_desc. */
+/* Fields of the description `type`, whose member `at` is a mirt_depthwise_conv2d_desc; empty `at`: it is one itself. */
 #define MIRT__DEPTHWISE_FIELDS(type, at) \
-    MIRT__FIELD(type, "kernel_size", INT2, at kernel), MIRT__FIELD(type, "strides", INT2, at strides), MIRT__FIELD(type, "padding", PADDING, at padding), \
-    MIRT__FIELD(type, "depth_multiplier", INT, at depth_multiplier), MIRT__FIELD(type, "dilation_rate", INT2, at dilation), \
-    MIRT__FIELD(type, "activation", ACTIVATION, at activation), MIRT__FIELD(type, "use_bias", NO, at no_bias), \
-    MIRT__FIELD(type, "depthwise_initializer", INITIALIZER, at depthwise_initializer), MIRT__FIELD(type, "bias_initializer", INITIALIZER, at bias_initializer), \
-    MIRT__FIELD(type, "depthwise_regularizer", REGULARIZER, at depthwise_regularizer), MIRT__FIELD(type, "bias_regularizer", REGULARIZER, at bias_regularizer)
+    MIRT__FIELD(type, "kernel_size", INT2, at kernel), MIRT__FIELD(type, "strides", INT2, at strides), \
+        MIRT__FIELD(type, "padding", PADDING, at padding), \
+        MIRT__FIELD(type, "depth_multiplier", INT, at depth_multiplier), \
+        MIRT__FIELD(type, "dilation_rate", INT2, at dilation), \
+        MIRT__FIELD(type, "activation", ACTIVATION, at activation), MIRT__FIELD(type, "use_bias", NO, at no_bias), \
+        MIRT__FIELD(type, "depthwise_initializer", INITIALIZER, at depthwise_initializer), \
+        MIRT__FIELD(type, "bias_initializer", INITIALIZER, at bias_initializer), \
+        MIRT__FIELD(type, "depthwise_regularizer", REGULARIZER, at depthwise_regularizer), \
+        MIRT__FIELD(type, "bias_regularizer", REGULARIZER, at bias_regularizer)
 static const mirt__field mirt__depthwise_conv2d_fields[] = {MIRT__DEPTHWISE_FIELDS(mirt_depthwise_conv2d_desc, )};
 static const mirt__field mirt__separable_conv2d_fields[] = {
-    MIRT__FIELD(mirt_separable_conv2d_desc, "filters", INT, filters), MIRT__DEPTHWISE_FIELDS(mirt_separable_conv2d_desc, depthwise.),
+    MIRT__FIELD(mirt_separable_conv2d_desc, "filters", INT, filters),
+    MIRT__DEPTHWISE_FIELDS(mirt_separable_conv2d_desc, depthwise.),
     MIRT__FIELD(mirt_separable_conv2d_desc, "pointwise_initializer", INITIALIZER, pointwise_initializer),
     MIRT__FIELD(mirt_separable_conv2d_desc, "pointwise_regularizer", REGULARIZER, pointwise_regularizer)};
 #undef MIRT__DEPTHWISE_FIELDS
 
 MIRT__LAYER(conv2d, "Conv2D", "conv2d", 1, 1, mirt__conv2d_fields, mirt_conv2d_desc);
 MIRT__LAYER(conv2d_transpose, "Conv2DTranspose", "conv2d_transpose", 1, 1, mirt__conv2d_fields, mirt_conv2d_desc);
-MIRT__LAYER(depthwise_conv2d, "DepthwiseConv2D", "depthwise_conv2d", 1, 1, mirt__depthwise_conv2d_fields, mirt_depthwise_conv2d_desc);
-MIRT__LAYER(separable_conv2d, "SeparableConv2D", "separable_conv2d", 1, 1, mirt__separable_conv2d_fields, mirt_separable_conv2d_desc);
+MIRT__LAYER(depthwise_conv2d, "DepthwiseConv2D", "depthwise_conv2d", 1, 1, mirt__depthwise_conv2d_fields,
+            mirt_depthwise_conv2d_desc);
+MIRT__LAYER(separable_conv2d, "SeparableConv2D", "separable_conv2d", 1, 1, mirt__separable_conv2d_fields,
+            mirt_separable_conv2d_desc);
 
 MIRT_API mirt_tensor *mirt_conv2d(mirt_tensor *x, const mirt_conv2d_desc *desc) {
     return mirt__layer_needs_desc(&mirt__conv2d_layer, x, desc, desc ? desc->name : NULL);

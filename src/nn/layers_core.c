@@ -1,5 +1,5 @@
 #include "layers.h"
-/* Input, dense, and what works on any shape. */
+/* Input, dense, and layers for any shape. */
 
 typedef struct mirt__input_desc { mirt_shape shape; } mirt__input_desc;
 typedef struct mirt__rescaling_desc { float scale, offset; } mirt__rescaling_desc;
@@ -9,15 +9,23 @@ static mirt_tensor *mirt__input_build(mirt__layer *layer, mirt_tensor *x, void *
     mirt_model *model = layer->model;
     mirt_shape shape = ((mirt__input_desc *)desc)->shape;
     if (shape.rank < 1 || shape.rank >= MIRT_MAX_RANK) {
-        return mirt__fail(MIRT_E_SHAPE, "an input needs the shape of one sample: 1 to %d dimensions, each positive", MIRT_MAX_RANK - 1), (mirt_tensor *)NULL;
+        return mirt__fail(MIRT_E_SHAPE, "an input needs the shape of one sample: 1 to %d dimensions, each positive",
+                          MIRT_MAX_RANK - 1),
+               (mirt_tensor *)NULL;
     }
     for (int i = shape.rank; i > 0; i--) {
-        if (shape.dim[i - 1] < 1) return mirt__fail(MIRT_E_SHAPE, "dimension %d of the input is %lld; a shape is that of one sample, without the rows, and each dimension positive", i, (long long)shape.dim[i - 1]), (mirt_tensor *)NULL;
+        if (shape.dim[i - 1] < 1)
+            return mirt__fail(MIRT_E_SHAPE,
+                              "dimension %d of the input is %lld; give the shape of one sample, without rows, with "
+                              "positive dimensions",
+                              i, (long long)shape.dim[i - 1]),
+                   (mirt_tensor *)NULL;
         shape.dim[i] = shape.dim[i - 1];
     }
     shape.dim[0] = MIRT_ROWS;
     shape.rank++;
-    if (model->num_inputs == MIRT_MAX_INPUTS) return mirt__fail(MIRT_E_STATE, "a model has at most %d inputs", MIRT_MAX_INPUTS), (mirt_tensor *)NULL;
+    if (model->num_inputs == MIRT_MAX_INPUTS)
+        return mirt__fail(MIRT_E_STATE, "a model has at most %d inputs", MIRT_MAX_INPUTS), (mirt_tensor *)NULL;
     x = mirt__input_op(&model->graph, model->num_inputs, MIRT_FLOAT32, &shape);
     if (x) model->input[model->num_inputs++] = x;
     return x;
@@ -27,19 +35,23 @@ static mirt_tensor *mirt__rescaling_build(mirt__layer *layer, mirt_tensor *x, vo
     const mirt__rescaling_desc *d = (const mirt__rescaling_desc *)desc;
     (void)layer;
     if (!isfinite(d->scale) || !isfinite(d->offset)) {
-        return mirt__fail(MIRT_E_INVALID, "scale %g and offset %g must be finite", (double)d->scale, (double)d->offset), (mirt_tensor *)NULL;
+        return mirt__fail(MIRT_E_INVALID, "scale %g and offset %g must be finite", (double)d->scale, (double)d->offset),
+               (mirt_tensor *)NULL;
     }
     return mirt__unary_op(MIRT__AFFINE, x, d->scale, d->offset);
 }
 
 static mirt_tensor *mirt__dense_build(mirt__layer *layer, mirt_tensor *x, void *desc) {
     mirt_dense_desc *d = (mirt_dense_desc *)desc;
-    if (d->units < 1) return mirt__fail(MIRT_E_INVALID, "units is %d; it must be positive", d->units), (mirt_tensor *)NULL;
+    if (d->units < 1)
+        return mirt__fail(MIRT_E_INVALID, "units is %d; it must be positive", d->units), (mirt_tensor *)NULL;
     if (x->shape.rank < 2) return mirt__fail(MIRT_E_SHAPE, "takes (rows, ..., features)"), (mirt_tensor *)NULL;
     int64_t in = mirt__last_dim(x);
     mirt_shape shape = mirt_make_shape(in, d->units, 0, 0, 0, 0);
-    mirt_tensor *kernel = mirt__weight_add(layer, "kernel", &shape, &d->kernel_initializer, mirt_glorot_uniform(), &d->kernel_regularizer);
-    return mirt__bias_and_activation(layer, mirt__matmul_op(x, kernel, false, false), d->no_bias, &d->bias_initializer, &d->bias_regularizer, d->activation);
+    mirt_tensor *kernel = mirt__weight_add(layer, "kernel", &shape, &d->kernel_initializer, mirt_glorot_uniform(),
+                                           &d->kernel_regularizer);
+    return mirt__bias_and_activation(layer, mirt__matmul_op(x, kernel, false, false), d->no_bias, &d->bias_initializer,
+                                     &d->bias_regularizer, d->activation);
 }
 
 static mirt_tensor *mirt__flatten_build(mirt__layer *layer, mirt_tensor *x, void *desc) {
@@ -56,7 +68,8 @@ static mirt_tensor *mirt__dropout_build(mirt__layer *layer, mirt_tensor *x, void
     mirt_shape noise = d->noise_shape;
     if (!noise.rank) return mirt__dropout_op(x, d->rate, mirt__hash(layer->name));
     if (noise.rank < 0 || noise.rank >= MIRT_MAX_RANK) {
-        return mirt__fail(MIRT_E_SHAPE, "noise_shape has %d axes; it must be that of one sample", noise.rank), (mirt_tensor *)NULL;
+        return mirt__fail(MIRT_E_SHAPE, "noise_shape has %d axes; it must have those of one sample", noise.rank),
+               (mirt_tensor *)NULL;
     }
     for (int i = noise.rank; i > 0; i--) noise.dim[i] = noise.dim[i - 1];
     noise.dim[0] = MIRT_ROWS;
@@ -71,68 +84,86 @@ static mirt_tensor *mirt__normalization_build(mirt__layer *layer, mirt_tensor *x
     float matrix[MIRT_MAX_CHANNELS * MIRT_MAX_CHANNELS], offset[MIRT_MAX_CHANNELS];
     memset(matrix, 0, sizeof matrix);
     if (x->shape.rank < 2 || n > MIRT_MAX_CHANNELS) {
-        return mirt__fail(MIRT_E_SHAPE, "takes (rows, ..., channels) of at most %d channels", MIRT_MAX_CHANNELS), (mirt_tensor *)NULL;
+        return mirt__fail(MIRT_E_SHAPE, "takes (rows, ..., channels) of at most %d channels", MIRT_MAX_CHANNELS),
+               (mirt_tensor *)NULL;
     }
     for (int64_t i = 0; i < MIRT_MAX_CHANNELS; i++) {
         if (d->variance[i] == 0) d->variance[i] = 1;
         if (!isfinite(d->mean[i]) || !isfinite(d->variance[i]) || !(d->variance[i] > 0)) {
-            return mirt__fail(MIRT_E_INVALID, "channel %d has mean %g and variance %g; they must be finite, and a variance positive", (int)i,
-                              (double)d->mean[i], (double)d->variance[i]), (mirt_tensor *)NULL;
+            return mirt__fail(MIRT_E_INVALID,
+                              "channel %d has mean %g and variance %g; they must be finite, and a variance positive",
+                              (int)i, (double)d->mean[i], (double)d->variance[i]),
+                   (mirt_tensor *)NULL;
         }
         const double deviation = fmax(sqrt((double)d->variance[i]), 1e-7);
         if (i < n) matrix[(d->reverse ? n - 1 - i : i) * n + i] = (float)(1 / deviation);
         offset[i] = (float)(-(double)d->mean[i] / deviation);
     }
     mirt__graph *graph = &layer->model->graph;
-    x = mirt__matmul_op(x, mirt__constant_op(graph, mirt_make_array(matrix, MIRT_FLOAT32, mirt_make_shape(n, n, 0, 0, 0, 0))), false, false);
-    return mirt__bias_add_op(x, mirt__constant_op(graph, mirt_make_array(offset, MIRT_FLOAT32, mirt_make_shape(n, 0, 0, 0, 0, 0))));
+    x = mirt__matmul_op(
+        x, mirt__constant_op(graph, mirt_make_array(matrix, MIRT_FLOAT32, mirt_make_shape(n, n, 0, 0, 0, 0))), false,
+        false);
+    return mirt__bias_add_op(
+        x, mirt__constant_op(graph, mirt_make_array(offset, MIRT_FLOAT32, mirt_make_shape(n, 0, 0, 0, 0, 0))));
 }
 
-/* At most one dimension of the target is -1: what is left. */
+/* At most one dimension of the target is -1, which is computed from the others. */
 static mirt_tensor *mirt__reshape_build(mirt__layer *layer, mirt_tensor *x, void *desc) {
     mirt_shape *shape = &((mirt__reshape_desc *)desc)->shape;
     int64_t count = mirt__shape_count(&x->shape), known = 1;
     int open = -1;
     char text[96];
     (void)layer;
-    if (shape->rank < 1 || shape->rank >= MIRT_MAX_RANK) return mirt__fail(MIRT_E_SHAPE, "the target has %d axes; it must be 1 to %d", shape->rank, MIRT_MAX_RANK - 1), (mirt_tensor *)NULL;
+    if (shape->rank < 1 || shape->rank >= MIRT_MAX_RANK)
+        return mirt__fail(MIRT_E_SHAPE, "the target has %d axes; it must be 1 to %d", shape->rank, MIRT_MAX_RANK - 1),
+               (mirt_tensor *)NULL;
     for (int i = 0; i < shape->rank; i++) {
         if (shape->dim[i] == -1 && open < 0) open = i;
         else if (shape->dim[i] > 0 && shape->dim[i] <= count / known) known *= shape->dim[i];
-        else return mirt__fail(MIRT_E_SHAPE, "the target's dimension %lld does not fit %s: all of them make %lld elements, and one may be -1, what is left",
-                               (long long)shape->dim[i], mirt__shape_text(&x->shape, text), (long long)count), (mirt_tensor *)NULL;
+        else
+            return mirt__fail(MIRT_E_SHAPE,
+                              "the target's dimension %lld does not fit %s: the target must have %lld elements in all, "
+                              "and one dimension may be -1",
+                              (long long)shape->dim[i], mirt__shape_text(&x->shape, text), (long long)count),
+                   (mirt_tensor *)NULL;
     }
     if (open >= 0) shape->dim[open] = count / known;
     return mirt_reshape(x, *shape);
 }
 
-/* Keras counts the axes from 1 and leaves the rows out. */
+/* Keras counts axes from 1, without the rows. */
 static mirt_tensor *mirt__permute_build(mirt__layer *layer, mirt_tensor *x, void *desc) {
     const mirt_shape *dims = &((const mirt__reshape_desc *)desc)->shape;
     int permutation[MIRT_MAX_RANK] = {0};
     (void)layer;
     if (!mirt__is_batched(&x->shape) || dims->rank != x->shape.rank - 1) {
-        return mirt__fail(MIRT_E_SHAPE, "%d dims; it must be a batch, and every axis but the rows be named once", dims->rank), (mirt_tensor *)NULL;
+        return mirt__fail(MIRT_E_SHAPE,
+                          "%d dims; the input must be a batch, and dims must name every axis but the rows once",
+                          dims->rank),
+               (mirt_tensor *)NULL;
     }
-    for (int i = 0; i < dims->rank; i++) permutation[i + 1] = dims->dim[i] > 0 && dims->dim[i] <= dims->rank ? (int)dims->dim[i] : -1;
+    for (int i = 0; i < dims->rank; i++)
+        permutation[i + 1] = dims->dim[i] > 0 && dims->dim[i] <= dims->rank ? (int)dims->dim[i] : -1;
     return mirt_transpose(x, permutation);
 }
 
 static const mirt__field mirt__input_fields[] = {MIRT__FIELD(mirt__input_desc, "shape", SHAPE, shape)};
 static const mirt__field mirt__rescaling_fields[] = {MIRT__FIELD(mirt__rescaling_desc, "scale", FLOAT, scale),
                                                      MIRT__FIELD(mirt__rescaling_desc, "offset", FLOAT, offset)};
-static const mirt__field mirt__dense_fields[] = {MIRT__FIELD(mirt_dense_desc, "units", INT, units),
-                                                 MIRT__FIELD(mirt_dense_desc, "activation", ACTIVATION, activation),
-                                                 MIRT__FIELD(mirt_dense_desc, "use_bias", NO, no_bias),
-                                                 MIRT__FIELD(mirt_dense_desc, "kernel_initializer", INITIALIZER, kernel_initializer),
-                                                 MIRT__FIELD(mirt_dense_desc, "bias_initializer", INITIALIZER, bias_initializer),
-                                                  MIRT__FIELD(mirt_dense_desc, "kernel_regularizer", REGULARIZER, kernel_regularizer),
-                                                  MIRT__FIELD(mirt_dense_desc, "bias_regularizer", REGULARIZER, bias_regularizer)};
+static const mirt__field mirt__dense_fields[] = {
+    MIRT__FIELD(mirt_dense_desc, "units", INT, units),
+    MIRT__FIELD(mirt_dense_desc, "activation", ACTIVATION, activation),
+    MIRT__FIELD(mirt_dense_desc, "use_bias", NO, no_bias),
+    MIRT__FIELD(mirt_dense_desc, "kernel_initializer", INITIALIZER, kernel_initializer),
+    MIRT__FIELD(mirt_dense_desc, "bias_initializer", INITIALIZER, bias_initializer),
+    MIRT__FIELD(mirt_dense_desc, "kernel_regularizer", REGULARIZER, kernel_regularizer),
+    MIRT__FIELD(mirt_dense_desc, "bias_regularizer", REGULARIZER, bias_regularizer)};
 static const mirt__field mirt__dropout_fields[] = {MIRT__FIELD(mirt_dropout_desc, "rate", FLOAT, rate),
                                                    MIRT__FIELD(mirt_dropout_desc, "noise_shape", NOISE, noise_shape)};
-static const mirt__field mirt__normalization_fields[] = {MIRT__FIELD(mirt_normalization_desc, "mean", CHANNELS, mean),
-                                                         MIRT__FIELD(mirt_normalization_desc, "variance", CHANNELS, variance),
-                                                         MIRT__FIELD(mirt_normalization_desc, "reverse", BOOL, reverse)};
+static const mirt__field mirt__normalization_fields[] = {
+    MIRT__FIELD(mirt_normalization_desc, "mean", CHANNELS, mean),
+    MIRT__FIELD(mirt_normalization_desc, "variance", CHANNELS, variance),
+    MIRT__FIELD(mirt_normalization_desc, "reverse", BOOL, reverse)};
 static const mirt__field mirt__permute_fields[] = {MIRT__FIELD(mirt__reshape_desc, "dims", SHAPE, shape)};
 static const mirt__field mirt__reshape_fields[] = {MIRT__FIELD(mirt__reshape_desc, "target_shape", SHAPE, shape)};
 

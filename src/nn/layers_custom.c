@@ -1,6 +1,7 @@
 #include "layers.h"
 #include "../formats/json.h"
-/* User-defined layers. A class is copied into the strategy when it is registered or first used, where files find it. */
+/* User-defined layers. The strategy stores a copy of each class when it is registered or first used, for reading
+   files. */
 
 static mirt_tensor *mirt__custom_build(mirt__layer *layer, mirt_tensor *x, void *desc) {
     const mirt_layer_class *user = layer->cls->user;
@@ -13,9 +14,12 @@ static mirt_tensor *mirt__custom_build(mirt__layer *layer, mirt_tensor *x, void 
     }
     mirt__let_go(layer->model);
     if (layer->model->graph.status != MIRT_OK) return NULL;
-    if (!y) return mirt__fail(MIRT_E_INVALID, "the build function of %s returned no tensor", user->class_name), (mirt_tensor *)NULL;
+    if (!y)
+        return mirt__fail(MIRT_E_INVALID, "the build function of %s returned no tensor", user->class_name),
+               (mirt_tensor *)NULL;
     if (y->node->graph == &layer->model->graph) return y;
-    return mirt__fail(MIRT_E_INVALID, "the build function of %s returned a tensor of another model", user->class_name), (mirt_tensor *)NULL;
+    return mirt__fail(MIRT_E_INVALID, "the build function of %s returned a tensor of another model", user->class_name),
+           (mirt_tensor *)NULL;
 }
 
 static size_t mirt__custom_field_size(mirt_field_kind kind) {
@@ -29,37 +33,48 @@ static size_t mirt__custom_field_size(mirt_field_kind kind) {
 
 static mirt_status mirt__custom_check(const mirt_layer_class *c) {
     char label[MIRT__JSON_LABEL];
-    if (!c || !c->class_name || !*c->class_name || strlen(c->class_name) > 100 || !mirt__utf8_valid(c->class_name, strlen(c->class_name))) {
+    if (!c || !c->class_name || !*c->class_name || strlen(c->class_name) > 100 ||
+        !mirt__utf8_valid(c->class_name, strlen(c->class_name))) {
         return mirt__fail(MIRT_E_INVALID, "a layer class needs a name of 1 to 100 bytes of UTF-8");
     }
     mirt__json_label(c->class_name, label);
-    if (mirt__layer_class_by_name(NULL, c->class_name)) return mirt__fail(MIRT_E_INVALID, "there already is a layer class %s in the library", label);
+    if (mirt__layer_class_by_name(NULL, c->class_name))
+        return mirt__fail(MIRT_E_INVALID, "the library already has a layer class %s", label);
     if (!c->build) return mirt__fail(MIRT_E_INVALID, "layer class %s has no build function", label);
-    if (c->inputs < -1 || c->inputs > MIRT__MAX_IN) return mirt__fail(MIRT_E_INVALID, "layer class %s: %d inputs; at most %d are possible", label, c->inputs, MIRT__MAX_IN);
-    if (c->num_fields < 0 || (c->num_fields && !c->fields)) return mirt__fail(MIRT_E_INVALID, "layer class %s: %d fields without a table of them", label, c->num_fields);
+    if (c->inputs < -1 || c->inputs > MIRT__MAX_IN)
+        return mirt__fail(MIRT_E_INVALID, "layer class %s: %d inputs; at most %d are allowed", label, c->inputs,
+                          MIRT__MAX_IN);
+    if (c->num_fields < 0 || (c->num_fields && !c->fields))
+        return mirt__fail(MIRT_E_INVALID, "layer class %s: %d fields without a table of them", label, c->num_fields);
     for (int i = 0; i < c->num_fields; i++) {
         const mirt_field *f = &c->fields[i];
         size_t size = mirt__custom_field_size(f->kind);
-        if (f->name && size && f->offset % size == 0 && size <= c->config_size && f->offset <= c->config_size - size) continue;
-        return mirt__fail(MIRT_E_INVALID, "layer class %s: field number %d has no name, no kind, or lies outside of the %zu bytes of its config", label, i + 1, c->config_size);
+        if (f->name && size && f->offset % size == 0 && size <= c->config_size && f->offset <= c->config_size - size)
+            continue;
+        return mirt__fail(
+            MIRT_E_INVALID,
+            "layer class %s: field number %d has no name or kind, or lies outside of the %zu bytes of its config",
+            label, i + 1, c->config_size);
     }
     return MIRT_OK;
 }
 
 static bool mirt__custom_same(const mirt_layer_class *a, const mirt_layer_class *b) {
-    bool same = strcmp(a->class_name, b->class_name) == 0 && a->build == b->build && a->user == b->user && a->inputs == b->inputs &&
-                a->config_size == b->config_size && a->num_fields == b->num_fields;
+    bool same = strcmp(a->class_name, b->class_name) == 0 && a->build == b->build && a->user == b->user &&
+                a->inputs == b->inputs && a->config_size == b->config_size && a->num_fields == b->num_fields;
     for (int i = 0; same && i < a->num_fields; i++) {
-        same = strcmp(a->fields[i].name, b->fields[i].name) == 0 && a->fields[i].kind == b->fields[i].kind && a->fields[i].offset == b->fields[i].offset;
+        same = strcmp(a->fields[i].name, b->fields[i].name) == 0 && a->fields[i].kind == b->fields[i].kind &&
+               a->fields[i].offset == b->fields[i].offset;
     }
     return same;
 }
 
-/* As Keras makes "my_re_lu2d" of "MyReLU2D". */
+/* Like Keras, converts "MyReLU2D" to "my_re_lu2d". */
 static char *mirt__custom_base_name(mirt__pool *pool, const char *class_name) {
     char *out = (char *)mirt__pool_alloc(pool, 2 * strlen(class_name) + 8), *to = out;
     for (const char *c = class_name; out && *c; c++) {
-        bool upper = *c >= 'A' && *c <= 'Z', lower = *c >= 'a' && *c <= 'z', before = c > class_name && c[-1] >= 'a' && c[-1] <= 'z';
+        bool upper = *c >= 'A' && *c <= 'Z', lower = *c >= 'a' && *c <= 'z',
+             before = c > class_name && c[-1] >= 'a' && c[-1] <= 'z';
         if (upper && to > out && (before || (c[1] >= 'a' && c[1] <= 'z'))) *to++ = '_';
         if (upper) *to++ = (char)(*c - 'A' + 'a');
         else if (lower || *c == '_' || (*c >= '0' && *c <= '9')) *to++ = *c;
@@ -81,7 +96,9 @@ static const mirt__layer_class *mirt__custom_copy(mirt_strategy *strategy, const
         if (!(user_fields[i].name = mirt__pool_strdup(pool, c->fields[i].name))) return NULL;
         fields[i].name = user_fields[i].name;
         fields[i].offset = c->fields[i].offset;
-        fields[i].kind = c->fields[i].kind == MIRT_FIELD_INT ? MIRT__FIELD_SIGNED : c->fields[i].kind == MIRT_FIELD_FLOAT ? MIRT__FIELD_FLOAT : MIRT__FIELD_BOOL;
+        fields[i].kind = c->fields[i].kind == MIRT_FIELD_INT     ? MIRT__FIELD_SIGNED
+                         : c->fields[i].kind == MIRT_FIELD_FLOAT ? MIRT__FIELD_FLOAT
+                                                                 : MIRT__FIELD_BOOL;
     }
     *user = *c;
     user->class_name = name;
@@ -100,7 +117,7 @@ static const mirt__layer_class *mirt__custom_copy(mirt_strategy *strategy, const
     return cls;
 }
 
-/* The strategy's copy of `c`, made if there is none like it. */
+/* The strategy's copy of `c`, created if it does not exist. */
 static const mirt__layer_class *mirt__custom_class(mirt_strategy *strategy, const mirt_layer_class *c) {
     if (mirt__custom_check(c) != MIRT_OK) return NULL;
     const mirt__layer_class *cls = mirt__layer_class_by_name(strategy, c->class_name);
@@ -113,7 +130,8 @@ MIRT_API mirt_status mirt_register_layer(mirt_strategy *strategy, const mirt_lay
     return mirt__custom_class(strategy, layer_class) ? MIRT_OK : mirt_last_status();
 }
 
-MIRT_API mirt_tensor *mirt_custom_layer(const mirt_layer_class *layer_class, mirt_tensor *const *in, int num_in, const void *config, const char *name) {
+MIRT_API mirt_tensor *mirt_custom_layer(const mirt_layer_class *layer_class, mirt_tensor *const *in, int num_in,
+                                        const void *config, const char *name) {
     MIRT__ENTER;
     mirt_tensor *first = NULL;
     for (int i = 0; in && i < num_in && !first; i++) first = in[i];
@@ -130,22 +148,29 @@ MIRT_API mirt_tensor *mirt_custom_layer(const mirt_layer_class *layer_class, mir
 static bool mirt__custom_building(mirt_layer *layer, const char *caller) {
     if (!layer) return false;
     if (layer->model->building == layer) return layer->model->graph.status == MIRT_OK;
-    return mirt__fail(MIRT_E_STATE, "%s: %s belongs into the layer's build function", layer->name, caller), false;
+    return mirt__fail(MIRT_E_STATE, "%s: call %s in the layer's build function", layer->name, caller), false;
 }
 
-MIRT_API mirt_tensor *mirt_layer_variable(mirt_layer *layer, const char *name, mirt_shape shape, mirt_initializer initializer, bool trainable) {
+MIRT_API mirt_tensor *mirt_layer_variable(mirt_layer *layer, const char *name, mirt_shape shape,
+                                          mirt_initializer initializer, bool trainable) {
     if (!mirt__custom_building(layer, "mirt_layer_variable")) return NULL;
     mirt_model *model = layer->model;
     char label[MIRT__JSON_LABEL];
     mirt_tensor *variable = NULL;
-    bool good = name && *name && strlen(name) <= 100 && !strchr(name, '/') && mirt__utf8_valid(name, strlen(name)), positive = shape.rank >= 0 && shape.rank <= MIRT_MAX_RANK;
+    bool good = name && *name && strlen(name) <= 100 && !strchr(name, '/') && mirt__utf8_valid(name, strlen(name)),
+         positive = shape.rank >= 0 && shape.rank <= MIRT_MAX_RANK;
     for (int i = 0; positive && i < shape.rank; i++) positive = shape.dim[i] > 0;
     for (int i = layer->first_variable; good && i < model->num_variables; i++) {
-        good = strncmp(model->variable[i].name, layer->name, strlen(layer->name)) != 0 || strcmp(model->variable[i].name + strlen(layer->name) + 1, name) != 0;
+        good = strncmp(model->variable[i].name, layer->name, strlen(layer->name)) != 0 ||
+               strcmp(model->variable[i].name + strlen(layer->name) + 1, name) != 0;
     }
     mirt__default_initializer(&initializer, mirt_glorot_uniform());
-    if (!good) mirt__fail(MIRT_E_INVALID, "variable name \"%s\": it must be 1 to 100 bytes of UTF-8 without a '/', another one for every variable", mirt__json_label(name ? name : "", label));
-    else if (!positive) mirt__fail(MIRT_E_SHAPE, "variable %s needs at most %d dimensions, each positive", mirt__json_label(name, label), MIRT_MAX_RANK);
+    if (!good)
+        mirt__fail(MIRT_E_INVALID, "variable name \"%s\": it must be 1 to 100 bytes of UTF-8 without a '/', and unique",
+                   mirt__json_label(name ? name : "", label));
+    else if (!positive)
+        mirt__fail(MIRT_E_SHAPE, "variable %s needs at most %d dimensions, each positive",
+                   mirt__json_label(name, label), MIRT_MAX_RANK);
     else variable = mirt__variable_add(layer, name, &shape, &initializer, trainable);
     if (variable) return variable;
     if (model->graph.status == MIRT_OK && mirt_last_status() != MIRT_E_NOMEM) mirt__fail_at("%s", layer->name);
@@ -160,6 +185,7 @@ MIRT_API void mirt_layer_add_loss(mirt_layer *layer, mirt_tensor *term) {
         mirt__term_add(layer->model, term);
         return;
     }
-    mirt__fail(MIRT_E_SHAPE, "%s: a loss is a float32 number, or one a sample, of this model, not %s", layer->name, mirt__shape_text(&term->shape, text));
+    mirt__fail(MIRT_E_SHAPE, "%s: a loss must be a float32 number, or one per sample, of this model, not %s",
+               layer->name, mirt__shape_text(&term->shape, text));
     mirt__model_poison(layer->model);
 }

@@ -30,7 +30,8 @@ static mirt_tensor *mirt__average_pool2d_build(mirt__layer *layer, mirt_tensor *
 }
 
 static mirt_tensor *mirt__global_pool(mirt__reduce_kind kind, mirt_tensor *x, const void *desc) {
-    return mirt__layer_takes_images(x) ? mirt__reduce_op(kind, x, 6u, ((const mirt_global_pool2d_desc *)desc)->keepdims) : NULL;
+    return mirt__layer_takes_images(x) ? mirt__reduce_op(kind, x, 6u, ((const mirt_global_pool2d_desc *)desc)->keepdims)
+                                       : NULL;
 }
 
 static mirt_tensor *mirt__global_average_pool2d_build(mirt__layer *layer, mirt_tensor *x, void *desc) {
@@ -45,7 +46,8 @@ static mirt_tensor *mirt__global_max_pool2d_build(mirt__layer *layer, mirt_tenso
 
 static mirt_tensor *mirt__zero_padding2d_build(mirt__layer *layer, mirt_tensor *x, void *desc) {
     const mirt__border_desc *d = (const mirt__border_desc *)desc;
-    const int64_t before[4] = {0, d->border[0][0], d->border[1][0], 0}, after[4] = {0, d->border[0][1], d->border[1][1], 0};
+    const int64_t before[4] = {0, d->border[0][0], d->border[1][0], 0},
+                  after[4] = {0, d->border[0][1], d->border[1][1], 0};
     (void)layer;
     return mirt__layer_takes_images(x) ? mirt_pad(x, before, after, 0) : NULL;
 }
@@ -58,8 +60,9 @@ static mirt_tensor *mirt__cropping2d_build(mirt__layer *layer, mirt_tensor *x, v
     for (int i = 0; i < 2; i++) {
         size[1 + i] = x->shape.dim[1 + i] - d->border[i][0] - d->border[i][1];
         if (d->border[i][0] >= 0 && d->border[i][1] >= 0 && size[1 + i] > 0) continue;
-        return mirt__fail(MIRT_E_SHAPE, "cropping %lld pixels by %d and %d leaves nothing, or less than nothing is cropped", (long long)x->shape.dim[1 + i],
-                          d->border[i][0], d->border[i][1]), (mirt_tensor *)NULL;
+        return mirt__fail(MIRT_E_SHAPE, "cropping %lld pixels by %d and %d leaves nothing, or is negative",
+                          (long long)x->shape.dim[1 + i], d->border[i][0], d->border[i][1]),
+               (mirt_tensor *)NULL;
     }
     return mirt_slice(x, begin, size);
 }
@@ -68,23 +71,29 @@ static mirt_tensor *mirt__up_sampling2d_build(mirt__layer *layer, mirt_tensor *x
     mirt_up_sampling2d_desc *d = (mirt_up_sampling2d_desc *)desc;
     (void)layer;
     mirt__default_pair(d->size, 2);
-    if (d->size[0] < 1 || d->size[1] < 1) return mirt__fail(MIRT_E_INVALID, "size is %dx%d; it must be positive", d->size[0], d->size[1]), (mirt_tensor *)NULL;
+    if (d->size[0] < 1 || d->size[1] < 1)
+        return mirt__fail(MIRT_E_INVALID, "size is %dx%d; it must be positive", d->size[0], d->size[1]),
+               (mirt_tensor *)NULL;
     return mirt__layer_takes_images(x) ? mirt__upsampling2d_op(x, d->size, d->bilinear) : NULL;
 }
 
 static const mirt__field mirt__pool_fields[] = {MIRT__FIELD(mirt_pool2d_desc, "pool_size", INT2, size),
                                                 MIRT__FIELD(mirt_pool2d_desc, "strides", INT2, strides),
                                                 MIRT__FIELD(mirt_pool2d_desc, "padding", PADDING, padding)};
-static const mirt__field mirt__global_pool_fields[] = {MIRT__FIELD(mirt_global_pool2d_desc, "keepdims", BOOL, keepdims)};
+static const mirt__field mirt__global_pool_fields[] = {
+    MIRT__FIELD(mirt_global_pool2d_desc, "keepdims", BOOL, keepdims)};
 static const mirt__field mirt__zero_padding_fields[] = {MIRT__FIELD(mirt__border_desc, "padding", INT2X2, border)};
 static const mirt__field mirt__cropping_fields[] = {MIRT__FIELD(mirt__border_desc, "cropping", INT2X2, border)};
-static const mirt__field mirt__up_sampling_fields[] = {MIRT__FIELD(mirt_up_sampling2d_desc, "size", INT2, size),
-                                                       MIRT__FIELD(mirt_up_sampling2d_desc, "bilinear", BOOL, bilinear)};
+static const mirt__field mirt__up_sampling_fields[] = {
+    MIRT__FIELD(mirt_up_sampling2d_desc, "size", INT2, size),
+    MIRT__FIELD(mirt_up_sampling2d_desc, "bilinear", BOOL, bilinear)};
 
 MIRT__LAYER(max_pool2d, "MaxPooling2D", "max_pooling2d", 1, 1, mirt__pool_fields, mirt_pool2d_desc);
 MIRT__LAYER(average_pool2d, "AveragePooling2D", "average_pooling2d", 1, 1, mirt__pool_fields, mirt_pool2d_desc);
-MIRT__LAYER(global_average_pool2d, "GlobalAveragePooling2D", "global_average_pooling2d", 1, 1, mirt__global_pool_fields, mirt_global_pool2d_desc);
-MIRT__LAYER(global_max_pool2d, "GlobalMaxPooling2D", "global_max_pooling2d", 1, 1, mirt__global_pool_fields, mirt_global_pool2d_desc);
+MIRT__LAYER(global_average_pool2d, "GlobalAveragePooling2D", "global_average_pooling2d", 1, 1, mirt__global_pool_fields,
+            mirt_global_pool2d_desc);
+MIRT__LAYER(global_max_pool2d, "GlobalMaxPooling2D", "global_max_pooling2d", 1, 1, mirt__global_pool_fields,
+            mirt_global_pool2d_desc);
 MIRT__LAYER(zero_padding2d, "ZeroPadding2D", "zero_padding2d", 1, 1, mirt__zero_padding_fields, mirt__border_desc);
 MIRT__LAYER(cropping2d, "Cropping2D", "cropping2d", 1, 1, mirt__cropping_fields, mirt__border_desc);
 MIRT__LAYER(up_sampling2d, "UpSampling2D", "up_sampling2d", 1, 1, mirt__up_sampling_fields, mirt_up_sampling2d_desc);
@@ -97,14 +106,20 @@ MIRT_API mirt_tensor *mirt_average_pool2d(mirt_tensor *x, const mirt_pool2d_desc
     return mirt__layer_on(&mirt__average_pool2d_layer, x, desc, desc ? desc->name : NULL);
 }
 
-MIRT_API mirt_tensor *mirt_global_average_pool2d(mirt_tensor *x) { return mirt__layer_on(&mirt__global_average_pool2d_layer, x, NULL, NULL); }
-MIRT_API mirt_tensor *mirt_global_max_pool2d(mirt_tensor *x) { return mirt__layer_on(&mirt__global_max_pool2d_layer, x, NULL, NULL); }
-
-MIRT_API mirt_tensor *mirt_global_pool2d(mirt_tensor *x, const mirt_global_pool2d_desc *desc) {
-    return mirt__layer_on(desc && desc->max ? &mirt__global_max_pool2d_layer : &mirt__global_average_pool2d_layer, x, desc, desc ? desc->name : NULL);
+MIRT_API mirt_tensor *mirt_global_average_pool2d(mirt_tensor *x) {
+    return mirt__layer_on(&mirt__global_average_pool2d_layer, x, NULL, NULL);
+}
+MIRT_API mirt_tensor *mirt_global_max_pool2d(mirt_tensor *x) {
+    return mirt__layer_on(&mirt__global_max_pool2d_layer, x, NULL, NULL);
 }
 
-static mirt_tensor *mirt__border_layer(const mirt__layer_class *cls, mirt_tensor *x, int top, int bottom, int left, int right) {
+MIRT_API mirt_tensor *mirt_global_pool2d(mirt_tensor *x, const mirt_global_pool2d_desc *desc) {
+    return mirt__layer_on(desc && desc->max ? &mirt__global_max_pool2d_layer : &mirt__global_average_pool2d_layer, x,
+                          desc, desc ? desc->name : NULL);
+}
+
+static mirt_tensor *mirt__border_layer(const mirt__layer_class *cls, mirt_tensor *x, int top, int bottom, int left,
+                                       int right) {
     mirt__border_desc d;
     d.border[0][0] = top;
     d.border[0][1] = bottom;

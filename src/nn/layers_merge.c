@@ -17,7 +17,9 @@ static mirt_tensor *mirt__merge(mirt__layer *layer, mirt__binary_kind kind) {
         return mirt__merge(layer, kind); \
     } \
     MIRT__PLAIN_LAYER(name, class_name, #name, min_in, max_in); \
-    MIRT_API mirt_tensor *mirt_##name##_layer(mirt_tensor *const *in, int count) { return mirt__layer_add(NULL, &mirt__##name##_layer, in, count, NULL, NULL); }
+    MIRT_API mirt_tensor *mirt_##name##_layer(mirt_tensor *const *in, int count) { \
+        return mirt__layer_add(NULL, &mirt__##name##_layer, in, count, NULL, NULL); \
+    }
 
 MIRT__MERGE(add, MIRT__ADD, "Add", 1, MIRT__MAX_IN)
 MIRT__MERGE(subtract, MIRT__SUBTRACT, "Subtract", 2, 2)
@@ -34,7 +36,9 @@ static mirt_tensor *mirt__average_build(mirt__layer *layer, mirt_tensor *x, void
 
 MIRT__PLAIN_LAYER(average, "Average", "average", 1, MIRT__MAX_IN);
 
-MIRT_API mirt_tensor *mirt_average_layer(mirt_tensor *const *in, int count) { return mirt__layer_add(NULL, &mirt__average_layer, in, count, NULL, NULL); }
+MIRT_API mirt_tensor *mirt_average_layer(mirt_tensor *const *in, int count) {
+    return mirt__layer_add(NULL, &mirt__average_layer, in, count, NULL, NULL);
+}
 
 static mirt_tensor *mirt__concatenate_build(mirt__layer *layer, mirt_tensor *x, void *desc) {
     (void)x;

@@ -1,9 +1,10 @@
 #include "layers.h"
 /* Batch and layer normalization. */
 
-/* gamma or beta, or NULL when the layer has none; *ok: no error. */
-static mirt_tensor *mirt__norm_weight(mirt__layer *layer, const char *name, const mirt_shape *shape, bool none, mirt_initializer *initializer,
-                                      mirt_initializer fallback, const mirt_regularizer *regularizer, bool *ok) {
+/* gamma or beta, or NULL if the layer has none; *ok: no error. */
+static mirt_tensor *mirt__norm_weight(mirt__layer *layer, const char *name, const mirt_shape *shape, bool none,
+                                      mirt_initializer *initializer, mirt_initializer fallback,
+                                      const mirt_regularizer *regularizer, bool *ok) {
     mirt__default_initializer(initializer, fallback);
     if (none || !*ok) return NULL;
     mirt_tensor *w = mirt__weight_add(layer, name, shape, initializer, fallback, regularizer);
@@ -23,10 +24,12 @@ static mirt_tensor *mirt__batch_norm_build(mirt__layer *layer, mirt_tensor *x, v
     a.gamma = !d->no_scale;
     a.beta = !d->no_center;
     a.epsilon = d->epsilon;
-    a.momentum = round((double)d->momentum * 1e7) / 1e7; /* 0.99, not the float next to it */
+    a.momentum = round((double)d->momentum * 1e7) / 1e7; /* 0.99 in double precision, not the nearest float */
     a.synchronized = d->synchronized;
-    mirt_tensor *gamma = mirt__norm_weight(layer, "gamma", &shape, d->no_scale, &d->gamma_initializer, mirt_ones(), &d->gamma_regularizer, &good);
-    mirt_tensor *beta = mirt__norm_weight(layer, "beta", &shape, d->no_center, &d->beta_initializer, mirt_zeros(), &d->beta_regularizer, &good);
+    mirt_tensor *gamma = mirt__norm_weight(layer, "gamma", &shape, d->no_scale, &d->gamma_initializer, mirt_ones(),
+                                           &d->gamma_regularizer, &good);
+    mirt_tensor *beta = mirt__norm_weight(layer, "beta", &shape, d->no_center, &d->beta_initializer, mirt_zeros(),
+                                          &d->beta_regularizer, &good);
     mirt__default_initializer(&d->moving_mean_initializer, mirt_zeros());
     mirt__default_initializer(&d->moving_variance_initializer, mirt_ones());
     if (good) in[1] = mirt__variable_add(layer, "moving_mean", &shape, &d->moving_mean_initializer, false);
@@ -45,39 +48,49 @@ static mirt_tensor *mirt__layer_norm_build(mirt__layer *layer, mirt_tensor *x, v
     if (!d->axes) d->axes = 1;
     if (d->epsilon == 0) d->epsilon = 1e-3f;
     if (d->axes < 0 || d->axes > x->shape.rank - mirt__is_batched(&x->shape)) {
-        return mirt__fail(MIRT_E_SHAPE, "axes is %d; an input of %d axes beside its rows has no such last axes", d->axes, x->shape.rank - mirt__is_batched(&x->shape)), (mirt_tensor *)NULL;
+        return mirt__fail(MIRT_E_SHAPE, "axes is %d; an input with %d axes besides its rows does not have that many",
+                          d->axes, x->shape.rank - mirt__is_batched(&x->shape)),
+               (mirt_tensor *)NULL;
     }
-    if (!(d->epsilon > 0 && isfinite(d->epsilon))) return mirt__fail(MIRT_E_INVALID, "epsilon is %g; it must not be below 0", (double)d->epsilon), (mirt_tensor *)NULL;
+    if (!(d->epsilon > 0 && isfinite(d->epsilon)))
+        return mirt__fail(MIRT_E_INVALID, "epsilon is %g; it must not be negative", (double)d->epsilon),
+               (mirt_tensor *)NULL;
     a.last_axes = shape.rank = d->axes;
     a.epsilon = d->epsilon;
     for (int i = 0; i < shape.rank; i++) shape.dim[i] = x->shape.dim[x->shape.rank - shape.rank + i];
-    mirt_tensor *gamma = mirt__norm_weight(layer, "gamma", &shape, d->no_scale, &d->gamma_initializer, mirt_ones(), &d->gamma_regularizer, &good);
-    mirt_tensor *beta = mirt__norm_weight(layer, "beta", &shape, d->no_center, &d->beta_initializer, mirt_zeros(), &d->beta_regularizer, &good);
+    mirt_tensor *gamma = mirt__norm_weight(layer, "gamma", &shape, d->no_scale, &d->gamma_initializer, mirt_ones(),
+                                           &d->gamma_regularizer, &good);
+    mirt_tensor *beta = mirt__norm_weight(layer, "beta", &shape, d->no_center, &d->beta_initializer, mirt_zeros(),
+                                          &d->beta_regularizer, &good);
     return good ? mirt__layer_norm_op(x, gamma, beta, &a) : NULL;
 }
 
-static const mirt__field mirt__batch_norm_fields[] = {MIRT__FIELD(mirt_batch_norm_desc, "momentum", FLOAT, momentum),
-                                                      MIRT__FIELD(mirt_batch_norm_desc, "epsilon", FLOAT, epsilon),
-                                                      MIRT__FIELD(mirt_batch_norm_desc, "center", NO, no_center),
-                                                      MIRT__FIELD(mirt_batch_norm_desc, "scale", NO, no_scale),
-                                                      MIRT__FIELD(mirt_batch_norm_desc, "beta_initializer", INITIALIZER, beta_initializer),
-                                                      MIRT__FIELD(mirt_batch_norm_desc, "gamma_initializer", INITIALIZER, gamma_initializer),
-                                                      MIRT__FIELD(mirt_batch_norm_desc, "moving_mean_initializer", INITIALIZER, moving_mean_initializer),
-                                                      MIRT__FIELD(mirt_batch_norm_desc, "moving_variance_initializer", INITIALIZER, moving_variance_initializer),
-                                                      MIRT__FIELD(mirt_batch_norm_desc, "beta_regularizer", REGULARIZER, beta_regularizer),
-                                                      MIRT__FIELD(mirt_batch_norm_desc, "gamma_regularizer", REGULARIZER, gamma_regularizer),
-                                                      MIRT__FIELD(mirt_batch_norm_desc, "synchronized", BOOL, synchronized)};
-static const mirt__field mirt__layer_norm_fields[] = {MIRT__FIELD(mirt_layer_norm_desc, "axes", INT, axes),
-                                                      MIRT__FIELD(mirt_layer_norm_desc, "epsilon", FLOAT, epsilon),
-                                                      MIRT__FIELD(mirt_layer_norm_desc, "center", NO, no_center),
-                                                      MIRT__FIELD(mirt_layer_norm_desc, "scale", NO, no_scale),
-                                                      MIRT__FIELD(mirt_layer_norm_desc, "beta_initializer", INITIALIZER, beta_initializer),
-                                                      MIRT__FIELD(mirt_layer_norm_desc, "gamma_initializer", INITIALIZER, gamma_initializer),
-                                                      MIRT__FIELD(mirt_layer_norm_desc, "beta_regularizer", REGULARIZER, beta_regularizer),
-                                                      MIRT__FIELD(mirt_layer_norm_desc, "gamma_regularizer", REGULARIZER, gamma_regularizer)};
+static const mirt__field mirt__batch_norm_fields[] = {
+    MIRT__FIELD(mirt_batch_norm_desc, "momentum", FLOAT, momentum),
+    MIRT__FIELD(mirt_batch_norm_desc, "epsilon", FLOAT, epsilon),
+    MIRT__FIELD(mirt_batch_norm_desc, "center", NO, no_center),
+    MIRT__FIELD(mirt_batch_norm_desc, "scale", NO, no_scale),
+    MIRT__FIELD(mirt_batch_norm_desc, "beta_initializer", INITIALIZER, beta_initializer),
+    MIRT__FIELD(mirt_batch_norm_desc, "gamma_initializer", INITIALIZER, gamma_initializer),
+    MIRT__FIELD(mirt_batch_norm_desc, "moving_mean_initializer", INITIALIZER, moving_mean_initializer),
+    MIRT__FIELD(mirt_batch_norm_desc, "moving_variance_initializer", INITIALIZER, moving_variance_initializer),
+    MIRT__FIELD(mirt_batch_norm_desc, "beta_regularizer", REGULARIZER, beta_regularizer),
+    MIRT__FIELD(mirt_batch_norm_desc, "gamma_regularizer", REGULARIZER, gamma_regularizer),
+    MIRT__FIELD(mirt_batch_norm_desc, "synchronized", BOOL, synchronized)};
+static const mirt__field mirt__layer_norm_fields[] = {
+    MIRT__FIELD(mirt_layer_norm_desc, "axes", INT, axes),
+    MIRT__FIELD(mirt_layer_norm_desc, "epsilon", FLOAT, epsilon),
+    MIRT__FIELD(mirt_layer_norm_desc, "center", NO, no_center),
+    MIRT__FIELD(mirt_layer_norm_desc, "scale", NO, no_scale),
+    MIRT__FIELD(mirt_layer_norm_desc, "beta_initializer", INITIALIZER, beta_initializer),
+    MIRT__FIELD(mirt_layer_norm_desc, "gamma_initializer", INITIALIZER, gamma_initializer),
+    MIRT__FIELD(mirt_layer_norm_desc, "beta_regularizer", REGULARIZER, beta_regularizer),
+    MIRT__FIELD(mirt_layer_norm_desc, "gamma_regularizer", REGULARIZER, gamma_regularizer)};
 
-MIRT__LAYER(batch_norm, "BatchNormalization", "batch_normalization", 1, 1, mirt__batch_norm_fields, mirt_batch_norm_desc);
-MIRT__LAYER(layer_norm, "LayerNormalization", "layer_normalization", 1, 1, mirt__layer_norm_fields, mirt_layer_norm_desc);
+MIRT__LAYER(batch_norm, "BatchNormalization", "batch_normalization", 1, 1, mirt__batch_norm_fields,
+            mirt_batch_norm_desc);
+MIRT__LAYER(layer_norm, "LayerNormalization", "layer_normalization", 1, 1, mirt__layer_norm_fields,
+            mirt_layer_norm_desc);
 
 MIRT_API mirt_tensor *mirt_batch_norm(mirt_tensor *x, const mirt_batch_norm_desc *desc) {
     return mirt__layer_on(&mirt__batch_norm_layer, x, desc, desc ? desc->name : NULL);

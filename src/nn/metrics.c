@@ -16,11 +16,11 @@ MIRT__LIB const char *mirt__output_name(const mirt_model *model, int output) {
     return layer ? layer->name : model->name;
 }
 
-/* "accuracy"; of a model with several outputs, behind the name of the layer that made the output. */
+/* "accuracy"; in a model with several outputs, prefixed with the name of the layer that made the output. */
 static const char *mirt__log_name(mirt_model *model, int output, const char *before, const char *name) {
     char full[512];
     const mirt__layer *layer = mirt__output_layer(model, output);
-    int same = 0; /* outputs before that the layer made too */
+    int same = 0; /* earlier outputs made by the same layer */
     for (int i = 0; layer && i < output; i++) same += mirt__output_layer(model, i) == layer;
     if (model->num_outputs == 1) snprintf(full, sizeof full, "%s%s", before, name);
     else if (layer && !same) snprintf(full, sizeof full, "%s%s_%s", before, layer->name, name);
@@ -29,7 +29,7 @@ static const char *mirt__log_name(mirt_model *model, int output, const char *bef
     return mirt__pool_strdup(&model->graph.pool, full);
 }
 
-/* "auc", or "auc_1" where the output has one already. */
+/* "auc", or "auc_1" if the output already has one. */
 static const char *mirt__metric_name(mirt_model *model, int output, const char *name, char *text, size_t size) {
     int same = 0;
     snprintf(text, size, "%s", name);
@@ -44,17 +44,23 @@ static const char *mirt__metric_name(mirt_model *model, int output, const char *
 /* False with the error set. */
 static bool mirt__options_take(mirt_model *model, const mirt__metric_class *cls, mirt_metric_options *o) {
     if (o->k < 0) mirt__fail(MIRT_E_INVALID, "%s: k is %d; it must be at least 1", cls->name, o->k);
-    else if (!isfinite(o->threshold)) mirt__fail(MIRT_E_INVALID, "%s: the threshold is %g; it must be a number", cls->name, (double)o->threshold);
-    else if (o->num_thresholds && (o->num_thresholds < 2 || o->num_thresholds > 100000)) mirt__fail(MIRT_E_INVALID, "%s: %d thresholds; 2 to 100000 are possible", cls->name, o->num_thresholds);
-    else if ((int)o->curve < 0 || o->curve > MIRT_PR) mirt__fail(MIRT_E_INVALID, "%s: there is no curve number %d", cls->name, (int)o->curve);
-    else if (o->name && !(*o->name && mirt__custom_named(o->name))) mirt__fail(MIRT_E_INVALID, "%s: its name in logs must be UTF-8 and not empty", cls->name);
+    else if (!isfinite(o->threshold))
+        mirt__fail(MIRT_E_INVALID, "%s: the threshold is %g; it must be finite", cls->name, (double)o->threshold);
+    else if (o->num_thresholds && (o->num_thresholds < 2 || o->num_thresholds > 100000))
+        mirt__fail(MIRT_E_INVALID, "%s: %d thresholds; the number must be 2 to 100000", cls->name, o->num_thresholds);
+    else if ((int)o->curve < 0 || o->curve > MIRT_PR)
+        mirt__fail(MIRT_E_INVALID, "%s: invalid curve (%d)", cls->name, (int)o->curve);
+    else if (o->name && !(*o->name && mirt__custom_named(o->name)))
+        mirt__fail(MIRT_E_INVALID, "%s: its name in logs must be UTF-8 and not empty", cls->name);
     else return !o->name || (o->name = mirt__pool_strdup(&model->graph.pool, o->name)) != NULL;
     return false;
 }
 
-static mirt_status mirt__metric_use_add(mirt_model *model, int output, mirt_metric metric, const mirt_metric_options *options, const mirt_custom_metric *custom) {
+static mirt_status mirt__metric_use_add(mirt_model *model, int output, mirt_metric metric,
+                                        const mirt_metric_options *options, const mirt_custom_metric *custom) {
     char text[400];
-    if (model->num_metrics == MIRT__MAX_METRIC_USES) return mirt__fail(MIRT_E_INVALID, "%s has more than %d metrics in all", model->name, MIRT__MAX_METRIC_USES);
+    if (model->num_metrics == MIRT__MAX_METRIC_USES)
+        return mirt__fail(MIRT_E_INVALID, "%s has more than %d metrics in all", model->name, MIRT__MAX_METRIC_USES);
     mirt__metric_use *use = &model->metric[model->num_metrics];
     memset(use, 0, sizeof *use);
     use->output = output;
@@ -66,7 +72,11 @@ static mirt_status mirt__metric_use_add(mirt_model *model, int output, mirt_metr
     if (!use->options.k) use->options.k = 5;
     if (use->options.threshold == 0 && !use->options.has_threshold) use->options.threshold = 0.5f;
     if (!use->options.num_thresholds) use->options.num_thresholds = 200;
-    use->own_name = mirt__metric_name(model, output, custom ? custom->name : use->options.name ? use->options.name : use->cls->name, text, sizeof text);
+    use->own_name = mirt__metric_name(model, output,
+                                      custom              ? custom->name
+                                      : use->options.name ? use->options.name
+                                                          : use->cls->name,
+                                      text, sizeof text);
     if (!use->own_name) return mirt_last_status();
     use->name = mirt__log_name(model, output, "", use->own_name);
     use->val_name = mirt__log_name(model, output, "val_", use->own_name);
@@ -82,10 +92,12 @@ static mirt_status mirt__output_metrics(mirt_model *model, int output) {
         return mirt_last_status();
     }
     for (int i = 0; i < MIRT_MAX_METRICS && c->metrics[i] != MIRT_METRIC_NONE; i++) {
-        if (mirt__metric_use_add(model, output, c->metrics[i], &c->metric_options[i], NULL) != MIRT_OK) return mirt_last_status();
+        if (mirt__metric_use_add(model, output, c->metrics[i], &c->metric_options[i], NULL) != MIRT_OK)
+            return mirt_last_status();
     }
     for (int i = 0; i < MIRT_MAX_METRICS && c->custom_metrics[i]; i++) {
-        if (mirt__metric_use_add(model, output, MIRT_METRIC_NONE, NULL, c->custom_metrics[i]) != MIRT_OK) return mirt_last_status();
+        if (mirt__metric_use_add(model, output, MIRT_METRIC_NONE, NULL, c->custom_metrics[i]) != MIRT_OK)
+            return mirt_last_status();
     }
     return MIRT_OK;
 }
@@ -93,7 +105,7 @@ static mirt_status mirt__output_metrics(mirt_model *model, int output) {
 static mirt_status mirt__metrics_take(mirt_model *model) {
     for (int i = 0; i < MIRT_MAX_METRICS && model->config.metrics[i] != MIRT_METRIC_NONE; i++) {
         const mirt__metric_class *cls = mirt__metric_class_get(model->config.metrics[i]);
-        if (!cls) return mirt__fail(MIRT_E_INVALID, "there is no metric number %d", (int)model->config.metrics[i]);
+        if (!cls) return mirt__fail(MIRT_E_INVALID, "invalid metric (%d)", (int)model->config.metrics[i]);
         if (!mirt__options_take(model, cls, &model->config.metric_options[i])) return mirt_last_status();
     }
     return MIRT_OK;
@@ -117,13 +129,20 @@ MIRT__LIB mirt_status mirt__metrics_collect(mirt_model *model) {
     return MIRT_OK;
 }
 
-MIRT_API mirt_status mirt_set_metrics(mirt_model *model, const mirt_metric *metrics, const mirt_metric_options *options, int count) {
+MIRT_API mirt_status mirt_set_metrics(mirt_model *model, const mirt_metric *metrics, const mirt_metric_options *options,
+                                      int count) {
     MIRT__USE_MODEL(model, mirt_last_status());
     mirt__metric_use before[MIRT__MAX_METRIC_USES];
     if (!model) return mirt__fail_missing("mirt_set_metrics", "model");
-    if (!model->compiled) return mirt__fail(MIRT_E_STATE, "mirt_set_metrics: %s is not compiled; call mirt_compile first", model->name);
-    if (model->busy) return mirt__fail(MIRT_E_STATE, "%s is being trained or recorded; mirt_set_metrics has to wait until that call returns", model->name);
-    if (count < 0 || count > MIRT_MAX_METRICS || (count && !metrics)) return mirt__fail(MIRT_E_INVALID, "mirt_set_metrics: %d metrics; at most %d are possible", count, MIRT_MAX_METRICS);
+    if (!model->compiled)
+        return mirt__fail(MIRT_E_STATE, "mirt_set_metrics: %s is not compiled; call mirt_compile first", model->name);
+    if (model->busy)
+        return mirt__fail(MIRT_E_STATE,
+                          "%s is being trained or recorded; call mirt_set_metrics after that call returns",
+                          model->name);
+    if (count < 0 || count > MIRT_MAX_METRICS || (count && !metrics))
+        return mirt__fail(MIRT_E_INVALID, "mirt_set_metrics: %d metrics; at most %d are allowed", count,
+                          MIRT_MAX_METRICS);
     const mirt_compile_desc config = model->config;
     const int num = model->num_metrics;
     memcpy(before, model->metric, sizeof before);
@@ -156,31 +175,36 @@ MIRT__LIB const mirt__field *mirt__metric_fields(int *count) {
 }
 
 MIRT__LIB bool mirt__metric_shares(const mirt__metric_use *a, const mirt__metric_use *b) {
-    return mirt__metric_sums(a) && mirt__metric_sums(b) && a->output == b->output && a->options.from_logits == b->options.from_logits;
+    return mirt__metric_sums(a) && mirt__metric_sums(b) && a->output == b->output &&
+           a->options.from_logits == b->options.from_logits;
 }
 
-/* Predictions as the metric takes them: probabilities, where its options say that the outputs are logits. */
+/* Predictions in the form that the metric takes: probabilities if its options say that the outputs are logits. */
 static mirt_tensor *mirt__metric_scores(const mirt_model *model, const mirt__metric_use *use, mirt_tensor *output) {
     const mirt__loss_class *loss = mirt__output_loss(model, use->output);
     const bool probabilities =
         mirt_output_scores(model, use->output) == MIRT_SCORES_PROBABILITIES; /* by an activation */
     if (!use->options.from_logits || !model->config.from_logits || probabilities) return output;
     if (!loss || loss->undo != MIRT_SOFTMAX) return mirt__activation_op(MIRT_SIGMOID, output);
-    /* Rounding in a softmax could tie the largest scores. */
+    /* Rounding in a softmax could make the largest scores equal. */
     return use->metric == MIRT_ACCURACY ? output : mirt_softmax(output);
 }
 
-/* What a counting metric counts: predictions, with the labels as they are in the data. */
-static mirt_tensor *mirt__counted_record(const mirt_model *model, const mirt__metric_use *use, mirt_tensor *output, const mirt_tensor *labels) {
+/* Records a counting metric on predictions and unconverted labels. */
+static mirt_tensor *mirt__counted_record(const mirt_model *model, const mirt__metric_use *use, mirt_tensor *output,
+                                         const mirt_tensor *labels) {
     const int64_t have = mirt__shape_count(&labels->shape);
     if (have != use->elements && (have != 1 || use->metric == MIRT_MAE || use->metric == MIRT_MSE)) {
-        return mirt__fail(MIRT_E_SHAPE, "%s of %s compares %lld values a sample; the labels have %lld", use->cls->name, mirt__output_name(model, use->output),
-                          (long long)use->elements, (long long)have), (mirt_tensor *)NULL;
+        return mirt__fail(MIRT_E_SHAPE, "%s of %s compares %lld values per sample; the labels have %lld",
+                          use->cls->name, mirt__output_name(model, use->output), (long long)use->elements,
+                          (long long)have),
+               (mirt_tensor *)NULL;
     }
     return mirt__metric_scores(model, use, output);
 }
 
-MIRT__LIB mirt_tensor *mirt__metric_record(const mirt_model *model, const mirt__metric_use *use, mirt_tensor *output, mirt_tensor *labels) {
+MIRT__LIB mirt_tensor *mirt__metric_record(const mirt_model *model, const mirt__metric_use *use, mirt_tensor *output,
+                                           mirt_tensor *labels) {
     if (use->cls && use->cls->count) return mirt__counted_record(model, use, output, labels);
     if (use->cls) return use->cls->record(model, use->output, mirt__metric_scores(model, use, output), labels);
     mirt_tensor *value, *cast = mirt_cast(labels, MIRT_FLOAT32);
@@ -188,7 +212,9 @@ MIRT__LIB mirt_tensor *mirt__metric_record(const mirt_model *model, const mirt__
         MIRT__OUTSIDE;
         value = use->custom.record(cast, output, use->custom.user);
     }
-    return mirt__custom_result("metric", use->name, output, value, value && mirt__is_batched(&value->shape) && value->shape.rank <= 2, "(rows) or (rows, n)");
+    return mirt__custom_result("metric", use->name, output, value,
+                               value && mirt__is_batched(&value->shape) && value->shape.rank <= 2,
+                               "(rows) or (rows, n)");
 }
 
 MIRT__LIB void mirt__metrics_warn(mirt_model *model) {
@@ -201,9 +227,9 @@ MIRT__LIB void mirt__metrics_warn(mirt_model *model) {
         if (!use->cls || !mirt__metric_compares(model, use) || (!logits && (!sums || sigmoid))) continue;
         model->threshold_warned = true;
         mirt__log(model->strategy, MIRT_LOG_WARNING,
-                  "%s takes outputs above 0.5 for ones, but those of %s are %s: give it MIRT_SIGMOID%s", use->name,
+                  "%s counts outputs above 0.5 as ones, but those of %s are %s: give it MIRT_SIGMOID%s", use->name,
                   mirt__output_name(model, use->output),
-                  logits ? "logits, which are above 0 then" : "sums of a layer without an activation",
+                  logits ? "logits, whose threshold is 0" : "sums of a layer without an activation",
                   logits ? " and leave out from_logits" : "");
     }
 }

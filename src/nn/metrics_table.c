@@ -1,11 +1,11 @@
 #include "../ops/ops.h"
 #include "model.h"
-/* Metrics: what each makes of predictions and labels. All are ratios of sums over samples, added in double precision in their order:
-   counts are exact, however the samples were dealt out. */
+/* The table of metrics. All are ratios of sums over samples, added in double precision in their order; counts are exact
+   on any number of devices. */
 
-/* >>accuracy, the one that runs on the devices */
+/* >>accuracy, the only metric computed on the devices */
 
-/* Keras's choice for "accuracy": by the shapes of labels and predictions. */
+/* Keras chooses the kind of "accuracy" by the shapes of labels and predictions. */
 static mirt__accuracy_kind mirt__accuracy_kind_of(const mirt_model *model, int output) {
     const mirt__loss_class *loss = mirt__output_loss(model, output);
     if (loss && loss->sparse) return MIRT__ACCURACY_SPARSE;
@@ -16,37 +16,47 @@ static mirt_status mirt__accuracy_check(const mirt_model *model, const mirt__met
     const mirt_tensor *output = model->output[use->output];
     char text[96];
     if (output->shape.rank == 2 || mirt__accuracy_kind_of(model, use->output) == MIRT__ACCURACY_BINARY) return MIRT_OK;
-    return mirt__fail(MIRT_E_SHAPE, "accuracy needs an output of (rows, classes); %s is %s", mirt__output_name(model, use->output), mirt__shape_text(&output->shape, text));
+    return mirt__fail(MIRT_E_SHAPE, "accuracy needs an output of (rows, classes); %s is %s",
+                      mirt__output_name(model, use->output), mirt__shape_text(&output->shape, text));
 }
 
-static mirt_tensor *mirt__accuracy_record(const mirt_model *model, int number, mirt_tensor *output, mirt_tensor *labels) {
+static mirt_tensor *mirt__accuracy_record(const mirt_model *model, int number, mirt_tensor *output,
+                                          mirt_tensor *labels) {
     mirt__accuracy_kind kind = mirt__accuracy_kind_of(model, number);
     mirt_shape shape = output->shape;
-    /* A loss of the user's does not say what labels are: one a sample is a class number. */
-    if (kind == MIRT__ACCURACY_CATEGORICAL && labels && mirt__shape_count(&labels->shape) == 1) kind = MIRT__ACCURACY_SPARSE;
+    /* A custom loss does not define the labels: one label per sample is a class number. */
+    if (kind == MIRT__ACCURACY_CATEGORICAL && labels && mirt__shape_count(&labels->shape) == 1)
+        kind = MIRT__ACCURACY_SPARSE;
     if (kind == MIRT__ACCURACY_SPARSE) shape.rank--;
     labels = mirt_cast(labels, kind == MIRT__ACCURACY_SPARSE ? MIRT_INT32 : MIRT_FLOAT32);
-    if (labels && mirt__shape_count(&labels->shape) == mirt__shape_count(&shape)) labels = mirt__reshape_op(labels, &shape);
+    if (labels && mirt__shape_count(&labels->shape) == mirt__shape_count(&shape))
+        labels = mirt__reshape_op(labels, &shape);
     return mirt__accuracy_op(kind, output, labels);
 }
 
-/* >>checks of the others */
+/* >>checks of the other metrics */
 
-/* Keras's name of what labels are to a metric, where it minds: 's'parse, 'c'ategorical; of several classes. */
+/* Checks a metric for several classes with labels of one form: 's'parse or 'c'ategorical. */
 static mirt_status mirt__classes_check(const mirt_model *model, const mirt__metric_use *use, char form) {
     const mirt_tensor *output = model->output[use->output];
     const mirt__loss_class *loss = mirt__output_loss(model, use->output);
     char text[96];
     if (output->shape.rank != 2 || mirt__last_dim(output) < 2) {
-        return mirt__fail(MIRT_E_SHAPE, "%s needs an output of (rows, classes); %s is %s", use->cls->name, mirt__output_name(model, use->output), mirt__shape_text(&output->shape, text));
+        return mirt__fail(MIRT_E_SHAPE, "%s needs an output of (rows, classes); %s is %s", use->cls->name,
+                          mirt__output_name(model, use->output), mirt__shape_text(&output->shape, text));
     }
     if (!loss || (form == 's') == loss->sparse) return MIRT_OK;
-    return mirt__fail(MIRT_E_INVALID, "%s takes %s; %s of %s takes %s", use->cls->name, form == 's' ? "class numbers" : "one-hot labels", loss->name,
-                      mirt__output_name(model, use->output), loss->sparse ? "class numbers" : "one value an output");
+    return mirt__fail(MIRT_E_INVALID, "%s takes %s; %s of %s takes %s", use->cls->name,
+                      form == 's' ? "class numbers" : "one-hot labels", loss->name,
+                      mirt__output_name(model, use->output), loss->sparse ? "class numbers" : "one value per output");
 }
 
-static mirt_status mirt__sparse_check(const mirt_model *model, const mirt__metric_use *use) { return mirt__classes_check(model, use, 's'); }
-static mirt_status mirt__categorical_check(const mirt_model *model, const mirt__metric_use *use) { return mirt__classes_check(model, use, 'c'); }
+static mirt_status mirt__sparse_check(const mirt_model *model, const mirt__metric_use *use) {
+    return mirt__classes_check(model, use, 's');
+}
+static mirt_status mirt__categorical_check(const mirt_model *model, const mirt__metric_use *use) {
+    return mirt__classes_check(model, use, 'c');
+}
 
 static mirt_status mirt__any_check(const mirt_model *model, const mirt__metric_use *use) {
     (void)model;
@@ -57,14 +67,15 @@ static mirt_status mirt__any_check(const mirt_model *model, const mirt__metric_u
 static mirt_status mirt__values_check(const mirt_model *model, const mirt__metric_use *use) {
     const mirt__loss_class *loss = mirt__output_loss(model, use->output);
     if (!loss || !loss->sparse) return MIRT_OK;
-    return mirt__fail(MIRT_E_INVALID, "%s compares numbers with numbers; %s of %s takes class numbers", use->cls->name, loss->name, mirt__output_name(model, use->output));
+    return mirt__fail(MIRT_E_INVALID, "%s compares values; %s of %s takes class numbers", use->cls->name, loss->name,
+                      mirt__output_name(model, use->output));
 }
 
-/* >>counting: a batch's share of the sums */
+/* >>counting: the sums of a batch */
 
 static double mirt__label_at(const mirt__counted *c, int64_t i) { return mirt__element(c->labels, c->dtype, i); }
 
-/* The label of output j in a row: a class number says which one is 1. */
+/* The label of output j in a row; a class number means the index of the 1. */
 static double mirt__label_of(const mirt__counted *c, int64_t row, int64_t j) {
     return c->sparse ? (double)(mirt__label_at(c, row) == (double)j) : mirt__label_at(c, row * c->n + j);
 }
@@ -73,7 +84,8 @@ static int64_t mirt__class_of(const mirt__counted *c, int64_t row) {
     int64_t best = 0;
     const double number = c->sparse ? mirt__label_at(c, row) : 0;
     if (c->sparse) return number >= 0 && number < (double)c->n ? (int64_t)number : -1;
-    for (int64_t j = 1; j < c->n; j++) best = mirt__label_at(c, row * c->n + j) > mirt__label_at(c, row * c->n + best) ? j : best;
+    for (int64_t j = 1; j < c->n; j++)
+        best = mirt__label_at(c, row * c->n + j) > mirt__label_at(c, row * c->n + best) ? j : best;
     return best;
 }
 
@@ -87,7 +99,7 @@ static void mirt__count_best(const mirt__metric_use *use, const mirt__counted *c
     }
 }
 
-/* As TensorFlow's in_top_k: fewer than k are larger, and all numbers are some. */
+/* Like TensorFlow's in_top_k: fewer than k predictions are larger, and all are finite. */
 static void mirt__count_top_k(const mirt__metric_use *use, const mirt__counted *c, double *sum) {
     for (int64_t r = 0; r < c->rows; r++) {
         const mirt__real *x = c->x + r * c->n;
@@ -104,7 +116,8 @@ static void mirt__count_top_k(const mirt__metric_use *use, const mirt__counted *
 
 static void mirt__count_binary(const mirt__metric_use *use, const mirt__counted *c, double *sum) {
     const mirt__real threshold = use->options.threshold;
-    for (int64_t i = 0; i < c->rows * c->n; i++) sum[0] += mirt__label_of(c, i / c->n, i % c->n) == (c->x[i] > threshold ? 1.0 : 0.0);
+    for (int64_t i = 0; i < c->rows * c->n; i++)
+        sum[0] += mirt__label_of(c, i / c->n, i % c->n) == (c->x[i] > threshold ? 1.0 : 0.0);
 }
 
 /* True positives, false positives, false negatives. */
@@ -120,7 +133,7 @@ static void mirt__count_positives(const mirt__metric_use *use, const mirt__count
     }
 }
 
-/* Positives by the largest threshold that they are above, then negatives; in float32, as Keras. */
+/* Counts positives by the largest threshold below them, then negatives; in float32, as in Keras. */
 static void mirt__count_buckets(const mirt__metric_use *use, const mirt__counted *c, double *sum) {
     const int buckets = use->options.num_thresholds;
     for (int64_t r = 0; r < c->rows; r++) {
@@ -140,7 +153,7 @@ static void mirt__count_errors(const mirt__metric_use *use, const mirt__counted 
     }
 }
 
-/* >>what the sums come to */
+/* >>results of the sums */
 
 static double mirt__ratio(double a, double b) { return b != 0 ? a / b : 0; }
 
@@ -171,9 +184,10 @@ static double mirt__f1_of(const mirt__metric_use *use, const double *sum, int64_
     return mirt__ratio(2 * sum[0], 2 * sum[0] + sum[1] + sum[2]);
 }
 
-/* The area between two neighbouring thresholds; tp and fp are counts above the lower one, less tp_in and fp_in of those in between.
-   Precision is interpolated as Davis & Goadrich 2006. */
-static double mirt__auc_part(bool pr, double tp, double fp, double tp_in, double fp_in, double positives, double negatives) {
+/* The area between two adjacent thresholds; tp and fp are counts above the lower one, tp_in and fp_in those in between.
+   Precision is interpolated as in Davis & Goadrich 2006. */
+static double mirt__auc_part(bool pr, double tp, double fp, double tp_in, double fp_in, double positives,
+                             double negatives) {
     const double above_tp = tp - tp_in, above = tp + fp - tp_in - fp_in;
     if (!pr) return mirt__ratio(fp_in, negatives) * (mirt__ratio(tp, positives) + mirt__ratio(above_tp, positives)) / 2;
     const double slope = mirt__ratio(tp_in, tp_in + fp_in), intercept = above_tp - slope * above;
@@ -237,6 +251,6 @@ MIRT__LIB bool mirt__metric_compares(const mirt_model *model, const mirt__metric
     const mirt__loss_class *loss = mirt__output_loss(model, use->output);
     if (use->metric == MIRT_ACCURACY)
         return mirt__accuracy_kind_of(model, use->output) == MIRT__ACCURACY_BINARY && !use->options.from_logits;
-    return use->cls && (use->cls->count == mirt__count_binary || use->cls->count == mirt__count_positives) && !use->options.from_logits &&
-           use->options.threshold == 0.5f && !(loss && loss->undo == MIRT_SOFTMAX);
+    return use->cls && (use->cls->count == mirt__count_binary || use->cls->count == mirt__count_positives) &&
+           !use->options.from_logits && use->options.threshold == 0.5f && !(loss && loss->undo == MIRT_SOFTMAX);
 }

@@ -1,3 +1,5 @@
+/* Optimizers: defaults, checks, and the settings of each update. */
+
 #include "../formats/json.h"
 #include "model.h"
 
@@ -54,8 +56,11 @@ static int mirt__adam_slots(const mirt_optimizer *o, const char **name) {
 }
 
 static mirt_status mirt__adam_check(const mirt_optimizer *o) {
-    if (mirt__is_share(o->beta_1) && mirt__is_share(o->beta_2) && o->epsilon >= 0 && o->epsilon <= FLT_MAX) return MIRT_OK;
-    return mirt__fail(MIRT_E_INVALID, "Adam's beta_1 %g and beta_2 %g must lie in [0, 1) and epsilon %g not below 0; start from mirt_adam(rate)",
+    if (mirt__is_share(o->beta_1) && mirt__is_share(o->beta_2) && o->epsilon >= 0 && o->epsilon <= FLT_MAX)
+        return MIRT_OK;
+    return mirt__fail(MIRT_E_INVALID,
+                      "Adam's beta_1 %g and beta_2 %g must be in [0, 1), and epsilon %g must not be negative; start "
+                      "from mirt_adam(rate)",
                       (double)o->beta_1, (double)o->beta_2, (double)o->epsilon);
 }
 
@@ -66,7 +71,7 @@ static void mirt__adam_update(const mirt_optimizer *o, int64_t step, double rate
     update->new_1 = (float)(1 - mirt__as_written(o->beta_1));
     update->new_2 = (float)(1 - mirt__as_written(o->beta_2));
     update->epsilon = o->epsilon;
-    /* the powers are of the float32 numbers, as in Keras */
+    /* powers of the float32 numbers, as in Keras */
     update->learning_rate = (float)(rate * (sqrt(1 - pow((double)o->beta_2, t)) / (1 - pow((double)o->beta_1, t))));
 }
 
@@ -87,7 +92,7 @@ static int mirt__sgd_slots(const mirt_optimizer *o, const char **name) {
 
 static mirt_status mirt__sgd_check(const mirt_optimizer *o) {
     if (mirt__is_share(o->momentum)) return MIRT_OK;
-    return mirt__fail(MIRT_E_INVALID, "SGD's momentum is %g; it must lie in [0, 1)", (double)o->momentum);
+    return mirt__fail(MIRT_E_INVALID, "SGD's momentum is %g; it must be in [0, 1)", (double)o->momentum);
 }
 
 static void mirt__sgd_update(const mirt_optimizer *o, int64_t step, double rate, mirt__real *const *slot,
@@ -115,8 +120,11 @@ static int mirt__rmsprop_slots(const mirt_optimizer *o, const char **name) {
 }
 
 static mirt_status mirt__rmsprop_check(const mirt_optimizer *o) {
-    if (mirt__is_share(o->rho) && mirt__is_share(o->momentum) && o->epsilon >= 0 && o->epsilon <= FLT_MAX) return MIRT_OK;
-    return mirt__fail(MIRT_E_INVALID, "RMSprop's rho %g and momentum %g must lie in [0, 1) and epsilon %g not below 0; start from mirt_rmsprop(rate)",
+    if (mirt__is_share(o->rho) && mirt__is_share(o->momentum) && o->epsilon >= 0 && o->epsilon <= FLT_MAX)
+        return MIRT_OK;
+    return mirt__fail(MIRT_E_INVALID,
+                      "RMSprop's rho %g and momentum %g must be in [0, 1), and epsilon %g must not be negative; start "
+                      "from mirt_rmsprop(rate)",
                       (double)o->rho, (double)o->momentum, (double)o->epsilon);
 }
 
@@ -142,11 +150,14 @@ static const mirt__optimizer_class mirt__optimizer_rmsprop = {
 
 /* >>all optimizers */
 
-/* Of all optimizers; in files where they are not zero. */
+/* Fields of all optimizers; written to files if they are not zero. */
 static const mirt__field mirt__common_fields[] = {
-    {"amsgrad", MIRT__FIELD_BOOL, offsetof(mirt_optimizer, amsgrad)}, {"weight_decay", MIRT__FIELD_FLOAT, offsetof(mirt_optimizer, weight_decay)},
-    {"clipnorm", MIRT__FIELD_FLOAT, offsetof(mirt_optimizer, clipnorm)}, {"global_clipnorm", MIRT__FIELD_FLOAT, offsetof(mirt_optimizer, global_clipnorm)},
-    {"clipvalue", MIRT__FIELD_FLOAT, offsetof(mirt_optimizer, clipvalue)}, {"use_ema", MIRT__FIELD_BOOL, offsetof(mirt_optimizer, use_ema)},
+    {"amsgrad", MIRT__FIELD_BOOL, offsetof(mirt_optimizer, amsgrad)},
+    {"weight_decay", MIRT__FIELD_FLOAT, offsetof(mirt_optimizer, weight_decay)},
+    {"clipnorm", MIRT__FIELD_FLOAT, offsetof(mirt_optimizer, clipnorm)},
+    {"global_clipnorm", MIRT__FIELD_FLOAT, offsetof(mirt_optimizer, global_clipnorm)},
+    {"clipvalue", MIRT__FIELD_FLOAT, offsetof(mirt_optimizer, clipvalue)},
+    {"use_ema", MIRT__FIELD_BOOL, offsetof(mirt_optimizer, use_ema)},
     {"ema_momentum", MIRT__FIELD_FLOAT, offsetof(mirt_optimizer, ema_momentum)},
     {"ema_overwrite_frequency", MIRT__FIELD_INT64, offsetof(mirt_optimizer, ema_overwrite_frequency)}};
 
@@ -167,7 +178,7 @@ static bool mirt__optimizer_known(const mirt_optimizer *o) {
     return (int)o->kind >= 0 && o->kind < MIRT__OPTIMIZER_COUNT;
 }
 
-/* The number that is this field; NULL: it is none, or `keras` has 0. */
+/* The value of this field; NULL: the field does not exist, or `keras` has 0. */
 static float *mirt__optimizer_number(mirt_optimizer *o, mirt_optimizer *keras, const mirt__field *field) {
     if (field->kind != MIRT__FIELD_FLOAT || *(float *)(void *)((char *)keras + field->offset) == 0) return NULL;
     return (float *)(void *)((char *)o + field->offset);
@@ -210,31 +221,42 @@ static mirt_status mirt__optimizer_extras_check(const mirt_optimizer *o) {
     for (int i = 0; i < common; i++) {
         if (field[i].kind != MIRT__FIELD_FLOAT) continue;
         float value = *(const float *)(const void *)((const char *)o + field[i].offset);
-        if (!(value >= 0 && value <= FLT_MAX)) return mirt__fail(MIRT_E_INVALID, "the optimizer's %s is %g; it must be a number and not negative", field[i].name, (double)value);
+        if (!(value >= 0 && value <= FLT_MAX))
+            return mirt__fail(MIRT_E_INVALID, "the optimizer's %s is %g; it must be finite and not negative",
+                              field[i].name, (double)value);
     }
-    if (clips > 1) return mirt__fail(MIRT_E_INVALID, "at most one of clipnorm, global_clipnorm and clipvalue can be set");
-    if (o->use_ema && !(o->ema_momentum < 1)) return mirt__fail(MIRT_E_INVALID, "ema_momentum is %g; it must lie in [0, 1)", (double)o->ema_momentum);
-    if (o->ema_overwrite_frequency < 0) return mirt__fail(MIRT_E_INVALID, "ema_overwrite_frequency is %lld; it must be a number of steps, or 0 for none", (long long)o->ema_overwrite_frequency);
-    if (!o->use_ema && o->ema_overwrite_frequency) return mirt__fail(MIRT_E_INVALID, "ema_overwrite_frequency is set, but use_ema is not");
+    if (clips > 1)
+        return mirt__fail(MIRT_E_INVALID, "at most one of clipnorm, global_clipnorm and clipvalue can be set");
+    if (o->use_ema && !(o->ema_momentum < 1))
+        return mirt__fail(MIRT_E_INVALID, "ema_momentum is %g; it must be in [0, 1)", (double)o->ema_momentum);
+    if (o->ema_overwrite_frequency < 0)
+        return mirt__fail(MIRT_E_INVALID,
+                          "ema_overwrite_frequency is %lld; it must be a number of steps, or 0 for never",
+                          (long long)o->ema_overwrite_frequency);
+    if (!o->use_ema && o->ema_overwrite_frequency)
+        return mirt__fail(MIRT_E_INVALID, "ema_overwrite_frequency is set, but use_ema is not");
     if (o->amsgrad && !mirt__optimizer_table[o->kind]->amsgrad)
         return mirt__fail(MIRT_E_INVALID, "amsgrad is for Adam and AdamW");
-    if (o->exclude_from_weight_decay && !mirt__utf8_valid(o->exclude_from_weight_decay, strlen(o->exclude_from_weight_decay))) {
+    if (o->exclude_from_weight_decay &&
+        !mirt__utf8_valid(o->exclude_from_weight_decay, strlen(o->exclude_from_weight_decay))) {
         return mirt__fail(MIRT_E_INVALID, "exclude_from_weight_decay is not valid UTF-8");
     }
     return MIRT_OK;
 }
 
 MIRT__LIB mirt_status mirt__optimizer_check(const mirt_optimizer *o) {
-    if (!mirt__optimizer_known(o)) return mirt__fail(MIRT_E_INVALID, "there is no optimizer number %d", (int)o->kind);
-    if (o->schedule && o->decay.kind) return mirt__fail(MIRT_E_INVALID, "the optimizer has two learning-rate schedules, a function and one by value");
+    if (!mirt__optimizer_known(o)) return mirt__fail(MIRT_E_INVALID, "invalid optimizer (%d)", (int)o->kind);
+    if (o->schedule && o->decay.kind)
+        return mirt__fail(MIRT_E_INVALID, "the optimizer has two learning-rate schedules, a function and a value");
     if (mirt__schedule_check(&o->decay) != MIRT_OK) return mirt_last_status();
     if (!o->schedule && !o->decay.kind && !(o->learning_rate >= 0 && o->learning_rate <= FLT_MAX)) {
-        return mirt__fail(MIRT_E_INVALID, "the learning rate is %g; it must be a number and not negative", (double)o->learning_rate);
+        return mirt__fail(MIRT_E_INVALID, "the learning rate is %g; it must be finite and not negative",
+                          (double)o->learning_rate);
     }
     return mirt__optimizer_table[o->kind]->check(o) == MIRT_OK ? mirt__optimizer_extras_check(o) : mirt_last_status();
 }
 
-/* >>what is asked for beside the update */
+/* >>weight decay, clipping and averages */
 
 MIRT__LIB bool mirt__optimizer_norms(const mirt_optimizer *o) { return o->clipnorm > 0 || o->global_clipnorm > 0; }
 
@@ -242,7 +264,7 @@ MIRT__LIB bool mirt__optimizer_by_variable(const mirt_optimizer *o) {
     return o->clipnorm > 0 || (o->weight_decay > 0 && o->exclude_from_weight_decay && *o->exclude_from_weight_decay);
 }
 
-/* Names to exclude are looked for in the weight's own name, without its layers', as Keras does. */
+/* Excluded names are searched in the weight's own name, without names of layers, as in Keras. */
 static bool mirt__decays(const mirt_optimizer *o, const char *path) {
     const char *list = o->exclude_from_weight_decay, *last = strrchr(path, '/'), *name = last ? last + 1 : path;
     while (list && *list) {
@@ -255,7 +277,7 @@ static bool mirt__decays(const mirt_optimizer *o, const char *path) {
     return true;
 }
 
-/* Keras: norms that are no numbers make the gradient none; infinite ones what is infinite in it, the rest 0. */
+/* As in Keras, a NaN norm makes the gradient NaN; an infinite one makes its infinite elements NaN and the rest 0. */
 static float mirt__clip_scale(double squares, float most) {
     const double norm = sqrt(squares);
     return norm <= (double)most ? 1.0f : (float)((double)most / norm);
@@ -263,13 +285,14 @@ static float mirt__clip_scale(double squares, float most) {
 
 MIRT__LIB void mirt__optimizer_extras(const mirt_model *model, double squares, mirt__update *u) {
     const mirt_optimizer *o = &model->config.optimizer;
-    if (isinf(squares)) squares = (double)NAN; /* then all gradients are none in Keras */
+    if (isinf(squares)) squares = (double)NAN; /* then all gradients are NaN in Keras */
     u->scale = o->global_clipnorm > 0 ? mirt__clip_scale(squares, o->global_clipnorm) : 1.0f;
     u->clip = o->clipvalue;
     u->shaped = u->clip > 0 || u->scale != 1.0f;
 }
 
-MIRT__LIB void mirt__optimizer_variable(const mirt_model *model, const mirt__variable *v, double squares, double rate, mirt__update *u) {
+MIRT__LIB void mirt__optimizer_variable(const mirt_model *model, const mirt__variable *v, double squares, double rate,
+                                        mirt__update *u) {
     const mirt_optimizer *o = &model->config.optimizer;
     if (o->clipnorm > 0) {
         u->scale = mirt__clip_scale(squares, o->clipnorm);
@@ -286,7 +309,7 @@ MIRT__LIB void mirt__optimizer_update(const mirt_model *model, char *const *slot
     update->decay = (float)(mirt__as_written(o->weight_decay) * rate);
     if (o->use_ema) {
         update->average = slot[mirt__optimizer_slots(o) - 1];
-        update->keep = model->step ? o->ema_momentum : 0.0f; /* it begins with the weights behind the first step */
+        update->keep = model->step ? o->ema_momentum : 0.0f; /* it begins with the weights after the first step */
         update->fresh = model->step ? (float)(1 - mirt__as_written(o->ema_momentum)) : 1.0f;
         update->overwrite = o->ema_overwrite_frequency && (model->step + 1) % o->ema_overwrite_frequency == 0;
     }
@@ -296,7 +319,9 @@ MIRT__LIB void mirt__optimizer_update(const mirt_model *model, char *const *slot
 MIRT_API mirt_status mirt_apply_averages(mirt_model *model) {
     MIRT__USE_MODEL(model, mirt_last_status());
     if (!model) return mirt__fail_missing("mirt_apply_averages", "model");
-    if (!model->compiled || !model->config.optimizer.use_ema) return mirt__fail(MIRT_E_STATE, "%s is not compiled with use_ema: there are no averages of its weights", model->name);
+    if (!model->compiled || !model->config.optimizer.use_ema)
+        return mirt__fail(MIRT_E_STATE, "%s is not compiled with use_ema: it has no averages of its weights",
+                          model->name);
     mirt_model *root = mirt__root(model, NULL);
     mirt__weights_here(root);
     mirt__slots_here(model);
@@ -328,7 +353,8 @@ MIRT_API double mirt_get_learning_rate(const mirt_model *model) {
 MIRT_API mirt_status mirt_set_learning_rate(mirt_model *model, double rate) {
     MIRT__USE_MODEL(model, mirt_last_status());
     if (!model) return mirt__fail(MIRT_E_INVALID, "mirt_set_learning_rate: no model");
-    if (!(rate >= 0 && rate <= (double)FLT_MAX)) return mirt__fail(MIRT_E_INVALID, "the learning rate is %g; it must be a number and not negative", rate);
+    if (!(rate >= 0 && rate <= (double)FLT_MAX))
+        return mirt__fail(MIRT_E_INVALID, "the learning rate is %g; it must be finite and not negative", rate);
     model->config.optimizer.learning_rate = (float)rate;
     model->rate_set = true;
     return MIRT_OK;

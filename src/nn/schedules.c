@@ -89,7 +89,8 @@ static double mirt__cosine(double high, double alpha, double done) {
 }
 
 static double mirt__cosine_rate(const mirt_schedule *s, double step) {
-    const double first = (double)s->initial, warm = (double)s->warmup_steps, target = warm > 0 ? (double)s->warmup_target : first;
+    const double first = (double)s->initial, warm = (double)s->warmup_steps,
+                 target = warm > 0 ? (double)s->warmup_target : first;
     if (step < warm) return first + (target - first) * (step / warm);
     double done = (step - warm) / (double)s->steps;
     return mirt__cosine(target, mirt__as_written(s->alpha), done < 1 ? done : 1);
@@ -102,32 +103,37 @@ static double mirt__restarts_rate(const mirt_schedule *s, double step) {
         high = pow(mirt__as_written(s->m_mul), floor(done));
         done -= floor(done);
     }
-    for (; longer > 1 && done >= length; length *= longer) { /* at most some hundred periods fit into a number of steps */
+    for (; longer > 1 && done >= length; length *= longer) { /* at most some hundred periods, since their length
+                                                                grows */
         done -= length;
         high *= mirt__as_written(s->m_mul);
     }
     return (double)s->initial * ((1 - alpha) * mirt__cosine(high, 0, done / length) + alpha);
 }
 
-static const mirt__field mirt__exponential_fields[] = {{"initial_learning_rate", MIRT__FIELD_FLOAT, offsetof(mirt_schedule, initial)},
-                                                       {"decay_steps", MIRT__FIELD_INT64, offsetof(mirt_schedule, steps)},
-                                                       {"decay_rate", MIRT__FIELD_FLOAT, offsetof(mirt_schedule, rate)},
-                                                       {"staircase", MIRT__FIELD_BOOL, offsetof(mirt_schedule, staircase)}};
-static const mirt__field mirt__polynomial_fields[] = {{"initial_learning_rate", MIRT__FIELD_FLOAT, offsetof(mirt_schedule, initial)},
-                                                      {"decay_steps", MIRT__FIELD_INT64, offsetof(mirt_schedule, steps)},
-                                                      {"end_learning_rate", MIRT__FIELD_FLOAT, offsetof(mirt_schedule, end)},
-                                                      {"power", MIRT__FIELD_FLOAT, offsetof(mirt_schedule, power)},
-                                                      {"cycle", MIRT__FIELD_BOOL, offsetof(mirt_schedule, cycle)}};
-static const mirt__field mirt__cosine_fields[] = {{"initial_learning_rate", MIRT__FIELD_FLOAT, offsetof(mirt_schedule, initial)},
-                                                  {"decay_steps", MIRT__FIELD_INT64, offsetof(mirt_schedule, steps)},
-                                                  {"alpha", MIRT__FIELD_FLOAT, offsetof(mirt_schedule, alpha)},
-                                                  {"warmup_target", MIRT__FIELD_FLOAT, offsetof(mirt_schedule, warmup_target)},
-                                                  {"warmup_steps", MIRT__FIELD_INT64, offsetof(mirt_schedule, warmup_steps)}};
-static const mirt__field mirt__restarts_fields[] = {{"initial_learning_rate", MIRT__FIELD_FLOAT, offsetof(mirt_schedule, initial)},
-                                                    {"first_decay_steps", MIRT__FIELD_INT64, offsetof(mirt_schedule, steps)},
-                                                    {"t_mul", MIRT__FIELD_FLOAT, offsetof(mirt_schedule, t_mul)},
-                                                    {"m_mul", MIRT__FIELD_FLOAT, offsetof(mirt_schedule, m_mul)},
-                                                    {"alpha", MIRT__FIELD_FLOAT, offsetof(mirt_schedule, alpha)}};
+static const mirt__field mirt__exponential_fields[] = {
+    {"initial_learning_rate", MIRT__FIELD_FLOAT, offsetof(mirt_schedule, initial)},
+    {"decay_steps", MIRT__FIELD_INT64, offsetof(mirt_schedule, steps)},
+    {"decay_rate", MIRT__FIELD_FLOAT, offsetof(mirt_schedule, rate)},
+    {"staircase", MIRT__FIELD_BOOL, offsetof(mirt_schedule, staircase)}};
+static const mirt__field mirt__polynomial_fields[] = {
+    {"initial_learning_rate", MIRT__FIELD_FLOAT, offsetof(mirt_schedule, initial)},
+    {"decay_steps", MIRT__FIELD_INT64, offsetof(mirt_schedule, steps)},
+    {"end_learning_rate", MIRT__FIELD_FLOAT, offsetof(mirt_schedule, end)},
+    {"power", MIRT__FIELD_FLOAT, offsetof(mirt_schedule, power)},
+    {"cycle", MIRT__FIELD_BOOL, offsetof(mirt_schedule, cycle)}};
+static const mirt__field mirt__cosine_fields[] = {
+    {"initial_learning_rate", MIRT__FIELD_FLOAT, offsetof(mirt_schedule, initial)},
+    {"decay_steps", MIRT__FIELD_INT64, offsetof(mirt_schedule, steps)},
+    {"alpha", MIRT__FIELD_FLOAT, offsetof(mirt_schedule, alpha)},
+    {"warmup_target", MIRT__FIELD_FLOAT, offsetof(mirt_schedule, warmup_target)},
+    {"warmup_steps", MIRT__FIELD_INT64, offsetof(mirt_schedule, warmup_steps)}};
+static const mirt__field mirt__restarts_fields[] = {
+    {"initial_learning_rate", MIRT__FIELD_FLOAT, offsetof(mirt_schedule, initial)},
+    {"first_decay_steps", MIRT__FIELD_INT64, offsetof(mirt_schedule, steps)},
+    {"t_mul", MIRT__FIELD_FLOAT, offsetof(mirt_schedule, t_mul)},
+    {"m_mul", MIRT__FIELD_FLOAT, offsetof(mirt_schedule, m_mul)},
+    {"alpha", MIRT__FIELD_FLOAT, offsetof(mirt_schedule, alpha)}};
 
 static const mirt__schedule_class mirt__schedule_table[] = {
     {NULL, NULL, 0, NULL},
@@ -154,12 +160,18 @@ static bool mirt__is_rate(float x) { return x >= 0 && x <= FLT_MAX; }
 
 static mirt_status mirt__piecewise_check(const mirt_schedule *s) {
     if (s->boundaries < 1 || s->boundaries > MIRT_MAX_BOUNDARIES) {
-        return mirt__fail(MIRT_E_INVALID, "a piecewise constant learning rate needs 1 to %d boundaries and one value more", MIRT_MAX_BOUNDARIES);
+        return mirt__fail(
+            MIRT_E_INVALID,
+            "a piecewise constant learning rate needs 1 to %d boundaries and one more value than boundaries",
+            MIRT_MAX_BOUNDARIES);
     }
     for (int i = 0; i <= s->boundaries; i++) {
-        if (!mirt__is_rate(s->value[i])) return mirt__fail(MIRT_E_INVALID, "value %d of the learning rate is %g; it must be a number and not negative", i, (double)s->value[i]);
+        if (!mirt__is_rate(s->value[i]))
+            return mirt__fail(MIRT_E_INVALID, "value %d of the learning rate is %g; it must be finite and not negative",
+                              i, (double)s->value[i]);
         if (i > 0 && i < s->boundaries && s->boundary[i] <= s->boundary[i - 1]) {
-            return mirt__fail(MIRT_E_INVALID, "the boundaries of the learning rate must increase; %lld comes behind %lld", (long long)s->boundary[i], (long long)s->boundary[i - 1]);
+            return mirt__fail(MIRT_E_INVALID, "the boundaries of the learning rate must increase; %lld follows %lld",
+                              (long long)s->boundary[i], (long long)s->boundary[i - 1]);
         }
     }
     return MIRT_OK;
@@ -168,16 +180,25 @@ static mirt_status mirt__piecewise_check(const mirt_schedule *s) {
 MIRT__LIB mirt_status mirt__schedule_check(const mirt_schedule *s) {
     if (s->kind == MIRT_SCHEDULE_NONE) return MIRT_OK;
     const mirt__schedule_class *cls = mirt__schedule_class_get(s->kind);
-    if (!cls) return mirt__fail(MIRT_E_INVALID, "there is no learning-rate schedule number %d", (int)s->kind);
+    if (!cls) return mirt__fail(MIRT_E_INVALID, "invalid learning-rate schedule (%d)", (int)s->kind);
     if (s->kind == MIRT_PIECEWISE_CONSTANT) return mirt__piecewise_check(s);
-    if (!mirt__is_rate(s->initial)) return mirt__fail(MIRT_E_INVALID, "%s begins with the learning rate %g; it must be a number and not negative", cls->class_name, (double)s->initial);
-    if (s->steps < 1) return mirt__fail(MIRT_E_INVALID, "%s takes %lld steps; it must be at least one", cls->class_name, (long long)s->steps);
-    if (!mirt__is_rate(s->rate) || !mirt__is_rate(s->end) || !mirt__is_rate(s->power) || !mirt__is_rate(s->warmup_target) || s->warmup_steps < 0) {
-        return mirt__fail(MIRT_E_INVALID, "%s: rates, power and warm-up must be numbers and not negative", cls->class_name);
+    if (!mirt__is_rate(s->initial))
+        return mirt__fail(MIRT_E_INVALID, "%s begins with the learning rate %g; it must be finite and not negative",
+                          cls->class_name, (double)s->initial);
+    if (s->steps < 1)
+        return mirt__fail(MIRT_E_INVALID, "%s takes %lld steps; it must be at least one", cls->class_name,
+                          (long long)s->steps);
+    if (!mirt__is_rate(s->rate) || !mirt__is_rate(s->end) || !mirt__is_rate(s->power) ||
+        !mirt__is_rate(s->warmup_target) || s->warmup_steps < 0) {
+        return mirt__fail(MIRT_E_INVALID, "%s: rates, power and warm-up must be finite and not negative",
+                          cls->class_name);
     }
-    if (!(s->alpha >= 0 && s->alpha <= 1)) return mirt__fail(MIRT_E_INVALID, "%s: alpha is %g; it must lie in [0, 1]", cls->class_name, (double)s->alpha);
+    if (!(s->alpha >= 0 && s->alpha <= 1))
+        return mirt__fail(MIRT_E_INVALID, "%s: alpha is %g; it must be in [0, 1]", cls->class_name, (double)s->alpha);
     if (s->kind == MIRT_COSINE_RESTARTS && !(s->t_mul >= 1 && s->t_mul <= FLT_MAX && mirt__is_rate(s->m_mul))) {
-        return mirt__fail(MIRT_E_INVALID, "%s: t_mul is %g and m_mul %g; t_mul must be at least 1 and m_mul not negative", cls->class_name, (double)s->t_mul, (double)s->m_mul);
+        return mirt__fail(MIRT_E_INVALID,
+                          "%s: t_mul is %g and m_mul %g; t_mul must be at least 1 and m_mul not negative",
+                          cls->class_name, (double)s->t_mul, (double)s->m_mul);
     }
     return MIRT_OK;
 }
@@ -194,10 +215,11 @@ MIRT_API float mirt_lr_ramp(int epoch, float learning_rate, void *desc) {
     MIRT__ENTER;
     const mirt_lr_ramp_desc *d = (const mirt_lr_ramp_desc *)desc;
     if (!d) return learning_rate;
-    const int behind = epoch - d->ramp_epochs - d->sustain_epochs;
-    if (epoch < d->ramp_epochs) return (float)(((double)d->max - (double)d->start) / d->ramp_epochs * epoch + (double)d->start);
-    if (behind < 0) return d->max;
-    return (float)(((double)d->max - (double)d->min) * pow(mirt__as_written(d->decay), behind) + (double)d->min);
+    const int past = epoch - d->ramp_epochs - d->sustain_epochs;
+    if (epoch < d->ramp_epochs)
+        return (float)(((double)d->max - (double)d->start) / d->ramp_epochs * epoch + (double)d->start);
+    if (past < 0) return d->max;
+    return (float)(((double)d->max - (double)d->min) * pow(mirt__as_written(d->decay), past) + (double)d->min);
 }
 
 MIRT_API float mirt_scale_learning_rate(const mirt_strategy *strategy, float rate) {

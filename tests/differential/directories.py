@@ -13,7 +13,7 @@ from spec import line
 
 NAMES = ["a", "b", "B", "a10", "a2", "Zz", "cats", "dogs", "_x", "0", "9", "ab-c", "a.b", "z"]
 DECOYS = ["notes.txt", "image.jpg.bak", "README", ".keep"]
-# A level for grey, which two decoders round differently, and TensorFlow's float32 sums of resized pixels.
+# A level for gray, which two decoders round differently, and TensorFlow's float32 sums of resized pixels.
 LIMITS = {"grayscale": 1.01, "rgb": 255 * 2.0**-18, "rgba": 255 * 2.0**-18}
 SIDES = [1, 2, 3, 5, 8, 11]
 PADDED_SIDES = [5, 8, 11]  # Keras refuses to pad where the resized image would have no pixels
@@ -92,7 +92,7 @@ class Directory(Case):
             o["class_names"] = r.sample(classes, len(classes))
         endings = [".png", ".PNG"] + (
             [".bmp", ".Bmp"] if o["color_mode"] != "grayscale" else []
-        )  # TensorFlow decodes no BMP as grey
+        )  # TensorFlow decodes no BMP as gray
         make_tree(self.root, classes, r, n, PADDED_SIDES if fit == "pad_to_aspect_ratio" else SIDES, endings)
         # Keras's pixels and labels by path: its data set is shuffled again as it is read.
         load = lambda **options: keras.utils.image_dataset_from_directory(

@@ -123,7 +123,7 @@ def check_groups():
 
 
 class ReplicaBatchNormalization(keras.layers.BatchNormalization):
-    """With the statistics of each replica's share of the rows; the moving ones go on to the mean of theirs, weighted
+    """With the statistics of each replica's share of the rows; the moving ones move toward the mean of theirs, weighted
     by rows."""
 
     shares = None  # rows of each replica, set before every step

@@ -31,8 +31,8 @@ PLANTS = [
         "depthwise convolution",
         "model",
         "nn/layers_conv.c",
-        "mirt_glorot_uniform(), &d->depthwise_regularizer);",
-        "mirt_glorot_uniform(), &d->bias_regularizer);",
+        "&d->depthwise_regularizer);",
+        "&d->bias_regularizer);",
         "the bias's regularizer for the kernel",
     ),
     (

@@ -20,7 +20,7 @@ HEAD = """#ifndef GOLDEN_BATCH_NORM_H
 /* Eight steps of Adam(0.01) through Dense(9, no bias), BatchNormalization(momentum 0.9), relu and Dense(4), whose
    logits the cross-entropy takes, on 13 rows of 7 with classes (i * 5 + 1) %% 4: rows 0 to 7 and 8 to 12 in turn.
    Rows, kernel, gamma, beta, moving mean, moving variance, second kernel and bias are golden_uniform of seeds 900
-   to 907, gamma and the moving variance plus 1.5. `weights`: these seven in this order behind the last step;
+   to 907, gamma and the moving variance plus 1.5. `weights`: these seven in this order after the last step;
    evaluated: the loss of all rows in inference. */
 typedef struct golden_adam_norm {
     int frozen;

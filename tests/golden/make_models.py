@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Writes models.h: what float64 Keras makes of training models with several inputs and outputs, models as
-layers, losses and metrics of one's own, weights of samples and classes, and regularizers."""
+custom layers, losses and metrics, weights of samples and classes, and regularizers."""
 import os
 
 os.environ.update(TF_CPP_MIN_LOG_LEVEL="3", CUDA_VISIBLE_DEVICES="")
@@ -160,7 +160,7 @@ transfer("transfer", True, True)
 transfer("frozen", False, False)
 
 
-# Losses and metrics of one's own, weights of samples and classes.
+# Custom losses and metrics, weights of samples and classes.
 def one(name, units, activation, size, labels, compile, weighted=False, **options):
     i = keras.Input((size,))
     hidden, out = layers.Dense(5, activation="relu", name="hidden"), layers.Dense(units, activation=activation, name="out")

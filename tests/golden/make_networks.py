@@ -18,7 +18,7 @@ HEAD = """#ifndef GOLDEN_NETWORKS_H
 
 #include "formula.h"
 
-/* A network: `layers` is the FNV-1a hash of a line a layer, `weights` that of a line "name [shape]" a weight; the
+/* A network: `layers` is the FNV-1a hash of one line per layer, `weights` that of one line "name [shape]" per weight; the
    lines are written by layer_line and weight_line of make_networks.py. */
 typedef struct golden_network {
     const char *name; /* for mirt_application */
