@@ -20,10 +20,10 @@ static const mirt_augmentation changes[] = {
 };
 enum { CHANGES = sizeof changes / sizeof changes[0] };
 
-/* The argument, or NULL where there is none or "". */
+/* The argument, or NULL if it is missing or "". */
 static const char *argument(int argc, char **argv, int i) { return argc > i && *argv[i] ? argv[i] : NULL; }
 
-/* Decoded once and kept as bytes. */
+/* Decodes images once and caches them as bytes. */
 static void open_data(const char *dir, int size, mirt_dataset **train, mirt_dataset **test) {
     *train = *test = NULL;
     if (dir) {
@@ -38,7 +38,7 @@ static void open_data(const char *dir, int size, mirt_dataset **train, mirt_data
     *test = mirt_batch(mirt_cache(*test), BATCH);
 }
 
-/* The first picture of the first batch twelve times, each augmented anew. Keras: for images, _ in train.take(1). */
+/* Augments the first picture of the first batch twelve times. Keras: for images, _ in train.take(1). */
 static bool save_sheet(mirt_dataset *train, const char *path) {
     mirt_data batch;
     const mirt_array no_labels = {0};
@@ -57,7 +57,7 @@ static mirt_model *build(mirt_strategy *strategy, const char *network, const cha
         .weights = weights, .name = "extractor"});
     mirt_model *model = mirt_model_create(strategy, "ai_or_not");
     mirt_tensor *x = mirt_input(model, MIRT_SHAPE(size, size, 3));
-    for (int i = 0; i < CHANGES; i++) x = mirt_augmentation_layer(x, &changes[i]); /* in training only */
+    for (int i = 0; i < CHANGES; i++) x = mirt_augmentation_layer(x, &changes[i]); /* only in training */
     x = mirt_global_average_pool2d(mirt_call(extractor, x, MIRT_TRAINING_OFF));
     x = mirt_dense(mirt_dropout(x, 0.2f), &(mirt_dense_desc){.units = 1, .activation = MIRT_SIGMOID});
     mirt_model_output(model, x);
@@ -81,7 +81,7 @@ int main(int argc, char **argv) {
             dir ? dir : "");
     open_data(dir, size, &train, &test);
     if (!train || !test || !save_sheet(train, "augmented.png")) return fail();
-    printf("augmented.png: one picture, twelve times as training sees it\n");
+    printf("augmented.png: one picture, augmented twelve times\n");
 
     mirt_model *model = build(strategy, network, weights, size);
     const char *summary = mirt_summary(model, BATCH);

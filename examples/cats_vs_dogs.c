@@ -1,13 +1,13 @@
 // cc -O2 examples/cats_vs_dogs.c -o cats_vs_dogs -lm -lpthread
-/* Fine-tuning MobileNetV2 on photographs of cats and dogs, on one device and on several: all layers are trained under a
+/* Fine-tunes MobileNetV2 on photographs of cats and dogs, on one device and on several. All layers are trained with a
    new head, at a learning rate that rises for five epochs and then decays.
 
        ./cats_vs_dogs [DIR] [WEIGHTS] [DEVICES] [ALPHA]
 
-   DIR has a directory of photographs for each of two classes, or train/ and validation/ with these. Without it, or
-   where it is "", the library draws small pictures. WEIGHTS is a .safetensors file for MobileNetV2 of width ALPHA
-   without its top, as tools/fetch_weights.py makes. DEVICES: "2", the default, splits the cores in two. ALPHA: the
-   tutorial's 1 if not given; 0.35 is the smallest for which there are weights. */
+   DIR has a directory of photographs for each of two classes, or train/ and validation/ with these. If it is missing or
+   "", the library draws small pictures. WEIGHTS is a .safetensors file for MobileNetV2 of width ALPHA without its top,
+   made by tools/fetch_weights.py. DEVICES: "2", the default, splits the cores in two. ALPHA: default 1, as in the
+   tutorial; 0.35 is the smallest width with pretrained weights. */
 #define MIRRORTRAIN_IMPLEMENTATION
 #include "../mirrortrain.h"
 
@@ -19,7 +19,7 @@ enum { EPOCHS = 10 };
 typedef struct plan {
     const char *dir, *weights;
     float alpha;
-    int size, batch; /* of images; per replica */
+    int size, batch; /* size of images; batch per replica */
 } plan;
 
 static mirt_model *build(mirt_strategy *strategy, const plan *p) {
@@ -29,14 +29,14 @@ static mirt_model *build(mirt_strategy *strategy, const plan *p) {
     mirt_tensor *x = mirt_call(extractor, mirt_input(model, MIRT_SHAPE(p->size, p->size, 3)), MIRT_TRAINING_AUTO);
     x = mirt_dense(mirt_global_average_pool2d(x), &(mirt_dense_desc){.units = 512, .activation = MIRT_RELU});
     mirt_model_output(model, mirt_dense(mirt_dropout(x, 0.5f), &(mirt_dense_desc){.units = 1})); /* a logit */
-    /* A logit above 0 is a probability above a half: accuracy takes the sigmoid first. */
+    /* A logit above 0 means a probability above 0.5: accuracy applies the sigmoid first. */
     mirt_compile(model, &(mirt_compile_desc){.optimizer = mirt_adam(1e-3f), .loss = MIRT_BINARY_CROSSENTROPY,
         .from_logits = true, .metrics = {MIRT_BINARY_ACCURACY},
         .metric_options = {{.from_logits = true, .name = "accuracy"}}});
     return model;
 }
 
-/* A fifth is for validation, unless DIR says which. Photographs are decoded once and kept as bytes. */
+/* Uses a fifth for validation, unless DIR is split already. Photographs are decoded once and cached as bytes. */
 static void open_data(const plan *p, mirt_dataset **train, mirt_dataset **test) {
     *train = *test = NULL;
     if (p->dir) {
@@ -57,7 +57,7 @@ static int print_rate(const mirt_event *event, void *user) {
     return 0;
 }
 
-/* Trains on these devices; seconds in *seconds and validation accuracy, or -1. */
+/* Trains on these devices; returns the validation accuracy and sets *seconds, or returns -1. */
 static double train_on(const char *devices, const plan *p, double *seconds) {
     mirt_dataset *train, *test;
     mirt_strategy *strategy = mirt_mirrored(devices);
@@ -66,7 +66,7 @@ static double train_on(const char *devices, const plan *p, double *seconds) {
         .ramp_epochs = 5, .sustain_epochs = 0, .decay = 0.8f};
     const mirt_callback print = {.epoch_end = print_rate};
     open_data(p, &train, &test);
-    /* The stream has no end, so an epoch is a number of steps: that in which each photograph comes once. */
+    /* The stream is endless, so an epoch is a number of steps, in which each photograph occurs once. */
     const int64_t images = mirt_dataset_size(train), steps = replicas ? (images + batch - 1) / batch : 0;
     train = mirt_prefetch(mirt_batch(mirt_repeat(mirt_shuffle(train, 1024), 0), batch), MIRT_AUTOTUNE);
     test = mirt_batch(test, batch);
@@ -99,9 +99,10 @@ int main(int argc, char **argv) {
     printf("\ndevices  seconds  speed-up  validation accuracy\n");
     for (int i = 0; i < 2; i++)
         printf("%-7s %8.2f %9.2f %20.4f\n", devices[i], seconds[i], seconds[0] / seconds[i], accuracy[i]);
-    if (!p.dir) printf("No DIR: the pictures are drawn, and small.\n");
+    if (!p.dir) printf("No DIR: the pictures are small drawings.\n");
     if (!p.weights)
-        printf("No WEIGHTS: the network begins with random weights. For its first thousands of steps the running averages\n"
-            "of batch normalization, of momentum 0.999, are far from what it sees: validation stays near 0.5.\n");
+        printf("No WEIGHTS: the network begins with random weights. For the first thousands of steps the running "
+               "averages\n"
+               "of batch normalization, with momentum 0.999, are inaccurate: validation accuracy stays near 0.5.\n");
     return 0;
 }

@@ -1,6 +1,7 @@
 // cc -O2 examples/checklist.c -o checklist -lm -lpthread
-/* Whether mirrored training can be trusted here: baseline, edge, failure and pitfalls, as docs/validation-checklist.md
-   lists and explains them, a line each; then the environment, for the record. Exit status 1 if a check fails. */
+/* Checks whether mirrored training works correctly on this machine. docs/validation-checklist.md explains the checks of
+   baseline, edge cases, failures and pitfalls. Prints one line per check, then the environment. Exit status 1 if a
+   check fails. */
 #define MIRRORTRAIN_IMPLEMENTATION
 #include "../mirrortrain.h"
 
@@ -12,7 +13,7 @@
 enum { KERNEL = 13 * 13 * 8 * 10 };
 typedef struct result { double loss, accuracy; bool quiet; float kernel[KERNEL]; } result;
 static int failed;
-static char heard[4096]; /* warnings */
+static char heard[4096]; /* counts warnings */
 
 static void check(const char *id, bool good, const char *what) {
     printf("%-6s %s  %s\n", good ? "ok" : "FAILED", id, what);
@@ -32,25 +33,31 @@ static mirt_strategy *open_strategy(const char *devices, int replicas) {
 static mirt_model *make_model(mirt_strategy *strategy) {
     mirt_model *model = mirt_model_create(strategy, "checklist");
     mirt_tensor *x = mirt_rescale(mirt_input(model, MIRT_SHAPE(28, 28, 1)), 1.0f / 255, 0);
-    x = mirt_max_pool2d(mirt_conv2d(x, &(mirt_conv2d_desc){.filters = 8, .kernel = {3, 3}, .activation = MIRT_RELU}), NULL);
+    x = mirt_max_pool2d(mirt_conv2d(x, &(mirt_conv2d_desc){.filters = 8, .kernel = {3, 3}, .activation = MIRT_RELU}),
+                        NULL);
     mirt_model_output(model, mirt_dense(mirt_flatten(x), &(mirt_dense_desc){.units = 10}));
-    mirt_compile(model, &(mirt_compile_desc){.optimizer = mirt_adam(5e-3f), .loss = MIRT_SPARSE_CATEGORICAL_CROSSENTROPY,
-        .from_logits = true, .metrics = {MIRT_ACCURACY}});
+    mirt_compile(model, &(mirt_compile_desc){.optimizer = mirt_adam(5e-3f),
+                                             .loss = MIRT_SPARSE_CATEGORICAL_CROSSENTROPY,
+                                             .from_logits = true,
+                                             .metrics = {MIRT_ACCURACY}});
     return model;
 }
 
-/* Trains for two epochs; with `path` the model is saved there. The loss is negative after an error. */
+/* Trains for two epochs and saves the model to `path` unless that is NULL. The loss is negative after an error. */
 static result train(const char *devices, int replicas, int64_t samples, int64_t batch, const char *path) {
     static result r;
     mirt_strategy *strategy = open_strategy(devices, replicas);
     mirt_model *model = make_model(strategy);
-    mirt_dataset *digits = mirt_batch(mirt_shuffle(mirt_cache(mirt_drawn_digits(samples, 0, MIRT_TRAIN)), samples), batch);
+    mirt_dataset *digits =
+        mirt_batch(mirt_shuffle(mirt_cache(mirt_drawn_digits(samples, 0, MIRT_TRAIN)), samples), batch);
     mirt_dataset *test = mirt_batch(mirt_drawn_digits(501, 0, MIRT_TEST), 50);
     mirt_history *h = mirt_fit(model, digits, &(mirt_fit_desc){.epochs = 2, .validation = test, .no_progress = true});
-    bool good = h && mirt_get_weight(model, "dense/kernel", 0, r.kernel, KERNEL) == MIRT_OK && (!path || mirt_save(model, path, MIRT_SAVE_ALL) == MIRT_OK);
+    bool good = h && mirt_get_weight(model, "dense/kernel", 0, r.kernel, KERNEL) == MIRT_OK &&
+                (!path || mirt_save(model, path, MIRT_SAVE_ALL) == MIRT_OK);
     r.loss = good ? mirt_history_last(h, "val_loss") : -1;
     r.accuracy = good ? mirt_history_last(h, "val_accuracy") : 0;
-    r.quiet = !heard[0] || (strstr(heard, "share") && strstr(heard, "cores")); /* a machine of one core says so */
+    /* a machine with one core logs a warning */
+    r.quiet = !heard[0] || (strstr(heard, "share") && strstr(heard, "cores"));
     mirt_dataset_destroy(digits), mirt_dataset_destroy(test);
     mirt_strategy_destroy(strategy);
     return r;
@@ -68,8 +75,9 @@ static double evaluate(const char *path, const char *devices, int64_t batch) {
     return loss;
 }
 
-/* What is heard of a small program with a mistake: `share` different samples over and over, in batches of `batch`. */
-static bool falls_in(const char *devices, int replicas, int64_t batch, int64_t share, float scale, bool logits, const char *says) {
+/* The warnings for a small program with a mistake: `share` different samples repeated, in batches of `batch`. */
+static bool falls_in(const char *devices, int replicas, int64_t batch, int64_t share, float scale, bool logits,
+                     const char *says) {
     static float x[96][4], y[96][1];
     for (int i = 0; i < 96; i++) {
         for (int k = 0; k < 4; k++) x[i][k] = scale * (float)((i % share * 7 + k * 3) % 11) / 11;
@@ -77,9 +85,14 @@ static bool falls_in(const char *devices, int replicas, int64_t batch, int64_t s
     }
     mirt_strategy *strategy = open_strategy(devices, replicas);
     mirt_model *model = mirt_model_create(strategy, "pitfall");
-    mirt_model_output(model, mirt_dense(mirt_input(model, MIRT_SHAPE(4)), &(mirt_dense_desc){.units = 1, .activation = logits ? MIRT_LINEAR : MIRT_SIGMOID}));
-    mirt_compile(model, &(mirt_compile_desc){.loss = MIRT_BINARY_CROSSENTROPY, .from_logits = logits, .metrics = {MIRT_ACCURACY}});
-    mirt_dataset *data = mirt_batch(mirt_arrays(mirt_make_array(x, MIRT_FLOAT32, MIRT_SHAPE(96, 4)), mirt_make_array(y, MIRT_FLOAT32, MIRT_SHAPE(96, 1))), batch);
+    mirt_model_output(model,
+                      mirt_dense(mirt_input(model, MIRT_SHAPE(4)),
+                                 &(mirt_dense_desc){.units = 1, .activation = logits ? MIRT_LINEAR : MIRT_SIGMOID}));
+    mirt_compile(model, &(mirt_compile_desc){
+                            .loss = MIRT_BINARY_CROSSENTROPY, .from_logits = logits, .metrics = {MIRT_ACCURACY}});
+    mirt_dataset *data = mirt_batch(mirt_arrays(mirt_make_array(x, MIRT_FLOAT32, MIRT_SHAPE(96, 4)),
+                                                mirt_make_array(y, MIRT_FLOAT32, MIRT_SHAPE(96, 1))),
+                                    batch);
     bool good = mirt_fit(model, data, &(mirt_fit_desc){.no_progress = true}) && strstr(heard, says);
     mirt_dataset_destroy(data);
     mirt_strategy_destroy(strategy);
@@ -88,27 +101,37 @@ static bool falls_in(const char *devices, int replicas, int64_t batch, int64_t s
 
 int main(void) {
     const char *path = "checklist.safetensors";
-    static result two, one; /* not for the stack */
+    static result two, one; /* too large for the stack */
     two = train("2", 2, 4000, 32, path);
-    check("B1", two.loss >= 0 && two.accuracy > 0.9, "a small network learns digits: over 90 % are read right");
+    check("B1", two.loss >= 0 && two.accuracy > 0.9, "a small network classifies over 90 % of digits correctly");
     one = train("1", 2, 4000, 32, NULL);
-    check("B2", memcmp(one.kernel, two.kernel, sizeof one.kernel) == 0, "one device and two give the same bits for two replicas");
-    check("B3", evaluate(path, "1", 50) == two.loss && evaluate(path, "2", 50) == two.loss, "saved and loaded anywhere, the same loss to the last digit");
-    check("B4", two.quiet, "and there was nothing to warn of");
-    check("E1", evaluate(path, "2", 7) == two.loss && evaluate(path, "2", 501) == two.loss, "the loss does not depend on how data are batched");
+    check("B2", memcmp(one.kernel, two.kernel, sizeof one.kernel) == 0,
+          "two replicas give bit-identical results on one device and on two");
+    check("B3", evaluate(path, "1", 50) == two.loss && evaluate(path, "2", 50) == two.loss,
+          "saved and loaded on any devices, the loss is identical");
+    check("B4", two.quiet, "and there were no warnings");
+    check("E1", evaluate(path, "2", 7) == two.loss && evaluate(path, "2", 501) == two.loss,
+          "the loss does not depend on how data are batched");
     one = train("2", 4, 61, 3, NULL);
-    check("E2", one.loss >= 0 && isfinite(one.loss), "batches of fewer samples than replicas, and a last one of a single sample");
-    check("F1", !mirt_mirrored("gpu:7") && strstr(mirt_last_error(), "no device"), "a device that is not there is an error that lists what is");
-    check("F2", evaluate("no/such/file", "1", 50) < 0 && strstr(mirt_last_error(), "no/such/file"), "a file that is not there is named");
+    check("E2", one.loss >= 0 && isfinite(one.loss),
+          "batches of fewer samples than replicas, and a last one of a single sample");
+    check("F1", !mirt_mirrored("gpu:7") && strstr(mirt_last_error(), "no device"),
+          "a missing device is an error that lists the existing ones");
+    check("F2", evaluate("no/such/file", "1", 50) < 0 && strstr(mirt_last_error(), "no/such/file"),
+          "a missing file is named");
     FILE *file = fopen(path, "r+b");
     bool damaged = file && fseek(file, -99, SEEK_END) == 0 && fputs("?!", file) != EOF;
     damaged = file && fclose(file) == 0 && damaged;
-    check("F3", damaged && evaluate(path, "1", 50) < 0 && strstr(mirt_last_error(), path), "a damaged file is refused by name");
-    check("F4", train("2", 2, 120, 60, "no/such/directory/model").loss < 0 && strstr(mirt_last_error(), "no/such/directory"), "a directory that is not there is named");
+    check("F3", damaged && evaluate(path, "1", 50) < 0 && strstr(mirt_last_error(), path),
+          "a damaged file is refused and named");
+    check("F4",
+          train("2", 2, 120, 60, "no/such/directory/model").loss < 0 && strstr(mirt_last_error(), "no/such/directory"),
+          "a missing directory is named");
     setenv("MIRT_CORES", "5", 1);
     check("P1", falls_in("3", 0, 48, 96, 1, false, "stay idle"), "idle cores are warned of");
     unsetenv("MIRT_CORES");
-    check("P2", falls_in("2", 4, 16, 96, 1, false, "the global batch"), "and a global batch that was meant for each replica,");
+    check("P2", falls_in("2", 4, 16, 96, 1, false, "the global batch"),
+          "and a global batch that was meant for each replica,");
     check("P3", falls_in("2", 2, 48, 96, 255, false, "mirt_rescale"), "inputs that are not scaled,");
     check("P4", falls_in("2", 2, 48, 24, 1, false, "the same 24 samples"), "replicas that get the same samples,");
     check("P5", falls_in("2", 2, 48, 96, 1, true, "are logits"), "accuracy of logits");

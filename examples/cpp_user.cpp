@@ -1,6 +1,6 @@
 // c++ -O2 -std=c++17 examples/cpp_user.cpp -o cpp_user -lm -lpthread
-/* From C++17: objects that clean up after themselves, exceptions for errors, lambdas for the log and
-   for callbacks. The same file may hold the implementation, as here, or a C file may. */
+/* C++17: objects with destructors, exceptions for errors, lambdas for the log and callbacks. The implementation may be
+   in this file, as here, or in a C file. */
 #define MIRRORTRAIN_IMPLEMENTATION
 #include "../mirrortrain.h"
 
@@ -18,7 +18,7 @@ struct Destroy {
 };
 using Dataset = std::unique_ptr<mirt_dataset, Destroy>;
 
-/* Every failure of the library becomes an exception with its sentence. */
+/* Every failure of the library becomes an exception with its message. */
 template <class T> T *check(T *pointer) {
     if (!pointer) throw std::runtime_error(mirt_last_error());
     return pointer;
@@ -27,7 +27,7 @@ static void check(mirt_status status) {
     if (status != MIRT_OK) throw std::runtime_error(mirt_last_error());
 }
 
-/* A strategy and the log it talks to. The log must not throw: it is called from C. */
+/* A strategy and its log. The log must not throw, because it is called from C. */
 class Strategy {
 public:
     using Log = std::function<void(mirt_log_level, const std::string &)>;
@@ -42,11 +42,11 @@ public:
     mirt_strategy *get() const { return strategy_.get(); }
 
 private:
-    std::unique_ptr<Log> log_; /* outlives the strategy, which is destroyed first */
+    std::unique_ptr<Log> log_; /* destroyed after the strategy, which uses it */
     std::unique_ptr<mirt_strategy, Destroy> strategy_;
 };
 
-/* C++ cannot take the address of a literal: a function fills the descriptor. */
+/* C++ cannot take the address of a compound literal, so a function fills the descriptor. */
 static mirt_tensor *dense(mirt_tensor *x, int units, mirt_activation_kind activation = MIRT_LINEAR) {
     mirt_dense_desc desc = {};
     desc.units = units;
@@ -77,7 +77,7 @@ int main() {
         std::vector<std::string> lines;
         Strategy strategy("1", [&lines](mirt_log_level, const std::string &text) { lines.push_back(text); });
 
-        mirt_model *model = check(mirt_model_create(strategy.get(), "mlp")); /* lives in the strategy */
+        mirt_model *model = check(mirt_model_create(strategy.get(), "mlp")); /* owned by the strategy */
         mirt_tensor *x = mirt_rescale(mirt_input(model, MIRT_SHAPE(28, 28, 1)), 1.0f / 255, 0);
         mirt_model_output(model, dense(dense(mirt_flatten(x), 64, MIRT_RELU), 10));
         mirt_compile_desc compile = {};

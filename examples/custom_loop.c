@@ -1,12 +1,12 @@
 // cc -O2 examples/custom_loop.c -o custom_loop -lm -lpthread
-/* A training loop of one's own, as in TensorFlow's tutorial "Custom training with tf.distribute":
-   a distributed data set, a step that every replica runs on its share of the batch, and a loss
-   that is reduced over all replicas. The step is recorded once and replayed, so it is as fast as
-   fit, and comes to the same weights, bit for bit: this program does both and compares.
+/* A custom training loop, as in TensorFlow's tutorial "Custom training with tf.distribute". It has a distributed data
+   set, a step that every replica runs on its share of the batch, and a loss that is reduced over all replicas. The step
+   is recorded once and replayed, so it is as fast as fit and gives bit-identical weights: this program runs both and
+   compares.
 
        ./custom_loop [DIR] [DEVICES]
 
-   DIR holds the files of MNIST; without it the library draws digits. DEVICES: as for mirt_mirrored. */
+   DIR holds the files of MNIST; without it the library draws digits. DEVICES is passed to mirt_mirrored. */
 #define MIRRORTRAIN_IMPLEMENTATION
 #include "../mirrortrain.h"
 
@@ -17,17 +17,17 @@
 
 enum { EPOCHS = 3, BATCH = 64 };
 
-/* The step, recorded by running this once. Keras: what tf.function traces and strategy.run runs. */
+/* The step, recorded by running this once. Keras: the function traced by tf.function and run by strategy.run. */
 static bool step_body(mirt_function *f, void *user) {
     mirt_tensor *images = mirt_function_x(f, 0);
     mirt_tensor *labels = mirt_cast(mirt_function_y(f, 0), MIRT_INT32);
     mirt_tensor *logits = mirt_call((mirt_model *)user, images, MIRT_TRAINING_ON);
-    /* One value a sample. The library divides by the true global batch: nothing to scale by replicas. */
+    /* One value per sample. The library divides by the actual global batch, so there is no scaling by replicas. */
     mirt_tensor *loss = mirt_loss_values(MIRT_SPARSE_CATEGORICAL_CROSSENTROPY, true, labels, logits);
     mirt_minimize(f, loss); /* gradients, their sum over all replicas, and the optimizer */
     mirt_function_result(f, "loss", loss);
     mirt_function_result(f, "right", mirt_cast(mirt_equal(mirt_argmax(logits, 1), labels), MIRT_FLOAT32));
-    return true; /* whatever failed above comes out of mirt_function_create */
+    return true; /* mirt_function_create returns any error from above */
 }
 
 static mirt_model *digits_model(mirt_strategy *strategy) {
@@ -76,7 +76,8 @@ static double train_by_loop(mirt_strategy *strategy, mirt_model *model, const ch
         }
         spent += seconds() - began;
         images += (double)rows;
-        if (good) printf("loop, epoch %d: loss %.4f, accuracy %.4f\n", epoch + 1, total / (double)rows, right / (double)rows);
+        if (good)
+            printf("loop, epoch %d: loss %.4f, accuracy %.4f\n", epoch + 1, total / (double)rows, right / (double)rows);
     }
     mirt_function_destroy(step);
     mirt_dataset_destroy(data);

@@ -1,7 +1,7 @@
 // cc -O2 examples/custom_op.c -o custom_op -lm -lpthread
-/* Everything of one's own: an op in plain C with its gradient, a layer with weights, a loss and a
-   metric made of operations, and a callback. Each is as good as the built-in ones: it is mirrored
-   over replicas, planned, saved under its name and loaded again. */
+/* A custom op, layer, loss, metric and callback. The op is plain C with its gradient, the layer has weights, loss and
+   metric are made of operations. Like built-in ones they are mirrored over replicas, saved under their names and loaded
+   again. */
 #define MIRRORTRAIN_IMPLEMENTATION
 #include "../mirrortrain.h"
 
@@ -11,7 +11,7 @@
 
 enum { CLASSES = 10 };
 
-/* An op: mish(x) = x tanh(log(1 + e^x)), Misra 2019. Called for the rows of a replica, by several threads at once. */
+/* An op: mish(x) = x tanh(log(1 + e^x)), Misra 2019. Several threads call it at once, for the rows of a replica. */
 static size_t elements(const mirt_shape *shape) {
     size_t n = 1;
     for (int i = 0; i < shape->rank; i++) n *= (size_t)shape->dim[i];
@@ -24,7 +24,7 @@ static int mish_forward(const mirt_op_call *call, void *user) {
         float e = expf(fminf(x[i], 20)), w = e * e + 2 * e; /* tanh(log(1 + e)) = w / (w + 2) */
         call->out[i] = x[i] * w / (w + 2);
     }
-    return (void)user, 0; /* anything but 0 ends the step, which then has changed nothing */
+    return (void)user, 0; /* a non-zero value ends the step without changing weights */
 }
 static int mish_backward(const mirt_op_call *call, void *user) {
     const float *x = (const float *)call->in[0];
@@ -37,12 +37,14 @@ static int mish_backward(const mirt_op_call *call, void *user) {
 }
 static const mirt_op_class mish = {.name = "mish", .forward = mish_forward, .backward = mish_backward};
 
-/* A layer: squeeze and excitation, Hu et al. 2018: what an image shows at large gates its channels. */
+/* A layer: squeeze and excitation, Hu et al. 2018: the means of an image's channels gate the channels. */
 typedef struct excite_config { int units; } excite_config;
-static mirt_tensor *excite_build(mirt_layer *layer, mirt_tensor *const *in, int num_in, const void *config, void *user) {
+static mirt_tensor *excite_build(mirt_layer *layer, mirt_tensor *const *in, int num_in, const void *config,
+                                 void *user) {
     int channels = (int)mirt_tensor_shape(in[0]).dim[3];
     mirt_tensor *x = mirt_reduce_mean(in[0], 1u << 1 | 1u << 2, false); /* over height and width */
-    x = mirt_dense(x, &(mirt_dense_desc){.units = ((const excite_config *)config)->units, .activation = MIRT_RELU, .name = "squeeze"});
+    x = mirt_dense(x, &(mirt_dense_desc){
+                          .units = ((const excite_config *)config)->units, .activation = MIRT_RELU, .name = "squeeze"});
     x = mirt_dense(x, &(mirt_dense_desc){.units = channels, .name = "gate"});
     x = mirt_sigmoid(mirt_multiply(x, mirt_layer_variable(layer, "strength", MIRT_SHAPE(channels), mirt_ones(), true)));
     return (void)num_in, (void)user, mirt_multiply(in[0], mirt_reshape(x, MIRT_SHAPE(1, 1, channels)));
@@ -51,7 +53,7 @@ static const mirt_field excite_fields[] = {{"units", MIRT_FIELD_INT, offsetof(ex
 static const mirt_layer_class excite = {.class_name = "Excite", .config_size = sizeof(excite_config),
     .fields = excite_fields, .num_fields = 1, .build = excite_build};
 
-/* A loss: cross-entropy with smoothed labels, one value a sample. The library averages over the global batch. */
+/* A loss: cross-entropy with smoothed labels, one value per sample. The library averages over the global batch. */
 static mirt_tensor *smoothed_record(mirt_tensor *labels, mirt_tensor *logits, void *user) {
     mirt_tensor *target = mirt_one_hot(mirt_cast(labels, MIRT_INT32), CLASSES);
     target = mirt_scale(target, 0.9f, 0.1f / CLASSES);
@@ -59,7 +61,8 @@ static mirt_tensor *smoothed_record(mirt_tensor *labels, mirt_tensor *logits, vo
 }
 static const mirt_custom_loss smoothed = {.name = "smoothed_crossentropy", .record = smoothed_record};
 
-/* A metric: the mean of the classes' recalls. A sample gives 20 numbers that are summed: a hit and a one for its class. */
+/* A metric: the mean of the classes' recalls. Each sample has 20 numbers that are summed: a hit and a one for its
+   class. */
 static mirt_tensor *recall_record(mirt_tensor *labels, mirt_tensor *logits, void *user) {
     mirt_tensor *label = mirt_cast(labels, MIRT_INT32), *in_class = mirt_one_hot(label, CLASSES);
     mirt_tensor *right = mirt_cast(mirt_equal(mirt_argmax(logits, 1), label), MIRT_FLOAT32);
@@ -73,7 +76,7 @@ static double recall_result(const double *sums, int count, int64_t samples, void
 }
 static const mirt_custom_metric recall = {.name = "mean_recall", .record = recall_record, .result = recall_result};
 
-/* A callback: ends training once the validation loss is low enough. */
+/* A callback: stops training once the validation loss is low enough. */
 static int stop_when_good(const mirt_event *event, void *user) {
     return mirt_logs_value(event->logs, "val_loss") < *(const double *)user;
 }
@@ -92,22 +95,26 @@ int main(void) {
     mirt_model_output(model, mirt_dense(mirt_flatten(x), &(mirt_dense_desc){.units = CLASSES}));
     mirt_compile(model, &(mirt_compile_desc){.optimizer = mirt_adam(3e-3f), .custom_losses = {&smoothed},
         .metrics = {MIRT_ACCURACY}, .custom_metrics = {&recall}});
-    mirt_history *history = mirt_fit(model, train, &(mirt_fit_desc){.epochs = 8, .validation = test, .callbacks = {&early}});
+    mirt_history *history =
+        mirt_fit(model, train, &(mirt_fit_desc){.epochs = 8, .validation = test, .callbacks = {&early}});
 
-    /* Code is not saved: who loads the model says what the names in the file mean. */
+    /* Code is not saved: the program that loads the model registers the names in the file. */
     mirt_logs logs[2];
     mirt_register_op(other, &mish);
     mirt_register_layer(other, &excite);
     mirt_register_loss(other, &smoothed);
     mirt_register_metric(other, &recall);
     mirt_model *loaded = NULL;
-    if (history && mirt_save(model, "own.safetensors", MIRT_SAVE_ALL) == MIRT_OK) loaded = mirt_load(other, "own.safetensors");
+    if (history && mirt_save(model, "own.safetensors", MIRT_SAVE_ALL) == MIRT_OK)
+        loaded = mirt_load(other, "own.safetensors");
     remove("own.safetensors");
-    if (!loaded || mirt_evaluate(model, test, &logs[0]) != MIRT_OK || mirt_evaluate(loaded, test, &logs[1]) != MIRT_OK) {
+    if (!loaded || mirt_evaluate(model, test, &logs[0]) != MIRT_OK ||
+        mirt_evaluate(loaded, test, &logs[1]) != MIRT_OK) {
         fprintf(stderr, "%s\n", mirt_last_error());
         return 1;
     }
-    for (int i = 0; i < logs[0].count; i++) printf("%s: %.4f, loaded %.4f\n", logs[0].name[i], logs[0].value[i], logs[1].value[i]);
+    for (int i = 0; i < logs[0].count; i++)
+        printf("%s: %.4f, loaded %.4f\n", logs[0].name[i], logs[0].value[i], logs[1].value[i]);
     printf("stopped after %d epochs\n", history->epochs);
     mirt_strategy_destroy(other);
     mirt_strategy_destroy(strategy);

@@ -1,13 +1,13 @@
 // cc -O2 examples/embed.c examples/embed_other.c -o embed -lm -lpthread
-/* The library inside a program that has its own main, memory, log and files. This unit holds the
-   implementation and trains; embed_other.c, which sees declarations only, predicts from memory. */
+/* The library inside a program that has its own main, memory, log and files. This file contains the implementation and
+   trains; embed_other.c includes only the declarations and predicts from memory. */
 #include <stddef.h>
 
 void *app_malloc(size_t size);
 void app_free(void *pointer);
 #define MIRRORTRAIN_MALLOC(size) app_malloc(size)
 #define MIRRORTRAIN_FREE(pointer) app_free(pointer)
-#define _POSIX_C_SOURCE 200809L /* since a system header stands above */
+#define _POSIX_C_SOURCE 200809L /* since a system header comes before it */
 #define MIRRORTRAIN_IMPLEMENTATION
 #include "../mirrortrain.h"
 
@@ -21,7 +21,7 @@ int digits_open(const void *model, size_t size);
 int digits_classify(const unsigned char pixels[28 * 28], float *confidence);
 void digits_close(void);
 
-/* Counts bytes; each block begins with its size. Several threads may ask at once. */
+/* Counts bytes; each block begins with its size. Several threads may allocate at once. */
 static long long bytes_in_use, bytes_at_most;
 #define BLOCK_HEAD 16
 void *app_malloc(size_t size) {
@@ -29,7 +29,7 @@ void *app_malloc(size_t size) {
     if (!block) return NULL;
     memcpy(block, &size, sizeof size);
     long long now = __atomic_add_fetch(&bytes_in_use, (long long)size, __ATOMIC_RELAXED);
-    if (now > bytes_at_most) bytes_at_most = now; /* near enough */
+    if (now > bytes_at_most) bytes_at_most = now; /* accurate enough */
     return block + BLOCK_HEAD;
 }
 void app_free(void *pointer) {
@@ -57,7 +57,7 @@ static int train_and_save(const char *path) {
     return failed;
 }
 
-/* How this program reads its files is its own affair. */
+/* This program reads files in its own way. */
 static void *read_file(const char *path, size_t *size) {
     FILE *file = fopen(path, "rb");
     if (!file) return NULL;
@@ -86,7 +86,7 @@ int main(void) {
         free(file);
         return 1;
     }
-    free(file); /* the model has taken what it needs */
+    free(file); /* the model has copied the data */
 
     /* A stroke from top to bottom: a one. */
     unsigned char pixels[28 * 28] = {0};

@@ -1,5 +1,5 @@
 // cc -O2 examples/embed.c examples/embed_other.c -o embed -lm -lpthread
-/* The part of embed.c that predicts: a unit that includes the declarations alone. One core, no log. */
+/* The part of embed.c that predicts; it includes only the declarations. One core, no log. */
 #include "../mirrortrain.h"
 
 #include <math.h>
@@ -20,7 +20,7 @@ int digits_open(const void *data, size_t size) {
     return model ? 0 : 1;
 }
 
-/* The digit, or -1; how sure the model is of it, from its ten logits. */
+/* Returns the digit, or -1, and its probability from the ten logits. */
 int digits_classify(const unsigned char pixels[28 * 28], float *confidence) {
     float logits[10], sum = 0;
     int digit = 0;

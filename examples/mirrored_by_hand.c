@@ -1,11 +1,10 @@
 // cc -O2 examples/mirrored_by_hand.c -o mirrored_by_hand -lm -lpthread
-/* What fit does in every mirrored step, by hand: two devices, a replica on each.
+/* The mirrored step of fit, by hand, on two devices with one replica each.
 
-   Every device holds a copy of the weights. A step scatters the global batch over the replicas;
-   each computes the gradient of its own rows; all-reduce adds the gradients, so that every device
-   has the same sum; each applies it. Equal weights and equal updates stay equal: nobody ever
-   copies weights. Averaging weights now and then, or one master copy that the others fetch, are
-   other methods with other results. */
+   Every device holds a copy of the weights. A step scatters the global batch over the replicas; each computes the
+   gradient of its own rows; all-reduce adds the gradients, so that every device has the same sum; each applies it.
+   Equal weights with equal updates stay equal: weights are never copied. Averaging weights from time to time, or a
+   master copy that the others fetch, are different methods with different results. */
 #define MIRRORTRAIN_IMPLEMENTATION
 #include "../mirrortrain.h"
 
@@ -27,7 +26,7 @@ static void show(const char *what, const float *v, int device) {
 }
 
 int main(void) {
-    /* y = 1 x0 - 2 x1 + 3 x2 - 4 x3, to be found from seven rows: four for one replica, three for the other. */
+    /* y = 1 x0 - 2 x1 + 3 x2 - 4 x3, learned from seven rows: four for one replica, three for the other. */
     float x[ROWS][IN], y[ROWS][1], copy[2][KERNEL];
     for (int i = 0; i < ROWS; i++) {
         for (int k = 0; k < IN; k++) x[i][k] = (float)((i * (k + 2) + k * k) % 7) / 3 - 1;
@@ -36,10 +35,11 @@ int main(void) {
     mirt_array inputs = mirt_make_array(x, MIRT_FLOAT32, MIRT_SHAPE(ROWS, IN));
     mirt_array labels = mirt_make_array(y, MIRT_FLOAT32, MIRT_SHAPE(ROWS, 1));
 
-    mirt_strategy *strategy = mirt_mirrored("2"); /* works on one core as well, and says so */
+    mirt_strategy *strategy = mirt_mirrored("2"); /* also works on one core, with a warning */
     mirt_model *model = mirt_model_create(strategy, "linear");
     mirt_model_output(model, mirt_dense(mirt_input(model, MIRT_SHAPE(IN)), &(mirt_dense_desc){.units = 1}));
-    check(mirt_compile(model, &(mirt_compile_desc){.optimizer = mirt_sgd(0.2f, 0.5f, false), .loss = MIRT_MEAN_SQUARED_ERROR}));
+    check(mirt_compile(
+        model, &(mirt_compile_desc){.optimizer = mirt_sgd(0.2f, 0.5f, false), .loss = MIRT_MEAN_SQUARED_ERROR}));
 
     for (int step = 0; step < 100; step++) {
         double loss;
@@ -55,7 +55,7 @@ int main(void) {
                 show("own gradient", copy[d], d);
             }
         }
-        check(mirt_all_reduce(model)); /* gradients add up, on every device in the same order */
+        check(mirt_all_reduce(model)); /* adds gradients on every device in the same order */
         if (step == 0) {
             for (int d = 0; d < 2; d++) {
                 check(mirt_get_gradient(model, "dense/kernel", d, copy[d], KERNEL));

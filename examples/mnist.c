@@ -1,17 +1,18 @@
 // cc -O2 examples/mnist.c -o mnist -lm -lpthread
-/* The whole of the tutorial "Distributed training with Keras" in C: a convnet that reads digits, mirrored over the devices of
-   this machine, with its callbacks; the latest checkpoint evaluated; saved, loaded with and without a mirrored strategy.
+/* The complete tutorial "Distributed training with Keras" in C. A convnet classifies digits, mirrored over the devices
+   of this machine, with callbacks; its latest checkpoint is evaluated; it is saved, and loaded with and without a
+   mirrored strategy.
 
        ./mnist [DIR] [DEVICES]
 
-   DIR holds the four files of MNIST, plain or .gz; without it, or where it is "", the library draws digits.
-   DEVICES is as for mirt_mirrored: "2" splits the cores in two. */
+   DIR holds the four files of MNIST, plain or .gz; if it is missing or "", the library draws digits. DEVICES is passed
+   to mirt_mirrored: "2" splits the cores in two. */
 #define MIRRORTRAIN_IMPLEMENTATION
 #include "../mirrortrain.h"
 
 #include <stdio.h>
 
-/* Falls in three stairs. */
+/* Falls in three steps. */
 static float decay(int epoch, float rate, void *user) {
     (void)rate, (void)user;
     return epoch < 3 ? 1e-3f : epoch < 7 ? 1e-4f : 1e-5f;
@@ -20,10 +21,10 @@ static float decay(int epoch, float rate, void *user) {
 static int print_rate(const mirt_event *event, void *user) {
     (void)user;
     printf("Learning rate for epoch %d is %g\n", event->epoch + 1, mirt_get_learning_rate(event->model));
-    return 0; /* anything else would end training here */
+    return 0; /* another value would stop training */
 }
 
-static mirt_model *make_model(mirt_strategy *strategy) { /* there is no scope to be outside of */
+static mirt_model *make_model(mirt_strategy *strategy) { /* needs no strategy scope */
     mirt_model *model = mirt_model_create(strategy, "mnist");
     mirt_tensor *x = mirt_input(model, MIRT_SHAPE(28, 28, 1));
     x = mirt_rescale(x, 1.0f / 255, 0);
@@ -41,22 +42,26 @@ static mirt_model *make_model(mirt_strategy *strategy) { /* there is no scope to
 static bool evaluate(const char *what, mirt_model *model, mirt_dataset *test) {
     mirt_logs logs;
     if (mirt_evaluate(model, test, &logs) != MIRT_OK) return false;
-    printf("%s: eval loss %.6f, eval accuracy %.4f\n", what, mirt_logs_value(&logs, "loss"), mirt_logs_value(&logs, "accuracy"));
+    printf("%s: eval loss %.6f, eval accuracy %.4f\n", what, mirt_logs_value(&logs, "loss"),
+           mirt_logs_value(&logs, "accuracy"));
     return true;
 }
 
-/* What failed before is handed on, so the first error comes out of one of these. */
-static bool run(mirt_model *model, mirt_dataset *train, mirt_dataset *test, mirt_strategy *strategy, mirt_strategy *plain) {
+/* Earlier failures are passed on, so one of these reports the first error. */
+static bool run(mirt_model *model, mirt_dataset *train, mirt_dataset *test, mirt_strategy *strategy,
+                mirt_strategy *plain) {
     const mirt_callback print = {.epoch_end = print_rate};
     mirt_callback *ready[] = {
         mirt_tensorboard(&(mirt_tensorboard_desc){.log_dir = "logs"}), /* tensorboard --logdir=logs */
-        mirt_model_checkpoint(&(mirt_model_checkpoint_desc){.path = "training_checkpoints/ckpt_{epoch}", .weights_only = true}),
+        mirt_model_checkpoint(
+            &(mirt_model_checkpoint_desc){.path = "training_checkpoints/ckpt_{epoch}", .weights_only = true}),
         mirt_learning_rate_scheduler(decay, NULL),
     };
     char latest[256];
     mirt_history *history = NULL;
     if (ready[0] && ready[1] && ready[2]) {
-        history = mirt_fit(model, train, &(mirt_fit_desc){.epochs = 12, .callbacks = {ready[0], ready[1], ready[2], &print}});
+        history =
+            mirt_fit(model, train, &(mirt_fit_desc){.epochs = 12, .callbacks = {ready[0], ready[1], ready[2], &print}});
     }
     for (int i = 0; i < 3; i++) mirt_callback_destroy(ready[i]);
     if (!history) return false;
@@ -65,10 +70,12 @@ static bool run(mirt_model *model, mirt_dataset *train, mirt_dataset *test, mirt
     printf("latest checkpoint: %s\n", latest);
     if (mirt_load_weights(model, latest) != MIRT_OK || !evaluate("from the checkpoint", model, test)) return false;
 
-    /* The file needs no model code, and any strategy will do: the same numbers come out. */
+    /* Loading needs no model code and works with any strategy, with equal results. */
     if (mirt_save(model, "mnist.safetensors", MIRT_SAVE_ALL) != MIRT_OK) return false;
-    mirt_model *unreplicated = mirt_load(plain, "mnist.safetensors"), *replicated = mirt_load(strategy, "mnist.safetensors");
-    return evaluate("loaded on one device", unreplicated, test) && evaluate("loaded under the strategy", replicated, test);
+    mirt_model *unreplicated = mirt_load(plain, "mnist.safetensors"),
+               *replicated = mirt_load(strategy, "mnist.safetensors");
+    return evaluate("loaded on one device", unreplicated, test) &&
+           evaluate("loaded under the strategy", replicated, test);
 }
 
 int main(int argc, char **argv) {

@@ -3,8 +3,8 @@
 
        ./mnist_mlp [DIR] [DEVICES]
 
-   DIR holds the four files of MNIST, plain or .gz; without it, or where it is "", the library draws digits.
-   DEVICES is as for mirt_mirrored: "2" splits the cores in two. */
+   DIR holds the four files of MNIST, plain or .gz; if it is missing or "", the library draws digits. DEVICES is passed
+   to mirt_mirrored: "2" splits the cores in two. */
 #define MIRRORTRAIN_IMPLEMENTATION
 #include "../mirrortrain.h"
 
@@ -39,7 +39,7 @@ static mirt_model *build(mirt_strategy *strategy) {
     return model;
 }
 
-/* How many rows of `scores` have their largest value at the label. */
+/* The number of rows of `scores` whose largest value is at the label. */
 static int count_right(const float *scores, const unsigned char *labels, int rows) {
     int right = 0;
     for (int i = 0; i < rows; i++, scores += CLASSES) {
@@ -53,13 +53,13 @@ static int count_right(const float *scores, const unsigned char *labels, int row
 int main(int argc, char **argv) {
     const char *dir = argc > 1 && *argv[1] ? argv[1] : NULL;
     arrays train = {0}, test = {0};
-    setvbuf(stdout, NULL, _IOLBF, BUFSIZ); /* lines as they come, into a pipe as well */
+    setvbuf(stdout, NULL, _IOLBF, BUFSIZ); /* line buffering, also into a pipe */
     if (!load(dir, MIRT_TRAIN, &train) || !load(dir, MIRT_TEST, &test)) {
         fprintf(stderr, "%s\n", mirt_last_error());
         return 1;
     }
     const int rows = (int)test.y.shape.dim[0];
-    if (!dir) printf("no DIR: these digits are drawn, and fewer than MNIST's 60000 and 10000\n");
+    if (!dir) printf("no DIR: the digits are drawn, and fewer than MNIST's 60000 and 10000\n");
     printf("%d images for training, %d for testing\n", (int)train.y.shape.dim[0], rows);
 
     mirt_strategy *strategy = mirt_mirrored(argc > 2 ? argv[2] : NULL);

@@ -1,10 +1,10 @@
 // cc -O2 examples/resnet50_directory.c -o resnet50_directory -lm -lpthread
-/* ResNet50 from scratch on a directory of photographs, mirrored over the devices of this machine.
+/* Trains ResNet50 from scratch on a directory of photographs, mirrored over the machine's devices.
 
        ./resnet50_directory [DIR] [EPOCHS] [DEVICES]
 
    DIR has a directory of photographs for each class, of which a third is for validation, or train/ and validation/ with
-   these. Without it, or where it is "", the library draws small photographs of two classes. DEVICES is as for
+   these. If it is missing or "", the library draws small photographs of two classes. DEVICES is passed to
    mirt_mirrored: "2" splits the cores in two. */
 #define MIRRORTRAIN_IMPLEMENTATION
 #include "../mirrortrain.h"
@@ -14,7 +14,7 @@
 
 enum { BATCH_PER_REPLICA = 16 };
 
-/* Labels are one-hot; pixels are those of the nearest place, float32 from 0 to 255 as with every interpolation. */
+/* Labels are one-hot; pixels use nearest interpolation, float32 from 0 to 255 as always. */
 static void open_data(const char *dir, int size, mirt_dataset **train, mirt_dataset **test) {
     *train = *test = NULL;
     if (dir) {
@@ -30,7 +30,7 @@ static void open_data(const char *dir, int size, mirt_dataset **train, mirt_data
 int main(int argc, char **argv) {
     const char *dir = argc > 1 && *argv[1] ? argv[1] : NULL;
     const int size = dir ? 224 : 32, epochs = argc > 2 ? atoi(argv[2]) : 2;
-    if (epochs < 1) return fprintf(stderr, "EPOCHS is \"%s\"; a number from 1 is needed, such as 10\n", argv[2]), 2;
+    if (epochs < 1) return fprintf(stderr, "EPOCHS is \"%s\"; it must be a positive number, such as 10\n", argv[2]), 2;
     mirt_strategy *strategy = mirt_mirrored(argc > 3 ? argv[3] : NULL);
     const int batch = BATCH_PER_REPLICA * mirt_num_replicas(strategy); /* a batch is always the global batch */
     printf("replicas: %d\n", mirt_num_replicas(strategy));
@@ -52,11 +52,11 @@ int main(int argc, char **argv) {
         .loss = dir ? MIRT_CATEGORICAL_CROSSENTROPY : MIRT_SPARSE_CATEGORICAL_CROSSENTROPY}); /* drawn: class numbers */
     mirt_history *history = mirt_fit(model, train, &(mirt_fit_desc){.epochs = epochs, .validation = test});
     mirt_logs logs;
-    if (!history || mirt_evaluate(model, test, &logs) != MIRT_OK) { /* whatever failed above comes out here */
+    if (!history || mirt_evaluate(model, test, &logs) != MIRT_OK) { /* reports any error from above */
         fprintf(stderr, "%s\n", mirt_last_error());
         return 1;
     }
-    printf("%.1f photographs a second; validation: %s %.4f, %s %.4f\n", history->images_per_second, logs.name[0],
+    printf("%.1f photographs per second; validation: %s %.4f, %s %.4f\n", history->images_per_second, logs.name[0],
         logs.value[0], logs.name[1], logs.value[1]);
     mirt_dataset_destroy(train);
     mirt_dataset_destroy(test);

@@ -1,9 +1,9 @@
 // cc -O2 examples/tensors.c -o tensors -lm -lpthread
-/* Tensors and gradients without layers or data: a formula with its derivative, and a line fitted by
-   gradient descent that is written out. TensorFlow: tf.GradientTape.
+/* Tensors and gradients without layers or data. Computes a formula with its derivative, and fits a line by explicit
+   gradient descent. TensorFlow: tf.GradientTape.
 
-   A function is recorded once, by running its body, and replayed by mirt_function_run. What it is
-   to leave behind is named by mirt_function_result; what it changes are variables of its model. */
+   A function is recorded once, by running its body, and replayed by mirt_function_run. Its results are declared by
+   mirt_function_result; it changes variables of its model. */
 #define MIRRORTRAIN_IMPLEMENTATION
 #include "../mirrortrain.h"
 
@@ -20,7 +20,7 @@ static bool formula(mirt_function *f, void *user) {
     mirt_gradients(mirt_reduce_sum(y, 0, false), &x, 1, &slope);
     mirt_function_result(f, "y", y);
     mirt_function_result(f, "dy/dx", slope);
-    return true; /* whatever failed above comes out of mirt_function_create */
+    return true; /* mirt_function_create returns any error from above */
 }
 
 /* One step of gradient descent: a and b of a x + b move against the gradient of the mean squared error. */
@@ -43,7 +43,8 @@ int main(void) {
     float points[2][POINTS] = {{0, 0.5f, 1, 1.5f, 2}, {1.1f, 1.9f, 3.1f, 3.9f, 5.0f}};
     mirt_strategy *strategy = mirt_strategy_create(&(mirt_strategy_desc){.silent = true});
     mirt_model *model = mirt_model_create(strategy, "line");
-    mirt_variable(model, "a", MIRT_SHAPE(1), mirt_zeros(), false); /* not trainable: no optimizer writes it, we do */
+    mirt_variable(model, "a", MIRT_SHAPE(1), mirt_zeros(), false); /* not trainable: this program updates it, not an
+                                                                      optimizer */
     mirt_variable(model, "b", MIRT_SHAPE(1), mirt_zeros(), false);
 
     mirt_function *derive = mirt_function_create(model, NULL, formula, x);
@@ -63,7 +64,8 @@ int main(void) {
 
     double loss = 0;
     for (int i = 0; i < 200; i++) {
-        if (mirt_function_run(step, NULL) != MIRT_OK || mirt_reduce(step, "loss", MIRT_REDUCE_MEAN, &loss, 1) != MIRT_OK) {
+        if (mirt_function_run(step, NULL) != MIRT_OK ||
+            mirt_reduce(step, "loss", MIRT_REDUCE_MEAN, &loss, 1) != MIRT_OK) {
             fprintf(stderr, "%s\n", mirt_last_error());
             return 1;
         }

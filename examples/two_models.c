@@ -1,7 +1,7 @@
 // cc -O2 examples/two_models.c -o two_models -lm -lpthread
-/* Two different models train at once, each on a core of its own: a convnet on cpu:0 and a multilayer
-   perceptron on cpu:1, in two threads of this program. Strategies share nothing, so both come to
-   the same weights as when they train alone, one after the other; the program compares.
+/* Trains two different models at once, each on its own core. A convnet runs on cpu:0 and a multilayer perceptron on
+   cpu:1, in two threads of this program. Strategies share nothing, so the weights are bit-identical to those of
+   training one after the other; the program compares.
 
        ./two_models [DIR]        DIR holds the files of MNIST; without it the library draws digits */
 #define MIRRORTRAIN_IMPLEMENTATION
@@ -16,10 +16,10 @@
 typedef struct job {
     const char *name, *device, *dir;
     mirt_tensor *(*record)(mirt_tensor *pixels);
-    float *weights; /* all of them, after training */
+    float *weights; /* all weights, after training */
     size_t count;
     double accuracy, seconds;
-    char error[256]; /* errors are texts of the thread in which they happen */
+    char error[256]; /* each thread has its own error text */
 } job;
 
 static mirt_tensor *convnet(mirt_tensor *x) {
@@ -47,7 +47,8 @@ static int copy_weights(job *j, mirt_model *model) {
     return 0;
 }
 
-/* A strategy, its data and its model live and die in one thread here; they could also be handed from one to the other. */
+/* Here one thread creates, uses and destroys a strategy, its data and its model; they could also be passed to another
+   thread. */
 static void *train(void *arg) {
     job *j = (job *)arg;
     mirt_strategy *strategy = mirt_strategy_create(&(mirt_strategy_desc){.devices = j->device, .silent = true});
@@ -90,8 +91,8 @@ int main(int argc, char **argv) {
     int different = 0;
     for (int i = 0; i < 4; i++) {
         const job *j = &job_of[i];
-        printf("%-10s on %s, %s: accuracy %.4f in %.2f s%s%s\n", j->name, j->device, i < 2 ? "beside the other" : "alone",
-            j->accuracy, j->seconds, *j->error ? ": " : "", j->error);
+        printf("%-10s on %s, %s: accuracy %.4f in %.2f s%s%s\n", j->name, j->device,
+               i < 2 ? "next to the other" : "alone", j->accuracy, j->seconds, *j->error ? ": " : "", j->error);
         different += *j->error || j->count != job_of[i % 2].count ||
                      memcmp(j->weights, job_of[i % 2].weights, j->count * sizeof *j->weights) != 0;
     }

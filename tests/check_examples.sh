@@ -64,7 +64,7 @@ check_split() {
     tap_check "resnet50_directory of a directory that is split finds the classes" \
         sh -c "cat '$tmp/split.out'; test \"\$(grep '^class' '$tmp/split.out')\" = 'class 0: first
 class 1: second'"
-    tap_check "and ends" grep -E "photographs a second; validation: loss" "$tmp/split.out"
+    tap_check "and ends" grep -E "photographs per second; validation: loss" "$tmp/split.out"
 }
 
 for file in examples/*.c examples/*.cpp; do
@@ -102,7 +102,7 @@ prints mnist_mlp "6000 images for training, 1000 for testing" "evaluate: loss 0\
 tap_check "mnist_mlp's lines come as it goes: the first one before the library's" \
     sh -c "head -1 '$tmp/mnist_mlp.out' | grep '^no DIR'"
 says_replicas mnist_mlp "" 2
-prints ai_or_not "network: efficientnet_v2_b0" "augmented\.png: one picture, twelve times as training sees it" \
+prints ai_or_not "network: efficientnet_v2_b0" "augmented\.png: one picture, augmented twelve times" \
     "Epoch 10/10" "Trainable: 1281, not trainable: 5919312"
 tap_check "its sheet has twelve versions of one picture" check_sheet "$tmp/run/augmented.png"
 tap_check "and with weights its network is EfficientNetV2-M" \
