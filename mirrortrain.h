@@ -30837,19 +30837,47 @@ typedef enum mirt__space {
     MIRT__SPACE_NONE, MIRT__SPACE_ARENA, MIRT__SPACE_REPLICA, MIRT__SPACE_WEIGHT, MIRT__SPACE_GRADIENT, MIRT__SPACE_STATE, MIRT__SPACE_IO
 } mirt__space;
 
+/* How a tensor depends on the rows of a replica. */
+typedef enum mirt__extent {
+    MIRT__EXTENT_NONE, /* not at all: computed from weights, constants and values equal on all replicas */
+    MIRT__EXTENT_SUM,  /* a sum over rows: the sum of the replicas' values is that of the global batch */
+    MIRT__EXTENT_OTHER
+} mirt__extent;
+
+/* What a pass over a graph stores in each tensor while it runs; a pass sets its member before it reads it. */
+typedef union mirt__tensor_pass {
+    mirt_tensor *copy;   /* mirt__graph_copy: the tensor in the target graph */
+    mirt__extent extent; /* how it depends on rows */
+    int index;           /* saving: of its node */
+    struct mirt__tiled_tensor {
+        int first_reader;        /* its position */
+        int x_readers;           /* convolutions that can read it lazily as their image, */
+        int dy_readers;          /* and as that image's gradient */
+        mirt_tensor *input_grad; /* the gradient of a convolution's or normalization's input made from it, or NULL */
+    } tiled;
+    struct mirt__half_tensor {
+        bool possible;     /* it can be stored in 16 bits */
+        int readers;       /* those that can read it so */
+        mirt_tensor *cast; /* its copy in 16 bits, or NULL */
+    } half;
+} mirt__tensor_pass;
+
 struct mirt_tensor {
     mirt__node *node;
     int slot;
     mirt_dtype dtype;
     mirt_shape shape;
     bool needs_grad;
-    mirt_tensor *grad;  /* recorded by mirt__gradients */
-    mirt_tensor *clone; /* while a graph is being copied */
-    int uses;           /* counted by mirt__graph_count_uses */
-    mirt__space space;  /* set by the plan */
-    size_t offset;      /* bytes into the space; MIRT__SPACE_IO: the slot */
-    int first, last;    /* positions in the program between which it is alive */
-    bool lazy;          /* never stored: its readers compute it from its node's inputs, strip by strip */
+    bool lazy;         /* never stored: its readers compute it from its node's inputs, strip by strip */
+    mirt_tensor *grad; /* recorded by mirt__gradients */
+    int uses;          /* counted by mirt__graph_count_uses */
+    /* Set by the plan: */
+    mirt__space space;
+    size_t offset;       /* bytes into the space, unless it is MIRT__SPACE_IO: */
+    int port;            /* the number of the program's port */
+    int first, last;     /* positions in the program between which it is alive */
+    mirt_tensor *reuses; /* a tensor that dies where this one begins, and whose bytes it takes over, or NULL */
+    mirt__tensor_pass pass;
 };
 
 struct mirt__node {
@@ -30864,6 +30892,7 @@ struct mirt__node {
     mirt__graph *graph;
     bool live;
     bool backward; /* of a gradient */
+    bool steady;   /* determined by inputs and frozen weights row by row, while features are looked for */
 };
 
 /* A variable's new value, to be written when the step is over. */
@@ -30929,13 +30958,6 @@ typedef struct mirt__workspace {
     size_t scratch; /* bytes per thread */
     size_t shared;  /* bytes per call */
 } mirt__workspace;
-
-/* How a tensor depends on the rows of a replica. */
-typedef enum mirt__extent {
-    MIRT__EXTENT_NONE, /* not at all: computed from weights, constants and values equal on all replicas */
-    MIRT__EXTENT_SUM,  /* a sum over rows: the sum of the replicas' values is that of the global batch */
-    MIRT__EXTENT_OTHER
-} mirt__extent;
 
 /* What a convolution computes when it reads a tensor that is not stored. */
 typedef enum mirt__lazy {
@@ -31139,7 +31161,8 @@ typedef struct mirt__bases {
 typedef struct mirt__output {
     mirt_tensor *tensor;
     mirt__space space; /* MIRT__SPACE_IO, MIRT__SPACE_GRADIENT or MIRT__SPACE_STATE */
-    size_t offset;     /* io slot, or bytes */
+    size_t offset;     /* bytes, unless it is MIRT__SPACE_IO: */
+    int port;
 } mirt__output;
 
 /* Whether the bytes of every tensor at `rows` rows can be counted with. */
@@ -34495,10 +34518,10 @@ MIRT__LIB mirt_tensor *mirt__graph_variable(const mirt__graph *graph, int variab
 static bool mirt__copy_node(mirt__graph *graph, const mirt__copying *c, const mirt__node *from) {
     mirt_tensor *in[MIRT__MAX_IN];
     mirt__node copy = *from;
-    for (int k = 0; k < from->num_in; k++) in[k] = from->in[k]->clone;
+    for (int k = 0; k < from->num_in; k++) in[k] = from->in[k]->pass.copy;
     if (mirt__is_variable(&copy)) {
         copy.a.index += c->first_variable;
-        if ((from->out[0]->clone = mirt__graph_variable(graph, copy.a.index)) != NULL) return true;
+        if ((from->out[0]->pass.copy = mirt__graph_variable(graph, copy.a.index)) != NULL) return true;
     }
     if (copy.a.data) {
         void *data = mirt__pool_alloc(&graph->pool, copy.a.bytes);
@@ -34511,9 +34534,9 @@ static bool mirt__copy_node(mirt__graph *graph, const mirt__copying *c, const mi
     if (from->name && !(copy.name = mirt__copy_name(graph, c, from->name))) return false;
     if (c->mode && from->op->lower) {
         graph->scope = copy.name;
-        from->out[0]->clone = from->op->lower(graph, &copy, in, c->mode);
+        from->out[0]->pass.copy = from->op->lower(graph, &copy, in, c->mode);
         graph->scope = NULL;
-        return from->out[0]->clone != NULL;
+        return from->out[0]->pass.copy != NULL;
     }
     mirt__node *node = mirt__graph_new_node(graph, from->id, &copy.a, in, from->num_in);
     if (!node) return false;
@@ -34521,14 +34544,14 @@ static bool mirt__copy_node(mirt__graph *graph, const mirt__copying *c, const mi
     for (int k = 0; k < from->num_out; k++) {
         if (!mirt__declare(node, from->out[k]->dtype, &from->out[k]->shape)) return false;
         node->out[k]->needs_grad = from->out[k]->needs_grad;
-        from->out[k]->clone = node->out[k];
+        from->out[k]->pass.copy = node->out[k];
     }
     return mirt__graph_append(graph, node);
 }
 
 MIRT__LIB bool mirt__graph_copy(mirt__graph *graph, const mirt__copying *c, mirt_tensor **keep, int count) {
     mirt__copy_mark(c, keep, count);
-    for (int k = 0; k < c->num_replaced; k++) ((mirt_tensor *)c->replaced[k])->clone = c->replacement[k];
+    for (int k = 0; k < c->num_replaced; k++) ((mirt_tensor *)c->replaced[k])->pass.copy = c->replacement[k];
     for (int i = 0; i < c->source->count; i++) {
         if (c->source->node[i]->live && !mirt__copy_node(graph, c, c->source->node[i])) {
             mirt__graph_poison(graph);
@@ -34536,7 +34559,7 @@ MIRT__LIB bool mirt__graph_copy(mirt__graph *graph, const mirt__copying *c, mirt
         }
     }
     for (int i = 0; i < count; i++) {
-        if (keep[i]) keep[i] = keep[i]->clone;
+        if (keep[i]) keep[i] = keep[i]->pass.copy;
     }
     return true;
 }
@@ -34826,7 +34849,7 @@ MIRT__LIB void mirt__fuse_backward(mirt__graph *graph, mirt_tensor *const *keep,
 
 /* >>section graph/strips.c */
 
-/* Removes what is of no use; counts the readers of every tensor, `first` is the position of the first one. */
+/* Removes what is of no use; counts the readers of every tensor and finds the first one. */
 static void mirt__strips_count(mirt__graph *graph, mirt_tensor *const *keep, int count) {
     mirt__graph_prune(graph, keep, count);
     mirt__graph_count_uses(graph, keep, count);
@@ -34834,13 +34857,13 @@ static void mirt__strips_count(mirt__graph *graph, mirt_tensor *const *keep, int
         mirt__node *node = graph->node[i];
         node->position = i;
         for (int k = 0; k < node->num_out; k++) {
-            node->out[k]->clone = NULL;
-            node->out[k]->first = graph->count;
+            node->out[k]->pass.tiled.input_grad = NULL;
+            node->out[k]->pass.tiled.first_reader = graph->count;
         }
     }
     for (int i = graph->count - 1; i >= 0; i--) {
         mirt__node *node = graph->node[i];
-        for (int k = 0; k < node->num_in; k++) node->in[k]->first = i;
+        for (int k = 0; k < node->num_in; k++) node->in[k]->pass.tiled.first_reader = i;
     }
 }
 
@@ -34859,7 +34882,7 @@ static bool mirt__strips_place(mirt__graph *graph, mirt__node *by, mirt__node *n
     for (int k = 0; k < node->num_in; k++) there = there && node->in[k]->node->position <= from;
     if (there) return true;
     for (int k = 0; k < by->num_out; k++) {
-        if (by->out[k]->first < to) return false;
+        if (by->out[k]->pass.tiled.first_reader < to) return false;
     }
     graph->node[from] = node;
     graph->node[to] = by;
@@ -34870,7 +34893,7 @@ static bool mirt__strips_place(mirt__graph *graph, mirt__node *by, mirt__node *n
 
 static void mirt__strips_add_in(mirt__node *node, mirt_tensor *t) {
     node->in[node->num_in++] = t;
-    if (node->position < t->first) t->first = node->position;
+    if (node->position < t->pass.tiled.first_reader) t->pass.tiled.first_reader = node->position;
 }
 
 /* All outputs of `from`, which has nothing left to do, become further ones of `node`. The next pruning removes it. */
@@ -34993,7 +35016,8 @@ static void mirt__strips_means(mirt__node *node) {
 static void mirt__strips_sums(mirt__graph *graph, mirt__node *node) {
     mirt_tensor *dy = node->in[0];
     const mirt_activation_kind kind = node->a.mask_activation;
-    mirt__node *p = mirt__strips_maker(dy, MIRT__TAKES_NORM_SUMS), *input = dy->clone ? dy->clone->node : NULL;
+    mirt__node *p = mirt__strips_maker(dy, MIRT__TAKES_NORM_SUMS);
+    mirt__node *input = dy->pass.tiled.input_grad ? dy->pass.tiled.input_grad->node : NULL;
     if (!p || node->a.last_axes) return;
     if (input && input->a.of != node->a.of) input = NULL;
     if (kind != MIRT_LINEAR && dy->uses != 1 + (input != NULL)) return;
@@ -35052,12 +35076,13 @@ static void mirt__strips_rewrite(mirt__graph *graph, mirt__node *node) {
 /* >>both gradients of a depthwise convolution, or one of single pixels */
 
 static void mirt__strips_both(mirt__node *weights) {
-    mirt__node *p = weights->in[1]->clone ? weights->in[1]->clone->node : NULL;
+    const mirt_tensor *dx = weights->in[1]->pass.tiled.input_grad;
+    mirt__node *p = dx ? dx->node : NULL;
     if (!mirt__by_strips(weights) || !mirt__conv_both_pays(weights)) return;
     if (!p || p->a.of != weights->a.of || p->a.both) return;
     if (!mirt__shape_equal(&p->a.shape, &weights->in[0]->shape) || p->a.padded != weights->a.padded) return;
     for (int k = 0; k < weights->num_out; k++) {
-        if (weights->out[k]->first < p->position) return;
+        if (weights->out[k]->pass.tiled.first_reader < p->position) return;
     }
     p->a.both = true;
     p->a.column_sum = weights->a.column_sum;
@@ -35067,18 +35092,20 @@ static void mirt__strips_both(mirt__node *weights) {
 
 /* >>lazy tensors */
 
-/* `first` and `last` of a tensor count the convolutions that read it as x and as dy. */
 static void mirt__strips_count_convs(const mirt__graph *graph) {
     for (int i = 0; i < graph->count; i++) {
-        for (int k = 0; k < graph->node[i]->num_out; k++) graph->node[i]->out[k]->first = graph->node[i]->out[k]->last = 0;
+        for (int k = 0; k < graph->node[i]->num_out; k++) {
+            graph->node[i]->out[k]->pass.tiled.x_readers = graph->node[i]->out[k]->pass.tiled.dy_readers = 0;
+        }
     }
     for (int i = 0; i < graph->count; i++) {
         const mirt__node *node = graph->node[i];
         if (!mirt__by_strips(node)) continue;
         for (int k = 0; k < node->num_in; k++) {
             const bool last = k == node->num_in - 1; /* x of a.both */
-            node->in[k]->first += ((node->op->lazy_x >> k & 1) && !node->a.affine) || (last && node->a.both);
-            node->in[k]->last += (int)(node->op->lazy_dy >> k & 1);
+            const bool image = (node->op->lazy_x >> k & 1) && !node->a.affine;
+            node->in[k]->pass.tiled.x_readers += image || (last && node->a.both);
+            node->in[k]->pass.tiled.dy_readers += (int)(node->op->lazy_dy >> k & 1);
         }
     }
 }
@@ -35103,28 +35130,30 @@ static void mirt__strips_lazy(const mirt__graph *graph) {
     mirt__strips_count_convs(graph);
     for (int i = 0; i < graph->count; i++) {
         mirt_tensor *t = graph->node[i]->out[0];
-        if (t->uses == 0 || t->first != t->uses || !mirt__strips_gates(graph->node[i])) continue;
+        if (t->uses == 0 || t->pass.tiled.x_readers != t->uses || !mirt__strips_gates(graph->node[i])) continue;
         t->lazy = true;
-        graph->node[i]->in[0]->first++;
+        graph->node[i]->in[0]->pass.tiled.x_readers++;
     }
     for (int i = 0; i < graph->count; i++) {
         const mirt__node *node = graph->node[i];
         mirt_tensor *t = node->out[0];
         if (t->uses == 0 || t->shape.rank != 4 || node->a.last_axes) continue;
-        if (node->op->lazy == MIRT__LAZY_X) t->lazy = t->first == t->uses && !node->a.residual;
-        if (node->op->lazy == MIRT__LAZY_DY) t->lazy = t->last == t->uses;
+        if (node->op->lazy == MIRT__LAZY_X) t->lazy = t->pass.tiled.x_readers == t->uses && !node->a.residual;
+        if (node->op->lazy == MIRT__LAZY_DY) t->lazy = t->pass.tiled.dy_readers == t->uses;
     }
 }
 
 MIRT__LIB void mirt__fuse_strips(mirt__graph *graph, mirt_tensor *const *keep, int count) {
     mirt__strips_count(graph, keep, count);
     for (int i = 0; i < graph->count; i++) {
-        if (graph->node[i]->id == MIRT__OP_norm_grad_input) graph->node[i]->in[0]->clone = graph->node[i]->out[0];
+        mirt__node *node = graph->node[i];
+        if (node->id == MIRT__OP_norm_grad_input) node->in[0]->pass.tiled.input_grad = node->out[0];
     }
     for (int i = 0; i < graph->count; i++) mirt__strips_rewrite(graph, graph->node[i]);
     mirt__strips_count(graph, keep, count);
     for (int i = 0; i < graph->count; i++) {
-        if (graph->node[i]->id == MIRT__OP_conv2d_input_grad) graph->node[i]->in[0]->clone = graph->node[i]->out[0];
+        mirt__node *node = graph->node[i];
+        if (node->id == MIRT__OP_conv2d_input_grad) node->in[0]->pass.tiled.input_grad = node->out[0];
     }
     for (int i = 0; i < graph->count; i++) {
         if (graph->node[i]->id == MIRT__OP_conv2d_weight_grad) mirt__strips_both(graph->node[i]);
@@ -35146,17 +35175,17 @@ static bool mirt__half_reads(const mirt__node *node, int input) {
     return (node->op->half_in >> input & 1) && node->op->half && node->op->half(node);
 }
 
-/* While it is decided, `first` says whether a tensor can be stored so. False: `t` cannot, and that is news. */
+/* `t` cannot be stored so; returns whether it could be until now. */
 static bool mirt__half_refuse(mirt_tensor *t) {
-    const bool news = t->first != 0;
-    t->first = 0;
+    const bool news = t->pass.half.possible;
+    t->pass.half.possible = false;
     return news;
 }
 
 /* What stands in `tied` is of one dtype: all or none. */
 static bool mirt__half_tie(mirt_tensor *const *tied, int count) {
     bool all = true, news = false;
-    for (int k = 0; k < count; k++) all = all && tied[k]->first;
+    for (int k = 0; k < count; k++) all = all && tied[k]->pass.half.possible;
     for (int k = 0; k < count && !all; k++) news = mirt__half_refuse(tied[k]) || news;
     return news;
 }
@@ -35167,11 +35196,12 @@ static bool mirt__half_ties(const mirt__node *node) {
 }
 
 /* Whether a gradient that is made in float32 is worth a copy of half the size: normalizations read it several times, and
-   nothing else wants it as it is. `last` counts the readers that can take it so. */
+   nothing else wants it as it is. */
 static bool mirt__half_worth(const mirt__graph *graph, int at, const bool *normalized) {
     const mirt__node *node = graph->node[at];
     const mirt_tensor *t = node->num_out ? node->out[0] : NULL;
-    return t && normalized[at] && !t->lazy && t->shape.rank == 4 && t->dtype == MIRT_FLOAT32 && node->op->run && !mirt__half_makes(node) && t->last == t->uses;
+    return t && normalized[at] && !t->lazy && t->shape.rank == 4 && t->dtype == MIRT_FLOAT32 && node->op->run &&
+           !mirt__half_makes(node) && t->pass.half.readers == t->uses;
 }
 
 /* Puts those copies behind what they copy. */
@@ -35182,13 +35212,13 @@ static bool mirt__half_cast(mirt__graph *graph) {
     for (int i = 0; normalized && i < n; i++) {
         graph->node[i]->position = i;
         for (int k = 0; k < graph->node[i]->num_out; k++) {
-            graph->node[i]->out[k]->clone = NULL;
-            graph->node[i]->out[k]->last = 0;
+            graph->node[i]->out[k]->pass.half.cast = NULL;
+            graph->node[i]->out[k]->pass.half.readers = 0;
         }
     }
     for (int i = 0; normalized && i < n; i++) {
         const mirt__node *node = graph->node[i];
-        for (int k = 0; k < node->num_in; k++) node->in[k]->last += mirt__half_reads(node, k);
+        for (int k = 0; k < node->num_in; k++) node->in[k]->pass.half.readers += mirt__half_reads(node, k);
         if (node->op->half_copied) normalized[node->in[0]->node->position] = true;
     }
     for (int i = 0; normalized && i < n; i++) {
@@ -35198,19 +35228,20 @@ static bool mirt__half_cast(mirt__graph *graph) {
         a.dtype = MIRT_FLOAT32;
         a.half = true;
         graph->scope = t->node->name;
-        if (!(t->clone = mirt__record(graph, MIRT__OP_cast, &a, &t, 1))) break;
+        if (!(t->pass.half.cast = mirt__record(graph, MIRT__OP_cast, &a, &t, 1))) break;
     }
     graph->scope = NULL;
     mirt__free(normalized);
     if (graph->status != MIRT_OK) return false;
     for (int i = 0; i < n; i++) {
         for (int k = 0; k < graph->node[i]->num_in; k++) {
-            if (graph->node[i]->in[k]->clone) graph->node[i]->in[k] = graph->node[i]->in[k]->clone;
+            mirt_tensor *cast = graph->node[i]->in[k]->pass.half.cast;
+            if (cast) graph->node[i]->in[k] = cast;
         }
     }
     for (int i = n - 1, to = graph->count - 1; i >= 0; i--) {
         mirt__node *node = graph->node[i];
-        if (node->out[0]->clone) graph->node[to--] = node->out[0]->clone->node;
+        if (node->out[0]->pass.half.cast) graph->node[to--] = node->out[0]->pass.half.cast->node;
         graph->node[to--] = node;
     }
     return true;
@@ -35220,14 +35251,17 @@ MIRT__LIB void mirt__fuse_half(mirt__graph *graph, mirt_dtype half, mirt_tensor 
     if (!mirt__half_cast(graph)) return;
     for (int i = 0; i < graph->count; i++) {
         mirt__node *node = graph->node[i];
-        for (int k = 0; k < node->num_out; k++) node->out[k]->first = k == 0 && !node->out[0]->lazy && node->out[0]->shape.rank == 4 && mirt__half_makes(node);
+        for (int k = 0; k < node->num_out; k++) {
+            const mirt_tensor *t = node->out[0];
+            node->out[k]->pass.half.possible = k == 0 && !t->lazy && t->shape.rank == 4 && mirt__half_makes(node);
+        }
     }
     for (int i = 0; i < count; i++) {
-        if (keep[i]) keep[i]->first = 0;
+        if (keep[i]) keep[i]->pass.half.possible = false;
     }
     for (int i = 0; i < graph->count; i++) {
         const mirt__node *node = graph->node[i];
-        for (int k = 0; k < node->num_in; k++) node->in[k]->first = node->in[k]->first && mirt__half_reads(node, k);
+        for (int k = 0; k < node->num_in; k++) node->in[k]->pass.half.possible &= mirt__half_reads(node, k);
     }
     for (bool news = true; news;) {
         news = false;
@@ -35235,10 +35269,10 @@ MIRT__LIB void mirt__fuse_half(mirt__graph *graph, mirt_dtype half, mirt_tensor 
     }
     for (int i = 0; i < graph->count; i++) {
         mirt__node *node = graph->node[i];
-        if (node->id == MIRT__OP_cast && node->a.half && node->out[0]->first) node->a.dtype = half;
+        if (node->id == MIRT__OP_cast && node->a.half && node->out[0]->pass.half.possible) node->a.dtype = half;
         else node->a.half = node->op->half_products && node->op->half_products(node);
         for (int k = 0; k < node->num_out; k++) {
-            if (node->out[k]->first) node->out[k]->dtype = half;
+            if (node->out[k]->pass.half.possible) node->out[k]->dtype = half;
         }
     }
 }
@@ -35252,8 +35286,8 @@ static mirt_tensor *mirt__bytes_of(mirt_tensor *t) {
 }
 
 static void mirt__plan_port(mirt__program *program, const mirt_tensor *t) {
-    program->io[t->offset].bytes = mirt__tensor_bytes(t, 1);
-    program->io[t->offset].batched = mirt__is_batched(&t->shape);
+    program->io[t->port].bytes = mirt__tensor_bytes(t, 1);
+    program->io[t->port].batched = mirt__is_batched(&t->shape);
 }
 
 /* Outputs need a place of their own: copies those that are leaves or already placed, and aliases as results, whose bytes have another shape. */
@@ -35269,6 +35303,7 @@ static bool mirt__plan_outputs(mirt__program *program, mirt__output *outputs, in
         }
         t->space = outputs[i].space;
         t->offset = outputs[i].offset;
+        t->port = outputs[i].port;
         if (t->space == MIRT__SPACE_IO) mirt__plan_port(program, t);
     }
     return true;
@@ -35279,7 +35314,7 @@ static void mirt__plan_leaves(mirt__program *program, const size_t *variable_off
         mirt__node *node = program->graph.node[i];
         if (node->op->space != MIRT__SPACE_NONE) node->out[0]->space = node->op->space;
         if (mirt__is_input(node)) {
-            node->out[0]->offset = (size_t)node->a.index;
+            node->out[0]->port = node->a.index;
             mirt__plan_port(program, node->out[0]);
         } else if (mirt__is_variable(node)) {
             node->out[0]->offset = variable_offset[node->a.index];
@@ -35328,18 +35363,19 @@ static bool mirt__plan_overwrites(const mirt__node *node, int input) {
            mirt__shape_equal(&node->in[input]->shape, &node->out[0]->shape);
 }
 
-/* An output takes the place of an input that dies with the node; `clone` says whose place it has. */
+/* An output takes over the bytes of an input that dies with the node. */
 static void mirt__plan_in_place(const mirt__program *program) {
     for (int i = 0; i < program->graph.count; i++) {
         const mirt__node *node = program->graph.node[i];
-        for (int k = 0; k < node->num_out; k++) node->out[k]->clone = NULL;
-        for (int k = 0; k < node->num_in && mirt__plan_needs_place(node, 0) && !node->out[0]->clone; k++) {
-            mirt_tensor *t = node->out[0], *host = mirt__bytes_of(node->in[k]);
-            if (host->clone) host = host->clone;
-            if (host->last != i || !mirt__plan_overwrites(node, k) || !mirt__plan_needs_place(host->node, host->slot)) continue;
-            if (mirt__plan_crosses(program, t) || mirt__plan_crosses(program, host)) continue;
-            t->clone = host;
-            host->last = t->last;
+        for (int k = 0; k < node->num_out; k++) node->out[k]->reuses = NULL;
+        for (int k = 0; k < node->num_in && mirt__plan_needs_place(node, 0) && !node->out[0]->reuses; k++) {
+            mirt_tensor *t = node->out[0], *owner = mirt__bytes_of(node->in[k]);
+            if (owner->reuses) owner = owner->reuses;
+            if (owner->last != i || !mirt__plan_overwrites(node, k)) continue;
+            if (!mirt__plan_needs_place(owner->node, owner->slot)) continue;
+            if (mirt__plan_crosses(program, t) || mirt__plan_crosses(program, owner)) continue;
+            t->reuses = owner;
+            owner->last = t->last;
         }
     }
 }
@@ -35354,17 +35390,25 @@ MIRT__LIB bool mirt__plan_fits(const mirt__graph *graph, int64_t rows) {
     return true;
 }
 
+/* A tensor's bytes over its life; `begin` once they have a place. */
+typedef struct mirt__stay {
+    size_t begin, bytes;
+    mirt_tensor *tensor;
+    int first, last;
+} mirt__stay;
+
 /* The tensors that need a place in `space`: those alive across a cut have their own. */
-static int mirt__plan_collect(const mirt__program *program, mirt__space space, mirt_tensor **list) {
+static int mirt__plan_collect(const mirt__program *program, mirt__space space, mirt__stay *list) {
     const mirt__graph *graph = &program->graph;
     int n = 0;
     for (int i = 0; i < graph->count; i++) {
         for (int k = 0; k < graph->node[i]->num_out; k++) {
-            if (!mirt__plan_needs_place(graph->node[i], k) || graph->node[i]->out[k]->clone) continue;
-            if (mirt__plan_crosses(program, graph->node[i]->out[k]) != (space == MIRT__SPACE_REPLICA)) continue;
+            mirt_tensor *t = graph->node[i]->out[k];
+            if (!mirt__plan_needs_place(graph->node[i], k) || t->reuses) continue;
+            if (mirt__plan_crosses(program, t) != (space == MIRT__SPACE_REPLICA)) continue;
             if (list) {
-                list[n] = graph->node[i]->out[k];
-                list[n]->offset = mirt__align_up(mirt__tensor_bytes(list[n], program->max_rows)); /* its size, until it is placed */
+                mirt__stay s = {0, mirt__align_up(mirt__tensor_bytes(t, program->max_rows)), t, t->first, t->last};
+                list[n] = s;
             }
             n++;
         }
@@ -35372,52 +35416,42 @@ static int mirt__plan_collect(const mirt__program *program, mirt__space space, m
     return n;
 }
 
-/* A tensor's bytes over its life, while they are placed. */
-typedef struct mirt__stay {
-    size_t begin, end;
-    mirt_tensor *tensor;
-    int first, last;
-} mirt__stay;
-
 /* Largest first (ties: in order of their birth). */
 static int mirt__plan_order(const void *a, const void *b) {
-    const mirt_tensor *x = *(mirt_tensor *const *)a, *y = *(mirt_tensor *const *)b;
-    if (x->offset != y->offset) return x->offset > y->offset ? -1 : 1;
-    return x->first != y->first ? (x->first < y->first ? -1 : 1) : x->slot - y->slot;
+    const mirt__stay *x = (const mirt__stay *)a, *y = (const mirt__stay *)b;
+    if (x->bytes != y->bytes) return x->bytes > y->bytes ? -1 : 1;
+    return x->first != y->first ? (x->first < y->first ? -1 : 1) : x->tensor->slot - y->tensor->slot;
 }
 
 /* `s` goes to the lowest place where it meets none of the `count` stays that are alive with it; they are sorted by where they
    begin, and it joins them. */
-static void mirt__plan_lowest(mirt__stay *stay, int count, mirt__stay s, size_t bytes) {
+static void mirt__plan_lowest(mirt__stay *stay, int count, mirt__stay s) {
     size_t at = 0;
     int i;
-    for (i = 0; i < count && stay[i].begin < at + bytes; i++) {
-        if (stay[i].end > at && stay[i].first <= s.last && s.first <= stay[i].last) at = stay[i].end;
+    for (i = 0; i < count && stay[i].begin < at + s.bytes; i++) {
+        const size_t end = stay[i].begin + stay[i].bytes;
+        if (end > at && stay[i].first <= s.last && s.first <= stay[i].last) at = end;
     }
     while (i > 0 && stay[i - 1].begin > at) i--;
     memmove(&stay[i + 1], &stay[i], (size_t)(count - i) * sizeof *stay);
     s.begin = at;
-    s.end = at + bytes;
     stay[i] = s;
 }
 
 /* Places the tensors of `space`, of which *bytes are needed. */
 static bool mirt__plan_space(mirt__program *program, mirt__space space, size_t *bytes) {
     int n = mirt__plan_collect(program, space, NULL);
-    mirt_tensor **list = (mirt_tensor **)mirt__calloc((size_t)n + 1, sizeof *list);
+    mirt__stay *list = (mirt__stay *)mirt__calloc((size_t)n + 1, sizeof *list);
     mirt__stay *stay = (mirt__stay *)mirt__calloc((size_t)n + 1, sizeof *stay);
     bool good = list && stay;
     if (good) {
         mirt__plan_collect(program, space, list);
         qsort(list, (size_t)n, sizeof *list, mirt__plan_order);
-        for (int i = 0; i < n; i++) {
-            mirt__stay s = {0, 0, list[i], list[i]->first, list[i]->last};
-            mirt__plan_lowest(stay, i, s, list[i]->offset);
-        }
+        for (int i = 0; i < n; i++) mirt__plan_lowest(stay, i, list[i]);
         for (int i = 0; i < n; i++) {
             stay[i].tensor->space = space;
             stay[i].tensor->offset = stay[i].begin;
-            if (stay[i].end > *bytes) *bytes = stay[i].end;
+            if (stay[i].begin + stay[i].bytes > *bytes) *bytes = stay[i].begin + stay[i].bytes;
         }
     }
     mirt__free(list);
@@ -35428,10 +35462,11 @@ static bool mirt__plan_space(mirt__program *program, mirt__space space, size_t *
 static void mirt__plan_aliases_and_workspace(mirt__program *program) {
     for (int i = 0; i < program->graph.count; i++) {
         mirt__node *node = program->graph.node[i];
-        const mirt_tensor *place = node->op->alias ? node->in[0] : node->num_out ? node->out[0]->clone : NULL;
+        const mirt_tensor *place = node->op->alias ? node->in[0] : node->num_out ? node->out[0]->reuses : NULL;
         if (place) {
             node->out[0]->space = place->space;
             node->out[0]->offset = place->offset;
+            node->out[0]->port = place->port;
         }
         if (!node->op->workspace || !mirt__node_runs(node)) continue;
         mirt__workspace w = {0, 0};
@@ -35493,7 +35528,7 @@ MIRT__LIB void *mirt__address(const mirt__bases *bases, const mirt_tensor *t) {
     case MIRT__SPACE_STATE: return bases->state + t->offset;
     case MIRT__SPACE_WEIGHT: return bases->weight + t->offset;
     case MIRT__SPACE_GRADIENT: return bases->gradient + t->offset;
-    case MIRT__SPACE_IO: return bases->io[t->offset];
+    case MIRT__SPACE_IO: return bases->io[t->port];
     default: return NULL;
     }
 }
@@ -35574,7 +35609,7 @@ static void mirt__node_text(const mirt__node *node, mirt__text *out) {
         const mirt_tensor *t = node->out[k];
         if (t->space == MIRT__SPACE_NONE) continue;
         mirt__text_add(out, "%s%s %s", k ? ", " : " ", mirt__dtype_name(t->dtype), mirt__shape_text(&t->shape, shape));
-        if (t->space == MIRT__SPACE_IO) mirt__text_add(out, " @io[%zu]", t->offset);
+        if (t->space == MIRT__SPACE_IO) mirt__text_add(out, " @io[%d]", t->port);
         else mirt__text_add(out, " @%s+%zu", space[t->space], t->offset);
     }
     if (node->out[0]->lazy) mirt__text_add(out, " never stored");
@@ -43218,7 +43253,7 @@ static bool mirt__write_tensor(const mirt_model *model, mirt__text *out, const m
     const mirt__node *node = t->node;
     const char *name = NULL;
     char label[64];
-    int slot = t->slot, index = node->out[0]->first;
+    int slot = t->slot, index = node->out[0]->pass.index;
     for (int i = layers - 1; i >= 0 && !name; i--) {
         const mirt__layer *layer = model->layer[i];
         for (int k = 0; k < layer->num_out && !name; k++) {
@@ -43402,7 +43437,7 @@ static void mirt__write_frozen(const mirt_model *model, mirt__text *out) {
 }
 
 static bool mirt__write_model(mirt_model *model, mirt__text *out) {
-    for (int i = 0; i < model->graph.count; i++) model->graph.node[i]->out[0]->first = i;
+    for (int i = 0; i < model->graph.count; i++) model->graph.node[i]->out[0]->pass.index = i;
     mirt__text_add(out, "{");
     mirt__write_name(out, "name", model->name, true);
     mirt__text_add(out, ",\"layers\":[");
@@ -45389,9 +45424,10 @@ MIRT__LIB void mirt__describe_not_finite(const mirt_function *f, int what, const
         snprintf(out + used, size - used, "in the weights %.200s, which an update before made so, or whoever set them", f->root->variable[i].name);
         return;
     }
-    if (t->space == MIRT__SPACE_IO && t->offset < MIRT__MAX_FIELDS && t->node != node) {
-        snprintf(out + used, size - used, "in the data: %s number %d", (int)t->offset < f->spec.num_x ? "input" : "label or weight",
-                 (int)t->offset < f->spec.num_x ? (int)t->offset : (int)t->offset - f->spec.num_x);
+    if (t->space == MIRT__SPACE_IO && t->port < MIRT__MAX_FIELDS && t->node != node) {
+        const bool input = t->port < f->spec.num_x;
+        snprintf(out + used, size - used, "in the data: %s number %d", input ? "input" : "label or weight",
+                 input ? t->port : t->port - f->spec.num_x);
         return;
     }
     snprintf(out + used, size - used, "in what layer %.100s (%.40s) makes of finite numbers: %s %.90s", node->name ? node->name : "without a name", node->op->name,
@@ -45468,7 +45504,7 @@ static mirt__extent mirt__node_extent(const mirt__node *node) {
         if (mirt__is_batched(&node->out[k]->shape)) return MIRT__EXTENT_OTHER;
     }
     for (int k = 0; k < node->num_in; k++) {
-        mirt__extent own = (mirt__extent)node->in[k]->first;
+        mirt__extent own = node->in[k]->pass.extent;
         if (k < 2) in[k] = own;
         if (own > most) most = own;
     }
@@ -45477,14 +45513,13 @@ static mirt__extent mirt__node_extent(const mirt__node *node) {
     return node->num_in ? MIRT__EXTENT_OTHER : MIRT__EXTENT_NONE;
 }
 
-/* tensor->first, which is the plan's, holds the extents meanwhile. */
 static mirt__extent mirt__number_extent(const mirt_tensor *t) {
     const mirt__graph *graph = t->node->graph;
     for (int i = 0; i < graph->count; i++) {
         mirt__extent extent = mirt__node_extent(graph->node[i]);
-        for (int k = 0; k < graph->node[i]->num_out; k++) graph->node[i]->out[k]->first = (int)extent;
+        for (int k = 0; k < graph->node[i]->num_out; k++) graph->node[i]->out[k]->pass.extent = extent;
     }
-    return (mirt__extent)t->first;
+    return t->pass.extent;
 }
 
 /* What the term weighs. A mean over a replica's rows counts by the share of these rows, which makes it exact. */
@@ -45698,7 +45733,7 @@ static mirt_status mirt__plan_function(mirt_function *f, mirt__output *outputs, 
     for (int i = 0; i < f->num_results; i++) {
         outputs[n].tensor = f->result[i].tensor;
         outputs[n].space = MIRT__SPACE_IO;
-        outputs[n++].offset = (size_t)(MIRT__MAX_FIELDS + i);
+        outputs[n++].port = MIRT__MAX_FIELDS + i;
     }
     for (int i = 0; i < f->step.num_states; i++) {
         outputs[n].tensor = graph->assignment[i].value;
@@ -48036,7 +48071,6 @@ static const int64_t mirt__place_none = -1, mirt__place_skipped = -2;
 
 /* >>the cut */
 
-/* node->position is 1 for steady nodes meanwhile. */
 static bool mirt__node_steady(const mirt_model *model, const mirt__node *node) {
     mirt__mode training;
     bool rows = false;
@@ -48046,7 +48080,7 @@ static bool mirt__node_steady(const mirt_model *model, const mirt__node *node) {
     training.arg = model;
     if (mirt__is_variable(node)) return !mirt__is_trained(&model->variable[node->a.index]);
     for (int k = 0; k < node->num_in; k++) {
-        if (!node->in[k]->node->position) return false;
+        if (!node->in[k]->node->steady) return false;
         rows = rows || mirt__is_batched(&node->in[k]->shape);
     }
     if (!node->op->row_wise || (rows && !mirt__is_batched(&node->out[0]->shape))) return false;
@@ -48055,7 +48089,7 @@ static bool mirt__node_steady(const mirt_model *model, const mirt__node *node) {
 }
 
 static bool mirt__cut_add(mirt__stretch *cut, mirt_tensor *t) {
-    if (!t->node->position || !mirt__is_batched(&t->shape)) return true;
+    if (!t->node->steady || !mirt__is_batched(&t->shape)) return true;
     for (int i = 0; i < cut->count; i++) {
         if (cut->tensor[i] == t) return true;
     }
@@ -48071,7 +48105,7 @@ static bool mirt__cut_find(mirt_model *model, mirt__stretch *cut) {
     cut->count = 0;
     for (int i = 0; i < graph->count; i++) {
         graph->node[i]->live = false;
-        graph->node[i]->position = mirt__node_steady(model, graph->node[i]);
+        graph->node[i]->steady = mirt__node_steady(model, graph->node[i]);
     }
     for (int i = 0; i < model->num_outputs + graph->num_terms && good; i++) {
         mirt_tensor *t = i < model->num_outputs ? model->output[i] : graph->term[i - model->num_outputs];
@@ -48082,8 +48116,8 @@ static bool mirt__cut_find(mirt_model *model, mirt__stretch *cut) {
         const mirt__node *node = graph->node[i];
         for (int k = 0; node->live && k < node->num_in && good; k++) {
             node->in[k]->node->live = true;
-            if (node->position && node->op->macs && mirt__is_variable(node->in[k]->node)) work = true;
-            good = node->position || mirt__cut_add(cut, node->in[k]);
+            if (node->steady && node->op->macs && mirt__is_variable(node->in[k]->node)) work = true;
+            good = node->steady || mirt__cut_add(cut, node->in[k]);
         }
     }
     return good && work && cut->count > 0;

@@ -597,7 +597,7 @@ static bool op_begin(op_run *r, const op_case *c, int64_t rows, int threads, boo
     }
     r->output[0].tensor = r->y;
     r->output[0].space = MIRT__SPACE_IO;
-    r->output[0].offset = 2;
+    r->output[0].port = 2;
     r->outputs = 1;
     for (int i = 0; r->differentiable && i < c->operands; i++) {
         if (!v[i]->grad) return false;

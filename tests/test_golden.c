@@ -29,10 +29,12 @@ static mirt_tensor *one_op_input(one_op *o, int slot, mirt_dtype dtype, int64_t 
     return mirt__input_op(&o->program.graph, slot, dtype, &shape);
 }
 
+/* `slot`: of MIRT__SPACE_IO. */
 static void one_op_output(one_op *o, mirt_tensor *t, mirt__space space, int slot) {
     o->output[o->outputs].tensor = t;
     o->output[o->outputs].space = space;
-    o->output[o->outputs++].offset = (size_t)slot;
+    o->output[o->outputs].offset = 0;
+    o->output[o->outputs++].port = slot;
 }
 
 /* x is data; as its own gradient is wanted, it counts as computed from a variable. */

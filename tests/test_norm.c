@@ -38,10 +38,12 @@ static mirt_tensor *weight(mirt_shape shape) {
 }
 static float *weight_at(int i) { return o.weight + i * MOST; }
 
-static void output(mirt_tensor *t, mirt__space space, size_t offset) {
+/* A result, or the gradient at `offset`. */
+static void output(mirt_tensor *t, mirt__space space, int port, size_t offset) {
     if (!t) return;
     o.output[o.outputs].tensor = t;
     o.output[o.outputs].space = space;
+    o.output[o.outputs].port = port;
     o.output[o.outputs++].offset = offset;
 }
 
@@ -57,9 +59,9 @@ static bool differentiate(mirt_tensor *y) {
     mirt__graph_mark_gradients(g, always, NULL);
     mirt_tensor *dy = mirt__input_op(g, IO_DY, MIRT_FLOAT32, &y->shape);
     if (!mirt__gradients(g, &y, &dy, 1)) return false;
-    output(y, MIRT__SPACE_IO, IO_Y);
-    output(o.x->grad, MIRT__SPACE_IO, IO_DX);
-    for (int i = 0; i < o.weights; i++) output(o.v[i]->grad, MIRT__SPACE_GRADIENT, (size_t)i * MOST * sizeof(float));
+    output(y, MIRT__SPACE_IO, IO_Y, 0);
+    output(o.x->grad, MIRT__SPACE_IO, IO_DX, 0);
+    for (int i = 0; i < o.weights; i++) output(o.v[i]->grad, MIRT__SPACE_GRADIENT, 0, (size_t)i * MOST * sizeof(float));
     return true;
 }
 
@@ -135,10 +137,9 @@ static void check_batch_norm(const golden_batch_norm *c, const mirt__kernels *ke
     float moved[2][MOST];
     bool good = differentiate(y) && o.program.graph.num_assignments == (c->training ? 2 : 0);
     if (c->training && good) {
-        good = moving[0].variable == 0 && moving[1].variable == 1 && moving[0].aggregation == MIRT_AGGREGATE_MEAN &&
-               moving[0].momentum == 0.99 && moving[1].momentum == 0.99;
-        output(moving[0].value, MIRT__SPACE_IO, IO_MEAN);
-        output(moving[1].value, MIRT__SPACE_IO, IO_VARIANCE);
+        good = moving[0].variable == 0 && moving[1].variable == 1 && moving[0].aggregation == MIRT_AGGREGATE_MEAN && moving[0].momentum == 0.99 && moving[1].momentum == 0.99;
+        output(moving[0].value, MIRT__SPACE_IO, IO_MEAN, 0);
+        output(moving[1].value, MIRT__SPACE_IO, IO_VARIANCE, 0);
     }
     uniform(o.io[IO_X], count, c->seed, 2, 0);
     uniform(o.io[IO_DY], count, c->seed + 3, 1, 0);
@@ -246,7 +247,7 @@ static void check_calls(int calls, const mirt__kernels *kernels) {
         in[0] = mirt_square(in[0]);
     }
     bool good = g->num_assignments == 2 && (g->assignment[0].momentum > 0) == (calls == 1);
-    for (int i = 0; i < 2 && good; i++) output(g->assignment[i].value, MIRT__SPACE_IO, i ? IO_VARIANCE : IO_MEAN);
+    for (int i = 0; i < 2 && good; i++) output(g->assignment[i].value, MIRT__SPACE_IO, i ? IO_VARIANCE : IO_MEAN, 0);
     uniform(o.io[IO_X], 12, 77, 2, 0);
     uniform(weight_at(0), 2, 78, 1, 0);
     uniform(weight_at(1), 2, 79, 1, 1.5f);

@@ -279,6 +279,7 @@ static void check_loss_weight(void) {
     output.tensor = mirt__loss_weight_op(&program.graph, MIRT__WEIGHT_SAMPLE);
     output.space = MIRT__SPACE_IO;
     output.offset = 0;
+    output.port = 0;
     bool planned = output.tensor && mirt__plan(&program, &output, 1, NULL, 4);
     run.loss_scale = 0.125;
     b.io[0] = (char *)value;

@@ -162,10 +162,10 @@ MIRT__LIB mirt_tensor *mirt__graph_variable(const mirt__graph *graph, int variab
 static bool mirt__copy_node(mirt__graph *graph, const mirt__copying *c, const mirt__node *from) {
     mirt_tensor *in[MIRT__MAX_IN];
     mirt__node copy = *from;
-    for (int k = 0; k < from->num_in; k++) in[k] = from->in[k]->clone;
+    for (int k = 0; k < from->num_in; k++) in[k] = from->in[k]->pass.copy;
     if (mirt__is_variable(&copy)) {
         copy.a.index += c->first_variable;
-        if ((from->out[0]->clone = mirt__graph_variable(graph, copy.a.index)) != NULL) return true;
+        if ((from->out[0]->pass.copy = mirt__graph_variable(graph, copy.a.index)) != NULL) return true;
     }
     if (copy.a.data) {
         void *data = mirt__pool_alloc(&graph->pool, copy.a.bytes);
@@ -178,9 +178,9 @@ static bool mirt__copy_node(mirt__graph *graph, const mirt__copying *c, const mi
     if (from->name && !(copy.name = mirt__copy_name(graph, c, from->name))) return false;
     if (c->mode && from->op->lower) {
         graph->scope = copy.name;
-        from->out[0]->clone = from->op->lower(graph, &copy, in, c->mode);
+        from->out[0]->pass.copy = from->op->lower(graph, &copy, in, c->mode);
         graph->scope = NULL;
-        return from->out[0]->clone != NULL;
+        return from->out[0]->pass.copy != NULL;
     }
     mirt__node *node = mirt__graph_new_node(graph, from->id, &copy.a, in, from->num_in);
     if (!node) return false;
@@ -188,14 +188,14 @@ static bool mirt__copy_node(mirt__graph *graph, const mirt__copying *c, const mi
     for (int k = 0; k < from->num_out; k++) {
         if (!mirt__declare(node, from->out[k]->dtype, &from->out[k]->shape)) return false;
         node->out[k]->needs_grad = from->out[k]->needs_grad;
-        from->out[k]->clone = node->out[k];
+        from->out[k]->pass.copy = node->out[k];
     }
     return mirt__graph_append(graph, node);
 }
 
 MIRT__LIB bool mirt__graph_copy(mirt__graph *graph, const mirt__copying *c, mirt_tensor **keep, int count) {
     mirt__copy_mark(c, keep, count);
-    for (int k = 0; k < c->num_replaced; k++) ((mirt_tensor *)c->replaced[k])->clone = c->replacement[k];
+    for (int k = 0; k < c->num_replaced; k++) ((mirt_tensor *)c->replaced[k])->pass.copy = c->replacement[k];
     for (int i = 0; i < c->source->count; i++) {
         if (c->source->node[i]->live && !mirt__copy_node(graph, c, c->source->node[i])) {
             mirt__graph_poison(graph);
@@ -203,7 +203,7 @@ MIRT__LIB bool mirt__graph_copy(mirt__graph *graph, const mirt__copying *c, mirt
         }
     }
     for (int i = 0; i < count; i++) {
-        if (keep[i]) keep[i] = keep[i]->clone;
+        if (keep[i]) keep[i] = keep[i]->pass.copy;
     }
     return true;
 }

@@ -118,19 +118,47 @@ typedef enum mirt__space {
     MIRT__SPACE_NONE, MIRT__SPACE_ARENA, MIRT__SPACE_REPLICA, MIRT__SPACE_WEIGHT, MIRT__SPACE_GRADIENT, MIRT__SPACE_STATE, MIRT__SPACE_IO
 } mirt__space;
 
+/* How a tensor depends on the rows of a replica. */
+typedef enum mirt__extent {
+    MIRT__EXTENT_NONE, /* not at all: computed from weights, constants and values equal on all replicas */
+    MIRT__EXTENT_SUM,  /* a sum over rows: the sum of the replicas' values is that of the global batch */
+    MIRT__EXTENT_OTHER
+} mirt__extent;
+
+/* What a pass over a graph stores in each tensor while it runs; a pass sets its member before it reads it. */
+typedef union mirt__tensor_pass {
+    mirt_tensor *copy;   /* mirt__graph_copy: the tensor in the target graph */
+    mirt__extent extent; /* how it depends on rows */
+    int index;           /* saving: of its node */
+    struct mirt__tiled_tensor {
+        int first_reader;        /* its position */
+        int x_readers;           /* convolutions that can read it lazily as their image, */
+        int dy_readers;          /* and as that image's gradient */
+        mirt_tensor *input_grad; /* the gradient of a convolution's or normalization's input made from it, or NULL */
+    } tiled;
+    struct mirt__half_tensor {
+        bool possible;     /* it can be stored in 16 bits */
+        int readers;       /* those that can read it so */
+        mirt_tensor *cast; /* its copy in 16 bits, or NULL */
+    } half;
+} mirt__tensor_pass;
+
 struct mirt_tensor {
     mirt__node *node;
     int slot;
     mirt_dtype dtype;
     mirt_shape shape;
     bool needs_grad;
-    mirt_tensor *grad;  /* recorded by mirt__gradients */
-    mirt_tensor *clone; /* while a graph is being copied */
-    int uses;           /* counted by mirt__graph_count_uses */
-    mirt__space space;  /* set by the plan */
-    size_t offset;      /* bytes into the space; MIRT__SPACE_IO: the slot */
-    int first, last;    /* positions in the program between which it is alive */
-    bool lazy;          /* never stored: its readers compute it from its node's inputs, strip by strip */
+    bool lazy;         /* never stored: its readers compute it from its node's inputs, strip by strip */
+    mirt_tensor *grad; /* recorded by mirt__gradients */
+    int uses;          /* counted by mirt__graph_count_uses */
+    /* Set by the plan: */
+    mirt__space space;
+    size_t offset;       /* bytes into the space, unless it is MIRT__SPACE_IO: */
+    int port;            /* the number of the program's port */
+    int first, last;     /* positions in the program between which it is alive */
+    mirt_tensor *reuses; /* a tensor that dies where this one begins, and whose bytes it takes over, or NULL */
+    mirt__tensor_pass pass;
 };
 
 struct mirt__node {
@@ -145,6 +173,7 @@ struct mirt__node {
     mirt__graph *graph;
     bool live;
     bool backward; /* of a gradient */
+    bool steady;   /* determined by inputs and frozen weights row by row, while features are looked for */
 };
 
 /* A variable's new value, to be written when the step is over. */
@@ -210,13 +239,6 @@ typedef struct mirt__workspace {
     size_t scratch; /* bytes per thread */
     size_t shared;  /* bytes per call */
 } mirt__workspace;
-
-/* How a tensor depends on the rows of a replica. */
-typedef enum mirt__extent {
-    MIRT__EXTENT_NONE, /* not at all: computed from weights, constants and values equal on all replicas */
-    MIRT__EXTENT_SUM,  /* a sum over rows: the sum of the replicas' values is that of the global batch */
-    MIRT__EXTENT_OTHER
-} mirt__extent;
 
 /* What a convolution computes when it reads a tensor that is not stored. */
 typedef enum mirt__lazy {

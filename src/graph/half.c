@@ -12,17 +12,17 @@ static bool mirt__half_reads(const mirt__node *node, int input) {
     return (node->op->half_in >> input & 1) && node->op->half && node->op->half(node);
 }
 
-/* While it is decided, `first` says whether a tensor can be stored so. False: `t` cannot, and that is news. */
+/* `t` cannot be stored so; returns whether it could be until now. */
 static bool mirt__half_refuse(mirt_tensor *t) {
-    const bool news = t->first != 0;
-    t->first = 0;
+    const bool news = t->pass.half.possible;
+    t->pass.half.possible = false;
     return news;
 }
 
 /* What stands in `tied` is of one dtype: all or none. */
 static bool mirt__half_tie(mirt_tensor *const *tied, int count) {
     bool all = true, news = false;
-    for (int k = 0; k < count; k++) all = all && tied[k]->first;
+    for (int k = 0; k < count; k++) all = all && tied[k]->pass.half.possible;
     for (int k = 0; k < count && !all; k++) news = mirt__half_refuse(tied[k]) || news;
     return news;
 }
@@ -33,11 +33,12 @@ static bool mirt__half_ties(const mirt__node *node) {
 }
 
 /* Whether a gradient that is made in float32 is worth a copy of half the size: normalizations read it several times, and
-   nothing else wants it as it is. `last` counts the readers that can take it so. */
+   nothing else wants it as it is. */
 static bool mirt__half_worth(const mirt__graph *graph, int at, const bool *normalized) {
     const mirt__node *node = graph->node[at];
     const mirt_tensor *t = node->num_out ? node->out[0] : NULL;
-    return t && normalized[at] && !t->lazy && t->shape.rank == 4 && t->dtype == MIRT_FLOAT32 && node->op->run && !mirt__half_makes(node) && t->last == t->uses;
+    return t && normalized[at] && !t->lazy && t->shape.rank == 4 && t->dtype == MIRT_FLOAT32 && node->op->run &&
+           !mirt__half_makes(node) && t->pass.half.readers == t->uses;
 }
 
 /* Puts those copies behind what they copy. */
@@ -48,13 +49,13 @@ static bool mirt__half_cast(mirt__graph *graph) {
     for (int i = 0; normalized && i < n; i++) {
         graph->node[i]->position = i;
         for (int k = 0; k < graph->node[i]->num_out; k++) {
-            graph->node[i]->out[k]->clone = NULL;
-            graph->node[i]->out[k]->last = 0;
+            graph->node[i]->out[k]->pass.half.cast = NULL;
+            graph->node[i]->out[k]->pass.half.readers = 0;
         }
     }
     for (int i = 0; normalized && i < n; i++) {
         const mirt__node *node = graph->node[i];
-        for (int k = 0; k < node->num_in; k++) node->in[k]->last += mirt__half_reads(node, k);
+        for (int k = 0; k < node->num_in; k++) node->in[k]->pass.half.readers += mirt__half_reads(node, k);
         if (node->op->half_copied) normalized[node->in[0]->node->position] = true;
     }
     for (int i = 0; normalized && i < n; i++) {
@@ -64,19 +65,20 @@ static bool mirt__half_cast(mirt__graph *graph) {
         a.dtype = MIRT_FLOAT32;
         a.half = true;
         graph->scope = t->node->name;
-        if (!(t->clone = mirt__record(graph, MIRT__OP_cast, &a, &t, 1))) break;
+        if (!(t->pass.half.cast = mirt__record(graph, MIRT__OP_cast, &a, &t, 1))) break;
     }
     graph->scope = NULL;
     mirt__free(normalized);
     if (graph->status != MIRT_OK) return false;
     for (int i = 0; i < n; i++) {
         for (int k = 0; k < graph->node[i]->num_in; k++) {
-            if (graph->node[i]->in[k]->clone) graph->node[i]->in[k] = graph->node[i]->in[k]->clone;
+            mirt_tensor *cast = graph->node[i]->in[k]->pass.half.cast;
+            if (cast) graph->node[i]->in[k] = cast;
         }
     }
     for (int i = n - 1, to = graph->count - 1; i >= 0; i--) {
         mirt__node *node = graph->node[i];
-        if (node->out[0]->clone) graph->node[to--] = node->out[0]->clone->node;
+        if (node->out[0]->pass.half.cast) graph->node[to--] = node->out[0]->pass.half.cast->node;
         graph->node[to--] = node;
     }
     return true;
@@ -86,14 +88,17 @@ MIRT__LIB void mirt__fuse_half(mirt__graph *graph, mirt_dtype half, mirt_tensor 
     if (!mirt__half_cast(graph)) return;
     for (int i = 0; i < graph->count; i++) {
         mirt__node *node = graph->node[i];
-        for (int k = 0; k < node->num_out; k++) node->out[k]->first = k == 0 && !node->out[0]->lazy && node->out[0]->shape.rank == 4 && mirt__half_makes(node);
+        for (int k = 0; k < node->num_out; k++) {
+            const mirt_tensor *t = node->out[0];
+            node->out[k]->pass.half.possible = k == 0 && !t->lazy && t->shape.rank == 4 && mirt__half_makes(node);
+        }
     }
     for (int i = 0; i < count; i++) {
-        if (keep[i]) keep[i]->first = 0;
+        if (keep[i]) keep[i]->pass.half.possible = false;
     }
     for (int i = 0; i < graph->count; i++) {
         const mirt__node *node = graph->node[i];
-        for (int k = 0; k < node->num_in; k++) node->in[k]->first = node->in[k]->first && mirt__half_reads(node, k);
+        for (int k = 0; k < node->num_in; k++) node->in[k]->pass.half.possible &= mirt__half_reads(node, k);
     }
     for (bool news = true; news;) {
         news = false;
@@ -101,10 +106,10 @@ MIRT__LIB void mirt__fuse_half(mirt__graph *graph, mirt_dtype half, mirt_tensor 
     }
     for (int i = 0; i < graph->count; i++) {
         mirt__node *node = graph->node[i];
-        if (node->id == MIRT__OP_cast && node->a.half && node->out[0]->first) node->a.dtype = half;
+        if (node->id == MIRT__OP_cast && node->a.half && node->out[0]->pass.half.possible) node->a.dtype = half;
         else node->a.half = node->op->half_products && node->op->half_products(node);
         for (int k = 0; k < node->num_out; k++) {
-            if (node->out[k]->first) node->out[k]->dtype = half;
+            if (node->out[k]->pass.half.possible) node->out[k]->dtype = half;
         }
     }
 }

@@ -8,8 +8,8 @@ static mirt_tensor *mirt__bytes_of(mirt_tensor *t) {
 }
 
 static void mirt__plan_port(mirt__program *program, const mirt_tensor *t) {
-    program->io[t->offset].bytes = mirt__tensor_bytes(t, 1);
-    program->io[t->offset].batched = mirt__is_batched(&t->shape);
+    program->io[t->port].bytes = mirt__tensor_bytes(t, 1);
+    program->io[t->port].batched = mirt__is_batched(&t->shape);
 }
 
 /* Outputs need a place of their own: copies those that are leaves or already placed, and aliases as results, whose bytes have another shape. */
@@ -25,6 +25,7 @@ static bool mirt__plan_outputs(mirt__program *program, mirt__output *outputs, in
         }
         t->space = outputs[i].space;
         t->offset = outputs[i].offset;
+        t->port = outputs[i].port;
         if (t->space == MIRT__SPACE_IO) mirt__plan_port(program, t);
     }
     return true;
@@ -35,7 +36,7 @@ static void mirt__plan_leaves(mirt__program *program, const size_t *variable_off
         mirt__node *node = program->graph.node[i];
         if (node->op->space != MIRT__SPACE_NONE) node->out[0]->space = node->op->space;
         if (mirt__is_input(node)) {
-            node->out[0]->offset = (size_t)node->a.index;
+            node->out[0]->port = node->a.index;
             mirt__plan_port(program, node->out[0]);
         } else if (mirt__is_variable(node)) {
             node->out[0]->offset = variable_offset[node->a.index];
@@ -84,18 +85,19 @@ static bool mirt__plan_overwrites(const mirt__node *node, int input) {
            mirt__shape_equal(&node->in[input]->shape, &node->out[0]->shape);
 }
 
-/* An output takes the place of an input that dies with the node; `clone` says whose place it has. */
+/* An output takes over the bytes of an input that dies with the node. */
 static void mirt__plan_in_place(const mirt__program *program) {
     for (int i = 0; i < program->graph.count; i++) {
         const mirt__node *node = program->graph.node[i];
-        for (int k = 0; k < node->num_out; k++) node->out[k]->clone = NULL;
-        for (int k = 0; k < node->num_in && mirt__plan_needs_place(node, 0) && !node->out[0]->clone; k++) {
-            mirt_tensor *t = node->out[0], *host = mirt__bytes_of(node->in[k]);
-            if (host->clone) host = host->clone;
-            if (host->last != i || !mirt__plan_overwrites(node, k) || !mirt__plan_needs_place(host->node, host->slot)) continue;
-            if (mirt__plan_crosses(program, t) || mirt__plan_crosses(program, host)) continue;
-            t->clone = host;
-            host->last = t->last;
+        for (int k = 0; k < node->num_out; k++) node->out[k]->reuses = NULL;
+        for (int k = 0; k < node->num_in && mirt__plan_needs_place(node, 0) && !node->out[0]->reuses; k++) {
+            mirt_tensor *t = node->out[0], *owner = mirt__bytes_of(node->in[k]);
+            if (owner->reuses) owner = owner->reuses;
+            if (owner->last != i || !mirt__plan_overwrites(node, k)) continue;
+            if (!mirt__plan_needs_place(owner->node, owner->slot)) continue;
+            if (mirt__plan_crosses(program, t) || mirt__plan_crosses(program, owner)) continue;
+            t->reuses = owner;
+            owner->last = t->last;
         }
     }
 }
@@ -110,17 +112,25 @@ MIRT__LIB bool mirt__plan_fits(const mirt__graph *graph, int64_t rows) {
     return true;
 }
 
+/* A tensor's bytes over its life; `begin` once they have a place. */
+typedef struct mirt__stay {
+    size_t begin, bytes;
+    mirt_tensor *tensor;
+    int first, last;
+} mirt__stay;
+
 /* The tensors that need a place in `space`: those alive across a cut have their own. */
-static int mirt__plan_collect(const mirt__program *program, mirt__space space, mirt_tensor **list) {
+static int mirt__plan_collect(const mirt__program *program, mirt__space space, mirt__stay *list) {
     const mirt__graph *graph = &program->graph;
     int n = 0;
     for (int i = 0; i < graph->count; i++) {
         for (int k = 0; k < graph->node[i]->num_out; k++) {
-            if (!mirt__plan_needs_place(graph->node[i], k) || graph->node[i]->out[k]->clone) continue;
-            if (mirt__plan_crosses(program, graph->node[i]->out[k]) != (space == MIRT__SPACE_REPLICA)) continue;
+            mirt_tensor *t = graph->node[i]->out[k];
+            if (!mirt__plan_needs_place(graph->node[i], k) || t->reuses) continue;
+            if (mirt__plan_crosses(program, t) != (space == MIRT__SPACE_REPLICA)) continue;
             if (list) {
-                list[n] = graph->node[i]->out[k];
-                list[n]->offset = mirt__align_up(mirt__tensor_bytes(list[n], program->max_rows)); /* its size, until it is placed */
+                mirt__stay s = {0, mirt__align_up(mirt__tensor_bytes(t, program->max_rows)), t, t->first, t->last};
+                list[n] = s;
             }
             n++;
         }
@@ -128,52 +138,42 @@ static int mirt__plan_collect(const mirt__program *program, mirt__space space, m
     return n;
 }
 
-/* A tensor's bytes over its life, while they are placed. */
-typedef struct mirt__stay {
-    size_t begin, end;
-    mirt_tensor *tensor;
-    int first, last;
-} mirt__stay;
-
 /* Largest first (ties: in order of their birth). */
 static int mirt__plan_order(const void *a, const void *b) {
-    const mirt_tensor *x = *(mirt_tensor *const *)a, *y = *(mirt_tensor *const *)b;
-    if (x->offset != y->offset) return x->offset > y->offset ? -1 : 1;
-    return x->first != y->first ? (x->first < y->first ? -1 : 1) : x->slot - y->slot;
+    const mirt__stay *x = (const mirt__stay *)a, *y = (const mirt__stay *)b;
+    if (x->bytes != y->bytes) return x->bytes > y->bytes ? -1 : 1;
+    return x->first != y->first ? (x->first < y->first ? -1 : 1) : x->tensor->slot - y->tensor->slot;
 }
 
 /* `s` goes to the lowest place where it meets none of the `count` stays that are alive with it; they are sorted by where they
    begin, and it joins them. */
-static void mirt__plan_lowest(mirt__stay *stay, int count, mirt__stay s, size_t bytes) {
+static void mirt__plan_lowest(mirt__stay *stay, int count, mirt__stay s) {
     size_t at = 0;
     int i;
-    for (i = 0; i < count && stay[i].begin < at + bytes; i++) {
-        if (stay[i].end > at && stay[i].first <= s.last && s.first <= stay[i].last) at = stay[i].end;
+    for (i = 0; i < count && stay[i].begin < at + s.bytes; i++) {
+        const size_t end = stay[i].begin + stay[i].bytes;
+        if (end > at && stay[i].first <= s.last && s.first <= stay[i].last) at = end;
     }
     while (i > 0 && stay[i - 1].begin > at) i--;
     memmove(&stay[i + 1], &stay[i], (size_t)(count - i) * sizeof *stay);
     s.begin = at;
-    s.end = at + bytes;
     stay[i] = s;
 }
 
 /* Places the tensors of `space`, of which *bytes are needed. */
 static bool mirt__plan_space(mirt__program *program, mirt__space space, size_t *bytes) {
     int n = mirt__plan_collect(program, space, NULL);
-    mirt_tensor **list = (mirt_tensor **)mirt__calloc((size_t)n + 1, sizeof *list);
+    mirt__stay *list = (mirt__stay *)mirt__calloc((size_t)n + 1, sizeof *list);
     mirt__stay *stay = (mirt__stay *)mirt__calloc((size_t)n + 1, sizeof *stay);
     bool good = list && stay;
     if (good) {
         mirt__plan_collect(program, space, list);
         qsort(list, (size_t)n, sizeof *list, mirt__plan_order);
-        for (int i = 0; i < n; i++) {
-            mirt__stay s = {0, 0, list[i], list[i]->first, list[i]->last};
-            mirt__plan_lowest(stay, i, s, list[i]->offset);
-        }
+        for (int i = 0; i < n; i++) mirt__plan_lowest(stay, i, list[i]);
         for (int i = 0; i < n; i++) {
             stay[i].tensor->space = space;
             stay[i].tensor->offset = stay[i].begin;
-            if (stay[i].end > *bytes) *bytes = stay[i].end;
+            if (stay[i].begin + stay[i].bytes > *bytes) *bytes = stay[i].begin + stay[i].bytes;
         }
     }
     mirt__free(list);
@@ -184,10 +184,11 @@ static bool mirt__plan_space(mirt__program *program, mirt__space space, size_t *
 static void mirt__plan_aliases_and_workspace(mirt__program *program) {
     for (int i = 0; i < program->graph.count; i++) {
         mirt__node *node = program->graph.node[i];
-        const mirt_tensor *place = node->op->alias ? node->in[0] : node->num_out ? node->out[0]->clone : NULL;
+        const mirt_tensor *place = node->op->alias ? node->in[0] : node->num_out ? node->out[0]->reuses : NULL;
         if (place) {
             node->out[0]->space = place->space;
             node->out[0]->offset = place->offset;
+            node->out[0]->port = place->port;
         }
         if (!node->op->workspace || !mirt__node_runs(node)) continue;
         mirt__workspace w = {0, 0};

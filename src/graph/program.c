@@ -13,7 +13,7 @@ MIRT__LIB void *mirt__address(const mirt__bases *bases, const mirt_tensor *t) {
     case MIRT__SPACE_STATE: return bases->state + t->offset;
     case MIRT__SPACE_WEIGHT: return bases->weight + t->offset;
     case MIRT__SPACE_GRADIENT: return bases->gradient + t->offset;
-    case MIRT__SPACE_IO: return bases->io[t->offset];
+    case MIRT__SPACE_IO: return bases->io[t->port];
     default: return NULL;
     }
 }
@@ -94,7 +94,7 @@ static void mirt__node_text(const mirt__node *node, mirt__text *out) {
         const mirt_tensor *t = node->out[k];
         if (t->space == MIRT__SPACE_NONE) continue;
         mirt__text_add(out, "%s%s %s", k ? ", " : " ", mirt__dtype_name(t->dtype), mirt__shape_text(&t->shape, shape));
-        if (t->space == MIRT__SPACE_IO) mirt__text_add(out, " @io[%zu]", t->offset);
+        if (t->space == MIRT__SPACE_IO) mirt__text_add(out, " @io[%d]", t->port);
         else mirt__text_add(out, " @%s+%zu", space[t->space], t->offset);
     }
     if (node->out[0]->lazy) mirt__text_add(out, " never stored");

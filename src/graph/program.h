@@ -44,7 +44,8 @@ typedef struct mirt__bases {
 typedef struct mirt__output {
     mirt_tensor *tensor;
     mirt__space space; /* MIRT__SPACE_IO, MIRT__SPACE_GRADIENT or MIRT__SPACE_STATE */
-    size_t offset;     /* io slot, or bytes */
+    size_t offset;     /* bytes, unless it is MIRT__SPACE_IO: */
+    int port;
 } mirt__output;
 
 /* Whether the bytes of every tensor at `rows` rows can be counted with. */

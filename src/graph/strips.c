@@ -2,7 +2,7 @@
 #include "../ops/ops.h"
 #include "../kernels/shapes.h"
 
-/* Removes what is of no use; counts the readers of every tensor, `first` is the position of the first one. */
+/* Removes what is of no use; counts the readers of every tensor and finds the first one. */
 static void mirt__strips_count(mirt__graph *graph, mirt_tensor *const *keep, int count) {
     mirt__graph_prune(graph, keep, count);
     mirt__graph_count_uses(graph, keep, count);
@@ -10,13 +10,13 @@ static void mirt__strips_count(mirt__graph *graph, mirt_tensor *const *keep, int
         mirt__node *node = graph->node[i];
         node->position = i;
         for (int k = 0; k < node->num_out; k++) {
-            node->out[k]->clone = NULL;
-            node->out[k]->first = graph->count;
+            node->out[k]->pass.tiled.input_grad = NULL;
+            node->out[k]->pass.tiled.first_reader = graph->count;
         }
     }
     for (int i = graph->count - 1; i >= 0; i--) {
         mirt__node *node = graph->node[i];
-        for (int k = 0; k < node->num_in; k++) node->in[k]->first = i;
+        for (int k = 0; k < node->num_in; k++) node->in[k]->pass.tiled.first_reader = i;
     }
 }
 
@@ -35,7 +35,7 @@ static bool mirt__strips_place(mirt__graph *graph, mirt__node *by, mirt__node *n
     for (int k = 0; k < node->num_in; k++) there = there && node->in[k]->node->position <= from;
     if (there) return true;
     for (int k = 0; k < by->num_out; k++) {
-        if (by->out[k]->first < to) return false;
+        if (by->out[k]->pass.tiled.first_reader < to) return false;
     }
     graph->node[from] = node;
     graph->node[to] = by;
@@ -46,7 +46,7 @@ static bool mirt__strips_place(mirt__graph *graph, mirt__node *by, mirt__node *n
 
 static void mirt__strips_add_in(mirt__node *node, mirt_tensor *t) {
     node->in[node->num_in++] = t;
-    if (node->position < t->first) t->first = node->position;
+    if (node->position < t->pass.tiled.first_reader) t->pass.tiled.first_reader = node->position;
 }
 
 /* All outputs of `from`, which has nothing left to do, become further ones of `node`. The next pruning removes it. */
@@ -169,7 +169,8 @@ static void mirt__strips_means(mirt__node *node) {
 static void mirt__strips_sums(mirt__graph *graph, mirt__node *node) {
     mirt_tensor *dy = node->in[0];
     const mirt_activation_kind kind = node->a.mask_activation;
-    mirt__node *p = mirt__strips_maker(dy, MIRT__TAKES_NORM_SUMS), *input = dy->clone ? dy->clone->node : NULL;
+    mirt__node *p = mirt__strips_maker(dy, MIRT__TAKES_NORM_SUMS);
+    mirt__node *input = dy->pass.tiled.input_grad ? dy->pass.tiled.input_grad->node : NULL;
     if (!p || node->a.last_axes) return;
     if (input && input->a.of != node->a.of) input = NULL;
     if (kind != MIRT_LINEAR && dy->uses != 1 + (input != NULL)) return;
@@ -228,12 +229,13 @@ static void mirt__strips_rewrite(mirt__graph *graph, mirt__node *node) {
 /* >>both gradients of a depthwise convolution, or one of single pixels */
 
 static void mirt__strips_both(mirt__node *weights) {
-    mirt__node *p = weights->in[1]->clone ? weights->in[1]->clone->node : NULL;
+    const mirt_tensor *dx = weights->in[1]->pass.tiled.input_grad;
+    mirt__node *p = dx ? dx->node : NULL;
     if (!mirt__by_strips(weights) || !mirt__conv_both_pays(weights)) return;
     if (!p || p->a.of != weights->a.of || p->a.both) return;
     if (!mirt__shape_equal(&p->a.shape, &weights->in[0]->shape) || p->a.padded != weights->a.padded) return;
     for (int k = 0; k < weights->num_out; k++) {
-        if (weights->out[k]->first < p->position) return;
+        if (weights->out[k]->pass.tiled.first_reader < p->position) return;
     }
     p->a.both = true;
     p->a.column_sum = weights->a.column_sum;
@@ -243,18 +245,20 @@ static void mirt__strips_both(mirt__node *weights) {
 
 /* >>lazy tensors */
 
-/* `first` and `last` of a tensor count the convolutions that read it as x and as dy. */
 static void mirt__strips_count_convs(const mirt__graph *graph) {
     for (int i = 0; i < graph->count; i++) {
-        for (int k = 0; k < graph->node[i]->num_out; k++) graph->node[i]->out[k]->first = graph->node[i]->out[k]->last = 0;
+        for (int k = 0; k < graph->node[i]->num_out; k++) {
+            graph->node[i]->out[k]->pass.tiled.x_readers = graph->node[i]->out[k]->pass.tiled.dy_readers = 0;
+        }
     }
     for (int i = 0; i < graph->count; i++) {
         const mirt__node *node = graph->node[i];
         if (!mirt__by_strips(node)) continue;
         for (int k = 0; k < node->num_in; k++) {
             const bool last = k == node->num_in - 1; /* x of a.both */
-            node->in[k]->first += ((node->op->lazy_x >> k & 1) && !node->a.affine) || (last && node->a.both);
-            node->in[k]->last += (int)(node->op->lazy_dy >> k & 1);
+            const bool image = (node->op->lazy_x >> k & 1) && !node->a.affine;
+            node->in[k]->pass.tiled.x_readers += image || (last && node->a.both);
+            node->in[k]->pass.tiled.dy_readers += (int)(node->op->lazy_dy >> k & 1);
         }
     }
 }
@@ -279,28 +283,30 @@ static void mirt__strips_lazy(const mirt__graph *graph) {
     mirt__strips_count_convs(graph);
     for (int i = 0; i < graph->count; i++) {
         mirt_tensor *t = graph->node[i]->out[0];
-        if (t->uses == 0 || t->first != t->uses || !mirt__strips_gates(graph->node[i])) continue;
+        if (t->uses == 0 || t->pass.tiled.x_readers != t->uses || !mirt__strips_gates(graph->node[i])) continue;
         t->lazy = true;
-        graph->node[i]->in[0]->first++;
+        graph->node[i]->in[0]->pass.tiled.x_readers++;
     }
     for (int i = 0; i < graph->count; i++) {
         const mirt__node *node = graph->node[i];
         mirt_tensor *t = node->out[0];
         if (t->uses == 0 || t->shape.rank != 4 || node->a.last_axes) continue;
-        if (node->op->lazy == MIRT__LAZY_X) t->lazy = t->first == t->uses && !node->a.residual;
-        if (node->op->lazy == MIRT__LAZY_DY) t->lazy = t->last == t->uses;
+        if (node->op->lazy == MIRT__LAZY_X) t->lazy = t->pass.tiled.x_readers == t->uses && !node->a.residual;
+        if (node->op->lazy == MIRT__LAZY_DY) t->lazy = t->pass.tiled.dy_readers == t->uses;
     }
 }
 
 MIRT__LIB void mirt__fuse_strips(mirt__graph *graph, mirt_tensor *const *keep, int count) {
     mirt__strips_count(graph, keep, count);
     for (int i = 0; i < graph->count; i++) {
-        if (graph->node[i]->id == MIRT__OP_norm_grad_input) graph->node[i]->in[0]->clone = graph->node[i]->out[0];
+        mirt__node *node = graph->node[i];
+        if (node->id == MIRT__OP_norm_grad_input) node->in[0]->pass.tiled.input_grad = node->out[0];
     }
     for (int i = 0; i < graph->count; i++) mirt__strips_rewrite(graph, graph->node[i]);
     mirt__strips_count(graph, keep, count);
     for (int i = 0; i < graph->count; i++) {
-        if (graph->node[i]->id == MIRT__OP_conv2d_input_grad) graph->node[i]->in[0]->clone = graph->node[i]->out[0];
+        mirt__node *node = graph->node[i];
+        if (node->id == MIRT__OP_conv2d_input_grad) node->in[0]->pass.tiled.input_grad = node->out[0];
     }
     for (int i = 0; i < graph->count; i++) {
         if (graph->node[i]->id == MIRT__OP_conv2d_weight_grad) mirt__strips_both(graph->node[i]);

@@ -52,7 +52,7 @@ static bool mirt__write_tensor(const mirt_model *model, mirt__text *out, const m
     const mirt__node *node = t->node;
     const char *name = NULL;
     char label[64];
-    int slot = t->slot, index = node->out[0]->first;
+    int slot = t->slot, index = node->out[0]->pass.index;
     for (int i = layers - 1; i >= 0 && !name; i--) {
         const mirt__layer *layer = model->layer[i];
         for (int k = 0; k < layer->num_out && !name; k++) {
@@ -236,7 +236,7 @@ static void mirt__write_frozen(const mirt_model *model, mirt__text *out) {
 }
 
 static bool mirt__write_model(mirt_model *model, mirt__text *out) {
-    for (int i = 0; i < model->graph.count; i++) model->graph.node[i]->out[0]->first = i;
+    for (int i = 0; i < model->graph.count; i++) model->graph.node[i]->out[0]->pass.index = i;
     mirt__text_add(out, "{");
     mirt__write_name(out, "name", model->name, true);
     mirt__text_add(out, ",\"layers\":[");

@@ -26,7 +26,6 @@ static const int64_t mirt__place_none = -1, mirt__place_skipped = -2;
 
 /* >>the cut */
 
-/* node->position is 1 for steady nodes meanwhile. */
 static bool mirt__node_steady(const mirt_model *model, const mirt__node *node) {
     mirt__mode training;
     bool rows = false;
@@ -36,7 +35,7 @@ static bool mirt__node_steady(const mirt_model *model, const mirt__node *node) {
     training.arg = model;
     if (mirt__is_variable(node)) return !mirt__is_trained(&model->variable[node->a.index]);
     for (int k = 0; k < node->num_in; k++) {
-        if (!node->in[k]->node->position) return false;
+        if (!node->in[k]->node->steady) return false;
         rows = rows || mirt__is_batched(&node->in[k]->shape);
     }
     if (!node->op->row_wise || (rows && !mirt__is_batched(&node->out[0]->shape))) return false;
@@ -45,7 +44,7 @@ static bool mirt__node_steady(const mirt_model *model, const mirt__node *node) {
 }
 
 static bool mirt__cut_add(mirt__stretch *cut, mirt_tensor *t) {
-    if (!t->node->position || !mirt__is_batched(&t->shape)) return true;
+    if (!t->node->steady || !mirt__is_batched(&t->shape)) return true;
     for (int i = 0; i < cut->count; i++) {
         if (cut->tensor[i] == t) return true;
     }
@@ -61,7 +60,7 @@ static bool mirt__cut_find(mirt_model *model, mirt__stretch *cut) {
     cut->count = 0;
     for (int i = 0; i < graph->count; i++) {
         graph->node[i]->live = false;
-        graph->node[i]->position = mirt__node_steady(model, graph->node[i]);
+        graph->node[i]->steady = mirt__node_steady(model, graph->node[i]);
     }
     for (int i = 0; i < model->num_outputs + graph->num_terms && good; i++) {
         mirt_tensor *t = i < model->num_outputs ? model->output[i] : graph->term[i - model->num_outputs];
@@ -72,8 +71,8 @@ static bool mirt__cut_find(mirt_model *model, mirt__stretch *cut) {
         const mirt__node *node = graph->node[i];
         for (int k = 0; node->live && k < node->num_in && good; k++) {
             node->in[k]->node->live = true;
-            if (node->position && node->op->macs && mirt__is_variable(node->in[k]->node)) work = true;
-            good = node->position || mirt__cut_add(cut, node->in[k]);
+            if (node->steady && node->op->macs && mirt__is_variable(node->in[k]->node)) work = true;
+            good = node->steady || mirt__cut_add(cut, node->in[k]);
         }
     }
     return good && work && cut->count > 0;

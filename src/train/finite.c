@@ -262,9 +262,10 @@ MIRT__LIB void mirt__describe_not_finite(const mirt_function *f, int what, const
         snprintf(out + used, size - used, "in the weights %.200s, which an update before made so, or whoever set them", f->root->variable[i].name);
         return;
     }
-    if (t->space == MIRT__SPACE_IO && t->offset < MIRT__MAX_FIELDS && t->node != node) {
-        snprintf(out + used, size - used, "in the data: %s number %d", (int)t->offset < f->spec.num_x ? "input" : "label or weight",
-                 (int)t->offset < f->spec.num_x ? (int)t->offset : (int)t->offset - f->spec.num_x);
+    if (t->space == MIRT__SPACE_IO && t->port < MIRT__MAX_FIELDS && t->node != node) {
+        const bool input = t->port < f->spec.num_x;
+        snprintf(out + used, size - used, "in the data: %s number %d", input ? "input" : "label or weight",
+                 input ? t->port : t->port - f->spec.num_x);
         return;
     }
     snprintf(out + used, size - used, "in what layer %.100s (%.40s) makes of finite numbers: %s %.90s", node->name ? node->name : "without a name", node->op->name,

@@ -73,7 +73,7 @@ static mirt__extent mirt__node_extent(const mirt__node *node) {
         if (mirt__is_batched(&node->out[k]->shape)) return MIRT__EXTENT_OTHER;
     }
     for (int k = 0; k < node->num_in; k++) {
-        mirt__extent own = (mirt__extent)node->in[k]->first;
+        mirt__extent own = node->in[k]->pass.extent;
         if (k < 2) in[k] = own;
         if (own > most) most = own;
     }
@@ -82,14 +82,13 @@ static mirt__extent mirt__node_extent(const mirt__node *node) {
     return node->num_in ? MIRT__EXTENT_OTHER : MIRT__EXTENT_NONE;
 }
 
-/* tensor->first, which is the plan's, holds the extents meanwhile. */
 static mirt__extent mirt__number_extent(const mirt_tensor *t) {
     const mirt__graph *graph = t->node->graph;
     for (int i = 0; i < graph->count; i++) {
         mirt__extent extent = mirt__node_extent(graph->node[i]);
-        for (int k = 0; k < graph->node[i]->num_out; k++) graph->node[i]->out[k]->first = (int)extent;
+        for (int k = 0; k < graph->node[i]->num_out; k++) graph->node[i]->out[k]->pass.extent = extent;
     }
-    return (mirt__extent)t->first;
+    return t->pass.extent;
 }
 
 /* What the term weighs. A mean over a replica's rows counts by the share of these rows, which makes it exact. */
@@ -303,7 +302,7 @@ static mirt_status mirt__plan_function(mirt_function *f, mirt__output *outputs, 
     for (int i = 0; i < f->num_results; i++) {
         outputs[n].tensor = f->result[i].tensor;
         outputs[n].space = MIRT__SPACE_IO;
-        outputs[n++].offset = (size_t)(MIRT__MAX_FIELDS + i);
+        outputs[n++].port = MIRT__MAX_FIELDS + i;
     }
     for (int i = 0; i < f->step.num_states; i++) {
         outputs[n].tensor = graph->assignment[i].value;
