@@ -30737,88 +30737,156 @@ typedef struct mirt__graph mirt__graph;
 typedef struct mirt__node mirt__node;
 typedef struct mirt__op mirt__op;
 
-/* Every op: a row here, a file in src/ops, a row in tests/op_cases.h. Node number NAME is
+/* Families of ops: those of one read the same attributes. `plain`: those of every op alone. */
+typedef enum mirt__family {
+    MIRT__FAMILY_plain, MIRT__FAMILY_data, MIRT__FAMILY_random, MIRT__FAMILY_move, MIRT__FAMILY_axis,
+    MIRT__FAMILY_one_hot, MIRT__FAMILY_reduce, MIRT__FAMILY_matmul, MIRT__FAMILY_window, MIRT__FAMILY_resize,
+    MIRT__FAMILY_norm, MIRT__FAMILY_loss
+} mirt__family;
+
+/* Every op: a row here with its family, a file in src/ops, a row in tests/op_cases.h. Node number NAME is
    MIRT__OP_NAME, its definition mirt__op_NAME. */
 #define MIRT__OP_LIST(X) \
-    X(input) X(variable) X(loss_weight) \
-    X(constant) X(logic) X(stop_gradient) X(scan) X(log_softmax) X(log_softmax_grad) \
-    X(transpose) X(concat) X(slice) X(pad) X(gather) X(gather_grad) \
-    X(unary) X(binary) X(broadcast) X(bias_add) X(reduce) X(reduce_max_grad) \
-    X(reshape) X(cast) X(one_hot) \
-    X(matmul) X(conv2d) X(conv2d_input_grad) X(conv2d_weight_grad) X(conv2d_pool) X(conv2d_pool_weight_grad) \
-    X(max_pool2d) X(max_pool2d_grad) X(average_pool2d) X(average_pool2d_grad) \
-    X(user) X(user_grad) \
-    X(softmax) X(softmax_grad) X(loss) X(loss_grad) X(accuracy) X(dropout) X(dropout_mask) X(augment) \
-    X(conv2d_transpose) X(resize2d) X(resize2d_grad) \
-    X(norm_stats) X(normalize) X(norm_grad_sums) X(norm_grad_input) X(batch_norm) \
-    X(all_reduce)
+    X(input, plain) X(variable, plain) X(loss_weight, loss) \
+    X(constant, data) X(logic, plain) X(stop_gradient, plain) X(scan, axis) X(log_softmax, plain) \
+    X(log_softmax_grad, plain) X(transpose, move) X(concat, axis) X(slice, move) X(pad, move) X(gather, plain) \
+    X(gather_grad, plain) X(unary, plain) X(binary, plain) X(broadcast, plain) X(bias_add, plain) X(reduce, reduce) \
+    X(reduce_max_grad, reduce) X(reshape, plain) X(cast, plain) X(one_hot, one_hot) X(matmul, matmul) \
+    X(conv2d, window) X(conv2d_input_grad, window) X(conv2d_weight_grad, window) X(conv2d_pool, window) \
+    X(conv2d_pool_weight_grad, window) X(max_pool2d, window) X(max_pool2d_grad, window) X(average_pool2d, window) \
+    X(average_pool2d_grad, window) X(user, data) X(user_grad, data) X(softmax, plain) X(softmax_grad, plain) \
+    X(loss, loss) X(loss_grad, loss) X(accuracy, plain) X(dropout, random) X(dropout_mask, random) X(augment, data) \
+    X(conv2d_transpose, window) X(resize2d, resize) X(resize2d_grad, resize) X(norm_stats, norm) X(normalize, norm) \
+    X(norm_grad_sums, norm) X(norm_grad_input, norm) X(batch_norm, norm) X(all_reduce, plain)
 typedef enum mirt__op_id {
-#define MIRT__OP_ENUM(name) MIRT__OP_##name,
+#define MIRT__OP_ENUM(name, family) MIRT__OP_##name,
     MIRT__OP_LIST(MIRT__OP_ENUM)
 #undef MIRT__OP_ENUM
     MIRT__OP_COUNT
 } mirt__op_id;
+enum {
+#define MIRT__OP_FAMILY(name, family) MIRT__FAMILY_OF_##name = MIRT__FAMILY_##family,
+    MIRT__OP_LIST(MIRT__OP_FAMILY)
+#undef MIRT__OP_FAMILY
+    MIRT__FAMILY_OF_NONE
+};
 
-/* What an op needs to know beside its inputs; each op's file says which fields it reads. */
+/* constant: its values; user, user_grad: the config; augment: the transforms. */
+typedef struct mirt__attrs_data {
+    const void *data; /* in the graph's pool */
+    size_t bytes;
+    uint64_t key;                 /* augment: mixed with the transforms' keys */
+    const mirt_op_class *user_op; /* owned by the strategy */
+} mirt__attrs_data;
+
+typedef struct mirt__attrs_random {
+    uint64_t key; /* of the random stream */
+    float rate;
+} mirt__attrs_random;
+
+/* Which of a normalization's inputs after the statistics exist. */
+typedef struct mirt__attrs_scaling {
+    bool gamma, beta;
+    float epsilon;
+} mirt__attrs_scaling;
+
+/* Convolutions and poolings. */
+typedef struct mirt__attrs_window {
+    int kernel[2]; /* of a pooling */
+    int strides[2], dilation[2], groups;
+    mirt_padding padding;
+    /* Fused by strips.c: */
+    int64_t pad[2], size[2]; /* padded: zeros before the input's axes, and the output's size; padding is not read */
+    bool padded;
+    bool norm;               /* the output is normalized */
+    bool slope;              /* the output is a gradient of a normalization's output: */
+    bool both;               /* an input gradient leaves the weight gradient too */
+    mirt_activation_kind slope_activation; /* times the slope of this */
+    mirt__column_sums sums;  /* the next two outputs are column sums of the first; of images the next one */
+    mirt__attrs_scaling scaling;           /* of norm or slope */
+} mirt__attrs_window;
+
+typedef struct mirt__attrs_norm {
+    int last_axes;         /* the normalization is over the last so many axes; 0: over all axes but the last */
+    mirt__attrs_scaling scaling;
+    double momentum;
+    bool batch_statistics; /* gradients flow through the statistics */
+    bool synchronized;     /* the statistics are of the global batch */
+} mirt__attrs_norm;
+
+typedef struct mirt__attrs_move {
+    int64_t begin[MIRT_MAX_RANK]; /* of a slice, a padding or a permutation */
+} mirt__attrs_move;
+typedef struct mirt__attrs_axis { int axis; } mirt__attrs_axis;
+typedef struct mirt__attrs_one_hot { int64_t depth; } mirt__attrs_one_hot;
+typedef struct mirt__attrs_reduce {
+    unsigned axes;
+    bool keepdims;
+} mirt__attrs_reduce;
+typedef struct mirt__attrs_matmul { bool transpose_a, transpose_b; } mirt__attrs_matmul;
+typedef struct mirt__attrs_resize {
+    int size[2]; /* height and width of the output */
+    bool bilinear;
+} mirt__attrs_resize;
+typedef struct mirt__attrs_loss {
+    bool from_logits;
+    bool scaled; /* a weight of the loss: times the scale that keeps float16 gradients in range */
+} mirt__attrs_loss;
+
+/* What an op needs to know besides its inputs; each op's file says which fields it reads. Made by mirt__attrs_of. */
 typedef struct mirt__attrs {
+    mirt__family family;   /* of the op */
     int index;             /* of an input or variable */
     int kind;              /* which of a family: mirt__unary_kind, mirt__binary_kind, ... */
     mirt_dtype dtype;
     mirt_shape shape;
-    int kernel[2], strides[2], dilation[2], groups;
-    mirt_padding padding;
-    bool transpose_a, transpose_b;
-    unsigned axes;
-    bool keepdims;
+    float scale, offset;   /* numbers of an elementwise op, the value of a padding, or with `affine`: */
     bool affine;           /* the first input is read as x * scale + offset */
-    float scale, offset;
-    float rate;
-    int64_t depth;
     bool bias;             /* fused: the input after the operands is a bias */
-    mirt_activation_kind activation;      /* fused */
-    mirt_activation_kind mask_activation; /* fused: times its slope; the last input is its output (normalization: known from x) */
     bool column_sum;       /* fused: a second output, the bias gradient */
-    bool from_logits;
-    uint64_t key;          /* of a random stream */
-    int axis;
-    int64_t begin[MIRT_MAX_RANK]; /* of a slice, a padding or a permutation */
-    const void *data;      /* of a constant, in the graph's pool */
-    size_t bytes;          /* of data */
-    int last_axes;         /* normalization is over the last so many axes; 0: over all axes but the last */
-    bool gamma, beta;      /* normalization: which of these are inputs, after the statistics */
     bool residual;         /* an input is added before the activation; normalization: the last one */
-    bool batch_statistics; /* normalization: gradients flow through the statistics */
-    bool synchronized;     /* normalization: the statistics are of the global batch */
-    float epsilon;
-    double momentum;
-    const mirt_op_class *user_op; /* owned by the strategy */
+    bool half;             /* products of bfloat16 */
+    bool winograd;         /* a convolution or gradient of its input may be taken by F(2x2, 3x3) */
+    bool regularizer;      /* the penalty of a weight: no term of the loss where that weight is not trained */
+    mirt_activation_kind activation; /* fused */
+    /* Fused: times its slope; the last input is its output (normalization: known from x). */
+    mirt_activation_kind mask_activation;
     mirt_training training; /* how a model called as a layer was to be run */
     const mirt__node *of;  /* a gradient: of which node */
-    /* fused by strips.c: */
-    bool padded;           /* a convolution has `pad` zeros before its input's axes and `size` outputs; padding is not read */
-    int64_t pad[2], size[2];
-    bool norm;             /* the output is normalized */
-    mirt__column_sums sums; /* the next two outputs are column sums of the first; of images the next one */
-    bool slope;            /* the output is a gradient of a normalization's output: */
-    mirt_activation_kind slope_activation; /* times the slope of this */
-    bool both;             /* an input gradient leaves the weight gradient too */
-    bool half;             /* products of bfloat16 */
-    bool scaled;           /* a weight of the loss: times the scale that keeps float16 gradients in range */
-    bool regularizer;      /* the penalty of a weight: no term of the loss where that weight is not trained */
-    bool winograd;         /* a convolution or gradient of its input may be taken by F(2x2, 3x3) */
+    union {                /* by MIRT__OF alone */
+        mirt__attrs_data data;
+        mirt__attrs_random random;
+        mirt__attrs_move move;
+        mirt__attrs_axis axis;
+        mirt__attrs_one_hot one_hot;
+        mirt__attrs_reduce reduce;
+        mirt__attrs_matmul matmul;
+        mirt__attrs_window window;
+        mirt__attrs_resize resize;
+        mirt__attrs_norm norm;
+        mirt__attrs_loss loss;
+    } own;
 } mirt__attrs;
 
-/* Attributes that files may hold, each with its MIRT__FIELD_... (nn/config.h). */
+/* The fields of a family in `attrs`, which must be of that family: in tests and for debuggers others are at NULL. */
+#if defined(MIRRORTRAIN_DEBUG) || defined(MIRRORTRAIN_SPLIT_BUILD)
+#define MIRT__OF(attrs, name) ((attrs)->family == MIRT__FAMILY_##name ? &(attrs)->own.name : NULL)
+#else
+#define MIRT__OF(attrs, name) (&(attrs)->own.name)
+#endif
+
+/* Attributes that files may hold, each with its MIRT__FIELD_... (nn/config.h) and its family. */
 #define MIRT__SAVED_ATTR_LIST(X) \
-    X(kind, INT) X(dtype, DTYPE) X(shape, DIMS) X(transpose_a, BOOL) X(transpose_b, BOOL) X(axes, INT) \
-    X(keepdims, BOOL) X(scale, LIMIT) X(offset, LIMIT) X(depth, INT64) X(axis, SIGNED) X(begin, AXES)
+    X(kind, INT, plain) X(dtype, DTYPE, plain) X(shape, DIMS, plain) X(transpose_a, BOOL, matmul) \
+    X(transpose_b, BOOL, matmul) X(axes, INT, reduce) X(keepdims, BOOL, reduce) X(scale, LIMIT, plain) \
+    X(offset, LIMIT, plain) X(depth, INT64, one_hot) X(axis, SIGNED, axis) X(begin, AXES, move)
 enum {
-#define MIRT__SAVED_ATTR_NUMBER(name, kind) MIRT__NUMBER_OF_##name,
+#define MIRT__SAVED_ATTR_NUMBER(name, kind, family) MIRT__NUMBER_OF_##name,
     MIRT__SAVED_ATTR_LIST(MIRT__SAVED_ATTR_NUMBER) MIRT__NUMBER_OF_data, MIRT__NUMBER_OF_user_op
 #undef MIRT__SAVED_ATTR_NUMBER
 };
 typedef enum mirt__saved_attr {
-#define MIRT__SAVED_ATTR_BIT(name, kind) MIRT__SAVES_##name = 1 << MIRT__NUMBER_OF_##name,
+#define MIRT__SAVED_ATTR_BIT(name, kind, family) MIRT__SAVES_##name = 1 << MIRT__NUMBER_OF_##name,
     MIRT__SAVED_ATTR_LIST(MIRT__SAVED_ATTR_BIT)
 #undef MIRT__SAVED_ATTR_BIT
     MIRT__SAVES_data = 1 << MIRT__NUMBER_OF_data, /* the bytes of a constant or of a custom op's config */
@@ -30834,7 +30902,13 @@ typedef struct mirt__mode {
 
 /* Where a tensor's bytes live. */
 typedef enum mirt__space {
-    MIRT__SPACE_NONE, MIRT__SPACE_ARENA, MIRT__SPACE_REPLICA, MIRT__SPACE_WEIGHT, MIRT__SPACE_GRADIENT, MIRT__SPACE_STATE, MIRT__SPACE_IO
+    MIRT__SPACE_NONE,
+    MIRT__SPACE_ARENA,
+    MIRT__SPACE_REPLICA,
+    MIRT__SPACE_WEIGHT,
+    MIRT__SPACE_GRADIENT,
+    MIRT__SPACE_STATE,
+    MIRT__SPACE_IO
 } mirt__space;
 
 /* How a tensor depends on the rows of a replica. */
@@ -30992,6 +31066,7 @@ enum {
 /* One row of the op table: functions and traits. Defaults are safe: a new op works before any graph pass knows it. */
 struct mirt__op {
     const char *name;
+    mirt__family family;
     /* Checks inputs and attributes, declares the outputs by mirt__declare; false with the error set. */
     bool (*shape)(mirt__node *node);
     /* Records gradients: dx[i] for every input with needs_grad, given dy[i] (NULL: zero). NULL: not
@@ -31054,10 +31129,16 @@ struct mirt__op {
 #ifdef __cplusplus
 #define MIRT__SET(field, value) row.field = value;
 #define MIRT__OP_ROW(op, fields) \
-    MIRT__CONSTANT mirt__op mirt__op_##op = [] { mirt__op row = mirt__op(); row.name = #op; fields return row; }();
+    MIRT__CONSTANT mirt__op mirt__op_##op = [] { \
+        mirt__op row = mirt__op(); \
+        row.name = #op; \
+        row.family = (mirt__family)MIRT__FAMILY_OF_##op; \
+        fields return row; \
+    }();
 #else
 #define MIRT__SET(field, value) .field = value,
-#define MIRT__OP_ROW(op, fields) MIRT__CONSTANT mirt__op mirt__op_##op = {.name = #op, fields};
+#define MIRT__OP_ROW(op, fields) \
+    MIRT__CONSTANT mirt__op mirt__op_##op = {.name = #op, .family = (mirt__family)MIRT__FAMILY_OF_##op, fields};
 #endif
 
 MIRT__LIB void mirt__graph_init(mirt__graph *graph, mirt_model *model);
@@ -31085,8 +31166,10 @@ typedef struct mirt__copying {
 MIRT__LIB bool mirt__graph_copy(mirt__graph *graph, const mirt__copying *copying, mirt_tensor **keep, int count);
 /* What a variable shall become so far, or NULL. */
 MIRT__LIB mirt__assignment *mirt__graph_assignment(const mirt__graph *graph, int variable);
-/* Variable `variable` shall have `value` after the step, or go on to it (see mirt__assignment), whatever it was to become before. */
-MIRT__LIB bool mirt__graph_assign(mirt__graph *graph, int variable, mirt_tensor *value, mirt_aggregation aggregation, double momentum);
+/* Variable `variable` shall have `value` after the step, or go on to it (see mirt__assignment), whatever it was to
+ * become before. */
+MIRT__LIB bool mirt__graph_assign(mirt__graph *graph, int variable, mirt_tensor *value, mirt_aggregation aggregation,
+                                  double momentum);
 /* A term of the loss: a number that depends on weights alone, or a value a sample. */
 MIRT__LIB bool mirt__graph_term_add(mirt__graph *graph, mirt_tensor *term);
 /* The graph's node of a variable, or NULL. */
@@ -31097,7 +31180,8 @@ MIRT__LIB void mirt__graph_count_uses(mirt__graph *graph, mirt_tensor *const *ke
 MIRT__LIB void mirt__graph_prune(mirt__graph *graph, mirt_tensor *const *keep, int count);
 /* Sets needs_grad everywhere: trainable variables and what is computed from them. `trainable` is
    asked per variable index. */
-MIRT__LIB void mirt__graph_mark_gradients(mirt__graph *graph, bool (*trainable)(const void *arg, int variable), const void *arg);
+MIRT__LIB void mirt__graph_mark_gradients(mirt__graph *graph, bool (*trainable)(const void *arg, int variable),
+                                          const void *arg);
 /* x, and what is computed from it, needs a gradient too. */
 MIRT__LIB void mirt__graph_need_gradient(mirt__graph *graph, mirt_tensor *x);
 /* Records the gradient of the sum of all y[i] * dy[i]; afterwards x->grad is the gradient of x, or NULL
@@ -31253,7 +31337,7 @@ MIRT__LIB void mirt__fuse_half(mirt__graph *graph, mirt_dtype half, mirt_tensor 
 #else
 #define MIRT__CONSTANT const
 #endif
-#define MIRT__OP_EXTERN(name) extern const mirt__op mirt__op_##name;
+#define MIRT__OP_EXTERN(name, family) extern const mirt__op mirt__op_##name;
 MIRT__OP_LIST(MIRT__OP_EXTERN)
 #undef MIRT__OP_EXTERN
 #else
@@ -31271,7 +31355,8 @@ MIRT__LIB const mirt__op *mirt__op_get(mirt__op_id id);
 MIRT__LIB const char *mirt__kind_label(mirt__op_id id, int kind);
 /* What messages call an op: the name of the function that records it. */
 MIRT__LIB const char *mirt__called_name(mirt__op_id id, const mirt__attrs *attrs);
-MIRT__LIB mirt__attrs mirt__no_attrs(void);
+/* Attributes for a node of the op, all zero. */
+MIRT__LIB mirt__attrs mirt__attrs_of(mirt__op_id id);
 /* For rows of the op table: the output depends on rows as input 0 does. */
 MIRT__LIB mirt__extent mirt__extent_kept(const mirt__node *node, const mirt__extent in[2]);
 /* Whether a node of a model is lowered for training. */
@@ -31295,11 +31380,13 @@ MIRT__LIB mirt_tensor *mirt__binary_op(mirt__binary_kind kind, mirt_tensor *a, m
 MIRT__LIB mirt_tensor *mirt__logic_op(mirt__logic_kind kind, mirt_tensor *a, mirt_tensor *b);
 MIRT__LIB mirt_tensor *mirt__where_op(mirt_tensor *condition, mirt_tensor *a, mirt_tensor *b);
 /* Gradients of where(condition, a, b), or of what chose so, in dx[0] and dx[1]. */
-MIRT__LIB bool mirt__where_gradient(mirt_tensor *condition, mirt_tensor *a, mirt_tensor *b, mirt_tensor *dy, mirt_tensor **dx);
+MIRT__LIB bool mirt__where_gradient(mirt_tensor *condition, mirt_tensor *a, mirt_tensor *b, mirt_tensor *dy,
+                                    mirt_tensor **dx);
 /* A leaf with the values of `array`, copied. */
 MIRT__LIB mirt_tensor *mirt__constant_op(mirt__graph *graph, mirt_array array);
 MIRT__LIB mirt_tensor *mirt__scalar_op(mirt__graph *graph, float value);
-/* The activation that a unary node computes; the fused one whose gradient a binary node is; MIRT_LINEAR for all others. */
+/* The activation that a unary node computes; the fused one whose gradient a binary node is; MIRT_LINEAR for all others.
+ */
 MIRT__LIB mirt_activation_kind mirt__activation_of(const mirt__node *node);
 MIRT__LIB mirt_activation_kind mirt__activation_grad_of(const mirt__node *node);
 /* The activation node of `kind` on x; x itself for MIRT_LINEAR. */
@@ -31335,11 +31422,13 @@ MIRT__LIB mirt_tensor *mirt__upsampling2d_op(mirt_tensor *x, const int size[2], 
 MIRT__LIB mirt_tensor *mirt__max_pool2d_op(mirt_tensor *x, const mirt__attrs *a);
 MIRT__LIB mirt_tensor *mirt__average_pool2d_op(mirt_tensor *x, const mirt__attrs *a);
 MIRT__LIB mirt_tensor *mirt__dropout_op(mirt_tensor *x, float rate, uint64_t key);
-/* `noise`, with the rows: x's shape, or 1 where one draw is for all elements along a dimension. NULL: a draw an element. */
+/* `noise`, with the rows: x's shape, or 1 where one draw is for all elements along a dimension. NULL: a draw an
+ * element. */
 MIRT__LIB mirt_tensor *mirt__dropout_noise_op(mirt_tensor *x, float rate, uint64_t key, const mirt_shape *noise);
 /* What that becomes in training; `a` holds rate, key and the noise's shape. */
 MIRT__LIB mirt_tensor *mirt__masked_op(mirt_tensor *x, const mirt__attrs *a);
-/* x behind one more transform. Where x is another's output, of which nobody need know, the two are one list on what that reads. */
+/* x behind one more transform. Where x is another's output, of which nobody need know, the two are one list on what
+ * that reads. */
 MIRT__LIB mirt_tensor *mirt__augment_op(mirt_tensor *x, const mirt__transform *t);
 /* A crop or resizing without chance: of the window, or of all of x where there is none. */
 MIRT__LIB mirt_tensor *mirt__fit_op(mirt_tensor *x, const mirt__transform *t);
@@ -31355,18 +31444,24 @@ MIRT__LIB mirt_tensor *mirt__layer_norm_op(mirt_tensor *x, mirt_tensor *gamma, m
    never run: a program has one of the two below in its place, recorded with its inputs and
    attributes. In training `mean` and `variance` are the batch's, which the moving ones are to go on to. */
 MIRT__LIB mirt_tensor *mirt__batch_norm_op(mirt_tensor *const *in, const mirt__attrs *a);
-MIRT__LIB mirt_tensor *mirt__batch_norm_training(mirt_tensor *const *in, const mirt__attrs *a, mirt_tensor **mean, mirt_tensor **variance);
+MIRT__LIB mirt_tensor *mirt__batch_norm_training(mirt_tensor *const *in, const mirt__attrs *a, mirt_tensor **mean,
+                                                 mirt_tensor **variance);
 MIRT__LIB mirt_tensor *mirt__batch_norm_inference(mirt_tensor *const *in, const mirt__attrs *a);
 
 /* SUM adds over replicas, MEAN weighs them by their rows, MOMENTS takes a mean and a (biased)
    variance to those of all rows together. */
-typedef enum mirt__all_reduce_kind { MIRT__ALL_REDUCE_SUM, MIRT__ALL_REDUCE_MEAN, MIRT__ALL_REDUCE_MOMENTS } mirt__all_reduce_kind;
+typedef enum mirt__all_reduce_kind {
+    MIRT__ALL_REDUCE_SUM,
+    MIRT__ALL_REDUCE_MEAN,
+    MIRT__ALL_REDUCE_MOMENTS
+} mirt__all_reduce_kind;
 /* Replaces `count` <= MIRT__MAX_OUT tensors by what they are over all replicas; returns the first, or NULL. */
 MIRT__LIB mirt_tensor *mirt__all_reduce_op(mirt_tensor **inout, int count, int kind);
 
 /* Shared by convolution and pooling. check: the attributes alone; false with the error set. out: one
    spatial axis of output and the zeros before it, as TensorFlow; false when nothing comes out. */
-MIRT__LIB bool mirt__window_check(const int kernel[2], const int strides[2], const int dilation[2], mirt_padding padding);
+MIRT__LIB bool mirt__window_check(const int kernel[2], const int strides[2], const int dilation[2],
+                                  mirt_padding padding);
 MIRT__LIB bool mirt__window_out(int64_t in, int kernel, int stride, int dilation, mirt_padding padding,
                                 int64_t *out, int64_t *pad_before);
 /* The matrix a tensor is to matmul and dense layers: its last axis against all others. */
@@ -31400,13 +31495,7 @@ MIRT__LIB double mirt__norm_count(const mirt__call *call, const mirt__node *node
 
 /* >>section ops/leaf.c */
 
-/* Leaves of the graph: inputs, variables, constants (a.data), and the weight of a sample's loss. */
-
-MIRT__LIB mirt__attrs mirt__no_attrs(void) {
-    mirt__attrs a;
-    memset(&a, 0, sizeof a);
-    return a;
-}
+/* Leaves of the graph: inputs, variables, constants (data), and the weight of a sample's loss. */
 
 MIRT__LIB mirt__extent mirt__extent_kept(const mirt__node *node, const mirt__extent in[2]) {
     (void)node;
@@ -31441,8 +31530,9 @@ MIRT__LIB mirt__reader mirt__reader_of(const mirt__call *call, int input) {
 
 static bool mirt__leaf_shape(mirt__node *node) { return mirt__declare(node, node->a.dtype, &node->a.shape); }
 
-static mirt_tensor *mirt__leaf(mirt__graph *graph, mirt__op_id id, int index, mirt_dtype dtype, const mirt_shape *shape) {
-    mirt__attrs a = mirt__no_attrs();
+static mirt_tensor *mirt__leaf(mirt__graph *graph, mirt__op_id id, int index, mirt_dtype dtype,
+                               const mirt_shape *shape) {
+    mirt__attrs a = mirt__attrs_of(id);
     a.index = index;
     a.dtype = dtype;
     a.shape = *shape;
@@ -31459,7 +31549,7 @@ MIRT__LIB mirt_tensor *mirt__variable_op(mirt__graph *graph, int index, const mi
 
 MIRT__LIB mirt_tensor *mirt__loss_weight_op(mirt__graph *graph, mirt__weight_kind kind) {
     mirt_shape shape = mirt_make_shape(kind == MIRT__WEIGHT_SAMPLE, 0, 0, 0, 0, 0);
-    mirt__attrs a = mirt__no_attrs();
+    mirt__attrs a = mirt__attrs_of(MIRT__OP_loss_weight);
     if (shape.rank) shape.dim[0] = MIRT_ROWS;
     a.kind = (int)kind;
     a.shape = shape;
@@ -31473,12 +31563,13 @@ static void mirt__loss_weight_run(const mirt__call *call) {
     if (samples) weight = run->loss_scale;
     else if (call->node->a.kind == MIRT__WEIGHT_SHARE) weight = (double)call->rows / (double)run->global_rows;
     else if (call->node->a.kind == MIRT__WEIGHT_ONCE) weight = run->replica == 0;
-    if (call->node->a.scaled) weight *= run->gradient_scale;
+    if (MIRT__OF(&call->node->a, loss)->scaled) weight *= run->gradient_scale;
     call->kernels->fill((mirt__real *)call->out[0], (mirt__real)weight, samples ? call->rows : 1, &call->where);
 }
 
 static void mirt__constant_run(const mirt__call *call) {
-    call->kernels->constant(call->out[0], call->node->a.data, mirt__tensor_bytes(call->node->out[0], 1), &call->where);
+    const void *data = MIRT__OF(&call->node->a, data)->data;
+    call->kernels->constant(call->out[0], data, mirt__tensor_bytes(call->node->out[0], 1), &call->where);
 }
 
 MIRT__LIB void mirt__copy_run(const mirt__call *call) {
@@ -31491,16 +31582,17 @@ MIRT__LIB void mirt__copy_run(const mirt__call *call) {
 }
 
 static mirt_tensor *mirt__constant_of(mirt__graph *graph, const mirt_array *array, size_t bytes) {
-    mirt__attrs a = mirt__no_attrs();
+    mirt__attrs a = mirt__attrs_of(MIRT__OP_constant);
     void *data = mirt__pool_alloc(&graph->pool, bytes);
     if (!data) return NULL;
     if (array->dtype == MIRT_FLOAT32) {
-        for (size_t i = 0; i < bytes / sizeof(mirt__real); i++) ((mirt__real *)data)[i] = ((const float *)array->data)[i];
+        for (size_t i = 0; i < bytes / sizeof(mirt__real); i++)
+            ((mirt__real *)data)[i] = ((const float *)array->data)[i];
     } else {
         memcpy(data, array->data, bytes);
     }
-    a.data = data;
-    a.bytes = bytes;
+    MIRT__OF(&a, data)->data = data;
+    MIRT__OF(&a, data)->bytes = bytes;
     a.dtype = array->dtype;
     a.shape = array->shape;
     return mirt__record(graph, MIRT__OP_constant, &a, NULL, 0);
@@ -31513,8 +31605,10 @@ MIRT__LIB mirt_tensor *mirt__constant_op(mirt__graph *graph, mirt_array array) {
     for (int i = 0; shaped && i < array.shape.rank; i++) count = array.shape.dim[i] < 1 ? -1 : count;
     if (shaped && count > 0) count = mirt__shape_count(&array.shape);
     mirt_tensor *t = NULL;
-    if (!array.data || !mirt__dtype_known(array.dtype)) mirt__fail(MIRT_E_INVALID, "constant: an array needs data of a known dtype");
-    else if (!shaped || count < 1 || count > MIRT__MAX_ELEMENTS) mirt__fail(MIRT_E_SHAPE, "constant: every dimension must be positive, and there are at most %d", MIRT_MAX_RANK);
+    if (!array.data || !mirt__dtype_known(array.dtype))
+        mirt__fail(MIRT_E_INVALID, "constant: an array needs data of a known dtype");
+    else if (!shaped || count < 1 || count > MIRT__MAX_ELEMENTS)
+        mirt__fail(MIRT_E_SHAPE, "constant: every dimension must be positive, and there are at most %d", MIRT_MAX_RANK);
     else t = mirt__constant_of(graph, &array, (size_t)count * mirt__dtype_size(array.dtype));
     if (!t) mirt__graph_poison(graph);
     return t;
@@ -31550,7 +31644,8 @@ MIRT__OP_ROW(loss_weight,
 /* >>section ops/elementwise.c */
 
 /* unary: a.kind (mirt__unary_kind), a.scale, a.offset. binary: a.kind (mirt__binary_kind), a.scale and
-   a.offset of the unary kind whose gradient it is; numpy broadcasting. broadcast: a.kind MIRT__REDUCE_MEAN means divide by the number of repeats. bias_add. */
+   a.offset of the unary kind whose gradient it is; numpy broadcasting. broadcast: a.kind MIRT__REDUCE_MEAN means divide
+   by the number of repeats. bias_add. */
 
 static bool mirt__unary_shape(mirt__node *node) {
     const mirt__attrs *a = &node->a;
@@ -31560,7 +31655,8 @@ static bool mirt__unary_shape(mirt__node *node) {
         return mirt__fail(MIRT_E_INVALID, "clip: %g to %g is no range", (double)a->scale, (double)a->offset), false;
     }
     if (a->kind != MIRT__CLIP && !(isfinite(a->scale) && isfinite(a->offset))) {
-        return mirt__fail(MIRT_E_INVALID, "%g, %g: its numbers must be finite", (double)a->scale, (double)a->offset), false;
+        return mirt__fail(MIRT_E_INVALID, "%g, %g: its numbers must be finite", (double)a->scale, (double)a->offset),
+               false;
     }
     return mirt__need_float(node, 1) && mirt__declare(node, MIRT_FLOAT32, &node->in[0]->shape);
 }
@@ -31577,9 +31673,10 @@ static void mirt__unary_run(const mirt__call *call) {
     else call->kernels->unary(&u, &call->where);
 }
 
-static mirt_tensor *mirt__binary_with(mirt__binary_kind kind, mirt_tensor *a, mirt_tensor *b, float scale, float offset) {
+static mirt_tensor *mirt__binary_with(mirt__binary_kind kind, mirt_tensor *a, mirt_tensor *b, float scale,
+                                      float offset) {
     if (!a || !b) return NULL;
-    mirt__attrs attrs = mirt__no_attrs();
+    mirt__attrs attrs = mirt__attrs_of(MIRT__OP_binary);
     attrs.kind = (int)kind;
     attrs.scale = scale;
     attrs.offset = offset;
@@ -31627,7 +31724,7 @@ MIRT__OP_ROW(unary,
 
 MIRT__LIB mirt_tensor *mirt__unary_op(mirt__unary_kind kind, mirt_tensor *x, float scale, float offset) {
     if (!x) return NULL;
-    mirt__attrs a = mirt__no_attrs();
+    mirt__attrs a = mirt__attrs_of(MIRT__OP_unary);
     a.kind = (int)kind;
     a.scale = scale;
     a.offset = offset;
@@ -31642,7 +31739,8 @@ MIRT__LIB bool mirt__broadcast_shape(const mirt_shape *a, const mirt_shape *b, m
         int64_t da = ia < 0 ? 1 : a->dim[ia], db = ib < 0 ? 1 : b->dim[ib];
         if (da != db && da != 1 && db != 1) {
             char ta[96], tb[96];
-            mirt__fail(MIRT_E_SHAPE, "shapes %s and %s cannot be broadcast together", mirt__shape_text(a, ta), mirt__shape_text(b, tb));
+            mirt__fail(MIRT_E_SHAPE, "shapes %s and %s cannot be broadcast together", mirt__shape_text(a, ta),
+                       mirt__shape_text(b, tb));
             return false;
         }
         out->dim[i] = da == 1 ? db : da;
@@ -31665,7 +31763,8 @@ MIRT__LIB void mirt__broadcast_strides(const mirt_shape *x, const mirt_shape *ou
     for (int i = out->rank - 1, k = x->rank - 1; i >= 0; i--, k--) {
         bool repeats = k < 0 || x->dim[k] == 1;
         stride[i] = repeats ? 0 : step;
-        if (!repeats) step *= x->dim[k] == MIRT_ROWS ? 1 : x->dim[k]; /* rows come first: nothing is left to step over */
+        if (!repeats)
+            step *= x->dim[k] == MIRT_ROWS ? 1 : x->dim[k]; /* rows come first: nothing is left to step over */
     }
 }
 
@@ -31752,7 +31851,8 @@ static bool mirt__broadcast_to_shape(mirt__node *node) {
 static void mirt__broadcast_run(const mirt__call *call) {
     mirt__real factor = 1;
     int64_t repeats = mirt__elements(call->node->in[0], call->rows);
-    if (call->node->a.kind == MIRT__REDUCE_MEAN && repeats) factor = (mirt__real)repeats / (mirt__real)mirt__elements(call->node->out[0], call->rows);
+    if (call->node->a.kind == MIRT__REDUCE_MEAN && repeats)
+        factor = (mirt__real)repeats / (mirt__real)mirt__elements(call->node->out[0], call->rows);
     mirt__binary b;
     mirt__binary_args(call, &b);
     b.kind = MIRT__MULTIPLY;
@@ -31768,7 +31868,7 @@ MIRT__OP_ROW(broadcast,
 
 MIRT__LIB mirt_tensor *mirt__broadcast_op(mirt_tensor *x, mirt_tensor *like, bool mean) {
     if (!x || !like) return NULL;
-    mirt__attrs a = mirt__no_attrs();
+    mirt__attrs a = mirt__attrs_of(MIRT__OP_broadcast);
     a.kind = mean ? MIRT__REDUCE_MEAN : MIRT__REDUCE_SUM;
     mirt_tensor *in[2] = {x, like};
     return mirt__record(x->node->graph, MIRT__OP_broadcast, &a, in, 2);
@@ -31807,7 +31907,8 @@ MIRT__LIB mirt_tensor *mirt__bias_add_op(mirt_tensor *x, mirt_tensor *bias) {
 MIRT__LIB mirt_activation_kind mirt__activation_of(const mirt__node *node) {
     for (int i = 0; node->id == MIRT__OP_unary && i < MIRT__ACTIVATION_COUNT; i++) {
         const mirt__activation_class *c = mirt__activation_get((mirt_activation_kind)i);
-        if (c->unary != MIRT__COPY && c->unary == (mirt__unary_kind)node->a.kind && node->a.scale == c->scale) return (mirt_activation_kind)i;
+        if (c->unary != MIRT__COPY && c->unary == (mirt__unary_kind)node->a.kind && node->a.scale == c->scale)
+            return (mirt_activation_kind)i;
     }
     return MIRT_LINEAR;
 }
@@ -31867,13 +31968,18 @@ static bool mirt__logic_shape(mirt__node *node) {
     const mirt_tensor *a = node->in[where], *b = node->num_in > where + 1 ? node->in[where + 1] : a;
     mirt_shape shape;
     if (where && node->in[0]->dtype != MIRT_BOOL) {
-        return mirt__fail(MIRT_E_INVALID, "the condition is %s, not bool: compare or cast it first", mirt__dtype_name(node->in[0]->dtype)), false;
+        return mirt__fail(MIRT_E_INVALID, "the condition is %s, not bool: compare or cast it first",
+                          mirt__dtype_name(node->in[0]->dtype)),
+               false;
     }
     if (a->dtype != b->dtype) {
-        return mirt__fail(MIRT_E_INVALID, "%s and %s do not go together: cast one of them", mirt__dtype_name(a->dtype), mirt__dtype_name(b->dtype)), false;
+        return mirt__fail(MIRT_E_INVALID, "%s and %s do not go together: cast one of them", mirt__dtype_name(a->dtype),
+                          mirt__dtype_name(b->dtype)),
+               false;
     }
     if (truth && a->dtype != MIRT_BOOL) {
-        return mirt__fail(MIRT_E_INVALID, "takes bool, not %s: compare or cast it first", mirt__dtype_name(a->dtype)), false;
+        return mirt__fail(MIRT_E_INVALID, "takes bool, not %s: compare or cast it first", mirt__dtype_name(a->dtype)),
+               false;
     }
     if (!mirt__broadcast_shape(&a->shape, &b->shape, &shape)) return false;
     mirt_shape all = shape;
@@ -31898,7 +32004,8 @@ static void mirt__logic_run(const mirt__call *call) {
     call->kernels->logic(&l, &call->where);
 }
 
-MIRT__LIB bool mirt__where_gradient(mirt_tensor *condition, mirt_tensor *a, mirt_tensor *b, mirt_tensor *dy, mirt_tensor **dx) {
+MIRT__LIB bool mirt__where_gradient(mirt_tensor *condition, mirt_tensor *a, mirt_tensor *b, mirt_tensor *dy,
+                                    mirt_tensor **dx) {
     if (!condition || !dy) return false;
     mirt_tensor *zero = mirt__scalar_op(dy->node->graph, 0);
     if (a->needs_grad && !(dx[0] = mirt__unbroadcast(mirt__where_op(condition, dy, zero), a))) return false;
@@ -31924,7 +32031,7 @@ static mirt_tensor *mirt__logic_record(mirt__logic_kind kind, mirt_tensor *const
     for (int i = 0; i < num_in; i++) {
         if (!in[i]) return NULL;
     }
-    mirt__attrs a = mirt__no_attrs();
+    mirt__attrs a = mirt__attrs_of(MIRT__OP_logic);
     a.kind = (int)kind;
     return mirt__record(in[0]->node->graph, MIRT__OP_logic, &a, in, num_in);
 }
@@ -31940,30 +32047,41 @@ MIRT__LIB mirt_tensor *mirt__where_op(mirt_tensor *condition, mirt_tensor *a, mi
 }
 
 MIRT_API mirt_tensor *mirt_equal(mirt_tensor *a, mirt_tensor *b) { return mirt__logic_op(MIRT__IS_EQUAL, a, b); }
-MIRT_API mirt_tensor *mirt_not_equal(mirt_tensor *a, mirt_tensor *b) { return mirt__logic_op(MIRT__IS_NOT_EQUAL, a, b); }
+MIRT_API mirt_tensor *mirt_not_equal(mirt_tensor *a, mirt_tensor *b) {
+    return mirt__logic_op(MIRT__IS_NOT_EQUAL, a, b);
+}
 MIRT_API mirt_tensor *mirt_less(mirt_tensor *a, mirt_tensor *b) { return mirt__logic_op(MIRT__IS_LESS, a, b); }
-MIRT_API mirt_tensor *mirt_less_equal(mirt_tensor *a, mirt_tensor *b) { return mirt__logic_op(MIRT__IS_LESS_EQUAL, a, b); }
+MIRT_API mirt_tensor *mirt_less_equal(mirt_tensor *a, mirt_tensor *b) {
+    return mirt__logic_op(MIRT__IS_LESS_EQUAL, a, b);
+}
 MIRT_API mirt_tensor *mirt_greater(mirt_tensor *a, mirt_tensor *b) { return mirt__logic_op(MIRT__IS_LESS, b, a); }
-MIRT_API mirt_tensor *mirt_greater_equal(mirt_tensor *a, mirt_tensor *b) { return mirt__logic_op(MIRT__IS_LESS_EQUAL, b, a); }
+MIRT_API mirt_tensor *mirt_greater_equal(mirt_tensor *a, mirt_tensor *b) {
+    return mirt__logic_op(MIRT__IS_LESS_EQUAL, b, a);
+}
 MIRT_API mirt_tensor *mirt_logical_and(mirt_tensor *a, mirt_tensor *b) { return mirt__logic_op(MIRT__AND, a, b); }
 MIRT_API mirt_tensor *mirt_logical_or(mirt_tensor *a, mirt_tensor *b) { return mirt__logic_op(MIRT__OR, a, b); }
 MIRT_API mirt_tensor *mirt_logical_not(mirt_tensor *x) { return mirt__logic_op(MIRT__NOT, x, NULL); }
-MIRT_API mirt_tensor *mirt_where(mirt_tensor *condition, mirt_tensor *a, mirt_tensor *b) { return mirt__where_op(condition, a, b); }
+MIRT_API mirt_tensor *mirt_where(mirt_tensor *condition, mirt_tensor *a, mirt_tensor *b) {
+    return mirt__where_op(condition, a, b);
+}
 
 /* >>section ops/reduce.c */
 
-/* a.kind (mirt__reduce_kind), a.axes, a.keepdims. */
+/* a.kind (mirt__reduce_kind); of the family: axes, keepdims. */
 
 static bool mirt__reduce_shape(mirt__node *node) {
     const mirt_shape *x = &node->in[0]->shape;
+    const mirt__attrs_reduce *a = MIRT__OF(&node->a, reduce);
     if (!mirt__need_float(node, 1)) return false;
-    if (node->a.axes >> x->rank) return mirt__fail(MIRT_E_SHAPE, "axes 0x%x name an axis beyond rank %d", node->a.axes, x->rank), false;
+    if (a->axes >> x->rank) {
+        return mirt__fail(MIRT_E_SHAPE, "axes 0x%x name an axis beyond rank %d", a->axes, x->rank), false;
+    }
     mirt_shape y;
     memset(&y, 0, sizeof y);
     for (int i = 0; i < x->rank; i++) {
-        bool reduced = node->a.axes >> i & 1;
+        bool reduced = a->axes >> i & 1;
         if (!reduced) y.dim[y.rank++] = x->dim[i];
-        else if (node->a.keepdims) y.dim[y.rank++] = 1;
+        else if (a->keepdims) y.dim[y.rank++] = 1;
     }
     return mirt__declare(node, MIRT_FLOAT32, &y);
 }
@@ -31973,7 +32091,7 @@ static void mirt__reduce_args(const mirt__node *node, int64_t rows, mirt__reduce
     memset(r, 0, sizeof *r);
     r->kind = (mirt__reduce_kind)node->a.kind;
     r->rank = x->rank;
-    r->axes = node->a.axes;
+    r->axes = MIRT__OF(&node->a, reduce)->axes;
     for (int i = 0; i < x->rank; i++) r->dim[i] = x->dim[i] == MIRT_ROWS ? rows : x->dim[i];
 }
 
@@ -31996,7 +32114,7 @@ static void mirt__reduce_workspace(const mirt__node *node, int64_t rows, mirt__w
 static mirt_tensor *mirt__keepdims(mirt_tensor *y, const mirt__node *node) {
     mirt_shape shape = node->in[0]->shape;
     for (int i = 0; i < shape.rank; i++) {
-        if (node->a.axes >> i & 1) shape.dim[i] = 1;
+        if (MIRT__OF(&node->a, reduce)->axes >> i & 1) shape.dim[i] = 1;
     }
     return mirt__reshape_op(y, &shape);
 }
@@ -32028,7 +32146,9 @@ MIRT__OP_ROW(reduce,
     MIRT__SET(half, mirt__reduce_half) MIRT__SET(half_in, MIRT__INPUT(0)) MIRT__SET(saved, true) MIRT__SET(min_in, 1)
     MIRT__SET(max_in, 1) MIRT__SET(saved_attrs, MIRT__SAVES_kind | MIRT__SAVES_axes | MIRT__SAVES_keepdims))
 
-static bool mirt__reduce_max_grad_shape(mirt__node *node) { return mirt__declare(node, MIRT_FLOAT32, &node->in[0]->shape); }
+static bool mirt__reduce_max_grad_shape(mirt__node *node) {
+    return mirt__declare(node, MIRT_FLOAT32, &node->in[0]->shape);
+}
 
 static void mirt__reduce_max_grad_run(const mirt__call *call) {
     mirt__reduce_max_grad g;
@@ -32046,10 +32166,10 @@ MIRT__OP_ROW(reduce_max_grad,
 
 MIRT__LIB mirt_tensor *mirt__reduce_op(mirt__reduce_kind kind, mirt_tensor *x, unsigned axes, bool keepdims) {
     if (!x) return NULL;
-    mirt__attrs a = mirt__no_attrs();
+    mirt__attrs a = mirt__attrs_of(MIRT__OP_reduce);
     a.kind = (int)kind;
-    a.axes = axes;
-    a.keepdims = keepdims;
+    MIRT__OF(&a, reduce)->axes = axes;
+    MIRT__OF(&a, reduce)->keepdims = keepdims;
     return mirt__record(x->node->graph, MIRT__OP_reduce, &a, &x, 1);
 }
 
@@ -32078,40 +32198,50 @@ MIRT_API mirt_tensor *mirt_reduce_variance(mirt_tensor *x, unsigned axes, bool k
 
 /* >>section ops/scan.c */
 
-/* scan: a.kind (mirt__scan_kind) along a.axis. */
+/* scan: a.kind (mirt__scan_kind) along the family's axis. */
 
 MIRT__LIB bool mirt__take_axis(mirt__node *node, const mirt_shape *x) {
-    const int axis = node->a.axis < 0 ? node->a.axis + x->rank : node->a.axis;
+    mirt__attrs_axis *a = MIRT__OF(&node->a, axis);
+    const int axis = a->axis < 0 ? a->axis + x->rank : a->axis;
     char text[96];
     if (axis < 0 || axis >= x->rank) {
-        return mirt__fail(MIRT_E_SHAPE, "%s has no axis %d", mirt__shape_text(x, text), node->a.axis), false;
+        return mirt__fail(MIRT_E_SHAPE, "%s has no axis %d", mirt__shape_text(x, text), a->axis), false;
     }
-    if (x->dim[axis] == MIRT_ROWS) return mirt__fail(MIRT_E_SHAPE, "axis %d is the rows of a batch, which are divided among replicas", node->a.axis), false;
-    node->a.axis = axis;
+    if (x->dim[axis] == MIRT_ROWS) {
+        mirt__fail(MIRT_E_SHAPE, "axis %d is the rows of a batch, which are divided among replicas", a->axis);
+        return false;
+    }
+    a->axis = axis;
     return true;
 }
 
-static bool mirt__scan_finds(const mirt__node *node) { return node->a.kind == MIRT__ARGMAX || node->a.kind == MIRT__ARGMIN; }
+static bool mirt__scan_finds(const mirt__node *node) {
+    return node->a.kind == MIRT__ARGMAX || node->a.kind == MIRT__ARGMIN;
+}
 
 static bool mirt__scan_shape(mirt__node *node) {
     mirt_shape y = node->in[0]->shape;
     if (!mirt__need_float(node, 1) || !mirt__take_axis(node, &y)) return false;
+    const int axis = MIRT__OF(&node->a, axis)->axis;
     if (!mirt__scan_finds(node)) return mirt__declare(node, MIRT_FLOAT32, &y);
-    if (y.dim[node->a.axis] > INT32_MAX) return mirt__fail(MIRT_E_SHAPE, "an axis of %lld is too long for int32", (long long)y.dim[node->a.axis]), false;
+    if (y.dim[axis] > INT32_MAX) {
+        return mirt__fail(MIRT_E_SHAPE, "an axis of %lld is too long for int32", (long long)y.dim[axis]), false;
+    }
     y.rank--;
-    for (int i = node->a.axis; i < y.rank; i++) y.dim[i] = y.dim[i + 1];
+    for (int i = axis; i < y.rank; i++) y.dim[i] = y.dim[i + 1];
     return mirt__declare(node, MIRT_INT32, &y);
 }
 
 static void mirt__scan_run(const mirt__call *call) {
     const mirt_shape *x = &call->node->in[0]->shape;
+    const int axis = MIRT__OF(&call->node->a, axis)->axis;
     mirt__scan s;
     s.kind = (mirt__scan_kind)call->node->a.kind;
     s.outer = s.inner = 1;
-    s.n = x->dim[call->node->a.axis];
+    s.n = x->dim[axis];
     for (int i = 0; i < x->rank; i++) {
-        if (i < call->node->a.axis) s.outer *= x->dim[i] == MIRT_ROWS ? call->rows : x->dim[i];
-        if (i > call->node->a.axis) s.inner *= x->dim[i];
+        if (i < axis) s.outer *= x->dim[i] == MIRT_ROWS ? call->rows : x->dim[i];
+        if (i > axis) s.inner *= x->dim[i];
     }
     s.x = (const mirt__real *)call->in[0];
     s.y = call->out[0];
@@ -32120,15 +32250,16 @@ static void mirt__scan_run(const mirt__call *call) {
 
 static mirt_tensor *mirt__scan_op(int kind, mirt_tensor *x, int axis) {
     if (!x) return NULL;
-    mirt__attrs a = mirt__no_attrs();
+    mirt__attrs a = mirt__attrs_of(MIRT__OP_scan);
     a.kind = kind;
-    a.axis = axis;
+    MIRT__OF(&a, axis)->axis = axis;
     return mirt__record(x->node->graph, MIRT__OP_scan, &a, &x, 1);
 }
 
 /* Only sums pass gradients on: places are int32. */
 static bool mirt__scan_gradient(mirt__node *node, mirt_tensor *const *dy, mirt_tensor **dx) {
-    dx[0] = mirt__scan_op(node->a.kind == MIRT__CUMSUM ? MIRT__CUMSUM_BACK : MIRT__CUMSUM, dy[0], node->a.axis);
+    const int kind = node->a.kind == MIRT__CUMSUM ? MIRT__CUMSUM_BACK : MIRT__CUMSUM;
+    dx[0] = mirt__scan_op(kind, dy[0], MIRT__OF(&node->a, axis)->axis);
     return dx[0] != NULL;
 }
 
@@ -32143,14 +32274,15 @@ MIRT_API mirt_tensor *mirt_cumsum(mirt_tensor *x, int axis) { return mirt__scan_
 
 /* >>section ops/shape.c */
 
-/* reshape: a.shape. cast: a.dtype. one_hot: a.depth. */
+/* reshape: a.shape. cast: a.dtype. one_hot: the family's depth. */
 
 static bool mirt__reshape_shape(mirt__node *node) {
     const mirt_tensor *x = node->in[0];
     bool rows_kept = mirt__is_batched(&x->shape) == mirt__is_batched(&node->a.shape);
     if (!rows_kept || mirt__shape_count(&x->shape) != mirt__shape_count(&node->a.shape)) {
         char from[96], to[96];
-        mirt__fail(MIRT_E_SHAPE, "%s cannot be reshaped to %s", mirt__shape_text(&x->shape, from), mirt__shape_text(&node->a.shape, to));
+        mirt__fail(MIRT_E_SHAPE, "%s cannot be reshaped to %s", mirt__shape_text(&x->shape, from),
+                   mirt__shape_text(&node->a.shape, to));
         return false;
     }
     return mirt__declare(node, x->dtype, &node->a.shape);
@@ -32168,7 +32300,7 @@ MIRT__OP_ROW(reshape,
 
 MIRT__LIB mirt_tensor *mirt__reshape_op(mirt_tensor *x, const mirt_shape *shape) {
     if (!x || mirt__shape_equal(&x->shape, shape)) return x;
-    mirt__attrs a = mirt__no_attrs();
+    mirt__attrs a = mirt__attrs_of(MIRT__OP_reshape);
     a.shape = *shape;
     return mirt__record(x->node->graph, MIRT__OP_reshape, &a, &x, 1);
 }
@@ -32177,7 +32309,8 @@ MIRT_API mirt_tensor *mirt_reshape(mirt_tensor *x, mirt_shape shape) {
     if (!x) return NULL;
     bool batched = mirt__is_batched(&x->shape);
     if (shape.rank < 0 || shape.rank > MIRT_MAX_RANK - batched) {
-        mirt__fail(MIRT_E_SHAPE, "reshape: %d axes; at most %d are possible%s", shape.rank, MIRT_MAX_RANK - batched, batched ? " besides the rows" : "");
+        mirt__fail(MIRT_E_SHAPE, "reshape: %d axes; at most %d are possible%s", shape.rank, MIRT_MAX_RANK - batched,
+                   batched ? " besides the rows" : "");
         mirt__graph_poison(x->node->graph);
         return NULL;
     }
@@ -32190,7 +32323,8 @@ MIRT_API mirt_tensor *mirt_reshape(mirt_tensor *x, mirt_shape shape) {
 }
 
 static bool mirt__cast_shape(mirt__node *node) {
-    if (!mirt__dtype_known(node->a.dtype)) return mirt__fail(MIRT_E_INVALID, "there is no dtype number %d", (int)node->a.dtype), false;
+    if (!mirt__dtype_known(node->a.dtype))
+        return mirt__fail(MIRT_E_INVALID, "there is no dtype number %d", (int)node->a.dtype), false;
     return mirt__declare(node, node->a.dtype, &node->in[0]->shape);
 }
 
@@ -32214,24 +32348,26 @@ MIRT__OP_ROW(cast,
 
 MIRT_API mirt_tensor *mirt_cast(mirt_tensor *x, mirt_dtype dtype) {
     if (!x || x->dtype == dtype) return x;
-    mirt__attrs a = mirt__no_attrs();
+    mirt__attrs a = mirt__attrs_of(MIRT__OP_cast);
     a.dtype = dtype;
     return mirt__record(x->node->graph, MIRT__OP_cast, &a, &x, 1);
 }
 
 static bool mirt__one_hot_shape(mirt__node *node) {
     mirt_shape shape = node->in[0]->shape;
-    if (node->in[0]->dtype == MIRT_FLOAT32) return mirt__fail(MIRT_E_INVALID, "takes int32 or uint8 indices, not float32"), false;
-    if (node->a.depth < 1) return mirt__fail(MIRT_E_INVALID, "depth is %lld; it must be positive", (long long)node->a.depth), false;
+    const int64_t depth = MIRT__OF(&node->a, one_hot)->depth;
+    if (node->in[0]->dtype == MIRT_FLOAT32)
+        return mirt__fail(MIRT_E_INVALID, "takes int32 or uint8 indices, not float32"), false;
+    if (depth < 1) return mirt__fail(MIRT_E_INVALID, "depth is %lld; it must be positive", (long long)depth), false;
     if (shape.rank == MIRT_MAX_RANK) return mirt__fail(MIRT_E_SHAPE, "makes more than %d axes", MIRT_MAX_RANK), false;
-    shape.dim[shape.rank++] = node->a.depth;
+    shape.dim[shape.rank++] = depth;
     return mirt__declare(node, MIRT_FLOAT32, &shape);
 }
 
 static void mirt__one_hot_run(const mirt__call *call) {
     mirt__one_hot o;
     o.count = mirt__elements(call->node->in[0], call->rows);
-    o.depth = call->node->a.depth;
+    o.depth = MIRT__OF(&call->node->a, one_hot)->depth;
     o.dtype = call->node->in[0]->dtype == MIRT_BOOL ? MIRT_UINT8 : call->node->in[0]->dtype;
     o.x = call->in[0];
     o.y = (mirt__real *)call->out[0];
@@ -32244,19 +32380,23 @@ MIRT__OP_ROW(one_hot,
 
 MIRT_API mirt_tensor *mirt_one_hot(mirt_tensor *x, int64_t depth) {
     if (!x) return NULL;
-    mirt__attrs a = mirt__no_attrs();
-    a.depth = depth;
+    mirt__attrs a = mirt__attrs_of(MIRT__OP_one_hot);
+    MIRT__OF(&a, one_hot)->depth = depth;
     return mirt__record(x->node->graph, MIRT__OP_one_hot, &a, &x, 1);
 }
 
-static bool mirt__stop_gradient_shape(mirt__node *node) { return mirt__declare(node, node->in[0]->dtype, &node->in[0]->shape); }
+static bool mirt__stop_gradient_shape(mirt__node *node) {
+    return mirt__declare(node, node->in[0]->dtype, &node->in[0]->shape);
+}
 
 MIRT__OP_ROW(stop_gradient,
     MIRT__SET(shape, mirt__stop_gradient_shape) MIRT__SET(alias, true) MIRT__SET(stops_gradient, true)
     MIRT__SET(row_wise, true) MIRT__SET(extent, mirt__extent_kept) MIRT__SET(saved, true) MIRT__SET(min_in, 1)
     MIRT__SET(max_in, 1))
 
-MIRT_API mirt_tensor *mirt_stop_gradient(mirt_tensor *x) { return x ? mirt__record(x->node->graph, MIRT__OP_stop_gradient, NULL, &x, 1) : NULL; }
+MIRT_API mirt_tensor *mirt_stop_gradient(mirt_tensor *x) {
+    return x ? mirt__record(x->node->graph, MIRT__OP_stop_gradient, NULL, &x, 1) : NULL;
+}
 
 MIRT_API mirt_shape mirt_tensor_shape(const mirt_tensor *x) {
     mirt_shape none;
@@ -32267,8 +32407,8 @@ MIRT_API mirt_dtype mirt_tensor_dtype(const mirt_tensor *x) { return x ? x->dtyp
 
 /* >>section ops/move.c */
 
-/* transpose: output axis i is input axis a.begin[i]. concat: along a.axis. slice: from a.begin on, a.shape
-   elements. pad: a.begin before and a.shape after, with a.scale. gather: rows of the first input by the
+/* transpose: output axis i is input axis begin[i]. concat: along the family's axis. slice: from begin on, a.shape
+   elements. pad: begin before and a.shape after, with a.scale. gather: rows of the first input by the
    indices of the second; gather_grad: a.shape is the table's. All keep rows where they are. */
 
 /* One move of a call's bytes; the caller sets dimensions, strides and places. */
@@ -32292,23 +32432,26 @@ static void *mirt__move_at(void *base, const int64_t *stride, const int64_t *pla
 }
 
 static bool mirt__move_keeps_rows(const mirt__node *node, bool kept) {
-    if (mirt__is_batched(&node->in[0]->shape) && !kept) return mirt__fail(MIRT_E_SHAPE, "axis 0 is the rows of a batch and stays as it is"), false;
+    if (mirt__is_batched(&node->in[0]->shape) && !kept)
+        return mirt__fail(MIRT_E_SHAPE, "axis 0 is the rows of a batch and stays as it is"), false;
     return true;
 }
 
 static bool mirt__transpose_shape(mirt__node *node) {
     const mirt_shape *x = &node->in[0]->shape;
+    const int64_t *permutation = MIRT__OF(&node->a, move)->begin;
     mirt_shape y = *x;
     unsigned seen = 0;
     for (int i = 0; i < x->rank; i++) {
-        const int64_t from = node->a.begin[i];
+        const int64_t from = permutation[i];
         if (from < 0 || from >= x->rank || seen >> from & 1) {
-            return mirt__fail(MIRT_E_INVALID, "the permutation must name each of the axes 0 to %d once", x->rank - 1), false;
+            return mirt__fail(MIRT_E_INVALID, "the permutation must name each of the axes 0 to %d once", x->rank - 1),
+                   false;
         }
         seen |= 1u << from;
         y.dim[i] = x->dim[from];
     }
-    return mirt__move_keeps_rows(node, node->a.begin[0] == 0) && mirt__declare(node, node->in[0]->dtype, &y);
+    return mirt__move_keeps_rows(node, permutation[0] == 0) && mirt__declare(node, node->in[0]->dtype, &y);
 }
 
 static void mirt__transpose_run(const mirt__call *call) {
@@ -32316,14 +32459,15 @@ static void mirt__transpose_run(const mirt__call *call) {
     mirt__move m = mirt__move_of(call, &call->node->out[0]->shape);
     mirt__move_strides(&call->node->in[0]->shape, stride);
     mirt__move_strides(&call->node->out[0]->shape, m.to);
-    for (int i = 0; i < m.rank; i++) m.from[i] = stride[call->node->a.begin[i]];
+    for (int i = 0; i < m.rank; i++) m.from[i] = stride[MIRT__OF(&call->node->a, move)->begin[i]];
     m.x = call->in[0];
     call->kernels->move(&m, &call->where);
 }
 
 static bool mirt__transpose_gradient(mirt__node *node, mirt_tensor *const *dy, mirt_tensor **dx) {
-    mirt__attrs a = mirt__no_attrs();
-    for (int i = 0; i < node->in[0]->shape.rank; i++) a.begin[node->a.begin[i]] = i;
+    mirt__attrs a = mirt__attrs_of(MIRT__OP_transpose);
+    const int64_t *permutation = MIRT__OF(&node->a, move)->begin;
+    for (int i = 0; i < node->in[0]->shape.rank; i++) MIRT__OF(&a, move)->begin[permutation[i]] = i;
     dx[0] = mirt__record(node->graph, MIRT__OP_transpose, &a, dy, 1);
     return dx[0] != NULL;
 }
@@ -32335,36 +32479,45 @@ MIRT__OP_ROW(transpose,
 
 MIRT_API mirt_tensor *mirt_transpose(mirt_tensor *x, const int *permutation) {
     if (!x) return NULL;
-    mirt__attrs a = mirt__no_attrs();
+    mirt__attrs a = mirt__attrs_of(MIRT__OP_transpose);
     const int first = mirt__is_batched(&x->shape); /* behind which axes are reversed */
-    for (int i = 0; i < x->shape.rank; i++) a.begin[i] = permutation ? permutation[i] : i < first ? i : x->shape.rank - 1 + first - i;
+    for (int i = 0; i < x->shape.rank; i++) {
+        const int reversed = i < first ? i : x->shape.rank - 1 + first - i;
+        MIRT__OF(&a, move)->begin[i] = permutation ? permutation[i] : reversed;
+    }
     return mirt__record(x->node->graph, MIRT__OP_transpose, &a, &x, 1);
 }
 
 static bool mirt__concat_shape(mirt__node *node) {
     mirt_shape y = node->in[0]->shape;
     if (!mirt__take_axis(node, &y)) return false;
+    const int axis = MIRT__OF(&node->a, axis)->axis;
     for (int k = 1; k < node->num_in; k++) {
         const mirt_tensor *x = node->in[k];
         mirt_shape same = x->shape;
-        if (same.rank == y.rank) same.dim[node->a.axis] = y.dim[node->a.axis];
+        if (same.rank == y.rank) same.dim[axis] = y.dim[axis];
         if (!mirt__shape_equal(&same, &y)) {
             char tx[96], ty[96];
-            return mirt__fail(MIRT_E_SHAPE, "%s and %s differ in more than axis %d", mirt__shape_text(&node->in[0]->shape, ty),
-                              mirt__shape_text(&x->shape, tx), node->a.axis), false;
+            return mirt__fail(MIRT_E_SHAPE, "%s and %s differ in more than axis %d",
+                              mirt__shape_text(&node->in[0]->shape, ty), mirt__shape_text(&x->shape, tx), axis),
+                   false;
         }
         if (x->dtype != node->in[0]->dtype) {
-            return mirt__fail(MIRT_E_INVALID, "%s and %s do not go together: cast one of them", mirt__dtype_name(node->in[0]->dtype),
-                              mirt__dtype_name(x->dtype)), false;
+            return mirt__fail(MIRT_E_INVALID, "%s and %s do not go together: cast one of them",
+                              mirt__dtype_name(node->in[0]->dtype), mirt__dtype_name(x->dtype)),
+                   false;
         }
-        if (y.dim[node->a.axis] > MIRT__MAX_ELEMENTS - x->shape.dim[node->a.axis]) return mirt__fail(MIRT_E_SHAPE, "makes too many elements"), false;
-        y.dim[node->a.axis] += x->shape.dim[node->a.axis];
+        if (y.dim[axis] > MIRT__MAX_ELEMENTS - x->shape.dim[axis]) {
+            return mirt__fail(MIRT_E_SHAPE, "makes too many elements"), false;
+        }
+        y.dim[axis] += x->shape.dim[axis];
     }
     return mirt__declare(node, node->in[0]->dtype, &y);
 }
 
 static void mirt__concat_run(const mirt__call *call) {
     int64_t place[MIRT_MAX_RANK] = {0};
+    const int axis = MIRT__OF(&call->node->a, axis)->axis;
     for (int k = 0; k < call->node->num_in; k++) {
         const mirt_shape *x = &call->node->in[k]->shape;
         mirt__move m = mirt__move_of(call, x);
@@ -32373,16 +32526,16 @@ static void mirt__concat_run(const mirt__call *call) {
         m.x = call->in[k];
         m.y = mirt__move_at(call->out[0], m.to, place, m.rank, m.dtype);
         call->kernels->move(&m, &call->where);
-        place[call->node->a.axis] += x->dim[call->node->a.axis];
+        place[axis] += x->dim[axis];
     }
 }
 
 static mirt_tensor *mirt__slice_op(mirt_tensor *x, const int64_t *begin, const int64_t *size) {
-    mirt__attrs a = mirt__no_attrs();
+    mirt__attrs a = mirt__attrs_of(MIRT__OP_slice);
     if (!x) return NULL;
     a.shape.rank = x->shape.rank;
     for (int i = 0; i < x->shape.rank; i++) {
-        a.begin[i] = begin[i];
+        MIRT__OF(&a, move)->begin[i] = begin[i];
         a.shape.dim[i] = size[i];
     }
     return mirt__record(x->node->graph, MIRT__OP_slice, &a, &x, 1);
@@ -32398,10 +32551,11 @@ static bool mirt__need_lists(const mirt_tensor *x, const void *a, const void *b,
 
 static bool mirt__concat_gradient(mirt__node *node, mirt_tensor *const *dy, mirt_tensor **dx) {
     int64_t begin[MIRT_MAX_RANK] = {0};
+    const int axis = MIRT__OF(&node->a, axis)->axis;
     for (int k = 0; k < node->num_in; k++) {
         const mirt_shape *x = &node->in[k]->shape;
         if (node->in[k]->needs_grad && !(dx[k] = mirt__slice_op(dy[0], begin, x->dim))) return false;
-        begin[node->a.axis] += x->dim[node->a.axis];
+        begin[axis] += x->dim[axis];
     }
     return true;
 }
@@ -32413,8 +32567,8 @@ MIRT__OP_ROW(concat,
 
 MIRT_API mirt_tensor *mirt_concat(mirt_tensor *const *x, int n, int axis) {
     mirt_tensor *in[MIRT__MAX_IN];
-    mirt__attrs a = mirt__no_attrs();
-    a.axis = axis;
+    mirt__attrs a = mirt__attrs_of(MIRT__OP_concat);
+    MIRT__OF(&a, axis)->axis = axis;
     if (n < 1 || !x) return mirt__fail(MIRT_E_INVALID, "concat: there is nothing to join"), (mirt_tensor *)NULL;
     in[0] = x[0];
     for (int at = 1; at < n && in[0];) { /* as many at a time as a node takes */
@@ -32427,19 +32581,20 @@ MIRT_API mirt_tensor *mirt_concat(mirt_tensor *const *x, int n, int axis) {
 
 static bool mirt__slice_shape(mirt__node *node) {
     const mirt_shape *x = &node->in[0]->shape;
-    mirt__attrs *a = &node->a;
+    const int64_t *begin = MIRT__OF(&node->a, move)->begin;
+    mirt_shape *y = &node->a.shape;
     for (int i = 0; i < x->rank; i++) {
         if (x->dim[i] == MIRT_ROWS) {
-            if (!mirt__move_keeps_rows(node, a->begin[i] == 0 && a->shape.dim[i] == -1)) return false;
+            if (!mirt__move_keeps_rows(node, begin[i] == 0 && y->dim[i] == -1)) return false;
             continue;
         }
-        if (a->shape.dim[i] == -1 && a->begin[i] >= 0) a->shape.dim[i] = x->dim[i] - a->begin[i];
-        if (a->begin[i] < 0 || a->shape.dim[i] < 1 || a->begin[i] > x->dim[i] - a->shape.dim[i]) {
-            return mirt__fail(MIRT_E_SHAPE, "%lld elements from %lld on are not within the %lld of axis %d", (long long)a->shape.dim[i],
-                              (long long)a->begin[i], (long long)x->dim[i], i), false;
+        if (y->dim[i] == -1 && begin[i] >= 0) y->dim[i] = x->dim[i] - begin[i];
+        if (begin[i] < 0 || y->dim[i] < 1 || begin[i] > x->dim[i] - y->dim[i]) {
+            return mirt__fail(MIRT_E_SHAPE, "%lld elements from %lld on are not within the %lld of axis %d",
+                              (long long)y->dim[i], (long long)begin[i], (long long)x->dim[i], i), false;
         }
     }
-    return mirt__declare(node, node->in[0]->dtype, &a->shape);
+    return mirt__declare(node, node->in[0]->dtype, y);
 }
 
 static void mirt__slice_run(const mirt__call *call) {
@@ -32447,17 +32602,17 @@ static void mirt__slice_run(const mirt__call *call) {
     mirt__move m = mirt__move_of(call, y);
     mirt__move_strides(&call->node->in[0]->shape, m.from);
     mirt__move_strides(y, m.to);
-    m.x = mirt__move_at(call->in[0], m.from, call->node->a.begin, m.rank, m.dtype);
+    m.x = mirt__move_at(call->in[0], m.from, MIRT__OF(&call->node->a, move)->begin, m.rank, m.dtype);
     call->kernels->move(&m, &call->where);
 }
 
 static mirt_tensor *mirt__pad_op(mirt_tensor *x, const int64_t *before, const int64_t *after, float value) {
-    mirt__attrs a = mirt__no_attrs();
+    mirt__attrs a = mirt__attrs_of(MIRT__OP_pad);
     if (!x) return NULL;
     a.scale = value;
     a.shape.rank = x->shape.rank;
     for (int i = 0; i < x->shape.rank; i++) {
-        a.begin[i] = before[i];
+        MIRT__OF(&a, move)->begin[i] = before[i];
         a.shape.dim[i] = after[i];
     }
     return mirt__record(x->node->graph, MIRT__OP_pad, &a, &x, 1);
@@ -32465,9 +32620,10 @@ static mirt_tensor *mirt__pad_op(mirt_tensor *x, const int64_t *before, const in
 
 static bool mirt__slice_gradient(mirt__node *node, mirt_tensor *const *dy, mirt_tensor **dx) {
     const mirt_shape *x = &node->in[0]->shape;
+    const int64_t *begin = MIRT__OF(&node->a, move)->begin;
     int64_t after[MIRT_MAX_RANK];
-    for (int i = 0; i < x->rank; i++) after[i] = x->dim[i] - node->a.begin[i] - node->out[0]->shape.dim[i];
-    dx[0] = mirt__pad_op(dy[0], node->a.begin, after, 0);
+    for (int i = 0; i < x->rank; i++) after[i] = x->dim[i] - begin[i] - node->out[0]->shape.dim[i];
+    dx[0] = mirt__pad_op(dy[0], begin, after, 0);
     return dx[0] != NULL;
 }
 
@@ -32496,7 +32652,8 @@ MIRT_API mirt_tensor *mirt_split_tensor(mirt_tensor *x, int n, int axis, mirt_te
     const int64_t whole = at >= 0 && at < x->shape.rank ? x->shape.dim[at] : 0;
     if (n < 1 || whole < n || whole % n) {
         char text[96];
-        mirt__fail(MIRT_E_SHAPE, "split: %s does not divide into %d equal parts along axis %d", mirt__shape_text(&x->shape, text), n, axis);
+        mirt__fail(MIRT_E_SHAPE, "split: %s does not divide into %d equal parts along axis %d",
+                   mirt__shape_text(&x->shape, text), n, axis);
         mirt__graph_poison(x->node->graph);
         return NULL;
     }
@@ -32508,17 +32665,21 @@ MIRT_API mirt_tensor *mirt_split_tensor(mirt_tensor *x, int n, int axis, mirt_te
 
 static bool mirt__pad_shape(mirt__node *node) {
     mirt_shape y = node->in[0]->shape;
-    const mirt__attrs *a = &node->a;
+    const int64_t *before = MIRT__OF(&node->a, move)->begin, *after = node->a.shape.dim;
     for (int i = 0; i < y.rank; i++) {
         if (y.dim[i] == MIRT_ROWS) {
-            if (!mirt__move_keeps_rows(node, a->begin[i] == 0 && a->shape.dim[i] == 0)) return false;
+            if (!mirt__move_keeps_rows(node, before[i] == 0 && after[i] == 0)) return false;
             continue;
         }
-        if (a->begin[i] < 0 || a->shape.dim[i] < 0) return mirt__fail(MIRT_E_INVALID, "an axis cannot be padded by less than nothing; mirt_slice cuts"), false;
-        if (a->begin[i] > MIRT__MAX_ELEMENTS || a->shape.dim[i] > MIRT__MAX_ELEMENTS) return mirt__fail(MIRT_E_SHAPE, "makes too many elements"), false;
-        y.dim[i] += a->begin[i] + a->shape.dim[i];
+        if (before[i] < 0 || after[i] < 0) {
+            return mirt__fail(MIRT_E_INVALID, "an axis cannot be padded by less than nothing; mirt_slice cuts"), false;
+        }
+        if (before[i] > MIRT__MAX_ELEMENTS || after[i] > MIRT__MAX_ELEMENTS) {
+            return mirt__fail(MIRT_E_SHAPE, "makes too many elements"), false;
+        }
+        y.dim[i] += before[i] + after[i];
     }
-    if (node->in[0]->dtype != MIRT_FLOAT32 && a->scale != 0) {
+    if (node->in[0]->dtype != MIRT_FLOAT32 && node->a.scale != 0) {
         return mirt__fail(MIRT_E_INVALID, "pads %s with 0 only", mirt__dtype_name(node->in[0]->dtype)), false;
     }
     return mirt__declare(node, node->in[0]->dtype, &y);
@@ -32543,16 +32704,18 @@ static void mirt__pad_run(const mirt__call *call) {
     const mirt__real value = (mirt__real)call->node->a.scale;
     mirt__move m = mirt__move_of(call, x);
     if (call->node->out[0]->dtype != MIRT_FLOAT32) mirt__pad_clear(call);
-    else call->kernels->fill((mirt__real *)call->out[0], value, mirt__elements(call->node->out[0], call->rows), &call->where);
+    else
+        call->kernels->fill((mirt__real *)call->out[0], value, mirt__elements(call->node->out[0], call->rows),
+                            &call->where);
     mirt__move_strides(x, m.from);
     mirt__move_strides(y, m.to);
     m.x = call->in[0];
-    m.y = mirt__move_at(call->out[0], m.to, call->node->a.begin, m.rank, m.dtype);
+    m.y = mirt__move_at(call->out[0], m.to, MIRT__OF(&call->node->a, move)->begin, m.rank, m.dtype);
     call->kernels->move(&m, &call->where);
 }
 
 static bool mirt__pad_gradient(mirt__node *node, mirt_tensor *const *dy, mirt_tensor **dx) {
-    dx[0] = mirt__slice_op(dy[0], node->a.begin, node->in[0]->shape.dim);
+    dx[0] = mirt__slice_op(dy[0], MIRT__OF(&node->a, move)->begin, node->in[0]->shape.dim);
     return dx[0] != NULL;
 }
 
@@ -32571,10 +32734,13 @@ static bool mirt__gather_shape(mirt__node *node) {
     mirt_shape y = indices->shape;
     if (!mirt__need_float(node, 1)) return false;
     if (indices->dtype != MIRT_INT32 && indices->dtype != MIRT_UINT8) {
-        return mirt__fail(MIRT_E_INVALID, "takes int32 or uint8 indices, not %s", mirt__dtype_name(indices->dtype)), false;
+        return mirt__fail(MIRT_E_INVALID, "takes int32 or uint8 indices, not %s", mirt__dtype_name(indices->dtype)),
+               false;
     }
-    if (table->shape.rank < 1 || mirt__is_batched(&table->shape)) return mirt__fail(MIRT_E_SHAPE, "takes rows of a table, not of a batch"), false;
-    if (y.rank + table->shape.rank - 1 > MIRT_MAX_RANK) return mirt__fail(MIRT_E_SHAPE, "makes more than %d axes", MIRT_MAX_RANK), false;
+    if (table->shape.rank < 1 || mirt__is_batched(&table->shape))
+        return mirt__fail(MIRT_E_SHAPE, "takes rows of a table, not of a batch"), false;
+    if (y.rank + table->shape.rank - 1 > MIRT_MAX_RANK)
+        return mirt__fail(MIRT_E_SHAPE, "makes more than %d axes", MIRT_MAX_RANK), false;
     for (int i = 1; i < table->shape.rank; i++) y.dim[y.rank++] = table->shape.dim[i];
     return mirt__declare(node, MIRT_FLOAT32, &y);
 }
@@ -32599,7 +32765,7 @@ static void mirt__gather_run(const mirt__call *call) {
 
 static bool mirt__gather_gradient(mirt__node *node, mirt_tensor *const *dy, mirt_tensor **dx) {
     mirt_tensor *in[2] = {dy[0], node->in[1]};
-    mirt__attrs a = mirt__no_attrs();
+    mirt__attrs a = mirt__attrs_of(MIRT__OP_gather_grad);
     a.shape = node->in[0]->shape;
     dx[0] = mirt__record(node->graph, MIRT__OP_gather_grad, &a, in, 2);
     return dx[0] != NULL;
@@ -32624,7 +32790,7 @@ MIRT_API mirt_tensor *mirt_gather(mirt_tensor *table, mirt_tensor *indices) {
 
 /* >>section ops/matmul.c */
 
-/* a.transpose_a, a.transpose_b. An operand is the matrix [all other axes, last axis]. Fused: a.bias,
+/* transpose_a, transpose_b. An operand is the matrix [all other axes, last axis]. Fused: a.bias,
    a.activation, a.mask_activation, a.column_sum, a.affine (first operand). a.half: products of bfloat16, as those of
    the 1x1 convolution that it is, of images of one pixel: forward, its input gradient when the second operand is
    transposed, its weight gradient when the first one is. */
@@ -32644,50 +32810,56 @@ static mirt__matrix mirt__matrix_of(const mirt_tensor *x) {
 }
 
 static bool mirt__matmul_misfit(const mirt__node *node) {
+    const mirt__attrs_matmul *t = MIRT__OF(&node->a, matmul);
     char ta[96], tb[96];
     mirt__fail(MIRT_E_SHAPE, "%s%s and %s%s: inner sizes differ", mirt__shape_text(&node->in[0]->shape, ta),
-               node->a.transpose_a ? " transposed" : "", mirt__shape_text(&node->in[1]->shape, tb),
-               node->a.transpose_b ? " transposed" : "");
+               t->transpose_a ? " transposed" : "", mirt__shape_text(&node->in[1]->shape, tb),
+               t->transpose_b ? " transposed" : "");
     return false;
 }
 
 static bool mirt__matmul_shape(mirt__node *node) {
+    const mirt__attrs_matmul *t = MIRT__OF(&node->a, matmul);
     const mirt_tensor *a = node->in[0], *b = node->in[1];
     if (b->dtype != MIRT_FLOAT32 || (a->dtype != MIRT_FLOAT32 && !node->a.affine)) return mirt__need_float(node, 2);
-    if (a->shape.rank < 1 || b->shape.rank < 1) return mirt__fail(MIRT_E_SHAPE, "takes tensors of rank 1 and more"), false;
+    if (a->shape.rank < 1 || b->shape.rank < 1)
+        return mirt__fail(MIRT_E_SHAPE, "takes tensors of rank 1 and more"), false;
     if (mirt__last_dim(a) == MIRT_ROWS || mirt__last_dim(b) == MIRT_ROWS) {
         return mirt__fail(MIRT_E_SHAPE, "takes (rows, features), not a bare column of rows: reshape it"), false;
     }
     mirt__matrix ma = mirt__matrix_of(a), mb = mirt__matrix_of(b);
-    int64_t ka = node->a.transpose_a ? ma.rows : ma.cols, kb = node->a.transpose_b ? mb.cols : mb.rows;
-    bool ka_batched = node->a.transpose_a && ma.batched, kb_batched = !node->a.transpose_b && mb.batched;
+    int64_t ka = t->transpose_a ? ma.rows : ma.cols, kb = t->transpose_b ? mb.cols : mb.rows;
+    bool ka_batched = t->transpose_a && ma.batched, kb_batched = !t->transpose_b && mb.batched;
     if (ka != kb || ka_batched != kb_batched) return mirt__matmul_misfit(node);
-    if (node->a.transpose_b && mb.batched) return mirt__fail(MIRT_E_SHAPE, "the rows of a batch can only come first in the result"), false;
+    if (t->transpose_b && mb.batched) {
+        return mirt__fail(MIRT_E_SHAPE, "the rows of a batch can only come first in the result"), false;
+    }
     mirt_shape y;
     memset(&y, 0, sizeof y);
-    if (node->a.transpose_a) {
+    if (t->transpose_a) {
         y.rank = 2;
         y.dim[0] = ma.cols;
     } else {
         y = a->shape;
     }
-    y.dim[y.rank - 1] = node->a.transpose_b ? mb.rows : mb.cols;
+    y.dim[y.rank - 1] = t->transpose_b ? mb.rows : mb.cols;
     if (!mirt__declare(node, MIRT_FLOAT32, &y)) return false;
     mirt_shape column = mirt_make_shape(mirt__last_dim(node->out[0]), 0, 0, 0, 0, 0);
     return !node->a.column_sum || mirt__declare(node, MIRT_FLOAT32, &column);
 }
 
 static void mirt__matmul_args(const mirt__node *node, int64_t rows, mirt__gemm *g) {
+    const mirt__attrs_matmul *t = MIRT__OF(&node->a, matmul);
     mirt__matrix ma = mirt__matrix_of(node->in[0]), mb = mirt__matrix_of(node->in[1]);
     int64_t ra = ma.rows * (ma.batched ? rows : 1), rb = mb.rows * (mb.batched ? rows : 1);
     memset(g, 0, sizeof *g);
-    g->m = node->a.transpose_a ? ma.cols : ra;
-    g->k = node->a.transpose_a ? ra : ma.cols;
-    g->n = node->a.transpose_b ? rb : mb.cols;
-    g->a_row = node->a.transpose_a ? 1 : ma.cols;
-    g->a_col = node->a.transpose_a ? ma.cols : 1;
-    g->b_row = node->a.transpose_b ? 1 : mb.cols;
-    g->b_col = node->a.transpose_b ? mb.cols : 1;
+    g->m = t->transpose_a ? ma.cols : ra;
+    g->k = t->transpose_a ? ra : ma.cols;
+    g->n = t->transpose_b ? rb : mb.cols;
+    g->a_row = t->transpose_a ? 1 : ma.cols;
+    g->a_col = t->transpose_a ? ma.cols : 1;
+    g->b_row = t->transpose_b ? 1 : mb.cols;
+    g->b_col = t->transpose_b ? mb.cols : 1;
     g->a.dtype = node->in[0]->dtype;
     g->a.affine = node->a.affine;
 }
@@ -32705,22 +32877,24 @@ static mirt__epilogue mirt__epilogue_of(const mirt__call *call) {
 }
 
 static mirt__conv mirt__matmul_conv(const mirt__node *node, int64_t rows) {
+    const mirt__attrs_matmul *t = MIRT__OF(&node->a, matmul);
     mirt__gemm g;
     mirt__conv s;
     mirt__matmul_args(node, rows, &g);
     memset(&s, 0, sizeof s);
     s.h = s.w = s.oh = s.ow = 1;
     s.kh = s.kw = s.stride_h = s.stride_w = s.dilation_h = s.dilation_w = s.groups = 1;
-    s.rows = node->a.transpose_a ? g.k : g.m;
-    s.ci = node->a.transpose_a ? g.m : node->a.transpose_b ? g.n : g.k;
-    s.co = node->a.transpose_b ? g.k : g.n;
+    s.rows = t->transpose_a ? g.k : g.m;
+    s.ci = t->transpose_a ? g.m : t->transpose_b ? g.n : g.k;
+    s.co = t->transpose_b ? g.k : g.n;
     return s;
 }
 
 static void mirt__matmul_half(const mirt__call *call) {
     const mirt__node *node = call->node;
+    const mirt__attrs_matmul *t = MIRT__OF(&node->a, matmul);
     const mirt__conv s = mirt__matmul_conv(node, call->rows);
-    if (node->a.transpose_a) {
+    if (t->transpose_a) {
         mirt__conv_weight_grad g;
         memset(&g, 0, sizeof g);
         g.s = s;
@@ -32730,7 +32904,7 @@ static void mirt__matmul_half(const mirt__call *call) {
         g.dkernel = (mirt__real *)call->out[0];
         if (node->a.column_sum) g.db = (mirt__real *)call->out[1];
         call->kernels->conv_weight_grad(&g, &call->where);
-    } else if (node->a.transpose_b) {
+    } else if (t->transpose_b) {
         mirt__conv_input_grad g;
         memset(&g, 0, sizeof g);
         g.s = s;
@@ -32789,8 +32963,8 @@ static double mirt__matmul_macs(const mirt__node *node, int64_t rows) {
 /* The weight gradient of a dense layer, and its bias gradient in the same pass. */
 static bool mirt__matmul_weight_grad(mirt__node *node, mirt_tensor *dz, mirt_tensor **dx) {
     mirt_tensor *in[2] = {node->in[0], dz};
-    mirt__attrs a = mirt__no_attrs();
-    a.transpose_a = true;
+    mirt__attrs a = mirt__attrs_of(MIRT__OP_matmul);
+    MIRT__OF(&a, matmul)->transpose_a = true;
     a.affine = node->a.affine;
     a.scale = node->a.scale;
     a.offset = node->a.offset;
@@ -32803,8 +32977,9 @@ static bool mirt__matmul_weight_grad(mirt__node *node, mirt_tensor *dz, mirt_ten
 }
 
 static bool mirt__matmul_gradient(mirt__node *node, mirt_tensor *const *dy, mirt_tensor **dx) {
+    const mirt__attrs_matmul *t = MIRT__OF(&node->a, matmul);
     mirt_tensor *a = node->in[0], *b = node->in[1];
-    bool ta = node->a.transpose_a, tb = node->a.transpose_b;
+    bool ta = t->transpose_a, tb = t->transpose_b;
     mirt_tensor *dz = mirt__activation_grad_op(node->a.activation, dy[0], node->out[0]);
     if (a->needs_grad) {
         mirt_tensor *da = ta ? mirt__matmul_op(b, dz, tb, true) : mirt__matmul_op(dz, b, false, !tb);
@@ -32822,7 +32997,8 @@ static bool mirt__matmul_gradient(mirt__node *node, mirt_tensor *const *dy, mirt
 }
 
 static bool mirt__matmul_half_products(const mirt__node *node) {
-    return !(node->a.transpose_a && node->a.transpose_b) && mirt__shape_count(&node->in[0]->shape) > 0 &&
+    const mirt__attrs_matmul *t = MIRT__OF(&node->a, matmul);
+    return !(t->transpose_a && t->transpose_b) && mirt__shape_count(&node->in[0]->shape) > 0 &&
            mirt__shape_count(&node->in[1]->shape) > 0;
 }
 
@@ -32836,9 +33012,9 @@ MIRT__OP_ROW(matmul,
 
 MIRT__LIB mirt_tensor *mirt__matmul_op(mirt_tensor *a, mirt_tensor *b, bool transpose_a, bool transpose_b) {
     if (!a || !b) return NULL;
-    mirt__attrs attrs = mirt__no_attrs();
-    attrs.transpose_a = transpose_a;
-    attrs.transpose_b = transpose_b;
+    mirt__attrs attrs = mirt__attrs_of(MIRT__OP_matmul);
+    MIRT__OF(&attrs, matmul)->transpose_a = transpose_a;
+    MIRT__OF(&attrs, matmul)->transpose_b = transpose_b;
     mirt_tensor *in[2] = {a, b};
     return mirt__record(a->node->graph, MIRT__OP_matmul, &attrs, in, 2);
 }
@@ -32849,26 +33025,33 @@ MIRT_API mirt_tensor *mirt_matmul(mirt_tensor *a, mirt_tensor *b, bool transpose
 
 /* >>section ops/conv.c */
 
-/* conv2d: x NHWC, kernel HWIO; a.strides, a.dilation, a.groups, a.padding. Fused: a.bias,
+/* conv2d: x NHWC, kernel HWIO; strides, dilation, groups, padding of the family. Fused: a.bias,
    a.activation, a.affine. Gradients: a.shape is the shape of x or of the kernel;
    a.mask_activation, a.column_sum (bias gradient as second output). conv2d_pool: convolution +
    bias + relu + 2x2 max pooling, for inputs that need no gradient. conv2d_transpose: the input
    gradient of a convolution as an op of its own, kernel [kh, kw, filters, channels]; a.shape is that
    of its output.
 
-   What strips.c gives conv2d and its gradients beside (a.padded, a.norm, a.residual, a.slope, a.sums, a.both) comes with
-   inputs after the two operands, in this order: [bias], [mean, variance, [gamma], [beta]] of a.norm, [what a.residual adds],
-   [mask], [x, mean, variance, [gamma], [beta]] of a.slope, [x of a.both]; and with outputs after the first: two sums
+   What strips.c gives conv2d and its gradients beside (padded, norm, a.residual, slope, sums, both) comes with
+   inputs after the two operands, in this order: [bias], [mean, variance, [gamma], [beta]] of norm, [what a.residual
+   adds], [mask], [x, mean, variance, [gamma], [beta]] of slope, [x of both]; and with outputs after the first: two sums
    (or the means), the weight gradient, its bias's. */
 
-MIRT__LIB bool mirt__window_check(const int kernel[2], const int strides[2], const int dilation[2], mirt_padding padding) {
+MIRT__LIB bool mirt__window_check(const int kernel[2], const int strides[2], const int dilation[2],
+                                  mirt_padding padding) {
     const double most = 1 << 28;
-    if (padding != MIRT_VALID && padding != MIRT_SAME) return mirt__fail(MIRT_E_INVALID, "there is no padding number %d", (int)padding), false;
+    if (padding != MIRT_VALID && padding != MIRT_SAME)
+        return mirt__fail(MIRT_E_INVALID, "there is no padding number %d", (int)padding), false;
     for (int i = 0; i < 2; i++) {
-        if (kernel[i] < 1 || strides[i] < 1 || dilation[i] < 1) return mirt__fail(MIRT_E_INVALID, "window size, strides and dilation must be positive"), false;
-        if ((double)kernel[i] * dilation[i] > most) return mirt__fail(MIRT_E_SHAPE, "a window that reaches over %.0f pixels is too large", (double)kernel[i] * dilation[i]), false;
+        if (kernel[i] < 1 || strides[i] < 1 || dilation[i] < 1)
+            return mirt__fail(MIRT_E_INVALID, "window size, strides and dilation must be positive"), false;
+        if ((double)kernel[i] * dilation[i] > most)
+            return mirt__fail(MIRT_E_SHAPE, "a window that reaches over %.0f pixels is too large",
+                              (double)kernel[i] * dilation[i]),
+                   false;
     }
-    if ((double)kernel[0] * kernel[1] > most) return mirt__fail(MIRT_E_SHAPE, "a window of %dx%d is too large", kernel[0], kernel[1]), false;
+    if ((double)kernel[0] * kernel[1] > most)
+        return mirt__fail(MIRT_E_SHAPE, "a window of %dx%d is too large", kernel[0], kernel[1]), false;
     return true;
 }
 
@@ -32888,7 +33071,9 @@ MIRT__LIB bool mirt__window_out(int64_t in, int kernel, int stride, int dilation
 }
 
 /* The geometry from x, kernel and attributes; the output's size is computed. */
-static bool mirt__conv_geometry(const mirt__node *node, const mirt_shape *x, const mirt_shape *k, int64_t rows, mirt__conv *s) {
+static bool mirt__conv_geometry(const mirt__node *node, const mirt_shape *x, const mirt_shape *k, int64_t rows,
+                                mirt__conv *s) {
+    const mirt__attrs_window *w = MIRT__OF(&node->a, window);
     memset(s, 0, sizeof *s);
     s->rows = rows;
     s->h = x->dim[1];
@@ -32897,55 +33082,65 @@ static bool mirt__conv_geometry(const mirt__node *node, const mirt_shape *x, con
     s->kh = (int)k->dim[0];
     s->kw = (int)k->dim[1];
     s->co = k->dim[3];
-    s->stride_h = node->a.strides[0];
-    s->stride_w = node->a.strides[1];
-    s->dilation_h = node->a.dilation[0];
-    s->dilation_w = node->a.dilation[1];
-    s->groups = node->a.groups;
-    if (node->a.padded) {
-        s->pad_top = node->a.pad[0];
-        s->pad_left = node->a.pad[1];
-        s->oh = node->a.size[0];
-        s->ow = node->a.size[1];
+    s->stride_h = w->strides[0];
+    s->stride_w = w->strides[1];
+    s->dilation_h = w->dilation[0];
+    s->dilation_w = w->dilation[1];
+    s->groups = w->groups;
+    if (w->padded) {
+        s->pad_top = w->pad[0];
+        s->pad_left = w->pad[1];
+        s->oh = w->size[0];
+        s->ow = w->size[1];
         return true;
     }
-    return mirt__window_out(s->h, s->kh, s->stride_h, s->dilation_h, node->a.padding, &s->oh, &s->pad_top) &&
-           mirt__window_out(s->w, s->kw, s->stride_w, s->dilation_w, node->a.padding, &s->ow, &s->pad_left);
+    return mirt__window_out(s->h, s->kh, s->stride_h, s->dilation_h, w->padding, &s->oh, &s->pad_top) &&
+           mirt__window_out(s->w, s->kw, s->stride_w, s->dilation_w, w->padding, &s->ow, &s->pad_left);
 }
 
 static bool mirt__conv2d_check(const mirt__node *node) {
     const mirt_tensor *x = node->in[0], *k = node->in[1];
-    const mirt__attrs *a = &node->a;
-    if (k->dtype != MIRT_FLOAT32 || (x->dtype != MIRT_FLOAT32 && !a->affine)) return mirt__need_float(node, 2);
+    const mirt__attrs_window *a = MIRT__OF(&node->a, window);
+    if (k->dtype != MIRT_FLOAT32 || (x->dtype != MIRT_FLOAT32 && !node->a.affine)) return mirt__need_float(node, 2);
     if (x->shape.rank != 4 || k->shape.rank != 4) {
         char tx[96];
-        return mirt__fail(MIRT_E_SHAPE, "input is %s; a convolution takes (rows, height, width, channels)", mirt__shape_text(&x->shape, tx)), false;
+        return mirt__fail(MIRT_E_SHAPE, "input is %s; a convolution takes (rows, height, width, channels)",
+                          mirt__shape_text(&x->shape, tx)),
+               false;
     }
     const int kernel[2] = {(int)k->shape.dim[0], (int)k->shape.dim[1]};
     if (!mirt__window_check(kernel, a->strides, a->dilation, a->padding)) return false;
     if (a->groups < 1) return mirt__fail(MIRT_E_INVALID, "%d groups: there must be at least one", a->groups), false;
     if (x->shape.dim[3] != k->shape.dim[2] * a->groups || k->shape.dim[3] % a->groups) {
-        return mirt__fail(MIRT_E_SHAPE, "%lld input channels and %lld filters do not divide into %d groups of a kernel for %lld channels",
-                          (long long)x->shape.dim[3], (long long)k->shape.dim[3], a->groups, (long long)k->shape.dim[2]), false;
+        return mirt__fail(
+                   MIRT_E_SHAPE,
+                   "%lld input channels and %lld filters do not divide into %d groups of a kernel for %lld channels",
+                   (long long)x->shape.dim[3], (long long)k->shape.dim[3], a->groups, (long long)k->shape.dim[2]),
+               false;
     }
     return true;
 }
 
 /* Kernels copy padded strips of an image and count their elements: those have to stay countable. */
 static bool mirt__conv_countable(const mirt__conv *s) {
-    double h = (double)s->h + (double)s->kh * s->dilation_h + 2.0 * s->stride_h, w = (double)s->w + (double)s->kw * s->dilation_w + 2.0 * s->stride_w;
-    double strip = h * w * (double)(s->ci + s->co), windows = (double)s->kh * s->kw * (double)s->ci * (33.0 + 2.0 * (double)s->ow);
+    double h = (double)s->h + (double)s->kh * s->dilation_h + 2.0 * s->stride_h,
+           w = (double)s->w + (double)s->kw * s->dilation_w + 2.0 * s->stride_w;
+    double strip = h * w * (double)(s->ci + s->co),
+           windows = (double)s->kh * s->kw * (double)s->ci * (33.0 + 2.0 * (double)s->ow);
     if (strip < (double)MIRT__MAX_BYTES && windows < (double)MIRT__MAX_BYTES) return true;
-    return mirt__fail(MIRT_E_SHAPE, "a kernel of %dx%d, dilated by %dx%d, on %lldx%lldx%lld is too large", s->kh, s->kw, s->dilation_h, s->dilation_w,
-                      (long long)s->h, (long long)s->w, (long long)s->ci), false;
+    return mirt__fail(MIRT_E_SHAPE, "a kernel of %dx%d, dilated by %dx%d, on %lldx%lldx%lld is too large", s->kh, s->kw,
+                      s->dilation_h, s->dilation_w, (long long)s->h, (long long)s->w, (long long)s->ci),
+           false;
 }
 
 static bool mirt__conv2d_shape(mirt__node *node) {
     if (!mirt__conv2d_check(node)) return false;
     mirt__conv s;
     if (!mirt__conv_geometry(node, &node->in[0]->shape, &node->in[1]->shape, 1, &s)) {
-        return mirt__fail(MIRT_E_SHAPE, "kernel %dx%d%s is larger than its input %lldx%lld with padding VALID", s.kh, s.kw,
-                          s.dilation_h > 1 || s.dilation_w > 1 ? " (dilated)" : "", (long long)s.h, (long long)s.w), false;
+        return mirt__fail(MIRT_E_SHAPE, "kernel %dx%d%s is larger than its input %lldx%lld with padding VALID", s.kh,
+                          s.kw, s.dilation_h > 1 || s.dilation_w > 1 ? " (dilated)" : "", (long long)s.h,
+                          (long long)s.w),
+               false;
     }
     if (!mirt__conv_countable(&s)) return false;
     mirt_shape y = node->in[0]->shape;
@@ -32974,15 +33169,18 @@ static void mirt__conv_workspace(const mirt__node *node, int64_t rows, mirt__wor
 }
 
 MIRT__LIB double mirt__conv_macs(const mirt__node *node, int64_t rows) {
+    const mirt__attrs_window *w = MIRT__OF(&node->a, window);
     mirt__conv s;
     mirt__conv_of(node, rows, &s);
-    return (node->a.both ? 2 : 1) * (double)s.rows * (double)(s.oh * s.ow) * (double)s.co * (double)(s.kh * s.kw) * (double)(s.ci / s.groups);
+    return (w->both ? 2 : 1) * (double)s.rows * (double)(s.oh * s.ow) * (double)s.co * (double)(s.kh * s.kw) *
+           (double)(s.ci / s.groups);
 }
 
 MIRT__LIB bool mirt__conv_both_pays(const mirt__node *node) {
+    const mirt__attrs_window *w = MIRT__OF(&node->a, window);
     mirt__conv s;
     mirt__conv_of(node, 1, &s);
-    return node->a.groups > 1 || mirt__both_applies(&s);
+    return w->groups > 1 || mirt__both_applies(&s);
 }
 
 /* What is read of a lazy tensor, for as long as the call lasts. */
@@ -32991,22 +33189,26 @@ typedef struct mirt__lazy_read {
     mirt__norm_back back;
 } mirt__lazy_read;
 
-/* A normalization whose mean, variance, [gamma], [beta] are the node's inputs from `at` on; returns what comes after. */
-static int mirt__scaling_of(const mirt__call *call, const mirt__node *node, int at, mirt_activation_kind activation, mirt__scaling *out) {
+/* A normalization whose mean, variance, [gamma], [beta] are the node's inputs from `at` on; returns what comes after.
+ */
+static int mirt__scaling_of(const mirt__call *call, const mirt__node *node, const mirt__attrs_scaling *a, int at,
+                            mirt_activation_kind activation, mirt__scaling *out) {
     out->mean = (const mirt__real *)mirt__address(call->bases, node->in[at++]);
     out->variance = (const mirt__real *)mirt__address(call->bases, node->in[at++]);
-    out->gamma = node->a.gamma ? (const mirt__real *)mirt__address(call->bases, node->in[at++]) : NULL;
-    out->beta = node->a.beta ? (const mirt__real *)mirt__address(call->bases, node->in[at++]) : NULL;
-    out->epsilon = node->a.epsilon;
+    out->gamma = a->gamma ? (const mirt__real *)mirt__address(call->bases, node->in[at++]) : NULL;
+    out->beta = a->beta ? (const mirt__real *)mirt__address(call->bases, node->in[at++]) : NULL;
+    out->epsilon = a->epsilon;
     out->activation = activation;
     return at;
 }
 
 /* The gradient of a normalization's input: dy, z, mean, variance, [gamma], [beta], [the two sums]. */
 static void mirt__norm_back_of(const mirt__call *call, const mirt__node *node, mirt__norm_back *out) {
-    int next = mirt__scaling_of(call, node, 2, node->a.mask_activation, &out->norm);
+    const mirt__attrs_scaling *a = &MIRT__OF(&node->a, norm)->scaling;
+    int next = mirt__scaling_of(call, node, a, 2, node->a.mask_activation, &out->norm);
     out->z = mirt__address(call->bases, node->in[1]);
-    for (int i = 0; i < 2; i++) out->sum[i] = next < node->num_in ? (const mirt__real *)mirt__address(call->bases, node->in[next + i]) : NULL;
+    for (int i = 0; i < 2; i++)
+        out->sum[i] = next < node->num_in ? (const mirt__real *)mirt__address(call->bases, node->in[next + i]) : NULL;
     out->count = mirt__norm_count(call, node, mirt__elements(node->in[1], call->rows) / mirt__last_dim(node->in[1]));
 }
 
@@ -33021,7 +33223,8 @@ static mirt__reader mirt__lazy_reader_of(const mirt__call *call, int input, mirt
         t = t->node->in[0];
     }
     if (t->lazy && t->node->id == MIRT__OP_normalize) {
-        mirt__scaling_of(call, t->node, 1, t->node->a.activation, &own->norm);
+        const mirt__attrs_scaling *a = &MIRT__OF(&t->node->a, norm)->scaling;
+        mirt__scaling_of(call, t->node, a, 1, t->node->a.activation, &own->norm);
         r.norm = &own->norm;
         t = t->node->in[0];
     } else if (t->lazy) {
@@ -33037,25 +33240,27 @@ static mirt__reader mirt__lazy_reader_of(const mirt__call *call, int input, mirt
 /* *next: the input after those of the epilogue. */
 static mirt__epilogue mirt__fused_epilogue(const mirt__call *call, mirt__scaling *own, int *next) {
     const mirt__attrs *a = &call->node->a;
+    const mirt__attrs_window *w = MIRT__OF(a, window);
     mirt__epilogue e;
     memset(&e, 0, sizeof e);
     int at = 2;
     if (a->bias) e.bias = (const mirt__real *)call->in[at++];
-    if (a->norm) {
-        at = mirt__scaling_of(call, call->node, at, MIRT_LINEAR, own);
+    if (w->norm) {
+        at = mirt__scaling_of(call, call->node, &w->scaling, at, MIRT_LINEAR, own);
         e.norm = own;
     }
     if (a->residual) e.add = call->in[at++];
     e.activation = a->activation;
     if (a->mask_activation) e.mask = call->in[at++];
     e.mask_activation = a->mask_activation;
-    if (a->slope) {
+    if (w->slope) {
         e.slope_x = call->in[at++];
-        at = mirt__scaling_of(call, call->node, at, a->slope_activation, own);
+        at = mirt__scaling_of(call, call->node, &w->scaling, at, w->slope_activation, own);
         e.slope = own;
     }
-    e.sums = a->sums;
-    for (int i = 0; a->sums && i < (a->sums == MIRT__SUMS_IMAGES ? 1 : 2); i++) e.sum[i] = (mirt__real *)call->out[1 + i];
+    e.sums = w->sums;
+    const int outputs = w->sums == MIRT__SUMS_IMAGES ? 1 : 2;
+    for (int i = 0; w->sums && i < outputs; i++) e.sum[i] = (mirt__real *)call->out[1 + i];
     *next = at;
     return e;
 }
@@ -33087,7 +33292,8 @@ static bool mirt__conv_weight_gradient(mirt__node *node, mirt_tensor *dz, mirt_t
     a.activation = MIRT_LINEAR;
     a.bias = false;
     a.of = node;
-    dx[1] = mirt__record(node->graph, which ? MIRT__OP_conv2d_pool_weight_grad : MIRT__OP_conv2d_weight_grad, &a, in, which ? 3 : 2);
+    dx[1] = mirt__record(node->graph, which ? MIRT__OP_conv2d_pool_weight_grad : MIRT__OP_conv2d_weight_grad, &a, in,
+                         which ? 3 : 2);
     if (dx[1] && a.column_sum) dx[2] = dx[1]->node->out[1];
     return dx[1] != NULL;
 }
@@ -33108,7 +33314,8 @@ static bool mirt__conv2d_gradient(mirt__node *node, mirt_tensor *const *dy, mirt
 
 /* Dense or depthwise, between images `a` and `b`. */
 static bool mirt__strips_between(const mirt__node *node, const mirt_tensor *a, const mirt_tensor *b) {
-    return node->a.groups == 1 || (node->a.groups == mirt__last_dim(a) && mirt__last_dim(a) == mirt__last_dim(b));
+    const int groups = MIRT__OF(&node->a, window)->groups;
+    return groups == 1 || (groups == mirt__last_dim(a) && mirt__last_dim(a) == mirt__last_dim(b));
 }
 static bool mirt__conv2d_strips(const mirt__node *node) {
     return mirt__strips_between(node, node->in[0], node->out[0]);
@@ -33117,14 +33324,15 @@ static bool mirt__conv2d_weight_grad_strips(const mirt__node *node) {
     return mirt__strips_between(node, node->in[0], node->in[1]);
 }
 
-static bool mirt__conv2d_half_products(const mirt__node *node) { return node->a.groups == 1; }
+static bool mirt__conv2d_half_products(const mirt__node *node) { return MIRT__OF(&node->a, window)->groups == 1; }
 
 /* Images that an epilogue reads have the output's dtype. */
 static int mirt__conv2d_half_tied(const mirt__node *node, mirt_tensor **tied) {
+    const mirt__attrs_window *w = MIRT__OF(&node->a, window);
     int n = 0;
     if (!mirt__conv2d_strips(node)) return 0;
     tied[n++] = node->out[0];
-    for (int k = 2; k < node->num_in - node->a.both; k++) {
+    for (int k = 2; k < node->num_in - w->both; k++) {
         if (node->in[k]->shape.rank == 4) tied[n++] = node->in[k];
     }
     return n;
@@ -33146,7 +33354,7 @@ static bool mirt__conv_grad_shape(mirt__node *node) {
     return !node->a.column_sum || mirt__declare(node, MIRT_FLOAT32, &bias);
 }
 
-/* With a.both the last input is x, and the weight gradient, [bias gradient] follow the outputs. */
+/* With `both` the last input is x, and the weight gradient, [bias gradient] follow the outputs. */
 static void mirt__conv2d_input_grad_run(const mirt__call *call) {
     mirt__conv_input_grad g;
     mirt__lazy_read read[2];
@@ -33154,6 +33362,7 @@ static void mirt__conv2d_input_grad_run(const mirt__call *call) {
     mirt__scaling norm;
     int next;
     const mirt__attrs *a = &call->node->a;
+    const mirt__attrs_window *w = MIRT__OF(a, window);
     memset(&g, 0, sizeof g);
     mirt__conv_of(call->node, call->rows, &g.s);
     g.dy = mirt__lazy_reader_of(call, 0, &read[0]);
@@ -33163,8 +33372,8 @@ static void mirt__conv2d_input_grad_run(const mirt__call *call) {
     g.half = a->half;
     g.winograd = a->winograd;
     g.epilogue = mirt__fused_epilogue(call, &norm, &next);
-    if (a->both) {
-        const int out = a->sums ? 3 : 1;
+    if (w->both) {
+        const int out = w->sums ? 3 : 1;
         x = mirt__lazy_reader_of(call, next, &read[1]);
         g.x = &x;
         g.dkernel = (mirt__real *)call->out[out];
@@ -33203,23 +33412,28 @@ MIRT__OP_ROW(conv2d_weight_grad,
 
 /* The largest output whose convolution has x's size, as Keras without output padding. */
 static bool mirt__conv2d_transpose_shape(mirt__node *node) {
+    const mirt__attrs_window *w = MIRT__OF(&node->a, window);
     const mirt_shape *x = &node->in[0]->shape, *k = &node->in[1]->shape;
     mirt_shape *y = &node->a.shape;
     mirt__conv s;
     char tx[96], tk[96];
     if (!mirt__need_float(node, 2)) return false;
     if (x->rank != 4 || k->rank != 4 || x->dim[3] != k->dim[3]) {
-        return mirt__fail(MIRT_E_SHAPE, "input is %s and the kernel %s; a transposed convolution takes (rows, height, width, channels) and (height, width, filters, channels)",
-                          mirt__shape_text(x, tx), mirt__shape_text(k, tk)), false;
+        return mirt__fail(MIRT_E_SHAPE,
+                          "input is %s and the kernel %s; a transposed convolution takes (rows, height, width, "
+                          "channels) and (height, width, filters, channels)",
+                          mirt__shape_text(x, tx), mirt__shape_text(k, tk)),
+               false;
     }
     const int kernel[2] = {(int)k->dim[0], (int)k->dim[1]};
-    if (!mirt__window_check(kernel, node->a.strides, node->a.dilation, node->a.padding)) return false;
+    if (!mirt__window_check(kernel, w->strides, w->dilation, w->padding)) return false;
     *y = *x;
     for (int i = 0; i < 2; i++) {
-        const int64_t stride = node->a.strides[i], reach = (int64_t)(kernel[i] - 1) * node->a.dilation[i] + 1;
-        if (x->dim[1 + i] > MIRT__MAX_ELEMENTS / stride) return mirt__fail(MIRT_E_SHAPE, "strides of %lld make too large an output", (long long)stride), false;
+        const int64_t stride = w->strides[i], reach = (int64_t)(kernel[i] - 1) * w->dilation[i] + 1;
+        if (x->dim[1 + i] > MIRT__MAX_ELEMENTS / stride)
+            return mirt__fail(MIRT_E_SHAPE, "strides of %lld make too large an output", (long long)stride), false;
         y->dim[1 + i] = x->dim[1 + i] * stride;
-        if (node->a.padding == MIRT_VALID && reach > stride) y->dim[1 + i] += reach - stride;
+        if (w->padding == MIRT_VALID && reach > stride) y->dim[1 + i] += reach - stride;
     }
     y->dim[3] = k->dim[2];
     return mirt__declare(node, MIRT_FLOAT32, y) && mirt__conv_geometry(node, y, k, 1, &s) && mirt__conv_countable(&s);
@@ -33243,7 +33457,7 @@ MIRT__OP_ROW(conv2d_transpose,
 MIRT__LIB mirt_tensor *mirt__conv2d_transpose_op(mirt_tensor *x, mirt_tensor *kernel, const mirt__attrs *a) {
     mirt__attrs own = *a;
     mirt_tensor *in[2] = {x, kernel};
-    own.groups = 1;
+    MIRT__OF(&own, window)->groups = 1;
     return x && kernel ? mirt__record(x->node->graph, MIRT__OP_conv2d_transpose, &own, in, 2) : NULL;
 }
 
@@ -33251,7 +33465,8 @@ static bool mirt__conv2d_pool_shape(mirt__node *node) {
     mirt__conv s;
     mirt_shape y = node->in[0]->shape;
     if (!mirt__conv2d_check(node)) return false;
-    if (!mirt__conv_geometry(node, &y, &node->in[1]->shape, 1, &s)) return mirt__fail(MIRT_E_SHAPE, "kernel is larger than its input"), false;
+    if (!mirt__conv_geometry(node, &y, &node->in[1]->shape, 1, &s))
+        return mirt__fail(MIRT_E_SHAPE, "kernel is larger than its input"), false;
     y.dim[1] = s.oh / 2;
     y.dim[2] = s.ow / 2;
     y.dim[3] = s.co;
@@ -33292,7 +33507,9 @@ static void mirt__conv2d_pool_weight_grad_run(const mirt__call *call) {
 }
 
 /* Of every window's four places one counts at most. */
-static double mirt__conv2d_pool_weight_grad_macs(const mirt__node *node, int64_t rows) { return mirt__conv_macs(node, rows) / 4; }
+static double mirt__conv2d_pool_weight_grad_macs(const mirt__node *node, int64_t rows) {
+    return mirt__conv_macs(node, rows) / 4;
+}
 
 MIRT__OP_ROW(conv2d_pool_weight_grad,
     MIRT__SET(shape, mirt__conv_grad_shape) MIRT__SET(run, mirt__conv2d_pool_weight_grad_run)
@@ -33310,12 +33527,13 @@ MIRT__LIB mirt_tensor *mirt__depthwise_conv2d_op(mirt_tensor *x, mirt_tensor *ke
     mirt__attrs own = *a;
     if (k.rank != 4 || k.dim[2] != mirt__last_dim(x) || k.dim[2] > INT_MAX) {
         char tx[96], tk[96];
-        mirt__fail(MIRT_E_SHAPE, "a depthwise kernel of %s does not fit %s: it is (height, width, channels, multiplier)", mirt__shape_text(&k, tk),
-                   mirt__shape_text(&x->shape, tx));
+        mirt__fail(MIRT_E_SHAPE,
+                   "a depthwise kernel of %s does not fit %s: it is (height, width, channels, multiplier)",
+                   mirt__shape_text(&k, tk), mirt__shape_text(&x->shape, tx));
         mirt__graph_poison(x->node->graph);
         return NULL;
     }
-    own.groups = (int)k.dim[2];
+    MIRT__OF(&own, window)->groups = (int)k.dim[2];
     k.dim[3] *= k.dim[2];
     k.dim[2] = 1;
     return mirt__conv2d_op(x, mirt__reshape_op(kernel, &k), &own);
@@ -33323,39 +33541,46 @@ MIRT__LIB mirt_tensor *mirt__depthwise_conv2d_op(mirt_tensor *x, mirt_tensor *ke
 
 /* >>section ops/pool.c */
 
-/* a.kernel (the window), a.strides, a.padding. Gradients: a.shape is x's shape. */
+/* kernel (the window), strides, padding. Gradients: a.shape is x's shape. */
 
 static bool mirt__pool_geometry(const mirt__node *node, const mirt_shape *x, int64_t rows, mirt__pool2d *p) {
+    const mirt__attrs_window *w = MIRT__OF(&node->a, window);
     memset(p, 0, sizeof *p);
     p->rows = x->dim[0] == MIRT_ROWS ? rows : x->dim[0];
     p->h = x->dim[1];
     p->w = x->dim[2];
     p->c = x->dim[3];
-    p->kh = node->a.kernel[0];
-    p->kw = node->a.kernel[1];
-    p->stride_h = node->a.strides[0];
-    p->stride_w = node->a.strides[1];
-    if (node->a.padded) {
-        p->pad_top = node->a.pad[0];
-        p->pad_left = node->a.pad[1];
-        p->oh = node->a.size[0];
-        p->ow = node->a.size[1];
+    p->kh = w->kernel[0];
+    p->kw = w->kernel[1];
+    p->stride_h = w->strides[0];
+    p->stride_w = w->strides[1];
+    if (w->padded) {
+        p->pad_top = w->pad[0];
+        p->pad_left = w->pad[1];
+        p->oh = w->size[0];
+        p->ow = w->size[1];
         return true;
     }
-    return mirt__window_out(p->h, p->kh, p->stride_h, 1, node->a.padding, &p->oh, &p->pad_top) &&
-           mirt__window_out(p->w, p->kw, p->stride_w, 1, node->a.padding, &p->ow, &p->pad_left);
+    return mirt__window_out(p->h, p->kh, p->stride_h, 1, w->padding, &p->oh, &p->pad_top) &&
+           mirt__window_out(p->w, p->kw, p->stride_w, 1, w->padding, &p->ow, &p->pad_left);
 }
 
 static bool mirt__pool_shape(mirt__node *node) {
+    const mirt__attrs_window *w = MIRT__OF(&node->a, window);
     mirt_shape y = node->in[0]->shape;
     mirt__pool2d p;
     char text[96];
     if (!mirt__need_float(node, 1)) return false;
-    if (y.rank != 4) return mirt__fail(MIRT_E_SHAPE, "input is %s; pooling takes (rows, height, width, channels)", mirt__shape_text(&y, text)), false;
+    if (y.rank != 4)
+        return mirt__fail(MIRT_E_SHAPE, "input is %s; pooling takes (rows, height, width, channels)",
+                          mirt__shape_text(&y, text)),
+               false;
     const int undilated[2] = {1, 1};
-    if (!mirt__window_check(node->a.kernel, node->a.strides, undilated, node->a.padding)) return false;
+    if (!mirt__window_check(w->kernel, w->strides, undilated, w->padding)) return false;
     if (!mirt__pool_geometry(node, &y, 1, &p)) {
-        return mirt__fail(MIRT_E_SHAPE, "pool %dx%d is larger than its input %lldx%lld with padding VALID", p.kh, p.kw, (long long)p.h, (long long)p.w), false;
+        return mirt__fail(MIRT_E_SHAPE, "pool %dx%d is larger than its input %lldx%lld with padding VALID", p.kh, p.kw,
+                          (long long)p.h, (long long)p.w),
+               false;
     }
     y.dim[1] = p.oh;
     y.dim[2] = p.ow;
@@ -33382,7 +33607,8 @@ static bool mirt__pool_gradient(mirt__node *node, mirt_tensor *const *dy, mirt_t
     mirt__attrs a = node->a;
     mirt_tensor *in[2] = {dy[0], max ? node->out[1] : NULL};
     a.shape = node->in[0]->shape;
-    dx[0] = mirt__record(node->graph, max ? MIRT__OP_max_pool2d_grad : MIRT__OP_average_pool2d_grad, &a, in, max ? 2 : 1);
+    dx[0] =
+        mirt__record(node->graph, max ? MIRT__OP_max_pool2d_grad : MIRT__OP_average_pool2d_grad, &a, in, max ? 2 : 1);
     return dx[0] != NULL;
 }
 
@@ -33435,7 +33661,7 @@ MIRT__LIB mirt_tensor *mirt__average_pool2d_op(mirt_tensor *x, const mirt__attrs
 
 /* >>section ops/loss.c */
 
-/* softmax and its logarithm over the last axis. loss: a.kind (mirt_loss), a.from_logits; inputs predictions, labels;
+/* softmax and its logarithm over the last axis. loss: a.kind (mirt_loss), from_logits; inputs predictions, labels;
    per-sample output. accuracy: a.kind (mirt__accuracy_kind). */
 
 static bool mirt__softmax_shape(mirt__node *node) {
@@ -33459,7 +33685,8 @@ static void mirt__softmax_run(const mirt__call *call) {
 
 static bool mirt__softmax_gradient(mirt__node *node, mirt_tensor *const *dy, mirt_tensor **dx) {
     mirt_tensor *in[2] = {dy[0], node->out[0]};
-    dx[0] = mirt__record(node->graph, node->id == MIRT__OP_softmax ? MIRT__OP_softmax_grad : MIRT__OP_log_softmax_grad, NULL, in, 2);
+    dx[0] = mirt__record(node->graph, node->id == MIRT__OP_softmax ? MIRT__OP_softmax_grad : MIRT__OP_log_softmax_grad,
+                         NULL, in, 2);
     return dx[0] != NULL;
 }
 
@@ -33483,18 +33710,26 @@ MIRT__OP_ROW(log_softmax,
     MIRT__SET(max_in, 1))
 MIRT__OP_ROW(log_softmax_grad, MIRT__SET(shape, mirt__softmax_shape) MIRT__SET(run, mirt__softmax_grad_run))
 
-MIRT_API mirt_tensor *mirt_log_softmax(mirt_tensor *x) { return x ? mirt__record(x->node->graph, MIRT__OP_log_softmax, NULL, &x, 1) : NULL; }
-MIRT_API mirt_tensor *mirt_softmax(mirt_tensor *x) { return x ? mirt__record(x->node->graph, MIRT__OP_softmax, NULL, &x, 1) : NULL; }
+MIRT_API mirt_tensor *mirt_log_softmax(mirt_tensor *x) {
+    return x ? mirt__record(x->node->graph, MIRT__OP_log_softmax, NULL, &x, 1) : NULL;
+}
+MIRT_API mirt_tensor *mirt_softmax(mirt_tensor *x) {
+    return x ? mirt__record(x->node->graph, MIRT__OP_softmax, NULL, &x, 1) : NULL;
+}
 
 static bool mirt__per_sample_shape(mirt__node *node) {
     const mirt_shape *x = &node->in[0]->shape, *labels = &node->in[1]->shape;
     bool sparse = node->in[1]->dtype != MIRT_FLOAT32;
     char tx[96], tl[96];
     if (!mirt__need_float(node, 1)) return false;
-    if (x->rank < 1 || !mirt__is_batched(x) || !mirt__is_batched(labels)) return mirt__fail(MIRT_E_SHAPE, "a loss compares batches"), false;
-    int64_t expected = sparse ? mirt__shape_count(x) / (mirt__last_dim(node->in[0]) ? mirt__last_dim(node->in[0]) : 1) : mirt__shape_count(x);
+    if (x->rank < 1 || !mirt__is_batched(x) || !mirt__is_batched(labels))
+        return mirt__fail(MIRT_E_SHAPE, "a loss compares batches"), false;
+    int64_t expected = sparse ? mirt__shape_count(x) / (mirt__last_dim(node->in[0]) ? mirt__last_dim(node->in[0]) : 1)
+                              : mirt__shape_count(x);
     if (mirt__shape_count(labels) != expected || (sparse && x->rank != 2)) {
-        return mirt__fail(MIRT_E_SHAPE, "labels %s do not fit predictions %s", mirt__shape_text(labels, tl), mirt__shape_text(x, tx)), false;
+        return mirt__fail(MIRT_E_SHAPE, "labels %s do not fit predictions %s", mirt__shape_text(labels, tl),
+                          mirt__shape_text(x, tx)),
+               false;
     }
     mirt_shape y = mirt_make_shape(1, 0, 0, 0, 0, 0);
     y.dim[0] = MIRT_ROWS;
@@ -33504,7 +33739,7 @@ static bool mirt__per_sample_shape(mirt__node *node) {
 static void mirt__loss_args(const mirt__call *call, mirt__loss *l) {
     memset(l, 0, sizeof *l);
     l->kind = (mirt_loss)call->node->a.kind;
-    l->from_logits = call->node->a.from_logits;
+    l->from_logits = MIRT__OF(&call->node->a, loss)->from_logits;
     l->rows = call->rows;
     l->n = mirt__shape_count(&call->node->in[0]->shape);
     l->x = (const mirt__real *)call->in[0];
@@ -33554,16 +33789,16 @@ MIRT__OP_ROW(accuracy,
 
 MIRT__LIB mirt_tensor *mirt__loss_op(mirt_loss kind, bool from_logits, mirt_tensor *x, mirt_tensor *labels) {
     if (!x || !labels) return NULL;
-    mirt__attrs a = mirt__no_attrs();
+    mirt__attrs a = mirt__attrs_of(MIRT__OP_loss);
     a.kind = (int)kind;
-    a.from_logits = from_logits;
+    MIRT__OF(&a, loss)->from_logits = from_logits;
     mirt_tensor *in[2] = {x, labels};
     return mirt__record(x->node->graph, MIRT__OP_loss, &a, in, 2);
 }
 
 MIRT__LIB mirt_tensor *mirt__accuracy_op(mirt__accuracy_kind kind, mirt_tensor *x, mirt_tensor *labels) {
     if (!x || !labels) return NULL;
-    mirt__attrs a = mirt__no_attrs();
+    mirt__attrs a = mirt__attrs_of(MIRT__OP_accuracy);
     a.kind = (int)kind;
     mirt_tensor *in[2] = {x, labels};
     return mirt__record(x->node->graph, MIRT__OP_accuracy, &a, in, 2);
@@ -33571,34 +33806,39 @@ MIRT__LIB mirt_tensor *mirt__accuracy_op(mirt__accuracy_kind kind, mirt_tensor *
 
 /* >>section ops/dropout.c */
 
-/* a.rate, a.key. Outside of training it is left out. Its gradient is the same mask on dy. With a.shape, whose
+/* rate, key. Outside of training it is left out. Its gradient is the same mask on dy. With a.shape, whose
    dimensions are the input's or 1, one draw is for all elements along those that are 1: in training it becomes
    the product of the input and a mask of that shape, which is 0 or 1 / (1 - rate). */
 
 static bool mirt__dropout_shape(mirt__node *node) {
-    if (!(node->a.rate >= 0 && node->a.rate <= 1)) {
-        return mirt__fail(MIRT_E_INVALID, "rate is %g; it must lie between 0 and 1", (double)node->a.rate), false;
+    const float rate = MIRT__OF(&node->a, random)->rate;
+    if (!(rate >= 0 && rate <= 1)) {
+        return mirt__fail(MIRT_E_INVALID, "rate is %g; it must lie between 0 and 1", (double)rate), false;
     }
     const mirt_shape *x = &node->in[0]->shape, *noise = &node->a.shape;
     bool fits = !noise->rank || (noise->rank == x->rank && noise->dim[0] == x->dim[0]);
     for (int i = 1; fits && i < noise->rank; i++) fits = noise->dim[i] == 1 || noise->dim[i] == x->dim[i];
     if (!fits) {
         char text[96], other[96];
-        return mirt__fail(MIRT_E_SHAPE, "noise of %s for %s; its rows are those of the input, and its other dimensions either the input's or 1",
-                          mirt__shape_text(noise, text), mirt__shape_text(x, other)), false;
+        return mirt__fail(MIRT_E_SHAPE,
+                          "noise of %s for %s; its rows are those of the input, and its other dimensions either the "
+                          "input's or 1",
+                          mirt__shape_text(noise, text), mirt__shape_text(x, other)),
+               false;
     }
     return mirt__need_float(node, 1) && mirt__declare(node, MIRT_FLOAT32, x);
 }
 
 static void mirt__dropout_run(const mirt__call *call) {
     const mirt_shape *shape = &call->node->out[0]->shape;
+    const mirt__attrs_random *a = MIRT__OF(&call->node->a, random);
     mirt__dropout d;
     d.rows = mirt__is_batched(shape) ? call->rows : 1;
     d.n = mirt__shape_count(shape);
     d.first_row = call->run->first_row;
-    d.key = call->node->a.key ^ call->run->seed ^ ((uint64_t)call->run->step >> 32 << 32);
+    d.key = a->key ^ call->run->seed ^ ((uint64_t)call->run->step >> 32 << 32);
     d.step = (uint32_t)call->run->step;
-    d.rate = call->node->a.rate;
+    d.rate = a->rate;
     d.x = (const mirt__real *)call->in[0];
     d.y = (mirt__real *)call->out[0];
     call->kernels->dropout(&d, &call->where);
@@ -33609,14 +33849,16 @@ static bool mirt__dropout_gradient(mirt__node *node, mirt_tensor *const *dy, mir
     return dx[0] != NULL;
 }
 
-static mirt_tensor *mirt__dropout_lower(mirt__graph *graph, const mirt__node *node, mirt_tensor *const *in, const mirt__mode *mode) {
+static mirt_tensor *mirt__dropout_lower(mirt__graph *graph, const mirt__node *node, mirt_tensor *const *in,
+                                        const mirt__mode *mode) {
     if (!mirt__in_training(node, mode)) return in[0];
-    return node->a.shape.rank ? mirt__masked_op(in[0], &node->a) : mirt__record(graph, MIRT__OP_dropout, &node->a, in, 1);
+    return node->a.shape.rank ? mirt__masked_op(in[0], &node->a)
+                              : mirt__record(graph, MIRT__OP_dropout, &node->a, in, 1);
 }
 
 static bool mirt__dropout_keeps_all(const mirt__node *node, const mirt__mode *mode) {
     (void)mode;
-    return node->a.rate == 0;
+    return MIRT__OF(&node->a, random)->rate == 0;
 }
 
 MIRT__OP_ROW(dropout,
@@ -33638,29 +33880,38 @@ MIRT__OP_ROW(dropout_mask, MIRT__SET(shape, mirt__dropout_mask_shape) MIRT__SET(
 
 MIRT__LIB mirt_tensor *mirt__masked_op(mirt_tensor *x, const mirt__attrs *a) {
     mirt_tensor *rows = mirt_stop_gradient(x);
-    return rows ? mirt__binary_op(MIRT__MULTIPLY, x, mirt__record(x->node->graph, MIRT__OP_dropout_mask, a, &rows, 1)) : NULL;
+    return rows ? mirt__binary_op(MIRT__MULTIPLY, x, mirt__record(x->node->graph, MIRT__OP_dropout_mask, a, &rows, 1))
+                : NULL;
 }
 
 MIRT__LIB mirt_tensor *mirt__dropout_noise_op(mirt_tensor *x, float rate, uint64_t key, const mirt_shape *noise) {
     if (!x) return NULL;
-    mirt__attrs a = mirt__no_attrs();
-    a.rate = rate;
-    a.key = key;
+    mirt__attrs a = mirt__attrs_of(MIRT__OP_dropout);
+    MIRT__OF(&a, random)->rate = rate;
+    MIRT__OF(&a, random)->key = key;
     if (noise) a.shape = *noise;
     return mirt__record(x->node->graph, MIRT__OP_dropout, &a, &x, 1);
 }
 
-MIRT__LIB mirt_tensor *mirt__dropout_op(mirt_tensor *x, float rate, uint64_t key) { return mirt__dropout_noise_op(x, rate, key, NULL); }
+MIRT__LIB mirt_tensor *mirt__dropout_op(mirt_tensor *x, float rate, uint64_t key) {
+    return mirt__dropout_noise_op(x, rate, key, NULL);
+}
 
 /* >>section ops/augment.c */
 
-/* a.data: the transforms of images that follow each other, a.key: what their keys are mixed with. Outside of training they are
-   left out, but for what crops make of the images' size. In training pixels are read as they are in the data. No gradient passes. */
+/* data: the transforms of images that follow each other, key: what their keys are mixed with. Outside of training they
+   are left out, but for what crops make of the images' size. In training pixels are read as they are in the data. No
+   gradient passes. */
 
-static int mirt__augment_count(const mirt__node *node) { return (int)(node->a.bytes / sizeof(mirt__transform)); }
+static const mirt__transform *mirt__augment_list(const mirt__node *node) {
+    return (const mirt__transform *)MIRT__OF(&node->a, data)->data;
+}
+static int mirt__augment_count(const mirt__node *node) {
+    return (int)(MIRT__OF(&node->a, data)->bytes / sizeof(mirt__transform));
+}
 
 static bool mirt__augment_shape(mirt__node *node) {
-    const mirt__transform *t = (const mirt__transform *)node->a.data, *last = &t[mirt__augment_count(node) - 1];
+    const mirt__transform *t = mirt__augment_list(node), *last = &t[mirt__augment_count(node) - 1];
     mirt_shape y = node->in[0]->shape;
     y.dim[1] = last->oh;
     y.dim[2] = last->ow;
@@ -33670,9 +33921,9 @@ static bool mirt__augment_shape(mirt__node *node) {
 static void mirt__augment_run(const mirt__call *call) {
     const mirt__node *node = call->node;
     mirt__augment_rows a;
-    a.transform = (const mirt__transform *)node->a.data;
+    a.transform = mirt__augment_list(node);
     a.count = mirt__augment_count(node);
-    a.seed = call->run->seed ^ node->a.key;
+    a.seed = call->run->seed ^ MIRT__OF(&node->a, data)->key;
     a.first_row = (uint64_t)call->run->first_row;
     a.step = (uint64_t)call->run->step;
     a.rows = call->rows;
@@ -33684,7 +33935,8 @@ static void mirt__augment_run(const mirt__call *call) {
 
 static void mirt__augment_workspace(const mirt__node *node, int64_t rows, mirt__workspace *out) {
     (void)rows;
-    out->scratch = mirt__augment_room((const mirt__transform *)node->a.data, mirt__augment_count(node), node->in[0]->dtype, MIRT_FLOAT32);
+    const int count = mirt__augment_count(node);
+    out->scratch = mirt__augment_room(mirt__augment_list(node), count, node->in[0]->dtype, MIRT_FLOAT32);
 }
 
 MIRT__LIB mirt_tensor *mirt__fit_op(mirt_tensor *x, const mirt__transform *t) {
@@ -33702,8 +33954,9 @@ MIRT__LIB mirt_tensor *mirt__fit_op(mirt_tensor *x, const mirt__transform *t) {
     return size[1] == t->oh && size[2] == t->ow ? x : mirt__resize2d_op(x, (int)t->oh, (int)t->ow, !t->nearest);
 }
 
-static mirt_tensor *mirt__augment_lower(mirt__graph *graph, const mirt__node *node, mirt_tensor *const *in, const mirt__mode *mode) {
-    const mirt__transform *t = (const mirt__transform *)node->a.data;
+static mirt_tensor *mirt__augment_lower(mirt__graph *graph, const mirt__node *node, mirt_tensor *const *in,
+                                        const mirt__mode *mode) {
+    const mirt__transform *t = mirt__augment_list(node);
     mirt_tensor *x = in[0];
     if (mirt__in_training(node, mode)) {
         if (x->node->id == MIRT__OP_cast && x->node->in[0]->dtype == MIRT_UINT8) x = x->node->in[0];
@@ -33722,11 +33975,13 @@ MIRT__OP_ROW(augment,
 
 MIRT__LIB mirt_tensor *mirt__augment_op(mirt_tensor *x, const mirt__transform *t) {
     mirt__graph *graph = x->node->graph;
-    mirt__attrs a = mirt__no_attrs();
-    const mirt__attrs *first = &x->node->a;
-    a.key = mirt__hash("augment");
+    mirt__attrs a = mirt__attrs_of(MIRT__OP_augment);
+    mirt__attrs_data *own = MIRT__OF(&a, data);
+    const mirt__attrs_data *first = x->node->id == MIRT__OP_augment ? MIRT__OF(&x->node->a, data) : NULL;
+    own->key = mirt__hash("augment");
     /* What was copied from another model keeps the key it has there. */
-    const size_t before = x->node->id == MIRT__OP_augment && first->key == a.key && first->training == a.training ? first->bytes : 0;
+    const bool joins = first && first->key == own->key && x->node->a.training == a.training;
+    const size_t before = joins ? first->bytes : 0;
     mirt__transform *list = (mirt__transform *)mirt__pool_alloc(&graph->pool, before + sizeof *t);
     if (!list) return NULL;
     if (before) {
@@ -33734,8 +33989,8 @@ MIRT__LIB mirt_tensor *mirt__augment_op(mirt_tensor *x, const mirt__transform *t
         x = x->node->in[0];
     }
     memcpy((char *)list + before, t, sizeof *t);
-    a.data = list;
-    a.bytes = before + sizeof *t;
+    own->data = list;
+    own->bytes = before + sizeof *t;
     return mirt__record(graph, MIRT__OP_augment, &a, &x, 1);
 }
 
@@ -33748,7 +34003,9 @@ static bool mirt__all_reduce_shape(mirt__node *node) {
     char text[96];
     if (!mirt__need_float(node, node->num_in)) return false;
     if (mirt__is_batched(&node->in[0]->shape)) {
-        return mirt__fail(MIRT_E_SHAPE, "takes a value a replica, not the rows of %s: reduce them first", mirt__shape_text(&node->in[0]->shape, text)), false;
+        return mirt__fail(MIRT_E_SHAPE, "takes a value a replica, not the rows of %s: reduce them first",
+                          mirt__shape_text(&node->in[0]->shape, text)),
+               false;
     }
     for (int i = 0; i < node->num_in; i++) {
         if (!mirt__declare(node, MIRT_FLOAT32, &node->in[i]->shape)) return false;
@@ -33770,10 +34027,14 @@ static void mirt__all_reduce_run(const mirt__call *call) {
 
 /* Every replica's result depends on every replica's value. */
 static bool mirt__all_reduce_gradient(mirt__node *node, mirt_tensor *const *dy, mirt_tensor **dx) {
-    if (node->a.kind == MIRT__ALL_REDUCE_MOMENTS) return mirt__fail(MIRT_E_INVALID, "combined statistics are differentiated by the normalization that reads them"), false;
+    if (node->a.kind == MIRT__ALL_REDUCE_MOMENTS)
+        return mirt__fail(MIRT_E_INVALID,
+                          "combined statistics are differentiated by the normalization that reads them"),
+               false;
     mirt_tensor *sum = dy[0];
     if (!mirt__all_reduce_op(&sum, 1, MIRT__ALL_REDUCE_SUM)) return false;
-    if (node->a.kind == MIRT__ALL_REDUCE_MEAN) sum = mirt__binary_op(MIRT__MULTIPLY, sum, mirt__loss_weight_op(node->graph, MIRT__WEIGHT_SHARE));
+    if (node->a.kind == MIRT__ALL_REDUCE_MEAN)
+        sum = mirt__binary_op(MIRT__MULTIPLY, sum, mirt__loss_weight_op(node->graph, MIRT__WEIGHT_SHARE));
     dx[0] = sum;
     return sum != NULL;
 }
@@ -33789,7 +34050,7 @@ MIRT__OP_ROW(all_reduce,
     MIRT__SET(run, mirt__all_reduce_run) MIRT__SET(meets, true) MIRT__SET(extent, mirt__all_reduce_extent))
 
 MIRT__LIB mirt_tensor *mirt__all_reduce_op(mirt_tensor **inout, int count, int kind) {
-    mirt__attrs a = mirt__no_attrs();
+    mirt__attrs a = mirt__attrs_of(MIRT__OP_all_reduce);
     a.kind = kind;
     if (!inout[0] || !mirt__record(inout[0]->node->graph, MIRT__OP_all_reduce, &a, inout, count)) return NULL;
     mirt__graph *graph = inout[0]->node->graph;
@@ -33799,15 +34060,15 @@ MIRT__LIB mirt_tensor *mirt__all_reduce_op(mirt_tensor **inout, int count, int k
 
 /* >>section ops/norm.c */
 
-/* Batch normalization (a.last_axes 0: over all axes but the last) and layer normalization (over the
-   last a.last_axes axes), a.epsilon.
-   norm_stats: x -> mean, variance. normalize: x, mean, variance, [gamma], [beta] (a.gamma, a.beta);
-   a.batch_statistics: the statistics are x's own, and the gradient flows through them;
-   a.synchronized: they are of all replicas' rows. With a.residual the last
+/* Batch normalization (last_axes 0: over all axes but the last) and layer normalization (over the
+   last last_axes axes), scaling.epsilon.
+   norm_stats: x -> mean, variance. normalize: x, mean, variance, [gamma], [beta] (scaling.gamma, scaling.beta);
+   batch_statistics: the statistics are x's own, and the gradient flows through them;
+   synchronized: they are of all replicas' rows. With a.residual the last
    input is added before a.activation (elementwise). norm_grad_sums: dy, x, mean, variance, [gamma], [beta] -> gradients
    of beta and gamma. norm_grad_input: dy, x, mean, variance, [gamma], [beta], [the two sums] -> dx. dy counts times the
    slope of a.mask_activation.
-   batch_norm: see ops.h; also a.momentum, a.training. */
+   batch_norm: see ops.h; also momentum, a.training. */
 
 /* Of an x of `shape`: the axes that gamma and beta have. */
 static mirt_shape mirt__norm_last(const mirt_shape *shape, int last_axes) {
@@ -33824,13 +34085,14 @@ static mirt_tensor *mirt__norm_x(const mirt__node *node) {
 }
 
 static void mirt__norm_args(const mirt__node *node, int64_t rows, mirt__norm *s) {
+    const mirt__attrs_norm *own = MIRT__OF(&node->a, norm);
     const mirt_tensor *x = mirt__norm_x(node);
-    const mirt_shape last = mirt__norm_last(&x->shape, node->a.last_axes);
+    const mirt_shape last = mirt__norm_last(&x->shape, own->last_axes);
     memset(s, 0, sizeof *s);
     s->n = mirt__shape_count(&last);
     s->rows = s->n ? mirt__elements(x, rows) / s->n : 0;
-    s->by_row = node->a.last_axes > 0;
-    s->epsilon = node->a.epsilon;
+    s->by_row = own->last_axes > 0;
+    s->epsilon = own->scaling.epsilon;
     s->activation = node->a.activation ? node->a.activation : node->a.mask_activation;
     s->x_dtype = x->dtype;
 }
@@ -33844,26 +34106,32 @@ static void mirt__norm_workspace(const mirt__node *node, int64_t rows, mirt__wor
 
 /* Whether x has the axes: its rows are not among the last ones. */
 static bool mirt__norm_check(const mirt__node *node) {
+    const mirt__attrs_norm *own = MIRT__OF(&node->a, norm);
     const mirt_shape *x = &node->in[0]->shape;
     const int most = x->rank - mirt__is_batched(x);
     char text[96];
     if (!mirt__need_float(node, node->num_in)) return false;
-    if (node->a.last_axes >= 0 && node->a.last_axes <= most && most > 0) return true;
-    return mirt__fail(MIRT_E_SHAPE, "input is %s; it has %d axes to normalize over, not %d", mirt__shape_text(x, text), most, node->a.last_axes ? node->a.last_axes : 1), false;
+    if (own->last_axes >= 0 && own->last_axes <= most && most > 0) return true;
+    mirt__fail(MIRT_E_SHAPE, "input is %s; it has %d axes to normalize over, not %d", mirt__shape_text(x, text), most,
+               own->last_axes ? own->last_axes : 1);
+    return false;
 }
 
 static bool mirt__norm_fits(const mirt__node *node, int input, const mirt_shape *shape, const char *name) {
     char text[96], wanted[96];
     if (input < node->num_in && mirt__shape_equal(&node->in[input]->shape, shape)) return true;
-    return mirt__fail(MIRT_E_SHAPE, "%s is %s; it should be %s", name, input < node->num_in ? mirt__shape_text(&node->in[input]->shape, text) : "missing",
-                      mirt__shape_text(shape, wanted)), false;
+    return mirt__fail(MIRT_E_SHAPE, "%s is %s; it should be %s", name,
+                      input < node->num_in ? mirt__shape_text(&node->in[input]->shape, text) : "missing",
+                      mirt__shape_text(shape, wanted)),
+           false;
 }
 
 /* The shape of mean and variance. */
 static mirt_shape mirt__norm_stats_of(const mirt__node *node) {
+    const mirt__attrs_norm *own = MIRT__OF(&node->a, norm);
     mirt_shape shape = mirt__norm_x(node)->shape;
-    if (!node->a.last_axes) return mirt__norm_last(&shape, 0);
-    shape.rank -= node->a.last_axes;
+    if (!own->last_axes) return mirt__norm_last(&shape, 0);
+    shape.rank -= own->last_axes;
     for (int i = shape.rank; i < MIRT_MAX_RANK; i++) shape.dim[i] = 0;
     return shape;
 }
@@ -33883,7 +34151,7 @@ static void mirt__norm_stats_run(const mirt__call *call) {
 }
 
 /* Only batch normalization reads and writes 16-bit images. */
-static bool mirt__norm_by_channel(const mirt__node *node) { return node->a.last_axes == 0; }
+static bool mirt__norm_by_channel(const mirt__node *node) { return MIRT__OF(&node->a, norm)->last_axes == 0; }
 
 MIRT__OP_ROW(norm_stats,
     MIRT__SET(shape, mirt__norm_stats_shape) MIRT__SET(run, mirt__norm_stats_run)
@@ -33892,24 +34160,27 @@ MIRT__OP_ROW(norm_stats,
 
 /* Of normalize and batch_norm, whose inputs are alike. */
 static bool mirt__normalize_shape(mirt__node *node) {
+    const mirt__attrs_norm *own = MIRT__OF(&node->a, norm);
     int next = 3;
     if (!mirt__norm_check(node)) return false;
-    const mirt_shape stats = mirt__norm_stats_of(node), last = mirt__norm_last(&node->in[0]->shape, node->a.last_axes);
+    const mirt_shape stats = mirt__norm_stats_of(node), last = mirt__norm_last(&node->in[0]->shape, own->last_axes);
     return mirt__norm_fits(node, 1, &stats, "mean") && mirt__norm_fits(node, 2, &stats, "variance") &&
-           (!node->a.gamma || mirt__norm_fits(node, next++, &last, "gamma")) && (!node->a.beta || mirt__norm_fits(node, next++, &last, "beta")) &&
+           (!own->scaling.gamma || mirt__norm_fits(node, next++, &last, "gamma")) &&
+           (!own->scaling.beta || mirt__norm_fits(node, next++, &last, "beta")) &&
            (!node->a.residual || mirt__norm_fits(node, next, &node->in[0]->shape, "what is added")) &&
            mirt__declare(node, MIRT_FLOAT32, &node->in[0]->shape);
 }
 
 static void mirt__normalize_run(const mirt__call *call) {
+    const mirt__attrs_norm *own = MIRT__OF(&call->node->a, norm);
     mirt__norm s;
     int next = 3;
     mirt__norm_args(call->node, call->rows, &s);
     s.x = call->in[0];
     s.mean = (const mirt__real *)call->in[1];
     s.variance = (const mirt__real *)call->in[2];
-    if (call->node->a.gamma) s.gamma = (const mirt__real *)call->in[next++];
-    if (call->node->a.beta) s.beta = (const mirt__real *)call->in[next++];
+    if (own->scaling.gamma) s.gamma = (const mirt__real *)call->in[next++];
+    if (own->scaling.beta) s.beta = (const mirt__real *)call->in[next++];
     if (call->node->a.residual) {
         s.add = call->in[next];
         s.add_dtype = call->node->in[next]->dtype;
@@ -33931,13 +34202,14 @@ static mirt_tensor *mirt__norm_grad_op(mirt__node *node, mirt__op_id id, mirt_te
 
 /* dx; sums: of dy and dy * hat over this replica's rows, or NULL. */
 static mirt_tensor *mirt__norm_input_gradient(mirt__node *node, mirt_tensor *dy, mirt_tensor *sums) {
+    const mirt__attrs_norm *own = MIRT__OF(&node->a, norm);
     mirt_tensor *in[MIRT__MAX_IN] = {dy, node->in[0], node->in[1], node->in[2], NULL, NULL, NULL, NULL};
     int count = 4;
-    for (int i = 3; i < 3 + node->a.gamma + node->a.beta; i++) in[count++] = node->in[i];
-    if (node->a.batch_statistics && !node->a.last_axes) {
+    for (int i = 3; i < 3 + own->scaling.gamma + own->scaling.beta; i++) in[count++] = node->in[i];
+    if (own->batch_statistics && !own->last_axes) {
         in[count] = sums->node->out[0];
         in[count + 1] = sums->node->out[1];
-        if (node->a.synchronized && !mirt__all_reduce_op(in + count, 2, MIRT__ALL_REDUCE_SUM)) return NULL;
+        if (own->synchronized && !mirt__all_reduce_op(in + count, 2, MIRT__ALL_REDUCE_SUM)) return NULL;
         count += 2;
     }
     return mirt__norm_grad_op(node, MIRT__OP_norm_grad_input, in, count);
@@ -33945,14 +34217,16 @@ static mirt_tensor *mirt__norm_input_gradient(mirt__node *node, mirt_tensor *dy,
 
 /* What is added has the sum's gradient: through an activation it is known from the output. */
 static bool mirt__normalize_gradient(mirt__node *node, mirt_tensor *const *dys, mirt_tensor **dx) {
-    const int gamma = 3, beta = 3 + node->a.gamma;
-    const bool wants_gamma = node->a.gamma && node->in[gamma]->needs_grad, wants_beta = node->a.beta && node->in[beta]->needs_grad;
+    const mirt__attrs_norm *own = MIRT__OF(&node->a, norm);
+    const int gamma = 3, beta = 3 + own->scaling.gamma, end = beta + own->scaling.beta;
+    const bool wants_gamma = own->scaling.gamma && node->in[gamma]->needs_grad;
+    const bool wants_beta = own->scaling.beta && node->in[beta]->needs_grad;
     mirt_tensor *dy = node->a.residual ? mirt__activation_grad_op(node->a.activation, dys[0], node->out[0]) : dys[0];
     mirt_tensor *in[6] = {dy, node->in[0], node->in[1], node->in[2], NULL, NULL}, *sums = NULL;
-    if (node->a.residual && node->in[beta + node->a.beta]->needs_grad) dx[beta + node->a.beta] = dy;
-    for (int i = 3; i < beta + node->a.beta; i++) in[i + 1] = node->in[i];
-    if (wants_gamma || wants_beta || (node->in[0]->needs_grad && node->a.batch_statistics && !node->a.last_axes)) {
-        sums = mirt__norm_grad_op(node, MIRT__OP_norm_grad_sums, in, beta + node->a.beta + 1);
+    if (node->a.residual && node->in[end]->needs_grad) dx[end] = dy;
+    for (int i = 3; i < end; i++) in[i + 1] = node->in[i];
+    if (wants_gamma || wants_beta || (node->in[0]->needs_grad && own->batch_statistics && !own->last_axes)) {
+        sums = mirt__norm_grad_op(node, MIRT__OP_norm_grad_sums, in, end + 1);
         if (!sums) return false;
         if (wants_beta) dx[beta] = sums->node->out[0];
         if (wants_gamma) dx[gamma] = sums->node->out[1];
@@ -33969,19 +34243,21 @@ MIRT__OP_ROW(normalize,
     MIRT__SET(half_in, MIRT__INPUTS_ALL) MIRT__SET(half_out, true))
 
 static bool mirt__norm_grad_sums_shape(mirt__node *node) {
-    const mirt_shape last = mirt__norm_last(&node->in[1]->shape, node->a.last_axes);
+    const mirt__attrs_norm *own = MIRT__OF(&node->a, norm);
+    const mirt_shape last = mirt__norm_last(&node->in[1]->shape, own->last_axes);
     return mirt__declare(node, MIRT_FLOAT32, &last) && mirt__declare(node, MIRT_FLOAT32, &last);
 }
 
 static void mirt__norm_grad_args(const mirt__call *call, mirt__norm *s) {
+    const mirt__attrs_norm *own = MIRT__OF(&call->node->a, norm);
     mirt__norm_args(call->node, call->rows, s);
     s->dy = call->in[0];
     s->dy_dtype = call->node->in[0]->dtype;
     s->x = call->in[1];
     s->mean = (const mirt__real *)call->in[2];
     s->variance = (const mirt__real *)call->in[3];
-    if (call->node->a.gamma) s->gamma = (const mirt__real *)call->in[4];
-    if (call->node->a.beta) s->beta = (const mirt__real *)call->in[4 + call->node->a.gamma];
+    if (own->scaling.gamma) s->gamma = (const mirt__real *)call->in[4];
+    if (own->scaling.beta) s->beta = (const mirt__real *)call->in[4 + own->scaling.gamma];
 }
 
 static void mirt__norm_grad_sums_run(const mirt__call *call) {
@@ -33996,16 +34272,20 @@ MIRT__OP_ROW(norm_grad_sums,
     MIRT__SET(workspace, mirt__norm_workspace) MIRT__SET(half, mirt__norm_by_channel)
     MIRT__SET(half_in, MIRT__INPUTS_ALL) MIRT__SET(half_copied, true))
 
-static bool mirt__norm_grad_input_shape(mirt__node *node) { return mirt__declare(node, MIRT_FLOAT32, &node->in[1]->shape); }
+static bool mirt__norm_grad_input_shape(mirt__node *node) {
+    return mirt__declare(node, MIRT_FLOAT32, &node->in[1]->shape);
+}
 
 MIRT__LIB double mirt__norm_count(const mirt__call *call, const mirt__node *node, int64_t rows) {
-    const bool global = node->a.synchronized && mirt__is_batched(&node->in[1]->shape);
+    const mirt__attrs_norm *own = MIRT__OF(&node->a, norm);
+    const bool global = own->synchronized && mirt__is_batched(&node->in[1]->shape);
     return global ? (double)rows * ((double)call->run->global_rows / (double)call->rows) : (double)rows;
 }
 
 static void mirt__norm_grad_input_run(const mirt__call *call) {
     const mirt__node *node = call->node;
-    const int sums = 4 + node->a.gamma + node->a.beta;
+    const mirt__attrs_norm *own = MIRT__OF(&node->a, norm);
+    const int sums = 4 + own->scaling.gamma + own->scaling.beta;
     mirt__norm s;
     mirt__norm_grad_args(call, &s);
     for (int i = 0; i < 2 && sums < node->num_in; i++) s.sum[i] = (const mirt__real *)call->in[sums + i];
@@ -34027,8 +34307,15 @@ MIRT__OP_ROW(norm_grad_input,
     MIRT__SET(half, mirt__norm_by_channel) MIRT__SET(half_in, MIRT__INPUTS_ALL) MIRT__SET(half_out, true)
     MIRT__SET(half_copied, true) MIRT__SET(half_tied, mirt__norm_grad_half_tied))
 
+/* Inputs of a normalization up to beta. */
+static int mirt__norm_inputs(const mirt__attrs *a) {
+    const mirt__attrs_scaling *scaling = &MIRT__OF(a, norm)->scaling;
+    return 3 + scaling->gamma + scaling->beta;
+}
+
 MIRT__LIB mirt_tensor *mirt__normalize_op(mirt_tensor *const *in, const mirt__attrs *a) {
-    return in[0] ? mirt__record(in[0]->node->graph, MIRT__OP_normalize, a, in, 3 + a->gamma + a->beta + a->residual) : NULL;
+    const int count = mirt__norm_inputs(a) + a->residual;
+    return in[0] ? mirt__record(in[0]->node->graph, MIRT__OP_normalize, a, in, count) : NULL;
 }
 
 /* x's statistics into in[1] and in[2]. */
@@ -34038,19 +34325,25 @@ static bool mirt__norm_stats_op(mirt_tensor **in, const mirt__attrs *a) {
     return in[1] != NULL;
 }
 
-MIRT__LIB mirt_tensor *mirt__layer_norm_op(mirt_tensor *x, mirt_tensor *gamma, mirt_tensor *beta, const mirt__attrs *a) {
+MIRT__LIB mirt_tensor *mirt__layer_norm_op(mirt_tensor *x, mirt_tensor *gamma, mirt_tensor *beta,
+                                           const mirt__attrs *a) {
     mirt_tensor *in[5] = {x, NULL, NULL, gamma ? gamma : beta, beta};
-    mirt__attrs own = *a;
-    own.gamma = gamma != NULL;
-    own.beta = beta != NULL;
-    own.batch_statistics = true;
-    return mirt__norm_stats_op(in, &own) ? mirt__normalize_op(in, &own) : NULL;
+    mirt__attrs attrs = *a;
+    mirt__attrs_norm *own = MIRT__OF(&attrs, norm);
+    own->scaling.gamma = gamma != NULL;
+    own->scaling.beta = beta != NULL;
+    own->batch_statistics = true;
+    return mirt__norm_stats_op(in, &attrs) ? mirt__normalize_op(in, &attrs) : NULL;
 }
 
 static bool mirt__batch_norm_shape(mirt__node *node) {
-    const mirt__attrs *a = &node->a;
-    if (!(a->epsilon >= 0 && a->epsilon <= FLT_MAX)) return mirt__fail(MIRT_E_INVALID, "epsilon is %g; it must not be below 0", (double)a->epsilon), false;
-    if (!(a->momentum >= 0 && a->momentum <= 1)) return mirt__fail(MIRT_E_INVALID, "momentum is %g; it must lie in [0, 1]", a->momentum), false;
+    const mirt__attrs_norm *a = MIRT__OF(&node->a, norm);
+    const float epsilon = a->scaling.epsilon;
+    if (!(epsilon >= 0 && epsilon <= FLT_MAX)) {
+        return mirt__fail(MIRT_E_INVALID, "epsilon is %g; it must not be below 0", (double)epsilon), false;
+    }
+    if (!(a->momentum >= 0 && a->momentum <= 1))
+        return mirt__fail(MIRT_E_INVALID, "momentum is %g; it must lie in [0, 1]", a->momentum), false;
     for (int i = 1; i < 3; i++) {
         if (mirt__is_variable(node->in[i]->node)) continue;
         return mirt__fail(MIRT_E_INVALID, "the moving statistics must be variables"), false;
@@ -34059,7 +34352,7 @@ static bool mirt__batch_norm_shape(mirt__node *node) {
 }
 
 MIRT__LIB mirt_tensor *mirt__batch_norm_op(mirt_tensor *const *in, const mirt__attrs *a) {
-    return in[0] ? mirt__record(in[0]->node->graph, MIRT__OP_batch_norm, a, in, 3 + a->gamma + a->beta) : NULL;
+    return in[0] ? mirt__record(in[0]->node->graph, MIRT__OP_batch_norm, a, in, mirt__norm_inputs(a)) : NULL;
 }
 
 static mirt_tensor *mirt__moving_average(mirt_tensor *moving, mirt_tensor *batch, double momentum) {
@@ -34067,28 +34360,31 @@ static mirt_tensor *mirt__moving_average(mirt_tensor *moving, mirt_tensor *batch
     return mirt__binary_op(MIRT__ADD, kept, mirt__unary_op(MIRT__AFFINE, batch, (float)(1 - momentum), 0));
 }
 
-MIRT__LIB mirt_tensor *mirt__batch_norm_training(mirt_tensor *const *in, const mirt__attrs *a, mirt_tensor **mean, mirt_tensor **variance) {
-    mirt__attrs own = *a;
+MIRT__LIB mirt_tensor *mirt__batch_norm_training(mirt_tensor *const *in, const mirt__attrs *a, mirt_tensor **mean,
+                                                 mirt_tensor **variance) {
+    mirt__attrs attrs = *a;
+    mirt__attrs_norm *own = MIRT__OF(&attrs, norm);
     mirt_tensor *now[5] = {in[0], NULL, NULL, NULL, NULL};
-    for (int i = 3; i < 3 + a->gamma + a->beta; i++) now[i] = in[i];
-    own.last_axes = 0;
-    own.batch_statistics = true;
-    if (!mirt__norm_stats_op(now, &own)) return NULL;
-    if (a->synchronized && !mirt__all_reduce_op(now + 1, 2, MIRT__ALL_REDUCE_MOMENTS)) return NULL;
+    for (int i = 3; i < mirt__norm_inputs(a); i++) now[i] = in[i];
+    own->last_axes = 0;
+    own->batch_statistics = true;
+    if (!mirt__norm_stats_op(now, &attrs)) return NULL;
+    if (own->synchronized && !mirt__all_reduce_op(now + 1, 2, MIRT__ALL_REDUCE_MOMENTS)) return NULL;
     *mean = now[1];
     *variance = now[2];
-    return mirt__normalize_op(now, &own);
+    return mirt__normalize_op(now, &attrs);
 }
 
 MIRT__LIB mirt_tensor *mirt__batch_norm_inference(mirt_tensor *const *in, const mirt__attrs *a) {
-    mirt__attrs own = *a;
-    own.last_axes = 0;
-    own.batch_statistics = own.synchronized = false;
-    return mirt__normalize_op(in, &own);
+    mirt__attrs attrs = *a;
+    mirt__attrs_norm *own = MIRT__OF(&attrs, norm);
+    own->last_axes = 0;
+    own->batch_statistics = own->synchronized = false;
+    return mirt__normalize_op(in, &attrs);
 }
 
-/* A moving statistic goes on to that of this batch: behind the step, with all replicas' in one, or in the step where one call of the layer goes on
-   from another. */
+/* A moving statistic goes on to that of this batch: behind the step, with all replicas' in one, or in the step where
+   one call of the layer goes on from another. */
 static bool mirt__batch_norm_moves(mirt__graph *graph, mirt_tensor *moving, mirt_tensor *batch, double momentum) {
     mirt__assignment *earlier = mirt__graph_assignment(graph, moving->node->a.index);
     if (!earlier) return mirt__graph_assign(graph, moving->node->a.index, batch, MIRT_AGGREGATE_MEAN, momentum);
@@ -34106,12 +34402,16 @@ static bool mirt__batch_norm_frozen(const mirt__node *node, const mirt__mode *mo
 }
 
 /* As Keras, a frozen layer normalizes by its moving statistics even in training. */
-static mirt_tensor *mirt__batch_norm_lower(mirt__graph *graph, const mirt__node *node, mirt_tensor *const *in, const mirt__mode *mode) {
+static mirt_tensor *mirt__batch_norm_lower(mirt__graph *graph, const mirt__node *node, mirt_tensor *const *in,
+                                           const mirt__mode *mode) {
+    const double momentum = MIRT__OF(&node->a, norm)->momentum;
     mirt_tensor *mean, *variance;
     const bool training = mirt__in_training(node, mode) && !mirt__norm_frozen(in[1], mode);
     if (!training) return mirt__batch_norm_inference(in, &node->a);
     mirt_tensor *y = mirt__batch_norm_training(in, &node->a, &mean, &variance);
-    return y && mirt__batch_norm_moves(graph, in[1], mean, node->a.momentum) && mirt__batch_norm_moves(graph, in[2], variance, node->a.momentum) ? y : NULL;
+    const bool moved = y && mirt__batch_norm_moves(graph, in[1], mean, momentum) &&
+                       mirt__batch_norm_moves(graph, in[2], variance, momentum);
+    return moved ? y : NULL;
 }
 
 MIRT__OP_ROW(batch_norm,
@@ -34120,19 +34420,25 @@ MIRT__OP_ROW(batch_norm,
 
 /* >>section ops/resize.c */
 
-/* resize2d: a.kernel is the height and width to come, a.kind mirt__resize's bilinear. The gradient's
+/* resize2d: size and bilinear. The gradient's
    a.shape is x's shape. */
 
 static bool mirt__resize2d_shape(mirt__node *node) {
     mirt_shape y = node->in[0]->shape;
+    const int *size = MIRT__OF(&node->a, resize)->size;
     char text[96];
     if (!mirt__need_float(node, 1)) return false;
-    if (y.rank != 4) return mirt__fail(MIRT_E_SHAPE, "input is %s; it should be (rows, height, width, channels)", mirt__shape_text(&y, text)), false;
+    if (y.rank != 4)
+        return mirt__fail(MIRT_E_SHAPE, "input is %s; it should be (rows, height, width, channels)",
+                          mirt__shape_text(&y, text)),
+               false;
     for (int i = 0; i < 2; i++) {
-        if (node->a.kernel[i] < 1 || y.dim[1 + i] > INT_MAX) {
-            return mirt__fail(MIRT_E_INVALID, "%s to %dx%d: sizes must be positive and below 2^31", mirt__shape_text(&node->in[0]->shape, text), node->a.kernel[0], node->a.kernel[1]), false;
+        if (size[i] < 1 || y.dim[1 + i] > INT_MAX) {
+            mirt__shape_text(&node->in[0]->shape, text);
+            mirt__fail(MIRT_E_INVALID, "%s to %dx%d: sizes must be positive and below 2^31", text, size[0], size[1]);
+            return false;
         }
-        y.dim[1 + i] = node->a.kernel[i];
+        y.dim[1 + i] = size[i];
     }
     return mirt__declare(node, MIRT_FLOAT32, &y);
 }
@@ -34142,14 +34448,15 @@ static void mirt__resize2d_run(const mirt__call *call) {
     const mirt__node *node = call->node;
     const bool grad = node->id == MIRT__OP_resize2d_grad;
     const mirt_shape *x = grad ? &node->a.shape : &node->in[0]->shape;
+    const mirt__attrs_resize *a = MIRT__OF(&node->a, resize);
     mirt__resize r;
     r.rows = mirt__is_batched(x) ? call->rows : x->dim[0];
     r.h = x->dim[1];
     r.w = x->dim[2];
     r.c = x->dim[3];
-    r.oh = node->a.kernel[0];
-    r.ow = node->a.kernel[1];
-    r.bilinear = node->a.kind != 0;
+    r.oh = a->size[0];
+    r.ow = a->size[1];
+    r.bilinear = a->bilinear;
     r.x = (const mirt__real *)call->in[0];
     r.y = (mirt__real *)call->out[0];
     if (grad) call->kernels->resize_grad(&r, &call->where);
@@ -34172,10 +34479,10 @@ MIRT__OP_ROW(resize2d_grad, MIRT__SET(shape, mirt__resize2d_grad_shape) MIRT__SE
 
 MIRT__LIB mirt_tensor *mirt__resize2d_op(mirt_tensor *x, int height, int width, bool bilinear) {
     if (!x) return NULL;
-    mirt__attrs a = mirt__no_attrs();
-    a.kernel[0] = height;
-    a.kernel[1] = width;
-    a.kind = bilinear;
+    mirt__attrs a = mirt__attrs_of(MIRT__OP_resize2d);
+    MIRT__OF(&a, resize)->size[0] = height;
+    MIRT__OF(&a, resize)->size[1] = width;
+    MIRT__OF(&a, resize)->bilinear = bilinear;
     return mirt__record(x->node->graph, MIRT__OP_resize2d, &a, &x, 1);
 }
 
@@ -34190,7 +34497,7 @@ MIRT__LIB mirt_tensor *mirt__upsampling2d_op(mirt_tensor *x, const int size[2], 
 
 /* >>section ops/user.c */
 
-/* The user's own ops: a.user_op, and a.data, a.bytes: its config. user_grad: the forward's inputs, its output, the
+/* The user's own ops: user_op, and its config: data, bytes. user_grad: the forward's inputs, its output, the
    output's gradient; an output for every input. */
 
 /* With the rows of this call in front of batched tensors. */
@@ -34202,15 +34509,19 @@ static mirt_shape mirt__user_shape_at(const mirt_tensor *t, int64_t rows) {
 
 static bool mirt__user_out_check(const mirt__node *node, const mirt_shape *out, bool batched) {
     char text[96];
+    const char *name = MIRT__OF(&node->a, data)->user_op->name;
     bool good = out->rank >= 0 && out->rank <= MIRT_MAX_RANK;
-    for (int i = 0; good && i < out->rank; i++) good = out->dim[i] > 0 || (i == 0 && out->dim[0] == MIRT_ROWS && batched);
+    for (int i = 0; good && i < out->rank; i++)
+        good = out->dim[i] > 0 || (i == 0 && out->dim[0] == MIRT_ROWS && batched);
     if (good) return true;
-    if (out->rank > MIRT_MAX_RANK || out->rank < 0) return mirt__fail(MIRT_E_SHAPE, "the shape function of %s gave %d axes", node->a.user_op->name, out->rank), false;
-    return mirt__fail(MIRT_E_SHAPE, "the shape function of %s gave %s", node->a.user_op->name, mirt__shape_text(out, text)), false;
+    if (out->rank > MIRT_MAX_RANK || out->rank < 0) {
+        return mirt__fail(MIRT_E_SHAPE, "the shape function of %s gave %d axes", name, out->rank), false;
+    }
+    return mirt__fail(MIRT_E_SHAPE, "the shape function of %s gave %s", name, mirt__shape_text(out, text)), false;
 }
 
 static bool mirt__user_shape(mirt__node *node) {
-    const mirt_op_class *op = node->a.user_op;
+    const mirt_op_class *op = MIRT__OF(&node->a, data)->user_op;
     mirt_shape in[MIRT__MAX_IN], out = node->in[0]->shape;
     bool batched = false;
     for (int i = 0; i < node->num_in; i++) {
@@ -34222,7 +34533,7 @@ static bool mirt__user_shape(mirt__node *node) {
     int code = 0;
     if (op->shape) {
         MIRT__OUTSIDE;
-        code = op->shape(in, node->num_in, node->a.data, &out, op->user);
+        code = op->shape(in, node->num_in, MIRT__OF(&node->a, data)->data, &out, op->user);
     }
     node->graph->let_go(model);
     if (code) return mirt__fail(MIRT_E_CALLBACK, "%s does not take these shapes (code %d)", op->name, code), false;
@@ -34232,7 +34543,7 @@ static bool mirt__user_shape(mirt__node *node) {
 /* Calls the user's function; its failure stops the step. */
 static void mirt__user_call(const mirt__call *call, int num_in, bool backward) {
     const mirt__node *node = call->node;
-    const mirt_op_class *op = node->a.user_op;
+    const mirt_op_class *op = MIRT__OF(&node->a, data)->user_op;
     mirt_op_call c;
     mirt_shape in[MIRT__MAX_IN];
     mirt_dtype dtype[MIRT__MAX_IN];
@@ -34247,7 +34558,7 @@ static void mirt__user_call(const mirt__call *call, int num_in, bool backward) {
     c.in_dtype = dtype;
     c.in = (const void *const *)call->in;
     c.out_shape = mirt__user_shape_at(out, call->rows);
-    c.config = node->a.data;
+    c.config = MIRT__OF(&node->a, data)->data;
     c.first_row = call->run->first_row;
     if (backward) {
         c.out = (float *)call->in[num_in];
@@ -34271,14 +34582,18 @@ static void mirt__user_grad_run(const mirt__call *call) { mirt__user_call(call, 
 
 static bool mirt__user_gradient(mirt__node *node, mirt_tensor *const *dy, mirt_tensor **dx) {
     mirt_tensor *in[MIRT__MAX_IN];
-    if (!node->a.user_op->backward) {
-        return mirt__fail(MIRT_E_INVALID, "%s has no backward function, and a loss depends on variables through it: mirt_stop_gradient its input", node->a.user_op->name), false;
+    const mirt_op_class *op = MIRT__OF(&node->a, data)->user_op;
+    if (!op->backward) {
+        mirt__fail(MIRT_E_INVALID, "%s has no backward function, and a loss depends on variables through it: "
+                                   "mirt_stop_gradient its input", op->name);
+        return false;
     }
     for (int i = 0; i < node->num_in; i++) in[i] = node->in[i];
     in[node->num_in] = node->out[0];
     in[node->num_in + 1] = dy[0];
     mirt_tensor *first = mirt__record(node->graph, MIRT__OP_user_grad, &node->a, in, node->num_in + 2);
-    for (int i = 0; first && i < node->num_in; i++) dx[i] = node->in[i]->dtype == MIRT_FLOAT32 ? first->node->out[i] : NULL;
+    for (int i = 0; first && i < node->num_in; i++)
+        dx[i] = node->in[i]->dtype == MIRT_FLOAT32 ? first->node->out[i] : NULL;
     return first != NULL;
 }
 
@@ -34301,17 +34616,27 @@ MIRT__OP_ROW(user_grad,
 
 MIRT__LIB const mirt__op *mirt__op_get(mirt__op_id id) {
     switch (id) {
-#define MIRT__OP_CASE(name) case MIRT__OP_##name: return &mirt__op_##name;
+#define MIRT__OP_CASE(name, family) case MIRT__OP_##name: return &mirt__op_##name;
     MIRT__OP_LIST(MIRT__OP_CASE)
 #undef MIRT__OP_CASE
     default: return NULL;
     }
 }
 
+MIRT__LIB mirt__attrs mirt__attrs_of(mirt__op_id id) {
+    mirt__attrs a;
+    memset(&a, 0, sizeof a);
+    a.family = mirt__op_get(id)->family;
+    return a;
+}
+
 #define MIRT__KIND_NAME_NONE(label) NULL
 #define MIRT__KIND_NAME_0(label) #label
-#define MIRT__KIND_LABEL(number, id, label, function, ...) case MIRT__##id: return MIRT__KIND_NAME_##function(label);
-#define MIRT__UNARY_LABEL(number, id, label, ...) case MIRT__##id: return #label; /* also the copy, which has no function */
+#define MIRT__KIND_LABEL(number, id, label, function, ...)                                                             \
+    case MIRT__##id: return MIRT__KIND_NAME_##function(label);                                                         \
+        #define MIRT__UNARY_LABEL(number, id, label, ...)                                                              \
+    case MIRT__##id:                                                                                                   \
+        return #label; /* also the copy, which has no function */
 #define MIRT__PLAIN_LABEL(number, id, label, function) case MIRT__##id: return MIRT__KIND_NAME_##function(label);
 #define MIRT__LOGIC_LABEL(number, id, label, value) case MIRT__##id: return #label;
 #define MIRT__CHOICE_LABEL(number, id, label) case MIRT__##id: return #label;
@@ -34343,7 +34668,7 @@ MIRT__LIB const char *mirt__kind_label(mirt__op_id id, int kind) {
 
 MIRT__LIB const char *mirt__called_name(mirt__op_id id, const mirt__attrs *a) {
     if (!a) return mirt__op_get(id)->name;
-    if (id == MIRT__OP_user) return a->user_op->name;
+    if (id == MIRT__OP_user) return MIRT__OF(a, data)->user_op->name;
     const char *label = mirt__kind_label(id, a->kind);
     return label ? label : mirt__op_get(id)->name;
 }
@@ -34394,7 +34719,8 @@ MIRT__LIB bool mirt__declare(mirt__node *node, mirt_dtype dtype, const mirt_shap
     int64_t count = mirt__shape_count(shape);
     if (count < 0 || count > MIRT__MAX_ELEMENTS) {
         char text[96];
-        return mirt__fail(MIRT_E_SHAPE, "a tensor of shape %s has too many elements", mirt__shape_text(shape, text)), false;
+        return mirt__fail(MIRT_E_SHAPE, "a tensor of shape %s has too many elements", mirt__shape_text(shape, text)),
+               false;
     }
     mirt_tensor *t = (mirt_tensor *)mirt__pool_alloc(&node->graph->pool, sizeof *t);
     if (!t) return false;
@@ -34409,7 +34735,8 @@ MIRT__LIB bool mirt__declare(mirt__node *node, mirt_dtype dtype, const mirt_shap
 static bool mirt__graph_append(mirt__graph *graph, mirt__node *node) {
     if (graph->count == graph->capacity) {
         int capacity = graph->capacity ? 2 * graph->capacity : 64;
-        if (!mirt__grow((void **)&graph->node, (size_t)graph->count, (size_t)capacity, sizeof *graph->node)) return false;
+        if (!mirt__grow((void **)&graph->node, (size_t)graph->count, (size_t)capacity, sizeof *graph->node))
+            return false;
         graph->capacity = capacity;
     }
     graph->node[graph->count++] = node;
@@ -34423,10 +34750,15 @@ static mirt__node *mirt__graph_new_node(mirt__graph *graph, mirt__op_id id, cons
     node->id = id;
     node->op = mirt__op_get(id);
     if (attrs) node->a = *attrs;
+    else node->a.family = node->op->family;
     node->graph = graph;
     node->name = graph->scope;
     node->backward = graph->backward;
     node->num_in = num_in;
+    if (node->a.family != node->op->family) {
+        mirt__fail(MIRT_E_INVALID, "its attributes are those of another family of operations");
+        return NULL;
+    }
     for (int i = 0; i < num_in; i++) {
         node->in[i] = in[i];
         if (in[i]->node->graph != graph) {
@@ -34460,7 +34792,8 @@ MIRT__LIB mirt_tensor *mirt__record(mirt__graph *graph, mirt__op_id id, const mi
         }
         return node->out[0];
     }
-    if (mirt_last_status() != MIRT_E_NOMEM) mirt__fail_at("%s", graph->scope ? graph->scope : mirt__called_name(id, attrs));
+    if (mirt_last_status() != MIRT_E_NOMEM)
+        mirt__fail_at("%s", graph->scope ? graph->scope : mirt__called_name(id, attrs));
     mirt__graph_poison(graph);
     return NULL;
 }
@@ -34515,6 +34848,24 @@ MIRT__LIB mirt_tensor *mirt__graph_variable(const mirt__graph *graph, int variab
     return NULL;
 }
 
+/* What attributes own: their bytes are copied, keys of random streams become the copy's. */
+static bool mirt__copy_attrs(mirt__graph *graph, const mirt__copying *c, mirt__attrs *a) {
+    if (c->training != MIRT_TRAINING_AUTO && a->training == MIRT_TRAINING_AUTO) a->training = c->training;
+    if (a->family == MIRT__FAMILY_random) {
+        mirt__attrs_random *random = MIRT__OF(a, random);
+        if (random->key) random->key = mirt__copy_key(c, random->key);
+    } else if (a->family == MIRT__FAMILY_data) {
+        mirt__attrs_data *own = MIRT__OF(a, data);
+        if (own->key) own->key = mirt__copy_key(c, own->key);
+        if (!own->data) return true;
+        void *data = mirt__pool_alloc(&graph->pool, own->bytes);
+        if (!data) return false;
+        memcpy(data, own->data, own->bytes);
+        own->data = data;
+    }
+    return true;
+}
+
 static bool mirt__copy_node(mirt__graph *graph, const mirt__copying *c, const mirt__node *from) {
     mirt_tensor *in[MIRT__MAX_IN];
     mirt__node copy = *from;
@@ -34523,14 +34874,7 @@ static bool mirt__copy_node(mirt__graph *graph, const mirt__copying *c, const mi
         copy.a.index += c->first_variable;
         if ((from->out[0]->pass.copy = mirt__graph_variable(graph, copy.a.index)) != NULL) return true;
     }
-    if (copy.a.data) {
-        void *data = mirt__pool_alloc(&graph->pool, copy.a.bytes);
-        if (!data) return false;
-        memcpy(data, copy.a.data, copy.a.bytes);
-        copy.a.data = data;
-    }
-    if (copy.a.key) copy.a.key = mirt__copy_key(c, copy.a.key);
-    if (c->training != MIRT_TRAINING_AUTO && copy.a.training == MIRT_TRAINING_AUTO) copy.a.training = c->training;
+    if (!mirt__copy_attrs(graph, c, &copy.a)) return false;
     if (from->name && !(copy.name = mirt__copy_name(graph, c, from->name))) return false;
     if (c->mode && from->op->lower) {
         graph->scope = copy.name;
@@ -34571,12 +34915,14 @@ MIRT__LIB mirt__assignment *mirt__graph_assignment(const mirt__graph *graph, int
     return NULL;
 }
 
-MIRT__LIB bool mirt__graph_assign(mirt__graph *graph, int variable, mirt_tensor *value, mirt_aggregation aggregation, double momentum) {
+MIRT__LIB bool mirt__graph_assign(mirt__graph *graph, int variable, mirt_tensor *value, mirt_aggregation aggregation,
+                                  double momentum) {
     mirt__assignment *a = value ? mirt__graph_assignment(graph, variable) : NULL;
     if (!value) return false;
     if (!a && graph->num_assignments == graph->assignment_capacity) {
         int capacity = graph->assignment_capacity ? 2 * graph->assignment_capacity : 16;
-        if (!mirt__grow((void **)&graph->assignment, (size_t)graph->num_assignments, (size_t)capacity, sizeof *graph->assignment)) {
+        if (!mirt__grow((void **)&graph->assignment, (size_t)graph->num_assignments, (size_t)capacity,
+                        sizeof *graph->assignment)) {
             mirt__graph_poison(graph);
             return false;
         }
@@ -34625,12 +34971,14 @@ MIRT__LIB void mirt__graph_prune(mirt__graph *graph, mirt_tensor *const *keep, i
     graph->count = n;
 }
 
-MIRT__LIB void mirt__graph_mark_gradients(mirt__graph *graph, bool (*trainable)(const void *arg, int variable), const void *arg) {
+MIRT__LIB void mirt__graph_mark_gradients(mirt__graph *graph, bool (*trainable)(const void *arg, int variable),
+                                          const void *arg) {
     for (int i = 0; i < graph->count; i++) {
         mirt__node *node = graph->node[i];
         bool needs = mirt__is_variable(node) && trainable(arg, node->a.index);
         for (int k = 0; k < node->num_in; k++) needs = needs || node->in[k]->needs_grad;
-        for (int k = 0; k < node->num_out; k++) node->out[k]->needs_grad = needs && mirt__passes_gradients(node->out[k]);
+        for (int k = 0; k < node->num_out; k++)
+            node->out[k]->needs_grad = needs && mirt__passes_gradients(node->out[k]);
     }
 }
 
@@ -34640,7 +34988,8 @@ MIRT__LIB void mirt__graph_need_gradient(mirt__graph *graph, mirt_tensor *x) {
         mirt__node *node = graph->node[i];
         bool needs = false;
         for (int k = 0; k < node->num_in; k++) needs = needs || node->in[k]->needs_grad;
-        for (int k = 0; k < node->num_out && needs; k++) node->out[k]->needs_grad = mirt__passes_gradients(node->out[k]);
+        for (int k = 0; k < node->num_out && needs; k++)
+            node->out[k]->needs_grad = mirt__passes_gradients(node->out[k]);
     }
 }
 
@@ -34662,8 +35011,10 @@ static bool mirt__node_gradient(mirt__graph *graph, mirt__node *node) {
     for (int k = 0; k < node->num_in; k++) wanted = wanted || node->in[k]->needs_grad;
     if (!reached || !wanted) return true;
     if (!node->op->gradient) {
-        mirt__fail(MIRT_E_INVALID, "%s%s%s is not differentiable, and a loss depends on variables through it: mirt_stop_gradient its input",
-                   node->name ? node->name : "", node->name ? ": " : "", mirt__called_name(node->id, &node->a));
+        mirt__fail(
+            MIRT_E_INVALID,
+            "%s%s%s is not differentiable, and a loss depends on variables through it: mirt_stop_gradient its input",
+            node->name ? node->name : "", node->name ? ": " : "", mirt__called_name(node->id, &node->a));
         return false;
     }
     graph->scope = node->name;
@@ -34721,7 +35072,8 @@ static void mirt__absorb(mirt__node *node, const mirt__node *producer, mirt_tens
 
 /* Forward fusions need an untransposed matrix product. */
 static bool mirt__takes(const mirt__node *node, unsigned what) {
-    return (node->op->takes & what) && !node->a.transpose_a && !node->a.transpose_b;
+    const mirt__attrs_matmul *t = node->a.family == MIRT__FAMILY_matmul ? MIRT__OF(&node->a, matmul) : NULL;
+    return (node->op->takes & what) && !(t && (t->transpose_a || t->transpose_b));
 }
 
 static bool mirt__reads_data(const mirt__node *node) {
@@ -34780,7 +35132,9 @@ static bool mirt__takes_activation(const mirt__node *node, mirt_activation_kind 
 static void mirt__fuse_activation(mirt__node *node) {
     mirt_activation_kind kind = mirt__activation_of(node);
     const mirt__node *p = node->in[0]->node;
-    if (kind == MIRT_LINEAR || !mirt__takes_activation(p, kind) || node->in[0]->uses != 1 || p->a.activation != MIRT_LINEAR) return;
+    if (kind == MIRT_LINEAR || !mirt__takes_activation(p, kind) || node->in[0]->uses != 1 ||
+        p->a.activation != MIRT_LINEAR)
+        return;
     mirt__absorb(node, p, NULL);
     node->a.activation = kind;
 }
@@ -34790,7 +35144,8 @@ static void mirt__fuse_residual(mirt__node *node) {
     if (node->a.kind != MIRT__ADD || !mirt__shape_equal(&node->in[0]->shape, &node->in[1]->shape)) return;
     for (int k = 1; k >= 0; k--) {
         const mirt__node *p = node->in[k]->node;
-        if (!mirt__takes(p, MIRT__TAKES_ADDEND) || p->a.last_axes || node->in[k]->uses != 1) continue;
+        if (!mirt__takes(p, MIRT__TAKES_ADDEND) || node->in[k]->uses != 1) continue;
+        if (p->a.family != MIRT__FAMILY_norm || MIRT__OF(&p->a, norm)->last_axes) continue;
         if (p->a.activation != MIRT_LINEAR || p->a.residual) continue;
         mirt__absorb(node, p, node->in[1 - k]);
         node->a.residual = true;
@@ -34799,16 +35154,18 @@ static void mirt__fuse_residual(mirt__node *node) {
 }
 
 static bool mirt__is_2x2(const mirt__node *pool) {
-    return pool->a.kernel[0] == 2 && pool->a.kernel[1] == 2 && pool->a.strides[0] == 2 && pool->a.strides[1] == 2 &&
-           pool->a.padding == MIRT_VALID;
+    const mirt__attrs_window *w = MIRT__OF(&pool->a, window);
+    return w->kernel[0] == 2 && w->kernel[1] == 2 && w->strides[0] == 2 && w->strides[1] == 2 &&
+           w->padding == MIRT_VALID;
 }
 
 static void mirt__fuse_pool(mirt__node *node) {
     const mirt__node *p = node->in[0]->node;
-    const mirt__attrs *a = &p->a;
-    if (!mirt__is_2x2(node) || p->id != MIRT__OP_conv2d || node->in[0]->uses != 1 || a->activation != MIRT_RELU) return;
-    if (p->in[0]->needs_grad || a->padding != MIRT_VALID || a->groups != 1) return;
-    if (a->strides[0] != 1 || a->strides[1] != 1 || a->dilation[0] != 1 || a->dilation[1] != 1) return;
+    if (!mirt__is_2x2(node) || p->id != MIRT__OP_conv2d || node->in[0]->uses != 1) return;
+    if (p->a.activation != MIRT_RELU) return;
+    const mirt__attrs_window *w = MIRT__OF(&p->a, window);
+    if (p->in[0]->needs_grad || w->padding != MIRT_VALID || w->groups != 1) return;
+    if (w->strides[0] != 1 || w->strides[1] != 1 || w->dilation[0] != 1 || w->dilation[1] != 1) return;
     mirt__absorb(node, p, NULL);
     node->id = MIRT__OP_conv2d_pool;
     node->op = mirt__op_get(MIRT__OP_conv2d_pool);
@@ -34871,11 +35228,14 @@ static void mirt__strips_count(mirt__graph *graph, mirt_tensor *const *keep, int
    NULL. */
 static mirt__node *mirt__strips_maker(const mirt_tensor *t, unsigned what) {
     const mirt__attrs *a = &t->node->a;
-    const bool free = t->slot == 0 && !a->norm && !a->slope && !a->sums;
-    return free && (t->node->op->takes & what) && mirt__by_strips(t->node) ? t->node : NULL;
+    if (t->slot || !(t->node->op->takes & what) || !mirt__by_strips(t->node)) return NULL;
+    if (a->family != MIRT__FAMILY_window) return NULL;
+    const mirt__attrs_window *w = MIRT__OF(a, window);
+    return !w->norm && !w->slope && !w->sums ? t->node : NULL;
 }
 
-/* Whether `by` can stand where all inputs of `node` are there and none of its own readers has come yet; it then does. */
+/* Whether `by` can stand where all inputs of `node` are there and none of its own readers has come yet; it then does.
+ */
 static bool mirt__strips_place(mirt__graph *graph, mirt__node *by, mirt__node *node) {
     const int from = by->position, to = node->position;
     bool there = true;
@@ -34915,18 +35275,21 @@ static void mirt__strips_take(mirt__node *by, mirt__node *node) {
 
 /* >>padding */
 
-static bool mirt__strips_spatial(const mirt_shape *shape, const int64_t *begin) { return shape->rank == 4 && begin[0] == 0 && begin[3] == 0; }
+static bool mirt__strips_spatial(const mirt_shape *shape, const int64_t *begin) {
+    return shape->rank == 4 && begin[0] == 0 && begin[3] == 0;
+}
 
 static void mirt__strips_set_padding(mirt__node *node, const int64_t *begin, const mirt_shape *y) {
-    node->a.padded = true;
+    mirt__attrs_window *w = MIRT__OF(&node->a, window);
+    w->padded = true;
     for (int i = 0; i < 2; i++) {
-        node->a.pad[i] = begin[1 + i];
-        node->a.size[i] = y->dim[1 + i];
+        w->pad[i] = begin[1 + i];
+        w->size[i] = y->dim[1 + i];
     }
 }
 
-/* Whether what `t` holds is nowhere below zero: the greatest number of a window that has zeros beside is the same without,
-   and where it is zero no gradient flows on. */
+/* Whether what `t` holds is nowhere below zero: the greatest number of a window that has zeros beside is the same
+   without, and where it is zero no gradient flows on. */
 static bool mirt__strips_rectified(const mirt_tensor *t) {
     const bool fused = (t->node->op->takes & MIRT__TAKES_ACTIVATION) != 0;
     const mirt_activation_kind kind = fused ? t->node->a.activation : mirt__activation_of(t->node);
@@ -34935,17 +35298,22 @@ static bool mirt__strips_rectified(const mirt_tensor *t) {
 
 /* Whether every window of the pooling sees something of what is padded. */
 static bool mirt__strips_sees(const mirt__node *pool, const mirt__node *pad) {
+    const int *kernel = MIRT__OF(&pool->a, window)->kernel;
+    const int64_t *before = MIRT__OF(&pad->a, move)->begin, *after = pad->a.shape.dim;
     bool sees = true;
-    for (int i = 0; i < 2; i++) sees = sees && pad->a.begin[1 + i] < pool->a.kernel[i] && pad->a.shape.dim[1 + i] < pool->a.kernel[i];
+    for (int i = 0; i < 2; i++) sees = sees && before[1 + i] < kernel[i] && after[1 + i] < kernel[i];
     return sees;
 }
 
 static void mirt__strips_pad(mirt__node *node) {
     const mirt__node *p = node->in[0]->node;
-    if (p->id != MIRT__OP_pad || node->a.padding != MIRT_VALID || node->a.padded || node->a.affine || p->a.scale != 0) return;
-    if (!mirt__strips_spatial(&p->out[0]->shape, p->a.begin) || p->a.shape.dim[3] != 0) return;
+    const mirt__attrs_window *w = MIRT__OF(&node->a, window);
+    if (p->id != MIRT__OP_pad || w->padding != MIRT_VALID || w->padded || node->a.affine || p->a.scale != 0) return;
+    const int64_t *before = MIRT__OF(&p->a, move)->begin;
+    if (!mirt__strips_spatial(&p->out[0]->shape, before) || p->a.shape.dim[3] != 0) return;
     if (node->id == MIRT__OP_max_pool2d && (!mirt__strips_rectified(p->in[0]) || !mirt__strips_sees(node, p))) return;
-    mirt__strips_set_padding(node, p->a.begin, node->id == MIRT__OP_conv2d_weight_grad ? &node->in[1]->shape : &node->out[0]->shape);
+    const bool weights = node->id == MIRT__OP_conv2d_weight_grad;
+    mirt__strips_set_padding(node, before, weights ? &node->in[1]->shape : &node->out[0]->shape);
     node->in[0]->uses--;
     node->in[0] = p->in[0];
     node->in[0]->uses++;
@@ -34955,12 +35323,17 @@ static void mirt__strips_pad(mirt__node *node) {
 static void mirt__strips_slice(mirt__node *node) {
     mirt__node *p = node->in[0]->node;
     const mirt_shape *y = &node->out[0]->shape;
-    const mirt__attrs *pool = p->id == MIRT__OP_max_pool2d_grad ? &p->in[1]->node->a : NULL;
+    const int64_t *begin = MIRT__OF(&node->a, move)->begin;
+    const mirt__node *forward = p->id == MIRT__OP_max_pool2d_grad ? p->in[1]->node : NULL;
+    const mirt__attrs_window *pool = forward ? MIRT__OF(&forward->a, window) : NULL;
     if (pool ? !pool->padded : !mirt__strips_maker(node->in[0], MIRT__TAKES_SLICE)) return;
-    if (node->in[0]->uses != 1 || p->a.padding != MIRT_VALID || p->a.padded || p->a.mask_activation || p->a.residual) return;
-    if (!mirt__strips_spatial(y, node->a.begin) || y->dim[3] != p->out[0]->shape.dim[3]) return;
-    if (pool && (pool->pad[0] != node->a.begin[1] || pool->pad[1] != node->a.begin[2] || !mirt__shape_equal(y, &p->in[1]->node->in[0]->shape))) return;
-    mirt__strips_set_padding(p, node->a.begin, &p->in[0]->shape);
+    const mirt__attrs_window *w = MIRT__OF(&p->a, window);
+    if (node->in[0]->uses != 1 || w->padding != MIRT_VALID || w->padded) return;
+    if (p->a.mask_activation || p->a.residual) return;
+    if (!mirt__strips_spatial(y, begin) || y->dim[3] != p->out[0]->shape.dim[3]) return;
+    if (pool && (pool->pad[0] != begin[1] || pool->pad[1] != begin[2])) return;
+    if (pool && !mirt__shape_equal(y, &forward->in[0]->shape)) return;
+    mirt__strips_set_padding(p, begin, &p->in[0]->shape);
     p->a.shape = *y;
     mirt__strips_take(p, node);
 }
@@ -34973,7 +35346,9 @@ static void mirt__strips_sum(mirt__graph *graph, mirt__node *node) {
     for (int k = 1; k >= 0; k--) {
         mirt_tensor *other = node->in[1 - k];
         mirt__node *p = mirt__strips_maker(node->in[k], MIRT__TAKES_GRADIENT);
-        if (!p || node->in[k]->uses != 1 || p->a.residual || p->a.mask_activation || !mirt__shape_equal(&node->in[k]->shape, &other->shape)) continue;
+        if (!p || node->in[k]->uses != 1 || p->a.residual || p->a.mask_activation ||
+            !mirt__shape_equal(&node->in[k]->shape, &other->shape))
+            continue;
         if (!mirt__strips_place(graph, p, node)) continue;
         p->a.residual = true;
         mirt__strips_add_in(p, other);
@@ -34985,7 +35360,9 @@ static void mirt__strips_sum(mirt__graph *graph, mirt__node *node) {
 static void mirt__strips_mask(mirt__graph *graph, mirt__node *node) {
     const mirt_activation_kind kind = mirt__activation_grad_of(node);
     mirt__node *p = kind != MIRT_LINEAR ? mirt__strips_maker(node->in[0], MIRT__TAKES_MASK) : NULL;
-    if (!p || node->in[0]->uses != 1 || p->a.mask_activation || !mirt__shape_equal(&node->in[0]->shape, &node->in[1]->shape)) return;
+    if (!p || node->in[0]->uses != 1 || p->a.mask_activation ||
+        !mirt__shape_equal(&node->in[0]->shape, &node->in[1]->shape))
+        return;
     if (!mirt__strips_place(graph, p, node)) return;
     p->a.mask_activation = kind;
     mirt__strips_add_in(p, node->in[1]);
@@ -34994,8 +35371,8 @@ static void mirt__strips_mask(mirt__graph *graph, mirt__node *node) {
 
 static void mirt__strips_moments(mirt__node *node) {
     mirt__node *p = mirt__strips_maker(node->in[0], MIRT__TAKES_MOMENTS);
-    if (!p || node->a.last_axes) return;
-    p->a.sums = MIRT__SUMS_MOMENTS;
+    if (!p || MIRT__OF(&node->a, norm)->last_axes) return;
+    MIRT__OF(&p->a, window)->sums = MIRT__SUMS_MOMENTS;
     mirt__strips_add_outs(p, node);
 }
 
@@ -35003,31 +35380,33 @@ static void mirt__strips_moments(mirt__node *node) {
 static void mirt__strips_means(mirt__node *node) {
     const mirt_tensor *t = node->in[0];
     mirt__node *p = t->node;
-    if (!(p->op->takes & MIRT__TAKES_MEANS) || t->slot != 0) return;
-    if (node->a.kind != MIRT__REDUCE_MEAN || node->a.axes != 6) return;
-    if (p->a.groups == 1 || !mirt__by_strips(p) || p->a.sums) return;
-    if (p->in[1]->shape.dim[0] * p->in[1]->shape.dim[1] > MIRT__MAX_TAPS || t->shape.dim[1] * t->shape.dim[2] == 0) return;
-    p->a.sums = MIRT__SUMS_IMAGES;
+    if (!(p->op->takes & MIRT__TAKES_MEANS) || t->slot != 0 || p->a.family != MIRT__FAMILY_window) return;
+    if (node->a.kind != MIRT__REDUCE_MEAN || MIRT__OF(&node->a, reduce)->axes != 6) return;
+    mirt__attrs_window *w = MIRT__OF(&p->a, window);
+    if (w->groups == 1 || !mirt__by_strips(p) || w->sums) return;
+    if (p->in[1]->shape.dim[0] * p->in[1]->shape.dim[1] > MIRT__MAX_TAPS || t->shape.dim[1] * t->shape.dim[2] == 0)
+        return;
+    w->sums = MIRT__SUMS_IMAGES;
     mirt__strips_add_outs(p, node);
 }
 
-/* The sums of dy and dy * hat. With an activation what is written is dy times its slope, which only this normalization's
-   own gradients may read. */
+/* The sums of dy and dy * hat. With an activation what is written is dy times its slope, which only this
+   normalization's own gradients may read. */
 static void mirt__strips_sums(mirt__graph *graph, mirt__node *node) {
     mirt_tensor *dy = node->in[0];
     const mirt_activation_kind kind = node->a.mask_activation;
     mirt__node *p = mirt__strips_maker(dy, MIRT__TAKES_NORM_SUMS);
     mirt__node *input = dy->pass.tiled.input_grad ? dy->pass.tiled.input_grad->node : NULL;
-    if (!p || node->a.last_axes) return;
+    const mirt__attrs_norm *norm = MIRT__OF(&node->a, norm);
+    if (!p || norm->last_axes) return;
     if (input && input->a.of != node->a.of) input = NULL;
     if (kind != MIRT_LINEAR && dy->uses != 1 + (input != NULL)) return;
     if (!mirt__strips_place(graph, p, node)) return;
-    p->a.slope = true;
-    p->a.slope_activation = kind;
-    p->a.gamma = node->a.gamma;
-    p->a.beta = node->a.beta;
-    p->a.epsilon = node->a.epsilon;
-    p->a.sums = MIRT__SUMS_GRADIENT;
+    mirt__attrs_window *w = MIRT__OF(&p->a, window);
+    w->slope = true;
+    w->slope_activation = kind;
+    w->scaling = norm->scaling;
+    w->sums = MIRT__SUMS_GRADIENT;
     for (int k = 1; k < node->num_in; k++) mirt__strips_add_in(p, node->in[k]);
     mirt__strips_add_outs(p, node);
     if (kind != MIRT_LINEAR && input) input->a.mask_activation = MIRT_LINEAR;
@@ -35036,12 +35415,11 @@ static void mirt__strips_sums(mirt__graph *graph, mirt__node *node) {
 /* What comes after a convolution and is all that is made of it. */
 static void mirt__strips_normalize(mirt__graph *graph, mirt__node *node) {
     mirt__node *p = mirt__strips_maker(node->in[0], MIRT__TAKES_NORM);
-    if (!p || node->in[0]->uses != 1 || node->a.last_axes || node->a.batch_statistics || p->a.activation || p->a.residual) return;
-    if (!mirt__strips_place(graph, p, node)) return;
-    p->a.norm = true;
-    p->a.gamma = node->a.gamma;
-    p->a.beta = node->a.beta;
-    p->a.epsilon = node->a.epsilon;
+    const mirt__attrs_norm *norm = MIRT__OF(&node->a, norm);
+    if (!p || node->in[0]->uses != 1 || p->a.activation || p->a.residual) return;
+    if (norm->last_axes || norm->batch_statistics || !mirt__strips_place(graph, p, node)) return;
+    MIRT__OF(&p->a, window)->norm = true;
+    MIRT__OF(&p->a, window)->scaling = norm->scaling;
     p->a.residual = node->a.residual;
     p->a.activation = node->a.activation;
     for (int k = 1; k < node->num_in; k++) mirt__strips_add_in(p, node->in[k]);
@@ -35079,12 +35457,14 @@ static void mirt__strips_both(mirt__node *weights) {
     const mirt_tensor *dx = weights->in[1]->pass.tiled.input_grad;
     mirt__node *p = dx ? dx->node : NULL;
     if (!mirt__by_strips(weights) || !mirt__conv_both_pays(weights)) return;
-    if (!p || p->a.of != weights->a.of || p->a.both) return;
-    if (!mirt__shape_equal(&p->a.shape, &weights->in[0]->shape) || p->a.padded != weights->a.padded) return;
+    if (!p || p->a.of != weights->a.of) return;
+    mirt__attrs_window *w = MIRT__OF(&p->a, window);
+    if (w->both || w->padded != MIRT__OF(&weights->a, window)->padded) return;
+    if (!mirt__shape_equal(&p->a.shape, &weights->in[0]->shape)) return;
     for (int k = 0; k < weights->num_out; k++) {
         if (weights->out[k]->pass.tiled.first_reader < p->position) return;
     }
-    p->a.both = true;
+    w->both = true;
     p->a.column_sum = weights->a.column_sum;
     mirt__strips_add_in(p, weights->in[0]);
     mirt__strips_add_outs(p, weights);
@@ -35101,10 +35481,11 @@ static void mirt__strips_count_convs(const mirt__graph *graph) {
     for (int i = 0; i < graph->count; i++) {
         const mirt__node *node = graph->node[i];
         if (!mirt__by_strips(node)) continue;
+        const bool both = node->a.family == MIRT__FAMILY_window && MIRT__OF(&node->a, window)->both;
         for (int k = 0; k < node->num_in; k++) {
-            const bool last = k == node->num_in - 1; /* x of a.both */
+            const bool last = k == node->num_in - 1; /* x of `both` */
             const bool image = (node->op->lazy_x >> k & 1) && !node->a.affine;
-            node->in[k]->pass.tiled.x_readers += image || (last && node->a.both);
+            node->in[k]->pass.tiled.x_readers += image || (last && both);
             node->in[k]->pass.tiled.dy_readers += (int)(node->op->lazy_dy >> k & 1);
         }
     }
@@ -35118,7 +35499,8 @@ static bool mirt__strips_gates(mirt__node *node) {
         mirt_tensor *x = node->in[1 - k], *gate = node->in[k];
         mirt_shape want = x->shape;
         want.dim[1] = want.dim[2] = 1;
-        if (!mirt__shape_equal(&x->shape, &node->out[0]->shape) || !mirt__shape_equal(&gate->shape, &want) || x == gate) continue;
+        if (!mirt__shape_equal(&x->shape, &node->out[0]->shape) || !mirt__shape_equal(&gate->shape, &want) || x == gate)
+            continue;
         node->in[0] = x;
         node->in[1] = gate;
         return true;
@@ -35137,7 +35519,8 @@ static void mirt__strips_lazy(const mirt__graph *graph) {
     for (int i = 0; i < graph->count; i++) {
         const mirt__node *node = graph->node[i];
         mirt_tensor *t = node->out[0];
-        if (t->uses == 0 || t->shape.rank != 4 || node->a.last_axes) continue;
+        if (t->uses == 0 || t->shape.rank != 4) continue;
+        if (node->a.family != MIRT__FAMILY_norm || MIRT__OF(&node->a, norm)->last_axes) continue;
         if (node->op->lazy == MIRT__LAZY_X) t->lazy = t->pass.tiled.x_readers == t->uses && !node->a.residual;
         if (node->op->lazy == MIRT__LAZY_DY) t->lazy = t->pass.tiled.dy_readers == t->uses;
     }
@@ -35195,8 +35578,8 @@ static bool mirt__half_ties(const mirt__node *node) {
     return node->op->half_tied && mirt__half_tie(tied, node->op->half_tied(node, tied));
 }
 
-/* Whether a gradient that is made in float32 is worth a copy of half the size: normalizations read it several times, and
-   nothing else wants it as it is. */
+/* Whether a gradient that is made in float32 is worth a copy of half the size: normalizations read it several times,
+   and nothing else wants it as it is. */
 static bool mirt__half_worth(const mirt__graph *graph, int at, const bool *normalized) {
     const mirt__node *node = graph->node[at];
     const mirt_tensor *t = node->num_out ? node->out[0] : NULL;
@@ -35223,7 +35606,7 @@ static bool mirt__half_cast(mirt__graph *graph) {
     }
     for (int i = 0; normalized && i < n; i++) {
         mirt_tensor *t = graph->node[i]->out[0];
-        mirt__attrs a = mirt__no_attrs();
+        mirt__attrs a = mirt__attrs_of(MIRT__OP_cast);
         if (!mirt__half_worth(graph, i, normalized)) continue;
         a.dtype = MIRT_FLOAT32;
         a.half = true;
@@ -35535,8 +35918,8 @@ MIRT__LIB void *mirt__address(const mirt__bases *bases, const mirt_tensor *t) {
 
 MIRT__LIB bool mirt__node_runs(const mirt__node *node) { return node->op->run && !node->out[0]->lazy; }
 
-MIRT__LIB void mirt__program_run(const mirt__program *program, int segment, const mirt__kernels *kernels, const mirt__step_info *run,
-                                 const mirt__bases *bases, int64_t rows) {
+MIRT__LIB void mirt__program_run(const mirt__program *program, int segment, const mirt__kernels *kernels,
+                                 const mirt__step_info *run, const mirt__bases *bases, int64_t rows) {
     mirt__call call;
     call.kernels = kernels;
     call.run = run;
@@ -35589,22 +35972,24 @@ static void mirt__lazy_text(const mirt_tensor *t, mirt__text *out) {
 
 MIRT__LIB void mirt__node_notes(const mirt__node *node, mirt__text *out) {
     static const char *const sums[] = {"", "moments", "sums", "means"};
+    const mirt__attrs_window *w = node->a.family == MIRT__FAMILY_window ? MIRT__OF(&node->a, window) : NULL;
     for (int k = 0; k < node->num_in && !node->out[0]->lazy; k++) mirt__lazy_text(node->in[k], out);
     if (node->a.affine) mirt__text_add(out, "  reads x*%g%+g", (double)node->a.scale, (double)node->a.offset);
     if (node->a.bias) mirt__text_add(out, "  +bias");
-    if (node->a.norm) mirt__text_add(out, "  +normalize");
+    if (w && w->norm) mirt__text_add(out, "  +normalize");
     if (node->a.residual) mirt__text_add(out, "  +add");
     if (node->a.activation) mirt__text_add(out, "  +%s", mirt__activation_get(node->a.activation)->name);
     if (node->a.mask_activation) mirt__text_add(out, "  *%s'", mirt__activation_get(node->a.mask_activation)->name);
-    if (node->a.slope_activation) mirt__text_add(out, "  *%s'", mirt__activation_get(node->a.slope_activation)->name);
-    if (node->a.sums) mirt__text_add(out, "  +%s", sums[node->a.sums]);
-    if (node->a.both) mirt__text_add(out, "  +weight gradient");
+    if (w && w->slope_activation) mirt__text_add(out, "  *%s'", mirt__activation_get(w->slope_activation)->name);
+    if (w && w->sums) mirt__text_add(out, "  +%s", sums[w->sums]);
+    if (w && w->both) mirt__text_add(out, "  +weight gradient");
 }
 
 static void mirt__node_text(const mirt__node *node, mirt__text *out) {
     static const char *const space[] = {"-", "arena", "replica", "weight", "gradient", "state", "io"};
     char shape[96], name[MIRT__SHOWN], op[MIRT__SHOWN];
-    mirt__text_add(out, "  %-24s %-14s", mirt__shown(node->op->name, op), node->name ? mirt__shown(node->name, name) : "");
+    mirt__text_add(out, "  %-24s %-14s", mirt__shown(node->op->name, op),
+                   node->name ? mirt__shown(node->name, name) : "");
     for (int k = 0; k < node->num_out; k++) {
         const mirt_tensor *t = node->out[k];
         if (t->space == MIRT__SPACE_NONE) continue;
@@ -37370,7 +37755,7 @@ static mirt_status mirt__check_user_code(const mirt__step *step) {
         return mirt__fail(MIRT_E_DEVICE,
                           "%s runs code of yours, which is for CPUs: train on cores (\"cpu\"), or make it of the "
                           "library's operations",
-                          node->a.user_op->name);
+                          MIRT__OF(&node->a, data)->user_op->name);
     }
     return MIRT_OK;
 }
@@ -40523,13 +40908,14 @@ static bool mirt__conv_settings(int kernel[2], int strides[2], int dilation[2], 
     mirt__default_pair(kernel, 0);
     mirt__default_pair(strides, 1);
     mirt__default_pair(dilation, 1);
-    *a = mirt__no_attrs();
+    *a = mirt__attrs_of(MIRT__OP_conv2d);
+    mirt__attrs_window *w = MIRT__OF(a, window);
     for (int i = 0; i < 2; i++) {
-        a->strides[i] = strides[i];
-        a->dilation[i] = dilation[i];
+        w->strides[i] = strides[i];
+        w->dilation[i] = dilation[i];
     }
-    a->groups = 1;
-    a->padding = padding;
+    w->groups = 1;
+    w->padding = padding;
     if (kernel[0] < 1 || kernel[1] < 1)
         return mirt__fail(MIRT_E_INVALID, "kernel is %dx%d; it must be positive", kernel[0], kernel[1]), false;
     return mirt__layer_takes_images(x);
@@ -40550,7 +40936,7 @@ static mirt_tensor *mirt__conv2d_build(mirt__layer *layer, mirt_tensor *x, void 
                           (long long)x->shape.dim[3], d->filters, d->groups),
                (mirt_tensor *)NULL;
     }
-    a.groups = d->groups;
+    MIRT__OF(&a, window)->groups = d->groups;
     mirt_shape shape = mirt_make_shape(d->kernel[0], d->kernel[1], x->shape.dim[3] / d->groups, d->filters, 0, 0);
     mirt_tensor *kernel = mirt__weight_add(layer, "kernel", &shape, &d->kernel_initializer, mirt_glorot_uniform(),
                                            &d->kernel_regularizer);
@@ -40597,8 +40983,9 @@ static mirt_tensor *mirt__depthwise_conv2d_build(mirt__layer *layer, mirt_tensor
 
 static mirt_tensor *mirt__separable_conv2d_build(mirt__layer *layer, mirt_tensor *x, void *desc) {
     mirt_separable_conv2d_desc *d = (mirt_separable_conv2d_desc *)desc;
-    mirt__attrs a = mirt__no_attrs();
-    a.strides[0] = a.strides[1] = a.dilation[0] = a.dilation[1] = a.groups = 1;
+    mirt__attrs a = mirt__attrs_of(MIRT__OP_conv2d);
+    mirt__attrs_window *w = MIRT__OF(&a, window);
+    w->strides[0] = w->strides[1] = w->dilation[0] = w->dilation[1] = w->groups = 1;
     if (!mirt__conv_filters(d->filters) || !(x = mirt__depthwise(layer, x, "depthwise_kernel", &d->depthwise)))
         return NULL;
     mirt_shape shape = mirt_make_shape(1, 1, x->shape.dim[3], d->filters, 0, 0);
@@ -40671,29 +41058,29 @@ MIRT_API mirt_tensor *mirt_separable_conv2d(mirt_tensor *x, const mirt_separable
 
 typedef struct mirt__border_desc { int border[2][2]; } mirt__border_desc; /* top, bottom; left, right */
 
-static void mirt__pool_attrs(mirt_pool2d_desc *d, mirt__attrs *a) {
+static mirt__attrs mirt__pool_attrs(mirt_pool2d_desc *d, mirt__op_id id) {
+    mirt__attrs a = mirt__attrs_of(id);
+    mirt__attrs_window *w = MIRT__OF(&a, window);
     mirt__default_pair(d->size, 2);
     if (!d->strides[0] && !d->strides[1]) d->strides[1] = d->size[1];
     mirt__default_pair(d->strides, d->size[0]);
-    *a = mirt__no_attrs();
     for (int i = 0; i < 2; i++) {
-        a->kernel[i] = d->size[i];
-        a->strides[i] = d->strides[i];
+        w->kernel[i] = d->size[i];
+        w->strides[i] = d->strides[i];
     }
-    a->padding = d->padding;
+    w->padding = d->padding;
+    return a;
 }
 
 static mirt_tensor *mirt__max_pool2d_build(mirt__layer *layer, mirt_tensor *x, void *desc) {
-    mirt__attrs a;
+    const mirt__attrs a = mirt__pool_attrs((mirt_pool2d_desc *)desc, MIRT__OP_max_pool2d);
     (void)layer;
-    mirt__pool_attrs((mirt_pool2d_desc *)desc, &a);
     return mirt__max_pool2d_op(x, &a);
 }
 
 static mirt_tensor *mirt__average_pool2d_build(mirt__layer *layer, mirt_tensor *x, void *desc) {
-    mirt__attrs a;
+    const mirt__attrs a = mirt__pool_attrs((mirt_pool2d_desc *)desc, MIRT__OP_average_pool2d);
     (void)layer;
-    mirt__pool_attrs((mirt_pool2d_desc *)desc, &a);
     return mirt__average_pool2d_op(x, &a);
 }
 
@@ -40929,17 +41316,18 @@ static mirt_tensor *mirt__norm_weight(mirt__layer *layer, const char *name, cons
 static mirt_tensor *mirt__batch_norm_build(mirt__layer *layer, mirt_tensor *x, void *desc) {
     mirt_batch_norm_desc *d = (mirt_batch_norm_desc *)desc;
     mirt_shape shape = mirt_make_shape(mirt__last_dim(x), 0, 0, 0, 0, 0);
-    mirt__attrs a = mirt__no_attrs();
+    mirt__attrs a = mirt__attrs_of(MIRT__OP_batch_norm);
+    mirt__attrs_norm *own = MIRT__OF(&a, norm);
     mirt_tensor *in[5] = {x, NULL, NULL, NULL, NULL};
     bool good = true;
     if (x->shape.rank < 2) return mirt__fail(MIRT_E_SHAPE, "takes (rows, ..., channels)"), (mirt_tensor *)NULL;
     if (d->momentum == 0) d->momentum = 0.99f;
     if (d->epsilon == 0) d->epsilon = 1e-3f;
-    a.gamma = !d->no_scale;
-    a.beta = !d->no_center;
-    a.epsilon = d->epsilon;
-    a.momentum = round((double)d->momentum * 1e7) / 1e7; /* 0.99 in double precision, not the nearest float */
-    a.synchronized = d->synchronized;
+    own->scaling.gamma = !d->no_scale;
+    own->scaling.beta = !d->no_center;
+    own->scaling.epsilon = d->epsilon;
+    own->momentum = round((double)d->momentum * 1e7) / 1e7; /* 0.99, not the float next to it */
+    own->synchronized = d->synchronized;
     mirt_tensor *gamma = mirt__norm_weight(layer, "gamma", &shape, d->no_scale, &d->gamma_initializer, mirt_ones(),
                                            &d->gamma_regularizer, &good);
     mirt_tensor *beta = mirt__norm_weight(layer, "beta", &shape, d->no_center, &d->beta_initializer, mirt_zeros(),
@@ -40955,7 +41343,7 @@ static mirt_tensor *mirt__batch_norm_build(mirt__layer *layer, mirt_tensor *x, v
 
 static mirt_tensor *mirt__layer_norm_build(mirt__layer *layer, mirt_tensor *x, void *desc) {
     mirt_layer_norm_desc *d = (mirt_layer_norm_desc *)desc;
-    mirt__attrs a = mirt__no_attrs();
+    mirt__attrs a = mirt__attrs_of(MIRT__OP_normalize);
     mirt_shape shape;
     bool good = true;
     memset(&shape, 0, sizeof shape);
@@ -40969,8 +41357,8 @@ static mirt_tensor *mirt__layer_norm_build(mirt__layer *layer, mirt_tensor *x, v
     if (!(d->epsilon > 0 && isfinite(d->epsilon)))
         return mirt__fail(MIRT_E_INVALID, "epsilon is %g; it must not be negative", (double)d->epsilon),
                (mirt_tensor *)NULL;
-    a.last_axes = shape.rank = d->axes;
-    a.epsilon = d->epsilon;
+    MIRT__OF(&a, norm)->last_axes = shape.rank = d->axes;
+    MIRT__OF(&a, norm)->scaling.epsilon = d->epsilon;
     for (int i = 0; i < shape.rank; i++) shape.dim[i] = x->shape.dim[x->shape.rank - shape.rank + i];
     mirt_tensor *gamma = mirt__norm_weight(layer, "gamma", &shape, d->no_scale, &d->gamma_initializer, mirt_ones(),
                                            &d->gamma_regularizer, &good);
@@ -43212,10 +43600,23 @@ typedef struct mirt__file_attr {
     size_t size;
     unsigned bit;
 } mirt__file_attr;
-#define MIRT__FILE_ATTR(name, kind) \
-    {{#name, MIRT__FIELD_##kind, offsetof(mirt__attrs, name)}, sizeof(((mirt__attrs *)NULL)->name), MIRT__SAVES_##name},
+#define MIRT__PLACE_plain(name) name
+#define MIRT__PLACE_matmul(name) own.matmul.name
+#define MIRT__PLACE_reduce(name) own.reduce.name
+#define MIRT__PLACE_one_hot(name) own.one_hot.name
+#define MIRT__PLACE_axis(name) own.axis.name
+#define MIRT__PLACE_move(name) own.move.name
+#define MIRT__FILE_ATTR(name, kind, family) \
+    {{#name, MIRT__FIELD_##kind, offsetof(mirt__attrs, MIRT__PLACE_##family(name))}, \
+     sizeof(((mirt__attrs *)NULL)->MIRT__PLACE_##family(name)), MIRT__SAVES_##name},
 static const mirt__file_attr mirt__file_attrs[] = {MIRT__SAVED_ATTR_LIST(MIRT__FILE_ATTR)};
 #undef MIRT__FILE_ATTR
+#undef MIRT__PLACE_plain
+#undef MIRT__PLACE_matmul
+#undef MIRT__PLACE_reduce
+#undef MIRT__PLACE_one_hot
+#undef MIRT__PLACE_axis
+#undef MIRT__PLACE_move
 
 /* The op that is called `name` in files; MIRT__OP_COUNT if none is allowed. */
 static mirt__op_id mirt__file_op(const char *name) {
@@ -43348,11 +43749,12 @@ static void mirt__write_variable(const mirt__variable *v, mirt__text *out, bool 
 
 /* Writes bytes as hexadecimal digits, numbers as float32. */
 static void mirt__write_data(mirt__text *out, const mirt__attrs *a) {
+    const mirt__attrs_data *own = MIRT__OF(a, data);
     const size_t size = mirt__dtype_size(a->dtype);
     mirt__text_add(out, ",\"data\":\"");
-    for (size_t i = 0; i < a->bytes / size; i++) {
-        const unsigned char *at = (const unsigned char *)a->data + i * size;
-        float number = a->dtype == MIRT_FLOAT32 ? (float)((const mirt__real *)a->data)[i] : 0;
+    for (size_t i = 0; i < own->bytes / size; i++) {
+        const unsigned char *at = (const unsigned char *)own->data + i * size;
+        float number = a->dtype == MIRT_FLOAT32 ? (float)((const mirt__real *)own->data)[i] : 0;
         if (a->dtype == MIRT_FLOAT32) at = (const unsigned char *)&number;
         for (size_t k = 0; k < (a->dtype == MIRT_FLOAT32 ? sizeof number : size); k++)
             mirt__text_add(out, "%02x", at[k]);
@@ -43362,7 +43764,7 @@ static void mirt__write_data(mirt__text *out, const mirt__attrs *a) {
 
 static bool mirt__write_operation(const mirt_model *model, mirt__text *out, int index, int layers, bool first) {
     const mirt__node *node = model->graph.node[index];
-    const mirt__attrs none = mirt__no_attrs();
+    const mirt__attrs none = mirt__attrs_of(node->id);
     char label[64];
     bool plain = true;
     mirt__op_label(model, index, label);
@@ -43386,8 +43788,10 @@ static bool mirt__write_operation(const mirt_model *model, mirt__text *out, int 
         plain = false;
     }
     mirt__text_add(out, "}");
-    if (node->op->saved_attrs & MIRT__SAVES_user_op) mirt__write_name(out, "user_op", node->a.user_op->name, false);
-    if ((node->op->saved_attrs & MIRT__SAVES_data) && node->a.data) mirt__write_data(out, &node->a);
+    if (node->op->saved_attrs & MIRT__SAVES_user_op) {
+        mirt__write_name(out, "user_op", MIRT__OF(&node->a, data)->user_op->name, false);
+    }
+    if ((node->op->saved_attrs & MIRT__SAVES_data) && MIRT__OF(&node->a, data)->data) mirt__write_data(out, &node->a);
     mirt__text_add(out, "}");
     return true;
 }
@@ -43624,15 +44028,20 @@ static mirt_tensor *mirt__read_user_op(mirt__reading *r, const mirt__json *json,
     return config || !op->config_size ? mirt__user_op(&r->model->graph, op, in, num_in, config) : NULL;
 }
 
-/* Reads attributes of any op. */
-static mirt_status mirt__read_attributes(const mirt__json *json, mirt__attrs *a) {
+/* Reads the kind and the attributes that the op saves; those of other ops are only checked. `id`: MIRT__OP_COUNT for no
+   op. */
+static mirt_status mirt__read_attributes(const mirt__json *json, mirt__op_id id, mirt__attrs *a) {
     char label[MIRT__JSON_LABEL];
     size_t known = 0;
-    *a = mirt__no_attrs();
+    const unsigned saved = id == MIRT__OP_COUNT ? 0 : mirt__op_get(id)->saved_attrs | MIRT__SAVES_kind;
+    mirt__attrs unused;
+    if (id != MIRT__OP_COUNT) *a = mirt__attrs_of(id);
     for (int i = 0; i < MIRT__COUNT(mirt__file_attrs); i++) {
         const mirt__field *field = &mirt__file_attrs[i].field;
         if (!mirt__json_member(json, field->name)) continue;
-        if (mirt__read_field(json, field, (char *)a) != MIRT_OK) return mirt_last_status();
+        memset(&unused, 0, sizeof unused);
+        char *to = (char *)(saved & mirt__file_attrs[i].bit ? a : &unused);
+        if (mirt__read_field(json, field, to) != MIRT_OK) return mirt_last_status();
         known++;
     }
     for (size_t i = 0; known < json->count && i < json->count; i++) {
@@ -43649,12 +44058,12 @@ static mirt_status mirt__read_attributes(const mirt__json *json, mirt__attrs *a)
 static bool mirt__read_operation(mirt__reading *r, const mirt__json *json, const char *name) {
     const mirt__json *op = mirt__json_get(json, "op", MIRT__JSON_STRING),
                      *attributes = mirt__json_get(json, "attributes", MIRT__JSON_OBJECT);
-    const mirt__attrs none = mirt__no_attrs();
     mirt_tensor *in[MIRT__MAX_IN], *out;
     char label[MIRT__JSON_LABEL];
     mirt__attrs a;
-    if (!op || !attributes || mirt__read_attributes(attributes, &a) != MIRT_OK) return false;
+    if (!op || !attributes) return false;
     const mirt__op_id id = mirt__file_op(op->string);
+    if (mirt__read_attributes(attributes, id, &a) != MIRT_OK) return false;
     if (id == MIRT__OP_COUNT) {
         mirt__json_label(op->string, label);
         return mirt__fail(MIRT_E_FORMAT, "operation %s is not allowed in files", label), false;
@@ -43662,11 +44071,6 @@ static bool mirt__read_operation(mirt__reading *r, const mirt__json *json, const
     const mirt__op *row = mirt__op_get(id);
     if (!mirt__kind_label(id, a.kind)) {
         return mirt__fail(MIRT_E_FORMAT, "invalid kind of %s (%d)", row->name, a.kind), false;
-    }
-    for (int i = 0; i < MIRT__COUNT(mirt__file_attrs); i++) {
-        const mirt__file_attr *other = &mirt__file_attrs[i];
-        if (row->saved_attrs & other->bit) continue;
-        memcpy((char *)&a + other->field.offset, (const char *)&none + other->field.offset, other->size);
     }
     const int num_in = mirt__read_tensors(r, json, "input", in, MIRT__MAX_IN);
     if (num_in < row->min_in || num_in > row->max_in || (row->fits && !row->fits(&a, in, num_in))) {
@@ -43921,8 +44325,9 @@ MIRT_API mirt_status mirt_register_op(mirt_strategy *strategy, const mirt_op_cla
 
 MIRT__LIB mirt_tensor *mirt__user_op(mirt__graph *graph, const mirt_op_class *op, mirt_tensor *const *in, int num_in,
                                      const void *config) {
-    mirt__attrs a = mirt__no_attrs();
-    a.user_op = op;
+    mirt__attrs a = mirt__attrs_of(MIRT__OP_user);
+    mirt__attrs_data *data = MIRT__OF(&a, data);
+    data->user_op = op;
     if (num_in < 1 || num_in > MIRT__MAX_IN - 2)
         return mirt__fail(MIRT_E_INVALID, "%s: %d tensors; the number must be 1 to %d", op->name, num_in,
                           MIRT__MAX_IN - 2),
@@ -43931,8 +44336,8 @@ MIRT__LIB mirt_tensor *mirt__user_op(mirt__graph *graph, const mirt_op_class *op
         void *copy = mirt__pool_alloc(&graph->pool, op->config_size);
         if (!copy) return NULL;
         memcpy(copy, config, op->config_size);
-        a.data = copy;
-        a.bytes = op->config_size;
+        data->data = copy;
+        data->bytes = op->config_size;
         a.dtype = MIRT_UINT8;
     }
     return mirt__record(graph, MIRT__OP_user, &a, in, num_in);
@@ -44774,14 +45179,20 @@ MIRT_API mirt_status mirt_trace_end(mirt_strategy *s) {
 #define MIRT__PEAK_X86
 #include <immintrin.h>
 #define MIRT__PEAK_FMA(a, b, c) _mm512_fmadd_ps(a, b, c)
-__attribute__((target("avx512f,fma"))) static float mirt__peak_avx512(int64_t count) { MIRT__PEAK_TEXT(__m512, _mm512_set1_ps(0.5f), _mm512_set1_ps(0.25f)) }
+__attribute__((target("avx512f,fma"))) static float mirt__peak_avx512(int64_t count) {
+    MIRT__PEAK_TEXT(__m512, _mm512_set1_ps(0.5f), _mm512_set1_ps(0.25f))
+}
 #undef MIRT__PEAK_FMA
 #define MIRT__PEAK_FMA(a, b, c) _mm256_fmadd_ps(a, b, c)
-__attribute__((target("avx2,fma"))) static float mirt__peak_avx2(int64_t count) { MIRT__PEAK_TEXT(__m256, _mm256_set1_ps(0.5f), _mm256_set1_ps(0.25f)) }
+__attribute__((target("avx2,fma"))) static float mirt__peak_avx2(int64_t count) {
+    MIRT__PEAK_TEXT(__m256, _mm256_set1_ps(0.5f), _mm256_set1_ps(0.25f))
+}
 #undef MIRT__PEAK_FMA
 /* Sums of two products each. */
 #define MIRT__PEAK_FMA(a, b, c) _mm512_dpbf16_ps(c, (__m512bh)_mm512_castps_si512(a), (__m512bh)_mm512_castps_si512(b))
-__attribute__((target("avx512f,avx512bw,avx512vl,avx512bf16"))) static float mirt__peak_bf16(int64_t count) { MIRT__PEAK_TEXT(__m512, _mm512_set1_ps(0.5f), _mm512_set1_ps(0.25f)) }
+__attribute__((target("avx512f,avx512bw,avx512vl,avx512bf16"))) static float mirt__peak_bf16(int64_t count) {
+    MIRT__PEAK_TEXT(__m512, _mm512_set1_ps(0.5f), _mm512_set1_ps(0.25f))
+}
 #undef MIRT__PEAK_FMA
 #elif !defined(MIRRORTRAIN_NO_SIMD) && !defined(MIRT__REAL_DOUBLE) && defined(__aarch64__)
 #define MIRT__PEAK_NEON
@@ -44820,13 +45231,14 @@ typedef struct mirt__peak {
 
 static const mirt__peak mirt__peaks[] = {
 #ifdef MIRT__PEAK_X86
-    {"avx512bf16", mirt__peak_avx512, 16, mirt__peak_bf16}, {"avx512", mirt__peak_avx512, 16, NULL}, {"avx2", mirt__peak_avx2, 8, NULL},
+    {"avx512bf16", mirt__peak_avx512, 16, mirt__peak_bf16},
+    {"avx512", mirt__peak_avx512, 16, NULL},
+    {"avx2", mirt__peak_avx2, 8, NULL},
 #endif
 #ifdef MIRT__PEAK_NEON
     {"neon", mirt__peak_neon, 4, NULL},
 #endif
-    {"plain", mirt__peak_plain, 4, NULL}
-};
+    {"plain", mirt__peak_plain, 4, NULL}};
 #undef MIRT__PEAK_X86
 #undef MIRT__PEAK_NEON
 
@@ -44895,7 +45307,8 @@ MIRT__LIB void mirt__clocks_free(mirt_function *f) {
 MIRT__LIB mirt_status mirt__clocks_ready(mirt_function *f) {
     if (!f->model->profiled) mirt__clocks_free(f);
     if (!f->model->profiled || f->step.clocks) return MIRT_OK;
-    mirt__clocks *clocks = (mirt__clocks *)mirt__calloc(1, sizeof *clocks + (size_t)f->step.program.graph.count * sizeof(double));
+    mirt__clocks *clocks =
+        (mirt__clocks *)mirt__calloc(1, sizeof *clocks + (size_t)f->step.program.graph.count * sizeof(double));
     if (!clocks) return mirt_last_status();
     clocks->node = (double *)(void *)(clocks + 1);
     f->step.clocks = clocks;
@@ -44927,7 +45340,8 @@ static void mirt__profile_clear(mirt_model *model) {
 MIRT_API mirt_status mirt_profile_begin(mirt_model *model) {
     MIRT__USE_MODEL(model, mirt_last_status());
     if (!model) return mirt__fail_missing("mirt_profile_begin", "model");
-    if (model->busy || model->strategy->running) return mirt__fail(MIRT_E_STATE, "mirt_profile_begin: %s is being trained or recorded", model->name);
+    if (model->busy || model->strategy->running)
+        return mirt__fail(MIRT_E_STATE, "mirt_profile_begin: %s is being trained or recorded", model->name);
     double bytes = mirt__peak_bytes(model->strategy);
     if (bytes <= 0) return mirt_last_status();
     mirt__profile_clear(model);
@@ -44981,23 +45395,28 @@ static double mirt__node_bytes(const mirt__node *node, int64_t rows) {
     return bytes;
 }
 
-/* The first device's share of the update: each part of the gradient (a device with memory of its own has the sum), weights and slots read, slots and every copy written. */
+/* The first device's share of the update: each part of the gradient (a device with memory of its own has the sum),
+ * weights and slots read, slots and every copy written. */
 static double mirt__update_bytes(const mirt_function *f) {
     const mirt_strategy *s = f->model->strategy;
     mirt__exchange x;
     int64_t begin, end, elements = 0, trained = (int64_t)(f->root->trained_bytes / sizeof(mirt__real));
-    mirt__exchange_plan(s, f->step.replicas, f->step.rows < f->step.replicas ? (int)f->step.rows : f->step.replicas, f->step.program.num_cuts > 0, 0, &x);
+    mirt__exchange_plan(s, f->step.replicas, f->step.rows < f->step.replicas ? (int)f->step.rows : f->step.replicas,
+                        f->step.program.num_cuts > 0, 0, &x);
     mirt__update_range(s, trained, 0, &begin, &end);
     for (int i = 0; i < f->step.num_ranges; i++) {
-        int64_t from = f->step.range[i].begin > begin ? f->step.range[i].begin : begin, to = f->step.range[i].end < end ? f->step.range[i].end : end;
+        int64_t from = f->step.range[i].begin > begin ? f->step.range[i].begin : begin,
+                to = f->step.range[i].end < end ? f->step.range[i].end : end;
         if (to > from) elements += to - from;
     }
-    return (double)elements * (double)sizeof(mirt__real) * ((s->able.shards ? x.parts : 1) + 1 + mirt__written_copies(s) + 2 * mirt__optimizer_slots(&f->model->config.optimizer));
+    return (double)elements * (double)sizeof(mirt__real) *
+           ((s->able.shards ? x.parts : 1) + 1 + mirt__written_copies(s) +
+            2 * mirt__optimizer_slots(&f->model->config.optimizer));
 }
 
 /* The kernel of a convolution, or its gradient; NULL for other nodes. */
 static const mirt_tensor *mirt__profile_kernel(const mirt__node *node) {
-    if (!node->a.strides[0] || !node->op->macs) return NULL;
+    if (node->a.family != MIRT__FAMILY_window || !node->op->macs) return NULL;
     for (int k = node->num_in - 1; k >= -1; k--) {
         const mirt_tensor *t = k < 0 ? node->out[0] : node->in[k];
         if (t->shape.rank == 4 && !mirt__is_batched(&t->shape)) return t;
@@ -45010,7 +45429,8 @@ static void mirt__profile_name(const mirt__node *node, char out[48]) {
     const mirt_tensor *kernel = mirt__profile_kernel(node);
     int used = snprintf(out, 48, "%s", node->op->name);
     if (!kernel || used < 0 || used > 24) return;
-    snprintf(out + used, 48 - (size_t)used, " %dx%d%s", (int)kernel->shape.dim[0], (int)kernel->shape.dim[1], node->a.groups > 1 ? " grouped" : "");
+    snprintf(out + used, 48 - (size_t)used, " %dx%d%s", (int)kernel->shape.dim[0], (int)kernel->shape.dim[1],
+             MIRT__OF(&node->a, window)->groups > 1 ? " grouped" : "");
 }
 
 /* One row an operation, then what is not one. Returns how many. */
@@ -45056,8 +45476,12 @@ static void mirt__profile_what(const mirt__node *node, char *out, size_t size) {
         }
     }
     const mirt_tensor *kernel = mirt__profile_kernel(node);
-    if (kernel && kernel != t) used = (size_t)snprintf(out, size, "%s/%d ", mirt__shape_text(&kernel->shape, shape), node->a.strides[0]);
-    snprintf(out + used, size - used, "%s%s%s", t->dtype == MIRT_FLOAT32 ? "" : mirt__dtype_name(t->dtype), t->dtype == MIRT_FLOAT32 ? "" : " ", mirt__shape_text(&t->shape, shape));
+    if (kernel && kernel != t) {
+        const int stride = MIRT__OF(&node->a, window)->strides[0];
+        used = (size_t)snprintf(out, size, "%s/%d ", mirt__shape_text(&kernel->shape, shape), stride);
+    }
+    snprintf(out + used, size - used, "%s%s%s", t->dtype == MIRT_FLOAT32 ? "" : mirt__dtype_name(t->dtype),
+             t->dtype == MIRT_FLOAT32 ? "" : " ", mirt__shape_text(&t->shape, shape));
 }
 
 static void mirt__profile_rates(const mirt_model *model, const mirt__profile_row *r, double step, mirt__text *out) {
@@ -45070,7 +45494,8 @@ static void mirt__profile_rates(const mirt_model *model, const mirt__profile_row
 }
 
 /* All rows that show in per cent; with what lies between operations, the others are what is left of the step. */
-static void mirt__profile_table(const mirt_model *model, const mirt__profile_row *row, int count, double step, mirt__text *out) {
+static void mirt__profile_table(const mirt_model *model, const mirt__profile_row *row, int count, double step,
+                                mirt__text *out) {
     mirt__profile_row rest;
     memset(&rest, 0, sizeof rest);
     rest.seconds = step;
@@ -45129,9 +45554,12 @@ static bool mirt__profile_of(const mirt_model *model, const mirt_function *f, co
         flops += row[i].flops;
         bytes += row[i].bytes;
     }
-    mirt__text_add(out, "%s, %s: %lld step%s of %.4g sample%s, %.3f ms each: %.2f GFLOP and %.3f GB on the first device, %.1f GFLOP/s and %.1f GB/s\n",
-                   mirt__shown(model->name, shown), name, (long long)c->steps, c->steps == 1 ? "" : "s", (double)c->rows / (double)c->steps, c->rows == c->steps ? "" : "s",
-                   step * 1e3, flops * 1e-9, bytes * 1e-9, flops / step * 1e-9, bytes / step * 1e-9);
+    mirt__text_add(out,
+                   "%s, %s: %lld step%s of %.4g sample%s, %.3f ms each: %.2f GFLOP and %.3f GB on the first device, "
+                   "%.1f GFLOP/s and %.1f GB/s\n",
+                   mirt__shown(model->name, shown), name, (long long)c->steps, c->steps == 1 ? "" : "s",
+                   (double)c->rows / (double)c->steps, c->rows == c->steps ? "" : "s", step * 1e3, flops * 1e-9,
+                   bytes * 1e-9, flops / step * 1e-9, bytes / step * 1e-9);
     mirt__profile_table(model, row, count, step, out);
     mirt__text_add(out, "by kind:\n");
     mirt__profile_table(model, row, mirt__profile_kinds(row, count), step, out);
@@ -45145,8 +45573,9 @@ MIRT_API const char *mirt_profile_text(mirt_model *model) {
     if (!model) return mirt__fail_missing("mirt_profile_text", "model"), (const char *)NULL;
     mirt__text *out = &model->profile_text;
     mirt__text_clear(out);
-    mirt__text_add(out, "ceilings of %s, %d thread%s, %s: %.1f GFLOP/s, in bfloat16 %.1f, %.1f GB/s\n", model->strategy->device[0].name, model->strategy->threads,
-                   model->strategy->threads == 1 ? "" : "s", model->strategy->kernels->name, model->peak_flops * 1e-9, model->peak_half * 1e-9,
+    mirt__text_add(out, "ceilings of %s, %d thread%s, %s: %.1f GFLOP/s, in bfloat16 %.1f, %.1f GB/s\n",
+                   model->strategy->device[0].name, model->strategy->threads, model->strategy->threads == 1 ? "" : "s",
+                   model->strategy->kernels->name, model->peak_flops * 1e-9, model->peak_half * 1e-9,
                    model->peak_bytes * 1e-9);
     bool any = false;
     for (int i = 0;; i++) {
@@ -45156,7 +45585,10 @@ MIRT_API const char *mirt_profile_text(mirt_model *model) {
         if (!mirt__profile_of(model, f, name, out)) return NULL;
         any = true;
     }
-    if (!any) return mirt__fail(MIRT_E_STATE, "mirt_profile_text: no step of %s has run since mirt_profile_begin", model->name), (const char *)NULL;
+    if (!any)
+        return mirt__fail(MIRT_E_STATE, "mirt_profile_text: no step of %s has run since mirt_profile_begin",
+                          model->name),
+               (const char *)NULL;
     return out->failed ? NULL : out->data;
 }
 
@@ -45450,7 +45882,8 @@ static bool mirt__record_fields(mirt_function *f) {
     for (int i = 0; i < f->spec.num_fields; i++) {
         const mirt__data_field *field = &f->spec.field[i];
         mirt_shape shape = field->shape;
-        if (shape.rank == MIRT_MAX_RANK) return mirt__fail(MIRT_E_SHAPE, "samples of %d axes are too many", shape.rank), false;
+        if (shape.rank == MIRT_MAX_RANK)
+            return mirt__fail(MIRT_E_SHAPE, "samples of %d axes are too many", shape.rank), false;
         for (int k = shape.rank; k > 0; k--) shape.dim[k] = shape.dim[k - 1];
         shape.dim[0] = MIRT_ROWS;
         shape.rank++;
@@ -45459,31 +45892,39 @@ static bool mirt__record_fields(mirt_function *f) {
     return true;
 }
 
-MIRT__LIB mirt_tensor *mirt__field_as(mirt_function *f, int field, mirt_dtype dtype) { return mirt_cast(f->field[field], dtype); }
+MIRT__LIB mirt_tensor *mirt__field_as(mirt_function *f, int field, mirt_dtype dtype) {
+    return mirt_cast(f->field[field], dtype);
+}
 
 MIRT__LIB bool mirt__fields_same(const mirt__data_spec *a, const mirt__data_spec *b, int fields) {
     for (int i = 0; i < fields; i++) {
-        if (a->field[i].dtype != b->field[i].dtype || !mirt__shape_equal(&a->field[i].shape, &b->field[i].shape)) return false;
+        if (a->field[i].dtype != b->field[i].dtype || !mirt__shape_equal(&a->field[i].shape, &b->field[i].shape))
+            return false;
     }
     return a->accumulate == b->accumulate && a->features == b->features;
 }
 
 MIRT__LIB bool mirt__spec_same(const mirt__data_spec *a, const mirt__data_spec *b) {
-    return a->num_x == b->num_x && a->num_fields == b->num_fields && a->has_weights == b->has_weights && mirt__fields_same(a, b, a->num_fields);
+    return a->num_x == b->num_x && a->num_fields == b->num_fields && a->has_weights == b->has_weights &&
+           mirt__fields_same(a, b, a->num_fields);
 }
 
 /* Recording is over, or the tensor is not of this function: says so. */
 MIRT__LIB mirt_status mirt__need_recording(const mirt_function *f, const mirt_tensor *t, const char *caller) {
     if (!f) return mirt__fail_missing(caller, "function");
-    if (!f->recording) return mirt__fail(MIRT_E_STATE, "%s: the function is recorded already; it is called in its body", caller);
+    if (!f->recording)
+        return mirt__fail(MIRT_E_STATE, "%s: the function is recorded already; it is called in its body", caller);
     if (!t) return mirt__fail_missing(caller, "tensor");
     if (t->node->graph == &f->step.program.graph) return MIRT_OK;
-    return mirt__fail(MIRT_E_INVALID, "%s: the tensor is of a model or of another function; mirt_call brings a model in", caller);
+    return mirt__fail(MIRT_E_INVALID,
+                      "%s: the tensor is of a model or of another function; mirt_call brings a model in", caller);
 }
 
 MIRT__LIB mirt_status mirt__result_add(mirt_function *f, const char *name, mirt_tensor *tensor) {
-    if (f->num_results == MIRT__MAX_RESULTS) return mirt__fail(MIRT_E_INVALID, "a function has at most %d results", MIRT__MAX_RESULTS);
-    if (!mirt__grow_list((void **)&f->result, f->num_results, &f->results_capacity, sizeof *f->result)) return mirt_last_status();
+    if (f->num_results == MIRT__MAX_RESULTS)
+        return mirt__fail(MIRT_E_INVALID, "a function has at most %d results", MIRT__MAX_RESULTS);
+    if (!mirt__grow_list((void **)&f->result, f->num_results, &f->results_capacity, sizeof *f->result))
+        return mirt_last_status();
     mirt__result *r = &f->result[f->num_results];
     memset(r, 0, sizeof *r);
     if (!(r->name = mirt__pool_strdup(&f->step.program.graph.pool, name))) return mirt_last_status();
@@ -45531,7 +45972,8 @@ static mirt__weight_kind mirt__term_weight(const mirt_tensor *term) {
 static void mirt__warn_of_mean(const mirt_function *f, const mirt_tensor *term) {
     if (mirt__term_weight(term) != MIRT__WEIGHT_SHARE) return;
     mirt__log(f->model->strategy, MIRT_LOG_WARNING,
-              "%s: a loss was handed in as a mean over a replica's rows; it is weighted by their number. Hand in one value a sample: the library divides by the global batch",
+              "%s: a loss was handed in as a mean over a replica's rows; it is weighted by their number. Hand in one "
+              "value a sample: the library divides by the global batch",
               f->model->name);
 }
 
@@ -45545,8 +45987,8 @@ static mirt_tensor *mirt__term_shape(const mirt_model *model, mirt_tensor *term)
     char text[96];
     bool batched = mirt__is_batched(&term->shape);
     if (term->dtype != MIRT_FLOAT32 || (!batched && mirt__shape_count(&term->shape) != 1)) {
-        mirt__fail(MIRT_E_SHAPE, "a loss is %s %s; it is one float32 value a sample, or one number", mirt__dtype_name(term->dtype),
-                   mirt__shape_text(&term->shape, text));
+        mirt__fail(MIRT_E_SHAPE, "a loss is %s %s; it is one float32 value a sample, or one number",
+                   mirt__dtype_name(term->dtype), mirt__shape_text(&term->shape, text));
         mirt__graph_poison(term->node->graph);
         return NULL;
     }
@@ -45568,8 +46010,10 @@ static int mirt__term_summands(mirt_function *f, mirt_tensor *term, mirt_tensor 
     if (!(part[0] = mirt__term_shape(f->model, term))) return 0;
     for (int i = 0; i < n;) {
         const mirt__node *node = part[i]->node;
-        bool sum = node->id == MIRT__OP_binary && (node->a.kind == MIRT__ADD || node->a.kind == MIRT__SUBTRACT) && n < MIRT__MAX_SUMMANDS;
-        if (!sum || mirt__is_batched(&part[i]->shape) || mirt__number_extent(node->in[0]) == mirt__number_extent(node->in[1])) {
+        bool sum = node->id == MIRT__OP_binary && (node->a.kind == MIRT__ADD || node->a.kind == MIRT__SUBTRACT) &&
+                   n < MIRT__MAX_SUMMANDS;
+        if (!sum || mirt__is_batched(&part[i]->shape) ||
+            mirt__number_extent(node->in[0]) == mirt__number_extent(node->in[1])) {
             mirt__warn_of_mean(f, part[i++]);
             continue;
         }
@@ -45584,7 +46028,8 @@ MIRT__LIB mirt_status mirt__minimize(mirt_function *f, mirt_tensor *term) {
     mirt_tensor *part[MIRT__MAX_SUMMANDS];
     int n = mirt__term_summands(f, term, part);
     for (int i = 0; i < n; i++) {
-        if (!mirt__grow_list((void **)&f->minimized, f->num_minimized, &f->minimized_capacity, sizeof *f->minimized)) return mirt_last_status();
+        if (!mirt__grow_list((void **)&f->minimized, f->num_minimized, &f->minimized_capacity, sizeof *f->minimized))
+            return mirt_last_status();
         f->minimized[f->num_minimized++] = part[i];
     }
     return n ? MIRT_OK : mirt_last_status();
@@ -45597,21 +46042,26 @@ static bool mirt__term_gradients(mirt_function *f, mirt_tensor *const *term, int
     if (!seed) return false;
     for (int i = 0; i < count; i++) {
         seed[i] = mirt__loss_weight_op(graph, mirt__term_weight(term[i]));
-        if (seed[i]) seed[i]->node->a.scaled = f->step.float16 && term == f->minimized; /* gradients that users see are not */
+        /* Gradients that users see are not scaled. */
+        if (seed[i]) MIRT__OF(&seed[i]->node->a, loss)->scaled = f->step.float16 && term == f->minimized;
         if (seed[i] && !mirt__is_batched(&term[i]->shape)) seed[i] = mirt__reshape_op(seed[i], &term[i]->shape);
         if (!seed[i]) return false;
     }
     return mirt__gradients(graph, term, seed, count);
 }
 
-static bool mirt__root_trained(const void *arg, int variable) { return mirt__is_trained(&((const mirt_model *)arg)->variable[variable]); }
+static bool mirt__root_trained(const void *arg, int variable) {
+    return mirt__is_trained(&((const mirt_model *)arg)->variable[variable]);
+}
 
 MIRT__LIB mirt_status mirt__apply_gradient(mirt_function *f, int variable, mirt_tensor *gradient) {
     for (int i = 0; i < f->num_applied; i++) {
         if (f->applied[i].variable != variable) continue;
-        return mirt__fail(MIRT_E_INVALID, "%s has a gradient already; a step takes one for each weight: add them", f->root->variable[variable].name);
+        return mirt__fail(MIRT_E_INVALID, "%s has a gradient already; a step takes one for each weight: add them",
+                          f->root->variable[variable].name);
     }
-    if (!mirt__grow_list((void **)&f->applied, f->num_applied, &f->applied_capacity, sizeof *f->applied)) return mirt_last_status();
+    if (!mirt__grow_list((void **)&f->applied, f->num_applied, &f->applied_capacity, sizeof *f->applied))
+        return mirt_last_status();
     f->applied[f->num_applied].variable = variable;
     f->applied[f->num_applied++].gradient = gradient;
     return MIRT_OK;
@@ -45645,12 +46095,17 @@ static mirt_status mirt__check_reached(const mirt_function *f) {
         if (reached) continue;
         if (missing++ < 4) mirt__text_add(&text, "%s%s", missing > 1 ? ", " : "", f->root->variable[i].name);
     }
-    if (wanted && !f->num_applied) mirt__fail(MIRT_E_INVALID, "%s: the loss depends on none of the %d trainable weights", f->model->name, wanted);
+    if (wanted && !f->num_applied)
+        mirt__fail(MIRT_E_INVALID, "%s: the loss depends on none of the %d trainable weights", f->model->name, wanted);
     else if (missing) {
-        mirt__log(f->model->strategy, MIRT_LOG_WARNING, "gradients do not exist for %d of the %d trainable weights of %s (%s%s): the loss does not depend on them",
-                  missing, wanted, f->model->name, text.data ? text.data : "", missing > 4 ? ", ..." : "");
+        mirt__log(
+            f->model->strategy, MIRT_LOG_WARNING,
+            "gradients do not exist for %d of the %d trainable weights of %s (%s%s): the loss does not depend on them",
+            missing, wanted, f->model->name, text.data ? text.data : "", missing > 4 ? ", ..." : "");
     }
-    if (!wanted) mirt__log(f->model->strategy, MIRT_LOG_WARNING, "%s has no trainable weights: training it changes none", f->model->name);
+    if (!wanted)
+        mirt__log(f->model->strategy, MIRT_LOG_WARNING, "%s has no trainable weights: training it changes none",
+                  f->model->name);
     mirt__text_free(&text);
     return wanted && !f->num_applied ? mirt_last_status() : MIRT_OK;
 }
@@ -45718,7 +46173,8 @@ static mirt_status mirt__collect_ranges(mirt_function *f) {
     }
     qsort(f->step.range, (size_t)f->num_applied, sizeof *f->step.range, mirt__by_offset);
     for (int i = 0; i < f->num_applied; i++) {
-        if (f->step.num_ranges && f->step.range[f->step.num_ranges - 1].end == f->step.range[i].begin) f->step.range[f->step.num_ranges - 1].end = f->step.range[i].end;
+        if (f->step.num_ranges && f->step.range[f->step.num_ranges - 1].end == f->step.range[i].begin)
+            f->step.range[f->step.num_ranges - 1].end = f->step.range[i].end;
         else f->step.range[f->step.num_ranges++] = f->step.range[i];
     }
     return MIRT_OK;
@@ -45728,7 +46184,9 @@ static mirt_status mirt__plan_function(mirt_function *f, mirt__output *outputs, 
     const mirt__graph *graph = &f->step.program.graph;
     int64_t rows = f->step.max_rows / f->step.replicas + (f->step.max_rows % f->step.replicas != 0);
     int n = 0;
-    if (!mirt__plan_fits(graph, rows)) return mirt__fail(MIRT_E_NOMEM, "a batch of %lld samples needs more memory than any machine has", (long long)f->step.max_rows);
+    if (!mirt__plan_fits(graph, rows))
+        return mirt__fail(MIRT_E_NOMEM, "a batch of %lld samples needs more memory than any machine has",
+                          (long long)f->step.max_rows);
     for (int i = 0; i < f->root->num_variables; i++) offset[i] = f->root->variable[i].offset;
     for (int i = 0; i < f->num_results; i++) {
         outputs[n].tensor = f->result[i].tensor;
@@ -45754,7 +46212,8 @@ static int mirt__by_begin(const void *a, const void *b) {
 }
 
 static mirt_status mirt__mirror_function(mirt_function *f) {
-    mirt__gradient_part *part = (mirt__gradient_part *)mirt__pool_alloc(&f->step.program.graph.pool, ((size_t)f->num_applied + 1) * sizeof *part);
+    mirt__gradient_part *part = (mirt__gradient_part *)mirt__pool_alloc(&f->step.program.graph.pool,
+                                                                        ((size_t)f->num_applied + 1) * sizeof *part);
     if (!part) return mirt_last_status();
     for (int i = 0; i < f->num_applied; i++) {
         const mirt__variable *v = &f->root->variable[f->applied[i].variable];
@@ -45767,7 +46226,9 @@ static mirt_status mirt__mirror_function(mirt_function *f) {
 
 static mirt_status mirt__finish(mirt_function *f) {
     mirt__graph *graph = &f->step.program.graph;
-    size_t most = (size_t)(f->num_results + graph->num_assignments + f->num_applied + f->num_minimized + f->root->num_variables) + 1;
+    size_t most =
+        (size_t)(f->num_results + graph->num_assignments + f->num_applied + f->num_minimized + f->root->num_variables) +
+        1;
     mirt__pool *pool = &graph->pool;
     mirt_tensor **keep = (mirt_tensor **)mirt__pool_alloc(pool, most * sizeof *keep);
     mirt__output *outputs = (mirt__output *)mirt__pool_alloc(pool, most * sizeof *outputs);
@@ -45782,7 +46243,9 @@ static mirt_status mirt__finish(mirt_function *f) {
     mirt__fuse_backward(graph, keep, kept);
     if (f->model->strategy->kernels->strips) {
         mirt__fuse_strips(graph, keep, kept);
-        if (f->half) mirt__fuse_half(graph, f->step.float16 ? (mirt_dtype)MIRT__FLOAT16 : (mirt_dtype)MIRT__BFLOAT16, keep, kept);
+        if (f->half)
+            mirt__fuse_half(graph, f->step.float16 ? (mirt_dtype)MIRT__FLOAT16 : (mirt_dtype)MIRT__BFLOAT16, keep,
+                            kept);
         if (graph->status != MIRT_OK) return graph->status;
         for (int i = 0; i < graph->count; i++) graph->node[i]->a.winograd = f->model->strategy->winograd;
     }
@@ -45802,13 +46265,15 @@ MIRT__LIB size_t mirt__function_host(const mirt_function *f) {
         size_t places = r->batched ? (size_t)f->step.max_rows : (size_t)mirt__result_places(&f->step);
         total += mirt__align_up(places * (size_t)r->count * mirt__dtype_size(r->dtype));
     }
-    for (int i = f->spec.num_x; i < f->spec.num_fields && f->step.sends_ahead; i++) total += mirt__align_up((size_t)f->step.max_rows * f->spec.field[i].bytes);
+    for (int i = f->spec.num_x; i < f->spec.num_fields && f->step.sends_ahead; i++)
+        total += mirt__align_up((size_t)f->step.max_rows * f->spec.field[i].bytes);
     return total;
 }
 
 MIRT__LIB mirt_status mirt__function_allocate(mirt_function *f) {
     size_t total = mirt__function_host(f);
-    f->step.result = (char **)mirt__pool_alloc(&f->step.program.graph.pool, ((size_t)f->num_results + 1) * sizeof *f->step.result);
+    f->step.result =
+        (char **)mirt__pool_alloc(&f->step.program.graph.pool, ((size_t)f->num_results + 1) * sizeof *f->step.result);
     if (!f->step.result || !(f->host = (char *)mirt__aligned_alloc(total))) return mirt_last_status();
     memset(f->host, 0, total);
     char *at = f->host;
@@ -45820,7 +46285,8 @@ MIRT__LIB mirt_status mirt__function_allocate(mirt_function *f) {
     }
     f->step.states = at;
     f->labels = at + mirt__align_up((size_t)f->step.replicas * f->step.state_bytes);
-    return mirt__weights_place(f->root) == MIRT_OK ? mirt__memory_reserve(f->model->strategy, &f->step.needs) : mirt_last_status();
+    return mirt__weights_place(f->root) == MIRT_OK ? mirt__memory_reserve(f->model->strategy, &f->step.needs)
+                                                   : mirt_last_status();
 }
 
 /* >>making one */
@@ -45832,10 +46298,12 @@ static mirt_status mirt__function_record(mirt_function *f, mirt__body body, void
     bool good = body(f, user);
     mirt__let_go(f->model);
     f->recording = false;
-    if (f->step.program.graph.status != MIRT_OK) return mirt__fail(f->step.program.graph.status, "%s", f->step.program.graph.error);
+    if (f->step.program.graph.status != MIRT_OK)
+        return mirt__fail(f->step.program.graph.status, "%s", f->step.program.graph.error);
     if (!good) return mirt_last_status();
     if (mirt__finish(f) != MIRT_OK) return mirt_last_status();
-    if (f->step.program.num_cuts || f->step.num_states) f->step.by_replicas = true; /* its results are not those of rows alone */
+    if (f->step.program.num_cuts || f->step.num_states)
+        f->step.by_replicas = true; /* its results are not those of rows alone */
     return mirt__step_needs(&f->step);
 }
 
@@ -45855,14 +46323,18 @@ static void mirt__step_set(mirt_function *f, const mirt__function_desc *desc, in
     step->slot = f->model->device_slot;
 }
 
-MIRT__LIB mirt_function *mirt__function_new(mirt_model *model, const mirt__function_desc *desc, mirt__body body, void *user) {
+MIRT__LIB mirt_function *mirt__function_new(mirt_model *model, const mirt__function_desc *desc, mirt__body body,
+                                            void *user) {
     const mirt_strategy *s = model->strategy;
     int batches = desc->spec->accumulate > 1 ? desc->spec->accumulate : 1;
     if (batches > MIRT__MAX_REPLICAS / s->num_replicas) {
-        return mirt__fail(MIRT_E_INVALID, "%d batches on %d replicas are too many for one step; at most %d parts work", batches, s->num_replicas,
-                          MIRT__MAX_REPLICAS), (mirt_function *)NULL;
+        return mirt__fail(MIRT_E_INVALID, "%d batches on %d replicas are too many for one step; at most %d parts work",
+                          batches, s->num_replicas, MIRT__MAX_REPLICAS),
+               (mirt_function *)NULL;
     }
-    if (model->busy > 3) return mirt__fail(MIRT_E_STATE, "%s is being recorded while it is being recorded", model->name), (mirt_function *)NULL;
+    if (model->busy > 3)
+        return mirt__fail(MIRT_E_STATE, "%s is being recorded while it is being recorded", model->name),
+               (mirt_function *)NULL;
     if (mirt__model_materialize(model) != MIRT_OK) return NULL;
     mirt_function *f = (mirt_function *)mirt__calloc(1, sizeof *f);
     if (!f) return NULL;

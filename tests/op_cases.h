@@ -19,15 +19,16 @@ typedef struct op_case {
 #define UNUSED (void)g, (void)v, (void)x
 
 static mirt__attrs window(int kh, int kw, int sh, int sw, int dh, int dw, int groups, mirt_padding padding) {
-    mirt__attrs a = mirt__no_attrs();
-    a.kernel[0] = kh;
-    a.kernel[1] = kw;
-    a.strides[0] = sh;
-    a.strides[1] = sw;
-    a.dilation[0] = dh;
-    a.dilation[1] = dw;
-    a.groups = groups;
-    a.padding = padding;
+    mirt__attrs a = mirt__attrs_of(MIRT__OP_conv2d);
+    mirt__attrs_window *w = MIRT__OF(&a, window);
+    w->kernel[0] = kh;
+    w->kernel[1] = kw;
+    w->strides[0] = sh;
+    w->strides[1] = sw;
+    w->dilation[0] = dh;
+    w->dilation[1] = dw;
+    w->groups = groups;
+    w->padding = padding;
     return a;
 }
 
@@ -60,21 +61,38 @@ CASE(leaky_relu) { UNUSED; return mirt_leaky_relu(v[0], 0.3f); }
 CASE(elu) { UNUSED; return mirt_elu(v[0], 1.5f); }
 CASE(clip) { UNUSED; return mirt_clip(v[0], -0.5f, 1.25f); }
 CASE(power) { UNUSED; return mirt_power(v[0], 2.5f); }
-CASE(square_and_stairs) { UNUSED; return mirt_add(mirt_square(v[0]), mirt_multiply(mirt_sign(v[0]), mirt_floor(v[0]))); } /* no gradient from the latter */
-CASE(matmul_relu6) { UNUSED; return mirt_matmul(mirt_relu6(mirt__bias_add_op(mirt_matmul(batch(x, v[0]), v[1], false, false), v[2])), v[3], false, true); }
-CASE(matmul_silu) { UNUSED; return mirt_silu(mirt__bias_add_op(mirt_matmul(batch(x, v[0]), v[1], false, false), v[2])); } /* is not fused */
+CASE(square_and_stairs) {
+    UNUSED;
+    return mirt_add(mirt_square(v[0]), mirt_multiply(mirt_sign(v[0]), mirt_floor(v[0])));
+} /* no gradient from the latter */
+CASE(matmul_relu6) {
+    UNUSED;
+    return mirt_matmul(mirt_relu6(mirt__bias_add_op(mirt_matmul(batch(x, v[0]), v[1], false, false), v[2])), v[3],
+                       false, true);
+}
+CASE(matmul_silu) {
+    UNUSED;
+    return mirt_silu(mirt__bias_add_op(mirt_matmul(batch(x, v[0]), v[1], false, false), v[2]));
+} /* is not fused */
 CASE(maximum) { UNUSED; return mirt_maximum(v[0], v[1]); }
 CASE(minimum) { UNUSED; return mirt_minimum(batch(x, v[0]), v[1]); }
 CASE(where) { UNUSED; return mirt_where(mirt_less(x, v[0]), mirt_square(v[0]), mirt_multiply(x, v[1])); }
-CASE(where_scalar) { UNUSED; return mirt_where(mirt_greater(v[0], v[1]), mirt_multiply(v[0], v[1]), mirt_constant_tensor(v[0], mirt_make_array(&half, MIRT_FLOAT32, MIRT_SHAPE(1)))); }
+CASE(where_scalar) {
+    UNUSED;
+    return mirt_where(mirt_greater(v[0], v[1]), mirt_multiply(v[0], v[1]),
+                      mirt_constant_tensor(v[0], mirt_make_array(&half, MIRT_FLOAT32, MIRT_SHAPE(1))));
+}
 CASE(where_integers) { /* choices among int32 and among uint8 */
     UNUSED;
-    mirt_tensor *i = mirt_cast(x, MIRT_INT32), *b = mirt_cast(x, MIRT_UINT8), *less = mirt_less(v[0], mirt_cast(i, MIRT_FLOAT32));
-    return mirt_add(mirt_cast(mirt_where(less, i, mirt_cast(b, MIRT_INT32)), MIRT_FLOAT32), mirt_cast(mirt_where(less, b, b), MIRT_FLOAT32));
+    mirt_tensor *i = mirt_cast(x, MIRT_INT32), *b = mirt_cast(x, MIRT_UINT8),
+                *less = mirt_less(v[0], mirt_cast(i, MIRT_FLOAT32));
+    return mirt_add(mirt_cast(mirt_where(less, i, mirt_cast(b, MIRT_INT32)), MIRT_FLOAT32),
+                    mirt_cast(mirt_where(less, b, b), MIRT_FLOAT32));
 }
 CASE(comparisons) { /* each comparison weighs in with another power of two */
     UNUSED;
-    mirt_tensor *i = mirt_cast(x, MIRT_INT32), *b = mirt_cast(x, MIRT_UINT8), *c = mirt_reshape(mirt_cast(v[0], MIRT_INT32), MIRT_SHAPE(1, 5));
+    mirt_tensor *i = mirt_cast(x, MIRT_INT32), *b = mirt_cast(x, MIRT_UINT8),
+                *c = mirt_reshape(mirt_cast(v[0], MIRT_INT32), MIRT_SHAPE(1, 5));
     mirt_tensor *y = mirt_scale(mirt_cast(mirt_equal(i, c), MIRT_FLOAT32), 32, 0);
     y = mirt_add(y, mirt_scale(mirt_cast(mirt_not_equal(b, mirt_cast(c, MIRT_UINT8)), MIRT_FLOAT32), 16, 0));
     y = mirt_add(y, mirt_scale(mirt_cast(mirt_less(x, v[0]), MIRT_FLOAT32), 8, 0));
@@ -84,8 +102,11 @@ CASE(comparisons) { /* each comparison weighs in with another power of two */
 }
 CASE(logical) {
     UNUSED;
-    mirt_tensor *a = mirt_less(x, v[0]), *b = mirt_cast(mirt_cast(mirt_floor(x), MIRT_UINT8), MIRT_BOOL), *c = mirt_cast(mirt_cast(x, MIRT_INT32), MIRT_BOOL);
-    return mirt_cast(mirt_logical_or(mirt_logical_and(a, b), mirt_logical_not(mirt_not_equal(mirt_cast(x, MIRT_BOOL), c))), MIRT_FLOAT32);
+    mirt_tensor *a = mirt_less(x, v[0]), *b = mirt_cast(mirt_cast(mirt_floor(x), MIRT_UINT8), MIRT_BOOL),
+                *c = mirt_cast(mirt_cast(x, MIRT_INT32), MIRT_BOOL);
+    return mirt_cast(
+        mirt_logical_or(mirt_logical_and(a, b), mirt_logical_not(mirt_not_equal(mirt_cast(x, MIRT_BOOL), c))),
+        MIRT_FLOAT32);
 }
 CASE(stop_gradient) { UNUSED; return mirt_multiply(v[0], mirt_stop_gradient(mirt_floor(v[0]))); }
 CASE(one_hot_of_bools) { UNUSED; return mirt_multiply(v[0], mirt_one_hot(mirt_less(x, v[0]), 2)); }
@@ -99,7 +120,10 @@ CASE(cumsum_batched) { UNUSED; return mirt_cumsum(batch(x, v[0]), -1); }
 CASE(log_softmax) { UNUSED; return mirt_log_softmax(v[0]); }
 CASE(transpose) { UNUSED; static const int axes[] = {2, 0, 3, 1}; return mirt_transpose(v[0], axes); }
 CASE(transpose_batched) { UNUSED; static const int axes[] = {0, 3, 1, 2}; return mirt_transpose(batch(x, v[0]), axes); }
-CASE(transpose_reversed) { UNUSED; return mirt_multiply(mirt_transpose(batch(x, v[0]), NULL), mirt_transpose(v[1], NULL)); }
+CASE(transpose_reversed) {
+    UNUSED;
+    return mirt_multiply(mirt_transpose(batch(x, v[0]), NULL), mirt_transpose(v[1], NULL));
+}
 CASE(concat) { UNUSED; return mirt_concat(v, 3, 1); }
 CASE(concat_last) {
     UNUSED;
@@ -112,25 +136,45 @@ CASE(split) {
     mirt_split_tensor(batch(x, v[0]), 3, -1, part);
     return mirt_add(mirt_multiply(part[0], part[2]), part[1]);
 }
-CASE(slice) { UNUSED; static const int64_t begin[] = {1, 0, 2}, size[] = {2, -1, 2}; return mirt_slice(v[0], begin, size); }
-CASE(slice_batched) { UNUSED; static const int64_t begin[] = {0, 1, 0}, size[] = {-1, 1, -1}; return mirt_slice(batch(x, v[0]), begin, size); }
-CASE(pad) { UNUSED; static const int64_t before[] = {1, 0, 2}, after[] = {0, 3, 1}; return mirt_pad(v[0], before, after, -1.5f); }
-CASE(pad_batched) { UNUSED; static const int64_t before[] = {0, 1, 0}, after[] = {0, 0, 2}; return mirt_pad(batch(x, v[0]), before, after, 0); }
+CASE(slice) {
+    UNUSED;
+    static const int64_t begin[] = {1, 0, 2}, size[] = {2, -1, 2};
+    return mirt_slice(v[0], begin, size);
+}
+CASE(slice_batched) {
+    UNUSED;
+    static const int64_t begin[] = {0, 1, 0}, size[] = {-1, 1, -1};
+    return mirt_slice(batch(x, v[0]), begin, size);
+}
+CASE(pad) {
+    UNUSED;
+    static const int64_t before[] = {1, 0, 2}, after[] = {0, 3, 1};
+    return mirt_pad(v[0], before, after, -1.5f);
+}
+CASE(pad_batched) {
+    UNUSED;
+    static const int64_t before[] = {0, 1, 0}, after[] = {0, 0, 2};
+    return mirt_pad(batch(x, v[0]), before, after, 0);
+}
 CASE(gather) { UNUSED; return mirt_gather(v[0], mirt_cast(x, MIRT_INT32)); } /* indices from 0 to 4 */
 CASE(gather_bytes) { UNUSED; return mirt_gather(mirt_square(v[0]), x); }
 CASE(moves_of_integers) {
     UNUSED;
     static const int64_t before[] = {0, 1, 0}, after[] = {0, 0, 1}, begin[] = {0, 0, 1}, size[] = {-1, -1, -1};
     static const int axes[] = {0, 2, 1};
-    mirt_tensor *two[2] = {mirt_cast(x, MIRT_INT32), mirt_cast(mirt_transpose(mirt_transpose(mirt_cast(x, MIRT_UINT8), axes), axes), MIRT_INT32)};
+    mirt_tensor *two[2] = {mirt_cast(x, MIRT_INT32),
+                           mirt_cast(mirt_transpose(mirt_transpose(mirt_cast(x, MIRT_UINT8), axes), axes), MIRT_INT32)};
     mirt_tensor *b = mirt_cast(mirt_slice(mirt_pad(mirt_less(x, v[0]), before, after, 0), begin, size), MIRT_FLOAT32);
-    return mirt_add(mirt_reduce_sum(b, 0, false), mirt_reduce_sum(mirt_cast(mirt_concat(two, 2, 1), MIRT_FLOAT32), 0, false));
+    return mirt_add(mirt_reduce_sum(b, 0, false),
+                    mirt_reduce_sum(mirt_cast(mirt_concat(two, 2, 1), MIRT_FLOAT32), 0, false));
 }
 CASE(huber) { /* composed as Keras composes it */
     UNUSED;
     mirt_tensor *error = mirt_abs(mirt_subtract(batch(x, v[0]), mirt_scale(x, 0.5f, 1)));
-    return mirt_reduce_mean(mirt_where(mirt_less_equal(error, mirt_constant_tensor(x, mirt_make_array(&half, MIRT_FLOAT32, MIRT_SHAPE(1)))),
-                                       mirt_scale(mirt_square(error), 0.5f, 0), mirt_scale(error, 0.5f, -0.125f)), 0, false);
+    return mirt_reduce_mean(
+        mirt_where(mirt_less_equal(error, mirt_constant_tensor(x, mirt_make_array(&half, MIRT_FLOAT32, MIRT_SHAPE(1)))),
+                   mirt_scale(mirt_square(error), 0.5f, 0), mirt_scale(error, 0.5f, -0.125f)),
+        0, false);
 }
 CASE(affine) { UNUSED; return mirt__unary_op(MIRT__AFFINE, v[0], -0.5f, 2); }
 CASE(copy) { UNUSED; return mirt__unary_op(MIRT__COPY, v[0], 0, 0); }
@@ -145,13 +189,19 @@ CASE(reduce_max) { UNUSED; return mirt_reduce_max(v[0], 6, false); }
 CASE(reduce_mean_rows) { UNUSED; return mirt_reduce_mean(batch(x, v[0]), 1, false); }
 CASE(reduce_sum_rows) { UNUSED; return mirt_reduce_sum(mirt_square(batch(x, v[0])), 1, true); }
 CASE(reduce_samples) { UNUSED; return mirt_reduce_mean(mirt_square(batch(x, v[0])), 0, false); }
-CASE(reshape) { UNUSED; return mirt_multiply(mirt_reshape(v[0], MIRT_SHAPE(3, 10)), mirt_reshape(v[1], MIRT_SHAPE(3, 10))); }
+CASE(reshape) {
+    UNUSED;
+    return mirt_multiply(mirt_reshape(v[0], MIRT_SHAPE(3, 10)), mirt_reshape(v[1], MIRT_SHAPE(3, 10)));
+}
 CASE(matmul) { UNUSED; return mirt_matmul(v[0], v[1], false, false); }
 CASE(matmul_ta) { UNUSED; return mirt_matmul(v[0], v[1], true, false); }
 CASE(matmul_tb) { UNUSED; return mirt_matmul(v[0], v[1], false, true); }
 CASE(matmul_both) { UNUSED; return mirt_matmul(v[0], v[1], true, true); }
 CASE(matmul_batched) { UNUSED; return mirt_matmul(batch(x, v[0]), v[1], false, false); }
-CASE(matmul_bias_relu) { UNUSED; return mirt_relu(mirt__bias_add_op(mirt_matmul(batch(x, v[0]), v[1], false, false), v[2])); }
+CASE(matmul_bias_relu) {
+    UNUSED;
+    return mirt_relu(mirt__bias_add_op(mirt_matmul(batch(x, v[0]), v[1], false, false), v[2]));
+}
 CASE(matmul_chain) {
     UNUSED;
     mirt_tensor *h = mirt_tanh(mirt__bias_add_op(mirt_matmul(batch(x, v[0]), v[1], false, false), v[2]));
@@ -174,7 +224,8 @@ CASE(conv_bias_sigmoid) {
 }
 CASE(conv_chain) { /* the inner activation's gradient becomes a mask of the outer convolution's input gradient */
     UNUSED;
-    mirt_tensor *h = mirt_tanh(mirt__bias_add_op(conv(batch(x, v[0]), v[1], window(0, 0, 1, 1, 1, 1, 1, MIRT_SAME)), v[2]));
+    mirt_tensor *h =
+        mirt_tanh(mirt__bias_add_op(conv(batch(x, v[0]), v[1], window(0, 0, 1, 1, 1, 1, 1, MIRT_SAME)), v[2]));
     return conv(h, v[3], window(0, 0, 2, 2, 1, 1, 1, MIRT_SAME));
 }
 CASE(conv_pool) { /* uint8 data through rescale, convolution, relu and pooling: one fused kernel */
@@ -185,15 +236,26 @@ CASE(conv_pool) { /* uint8 data through rescale, convolution, relu and pooling: 
     return mirt__max_pool2d_op(h, &pool);
 }
 /* Chains that look like those the fusions know, and must stay as they are or be fused in part only. */
-static mirt_tensor *data(mirt_tensor *x) { return mirt__unary_op(MIRT__AFFINE, mirt_cast(x, MIRT_FLOAT32), 1.0f / 128, -1); }
+static mirt_tensor *data(mirt_tensor *x) {
+    return mirt__unary_op(MIRT__AFFINE, mirt_cast(x, MIRT_FLOAT32), 1.0f / 128, -1);
+}
 static mirt_tensor *pool_2x2(mirt_tensor *x) {
     mirt__attrs a = window(2, 2, 2, 2, 1, 1, 1, MIRT_VALID);
     return mirt__max_pool2d_op(x, &a);
 }
 CASE(two_activations) { UNUSED; return mirt_relu(mirt_tanh(mirt_matmul(batch(x, v[0]), v[1], false, false))); }
-CASE(bias_after_relu) { UNUSED; return mirt__bias_add_op(mirt_relu(mirt_matmul(batch(x, v[0]), v[1], false, false)), v[2]); }
-CASE(two_biases) { UNUSED; return mirt__bias_add_op(mirt__bias_add_op(mirt_matmul(batch(x, v[0]), v[1], false, false), v[2]), v[3]); }
-CASE(affine_with_gradient) { UNUSED; return mirt_matmul(mirt__unary_op(MIRT__AFFINE, batch(x, v[0]), -0.5f, 2), v[1], false, false); }
+CASE(bias_after_relu) {
+    UNUSED;
+    return mirt__bias_add_op(mirt_relu(mirt_matmul(batch(x, v[0]), v[1], false, false)), v[2]);
+}
+CASE(two_biases) {
+    UNUSED;
+    return mirt__bias_add_op(mirt__bias_add_op(mirt_matmul(batch(x, v[0]), v[1], false, false), v[2]), v[3]);
+}
+CASE(affine_with_gradient) {
+    UNUSED;
+    return mirt_matmul(mirt__unary_op(MIRT__AFFINE, batch(x, v[0]), -0.5f, 2), v[1], false, false);
+}
 CASE(two_affines) { UNUSED; return mirt_matmul(mirt__unary_op(MIRT__AFFINE, data(x), 3, 0.25f), v[0], false, false); }
 CASE(read_by_two) { /* a product and its activation both have readers of their own */
     UNUSED;
@@ -203,10 +265,22 @@ CASE(read_by_two) { /* a product and its activation both have readers of their o
 CASE(pool_without_relu) { UNUSED; return pool_2x2(conv(data(x), v[0], window(0, 0, 1, 1, 1, 1, 1, MIRT_VALID))); }
 CASE(pool_of_tanh) { UNUSED; return pool_2x2(mirt_tanh(conv(data(x), v[0], window(0, 0, 1, 1, 1, 1, 1, MIRT_VALID)))); }
 CASE(pool_of_same) { UNUSED; return pool_2x2(mirt_relu(conv(data(x), v[0], window(0, 0, 1, 1, 1, 1, 1, MIRT_SAME)))); }
-CASE(pool_of_groups) { UNUSED; return pool_2x2(mirt_relu(conv(data(x), v[0], window(0, 0, 1, 1, 1, 1, 2, MIRT_VALID)))); }
-CASE(pool_of_strided) { UNUSED; return pool_2x2(mirt_relu(conv(data(x), v[0], window(0, 0, 2, 1, 1, 1, 1, MIRT_VALID)))); }
-CASE(pool_of_dilated) { UNUSED; return pool_2x2(mirt_relu(conv(data(x), v[0], window(0, 0, 1, 1, 1, 2, 1, MIRT_VALID)))); }
-CASE(pool_with_gradient) { UNUSED; return pool_2x2(mirt_relu(conv(batch(x, v[0]), v[1], window(0, 0, 1, 1, 1, 1, 1, MIRT_VALID)))); }
+CASE(pool_of_groups) {
+    UNUSED;
+    return pool_2x2(mirt_relu(conv(data(x), v[0], window(0, 0, 1, 1, 1, 1, 2, MIRT_VALID))));
+}
+CASE(pool_of_strided) {
+    UNUSED;
+    return pool_2x2(mirt_relu(conv(data(x), v[0], window(0, 0, 2, 1, 1, 1, 1, MIRT_VALID))));
+}
+CASE(pool_of_dilated) {
+    UNUSED;
+    return pool_2x2(mirt_relu(conv(data(x), v[0], window(0, 0, 1, 1, 1, 2, 1, MIRT_VALID))));
+}
+CASE(pool_with_gradient) {
+    UNUSED;
+    return pool_2x2(mirt_relu(conv(batch(x, v[0]), v[1], window(0, 0, 1, 1, 1, 1, 1, MIRT_VALID))));
+}
 CASE(same_pool) {
     UNUSED;
     mirt__attrs a = window(2, 2, 2, 2, 1, 1, 1, MIRT_SAME);
@@ -217,11 +291,31 @@ CASE(overlapping_pool) {
     mirt__attrs a = window(3, 2, 2, 1, 1, 1, 1, MIRT_VALID);
     return mirt__max_pool2d_op(mirt_relu(conv(data(x), v[0], window(0, 0, 1, 1, 1, 1, 1, MIRT_VALID))), &a);
 }
-CASE(max_pool) { UNUSED; mirt__attrs a = window(2, 2, 2, 2, 1, 1, 1, MIRT_VALID); return mirt__max_pool2d_op(v[0], &a); }
-CASE(max_pool_same) { UNUSED; mirt__attrs a = window(3, 2, 2, 1, 1, 1, 1, MIRT_SAME); return mirt__max_pool2d_op(v[0], &a); }
-CASE(max_pool_sparse) { UNUSED; mirt__attrs a = window(1, 2, 3, 3, 1, 1, 1, MIRT_VALID); return mirt__max_pool2d_op(batch(x, v[0]), &a); }
-CASE(average_pool) { UNUSED; mirt__attrs a = window(2, 2, 2, 2, 1, 1, 1, MIRT_VALID); return mirt__average_pool2d_op(v[0], &a); }
-CASE(average_pool_same) { UNUSED; mirt__attrs a = window(3, 3, 2, 1, 1, 1, 1, MIRT_SAME); return mirt__average_pool2d_op(batch(x, v[0]), &a); }
+CASE(max_pool) {
+    UNUSED;
+    mirt__attrs a = window(2, 2, 2, 2, 1, 1, 1, MIRT_VALID);
+    return mirt__max_pool2d_op(v[0], &a);
+}
+CASE(max_pool_same) {
+    UNUSED;
+    mirt__attrs a = window(3, 2, 2, 1, 1, 1, 1, MIRT_SAME);
+    return mirt__max_pool2d_op(v[0], &a);
+}
+CASE(max_pool_sparse) {
+    UNUSED;
+    mirt__attrs a = window(1, 2, 3, 3, 1, 1, 1, MIRT_VALID);
+    return mirt__max_pool2d_op(batch(x, v[0]), &a);
+}
+CASE(average_pool) {
+    UNUSED;
+    mirt__attrs a = window(2, 2, 2, 2, 1, 1, 1, MIRT_VALID);
+    return mirt__average_pool2d_op(v[0], &a);
+}
+CASE(average_pool_same) {
+    UNUSED;
+    mirt__attrs a = window(3, 3, 2, 1, 1, 1, 1, MIRT_SAME);
+    return mirt__average_pool2d_op(batch(x, v[0]), &a);
+}
 CASE(global_average_pool) { UNUSED; return mirt__reduce_op(MIRT__REDUCE_MEAN, batch(x, v[0]), 6u, false); }
 /* scale * a * a * b, a user's own. */
 static int cube_forward(const mirt_op_call *c, void *user) {
@@ -234,7 +328,8 @@ static int cube_forward(const mirt_op_call *c, void *user) {
     return 0;
 }
 static int cube_backward(const mirt_op_call *c, void *user) {
-    const mirt__real *a = (const mirt__real *)c->in[0], *b = (const mirt__real *)c->in[1], *dy = (const mirt__real *)(const void *)c->dout;
+    const mirt__real *a = (const mirt__real *)c->in[0], *b = (const mirt__real *)c->in[1],
+                     *dy = (const mirt__real *)(const void *)c->dout;
     const float scale = *(const float *)c->config;
     mirt__real *da = (mirt__real *)(void *)c->din[0], *db = (mirt__real *)(void *)c->din[1];
     (void)user;
@@ -254,9 +349,9 @@ CASE(user) { UNUSED; return cube(g, v[0], v[1]); }
 CASE(user_rows) { UNUSED; return cube(g, batch(x, v[0]), batch(x, v[1])); }
 CASE(dropout) { UNUSED; return mirt__dropout_op(batch(x, v[0]), 0.4f, 77); }
 static mirt_tensor *masked(mirt_tensor *x, int first) { /* draws for the axes from `first` on */
-    mirt__attrs a = mirt__no_attrs();
-    a.rate = 0.4f;
-    a.key = 78;
+    mirt__attrs a = mirt__attrs_of(MIRT__OP_dropout);
+    MIRT__OF(&a, random)->rate = 0.4f;
+    MIRT__OF(&a, random)->key = 78;
     a.shape = x->shape;
     for (int i = 1; i < first && i < x->shape.rank; i++) a.shape.dim[i] = 1;
     return mirt__masked_op(x, &a);
@@ -272,8 +367,16 @@ static mirt_tensor *augmented(mirt_tensor *x, mirt_augmentation_kind kind, float
     transform.key = 7;
     return mirt__augment_op(x, &transform);
 }
-CASE(augment) { UNUSED; return mirt_add(augmented(augmented(x, MIRT_RANDOM_ROTATION, 0.2f), MIRT_RANDOM_ZOOM, 0.3f), v[0]); } /* one warp */
-CASE(augment_twice) { UNUSED; return mirt_add(augmented(augmented(augmented(x, MIRT_RANDOM_ZOOM, 0.5f), MIRT_RANDOM_CONTRAST, 0.5f), MIRT_RANDOM_TRANSLATION, 0.2f), v[0]); }
+CASE(augment) {
+    UNUSED;
+    return mirt_add(augmented(augmented(x, MIRT_RANDOM_ROTATION, 0.2f), MIRT_RANDOM_ZOOM, 0.3f), v[0]);
+} /* one warp */
+CASE(augment_twice) {
+    UNUSED;
+    return mirt_add(augmented(augmented(augmented(x, MIRT_RANDOM_ZOOM, 0.5f), MIRT_RANDOM_CONTRAST, 0.5f),
+                              MIRT_RANDOM_TRANSLATION, 0.2f),
+                    v[0]);
+}
 CASE(dropout_channels) { UNUSED; return masked(batch(x, v[0]), 3); }
 
 /* The class numbers or targets of the losses are made from x itself, so that one input serves. */
@@ -285,51 +388,87 @@ static mirt_tensor *one_hot_classes(mirt_tensor *x, int64_t n) { return mirt_one
 #define LOSS_CASE(loss, name, labels, activation) \
     CASE(name) { UNUSED; return mirt__loss_op(loss, activation != MIRT_LINEAR, batch(x, v[0]), labels##_LABELS); }
 MIRT_LOSS_LIST(LOSS_CASE)
-CASE(sparse_probabilities) { UNUSED; return mirt__loss_op(MIRT_SPARSE_CATEGORICAL_CROSSENTROPY, false, mirt_softmax(batch(x, v[0])), classes(x)); }
-CASE(categorical_probabilities) { UNUSED; return mirt__loss_op(MIRT_CATEGORICAL_CROSSENTROPY, false, mirt_softmax(batch(x, v[0])), one_hot_classes(x, 5)); }
-CASE(binary_probabilities) { UNUSED; return mirt__loss_op(MIRT_BINARY_CROSSENTROPY, false, mirt_sigmoid(batch(x, v[0])), one_hot_classes(x, 5)); }
+CASE(sparse_probabilities) {
+    UNUSED;
+    return mirt__loss_op(MIRT_SPARSE_CATEGORICAL_CROSSENTROPY, false, mirt_softmax(batch(x, v[0])), classes(x));
+}
+CASE(categorical_probabilities) {
+    UNUSED;
+    return mirt__loss_op(MIRT_CATEGORICAL_CROSSENTROPY, false, mirt_softmax(batch(x, v[0])), one_hot_classes(x, 5));
+}
+CASE(binary_probabilities) {
+    UNUSED;
+    return mirt__loss_op(MIRT_BINARY_CROSSENTROPY, false, mirt_sigmoid(batch(x, v[0])), one_hot_classes(x, 5));
+}
 CASE(accuracy_sparse) { UNUSED; return mirt__accuracy_op(MIRT__ACCURACY_SPARSE, x, classes(x)); }
 CASE(accuracy_categorical) { UNUSED; return mirt__accuracy_op(MIRT__ACCURACY_CATEGORICAL, x, one_hot_classes(x, 5)); }
 CASE(accuracy_binary) { UNUSED; return mirt__accuracy_op(MIRT__ACCURACY_BINARY, x, one_hot_classes(x, 5)); }
 
-CASE(conv_transpose) { UNUSED; mirt__attrs a = window(0, 0, 1, 1, 1, 1, 1, MIRT_VALID); return mirt__conv2d_transpose_op(batch(x, v[0]), v[1], &a); }
-CASE(conv_transpose_same) { UNUSED; mirt__attrs a = window(0, 0, 2, 2, 1, 1, 1, MIRT_SAME); return mirt__conv2d_transpose_op(v[0], v[1], &a); }
-CASE(conv_transpose_strided) { UNUSED; mirt__attrs a = window(0, 0, 3, 2, 1, 1, 1, MIRT_VALID); return mirt__conv2d_transpose_op(v[0], v[1], &a); }
+CASE(conv_transpose) {
+    UNUSED;
+    mirt__attrs a = window(0, 0, 1, 1, 1, 1, 1, MIRT_VALID);
+    return mirt__conv2d_transpose_op(batch(x, v[0]), v[1], &a);
+}
+CASE(conv_transpose_same) {
+    UNUSED;
+    mirt__attrs a = window(0, 0, 2, 2, 1, 1, 1, MIRT_SAME);
+    return mirt__conv2d_transpose_op(v[0], v[1], &a);
+}
+CASE(conv_transpose_strided) {
+    UNUSED;
+    mirt__attrs a = window(0, 0, 3, 2, 1, 1, 1, MIRT_VALID);
+    return mirt__conv2d_transpose_op(v[0], v[1], &a);
+}
 CASE(conv_transpose_relu) {
     UNUSED;
     mirt__attrs a = window(0, 0, 2, 1, 1, 1, 1, MIRT_SAME);
     return mirt_tanh(mirt__bias_add_op(mirt__conv2d_transpose_op(mirt_sigmoid(batch(x, v[0])), v[1], &a), v[2]));
 }
-CASE(depthwise) { UNUSED; mirt__attrs a = window(0, 0, 1, 1, 1, 1, 1, MIRT_SAME); return mirt__depthwise_conv2d_op(batch(x, v[0]), v[1], &a); }
-CASE(depthwise_strided) { UNUSED; mirt__attrs a = window(0, 0, 2, 2, 1, 1, 1, MIRT_VALID); return mirt__depthwise_conv2d_op(v[0], v[1], &a); }
+CASE(depthwise) {
+    UNUSED;
+    mirt__attrs a = window(0, 0, 1, 1, 1, 1, 1, MIRT_SAME);
+    return mirt__depthwise_conv2d_op(batch(x, v[0]), v[1], &a);
+}
+CASE(depthwise_strided) {
+    UNUSED;
+    mirt__attrs a = window(0, 0, 2, 2, 1, 1, 1, MIRT_VALID);
+    return mirt__depthwise_conv2d_op(v[0], v[1], &a);
+}
 CASE(upsampling) { UNUSED; const int size[2] = {2, 3}; return mirt__upsampling2d_op(batch(x, v[0]), size, false); }
-CASE(upsampling_bilinear) { UNUSED; const int size[2] = {3, 2}; return mirt__upsampling2d_op(batch(x, v[0]), size, true); }
+CASE(upsampling_bilinear) {
+    UNUSED;
+    const int size[2] = {3, 2};
+    return mirt__upsampling2d_op(batch(x, v[0]), size, true);
+}
 CASE(resize) { UNUSED; return mirt__resize2d_op(v[0], 3, 7, false); }
 CASE(resize_bilinear) { UNUSED; return mirt__resize2d_op(v[0], 3, 7, true); }
 
 /* Normalization. Its statistics tie rows together, so that a batched case ends in a sum over them. */
 static mirt__attrs norm(int last_axes, bool gamma, bool beta) {
-    mirt__attrs a = mirt__no_attrs();
-    a.last_axes = last_axes;
-    a.gamma = gamma;
-    a.beta = beta;
-    a.epsilon = 1e-3f;
-    a.momentum = 0.9;
+    mirt__attrs a = mirt__attrs_of(MIRT__OP_normalize);
+    mirt__attrs_norm *own = MIRT__OF(&a, norm);
+    own->last_axes = last_axes;
+    own->scaling.gamma = gamma;
+    own->scaling.beta = beta;
+    own->scaling.epsilon = 1e-3f;
+    own->momentum = 0.9;
     return a;
 }
 static mirt_tensor *own_statistics(mirt_tensor *x, mirt_tensor *gamma, mirt_tensor *beta) {
     mirt__attrs a = norm(0, gamma, beta);
     mirt_tensor *mean = mirt__record(x->node->graph, MIRT__OP_norm_stats, &a, &x, 1);
     mirt_tensor *in[5] = {x, mean, mean ? mean->node->out[1] : NULL, gamma ? gamma : beta, beta};
-    a.batch_statistics = true;
+    MIRT__OF(&a, norm)->batch_statistics = true;
     return mirt__normalize_op(in, &a);
 }
 /* What a model's layer becomes; the moving statistics are made of the data. `own`: those of the batch. */
-static mirt_tensor *batch_norm(mirt_tensor *x, mirt_tensor *data, mirt_tensor **v, bool training, bool synchronized, mirt_tensor **own) {
+static mirt_tensor *batch_norm(mirt_tensor *x, mirt_tensor *data, mirt_tensor **v, bool training, bool synchronized,
+                               mirt_tensor **own) {
     const unsigned all_but_last = (1u << (x->shape.rank - 1)) - 1;
     mirt__attrs a = norm(0, v != NULL, v != NULL);
-    mirt_tensor *in[5] = {x, mirt_reduce_mean(data, all_but_last, false), mirt_reduce_mean(mirt_square(data), all_but_last, false), NULL, NULL};
-    a.synchronized = synchronized;
+    mirt_tensor *in[5] = {x, mirt_reduce_mean(data, all_but_last, false),
+                          mirt_reduce_mean(mirt_square(data), all_but_last, false), NULL, NULL};
+    MIRT__OF(&a, norm)->synchronized = synchronized;
     if (v) {
         in[3] = v[0];
         in[4] = v[1];
@@ -348,19 +487,47 @@ CASE(batch_norm_relu6) {
     mirt_tensor *own[2];
     return over_rows(mirt__activation_op(MIRT_RELU6, batch_norm(batch(x, v[0]), x, v + 1, true, true, own)));
 }
-CASE(layer_norm_relu) { UNUSED; mirt__attrs a = norm(1, false, false); return mirt_relu(mirt__layer_norm_op(batch(x, v[0]), v[1], v[2], &a)); }
-CASE(batch_norm) { UNUSED; mirt_tensor *own[2]; return over_rows(batch_norm(batch(x, v[0]), x, v + 1, true, false, own)); }
-CASE(batch_norm_synchronized) { UNUSED; mirt_tensor *own[2]; return over_rows(batch_norm(batch(x, v[0]), x, v + 1, true, true, own)); }
+CASE(layer_norm_relu) {
+    UNUSED;
+    mirt__attrs a = norm(1, false, false);
+    return mirt_relu(mirt__layer_norm_op(batch(x, v[0]), v[1], v[2], &a));
+}
+CASE(batch_norm) {
+    UNUSED;
+    mirt_tensor *own[2];
+    return over_rows(batch_norm(batch(x, v[0]), x, v + 1, true, false, own));
+}
+CASE(batch_norm_synchronized) {
+    UNUSED;
+    mirt_tensor *own[2];
+    return over_rows(batch_norm(batch(x, v[0]), x, v + 1, true, true, own));
+}
 CASE(batch_norm_inference) { UNUSED; return over_rows(batch_norm(batch(x, v[0]), x, v + 1, false, false, NULL)); }
 CASE(batch_norm_own) {
     UNUSED;
     mirt_tensor *own[2];
     return batch_norm(x, mirt_square(x), NULL, true, false, own) ? mirt_multiply(own[0], own[1]) : NULL;
 }
-CASE(layer_norm) { UNUSED; mirt__attrs a = norm(1, false, false); return mirt__layer_norm_op(batch(x, v[0]), v[1], v[2], &a); }
-CASE(layer_norm_last_two) { UNUSED; mirt__attrs a = norm(2, false, false); return mirt__layer_norm_op(batch(x, v[0]), v[1], v[2], &a); }
-CASE(layer_norm_plain) { UNUSED; mirt__attrs a = norm(1, false, false); return mirt__layer_norm_op(v[0], NULL, NULL, &a); }
-CASE(layer_norm_beta) { UNUSED; mirt__attrs a = norm(2, false, false); return mirt__layer_norm_op(v[0], NULL, v[1], &a); }
+CASE(layer_norm) {
+    UNUSED;
+    mirt__attrs a = norm(1, false, false);
+    return mirt__layer_norm_op(batch(x, v[0]), v[1], v[2], &a);
+}
+CASE(layer_norm_last_two) {
+    UNUSED;
+    mirt__attrs a = norm(2, false, false);
+    return mirt__layer_norm_op(batch(x, v[0]), v[1], v[2], &a);
+}
+CASE(layer_norm_plain) {
+    UNUSED;
+    mirt__attrs a = norm(1, false, false);
+    return mirt__layer_norm_op(v[0], NULL, NULL, &a);
+}
+CASE(layer_norm_beta) {
+    UNUSED;
+    mirt__attrs a = norm(2, false, false);
+    return mirt__layer_norm_op(v[0], NULL, v[1], &a);
+}
 
 #define WIDE -2.0, 2.0
 #define ROW(name) #name, case_##name
@@ -495,7 +662,14 @@ static const op_case op_cases[] = {
     {ROW(dropout_channels), 1, {{2, 3, 5}}, {2, 3, 5}, MIRT_FLOAT32, WIDE},
     {ROW(conv_transpose), 2, {{4, 3, 2}, {3, 2, 5, 2}}, {4, 3, 2}, MIRT_FLOAT32, -1.0, 1.0},
     {ROW(conv_transpose_same), 2, {{2, 3, 4, 2}, {3, 3, 3, 2}}, {0}, MIRT_FLOAT32, -1.0, 1.0},
-    {"conv_transpose stride beyond kernel", case_conv_transpose_same, 2, {{2, 3, 4, 2}, {1, 1, 3, 2}}, {0}, MIRT_FLOAT32, -1.0, 1.0},
+    {"conv_transpose stride beyond kernel",
+     case_conv_transpose_same,
+     2,
+     {{2, 3, 4, 2}, {1, 1, 3, 2}},
+     {0},
+     MIRT_FLOAT32,
+     -1.0,
+     1.0},
     {ROW(conv_transpose_strided), 2, {{1, 3, 3, 3}, {2, 5, 2, 3}}, {0}, MIRT_FLOAT32, -1.0, 1.0},
     {ROW(conv_transpose_relu), 3, {{3, 4, 2}, {3, 2, 3, 2}, {3}}, {3, 4, 2}, MIRT_FLOAT32, -1.0, 1.0},
     {ROW(depthwise), 2, {{5, 4, 3}, {3, 3, 3, 2}}, {5, 4, 3}, MIRT_FLOAT32, -1.0, 1.0},
@@ -521,8 +695,7 @@ static const op_case op_cases[] = {
     {ROW(layer_norm_plain), 1, {{5, 9}}, {0}, MIRT_FLOAT32, WIDE},
     {ROW(layer_norm_beta), 2, {{4, 3}, {4, 3}}, {0}, MIRT_FLOAT32, WIDE},
 #define LOSS_ROW(loss, name, labels, activation) {ROW(name), 1, {{5}}, {5}, MIRT_FLOAT32, WIDE},
-    MIRT_LOSS_LIST(LOSS_ROW)
-    {ROW(sparse_probabilities), 1, {{5}}, {5}, MIRT_FLOAT32, WIDE},
+    MIRT_LOSS_LIST(LOSS_ROW){ROW(sparse_probabilities), 1, {{5}}, {5}, MIRT_FLOAT32, WIDE},
     {ROW(categorical_probabilities), 1, {{5}}, {5}, MIRT_FLOAT32, WIDE},
     {ROW(binary_probabilities), 1, {{5}}, {5}, MIRT_FLOAT32, WIDE},
     {ROW(accuracy_sparse), 0, {{0}}, {5}, MIRT_FLOAT32, WIDE},
@@ -587,7 +760,8 @@ static bool op_begin(op_run *r, const op_case *c, int64_t rows, int threads, boo
     r->differentiable = r->y->needs_grad;
     if (r->differentiable) {
         /* dy comes in like the data or, when y has no rows, like a variable */
-        dy = mirt__is_batched(&r->y->shape) ? mirt__input_op(g, 1, MIRT_FLOAT32, &r->y->shape) : mirt__variable_op(g, c->operands, &r->y->shape);
+        dy = mirt__is_batched(&r->y->shape) ? mirt__input_op(g, 1, MIRT_FLOAT32, &r->y->shape)
+                                            : mirt__variable_op(g, c->operands, &r->y->shape);
         if (!mirt__gradients(g, &r->y, &dy, 1)) return false;
     }
     r->count[c->operands] = r->values;
@@ -621,7 +795,8 @@ static bool op_begin(op_run *r, const op_case *c, int64_t rows, int threads, boo
     for (int i = 0; i <= c->operands; i++) {
         for (int64_t k = 0; k < r->count[i]; k++) {
             double unit = op_random(&seed);
-            ((mirt__real *)(void *)(r->weight + r->offset[i]))[k] = (mirt__real)(float)(i < c->operands ? c->low + (c->high - c->low) * unit : 2 * unit - 1);
+            ((mirt__real *)(void *)(r->weight + r->offset[i]))[k] =
+                (mirt__real)(float)(i < c->operands ? c->low + (c->high - c->low) * unit : 2 * unit - 1);
         }
     }
     /* labels are made from x: its largest value in a row picks a class from 0 to 4 */

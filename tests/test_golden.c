@@ -129,13 +129,14 @@ static void check_conv(const golden_conv *c, int number) {
         one_op o;
         one_op_init(&o, c->rows);
         mirt_shape kernel = mirt_make_shape(c->kh, c->kw, c->ci / c->groups, c->co, 0, 0);
-        mirt__attrs a = mirt__no_attrs();
-        a.strides[0] = c->stride_h;
-        a.strides[1] = c->stride_w;
-        a.dilation[0] = c->dilation_h;
-        a.dilation[1] = c->dilation_w;
-        a.groups = c->groups;
-        a.padding = c->padding;
+        mirt__attrs a = mirt__attrs_of(MIRT__OP_conv2d);
+        mirt__attrs_window *w = MIRT__OF(&a, window);
+        w->strides[0] = c->stride_h;
+        w->strides[1] = c->stride_w;
+        w->dilation[0] = c->dilation_h;
+        w->dilation[1] = c->dilation_w;
+        w->groups = c->groups;
+        w->padding = c->padding;
         mirt_tensor *x = one_op_differentiable(&o, one_op_input(&o, SLOT_X, MIRT_FLOAT32, c->h, c->w, c->ci));
         mirt_tensor *k = mirt__variable_op(&o.program.graph, 0, &kernel);
         mirt_tensor *y = mirt__conv2d_op(x, k, &a);
@@ -151,7 +152,8 @@ static void check_conv(const golden_conv *c, int number) {
             o.io[SLOT_DX] = (char *)dx_values;
             good = one_op_run(&o, table[t]);
         }
-        ok(good && off_by(y_values, c->y, ys, 1) == 0 && off_by(dx_values, c->dx, xs, 1) == 0 && off_by(o.gradient, c->dkernel, ks, 1) == 0,
+        ok(good && off_by(y_values, c->y, ys, 1) == 0 && off_by(dx_values, c->dx, xs, 1) == 0 &&
+               off_by(o.gradient, c->dkernel, ks, 1) == 0,
            "convolution %d, %s: Keras's output and gradients", number, table[t]->name);
         mirt__program_free(&o.program);
     }
@@ -181,9 +183,11 @@ static void check_conv_layer(const golden_conv *c, int number) {
     mirt_status status = mirt_compile(m, &none);
     if (status == MIRT_OK) status = mirt_set_weight(m, "conv2d/kernel", kernel, (size_t)ks);
     if (status == MIRT_OK) {
-        status = mirt_predict_arrays(m, mirt_make_array(x_values, MIRT_FLOAT32, MIRT_SHAPE(c->rows, c->h, c->w, c->ci)), y_values, MOST);
+        status = mirt_predict_arrays(m, mirt_make_array(x_values, MIRT_FLOAT32, MIRT_SHAPE(c->rows, c->h, c->w, c->ci)),
+                                     y_values, MOST);
     }
-    ok(status == MIRT_OK && off_by(y_values, c->y, ys, 1) == 0, "convolution %d as a layer%s%s", number, status ? ": " : "", status ? mirt_last_error() : "");
+    ok(status == MIRT_OK && off_by(y_values, c->y, ys, 1) == 0, "convolution %d as a layer%s%s", number,
+       status ? ": " : "", status ? mirt_last_error() : "");
     mirt_strategy_destroy(s);
 }
 
@@ -198,12 +202,13 @@ static void check_pool(const golden_pool *c, int number) {
     for (int t = 0; t < tables; t++) {
         one_op o;
         one_op_init(&o, c->rows);
-        mirt__attrs a = mirt__no_attrs();
-        a.kernel[0] = c->kh;
-        a.kernel[1] = c->kw;
-        a.strides[0] = c->stride_h;
-        a.strides[1] = c->stride_w;
-        a.padding = c->padding;
+        mirt__attrs a = mirt__attrs_of(MIRT__OP_max_pool2d);
+        mirt__attrs_window *w = MIRT__OF(&a, window);
+        w->kernel[0] = c->kh;
+        w->kernel[1] = c->kw;
+        w->strides[0] = c->stride_h;
+        w->strides[1] = c->stride_w;
+        w->padding = c->padding;
         mirt_tensor *x = one_op_differentiable(&o, one_op_input(&o, SLOT_X, MIRT_FLOAT32, c->h, c->w, c->c));
         mirt_tensor *y = c->average ? mirt__average_pool2d_op(x, &a) : mirt__max_pool2d_op(x, &a);
         bool good = y && y->shape.dim[1] == c->oh && y->shape.dim[2] == c->ow && one_op_gradient(&o, y);
@@ -238,9 +243,12 @@ static void check_pool_layer(const golden_pool *c, int number) {
     mirt_compile_desc none = compile_for(MIRT_LOSS_NONE, false);
     mirt_status status = mirt_compile(m, &none);
     if (status == MIRT_OK) {
-        status = mirt_predict_arrays(m, mirt_make_array(x_values, MIRT_FLOAT32, MIRT_SHAPE(c->rows, c->h, c->w, c->c)), y_values, MOST);
+        status = mirt_predict_arrays(m, mirt_make_array(x_values, MIRT_FLOAT32, MIRT_SHAPE(c->rows, c->h, c->w, c->c)),
+                                     y_values, MOST);
     }
-    ok(status == MIRT_OK && off_by(y_values, c->y, (int64_t)c->rows * c->oh * c->ow * c->c, 1) <= (c->average ? 3e-7 : 0), "pooling %d as a layer", number);
+    ok(status == MIRT_OK &&
+           off_by(y_values, c->y, (int64_t)c->rows * c->oh * c->ow * c->c, 1) <= (c->average ? 3e-7 : 0),
+       "pooling %d as a layer", number);
     mirt_strategy_destroy(s);
 }
 
@@ -258,7 +266,8 @@ static void check_loss(const golden_loss *c, int number) {
         one_op o;
         one_op_init(&o, c->rows);
         mirt_tensor *x = one_op_differentiable(&o, one_op_input(&o, SLOT_X, MIRT_FLOAT32, c->n, 0, 0));
-        mirt_tensor *labels = one_op_input(&o, SLOT_LABELS, sparse ? MIRT_INT32 : MIRT_FLOAT32, sparse ? 0 : c->n, 0, 0);
+        mirt_tensor *labels =
+            one_op_input(&o, SLOT_LABELS, sparse ? MIRT_INT32 : MIRT_FLOAT32, sparse ? 0 : c->n, 0, 0);
         mirt_tensor *y = mirt__loss_op(c->kind, c->from_logits != 0, x, labels);
         bool good = y && one_op_gradient(&o, y);
         if (good) {
@@ -276,9 +285,10 @@ static void check_loss(const golden_loss *c, int number) {
         }
         double loss = INFINITY, gradient = 0;
         if (good) loss = off_by(y_values, c->loss, c->rows, 1);
-        for (int r = 0; good && r < c->rows; r++) gradient = worse(gradient, off_by(dx_values + r * c->n, c->dx + r * c->n, c->n, 1e-3));
-        ok(good && loss < 7e-7 && gradient < 7e-7, "loss %d (%s%s), %s: off by %.1e, its gradient by %.1e", number, mirt__loss_name(c->kind),
-           c->from_logits ? " from logits" : "", table[t]->name, loss, gradient);
+        for (int r = 0; good && r < c->rows; r++)
+            gradient = worse(gradient, off_by(dx_values + r * c->n, c->dx + r * c->n, c->n, 1e-3));
+        ok(good && loss < 7e-7 && gradient < 7e-7, "loss %d (%s%s), %s: off by %.1e, its gradient by %.1e", number,
+           mirt__loss_name(c->kind), c->from_logits ? " from logits" : "", table[t]->name, loss, gradient);
         mirt__program_free(&o.program);
     }
 }
@@ -304,8 +314,9 @@ static void check_loss_evaluated(const golden_loss *c, int number) {
     if (status == MIRT_OK) status = mirt_evaluate_arrays(m, x, y, &logs);
     double mean = 0;
     for (int i = 0; i < c->rows; i++) mean += c->loss[i] / c->rows;
-    ok(status == MIRT_OK && fabs(logs.value[0] - mean) < 1e-6 * fmax(1, mean), "loss %d through mirt_evaluate_arrays: %.7g, Keras's mean %.7g%s%s", number,
-       logs.value[0], mean, status ? ": " : "", status ? mirt_last_error() : "");
+    ok(status == MIRT_OK && fabs(logs.value[0] - mean) < 1e-6 * fmax(1, mean),
+       "loss %d through mirt_evaluate_arrays: %.7g, Keras's mean %.7g%s%s", number, logs.value[0], mean,
+       status ? ": " : "", status ? mirt_last_error() : "");
     mirt_strategy_destroy(s);
 }
 
@@ -330,7 +341,8 @@ static void check_softmax(const golden_softmax *c, int number) {
             o.io[SLOT_DX] = (char *)dx_values;
             good = one_op_run(&o, table[t]);
         }
-        ok(good && off_by(y_values, c->y, n, 1) < 5e-7 && off_by(dx_values, c->dx, n, 0.1) < 1e-6, "softmax %d, %s", number, table[t]->name);
+        ok(good && off_by(y_values, c->y, n, 1) < 5e-7 && off_by(dx_values, c->dx, n, 0.1) < 1e-6, "softmax %d, %s",
+           number, table[t]->name);
         mirt__program_free(&o.program);
     }
 }
@@ -348,25 +360,33 @@ static void check_optimizer(const golden_optimizer *c, const char *cpu) {
     d.no_bias = true;
     mirt_model_output(m, mirt_dense(mirt_input(m, MIRT_SHAPE(GOLDEN_COUNT)), &d));
     mirt_compile_desc compile = compile_for(MIRT_MEAN_SQUARED_ERROR, false);
-    compile.optimizer = c->kind == MIRT_ADAM ? mirt_adam(c->learning_rate) : mirt_sgd(c->learning_rate, c->momentum, c->nesterov != 0);
-    bool good = mirt_compile(m, &compile) == MIRT_OK && mirt_set_weight(m, "dense/kernel", golden_optimizer_start, GOLDEN_COUNT) == MIRT_OK;
+    compile.optimizer =
+        c->kind == MIRT_ADAM ? mirt_adam(c->learning_rate) : mirt_sgd(c->learning_rate, c->momentum, c->nesterov != 0);
+    bool good = mirt_compile(m, &compile) == MIRT_OK &&
+                mirt_set_weight(m, "dense/kernel", golden_optimizer_start, GOLDEN_COUNT) == MIRT_OK;
     double worst = 0, slots = 0;
     for (int step = 0; good && step < GOLDEN_STEPS; step++) {
         const float zeros[GOLDEN_COUNT] = {0}, zero[1] = {0};
         float weight[GOLDEN_COUNT];
-        mirt_array x = mirt_make_array(zeros, MIRT_FLOAT32, MIRT_SHAPE(1, GOLDEN_COUNT)), y = mirt_make_array(zero, MIRT_FLOAT32, MIRT_SHAPE(1, 1));
+        mirt_array x = mirt_make_array(zeros, MIRT_FLOAT32, MIRT_SHAPE(1, GOLDEN_COUNT)),
+                   y = mirt_make_array(zero, MIRT_FLOAT32, MIRT_SHAPE(1, 1));
         good = mirt_scatter(m, x, y) == MIRT_OK && mirt_grad(m, NULL) == MIRT_OK;
-        if (good) memcpy(mirt__gradient_at(&m->trainer->function[MIRT__TRAIN]->step, 0, 0), golden_optimizer_gradient + step * GOLDEN_COUNT, sizeof weight);
-        good = good && mirt_all_reduce(m) == MIRT_OK && mirt_apply(m) == MIRT_OK && mirt_get_weight(m, "dense/kernel", 0, weight, GOLDEN_COUNT) == MIRT_OK;
+        if (good)
+            memcpy(mirt__gradient_at(&m->trainer->function[MIRT__TRAIN]->step, 0, 0),
+                   golden_optimizer_gradient + step * GOLDEN_COUNT, sizeof weight);
+        good = good && mirt_all_reduce(m) == MIRT_OK && mirt_apply(m) == MIRT_OK &&
+               mirt_get_weight(m, "dense/kernel", 0, weight, GOLDEN_COUNT) == MIRT_OK;
         if (good) worst = worse(worst, off_by(weight, c->weight + step * GOLDEN_COUNT, GOLDEN_COUNT, 1));
     }
     const double *golden_slot[2] = {c->slot_0, c->slot_1};
     for (int i = 0; good && i < 2; i++) {
         good = (golden_slot[i] != NULL) == (m->slot[i] != NULL);
-        if (good && golden_slot[i]) slots = worse(slots, off_by((const float *)(const void *)m->slot[i], golden_slot[i], GOLDEN_COUNT, 1e-6));
+        if (good && golden_slot[i])
+            slots = worse(slots, off_by((const float *)(const void *)m->slot[i], golden_slot[i], GOLDEN_COUNT, 1e-6));
     }
-    ok(good && worst < 5e-7 && slots < 5e-7, "%s, momentum %g%s, %s: weights of %d steps off by %.1e, slots by %.1e", c->kind == MIRT_ADAM ? "Adam" : "SGD",
-       (double)c->momentum, c->nesterov ? ", Nesterov" : "", cpu, GOLDEN_STEPS, worst, slots);
+    ok(good && worst < 5e-7 && slots < 5e-7, "%s, momentum %g%s, %s: weights of %d steps off by %.1e, slots by %.1e",
+       c->kind == MIRT_ADAM ? "Adam" : "SGD", (double)c->momentum, c->nesterov ? ", Nesterov" : "", cpu, GOLDEN_STEPS,
+       worst, slots);
     mirt_strategy_destroy(s);
     unsetenv("MIRT_CPU");
 }
@@ -377,8 +397,10 @@ static void check_accuracy(const golden_accuracy *c, int number) {
     mirt_strategy *s = quiet(1);
     mirt_model *m = mirt_model_create(s, "accuracy");
     mirt_model_output(m, mirt_activation(mirt_input(m, MIRT_SHAPE(c->n)), MIRT_LINEAR));
-    mirt_compile_desc d = compile_for(c->kind == 'b' ? MIRT_BINARY_CROSSENTROPY : c->kind == 's' ? MIRT_SPARSE_CATEGORICAL_CROSSENTROPY
-                                                                                                  : MIRT_CATEGORICAL_CROSSENTROPY, true);
+    mirt_compile_desc d = compile_for(c->kind == 'b'   ? MIRT_BINARY_CROSSENTROPY
+                                      : c->kind == 's' ? MIRT_SPARSE_CATEGORICAL_CROSSENTROPY
+                                                       : MIRT_CATEGORICAL_CROSSENTROPY,
+                                      true);
     d.metrics[0] = MIRT_ACCURACY;
     bool good = mirt_compile(m, &d) == MIRT_OK;
     int width = c->label_rank > 1 ? c->label_last : 1;
@@ -386,9 +408,10 @@ static void check_accuracy(const golden_accuracy *c, int number) {
         mirt_logs logs;
         memset(&logs, 0, sizeof logs);
         mirt_array x = mirt_make_array(c->x + i * c->n, MIRT_FLOAT32, MIRT_SHAPE(1, c->n));
-        mirt_array y = mirt_make_array(c->labels + i * width, MIRT_FLOAT32, c->label_rank > 1 ? MIRT_SHAPE(1, c->label_last) : MIRT_SHAPE(1));
-        good = mirt_evaluate_arrays(m, x, y, &logs) == MIRT_OK && logs.count == 2 && strcmp(logs.name[1], "accuracy") == 0 &&
-               logs.value[1] == c->value[i];
+        mirt_array y = mirt_make_array(c->labels + i * width, MIRT_FLOAT32,
+                                       c->label_rank > 1 ? MIRT_SHAPE(1, c->label_last) : MIRT_SHAPE(1));
+        good = mirt_evaluate_arrays(m, x, y, &logs) == MIRT_OK && logs.count == 2 &&
+               strcmp(logs.name[1], "accuracy") == 0 && logs.value[1] == c->value[i];
     }
     ok(good, "accuracy %d ('%c') of each sample%s%s", number, c->kind, good ? "" : ": ", good ? "" : mirt_last_error());
     mirt_strategy_destroy(s);
@@ -416,7 +439,8 @@ int main(void) {
     for (int k = 0; k < MIRT__COUNT(cpus); k++) {
         bool here = false;
         for (int t = 0; t < tables; t++) here = here || strcmp(table[t]->name, cpus[k]) == 0;
-        for (int i = 0; here && i < MIRT__COUNT(golden_optimizer_cases); i++) check_optimizer(&golden_optimizer_cases[i], cpus[k]);
+        for (int i = 0; here && i < MIRT__COUNT(golden_optimizer_cases); i++)
+            check_optimizer(&golden_optimizer_cases[i], cpus[k]);
     }
     for (int i = 0; i < MIRT__COUNT(golden_accuracy_cases); i++) check_accuracy(&golden_accuracy_cases[i], i);
     return done_testing();

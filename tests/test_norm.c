@@ -113,13 +113,14 @@ static void grid(float *out, int64_t count, unsigned seed) {
 
 /* The model's node lowered into the program that o holds; assignments[0, 1] of it are the moving statistics. */
 static mirt_tensor *lowered(const golden_batch_norm *c, mirt_tensor **in) {
-    mirt__attrs a = mirt__no_attrs();
+    mirt__attrs a = mirt__attrs_of(MIRT__OP_batch_norm);
+    mirt__attrs_norm *own = MIRT__OF(&a, norm);
     mirt__mode mode;
     memset(&mode, 0, sizeof mode);
-    a.gamma = c->scale;
-    a.beta = c->center;
-    a.epsilon = 1e-3f;
-    a.momentum = 0.99;
+    own->scaling.gamma = c->scale;
+    own->scaling.beta = c->center;
+    own->scaling.epsilon = 1e-3f;
+    own->momentum = 0.99;
     mirt_tensor *y = mirt__batch_norm_op(in, &a);
     mode.training = c->training;
     return y ? y->node->op->lower(&o.program.graph, y->node, in, &mode) : NULL;
@@ -137,7 +138,8 @@ static void check_batch_norm(const golden_batch_norm *c, const mirt__kernels *ke
     float moved[2][MOST];
     bool good = differentiate(y) && o.program.graph.num_assignments == (c->training ? 2 : 0);
     if (c->training && good) {
-        good = moving[0].variable == 0 && moving[1].variable == 1 && moving[0].aggregation == MIRT_AGGREGATE_MEAN && moving[0].momentum == 0.99 && moving[1].momentum == 0.99;
+        good = moving[0].variable == 0 && moving[1].variable == 1 && moving[0].aggregation == MIRT_AGGREGATE_MEAN &&
+               moving[0].momentum == 0.99 && moving[1].momentum == 0.99;
         output(moving[0].value, MIRT__SPACE_IO, IO_MEAN, 0);
         output(moving[1].value, MIRT__SPACE_IO, IO_VARIANCE, 0);
     }
@@ -170,9 +172,9 @@ static bool frozen(const void *arg, int variable) { return variable == *(const i
 static void check_lowering(void) {
     const mirt_shape channels = mirt_make_shape(2, 0, 0, 0, 0, 0);
     const int moving = 0;
-    mirt__attrs a = mirt__no_attrs();
+    mirt__attrs a = mirt__attrs_of(MIRT__OP_batch_norm);
     mirt__mode mode;
-    a.momentum = 0.5;
+    MIRT__OF(&a, norm)->momentum = 0.5;
     memset(&mode, 0, sizeof mode);
     for (int training = 0; training < 2; training++) {
         for (int use = MIRT_TRAINING_AUTO; use <= MIRT_TRAINING_OFF; use++) {
@@ -207,21 +209,22 @@ static void check_lowering(void) {
 
 static mirt_tensor *record_layer(const golden_layer *c) {
     const int size[2] = {c->stride_h, c->stride_w};
-    mirt__attrs a = mirt__no_attrs();
+    mirt__attrs a = mirt__attrs_of(MIRT__OP_conv2d), norm = mirt__attrs_of(MIRT__OP_normalize);
+    mirt__attrs_window *w = MIRT__OF(&a, window);
     mirt_tensor *v[2];
-    a.strides[0] = c->stride_h;
-    a.strides[1] = c->stride_w;
-    a.dilation[0] = a.dilation[1] = c->dilation;
-    a.padding = c->padding;
+    w->strides[0] = c->stride_h;
+    w->strides[1] = c->stride_w;
+    w->dilation[0] = w->dilation[1] = c->dilation;
+    w->padding = c->padding;
     switch (c->kind) {
     case GOLDEN_LAYER_NORM:
-        a.last_axes = c->kh;
-        a.epsilon = 1e-3f;
+        MIRT__OF(&norm, norm)->last_axes = c->kh;
+        MIRT__OF(&norm, norm)->scaling.epsilon = 1e-3f;
         for (int i = 0; i < 2; i++)
             v[i] = weight(c->kh == 1   ? MIRT_SHAPE(c->c)
                           : c->kh == 2 ? MIRT_SHAPE(c->w, c->c)
                                        : MIRT_SHAPE(c->h, c->w, c->c));
-        return mirt__layer_norm_op(o.x, v[0], v[1], &a);
+        return mirt__layer_norm_op(o.x, v[0], v[1], &norm);
     case GOLDEN_TRANSPOSE: return mirt__conv2d_transpose_op(o.x, weight(MIRT_SHAPE(c->kh, c->kw, c->co, c->c)), &a);
     case GOLDEN_DEPTHWISE: return mirt__depthwise_conv2d_op(o.x, weight(MIRT_SHAPE(c->kh, c->kw, c->c, c->co)), &a);
     default: return mirt__upsampling2d_op(o.x, size, c->kind == GOLDEN_BILINEAR);
@@ -233,11 +236,11 @@ static void check_calls(int calls, const mirt__kernels *kernels) {
     const mirt_shape channels = mirt_make_shape(2, 0, 0, 0, 0, 0);
     double want[2][2], error = 0;
     float moved[2][2];
-    mirt__attrs a = mirt__no_attrs();
+    mirt__attrs a = mirt__attrs_of(MIRT__OP_batch_norm);
     mirt__mode mode;
     memset(&mode, 0, sizeof mode);
     mode.training = true;
-    a.momentum = 0.75;
+    MIRT__OF(&a, norm)->momentum = 0.75;
     begin(3, 2, 1, 2);
     mirt_tensor *in[3] = {o.x, weight(channels), weight(channels)};
     mirt__graph *g = &o.program.graph;
@@ -445,21 +448,22 @@ static mirt_tensor *refused(int what) {
     mirt_shape flat = mirt_make_shape(3, 4, 0, 0, 0, 0), image = mirt_make_shape(1, 3, 4, 2, 0, 0);
     mirt_tensor *vector = mirt__variable_op(g, 0, &flat), *kernel = weight(MIRT_SHAPE(3, 3, 5, 2)),
                 *other = weight(MIRT_SHAPE(3, 3, 5, 4));
-    mirt__attrs a = mirt__no_attrs();
-    a.strides[0] = a.strides[1] = a.dilation[0] = a.dilation[1] = 1;
-    a.epsilon = 1e-3f;
-    a.last_axes = 1;
+    mirt__attrs a = mirt__attrs_of(MIRT__OP_conv2d), norm = mirt__attrs_of(MIRT__OP_normalize);
+    mirt__attrs_window *w = MIRT__OF(&a, window);
+    w->strides[0] = w->strides[1] = w->dilation[0] = w->dilation[1] = 1;
+    MIRT__OF(&norm, norm)->scaling.epsilon = 1e-3f;
+    MIRT__OF(&norm, norm)->last_axes = 1;
     switch (what) {
     case SMALL_RANK: return mirt__conv2d_transpose_op(vector, kernel, &a);
     case CHANNELS: return mirt__conv2d_transpose_op(o.x, other, &a);
-    case NO_STRIDE: a.strides[1] = 0; return mirt__conv2d_transpose_op(o.x, kernel, &a);
-    case LARGE_STRIDE: a.strides[0] = a.strides[1] = 1 << 27; return mirt__conv2d_transpose_op(o.x, kernel, &a);
+    case NO_STRIDE: w->strides[1] = 0; return mirt__conv2d_transpose_op(o.x, kernel, &a);
+    case LARGE_STRIDE: w->strides[0] = w->strides[1] = 1 << 27; return mirt__conv2d_transpose_op(o.x, kernel, &a);
     case DEPTH: return mirt__depthwise_conv2d_op(o.x, kernel, &a);
     case NO_SIZE: return mirt__upsampling2d_op(o.x, none, false);
     case LARGE_SIZE: return mirt__upsampling2d_op(o.x, large, true);
     case INTEGERS: return mirt__upsampling2d_op(mirt__input_op(g, IO_DY, MIRT_INT32, &image), large, true);
-    case AXES: a.last_axes = 4; return mirt__layer_norm_op(o.x, NULL, NULL, &a);
-    default: return mirt__layer_norm_op(o.x, kernel, NULL, &a);
+    case AXES: MIRT__OF(&norm, norm)->last_axes = 4; return mirt__layer_norm_op(o.x, NULL, NULL, &norm);
+    default: return mirt__layer_norm_op(o.x, kernel, NULL, &norm);
     }
 }
 

@@ -15,8 +15,22 @@
 static const op_case large_cases[] = {
     {"large matmul", case_matmul_bias_relu, 3, {{600}, {600, 130}, {130}}, {600}, MIRT_FLOAT32, -1.0, 1.0},
     {"large matmul_data", case_matmul_data, 2, {{12, 130}, {130}}, {3, 4}, MIRT_UINT8, -1.0, 1.0},
-    {"large conv", case_conv_bias_sigmoid, 3, {{7, 9, 20}, {3, 3, 20, 37}, {37}}, {7, 9, 20}, MIRT_FLOAT32, -0.25, 0.25},
-    {"large conv_chain", case_conv_chain, 4, {{9, 7, 16}, {3, 3, 16, 32}, {32}, {3, 3, 32, 16}}, {9, 7, 16}, MIRT_FLOAT32, -0.125, 0.125},
+    {"large conv",
+     case_conv_bias_sigmoid,
+     3,
+     {{7, 9, 20}, {3, 3, 20, 37}, {37}},
+     {7, 9, 20},
+     MIRT_FLOAT32,
+     -0.25,
+     0.25},
+    {"large conv_chain",
+     case_conv_chain,
+     4,
+     {{9, 7, 16}, {3, 3, 16, 32}, {32}, {3, 3, 32, 16}},
+     {9, 7, 16},
+     MIRT_FLOAT32,
+     -0.125,
+     0.125},
     {"large conv_pool", case_conv_pool, 2, {{3, 3, 1, 32}, {32}}, {28, 28, 1}, MIRT_UINT8, -1.0, 1.0},
     {"large reduce_sum_rows", case_reduce_sum_rows, 1, {{1, 70}}, {70}, MIRT_FLOAT32, -2.0, 2.0},
     {"large normalize", case_normalize, 3, {{20, 28, 70}, {70}, {70}}, {0}, MIRT_FLOAT32, -2.0, 2.0},
@@ -79,7 +93,8 @@ static double distance(const float *a, const float *b, int64_t count) {
 static double far_apart(const op_run *r, const result *a, const result *b) {
     double worst = distance(a->value, b->value, r->values);
     for (int i = 0; r->differentiable && i < r->operands; i++) {
-        const float *x = (const float *)(const void *)(a->gradient + r->offset[i]), *y = (const float *)(const void *)(b->gradient + r->offset[i]);
+        const float *x = (const float *)(const void *)(a->gradient + r->offset[i]),
+                    *y = (const float *)(const void *)(b->gradient + r->offset[i]);
         worst = worse(worst, distance(x, y, r->count[i]));
     }
     return worst;
@@ -89,7 +104,9 @@ static bool same_bits(const op_run *r, const result *a, const result *b) {
     return memcmp(a->value, b->value, value_bytes(r)) == 0 && memcmp(a->gradient, b->gradient, r->weight_bytes) == 0;
 }
 
-static bool is_simd(const mirt__kernels *k) { return strcmp(k->name, "plain") != 0 && strcmp(k->name, "reference") != 0 && lawful(k); }
+static bool is_simd(const mirt__kernels *k) {
+    return strcmp(k->name, "plain") != 0 && strcmp(k->name, "reference") != 0 && lawful(k);
+}
 
 /* Replays the forward and backward program on rows [first, first + rows) of the batch alone. */
 static void replay_rows(op_run *r, const mirt__kernels *kernels, int64_t first, int64_t rows) {
@@ -116,7 +133,9 @@ static bool rows_keep_their_bits(op_run *r, const mirt__kernels *kernels, const 
         replay_rows(r, kernels, part[i][0], part[i][1]);
         const char *same = (const char *)whole->value + (size_t)part[i][0] * row;
         const size_t bytes = (size_t)part[i][1] * row;
-        if (lawful(kernels) ? memcmp(r->value, same, bytes) != 0 : !near_values(r->value, same, bytes / sizeof(float), true, 40)) return false;
+        if (lawful(kernels) ? memcmp(r->value, same, bytes) != 0
+                            : !near_values(r->value, same, bytes / sizeof(float), true, 40))
+            return false;
     }
     return true;
 }
@@ -145,13 +164,16 @@ static void check_case(const op_case *c, op_run *r, bool fused, result *unfused)
             drop(&more);
         }
         double error = far_apart(r, &one, unfused);
-        ok(error < TOLERANCE && team_bits, "%s%s, %d rows, %s: off by %.1e%s", c->name, fused ? " fused" : "", (int)r->rows, table[t]->name, error,
-           team_bits ? "" : ", other bits with more threads");
+        ok(error < TOLERANCE && team_bits, "%s%s, %d rows, %s: off by %.1e%s", c->name, fused ? " fused" : "",
+           (int)r->rows, table[t]->name, error, team_bits ? "" : ", other bits with more threads");
         if (r->rows >= 7 && mirt__is_batched(&r->y->shape)) {
-            ok(rows_keep_their_bits(r, table[t], &one), "%s%s, %s: a row has the same bits in any batch", c->name, fused ? " fused" : "", table[t]->name);
+            ok(rows_keep_their_bits(r, table[t], &one), "%s%s, %s: a row has the same bits in any batch", c->name,
+               fused ? " fused" : "", table[t]->name);
         }
         if (is_simd(table[t])) {
-            if (simd) ok(same_bits(r, &one, &best), "%s%s, %d rows: %s has the bits of %s", c->name, fused ? " fused" : "", (int)r->rows, table[t]->name, simd->name);
+            if (simd)
+                ok(same_bits(r, &one, &best), "%s%s, %d rows: %s has the bits of %s", c->name, fused ? " fused" : "",
+                   (int)r->rows, table[t]->name, simd->name);
             else {
                 simd = table[t];
                 best = one;
@@ -239,16 +261,50 @@ static void note_overwriting(op_run *r, const mirt__kernels *kernels) {
     mirt__aligned_free(replica);
 }
 
+/* Attributes in files that ops of a family can have. */
+static unsigned saved_by(mirt__family family) {
+    unsigned saved = MIRT__SAVES_data | MIRT__SAVES_user_op;
+    if (family != MIRT__FAMILY_data) saved = 0;
+#define SAVED(name, kind, own) \
+    if (MIRT__FAMILY_##own == MIRT__FAMILY_plain || MIRT__FAMILY_##own == family) saved |= MIRT__SAVES_##name;
+    MIRT__SAVED_ATTR_LIST(SAVED)
+#undef SAVED
+    return saved;
+}
+
+/* Fields of a family can be had from its own attributes alone, and a node does not take those of another. */
+static void check_families(void) {
+    mirt__graph graph;
+    const mirt_shape shape = mirt_make_shape(2, 3, 0, 0, 0, 0);
+    const mirt__attrs conv = mirt__attrs_of(MIRT__OP_conv2d), other = mirt__attrs_of(MIRT__OP_normalize);
+    const mirt__attrs_window *window = MIRT__OF(&conv, window), *none = MIRT__OF(&other, window);
+    ok(window && !none, "fields of another family are at NULL");
+    mirt__graph_init(&graph, NULL);
+    mirt_tensor *x = mirt__variable_op(&graph, 0, &shape);
+    ok(!mirt__record(&graph, MIRT__OP_reduce, &conv, &x, 1) && graph.status == MIRT_E_INVALID &&
+       strstr(graph.error, "family"), "attributes of another family are refused: %s", graph.error);
+    mirt__graph_free(&graph);
+    ok(sizeof(mirt__attrs) <= 256, "attributes take %zu bytes", sizeof(mirt__attrs));
+}
+
 /* The traits of each row are consistent, and its kernel may write over the inputs it names. */
 static void check_rows(void) {
     static const char *const label[] = {
-#define LABEL(name) #name,
+#define LABEL(name, family) #name,
         MIRT__OP_LIST(LABEL)
 #undef LABEL
+    };
+    static const mirt__family family[] = {
+#define FAMILY(name, family) MIRT__FAMILY_##family,
+        MIRT__OP_LIST(FAMILY)
+#undef FAMILY
     };
     for (int id = 0; id < MIRT__OP_COUNT; id++) {
         const mirt__op *op = mirt__op_get((mirt__op_id)id);
         ok(strcmp(op->name, label[id]) == 0 && op->shape, "%s: the row is in its place", label[id]);
+        ok(op->family == family[id] && mirt__attrs_of((mirt__op_id)id).family == family[id],
+           "%s: the row and new attributes are of its family", op->name);
+        ok(!(op->saved_attrs & ~saved_by(op->family)), "%s: saves no attributes of another family", op->name);
         const bool leaf = op->space != MIRT__SPACE_NONE;
         ok(op->run || op->alias || op->lower || leaf, "%s: the output is computed or stored elsewhere", op->name);
         ok(!op->alias || (!op->run && !op->overwrites), "%s: an alias has no kernel", op->name);
@@ -288,7 +344,8 @@ static void check_loss_weight(void) {
         replay_alone(&program, mirt__kernel_tables(&tables)[0], &run, &b, 4);
         op_seen[MIRT__OP_loss_weight] = true;
     }
-    ok(planned && value[0] == 0.125f && value[3] == 0.125f && value[4] == 9, "loss_weight gives each of its rows the scale, and no more");
+    ok(planned && value[0] == 0.125f && value[3] == 0.125f && value[4] == 9,
+       "loss_weight gives each of its rows the scale, and no more");
     mirt__program_free(&program);
 }
 
@@ -296,7 +353,8 @@ static void check_loss_weight(void) {
 static void check_batch_norm(void) {
     mirt__graph graph;
     mirt__attrs a = norm(0, true, false);
-    mirt_shape x = mirt_make_shape(1, 3, 2, 5, 0, 0), c = mirt_make_shape(5, 0, 0, 0, 0, 0), other = mirt_make_shape(4, 0, 0, 0, 0, 0);
+    mirt_shape x = mirt_make_shape(1, 3, 2, 5, 0, 0), c = mirt_make_shape(5, 0, 0, 0, 0, 0),
+               other = mirt_make_shape(4, 0, 0, 0, 0, 0);
     mirt_tensor *in[5];
     x.dim[0] = MIRT_ROWS;
     for (int wrong = 0; wrong < 8; wrong++) {
@@ -304,11 +362,12 @@ static void check_batch_norm(void) {
         in[0] = mirt__input_op(&graph, 0, wrong == 4 ? MIRT_INT32 : MIRT_FLOAT32, &x);
         for (int i = 1; i < 4; i++) in[i] = mirt__variable_op(&graph, i, wrong == i ? &other : &c);
         if (wrong == 7) in[2] = mirt_square(in[2]);
-        a.momentum = wrong == 5 ? 1.5 : 0.99;
-        a.epsilon = wrong == 6 ? NAN : 1e-3f;
+        MIRT__OF(&a, norm)->momentum = wrong == 5 ? 1.5 : 0.99;
+        MIRT__OF(&a, norm)->scaling.epsilon = wrong == 6 ? NAN : 1e-3f;
         mirt_tensor *y = mirt__batch_norm_op(in, &a);
         if (wrong) {
-            ok(!y && strlen(mirt_last_error()) > 10, "batch_norm, wrong input or attribute %d: %s", wrong, mirt_last_error());
+            ok(!y && strlen(mirt_last_error()) > 10, "batch_norm, wrong input or attribute %d: %s", wrong,
+               mirt_last_error());
         } else {
             ok(y && mirt__shape_equal(&y->shape, &x), "batch_norm keeps its input's shape");
             if (y) op_seen[y->node->id] = true;
@@ -346,7 +405,9 @@ static void check_cases(const op_case *cases, int count, const int64_t *rows, in
             memset(&unfused, 0, sizeof unfused);
             for (int fuse = 0; fuse < 2; fuse++) {
                 op_run r;
-                if (!ok(op_begin(&r, &cases[c], rows[i], MAX_THREADS, fuse != 0), "%s, %d rows: recorded", cases[c].name, (int)rows[i])) continue;
+                if (!ok(op_begin(&r, &cases[c], rows[i], MAX_THREADS, fuse != 0), "%s, %d rows: recorded",
+                        cases[c].name, (int)rows[i]))
+                    continue;
                 note_ops(&r);
                 for (int t = 0; t < tables; t++) note_overwriting(&r, table[t]);
                 check_case(&cases[c], &r, fuse != 0, &unfused);
@@ -364,7 +425,9 @@ int main(void) {
     check_every_op_has_a_case();
     check_every_kind_has_a_case();
     check_rows();
-    if (!getenv("MIRT_TEST_SMALL")) check_cases(large_cases, MIRT__COUNT(large_cases), large_rows, MIRT__COUNT(large_rows));
+    check_families();
+    if (!getenv("MIRT_TEST_SMALL"))
+        check_cases(large_cases, MIRT__COUNT(large_cases), large_rows, MIRT__COUNT(large_rows));
     for (int threads = 2; threads <= MAX_THREADS; threads++) mirt__team_destroy(team[threads]);
     return done_testing();
 }

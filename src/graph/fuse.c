@@ -14,7 +14,8 @@ static void mirt__absorb(mirt__node *node, const mirt__node *producer, mirt_tens
 
 /* Forward fusions need an untransposed matrix product. */
 static bool mirt__takes(const mirt__node *node, unsigned what) {
-    return (node->op->takes & what) && !node->a.transpose_a && !node->a.transpose_b;
+    const mirt__attrs_matmul *t = node->a.family == MIRT__FAMILY_matmul ? MIRT__OF(&node->a, matmul) : NULL;
+    return (node->op->takes & what) && !(t && (t->transpose_a || t->transpose_b));
 }
 
 static bool mirt__reads_data(const mirt__node *node) {
@@ -73,7 +74,9 @@ static bool mirt__takes_activation(const mirt__node *node, mirt_activation_kind 
 static void mirt__fuse_activation(mirt__node *node) {
     mirt_activation_kind kind = mirt__activation_of(node);
     const mirt__node *p = node->in[0]->node;
-    if (kind == MIRT_LINEAR || !mirt__takes_activation(p, kind) || node->in[0]->uses != 1 || p->a.activation != MIRT_LINEAR) return;
+    if (kind == MIRT_LINEAR || !mirt__takes_activation(p, kind) || node->in[0]->uses != 1 ||
+        p->a.activation != MIRT_LINEAR)
+        return;
     mirt__absorb(node, p, NULL);
     node->a.activation = kind;
 }
@@ -83,7 +86,8 @@ static void mirt__fuse_residual(mirt__node *node) {
     if (node->a.kind != MIRT__ADD || !mirt__shape_equal(&node->in[0]->shape, &node->in[1]->shape)) return;
     for (int k = 1; k >= 0; k--) {
         const mirt__node *p = node->in[k]->node;
-        if (!mirt__takes(p, MIRT__TAKES_ADDEND) || p->a.last_axes || node->in[k]->uses != 1) continue;
+        if (!mirt__takes(p, MIRT__TAKES_ADDEND) || node->in[k]->uses != 1) continue;
+        if (p->a.family != MIRT__FAMILY_norm || MIRT__OF(&p->a, norm)->last_axes) continue;
         if (p->a.activation != MIRT_LINEAR || p->a.residual) continue;
         mirt__absorb(node, p, node->in[1 - k]);
         node->a.residual = true;
@@ -92,16 +96,18 @@ static void mirt__fuse_residual(mirt__node *node) {
 }
 
 static bool mirt__is_2x2(const mirt__node *pool) {
-    return pool->a.kernel[0] == 2 && pool->a.kernel[1] == 2 && pool->a.strides[0] == 2 && pool->a.strides[1] == 2 &&
-           pool->a.padding == MIRT_VALID;
+    const mirt__attrs_window *w = MIRT__OF(&pool->a, window);
+    return w->kernel[0] == 2 && w->kernel[1] == 2 && w->strides[0] == 2 && w->strides[1] == 2 &&
+           w->padding == MIRT_VALID;
 }
 
 static void mirt__fuse_pool(mirt__node *node) {
     const mirt__node *p = node->in[0]->node;
-    const mirt__attrs *a = &p->a;
-    if (!mirt__is_2x2(node) || p->id != MIRT__OP_conv2d || node->in[0]->uses != 1 || a->activation != MIRT_RELU) return;
-    if (p->in[0]->needs_grad || a->padding != MIRT_VALID || a->groups != 1) return;
-    if (a->strides[0] != 1 || a->strides[1] != 1 || a->dilation[0] != 1 || a->dilation[1] != 1) return;
+    if (!mirt__is_2x2(node) || p->id != MIRT__OP_conv2d || node->in[0]->uses != 1) return;
+    if (p->a.activation != MIRT_RELU) return;
+    const mirt__attrs_window *w = MIRT__OF(&p->a, window);
+    if (p->in[0]->needs_grad || w->padding != MIRT_VALID || w->groups != 1) return;
+    if (w->strides[0] != 1 || w->strides[1] != 1 || w->dilation[0] != 1 || w->dilation[1] != 1) return;
     mirt__absorb(node, p, NULL);
     node->id = MIRT__OP_conv2d_pool;
     node->op = mirt__op_get(MIRT__OP_conv2d_pool);

@@ -38,7 +38,8 @@ MIRT__LIB bool mirt__declare(mirt__node *node, mirt_dtype dtype, const mirt_shap
     int64_t count = mirt__shape_count(shape);
     if (count < 0 || count > MIRT__MAX_ELEMENTS) {
         char text[96];
-        return mirt__fail(MIRT_E_SHAPE, "a tensor of shape %s has too many elements", mirt__shape_text(shape, text)), false;
+        return mirt__fail(MIRT_E_SHAPE, "a tensor of shape %s has too many elements", mirt__shape_text(shape, text)),
+               false;
     }
     mirt_tensor *t = (mirt_tensor *)mirt__pool_alloc(&node->graph->pool, sizeof *t);
     if (!t) return false;
@@ -53,7 +54,8 @@ MIRT__LIB bool mirt__declare(mirt__node *node, mirt_dtype dtype, const mirt_shap
 static bool mirt__graph_append(mirt__graph *graph, mirt__node *node) {
     if (graph->count == graph->capacity) {
         int capacity = graph->capacity ? 2 * graph->capacity : 64;
-        if (!mirt__grow((void **)&graph->node, (size_t)graph->count, (size_t)capacity, sizeof *graph->node)) return false;
+        if (!mirt__grow((void **)&graph->node, (size_t)graph->count, (size_t)capacity, sizeof *graph->node))
+            return false;
         graph->capacity = capacity;
     }
     graph->node[graph->count++] = node;
@@ -67,10 +69,15 @@ static mirt__node *mirt__graph_new_node(mirt__graph *graph, mirt__op_id id, cons
     node->id = id;
     node->op = mirt__op_get(id);
     if (attrs) node->a = *attrs;
+    else node->a.family = node->op->family;
     node->graph = graph;
     node->name = graph->scope;
     node->backward = graph->backward;
     node->num_in = num_in;
+    if (node->a.family != node->op->family) {
+        mirt__fail(MIRT_E_INVALID, "its attributes are those of another family of operations");
+        return NULL;
+    }
     for (int i = 0; i < num_in; i++) {
         node->in[i] = in[i];
         if (in[i]->node->graph != graph) {
@@ -104,7 +111,8 @@ MIRT__LIB mirt_tensor *mirt__record(mirt__graph *graph, mirt__op_id id, const mi
         }
         return node->out[0];
     }
-    if (mirt_last_status() != MIRT_E_NOMEM) mirt__fail_at("%s", graph->scope ? graph->scope : mirt__called_name(id, attrs));
+    if (mirt_last_status() != MIRT_E_NOMEM)
+        mirt__fail_at("%s", graph->scope ? graph->scope : mirt__called_name(id, attrs));
     mirt__graph_poison(graph);
     return NULL;
 }
@@ -159,6 +167,24 @@ MIRT__LIB mirt_tensor *mirt__graph_variable(const mirt__graph *graph, int variab
     return NULL;
 }
 
+/* What attributes own: their bytes are copied, keys of random streams become the copy's. */
+static bool mirt__copy_attrs(mirt__graph *graph, const mirt__copying *c, mirt__attrs *a) {
+    if (c->training != MIRT_TRAINING_AUTO && a->training == MIRT_TRAINING_AUTO) a->training = c->training;
+    if (a->family == MIRT__FAMILY_random) {
+        mirt__attrs_random *random = MIRT__OF(a, random);
+        if (random->key) random->key = mirt__copy_key(c, random->key);
+    } else if (a->family == MIRT__FAMILY_data) {
+        mirt__attrs_data *own = MIRT__OF(a, data);
+        if (own->key) own->key = mirt__copy_key(c, own->key);
+        if (!own->data) return true;
+        void *data = mirt__pool_alloc(&graph->pool, own->bytes);
+        if (!data) return false;
+        memcpy(data, own->data, own->bytes);
+        own->data = data;
+    }
+    return true;
+}
+
 static bool mirt__copy_node(mirt__graph *graph, const mirt__copying *c, const mirt__node *from) {
     mirt_tensor *in[MIRT__MAX_IN];
     mirt__node copy = *from;
@@ -167,14 +193,7 @@ static bool mirt__copy_node(mirt__graph *graph, const mirt__copying *c, const mi
         copy.a.index += c->first_variable;
         if ((from->out[0]->pass.copy = mirt__graph_variable(graph, copy.a.index)) != NULL) return true;
     }
-    if (copy.a.data) {
-        void *data = mirt__pool_alloc(&graph->pool, copy.a.bytes);
-        if (!data) return false;
-        memcpy(data, copy.a.data, copy.a.bytes);
-        copy.a.data = data;
-    }
-    if (copy.a.key) copy.a.key = mirt__copy_key(c, copy.a.key);
-    if (c->training != MIRT_TRAINING_AUTO && copy.a.training == MIRT_TRAINING_AUTO) copy.a.training = c->training;
+    if (!mirt__copy_attrs(graph, c, &copy.a)) return false;
     if (from->name && !(copy.name = mirt__copy_name(graph, c, from->name))) return false;
     if (c->mode && from->op->lower) {
         graph->scope = copy.name;
@@ -215,12 +234,14 @@ MIRT__LIB mirt__assignment *mirt__graph_assignment(const mirt__graph *graph, int
     return NULL;
 }
 
-MIRT__LIB bool mirt__graph_assign(mirt__graph *graph, int variable, mirt_tensor *value, mirt_aggregation aggregation, double momentum) {
+MIRT__LIB bool mirt__graph_assign(mirt__graph *graph, int variable, mirt_tensor *value, mirt_aggregation aggregation,
+                                  double momentum) {
     mirt__assignment *a = value ? mirt__graph_assignment(graph, variable) : NULL;
     if (!value) return false;
     if (!a && graph->num_assignments == graph->assignment_capacity) {
         int capacity = graph->assignment_capacity ? 2 * graph->assignment_capacity : 16;
-        if (!mirt__grow((void **)&graph->assignment, (size_t)graph->num_assignments, (size_t)capacity, sizeof *graph->assignment)) {
+        if (!mirt__grow((void **)&graph->assignment, (size_t)graph->num_assignments, (size_t)capacity,
+                        sizeof *graph->assignment)) {
             mirt__graph_poison(graph);
             return false;
         }
@@ -269,12 +290,14 @@ MIRT__LIB void mirt__graph_prune(mirt__graph *graph, mirt_tensor *const *keep, i
     graph->count = n;
 }
 
-MIRT__LIB void mirt__graph_mark_gradients(mirt__graph *graph, bool (*trainable)(const void *arg, int variable), const void *arg) {
+MIRT__LIB void mirt__graph_mark_gradients(mirt__graph *graph, bool (*trainable)(const void *arg, int variable),
+                                          const void *arg) {
     for (int i = 0; i < graph->count; i++) {
         mirt__node *node = graph->node[i];
         bool needs = mirt__is_variable(node) && trainable(arg, node->a.index);
         for (int k = 0; k < node->num_in; k++) needs = needs || node->in[k]->needs_grad;
-        for (int k = 0; k < node->num_out; k++) node->out[k]->needs_grad = needs && mirt__passes_gradients(node->out[k]);
+        for (int k = 0; k < node->num_out; k++)
+            node->out[k]->needs_grad = needs && mirt__passes_gradients(node->out[k]);
     }
 }
 
@@ -284,7 +307,8 @@ MIRT__LIB void mirt__graph_need_gradient(mirt__graph *graph, mirt_tensor *x) {
         mirt__node *node = graph->node[i];
         bool needs = false;
         for (int k = 0; k < node->num_in; k++) needs = needs || node->in[k]->needs_grad;
-        for (int k = 0; k < node->num_out && needs; k++) node->out[k]->needs_grad = mirt__passes_gradients(node->out[k]);
+        for (int k = 0; k < node->num_out && needs; k++)
+            node->out[k]->needs_grad = mirt__passes_gradients(node->out[k]);
     }
 }
 
@@ -306,8 +330,10 @@ static bool mirt__node_gradient(mirt__graph *graph, mirt__node *node) {
     for (int k = 0; k < node->num_in; k++) wanted = wanted || node->in[k]->needs_grad;
     if (!reached || !wanted) return true;
     if (!node->op->gradient) {
-        mirt__fail(MIRT_E_INVALID, "%s%s%s is not differentiable, and a loss depends on variables through it: mirt_stop_gradient its input",
-                   node->name ? node->name : "", node->name ? ": " : "", mirt__called_name(node->id, &node->a));
+        mirt__fail(
+            MIRT_E_INVALID,
+            "%s%s%s is not differentiable, and a loss depends on variables through it: mirt_stop_gradient its input",
+            node->name ? node->name : "", node->name ? ": " : "", mirt__called_name(node->id, &node->a));
         return false;
     }
     graph->scope = node->name;

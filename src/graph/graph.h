@@ -18,88 +18,156 @@ typedef struct mirt__graph mirt__graph;
 typedef struct mirt__node mirt__node;
 typedef struct mirt__op mirt__op;
 
-/* Every op: a row here, a file in src/ops, a row in tests/op_cases.h. Node number NAME is
+/* Families of ops: those of one read the same attributes. `plain`: those of every op alone. */
+typedef enum mirt__family {
+    MIRT__FAMILY_plain, MIRT__FAMILY_data, MIRT__FAMILY_random, MIRT__FAMILY_move, MIRT__FAMILY_axis,
+    MIRT__FAMILY_one_hot, MIRT__FAMILY_reduce, MIRT__FAMILY_matmul, MIRT__FAMILY_window, MIRT__FAMILY_resize,
+    MIRT__FAMILY_norm, MIRT__FAMILY_loss
+} mirt__family;
+
+/* Every op: a row here with its family, a file in src/ops, a row in tests/op_cases.h. Node number NAME is
    MIRT__OP_NAME, its definition mirt__op_NAME. */
 #define MIRT__OP_LIST(X) \
-    X(input) X(variable) X(loss_weight) \
-    X(constant) X(logic) X(stop_gradient) X(scan) X(log_softmax) X(log_softmax_grad) \
-    X(transpose) X(concat) X(slice) X(pad) X(gather) X(gather_grad) \
-    X(unary) X(binary) X(broadcast) X(bias_add) X(reduce) X(reduce_max_grad) \
-    X(reshape) X(cast) X(one_hot) \
-    X(matmul) X(conv2d) X(conv2d_input_grad) X(conv2d_weight_grad) X(conv2d_pool) X(conv2d_pool_weight_grad) \
-    X(max_pool2d) X(max_pool2d_grad) X(average_pool2d) X(average_pool2d_grad) \
-    X(user) X(user_grad) \
-    X(softmax) X(softmax_grad) X(loss) X(loss_grad) X(accuracy) X(dropout) X(dropout_mask) X(augment) \
-    X(conv2d_transpose) X(resize2d) X(resize2d_grad) \
-    X(norm_stats) X(normalize) X(norm_grad_sums) X(norm_grad_input) X(batch_norm) \
-    X(all_reduce)
+    X(input, plain) X(variable, plain) X(loss_weight, loss) \
+    X(constant, data) X(logic, plain) X(stop_gradient, plain) X(scan, axis) X(log_softmax, plain) \
+    X(log_softmax_grad, plain) X(transpose, move) X(concat, axis) X(slice, move) X(pad, move) X(gather, plain) \
+    X(gather_grad, plain) X(unary, plain) X(binary, plain) X(broadcast, plain) X(bias_add, plain) X(reduce, reduce) \
+    X(reduce_max_grad, reduce) X(reshape, plain) X(cast, plain) X(one_hot, one_hot) X(matmul, matmul) \
+    X(conv2d, window) X(conv2d_input_grad, window) X(conv2d_weight_grad, window) X(conv2d_pool, window) \
+    X(conv2d_pool_weight_grad, window) X(max_pool2d, window) X(max_pool2d_grad, window) X(average_pool2d, window) \
+    X(average_pool2d_grad, window) X(user, data) X(user_grad, data) X(softmax, plain) X(softmax_grad, plain) \
+    X(loss, loss) X(loss_grad, loss) X(accuracy, plain) X(dropout, random) X(dropout_mask, random) X(augment, data) \
+    X(conv2d_transpose, window) X(resize2d, resize) X(resize2d_grad, resize) X(norm_stats, norm) X(normalize, norm) \
+    X(norm_grad_sums, norm) X(norm_grad_input, norm) X(batch_norm, norm) X(all_reduce, plain)
 typedef enum mirt__op_id {
-#define MIRT__OP_ENUM(name) MIRT__OP_##name,
+#define MIRT__OP_ENUM(name, family) MIRT__OP_##name,
     MIRT__OP_LIST(MIRT__OP_ENUM)
 #undef MIRT__OP_ENUM
     MIRT__OP_COUNT
 } mirt__op_id;
+enum {
+#define MIRT__OP_FAMILY(name, family) MIRT__FAMILY_OF_##name = MIRT__FAMILY_##family,
+    MIRT__OP_LIST(MIRT__OP_FAMILY)
+#undef MIRT__OP_FAMILY
+    MIRT__FAMILY_OF_NONE
+};
 
-/* What an op needs to know beside its inputs; each op's file says which fields it reads. */
+/* constant: its values; user, user_grad: the config; augment: the transforms. */
+typedef struct mirt__attrs_data {
+    const void *data; /* in the graph's pool */
+    size_t bytes;
+    uint64_t key;                 /* augment: mixed with the transforms' keys */
+    const mirt_op_class *user_op; /* owned by the strategy */
+} mirt__attrs_data;
+
+typedef struct mirt__attrs_random {
+    uint64_t key; /* of the random stream */
+    float rate;
+} mirt__attrs_random;
+
+/* Which of a normalization's inputs after the statistics exist. */
+typedef struct mirt__attrs_scaling {
+    bool gamma, beta;
+    float epsilon;
+} mirt__attrs_scaling;
+
+/* Convolutions and poolings. */
+typedef struct mirt__attrs_window {
+    int kernel[2]; /* of a pooling */
+    int strides[2], dilation[2], groups;
+    mirt_padding padding;
+    /* Fused by strips.c: */
+    int64_t pad[2], size[2]; /* padded: zeros before the input's axes, and the output's size; padding is not read */
+    bool padded;
+    bool norm;               /* the output is normalized */
+    bool slope;              /* the output is a gradient of a normalization's output: */
+    bool both;               /* an input gradient leaves the weight gradient too */
+    mirt_activation_kind slope_activation; /* times the slope of this */
+    mirt__column_sums sums;  /* the next two outputs are column sums of the first; of images the next one */
+    mirt__attrs_scaling scaling;           /* of norm or slope */
+} mirt__attrs_window;
+
+typedef struct mirt__attrs_norm {
+    int last_axes;         /* the normalization is over the last so many axes; 0: over all axes but the last */
+    mirt__attrs_scaling scaling;
+    double momentum;
+    bool batch_statistics; /* gradients flow through the statistics */
+    bool synchronized;     /* the statistics are of the global batch */
+} mirt__attrs_norm;
+
+typedef struct mirt__attrs_move {
+    int64_t begin[MIRT_MAX_RANK]; /* of a slice, a padding or a permutation */
+} mirt__attrs_move;
+typedef struct mirt__attrs_axis { int axis; } mirt__attrs_axis;
+typedef struct mirt__attrs_one_hot { int64_t depth; } mirt__attrs_one_hot;
+typedef struct mirt__attrs_reduce {
+    unsigned axes;
+    bool keepdims;
+} mirt__attrs_reduce;
+typedef struct mirt__attrs_matmul { bool transpose_a, transpose_b; } mirt__attrs_matmul;
+typedef struct mirt__attrs_resize {
+    int size[2]; /* height and width of the output */
+    bool bilinear;
+} mirt__attrs_resize;
+typedef struct mirt__attrs_loss {
+    bool from_logits;
+    bool scaled; /* a weight of the loss: times the scale that keeps float16 gradients in range */
+} mirt__attrs_loss;
+
+/* What an op needs to know besides its inputs; each op's file says which fields it reads. Made by mirt__attrs_of. */
 typedef struct mirt__attrs {
+    mirt__family family;   /* of the op */
     int index;             /* of an input or variable */
     int kind;              /* which of a family: mirt__unary_kind, mirt__binary_kind, ... */
     mirt_dtype dtype;
     mirt_shape shape;
-    int kernel[2], strides[2], dilation[2], groups;
-    mirt_padding padding;
-    bool transpose_a, transpose_b;
-    unsigned axes;
-    bool keepdims;
+    float scale, offset;   /* numbers of an elementwise op, the value of a padding, or with `affine`: */
     bool affine;           /* the first input is read as x * scale + offset */
-    float scale, offset;
-    float rate;
-    int64_t depth;
     bool bias;             /* fused: the input after the operands is a bias */
-    mirt_activation_kind activation;      /* fused */
-    mirt_activation_kind mask_activation; /* fused: times its slope; the last input is its output (normalization: known from x) */
     bool column_sum;       /* fused: a second output, the bias gradient */
-    bool from_logits;
-    uint64_t key;          /* of a random stream */
-    int axis;
-    int64_t begin[MIRT_MAX_RANK]; /* of a slice, a padding or a permutation */
-    const void *data;      /* of a constant, in the graph's pool */
-    size_t bytes;          /* of data */
-    int last_axes;         /* normalization is over the last so many axes; 0: over all axes but the last */
-    bool gamma, beta;      /* normalization: which of these are inputs, after the statistics */
     bool residual;         /* an input is added before the activation; normalization: the last one */
-    bool batch_statistics; /* normalization: gradients flow through the statistics */
-    bool synchronized;     /* normalization: the statistics are of the global batch */
-    float epsilon;
-    double momentum;
-    const mirt_op_class *user_op; /* owned by the strategy */
+    bool half;             /* products of bfloat16 */
+    bool winograd;         /* a convolution or gradient of its input may be taken by F(2x2, 3x3) */
+    bool regularizer;      /* the penalty of a weight: no term of the loss where that weight is not trained */
+    mirt_activation_kind activation; /* fused */
+    /* Fused: times its slope; the last input is its output (normalization: known from x). */
+    mirt_activation_kind mask_activation;
     mirt_training training; /* how a model called as a layer was to be run */
     const mirt__node *of;  /* a gradient: of which node */
-    /* fused by strips.c: */
-    bool padded;           /* a convolution has `pad` zeros before its input's axes and `size` outputs; padding is not read */
-    int64_t pad[2], size[2];
-    bool norm;             /* the output is normalized */
-    mirt__column_sums sums; /* the next two outputs are column sums of the first; of images the next one */
-    bool slope;            /* the output is a gradient of a normalization's output: */
-    mirt_activation_kind slope_activation; /* times the slope of this */
-    bool both;             /* an input gradient leaves the weight gradient too */
-    bool half;             /* products of bfloat16 */
-    bool scaled;           /* a weight of the loss: times the scale that keeps float16 gradients in range */
-    bool regularizer;      /* the penalty of a weight: no term of the loss where that weight is not trained */
-    bool winograd;         /* a convolution or gradient of its input may be taken by F(2x2, 3x3) */
+    union {                /* by MIRT__OF alone */
+        mirt__attrs_data data;
+        mirt__attrs_random random;
+        mirt__attrs_move move;
+        mirt__attrs_axis axis;
+        mirt__attrs_one_hot one_hot;
+        mirt__attrs_reduce reduce;
+        mirt__attrs_matmul matmul;
+        mirt__attrs_window window;
+        mirt__attrs_resize resize;
+        mirt__attrs_norm norm;
+        mirt__attrs_loss loss;
+    } own;
 } mirt__attrs;
 
-/* Attributes that files may hold, each with its MIRT__FIELD_... (nn/config.h). */
+/* The fields of a family in `attrs`, which must be of that family: in tests and for debuggers others are at NULL. */
+#if defined(MIRRORTRAIN_DEBUG) || defined(MIRRORTRAIN_SPLIT_BUILD)
+#define MIRT__OF(attrs, name) ((attrs)->family == MIRT__FAMILY_##name ? &(attrs)->own.name : NULL)
+#else
+#define MIRT__OF(attrs, name) (&(attrs)->own.name)
+#endif
+
+/* Attributes that files may hold, each with its MIRT__FIELD_... (nn/config.h) and its family. */
 #define MIRT__SAVED_ATTR_LIST(X) \
-    X(kind, INT) X(dtype, DTYPE) X(shape, DIMS) X(transpose_a, BOOL) X(transpose_b, BOOL) X(axes, INT) \
-    X(keepdims, BOOL) X(scale, LIMIT) X(offset, LIMIT) X(depth, INT64) X(axis, SIGNED) X(begin, AXES)
+    X(kind, INT, plain) X(dtype, DTYPE, plain) X(shape, DIMS, plain) X(transpose_a, BOOL, matmul) \
+    X(transpose_b, BOOL, matmul) X(axes, INT, reduce) X(keepdims, BOOL, reduce) X(scale, LIMIT, plain) \
+    X(offset, LIMIT, plain) X(depth, INT64, one_hot) X(axis, SIGNED, axis) X(begin, AXES, move)
 enum {
-#define MIRT__SAVED_ATTR_NUMBER(name, kind) MIRT__NUMBER_OF_##name,
+#define MIRT__SAVED_ATTR_NUMBER(name, kind, family) MIRT__NUMBER_OF_##name,
     MIRT__SAVED_ATTR_LIST(MIRT__SAVED_ATTR_NUMBER) MIRT__NUMBER_OF_data, MIRT__NUMBER_OF_user_op
 #undef MIRT__SAVED_ATTR_NUMBER
 };
 typedef enum mirt__saved_attr {
-#define MIRT__SAVED_ATTR_BIT(name, kind) MIRT__SAVES_##name = 1 << MIRT__NUMBER_OF_##name,
+#define MIRT__SAVED_ATTR_BIT(name, kind, family) MIRT__SAVES_##name = 1 << MIRT__NUMBER_OF_##name,
     MIRT__SAVED_ATTR_LIST(MIRT__SAVED_ATTR_BIT)
 #undef MIRT__SAVED_ATTR_BIT
     MIRT__SAVES_data = 1 << MIRT__NUMBER_OF_data, /* the bytes of a constant or of a custom op's config */
@@ -115,7 +183,13 @@ typedef struct mirt__mode {
 
 /* Where a tensor's bytes live. */
 typedef enum mirt__space {
-    MIRT__SPACE_NONE, MIRT__SPACE_ARENA, MIRT__SPACE_REPLICA, MIRT__SPACE_WEIGHT, MIRT__SPACE_GRADIENT, MIRT__SPACE_STATE, MIRT__SPACE_IO
+    MIRT__SPACE_NONE,
+    MIRT__SPACE_ARENA,
+    MIRT__SPACE_REPLICA,
+    MIRT__SPACE_WEIGHT,
+    MIRT__SPACE_GRADIENT,
+    MIRT__SPACE_STATE,
+    MIRT__SPACE_IO
 } mirt__space;
 
 /* How a tensor depends on the rows of a replica. */
@@ -273,6 +347,7 @@ enum {
 /* One row of the op table: functions and traits. Defaults are safe: a new op works before any graph pass knows it. */
 struct mirt__op {
     const char *name;
+    mirt__family family;
     /* Checks inputs and attributes, declares the outputs by mirt__declare; false with the error set. */
     bool (*shape)(mirt__node *node);
     /* Records gradients: dx[i] for every input with needs_grad, given dy[i] (NULL: zero). NULL: not
@@ -335,10 +410,16 @@ struct mirt__op {
 #ifdef __cplusplus
 #define MIRT__SET(field, value) row.field = value;
 #define MIRT__OP_ROW(op, fields) \
-    MIRT__CONSTANT mirt__op mirt__op_##op = [] { mirt__op row = mirt__op(); row.name = #op; fields return row; }();
+    MIRT__CONSTANT mirt__op mirt__op_##op = [] { \
+        mirt__op row = mirt__op(); \
+        row.name = #op; \
+        row.family = (mirt__family)MIRT__FAMILY_OF_##op; \
+        fields return row; \
+    }();
 #else
 #define MIRT__SET(field, value) .field = value,
-#define MIRT__OP_ROW(op, fields) MIRT__CONSTANT mirt__op mirt__op_##op = {.name = #op, fields};
+#define MIRT__OP_ROW(op, fields) \
+    MIRT__CONSTANT mirt__op mirt__op_##op = {.name = #op, .family = (mirt__family)MIRT__FAMILY_OF_##op, fields};
 #endif
 
 MIRT__LIB void mirt__graph_init(mirt__graph *graph, mirt_model *model);
@@ -366,8 +447,10 @@ typedef struct mirt__copying {
 MIRT__LIB bool mirt__graph_copy(mirt__graph *graph, const mirt__copying *copying, mirt_tensor **keep, int count);
 /* What a variable shall become so far, or NULL. */
 MIRT__LIB mirt__assignment *mirt__graph_assignment(const mirt__graph *graph, int variable);
-/* Variable `variable` shall have `value` after the step, or go on to it (see mirt__assignment), whatever it was to become before. */
-MIRT__LIB bool mirt__graph_assign(mirt__graph *graph, int variable, mirt_tensor *value, mirt_aggregation aggregation, double momentum);
+/* Variable `variable` shall have `value` after the step, or go on to it (see mirt__assignment), whatever it was to
+ * become before. */
+MIRT__LIB bool mirt__graph_assign(mirt__graph *graph, int variable, mirt_tensor *value, mirt_aggregation aggregation,
+                                  double momentum);
 /* A term of the loss: a number that depends on weights alone, or a value a sample. */
 MIRT__LIB bool mirt__graph_term_add(mirt__graph *graph, mirt_tensor *term);
 /* The graph's node of a variable, or NULL. */
@@ -378,7 +461,8 @@ MIRT__LIB void mirt__graph_count_uses(mirt__graph *graph, mirt_tensor *const *ke
 MIRT__LIB void mirt__graph_prune(mirt__graph *graph, mirt_tensor *const *keep, int count);
 /* Sets needs_grad everywhere: trainable variables and what is computed from them. `trainable` is
    asked per variable index. */
-MIRT__LIB void mirt__graph_mark_gradients(mirt__graph *graph, bool (*trainable)(const void *arg, int variable), const void *arg);
+MIRT__LIB void mirt__graph_mark_gradients(mirt__graph *graph, bool (*trainable)(const void *arg, int variable),
+                                          const void *arg);
 /* x, and what is computed from it, needs a gradient too. */
 MIRT__LIB void mirt__graph_need_gradient(mirt__graph *graph, mirt_tensor *x);
 /* Records the gradient of the sum of all y[i] * dy[i]; afterwards x->grad is the gradient of x, or NULL

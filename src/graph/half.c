@@ -32,8 +32,8 @@ static bool mirt__half_ties(const mirt__node *node) {
     return node->op->half_tied && mirt__half_tie(tied, node->op->half_tied(node, tied));
 }
 
-/* Whether a gradient that is made in float32 is worth a copy of half the size: normalizations read it several times, and
-   nothing else wants it as it is. */
+/* Whether a gradient that is made in float32 is worth a copy of half the size: normalizations read it several times,
+   and nothing else wants it as it is. */
 static bool mirt__half_worth(const mirt__graph *graph, int at, const bool *normalized) {
     const mirt__node *node = graph->node[at];
     const mirt_tensor *t = node->num_out ? node->out[0] : NULL;
@@ -60,7 +60,7 @@ static bool mirt__half_cast(mirt__graph *graph) {
     }
     for (int i = 0; normalized && i < n; i++) {
         mirt_tensor *t = graph->node[i]->out[0];
-        mirt__attrs a = mirt__no_attrs();
+        mirt__attrs a = mirt__attrs_of(MIRT__OP_cast);
         if (!mirt__half_worth(graph, i, normalized)) continue;
         a.dtype = MIRT_FLOAT32;
         a.half = true;

@@ -20,8 +20,8 @@ MIRT__LIB void *mirt__address(const mirt__bases *bases, const mirt_tensor *t) {
 
 MIRT__LIB bool mirt__node_runs(const mirt__node *node) { return node->op->run && !node->out[0]->lazy; }
 
-MIRT__LIB void mirt__program_run(const mirt__program *program, int segment, const mirt__kernels *kernels, const mirt__step_info *run,
-                                 const mirt__bases *bases, int64_t rows) {
+MIRT__LIB void mirt__program_run(const mirt__program *program, int segment, const mirt__kernels *kernels,
+                                 const mirt__step_info *run, const mirt__bases *bases, int64_t rows) {
     mirt__call call;
     call.kernels = kernels;
     call.run = run;
@@ -74,22 +74,24 @@ static void mirt__lazy_text(const mirt_tensor *t, mirt__text *out) {
 
 MIRT__LIB void mirt__node_notes(const mirt__node *node, mirt__text *out) {
     static const char *const sums[] = {"", "moments", "sums", "means"};
+    const mirt__attrs_window *w = node->a.family == MIRT__FAMILY_window ? MIRT__OF(&node->a, window) : NULL;
     for (int k = 0; k < node->num_in && !node->out[0]->lazy; k++) mirt__lazy_text(node->in[k], out);
     if (node->a.affine) mirt__text_add(out, "  reads x*%g%+g", (double)node->a.scale, (double)node->a.offset);
     if (node->a.bias) mirt__text_add(out, "  +bias");
-    if (node->a.norm) mirt__text_add(out, "  +normalize");
+    if (w && w->norm) mirt__text_add(out, "  +normalize");
     if (node->a.residual) mirt__text_add(out, "  +add");
     if (node->a.activation) mirt__text_add(out, "  +%s", mirt__activation_get(node->a.activation)->name);
     if (node->a.mask_activation) mirt__text_add(out, "  *%s'", mirt__activation_get(node->a.mask_activation)->name);
-    if (node->a.slope_activation) mirt__text_add(out, "  *%s'", mirt__activation_get(node->a.slope_activation)->name);
-    if (node->a.sums) mirt__text_add(out, "  +%s", sums[node->a.sums]);
-    if (node->a.both) mirt__text_add(out, "  +weight gradient");
+    if (w && w->slope_activation) mirt__text_add(out, "  *%s'", mirt__activation_get(w->slope_activation)->name);
+    if (w && w->sums) mirt__text_add(out, "  +%s", sums[w->sums]);
+    if (w && w->both) mirt__text_add(out, "  +weight gradient");
 }
 
 static void mirt__node_text(const mirt__node *node, mirt__text *out) {
     static const char *const space[] = {"-", "arena", "replica", "weight", "gradient", "state", "io"};
     char shape[96], name[MIRT__SHOWN], op[MIRT__SHOWN];
-    mirt__text_add(out, "  %-24s %-14s", mirt__shown(node->op->name, op), node->name ? mirt__shown(node->name, name) : "");
+    mirt__text_add(out, "  %-24s %-14s", mirt__shown(node->op->name, op),
+                   node->name ? mirt__shown(node->name, name) : "");
     for (int k = 0; k < node->num_out; k++) {
         const mirt_tensor *t = node->out[k];
         if (t->space == MIRT__SPACE_NONE) continue;

@@ -24,11 +24,14 @@ static void mirt__strips_count(mirt__graph *graph, mirt_tensor *const *keep, int
    NULL. */
 static mirt__node *mirt__strips_maker(const mirt_tensor *t, unsigned what) {
     const mirt__attrs *a = &t->node->a;
-    const bool free = t->slot == 0 && !a->norm && !a->slope && !a->sums;
-    return free && (t->node->op->takes & what) && mirt__by_strips(t->node) ? t->node : NULL;
+    if (t->slot || !(t->node->op->takes & what) || !mirt__by_strips(t->node)) return NULL;
+    if (a->family != MIRT__FAMILY_window) return NULL;
+    const mirt__attrs_window *w = MIRT__OF(a, window);
+    return !w->norm && !w->slope && !w->sums ? t->node : NULL;
 }
 
-/* Whether `by` can stand where all inputs of `node` are there and none of its own readers has come yet; it then does. */
+/* Whether `by` can stand where all inputs of `node` are there and none of its own readers has come yet; it then does.
+ */
 static bool mirt__strips_place(mirt__graph *graph, mirt__node *by, mirt__node *node) {
     const int from = by->position, to = node->position;
     bool there = true;
@@ -68,18 +71,21 @@ static void mirt__strips_take(mirt__node *by, mirt__node *node) {
 
 /* >>padding */
 
-static bool mirt__strips_spatial(const mirt_shape *shape, const int64_t *begin) { return shape->rank == 4 && begin[0] == 0 && begin[3] == 0; }
+static bool mirt__strips_spatial(const mirt_shape *shape, const int64_t *begin) {
+    return shape->rank == 4 && begin[0] == 0 && begin[3] == 0;
+}
 
 static void mirt__strips_set_padding(mirt__node *node, const int64_t *begin, const mirt_shape *y) {
-    node->a.padded = true;
+    mirt__attrs_window *w = MIRT__OF(&node->a, window);
+    w->padded = true;
     for (int i = 0; i < 2; i++) {
-        node->a.pad[i] = begin[1 + i];
-        node->a.size[i] = y->dim[1 + i];
+        w->pad[i] = begin[1 + i];
+        w->size[i] = y->dim[1 + i];
     }
 }
 
-/* Whether what `t` holds is nowhere below zero: the greatest number of a window that has zeros beside is the same without,
-   and where it is zero no gradient flows on. */
+/* Whether what `t` holds is nowhere below zero: the greatest number of a window that has zeros beside is the same
+   without, and where it is zero no gradient flows on. */
 static bool mirt__strips_rectified(const mirt_tensor *t) {
     const bool fused = (t->node->op->takes & MIRT__TAKES_ACTIVATION) != 0;
     const mirt_activation_kind kind = fused ? t->node->a.activation : mirt__activation_of(t->node);
@@ -88,17 +94,22 @@ static bool mirt__strips_rectified(const mirt_tensor *t) {
 
 /* Whether every window of the pooling sees something of what is padded. */
 static bool mirt__strips_sees(const mirt__node *pool, const mirt__node *pad) {
+    const int *kernel = MIRT__OF(&pool->a, window)->kernel;
+    const int64_t *before = MIRT__OF(&pad->a, move)->begin, *after = pad->a.shape.dim;
     bool sees = true;
-    for (int i = 0; i < 2; i++) sees = sees && pad->a.begin[1 + i] < pool->a.kernel[i] && pad->a.shape.dim[1 + i] < pool->a.kernel[i];
+    for (int i = 0; i < 2; i++) sees = sees && before[1 + i] < kernel[i] && after[1 + i] < kernel[i];
     return sees;
 }
 
 static void mirt__strips_pad(mirt__node *node) {
     const mirt__node *p = node->in[0]->node;
-    if (p->id != MIRT__OP_pad || node->a.padding != MIRT_VALID || node->a.padded || node->a.affine || p->a.scale != 0) return;
-    if (!mirt__strips_spatial(&p->out[0]->shape, p->a.begin) || p->a.shape.dim[3] != 0) return;
+    const mirt__attrs_window *w = MIRT__OF(&node->a, window);
+    if (p->id != MIRT__OP_pad || w->padding != MIRT_VALID || w->padded || node->a.affine || p->a.scale != 0) return;
+    const int64_t *before = MIRT__OF(&p->a, move)->begin;
+    if (!mirt__strips_spatial(&p->out[0]->shape, before) || p->a.shape.dim[3] != 0) return;
     if (node->id == MIRT__OP_max_pool2d && (!mirt__strips_rectified(p->in[0]) || !mirt__strips_sees(node, p))) return;
-    mirt__strips_set_padding(node, p->a.begin, node->id == MIRT__OP_conv2d_weight_grad ? &node->in[1]->shape : &node->out[0]->shape);
+    const bool weights = node->id == MIRT__OP_conv2d_weight_grad;
+    mirt__strips_set_padding(node, before, weights ? &node->in[1]->shape : &node->out[0]->shape);
     node->in[0]->uses--;
     node->in[0] = p->in[0];
     node->in[0]->uses++;
@@ -108,12 +119,17 @@ static void mirt__strips_pad(mirt__node *node) {
 static void mirt__strips_slice(mirt__node *node) {
     mirt__node *p = node->in[0]->node;
     const mirt_shape *y = &node->out[0]->shape;
-    const mirt__attrs *pool = p->id == MIRT__OP_max_pool2d_grad ? &p->in[1]->node->a : NULL;
+    const int64_t *begin = MIRT__OF(&node->a, move)->begin;
+    const mirt__node *forward = p->id == MIRT__OP_max_pool2d_grad ? p->in[1]->node : NULL;
+    const mirt__attrs_window *pool = forward ? MIRT__OF(&forward->a, window) : NULL;
     if (pool ? !pool->padded : !mirt__strips_maker(node->in[0], MIRT__TAKES_SLICE)) return;
-    if (node->in[0]->uses != 1 || p->a.padding != MIRT_VALID || p->a.padded || p->a.mask_activation || p->a.residual) return;
-    if (!mirt__strips_spatial(y, node->a.begin) || y->dim[3] != p->out[0]->shape.dim[3]) return;
-    if (pool && (pool->pad[0] != node->a.begin[1] || pool->pad[1] != node->a.begin[2] || !mirt__shape_equal(y, &p->in[1]->node->in[0]->shape))) return;
-    mirt__strips_set_padding(p, node->a.begin, &p->in[0]->shape);
+    const mirt__attrs_window *w = MIRT__OF(&p->a, window);
+    if (node->in[0]->uses != 1 || w->padding != MIRT_VALID || w->padded) return;
+    if (p->a.mask_activation || p->a.residual) return;
+    if (!mirt__strips_spatial(y, begin) || y->dim[3] != p->out[0]->shape.dim[3]) return;
+    if (pool && (pool->pad[0] != begin[1] || pool->pad[1] != begin[2])) return;
+    if (pool && !mirt__shape_equal(y, &forward->in[0]->shape)) return;
+    mirt__strips_set_padding(p, begin, &p->in[0]->shape);
     p->a.shape = *y;
     mirt__strips_take(p, node);
 }
@@ -126,7 +142,9 @@ static void mirt__strips_sum(mirt__graph *graph, mirt__node *node) {
     for (int k = 1; k >= 0; k--) {
         mirt_tensor *other = node->in[1 - k];
         mirt__node *p = mirt__strips_maker(node->in[k], MIRT__TAKES_GRADIENT);
-        if (!p || node->in[k]->uses != 1 || p->a.residual || p->a.mask_activation || !mirt__shape_equal(&node->in[k]->shape, &other->shape)) continue;
+        if (!p || node->in[k]->uses != 1 || p->a.residual || p->a.mask_activation ||
+            !mirt__shape_equal(&node->in[k]->shape, &other->shape))
+            continue;
         if (!mirt__strips_place(graph, p, node)) continue;
         p->a.residual = true;
         mirt__strips_add_in(p, other);
@@ -138,7 +156,9 @@ static void mirt__strips_sum(mirt__graph *graph, mirt__node *node) {
 static void mirt__strips_mask(mirt__graph *graph, mirt__node *node) {
     const mirt_activation_kind kind = mirt__activation_grad_of(node);
     mirt__node *p = kind != MIRT_LINEAR ? mirt__strips_maker(node->in[0], MIRT__TAKES_MASK) : NULL;
-    if (!p || node->in[0]->uses != 1 || p->a.mask_activation || !mirt__shape_equal(&node->in[0]->shape, &node->in[1]->shape)) return;
+    if (!p || node->in[0]->uses != 1 || p->a.mask_activation ||
+        !mirt__shape_equal(&node->in[0]->shape, &node->in[1]->shape))
+        return;
     if (!mirt__strips_place(graph, p, node)) return;
     p->a.mask_activation = kind;
     mirt__strips_add_in(p, node->in[1]);
@@ -147,8 +167,8 @@ static void mirt__strips_mask(mirt__graph *graph, mirt__node *node) {
 
 static void mirt__strips_moments(mirt__node *node) {
     mirt__node *p = mirt__strips_maker(node->in[0], MIRT__TAKES_MOMENTS);
-    if (!p || node->a.last_axes) return;
-    p->a.sums = MIRT__SUMS_MOMENTS;
+    if (!p || MIRT__OF(&node->a, norm)->last_axes) return;
+    MIRT__OF(&p->a, window)->sums = MIRT__SUMS_MOMENTS;
     mirt__strips_add_outs(p, node);
 }
 
@@ -156,31 +176,33 @@ static void mirt__strips_moments(mirt__node *node) {
 static void mirt__strips_means(mirt__node *node) {
     const mirt_tensor *t = node->in[0];
     mirt__node *p = t->node;
-    if (!(p->op->takes & MIRT__TAKES_MEANS) || t->slot != 0) return;
-    if (node->a.kind != MIRT__REDUCE_MEAN || node->a.axes != 6) return;
-    if (p->a.groups == 1 || !mirt__by_strips(p) || p->a.sums) return;
-    if (p->in[1]->shape.dim[0] * p->in[1]->shape.dim[1] > MIRT__MAX_TAPS || t->shape.dim[1] * t->shape.dim[2] == 0) return;
-    p->a.sums = MIRT__SUMS_IMAGES;
+    if (!(p->op->takes & MIRT__TAKES_MEANS) || t->slot != 0 || p->a.family != MIRT__FAMILY_window) return;
+    if (node->a.kind != MIRT__REDUCE_MEAN || MIRT__OF(&node->a, reduce)->axes != 6) return;
+    mirt__attrs_window *w = MIRT__OF(&p->a, window);
+    if (w->groups == 1 || !mirt__by_strips(p) || w->sums) return;
+    if (p->in[1]->shape.dim[0] * p->in[1]->shape.dim[1] > MIRT__MAX_TAPS || t->shape.dim[1] * t->shape.dim[2] == 0)
+        return;
+    w->sums = MIRT__SUMS_IMAGES;
     mirt__strips_add_outs(p, node);
 }
 
-/* The sums of dy and dy * hat. With an activation what is written is dy times its slope, which only this normalization's
-   own gradients may read. */
+/* The sums of dy and dy * hat. With an activation what is written is dy times its slope, which only this
+   normalization's own gradients may read. */
 static void mirt__strips_sums(mirt__graph *graph, mirt__node *node) {
     mirt_tensor *dy = node->in[0];
     const mirt_activation_kind kind = node->a.mask_activation;
     mirt__node *p = mirt__strips_maker(dy, MIRT__TAKES_NORM_SUMS);
     mirt__node *input = dy->pass.tiled.input_grad ? dy->pass.tiled.input_grad->node : NULL;
-    if (!p || node->a.last_axes) return;
+    const mirt__attrs_norm *norm = MIRT__OF(&node->a, norm);
+    if (!p || norm->last_axes) return;
     if (input && input->a.of != node->a.of) input = NULL;
     if (kind != MIRT_LINEAR && dy->uses != 1 + (input != NULL)) return;
     if (!mirt__strips_place(graph, p, node)) return;
-    p->a.slope = true;
-    p->a.slope_activation = kind;
-    p->a.gamma = node->a.gamma;
-    p->a.beta = node->a.beta;
-    p->a.epsilon = node->a.epsilon;
-    p->a.sums = MIRT__SUMS_GRADIENT;
+    mirt__attrs_window *w = MIRT__OF(&p->a, window);
+    w->slope = true;
+    w->slope_activation = kind;
+    w->scaling = norm->scaling;
+    w->sums = MIRT__SUMS_GRADIENT;
     for (int k = 1; k < node->num_in; k++) mirt__strips_add_in(p, node->in[k]);
     mirt__strips_add_outs(p, node);
     if (kind != MIRT_LINEAR && input) input->a.mask_activation = MIRT_LINEAR;
@@ -189,12 +211,11 @@ static void mirt__strips_sums(mirt__graph *graph, mirt__node *node) {
 /* What comes after a convolution and is all that is made of it. */
 static void mirt__strips_normalize(mirt__graph *graph, mirt__node *node) {
     mirt__node *p = mirt__strips_maker(node->in[0], MIRT__TAKES_NORM);
-    if (!p || node->in[0]->uses != 1 || node->a.last_axes || node->a.batch_statistics || p->a.activation || p->a.residual) return;
-    if (!mirt__strips_place(graph, p, node)) return;
-    p->a.norm = true;
-    p->a.gamma = node->a.gamma;
-    p->a.beta = node->a.beta;
-    p->a.epsilon = node->a.epsilon;
+    const mirt__attrs_norm *norm = MIRT__OF(&node->a, norm);
+    if (!p || node->in[0]->uses != 1 || p->a.activation || p->a.residual) return;
+    if (norm->last_axes || norm->batch_statistics || !mirt__strips_place(graph, p, node)) return;
+    MIRT__OF(&p->a, window)->norm = true;
+    MIRT__OF(&p->a, window)->scaling = norm->scaling;
     p->a.residual = node->a.residual;
     p->a.activation = node->a.activation;
     for (int k = 1; k < node->num_in; k++) mirt__strips_add_in(p, node->in[k]);
@@ -232,12 +253,14 @@ static void mirt__strips_both(mirt__node *weights) {
     const mirt_tensor *dx = weights->in[1]->pass.tiled.input_grad;
     mirt__node *p = dx ? dx->node : NULL;
     if (!mirt__by_strips(weights) || !mirt__conv_both_pays(weights)) return;
-    if (!p || p->a.of != weights->a.of || p->a.both) return;
-    if (!mirt__shape_equal(&p->a.shape, &weights->in[0]->shape) || p->a.padded != weights->a.padded) return;
+    if (!p || p->a.of != weights->a.of) return;
+    mirt__attrs_window *w = MIRT__OF(&p->a, window);
+    if (w->both || w->padded != MIRT__OF(&weights->a, window)->padded) return;
+    if (!mirt__shape_equal(&p->a.shape, &weights->in[0]->shape)) return;
     for (int k = 0; k < weights->num_out; k++) {
         if (weights->out[k]->pass.tiled.first_reader < p->position) return;
     }
-    p->a.both = true;
+    w->both = true;
     p->a.column_sum = weights->a.column_sum;
     mirt__strips_add_in(p, weights->in[0]);
     mirt__strips_add_outs(p, weights);
@@ -254,10 +277,11 @@ static void mirt__strips_count_convs(const mirt__graph *graph) {
     for (int i = 0; i < graph->count; i++) {
         const mirt__node *node = graph->node[i];
         if (!mirt__by_strips(node)) continue;
+        const bool both = node->a.family == MIRT__FAMILY_window && MIRT__OF(&node->a, window)->both;
         for (int k = 0; k < node->num_in; k++) {
-            const bool last = k == node->num_in - 1; /* x of a.both */
+            const bool last = k == node->num_in - 1; /* x of `both` */
             const bool image = (node->op->lazy_x >> k & 1) && !node->a.affine;
-            node->in[k]->pass.tiled.x_readers += image || (last && node->a.both);
+            node->in[k]->pass.tiled.x_readers += image || (last && both);
             node->in[k]->pass.tiled.dy_readers += (int)(node->op->lazy_dy >> k & 1);
         }
     }
@@ -271,7 +295,8 @@ static bool mirt__strips_gates(mirt__node *node) {
         mirt_tensor *x = node->in[1 - k], *gate = node->in[k];
         mirt_shape want = x->shape;
         want.dim[1] = want.dim[2] = 1;
-        if (!mirt__shape_equal(&x->shape, &node->out[0]->shape) || !mirt__shape_equal(&gate->shape, &want) || x == gate) continue;
+        if (!mirt__shape_equal(&x->shape, &node->out[0]->shape) || !mirt__shape_equal(&gate->shape, &want) || x == gate)
+            continue;
         node->in[0] = x;
         node->in[1] = gate;
         return true;
@@ -290,7 +315,8 @@ static void mirt__strips_lazy(const mirt__graph *graph) {
     for (int i = 0; i < graph->count; i++) {
         const mirt__node *node = graph->node[i];
         mirt_tensor *t = node->out[0];
-        if (t->uses == 0 || t->shape.rank != 4 || node->a.last_axes) continue;
+        if (t->uses == 0 || t->shape.rank != 4) continue;
+        if (node->a.family != MIRT__FAMILY_norm || MIRT__OF(&node->a, norm)->last_axes) continue;
         if (node->op->lazy == MIRT__LAZY_X) t->lazy = t->pass.tiled.x_readers == t->uses && !node->a.residual;
         if (node->op->lazy == MIRT__LAZY_DY) t->lazy = t->pass.tiled.dy_readers == t->uses;
     }

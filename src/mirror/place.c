@@ -72,7 +72,7 @@ static mirt_status mirt__check_user_code(const mirt__step *step) {
         return mirt__fail(MIRT_E_DEVICE,
                           "%s runs code of yours, which is for CPUs: train on cores (\"cpu\"), or make it of the "
                           "library's operations",
-                          node->a.user_op->name);
+                          MIRT__OF(&node->a, data)->user_op->name);
     }
     return MIRT_OK;
 }

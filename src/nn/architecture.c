@@ -11,10 +11,23 @@ typedef struct mirt__file_attr {
     size_t size;
     unsigned bit;
 } mirt__file_attr;
-#define MIRT__FILE_ATTR(name, kind) \
-    {{#name, MIRT__FIELD_##kind, offsetof(mirt__attrs, name)}, sizeof(((mirt__attrs *)NULL)->name), MIRT__SAVES_##name},
+#define MIRT__PLACE_plain(name) name
+#define MIRT__PLACE_matmul(name) own.matmul.name
+#define MIRT__PLACE_reduce(name) own.reduce.name
+#define MIRT__PLACE_one_hot(name) own.one_hot.name
+#define MIRT__PLACE_axis(name) own.axis.name
+#define MIRT__PLACE_move(name) own.move.name
+#define MIRT__FILE_ATTR(name, kind, family) \
+    {{#name, MIRT__FIELD_##kind, offsetof(mirt__attrs, MIRT__PLACE_##family(name))}, \
+     sizeof(((mirt__attrs *)NULL)->MIRT__PLACE_##family(name)), MIRT__SAVES_##name},
 static const mirt__file_attr mirt__file_attrs[] = {MIRT__SAVED_ATTR_LIST(MIRT__FILE_ATTR)};
 #undef MIRT__FILE_ATTR
+#undef MIRT__PLACE_plain
+#undef MIRT__PLACE_matmul
+#undef MIRT__PLACE_reduce
+#undef MIRT__PLACE_one_hot
+#undef MIRT__PLACE_axis
+#undef MIRT__PLACE_move
 
 /* The op that is called `name` in files; MIRT__OP_COUNT if none is allowed. */
 static mirt__op_id mirt__file_op(const char *name) {
@@ -147,11 +160,12 @@ static void mirt__write_variable(const mirt__variable *v, mirt__text *out, bool 
 
 /* Writes bytes as hexadecimal digits, numbers as float32. */
 static void mirt__write_data(mirt__text *out, const mirt__attrs *a) {
+    const mirt__attrs_data *own = MIRT__OF(a, data);
     const size_t size = mirt__dtype_size(a->dtype);
     mirt__text_add(out, ",\"data\":\"");
-    for (size_t i = 0; i < a->bytes / size; i++) {
-        const unsigned char *at = (const unsigned char *)a->data + i * size;
-        float number = a->dtype == MIRT_FLOAT32 ? (float)((const mirt__real *)a->data)[i] : 0;
+    for (size_t i = 0; i < own->bytes / size; i++) {
+        const unsigned char *at = (const unsigned char *)own->data + i * size;
+        float number = a->dtype == MIRT_FLOAT32 ? (float)((const mirt__real *)own->data)[i] : 0;
         if (a->dtype == MIRT_FLOAT32) at = (const unsigned char *)&number;
         for (size_t k = 0; k < (a->dtype == MIRT_FLOAT32 ? sizeof number : size); k++)
             mirt__text_add(out, "%02x", at[k]);
@@ -161,7 +175,7 @@ static void mirt__write_data(mirt__text *out, const mirt__attrs *a) {
 
 static bool mirt__write_operation(const mirt_model *model, mirt__text *out, int index, int layers, bool first) {
     const mirt__node *node = model->graph.node[index];
-    const mirt__attrs none = mirt__no_attrs();
+    const mirt__attrs none = mirt__attrs_of(node->id);
     char label[64];
     bool plain = true;
     mirt__op_label(model, index, label);
@@ -185,8 +199,10 @@ static bool mirt__write_operation(const mirt_model *model, mirt__text *out, int 
         plain = false;
     }
     mirt__text_add(out, "}");
-    if (node->op->saved_attrs & MIRT__SAVES_user_op) mirt__write_name(out, "user_op", node->a.user_op->name, false);
-    if ((node->op->saved_attrs & MIRT__SAVES_data) && node->a.data) mirt__write_data(out, &node->a);
+    if (node->op->saved_attrs & MIRT__SAVES_user_op) {
+        mirt__write_name(out, "user_op", MIRT__OF(&node->a, data)->user_op->name, false);
+    }
+    if ((node->op->saved_attrs & MIRT__SAVES_data) && MIRT__OF(&node->a, data)->data) mirt__write_data(out, &node->a);
     mirt__text_add(out, "}");
     return true;
 }
@@ -423,15 +439,20 @@ static mirt_tensor *mirt__read_user_op(mirt__reading *r, const mirt__json *json,
     return config || !op->config_size ? mirt__user_op(&r->model->graph, op, in, num_in, config) : NULL;
 }
 
-/* Reads attributes of any op. */
-static mirt_status mirt__read_attributes(const mirt__json *json, mirt__attrs *a) {
+/* Reads the kind and the attributes that the op saves; those of other ops are only checked. `id`: MIRT__OP_COUNT for no
+   op. */
+static mirt_status mirt__read_attributes(const mirt__json *json, mirt__op_id id, mirt__attrs *a) {
     char label[MIRT__JSON_LABEL];
     size_t known = 0;
-    *a = mirt__no_attrs();
+    const unsigned saved = id == MIRT__OP_COUNT ? 0 : mirt__op_get(id)->saved_attrs | MIRT__SAVES_kind;
+    mirt__attrs unused;
+    if (id != MIRT__OP_COUNT) *a = mirt__attrs_of(id);
     for (int i = 0; i < MIRT__COUNT(mirt__file_attrs); i++) {
         const mirt__field *field = &mirt__file_attrs[i].field;
         if (!mirt__json_member(json, field->name)) continue;
-        if (mirt__read_field(json, field, (char *)a) != MIRT_OK) return mirt_last_status();
+        memset(&unused, 0, sizeof unused);
+        char *to = (char *)(saved & mirt__file_attrs[i].bit ? a : &unused);
+        if (mirt__read_field(json, field, to) != MIRT_OK) return mirt_last_status();
         known++;
     }
     for (size_t i = 0; known < json->count && i < json->count; i++) {
@@ -448,12 +469,12 @@ static mirt_status mirt__read_attributes(const mirt__json *json, mirt__attrs *a)
 static bool mirt__read_operation(mirt__reading *r, const mirt__json *json, const char *name) {
     const mirt__json *op = mirt__json_get(json, "op", MIRT__JSON_STRING),
                      *attributes = mirt__json_get(json, "attributes", MIRT__JSON_OBJECT);
-    const mirt__attrs none = mirt__no_attrs();
     mirt_tensor *in[MIRT__MAX_IN], *out;
     char label[MIRT__JSON_LABEL];
     mirt__attrs a;
-    if (!op || !attributes || mirt__read_attributes(attributes, &a) != MIRT_OK) return false;
+    if (!op || !attributes) return false;
     const mirt__op_id id = mirt__file_op(op->string);
+    if (mirt__read_attributes(attributes, id, &a) != MIRT_OK) return false;
     if (id == MIRT__OP_COUNT) {
         mirt__json_label(op->string, label);
         return mirt__fail(MIRT_E_FORMAT, "operation %s is not allowed in files", label), false;
@@ -461,11 +482,6 @@ static bool mirt__read_operation(mirt__reading *r, const mirt__json *json, const
     const mirt__op *row = mirt__op_get(id);
     if (!mirt__kind_label(id, a.kind)) {
         return mirt__fail(MIRT_E_FORMAT, "invalid kind of %s (%d)", row->name, a.kind), false;
-    }
-    for (int i = 0; i < MIRT__COUNT(mirt__file_attrs); i++) {
-        const mirt__file_attr *other = &mirt__file_attrs[i];
-        if (row->saved_attrs & other->bit) continue;
-        memcpy((char *)&a + other->field.offset, (const char *)&none + other->field.offset, other->size);
     }
     const int num_in = mirt__read_tensors(r, json, "input", in, MIRT__MAX_IN);
     if (num_in < row->min_in || num_in > row->max_in || (row->fits && !row->fits(&a, in, num_in))) {

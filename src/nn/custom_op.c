@@ -52,8 +52,9 @@ MIRT_API mirt_status mirt_register_op(mirt_strategy *strategy, const mirt_op_cla
 
 MIRT__LIB mirt_tensor *mirt__user_op(mirt__graph *graph, const mirt_op_class *op, mirt_tensor *const *in, int num_in,
                                      const void *config) {
-    mirt__attrs a = mirt__no_attrs();
-    a.user_op = op;
+    mirt__attrs a = mirt__attrs_of(MIRT__OP_user);
+    mirt__attrs_data *data = MIRT__OF(&a, data);
+    data->user_op = op;
     if (num_in < 1 || num_in > MIRT__MAX_IN - 2)
         return mirt__fail(MIRT_E_INVALID, "%s: %d tensors; the number must be 1 to %d", op->name, num_in,
                           MIRT__MAX_IN - 2),
@@ -62,8 +63,8 @@ MIRT__LIB mirt_tensor *mirt__user_op(mirt__graph *graph, const mirt_op_class *op
         void *copy = mirt__pool_alloc(&graph->pool, op->config_size);
         if (!copy) return NULL;
         memcpy(copy, config, op->config_size);
-        a.data = copy;
-        a.bytes = op->config_size;
+        data->data = copy;
+        data->bytes = op->config_size;
         a.dtype = MIRT_UINT8;
     }
     return mirt__record(graph, MIRT__OP_user, &a, in, num_in);

@@ -7,13 +7,14 @@ static bool mirt__conv_settings(int kernel[2], int strides[2], int dilation[2], 
     mirt__default_pair(kernel, 0);
     mirt__default_pair(strides, 1);
     mirt__default_pair(dilation, 1);
-    *a = mirt__no_attrs();
+    *a = mirt__attrs_of(MIRT__OP_conv2d);
+    mirt__attrs_window *w = MIRT__OF(a, window);
     for (int i = 0; i < 2; i++) {
-        a->strides[i] = strides[i];
-        a->dilation[i] = dilation[i];
+        w->strides[i] = strides[i];
+        w->dilation[i] = dilation[i];
     }
-    a->groups = 1;
-    a->padding = padding;
+    w->groups = 1;
+    w->padding = padding;
     if (kernel[0] < 1 || kernel[1] < 1)
         return mirt__fail(MIRT_E_INVALID, "kernel is %dx%d; it must be positive", kernel[0], kernel[1]), false;
     return mirt__layer_takes_images(x);
@@ -34,7 +35,7 @@ static mirt_tensor *mirt__conv2d_build(mirt__layer *layer, mirt_tensor *x, void 
                           (long long)x->shape.dim[3], d->filters, d->groups),
                (mirt_tensor *)NULL;
     }
-    a.groups = d->groups;
+    MIRT__OF(&a, window)->groups = d->groups;
     mirt_shape shape = mirt_make_shape(d->kernel[0], d->kernel[1], x->shape.dim[3] / d->groups, d->filters, 0, 0);
     mirt_tensor *kernel = mirt__weight_add(layer, "kernel", &shape, &d->kernel_initializer, mirt_glorot_uniform(),
                                            &d->kernel_regularizer);
@@ -81,8 +82,9 @@ static mirt_tensor *mirt__depthwise_conv2d_build(mirt__layer *layer, mirt_tensor
 
 static mirt_tensor *mirt__separable_conv2d_build(mirt__layer *layer, mirt_tensor *x, void *desc) {
     mirt_separable_conv2d_desc *d = (mirt_separable_conv2d_desc *)desc;
-    mirt__attrs a = mirt__no_attrs();
-    a.strides[0] = a.strides[1] = a.dilation[0] = a.dilation[1] = a.groups = 1;
+    mirt__attrs a = mirt__attrs_of(MIRT__OP_conv2d);
+    mirt__attrs_window *w = MIRT__OF(&a, window);
+    w->strides[0] = w->strides[1] = w->dilation[0] = w->dilation[1] = w->groups = 1;
     if (!mirt__conv_filters(d->filters) || !(x = mirt__depthwise(layer, x, "depthwise_kernel", &d->depthwise)))
         return NULL;
     mirt_shape shape = mirt_make_shape(1, 1, x->shape.dim[3], d->filters, 0, 0);

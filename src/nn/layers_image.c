@@ -3,29 +3,29 @@
 
 typedef struct mirt__border_desc { int border[2][2]; } mirt__border_desc; /* top, bottom; left, right */
 
-static void mirt__pool_attrs(mirt_pool2d_desc *d, mirt__attrs *a) {
+static mirt__attrs mirt__pool_attrs(mirt_pool2d_desc *d, mirt__op_id id) {
+    mirt__attrs a = mirt__attrs_of(id);
+    mirt__attrs_window *w = MIRT__OF(&a, window);
     mirt__default_pair(d->size, 2);
     if (!d->strides[0] && !d->strides[1]) d->strides[1] = d->size[1];
     mirt__default_pair(d->strides, d->size[0]);
-    *a = mirt__no_attrs();
     for (int i = 0; i < 2; i++) {
-        a->kernel[i] = d->size[i];
-        a->strides[i] = d->strides[i];
+        w->kernel[i] = d->size[i];
+        w->strides[i] = d->strides[i];
     }
-    a->padding = d->padding;
+    w->padding = d->padding;
+    return a;
 }
 
 static mirt_tensor *mirt__max_pool2d_build(mirt__layer *layer, mirt_tensor *x, void *desc) {
-    mirt__attrs a;
+    const mirt__attrs a = mirt__pool_attrs((mirt_pool2d_desc *)desc, MIRT__OP_max_pool2d);
     (void)layer;
-    mirt__pool_attrs((mirt_pool2d_desc *)desc, &a);
     return mirt__max_pool2d_op(x, &a);
 }
 
 static mirt_tensor *mirt__average_pool2d_build(mirt__layer *layer, mirt_tensor *x, void *desc) {
-    mirt__attrs a;
+    const mirt__attrs a = mirt__pool_attrs((mirt_pool2d_desc *)desc, MIRT__OP_average_pool2d);
     (void)layer;
-    mirt__pool_attrs((mirt_pool2d_desc *)desc, &a);
     return mirt__average_pool2d_op(x, &a);
 }
 

@@ -15,17 +15,18 @@ static mirt_tensor *mirt__norm_weight(mirt__layer *layer, const char *name, cons
 static mirt_tensor *mirt__batch_norm_build(mirt__layer *layer, mirt_tensor *x, void *desc) {
     mirt_batch_norm_desc *d = (mirt_batch_norm_desc *)desc;
     mirt_shape shape = mirt_make_shape(mirt__last_dim(x), 0, 0, 0, 0, 0);
-    mirt__attrs a = mirt__no_attrs();
+    mirt__attrs a = mirt__attrs_of(MIRT__OP_batch_norm);
+    mirt__attrs_norm *own = MIRT__OF(&a, norm);
     mirt_tensor *in[5] = {x, NULL, NULL, NULL, NULL};
     bool good = true;
     if (x->shape.rank < 2) return mirt__fail(MIRT_E_SHAPE, "takes (rows, ..., channels)"), (mirt_tensor *)NULL;
     if (d->momentum == 0) d->momentum = 0.99f;
     if (d->epsilon == 0) d->epsilon = 1e-3f;
-    a.gamma = !d->no_scale;
-    a.beta = !d->no_center;
-    a.epsilon = d->epsilon;
-    a.momentum = round((double)d->momentum * 1e7) / 1e7; /* 0.99 in double precision, not the nearest float */
-    a.synchronized = d->synchronized;
+    own->scaling.gamma = !d->no_scale;
+    own->scaling.beta = !d->no_center;
+    own->scaling.epsilon = d->epsilon;
+    own->momentum = round((double)d->momentum * 1e7) / 1e7; /* 0.99, not the float next to it */
+    own->synchronized = d->synchronized;
     mirt_tensor *gamma = mirt__norm_weight(layer, "gamma", &shape, d->no_scale, &d->gamma_initializer, mirt_ones(),
                                            &d->gamma_regularizer, &good);
     mirt_tensor *beta = mirt__norm_weight(layer, "beta", &shape, d->no_center, &d->beta_initializer, mirt_zeros(),
@@ -41,7 +42,7 @@ static mirt_tensor *mirt__batch_norm_build(mirt__layer *layer, mirt_tensor *x, v
 
 static mirt_tensor *mirt__layer_norm_build(mirt__layer *layer, mirt_tensor *x, void *desc) {
     mirt_layer_norm_desc *d = (mirt_layer_norm_desc *)desc;
-    mirt__attrs a = mirt__no_attrs();
+    mirt__attrs a = mirt__attrs_of(MIRT__OP_normalize);
     mirt_shape shape;
     bool good = true;
     memset(&shape, 0, sizeof shape);
@@ -55,8 +56,8 @@ static mirt_tensor *mirt__layer_norm_build(mirt__layer *layer, mirt_tensor *x, v
     if (!(d->epsilon > 0 && isfinite(d->epsilon)))
         return mirt__fail(MIRT_E_INVALID, "epsilon is %g; it must not be negative", (double)d->epsilon),
                (mirt_tensor *)NULL;
-    a.last_axes = shape.rank = d->axes;
-    a.epsilon = d->epsilon;
+    MIRT__OF(&a, norm)->last_axes = shape.rank = d->axes;
+    MIRT__OF(&a, norm)->scaling.epsilon = d->epsilon;
     for (int i = 0; i < shape.rank; i++) shape.dim[i] = x->shape.dim[x->shape.rank - shape.rank + i];
     mirt_tensor *gamma = mirt__norm_weight(layer, "gamma", &shape, d->no_scale, &d->gamma_initializer, mirt_ones(),
                                            &d->gamma_regularizer, &good);

@@ -1,11 +1,17 @@
 #include "ops.h"
-/* a.data: the transforms of images that follow each other, a.key: what their keys are mixed with. Outside of training they are
-   left out, but for what crops make of the images' size. In training pixels are read as they are in the data. No gradient passes. */
+/* data: the transforms of images that follow each other, key: what their keys are mixed with. Outside of training they
+   are left out, but for what crops make of the images' size. In training pixels are read as they are in the data. No
+   gradient passes. */
 
-static int mirt__augment_count(const mirt__node *node) { return (int)(node->a.bytes / sizeof(mirt__transform)); }
+static const mirt__transform *mirt__augment_list(const mirt__node *node) {
+    return (const mirt__transform *)MIRT__OF(&node->a, data)->data;
+}
+static int mirt__augment_count(const mirt__node *node) {
+    return (int)(MIRT__OF(&node->a, data)->bytes / sizeof(mirt__transform));
+}
 
 static bool mirt__augment_shape(mirt__node *node) {
-    const mirt__transform *t = (const mirt__transform *)node->a.data, *last = &t[mirt__augment_count(node) - 1];
+    const mirt__transform *t = mirt__augment_list(node), *last = &t[mirt__augment_count(node) - 1];
     mirt_shape y = node->in[0]->shape;
     y.dim[1] = last->oh;
     y.dim[2] = last->ow;
@@ -15,9 +21,9 @@ static bool mirt__augment_shape(mirt__node *node) {
 static void mirt__augment_run(const mirt__call *call) {
     const mirt__node *node = call->node;
     mirt__augment_rows a;
-    a.transform = (const mirt__transform *)node->a.data;
+    a.transform = mirt__augment_list(node);
     a.count = mirt__augment_count(node);
-    a.seed = call->run->seed ^ node->a.key;
+    a.seed = call->run->seed ^ MIRT__OF(&node->a, data)->key;
     a.first_row = (uint64_t)call->run->first_row;
     a.step = (uint64_t)call->run->step;
     a.rows = call->rows;
@@ -29,7 +35,8 @@ static void mirt__augment_run(const mirt__call *call) {
 
 static void mirt__augment_workspace(const mirt__node *node, int64_t rows, mirt__workspace *out) {
     (void)rows;
-    out->scratch = mirt__augment_room((const mirt__transform *)node->a.data, mirt__augment_count(node), node->in[0]->dtype, MIRT_FLOAT32);
+    const int count = mirt__augment_count(node);
+    out->scratch = mirt__augment_room(mirt__augment_list(node), count, node->in[0]->dtype, MIRT_FLOAT32);
 }
 
 MIRT__LIB mirt_tensor *mirt__fit_op(mirt_tensor *x, const mirt__transform *t) {
@@ -47,8 +54,9 @@ MIRT__LIB mirt_tensor *mirt__fit_op(mirt_tensor *x, const mirt__transform *t) {
     return size[1] == t->oh && size[2] == t->ow ? x : mirt__resize2d_op(x, (int)t->oh, (int)t->ow, !t->nearest);
 }
 
-static mirt_tensor *mirt__augment_lower(mirt__graph *graph, const mirt__node *node, mirt_tensor *const *in, const mirt__mode *mode) {
-    const mirt__transform *t = (const mirt__transform *)node->a.data;
+static mirt_tensor *mirt__augment_lower(mirt__graph *graph, const mirt__node *node, mirt_tensor *const *in,
+                                        const mirt__mode *mode) {
+    const mirt__transform *t = mirt__augment_list(node);
     mirt_tensor *x = in[0];
     if (mirt__in_training(node, mode)) {
         if (x->node->id == MIRT__OP_cast && x->node->in[0]->dtype == MIRT_UINT8) x = x->node->in[0];
@@ -67,11 +75,13 @@ MIRT__OP_ROW(augment,
 
 MIRT__LIB mirt_tensor *mirt__augment_op(mirt_tensor *x, const mirt__transform *t) {
     mirt__graph *graph = x->node->graph;
-    mirt__attrs a = mirt__no_attrs();
-    const mirt__attrs *first = &x->node->a;
-    a.key = mirt__hash("augment");
+    mirt__attrs a = mirt__attrs_of(MIRT__OP_augment);
+    mirt__attrs_data *own = MIRT__OF(&a, data);
+    const mirt__attrs_data *first = x->node->id == MIRT__OP_augment ? MIRT__OF(&x->node->a, data) : NULL;
+    own->key = mirt__hash("augment");
     /* What was copied from another model keeps the key it has there. */
-    const size_t before = x->node->id == MIRT__OP_augment && first->key == a.key && first->training == a.training ? first->bytes : 0;
+    const bool joins = first && first->key == own->key && x->node->a.training == a.training;
+    const size_t before = joins ? first->bytes : 0;
     mirt__transform *list = (mirt__transform *)mirt__pool_alloc(&graph->pool, before + sizeof *t);
     if (!list) return NULL;
     if (before) {
@@ -79,7 +89,7 @@ MIRT__LIB mirt_tensor *mirt__augment_op(mirt_tensor *x, const mirt__transform *t
         x = x->node->in[0];
     }
     memcpy((char *)list + before, t, sizeof *t);
-    a.data = list;
-    a.bytes = before + sizeof *t;
+    own->data = list;
+    own->bytes = before + sizeof *t;
     return mirt__record(graph, MIRT__OP_augment, &a, &x, 1);
 }

@@ -1,25 +1,32 @@
 #include "ops.h"
 #include "../kernels/shapes.h"
-/* conv2d: x NHWC, kernel HWIO; a.strides, a.dilation, a.groups, a.padding. Fused: a.bias,
+/* conv2d: x NHWC, kernel HWIO; strides, dilation, groups, padding of the family. Fused: a.bias,
    a.activation, a.affine. Gradients: a.shape is the shape of x or of the kernel;
    a.mask_activation, a.column_sum (bias gradient as second output). conv2d_pool: convolution +
    bias + relu + 2x2 max pooling, for inputs that need no gradient. conv2d_transpose: the input
    gradient of a convolution as an op of its own, kernel [kh, kw, filters, channels]; a.shape is that
    of its output.
 
-   What strips.c gives conv2d and its gradients beside (a.padded, a.norm, a.residual, a.slope, a.sums, a.both) comes with
-   inputs after the two operands, in this order: [bias], [mean, variance, [gamma], [beta]] of a.norm, [what a.residual adds],
-   [mask], [x, mean, variance, [gamma], [beta]] of a.slope, [x of a.both]; and with outputs after the first: two sums
+   What strips.c gives conv2d and its gradients beside (padded, norm, a.residual, slope, sums, both) comes with
+   inputs after the two operands, in this order: [bias], [mean, variance, [gamma], [beta]] of norm, [what a.residual
+   adds], [mask], [x, mean, variance, [gamma], [beta]] of slope, [x of both]; and with outputs after the first: two sums
    (or the means), the weight gradient, its bias's. */
 
-MIRT__LIB bool mirt__window_check(const int kernel[2], const int strides[2], const int dilation[2], mirt_padding padding) {
+MIRT__LIB bool mirt__window_check(const int kernel[2], const int strides[2], const int dilation[2],
+                                  mirt_padding padding) {
     const double most = 1 << 28;
-    if (padding != MIRT_VALID && padding != MIRT_SAME) return mirt__fail(MIRT_E_INVALID, "there is no padding number %d", (int)padding), false;
+    if (padding != MIRT_VALID && padding != MIRT_SAME)
+        return mirt__fail(MIRT_E_INVALID, "there is no padding number %d", (int)padding), false;
     for (int i = 0; i < 2; i++) {
-        if (kernel[i] < 1 || strides[i] < 1 || dilation[i] < 1) return mirt__fail(MIRT_E_INVALID, "window size, strides and dilation must be positive"), false;
-        if ((double)kernel[i] * dilation[i] > most) return mirt__fail(MIRT_E_SHAPE, "a window that reaches over %.0f pixels is too large", (double)kernel[i] * dilation[i]), false;
+        if (kernel[i] < 1 || strides[i] < 1 || dilation[i] < 1)
+            return mirt__fail(MIRT_E_INVALID, "window size, strides and dilation must be positive"), false;
+        if ((double)kernel[i] * dilation[i] > most)
+            return mirt__fail(MIRT_E_SHAPE, "a window that reaches over %.0f pixels is too large",
+                              (double)kernel[i] * dilation[i]),
+                   false;
     }
-    if ((double)kernel[0] * kernel[1] > most) return mirt__fail(MIRT_E_SHAPE, "a window of %dx%d is too large", kernel[0], kernel[1]), false;
+    if ((double)kernel[0] * kernel[1] > most)
+        return mirt__fail(MIRT_E_SHAPE, "a window of %dx%d is too large", kernel[0], kernel[1]), false;
     return true;
 }
 
@@ -39,7 +46,9 @@ MIRT__LIB bool mirt__window_out(int64_t in, int kernel, int stride, int dilation
 }
 
 /* The geometry from x, kernel and attributes; the output's size is computed. */
-static bool mirt__conv_geometry(const mirt__node *node, const mirt_shape *x, const mirt_shape *k, int64_t rows, mirt__conv *s) {
+static bool mirt__conv_geometry(const mirt__node *node, const mirt_shape *x, const mirt_shape *k, int64_t rows,
+                                mirt__conv *s) {
+    const mirt__attrs_window *w = MIRT__OF(&node->a, window);
     memset(s, 0, sizeof *s);
     s->rows = rows;
     s->h = x->dim[1];
@@ -48,55 +57,65 @@ static bool mirt__conv_geometry(const mirt__node *node, const mirt_shape *x, con
     s->kh = (int)k->dim[0];
     s->kw = (int)k->dim[1];
     s->co = k->dim[3];
-    s->stride_h = node->a.strides[0];
-    s->stride_w = node->a.strides[1];
-    s->dilation_h = node->a.dilation[0];
-    s->dilation_w = node->a.dilation[1];
-    s->groups = node->a.groups;
-    if (node->a.padded) {
-        s->pad_top = node->a.pad[0];
-        s->pad_left = node->a.pad[1];
-        s->oh = node->a.size[0];
-        s->ow = node->a.size[1];
+    s->stride_h = w->strides[0];
+    s->stride_w = w->strides[1];
+    s->dilation_h = w->dilation[0];
+    s->dilation_w = w->dilation[1];
+    s->groups = w->groups;
+    if (w->padded) {
+        s->pad_top = w->pad[0];
+        s->pad_left = w->pad[1];
+        s->oh = w->size[0];
+        s->ow = w->size[1];
         return true;
     }
-    return mirt__window_out(s->h, s->kh, s->stride_h, s->dilation_h, node->a.padding, &s->oh, &s->pad_top) &&
-           mirt__window_out(s->w, s->kw, s->stride_w, s->dilation_w, node->a.padding, &s->ow, &s->pad_left);
+    return mirt__window_out(s->h, s->kh, s->stride_h, s->dilation_h, w->padding, &s->oh, &s->pad_top) &&
+           mirt__window_out(s->w, s->kw, s->stride_w, s->dilation_w, w->padding, &s->ow, &s->pad_left);
 }
 
 static bool mirt__conv2d_check(const mirt__node *node) {
     const mirt_tensor *x = node->in[0], *k = node->in[1];
-    const mirt__attrs *a = &node->a;
-    if (k->dtype != MIRT_FLOAT32 || (x->dtype != MIRT_FLOAT32 && !a->affine)) return mirt__need_float(node, 2);
+    const mirt__attrs_window *a = MIRT__OF(&node->a, window);
+    if (k->dtype != MIRT_FLOAT32 || (x->dtype != MIRT_FLOAT32 && !node->a.affine)) return mirt__need_float(node, 2);
     if (x->shape.rank != 4 || k->shape.rank != 4) {
         char tx[96];
-        return mirt__fail(MIRT_E_SHAPE, "input is %s; a convolution takes (rows, height, width, channels)", mirt__shape_text(&x->shape, tx)), false;
+        return mirt__fail(MIRT_E_SHAPE, "input is %s; a convolution takes (rows, height, width, channels)",
+                          mirt__shape_text(&x->shape, tx)),
+               false;
     }
     const int kernel[2] = {(int)k->shape.dim[0], (int)k->shape.dim[1]};
     if (!mirt__window_check(kernel, a->strides, a->dilation, a->padding)) return false;
     if (a->groups < 1) return mirt__fail(MIRT_E_INVALID, "%d groups: there must be at least one", a->groups), false;
     if (x->shape.dim[3] != k->shape.dim[2] * a->groups || k->shape.dim[3] % a->groups) {
-        return mirt__fail(MIRT_E_SHAPE, "%lld input channels and %lld filters do not divide into %d groups of a kernel for %lld channels",
-                          (long long)x->shape.dim[3], (long long)k->shape.dim[3], a->groups, (long long)k->shape.dim[2]), false;
+        return mirt__fail(
+                   MIRT_E_SHAPE,
+                   "%lld input channels and %lld filters do not divide into %d groups of a kernel for %lld channels",
+                   (long long)x->shape.dim[3], (long long)k->shape.dim[3], a->groups, (long long)k->shape.dim[2]),
+               false;
     }
     return true;
 }
 
 /* Kernels copy padded strips of an image and count their elements: those have to stay countable. */
 static bool mirt__conv_countable(const mirt__conv *s) {
-    double h = (double)s->h + (double)s->kh * s->dilation_h + 2.0 * s->stride_h, w = (double)s->w + (double)s->kw * s->dilation_w + 2.0 * s->stride_w;
-    double strip = h * w * (double)(s->ci + s->co), windows = (double)s->kh * s->kw * (double)s->ci * (33.0 + 2.0 * (double)s->ow);
+    double h = (double)s->h + (double)s->kh * s->dilation_h + 2.0 * s->stride_h,
+           w = (double)s->w + (double)s->kw * s->dilation_w + 2.0 * s->stride_w;
+    double strip = h * w * (double)(s->ci + s->co),
+           windows = (double)s->kh * s->kw * (double)s->ci * (33.0 + 2.0 * (double)s->ow);
     if (strip < (double)MIRT__MAX_BYTES && windows < (double)MIRT__MAX_BYTES) return true;
-    return mirt__fail(MIRT_E_SHAPE, "a kernel of %dx%d, dilated by %dx%d, on %lldx%lldx%lld is too large", s->kh, s->kw, s->dilation_h, s->dilation_w,
-                      (long long)s->h, (long long)s->w, (long long)s->ci), false;
+    return mirt__fail(MIRT_E_SHAPE, "a kernel of %dx%d, dilated by %dx%d, on %lldx%lldx%lld is too large", s->kh, s->kw,
+                      s->dilation_h, s->dilation_w, (long long)s->h, (long long)s->w, (long long)s->ci),
+           false;
 }
 
 static bool mirt__conv2d_shape(mirt__node *node) {
     if (!mirt__conv2d_check(node)) return false;
     mirt__conv s;
     if (!mirt__conv_geometry(node, &node->in[0]->shape, &node->in[1]->shape, 1, &s)) {
-        return mirt__fail(MIRT_E_SHAPE, "kernel %dx%d%s is larger than its input %lldx%lld with padding VALID", s.kh, s.kw,
-                          s.dilation_h > 1 || s.dilation_w > 1 ? " (dilated)" : "", (long long)s.h, (long long)s.w), false;
+        return mirt__fail(MIRT_E_SHAPE, "kernel %dx%d%s is larger than its input %lldx%lld with padding VALID", s.kh,
+                          s.kw, s.dilation_h > 1 || s.dilation_w > 1 ? " (dilated)" : "", (long long)s.h,
+                          (long long)s.w),
+               false;
     }
     if (!mirt__conv_countable(&s)) return false;
     mirt_shape y = node->in[0]->shape;
@@ -125,15 +144,18 @@ static void mirt__conv_workspace(const mirt__node *node, int64_t rows, mirt__wor
 }
 
 MIRT__LIB double mirt__conv_macs(const mirt__node *node, int64_t rows) {
+    const mirt__attrs_window *w = MIRT__OF(&node->a, window);
     mirt__conv s;
     mirt__conv_of(node, rows, &s);
-    return (node->a.both ? 2 : 1) * (double)s.rows * (double)(s.oh * s.ow) * (double)s.co * (double)(s.kh * s.kw) * (double)(s.ci / s.groups);
+    return (w->both ? 2 : 1) * (double)s.rows * (double)(s.oh * s.ow) * (double)s.co * (double)(s.kh * s.kw) *
+           (double)(s.ci / s.groups);
 }
 
 MIRT__LIB bool mirt__conv_both_pays(const mirt__node *node) {
+    const mirt__attrs_window *w = MIRT__OF(&node->a, window);
     mirt__conv s;
     mirt__conv_of(node, 1, &s);
-    return node->a.groups > 1 || mirt__both_applies(&s);
+    return w->groups > 1 || mirt__both_applies(&s);
 }
 
 /* What is read of a lazy tensor, for as long as the call lasts. */
@@ -142,22 +164,26 @@ typedef struct mirt__lazy_read {
     mirt__norm_back back;
 } mirt__lazy_read;
 
-/* A normalization whose mean, variance, [gamma], [beta] are the node's inputs from `at` on; returns what comes after. */
-static int mirt__scaling_of(const mirt__call *call, const mirt__node *node, int at, mirt_activation_kind activation, mirt__scaling *out) {
+/* A normalization whose mean, variance, [gamma], [beta] are the node's inputs from `at` on; returns what comes after.
+ */
+static int mirt__scaling_of(const mirt__call *call, const mirt__node *node, const mirt__attrs_scaling *a, int at,
+                            mirt_activation_kind activation, mirt__scaling *out) {
     out->mean = (const mirt__real *)mirt__address(call->bases, node->in[at++]);
     out->variance = (const mirt__real *)mirt__address(call->bases, node->in[at++]);
-    out->gamma = node->a.gamma ? (const mirt__real *)mirt__address(call->bases, node->in[at++]) : NULL;
-    out->beta = node->a.beta ? (const mirt__real *)mirt__address(call->bases, node->in[at++]) : NULL;
-    out->epsilon = node->a.epsilon;
+    out->gamma = a->gamma ? (const mirt__real *)mirt__address(call->bases, node->in[at++]) : NULL;
+    out->beta = a->beta ? (const mirt__real *)mirt__address(call->bases, node->in[at++]) : NULL;
+    out->epsilon = a->epsilon;
     out->activation = activation;
     return at;
 }
 
 /* The gradient of a normalization's input: dy, z, mean, variance, [gamma], [beta], [the two sums]. */
 static void mirt__norm_back_of(const mirt__call *call, const mirt__node *node, mirt__norm_back *out) {
-    int next = mirt__scaling_of(call, node, 2, node->a.mask_activation, &out->norm);
+    const mirt__attrs_scaling *a = &MIRT__OF(&node->a, norm)->scaling;
+    int next = mirt__scaling_of(call, node, a, 2, node->a.mask_activation, &out->norm);
     out->z = mirt__address(call->bases, node->in[1]);
-    for (int i = 0; i < 2; i++) out->sum[i] = next < node->num_in ? (const mirt__real *)mirt__address(call->bases, node->in[next + i]) : NULL;
+    for (int i = 0; i < 2; i++)
+        out->sum[i] = next < node->num_in ? (const mirt__real *)mirt__address(call->bases, node->in[next + i]) : NULL;
     out->count = mirt__norm_count(call, node, mirt__elements(node->in[1], call->rows) / mirt__last_dim(node->in[1]));
 }
 
@@ -172,7 +198,8 @@ static mirt__reader mirt__lazy_reader_of(const mirt__call *call, int input, mirt
         t = t->node->in[0];
     }
     if (t->lazy && t->node->id == MIRT__OP_normalize) {
-        mirt__scaling_of(call, t->node, 1, t->node->a.activation, &own->norm);
+        const mirt__attrs_scaling *a = &MIRT__OF(&t->node->a, norm)->scaling;
+        mirt__scaling_of(call, t->node, a, 1, t->node->a.activation, &own->norm);
         r.norm = &own->norm;
         t = t->node->in[0];
     } else if (t->lazy) {
@@ -188,25 +215,27 @@ static mirt__reader mirt__lazy_reader_of(const mirt__call *call, int input, mirt
 /* *next: the input after those of the epilogue. */
 static mirt__epilogue mirt__fused_epilogue(const mirt__call *call, mirt__scaling *own, int *next) {
     const mirt__attrs *a = &call->node->a;
+    const mirt__attrs_window *w = MIRT__OF(a, window);
     mirt__epilogue e;
     memset(&e, 0, sizeof e);
     int at = 2;
     if (a->bias) e.bias = (const mirt__real *)call->in[at++];
-    if (a->norm) {
-        at = mirt__scaling_of(call, call->node, at, MIRT_LINEAR, own);
+    if (w->norm) {
+        at = mirt__scaling_of(call, call->node, &w->scaling, at, MIRT_LINEAR, own);
         e.norm = own;
     }
     if (a->residual) e.add = call->in[at++];
     e.activation = a->activation;
     if (a->mask_activation) e.mask = call->in[at++];
     e.mask_activation = a->mask_activation;
-    if (a->slope) {
+    if (w->slope) {
         e.slope_x = call->in[at++];
-        at = mirt__scaling_of(call, call->node, at, a->slope_activation, own);
+        at = mirt__scaling_of(call, call->node, &w->scaling, at, w->slope_activation, own);
         e.slope = own;
     }
-    e.sums = a->sums;
-    for (int i = 0; a->sums && i < (a->sums == MIRT__SUMS_IMAGES ? 1 : 2); i++) e.sum[i] = (mirt__real *)call->out[1 + i];
+    e.sums = w->sums;
+    const int outputs = w->sums == MIRT__SUMS_IMAGES ? 1 : 2;
+    for (int i = 0; w->sums && i < outputs; i++) e.sum[i] = (mirt__real *)call->out[1 + i];
     *next = at;
     return e;
 }
@@ -238,7 +267,8 @@ static bool mirt__conv_weight_gradient(mirt__node *node, mirt_tensor *dz, mirt_t
     a.activation = MIRT_LINEAR;
     a.bias = false;
     a.of = node;
-    dx[1] = mirt__record(node->graph, which ? MIRT__OP_conv2d_pool_weight_grad : MIRT__OP_conv2d_weight_grad, &a, in, which ? 3 : 2);
+    dx[1] = mirt__record(node->graph, which ? MIRT__OP_conv2d_pool_weight_grad : MIRT__OP_conv2d_weight_grad, &a, in,
+                         which ? 3 : 2);
     if (dx[1] && a.column_sum) dx[2] = dx[1]->node->out[1];
     return dx[1] != NULL;
 }
@@ -259,7 +289,8 @@ static bool mirt__conv2d_gradient(mirt__node *node, mirt_tensor *const *dy, mirt
 
 /* Dense or depthwise, between images `a` and `b`. */
 static bool mirt__strips_between(const mirt__node *node, const mirt_tensor *a, const mirt_tensor *b) {
-    return node->a.groups == 1 || (node->a.groups == mirt__last_dim(a) && mirt__last_dim(a) == mirt__last_dim(b));
+    const int groups = MIRT__OF(&node->a, window)->groups;
+    return groups == 1 || (groups == mirt__last_dim(a) && mirt__last_dim(a) == mirt__last_dim(b));
 }
 static bool mirt__conv2d_strips(const mirt__node *node) {
     return mirt__strips_between(node, node->in[0], node->out[0]);
@@ -268,14 +299,15 @@ static bool mirt__conv2d_weight_grad_strips(const mirt__node *node) {
     return mirt__strips_between(node, node->in[0], node->in[1]);
 }
 
-static bool mirt__conv2d_half_products(const mirt__node *node) { return node->a.groups == 1; }
+static bool mirt__conv2d_half_products(const mirt__node *node) { return MIRT__OF(&node->a, window)->groups == 1; }
 
 /* Images that an epilogue reads have the output's dtype. */
 static int mirt__conv2d_half_tied(const mirt__node *node, mirt_tensor **tied) {
+    const mirt__attrs_window *w = MIRT__OF(&node->a, window);
     int n = 0;
     if (!mirt__conv2d_strips(node)) return 0;
     tied[n++] = node->out[0];
-    for (int k = 2; k < node->num_in - node->a.both; k++) {
+    for (int k = 2; k < node->num_in - w->both; k++) {
         if (node->in[k]->shape.rank == 4) tied[n++] = node->in[k];
     }
     return n;
@@ -297,7 +329,7 @@ static bool mirt__conv_grad_shape(mirt__node *node) {
     return !node->a.column_sum || mirt__declare(node, MIRT_FLOAT32, &bias);
 }
 
-/* With a.both the last input is x, and the weight gradient, [bias gradient] follow the outputs. */
+/* With `both` the last input is x, and the weight gradient, [bias gradient] follow the outputs. */
 static void mirt__conv2d_input_grad_run(const mirt__call *call) {
     mirt__conv_input_grad g;
     mirt__lazy_read read[2];
@@ -305,6 +337,7 @@ static void mirt__conv2d_input_grad_run(const mirt__call *call) {
     mirt__scaling norm;
     int next;
     const mirt__attrs *a = &call->node->a;
+    const mirt__attrs_window *w = MIRT__OF(a, window);
     memset(&g, 0, sizeof g);
     mirt__conv_of(call->node, call->rows, &g.s);
     g.dy = mirt__lazy_reader_of(call, 0, &read[0]);
@@ -314,8 +347,8 @@ static void mirt__conv2d_input_grad_run(const mirt__call *call) {
     g.half = a->half;
     g.winograd = a->winograd;
     g.epilogue = mirt__fused_epilogue(call, &norm, &next);
-    if (a->both) {
-        const int out = a->sums ? 3 : 1;
+    if (w->both) {
+        const int out = w->sums ? 3 : 1;
         x = mirt__lazy_reader_of(call, next, &read[1]);
         g.x = &x;
         g.dkernel = (mirt__real *)call->out[out];
@@ -354,23 +387,28 @@ MIRT__OP_ROW(conv2d_weight_grad,
 
 /* The largest output whose convolution has x's size, as Keras without output padding. */
 static bool mirt__conv2d_transpose_shape(mirt__node *node) {
+    const mirt__attrs_window *w = MIRT__OF(&node->a, window);
     const mirt_shape *x = &node->in[0]->shape, *k = &node->in[1]->shape;
     mirt_shape *y = &node->a.shape;
     mirt__conv s;
     char tx[96], tk[96];
     if (!mirt__need_float(node, 2)) return false;
     if (x->rank != 4 || k->rank != 4 || x->dim[3] != k->dim[3]) {
-        return mirt__fail(MIRT_E_SHAPE, "input is %s and the kernel %s; a transposed convolution takes (rows, height, width, channels) and (height, width, filters, channels)",
-                          mirt__shape_text(x, tx), mirt__shape_text(k, tk)), false;
+        return mirt__fail(MIRT_E_SHAPE,
+                          "input is %s and the kernel %s; a transposed convolution takes (rows, height, width, "
+                          "channels) and (height, width, filters, channels)",
+                          mirt__shape_text(x, tx), mirt__shape_text(k, tk)),
+               false;
     }
     const int kernel[2] = {(int)k->dim[0], (int)k->dim[1]};
-    if (!mirt__window_check(kernel, node->a.strides, node->a.dilation, node->a.padding)) return false;
+    if (!mirt__window_check(kernel, w->strides, w->dilation, w->padding)) return false;
     *y = *x;
     for (int i = 0; i < 2; i++) {
-        const int64_t stride = node->a.strides[i], reach = (int64_t)(kernel[i] - 1) * node->a.dilation[i] + 1;
-        if (x->dim[1 + i] > MIRT__MAX_ELEMENTS / stride) return mirt__fail(MIRT_E_SHAPE, "strides of %lld make too large an output", (long long)stride), false;
+        const int64_t stride = w->strides[i], reach = (int64_t)(kernel[i] - 1) * w->dilation[i] + 1;
+        if (x->dim[1 + i] > MIRT__MAX_ELEMENTS / stride)
+            return mirt__fail(MIRT_E_SHAPE, "strides of %lld make too large an output", (long long)stride), false;
         y->dim[1 + i] = x->dim[1 + i] * stride;
-        if (node->a.padding == MIRT_VALID && reach > stride) y->dim[1 + i] += reach - stride;
+        if (w->padding == MIRT_VALID && reach > stride) y->dim[1 + i] += reach - stride;
     }
     y->dim[3] = k->dim[2];
     return mirt__declare(node, MIRT_FLOAT32, y) && mirt__conv_geometry(node, y, k, 1, &s) && mirt__conv_countable(&s);
@@ -394,7 +432,7 @@ MIRT__OP_ROW(conv2d_transpose,
 MIRT__LIB mirt_tensor *mirt__conv2d_transpose_op(mirt_tensor *x, mirt_tensor *kernel, const mirt__attrs *a) {
     mirt__attrs own = *a;
     mirt_tensor *in[2] = {x, kernel};
-    own.groups = 1;
+    MIRT__OF(&own, window)->groups = 1;
     return x && kernel ? mirt__record(x->node->graph, MIRT__OP_conv2d_transpose, &own, in, 2) : NULL;
 }
 
@@ -402,7 +440,8 @@ static bool mirt__conv2d_pool_shape(mirt__node *node) {
     mirt__conv s;
     mirt_shape y = node->in[0]->shape;
     if (!mirt__conv2d_check(node)) return false;
-    if (!mirt__conv_geometry(node, &y, &node->in[1]->shape, 1, &s)) return mirt__fail(MIRT_E_SHAPE, "kernel is larger than its input"), false;
+    if (!mirt__conv_geometry(node, &y, &node->in[1]->shape, 1, &s))
+        return mirt__fail(MIRT_E_SHAPE, "kernel is larger than its input"), false;
     y.dim[1] = s.oh / 2;
     y.dim[2] = s.ow / 2;
     y.dim[3] = s.co;
@@ -443,7 +482,9 @@ static void mirt__conv2d_pool_weight_grad_run(const mirt__call *call) {
 }
 
 /* Of every window's four places one counts at most. */
-static double mirt__conv2d_pool_weight_grad_macs(const mirt__node *node, int64_t rows) { return mirt__conv_macs(node, rows) / 4; }
+static double mirt__conv2d_pool_weight_grad_macs(const mirt__node *node, int64_t rows) {
+    return mirt__conv_macs(node, rows) / 4;
+}
 
 MIRT__OP_ROW(conv2d_pool_weight_grad,
     MIRT__SET(shape, mirt__conv_grad_shape) MIRT__SET(run, mirt__conv2d_pool_weight_grad_run)
@@ -461,12 +502,13 @@ MIRT__LIB mirt_tensor *mirt__depthwise_conv2d_op(mirt_tensor *x, mirt_tensor *ke
     mirt__attrs own = *a;
     if (k.rank != 4 || k.dim[2] != mirt__last_dim(x) || k.dim[2] > INT_MAX) {
         char tx[96], tk[96];
-        mirt__fail(MIRT_E_SHAPE, "a depthwise kernel of %s does not fit %s: it is (height, width, channels, multiplier)", mirt__shape_text(&k, tk),
-                   mirt__shape_text(&x->shape, tx));
+        mirt__fail(MIRT_E_SHAPE,
+                   "a depthwise kernel of %s does not fit %s: it is (height, width, channels, multiplier)",
+                   mirt__shape_text(&k, tk), mirt__shape_text(&x->shape, tx));
         mirt__graph_poison(x->node->graph);
         return NULL;
     }
-    own.groups = (int)k.dim[2];
+    MIRT__OF(&own, window)->groups = (int)k.dim[2];
     k.dim[3] *= k.dim[2];
     k.dim[2] = 1;
     return mirt__conv2d_op(x, mirt__reshape_op(kernel, &k), &own);

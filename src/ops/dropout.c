@@ -1,32 +1,37 @@
 #include "ops.h"
-/* a.rate, a.key. Outside of training it is left out. Its gradient is the same mask on dy. With a.shape, whose
+/* rate, key. Outside of training it is left out. Its gradient is the same mask on dy. With a.shape, whose
    dimensions are the input's or 1, one draw is for all elements along those that are 1: in training it becomes
    the product of the input and a mask of that shape, which is 0 or 1 / (1 - rate). */
 
 static bool mirt__dropout_shape(mirt__node *node) {
-    if (!(node->a.rate >= 0 && node->a.rate <= 1)) {
-        return mirt__fail(MIRT_E_INVALID, "rate is %g; it must lie between 0 and 1", (double)node->a.rate), false;
+    const float rate = MIRT__OF(&node->a, random)->rate;
+    if (!(rate >= 0 && rate <= 1)) {
+        return mirt__fail(MIRT_E_INVALID, "rate is %g; it must lie between 0 and 1", (double)rate), false;
     }
     const mirt_shape *x = &node->in[0]->shape, *noise = &node->a.shape;
     bool fits = !noise->rank || (noise->rank == x->rank && noise->dim[0] == x->dim[0]);
     for (int i = 1; fits && i < noise->rank; i++) fits = noise->dim[i] == 1 || noise->dim[i] == x->dim[i];
     if (!fits) {
         char text[96], other[96];
-        return mirt__fail(MIRT_E_SHAPE, "noise of %s for %s; its rows are those of the input, and its other dimensions either the input's or 1",
-                          mirt__shape_text(noise, text), mirt__shape_text(x, other)), false;
+        return mirt__fail(MIRT_E_SHAPE,
+                          "noise of %s for %s; its rows are those of the input, and its other dimensions either the "
+                          "input's or 1",
+                          mirt__shape_text(noise, text), mirt__shape_text(x, other)),
+               false;
     }
     return mirt__need_float(node, 1) && mirt__declare(node, MIRT_FLOAT32, x);
 }
 
 static void mirt__dropout_run(const mirt__call *call) {
     const mirt_shape *shape = &call->node->out[0]->shape;
+    const mirt__attrs_random *a = MIRT__OF(&call->node->a, random);
     mirt__dropout d;
     d.rows = mirt__is_batched(shape) ? call->rows : 1;
     d.n = mirt__shape_count(shape);
     d.first_row = call->run->first_row;
-    d.key = call->node->a.key ^ call->run->seed ^ ((uint64_t)call->run->step >> 32 << 32);
+    d.key = a->key ^ call->run->seed ^ ((uint64_t)call->run->step >> 32 << 32);
     d.step = (uint32_t)call->run->step;
-    d.rate = call->node->a.rate;
+    d.rate = a->rate;
     d.x = (const mirt__real *)call->in[0];
     d.y = (mirt__real *)call->out[0];
     call->kernels->dropout(&d, &call->where);
@@ -37,14 +42,16 @@ static bool mirt__dropout_gradient(mirt__node *node, mirt_tensor *const *dy, mir
     return dx[0] != NULL;
 }
 
-static mirt_tensor *mirt__dropout_lower(mirt__graph *graph, const mirt__node *node, mirt_tensor *const *in, const mirt__mode *mode) {
+static mirt_tensor *mirt__dropout_lower(mirt__graph *graph, const mirt__node *node, mirt_tensor *const *in,
+                                        const mirt__mode *mode) {
     if (!mirt__in_training(node, mode)) return in[0];
-    return node->a.shape.rank ? mirt__masked_op(in[0], &node->a) : mirt__record(graph, MIRT__OP_dropout, &node->a, in, 1);
+    return node->a.shape.rank ? mirt__masked_op(in[0], &node->a)
+                              : mirt__record(graph, MIRT__OP_dropout, &node->a, in, 1);
 }
 
 static bool mirt__dropout_keeps_all(const mirt__node *node, const mirt__mode *mode) {
     (void)mode;
-    return node->a.rate == 0;
+    return MIRT__OF(&node->a, random)->rate == 0;
 }
 
 MIRT__OP_ROW(dropout,
@@ -66,16 +73,19 @@ MIRT__OP_ROW(dropout_mask, MIRT__SET(shape, mirt__dropout_mask_shape) MIRT__SET(
 
 MIRT__LIB mirt_tensor *mirt__masked_op(mirt_tensor *x, const mirt__attrs *a) {
     mirt_tensor *rows = mirt_stop_gradient(x);
-    return rows ? mirt__binary_op(MIRT__MULTIPLY, x, mirt__record(x->node->graph, MIRT__OP_dropout_mask, a, &rows, 1)) : NULL;
+    return rows ? mirt__binary_op(MIRT__MULTIPLY, x, mirt__record(x->node->graph, MIRT__OP_dropout_mask, a, &rows, 1))
+                : NULL;
 }
 
 MIRT__LIB mirt_tensor *mirt__dropout_noise_op(mirt_tensor *x, float rate, uint64_t key, const mirt_shape *noise) {
     if (!x) return NULL;
-    mirt__attrs a = mirt__no_attrs();
-    a.rate = rate;
-    a.key = key;
+    mirt__attrs a = mirt__attrs_of(MIRT__OP_dropout);
+    MIRT__OF(&a, random)->rate = rate;
+    MIRT__OF(&a, random)->key = key;
     if (noise) a.shape = *noise;
     return mirt__record(x->node->graph, MIRT__OP_dropout, &a, &x, 1);
 }
 
-MIRT__LIB mirt_tensor *mirt__dropout_op(mirt_tensor *x, float rate, uint64_t key) { return mirt__dropout_noise_op(x, rate, key, NULL); }
+MIRT__LIB mirt_tensor *mirt__dropout_op(mirt_tensor *x, float rate, uint64_t key) {
+    return mirt__dropout_noise_op(x, rate, key, NULL);
+}

@@ -1,6 +1,7 @@
 #include "ops.h"
 /* unary: a.kind (mirt__unary_kind), a.scale, a.offset. binary: a.kind (mirt__binary_kind), a.scale and
-   a.offset of the unary kind whose gradient it is; numpy broadcasting. broadcast: a.kind MIRT__REDUCE_MEAN means divide by the number of repeats. bias_add. */
+   a.offset of the unary kind whose gradient it is; numpy broadcasting. broadcast: a.kind MIRT__REDUCE_MEAN means divide
+   by the number of repeats. bias_add. */
 
 static bool mirt__unary_shape(mirt__node *node) {
     const mirt__attrs *a = &node->a;
@@ -10,7 +11,8 @@ static bool mirt__unary_shape(mirt__node *node) {
         return mirt__fail(MIRT_E_INVALID, "clip: %g to %g is no range", (double)a->scale, (double)a->offset), false;
     }
     if (a->kind != MIRT__CLIP && !(isfinite(a->scale) && isfinite(a->offset))) {
-        return mirt__fail(MIRT_E_INVALID, "%g, %g: its numbers must be finite", (double)a->scale, (double)a->offset), false;
+        return mirt__fail(MIRT_E_INVALID, "%g, %g: its numbers must be finite", (double)a->scale, (double)a->offset),
+               false;
     }
     return mirt__need_float(node, 1) && mirt__declare(node, MIRT_FLOAT32, &node->in[0]->shape);
 }
@@ -27,9 +29,10 @@ static void mirt__unary_run(const mirt__call *call) {
     else call->kernels->unary(&u, &call->where);
 }
 
-static mirt_tensor *mirt__binary_with(mirt__binary_kind kind, mirt_tensor *a, mirt_tensor *b, float scale, float offset) {
+static mirt_tensor *mirt__binary_with(mirt__binary_kind kind, mirt_tensor *a, mirt_tensor *b, float scale,
+                                      float offset) {
     if (!a || !b) return NULL;
-    mirt__attrs attrs = mirt__no_attrs();
+    mirt__attrs attrs = mirt__attrs_of(MIRT__OP_binary);
     attrs.kind = (int)kind;
     attrs.scale = scale;
     attrs.offset = offset;
@@ -77,7 +80,7 @@ MIRT__OP_ROW(unary,
 
 MIRT__LIB mirt_tensor *mirt__unary_op(mirt__unary_kind kind, mirt_tensor *x, float scale, float offset) {
     if (!x) return NULL;
-    mirt__attrs a = mirt__no_attrs();
+    mirt__attrs a = mirt__attrs_of(MIRT__OP_unary);
     a.kind = (int)kind;
     a.scale = scale;
     a.offset = offset;
@@ -92,7 +95,8 @@ MIRT__LIB bool mirt__broadcast_shape(const mirt_shape *a, const mirt_shape *b, m
         int64_t da = ia < 0 ? 1 : a->dim[ia], db = ib < 0 ? 1 : b->dim[ib];
         if (da != db && da != 1 && db != 1) {
             char ta[96], tb[96];
-            mirt__fail(MIRT_E_SHAPE, "shapes %s and %s cannot be broadcast together", mirt__shape_text(a, ta), mirt__shape_text(b, tb));
+            mirt__fail(MIRT_E_SHAPE, "shapes %s and %s cannot be broadcast together", mirt__shape_text(a, ta),
+                       mirt__shape_text(b, tb));
             return false;
         }
         out->dim[i] = da == 1 ? db : da;
@@ -115,7 +119,8 @@ MIRT__LIB void mirt__broadcast_strides(const mirt_shape *x, const mirt_shape *ou
     for (int i = out->rank - 1, k = x->rank - 1; i >= 0; i--, k--) {
         bool repeats = k < 0 || x->dim[k] == 1;
         stride[i] = repeats ? 0 : step;
-        if (!repeats) step *= x->dim[k] == MIRT_ROWS ? 1 : x->dim[k]; /* rows come first: nothing is left to step over */
+        if (!repeats)
+            step *= x->dim[k] == MIRT_ROWS ? 1 : x->dim[k]; /* rows come first: nothing is left to step over */
     }
 }
 
@@ -202,7 +207,8 @@ static bool mirt__broadcast_to_shape(mirt__node *node) {
 static void mirt__broadcast_run(const mirt__call *call) {
     mirt__real factor = 1;
     int64_t repeats = mirt__elements(call->node->in[0], call->rows);
-    if (call->node->a.kind == MIRT__REDUCE_MEAN && repeats) factor = (mirt__real)repeats / (mirt__real)mirt__elements(call->node->out[0], call->rows);
+    if (call->node->a.kind == MIRT__REDUCE_MEAN && repeats)
+        factor = (mirt__real)repeats / (mirt__real)mirt__elements(call->node->out[0], call->rows);
     mirt__binary b;
     mirt__binary_args(call, &b);
     b.kind = MIRT__MULTIPLY;
@@ -218,7 +224,7 @@ MIRT__OP_ROW(broadcast,
 
 MIRT__LIB mirt_tensor *mirt__broadcast_op(mirt_tensor *x, mirt_tensor *like, bool mean) {
     if (!x || !like) return NULL;
-    mirt__attrs a = mirt__no_attrs();
+    mirt__attrs a = mirt__attrs_of(MIRT__OP_broadcast);
     a.kind = mean ? MIRT__REDUCE_MEAN : MIRT__REDUCE_SUM;
     mirt_tensor *in[2] = {x, like};
     return mirt__record(x->node->graph, MIRT__OP_broadcast, &a, in, 2);
@@ -257,7 +263,8 @@ MIRT__LIB mirt_tensor *mirt__bias_add_op(mirt_tensor *x, mirt_tensor *bias) {
 MIRT__LIB mirt_activation_kind mirt__activation_of(const mirt__node *node) {
     for (int i = 0; node->id == MIRT__OP_unary && i < MIRT__ACTIVATION_COUNT; i++) {
         const mirt__activation_class *c = mirt__activation_get((mirt_activation_kind)i);
-        if (c->unary != MIRT__COPY && c->unary == (mirt__unary_kind)node->a.kind && node->a.scale == c->scale) return (mirt_activation_kind)i;
+        if (c->unary != MIRT__COPY && c->unary == (mirt__unary_kind)node->a.kind && node->a.scale == c->scale)
+            return (mirt_activation_kind)i;
     }
     return MIRT_LINEAR;
 }

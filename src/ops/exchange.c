@@ -6,7 +6,9 @@ static bool mirt__all_reduce_shape(mirt__node *node) {
     char text[96];
     if (!mirt__need_float(node, node->num_in)) return false;
     if (mirt__is_batched(&node->in[0]->shape)) {
-        return mirt__fail(MIRT_E_SHAPE, "takes a value a replica, not the rows of %s: reduce them first", mirt__shape_text(&node->in[0]->shape, text)), false;
+        return mirt__fail(MIRT_E_SHAPE, "takes a value a replica, not the rows of %s: reduce them first",
+                          mirt__shape_text(&node->in[0]->shape, text)),
+               false;
     }
     for (int i = 0; i < node->num_in; i++) {
         if (!mirt__declare(node, MIRT_FLOAT32, &node->in[i]->shape)) return false;
@@ -28,10 +30,14 @@ static void mirt__all_reduce_run(const mirt__call *call) {
 
 /* Every replica's result depends on every replica's value. */
 static bool mirt__all_reduce_gradient(mirt__node *node, mirt_tensor *const *dy, mirt_tensor **dx) {
-    if (node->a.kind == MIRT__ALL_REDUCE_MOMENTS) return mirt__fail(MIRT_E_INVALID, "combined statistics are differentiated by the normalization that reads them"), false;
+    if (node->a.kind == MIRT__ALL_REDUCE_MOMENTS)
+        return mirt__fail(MIRT_E_INVALID,
+                          "combined statistics are differentiated by the normalization that reads them"),
+               false;
     mirt_tensor *sum = dy[0];
     if (!mirt__all_reduce_op(&sum, 1, MIRT__ALL_REDUCE_SUM)) return false;
-    if (node->a.kind == MIRT__ALL_REDUCE_MEAN) sum = mirt__binary_op(MIRT__MULTIPLY, sum, mirt__loss_weight_op(node->graph, MIRT__WEIGHT_SHARE));
+    if (node->a.kind == MIRT__ALL_REDUCE_MEAN)
+        sum = mirt__binary_op(MIRT__MULTIPLY, sum, mirt__loss_weight_op(node->graph, MIRT__WEIGHT_SHARE));
     dx[0] = sum;
     return sum != NULL;
 }
@@ -47,7 +53,7 @@ MIRT__OP_ROW(all_reduce,
     MIRT__SET(run, mirt__all_reduce_run) MIRT__SET(meets, true) MIRT__SET(extent, mirt__all_reduce_extent))
 
 MIRT__LIB mirt_tensor *mirt__all_reduce_op(mirt_tensor **inout, int count, int kind) {
-    mirt__attrs a = mirt__no_attrs();
+    mirt__attrs a = mirt__attrs_of(MIRT__OP_all_reduce);
     a.kind = kind;
     if (!inout[0] || !mirt__record(inout[0]->node->graph, MIRT__OP_all_reduce, &a, inout, count)) return NULL;
     mirt__graph *graph = inout[0]->node->graph;

@@ -1,11 +1,5 @@
 #include "ops.h"
-/* Leaves of the graph: inputs, variables, constants (a.data), and the weight of a sample's loss. */
-
-MIRT__LIB mirt__attrs mirt__no_attrs(void) {
-    mirt__attrs a;
-    memset(&a, 0, sizeof a);
-    return a;
-}
+/* Leaves of the graph: inputs, variables, constants (data), and the weight of a sample's loss. */
 
 MIRT__LIB mirt__extent mirt__extent_kept(const mirt__node *node, const mirt__extent in[2]) {
     (void)node;
@@ -40,8 +34,9 @@ MIRT__LIB mirt__reader mirt__reader_of(const mirt__call *call, int input) {
 
 static bool mirt__leaf_shape(mirt__node *node) { return mirt__declare(node, node->a.dtype, &node->a.shape); }
 
-static mirt_tensor *mirt__leaf(mirt__graph *graph, mirt__op_id id, int index, mirt_dtype dtype, const mirt_shape *shape) {
-    mirt__attrs a = mirt__no_attrs();
+static mirt_tensor *mirt__leaf(mirt__graph *graph, mirt__op_id id, int index, mirt_dtype dtype,
+                               const mirt_shape *shape) {
+    mirt__attrs a = mirt__attrs_of(id);
     a.index = index;
     a.dtype = dtype;
     a.shape = *shape;
@@ -58,7 +53,7 @@ MIRT__LIB mirt_tensor *mirt__variable_op(mirt__graph *graph, int index, const mi
 
 MIRT__LIB mirt_tensor *mirt__loss_weight_op(mirt__graph *graph, mirt__weight_kind kind) {
     mirt_shape shape = mirt_make_shape(kind == MIRT__WEIGHT_SAMPLE, 0, 0, 0, 0, 0);
-    mirt__attrs a = mirt__no_attrs();
+    mirt__attrs a = mirt__attrs_of(MIRT__OP_loss_weight);
     if (shape.rank) shape.dim[0] = MIRT_ROWS;
     a.kind = (int)kind;
     a.shape = shape;
@@ -72,12 +67,13 @@ static void mirt__loss_weight_run(const mirt__call *call) {
     if (samples) weight = run->loss_scale;
     else if (call->node->a.kind == MIRT__WEIGHT_SHARE) weight = (double)call->rows / (double)run->global_rows;
     else if (call->node->a.kind == MIRT__WEIGHT_ONCE) weight = run->replica == 0;
-    if (call->node->a.scaled) weight *= run->gradient_scale;
+    if (MIRT__OF(&call->node->a, loss)->scaled) weight *= run->gradient_scale;
     call->kernels->fill((mirt__real *)call->out[0], (mirt__real)weight, samples ? call->rows : 1, &call->where);
 }
 
 static void mirt__constant_run(const mirt__call *call) {
-    call->kernels->constant(call->out[0], call->node->a.data, mirt__tensor_bytes(call->node->out[0], 1), &call->where);
+    const void *data = MIRT__OF(&call->node->a, data)->data;
+    call->kernels->constant(call->out[0], data, mirt__tensor_bytes(call->node->out[0], 1), &call->where);
 }
 
 MIRT__LIB void mirt__copy_run(const mirt__call *call) {
@@ -90,16 +86,17 @@ MIRT__LIB void mirt__copy_run(const mirt__call *call) {
 }
 
 static mirt_tensor *mirt__constant_of(mirt__graph *graph, const mirt_array *array, size_t bytes) {
-    mirt__attrs a = mirt__no_attrs();
+    mirt__attrs a = mirt__attrs_of(MIRT__OP_constant);
     void *data = mirt__pool_alloc(&graph->pool, bytes);
     if (!data) return NULL;
     if (array->dtype == MIRT_FLOAT32) {
-        for (size_t i = 0; i < bytes / sizeof(mirt__real); i++) ((mirt__real *)data)[i] = ((const float *)array->data)[i];
+        for (size_t i = 0; i < bytes / sizeof(mirt__real); i++)
+            ((mirt__real *)data)[i] = ((const float *)array->data)[i];
     } else {
         memcpy(data, array->data, bytes);
     }
-    a.data = data;
-    a.bytes = bytes;
+    MIRT__OF(&a, data)->data = data;
+    MIRT__OF(&a, data)->bytes = bytes;
     a.dtype = array->dtype;
     a.shape = array->shape;
     return mirt__record(graph, MIRT__OP_constant, &a, NULL, 0);
@@ -112,8 +109,10 @@ MIRT__LIB mirt_tensor *mirt__constant_op(mirt__graph *graph, mirt_array array) {
     for (int i = 0; shaped && i < array.shape.rank; i++) count = array.shape.dim[i] < 1 ? -1 : count;
     if (shaped && count > 0) count = mirt__shape_count(&array.shape);
     mirt_tensor *t = NULL;
-    if (!array.data || !mirt__dtype_known(array.dtype)) mirt__fail(MIRT_E_INVALID, "constant: an array needs data of a known dtype");
-    else if (!shaped || count < 1 || count > MIRT__MAX_ELEMENTS) mirt__fail(MIRT_E_SHAPE, "constant: every dimension must be positive, and there are at most %d", MIRT_MAX_RANK);
+    if (!array.data || !mirt__dtype_known(array.dtype))
+        mirt__fail(MIRT_E_INVALID, "constant: an array needs data of a known dtype");
+    else if (!shaped || count < 1 || count > MIRT__MAX_ELEMENTS)
+        mirt__fail(MIRT_E_SHAPE, "constant: every dimension must be positive, and there are at most %d", MIRT_MAX_RANK);
     else t = mirt__constant_of(graph, &array, (size_t)count * mirt__dtype_size(array.dtype));
     if (!t) mirt__graph_poison(graph);
     return t;

@@ -7,13 +7,18 @@ static bool mirt__logic_shape(mirt__node *node) {
     const mirt_tensor *a = node->in[where], *b = node->num_in > where + 1 ? node->in[where + 1] : a;
     mirt_shape shape;
     if (where && node->in[0]->dtype != MIRT_BOOL) {
-        return mirt__fail(MIRT_E_INVALID, "the condition is %s, not bool: compare or cast it first", mirt__dtype_name(node->in[0]->dtype)), false;
+        return mirt__fail(MIRT_E_INVALID, "the condition is %s, not bool: compare or cast it first",
+                          mirt__dtype_name(node->in[0]->dtype)),
+               false;
     }
     if (a->dtype != b->dtype) {
-        return mirt__fail(MIRT_E_INVALID, "%s and %s do not go together: cast one of them", mirt__dtype_name(a->dtype), mirt__dtype_name(b->dtype)), false;
+        return mirt__fail(MIRT_E_INVALID, "%s and %s do not go together: cast one of them", mirt__dtype_name(a->dtype),
+                          mirt__dtype_name(b->dtype)),
+               false;
     }
     if (truth && a->dtype != MIRT_BOOL) {
-        return mirt__fail(MIRT_E_INVALID, "takes bool, not %s: compare or cast it first", mirt__dtype_name(a->dtype)), false;
+        return mirt__fail(MIRT_E_INVALID, "takes bool, not %s: compare or cast it first", mirt__dtype_name(a->dtype)),
+               false;
     }
     if (!mirt__broadcast_shape(&a->shape, &b->shape, &shape)) return false;
     mirt_shape all = shape;
@@ -38,7 +43,8 @@ static void mirt__logic_run(const mirt__call *call) {
     call->kernels->logic(&l, &call->where);
 }
 
-MIRT__LIB bool mirt__where_gradient(mirt_tensor *condition, mirt_tensor *a, mirt_tensor *b, mirt_tensor *dy, mirt_tensor **dx) {
+MIRT__LIB bool mirt__where_gradient(mirt_tensor *condition, mirt_tensor *a, mirt_tensor *b, mirt_tensor *dy,
+                                    mirt_tensor **dx) {
     if (!condition || !dy) return false;
     mirt_tensor *zero = mirt__scalar_op(dy->node->graph, 0);
     if (a->needs_grad && !(dx[0] = mirt__unbroadcast(mirt__where_op(condition, dy, zero), a))) return false;
@@ -64,7 +70,7 @@ static mirt_tensor *mirt__logic_record(mirt__logic_kind kind, mirt_tensor *const
     for (int i = 0; i < num_in; i++) {
         if (!in[i]) return NULL;
     }
-    mirt__attrs a = mirt__no_attrs();
+    mirt__attrs a = mirt__attrs_of(MIRT__OP_logic);
     a.kind = (int)kind;
     return mirt__record(in[0]->node->graph, MIRT__OP_logic, &a, in, num_in);
 }
@@ -80,12 +86,20 @@ MIRT__LIB mirt_tensor *mirt__where_op(mirt_tensor *condition, mirt_tensor *a, mi
 }
 
 MIRT_API mirt_tensor *mirt_equal(mirt_tensor *a, mirt_tensor *b) { return mirt__logic_op(MIRT__IS_EQUAL, a, b); }
-MIRT_API mirt_tensor *mirt_not_equal(mirt_tensor *a, mirt_tensor *b) { return mirt__logic_op(MIRT__IS_NOT_EQUAL, a, b); }
+MIRT_API mirt_tensor *mirt_not_equal(mirt_tensor *a, mirt_tensor *b) {
+    return mirt__logic_op(MIRT__IS_NOT_EQUAL, a, b);
+}
 MIRT_API mirt_tensor *mirt_less(mirt_tensor *a, mirt_tensor *b) { return mirt__logic_op(MIRT__IS_LESS, a, b); }
-MIRT_API mirt_tensor *mirt_less_equal(mirt_tensor *a, mirt_tensor *b) { return mirt__logic_op(MIRT__IS_LESS_EQUAL, a, b); }
+MIRT_API mirt_tensor *mirt_less_equal(mirt_tensor *a, mirt_tensor *b) {
+    return mirt__logic_op(MIRT__IS_LESS_EQUAL, a, b);
+}
 MIRT_API mirt_tensor *mirt_greater(mirt_tensor *a, mirt_tensor *b) { return mirt__logic_op(MIRT__IS_LESS, b, a); }
-MIRT_API mirt_tensor *mirt_greater_equal(mirt_tensor *a, mirt_tensor *b) { return mirt__logic_op(MIRT__IS_LESS_EQUAL, b, a); }
+MIRT_API mirt_tensor *mirt_greater_equal(mirt_tensor *a, mirt_tensor *b) {
+    return mirt__logic_op(MIRT__IS_LESS_EQUAL, b, a);
+}
 MIRT_API mirt_tensor *mirt_logical_and(mirt_tensor *a, mirt_tensor *b) { return mirt__logic_op(MIRT__AND, a, b); }
 MIRT_API mirt_tensor *mirt_logical_or(mirt_tensor *a, mirt_tensor *b) { return mirt__logic_op(MIRT__OR, a, b); }
 MIRT_API mirt_tensor *mirt_logical_not(mirt_tensor *x) { return mirt__logic_op(MIRT__NOT, x, NULL); }
-MIRT_API mirt_tensor *mirt_where(mirt_tensor *condition, mirt_tensor *a, mirt_tensor *b) { return mirt__where_op(condition, a, b); }
+MIRT_API mirt_tensor *mirt_where(mirt_tensor *condition, mirt_tensor *a, mirt_tensor *b) {
+    return mirt__where_op(condition, a, b);
+}

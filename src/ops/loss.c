@@ -1,5 +1,5 @@
 #include "ops.h"
-/* softmax and its logarithm over the last axis. loss: a.kind (mirt_loss), a.from_logits; inputs predictions, labels;
+/* softmax and its logarithm over the last axis. loss: a.kind (mirt_loss), from_logits; inputs predictions, labels;
    per-sample output. accuracy: a.kind (mirt__accuracy_kind). */
 
 static bool mirt__softmax_shape(mirt__node *node) {
@@ -23,7 +23,8 @@ static void mirt__softmax_run(const mirt__call *call) {
 
 static bool mirt__softmax_gradient(mirt__node *node, mirt_tensor *const *dy, mirt_tensor **dx) {
     mirt_tensor *in[2] = {dy[0], node->out[0]};
-    dx[0] = mirt__record(node->graph, node->id == MIRT__OP_softmax ? MIRT__OP_softmax_grad : MIRT__OP_log_softmax_grad, NULL, in, 2);
+    dx[0] = mirt__record(node->graph, node->id == MIRT__OP_softmax ? MIRT__OP_softmax_grad : MIRT__OP_log_softmax_grad,
+                         NULL, in, 2);
     return dx[0] != NULL;
 }
 
@@ -47,18 +48,26 @@ MIRT__OP_ROW(log_softmax,
     MIRT__SET(max_in, 1))
 MIRT__OP_ROW(log_softmax_grad, MIRT__SET(shape, mirt__softmax_shape) MIRT__SET(run, mirt__softmax_grad_run))
 
-MIRT_API mirt_tensor *mirt_log_softmax(mirt_tensor *x) { return x ? mirt__record(x->node->graph, MIRT__OP_log_softmax, NULL, &x, 1) : NULL; }
-MIRT_API mirt_tensor *mirt_softmax(mirt_tensor *x) { return x ? mirt__record(x->node->graph, MIRT__OP_softmax, NULL, &x, 1) : NULL; }
+MIRT_API mirt_tensor *mirt_log_softmax(mirt_tensor *x) {
+    return x ? mirt__record(x->node->graph, MIRT__OP_log_softmax, NULL, &x, 1) : NULL;
+}
+MIRT_API mirt_tensor *mirt_softmax(mirt_tensor *x) {
+    return x ? mirt__record(x->node->graph, MIRT__OP_softmax, NULL, &x, 1) : NULL;
+}
 
 static bool mirt__per_sample_shape(mirt__node *node) {
     const mirt_shape *x = &node->in[0]->shape, *labels = &node->in[1]->shape;
     bool sparse = node->in[1]->dtype != MIRT_FLOAT32;
     char tx[96], tl[96];
     if (!mirt__need_float(node, 1)) return false;
-    if (x->rank < 1 || !mirt__is_batched(x) || !mirt__is_batched(labels)) return mirt__fail(MIRT_E_SHAPE, "a loss compares batches"), false;
-    int64_t expected = sparse ? mirt__shape_count(x) / (mirt__last_dim(node->in[0]) ? mirt__last_dim(node->in[0]) : 1) : mirt__shape_count(x);
+    if (x->rank < 1 || !mirt__is_batched(x) || !mirt__is_batched(labels))
+        return mirt__fail(MIRT_E_SHAPE, "a loss compares batches"), false;
+    int64_t expected = sparse ? mirt__shape_count(x) / (mirt__last_dim(node->in[0]) ? mirt__last_dim(node->in[0]) : 1)
+                              : mirt__shape_count(x);
     if (mirt__shape_count(labels) != expected || (sparse && x->rank != 2)) {
-        return mirt__fail(MIRT_E_SHAPE, "labels %s do not fit predictions %s", mirt__shape_text(labels, tl), mirt__shape_text(x, tx)), false;
+        return mirt__fail(MIRT_E_SHAPE, "labels %s do not fit predictions %s", mirt__shape_text(labels, tl),
+                          mirt__shape_text(x, tx)),
+               false;
     }
     mirt_shape y = mirt_make_shape(1, 0, 0, 0, 0, 0);
     y.dim[0] = MIRT_ROWS;
@@ -68,7 +77,7 @@ static bool mirt__per_sample_shape(mirt__node *node) {
 static void mirt__loss_args(const mirt__call *call, mirt__loss *l) {
     memset(l, 0, sizeof *l);
     l->kind = (mirt_loss)call->node->a.kind;
-    l->from_logits = call->node->a.from_logits;
+    l->from_logits = MIRT__OF(&call->node->a, loss)->from_logits;
     l->rows = call->rows;
     l->n = mirt__shape_count(&call->node->in[0]->shape);
     l->x = (const mirt__real *)call->in[0];
@@ -118,16 +127,16 @@ MIRT__OP_ROW(accuracy,
 
 MIRT__LIB mirt_tensor *mirt__loss_op(mirt_loss kind, bool from_logits, mirt_tensor *x, mirt_tensor *labels) {
     if (!x || !labels) return NULL;
-    mirt__attrs a = mirt__no_attrs();
+    mirt__attrs a = mirt__attrs_of(MIRT__OP_loss);
     a.kind = (int)kind;
-    a.from_logits = from_logits;
+    MIRT__OF(&a, loss)->from_logits = from_logits;
     mirt_tensor *in[2] = {x, labels};
     return mirt__record(x->node->graph, MIRT__OP_loss, &a, in, 2);
 }
 
 MIRT__LIB mirt_tensor *mirt__accuracy_op(mirt__accuracy_kind kind, mirt_tensor *x, mirt_tensor *labels) {
     if (!x || !labels) return NULL;
-    mirt__attrs a = mirt__no_attrs();
+    mirt__attrs a = mirt__attrs_of(MIRT__OP_accuracy);
     a.kind = (int)kind;
     mirt_tensor *in[2] = {x, labels};
     return mirt__record(x->node->graph, MIRT__OP_accuracy, &a, in, 2);

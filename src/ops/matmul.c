@@ -1,5 +1,5 @@
 #include "ops.h"
-/* a.transpose_a, a.transpose_b. An operand is the matrix [all other axes, last axis]. Fused: a.bias,
+/* transpose_a, transpose_b. An operand is the matrix [all other axes, last axis]. Fused: a.bias,
    a.activation, a.mask_activation, a.column_sum, a.affine (first operand). a.half: products of bfloat16, as those of
    the 1x1 convolution that it is, of images of one pixel: forward, its input gradient when the second operand is
    transposed, its weight gradient when the first one is. */
@@ -19,50 +19,56 @@ static mirt__matrix mirt__matrix_of(const mirt_tensor *x) {
 }
 
 static bool mirt__matmul_misfit(const mirt__node *node) {
+    const mirt__attrs_matmul *t = MIRT__OF(&node->a, matmul);
     char ta[96], tb[96];
     mirt__fail(MIRT_E_SHAPE, "%s%s and %s%s: inner sizes differ", mirt__shape_text(&node->in[0]->shape, ta),
-               node->a.transpose_a ? " transposed" : "", mirt__shape_text(&node->in[1]->shape, tb),
-               node->a.transpose_b ? " transposed" : "");
+               t->transpose_a ? " transposed" : "", mirt__shape_text(&node->in[1]->shape, tb),
+               t->transpose_b ? " transposed" : "");
     return false;
 }
 
 static bool mirt__matmul_shape(mirt__node *node) {
+    const mirt__attrs_matmul *t = MIRT__OF(&node->a, matmul);
     const mirt_tensor *a = node->in[0], *b = node->in[1];
     if (b->dtype != MIRT_FLOAT32 || (a->dtype != MIRT_FLOAT32 && !node->a.affine)) return mirt__need_float(node, 2);
-    if (a->shape.rank < 1 || b->shape.rank < 1) return mirt__fail(MIRT_E_SHAPE, "takes tensors of rank 1 and more"), false;
+    if (a->shape.rank < 1 || b->shape.rank < 1)
+        return mirt__fail(MIRT_E_SHAPE, "takes tensors of rank 1 and more"), false;
     if (mirt__last_dim(a) == MIRT_ROWS || mirt__last_dim(b) == MIRT_ROWS) {
         return mirt__fail(MIRT_E_SHAPE, "takes (rows, features), not a bare column of rows: reshape it"), false;
     }
     mirt__matrix ma = mirt__matrix_of(a), mb = mirt__matrix_of(b);
-    int64_t ka = node->a.transpose_a ? ma.rows : ma.cols, kb = node->a.transpose_b ? mb.cols : mb.rows;
-    bool ka_batched = node->a.transpose_a && ma.batched, kb_batched = !node->a.transpose_b && mb.batched;
+    int64_t ka = t->transpose_a ? ma.rows : ma.cols, kb = t->transpose_b ? mb.cols : mb.rows;
+    bool ka_batched = t->transpose_a && ma.batched, kb_batched = !t->transpose_b && mb.batched;
     if (ka != kb || ka_batched != kb_batched) return mirt__matmul_misfit(node);
-    if (node->a.transpose_b && mb.batched) return mirt__fail(MIRT_E_SHAPE, "the rows of a batch can only come first in the result"), false;
+    if (t->transpose_b && mb.batched) {
+        return mirt__fail(MIRT_E_SHAPE, "the rows of a batch can only come first in the result"), false;
+    }
     mirt_shape y;
     memset(&y, 0, sizeof y);
-    if (node->a.transpose_a) {
+    if (t->transpose_a) {
         y.rank = 2;
         y.dim[0] = ma.cols;
     } else {
         y = a->shape;
     }
-    y.dim[y.rank - 1] = node->a.transpose_b ? mb.rows : mb.cols;
+    y.dim[y.rank - 1] = t->transpose_b ? mb.rows : mb.cols;
     if (!mirt__declare(node, MIRT_FLOAT32, &y)) return false;
     mirt_shape column = mirt_make_shape(mirt__last_dim(node->out[0]), 0, 0, 0, 0, 0);
     return !node->a.column_sum || mirt__declare(node, MIRT_FLOAT32, &column);
 }
 
 static void mirt__matmul_args(const mirt__node *node, int64_t rows, mirt__gemm *g) {
+    const mirt__attrs_matmul *t = MIRT__OF(&node->a, matmul);
     mirt__matrix ma = mirt__matrix_of(node->in[0]), mb = mirt__matrix_of(node->in[1]);
     int64_t ra = ma.rows * (ma.batched ? rows : 1), rb = mb.rows * (mb.batched ? rows : 1);
     memset(g, 0, sizeof *g);
-    g->m = node->a.transpose_a ? ma.cols : ra;
-    g->k = node->a.transpose_a ? ra : ma.cols;
-    g->n = node->a.transpose_b ? rb : mb.cols;
-    g->a_row = node->a.transpose_a ? 1 : ma.cols;
-    g->a_col = node->a.transpose_a ? ma.cols : 1;
-    g->b_row = node->a.transpose_b ? 1 : mb.cols;
-    g->b_col = node->a.transpose_b ? mb.cols : 1;
+    g->m = t->transpose_a ? ma.cols : ra;
+    g->k = t->transpose_a ? ra : ma.cols;
+    g->n = t->transpose_b ? rb : mb.cols;
+    g->a_row = t->transpose_a ? 1 : ma.cols;
+    g->a_col = t->transpose_a ? ma.cols : 1;
+    g->b_row = t->transpose_b ? 1 : mb.cols;
+    g->b_col = t->transpose_b ? mb.cols : 1;
     g->a.dtype = node->in[0]->dtype;
     g->a.affine = node->a.affine;
 }
@@ -80,22 +86,24 @@ static mirt__epilogue mirt__epilogue_of(const mirt__call *call) {
 }
 
 static mirt__conv mirt__matmul_conv(const mirt__node *node, int64_t rows) {
+    const mirt__attrs_matmul *t = MIRT__OF(&node->a, matmul);
     mirt__gemm g;
     mirt__conv s;
     mirt__matmul_args(node, rows, &g);
     memset(&s, 0, sizeof s);
     s.h = s.w = s.oh = s.ow = 1;
     s.kh = s.kw = s.stride_h = s.stride_w = s.dilation_h = s.dilation_w = s.groups = 1;
-    s.rows = node->a.transpose_a ? g.k : g.m;
-    s.ci = node->a.transpose_a ? g.m : node->a.transpose_b ? g.n : g.k;
-    s.co = node->a.transpose_b ? g.k : g.n;
+    s.rows = t->transpose_a ? g.k : g.m;
+    s.ci = t->transpose_a ? g.m : t->transpose_b ? g.n : g.k;
+    s.co = t->transpose_b ? g.k : g.n;
     return s;
 }
 
 static void mirt__matmul_half(const mirt__call *call) {
     const mirt__node *node = call->node;
+    const mirt__attrs_matmul *t = MIRT__OF(&node->a, matmul);
     const mirt__conv s = mirt__matmul_conv(node, call->rows);
-    if (node->a.transpose_a) {
+    if (t->transpose_a) {
         mirt__conv_weight_grad g;
         memset(&g, 0, sizeof g);
         g.s = s;
@@ -105,7 +113,7 @@ static void mirt__matmul_half(const mirt__call *call) {
         g.dkernel = (mirt__real *)call->out[0];
         if (node->a.column_sum) g.db = (mirt__real *)call->out[1];
         call->kernels->conv_weight_grad(&g, &call->where);
-    } else if (node->a.transpose_b) {
+    } else if (t->transpose_b) {
         mirt__conv_input_grad g;
         memset(&g, 0, sizeof g);
         g.s = s;
@@ -164,8 +172,8 @@ static double mirt__matmul_macs(const mirt__node *node, int64_t rows) {
 /* The weight gradient of a dense layer, and its bias gradient in the same pass. */
 static bool mirt__matmul_weight_grad(mirt__node *node, mirt_tensor *dz, mirt_tensor **dx) {
     mirt_tensor *in[2] = {node->in[0], dz};
-    mirt__attrs a = mirt__no_attrs();
-    a.transpose_a = true;
+    mirt__attrs a = mirt__attrs_of(MIRT__OP_matmul);
+    MIRT__OF(&a, matmul)->transpose_a = true;
     a.affine = node->a.affine;
     a.scale = node->a.scale;
     a.offset = node->a.offset;
@@ -178,8 +186,9 @@ static bool mirt__matmul_weight_grad(mirt__node *node, mirt_tensor *dz, mirt_ten
 }
 
 static bool mirt__matmul_gradient(mirt__node *node, mirt_tensor *const *dy, mirt_tensor **dx) {
+    const mirt__attrs_matmul *t = MIRT__OF(&node->a, matmul);
     mirt_tensor *a = node->in[0], *b = node->in[1];
-    bool ta = node->a.transpose_a, tb = node->a.transpose_b;
+    bool ta = t->transpose_a, tb = t->transpose_b;
     mirt_tensor *dz = mirt__activation_grad_op(node->a.activation, dy[0], node->out[0]);
     if (a->needs_grad) {
         mirt_tensor *da = ta ? mirt__matmul_op(b, dz, tb, true) : mirt__matmul_op(dz, b, false, !tb);
@@ -197,7 +206,8 @@ static bool mirt__matmul_gradient(mirt__node *node, mirt_tensor *const *dy, mirt
 }
 
 static bool mirt__matmul_half_products(const mirt__node *node) {
-    return !(node->a.transpose_a && node->a.transpose_b) && mirt__shape_count(&node->in[0]->shape) > 0 &&
+    const mirt__attrs_matmul *t = MIRT__OF(&node->a, matmul);
+    return !(t->transpose_a && t->transpose_b) && mirt__shape_count(&node->in[0]->shape) > 0 &&
            mirt__shape_count(&node->in[1]->shape) > 0;
 }
 
@@ -211,9 +221,9 @@ MIRT__OP_ROW(matmul,
 
 MIRT__LIB mirt_tensor *mirt__matmul_op(mirt_tensor *a, mirt_tensor *b, bool transpose_a, bool transpose_b) {
     if (!a || !b) return NULL;
-    mirt__attrs attrs = mirt__no_attrs();
-    attrs.transpose_a = transpose_a;
-    attrs.transpose_b = transpose_b;
+    mirt__attrs attrs = mirt__attrs_of(MIRT__OP_matmul);
+    MIRT__OF(&attrs, matmul)->transpose_a = transpose_a;
+    MIRT__OF(&attrs, matmul)->transpose_b = transpose_b;
     mirt_tensor *in[2] = {a, b};
     return mirt__record(a->node->graph, MIRT__OP_matmul, &attrs, in, 2);
 }

@@ -1,6 +1,6 @@
 #include "ops.h"
-/* transpose: output axis i is input axis a.begin[i]. concat: along a.axis. slice: from a.begin on, a.shape
-   elements. pad: a.begin before and a.shape after, with a.scale. gather: rows of the first input by the
+/* transpose: output axis i is input axis begin[i]. concat: along the family's axis. slice: from begin on, a.shape
+   elements. pad: begin before and a.shape after, with a.scale. gather: rows of the first input by the
    indices of the second; gather_grad: a.shape is the table's. All keep rows where they are. */
 
 /* One move of a call's bytes; the caller sets dimensions, strides and places. */
@@ -24,23 +24,26 @@ static void *mirt__move_at(void *base, const int64_t *stride, const int64_t *pla
 }
 
 static bool mirt__move_keeps_rows(const mirt__node *node, bool kept) {
-    if (mirt__is_batched(&node->in[0]->shape) && !kept) return mirt__fail(MIRT_E_SHAPE, "axis 0 is the rows of a batch and stays as it is"), false;
+    if (mirt__is_batched(&node->in[0]->shape) && !kept)
+        return mirt__fail(MIRT_E_SHAPE, "axis 0 is the rows of a batch and stays as it is"), false;
     return true;
 }
 
 static bool mirt__transpose_shape(mirt__node *node) {
     const mirt_shape *x = &node->in[0]->shape;
+    const int64_t *permutation = MIRT__OF(&node->a, move)->begin;
     mirt_shape y = *x;
     unsigned seen = 0;
     for (int i = 0; i < x->rank; i++) {
-        const int64_t from = node->a.begin[i];
+        const int64_t from = permutation[i];
         if (from < 0 || from >= x->rank || seen >> from & 1) {
-            return mirt__fail(MIRT_E_INVALID, "the permutation must name each of the axes 0 to %d once", x->rank - 1), false;
+            return mirt__fail(MIRT_E_INVALID, "the permutation must name each of the axes 0 to %d once", x->rank - 1),
+                   false;
         }
         seen |= 1u << from;
         y.dim[i] = x->dim[from];
     }
-    return mirt__move_keeps_rows(node, node->a.begin[0] == 0) && mirt__declare(node, node->in[0]->dtype, &y);
+    return mirt__move_keeps_rows(node, permutation[0] == 0) && mirt__declare(node, node->in[0]->dtype, &y);
 }
 
 static void mirt__transpose_run(const mirt__call *call) {
@@ -48,14 +51,15 @@ static void mirt__transpose_run(const mirt__call *call) {
     mirt__move m = mirt__move_of(call, &call->node->out[0]->shape);
     mirt__move_strides(&call->node->in[0]->shape, stride);
     mirt__move_strides(&call->node->out[0]->shape, m.to);
-    for (int i = 0; i < m.rank; i++) m.from[i] = stride[call->node->a.begin[i]];
+    for (int i = 0; i < m.rank; i++) m.from[i] = stride[MIRT__OF(&call->node->a, move)->begin[i]];
     m.x = call->in[0];
     call->kernels->move(&m, &call->where);
 }
 
 static bool mirt__transpose_gradient(mirt__node *node, mirt_tensor *const *dy, mirt_tensor **dx) {
-    mirt__attrs a = mirt__no_attrs();
-    for (int i = 0; i < node->in[0]->shape.rank; i++) a.begin[node->a.begin[i]] = i;
+    mirt__attrs a = mirt__attrs_of(MIRT__OP_transpose);
+    const int64_t *permutation = MIRT__OF(&node->a, move)->begin;
+    for (int i = 0; i < node->in[0]->shape.rank; i++) MIRT__OF(&a, move)->begin[permutation[i]] = i;
     dx[0] = mirt__record(node->graph, MIRT__OP_transpose, &a, dy, 1);
     return dx[0] != NULL;
 }
@@ -67,36 +71,45 @@ MIRT__OP_ROW(transpose,
 
 MIRT_API mirt_tensor *mirt_transpose(mirt_tensor *x, const int *permutation) {
     if (!x) return NULL;
-    mirt__attrs a = mirt__no_attrs();
+    mirt__attrs a = mirt__attrs_of(MIRT__OP_transpose);
     const int first = mirt__is_batched(&x->shape); /* behind which axes are reversed */
-    for (int i = 0; i < x->shape.rank; i++) a.begin[i] = permutation ? permutation[i] : i < first ? i : x->shape.rank - 1 + first - i;
+    for (int i = 0; i < x->shape.rank; i++) {
+        const int reversed = i < first ? i : x->shape.rank - 1 + first - i;
+        MIRT__OF(&a, move)->begin[i] = permutation ? permutation[i] : reversed;
+    }
     return mirt__record(x->node->graph, MIRT__OP_transpose, &a, &x, 1);
 }
 
 static bool mirt__concat_shape(mirt__node *node) {
     mirt_shape y = node->in[0]->shape;
     if (!mirt__take_axis(node, &y)) return false;
+    const int axis = MIRT__OF(&node->a, axis)->axis;
     for (int k = 1; k < node->num_in; k++) {
         const mirt_tensor *x = node->in[k];
         mirt_shape same = x->shape;
-        if (same.rank == y.rank) same.dim[node->a.axis] = y.dim[node->a.axis];
+        if (same.rank == y.rank) same.dim[axis] = y.dim[axis];
         if (!mirt__shape_equal(&same, &y)) {
             char tx[96], ty[96];
-            return mirt__fail(MIRT_E_SHAPE, "%s and %s differ in more than axis %d", mirt__shape_text(&node->in[0]->shape, ty),
-                              mirt__shape_text(&x->shape, tx), node->a.axis), false;
+            return mirt__fail(MIRT_E_SHAPE, "%s and %s differ in more than axis %d",
+                              mirt__shape_text(&node->in[0]->shape, ty), mirt__shape_text(&x->shape, tx), axis),
+                   false;
         }
         if (x->dtype != node->in[0]->dtype) {
-            return mirt__fail(MIRT_E_INVALID, "%s and %s do not go together: cast one of them", mirt__dtype_name(node->in[0]->dtype),
-                              mirt__dtype_name(x->dtype)), false;
+            return mirt__fail(MIRT_E_INVALID, "%s and %s do not go together: cast one of them",
+                              mirt__dtype_name(node->in[0]->dtype), mirt__dtype_name(x->dtype)),
+                   false;
         }
-        if (y.dim[node->a.axis] > MIRT__MAX_ELEMENTS - x->shape.dim[node->a.axis]) return mirt__fail(MIRT_E_SHAPE, "makes too many elements"), false;
-        y.dim[node->a.axis] += x->shape.dim[node->a.axis];
+        if (y.dim[axis] > MIRT__MAX_ELEMENTS - x->shape.dim[axis]) {
+            return mirt__fail(MIRT_E_SHAPE, "makes too many elements"), false;
+        }
+        y.dim[axis] += x->shape.dim[axis];
     }
     return mirt__declare(node, node->in[0]->dtype, &y);
 }
 
 static void mirt__concat_run(const mirt__call *call) {
     int64_t place[MIRT_MAX_RANK] = {0};
+    const int axis = MIRT__OF(&call->node->a, axis)->axis;
     for (int k = 0; k < call->node->num_in; k++) {
         const mirt_shape *x = &call->node->in[k]->shape;
         mirt__move m = mirt__move_of(call, x);
@@ -105,16 +118,16 @@ static void mirt__concat_run(const mirt__call *call) {
         m.x = call->in[k];
         m.y = mirt__move_at(call->out[0], m.to, place, m.rank, m.dtype);
         call->kernels->move(&m, &call->where);
-        place[call->node->a.axis] += x->dim[call->node->a.axis];
+        place[axis] += x->dim[axis];
     }
 }
 
 static mirt_tensor *mirt__slice_op(mirt_tensor *x, const int64_t *begin, const int64_t *size) {
-    mirt__attrs a = mirt__no_attrs();
+    mirt__attrs a = mirt__attrs_of(MIRT__OP_slice);
     if (!x) return NULL;
     a.shape.rank = x->shape.rank;
     for (int i = 0; i < x->shape.rank; i++) {
-        a.begin[i] = begin[i];
+        MIRT__OF(&a, move)->begin[i] = begin[i];
         a.shape.dim[i] = size[i];
     }
     return mirt__record(x->node->graph, MIRT__OP_slice, &a, &x, 1);
@@ -130,10 +143,11 @@ static bool mirt__need_lists(const mirt_tensor *x, const void *a, const void *b,
 
 static bool mirt__concat_gradient(mirt__node *node, mirt_tensor *const *dy, mirt_tensor **dx) {
     int64_t begin[MIRT_MAX_RANK] = {0};
+    const int axis = MIRT__OF(&node->a, axis)->axis;
     for (int k = 0; k < node->num_in; k++) {
         const mirt_shape *x = &node->in[k]->shape;
         if (node->in[k]->needs_grad && !(dx[k] = mirt__slice_op(dy[0], begin, x->dim))) return false;
-        begin[node->a.axis] += x->dim[node->a.axis];
+        begin[axis] += x->dim[axis];
     }
     return true;
 }
@@ -145,8 +159,8 @@ MIRT__OP_ROW(concat,
 
 MIRT_API mirt_tensor *mirt_concat(mirt_tensor *const *x, int n, int axis) {
     mirt_tensor *in[MIRT__MAX_IN];
-    mirt__attrs a = mirt__no_attrs();
-    a.axis = axis;
+    mirt__attrs a = mirt__attrs_of(MIRT__OP_concat);
+    MIRT__OF(&a, axis)->axis = axis;
     if (n < 1 || !x) return mirt__fail(MIRT_E_INVALID, "concat: there is nothing to join"), (mirt_tensor *)NULL;
     in[0] = x[0];
     for (int at = 1; at < n && in[0];) { /* as many at a time as a node takes */
@@ -159,19 +173,20 @@ MIRT_API mirt_tensor *mirt_concat(mirt_tensor *const *x, int n, int axis) {
 
 static bool mirt__slice_shape(mirt__node *node) {
     const mirt_shape *x = &node->in[0]->shape;
-    mirt__attrs *a = &node->a;
+    const int64_t *begin = MIRT__OF(&node->a, move)->begin;
+    mirt_shape *y = &node->a.shape;
     for (int i = 0; i < x->rank; i++) {
         if (x->dim[i] == MIRT_ROWS) {
-            if (!mirt__move_keeps_rows(node, a->begin[i] == 0 && a->shape.dim[i] == -1)) return false;
+            if (!mirt__move_keeps_rows(node, begin[i] == 0 && y->dim[i] == -1)) return false;
             continue;
         }
-        if (a->shape.dim[i] == -1 && a->begin[i] >= 0) a->shape.dim[i] = x->dim[i] - a->begin[i];
-        if (a->begin[i] < 0 || a->shape.dim[i] < 1 || a->begin[i] > x->dim[i] - a->shape.dim[i]) {
-            return mirt__fail(MIRT_E_SHAPE, "%lld elements from %lld on are not within the %lld of axis %d", (long long)a->shape.dim[i],
-                              (long long)a->begin[i], (long long)x->dim[i], i), false;
+        if (y->dim[i] == -1 && begin[i] >= 0) y->dim[i] = x->dim[i] - begin[i];
+        if (begin[i] < 0 || y->dim[i] < 1 || begin[i] > x->dim[i] - y->dim[i]) {
+            return mirt__fail(MIRT_E_SHAPE, "%lld elements from %lld on are not within the %lld of axis %d",
+                              (long long)y->dim[i], (long long)begin[i], (long long)x->dim[i], i), false;
         }
     }
-    return mirt__declare(node, node->in[0]->dtype, &a->shape);
+    return mirt__declare(node, node->in[0]->dtype, y);
 }
 
 static void mirt__slice_run(const mirt__call *call) {
@@ -179,17 +194,17 @@ static void mirt__slice_run(const mirt__call *call) {
     mirt__move m = mirt__move_of(call, y);
     mirt__move_strides(&call->node->in[0]->shape, m.from);
     mirt__move_strides(y, m.to);
-    m.x = mirt__move_at(call->in[0], m.from, call->node->a.begin, m.rank, m.dtype);
+    m.x = mirt__move_at(call->in[0], m.from, MIRT__OF(&call->node->a, move)->begin, m.rank, m.dtype);
     call->kernels->move(&m, &call->where);
 }
 
 static mirt_tensor *mirt__pad_op(mirt_tensor *x, const int64_t *before, const int64_t *after, float value) {
-    mirt__attrs a = mirt__no_attrs();
+    mirt__attrs a = mirt__attrs_of(MIRT__OP_pad);
     if (!x) return NULL;
     a.scale = value;
     a.shape.rank = x->shape.rank;
     for (int i = 0; i < x->shape.rank; i++) {
-        a.begin[i] = before[i];
+        MIRT__OF(&a, move)->begin[i] = before[i];
         a.shape.dim[i] = after[i];
     }
     return mirt__record(x->node->graph, MIRT__OP_pad, &a, &x, 1);
@@ -197,9 +212,10 @@ static mirt_tensor *mirt__pad_op(mirt_tensor *x, const int64_t *before, const in
 
 static bool mirt__slice_gradient(mirt__node *node, mirt_tensor *const *dy, mirt_tensor **dx) {
     const mirt_shape *x = &node->in[0]->shape;
+    const int64_t *begin = MIRT__OF(&node->a, move)->begin;
     int64_t after[MIRT_MAX_RANK];
-    for (int i = 0; i < x->rank; i++) after[i] = x->dim[i] - node->a.begin[i] - node->out[0]->shape.dim[i];
-    dx[0] = mirt__pad_op(dy[0], node->a.begin, after, 0);
+    for (int i = 0; i < x->rank; i++) after[i] = x->dim[i] - begin[i] - node->out[0]->shape.dim[i];
+    dx[0] = mirt__pad_op(dy[0], begin, after, 0);
     return dx[0] != NULL;
 }
 
@@ -228,7 +244,8 @@ MIRT_API mirt_tensor *mirt_split_tensor(mirt_tensor *x, int n, int axis, mirt_te
     const int64_t whole = at >= 0 && at < x->shape.rank ? x->shape.dim[at] : 0;
     if (n < 1 || whole < n || whole % n) {
         char text[96];
-        mirt__fail(MIRT_E_SHAPE, "split: %s does not divide into %d equal parts along axis %d", mirt__shape_text(&x->shape, text), n, axis);
+        mirt__fail(MIRT_E_SHAPE, "split: %s does not divide into %d equal parts along axis %d",
+                   mirt__shape_text(&x->shape, text), n, axis);
         mirt__graph_poison(x->node->graph);
         return NULL;
     }
@@ -240,17 +257,21 @@ MIRT_API mirt_tensor *mirt_split_tensor(mirt_tensor *x, int n, int axis, mirt_te
 
 static bool mirt__pad_shape(mirt__node *node) {
     mirt_shape y = node->in[0]->shape;
-    const mirt__attrs *a = &node->a;
+    const int64_t *before = MIRT__OF(&node->a, move)->begin, *after = node->a.shape.dim;
     for (int i = 0; i < y.rank; i++) {
         if (y.dim[i] == MIRT_ROWS) {
-            if (!mirt__move_keeps_rows(node, a->begin[i] == 0 && a->shape.dim[i] == 0)) return false;
+            if (!mirt__move_keeps_rows(node, before[i] == 0 && after[i] == 0)) return false;
             continue;
         }
-        if (a->begin[i] < 0 || a->shape.dim[i] < 0) return mirt__fail(MIRT_E_INVALID, "an axis cannot be padded by less than nothing; mirt_slice cuts"), false;
-        if (a->begin[i] > MIRT__MAX_ELEMENTS || a->shape.dim[i] > MIRT__MAX_ELEMENTS) return mirt__fail(MIRT_E_SHAPE, "makes too many elements"), false;
-        y.dim[i] += a->begin[i] + a->shape.dim[i];
+        if (before[i] < 0 || after[i] < 0) {
+            return mirt__fail(MIRT_E_INVALID, "an axis cannot be padded by less than nothing; mirt_slice cuts"), false;
+        }
+        if (before[i] > MIRT__MAX_ELEMENTS || after[i] > MIRT__MAX_ELEMENTS) {
+            return mirt__fail(MIRT_E_SHAPE, "makes too many elements"), false;
+        }
+        y.dim[i] += before[i] + after[i];
     }
-    if (node->in[0]->dtype != MIRT_FLOAT32 && a->scale != 0) {
+    if (node->in[0]->dtype != MIRT_FLOAT32 && node->a.scale != 0) {
         return mirt__fail(MIRT_E_INVALID, "pads %s with 0 only", mirt__dtype_name(node->in[0]->dtype)), false;
     }
     return mirt__declare(node, node->in[0]->dtype, &y);
@@ -275,16 +296,18 @@ static void mirt__pad_run(const mirt__call *call) {
     const mirt__real value = (mirt__real)call->node->a.scale;
     mirt__move m = mirt__move_of(call, x);
     if (call->node->out[0]->dtype != MIRT_FLOAT32) mirt__pad_clear(call);
-    else call->kernels->fill((mirt__real *)call->out[0], value, mirt__elements(call->node->out[0], call->rows), &call->where);
+    else
+        call->kernels->fill((mirt__real *)call->out[0], value, mirt__elements(call->node->out[0], call->rows),
+                            &call->where);
     mirt__move_strides(x, m.from);
     mirt__move_strides(y, m.to);
     m.x = call->in[0];
-    m.y = mirt__move_at(call->out[0], m.to, call->node->a.begin, m.rank, m.dtype);
+    m.y = mirt__move_at(call->out[0], m.to, MIRT__OF(&call->node->a, move)->begin, m.rank, m.dtype);
     call->kernels->move(&m, &call->where);
 }
 
 static bool mirt__pad_gradient(mirt__node *node, mirt_tensor *const *dy, mirt_tensor **dx) {
-    dx[0] = mirt__slice_op(dy[0], node->a.begin, node->in[0]->shape.dim);
+    dx[0] = mirt__slice_op(dy[0], MIRT__OF(&node->a, move)->begin, node->in[0]->shape.dim);
     return dx[0] != NULL;
 }
 
@@ -303,10 +326,13 @@ static bool mirt__gather_shape(mirt__node *node) {
     mirt_shape y = indices->shape;
     if (!mirt__need_float(node, 1)) return false;
     if (indices->dtype != MIRT_INT32 && indices->dtype != MIRT_UINT8) {
-        return mirt__fail(MIRT_E_INVALID, "takes int32 or uint8 indices, not %s", mirt__dtype_name(indices->dtype)), false;
+        return mirt__fail(MIRT_E_INVALID, "takes int32 or uint8 indices, not %s", mirt__dtype_name(indices->dtype)),
+               false;
     }
-    if (table->shape.rank < 1 || mirt__is_batched(&table->shape)) return mirt__fail(MIRT_E_SHAPE, "takes rows of a table, not of a batch"), false;
-    if (y.rank + table->shape.rank - 1 > MIRT_MAX_RANK) return mirt__fail(MIRT_E_SHAPE, "makes more than %d axes", MIRT_MAX_RANK), false;
+    if (table->shape.rank < 1 || mirt__is_batched(&table->shape))
+        return mirt__fail(MIRT_E_SHAPE, "takes rows of a table, not of a batch"), false;
+    if (y.rank + table->shape.rank - 1 > MIRT_MAX_RANK)
+        return mirt__fail(MIRT_E_SHAPE, "makes more than %d axes", MIRT_MAX_RANK), false;
     for (int i = 1; i < table->shape.rank; i++) y.dim[y.rank++] = table->shape.dim[i];
     return mirt__declare(node, MIRT_FLOAT32, &y);
 }
@@ -331,7 +357,7 @@ static void mirt__gather_run(const mirt__call *call) {
 
 static bool mirt__gather_gradient(mirt__node *node, mirt_tensor *const *dy, mirt_tensor **dx) {
     mirt_tensor *in[2] = {dy[0], node->in[1]};
-    mirt__attrs a = mirt__no_attrs();
+    mirt__attrs a = mirt__attrs_of(MIRT__OP_gather_grad);
     a.shape = node->in[0]->shape;
     dx[0] = mirt__record(node->graph, MIRT__OP_gather_grad, &a, in, 2);
     return dx[0] != NULL;

@@ -1,13 +1,13 @@
 #include "ops.h"
-/* Batch normalization (a.last_axes 0: over all axes but the last) and layer normalization (over the
-   last a.last_axes axes), a.epsilon.
-   norm_stats: x -> mean, variance. normalize: x, mean, variance, [gamma], [beta] (a.gamma, a.beta);
-   a.batch_statistics: the statistics are x's own, and the gradient flows through them;
-   a.synchronized: they are of all replicas' rows. With a.residual the last
+/* Batch normalization (last_axes 0: over all axes but the last) and layer normalization (over the
+   last last_axes axes), scaling.epsilon.
+   norm_stats: x -> mean, variance. normalize: x, mean, variance, [gamma], [beta] (scaling.gamma, scaling.beta);
+   batch_statistics: the statistics are x's own, and the gradient flows through them;
+   synchronized: they are of all replicas' rows. With a.residual the last
    input is added before a.activation (elementwise). norm_grad_sums: dy, x, mean, variance, [gamma], [beta] -> gradients
    of beta and gamma. norm_grad_input: dy, x, mean, variance, [gamma], [beta], [the two sums] -> dx. dy counts times the
    slope of a.mask_activation.
-   batch_norm: see ops.h; also a.momentum, a.training. */
+   batch_norm: see ops.h; also momentum, a.training. */
 
 /* Of an x of `shape`: the axes that gamma and beta have. */
 static mirt_shape mirt__norm_last(const mirt_shape *shape, int last_axes) {
@@ -24,13 +24,14 @@ static mirt_tensor *mirt__norm_x(const mirt__node *node) {
 }
 
 static void mirt__norm_args(const mirt__node *node, int64_t rows, mirt__norm *s) {
+    const mirt__attrs_norm *own = MIRT__OF(&node->a, norm);
     const mirt_tensor *x = mirt__norm_x(node);
-    const mirt_shape last = mirt__norm_last(&x->shape, node->a.last_axes);
+    const mirt_shape last = mirt__norm_last(&x->shape, own->last_axes);
     memset(s, 0, sizeof *s);
     s->n = mirt__shape_count(&last);
     s->rows = s->n ? mirt__elements(x, rows) / s->n : 0;
-    s->by_row = node->a.last_axes > 0;
-    s->epsilon = node->a.epsilon;
+    s->by_row = own->last_axes > 0;
+    s->epsilon = own->scaling.epsilon;
     s->activation = node->a.activation ? node->a.activation : node->a.mask_activation;
     s->x_dtype = x->dtype;
 }
@@ -44,26 +45,32 @@ static void mirt__norm_workspace(const mirt__node *node, int64_t rows, mirt__wor
 
 /* Whether x has the axes: its rows are not among the last ones. */
 static bool mirt__norm_check(const mirt__node *node) {
+    const mirt__attrs_norm *own = MIRT__OF(&node->a, norm);
     const mirt_shape *x = &node->in[0]->shape;
     const int most = x->rank - mirt__is_batched(x);
     char text[96];
     if (!mirt__need_float(node, node->num_in)) return false;
-    if (node->a.last_axes >= 0 && node->a.last_axes <= most && most > 0) return true;
-    return mirt__fail(MIRT_E_SHAPE, "input is %s; it has %d axes to normalize over, not %d", mirt__shape_text(x, text), most, node->a.last_axes ? node->a.last_axes : 1), false;
+    if (own->last_axes >= 0 && own->last_axes <= most && most > 0) return true;
+    mirt__fail(MIRT_E_SHAPE, "input is %s; it has %d axes to normalize over, not %d", mirt__shape_text(x, text), most,
+               own->last_axes ? own->last_axes : 1);
+    return false;
 }
 
 static bool mirt__norm_fits(const mirt__node *node, int input, const mirt_shape *shape, const char *name) {
     char text[96], wanted[96];
     if (input < node->num_in && mirt__shape_equal(&node->in[input]->shape, shape)) return true;
-    return mirt__fail(MIRT_E_SHAPE, "%s is %s; it should be %s", name, input < node->num_in ? mirt__shape_text(&node->in[input]->shape, text) : "missing",
-                      mirt__shape_text(shape, wanted)), false;
+    return mirt__fail(MIRT_E_SHAPE, "%s is %s; it should be %s", name,
+                      input < node->num_in ? mirt__shape_text(&node->in[input]->shape, text) : "missing",
+                      mirt__shape_text(shape, wanted)),
+           false;
 }
 
 /* The shape of mean and variance. */
 static mirt_shape mirt__norm_stats_of(const mirt__node *node) {
+    const mirt__attrs_norm *own = MIRT__OF(&node->a, norm);
     mirt_shape shape = mirt__norm_x(node)->shape;
-    if (!node->a.last_axes) return mirt__norm_last(&shape, 0);
-    shape.rank -= node->a.last_axes;
+    if (!own->last_axes) return mirt__norm_last(&shape, 0);
+    shape.rank -= own->last_axes;
     for (int i = shape.rank; i < MIRT_MAX_RANK; i++) shape.dim[i] = 0;
     return shape;
 }
@@ -83,7 +90,7 @@ static void mirt__norm_stats_run(const mirt__call *call) {
 }
 
 /* Only batch normalization reads and writes 16-bit images. */
-static bool mirt__norm_by_channel(const mirt__node *node) { return node->a.last_axes == 0; }
+static bool mirt__norm_by_channel(const mirt__node *node) { return MIRT__OF(&node->a, norm)->last_axes == 0; }
 
 MIRT__OP_ROW(norm_stats,
     MIRT__SET(shape, mirt__norm_stats_shape) MIRT__SET(run, mirt__norm_stats_run)
@@ -92,24 +99,27 @@ MIRT__OP_ROW(norm_stats,
 
 /* Of normalize and batch_norm, whose inputs are alike. */
 static bool mirt__normalize_shape(mirt__node *node) {
+    const mirt__attrs_norm *own = MIRT__OF(&node->a, norm);
     int next = 3;
     if (!mirt__norm_check(node)) return false;
-    const mirt_shape stats = mirt__norm_stats_of(node), last = mirt__norm_last(&node->in[0]->shape, node->a.last_axes);
+    const mirt_shape stats = mirt__norm_stats_of(node), last = mirt__norm_last(&node->in[0]->shape, own->last_axes);
     return mirt__norm_fits(node, 1, &stats, "mean") && mirt__norm_fits(node, 2, &stats, "variance") &&
-           (!node->a.gamma || mirt__norm_fits(node, next++, &last, "gamma")) && (!node->a.beta || mirt__norm_fits(node, next++, &last, "beta")) &&
+           (!own->scaling.gamma || mirt__norm_fits(node, next++, &last, "gamma")) &&
+           (!own->scaling.beta || mirt__norm_fits(node, next++, &last, "beta")) &&
            (!node->a.residual || mirt__norm_fits(node, next, &node->in[0]->shape, "what is added")) &&
            mirt__declare(node, MIRT_FLOAT32, &node->in[0]->shape);
 }
 
 static void mirt__normalize_run(const mirt__call *call) {
+    const mirt__attrs_norm *own = MIRT__OF(&call->node->a, norm);
     mirt__norm s;
     int next = 3;
     mirt__norm_args(call->node, call->rows, &s);
     s.x = call->in[0];
     s.mean = (const mirt__real *)call->in[1];
     s.variance = (const mirt__real *)call->in[2];
-    if (call->node->a.gamma) s.gamma = (const mirt__real *)call->in[next++];
-    if (call->node->a.beta) s.beta = (const mirt__real *)call->in[next++];
+    if (own->scaling.gamma) s.gamma = (const mirt__real *)call->in[next++];
+    if (own->scaling.beta) s.beta = (const mirt__real *)call->in[next++];
     if (call->node->a.residual) {
         s.add = call->in[next];
         s.add_dtype = call->node->in[next]->dtype;
@@ -131,13 +141,14 @@ static mirt_tensor *mirt__norm_grad_op(mirt__node *node, mirt__op_id id, mirt_te
 
 /* dx; sums: of dy and dy * hat over this replica's rows, or NULL. */
 static mirt_tensor *mirt__norm_input_gradient(mirt__node *node, mirt_tensor *dy, mirt_tensor *sums) {
+    const mirt__attrs_norm *own = MIRT__OF(&node->a, norm);
     mirt_tensor *in[MIRT__MAX_IN] = {dy, node->in[0], node->in[1], node->in[2], NULL, NULL, NULL, NULL};
     int count = 4;
-    for (int i = 3; i < 3 + node->a.gamma + node->a.beta; i++) in[count++] = node->in[i];
-    if (node->a.batch_statistics && !node->a.last_axes) {
+    for (int i = 3; i < 3 + own->scaling.gamma + own->scaling.beta; i++) in[count++] = node->in[i];
+    if (own->batch_statistics && !own->last_axes) {
         in[count] = sums->node->out[0];
         in[count + 1] = sums->node->out[1];
-        if (node->a.synchronized && !mirt__all_reduce_op(in + count, 2, MIRT__ALL_REDUCE_SUM)) return NULL;
+        if (own->synchronized && !mirt__all_reduce_op(in + count, 2, MIRT__ALL_REDUCE_SUM)) return NULL;
         count += 2;
     }
     return mirt__norm_grad_op(node, MIRT__OP_norm_grad_input, in, count);
@@ -145,14 +156,16 @@ static mirt_tensor *mirt__norm_input_gradient(mirt__node *node, mirt_tensor *dy,
 
 /* What is added has the sum's gradient: through an activation it is known from the output. */
 static bool mirt__normalize_gradient(mirt__node *node, mirt_tensor *const *dys, mirt_tensor **dx) {
-    const int gamma = 3, beta = 3 + node->a.gamma;
-    const bool wants_gamma = node->a.gamma && node->in[gamma]->needs_grad, wants_beta = node->a.beta && node->in[beta]->needs_grad;
+    const mirt__attrs_norm *own = MIRT__OF(&node->a, norm);
+    const int gamma = 3, beta = 3 + own->scaling.gamma, end = beta + own->scaling.beta;
+    const bool wants_gamma = own->scaling.gamma && node->in[gamma]->needs_grad;
+    const bool wants_beta = own->scaling.beta && node->in[beta]->needs_grad;
     mirt_tensor *dy = node->a.residual ? mirt__activation_grad_op(node->a.activation, dys[0], node->out[0]) : dys[0];
     mirt_tensor *in[6] = {dy, node->in[0], node->in[1], node->in[2], NULL, NULL}, *sums = NULL;
-    if (node->a.residual && node->in[beta + node->a.beta]->needs_grad) dx[beta + node->a.beta] = dy;
-    for (int i = 3; i < beta + node->a.beta; i++) in[i + 1] = node->in[i];
-    if (wants_gamma || wants_beta || (node->in[0]->needs_grad && node->a.batch_statistics && !node->a.last_axes)) {
-        sums = mirt__norm_grad_op(node, MIRT__OP_norm_grad_sums, in, beta + node->a.beta + 1);
+    if (node->a.residual && node->in[end]->needs_grad) dx[end] = dy;
+    for (int i = 3; i < end; i++) in[i + 1] = node->in[i];
+    if (wants_gamma || wants_beta || (node->in[0]->needs_grad && own->batch_statistics && !own->last_axes)) {
+        sums = mirt__norm_grad_op(node, MIRT__OP_norm_grad_sums, in, end + 1);
         if (!sums) return false;
         if (wants_beta) dx[beta] = sums->node->out[0];
         if (wants_gamma) dx[gamma] = sums->node->out[1];
@@ -169,19 +182,21 @@ MIRT__OP_ROW(normalize,
     MIRT__SET(half_in, MIRT__INPUTS_ALL) MIRT__SET(half_out, true))
 
 static bool mirt__norm_grad_sums_shape(mirt__node *node) {
-    const mirt_shape last = mirt__norm_last(&node->in[1]->shape, node->a.last_axes);
+    const mirt__attrs_norm *own = MIRT__OF(&node->a, norm);
+    const mirt_shape last = mirt__norm_last(&node->in[1]->shape, own->last_axes);
     return mirt__declare(node, MIRT_FLOAT32, &last) && mirt__declare(node, MIRT_FLOAT32, &last);
 }
 
 static void mirt__norm_grad_args(const mirt__call *call, mirt__norm *s) {
+    const mirt__attrs_norm *own = MIRT__OF(&call->node->a, norm);
     mirt__norm_args(call->node, call->rows, s);
     s->dy = call->in[0];
     s->dy_dtype = call->node->in[0]->dtype;
     s->x = call->in[1];
     s->mean = (const mirt__real *)call->in[2];
     s->variance = (const mirt__real *)call->in[3];
-    if (call->node->a.gamma) s->gamma = (const mirt__real *)call->in[4];
-    if (call->node->a.beta) s->beta = (const mirt__real *)call->in[4 + call->node->a.gamma];
+    if (own->scaling.gamma) s->gamma = (const mirt__real *)call->in[4];
+    if (own->scaling.beta) s->beta = (const mirt__real *)call->in[4 + own->scaling.gamma];
 }
 
 static void mirt__norm_grad_sums_run(const mirt__call *call) {
@@ -196,16 +211,20 @@ MIRT__OP_ROW(norm_grad_sums,
     MIRT__SET(workspace, mirt__norm_workspace) MIRT__SET(half, mirt__norm_by_channel)
     MIRT__SET(half_in, MIRT__INPUTS_ALL) MIRT__SET(half_copied, true))
 
-static bool mirt__norm_grad_input_shape(mirt__node *node) { return mirt__declare(node, MIRT_FLOAT32, &node->in[1]->shape); }
+static bool mirt__norm_grad_input_shape(mirt__node *node) {
+    return mirt__declare(node, MIRT_FLOAT32, &node->in[1]->shape);
+}
 
 MIRT__LIB double mirt__norm_count(const mirt__call *call, const mirt__node *node, int64_t rows) {
-    const bool global = node->a.synchronized && mirt__is_batched(&node->in[1]->shape);
+    const mirt__attrs_norm *own = MIRT__OF(&node->a, norm);
+    const bool global = own->synchronized && mirt__is_batched(&node->in[1]->shape);
     return global ? (double)rows * ((double)call->run->global_rows / (double)call->rows) : (double)rows;
 }
 
 static void mirt__norm_grad_input_run(const mirt__call *call) {
     const mirt__node *node = call->node;
-    const int sums = 4 + node->a.gamma + node->a.beta;
+    const mirt__attrs_norm *own = MIRT__OF(&node->a, norm);
+    const int sums = 4 + own->scaling.gamma + own->scaling.beta;
     mirt__norm s;
     mirt__norm_grad_args(call, &s);
     for (int i = 0; i < 2 && sums < node->num_in; i++) s.sum[i] = (const mirt__real *)call->in[sums + i];
@@ -227,8 +246,15 @@ MIRT__OP_ROW(norm_grad_input,
     MIRT__SET(half, mirt__norm_by_channel) MIRT__SET(half_in, MIRT__INPUTS_ALL) MIRT__SET(half_out, true)
     MIRT__SET(half_copied, true) MIRT__SET(half_tied, mirt__norm_grad_half_tied))
 
+/* Inputs of a normalization up to beta. */
+static int mirt__norm_inputs(const mirt__attrs *a) {
+    const mirt__attrs_scaling *scaling = &MIRT__OF(a, norm)->scaling;
+    return 3 + scaling->gamma + scaling->beta;
+}
+
 MIRT__LIB mirt_tensor *mirt__normalize_op(mirt_tensor *const *in, const mirt__attrs *a) {
-    return in[0] ? mirt__record(in[0]->node->graph, MIRT__OP_normalize, a, in, 3 + a->gamma + a->beta + a->residual) : NULL;
+    const int count = mirt__norm_inputs(a) + a->residual;
+    return in[0] ? mirt__record(in[0]->node->graph, MIRT__OP_normalize, a, in, count) : NULL;
 }
 
 /* x's statistics into in[1] and in[2]. */
@@ -238,19 +264,25 @@ static bool mirt__norm_stats_op(mirt_tensor **in, const mirt__attrs *a) {
     return in[1] != NULL;
 }
 
-MIRT__LIB mirt_tensor *mirt__layer_norm_op(mirt_tensor *x, mirt_tensor *gamma, mirt_tensor *beta, const mirt__attrs *a) {
+MIRT__LIB mirt_tensor *mirt__layer_norm_op(mirt_tensor *x, mirt_tensor *gamma, mirt_tensor *beta,
+                                           const mirt__attrs *a) {
     mirt_tensor *in[5] = {x, NULL, NULL, gamma ? gamma : beta, beta};
-    mirt__attrs own = *a;
-    own.gamma = gamma != NULL;
-    own.beta = beta != NULL;
-    own.batch_statistics = true;
-    return mirt__norm_stats_op(in, &own) ? mirt__normalize_op(in, &own) : NULL;
+    mirt__attrs attrs = *a;
+    mirt__attrs_norm *own = MIRT__OF(&attrs, norm);
+    own->scaling.gamma = gamma != NULL;
+    own->scaling.beta = beta != NULL;
+    own->batch_statistics = true;
+    return mirt__norm_stats_op(in, &attrs) ? mirt__normalize_op(in, &attrs) : NULL;
 }
 
 static bool mirt__batch_norm_shape(mirt__node *node) {
-    const mirt__attrs *a = &node->a;
-    if (!(a->epsilon >= 0 && a->epsilon <= FLT_MAX)) return mirt__fail(MIRT_E_INVALID, "epsilon is %g; it must not be below 0", (double)a->epsilon), false;
-    if (!(a->momentum >= 0 && a->momentum <= 1)) return mirt__fail(MIRT_E_INVALID, "momentum is %g; it must lie in [0, 1]", a->momentum), false;
+    const mirt__attrs_norm *a = MIRT__OF(&node->a, norm);
+    const float epsilon = a->scaling.epsilon;
+    if (!(epsilon >= 0 && epsilon <= FLT_MAX)) {
+        return mirt__fail(MIRT_E_INVALID, "epsilon is %g; it must not be below 0", (double)epsilon), false;
+    }
+    if (!(a->momentum >= 0 && a->momentum <= 1))
+        return mirt__fail(MIRT_E_INVALID, "momentum is %g; it must lie in [0, 1]", a->momentum), false;
     for (int i = 1; i < 3; i++) {
         if (mirt__is_variable(node->in[i]->node)) continue;
         return mirt__fail(MIRT_E_INVALID, "the moving statistics must be variables"), false;
@@ -259,7 +291,7 @@ static bool mirt__batch_norm_shape(mirt__node *node) {
 }
 
 MIRT__LIB mirt_tensor *mirt__batch_norm_op(mirt_tensor *const *in, const mirt__attrs *a) {
-    return in[0] ? mirt__record(in[0]->node->graph, MIRT__OP_batch_norm, a, in, 3 + a->gamma + a->beta) : NULL;
+    return in[0] ? mirt__record(in[0]->node->graph, MIRT__OP_batch_norm, a, in, mirt__norm_inputs(a)) : NULL;
 }
 
 static mirt_tensor *mirt__moving_average(mirt_tensor *moving, mirt_tensor *batch, double momentum) {
@@ -267,28 +299,31 @@ static mirt_tensor *mirt__moving_average(mirt_tensor *moving, mirt_tensor *batch
     return mirt__binary_op(MIRT__ADD, kept, mirt__unary_op(MIRT__AFFINE, batch, (float)(1 - momentum), 0));
 }
 
-MIRT__LIB mirt_tensor *mirt__batch_norm_training(mirt_tensor *const *in, const mirt__attrs *a, mirt_tensor **mean, mirt_tensor **variance) {
-    mirt__attrs own = *a;
+MIRT__LIB mirt_tensor *mirt__batch_norm_training(mirt_tensor *const *in, const mirt__attrs *a, mirt_tensor **mean,
+                                                 mirt_tensor **variance) {
+    mirt__attrs attrs = *a;
+    mirt__attrs_norm *own = MIRT__OF(&attrs, norm);
     mirt_tensor *now[5] = {in[0], NULL, NULL, NULL, NULL};
-    for (int i = 3; i < 3 + a->gamma + a->beta; i++) now[i] = in[i];
-    own.last_axes = 0;
-    own.batch_statistics = true;
-    if (!mirt__norm_stats_op(now, &own)) return NULL;
-    if (a->synchronized && !mirt__all_reduce_op(now + 1, 2, MIRT__ALL_REDUCE_MOMENTS)) return NULL;
+    for (int i = 3; i < mirt__norm_inputs(a); i++) now[i] = in[i];
+    own->last_axes = 0;
+    own->batch_statistics = true;
+    if (!mirt__norm_stats_op(now, &attrs)) return NULL;
+    if (own->synchronized && !mirt__all_reduce_op(now + 1, 2, MIRT__ALL_REDUCE_MOMENTS)) return NULL;
     *mean = now[1];
     *variance = now[2];
-    return mirt__normalize_op(now, &own);
+    return mirt__normalize_op(now, &attrs);
 }
 
 MIRT__LIB mirt_tensor *mirt__batch_norm_inference(mirt_tensor *const *in, const mirt__attrs *a) {
-    mirt__attrs own = *a;
-    own.last_axes = 0;
-    own.batch_statistics = own.synchronized = false;
-    return mirt__normalize_op(in, &own);
+    mirt__attrs attrs = *a;
+    mirt__attrs_norm *own = MIRT__OF(&attrs, norm);
+    own->last_axes = 0;
+    own->batch_statistics = own->synchronized = false;
+    return mirt__normalize_op(in, &attrs);
 }
 
-/* A moving statistic goes on to that of this batch: behind the step, with all replicas' in one, or in the step where one call of the layer goes on
-   from another. */
+/* A moving statistic goes on to that of this batch: behind the step, with all replicas' in one, or in the step where
+   one call of the layer goes on from another. */
 static bool mirt__batch_norm_moves(mirt__graph *graph, mirt_tensor *moving, mirt_tensor *batch, double momentum) {
     mirt__assignment *earlier = mirt__graph_assignment(graph, moving->node->a.index);
     if (!earlier) return mirt__graph_assign(graph, moving->node->a.index, batch, MIRT_AGGREGATE_MEAN, momentum);
@@ -306,12 +341,16 @@ static bool mirt__batch_norm_frozen(const mirt__node *node, const mirt__mode *mo
 }
 
 /* As Keras, a frozen layer normalizes by its moving statistics even in training. */
-static mirt_tensor *mirt__batch_norm_lower(mirt__graph *graph, const mirt__node *node, mirt_tensor *const *in, const mirt__mode *mode) {
+static mirt_tensor *mirt__batch_norm_lower(mirt__graph *graph, const mirt__node *node, mirt_tensor *const *in,
+                                           const mirt__mode *mode) {
+    const double momentum = MIRT__OF(&node->a, norm)->momentum;
     mirt_tensor *mean, *variance;
     const bool training = mirt__in_training(node, mode) && !mirt__norm_frozen(in[1], mode);
     if (!training) return mirt__batch_norm_inference(in, &node->a);
     mirt_tensor *y = mirt__batch_norm_training(in, &node->a, &mean, &variance);
-    return y && mirt__batch_norm_moves(graph, in[1], mean, node->a.momentum) && mirt__batch_norm_moves(graph, in[2], variance, node->a.momentum) ? y : NULL;
+    const bool moved = y && mirt__batch_norm_moves(graph, in[1], mean, momentum) &&
+                       mirt__batch_norm_moves(graph, in[2], variance, momentum);
+    return moved ? y : NULL;
 }
 
 MIRT__OP_ROW(batch_norm,

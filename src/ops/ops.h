@@ -13,7 +13,7 @@
 #else
 #define MIRT__CONSTANT const
 #endif
-#define MIRT__OP_EXTERN(name) extern const mirt__op mirt__op_##name;
+#define MIRT__OP_EXTERN(name, family) extern const mirt__op mirt__op_##name;
 MIRT__OP_LIST(MIRT__OP_EXTERN)
 #undef MIRT__OP_EXTERN
 #else
@@ -31,7 +31,8 @@ MIRT__LIB const mirt__op *mirt__op_get(mirt__op_id id);
 MIRT__LIB const char *mirt__kind_label(mirt__op_id id, int kind);
 /* What messages call an op: the name of the function that records it. */
 MIRT__LIB const char *mirt__called_name(mirt__op_id id, const mirt__attrs *attrs);
-MIRT__LIB mirt__attrs mirt__no_attrs(void);
+/* Attributes for a node of the op, all zero. */
+MIRT__LIB mirt__attrs mirt__attrs_of(mirt__op_id id);
 /* For rows of the op table: the output depends on rows as input 0 does. */
 MIRT__LIB mirt__extent mirt__extent_kept(const mirt__node *node, const mirt__extent in[2]);
 /* Whether a node of a model is lowered for training. */
@@ -55,11 +56,13 @@ MIRT__LIB mirt_tensor *mirt__binary_op(mirt__binary_kind kind, mirt_tensor *a, m
 MIRT__LIB mirt_tensor *mirt__logic_op(mirt__logic_kind kind, mirt_tensor *a, mirt_tensor *b);
 MIRT__LIB mirt_tensor *mirt__where_op(mirt_tensor *condition, mirt_tensor *a, mirt_tensor *b);
 /* Gradients of where(condition, a, b), or of what chose so, in dx[0] and dx[1]. */
-MIRT__LIB bool mirt__where_gradient(mirt_tensor *condition, mirt_tensor *a, mirt_tensor *b, mirt_tensor *dy, mirt_tensor **dx);
+MIRT__LIB bool mirt__where_gradient(mirt_tensor *condition, mirt_tensor *a, mirt_tensor *b, mirt_tensor *dy,
+                                    mirt_tensor **dx);
 /* A leaf with the values of `array`, copied. */
 MIRT__LIB mirt_tensor *mirt__constant_op(mirt__graph *graph, mirt_array array);
 MIRT__LIB mirt_tensor *mirt__scalar_op(mirt__graph *graph, float value);
-/* The activation that a unary node computes; the fused one whose gradient a binary node is; MIRT_LINEAR for all others. */
+/* The activation that a unary node computes; the fused one whose gradient a binary node is; MIRT_LINEAR for all others.
+ */
 MIRT__LIB mirt_activation_kind mirt__activation_of(const mirt__node *node);
 MIRT__LIB mirt_activation_kind mirt__activation_grad_of(const mirt__node *node);
 /* The activation node of `kind` on x; x itself for MIRT_LINEAR. */
@@ -95,11 +98,13 @@ MIRT__LIB mirt_tensor *mirt__upsampling2d_op(mirt_tensor *x, const int size[2], 
 MIRT__LIB mirt_tensor *mirt__max_pool2d_op(mirt_tensor *x, const mirt__attrs *a);
 MIRT__LIB mirt_tensor *mirt__average_pool2d_op(mirt_tensor *x, const mirt__attrs *a);
 MIRT__LIB mirt_tensor *mirt__dropout_op(mirt_tensor *x, float rate, uint64_t key);
-/* `noise`, with the rows: x's shape, or 1 where one draw is for all elements along a dimension. NULL: a draw an element. */
+/* `noise`, with the rows: x's shape, or 1 where one draw is for all elements along a dimension. NULL: a draw an
+ * element. */
 MIRT__LIB mirt_tensor *mirt__dropout_noise_op(mirt_tensor *x, float rate, uint64_t key, const mirt_shape *noise);
 /* What that becomes in training; `a` holds rate, key and the noise's shape. */
 MIRT__LIB mirt_tensor *mirt__masked_op(mirt_tensor *x, const mirt__attrs *a);
-/* x behind one more transform. Where x is another's output, of which nobody need know, the two are one list on what that reads. */
+/* x behind one more transform. Where x is another's output, of which nobody need know, the two are one list on what
+ * that reads. */
 MIRT__LIB mirt_tensor *mirt__augment_op(mirt_tensor *x, const mirt__transform *t);
 /* A crop or resizing without chance: of the window, or of all of x where there is none. */
 MIRT__LIB mirt_tensor *mirt__fit_op(mirt_tensor *x, const mirt__transform *t);
@@ -115,18 +120,24 @@ MIRT__LIB mirt_tensor *mirt__layer_norm_op(mirt_tensor *x, mirt_tensor *gamma, m
    never run: a program has one of the two below in its place, recorded with its inputs and
    attributes. In training `mean` and `variance` are the batch's, which the moving ones are to go on to. */
 MIRT__LIB mirt_tensor *mirt__batch_norm_op(mirt_tensor *const *in, const mirt__attrs *a);
-MIRT__LIB mirt_tensor *mirt__batch_norm_training(mirt_tensor *const *in, const mirt__attrs *a, mirt_tensor **mean, mirt_tensor **variance);
+MIRT__LIB mirt_tensor *mirt__batch_norm_training(mirt_tensor *const *in, const mirt__attrs *a, mirt_tensor **mean,
+                                                 mirt_tensor **variance);
 MIRT__LIB mirt_tensor *mirt__batch_norm_inference(mirt_tensor *const *in, const mirt__attrs *a);
 
 /* SUM adds over replicas, MEAN weighs them by their rows, MOMENTS takes a mean and a (biased)
    variance to those of all rows together. */
-typedef enum mirt__all_reduce_kind { MIRT__ALL_REDUCE_SUM, MIRT__ALL_REDUCE_MEAN, MIRT__ALL_REDUCE_MOMENTS } mirt__all_reduce_kind;
+typedef enum mirt__all_reduce_kind {
+    MIRT__ALL_REDUCE_SUM,
+    MIRT__ALL_REDUCE_MEAN,
+    MIRT__ALL_REDUCE_MOMENTS
+} mirt__all_reduce_kind;
 /* Replaces `count` <= MIRT__MAX_OUT tensors by what they are over all replicas; returns the first, or NULL. */
 MIRT__LIB mirt_tensor *mirt__all_reduce_op(mirt_tensor **inout, int count, int kind);
 
 /* Shared by convolution and pooling. check: the attributes alone; false with the error set. out: one
    spatial axis of output and the zeros before it, as TensorFlow; false when nothing comes out. */
-MIRT__LIB bool mirt__window_check(const int kernel[2], const int strides[2], const int dilation[2], mirt_padding padding);
+MIRT__LIB bool mirt__window_check(const int kernel[2], const int strides[2], const int dilation[2],
+                                  mirt_padding padding);
 MIRT__LIB bool mirt__window_out(int64_t in, int kernel, int stride, int dilation, mirt_padding padding,
                                 int64_t *out, int64_t *pad_before);
 /* The matrix a tensor is to matmul and dense layers: its last axis against all others. */

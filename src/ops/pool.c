@@ -1,37 +1,44 @@
 #include "ops.h"
-/* a.kernel (the window), a.strides, a.padding. Gradients: a.shape is x's shape. */
+/* kernel (the window), strides, padding. Gradients: a.shape is x's shape. */
 
 static bool mirt__pool_geometry(const mirt__node *node, const mirt_shape *x, int64_t rows, mirt__pool2d *p) {
+    const mirt__attrs_window *w = MIRT__OF(&node->a, window);
     memset(p, 0, sizeof *p);
     p->rows = x->dim[0] == MIRT_ROWS ? rows : x->dim[0];
     p->h = x->dim[1];
     p->w = x->dim[2];
     p->c = x->dim[3];
-    p->kh = node->a.kernel[0];
-    p->kw = node->a.kernel[1];
-    p->stride_h = node->a.strides[0];
-    p->stride_w = node->a.strides[1];
-    if (node->a.padded) {
-        p->pad_top = node->a.pad[0];
-        p->pad_left = node->a.pad[1];
-        p->oh = node->a.size[0];
-        p->ow = node->a.size[1];
+    p->kh = w->kernel[0];
+    p->kw = w->kernel[1];
+    p->stride_h = w->strides[0];
+    p->stride_w = w->strides[1];
+    if (w->padded) {
+        p->pad_top = w->pad[0];
+        p->pad_left = w->pad[1];
+        p->oh = w->size[0];
+        p->ow = w->size[1];
         return true;
     }
-    return mirt__window_out(p->h, p->kh, p->stride_h, 1, node->a.padding, &p->oh, &p->pad_top) &&
-           mirt__window_out(p->w, p->kw, p->stride_w, 1, node->a.padding, &p->ow, &p->pad_left);
+    return mirt__window_out(p->h, p->kh, p->stride_h, 1, w->padding, &p->oh, &p->pad_top) &&
+           mirt__window_out(p->w, p->kw, p->stride_w, 1, w->padding, &p->ow, &p->pad_left);
 }
 
 static bool mirt__pool_shape(mirt__node *node) {
+    const mirt__attrs_window *w = MIRT__OF(&node->a, window);
     mirt_shape y = node->in[0]->shape;
     mirt__pool2d p;
     char text[96];
     if (!mirt__need_float(node, 1)) return false;
-    if (y.rank != 4) return mirt__fail(MIRT_E_SHAPE, "input is %s; pooling takes (rows, height, width, channels)", mirt__shape_text(&y, text)), false;
+    if (y.rank != 4)
+        return mirt__fail(MIRT_E_SHAPE, "input is %s; pooling takes (rows, height, width, channels)",
+                          mirt__shape_text(&y, text)),
+               false;
     const int undilated[2] = {1, 1};
-    if (!mirt__window_check(node->a.kernel, node->a.strides, undilated, node->a.padding)) return false;
+    if (!mirt__window_check(w->kernel, w->strides, undilated, w->padding)) return false;
     if (!mirt__pool_geometry(node, &y, 1, &p)) {
-        return mirt__fail(MIRT_E_SHAPE, "pool %dx%d is larger than its input %lldx%lld with padding VALID", p.kh, p.kw, (long long)p.h, (long long)p.w), false;
+        return mirt__fail(MIRT_E_SHAPE, "pool %dx%d is larger than its input %lldx%lld with padding VALID", p.kh, p.kw,
+                          (long long)p.h, (long long)p.w),
+               false;
     }
     y.dim[1] = p.oh;
     y.dim[2] = p.ow;
@@ -58,7 +65,8 @@ static bool mirt__pool_gradient(mirt__node *node, mirt_tensor *const *dy, mirt_t
     mirt__attrs a = node->a;
     mirt_tensor *in[2] = {dy[0], max ? node->out[1] : NULL};
     a.shape = node->in[0]->shape;
-    dx[0] = mirt__record(node->graph, max ? MIRT__OP_max_pool2d_grad : MIRT__OP_average_pool2d_grad, &a, in, max ? 2 : 1);
+    dx[0] =
+        mirt__record(node->graph, max ? MIRT__OP_max_pool2d_grad : MIRT__OP_average_pool2d_grad, &a, in, max ? 2 : 1);
     return dx[0] != NULL;
 }
 

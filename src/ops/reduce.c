@@ -1,16 +1,19 @@
 #include "ops.h"
-/* a.kind (mirt__reduce_kind), a.axes, a.keepdims. */
+/* a.kind (mirt__reduce_kind); of the family: axes, keepdims. */
 
 static bool mirt__reduce_shape(mirt__node *node) {
     const mirt_shape *x = &node->in[0]->shape;
+    const mirt__attrs_reduce *a = MIRT__OF(&node->a, reduce);
     if (!mirt__need_float(node, 1)) return false;
-    if (node->a.axes >> x->rank) return mirt__fail(MIRT_E_SHAPE, "axes 0x%x name an axis beyond rank %d", node->a.axes, x->rank), false;
+    if (a->axes >> x->rank) {
+        return mirt__fail(MIRT_E_SHAPE, "axes 0x%x name an axis beyond rank %d", a->axes, x->rank), false;
+    }
     mirt_shape y;
     memset(&y, 0, sizeof y);
     for (int i = 0; i < x->rank; i++) {
-        bool reduced = node->a.axes >> i & 1;
+        bool reduced = a->axes >> i & 1;
         if (!reduced) y.dim[y.rank++] = x->dim[i];
-        else if (node->a.keepdims) y.dim[y.rank++] = 1;
+        else if (a->keepdims) y.dim[y.rank++] = 1;
     }
     return mirt__declare(node, MIRT_FLOAT32, &y);
 }
@@ -20,7 +23,7 @@ static void mirt__reduce_args(const mirt__node *node, int64_t rows, mirt__reduce
     memset(r, 0, sizeof *r);
     r->kind = (mirt__reduce_kind)node->a.kind;
     r->rank = x->rank;
-    r->axes = node->a.axes;
+    r->axes = MIRT__OF(&node->a, reduce)->axes;
     for (int i = 0; i < x->rank; i++) r->dim[i] = x->dim[i] == MIRT_ROWS ? rows : x->dim[i];
 }
 
@@ -43,7 +46,7 @@ static void mirt__reduce_workspace(const mirt__node *node, int64_t rows, mirt__w
 static mirt_tensor *mirt__keepdims(mirt_tensor *y, const mirt__node *node) {
     mirt_shape shape = node->in[0]->shape;
     for (int i = 0; i < shape.rank; i++) {
-        if (node->a.axes >> i & 1) shape.dim[i] = 1;
+        if (MIRT__OF(&node->a, reduce)->axes >> i & 1) shape.dim[i] = 1;
     }
     return mirt__reshape_op(y, &shape);
 }
@@ -75,7 +78,9 @@ MIRT__OP_ROW(reduce,
     MIRT__SET(half, mirt__reduce_half) MIRT__SET(half_in, MIRT__INPUT(0)) MIRT__SET(saved, true) MIRT__SET(min_in, 1)
     MIRT__SET(max_in, 1) MIRT__SET(saved_attrs, MIRT__SAVES_kind | MIRT__SAVES_axes | MIRT__SAVES_keepdims))
 
-static bool mirt__reduce_max_grad_shape(mirt__node *node) { return mirt__declare(node, MIRT_FLOAT32, &node->in[0]->shape); }
+static bool mirt__reduce_max_grad_shape(mirt__node *node) {
+    return mirt__declare(node, MIRT_FLOAT32, &node->in[0]->shape);
+}
 
 static void mirt__reduce_max_grad_run(const mirt__call *call) {
     mirt__reduce_max_grad g;
@@ -93,10 +98,10 @@ MIRT__OP_ROW(reduce_max_grad,
 
 MIRT__LIB mirt_tensor *mirt__reduce_op(mirt__reduce_kind kind, mirt_tensor *x, unsigned axes, bool keepdims) {
     if (!x) return NULL;
-    mirt__attrs a = mirt__no_attrs();
+    mirt__attrs a = mirt__attrs_of(MIRT__OP_reduce);
     a.kind = (int)kind;
-    a.axes = axes;
-    a.keepdims = keepdims;
+    MIRT__OF(&a, reduce)->axes = axes;
+    MIRT__OF(&a, reduce)->keepdims = keepdims;
     return mirt__record(x->node->graph, MIRT__OP_reduce, &a, &x, 1);
 }
 

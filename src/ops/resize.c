@@ -1,17 +1,23 @@
 #include "ops.h"
-/* resize2d: a.kernel is the height and width to come, a.kind mirt__resize's bilinear. The gradient's
+/* resize2d: size and bilinear. The gradient's
    a.shape is x's shape. */
 
 static bool mirt__resize2d_shape(mirt__node *node) {
     mirt_shape y = node->in[0]->shape;
+    const int *size = MIRT__OF(&node->a, resize)->size;
     char text[96];
     if (!mirt__need_float(node, 1)) return false;
-    if (y.rank != 4) return mirt__fail(MIRT_E_SHAPE, "input is %s; it should be (rows, height, width, channels)", mirt__shape_text(&y, text)), false;
+    if (y.rank != 4)
+        return mirt__fail(MIRT_E_SHAPE, "input is %s; it should be (rows, height, width, channels)",
+                          mirt__shape_text(&y, text)),
+               false;
     for (int i = 0; i < 2; i++) {
-        if (node->a.kernel[i] < 1 || y.dim[1 + i] > INT_MAX) {
-            return mirt__fail(MIRT_E_INVALID, "%s to %dx%d: sizes must be positive and below 2^31", mirt__shape_text(&node->in[0]->shape, text), node->a.kernel[0], node->a.kernel[1]), false;
+        if (size[i] < 1 || y.dim[1 + i] > INT_MAX) {
+            mirt__shape_text(&node->in[0]->shape, text);
+            mirt__fail(MIRT_E_INVALID, "%s to %dx%d: sizes must be positive and below 2^31", text, size[0], size[1]);
+            return false;
         }
-        y.dim[1 + i] = node->a.kernel[i];
+        y.dim[1 + i] = size[i];
     }
     return mirt__declare(node, MIRT_FLOAT32, &y);
 }
@@ -21,14 +27,15 @@ static void mirt__resize2d_run(const mirt__call *call) {
     const mirt__node *node = call->node;
     const bool grad = node->id == MIRT__OP_resize2d_grad;
     const mirt_shape *x = grad ? &node->a.shape : &node->in[0]->shape;
+    const mirt__attrs_resize *a = MIRT__OF(&node->a, resize);
     mirt__resize r;
     r.rows = mirt__is_batched(x) ? call->rows : x->dim[0];
     r.h = x->dim[1];
     r.w = x->dim[2];
     r.c = x->dim[3];
-    r.oh = node->a.kernel[0];
-    r.ow = node->a.kernel[1];
-    r.bilinear = node->a.kind != 0;
+    r.oh = a->size[0];
+    r.ow = a->size[1];
+    r.bilinear = a->bilinear;
     r.x = (const mirt__real *)call->in[0];
     r.y = (mirt__real *)call->out[0];
     if (grad) call->kernels->resize_grad(&r, &call->where);
@@ -51,10 +58,10 @@ MIRT__OP_ROW(resize2d_grad, MIRT__SET(shape, mirt__resize2d_grad_shape) MIRT__SE
 
 MIRT__LIB mirt_tensor *mirt__resize2d_op(mirt_tensor *x, int height, int width, bool bilinear) {
     if (!x) return NULL;
-    mirt__attrs a = mirt__no_attrs();
-    a.kernel[0] = height;
-    a.kernel[1] = width;
-    a.kind = bilinear;
+    mirt__attrs a = mirt__attrs_of(MIRT__OP_resize2d);
+    MIRT__OF(&a, resize)->size[0] = height;
+    MIRT__OF(&a, resize)->size[1] = width;
+    MIRT__OF(&a, resize)->bilinear = bilinear;
     return mirt__record(x->node->graph, MIRT__OP_resize2d, &a, &x, 1);
 }
 

@@ -1,38 +1,48 @@
 #include "ops.h"
-/* scan: a.kind (mirt__scan_kind) along a.axis. */
+/* scan: a.kind (mirt__scan_kind) along the family's axis. */
 
 MIRT__LIB bool mirt__take_axis(mirt__node *node, const mirt_shape *x) {
-    const int axis = node->a.axis < 0 ? node->a.axis + x->rank : node->a.axis;
+    mirt__attrs_axis *a = MIRT__OF(&node->a, axis);
+    const int axis = a->axis < 0 ? a->axis + x->rank : a->axis;
     char text[96];
     if (axis < 0 || axis >= x->rank) {
-        return mirt__fail(MIRT_E_SHAPE, "%s has no axis %d", mirt__shape_text(x, text), node->a.axis), false;
+        return mirt__fail(MIRT_E_SHAPE, "%s has no axis %d", mirt__shape_text(x, text), a->axis), false;
     }
-    if (x->dim[axis] == MIRT_ROWS) return mirt__fail(MIRT_E_SHAPE, "axis %d is the rows of a batch, which are divided among replicas", node->a.axis), false;
-    node->a.axis = axis;
+    if (x->dim[axis] == MIRT_ROWS) {
+        mirt__fail(MIRT_E_SHAPE, "axis %d is the rows of a batch, which are divided among replicas", a->axis);
+        return false;
+    }
+    a->axis = axis;
     return true;
 }
 
-static bool mirt__scan_finds(const mirt__node *node) { return node->a.kind == MIRT__ARGMAX || node->a.kind == MIRT__ARGMIN; }
+static bool mirt__scan_finds(const mirt__node *node) {
+    return node->a.kind == MIRT__ARGMAX || node->a.kind == MIRT__ARGMIN;
+}
 
 static bool mirt__scan_shape(mirt__node *node) {
     mirt_shape y = node->in[0]->shape;
     if (!mirt__need_float(node, 1) || !mirt__take_axis(node, &y)) return false;
+    const int axis = MIRT__OF(&node->a, axis)->axis;
     if (!mirt__scan_finds(node)) return mirt__declare(node, MIRT_FLOAT32, &y);
-    if (y.dim[node->a.axis] > INT32_MAX) return mirt__fail(MIRT_E_SHAPE, "an axis of %lld is too long for int32", (long long)y.dim[node->a.axis]), false;
+    if (y.dim[axis] > INT32_MAX) {
+        return mirt__fail(MIRT_E_SHAPE, "an axis of %lld is too long for int32", (long long)y.dim[axis]), false;
+    }
     y.rank--;
-    for (int i = node->a.axis; i < y.rank; i++) y.dim[i] = y.dim[i + 1];
+    for (int i = axis; i < y.rank; i++) y.dim[i] = y.dim[i + 1];
     return mirt__declare(node, MIRT_INT32, &y);
 }
 
 static void mirt__scan_run(const mirt__call *call) {
     const mirt_shape *x = &call->node->in[0]->shape;
+    const int axis = MIRT__OF(&call->node->a, axis)->axis;
     mirt__scan s;
     s.kind = (mirt__scan_kind)call->node->a.kind;
     s.outer = s.inner = 1;
-    s.n = x->dim[call->node->a.axis];
+    s.n = x->dim[axis];
     for (int i = 0; i < x->rank; i++) {
-        if (i < call->node->a.axis) s.outer *= x->dim[i] == MIRT_ROWS ? call->rows : x->dim[i];
-        if (i > call->node->a.axis) s.inner *= x->dim[i];
+        if (i < axis) s.outer *= x->dim[i] == MIRT_ROWS ? call->rows : x->dim[i];
+        if (i > axis) s.inner *= x->dim[i];
     }
     s.x = (const mirt__real *)call->in[0];
     s.y = call->out[0];
@@ -41,15 +51,16 @@ static void mirt__scan_run(const mirt__call *call) {
 
 static mirt_tensor *mirt__scan_op(int kind, mirt_tensor *x, int axis) {
     if (!x) return NULL;
-    mirt__attrs a = mirt__no_attrs();
+    mirt__attrs a = mirt__attrs_of(MIRT__OP_scan);
     a.kind = kind;
-    a.axis = axis;
+    MIRT__OF(&a, axis)->axis = axis;
     return mirt__record(x->node->graph, MIRT__OP_scan, &a, &x, 1);
 }
 
 /* Only sums pass gradients on: places are int32. */
 static bool mirt__scan_gradient(mirt__node *node, mirt_tensor *const *dy, mirt_tensor **dx) {
-    dx[0] = mirt__scan_op(node->a.kind == MIRT__CUMSUM ? MIRT__CUMSUM_BACK : MIRT__CUMSUM, dy[0], node->a.axis);
+    const int kind = node->a.kind == MIRT__CUMSUM ? MIRT__CUMSUM_BACK : MIRT__CUMSUM;
+    dx[0] = mirt__scan_op(kind, dy[0], MIRT__OF(&node->a, axis)->axis);
     return dx[0] != NULL;
 }
 

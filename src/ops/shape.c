@@ -1,12 +1,13 @@
 #include "ops.h"
-/* reshape: a.shape. cast: a.dtype. one_hot: a.depth. */
+/* reshape: a.shape. cast: a.dtype. one_hot: the family's depth. */
 
 static bool mirt__reshape_shape(mirt__node *node) {
     const mirt_tensor *x = node->in[0];
     bool rows_kept = mirt__is_batched(&x->shape) == mirt__is_batched(&node->a.shape);
     if (!rows_kept || mirt__shape_count(&x->shape) != mirt__shape_count(&node->a.shape)) {
         char from[96], to[96];
-        mirt__fail(MIRT_E_SHAPE, "%s cannot be reshaped to %s", mirt__shape_text(&x->shape, from), mirt__shape_text(&node->a.shape, to));
+        mirt__fail(MIRT_E_SHAPE, "%s cannot be reshaped to %s", mirt__shape_text(&x->shape, from),
+                   mirt__shape_text(&node->a.shape, to));
         return false;
     }
     return mirt__declare(node, x->dtype, &node->a.shape);
@@ -24,7 +25,7 @@ MIRT__OP_ROW(reshape,
 
 MIRT__LIB mirt_tensor *mirt__reshape_op(mirt_tensor *x, const mirt_shape *shape) {
     if (!x || mirt__shape_equal(&x->shape, shape)) return x;
-    mirt__attrs a = mirt__no_attrs();
+    mirt__attrs a = mirt__attrs_of(MIRT__OP_reshape);
     a.shape = *shape;
     return mirt__record(x->node->graph, MIRT__OP_reshape, &a, &x, 1);
 }
@@ -33,7 +34,8 @@ MIRT_API mirt_tensor *mirt_reshape(mirt_tensor *x, mirt_shape shape) {
     if (!x) return NULL;
     bool batched = mirt__is_batched(&x->shape);
     if (shape.rank < 0 || shape.rank > MIRT_MAX_RANK - batched) {
-        mirt__fail(MIRT_E_SHAPE, "reshape: %d axes; at most %d are possible%s", shape.rank, MIRT_MAX_RANK - batched, batched ? " besides the rows" : "");
+        mirt__fail(MIRT_E_SHAPE, "reshape: %d axes; at most %d are possible%s", shape.rank, MIRT_MAX_RANK - batched,
+                   batched ? " besides the rows" : "");
         mirt__graph_poison(x->node->graph);
         return NULL;
     }
@@ -46,7 +48,8 @@ MIRT_API mirt_tensor *mirt_reshape(mirt_tensor *x, mirt_shape shape) {
 }
 
 static bool mirt__cast_shape(mirt__node *node) {
-    if (!mirt__dtype_known(node->a.dtype)) return mirt__fail(MIRT_E_INVALID, "there is no dtype number %d", (int)node->a.dtype), false;
+    if (!mirt__dtype_known(node->a.dtype))
+        return mirt__fail(MIRT_E_INVALID, "there is no dtype number %d", (int)node->a.dtype), false;
     return mirt__declare(node, node->a.dtype, &node->in[0]->shape);
 }
 
@@ -70,24 +73,26 @@ MIRT__OP_ROW(cast,
 
 MIRT_API mirt_tensor *mirt_cast(mirt_tensor *x, mirt_dtype dtype) {
     if (!x || x->dtype == dtype) return x;
-    mirt__attrs a = mirt__no_attrs();
+    mirt__attrs a = mirt__attrs_of(MIRT__OP_cast);
     a.dtype = dtype;
     return mirt__record(x->node->graph, MIRT__OP_cast, &a, &x, 1);
 }
 
 static bool mirt__one_hot_shape(mirt__node *node) {
     mirt_shape shape = node->in[0]->shape;
-    if (node->in[0]->dtype == MIRT_FLOAT32) return mirt__fail(MIRT_E_INVALID, "takes int32 or uint8 indices, not float32"), false;
-    if (node->a.depth < 1) return mirt__fail(MIRT_E_INVALID, "depth is %lld; it must be positive", (long long)node->a.depth), false;
+    const int64_t depth = MIRT__OF(&node->a, one_hot)->depth;
+    if (node->in[0]->dtype == MIRT_FLOAT32)
+        return mirt__fail(MIRT_E_INVALID, "takes int32 or uint8 indices, not float32"), false;
+    if (depth < 1) return mirt__fail(MIRT_E_INVALID, "depth is %lld; it must be positive", (long long)depth), false;
     if (shape.rank == MIRT_MAX_RANK) return mirt__fail(MIRT_E_SHAPE, "makes more than %d axes", MIRT_MAX_RANK), false;
-    shape.dim[shape.rank++] = node->a.depth;
+    shape.dim[shape.rank++] = depth;
     return mirt__declare(node, MIRT_FLOAT32, &shape);
 }
 
 static void mirt__one_hot_run(const mirt__call *call) {
     mirt__one_hot o;
     o.count = mirt__elements(call->node->in[0], call->rows);
-    o.depth = call->node->a.depth;
+    o.depth = MIRT__OF(&call->node->a, one_hot)->depth;
     o.dtype = call->node->in[0]->dtype == MIRT_BOOL ? MIRT_UINT8 : call->node->in[0]->dtype;
     o.x = call->in[0];
     o.y = (mirt__real *)call->out[0];
@@ -100,19 +105,23 @@ MIRT__OP_ROW(one_hot,
 
 MIRT_API mirt_tensor *mirt_one_hot(mirt_tensor *x, int64_t depth) {
     if (!x) return NULL;
-    mirt__attrs a = mirt__no_attrs();
-    a.depth = depth;
+    mirt__attrs a = mirt__attrs_of(MIRT__OP_one_hot);
+    MIRT__OF(&a, one_hot)->depth = depth;
     return mirt__record(x->node->graph, MIRT__OP_one_hot, &a, &x, 1);
 }
 
-static bool mirt__stop_gradient_shape(mirt__node *node) { return mirt__declare(node, node->in[0]->dtype, &node->in[0]->shape); }
+static bool mirt__stop_gradient_shape(mirt__node *node) {
+    return mirt__declare(node, node->in[0]->dtype, &node->in[0]->shape);
+}
 
 MIRT__OP_ROW(stop_gradient,
     MIRT__SET(shape, mirt__stop_gradient_shape) MIRT__SET(alias, true) MIRT__SET(stops_gradient, true)
     MIRT__SET(row_wise, true) MIRT__SET(extent, mirt__extent_kept) MIRT__SET(saved, true) MIRT__SET(min_in, 1)
     MIRT__SET(max_in, 1))
 
-MIRT_API mirt_tensor *mirt_stop_gradient(mirt_tensor *x) { return x ? mirt__record(x->node->graph, MIRT__OP_stop_gradient, NULL, &x, 1) : NULL; }
+MIRT_API mirt_tensor *mirt_stop_gradient(mirt_tensor *x) {
+    return x ? mirt__record(x->node->graph, MIRT__OP_stop_gradient, NULL, &x, 1) : NULL;
+}
 
 MIRT_API mirt_shape mirt_tensor_shape(const mirt_tensor *x) {
     mirt_shape none;

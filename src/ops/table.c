@@ -2,17 +2,27 @@
 
 MIRT__LIB const mirt__op *mirt__op_get(mirt__op_id id) {
     switch (id) {
-#define MIRT__OP_CASE(name) case MIRT__OP_##name: return &mirt__op_##name;
+#define MIRT__OP_CASE(name, family) case MIRT__OP_##name: return &mirt__op_##name;
     MIRT__OP_LIST(MIRT__OP_CASE)
 #undef MIRT__OP_CASE
     default: return NULL;
     }
 }
 
+MIRT__LIB mirt__attrs mirt__attrs_of(mirt__op_id id) {
+    mirt__attrs a;
+    memset(&a, 0, sizeof a);
+    a.family = mirt__op_get(id)->family;
+    return a;
+}
+
 #define MIRT__KIND_NAME_NONE(label) NULL
 #define MIRT__KIND_NAME_0(label) #label
-#define MIRT__KIND_LABEL(number, id, label, function, ...) case MIRT__##id: return MIRT__KIND_NAME_##function(label);
-#define MIRT__UNARY_LABEL(number, id, label, ...) case MIRT__##id: return #label; /* also the copy, which has no function */
+#define MIRT__KIND_LABEL(number, id, label, function, ...)                                                             \
+    case MIRT__##id: return MIRT__KIND_NAME_##function(label);                                                         \
+        #define MIRT__UNARY_LABEL(number, id, label, ...)                                                              \
+    case MIRT__##id:                                                                                                   \
+        return #label; /* also the copy, which has no function */
 #define MIRT__PLAIN_LABEL(number, id, label, function) case MIRT__##id: return MIRT__KIND_NAME_##function(label);
 #define MIRT__LOGIC_LABEL(number, id, label, value) case MIRT__##id: return #label;
 #define MIRT__CHOICE_LABEL(number, id, label) case MIRT__##id: return #label;
@@ -44,7 +54,7 @@ MIRT__LIB const char *mirt__kind_label(mirt__op_id id, int kind) {
 
 MIRT__LIB const char *mirt__called_name(mirt__op_id id, const mirt__attrs *a) {
     if (!a) return mirt__op_get(id)->name;
-    if (id == MIRT__OP_user) return a->user_op->name;
+    if (id == MIRT__OP_user) return MIRT__OF(a, data)->user_op->name;
     const char *label = mirt__kind_label(id, a->kind);
     return label ? label : mirt__op_get(id)->name;
 }

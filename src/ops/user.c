@@ -1,5 +1,5 @@
 #include "ops.h"
-/* The user's own ops: a.user_op, and a.data, a.bytes: its config. user_grad: the forward's inputs, its output, the
+/* The user's own ops: user_op, and its config: data, bytes. user_grad: the forward's inputs, its output, the
    output's gradient; an output for every input. */
 
 /* With the rows of this call in front of batched tensors. */
@@ -11,15 +11,19 @@ static mirt_shape mirt__user_shape_at(const mirt_tensor *t, int64_t rows) {
 
 static bool mirt__user_out_check(const mirt__node *node, const mirt_shape *out, bool batched) {
     char text[96];
+    const char *name = MIRT__OF(&node->a, data)->user_op->name;
     bool good = out->rank >= 0 && out->rank <= MIRT_MAX_RANK;
-    for (int i = 0; good && i < out->rank; i++) good = out->dim[i] > 0 || (i == 0 && out->dim[0] == MIRT_ROWS && batched);
+    for (int i = 0; good && i < out->rank; i++)
+        good = out->dim[i] > 0 || (i == 0 && out->dim[0] == MIRT_ROWS && batched);
     if (good) return true;
-    if (out->rank > MIRT_MAX_RANK || out->rank < 0) return mirt__fail(MIRT_E_SHAPE, "the shape function of %s gave %d axes", node->a.user_op->name, out->rank), false;
-    return mirt__fail(MIRT_E_SHAPE, "the shape function of %s gave %s", node->a.user_op->name, mirt__shape_text(out, text)), false;
+    if (out->rank > MIRT_MAX_RANK || out->rank < 0) {
+        return mirt__fail(MIRT_E_SHAPE, "the shape function of %s gave %d axes", name, out->rank), false;
+    }
+    return mirt__fail(MIRT_E_SHAPE, "the shape function of %s gave %s", name, mirt__shape_text(out, text)), false;
 }
 
 static bool mirt__user_shape(mirt__node *node) {
-    const mirt_op_class *op = node->a.user_op;
+    const mirt_op_class *op = MIRT__OF(&node->a, data)->user_op;
     mirt_shape in[MIRT__MAX_IN], out = node->in[0]->shape;
     bool batched = false;
     for (int i = 0; i < node->num_in; i++) {
@@ -31,7 +35,7 @@ static bool mirt__user_shape(mirt__node *node) {
     int code = 0;
     if (op->shape) {
         MIRT__OUTSIDE;
-        code = op->shape(in, node->num_in, node->a.data, &out, op->user);
+        code = op->shape(in, node->num_in, MIRT__OF(&node->a, data)->data, &out, op->user);
     }
     node->graph->let_go(model);
     if (code) return mirt__fail(MIRT_E_CALLBACK, "%s does not take these shapes (code %d)", op->name, code), false;
@@ -41,7 +45,7 @@ static bool mirt__user_shape(mirt__node *node) {
 /* Calls the user's function; its failure stops the step. */
 static void mirt__user_call(const mirt__call *call, int num_in, bool backward) {
     const mirt__node *node = call->node;
-    const mirt_op_class *op = node->a.user_op;
+    const mirt_op_class *op = MIRT__OF(&node->a, data)->user_op;
     mirt_op_call c;
     mirt_shape in[MIRT__MAX_IN];
     mirt_dtype dtype[MIRT__MAX_IN];
@@ -56,7 +60,7 @@ static void mirt__user_call(const mirt__call *call, int num_in, bool backward) {
     c.in_dtype = dtype;
     c.in = (const void *const *)call->in;
     c.out_shape = mirt__user_shape_at(out, call->rows);
-    c.config = node->a.data;
+    c.config = MIRT__OF(&node->a, data)->data;
     c.first_row = call->run->first_row;
     if (backward) {
         c.out = (float *)call->in[num_in];
@@ -80,14 +84,18 @@ static void mirt__user_grad_run(const mirt__call *call) { mirt__user_call(call, 
 
 static bool mirt__user_gradient(mirt__node *node, mirt_tensor *const *dy, mirt_tensor **dx) {
     mirt_tensor *in[MIRT__MAX_IN];
-    if (!node->a.user_op->backward) {
-        return mirt__fail(MIRT_E_INVALID, "%s has no backward function, and a loss depends on variables through it: mirt_stop_gradient its input", node->a.user_op->name), false;
+    const mirt_op_class *op = MIRT__OF(&node->a, data)->user_op;
+    if (!op->backward) {
+        mirt__fail(MIRT_E_INVALID, "%s has no backward function, and a loss depends on variables through it: "
+                                   "mirt_stop_gradient its input", op->name);
+        return false;
     }
     for (int i = 0; i < node->num_in; i++) in[i] = node->in[i];
     in[node->num_in] = node->out[0];
     in[node->num_in + 1] = dy[0];
     mirt_tensor *first = mirt__record(node->graph, MIRT__OP_user_grad, &node->a, in, node->num_in + 2);
-    for (int i = 0; first && i < node->num_in; i++) dx[i] = node->in[i]->dtype == MIRT_FLOAT32 ? first->node->out[i] : NULL;
+    for (int i = 0; first && i < node->num_in; i++)
+        dx[i] = node->in[i]->dtype == MIRT_FLOAT32 ? first->node->out[i] : NULL;
     return first != NULL;
 }
 

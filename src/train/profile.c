@@ -21,14 +21,20 @@
 #define MIRT__PEAK_X86
 #include <immintrin.h>
 #define MIRT__PEAK_FMA(a, b, c) _mm512_fmadd_ps(a, b, c)
-__attribute__((target("avx512f,fma"))) static float mirt__peak_avx512(int64_t count) { MIRT__PEAK_TEXT(__m512, _mm512_set1_ps(0.5f), _mm512_set1_ps(0.25f)) }
+__attribute__((target("avx512f,fma"))) static float mirt__peak_avx512(int64_t count) {
+    MIRT__PEAK_TEXT(__m512, _mm512_set1_ps(0.5f), _mm512_set1_ps(0.25f))
+}
 #undef MIRT__PEAK_FMA
 #define MIRT__PEAK_FMA(a, b, c) _mm256_fmadd_ps(a, b, c)
-__attribute__((target("avx2,fma"))) static float mirt__peak_avx2(int64_t count) { MIRT__PEAK_TEXT(__m256, _mm256_set1_ps(0.5f), _mm256_set1_ps(0.25f)) }
+__attribute__((target("avx2,fma"))) static float mirt__peak_avx2(int64_t count) {
+    MIRT__PEAK_TEXT(__m256, _mm256_set1_ps(0.5f), _mm256_set1_ps(0.25f))
+}
 #undef MIRT__PEAK_FMA
 /* Sums of two products each. */
 #define MIRT__PEAK_FMA(a, b, c) _mm512_dpbf16_ps(c, (__m512bh)_mm512_castps_si512(a), (__m512bh)_mm512_castps_si512(b))
-__attribute__((target("avx512f,avx512bw,avx512vl,avx512bf16"))) static float mirt__peak_bf16(int64_t count) { MIRT__PEAK_TEXT(__m512, _mm512_set1_ps(0.5f), _mm512_set1_ps(0.25f)) }
+__attribute__((target("avx512f,avx512bw,avx512vl,avx512bf16"))) static float mirt__peak_bf16(int64_t count) {
+    MIRT__PEAK_TEXT(__m512, _mm512_set1_ps(0.5f), _mm512_set1_ps(0.25f))
+}
 #undef MIRT__PEAK_FMA
 #elif !defined(MIRRORTRAIN_NO_SIMD) && !defined(MIRT__REAL_DOUBLE) && defined(__aarch64__)
 #define MIRT__PEAK_NEON
@@ -61,13 +67,14 @@ typedef struct mirt__peak {
 
 static const mirt__peak mirt__peaks[] = {
 #ifdef MIRT__PEAK_X86
-    {"avx512bf16", mirt__peak_avx512, 16, mirt__peak_bf16}, {"avx512", mirt__peak_avx512, 16, NULL}, {"avx2", mirt__peak_avx2, 8, NULL},
+    {"avx512bf16", mirt__peak_avx512, 16, mirt__peak_bf16},
+    {"avx512", mirt__peak_avx512, 16, NULL},
+    {"avx2", mirt__peak_avx2, 8, NULL},
 #endif
 #ifdef MIRT__PEAK_NEON
     {"neon", mirt__peak_neon, 4, NULL},
 #endif
-    {"plain", mirt__peak_plain, 4, NULL}
-};
+    {"plain", mirt__peak_plain, 4, NULL}};
 #undef MIRT__PEAK_X86
 #undef MIRT__PEAK_NEON
 
@@ -136,7 +143,8 @@ MIRT__LIB void mirt__clocks_free(mirt_function *f) {
 MIRT__LIB mirt_status mirt__clocks_ready(mirt_function *f) {
     if (!f->model->profiled) mirt__clocks_free(f);
     if (!f->model->profiled || f->step.clocks) return MIRT_OK;
-    mirt__clocks *clocks = (mirt__clocks *)mirt__calloc(1, sizeof *clocks + (size_t)f->step.program.graph.count * sizeof(double));
+    mirt__clocks *clocks =
+        (mirt__clocks *)mirt__calloc(1, sizeof *clocks + (size_t)f->step.program.graph.count * sizeof(double));
     if (!clocks) return mirt_last_status();
     clocks->node = (double *)(void *)(clocks + 1);
     f->step.clocks = clocks;
@@ -168,7 +176,8 @@ static void mirt__profile_clear(mirt_model *model) {
 MIRT_API mirt_status mirt_profile_begin(mirt_model *model) {
     MIRT__USE_MODEL(model, mirt_last_status());
     if (!model) return mirt__fail_missing("mirt_profile_begin", "model");
-    if (model->busy || model->strategy->running) return mirt__fail(MIRT_E_STATE, "mirt_profile_begin: %s is being trained or recorded", model->name);
+    if (model->busy || model->strategy->running)
+        return mirt__fail(MIRT_E_STATE, "mirt_profile_begin: %s is being trained or recorded", model->name);
     double bytes = mirt__peak_bytes(model->strategy);
     if (bytes <= 0) return mirt_last_status();
     mirt__profile_clear(model);
@@ -222,23 +231,28 @@ static double mirt__node_bytes(const mirt__node *node, int64_t rows) {
     return bytes;
 }
 
-/* The first device's share of the update: each part of the gradient (a device with memory of its own has the sum), weights and slots read, slots and every copy written. */
+/* The first device's share of the update: each part of the gradient (a device with memory of its own has the sum),
+ * weights and slots read, slots and every copy written. */
 static double mirt__update_bytes(const mirt_function *f) {
     const mirt_strategy *s = f->model->strategy;
     mirt__exchange x;
     int64_t begin, end, elements = 0, trained = (int64_t)(f->root->trained_bytes / sizeof(mirt__real));
-    mirt__exchange_plan(s, f->step.replicas, f->step.rows < f->step.replicas ? (int)f->step.rows : f->step.replicas, f->step.program.num_cuts > 0, 0, &x);
+    mirt__exchange_plan(s, f->step.replicas, f->step.rows < f->step.replicas ? (int)f->step.rows : f->step.replicas,
+                        f->step.program.num_cuts > 0, 0, &x);
     mirt__update_range(s, trained, 0, &begin, &end);
     for (int i = 0; i < f->step.num_ranges; i++) {
-        int64_t from = f->step.range[i].begin > begin ? f->step.range[i].begin : begin, to = f->step.range[i].end < end ? f->step.range[i].end : end;
+        int64_t from = f->step.range[i].begin > begin ? f->step.range[i].begin : begin,
+                to = f->step.range[i].end < end ? f->step.range[i].end : end;
         if (to > from) elements += to - from;
     }
-    return (double)elements * (double)sizeof(mirt__real) * ((s->able.shards ? x.parts : 1) + 1 + mirt__written_copies(s) + 2 * mirt__optimizer_slots(&f->model->config.optimizer));
+    return (double)elements * (double)sizeof(mirt__real) *
+           ((s->able.shards ? x.parts : 1) + 1 + mirt__written_copies(s) +
+            2 * mirt__optimizer_slots(&f->model->config.optimizer));
 }
 
 /* The kernel of a convolution, or its gradient; NULL for other nodes. */
 static const mirt_tensor *mirt__profile_kernel(const mirt__node *node) {
-    if (!node->a.strides[0] || !node->op->macs) return NULL;
+    if (node->a.family != MIRT__FAMILY_window || !node->op->macs) return NULL;
     for (int k = node->num_in - 1; k >= -1; k--) {
         const mirt_tensor *t = k < 0 ? node->out[0] : node->in[k];
         if (t->shape.rank == 4 && !mirt__is_batched(&t->shape)) return t;
@@ -251,7 +265,8 @@ static void mirt__profile_name(const mirt__node *node, char out[48]) {
     const mirt_tensor *kernel = mirt__profile_kernel(node);
     int used = snprintf(out, 48, "%s", node->op->name);
     if (!kernel || used < 0 || used > 24) return;
-    snprintf(out + used, 48 - (size_t)used, " %dx%d%s", (int)kernel->shape.dim[0], (int)kernel->shape.dim[1], node->a.groups > 1 ? " grouped" : "");
+    snprintf(out + used, 48 - (size_t)used, " %dx%d%s", (int)kernel->shape.dim[0], (int)kernel->shape.dim[1],
+             MIRT__OF(&node->a, window)->groups > 1 ? " grouped" : "");
 }
 
 /* One row an operation, then what is not one. Returns how many. */
@@ -297,8 +312,12 @@ static void mirt__profile_what(const mirt__node *node, char *out, size_t size) {
         }
     }
     const mirt_tensor *kernel = mirt__profile_kernel(node);
-    if (kernel && kernel != t) used = (size_t)snprintf(out, size, "%s/%d ", mirt__shape_text(&kernel->shape, shape), node->a.strides[0]);
-    snprintf(out + used, size - used, "%s%s%s", t->dtype == MIRT_FLOAT32 ? "" : mirt__dtype_name(t->dtype), t->dtype == MIRT_FLOAT32 ? "" : " ", mirt__shape_text(&t->shape, shape));
+    if (kernel && kernel != t) {
+        const int stride = MIRT__OF(&node->a, window)->strides[0];
+        used = (size_t)snprintf(out, size, "%s/%d ", mirt__shape_text(&kernel->shape, shape), stride);
+    }
+    snprintf(out + used, size - used, "%s%s%s", t->dtype == MIRT_FLOAT32 ? "" : mirt__dtype_name(t->dtype),
+             t->dtype == MIRT_FLOAT32 ? "" : " ", mirt__shape_text(&t->shape, shape));
 }
 
 static void mirt__profile_rates(const mirt_model *model, const mirt__profile_row *r, double step, mirt__text *out) {
@@ -311,7 +330,8 @@ static void mirt__profile_rates(const mirt_model *model, const mirt__profile_row
 }
 
 /* All rows that show in per cent; with what lies between operations, the others are what is left of the step. */
-static void mirt__profile_table(const mirt_model *model, const mirt__profile_row *row, int count, double step, mirt__text *out) {
+static void mirt__profile_table(const mirt_model *model, const mirt__profile_row *row, int count, double step,
+                                mirt__text *out) {
     mirt__profile_row rest;
     memset(&rest, 0, sizeof rest);
     rest.seconds = step;
@@ -370,9 +390,12 @@ static bool mirt__profile_of(const mirt_model *model, const mirt_function *f, co
         flops += row[i].flops;
         bytes += row[i].bytes;
     }
-    mirt__text_add(out, "%s, %s: %lld step%s of %.4g sample%s, %.3f ms each: %.2f GFLOP and %.3f GB on the first device, %.1f GFLOP/s and %.1f GB/s\n",
-                   mirt__shown(model->name, shown), name, (long long)c->steps, c->steps == 1 ? "" : "s", (double)c->rows / (double)c->steps, c->rows == c->steps ? "" : "s",
-                   step * 1e3, flops * 1e-9, bytes * 1e-9, flops / step * 1e-9, bytes / step * 1e-9);
+    mirt__text_add(out,
+                   "%s, %s: %lld step%s of %.4g sample%s, %.3f ms each: %.2f GFLOP and %.3f GB on the first device, "
+                   "%.1f GFLOP/s and %.1f GB/s\n",
+                   mirt__shown(model->name, shown), name, (long long)c->steps, c->steps == 1 ? "" : "s",
+                   (double)c->rows / (double)c->steps, c->rows == c->steps ? "" : "s", step * 1e3, flops * 1e-9,
+                   bytes * 1e-9, flops / step * 1e-9, bytes / step * 1e-9);
     mirt__profile_table(model, row, count, step, out);
     mirt__text_add(out, "by kind:\n");
     mirt__profile_table(model, row, mirt__profile_kinds(row, count), step, out);
@@ -386,8 +409,9 @@ MIRT_API const char *mirt_profile_text(mirt_model *model) {
     if (!model) return mirt__fail_missing("mirt_profile_text", "model"), (const char *)NULL;
     mirt__text *out = &model->profile_text;
     mirt__text_clear(out);
-    mirt__text_add(out, "ceilings of %s, %d thread%s, %s: %.1f GFLOP/s, in bfloat16 %.1f, %.1f GB/s\n", model->strategy->device[0].name, model->strategy->threads,
-                   model->strategy->threads == 1 ? "" : "s", model->strategy->kernels->name, model->peak_flops * 1e-9, model->peak_half * 1e-9,
+    mirt__text_add(out, "ceilings of %s, %d thread%s, %s: %.1f GFLOP/s, in bfloat16 %.1f, %.1f GB/s\n",
+                   model->strategy->device[0].name, model->strategy->threads, model->strategy->threads == 1 ? "" : "s",
+                   model->strategy->kernels->name, model->peak_flops * 1e-9, model->peak_half * 1e-9,
                    model->peak_bytes * 1e-9);
     bool any = false;
     for (int i = 0;; i++) {
@@ -397,6 +421,9 @@ MIRT_API const char *mirt_profile_text(mirt_model *model) {
         if (!mirt__profile_of(model, f, name, out)) return NULL;
         any = true;
     }
-    if (!any) return mirt__fail(MIRT_E_STATE, "mirt_profile_text: no step of %s has run since mirt_profile_begin", model->name), (const char *)NULL;
+    if (!any)
+        return mirt__fail(MIRT_E_STATE, "mirt_profile_text: no step of %s has run since mirt_profile_begin",
+                          model->name),
+               (const char *)NULL;
     return out->failed ? NULL : out->data;
 }

@@ -19,7 +19,8 @@ static bool mirt__record_fields(mirt_function *f) {
     for (int i = 0; i < f->spec.num_fields; i++) {
         const mirt__data_field *field = &f->spec.field[i];
         mirt_shape shape = field->shape;
-        if (shape.rank == MIRT_MAX_RANK) return mirt__fail(MIRT_E_SHAPE, "samples of %d axes are too many", shape.rank), false;
+        if (shape.rank == MIRT_MAX_RANK)
+            return mirt__fail(MIRT_E_SHAPE, "samples of %d axes are too many", shape.rank), false;
         for (int k = shape.rank; k > 0; k--) shape.dim[k] = shape.dim[k - 1];
         shape.dim[0] = MIRT_ROWS;
         shape.rank++;
@@ -28,31 +29,39 @@ static bool mirt__record_fields(mirt_function *f) {
     return true;
 }
 
-MIRT__LIB mirt_tensor *mirt__field_as(mirt_function *f, int field, mirt_dtype dtype) { return mirt_cast(f->field[field], dtype); }
+MIRT__LIB mirt_tensor *mirt__field_as(mirt_function *f, int field, mirt_dtype dtype) {
+    return mirt_cast(f->field[field], dtype);
+}
 
 MIRT__LIB bool mirt__fields_same(const mirt__data_spec *a, const mirt__data_spec *b, int fields) {
     for (int i = 0; i < fields; i++) {
-        if (a->field[i].dtype != b->field[i].dtype || !mirt__shape_equal(&a->field[i].shape, &b->field[i].shape)) return false;
+        if (a->field[i].dtype != b->field[i].dtype || !mirt__shape_equal(&a->field[i].shape, &b->field[i].shape))
+            return false;
     }
     return a->accumulate == b->accumulate && a->features == b->features;
 }
 
 MIRT__LIB bool mirt__spec_same(const mirt__data_spec *a, const mirt__data_spec *b) {
-    return a->num_x == b->num_x && a->num_fields == b->num_fields && a->has_weights == b->has_weights && mirt__fields_same(a, b, a->num_fields);
+    return a->num_x == b->num_x && a->num_fields == b->num_fields && a->has_weights == b->has_weights &&
+           mirt__fields_same(a, b, a->num_fields);
 }
 
 /* Recording is over, or the tensor is not of this function: says so. */
 MIRT__LIB mirt_status mirt__need_recording(const mirt_function *f, const mirt_tensor *t, const char *caller) {
     if (!f) return mirt__fail_missing(caller, "function");
-    if (!f->recording) return mirt__fail(MIRT_E_STATE, "%s: the function is recorded already; it is called in its body", caller);
+    if (!f->recording)
+        return mirt__fail(MIRT_E_STATE, "%s: the function is recorded already; it is called in its body", caller);
     if (!t) return mirt__fail_missing(caller, "tensor");
     if (t->node->graph == &f->step.program.graph) return MIRT_OK;
-    return mirt__fail(MIRT_E_INVALID, "%s: the tensor is of a model or of another function; mirt_call brings a model in", caller);
+    return mirt__fail(MIRT_E_INVALID,
+                      "%s: the tensor is of a model or of another function; mirt_call brings a model in", caller);
 }
 
 MIRT__LIB mirt_status mirt__result_add(mirt_function *f, const char *name, mirt_tensor *tensor) {
-    if (f->num_results == MIRT__MAX_RESULTS) return mirt__fail(MIRT_E_INVALID, "a function has at most %d results", MIRT__MAX_RESULTS);
-    if (!mirt__grow_list((void **)&f->result, f->num_results, &f->results_capacity, sizeof *f->result)) return mirt_last_status();
+    if (f->num_results == MIRT__MAX_RESULTS)
+        return mirt__fail(MIRT_E_INVALID, "a function has at most %d results", MIRT__MAX_RESULTS);
+    if (!mirt__grow_list((void **)&f->result, f->num_results, &f->results_capacity, sizeof *f->result))
+        return mirt_last_status();
     mirt__result *r = &f->result[f->num_results];
     memset(r, 0, sizeof *r);
     if (!(r->name = mirt__pool_strdup(&f->step.program.graph.pool, name))) return mirt_last_status();
@@ -100,7 +109,8 @@ static mirt__weight_kind mirt__term_weight(const mirt_tensor *term) {
 static void mirt__warn_of_mean(const mirt_function *f, const mirt_tensor *term) {
     if (mirt__term_weight(term) != MIRT__WEIGHT_SHARE) return;
     mirt__log(f->model->strategy, MIRT_LOG_WARNING,
-              "%s: a loss was handed in as a mean over a replica's rows; it is weighted by their number. Hand in one value a sample: the library divides by the global batch",
+              "%s: a loss was handed in as a mean over a replica's rows; it is weighted by their number. Hand in one "
+              "value a sample: the library divides by the global batch",
               f->model->name);
 }
 
@@ -114,8 +124,8 @@ static mirt_tensor *mirt__term_shape(const mirt_model *model, mirt_tensor *term)
     char text[96];
     bool batched = mirt__is_batched(&term->shape);
     if (term->dtype != MIRT_FLOAT32 || (!batched && mirt__shape_count(&term->shape) != 1)) {
-        mirt__fail(MIRT_E_SHAPE, "a loss is %s %s; it is one float32 value a sample, or one number", mirt__dtype_name(term->dtype),
-                   mirt__shape_text(&term->shape, text));
+        mirt__fail(MIRT_E_SHAPE, "a loss is %s %s; it is one float32 value a sample, or one number",
+                   mirt__dtype_name(term->dtype), mirt__shape_text(&term->shape, text));
         mirt__graph_poison(term->node->graph);
         return NULL;
     }
@@ -137,8 +147,10 @@ static int mirt__term_summands(mirt_function *f, mirt_tensor *term, mirt_tensor 
     if (!(part[0] = mirt__term_shape(f->model, term))) return 0;
     for (int i = 0; i < n;) {
         const mirt__node *node = part[i]->node;
-        bool sum = node->id == MIRT__OP_binary && (node->a.kind == MIRT__ADD || node->a.kind == MIRT__SUBTRACT) && n < MIRT__MAX_SUMMANDS;
-        if (!sum || mirt__is_batched(&part[i]->shape) || mirt__number_extent(node->in[0]) == mirt__number_extent(node->in[1])) {
+        bool sum = node->id == MIRT__OP_binary && (node->a.kind == MIRT__ADD || node->a.kind == MIRT__SUBTRACT) &&
+                   n < MIRT__MAX_SUMMANDS;
+        if (!sum || mirt__is_batched(&part[i]->shape) ||
+            mirt__number_extent(node->in[0]) == mirt__number_extent(node->in[1])) {
             mirt__warn_of_mean(f, part[i++]);
             continue;
         }
@@ -153,7 +165,8 @@ MIRT__LIB mirt_status mirt__minimize(mirt_function *f, mirt_tensor *term) {
     mirt_tensor *part[MIRT__MAX_SUMMANDS];
     int n = mirt__term_summands(f, term, part);
     for (int i = 0; i < n; i++) {
-        if (!mirt__grow_list((void **)&f->minimized, f->num_minimized, &f->minimized_capacity, sizeof *f->minimized)) return mirt_last_status();
+        if (!mirt__grow_list((void **)&f->minimized, f->num_minimized, &f->minimized_capacity, sizeof *f->minimized))
+            return mirt_last_status();
         f->minimized[f->num_minimized++] = part[i];
     }
     return n ? MIRT_OK : mirt_last_status();
@@ -166,21 +179,26 @@ static bool mirt__term_gradients(mirt_function *f, mirt_tensor *const *term, int
     if (!seed) return false;
     for (int i = 0; i < count; i++) {
         seed[i] = mirt__loss_weight_op(graph, mirt__term_weight(term[i]));
-        if (seed[i]) seed[i]->node->a.scaled = f->step.float16 && term == f->minimized; /* gradients that users see are not */
+        /* Gradients that users see are not scaled. */
+        if (seed[i]) MIRT__OF(&seed[i]->node->a, loss)->scaled = f->step.float16 && term == f->minimized;
         if (seed[i] && !mirt__is_batched(&term[i]->shape)) seed[i] = mirt__reshape_op(seed[i], &term[i]->shape);
         if (!seed[i]) return false;
     }
     return mirt__gradients(graph, term, seed, count);
 }
 
-static bool mirt__root_trained(const void *arg, int variable) { return mirt__is_trained(&((const mirt_model *)arg)->variable[variable]); }
+static bool mirt__root_trained(const void *arg, int variable) {
+    return mirt__is_trained(&((const mirt_model *)arg)->variable[variable]);
+}
 
 MIRT__LIB mirt_status mirt__apply_gradient(mirt_function *f, int variable, mirt_tensor *gradient) {
     for (int i = 0; i < f->num_applied; i++) {
         if (f->applied[i].variable != variable) continue;
-        return mirt__fail(MIRT_E_INVALID, "%s has a gradient already; a step takes one for each weight: add them", f->root->variable[variable].name);
+        return mirt__fail(MIRT_E_INVALID, "%s has a gradient already; a step takes one for each weight: add them",
+                          f->root->variable[variable].name);
     }
-    if (!mirt__grow_list((void **)&f->applied, f->num_applied, &f->applied_capacity, sizeof *f->applied)) return mirt_last_status();
+    if (!mirt__grow_list((void **)&f->applied, f->num_applied, &f->applied_capacity, sizeof *f->applied))
+        return mirt_last_status();
     f->applied[f->num_applied].variable = variable;
     f->applied[f->num_applied++].gradient = gradient;
     return MIRT_OK;
@@ -214,12 +232,17 @@ static mirt_status mirt__check_reached(const mirt_function *f) {
         if (reached) continue;
         if (missing++ < 4) mirt__text_add(&text, "%s%s", missing > 1 ? ", " : "", f->root->variable[i].name);
     }
-    if (wanted && !f->num_applied) mirt__fail(MIRT_E_INVALID, "%s: the loss depends on none of the %d trainable weights", f->model->name, wanted);
+    if (wanted && !f->num_applied)
+        mirt__fail(MIRT_E_INVALID, "%s: the loss depends on none of the %d trainable weights", f->model->name, wanted);
     else if (missing) {
-        mirt__log(f->model->strategy, MIRT_LOG_WARNING, "gradients do not exist for %d of the %d trainable weights of %s (%s%s): the loss does not depend on them",
-                  missing, wanted, f->model->name, text.data ? text.data : "", missing > 4 ? ", ..." : "");
+        mirt__log(
+            f->model->strategy, MIRT_LOG_WARNING,
+            "gradients do not exist for %d of the %d trainable weights of %s (%s%s): the loss does not depend on them",
+            missing, wanted, f->model->name, text.data ? text.data : "", missing > 4 ? ", ..." : "");
     }
-    if (!wanted) mirt__log(f->model->strategy, MIRT_LOG_WARNING, "%s has no trainable weights: training it changes none", f->model->name);
+    if (!wanted)
+        mirt__log(f->model->strategy, MIRT_LOG_WARNING, "%s has no trainable weights: training it changes none",
+                  f->model->name);
     mirt__text_free(&text);
     return wanted && !f->num_applied ? mirt_last_status() : MIRT_OK;
 }
@@ -287,7 +310,8 @@ static mirt_status mirt__collect_ranges(mirt_function *f) {
     }
     qsort(f->step.range, (size_t)f->num_applied, sizeof *f->step.range, mirt__by_offset);
     for (int i = 0; i < f->num_applied; i++) {
-        if (f->step.num_ranges && f->step.range[f->step.num_ranges - 1].end == f->step.range[i].begin) f->step.range[f->step.num_ranges - 1].end = f->step.range[i].end;
+        if (f->step.num_ranges && f->step.range[f->step.num_ranges - 1].end == f->step.range[i].begin)
+            f->step.range[f->step.num_ranges - 1].end = f->step.range[i].end;
         else f->step.range[f->step.num_ranges++] = f->step.range[i];
     }
     return MIRT_OK;
@@ -297,7 +321,9 @@ static mirt_status mirt__plan_function(mirt_function *f, mirt__output *outputs, 
     const mirt__graph *graph = &f->step.program.graph;
     int64_t rows = f->step.max_rows / f->step.replicas + (f->step.max_rows % f->step.replicas != 0);
     int n = 0;
-    if (!mirt__plan_fits(graph, rows)) return mirt__fail(MIRT_E_NOMEM, "a batch of %lld samples needs more memory than any machine has", (long long)f->step.max_rows);
+    if (!mirt__plan_fits(graph, rows))
+        return mirt__fail(MIRT_E_NOMEM, "a batch of %lld samples needs more memory than any machine has",
+                          (long long)f->step.max_rows);
     for (int i = 0; i < f->root->num_variables; i++) offset[i] = f->root->variable[i].offset;
     for (int i = 0; i < f->num_results; i++) {
         outputs[n].tensor = f->result[i].tensor;
@@ -323,7 +349,8 @@ static int mirt__by_begin(const void *a, const void *b) {
 }
 
 static mirt_status mirt__mirror_function(mirt_function *f) {
-    mirt__gradient_part *part = (mirt__gradient_part *)mirt__pool_alloc(&f->step.program.graph.pool, ((size_t)f->num_applied + 1) * sizeof *part);
+    mirt__gradient_part *part = (mirt__gradient_part *)mirt__pool_alloc(&f->step.program.graph.pool,
+                                                                        ((size_t)f->num_applied + 1) * sizeof *part);
     if (!part) return mirt_last_status();
     for (int i = 0; i < f->num_applied; i++) {
         const mirt__variable *v = &f->root->variable[f->applied[i].variable];
@@ -336,7 +363,9 @@ static mirt_status mirt__mirror_function(mirt_function *f) {
 
 static mirt_status mirt__finish(mirt_function *f) {
     mirt__graph *graph = &f->step.program.graph;
-    size_t most = (size_t)(f->num_results + graph->num_assignments + f->num_applied + f->num_minimized + f->root->num_variables) + 1;
+    size_t most =
+        (size_t)(f->num_results + graph->num_assignments + f->num_applied + f->num_minimized + f->root->num_variables) +
+        1;
     mirt__pool *pool = &graph->pool;
     mirt_tensor **keep = (mirt_tensor **)mirt__pool_alloc(pool, most * sizeof *keep);
     mirt__output *outputs = (mirt__output *)mirt__pool_alloc(pool, most * sizeof *outputs);
@@ -351,7 +380,9 @@ static mirt_status mirt__finish(mirt_function *f) {
     mirt__fuse_backward(graph, keep, kept);
     if (f->model->strategy->kernels->strips) {
         mirt__fuse_strips(graph, keep, kept);
-        if (f->half) mirt__fuse_half(graph, f->step.float16 ? (mirt_dtype)MIRT__FLOAT16 : (mirt_dtype)MIRT__BFLOAT16, keep, kept);
+        if (f->half)
+            mirt__fuse_half(graph, f->step.float16 ? (mirt_dtype)MIRT__FLOAT16 : (mirt_dtype)MIRT__BFLOAT16, keep,
+                            kept);
         if (graph->status != MIRT_OK) return graph->status;
         for (int i = 0; i < graph->count; i++) graph->node[i]->a.winograd = f->model->strategy->winograd;
     }
@@ -371,13 +402,15 @@ MIRT__LIB size_t mirt__function_host(const mirt_function *f) {
         size_t places = r->batched ? (size_t)f->step.max_rows : (size_t)mirt__result_places(&f->step);
         total += mirt__align_up(places * (size_t)r->count * mirt__dtype_size(r->dtype));
     }
-    for (int i = f->spec.num_x; i < f->spec.num_fields && f->step.sends_ahead; i++) total += mirt__align_up((size_t)f->step.max_rows * f->spec.field[i].bytes);
+    for (int i = f->spec.num_x; i < f->spec.num_fields && f->step.sends_ahead; i++)
+        total += mirt__align_up((size_t)f->step.max_rows * f->spec.field[i].bytes);
     return total;
 }
 
 MIRT__LIB mirt_status mirt__function_allocate(mirt_function *f) {
     size_t total = mirt__function_host(f);
-    f->step.result = (char **)mirt__pool_alloc(&f->step.program.graph.pool, ((size_t)f->num_results + 1) * sizeof *f->step.result);
+    f->step.result =
+        (char **)mirt__pool_alloc(&f->step.program.graph.pool, ((size_t)f->num_results + 1) * sizeof *f->step.result);
     if (!f->step.result || !(f->host = (char *)mirt__aligned_alloc(total))) return mirt_last_status();
     memset(f->host, 0, total);
     char *at = f->host;
@@ -389,7 +422,8 @@ MIRT__LIB mirt_status mirt__function_allocate(mirt_function *f) {
     }
     f->step.states = at;
     f->labels = at + mirt__align_up((size_t)f->step.replicas * f->step.state_bytes);
-    return mirt__weights_place(f->root) == MIRT_OK ? mirt__memory_reserve(f->model->strategy, &f->step.needs) : mirt_last_status();
+    return mirt__weights_place(f->root) == MIRT_OK ? mirt__memory_reserve(f->model->strategy, &f->step.needs)
+                                                   : mirt_last_status();
 }
 
 /* >>making one */
@@ -401,10 +435,12 @@ static mirt_status mirt__function_record(mirt_function *f, mirt__body body, void
     bool good = body(f, user);
     mirt__let_go(f->model);
     f->recording = false;
-    if (f->step.program.graph.status != MIRT_OK) return mirt__fail(f->step.program.graph.status, "%s", f->step.program.graph.error);
+    if (f->step.program.graph.status != MIRT_OK)
+        return mirt__fail(f->step.program.graph.status, "%s", f->step.program.graph.error);
     if (!good) return mirt_last_status();
     if (mirt__finish(f) != MIRT_OK) return mirt_last_status();
-    if (f->step.program.num_cuts || f->step.num_states) f->step.by_replicas = true; /* its results are not those of rows alone */
+    if (f->step.program.num_cuts || f->step.num_states)
+        f->step.by_replicas = true; /* its results are not those of rows alone */
     return mirt__step_needs(&f->step);
 }
 
@@ -424,14 +460,18 @@ static void mirt__step_set(mirt_function *f, const mirt__function_desc *desc, in
     step->slot = f->model->device_slot;
 }
 
-MIRT__LIB mirt_function *mirt__function_new(mirt_model *model, const mirt__function_desc *desc, mirt__body body, void *user) {
+MIRT__LIB mirt_function *mirt__function_new(mirt_model *model, const mirt__function_desc *desc, mirt__body body,
+                                            void *user) {
     const mirt_strategy *s = model->strategy;
     int batches = desc->spec->accumulate > 1 ? desc->spec->accumulate : 1;
     if (batches > MIRT__MAX_REPLICAS / s->num_replicas) {
-        return mirt__fail(MIRT_E_INVALID, "%d batches on %d replicas are too many for one step; at most %d parts work", batches, s->num_replicas,
-                          MIRT__MAX_REPLICAS), (mirt_function *)NULL;
+        return mirt__fail(MIRT_E_INVALID, "%d batches on %d replicas are too many for one step; at most %d parts work",
+                          batches, s->num_replicas, MIRT__MAX_REPLICAS),
+               (mirt_function *)NULL;
     }
-    if (model->busy > 3) return mirt__fail(MIRT_E_STATE, "%s is being recorded while it is being recorded", model->name), (mirt_function *)NULL;
+    if (model->busy > 3)
+        return mirt__fail(MIRT_E_STATE, "%s is being recorded while it is being recorded", model->name),
+               (mirt_function *)NULL;
     if (mirt__model_materialize(model) != MIRT_OK) return NULL;
     mirt_function *f = (mirt_function *)mirt__calloc(1, sizeof *f);
     if (!f) return NULL;
