@@ -350,6 +350,10 @@
 #define MIRT_VERSION_PATCH 0
 #define MIRT_VERSION_STRING "0.1.0"
 
+#ifndef MIRT__CONFIGURATION_API_H
+#define MIRT__CONFIGURATION_API_H
+/* What a program defines before the header, and what all declarations need. */
+
 /* The implementation needs POSIX names (threads, clocks), which -std=c11 hides unless this
    macro stands before the first system header. */
 #if defined(MIRRORTRAIN_IMPLEMENTATION) && !defined(_POSIX_C_SOURCE) && !defined(_GNU_SOURCE)
@@ -397,8 +401,20 @@
 #endif
 
 #ifdef __cplusplus
-extern "C" {
+#define MIRT__BEGIN_C extern "C" {
+#define MIRT__END_C }
+#else
+#define MIRT__BEGIN_C
+#define MIRT__END_C
 #endif
+
+#endif /* MIRT__CONFIGURATION_API_H */
+
+#ifndef MIRT__BASICS_API_H
+#define MIRT__BASICS_API_H
+/* Status codes, errors, shapes and arrays. */
+
+MIRT__BEGIN_C
 
 /* >>basics -------------------------------------------------------------------------------- */
 /* Threads: any thread may call these at any time; the last error and status are the calling thread's own. */
@@ -495,6 +511,16 @@ typedef struct mirt_array {
 /* mirt_make_array(pixels, MIRT_UINT8, MIRT_SHAPE(n, 28, 28, 1)). Borrows data. */
 MIRT_API mirt_array mirt_make_array(const void *data, mirt_dtype dtype, mirt_shape shape);
 
+MIRT__END_C
+
+#endif /* MIRT__BASICS_API_H */
+
+#ifndef MIRT__STRATEGY_API_H
+#define MIRT__STRATEGY_API_H
+/* Strategies: the devices that train together. */
+
+MIRT__BEGIN_C
+
 /* >>strategy ------------------------------------------------------------------------------ */
 /* Threads: a strategy, and everything created from it, is for one thread at a time, not always the same one;
    different strategies may be used by different threads at once. Any thread may create one at any time. A call while another thread
@@ -579,6 +605,16 @@ typedef struct mirt_device_info {
 /* Fills up to `capacity` entries with what this machine has, cores first; returns how many there are, 0 (MIRT_E_DEVICE) where an
    environment variable asks for what it has not. Thread safe: any thread at any time. */
 MIRT_API int mirt_devices(mirt_device_info *out, int capacity);
+
+MIRT__END_C
+
+#endif /* MIRT__STRATEGY_API_H */
+
+#ifndef MIRT__DATA_API_H
+#define MIRT__DATA_API_H
+/* Data sets and their stages. */
+
+MIRT__BEGIN_C
 
 /* >>data ---------------------------------------------------------------------------------- */
 /* Threads: a dataset, with the stages it owns, is for one thread at a time; during fit, evaluate and predict it
@@ -731,6 +767,16 @@ MIRT_API const char *const *mirt_class_names(const mirt_dataset *dataset, int *c
 /* NULL is allowed. Refused while mirt_fit trains on it (MIRT_E_STATE); its validation data have to live as long. */
 MIRT_API void mirt_dataset_destroy(mirt_dataset *dataset);
 
+MIRT__END_C
+
+#endif /* MIRT__DATA_API_H */
+
+#ifndef MIRT__IMAGES_API_H
+#define MIRT__IMAGES_API_H
+/* Decoding, resizing and data sets of images. */
+
+MIRT__BEGIN_C
+
 /* >>photographs --------------------------------------------------------------------------- */
 /* Threads: any thread may decode, resize and verify at any time; data sets made here are as all others. */
 
@@ -863,6 +909,16 @@ MIRT_API mirt_status mirt_verify_images(const char *directory, const mirt_decode
    programs without photographs; half of them dogs. The same (count, size, seed, split) gives the same pixels everywhere. */
 MIRT_API mirt_dataset *mirt_drawn_photos(int64_t count, int height, int width, uint64_t seed, mirt_split split);
 #endif /* MIRRORTRAIN_NO_IMAGES */
+
+MIRT__END_C
+
+#endif /* MIRT__IMAGES_API_H */
+
+#ifndef MIRT__MODELS_API_H
+#define MIRT__MODELS_API_H
+/* Models: tensors, layers and ready-made networks. */
+
+MIRT__BEGIN_C
 
 /* >>tensors ------------------------------------------------------------------------------- */
 /* Threads: a model, its tensors and functions are for the one thread at a time that has their strategy. */
@@ -1345,6 +1401,16 @@ MIRT_API mirt_model *mirt_application(mirt_strategy *strategy, const char *name,
 MIRT_API mirt_model *mirt_model_by_name(mirt_strategy *strategy, const char *name);
 #endif /* MIRRORTRAIN_NO_MODELS */
 
+MIRT__END_C
+
+#endif /* MIRT__MODELS_API_H */
+
+#ifndef MIRT__AUGMENT_API_H
+#define MIRT__AUGMENT_API_H
+/* Image augmentation, as layers and as stages of data sets. */
+
+MIRT__BEGIN_C
+
 /* >>augmentation (names and defaults as in keras.layers) ------------------------------------ */
 /* Threads: as models and as datasets; functions without one: any thread at any time. */
 
@@ -1419,6 +1485,16 @@ MIRT_API mirt_status mirt_write_png(const char *path, mirt_array images, int col
 /* The same of the first rows * columns samples, or batches' samples, of a data set, which is begun, not consumed: 3, 4 for twelve. Of one image
    twelve times, mirt_repeat before mirt_augment. */
 MIRT_API mirt_status mirt_save_grid(const char *path, mirt_dataset *dataset, int rows, int columns);
+
+MIRT__END_C
+
+#endif /* MIRT__AUGMENT_API_H */
+
+#ifndef MIRT__OPTIMIZERS_API_H
+#define MIRT__OPTIMIZERS_API_H
+/* Optimizers, schedules, losses and metrics. */
+
+MIRT__BEGIN_C
 
 /* >>optimizers, losses, metrics ----------------------------------------------------------- */
 /* Threads: what makes an optimizer, a schedule or a loss by value: any thread at any time; what takes a strategy or a model: the
@@ -1607,6 +1683,15 @@ MIRT_API mirt_status mirt_confusion_matrix(mirt_model *model, mirt_dataset *data
    more than 2^53 samples), MIRT_E_IO, MIRT_E_NOMEM. */
 MIRT_API mirt_status mirt_save_confusion_png(const char *path, const int64_t *counts, int classes, const char *const *names);
 
+MIRT__END_C
+
+#endif /* MIRT__OPTIMIZERS_API_H */
+
+#ifndef MIRT__COMPILE_API_H
+#define MIRT__COMPILE_API_H
+/* Compiling: the optimizer, loss and metrics of a model. */
+
+MIRT__BEGIN_C
 
 /* >>training ------------------------------------------------------------------------------ */
 /* Threads: all functions on a model are for the one thread at a time that has its strategy; a history is read
@@ -1637,6 +1722,20 @@ MIRT_API mirt_status mirt_compile(mirt_model *model, const mirt_compile_desc *de
 /* Gives a compiled model other metrics, at most MIRT_MAX_METRICS; `options` may be NULL. Optimizer and custom metrics stay. What Keras
    does with another compile. Errors as mirt_compile, after which the metrics are as they were; MIRT_E_STATE while it is being trained. */
 MIRT_API mirt_status mirt_set_metrics(mirt_model *model, const mirt_metric *metrics, const mirt_metric_options *options, int count);
+
+MIRT__END_C
+
+#endif /* MIRT__COMPILE_API_H */
+
+#ifndef MIRT__CALLBACKS_API_H
+#define MIRT__CALLBACKS_API_H
+/* Callbacks and logs of training. */
+
+MIRT__BEGIN_C
+
+/* >>callbacks ----------------------------------------------------------------------------- */
+/* Threads: all functions on a model are for the one thread at a time that has its strategy; a history is read
+   by that thread. Functions without either among their arguments: any thread at any time. */
 
 /* Named numbers of a moment in training: "loss", "accuracy", "val_loss", "learning_rate". The names are the model's and
    live as long. */
@@ -1823,6 +1922,20 @@ MIRT_API mirt_status mirt_write_images(mirt_event_writer *writer, const char *ta
 MIRT_API void mirt_event_writer_destroy(mirt_event_writer *writer);
 #endif /* MIRRORTRAIN_NO_CALLBACKS */
 
+MIRT__END_C
+
+#endif /* MIRT__CALLBACKS_API_H */
+
+#ifndef MIRT__TRAINING_API_H
+#define MIRT__TRAINING_API_H
+/* Training, evaluation and prediction. */
+
+MIRT__BEGIN_C
+
+/* >>training and prediction -------------------------------------------------------------- */
+/* Threads: all functions on a model are for the one thread at a time that has its strategy; a history is read
+   by that thread. Functions without either among their arguments: any thread at any time. */
+
 typedef struct mirt_fit_desc {
     int epochs;                /* default 1 */
     int64_t batch;             /* global batch of a dataset without a batch stage; default 32. With one: 0, or the same */
@@ -1923,6 +2036,16 @@ MIRT_API mirt_status mirt_set_schedule(mirt_model *model, const mirt_schedule *s
 /* Steps applied so far; 0 for NULL. */
 MIRT_API int64_t mirt_step(const mirt_model *model);
 
+MIRT__END_C
+
+#endif /* MIRT__TRAINING_API_H */
+
+#ifndef MIRT__FUNCTIONS_API_H
+#define MIRT__FUNCTIONS_API_H
+/* Functions: custom training steps. */
+
+MIRT__BEGIN_C
+
 /* >>functions ----------------------------------------------------------------------------- */
 /* Threads: a function, its tensors and its distributed data set are for the one thread at a time that has their strategy. */
 
@@ -2021,6 +2144,16 @@ MIRT_API mirt_status mirt_reduce(mirt_function *function, const char *name, mirt
 MIRT_API mirt_status mirt_gather_result(mirt_function *function, const char *name, float *out, size_t capacity, size_t *written);
 MIRT_API mirt_status mirt_local_result(mirt_function *function, const char *name, int replica, float *out, size_t capacity, size_t *written);
 
+MIRT__END_C
+
+#endif /* MIRT__FUNCTIONS_API_H */
+
+#ifndef MIRT__FILES_API_H
+#define MIRT__FILES_API_H
+/* Weights and files of models. */
+
+MIRT__BEGIN_C
+
 /* >>weights and files --------------------------------------------------------------------- */
 /* Threads: one at a time, that has the model's strategy; two that save to one path: one of the two files, whole. */
 
@@ -2112,6 +2245,16 @@ typedef struct mirt_load_report {
    Errors as mirt_load; MIRT_E_NOT_FOUND also where nothing fits at all. */
 MIRT_API mirt_status mirt_load_weights_partial(mirt_model *model, const char *path, const mirt_load_desc *desc, mirt_load_report *report);
 
+MIRT__END_C
+
+#endif /* MIRT__FILES_API_H */
+
+#ifndef MIRT__INSPECTION_API_H
+#define MIRT__INSPECTION_API_H
+/* Summaries, plans and graphs of models. */
+
+MIRT__BEGIN_C
+
 /* >>looking inside ------------------------------------------------------------------------ */
 /* Threads: one at a time, that has the model's strategy. */
 
@@ -2150,6 +2293,16 @@ MIRT_API const char *mirt_summary(mirt_model *model, int64_t batch);
 /* The training step as text, before and after mirroring. Owned by the model, valid until the
    next call. Errors as mirt_summary; MIRT_E_STATE without a loss too. */
 MIRT_API const char *mirt_graph_text(mirt_model *model, int64_t batch);
+
+MIRT__END_C
+
+#endif /* MIRT__INSPECTION_API_H */
+
+#ifndef MIRT__TIMING_API_H
+#define MIRT__TIMING_API_H
+/* Where the time of training goes. */
+
+MIRT__BEGIN_C
 
 /* >>where the time goes ------------------------------------------------------------------- */
 /* Threads: one at a time, that has the model's strategy. */
@@ -2238,6 +2391,17 @@ typedef struct mirt_timing {
 MIRT_API mirt_status mirt_fit_timing(mirt_model *model, mirt_timing *out);
 /* The same as a table, with the verdict as its last line. Owned by the model, valid until the next call. NULL: MIRT_E_STATE, MIRT_E_NOMEM. */
 MIRT_API const char *mirt_timing_text(mirt_model *model);
+
+MIRT__END_C
+
+#endif /* MIRT__TIMING_API_H */
+
+#ifndef MIRT__CHECKS_API_H
+#define MIRT__CHECKS_API_H
+/* Checks of the machine and of a model. */
+
+MIRT__BEGIN_C
+
 /* >>checks -------------------------------------------------------------------------------- */
 /* Threads: one at a time, that has the strategy. */
 
@@ -2270,9 +2434,9 @@ MIRT_API int64_t mirt_largest_batch(mirt_model *model, uint64_t bytes_per_device
    MIRT_E_STATE. */
 MIRT_API mirt_status mirt_check_drift(mirt_model *model);
 
-#ifdef __cplusplus
-}
-#endif
+MIRT__END_C
+
+#endif /* MIRT__CHECKS_API_H */
 
 #endif /* MIRRORTRAIN_H */
 

@@ -203,7 +203,7 @@ else
 fi
 
 # All functions that the API declares are there: a misspelt macro cannot make this test void.
-sed -n 's/^MIRT_API .*[ *]\(mirt_[a-z0-9_]*\)(.*/\1/p' src/mirrortrain_api.h src/api/*.inc | sort -u >"$tmp/declared"
+sed -n 's/^MIRT_API .*[ *]\(mirt_[a-z0-9_]*\)(.*/\1/p' src/mirrortrain_api.h src/api/*_api.h | sort -u >"$tmp/declared"
 awk '$2 == "T" { print $3 }' "$tmp/symbols" | sort -u >"$tmp/defined"
 comm -3 "$tmp/declared" "$tmp/defined" >"$tmp/difference"
 if [ -s "$tmp/difference" ] || [ "$(wc -l <"$tmp/declared")" -lt 50 ]; then

@@ -61,7 +61,7 @@ def layers():
 
 def lists():
     """(what, names), in the order in which they are shown."""
-    api = read("src/api/callbacks.inc")
+    api = read("src/api/callbacks_api.h")
     policies = re.findall(
         r'"(\w+)"', re.search(r"names\[\] = \{(\"float32\".*?)\};", read("src/nn/weights.c")).group(1)
     )
@@ -73,16 +73,16 @@ def lists():
     ]
     return [
         ("layers", layers()),
-        ("losses", listed("src/api/optimizers.inc", "MIRT_LOSS_LIST")),
+        ("losses", listed("src/api/optimizers_api.h", "MIRT_LOSS_LIST")),
         ("metrics", table("src/nn/metrics_table.c", "mirt__metric_table")),
-        ("optimizers", listed("src/api/optimizers.inc", "MIRT_OPTIMIZER_LIST")),
+        ("optimizers", listed("src/api/optimizers_api.h", "MIRT_OPTIMIZER_LIST")),
         ("schedules", table("src/nn/schedules.c", "mirt__schedule_table")),
         ("callbacks", re.findall(r"MIRT_API mirt_callback \*mirt_(\w+)\(", api)),
         (
             "augmentations",
             [
                 n[5:].lower()
-                for n in enum("src/api/augment.inc", "MIRT_RANDOM_FLIP = 0", "MIRT__AUGMENTATION_COUNT")
+                for n in enum("src/api/augment_api.h", "MIRT_RANDOM_FLIP = 0", "MIRT__AUGMENTATION_COUNT")
                 if not n.startswith("MIRT__")
             ],
         ),
@@ -93,7 +93,7 @@ def lists():
                 n[5:].lower()
                 for n in re.findall(
                     r"MIRT_[A-Z0-9]+",
-                    re.search(r"typedef enum mirt_dtype \{(.*?)MIRT__DTYPE", read("src/mirrortrain_api.h")).group(1),
+                    re.search(r"typedef enum mirt_dtype \{(.*?)MIRT__DTYPE", read("src/api/basics_api.h")).group(1),
                 )
             ],
         ),

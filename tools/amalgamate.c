@@ -4,8 +4,8 @@
 
    SRC_DIR/FILES lists the source files, one path a line, in the order in which they are laid out; its
    first line is the public API, which comes first in the header, verbatim but for its line @MANUAL@,
-   which stands for SRC_DIR/manual.txt, and the .inc files it includes. What stands before the line
-   @IMPLEMENTATION is for backends too. Of the other files only #include "..." lines are changed: a file
+   which stands for SRC_DIR/manual.txt, and the files of SRC_DIR/api it includes, each copied in where it is
+   included first. What stands before the line @IMPLEMENTATION is for backends too. Of the other files only #include "..." lines are changed: a file
    that stands earlier in the list is already there, a .inc file is copied in, and anything else is an
    error. The files between @WITHOUT MACRO and @END are left out where the program defines MACRO.
    SRC_DIR/../LICENSE ends the header. SRC_DIR/cuda/FILES lists those of mirrortrain_cuda.cu.
@@ -246,24 +246,35 @@ static void append_manual(text *out, const char *src) {
     free(t.data);
 }
 
-/* Appends the API, or a part of it; returns how many manuals stand in it. */
-static int append_api(text *out, const char *src, const char *api, int depth) {
+/* Appends the API, or a part of it that is not there yet; returns how many manuals stand in it. `known` receives the
+   paths of its parts. */
+static int append_api(text *out, const char *src, const char *api, source_list *known) {
     char path[MAX_PATH_LENGTH], name[MAX_PATH_LENGTH], target[MAX_PATH_LENGTH];
+    for (int i = 0; i < known->count; i++) {
+        if (strcmp(known->path[i], api) == 0) return 0;
+    }
+    if (known->count == MAX_FILES) die("%s: more than %d files; raise MAX_FILES", api, MAX_FILES);
+    snprintf(known->path[known->count++], MAX_PATH_LENGTH, "%s", api);
     join(path, src, api);
-    if (depth > MAX_INC_DEPTH) die("%s: .inc files include each other", path);
     text t = read_existing(path);
     const char *cursor = t.data, *line;
     size_t size;
     int manuals = 0;
+    bool after_blank = false; /* what an #include leaves behind must not be two empty lines */
     while ((size = next_line(&cursor, &line)) > 0) {
         if (size == 9 && memcmp(line, "@MANUAL@", 8) == 0) {
             append_manual(out, src);
             manuals++;
-        } else if (local_include(line, size, name) && resolve(target, api, name) && ends_in(target, ".inc")) {
-            manuals += append_api(out, src, target, depth + 1);
-        } else {
+        } else if (local_include(line, size, name) && resolve(target, api, name) && strncmp(target, "api/", 4) == 0) {
+            const size_t before = out->size;
+            manuals += append_api(out, src, target, known);
+            if (out->size > before) append_string(out, "\n");
+            after_blank = true;
+            continue;
+        } else if (!(after_blank && is_blank(line, size))) {
             append(out, line, size);
         }
+        after_blank = is_blank(line, size);
     }
     free(t.data);
     return manuals;
@@ -301,7 +312,8 @@ static void append_license(text *out, const char *src) {
 
 static text make_header(const char *src, const source_list *list) {
     text out = {0};
-    int manuals = append_api(&out, src, list->path[0], 0);
+    static source_list parts;
+    int manuals = append_api(&out, src, list->path[0], &parts);
     if (manuals != 1) die("%s/%s: has %d lines @MANUAL@, not one", src, list->path[0], manuals);
     append_string(
         &out, "\n/* What backends are made of (mirrortrain_cuda.cu defines MIRRORTRAIN_BACKEND); not for programs. */\n"

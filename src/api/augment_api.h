@@ -1,3 +1,13 @@
+#ifndef MIRT__AUGMENT_API_H
+#define MIRT__AUGMENT_API_H
+/* Image augmentation, as layers and as stages of data sets. */
+
+#include "data_api.h"
+#include "images_api.h"
+#include "models_api.h"
+
+MIRT__BEGIN_C
+
 /* >>augmentation (names and defaults as in keras.layers) ------------------------------------ */
 /* Threads: as models and as datasets; functions without one: any thread at any time. */
 
@@ -72,3 +82,7 @@ MIRT_API mirt_status mirt_write_png(const char *path, mirt_array images, int col
 /* The same of the first rows * columns samples, or batches' samples, of a data set, which is begun, not consumed: 3, 4 for twelve. Of one image
    twelve times, mirt_repeat before mirt_augment. */
 MIRT_API mirt_status mirt_save_grid(const char *path, mirt_dataset *dataset, int rows, int columns);
+
+MIRT__END_C
+
+#endif /* MIRT__AUGMENT_API_H */

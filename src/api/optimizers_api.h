@@ -1,3 +1,12 @@
+#ifndef MIRT__OPTIMIZERS_API_H
+#define MIRT__OPTIMIZERS_API_H
+/* Optimizers, schedules, losses and metrics. */
+
+#include "data_api.h"
+#include "models_api.h"
+
+MIRT__BEGIN_C
+
 /* >>optimizers, losses, metrics ----------------------------------------------------------- */
 /* Threads: what makes an optimizer, a schedule or a loss by value: any thread at any time; what takes a strategy or a model: the
    one thread at a time that has it. */
@@ -185,3 +194,6 @@ MIRT_API mirt_status mirt_confusion_matrix(mirt_model *model, mirt_dataset *data
    more than 2^53 samples), MIRT_E_IO, MIRT_E_NOMEM. */
 MIRT_API mirt_status mirt_save_confusion_png(const char *path, const int64_t *counts, int classes, const char *const *names);
 
+MIRT__END_C
+
+#endif /* MIRT__OPTIMIZERS_API_H */

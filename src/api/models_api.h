@@ -1,3 +1,11 @@
+#ifndef MIRT__MODELS_API_H
+#define MIRT__MODELS_API_H
+/* Models: tensors, layers and ready-made networks. */
+
+#include "strategy_api.h"
+
+MIRT__BEGIN_C
+
 /* >>tensors ------------------------------------------------------------------------------- */
 /* Threads: a model, its tensors and functions are for the one thread at a time that has their strategy. */
 
@@ -478,3 +486,7 @@ MIRT_API mirt_model *mirt_efficientnet_v2(mirt_strategy *strategy, mirt_efficien
 MIRT_API mirt_model *mirt_application(mirt_strategy *strategy, const char *name, const mirt_application_desc *desc);
 MIRT_API mirt_model *mirt_model_by_name(mirt_strategy *strategy, const char *name);
 #endif /* MIRRORTRAIN_NO_MODELS */
+
+MIRT__END_C
+
+#endif /* MIRT__MODELS_API_H */

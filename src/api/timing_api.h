@@ -1,3 +1,11 @@
+#ifndef MIRT__TIMING_API_H
+#define MIRT__TIMING_API_H
+/* Where the time of training goes. */
+
+#include "models_api.h"
+
+MIRT__BEGIN_C
+
 /* >>where the time goes ------------------------------------------------------------------- */
 /* Threads: one at a time, that has the model's strategy. */
 
@@ -85,3 +93,7 @@ typedef struct mirt_timing {
 MIRT_API mirt_status mirt_fit_timing(mirt_model *model, mirt_timing *out);
 /* The same as a table, with the verdict as its last line. Owned by the model, valid until the next call. NULL: MIRT_E_STATE, MIRT_E_NOMEM. */
 MIRT_API const char *mirt_timing_text(mirt_model *model);
+
+MIRT__END_C
+
+#endif /* MIRT__TIMING_API_H */

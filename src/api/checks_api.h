@@ -1,3 +1,11 @@
+#ifndef MIRT__CHECKS_API_H
+#define MIRT__CHECKS_API_H
+/* Checks of the machine and of a model. */
+
+#include "models_api.h"
+
+MIRT__BEGIN_C
+
 /* >>checks -------------------------------------------------------------------------------- */
 /* Threads: one at a time, that has the strategy. */
 
@@ -29,3 +37,7 @@ MIRT_API int64_t mirt_largest_batch(mirt_model *model, uint64_t bytes_per_device
    Memory that failed, or code that wrote where it should not. mirt_fit asks by itself (mirt_fit_desc.check_drift_every).
    MIRT_E_STATE. */
 MIRT_API mirt_status mirt_check_drift(mirt_model *model);
+
+MIRT__END_C
+
+#endif /* MIRT__CHECKS_API_H */

@@ -1,3 +1,11 @@
+#ifndef MIRT__IMAGES_API_H
+#define MIRT__IMAGES_API_H
+/* Decoding, resizing and data sets of images. */
+
+#include "data_api.h"
+
+MIRT__BEGIN_C
+
 /* >>photographs --------------------------------------------------------------------------- */
 /* Threads: any thread may decode, resize and verify at any time; data sets made here are as all others. */
 
@@ -130,3 +138,7 @@ MIRT_API mirt_status mirt_verify_images(const char *directory, const mirt_decode
    programs without photographs; half of them dogs. The same (count, size, seed, split) gives the same pixels everywhere. */
 MIRT_API mirt_dataset *mirt_drawn_photos(int64_t count, int height, int width, uint64_t seed, mirt_split split);
 #endif /* MIRRORTRAIN_NO_IMAGES */
+
+MIRT__END_C
+
+#endif /* MIRT__IMAGES_API_H */

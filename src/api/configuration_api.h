@@ -1,3 +1,7 @@
+#ifndef MIRT__CONFIGURATION_API_H
+#define MIRT__CONFIGURATION_API_H
+/* What a program defines before the header, and what all declarations need. */
+
 /* The implementation needs POSIX names (threads, clocks), which -std=c11 hides unless this
    macro stands before the first system header. */
 #if defined(MIRRORTRAIN_IMPLEMENTATION) && !defined(_POSIX_C_SOURCE) && !defined(_GNU_SOURCE)
@@ -43,3 +47,13 @@
 #define MIRT_API extern
 #endif
 #endif
+
+#ifdef __cplusplus
+#define MIRT__BEGIN_C extern "C" {
+#define MIRT__END_C }
+#else
+#define MIRT__BEGIN_C
+#define MIRT__END_C
+#endif
+
+#endif /* MIRT__CONFIGURATION_API_H */

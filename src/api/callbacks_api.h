@@ -1,3 +1,15 @@
+#ifndef MIRT__CALLBACKS_API_H
+#define MIRT__CALLBACKS_API_H
+/* Callbacks and logs of training. */
+
+#include "compile_api.h"
+
+MIRT__BEGIN_C
+
+/* >>callbacks ----------------------------------------------------------------------------- */
+/* Threads: all functions on a model are for the one thread at a time that has its strategy; a history is read
+   by that thread. Functions without either among their arguments: any thread at any time. */
+
 /* Named numbers of a moment in training: "loss", "accuracy", "val_loss", "learning_rate". The names are the model's and
    live as long. */
 #define MIRT_MAX_LOGS 72
@@ -182,3 +194,7 @@ MIRT_API mirt_status mirt_write_images(mirt_event_writer *writer, const char *ta
 /* NULL is allowed. */
 MIRT_API void mirt_event_writer_destroy(mirt_event_writer *writer);
 #endif /* MIRRORTRAIN_NO_CALLBACKS */
+
+MIRT__END_C
+
+#endif /* MIRT__CALLBACKS_API_H */
