@@ -3101,25 +3101,28 @@ typedef struct mirt__augment_rows {
     mirt__real *y;
 } mirt__augment_rows;
 
-/* Kernels that take a description of their work: X(name, arguments, fast). Each table has mirt__<prefix>_<name>; COMMON
-   kernels are shared by all fast tables. */
+/* Kernels that take a description of their work: X(name, arguments, fast, use). Each table has mirt__<prefix>_<name>;
+   COMMON kernels are shared by all fast tables. TRAIN: only training runs them; in the CPU's tables of a program that
+   defines MIRRORTRAIN_NO_TRAIN they are NULL. */
 #define MIRT__KERNEL_LIST(X) \
-    X(gemm, gemm, OWN) X(conv_forward, conv_forward, OWN) X(conv_input_grad, conv_input_grad, OWN) \
-    X(conv_weight_grad, conv_weight_grad, OWN) X(conv_pool, conv_pool, OWN) \
-    X(conv_pool_weight_grad, conv_pool_weight_grad, OWN) X(max_pool, pool2d, OWN) X(max_pool_grad, pool2d, OWN) \
-    X(average_pool, pool2d, COMMON) X(average_pool_grad, pool2d, COMMON) X(unary, unary, OWN) X(binary, binary, OWN) \
-    X(logic, logic, COMMON) X(reduce, reduce, COMMON) X(reduce_max_grad, reduce_max_grad, COMMON) \
-    X(scan, scan, COMMON) X(move, move, COMMON) X(gather, gather, COMMON) X(gather_grad, gather, COMMON) \
-    X(softmax, softmax, OWN) X(softmax_grad, softmax, COMMON) X(loss, loss, OWN) X(loss_grad, loss, OWN) \
-    X(accuracy, accuracy, COMMON) X(dropout, dropout, OWN) X(cast, cast, COMMON) X(one_hot, one_hot, COMMON) \
-    X(resize, resize, COMMON) X(resize_grad, resize, COMMON) X(norm_stats, norm, OWN) X(normalize, norm, OWN) \
-    X(norm_grad_sums, norm, OWN) X(norm_grad_input, norm, OWN)
+    X(gemm, gemm, OWN, ALL) X(conv_forward, conv_forward, OWN, ALL) \
+    X(conv_input_grad, conv_input_grad, OWN, ALL) X(conv_weight_grad, conv_weight_grad, OWN, TRAIN) \
+    X(conv_pool, conv_pool, OWN, ALL) X(conv_pool_weight_grad, conv_pool_weight_grad, OWN, TRAIN) \
+    X(max_pool, pool2d, OWN, ALL) X(max_pool_grad, pool2d, OWN, TRAIN) X(average_pool, pool2d, COMMON, ALL) \
+    X(average_pool_grad, pool2d, COMMON, TRAIN) X(unary, unary, OWN, ALL) X(binary, binary, OWN, ALL) \
+    X(logic, logic, COMMON, ALL) X(reduce, reduce, COMMON, ALL) X(reduce_max_grad, reduce_max_grad, COMMON, TRAIN) \
+    X(scan, scan, COMMON, ALL) X(move, move, COMMON, ALL) X(gather, gather, COMMON, ALL) \
+    X(gather_grad, gather, COMMON, TRAIN) X(softmax, softmax, OWN, ALL) X(softmax_grad, softmax, COMMON, TRAIN) \
+    X(loss, loss, OWN, TRAIN) X(loss_grad, loss, OWN, TRAIN) X(accuracy, accuracy, COMMON, TRAIN) \
+    X(dropout, dropout, OWN, ALL) X(cast, cast, COMMON, ALL) X(one_hot, one_hot, COMMON, ALL) \
+    X(resize, resize, COMMON, ALL) X(resize_grad, resize, COMMON, TRAIN) X(norm_stats, norm, OWN, ALL) \
+    X(normalize, norm, OWN, ALL) X(norm_grad_sums, norm, OWN, TRAIN) X(norm_grad_input, norm, OWN, TRAIN)
 
 typedef struct mirt__kernels {
     const char *name; /* "avx512bf16", "avx512", "avx2", "neon", "plain", "reference" */
     bool strips;      /* supports lazy operands with tiled reads, more epilogues and dtypes */
     bool half;        /* has instructions for products of bfloat16; otherwise these are emulated */
-#define MIRT__KERNEL_MEMBER(name, arguments, fast) \
+#define MIRT__KERNEL_MEMBER(name, arguments, fast, use) \
     void (*name)(const mirt__##arguments *args, const mirt__where *where);
     MIRT__KERNEL_LIST(MIRT__KERNEL_MEMBER)
 #undef MIRT__KERNEL_MEMBER
@@ -5979,6 +5982,19 @@ MIRT__LIB int mirt__team_ended(const mirt__team *team) {
 #define MIRT__KERNELS_H
 /* The CPU's tables of kernels (table.h), and the memory that their calls need. */
 
+/* What only training runs: MIRT__TRAINS guards parts of kernels, MIRT__USE_TRAIN is around entries of tables. */
+#ifdef MIRRORTRAIN_NO_TRAIN
+#define MIRT__TRAINS false
+#define MIRT__USE_TRAIN(entry) NULL
+#else
+#define MIRT__TRAINS true
+#define MIRT__USE_TRAIN(entry) entry
+#endif
+#define MIRT__USE_ALL(entry) entry
+/* Whether a kind of MIRT__BINARY_LIST is ever recorded; those without a public function are gradients. */
+#define MIRT__RECORDED_0 true
+#define MIRT__RECORDED_NONE MIRT__TRAINS
+
 /* Whether positions in a window of this size need int32 instead of a byte. */
 MIRT__LIB bool mirt__pool_wide(int64_t places);
 /* NULL: the activation does not exist. */
@@ -6603,7 +6619,7 @@ MIRT__LIB mirt__real mirt__ref_activate(mirt_activation_kind kind, mirt__real x)
 MIRT__LIB mirt__real mirt__ref_derivative(mirt_activation_kind kind, mirt__real y);
 MIRT__LIB mirt__real mirt__ref_slope(mirt_activation_kind kind, mirt__real x);
 
-#define MIRT__KERNEL_DECLARE(name, arguments, fast) \
+#define MIRT__KERNEL_DECLARE(name, arguments, fast, use) \
     MIRT__LIB void mirt__ref_##name(const mirt__##arguments *args, const mirt__where *where);
 MIRT__KERNEL_LIST(MIRT__KERNEL_DECLARE)
 #undef MIRT__KERNEL_DECLARE
@@ -7093,6 +7109,8 @@ MIRT__LIB const mirt__activation_class *mirt__activation_get(mirt_activation_kin
     return (int)kind >= 0 && kind < MIRT__ACTIVATION_COUNT ? &mirt__activation_table[kind] : NULL;
 }
 
+#ifndef MIRRORTRAIN_NO_TRAIN
+
 /* >>section kernels/reference.c */
 
 /* The table of reference kernels. */
@@ -7108,7 +7126,7 @@ static void mirt__ref_update(const mirt__update *args, const mirt__where *where)
 
 MIRT__KERNEL_TABLE mirt__kernels mirt__kernels_reference = {
     "reference", false, false,
-#define MIRT__KERNEL_ENTRY(name, arguments, fast) mirt__ref_##name,
+#define MIRT__KERNEL_ENTRY(name, arguments, fast, use) mirt__ref_##name,
     MIRT__KERNEL_LIST(MIRT__KERNEL_ENTRY)
 #undef MIRT__KERNEL_ENTRY
     mirt__augment_batch,
@@ -7117,6 +7135,8 @@ MIRT__KERNEL_TABLE mirt__kernels mirt__kernels_reference = {
     mirt__ref_accumulate,
     mirt__ref_update,
 };
+
+#endif /* MIRRORTRAIN_NO_TRAIN */
 
 /* >>section kernels/reference_elementwise.c */
 
@@ -8321,7 +8341,9 @@ MIRT__LIB int64_t mirt__common_walk_line(const mirt__common_walk *w, int64_t at,
 #define MIRT__BINARY_SLOPE(kind) curves->slope(kind, scale, pa, pb, y, count);
 #define MIRT__BINARY_CASE(number, id, label, function, reference, fast, ...) \
     case MIRT__##id: \
-        MIRT__BINARY_##fast \
+        if (MIRT__RECORDED_##function) { \
+            MIRT__BINARY_##fast \
+        } \
         break;
 
 static void mirt__common_binary_dense(const mirt__binary *args, const mirt__curves *curves, const float *pa, const float *pb, float *y, int64_t count) {
@@ -11093,8 +11115,8 @@ static void MIRT__K(exp_range)(const float *x, float less, float *to, int64_t co
     MIRT__CURVE(MIRT__K(exp)(MIRT__K(sub)(u, below)))
 }
 #undef MIRT__CURVE
-static const mirt__curves MIRT__K(curves) = {MIRT__K(activate_range), MIRT__K(slope_range), MIRT__K(unary_range),
-                                             MIRT__K(exp_range)};
+static const mirt__curves MIRT__K(curves) = {MIRT__K(activate_range), MIRT__USE_TRAIN(MIRT__K(slope_range)),
+                                             MIRT__K(unary_range), MIRT__K(exp_range)};
 /* Tiled reads of lazy operands, and epilogues of outputs. */
 
 /* `whole` vectors, or `n` lanes. */
@@ -11219,7 +11241,7 @@ static void MIRT__K(read_columns)(const MIRT__K(strip) *s) {
     const mirt__reader *reader = &s->source->from;
     const MIRT__K(how) how = MIRT__K(how_of)(reader->back ? reader->back->norm.activation : reader->norm->activation);
     const int64_t whole = s->columns - s->columns % MIRT__LANES;
-    if (reader->back) {
+    if (MIRT__TRAINS && reader->back) {
         if (!MIRT__COMPACT && how == MIRT__K(by_clipping)) MIRT__K(read_back)(s, 0, whole, MIRT__K(by_clipping), true);
         else MIRT__K(read_back)(s, 0, whole, MIRT__K(by_any), true);
         if (whole < s->columns) MIRT__K(read_back)(s, whole, s->columns, MIRT__K(by_any), false);
@@ -11311,7 +11333,7 @@ MIRT__INLINE MIRT__K(duty) MIRT__K(finish_of)(const mirt__finishing *f, const bo
     const mirt__epilogue *e = f->epilogue;
     MIRT__K(duty) d;
     d.add = frozen && how == MIRT__K(by_silu) ? NULL : e->add;
-    d.mask = backward ? e->mask : NULL;
+    d.mask = MIRT__TRAINS && backward ? e->mask : NULL;
     d.slope_x = e->slope_x;
     d.mask_activation = e->mask_activation;
     d.mask_end = MIRT__K(set)(e->mask_activation == MIRT_RELU6 ? 6.0f : INFINITY);
@@ -11321,10 +11343,10 @@ MIRT__INLINE MIRT__K(duty) MIRT__K(finish_of)(const mirt__finishing *f, const bo
     d.bias = forward && !frozen && f->bias;
     d.norm = forward && (frozen || f->mean);
     d.activate = forward;
-    d.gradient = sums == MIRT__SUMS_GRADIENT;
+    d.gradient = MIRT__TRAINS && sums == MIRT__SUMS_GRADIENT;
     d.moments = sums == MIRT__SUMS_MOMENTS;
     d.images = !d.gradient && !d.moments && e->sums == MIRT__SUMS_IMAGES;
-    d.slope = backward && d.slope_bend.kind != MIRT_LINEAR;
+    d.slope = MIRT__TRAINS && backward && d.slope_bend.kind != MIRT_LINEAR;
     d.z = d.slope || d.gradient;
     return d;
 }
@@ -11438,7 +11460,7 @@ static void MIRT__K(finish_rows)(const mirt__finishing *f, float *const *c, cons
     const mirt__epilogue *e = f->epilogue;
     const MIRT__K(how) how = MIRT__K(how_of)(e->activation), slope_how = MIRT__K(how_of)(e->slope ? e->slope->activation : MIRT_LINEAR);
     const bool forward = f->bias || f->mean || e->activation != MIRT_LINEAR;
-    const bool backward = e->mask || (e->slope && e->slope->activation != MIRT_LINEAR);
+    const bool backward = MIRT__TRAINS && (e->mask || (e->slope && e->slope->activation != MIRT_LINEAR));
     const bool frozen = f->mean && !f->bias && f->dtype == MIRT_FLOAT32;
     const bool clipped = !e->mask || e->mask_activation == MIRT_RELU || e->mask_activation == MIRT_RELU6;
     const bool plain = e->sums == MIRT__SUMS_NONE || e->sums == MIRT__SUMS_IMAGES;
@@ -11450,9 +11472,10 @@ static void MIRT__K(finish_rows)(const mirt__finishing *f, float *const *c, cons
                         !(f->dtype == MIRT__BFLOAT16 && f->sum_row <= 2 * line);
     if (MIRT__COMPACT) {
         /* all rows use the last loop */
-    } else if (!forward && !backward && e->sums == MIRT__SUMS_MOMENTS) {
+    } else if (MIRT__TRAINS && !forward && !backward && e->sums == MIRT__SUMS_MOMENTS) {
         MIRT__FINISH_COLUMNS(false, false, MIRT__SUMS_MOMENTS, MIRT__K(by_clipping), false)
-    } else if (!forward && clipped && e->sums == MIRT__SUMS_GRADIENT && slope_how == MIRT__K(by_clipping)) {
+    } else if (MIRT__TRAINS && !forward && clipped && e->sums == MIRT__SUMS_GRADIENT &&
+               slope_how == MIRT__K(by_clipping)) {
         MIRT__FINISH_COLUMNS(false, true, MIRT__SUMS_GRADIENT, MIRT__K(by_clipping), false)
     } else if (!backward && plain && how == MIRT__K(by_clipping)) {
         if (frozen) MIRT__FINISH_COLUMNS(true, false, MIRT__SUMS_NONE, MIRT__K(by_clipping), true)
@@ -12134,10 +12157,11 @@ static void MIRT__K(rmsprop_range)(const mirt__update *args, int64_t begin, int6
 /* The table of an instruction set: MIRT__T(name) uses the primitives MIRT__K(name). */
 static const mirt__simd MIRT__T(simd) = {
     MIRT__LANES, MIRT__ROWS, MIRT__VECTORS, MIRT__POOL_VECTORS, MIRT__K(tiles),
-    MIRT__K(copy_rows), MIRT__K(transpose), MIRT__K(read), MIRT__K(finish), MIRT__FINISH, MIRT__K(column_sum), MIRT__K(pool_row),
-    MIRT__K(lay_windows), MIRT__K(pool_windows),
-    MIRT__K(taps_row), MIRT__K(taps_row_grad), MIRT__K(max_window), MIRT__K(max_back), MIRT__K(winograd_source), MIRT__K(winograd_taps), MIRT__K(winograd_target),
-    MIRT__K(accumulate_range), MIRT__K(round_range), MIRT__WORDS
+    MIRT__K(copy_rows), MIRT__K(transpose), MIRT__K(read), MIRT__K(finish), MIRT__FINISH, MIRT__K(column_sum),
+    MIRT__K(pool_row), MIRT__USE_TRAIN(MIRT__K(lay_windows)), MIRT__USE_TRAIN(MIRT__K(pool_windows)),
+    MIRT__K(taps_row), MIRT__USE_TRAIN(MIRT__K(taps_row_grad)), MIRT__K(max_window),
+    MIRT__USE_TRAIN(MIRT__K(max_back)), MIRT__K(winograd_source), MIRT__K(winograd_taps), MIRT__K(winograd_target),
+    MIRT__USE_TRAIN(MIRT__K(accumulate_range)), MIRT__K(round_range), MIRT__WORDS
 };
 
 static void MIRT__T(gemm)(const mirt__gemm *args, const mirt__where *where) {
@@ -12199,13 +12223,13 @@ MIRT__KERNEL_TABLE mirt__kernels MIRT__T(kernels) = {
     MIRT__NAME, true, MIRT__HALF,
 #define MIRT__KERNEL_OWN(name) MIRT__T(name)
 #define MIRT__KERNEL_COMMON(name) mirt__common_##name
-#define MIRT__KERNEL_ENTRY(name, arguments, fast) MIRT__KERNEL_##fast(name),
+#define MIRT__KERNEL_ENTRY(name, arguments, fast, use) MIRT__USE_##use(MIRT__KERNEL_##fast(name)),
     MIRT__KERNEL_LIST(MIRT__KERNEL_ENTRY)
 #undef MIRT__KERNEL_OWN
 #undef MIRT__KERNEL_COMMON
 #undef MIRT__KERNEL_ENTRY
     mirt__augment_batch, mirt__ref_fill, mirt__ref_constant,
-    MIRT__T(accumulate), MIRT__T(update)
+    MIRT__USE_TRAIN(MIRT__T(accumulate)), MIRT__USE_TRAIN(MIRT__T(update))
 };
 
 #undef MIRT__T
@@ -12459,7 +12483,7 @@ typedef enum mirt__word_mode { MIRT__WORD_OTHER, MIRT__WORD_LINEAR, MIRT__WORD_R
 static mirt__word_mode mirt__word_mode_of(const mirt__source *source) {
     const mirt__reader *reader = &source->from;
     if (reader->dtype != MIRT__BFLOAT16 || reader->affine || reader->gate) return MIRT__WORD_OTHER;
-    if (reader->back) return source->less && reader->back->norm.activation == MIRT_LINEAR ? MIRT__WORD_BACK : MIRT__WORD_OTHER;
+    if (MIRT__TRAINS && reader->back) return source->less && reader->back->norm.activation == MIRT_LINEAR ? MIRT__WORD_BACK : MIRT__WORD_OTHER;
     if (!reader->norm) return MIRT__WORD_OTHER;
     switch ((int)reader->norm->activation) {
     case MIRT_LINEAR: return MIRT__WORD_LINEAR;
@@ -12531,7 +12555,7 @@ MIRT__INLINE void mirt__word_strip_pairs(mirt__word_strip s, const mirt__word_mo
         if (mode == MIRT__WORD_LINEAR) mirt__word_strip_##what(*s, MIRT__WORD_LINEAR); \
         else if (mode == MIRT__WORD_RELU) mirt__word_strip_##what(*s, MIRT__WORD_RELU); \
         else if (mode == MIRT__WORD_RELU6) mirt__word_strip_##what(*s, MIRT__WORD_RELU6); \
-        else mirt__word_strip_##what(*s, MIRT__WORD_BACK); \
+        else if (MIRT__TRAINS) mirt__word_strip_##what(*s, MIRT__WORD_BACK); \
     }
 MIRT__WORD_STRIP(words)
 MIRT__WORD_STRIP(pairs)
@@ -12750,7 +12774,8 @@ MIRT__INLINE void mirt__word_finish_columns(const mirt__finishing *f, float *con
     X(false, false, false, false, false, false, false) X(false, false, false, true, true, false, false)
 #define MIRT__WORD_FINISH(moments, gradient, bias, add, relu, slope, mask) { \
         const mirt__word_way to = {moments, gradient, bias, add, relu, slope, mask}; \
-        if (memcmp(&to, &way, sizeof way) == 0) { \
+        const bool trains = (moments) || (gradient) || (slope) || (mask); \
+        if ((MIRT__TRAINS || !trains) && memcmp(&to, &way, sizeof way) == 0) { \
             int64_t j = 0; \
             for (; stream && j + 32 <= columns; j += 32) mirt__word_finish_columns(f, c, at, rows, j, 32, to, true); \
             for (; j + 32 <= columns; j += 32) mirt__word_finish_columns(f, c, at, rows, j, 32, to, false); \
@@ -12787,10 +12812,11 @@ static const mirt__words mirt__words_avx512bf16 = {
 /* The table of an instruction set: MIRT__T(name) uses the primitives MIRT__K(name). */
 static const mirt__simd MIRT__T(simd) = {
     MIRT__LANES, MIRT__ROWS, MIRT__VECTORS, MIRT__POOL_VECTORS, MIRT__K(tiles),
-    MIRT__K(copy_rows), MIRT__K(transpose), MIRT__K(read), MIRT__K(finish), MIRT__FINISH, MIRT__K(column_sum), MIRT__K(pool_row),
-    MIRT__K(lay_windows), MIRT__K(pool_windows),
-    MIRT__K(taps_row), MIRT__K(taps_row_grad), MIRT__K(max_window), MIRT__K(max_back), MIRT__K(winograd_source), MIRT__K(winograd_taps), MIRT__K(winograd_target),
-    MIRT__K(accumulate_range), MIRT__K(round_range), MIRT__WORDS
+    MIRT__K(copy_rows), MIRT__K(transpose), MIRT__K(read), MIRT__K(finish), MIRT__FINISH, MIRT__K(column_sum),
+    MIRT__K(pool_row), MIRT__USE_TRAIN(MIRT__K(lay_windows)), MIRT__USE_TRAIN(MIRT__K(pool_windows)),
+    MIRT__K(taps_row), MIRT__USE_TRAIN(MIRT__K(taps_row_grad)), MIRT__K(max_window),
+    MIRT__USE_TRAIN(MIRT__K(max_back)), MIRT__K(winograd_source), MIRT__K(winograd_taps), MIRT__K(winograd_target),
+    MIRT__USE_TRAIN(MIRT__K(accumulate_range)), MIRT__K(round_range), MIRT__WORDS
 };
 
 static void MIRT__T(gemm)(const mirt__gemm *args, const mirt__where *where) {
@@ -12852,13 +12878,13 @@ MIRT__KERNEL_TABLE mirt__kernels MIRT__T(kernels) = {
     MIRT__NAME, true, MIRT__HALF,
 #define MIRT__KERNEL_OWN(name) MIRT__T(name)
 #define MIRT__KERNEL_COMMON(name) mirt__common_##name
-#define MIRT__KERNEL_ENTRY(name, arguments, fast) MIRT__KERNEL_##fast(name),
+#define MIRT__KERNEL_ENTRY(name, arguments, fast, use) MIRT__USE_##use(MIRT__KERNEL_##fast(name)),
     MIRT__KERNEL_LIST(MIRT__KERNEL_ENTRY)
 #undef MIRT__KERNEL_OWN
 #undef MIRT__KERNEL_COMMON
 #undef MIRT__KERNEL_ENTRY
     mirt__augment_batch, mirt__ref_fill, mirt__ref_constant,
-    MIRT__T(accumulate), MIRT__T(update)
+    MIRT__USE_TRAIN(MIRT__T(accumulate)), MIRT__USE_TRAIN(MIRT__T(update))
 };
 
 #undef MIRT__T
@@ -13489,8 +13515,8 @@ static void MIRT__K(exp_range)(const float *x, float less, float *to, int64_t co
     MIRT__CURVE(MIRT__K(exp)(MIRT__K(sub)(u, below)))
 }
 #undef MIRT__CURVE
-static const mirt__curves MIRT__K(curves) = {MIRT__K(activate_range), MIRT__K(slope_range), MIRT__K(unary_range),
-                                             MIRT__K(exp_range)};
+static const mirt__curves MIRT__K(curves) = {MIRT__K(activate_range), MIRT__USE_TRAIN(MIRT__K(slope_range)),
+                                             MIRT__K(unary_range), MIRT__K(exp_range)};
 /* Tiled reads of lazy operands, and epilogues of outputs. */
 
 /* `whole` vectors, or `n` lanes. */
@@ -13615,7 +13641,7 @@ static void MIRT__K(read_columns)(const MIRT__K(strip) *s) {
     const mirt__reader *reader = &s->source->from;
     const MIRT__K(how) how = MIRT__K(how_of)(reader->back ? reader->back->norm.activation : reader->norm->activation);
     const int64_t whole = s->columns - s->columns % MIRT__LANES;
-    if (reader->back) {
+    if (MIRT__TRAINS && reader->back) {
         if (!MIRT__COMPACT && how == MIRT__K(by_clipping)) MIRT__K(read_back)(s, 0, whole, MIRT__K(by_clipping), true);
         else MIRT__K(read_back)(s, 0, whole, MIRT__K(by_any), true);
         if (whole < s->columns) MIRT__K(read_back)(s, whole, s->columns, MIRT__K(by_any), false);
@@ -13707,7 +13733,7 @@ MIRT__INLINE MIRT__K(duty) MIRT__K(finish_of)(const mirt__finishing *f, const bo
     const mirt__epilogue *e = f->epilogue;
     MIRT__K(duty) d;
     d.add = frozen && how == MIRT__K(by_silu) ? NULL : e->add;
-    d.mask = backward ? e->mask : NULL;
+    d.mask = MIRT__TRAINS && backward ? e->mask : NULL;
     d.slope_x = e->slope_x;
     d.mask_activation = e->mask_activation;
     d.mask_end = MIRT__K(set)(e->mask_activation == MIRT_RELU6 ? 6.0f : INFINITY);
@@ -13717,10 +13743,10 @@ MIRT__INLINE MIRT__K(duty) MIRT__K(finish_of)(const mirt__finishing *f, const bo
     d.bias = forward && !frozen && f->bias;
     d.norm = forward && (frozen || f->mean);
     d.activate = forward;
-    d.gradient = sums == MIRT__SUMS_GRADIENT;
+    d.gradient = MIRT__TRAINS && sums == MIRT__SUMS_GRADIENT;
     d.moments = sums == MIRT__SUMS_MOMENTS;
     d.images = !d.gradient && !d.moments && e->sums == MIRT__SUMS_IMAGES;
-    d.slope = backward && d.slope_bend.kind != MIRT_LINEAR;
+    d.slope = MIRT__TRAINS && backward && d.slope_bend.kind != MIRT_LINEAR;
     d.z = d.slope || d.gradient;
     return d;
 }
@@ -13834,7 +13860,7 @@ static void MIRT__K(finish_rows)(const mirt__finishing *f, float *const *c, cons
     const mirt__epilogue *e = f->epilogue;
     const MIRT__K(how) how = MIRT__K(how_of)(e->activation), slope_how = MIRT__K(how_of)(e->slope ? e->slope->activation : MIRT_LINEAR);
     const bool forward = f->bias || f->mean || e->activation != MIRT_LINEAR;
-    const bool backward = e->mask || (e->slope && e->slope->activation != MIRT_LINEAR);
+    const bool backward = MIRT__TRAINS && (e->mask || (e->slope && e->slope->activation != MIRT_LINEAR));
     const bool frozen = f->mean && !f->bias && f->dtype == MIRT_FLOAT32;
     const bool clipped = !e->mask || e->mask_activation == MIRT_RELU || e->mask_activation == MIRT_RELU6;
     const bool plain = e->sums == MIRT__SUMS_NONE || e->sums == MIRT__SUMS_IMAGES;
@@ -13846,9 +13872,10 @@ static void MIRT__K(finish_rows)(const mirt__finishing *f, float *const *c, cons
                         !(f->dtype == MIRT__BFLOAT16 && f->sum_row <= 2 * line);
     if (MIRT__COMPACT) {
         /* all rows use the last loop */
-    } else if (!forward && !backward && e->sums == MIRT__SUMS_MOMENTS) {
+    } else if (MIRT__TRAINS && !forward && !backward && e->sums == MIRT__SUMS_MOMENTS) {
         MIRT__FINISH_COLUMNS(false, false, MIRT__SUMS_MOMENTS, MIRT__K(by_clipping), false)
-    } else if (!forward && clipped && e->sums == MIRT__SUMS_GRADIENT && slope_how == MIRT__K(by_clipping)) {
+    } else if (MIRT__TRAINS && !forward && clipped && e->sums == MIRT__SUMS_GRADIENT &&
+               slope_how == MIRT__K(by_clipping)) {
         MIRT__FINISH_COLUMNS(false, true, MIRT__SUMS_GRADIENT, MIRT__K(by_clipping), false)
     } else if (!backward && plain && how == MIRT__K(by_clipping)) {
         if (frozen) MIRT__FINISH_COLUMNS(true, false, MIRT__SUMS_NONE, MIRT__K(by_clipping), true)
@@ -14530,10 +14557,11 @@ static void MIRT__K(rmsprop_range)(const mirt__update *args, int64_t begin, int6
 /* The table of an instruction set: MIRT__T(name) uses the primitives MIRT__K(name). */
 static const mirt__simd MIRT__T(simd) = {
     MIRT__LANES, MIRT__ROWS, MIRT__VECTORS, MIRT__POOL_VECTORS, MIRT__K(tiles),
-    MIRT__K(copy_rows), MIRT__K(transpose), MIRT__K(read), MIRT__K(finish), MIRT__FINISH, MIRT__K(column_sum), MIRT__K(pool_row),
-    MIRT__K(lay_windows), MIRT__K(pool_windows),
-    MIRT__K(taps_row), MIRT__K(taps_row_grad), MIRT__K(max_window), MIRT__K(max_back), MIRT__K(winograd_source), MIRT__K(winograd_taps), MIRT__K(winograd_target),
-    MIRT__K(accumulate_range), MIRT__K(round_range), MIRT__WORDS
+    MIRT__K(copy_rows), MIRT__K(transpose), MIRT__K(read), MIRT__K(finish), MIRT__FINISH, MIRT__K(column_sum),
+    MIRT__K(pool_row), MIRT__USE_TRAIN(MIRT__K(lay_windows)), MIRT__USE_TRAIN(MIRT__K(pool_windows)),
+    MIRT__K(taps_row), MIRT__USE_TRAIN(MIRT__K(taps_row_grad)), MIRT__K(max_window),
+    MIRT__USE_TRAIN(MIRT__K(max_back)), MIRT__K(winograd_source), MIRT__K(winograd_taps), MIRT__K(winograd_target),
+    MIRT__USE_TRAIN(MIRT__K(accumulate_range)), MIRT__K(round_range), MIRT__WORDS
 };
 
 static void MIRT__T(gemm)(const mirt__gemm *args, const mirt__where *where) {
@@ -14595,13 +14623,13 @@ MIRT__KERNEL_TABLE mirt__kernels MIRT__T(kernels) = {
     MIRT__NAME, true, MIRT__HALF,
 #define MIRT__KERNEL_OWN(name) MIRT__T(name)
 #define MIRT__KERNEL_COMMON(name) mirt__common_##name
-#define MIRT__KERNEL_ENTRY(name, arguments, fast) MIRT__KERNEL_##fast(name),
+#define MIRT__KERNEL_ENTRY(name, arguments, fast, use) MIRT__USE_##use(MIRT__KERNEL_##fast(name)),
     MIRT__KERNEL_LIST(MIRT__KERNEL_ENTRY)
 #undef MIRT__KERNEL_OWN
 #undef MIRT__KERNEL_COMMON
 #undef MIRT__KERNEL_ENTRY
     mirt__augment_batch, mirt__ref_fill, mirt__ref_constant,
-    MIRT__T(accumulate), MIRT__T(update)
+    MIRT__USE_TRAIN(MIRT__T(accumulate)), MIRT__USE_TRAIN(MIRT__T(update))
 };
 
 #undef MIRT__T
@@ -15190,8 +15218,8 @@ static void MIRT__K(exp_range)(const float *x, float less, float *to, int64_t co
     MIRT__CURVE(MIRT__K(exp)(MIRT__K(sub)(u, below)))
 }
 #undef MIRT__CURVE
-static const mirt__curves MIRT__K(curves) = {MIRT__K(activate_range), MIRT__K(slope_range), MIRT__K(unary_range),
-                                             MIRT__K(exp_range)};
+static const mirt__curves MIRT__K(curves) = {MIRT__K(activate_range), MIRT__USE_TRAIN(MIRT__K(slope_range)),
+                                             MIRT__K(unary_range), MIRT__K(exp_range)};
 /* Tiled reads of lazy operands, and epilogues of outputs. */
 
 /* `whole` vectors, or `n` lanes. */
@@ -15316,7 +15344,7 @@ static void MIRT__K(read_columns)(const MIRT__K(strip) *s) {
     const mirt__reader *reader = &s->source->from;
     const MIRT__K(how) how = MIRT__K(how_of)(reader->back ? reader->back->norm.activation : reader->norm->activation);
     const int64_t whole = s->columns - s->columns % MIRT__LANES;
-    if (reader->back) {
+    if (MIRT__TRAINS && reader->back) {
         if (!MIRT__COMPACT && how == MIRT__K(by_clipping)) MIRT__K(read_back)(s, 0, whole, MIRT__K(by_clipping), true);
         else MIRT__K(read_back)(s, 0, whole, MIRT__K(by_any), true);
         if (whole < s->columns) MIRT__K(read_back)(s, whole, s->columns, MIRT__K(by_any), false);
@@ -15408,7 +15436,7 @@ MIRT__INLINE MIRT__K(duty) MIRT__K(finish_of)(const mirt__finishing *f, const bo
     const mirt__epilogue *e = f->epilogue;
     MIRT__K(duty) d;
     d.add = frozen && how == MIRT__K(by_silu) ? NULL : e->add;
-    d.mask = backward ? e->mask : NULL;
+    d.mask = MIRT__TRAINS && backward ? e->mask : NULL;
     d.slope_x = e->slope_x;
     d.mask_activation = e->mask_activation;
     d.mask_end = MIRT__K(set)(e->mask_activation == MIRT_RELU6 ? 6.0f : INFINITY);
@@ -15418,10 +15446,10 @@ MIRT__INLINE MIRT__K(duty) MIRT__K(finish_of)(const mirt__finishing *f, const bo
     d.bias = forward && !frozen && f->bias;
     d.norm = forward && (frozen || f->mean);
     d.activate = forward;
-    d.gradient = sums == MIRT__SUMS_GRADIENT;
+    d.gradient = MIRT__TRAINS && sums == MIRT__SUMS_GRADIENT;
     d.moments = sums == MIRT__SUMS_MOMENTS;
     d.images = !d.gradient && !d.moments && e->sums == MIRT__SUMS_IMAGES;
-    d.slope = backward && d.slope_bend.kind != MIRT_LINEAR;
+    d.slope = MIRT__TRAINS && backward && d.slope_bend.kind != MIRT_LINEAR;
     d.z = d.slope || d.gradient;
     return d;
 }
@@ -15535,7 +15563,7 @@ static void MIRT__K(finish_rows)(const mirt__finishing *f, float *const *c, cons
     const mirt__epilogue *e = f->epilogue;
     const MIRT__K(how) how = MIRT__K(how_of)(e->activation), slope_how = MIRT__K(how_of)(e->slope ? e->slope->activation : MIRT_LINEAR);
     const bool forward = f->bias || f->mean || e->activation != MIRT_LINEAR;
-    const bool backward = e->mask || (e->slope && e->slope->activation != MIRT_LINEAR);
+    const bool backward = MIRT__TRAINS && (e->mask || (e->slope && e->slope->activation != MIRT_LINEAR));
     const bool frozen = f->mean && !f->bias && f->dtype == MIRT_FLOAT32;
     const bool clipped = !e->mask || e->mask_activation == MIRT_RELU || e->mask_activation == MIRT_RELU6;
     const bool plain = e->sums == MIRT__SUMS_NONE || e->sums == MIRT__SUMS_IMAGES;
@@ -15547,9 +15575,10 @@ static void MIRT__K(finish_rows)(const mirt__finishing *f, float *const *c, cons
                         !(f->dtype == MIRT__BFLOAT16 && f->sum_row <= 2 * line);
     if (MIRT__COMPACT) {
         /* all rows use the last loop */
-    } else if (!forward && !backward && e->sums == MIRT__SUMS_MOMENTS) {
+    } else if (MIRT__TRAINS && !forward && !backward && e->sums == MIRT__SUMS_MOMENTS) {
         MIRT__FINISH_COLUMNS(false, false, MIRT__SUMS_MOMENTS, MIRT__K(by_clipping), false)
-    } else if (!forward && clipped && e->sums == MIRT__SUMS_GRADIENT && slope_how == MIRT__K(by_clipping)) {
+    } else if (MIRT__TRAINS && !forward && clipped && e->sums == MIRT__SUMS_GRADIENT &&
+               slope_how == MIRT__K(by_clipping)) {
         MIRT__FINISH_COLUMNS(false, true, MIRT__SUMS_GRADIENT, MIRT__K(by_clipping), false)
     } else if (!backward && plain && how == MIRT__K(by_clipping)) {
         if (frozen) MIRT__FINISH_COLUMNS(true, false, MIRT__SUMS_NONE, MIRT__K(by_clipping), true)
@@ -16231,10 +16260,11 @@ static void MIRT__K(rmsprop_range)(const mirt__update *args, int64_t begin, int6
 /* The table of an instruction set: MIRT__T(name) uses the primitives MIRT__K(name). */
 static const mirt__simd MIRT__T(simd) = {
     MIRT__LANES, MIRT__ROWS, MIRT__VECTORS, MIRT__POOL_VECTORS, MIRT__K(tiles),
-    MIRT__K(copy_rows), MIRT__K(transpose), MIRT__K(read), MIRT__K(finish), MIRT__FINISH, MIRT__K(column_sum), MIRT__K(pool_row),
-    MIRT__K(lay_windows), MIRT__K(pool_windows),
-    MIRT__K(taps_row), MIRT__K(taps_row_grad), MIRT__K(max_window), MIRT__K(max_back), MIRT__K(winograd_source), MIRT__K(winograd_taps), MIRT__K(winograd_target),
-    MIRT__K(accumulate_range), MIRT__K(round_range), MIRT__WORDS
+    MIRT__K(copy_rows), MIRT__K(transpose), MIRT__K(read), MIRT__K(finish), MIRT__FINISH, MIRT__K(column_sum),
+    MIRT__K(pool_row), MIRT__USE_TRAIN(MIRT__K(lay_windows)), MIRT__USE_TRAIN(MIRT__K(pool_windows)),
+    MIRT__K(taps_row), MIRT__USE_TRAIN(MIRT__K(taps_row_grad)), MIRT__K(max_window),
+    MIRT__USE_TRAIN(MIRT__K(max_back)), MIRT__K(winograd_source), MIRT__K(winograd_taps), MIRT__K(winograd_target),
+    MIRT__USE_TRAIN(MIRT__K(accumulate_range)), MIRT__K(round_range), MIRT__WORDS
 };
 
 static void MIRT__T(gemm)(const mirt__gemm *args, const mirt__where *where) {
@@ -16296,13 +16326,13 @@ MIRT__KERNEL_TABLE mirt__kernels MIRT__T(kernels) = {
     MIRT__NAME, true, MIRT__HALF,
 #define MIRT__KERNEL_OWN(name) MIRT__T(name)
 #define MIRT__KERNEL_COMMON(name) mirt__common_##name
-#define MIRT__KERNEL_ENTRY(name, arguments, fast) MIRT__KERNEL_##fast(name),
+#define MIRT__KERNEL_ENTRY(name, arguments, fast, use) MIRT__USE_##use(MIRT__KERNEL_##fast(name)),
     MIRT__KERNEL_LIST(MIRT__KERNEL_ENTRY)
 #undef MIRT__KERNEL_OWN
 #undef MIRT__KERNEL_COMMON
 #undef MIRT__KERNEL_ENTRY
     mirt__augment_batch, mirt__ref_fill, mirt__ref_constant,
-    MIRT__T(accumulate), MIRT__T(update)
+    MIRT__USE_TRAIN(MIRT__T(accumulate)), MIRT__USE_TRAIN(MIRT__T(update))
 };
 
 #undef MIRT__T
@@ -16901,8 +16931,8 @@ static void MIRT__K(exp_range)(const float *x, float less, float *to, int64_t co
     MIRT__CURVE(MIRT__K(exp)(MIRT__K(sub)(u, below)))
 }
 #undef MIRT__CURVE
-static const mirt__curves MIRT__K(curves) = {MIRT__K(activate_range), MIRT__K(slope_range), MIRT__K(unary_range),
-                                             MIRT__K(exp_range)};
+static const mirt__curves MIRT__K(curves) = {MIRT__K(activate_range), MIRT__USE_TRAIN(MIRT__K(slope_range)),
+                                             MIRT__K(unary_range), MIRT__K(exp_range)};
 /* Tiled reads of lazy operands, and epilogues of outputs. */
 
 /* `whole` vectors, or `n` lanes. */
@@ -17027,7 +17057,7 @@ static void MIRT__K(read_columns)(const MIRT__K(strip) *s) {
     const mirt__reader *reader = &s->source->from;
     const MIRT__K(how) how = MIRT__K(how_of)(reader->back ? reader->back->norm.activation : reader->norm->activation);
     const int64_t whole = s->columns - s->columns % MIRT__LANES;
-    if (reader->back) {
+    if (MIRT__TRAINS && reader->back) {
         if (!MIRT__COMPACT && how == MIRT__K(by_clipping)) MIRT__K(read_back)(s, 0, whole, MIRT__K(by_clipping), true);
         else MIRT__K(read_back)(s, 0, whole, MIRT__K(by_any), true);
         if (whole < s->columns) MIRT__K(read_back)(s, whole, s->columns, MIRT__K(by_any), false);
@@ -17119,7 +17149,7 @@ MIRT__INLINE MIRT__K(duty) MIRT__K(finish_of)(const mirt__finishing *f, const bo
     const mirt__epilogue *e = f->epilogue;
     MIRT__K(duty) d;
     d.add = frozen && how == MIRT__K(by_silu) ? NULL : e->add;
-    d.mask = backward ? e->mask : NULL;
+    d.mask = MIRT__TRAINS && backward ? e->mask : NULL;
     d.slope_x = e->slope_x;
     d.mask_activation = e->mask_activation;
     d.mask_end = MIRT__K(set)(e->mask_activation == MIRT_RELU6 ? 6.0f : INFINITY);
@@ -17129,10 +17159,10 @@ MIRT__INLINE MIRT__K(duty) MIRT__K(finish_of)(const mirt__finishing *f, const bo
     d.bias = forward && !frozen && f->bias;
     d.norm = forward && (frozen || f->mean);
     d.activate = forward;
-    d.gradient = sums == MIRT__SUMS_GRADIENT;
+    d.gradient = MIRT__TRAINS && sums == MIRT__SUMS_GRADIENT;
     d.moments = sums == MIRT__SUMS_MOMENTS;
     d.images = !d.gradient && !d.moments && e->sums == MIRT__SUMS_IMAGES;
-    d.slope = backward && d.slope_bend.kind != MIRT_LINEAR;
+    d.slope = MIRT__TRAINS && backward && d.slope_bend.kind != MIRT_LINEAR;
     d.z = d.slope || d.gradient;
     return d;
 }
@@ -17246,7 +17276,7 @@ static void MIRT__K(finish_rows)(const mirt__finishing *f, float *const *c, cons
     const mirt__epilogue *e = f->epilogue;
     const MIRT__K(how) how = MIRT__K(how_of)(e->activation), slope_how = MIRT__K(how_of)(e->slope ? e->slope->activation : MIRT_LINEAR);
     const bool forward = f->bias || f->mean || e->activation != MIRT_LINEAR;
-    const bool backward = e->mask || (e->slope && e->slope->activation != MIRT_LINEAR);
+    const bool backward = MIRT__TRAINS && (e->mask || (e->slope && e->slope->activation != MIRT_LINEAR));
     const bool frozen = f->mean && !f->bias && f->dtype == MIRT_FLOAT32;
     const bool clipped = !e->mask || e->mask_activation == MIRT_RELU || e->mask_activation == MIRT_RELU6;
     const bool plain = e->sums == MIRT__SUMS_NONE || e->sums == MIRT__SUMS_IMAGES;
@@ -17258,9 +17288,10 @@ static void MIRT__K(finish_rows)(const mirt__finishing *f, float *const *c, cons
                         !(f->dtype == MIRT__BFLOAT16 && f->sum_row <= 2 * line);
     if (MIRT__COMPACT) {
         /* all rows use the last loop */
-    } else if (!forward && !backward && e->sums == MIRT__SUMS_MOMENTS) {
+    } else if (MIRT__TRAINS && !forward && !backward && e->sums == MIRT__SUMS_MOMENTS) {
         MIRT__FINISH_COLUMNS(false, false, MIRT__SUMS_MOMENTS, MIRT__K(by_clipping), false)
-    } else if (!forward && clipped && e->sums == MIRT__SUMS_GRADIENT && slope_how == MIRT__K(by_clipping)) {
+    } else if (MIRT__TRAINS && !forward && clipped && e->sums == MIRT__SUMS_GRADIENT &&
+               slope_how == MIRT__K(by_clipping)) {
         MIRT__FINISH_COLUMNS(false, true, MIRT__SUMS_GRADIENT, MIRT__K(by_clipping), false)
     } else if (!backward && plain && how == MIRT__K(by_clipping)) {
         if (frozen) MIRT__FINISH_COLUMNS(true, false, MIRT__SUMS_NONE, MIRT__K(by_clipping), true)
@@ -17942,10 +17973,11 @@ static void MIRT__K(rmsprop_range)(const mirt__update *args, int64_t begin, int6
 /* The table of an instruction set: MIRT__T(name) uses the primitives MIRT__K(name). */
 static const mirt__simd MIRT__T(simd) = {
     MIRT__LANES, MIRT__ROWS, MIRT__VECTORS, MIRT__POOL_VECTORS, MIRT__K(tiles),
-    MIRT__K(copy_rows), MIRT__K(transpose), MIRT__K(read), MIRT__K(finish), MIRT__FINISH, MIRT__K(column_sum), MIRT__K(pool_row),
-    MIRT__K(lay_windows), MIRT__K(pool_windows),
-    MIRT__K(taps_row), MIRT__K(taps_row_grad), MIRT__K(max_window), MIRT__K(max_back), MIRT__K(winograd_source), MIRT__K(winograd_taps), MIRT__K(winograd_target),
-    MIRT__K(accumulate_range), MIRT__K(round_range), MIRT__WORDS
+    MIRT__K(copy_rows), MIRT__K(transpose), MIRT__K(read), MIRT__K(finish), MIRT__FINISH, MIRT__K(column_sum),
+    MIRT__K(pool_row), MIRT__USE_TRAIN(MIRT__K(lay_windows)), MIRT__USE_TRAIN(MIRT__K(pool_windows)),
+    MIRT__K(taps_row), MIRT__USE_TRAIN(MIRT__K(taps_row_grad)), MIRT__K(max_window),
+    MIRT__USE_TRAIN(MIRT__K(max_back)), MIRT__K(winograd_source), MIRT__K(winograd_taps), MIRT__K(winograd_target),
+    MIRT__USE_TRAIN(MIRT__K(accumulate_range)), MIRT__K(round_range), MIRT__WORDS
 };
 
 static void MIRT__T(gemm)(const mirt__gemm *args, const mirt__where *where) {
@@ -18007,13 +18039,13 @@ MIRT__KERNEL_TABLE mirt__kernels MIRT__T(kernels) = {
     MIRT__NAME, true, MIRT__HALF,
 #define MIRT__KERNEL_OWN(name) MIRT__T(name)
 #define MIRT__KERNEL_COMMON(name) mirt__common_##name
-#define MIRT__KERNEL_ENTRY(name, arguments, fast) MIRT__KERNEL_##fast(name),
+#define MIRT__KERNEL_ENTRY(name, arguments, fast, use) MIRT__USE_##use(MIRT__KERNEL_##fast(name)),
     MIRT__KERNEL_LIST(MIRT__KERNEL_ENTRY)
 #undef MIRT__KERNEL_OWN
 #undef MIRT__KERNEL_COMMON
 #undef MIRT__KERNEL_ENTRY
     mirt__augment_batch, mirt__ref_fill, mirt__ref_constant,
-    MIRT__T(accumulate), MIRT__T(update)
+    MIRT__USE_TRAIN(MIRT__T(accumulate)), MIRT__USE_TRAIN(MIRT__T(update))
 };
 
 #undef MIRT__T
@@ -18820,7 +18852,7 @@ MIRT__LIB void mirt__fast_depthwise_input_grad(const mirt__simd *simd, const mir
     mirt__depth_job job;
     mirt__depth_start(&job, simd, &args->s, where);
     job.dy = mirt__depth_source(&job, &args->dy);
-    if (args->x) {
+    if (MIRT__TRAINS && args->x) {
         job.x = mirt__depth_source(&job, args->x);
         job.dkernel = args->dkernel;
         job.db = args->db;
@@ -20066,9 +20098,9 @@ MIRT__LIB void mirt__conv_run_beside(const mirt__simd *simd, const mirt__conv_in
 
 MIRT__LIB void mirt__fast_conv_input_grad(const mirt__simd *simd, const mirt__conv_input_grad *args, const mirt__where *where) {
     const mirt__conv *s = &args->s;
-    if (mirt__is_depthwise(s)) {
+    if (MIRT__TRAINS && mirt__is_depthwise(s)) { /* a transposed convolution has no groups */
         mirt__fast_depthwise_input_grad(simd, args, where);
-    } else if (args->x) {
+    } else if (MIRT__TRAINS && args->x) {
         mirt__fast_conv_both(simd, args, where);
     } else if (args->winograd && !args->half && mirt__winograd_applies(s, true)) {
         mirt__fast_winograd(simd, s, true, &args->dy, args->kernel, &args->epilogue, args->dx, args->dx_dtype, where);
@@ -20740,7 +20772,9 @@ static const mirt__kernels *const mirt__select_tables[] = {
 #ifndef MIRT__REAL_DOUBLE
     &mirt__kernels_plain,
 #endif
+#ifndef MIRRORTRAIN_NO_TRAIN
     &mirt__kernels_reference
+#endif
 };
 
 /* A machine that runs one table also runs all tables after it. */

@@ -9073,7 +9073,7 @@ static void mirt__cu_gemm(const mirt__gemm *g, const mirt__where *where) {
 
 static const mirt__kernels mirt__cu_kernels = {
     "cuda", true, true,
-#define MIRT__KERNEL_ENTRY(name, arguments, fast) mirt__cu_##name,
+#define MIRT__KERNEL_ENTRY(name, arguments, fast, use) mirt__cu_##name,
     MIRT__KERNEL_LIST(MIRT__KERNEL_ENTRY)
 #undef MIRT__KERNEL_ENTRY
     mirt__cu_augment_all,

@@ -116,7 +116,9 @@ MIRT__LIB int64_t mirt__common_walk_line(const mirt__common_walk *w, int64_t at,
 #define MIRT__BINARY_SLOPE(kind) curves->slope(kind, scale, pa, pb, y, count);
 #define MIRT__BINARY_CASE(number, id, label, function, reference, fast, ...) \
     case MIRT__##id: \
-        MIRT__BINARY_##fast \
+        if (MIRT__RECORDED_##function) { \
+            MIRT__BINARY_##fast \
+        } \
         break;
 
 static void mirt__common_binary_dense(const mirt__binary *args, const mirt__curves *curves, const float *pa, const float *pb, float *y, int64_t count) {

@@ -355,9 +355,9 @@ MIRT__LIB void mirt__conv_run_beside(const mirt__simd *simd, const mirt__conv_in
 
 MIRT__LIB void mirt__fast_conv_input_grad(const mirt__simd *simd, const mirt__conv_input_grad *args, const mirt__where *where) {
     const mirt__conv *s = &args->s;
-    if (mirt__is_depthwise(s)) {
+    if (MIRT__TRAINS && mirt__is_depthwise(s)) { /* a transposed convolution has no groups */
         mirt__fast_depthwise_input_grad(simd, args, where);
-    } else if (args->x) {
+    } else if (MIRT__TRAINS && args->x) {
         mirt__fast_conv_both(simd, args, where);
     } else if (args->winograd && !args->half && mirt__winograd_applies(s, true)) {
         mirt__fast_winograd(simd, s, true, &args->dy, args->kernel, &args->epilogue, args->dx, args->dx_dtype, where);

@@ -406,7 +406,7 @@ MIRT__LIB void mirt__fast_depthwise_input_grad(const mirt__simd *simd, const mir
     mirt__depth_job job;
     mirt__depth_start(&job, simd, &args->s, where);
     job.dy = mirt__depth_source(&job, &args->dy);
-    if (args->x) {
+    if (MIRT__TRAINS && args->x) {
         job.x = mirt__depth_source(&job, args->x);
         job.dkernel = args->dkernel;
         job.db = args->db;

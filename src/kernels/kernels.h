@@ -6,6 +6,19 @@
 #include "../base/team.h"
 #include "table.h"
 
+/* What only training runs: MIRT__TRAINS guards parts of kernels, MIRT__USE_TRAIN is around entries of tables. */
+#ifdef MIRRORTRAIN_NO_TRAIN
+#define MIRT__TRAINS false
+#define MIRT__USE_TRAIN(entry) NULL
+#else
+#define MIRT__TRAINS true
+#define MIRT__USE_TRAIN(entry) entry
+#endif
+#define MIRT__USE_ALL(entry) entry
+/* Whether a kind of MIRT__BINARY_LIST is ever recorded; those without a public function are gradients. */
+#define MIRT__RECORDED_0 true
+#define MIRT__RECORDED_NONE MIRT__TRAINS
+
 /* Whether positions in a window of this size need int32 instead of a byte. */
 MIRT__LIB bool mirt__pool_wide(int64_t places);
 /* NULL: the activation does not exist. */

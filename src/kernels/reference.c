@@ -14,7 +14,7 @@ static void mirt__ref_update(const mirt__update *args, const mirt__where *where)
 
 MIRT__KERNEL_TABLE mirt__kernels mirt__kernels_reference = {
     "reference", false, false,
-#define MIRT__KERNEL_ENTRY(name, arguments, fast) mirt__ref_##name,
+#define MIRT__KERNEL_ENTRY(name, arguments, fast, use) mirt__ref_##name,
     MIRT__KERNEL_LIST(MIRT__KERNEL_ENTRY)
 #undef MIRT__KERNEL_ENTRY
     mirt__augment_batch,

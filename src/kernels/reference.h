@@ -45,7 +45,7 @@ MIRT__LIB mirt__real mirt__ref_activate(mirt_activation_kind kind, mirt__real x)
 MIRT__LIB mirt__real mirt__ref_derivative(mirt_activation_kind kind, mirt__real y);
 MIRT__LIB mirt__real mirt__ref_slope(mirt_activation_kind kind, mirt__real x);
 
-#define MIRT__KERNEL_DECLARE(name, arguments, fast) \
+#define MIRT__KERNEL_DECLARE(name, arguments, fast, use) \
     MIRT__LIB void mirt__ref_##name(const mirt__##arguments *args, const mirt__where *where);
 MIRT__KERNEL_LIST(MIRT__KERNEL_DECLARE)
 #undef MIRT__KERNEL_DECLARE

@@ -17,7 +17,9 @@ static const mirt__kernels *const mirt__select_tables[] = {
 #ifndef MIRT__REAL_DOUBLE
     &mirt__kernels_plain,
 #endif
+#ifndef MIRRORTRAIN_NO_TRAIN
     &mirt__kernels_reference
+#endif
 };
 
 /* A machine that runs one table also runs all tables after it. */

@@ -412,25 +412,28 @@ typedef struct mirt__augment_rows {
     mirt__real *y;
 } mirt__augment_rows;
 
-/* Kernels that take a description of their work: X(name, arguments, fast). Each table has mirt__<prefix>_<name>; COMMON
-   kernels are shared by all fast tables. */
+/* Kernels that take a description of their work: X(name, arguments, fast, use). Each table has mirt__<prefix>_<name>;
+   COMMON kernels are shared by all fast tables. TRAIN: only training runs them; in the CPU's tables of a program that
+   defines MIRRORTRAIN_NO_TRAIN they are NULL. */
 #define MIRT__KERNEL_LIST(X) \
-    X(gemm, gemm, OWN) X(conv_forward, conv_forward, OWN) X(conv_input_grad, conv_input_grad, OWN) \
-    X(conv_weight_grad, conv_weight_grad, OWN) X(conv_pool, conv_pool, OWN) \
-    X(conv_pool_weight_grad, conv_pool_weight_grad, OWN) X(max_pool, pool2d, OWN) X(max_pool_grad, pool2d, OWN) \
-    X(average_pool, pool2d, COMMON) X(average_pool_grad, pool2d, COMMON) X(unary, unary, OWN) X(binary, binary, OWN) \
-    X(logic, logic, COMMON) X(reduce, reduce, COMMON) X(reduce_max_grad, reduce_max_grad, COMMON) \
-    X(scan, scan, COMMON) X(move, move, COMMON) X(gather, gather, COMMON) X(gather_grad, gather, COMMON) \
-    X(softmax, softmax, OWN) X(softmax_grad, softmax, COMMON) X(loss, loss, OWN) X(loss_grad, loss, OWN) \
-    X(accuracy, accuracy, COMMON) X(dropout, dropout, OWN) X(cast, cast, COMMON) X(one_hot, one_hot, COMMON) \
-    X(resize, resize, COMMON) X(resize_grad, resize, COMMON) X(norm_stats, norm, OWN) X(normalize, norm, OWN) \
-    X(norm_grad_sums, norm, OWN) X(norm_grad_input, norm, OWN)
+    X(gemm, gemm, OWN, ALL) X(conv_forward, conv_forward, OWN, ALL) \
+    X(conv_input_grad, conv_input_grad, OWN, ALL) X(conv_weight_grad, conv_weight_grad, OWN, TRAIN) \
+    X(conv_pool, conv_pool, OWN, ALL) X(conv_pool_weight_grad, conv_pool_weight_grad, OWN, TRAIN) \
+    X(max_pool, pool2d, OWN, ALL) X(max_pool_grad, pool2d, OWN, TRAIN) X(average_pool, pool2d, COMMON, ALL) \
+    X(average_pool_grad, pool2d, COMMON, TRAIN) X(unary, unary, OWN, ALL) X(binary, binary, OWN, ALL) \
+    X(logic, logic, COMMON, ALL) X(reduce, reduce, COMMON, ALL) X(reduce_max_grad, reduce_max_grad, COMMON, TRAIN) \
+    X(scan, scan, COMMON, ALL) X(move, move, COMMON, ALL) X(gather, gather, COMMON, ALL) \
+    X(gather_grad, gather, COMMON, TRAIN) X(softmax, softmax, OWN, ALL) X(softmax_grad, softmax, COMMON, TRAIN) \
+    X(loss, loss, OWN, TRAIN) X(loss_grad, loss, OWN, TRAIN) X(accuracy, accuracy, COMMON, TRAIN) \
+    X(dropout, dropout, OWN, ALL) X(cast, cast, COMMON, ALL) X(one_hot, one_hot, COMMON, ALL) \
+    X(resize, resize, COMMON, ALL) X(resize_grad, resize, COMMON, TRAIN) X(norm_stats, norm, OWN, ALL) \
+    X(normalize, norm, OWN, ALL) X(norm_grad_sums, norm, OWN, TRAIN) X(norm_grad_input, norm, OWN, TRAIN)
 
 typedef struct mirt__kernels {
     const char *name; /* "avx512bf16", "avx512", "avx2", "neon", "plain", "reference" */
     bool strips;      /* supports lazy operands with tiled reads, more epilogues and dtypes */
     bool half;        /* has instructions for products of bfloat16; otherwise these are emulated */
-#define MIRT__KERNEL_MEMBER(name, arguments, fast) \
+#define MIRT__KERNEL_MEMBER(name, arguments, fast, use) \
     void (*name)(const mirt__##arguments *args, const mirt__where *where);
     MIRT__KERNEL_LIST(MIRT__KERNEL_MEMBER)
 #undef MIRT__KERNEL_MEMBER
