@@ -3613,6 +3613,16 @@ const mirt__backend *mirt__cuda_backend(void) MIRT__WEAK;
 #endif
 #endif
 
+/* A static function, or an internal one, that only training calls. Predict-only programs drop it and what it alone
+   calls: functions that are not optimized gcc drops only if they are inline. */
+#ifdef MIRRORTRAIN_NO_TRAIN
+#define MIRT__TRAINING static inline
+#define MIRT__TRAINING_LIB static inline
+#else
+#define MIRT__TRAINING static
+#define MIRT__TRAINING_LIB MIRT__LIB
+#endif
+
 #if defined(__GNUC__)
 #define MIRT__PRINTF(text, first) __attribute__((format(printf, text, first)))
 #else
@@ -12228,7 +12238,7 @@ MIRT__KERNEL_TABLE mirt__kernels MIRT__T(kernels) = {
 #undef MIRT__KERNEL_OWN
 #undef MIRT__KERNEL_COMMON
 #undef MIRT__KERNEL_ENTRY
-    mirt__augment_batch, mirt__ref_fill, mirt__ref_constant,
+    MIRT__USE_TRAIN(mirt__augment_batch), mirt__ref_fill, mirt__ref_constant,
     MIRT__USE_TRAIN(MIRT__T(accumulate)), MIRT__USE_TRAIN(MIRT__T(update))
 };
 
@@ -12883,7 +12893,7 @@ MIRT__KERNEL_TABLE mirt__kernels MIRT__T(kernels) = {
 #undef MIRT__KERNEL_OWN
 #undef MIRT__KERNEL_COMMON
 #undef MIRT__KERNEL_ENTRY
-    mirt__augment_batch, mirt__ref_fill, mirt__ref_constant,
+    MIRT__USE_TRAIN(mirt__augment_batch), mirt__ref_fill, mirt__ref_constant,
     MIRT__USE_TRAIN(MIRT__T(accumulate)), MIRT__USE_TRAIN(MIRT__T(update))
 };
 
@@ -14628,7 +14638,7 @@ MIRT__KERNEL_TABLE mirt__kernels MIRT__T(kernels) = {
 #undef MIRT__KERNEL_OWN
 #undef MIRT__KERNEL_COMMON
 #undef MIRT__KERNEL_ENTRY
-    mirt__augment_batch, mirt__ref_fill, mirt__ref_constant,
+    MIRT__USE_TRAIN(mirt__augment_batch), mirt__ref_fill, mirt__ref_constant,
     MIRT__USE_TRAIN(MIRT__T(accumulate)), MIRT__USE_TRAIN(MIRT__T(update))
 };
 
@@ -16331,7 +16341,7 @@ MIRT__KERNEL_TABLE mirt__kernels MIRT__T(kernels) = {
 #undef MIRT__KERNEL_OWN
 #undef MIRT__KERNEL_COMMON
 #undef MIRT__KERNEL_ENTRY
-    mirt__augment_batch, mirt__ref_fill, mirt__ref_constant,
+    MIRT__USE_TRAIN(mirt__augment_batch), mirt__ref_fill, mirt__ref_constant,
     MIRT__USE_TRAIN(MIRT__T(accumulate)), MIRT__USE_TRAIN(MIRT__T(update))
 };
 
@@ -18044,7 +18054,7 @@ MIRT__KERNEL_TABLE mirt__kernels MIRT__T(kernels) = {
 #undef MIRT__KERNEL_OWN
 #undef MIRT__KERNEL_COMMON
 #undef MIRT__KERNEL_ENTRY
-    mirt__augment_batch, mirt__ref_fill, mirt__ref_constant,
+    MIRT__USE_TRAIN(mirt__augment_batch), mirt__ref_fill, mirt__ref_constant,
     MIRT__USE_TRAIN(MIRT__T(accumulate)), MIRT__USE_TRAIN(MIRT__T(update))
 };
 
@@ -31338,6 +31348,14 @@ struct mirt__op {
 #define MIRT__OP_ROW(op, fields) \
     MIRT__CONSTANT mirt__op mirt__op_##op = {.name = #op, .family = (mirt__family)MIRT__FAMILY_OF_##op, fields};
 #endif
+/* The gradient of a row, and the row of an op that only training records: predict-only programs have neither. */
+#ifdef MIRRORTRAIN_NO_TRAIN
+#define MIRT__SET_GRADIENT(function)
+#define MIRT__TRAINING_ROW(op, fields) MIRT__OP_ROW(op, )
+#else
+#define MIRT__SET_GRADIENT(function) MIRT__SET(gradient, function)
+#define MIRT__TRAINING_ROW MIRT__OP_ROW
+#endif
 
 MIRT__LIB void mirt__graph_init(mirt__graph *graph, mirt_model *model);
 MIRT__LIB void mirt__graph_free(mirt__graph *graph);
@@ -31754,7 +31772,7 @@ MIRT__LIB mirt_tensor *mirt__loss_weight_op(mirt__graph *graph, mirt__weight_kin
     return mirt__record(graph, MIRT__OP_loss_weight, &a, NULL, 0);
 }
 
-static void mirt__loss_weight_run(const mirt__call *call) {
+MIRT__TRAINING void mirt__loss_weight_run(const mirt__call *call) {
     const mirt__step_info *run = call->run;
     const bool samples = call->node->a.kind == MIRT__WEIGHT_SAMPLE;
     double weight = 1;
@@ -31823,7 +31841,7 @@ MIRT_API mirt_tensor *mirt_constant_tensor(mirt_tensor *like, mirt_array array) 
 }
 
 /* Weights of a share or of the first replica differ between replicas. */
-static mirt__extent mirt__loss_weight_extent(const mirt__node *node, const mirt__extent in[2]) {
+MIRT__TRAINING mirt__extent mirt__loss_weight_extent(const mirt__node *node, const mirt__extent in[2]) {
     (void)node;
     (void)in;
     return MIRT__EXTENT_OTHER;
@@ -31835,7 +31853,7 @@ MIRT__OP_ROW(constant,
 MIRT__OP_ROW(input, MIRT__SET(shape, mirt__leaf_shape) MIRT__SET(space, MIRT__SPACE_IO) MIRT__SET(row_wise, true))
 MIRT__OP_ROW(variable,
     MIRT__SET(shape, mirt__leaf_shape) MIRT__SET(space, MIRT__SPACE_WEIGHT) MIRT__SET(row_wise, true))
-MIRT__OP_ROW(loss_weight,
+MIRT__TRAINING_ROW(loss_weight,
     MIRT__SET(shape, mirt__leaf_shape) MIRT__SET(run, mirt__loss_weight_run)
     MIRT__SET(extent, mirt__loss_weight_extent))
 
@@ -31886,8 +31904,10 @@ MIRT__LIB mirt_tensor *mirt__binary_op(mirt__binary_kind kind, mirt_tensor *a, m
     return mirt__binary_with(kind, a, b, 0, 0);
 }
 
-static mirt_tensor *mirt__times(mirt_tensor *a, mirt_tensor *b) { return mirt__binary_op(MIRT__MULTIPLY, a, b); }
-static mirt_tensor *mirt__affine(mirt_tensor *x, float scale, float offset) {
+MIRT__TRAINING mirt_tensor *mirt__times(mirt_tensor *a, mirt_tensor *b) {
+    return mirt__binary_op(MIRT__MULTIPLY, a, b);
+}
+MIRT__TRAINING mirt_tensor *mirt__affine(mirt_tensor *x, float scale, float offset) {
     return mirt__unary_op(MIRT__AFFINE, x, scale, offset);
 }
 
@@ -31897,7 +31917,7 @@ static mirt_tensor *mirt__affine(mirt_tensor *x, float scale, float offset) {
 #define MIRT__GRADIENT_CASE(number, id, label, function, reference, fast, gpu, gradient) \
     case MIRT__##id: MIRT__GRADIENT_##gradient
 
-static bool mirt__unary_gradient(mirt__node *node, mirt_tensor *const *dys, mirt_tensor **dx) {
+MIRT__TRAINING bool mirt__unary_gradient(mirt__node *node, mirt_tensor *const *dys, mirt_tensor **dx) {
     mirt_tensor *x = node->in[0], *y = node->out[0], *dy = dys[0];
     switch ((mirt__unary_kind)node->a.kind) { MIRT__UNARY_LIST(MIRT__GRADIENT_CASE) }
     return dx[0] != NULL;
@@ -31915,7 +31935,7 @@ static mirt__extent mirt__unary_extent(const mirt__node *node, const mirt__exten
 }
 
 MIRT__OP_ROW(unary,
-    MIRT__SET(shape, mirt__unary_shape) MIRT__SET(gradient, mirt__unary_gradient) MIRT__SET(run, mirt__unary_run)
+    MIRT__SET(shape, mirt__unary_shape) MIRT__SET_GRADIENT(mirt__unary_gradient) MIRT__SET(run, mirt__unary_run)
     MIRT__SET(row_wise, true) MIRT__SET(extent, mirt__unary_extent) MIRT__SET(overwrites, MIRT__INPUTS_ALL)
     MIRT__SET(saved, true) MIRT__SET(min_in, 1) MIRT__SET(max_in, 1)
     MIRT__SET(saved_attrs, MIRT__SAVES_kind | MIRT__SAVES_scale | MIRT__SAVES_offset))
@@ -31999,7 +32019,7 @@ MIRT__LIB mirt_tensor *mirt__unbroadcast(mirt_tensor *dy, const mirt_tensor *x) 
     return mirt__reshape_op(mirt__reduce_op(MIRT__REDUCE_SUM, dy, axes, true), &x->shape);
 }
 
-static bool mirt__binary_gradient(mirt__node *node, mirt_tensor *const *dy, mirt_tensor **dx) {
+MIRT__TRAINING bool mirt__binary_gradient(mirt__node *node, mirt_tensor *const *dy, mirt_tensor **dx) {
     mirt_tensor *a = node->in[0], *b = node->in[1], *da = NULL, *db = NULL;
     switch ((mirt__binary_kind)node->a.kind) {
     case MIRT__ADD: da = db = dy[0]; break;
@@ -32036,7 +32056,7 @@ static mirt__extent mirt__binary_extent(const mirt__node *node, const mirt__exte
 static bool mirt__binary_half(const mirt__node *node) { return node->out[0]->lazy; }
 
 MIRT__OP_ROW(binary,
-    MIRT__SET(shape, mirt__binary_shape) MIRT__SET(gradient, mirt__binary_gradient) MIRT__SET(run, mirt__binary_run)
+    MIRT__SET(shape, mirt__binary_shape) MIRT__SET_GRADIENT(mirt__binary_gradient) MIRT__SET(run, mirt__binary_run)
     MIRT__SET(row_wise, true) MIRT__SET(extent, mirt__binary_extent) MIRT__SET(overwrites, MIRT__INPUTS_ALL)
     MIRT__SET(lazy, MIRT__LAZY_GATE) MIRT__SET(half, mirt__binary_half) MIRT__SET(half_in, MIRT__INPUT(0))
     MIRT__SET(saved, true) MIRT__SET(min_in, 2) MIRT__SET(max_in, 2) MIRT__SET(saved_attrs, MIRT__SAVES_kind))
@@ -32085,14 +32105,14 @@ static bool mirt__bias_add_shape(mirt__node *node) {
 
 static void mirt__bias_add_run(const mirt__call *call) { mirt__binary_call(call, MIRT__ADD); }
 
-static bool mirt__bias_add_gradient(mirt__node *node, mirt_tensor *const *dy, mirt_tensor **dx) {
+MIRT__TRAINING bool mirt__bias_add_gradient(mirt__node *node, mirt_tensor *const *dy, mirt_tensor **dx) {
     dx[0] = dy[0];
     if (node->in[1]->needs_grad) dx[1] = mirt__unbroadcast(dy[0], node->in[1]);
     return !node->in[1]->needs_grad || dx[1];
 }
 
 MIRT__OP_ROW(bias_add,
-    MIRT__SET(shape, mirt__bias_add_shape) MIRT__SET(gradient, mirt__bias_add_gradient)
+    MIRT__SET(shape, mirt__bias_add_shape) MIRT__SET_GRADIENT(mirt__bias_add_gradient)
     MIRT__SET(run, mirt__bias_add_run) MIRT__SET(row_wise, true) MIRT__SET(weighted_sum, true)
     MIRT__SET(overwrites, MIRT__INPUT(0)))
 
@@ -32211,7 +32231,7 @@ MIRT__LIB bool mirt__where_gradient(mirt_tensor *condition, mirt_tensor *a, mirt
 }
 
 /* Only `where` passes gradients on; everything else makes bools. */
-static bool mirt__logic_gradient(mirt__node *node, mirt_tensor *const *dy, mirt_tensor **dx) {
+MIRT__TRAINING bool mirt__logic_gradient(mirt__node *node, mirt_tensor *const *dy, mirt_tensor **dx) {
     return mirt__where_gradient(node->in[0], node->in[1], node->in[2], dy[0], dx + 1);
 }
 
@@ -32221,7 +32241,7 @@ static bool mirt__logic_fits(const mirt__attrs *a, mirt_tensor *const *in, int n
 }
 
 MIRT__OP_ROW(logic,
-    MIRT__SET(shape, mirt__logic_shape) MIRT__SET(gradient, mirt__logic_gradient) MIRT__SET(run, mirt__logic_run)
+    MIRT__SET(shape, mirt__logic_shape) MIRT__SET_GRADIENT(mirt__logic_gradient) MIRT__SET(run, mirt__logic_run)
     MIRT__SET(row_wise, true) MIRT__SET(saved, true) MIRT__SET(min_in, 1) MIRT__SET(max_in, 3)
     MIRT__SET(saved_attrs, MIRT__SAVES_kind) MIRT__SET(fits, mirt__logic_fits))
 
@@ -32309,7 +32329,7 @@ static void mirt__reduce_workspace(const mirt__node *node, int64_t rows, mirt__w
 }
 
 /* y with its reduced axes put back as ones. */
-static mirt_tensor *mirt__keepdims(mirt_tensor *y, const mirt__node *node) {
+MIRT__TRAINING mirt_tensor *mirt__keepdims(mirt_tensor *y, const mirt__node *node) {
     mirt_shape shape = node->in[0]->shape;
     for (int i = 0; i < shape.rank; i++) {
         if (MIRT__OF(&node->a, reduce)->axes >> i & 1) shape.dim[i] = 1;
@@ -32317,7 +32337,7 @@ static mirt_tensor *mirt__keepdims(mirt_tensor *y, const mirt__node *node) {
     return mirt__reshape_op(y, &shape);
 }
 
-static bool mirt__reduce_gradient(mirt__node *node, mirt_tensor *const *dy, mirt_tensor **dx) {
+MIRT__TRAINING bool mirt__reduce_gradient(mirt__node *node, mirt_tensor *const *dy, mirt_tensor **dx) {
     mirt_tensor *x = node->in[0];
     if (node->a.kind >= MIRT__REDUCE_MAX) {
         mirt_tensor *in[3] = {x, node->out[0], dy[0]};
@@ -32339,16 +32359,16 @@ static bool mirt__reduce_half(const mirt__node *node) {
 }
 
 MIRT__OP_ROW(reduce,
-    MIRT__SET(shape, mirt__reduce_shape) MIRT__SET(gradient, mirt__reduce_gradient) MIRT__SET(run, mirt__reduce_run)
+    MIRT__SET(shape, mirt__reduce_shape) MIRT__SET_GRADIENT(mirt__reduce_gradient) MIRT__SET(run, mirt__reduce_run)
     MIRT__SET(workspace, mirt__reduce_workspace) MIRT__SET(row_wise, true) MIRT__SET(extent, mirt__reduce_extent)
     MIRT__SET(half, mirt__reduce_half) MIRT__SET(half_in, MIRT__INPUT(0)) MIRT__SET(saved, true) MIRT__SET(min_in, 1)
     MIRT__SET(max_in, 1) MIRT__SET(saved_attrs, MIRT__SAVES_kind | MIRT__SAVES_axes | MIRT__SAVES_keepdims))
 
-static bool mirt__reduce_max_grad_shape(mirt__node *node) {
+MIRT__TRAINING bool mirt__reduce_max_grad_shape(mirt__node *node) {
     return mirt__declare(node, MIRT_FLOAT32, &node->in[0]->shape);
 }
 
-static void mirt__reduce_max_grad_run(const mirt__call *call) {
+MIRT__TRAINING void mirt__reduce_max_grad_run(const mirt__call *call) {
     mirt__reduce_max_grad g;
     mirt__reduce_args(call->node, call->rows, &g.s);
     g.s.x = call->in[0];
@@ -32358,7 +32378,7 @@ static void mirt__reduce_max_grad_run(const mirt__call *call) {
     call->kernels->reduce_max_grad(&g, &call->where);
 }
 
-MIRT__OP_ROW(reduce_max_grad,
+MIRT__TRAINING_ROW(reduce_max_grad,
     MIRT__SET(shape, mirt__reduce_max_grad_shape) MIRT__SET(run, mirt__reduce_max_grad_run)
     MIRT__SET(workspace, mirt__reduce_workspace))
 
@@ -32455,14 +32475,14 @@ static mirt_tensor *mirt__scan_op(int kind, mirt_tensor *x, int axis) {
 }
 
 /* Only sums pass gradients on: places are int32. */
-static bool mirt__scan_gradient(mirt__node *node, mirt_tensor *const *dy, mirt_tensor **dx) {
+MIRT__TRAINING bool mirt__scan_gradient(mirt__node *node, mirt_tensor *const *dy, mirt_tensor **dx) {
     const int kind = node->a.kind == MIRT__CUMSUM ? MIRT__CUMSUM_BACK : MIRT__CUMSUM;
     dx[0] = mirt__scan_op(kind, dy[0], MIRT__OF(&node->a, axis)->axis);
     return dx[0] != NULL;
 }
 
 MIRT__OP_ROW(scan,
-    MIRT__SET(shape, mirt__scan_shape) MIRT__SET(gradient, mirt__scan_gradient) MIRT__SET(run, mirt__scan_run)
+    MIRT__SET(shape, mirt__scan_shape) MIRT__SET_GRADIENT(mirt__scan_gradient) MIRT__SET(run, mirt__scan_run)
     MIRT__SET(row_wise, true) MIRT__SET(saved, true) MIRT__SET(min_in, 1) MIRT__SET(max_in, 1)
     MIRT__SET(saved_attrs, MIRT__SAVES_kind | MIRT__SAVES_axis))
 
@@ -32486,13 +32506,13 @@ static bool mirt__reshape_shape(mirt__node *node) {
     return mirt__declare(node, x->dtype, &node->a.shape);
 }
 
-static bool mirt__reshape_gradient(mirt__node *node, mirt_tensor *const *dy, mirt_tensor **dx) {
+MIRT__TRAINING bool mirt__reshape_gradient(mirt__node *node, mirt_tensor *const *dy, mirt_tensor **dx) {
     dx[0] = mirt__reshape_op(dy[0], &node->in[0]->shape);
     return dx[0] != NULL;
 }
 
 MIRT__OP_ROW(reshape,
-    MIRT__SET(shape, mirt__reshape_shape) MIRT__SET(gradient, mirt__reshape_gradient) MIRT__SET(alias, true)
+    MIRT__SET(shape, mirt__reshape_shape) MIRT__SET_GRADIENT(mirt__reshape_gradient) MIRT__SET(alias, true)
     MIRT__SET(row_wise, true) MIRT__SET(keeps_range, true) MIRT__SET(extent, mirt__extent_kept) MIRT__SET(saved, true)
     MIRT__SET(min_in, 1) MIRT__SET(max_in, 1) MIRT__SET(saved_attrs, MIRT__SAVES_shape))
 
@@ -32662,7 +32682,7 @@ static void mirt__transpose_run(const mirt__call *call) {
     call->kernels->move(&m, &call->where);
 }
 
-static bool mirt__transpose_gradient(mirt__node *node, mirt_tensor *const *dy, mirt_tensor **dx) {
+MIRT__TRAINING bool mirt__transpose_gradient(mirt__node *node, mirt_tensor *const *dy, mirt_tensor **dx) {
     mirt__attrs a = mirt__attrs_of(MIRT__OP_transpose);
     const int64_t *permutation = MIRT__OF(&node->a, move)->begin;
     for (int i = 0; i < node->in[0]->shape.rank; i++) MIRT__OF(&a, move)->begin[permutation[i]] = i;
@@ -32671,7 +32691,7 @@ static bool mirt__transpose_gradient(mirt__node *node, mirt_tensor *const *dy, m
 }
 
 MIRT__OP_ROW(transpose,
-    MIRT__SET(shape, mirt__transpose_shape) MIRT__SET(gradient, mirt__transpose_gradient)
+    MIRT__SET(shape, mirt__transpose_shape) MIRT__SET_GRADIENT(mirt__transpose_gradient)
     MIRT__SET(run, mirt__transpose_run) MIRT__SET(row_wise, true) MIRT__SET(keeps_range, true) MIRT__SET(saved, true)
     MIRT__SET(min_in, 1) MIRT__SET(max_in, 1) MIRT__SET(saved_attrs, MIRT__SAVES_begin))
 
@@ -32747,7 +32767,7 @@ static bool mirt__need_lists(const mirt_tensor *x, const void *a, const void *b,
     return false;
 }
 
-static bool mirt__concat_gradient(mirt__node *node, mirt_tensor *const *dy, mirt_tensor **dx) {
+MIRT__TRAINING bool mirt__concat_gradient(mirt__node *node, mirt_tensor *const *dy, mirt_tensor **dx) {
     int64_t begin[MIRT_MAX_RANK] = {0};
     const int axis = MIRT__OF(&node->a, axis)->axis;
     for (int k = 0; k < node->num_in; k++) {
@@ -32759,7 +32779,7 @@ static bool mirt__concat_gradient(mirt__node *node, mirt_tensor *const *dy, mirt
 }
 
 MIRT__OP_ROW(concat,
-    MIRT__SET(shape, mirt__concat_shape) MIRT__SET(gradient, mirt__concat_gradient) MIRT__SET(run, mirt__concat_run)
+    MIRT__SET(shape, mirt__concat_shape) MIRT__SET_GRADIENT(mirt__concat_gradient) MIRT__SET(run, mirt__concat_run)
     MIRT__SET(row_wise, true) MIRT__SET(keeps_range, true) MIRT__SET(saved, true) MIRT__SET(min_in, 1)
     MIRT__SET(max_in, MIRT__MAX_IN) MIRT__SET(saved_attrs, MIRT__SAVES_axis))
 
@@ -32816,7 +32836,7 @@ static mirt_tensor *mirt__pad_op(mirt_tensor *x, const int64_t *before, const in
     return mirt__record(x->node->graph, MIRT__OP_pad, &a, &x, 1);
 }
 
-static bool mirt__slice_gradient(mirt__node *node, mirt_tensor *const *dy, mirt_tensor **dx) {
+MIRT__TRAINING bool mirt__slice_gradient(mirt__node *node, mirt_tensor *const *dy, mirt_tensor **dx) {
     const mirt_shape *x = &node->in[0]->shape;
     const int64_t *begin = MIRT__OF(&node->a, move)->begin;
     int64_t after[MIRT_MAX_RANK];
@@ -32832,7 +32852,7 @@ static bool mirt__move_fits(const mirt__attrs *a, mirt_tensor *const *in, int nu
 }
 
 MIRT__OP_ROW(slice,
-    MIRT__SET(shape, mirt__slice_shape) MIRT__SET(gradient, mirt__slice_gradient) MIRT__SET(run, mirt__slice_run)
+    MIRT__SET(shape, mirt__slice_shape) MIRT__SET_GRADIENT(mirt__slice_gradient) MIRT__SET(run, mirt__slice_run)
     MIRT__SET(row_wise, true) MIRT__SET(keeps_range, true) MIRT__SET(saved, true) MIRT__SET(min_in, 1)
     MIRT__SET(max_in, 1) MIRT__SET(saved_attrs, MIRT__SAVES_begin | MIRT__SAVES_shape)
     MIRT__SET(fits, mirt__move_fits))
@@ -32912,13 +32932,13 @@ static void mirt__pad_run(const mirt__call *call) {
     call->kernels->move(&m, &call->where);
 }
 
-static bool mirt__pad_gradient(mirt__node *node, mirt_tensor *const *dy, mirt_tensor **dx) {
+MIRT__TRAINING bool mirt__pad_gradient(mirt__node *node, mirt_tensor *const *dy, mirt_tensor **dx) {
     dx[0] = mirt__slice_op(dy[0], MIRT__OF(&node->a, move)->begin, node->in[0]->shape.dim);
     return dx[0] != NULL;
 }
 
 MIRT__OP_ROW(pad,
-    MIRT__SET(shape, mirt__pad_shape) MIRT__SET(gradient, mirt__pad_gradient) MIRT__SET(run, mirt__pad_run)
+    MIRT__SET(shape, mirt__pad_shape) MIRT__SET_GRADIENT(mirt__pad_gradient) MIRT__SET(run, mirt__pad_run)
     MIRT__SET(row_wise, true) MIRT__SET(keeps_range, true) MIRT__SET(saved, true) MIRT__SET(min_in, 1)
     MIRT__SET(max_in, 1) MIRT__SET(saved_attrs, MIRT__SAVES_begin | MIRT__SAVES_shape | MIRT__SAVES_scale)
     MIRT__SET(fits, mirt__move_fits))
@@ -32961,7 +32981,7 @@ static void mirt__gather_run(const mirt__call *call) {
     call->kernels->gather(&g, &call->where);
 }
 
-static bool mirt__gather_gradient(mirt__node *node, mirt_tensor *const *dy, mirt_tensor **dx) {
+MIRT__TRAINING bool mirt__gather_gradient(mirt__node *node, mirt_tensor *const *dy, mirt_tensor **dx) {
     mirt_tensor *in[2] = {dy[0], node->in[1]};
     mirt__attrs a = mirt__attrs_of(MIRT__OP_gather_grad);
     a.shape = node->in[0]->shape;
@@ -32969,17 +32989,19 @@ static bool mirt__gather_gradient(mirt__node *node, mirt_tensor *const *dy, mirt
     return dx[0] != NULL;
 }
 
-static bool mirt__gather_grad_shape(mirt__node *node) { return mirt__declare(node, MIRT_FLOAT32, &node->a.shape); }
+MIRT__TRAINING bool mirt__gather_grad_shape(mirt__node *node) {
+    return mirt__declare(node, MIRT_FLOAT32, &node->a.shape);
+}
 
-static void mirt__gather_grad_run(const mirt__call *call) {
+MIRT__TRAINING void mirt__gather_grad_run(const mirt__call *call) {
     const mirt__gather g = mirt__gather_of(call, &call->node->a.shape, call->in[0]);
     call->kernels->gather_grad(&g, &call->where);
 }
 
 MIRT__OP_ROW(gather,
-    MIRT__SET(shape, mirt__gather_shape) MIRT__SET(gradient, mirt__gather_gradient) MIRT__SET(run, mirt__gather_run)
+    MIRT__SET(shape, mirt__gather_shape) MIRT__SET_GRADIENT(mirt__gather_gradient) MIRT__SET(run, mirt__gather_run)
     MIRT__SET(row_wise, true) MIRT__SET(saved, true) MIRT__SET(min_in, 2) MIRT__SET(max_in, 2))
-MIRT__OP_ROW(gather_grad, MIRT__SET(shape, mirt__gather_grad_shape) MIRT__SET(run, mirt__gather_grad_run))
+MIRT__TRAINING_ROW(gather_grad, MIRT__SET(shape, mirt__gather_grad_shape) MIRT__SET(run, mirt__gather_grad_run))
 
 MIRT_API mirt_tensor *mirt_gather(mirt_tensor *table, mirt_tensor *indices) {
     mirt_tensor *in[2] = {table, indices};
@@ -33159,7 +33181,7 @@ static double mirt__matmul_macs(const mirt__node *node, int64_t rows) {
 }
 
 /* The weight gradient of a dense layer, and its bias gradient in the same pass. */
-static bool mirt__matmul_weight_grad(mirt__node *node, mirt_tensor *dz, mirt_tensor **dx) {
+MIRT__TRAINING bool mirt__matmul_weight_grad(mirt__node *node, mirt_tensor *dz, mirt_tensor **dx) {
     mirt_tensor *in[2] = {node->in[0], dz};
     mirt__attrs a = mirt__attrs_of(MIRT__OP_matmul);
     MIRT__OF(&a, matmul)->transpose_a = true;
@@ -33174,7 +33196,7 @@ static bool mirt__matmul_weight_grad(mirt__node *node, mirt_tensor *dz, mirt_ten
     return true;
 }
 
-static bool mirt__matmul_gradient(mirt__node *node, mirt_tensor *const *dy, mirt_tensor **dx) {
+MIRT__TRAINING bool mirt__matmul_gradient(mirt__node *node, mirt_tensor *const *dy, mirt_tensor **dx) {
     const mirt__attrs_matmul *t = MIRT__OF(&node->a, matmul);
     mirt_tensor *a = node->in[0], *b = node->in[1];
     bool ta = t->transpose_a, tb = t->transpose_b;
@@ -33201,7 +33223,7 @@ static bool mirt__matmul_half_products(const mirt__node *node) {
 }
 
 MIRT__OP_ROW(matmul,
-    MIRT__SET(shape, mirt__matmul_shape) MIRT__SET(gradient, mirt__matmul_gradient) MIRT__SET(run, mirt__matmul_run)
+    MIRT__SET(shape, mirt__matmul_shape) MIRT__SET_GRADIENT(mirt__matmul_gradient) MIRT__SET(run, mirt__matmul_run)
     MIRT__SET(workspace, mirt__matmul_workspace) MIRT__SET(macs, mirt__matmul_macs) MIRT__SET(row_wise, true)
     MIRT__SET(multiplies, true) MIRT__SET(weighted_sum, true)
     MIRT__SET(takes, MIRT__TAKES_READER | MIRT__TAKES_BIAS | MIRT__TAKES_ACTIVATION | MIRT__TAKES_MASK)
@@ -33481,7 +33503,8 @@ static void mirt__conv2d_run(const mirt__call *call) {
 }
 
 /* Weight gradient (of conv2d or, with `which`, conv2d_pool): dx[1], and dx[2] when there is a bias. */
-static bool mirt__conv_weight_gradient(mirt__node *node, mirt_tensor *dz, mirt_tensor *which, mirt_tensor **dx) {
+MIRT__TRAINING bool mirt__conv_weight_gradient(mirt__node *node, mirt_tensor *dz, mirt_tensor *which,
+                                               mirt_tensor **dx) {
     if (!node->in[1]->needs_grad && !(node->a.bias && node->in[2]->needs_grad)) return true;
     mirt__attrs a = node->a;
     mirt_tensor *in[3] = {node->in[0], dz, which};
@@ -33496,7 +33519,7 @@ static bool mirt__conv_weight_gradient(mirt__node *node, mirt_tensor *dz, mirt_t
     return dx[1] != NULL;
 }
 
-static bool mirt__conv2d_gradient(mirt__node *node, mirt_tensor *const *dy, mirt_tensor **dx) {
+MIRT__TRAINING bool mirt__conv2d_gradient(mirt__node *node, mirt_tensor *const *dy, mirt_tensor **dx) {
     mirt_tensor *dz = mirt__activation_grad_op(node->a.activation, dy[0], node->out[0]);
     if (!dz || !mirt__conv_weight_gradient(node, dz, NULL, dx)) return false;
     if (!node->in[0]->needs_grad) return true;
@@ -33518,7 +33541,7 @@ static bool mirt__strips_between(const mirt__node *node, const mirt_tensor *a, c
 static bool mirt__conv2d_strips(const mirt__node *node) {
     return mirt__strips_between(node, node->in[0], node->out[0]);
 }
-static bool mirt__conv2d_weight_grad_strips(const mirt__node *node) {
+MIRT__TRAINING bool mirt__conv2d_weight_grad_strips(const mirt__node *node) {
     return mirt__strips_between(node, node->in[0], node->in[1]);
 }
 
@@ -33537,7 +33560,7 @@ static int mirt__conv2d_half_tied(const mirt__node *node, mirt_tensor **tied) {
 }
 
 MIRT__OP_ROW(conv2d,
-    MIRT__SET(shape, mirt__conv2d_shape) MIRT__SET(gradient, mirt__conv2d_gradient) MIRT__SET(run, mirt__conv2d_run)
+    MIRT__SET(shape, mirt__conv2d_shape) MIRT__SET_GRADIENT(mirt__conv2d_gradient) MIRT__SET(run, mirt__conv2d_run)
     MIRT__SET(workspace, mirt__conv_workspace) MIRT__SET(macs, mirt__conv_macs) MIRT__SET(row_wise, true)
     MIRT__SET(multiplies, true) MIRT__SET(weighted_sum, true)
     MIRT__SET(takes, MIRT__TAKES_READER | MIRT__TAKES_BIAS | MIRT__TAKES_ACTIVATION | MIRT__TAKES_PADDING |
@@ -33546,7 +33569,7 @@ MIRT__OP_ROW(conv2d,
     MIRT__SET(half_in, ~MIRT__INPUT(1)) MIRT__SET(half_out, true) MIRT__SET(half_tied, mirt__conv2d_half_tied)
     MIRT__SET(half_products, mirt__conv2d_half_products))
 
-static bool mirt__conv_grad_shape(mirt__node *node) {
+MIRT__TRAINING bool mirt__conv_grad_shape(mirt__node *node) {
     if (!mirt__declare(node, MIRT_FLOAT32, &node->a.shape)) return false;
     mirt_shape bias = mirt_make_shape(node->a.shape.dim[3], 0, 0, 0, 0, 0);
     return !node->a.column_sum || mirt__declare(node, MIRT_FLOAT32, &bias);
@@ -33580,7 +33603,7 @@ static void mirt__conv2d_input_grad_run(const mirt__call *call) {
     call->kernels->conv_input_grad(&g, &call->where);
 }
 
-MIRT__OP_ROW(conv2d_input_grad,
+MIRT__TRAINING_ROW(conv2d_input_grad,
     MIRT__SET(shape, mirt__conv_grad_shape) MIRT__SET(run, mirt__conv2d_input_grad_run)
     MIRT__SET(workspace, mirt__conv_workspace) MIRT__SET(macs, mirt__conv_macs)
     MIRT__SET(takes, MIRT__TAKES_MASK | MIRT__TAKES_GRADIENT | MIRT__TAKES_SLICE | MIRT__TAKES_NORM_SUMS)
@@ -33588,7 +33611,7 @@ MIRT__OP_ROW(conv2d_input_grad,
     MIRT__SET(half_in, ~MIRT__INPUT(1)) MIRT__SET(half_out, true) MIRT__SET(half_tied, mirt__conv2d_half_tied)
     MIRT__SET(half_products, mirt__conv2d_half_products))
 
-static void mirt__conv2d_weight_grad_run(const mirt__call *call) {
+MIRT__TRAINING void mirt__conv2d_weight_grad_run(const mirt__call *call) {
     mirt__conv_weight_grad g;
     mirt__lazy_read x, dy;
     memset(&g, 0, sizeof g);
@@ -33601,7 +33624,7 @@ static void mirt__conv2d_weight_grad_run(const mirt__call *call) {
     call->kernels->conv_weight_grad(&g, &call->where);
 }
 
-MIRT__OP_ROW(conv2d_weight_grad,
+MIRT__TRAINING_ROW(conv2d_weight_grad,
     MIRT__SET(shape, mirt__conv_grad_shape) MIRT__SET(run, mirt__conv2d_weight_grad_run)
     MIRT__SET(workspace, mirt__conv_workspace) MIRT__SET(macs, mirt__conv_macs) MIRT__SET(takes, MIRT__TAKES_PADDING)
     MIRT__SET(strips, mirt__conv2d_weight_grad_strips) MIRT__SET(lazy_x, MIRT__INPUT(0))
@@ -33637,7 +33660,7 @@ static bool mirt__conv2d_transpose_shape(mirt__node *node) {
     return mirt__declare(node, MIRT_FLOAT32, y) && mirt__conv_geometry(node, y, k, 1, &s) && mirt__conv_countable(&s);
 }
 
-static bool mirt__conv2d_transpose_gradient(mirt__node *node, mirt_tensor *const *dy, mirt_tensor **dx) {
+MIRT__TRAINING bool mirt__conv2d_transpose_gradient(mirt__node *node, mirt_tensor *const *dy, mirt_tensor **dx) {
     mirt_tensor *x = node->in[0], *k = node->in[1], *in[2] = {dy[0], x};
     mirt__attrs a = node->a;
     a.shape = k->shape;
@@ -33647,7 +33670,7 @@ static bool mirt__conv2d_transpose_gradient(mirt__node *node, mirt_tensor *const
 }
 
 MIRT__OP_ROW(conv2d_transpose,
-    MIRT__SET(shape, mirt__conv2d_transpose_shape) MIRT__SET(gradient, mirt__conv2d_transpose_gradient)
+    MIRT__SET(shape, mirt__conv2d_transpose_shape) MIRT__SET_GRADIENT(mirt__conv2d_transpose_gradient)
     MIRT__SET(run, mirt__conv2d_input_grad_run) MIRT__SET(workspace, mirt__conv_workspace)
     MIRT__SET(macs, mirt__conv_macs) MIRT__SET(row_wise, true) MIRT__SET(multiplies, true)
     MIRT__SET(weighted_sum, true))
@@ -33683,16 +33706,16 @@ static void mirt__conv2d_pool_run(const mirt__call *call) {
     call->kernels->conv_pool(&p, &call->where);
 }
 
-static bool mirt__conv2d_pool_gradient(mirt__node *node, mirt_tensor *const *dy, mirt_tensor **dx) {
+MIRT__TRAINING bool mirt__conv2d_pool_gradient(mirt__node *node, mirt_tensor *const *dy, mirt_tensor **dx) {
     return mirt__conv_weight_gradient(node, dy[0], node->out[1], dx);
 }
 
 MIRT__OP_ROW(conv2d_pool,
-    MIRT__SET(shape, mirt__conv2d_pool_shape) MIRT__SET(gradient, mirt__conv2d_pool_gradient)
+    MIRT__SET(shape, mirt__conv2d_pool_shape) MIRT__SET_GRADIENT(mirt__conv2d_pool_gradient)
     MIRT__SET(run, mirt__conv2d_pool_run) MIRT__SET(workspace, mirt__conv_workspace) MIRT__SET(macs, mirt__conv_macs)
     MIRT__SET(optional_outputs, MIRT__OUTPUT(1)))
 
-static void mirt__conv2d_pool_weight_grad_run(const mirt__call *call) {
+MIRT__TRAINING void mirt__conv2d_pool_weight_grad_run(const mirt__call *call) {
     mirt__conv_pool_weight_grad g;
     memset(&g, 0, sizeof g);
     mirt__conv_of(call->node, call->rows, &g.s);
@@ -33705,11 +33728,11 @@ static void mirt__conv2d_pool_weight_grad_run(const mirt__call *call) {
 }
 
 /* Of every window's four places one counts at most. */
-static double mirt__conv2d_pool_weight_grad_macs(const mirt__node *node, int64_t rows) {
+MIRT__TRAINING double mirt__conv2d_pool_weight_grad_macs(const mirt__node *node, int64_t rows) {
     return mirt__conv_macs(node, rows) / 4;
 }
 
-MIRT__OP_ROW(conv2d_pool_weight_grad,
+MIRT__TRAINING_ROW(conv2d_pool_weight_grad,
     MIRT__SET(shape, mirt__conv_grad_shape) MIRT__SET(run, mirt__conv2d_pool_weight_grad_run)
     MIRT__SET(workspace, mirt__conv_workspace) MIRT__SET(macs, mirt__conv2d_pool_weight_grad_macs))
 
@@ -33800,7 +33823,7 @@ static void mirt__pool_run(const mirt__call *call) {
     call->kernels->max_pool(&p, &call->where);
 }
 
-static bool mirt__pool_gradient(mirt__node *node, mirt_tensor *const *dy, mirt_tensor **dx) {
+MIRT__TRAINING bool mirt__pool_gradient(mirt__node *node, mirt_tensor *const *dy, mirt_tensor **dx) {
     bool max = node->id == MIRT__OP_max_pool2d;
     mirt__attrs a = node->a;
     mirt_tensor *in[2] = {dy[0], max ? node->out[1] : NULL};
@@ -33810,9 +33833,11 @@ static bool mirt__pool_gradient(mirt__node *node, mirt_tensor *const *dy, mirt_t
     return dx[0] != NULL;
 }
 
-static bool mirt__pool_grad_shape(mirt__node *node) { return mirt__declare(node, MIRT_FLOAT32, &node->a.shape); }
+MIRT__TRAINING bool mirt__pool_grad_shape(mirt__node *node) {
+    return mirt__declare(node, MIRT_FLOAT32, &node->a.shape);
+}
 
-static void mirt__pool_grad_run(const mirt__call *call) {
+MIRT__TRAINING void mirt__pool_grad_run(const mirt__call *call) {
     mirt__pool2d p;
     mirt__pool_geometry(call->node, &call->node->a.shape, call->rows, &p);
     p.dtype = call->node->in[0]->dtype;
@@ -33838,17 +33863,17 @@ static int mirt__max_pool_half_tied(const mirt__node *node, mirt_tensor **tied) 
 }
 
 MIRT__OP_ROW(max_pool2d,
-    MIRT__SET(shape, mirt__pool_shape) MIRT__SET(gradient, mirt__pool_gradient) MIRT__SET(run, mirt__pool_run)
+    MIRT__SET(shape, mirt__pool_shape) MIRT__SET_GRADIENT(mirt__pool_gradient) MIRT__SET(run, mirt__pool_run)
     MIRT__SET(row_wise, true) MIRT__SET(keeps_range, true) MIRT__SET(takes, MIRT__TAKES_PADDING)
     MIRT__SET(half, mirt__max_pool_half) MIRT__SET(half_in, MIRT__INPUT(0)) MIRT__SET(half_out, true)
     MIRT__SET(half_tied, mirt__max_pool_half_tied))
-MIRT__OP_ROW(max_pool2d_grad,
+MIRT__TRAINING_ROW(max_pool2d_grad,
     MIRT__SET(shape, mirt__pool_grad_shape) MIRT__SET(run, mirt__pool_grad_run) MIRT__SET(half, mirt__max_pool_half)
     MIRT__SET(half_in, MIRT__INPUT(0)) MIRT__SET(half_out, true) MIRT__SET(half_tied, mirt__max_pool_half_tied))
 MIRT__OP_ROW(average_pool2d,
-    MIRT__SET(shape, mirt__pool_shape) MIRT__SET(gradient, mirt__pool_gradient) MIRT__SET(run, mirt__pool_run)
+    MIRT__SET(shape, mirt__pool_shape) MIRT__SET_GRADIENT(mirt__pool_gradient) MIRT__SET(run, mirt__pool_run)
     MIRT__SET(row_wise, true) MIRT__SET(keeps_range, true))
-MIRT__OP_ROW(average_pool2d_grad, MIRT__SET(shape, mirt__pool_grad_shape) MIRT__SET(run, mirt__pool_grad_run))
+MIRT__TRAINING_ROW(average_pool2d_grad, MIRT__SET(shape, mirt__pool_grad_shape) MIRT__SET(run, mirt__pool_grad_run))
 
 MIRT__LIB mirt_tensor *mirt__max_pool2d_op(mirt_tensor *x, const mirt__attrs *a) {
     return x ? mirt__record(x->node->graph, MIRT__OP_max_pool2d, a, &x, 1) : NULL;
@@ -33881,14 +33906,14 @@ static void mirt__softmax_run(const mirt__call *call) {
     call->kernels->softmax(&s, &call->where);
 }
 
-static bool mirt__softmax_gradient(mirt__node *node, mirt_tensor *const *dy, mirt_tensor **dx) {
+MIRT__TRAINING bool mirt__softmax_gradient(mirt__node *node, mirt_tensor *const *dy, mirt_tensor **dx) {
     mirt_tensor *in[2] = {dy[0], node->out[0]};
     dx[0] = mirt__record(node->graph, node->id == MIRT__OP_softmax ? MIRT__OP_softmax_grad : MIRT__OP_log_softmax_grad,
                          NULL, in, 2);
     return dx[0] != NULL;
 }
 
-static void mirt__softmax_grad_run(const mirt__call *call) {
+MIRT__TRAINING void mirt__softmax_grad_run(const mirt__call *call) {
     mirt__softmax s;
     mirt__softmax_args(call, &s);
     s.dy = (const mirt__real *)call->in[0];
@@ -33897,16 +33922,16 @@ static void mirt__softmax_grad_run(const mirt__call *call) {
 }
 
 MIRT__OP_ROW(softmax,
-    MIRT__SET(shape, mirt__softmax_shape) MIRT__SET(gradient, mirt__softmax_gradient)
+    MIRT__SET(shape, mirt__softmax_shape) MIRT__SET_GRADIENT(mirt__softmax_gradient)
     MIRT__SET(run, mirt__softmax_run) MIRT__SET(row_wise, true) MIRT__SET(saved, true) MIRT__SET(min_in, 1)
     MIRT__SET(max_in, 1))
-MIRT__OP_ROW(softmax_grad, MIRT__SET(shape, mirt__softmax_shape) MIRT__SET(run, mirt__softmax_grad_run))
+MIRT__TRAINING_ROW(softmax_grad, MIRT__SET(shape, mirt__softmax_shape) MIRT__SET(run, mirt__softmax_grad_run))
 
 MIRT__OP_ROW(log_softmax,
-    MIRT__SET(shape, mirt__softmax_shape) MIRT__SET(gradient, mirt__softmax_gradient)
+    MIRT__SET(shape, mirt__softmax_shape) MIRT__SET_GRADIENT(mirt__softmax_gradient)
     MIRT__SET(run, mirt__softmax_run) MIRT__SET(row_wise, true) MIRT__SET(saved, true) MIRT__SET(min_in, 1)
     MIRT__SET(max_in, 1))
-MIRT__OP_ROW(log_softmax_grad, MIRT__SET(shape, mirt__softmax_shape) MIRT__SET(run, mirt__softmax_grad_run))
+MIRT__TRAINING_ROW(log_softmax_grad, MIRT__SET(shape, mirt__softmax_shape) MIRT__SET(run, mirt__softmax_grad_run))
 
 MIRT_API mirt_tensor *mirt_log_softmax(mirt_tensor *x) {
     return x ? mirt__record(x->node->graph, MIRT__OP_log_softmax, NULL, &x, 1) : NULL;
@@ -33915,7 +33940,7 @@ MIRT_API mirt_tensor *mirt_softmax(mirt_tensor *x) {
     return x ? mirt__record(x->node->graph, MIRT__OP_softmax, NULL, &x, 1) : NULL;
 }
 
-static bool mirt__per_sample_shape(mirt__node *node) {
+MIRT__TRAINING bool mirt__per_sample_shape(mirt__node *node) {
     const mirt_shape *x = &node->in[0]->shape, *labels = &node->in[1]->shape;
     bool sparse = node->in[1]->dtype != MIRT_FLOAT32;
     char tx[96], tl[96];
@@ -33934,7 +33959,7 @@ static bool mirt__per_sample_shape(mirt__node *node) {
     return mirt__declare(node, MIRT_FLOAT32, &y);
 }
 
-static void mirt__loss_args(const mirt__call *call, mirt__loss *l) {
+MIRT__TRAINING void mirt__loss_args(const mirt__call *call, mirt__loss *l) {
     memset(l, 0, sizeof *l);
     l->kind = (mirt_loss)call->node->a.kind;
     l->from_logits = MIRT__OF(&call->node->a, loss)->from_logits;
@@ -33944,22 +33969,24 @@ static void mirt__loss_args(const mirt__call *call, mirt__loss *l) {
     l->labels = call->in[1];
 }
 
-static void mirt__loss_run(const mirt__call *call) {
+MIRT__TRAINING void mirt__loss_run(const mirt__call *call) {
     mirt__loss l;
     mirt__loss_args(call, &l);
     l.loss = (mirt__real *)call->out[0];
     call->kernels->loss(&l, &call->where);
 }
 
-static bool mirt__loss_gradient(mirt__node *node, mirt_tensor *const *dy, mirt_tensor **dx) {
+MIRT__TRAINING bool mirt__loss_gradient(mirt__node *node, mirt_tensor *const *dy, mirt_tensor **dx) {
     mirt_tensor *in[3] = {node->in[0], node->in[1], dy[0]};
     dx[0] = mirt__record(node->graph, MIRT__OP_loss_grad, &node->a, in, 3);
     return dx[0] != NULL;
 }
 
-static bool mirt__loss_grad_shape(mirt__node *node) { return mirt__declare(node, MIRT_FLOAT32, &node->in[0]->shape); }
+MIRT__TRAINING bool mirt__loss_grad_shape(mirt__node *node) {
+    return mirt__declare(node, MIRT_FLOAT32, &node->in[0]->shape);
+}
 
-static void mirt__loss_grad_run(const mirt__call *call) {
+MIRT__TRAINING void mirt__loss_grad_run(const mirt__call *call) {
     mirt__loss l;
     mirt__loss_args(call, &l);
     l.dloss = (const mirt__real *)call->in[2];
@@ -33967,7 +33994,7 @@ static void mirt__loss_grad_run(const mirt__call *call) {
     call->kernels->loss_grad(&l, &call->where);
 }
 
-static void mirt__accuracy_run(const mirt__call *call) {
+MIRT__TRAINING void mirt__accuracy_run(const mirt__call *call) {
     mirt__accuracy a;
     a.kind = (mirt__accuracy_kind)call->node->a.kind;
     a.rows = call->rows;
@@ -33978,11 +34005,11 @@ static void mirt__accuracy_run(const mirt__call *call) {
     call->kernels->accuracy(&a, &call->where);
 }
 
-MIRT__OP_ROW(loss,
-    MIRT__SET(shape, mirt__per_sample_shape) MIRT__SET(gradient, mirt__loss_gradient) MIRT__SET(run, mirt__loss_run)
+MIRT__TRAINING_ROW(loss,
+    MIRT__SET(shape, mirt__per_sample_shape) MIRT__SET_GRADIENT(mirt__loss_gradient) MIRT__SET(run, mirt__loss_run)
     MIRT__SET(row_wise, true))
-MIRT__OP_ROW(loss_grad, MIRT__SET(shape, mirt__loss_grad_shape) MIRT__SET(run, mirt__loss_grad_run))
-MIRT__OP_ROW(accuracy,
+MIRT__TRAINING_ROW(loss_grad, MIRT__SET(shape, mirt__loss_grad_shape) MIRT__SET(run, mirt__loss_grad_run))
+MIRT__TRAINING_ROW(accuracy,
     MIRT__SET(shape, mirt__per_sample_shape) MIRT__SET(run, mirt__accuracy_run) MIRT__SET(row_wise, true))
 
 MIRT__LIB mirt_tensor *mirt__loss_op(mirt_loss kind, bool from_logits, mirt_tensor *x, mirt_tensor *labels) {
@@ -34042,7 +34069,7 @@ static void mirt__dropout_run(const mirt__call *call) {
     call->kernels->dropout(&d, &call->where);
 }
 
-static bool mirt__dropout_gradient(mirt__node *node, mirt_tensor *const *dy, mirt_tensor **dx) {
+MIRT__TRAINING bool mirt__dropout_gradient(mirt__node *node, mirt_tensor *const *dy, mirt_tensor **dx) {
     dx[0] = mirt__record(node->graph, MIRT__OP_dropout, &node->a, dy, 1);
     return dx[0] != NULL;
 }
@@ -34060,7 +34087,7 @@ static bool mirt__dropout_keeps_all(const mirt__node *node, const mirt__mode *mo
 }
 
 MIRT__OP_ROW(dropout,
-    MIRT__SET(shape, mirt__dropout_shape) MIRT__SET(gradient, mirt__dropout_gradient)
+    MIRT__SET(shape, mirt__dropout_shape) MIRT__SET_GRADIENT(mirt__dropout_gradient)
     MIRT__SET(run, mirt__dropout_run) MIRT__SET(lower, mirt__dropout_lower) MIRT__SET(row_wise, true)
     MIRT__SET(keeps_range, true) MIRT__SET(steady, mirt__dropout_keeps_all))
 
@@ -34116,7 +34143,7 @@ static bool mirt__augment_shape(mirt__node *node) {
     return mirt__declare(node, MIRT_FLOAT32, &y);
 }
 
-static void mirt__augment_run(const mirt__call *call) {
+MIRT__TRAINING void mirt__augment_run(const mirt__call *call) {
     const mirt__node *node = call->node;
     mirt__augment_rows a;
     a.transform = mirt__augment_list(node);
@@ -34131,7 +34158,7 @@ static void mirt__augment_run(const mirt__call *call) {
     call->kernels->augment(&a, &call->where);
 }
 
-static void mirt__augment_workspace(const mirt__node *node, int64_t rows, mirt__workspace *out) {
+MIRT__TRAINING void mirt__augment_workspace(const mirt__node *node, int64_t rows, mirt__workspace *out) {
     (void)rows;
     const int count = mirt__augment_count(node);
     out->scratch = mirt__augment_room(mirt__augment_list(node), count, node->in[0]->dtype, MIRT_FLOAT32);
@@ -34157,6 +34184,8 @@ static mirt_tensor *mirt__augment_lower(mirt__graph *graph, const mirt__node *no
     const mirt__transform *t = mirt__augment_list(node);
     mirt_tensor *x = in[0];
     if (mirt__in_training(node, mode)) {
+        if (!MIRT__TRAINS)
+            return mirt__fail(MIRT_E_STATE, "a program without training cannot augment"), (mirt_tensor *)NULL;
         if (x->node->id == MIRT__OP_cast && x->node->in[0]->dtype == MIRT_UINT8) x = x->node->in[0];
         return mirt__record(graph, MIRT__OP_augment, &node->a, &x, 1);
     }
@@ -34167,9 +34196,9 @@ static mirt_tensor *mirt__augment_lower(mirt__graph *graph, const mirt__node *no
 }
 
 MIRT__OP_ROW(augment,
-    MIRT__SET(shape, mirt__augment_shape) MIRT__SET(run, mirt__augment_run)
-    MIRT__SET(workspace, mirt__augment_workspace) MIRT__SET(lower, mirt__augment_lower) MIRT__SET(row_wise, true)
-    MIRT__SET(keeps_range, true))
+             MIRT__SET(shape, mirt__augment_shape) MIRT__SET(run, MIRT__USE_TRAIN(mirt__augment_run))
+                 MIRT__SET(workspace, MIRT__USE_TRAIN(mirt__augment_workspace)) MIRT__SET(lower, mirt__augment_lower)
+                     MIRT__SET(row_wise, true) MIRT__SET(keeps_range, true))
 
 MIRT__LIB mirt_tensor *mirt__augment_op(mirt_tensor *x, const mirt__transform *t) {
     mirt__graph *graph = x->node->graph;
@@ -34224,7 +34253,7 @@ static void mirt__all_reduce_run(const mirt__call *call) {
 }
 
 /* Every replica's result depends on every replica's value. */
-static bool mirt__all_reduce_gradient(mirt__node *node, mirt_tensor *const *dy, mirt_tensor **dx) {
+MIRT__TRAINING bool mirt__all_reduce_gradient(mirt__node *node, mirt_tensor *const *dy, mirt_tensor **dx) {
     if (node->a.kind == MIRT__ALL_REDUCE_MOMENTS)
         return mirt__fail(MIRT_E_INVALID,
                           "combined statistics are differentiated by the normalization that reads them"),
@@ -34244,7 +34273,7 @@ static mirt__extent mirt__all_reduce_extent(const mirt__node *node, const mirt__
 }
 
 MIRT__OP_ROW(all_reduce,
-    MIRT__SET(shape, mirt__all_reduce_shape) MIRT__SET(gradient, mirt__all_reduce_gradient)
+    MIRT__SET(shape, mirt__all_reduce_shape) MIRT__SET_GRADIENT(mirt__all_reduce_gradient)
     MIRT__SET(run, mirt__all_reduce_run) MIRT__SET(meets, true) MIRT__SET(extent, mirt__all_reduce_extent))
 
 MIRT__LIB mirt_tensor *mirt__all_reduce_op(mirt_tensor **inout, int count, int kind) {
@@ -34389,7 +34418,7 @@ static void mirt__normalize_run(const mirt__call *call) {
 }
 
 /* A gradient's node, of the activation too. */
-static mirt_tensor *mirt__norm_grad_op(mirt__node *node, mirt__op_id id, mirt_tensor **in, int count) {
+MIRT__TRAINING mirt_tensor *mirt__norm_grad_op(mirt__node *node, mirt__op_id id, mirt_tensor **in, int count) {
     mirt__attrs a = node->a;
     a.mask_activation = a.residual ? MIRT_LINEAR : a.activation;
     a.activation = MIRT_LINEAR;
@@ -34399,7 +34428,7 @@ static mirt_tensor *mirt__norm_grad_op(mirt__node *node, mirt__op_id id, mirt_te
 }
 
 /* dx; sums: of dy and dy * hat over this replica's rows, or NULL. */
-static mirt_tensor *mirt__norm_input_gradient(mirt__node *node, mirt_tensor *dy, mirt_tensor *sums) {
+MIRT__TRAINING mirt_tensor *mirt__norm_input_gradient(mirt__node *node, mirt_tensor *dy, mirt_tensor *sums) {
     const mirt__attrs_norm *own = MIRT__OF(&node->a, norm);
     mirt_tensor *in[MIRT__MAX_IN] = {dy, node->in[0], node->in[1], node->in[2], NULL, NULL, NULL, NULL};
     int count = 4;
@@ -34414,7 +34443,7 @@ static mirt_tensor *mirt__norm_input_gradient(mirt__node *node, mirt_tensor *dy,
 }
 
 /* What is added has the sum's gradient: through an activation it is known from the output. */
-static bool mirt__normalize_gradient(mirt__node *node, mirt_tensor *const *dys, mirt_tensor **dx) {
+MIRT__TRAINING bool mirt__normalize_gradient(mirt__node *node, mirt_tensor *const *dys, mirt_tensor **dx) {
     const mirt__attrs_norm *own = MIRT__OF(&node->a, norm);
     const int gamma = 3, beta = 3 + own->scaling.gamma, end = beta + own->scaling.beta;
     const bool wants_gamma = own->scaling.gamma && node->in[gamma]->needs_grad;
@@ -34434,19 +34463,19 @@ static bool mirt__normalize_gradient(mirt__node *node, mirt_tensor *const *dys, 
 }
 
 MIRT__OP_ROW(normalize,
-    MIRT__SET(shape, mirt__normalize_shape) MIRT__SET(gradient, mirt__normalize_gradient)
+    MIRT__SET(shape, mirt__normalize_shape) MIRT__SET_GRADIENT(mirt__normalize_gradient)
     MIRT__SET(run, mirt__normalize_run) MIRT__SET(workspace, mirt__norm_workspace) MIRT__SET(row_wise, true)
     MIRT__SET(overwrites, MIRT__INPUT_RESIDUAL) MIRT__SET(takes, MIRT__TAKES_ACTIVATION | MIRT__TAKES_ADDEND)
     MIRT__SET(slope_of_input, true) MIRT__SET(lazy, MIRT__LAZY_X) MIRT__SET(half, mirt__norm_by_channel)
     MIRT__SET(half_in, MIRT__INPUTS_ALL) MIRT__SET(half_out, true))
 
-static bool mirt__norm_grad_sums_shape(mirt__node *node) {
+MIRT__TRAINING bool mirt__norm_grad_sums_shape(mirt__node *node) {
     const mirt__attrs_norm *own = MIRT__OF(&node->a, norm);
     const mirt_shape last = mirt__norm_last(&node->in[1]->shape, own->last_axes);
     return mirt__declare(node, MIRT_FLOAT32, &last) && mirt__declare(node, MIRT_FLOAT32, &last);
 }
 
-static void mirt__norm_grad_args(const mirt__call *call, mirt__norm *s) {
+MIRT__TRAINING void mirt__norm_grad_args(const mirt__call *call, mirt__norm *s) {
     const mirt__attrs_norm *own = MIRT__OF(&call->node->a, norm);
     mirt__norm_args(call->node, call->rows, s);
     s->dy = call->in[0];
@@ -34458,19 +34487,19 @@ static void mirt__norm_grad_args(const mirt__call *call, mirt__norm *s) {
     if (own->scaling.beta) s->beta = (const mirt__real *)call->in[4 + own->scaling.gamma];
 }
 
-static void mirt__norm_grad_sums_run(const mirt__call *call) {
+MIRT__TRAINING void mirt__norm_grad_sums_run(const mirt__call *call) {
     mirt__norm s;
     mirt__norm_grad_args(call, &s);
     for (int i = 0; i < 2; i++) s.out[i] = (mirt__real *)call->out[i];
     call->kernels->norm_grad_sums(&s, &call->where);
 }
 
-MIRT__OP_ROW(norm_grad_sums,
+MIRT__TRAINING_ROW(norm_grad_sums,
     MIRT__SET(shape, mirt__norm_grad_sums_shape) MIRT__SET(run, mirt__norm_grad_sums_run)
     MIRT__SET(workspace, mirt__norm_workspace) MIRT__SET(half, mirt__norm_by_channel)
     MIRT__SET(half_in, MIRT__INPUTS_ALL) MIRT__SET(half_copied, true))
 
-static bool mirt__norm_grad_input_shape(mirt__node *node) {
+MIRT__TRAINING bool mirt__norm_grad_input_shape(mirt__node *node) {
     return mirt__declare(node, MIRT_FLOAT32, &node->in[1]->shape);
 }
 
@@ -34480,7 +34509,7 @@ MIRT__LIB double mirt__norm_count(const mirt__call *call, const mirt__node *node
     return global ? (double)rows * ((double)call->run->global_rows / (double)call->rows) : (double)rows;
 }
 
-static void mirt__norm_grad_input_run(const mirt__call *call) {
+MIRT__TRAINING void mirt__norm_grad_input_run(const mirt__call *call) {
     const mirt__node *node = call->node;
     const mirt__attrs_norm *own = MIRT__OF(&node->a, norm);
     const int sums = 4 + own->scaling.gamma + own->scaling.beta;
@@ -34494,12 +34523,12 @@ static void mirt__norm_grad_input_run(const mirt__call *call) {
 }
 
 /* Readers that compute the gradient read dy and x with one kernel. */
-static int mirt__norm_grad_half_tied(const mirt__node *node, mirt_tensor **tied) {
+MIRT__TRAINING int mirt__norm_grad_half_tied(const mirt__node *node, mirt_tensor **tied) {
     for (int k = 0; k < 2; k++) tied[k] = node->in[k];
     return node->out[0]->lazy ? 2 : 0;
 }
 
-MIRT__OP_ROW(norm_grad_input,
+MIRT__TRAINING_ROW(norm_grad_input,
     MIRT__SET(shape, mirt__norm_grad_input_shape) MIRT__SET(run, mirt__norm_grad_input_run)
     MIRT__SET(workspace, mirt__norm_workspace) MIRT__SET(overwrites, MIRT__INPUT(0)) MIRT__SET(lazy, MIRT__LAZY_DY)
     MIRT__SET(half, mirt__norm_by_channel) MIRT__SET(half_in, MIRT__INPUTS_ALL) MIRT__SET(half_out, true)
@@ -34661,19 +34690,21 @@ static void mirt__resize2d_run(const mirt__call *call) {
     else call->kernels->resize(&r, &call->where);
 }
 
-static bool mirt__resize2d_gradient(mirt__node *node, mirt_tensor *const *dy, mirt_tensor **dx) {
+MIRT__TRAINING bool mirt__resize2d_gradient(mirt__node *node, mirt_tensor *const *dy, mirt_tensor **dx) {
     mirt__attrs a = node->a;
     a.shape = node->in[0]->shape;
     dx[0] = mirt__record(node->graph, MIRT__OP_resize2d_grad, &a, dy, 1);
     return dx[0] != NULL;
 }
 
-static bool mirt__resize2d_grad_shape(mirt__node *node) { return mirt__declare(node, MIRT_FLOAT32, &node->a.shape); }
+MIRT__TRAINING bool mirt__resize2d_grad_shape(mirt__node *node) {
+    return mirt__declare(node, MIRT_FLOAT32, &node->a.shape);
+}
 
 MIRT__OP_ROW(resize2d,
-    MIRT__SET(shape, mirt__resize2d_shape) MIRT__SET(gradient, mirt__resize2d_gradient)
+    MIRT__SET(shape, mirt__resize2d_shape) MIRT__SET_GRADIENT(mirt__resize2d_gradient)
     MIRT__SET(run, mirt__resize2d_run) MIRT__SET(row_wise, true) MIRT__SET(keeps_range, true))
-MIRT__OP_ROW(resize2d_grad, MIRT__SET(shape, mirt__resize2d_grad_shape) MIRT__SET(run, mirt__resize2d_run))
+MIRT__TRAINING_ROW(resize2d_grad, MIRT__SET(shape, mirt__resize2d_grad_shape) MIRT__SET(run, mirt__resize2d_run))
 
 MIRT__LIB mirt_tensor *mirt__resize2d_op(mirt_tensor *x, int height, int width, bool bilinear) {
     if (!x) return NULL;
@@ -34776,9 +34807,9 @@ static void mirt__user_call(const mirt__call *call, int num_in, bool backward) {
 }
 
 static void mirt__user_run(const mirt__call *call) { mirt__user_call(call, call->node->num_in, false); }
-static void mirt__user_grad_run(const mirt__call *call) { mirt__user_call(call, call->node->num_in - 2, true); }
+MIRT__TRAINING void mirt__user_grad_run(const mirt__call *call) { mirt__user_call(call, call->node->num_in - 2, true); }
 
-static bool mirt__user_gradient(mirt__node *node, mirt_tensor *const *dy, mirt_tensor **dx) {
+MIRT__TRAINING bool mirt__user_gradient(mirt__node *node, mirt_tensor *const *dy, mirt_tensor **dx) {
     mirt_tensor *in[MIRT__MAX_IN];
     const mirt_op_class *op = MIRT__OF(&node->a, data)->user_op;
     if (!op->backward) {
@@ -34795,7 +34826,7 @@ static bool mirt__user_gradient(mirt__node *node, mirt_tensor *const *dy, mirt_t
     return first != NULL;
 }
 
-static bool mirt__user_grad_shape(mirt__node *node) {
+MIRT__TRAINING bool mirt__user_grad_shape(mirt__node *node) {
     for (int i = 0; i < node->num_in - 2; i++) {
         if (!mirt__declare(node, MIRT_FLOAT32, &node->in[i]->shape)) return false;
     }
@@ -34803,10 +34834,10 @@ static bool mirt__user_grad_shape(mirt__node *node) {
 }
 
 MIRT__OP_ROW(user,
-    MIRT__SET(shape, mirt__user_shape) MIRT__SET(gradient, mirt__user_gradient) MIRT__SET(run, mirt__user_run)
+    MIRT__SET(shape, mirt__user_shape) MIRT__SET_GRADIENT(mirt__user_gradient) MIRT__SET(run, mirt__user_run)
     MIRT__SET(user_code, true) MIRT__SET(saved, true) MIRT__SET(min_in, 1) MIRT__SET(max_in, MIRT__MAX_IN - 2)
     MIRT__SET(saved_attrs, MIRT__SAVES_dtype | MIRT__SAVES_data | MIRT__SAVES_user_op))
-MIRT__OP_ROW(user_grad,
+MIRT__TRAINING_ROW(user_grad,
     MIRT__SET(shape, mirt__user_grad_shape) MIRT__SET(run, mirt__user_grad_run) MIRT__SET(optional_outputs, 0xffu)
     MIRT__SET(user_code, true))
 

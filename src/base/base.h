@@ -25,6 +25,16 @@
 #endif
 #endif
 
+/* A static function, or an internal one, that only training calls. Predict-only programs drop it and what it alone
+   calls: functions that are not optimized gcc drops only if they are inline. */
+#ifdef MIRRORTRAIN_NO_TRAIN
+#define MIRT__TRAINING static inline
+#define MIRT__TRAINING_LIB static inline
+#else
+#define MIRT__TRAINING static
+#define MIRT__TRAINING_LIB MIRT__LIB
+#endif
+
 #if defined(__GNUC__)
 #define MIRT__PRINTF(text, first) __attribute__((format(printf, text, first)))
 #else

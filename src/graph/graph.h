@@ -421,6 +421,14 @@ struct mirt__op {
 #define MIRT__OP_ROW(op, fields) \
     MIRT__CONSTANT mirt__op mirt__op_##op = {.name = #op, .family = (mirt__family)MIRT__FAMILY_OF_##op, fields};
 #endif
+/* The gradient of a row, and the row of an op that only training records: predict-only programs have neither. */
+#ifdef MIRRORTRAIN_NO_TRAIN
+#define MIRT__SET_GRADIENT(function)
+#define MIRT__TRAINING_ROW(op, fields) MIRT__OP_ROW(op, )
+#else
+#define MIRT__SET_GRADIENT(function) MIRT__SET(gradient, function)
+#define MIRT__TRAINING_ROW MIRT__OP_ROW
+#endif
 
 MIRT__LIB void mirt__graph_init(mirt__graph *graph, mirt_model *model);
 MIRT__LIB void mirt__graph_free(mirt__graph *graph);

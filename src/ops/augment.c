@@ -18,7 +18,7 @@ static bool mirt__augment_shape(mirt__node *node) {
     return mirt__declare(node, MIRT_FLOAT32, &y);
 }
 
-static void mirt__augment_run(const mirt__call *call) {
+MIRT__TRAINING void mirt__augment_run(const mirt__call *call) {
     const mirt__node *node = call->node;
     mirt__augment_rows a;
     a.transform = mirt__augment_list(node);
@@ -33,7 +33,7 @@ static void mirt__augment_run(const mirt__call *call) {
     call->kernels->augment(&a, &call->where);
 }
 
-static void mirt__augment_workspace(const mirt__node *node, int64_t rows, mirt__workspace *out) {
+MIRT__TRAINING void mirt__augment_workspace(const mirt__node *node, int64_t rows, mirt__workspace *out) {
     (void)rows;
     const int count = mirt__augment_count(node);
     out->scratch = mirt__augment_room(mirt__augment_list(node), count, node->in[0]->dtype, MIRT_FLOAT32);
@@ -59,6 +59,8 @@ static mirt_tensor *mirt__augment_lower(mirt__graph *graph, const mirt__node *no
     const mirt__transform *t = mirt__augment_list(node);
     mirt_tensor *x = in[0];
     if (mirt__in_training(node, mode)) {
+        if (!MIRT__TRAINS)
+            return mirt__fail(MIRT_E_STATE, "a program without training cannot augment"), (mirt_tensor *)NULL;
         if (x->node->id == MIRT__OP_cast && x->node->in[0]->dtype == MIRT_UINT8) x = x->node->in[0];
         return mirt__record(graph, MIRT__OP_augment, &node->a, &x, 1);
     }
@@ -69,9 +71,9 @@ static mirt_tensor *mirt__augment_lower(mirt__graph *graph, const mirt__node *no
 }
 
 MIRT__OP_ROW(augment,
-    MIRT__SET(shape, mirt__augment_shape) MIRT__SET(run, mirt__augment_run)
-    MIRT__SET(workspace, mirt__augment_workspace) MIRT__SET(lower, mirt__augment_lower) MIRT__SET(row_wise, true)
-    MIRT__SET(keeps_range, true))
+             MIRT__SET(shape, mirt__augment_shape) MIRT__SET(run, MIRT__USE_TRAIN(mirt__augment_run))
+                 MIRT__SET(workspace, MIRT__USE_TRAIN(mirt__augment_workspace)) MIRT__SET(lower, mirt__augment_lower)
+                     MIRT__SET(row_wise, true) MIRT__SET(keeps_range, true))
 
 MIRT__LIB mirt_tensor *mirt__augment_op(mirt_tensor *x, const mirt__transform *t) {
     mirt__graph *graph = x->node->graph;

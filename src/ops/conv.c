@@ -258,7 +258,8 @@ static void mirt__conv2d_run(const mirt__call *call) {
 }
 
 /* Weight gradient (of conv2d or, with `which`, conv2d_pool): dx[1], and dx[2] when there is a bias. */
-static bool mirt__conv_weight_gradient(mirt__node *node, mirt_tensor *dz, mirt_tensor *which, mirt_tensor **dx) {
+MIRT__TRAINING bool mirt__conv_weight_gradient(mirt__node *node, mirt_tensor *dz, mirt_tensor *which,
+                                               mirt_tensor **dx) {
     if (!node->in[1]->needs_grad && !(node->a.bias && node->in[2]->needs_grad)) return true;
     mirt__attrs a = node->a;
     mirt_tensor *in[3] = {node->in[0], dz, which};
@@ -273,7 +274,7 @@ static bool mirt__conv_weight_gradient(mirt__node *node, mirt_tensor *dz, mirt_t
     return dx[1] != NULL;
 }
 
-static bool mirt__conv2d_gradient(mirt__node *node, mirt_tensor *const *dy, mirt_tensor **dx) {
+MIRT__TRAINING bool mirt__conv2d_gradient(mirt__node *node, mirt_tensor *const *dy, mirt_tensor **dx) {
     mirt_tensor *dz = mirt__activation_grad_op(node->a.activation, dy[0], node->out[0]);
     if (!dz || !mirt__conv_weight_gradient(node, dz, NULL, dx)) return false;
     if (!node->in[0]->needs_grad) return true;
@@ -295,7 +296,7 @@ static bool mirt__strips_between(const mirt__node *node, const mirt_tensor *a, c
 static bool mirt__conv2d_strips(const mirt__node *node) {
     return mirt__strips_between(node, node->in[0], node->out[0]);
 }
-static bool mirt__conv2d_weight_grad_strips(const mirt__node *node) {
+MIRT__TRAINING bool mirt__conv2d_weight_grad_strips(const mirt__node *node) {
     return mirt__strips_between(node, node->in[0], node->in[1]);
 }
 
@@ -314,7 +315,7 @@ static int mirt__conv2d_half_tied(const mirt__node *node, mirt_tensor **tied) {
 }
 
 MIRT__OP_ROW(conv2d,
-    MIRT__SET(shape, mirt__conv2d_shape) MIRT__SET(gradient, mirt__conv2d_gradient) MIRT__SET(run, mirt__conv2d_run)
+    MIRT__SET(shape, mirt__conv2d_shape) MIRT__SET_GRADIENT(mirt__conv2d_gradient) MIRT__SET(run, mirt__conv2d_run)
     MIRT__SET(workspace, mirt__conv_workspace) MIRT__SET(macs, mirt__conv_macs) MIRT__SET(row_wise, true)
     MIRT__SET(multiplies, true) MIRT__SET(weighted_sum, true)
     MIRT__SET(takes, MIRT__TAKES_READER | MIRT__TAKES_BIAS | MIRT__TAKES_ACTIVATION | MIRT__TAKES_PADDING |
@@ -323,7 +324,7 @@ MIRT__OP_ROW(conv2d,
     MIRT__SET(half_in, ~MIRT__INPUT(1)) MIRT__SET(half_out, true) MIRT__SET(half_tied, mirt__conv2d_half_tied)
     MIRT__SET(half_products, mirt__conv2d_half_products))
 
-static bool mirt__conv_grad_shape(mirt__node *node) {
+MIRT__TRAINING bool mirt__conv_grad_shape(mirt__node *node) {
     if (!mirt__declare(node, MIRT_FLOAT32, &node->a.shape)) return false;
     mirt_shape bias = mirt_make_shape(node->a.shape.dim[3], 0, 0, 0, 0, 0);
     return !node->a.column_sum || mirt__declare(node, MIRT_FLOAT32, &bias);
@@ -357,7 +358,7 @@ static void mirt__conv2d_input_grad_run(const mirt__call *call) {
     call->kernels->conv_input_grad(&g, &call->where);
 }
 
-MIRT__OP_ROW(conv2d_input_grad,
+MIRT__TRAINING_ROW(conv2d_input_grad,
     MIRT__SET(shape, mirt__conv_grad_shape) MIRT__SET(run, mirt__conv2d_input_grad_run)
     MIRT__SET(workspace, mirt__conv_workspace) MIRT__SET(macs, mirt__conv_macs)
     MIRT__SET(takes, MIRT__TAKES_MASK | MIRT__TAKES_GRADIENT | MIRT__TAKES_SLICE | MIRT__TAKES_NORM_SUMS)
@@ -365,7 +366,7 @@ MIRT__OP_ROW(conv2d_input_grad,
     MIRT__SET(half_in, ~MIRT__INPUT(1)) MIRT__SET(half_out, true) MIRT__SET(half_tied, mirt__conv2d_half_tied)
     MIRT__SET(half_products, mirt__conv2d_half_products))
 
-static void mirt__conv2d_weight_grad_run(const mirt__call *call) {
+MIRT__TRAINING void mirt__conv2d_weight_grad_run(const mirt__call *call) {
     mirt__conv_weight_grad g;
     mirt__lazy_read x, dy;
     memset(&g, 0, sizeof g);
@@ -378,7 +379,7 @@ static void mirt__conv2d_weight_grad_run(const mirt__call *call) {
     call->kernels->conv_weight_grad(&g, &call->where);
 }
 
-MIRT__OP_ROW(conv2d_weight_grad,
+MIRT__TRAINING_ROW(conv2d_weight_grad,
     MIRT__SET(shape, mirt__conv_grad_shape) MIRT__SET(run, mirt__conv2d_weight_grad_run)
     MIRT__SET(workspace, mirt__conv_workspace) MIRT__SET(macs, mirt__conv_macs) MIRT__SET(takes, MIRT__TAKES_PADDING)
     MIRT__SET(strips, mirt__conv2d_weight_grad_strips) MIRT__SET(lazy_x, MIRT__INPUT(0))
@@ -414,7 +415,7 @@ static bool mirt__conv2d_transpose_shape(mirt__node *node) {
     return mirt__declare(node, MIRT_FLOAT32, y) && mirt__conv_geometry(node, y, k, 1, &s) && mirt__conv_countable(&s);
 }
 
-static bool mirt__conv2d_transpose_gradient(mirt__node *node, mirt_tensor *const *dy, mirt_tensor **dx) {
+MIRT__TRAINING bool mirt__conv2d_transpose_gradient(mirt__node *node, mirt_tensor *const *dy, mirt_tensor **dx) {
     mirt_tensor *x = node->in[0], *k = node->in[1], *in[2] = {dy[0], x};
     mirt__attrs a = node->a;
     a.shape = k->shape;
@@ -424,7 +425,7 @@ static bool mirt__conv2d_transpose_gradient(mirt__node *node, mirt_tensor *const
 }
 
 MIRT__OP_ROW(conv2d_transpose,
-    MIRT__SET(shape, mirt__conv2d_transpose_shape) MIRT__SET(gradient, mirt__conv2d_transpose_gradient)
+    MIRT__SET(shape, mirt__conv2d_transpose_shape) MIRT__SET_GRADIENT(mirt__conv2d_transpose_gradient)
     MIRT__SET(run, mirt__conv2d_input_grad_run) MIRT__SET(workspace, mirt__conv_workspace)
     MIRT__SET(macs, mirt__conv_macs) MIRT__SET(row_wise, true) MIRT__SET(multiplies, true)
     MIRT__SET(weighted_sum, true))
@@ -460,16 +461,16 @@ static void mirt__conv2d_pool_run(const mirt__call *call) {
     call->kernels->conv_pool(&p, &call->where);
 }
 
-static bool mirt__conv2d_pool_gradient(mirt__node *node, mirt_tensor *const *dy, mirt_tensor **dx) {
+MIRT__TRAINING bool mirt__conv2d_pool_gradient(mirt__node *node, mirt_tensor *const *dy, mirt_tensor **dx) {
     return mirt__conv_weight_gradient(node, dy[0], node->out[1], dx);
 }
 
 MIRT__OP_ROW(conv2d_pool,
-    MIRT__SET(shape, mirt__conv2d_pool_shape) MIRT__SET(gradient, mirt__conv2d_pool_gradient)
+    MIRT__SET(shape, mirt__conv2d_pool_shape) MIRT__SET_GRADIENT(mirt__conv2d_pool_gradient)
     MIRT__SET(run, mirt__conv2d_pool_run) MIRT__SET(workspace, mirt__conv_workspace) MIRT__SET(macs, mirt__conv_macs)
     MIRT__SET(optional_outputs, MIRT__OUTPUT(1)))
 
-static void mirt__conv2d_pool_weight_grad_run(const mirt__call *call) {
+MIRT__TRAINING void mirt__conv2d_pool_weight_grad_run(const mirt__call *call) {
     mirt__conv_pool_weight_grad g;
     memset(&g, 0, sizeof g);
     mirt__conv_of(call->node, call->rows, &g.s);
@@ -482,11 +483,11 @@ static void mirt__conv2d_pool_weight_grad_run(const mirt__call *call) {
 }
 
 /* Of every window's four places one counts at most. */
-static double mirt__conv2d_pool_weight_grad_macs(const mirt__node *node, int64_t rows) {
+MIRT__TRAINING double mirt__conv2d_pool_weight_grad_macs(const mirt__node *node, int64_t rows) {
     return mirt__conv_macs(node, rows) / 4;
 }
 
-MIRT__OP_ROW(conv2d_pool_weight_grad,
+MIRT__TRAINING_ROW(conv2d_pool_weight_grad,
     MIRT__SET(shape, mirt__conv_grad_shape) MIRT__SET(run, mirt__conv2d_pool_weight_grad_run)
     MIRT__SET(workspace, mirt__conv_workspace) MIRT__SET(macs, mirt__conv2d_pool_weight_grad_macs))
 

@@ -37,7 +37,7 @@ static void mirt__dropout_run(const mirt__call *call) {
     call->kernels->dropout(&d, &call->where);
 }
 
-static bool mirt__dropout_gradient(mirt__node *node, mirt_tensor *const *dy, mirt_tensor **dx) {
+MIRT__TRAINING bool mirt__dropout_gradient(mirt__node *node, mirt_tensor *const *dy, mirt_tensor **dx) {
     dx[0] = mirt__record(node->graph, MIRT__OP_dropout, &node->a, dy, 1);
     return dx[0] != NULL;
 }
@@ -55,7 +55,7 @@ static bool mirt__dropout_keeps_all(const mirt__node *node, const mirt__mode *mo
 }
 
 MIRT__OP_ROW(dropout,
-    MIRT__SET(shape, mirt__dropout_shape) MIRT__SET(gradient, mirt__dropout_gradient)
+    MIRT__SET(shape, mirt__dropout_shape) MIRT__SET_GRADIENT(mirt__dropout_gradient)
     MIRT__SET(run, mirt__dropout_run) MIRT__SET(lower, mirt__dropout_lower) MIRT__SET(row_wise, true)
     MIRT__SET(keeps_range, true) MIRT__SET(steady, mirt__dropout_keeps_all))
 

@@ -44,8 +44,10 @@ MIRT__LIB mirt_tensor *mirt__binary_op(mirt__binary_kind kind, mirt_tensor *a, m
     return mirt__binary_with(kind, a, b, 0, 0);
 }
 
-static mirt_tensor *mirt__times(mirt_tensor *a, mirt_tensor *b) { return mirt__binary_op(MIRT__MULTIPLY, a, b); }
-static mirt_tensor *mirt__affine(mirt_tensor *x, float scale, float offset) {
+MIRT__TRAINING mirt_tensor *mirt__times(mirt_tensor *a, mirt_tensor *b) {
+    return mirt__binary_op(MIRT__MULTIPLY, a, b);
+}
+MIRT__TRAINING mirt_tensor *mirt__affine(mirt_tensor *x, float scale, float offset) {
     return mirt__unary_op(MIRT__AFFINE, x, scale, offset);
 }
 
@@ -55,7 +57,7 @@ static mirt_tensor *mirt__affine(mirt_tensor *x, float scale, float offset) {
 #define MIRT__GRADIENT_CASE(number, id, label, function, reference, fast, gpu, gradient) \
     case MIRT__##id: MIRT__GRADIENT_##gradient
 
-static bool mirt__unary_gradient(mirt__node *node, mirt_tensor *const *dys, mirt_tensor **dx) {
+MIRT__TRAINING bool mirt__unary_gradient(mirt__node *node, mirt_tensor *const *dys, mirt_tensor **dx) {
     mirt_tensor *x = node->in[0], *y = node->out[0], *dy = dys[0];
     switch ((mirt__unary_kind)node->a.kind) { MIRT__UNARY_LIST(MIRT__GRADIENT_CASE) }
     return dx[0] != NULL;
@@ -73,7 +75,7 @@ static mirt__extent mirt__unary_extent(const mirt__node *node, const mirt__exten
 }
 
 MIRT__OP_ROW(unary,
-    MIRT__SET(shape, mirt__unary_shape) MIRT__SET(gradient, mirt__unary_gradient) MIRT__SET(run, mirt__unary_run)
+    MIRT__SET(shape, mirt__unary_shape) MIRT__SET_GRADIENT(mirt__unary_gradient) MIRT__SET(run, mirt__unary_run)
     MIRT__SET(row_wise, true) MIRT__SET(extent, mirt__unary_extent) MIRT__SET(overwrites, MIRT__INPUTS_ALL)
     MIRT__SET(saved, true) MIRT__SET(min_in, 1) MIRT__SET(max_in, 1)
     MIRT__SET(saved_attrs, MIRT__SAVES_kind | MIRT__SAVES_scale | MIRT__SAVES_offset))
@@ -157,7 +159,7 @@ MIRT__LIB mirt_tensor *mirt__unbroadcast(mirt_tensor *dy, const mirt_tensor *x) 
     return mirt__reshape_op(mirt__reduce_op(MIRT__REDUCE_SUM, dy, axes, true), &x->shape);
 }
 
-static bool mirt__binary_gradient(mirt__node *node, mirt_tensor *const *dy, mirt_tensor **dx) {
+MIRT__TRAINING bool mirt__binary_gradient(mirt__node *node, mirt_tensor *const *dy, mirt_tensor **dx) {
     mirt_tensor *a = node->in[0], *b = node->in[1], *da = NULL, *db = NULL;
     switch ((mirt__binary_kind)node->a.kind) {
     case MIRT__ADD: da = db = dy[0]; break;
@@ -194,7 +196,7 @@ static mirt__extent mirt__binary_extent(const mirt__node *node, const mirt__exte
 static bool mirt__binary_half(const mirt__node *node) { return node->out[0]->lazy; }
 
 MIRT__OP_ROW(binary,
-    MIRT__SET(shape, mirt__binary_shape) MIRT__SET(gradient, mirt__binary_gradient) MIRT__SET(run, mirt__binary_run)
+    MIRT__SET(shape, mirt__binary_shape) MIRT__SET_GRADIENT(mirt__binary_gradient) MIRT__SET(run, mirt__binary_run)
     MIRT__SET(row_wise, true) MIRT__SET(extent, mirt__binary_extent) MIRT__SET(overwrites, MIRT__INPUTS_ALL)
     MIRT__SET(lazy, MIRT__LAZY_GATE) MIRT__SET(half, mirt__binary_half) MIRT__SET(half_in, MIRT__INPUT(0))
     MIRT__SET(saved, true) MIRT__SET(min_in, 2) MIRT__SET(max_in, 2) MIRT__SET(saved_attrs, MIRT__SAVES_kind))
@@ -243,14 +245,14 @@ static bool mirt__bias_add_shape(mirt__node *node) {
 
 static void mirt__bias_add_run(const mirt__call *call) { mirt__binary_call(call, MIRT__ADD); }
 
-static bool mirt__bias_add_gradient(mirt__node *node, mirt_tensor *const *dy, mirt_tensor **dx) {
+MIRT__TRAINING bool mirt__bias_add_gradient(mirt__node *node, mirt_tensor *const *dy, mirt_tensor **dx) {
     dx[0] = dy[0];
     if (node->in[1]->needs_grad) dx[1] = mirt__unbroadcast(dy[0], node->in[1]);
     return !node->in[1]->needs_grad || dx[1];
 }
 
 MIRT__OP_ROW(bias_add,
-    MIRT__SET(shape, mirt__bias_add_shape) MIRT__SET(gradient, mirt__bias_add_gradient)
+    MIRT__SET(shape, mirt__bias_add_shape) MIRT__SET_GRADIENT(mirt__bias_add_gradient)
     MIRT__SET(run, mirt__bias_add_run) MIRT__SET(row_wise, true) MIRT__SET(weighted_sum, true)
     MIRT__SET(overwrites, MIRT__INPUT(0)))
 

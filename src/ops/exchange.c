@@ -29,7 +29,7 @@ static void mirt__all_reduce_run(const mirt__call *call) {
 }
 
 /* Every replica's result depends on every replica's value. */
-static bool mirt__all_reduce_gradient(mirt__node *node, mirt_tensor *const *dy, mirt_tensor **dx) {
+MIRT__TRAINING bool mirt__all_reduce_gradient(mirt__node *node, mirt_tensor *const *dy, mirt_tensor **dx) {
     if (node->a.kind == MIRT__ALL_REDUCE_MOMENTS)
         return mirt__fail(MIRT_E_INVALID,
                           "combined statistics are differentiated by the normalization that reads them"),
@@ -49,7 +49,7 @@ static mirt__extent mirt__all_reduce_extent(const mirt__node *node, const mirt__
 }
 
 MIRT__OP_ROW(all_reduce,
-    MIRT__SET(shape, mirt__all_reduce_shape) MIRT__SET(gradient, mirt__all_reduce_gradient)
+    MIRT__SET(shape, mirt__all_reduce_shape) MIRT__SET_GRADIENT(mirt__all_reduce_gradient)
     MIRT__SET(run, mirt__all_reduce_run) MIRT__SET(meets, true) MIRT__SET(extent, mirt__all_reduce_extent))
 
 MIRT__LIB mirt_tensor *mirt__all_reduce_op(mirt_tensor **inout, int count, int kind) {

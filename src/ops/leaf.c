@@ -60,7 +60,7 @@ MIRT__LIB mirt_tensor *mirt__loss_weight_op(mirt__graph *graph, mirt__weight_kin
     return mirt__record(graph, MIRT__OP_loss_weight, &a, NULL, 0);
 }
 
-static void mirt__loss_weight_run(const mirt__call *call) {
+MIRT__TRAINING void mirt__loss_weight_run(const mirt__call *call) {
     const mirt__step_info *run = call->run;
     const bool samples = call->node->a.kind == MIRT__WEIGHT_SAMPLE;
     double weight = 1;
@@ -129,7 +129,7 @@ MIRT_API mirt_tensor *mirt_constant_tensor(mirt_tensor *like, mirt_array array) 
 }
 
 /* Weights of a share or of the first replica differ between replicas. */
-static mirt__extent mirt__loss_weight_extent(const mirt__node *node, const mirt__extent in[2]) {
+MIRT__TRAINING mirt__extent mirt__loss_weight_extent(const mirt__node *node, const mirt__extent in[2]) {
     (void)node;
     (void)in;
     return MIRT__EXTENT_OTHER;
@@ -141,6 +141,6 @@ MIRT__OP_ROW(constant,
 MIRT__OP_ROW(input, MIRT__SET(shape, mirt__leaf_shape) MIRT__SET(space, MIRT__SPACE_IO) MIRT__SET(row_wise, true))
 MIRT__OP_ROW(variable,
     MIRT__SET(shape, mirt__leaf_shape) MIRT__SET(space, MIRT__SPACE_WEIGHT) MIRT__SET(row_wise, true))
-MIRT__OP_ROW(loss_weight,
+MIRT__TRAINING_ROW(loss_weight,
     MIRT__SET(shape, mirt__leaf_shape) MIRT__SET(run, mirt__loss_weight_run)
     MIRT__SET(extent, mirt__loss_weight_extent))

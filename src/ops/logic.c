@@ -52,7 +52,7 @@ MIRT__LIB bool mirt__where_gradient(mirt_tensor *condition, mirt_tensor *a, mirt
 }
 
 /* Only `where` passes gradients on; everything else makes bools. */
-static bool mirt__logic_gradient(mirt__node *node, mirt_tensor *const *dy, mirt_tensor **dx) {
+MIRT__TRAINING bool mirt__logic_gradient(mirt__node *node, mirt_tensor *const *dy, mirt_tensor **dx) {
     return mirt__where_gradient(node->in[0], node->in[1], node->in[2], dy[0], dx + 1);
 }
 
@@ -62,7 +62,7 @@ static bool mirt__logic_fits(const mirt__attrs *a, mirt_tensor *const *in, int n
 }
 
 MIRT__OP_ROW(logic,
-    MIRT__SET(shape, mirt__logic_shape) MIRT__SET(gradient, mirt__logic_gradient) MIRT__SET(run, mirt__logic_run)
+    MIRT__SET(shape, mirt__logic_shape) MIRT__SET_GRADIENT(mirt__logic_gradient) MIRT__SET(run, mirt__logic_run)
     MIRT__SET(row_wise, true) MIRT__SET(saved, true) MIRT__SET(min_in, 1) MIRT__SET(max_in, 3)
     MIRT__SET(saved_attrs, MIRT__SAVES_kind) MIRT__SET(fits, mirt__logic_fits))
 

@@ -21,14 +21,14 @@ static void mirt__softmax_run(const mirt__call *call) {
     call->kernels->softmax(&s, &call->where);
 }
 
-static bool mirt__softmax_gradient(mirt__node *node, mirt_tensor *const *dy, mirt_tensor **dx) {
+MIRT__TRAINING bool mirt__softmax_gradient(mirt__node *node, mirt_tensor *const *dy, mirt_tensor **dx) {
     mirt_tensor *in[2] = {dy[0], node->out[0]};
     dx[0] = mirt__record(node->graph, node->id == MIRT__OP_softmax ? MIRT__OP_softmax_grad : MIRT__OP_log_softmax_grad,
                          NULL, in, 2);
     return dx[0] != NULL;
 }
 
-static void mirt__softmax_grad_run(const mirt__call *call) {
+MIRT__TRAINING void mirt__softmax_grad_run(const mirt__call *call) {
     mirt__softmax s;
     mirt__softmax_args(call, &s);
     s.dy = (const mirt__real *)call->in[0];
@@ -37,16 +37,16 @@ static void mirt__softmax_grad_run(const mirt__call *call) {
 }
 
 MIRT__OP_ROW(softmax,
-    MIRT__SET(shape, mirt__softmax_shape) MIRT__SET(gradient, mirt__softmax_gradient)
+    MIRT__SET(shape, mirt__softmax_shape) MIRT__SET_GRADIENT(mirt__softmax_gradient)
     MIRT__SET(run, mirt__softmax_run) MIRT__SET(row_wise, true) MIRT__SET(saved, true) MIRT__SET(min_in, 1)
     MIRT__SET(max_in, 1))
-MIRT__OP_ROW(softmax_grad, MIRT__SET(shape, mirt__softmax_shape) MIRT__SET(run, mirt__softmax_grad_run))
+MIRT__TRAINING_ROW(softmax_grad, MIRT__SET(shape, mirt__softmax_shape) MIRT__SET(run, mirt__softmax_grad_run))
 
 MIRT__OP_ROW(log_softmax,
-    MIRT__SET(shape, mirt__softmax_shape) MIRT__SET(gradient, mirt__softmax_gradient)
+    MIRT__SET(shape, mirt__softmax_shape) MIRT__SET_GRADIENT(mirt__softmax_gradient)
     MIRT__SET(run, mirt__softmax_run) MIRT__SET(row_wise, true) MIRT__SET(saved, true) MIRT__SET(min_in, 1)
     MIRT__SET(max_in, 1))
-MIRT__OP_ROW(log_softmax_grad, MIRT__SET(shape, mirt__softmax_shape) MIRT__SET(run, mirt__softmax_grad_run))
+MIRT__TRAINING_ROW(log_softmax_grad, MIRT__SET(shape, mirt__softmax_shape) MIRT__SET(run, mirt__softmax_grad_run))
 
 MIRT_API mirt_tensor *mirt_log_softmax(mirt_tensor *x) {
     return x ? mirt__record(x->node->graph, MIRT__OP_log_softmax, NULL, &x, 1) : NULL;
@@ -55,7 +55,7 @@ MIRT_API mirt_tensor *mirt_softmax(mirt_tensor *x) {
     return x ? mirt__record(x->node->graph, MIRT__OP_softmax, NULL, &x, 1) : NULL;
 }
 
-static bool mirt__per_sample_shape(mirt__node *node) {
+MIRT__TRAINING bool mirt__per_sample_shape(mirt__node *node) {
     const mirt_shape *x = &node->in[0]->shape, *labels = &node->in[1]->shape;
     bool sparse = node->in[1]->dtype != MIRT_FLOAT32;
     char tx[96], tl[96];
@@ -74,7 +74,7 @@ static bool mirt__per_sample_shape(mirt__node *node) {
     return mirt__declare(node, MIRT_FLOAT32, &y);
 }
 
-static void mirt__loss_args(const mirt__call *call, mirt__loss *l) {
+MIRT__TRAINING void mirt__loss_args(const mirt__call *call, mirt__loss *l) {
     memset(l, 0, sizeof *l);
     l->kind = (mirt_loss)call->node->a.kind;
     l->from_logits = MIRT__OF(&call->node->a, loss)->from_logits;
@@ -84,22 +84,24 @@ static void mirt__loss_args(const mirt__call *call, mirt__loss *l) {
     l->labels = call->in[1];
 }
 
-static void mirt__loss_run(const mirt__call *call) {
+MIRT__TRAINING void mirt__loss_run(const mirt__call *call) {
     mirt__loss l;
     mirt__loss_args(call, &l);
     l.loss = (mirt__real *)call->out[0];
     call->kernels->loss(&l, &call->where);
 }
 
-static bool mirt__loss_gradient(mirt__node *node, mirt_tensor *const *dy, mirt_tensor **dx) {
+MIRT__TRAINING bool mirt__loss_gradient(mirt__node *node, mirt_tensor *const *dy, mirt_tensor **dx) {
     mirt_tensor *in[3] = {node->in[0], node->in[1], dy[0]};
     dx[0] = mirt__record(node->graph, MIRT__OP_loss_grad, &node->a, in, 3);
     return dx[0] != NULL;
 }
 
-static bool mirt__loss_grad_shape(mirt__node *node) { return mirt__declare(node, MIRT_FLOAT32, &node->in[0]->shape); }
+MIRT__TRAINING bool mirt__loss_grad_shape(mirt__node *node) {
+    return mirt__declare(node, MIRT_FLOAT32, &node->in[0]->shape);
+}
 
-static void mirt__loss_grad_run(const mirt__call *call) {
+MIRT__TRAINING void mirt__loss_grad_run(const mirt__call *call) {
     mirt__loss l;
     mirt__loss_args(call, &l);
     l.dloss = (const mirt__real *)call->in[2];
@@ -107,7 +109,7 @@ static void mirt__loss_grad_run(const mirt__call *call) {
     call->kernels->loss_grad(&l, &call->where);
 }
 
-static void mirt__accuracy_run(const mirt__call *call) {
+MIRT__TRAINING void mirt__accuracy_run(const mirt__call *call) {
     mirt__accuracy a;
     a.kind = (mirt__accuracy_kind)call->node->a.kind;
     a.rows = call->rows;
@@ -118,11 +120,11 @@ static void mirt__accuracy_run(const mirt__call *call) {
     call->kernels->accuracy(&a, &call->where);
 }
 
-MIRT__OP_ROW(loss,
-    MIRT__SET(shape, mirt__per_sample_shape) MIRT__SET(gradient, mirt__loss_gradient) MIRT__SET(run, mirt__loss_run)
+MIRT__TRAINING_ROW(loss,
+    MIRT__SET(shape, mirt__per_sample_shape) MIRT__SET_GRADIENT(mirt__loss_gradient) MIRT__SET(run, mirt__loss_run)
     MIRT__SET(row_wise, true))
-MIRT__OP_ROW(loss_grad, MIRT__SET(shape, mirt__loss_grad_shape) MIRT__SET(run, mirt__loss_grad_run))
-MIRT__OP_ROW(accuracy,
+MIRT__TRAINING_ROW(loss_grad, MIRT__SET(shape, mirt__loss_grad_shape) MIRT__SET(run, mirt__loss_grad_run))
+MIRT__TRAINING_ROW(accuracy,
     MIRT__SET(shape, mirt__per_sample_shape) MIRT__SET(run, mirt__accuracy_run) MIRT__SET(row_wise, true))
 
 MIRT__LIB mirt_tensor *mirt__loss_op(mirt_loss kind, bool from_logits, mirt_tensor *x, mirt_tensor *labels) {

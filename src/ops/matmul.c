@@ -170,7 +170,7 @@ static double mirt__matmul_macs(const mirt__node *node, int64_t rows) {
 }
 
 /* The weight gradient of a dense layer, and its bias gradient in the same pass. */
-static bool mirt__matmul_weight_grad(mirt__node *node, mirt_tensor *dz, mirt_tensor **dx) {
+MIRT__TRAINING bool mirt__matmul_weight_grad(mirt__node *node, mirt_tensor *dz, mirt_tensor **dx) {
     mirt_tensor *in[2] = {node->in[0], dz};
     mirt__attrs a = mirt__attrs_of(MIRT__OP_matmul);
     MIRT__OF(&a, matmul)->transpose_a = true;
@@ -185,7 +185,7 @@ static bool mirt__matmul_weight_grad(mirt__node *node, mirt_tensor *dz, mirt_ten
     return true;
 }
 
-static bool mirt__matmul_gradient(mirt__node *node, mirt_tensor *const *dy, mirt_tensor **dx) {
+MIRT__TRAINING bool mirt__matmul_gradient(mirt__node *node, mirt_tensor *const *dy, mirt_tensor **dx) {
     const mirt__attrs_matmul *t = MIRT__OF(&node->a, matmul);
     mirt_tensor *a = node->in[0], *b = node->in[1];
     bool ta = t->transpose_a, tb = t->transpose_b;
@@ -212,7 +212,7 @@ static bool mirt__matmul_half_products(const mirt__node *node) {
 }
 
 MIRT__OP_ROW(matmul,
-    MIRT__SET(shape, mirt__matmul_shape) MIRT__SET(gradient, mirt__matmul_gradient) MIRT__SET(run, mirt__matmul_run)
+    MIRT__SET(shape, mirt__matmul_shape) MIRT__SET_GRADIENT(mirt__matmul_gradient) MIRT__SET(run, mirt__matmul_run)
     MIRT__SET(workspace, mirt__matmul_workspace) MIRT__SET(macs, mirt__matmul_macs) MIRT__SET(row_wise, true)
     MIRT__SET(multiplies, true) MIRT__SET(weighted_sum, true)
     MIRT__SET(takes, MIRT__TAKES_READER | MIRT__TAKES_BIAS | MIRT__TAKES_ACTIVATION | MIRT__TAKES_MASK)

@@ -56,7 +56,7 @@ static void mirt__transpose_run(const mirt__call *call) {
     call->kernels->move(&m, &call->where);
 }
 
-static bool mirt__transpose_gradient(mirt__node *node, mirt_tensor *const *dy, mirt_tensor **dx) {
+MIRT__TRAINING bool mirt__transpose_gradient(mirt__node *node, mirt_tensor *const *dy, mirt_tensor **dx) {
     mirt__attrs a = mirt__attrs_of(MIRT__OP_transpose);
     const int64_t *permutation = MIRT__OF(&node->a, move)->begin;
     for (int i = 0; i < node->in[0]->shape.rank; i++) MIRT__OF(&a, move)->begin[permutation[i]] = i;
@@ -65,7 +65,7 @@ static bool mirt__transpose_gradient(mirt__node *node, mirt_tensor *const *dy, m
 }
 
 MIRT__OP_ROW(transpose,
-    MIRT__SET(shape, mirt__transpose_shape) MIRT__SET(gradient, mirt__transpose_gradient)
+    MIRT__SET(shape, mirt__transpose_shape) MIRT__SET_GRADIENT(mirt__transpose_gradient)
     MIRT__SET(run, mirt__transpose_run) MIRT__SET(row_wise, true) MIRT__SET(keeps_range, true) MIRT__SET(saved, true)
     MIRT__SET(min_in, 1) MIRT__SET(max_in, 1) MIRT__SET(saved_attrs, MIRT__SAVES_begin))
 
@@ -141,7 +141,7 @@ static bool mirt__need_lists(const mirt_tensor *x, const void *a, const void *b,
     return false;
 }
 
-static bool mirt__concat_gradient(mirt__node *node, mirt_tensor *const *dy, mirt_tensor **dx) {
+MIRT__TRAINING bool mirt__concat_gradient(mirt__node *node, mirt_tensor *const *dy, mirt_tensor **dx) {
     int64_t begin[MIRT_MAX_RANK] = {0};
     const int axis = MIRT__OF(&node->a, axis)->axis;
     for (int k = 0; k < node->num_in; k++) {
@@ -153,7 +153,7 @@ static bool mirt__concat_gradient(mirt__node *node, mirt_tensor *const *dy, mirt
 }
 
 MIRT__OP_ROW(concat,
-    MIRT__SET(shape, mirt__concat_shape) MIRT__SET(gradient, mirt__concat_gradient) MIRT__SET(run, mirt__concat_run)
+    MIRT__SET(shape, mirt__concat_shape) MIRT__SET_GRADIENT(mirt__concat_gradient) MIRT__SET(run, mirt__concat_run)
     MIRT__SET(row_wise, true) MIRT__SET(keeps_range, true) MIRT__SET(saved, true) MIRT__SET(min_in, 1)
     MIRT__SET(max_in, MIRT__MAX_IN) MIRT__SET(saved_attrs, MIRT__SAVES_axis))
 
@@ -210,7 +210,7 @@ static mirt_tensor *mirt__pad_op(mirt_tensor *x, const int64_t *before, const in
     return mirt__record(x->node->graph, MIRT__OP_pad, &a, &x, 1);
 }
 
-static bool mirt__slice_gradient(mirt__node *node, mirt_tensor *const *dy, mirt_tensor **dx) {
+MIRT__TRAINING bool mirt__slice_gradient(mirt__node *node, mirt_tensor *const *dy, mirt_tensor **dx) {
     const mirt_shape *x = &node->in[0]->shape;
     const int64_t *begin = MIRT__OF(&node->a, move)->begin;
     int64_t after[MIRT_MAX_RANK];
@@ -226,7 +226,7 @@ static bool mirt__move_fits(const mirt__attrs *a, mirt_tensor *const *in, int nu
 }
 
 MIRT__OP_ROW(slice,
-    MIRT__SET(shape, mirt__slice_shape) MIRT__SET(gradient, mirt__slice_gradient) MIRT__SET(run, mirt__slice_run)
+    MIRT__SET(shape, mirt__slice_shape) MIRT__SET_GRADIENT(mirt__slice_gradient) MIRT__SET(run, mirt__slice_run)
     MIRT__SET(row_wise, true) MIRT__SET(keeps_range, true) MIRT__SET(saved, true) MIRT__SET(min_in, 1)
     MIRT__SET(max_in, 1) MIRT__SET(saved_attrs, MIRT__SAVES_begin | MIRT__SAVES_shape)
     MIRT__SET(fits, mirt__move_fits))
@@ -306,13 +306,13 @@ static void mirt__pad_run(const mirt__call *call) {
     call->kernels->move(&m, &call->where);
 }
 
-static bool mirt__pad_gradient(mirt__node *node, mirt_tensor *const *dy, mirt_tensor **dx) {
+MIRT__TRAINING bool mirt__pad_gradient(mirt__node *node, mirt_tensor *const *dy, mirt_tensor **dx) {
     dx[0] = mirt__slice_op(dy[0], MIRT__OF(&node->a, move)->begin, node->in[0]->shape.dim);
     return dx[0] != NULL;
 }
 
 MIRT__OP_ROW(pad,
-    MIRT__SET(shape, mirt__pad_shape) MIRT__SET(gradient, mirt__pad_gradient) MIRT__SET(run, mirt__pad_run)
+    MIRT__SET(shape, mirt__pad_shape) MIRT__SET_GRADIENT(mirt__pad_gradient) MIRT__SET(run, mirt__pad_run)
     MIRT__SET(row_wise, true) MIRT__SET(keeps_range, true) MIRT__SET(saved, true) MIRT__SET(min_in, 1)
     MIRT__SET(max_in, 1) MIRT__SET(saved_attrs, MIRT__SAVES_begin | MIRT__SAVES_shape | MIRT__SAVES_scale)
     MIRT__SET(fits, mirt__move_fits))
@@ -355,7 +355,7 @@ static void mirt__gather_run(const mirt__call *call) {
     call->kernels->gather(&g, &call->where);
 }
 
-static bool mirt__gather_gradient(mirt__node *node, mirt_tensor *const *dy, mirt_tensor **dx) {
+MIRT__TRAINING bool mirt__gather_gradient(mirt__node *node, mirt_tensor *const *dy, mirt_tensor **dx) {
     mirt_tensor *in[2] = {dy[0], node->in[1]};
     mirt__attrs a = mirt__attrs_of(MIRT__OP_gather_grad);
     a.shape = node->in[0]->shape;
@@ -363,17 +363,19 @@ static bool mirt__gather_gradient(mirt__node *node, mirt_tensor *const *dy, mirt
     return dx[0] != NULL;
 }
 
-static bool mirt__gather_grad_shape(mirt__node *node) { return mirt__declare(node, MIRT_FLOAT32, &node->a.shape); }
+MIRT__TRAINING bool mirt__gather_grad_shape(mirt__node *node) {
+    return mirt__declare(node, MIRT_FLOAT32, &node->a.shape);
+}
 
-static void mirt__gather_grad_run(const mirt__call *call) {
+MIRT__TRAINING void mirt__gather_grad_run(const mirt__call *call) {
     const mirt__gather g = mirt__gather_of(call, &call->node->a.shape, call->in[0]);
     call->kernels->gather_grad(&g, &call->where);
 }
 
 MIRT__OP_ROW(gather,
-    MIRT__SET(shape, mirt__gather_shape) MIRT__SET(gradient, mirt__gather_gradient) MIRT__SET(run, mirt__gather_run)
+    MIRT__SET(shape, mirt__gather_shape) MIRT__SET_GRADIENT(mirt__gather_gradient) MIRT__SET(run, mirt__gather_run)
     MIRT__SET(row_wise, true) MIRT__SET(saved, true) MIRT__SET(min_in, 2) MIRT__SET(max_in, 2))
-MIRT__OP_ROW(gather_grad, MIRT__SET(shape, mirt__gather_grad_shape) MIRT__SET(run, mirt__gather_grad_run))
+MIRT__TRAINING_ROW(gather_grad, MIRT__SET(shape, mirt__gather_grad_shape) MIRT__SET(run, mirt__gather_grad_run))
 
 MIRT_API mirt_tensor *mirt_gather(mirt_tensor *table, mirt_tensor *indices) {
     mirt_tensor *in[2] = {table, indices};

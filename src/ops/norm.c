@@ -130,7 +130,7 @@ static void mirt__normalize_run(const mirt__call *call) {
 }
 
 /* A gradient's node, of the activation too. */
-static mirt_tensor *mirt__norm_grad_op(mirt__node *node, mirt__op_id id, mirt_tensor **in, int count) {
+MIRT__TRAINING mirt_tensor *mirt__norm_grad_op(mirt__node *node, mirt__op_id id, mirt_tensor **in, int count) {
     mirt__attrs a = node->a;
     a.mask_activation = a.residual ? MIRT_LINEAR : a.activation;
     a.activation = MIRT_LINEAR;
@@ -140,7 +140,7 @@ static mirt_tensor *mirt__norm_grad_op(mirt__node *node, mirt__op_id id, mirt_te
 }
 
 /* dx; sums: of dy and dy * hat over this replica's rows, or NULL. */
-static mirt_tensor *mirt__norm_input_gradient(mirt__node *node, mirt_tensor *dy, mirt_tensor *sums) {
+MIRT__TRAINING mirt_tensor *mirt__norm_input_gradient(mirt__node *node, mirt_tensor *dy, mirt_tensor *sums) {
     const mirt__attrs_norm *own = MIRT__OF(&node->a, norm);
     mirt_tensor *in[MIRT__MAX_IN] = {dy, node->in[0], node->in[1], node->in[2], NULL, NULL, NULL, NULL};
     int count = 4;
@@ -155,7 +155,7 @@ static mirt_tensor *mirt__norm_input_gradient(mirt__node *node, mirt_tensor *dy,
 }
 
 /* What is added has the sum's gradient: through an activation it is known from the output. */
-static bool mirt__normalize_gradient(mirt__node *node, mirt_tensor *const *dys, mirt_tensor **dx) {
+MIRT__TRAINING bool mirt__normalize_gradient(mirt__node *node, mirt_tensor *const *dys, mirt_tensor **dx) {
     const mirt__attrs_norm *own = MIRT__OF(&node->a, norm);
     const int gamma = 3, beta = 3 + own->scaling.gamma, end = beta + own->scaling.beta;
     const bool wants_gamma = own->scaling.gamma && node->in[gamma]->needs_grad;
@@ -175,19 +175,19 @@ static bool mirt__normalize_gradient(mirt__node *node, mirt_tensor *const *dys, 
 }
 
 MIRT__OP_ROW(normalize,
-    MIRT__SET(shape, mirt__normalize_shape) MIRT__SET(gradient, mirt__normalize_gradient)
+    MIRT__SET(shape, mirt__normalize_shape) MIRT__SET_GRADIENT(mirt__normalize_gradient)
     MIRT__SET(run, mirt__normalize_run) MIRT__SET(workspace, mirt__norm_workspace) MIRT__SET(row_wise, true)
     MIRT__SET(overwrites, MIRT__INPUT_RESIDUAL) MIRT__SET(takes, MIRT__TAKES_ACTIVATION | MIRT__TAKES_ADDEND)
     MIRT__SET(slope_of_input, true) MIRT__SET(lazy, MIRT__LAZY_X) MIRT__SET(half, mirt__norm_by_channel)
     MIRT__SET(half_in, MIRT__INPUTS_ALL) MIRT__SET(half_out, true))
 
-static bool mirt__norm_grad_sums_shape(mirt__node *node) {
+MIRT__TRAINING bool mirt__norm_grad_sums_shape(mirt__node *node) {
     const mirt__attrs_norm *own = MIRT__OF(&node->a, norm);
     const mirt_shape last = mirt__norm_last(&node->in[1]->shape, own->last_axes);
     return mirt__declare(node, MIRT_FLOAT32, &last) && mirt__declare(node, MIRT_FLOAT32, &last);
 }
 
-static void mirt__norm_grad_args(const mirt__call *call, mirt__norm *s) {
+MIRT__TRAINING void mirt__norm_grad_args(const mirt__call *call, mirt__norm *s) {
     const mirt__attrs_norm *own = MIRT__OF(&call->node->a, norm);
     mirt__norm_args(call->node, call->rows, s);
     s->dy = call->in[0];
@@ -199,19 +199,19 @@ static void mirt__norm_grad_args(const mirt__call *call, mirt__norm *s) {
     if (own->scaling.beta) s->beta = (const mirt__real *)call->in[4 + own->scaling.gamma];
 }
 
-static void mirt__norm_grad_sums_run(const mirt__call *call) {
+MIRT__TRAINING void mirt__norm_grad_sums_run(const mirt__call *call) {
     mirt__norm s;
     mirt__norm_grad_args(call, &s);
     for (int i = 0; i < 2; i++) s.out[i] = (mirt__real *)call->out[i];
     call->kernels->norm_grad_sums(&s, &call->where);
 }
 
-MIRT__OP_ROW(norm_grad_sums,
+MIRT__TRAINING_ROW(norm_grad_sums,
     MIRT__SET(shape, mirt__norm_grad_sums_shape) MIRT__SET(run, mirt__norm_grad_sums_run)
     MIRT__SET(workspace, mirt__norm_workspace) MIRT__SET(half, mirt__norm_by_channel)
     MIRT__SET(half_in, MIRT__INPUTS_ALL) MIRT__SET(half_copied, true))
 
-static bool mirt__norm_grad_input_shape(mirt__node *node) {
+MIRT__TRAINING bool mirt__norm_grad_input_shape(mirt__node *node) {
     return mirt__declare(node, MIRT_FLOAT32, &node->in[1]->shape);
 }
 
@@ -221,7 +221,7 @@ MIRT__LIB double mirt__norm_count(const mirt__call *call, const mirt__node *node
     return global ? (double)rows * ((double)call->run->global_rows / (double)call->rows) : (double)rows;
 }
 
-static void mirt__norm_grad_input_run(const mirt__call *call) {
+MIRT__TRAINING void mirt__norm_grad_input_run(const mirt__call *call) {
     const mirt__node *node = call->node;
     const mirt__attrs_norm *own = MIRT__OF(&node->a, norm);
     const int sums = 4 + own->scaling.gamma + own->scaling.beta;
@@ -235,12 +235,12 @@ static void mirt__norm_grad_input_run(const mirt__call *call) {
 }
 
 /* Readers that compute the gradient read dy and x with one kernel. */
-static int mirt__norm_grad_half_tied(const mirt__node *node, mirt_tensor **tied) {
+MIRT__TRAINING int mirt__norm_grad_half_tied(const mirt__node *node, mirt_tensor **tied) {
     for (int k = 0; k < 2; k++) tied[k] = node->in[k];
     return node->out[0]->lazy ? 2 : 0;
 }
 
-MIRT__OP_ROW(norm_grad_input,
+MIRT__TRAINING_ROW(norm_grad_input,
     MIRT__SET(shape, mirt__norm_grad_input_shape) MIRT__SET(run, mirt__norm_grad_input_run)
     MIRT__SET(workspace, mirt__norm_workspace) MIRT__SET(overwrites, MIRT__INPUT(0)) MIRT__SET(lazy, MIRT__LAZY_DY)
     MIRT__SET(half, mirt__norm_by_channel) MIRT__SET(half_in, MIRT__INPUTS_ALL) MIRT__SET(half_out, true)

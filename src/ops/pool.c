@@ -60,7 +60,7 @@ static void mirt__pool_run(const mirt__call *call) {
     call->kernels->max_pool(&p, &call->where);
 }
 
-static bool mirt__pool_gradient(mirt__node *node, mirt_tensor *const *dy, mirt_tensor **dx) {
+MIRT__TRAINING bool mirt__pool_gradient(mirt__node *node, mirt_tensor *const *dy, mirt_tensor **dx) {
     bool max = node->id == MIRT__OP_max_pool2d;
     mirt__attrs a = node->a;
     mirt_tensor *in[2] = {dy[0], max ? node->out[1] : NULL};
@@ -70,9 +70,11 @@ static bool mirt__pool_gradient(mirt__node *node, mirt_tensor *const *dy, mirt_t
     return dx[0] != NULL;
 }
 
-static bool mirt__pool_grad_shape(mirt__node *node) { return mirt__declare(node, MIRT_FLOAT32, &node->a.shape); }
+MIRT__TRAINING bool mirt__pool_grad_shape(mirt__node *node) {
+    return mirt__declare(node, MIRT_FLOAT32, &node->a.shape);
+}
 
-static void mirt__pool_grad_run(const mirt__call *call) {
+MIRT__TRAINING void mirt__pool_grad_run(const mirt__call *call) {
     mirt__pool2d p;
     mirt__pool_geometry(call->node, &call->node->a.shape, call->rows, &p);
     p.dtype = call->node->in[0]->dtype;
@@ -98,17 +100,17 @@ static int mirt__max_pool_half_tied(const mirt__node *node, mirt_tensor **tied) 
 }
 
 MIRT__OP_ROW(max_pool2d,
-    MIRT__SET(shape, mirt__pool_shape) MIRT__SET(gradient, mirt__pool_gradient) MIRT__SET(run, mirt__pool_run)
+    MIRT__SET(shape, mirt__pool_shape) MIRT__SET_GRADIENT(mirt__pool_gradient) MIRT__SET(run, mirt__pool_run)
     MIRT__SET(row_wise, true) MIRT__SET(keeps_range, true) MIRT__SET(takes, MIRT__TAKES_PADDING)
     MIRT__SET(half, mirt__max_pool_half) MIRT__SET(half_in, MIRT__INPUT(0)) MIRT__SET(half_out, true)
     MIRT__SET(half_tied, mirt__max_pool_half_tied))
-MIRT__OP_ROW(max_pool2d_grad,
+MIRT__TRAINING_ROW(max_pool2d_grad,
     MIRT__SET(shape, mirt__pool_grad_shape) MIRT__SET(run, mirt__pool_grad_run) MIRT__SET(half, mirt__max_pool_half)
     MIRT__SET(half_in, MIRT__INPUT(0)) MIRT__SET(half_out, true) MIRT__SET(half_tied, mirt__max_pool_half_tied))
 MIRT__OP_ROW(average_pool2d,
-    MIRT__SET(shape, mirt__pool_shape) MIRT__SET(gradient, mirt__pool_gradient) MIRT__SET(run, mirt__pool_run)
+    MIRT__SET(shape, mirt__pool_shape) MIRT__SET_GRADIENT(mirt__pool_gradient) MIRT__SET(run, mirt__pool_run)
     MIRT__SET(row_wise, true) MIRT__SET(keeps_range, true))
-MIRT__OP_ROW(average_pool2d_grad, MIRT__SET(shape, mirt__pool_grad_shape) MIRT__SET(run, mirt__pool_grad_run))
+MIRT__TRAINING_ROW(average_pool2d_grad, MIRT__SET(shape, mirt__pool_grad_shape) MIRT__SET(run, mirt__pool_grad_run))
 
 MIRT__LIB mirt_tensor *mirt__max_pool2d_op(mirt_tensor *x, const mirt__attrs *a) {
     return x ? mirt__record(x->node->graph, MIRT__OP_max_pool2d, a, &x, 1) : NULL;

@@ -43,7 +43,7 @@ static void mirt__reduce_workspace(const mirt__node *node, int64_t rows, mirt__w
 }
 
 /* y with its reduced axes put back as ones. */
-static mirt_tensor *mirt__keepdims(mirt_tensor *y, const mirt__node *node) {
+MIRT__TRAINING mirt_tensor *mirt__keepdims(mirt_tensor *y, const mirt__node *node) {
     mirt_shape shape = node->in[0]->shape;
     for (int i = 0; i < shape.rank; i++) {
         if (MIRT__OF(&node->a, reduce)->axes >> i & 1) shape.dim[i] = 1;
@@ -51,7 +51,7 @@ static mirt_tensor *mirt__keepdims(mirt_tensor *y, const mirt__node *node) {
     return mirt__reshape_op(y, &shape);
 }
 
-static bool mirt__reduce_gradient(mirt__node *node, mirt_tensor *const *dy, mirt_tensor **dx) {
+MIRT__TRAINING bool mirt__reduce_gradient(mirt__node *node, mirt_tensor *const *dy, mirt_tensor **dx) {
     mirt_tensor *x = node->in[0];
     if (node->a.kind >= MIRT__REDUCE_MAX) {
         mirt_tensor *in[3] = {x, node->out[0], dy[0]};
@@ -73,16 +73,16 @@ static bool mirt__reduce_half(const mirt__node *node) {
 }
 
 MIRT__OP_ROW(reduce,
-    MIRT__SET(shape, mirt__reduce_shape) MIRT__SET(gradient, mirt__reduce_gradient) MIRT__SET(run, mirt__reduce_run)
+    MIRT__SET(shape, mirt__reduce_shape) MIRT__SET_GRADIENT(mirt__reduce_gradient) MIRT__SET(run, mirt__reduce_run)
     MIRT__SET(workspace, mirt__reduce_workspace) MIRT__SET(row_wise, true) MIRT__SET(extent, mirt__reduce_extent)
     MIRT__SET(half, mirt__reduce_half) MIRT__SET(half_in, MIRT__INPUT(0)) MIRT__SET(saved, true) MIRT__SET(min_in, 1)
     MIRT__SET(max_in, 1) MIRT__SET(saved_attrs, MIRT__SAVES_kind | MIRT__SAVES_axes | MIRT__SAVES_keepdims))
 
-static bool mirt__reduce_max_grad_shape(mirt__node *node) {
+MIRT__TRAINING bool mirt__reduce_max_grad_shape(mirt__node *node) {
     return mirt__declare(node, MIRT_FLOAT32, &node->in[0]->shape);
 }
 
-static void mirt__reduce_max_grad_run(const mirt__call *call) {
+MIRT__TRAINING void mirt__reduce_max_grad_run(const mirt__call *call) {
     mirt__reduce_max_grad g;
     mirt__reduce_args(call->node, call->rows, &g.s);
     g.s.x = call->in[0];
@@ -92,7 +92,7 @@ static void mirt__reduce_max_grad_run(const mirt__call *call) {
     call->kernels->reduce_max_grad(&g, &call->where);
 }
 
-MIRT__OP_ROW(reduce_max_grad,
+MIRT__TRAINING_ROW(reduce_max_grad,
     MIRT__SET(shape, mirt__reduce_max_grad_shape) MIRT__SET(run, mirt__reduce_max_grad_run)
     MIRT__SET(workspace, mirt__reduce_workspace))
 

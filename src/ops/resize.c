@@ -42,19 +42,21 @@ static void mirt__resize2d_run(const mirt__call *call) {
     else call->kernels->resize(&r, &call->where);
 }
 
-static bool mirt__resize2d_gradient(mirt__node *node, mirt_tensor *const *dy, mirt_tensor **dx) {
+MIRT__TRAINING bool mirt__resize2d_gradient(mirt__node *node, mirt_tensor *const *dy, mirt_tensor **dx) {
     mirt__attrs a = node->a;
     a.shape = node->in[0]->shape;
     dx[0] = mirt__record(node->graph, MIRT__OP_resize2d_grad, &a, dy, 1);
     return dx[0] != NULL;
 }
 
-static bool mirt__resize2d_grad_shape(mirt__node *node) { return mirt__declare(node, MIRT_FLOAT32, &node->a.shape); }
+MIRT__TRAINING bool mirt__resize2d_grad_shape(mirt__node *node) {
+    return mirt__declare(node, MIRT_FLOAT32, &node->a.shape);
+}
 
 MIRT__OP_ROW(resize2d,
-    MIRT__SET(shape, mirt__resize2d_shape) MIRT__SET(gradient, mirt__resize2d_gradient)
+    MIRT__SET(shape, mirt__resize2d_shape) MIRT__SET_GRADIENT(mirt__resize2d_gradient)
     MIRT__SET(run, mirt__resize2d_run) MIRT__SET(row_wise, true) MIRT__SET(keeps_range, true))
-MIRT__OP_ROW(resize2d_grad, MIRT__SET(shape, mirt__resize2d_grad_shape) MIRT__SET(run, mirt__resize2d_run))
+MIRT__TRAINING_ROW(resize2d_grad, MIRT__SET(shape, mirt__resize2d_grad_shape) MIRT__SET(run, mirt__resize2d_run))
 
 MIRT__LIB mirt_tensor *mirt__resize2d_op(mirt_tensor *x, int height, int width, bool bilinear) {
     if (!x) return NULL;

@@ -58,14 +58,14 @@ static mirt_tensor *mirt__scan_op(int kind, mirt_tensor *x, int axis) {
 }
 
 /* Only sums pass gradients on: places are int32. */
-static bool mirt__scan_gradient(mirt__node *node, mirt_tensor *const *dy, mirt_tensor **dx) {
+MIRT__TRAINING bool mirt__scan_gradient(mirt__node *node, mirt_tensor *const *dy, mirt_tensor **dx) {
     const int kind = node->a.kind == MIRT__CUMSUM ? MIRT__CUMSUM_BACK : MIRT__CUMSUM;
     dx[0] = mirt__scan_op(kind, dy[0], MIRT__OF(&node->a, axis)->axis);
     return dx[0] != NULL;
 }
 
 MIRT__OP_ROW(scan,
-    MIRT__SET(shape, mirt__scan_shape) MIRT__SET(gradient, mirt__scan_gradient) MIRT__SET(run, mirt__scan_run)
+    MIRT__SET(shape, mirt__scan_shape) MIRT__SET_GRADIENT(mirt__scan_gradient) MIRT__SET(run, mirt__scan_run)
     MIRT__SET(row_wise, true) MIRT__SET(saved, true) MIRT__SET(min_in, 1) MIRT__SET(max_in, 1)
     MIRT__SET(saved_attrs, MIRT__SAVES_kind | MIRT__SAVES_axis))
 

@@ -13,13 +13,13 @@ static bool mirt__reshape_shape(mirt__node *node) {
     return mirt__declare(node, x->dtype, &node->a.shape);
 }
 
-static bool mirt__reshape_gradient(mirt__node *node, mirt_tensor *const *dy, mirt_tensor **dx) {
+MIRT__TRAINING bool mirt__reshape_gradient(mirt__node *node, mirt_tensor *const *dy, mirt_tensor **dx) {
     dx[0] = mirt__reshape_op(dy[0], &node->in[0]->shape);
     return dx[0] != NULL;
 }
 
 MIRT__OP_ROW(reshape,
-    MIRT__SET(shape, mirt__reshape_shape) MIRT__SET(gradient, mirt__reshape_gradient) MIRT__SET(alias, true)
+    MIRT__SET(shape, mirt__reshape_shape) MIRT__SET_GRADIENT(mirt__reshape_gradient) MIRT__SET(alias, true)
     MIRT__SET(row_wise, true) MIRT__SET(keeps_range, true) MIRT__SET(extent, mirt__extent_kept) MIRT__SET(saved, true)
     MIRT__SET(min_in, 1) MIRT__SET(max_in, 1) MIRT__SET(saved_attrs, MIRT__SAVES_shape))
 

@@ -80,9 +80,9 @@ static void mirt__user_call(const mirt__call *call, int num_in, bool backward) {
 }
 
 static void mirt__user_run(const mirt__call *call) { mirt__user_call(call, call->node->num_in, false); }
-static void mirt__user_grad_run(const mirt__call *call) { mirt__user_call(call, call->node->num_in - 2, true); }
+MIRT__TRAINING void mirt__user_grad_run(const mirt__call *call) { mirt__user_call(call, call->node->num_in - 2, true); }
 
-static bool mirt__user_gradient(mirt__node *node, mirt_tensor *const *dy, mirt_tensor **dx) {
+MIRT__TRAINING bool mirt__user_gradient(mirt__node *node, mirt_tensor *const *dy, mirt_tensor **dx) {
     mirt_tensor *in[MIRT__MAX_IN];
     const mirt_op_class *op = MIRT__OF(&node->a, data)->user_op;
     if (!op->backward) {
@@ -99,7 +99,7 @@ static bool mirt__user_gradient(mirt__node *node, mirt_tensor *const *dy, mirt_t
     return first != NULL;
 }
 
-static bool mirt__user_grad_shape(mirt__node *node) {
+MIRT__TRAINING bool mirt__user_grad_shape(mirt__node *node) {
     for (int i = 0; i < node->num_in - 2; i++) {
         if (!mirt__declare(node, MIRT_FLOAT32, &node->in[i]->shape)) return false;
     }
@@ -107,9 +107,9 @@ static bool mirt__user_grad_shape(mirt__node *node) {
 }
 
 MIRT__OP_ROW(user,
-    MIRT__SET(shape, mirt__user_shape) MIRT__SET(gradient, mirt__user_gradient) MIRT__SET(run, mirt__user_run)
+    MIRT__SET(shape, mirt__user_shape) MIRT__SET_GRADIENT(mirt__user_gradient) MIRT__SET(run, mirt__user_run)
     MIRT__SET(user_code, true) MIRT__SET(saved, true) MIRT__SET(min_in, 1) MIRT__SET(max_in, MIRT__MAX_IN - 2)
     MIRT__SET(saved_attrs, MIRT__SAVES_dtype | MIRT__SAVES_data | MIRT__SAVES_user_op))
-MIRT__OP_ROW(user_grad,
+MIRT__TRAINING_ROW(user_grad,
     MIRT__SET(shape, mirt__user_grad_shape) MIRT__SET(run, mirt__user_grad_run) MIRT__SET(optional_outputs, 0xffu)
     MIRT__SET(user_code, true))
