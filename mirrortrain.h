@@ -34861,11 +34861,9 @@ MIRT__LIB mirt__attrs mirt__attrs_of(mirt__op_id id) {
 
 #define MIRT__KIND_NAME_NONE(label) NULL
 #define MIRT__KIND_NAME_0(label) #label
-#define MIRT__KIND_LABEL(number, id, label, function, ...)                                                             \
-    case MIRT__##id: return MIRT__KIND_NAME_##function(label);                                                         \
-        #define MIRT__UNARY_LABEL(number, id, label, ...)                                                              \
-    case MIRT__##id:                                                                                                   \
-        return #label; /* also the copy, which has no function */
+#define MIRT__KIND_LABEL(number, id, label, function, ...) case MIRT__##id: return MIRT__KIND_NAME_##function(label);
+/* also the copy, which has no function */
+#define MIRT__UNARY_LABEL(number, id, label, ...) case MIRT__##id: return #label;
 #define MIRT__PLAIN_LABEL(number, id, label, function) case MIRT__##id: return MIRT__KIND_NAME_##function(label);
 #define MIRT__LOGIC_LABEL(number, id, label, value) case MIRT__##id: return #label;
 #define MIRT__CHOICE_LABEL(number, id, label) case MIRT__##id: return #label;
