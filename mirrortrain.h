@@ -30965,7 +30965,8 @@ typedef enum mirt__family {
     X(average_pool2d_grad, window) X(user, data) X(user_grad, data) X(softmax, plain) X(softmax_grad, plain) \
     X(loss, loss) X(loss_grad, loss) X(accuracy, plain) X(dropout, random) X(dropout_mask, random) X(augment, data) \
     X(conv2d_transpose, window) X(resize2d, resize) X(resize2d_grad, resize) X(norm_stats, norm) X(normalize, norm) \
-    X(norm_grad_sums, norm) X(norm_grad_input, norm) X(batch_norm, norm) X(all_reduce, plain)
+    X(norm_grad_sums, norm) X(norm_grad_input, norm) X(batch_norm, norm) X(all_reduce, plain) \
+    X(all_reduce_bucket, plain) X(update_bucket, plain)
 typedef enum mirt__op_id {
 #define MIRT__OP_ENUM(name, family) MIRT__OP_##name,
     MIRT__OP_LIST(MIRT__OP_ENUM)
@@ -31291,6 +31292,7 @@ struct mirt__op {
     mirt__space space;   /* leaves: where the bytes of an input or a variable are stored; others: NONE */
     bool user_code;      /* calls user code, which runs only on CPUs */
     bool meets;          /* replicas exchange values: the program is cut after this node */
+    bool reduces, updates; /* a bucket of gradients, once per device and step: appended by mirroring */
     bool row_wise;       /* deterministic; each row of an output depends only on that row of the inputs */
     bool stops_gradient;
     bool keeps_range;    /* the output stays within the range of values of input 0 */
@@ -31444,6 +31446,7 @@ typedef struct mirt__program {
     int *cut;       /* nodes between segments */
     int num_cuts;
     int first_gradient; /* the node where backward begins; -1: none */
+    int mirrored;       /* the nodes from here on are those that mirroring appended */
 } mirt__program;
 
 /* The memory one replay works on. */
@@ -31673,6 +31676,8 @@ typedef enum mirt__all_reduce_kind {
 } mirt__all_reduce_kind;
 /* Replaces `count` <= MIRT__MAX_OUT tensors by what they are over all replicas; returns the first, or NULL. */
 MIRT__LIB mirt_tensor *mirt__all_reduce_op(mirt_tensor **inout, int count, int kind);
+/* all_reduce_bucket or update_bucket of bucket number `bucket`. */
+MIRT__LIB mirt_status mirt__bucket_op(mirt__graph *graph, mirt__op_id id, int bucket);
 
 /* Shared by convolution and pooling. check: the attributes alone; false with the error set. out: one
    spatial axis of output and the zeros before it, as TensorFlow; false when nothing comes out. */
@@ -34285,6 +34290,25 @@ MIRT__LIB mirt_tensor *mirt__all_reduce_op(mirt_tensor **inout, int count, int k
     return inout[0];
 }
 
+/* >>section ops/bucket.c */
+
+/* Nodes that mirroring appends to a program: mirror/step.c runs them, once per device and step. */
+
+static bool mirt__bucket_shape(mirt__node *node) {
+    (void)node;
+    return true; /* they have no outputs: the device's table and the optimizer do the work */
+}
+
+MIRT__OP_ROW(all_reduce_bucket, MIRT__SET(shape, mirt__bucket_shape) MIRT__SET(reduces, true))
+MIRT__OP_ROW(update_bucket, MIRT__SET(shape, mirt__bucket_shape) MIRT__SET(updates, true))
+
+MIRT__LIB mirt_status mirt__bucket_op(mirt__graph *graph, mirt__op_id id, int bucket) {
+    mirt__attrs a = mirt__attrs_of(id);
+    a.index = bucket;
+    mirt__record(graph, id, &a, NULL, 0);
+    return graph->status;
+}
+
 /* >>section ops/norm.c */
 
 /* Batch normalization (last_axes 0: over all axes but the last) and layer normalization (over the
@@ -36481,7 +36505,9 @@ MIRT__LIB mirt_status mirt__check_parts(const mirt_strategy *strategy, int repli
         before += stack.depth;
     }
     if (most <= MIRT__MAX_PARTS) return MIRT_OK;
-    return mirt__fail(MIRT_E_INVALID, "%d replicas on %d devices leave %d partial sums, at most %d work; make the replicas a power of two times the devices",
+    return mirt__fail(MIRT_E_INVALID,
+                      "%d replicas on %d devices leave %d partial sums, at most %d work; make the replicas a power of "
+                      "two times the devices",
                       replicas, strategy->num_devices, most, MIRT__MAX_PARTS);
 }
 
@@ -36497,8 +36523,10 @@ static mirt_status mirt__may_use(const mirt_strategy *s, const char *call) {
     const void *owner = __atomic_load_n(&s->owner, __ATOMIC_ACQUIRE);
     if (!owner || owner == mirt__thread_identity()) return MIRT_OK;
     const char *other = __atomic_load_n(&s->owner_call, __ATOMIC_ACQUIRE);
-    return mirt__fail(MIRT_E_STATE, "%s: another thread is in %s on the same strategy; a strategy and its models serve one thread at a time", call,
-                      other ? other : "a call");
+    return mirt__fail(
+        MIRT_E_STATE,
+        "%s: another thread is in %s on the same strategy; a strategy and its models serve one thread at a time", call,
+        other ? other : "a call");
 }
 
 MIRT__LIB bool mirt__use_begin(mirt_strategy **strategy, const char *call) {
@@ -36582,7 +36610,8 @@ static void mirt__plan_tree(const mirt__exchange_job *job, int device) {
 
 /* All parts in the order of devices that begins with `first`. */
 static void mirt__plan_chain(const mirt__exchange_job *job, int first) {
-    for (int i = 0; i < job->strategy->num_devices; i++) mirt__append_parts(job, (first + i) % job->strategy->num_devices);
+    for (int i = 0; i < job->strategy->num_devices; i++)
+        mirt__append_parts(job, (first + i) % job->strategy->num_devices);
     for (int part = 1; part < job->out->parts; part++) {
         job->out->add[part - 1].into = 0;
         job->out->add[part - 1].from = part;
@@ -36620,7 +36649,8 @@ MIRT__LIB const char *mirt__collective_name(mirt_collective collective, const ch
     return row ? row->name : NULL;
 }
 
-MIRT__LIB void mirt__exchange_plan(const mirt_strategy *strategy, int replicas, int active, bool slot_per_replica, int device, mirt__exchange *out) {
+MIRT__LIB void mirt__exchange_plan(const mirt_strategy *strategy, int replicas, int active, bool slot_per_replica,
+                                   int device, mirt__exchange *out) {
     mirt__exchange_job job;
     job.strategy = strategy;
     job.replicas = replicas;
@@ -36631,7 +36661,8 @@ MIRT__LIB void mirt__exchange_plan(const mirt_strategy *strategy, int replicas, 
     mirt__collective_get(strategy->collective)->plan(&job, device);
 }
 
-MIRT__LIB void mirt__exchange_range(const mirt_strategy *strategy, int64_t elements, int device, int64_t *begin, int64_t *end) {
+MIRT__LIB void mirt__exchange_range(const mirt_strategy *strategy, int64_t elements, int device, int64_t *begin,
+                                    int64_t *end) {
     const int64_t vector = MIRT__ALIGN / (int64_t)sizeof(mirt__real);
     int64_t first = 0, count = elements / vector + (elements % vector != 0);
     if (!mirt__collective_get(strategy->collective)->first_device) {
@@ -36646,10 +36677,12 @@ MIRT__LIB void mirt__exchange_range(const mirt_strategy *strategy, int64_t eleme
     if (*begin > *end) *begin = *end;
 }
 
-MIRT__LIB void mirt__update_range(const mirt_strategy *strategy, int64_t elements, int device, int64_t *begin, int64_t *end) {
+MIRT__LIB void mirt__update_range(const mirt_strategy *strategy, int64_t elements, int device, int64_t *begin,
+                                  int64_t *end) {
     *begin = 0;
     *end = elements;
-    if (strategy->able.shards || mirt__device_copies(strategy) == 1) mirt__exchange_range(strategy, elements, device, begin, end);
+    if (strategy->able.shards || mirt__device_copies(strategy) == 1)
+        mirt__exchange_range(strategy, elements, device, begin, end);
 }
 
 /* >>section base/once_begin.inc */
@@ -36700,7 +36733,8 @@ static void mirt__block_free(const mirt_strategy *s, int device, char *block) {
 MIRT__LIB mirt_status mirt__memory_reserve(mirt_strategy *s, const mirt__layout *needs) {
     mirt__layout all;
     size_t bytes;
-    if (s->running) return mirt__fail(MIRT_E_STATE, "the code of an op cannot run or record models of its own strategy");
+    if (s->running)
+        return mirt__fail(MIRT_E_STATE, "the code of an op cannot run or record models of its own strategy");
     char *block[MIRT__MAX_DEVICES];
     all.gradients = mirt__larger(s->layout.gradients, needs->gradients);
     all.arena = mirt__larger(s->layout.arena, needs->arena);
@@ -36709,7 +36743,8 @@ MIRT__LIB mirt_status mirt__memory_reserve(mirt_strategy *s, const mirt__layout 
     all.scratch = mirt__larger(s->layout.scratch, needs->scratch);
     all.io = mirt__larger(s->layout.io, needs->io);
     if (s->block[0] && memcmp(&all, &s->layout, sizeof all) == 0) return MIRT_OK;
-    if (!mirt__layout_bytes(&all, &bytes)) return mirt__fail(MIRT_E_NOMEM, "a batch of this size needs more memory than can be addressed");
+    if (!mirt__layout_bytes(&all, &bytes))
+        return mirt__fail(MIRT_E_NOMEM, "a batch of this size needs more memory than can be addressed");
     mirt__memory_free(s); /* there may not be room for both */
     for (int d = 0; d < s->num_devices; d++) {
         block[d] = (char *)s->backend->alloc(s->device[d].remote, bytes);
@@ -37281,7 +37316,8 @@ MIRT__LIB void mirt__log(const mirt_strategy *strategy, mirt_log_level level, co
     line.strategy = strategy;
     line.level = level;
     va_start(args, format);
-    if (level == MIRT_LOG_PROGRESS) vsnprintf(line.text, sizeof line.text, format, args); /* it moves the cursor itself */
+    if (level == MIRT_LOG_PROGRESS)
+        vsnprintf(line.text, sizeof line.text, format, args); /* it moves the cursor itself */
     else mirt__vprint(line.text, sizeof line.text, format, args);
     va_end(args);
     if (strategy->log == mirt__log_stderr) mirt__log_write(&line);
@@ -37297,18 +37333,24 @@ MIRT_API void mirt_set_log(mirt_strategy *strategy, mirt_log_fn fn, void *user) 
 
 static mirt_status mirt__check_strategy(const mirt_strategy *s) {
     if (s->kind == MIRT_ONE_DEVICE && s->num_devices > 1) {
-        return mirt__fail(MIRT_E_INVALID, "a strategy of one device is given %d; name one, or take a mirrored strategy", s->num_devices);
+        return mirt__fail(MIRT_E_INVALID, "a strategy of one device is given %d; name one, or take a mirrored strategy",
+                          s->num_devices);
     }
     if (s->num_replicas < s->num_devices) {
-        return mirt__fail(MIRT_E_INVALID, "%d replica%s on %d devices: every device needs at least one replica", s->num_replicas,
-                          s->num_replicas == 1 ? "" : "s", s->num_devices);
+        return mirt__fail(MIRT_E_INVALID, "%d replica%s on %d devices: every device needs at least one replica",
+                          s->num_replicas, s->num_replicas == 1 ? "" : "s", s->num_devices);
     }
-    if (s->num_replicas > MIRT__MAX_REPLICAS) return mirt__fail(MIRT_E_INVALID, "%d replicas asked for; at most %d work", s->num_replicas, MIRT__MAX_REPLICAS);
-    if (s->threads < 1 || s->threads > 1024) return mirt__fail(MIRT_E_INVALID, "%d threads per device asked for; it must be between 1 and 1024", s->threads);
+    if (s->num_replicas > MIRT__MAX_REPLICAS)
+        return mirt__fail(MIRT_E_INVALID, "%d replicas asked for; at most %d work", s->num_replicas,
+                          MIRT__MAX_REPLICAS);
+    if (s->threads < 1 || s->threads > 1024)
+        return mirt__fail(MIRT_E_INVALID, "%d threads per device asked for; it must be between 1 and 1024", s->threads);
 #ifdef MIRRORTRAIN_NO_THREADS
     if (s->num_devices > 1 || s->threads > 1) {
-        return mirt__fail(MIRT_E_THREAD, "%d devices of %d threads: built with MIRRORTRAIN_NO_THREADS there is one device of one thread",
-                          s->num_devices, s->threads);
+        return mirt__fail(
+            MIRT_E_THREAD,
+            "%d devices of %d threads: built with MIRRORTRAIN_NO_THREADS there is one device of one thread",
+            s->num_devices, s->threads);
     }
 #endif
     return mirt__check_parts(s, s->num_replicas);
@@ -37329,12 +37371,14 @@ static void mirt__introduce_cores(const mirt_strategy *s, bool asked, int cores)
     if (idle > 0 && asked) {
         mirt__log(s, MIRT_LOG_INFO, "%d of %d cores are left to others, as asked for", idle, cores);
     } else if (idle > 0) {
-        mirt__log(s, MIRT_LOG_WARNING, "%d of %d cores stay idle: %d devices get %d each; a number of devices that divides %d uses all", idle, cores,
-                  s->num_devices, s->threads, cores);
+        mirt__log(s, MIRT_LOG_WARNING,
+                  "%d of %d cores stay idle: %d devices get %d each; a number of devices that divides %d uses all",
+                  idle, cores, s->num_devices, s->threads, cores);
     }
     if ((int64_t)s->num_devices * s->threads > cores) {
-        mirt__log(s, MIRT_LOG_WARNING, "%d device%s of %d thread%s share%s %d core%s: the same results, but not faster", s->num_devices,
-                  s->num_devices == 1 ? "" : "s", s->threads, s->threads == 1 ? "" : "s", s->num_devices == 1 ? "s" : "", cores, cores == 1 ? "" : "s");
+        mirt__log(s, MIRT_LOG_WARNING, "%d device%s of %d thread%s share%s %d core%s: the same results, but not faster",
+                  s->num_devices, s->num_devices == 1 ? "" : "s", s->threads, s->threads == 1 ? "" : "s",
+                  s->num_devices == 1 ? "s" : "", cores, cores == 1 ? "" : "s");
     }
 }
 
@@ -37347,17 +37391,23 @@ static void mirt__introduce_devices(const mirt_strategy *s, const mirt__found *f
     }
     const char *several = s->num_devices == 1 ? "" : "s";
     if (!s->able.in_place) snprintf(out, size, "%d GPU%s%s", s->num_devices, several, names);
-    else snprintf(out, size, "%s%d CPU device%s%s of %d thread%s (%s)", !found->default_cores ? "" : found->no_driver ? "no GPU (no NVIDIA driver), " : "no GPU, ",
-                  s->num_devices, several, names, s->threads, s->threads == 1 ? "" : "s", s->kernels->name);
+    else
+        snprintf(out, size, "%s%d CPU device%s%s of %d thread%s (%s)",
+                 !found->default_cores ? ""
+                 : found->no_driver    ? "no GPU (no NVIDIA driver), "
+                                       : "no GPU, ",
+                 s->num_devices, several, names, s->threads, s->threads == 1 ? "" : "s", s->kernels->name);
 }
 
 static void mirt__introduce(const mirt_strategy *s, const mirt__found *found, const char *about, const char *joined) {
     const char *why = "", *name = mirt__collective_name(s->collective, &why);
     char how[160] = "", kind[MIRT__MAX_DEVICES * 10 + 96];
     mirt__introduce_devices(s, found, kind, sizeof kind);
-    if (s->num_replicas > 1) snprintf(how, sizeof how, ", gradients summed by %s (%s: %s)", name, s->collective == MIRT_COLLECTIVE_AUTO ? "auto" : "asked for", why);
-    mirt__log(s, MIRT_LOG_INFO, "mirrortrain %s: %s, %d replica%s%s%s%s", mirt_version(), kind, s->num_replicas, s->num_replicas == 1 ? "" : "s",
-              s->kind == MIRT_CENTRAL_STORAGE ? ", one copy of the weights" : "",
+    if (s->num_replicas > 1)
+        snprintf(how, sizeof how, ", gradients summed by %s (%s: %s)", name,
+                 s->collective == MIRT_COLLECTIVE_AUTO ? "auto" : "asked for", why);
+    mirt__log(s, MIRT_LOG_INFO, "mirrortrain %s: %s, %d replica%s%s%s%s", mirt_version(), kind, s->num_replicas,
+              s->num_replicas == 1 ? "" : "s", s->kind == MIRT_CENTRAL_STORAGE ? ", one copy of the weights" : "",
               s->winograd && s->able.in_place ? ", Winograd's convolutions" : "", how);
     if (*about) mirt__log(s, MIRT_LOG_INFO, "%s", about);
     if (*joined) mirt__log(s, MIRT_LOG_INFO, "%s", joined);
@@ -37365,7 +37415,8 @@ static void mirt__introduce(const mirt_strategy *s, const mirt__found *found, co
 
 /* >>devices */
 
-MIRT__LIB mirt_status mirt__devices_open(mirt_strategy *s, const mirt_strategy_desc *desc, char about[256], char how[256]) {
+MIRT__LIB mirt_status mirt__devices_open(mirt_strategy *s, const mirt_strategy_desc *desc, char about[256],
+                                         char how[256]) {
     mirt__remote_info info;
     mirt__remote *remote[MIRT__MAX_DEVICES];
     mirt__remote_join join;
@@ -37400,7 +37451,8 @@ MIRT__LIB void mirt__devices_close(mirt_strategy *s) {
 }
 
 static mirt_status mirt__devices_take(mirt_strategy *s, const mirt_strategy_desc *desc, mirt__found *found) {
-    if (mirt__find_devices(desc->devices, s->kind == MIRT_ONE_DEVICE, desc->repeat_devices, found) != MIRT_OK) return mirt_last_status();
+    if (mirt__find_devices(desc->devices, s->kind == MIRT_ONE_DEVICE, desc->repeat_devices, found) != MIRT_OK)
+        return mirt_last_status();
     if (found->warning[0]) mirt__log(s, MIRT_LOG_WARNING, "%s", found->warning);
     s->backend = found->backend;
     s->num_devices = found->count;
@@ -37420,20 +37472,24 @@ static mirt_status mirt__strategy_start(mirt_strategy *s, const mirt_strategy_de
     s->log_user = desc->log_user;
     s->seed = desc->seed;
     if (!cores || !mirt__kernels_best()) return mirt_last_status();
-    if ((int)desc->kind < 0 || desc->kind > MIRT_CENTRAL_STORAGE) return mirt__fail(MIRT_E_INVALID, "there is no kind of strategy number %d", (int)desc->kind);
+    if ((int)desc->kind < 0 || desc->kind > MIRT_CENTRAL_STORAGE)
+        return mirt__fail(MIRT_E_INVALID, "there is no kind of strategy number %d", (int)desc->kind);
     s->kind = desc->kind;
     if (mirt__devices_take(s, desc, &found) != MIRT_OK) return mirt_last_status();
     const char *why;
-    if (!mirt__collective_name(desc->collective, &why)) return mirt__fail(MIRT_E_INVALID, "there is no collective number %d", (int)desc->collective);
+    if (!mirt__collective_name(desc->collective, &why))
+        return mirt__fail(MIRT_E_INVALID, "there is no collective number %d", (int)desc->collective);
     s->winograd = desc->winograd;
     s->collective = desc->collective;
-    if (desc->replicas < 0 || desc->threads < 0) return mirt__fail(MIRT_E_INVALID, "replicas and threads cannot be negative");
+    if (desc->replicas < 0 || desc->threads < 0)
+        return mirt__fail(MIRT_E_INVALID, "replicas and threads cannot be negative");
     s->num_replicas = desc->replicas ? desc->replicas : s->num_devices;
     s->threads = s->backend->threads(desc->threads, found.named ? s->num_devices : cores, s->num_devices);
     for (int d = 0; d < s->num_devices; d++) {
         s->device[d].num_replicas = mirt__device_replicas(s, s->num_replicas, d, &s->device[d].first_replica);
     }
-    if (mirt__check_strategy(s) != MIRT_OK || mirt__watch_create(s, desc->timeout_seconds) != MIRT_OK || mirt__start_threads(s, cores) != MIRT_OK)
+    if (mirt__check_strategy(s) != MIRT_OK || mirt__watch_create(s, desc->timeout_seconds) != MIRT_OK ||
+        mirt__start_threads(s, cores) != MIRT_OK)
         return mirt_last_status();
     const size_t lanes = (size_t)s->num_devices * sizeof *s->lane;
     if (!(s->lane = (mirt__lane *)mirt__aligned_alloc(lanes))) return mirt_last_status();
@@ -37466,13 +37522,17 @@ static mirt_strategy *mirt__strategy_of(mirt_strategy_kind kind, const char *dev
 
 MIRT_API mirt_strategy *mirt_mirrored(const char *devices) { return mirt__strategy_of(MIRT_MIRRORED, devices); }
 MIRT_API mirt_strategy *mirt_one_device(const char *device) { return mirt__strategy_of(MIRT_ONE_DEVICE, device); }
-MIRT_API mirt_strategy *mirt_central_storage(const char *devices) { return mirt__strategy_of(MIRT_CENTRAL_STORAGE, devices); }
+MIRT_API mirt_strategy *mirt_central_storage(const char *devices) {
+    return mirt__strategy_of(MIRT_CENTRAL_STORAGE, devices);
+}
 
 MIRT_API void mirt_strategy_destroy(mirt_strategy *strategy) {
     MIRT__ENTER;
     if (!strategy || !mirt__may_destroy(strategy, "mirt_strategy_destroy")) return;
     if (strategy->held) {
-        mirt__log(strategy, MIRT_LOG_ERROR, "a model of this strategy is being trained or recorded; it cannot be destroyed before that call returns");
+        mirt__log(
+            strategy, MIRT_LOG_ERROR,
+            "a model of this strategy is being trained or recorded; it cannot be destroyed before that call returns");
         return;
     }
     if (strategy->models) strategy->drop_models(strategy);
@@ -37488,8 +37548,12 @@ MIRT_API void mirt_strategy_destroy(mirt_strategy *strategy) {
     mirt__free(strategy);
 }
 
-MIRT__LIB int mirt__device_copies(const mirt_strategy *strategy) { return strategy->kind == MIRT_CENTRAL_STORAGE ? 1 : strategy->num_devices; }
-MIRT__LIB int mirt__written_copies(const mirt_strategy *strategy) { return strategy->able.shards ? mirt__device_copies(strategy) : 1; }
+MIRT__LIB int mirt__device_copies(const mirt_strategy *strategy) {
+    return strategy->kind == MIRT_CENTRAL_STORAGE ? 1 : strategy->num_devices;
+}
+MIRT__LIB int mirt__written_copies(const mirt_strategy *strategy) {
+    return strategy->able.shards ? mirt__device_copies(strategy) : 1;
+}
 
 MIRT_API int mirt_num_replicas(const mirt_strategy *strategy) { return strategy ? strategy->num_replicas : 0; }
 MIRT_API int mirt_num_devices(const mirt_strategy *strategy) { return strategy ? strategy->num_devices : 0; }
@@ -37533,7 +37597,9 @@ static void mirt__env_value(mirt__text *out, const char *name, const char *value
     mirt__text_add(out, "%s\"%s\": %s", first ? "" : ", ", name, value);
 }
 
-static void mirt__env_bool(mirt__text *out, const char *name, bool value) { mirt__env_value(out, name, value ? "true" : "false"); }
+static void mirt__env_bool(mirt__text *out, const char *name, bool value) {
+    mirt__env_value(out, name, value ? "true" : "false");
+}
 
 static void mirt__env_int(mirt__text *out, const char *name, int value) {
     char text[16];
@@ -37554,7 +37620,11 @@ static void mirt__env_build(mirt__text *out) {
 #if defined(__cplusplus)
     mirt__env_string(out, "language", __cplusplus >= 202002L ? "C++20" : __cplusplus >= 201703L ? "C++17" : "C++");
 #else
-    mirt__env_string(out, "language", __STDC_VERSION__ > 201710L ? "C23" : __STDC_VERSION__ >= 201710L ? "C17" : __STDC_VERSION__ >= 201112L ? "C11" : "C");
+    mirt__env_string(out, "language",
+                     __STDC_VERSION__ > 201710L    ? "C23"
+                     : __STDC_VERSION__ >= 201710L ? "C17"
+                     : __STDC_VERSION__ >= 201112L ? "C11"
+                                                   : "C");
 #endif
 #ifndef MIRRORTRAIN_NO_IMAGES
     mirt__decoders_here(&stb, &turbo);
@@ -37603,8 +37673,9 @@ static void mirt__env_features(mirt__text *out) {
     char list[96] = "";
     size_t used = 0;
 #if defined(__x86_64__)
-#define MIRT__ENV_FEATURE(name) \
-    if (__builtin_cpu_supports(name)) used += (size_t)snprintf(list + used, sizeof list - used, "%s" name, used ? " " : "")
+#define MIRT__ENV_FEATURE(name)                                                                                        \
+    if (__builtin_cpu_supports(name))                                                                                  \
+    used += (size_t)snprintf(list + used, sizeof list - used, "%s" name, used ? " " : "")
     __builtin_cpu_init();
     MIRT__ENV_FEATURE("avx2");
     MIRT__ENV_FEATURE("fma");
@@ -37645,7 +37716,8 @@ static void mirt__env_machine(const mirt_strategy *s, mirt__text *out) {
 /* Those that choose kernels, cores, memory or libraries; others are nobody's business. */
 static void mirt__env_variables(mirt__text *out) {
     static const char *const names[] = {
-        "MIRT_CPU", "MIRT_CORES", "MIRT_DEVICES", "CUDA_VISIBLE_DEVICES", "OMP_NUM_THREADS", "OMP_PROC_BIND", "GLIBC_TUNABLES", "MALLOC_ARENA_MAX", "LD_PRELOAD",
+        "MIRT_CPU",      "MIRT_CORES",     "MIRT_DEVICES",     "CUDA_VISIBLE_DEVICES", "OMP_NUM_THREADS",
+        "OMP_PROC_BIND", "GLIBC_TUNABLES", "MALLOC_ARENA_MAX", "LD_PRELOAD",
     };
     mirt__text_add(out, ", \"variables\": {");
     for (int i = 0; i < MIRT__COUNT(names); i++) {
@@ -37787,6 +37859,29 @@ MIRT__LIB void mirt__step_update(void *step, int device);
 /* Whether it leaves anything but results. */
 MIRT__LIB bool mirt__step_updates(const mirt__step *step);
 
+/* --- buffers.c: a device's gradient buffers --- */
+/* Which sums of replicas the buffers hold. */
+typedef struct mirt__counter {
+    mirt__tree_stack stack;
+    int first; /* replica of the device */
+    bool slot_per_replica;
+} mirt__counter;
+/* The additions with which the gradients of `replica` join, of elements [begin, end). */
+MIRT__LIB void mirt__counter_add(const mirt__step *step, const mirt__counter *c, int device, int replica, int64_t begin,
+                                 int64_t end);
+/* The last replica of a device, whose buckets are reduced as backward completes them. */
+typedef struct mirt__sending {
+    const mirt__step *step;
+    const mirt__counter *counter;
+    int device, replica; /* replica -1: the device has none in this step */
+    int next;            /* node of the program that reduces */
+} mirt__sending;
+/* Reduces the buckets that are complete after node `ready` of the program. */
+MIRT__LIB void mirt__send_buckets(mirt__sending *sending, int ready);
+/* The same, as what a replay tells of every node. */
+MIRT__LIB void mirt__send_ready(void *sending, const mirt__call *call, int node);
+MIRT__LIB mirt__range mirt__overlap(const mirt__range *a, int64_t begin, int64_t end);
+
 /* --- place.c: where a step's data are on the devices --- */
 /* Rows of the batch under way that `replica` owns. */
 MIRT__LIB int64_t mirt__replica_share(const mirt__step *step, int replica, int64_t *first);
@@ -37854,14 +37949,14 @@ MIRT__LIB mirt_status mirt__step_failure(mirt__step *step);
 typedef struct mirt__gradient_part {
     int64_t begin, count;
 } mirt__gradient_part;
-/* Mirrors a program: puts the gradients, sorted by `begin`, into buckets. */
+/* Puts the gradients, sorted by `begin`, into buckets, and appends their nodes to the program. */
 MIRT__LIB mirt_status mirt__mirror(mirt__step *step, const mirt__gradient_part *part, int count);
 
 #endif
 
 /* >>section mirror/transform.c */
 
-/* Turns a program into a mirrored one: gradients are reduced and updated by buckets. */
+/* Mirrors a program: appends the all-reduce and the update of each bucket of gradients. */
 
 /* The node after which the gradients of elements [begin, end) are complete, and nobody reads them any more: sums take
  * their place. */
@@ -37880,11 +37975,11 @@ static int mirt__bucket_ready(const mirt__program *program, int64_t begin, int64
 
 /* From the back of the block, where backward begins: whole variables, a small bucket first so that something travels
  * early. */
-MIRT__LIB mirt_status mirt__mirror(mirt__step *step, const mirt__gradient_part *part, int count) {
+static mirt_status mirt__fill_buckets(mirt__step *step, const mirt__gradient_part *part, int count) {
     const int64_t first = (1 << 20) / (int64_t)sizeof(mirt__real), each = (25 << 20) / (int64_t)sizeof(mirt__real);
     int64_t end = (int64_t)(step->gradient_bytes / sizeof(mirt__real));
-    if (!count) return MIRT_OK;
-    if (!(step->bucket = (mirt__bucket *)mirt__calloc((size_t)count, sizeof *step->bucket))) return mirt_last_status();
+    if (!(step->bucket = (mirt__bucket *)mirt__calloc((size_t)count + 1, sizeof *step->bucket)))
+        return mirt_last_status();
     while (count > 0) {
         mirt__bucket *b = &step->bucket[step->num_buckets];
         b->begin = b->end = end;
@@ -37897,6 +37992,19 @@ MIRT__LIB mirt_status mirt__mirror(mirt__step *step, const mirt__gradient_part *
         if (step->num_buckets && b->ready < b[-1].ready) b->ready = b[-1].ready;
         end = b->begin;
         step->num_buckets++;
+    }
+    return MIRT_OK;
+}
+
+MIRT__LIB mirt_status mirt__mirror(mirt__step *step, const mirt__gradient_part *part, int count) {
+    mirt__graph *graph = &step->program.graph;
+    step->program.mirrored = graph->count;
+    if (mirt__fill_buckets(step, part, count) != MIRT_OK) return mirt_last_status();
+    for (int i = 0; i < step->num_buckets; i++) {
+        if (mirt__bucket_op(graph, MIRT__OP_all_reduce_bucket, i) != MIRT_OK) return mirt_last_status();
+    }
+    for (int i = 0; i < step->num_buckets; i++) {
+        if (mirt__bucket_op(graph, MIRT__OP_update_bucket, i) != MIRT_OK) return mirt_last_status();
     }
     return MIRT_OK;
 }
@@ -38547,43 +38655,22 @@ MIRT__LIB mirt_status mirt__step_failure(mirt__step *step) {
     return mirt_last_status();
 }
 
-/* >>section mirror/step.c */
+/* >>section mirror/buffers.c */
 
-/* The mirrored step: scatter, run, reduce, apply. The devices' threads run it at the same time. */
-
-MIRT__LIB bool mirt__step_updates(const mirt__step *step) { return step->num_ranges || step->num_states; }
-
-/* Whether the update needs the squares of the gradients' sum: the optimizer does, or they tell whether it is finite. */
-static bool mirt__step_norms(const mirt__step *step) {
-    return step->num_ranges && (step->rule.norms || (step->check && !step->strategy->able.in_place));
-}
-
-/* Whether the sum has to be complete before the update, which otherwise adds up the partial sums itself. */
-static bool mirt__step_sums_first(const mirt__step *step) {
-    return mirt__step_norms(step) || !step->strategy->able.shards;
-}
-
-/* >>run: replicas leave their gradients in a binary counter of buffers */
-
-typedef struct mirt__counter {
-    mirt__tree_stack stack;
-    int first; /* replica of the device */
-    bool slot_per_replica;
-} mirt__counter;
+/* Gradient buffers of a device: a binary counter of its replicas' sums, sent by buckets. */
 
 static int mirt__counter_slot(const mirt__counter *c, int depth) {
     return c->slot_per_replica ? c->stack.node[depth].lo - c->first : depth;
 }
 
-static mirt__range mirt__overlap(const mirt__range *a, int64_t begin, int64_t end) {
+MIRT__LIB mirt__range mirt__overlap(const mirt__range *a, int64_t begin, int64_t end) {
     mirt__range r;
     r.begin = a->begin > begin ? a->begin : begin;
     r.end = a->end < end ? a->end : end;
     return r;
 }
 
-/* The additions of the gradients of `replica`, of elements [begin, end). */
-static void mirt__counter_add(const mirt__step *step, const mirt__counter *c, int device, int replica, int64_t begin,
+MIRT__LIB void mirt__counter_add(const mirt__step *step, const mirt__counter *c, int device, int replica, int64_t begin,
                               int64_t end) {
     int slot[64];
     mirt__tree_stack stack = c->stack;
@@ -38604,24 +38691,47 @@ static void mirt__counter_add(const mirt__step *step, const mirt__counter *c, in
     }
 }
 
-/* The last replica of a device, whose buckets are reduced as backward completes them. */
-typedef struct mirt__sending {
-    const mirt__step *step;
-    const mirt__counter *counter;
-    int device, replica, next; /* replica -1: the device has none in this step */
-} mirt__sending;
+/* The bucket that node `i` reduces, or NULL. */
+static const mirt__bucket *mirt__reduced_by(const mirt__step *step, int i) {
+    const mirt__node *node = step->program.graph.node[i];
+    return node->op->reduces ? &step->bucket[node->a.index] : NULL;
+}
 
-static void mirt__send_bucket(mirt__sending *s) {
-    const mirt__bucket *bucket = &s->step->bucket[s->next++];
+static void mirt__send_bucket(const mirt__sending *s, const mirt__bucket *bucket) {
     if (s->replica >= 0) mirt__counter_add(s->step, s->counter, s->device, s->replica, bucket->begin, bucket->end);
     mirt__step_reduce(s->step, s->device, bucket);
 }
 
-static void mirt__send_ready(void *user, const mirt__call *call, int node) {
-    mirt__sending *s = (mirt__sending *)user;
-    (void)call;
-    while (s->next < s->step->num_buckets && s->step->bucket[s->next].ready <= node) mirt__send_bucket(s);
+MIRT__LIB void mirt__send_buckets(mirt__sending *s, int ready) {
+    for (; s->next < s->step->program.graph.count; s->next++) {
+        const mirt__bucket *bucket = mirt__reduced_by(s->step, s->next);
+        if (bucket && bucket->ready > ready) return;
+        if (bucket) mirt__send_bucket(s, bucket);
+    }
 }
+
+MIRT__LIB void mirt__send_ready(void *user, const mirt__call *call, int node) {
+    (void)call;
+    mirt__send_buckets((mirt__sending *)user, node);
+}
+
+/* >>section mirror/step.c */
+
+/* The mirrored step: scatter, run, reduce, apply. The devices' threads run it at the same time. */
+
+MIRT__LIB bool mirt__step_updates(const mirt__step *step) { return step->num_ranges || step->num_states; }
+
+/* Whether the update needs the squares of the gradients' sum: the optimizer does, or they tell whether it is finite. */
+static bool mirt__step_norms(const mirt__step *step) {
+    return step->num_ranges && (step->rule.norms || (step->check && !step->strategy->able.in_place));
+}
+
+/* Whether the sum has to be complete before the update, which otherwise adds up the partial sums itself. */
+static bool mirt__step_sums_first(const mirt__step *step) {
+    return mirt__step_norms(step) || !step->strategy->able.shards;
+}
+
+/* >>run */
 
 /* One segment of the program. `sending`: what is told of every node, or NULL. */
 static void mirt__replay(mirt__step *step, int segment, int device, const mirt__bases *b, int replica,
@@ -38674,11 +38784,12 @@ static bool mirt__run_segments(mirt__step *step, int device) {
     sending.counter = &counter;
     sending.device = device;
     sending.replica = -1;
+    sending.next = step->program.mirrored;
     for (int segment = 0; segment <= cuts; segment++) {
         mirt__run_segment(step, device, segment, end < active ? end : active, &counter, &sending);
         if (segment < cuts && !mirt__step_cut(step, device, step->program.cut[segment])) return false;
     }
-    while (step->overlaps && sending.next < step->num_buckets) mirt__send_bucket(&sending);
+    if (step->overlaps) mirt__send_buckets(&sending, INT_MAX);
     if (step->overlaps) step->strategy->backend->reduced(step->strategy->device[device].remote);
     return true;
 }
@@ -38735,7 +38846,10 @@ MIRT__LIB void mirt__step_run_rows(void *arg, int device) {
 static void mirt__reduce_all(const mirt__step *step, int device) {
     const mirt_strategy *s = step->strategy;
     if (step->overlaps) return; /* it is on its way */
-    for (int i = 0; i < step->num_buckets; i++) mirt__step_reduce(step, device, &step->bucket[i]);
+    for (int i = step->program.mirrored; i < step->program.graph.count; i++) {
+        const mirt__node *node = step->program.graph.node[i];
+        if (node->op->reduces) mirt__step_reduce(step, device, &step->bucket[node->a.index]);
+    }
     s->backend->reduced(s->device[device].remote);
 }
 
@@ -38832,8 +38946,10 @@ static bool mirt__apply(mirt__step *step, int device) {
     mirt__apply_states(step, device);
     memset(&u, 0, sizeof u);
     if (step->num_ranges) mirt__apply_parts(step, device, &u);
-    for (int i = 0; i < step->num_buckets && step->num_ranges; i++)
-        mirt__apply_bucket(step, device, &step->bucket[i], u);
+    for (int i = step->program.mirrored; i < step->program.graph.count && step->num_ranges; i++) {
+        const mirt__node *node = step->program.graph.node[i];
+        if (node->op->updates) mirt__apply_bucket(step, device, &step->bucket[node->a.index], u);
+    }
     return true;
 }
 
@@ -43045,6 +43161,7 @@ MIRT__LIB mirt_status mirt__device_weight_get(mirt_model *model, int device, int
     mirt_model *root = mirt__root(model, &first);
     mirt_strategy *s = root->strategy;
     const mirt__variable *v = &root->variable[first + variable];
+    if (device >= mirt__device_copies(s)) device = 0; /* all read one copy */
     if (mirt__usable(s) != MIRT_OK || mirt__weights_there(root) != MIRT_OK) return mirt_last_status();
     s->backend->copy_out(s->device[device].remote, out, root->device_weight[device] + v->offset, (size_t)v->count * sizeof *out);
     return s->backend->wait(s->device[device].remote) == MIRT_OK ? MIRT_OK : mirt__weights_lost(s);
@@ -45056,6 +45173,8 @@ MIRT__LIB mirt_status mirt__check_room(const mirt_function *function, int64_t ro
 MIRT__LIB void mirt__copy_predictions(const mirt_function *function, int64_t done, float *const *out);
 
 /* --- inspect.c --- */
+/* The training step without memory, or of a model without a loss the one that predicts; free with mirt__function_free. */
+MIRT__LIB mirt_function *mirt__inspect_plan(mirt_model *model, int64_t batch);
 MIRT__LIB void mirt__memory_of(const mirt_model *model, const mirt_function *function, mirt_memory *out);
 /* "1.40 MB", "812 bytes" into `out`, which is also returned. */
 MIRT__LIB const char *mirt__bytes_text(double bytes, char out[96]);
@@ -47878,8 +47997,7 @@ static void mirt__inspect_spec(const mirt_model *model, mirt__program_kind kind,
     spec->num_fields = spec->num_x + spec->num_y;
 }
 
-/* The training step, or of a model without a loss what it predicts by. */
-static mirt_function *mirt__inspect_plan(mirt_model *model, int64_t batch) {
+MIRT__LIB mirt_function *mirt__inspect_plan(mirt_model *model, int64_t batch) {
     mirt__data_spec spec;
     mirt__program_kind kind = mirt__num_labels(model) ? MIRT__TRAIN : MIRT__PREDICT;
     if (batch < 1) return mirt__fail(MIRT_E_INVALID, "a global batch of %lld: it must be positive", (long long)batch), (mirt_function *)NULL;
@@ -48069,51 +48187,93 @@ MIRT_API const char *mirt_summary(mirt_model *model, int64_t batch) {
     return model->summary.failed ? NULL : model->summary.data;
 }
 
-/* What mirroring puts around the program: the split before it, the exchange and the update after it. */
-static void mirt__mirrored_text(const mirt_model *model, int64_t batch, mirt__text *out) {
-    const mirt_strategy *s = model->strategy;
-    mirt__exchange x;
-    int64_t active = batch < s->num_replicas ? batch : s->num_replicas, first, rows;
-    mirt__text_add(out, "\nafter mirroring over %d replica%s on %d device%s:\n", s->num_replicas, s->num_replicas == 1 ? "" : "s", s->num_devices,
-                   s->num_devices == 1 ? "" : "s");
-    for (int r = 0; r < s->num_replicas; r++) {
+/* >>section train/graph_text.c */
+
+/* Prints the training step of a model before and after mirroring. */
+
+/* The split before the program. */
+static void mirt__scatter_text(const mirt__step *step, int64_t batch, mirt__text *out) {
+    const mirt_strategy *s = step->strategy;
+    int64_t first;
+    for (int r = 0; r < step->replicas; r++) {
         int device = 0;
-        rows = mirt__share(batch, s->num_replicas, r, &first);
+        const int64_t rows = mirt__share(batch, step->replicas, r, &first);
         while (r >= s->device[device].first_replica + s->device[device].num_replicas) device++;
-        if (rows) mirt__text_add(out, "  scatter    rows %lld to %lld -> replica %d on %s\n", (long long)first, (long long)(first + rows - 1), r, s->device[device].name);
-        else mirt__text_add(out, "  scatter    no rows -> replica %d on %s\n", r, s->device[device].name);
+        mirt__text_add(out, "  scatter    ");
+        if (rows) mirt__text_add(out, "rows %lld to %lld", (long long)first, (long long)(first + rows - 1));
+        else mirt__text_add(out, "no rows");
+        mirt__text_add(out, " -> replica %d on %s\n", r, s->device[device].name);
     }
-    mirt__text_add(out, "  grad       the program above, once a replica\n");
-    mirt__exchange_plan(s, s->num_replicas, (int)active, false, 0, &x);
+}
+
+static void mirt__all_reduce_text(const mirt__step *step, int64_t batch, const mirt__bucket *bucket, mirt__text *out) {
+    const mirt_strategy *s = step->strategy;
+    const char *why, *name = mirt__collective_name(s->collective, &why);
+    const int active = batch < step->replicas ? (int)batch : step->replicas;
+    mirt__exchange x;
+    mirt__text_add(out, "%lld elements by %s\n", (long long)bucket->elements, name);
+    mirt__exchange_plan(s, step->replicas, active, step->program.num_cuts > 0, 0, &x);
     for (int i = 0; i + 1 < x.parts; i++) {
-        mirt__text_add(out, "  all-reduce %s buffer %d += %s buffer %d\n", s->device[x.device[x.add[i].into]].name, x.slot[x.add[i].into],
-                       s->device[x.device[x.add[i].from]].name, x.slot[x.add[i].from]);
+        const int into = x.add[i].into, from = x.add[i].from;
+        mirt__text_add(out, "    add      %s buffer %d += %s buffer %d\n", s->device[x.device[into]].name, x.slot[into],
+                       s->device[x.device[from]].name, x.slot[from]);
     }
-    if (s->collective == MIRT_RING && x.parts > 1) {
-        mirt__text_add(out, "             so for the elements of %s; each other device begins with its own next one\n", s->device[0].name);
-    }
-    const bool own = mirt__device_copies(s) > mirt__written_copies(s);
+    if (s->collective == MIRT_RING && x.parts > 1)
+        mirt__text_add(out, "    these are the additions of %s; each other device begins with the one after it\n",
+                       s->device[0].name);
+}
+
+static void mirt__update_text(const mirt_function *f, const mirt__bucket *bucket, mirt__text *out) {
+    const mirt__step *step = &f->step;
+    const mirt_strategy *s = step->strategy;
+    const char *optimizer = mirt__optimizer_class_get(f->model->config.optimizer.kind)->name;
+    const int copies = mirt__written_copies(s);
+    const char *where = copies > 1                                ? "every device's copy"
+                        : mirt__device_copies(s) < s->num_devices ? "the one copy"
+                                                                  : "its weights";
+    mirt__text_add(out, "%lld elements\n", (long long)bucket->elements);
     for (int d = 0; d < s->num_devices; d++) {
         int64_t begin, end;
-        mirt__update_range(s, (int64_t)(mirt__root(model, NULL)->trained_bytes / sizeof(mirt__real)), d, &begin, &end);
-        if (begin < end) mirt__text_add(out, "  apply      %s: %s on elements %lld to %lld, written to %s\n", s->device[d].name,
-                       mirt__optimizer_class_get(model->config.optimizer.kind)->name, (long long)begin,
-                       (long long)end - 1, own || s->num_devices == 1 ? "its weights" : mirt__device_copies(s) == 1 ? "the one copy" : "every device's copy");
+        mirt__update_range(s, (int64_t)(step->gradient_bytes / sizeof(mirt__real)), d, &begin, &end);
+        if (begin < bucket->begin) begin = bucket->begin;
+        if (end > bucket->end) end = bucket->end;
+        if (begin < end)
+            mirt__text_add(out, "    on       %s: %s on elements %lld to %lld, written to %s\n", s->device[d].name,
+                           optimizer, (long long)begin, (long long)end - 1, where);
+    }
+}
+
+/* What mirroring puts around the program: the split, and the nodes that it appended. */
+static void mirt__mirrored_text(const mirt_function *f, int64_t batch, mirt__text *out) {
+    const mirt__step *step = &f->step;
+    const int devices = step->strategy->num_devices;
+    mirt__text_add(out, "\nafter mirroring over %d replica%s on %d device%s:\n", step->replicas,
+                   step->replicas == 1 ? "" : "s", devices, devices == 1 ? "" : "s");
+    mirt__scatter_text(step, batch, out);
+    mirt__text_add(out, "  run        the program above, once per replica\n");
+    for (int i = step->program.mirrored; i < step->program.graph.count; i++) {
+        const mirt__node *node = step->program.graph.node[i];
+        mirt__text_add(out, "  %-10s bucket %d, ", node->op->reduces ? "all_reduce" : "update", node->a.index);
+        if (node->op->reduces) mirt__all_reduce_text(step, batch, &step->bucket[node->a.index], out);
+        else mirt__update_text(f, &step->bucket[node->a.index], out);
     }
 }
 
 MIRT_API const char *mirt_graph_text(mirt_model *model, int64_t batch) {
     MIRT__USE_MODEL(model, NULL);
     if (mirt__need_compiled(model, "mirt_graph_text") != MIRT_OK) return NULL;
-    if (!mirt__num_labels(model)) return mirt__fail(MIRT_E_STATE, "%s is compiled without a loss: it has no training step", model->name), (const char *)NULL;
-    mirt_function *t = mirt__inspect_plan(model, batch);
-    if (!t) return NULL;
+    if (!mirt__num_labels(model)) {
+        mirt__fail(MIRT_E_STATE, "%s is compiled without a loss: it has no training step", model->name);
+        return NULL;
+    }
+    mirt_function *f = mirt__inspect_plan(model, batch);
+    if (!f) return NULL;
     mirt__text *out = &model->graph_text;
     mirt__text_clear(out);
     mirt__text_add(out, "training step of one replica, as recorded, differentiated and fused:\n");
-    mirt__program_text(&t->step.program, out);
-    mirt__mirrored_text(model, batch, out);
-    mirt__function_free(t);
+    mirt__program_text(&f->step.program, out);
+    mirt__mirrored_text(f, batch, out);
+    mirt__function_free(f);
     return out->failed ? NULL : out->data;
 }
 

@@ -28,7 +28,7 @@ typedef struct picture {
     split_line *split;
     update_line *update;
     char (*sum)[96];
-    int layers, splits, updates, sums;
+    int layers, splits, updates, sums, buckets;
     char model[64];
     int64_t batch;
 } picture;
@@ -70,9 +70,10 @@ static bool read_layers(const char *text, picture *p) {
     return true;
 }
 
-/* The lines after "after mirroring". */
+/* The lines after "after mirroring"; of the buckets the first. */
 static bool read_step(const char *text, picture *p) {
     const char *line = strstr(text, "\nafter mirroring");
+    bool first = false;
     line = line ? strchr(line + 1, '\n') : NULL;
     for (; line && line[1]; line = strchr(line + 1, '\n')) {
         const char *at = line + 1 + strspn(line + 1, " "), *arrow;
@@ -84,16 +85,19 @@ static bool read_step(const char *text, picture *p) {
             if (strncmp(at, "no rows", 7) != 0) snprintf(s->rows, sizeof s->rows, "%.*s", (int)(arrow - at - 1), at);
             const char *on = strstr(arrow, " on ");
             if (on) rest_of_line(on + 4, s->device, sizeof s->device);
-        } else if (strncmp(at, "all-reduce", 10) == 0) {
+        } else if (strncmp(at, "all_reduce", 10) == 0 || strncmp(at, "update", 6) == 0) {
+            first = strncmp(at + 11, "bucket 0,", 9) == 0;
+            p->buckets += *at == 'a';
+        } else if (first && strncmp(at, "add ", 4) == 0) {
             char (*sum)[96] = (char (*)[96])one_more((void **)&p->sum, p->sums, sizeof *p->sum);
             if (!sum) return false;
             p->sums++;
-            rest_of_line(at + 10, *sum, sizeof *sum);
-        } else if (strncmp(at, "apply", 5) == 0) {
+            rest_of_line(at + 4, *sum, sizeof *sum);
+        } else if (first && strncmp(at, "on ", 3) == 0) {
             update_line *u = (update_line *)one_more((void **)&p->update, p->updates, sizeof *u);
             if (!u) return false;
             p->updates++;
-            at += 5 + strspn(at + 5, " ");
+            at += 3 + strspn(at + 3, " ");
             const char *colon = strstr(at, ": ");
             if (!colon) continue;
             snprintf(u->device, sizeof u->device, "%.*s", (int)(colon - at), at);
@@ -296,8 +300,8 @@ static void draw(page *g, const picture *p) {
     draw_after(g, p, right, columns_end, &update_y, local);
     draw_before(g, p, left, update_y);
     box(g, "new", left, height - 36, 14, 14);
-    add(g, "<text class=\"device-name\" x=\"%.1f\" y=\"%.1f\">inserted by mirroring; %s</text>\n</svg>\n", left + 20,
-        height - 25.0,
+    add(g, "<text class=\"device-name\" x=\"%.1f\" y=\"%.1f\">inserted by mirroring%s; %s</text>\n</svg>\n", left + 20,
+        height - 25.0, p->buckets > 1 ? " (one bucket of several)" : "",
         p->updates && strstr(p->update[0].what, "the one copy") ? "all devices read one copy of the weights"
                                                                 : "each device keeps its own copy of the weights");
 }

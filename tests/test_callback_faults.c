@@ -113,8 +113,8 @@ static void check_descriptions(void) {
     refused(stopping(MIRT_MODE_MIN, 0, -2, 0, 0), "-2");
     refused(stopping(MIRT_MODE_MIN, 0, 0, NAN, 0), "min_delta is nan");
     refused(stopping(MIRT_MODE_MIN, 0, 0, 0, INFINITY), "the baseline is inf");
-    refused(stopping((mirt_mode)7, 0, 0, 0, 0), "no mode number 7");
-    refused(stopping((mirt_mode)-1, 0, 0, 0, 0), "no mode number -1");
+    refused(stopping((mirt_mode)7, 0, 0, 0, 0), "invalid mode (7)");
+    refused(stopping((mirt_mode)-1, 0, 0, 0, 0), "invalid mode (-1)");
     refused(plateau(1, 1, 0, 0, 0), "the factor is 1");
     refused(plateau(-0.5, 1, 0, 0, 0), "the factor is -0.5");
     refused(plateau(NAN, 1, 0, 0, 0), "the factor is nan");
@@ -124,24 +124,24 @@ static void check_descriptions(void) {
     refused(plateau(0.5, 1, 0, 1e39, 0), "min_rate 1e+39");
     refused(plateau(0.5, 1, 0, 0, INFINITY), "min_delta is inf");
     refused(mirt_learning_rate_scheduler(NULL, NULL), "schedule");
-    refused(mirt_model_checkpoint(NULL), "no path to write to");
-    refused(checkpoint(NULL, 0, 0, MIRT_MODE_AUTO), "no path to write to");
-    refused(checkpoint("", 0, 0, MIRT_MODE_AUTO), "no path to write to");
-    refused(checkpoint("a\nb", 0, 0, MIRT_MODE_AUTO), "the end of a line");
+    refused(mirt_model_checkpoint(NULL), "the path is missing");
+    refused(checkpoint(NULL, 0, 0, MIRT_MODE_AUTO), "the path is missing");
+    refused(checkpoint("", 0, 0, MIRT_MODE_AUTO), "the path is missing");
+    refused(checkpoint("a\nb", 0, 0, MIRT_MODE_AUTO), "a line break");
     refused(checkpoint("a", -1, 0, MIRT_MODE_AUTO), "every_steps -1");
     refused(checkpoint("a", 0, -1, MIRT_MODE_AUTO), "keep -1");
-    refused(checkpoint("a", 0, 0, (mirt_mode)9), "no mode number 9");
+    refused(checkpoint("a", 0, 0, (mirt_mode)9), "invalid mode (9)");
     refused(mirt_backup_and_restore(NULL), "no directory");
     refused(backup(NULL, 0), "no directory");
     refused(backup("", 0), "no directory");
     refused(backup("a", -1), "every_steps -1");
-    refused(mirt_csv_logger(NULL), "no path");
-    refused(csv(NULL, 0, false), "no path");
-    refused(csv("a", '"', false), "cannot separate");
-    refused(csv("a", '\n', false), "cannot separate");
-    refused(csv("a", '\r', false), "cannot separate");
-    refused(mirt_json_logger(NULL), "no path");
-    refused(json(NULL, 0, false), "no path");
+    refused(mirt_csv_logger(NULL), "the path is missing");
+    refused(csv(NULL, 0, false), "the path is missing");
+    refused(csv("a", '"', false), "the separator cannot be");
+    refused(csv("a", '\n', false), "the separator cannot be");
+    refused(csv("a", '\r', false), "the separator cannot be");
+    refused(mirt_json_logger(NULL), "the path is missing");
+    refused(json(NULL, 0, false), "the path is missing");
     refused(json("a", -1, false), "negative");
     refused(board("a", -1, 0, false), "update_freq -1");
     refused(board("a", 0, -1, false), "histogram_freq -1");
@@ -400,12 +400,12 @@ static void check_patterns(mirt_strategy *s) {
                                           {"j{learning_rate:.3d}.safetensors", "j0.001.safetensors"},
                                           {"k{{{epoch}}}.safetensors", "k{1}.safetensors"}};
     mirt_model *m = model_of(s, 1, NULL);
-    for (int i = 0; i < MIRT__COUNT(wrong); i++) expect_pattern(m, wrong[i], 0, false, NULL, "goes wrong at");
+    for (int i = 0; i < MIRT__COUNT(wrong); i++) expect_pattern(m, wrong[i], 0, false, NULL, "is invalid at");
     expect_pattern(m, "}", 0, false, NULL, "closes a brace");
     expect_pattern(m, "{los}", 0, false, NULL, "this fit does not report");
     expect_pattern(m, "{zzzzzz}", 0, false, NULL, "there are {epoch}, {step}");
-    expect_pattern(m, "{val_loss}", 1, false, NULL, "nobody knows at the end of a step");
-    expect_pattern(m, "a", 1, true, "val_loss", "nobody knows at the end of a step");
+    expect_pattern(m, "{val_loss}", 1, false, NULL, "is unknown at the end of a step");
+    expect_pattern(m, "a", 1, true, "val_loss", "is unknown at the end of a step");
     expect_pattern(m, "a", 0, true, "lose", "this fit does not report");
     for (int i = 0; i < MIRT__COUNT(good); i++) {
         mirt_model *fresh = model_of(s, 1, NULL);
@@ -543,7 +543,7 @@ static void check_writer(void) {
     ok(mirt_write_text(w, "a", NULL, 0) == MIRT_E_INVALID && strstr(mirt_last_error(), "value"), "no text: %s",
        mirt_last_error());
     ok(mirt_write_histogram(w, "a", NULL, 3, 0) == MIRT_E_INVALID, "no values: %s", mirt_last_error());
-    ok(mirt_write_histogram(w, "a", values, -3, 0) == MIRT_E_INVALID && strstr(mirt_last_error(), "-3 values"), "%s",
+    ok(mirt_write_histogram(w, "a", values, -3, 0) == MIRT_E_INVALID && strstr(mirt_last_error(), "number of values (-3)"), "%s",
        mirt_last_error());
     ok(mirt_write_images(w, "a", none, 1, 0) == MIRT_E_INVALID, "no image: %s", mirt_last_error());
     int wrong = 0, met = 0;

@@ -100,7 +100,7 @@ gives "devices" 0 "cpu:0"
 run summary --model mnist
 gives "summary" 0 "347146"
 run graph --replicas 3 --devices 2
-gives "graph: all-reduce between gradients and optimizer" 0 "all-reduce"
+gives "graph: all-reduce between gradients and optimizer" 0 "all_reduce bucket 0"
 is "graph: rows of three replicas" "$(grep -c 'scatter .* -> replica' out)" 3
 
 # Measuring

@@ -59,19 +59,19 @@ static void check_layers(void) {
     LAYER(CONV(.filters = 3, .kernel = {1}, .kernel_regularizer = {.l2 = nan_}), "nan");
     LAYER(CONV(.filters = 3, .kernel = {1}, .bias_regularizer = {.l2 = inf}), "inf");
     LAYER(CONV(.filters = 3, .kernel = {1}, .kernel_initializer = {(mirt_initializer_kind)-1}),
-          "no initializer number -1");
+          "invalid initializer (-1)");
     LAYER(CONV(.filters = 3, .kernel = {1}, .kernel_initializer = {(mirt_initializer_kind)99}),
-          "no initializer number 99");
+          "invalid initializer (99)");
     LAYER(CONV(.filters = 3, .kernel = {1}, .kernel_initializer = {MIRT_INIT_VARIANCE_SCALING, 1, 0, (mirt_fan)-1}),
-          "no fan mode number -1");
+          "invalid fan mode (-1)");
     LAYER(CONV(.filters = 3, .kernel = {1}, .kernel_initializer = {MIRT_INIT_VARIANCE_SCALING, 1, 0, (mirt_fan)9}),
-          "no fan mode number 9");
+          "invalid fan mode (9)");
     LAYER(CONV(.filters = 3, .kernel = {1},
                .kernel_initializer = {MIRT_INIT_VARIANCE_SCALING, 1, 0, MIRT_FAN_IN, (mirt_distribution)9}),
-          "no distribution number 9");
+          "invalid distribution (9)");
     LAYER(CONV(.filters = 3, .kernel = {1},
                .kernel_initializer = {MIRT_INIT_VARIANCE_SCALING, 1, 0, MIRT_FAN_IN, (mirt_distribution)-1}),
-          "no distribution number -1");
+          "invalid distribution (-1)");
     LAYER(DENSE(.units = 0), "units is 0");
     LAYER(mirt_dense(v, NULL), "description");
     LAYER(DENSE(.units = 3, .kernel_initializer = {MIRT_INIT_CONSTANT, nan_}), "nan");
@@ -131,8 +131,8 @@ static void check_layers(void) {
 #define AUGMENT(function, ...) mirt_##function(x, &(mirt_augmentation){__VA_ARGS__})
 
 static void check_augmentations(void) {
-    LAYER(AUGMENT(random_flip, .mode = (mirt_flip_mode)9), "no flip mode 9");
-    LAYER(AUGMENT(random_flip, .mode = (mirt_flip_mode)-1), "no flip mode -1");
+    LAYER(AUGMENT(random_flip, .mode = (mirt_flip_mode)9), "invalid flip mode (9)");
+    LAYER(AUGMENT(random_flip, .mode = (mirt_flip_mode)-1), "invalid flip mode (-1)");
     LAYER(AUGMENT(random_rotation, .factor = {2, 2}), "factor");
     LAYER(AUGMENT(random_rotation, .factor = {nan_, 1}), "factor");
     LAYER(AUGMENT(random_rotation, .factor = {0.1f}, .fill_mode = (mirt_fill_mode)-1), "fill mode");
@@ -299,9 +299,9 @@ static double total(const double *sums, int count, int64_t samples, void *user) 
 }
 
 static void check_compile(void) {
-    STATUS(COMPILE(.loss = (mirt_loss)-1), "no loss number -1");
-    STATUS(COMPILE(.loss = (mirt_loss)99), "no loss number 99");
-    STATUS(COMPILE(.losses = {MIRT_MEAN_SQUARED_ERROR, (mirt_loss)77}), "no loss number 77");
+    STATUS(COMPILE(.loss = (mirt_loss)-1), "invalid loss (-1)");
+    STATUS(COMPILE(.loss = (mirt_loss)99), "invalid loss (99)");
+    STATUS(COMPILE(.losses = {MIRT_MEAN_SQUARED_ERROR, (mirt_loss)77}), "invalid loss (77)");
     STATUS(WITH(.reduction = (mirt_reduction)-1), "no reduction number -1");
     STATUS(WITH(.reduction = (mirt_reduction)9), "no reduction number 9");
     STATUS(WITH(.loss_weights = {-1}), "the loss weight of output 0 is -1");

@@ -114,7 +114,7 @@ static void check_write(void) {
     expect_write(OPEN, EINTR, MIRT_OK, "", "new");
     expect_write(WRITE, ENOSPC, MIRT_E_IO, "No space left", "old");
     expect_write(WRITE, EINTR, MIRT_OK, "", "new");
-    expect_write(SYNC, EIO, MIRT_E_IO, "cannot bring the file to the disk", "old");
+    expect_write(SYNC, EIO, MIRT_E_IO, "cannot sync the file", "old");
     expect_write(SYNC, EINTR, MIRT_OK, "", "new");
     expect_write(SYNC, EINVAL, MIRT_OK, "", "new");
     expect_write(SYNC, ENOSYS, MIRT_OK, "", "new");
@@ -166,7 +166,7 @@ static void check_logs(void) {
            mirt__append_sync(&a) == MIRT_OK,
        "a log");
     fail(SYNC, EIO, 0, false);
-    ok(mirt__append_sync(&a) == MIRT_E_IO && strstr(mirt_last_error(), "cannot bring the file to the disk"),
+    ok(mirt__append_sync(&a) == MIRT_E_IO && strstr(mirt_last_error(), "cannot sync the file"),
        "it cannot be synced: %s", mirt_last_error());
     fail(WRITE, ENOSPC, 0, false);
     ok(mirt__append(&a, "two\n", 4) == MIRT_E_IO && strstr(mirt_last_error(), path), "it cannot grow: %s",
@@ -187,7 +187,7 @@ static void check_logs(void) {
     ok(mirt__append_open(&a, path, 4) == MIRT_E_IO && strstr(mirt_last_error(), "cannot shorten"),
        "it cannot be cut back: %s", mirt_last_error());
     fail(LOOK, EIO, 0, false);
-    ok(mirt__append_open(&a, path, 4) == MIRT_E_IO && strstr(mirt_last_error(), "cannot look at"),
+    ok(mirt__append_open(&a, path, 4) == MIRT_E_IO && strstr(mirt_last_error(), "cannot get the status of"),
        "it cannot be looked at: %s", mirt_last_error());
     fail(SYNC, EIO, 1, false);
     ok(mirt__append_open(&a, path, -1) == MIRT_OK && mirt__append_sync(&a) == MIRT_E_IO &&
@@ -237,7 +237,7 @@ static void check_directories(void) {
     ok(mirt__make_directory(in_work("a/file/c")) == MIRT_E_IO && strstr(mirt_last_error(), strerror(ENOTDIR)),
        "below a file: %s", mirt_last_error());
     fail(MAKE, EACCES, 0, true);
-    ok(mirt__make_directory(in_work("a/new")) == MIRT_E_IO && strstr(mirt_last_error(), "cannot make the directory"),
+    ok(mirt__make_directory(in_work("a/new")) == MIRT_E_IO && strstr(mirt_last_error(), "cannot create the directory"),
        "%s", mirt_last_error());
     fail(SYNC, EIO, 0, true);
     ok(mirt__make_directory(in_work("a/newer")) == MIRT_E_IO, "one that cannot be brought to the disk: %s",

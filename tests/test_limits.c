@@ -68,7 +68,7 @@ static void check_stages(void) {
     DATA(mirt_batch(images(), -1), "a batch of -1");
     DATA(mirt_batch(images(), (int64_t)1 << 40), "a batch of 1099511627776");
     DATA(mirt_batch(mirt_batch(images(), 2), 2), "already in batches");
-    DATA(mirt_batch_drop_remainder(images(), 13), "leaves nothing of 12 samples");
+    DATA(mirt_batch_drop_remainder(images(), 13), "leaves none of 12 samples");
     DATA(mirt_accumulate(images(), 2), "mirt_batch");
     DATA(mirt_accumulate(mirt_batch(images(), 2), 0), "mirt_accumulate");
     DATA(mirt_accumulate(mirt_batch(images(), 2), -1), "mirt_accumulate");
@@ -95,7 +95,7 @@ static void check_stages(void) {
     DATA(GENERATED(.num_x = 1, .num_y = 99), "99");
     DATA(GENERATED(.num_x = 1, .samples = -1), "-1");
     DATA(GENERATED(.num_x = 1, .samples = (int64_t)1 << 40), "samples");
-    DATA(GENERATED(.num_x = 1, .any_order = true), "samples in any order have a number");
+    DATA(GENERATED(.num_x = 1, .any_order = true), "samples in any order need their number");
     DATA(GENERATED(.num_x = 1, .x = {with_rank(-1)}), "-1");
     DATA(GENERATED(.num_x = 1, .x = {with_rank(99)}), "99");
     mirt_dataset *d = mirt_repeat(images(), -5);
@@ -268,16 +268,16 @@ static void check_directories(void) {
     DATA(DIRECTORY(.height = 0), "/mirrortrain-test/none");
     DATA(DIRECTORY(.height = -1), "-1");
     DATA(DIRECTORY(.width = -1), "-1");
-    DATA(DIRECTORY(.color_mode = (mirt_color_mode)9), "no color mode 9");
-    DATA(DIRECTORY(.color_mode = (mirt_color_mode)-1), "no color mode -1");
+    DATA(DIRECTORY(.color_mode = (mirt_color_mode)9), "invalid color mode (9)");
+    DATA(DIRECTORY(.color_mode = (mirt_color_mode)-1), "invalid color mode (-1)");
     DATA(DIRECTORY(.interpolation = (mirt_interpolation)99), "99");
     DATA(DIRECTORY(.interpolation = (mirt_interpolation)-1), "-1");
-    DATA(DIRECTORY(.label_mode = (mirt_label_mode)9), "no label mode 9");
-    DATA(DIRECTORY(.label_mode = (mirt_label_mode)-1), "no label mode -1");
-    DATA(DIRECTORY(.corrupt = (mirt_corrupt)9), "no policy 9");
-    DATA(DIRECTORY(.corrupt = (mirt_corrupt)-1), "no policy -1");
+    DATA(DIRECTORY(.label_mode = (mirt_label_mode)9), "invalid label mode (9)");
+    DATA(DIRECTORY(.label_mode = (mirt_label_mode)-1), "invalid label mode (-1)");
+    DATA(DIRECTORY(.corrupt = (mirt_corrupt)9), "invalid policy for corrupt images (9)");
+    DATA(DIRECTORY(.corrupt = (mirt_corrupt)-1), "invalid policy for corrupt images (-1)");
     DATA(DIRECTORY(.dtype = MIRT_INT32), "");
-    DATA(DIRECTORY(.batch_size = -2), "batches of -2");
+    DATA(DIRECTORY(.batch_size = -2), "invalid batch size (-2)");
     DATA(DIRECTORY(.crop_to_aspect_ratio = true, .pad_to_aspect_ratio = true), "");
     DATA(DIRECTORY(.class_names = names, .num_class_names = -1), "");
     DATA(DIRECTORY(.class_names = (const char *const[]){"a", NULL}, .num_class_names = 2), "");
@@ -290,19 +290,19 @@ static void check_directories(void) {
     DATA(DIRECTORY(.validation_split = 1), "1");
     DATA(DIRECTORY(.validation_split = -0.5), "-0.5");
     DATA(DIRECTORY(.validation_split = (double)NAN), "nan");
-    DATA(DIRECTORY(.validation_split = 0.5, .subset = (mirt_subset)9), "no subset 9");
-    DATA(DIRECTORY(.validation_split = 0.5, .subset = (mirt_subset)-1), "no subset -1");
+    DATA(DIRECTORY(.validation_split = 0.5, .subset = (mirt_subset)9), "invalid subset (9)");
+    DATA(DIRECTORY(.validation_split = 0.5, .subset = (mirt_subset)-1), "invalid subset (-1)");
     DATA(DIRECTORY(.validation_split = 0.5, .subset = MIRT_SUBSET_TRAINING), "seed");
     DATA(DIRECTORY(.decode = {.max_side = -1}), "");
-    STATUS(mirt_image_datasets_from_directory("x", NULL, NULL, &both[1]), "place for the data sets");
-    STATUS(mirt_image_datasets_from_directory("x", NULL, &both[0], NULL), "place for the data sets");
+    STATUS(mirt_image_datasets_from_directory("x", NULL, NULL, &both[1]), "no pointers for the data sets");
+    STATUS(mirt_image_datasets_from_directory("x", NULL, &both[0], NULL), "no pointers for the data sets");
     STATUS(mirt_image_datasets_from_directory(NULL, NULL, &both[0], &both[1]), "directory");
     STATUS(mirt_image_datasets_from_directory("/mirrortrain-test/none", &(mirt_image_directory_desc){.height = -1},
                                               &both[0], &both[1]),
            "-1");
     ok(!both[0] && !both[1], "both are NULL");
     STATUS(mirt_image_directory_part(NULL, NULL, MIRT_SUBSET_TRAINING, path, sizeof path), "directory");
-    STATUS(mirt_image_directory_part("x", NULL, MIRT_SUBSET_TRAINING, NULL, 1), "place for the path");
+    STATUS(mirt_image_directory_part("x", NULL, MIRT_SUBSET_TRAINING, NULL, 1), "no buffer for the path");
     STATUS(mirt_image_directory_part("x", NULL, MIRT_SUBSET_ALL, path, sizeof path), "");
     STATUS(mirt_image_directory_part("/mirrortrain-test/none", NULL, MIRT_SUBSET_TRAINING, path, sizeof path),
            "/mirrortrain-test/none");

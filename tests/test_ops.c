@@ -306,7 +306,7 @@ static void check_rows(void) {
            "%s: the row and new attributes are of its family", op->name);
         ok(!(op->saved_attrs & ~saved_by(op->family)), "%s: saves no attributes of another family", op->name);
         const bool leaf = op->space != MIRT__SPACE_NONE;
-        ok(op->run || op->alias || op->lower || leaf, "%s: the output is computed or stored elsewhere", op->name);
+        ok(op->run || op->alias || op->lower || leaf || op->reduces || op->updates, "%s: the output is computed or stored elsewhere", op->name);
         ok(!op->alias || (!op->run && !op->overwrites), "%s: an alias has no kernel", op->name);
         ok(!op->steady || op->lower, "%s: only lowered ops differ in training", op->name);
         ok(!op->strips == !(op->lazy_x | op->lazy_dy), "%s: only convolutions read lazy tensors", op->name);
@@ -376,9 +376,26 @@ static void check_batch_norm(void) {
     }
 }
 
+/* The nodes that mirroring appends have no outputs and nothing to run: the step runs them (test_separate_devices). */
+static void check_buckets(void) {
+    static const mirt__op_id ids[] = {MIRT__OP_all_reduce_bucket, MIRT__OP_update_bucket};
+    mirt__graph graph;
+    mirt__model_graph_init(&graph, NULL);
+    for (int i = 0; i < MIRT__COUNT(ids); i++) {
+        const bool good = mirt__bucket_op(&graph, ids[i], 3 + i) == MIRT_OK && graph.count == i + 1;
+        const mirt__node *node = good ? graph.node[i] : NULL;
+        ok(good && node->id == ids[i] && node->a.index == 3 + i && node->num_out == 0 && !mirt__node_runs(node) &&
+               node->op->reduces == (i == 0) && node->op->updates == (i == 1),
+           "%s is a node of a bucket", mirt__op_get(ids[i])->name);
+        if (good) op_seen[node->id] = true;
+    }
+    mirt__graph_free(&graph);
+}
+
 static void check_every_op_has_a_case(void) {
     check_loss_weight();
     check_batch_norm();
+    check_buckets();
     for (int id = 0; id < MIRT__OP_COUNT; id++) {
         ok(op_seen[id], "%s is in the program of a case", mirt__op_get((mirt__op_id)id)->name);
     }

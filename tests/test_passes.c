@@ -85,8 +85,8 @@ static void check_sources(void) {
     static const struct {
         source s;
         const char *says;
-    } bad[] = {{{17, -1, -1, false, false}, "gave the code 7 for sample 17"},
-               {{17, -1, -1, true, false}, "gave the code 7 for sample 17"},
+    } bad[] = {{{17, -1, -1, false, false}, "returned 7 for sample 17"},
+               {{17, -1, -1, true, false}, "returned 7 for sample 17"},
                {{-1, 17, -1, true, false}, "17"}};
     mirt_strategy *s = strategy_of(2, 2, 1);
     mirt_model *m = model_of(s, 1, CLASSES);

@@ -38,7 +38,8 @@ typedef enum mirt__family {
     X(average_pool2d_grad, window) X(user, data) X(user_grad, data) X(softmax, plain) X(softmax_grad, plain) \
     X(loss, loss) X(loss_grad, loss) X(accuracy, plain) X(dropout, random) X(dropout_mask, random) X(augment, data) \
     X(conv2d_transpose, window) X(resize2d, resize) X(resize2d_grad, resize) X(norm_stats, norm) X(normalize, norm) \
-    X(norm_grad_sums, norm) X(norm_grad_input, norm) X(batch_norm, norm) X(all_reduce, plain)
+    X(norm_grad_sums, norm) X(norm_grad_input, norm) X(batch_norm, norm) X(all_reduce, plain) \
+    X(all_reduce_bucket, plain) X(update_bucket, plain)
 typedef enum mirt__op_id {
 #define MIRT__OP_ENUM(name, family) MIRT__OP_##name,
     MIRT__OP_LIST(MIRT__OP_ENUM)
@@ -364,6 +365,7 @@ struct mirt__op {
     mirt__space space;   /* leaves: where the bytes of an input or a variable are stored; others: NONE */
     bool user_code;      /* calls user code, which runs only on CPUs */
     bool meets;          /* replicas exchange values: the program is cut after this node */
+    bool reduces, updates; /* a bucket of gradients, once per device and step: appended by mirroring */
     bool row_wise;       /* deterministic; each row of an output depends only on that row of the inputs */
     bool stops_gradient;
     bool keeps_range;    /* the output stays within the range of values of input 0 */

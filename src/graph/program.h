@@ -27,6 +27,7 @@ typedef struct mirt__program {
     int *cut;       /* nodes between segments */
     int num_cuts;
     int first_gradient; /* the node where backward begins; -1: none */
+    int mirrored;       /* the nodes from here on are those that mirroring appended */
 } mirt__program;
 
 /* The memory one replay works on. */

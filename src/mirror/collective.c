@@ -45,7 +45,8 @@ static void mirt__plan_tree(const mirt__exchange_job *job, int device) {
 
 /* All parts in the order of devices that begins with `first`. */
 static void mirt__plan_chain(const mirt__exchange_job *job, int first) {
-    for (int i = 0; i < job->strategy->num_devices; i++) mirt__append_parts(job, (first + i) % job->strategy->num_devices);
+    for (int i = 0; i < job->strategy->num_devices; i++)
+        mirt__append_parts(job, (first + i) % job->strategy->num_devices);
     for (int part = 1; part < job->out->parts; part++) {
         job->out->add[part - 1].into = 0;
         job->out->add[part - 1].from = part;
@@ -83,7 +84,8 @@ MIRT__LIB const char *mirt__collective_name(mirt_collective collective, const ch
     return row ? row->name : NULL;
 }
 
-MIRT__LIB void mirt__exchange_plan(const mirt_strategy *strategy, int replicas, int active, bool slot_per_replica, int device, mirt__exchange *out) {
+MIRT__LIB void mirt__exchange_plan(const mirt_strategy *strategy, int replicas, int active, bool slot_per_replica,
+                                   int device, mirt__exchange *out) {
     mirt__exchange_job job;
     job.strategy = strategy;
     job.replicas = replicas;
@@ -94,7 +96,8 @@ MIRT__LIB void mirt__exchange_plan(const mirt_strategy *strategy, int replicas, 
     mirt__collective_get(strategy->collective)->plan(&job, device);
 }
 
-MIRT__LIB void mirt__exchange_range(const mirt_strategy *strategy, int64_t elements, int device, int64_t *begin, int64_t *end) {
+MIRT__LIB void mirt__exchange_range(const mirt_strategy *strategy, int64_t elements, int device, int64_t *begin,
+                                    int64_t *end) {
     const int64_t vector = MIRT__ALIGN / (int64_t)sizeof(mirt__real);
     int64_t first = 0, count = elements / vector + (elements % vector != 0);
     if (!mirt__collective_get(strategy->collective)->first_device) {
@@ -109,8 +112,10 @@ MIRT__LIB void mirt__exchange_range(const mirt_strategy *strategy, int64_t eleme
     if (*begin > *end) *begin = *end;
 }
 
-MIRT__LIB void mirt__update_range(const mirt_strategy *strategy, int64_t elements, int device, int64_t *begin, int64_t *end) {
+MIRT__LIB void mirt__update_range(const mirt_strategy *strategy, int64_t elements, int device, int64_t *begin,
+                                  int64_t *end) {
     *begin = 0;
     *end = elements;
-    if (strategy->able.shards || mirt__device_copies(strategy) == 1) mirt__exchange_range(strategy, elements, device, begin, end);
+    if (strategy->able.shards || mirt__device_copies(strategy) == 1)
+        mirt__exchange_range(strategy, elements, device, begin, end);
 }

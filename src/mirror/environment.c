@@ -25,7 +25,9 @@ static void mirt__env_value(mirt__text *out, const char *name, const char *value
     mirt__text_add(out, "%s\"%s\": %s", first ? "" : ", ", name, value);
 }
 
-static void mirt__env_bool(mirt__text *out, const char *name, bool value) { mirt__env_value(out, name, value ? "true" : "false"); }
+static void mirt__env_bool(mirt__text *out, const char *name, bool value) {
+    mirt__env_value(out, name, value ? "true" : "false");
+}
 
 static void mirt__env_int(mirt__text *out, const char *name, int value) {
     char text[16];
@@ -46,7 +48,11 @@ static void mirt__env_build(mirt__text *out) {
 #if defined(__cplusplus)
     mirt__env_string(out, "language", __cplusplus >= 202002L ? "C++20" : __cplusplus >= 201703L ? "C++17" : "C++");
 #else
-    mirt__env_string(out, "language", __STDC_VERSION__ > 201710L ? "C23" : __STDC_VERSION__ >= 201710L ? "C17" : __STDC_VERSION__ >= 201112L ? "C11" : "C");
+    mirt__env_string(out, "language",
+                     __STDC_VERSION__ > 201710L    ? "C23"
+                     : __STDC_VERSION__ >= 201710L ? "C17"
+                     : __STDC_VERSION__ >= 201112L ? "C11"
+                                                   : "C");
 #endif
 #ifndef MIRRORTRAIN_NO_IMAGES
     mirt__decoders_here(&stb, &turbo);
@@ -95,8 +101,9 @@ static void mirt__env_features(mirt__text *out) {
     char list[96] = "";
     size_t used = 0;
 #if defined(__x86_64__)
-#define MIRT__ENV_FEATURE(name) \
-    if (__builtin_cpu_supports(name)) used += (size_t)snprintf(list + used, sizeof list - used, "%s" name, used ? " " : "")
+#define MIRT__ENV_FEATURE(name)                                                                                        \
+    if (__builtin_cpu_supports(name))                                                                                  \
+    used += (size_t)snprintf(list + used, sizeof list - used, "%s" name, used ? " " : "")
     __builtin_cpu_init();
     MIRT__ENV_FEATURE("avx2");
     MIRT__ENV_FEATURE("fma");
@@ -137,7 +144,8 @@ static void mirt__env_machine(const mirt_strategy *s, mirt__text *out) {
 /* Those that choose kernels, cores, memory or libraries; others are nobody's business. */
 static void mirt__env_variables(mirt__text *out) {
     static const char *const names[] = {
-        "MIRT_CPU", "MIRT_CORES", "MIRT_DEVICES", "CUDA_VISIBLE_DEVICES", "OMP_NUM_THREADS", "OMP_PROC_BIND", "GLIBC_TUNABLES", "MALLOC_ARENA_MAX", "LD_PRELOAD",
+        "MIRT_CPU",      "MIRT_CORES",     "MIRT_DEVICES",     "CUDA_VISIBLE_DEVICES", "OMP_NUM_THREADS",
+        "OMP_PROC_BIND", "GLIBC_TUNABLES", "MALLOC_ARENA_MAX", "LD_PRELOAD",
     };
     mirt__text_add(out, ", \"variables\": {");
     for (int i = 0; i < MIRT__COUNT(names); i++) {

@@ -19,7 +19,8 @@ static void mirt__block_free(const mirt_strategy *s, int device, char *block) {
 MIRT__LIB mirt_status mirt__memory_reserve(mirt_strategy *s, const mirt__layout *needs) {
     mirt__layout all;
     size_t bytes;
-    if (s->running) return mirt__fail(MIRT_E_STATE, "the code of an op cannot run or record models of its own strategy");
+    if (s->running)
+        return mirt__fail(MIRT_E_STATE, "the code of an op cannot run or record models of its own strategy");
     char *block[MIRT__MAX_DEVICES];
     all.gradients = mirt__larger(s->layout.gradients, needs->gradients);
     all.arena = mirt__larger(s->layout.arena, needs->arena);
@@ -28,7 +29,8 @@ MIRT__LIB mirt_status mirt__memory_reserve(mirt_strategy *s, const mirt__layout 
     all.scratch = mirt__larger(s->layout.scratch, needs->scratch);
     all.io = mirt__larger(s->layout.io, needs->io);
     if (s->block[0] && memcmp(&all, &s->layout, sizeof all) == 0) return MIRT_OK;
-    if (!mirt__layout_bytes(&all, &bytes)) return mirt__fail(MIRT_E_NOMEM, "a batch of this size needs more memory than can be addressed");
+    if (!mirt__layout_bytes(&all, &bytes))
+        return mirt__fail(MIRT_E_NOMEM, "a batch of this size needs more memory than can be addressed");
     mirt__memory_free(s); /* there may not be room for both */
     for (int d = 0; d < s->num_devices; d++) {
         block[d] = (char *)s->backend->alloc(s->device[d].remote, bytes);

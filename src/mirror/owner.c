@@ -10,8 +10,10 @@ static mirt_status mirt__may_use(const mirt_strategy *s, const char *call) {
     const void *owner = __atomic_load_n(&s->owner, __ATOMIC_ACQUIRE);
     if (!owner || owner == mirt__thread_identity()) return MIRT_OK;
     const char *other = __atomic_load_n(&s->owner_call, __ATOMIC_ACQUIRE);
-    return mirt__fail(MIRT_E_STATE, "%s: another thread is in %s on the same strategy; a strategy and its models serve one thread at a time", call,
-                      other ? other : "a call");
+    return mirt__fail(
+        MIRT_E_STATE,
+        "%s: another thread is in %s on the same strategy; a strategy and its models serve one thread at a time", call,
+        other ? other : "a call");
 }
 
 MIRT__LIB bool mirt__use_begin(mirt_strategy **strategy, const char *call) {

@@ -55,6 +55,8 @@ MIRT__LIB mirt_status mirt__check_parts(const mirt_strategy *strategy, int repli
         before += stack.depth;
     }
     if (most <= MIRT__MAX_PARTS) return MIRT_OK;
-    return mirt__fail(MIRT_E_INVALID, "%d replicas on %d devices leave %d partial sums, at most %d work; make the replicas a power of two times the devices",
+    return mirt__fail(MIRT_E_INVALID,
+                      "%d replicas on %d devices leave %d partial sums, at most %d work; make the replicas a power of "
+                      "two times the devices",
                       replicas, strategy->num_devices, most, MIRT__MAX_PARTS);
 }

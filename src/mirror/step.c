@@ -13,65 +13,7 @@ static bool mirt__step_sums_first(const mirt__step *step) {
     return mirt__step_norms(step) || !step->strategy->able.shards;
 }
 
-/* >>run: replicas leave their gradients in a binary counter of buffers */
-
-typedef struct mirt__counter {
-    mirt__tree_stack stack;
-    int first; /* replica of the device */
-    bool slot_per_replica;
-} mirt__counter;
-
-static int mirt__counter_slot(const mirt__counter *c, int depth) {
-    return c->slot_per_replica ? c->stack.node[depth].lo - c->first : depth;
-}
-
-static mirt__range mirt__overlap(const mirt__range *a, int64_t begin, int64_t end) {
-    mirt__range r;
-    r.begin = a->begin > begin ? a->begin : begin;
-    r.end = a->end < end ? a->end : end;
-    return r;
-}
-
-/* The additions of the gradients of `replica`, of elements [begin, end). */
-static void mirt__counter_add(const mirt__step *step, const mirt__counter *c, int device, int replica, int64_t begin,
-                              int64_t end) {
-    int slot[64];
-    mirt__tree_stack stack = c->stack;
-    const mirt__where where = mirt__where_of(step, device);
-    for (int i = 0; i < stack.depth; i++) slot[i] = mirt__counter_slot(c, i);
-    slot[stack.depth] = c->slot_per_replica ? replica - c->first : stack.depth;
-    int merges = mirt__tree_push(&stack, replica, 1);
-    if (merges && step->num_ranges) mirt__step_mark(step, device, MIRT_PHASE_REDUCE_HIDDEN, replica, -1);
-    for (int top = stack.depth - 1 + merges; merges > 0; merges--, top--) {
-        mirt__real *into = mirt__gradient_at(step, device, slot[top - 1]),
-                   *from = mirt__gradient_at(step, device, slot[top]);
-        for (int i = 0; i < step->num_ranges; i++) {
-            const mirt__range range = mirt__overlap(&step->range[i], begin, end);
-            if (range.begin < range.end)
-                step->strategy->kernels->accumulate(into + range.begin, from + range.begin, range.end - range.begin,
-                                                    &where);
-        }
-    }
-}
-
-/* The last replica of a device, whose buckets are reduced as backward completes them. */
-typedef struct mirt__sending {
-    const mirt__step *step;
-    const mirt__counter *counter;
-    int device, replica, next; /* replica -1: the device has none in this step */
-} mirt__sending;
-
-static void mirt__send_bucket(mirt__sending *s) {
-    const mirt__bucket *bucket = &s->step->bucket[s->next++];
-    if (s->replica >= 0) mirt__counter_add(s->step, s->counter, s->device, s->replica, bucket->begin, bucket->end);
-    mirt__step_reduce(s->step, s->device, bucket);
-}
-
-static void mirt__send_ready(void *user, const mirt__call *call, int node) {
-    mirt__sending *s = (mirt__sending *)user;
-    (void)call;
-    while (s->next < s->step->num_buckets && s->step->bucket[s->next].ready <= node) mirt__send_bucket(s);
-}
+/* >>run */
 
 /* One segment of the program. `sending`: what is told of every node, or NULL. */
 static void mirt__replay(mirt__step *step, int segment, int device, const mirt__bases *b, int replica,
@@ -124,11 +66,12 @@ static bool mirt__run_segments(mirt__step *step, int device) {
     sending.counter = &counter;
     sending.device = device;
     sending.replica = -1;
+    sending.next = step->program.mirrored;
     for (int segment = 0; segment <= cuts; segment++) {
         mirt__run_segment(step, device, segment, end < active ? end : active, &counter, &sending);
         if (segment < cuts && !mirt__step_cut(step, device, step->program.cut[segment])) return false;
     }
-    while (step->overlaps && sending.next < step->num_buckets) mirt__send_bucket(&sending);
+    if (step->overlaps) mirt__send_buckets(&sending, INT_MAX);
     if (step->overlaps) step->strategy->backend->reduced(step->strategy->device[device].remote);
     return true;
 }
@@ -185,7 +128,10 @@ MIRT__LIB void mirt__step_run_rows(void *arg, int device) {
 static void mirt__reduce_all(const mirt__step *step, int device) {
     const mirt_strategy *s = step->strategy;
     if (step->overlaps) return; /* it is on its way */
-    for (int i = 0; i < step->num_buckets; i++) mirt__step_reduce(step, device, &step->bucket[i]);
+    for (int i = step->program.mirrored; i < step->program.graph.count; i++) {
+        const mirt__node *node = step->program.graph.node[i];
+        if (node->op->reduces) mirt__step_reduce(step, device, &step->bucket[node->a.index]);
+    }
     s->backend->reduced(s->device[device].remote);
 }
 
@@ -282,8 +228,10 @@ static bool mirt__apply(mirt__step *step, int device) {
     mirt__apply_states(step, device);
     memset(&u, 0, sizeof u);
     if (step->num_ranges) mirt__apply_parts(step, device, &u);
-    for (int i = 0; i < step->num_buckets && step->num_ranges; i++)
-        mirt__apply_bucket(step, device, &step->bucket[i], u);
+    for (int i = step->program.mirrored; i < step->program.graph.count && step->num_ranges; i++) {
+        const mirt__node *node = step->program.graph.node[i];
+        if (node->op->updates) mirt__apply_bucket(step, device, &step->bucket[node->a.index], u);
+    }
     return true;
 }
 

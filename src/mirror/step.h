@@ -117,6 +117,29 @@ MIRT__LIB void mirt__step_update(void *step, int device);
 /* Whether it leaves anything but results. */
 MIRT__LIB bool mirt__step_updates(const mirt__step *step);
 
+/* --- buffers.c: a device's gradient buffers --- */
+/* Which sums of replicas the buffers hold. */
+typedef struct mirt__counter {
+    mirt__tree_stack stack;
+    int first; /* replica of the device */
+    bool slot_per_replica;
+} mirt__counter;
+/* The additions with which the gradients of `replica` join, of elements [begin, end). */
+MIRT__LIB void mirt__counter_add(const mirt__step *step, const mirt__counter *c, int device, int replica, int64_t begin,
+                                 int64_t end);
+/* The last replica of a device, whose buckets are reduced as backward completes them. */
+typedef struct mirt__sending {
+    const mirt__step *step;
+    const mirt__counter *counter;
+    int device, replica; /* replica -1: the device has none in this step */
+    int next;            /* node of the program that reduces */
+} mirt__sending;
+/* Reduces the buckets that are complete after node `ready` of the program. */
+MIRT__LIB void mirt__send_buckets(mirt__sending *sending, int ready);
+/* The same, as what a replay tells of every node. */
+MIRT__LIB void mirt__send_ready(void *sending, const mirt__call *call, int node);
+MIRT__LIB mirt__range mirt__overlap(const mirt__range *a, int64_t begin, int64_t end);
+
 /* --- place.c: where a step's data are on the devices --- */
 /* Rows of the batch under way that `replica` owns. */
 MIRT__LIB int64_t mirt__replica_share(const mirt__step *step, int replica, int64_t *first);
@@ -184,7 +207,7 @@ MIRT__LIB mirt_status mirt__step_failure(mirt__step *step);
 typedef struct mirt__gradient_part {
     int64_t begin, count;
 } mirt__gradient_part;
-/* Mirrors a program: puts the gradients, sorted by `begin`, into buckets. */
+/* Puts the gradients, sorted by `begin`, into buckets, and appends their nodes to the program. */
 MIRT__LIB mirt_status mirt__mirror(mirt__step *step, const mirt__gradient_part *part, int count);
 
 #endif

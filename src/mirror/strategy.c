@@ -40,7 +40,8 @@ MIRT__LIB void mirt__log(const mirt_strategy *strategy, mirt_log_level level, co
     line.strategy = strategy;
     line.level = level;
     va_start(args, format);
-    if (level == MIRT_LOG_PROGRESS) vsnprintf(line.text, sizeof line.text, format, args); /* it moves the cursor itself */
+    if (level == MIRT_LOG_PROGRESS)
+        vsnprintf(line.text, sizeof line.text, format, args); /* it moves the cursor itself */
     else mirt__vprint(line.text, sizeof line.text, format, args);
     va_end(args);
     if (strategy->log == mirt__log_stderr) mirt__log_write(&line);
@@ -56,18 +57,24 @@ MIRT_API void mirt_set_log(mirt_strategy *strategy, mirt_log_fn fn, void *user) 
 
 static mirt_status mirt__check_strategy(const mirt_strategy *s) {
     if (s->kind == MIRT_ONE_DEVICE && s->num_devices > 1) {
-        return mirt__fail(MIRT_E_INVALID, "a strategy of one device is given %d; name one, or take a mirrored strategy", s->num_devices);
+        return mirt__fail(MIRT_E_INVALID, "a strategy of one device is given %d; name one, or take a mirrored strategy",
+                          s->num_devices);
     }
     if (s->num_replicas < s->num_devices) {
-        return mirt__fail(MIRT_E_INVALID, "%d replica%s on %d devices: every device needs at least one replica", s->num_replicas,
-                          s->num_replicas == 1 ? "" : "s", s->num_devices);
+        return mirt__fail(MIRT_E_INVALID, "%d replica%s on %d devices: every device needs at least one replica",
+                          s->num_replicas, s->num_replicas == 1 ? "" : "s", s->num_devices);
     }
-    if (s->num_replicas > MIRT__MAX_REPLICAS) return mirt__fail(MIRT_E_INVALID, "%d replicas asked for; at most %d work", s->num_replicas, MIRT__MAX_REPLICAS);
-    if (s->threads < 1 || s->threads > 1024) return mirt__fail(MIRT_E_INVALID, "%d threads per device asked for; it must be between 1 and 1024", s->threads);
+    if (s->num_replicas > MIRT__MAX_REPLICAS)
+        return mirt__fail(MIRT_E_INVALID, "%d replicas asked for; at most %d work", s->num_replicas,
+                          MIRT__MAX_REPLICAS);
+    if (s->threads < 1 || s->threads > 1024)
+        return mirt__fail(MIRT_E_INVALID, "%d threads per device asked for; it must be between 1 and 1024", s->threads);
 #ifdef MIRRORTRAIN_NO_THREADS
     if (s->num_devices > 1 || s->threads > 1) {
-        return mirt__fail(MIRT_E_THREAD, "%d devices of %d threads: built with MIRRORTRAIN_NO_THREADS there is one device of one thread",
-                          s->num_devices, s->threads);
+        return mirt__fail(
+            MIRT_E_THREAD,
+            "%d devices of %d threads: built with MIRRORTRAIN_NO_THREADS there is one device of one thread",
+            s->num_devices, s->threads);
     }
 #endif
     return mirt__check_parts(s, s->num_replicas);
@@ -88,12 +95,14 @@ static void mirt__introduce_cores(const mirt_strategy *s, bool asked, int cores)
     if (idle > 0 && asked) {
         mirt__log(s, MIRT_LOG_INFO, "%d of %d cores are left to others, as asked for", idle, cores);
     } else if (idle > 0) {
-        mirt__log(s, MIRT_LOG_WARNING, "%d of %d cores stay idle: %d devices get %d each; a number of devices that divides %d uses all", idle, cores,
-                  s->num_devices, s->threads, cores);
+        mirt__log(s, MIRT_LOG_WARNING,
+                  "%d of %d cores stay idle: %d devices get %d each; a number of devices that divides %d uses all",
+                  idle, cores, s->num_devices, s->threads, cores);
     }
     if ((int64_t)s->num_devices * s->threads > cores) {
-        mirt__log(s, MIRT_LOG_WARNING, "%d device%s of %d thread%s share%s %d core%s: the same results, but not faster", s->num_devices,
-                  s->num_devices == 1 ? "" : "s", s->threads, s->threads == 1 ? "" : "s", s->num_devices == 1 ? "s" : "", cores, cores == 1 ? "" : "s");
+        mirt__log(s, MIRT_LOG_WARNING, "%d device%s of %d thread%s share%s %d core%s: the same results, but not faster",
+                  s->num_devices, s->num_devices == 1 ? "" : "s", s->threads, s->threads == 1 ? "" : "s",
+                  s->num_devices == 1 ? "s" : "", cores, cores == 1 ? "" : "s");
     }
 }
 
@@ -106,17 +115,23 @@ static void mirt__introduce_devices(const mirt_strategy *s, const mirt__found *f
     }
     const char *several = s->num_devices == 1 ? "" : "s";
     if (!s->able.in_place) snprintf(out, size, "%d GPU%s%s", s->num_devices, several, names);
-    else snprintf(out, size, "%s%d CPU device%s%s of %d thread%s (%s)", !found->default_cores ? "" : found->no_driver ? "no GPU (no NVIDIA driver), " : "no GPU, ",
-                  s->num_devices, several, names, s->threads, s->threads == 1 ? "" : "s", s->kernels->name);
+    else
+        snprintf(out, size, "%s%d CPU device%s%s of %d thread%s (%s)",
+                 !found->default_cores ? ""
+                 : found->no_driver    ? "no GPU (no NVIDIA driver), "
+                                       : "no GPU, ",
+                 s->num_devices, several, names, s->threads, s->threads == 1 ? "" : "s", s->kernels->name);
 }
 
 static void mirt__introduce(const mirt_strategy *s, const mirt__found *found, const char *about, const char *joined) {
     const char *why = "", *name = mirt__collective_name(s->collective, &why);
     char how[160] = "", kind[MIRT__MAX_DEVICES * 10 + 96];
     mirt__introduce_devices(s, found, kind, sizeof kind);
-    if (s->num_replicas > 1) snprintf(how, sizeof how, ", gradients summed by %s (%s: %s)", name, s->collective == MIRT_COLLECTIVE_AUTO ? "auto" : "asked for", why);
-    mirt__log(s, MIRT_LOG_INFO, "mirrortrain %s: %s, %d replica%s%s%s%s", mirt_version(), kind, s->num_replicas, s->num_replicas == 1 ? "" : "s",
-              s->kind == MIRT_CENTRAL_STORAGE ? ", one copy of the weights" : "",
+    if (s->num_replicas > 1)
+        snprintf(how, sizeof how, ", gradients summed by %s (%s: %s)", name,
+                 s->collective == MIRT_COLLECTIVE_AUTO ? "auto" : "asked for", why);
+    mirt__log(s, MIRT_LOG_INFO, "mirrortrain %s: %s, %d replica%s%s%s%s", mirt_version(), kind, s->num_replicas,
+              s->num_replicas == 1 ? "" : "s", s->kind == MIRT_CENTRAL_STORAGE ? ", one copy of the weights" : "",
               s->winograd && s->able.in_place ? ", Winograd's convolutions" : "", how);
     if (*about) mirt__log(s, MIRT_LOG_INFO, "%s", about);
     if (*joined) mirt__log(s, MIRT_LOG_INFO, "%s", joined);
@@ -124,7 +139,8 @@ static void mirt__introduce(const mirt_strategy *s, const mirt__found *found, co
 
 /* >>devices */
 
-MIRT__LIB mirt_status mirt__devices_open(mirt_strategy *s, const mirt_strategy_desc *desc, char about[256], char how[256]) {
+MIRT__LIB mirt_status mirt__devices_open(mirt_strategy *s, const mirt_strategy_desc *desc, char about[256],
+                                         char how[256]) {
     mirt__remote_info info;
     mirt__remote *remote[MIRT__MAX_DEVICES];
     mirt__remote_join join;
@@ -159,7 +175,8 @@ MIRT__LIB void mirt__devices_close(mirt_strategy *s) {
 }
 
 static mirt_status mirt__devices_take(mirt_strategy *s, const mirt_strategy_desc *desc, mirt__found *found) {
-    if (mirt__find_devices(desc->devices, s->kind == MIRT_ONE_DEVICE, desc->repeat_devices, found) != MIRT_OK) return mirt_last_status();
+    if (mirt__find_devices(desc->devices, s->kind == MIRT_ONE_DEVICE, desc->repeat_devices, found) != MIRT_OK)
+        return mirt_last_status();
     if (found->warning[0]) mirt__log(s, MIRT_LOG_WARNING, "%s", found->warning);
     s->backend = found->backend;
     s->num_devices = found->count;
@@ -179,20 +196,24 @@ static mirt_status mirt__strategy_start(mirt_strategy *s, const mirt_strategy_de
     s->log_user = desc->log_user;
     s->seed = desc->seed;
     if (!cores || !mirt__kernels_best()) return mirt_last_status();
-    if ((int)desc->kind < 0 || desc->kind > MIRT_CENTRAL_STORAGE) return mirt__fail(MIRT_E_INVALID, "there is no kind of strategy number %d", (int)desc->kind);
+    if ((int)desc->kind < 0 || desc->kind > MIRT_CENTRAL_STORAGE)
+        return mirt__fail(MIRT_E_INVALID, "there is no kind of strategy number %d", (int)desc->kind);
     s->kind = desc->kind;
     if (mirt__devices_take(s, desc, &found) != MIRT_OK) return mirt_last_status();
     const char *why;
-    if (!mirt__collective_name(desc->collective, &why)) return mirt__fail(MIRT_E_INVALID, "there is no collective number %d", (int)desc->collective);
+    if (!mirt__collective_name(desc->collective, &why))
+        return mirt__fail(MIRT_E_INVALID, "there is no collective number %d", (int)desc->collective);
     s->winograd = desc->winograd;
     s->collective = desc->collective;
-    if (desc->replicas < 0 || desc->threads < 0) return mirt__fail(MIRT_E_INVALID, "replicas and threads cannot be negative");
+    if (desc->replicas < 0 || desc->threads < 0)
+        return mirt__fail(MIRT_E_INVALID, "replicas and threads cannot be negative");
     s->num_replicas = desc->replicas ? desc->replicas : s->num_devices;
     s->threads = s->backend->threads(desc->threads, found.named ? s->num_devices : cores, s->num_devices);
     for (int d = 0; d < s->num_devices; d++) {
         s->device[d].num_replicas = mirt__device_replicas(s, s->num_replicas, d, &s->device[d].first_replica);
     }
-    if (mirt__check_strategy(s) != MIRT_OK || mirt__watch_create(s, desc->timeout_seconds) != MIRT_OK || mirt__start_threads(s, cores) != MIRT_OK)
+    if (mirt__check_strategy(s) != MIRT_OK || mirt__watch_create(s, desc->timeout_seconds) != MIRT_OK ||
+        mirt__start_threads(s, cores) != MIRT_OK)
         return mirt_last_status();
     const size_t lanes = (size_t)s->num_devices * sizeof *s->lane;
     if (!(s->lane = (mirt__lane *)mirt__aligned_alloc(lanes))) return mirt_last_status();
@@ -225,13 +246,17 @@ static mirt_strategy *mirt__strategy_of(mirt_strategy_kind kind, const char *dev
 
 MIRT_API mirt_strategy *mirt_mirrored(const char *devices) { return mirt__strategy_of(MIRT_MIRRORED, devices); }
 MIRT_API mirt_strategy *mirt_one_device(const char *device) { return mirt__strategy_of(MIRT_ONE_DEVICE, device); }
-MIRT_API mirt_strategy *mirt_central_storage(const char *devices) { return mirt__strategy_of(MIRT_CENTRAL_STORAGE, devices); }
+MIRT_API mirt_strategy *mirt_central_storage(const char *devices) {
+    return mirt__strategy_of(MIRT_CENTRAL_STORAGE, devices);
+}
 
 MIRT_API void mirt_strategy_destroy(mirt_strategy *strategy) {
     MIRT__ENTER;
     if (!strategy || !mirt__may_destroy(strategy, "mirt_strategy_destroy")) return;
     if (strategy->held) {
-        mirt__log(strategy, MIRT_LOG_ERROR, "a model of this strategy is being trained or recorded; it cannot be destroyed before that call returns");
+        mirt__log(
+            strategy, MIRT_LOG_ERROR,
+            "a model of this strategy is being trained or recorded; it cannot be destroyed before that call returns");
         return;
     }
     if (strategy->models) strategy->drop_models(strategy);
@@ -247,8 +272,12 @@ MIRT_API void mirt_strategy_destroy(mirt_strategy *strategy) {
     mirt__free(strategy);
 }
 
-MIRT__LIB int mirt__device_copies(const mirt_strategy *strategy) { return strategy->kind == MIRT_CENTRAL_STORAGE ? 1 : strategy->num_devices; }
-MIRT__LIB int mirt__written_copies(const mirt_strategy *strategy) { return strategy->able.shards ? mirt__device_copies(strategy) : 1; }
+MIRT__LIB int mirt__device_copies(const mirt_strategy *strategy) {
+    return strategy->kind == MIRT_CENTRAL_STORAGE ? 1 : strategy->num_devices;
+}
+MIRT__LIB int mirt__written_copies(const mirt_strategy *strategy) {
+    return strategy->able.shards ? mirt__device_copies(strategy) : 1;
+}
 
 MIRT_API int mirt_num_replicas(const mirt_strategy *strategy) { return strategy ? strategy->num_replicas : 0; }
 MIRT_API int mirt_num_devices(const mirt_strategy *strategy) { return strategy ? strategy->num_devices : 0; }

@@ -1,5 +1,6 @@
+#include "../ops/ops.h"
 #include "step.h"
-/* Turns a program into a mirrored one: gradients are reduced and updated by buckets. */
+/* Mirrors a program: appends the all-reduce and the update of each bucket of gradients. */
 
 /* The node after which the gradients of elements [begin, end) are complete, and nobody reads them any more: sums take
  * their place. */
@@ -18,11 +19,11 @@ static int mirt__bucket_ready(const mirt__program *program, int64_t begin, int64
 
 /* From the back of the block, where backward begins: whole variables, a small bucket first so that something travels
  * early. */
-MIRT__LIB mirt_status mirt__mirror(mirt__step *step, const mirt__gradient_part *part, int count) {
+static mirt_status mirt__fill_buckets(mirt__step *step, const mirt__gradient_part *part, int count) {
     const int64_t first = (1 << 20) / (int64_t)sizeof(mirt__real), each = (25 << 20) / (int64_t)sizeof(mirt__real);
     int64_t end = (int64_t)(step->gradient_bytes / sizeof(mirt__real));
-    if (!count) return MIRT_OK;
-    if (!(step->bucket = (mirt__bucket *)mirt__calloc((size_t)count, sizeof *step->bucket))) return mirt_last_status();
+    if (!(step->bucket = (mirt__bucket *)mirt__calloc((size_t)count + 1, sizeof *step->bucket)))
+        return mirt_last_status();
     while (count > 0) {
         mirt__bucket *b = &step->bucket[step->num_buckets];
         b->begin = b->end = end;
@@ -35,6 +36,19 @@ MIRT__LIB mirt_status mirt__mirror(mirt__step *step, const mirt__gradient_part *
         if (step->num_buckets && b->ready < b[-1].ready) b->ready = b[-1].ready;
         end = b->begin;
         step->num_buckets++;
+    }
+    return MIRT_OK;
+}
+
+MIRT__LIB mirt_status mirt__mirror(mirt__step *step, const mirt__gradient_part *part, int count) {
+    mirt__graph *graph = &step->program.graph;
+    step->program.mirrored = graph->count;
+    if (mirt__fill_buckets(step, part, count) != MIRT_OK) return mirt_last_status();
+    for (int i = 0; i < step->num_buckets; i++) {
+        if (mirt__bucket_op(graph, MIRT__OP_all_reduce_bucket, i) != MIRT_OK) return mirt_last_status();
+    }
+    for (int i = 0; i < step->num_buckets; i++) {
+        if (mirt__bucket_op(graph, MIRT__OP_update_bucket, i) != MIRT_OK) return mirt_last_status();
     }
     return MIRT_OK;
 }

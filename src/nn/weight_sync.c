@@ -74,6 +74,7 @@ MIRT__LIB mirt_status mirt__device_weight_get(mirt_model *model, int device, int
     mirt_model *root = mirt__root(model, &first);
     mirt_strategy *s = root->strategy;
     const mirt__variable *v = &root->variable[first + variable];
+    if (device >= mirt__device_copies(s)) device = 0; /* all read one copy */
     if (mirt__usable(s) != MIRT_OK || mirt__weights_there(root) != MIRT_OK) return mirt_last_status();
     s->backend->copy_out(s->device[device].remote, out, root->device_weight[device] + v->offset, (size_t)v->count * sizeof *out);
     return s->backend->wait(s->device[device].remote) == MIRT_OK ? MIRT_OK : mirt__weights_lost(s);

@@ -133,6 +133,8 @@ typedef enum mirt__all_reduce_kind {
 } mirt__all_reduce_kind;
 /* Replaces `count` <= MIRT__MAX_OUT tensors by what they are over all replicas; returns the first, or NULL. */
 MIRT__LIB mirt_tensor *mirt__all_reduce_op(mirt_tensor **inout, int count, int kind);
+/* all_reduce_bucket or update_bucket of bucket number `bucket`. */
+MIRT__LIB mirt_status mirt__bucket_op(mirt__graph *graph, mirt__op_id id, int bucket);
 
 /* Shared by convolution and pooling. check: the attributes alone; false with the error set. out: one
    spatial axis of output and the zeros before it, as TensorFlow; false when nothing comes out. */

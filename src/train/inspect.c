@@ -29,8 +29,7 @@ static void mirt__inspect_spec(const mirt_model *model, mirt__program_kind kind,
     spec->num_fields = spec->num_x + spec->num_y;
 }
 
-/* The training step, or of a model without a loss what it predicts by. */
-static mirt_function *mirt__inspect_plan(mirt_model *model, int64_t batch) {
+MIRT__LIB mirt_function *mirt__inspect_plan(mirt_model *model, int64_t batch) {
     mirt__data_spec spec;
     mirt__program_kind kind = mirt__num_labels(model) ? MIRT__TRAIN : MIRT__PREDICT;
     if (batch < 1) return mirt__fail(MIRT_E_INVALID, "a global batch of %lld: it must be positive", (long long)batch), (mirt_function *)NULL;
@@ -218,52 +217,4 @@ MIRT_API const char *mirt_summary(mirt_model *model, int64_t batch) {
     mirt__summary_memory(model, t, batch, &model->summary);
     mirt__function_free(t);
     return model->summary.failed ? NULL : model->summary.data;
-}
-
-/* What mirroring puts around the program: the split before it, the exchange and the update after it. */
-static void mirt__mirrored_text(const mirt_model *model, int64_t batch, mirt__text *out) {
-    const mirt_strategy *s = model->strategy;
-    mirt__exchange x;
-    int64_t active = batch < s->num_replicas ? batch : s->num_replicas, first, rows;
-    mirt__text_add(out, "\nafter mirroring over %d replica%s on %d device%s:\n", s->num_replicas, s->num_replicas == 1 ? "" : "s", s->num_devices,
-                   s->num_devices == 1 ? "" : "s");
-    for (int r = 0; r < s->num_replicas; r++) {
-        int device = 0;
-        rows = mirt__share(batch, s->num_replicas, r, &first);
-        while (r >= s->device[device].first_replica + s->device[device].num_replicas) device++;
-        if (rows) mirt__text_add(out, "  scatter    rows %lld to %lld -> replica %d on %s\n", (long long)first, (long long)(first + rows - 1), r, s->device[device].name);
-        else mirt__text_add(out, "  scatter    no rows -> replica %d on %s\n", r, s->device[device].name);
-    }
-    mirt__text_add(out, "  grad       the program above, once a replica\n");
-    mirt__exchange_plan(s, s->num_replicas, (int)active, false, 0, &x);
-    for (int i = 0; i + 1 < x.parts; i++) {
-        mirt__text_add(out, "  all-reduce %s buffer %d += %s buffer %d\n", s->device[x.device[x.add[i].into]].name, x.slot[x.add[i].into],
-                       s->device[x.device[x.add[i].from]].name, x.slot[x.add[i].from]);
-    }
-    if (s->collective == MIRT_RING && x.parts > 1) {
-        mirt__text_add(out, "             so for the elements of %s; each other device begins with its own next one\n", s->device[0].name);
-    }
-    const bool own = mirt__device_copies(s) > mirt__written_copies(s);
-    for (int d = 0; d < s->num_devices; d++) {
-        int64_t begin, end;
-        mirt__update_range(s, (int64_t)(mirt__root(model, NULL)->trained_bytes / sizeof(mirt__real)), d, &begin, &end);
-        if (begin < end) mirt__text_add(out, "  apply      %s: %s on elements %lld to %lld, written to %s\n", s->device[d].name,
-                       mirt__optimizer_class_get(model->config.optimizer.kind)->name, (long long)begin,
-                       (long long)end - 1, own || s->num_devices == 1 ? "its weights" : mirt__device_copies(s) == 1 ? "the one copy" : "every device's copy");
-    }
-}
-
-MIRT_API const char *mirt_graph_text(mirt_model *model, int64_t batch) {
-    MIRT__USE_MODEL(model, NULL);
-    if (mirt__need_compiled(model, "mirt_graph_text") != MIRT_OK) return NULL;
-    if (!mirt__num_labels(model)) return mirt__fail(MIRT_E_STATE, "%s is compiled without a loss: it has no training step", model->name), (const char *)NULL;
-    mirt_function *t = mirt__inspect_plan(model, batch);
-    if (!t) return NULL;
-    mirt__text *out = &model->graph_text;
-    mirt__text_clear(out);
-    mirt__text_add(out, "training step of one replica, as recorded, differentiated and fused:\n");
-    mirt__program_text(&t->step.program, out);
-    mirt__mirrored_text(model, batch, out);
-    mirt__function_free(t);
-    return out->failed ? NULL : out->data;
 }

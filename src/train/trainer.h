@@ -69,6 +69,8 @@ MIRT__LIB mirt_status mirt__check_room(const mirt_function *function, int64_t ro
 MIRT__LIB void mirt__copy_predictions(const mirt_function *function, int64_t done, float *const *out);
 
 /* --- inspect.c --- */
+/* The training step without memory, or of a model without a loss the one that predicts; free with mirt__function_free. */
+MIRT__LIB mirt_function *mirt__inspect_plan(mirt_model *model, int64_t batch);
 MIRT__LIB void mirt__memory_of(const mirt_model *model, const mirt_function *function, mirt_memory *out);
 /* "1.40 MB", "812 bytes" into `out`, which is also returned. */
 MIRT__LIB const char *mirt__bytes_text(double bytes, char out[96]);

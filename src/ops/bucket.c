@@ -1,0 +1,17 @@
+#include "ops.h"
+/* Nodes that mirroring appends to a program: mirror/step.c runs them, once per device and step. */
+
+static bool mirt__bucket_shape(mirt__node *node) {
+    (void)node;
+    return true; /* they have no outputs: the device's table and the optimizer do the work */
+}
+
+MIRT__OP_ROW(all_reduce_bucket, MIRT__SET(shape, mirt__bucket_shape) MIRT__SET(reduces, true))
+MIRT__OP_ROW(update_bucket, MIRT__SET(shape, mirt__bucket_shape) MIRT__SET(updates, true))
+
+MIRT__LIB mirt_status mirt__bucket_op(mirt__graph *graph, mirt__op_id id, int bucket) {
+    mirt__attrs a = mirt__attrs_of(id);
+    a.index = bucket;
+    mirt__record(graph, id, &a, NULL, 0);
+    return graph->status;
+}

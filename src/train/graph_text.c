@@ -1,0 +1,89 @@
+#include "../ops/ops.h"
+#include "trainer.h"
+/* Prints the training step of a model before and after mirroring. */
+
+/* The split before the program. */
+static void mirt__scatter_text(const mirt__step *step, int64_t batch, mirt__text *out) {
+    const mirt_strategy *s = step->strategy;
+    int64_t first;
+    for (int r = 0; r < step->replicas; r++) {
+        int device = 0;
+        const int64_t rows = mirt__share(batch, step->replicas, r, &first);
+        while (r >= s->device[device].first_replica + s->device[device].num_replicas) device++;
+        mirt__text_add(out, "  scatter    ");
+        if (rows) mirt__text_add(out, "rows %lld to %lld", (long long)first, (long long)(first + rows - 1));
+        else mirt__text_add(out, "no rows");
+        mirt__text_add(out, " -> replica %d on %s\n", r, s->device[device].name);
+    }
+}
+
+static void mirt__all_reduce_text(const mirt__step *step, int64_t batch, const mirt__bucket *bucket, mirt__text *out) {
+    const mirt_strategy *s = step->strategy;
+    const char *why, *name = mirt__collective_name(s->collective, &why);
+    const int active = batch < step->replicas ? (int)batch : step->replicas;
+    mirt__exchange x;
+    mirt__text_add(out, "%lld elements by %s\n", (long long)bucket->elements, name);
+    mirt__exchange_plan(s, step->replicas, active, step->program.num_cuts > 0, 0, &x);
+    for (int i = 0; i + 1 < x.parts; i++) {
+        const int into = x.add[i].into, from = x.add[i].from;
+        mirt__text_add(out, "    add      %s buffer %d += %s buffer %d\n", s->device[x.device[into]].name, x.slot[into],
+                       s->device[x.device[from]].name, x.slot[from]);
+    }
+    if (s->collective == MIRT_RING && x.parts > 1)
+        mirt__text_add(out, "    these are the additions of %s; each other device begins with the one after it\n",
+                       s->device[0].name);
+}
+
+static void mirt__update_text(const mirt_function *f, const mirt__bucket *bucket, mirt__text *out) {
+    const mirt__step *step = &f->step;
+    const mirt_strategy *s = step->strategy;
+    const char *optimizer = mirt__optimizer_class_get(f->model->config.optimizer.kind)->name;
+    const int copies = mirt__written_copies(s);
+    const char *where = copies > 1                                ? "every device's copy"
+                        : mirt__device_copies(s) < s->num_devices ? "the one copy"
+                                                                  : "its weights";
+    mirt__text_add(out, "%lld elements\n", (long long)bucket->elements);
+    for (int d = 0; d < s->num_devices; d++) {
+        int64_t begin, end;
+        mirt__update_range(s, (int64_t)(step->gradient_bytes / sizeof(mirt__real)), d, &begin, &end);
+        if (begin < bucket->begin) begin = bucket->begin;
+        if (end > bucket->end) end = bucket->end;
+        if (begin < end)
+            mirt__text_add(out, "    on       %s: %s on elements %lld to %lld, written to %s\n", s->device[d].name,
+                           optimizer, (long long)begin, (long long)end - 1, where);
+    }
+}
+
+/* What mirroring puts around the program: the split, and the nodes that it appended. */
+static void mirt__mirrored_text(const mirt_function *f, int64_t batch, mirt__text *out) {
+    const mirt__step *step = &f->step;
+    const int devices = step->strategy->num_devices;
+    mirt__text_add(out, "\nafter mirroring over %d replica%s on %d device%s:\n", step->replicas,
+                   step->replicas == 1 ? "" : "s", devices, devices == 1 ? "" : "s");
+    mirt__scatter_text(step, batch, out);
+    mirt__text_add(out, "  run        the program above, once per replica\n");
+    for (int i = step->program.mirrored; i < step->program.graph.count; i++) {
+        const mirt__node *node = step->program.graph.node[i];
+        mirt__text_add(out, "  %-10s bucket %d, ", node->op->reduces ? "all_reduce" : "update", node->a.index);
+        if (node->op->reduces) mirt__all_reduce_text(step, batch, &step->bucket[node->a.index], out);
+        else mirt__update_text(f, &step->bucket[node->a.index], out);
+    }
+}
+
+MIRT_API const char *mirt_graph_text(mirt_model *model, int64_t batch) {
+    MIRT__USE_MODEL(model, NULL);
+    if (mirt__need_compiled(model, "mirt_graph_text") != MIRT_OK) return NULL;
+    if (!mirt__num_labels(model)) {
+        mirt__fail(MIRT_E_STATE, "%s is compiled without a loss: it has no training step", model->name);
+        return NULL;
+    }
+    mirt_function *f = mirt__inspect_plan(model, batch);
+    if (!f) return NULL;
+    mirt__text *out = &model->graph_text;
+    mirt__text_clear(out);
+    mirt__text_add(out, "training step of one replica, as recorded, differentiated and fused:\n");
+    mirt__program_text(&f->step.program, out);
+    mirt__mirrored_text(f, batch, out);
+    mirt__function_free(f);
+    return out->failed ? NULL : out->data;
+}
