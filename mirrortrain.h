@@ -375,6 +375,9 @@
 #if defined(MIRRORTRAIN_NO_TRAIN) && !defined(MIRRORTRAIN_NO_CALLBACKS)
 #define MIRRORTRAIN_NO_CALLBACKS
 #endif
+#if defined(MIRRORTRAIN_NO_TRAIN) || defined(MIRRORTRAIN_NO_IMAGES)
+#define MIRT__NO_IMAGE_DATASETS
+#endif
 #if defined(MIRRORTRAIN_NO_CALLBACKS) || defined(MIRRORTRAIN_NO_IMAGES) || defined(MIRRORTRAIN_NO_MODELS)
 #define MIRT__PARTIAL_BUILD
 #endif
@@ -3613,14 +3616,24 @@ const mirt__backend *mirt__cuda_backend(void) MIRT__WEAK;
 #endif
 #endif
 
-/* A static function, or an internal one, that only training calls. Predict-only programs drop it and what it alone
-   calls: functions that are not optimized gcc drops only if they are inline. */
+/* What only training runs. A predict-only program (MIRRORTRAIN_NO_TRAIN) has neither
+   - the files that src/FILES leaves out of it: what remains of their functions is prototypes (MIRT__ABSENT_LIB);
+   - MIRT__TRAINING, MIRT__TRAINING_LIB: functions of other files, in place of `static` and MIRT__LIB;
+   - MIRT__TRAINING_ENTRY: an entry of a table, NULL there;
+   - what is called only if MIRT__TRAINS.
+   The compiler drops functions that nothing calls; those it does not optimize, gcc drops only if they are inline. */
 #ifdef MIRRORTRAIN_NO_TRAIN
+#define MIRT__TRAINS false
 #define MIRT__TRAINING static inline
 #define MIRT__TRAINING_LIB static inline
+#define MIRT__TRAINING_ENTRY(entry) NULL
+#define MIRT__ABSENT_LIB extern
 #else
+#define MIRT__TRAINS true
 #define MIRT__TRAINING static
 #define MIRT__TRAINING_LIB MIRT__LIB
+#define MIRT__TRAINING_ENTRY(entry) entry
+#define MIRT__ABSENT_LIB MIRT__LIB
 #endif
 
 #if defined(__GNUC__)
@@ -5992,14 +6005,8 @@ MIRT__LIB int mirt__team_ended(const mirt__team *team) {
 #define MIRT__KERNELS_H
 /* The CPU's tables of kernels (table.h), and the memory that their calls need. */
 
-/* What only training runs: MIRT__TRAINS guards parts of kernels, MIRT__USE_TRAIN is around entries of tables. */
-#ifdef MIRRORTRAIN_NO_TRAIN
-#define MIRT__TRAINS false
-#define MIRT__USE_TRAIN(entry) NULL
-#else
-#define MIRT__TRAINS true
-#define MIRT__USE_TRAIN(entry) entry
-#endif
+/* Around entries of tables of kernels, by the last column of MIRT__KERNEL_LIST. */
+#define MIRT__USE_TRAIN(entry) MIRT__TRAINING_ENTRY(entry)
 #define MIRT__USE_ALL(entry) entry
 /* Whether a kind of MIRT__BINARY_LIST is ever recorded; those without a public function are gradients. */
 #define MIRT__RECORDED_0 true
@@ -11125,7 +11132,7 @@ static void MIRT__K(exp_range)(const float *x, float less, float *to, int64_t co
     MIRT__CURVE(MIRT__K(exp)(MIRT__K(sub)(u, below)))
 }
 #undef MIRT__CURVE
-static const mirt__curves MIRT__K(curves) = {MIRT__K(activate_range), MIRT__USE_TRAIN(MIRT__K(slope_range)),
+static const mirt__curves MIRT__K(curves) = {MIRT__K(activate_range), MIRT__TRAINING_ENTRY(MIRT__K(slope_range)),
                                              MIRT__K(unary_range), MIRT__K(exp_range)};
 /* Tiled reads of lazy operands, and epilogues of outputs. */
 
@@ -12168,10 +12175,10 @@ static void MIRT__K(rmsprop_range)(const mirt__update *args, int64_t begin, int6
 static const mirt__simd MIRT__T(simd) = {
     MIRT__LANES, MIRT__ROWS, MIRT__VECTORS, MIRT__POOL_VECTORS, MIRT__K(tiles),
     MIRT__K(copy_rows), MIRT__K(transpose), MIRT__K(read), MIRT__K(finish), MIRT__FINISH, MIRT__K(column_sum),
-    MIRT__K(pool_row), MIRT__USE_TRAIN(MIRT__K(lay_windows)), MIRT__USE_TRAIN(MIRT__K(pool_windows)),
-    MIRT__K(taps_row), MIRT__USE_TRAIN(MIRT__K(taps_row_grad)), MIRT__K(max_window),
-    MIRT__USE_TRAIN(MIRT__K(max_back)), MIRT__K(winograd_source), MIRT__K(winograd_taps), MIRT__K(winograd_target),
-    MIRT__USE_TRAIN(MIRT__K(accumulate_range)), MIRT__K(round_range), MIRT__WORDS
+    MIRT__K(pool_row), MIRT__TRAINING_ENTRY(MIRT__K(lay_windows)), MIRT__TRAINING_ENTRY(MIRT__K(pool_windows)),
+    MIRT__K(taps_row), MIRT__TRAINING_ENTRY(MIRT__K(taps_row_grad)), MIRT__K(max_window),
+    MIRT__TRAINING_ENTRY(MIRT__K(max_back)), MIRT__K(winograd_source), MIRT__K(winograd_taps), MIRT__K(winograd_target),
+    MIRT__TRAINING_ENTRY(MIRT__K(accumulate_range)), MIRT__K(round_range), MIRT__WORDS
 };
 
 static void MIRT__T(gemm)(const mirt__gemm *args, const mirt__where *where) {
@@ -12238,8 +12245,8 @@ MIRT__KERNEL_TABLE mirt__kernels MIRT__T(kernels) = {
 #undef MIRT__KERNEL_OWN
 #undef MIRT__KERNEL_COMMON
 #undef MIRT__KERNEL_ENTRY
-    MIRT__USE_TRAIN(mirt__augment_batch), mirt__ref_fill, mirt__ref_constant,
-    MIRT__USE_TRAIN(MIRT__T(accumulate)), MIRT__USE_TRAIN(MIRT__T(update))
+    MIRT__TRAINING_ENTRY(mirt__augment_batch), mirt__ref_fill, mirt__ref_constant,
+    MIRT__TRAINING_ENTRY(MIRT__T(accumulate)), MIRT__TRAINING_ENTRY(MIRT__T(update))
 };
 
 #undef MIRT__T
@@ -12823,10 +12830,10 @@ static const mirt__words mirt__words_avx512bf16 = {
 static const mirt__simd MIRT__T(simd) = {
     MIRT__LANES, MIRT__ROWS, MIRT__VECTORS, MIRT__POOL_VECTORS, MIRT__K(tiles),
     MIRT__K(copy_rows), MIRT__K(transpose), MIRT__K(read), MIRT__K(finish), MIRT__FINISH, MIRT__K(column_sum),
-    MIRT__K(pool_row), MIRT__USE_TRAIN(MIRT__K(lay_windows)), MIRT__USE_TRAIN(MIRT__K(pool_windows)),
-    MIRT__K(taps_row), MIRT__USE_TRAIN(MIRT__K(taps_row_grad)), MIRT__K(max_window),
-    MIRT__USE_TRAIN(MIRT__K(max_back)), MIRT__K(winograd_source), MIRT__K(winograd_taps), MIRT__K(winograd_target),
-    MIRT__USE_TRAIN(MIRT__K(accumulate_range)), MIRT__K(round_range), MIRT__WORDS
+    MIRT__K(pool_row), MIRT__TRAINING_ENTRY(MIRT__K(lay_windows)), MIRT__TRAINING_ENTRY(MIRT__K(pool_windows)),
+    MIRT__K(taps_row), MIRT__TRAINING_ENTRY(MIRT__K(taps_row_grad)), MIRT__K(max_window),
+    MIRT__TRAINING_ENTRY(MIRT__K(max_back)), MIRT__K(winograd_source), MIRT__K(winograd_taps), MIRT__K(winograd_target),
+    MIRT__TRAINING_ENTRY(MIRT__K(accumulate_range)), MIRT__K(round_range), MIRT__WORDS
 };
 
 static void MIRT__T(gemm)(const mirt__gemm *args, const mirt__where *where) {
@@ -12893,8 +12900,8 @@ MIRT__KERNEL_TABLE mirt__kernels MIRT__T(kernels) = {
 #undef MIRT__KERNEL_OWN
 #undef MIRT__KERNEL_COMMON
 #undef MIRT__KERNEL_ENTRY
-    MIRT__USE_TRAIN(mirt__augment_batch), mirt__ref_fill, mirt__ref_constant,
-    MIRT__USE_TRAIN(MIRT__T(accumulate)), MIRT__USE_TRAIN(MIRT__T(update))
+    MIRT__TRAINING_ENTRY(mirt__augment_batch), mirt__ref_fill, mirt__ref_constant,
+    MIRT__TRAINING_ENTRY(MIRT__T(accumulate)), MIRT__TRAINING_ENTRY(MIRT__T(update))
 };
 
 #undef MIRT__T
@@ -13525,7 +13532,7 @@ static void MIRT__K(exp_range)(const float *x, float less, float *to, int64_t co
     MIRT__CURVE(MIRT__K(exp)(MIRT__K(sub)(u, below)))
 }
 #undef MIRT__CURVE
-static const mirt__curves MIRT__K(curves) = {MIRT__K(activate_range), MIRT__USE_TRAIN(MIRT__K(slope_range)),
+static const mirt__curves MIRT__K(curves) = {MIRT__K(activate_range), MIRT__TRAINING_ENTRY(MIRT__K(slope_range)),
                                              MIRT__K(unary_range), MIRT__K(exp_range)};
 /* Tiled reads of lazy operands, and epilogues of outputs. */
 
@@ -14568,10 +14575,10 @@ static void MIRT__K(rmsprop_range)(const mirt__update *args, int64_t begin, int6
 static const mirt__simd MIRT__T(simd) = {
     MIRT__LANES, MIRT__ROWS, MIRT__VECTORS, MIRT__POOL_VECTORS, MIRT__K(tiles),
     MIRT__K(copy_rows), MIRT__K(transpose), MIRT__K(read), MIRT__K(finish), MIRT__FINISH, MIRT__K(column_sum),
-    MIRT__K(pool_row), MIRT__USE_TRAIN(MIRT__K(lay_windows)), MIRT__USE_TRAIN(MIRT__K(pool_windows)),
-    MIRT__K(taps_row), MIRT__USE_TRAIN(MIRT__K(taps_row_grad)), MIRT__K(max_window),
-    MIRT__USE_TRAIN(MIRT__K(max_back)), MIRT__K(winograd_source), MIRT__K(winograd_taps), MIRT__K(winograd_target),
-    MIRT__USE_TRAIN(MIRT__K(accumulate_range)), MIRT__K(round_range), MIRT__WORDS
+    MIRT__K(pool_row), MIRT__TRAINING_ENTRY(MIRT__K(lay_windows)), MIRT__TRAINING_ENTRY(MIRT__K(pool_windows)),
+    MIRT__K(taps_row), MIRT__TRAINING_ENTRY(MIRT__K(taps_row_grad)), MIRT__K(max_window),
+    MIRT__TRAINING_ENTRY(MIRT__K(max_back)), MIRT__K(winograd_source), MIRT__K(winograd_taps), MIRT__K(winograd_target),
+    MIRT__TRAINING_ENTRY(MIRT__K(accumulate_range)), MIRT__K(round_range), MIRT__WORDS
 };
 
 static void MIRT__T(gemm)(const mirt__gemm *args, const mirt__where *where) {
@@ -14638,8 +14645,8 @@ MIRT__KERNEL_TABLE mirt__kernels MIRT__T(kernels) = {
 #undef MIRT__KERNEL_OWN
 #undef MIRT__KERNEL_COMMON
 #undef MIRT__KERNEL_ENTRY
-    MIRT__USE_TRAIN(mirt__augment_batch), mirt__ref_fill, mirt__ref_constant,
-    MIRT__USE_TRAIN(MIRT__T(accumulate)), MIRT__USE_TRAIN(MIRT__T(update))
+    MIRT__TRAINING_ENTRY(mirt__augment_batch), mirt__ref_fill, mirt__ref_constant,
+    MIRT__TRAINING_ENTRY(MIRT__T(accumulate)), MIRT__TRAINING_ENTRY(MIRT__T(update))
 };
 
 #undef MIRT__T
@@ -15228,7 +15235,7 @@ static void MIRT__K(exp_range)(const float *x, float less, float *to, int64_t co
     MIRT__CURVE(MIRT__K(exp)(MIRT__K(sub)(u, below)))
 }
 #undef MIRT__CURVE
-static const mirt__curves MIRT__K(curves) = {MIRT__K(activate_range), MIRT__USE_TRAIN(MIRT__K(slope_range)),
+static const mirt__curves MIRT__K(curves) = {MIRT__K(activate_range), MIRT__TRAINING_ENTRY(MIRT__K(slope_range)),
                                              MIRT__K(unary_range), MIRT__K(exp_range)};
 /* Tiled reads of lazy operands, and epilogues of outputs. */
 
@@ -16271,10 +16278,10 @@ static void MIRT__K(rmsprop_range)(const mirt__update *args, int64_t begin, int6
 static const mirt__simd MIRT__T(simd) = {
     MIRT__LANES, MIRT__ROWS, MIRT__VECTORS, MIRT__POOL_VECTORS, MIRT__K(tiles),
     MIRT__K(copy_rows), MIRT__K(transpose), MIRT__K(read), MIRT__K(finish), MIRT__FINISH, MIRT__K(column_sum),
-    MIRT__K(pool_row), MIRT__USE_TRAIN(MIRT__K(lay_windows)), MIRT__USE_TRAIN(MIRT__K(pool_windows)),
-    MIRT__K(taps_row), MIRT__USE_TRAIN(MIRT__K(taps_row_grad)), MIRT__K(max_window),
-    MIRT__USE_TRAIN(MIRT__K(max_back)), MIRT__K(winograd_source), MIRT__K(winograd_taps), MIRT__K(winograd_target),
-    MIRT__USE_TRAIN(MIRT__K(accumulate_range)), MIRT__K(round_range), MIRT__WORDS
+    MIRT__K(pool_row), MIRT__TRAINING_ENTRY(MIRT__K(lay_windows)), MIRT__TRAINING_ENTRY(MIRT__K(pool_windows)),
+    MIRT__K(taps_row), MIRT__TRAINING_ENTRY(MIRT__K(taps_row_grad)), MIRT__K(max_window),
+    MIRT__TRAINING_ENTRY(MIRT__K(max_back)), MIRT__K(winograd_source), MIRT__K(winograd_taps), MIRT__K(winograd_target),
+    MIRT__TRAINING_ENTRY(MIRT__K(accumulate_range)), MIRT__K(round_range), MIRT__WORDS
 };
 
 static void MIRT__T(gemm)(const mirt__gemm *args, const mirt__where *where) {
@@ -16341,8 +16348,8 @@ MIRT__KERNEL_TABLE mirt__kernels MIRT__T(kernels) = {
 #undef MIRT__KERNEL_OWN
 #undef MIRT__KERNEL_COMMON
 #undef MIRT__KERNEL_ENTRY
-    MIRT__USE_TRAIN(mirt__augment_batch), mirt__ref_fill, mirt__ref_constant,
-    MIRT__USE_TRAIN(MIRT__T(accumulate)), MIRT__USE_TRAIN(MIRT__T(update))
+    MIRT__TRAINING_ENTRY(mirt__augment_batch), mirt__ref_fill, mirt__ref_constant,
+    MIRT__TRAINING_ENTRY(MIRT__T(accumulate)), MIRT__TRAINING_ENTRY(MIRT__T(update))
 };
 
 #undef MIRT__T
@@ -16941,7 +16948,7 @@ static void MIRT__K(exp_range)(const float *x, float less, float *to, int64_t co
     MIRT__CURVE(MIRT__K(exp)(MIRT__K(sub)(u, below)))
 }
 #undef MIRT__CURVE
-static const mirt__curves MIRT__K(curves) = {MIRT__K(activate_range), MIRT__USE_TRAIN(MIRT__K(slope_range)),
+static const mirt__curves MIRT__K(curves) = {MIRT__K(activate_range), MIRT__TRAINING_ENTRY(MIRT__K(slope_range)),
                                              MIRT__K(unary_range), MIRT__K(exp_range)};
 /* Tiled reads of lazy operands, and epilogues of outputs. */
 
@@ -17984,10 +17991,10 @@ static void MIRT__K(rmsprop_range)(const mirt__update *args, int64_t begin, int6
 static const mirt__simd MIRT__T(simd) = {
     MIRT__LANES, MIRT__ROWS, MIRT__VECTORS, MIRT__POOL_VECTORS, MIRT__K(tiles),
     MIRT__K(copy_rows), MIRT__K(transpose), MIRT__K(read), MIRT__K(finish), MIRT__FINISH, MIRT__K(column_sum),
-    MIRT__K(pool_row), MIRT__USE_TRAIN(MIRT__K(lay_windows)), MIRT__USE_TRAIN(MIRT__K(pool_windows)),
-    MIRT__K(taps_row), MIRT__USE_TRAIN(MIRT__K(taps_row_grad)), MIRT__K(max_window),
-    MIRT__USE_TRAIN(MIRT__K(max_back)), MIRT__K(winograd_source), MIRT__K(winograd_taps), MIRT__K(winograd_target),
-    MIRT__USE_TRAIN(MIRT__K(accumulate_range)), MIRT__K(round_range), MIRT__WORDS
+    MIRT__K(pool_row), MIRT__TRAINING_ENTRY(MIRT__K(lay_windows)), MIRT__TRAINING_ENTRY(MIRT__K(pool_windows)),
+    MIRT__K(taps_row), MIRT__TRAINING_ENTRY(MIRT__K(taps_row_grad)), MIRT__K(max_window),
+    MIRT__TRAINING_ENTRY(MIRT__K(max_back)), MIRT__K(winograd_source), MIRT__K(winograd_taps), MIRT__K(winograd_target),
+    MIRT__TRAINING_ENTRY(MIRT__K(accumulate_range)), MIRT__K(round_range), MIRT__WORDS
 };
 
 static void MIRT__T(gemm)(const mirt__gemm *args, const mirt__where *where) {
@@ -18054,8 +18061,8 @@ MIRT__KERNEL_TABLE mirt__kernels MIRT__T(kernels) = {
 #undef MIRT__KERNEL_OWN
 #undef MIRT__KERNEL_COMMON
 #undef MIRT__KERNEL_ENTRY
-    MIRT__USE_TRAIN(mirt__augment_batch), mirt__ref_fill, mirt__ref_constant,
-    MIRT__USE_TRAIN(MIRT__T(accumulate)), MIRT__USE_TRAIN(MIRT__T(update))
+    MIRT__TRAINING_ENTRY(mirt__augment_batch), mirt__ref_fill, mirt__ref_constant,
+    MIRT__TRAINING_ENTRY(MIRT__T(accumulate)), MIRT__TRAINING_ENTRY(MIRT__T(update))
 };
 
 #undef MIRT__T
@@ -34201,8 +34208,8 @@ static mirt_tensor *mirt__augment_lower(mirt__graph *graph, const mirt__node *no
 }
 
 MIRT__OP_ROW(augment,
-             MIRT__SET(shape, mirt__augment_shape) MIRT__SET(run, MIRT__USE_TRAIN(mirt__augment_run))
-                 MIRT__SET(workspace, MIRT__USE_TRAIN(mirt__augment_workspace)) MIRT__SET(lower, mirt__augment_lower)
+             MIRT__SET(shape, mirt__augment_shape) MIRT__SET(run, MIRT__TRAINING_ENTRY(mirt__augment_run))
+                 MIRT__SET(workspace, MIRT__TRAINING_ENTRY(mirt__augment_workspace)) MIRT__SET(lower, mirt__augment_lower)
                      MIRT__SET(row_wise, true) MIRT__SET(keeps_range, true))
 
 MIRT__LIB mirt_tensor *mirt__augment_op(mirt_tensor *x, const mirt__transform *t) {
@@ -43236,17 +43243,32 @@ MIRT__LIB size_t mirt__device_free(const mirt_model *model) {
 #define MIRT__CONFIG_H
 /* Models and compile settings as JSON with Keras's names: writing and reading. */
 
-/* --- config.c --- */
+/* --- config_write.c --- */
 /* Writes `"key":`, after a comma unless it is the object's first. */
-MIRT__LIB void mirt__write_key(mirt__text *out, const char *key, bool first);
-MIRT__LIB void mirt__write_name(mirt__text *out, const char *key, const char *value, bool first);
+MIRT__ABSENT_LIB void mirt__write_key(mirt__text *out, const char *key, bool first);
+MIRT__ABSENT_LIB void mirt__write_name(mirt__text *out, const char *key, const char *value, bool first);
 /* Writes the member `field` of `object`. */
-MIRT__LIB void mirt__write_field(mirt__text *out, const mirt__field *field, const char *object, bool first);
-MIRT__LIB mirt_status mirt__read_field(const mirt__json *json, const mirt__field *field, char *object);
-MIRT__LIB void mirt__compile_write(const mirt_model *model, mirt__text *out);
-MIRT__LIB mirt_status mirt__compile_read(const mirt_strategy *strategy, const mirt__json *json, mirt_compile_desc *out);
+MIRT__ABSENT_LIB void mirt__write_field(mirt__text *out, const mirt__field *field, const char *object, bool first);
+MIRT__ABSENT_LIB void mirt__write_number(mirt__text *out, const char *key, double value, bool first);
+MIRT__ABSENT_LIB void mirt__write_dims(mirt__text *out, const int64_t *dim, int count);
+MIRT__ABSENT_LIB void mirt__write_floats(mirt__text *out, const float *number, int count);
 
-/* --- architecture.c --- */
+/* --- config.c --- */
+/* Reads members of `object`: the index of a string among `names`; */
+MIRT__LIB mirt_status mirt__read_name(const mirt__json *object, const char *key, const char *const *names, int count,
+                                      int *out);
+MIRT__LIB mirt_status mirt__read_float(const mirt__json *object, const char *key, float *out);
+MIRT__LIB mirt_status mirt__read_bool(const mirt__json *object, const char *key, bool *out);
+/* an array of `minimum` to `maximum` integers, each from `low` to `high`: returns how many, or -1. */
+MIRT__LIB int mirt__read_ints(const mirt__json *object, const char *key, int64_t *out, int minimum, int maximum,
+                              int64_t low, int64_t high);
+MIRT__LIB mirt_status mirt__read_field(const mirt__json *json, const mirt__field *field, char *object);
+
+/* --- compile_config.c --- */
+MIRT__ABSENT_LIB void mirt__compile_write(const mirt_model *model, mirt__text *out);
+MIRT__ABSENT_LIB mirt_status mirt__compile_read(const mirt_strategy *strategy, const mirt__json *json, mirt_compile_desc *out);
+
+/* --- architecture.c and architecture_write.c --- */
 /* {"name", "layers": [...], "output"}: the layers and bare operations in the order of their recording, as
      {"class_name": "Conv2D", "name", "input", "config"}
      {"class_name": "Operation", "name", "op", "input", "attributes"}: attributes that are not zero; a constant has
@@ -43256,15 +43278,17 @@ MIRT__LIB mirt_status mirt__compile_read(const mirt_strategy *strategy, const mi
        as a layer: all of it again, or the name of the layer that has it.
    A tensor is the name of what made it, or [name, number of its output]; several are "inputs": [...], and
    "outputs". "losses": terms of the loss that are no layer's. "frozen": names of weights. */
-MIRT__LIB mirt_status mirt__architecture_write(mirt_model *model, mirt__text *out);
+MIRT__ABSENT_LIB mirt_status mirt__architecture_write(mirt_model *model, mirt__text *out);
 /* Records all that into an empty model. */
 MIRT__LIB mirt_status mirt__architecture_read(mirt_model *model, const mirt__json *architecture);
 
 #endif
 
-/* >>section nn/config.c */
+/* >>section nn/config_names.h */
 
-/* Writes and reads settings of layers, optimizers and metrics as JSON. */
+#ifndef MIRT__CONFIG_NAMES_H
+#define MIRT__CONFIG_NAMES_H
+/* Keras's names of constants and of numbers in configurations. */
 
 static const char *const mirt__training_names[] = {"auto", "on", "off"};
 static const char *const mirt__padding_names[] = {"valid", "same"};
@@ -43274,8 +43298,6 @@ static const char *const mirt__interpolation_names[MIRT__INTERPOLATION_COUNT] = 
     "bilinear", "nearest", "bicubic", "area", "lanczos3", "lanczos5", "gaussian", "mitchellcubic"};
 static const char *const mirt__fan_names[] = {"fan_in", "fan_out", "fan_avg"};
 static const char *const mirt__distribution_names[] = {"truncated_normal", "untruncated_normal", "uniform"};
-static const char *const mirt__curve_names[] = {"ROC", "PR"};
-static const char *const mirt__reduction_names[] = {"sum_over_batch_size", "sum"};
 static const char *const mirt__initializer_names[MIRT__INIT_COUNT] = {
     "Default", "Zeros", "Ones", "Constant", "RandomUniform", "RandomNormal", "TruncatedNormal", "VarianceScaling"};
 /* Keras's names of an initializer's parameters a and b. */
@@ -43284,230 +43306,16 @@ static const char *const mirt__initializer_a[MIRT__INIT_COUNT] = {NULL,     NULL
 static const char *const mirt__initializer_b[MIRT__INIT_COUNT] = {NULL,     NULL,     NULL,     NULL,
                                                                   "maxval", "stddev", "stddev", NULL};
 
-/* >>writing */
+#endif
 
-MIRT__LIB void mirt__write_key(mirt__text *out, const char *key, bool first) {
-    mirt__text_add(out, first ? "" : ",");
-    mirt__json_write_string(out, key);
-    mirt__text_add(out, ":");
-}
+/* >>section nn/config.c */
 
-MIRT__LIB void mirt__write_name(mirt__text *out, const char *key, const char *value, bool first) {
-    mirt__write_key(out, key, first);
-    mirt__json_write_string(out, value);
-}
+/* Writes and reads settings of layers, optimizers and metrics as JSON. */
 
-static void mirt__write_number(mirt__text *out, const char *key, double value, bool first) {
-    mirt__write_key(out, key, first);
-    mirt__json_write_number(out, value);
-}
+/* Reads fields of objects from JSON. */
 
-static void mirt__write_initializer(mirt__text *out, const mirt_initializer *i) {
-    mirt__text_add(out, "{");
-    mirt__write_name(out, "class_name", mirt__initializer_names[i->kind], true);
-    mirt__write_key(out, "config", false);
-    mirt__text_add(out, "{");
-    bool first = true;
-    if (mirt__initializer_a[i->kind])
-        mirt__write_number(out, mirt__initializer_a[i->kind], (double)i->a, first), first = false;
-    if (mirt__initializer_b[i->kind]) mirt__write_number(out, mirt__initializer_b[i->kind], (double)i->b, first);
-    if (i->kind == MIRT_INIT_VARIANCE_SCALING) {
-        mirt__write_name(out, "mode", mirt__fan_names[i->mode], false);
-        mirt__write_name(out, "distribution", mirt__distribution_names[i->distribution], false);
-    }
-    mirt__text_add(out, "}}");
-}
-
-static void mirt__write_dims(mirt__text *out, const int64_t *dim, int count) {
-    mirt__text_add(out, "[");
-    for (int i = 0; i < count; i++) mirt__text_add(out, "%s%lld", i ? "," : "", (long long)dim[i]);
-    mirt__text_add(out, "]");
-}
-
-static void mirt__write_floats(mirt__text *out, const float *number, int count) {
-    for (int i = 0; i < count; i++) {
-        mirt__text_add(out, i ? "," : "[");
-        mirt__json_write_number(out, (double)number[i]);
-    }
-    mirt__text_add(out, "]");
-}
-
-static void mirt__write_regularizer(mirt__text *out, const mirt_regularizer *r) {
-    if (r->l1 == 0 && r->l2 == 0) {
-        mirt__text_add(out, "null");
-        return;
-    }
-    mirt__text_add(out, "{\"class_name\":\"L1L2\",\"config\":{");
-    mirt__write_number(out, "l1", (double)r->l1, true);
-    mirt__write_number(out, "l2", (double)r->l2, false);
-    mirt__text_add(out, "}}");
-}
-
-MIRT__LIB void mirt__write_field(mirt__text *out, const mirt__field *field, const char *desc, bool first) {
-    const void *at = desc + field->offset;
-    mirt__write_key(out, field->name, first);
-    switch (field->kind) {
-    case MIRT__FIELD_INT:
-    case MIRT__FIELD_SIGNED: mirt__text_add(out, "%d", *(const int *)at); break;
-    case MIRT__FIELD_INT2X2:
-        mirt__text_add(out, "[[%d,%d],[%d,%d]]", ((const int *)at)[0], ((const int *)at)[1], ((const int *)at)[2],
-                       ((const int *)at)[3]);
-        break;
-    case MIRT__FIELD_INT2: mirt__text_add(out, "[%d,%d]", ((const int *)at)[0], ((const int *)at)[1]); break;
-    case MIRT__FIELD_INT64: mirt__text_add(out, "%lld", (long long)*(const int64_t *)at); break;
-    case MIRT__FIELD_FLOAT: mirt__json_write_number(out, (double)*(const float *)at); break;
-    case MIRT__FIELD_LIMIT:
-        if (isfinite(*(const float *)at)) mirt__json_write_number(out, (double)*(const float *)at);
-        else mirt__json_write_string(out, isnan(*(const float *)at) ? "nan" : *(const float *)at > 0 ? "inf" : "-inf");
-        break;
-    case MIRT__FIELD_DOUBLE: mirt__json_write_number(out, *(const double *)at); break;
-    case MIRT__FIELD_DTYPE: mirt__json_write_string(out, mirt__dtype_name(*(const mirt_dtype *)at)); break;
-    case MIRT__FIELD_TRAINING: mirt__json_write_string(out, mirt__training_names[*(const mirt_training *)at]); break;
-    case MIRT__FIELD_BOOL: mirt__text_add(out, "%s", *(const bool *)at ? "true" : "false"); break;
-    case MIRT__FIELD_NO: mirt__text_add(out, "%s", *(const bool *)at ? "false" : "true"); break;
-    case MIRT__FIELD_PADDING: mirt__json_write_string(out, mirt__padding_names[*(const mirt_padding *)at]); break;
-    case MIRT__FIELD_ACTIVATION:
-        mirt__json_write_string(out, mirt__activation_get(*(const mirt_activation_kind *)at)->name);
-        break;
-    case MIRT__FIELD_INITIALIZER: mirt__write_initializer(out, (const mirt_initializer *)at); break;
-    case MIRT__FIELD_REGULARIZER: mirt__write_regularizer(out, (const mirt_regularizer *)at); break;
-    case MIRT__FIELD_CHANNELS: mirt__write_floats(out, (const float *)at, MIRT_MAX_CHANNELS); break;
-    case MIRT__FIELD_FLOAT2: mirt__write_floats(out, (const float *)at, 2); break;
-    case MIRT__FIELD_FLIP: mirt__json_write_string(out, mirt__flip_names[*(const mirt_flip_mode *)at]); break;
-    case MIRT__FIELD_FILL: mirt__json_write_string(out, mirt__fill_names[*(const mirt_fill_mode *)at]); break;
-    case MIRT__FIELD_INTERPOLATION:
-        mirt__json_write_string(out, mirt__interpolation_names[*(const mirt_interpolation *)at]);
-        break;
-    case MIRT__FIELD_NOISE:
-        if (!((const mirt_shape *)at)->rank) mirt__text_add(out, "null");
-        else mirt__write_dims(out, ((const mirt_shape *)at)->dim, ((const mirt_shape *)at)->rank);
-        break;
-    case MIRT__FIELD_SHAPE:
-    case MIRT__FIELD_DIMS: mirt__write_dims(out, ((const mirt_shape *)at)->dim, ((const mirt_shape *)at)->rank); break;
-    case MIRT__FIELD_AXES: mirt__write_dims(out, (const int64_t *)at, MIRT_MAX_RANK); break;
-    }
-}
-
-/* Losses and weights per output, if there are any. */
-static void mirt__write_losses(const mirt_compile_desc *c, mirt__text *out) {
-    int count = 0;
-    for (int i = 0; i < MIRT_MAX_OUTPUTS; i++) {
-        if (c->losses[i] || c->loss_weights[i] != 0) count = i + 1;
-    }
-    for (int i = 0; i < count; i++) {
-        mirt__text_add(out, i ? "," : ",\"losses\":[");
-        mirt__json_write_string(out, mirt__loss_name(c->losses[i]));
-    }
-    for (int i = 0; i < count; i++) {
-        mirt__text_add(out, i ? "," : "],\"loss_weights\":[");
-        mirt__json_write_number(out, (double)c->loss_weights[i]);
-    }
-    if (count) mirt__text_add(out, "]");
-}
-
-/* Custom losses or metrics by name; null for an output without one. */
-static void mirt__write_custom(const mirt_compile_desc *c, mirt__text *out) {
-    int losses = 0;
-    for (int i = 0; i < MIRT_MAX_OUTPUTS; i++) losses = c->custom_losses[i] ? i + 1 : losses;
-    for (int i = 0; i < losses; i++) {
-        mirt__text_add(out, i ? "," : ",\"custom_losses\":[");
-        if (c->custom_losses[i]) mirt__json_write_string(out, c->custom_losses[i]->name);
-        else mirt__text_add(out, "null");
-    }
-    mirt__text_add(out, losses ? "]" : "");
-    for (int i = 0; i < MIRT_MAX_METRICS && c->custom_metrics[i]; i++) {
-        mirt__text_add(out, i ? "," : ",\"custom_metrics\":[");
-        mirt__json_write_string(out, c->custom_metrics[i]->name);
-    }
-    mirt__text_add(out, c->custom_metrics[0] ? "]" : "");
-}
-
-static void mirt__write_schedule(mirt__text *out, const mirt_schedule *s) {
-    const mirt__schedule_class *cls = mirt__schedule_class_get(s->kind);
-    mirt__text_add(out, ",\"schedule\":{");
-    mirt__write_name(out, "class_name", cls->class_name, true);
-    mirt__text_add(out, ",\"config\":{");
-    for (int i = 0; i < cls->num_fields; i++) mirt__write_field(out, &cls->fields[i], (const char *)s, i == 0);
-    if (!cls->fields) {
-        mirt__text_add(out, "\"boundaries\":");
-        mirt__write_dims(out, s->boundary, s->boundaries);
-        mirt__text_add(out, ",\"values\":");
-        mirt__write_floats(out, s->value, s->boundaries + 1);
-    }
-    mirt__text_add(out, "}}");
-}
-
-static bool mirt__field_is_zero(const mirt__field *field, const void *at) {
-    if (field->kind == MIRT__FIELD_FLOAT) return *(const float *)at == 0;
-    if (field->kind == MIRT__FIELD_INT) return *(const int *)at == 0;
-    return field->kind == MIRT__FIELD_BOOL ? !*(const bool *)at : *(const int64_t *)at == 0;
-}
-
-/* Writes the current rate; a schedule that mirt_set_learning_rate has overridden is not saved. */
-static void mirt__write_optimizer(mirt__text *out, const mirt_model *model) {
-    const mirt_optimizer *o = &model->config.optimizer;
-    const mirt__optimizer_class *cls = mirt__optimizer_class_get(o->kind);
-    int common;
-    const mirt__field *field = mirt__optimizer_common(&common);
-    mirt__text_add(out, "{");
-    mirt__write_name(out, "class_name", cls->name, true);
-    mirt__write_number(out, "learning_rate", mirt_get_learning_rate(model), false);
-    for (int i = 0; i < cls->num_fields; i++) mirt__write_field(out, &cls->fields[i], (const char *)o, false);
-    for (int i = 0; i < common; i++) {
-        if (!mirt__field_is_zero(&field[i], (const char *)o + field[i].offset))
-            mirt__write_field(out, &field[i], (const char *)o, false);
-    }
-    if (o->exclude_from_weight_decay)
-        mirt__write_name(out, "exclude_from_weight_decay", o->exclude_from_weight_decay, false);
-    if (o->decay.kind && !model->rate_set) mirt__write_schedule(out, &o->decay);
-    mirt__text_add(out, "}");
-}
-
-/* A name, or {"class_name", "config"} if there are options. */
-static void mirt__write_metric(mirt__text *out, mirt_metric metric, const mirt_metric_options *o) {
-    const char *name = mirt__metric_class_get(metric)->name;
-    int count, written = 0;
-    const mirt__field *field = mirt__metric_fields(&count);
-    bool plain = !o->name && o->curve == MIRT_ROC;
-    for (int i = 0; i < count; i++) plain = plain && mirt__field_is_zero(&field[i], (const char *)o + field[i].offset);
-    if (plain) {
-        mirt__json_write_string(out, name);
-        return;
-    }
-    mirt__text_add(out, "{");
-    mirt__write_name(out, "class_name", name, true);
-    mirt__text_add(out, ",\"config\":{");
-    for (int i = 0; i < count; i++) {
-        if (!mirt__field_is_zero(&field[i], (const char *)o + field[i].offset))
-            mirt__write_field(out, &field[i], (const char *)o, written++ == 0);
-    }
-    if (o->curve) mirt__write_name(out, "curve", mirt__curve_names[o->curve], written++ == 0);
-    if (o->name) mirt__write_name(out, "name", o->name, written++ == 0);
-    mirt__text_add(out, "}}");
-}
-
-MIRT__LIB void mirt__compile_write(const mirt_model *model, mirt__text *out) {
-    const mirt_compile_desc *c = &model->config;
-    mirt__text_add(out, "{\"optimizer\":");
-    mirt__write_optimizer(out, model);
-    mirt__write_name(out, "loss", mirt__loss_name(c->loss), false);
-    mirt__write_losses(c, out);
-    mirt__write_custom(c, out);
-    mirt__text_add(out, ",\"from_logits\":%s", c->from_logits ? "true" : "false");
-    mirt__write_name(out, "reduction", mirt__reduction_names[c->reduction], false);
-    mirt__text_add(out, ",\"metrics\":[");
-    for (int i = 0; i < MIRT_MAX_METRICS && c->metrics[i]; i++) {
-        mirt__text_add(out, i ? "," : "");
-        mirt__write_metric(out, c->metrics[i], &c->metric_options[i]);
-    }
-    mirt__text_add(out, "]}");
-}
-
-/* >>reading */
-
-/* The index of a string member among `names`. */
-static mirt_status mirt__read_name(const mirt__json *object, const char *key, const char *const *names, int count,
-                                   int *out) {
+MIRT__LIB mirt_status mirt__read_name(const mirt__json *object, const char *key, const char *const *names, int count,
+                                      int *out) {
     const mirt__json *value = mirt__json_get(object, key, MIRT__JSON_STRING);
     char label[MIRT__JSON_LABEL];
     if (!value) return mirt_last_status();
@@ -43518,14 +43326,14 @@ static mirt_status mirt__read_name(const mirt__json *object, const char *key, co
                       mirt__json_label(value->string, label));
 }
 
-static mirt_status mirt__read_float(const mirt__json *object, const char *key, float *out) {
+MIRT__LIB mirt_status mirt__read_float(const mirt__json *object, const char *key, float *out) {
     const mirt__json *value = mirt__json_get(object, key, MIRT__JSON_NUMBER);
     if (!value) return mirt_last_status();
     *out = (float)value->number;
     return isfinite(*out) ? MIRT_OK : mirt__fail(MIRT_E_FORMAT, "%s is out of range for float32", key);
 }
 
-static mirt_status mirt__read_bool(const mirt__json *object, const char *key, bool *out) {
+MIRT__LIB mirt_status mirt__read_bool(const mirt__json *object, const char *key, bool *out) {
     const mirt__json *value = mirt__json_get(object, key, MIRT__JSON_BOOL);
     if (!value) return mirt_last_status();
     *out = value->truth;
@@ -43539,9 +43347,8 @@ static mirt_status mirt__read_int(const mirt__json *object, const char *key, int
     return MIRT_OK;
 }
 
-/* Reads an array of `minimum` to `maximum` integers, each from `low` to `high`; returns their number, or -1. */
-static int mirt__read_ints(const mirt__json *object, const char *key, int64_t *out, int minimum, int maximum,
-                           int64_t low, int64_t high) {
+MIRT__LIB int mirt__read_ints(const mirt__json *object, const char *key, int64_t *out, int minimum, int maximum,
+                              int64_t low, int64_t high) {
     const mirt__json *array = mirt__json_get(object, key, MIRT__JSON_ARRAY);
     const char *what = low == 1 ? "positive integers" : low == 0 ? "non-negative integers" : "integers in range";
     if (!array) return -1;
@@ -43731,212 +43538,11 @@ MIRT__LIB mirt_status mirt__read_field(const mirt__json *config, const mirt__fie
     return status;
 }
 
-/* Reads an array of at most `most` numbers; returns their number, or -1. */
-static int mirt__read_numbers(const mirt__json *object, const char *key, double *out, int most) {
-    const mirt__json *array = mirt__json_get(object, key, MIRT__JSON_ARRAY);
-    if (!array) return -1;
-    bool good = array->count <= (size_t)most;
-    for (size_t i = 0; good && i < array->count; i++) {
-        good = array->item[i]->type == MIRT__JSON_NUMBER;
-        if (good) out[i] = array->item[i]->number;
-    }
-    if (!good) mirt__fail(MIRT_E_FORMAT, "%s must be at most %d numbers", key, most);
-    return good ? (int)array->count : -1;
-}
+/* >>section nn/architecture.h */
 
-static mirt_status mirt__piecewise_read(const mirt__json *config, mirt_schedule *s) {
-    double values[MIRT_MAX_BOUNDARIES + 1];
-    s->boundaries = mirt__read_ints(config, "boundaries", s->boundary, 1, MIRT_MAX_BOUNDARIES, INT64_MIN, INT64_MAX);
-    if (s->boundaries < 0) return mirt_last_status();
-    int count = mirt__read_numbers(config, "values", values, MIRT_MAX_BOUNDARIES + 1);
-    if (count < 0) return mirt_last_status();
-    if (count != s->boundaries + 1)
-        return mirt__fail(MIRT_E_FORMAT, "%d boundaries need %d values, not %d", s->boundaries, s->boundaries + 1,
-                          count);
-    for (int i = 0; i < count; i++) s->value[i] = (float)values[i];
-    s->initial = s->value[0];
-    return MIRT_OK;
-}
-
-/* No schedule if it is missing. */
-static mirt_status mirt__schedule_read(const mirt__json *optimizer, mirt_schedule *s) {
-    const char *names[MIRT__SCHEDULE_COUNT];
-    const mirt__json *json, *config;
-    int kind;
-    memset(s, 0, sizeof *s);
-    if (!mirt__json_member(optimizer, "schedule")) return MIRT_OK;
-    for (int i = 1; i < MIRT__SCHEDULE_COUNT; i++)
-        names[i - 1] = mirt__schedule_class_get((mirt_schedule_kind)i)->class_name;
-    if (!(json = mirt__json_get(optimizer, "schedule", MIRT__JSON_OBJECT)) ||
-        mirt__read_name(json, "class_name", names, MIRT__SCHEDULE_COUNT - 1, &kind) != MIRT_OK ||
-        !(config = mirt__json_get(json, "config", MIRT__JSON_OBJECT))) {
-        return mirt_last_status();
-    }
-    s->kind = (mirt_schedule_kind)(kind + 1);
-    const mirt__schedule_class *cls = mirt__schedule_class_get(s->kind);
-    for (int i = 0; i < cls->num_fields; i++) {
-        if (mirt__read_field(config, &cls->fields[i], (char *)s) != MIRT_OK) return mirt_last_status();
-    }
-    return cls->fields ? MIRT_OK : mirt__piecewise_read(config, s);
-}
-
-static mirt_status mirt__optimizer_read(const mirt__json *json, mirt_optimizer *o) {
-    const mirt__json *name = mirt__json_get(json, "class_name", MIRT__JSON_STRING);
-    char label[MIRT__JSON_LABEL];
-    int kind = 0;
-    if (!name) return mirt_last_status();
-    while (kind < MIRT__OPTIMIZER_COUNT &&
-           strcmp(mirt__optimizer_class_get((mirt_optimizer_kind)kind)->name, name->string) != 0)
-        kind++;
-    if (kind == MIRT__OPTIMIZER_COUNT)
-        return mirt__fail(MIRT_E_FORMAT, "optimizer \"%s\" is unknown to this version",
-                          mirt__json_label(name->string, label));
-    o->kind = (mirt_optimizer_kind)kind;
-    if (mirt__read_float(json, "learning_rate", &o->learning_rate) != MIRT_OK) return mirt_last_status();
-    const mirt__optimizer_class *cls = mirt__optimizer_class_get(o->kind);
-    for (int i = 0; i < cls->num_fields; i++) {
-        if (mirt__read_field(json, &cls->fields[i], (char *)o) != MIRT_OK) return mirt_last_status();
-    }
-    int common;
-    const mirt__field *field = mirt__optimizer_common(&common);
-    for (int i = 0; i < common; i++) {
-        if (mirt__json_member(json, field[i].name) && mirt__read_field(json, &field[i], (char *)o) != MIRT_OK)
-            return mirt_last_status();
-    }
-    if (mirt__json_member(json, "exclude_from_weight_decay")) {
-        const mirt__json *names = mirt__json_get(json, "exclude_from_weight_decay", MIRT__JSON_STRING);
-        if (!names) return mirt_last_status();
-        o->exclude_from_weight_decay = names->string; /* until mirt_compile copies it */
-    }
-    return mirt__schedule_read(json, &o->decay);
-}
-
-static mirt_status mirt__metric_options_read(const mirt__json *config, mirt_metric_options *o) {
-    int count, curve;
-    const mirt__field *field = mirt__metric_fields(&count);
-    for (int i = 0; i < count; i++) {
-        if (mirt__json_member(config, field[i].name) && mirt__read_field(config, &field[i], (char *)o) != MIRT_OK)
-            return mirt_last_status();
-    }
-    if (mirt__json_member(config, "curve")) {
-        if (mirt__read_name(config, "curve", mirt__curve_names, MIRT__COUNT(mirt__curve_names), &curve) != MIRT_OK)
-            return mirt_last_status();
-        o->curve = (mirt_curve)curve;
-    }
-    if (!mirt__json_member(config, "name")) return MIRT_OK;
-    const mirt__json *name = mirt__json_get(config, "name", MIRT__JSON_STRING);
-    if (name) o->name = name->string; /* until mirt_compile copies it */
-    return name ? MIRT_OK : mirt_last_status();
-}
-
-static mirt_status mirt__metrics_read(const mirt__json *array, mirt_compile_desc *out) {
-    char label[MIRT__JSON_LABEL];
-    if (array->count > MIRT_MAX_METRICS) return mirt__fail(MIRT_E_FORMAT, "more than %d metrics", MIRT_MAX_METRICS);
-    for (size_t i = 0; i < array->count; i++) {
-        const mirt__json *name = array->item[i], *config = NULL;
-        int m = 1;
-        if (name->type == MIRT__JSON_OBJECT) {
-            if (!(config = mirt__json_get(name, "config", MIRT__JSON_OBJECT)) ||
-                !(name = mirt__json_get(name, "class_name", MIRT__JSON_STRING)))
-                return mirt_last_status();
-        }
-        if (name->type != MIRT__JSON_STRING) return mirt__fail(MIRT_E_FORMAT, "a metric is not a name");
-        while (m < MIRT__METRIC_COUNT && strcmp(mirt__metric_class_get((mirt_metric)m)->name, name->string) != 0) m++;
-        if (m == MIRT__METRIC_COUNT)
-            return mirt__fail(MIRT_E_FORMAT, "metric \"%s\" is unknown to this version",
-                              mirt__json_label(name->string, label));
-        out->metrics[i] = (mirt_metric)m;
-        if (config && mirt__metric_options_read(config, &out->metric_options[i]) != MIRT_OK) return mirt_last_status();
-    }
-    return MIRT_OK;
-}
-
-/* Losses and weights per output; may be missing. */
-static mirt_status mirt__losses_read(const mirt__json *json, const char *const *names, mirt_compile_desc *out) {
-    const mirt__json *losses = mirt__json_member(json, "losses"), *weights = mirt__json_member(json, "loss_weights");
-    const bool arrays = losses && weights && losses->type == MIRT__JSON_ARRAY && weights->type == MIRT__JSON_ARRAY;
-    if (!losses && !weights) return MIRT_OK;
-    if (!arrays || losses->count != weights->count || losses->count > MIRT_MAX_OUTPUTS) {
-        return mirt__fail(MIRT_E_FORMAT, "losses and loss_weights must be arrays of at most %d, one element per output",
-                          MIRT_MAX_OUTPUTS);
-    }
-    for (size_t i = 0; i < losses->count; i++) {
-        const mirt__json *name = losses->item[i], *weight = weights->item[i];
-        int loss = 0;
-        while (loss < MIRT__LOSS_COUNT && (name->type != MIRT__JSON_STRING || strcmp(names[loss], name->string) != 0))
-            loss++;
-        if (loss == MIRT__LOSS_COUNT || weight->type != MIRT__JSON_NUMBER ||
-            !(fabs(weight->number) <= (double)FLT_MAX)) {
-            return mirt__fail(MIRT_E_FORMAT,
-                              "loss number %zu is unknown to this version, or its weight is not a number", i + 1);
-        }
-        out->losses[i] = (mirt_loss)loss;
-        out->loss_weights[i] = (float)weight->number;
-    }
-    return MIRT_OK;
-}
-
-/* Reads the names in an array that may be missing: `found` is called with each string and returns whether it is
-   known. */
-static mirt_status
-mirt__custom_read(const mirt_strategy *strategy, const mirt__json *json, const char *key, mirt_compile_desc *out,
-                  bool (*found)(const mirt_strategy *strategy, const char *name, mirt_compile_desc *out, size_t i),
-                  int most) {
-    const mirt__json *array = mirt__json_member(json, key);
-    char label[MIRT__JSON_LABEL];
-    if (!array) return MIRT_OK;
-    if (array->type != MIRT__JSON_ARRAY || array->count > (size_t)most)
-        return mirt__fail(MIRT_E_FORMAT, "%s must be an array of at most %d names", key, most);
-    for (size_t i = 0; i < array->count; i++) {
-        const mirt__json *name = array->item[i];
-        if (name->type == MIRT__JSON_NULL) continue;
-        if (name->type != MIRT__JSON_STRING) return mirt__fail(MIRT_E_FORMAT, "%s must be an array of names", key);
-        if (found(strategy, name->string, out, i)) continue;
-        return mirt__fail(MIRT_E_FORMAT,
-                          "%s: \"%s\" is unknown: register it with mirt_register_loss or mirt_register_metric", key,
-                          mirt__json_label(name->string, label));
-    }
-    return MIRT_OK;
-}
-
-static bool mirt__custom_loss_found(const mirt_strategy *strategy, const char *name, mirt_compile_desc *out, size_t i) {
-    return (out->custom_losses[i] = mirt__custom_loss_by_name(strategy, name)) != NULL;
-}
-
-static bool mirt__custom_metric_found(const mirt_strategy *strategy, const char *name, mirt_compile_desc *out,
-                                      size_t i) {
-    return (out->custom_metrics[i] = mirt__custom_metric_by_name(strategy, name)) != NULL;
-}
-
-MIRT__LIB mirt_status mirt__compile_read(const mirt_strategy *strategy, const mirt__json *json,
-                                         mirt_compile_desc *out) {
-    memset(out, 0, sizeof *out);
-    if (json->type != MIRT__JSON_OBJECT) return mirt__fail(MIRT_E_FORMAT, "the compile settings are not an object");
-    const mirt__json *optimizer = mirt__json_get(json, "optimizer", MIRT__JSON_OBJECT),
-                     *metrics = mirt__json_get(json, "metrics", MIRT__JSON_ARRAY);
-    const char *losses[MIRT__LOSS_COUNT];
-    int loss, reduction;
-    for (int i = 0; i < MIRT__LOSS_COUNT; i++) losses[i] = mirt__loss_name((mirt_loss)i);
-    if (!optimizer || !metrics || mirt__optimizer_read(optimizer, &out->optimizer) != MIRT_OK ||
-        mirt__read_name(json, "loss", losses, MIRT__LOSS_COUNT, &loss) != MIRT_OK ||
-        mirt__read_name(json, "reduction", mirt__reduction_names, MIRT__COUNT(mirt__reduction_names), &reduction) !=
-            MIRT_OK ||
-        mirt__read_bool(json, "from_logits", &out->from_logits) != MIRT_OK) {
-        return mirt_last_status();
-    }
-    out->loss = (mirt_loss)loss;
-    out->reduction = (mirt_reduction)reduction;
-    if (mirt__losses_read(json, losses, out) != MIRT_OK || mirt__metrics_read(metrics, out) != MIRT_OK ||
-        mirt__custom_read(strategy, json, "custom_losses", out, mirt__custom_loss_found, MIRT_MAX_OUTPUTS) != MIRT_OK) {
-        return mirt_last_status();
-    }
-    return mirt__custom_read(strategy, json, "custom_metrics", out, mirt__custom_metric_found, MIRT_MAX_METRICS);
-}
-
-/* >>section nn/architecture.c */
-
-#define MIRT__MAX_ENTRIES 10000 /* a search for a name scans all of them */
-#define MIRT__MAX_RECORDED 32768 /* operations of a file's model and its parts: nested calls multiply */
+#ifndef MIRT__ARCHITECTURE_H
+#define MIRT__ARCHITECTURE_H
+/* The fields of operations and variables in saved models. */
 
 /* Attributes of the operations in a file. */
 typedef struct mirt__file_attr {
@@ -43962,15 +43568,6 @@ static const mirt__file_attr mirt__file_attrs[] = {MIRT__SAVED_ATTR_LIST(MIRT__F
 #undef MIRT__PLACE_axis
 #undef MIRT__PLACE_move
 
-/* The op that is called `name` in files; MIRT__OP_COUNT if none is allowed. */
-static mirt__op_id mirt__file_op(const char *name) {
-    for (int id = 0; id < MIRT__OP_COUNT; id++) {
-        const mirt__op *op = mirt__op_get((mirt__op_id)id);
-        if (op->saved && strcmp(op->name, name) == 0) return (mirt__op_id)id;
-    }
-    return MIRT__OP_COUNT;
-}
-
 /* A variable created outside of layers. */
 typedef struct mirt__variable_desc {
     mirt_shape shape;
@@ -43984,228 +43581,23 @@ static const mirt__field mirt__variable_fields[] = {
 
 static const mirt__field mirt__part_field = {"training", MIRT__FIELD_TRAINING, 0}; /* values of mirt_training */
 
-/* >>writing */
+#endif
 
-/* The name of operation number `index`, which contains '/', unlike names of layers. */
-static const char *mirt__op_label(const mirt_model *model, int index, char out[64]) {
-    snprintf(out, 64, "%s/%d", model->graph.node[index]->op->name, index);
-    return out;
-}
+/* >>section nn/architecture.c */
 
-/* Writes a reference to the tensor `t`. A layer that returns its input names it, too. */
-static bool mirt__write_tensor(const mirt_model *model, mirt__text *out, const mirt_tensor *t, int layers,
-                               const char *reader) {
-    const mirt__node *node = t->node;
-    const char *name = NULL;
-    char label[64];
-    int slot = t->slot, index = node->out[0]->pass.index;
-    for (int i = layers - 1; i >= 0 && !name; i--) {
-        const mirt__layer *layer = model->layer[i];
-        for (int k = 0; k < layer->num_out && !name; k++) {
-            if (layer->out[k] == t) name = layer->name, slot = k;
-        }
-        if (!name && index >= layer->first_node && index < layer->first_node + layer->num_nodes) {
-            mirt__fail(MIRT_E_STATE,
-                       "%s reads a tensor from inside of %s; the architecture of such a model cannot be saved (its "
-                       "weights can)",
-                       reader, layer->name);
-            return false;
-        }
+/* Records the model that a file describes. */
+
+#define MIRT__MAX_ENTRIES 10000 /* a search for a name scans all of them */
+#define MIRT__MAX_RECORDED 32768 /* operations of a file's model and its parts: nested calls multiply */
+
+/* The op that is called `name` in files; MIRT__OP_COUNT if none is allowed. */
+static mirt__op_id mirt__file_op(const char *name) {
+    for (int id = 0; id < MIRT__OP_COUNT; id++) {
+        const mirt__op *op = mirt__op_get((mirt__op_id)id);
+        if (op->saved && strcmp(op->name, name) == 0) return (mirt__op_id)id;
     }
-    if (!name && mirt__is_variable(node)) name = model->variable[node->a.index].name;
-    if (!name) name = mirt__op_label(model, index, label);
-    if (slot) mirt__text_add(out, "[");
-    mirt__json_write_string(out, name);
-    if (slot) mirt__text_add(out, ",%d]", slot);
-    return true;
+    return MIRT__OP_COUNT;
 }
-
-/* Writes "input" or "inputs", or the like for another `key`. */
-static bool mirt__write_tensors(const mirt_model *model, mirt__text *out, const char *key, mirt_tensor *const *t,
-                                int count, int layers, const char *reader) {
-    bool good = true;
-    mirt__text_add(out, count == 1 ? ",\"%s\":" : ",\"%ss\":[", key);
-    for (int i = 0; good && i < count; i++) {
-        if (i) mirt__text_add(out, ",");
-        good = mirt__write_tensor(model, out, t[i], layers, reader);
-    }
-    if (count != 1) mirt__text_add(out, "]");
-    return good;
-}
-
-static void mirt__write_begin(mirt__text *out, const char *class_name, const char *name, bool first) {
-    mirt__text_add(out, first ? "{" : ",{");
-    mirt__write_name(out, "class_name", class_name, true);
-    mirt__write_name(out, "name", name, false);
-}
-
-static void mirt__write_config(mirt__text *out, const mirt__field *fields, int count, const char *desc) {
-    mirt__text_add(out, ",\"config\":{");
-    for (int i = 0; i < count; i++) mirt__write_field(out, &fields[i], desc, i == 0);
-    mirt__text_add(out, "}");
-}
-
-static bool mirt__write_model(mirt_model *model, mirt__text *out);
-
-/* The layer before number `index` that calls the same model, or NULL. */
-static const mirt__layer *mirt__first_call(const mirt_model *model, const mirt_model *part, int index) {
-    mirt_training training;
-    for (int i = 0; i < index; i++) {
-        if (mirt__layer_part(model->layer[i], &training) == part) return model->layer[i];
-    }
-    return NULL;
-}
-
-/* Writes a model called as a layer: the whole model, or the name of the layer that contains it. */
-static bool mirt__write_part(const mirt_model *model, mirt__text *out, int index) {
-    mirt_training training;
-    mirt_model *part = mirt__layer_part(model->layer[index], &training);
-    if (!part) return true;
-    const mirt__layer *first = mirt__first_call(model, part, index);
-    mirt__write_field(out, &mirt__part_field, (const char *)&training, false);
-    mirt__write_key(out, first ? "part" : "architecture", false);
-    if (!first) return mirt__write_model(part, out);
-    mirt__json_write_string(out, first->name);
-    return true;
-}
-
-static bool mirt__write_layer(const mirt_model *model, mirt__text *out, int index, bool first) {
-    const mirt__layer *layer = model->layer[index];
-    mirt__write_begin(out, layer->cls->class_name, layer->name, first);
-    if (layer->num_in && !mirt__write_tensors(model, out, "input", layer->in, layer->num_in, index, layer->name))
-        return false;
-    mirt__write_config(out, layer->cls->fields, layer->cls->num_fields, layer->desc);
-    if (!mirt__write_part(model, out, index)) return false;
-    mirt__text_add(out, "}");
-    return true;
-}
-
-static void mirt__write_variable(const mirt__variable *v, mirt__text *out, bool first) {
-    mirt__variable_desc desc;
-    memset(&desc, 0, sizeof desc);
-    desc.shape = v->shape;
-    desc.initializer = v->initializer;
-    desc.trainable = v->trainable;
-    mirt__write_begin(out, "Variable", v->name, first);
-    mirt__write_config(out, mirt__variable_fields, MIRT__COUNT(mirt__variable_fields), (const char *)&desc);
-    mirt__text_add(out, "}");
-}
-
-/* Writes bytes as hexadecimal digits, numbers as float32. */
-static void mirt__write_data(mirt__text *out, const mirt__attrs *a) {
-    const mirt__attrs_data *own = MIRT__OF(a, data);
-    const size_t size = mirt__dtype_size(a->dtype);
-    mirt__text_add(out, ",\"data\":\"");
-    for (size_t i = 0; i < own->bytes / size; i++) {
-        const unsigned char *at = (const unsigned char *)own->data + i * size;
-        float number = a->dtype == MIRT_FLOAT32 ? (float)((const mirt__real *)own->data)[i] : 0;
-        if (a->dtype == MIRT_FLOAT32) at = (const unsigned char *)&number;
-        for (size_t k = 0; k < (a->dtype == MIRT_FLOAT32 ? sizeof number : size); k++)
-            mirt__text_add(out, "%02x", at[k]);
-    }
-    mirt__text_add(out, "\"");
-}
-
-static bool mirt__write_operation(const mirt_model *model, mirt__text *out, int index, int layers, bool first) {
-    const mirt__node *node = model->graph.node[index];
-    const mirt__attrs none = mirt__attrs_of(node->id);
-    char label[64];
-    bool plain = true;
-    mirt__op_label(model, index, label);
-    if (mirt__is_variable(node)) {
-        mirt__write_variable(&model->variable[node->a.index], out, first);
-        return true;
-    }
-    if (!node->op->saved) {
-        return mirt__fail(MIRT_E_STATE, "%s: this operation cannot be saved; the weights can", label), false;
-    }
-    mirt__write_begin(out, "Operation", label, first);
-    mirt__write_name(out, "op", node->op->name, false);
-    if (node->num_in && !mirt__write_tensors(model, out, "input", node->in, node->num_in, layers, label)) return false;
-    mirt__text_add(out, ",\"attributes\":{");
-    for (int i = 0; i < MIRT__COUNT(mirt__file_attrs); i++) {
-        const mirt__file_attr *a = &mirt__file_attrs[i];
-        if (!(node->op->saved_attrs & a->bit)) continue;
-        if (memcmp((const char *)&node->a + a->field.offset, (const char *)&none + a->field.offset, a->size) == 0)
-            continue;
-        mirt__write_field(out, &a->field, (const char *)&node->a, plain);
-        plain = false;
-    }
-    mirt__text_add(out, "}");
-    if (node->op->saved_attrs & MIRT__SAVES_user_op) {
-        mirt__write_name(out, "user_op", MIRT__OF(&node->a, data)->user_op->name, false);
-    }
-    if ((node->op->saved_attrs & MIRT__SAVES_data) && MIRT__OF(&node->a, data)->data) mirt__write_data(out, &node->a);
-    mirt__text_add(out, "}");
-    return true;
-}
-
-/* Writes layers, and the nodes before, between and after them. */
-static bool mirt__write_entries(const mirt_model *model, mirt__text *out) {
-    bool first = true;
-    int node = 0;
-    for (int i = 0; i <= model->num_layers; i++) {
-        const mirt__layer *layer = i < model->num_layers ? model->layer[i] : NULL;
-        for (; node < (layer ? layer->first_node : model->graph.count); node++, first = false) {
-            if (!mirt__write_operation(model, out, node, i, first)) return false;
-        }
-        if (!layer) return true;
-        if (!mirt__write_layer(model, out, i, first)) return false;
-        node = layer->first_node + layer->num_nodes;
-        first = false;
-    }
-    return true;
-}
-
-/* Writes terms of the loss that layers do not recreate. */
-static bool mirt__write_terms(const mirt_model *model, mirt__text *out) {
-    int term = 0, written = 0;
-    for (int i = 0; i <= model->num_layers; i++) {
-        const mirt__layer *layer = i < model->num_layers ? model->layer[i] : NULL;
-        for (; term < (layer ? layer->first_term : model->graph.num_terms); term++, written++) {
-            mirt__text_add(out, written ? "," : ",\"losses\":[");
-            if (!mirt__write_tensor(model, out, model->graph.term[term], model->num_layers, "a term of the loss"))
-                return false;
-        }
-        if (layer) term = layer->first_term + layer->num_terms;
-    }
-    if (written) mirt__text_add(out, "]");
-    return true;
-}
-
-/* Writes the frozen weights, including those of parts. */
-static void mirt__write_frozen(const mirt_model *model, mirt__text *out) {
-    int written = 0;
-    for (int i = 0; i < model->num_variables && !model->owner; i++) {
-        if (!model->variable[i].frozen) continue;
-        mirt__text_add(out, written++ ? "," : ",\"frozen\":[");
-        mirt__json_write_string(out, model->variable[i].name);
-    }
-    if (written) mirt__text_add(out, "]");
-}
-
-static bool mirt__write_model(mirt_model *model, mirt__text *out) {
-    for (int i = 0; i < model->graph.count; i++) model->graph.node[i]->out[0]->pass.index = i;
-    mirt__text_add(out, "{");
-    mirt__write_name(out, "name", model->name, true);
-    mirt__text_add(out, ",\"layers\":[");
-    if (!mirt__write_entries(model, out)) return false;
-    mirt__text_add(out, "]");
-    if (!mirt__write_tensors(model, out, "output", model->output, model->num_outputs, model->num_layers,
-                             "the output") ||
-        !mirt__write_terms(model, out))
-        return false;
-    mirt__write_frozen(model, out);
-    if (model->half && !model->owner) mirt__text_add(out, ",\"dtype_policy\":\"%s\"", mirt__dtype_policy(model));
-    mirt__text_add(out, "}");
-    return true;
-}
-
-MIRT__LIB mirt_status mirt__architecture_write(mirt_model *model, mirt__text *out) {
-    return mirt__write_model(model, out) && !out->failed ? MIRT_OK : mirt_last_status();
-}
-
-/* >>reading */
 
 /* The state of reading a model. */
 typedef struct mirt__entry {
@@ -44535,6 +43927,663 @@ MIRT__LIB mirt_status mirt__architecture_read(mirt_model *model, const mirt__jso
 
 #undef MIRT__MAX_RECORDED
 #undef MIRT__MAX_ENTRIES
+
+#ifndef MIRRORTRAIN_NO_TRAIN
+
+/* >>section nn/config_write.c */
+
+/* Writes fields of objects as JSON. */
+
+MIRT__LIB void mirt__write_key(mirt__text *out, const char *key, bool first) {
+    mirt__text_add(out, first ? "" : ",");
+    mirt__json_write_string(out, key);
+    mirt__text_add(out, ":");
+}
+
+MIRT__LIB void mirt__write_name(mirt__text *out, const char *key, const char *value, bool first) {
+    mirt__write_key(out, key, first);
+    mirt__json_write_string(out, value);
+}
+
+MIRT__LIB void mirt__write_number(mirt__text *out, const char *key, double value, bool first) {
+    mirt__write_key(out, key, first);
+    mirt__json_write_number(out, value);
+}
+
+static void mirt__write_initializer(mirt__text *out, const mirt_initializer *i) {
+    mirt__text_add(out, "{");
+    mirt__write_name(out, "class_name", mirt__initializer_names[i->kind], true);
+    mirt__write_key(out, "config", false);
+    mirt__text_add(out, "{");
+    bool first = true;
+    if (mirt__initializer_a[i->kind])
+        mirt__write_number(out, mirt__initializer_a[i->kind], (double)i->a, first), first = false;
+    if (mirt__initializer_b[i->kind]) mirt__write_number(out, mirt__initializer_b[i->kind], (double)i->b, first);
+    if (i->kind == MIRT_INIT_VARIANCE_SCALING) {
+        mirt__write_name(out, "mode", mirt__fan_names[i->mode], false);
+        mirt__write_name(out, "distribution", mirt__distribution_names[i->distribution], false);
+    }
+    mirt__text_add(out, "}}");
+}
+
+MIRT__LIB void mirt__write_dims(mirt__text *out, const int64_t *dim, int count) {
+    mirt__text_add(out, "[");
+    for (int i = 0; i < count; i++) mirt__text_add(out, "%s%lld", i ? "," : "", (long long)dim[i]);
+    mirt__text_add(out, "]");
+}
+
+MIRT__LIB void mirt__write_floats(mirt__text *out, const float *number, int count) {
+    for (int i = 0; i < count; i++) {
+        mirt__text_add(out, i ? "," : "[");
+        mirt__json_write_number(out, (double)number[i]);
+    }
+    mirt__text_add(out, "]");
+}
+
+static void mirt__write_regularizer(mirt__text *out, const mirt_regularizer *r) {
+    if (r->l1 == 0 && r->l2 == 0) {
+        mirt__text_add(out, "null");
+        return;
+    }
+    mirt__text_add(out, "{\"class_name\":\"L1L2\",\"config\":{");
+    mirt__write_number(out, "l1", (double)r->l1, true);
+    mirt__write_number(out, "l2", (double)r->l2, false);
+    mirt__text_add(out, "}}");
+}
+
+MIRT__LIB void mirt__write_field(mirt__text *out, const mirt__field *field, const char *desc, bool first) {
+    const void *at = desc + field->offset;
+    mirt__write_key(out, field->name, first);
+    switch (field->kind) {
+    case MIRT__FIELD_INT:
+    case MIRT__FIELD_SIGNED: mirt__text_add(out, "%d", *(const int *)at); break;
+    case MIRT__FIELD_INT2X2:
+        mirt__text_add(out, "[[%d,%d],[%d,%d]]", ((const int *)at)[0], ((const int *)at)[1], ((const int *)at)[2],
+                       ((const int *)at)[3]);
+        break;
+    case MIRT__FIELD_INT2: mirt__text_add(out, "[%d,%d]", ((const int *)at)[0], ((const int *)at)[1]); break;
+    case MIRT__FIELD_INT64: mirt__text_add(out, "%lld", (long long)*(const int64_t *)at); break;
+    case MIRT__FIELD_FLOAT: mirt__json_write_number(out, (double)*(const float *)at); break;
+    case MIRT__FIELD_LIMIT:
+        if (isfinite(*(const float *)at)) mirt__json_write_number(out, (double)*(const float *)at);
+        else mirt__json_write_string(out, isnan(*(const float *)at) ? "nan" : *(const float *)at > 0 ? "inf" : "-inf");
+        break;
+    case MIRT__FIELD_DOUBLE: mirt__json_write_number(out, *(const double *)at); break;
+    case MIRT__FIELD_DTYPE: mirt__json_write_string(out, mirt__dtype_name(*(const mirt_dtype *)at)); break;
+    case MIRT__FIELD_TRAINING: mirt__json_write_string(out, mirt__training_names[*(const mirt_training *)at]); break;
+    case MIRT__FIELD_BOOL: mirt__text_add(out, "%s", *(const bool *)at ? "true" : "false"); break;
+    case MIRT__FIELD_NO: mirt__text_add(out, "%s", *(const bool *)at ? "false" : "true"); break;
+    case MIRT__FIELD_PADDING: mirt__json_write_string(out, mirt__padding_names[*(const mirt_padding *)at]); break;
+    case MIRT__FIELD_ACTIVATION:
+        mirt__json_write_string(out, mirt__activation_get(*(const mirt_activation_kind *)at)->name);
+        break;
+    case MIRT__FIELD_INITIALIZER: mirt__write_initializer(out, (const mirt_initializer *)at); break;
+    case MIRT__FIELD_REGULARIZER: mirt__write_regularizer(out, (const mirt_regularizer *)at); break;
+    case MIRT__FIELD_CHANNELS: mirt__write_floats(out, (const float *)at, MIRT_MAX_CHANNELS); break;
+    case MIRT__FIELD_FLOAT2: mirt__write_floats(out, (const float *)at, 2); break;
+    case MIRT__FIELD_FLIP: mirt__json_write_string(out, mirt__flip_names[*(const mirt_flip_mode *)at]); break;
+    case MIRT__FIELD_FILL: mirt__json_write_string(out, mirt__fill_names[*(const mirt_fill_mode *)at]); break;
+    case MIRT__FIELD_INTERPOLATION:
+        mirt__json_write_string(out, mirt__interpolation_names[*(const mirt_interpolation *)at]);
+        break;
+    case MIRT__FIELD_NOISE:
+        if (!((const mirt_shape *)at)->rank) mirt__text_add(out, "null");
+        else mirt__write_dims(out, ((const mirt_shape *)at)->dim, ((const mirt_shape *)at)->rank);
+        break;
+    case MIRT__FIELD_SHAPE:
+    case MIRT__FIELD_DIMS: mirt__write_dims(out, ((const mirt_shape *)at)->dim, ((const mirt_shape *)at)->rank); break;
+    case MIRT__FIELD_AXES: mirt__write_dims(out, (const int64_t *)at, MIRT_MAX_RANK); break;
+    }
+}
+
+/* >>section nn/compile_config.c */
+
+/* The settings of mirt_compile as JSON, and back. */
+
+static const char *const mirt__curve_names[] = {"ROC", "PR"};
+static const char *const mirt__reduction_names[] = {"sum_over_batch_size", "sum"};
+
+/* Losses and weights per output, if there are any. */
+static void mirt__write_losses(const mirt_compile_desc *c, mirt__text *out) {
+    int count = 0;
+    for (int i = 0; i < MIRT_MAX_OUTPUTS; i++) {
+        if (c->losses[i] || c->loss_weights[i] != 0) count = i + 1;
+    }
+    for (int i = 0; i < count; i++) {
+        mirt__text_add(out, i ? "," : ",\"losses\":[");
+        mirt__json_write_string(out, mirt__loss_name(c->losses[i]));
+    }
+    for (int i = 0; i < count; i++) {
+        mirt__text_add(out, i ? "," : "],\"loss_weights\":[");
+        mirt__json_write_number(out, (double)c->loss_weights[i]);
+    }
+    if (count) mirt__text_add(out, "]");
+}
+
+/* Custom losses or metrics by name; null for an output without one. */
+static void mirt__write_custom(const mirt_compile_desc *c, mirt__text *out) {
+    int losses = 0;
+    for (int i = 0; i < MIRT_MAX_OUTPUTS; i++) losses = c->custom_losses[i] ? i + 1 : losses;
+    for (int i = 0; i < losses; i++) {
+        mirt__text_add(out, i ? "," : ",\"custom_losses\":[");
+        if (c->custom_losses[i]) mirt__json_write_string(out, c->custom_losses[i]->name);
+        else mirt__text_add(out, "null");
+    }
+    mirt__text_add(out, losses ? "]" : "");
+    for (int i = 0; i < MIRT_MAX_METRICS && c->custom_metrics[i]; i++) {
+        mirt__text_add(out, i ? "," : ",\"custom_metrics\":[");
+        mirt__json_write_string(out, c->custom_metrics[i]->name);
+    }
+    mirt__text_add(out, c->custom_metrics[0] ? "]" : "");
+}
+
+static void mirt__write_schedule(mirt__text *out, const mirt_schedule *s) {
+    const mirt__schedule_class *cls = mirt__schedule_class_get(s->kind);
+    mirt__text_add(out, ",\"schedule\":{");
+    mirt__write_name(out, "class_name", cls->class_name, true);
+    mirt__text_add(out, ",\"config\":{");
+    for (int i = 0; i < cls->num_fields; i++) mirt__write_field(out, &cls->fields[i], (const char *)s, i == 0);
+    if (!cls->fields) {
+        mirt__text_add(out, "\"boundaries\":");
+        mirt__write_dims(out, s->boundary, s->boundaries);
+        mirt__text_add(out, ",\"values\":");
+        mirt__write_floats(out, s->value, s->boundaries + 1);
+    }
+    mirt__text_add(out, "}}");
+}
+
+static bool mirt__field_is_zero(const mirt__field *field, const void *at) {
+    if (field->kind == MIRT__FIELD_FLOAT) return *(const float *)at == 0;
+    if (field->kind == MIRT__FIELD_INT) return *(const int *)at == 0;
+    return field->kind == MIRT__FIELD_BOOL ? !*(const bool *)at : *(const int64_t *)at == 0;
+}
+
+/* Writes the current rate; a schedule that mirt_set_learning_rate has overridden is not saved. */
+static void mirt__write_optimizer(mirt__text *out, const mirt_model *model) {
+    const mirt_optimizer *o = &model->config.optimizer;
+    const mirt__optimizer_class *cls = mirt__optimizer_class_get(o->kind);
+    int common;
+    const mirt__field *field = mirt__optimizer_common(&common);
+    mirt__text_add(out, "{");
+    mirt__write_name(out, "class_name", cls->name, true);
+    mirt__write_number(out, "learning_rate", mirt_get_learning_rate(model), false);
+    for (int i = 0; i < cls->num_fields; i++) mirt__write_field(out, &cls->fields[i], (const char *)o, false);
+    for (int i = 0; i < common; i++) {
+        if (!mirt__field_is_zero(&field[i], (const char *)o + field[i].offset))
+            mirt__write_field(out, &field[i], (const char *)o, false);
+    }
+    if (o->exclude_from_weight_decay)
+        mirt__write_name(out, "exclude_from_weight_decay", o->exclude_from_weight_decay, false);
+    if (o->decay.kind && !model->rate_set) mirt__write_schedule(out, &o->decay);
+    mirt__text_add(out, "}");
+}
+
+/* A name, or {"class_name", "config"} if there are options. */
+static void mirt__write_metric(mirt__text *out, mirt_metric metric, const mirt_metric_options *o) {
+    const char *name = mirt__metric_class_get(metric)->name;
+    int count, written = 0;
+    const mirt__field *field = mirt__metric_fields(&count);
+    bool plain = !o->name && o->curve == MIRT_ROC;
+    for (int i = 0; i < count; i++) plain = plain && mirt__field_is_zero(&field[i], (const char *)o + field[i].offset);
+    if (plain) {
+        mirt__json_write_string(out, name);
+        return;
+    }
+    mirt__text_add(out, "{");
+    mirt__write_name(out, "class_name", name, true);
+    mirt__text_add(out, ",\"config\":{");
+    for (int i = 0; i < count; i++) {
+        if (!mirt__field_is_zero(&field[i], (const char *)o + field[i].offset))
+            mirt__write_field(out, &field[i], (const char *)o, written++ == 0);
+    }
+    if (o->curve) mirt__write_name(out, "curve", mirt__curve_names[o->curve], written++ == 0);
+    if (o->name) mirt__write_name(out, "name", o->name, written++ == 0);
+    mirt__text_add(out, "}}");
+}
+
+MIRT__LIB void mirt__compile_write(const mirt_model *model, mirt__text *out) {
+    const mirt_compile_desc *c = &model->config;
+    mirt__text_add(out, "{\"optimizer\":");
+    mirt__write_optimizer(out, model);
+    mirt__write_name(out, "loss", mirt__loss_name(c->loss), false);
+    mirt__write_losses(c, out);
+    mirt__write_custom(c, out);
+    mirt__text_add(out, ",\"from_logits\":%s", c->from_logits ? "true" : "false");
+    mirt__write_name(out, "reduction", mirt__reduction_names[c->reduction], false);
+    mirt__text_add(out, ",\"metrics\":[");
+    for (int i = 0; i < MIRT_MAX_METRICS && c->metrics[i]; i++) {
+        mirt__text_add(out, i ? "," : "");
+        mirt__write_metric(out, c->metrics[i], &c->metric_options[i]);
+    }
+    mirt__text_add(out, "]}");
+}
+
+/* Reads an array of at most `most` numbers; returns their number, or -1. */
+static int mirt__read_numbers(const mirt__json *object, const char *key, double *out, int most) {
+    const mirt__json *array = mirt__json_get(object, key, MIRT__JSON_ARRAY);
+    if (!array) return -1;
+    bool good = array->count <= (size_t)most;
+    for (size_t i = 0; good && i < array->count; i++) {
+        good = array->item[i]->type == MIRT__JSON_NUMBER;
+        if (good) out[i] = array->item[i]->number;
+    }
+    if (!good) mirt__fail(MIRT_E_FORMAT, "%s must be at most %d numbers", key, most);
+    return good ? (int)array->count : -1;
+}
+
+static mirt_status mirt__piecewise_read(const mirt__json *config, mirt_schedule *s) {
+    double values[MIRT_MAX_BOUNDARIES + 1];
+    s->boundaries = mirt__read_ints(config, "boundaries", s->boundary, 1, MIRT_MAX_BOUNDARIES, INT64_MIN, INT64_MAX);
+    if (s->boundaries < 0) return mirt_last_status();
+    int count = mirt__read_numbers(config, "values", values, MIRT_MAX_BOUNDARIES + 1);
+    if (count < 0) return mirt_last_status();
+    if (count != s->boundaries + 1)
+        return mirt__fail(MIRT_E_FORMAT, "%d boundaries need %d values, not %d", s->boundaries, s->boundaries + 1,
+                          count);
+    for (int i = 0; i < count; i++) s->value[i] = (float)values[i];
+    s->initial = s->value[0];
+    return MIRT_OK;
+}
+
+/* No schedule if it is missing. */
+static mirt_status mirt__schedule_read(const mirt__json *optimizer, mirt_schedule *s) {
+    const char *names[MIRT__SCHEDULE_COUNT];
+    const mirt__json *json, *config;
+    int kind;
+    memset(s, 0, sizeof *s);
+    if (!mirt__json_member(optimizer, "schedule")) return MIRT_OK;
+    for (int i = 1; i < MIRT__SCHEDULE_COUNT; i++)
+        names[i - 1] = mirt__schedule_class_get((mirt_schedule_kind)i)->class_name;
+    if (!(json = mirt__json_get(optimizer, "schedule", MIRT__JSON_OBJECT)) ||
+        mirt__read_name(json, "class_name", names, MIRT__SCHEDULE_COUNT - 1, &kind) != MIRT_OK ||
+        !(config = mirt__json_get(json, "config", MIRT__JSON_OBJECT))) {
+        return mirt_last_status();
+    }
+    s->kind = (mirt_schedule_kind)(kind + 1);
+    const mirt__schedule_class *cls = mirt__schedule_class_get(s->kind);
+    for (int i = 0; i < cls->num_fields; i++) {
+        if (mirt__read_field(config, &cls->fields[i], (char *)s) != MIRT_OK) return mirt_last_status();
+    }
+    return cls->fields ? MIRT_OK : mirt__piecewise_read(config, s);
+}
+
+static mirt_status mirt__optimizer_read(const mirt__json *json, mirt_optimizer *o) {
+    const mirt__json *name = mirt__json_get(json, "class_name", MIRT__JSON_STRING);
+    char label[MIRT__JSON_LABEL];
+    int kind = 0;
+    if (!name) return mirt_last_status();
+    while (kind < MIRT__OPTIMIZER_COUNT &&
+           strcmp(mirt__optimizer_class_get((mirt_optimizer_kind)kind)->name, name->string) != 0)
+        kind++;
+    if (kind == MIRT__OPTIMIZER_COUNT)
+        return mirt__fail(MIRT_E_FORMAT, "optimizer \"%s\" is unknown to this version",
+                          mirt__json_label(name->string, label));
+    o->kind = (mirt_optimizer_kind)kind;
+    if (mirt__read_float(json, "learning_rate", &o->learning_rate) != MIRT_OK) return mirt_last_status();
+    const mirt__optimizer_class *cls = mirt__optimizer_class_get(o->kind);
+    for (int i = 0; i < cls->num_fields; i++) {
+        if (mirt__read_field(json, &cls->fields[i], (char *)o) != MIRT_OK) return mirt_last_status();
+    }
+    int common;
+    const mirt__field *field = mirt__optimizer_common(&common);
+    for (int i = 0; i < common; i++) {
+        if (mirt__json_member(json, field[i].name) && mirt__read_field(json, &field[i], (char *)o) != MIRT_OK)
+            return mirt_last_status();
+    }
+    if (mirt__json_member(json, "exclude_from_weight_decay")) {
+        const mirt__json *names = mirt__json_get(json, "exclude_from_weight_decay", MIRT__JSON_STRING);
+        if (!names) return mirt_last_status();
+        o->exclude_from_weight_decay = names->string; /* until mirt_compile copies it */
+    }
+    return mirt__schedule_read(json, &o->decay);
+}
+
+static mirt_status mirt__metric_options_read(const mirt__json *config, mirt_metric_options *o) {
+    int count, curve;
+    const mirt__field *field = mirt__metric_fields(&count);
+    for (int i = 0; i < count; i++) {
+        if (mirt__json_member(config, field[i].name) && mirt__read_field(config, &field[i], (char *)o) != MIRT_OK)
+            return mirt_last_status();
+    }
+    if (mirt__json_member(config, "curve")) {
+        if (mirt__read_name(config, "curve", mirt__curve_names, MIRT__COUNT(mirt__curve_names), &curve) != MIRT_OK)
+            return mirt_last_status();
+        o->curve = (mirt_curve)curve;
+    }
+    if (!mirt__json_member(config, "name")) return MIRT_OK;
+    const mirt__json *name = mirt__json_get(config, "name", MIRT__JSON_STRING);
+    if (name) o->name = name->string; /* until mirt_compile copies it */
+    return name ? MIRT_OK : mirt_last_status();
+}
+
+static mirt_status mirt__metrics_read(const mirt__json *array, mirt_compile_desc *out) {
+    char label[MIRT__JSON_LABEL];
+    if (array->count > MIRT_MAX_METRICS) return mirt__fail(MIRT_E_FORMAT, "more than %d metrics", MIRT_MAX_METRICS);
+    for (size_t i = 0; i < array->count; i++) {
+        const mirt__json *name = array->item[i], *config = NULL;
+        int m = 1;
+        if (name->type == MIRT__JSON_OBJECT) {
+            if (!(config = mirt__json_get(name, "config", MIRT__JSON_OBJECT)) ||
+                !(name = mirt__json_get(name, "class_name", MIRT__JSON_STRING)))
+                return mirt_last_status();
+        }
+        if (name->type != MIRT__JSON_STRING) return mirt__fail(MIRT_E_FORMAT, "a metric is not a name");
+        while (m < MIRT__METRIC_COUNT && strcmp(mirt__metric_class_get((mirt_metric)m)->name, name->string) != 0) m++;
+        if (m == MIRT__METRIC_COUNT)
+            return mirt__fail(MIRT_E_FORMAT, "metric \"%s\" is unknown to this version",
+                              mirt__json_label(name->string, label));
+        out->metrics[i] = (mirt_metric)m;
+        if (config && mirt__metric_options_read(config, &out->metric_options[i]) != MIRT_OK) return mirt_last_status();
+    }
+    return MIRT_OK;
+}
+
+/* Losses and weights per output; may be missing. */
+static mirt_status mirt__losses_read(const mirt__json *json, const char *const *names, mirt_compile_desc *out) {
+    const mirt__json *losses = mirt__json_member(json, "losses"), *weights = mirt__json_member(json, "loss_weights");
+    const bool arrays = losses && weights && losses->type == MIRT__JSON_ARRAY && weights->type == MIRT__JSON_ARRAY;
+    if (!losses && !weights) return MIRT_OK;
+    if (!arrays || losses->count != weights->count || losses->count > MIRT_MAX_OUTPUTS) {
+        return mirt__fail(MIRT_E_FORMAT, "losses and loss_weights must be arrays of at most %d, one element per output",
+                          MIRT_MAX_OUTPUTS);
+    }
+    for (size_t i = 0; i < losses->count; i++) {
+        const mirt__json *name = losses->item[i], *weight = weights->item[i];
+        int loss = 0;
+        while (loss < MIRT__LOSS_COUNT && (name->type != MIRT__JSON_STRING || strcmp(names[loss], name->string) != 0))
+            loss++;
+        if (loss == MIRT__LOSS_COUNT || weight->type != MIRT__JSON_NUMBER ||
+            !(fabs(weight->number) <= (double)FLT_MAX)) {
+            return mirt__fail(MIRT_E_FORMAT,
+                              "loss number %zu is unknown to this version, or its weight is not a number", i + 1);
+        }
+        out->losses[i] = (mirt_loss)loss;
+        out->loss_weights[i] = (float)weight->number;
+    }
+    return MIRT_OK;
+}
+
+/* Reads the names in an array that may be missing: `found` is called with each string and returns whether it is
+   known. */
+static mirt_status
+mirt__custom_read(const mirt_strategy *strategy, const mirt__json *json, const char *key, mirt_compile_desc *out,
+                  bool (*found)(const mirt_strategy *strategy, const char *name, mirt_compile_desc *out, size_t i),
+                  int most) {
+    const mirt__json *array = mirt__json_member(json, key);
+    char label[MIRT__JSON_LABEL];
+    if (!array) return MIRT_OK;
+    if (array->type != MIRT__JSON_ARRAY || array->count > (size_t)most)
+        return mirt__fail(MIRT_E_FORMAT, "%s must be an array of at most %d names", key, most);
+    for (size_t i = 0; i < array->count; i++) {
+        const mirt__json *name = array->item[i];
+        if (name->type == MIRT__JSON_NULL) continue;
+        if (name->type != MIRT__JSON_STRING) return mirt__fail(MIRT_E_FORMAT, "%s must be an array of names", key);
+        if (found(strategy, name->string, out, i)) continue;
+        return mirt__fail(MIRT_E_FORMAT,
+                          "%s: \"%s\" is unknown: register it with mirt_register_loss or mirt_register_metric", key,
+                          mirt__json_label(name->string, label));
+    }
+    return MIRT_OK;
+}
+
+static bool mirt__custom_loss_found(const mirt_strategy *strategy, const char *name, mirt_compile_desc *out, size_t i) {
+    return (out->custom_losses[i] = mirt__custom_loss_by_name(strategy, name)) != NULL;
+}
+
+static bool mirt__custom_metric_found(const mirt_strategy *strategy, const char *name, mirt_compile_desc *out,
+                                      size_t i) {
+    return (out->custom_metrics[i] = mirt__custom_metric_by_name(strategy, name)) != NULL;
+}
+
+MIRT__LIB mirt_status mirt__compile_read(const mirt_strategy *strategy, const mirt__json *json,
+                                         mirt_compile_desc *out) {
+    memset(out, 0, sizeof *out);
+    if (json->type != MIRT__JSON_OBJECT) return mirt__fail(MIRT_E_FORMAT, "the compile settings are not an object");
+    const mirt__json *optimizer = mirt__json_get(json, "optimizer", MIRT__JSON_OBJECT),
+                     *metrics = mirt__json_get(json, "metrics", MIRT__JSON_ARRAY);
+    const char *losses[MIRT__LOSS_COUNT];
+    int loss, reduction;
+    for (int i = 0; i < MIRT__LOSS_COUNT; i++) losses[i] = mirt__loss_name((mirt_loss)i);
+    if (!optimizer || !metrics || mirt__optimizer_read(optimizer, &out->optimizer) != MIRT_OK ||
+        mirt__read_name(json, "loss", losses, MIRT__LOSS_COUNT, &loss) != MIRT_OK ||
+        mirt__read_name(json, "reduction", mirt__reduction_names, MIRT__COUNT(mirt__reduction_names), &reduction) !=
+            MIRT_OK ||
+        mirt__read_bool(json, "from_logits", &out->from_logits) != MIRT_OK) {
+        return mirt_last_status();
+    }
+    out->loss = (mirt_loss)loss;
+    out->reduction = (mirt_reduction)reduction;
+    if (mirt__losses_read(json, losses, out) != MIRT_OK || mirt__metrics_read(metrics, out) != MIRT_OK ||
+        mirt__custom_read(strategy, json, "custom_losses", out, mirt__custom_loss_found, MIRT_MAX_OUTPUTS) != MIRT_OK) {
+        return mirt_last_status();
+    }
+    return mirt__custom_read(strategy, json, "custom_metrics", out, mirt__custom_metric_found, MIRT_MAX_METRICS);
+}
+
+/* >>section nn/architecture_write.c */
+
+/* Describes a model for files. */
+
+/* The name of operation number `index`, which contains '/', unlike names of layers. */
+static const char *mirt__op_label(const mirt_model *model, int index, char out[64]) {
+    snprintf(out, 64, "%s/%d", model->graph.node[index]->op->name, index);
+    return out;
+}
+
+/* Writes a reference to the tensor `t`. A layer that returns its input names it, too. */
+static bool mirt__write_tensor(const mirt_model *model, mirt__text *out, const mirt_tensor *t, int layers,
+                               const char *reader) {
+    const mirt__node *node = t->node;
+    const char *name = NULL;
+    char label[64];
+    int slot = t->slot, index = node->out[0]->pass.index;
+    for (int i = layers - 1; i >= 0 && !name; i--) {
+        const mirt__layer *layer = model->layer[i];
+        for (int k = 0; k < layer->num_out && !name; k++) {
+            if (layer->out[k] == t) name = layer->name, slot = k;
+        }
+        if (!name && index >= layer->first_node && index < layer->first_node + layer->num_nodes) {
+            mirt__fail(MIRT_E_STATE,
+                       "%s reads a tensor from inside of %s; the architecture of such a model cannot be saved (its "
+                       "weights can)",
+                       reader, layer->name);
+            return false;
+        }
+    }
+    if (!name && mirt__is_variable(node)) name = model->variable[node->a.index].name;
+    if (!name) name = mirt__op_label(model, index, label);
+    if (slot) mirt__text_add(out, "[");
+    mirt__json_write_string(out, name);
+    if (slot) mirt__text_add(out, ",%d]", slot);
+    return true;
+}
+
+/* Writes "input" or "inputs", or the like for another `key`. */
+static bool mirt__write_tensors(const mirt_model *model, mirt__text *out, const char *key, mirt_tensor *const *t,
+                                int count, int layers, const char *reader) {
+    bool good = true;
+    mirt__text_add(out, count == 1 ? ",\"%s\":" : ",\"%ss\":[", key);
+    for (int i = 0; good && i < count; i++) {
+        if (i) mirt__text_add(out, ",");
+        good = mirt__write_tensor(model, out, t[i], layers, reader);
+    }
+    if (count != 1) mirt__text_add(out, "]");
+    return good;
+}
+
+static void mirt__write_begin(mirt__text *out, const char *class_name, const char *name, bool first) {
+    mirt__text_add(out, first ? "{" : ",{");
+    mirt__write_name(out, "class_name", class_name, true);
+    mirt__write_name(out, "name", name, false);
+}
+
+static void mirt__write_config(mirt__text *out, const mirt__field *fields, int count, const char *desc) {
+    mirt__text_add(out, ",\"config\":{");
+    for (int i = 0; i < count; i++) mirt__write_field(out, &fields[i], desc, i == 0);
+    mirt__text_add(out, "}");
+}
+
+static bool mirt__write_model(mirt_model *model, mirt__text *out);
+
+/* The layer before number `index` that calls the same model, or NULL. */
+static const mirt__layer *mirt__first_call(const mirt_model *model, const mirt_model *part, int index) {
+    mirt_training training;
+    for (int i = 0; i < index; i++) {
+        if (mirt__layer_part(model->layer[i], &training) == part) return model->layer[i];
+    }
+    return NULL;
+}
+
+/* Writes a model called as a layer: the whole model, or the name of the layer that contains it. */
+static bool mirt__write_part(const mirt_model *model, mirt__text *out, int index) {
+    mirt_training training;
+    mirt_model *part = mirt__layer_part(model->layer[index], &training);
+    if (!part) return true;
+    const mirt__layer *first = mirt__first_call(model, part, index);
+    mirt__write_field(out, &mirt__part_field, (const char *)&training, false);
+    mirt__write_key(out, first ? "part" : "architecture", false);
+    if (!first) return mirt__write_model(part, out);
+    mirt__json_write_string(out, first->name);
+    return true;
+}
+
+static bool mirt__write_layer(const mirt_model *model, mirt__text *out, int index, bool first) {
+    const mirt__layer *layer = model->layer[index];
+    mirt__write_begin(out, layer->cls->class_name, layer->name, first);
+    if (layer->num_in && !mirt__write_tensors(model, out, "input", layer->in, layer->num_in, index, layer->name))
+        return false;
+    mirt__write_config(out, layer->cls->fields, layer->cls->num_fields, layer->desc);
+    if (!mirt__write_part(model, out, index)) return false;
+    mirt__text_add(out, "}");
+    return true;
+}
+
+static void mirt__write_variable(const mirt__variable *v, mirt__text *out, bool first) {
+    mirt__variable_desc desc;
+    memset(&desc, 0, sizeof desc);
+    desc.shape = v->shape;
+    desc.initializer = v->initializer;
+    desc.trainable = v->trainable;
+    mirt__write_begin(out, "Variable", v->name, first);
+    mirt__write_config(out, mirt__variable_fields, MIRT__COUNT(mirt__variable_fields), (const char *)&desc);
+    mirt__text_add(out, "}");
+}
+
+/* Writes bytes as hexadecimal digits, numbers as float32. */
+static void mirt__write_data(mirt__text *out, const mirt__attrs *a) {
+    const mirt__attrs_data *own = MIRT__OF(a, data);
+    const size_t size = mirt__dtype_size(a->dtype);
+    mirt__text_add(out, ",\"data\":\"");
+    for (size_t i = 0; i < own->bytes / size; i++) {
+        const unsigned char *at = (const unsigned char *)own->data + i * size;
+        float number = a->dtype == MIRT_FLOAT32 ? (float)((const mirt__real *)own->data)[i] : 0;
+        if (a->dtype == MIRT_FLOAT32) at = (const unsigned char *)&number;
+        for (size_t k = 0; k < (a->dtype == MIRT_FLOAT32 ? sizeof number : size); k++)
+            mirt__text_add(out, "%02x", at[k]);
+    }
+    mirt__text_add(out, "\"");
+}
+
+static bool mirt__write_operation(const mirt_model *model, mirt__text *out, int index, int layers, bool first) {
+    const mirt__node *node = model->graph.node[index];
+    const mirt__attrs none = mirt__attrs_of(node->id);
+    char label[64];
+    bool plain = true;
+    mirt__op_label(model, index, label);
+    if (mirt__is_variable(node)) {
+        mirt__write_variable(&model->variable[node->a.index], out, first);
+        return true;
+    }
+    if (!node->op->saved) {
+        return mirt__fail(MIRT_E_STATE, "%s: this operation cannot be saved; the weights can", label), false;
+    }
+    mirt__write_begin(out, "Operation", label, first);
+    mirt__write_name(out, "op", node->op->name, false);
+    if (node->num_in && !mirt__write_tensors(model, out, "input", node->in, node->num_in, layers, label)) return false;
+    mirt__text_add(out, ",\"attributes\":{");
+    for (int i = 0; i < MIRT__COUNT(mirt__file_attrs); i++) {
+        const mirt__file_attr *a = &mirt__file_attrs[i];
+        if (!(node->op->saved_attrs & a->bit)) continue;
+        if (memcmp((const char *)&node->a + a->field.offset, (const char *)&none + a->field.offset, a->size) == 0)
+            continue;
+        mirt__write_field(out, &a->field, (const char *)&node->a, plain);
+        plain = false;
+    }
+    mirt__text_add(out, "}");
+    if (node->op->saved_attrs & MIRT__SAVES_user_op) {
+        mirt__write_name(out, "user_op", MIRT__OF(&node->a, data)->user_op->name, false);
+    }
+    if ((node->op->saved_attrs & MIRT__SAVES_data) && MIRT__OF(&node->a, data)->data) mirt__write_data(out, &node->a);
+    mirt__text_add(out, "}");
+    return true;
+}
+
+/* Writes layers, and the nodes before, between and after them. */
+static bool mirt__write_entries(const mirt_model *model, mirt__text *out) {
+    bool first = true;
+    int node = 0;
+    for (int i = 0; i <= model->num_layers; i++) {
+        const mirt__layer *layer = i < model->num_layers ? model->layer[i] : NULL;
+        for (; node < (layer ? layer->first_node : model->graph.count); node++, first = false) {
+            if (!mirt__write_operation(model, out, node, i, first)) return false;
+        }
+        if (!layer) return true;
+        if (!mirt__write_layer(model, out, i, first)) return false;
+        node = layer->first_node + layer->num_nodes;
+        first = false;
+    }
+    return true;
+}
+
+/* Writes terms of the loss that layers do not recreate. */
+static bool mirt__write_terms(const mirt_model *model, mirt__text *out) {
+    int term = 0, written = 0;
+    for (int i = 0; i <= model->num_layers; i++) {
+        const mirt__layer *layer = i < model->num_layers ? model->layer[i] : NULL;
+        for (; term < (layer ? layer->first_term : model->graph.num_terms); term++, written++) {
+            mirt__text_add(out, written ? "," : ",\"losses\":[");
+            if (!mirt__write_tensor(model, out, model->graph.term[term], model->num_layers, "a term of the loss"))
+                return false;
+        }
+        if (layer) term = layer->first_term + layer->num_terms;
+    }
+    if (written) mirt__text_add(out, "]");
+    return true;
+}
+
+/* Writes the frozen weights, including those of parts. */
+static void mirt__write_frozen(const mirt_model *model, mirt__text *out) {
+    int written = 0;
+    for (int i = 0; i < model->num_variables && !model->owner; i++) {
+        if (!model->variable[i].frozen) continue;
+        mirt__text_add(out, written++ ? "," : ",\"frozen\":[");
+        mirt__json_write_string(out, model->variable[i].name);
+    }
+    if (written) mirt__text_add(out, "]");
+}
+
+static bool mirt__write_model(mirt_model *model, mirt__text *out) {
+    for (int i = 0; i < model->graph.count; i++) model->graph.node[i]->out[0]->pass.index = i;
+    mirt__text_add(out, "{");
+    mirt__write_name(out, "name", model->name, true);
+    mirt__text_add(out, ",\"layers\":[");
+    if (!mirt__write_entries(model, out)) return false;
+    mirt__text_add(out, "]");
+    if (!mirt__write_tensors(model, out, "output", model->output, model->num_outputs, model->num_layers,
+                             "the output") ||
+        !mirt__write_terms(model, out))
+        return false;
+    mirt__write_frozen(model, out);
+    if (model->half && !model->owner) mirt__text_add(out, ",\"dtype_policy\":\"%s\"", mirt__dtype_policy(model));
+    mirt__text_add(out, "}");
+    return true;
+}
+
+MIRT__LIB mirt_status mirt__architecture_write(mirt_model *model, mirt__text *out) {
+    return mirt__write_model(model, out) && !out->failed ? MIRT_OK : mirt_last_status();
+}
+
+#endif /* MIRRORTRAIN_NO_TRAIN */
 
 /* >>section nn/custom_loss.c */
 

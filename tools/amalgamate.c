@@ -7,7 +7,8 @@
    which stands for SRC_DIR/manual.txt, and the files of SRC_DIR/api it includes, each copied in where it is
    included first. What stands before the line @IMPLEMENTATION is for backends too. Of the other files only #include "..." lines are changed: a file
    that stands earlier in the list is already there, a .inc file is copied in, and anything else is an
-   error. The files between @WITHOUT MACRO and @END are left out where the program defines MACRO.
+   error. The files between @WITHOUT MACRO and @END are left out where the program defines MACRO. Prototypes
+   of functions that MIRRORTRAIN_NO_TRAIN leaves out begin with MIRT__ABSENT_LIB in place of MIRT__LIB.
    SRC_DIR/../LICENSE ends the header. SRC_DIR/cuda/FILES lists those of mirrortrain_cuda.cu.
 
    --check compares with what is in OUT_DIR instead. Exit status: 0 ok, 1 stale or failed, 2 usage. */
@@ -22,6 +23,8 @@
 #define MAX_PATH_LENGTH 512
 #define MAX_INC_DEPTH 8
 #define MAX_MACRO_LENGTH 64
+#define MAX_NAME_LENGTH 128
+#define MAX_ABSENT 1000
 
 typedef struct text {
     char *data;
@@ -195,6 +198,46 @@ static bool ends_in(const char *path, const char *suffix) {
     return a >= b && strcmp(path + a - b, suffix) == 0;
 }
 
+/* The functions that predict-only programs leave out. */
+static struct {
+    char name[MAX_ABSENT][MAX_NAME_LENGTH];
+    int count;
+} absent;
+
+/* The name of the function that a line "MIRT__LIB type name(..." declares or defines. */
+static bool library_function(const char *line, size_t size, char name[MAX_NAME_LENGTH]) {
+    if (size < 10 || memcmp(line, "MIRT__LIB ", 10) != 0) return false;
+    const char *end = (const char *)memchr(line, '(', size), *begin = end;
+    if (!end) return false;
+    while (begin > line && strchr(" *", begin[-1]) == NULL) begin--;
+    if (end - begin >= MAX_NAME_LENGTH) die("%.*s: name is too long", (int)(end - begin), begin);
+    memcpy(name, begin, (size_t)(end - begin));
+    name[end - begin] = 0;
+    return true;
+}
+
+static bool is_absent(const char *name) {
+    for (int i = 0; i < absent.count; i++) {
+        if (strcmp(absent.name[i], name) == 0) return true;
+    }
+    return false;
+}
+
+/* Notes the functions of a .c file. */
+static void find_absent(const char *src, const char *path) {
+    char full[MAX_PATH_LENGTH], name[MAX_NAME_LENGTH];
+    join(full, src, path);
+    text t = read_existing(full);
+    const char *cursor = t.data, *line;
+    size_t size;
+    while ((size = next_line(&cursor, &line)) > 0) {
+        if (!library_function(line, size, name) || is_absent(name)) continue;
+        if (absent.count == MAX_ABSENT) die("%s: more than %d functions; raise MAX_ABSENT", full, MAX_ABSENT);
+        memcpy(absent.name[absent.count++], name, sizeof name);
+    }
+    free(t.data);
+}
+
 /* Appends the file `path`; list->path[0 .. known) are there already. */
 static void append_source(text *out, const char *src, const char *path, const source_list *list, int known, int depth) {
     char full[MAX_PATH_LENGTH];
@@ -222,7 +265,12 @@ static void append_source(text *out, const char *src, const char *path, const so
             continue;
         }
         bool blank = is_blank(line, size);
-        if (!(blank && after_blank)) append(out, line, size);
+        if (library_function(line, size, target) && is_absent(target) && ends_in(path, ".h")) {
+            append_string(out, "MIRT__ABSENT_LIB");
+            append(out, line + 9, size - 9);
+        } else if (!(blank && after_blank)) {
+            append(out, line, size);
+        }
         after_blank = blank;
     }
     free(t.data);
@@ -372,6 +420,11 @@ int main(int argc, char **argv) {
     static source_list list;
     read_list(src, "FILES", &list);
     if (!list.shared) die("%s/FILES: has no line @IMPLEMENTATION", src);
+    for (int i = list.shared; i < list.count; i++) {
+        bool training = strcmp(list.without[i], "MIRRORTRAIN_NO_TRAIN") == 0 ||
+                        strcmp(list.without[i], "MIRT__NO_IMAGE_DATASETS") == 0;
+        if (training && ends_in(list.path[i], ".c")) find_absent(src, list.path[i]);
+    }
     text file[3] = {make_header(src, &list), {0}, make_cuda(src, &list)};
     static const char *const name[3] = {"mirrortrain.h", "mirrortrain.c", "mirrortrain_cuda.cu"};
     append_string(&file[1], "#define MIRRORTRAIN_IMPLEMENTATION\n#include \"mirrortrain.h\"\n");

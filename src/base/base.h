@@ -25,14 +25,24 @@
 #endif
 #endif
 
-/* A static function, or an internal one, that only training calls. Predict-only programs drop it and what it alone
-   calls: functions that are not optimized gcc drops only if they are inline. */
+/* What only training runs. A predict-only program (MIRRORTRAIN_NO_TRAIN) has neither
+   - the files that src/FILES leaves out of it: what remains of their functions is prototypes (MIRT__ABSENT_LIB);
+   - MIRT__TRAINING, MIRT__TRAINING_LIB: functions of other files, in place of `static` and MIRT__LIB;
+   - MIRT__TRAINING_ENTRY: an entry of a table, NULL there;
+   - what is called only if MIRT__TRAINS.
+   The compiler drops functions that nothing calls; those it does not optimize, gcc drops only if they are inline. */
 #ifdef MIRRORTRAIN_NO_TRAIN
+#define MIRT__TRAINS false
 #define MIRT__TRAINING static inline
 #define MIRT__TRAINING_LIB static inline
+#define MIRT__TRAINING_ENTRY(entry) NULL
+#define MIRT__ABSENT_LIB extern
 #else
+#define MIRT__TRAINS true
 #define MIRT__TRAINING static
 #define MIRT__TRAINING_LIB MIRT__LIB
+#define MIRT__TRAINING_ENTRY(entry) entry
+#define MIRT__ABSENT_LIB MIRT__LIB
 #endif
 
 #if defined(__GNUC__)

@@ -6,14 +6,8 @@
 #include "../base/team.h"
 #include "table.h"
 
-/* What only training runs: MIRT__TRAINS guards parts of kernels, MIRT__USE_TRAIN is around entries of tables. */
-#ifdef MIRRORTRAIN_NO_TRAIN
-#define MIRT__TRAINS false
-#define MIRT__USE_TRAIN(entry) NULL
-#else
-#define MIRT__TRAINS true
-#define MIRT__USE_TRAIN(entry) entry
-#endif
+/* Around entries of tables of kernels, by the last column of MIRT__KERNEL_LIST. */
+#define MIRT__USE_TRAIN(entry) MIRT__TRAINING_ENTRY(entry)
 #define MIRT__USE_ALL(entry) entry
 /* Whether a kind of MIRT__BINARY_LIST is ever recorded; those without a public function are gradients. */
 #define MIRT__RECORDED_0 true

@@ -4,17 +4,32 @@
 #include "../formats/json.h"
 #include "model.h"
 
-/* --- config.c --- */
+/* --- config_write.c --- */
 /* Writes `"key":`, after a comma unless it is the object's first. */
 MIRT__LIB void mirt__write_key(mirt__text *out, const char *key, bool first);
 MIRT__LIB void mirt__write_name(mirt__text *out, const char *key, const char *value, bool first);
 /* Writes the member `field` of `object`. */
 MIRT__LIB void mirt__write_field(mirt__text *out, const mirt__field *field, const char *object, bool first);
+MIRT__LIB void mirt__write_number(mirt__text *out, const char *key, double value, bool first);
+MIRT__LIB void mirt__write_dims(mirt__text *out, const int64_t *dim, int count);
+MIRT__LIB void mirt__write_floats(mirt__text *out, const float *number, int count);
+
+/* --- config.c --- */
+/* Reads members of `object`: the index of a string among `names`; */
+MIRT__LIB mirt_status mirt__read_name(const mirt__json *object, const char *key, const char *const *names, int count,
+                                      int *out);
+MIRT__LIB mirt_status mirt__read_float(const mirt__json *object, const char *key, float *out);
+MIRT__LIB mirt_status mirt__read_bool(const mirt__json *object, const char *key, bool *out);
+/* an array of `minimum` to `maximum` integers, each from `low` to `high`: returns how many, or -1. */
+MIRT__LIB int mirt__read_ints(const mirt__json *object, const char *key, int64_t *out, int minimum, int maximum,
+                              int64_t low, int64_t high);
 MIRT__LIB mirt_status mirt__read_field(const mirt__json *json, const mirt__field *field, char *object);
+
+/* --- compile_config.c --- */
 MIRT__LIB void mirt__compile_write(const mirt_model *model, mirt__text *out);
 MIRT__LIB mirt_status mirt__compile_read(const mirt_strategy *strategy, const mirt__json *json, mirt_compile_desc *out);
 
-/* --- architecture.c --- */
+/* --- architecture.c and architecture_write.c --- */
 /* {"name", "layers": [...], "output"}: the layers and bare operations in the order of their recording, as
      {"class_name": "Conv2D", "name", "input", "config"}
      {"class_name": "Operation", "name", "op", "input", "attributes"}: attributes that are not zero; a constant has
